@@ -29,7 +29,7 @@ static void lower_tiles(struct linear *l)
 
 bool matmul_reads_codes(const struct linear *l)
 {
-	return l->panel.lines == PANEL_CODES && !l->integers.round && !l->copy.at.id;
+	return l->panel.lines == PANEL_CODES && !l->rounded.round && !l->copy.at.id;
 }
 
 int matmul_panels_of_codes(const struct linear *l, int rows)
@@ -50,7 +50,7 @@ void matmul_choose_copy(struct linear *l, bool is_few, int64_t begin)
 	const struct attrs_group *s = l->g->attrs;
 	int64_t width = (int64_t)l->columns.halves * l->columns.strip * MATMUL_PANEL * 4;
 	int64_t lines = (s->scratch - begin) / width, unit = l->panel.unit;
-	if (l->panel.lines != PANEL_CODES || l->integers.round)
+	if (l->panel.lines != PANEL_CODES || l->rounded.round)
 		return;
 	int64_t kc = s->kc < lines / 2 ? s->kc / unit * unit : lines / 2 / unit * unit;
 	bool is_whole = lines >= l->depth;

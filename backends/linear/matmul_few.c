@@ -60,7 +60,7 @@ static int rows_of_tile(const struct linear *l)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
 	int units = units_of(l), free = caps->registers - units - 2 - !caps->has_fma;
-	if (l->panel.lines == PANEL_CODES && !l->integers.round)
+	if (l->panel.lines == PANEL_CODES && !l->rounded.round)
 		free -= units * (1 + l->panel.held) + 2; /* constants */
 	int rows = free / (units * matmul_sum_registers(l));
 	int most = matmul_sum_registers(l) > 1 ? FEW_INTEGERS_MAX : FEW_TILE_MAX;

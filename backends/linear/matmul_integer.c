@@ -12,27 +12,31 @@
 #define HALVES_AHEAD 2048 /* bytes between a line of 4 bits that is used and the one that is fetched */
 #define SUMS_FEW     16   /* in a tile of more of them a line alone keeps the processor busy */
 
-static struct kb_type words_of(const struct matmul_codes *c)
+static struct kb_type words_of(const struct matmul_rounded_tile *c)
 {
 	return KB_TYPE(KB_I32, c->l->lanes);
 }
 
-/* Elements of `bytes` bytes from the first of the tile to vector v of its columns, in another panel perhaps. */
-static int64_t in_panels(const struct matmul_codes *c, int v, int64_t bytes)
+int64_t matmul_rounded_vector(const struct matmul_rounded_tile *c, int v, int64_t bytes)
 {
 	int per_panel = MATMUL_PANEL / c->l->lanes;
 	return v / per_panel * (c->l->panel.bytes / bytes) + v % per_panel * c->l->lanes;
 }
 
+struct kb_val matmul_rounded_word(const struct matmul_rounded_tile *c, int m, struct kb_val x, int64_t disp)
+{
+	return kb_load_splat(c->l->k, words_of(c), c->p->x[m], x, c->p->x_disp[m] + disp);
+}
+
 /* ---- sums of integers ---- */
 
 /* Word x of the rows times a vector of weights for each panel. */
-static void add_words(struct matmul_codes *c, const struct kb_val *w, struct kb_val x, int64_t disp)
+static void add_words(struct matmul_rounded_tile *c, const struct kb_val *w, struct kb_val x, int64_t disp)
 {
 	struct kb *k = c->l->k;
 	const struct products *p = c->p;
 	for (int m = 0; m < p->rows; m++) {
-		struct kb_val codes = kb_load_splat(k, words_of(c), p->x[m], x, p->x_disp[m] + disp);
+		struct kb_val codes = matmul_rounded_word(c, m, x, disp);
 		for (int v = 0; v < p->vectors; v++) {
 			struct kb_var sum = c->sum[m * p->vectors + v];
 			kb_set(k, sum, kb_dot_u8s8(k, kb_get(k, sum), w[v], codes));
@@ -41,7 +45,7 @@ static void add_words(struct matmul_codes *c, const struct kb_val *w, struct kb_
 }
 
 /* Four bits of every byte, from bit `shift` on. */
-static struct kb_val halves_of(const struct matmul_codes *c, struct kb_val bytes, int shift)
+static struct kb_val halves_of(const struct matmul_rounded_tile *c, struct kb_val bytes, int shift)
 {
 	struct kb *k = c->l->k;
 	if (shift > 0)
@@ -50,16 +54,17 @@ static struct kb_val halves_of(const struct matmul_codes *c, struct kb_val bytes
 }
 
 /* One row over panels side by side: each is a short stream of memory. */
-static void fetch_ahead(const struct matmul_codes *c, struct kb_val at, int line)
+static void fetch_ahead(const struct matmul_rounded_tile *c, struct kb_val at, int line)
 {
 	struct kb *k = c->l->k;
 	struct kb_val bytes = kb_mul(k, at, kb_index(k, 4));
 	for (int v = 0; v < c->p->vectors; v += MATMUL_PANEL / c->l->lanes)
-		kb_prefetch(k, c->w, bytes, in_panels(c, v, 1) + (int64_t)line * TILE_LINE + HALVES_AHEAD);
+		kb_prefetch(k, c->w, bytes,
+		            matmul_rounded_vector(c, v, 1) + (int64_t)line * TILE_LINE + HALVES_AHEAD);
 }
 
 /* Line `line` of a chunk whose first word of x is `first`. */
-static void add_line(struct matmul_codes *c, struct kb_val first, int line)
+static void add_line(struct matmul_rounded_tile *c, struct kb_val first, int line)
 {
 	struct kb *k = c->l->k;
 	bool is_half = ir_format(c->l->panel.format)->bits == 4;
@@ -73,8 +78,8 @@ static void add_line(struct matmul_codes *c, struct kb_val first, int line)
 	if (is_half && c->p->rows == 1 && !c->ahead->from.id)
 		fetch_ahead(c, at, line);
 	for (int v = 0; v < c->p->vectors; v++)
-		w[v] = kb_load(k, words_of(c), c->w, at, in_panels(c, v, 4) + (int64_t)line * MATMUL_PANEL,
-		               0);
+		w[v] = kb_load(k, words_of(c), c->w, at,
+		               matmul_rounded_vector(c, v, 4) + (int64_t)line * MATMUL_PANEL, 0);
 	if (!is_half) {
 		add_words(c, w, first, line);
 		return;
@@ -88,7 +93,7 @@ static void add_line(struct matmul_codes *c, struct kb_val first, int line)
 }
 
 /* n elements, at most a chunk. */
-static void add_chunk(struct matmul_codes *c, struct kb_val first, int64_t n)
+static void add_chunk(struct matmul_rounded_tile *c, struct kb_val first, int64_t n)
 {
 	int lines = ir_format(c->l->panel.format)->bits == 4 ? CHUNK / 8 : (int)(n + 3) / 4;
 	for (int line = 0; line < lines; line++)
@@ -96,11 +101,11 @@ static void add_chunk(struct matmul_codes *c, struct kb_val first, int64_t n)
 }
 
 /* Minus what `code + zero` has too much. */
-static void begin_sums(struct matmul_codes *c, struct kb_val step)
+static void begin_sums(struct matmul_rounded_tile *c, struct kb_val step)
 {
 	struct kb *k = c->l->k;
 	const struct products *p = c->p;
-	int64_t starts = c->l->integers.row.starts / 4;
+	int64_t starts = c->l->rounded.row.starts / 4;
 	for (int m = 0; m < p->rows; m++) {
 		struct kb_val start = kb_load_splat(k, words_of(c), p->x[m], step, p->x_disp[m] + starts);
 		for (int v = 0; v < p->vectors; v++)
@@ -116,16 +121,16 @@ static struct kb_val block_of(const struct linear *l, struct kb_val step)
 	int64_t block = ir_format(l->panel.format)->block;
 	if (block == 0 || block >= l->depth)
 		return kb_index(l->k, 0);
-	int64_t per = block / l->integers.row.step;
+	int64_t per = block / l->rounded.row.step;
 	return per == 1 ? step : kb_bin(l->k, KB_DIV, step, kb_index(l->k, per));
 }
 
 /* Vector v of the sums of f32 grows by the sums of integers of a step. */
-static void add_scaled(struct matmul_codes *c, struct kb_val step, int v)
+static void add_scaled(struct matmul_rounded_tile *c, struct kb_val step, int v)
 {
 	struct kb *k = c->l->k;
 	const struct products *p = c->p;
-	const struct tile_integer_row *row = &c->l->integers.row;
+	const struct tile_rounded_row *row = &c->l->rounded.row;
 	struct kb_type type = KB_TYPE(KB_F32, c->l->lanes);
 	struct kb_val block = block_of(c->l, step);
 	struct kb_val scale = panel_scale(k, &c->l->panel, c->w, block, v, c->l->lanes);
@@ -146,10 +151,10 @@ static void add_scaled(struct matmul_codes *c, struct kb_val step, int v)
 /* ---- K ---- */
 
 /* Step number `step`, of n elements. */
-static void add_step(struct matmul_codes *c, struct kb_val step, int64_t n)
+static void add_step(struct matmul_rounded_tile *c, struct kb_val step, int64_t n)
 {
 	struct kb *k = c->l->k;
-	struct kb_val first = kb_mul(k, step, kb_index(k, c->l->integers.row.step / 4));
+	struct kb_val first = kb_mul(k, step, kb_index(k, c->l->rounded.row.step / 4));
 	bool by_lines = ir_format(c->l->panel.format)->bits == 8 && c->p->rows * c->p->vectors > SUMS_FEW;
 	int64_t done = 0, turn = by_lines ? 4 : CHUNK;
 	begin_sums(c, step);
@@ -165,10 +170,10 @@ static void add_step(struct matmul_codes *c, struct kb_val step, int64_t n)
 		add_scaled(c, step, v);
 }
 
-void matmul_integer_depth(struct matmul_codes *c)
+void matmul_integer_depth(struct matmul_rounded_tile *c)
 {
 	struct kb *k = c->l->k;
-	const struct tile_integer_row *row = &c->l->integers.row;
+	const struct tile_rounded_row *row = &c->l->rounded.row;
 	int64_t whole = c->l->depth / row->step, rest = c->l->depth % row->step;
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		c->sum[i] = kb_var(k, "dot", words_of(c), (struct kb_val){0});

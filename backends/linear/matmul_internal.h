@@ -36,10 +36,12 @@ struct matmul_norms {
 	const struct ir_op *after; /* NULL: none */
 };
 
-/* round_rows before the product: x is codes in scratch (tile_integer_row), products are summed as integers. */
-struct matmul_integers {
+/* round_rows before the product: x is codes or pairs of bf16 in scratch (tile_rounded_row), and products are those of
+ * integers or of bf16. */
+struct matmul_rounded {
 	const struct ir_op *round; /* its result is x, of the norm or in memory; NULL: x is f32 */
-	struct tile_integer_row row;
+	struct tile_rounding to;
+	struct tile_rounded_row row;
 	struct kb_val source; /* scratch f32 [K]: a row before it is rounded */
 };
 
@@ -79,7 +81,7 @@ struct linear {
 	int mr, nr;                      /* rows and panels of the main tile */
 	struct matmul_columns columns;
 	struct matmul_norms norm;
-	struct matmul_integers integers;
+	struct matmul_rounded rounded;
 	struct matmul_stage stage;
 	struct matmul_copy copy;
 	struct matmul_parts *parts; /* NULL: one result, at the root's axes */
@@ -158,7 +160,7 @@ void matmul_few(const struct linear *l);
 /* Rows of x are made in scratch: by a norm, by rounding, or both. */
 static inline bool matmul_makes_rows(const struct linear *l)
 {
-	return l->norm.before || l->integers.round;
+	return l->norm.before || l->rounded.round;
 }
 /* The norm and the rounding that make x; false: weights want another x. Scratch for their rows; false: there is not
  * enough. matmul_rows.c */
@@ -170,20 +172,25 @@ int64_t matmul_rows_bytes(const struct linear *l);
 void matmul_make_rows(const struct linear *l, struct kb_val row, struct kb_val row_end, struct kb_val panel,
                       struct kb_val panel_end);
 
-/* Products of integers over all of K, matmul_integer.c. p->x are rows of codes, distances in words; w: the first line
- * of the tile; from: what step k = 0 asks for, or none. */
-struct matmul_codes {
+/* Products of rounded rows over all of K. p->x are such rows, distances in words; w: the first line of the tile. Of
+ * integers, matmul_integer.c; of pairs of bf16, matmul_bf16.c. */
+struct matmul_rounded_tile {
 	const struct linear *l;
 	const struct products *p;
 	struct kb_val w;
 	const struct matmul_ahead *ahead;
-	struct kb_var sum[MATMUL_ACC_MAX];
+	struct kb_var sum[MATMUL_ACC_MAX]; /* of integers */
 };
-void matmul_integer_depth(struct matmul_codes *c);
+void matmul_integer_depth(struct matmul_rounded_tile *c);
+void matmul_bf16_depth(const struct matmul_rounded_tile *c);
+/* Word `x` + disp of a row m, in all lanes. */
+struct kb_val matmul_rounded_word(const struct matmul_rounded_tile *c, int m, struct kb_val x, int64_t disp);
+/* Elements of `bytes` bytes from the first of the tile to vector v of its columns, in another panel perhaps. */
+int64_t matmul_rounded_vector(const struct matmul_rounded_tile *c, int v, int64_t bytes);
 /* Registers that an accumulator takes: there may be one of integers beside. */
 static inline int matmul_sum_registers(const struct linear *l)
 {
-	return 1 + (l->integers.round && l->integers.row.steps > 1);
+	return 1 + (l->rounded.round && l->rounded.row.steps > 1);
 }
 
 /* Divides the columns by parts of heads where all of them can be; says so to the caller of the template. */

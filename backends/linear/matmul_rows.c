@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rows of x that a linear makes in scratch before it multiplies them: a norm of the group, rounding to integers
- * (round_rows), or one after the other. A row that is rounded is read where it lies when its elements are side by
+ * or bf16 (round_rows), or one after the other. A row that is rounded is read where it lies when its elements are side by
  * side, else from scratch.
  */
 #include "backends/linear/matmul_internal.h"
@@ -25,12 +25,14 @@ static const struct ir_op *op_inside(const struct linear *l, struct ir_value v)
 static bool find_rounding(struct linear *l, const struct ir_op *op)
 {
 	const struct kb_tensor *w = &l->w->t;
-	int64_t block = ((const struct attrs_round_rows *)op->attrs)->block, depth = w->size[w->rank - 1].c;
+	const struct attrs_round_rows *a = op->attrs;
+	struct tile_rounding to = {.bf16 = a->to == ROUND_bf16, .block = a->block};
+	int64_t depth = w->size[w->rank - 1].c;
 	if (!w->size[w->rank - 1].is_const || l->job->items > 1 ||
-	    tile_integer_step(w->format, block, depth) < 0)
+	    tile_rounded_step(w->format, to, depth) < 0)
 		return false;
-	l->integers.round = op;
-	l->integers.row = tile_integer_row(w->format, block, depth);
+	l->rounded =
+	        (struct matmul_rounded){.round = op, .to = to, .row = tile_rounded_row(w->format, to, depth)};
 	return true;
 }
 
@@ -45,8 +47,6 @@ bool matmul_find_rows(struct linear *l)
 		x = op->operands[0];
 		op = op_inside(l, x);
 	}
-	if (l->integers.round && !ir_format_has_codes(l->w->t.format))
-		return false;
 	l->along = (struct kb_size){true, 1, kb_index(l->k, 1)};
 	l->x = eval_tensor(l->eval, x);
 	if (l->x) {
@@ -63,12 +63,12 @@ bool matmul_find_rows(struct linear *l)
 
 static int64_t row_bytes(const struct linear *l)
 {
-	return l->integers.round ? l->integers.row.bytes : 4 * tile_row_step(l->depth);
+	return l->rounded.round ? l->rounded.row.bytes : 4 * tile_row_step(l->depth);
 }
 
 int64_t matmul_rows_bytes(const struct linear *l)
 {
-	int64_t bytes = l->norm.rows * row_bytes(l) + (l->integers.round ? 4 * l->depth : 0);
+	int64_t bytes = l->norm.rows * row_bytes(l) + (l->rounded.round ? 4 * l->depth : 0);
 	return matmul_makes_rows(l) ? (bytes + MADE_LINE - 1) / MADE_LINE * MADE_LINE : 0;
 }
 
@@ -83,9 +83,9 @@ bool matmul_place_rows(struct linear *l)
 		return false;
 	l->norm.rows = s->br;
 	l->norm.at = l->job->scratch;
-	if (l->integers.round && matmul_rows_bytes(l) > s->scratch)
+	if (l->rounded.round && matmul_rows_bytes(l) > s->scratch)
 		return false;
-	l->integers.source = kb_ptr_add(l->k, l->norm.at, kb_index(l->k, bytes), 0);
+	l->rounded.source = kb_ptr_add(l->k, l->norm.at, kb_index(l->k, bytes), 0);
 	return true;
 }
 
@@ -156,7 +156,7 @@ static struct kb_val reduce(const struct span *s, enum kb_bin op)
 static void emit_step(struct span *s, struct kb_val step, struct kb_val scale)
 {
 	struct kb *k = s->l->k;
-	const struct tile_integer_row *row = &s->l->integers.row;
+	const struct tile_rounded_row *row = &s->l->rounded.row;
 	const struct ir_format_desc *d = ir_format(s->l->panel.format);
 	s->acc = kb_var(k, "codes", KB_TYPE(KB_I32, s->lanes), kb_splat(k, kb_i32(k, 0), s->lanes));
 	walk_span(s, store_codes);
@@ -171,7 +171,7 @@ static void emit_step(struct span *s, struct kb_val step, struct kb_val scale)
 static void emit_block(struct span *s, struct kb_val from, int64_t n, struct kb_val first)
 {
 	struct kb *k = s->l->k;
-	int64_t step = s->l->integers.row.step, whole = n / step;
+	int64_t step = s->l->rounded.row.step, whole = n / step;
 	struct kb_val scale;
 	s->from = from;
 	s->n = n;
@@ -194,16 +194,37 @@ static void emit_block(struct span *s, struct kb_val from, int64_t n, struct kb_
 	emit_step(s, kb_add_const(k, first, whole), scale);
 }
 
+/* The last line is whole: zeros first. */
+static void clear_last_line(const struct span *s, int64_t bytes)
+{
+	struct kb *k = s->l->k;
+	for (int64_t word = bytes / MADE_LINE * (MADE_LINE / 4), n = 0;
+	     bytes % MADE_LINE > 0 && n < MADE_LINE / 4; n++)
+		kb_store(k, kb_i32(k, 0), s->codes, kb_index(k, word + n), 0, 0);
+}
+
+static void store_bf16(const struct span *s, struct kb_val at, int valid)
+{
+	struct kb *k = s->l->k;
+	kb_store_part(k, kb_cvt(k, load_x(s, at, valid), KB_BF16), valid, s->codes, at, 0);
+}
+
+static void emit_bf16(struct span *s)
+{
+	clear_last_line(s, 2 * s->l->depth);
+	s->from = kb_index(s->l->k, 0);
+	s->n = s->l->depth;
+	walk_span(s, store_bf16);
+}
+
 static void emit_codes(struct span *s)
 {
 	const struct linear *l = s->l;
 	struct kb *k = l->k;
-	int64_t block = ((const struct attrs_round_rows *)l->integers.round->attrs)->block,
-	        step = l->integers.row.step;
+	int64_t block = l->rounded.to.block, step = l->rounded.row.step;
 	block = block > 0 && block < l->depth ? block : l->depth;
 	int64_t whole = l->depth / block, steps = (block + step - 1) / step;
-	for (int64_t word = l->depth / 32 * 8; l->depth % 32 > 0 && word < l->depth / 32 * 8 + 8; word++)
-		kb_store(k, kb_i32(k, 0), s->codes, kb_index(k, word), 0, 0);
+	clear_last_line(s, l->depth);
 	struct kb_val i = kb_loop(k, "block", kb_index(k, 0), kb_index(k, whole), 1, KB_NONEMPTY);
 	struct kb_val from = kb_mul(k, i, kb_index(k, block));
 	emit_block(s, from, block, kb_mul(k, i, kb_index(k, steps)));
@@ -228,7 +249,7 @@ static void emit_norm(const struct linear *l, struct kb_val first, struct kb_val
 static struct kb_val find_source(const struct linear *l, struct kb_val row)
 {
 	struct kb *k = l->k;
-	struct kb_val to = l->integers.source;
+	struct kb_val to = l->rounded.source;
 	if (l->norm.before) {
 		emit_norm(l, row, kb_add_const(k, row, 1), to);
 		return to;
@@ -253,9 +274,12 @@ static void round_rows(const struct linear *l, struct kb_val first, struct kb_va
 	struct kb_val row = kb_loop(k, "row", first, end, 1, 0);
 	size_t mark = eval_mark(l->eval);
 	s.x = find_source(l, row);
-	struct kb_val bytes = kb_mul(k, kb_sub(k, row, first), kb_index(k, l->integers.row.bytes));
+	struct kb_val bytes = kb_mul(k, kb_sub(k, row, first), kb_index(k, l->rounded.row.bytes));
 	s.codes = kb_ptr_add(k, l->norm.at, bytes, 0);
-	emit_codes(&s);
+	if (l->rounded.to.bf16)
+		emit_bf16(&s);
+	else
+		emit_codes(&s);
 	eval_release(l->eval, mark);
 	kb_end_loop(k);
 }
@@ -267,7 +291,7 @@ void matmul_make_rows(const struct linear *l, struct kb_val row, struct kb_val r
 		return;
 	size_t mark = eval_mark(l->eval);
 	kb_if(l->k, kb_cmp(l->k, KB_LT, panel, panel_end));
-	if (l->integers.round)
+	if (l->rounded.round)
 		round_rows(l, row, row_end);
 	else
 		emit_norm(l, row, row_end, l->norm.at);

@@ -71,7 +71,7 @@ static void find_made_rows(const struct linear *l, struct accumulators *a)
 {
 	struct kb *k = l->k;
 	struct kb_val row = kb_sub(k, a->tile->row, a->strip->row);
-	int64_t step = l->integers.round ? l->integers.row.bytes / 4 : tile_row_step(l->depth);
+	int64_t step = l->rounded.round ? l->rounded.row.bytes / 4 : tile_row_step(l->depth);
 	struct kb_val first = kb_ptr_add(k, l->norm.at, kb_mul(k, row, kb_index(k, step * 4)), 0);
 	for (int m = 0; m < a->tile->rows; m++) {
 		a->p.x[m] = first;
@@ -426,9 +426,11 @@ void matmul_tile(const struct linear *l, const struct matmul_strip *s, const str
 	a.ahead = t->ahead;
 	a.ahead.from = matmul_ahead(l, s, t, a.r.at);
 	begin_sums(l, &a);
-	if (l->integers.round)
-		matmul_integer_depth(
-		        &(struct matmul_codes){.l = l, .p = &a.p, .w = a.r.at, .ahead = &a.ahead});
+	struct matmul_rounded_tile rounded = {.l = l, .p = &a.p, .w = a.r.at, .ahead = &a.ahead};
+	if (l->rounded.to.bf16)
+		matmul_bf16_depth(&rounded);
+	else if (l->rounded.round)
+		matmul_integer_depth(&rounded);
 	else
 		walk_depth(l, &a);
 	if (l->stage.at.id)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rowwise template: round_rows. The nearest integer is what is left of a number after adding 1.5 2^23, where
+ * Rowwise template: round_rows. Of integers the nearest is what is left of a number after adding 1.5 2^23, where
  * numbers of f32 are one apart.
  */
 #include <float.h>
@@ -59,10 +59,18 @@ static void round_block(struct rowwise *r, struct kb_val from, struct kb_val to)
 	rowwise_walk(r, from, to, &w);
 }
 
+static void narrow_and_store(struct rowwise *r, const struct rowwise_chunk *c, void *user)
+{
+	(void)user;
+	struct kb_val x = rowwise_first(r, c);
+	rowwise_store(r, c, kb_cvt(r->k, kb_cvt(r->k, x, KB_BF16), KB_F32));
+}
+
 bool rowwise_has_blocks(const struct rowwise *r)
 {
 	const struct attrs_round_rows *a = r->root->attrs;
-	return r->root->code == OP_round_rows && a->block > 0 && (r->width < 0 || a->block < r->width);
+	return r->root->code == OP_round_rows && a->to == ROUND_int8 && a->block > 0 &&
+	       (r->width < 0 || a->block < r->width);
 }
 
 void rowwise_round_rows(struct rowwise *r)
@@ -70,6 +78,10 @@ void rowwise_round_rows(struct rowwise *r)
 	struct kb *k = r->k;
 	const struct attrs_round_rows *a = r->root->attrs;
 	struct kb_val zero = kb_index(k, 0), width = rowwise_width(r);
+	if (a->to == ROUND_bf16) {
+		rowwise_all(r, narrow_and_store, NULL);
+		return;
+	}
 	if (!rowwise_has_blocks(r)) {
 		round_block(r, zero, width);
 		return;

@@ -146,11 +146,13 @@ INTERP_EVAL(round_rows)
 {
 	const struct attrs_round_rows *a = op->attrs;
 	int64_t n = row_length(out), total = interp_size(out), block = a->block > 0 ? a->block : n;
+	for (int64_t i = 0; (in->args->wide || a->to == ROUND_bf16) && i < total; i++)
+		out->data[i] = in->args->wide ? x[0]->data[i] : ir_round(DT_BF16, x[0]->data[i]);
+	if (in->args->wide || a->to == ROUND_bf16)
+		return TFMC_OK;
 	for (int64_t at = 0; at < total; at += n)
 		for (int64_t i = 0; i < n; i += block)
 			round_block(x[0]->data + at + i, out->data + at + i, n - i < block ? n - i : block);
-	for (int64_t i = 0; in->args->wide && i < total; i++)
-		out->data[i] = x[0]->data[i];
 	return TFMC_OK;
 }
 

@@ -47,13 +47,15 @@ static int64_t lower(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-int64_t tile_integer_step(enum ir_format f, int64_t block, int64_t depth)
+int64_t tile_rounded_step(enum ir_format f, struct tile_rounding r, int64_t depth)
 {
 	const struct ir_format_desc *d = ir_format(f);
-	int64_t x = block > 0 ? block : depth, w = d->block > 0 ? d->block : depth,
+	if (r.bf16)
+		return f == FORMAT_BF16 && depth >= 1 ? 0 : -1;
+	int64_t x = r.block > 0 ? r.block : depth, w = d->block > 0 ? d->block : depth,
 	        line = d->bits == 8 ? 4 : 32;
 	int64_t step = lower(x, w);
-	if (d->bits == 0 || d->codebook != NULL || block < 0 || depth < 1 || step > INTEGER_DEPTH_MAX)
+	if (d->bits == 0 || d->codebook != NULL || r.block < 0 || depth < 1 || step > INTEGER_DEPTH_MAX)
 		return -1;
 	if (step >= depth)
 		return 0;
@@ -61,17 +63,18 @@ int64_t tile_integer_step(enum ir_format f, int64_t block, int64_t depth)
 	return divides && step % line == 0 ? step : -1;
 }
 
-struct tile_integer_row tile_integer_row(enum ir_format f, int64_t block, int64_t depth)
+struct tile_rounded_row tile_rounded_row(enum ir_format f, struct tile_rounding r, int64_t depth)
 {
-	int64_t step = tile_integer_step(f, block, depth);
-	struct tile_integer_row r = {.step = step > 0 ? step : depth};
-	r.steps = (depth + r.step - 1) / r.step;
-	r.starts = whole_lines_of((depth + 31) / 32 * 32);
-	r.scales = r.starts + 4 * r.steps;
-	r.totals = r.scales + 4 * r.steps;
-	r.bytes = whole_lines_of(r.totals + (ir_format(f)->has_offset ? 4 * r.steps : 0));
-	r.bytes += r.bytes % TILE_WAY_BYTES == 0 ? TILE_LINE : 0;
-	return r;
+	int64_t step = tile_rounded_step(f, r, depth);
+	struct tile_rounded_row row = {.step = step > 0 ? step : depth};
+	row.steps = (depth + row.step - 1) / row.step;
+	row.starts = whole_lines_of(r.bf16 ? 2 * depth : depth);
+	int64_t words = r.bf16 ? 0 : 4 * row.steps;
+	row.scales = row.starts + words;
+	row.totals = row.scales + words;
+	row.bytes = whole_lines_of(row.totals + (ir_format(f)->has_offset ? words : 0));
+	row.bytes += row.bytes % TILE_WAY_BYTES == 0 ? TILE_LINE : 0;
+	return row;
 }
 
 /* Vectors of a line of nr columns. */
@@ -130,7 +133,7 @@ int target_tile_height(const struct target *t, struct target_tile tile, enum ir_
 	return rows;
 }
 
-int target_integer_height(const struct target *t, struct target_tile tile, bool has_steps)
+int target_rounded_height(const struct target *t, struct target_tile tile, bool has_steps)
 {
 	int line = vectors(t, tile.nr), rows = tile.mr;
 	int beside =

@@ -54,22 +54,27 @@ struct tile_codes tile_codes(enum ir_format f, int64_t depth);
 /* Bytes of a panel of any format. False: too many. */
 bool tile_panel_bytes(enum ir_format f, int64_t depth, int64_t *bytes);
 
+/* What round_rows makes of x: bf16, or integers by blocks (0: whole rows). */
+struct tile_rounding {
+	bool bf16;
+	int64_t block;
+};
 /*
- * Products of integers: a linear whose x is round_rows of `block` elements, and whose weights are codes. The products
- * of `step` elements of K have one scale of x and one of each column, and are summed as integers of 32 bits; 0: all
- * of K. -1: x and the weights have no such blocks, or their sums do not fit.
+ * Products of rounded numbers: of integers with weights of codes, of bf16 with weights of bf16. The products of `step`
+ * elements of K have one scale of x and one of each column, and are summed as integers of 32 bits; 0: all of K. -1: x
+ * and the weights have no such products, or sums that do not fit.
  */
-int64_t tile_integer_step(enum ir_format f, int64_t block, int64_t depth);
+int64_t tile_rounded_step(enum ir_format f, struct tile_rounding r, int64_t depth);
 /*
- * A row of x in scratch, bytes from its beginning: its codes, zeros up to a whole line of weights; then for each step
- * i32: minus the sum of codes that weights stored as code + zero want; f32: the scale; and for formats with offsets
- * f32: the sum of codes times the scale.
+ * A row of x in scratch, bytes from its beginning: its codes or numbers, zeros up to a whole line; then of integers for
+ * each step i32: minus the sum of codes that weights stored as code + zero want; f32: the scale; and for formats with
+ * offsets f32: the sum of codes times the scale.
  */
-struct tile_integer_row {
+struct tile_rounded_row {
 	int64_t step, steps; /* step: as above, K instead of 0 */
 	int64_t starts, scales, totals, bytes;
 };
-struct tile_integer_row tile_integer_row(enum ir_format f, int64_t block, int64_t depth);
+struct tile_rounded_row tile_rounded_row(enum ir_format f, struct tile_rounding r, int64_t depth);
 
 /* Rows and columns of the register tile of a linear. */
 struct target_tile {
@@ -89,8 +94,8 @@ struct target_tile target_linear_tile(const struct target *t);
 /* Rows of the tile for weights that lie in memory as `stored`: narrow ones take a register more on their way
  * to f32, two where vectors of x are open beside them. */
 int target_tile_height(const struct target *t, struct target_tile tile, enum ir_dtype stored);
-/* Rows of the tile of products of integers: where there are several steps, sums of f32 wait beside. */
-int target_integer_height(const struct target *t, struct target_tile tile, bool has_steps);
+/* Rows of the tile of such products: where there are several steps, sums of f32 wait beside those of integers. */
+int target_rounded_height(const struct target *t, struct target_tile tile, bool has_steps);
 /*
  * Rows of f32 of this length that lie side by side are a multiple of TILE_WAY_BYTES apart: they fall into one set
  * of L1, which holds target_ways of them.

@@ -9,7 +9,6 @@
 #include "passes/group/norms.h"
 
 #include "ir/core/view.h"
-#include "ir/target/tile.h"
 
 size_t formed_index(const struct formed *g, const struct ir_op *op)
 {
@@ -73,6 +72,12 @@ bool former_is_f32(const struct ir_func *f, struct ir_value v)
 	return v.id == 0 || ir_type_of(f, v)->dtype == DT_F32;
 }
 
+struct tile_rounding group_rounding(const struct ir_op *op)
+{
+	const struct attrs_round_rows *a = op->attrs;
+	return (struct tile_rounding){.bf16 = a->to == ROUND_bf16, .block = a->block};
+}
+
 bool group_rounds_for(const struct pass_context *p, const struct ir_func *f, const struct ir_op *linear,
                       const struct ir_op *op)
 {
@@ -83,9 +88,11 @@ bool group_rounds_for(const struct pass_context *p, const struct ir_func *f, con
 	    (t != NULL && t->group_size > 1))
 		return false;
 	const struct ir_type *w = ir_type_of(f, linear->operands[1]);
-	int64_t block = ((const struct attrs_round_rows *)op->attrs)->block;
+	struct tile_rounding to = group_rounding(op);
+	if (to.bf16 && t != NULL && !target_has(t, FEATURE_AVX512BF16))
+		return false; /* f32 is faster */
 	return ir_dim_is_const(w->dims[1], &depth) &&
-	       tile_integer_step(ir_weight_of(f, linear->operands[1])->format, block, depth) >= 0;
+	       tile_rounded_step(ir_weight_of(f, linear->operands[1])->format, to, depth) >= 0;
 }
 
 /* All that read op round for themselves. */

@@ -9,6 +9,7 @@
 #ifndef TFMC_PASSES_GROUP_FORM_H
 #define TFMC_PASSES_GROUP_FORM_H
 
+#include "ir/target/tile.h"
 #include "passes/framework/pass_impl.h"
 
 enum member_role {
@@ -53,7 +54,9 @@ bool group_form(struct pass_context *p, const struct ir_module *m, const struct 
 size_t formed_index(const struct formed *g, const struct ir_op *op);
 /* The cluster of op, or NULL. */
 const struct cluster *formed_cluster(const struct formed *g, const struct ir_op *op);
-/* op is round_rows for a linear with codes as weights, which multiplies integers: each such linear rounds for itself,
+/* What round_rows rounds to. */
+struct tile_rounding group_rounding(const struct ir_op *op);
+/* op is round_rows for a linear whose kernel multiplies integers or bf16: each such linear rounds for itself,
  * so that its arithmetic does not depend on what else reads the rows. */
 bool group_rounds_for(const struct pass_context *p, const struct ir_func *f, const struct ir_op *linear,
                       const struct ir_op *op);

@@ -13,6 +13,7 @@
  */
 #include "ir/support/checked.h"
 #include "passes/framework/rebuild.h"
+#include "passes/group/form.h"
 #include "passes/group/tiles.h"
 
 #define SPLIT_ROWS_MAX   16 /* query heads of a head of keys, in a step */
@@ -103,8 +104,8 @@ static int64_t row_bytes(const struct rebuild *r, const struct ir_op *root, cons
 {
 	if (rows->code != OP_round_rows)
 		return 4 * tile_row_step(depth);
-	int64_t block = ((const struct attrs_round_rows *)rows->attrs)->block;
-	return tile_integer_row(ir_weight_of(r->f, root->operands[1])->format, block, depth).bytes;
+	enum ir_format f = ir_weight_of(r->f, root->operands[1])->format;
+	return tile_rounded_row(f, group_rounding(rows), depth).bytes;
 }
 
 /* Rows of x of a block: whole tiles of what the second-level cache holds. */
@@ -147,14 +148,13 @@ static void select_copy(const struct target *t, int64_t depth, struct attrs_grou
 		a->scratch = TILE_WAITING_BYTES + a->kc * line;
 }
 
-static int64_t integer_height(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
+static int64_t rounded_height(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
                               int64_t depth)
 {
 	const struct target *t = r->p->options->target;
-	int64_t block = ((const struct attrs_round_rows *)before->attrs)->block;
 	enum ir_format f = ir_weight_of(r->f, root->operands[1])->format;
-	bool has_steps = tile_integer_row(f, block, depth).steps > 1;
-	return target_integer_height(t, target_linear_tile(t), has_steps);
+	bool has_steps = tile_rounded_row(f, group_rounding(before), depth).steps > 1;
+	return target_rounded_height(t, target_linear_tile(t), has_steps);
 }
 
 /* A matrix of one panel takes tiles of one panel, with as many rows as others have: no more code. */
@@ -168,19 +168,19 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
 	a->nr = choose(w, GROUP_linear, TILE_NR, nr);
 	const struct ir_op *before = rows_of(r, group, root->operands[0]);
 	int64_t mr = height_of(r, root, w->k, before != NULL);
-	bool integers = before != NULL && before->code == OP_round_rows;
+	bool rounds = before != NULL && before->code == OP_round_rows;
 	enum ir_format format = stored_as(r, root);
-	int64_t most = integers ? integer_height(r, root, before, w->k)
-	                        : target_tile_height(t, tile, ir_format(format)->dtype);
+	int64_t most = rounds ? rounded_height(r, root, before, w->k)
+	                      : target_tile_height(t, tile, ir_format(format)->dtype);
 	a->mr = choose(w, GROUP_linear, TILE_MR, mr < most ? mr : most);
 	int64_t named = tiles_find(w->lines, GROUP_linear, w->k, w->n, w->rows, TILE_KC);
 	int64_t kc = named != 0 ? named : target_linear_depth(t);
-	a->kc = w->k < kc || integers ? w->k : kc;
+	a->kc = w->k < kc || rounds ? w->k : kc;
 	/* Parts pay when the weights of a strip do not stay in the second-level cache: sums [rows, columns].
 	 */
-	if (!integers && (target_is_deep(t, w->k) || (named != 0 && named < w->k)))
+	if (!rounds && (target_is_deep(t, w->k) || (named != 0 && named < w->k)))
 		a->scratch = TILE_WAITING_BYTES;
-	if (!integers && ir_format_has_codes(format))
+	if (!rounds && ir_format_has_codes(format))
 		select_copy(t, w->k, a);
 	return before == NULL || select_rows(r, root, before, w->k, a);
 }

@@ -2,6 +2,7 @@
 /*
  * Values of rowwise ops, reductions, movement and contractions.
  */
+#include <float.h>
 #include <math.h>
 
 #include "tests/support/interp/interp_checks.h"
@@ -126,6 +127,10 @@ void interp_check_round_rows(void)
 	              TENSOR(F32, (2, 3), 0, 0, 0, NAN, NAN, NAN));
 	op_case_check(OP_round_rows, &(struct attrs_round_rows){.block = 2},
 	              INS(TENSOR(F32, (4), NAN, 3, -127, 2.4)), TENSOR(F32, (4), NAN, NAN, -127, 2));
+	/* 8 bits: ties to even, the largest and the smallest numbers */
+	op_case_check(OP_round_rows, &(struct attrs_round_rows){.to = ROUND_bf16},
+	              INS(TENSOR(F32, (1, 7), 257, 259, -258.5, FLT_MAX, 0x1p-133, NAN, -INFINITY)),
+	              TENSOR(F32, (1, 7), 256, 260, -258, INFINITY, 0x1p-133, NAN, -INFINITY));
 }
 
 /* ---- reductions ---- */

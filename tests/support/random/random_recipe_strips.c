@@ -67,8 +67,9 @@ bool recipe_round_rows(struct gen *g, const struct ir_type *x, struct recipe *ou
 	if (!x || ir_dtype_class(x->dtype) != DTCLASS_FLOAT || x->dtype == DT_F64 || x->rank < 1)
 		return false;
 	out->in[out->n++] = x;
-	((struct attrs_round_rows *)out->attrs)->block =
-	        blocks[rng_below(&g->rng, (int64_t)TFMC_COUNT(blocks))];
+	struct attrs_round_rows *a = out->attrs;
+	a->block = blocks[rng_below(&g->rng, (int64_t)TFMC_COUNT(blocks))];
+	a->to = rng_chance(&g->rng, 25) ? ROUND_bf16 : ROUND_int8;
 	return true;
 }
 

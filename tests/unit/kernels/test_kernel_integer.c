@@ -85,7 +85,7 @@ static float add_step(const struct reference *r, const float *x, int64_t row, in
 static void expect_bits(const struct reference *r, int64_t columns, const char *what)
 {
 	const struct linear_call *call = r->call;
-	int64_t step = tile_integer_step(r->c->format, r->block, r->depth);
+	int64_t step = tile_rounded_step(r->c->format, (struct tile_rounding){.block = r->block}, r->depth);
 	step = step > 0 ? step : r->depth;
 	for (int64_t i = 0; i < call->n_out; i++) {
 		float sum = 0, got = call->out[i];
@@ -111,7 +111,8 @@ static void write_text(struct buf *text, const struct reference *r, enum ir_form
                        const struct schedule *s)
 {
 	long long k = (long long)r->depth, n = (long long)columns;
-	struct tile_integer_row row = tile_integer_row(f, r->block, r->depth);
+	struct tile_rounded_row row =
+	        tile_rounded_row(f, (struct tile_rounding){.block = r->block}, r->depth);
 	buf_printf(
 	        text,
 	        HEAD

@@ -37,11 +37,13 @@ static const struct recipe recipes[] = {
         {"rms_norm", NULL, "rms_norm %p, %g {eps=1e-05}", NULL},
         {"rms_norm without gamma", NULL, "rms_norm %p {eps=1e-05}", NULL},
         {"round_rows", NULL, "round_rows %p {block=16}", NULL},
+        {"round_rows to bf16", NULL, "round_rows %p {to=bf16}", NULL},
         {"round_rows of whole rows", NULL, "round_rows %p {block=0}", NULL},
         {"softmax of a sum", "add %x, %y", "softmax %p", "mul %n, %y"},
         {"log_softmax of a sum", "add %x, %y", "log_softmax %p", "mul %n, %y"},
         {"layer_norm of a sum", "add %x, %y", "layer_norm %p, %g, %h {eps=1e-05}", "gelu %n"},
         {"rms_norm of a product", "mul %x, %y", "rms_norm %p, %g {eps=1e-05}", "silu %n"},
+        {"round_rows to bf16 of a product", "mul %x, %y", "round_rows %p {to=bf16}", "add %n, %y"},
         {"round_rows of a product", "mul %x, %y", "round_rows %p", "add %n, %y"},
         {"layer_norm and a residual", NULL, "layer_norm %p, %g, %h {eps=1e-05}", "add %n, %y"},
 };
