@@ -37,7 +37,7 @@ static double scale_at(const struct packed_matrix *m, int64_t n, int64_t group)
 {
 	double scale;
 	weight_read_elements(m->scale_dtype, m->scales, n * m->scale_row + group * m->scale_group, 1, &scale);
-	return scale;
+	return m->inverse_scales ? (float)(1 / scale) : scale;
 }
 
 static int64_t group_of(const struct packed_matrix *m, int64_t k)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matrices [N, K] of 4 or 8 bits as hub folders store them: whole numbers q packed into words, a scale for each group
- * of columns of a row and a zero point:
+ * Matrices [N, K] of 4 or 8 bits as files of other makers store them: whole numbers q packed into words, a scale for
+ * each group of columns of a row and a zero point:
  *
  *   element = scale (q - zero)          rounded once to f32; a scale that is NaN or infinite stays what it is
  *
@@ -34,6 +34,7 @@ struct packed_matrix {
 	int zero;                  /* with data: what is added to them */
 	const unsigned char *scales;
 	enum ir_dtype scale_dtype;
+	bool inverse_scales; /* what is stored is 1 / scale; scales are f32 then, rounded once */
 	int64_t scale_row,
 	        scale_group; /* elements from that of a row, of a group to the next; 0: it is the same */
 	const unsigned char

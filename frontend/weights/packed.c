@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matrices that a hub folder keeps in parts (weights.packed): X.qweight, X.qzeros and X.scales are one tensor
- * X.weight [N, K], by the layout of who wrote them. The parts count as ignored.
+ * Matrices that files keep in parts (weights.packed): X.qweight, X.qzeros and X.scales are one tensor X.weight [N, K], by
+ * the layout of who wrote them. The parts count as ignored.
  */
 #include <string.h>
 
@@ -30,10 +30,10 @@ static bool misfit(struct packing *p, const struct stored_tensor *t, const char 
 	return false;
 }
 
-/* The tensor X.end, which then is a part and no parameter. NULL: there is none. */
+/* The tensor Xend, which then is a part and no parameter. NULL: there is none. */
 static struct stored_tensor *part(struct packing *p, const char *x, const char *end)
 {
-	struct stored_tensor *t = weight_files_find(p->files, arena_printf(p->arena, "%s.%s", x, end));
+	struct stored_tensor *t = weight_files_find(p->files, arena_printf(p->arena, "%s%s", x, end));
 	if (t != NULL)
 		t->ignored = true;
 	return t;
@@ -46,7 +46,7 @@ static struct stored_tensor *needed(struct packing *p, const char *x, const char
 	struct stored_tensor *t = part(p, x, end);
 	if (t == NULL) {
 		diag_error(p->cx, p->last->loc, DIAG_MISSING_TENSOR,
-		           "'%.200s' of '%s' has no '%.200s.%s' beside it", p->last->name, p->last->file, x,
+		           "'%.200s' of '%s' has no '%.200s%s' beside it", p->last->name, p->last->file, x,
 		           end);
 		return NULL;
 	}
@@ -130,8 +130,8 @@ static bool add_matrix(struct packing *p, const char *x, struct stored_tensor *n
 /* X.scales [groups, N] and X.qzeros [groups, N / 8 or 4] of GPTQ and AWQ. */
 static bool set_zeros(struct packing *p, const char *x, struct packed_matrix *m)
 {
-	const struct stored_tensor *s = scales(p, x, "scales", m);
-	const struct stored_tensor *z = s != NULL ? needed(p, x, "qzeros", 2, "I32") : NULL;
+	const struct stored_tensor *s = scales(p, x, ".scales", m);
+	const struct stored_tensor *z = s != NULL ? needed(p, x, ".qzeros", 2, "I32") : NULL;
 	if (z == NULL)
 		return false;
 	if (s->rank != 2 || s->dims[1] != m->n)
@@ -157,8 +157,8 @@ static bool set_zeros(struct packing *p, const char *x, struct packed_matrix *m)
 /* GPTQ: X.qweight i32 [K / 8 or 4, N], the first column in the lowest bits. X.g_idx [K] says which group a column is in. */
 static bool gptq(struct packing *p, const char *x, int zero)
 {
-	struct stored_tensor *q = needed(p, x, "qweight", 2, "I32");
-	const struct stored_tensor *z = q != NULL ? needed(p, x, "qzeros", 2, "I32") : NULL;
+	struct stored_tensor *q = needed(p, x, ".qweight", 2, "I32");
+	const struct stored_tensor *z = q != NULL ? needed(p, x, ".qzeros", 2, "I32") : NULL;
 	bool in_order = true;
 	if (z == NULL)
 		return false;
@@ -175,7 +175,7 @@ static bool gptq(struct packing *p, const char *x, int zero)
 	                            .down = log_of_word(bits),
 	                            .across = 0,
 	                            .row_words = m.n};
-	const struct stored_tensor *g = part(p, x, "g_idx");
+	const struct stored_tensor *g = part(p, x, ".g_idx");
 	if (!set_zeros(p, x, &m))
 		return false;
 	if (g != NULL && (g->rank != 1 || g->dims[0] != m.k || strcmp(g->type_name, "I32") != 0))
@@ -203,7 +203,7 @@ static bool gptq_v2(struct packing *p, const char *x)
 static bool awq(struct packing *p, const char *x)
 {
 	static const uint8_t order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
-	struct stored_tensor *q = needed(p, x, "qweight", 2, "I32");
+	struct stored_tensor *q = needed(p, x, ".qweight", 2, "I32");
 	if (q == NULL)
 		return false;
 	struct packed_matrix m = {.n = q->dims[1] * 8, .k = q->dims[0], .by_column = true};
@@ -235,10 +235,10 @@ static bool set_row_scales(struct packing *p, const struct stored_tensor *s, str
 static bool compressed_words(struct packing *p, const char *x)
 {
 	struct packed_matrix m = {0};
-	struct stored_tensor *q = needed(p, x, "weight_packed", 2, "I32");
-	const struct stored_tensor *s = scales(p, x, "weight_scale", &m);
+	struct stored_tensor *q = needed(p, x, ".weight_packed", 2, "I32");
+	const struct stored_tensor *s = scales(p, x, ".weight_scale", &m);
 	const struct stored_tensor *dims =
-	        q != NULL && s != NULL ? needed(p, x, "weight_shape", 1, "I64") : NULL;
+	        q != NULL && s != NULL ? needed(p, x, ".weight_shape", 1, "I64") : NULL;
 	double nk[2];
 	if (dims == NULL)
 		return false;
@@ -265,28 +265,54 @@ static bool compressed_words(struct packing *p, const char *x)
 	return set_row_scales(p, s, &m) && add_matrix(p, x, q, &m);
 }
 
-/* X.weight i8 [N, K]. */
-static bool compressed_bytes(struct packing *p, const char *x, struct stored_tensor *q)
+/* The numbers of 8 bits X, if they are a matrix. */
+static struct stored_tensor *bytes_of(struct packing *p, const char *x)
 {
-	struct packed_matrix m = {.n = q->dims[0], .k = q->dims[1], .zero = 128};
-	const struct stored_tensor *s = scales(p, x, "weight_scale", &m);
-	m.q = (struct packed_words){.data = q->data,
-	                            .bytes = 1,
-	                            .bits = 8,
-	                            .down = 0,
-	                            .across = 0,
-	                            .row_words = m.k,
-	                            .flip = 0x80};
-	return s != NULL && set_row_scales(p, s, &m) && becomes(p, q, &m);
+	struct stored_tensor *q = weight_files_find(p->files, x);
+	return q != NULL && q->rank == 2 && q->bytes > 0 && strcmp(q->type_name, "I8") == 0 ? q : NULL;
+}
+
+/* They are i8 [N, K]. */
+static struct packed_matrix matrix_of(const struct stored_tensor *q)
+{
+	return (struct packed_matrix){.n = q->dims[0],
+	                              .k = q->dims[1],
+	                              .zero = 128,
+	                              .q = {.data = q->data,
+	                                    .bytes = 1,
+	                                    .bits = 8,
+	                                    .down = 0,
+	                                    .across = 0,
+	                                    .row_words = q->dims[1],
+	                                    .flip = 0x80}};
 }
 
 /* compressed-tensors: scales beside bytes or words; those beside others are not touched. */
 static bool compressed(struct packing *p, const char *x)
 {
-	struct stored_tensor *q = weight_files_find(p->files, arena_printf(p->arena, "%s.weight", x));
+	const char *name = arena_printf(p->arena, "%s.weight", x);
+	struct stored_tensor *q = bytes_of(p, name);
 	if (q == NULL)
-		return compressed_words(p, x);
-	return q->rank != 2 || q->bytes == 0 || strcmp(q->type_name, "I8") != 0 || compressed_bytes(p, x, q);
+		return weight_files_find(p->files, name) != NULL || compressed_words(p, x);
+	struct packed_matrix m = matrix_of(q);
+	const struct stored_tensor *s = scales(p, x, ".weight_scale", &m);
+	return s != NULL && set_row_scales(p, s, &m) && becomes(p, q, &m);
+}
+
+/* CTranslate2: X i8 [N, K], and X_scale f32 [N], which the elements were multiplied with. */
+static bool ctranslate2(struct packing *p, const char *x)
+{
+	struct stored_tensor *q = bytes_of(p, x);
+	if (q == NULL)
+		return true;
+	struct packed_matrix m = matrix_of(q);
+	const struct stored_tensor *s = needed(p, x, "_scale", 1, "F32");
+	if (s == NULL)
+		return false;
+	m.scales = s->data;
+	m.scale_dtype = DT_F32;
+	m.inverse_scales = true;
+	return set_row_scales(p, s, &m) && becomes(p, q, &m);
 }
 
 static const struct {
@@ -295,7 +321,8 @@ static const struct {
 } packings[] = {{"gptq", ".qweight", gptq_v1},
                 {"gptq_v2", ".qweight", gptq_v2},
                 {"awq", ".qweight", awq},
-                {"compressed", ".weight_scale", compressed}};
+                {"compressed", ".weight_scale", compressed},
+                {"ctranslate2", "_scale", ctranslate2}};
 
 enum tfmc_status weight_files_unpack(struct weight_files *wf, struct arena *a, struct diag_context *cx,
                                      const struct yaml_node *word)
