@@ -35,22 +35,27 @@ static void add_words(struct matmul_rounded_tile *c, const struct kb_val *w, str
 {
 	struct kb *k = c->l->k;
 	const struct products *p = c->p;
+	bool is_small = ir_format_byte_most(c->l->panel.format) < 128;
 	for (int m = 0; m < p->rows; m++) {
 		struct kb_val codes = matmul_rounded_word(c, m, x, disp);
 		for (int v = 0; v < p->vectors; v++) {
 			struct kb_var sum = c->sum[m * p->vectors + v];
-			kb_set(k, sum, kb_dot_u8s8(k, kb_get(k, sum), w[v], codes));
+			struct kb_val before = kb_get(k, sum);
+			kb_set(k, sum,
+			       is_small ? kb_dot_u7s8(k, before, w[v], codes)
+			                : kb_dot_u8s8(k, before, w[v], codes));
 		}
 	}
 }
 
-/* Four bits of every byte, from bit `shift` on. */
+/* Codes of four bits of every byte, from bit `shift` on. */
 static struct kb_val halves_of(const struct matmul_rounded_tile *c, struct kb_val bytes, int shift)
 {
 	struct kb *k = c->l->k;
 	if (shift > 0)
 		bytes = kb_bin(k, KB_SHR, bytes, kb_splat(k, kb_i32(k, shift), c->l->lanes));
-	return kb_bin(k, KB_AND, bytes, kb_splat(k, kb_i32(k, 0x0f0f0f0f), c->l->lanes));
+	bytes = kb_bin(k, KB_AND, bytes, kb_splat(k, kb_i32(k, 0x0f0f0f0f), c->l->lanes));
+	return panel_look_up(k, &c->l->panel, bytes, c->l->lanes);
 }
 
 /* One row over panels side by side: each is a short stream of memory. */
@@ -87,8 +92,11 @@ static void add_line(struct matmul_rounded_tile *c, struct kb_val first, int lin
 	for (int v = 0; v < c->p->vectors; v++)
 		half[v] = halves_of(c, w[v], 0);
 	add_words(c, half, first, line);
-	for (int v = 0; v < c->p->vectors; v++)
+	for (int v = 0; v < c->p->vectors; v++) {
+		w[v] = kb_load(k, words_of(c), c->again, at,
+		               matmul_rounded_vector(c, v, 4) + (int64_t)line * MATMUL_PANEL, 0);
 		half[v] = halves_of(c, w[v], 4);
+	}
 	add_words(c, half, first, line + CHUNK / 8);
 }
 
@@ -175,6 +183,7 @@ void matmul_integer_depth(struct matmul_rounded_tile *c)
 	struct kb *k = c->l->k;
 	const struct tile_rounded_row *row = &c->l->rounded.row;
 	int64_t whole = c->l->depth / row->step, rest = c->l->depth % row->step;
+	c->again = ir_format(c->l->panel.format)->codebook ? kb_ptr_apart(k, c->w) : c->w;
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		c->sum[i] = kb_var(k, "dot", words_of(c), (struct kb_val){0});
 	if (whole == 1) {

@@ -178,6 +178,7 @@ struct matmul_rounded_tile {
 	const struct linear *l;
 	const struct products *p;
 	struct kb_val w;
+	struct kb_val again; /* the same: the table of a codebook has the register that would keep words */
 	const struct matmul_ahead *ahead;
 	struct kb_var sum[MATMUL_ACC_MAX]; /* of integers */
 };

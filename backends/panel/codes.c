@@ -3,15 +3,14 @@
  * Codes as f32. A code that is shifted to the highest bits of a mantissa is a number t of [1, 2),
  * 1 + (code + zero) / 2^bits, and scale code = (2^bits scale) t - (2^bits + zero) scale: both factors are exact where
  * scales are f16, and so is the product, so one fma makes the element. Other formats take the code itself, as
- * 2^23 + code + zero less 2^23 + zero. Codes of a codebook are looked up, a line at once, as bytes code + 128, and
- * go on as codes of 8 bits.
+ * 2^23 + code + zero less 2^23 + zero. Codes of a codebook are looked up, a line at once, as unsigned
+ * bytes, and go on as codes of 8 bits.
  */
 #include "backends/panel/panel.h"
 
-#define BYTE_ZERO 128 /* of looked up codes */
-#define GROUP     32  /* elements of K whose codes of 4 bits lie together, in 4 lines */
-#define ONE_BITS  0x3f800000
-#define BIG_BITS  0x4b000000 /* 2^23 */
+#define GROUP    32 /* elements of K whose codes of 4 bits lie together, in 4 lines */
+#define ONE_BITS 0x3f800000
+#define BIG_BITS 0x4b000000 /* 2^23 */
 
 /* ---- scales and offsets ---- */
 
@@ -81,13 +80,15 @@ static struct kb_val to_lanes(struct kb *k, struct kb_val v, int lanes)
 	return lanes > 1 ? kb_splat(k, v, lanes) : v;
 }
 
-/* Words of numbers of 4 bits, one in each byte -> words of bytes code + 128. */
-static struct kb_val look_up(struct kb *k, const int8_t *codebook, struct kb_val words, int lanes)
+struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val words, int lanes)
 {
+	const int8_t *codebook = ir_format(p->format)->codebook;
 	uint8_t bytes[16];
 	int wide = lanes < 4 ? 4 : lanes;
+	if (!codebook)
+		return words;
 	for (int i = 0; i < 16; i++)
-		bytes[i] = (uint8_t)(codebook[i] + BYTE_ZERO);
+		bytes[i] = (uint8_t)(codebook[i] + ir_format_byte_zero(p->format));
 	if (lanes != wide)
 		words = kb_splat(k, lanes > 1 ? kb_lane(k, words, 0) : words, wide);
 	struct kb_val table = kb_bytes16(k, bytes);
@@ -125,12 +126,12 @@ struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, 
 	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column), 0, 0);
 	words = kb_bin(k, KB_SHR, words, to_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
 	words = kb_bin(k, KB_AND, words, splat_i32(k, d->bits == 8 ? 255 : 15, lanes));
-	int zero = d->codebook ? BYTE_ZERO : d->zero;
 	if (d->codebook) {
-		words = look_up(k, d->codebook, words, lanes);
+		words = panel_look_up(k, p, words, lanes);
 		words = kb_bin(k, KB_AND, words, splat_i32(k, 255, lanes));
 	}
-	struct kb_val code = kb_cvt(k, kb_sub(k, words, splat_i32(k, zero, lanes)), KB_F32);
+	words = kb_sub(k, words, splat_i32(k, ir_format_byte_zero(p->format), lanes));
+	struct kb_val code = kb_cvt(k, words, KB_F32);
 	struct kb_val b = d->block ? kb_bin(k, KB_DIV, i, kb_index(k, d->block)) : kb_index(k, 0),
 	              offset = {0};
 	struct kb_val scale = block_numbers(k, p, scales_of(&t), at, 0, b, column, 0, lanes);
@@ -240,7 +241,7 @@ struct kb_val panel_walk_vector(const struct panel_walk *w, int i, int v)
 		return panel_code(k, w->panel, at, kb_index(k, column), w->alone, w->lanes);
 	}
 	struct kb_val words = d->codebook ? w->codes[v] : load_words(w, v);
-	int bits = d->codebook ? 8 : d->bits, zero = d->codebook ? BYTE_ZERO : d->zero;
+	int bits = d->codebook ? 8 : d->bits, zero = ir_format_byte_zero(w->panel->format);
 	int bit = 8 * i + (d->codebook ? 0 : 4 * w->half);
 	if (is_folded(d))
 		return kb_fma(k, in_mantissa(k, words, bit, bits, 23 - bits, ONE_BITS), w->scale[v],
@@ -259,7 +260,7 @@ static void emit_line(struct panel_walk *w, struct kb_val from)
 		if (w->half)
 			words = kb_bin(k, KB_SHR, words, splat_i32(k, 4, w->lanes));
 		words = kb_bin(k, KB_AND, words, splat_i32(k, 0x0f0f0f0f, w->lanes));
-		w->codes[v] = look_up(k, d->codebook, words, w->lanes);
+		w->codes[v] = panel_look_up(k, w->panel, words, w->lanes);
 	}
 	w->line(w->user, w, from, 4);
 }

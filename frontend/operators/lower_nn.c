@@ -65,7 +65,7 @@ static struct ir_value multiplied(const struct lowering *lw, struct ir_value x, 
 {
 	const struct ir_weight *weight = ir_weight_of(irb_func(lw->b), w);
 	const struct ir_format_desc *f = weight != NULL ? ir_format(weight->format) : NULL;
-	if (!lw->m->dtypes.integers || f == NULL || f->bits == 0 || f->codebook != NULL)
+	if (!lw->m->dtypes.integers || f == NULL || f->bits == 0)
 		return x;
 	return irb_round_rows(lw->b, x, &(struct attrs_round_rows){.block = f->block > 0 ? ROUNDED : 0});
 }

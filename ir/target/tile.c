@@ -55,7 +55,7 @@ int64_t tile_rounded_step(enum ir_format f, struct tile_rounding r, int64_t dept
 	int64_t x = r.block > 0 ? r.block : depth, w = d->block > 0 ? d->block : depth,
 	        line = d->bits == 8 ? 4 : 32;
 	int64_t step = lower(x, w);
-	if (d->bits == 0 || d->codebook != NULL || r.block < 0 || depth < 1 || step > INTEGER_DEPTH_MAX)
+	if (d->bits == 0 || r.block < 0 || depth < 1 || step > INTEGER_DEPTH_MAX)
 		return -1;
 	if (step >= depth)
 		return 0;

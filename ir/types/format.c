@@ -23,6 +23,24 @@ const struct ir_format_desc *ir_format(enum ir_format f)
 	return &formats[f];
 }
 
+int ir_format_byte_zero(enum ir_format f)
+{
+	const struct ir_format_desc *d = &formats[f];
+	int lowest = -d->zero;
+	for (int i = 0; d->codebook && i < 16; i++)
+		lowest = d->codebook[i] < lowest ? d->codebook[i] : lowest;
+	return -lowest;
+}
+
+int ir_format_byte_most(enum ir_format f)
+{
+	const struct ir_format_desc *d = &formats[f];
+	int most = d->codebook ? 0 : (1 << d->bits) - 1, zero = ir_format_byte_zero(f);
+	for (int i = 0; d->codebook && i < 16; i++)
+		most = d->codebook[i] + zero > most ? d->codebook[i] + zero : most;
+	return most;
+}
+
 enum ir_format ir_format_of_dtype(enum ir_dtype t)
 {
 	return t == DT_BF16 ? FORMAT_BF16 : t == DT_F16 ? FORMAT_F16 : FORMAT_PLAIN;

@@ -35,6 +35,9 @@ struct ir_format_desc {
 	int zero;               /* of codes that are stored as code + zero */
 	const int8_t *codebook; /* [16], NULL: none */
 };
+/* What is added to codes so that they are unsigned bytes, the lowest of a codebook 0; the largest of these bytes. */
+int ir_format_byte_zero(enum ir_format f);
+int ir_format_byte_most(enum ir_format f);
 
 const struct ir_format_desc *ir_format(enum ir_format f);
 static inline bool ir_format_has_codes(enum ir_format f)

@@ -26,6 +26,7 @@ func @run(%x: f32[12,768]) -> (y: f32[12,768]) {
   return %y
 }
 TIR
+sed 's/integer/codebook/; s/q8/iq4_nl/g' integer.tir >codebook.tir
 
 # KERNEL LEVEL INSTRUCTION OPERAND ABSENT: the instruction with such an operand is there, what matches ABSENT is not.
 checked=0
@@ -55,5 +56,8 @@ integer icelake-server vpdpbusd %zmm vdpbf16|%tmm
 integer aarch64 s?mlal?2? v[0-9]+\.4s sdot|usdot|mmla
 integer armv8.2-dotprod sdot v[0-9]+\.4s usdot|mmla
 integer armv8.6 usdot v[0-9]+\.4s nothing
+codebook x86-64-v3 vpshufb %ymm vpdp|%zmm
+codebook x86-64-v4-vnni vpshufb %zmm %tmm
+codebook armv8.2-dotprod tbl v[0-9]+\.16b usdot|mmla
 TABLE
 echo "$checked kernels hold the instructions of their level"

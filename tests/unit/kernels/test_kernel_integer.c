@@ -15,9 +15,10 @@
 #include "tests/support/kernels/linear_case.h"
 
 static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4-vnni", "aarch64"};
-static const enum ir_format formats[] = {FORMAT_Q8_ROW, FORMAT_Q8,   FORMAT_Q8_128, FORMAT_Q8A,
-                                         FORMAT_Q6_K,   FORMAT_Q5_K, FORMAT_Q4,     FORMAT_Q4_128,
-                                         FORMAT_Q4A,    FORMAT_Q4_K, FORMAT_Q4G_32, FORMAT_Q4G_64};
+static const enum ir_format formats[] = {FORMAT_Q8_ROW, FORMAT_Q8,     FORMAT_Q8_128, FORMAT_Q8A,
+                                         FORMAT_Q6_K,   FORMAT_Q5_K,   FORMAT_Q4,     FORMAT_Q4_128,
+                                         FORMAT_Q4A,    FORMAT_Q4_K,   FORMAT_Q4G_32, FORMAT_Q4G_64,
+                                         FORMAT_Q2_K,   FORMAT_IQ4_NL, FORMAT_IQ4_XS, FORMAT_MXFP4};
 static const int64_t depths[] = {1, 31, 33, 95, 257, 320};
 static const int64_t widths[] = {5, 16, 33, 80, 101};
 static const int64_t shapes[][2] = {{1, 1}, {1, 2}, {3, 1},  {1, 5}, {1, 13},
@@ -242,9 +243,9 @@ static bool next_loop(const char **at, struct loop *out)
 /* The K loop of the widest tile has a dot product for each sum and word of x, and keeps its sums in registers. */
 START_TEST(test_vnni_loops)
 {
-	static const enum ir_format some[] = {FORMAT_Q8_ROW, FORMAT_Q8, FORMAT_Q4};
-	static const struct schedule tiles[] = {{14, 32, 1024}, {6, 32, 1024}, {6, 32, 1024}};
-	static const int dots[] = {28, 96, 96}; /* 14 x 2 vectors; 6 x 2 for each of 8 words */
+	static const enum ir_format some[] = {FORMAT_Q8_ROW, FORMAT_Q8, FORMAT_Q4, FORMAT_IQ4_NL};
+	static const struct schedule tiles[] = {{14, 32, 1024}, {6, 32, 1024}, {6, 32, 1024}, {6, 32, 1024}};
+	static const int dots[] = {28, 96, 96, 96}; /* 14 x 2 vectors; 6 x 2 for each of 8 words */
 	struct llvm_options options = {.target = target_find("x86-64-v4-vnni"), .opt_level = 2};
 	struct reference r = {.depth = 768, .block = _i > 0 ? 32 : 0};
 	struct linear_case c;
@@ -280,7 +281,7 @@ Suite *suite_kernel_integer(void)
 	tcase_add_loop_test(t, test_formats, 0, n * (int)TFMC_COUNT(formats));
 	tcase_add_loop_test(t, test_depths, 0, 3);
 	tcase_add_loop_test(t, test_special_rows, 0, n);
-	tcase_add_loop_test(t, test_vnni_loops, 0, 3);
+	tcase_add_loop_test(t, test_vnni_loops, 0, 4);
 	suite_add_tcase(s, t);
 	return s;
 }
