@@ -17,20 +17,16 @@
 
 static bool has_commit(const struct object *o, const struct function *f)
 {
-	return o->states.batch_dim >= 0 && (f->past_result >= 0 || (function_is_encode(f) && f->has_state));
+	return o->states.batch_dim >= 0 &&
+	       (plan_find(f->plan, PLAN_LENGTHS) || plan_find(f->plan, PLAN_ENCODED));
 }
 
-static void commit_past(struct emit *e)
+static void commit_past(struct emit *e, const struct area *lengths)
 {
 	struct kb *k = e->k;
-	struct kb_tensor t;
-	struct ir_value v = func_result(e->function->func, (size_t)e->function->past_result);
-	if (!binding_tensor(e, v, &t) || t.rank != 1)
-		t = (struct kb_tensor){
-		        0}; /* without an address the load is a misuse, which kb_verify reports */
+	struct kb_val from = area_address(e, lengths);
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e->dims[e->object->states.batch_dim], 1, 0);
-	struct kb_val at = kb_mul(k, b, t.stride[0].v);
-	kb_store(k, kb_load(k, KB_I32_T, t.ptr, at, 0, 4), e->past, b, 0, 4);
+	kb_store(k, kb_load(k, KB_I32_T, from, b, 0, 4), e->past, b, 0, 4);
 	kb_end_loop(k);
 }
 
@@ -50,13 +46,14 @@ static void set_encoded(struct emit *e, int32_t mark)
 static void emit_commit(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
+	const struct plan_step *lengths = plan_find(f->plan, PLAN_LENGTHS);
 	if (!emit_begin(&e, emit_part(&e, "commit"), KB_INTERNAL, KB_VOID))
 		return;
 	emit_load_dims(&e);
 	emit_load_bases(&e);
-	if (f->past_result >= 0)
-		commit_past(&e);
-	if (function_is_encode(f))
+	if (lengths)
+		commit_past(&e, lengths->lengths);
+	if (plan_find(f->plan, PLAN_ENCODED))
 		set_encoded(&e, 1);
 	kb_end(e.k);
 }
@@ -76,36 +73,18 @@ static void call_commit(struct emit *e)
 
 static bool has_extend(const struct object *o, const struct function *f)
 {
-	return o->states.floor_at && o->states.batch_dim >= 0 && f->past_result >= 0 &&
-	       !function_is_encode(f);
+	return o->states.batch_dim >= 0 && plan_find(f->plan, PLAN_RING);
 }
 
-/* What appending does to rings, of the sequence that the code of `emit` is in. */
-struct extension {
-	struct emit *emit;
-	struct kb_val past;
-	struct kb_var floor;
-};
-
 /* Rows [past, past + new) of a ring overwrite those that lie a round before; padding does so, too. */
-static void raise_floor(void *user, const struct ir_op *op)
+static void raise_floor(struct emit *e, const struct plan_step *ring, struct kb_val past, struct kb_var floor)
 {
-	const struct extension *x = user;
-	const struct attrs_state_append *a = op->attrs;
-	int64_t held;
-	if (op->code != OP_state_append || a->rows == 0)
-		return;
-	const struct ir_func *f = x->emit->function->func;
-	const struct ir_type *t = ir_type_of(f, op->operands[0])->state->type;
-	const struct ir_type *rows = ir_type_of(f, op->operands[1]);
-	if (!ir_dim_is_const(t->dims[t->rank - 2], &held))
-		return;
-	struct kb *k = x->emit->k;
-	struct kb_val zero = kb_index(k, 0), new = emit_dim(x->emit, rows->dims[rows->rank - 2]);
-	struct kb_val gone = kb_add_const(k, kb_add(k, x->past, new), -held);
-	struct kb_val least = kb_add_const(k, gone, a->window - 1);
+	struct kb *k = e->k;
+	struct kb_val zero = kb_index(k, 0), new = emit_dim(e, ring->rows);
+	struct kb_val gone = kb_add_const(k, kb_add(k, past, new), -ring->held);
+	struct kb_val least = kb_add_const(k, gone, ring->window - 1);
 	least = kb_select(k, kb_cmp(k, KB_GT, gone, zero), least, zero);
-	kb_set(k, x->floor, kb_max(k, kb_get(k, x->floor), least));
+	kb_set(k, floor, kb_max(k, kb_get(k, floor), least));
 }
 
 /* A call that is cancelled leaves this behind: it may have written already. */
@@ -120,10 +99,12 @@ static void emit_extend(struct object *o, const struct function *f)
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e.dims[o->states.batch_dim], 1, 0);
 	struct kb_val at = kb_ptr_add(k, e.past, kb_index(k, 0), o->states.floor_at - STATE_PAST);
 	struct kb_val before = kb_cvt(k, kb_load(k, KB_I32_T, at, b, 0, 4), KB_INDEX);
-	struct extension x = {.emit = &e, .floor = kb_var(k, "floor", KB_INDEX_T, before)};
-	x.past = kb_cvt(k, kb_load(k, KB_I32_T, e.past, b, 0, 4), KB_INDEX);
-	ir_walk(f->func->body, raise_floor, &x);
-	kb_store(k, kb_cvt(k, kb_get(k, x.floor), KB_I32), at, b, 0, 4);
+	struct kb_var floor = kb_var(k, "floor", KB_INDEX_T, before);
+	struct kb_val past = kb_cvt(k, kb_load(k, KB_I32_T, e.past, b, 0, 4), KB_INDEX);
+	for (size_t i = 0; i < f->plan->n; i++)
+		if (f->plan->items[i].kind == PLAN_RING)
+			raise_floor(&e, &f->plan->items[i], past, floor);
+	kb_store(k, kb_cvt(k, kb_get(k, floor), KB_I32), at, b, 0, 4);
 	kb_end_loop(k);
 	kb_end(k);
 }
@@ -146,7 +127,7 @@ static void emit_finish(struct object *o, const struct function *f)
 	struct kb *k = e.k;
 	struct kb_val is_cancelled = kb_param(k, "is_cancelled", KB_I32_T, 0);
 	kb_if(k, kb_cmp(k, KB_NE, is_cancelled, kb_i32(k, 0)));
-	if (function_is_encode(f) && f->has_state && o->states.batch_dim >= 0) {
+	if (plan_find(f->plan, PLAN_ENCODED) && o->states.batch_dim >= 0) {
 		emit_load_dims(&e);
 		set_encoded(&e, 0);
 	}

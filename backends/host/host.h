@@ -7,10 +7,8 @@
 
 #include "backends/plan/emit.h"
 
+/* The plan of the function, with its kernels, and a function for each of these. */
 TFMC_MUST_USE enum tfmc_status emit_groups(struct object *o, struct function *f);
-const char *group_symbol(const struct object *o, const struct function *f, size_t group);
-/* The function of the second step of an attention (kernel_has_join). */
-const char *group_join_symbol(const struct object *o, const struct function *f, size_t group);
 void emit_check(struct object *o, const struct function *f);    /* NAME.func.check(context, args) */
 void emit_schedule(struct object *o, const struct function *f); /* .defaults .body .tasks */
 void emit_calls(struct object *o, const struct function *f);    /* .commit .finish .spmd .single */

@@ -1,33 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The order of groups, once for each driver:
+ * The steps of a plan, once for each driver:
  *
  *   NAME.func.body(context, args, worker, n) -> i32   every worker runs it; a
- *                 barrier is before a group that needs one (backends/plan/touch.h) and at the
- *                 end of a repeat's body, none at the end; nonzero: cancelled
+ *                 barrier is where the plan has one, none at the end; nonzero: cancelled
  *   NAME.func.tasks(context, args)   one thread runs it and gives each group to
  *                 the caller's parallel_for
  *   NAME.func.defaults(context, args, worker) -> i32   worker 0 fills left-out inputs; nonzero
  *                 when there are any
- *
- * A group that only computes an output nobody wants is passed over.
  */
 #include "backends/host/host.h"
-#include "backends/plan/touch.h"
 
 struct schedule {
 	struct emit e;
 	bool tasks;
 	struct kb_val worker, n_workers, is_several;
 	struct kb_val task; /* words for NAME.task: OBJECT_TASK_INDEX + n_indices */
-	size_t group;       /* number of the next group */
 	struct kb_val index[OBJECT_REPEAT_MAX];
 	size_t depth;
-	/* Groups since the last barrier. */
-	struct {
-		const struct ir_op **items;
-		size_t n, cap;
-	} open;
 };
 
 /* ---- left-out inputs ---- */
@@ -71,32 +61,24 @@ static void fill_default(struct emit *e, size_t param, struct kb_val is_first, s
 	kb_end_if(k);
 }
 
-static bool has_defaults(const struct function *f)
-{
-	for (size_t i = 0; i < f->func->n_params; i++)
-		if (f->default_at[i])
-			return true;
-	return false;
-}
-
 static void emit_defaults(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
-	if (!has_defaults(f) || !emit_begin(&e, emit_part(&e, "defaults"), KB_INTERNAL, KB_I32))
+	if (!plan_find(f->plan, PLAN_FILL) || !emit_begin(&e, emit_part(&e, "defaults"), KB_INTERNAL, KB_I32))
 		return;
 	struct kb_val worker = kb_param(e.k, "worker", KB_INDEX_T, 0);
 	struct kb_val is_first = kb_cmp(e.k, KB_EQ, worker, kb_index(e.k, 0));
 	emit_load_dims(&e);
 	emit_load_bases(&e);
 	struct kb_var any = kb_var(e.k, "any", KB_I32_T, kb_i32(e.k, 0));
-	for (size_t i = 0; i < f->func->n_params; i++)
-		if (f->default_at[i])
-			fill_default(&e, i, is_first, any);
+	for (size_t i = 0; i < f->plan->n; i++)
+		if (f->plan->items[i].kind == PLAN_FILL)
+			fill_default(&e, f->plan->items[i].number, is_first, any);
 	kb_return(e.k, kb_get(e.k, any));
 	kb_end(e.k);
 }
 
-/* ---- groups ---- */
+/* ---- steps ---- */
 
 static void barrier(struct schedule *s)
 {
@@ -107,22 +89,6 @@ static void barrier(struct schedule *s)
 	kb_end_if(s->e.k);
 }
 
-/* All that runs is through. */
-static void close_open(struct schedule *s)
-{
-	if (s->open.n > 0)
-		barrier(s);
-	s->open.n = 0;
-}
-
-/* Parts of heads that both the group before and this one, the last of s->group, divide among workers. */
-static int64_t parts_before(const struct schedule *s)
-{
-	const struct function *f = s->e.function;
-	size_t at = s->group - 1;
-	return at > 0 && f->is_divided[at - 1] && f->is_divided[at] ? f->parts[at - 1] : 1;
-}
-
 static void barrier_unless_divided(struct schedule *s, int64_t parts)
 {
 	struct kb *k = s->e.k;
@@ -130,48 +96,6 @@ static void barrier_unless_divided(struct schedule *s, int64_t parts)
 	kb_if(k, kb_cmp(k, KB_NE, rest, kb_index(k, 0)));
 	barrier(s);
 	kb_end_if(k);
-}
-
-static bool has_join(const struct schedule *s, const struct ir_op *group)
-{
-	const struct ir_dim *heads;
-	return kernel_has_join(s->e.object->module, s->e.function->func, group, &heads);
-}
-
-/* kernel_is_split wants the number of heads. */
-static void load_heads(struct schedule *s)
-{
-	const struct function *f = s->e.function;
-	for (size_t i = 0; i < f->n_groups; i++)
-		if (has_join(s, f->groups[i])) {
-			emit_load_dims(&s->e);
-			return;
-		}
-}
-
-static void wait_for_open(struct schedule *s, const struct ir_op *group, bool is_optional)
-{
-	const struct emit *e = &s->e;
-	int64_t parts = parts_before(s);
-	bool is_free = true, is_own = parts > 1;
-	for (size_t i = 0; i < s->open.n; i++) {
-		if (order_is_free(e->object, e->function, s->open.items[i], group) &&
-		    !has_join(s, s->open.items[i])) /* others still read this worker's scratch */
-			continue;
-		is_free = false;
-		is_own = is_own && s->open.items[i] == e->function->groups[s->group - 2];
-	}
-	if (!is_free && is_own) {
-		barrier_unless_divided(s, parts);
-		is_free = true; /* perhaps: all that is open stays open */
-	}
-	if (!is_free)
-		barrier(s);
-	if (!is_free && !is_optional)
-		s->open.n = 0; /* an optional one may not have been here */
-	const struct ir_op **slot = ARENA_PUSH(e->object->arena, &s->open);
-	if (slot)
-		*slot = group;
 }
 
 static struct kb_val index_at(struct schedule *s, size_t depth)
@@ -203,86 +127,83 @@ static void give_task(struct schedule *s, const char *symbol)
 	kb_call_ptr(k, emit_context(&s->e, KB_PTR, CONTEXT_PARALLEL_FOR), KB_VOID, args, 4);
 }
 
-/* Whether any result of an optional group is wanted; none when the group always runs. */
-static struct kb_val is_wanted(struct schedule *s, const struct ir_op *op)
+/* Whether any of the outputs is wanted. */
+static struct kb_val is_wanted(struct schedule *s, const struct plan_step *step)
 {
-	const struct function *f = s->e.function;
 	struct kb_val any = {0};
-	if (!group_is_optional(f, op))
-		return any;
-	for (size_t i = 0; i < op->n_results; i++) {
-		size_t number = f->places[op->results[i].id].number;
-		struct kb_val ptr = emit_word(&s->e, KB_PTR, f->result_word[number]);
+	for (size_t i = 0; i < step->n_outputs; i++) {
+		struct kb_val ptr = emit_word(&s->e, KB_PTR, s->e.function->result_word[step->outputs[i]]);
 		struct kb_val wanted = kb_cmp(s->e.k, KB_NE, ptr, kb_null(s->e.k));
 		any = any.id ? kb_bin(s->e.k, KB_OR, any, wanted) : wanted;
 	}
 	return any;
 }
 
-static void run_group(struct schedule *s, const char *symbol)
+static void run_kernel(struct schedule *s, const struct plan_kernel *kernel)
 {
+	const char *symbol = kernel_symbol(s->e.object, s->e.function, kernel);
 	if (s->tasks)
 		give_task(s, symbol);
 	else
 		call_group(s, symbol);
 }
 
-/* The second step of an attention whose blocks were divided; what it writes is what the group writes. */
-static void run_join(struct schedule *s, const struct ir_op *op, size_t number)
+static void open_repeat(struct schedule *s, int64_t count)
 {
 	struct kb *k = s->e.k;
-	const struct ir_dim *heads;
-	if (!kernel_has_join(s->e.object->module, s->e.function->func, op, &heads))
-		return;
-	kb_if(k, kernel_is_split(k, emit_dim(&s->e, heads), s->n_workers));
-	if (!s->tasks)
-		barrier(s);
-	run_group(s, group_join_symbol(s->e.object, s->e.function, number));
-	kb_end_if(k);
-}
-
-static void schedule_group(struct schedule *s, const struct ir_op *op)
-{
-	size_t number = s->group++;
-	struct kb_val wanted = is_wanted(s, op);
-	bool optional = wanted.id != 0;
-	if (optional)
-		kb_if(s->e.k, wanted);
-	if (!s->tasks)
-		wait_for_open(s, op, optional);
-	run_group(s, group_symbol(s->e.object, s->e.function, number));
-	run_join(s, op, number);
-	if (optional)
-		kb_end_if(s->e.k);
-}
-
-static void schedule_region(struct schedule *s, const struct ir_region *r);
-
-static void schedule_repeat(struct schedule *s, const struct ir_op *op)
-{
-	struct kb *k = s->e.k;
-	int64_t count = ((const struct attrs_repeat *)op->attrs)->count;
-	if (!s->tasks)
-		close_open(s);
 	struct kb_val l = kb_loop(k, "l", kb_index(k, 0), kb_index(k, count), 1, count > 0 ? KB_NONEMPTY : 0);
 	if (s->depth < OBJECT_REPEAT_MAX)
 		s->index[s->depth] = l;
 	s->depth++;
-	schedule_region(s, op->region);
-	s->depth--;
-	if (!s->tasks)
-		close_open(s); /* the next turn begins with any of the groups */
-	kb_end_loop(k);
 }
 
-static void schedule_region(struct schedule *s, const struct ir_region *r)
+/* Steps from `at` up to the end of what is open; returns the one after it. */
+static size_t emit_steps(struct schedule *s, size_t at)
 {
-	for (size_t i = 0; i < r->n_ops; i++) {
-		if (r->ops[i]->code == OP_group)
-			schedule_group(s, r->ops[i]);
-		else if (r->ops[i]->code == OP_repeat)
-			schedule_repeat(s, r->ops[i]);
+	struct kb *k = s->e.k;
+	const struct plan *p = s->e.function->plan;
+	while (at < p->n) {
+		const struct plan_step *step = &p->items[at++];
+		switch (step->kind) {
+		case PLAN_KERNEL: run_kernel(s, step->kernel); break;
+		case PLAN_REPEAT:
+			open_repeat(s, step->count);
+			at = emit_steps(s, at);
+			s->depth--;
+			kb_end_loop(k);
+			break;
+		case PLAN_WANTED:
+			kb_if(k, is_wanted(s, step));
+			at = emit_steps(s, at);
+			kb_end_if(k);
+			break;
+		case PLAN_SPLIT:
+			kb_if(k, kernel_is_split(k, emit_dim(&s->e, step->heads), s->n_workers));
+			at = emit_steps(s, at);
+			kb_end_if(k);
+			break;
+		case PLAN_END: return at;
+		case PLAN_BARRIER:
+			if (!s->tasks && step->parts > 1)
+				barrier_unless_divided(s, step->parts);
+			else if (!s->tasks)
+				barrier(s);
+			break;
+		case PLAN_FILL:
+		case PLAN_RING:
+		case PLAN_LENGTHS:
+		case PLAN_ENCODED: break;
+		}
 	}
+	return at;
+}
+
+/* SPLIT wants the number of heads. */
+static void emit_all_steps(struct schedule *s)
+{
+	if (plan_find(s->e.function->plan, PLAN_SPLIT))
+		emit_load_dims(&s->e);
+	(void)emit_steps(s, 0);
 }
 
 /* ---- the two drivers ---- */
@@ -297,7 +218,7 @@ static struct kb_val call_defaults(struct schedule *s, struct kb_val worker)
 static void first_step(struct schedule *s)
 {
 	struct kb *k = s->e.k;
-	if (!has_defaults(s->e.function))
+	if (!plan_find(s->e.function->plan, PLAN_FILL))
 		return;
 	kb_if(k, kb_cmp(k, KB_NE, call_defaults(s, s->worker), kb_i32(k, 0)));
 	barrier(s);
@@ -312,9 +233,8 @@ static void emit_body(struct object *o, const struct function *f)
 	s.worker = kb_param(s.e.k, "worker", KB_INDEX_T, 0);
 	s.n_workers = kb_param(s.e.k, "n_workers", KB_INDEX_T, 0);
 	s.is_several = kb_cmp(s.e.k, KB_GT, s.n_workers, kb_index(s.e.k, 1));
-	load_heads(&s);
 	first_step(&s);
-	schedule_region(&s, f->func->body);
+	emit_all_steps(&s);
 	kb_return(s.e.k, kb_i32(s.e.k, TFMC_RT_OK));
 	kb_end(s.e.k);
 }
@@ -329,10 +249,9 @@ static void emit_tasks(struct object *o, const struct function *f)
 	s.task = kb_local(k, "task", KB_INDEX, 8);
 	kb_store(k, s.e.context, s.task, kb_index(k, 0), 1, 8);
 	kb_store(k, s.e.args, s.task, kb_index(k, 0), 2, 8);
-	if (has_defaults(f))
+	if (plan_find(f->plan, PLAN_FILL))
 		call_defaults(&s, kb_index(k, 0));
-	load_heads(&s);
-	schedule_region(&s, f->func->body);
+	emit_all_steps(&s);
 	kb_end(k);
 }
 

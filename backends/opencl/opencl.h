@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A planned module as OpenCL C 1.2 kernels and tables of launches. One kernel
- * for each group of the plan, equal ones printed once; a function of the IR is a
- * list of steps: launches, and repeats around them. What a host must do, and no
+ * for each group of the plan, equal ones printed once; a function of the IR is the
+ * steps of its plan (backends/plan/plan.h). What a host must do, and no
  * more: give each launch its memory, dims and repeat indices, run the steps in
  * order on one queue, and look after the lengths in the state.
  *
@@ -13,59 +13,13 @@
 #ifndef TFMC_BACKENDS_OPENCL_OPENCL_H
 #define TFMC_BACKENDS_OPENCL_OPENCL_H
 
-#include "backends/plan/area.h"
+#include "backends/plan/plan.h"
 #include "ir/core/module.h"
 #include "ir/support/buf.h"
 #include "ir/target/target.h"
 
-enum opencl_arg_kind {
-	OPENCL_ARG_BUFFER, /* __global pointer: the buffer of place `number` */
-	OPENCL_ARG_OFFSET, /* index: byte offset of place `number` in it */
-	OPENCL_ARG_DIM,    /* index: value of the module's dim symbol `number` */
-	OPENCL_ARG_REPEAT  /* index: of the open repeat `number`, outermost first */
-};
-
-struct opencl_arg {
-	enum opencl_arg_kind kind;
-	size_t number;
-};
-
-struct opencl_launch {
-	const char *kernel;
-	const struct ir_op *group; /* OP_group, of the planned module */
-	const struct area *places;
-	size_t n_places;
-	const struct opencl_arg *args; /* in the kernel's order */
-	size_t n_args;
-	/* Work-groups that find something to do; every number from 1 on gives the same bits. 0: launch one.
-	 * Many more than this may overflow indices of 32 bits. */
-	const struct ir_dim *tasks;
-	int64_t items;   /* of a work-group: the local size, required by the kernel */
-	int64_t workers; /* for each work-group: 1 when its items share tasks, else `items` */
-	int64_t scratch; /* bytes for each worker; 0: no place of that kind */
-};
-
-enum opencl_step_kind { OPENCL_LAUNCH, OPENCL_REPEAT, OPENCL_END_REPEAT };
-
-struct opencl_step {
-	enum opencl_step_kind kind;
-	struct opencl_launch launch; /* LAUNCH */
-	int64_t count;               /* REPEAT: rounds */
-};
-
-struct opencl_function {
-	const struct ir_func *func;
-	const struct opencl_step *steps;
-	size_t n_steps;
-	const struct ir_dim *arena_bytes;
-	/* [results]: where the new length of each sequence (i32 [B]) lies after the last step when the
-	 * result is the state's lengths; memory AREA_STATE there is written by the host only. NULL: none.
-	 */
-	const struct area *past_result;
-};
-
 struct opencl_program {
-	const struct opencl_function *functions; /* those of the module, in order */
+	const struct plan **functions; /* those of the module, in order, but for cases */
 	size_t n_functions;
 	struct buf source; /* all kernels; index_bits chosen so that no offset overflows */
 	int index_bits;    /* of every index argument: 32 or 64 */

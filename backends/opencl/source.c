@@ -1,17 +1,78 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The public face: a recorded program with its source as OpenCL C, or as one
- * file with the launches in a comment at its end.
+ * A program: the object's layout, the plans of its functions with their kernels, the width of index arguments, and
+ * the source as OpenCL C; or all of it as one file with the launches in a comment at its end.
  */
-#include "backends/print/cfamily.h"
 #include "backends/opencl/internal.h"
 
-static enum tfmc_status print_source(struct builder *b, struct opencl_program *out)
+#include <inttypes.h>
+
+#include "backends/print/cfamily.h"
+
+/* ---- recording ---- */
+
+/* Hosts of the tables append where a sequence ends, and nowhere else. */
+static enum tfmc_status refuse_rings(const struct object *o)
 {
-	const struct object *o = &b->object;
+	for (size_t i = 0; i < o->states.n; i++) {
+		const struct state_place *p = &o->states.items[i];
+		if (p->window == 0)
+			continue;
+		diag_error(o->cx, p->decl->loc.at, DIAG_UNSUPPORTED,
+		           "not supported yet: a cache shorter than max_len in OpenCL");
+		return TFMC_INVALID;
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status lay_out(struct object *o)
+{
+	TFMC_TRY(layout_weights(o));
+	TFMC_TRY(layout_state(o));
+	TFMC_TRY(refuse_rings(o));
+	return layout_functions(o);
+}
+
+/* Hosts call functions by name: cases stay out. */
+static enum tfmc_status make_plans(struct object *o, struct opencl_program *out)
+{
+	out->functions = ARENA_ARRAY(o->arena, const struct plan *, o->functions.n + 1);
+	if (!out->functions)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < o->functions.n; i++) {
+		struct function *f = &o->functions.items[i];
+		if (f->func->when)
+			continue;
+		TFMC_TRY(plan_make(o, f));
+		out->functions[out->n_functions++] = f->plan;
+	}
+	return TFMC_OK;
+}
+
+enum tfmc_status program_record(struct object *o, struct opencl_program *out)
+{
+	struct kb_caps caps = kb_caps_of(o->target);
+	TFMC_TRY(lay_out(o));
+	o->kb = kb_module_create(o->arena, &caps);
+	if (!o->kb)
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(make_plans(o, out));
+	out->weights_bytes = (uint64_t)o->weights.bytes;
+	out->state_fixed_bytes = o->states.fixed_bytes;
+	out->state_batch_bytes = o->states.batch_bytes;
+	out->index_bits = width_choose(o, out);
+	if (ir_dims_failed(o->module->dims) || arena_failed(o->arena))
+		return TFMC_NO_MEMORY;
+	return kb_verify(o->kb, o->cx);
+}
+
+/* ---- text ---- */
+
+static enum tfmc_status print_source(const struct object *o, struct opencl_program *out)
+{
 	struct cfamily_options options = {.dialect = CFAMILY_OPENCL, .index_bits = out->index_bits};
 	options.title = arena_printf(o->arena, "%s for %s", o->name, o->target->name);
-	return cfamily_print(o->cx, b->kb, &options, &out->source);
+	return cfamily_print(o->cx, o->kb, &options, &out->source);
 }
 
 static enum tfmc_status check_input(struct diag_context *cx, const struct ir_module *m,
@@ -32,13 +93,27 @@ enum tfmc_status opencl_build(struct diag_context *cx, const struct ir_module *p
 	*out = (struct opencl_program){0};
 	buf_init(&out->source);
 	TFMC_TRY(check_input(cx, planned, target));
-	struct builder *b = ARENA_NEW(arena, struct builder);
-	if (!b)
+	struct object *o = ARENA_NEW(arena, struct object);
+	if (!o)
 		return TFMC_NO_MEMORY;
-	object_init(&b->object, cx, arena, planned, target, &none);
-	TFMC_TRY(program_record(b, out));
-	TFMC_TRY(print_source(b, out));
+	object_init(o, cx, arena, planned, target, &none);
+	TFMC_TRY(program_record(o, out));
+	TFMC_TRY(print_source(o, out));
 	return buf_failed(&out->source) ? TFMC_NO_MEMORY : TFMC_OK;
+}
+
+void opencl_print_table(const struct opencl_program *p, const struct ir_module *planned, struct buf *out)
+{
+	buf_printf(out, "weights %" PRIu64 " bytes; indices of %d bits\n", p->weights_bytes, p->index_bits);
+	if (p->state_fixed_bytes)
+		buf_printf(out, "state %" PRId64 " bytes and %" PRId64 " for each sequence\n",
+		           p->state_fixed_bytes, p->state_batch_bytes);
+	for (size_t i = 0; i < ir_dims_count(planned->dims); i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(planned->dims, i);
+		buf_printf(out, "%s in [%" PRId64 ", %" PRId64 "]\n", s->name, s->lo, s->hi);
+	}
+	for (size_t i = 0; i < p->n_functions; i++)
+		plan_print(p->functions[i], planned, out);
 }
 
 void opencl_program_destroy(struct opencl_program *p)

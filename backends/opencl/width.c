@@ -32,15 +32,15 @@ static bool product_fits(int64_t a, int64_t b)
 }
 
 /* Rows and pieces of long rows of the results. */
-static int64_t most_tasks(const struct builder *b, const struct ir_func *f, const struct opencl_launch *l)
+static int64_t most_tasks(const struct object *o, const struct ir_func *f, const struct plan_kernel *l)
 {
-	const struct ir_dims *t = b->object.module->dims;
+	const struct ir_dims *t = o->module->dims;
 	int64_t most = ir_dim_hi(t, l->tasks) < LIMIT ? ir_dim_hi(t, l->tasks) * l->workers : LIMIT;
 	for (size_t i = 0; i < l->group->n_results; i++) {
 		const struct ir_type *type = ir_type_of(f, l->group->results[i]);
 		if (type->kind != IR_TENSOR || type->rank == 0)
 			continue;
-		struct ir_dims *dims = b->object.module->dims;
+		struct ir_dims *dims = o->module->dims;
 		int64_t rows = ir_dim_hi(t, ir_type_count_range(dims, type, 0, type->rank - 1));
 		int64_t pieces = ir_dim_hi(t, ir_type_count(dims, type)) / ROW_PIECE;
 		if (!sum_fits(rows, pieces))
@@ -50,24 +50,24 @@ static int64_t most_tasks(const struct builder *b, const struct ir_func *f, cons
 	return most;
 }
 
-static bool launch_fits(const struct builder *b, const struct ir_func *f, const struct opencl_launch *l,
-                        const int64_t *rounds)
+static bool launch_fits(const struct object *o, const struct ir_func *f, const struct plan_kernel *l)
 {
-	const struct ir_dims *t = b->object.module->dims;
+	const struct ir_dims *t = o->module->dims;
 	int64_t workers = ir_dim_hi(t, l->tasks);
 	if (!product_fits(workers, l->workers))
 		return false;
 	workers = workers * l->workers + 1;
-	if (!product_fits(most_tasks(b, f, l), workers) || !product_fits(workers, TASKS_MORE * l->workers) ||
+	if (!product_fits(most_tasks(o, f, l), workers) || !product_fits(workers, TASKS_MORE * l->workers) ||
 	    !product_fits(workers, l->scratch))
 		return false;
-	for (size_t i = 0; i < l->n_places; i++) {
-		const struct area *p = &l->places[i];
+	for (size_t i = 0; i < l->areas.n; i++) {
+		const struct area *p = &l->areas.items[i];
 		int64_t end = ir_dim_hi(t, p->offset);
 		for (int d = 0; d < OBJECT_REPEAT_MAX; d++) {
-			if (!product_fits(rounds[d], p->step[d]) || !sum_fits(end, rounds[d] * p->step[d]))
+			int64_t turns = l->rounds[d] > 0 ? l->rounds[d] - 1 : 0;
+			if (!product_fits(turns, p->step[d]) || !sum_fits(end, turns * p->step[d]))
 				return false;
-			end += rounds[d] * p->step[d];
+			end += turns * p->step[d];
 		}
 		if (!sum_fits(end, ir_dim_hi(t, p->bytes)))
 			return false;
@@ -75,37 +75,19 @@ static bool launch_fits(const struct builder *b, const struct ir_func *f, const 
 	return true;
 }
 
-static bool function_fits(const struct builder *b, const struct opencl_function *f)
+static bool function_fits(const struct object *o, const struct plan *p)
 {
-	int64_t rounds[OBJECT_REPEAT_MAX] = {0};
-	size_t depth = 0;
-	for (size_t i = 0; i < f->n_steps; i++) {
-		const struct opencl_step *s = &f->steps[i];
-		switch (s->kind) {
-		case OPENCL_LAUNCH:
-			if (!launch_fits(b, f->func, &s->launch, rounds))
-				return false;
-			break;
-		case OPENCL_REPEAT:
-			if (depth < OBJECT_REPEAT_MAX)
-				rounds[depth] = s->count > 0 ? s->count - 1 : 0;
-			depth++;
-			break;
-		case OPENCL_END_REPEAT:
-			if (--depth < OBJECT_REPEAT_MAX)
-				rounds[depth] = 0;
-			break;
-		}
-	}
-	return fits(ir_dim_hi(b->object.module->dims, f->arena_bytes));
+	for (size_t i = 0; i < p->n; i++)
+		if (p->items[i].kind == PLAN_KERNEL && !launch_fits(o, p->func, p->items[i].kernel))
+			return false;
+	return fits(ir_dim_hi(o->module->dims, p->arena_bytes));
 }
 
-int width_choose(const struct builder *b, const struct opencl_program *p)
+int width_choose(const struct object *o, const struct opencl_program *p)
 {
-	const struct object *o = &b->object;
 	bool all = fits(o->weights.bytes) && product_fits(o->states.batch_bytes, o->states.batch_max) &&
 	           sum_fits(o->states.fixed_bytes, o->states.batch_bytes * o->states.batch_max);
 	for (size_t i = 0; all && i < p->n_functions; i++)
-		all = function_fits(b, &p->functions[i]);
+		all = function_fits(o, p->functions[i]);
 	return all ? 32 : 64;
 }

@@ -3,7 +3,7 @@
  * Tells kernels where tensors lie: turns places and views into addresses and
  * strides while a group's function is emitted.
  */
-#include "backends/plan/touch.h"
+#include "backends/plan/emit.h"
 #include "ir/target/tile.h"
 
 #define PANEL TILE_PANEL
@@ -89,12 +89,13 @@ static bool bind_state(void *user, struct kb *k, struct ir_value state, const st
 {
 	struct emit *e = user;
 	const struct ir_type *type = ir_type_of(e->function->func, state);
-	struct touch t = {.slice = {object_state(e->object, type->state), at, n}};
+	struct binding_slice slice = {object_state(e->object, type->state), at, n};
+	struct area a;
 	(void)k;
 	*out = (struct kb_tensor){0};
-	if (!t.slice.state || !area_pointer(e, &t, &out->ptr))
+	if (!slice.state || !area_of_slice(e, &slice, &a) || !area_pointer(e, &a, &out->ptr))
 		return false;
-	slice_strides(e, t.slice.state, n, out);
+	slice_strides(e, slice.state, n, out);
 	return true;
 }
 
@@ -102,18 +103,12 @@ static bool bind_state(void *user, struct kb *k, struct ir_value state, const st
 
 static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *ptr, struct kb_tensor *out)
 {
-	const struct place *p = &e->function->places[base.id];
 	const struct ir_func *f = e->function->func;
-	struct touch t = {.base = base};
+	struct area a;
 	out->dtype = ir_type_of(f, base)->dtype;
-	if (p->kind == PLACE_WEIGHT)
+	if (e->function->places[base.id].kind == PLACE_WEIGHT)
 		weight_form(ir_def(f, base), out);
-	if (p->kind == PLACE_NONE || p->kind == PLACE_SLICE) {
-		t.base = (struct ir_value){0};
-		if (!binding_find_slice(e->object, f, base, &t.slice))
-			return false;
-	}
-	return area_pointer(e, &t, ptr);
+	return area_of_value(e, base, &a) && area_pointer(e, &a, ptr);
 }
 
 /* A slice of a state in panels, as a whole: there are no views of it. */
@@ -181,10 +176,12 @@ static struct kb_val advance(struct emit *e, const struct ir_view *v, enum ir_dt
 	return kb_ptr_add(e->k, ptr, over_sequences(e, state, far).v, 0);
 }
 
-bool binding_tensor(struct emit *e, struct ir_value v, struct kb_tensor *out)
+static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out)
 {
+	struct emit *e = user;
 	struct ir_view view;
 	struct kb_val ptr;
+	(void)k;
 	*out = (struct kb_tensor){0};
 	if (!ir_view_resolve(e->object->module, e->function->func, v, &view) ||
 	    !base_pointer(e, view.base, &ptr, out))
@@ -209,12 +206,6 @@ bool binding_tensor(struct emit *e, struct ir_value v, struct kb_tensor *out)
 	}
 	matrix_strides(e, view.base, out);
 	return true;
-}
-
-static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out)
-{
-	(void)k;
-	return binding_tensor(user, v, out);
 }
 
 static bool bind_result(void *user, struct kb *k, size_t i, struct kb_tensor *out)

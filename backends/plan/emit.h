@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code of the functions around kernels: their words as values of the kernel builder, and the addresses that kernels
- * are given.
+ * Code of the functions around kernels, their words as values of the kernel builder, and of kernels: the areas of
+ * a group, the addresses it is given.
  */
 #ifndef TFMC_BACKENDS_PLAN_EMIT_H
 #define TFMC_BACKENDS_PLAN_EMIT_H
@@ -41,7 +41,7 @@ struct emit {
 	size_t n_repeats;
 	const struct ir_op *group;
 	struct area_list areas;  /* of the group (areas_collect) */
-	struct kb_val *pointers; /* [areas.n]: in its kernel; NULL: elsewhere */
+	struct kb_val *pointers; /* [areas.n]: in its kernel */
 };
 
 /* Begins a function (context, args, ..) of e->object. False: no memory. */
@@ -75,10 +75,32 @@ const char *emit_internal(const struct object *o, const char *fmt, ...) TFMC_PRI
 TFMC_MUST_USE enum tfmc_status emit_find_repeats(struct emit *e, struct ir_value *index);
 /* Where the group comes from. */
 void emit_group_comment(struct emit *e);
-/* Where the tensor v lies. False: in no memory that code here can name. */
-bool binding_tensor(struct emit *e, struct ir_value v, struct kb_tensor *out);
 /* Records e->group by its template in the function that is begun. `job` says worker, scratch and how; the rest is
  * filled in. What the template notes down has the size of the function and is given back. */
 TFMC_MUST_USE enum tfmc_status emit_template(struct emit *e, struct kernel_job job);
+
+/* ---- areas ---- */
+/* Where the memory of a tensor, of a slice lies that e->group names. False: no formula says it: a constant, a slice
+ * at an index that is computed. Sets no is_read, is_written. */
+bool area_of_value(const struct emit *e, struct ir_value v, struct area *out);
+bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct area *out);
+bool area_is_same(const struct area *a, const struct area *b);
+/* Everything that e->group touches and area_of_value names, in order of its operands, results last; no two are the
+ * same memory. Into e->areas. */
+TFMC_MUST_USE enum tfmc_status areas_collect(struct emit *e);
+/* Its address in the memory of an object, in a function that has loaded its dims and bases. */
+struct kb_val area_address(struct emit *e, const struct area *a);
+/* Its address in the kernel of e->group, one of e->pointers. False: it is none of its areas. */
+bool area_pointer(struct emit *e, const struct area *a, struct kb_val *out);
+
+/* ---- the plan ---- */
+/* Records the kernel of a group, k->group, unless an equal one exists, and fills in the rest: its name, arguments and
+ * work; k->areas become those that it uses. `parts`: kernel_job. */
+TFMC_MUST_USE enum tfmc_status kernel_record(struct object *o, const struct function *f, int64_t parts,
+                                             struct plan_kernel *k);
+/* The function of an object that calls the kernel with its arguments. */
+const char *kernel_symbol(const struct object *o, const struct function *f, const struct plan_kernel *k);
+/* Makes f->plan, with all kernels. */
+TFMC_MUST_USE enum tfmc_status plan_make(struct object *o, struct function *f);
 
 #endif

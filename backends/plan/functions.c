@@ -180,9 +180,7 @@ static enum tfmc_status find_groups(struct object *o, struct function *f)
 	struct group_list count = {.f = f};
 	ir_walk(f->func->body, visit_group, &count);
 	f->groups = ARENA_ARRAY(o->arena, const struct ir_op *, count.n + 1);
-	f->parts = ARENA_ARRAY(o->arena, int64_t, count.n + 1);
-	f->is_divided = ARENA_ARRAY(o->arena, bool, count.n + 1);
-	if (!f->groups || !f->parts || !f->is_divided)
+	if (!f->groups)
 		return TFMC_NO_MEMORY;
 	struct group_list fill = {.f = f};
 	ir_walk(f->func->body, visit_group, &fill);

@@ -7,7 +7,7 @@
 #define TFMC_BACKENDS_PLAN_OBJECT_H
 
 #include "backends/backend.h"
-#include "backends/plan/area.h"
+#include "backends/plan/plan.h"
 #include "ir/builder/case.h"
 #include "ir/core/view.h"
 
@@ -132,9 +132,8 @@ struct function {
 	int64_t scratch;                  /* bytes for each worker */
 	size_t n_groups;
 	const struct ir_op **groups; /* in order of emission */
-	int64_t *parts;   /* [n_groups]: of heads, that group i and the next one divide alike; 1: none */
-	bool *is_divided; /* [n_groups]: the kernel does so */
-	uint32_t *uses;   /* [n_values] */
+	const struct plan *plan;     /* backends/plan/steps.c; NULL: not made yet */
+	uint32_t *uses;              /* [n_values] */
 	bool has_state, has_past;
 	bool reached;                /* by an entry */
 	int past_param, past_result; /* -1: none */

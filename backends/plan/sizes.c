@@ -1,9 +1,80 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sizes of an object's memory before anything is emitted: the layout the
- * object will have, read off.
+ * The sizes of an object before anything of it is written: its memory, read off the layout it will have; and what a
+ * few lines of a model can ask for without end, against the limits of the options: weights that are computed, not
+ * stored, and code.
  */
-#include "backends/plan/object.h"
+#include "backends/plan/emit.h"
+
+#include "ir/support/strmap.h"
+#include "ir/support/number.h"
+
+#define INSTRUCTION_BYTES 8 /* of machine code for one of the kernel builder, about */
+
+/* Bytes of the stored tensors below e that are not in `seen` yet. */
+static uint64_t stored_bytes(struct arena *a, struct strmap *seen, const struct ir_wexpr *e)
+{
+	uint64_t sum = 0;
+	for (size_t i = 0; i < e->n_args; i++)
+		sum += stored_bytes(a, seen, e->args[i]);
+	if (e->kind != WX_TENSOR)
+		return sum;
+	const char *name = arena_printf(a, "%s\n%s", e->file, e->tensor);
+	if (strmap_has(seen, name))
+		return sum;
+	strmap_set(seen, name, seen);
+	return sum + (uint64_t)wexpr_count(e) * (uint64_t)ir_dtype_bytes(e->stored);
+}
+
+enum tfmc_status budget_weights(struct object *o)
+{
+	const struct weight_place *largest = NULL;
+	char packed[NUMBER_TEXT_MAX], stored[NUMBER_TEXT_MAX], limit[NUMBER_TEXT_MAX], one[NUMBER_TEXT_MAX];
+	struct strmap seen;
+	uint64_t sum = 0, most = o->options->weights_limit;
+	if (most == 0)
+		return TFMC_OK;
+	strmap_init(&seen, o->arena);
+	for (size_t i = 0; i < o->weights.n; i++) {
+		const struct weight_place *w = &o->weights.items[i];
+		sum += w->weight->init ? stored_bytes(o->arena, &seen, w->weight->init) : 0;
+		largest = largest && largest->bytes >= w->bytes ? largest : w;
+	}
+	uint64_t allowed = sum > (UINT64_MAX - most) / BACKEND_WEIGHTS_FACTOR
+	                           ? UINT64_MAX
+	                           : sum * BACKEND_WEIGHTS_FACTOR + most;
+	if (arena_failed(o->arena))
+		return TFMC_NO_MEMORY;
+	if (!largest || (uint64_t)o->weights.bytes <= allowed)
+		return TFMC_OK;
+	number_print_bytes(packed, (uint64_t)o->weights.bytes);
+	number_print_bytes(stored, sum);
+	number_print_bytes(limit, most);
+	number_print_bytes(one, (uint64_t)largest->bytes);
+	diag_error(
+	        o->cx, largest->weight->loc.at, DIAG_LIMIT,
+	        "weights of %s would be written, %s of them for '%s'; tensors of %s are read, and the limit "
+	        "is %d times that and %s",
+	        packed, one, largest->weight->name, stored, BACKEND_WEIGHTS_FACTOR, limit);
+	diag_note(o->cx, LOC_NONE, "--limit-weights=%lld raises it", (long long)o->weights.bytes);
+	return TFMC_INVALID;
+}
+
+enum tfmc_status budget_code(const struct object *o, const struct ir_op *group)
+{
+	char bytes[NUMBER_TEXT_MAX], limit[NUMBER_TEXT_MAX];
+	uint64_t some = (uint64_t)kb_module_instructions(o->kb) * INSTRUCTION_BYTES;
+	if (o->options->code_limit == 0 || some <= o->options->code_limit)
+		return TFMC_OK;
+	number_print_bytes(bytes, some);
+	number_print_bytes(limit, o->options->code_limit);
+	diag_error(o->cx, group->loc.at, DIAG_LIMIT,
+	           "the code of the steps up to here has about %s, the limit is %s", bytes, limit);
+	diag_note(o->cx, LOC_NONE, "--limit-code=%llu raises it", (unsigned long long)some * 2);
+	return TFMC_INVALID;
+}
+
+/* ---- memory ---- */
 
 struct reads {
 	const struct object *object;

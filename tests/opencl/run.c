@@ -117,7 +117,7 @@ const char *opencl_host_source(const struct opencl_host *h)
 
 /* ---- errors ---- */
 
-enum tfmc_status run_fail(struct run *r, const struct opencl_launch *l, const char *fmt, ...)
+enum tfmc_status run_fail(struct run *r, const struct plan_kernel *l, const char *fmt, ...)
 {
 	struct arena *a = r->call->arena;
 	va_list ap;
@@ -129,11 +129,11 @@ enum tfmc_status run_fail(struct run *r, const struct opencl_launch *l, const ch
 		return TFMC_INVALID;
 	}
 	diag_error(r->host->cx, l->group->loc.at, DIAG_INTERNAL, "%s: kernel '%s' of %s: %s",
-	           r->call->function, l->kernel, l->group->loc.path ? l->group->loc.path : "its group", text);
+	           r->call->function, l->name, l->group->loc.path ? l->group->loc.path : "its group", text);
 	return TFMC_INVALID;
 }
 
-enum tfmc_status run_device_failed(struct run *r, const struct opencl_launch *l)
+enum tfmc_status run_device_failed(struct run *r, const struct plan_kernel *l)
 {
 	return run_fail(r, l, "%s", opencl_device_error(r->host->device));
 }
@@ -224,10 +224,9 @@ static enum tfmc_status place_outputs(struct run *r)
 static size_t scratch_bytes(const struct run *r)
 {
 	int64_t most = 0;
-	for (size_t i = 0; i < r->f->n_steps; i++) {
-		const struct opencl_launch *l = &r->f->steps[i].launch;
-		int64_t n =
-		        r->f->steps[i].kind == OPENCL_LAUNCH ? l->scratch * l->workers * run_groups(r, l) : 0;
+	for (size_t i = 0; i < r->f->n; i++) {
+		const struct plan_kernel *l = r->f->items[i].kernel;
+		int64_t n = l ? l->scratch * l->workers * run_groups(r, l) : 0;
 		most = n > most ? n : most;
 	}
 	return (size_t)most;
@@ -256,9 +255,10 @@ static enum tfmc_status place_memory(struct run *r)
 static enum tfmc_status take_lengths(struct run *r, struct region *out)
 {
 	struct piece p;
-	if (!r->f->past_result)
+	const struct plan_step *lengths = plan_find(r->f, PLAN_LENGTHS);
+	if (!lengths)
 		return run_fail(r, NULL, "nothing says where the new lengths lie");
-	if (!run_piece(r, NULL, r->f->past_result, &p) || p.end - p.begin < out->n)
+	if (!run_piece(r, NULL, lengths->lengths, &p) || p.end - p.begin < out->n)
 		return TFMC_INVALID;
 	memcpy(out->bytes, p.region->bytes + p.begin, out->n);
 	return set_lengths(r, out->bytes, out->n);
@@ -279,11 +279,11 @@ static enum tfmc_status take_outputs(struct run *r)
 
 /* ---- calls ---- */
 
-static const struct opencl_function *find_function(const struct opencl_program *p, const char *name)
+static const struct plan *find_function(const struct opencl_program *p, const char *name)
 {
 	for (size_t i = 0; i < p->n_functions; i++)
-		if (!strcmp(p->functions[i].func->name, name))
-			return &p->functions[i];
+		if (!strcmp(p->functions[i]->func->name, name))
+			return p->functions[i];
 	return NULL;
 }
 

@@ -69,7 +69,7 @@ static bool is_result(const struct area *p)
 
 /* The place of result i: planned results by their offset, the caller's in their order. -1: a slice of a
  * state. */
-static int place_of_result(struct run *r, const struct opencl_launch *l, size_t i, const bool *taken)
+static int place_of_result(struct run *r, const struct plan_kernel *l, size_t i, const bool *taken)
 {
 	const struct ir_op *g = l->group;
 	const struct ir_dim_list *at = &((const struct attrs_group *)g->attrs)->at;
@@ -78,8 +78,8 @@ static int place_of_result(struct run *r, const struct opencl_launch *l, size_t 
 	if (t->kind != IR_TENSOR || i >= at->n || !ir_dim_eval(at->items[i], r->call->dims, &c))
 		return -1;
 	bool planned = !ir_dim_is_const(at->items[i], NULL) || c >= 0;
-	for (size_t k = 0; k < l->n_places; k++) {
-		const struct area *p = &l->places[k];
+	for (size_t k = 0; k < l->areas.n; k++) {
+		const struct area *p = &l->areas.items[k];
 		if (taken[k] || !is_result(p) || !ir_dim_eval(p->bytes, r->call->dims, &bytes))
 			continue;
 		if (planned && p->memory == AREA_ARENA && p->offset == at->items[i])
@@ -94,7 +94,7 @@ static int place_of_result(struct run *r, const struct opencl_launch *l, size_t 
 	return -1;
 }
 
-static enum tfmc_status compare_result(struct run *r, const struct opencl_launch *l, size_t i,
+static enum tfmc_status compare_result(struct run *r, const struct plan_kernel *l, size_t i,
                                        const struct interp_tensor *want, const struct piece *piece)
 {
 	struct arena *a = r->call->arena;
@@ -113,7 +113,7 @@ static enum tfmc_status compare_result(struct run *r, const struct opencl_launch
 	return status;
 }
 
-static enum tfmc_status compare(struct run *r, const struct opencl_launch *l, const struct piece *pieces)
+static enum tfmc_status compare(struct run *r, const struct plan_kernel *l, const struct piece *pieces)
 {
 	bool taken[PLACES_MAX] = {0};
 	if (r->next >= r->expected.n || r->expected.items[r->next].group != l->group)
@@ -171,17 +171,17 @@ static bool join_some(struct clusters *c, size_t n)
 	return false;
 }
 
-static bool make_clusters(struct run *r, const struct opencl_launch *l, struct clusters *c)
+static bool make_clusters(struct run *r, const struct plan_kernel *l, struct clusters *c)
 {
-	for (size_t i = 0; i < l->n_places; i++) {
-		if (!run_piece(r, l, &l->places[i], &c->pieces[i]))
+	for (size_t i = 0; i < l->areas.n; i++) {
+		if (!run_piece(r, l, &l->areas.items[i], &c->pieces[i]))
 			return false;
 		c->of[i] = i;
 		c->whole[i] = c->pieces[i];
-		c->is_written[i] = l->places[i].is_written;
+		c->is_written[i] = l->areas.items[i].is_written;
 		c->buffer[i] = (struct opencl_device_buffer){0};
 	}
-	while (join_some(c, l->n_places))
+	while (join_some(c, l->areas.n))
 		;
 	return true;
 }
@@ -203,9 +203,9 @@ static void fill(struct run *r, const struct piece *p, const struct opencl_devic
 	}
 }
 
-static void make_buffers(struct run *r, const struct opencl_launch *l, struct clusters *c)
+static void make_buffers(struct run *r, const struct plan_kernel *l, struct clusters *c)
 {
-	for (size_t i = 0; i < l->n_places; i++) {
+	for (size_t i = 0; i < l->areas.n; i++) {
 		if (c->of[i] != i)
 			continue;
 		c->buffer[i] =
@@ -215,28 +215,27 @@ static void make_buffers(struct run *r, const struct opencl_launch *l, struct cl
 }
 
 /* What a launch wrote. */
-static bool take_written(struct run *r, const struct opencl_launch *l, const struct clusters *c)
+static bool take_written(struct run *r, const struct plan_kernel *l, const struct clusters *c)
 {
-	for (size_t i = 0; i < l->n_places; i++) {
+	for (size_t i = 0; i < l->areas.n; i++) {
 		const struct piece *p = &c->pieces[i];
-		if (!l->places[i].is_written)
+		if (!l->areas.items[i].is_written)
 			continue;
 		size_t at = p->begin - c->whole[c->of[i]].begin;
 		if (!opencl_device_read(r->host->device, &c->buffer[c->of[i]], at,
 		                        p->region->bytes + p->begin, p->end - p->begin))
 			return false;
-		if (p->region->known && l->places[i].memory != AREA_SCRATCH)
+		if (p->region->known && l->areas.items[i].memory != AREA_SCRATCH)
 			memset(p->region->known + p->begin, 1, p->end - p->begin);
 	}
 	return true;
 }
 
 /* What a launch only reads is still the same; scratch is nobody's. */
-static enum tfmc_status check_unchanged(struct run *r, const struct opencl_launch *l,
-                                        const struct clusters *c)
+static enum tfmc_status check_unchanged(struct run *r, const struct plan_kernel *l, const struct clusters *c)
 {
 	struct arena *a = r->call->arena;
-	for (size_t i = 0; i < l->n_places; i++) {
+	for (size_t i = 0; i < l->areas.n; i++) {
 		const struct piece *w = &c->whole[i];
 		if (c->of[i] != i || c->is_written[i] || (w->region->known && r->host->tells_unknown))
 			continue;
@@ -249,31 +248,31 @@ static enum tfmc_status check_unchanged(struct run *r, const struct opencl_launc
 		bool same = !memcmp(bytes, w->region->bytes + w->begin, w->end - w->begin);
 		arena_release(a, mark);
 		if (!same)
-			return run_fail(r, l, "writes '%s', which it may only read", l->places[i].name);
+			return run_fail(r, l, "writes '%s', which it may only read", l->areas.items[i].name);
 	}
 	return TFMC_OK;
 }
 
 /* ---- launches ---- */
 
-static enum tfmc_status launch_on(struct run *r, const struct opencl_launch *l, struct clusters *c)
+static enum tfmc_status launch_on(struct run *r, const struct plan_kernel *l, struct clusters *c)
 {
 	struct opencl_device_arg args[ARGS_MAX];
 	const struct opencl_device_buffer *buffers[PLACES_MAX] = {0};
 	size_t base[PLACES_MAX] = {0};
-	for (size_t i = 0; i < l->n_places; i++) {
+	for (size_t i = 0; i < l->areas.n; i++) {
 		buffers[i] = &c->buffer[c->of[i]];
 		base[i] = c->whole[c->of[i]].begin;
 	}
 	if (!run_args(r, l, c->pieces, base, buffers, args))
 		return run_fail(r, l, "an argument is the turn of a repeat that is not open");
-	if (!opencl_device_launch(r->host->device, l->kernel, args, l->n_args, run_groups(r, l), l->items) ||
+	if (!opencl_device_launch(r->host->device, l->name, args, l->n_args, run_groups(r, l), l->items) ||
 	    !opencl_device_finish(r->host->device) || !take_written(r, l, c))
 		return run_device_failed(r, l);
 	return check_unchanged(r, l, c);
 }
 
-static enum tfmc_status launch_checked(struct run *r, const struct opencl_launch *l)
+static enum tfmc_status launch_checked(struct run *r, const struct plan_kernel *l)
 {
 	struct clusters *c = ARENA_NEW(r->call->arena, struct clusters);
 	if (!c)
@@ -283,7 +282,7 @@ static enum tfmc_status launch_checked(struct run *r, const struct opencl_launch
 	make_buffers(r, l, c);
 	enum tfmc_status status = launch_on(r, l, c);
 	/* Oclgrind 21.10 gives released memory out again with what it knew about the one before. */
-	for (size_t i = 0; i < l->n_places && !r->host->tells_unknown; i++)
+	for (size_t i = 0; i < l->areas.n && !r->host->tells_unknown; i++)
 		opencl_device_free(r->host->device, &c->buffer[i]);
 	return status == TFMC_OK ? compare(r, l, c->pieces) : status;
 }

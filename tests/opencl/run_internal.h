@@ -43,7 +43,7 @@ struct group_value {
 struct run {
 	struct opencl_host *host;
 	const struct opencl_call *call;
-	const struct opencl_function *f;
+	const struct plan *f;
 	struct region weights, arena, state, scratch;
 	struct region *inputs, *outputs; /* [params], [results] */
 	int64_t turns[OBJECT_REPEAT_MAX];
@@ -63,19 +63,18 @@ struct piece {
 };
 
 /* Reports at the launch's group, or nowhere. Returns TFMC_INVALID. */
-enum tfmc_status run_fail(struct run *r, const struct opencl_launch *l, const char *fmt, ...)
-        TFMC_PRINTF(3, 4);
-enum tfmc_status run_device_failed(struct run *r, const struct opencl_launch *l);
+enum tfmc_status run_fail(struct run *r, const struct plan_kernel *l, const char *fmt, ...) TFMC_PRINTF(3, 4);
+enum tfmc_status run_device_failed(struct run *r, const struct plan_kernel *l);
 
-int64_t run_groups(const struct run *r, const struct opencl_launch *l);
+int64_t run_groups(const struct run *r, const struct plan_kernel *l);
 /* False after a report when the place does not lie in its memory. */
-bool run_piece(struct run *r, const struct opencl_launch *l, const struct area *p, struct piece *out);
+bool run_piece(struct run *r, const struct plan_kernel *l, const struct area *p, struct piece *out);
 /* Everything but buffers: indices, with offsets counted from base[place]. */
-bool run_args(struct run *r, const struct opencl_launch *l, const struct piece *pieces, const size_t *base,
+bool run_args(struct run *r, const struct plan_kernel *l, const struct piece *pieces, const size_t *base,
               const struct opencl_device_buffer *const *buffers, struct opencl_device_arg *out);
 
 /* Calls `launch` for every launch in order, repeats turned. */
-typedef enum tfmc_status run_launch(struct run *r, const struct opencl_launch *l);
+typedef enum tfmc_status run_launch(struct run *r, const struct plan_kernel *l);
 enum tfmc_status run_steps(struct run *r, run_launch *launch);
 
 enum tfmc_status run_whole(struct run *r);

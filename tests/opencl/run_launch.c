@@ -10,7 +10,7 @@
 
 /* ---- numbers ---- */
 
-int64_t run_groups(const struct run *r, const struct opencl_launch *l)
+int64_t run_groups(const struct run *r, const struct plan_kernel *l)
 {
 	int64_t n;
 	if (!ir_dim_eval(l->tasks, r->call->dims, &n) || n < 1)
@@ -31,7 +31,7 @@ static struct region *region_of(struct run *r, const struct area *p)
 	return NULL;
 }
 
-bool run_piece(struct run *r, const struct opencl_launch *l, const struct area *p, struct piece *out)
+bool run_piece(struct run *r, const struct plan_kernel *l, const struct area *p, struct piece *out)
 {
 	int64_t begin, bytes;
 	struct region *region = region_of(r, p);
@@ -49,7 +49,7 @@ bool run_piece(struct run *r, const struct opencl_launch *l, const struct area *
 	return false;
 }
 
-bool run_args(struct run *r, const struct opencl_launch *l, const struct piece *pieces, const size_t *base,
+bool run_args(struct run *r, const struct plan_kernel *l, const struct piece *pieces, const size_t *base,
               const struct opencl_device_buffer *const *buffers, struct opencl_device_arg *out)
 {
 	enum opencl_device_arg_kind index =
@@ -58,17 +58,20 @@ bool run_args(struct run *r, const struct opencl_launch *l, const struct piece *
 		size_t n = l->args[i].number;
 		out[i] = (struct opencl_device_arg){.kind = index};
 		switch (l->args[i].kind) {
-		case OPENCL_ARG_BUFFER:
+		case PLAN_BUFFER:
 			out[i].kind = OPENCL_DEVICE_BUFFER;
 			out[i].buffer = buffers[n];
 			break;
-		case OPENCL_ARG_OFFSET: out[i].number = (int64_t)(pieces[n].begin - base[n]); break;
-		case OPENCL_ARG_DIM: out[i].number = r->call->dims[n]; break;
-		case OPENCL_ARG_REPEAT:
+		case PLAN_OFFSET: out[i].number = (int64_t)(pieces[n].begin - base[n]); break;
+		case PLAN_DIM: out[i].number = r->call->dims[n]; break;
+		case PLAN_INDEX:
 			if (n >= r->n_turns)
 				return false;
 			out[i].number = r->turns[n];
 			break;
+		case PLAN_WORKER:
+		case PLAN_WORKERS:
+		case PLAN_SOURCE_STEP: return false;
 		}
 	}
 	return true;
@@ -77,12 +80,13 @@ bool run_args(struct run *r, const struct opencl_launch *l, const struct piece *
 /* ---- steps ---- */
 
 /* After the end of the repeat that begins at i. */
-static size_t behind(const struct opencl_function *f, size_t i)
+static size_t behind(const struct plan *f, size_t i)
 {
 	size_t depth = 0;
-	for (; i < f->n_steps; i++) {
-		depth += f->steps[i].kind == OPENCL_REPEAT;
-		depth -= f->steps[i].kind == OPENCL_END_REPEAT;
+	for (; i < f->n; i++) {
+		enum plan_step_kind kind = f->items[i].kind;
+		depth += kind == PLAN_REPEAT || kind == PLAN_WANTED || kind == PLAN_SPLIT;
+		depth -= f->items[i].kind == PLAN_END;
 		if (depth == 0)
 			return i + 1;
 	}
@@ -97,7 +101,7 @@ static enum tfmc_status run_repeat(struct run *r, size_t at, size_t end, run_lau
 	if (level == OBJECT_REPEAT_MAX)
 		return run_fail(r, NULL, "repeats are too deep");
 	r->n_turns++;
-	for (int64_t turn = 0; turn < r->f->steps[at].count; turn++) {
+	for (int64_t turn = 0; turn < r->f->items[at].count; turn++) {
 		r->turns[level] = turn;
 		TFMC_TRY(run_range(r, at + 1, end - 1, launch));
 	}
@@ -108,41 +112,44 @@ static enum tfmc_status run_repeat(struct run *r, size_t at, size_t end, run_lau
 static enum tfmc_status run_range(struct run *r, size_t from, size_t to, run_launch *launch)
 {
 	for (size_t i = from; i < to; i++) {
-		const struct opencl_step *s = &r->f->steps[i];
-		if (s->kind == OPENCL_LAUNCH) {
-			if (s->launch.n_places > PLACES_MAX || s->launch.n_args > ARGS_MAX)
-				return run_fail(r, &s->launch, "too many arguments");
-			TFMC_TRY(launch(r, &s->launch));
-		} else if (s->kind == OPENCL_REPEAT) {
+		const struct plan_step *s = &r->f->items[i];
+		if (s->kind == PLAN_KERNEL) {
+			if (s->kernel->areas.n > PLACES_MAX || s->kernel->n_args > ARGS_MAX)
+				return run_fail(r, s->kernel, "too many arguments");
+			TFMC_TRY(launch(r, s->kernel));
+		} else if (s->kind == PLAN_REPEAT) {
 			size_t end = behind(r->f, i);
 			TFMC_TRY(run_repeat(r, i, end, launch));
 			i = end - 1;
-		}
+		} else if (s->kind == PLAN_SPLIT) {
+			return run_fail(r, NULL, "no kernel of OpenCL has a second step");
+		} /* all outputs are wanted; launches are in order */
 	}
 	return TFMC_OK;
 }
 
 enum tfmc_status run_steps(struct run *r, run_launch *launch)
 {
-	return run_range(r, 0, r->f->n_steps, launch);
+	return run_range(r, 0, r->f->n, launch);
 }
 
 /* ---- the whole ---- */
 
-static enum tfmc_status launch_whole(struct run *r, const struct opencl_launch *l)
+static enum tfmc_status launch_whole(struct run *r, const struct plan_kernel *l)
 {
 	struct opencl_device_arg args[ARGS_MAX];
 	struct piece pieces[PLACES_MAX];
 	const struct opencl_device_buffer *buffers[PLACES_MAX] = {0};
 	static const size_t base[PLACES_MAX]; /* offsets count from the beginning of the memory */
-	for (size_t i = 0; i < l->n_places; i++) {
-		if (!run_piece(r, l, &l->places[i], &pieces[i]))
+	for (size_t i = 0; i < l->areas.n; i++) {
+		if (!run_piece(r, l, &l->areas.items[i], &pieces[i]))
 			return TFMC_INVALID;
 		buffers[i] = &pieces[i].region->buffer;
 	}
 	if (!run_args(r, l, pieces, base, buffers, args))
-		return run_fail(r, l, "an argument is the turn of a repeat that is not open");
-	if (!opencl_device_launch(r->host->device, l->kernel, args, l->n_args, run_groups(r, l), l->items))
+		return run_fail(r, l,
+		                "an argument is the turn of a repeat that is not open, or none of OpenCL");
+	if (!opencl_device_launch(r->host->device, l->name, args, l->n_args, run_groups(r, l), l->items))
 		return run_device_failed(r, l);
 	return TFMC_OK;
 }

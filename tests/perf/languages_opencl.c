@@ -82,11 +82,12 @@ static enum tfmc_status compile(struct opencl_row *r, const char *path, const ch
 
 static void allocate(struct opencl_row *r, const float *x)
 {
-	const struct opencl_function *f = &r->program.functions[0];
+	const struct plan *f = r->program.functions[0];
 	const struct ir_type *in = ir_type_of(f->func, f->func->params[0].value);
 	int64_t scratch = 0;
-	for (size_t i = 0; i < f->n_steps; i++) {
-		int64_t bytes = f->steps[i].launch.scratch * f->steps[i].launch.workers * GROUPS_MAX;
+	for (size_t i = 0; i < f->n; i++) {
+		const struct plan_kernel *l = f->items[i].kernel;
+		int64_t bytes = l ? l->scratch * l->workers * GROUPS_MAX : 0;
 		scratch = bytes > scratch ? bytes : scratch;
 	}
 	size_t x_bytes = (size_t)constant(ir_type_count(r->planned->dims, in)) * sizeof(float);
@@ -99,7 +100,7 @@ static void allocate(struct opencl_row *r, const float *x)
 	r->memory[AREA_SCRATCH] = opencl_device_alloc(r->device, (size_t)scratch, NULL);
 }
 
-static bool launch(struct opencl_row *r, const struct opencl_launch *l)
+static bool launch(struct opencl_row *r, const struct plan_kernel *l)
 {
 	struct opencl_device_arg args[ARGS_MAX];
 	enum opencl_device_arg_kind index =
@@ -107,27 +108,27 @@ static bool launch(struct opencl_row *r, const struct opencl_launch *l)
 	if (l->n_args > ARGS_MAX)
 		return false;
 	for (size_t i = 0; i < l->n_args; i++) {
-		const struct opencl_arg *a = &l->args[i];
+		const struct plan_arg *a = &l->args[i];
 		args[i] = (struct opencl_device_arg){.kind = index};
-		if (a->kind == OPENCL_ARG_BUFFER)
-			args[i] =
-			        (struct opencl_device_arg){.kind = OPENCL_DEVICE_BUFFER,
-			                                   .buffer = &r->memory[l->places[a->number].memory]};
-		else if (a->kind == OPENCL_ARG_OFFSET && l->places[a->number].offset)
-			args[i].number = constant(l->places[a->number].offset);
+		if (a->kind == PLAN_BUFFER)
+			args[i] = (struct opencl_device_arg){
+			        .kind = OPENCL_DEVICE_BUFFER,
+			        .buffer = &r->memory[l->areas.items[a->number].memory]};
+		else if (a->kind == PLAN_OFFSET && l->areas.items[a->number].offset)
+			args[i].number = constant(l->areas.items[a->number].offset);
 	}
 	int64_t groups = constant(l->tasks);
 	groups = groups < 1 ? 1 : groups > GROUPS_MAX ? GROUPS_MAX : groups;
-	return opencl_device_launch(r->device, l->kernel, args, l->n_args, groups, l->items);
+	return opencl_device_launch(r->device, l->name, args, l->n_args, groups, l->items);
 }
 
 bool opencl_row_call(struct opencl_row *r, int64_t n)
 {
-	const struct opencl_function *f = &r->program.functions[0];
+	const struct plan *f = r->program.functions[0];
 	bool ok = true;
 	for (int64_t k = 0; ok && k < n; k++)
-		for (size_t i = 0; ok && i < f->n_steps; i++)
-			ok = launch(r, &f->steps[i].launch);
+		for (size_t i = 0; ok && i < f->n; i++)
+			ok = !f->items[i].kernel || launch(r, f->items[i].kernel);
 	ok = ok && opencl_device_finish(r->device);
 	if (!ok)
 		fprintf(stderr, "%s\n", opencl_device_error(r->device));
@@ -143,7 +144,7 @@ bool opencl_row_read(struct opencl_row *r, float *y)
 
 static bool open_device(struct opencl_row *r, const float *x)
 {
-	const struct opencl_function *f = &r->program.functions[0];
+	const struct plan *f = r->program.functions[0];
 	const struct ir_type *out =
 	        ir_type_of(f->func, f->func->body->ops[f->func->body->n_ops - 1]->operands[0]);
 	r->y_bytes = (size_t)constant(ir_type_count(r->planned->dims, out)) * sizeof(float);

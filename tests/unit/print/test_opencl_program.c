@@ -7,6 +7,7 @@
 #include <check.h>
 #include <string.h>
 
+#include "backends/kb/record.h"
 #include "backends/opencl/internal.h"
 #include "passes/framework/pass.h"
 #include "tests/support/mini_model.h"
@@ -20,7 +21,7 @@ struct recorded {
 	struct arena arena;
 	struct tir graph;
 	struct ir_module *planned;
-	struct builder b;
+	struct object object;
 	struct opencl_program p;
 };
 
@@ -51,9 +52,8 @@ static enum tfmc_status record(struct recorded *r, const char *family, const cha
 	ck_assert_int_eq(pipeline_parse(&r->arena, cx, level, &passes), TFMC_OK);
 	enum tfmc_status st = passes_run(cx, &passes, &po, r->graph.m, &r->planned, NULL);
 	ck_assert_msg(st == TFMC_OK, "%s", r->graph.log.data);
-	r->b = (struct builder){0};
-	object_init(&r->b.object, cx, &r->arena, r->planned, t, &none);
-	return program_record(&r->b, &r->p);
+	object_init(&r->object, cx, &r->arena, r->planned, t, &none);
+	return program_record(&r->object, &r->p);
 }
 
 static void record_text(struct recorded *r, const char *text, const char *family, const char *level)
@@ -73,7 +73,7 @@ static int64_t value(const struct ir_dim *d, const int64_t *dims)
 	return out;
 }
 
-static int64_t memory_bytes(const struct recorded *r, const struct opencl_function *f, const struct area *p,
+static int64_t memory_bytes(const struct recorded *r, const struct plan *f, const struct area *p,
                             const int64_t *dims)
 {
 	struct ir_dims *t = r->planned->dims;
@@ -82,7 +82,7 @@ static int64_t memory_bytes(const struct recorded *r, const struct opencl_functi
 	case AREA_WEIGHTS: return (int64_t)r->p.weights_bytes;
 	case AREA_ARENA: return value(f->arena_bytes, dims);
 	case AREA_STATE:
-		return r->p.state_fixed_bytes + r->p.state_batch_bytes * dims[r->b.object.states.batch_dim];
+		return r->p.state_fixed_bytes + r->p.state_batch_bytes * dims[r->object.states.batch_dim];
 	case AREA_INPUT: v = f->func->params[p->number].value; break;
 	case AREA_OUTPUT: v = func_result(f->func, p->number); break;
 	case AREA_SCRATCH: return INT64_MAX;
@@ -91,7 +91,7 @@ static int64_t memory_bytes(const struct recorded *r, const struct opencl_functi
 	return value(ir_type_count(t, type), dims) * ir_dtype_bytes(type->dtype);
 }
 
-static void check_place(const struct recorded *r, const struct opencl_function *f, const struct area *p,
+static void check_place(const struct recorded *r, const struct plan *f, const struct area *p,
                         const int64_t *turns, const int64_t *dims)
 {
 	int64_t at = value(p->offset, dims), bytes = value(p->bytes, dims), far = at;
@@ -109,51 +109,64 @@ static void check_place(const struct recorded *r, const struct opencl_function *
 
 static const struct kb_func *find_kernel(const struct recorded *r, const char *name)
 {
-	for (size_t i = 0; i < kb_func_count(r->b.kb); i++)
-		if (!strcmp(kb_func_at(r->b.kb, i)->name, name))
-			return kb_func_at(r->b.kb, i);
+	for (size_t i = 0; i < kb_func_count(r->object.kb); i++)
+		if (!strcmp(kb_func_at(r->object.kb, i)->name, name))
+			return kb_func_at(r->object.kb, i);
 	ck_abort_msg("no kernel %s", name);
 	return NULL;
 }
 
 /* The arguments are what the kernel takes. */
-static void check_args(const struct recorded *r, const struct opencl_launch *l, size_t depth)
+static void check_args(const struct recorded *r, const struct plan_kernel *l, size_t depth)
 {
-	const struct kb_func *f = find_kernel(r, l->kernel);
+	const struct kb_func *f = find_kernel(r, l->name);
 	size_t n = 0;
 	while (n < f->n_insts && f->insts[n].op == KBO_PARAM)
 		n++;
 	ck_assert_uint_eq(n, l->n_args);
 	ck_assert_int_eq(f->group_size, l->items);
 	for (size_t i = 0; i < n; i++) {
-		bool is_buffer = l->args[i].kind == OPENCL_ARG_BUFFER;
+		bool is_buffer = l->args[i].kind == PLAN_BUFFER;
 		ck_assert_int_eq(f->insts[i].type.scalar, is_buffer ? KB_PTR : KB_INDEX);
-		if (is_buffer || l->args[i].kind == OPENCL_ARG_OFFSET)
-			ck_assert_uint_lt(l->args[i].number, l->n_places);
-		if (l->args[i].kind == OPENCL_ARG_DIM)
+		if (is_buffer || l->args[i].kind == PLAN_OFFSET)
+			ck_assert_uint_lt(l->args[i].number, l->areas.n);
+		if (l->args[i].kind == PLAN_DIM)
 			ck_assert_uint_lt(l->args[i].number, ir_dims_count(r->planned->dims));
-		if (l->args[i].kind == OPENCL_ARG_REPEAT)
+		if (l->args[i].kind == PLAN_INDEX)
 			ck_assert_uint_lt(l->args[i].number, depth);
 	}
 }
 
-static void check_function(const struct recorded *r, const struct opencl_function *f, const int64_t *dims)
+static void check_kernel(const struct recorded *r, const struct plan *p, const struct plan_kernel *k,
+                         const int64_t *turns, size_t depth, const int64_t *dims)
+{
+	check_args(r, k, depth);
+	ck_assert_int_ge(value(k->tasks, dims), 0);
+	for (size_t i = 0; i < k->areas.n; i++)
+		check_place(r, p, &k->areas.items[i], turns, dims);
+}
+
+/* Every repeat and condition has its end. */
+static void check_function(const struct recorded *r, const struct plan *p, const int64_t *dims)
 {
 	int64_t turns[OBJECT_REPEAT_MAX] = {0};
-	size_t depth = 0;
-	for (size_t i = 0; i < f->n_steps; i++) {
-		const struct opencl_step *s = &f->steps[i];
-		if (s->kind == OPENCL_REPEAT) {
-			ck_assert_uint_lt(depth, OBJECT_REPEAT_MAX);
-			turns[depth++] = s->count > 0 ? s->count - 1 : 0;
-		} else if (s->kind == OPENCL_END_REPEAT) {
+	enum plan_step_kind open[OBJECT_REPEAT_MAX + 1];
+	size_t repeats = 0, depth = 0;
+	for (size_t i = 0; i < p->n; i++) {
+		const struct plan_step *s = &p->items[i];
+		if (s->kind == PLAN_REPEAT || s->kind == PLAN_WANTED) {
+			ck_assert_uint_le(depth, OBJECT_REPEAT_MAX);
+			open[depth++] = s->kind;
+		}
+		if (s->kind == PLAN_REPEAT) {
+			ck_assert_uint_lt(repeats, OBJECT_REPEAT_MAX);
+			turns[repeats++] = s->count > 0 ? s->count - 1 : 0;
+		} else if (s->kind == PLAN_END) {
 			ck_assert_uint_gt(depth, 0);
-			turns[--depth] = 0;
-		} else {
-			check_args(r, &s->launch, depth);
-			ck_assert_int_ge(value(s->launch.tasks, dims), 0);
-			for (size_t p = 0; p < s->launch.n_places; p++)
-				check_place(r, f, &s->launch.places[p], turns, dims);
+			if (open[--depth] == PLAN_REPEAT)
+				turns[--repeats] = 0;
+		} else if (s->kind == PLAN_KERNEL) {
+			check_kernel(r, p, s->kernel, turns, repeats, dims);
 		}
 	}
 	ck_assert_uint_eq(depth, 0);
@@ -170,8 +183,8 @@ static void check_program(const struct recorded *r)
 		hi[i] = ir_dims_sym(r->planned->dims, i)->hi;
 	}
 	for (size_t i = 0; i < r->p.n_functions; i++) {
-		check_function(r, &r->p.functions[i], lo);
-		check_function(r, &r->p.functions[i], hi);
+		check_function(r, r->p.functions[i], lo);
+		check_function(r, r->p.functions[i], hi);
 	}
 }
 
@@ -218,17 +231,17 @@ START_TEST(model_of_states)
 	check_program(&r);
 	ck_assert_uint_eq(r.p.n_functions, 3);
 	ck_assert_int_eq(r.p.index_bits, 32);
-	ck_assert(r.p.functions[0].past_result == NULL);
-	const struct area *past = r.p.functions[1].past_result;
-	ck_assert(past != NULL && past->memory == AREA_ARENA);
+	ck_assert_ptr_null(plan_find(r.p.functions[0], PLAN_LENGTHS));
+	ck_assert_ptr_nonnull(plan_find(r.p.functions[1], PLAN_LENGTHS));
+	ck_assert_int_eq(plan_find(r.p.functions[1], PLAN_LENGTHS)->lengths->memory, AREA_ARENA);
 	size_t repeats = 0, reads_past = 0;
 	/* With O2 the last of both layers is after the loop. */
 	int64_t count = _i < (int)N_FAMILIES ? 1 : 2;
-	for (size_t i = 0; i < r.p.functions[1].n_steps; i++) {
-		const struct opencl_step *s = &r.p.functions[1].steps[i];
-		repeats += s->kind == OPENCL_REPEAT && s->count == count;
-		for (size_t p = 0; s->kind == OPENCL_LAUNCH && p < s->launch.n_places; p++) {
-			const struct area *x = &s->launch.places[p];
+	for (size_t i = 0; i < r.p.functions[1]->n; i++) {
+		const struct plan_step *s = &r.p.functions[1]->items[i];
+		repeats += s->kind == PLAN_REPEAT && s->count == count;
+		for (size_t p = 0; s->kind == PLAN_KERNEL && p < s->kernel->areas.n; p++) {
+			const struct area *x = &s->kernel->areas.items[p];
 			reads_past += x->memory == AREA_STATE && ir_dim_equals(x->offset, STATE_PAST);
 		}
 	}
@@ -257,16 +270,22 @@ START_TEST(equal_layers_share_kernels)
 	/* A kernel that writes over what it reads is another one. */
 	record_text(&r, text, families[_i], "encode,group,select,plan-memory{in_place=0}");
 	check_program(&r);
-	const struct opencl_function *f = &r.p.functions[0];
-	size_t per_layer = f->n_steps / 3;
-	ck_assert_uint_eq(f->n_steps % 3, 0);
-	ck_assert_uint_eq(kb_func_count(r.b.kb), per_layer);
-	for (size_t i = per_layer; i < f->n_steps; i++) {
-		const struct opencl_launch *a = &f->steps[i - per_layer].launch, *b = &f->steps[i].launch;
-		ck_assert_str_eq(a->kernel, b->kernel);
-		for (size_t k = 0; k < a->n_places; k++)
-			ck_assert(a->places[k].memory != AREA_WEIGHTS ||
-			          a->places[k].offset != b->places[k].offset);
+	const struct plan_kernel *kernels[16];
+	size_t n = 0, per_layer;
+	for (size_t i = 0; i < r.p.functions[0]->n; i++)
+		if (r.p.functions[0]->items[i].kind == PLAN_KERNEL) {
+			ck_assert_uint_lt(n, 16);
+			kernels[n++] = r.p.functions[0]->items[i].kernel;
+		}
+	per_layer = n / 3;
+	ck_assert_uint_eq(n % 3, 0);
+	ck_assert_uint_eq(kb_func_count(r.object.kb), per_layer);
+	for (size_t i = per_layer; i < n; i++) {
+		const struct plan_kernel *a = kernels[i - per_layer], *b = kernels[i];
+		ck_assert_str_eq(a->name, b->name);
+		for (size_t k = 0; k < a->areas.n; k++)
+			ck_assert(a->areas.items[k].memory != AREA_WEIGHTS ||
+			          a->areas.items[k].offset != b->areas.items[k].offset);
 	}
 	recorded_destroy(&r);
 }
@@ -282,7 +301,7 @@ START_TEST(other_shapes_do_not_share)
 	struct recorded r;
 	record_text(&r, text, families[_i], "O2");
 	check_program(&r);
-	ck_assert_uint_eq(kb_func_count(r.b.kb), 3);
+	ck_assert_uint_eq(kb_func_count(r.object.kb), 3);
 	recorded_destroy(&r);
 }
 END_TEST
@@ -296,14 +315,14 @@ START_TEST(signature)
 	        "%a = exp %src : f32[B,32]\n%b = neg %other : f32[S]\nreturn %a, %b\n}\n";
 	struct recorded r;
 	record_text(&r, text, "opencl-cpu", "O2");
-	const struct opencl_launch *l = &r.p.functions[0].steps[0].launch;
-	const struct kb_func *f = find_kernel(&r, l->kernel);
+	const struct plan_kernel *l = plan_find(r.p.functions[0], PLAN_KERNEL)->kernel;
+	const struct kb_func *f = find_kernel(&r, l->name);
 	const char *const names[] = {"src", "src_at", "out", "out_at", "B"};
 	ck_assert_str_eq(f->name, "exp_0");
 	ck_assert_uint_eq(l->n_args, 5);
 	for (size_t i = 0; i < 5; i++)
 		ck_assert_str_eq(f->insts[i].name, names[i]);
-	ck_assert(l->args[4].kind == OPENCL_ARG_DIM && l->args[4].number == 0);
+	ck_assert(l->args[4].kind == PLAN_DIM && l->args[4].number == 0);
 	recorded_destroy(&r);
 }
 END_TEST

@@ -1,64 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One walk over a group's operands and results, and where each of them lies.
+ * The memory that a group reads and writes: buffers, weights, inputs, outputs and slices of states. Barriers follow
+ * from it, and the addresses that kernels are given, in objects and in OpenCL.
  */
-#include "backends/plan/touch.h"
+#include "backends/plan/emit.h"
 
 #include <string.h>
 
 #include "ir/analysis/cost.h"
-
-static bool add(const struct object *o, struct touches *out, struct touch t)
-{
-	struct touch *slot = ARENA_PUSH(o->arena, out);
-	if (slot)
-		*slot = t;
-	return slot;
-}
-
-static bool add_value(const struct object *o, const struct function *f, struct touch t, struct touches *out)
-{
-	struct ir_value base = ir_view_base(f->func, t.value);
-	enum place_kind kind = f->places[base.id].kind;
-	if (kind != PLACE_NONE && kind != PLACE_SLICE)
-		t.base = base;
-	else if (!binding_find_slice(o, f->func, base, &t.slice))
-		return true;
-	return add(o, out, t);
-}
-
-bool touch_group(const struct object *o, const struct function *f, const struct ir_op *group,
-                 struct touches *out)
-{
-	const struct ir_region *r = group->region;
-	for (size_t i = 0; i < r->n_ops; i++)
-		for (size_t k = 0; k < r->ops[i]->n_operands; k++) {
-			const struct ir_op *op = r->ops[i];
-			struct ir_value v = op->operands[k];
-			struct touch t = {.value = v};
-			if (!v.id)
-				continue;
-			t.is_outer = ir_info(f->func, v)->region != r;
-			if (ir_op_has(op->code, TRAIT_TERMINATOR) && !t.is_outer)
-				continue;
-			if (ir_type_of(f->func, v)->kind == IR_TENSOR) {
-				if (!add_value(o, f, t, out))
-					return false;
-			} else if (binding_state_slice(o, f->func, op, &t.slice)) {
-				t.value = (struct ir_value){0};
-				t.is_written = op->code != OP_state_read;
-				if (!add(o, out, t))
-					return false;
-			}
-		}
-	for (size_t i = 0; i < group->n_results; i++) {
-		struct touch t = {.value = group->results[i], .is_outer = true, .is_written = true};
-		bool is_tensor = ir_type_of(f->func, t.value)->kind == IR_TENSOR;
-		if (is_tensor && !ir_is_state_slice(f->func, t.value) && !add_value(o, f, t, out))
-			return false;
-	}
-	return true;
-}
 
 /* ---- indexed memory ---- */
 
@@ -114,7 +63,7 @@ static bool slice_of_sequence(const struct emit *e, const struct binding_slice *
 }
 
 /* From the first sequence's slice to the end of the last one's. */
-static bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct area *out)
+bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct area *out)
 {
 	struct ir_dims *t = dims_of(e);
 	const struct ir_dim *batch = s->state->decl->type->dims[0];
@@ -146,17 +95,20 @@ static bool area_of_weight(const struct emit *e, const struct ir_op *op, struct 
 	return true;
 }
 
-static bool area_of_value(const struct emit *e, struct ir_value base, struct area *out)
+bool area_of_value(const struct emit *e, struct ir_value v, struct area *out)
 {
 	struct ir_dims *t = dims_of(e);
 	const struct ir_func *f = e->function->func;
+	struct ir_value base = ir_view_base(f, v);
 	const struct place *p = &e->function->places[base.id];
+	struct binding_slice slice;
 	*out = (struct area){.number = p->number,
 	                     .offset = ir_dim_const(t, 0),
 	                     .bytes = ir_value_bytes(e->object->module, f, base)};
 	switch (p->kind) {
 	case PLACE_NONE:
-	case PLACE_SLICE: return false;
+	case PLACE_SLICE:
+		return binding_find_slice(e->object, f, base, &slice) && area_of_slice(e, &slice, out);
 	case PLACE_WEIGHT: return area_of_weight(e, ir_def(f, base), out);
 	case PLACE_PLAN:
 		out->memory = AREA_ARENA;
@@ -183,14 +135,9 @@ static bool area_of_value(const struct emit *e, struct ir_value base, struct are
 	return false;
 }
 
-bool area_of(const struct emit *e, const struct touch *t, struct area *out)
-{
-	return t->base.id ? area_of_value(e, t->base, out) : area_of_slice(e, &t->slice, out);
-}
-
 /* ---- the areas of a group ---- */
 
-static bool same_memory(const struct area *a, const struct area *b)
+bool area_is_same(const struct area *a, const struct area *b)
 {
 	return a->memory == b->memory && a->number == b->number && a->offset == b->offset &&
 	       a->bytes == b->bytes && memcmp(a->step, b->step, sizeof(a->step)) == 0;
@@ -199,7 +146,7 @@ static bool same_memory(const struct area *a, const struct area *b)
 static struct area *find(const struct area_list *l, const struct area *a)
 {
 	for (size_t i = 0; i < l->n; i++)
-		if (same_memory(&l->items[i], a))
+		if (area_is_same(&l->items[i], a))
 			return &l->items[i];
 	return NULL;
 }
@@ -224,30 +171,54 @@ static void name_areas(struct arena *a, struct area_list *l)
 	}
 }
 
+static void add(struct emit *e, const struct area *a, bool is_written)
+{
+	struct area *slot = find(&e->areas, a);
+	if (!slot) {
+		slot = ARENA_PUSH(e->object->arena, &e->areas);
+		if (!slot)
+			return; /* the arena remembers */
+		*slot = *a;
+	}
+	slot->is_written |= is_written;
+	slot->is_read |= !is_written;
+}
+
+/* What is computed inside and only yielded has no memory but that of the group's results. */
+static void add_operands(struct emit *e, const struct ir_op *op)
+{
+	const struct ir_func *f = e->function->func;
+	for (size_t k = 0; k < op->n_operands; k++) {
+		struct ir_value v = op->operands[k];
+		struct binding_slice slice;
+		struct area a;
+		bool is_inner = v.id && ir_info(f, v)->region == e->group->region;
+		if (!v.id || (is_inner && ir_op_has(op->code, TRAIT_TERMINATOR)))
+			continue;
+		if (ir_type_of(f, v)->kind == IR_TENSOR) {
+			if (area_of_value(e, v, &a))
+				add(e, &a, false);
+		} else if (binding_state_slice(e->object, f, op, &slice) && area_of_slice(e, &slice, &a)) {
+			add(e, &a, op->code != OP_state_read);
+		}
+	}
+}
+
 enum tfmc_status areas_collect(struct emit *e)
 {
-	struct touches all = {0};
-	struct area_list list = {0};
-	struct arena *arena = e->object->arena;
-	if (!touch_group(e->object, e->function, e->group, &all))
-		return TFMC_NO_MEMORY;
-	for (size_t i = 0; i < all.n; i++) {
-		struct area a;
-		if (!area_of(e, &all.items[i], &a))
-			continue;
-		struct area *slot = find(&list, &a);
-		if (!slot) {
-			slot = ARENA_PUSH(arena, &list);
-			if (!slot)
-				return TFMC_NO_MEMORY;
-			*slot = a;
-		}
-		slot->is_written |= all.items[i].is_written;
-		slot->is_read |= !all.items[i].is_written;
+	const struct ir_func *f = e->function->func;
+	struct area a;
+	e->areas = (struct area_list){0};
+	for (size_t i = 0; i < e->group->region->n_ops; i++)
+		add_operands(e, e->group->region->ops[i]);
+	for (size_t i = 0; i < e->group->n_results; i++) {
+		struct ir_value v = e->group->results[i];
+		bool is_tensor = ir_type_of(f, v)->kind == IR_TENSOR && !ir_is_state_slice(f, v);
+		if (is_tensor && area_of_value(e, v, &a))
+			add(e, &a, true);
 	}
-	name_areas(arena, &list);
-	e->areas = list;
-	return TFMC_OK;
+	name_areas(e->object->arena, &e->areas);
+	return arena_failed(e->object->arena) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
 /* ---- addresses in an object ---- */
@@ -288,15 +259,10 @@ struct kb_val area_address(struct emit *e, const struct area *a)
 	return kb_ptr_add(k, base, bytes, disp);
 }
 
-bool area_pointer(struct emit *e, const struct touch *t, struct kb_val *out)
+bool area_pointer(struct emit *e, const struct area *a, struct kb_val *out)
 {
-	struct area a;
-	if (!area_of(e, t, &a))
-		return false;
-	const struct area *found = find(&e->areas, &a);
-	if (!e->pointers)
-		*out = area_address(e, &a);
-	else if (found)
+	const struct area *found = find(&e->areas, a);
+	if (found)
 		*out = e->pointers[found - e->areas.items];
-	return !e->pointers || found;
+	return found;
 }

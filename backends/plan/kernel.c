@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One group becomes one kernel. Parameters are declared for all that the group may need and dropped again when its
+ * template did not use them; the plan lists what is left. A kernel that equals an earlier one, in whatever function,
+ * is not kept.
+ *
+ *   object   addresses of areas, this worker's scratch, dims, indices of repeats, worker, n_workers, source_step
+ *   OpenCL   a buffer and an offset in it for each area, the scratch of all workers, dims, indices of repeats
+ */
+#include "backends/plan/emit.h"
+
+#include "backends/kb/record.h"
+
+struct recording {
+	struct object *object;
+	struct plan_kernel *kernel;
+	struct emit e;
+	struct ir_value repeats[OBJECT_REPEAT_MAX];
+	struct kernel_job job;
+	/* As they were declared: value ids count from 1 in their order. */
+	struct {
+		struct plan_arg *items;
+		size_t n, cap;
+	} args;
+};
+
+static bool is_opencl(const struct object *o)
+{
+	return o->target->arch == ARCH_OPENCL;
+}
+
+/* ---- scratch ---- */
+
+static int64_t scratch_bytes(const struct ir_op *group)
+{
+	int64_t bytes = ((const struct attrs_group *)group->attrs)->scratch;
+	return (bytes + OBJECT_ALIGN - 1) / OBJECT_ALIGN * OBJECT_ALIGN;
+}
+
+/* The last area. */
+static enum tfmc_status add_scratch(struct recording *r)
+{
+	struct ir_dims *t = r->object->module->dims;
+	int64_t bytes = scratch_bytes(r->e.group);
+	if (bytes <= 0)
+		return TFMC_OK;
+	struct area *p = ARENA_PUSH(r->object->arena, &r->e.areas);
+	if (!p)
+		return TFMC_NO_MEMORY;
+	*p = (struct area){.name = "scratch",
+	                   .memory = AREA_SCRATCH,
+	                   .offset = ir_dim_const(t, 0),
+	                   .bytes = ir_dim_const(t, bytes),
+	                   .is_written = true,
+	                   .is_read = true};
+	return TFMC_OK;
+}
+
+/* This worker's. */
+static struct kb_val find_scratch(const struct recording *r)
+{
+	struct kb *k = r->e.k;
+	int64_t bytes = scratch_bytes(r->e.group);
+	if (bytes <= 0)
+		return kb_null(k);
+	struct kb_val all = r->e.pointers[r->e.areas.n - 1];
+	if (!is_opencl(r->object))
+		return all;
+	return kb_ptr_add(k, all, kb_mul(k, r->job.worker, kb_index(k, bytes)), 0);
+}
+
+/* ---- parameters ---- */
+
+static struct kb_val declare(struct recording *r, const char *name, struct kb_type type,
+                             enum plan_arg_kind kind, size_t number)
+{
+	struct plan_arg *slot = ARENA_PUSH(r->object->arena, &r->args);
+	if (slot)
+		*slot = (struct plan_arg){kind, number};
+	bool is_constant =
+	        is_opencl(r->object) && kind == PLAN_BUFFER && !r->e.areas.items[number].is_written;
+	return kb_param(r->e.k, name, type, is_constant ? KB_READONLY : 0);
+}
+
+static struct kb_val declare_index(struct recording *r, const char *name, enum plan_arg_kind kind,
+                                   size_t number)
+{
+	return declare(r, name, KB_INDEX_T, kind, number);
+}
+
+/* Reads what encode has left, in objects possibly of another sequence. */
+static bool has_source(const struct recording *r)
+{
+	for (size_t i = 0; i < r->e.areas.n; i++) {
+		const struct state_place *state = r->e.areas.items[i].state;
+		if (state && !state->grows && r->object->states.encoded_at &&
+		    !function_is_encode(r->e.function))
+			return true;
+	}
+	return false;
+}
+
+static void declare_areas(struct recording *r, struct kb_val *offsets)
+{
+	for (size_t i = 0; i < r->e.areas.n; i++) {
+		const char *name = r->e.areas.items[i].name;
+		r->e.pointers[i] = declare(r, name, KB_PTR_T, PLAN_BUFFER, i);
+		if (is_opencl(r->object))
+			offsets[i] = declare_index(r, arena_printf(r->object->arena, "%s_at", name),
+			                           PLAN_OFFSET, i);
+	}
+}
+
+static void declare_indices(struct recording *r, struct kb_val *dims)
+{
+	struct arena *a = r->object->arena;
+	const struct ir_dims *t = r->object->module->dims;
+	for (size_t i = 0; i < ir_dims_count(t); i++)
+		if (r->e.function->has_dim[i])
+			dims[i] = declare_index(r, emit_short_name(a, ir_dims_sym(t, i)->name), PLAN_DIM, i);
+	for (size_t i = 0; i < r->e.n_repeats; i++)
+		r->e.index[i] = declare_index(
+		        r, arena_printf(a, is_opencl(r->object) ? "index%zu" : "l%zu", i), PLAN_INDEX, i);
+	r->e.dims = dims;
+}
+
+/* items > 1: they are one worker together; else each is one of its own. */
+static void find_group_worker(struct recording *r)
+{
+	struct kb *k = r->e.k;
+	int64_t size = r->object->target->group_size;
+	r->job.worker = kb_group_id(k);
+	r->job.n_workers = kb_group_count(k);
+	if (r->job.items > 1 || size <= 1)
+		return;
+	struct kb_val item = kb_item_id(k);
+	r->job.worker = kb_add(k, kb_mul(k, r->job.worker, kb_index(k, size)), item);
+	r->job.n_workers = kb_mul(k, r->job.n_workers, kb_index(k, size));
+}
+
+static enum tfmc_status begin(struct recording *r)
+{
+	struct object *o = r->object;
+	size_t n_dims = ir_dims_count(o->module->dims);
+	struct kb_val *offsets = ARENA_ARRAY(o->arena, struct kb_val, r->e.areas.n + 1);
+	struct kb_val *dims = ARENA_ARRAY(o->arena, struct kb_val, n_dims + 1);
+	r->e.pointers = ARENA_ARRAY(o->arena, struct kb_val, r->e.areas.n + 1);
+	r->e.k = kb_begin(o->kb, r->kernel->name, is_opencl(o) ? KB_KERNEL : KB_INTERNAL, KB_VOID);
+	if (!r->e.k || !offsets || !dims || !r->e.pointers)
+		return TFMC_NO_MEMORY;
+	declare_areas(r, offsets);
+	declare_indices(r, dims);
+	if (!is_opencl(o)) {
+		r->job.worker = declare_index(r, "worker", PLAN_WORKER, 0);
+		r->job.n_workers = declare_index(r, "n_workers", PLAN_WORKERS, 0);
+		if (has_source(r))
+			r->e.source_step = declare_index(r, "source_step", PLAN_SOURCE_STEP, 0);
+		emit_group_comment(&r->e);
+		return TFMC_OK;
+	}
+	if (o->target->group_size > 1)
+		kb_group_size(r->e.k, o->target->group_size);
+	emit_group_comment(&r->e);
+	for (size_t i = 0; i < r->e.areas.n; i++)
+		r->e.pointers[i] = kb_ptr_add(r->e.k, r->e.pointers[i], offsets[i], 0);
+	find_group_worker(r);
+	return TFMC_OK;
+}
+
+/* ---- what is left ---- */
+
+/* OpenCL C 1.2 has no f64 without an extension. */
+static enum tfmc_status check_types(const struct recording *r, const struct kb_func *f)
+{
+	for (size_t i = 0; is_opencl(r->object) && i < f->n_insts; i++) {
+		if (f->insts[i].type.scalar != KB_F64)
+			continue;
+		diag_error(r->object->cx, r->e.group->loc.at, DIAG_UNSUPPORTED,
+		           "not supported yet: f64 values in OpenCL kernels");
+		diag_note(r->object->cx, r->e.group->loc.at, "cast them to f32");
+		return TFMC_INVALID;
+	}
+	return TFMC_OK;
+}
+
+/* The parameters that are left, and the areas they name. */
+static enum tfmc_status take_args(struct recording *r, const struct kb_func *f)
+{
+	struct plan_kernel *out = r->kernel;
+	struct arena *a = r->object->arena;
+	struct plan_arg *args = ARENA_ARRAY(a, struct plan_arg, r->args.n + 1);
+	size_t *number = ARENA_ARRAY(a, size_t, r->e.areas.n + 1); /* 0: not used, else 1 + its new number */
+	if (!args || !number)
+		return TFMC_NO_MEMORY;
+	out->areas = (struct area_list){0};
+	for (size_t i = 0; i < f->n_insts && f->insts[i].op == KBO_PARAM; i++) {
+		struct plan_arg arg = r->args.items[f->insts[i].result - 1];
+		if (arg.kind == PLAN_BUFFER || arg.kind == PLAN_OFFSET) {
+			const struct area *area = &r->e.areas.items[arg.number];
+			if (!number[arg.number]) {
+				struct area *slot = ARENA_PUSH(a, &out->areas);
+				if (!slot)
+					return TFMC_NO_MEMORY;
+				*slot = *area;
+				number[arg.number] = out->areas.n;
+			}
+			arg.number = number[arg.number] - 1;
+			out->scratch =
+			        area->memory == AREA_SCRATCH ? scratch_bytes(out->group) : out->scratch;
+		}
+		args[out->n_args++] = arg;
+	}
+	out->args = args;
+	return TFMC_OK;
+}
+
+static void count_work(const struct recording *r)
+{
+	const struct object *o = r->object;
+	struct plan_kernel *out = r->kernel;
+	struct ir_dims *t = o->module->dims;
+	out->items = out->workers = 1;
+	if (!is_opencl(o))
+		return;
+	out->items = o->target->group_size > 1 ? o->target->group_size : 1;
+	out->workers = r->job.items > 1 ? 1 : out->items;
+	const struct ir_dim *tasks = kernel_tasks(o->module, r->e.function->func, out->group, o->target);
+	tasks = ir_dim_add(t, tasks, ir_dim_const(t, out->workers - 1));
+	out->tasks = ir_dim_floordiv(t, tasks, out->workers);
+}
+
+/* ---- the whole ---- */
+
+const char *kernel_symbol(const struct object *o, const struct function *f, const struct plan_kernel *k)
+{
+	const struct attrs_group *a = k->group->attrs;
+	return arena_printf(o->arena, "%s.%zu.%s%s", f->symbol, k->number, ir_word(WORDS_GROUP, a->kind),
+	                    k->is_join ? ".join" : "");
+}
+
+/* OpenCL: the root op and the number of kernels before. */
+static const char *kernel_name(const struct object *o, const struct function *f, const struct plan_kernel *k)
+{
+	const struct attrs_group *a = k->group->attrs;
+	const struct ir_region *r = k->group->region;
+	if (!is_opencl(o))
+		return arena_printf(o->arena, "%s.kernel", kernel_symbol(o, f, k));
+	bool has_root = a->root >= 0 && (size_t)a->root < r->n_ops;
+	const char *op = ir_op_desc(has_root ? r->ops[a->root]->code : OP_group)->name;
+	return arena_printf(o->arena, "%s_%zu", op, kb_func_count(o->kb));
+}
+
+enum tfmc_status kernel_record(struct object *o, const struct function *f, int64_t parts,
+                               struct plan_kernel *k)
+{
+	struct recording r = {.object = o,
+	                      .kernel = k,
+	                      .e = {.object = o, .function = f, .group = k->group, .areas = k->areas}};
+	k->name = kernel_name(o, f, k);
+	TFMC_TRY(emit_find_repeats(&r.e, r.repeats));
+	TFMC_TRY(add_scratch(&r));
+	r.job.items = is_opencl(o) ? kernel_items(o->module, f->func, k->group, o->target) : 0;
+	TFMC_TRY(begin(&r));
+	r.job.scratch = find_scratch(&r);
+	r.job.scratch_step = o->scratch;
+	r.job.parts = parts;
+	r.job.is_join = k->is_join;
+	r.job.is_divided = &k->is_divided;
+	TFMC_TRY(emit_template(&r.e, r.job));
+	kb_end(r.e.k);
+	if (kb_module_failed(o->kb))
+		return kb_verify(o->kb, o->cx);
+	kb_prune(r.e.k);
+	const struct kb_func *recorded = kb_func_at(o->kb, kb_func_count(o->kb) - 1);
+	TFMC_TRY(check_types(&r, recorded));
+	TFMC_TRY(take_args(&r, recorded));
+	count_work(&r);
+	k->name = kb_share_last(o->kb)->name;
+	return TFMC_OK;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plans as text. A kernel's line says what its areas are, in the order of its parameters, and of OpenCL how many
+ * work-groups there are.
+ */
+#include "backends/plan/plan.h"
+
+#include <inttypes.h>
+
+static const char *memory_name(enum area_memory m)
+{
+	switch (m) {
+	case AREA_WEIGHTS: return "weights";
+	case AREA_ARENA: return "arena";
+	case AREA_STATE: return "state";
+	case AREA_INPUT: return "input";
+	case AREA_OUTPUT: return "output";
+	case AREA_SCRATCH: return "scratch";
+	}
+	return "";
+}
+
+static void print_dim(struct buf *out, const struct ir_module *m, const struct ir_dim *d)
+{
+	ir_dim_print(out, m->dims, d, false);
+}
+
+/* memory + offset + rounds, and the size. */
+static void print_area(struct buf *out, const struct ir_module *m, const struct area *p)
+{
+	if (p->name)
+		buf_printf(out, "%s = ", p->name);
+	buf_str(out, memory_name(p->memory));
+	if (p->memory == AREA_INPUT || p->memory == AREA_OUTPUT)
+		buf_printf(out, " %zu", p->number);
+	if (!ir_dim_equals(p->offset, 0)) {
+		buf_str(out, " + ");
+		print_dim(out, m, p->offset);
+	}
+	for (int i = 0; i < OBJECT_REPEAT_MAX; i++)
+		if (p->step[i])
+			buf_printf(out, " + %" PRId64 "*index%d", p->step[i], i);
+	buf_str(out, " [");
+	print_dim(out, m, p->bytes);
+	buf_str(out, p->memory == AREA_SCRATCH ? " for each worker]" : "]");
+}
+
+static void print_arg(struct buf *out, const struct ir_module *m, const struct plan_kernel *k,
+                      const struct plan_arg *a)
+{
+	switch (a->kind) {
+	case PLAN_BUFFER: print_area(out, m, &k->areas.items[a->number]); break;
+	case PLAN_OFFSET: break; /* said beside the buffer */
+	case PLAN_DIM: buf_str(out, ir_dims_sym(m->dims, a->number)->name); break;
+	case PLAN_INDEX: buf_printf(out, "index%zu", a->number); break;
+	case PLAN_WORKER: buf_str(out, "worker"); break;
+	case PLAN_WORKERS: buf_str(out, "workers"); break;
+	case PLAN_SOURCE_STEP: buf_str(out, "source step"); break;
+	}
+}
+
+static void print_kernel(struct buf *out, const struct ir_module *m, const struct plan_kernel *k)
+{
+	const char *separator = "";
+	buf_printf(out, "%s(", k->name);
+	for (size_t i = 0; i < k->n_args; i++) {
+		if (k->args[i].kind == PLAN_OFFSET)
+			continue;
+		buf_str(out, separator);
+		print_arg(out, m, k, &k->args[i]);
+		separator = ", ";
+	}
+	buf_char(out, ')');
+	if (!k->tasks)
+		return;
+	buf_str(out, " in ");
+	print_dim(out, m, k->tasks);
+	buf_printf(out, " groups of %" PRId64 "%s", k->items,
+	           k->items > 1 && k->workers == 1 ? " together" : "");
+}
+
+/* Indices are counted by the repeats that are open. */
+static void print_step(struct buf *out, const struct ir_module *m, const struct plan *p,
+                       const struct plan_step *s, size_t repeats)
+{
+	switch (s->kind) {
+	case PLAN_KERNEL: print_kernel(out, m, s->kernel); break;
+	case PLAN_REPEAT: buf_printf(out, "repeat %" PRId64 " as index%zu", s->count, repeats); break;
+	case PLAN_WANTED:
+		buf_str(out, "for output");
+		for (size_t i = 0; i < s->n_outputs; i++)
+			buf_printf(out, " %s", p->func->results[s->outputs[i]].name);
+		break;
+	case PLAN_SPLIT:
+		buf_str(out, "when workers divide the blocks of ");
+		print_dim(out, m, s->heads);
+		buf_str(out, " heads");
+		break;
+	case PLAN_END: break;
+	case PLAN_BARRIER:
+		buf_str(out, "barrier");
+		if (s->parts > 1)
+			buf_printf(out, " unless workers divide %" PRId64 " parts", s->parts);
+		break;
+	case PLAN_FILL: buf_printf(out, "default of %s", p->func->params[s->number].name); break;
+	case PLAN_RING:
+		print_dim(out, m, s->rows);
+		buf_printf(out, " rows into a ring of %" PRId64 ", %" PRId64 " are read", s->held, s->window);
+		break;
+	case PLAN_LENGTHS:
+		buf_str(out, "new lengths: ");
+		print_area(out, m, s->lengths);
+		break;
+	case PLAN_ENCODED: buf_str(out, "sequences are encoded"); break;
+	}
+	buf_char(out, '\n');
+}
+
+void plan_print(const struct plan *p, const struct ir_module *planned, struct buf *out)
+{
+	enum plan_step_kind open[OBJECT_REPEAT_MAX + 2] = {0};
+	size_t depth = 0, repeats = 0;
+	buf_printf(out, "launches of %s: arena ", p->func->name);
+	print_dim(out, planned, p->arena_bytes);
+	buf_str(out, " bytes\n");
+	for (size_t i = 0; i < p->n; i++) {
+		const struct plan_step *s = &p->items[i];
+		if (s->kind == PLAN_END) {
+			repeats -= open[--depth] == PLAN_REPEAT;
+			continue;
+		}
+		buf_fill(out, ' ', 2 * (depth + 1));
+		print_step(out, planned, p, s, repeats);
+		if (s->kind == PLAN_REPEAT || s->kind == PLAN_WANTED || s->kind == PLAN_SPLIT)
+			open[depth++] = s->kind;
+		repeats += s->kind == PLAN_REPEAT;
+	}
+}

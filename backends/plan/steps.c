@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The steps of a function: its kernels in order, the repeats and conditions around them, and barriers where one
+ * kernel touches memory that another one since the last barrier has touched and one of them writes it. There is
+ * none when every worker reads only what it has written itself: the new queries, keys and values of its heads,
+ * when linear and attention divide the heads alike.
+ */
+#include "backends/plan/emit.h"
+
+#include <string.h>
+
+#include "ir/support/checked.h"
+#include "ir/target/tile.h"
+
+struct maker {
+	struct object *object;
+	const struct function *function;
+	struct plan *plan;
+	struct area_list *areas; /* [n_groups] */
+	int64_t *parts; /* [n_groups]: of heads, that group i and the next one divide alike; 1: none */
+	const struct plan_kernel **groups; /* [n_groups]: those that are recorded */
+	size_t group;                      /* number of the next one */
+	int64_t rounds[OBJECT_REPEAT_MAX]; /* of the repeats that are open */
+	size_t depth;
+	int conditions; /* that are open since the last repeat: what is inside may not run */
+	/* Kernels since the last barrier. */
+	struct {
+		const struct plan_kernel **items;
+		size_t n, cap;
+	} open;
+};
+
+static enum tfmc_status add(struct maker *m, struct plan_step step)
+{
+	struct plan_step *slot = ARENA_PUSH(m->object->arena, m->plan);
+	if (!slot)
+		return TFMC_NO_MEMORY;
+	*slot = step;
+	return TFMC_OK;
+}
+
+/* ---- hazards ---- */
+
+static bool ends_before(struct ir_dims *t, const struct area *a, const struct area *b)
+{
+	return ir_dim_lo(t, ir_dim_sub(t, b->offset, ir_dim_add(t, a->offset, a->bytes))) >= 0;
+}
+
+/* Both are the same memory, and one of them is written. Nobody writes weights and inputs while a call runs. */
+static bool meet(struct ir_dims *t, const struct area *a, const struct area *b)
+{
+	if ((!a->is_written && !b->is_written) || a->memory != b->memory)
+		return false;
+	switch (a->memory) {
+	case AREA_ARENA: return !ends_before(t, a, b) && !ends_before(t, b, a);
+	case AREA_STATE: return a->state && a->state == b->state;
+	case AREA_OUTPUT: return a->number == b->number;
+	case AREA_WEIGHTS:
+	case AREA_INPUT:
+	case AREA_SCRATCH: break;
+	}
+	return false;
+}
+
+/* A join reads the scratch of all workers. */
+static bool is_free(struct ir_dims *t, const struct plan_kernel *before, const struct plan_kernel *kernel)
+{
+	if ((before->is_join && kernel->scratch > 0) || (kernel->is_join && before->scratch > 0))
+		return false;
+	for (size_t i = 0; i < before->areas.n; i++)
+		for (size_t k = 0; k < kernel->areas.n; k++)
+			if (meet(t, &before->areas.items[i], &kernel->areas.items[k]))
+				return false;
+	return true;
+}
+
+/* ---- heads ---- */
+
+static const struct ir_op *root_of(const struct ir_op *group)
+{
+	const struct attrs_group *attrs = group->attrs;
+	bool has_root = attrs->root >= 0 && (size_t)attrs->root < group->region->n_ops;
+	return has_root ? group->region->ops[attrs->root] : NULL;
+}
+
+/* The result of the group whose memory v is. */
+static bool is_result(const struct ir_func *f, const struct ir_op *group, struct ir_value v)
+{
+	struct ir_value base = ir_view_base(f, v);
+	for (size_t i = 0; i < group->n_results; i++)
+		if (ir_same(group->results[i], base))
+			return true;
+	return false;
+}
+
+/* Most parts of equal heads of keys that are whole panels of weights; 1: none. */
+static int64_t parts_of_heads(int64_t heads, int64_t size)
+{
+	int64_t whole = TILE_PANEL / gcd_i64(size, TILE_PANEL); /* heads */
+	for (int64_t n = heads; n > 1; n--)
+		if (heads % n == 0 && heads / n % whole == 0)
+			return n;
+	return 1;
+}
+
+/* What the linear gives attention is its queries, keys and values, as a whole and nothing else. */
+static bool gives_heads(const struct ir_func *f, const struct ir_op *linear, const struct ir_op *attention)
+{
+	const struct ir_op *root = root_of(attention);
+	const struct ir_region *r = attention->region;
+	for (size_t i = 0; i < 3; i++)
+		if (!is_result(f, linear, root->operands[i]))
+			return false;
+	for (size_t i = 0; i < r->n_ops; i++)
+		for (size_t k = 0; k < r->ops[i]->n_operands; k++) {
+			struct ir_value v = r->ops[i]->operands[k];
+			bool is_head = ir_same(v, root->operands[0]) || ir_same(v, root->operands[1]) ||
+			               ir_same(v, root->operands[2]);
+			if (v.id && !is_head && ir_info(f, v)->region != r && is_result(f, linear, v))
+				return false;
+		}
+	return true;
+}
+
+/* Attention over one new token, which the linear before it computes with queries, keys and values by heads. */
+static int64_t heads_of(const struct ir_func *f, const struct ir_op *linear, const struct ir_op *attention)
+{
+	const struct ir_op *first = root_of(linear), *second = root_of(attention);
+	int64_t heads, size, size_v, rows;
+	if (ir_info(f, linear->results[0])->region != ir_info(f, attention->results[0])->region)
+		return 1;
+	if (!first || !second || first->code != OP_linear || second->code != OP_attention)
+		return 1;
+	if (((const struct attrs_group *)linear->attrs)->kind != GROUP_linear ||
+	    ((const struct attrs_group *)attention->attrs)->kind != GROUP_attention)
+		return 1;
+	const struct ir_type *q = ir_type_of(f, second->operands[0]), *k = ir_type_of(f, second->operands[1]);
+	const struct ir_type *v = ir_type_of(f, second->operands[2]);
+	bool is_plain = q->rank == 4 && k->rank == 4 && v->rank == 4 && ir_dim_is_const(q->dims[2], &rows) &&
+	                ir_dim_is_const(k->dims[1], &heads) && ir_dim_is_const(q->dims[3], &size) &&
+	                ir_dim_is_const(v->dims[3], &size_v);
+	if (!is_plain || rows != 1 || heads < 2 || size < 1 || size_v != size)
+		return 1;
+	return gives_heads(f, linear, attention) ? parts_of_heads(heads, size) : 1;
+}
+
+/* Memory that both touch, but every worker only where its own heads are: what the linear gives attention, and
+ * the queries, in whose place attention leaves its result. */
+static bool is_own(const struct emit *e, const struct area *x, const struct area *y)
+{
+	const struct ir_op *root = root_of(e->group);
+	struct area a;
+	for (size_t i = 0; i < 3; i++)
+		if (area_of_value(e, root->operands[i], &a) && area_is_same(&a, x) && area_is_same(&a, y))
+			return i == 0 || !y->is_written;
+	return false;
+}
+
+/*
+ * Parts of equal heads such that a worker that computes the columns of group i, a linear, and whole parts of the
+ * next one, attention, needs nothing of another worker. 1: there are none, or the two share other memory.
+ */
+static enum tfmc_status find_parts(struct maker *m, size_t i)
+{
+	const struct function *f = m->function;
+	const struct area_list *x = &m->areas[i], *y = &m->areas[i + 1];
+	struct emit e = {.object = m->object, .function = f};
+	struct ir_value index[OBJECT_REPEAT_MAX];
+	m->parts[i] = 1;
+	if (i + 1 >= f->n_groups)
+		return TFMC_OK;
+	e.group = f->groups[i + 1];
+	TFMC_TRY(emit_find_repeats(&e, index));
+	int64_t parts = heads_of(f->func, f->groups[i], f->groups[i + 1]);
+	for (size_t k = 0; k < x->n && parts > 1; k++)
+		for (size_t n = 0; n < y->n; n++)
+			if (meet(m->object->module->dims, &x->items[k], &y->items[n]) &&
+			    !is_own(&e, &x->items[k], &y->items[n]))
+				parts = 1;
+	m->parts[i] = parts;
+	return TFMC_OK;
+}
+
+/* ---- barriers ---- */
+
+static enum tfmc_status add_barrier(struct maker *m, int64_t parts)
+{
+	return add(m, (struct plan_step){.kind = PLAN_BARRIER, .parts = parts});
+}
+
+/* All that runs is through. */
+static enum tfmc_status close_open(struct maker *m)
+{
+	enum tfmc_status status = m->open.n > 0 ? add_barrier(m, 1) : TFMC_OK;
+	m->open.n = 0;
+	return status;
+}
+
+static enum tfmc_status wait_for_open(struct maker *m, const struct plan_kernel *kernel)
+{
+	const struct plan_kernel *before = kernel->number > 0 ? m->groups[kernel->number - 1] : NULL;
+	bool is_divided = before && before->is_divided && kernel->is_divided && !kernel->is_join;
+	int64_t parts = is_divided ? m->parts[before->number] : 1;
+	bool is_waiting = false;
+	for (size_t i = 0; i < m->open.n; i++) {
+		if (is_free(m->object->module->dims, m->open.items[i], kernel))
+			continue;
+		is_waiting = true;
+		if (m->open.items[i] != before)
+			parts = 1;
+	}
+	if (is_waiting)
+		TFMC_TRY(add_barrier(m, parts));
+	if (is_waiting && parts == 1 && m->conditions == 0)
+		m->open.n = 0;
+	const struct plan_kernel **slot = ARENA_PUSH(m->object->arena, &m->open);
+	if (!slot)
+		return TFMC_NO_MEMORY;
+	*slot = kernel;
+	return TFMC_OK;
+}
+
+/* ---- groups ---- */
+
+static enum tfmc_status add_kernel(struct maker *m, size_t number, bool is_join,
+                                   const struct plan_kernel **out)
+{
+	const struct function *f = m->function;
+	struct plan_kernel *k = ARENA_NEW(m->object->arena, struct plan_kernel);
+	if (!k)
+		return TFMC_NO_MEMORY;
+	*k = (struct plan_kernel){
+	        .group = f->groups[number], .number = number, .is_join = is_join, .areas = m->areas[number]};
+	memcpy(k->rounds, m->rounds, sizeof(k->rounds));
+	int64_t before = number > 0 ? m->parts[number - 1] : 1;
+	TFMC_TRY(kernel_record(m->object, f, before > 1 ? before : m->parts[number], k));
+	TFMC_TRY(wait_for_open(m, k));
+	*out = k;
+	return add(m, (struct plan_step){.kind = PLAN_KERNEL, .kernel = k});
+}
+
+static enum tfmc_status open_condition(struct maker *m, struct plan_step step)
+{
+	m->conditions++;
+	return add(m, step);
+}
+
+static enum tfmc_status close_condition(struct maker *m)
+{
+	m->conditions--;
+	return add(m, (struct plan_step){.kind = PLAN_END});
+}
+
+/* The second step of an attention whose blocks were divided; what it writes is what the group writes. */
+static enum tfmc_status add_join(struct maker *m, size_t number)
+{
+	const struct function *f = m->function;
+	const struct plan_kernel *join;
+	const struct ir_dim *heads;
+	if (!kernel_has_join(m->object->module, f->func, f->groups[number], &heads))
+		return TFMC_OK;
+	TFMC_TRY(open_condition(m, (struct plan_step){.kind = PLAN_SPLIT, .heads = heads}));
+	TFMC_TRY(add_kernel(m, number, true, &join));
+	return close_condition(m);
+}
+
+/* Runs only when one of its results is wanted. */
+static enum tfmc_status open_wanted(struct maker *m, const struct ir_op *group)
+{
+	size_t *outputs = ARENA_ARRAY(m->object->arena, size_t, group->n_results);
+	if (!outputs)
+		return TFMC_NO_MEMORY;
+	for (size_t i = 0; i < group->n_results; i++)
+		outputs[i] = m->function->places[group->results[i].id].number;
+	return open_condition(
+	        m,
+	        (struct plan_step){.kind = PLAN_WANTED, .outputs = outputs, .n_outputs = group->n_results});
+}
+
+static enum tfmc_status add_group(struct maker *m, const struct ir_op *group)
+{
+	size_t number = m->group++;
+	bool is_optional = group_is_optional(m->function, group);
+	if (is_optional)
+		TFMC_TRY(open_wanted(m, group));
+	TFMC_TRY(add_kernel(m, number, false, &m->groups[number]));
+	TFMC_TRY(add_join(m, number));
+	progress_tell(m->object->options->progress, "kernels", "groups", number + 1, m->function->n_groups);
+	TFMC_TRY(budget_code(m->object, group));
+	return is_optional ? close_condition(m) : TFMC_OK;
+}
+
+static enum tfmc_status add_region(struct maker *m, const struct ir_region *r);
+
+/* The next turn begins with any of the kernels. */
+static enum tfmc_status add_repeat(struct maker *m, const struct ir_op *op)
+{
+	int64_t count = ((const struct attrs_repeat *)op->attrs)->count;
+	TFMC_TRY(close_open(m));
+	TFMC_TRY(add(m, (struct plan_step){.kind = PLAN_REPEAT, .count = count}));
+	if (m->depth <
+	    OBJECT_REPEAT_MAX) /* else there is no group inside: emit_find_repeats has refused it */
+		m->rounds[m->depth] = count;
+	m->depth++;
+	TFMC_TRY(add_region(m, op->region));
+	if (--m->depth < OBJECT_REPEAT_MAX)
+		m->rounds[m->depth] = 0;
+	TFMC_TRY(close_open(m));
+	return add(m, (struct plan_step){.kind = PLAN_END});
+}
+
+static enum tfmc_status add_region(struct maker *m, const struct ir_region *r)
+{
+	for (size_t i = 0; i < r->n_ops; i++) {
+		if (r->ops[i]->code == OP_group)
+			TFMC_TRY(add_group(m, r->ops[i]));
+		else if (r->ops[i]->code == OP_repeat)
+			TFMC_TRY(add_repeat(m, r->ops[i]));
+	}
+	return TFMC_OK;
+}
+
+/* ---- what no kernel does ---- */
+
+static enum tfmc_status add_fills(struct maker *m)
+{
+	for (size_t i = 0; i < m->function->func->n_params; i++)
+		if (m->function->default_at[i])
+			TFMC_TRY(add(m, (struct plan_step){.kind = PLAN_FILL, .number = i}));
+	return TFMC_OK;
+}
+
+static enum tfmc_status add_rings(struct maker *m, const struct ir_region *r)
+{
+	const struct ir_func *f = m->function->func;
+	for (size_t i = 0; i < r->n_ops; i++) {
+		const struct ir_op *op = r->ops[i];
+		struct plan_step step = {.kind = PLAN_RING};
+		if (op->region)
+			TFMC_TRY(add_rings(m, op->region));
+		if (op->code != OP_state_append)
+			continue;
+		const struct attrs_state_append *a = op->attrs;
+		const struct ir_type *t = ir_type_of(f, op->operands[0])->state->type;
+		const struct ir_type *rows = ir_type_of(f, op->operands[1]);
+		step.rows = rows->dims[rows->rank - 2];
+		step.window = a->window;
+		if (a->rows > 0 && ir_dim_is_const(t->dims[t->rank - 2], &step.held))
+			TFMC_TRY(add(m, step));
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status add_lengths(struct maker *m)
+{
+	const struct function *f = m->function;
+	struct emit e = {.object = m->object, .function = f};
+	if (f->past_result < 0)
+		return TFMC_OK;
+	struct area *a = ARENA_NEW(m->object->arena, struct area);
+	if (!a)
+		return TFMC_NO_MEMORY;
+	if (!area_of_value(&e, func_result(f->func, (size_t)f->past_result), a)) {
+		diag_error(m->object->cx, f->func->loc.at, DIAG_INTERNAL,
+		           "the lengths that '%s' returns lie in no memory", f->func->name);
+		return TFMC_INTERNAL;
+	}
+	a->is_written = true;
+	return add(m, (struct plan_step){.kind = PLAN_LENGTHS, .lengths = a});
+}
+
+/* ---- the whole ---- */
+
+static enum tfmc_status find_areas(struct maker *m, size_t i)
+{
+	struct emit e = {.object = m->object, .function = m->function, .group = m->function->groups[i]};
+	struct ir_value index[OBJECT_REPEAT_MAX];
+	TFMC_TRY(emit_find_repeats(&e, index));
+	TFMC_TRY(areas_collect(&e));
+	m->areas[i] = e.areas;
+	return TFMC_OK;
+}
+
+enum tfmc_status plan_make(struct object *o, struct function *f)
+{
+	struct plan *p = ARENA_NEW(o->arena, struct plan);
+	struct maker m = {.object = o,
+	                  .function = f,
+	                  .plan = p,
+	                  .areas = ARENA_ARRAY(o->arena, struct area_list, f->n_groups + 1),
+	                  .parts = ARENA_ARRAY(o->arena, int64_t, f->n_groups + 1),
+	                  .groups = ARENA_ARRAY(o->arena, const struct plan_kernel *, f->n_groups + 1)};
+	bool has_rings = o->states.floor_at && f->past_result >= 0 && !function_is_encode(f);
+	if (!p || !m.areas || !m.parts || !m.groups)
+		return TFMC_NO_MEMORY;
+	p->func = f->func;
+	p->arena_bytes = f->arena;
+	f->plan = p;
+	for (size_t i = 0; i < f->n_groups; i++)
+		TFMC_TRY(find_areas(&m, i));
+	for (size_t i = 0; i < f->n_groups; i++)
+		TFMC_TRY(find_parts(&m, i));
+	TFMC_TRY(add_fills(&m));
+	if (has_rings)
+		TFMC_TRY(add_rings(&m, f->func->body));
+	TFMC_TRY(add_region(&m, f->func->body));
+	TFMC_TRY(add_lengths(&m));
+	return function_is_encode(f) && f->has_state ? add(&m, (struct plan_step){.kind = PLAN_ENCODED})
+	                                             : TFMC_OK;
+}
+
+const struct plan_step *plan_find(const struct plan *p, enum plan_step_kind kind)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (p->items[i].kind == kind)
+			return &p->items[i];
+	return NULL;
+}
