@@ -85,12 +85,16 @@ struct definitions {
 	size_t n, cap;
 };
 
+/* What x of a linear is rounded to: nothing; integers for codes; besides, bf16 for weights of bf16. In the order of
+ * schema.def. */
+enum model_compute { COMPUTE_F32, COMPUTE_INT8, COMPUTE_BF16 };
+
 /* dtype */
 struct model_dtypes {
 	bool keeps_weights;     /* weights: keep */
 	enum ir_format weights; /* else: PLAIN (f32), F16, BF16 */
-	bool integers;          /* compute: int8 */
-	enum ir_dtype cache;    /* of keys and values, where a step says nothing else */
+	enum model_compute compute;
+	enum ir_dtype cache; /* of keys and values, where a step says nothing else */
 };
 
 /* quantize: the first rule whose pattern matches the path of a matrix or table says what it becomes. */

@@ -140,9 +140,11 @@ static bool read_dtypes(const struct expr_env *env, const struct yaml_node *node
 	struct dtype_words words = {0};
 	if (!schema_read(env, node, "dtype", "dtype", members, TFMC_COUNT(members), &words))
 		return false;
+	if (words.compute == 1 + COMPUTE_BF16 && words.weights == 1)
+		words.weights = 4; /* what is multiplied in bf16 is kept so */
 	*out = (struct model_dtypes){.keeps_weights = words.weights == 1,
 	                             .weights = ir_format_of_dtype(types[words.weights]),
-	                             .integers = words.compute == 2,
+	                             .compute = (enum model_compute)(words.compute - 1),
 	                             .cache = types[1 + words.cache]};
 	return true;
 }

@@ -59,13 +59,16 @@ static bool activate(const struct call *c, struct ir_value *v)
 	return ok;
 }
 
-/* What a linear with matrix w multiplies. compute: int8 rounds it where the matrix is integers: by 32, or whole rows for
- * rows with one scale. */
+/* What a linear with matrix w multiplies: x, rounded where the matrix is integers, by 32 or whole rows for rows with one
+ * scale, or bf16. */
 static struct ir_value multiplied(const struct lowering *lw, struct ir_value x, struct ir_value w)
 {
 	const struct ir_weight *weight = ir_weight_of(irb_func(lw->b), w);
 	const struct ir_format_desc *f = weight != NULL ? ir_format(weight->format) : NULL;
-	if (!lw->m->dtypes.integers || f == NULL || f->bits == 0)
+	enum model_compute compute = lw->m->dtypes.compute;
+	if (compute == COMPUTE_BF16 && weight != NULL && weight->format == FORMAT_BF16)
+		return irb_round_rows(lw->b, x, &(struct attrs_round_rows){.to = ROUND_bf16});
+	if (compute == COMPUTE_F32 || f == NULL || f->bits == 0)
 		return x;
 	return irb_round_rows(lw->b, x, &(struct attrs_round_rows){.block = f->block > 0 ? ROUNDED : 0});
 }

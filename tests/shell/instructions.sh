@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Every level is compiled with the instructions that it is named after and with none of a level above: in the assembly
-# of a linear in f32 and of one whose rows and weights are integers.
+# of a linear in f32 and of ones whose rows and weights are integers or bf16.
 set -euo pipefail
 : "${TFMC:?}" "${TFMC_SOURCE:?}"
 tmp=$(mktemp -d)
@@ -27,6 +27,15 @@ func @run(%x: f32[12,768]) -> (y: f32[12,768]) {
 }
 TIR
 sed 's/integer/codebook/; s/q8/iq4_nl/g' integer.tir >codebook.tir
+cat >bf16.tir <<TIR
+module "bf16"
+weight @w : f32[768,768] as bf16 = round(bf16, $weight)
+func @run(%x: f32[12,768]) -> (y: f32[12,768]) {
+  %r = round_rows %x {to=bf16} : f32[12,768]
+  %y = linear %r, @w : f32[12,768]
+  return %y
+}
+TIR
 
 # KERNEL LEVEL INSTRUCTION OPERAND ABSENT: the instruction with such an operand is there, what matches ABSENT is not.
 checked=0
@@ -55,6 +64,10 @@ integer znver5 vpdpbusd %zmm %tmm
 integer icelake-server vpdpbusd %zmm vdpbf16|%tmm
 integer aarch64 s?mlal?2? v[0-9]+\.4s sdot|usdot|mmla
 integer armv8.2-dotprod sdot v[0-9]+\.4s usdot|mmla
+bf16 x86-64-v3 vfmadd[0-9]*ps %ymm %zmm
+bf16 x86-64-v4-vnni vfmadd[0-9]*ps %zmm vdpbf16|%tmm
+bf16 x86-64-v4-bf16 vdpbf16ps %zmm vfmadd|%tmm
+bf16 znver5 vdpbf16ps %zmm vfmadd|%tmm
 integer armv8.6 usdot v[0-9]+\.4s nothing
 codebook x86-64-v3 vpshufb %ymm vpdp|%zmm
 codebook x86-64-v4-vnni vpshufb %zmm %tmm

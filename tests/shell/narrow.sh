@@ -12,6 +12,7 @@ support=$TFMC_SOURCE/tests/support
 say() { echo "$1" >&2; exit 1; }
 
 python3 "$support/make_llama.py" "$tmp/f32" llama num_key_value_heads=3 intermediate_size=41 >/dev/null
+"$TFMC" import "$tmp/f32" >"$tmp/f32/keep.yaml"
 for kind in BF16 F16; do
 	at=$tmp/$kind
 	mkdir "$at"
@@ -37,6 +38,17 @@ for kind in BF16 F16; do
 	"$TFMC" verify "$at/keep.yaml" >"$at/verify" || { cat "$at/verify" >&2; exit 1; }
 	echo "$kind: $narrow bytes of weights, $wide as f32"
 done
+
+# compute: bf16 keeps matrices as bf16; what x is rounded to does not depend on threads.
+{ cat "$tmp/f32/keep.yaml"; echo "dtype: {compute: bf16}"; } >"$tmp/f32/bf16.yaml"
+"$TFMC" "$tmp/f32/bf16.yaml" -o "$tmp/f32/bf16.o" --name=m --weights=file "${quick[@]}"
+[ "$(stat -c %s "$tmp/f32/bf16.weights")" = "$(stat -c %s "$tmp/BF16/keep.weights")" ] || say "compute: bf16: bytes of weights"
+"$TFMC" verify "$tmp/f32/bf16.yaml" >"$tmp/verify" || { cat "$tmp/verify" >&2; exit 1; }
+for threads in 1 3; do
+	"$TFMC" run "$tmp/f32/bf16.yaml" --inputs "$tmp/f32/inputs.safetensors" --threads=$threads --outputs "$tmp/bf16.$threads"
+done
+cmp "$tmp/bf16.1" "$tmp/bf16.3" || say "compute: bf16: other bits with more threads"
+! cmp -s "$tmp/bf16.1" "$tmp/BF16/wide.v4.safetensors" || say "compute: bf16 changes nothing"
 
 # rounds KIND WORD STORED TIED: `dtype: {weights: WORD}` on wider tensors beside a file with matrices of KIND
 rounds() {

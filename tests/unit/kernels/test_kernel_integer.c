@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Linears whose x is rounded and whose weights are codes: bit for bit the sums of integers and the order of sums of
- * f32 that backends/linear/matmul_integer.c promises, for every number of rows, workers and every tile; and what the
- * IR means.
+ * Linears whose x is rounded, and whose weights are codes or bf16: bit for bit the sums of integers and the order of
+ * sums of f32 that backends/linear/matmul_integer.c and matmul_bf16.c promise, for every number of rows, workers and
+ * every tile; and what the IR means.
  */
 #include <check.h>
 #include <float.h>
@@ -32,7 +32,13 @@ struct reference {
 	const struct linear_case *c;
 	const struct linear_call *call;
 	int64_t depth, block;
+	bool bf16;
 };
+
+static struct tile_rounding rounding_of(const struct reference *r)
+{
+	return (struct tile_rounding){.bf16 = r->bf16, .block = r->block};
+}
 
 static float largest_of(const float *x, int64_t n)
 {
@@ -83,16 +89,42 @@ static float add_step(const struct reference *r, const float *x, int64_t row, in
 	return sum;
 }
 
+/* Below the normal numbers is zero. */
+static float flush(float v)
+{
+	return fabsf(v) < FLT_MIN ? copysignf(0, v) : v;
+}
+
+/* Pairs in increasing k, the second of each first. */
+static float sum_of_pairs(const struct reference *r, const float *x, int64_t row)
+{
+	const float *w = (const float *)r->call->param[1] + row * r->depth;
+	float sum = 0;
+	for (int64_t i = 0; i < r->depth + r->depth % 2; i++) {
+		int64_t k = i ^ 1;
+		float a = k < r->depth ? flush((float)ir_round(DT_BF16, (double)x[k])) : 0;
+		sum = flush(add_product(r, a, k < r->depth ? flush(w[k]) : 0, sum));
+	}
+	return sum;
+}
+
+static float sum_of_integers(const struct reference *r, const float *x, int64_t row)
+{
+	int64_t step = tile_rounded_step(r->c->format, rounding_of(r), r->depth);
+	float sum = 0;
+	step = step > 0 ? step : r->depth;
+	for (int64_t k = 0; k < r->depth; k += step)
+		sum = add_step(r, x, row, k, r->depth - k < step ? r->depth - k : step, sum);
+	return sum;
+}
+
 static void expect_bits(const struct reference *r, int64_t columns, const char *what)
 {
 	const struct linear_call *call = r->call;
-	int64_t step = tile_rounded_step(r->c->format, (struct tile_rounding){.block = r->block}, r->depth);
-	step = step > 0 ? step : r->depth;
 	for (int64_t i = 0; i < call->n_out; i++) {
-		float sum = 0, got = call->out[i];
-		for (int64_t k = 0; k < r->depth; k += step)
-			sum = add_step(r, (const float *)call->param[0] + i / columns * r->depth, i % columns,
-			               k, r->depth - k < step ? r->depth - k : step, sum);
+		const float *x = (const float *)call->param[0] + i / columns * r->depth;
+		float got = call->out[i],
+		      sum = r->bf16 ? sum_of_pairs(r, x, i % columns) : sum_of_integers(r, x, i % columns);
 		sum += ((const float *)call->param[2])[i % columns];
 		ck_assert_msg(memcmp(&got, &sum, 4) == 0 || (isnan(got) && isnan(sum)),
 		              "%s, %s: K %d N %d rows %d: element %d is %a, expected %a",
@@ -112,17 +144,17 @@ static void write_text(struct buf *text, const struct reference *r, enum ir_form
                        const struct schedule *s)
 {
 	long long k = (long long)r->depth, n = (long long)columns;
-	struct tile_rounded_row row =
-	        tile_rounded_row(f, (struct tile_rounding){.block = r->block}, r->depth);
+	struct tile_rounded_row row = tile_rounded_row(r->bf16 ? FORMAT_BF16 : f, rounding_of(r), r->depth);
 	buf_printf(
 	        text,
 	        HEAD
 	        "func @f(%%x: f32[B,S,%lld], %%w: f32[%lld,%lld], %%b: f32[%lld]) -> (y: f32[B,S,%lld]) { "
-	        "%%y = group linear {mr=%d nr=%d br=%d scratch=%lld} { pre %%r = round_rows %%x {block=%d} : "
+	        "%%y = group linear {mr=%d nr=%d br=%d scratch=%lld} { pre %%r = round_rows %%x {to=%s "
+	        "block=%d} : "
 	        "f32[B,S,%lld] root %%h = linear %%r, %%w, %%b : f32[B,S,%lld] yield %%h } : f32[B,S,%lld] "
 	        "return %%y }",
 	        k, n, k, n, n, s->mr, s->nr, s->br, (long long)((s->br * row.bytes + 4 * k + 63) / 64 * 64),
-	        (int)r->block, k, n, n);
+	        r->bf16 ? "bf16" : "int8", (int)r->block, k, n, n);
 }
 
 static void check_shapes(struct reference *r, struct linear_case *c, int64_t columns)
@@ -144,17 +176,21 @@ static void check_shapes(struct reference *r, struct linear_case *c, int64_t col
 	linear_expect(c, &call, 1e-4);
 }
 
+/* f: codes, or BF16. */
 static void check_case(enum ir_format f, int64_t depth, int n, const char *target)
 {
 	static const struct schedule schedules[] = {{2, 16, 1024}, {3, 32, 8}, {6, 16, 13}, {1, 32, 1024}};
 	struct buf text;
 	struct linear_case c;
-	struct reference r = {.c = &c, .depth = depth, .block = n % 3 == 0 ? 0 : 32};
+	struct reference r = {
+	        .c = &c, .depth = depth, .block = n % 3 == 0 ? 0 : 32, .bf16 = f == FORMAT_BF16};
+	struct linear_weights w = {.format = f, .is_streamed = n % 2 == 0};
+	if (r.bf16)
+		w = (struct linear_weights){.rounded = DT_BF16, .kept = DT_BF16, .is_streamed = n % 2 == 0};
 	int64_t columns = widths[n % (int)TFMC_COUNT(widths)];
 	buf_init(&text);
 	write_text(&text, &r, f, columns, &schedules[n % (int)TFMC_COUNT(schedules)]);
-	linear_case_init_kept(&c, text.data, target,
-	                      &(struct linear_weights){.format = f, .is_streamed = n % 2 == 0});
+	linear_case_init_kept(&c, text.data, target, &w);
 	check_shapes(&r, &c, columns);
 	linear_case_destroy(&c);
 	buf_destroy(&text);
@@ -175,6 +211,14 @@ START_TEST(test_depths)
 	static const enum ir_format some[] = {FORMAT_Q8_ROW, FORMAT_Q8, FORMAT_Q4};
 	for (int i = 0; i < (int)TFMC_COUNT(depths); i++)
 		check_case(some[_i], depths[i], i, "x86-64-v4-vnni");
+}
+END_TEST
+
+START_TEST(test_bf16)
+{
+	static const char *const all[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16", "aarch64"};
+	for (int i = 0; i < (int)TFMC_COUNT(depths); i++)
+		check_case(FORMAT_BF16, depths[i], i, all[_i]);
 }
 END_TEST
 
@@ -213,7 +257,7 @@ END_TEST
 
 /* An innermost loop: the lines from a label to the branch back to it. */
 struct loop {
-	int dots, on_stack; /* vpdpbusd; vectors on the stack */
+	int dots, on_stack; /* vpdpbusd, vdpbf16ps; vectors on the stack */
 };
 
 /* Goes to the next one of the text. False at the end. */
@@ -232,7 +276,7 @@ static bool next_loop(const char **at, struct loop *out)
 		}
 		char text[256] = "";
 		memcpy(text, line, length < sizeof(text) - 1 ? length : sizeof(text) - 1);
-		out->dots += strstr(text, "vpdpbusd") != NULL;
+		out->dots += strstr(text, "vpdpbusd") || strstr(text, "vdpbf16ps");
 		out->on_stack += strstr(text, "rsp") && strstr(text, "mm");
 		if (text[0] == '\t' && text[1] == 'j' && label && !strncmp(text + length - n, label, n))
 			return true;
@@ -241,13 +285,18 @@ static bool next_loop(const char **at, struct loop *out)
 }
 
 /* The K loop of the widest tile has a dot product for each sum and word of x, and keeps its sums in registers. */
-START_TEST(test_vnni_loops)
+START_TEST(test_dot_loops)
 {
-	static const enum ir_format some[] = {FORMAT_Q8_ROW, FORMAT_Q8, FORMAT_Q4, FORMAT_IQ4_NL};
-	static const struct schedule tiles[] = {{14, 32, 1024}, {6, 32, 1024}, {6, 32, 1024}, {6, 32, 1024}};
-	static const int dots[] = {28, 96, 96, 96}; /* 14 x 2 vectors; 6 x 2 for each of 8 words */
-	struct llvm_options options = {.target = target_find("x86-64-v4-vnni"), .opt_level = 2};
-	struct reference r = {.depth = 768, .block = _i > 0 ? 32 : 0};
+	static const enum ir_format some[] = {FORMAT_Q8_ROW, FORMAT_Q8, FORMAT_Q4, FORMAT_IQ4_NL,
+	                                      FORMAT_BF16};
+	static const struct schedule tiles[] = {
+	        {14, 32, 1024}, {6, 32, 1024}, {6, 32, 1024}, {6, 32, 1024}, {14, 32, 1024}};
+	static const int dots[] = {28, 96, 96, 96, 28}; /* 14 x 2 vectors; 6 x 2 for each of 8 words */
+	struct llvm_options options = {.target = target_find("x86-64-v4-bf16"), .opt_level = 2};
+	struct reference r = {.depth = 768, .block = _i > 0 ? 32 : 0, .bf16 = some[_i] == FORMAT_BF16};
+	struct linear_weights w = {.format = some[_i]};
+	if (r.bf16)
+		w = (struct linear_weights){.rounded = DT_BF16, .kept = DT_BF16};
 	struct linear_case c;
 	struct loop loop = {0};
 	struct buf text, assembly;
@@ -256,8 +305,7 @@ START_TEST(test_vnni_loops)
 	buf_init(&assembly);
 	struct llvm_output out = {.assembly = &assembly};
 	write_text(&text, &r, some[_i], 768, &tiles[_i]);
-	linear_case_init_kept(&c, text.data, options.target->name,
-	                      &(struct linear_weights){.format = some[_i]});
+	linear_case_init_kept(&c, text.data, options.target->name, &w);
 	ck_assert_int_eq(llvm_compile(&c.tir.cx, c.kernels, "m", &options, &out), TFMC_OK);
 	for (const char *at = assembly.data; next_loop(&at, &loop);) {
 		ck_assert(loop.dots == 0 || loop.on_stack == 0);
@@ -280,8 +328,9 @@ Suite *suite_kernel_integer(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, test_formats, 0, n * (int)TFMC_COUNT(formats));
 	tcase_add_loop_test(t, test_depths, 0, 3);
+	tcase_add_loop_test(t, test_bf16, 0, 5);
 	tcase_add_loop_test(t, test_special_rows, 0, n);
-	tcase_add_loop_test(t, test_vnni_loops, 0, 4);
+	tcase_add_loop_test(t, test_dot_loops, 0, 5);
 	suite_add_tcase(s, t);
 	return s;
 }
