@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is used of OpenCL 1.2, declared here, so that neither building nor linking needs a header or a library of
+ * it: types, constants, and the functions of calls.def as a struct of pointers. Names and numbers are those of
+ * the OpenCL 1.2 specification.
+ */
+#ifndef TFMC_RUNTIME_OPENCL_CALLS_H
+#define TFMC_RUNTIME_OPENCL_CALLS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int32_t cl_int;
+typedef uint32_t cl_uint; /* CL_FALSE 0 and CL_TRUE 1 are of this type */
+typedef uint64_t cl_ulong;
+typedef struct cl_platform_object *cl_platform_id;
+typedef struct cl_device_object *cl_device_id;
+
+enum {
+#define CODE(number, name) name = (number),
+#include "runtime/opencl/codes.def"
+	CL_SUCCESS = 0
+};
+
+/* Queries, by the function that takes them. */
+enum {
+	CL_PLATFORM_VERSION = 0x0901,
+	CL_PLATFORM_NAME = 0x0902,
+
+	CL_DEVICE_TYPE = 0x1000,
+	CL_DEVICE_MAX_COMPUTE_UNITS = 0x1002,
+	CL_DEVICE_MAX_WORK_GROUP_SIZE = 0x1004,
+	CL_DEVICE_MAX_CLOCK_FREQUENCY = 0x100C,
+	CL_DEVICE_MAX_MEM_ALLOC_SIZE = 0x1010,
+	CL_DEVICE_GLOBAL_MEM_SIZE = 0x101F,
+	CL_DEVICE_LOCAL_MEM_TYPE = 0x1022,
+	CL_DEVICE_LOCAL_MEM_SIZE = 0x1023,
+	CL_DEVICE_ENDIAN_LITTLE = 0x1026,
+	CL_DEVICE_AVAILABLE = 0x1027,
+	CL_DEVICE_COMPILER_AVAILABLE = 0x1028,
+	CL_DEVICE_NAME = 0x102B,
+	CL_DEVICE_VENDOR = 0x102C,
+	CL_DRIVER_VERSION = 0x102D,
+	CL_DEVICE_VERSION = 0x102F,
+	CL_DEVICE_EXTENSIONS = 0x1030,
+	CL_DEVICE_HOST_UNIFIED_MEMORY = 0x1035,
+	CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT = 0x103A,
+	CL_DEVICE_OPENCL_C_VERSION = 0x103D
+};
+
+/* Answers and flags. */
+enum { CL_LOCAL = 1, CL_GLOBAL = 2 };
+#define CL_DEVICE_TYPE_CPU         ((cl_ulong)1 << 1)
+#define CL_DEVICE_TYPE_GPU         ((cl_ulong)1 << 2)
+#define CL_DEVICE_TYPE_ACCELERATOR ((cl_ulong)1 << 3)
+#define CL_DEVICE_TYPE_ALL         ((cl_ulong)0xFFFFFFFF)
+
+struct cl_calls {
+#define CALL(result, name, parameters) result(*name) parameters;
+#include "runtime/opencl/calls.def"
+};
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One device of the list.
+ */
+#include <stdbool.h>
+#include <string.h>
+
+#include "runtime/opencl/internal.h"
+
+size_t tfmc_cl_count(const struct tfmc_cl *cl)
+{
+	return cl ? cl->n : 0;
+}
+
+const struct tfmc_cl_device *tfmc_cl_device(const struct tfmc_cl *cl, size_t number)
+{
+	return number < tfmc_cl_count(cl) ? &cl->entries[number].device : NULL;
+}
+
+const char *tfmc_cl_fault(const struct tfmc_cl *cl, size_t number)
+{
+	return cl && number < cl->n_faults ? cl->faults[number] : NULL;
+}
+
+static char lower(char c)
+{
+	return (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+}
+
+static bool contains(const char *text, const char *part)
+{
+	for (; *text; text++) {
+		size_t i = 0;
+		while (part[i] && lower(text[i]) == lower(part[i]))
+			i++;
+		if (!part[i])
+			return true;
+	}
+	return !*part;
+}
+
+static bool is_wanted(const struct tfmc_cl_device *d, const char *wanted)
+{
+	return contains(d->name, wanted) || contains(d->platform, wanted) || contains(d->vendor, wanted);
+}
+
+static bool is_better(const struct tfmc_cl_device *a, const struct tfmc_cl_device *b)
+{
+	if (a->type != b->type)
+		return a->type > b->type;
+	return (uint64_t)a->compute_units * a->clock > (uint64_t)b->compute_units * b->clock;
+}
+
+/* The number that is all of the text. */
+static bool is_number(const char *text, size_t *number)
+{
+	size_t n = 0;
+	for (const char *p = text; *p; p++) {
+		if (*p < '0' || *p > '9')
+			return false;
+		n = n > SIZE_MAX / 10 - 1 ? SIZE_MAX / 10 : 10 * n + (size_t)(*p - '0');
+	}
+	*number = n;
+	return *text != 0;
+}
+
+int tfmc_cl_choose(const struct tfmc_cl *cl, const char *wanted, size_t *number, struct tfmc_cl_error *error)
+{
+	size_t n;
+	const struct tfmc_cl_device *best = NULL;
+	if (!cl || !number)
+		return cl_fail(error, TFMC_CL_E_NULL,
+		               "there is no list of devices, or no place for the number");
+	*number = 0;
+	if (cl->n == 0)
+		return cl_fail(error, TFMC_CL_E_DEVICE, "there is no OpenCL device%s%s",
+		               cl->n_faults ? ": " : "", cl->n_faults ? cl->faults[0] : "");
+	if (is_number(wanted ? wanted : "", &n)) {
+		*number = n < cl->n ? n : 0;
+		return n < cl->n ? TFMC_CL_OK
+		                 : cl_fail(error, TFMC_CL_E_DEVICE,
+		                           "there is no OpenCL device %s, they are 0 to %zu", wanted,
+		                           cl->n - 1);
+	}
+	for (size_t i = 0; i < cl->n; i++) {
+		const struct tfmc_cl_device *d = &cl->entries[i].device;
+		if (is_wanted(d, wanted ? wanted : "") && (!best || is_better(d, best))) {
+			best = d;
+			*number = i;
+		}
+	}
+	return best ? TFMC_CL_OK
+	            : cl_fail(error, TFMC_CL_E_DEVICE,
+	                      "no OpenCL device has '%.200s' in its name, vendor or platform; 0 is '%.200s'",
+	                      wanted, cl->entries[0].device.name);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Failures as texts, and answers whose length only the driver knows.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/opencl/internal.h"
+
+/* ---- failures ---- */
+
+int cl_fail(struct tfmc_cl_error *error, int status, const char *fmt, ...)
+{
+	va_list ap;
+	if (!error)
+		return status;
+	error->code = 0;
+	va_start(ap, fmt);
+	if (vsnprintf(error->text, sizeof(error->text), fmt, ap) < 0)
+		error->text[0] = 0;
+	va_end(ap);
+	return status;
+}
+
+int cl_no_memory(struct tfmc_cl_error *error)
+{
+	return cl_fail(error, TFMC_CL_E_MEMORY, "memory could not be allocated");
+}
+
+static const char *code_name(cl_int code)
+{
+	static const struct {
+		cl_int code;
+		const char *name;
+	} names[] = {
+#define CODE(number, name) {number, #name},
+#include "runtime/opencl/codes.def"
+	};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (names[i].code == code)
+			return names[i].name;
+	return "unknown code";
+}
+
+int cl_call_failed(struct tfmc_cl_error *error, const char *call, cl_int code)
+{
+	cl_fail(error, TFMC_CL_E_CALL, "%s: %s (%" PRId32 ")", call, code_name(code), code);
+	if (error)
+		error->code = code;
+	return TFMC_CL_E_CALL;
+}
+
+/* ---- answers ---- */
+
+/* Control characters become blanks; those at both ends go away. */
+static void clean(char *text)
+{
+	size_t n = 0, from = strspn(text, " \t\r\n");
+	for (const char *p = text + from; *p; p++)
+		text[n++] = (char)((unsigned char)*p < 0x20 || *p == 0x7f ? ' ' : *p);
+	while (n > 0 && text[n - 1] == ' ')
+		n--;
+	text[n] = 0;
+}
+
+int cl_ask_text(const struct cl_question *q, size_t cap, char **out, struct tfmc_cl_error *error)
+{
+	size_t n = 0;
+	*out = NULL;
+	cl_int code = q->query(q->calls, q->object, q->what, 0, NULL, &n);
+	if (code != CL_SUCCESS)
+		return cl_call_failed(error, q->name, code);
+	if (n > cap)
+		return cl_fail(error, TFMC_CL_E_ANSWER, "%s: an answer of %zu bytes, at most %zu are read",
+		               q->name, n, cap);
+	char *text = calloc(n + 1, 1);
+	if (!text)
+		return cl_no_memory(error);
+	code = n ? q->query(q->calls, q->object, q->what, n, text, NULL) : CL_SUCCESS;
+	if (code != CL_SUCCESS) {
+		free(text);
+		return cl_call_failed(error, q->name, code);
+	}
+	clean(text);
+	*out = text;
+	return TFMC_CL_OK;
+}
+
+int cl_ask_value(const struct cl_question *q, void *value, size_t size, struct tfmc_cl_error *error)
+{
+	size_t n = 0;
+	cl_int code = q->query(q->calls, q->object, q->what, size, value, &n);
+	if (code != CL_SUCCESS)
+		return cl_call_failed(error, q->name, code);
+	if (n != size)
+		return cl_fail(error, TFMC_CL_E_ANSWER, "%s: an answer of %zu bytes, not %zu", q->name, n,
+		               size);
+	return TFMC_CL_OK;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of libtfmccl share: failures, queries, and the list of devices.
+ */
+#ifndef TFMC_RUNTIME_OPENCL_INTERNAL_H
+#define TFMC_RUNTIME_OPENCL_INTERNAL_H
+
+#include "runtime/opencl/calls.h"
+#include "runtime/opencl/tfmc_cl.h"
+
+/* A device of the list: what is said of it, and its handles. */
+struct cl_entry {
+	struct tfmc_cl_device device; /* its texts but for those of the platform are owned */
+	size_t platform;              /* of the list of platforms */
+	cl_device_id id;
+};
+
+struct cl_platform {
+	cl_platform_id id;
+	char *name, *version;
+};
+
+struct tfmc_cl {
+	void *handle; /* of dlopen */
+	struct cl_calls calls;
+	struct cl_platform *platforms;
+	size_t n_platforms;
+	struct cl_entry *entries;
+	size_t n;
+	char **faults;
+	size_t n_faults;
+};
+
+#if defined(__GNUC__)
+#define CL_PRINTF(text, arguments) __attribute__((format(printf, text, arguments)))
+#else
+#define CL_PRINTF(text, arguments)
+#endif
+
+/* ---- failures: each fills *error, which may be NULL, and returns the status ---- */
+int cl_fail(struct tfmc_cl_error *error, int status, const char *fmt, ...) CL_PRINTF(3, 4);
+int cl_no_memory(struct tfmc_cl_error *error);
+/* "clCreateBuffer: CL_OUT_OF_RESOURCES (-5)" */
+int cl_call_failed(struct tfmc_cl_error *error, const char *call, cl_int code);
+
+/* ---- answers of any length ---- */
+/* A query of an object, as the OpenCL functions of the name clGet..Info are. */
+typedef cl_int cl_query(const struct cl_calls *calls, void *object, cl_uint what, size_t size, void *value,
+                        size_t *needed);
+/* What is asked for, and how messages name it: "clGetDeviceInfo(CL_DEVICE_NAME)". */
+struct cl_question {
+	const struct cl_calls *calls;
+	cl_query *query;
+	void *object;
+	cl_uint what;
+	const char *name;
+};
+/* A text of at most `cap` bytes, which the caller frees; it may lack its end, or have it earlier. */
+int cl_ask_text(const struct cl_question *q, size_t cap, char **out, struct tfmc_cl_error *error);
+/* A value of exactly `size` bytes. */
+int cl_ask_value(const struct cl_question *q, void *value, size_t size, struct tfmc_cl_error *error);
+
+/* Frees the texts that belong to it. */
+void cl_free_device(struct tfmc_cl_device *d);
+/* Fills platforms, entries and faults of an opened library. Only memory and the loader make it fail. */
+int cl_list(struct tfmc_cl *cl, struct tfmc_cl_error *error);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The OpenCL library: found and loaded when the program runs.
+ */
+#define _GNU_SOURCE /* RTLD_NODELETE */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/opencl/internal.h"
+
+/* Drivers start threads and end badly when they are unloaded. */
+#define MODE (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
+
+/*
+ * First what the process has: a tool may stand in front of the library (LD_PRELOAD). The plain name is only there
+ * where programs are developed.
+ */
+static void *open_any(struct tfmc_cl_error *error)
+{
+	void *own = dlopen(NULL, RTLD_NOW);
+	if (own && dlsym(own, "clGetPlatformIDs"))
+		return own;
+	if (own)
+		dlclose(own);
+	void *found = dlopen("libOpenCL.so.1", MODE);
+	if (found)
+		return found;
+	const char *reason = dlerror();
+	cl_fail(error, TFMC_CL_E_LIBRARY, "there is no OpenCL library: %s",
+	        reason ? reason : "libOpenCL.so.1 cannot be loaded");
+	return dlopen("libOpenCL.so", MODE);
+}
+
+static void *open_named(const char *path, struct tfmc_cl_error *error)
+{
+	void *found = dlopen(path, MODE);
+	const char *reason = found ? NULL : dlerror();
+	if (!found)
+		cl_fail(error, TFMC_CL_E_LIBRARY, "the OpenCL library cannot be loaded: %s",
+		        reason ? reason : path);
+	return found;
+}
+
+/* What dlsym gives is a pointer to data by its type only (POSIX). */
+static void look_up(void *library, const char *name, void *to)
+{
+	void *address = dlsym(library, name);
+	memcpy(to, &address, sizeof(address));
+}
+
+static int find_calls(struct tfmc_cl *cl, struct tfmc_cl_error *error)
+{
+#define CALL(result, name, parameters)               \
+	look_up(cl->handle, #name, &cl->calls.name); \
+	if (!cl->calls.name)                         \
+		return cl_fail(error, TFMC_CL_E_LIBRARY, "the OpenCL library has no function %s", #name);
+#include "runtime/opencl/calls.def"
+	return TFMC_CL_OK;
+}
+
+int tfmc_cl_open(const char *library, struct tfmc_cl **out, struct tfmc_cl_error *error)
+{
+	if (!out)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the result");
+	*out = NULL;
+	struct tfmc_cl *cl = calloc(1, sizeof(*cl));
+	if (!cl)
+		return cl_no_memory(error);
+	cl->handle = library ? open_named(library, error) : open_any(error);
+	int status = cl->handle ? find_calls(cl, error) : TFMC_CL_E_LIBRARY;
+	if (status == TFMC_CL_OK)
+		status = cl_list(cl, error);
+	if (status == TFMC_CL_OK)
+		*out = cl;
+	else
+		tfmc_cl_close(cl);
+	return status;
+}
+
+void cl_free_device(struct tfmc_cl_device *d)
+{
+	const char *texts[] = {d->name, d->vendor, d->driver, d->version, d->c_version, d->extensions};
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		free((char *)(uintptr_t)texts[i]);
+}
+
+void tfmc_cl_close(struct tfmc_cl *cl)
+{
+	if (!cl)
+		return;
+	for (size_t i = 0; i < cl->n; i++)
+		cl_free_device(&cl->entries[i].device);
+	for (size_t i = 0; i < cl->n_platforms; i++) {
+		free(cl->platforms[i].name);
+		free(cl->platforms[i].version);
+	}
+	for (size_t i = 0; i < cl->n_faults; i++)
+		free(cl->faults[i]);
+	free(cl->entries);
+	free(cl->platforms);
+	free(cl->faults);
+	if (cl->handle)
+		dlclose(cl->handle);
+	free(cl);
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Platforms and devices, with what they say of themselves. Drivers fail one by one: what cannot be asked is left
+ * out with a reason, and the others are listed.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/opencl/internal.h"
+
+#define PLATFORMS_MAX 64
+#define DEVICES_MAX   256 /* of a platform */
+#define TEXT_MAX      65536
+
+static cl_int ask_platform(const struct cl_calls *calls, void *object, cl_uint what, size_t size, void *value,
+                           size_t *needed)
+{
+	return calls->clGetPlatformInfo(object, what, size, value, needed);
+}
+
+static cl_int ask_device(const struct cl_calls *calls, void *object, cl_uint what, size_t size, void *value,
+                         size_t *needed)
+{
+	return calls->clGetDeviceInfo(object, what, size, value, needed);
+}
+
+/* ---- faults ---- */
+
+/* A failure of memory stays one; any other becomes a fault of "platform" or "platform, device 2". */
+static int leave_out(struct tfmc_cl *cl, int status, const char *platform, const char *which,
+                     const struct tfmc_cl_error *why, struct tfmc_cl_error *error)
+{
+	if (status == TFMC_CL_E_MEMORY)
+		return cl_no_memory(error);
+	char **more = realloc(cl->faults, (cl->n_faults + 1) * sizeof(*more));
+	if (!more)
+		return cl_no_memory(error);
+	cl->faults = more;
+	size_t n = strlen(platform) + strlen(which) + strlen(why->text) + sizeof(": ");
+	char *text = malloc(n);
+	if (!text)
+		return cl_no_memory(error);
+	(void)snprintf(text, n, "%s%s%s%s", platform, which, *platform || *which ? ": " : "", why->text);
+	cl->faults[cl->n_faults++] = text;
+	return TFMC_CL_OK;
+}
+
+/* ---- what a device says ---- */
+
+enum kind { TEXT, UINT, ULONG, SIZE, BOOL };
+struct property {
+	enum kind kind;
+	cl_uint what;
+	const char *name;
+	size_t offset; /* in struct tfmc_cl_device */
+};
+#define PROPERTY(kind, what, field)                                                              \
+	{                                                                                        \
+		kind, what, "clGetDeviceInfo(" #what ")", offsetof(struct tfmc_cl_device, field) \
+	}
+static const struct property properties[] = {
+        PROPERTY(TEXT, CL_DEVICE_NAME, name),
+        PROPERTY(TEXT, CL_DEVICE_VENDOR, vendor),
+        PROPERTY(TEXT, CL_DRIVER_VERSION, driver),
+        PROPERTY(TEXT, CL_DEVICE_VERSION, version),
+        PROPERTY(TEXT, CL_DEVICE_OPENCL_C_VERSION, c_version),
+        PROPERTY(TEXT, CL_DEVICE_EXTENSIONS, extensions),
+        PROPERTY(UINT, CL_DEVICE_MAX_COMPUTE_UNITS, compute_units),
+        PROPERTY(UINT, CL_DEVICE_MAX_CLOCK_FREQUENCY, clock),
+        PROPERTY(UINT, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, vector_width),
+        PROPERTY(ULONG, CL_DEVICE_GLOBAL_MEM_SIZE, memory),
+        PROPERTY(ULONG, CL_DEVICE_MAX_MEM_ALLOC_SIZE, largest),
+        PROPERTY(ULONG, CL_DEVICE_LOCAL_MEM_SIZE, local_memory),
+        PROPERTY(SIZE, CL_DEVICE_MAX_WORK_GROUP_SIZE, group_items),
+        PROPERTY(BOOL, CL_DEVICE_HOST_UNIFIED_MEMORY, is_unified),
+};
+
+/* The same for properties that become something else, or must hold. */
+#define ASK(cl, id, what, value, error)                                                                  \
+	cl_ask_value(                                                                                    \
+	        &(struct cl_question){&(cl)->calls, ask_device, id, what, "clGetDeviceInfo(" #what ")"}, \
+	        value, sizeof(*(value)), error)
+
+static int read_property(struct tfmc_cl *cl, struct cl_entry *e, const struct property *p,
+                         struct tfmc_cl_error *error)
+{
+	struct cl_question q = {&cl->calls, ask_device, e->id, p->what, p->name};
+	char *field = (char *)&e->device + p->offset, *text = NULL;
+	cl_uint word = 0;
+	size_t size = 0;
+	uint64_t number;
+	int flag, status = TFMC_CL_OK;
+	switch (p->kind) {
+	case TEXT:
+		status = cl_ask_text(&q, TEXT_MAX, &text, error);
+		memcpy(field, &text, sizeof(text));
+		break;
+	case UINT: status = cl_ask_value(&q, field, sizeof(cl_uint), error); break;
+	case ULONG: status = cl_ask_value(&q, field, sizeof(cl_ulong), error); break;
+	case SIZE:
+		status = cl_ask_value(&q, &size, sizeof(size), error);
+		number = size;
+		memcpy(field, &number, sizeof(number));
+		break;
+	case BOOL:
+		status = cl_ask_value(&q, &word, sizeof(word), error);
+		flag = word != 0;
+		memcpy(field, &flag, sizeof(flag));
+		break;
+	}
+	return status;
+}
+
+/* A whole word of a list with blanks. */
+static bool has_word(const char *list, const char *word)
+{
+	size_t n = strlen(word);
+	for (const char *p = list; (p = strstr(p, word)); p += n) {
+		bool begins = p == list || p[-1] == ' ';
+		if (begins && (p[n] == ' ' || !p[n]))
+			return true;
+	}
+	return false;
+}
+
+static void read_extensions(struct tfmc_cl_device *d)
+{
+	const char *all = d->extensions;
+	d->has_fp16 = has_word(all, "cl_khr_fp16");
+	d->has_fp64 = has_word(all, "cl_khr_fp64");
+	d->has_subgroups = has_word(all, "cl_khr_subgroups") || has_word(all, "cl_intel_subgroups");
+	d->has_integer_dot = has_word(all, "cl_khr_integer_dot_product");
+}
+
+static int read_kinds(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_error *error)
+{
+	struct tfmc_cl_device *d = &e->device;
+	cl_ulong type = 0;
+	cl_uint local = 0;
+	int status = ASK(cl, e->id, CL_DEVICE_TYPE, &type, error);
+	if (status == TFMC_CL_OK)
+		status = ASK(cl, e->id, CL_DEVICE_LOCAL_MEM_TYPE, &local, error);
+	d->type = type & CL_DEVICE_TYPE_GPU           ? TFMC_CL_GPU
+	          : type & CL_DEVICE_TYPE_ACCELERATOR ? TFMC_CL_ACCELERATOR
+	          : type & CL_DEVICE_TYPE_CPU         ? TFMC_CL_CPU
+	                                              : TFMC_CL_OTHER;
+	d->has_own_local = local == CL_LOCAL;
+	return status;
+}
+
+/* "OpenCL 1.2 anything" or newer. */
+static bool is_new_enough(const char *version)
+{
+	static const char begin[] = "OpenCL ";
+	const char *p = version + sizeof(begin) - 1;
+	if (strncmp(version, begin, sizeof(begin) - 1) != 0 || *p < '1' || *p > '9')
+		return false;
+	return *p > '1' || (p[1] == '.' && p[2] >= '2' && p[2] <= '9') || (p[1] >= '0' && p[1] <= '9');
+}
+
+static int check_usable(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_error *error)
+{
+	const struct tfmc_cl_device *d = &e->device;
+	cl_uint available = 0, compiler = 0, little = 0;
+	int status = ASK(cl, e->id, CL_DEVICE_AVAILABLE, &available, error);
+	if (status == TFMC_CL_OK)
+		status = ASK(cl, e->id, CL_DEVICE_COMPILER_AVAILABLE, &compiler, error);
+	if (status == TFMC_CL_OK)
+		status = ASK(cl, e->id, CL_DEVICE_ENDIAN_LITTLE, &little, error);
+	if (status != TFMC_CL_OK)
+		return status;
+	if (!available || !compiler || !little)
+		return cl_fail(error, TFMC_CL_E_DEVICE, "'%.200s' %s", d->name,
+		               !available  ? "is not available"
+		               : !compiler ? "has no compiler"
+		                           : "is big-endian");
+	if (!is_new_enough(d->version))
+		return cl_fail(error, TFMC_CL_E_DEVICE, "'%.200s' says it is '%.200s', OpenCL 1.2 is needed",
+		               d->name, d->version);
+	return TFMC_CL_OK;
+}
+
+static int read_device(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_error *error)
+{
+	int status = e->id ? TFMC_CL_OK
+	                   : cl_fail(error, TFMC_CL_E_ANSWER, "clGetDeviceIDs: a device is a null pointer");
+	for (size_t i = 0; status == TFMC_CL_OK && i < sizeof(properties) / sizeof(properties[0]); i++)
+		status = read_property(cl, e, &properties[i], error);
+	if (status == TFMC_CL_OK)
+		status = read_kinds(cl, e, error);
+	if (status == TFMC_CL_OK)
+		status = check_usable(cl, e, error);
+	if (status == TFMC_CL_OK)
+		read_extensions(&e->device);
+	return status;
+}
+
+/* ---- lists ---- */
+
+static int add_devices(struct tfmc_cl *cl, size_t platform, const cl_device_id *ids, cl_uint n,
+                       struct tfmc_cl_error *error)
+{
+	const struct cl_platform *p = &cl->platforms[platform];
+	struct cl_entry *more = realloc(cl->entries, (cl->n + n) * sizeof(*more));
+	if (!more)
+		return cl_no_memory(error);
+	cl->entries = more;
+	int result = TFMC_CL_OK;
+	for (cl_uint i = 0; result == TFMC_CL_OK && i < n; i++) {
+		struct tfmc_cl_error why;
+		char which[32];
+		struct cl_entry *e = &cl->entries[cl->n];
+		*e = (struct cl_entry){.platform = platform, .id = ids[i]};
+		e->device.platform = p->name;
+		e->device.platform_version = p->version;
+		int status = read_device(cl, e, &why);
+		(void)snprintf(which, sizeof(which), ", device %u", (unsigned)i);
+		if (status == TFMC_CL_OK) {
+			cl->n++;
+		} else {
+			result = leave_out(cl, status, p->name, which, &why, error);
+			cl_free_device(&e->device);
+		}
+	}
+	return result;
+}
+
+static int list_devices(struct tfmc_cl *cl, size_t platform, struct tfmc_cl_error *error)
+{
+	const struct cl_platform *p = &cl->platforms[platform];
+	struct tfmc_cl_error why;
+	cl_device_id ids[DEVICES_MAX] = {0};
+	cl_uint n = 0;
+	cl_int code = cl->calls.clGetDeviceIDs(p->id, CL_DEVICE_TYPE_ALL, DEVICES_MAX, ids, &n);
+	if (code == CL_DEVICE_NOT_FOUND || (code == CL_SUCCESS && n == 0))
+		return TFMC_CL_OK;
+	int status = TFMC_CL_OK;
+	if (code != CL_SUCCESS)
+		status = cl_call_failed(&why, "clGetDeviceIDs", code);
+	else if (n > DEVICES_MAX)
+		status = cl_fail(&why, TFMC_CL_E_ANSWER, "clGetDeviceIDs: %u devices, at most %d are read",
+		                 (unsigned)n, DEVICES_MAX);
+	return status == TFMC_CL_OK ? add_devices(cl, platform, ids, n, error)
+	                            : leave_out(cl, status, p->name, "", &why, error);
+}
+
+static int read_platform(struct tfmc_cl *cl, struct cl_platform *p, struct tfmc_cl_error *error)
+{
+	struct cl_question name = {&cl->calls, ask_platform, p->id, CL_PLATFORM_NAME,
+	                           "clGetPlatformInfo(CL_PLATFORM_NAME)"};
+	struct cl_question version = {&cl->calls, ask_platform, p->id, CL_PLATFORM_VERSION,
+	                              "clGetPlatformInfo(CL_PLATFORM_VERSION)"};
+	if (!p->id)
+		return cl_fail(error, TFMC_CL_E_ANSWER, "clGetPlatformIDs: a platform is a null pointer");
+	int status = cl_ask_text(&name, TEXT_MAX, &p->name, error);
+	return status == TFMC_CL_OK ? cl_ask_text(&version, TEXT_MAX, &p->version, error) : status;
+}
+
+static int list_platform(struct tfmc_cl *cl, size_t number, struct tfmc_cl_error *error)
+{
+	struct tfmc_cl_error why;
+	char which[32];
+	(void)snprintf(which, sizeof(which), "platform %zu", number);
+	int status = read_platform(cl, &cl->platforms[number], &why);
+	return status == TFMC_CL_OK ? list_devices(cl, number, error)
+	                            : leave_out(cl, status, "", which, &why, error);
+}
+
+int cl_list(struct tfmc_cl *cl, struct tfmc_cl_error *error)
+{
+	static const struct tfmc_cl_error none = {.text = "no OpenCL driver (ICD) is installed"};
+	cl_platform_id ids[PLATFORMS_MAX] = {0};
+	cl_uint n = 0;
+	cl_int code = cl->calls.clGetPlatformIDs(PLATFORMS_MAX, ids, &n);
+	if (code == CL_PLATFORM_NOT_FOUND_KHR || (code == CL_SUCCESS && n == 0))
+		return leave_out(cl, TFMC_CL_E_DEVICE, "", "", &none, error);
+	if (code != CL_SUCCESS)
+		return cl_call_failed(error, "clGetPlatformIDs", code);
+	if (n > PLATFORMS_MAX)
+		return cl_fail(error, TFMC_CL_E_ANSWER, "clGetPlatformIDs: %u platforms, at most %d are read",
+		               (unsigned)n, PLATFORMS_MAX);
+	cl->platforms = calloc(n, sizeof(*cl->platforms));
+	if (!cl->platforms)
+		return cl_no_memory(error);
+	cl->n_platforms = n;
+	int status = TFMC_CL_OK;
+	for (cl_uint i = 0; i < n; i++)
+		cl->platforms[i].id = ids[i];
+	for (cl_uint i = 0; status == TFMC_CL_OK && i < n; i++)
+		status = list_platform(cl, i, error);
+	return status;
+}
