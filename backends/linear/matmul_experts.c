@@ -11,12 +11,7 @@
 #include "ir/builder/case.h"
 
 /* Operands. */
-enum {
-	X = OPERAND(expert_linear, x),
-	W = OPERAND(expert_linear, w),
-	IDS = OPERAND(expert_linear, ids),
-	BIAS = OPERAND(expert_linear, b)
-};
+enum { W = OPERAND(expert_linear, w), IDS = OPERAND(expert_linear, ids), BIAS = OPERAND(expert_linear, b) };
 
 #define LIST_MAX 256 /* rows of a block: a strip of weights is read once for all of them */
 
@@ -35,11 +30,11 @@ static bool bind_operands(struct experts *x)
 	const struct ir_op *root = l->g->root;
 	l->bias = root->operands[BIAS];
 	x->ids = root->operands[IDS];
-	l->x = eval_tensor(l->eval, root->operands[X]);
 	l->w = eval_tensor(l->eval, root->operands[W]);
 	if (!l->w || l->w->t.encoding != ENC_PANEL16 || l->w->t.rank != 3 || !l->w->t.stride[0].is_const)
 		return false;
-	return l->x && l->x->t.dtype == DT_F32 && !eval_is_inside(l->eval, x->ids);
+	/* no norm: the rows of one are in scratch, where there is no x */
+	return matmul_find_rows(l) && l->x && !eval_is_inside(l->eval, x->ids);
 }
 
 static bool find_sizes(struct experts *x)
@@ -53,7 +48,6 @@ static bool find_sizes(struct experts *x)
 	x->n = l->w->t.size[0].c;
 	x->matrix_bytes = ir_dtype_bytes(l->w->t.dtype) * l->w->t.stride[0].c;
 	l->rank = type->rank;
-	l->along = l->x->t.stride[type->rank - 1];
 	eval_sizes(l->eval, eval_result(l->g->root), l->size);
 	l->rows = eval_dim(l->eval, rows);
 	l->rows_hi = ir_func_dim_hi(l->job->module, l->job->func, rows);
@@ -64,7 +58,8 @@ static bool find_sizes(struct experts *x)
 static void choose_block(struct experts *x)
 {
 	struct linear *l = &x->l;
-	int64_t rows = target_linear_rows(l->job->target, l->depth > 0 ? l->depth : 1);
+	int64_t rows = matmul_makes_rows(l) ? l->norm.rows
+	                                    : target_linear_rows(l->job->target, l->depth > 0 ? l->depth : 1);
 	rows = rows < LIST_MAX ? rows / l->mr * l->mr : LIST_MAX / l->mr * l->mr;
 	rows = rows > l->mr ? rows : l->mr;
 	x->list_rows = rows < l->rows_hi ? rows : l->rows_hi;
@@ -120,6 +115,7 @@ static void emit_expert(const struct experts *x, struct kb_val expert)
 	kb_forever(k);
 	s.rows = s.row_end = list_rows(x, expert, next);
 	kb_break_if(k, kb_cmp(k, KB_EQ, s.rows, kb_index(k, 0)));
+	matmul_make_rows(l, s.row, s.rows, x->lo, x->hi);
 	s.begin = kb_loop(k, "strip", x->lo, x->hi, l->columns.strip, KB_NONEMPTY);
 	s.end = kb_min(k, kb_add_const(k, s.begin, l->columns.strip), x->hi);
 	matmul_strip(l, &s);
@@ -143,7 +139,7 @@ bool kernel_expert_linear(struct kernel *g)
 	struct experts x = {.l = matmul_new(g)};
 	struct linear *l = &x.l;
 	if (!bind_operands(&x) || !find_sizes(&x) || !matmul_bind_result(l) || !matmul_choose_schedule(l) ||
-	    l->norm.after || l->rank < 2)
+	    !matmul_place_rows(l) || l->norm.after || l->rank < 2)
 		return false;
 	if (l->columns.panels == 0 || l->rows_hi == 0)
 		return true;

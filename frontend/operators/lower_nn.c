@@ -120,7 +120,7 @@ bool lower_expert_linear(const struct call *c, struct lval *out)
 	need.rank = 1;
 	if (bias && !weight(c, path, "bias", &need, &b))
 		return false;
-	struct ir_value y = irb_expert_linear(lw->b, x, w, ids, b, NULL);
+	struct ir_value y = irb_expert_linear(lw->b, multiplied(lw, x, w), w, ids, b, NULL);
 	return activate(c, &y) && give(c, out, y);
 }
 

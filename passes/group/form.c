@@ -83,15 +83,14 @@ bool group_rounds_for(const struct pass_context *p, const struct ir_func *f, con
 {
 	const struct target *t = p->options->target;
 	int64_t depth;
-	if (op == NULL || op->code != OP_round_rows || linear->code != OP_linear ||
-	    !ir_same(linear->operands[0], op->results[0]) || former_kind_of(f, linear) != GROUP_linear ||
-	    (t != NULL && t->group_size > 1))
+	if (op == NULL || op->code != OP_round_rows || !ir_same(linear->operands[0], op->results[0]) ||
+	    former_kind_of(f, linear) != GROUP_linear || (t != NULL && t->group_size > 1))
 		return false;
 	const struct ir_type *w = ir_type_of(f, linear->operands[1]);
 	struct tile_rounding to = group_rounding(op);
 	if (to.bf16 && t != NULL && !target_has(t, FEATURE_AVX512BF16))
 		return false; /* f32 is faster */
-	return ir_dim_is_const(w->dims[1], &depth) &&
+	return ir_dim_is_const(w->dims[w->rank - 1], &depth) &&
 	       tile_rounded_step(ir_weight_of(f, linear->operands[1])->format, to, depth) >= 0;
 }
 

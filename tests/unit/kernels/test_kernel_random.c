@@ -306,6 +306,12 @@ static const char *const part_texts[] = {
 	"module \"experts\"\ndim B in [1,3]\ndim S in [1," #rows "]\nweight @w : f32[" #e "," #n "," #k \
 	"] = " WAVES(weights, "[" #e "," #n "," #k "]") "\nweight @b : f32[" #e "," #n                  \
 	                                                "] = " WAVES(biases, "[" #e "," #n "]") "\n"
+/* the same, of a format of codes */
+#define CODES(e, n, k, weights, biases, rows, format)                                                   \
+	"module \"experts\"\ndim B in [1,3]\ndim S in [1," #rows "]\nweight @w : f32[" #e "," #n "," #k \
+	"] as " #format " = quantize(" #format                                                          \
+	", " WAVES(weights, "[" #e "," #n "," #k "]") ") \nweight @b : f32[" #e "," #n                  \
+	                                              "] = " WAVES(biases, "[" #e "," #n "]") "\n"
 
 static const char *const expert_texts[] = {
         /* every row of x for three experts of its own, with what follows */
@@ -329,6 +335,23 @@ static const char *const expert_texts[] = {
         /* one expert is a linear */
         EXPERTS(1, 50, 17, 425, 25, 9) "func @f(%x: f32[B,S,17], %i: i32[B,S]) -> (y: f32[B,S,50]) {\n"
                                        "  %y = expert_linear %x, @w, %i, @b : f32[B,S,50]\n  return %y\n}\n",
+        /* rows are rounded, matrices codes: sums of integers */
+        CODES(6, 37, 70, 7770, 111, 70,
+              q4_k) "func @f(%x: f32[B,S,70], %i: i32[B,S,3] {below=6}) -> (y: f32[B,S,3,37]) {\n"
+                    "  %x1 = reshape %x {dims=[B,S,1,70]} : f32[B,S,1,70]\n"
+                    "  %x3 = broadcast %x1 {dims=[B,S,3,70]} : f32[B,S,3,70]\n"
+                    "  %r = round_rows %x3 : f32[B,S,3,70]\n"
+                    "  %h = expert_linear %r, @w, %i, @b : f32[B,S,3,37]\n"
+                    "  %y = silu %h : f32[B,S,3,37]\n  return %y\n}\n",
+        CODES(2, 96, 34, 3264, 96, 400,
+              q8_row) "func @f(%x: f32[B,S,34], %i: i32[B,S]) -> (y: f32[B,S,96]) {\n"
+                      "  %r = round_rows %x {block=0} : f32[B,S,34]\n"
+                      "  %y = expert_linear %r, @w, %i : f32[B,S,96]\n  return %y\n}\n",
+        CODES(3, 20, 64, 1920, 30, 9,
+              iq4_nl) "func @f(%x: f32[B,S,64], %i: i32[B,S]) -> (y: f32[B,S,20], z: f32[B,S,20]) {\n"
+                      "  %r = round_rows %x : f32[B,S,64]\n"
+                      "  %y = expert_linear %r, @w, %i, @b : f32[B,S,20]\n"
+                      "  %z = expert_linear %r, @w, %i : f32[B,S,20]\n  return %y, %z\n}\n",
         /* two matrices in the loop over layers */
         "module \"experts\"\ndim B in [1,3]\ndim S in [1,11]\n"
         "weight @u : f32[3,4,24,21] = " WAVES(3024, "[3,4,24,21]") "\nweight @d : f32[3,4,21,24] = " WAVES(
