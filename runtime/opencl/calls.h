@@ -11,10 +11,18 @@
 #include <stdint.h>
 
 typedef int32_t cl_int;
-typedef uint32_t cl_uint; /* CL_FALSE 0 and CL_TRUE 1 are of this type */
+typedef uint32_t cl_uint;
 typedef uint64_t cl_ulong;
 typedef struct cl_platform_object *cl_platform_id;
 typedef struct cl_device_object *cl_device_id;
+typedef struct cl_context_object *cl_context;
+typedef struct cl_queue_object *cl_command_queue;
+typedef struct cl_memory_object *cl_mem;
+typedef struct cl_program_object *cl_program;
+typedef struct cl_kernel_object *cl_kernel;
+typedef struct cl_event_object *cl_event;
+typedef void cl_notify(const char *text, const void *data, size_t n, void *user);
+typedef void cl_build_notify(cl_program program, void *user);
 
 enum {
 #define CODE(number, name) name = (number),
@@ -45,11 +53,18 @@ enum {
 	CL_DEVICE_EXTENSIONS = 0x1030,
 	CL_DEVICE_HOST_UNIFIED_MEMORY = 0x1035,
 	CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT = 0x103A,
-	CL_DEVICE_OPENCL_C_VERSION = 0x103D
+	CL_DEVICE_OPENCL_C_VERSION = 0x103D,
+
+	CL_PROGRAM_BUILD_LOG = 0x1183,
+
+	CL_KERNEL_WORK_GROUP_SIZE = 0x11B0
 };
 
 /* Answers and flags. */
+enum { CL_FALSE = 0, CL_TRUE = 1 };
 enum { CL_LOCAL = 1, CL_GLOBAL = 2 };
+enum { CL_CONTEXT_PLATFORM = 0x1084 };
+enum { CL_MEM_READ_WRITE = 1 << 0, CL_MEM_READ_ONLY = 1 << 2, CL_MEM_USE_HOST_PTR = 1 << 3 };
 #define CL_DEVICE_TYPE_CPU         ((cl_ulong)1 << 1)
 #define CL_DEVICE_TYPE_GPU         ((cl_ulong)1 << 2)
 #define CL_DEVICE_TYPE_ACCELERATOR ((cl_ulong)1 << 3)

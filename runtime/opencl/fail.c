@@ -53,24 +53,37 @@ int cl_call_failed(struct tfmc_cl_error *error, const char *call, cl_int code)
 	return TFMC_CL_E_CALL;
 }
 
+int cl_created(const void *object, cl_int code, const char *call, struct tfmc_cl_error *error)
+{
+	if (code != CL_SUCCESS)
+		return cl_call_failed(error, call, code);
+	return object ? TFMC_CL_OK : cl_fail(error, TFMC_CL_E_ANSWER, "%s: a null pointer", call);
+}
+
 /* ---- answers ---- */
 
+static bool is_shown(char c)
+{
+	return (unsigned char)c >= 0x20 && c != 0x7f;
+}
+
 /* Control characters become blanks; those at both ends go away. */
-static void clean(char *text)
+static void clean(char *text, bool one_line)
 {
 	size_t n = 0, from = strspn(text, " \t\r\n");
 	for (const char *p = text + from; *p; p++)
-		text[n++] = (char)((unsigned char)*p < 0x20 || *p == 0x7f ? ' ' : *p);
-	while (n > 0 && text[n - 1] == ' ')
+		text[n++] = is_shown(*p) || (*p == '\n' && !one_line) ? *p : ' ';
+	while (n > 0 && (text[n - 1] == ' ' || text[n - 1] == '\n'))
 		n--;
 	text[n] = 0;
 }
 
-int cl_ask_text(const struct cl_question *q, size_t cap, char **out, struct tfmc_cl_error *error)
+int cl_ask_text(const struct cl_question *q, size_t cap, bool one_line, char **out,
+                struct tfmc_cl_error *error)
 {
 	size_t n = 0;
 	*out = NULL;
-	cl_int code = q->query(q->calls, q->object, q->what, 0, NULL, &n);
+	cl_int code = q->query(q->calls, q->object, q->device, q->what, 0, NULL, &n);
 	if (code != CL_SUCCESS)
 		return cl_call_failed(error, q->name, code);
 	if (n > cap)
@@ -79,12 +92,12 @@ int cl_ask_text(const struct cl_question *q, size_t cap, char **out, struct tfmc
 	char *text = calloc(n + 1, 1);
 	if (!text)
 		return cl_no_memory(error);
-	code = n ? q->query(q->calls, q->object, q->what, n, text, NULL) : CL_SUCCESS;
+	code = n ? q->query(q->calls, q->object, q->device, q->what, n, text, NULL) : CL_SUCCESS;
 	if (code != CL_SUCCESS) {
 		free(text);
 		return cl_call_failed(error, q->name, code);
 	}
-	clean(text);
+	clean(text, one_line);
 	*out = text;
 	return TFMC_CL_OK;
 }
@@ -92,7 +105,7 @@ int cl_ask_text(const struct cl_question *q, size_t cap, char **out, struct tfmc
 int cl_ask_value(const struct cl_question *q, void *value, size_t size, struct tfmc_cl_error *error)
 {
 	size_t n = 0;
-	cl_int code = q->query(q->calls, q->object, q->what, size, value, &n);
+	cl_int code = q->query(q->calls, q->object, q->device, q->what, size, value, &n);
 	if (code != CL_SUCCESS)
 		return cl_call_failed(error, q->name, code);
 	if (n != size)

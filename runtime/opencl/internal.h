@@ -5,6 +5,8 @@
 #ifndef TFMC_RUNTIME_OPENCL_INTERNAL_H
 #define TFMC_RUNTIME_OPENCL_INTERNAL_H
 
+#include <stdbool.h>
+
 #include "runtime/opencl/calls.h"
 #include "runtime/opencl/tfmc_cl.h"
 
@@ -43,23 +45,60 @@ int cl_no_memory(struct tfmc_cl_error *error);
 /* "clCreateBuffer: CL_OUT_OF_RESOURCES (-5)" */
 int cl_call_failed(struct tfmc_cl_error *error, const char *call, cl_int code);
 
+/* What a call has created; one that succeeds must give something. */
+int cl_created(const void *object, cl_int code, const char *call, struct tfmc_cl_error *error);
+
 /* ---- answers of any length ---- */
 /* A query of an object, as the OpenCL functions of the name clGet..Info are. */
-typedef cl_int cl_query(const struct cl_calls *calls, void *object, cl_uint what, size_t size, void *value,
-                        size_t *needed);
+typedef cl_int cl_query(const struct cl_calls *calls, void *object, cl_device_id device, cl_uint what,
+                        size_t size, void *value, size_t *needed);
 /* What is asked for, and how messages name it: "clGetDeviceInfo(CL_DEVICE_NAME)". */
 struct cl_question {
 	const struct cl_calls *calls;
 	cl_query *query;
-	void *object;
+	void *object;        /* of the kind that the query wants; NULL: the device */
+	cl_device_id device; /* NULL where the query is of no device */
 	cl_uint what;
 	const char *name;
 };
-/* A text of at most `cap` bytes, which the caller frees; it may lack its end, or have it earlier. */
-int cl_ask_text(const struct cl_question *q, size_t cap, char **out, struct tfmc_cl_error *error);
+/*
+ * A text of at most `cap` bytes, which the caller frees; that of the driver may lack its end. Control characters
+ * become blanks, line feeds only when it shall be one line.
+ */
+int cl_ask_text(const struct cl_question *q, size_t cap, bool one_line, char **out,
+                struct tfmc_cl_error *error);
 /* A value of exactly `size` bytes. */
 int cl_ask_value(const struct cl_question *q, void *value, size_t size, struct tfmc_cl_error *error);
 
+/* ---- a device in use ---- */
+struct tfmc_cl_context {
+	const struct tfmc_cl *cl;
+	const struct cl_calls *calls;
+	const struct cl_entry *entry;
+	cl_context context;
+	cl_command_queue queue;
+	uint64_t piece;
+};
+
+struct tfmc_cl_buffer {
+	struct tfmc_cl_context *context;
+	cl_mem memory;
+	uint64_t bytes;
+	bool is_shared;
+};
+
+struct tfmc_cl_program {
+	struct tfmc_cl_context *context;
+	cl_program program;
+};
+
+struct tfmc_cl_kernel {
+	struct tfmc_cl_context *context;
+	cl_kernel kernel;
+	char *name;
+};
+
+/* ---- the list ---- */
 /* Frees the texts that belong to it. */
 void cl_free_device(struct tfmc_cl_device *d);
 /* Fills platforms, entries and faults of an opened library. Only memory and the loader make it fail. */

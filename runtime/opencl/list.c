@@ -14,16 +14,18 @@
 #define DEVICES_MAX   256 /* of a platform */
 #define TEXT_MAX      65536
 
-static cl_int ask_platform(const struct cl_calls *calls, void *object, cl_uint what, size_t size, void *value,
-                           size_t *needed)
+static cl_int ask_platform(const struct cl_calls *calls, void *object, cl_device_id device, cl_uint what,
+                           size_t size, void *value, size_t *needed)
 {
+	(void)device;
 	return calls->clGetPlatformInfo(object, what, size, value, needed);
 }
 
-static cl_int ask_device(const struct cl_calls *calls, void *object, cl_uint what, size_t size, void *value,
-                         size_t *needed)
+static cl_int ask_device(const struct cl_calls *calls, void *object, cl_device_id device, cl_uint what,
+                         size_t size, void *value, size_t *needed)
 {
-	return calls->clGetDeviceInfo(object, what, size, value, needed);
+	(void)object;
+	return calls->clGetDeviceInfo(device, what, size, value, needed);
 }
 
 /* ---- faults ---- */
@@ -78,15 +80,15 @@ static const struct property properties[] = {
 };
 
 /* The same for properties that become something else, or must hold. */
-#define ASK(cl, id, what, value, error)                                                                  \
-	cl_ask_value(                                                                                    \
-	        &(struct cl_question){&(cl)->calls, ask_device, id, what, "clGetDeviceInfo(" #what ")"}, \
-	        value, sizeof(*(value)), error)
+#define ASK(cl, id, what, value, error)                                              \
+	cl_ask_value(&(struct cl_question){&(cl)->calls, ask_device, NULL, id, what, \
+	                                   "clGetDeviceInfo(" #what ")"},            \
+	             value, sizeof(*(value)), error)
 
 static int read_property(struct tfmc_cl *cl, struct cl_entry *e, const struct property *p,
                          struct tfmc_cl_error *error)
 {
-	struct cl_question q = {&cl->calls, ask_device, e->id, p->what, p->name};
+	struct cl_question q = {&cl->calls, ask_device, NULL, e->id, p->what, p->name};
 	char *field = (char *)&e->device + p->offset, *text = NULL;
 	cl_uint word = 0;
 	size_t size = 0;
@@ -94,7 +96,7 @@ static int read_property(struct tfmc_cl *cl, struct cl_entry *e, const struct pr
 	int flag, status = TFMC_CL_OK;
 	switch (p->kind) {
 	case TEXT:
-		status = cl_ask_text(&q, TEXT_MAX, &text, error);
+		status = cl_ask_text(&q, TEXT_MAX, true, &text, error);
 		memcpy(field, &text, sizeof(text));
 		break;
 	case UINT: status = cl_ask_value(&q, field, sizeof(cl_uint), error); break;
@@ -248,14 +250,15 @@ static int list_devices(struct tfmc_cl *cl, size_t platform, struct tfmc_cl_erro
 
 static int read_platform(struct tfmc_cl *cl, struct cl_platform *p, struct tfmc_cl_error *error)
 {
-	struct cl_question name = {&cl->calls, ask_platform, p->id, CL_PLATFORM_NAME,
-	                           "clGetPlatformInfo(CL_PLATFORM_NAME)"};
-	struct cl_question version = {&cl->calls, ask_platform, p->id, CL_PLATFORM_VERSION,
-	                              "clGetPlatformInfo(CL_PLATFORM_VERSION)"};
+	struct cl_question name = {&cl->calls, ask_platform,     p->id,
+	                           NULL,       CL_PLATFORM_NAME, "clGetPlatformInfo(CL_PLATFORM_NAME)"};
+	struct cl_question version = {
+	        &cl->calls, ask_platform,        p->id,
+	        NULL,       CL_PLATFORM_VERSION, "clGetPlatformInfo(CL_PLATFORM_VERSION)"};
 	if (!p->id)
 		return cl_fail(error, TFMC_CL_E_ANSWER, "clGetPlatformIDs: a platform is a null pointer");
-	int status = cl_ask_text(&name, TEXT_MAX, &p->name, error);
-	return status == TFMC_CL_OK ? cl_ask_text(&version, TEXT_MAX, &p->version, error) : status;
+	int status = cl_ask_text(&name, TEXT_MAX, true, &p->name, error);
+	return status == TFMC_CL_OK ? cl_ask_text(&version, TEXT_MAX, true, &p->version, error) : status;
 }
 
 static int list_platform(struct tfmc_cl *cl, size_t number, struct tfmc_cl_error *error)

@@ -14,7 +14,8 @@
  * NULL and says nothing after success. After a failure *out is NULL. Nothing is printed, nothing ends the process, there is no global state. A
  * missing pointer is TFMC_CL_E_NULL; functions that return pointers or counts give NULL or 0.
  *
- * Threads: an opened library does not change, so any number of threads may look at it.
+ * Threads: an opened library does not change, so any number of threads may look at it. A context, with what was
+ * made of it, is used by one thread at a time. What was made of something is freed before it.
  */
 #ifndef TFMC_CL_H
 #define TFMC_CL_H
@@ -34,7 +35,9 @@ enum tfmc_cl_status {
 	TFMC_CL_E_LIBRARY,    /* there is no OpenCL library, or it lacks a function */
 	TFMC_CL_E_DEVICE,     /* there is no such device */
 	TFMC_CL_E_CALL,       /* a call failed: the text names it and its code */
-	TFMC_CL_E_ANSWER      /* a call succeeded with an answer that cannot be */
+	TFMC_CL_E_ANSWER,     /* a call succeeded with an answer that cannot be */
+	TFMC_CL_E_RANGE,      /* bytes outside of a buffer, or a size that the device does not take */
+	TFMC_CL_E_BUILD       /* a program does not compile: the text has the compiler's messages */
 };
 
 #define TFMC_CL_TEXT 4096
@@ -86,6 +89,66 @@ const char *tfmc_cl_fault(const struct tfmc_cl *cl, size_t number);
  * compute units times clock. TFMC_CL_E_DEVICE: there is none.
  */
 int tfmc_cl_choose(const struct tfmc_cl *cl, const char *wanted, size_t *number, struct tfmc_cl_error *error);
+
+/* ---- a device in use ---- */
+struct tfmc_cl_context; /* with one queue: what is asked for happens in order */
+/* Uploads and downloads are made of calls of at most so many bytes; 0: TFMC_CL_PIECE. */
+#define TFMC_CL_PIECE ((uint64_t)64 << 20)
+int tfmc_cl_context_open(const struct tfmc_cl *cl, size_t number, uint64_t piece,
+                         struct tfmc_cl_context **out, struct tfmc_cl_error *error);
+/* Waits for what is under way. NULL is allowed, here and where something is freed. */
+void tfmc_cl_context_close(struct tfmc_cl_context *context);
+/* Waits until everything is done. Faults of kernels may show here, and at a download. */
+int tfmc_cl_finish(struct tfmc_cl_context *context, struct tfmc_cl_error *error);
+
+/* ---- memory ---- */
+struct tfmc_cl_buffer;
+/* What it holds is not defined. TFMC_CL_E_RANGE: more than the device gives in one buffer. 0 bytes are allowed. */
+int tfmc_cl_buffer_create(struct tfmc_cl_context *context, uint64_t bytes, struct tfmc_cl_buffer **out,
+                          struct tfmc_cl_error *error);
+/*
+ * A buffer that kernels only read. On a device that shares the memory of the process, and with `data` at the begin of
+ * a page (4096 bytes), it is the data itself, which must stay as it is until the buffer is freed. Elsewhere, or
+ * when the driver refuses, it is a copy.
+ */
+int tfmc_cl_buffer_share(struct tfmc_cl_context *context, const void *data, uint64_t bytes,
+                         struct tfmc_cl_buffer **out, struct tfmc_cl_error *error);
+void tfmc_cl_buffer_free(struct tfmc_cl_buffer *buffer);
+uint64_t tfmc_cl_buffer_bytes(const struct tfmc_cl_buffer *buffer);
+/* 1: the data of the process, not a copy. */
+int tfmc_cl_buffer_is_shared(const struct tfmc_cl_buffer *buffer);
+/* Both return when the bytes are copied, after everything that was asked for before. */
+int tfmc_cl_upload(struct tfmc_cl_buffer *buffer, uint64_t offset, const void *from, uint64_t bytes,
+                   struct tfmc_cl_error *error);
+int tfmc_cl_download(const struct tfmc_cl_buffer *buffer, uint64_t offset, void *to, uint64_t bytes,
+                     struct tfmc_cl_error *error);
+
+/* ---- programs ---- */
+struct tfmc_cl_program;
+struct tfmc_cl_source {
+	const char *text; /* OpenCL C [bytes] */
+	uint64_t bytes;
+	const char *options; /* of clBuildProgram; NULL: none */
+};
+/* TFMC_CL_E_BUILD: the compiler refuses it. */
+int tfmc_cl_program_build(struct tfmc_cl_context *context, const struct tfmc_cl_source *source,
+                          struct tfmc_cl_program **out, struct tfmc_cl_error *error);
+void tfmc_cl_program_free(struct tfmc_cl_program *program);
+
+struct tfmc_cl_kernel;
+int tfmc_cl_kernel_create(struct tfmc_cl_program *program, const char *name, struct tfmc_cl_kernel **out,
+                          struct tfmc_cl_error *error);
+void tfmc_cl_kernel_free(struct tfmc_cl_kernel *kernel);
+/* Most work-items of a work-group of this kernel. */
+int tfmc_cl_kernel_items(const struct tfmc_cl_kernel *kernel, uint64_t *items, struct tfmc_cl_error *error);
+/* Arguments keep their values from launch to launch. `value` [bytes] is copied. */
+int tfmc_cl_kernel_set(struct tfmc_cl_kernel *kernel, uint32_t index, const void *value, size_t bytes,
+                       struct tfmc_cl_error *error);
+int tfmc_cl_kernel_set_buffer(struct tfmc_cl_kernel *kernel, uint32_t index,
+                              const struct tfmc_cl_buffer *buffer, struct tfmc_cl_error *error);
+/* Asks for groups[0] x groups[1] work-groups of items[0] x items[1] work-items each, all from 1; does not wait. */
+int tfmc_cl_launch(struct tfmc_cl_kernel *kernel, const uint64_t groups[2], const uint64_t items[2],
+                   struct tfmc_cl_error *error);
 
 #ifdef __cplusplus
 }

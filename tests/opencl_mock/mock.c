@@ -198,3 +198,263 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_uint what, size_t size, void *val
 	default: return device_text(device, what, size, value, needed);
 	}
 }
+
+/* ---- objects ---- */
+
+enum object_kind { FREED, CONTEXT, QUEUE, MEMORY, PROGRAM, KERNEL };
+struct object {
+	enum object_kind kind;
+	char *bytes; /* of memory; the source of a program */
+	size_t n;
+	bool is_host; /* the bytes are the caller's */
+	bool is_built;
+	struct object *of;
+};
+
+static bool is_object(const void *p, enum object_kind kind)
+{
+	const struct object *o = p;
+	return o && o->kind == kind;
+}
+
+static void *create(enum object_kind kind, cl_int *code)
+{
+	*code = CL_SUCCESS;
+	if (mock.odd == MOCK_NULL_OBJECTS)
+		return NULL;
+	struct object *o = calloc(1, sizeof(*o));
+	if (!o)
+		abort();
+	o->kind = kind;
+	mock.live++;
+	return o;
+}
+
+/* Also when it says that it fails: nobody can try again. */
+static cl_int release(const char *name, void *p, enum object_kind kind)
+{
+	cl_int code = begin(name);
+	struct object *o = p;
+	if (!is_object(p, kind))
+		return misuse(CL_INVALID_VALUE);
+	if (!o->is_host)
+		free(o->bytes);
+	free(o);
+	mock.live--;
+	return code;
+}
+
+cl_context clCreateContext(const intptr_t *properties, cl_uint n, const cl_device_id *ids, cl_notify *notify,
+                           void *user, cl_int *code)
+{
+	(void)user;
+	if ((*code = begin("clCreateContext")) != CL_SUCCESS)
+		return NULL;
+	if (n != 1 || !ids[0] || notify || properties[0] != CL_CONTEXT_PLATFORM || properties[2] != 0 ||
+	    properties[1] != (intptr_t)&platforms[ids[0]->number > 0]) {
+		*code = misuse(CL_INVALID_VALUE);
+		return NULL;
+	}
+	return create(CONTEXT, code);
+}
+
+cl_int clReleaseContext(cl_context context)
+{
+	return release("clReleaseContext", context, CONTEXT);
+}
+
+cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device, cl_ulong properties,
+                                      cl_int *code)
+{
+	if ((*code = begin("clCreateCommandQueue")) != CL_SUCCESS)
+		return NULL;
+	if (is_object(context, CONTEXT) && device && properties == 0)
+		return create(QUEUE, code);
+	*code = misuse(CL_INVALID_VALUE);
+	return NULL;
+}
+
+cl_int clReleaseCommandQueue(cl_command_queue queue)
+{
+	return release("clReleaseCommandQueue", queue, QUEUE);
+}
+
+cl_int clFinish(cl_command_queue queue)
+{
+	cl_int code = begin("clFinish");
+	return is_object(queue, QUEUE) ? code : misuse(CL_INVALID_COMMAND_QUEUE);
+}
+
+/* ---- memory ---- */
+
+cl_mem clCreateBuffer(cl_context context, cl_ulong flags, size_t size, void *host, cl_int *code)
+{
+	if ((*code = begin("clCreateBuffer")) != CL_SUCCESS)
+		return NULL;
+	if (!is_object(context, CONTEXT) || size == 0 || !host != !(flags & CL_MEM_USE_HOST_PTR)) {
+		*code = misuse(CL_INVALID_VALUE);
+		return NULL;
+	}
+	struct object *o = create(MEMORY, code);
+	if (o) {
+		o->n = size;
+		o->is_host = host != NULL;
+		o->bytes = host ? host : calloc(1, size);
+		mock.shared += o->is_host;
+	}
+	return (cl_mem)o;
+}
+
+cl_int clReleaseMemObject(cl_mem memory)
+{
+	return release("clReleaseMemObject", memory, MEMORY);
+}
+
+/* Where a copy goes to or comes from; NULL: it may not. */
+static char *place(cl_command_queue queue, cl_mem memory, size_t offset, size_t size)
+{
+	const struct object *o = (const void *)memory;
+	bool is_fine = is_object(queue, QUEUE) && is_object(memory, MEMORY) && size > 0 && offset <= o->n &&
+	               size <= o->n - offset;
+	return is_fine ? o->bytes + offset : NULL;
+}
+
+cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem memory, cl_uint blocking, size_t offset,
+                            size_t size, const void *from, cl_uint n_events, const cl_event *events,
+                            cl_event *event)
+{
+	cl_int code = begin("clEnqueueWriteBuffer");
+	char *at = place(queue, memory, offset, size);
+	if (!at || blocking != CL_TRUE || n_events || events || event)
+		return misuse(CL_INVALID_VALUE);
+	if (code == CL_SUCCESS)
+		memcpy(at, from, size);
+	return code;
+}
+
+cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem memory, cl_uint blocking, size_t offset,
+                           size_t size, void *to, cl_uint n_events, const cl_event *events, cl_event *event)
+{
+	cl_int code = begin("clEnqueueReadBuffer");
+	const char *at = place(queue, memory, offset, size);
+	if (!at || blocking != CL_TRUE || n_events || events || event)
+		return misuse(CL_INVALID_VALUE);
+	if (code == CL_SUCCESS)
+		memcpy(to, at, size);
+	return code;
+}
+
+/* ---- programs ---- */
+
+static void *program_of(const void *bytes, size_t n, cl_int *code)
+{
+	struct object *o = create(PROGRAM, code);
+	if (o) {
+		o->bytes = calloc(1, n + 1);
+		if (!o->bytes)
+			abort();
+		memcpy(o->bytes, bytes, n);
+		o->n = n;
+	}
+	return o;
+}
+
+cl_program clCreateProgramWithSource(cl_context context, cl_uint n, const char **texts, const size_t *lengths,
+                                     cl_int *code)
+{
+	if ((*code = begin("clCreateProgramWithSource")) != CL_SUCCESS)
+		return NULL;
+	if (is_object(context, CONTEXT) && n == 1 && lengths[0] > 0)
+		return program_of(texts[0], lengths[0], code);
+	*code = misuse(CL_INVALID_VALUE);
+	return NULL;
+}
+
+cl_int clReleaseProgram(cl_program program)
+{
+	return release("clReleaseProgram", program, PROGRAM);
+}
+
+cl_int clBuildProgram(cl_program program, cl_uint n, const cl_device_id *ids, const char *options,
+                      cl_build_notify *notify, void *user)
+{
+	cl_int code = begin("clBuildProgram");
+	struct object *o = (void *)program;
+	(void)options, (void)user;
+	if (!is_object(program, PROGRAM) || n != 1 || !ids[0] || notify)
+		return misuse(CL_INVALID_VALUE);
+	if (code != CL_SUCCESS)
+		return code;
+	o->is_built = !strstr(o->bytes, "WRONG");
+	return o->is_built ? CL_SUCCESS : CL_BUILD_PROGRAM_FAILURE;
+}
+
+cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device, cl_uint what, size_t size, void *value,
+                             size_t *needed)
+{
+	cl_int code = begin("clGetProgramBuildInfo");
+	if (code != CL_SUCCESS)
+		return code;
+	if (!is_object(program, PROGRAM) || !device || what != CL_PROGRAM_BUILD_LOG)
+		return misuse(CL_INVALID_VALUE);
+	return give_text("source:1: note: a long way\nsource:2:5: error: WRONG is no word\n", size, value,
+	                 needed);
+}
+
+cl_kernel clCreateKernel(cl_program program, const char *name, cl_int *code)
+{
+	const struct object *of = (const void *)program;
+	if ((*code = begin("clCreateKernel")) != CL_SUCCESS)
+		return NULL;
+	if (!is_object(program, PROGRAM) || !of->is_built) {
+		*code = misuse(CL_INVALID_PROGRAM_EXECUTABLE);
+		return NULL;
+	}
+	*code = CL_INVALID_KERNEL_NAME;
+	return strstr(of->bytes, name) ? create(KERNEL, code) : NULL;
+}
+
+cl_int clReleaseKernel(cl_kernel kernel)
+{
+	return release("clReleaseKernel", kernel, KERNEL);
+}
+
+cl_int clSetKernelArg(cl_kernel kernel, cl_uint index, size_t size, const void *value)
+{
+	cl_int code = begin("clSetKernelArg");
+	if (!is_object(kernel, KERNEL) || size == 0 || !value)
+		return misuse(CL_INVALID_VALUE);
+	return code != CL_SUCCESS ? code : index < 64 ? CL_SUCCESS : CL_INVALID_ARG_INDEX;
+}
+
+cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device, cl_uint what, size_t size, void *value,
+                                size_t *needed)
+{
+	cl_int code = begin("clGetKernelWorkGroupInfo");
+	if (code != CL_SUCCESS)
+		return code;
+	if (!is_object(kernel, KERNEL) || !device || what != CL_KERNEL_WORK_GROUP_SIZE)
+		return misuse(CL_INVALID_VALUE);
+	return give_number(128, sizeof(size_t), size, value, needed);
+}
+
+cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dims, const size_t *first,
+                              const size_t *global, const size_t *local, cl_uint n_events,
+                              const cl_event *events, cl_event *event)
+{
+	cl_int code = begin("clEnqueueNDRangeKernel");
+	if (!is_object(queue, QUEUE) || !is_object(kernel, KERNEL) || dims < 1 || dims > 2 || first ||
+	    n_events || events || event)
+		return misuse(CL_INVALID_VALUE);
+	if (code != CL_SUCCESS)
+		return code;
+	size_t items = 1;
+	for (cl_uint i = 0; i < 2; i++) {
+		mock.items[i] = i < dims ? (int64_t)local[i] : 1;
+		mock.groups[i] = i < dims ? (int64_t)(global[i] / local[i]) : 1;
+		if (i < dims && global[i] % local[i])
+			return misuse(CL_INVALID_WORK_GROUP_SIZE);
+		items *= (size_t)mock.items[i];
+	}
+	return items <= 128 ? CL_SUCCESS : CL_INVALID_WORK_GROUP_SIZE;
+}

@@ -6,6 +6,7 @@
  *	struct mock *mock = dlsym(dlopen(MOCK_OPENCL_PATH, RTLD_NOW), "mock");
  *	*mock = (struct mock){.platforms = 2, .fail_at = 3, .code = CL_OUT_OF_RESOURCES};
  *
+ * Programs are not run. A source with the word WRONG does not compile; a kernel is found when its name is in the source.
  * For a command the script is the environment variable MOCK_OPENCL, "platforms=2,fail_at=3,code=-5,odd=4".
  */
 #ifndef TFMC_TESTS_OPENCL_MOCK_H
@@ -32,7 +33,8 @@ enum mock_odd {
 	MOCK_MANY,         /* 4 billion platforms */
 	MOCK_OLD,          /* OpenCL 1.1 */
 	MOCK_NO_COMPILER,
-	MOCK_TINY, /* all numbers are 1 */
+	MOCK_TINY,         /* all numbers are 1 */
+	MOCK_NULL_OBJECTS, /* what is created is a null pointer */
 	MOCK_ODDS
 };
 
@@ -45,6 +47,8 @@ struct mock {
 	int64_t calls;
 	const char *log[MOCK_CALLS]; /* names of the first calls */
 	int64_t live;                /* objects that are not released */
+	int64_t groups[2], items[2]; /* of the last launch */
+	int64_t shared;              /* buffers in memory of the caller so far */
 	int64_t misuse;              /* calls with an argument that no caller may give */
 };
 

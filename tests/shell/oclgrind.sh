@@ -8,7 +8,7 @@ set -uo pipefail
 tool=$TFMC_BUILD/tests/tfmc_opencl
 for needed in "$(command -v oclgrind || true)" "$tool"; do
 	if [ ! -x "$needed" ]; then
-		echo "SKIPPED: ${needed:-oclgrind} is not there (Debian: oclgrind ocl-icd-opencl-dev)" >&2
+		echo "SKIPPED: ${needed:-oclgrind} is not there (Debian: oclgrind)" >&2
 		exit 77
 	fi
 done

@@ -1,109 +1,72 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * OpenCL for tests, through the loader that is found at build time. Everything
- * is released with the device; buffers may be released before.
+ * OpenCL for tests, through libtfmccl. Everything is released with the device; buffers are released before.
  */
 #include "tests/support/opencl/opencl_device.h"
 
 #include <stdio.h>
-
-#ifdef TFMC_HAVE_OPENCL
-#define CL_TARGET_OPENCL_VERSION 120
-#include <CL/cl.h>
-
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/support/compiler.h"
+#include "runtime/opencl/tfmc_cl.h"
 
-#define PLATFORMS_MAX 16
-#define KERNELS_MAX   512
+#define KERNELS_MAX 512
+#define NAME_BYTES  512 /* of a kernel */
 
 struct opencl_device {
-	cl_device_id device;
-	cl_context context;
-	cl_command_queue queue;
-	cl_program program;
-	cl_kernel kernels[KERNELS_MAX]; /* of the program, asked for so far */
+	struct tfmc_cl *cl;
+	struct tfmc_cl_context *context;
+	struct tfmc_cl_program *program;
+	struct {
+		struct tfmc_cl_kernel *kernel;
+		char name[NAME_BYTES];
+	} kernels[KERNELS_MAX]; /* of the program, asked for so far */
 	size_t n_kernels;
 	bool unoptimized;
-	char name[256];
-	char error[8192];
+	const char *name;
+	bool failed;
+	struct tfmc_cl_error error; /* the first one */
 };
-
-static bool fail(struct opencl_device *d, const char *fmt, ...) TFMC_PRINTF(2, 3);
-
-static bool fail(struct opencl_device *d, const char *fmt, ...)
-{
-	va_list ap;
-	va_start(ap, fmt);
-	if (!d->error[0])
-		(void)vsnprintf(d->error, sizeof d->error, fmt, ap);
-	va_end(ap);
-	return false;
-}
-
-static bool check(struct opencl_device *d, cl_int code, const char *what)
-{
-	return code == CL_SUCCESS || fail(d, "%s: code %d", what, (int)code);
-}
 
 /* ---- finding one ---- */
 
-static cl_platform_id find_platform(const char *wanted)
+/* The number of the first device of a platform; that behind the last one: there is none. */
+static size_t find(const struct tfmc_cl *cl, const char *platform)
 {
-	cl_platform_id all[PLATFORMS_MAX];
-	cl_uint n = 0;
-	if (clGetPlatformIDs(PLATFORMS_MAX, all, &n) != CL_SUCCESS)
-		return NULL;
-	for (cl_uint i = 0; i < n && i < PLATFORMS_MAX; i++) {
-		char name[256] = "";
-		(void)clGetPlatformInfo(all[i], CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
-		if (!wanted || strstr(name, wanted))
-			return all[i];
-	}
-	return NULL;
+	size_t i = 0;
+	while (i < tfmc_cl_count(cl) && platform && !strstr(tfmc_cl_device(cl, i)->platform, platform))
+		i++;
+	return i;
 }
 
-static bool open_on(struct opencl_device *d, cl_platform_id platform)
+static bool open_device(struct opencl_device *d, const char *platform)
 {
-	cl_int code = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &d->device, NULL);
-	if (!check(d, code, "clGetDeviceIDs"))
+	if (tfmc_cl_open(NULL, &d->cl, &d->error) != TFMC_CL_OK)
 		return false;
-	(void)clGetDeviceInfo(d->device, CL_DEVICE_NAME, sizeof d->name - 1, d->name, NULL);
-	cl_context_properties of_platform[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)platform, 0};
-	d->context = clCreateContext(of_platform, 1, &d->device, NULL, NULL, &code);
-	if (!check(d, code, "clCreateContext"))
+	size_t number = find(d->cl, platform);
+	if (tfmc_cl_context_open(d->cl, number, 0, &d->context, &d->error) != TFMC_CL_OK)
 		return false;
-	d->queue = clCreateCommandQueue(d->context, d->device, 0, &code);
-	return check(d, code, "clCreateCommandQueue");
+	d->name = tfmc_cl_device(d->cl, number)->name;
+	return true;
 }
 
 struct opencl_device *opencl_device_open(const char *platform)
 {
-	cl_platform_id found = find_platform(platform);
-	if (!found) {
-		(void)fprintf(stderr, "no OpenCL platform%s%s: tests on it are skipped\n",
-		              platform ? " named " : "", platform ? platform : "");
-		return NULL;
-	}
 	struct opencl_device *d = calloc(1, sizeof *d);
-	if (d && !open_on(d, found)) {
-		(void)fprintf(stderr, "no OpenCL device: %s; tests on it are skipped\n", d->error);
-		opencl_device_close(d);
-		d = NULL;
-	}
-	return d;
+	if (d && open_device(d, platform))
+		return d;
+	(void)fprintf(stderr, "SKIPPED: tests on %s: %s\n", platform ? platform : "an OpenCL device",
+	              d ? d->error.text : "no memory");
+	opencl_device_close(d);
+	return NULL;
 }
 
 static void drop_program(struct opencl_device *d)
 {
 	for (size_t i = 0; i < d->n_kernels; i++)
-		(void)clReleaseKernel(d->kernels[i]);
+		tfmc_cl_kernel_free(d->kernels[i].kernel);
 	d->n_kernels = 0;
-	if (d->program)
-		(void)clReleaseProgram(d->program);
+	tfmc_cl_program_free(d->program);
 	d->program = NULL;
 }
 
@@ -111,13 +74,9 @@ void opencl_device_close(struct opencl_device *d)
 {
 	if (!d)
 		return;
-	if (d->queue)
-		(void)clFinish(d->queue);
 	drop_program(d);
-	if (d->queue)
-		(void)clReleaseCommandQueue(d->queue);
-	if (d->context)
-		(void)clReleaseContext(d->context);
+	tfmc_cl_context_close(d->context);
+	tfmc_cl_close(d->cl);
 	free(d);
 }
 
@@ -128,17 +87,17 @@ const char *opencl_device_name(const struct opencl_device *d)
 
 const char *opencl_device_error(const struct opencl_device *d)
 {
-	return d->error;
+	return d->failed ? d->error.text : "";
+}
+
+/* Of a call, which was not made when an earlier one failed. */
+static bool passed(struct opencl_device *d, int status)
+{
+	d->failed = d->failed || status != TFMC_CL_OK;
+	return !d->failed;
 }
 
 /* ---- programs ---- */
-
-static bool build_failed(struct opencl_device *d, cl_int code)
-{
-	char log[sizeof d->error - 64] = "";
-	(void)clGetProgramBuildInfo(d->program, d->device, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
-	return fail(d, "clBuildProgram: code %d\n%s", (int)code, log);
-}
 
 void opencl_device_unoptimized(struct opencl_device *d)
 {
@@ -148,35 +107,32 @@ void opencl_device_unoptimized(struct opencl_device *d)
 bool opencl_device_build(struct opencl_device *d, const char *source, size_t n, const char *options)
 {
 	char all[256];
-	cl_int code;
-	if (d->error[0])
+	if (d->failed)
 		return false;
 	(void)snprintf(all, sizeof all, "%s%s", options ? options : "",
 	               d->unoptimized ? " -cl-opt-disable" : "");
 	drop_program(d);
-	d->program = clCreateProgramWithSource(d->context, 1, &source, &n, &code);
-	if (!check(d, code, "clCreateProgramWithSource"))
-		return false;
-	code = clBuildProgram(d->program, 1, &d->device, all, NULL, NULL);
-	return code == CL_SUCCESS || build_failed(d, code);
+	return passed(d, tfmc_cl_program_build(d->context, &(struct tfmc_cl_source){source, n, all},
+	                                       &d->program, &d->error));
 }
 
-static cl_kernel find_kernel(struct opencl_device *d, const char *wanted)
+static struct tfmc_cl_kernel *find_kernel(struct opencl_device *d, const char *wanted)
 {
-	for (size_t i = 0; i < d->n_kernels; i++) {
-		char name[512] = "";
-		(void)clGetKernelInfo(d->kernels[i], CL_KERNEL_FUNCTION_NAME, sizeof name - 1, name, NULL);
-		if (strcmp(name, wanted) == 0)
-			return d->kernels[i];
-	}
-	cl_int code;
-	cl_kernel k = clCreateKernel(d->program, wanted, &code);
-	if (code != CL_SUCCESS || d->n_kernels == KERNELS_MAX) {
-		fail(d, "clCreateKernel(%s): code %d", wanted, (int)code);
+	size_t i = 0;
+	while (i < d->n_kernels && strcmp(d->kernels[i].name, wanted) != 0)
+		i++;
+	if (i < d->n_kernels)
+		return d->kernels[i].kernel;
+	if (i == KERNELS_MAX || strlen(wanted) >= NAME_BYTES) {
+		(void)snprintf(d->error.text, sizeof d->error.text, "too many kernels at %.500s", wanted);
+		d->failed = true;
 		return NULL;
 	}
-	d->kernels[d->n_kernels++] = k;
-	return k;
+	if (!passed(d, tfmc_cl_kernel_create(d->program, wanted, &d->kernels[i].kernel, &d->error)))
+		return NULL;
+	(void)snprintf(d->kernels[i].name, NAME_BYTES, "%s", wanted);
+	d->n_kernels++;
+	return d->kernels[i].kernel;
 }
 
 /* ---- memory ---- */
@@ -184,156 +140,57 @@ static cl_kernel find_kernel(struct opencl_device *d, const char *wanted)
 struct opencl_device_buffer opencl_device_alloc(struct opencl_device *d, size_t bytes, const void *init)
 {
 	struct opencl_device_buffer b = {NULL, bytes ? bytes : 1};
-	cl_int code;
-	if (d->error[0])
-		return b;
-	b.mem = clCreateBuffer(d->context, CL_MEM_READ_WRITE, b.bytes, NULL, &code);
-	if (!check(d, code, "clCreateBuffer"))
-		b.mem = NULL;
-	else if (init && bytes)
+	if (!d->failed && passed(d, tfmc_cl_buffer_create(d->context, b.bytes, &b.memory, &d->error)) && init)
 		opencl_device_write(d, &b, 0, init, bytes);
 	return b;
 }
 
 void opencl_device_free(struct opencl_device *d, struct opencl_device_buffer *b)
 {
-	if (b->mem)
-		check(d, clReleaseMemObject(b->mem), "clReleaseMemObject");
-	b->mem = NULL;
+	(void)d;
+	tfmc_cl_buffer_free(b->memory);
+	b->memory = NULL;
 }
 
 bool opencl_device_write(struct opencl_device *d, const struct opencl_device_buffer *b, size_t offset,
                          const void *from, size_t bytes)
 {
-	if (d->error[0] || bytes == 0)
-		return !d->error[0];
-	return check(d, clEnqueueWriteBuffer(d->queue, b->mem, CL_TRUE, offset, bytes, from, 0, NULL, NULL),
-	             "clEnqueueWriteBuffer");
+	return !d->failed && passed(d, tfmc_cl_upload(b->memory, offset, from, bytes, &d->error));
 }
 
 bool opencl_device_read(struct opencl_device *d, const struct opencl_device_buffer *b, size_t offset,
                         void *to, size_t bytes)
 {
-	if (d->error[0] || bytes == 0)
-		return !d->error[0];
-	return check(d, clEnqueueReadBuffer(d->queue, b->mem, CL_TRUE, offset, bytes, to, 0, NULL, NULL),
-	             "clEnqueueReadBuffer");
+	return !d->failed && passed(d, tfmc_cl_download(b->memory, offset, to, bytes, &d->error));
 }
 
 /* ---- launches ---- */
 
-static cl_int set_arg(cl_kernel k, cl_uint i, const struct opencl_device_arg *a)
+static int set_arg(struct tfmc_cl_kernel *k, uint32_t i, const struct opencl_device_arg *a,
+                   struct tfmc_cl_error *error)
 {
-	cl_int narrow = (cl_int)a->number;
-	cl_long wide = a->number;
-	cl_float real = a->real;
+	int32_t narrow = (int32_t)a->number;
 	switch (a->kind) {
-	case OPENCL_DEVICE_BUFFER: return clSetKernelArg(k, i, sizeof(cl_mem), &a->buffer->mem);
-	case OPENCL_DEVICE_INT: return clSetKernelArg(k, i, sizeof narrow, &narrow);
-	case OPENCL_DEVICE_LONG: return clSetKernelArg(k, i, sizeof wide, &wide);
-	case OPENCL_DEVICE_FLOAT: return clSetKernelArg(k, i, sizeof real, &real);
+	case OPENCL_DEVICE_BUFFER: return tfmc_cl_kernel_set_buffer(k, i, a->buffer->memory, error);
+	case OPENCL_DEVICE_INT: return tfmc_cl_kernel_set(k, i, &narrow, sizeof narrow, error);
+	case OPENCL_DEVICE_LONG: return tfmc_cl_kernel_set(k, i, &a->number, sizeof a->number, error);
+	case OPENCL_DEVICE_FLOAT: return tfmc_cl_kernel_set(k, i, &a->real, sizeof a->real, error);
 	}
-	return CL_INVALID_ARG_VALUE;
+	return TFMC_CL_E_RANGE;
 }
 
 bool opencl_device_launch(struct opencl_device *d, const char *kernel, const struct opencl_device_arg *args,
                           size_t n_args, int64_t groups, int64_t items)
 {
-	cl_kernel k = d->error[0] ? NULL : find_kernel(d, kernel);
-	size_t local = (size_t)items, global = (size_t)(groups * items);
-	if (!k)
-		return false;
-	for (size_t i = 0; i < n_args; i++) {
-		cl_int code = set_arg(k, (cl_uint)i, &args[i]);
-		if (code != CL_SUCCESS)
-			return fail(d, "%s: argument %zu: code %d", kernel, i, (int)code);
-	}
-	cl_int code = clEnqueueNDRangeKernel(d->queue, k, 1, NULL, &global, &local, 0, NULL, NULL);
-	return code == CL_SUCCESS || fail(d, "%s: clEnqueueNDRangeKernel: code %d", kernel, (int)code);
+	const uint64_t all_groups[2] = {(uint64_t)groups, 1}, all_items[2] = {(uint64_t)items, 1};
+	struct tfmc_cl_kernel *k = d->failed ? NULL : find_kernel(d, kernel);
+	for (size_t i = 0; k && i < n_args; i++)
+		if (!passed(d, set_arg(k, (uint32_t)i, &args[i], &d->error)))
+			return false;
+	return k && passed(d, tfmc_cl_launch(k, all_groups, all_items, &d->error));
 }
 
 bool opencl_device_finish(struct opencl_device *d)
 {
-	return !d->error[0] && check(d, clFinish(d->queue), "clFinish");
+	return !d->failed && passed(d, tfmc_cl_finish(d->context, &d->error));
 }
-
-#else
-
-struct opencl_device {
-	int none;
-};
-
-struct opencl_device *opencl_device_open(const char *platform)
-{
-	(void)platform;
-	(void)fprintf(stderr, "built without an OpenCL loader: tests on OpenCL devices are skipped\n");
-	return NULL;
-}
-
-void opencl_device_close(struct opencl_device *d)
-{
-	(void)d;
-}
-
-const char *opencl_device_name(const struct opencl_device *d)
-{
-	(void)d;
-	return "";
-}
-
-const char *opencl_device_error(const struct opencl_device *d)
-{
-	(void)d;
-	return "built without an OpenCL loader";
-}
-
-void opencl_device_unoptimized(struct opencl_device *d)
-{
-	(void)d;
-}
-
-bool opencl_device_build(struct opencl_device *d, const char *source, size_t n, const char *options)
-{
-	(void)d, (void)source, (void)n, (void)options;
-	return false;
-}
-
-struct opencl_device_buffer opencl_device_alloc(struct opencl_device *d, size_t bytes, const void *init)
-{
-	(void)d, (void)init;
-	return (struct opencl_device_buffer){NULL, bytes};
-}
-
-void opencl_device_free(struct opencl_device *d, struct opencl_device_buffer *b)
-{
-	(void)d, (void)b;
-}
-
-bool opencl_device_write(struct opencl_device *d, const struct opencl_device_buffer *b, size_t offset,
-                         const void *from, size_t bytes)
-{
-	(void)d, (void)b, (void)offset, (void)from, (void)bytes;
-	return false;
-}
-
-bool opencl_device_read(struct opencl_device *d, const struct opencl_device_buffer *b, size_t offset,
-                        void *to, size_t bytes)
-{
-	(void)d, (void)b, (void)offset, (void)to, (void)bytes;
-	return false;
-}
-
-bool opencl_device_launch(struct opencl_device *d, const char *kernel, const struct opencl_device_arg *args,
-                          size_t n_args, int64_t groups, int64_t items)
-{
-	(void)d, (void)kernel, (void)args, (void)n_args, (void)groups, (void)items;
-	return false;
-}
-
-bool opencl_device_finish(struct opencl_device *d)
-{
-	(void)d;
-	return false;
-}
-
-#endif

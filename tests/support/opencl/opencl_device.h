@@ -2,8 +2,7 @@
 /*
  * One OpenCL device for tests: context, in-order queue, a program from source,
  * buffers and launches. Errors are sticky: the first one stays in the text that
- * opencl_device_error gives, later calls do nothing and return false. Without
- * an OpenCL loader at build time every open fails and says so.
+ * opencl_device_error gives, later calls do nothing and return false.
  */
 #ifndef TFMC_TESTS_SUPPORT_OPENCL_DEVICE_H
 #define TFMC_TESTS_SUPPORT_OPENCL_DEVICE_H
@@ -14,9 +13,9 @@
 
 struct opencl_device;
 
-/* Memory of a device; lives as long as the device. */
+/* Memory of a device; freed before the device is closed. */
 struct opencl_device_buffer {
-	void *mem; /* cl_mem */
+	struct tfmc_cl_buffer *memory;
 	size_t bytes;
 };
 
@@ -49,7 +48,7 @@ void opencl_device_unoptimized(struct opencl_device *d);
 /* Compiles `n` bytes of source instead of the program before; the build log is part of the error. */
 bool opencl_device_build(struct opencl_device *d, const char *source, size_t n, const char *options);
 
-/* A buffer of max(1, bytes) bytes; filled from `init` unless NULL. mem is NULL after an error. */
+/* A buffer of max(1, bytes) bytes; filled from `init` unless NULL. memory is NULL after an error. */
 struct opencl_device_buffer opencl_device_alloc(struct opencl_device *d, size_t bytes, const void *init);
 void opencl_device_free(struct opencl_device *d, struct opencl_device_buffer *b);
 bool opencl_device_write(struct opencl_device *d, const struct opencl_device_buffer *b, size_t offset,

@@ -5,41 +5,19 @@
  */
 #include <check.h>
 #include <ctype.h>
-#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/opencl/calls.h"
 #include "runtime/opencl/tfmc_cl.h"
-#include "tests/opencl_mock/mock.h"
+#include "tests/support/opencl/mocked.h"
 
-static const struct {
-	int code;
-	const char *name;
-} codes[] = {
-#define CODE(number, name) {number, #name},
-#include "runtime/opencl/codes.def"
-        {-9999, "unknown code"},
-};
-#define N_CODES (sizeof(codes) / sizeof(codes[0]))
-
-static struct mock *mock; /* of the library, loaded once: every test has a process of its own */
-
-static const char *mock_path(void)
-{
-	const char *path = getenv("MOCK_OPENCL_PATH");
-	ck_assert_msg(path, "MOCK_OPENCL_PATH is not set");
-	return path;
-}
+static struct mock *mock;
 
 static void find_mock(void)
 {
-	void *library = dlopen(mock_path(), RTLD_NOW);
-	ck_assert_msg(library, "%s", dlerror());
-	mock = dlsym(library, "mock");
-	ck_assert(mock);
+	mock = mocked();
 }
 
 static void script(struct mock s)
@@ -51,7 +29,7 @@ static void script(struct mock s)
 static int open_mock(struct tfmc_cl **cl, struct tfmc_cl_error *error)
 {
 	error->text[0] = 0;
-	return tfmc_cl_open(mock_path(), cl, error);
+	return tfmc_cl_open(mocked_path(), cl, error);
 }
 
 /* ---- what is there ---- */
@@ -87,37 +65,30 @@ END_TEST
 
 /* ---- failures ---- */
 
-static int contains(const char *text, const char *part)
-{
-	return text && strstr(text, part) != NULL;
-}
-
 /* What call `at` of a listing becomes when it fails with a code. */
 static void check_failed(const char *call, int64_t at, size_t code)
 {
 	struct tfmc_cl *cl;
 	struct tfmc_cl_error error;
-	char number[32];
 	int status = open_mock(&cl, &error);
-	bool is_empty = !strcmp(call, "clGetPlatformIDs") && codes[code].code == CL_PLATFORM_NOT_FOUND_KHR;
-	bool is_none = !strcmp(call, "clGetDeviceIDs") && codes[code].code == CL_DEVICE_NOT_FOUND;
+	bool is_empty =
+	        !strcmp(call, "clGetPlatformIDs") && mocked_codes[code].code == CL_PLATFORM_NOT_FOUND_KHR;
+	bool is_none = !strcmp(call, "clGetDeviceIDs") && mocked_codes[code].code == CL_DEVICE_NOT_FOUND;
 	bool is_fatal = !strcmp(call, "clGetPlatformIDs") && !is_empty;
 	const char *text = is_fatal ? error.text : tfmc_cl_fault(cl, 0);
-	(void)snprintf(number, sizeof(number), "(%d)", codes[code].code);
 	ck_assert_msg(status == (is_fatal ? TFMC_CL_E_CALL : TFMC_CL_OK), "%s, call %lld: status %d", call,
 	              (long long)at, status);
 	ck_assert_int_eq(error.text[0] != 0 && status != TFMC_CL_OK, is_fatal);
 	if (is_fatal)
-		ck_assert(error.code == codes[code].code && !cl);
+		ck_assert(error.code == mocked_codes[code].code && !cl);
 	if (is_empty) {
 		ck_assert_uint_eq(tfmc_cl_count(cl), 0);
-		ck_assert_msg(contains(text, "no OpenCL driver"), "%s", text);
+		ck_assert_msg(mocked_has(text, "no OpenCL driver"), "%s", text);
 	} else if (is_none) {
 		ck_assert_ptr_null(text);
 	} else {
-		ck_assert_msg(contains(text, call) && contains(text, codes[code].name) &&
-		                      contains(text, number),
-		              "%s failed with %s: '%s'", call, codes[code].name, text);
+		ck_assert_msg(mocked_tells(text, call, &mocked_codes[code]), "%s failed with %s: '%s'", call,
+		              mocked_codes[code].name, text);
 	}
 	if (!is_fatal && !is_empty)
 		ck_assert_msg(tfmc_cl_count(cl) > 0 && tfmc_cl_count(cl) < MOCK_DEVICES, "%s: %zu devices",
@@ -137,8 +108,8 @@ START_TEST(every_call_fails)
 	ck_assert_msg(n > 60 && n < MOCK_CALLS, "%lld calls", (long long)n);
 	memcpy(names, mock->log, sizeof(names));
 	for (int64_t at = 1; at <= n; at++) {
-		for (size_t c = 0; c < N_CODES; c++) {
-			script((struct mock){.fail_at = at, .code = codes[c].code});
+		for (size_t c = 0; c < mocked_codes_n; c++) {
+			script((struct mock){.fail_at = at, .code = mocked_codes[c].code});
 			check_failed(names[at - 1], at, c);
 			ck_assert_int_eq(mock->misuse, 0);
 		}
@@ -177,7 +148,7 @@ START_TEST(odd_answers)
 		ck_assert_msg(open_mock(&cl, &error) == TFMC_CL_OK, "%zu: %s", i, error.text);
 		const char *fault = tfmc_cl_fault(cl, 0);
 		ck_assert_msg(tfmc_cl_count(cl) == rows[i].devices, "%zu: %zu devices", i, tfmc_cl_count(cl));
-		ck_assert_msg(rows[i].fault ? contains(fault, rows[i].fault) : !fault, "%zu: %s", i, fault);
+		ck_assert_msg(rows[i].fault ? mocked_has(fault, rows[i].fault) : !fault, "%zu: %s", i, fault);
 		for (const char *p = fault; p && *p; p++)
 			ck_assert(!iscntrl((unsigned char)*p));
 		ck_assert_int_eq(tfmc_cl_choose(cl, NULL, &number, &error),
@@ -204,7 +175,7 @@ START_TEST(no_library)
 	struct tfmc_cl *cl;
 	struct tfmc_cl_error error;
 	ck_assert_int_eq(tfmc_cl_open("/nowhere/libOpenCL.so.1", &cl, &error), TFMC_CL_E_LIBRARY);
-	ck_assert_msg(contains(error.text, "/nowhere/libOpenCL.so.1"), "%s", error.text);
+	ck_assert_msg(mocked_has(error.text, "/nowhere/libOpenCL.so.1"), "%s", error.text);
 	ck_assert(error.code == 0 && !cl);
 	ck_assert_int_eq(tfmc_cl_open("libm.so.6", &cl, &error), TFMC_CL_E_LIBRARY);
 	ck_assert_str_eq(error.text, "the OpenCL library has no function clGetPlatformIDs");
@@ -247,7 +218,7 @@ START_TEST(chooses)
 		error.text[0] = 0;
 		ck_assert_int_eq(tfmc_cl_choose(cl, rows[i].wanted, &number, &error), rows[i].status);
 		ck_assert_uint_eq(number, rows[i].number);
-		ck_assert_msg(contains(error.text, rows[i].text), "%s", error.text);
+		ck_assert_msg(mocked_has(error.text, rows[i].text), "%s", error.text);
 	}
 	ck_assert_int_eq(tfmc_cl_choose(NULL, NULL, &number, NULL), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_choose(cl, NULL, NULL, NULL), TFMC_CL_E_NULL);
@@ -279,7 +250,8 @@ START_TEST(real_device)
 	ck_assert_msg(tfmc_cl_choose(cl, NULL, &number, &error) == TFMC_CL_OK, "%s", error.text);
 	for (size_t i = 0; i < tfmc_cl_count(cl); i++) {
 		const struct tfmc_cl_device *d = tfmc_cl_device(cl, i);
-		ck_assert(d->name[0] && d->platform[0] && contains(d->version, "OpenCL ") && d->c_version[0]);
+		ck_assert(d->name[0] && d->platform[0] && mocked_has(d->version, "OpenCL ") &&
+		          d->c_version[0]);
 		ck_assert(d->compute_units > 0 && d->largest > 0 && d->largest <= d->memory &&
 		          d->group_items > 0);
 		ck_assert(d->local_memory > 0 && d->vector_width > 0);

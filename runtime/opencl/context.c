@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A device in use: context, queue, and memory.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "runtime/opencl/internal.h"
+
+#define PAGE 4096
+
+/* ---- context and queue ---- */
+
+int tfmc_cl_context_open(const struct tfmc_cl *cl, size_t number, uint64_t piece,
+                         struct tfmc_cl_context **out, struct tfmc_cl_error *error)
+{
+	if (!out)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the result");
+	*out = NULL;
+	if (!cl)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no list of devices");
+	if (number >= cl->n)
+		return cl_fail(error, TFMC_CL_E_DEVICE, "there is no OpenCL device %zu of %zu", number,
+		               cl->n);
+	struct tfmc_cl_context *c = calloc(1, sizeof(*c));
+	if (!c)
+		return cl_no_memory(error);
+	const struct cl_entry *e = &cl->entries[number];
+	intptr_t properties[] = {CL_CONTEXT_PLATFORM, (intptr_t)cl->platforms[e->platform].id, 0};
+	cl_int code = CL_SUCCESS;
+	*c = (struct tfmc_cl_context){cl, &cl->calls, e, NULL, NULL, piece ? piece : TFMC_CL_PIECE};
+	c->context = c->calls->clCreateContext(properties, 1, &e->id, NULL, NULL, &code);
+	int status = cl_created(c->context, code, "clCreateContext", error);
+	if (status == TFMC_CL_OK) {
+		c->queue = c->calls->clCreateCommandQueue(c->context, e->id, 0, &code);
+		status = cl_created(c->queue, code, "clCreateCommandQueue", error);
+	}
+	if (status == TFMC_CL_OK)
+		*out = c;
+	else
+		tfmc_cl_context_close(c);
+	return status;
+}
+
+void tfmc_cl_context_close(struct tfmc_cl_context *c)
+{
+	if (!c)
+		return;
+	if (c->queue) {
+		(void)c->calls->clFinish(c->queue);
+		(void)c->calls->clReleaseCommandQueue(c->queue);
+	}
+	if (c->context)
+		(void)c->calls->clReleaseContext(c->context);
+	free(c);
+}
+
+int tfmc_cl_finish(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
+{
+	if (!c)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no context");
+	cl_int code = c->calls->clFinish(c->queue);
+	return code == CL_SUCCESS ? TFMC_CL_OK : cl_call_failed(error, "clFinish", code);
+}
+
+/* ---- buffers ---- */
+
+/* `host`: the memory to use; NULL: memory of the device. */
+static int create(struct tfmc_cl_context *c, uint64_t bytes, void *host, struct tfmc_cl_buffer **out,
+                  struct tfmc_cl_error *error)
+{
+	uint64_t largest = c->entry->device.largest;
+	if (bytes > largest || bytes > SIZE_MAX)
+		return cl_fail(error, TFMC_CL_E_RANGE,
+		               "a buffer of %" PRIu64 " bytes, the device gives at most %" PRIu64, bytes,
+		               largest);
+	struct tfmc_cl_buffer *b = calloc(1, sizeof(*b));
+	if (!b)
+		return cl_no_memory(error);
+	cl_ulong flags = host ? CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR : CL_MEM_READ_WRITE;
+	cl_int code = CL_SUCCESS;
+	*b = (struct tfmc_cl_buffer){c, NULL, bytes, host != NULL};
+	b->memory = c->calls->clCreateBuffer(c->context, flags, bytes ? (size_t)bytes : 1, host, &code);
+	int status = cl_created(b->memory, code, "clCreateBuffer", error);
+	if (status == TFMC_CL_OK)
+		*out = b;
+	else
+		free(b);
+	return status;
+}
+
+int tfmc_cl_buffer_create(struct tfmc_cl_context *c, uint64_t bytes, struct tfmc_cl_buffer **out,
+                          struct tfmc_cl_error *error)
+{
+	if (!out)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the result");
+	*out = NULL;
+	if (!c)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no context");
+	return create(c, bytes, NULL, out, error);
+}
+
+int tfmc_cl_buffer_share(struct tfmc_cl_context *c, const void *data, uint64_t bytes,
+                         struct tfmc_cl_buffer **out, struct tfmc_cl_error *error)
+{
+	if (!out)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the result");
+	*out = NULL;
+	if (!c || (!data && bytes))
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no context, or there are no data");
+	bool may_share = c->entry->device.is_unified && bytes && (uintptr_t)data % PAGE == 0;
+	if (may_share && create(c, bytes, (void *)(uintptr_t)data, out, error) == TFMC_CL_OK)
+		return TFMC_CL_OK;
+	int status = create(c, bytes, NULL, out, error);
+	if (status == TFMC_CL_OK)
+		status = tfmc_cl_upload(*out, 0, data, bytes, error);
+	if (status != TFMC_CL_OK) {
+		tfmc_cl_buffer_free(*out);
+		*out = NULL;
+	}
+	return status;
+}
+
+void tfmc_cl_buffer_free(struct tfmc_cl_buffer *b)
+{
+	if (!b)
+		return;
+	(void)b->context->calls->clReleaseMemObject(b->memory);
+	free(b);
+}
+
+uint64_t tfmc_cl_buffer_bytes(const struct tfmc_cl_buffer *b)
+{
+	return b ? b->bytes : 0;
+}
+
+int tfmc_cl_buffer_is_shared(const struct tfmc_cl_buffer *b)
+{
+	return b && b->is_shared;
+}
+
+/* ---- copies ---- */
+
+static int check_range(const struct tfmc_cl_buffer *b, uint64_t offset, const void *data, uint64_t bytes,
+                       struct tfmc_cl_error *error)
+{
+	if (!b || (!data && bytes))
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no buffer, or there are no data");
+	if (offset > b->bytes || bytes > b->bytes - offset)
+		return cl_fail(error, TFMC_CL_E_RANGE,
+		               "%" PRIu64 " bytes from byte %" PRIu64 " of a buffer of %" PRIu64, bytes,
+		               offset, b->bytes);
+	return TFMC_CL_OK;
+}
+
+int tfmc_cl_upload(struct tfmc_cl_buffer *b, uint64_t offset, const void *from, uint64_t bytes,
+                   struct tfmc_cl_error *error)
+{
+	int status = check_range(b, offset, from, bytes, error);
+	if (status == TFMC_CL_OK && b->is_shared)
+		return cl_fail(error, TFMC_CL_E_RANGE,
+		               "the buffer is memory of the process, which is only read");
+	const char *at = from;
+	while (status == TFMC_CL_OK && bytes > 0) {
+		struct tfmc_cl_context *c = b->context;
+		uint64_t n = bytes < c->piece ? bytes : c->piece;
+		cl_int code = c->calls->clEnqueueWriteBuffer(c->queue, b->memory, CL_TRUE, (size_t)offset,
+		                                             (size_t)n, at, 0, NULL, NULL);
+		if (code != CL_SUCCESS)
+			status = cl_call_failed(error, "clEnqueueWriteBuffer", code);
+		at += n;
+		offset += n;
+		bytes -= n;
+	}
+	return status;
+}
+
+int tfmc_cl_download(const struct tfmc_cl_buffer *b, uint64_t offset, void *to, uint64_t bytes,
+                     struct tfmc_cl_error *error)
+{
+	int status = check_range(b, offset, to, bytes, error);
+	char *at = to;
+	while (status == TFMC_CL_OK && bytes > 0) {
+		struct tfmc_cl_context *c = b->context;
+		uint64_t n = bytes < c->piece ? bytes : c->piece;
+		cl_int code = c->calls->clEnqueueReadBuffer(c->queue, b->memory, CL_TRUE, (size_t)offset,
+		                                            (size_t)n, at, 0, NULL, NULL);
+		if (code != CL_SUCCESS)
+			status = cl_call_failed(error, "clEnqueueReadBuffer", code);
+		at += n;
+		offset += n;
+		bytes -= n;
+	}
+	return status;
+}

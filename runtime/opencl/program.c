@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Programs and kernels.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/opencl/internal.h"
+
+#define LOG_MAX  ((size_t)16 << 20)
+#define NAME_MAX 200 /* bytes of a kernel's name in a message */
+
+/* ---- building ---- */
+
+static cl_int ask_build(const struct cl_calls *calls, void *program, cl_device_id device, cl_uint what,
+                        size_t size, void *value, size_t *needed)
+{
+	return calls->clGetProgramBuildInfo(program, device, what, size, value, needed);
+}
+
+/* Of a log that is longer than a message can be: from the line of the first error on. */
+static const char *from_error(const char *log)
+{
+	const char *at = strlen(log) < TFMC_CL_TEXT - 100 ? NULL : strstr(log, "error");
+	while (at && at > log && at[-1] != '\n')
+		at--;
+	return at ? at : log;
+}
+
+static int build_failed(struct tfmc_cl_program *p, cl_int code, struct tfmc_cl_error *error)
+{
+	static const char call[] = "clBuildProgram";
+	struct tfmc_cl_error failure, why;
+	struct cl_question q = {p->context->calls,    ask_build,
+	                        p->program,           p->context->entry->id,
+	                        CL_PROGRAM_BUILD_LOG, "clGetProgramBuildInfo(CL_PROGRAM_BUILD_LOG)"};
+	char *log = NULL;
+	if (code != CL_BUILD_PROGRAM_FAILURE)
+		return cl_call_failed(error, call, code);
+	(void)cl_call_failed(&failure, call, code);
+	int has_log = cl_ask_text(&q, LOG_MAX, false, &log, &why) == TFMC_CL_OK && *log;
+	if (has_log)
+		cl_fail(error, TFMC_CL_E_BUILD, "%.100s\n%s", failure.text, from_error(log));
+	else
+		cl_fail(error, TFMC_CL_E_BUILD, "%.100s, and no messages of the compiler%s%.200s",
+		        failure.text, log ? "" : ": ", log ? "" : why.text);
+	if (error)
+		error->code = code;
+	free(log);
+	return TFMC_CL_E_BUILD;
+}
+
+static int build(struct tfmc_cl_program *p, const struct tfmc_cl_source *source, struct tfmc_cl_error *error)
+{
+	const struct tfmc_cl_context *c = p->context;
+	size_t bytes = (size_t)source->bytes;
+	const char *text = source->text;
+	cl_int code = CL_SUCCESS;
+	p->program = c->calls->clCreateProgramWithSource(c->context, 1, &text, &bytes, &code);
+	int status = cl_created(p->program, code, "clCreateProgramWithSource", error);
+	if (status != TFMC_CL_OK)
+		return status;
+	code = c->calls->clBuildProgram(p->program, 1, &c->entry->id, source->options, NULL, NULL);
+	return code == CL_SUCCESS ? TFMC_CL_OK : build_failed(p, code, error);
+}
+
+int tfmc_cl_program_build(struct tfmc_cl_context *c, const struct tfmc_cl_source *source,
+                          struct tfmc_cl_program **out, struct tfmc_cl_error *error)
+{
+	if (!out)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the result");
+	*out = NULL;
+	if (!c || !source || !source->text)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no context, or no source");
+	if (source->bytes == 0 || source->bytes > SIZE_MAX)
+		return cl_fail(error, TFMC_CL_E_RANGE, "a source of %" PRIu64 " bytes", source->bytes);
+	struct tfmc_cl_program *p = calloc(1, sizeof(*p));
+	if (!p)
+		return cl_no_memory(error);
+	p->context = c;
+	int status = build(p, source, error);
+	if (status == TFMC_CL_OK)
+		*out = p;
+	else
+		tfmc_cl_program_free(p);
+	return status;
+}
+
+void tfmc_cl_program_free(struct tfmc_cl_program *p)
+{
+	if (!p)
+		return;
+	if (p->program)
+		(void)p->context->calls->clReleaseProgram(p->program);
+	free(p);
+}
+
+/* ---- kernels ---- */
+
+int tfmc_cl_kernel_create(struct tfmc_cl_program *p, const char *name, struct tfmc_cl_kernel **out,
+                          struct tfmc_cl_error *error)
+{
+	char call[NAME_MAX + 32];
+	if (!out)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the result");
+	*out = NULL;
+	if (!p || !name)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no program, or no name");
+	size_t n = strlen(name) + 1;
+	struct tfmc_cl_kernel *k = calloc(1, sizeof(*k));
+	char *copy = malloc(n);
+	if (!k || !copy) {
+		free(k);
+		free(copy);
+		return cl_no_memory(error);
+	}
+	memcpy(copy, name, n);
+	cl_int code = CL_SUCCESS;
+	*k = (struct tfmc_cl_kernel){p->context, p->context->calls->clCreateKernel(p->program, name, &code),
+	                             copy};
+	(void)snprintf(call, sizeof(call), "clCreateKernel(%.*s)", NAME_MAX, name);
+	int status = cl_created(k->kernel, code, call, error);
+	if (status == TFMC_CL_OK)
+		*out = k;
+	else
+		tfmc_cl_kernel_free(k);
+	return status;
+}
+
+void tfmc_cl_kernel_free(struct tfmc_cl_kernel *k)
+{
+	if (!k)
+		return;
+	if (k->kernel)
+		(void)k->context->calls->clReleaseKernel(k->kernel);
+	free(k->name);
+	free(k);
+}
+
+static cl_int ask_kernel(const struct cl_calls *calls, void *kernel, cl_device_id device, cl_uint what,
+                         size_t size, void *value, size_t *needed)
+{
+	return calls->clGetKernelWorkGroupInfo(kernel, device, what, size, value, needed);
+}
+
+int tfmc_cl_kernel_items(const struct tfmc_cl_kernel *k, uint64_t *items, struct tfmc_cl_error *error)
+{
+	size_t n = 0;
+	if (!k || !items)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no kernel, or no place for the result");
+	struct cl_question q = {k->context->calls,
+	                        ask_kernel,
+	                        k->kernel,
+	                        k->context->entry->id,
+	                        CL_KERNEL_WORK_GROUP_SIZE,
+	                        "clGetKernelWorkGroupInfo(CL_KERNEL_WORK_GROUP_SIZE)"};
+	int status = cl_ask_value(&q, &n, sizeof(n), error);
+	*items = status == TFMC_CL_OK ? n : 0;
+	return status;
+}
+
+int tfmc_cl_kernel_set(struct tfmc_cl_kernel *k, uint32_t index, const void *value, size_t bytes,
+                       struct tfmc_cl_error *error)
+{
+	char call[NAME_MAX + 64];
+	if (!k || !value)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no kernel, or no value");
+	cl_int code = k->context->calls->clSetKernelArg(k->kernel, index, bytes, value);
+	if (code == CL_SUCCESS)
+		return TFMC_CL_OK;
+	(void)snprintf(call, sizeof(call), "clSetKernelArg(%.*s, %" PRIu32 ")", NAME_MAX, k->name, index);
+	return cl_call_failed(error, call, code);
+}
+
+int tfmc_cl_kernel_set_buffer(struct tfmc_cl_kernel *k, uint32_t index, const struct tfmc_cl_buffer *b,
+                              struct tfmc_cl_error *error)
+{
+	if (!b)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no buffer");
+	return tfmc_cl_kernel_set(k, index, &b->memory, sizeof(b->memory), error);
+}
+
+static int launch_failed(const struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t items[2],
+                         cl_int code, struct tfmc_cl_error *error)
+{
+	char call[NAME_MAX + 160];
+	(void)snprintf(call, sizeof(call),
+	               "clEnqueueNDRangeKernel(%.*s, %" PRIu64 " x %" PRIu64 " groups of %" PRIu64
+	               " x %" PRIu64 ")",
+	               NAME_MAX, k->name, groups[0], groups[1], items[0], items[1]);
+	return code == CL_SUCCESS ? cl_fail(error, TFMC_CL_E_RANGE, "%s: a size that cannot be", call)
+	                          : cl_call_failed(error, call, code);
+}
+
+int tfmc_cl_launch(struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t items[2],
+                   struct tfmc_cl_error *error)
+{
+	size_t local[2], global[2];
+	if (!k || !groups || !items)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no kernel, or no sizes");
+	for (size_t i = 0; i < 2; i++) {
+		if (groups[i] < 1 || items[i] < 1 || groups[i] > SIZE_MAX / items[i])
+			return launch_failed(k, groups, items, CL_SUCCESS, error);
+		local[i] = (size_t)items[i];
+		global[i] = (size_t)(groups[i] * items[i]);
+	}
+	cl_uint dims = global[1] == 1 ? 1 : 2;
+	cl_int code = k->context->calls->clEnqueueNDRangeKernel(k->context->queue, k->kernel, dims, NULL,
+	                                                        global, local, 0, NULL, NULL);
+	return code == CL_SUCCESS ? TFMC_CL_OK : launch_failed(k, groups, items, code, error);
+}
