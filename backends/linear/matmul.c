@@ -136,9 +136,12 @@ static int panels_of(const struct linear *l, int rows)
 	int n = rows == l->mr || matmul_of_many(l, rows) ? l->nr : MATMUL_STRIP;
 	if (matmul_reads_codes(l))
 		n = rows == l->mr || matmul_of_many(l, rows) ? l->nr : matmul_panels_of_codes(l, rows);
+	if (l->matrix.config.id)
+		n = rows > KB_TILE_ROWS ? MATMUL_STRIP / 2 : MATMUL_STRIP;
 	for (; n > 1; n /= 2) {
 		int lines = rows > 1 ? n * units : 1;
-		bool fits = rows == l->mr || matmul_reads_codes(l) || n * sums + lines + 1 < caps->registers;
+		bool fits = rows == l->mr || matmul_reads_codes(l) || l->matrix.config.id ||
+		            n * sums + lines + 1 < caps->registers;
 		if (fits && n <= whole && rows * n * (MATMUL_PANEL / l->lanes) <= MATMUL_ACC_MAX)
 			break;
 	}
@@ -435,6 +438,7 @@ bool kernel_linear(struct kernel *g)
 	if (!begin(&l, g) || (!matmul_bind_result(&l) && !matmul_find_strips(&l) && !matmul_find_parts(&l)) ||
 	    !matmul_choose_schedule(&l) || !matmul_place_rows(&l))
 		return false;
+	matmul_begin_matrix(&l);
 	bool is_few = matmul_is_few(&l);
 	l.stage = choose_stage(&l, l.parts || l.strips || matmul_wants_stage(g), is_few);
 	matmul_choose_copy(&l, is_few, matmul_rows_bytes(&l));
@@ -446,5 +450,6 @@ bool kernel_linear(struct kernel *g)
 		matmul_few(&l);
 	else if (l.columns.panels > 0 && l.rows_hi > 0)
 		emit_blocks(&l);
+	matmul_end_matrix(&l);
 	return true;
 }

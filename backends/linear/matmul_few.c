@@ -59,6 +59,8 @@ static int units_of(const struct linear *l)
 static int rows_of_tile(const struct linear *l)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
+	if (l->matrix.config.id)
+		return KB_TILE_ROWS;
 	int units = units_of(l), free = caps->registers - units - 2 - !caps->has_fma;
 	if (l->panel.lines == PANEL_CODES && !l->rounded.round)
 		free -= units * (1 + l->panel.held) + 2; /* constants */

@@ -45,6 +45,11 @@ struct matmul_rounded {
 	struct kb_val source; /* scratch f32 [K]: a row before it is rounded */
 };
 
+/* Memory of matrix tiles, of the function: their shapes, sums of a register tile, lines of K that fill none. */
+struct matmul_matrix {
+	struct kb_val config, sums, rest; /* config: none where products are not those of tiles */
+};
+
 /* Where finished products wait for what follows, without bias: [rows, width]. */
 struct matmul_stage {
 	struct kb_val at; /* none: tiles finish their sums themselves */
@@ -82,6 +87,7 @@ struct linear {
 	struct matmul_columns columns;
 	struct matmul_norms norm;
 	struct matmul_rounded rounded;
+	struct matmul_matrix matrix;
 	struct matmul_stage stage;
 	struct matmul_copy copy;
 	struct matmul_parts *parts; /* NULL: one result, at the root's axes */
@@ -173,7 +179,7 @@ void matmul_make_rows(const struct linear *l, struct kb_val row, struct kb_val r
                       struct kb_val panel_end);
 
 /* Products of rounded rows over all of K. p->x are such rows, distances in words; w: the first line of the tile. Of
- * integers, matmul_integer.c; of pairs of bf16, matmul_bf16.c. */
+ * integers and of pairs of bf16, matmul_rounded.c; by matrix tiles, matmul_matrix.c. */
 struct matmul_rounded_tile {
 	const struct linear *l;
 	const struct products *p;
@@ -184,6 +190,13 @@ struct matmul_rounded_tile {
 };
 void matmul_integer_depth(struct matmul_rounded_tile *c);
 void matmul_bf16_depth(const struct matmul_rounded_tile *c);
+/* The sum of integers of all of K, which is one step, scaled. */
+struct kb_val matmul_rounded_alone(const struct matmul_rounded_tile *c, int m, int v, struct kb_val integers);
+/* Tiles are configured, where products are theirs; given back. Sums, then one vector of them, f32. */
+void matmul_begin_matrix(struct linear *l);
+void matmul_end_matrix(const struct linear *l);
+void matmul_matrix_depth(const struct matmul_rounded_tile *c);
+struct kb_val matmul_matrix_sum(const struct matmul_rounded_tile *c, int m, int v);
 /* Word `x` + disp of a row m, in all lanes. */
 struct kb_val matmul_rounded_word(const struct matmul_rounded_tile *c, int m, struct kb_val x, int64_t disp);
 /* Elements of `bytes` bytes from the first of the tile to vector v of its columns, in another panel perhaps. */

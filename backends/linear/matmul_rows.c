@@ -66,9 +66,17 @@ static int64_t row_bytes(const struct linear *l)
 	return l->rounded.round ? l->rounded.row.bytes : 4 * tile_row_step(l->depth);
 }
 
+/* Behind those of the block, which tiles of always as many rows read. */
+static int64_t spare_rows(const struct linear *l)
+{
+	bool by_matrix =
+	        l->rounded.round && tile_by_matrix(l->job->target, l->w->t.format, l->rounded.to, l->depth);
+	return by_matrix ? TILE_MATRIX_SPARE : 0;
+}
+
 int64_t matmul_rows_bytes(const struct linear *l)
 {
-	int64_t bytes = l->norm.rows * row_bytes(l) + (l->rounded.round ? 4 * l->depth : 0);
+	int64_t bytes = (l->norm.rows + spare_rows(l)) * row_bytes(l) + (l->rounded.round ? 4 * l->depth : 0);
 	return matmul_makes_rows(l) ? (bytes + MADE_LINE - 1) / MADE_LINE * MADE_LINE : 0;
 }
 
@@ -79,7 +87,8 @@ bool matmul_place_rows(struct linear *l)
 	int64_t bytes, least = l->rows_hi < l->mr ? l->rows_hi : l->mr;
 	if (!matmul_makes_rows(l))
 		return true;
-	if (s->br < least || !checked_mul_i64(s->br, row_bytes(l), &bytes) || bytes > s->scratch)
+	if (s->br < least || !checked_mul_i64(s->br + spare_rows(l), row_bytes(l), &bytes) ||
+	    bytes > s->scratch)
 		return false;
 	l->norm.rows = s->br;
 	l->norm.at = l->job->scratch;

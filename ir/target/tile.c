@@ -77,6 +77,12 @@ struct tile_rounded_row tile_rounded_row(enum ir_format f, struct tile_rounding 
 	return row;
 }
 
+bool tile_by_matrix(const struct target *t, enum ir_format f, struct tile_rounding r, int64_t depth)
+{
+	bool fits = r.bf16 || ir_format(f)->bits == 8;
+	return target_has(t, FEATURE_AMX_TILE) && fits && tile_rounded_step(f, r, depth) == 0;
+}
+
 /* Vectors of a line of nr columns. */
 static int vectors(const struct target *t, int nr)
 {

@@ -76,6 +76,14 @@ struct tile_rounded_row {
 };
 struct tile_rounded_row tile_rounded_row(enum ir_format f, struct tile_rounding r, int64_t depth);
 
+/*
+ * The target has matrix tiles, and they multiply such rows: bf16, or bytes with one scale for all of K. A register tile
+ * of a linear is then two by two of them, and rows of x behind the last one of a block may be read, not used.
+ */
+#define TILE_MATRIX_ROWS  32
+#define TILE_MATRIX_SPARE (TILE_MATRIX_ROWS - 1)
+bool tile_by_matrix(const struct target *t, enum ir_format f, struct tile_rounding r, int64_t depth);
+
 /* Rows and columns of the register tile of a linear. */
 struct target_tile {
 	int mr, nr;

@@ -108,6 +108,15 @@ static int64_t row_bytes(const struct rebuild *r, const struct ir_op *root, cons
 	return tile_rounded_row(f, group_rounding(rows), depth).bytes;
 }
 
+/* By matrix tiles. */
+static bool by_matrix(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
+                      int64_t depth)
+{
+	return before != NULL && before->code == OP_round_rows &&
+	       tile_by_matrix(r->p->options->target, ir_weight_of(r->f, root->operands[1])->format,
+	                      group_rounding(before), depth);
+}
+
 /* Rows of x of a block: whole tiles of what the second-level cache holds. */
 static bool select_rows(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
                         int64_t depth, struct attrs_group *a)
@@ -120,7 +129,8 @@ static bool select_rows(const struct rebuild *r, const struct ir_op *root, const
 	rows = rows > a->mr ? rows / a->mr * a->mr : a->mr;
 	a->br = rows < most ? rows : most;
 	int64_t one = before->code == OP_round_rows ? 4 * depth : 0; /* what is rounded, row by row */
-	return checked_mul_i64(a->br, row_bytes(r, root, before, depth), &bytes) &&
+	int64_t spare = by_matrix(r, root, before, depth) ? TILE_MATRIX_SPARE : 0;
+	return checked_mul_i64(a->br + spare, row_bytes(r, root, before, depth), &bytes) &&
 	       checked_add_i64(bytes, one, &bytes) && checked_round_up_i64(bytes, 64, &bytes) &&
 	       checked_add_i64(a->scratch, bytes, &a->scratch);
 }
@@ -167,11 +177,13 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
 
 	a->nr = choose(w, GROUP_linear, TILE_NR, nr);
 	const struct ir_op *before = rows_of(r, group, root->operands[0]);
-	int64_t mr = height_of(r, root, w->k, before != NULL);
+	bool is_matrix = by_matrix(r, root, before, w->k);
+	int64_t mr = is_matrix ? TILE_MATRIX_ROWS : height_of(r, root, w->k, before != NULL);
 	bool rounds = before != NULL && before->code == OP_round_rows;
 	enum ir_format format = stored_as(r, root);
-	int64_t most = rounds ? rounded_height(r, root, before, w->k)
-	                      : target_tile_height(t, tile, ir_format(format)->dtype);
+	int64_t most = is_matrix ? TILE_MATRIX_ROWS
+	               : rounds  ? rounded_height(r, root, before, w->k)
+	                         : target_tile_height(t, tile, ir_format(format)->dtype);
 	a->mr = choose(w, GROUP_linear, TILE_MR, mr < most ? mr : most);
 	int64_t named = tiles_find(w->lines, GROUP_linear, w->k, w->n, w->rows, TILE_KC);
 	int64_t kc = named != 0 ? named : target_linear_depth(t);
@@ -186,11 +198,12 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
 }
 
 /* Lines of a file that are possible each may not be so together. */
-static void check_linear(struct rebuild *r, const struct ir_op *op, const struct attrs_group *a)
+static void check_linear(struct rebuild *r, const struct ir_op *op, const struct ir_op *root,
+                         const struct wanted *w, const struct attrs_group *a)
 {
 	const struct target *t = r->p->options->target;
 	int need = target_tile_registers(t, (int)a->mr, (int)a->nr);
-	if (need > t->registers)
+	if (need > t->registers && !by_matrix(r, root, rows_of(r, op, root->operands[0]), w->k))
 		diag_error(r->p->cx, op->loc.at, DIAG_TILES,
 		           "lines of tiles give this step %lld x %lld, which wants %d vector registers, %s "
 		           "has %d",
@@ -276,7 +289,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	switch ((enum ir_word_group)a.kind) {
 	case GROUP_linear:
 		fits = select_linear(r, op, root, &w, &a);
-		check_linear(r, op, &a);
+		check_linear(r, op, root, &w, &a);
 		break;
 	case GROUP_attention: fits = select_attention(r, root, &w, &a); break;
 	case GROUP_rowwise: fits = select_rowwise(r, root, &a); break;

@@ -27,6 +27,7 @@ func @run(%x: f32[12,768]) -> (y: f32[12,768]) {
 }
 TIR
 sed 's/integer/codebook/; s/q8/iq4_nl/g' integer.tir >codebook.tir
+sed 's/integer/rows/; s/q8/q8_row/g; s/round_rows %x/round_rows %x {block=0}/' integer.tir >rows.tir
 cat >bf16.tir <<TIR
 module "bf16"
 weight @w : f32[768,768] as bf16 = round(bf16, $weight)
@@ -68,6 +69,10 @@ bf16 x86-64-v3 vfmadd[0-9]*ps %ymm %zmm
 bf16 x86-64-v4-vnni vfmadd[0-9]*ps %zmm vdpbf16|%tmm
 bf16 x86-64-v4-bf16 vdpbf16ps %zmm vfmadd|%tmm
 bf16 znver5 vdpbf16ps %zmm vfmadd|%tmm
+bf16 x86-64-v4-amx tdpbf16ps %tmm nothing
+rows x86-64-v4-bf16 vpdpbusd %zmm %tmm
+rows x86-64-v4-amx tdpbsud %tmm nothing
+integer x86-64-v4-amx vpdpbusd %zmm %tmm
 integer armv8.6 usdot v[0-9]+\.4s nothing
 codebook x86-64-v3 vpshufb %ymm vpdp|%zmm
 codebook x86-64-v4-vnni vpshufb %zmm %tmm

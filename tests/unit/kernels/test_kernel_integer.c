@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Linears whose x is rounded, and whose weights are codes or bf16: bit for bit the sums of integers and the order of
- * sums of f32 that backends/linear/matmul_integer.c and matmul_bf16.c promise, for every number of rows, workers and
+ * sums of f32 that backends/linear/matmul_rounded.c and matmul_matrix.c promise, for every number of rows, workers and
  * every tile; and what the IR means.
  */
 #include <check.h>
@@ -14,7 +14,7 @@
 #include "ir/target/tile.h"
 #include "tests/support/kernels/linear_case.h"
 
-static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4-vnni", "aarch64"};
+static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4-vnni", "x86-64-v4-amx", "aarch64"};
 static const enum ir_format formats[] = {FORMAT_Q8_ROW, FORMAT_Q8,     FORMAT_Q8_128, FORMAT_Q8A,
                                          FORMAT_Q6_K,   FORMAT_Q5_K,   FORMAT_Q4,     FORMAT_Q4_128,
                                          FORMAT_Q4A,    FORMAT_Q4_K,   FORMAT_Q4G_32, FORMAT_Q4G_64,
@@ -33,6 +33,7 @@ struct reference {
 	const struct linear_call *call;
 	int64_t depth, block;
 	bool bf16;
+	bool matrix; /* by matrix tiles */
 };
 
 static struct tile_rounding rounding_of(const struct reference *r)
@@ -95,6 +96,25 @@ static float flush(float v)
 	return fabsf(v) < FLT_MIN ? copysignf(0, v) : v;
 }
 
+static float bf16_of(float v)
+{
+	return flush((float)ir_round(DT_BF16, (double)v));
+}
+
+/* Of the elements of 16 words the first and the second ones of pairs have sums of their own (kb.h). */
+static float sum_of_tiles(const struct reference *r, const float *x, int64_t row)
+{
+	const float *w = (const float *)r->call->param[1] + row * r->depth;
+	float sum = 0;
+	for (int64_t from = 0; from < r->depth; from += 32) {
+		float part[2] = {0, 0};
+		for (int64_t k = from; k < r->depth && k < from + 32; k++)
+			part[k % 2] = flush(fmaf(bf16_of(x[k]), flush(w[k]), part[k % 2]));
+		sum = flush(sum + flush(part[0] + part[1]));
+	}
+	return sum;
+}
+
 /* Pairs in increasing k, the second of each first. */
 static float sum_of_pairs(const struct reference *r, const float *x, int64_t row)
 {
@@ -102,7 +122,7 @@ static float sum_of_pairs(const struct reference *r, const float *x, int64_t row
 	float sum = 0;
 	for (int64_t i = 0; i < r->depth + r->depth % 2; i++) {
 		int64_t k = i ^ 1;
-		float a = k < r->depth ? flush((float)ir_round(DT_BF16, (double)x[k])) : 0;
+		float a = k < r->depth ? bf16_of(x[k]) : 0;
 		sum = flush(add_product(r, a, k < r->depth ? flush(w[k]) : 0, sum));
 	}
 	return sum;
@@ -118,13 +138,19 @@ static float sum_of_integers(const struct reference *r, const float *x, int64_t 
 	return sum;
 }
 
+static float sum_of(const struct reference *r, const float *x, int64_t row)
+{
+	if (!r->bf16)
+		return sum_of_integers(r, x, row);
+	return r->matrix ? sum_of_tiles(r, x, row) : sum_of_pairs(r, x, row);
+}
+
 static void expect_bits(const struct reference *r, int64_t columns, const char *what)
 {
 	const struct linear_call *call = r->call;
 	for (int64_t i = 0; i < call->n_out; i++) {
 		const float *x = (const float *)call->param[0] + i / columns * r->depth;
-		float got = call->out[i],
-		      sum = r->bf16 ? sum_of_pairs(r, x, i % columns) : sum_of_integers(r, x, i % columns);
+		float got = call->out[i], sum = sum_of(r, x, i % columns);
 		sum += ((const float *)call->param[2])[i % columns];
 		ck_assert_msg(memcmp(&got, &sum, 4) == 0 || (isnan(got) && isnan(sum)),
 		              "%s, %s: K %d N %d rows %d: element %d is %a, expected %a",
@@ -145,6 +171,7 @@ static void write_text(struct buf *text, const struct reference *r, enum ir_form
 {
 	long long k = (long long)r->depth, n = (long long)columns;
 	struct tile_rounded_row row = tile_rounded_row(r->bf16 ? FORMAT_BF16 : f, rounding_of(r), r->depth);
+	int64_t rows = s->br + (r->matrix ? TILE_MATRIX_SPARE : 0);
 	buf_printf(
 	        text,
 	        HEAD
@@ -153,7 +180,7 @@ static void write_text(struct buf *text, const struct reference *r, enum ir_form
 	        "block=%d} : "
 	        "f32[B,S,%lld] root %%h = linear %%r, %%w, %%b : f32[B,S,%lld] yield %%h } : f32[B,S,%lld] "
 	        "return %%y }",
-	        k, n, k, n, n, s->mr, s->nr, s->br, (long long)((s->br * row.bytes + 4 * k + 63) / 64 * 64),
+	        k, n, k, n, n, s->mr, s->nr, s->br, (long long)((rows * row.bytes + 4 * k + 63) / 64 * 64),
 	        r->bf16 ? "bf16" : "int8", (int)r->block, k, n, n);
 }
 
@@ -179,17 +206,22 @@ static void check_shapes(struct reference *r, struct linear_case *c, int64_t col
 /* f: codes, or BF16. */
 static void check_case(enum ir_format f, int64_t depth, int n, const char *target)
 {
-	static const struct schedule schedules[] = {{2, 16, 1024}, {3, 32, 8}, {6, 16, 13}, {1, 32, 1024}};
+	static const struct schedule schedules[] = {{2, 16, 1024}, {3, 32, 8}, {6, 16, 13}, {1, 32, 1024}},
+	                             of_matrix = {32, 32, 64};
 	struct buf text;
 	struct linear_case c;
-	struct reference r = {
-	        .c = &c, .depth = depth, .block = n % 3 == 0 ? 0 : 32, .bf16 = f == FORMAT_BF16};
+	struct reference r = {.c = &c,
+	                      .depth = depth,
+	                      .block = n % 3 == 0 ? 0 : 32,
+	                      .bf16 = f == FORMAT_BF16,
+	                      .matrix = !strcmp(target, "x86-64-v4-amx")};
 	struct linear_weights w = {.format = f, .is_streamed = n % 2 == 0};
 	if (r.bf16)
 		w = (struct linear_weights){.rounded = DT_BF16, .kept = DT_BF16, .is_streamed = n % 2 == 0};
 	int64_t columns = widths[n % (int)TFMC_COUNT(widths)];
 	buf_init(&text);
-	write_text(&text, &r, f, columns, &schedules[n % (int)TFMC_COUNT(schedules)]);
+	write_text(&text, &r, f, columns,
+	           r.matrix && n % 2 ? &of_matrix : &schedules[n % (int)TFMC_COUNT(schedules)]);
 	linear_case_init_kept(&c, text.data, target, &w);
 	check_shapes(&r, &c, columns);
 	linear_case_destroy(&c);
@@ -219,6 +251,13 @@ START_TEST(test_bf16)
 	static const char *const all[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16", "aarch64"};
 	for (int i = 0; i < (int)TFMC_COUNT(depths); i++)
 		check_case(FORMAT_BF16, depths[i], i, all[_i]);
+}
+END_TEST
+
+START_TEST(test_matrix_tiles)
+{
+	for (int i = 0; i < (int)TFMC_COUNT(depths); i++)
+		check_case(_i ? FORMAT_BF16 : FORMAT_Q8_ROW, depths[i], 3 * i, "x86-64-v4-amx");
 }
 END_TEST
 
@@ -329,6 +368,7 @@ Suite *suite_kernel_integer(void)
 	tcase_add_loop_test(t, test_formats, 0, n * (int)TFMC_COUNT(formats));
 	tcase_add_loop_test(t, test_depths, 0, 3);
 	tcase_add_loop_test(t, test_bf16, 0, 5);
+	tcase_add_loop_test(t, test_matrix_tiles, 0, 2);
 	tcase_add_loop_test(t, test_special_rows, 0, n);
 	tcase_add_loop_test(t, test_dot_loops, 0, 5);
 	suite_add_tcase(s, t);

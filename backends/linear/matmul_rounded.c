@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products of integers: x is codes in scratch (matmul_rows.c), weights are codes in panels (ir/target/tile.h). Over
+ * Products of rounded rows, which lie in scratch (matmul_rows.c), with weights in panels (ir/target/tile.h). Pairs of
+ * bf16: each sum is one chain over the pairs in increasing k, with the arithmetic of kb_dot_bf16. Integers: over
  * each step of K the products are summed exactly in 32 bits; the sum times the scales of x and of the column is then
  * added to the sums of f32, in increasing order of steps:
  *
@@ -8,6 +9,7 @@
  */
 #include "backends/linear/matmul_internal.h"
 
+#define TURN         8    /* lines of bf16 without a loop, where sums are few */
 #define CHUNK        32   /* elements of K without a loop: eight words of x */
 #define HALVES_AHEAD 2048 /* bytes between a line of 4 bits that is used and the one that is fetched */
 #define SUMS_FEW     16   /* in a tile of more of them a line alone keeps the processor busy */
@@ -133,27 +135,55 @@ static struct kb_val block_of(const struct linear *l, struct kb_val step)
 	return per == 1 ? step : kb_bin(l->k, KB_DIV, step, kb_index(l->k, per));
 }
 
-/* Vector v of the sums of f32 grows by the sums of integers of a step. */
-static void add_scaled(struct matmul_rounded_tile *c, struct kb_val step, int v)
+/* Scale and offset of vector v in a step. */
+struct scales {
+	struct kb_val scale, offset;
+};
+
+static struct scales scales_of(const struct matmul_rounded_tile *c, struct kb_val step, int v)
+{
+	struct kb_val block = block_of(c->l, step);
+	struct scales s = {.scale = panel_scale(c->l->k, &c->l->panel, c->w, block, v, c->l->lanes)};
+	s.offset = panel_offset(c->l->k, &c->l->panel, c->w, block, v, c->l->lanes);
+	return s;
+}
+
+/* sum and the sum of integers of a step, scaled. */
+static struct kb_val add_scaled(const struct matmul_rounded_tile *c, struct kb_val step, int m,
+                                const struct scales *s, struct kb_val integers, struct kb_val sum)
 {
 	struct kb *k = c->l->k;
 	const struct products *p = c->p;
 	const struct tile_rounded_row *row = &c->l->rounded.row;
 	struct kb_type type = KB_TYPE(KB_F32, c->l->lanes);
-	struct kb_val block = block_of(c->l, step);
-	struct kb_val scale = panel_scale(k, &c->l->panel, c->w, block, v, c->l->lanes);
-	struct kb_val offset = panel_offset(k, &c->l->panel, c->w, block, v, c->l->lanes);
-	for (int m = 0; m < p->rows; m++) {
-		struct kb_var to = p->sum[m * p->vectors + v];
-		struct kb_val n = kb_cvt(k, kb_get(k, c->sum[m * p->vectors + v]), KB_F32);
-		struct kb_val d = kb_load_splat(k, type, p->x[m], step, p->x_disp[m] + row->scales / 4);
-		struct kb_val both = kb_mul(k, d, scale);
-		kb_set(k, to, kb_fma(k, n, both, kb_get(k, to)));
-		if (!offset.id)
-			continue;
-		struct kb_val total = kb_load_splat(k, type, p->x[m], step, p->x_disp[m] + row->totals / 4);
-		kb_set(k, to, kb_fma(k, offset, total, kb_get(k, to)));
+	struct kb_val d = kb_load_splat(k, type, p->x[m], step, p->x_disp[m] + row->scales / 4);
+	struct kb_val both = kb_mul(k, d, s->scale);
+	sum = kb_fma(k, kb_cvt(k, integers, KB_F32), both, sum);
+	if (!s->offset.id)
+		return sum;
+	struct kb_val total = kb_load_splat(k, type, p->x[m], step, p->x_disp[m] + row->totals / 4);
+	return kb_fma(k, s->offset, total, sum);
+}
+
+/* Vector v of the sums of f32 grows by the sums of integers of a step. */
+static void add_integers(const struct matmul_rounded_tile *c, struct kb_val step, int v)
+{
+	struct kb *k = c->l->k;
+	const struct scales s = scales_of(c, step, v);
+	for (int m = 0; m < c->p->rows; m++) {
+		int at = m * c->p->vectors + v;
+		struct kb_val integers = kb_get(k, c->sum[at]);
+		kb_set(k, c->p->sum[at], add_scaled(c, step, m, &s, integers, kb_get(k, c->p->sum[at])));
 	}
+}
+
+struct kb_val matmul_rounded_alone(const struct matmul_rounded_tile *c, int m, int v, struct kb_val integers)
+{
+	struct kb *k = c->l->k;
+	struct kb_val step = kb_index(k, 0), zero = kb_splat(k, kb_f32(k, 0), c->l->lanes);
+	const struct scales s = scales_of(c, step, v);
+	struct kb_val start = matmul_rounded_word(c, m, step, c->l->rounded.row.starts / 4);
+	return add_scaled(c, step, m, &s, kb_add(k, integers, start), zero);
 }
 
 /* ---- K ---- */
@@ -175,7 +205,7 @@ static void add_step(struct matmul_rounded_tile *c, struct kb_val step, int64_t 
 	for (; done < n; done += CHUNK)
 		add_chunk(c, kb_add_const(k, first, done / 4), n - done < CHUNK ? n - done : CHUNK);
 	for (int v = 0; v < c->p->vectors; v++)
-		add_scaled(c, step, v);
+		add_integers(c, step, v);
 }
 
 void matmul_integer_depth(struct matmul_rounded_tile *c)
@@ -195,4 +225,40 @@ void matmul_integer_depth(struct matmul_rounded_tile *c)
 	}
 	if (rest > 0)
 		add_step(c, kb_index(k, whole), rest);
+}
+
+/* ---- pairs of bf16 ---- */
+
+/* Line number at + i. */
+static void add_pairs(const struct matmul_rounded_tile *c, struct kb_val at, int i)
+{
+	struct kb *k = c->l->k;
+	const struct products *p = c->p;
+	struct kb_val words = kb_mul(k, at, kb_index(k, MATMUL_PANEL)), w[MATMUL_ACC_MAX];
+	if (c->ahead->from.id)
+		matmul_step_ahead(c->l, c->ahead, kb_mul(k, kb_add_const(k, at, i), kb_index(k, 2)));
+	for (int v = 0; v < p->vectors; v++)
+		w[v] = kb_load(k, KB_TYPE(KB_I32, p->lanes), c->w, words,
+		               matmul_rounded_vector(c, v, 4) + (int64_t)i * MATMUL_PANEL, 0);
+	for (int m = 0; m < p->rows; m++) {
+		struct kb_val x = matmul_rounded_word(c, m, at, i);
+		for (int v = 0; v < p->vectors; v++)
+			kb_set(k, p->sum[m * p->vectors + v], kb_dot_bf16(k, products_sum(p, m, v), w[v], x));
+	}
+}
+
+void matmul_bf16_depth(const struct matmul_rounded_tile *c)
+{
+	struct kb *k = c->l->k;
+	int64_t lines = tile_lines(DT_BF16, c->l->depth);
+	int turn = c->p->rows * c->p->vectors > SUMS_FEW ? 1 : TURN;
+	int64_t whole = lines / turn * turn;
+	if (whole > 0) {
+		struct kb_val at = kb_loop(k, "k", kb_index(k, 0), kb_index(k, whole), turn, KB_NONEMPTY);
+		for (int i = 0; i < turn; i++)
+			add_pairs(c, at, i);
+		kb_end_loop(k);
+	}
+	for (int i = 0; i < lines - whole; i++)
+		add_pairs(c, kb_index(k, whole), i);
 }
