@@ -17,7 +17,9 @@ enum {
 	BIAS = OPERAND(attention, bias),
 	LEN = OPERAND(attention, len),
 	PAST = OPERAND(attention, past),
-	SINKS = OPERAND(attention, sinks)
+	SINKS = OPERAND(attention, sinks),
+	K_SCALE = OPERAND(attention, k_scale),
+	V_SCALE = OPERAND(attention, v_scale)
 };
 
 #define HEAD_MAX  65536
@@ -146,14 +148,25 @@ static enum tfmc_status float_operand(struct attention *a, struct ir_value v, st
 	return TFMC_INVALID;
 }
 
+/* Keys or values: floats, or integers with scales, which lie in the same ring. */
+static enum tfmc_status scaled_operand(struct attention *a, struct ir_value v, struct ir_value scale,
+                                       struct kb_tensor *out, struct kb_tensor *scales)
+{
+	if (!scale.id)
+		return float_operand(a, v, out);
+	TFMC_TRY(float_operand(a, scale, scales));
+	TFMC_TRY(operand(a, v, out));
+	return scales->ring == out->ring ? TFMC_OK : internal(a, "scales lie in another ring");
+}
+
 static enum tfmc_status bind_operands(struct attention *a, const struct ir_op *root)
 {
-	struct ir_value x[SINKS + 1] = {{0}};
+	struct ir_value x[V_SCALE + 1] = {{0}};
 	for (size_t i = 0; i < root->n_operands; i++)
 		x[i] = root->operands[i];
 	TFMC_TRY(float_operand(a, x[Q], &a->q));
-	TFMC_TRY(float_operand(a, x[KEY], &a->key));
-	TFMC_TRY(float_operand(a, x[VALUE], &a->value));
+	TFMC_TRY(scaled_operand(a, x[KEY], x[K_SCALE], &a->key, &a->k_scale));
+	TFMC_TRY(scaled_operand(a, x[VALUE], x[V_SCALE], &a->value, &a->v_scale));
 	if (a->value.ring != a->key.ring || a->q.ring > 0 || a->key.ring % TILE_PANEL != 0)
 		return internal(a, "keys and values lie in different rings");
 	if (x[BIAS].id)
@@ -193,7 +206,8 @@ static struct kb_val take(const struct attention *a, int64_t *at, int64_t n)
 static enum tfmc_status divide_scratch(struct attention *a, const struct attrs_group *schedule)
 {
 	struct target_attention_scratch s;
-	const struct target_attention_sizes sizes = {a->br, a->bc, schedule->split};
+	const struct target_attention_sizes sizes = {a->br, a->bc, schedule->split,
+	                                             attention_has(&a->k_scale) + attention_has(&a->v_scale)};
 	target_attention_scratch(a->job->target, a->size, a->value_size, &sizes, &s);
 	struct attention_scratch *to = &a->scratch;
 	int64_t at = 0;
@@ -211,6 +225,10 @@ static enum tfmc_status divide_scratch(struct attention *a, const struct attrs_g
 	to->new_factor = take(a, &at, s.tile_rows);
 	to->slots = (struct attention_slots){s.n_slots, s.slot_rows, s.slot, s.rows,
 	                                     take(a, &at, s.n_slots * s.slot)};
+	if (attention_has(&a->k_scale))
+		to->k_scale = take(a, &at, s.scales);
+	if (attention_has(&a->v_scale))
+		to->v_scale = take(a, &at, s.scales);
 	return at * 4 > schedule->scratch ? internal(a, "the planned scratch is too small") : TFMC_OK;
 }
 

@@ -279,10 +279,45 @@ static void find_in_ring(const struct attention *a, const struct attention_head 
 		b->values = kb_select(k, is_apart, b->values, values);
 }
 
+/* ---- scales ---- */
+
+/* Those of keys [j, j + lanes) of the block; of a key beyond it that of the last one. */
+static void copy_scale(const struct attention *a, const struct kb_tensor *t, const struct attention_block *b,
+                       struct kb_val from, struct kb_val to, struct kb_val j, int lanes)
+{
+	struct kb *k = a->k;
+	struct kb_val key = lanes > 1 ? j : kb_min(k, j, kb_add_const(k, b->n, -1));
+	struct kb_val row = t->ring > 0 ? ring_row(a, b, key) : kb_add(k, b->first, key);
+	struct kb_val x =
+	        attention_load(k, t, from, attention_step(k, t, ATTENTION_ROW, row), 0, lanes, lanes);
+	kb_store(k, x, to, j, 0, lanes * 4);
+}
+
+/* As many as the scores of the block are, in whole panels. */
+static void copy_scales(const struct attention *a, const struct kb_tensor *t, const struct attention_block *b,
+                        struct kb_val from, struct kb_val to)
+{
+	struct kb *k = a->k;
+	if (!attention_has(t))
+		return;
+	struct kb_val whole = b->begin, end = attention_round_up(k, b->n, TILE_PANEL);
+	if (attention_is_dense(t, ATTENTION_ROW)) {
+		whole = attention_round_down(k, b->n, a->lanes);
+		struct kb_val j = kb_loop(k, "j", b->begin, whole, a->lanes, 0);
+		copy_scale(a, t, b, from, to, j, a->lanes);
+		kb_end_loop(k);
+	}
+	struct kb_val j = kb_loop(k, "j", whole, end, 1, 0);
+	copy_scale(a, t, b, from, to, j, 1);
+	kb_end_loop(k);
+}
+
 void attention_copy_block(const struct attention *a, const struct attention_head *h,
                           struct attention_block *b)
 {
 	struct kb *k = a->k;
+	copy_scales(a, &a->k_scale, b, h->k_scale, a->scratch.k_scale);
+	copy_scales(a, &a->v_scale, b, h->v_scale, a->scratch.v_scale);
 	if (a->key.ring > 0) {
 		find_in_ring(a, h, b);
 		return;

@@ -58,11 +58,12 @@ struct attention_slots {
 
 /* Addresses in this worker's scratch. */
 struct attention_scratch {
-	struct kb_val queries; /* [br,size_pad] */
-	struct kb_val keys;    /* [bc/16,E,16] */
-	struct kb_val values;  /* [bc,value_pad] */
-	struct kb_val scores;  /* [mr,stride] of the open tile */
-	int64_t stride;        /* of a row of scores, in elements */
+	struct kb_val queries;          /* [br,size_pad] */
+	struct kb_val keys;             /* [bc/16,E,16] */
+	struct kb_val values;           /* [bc,value_pad] */
+	struct kb_val k_scale, v_scale; /* [bc], where keys and values have scales */
+	struct kb_val scores;           /* [mr,stride] of the open tile */
+	int64_t stride;                 /* of a row of scores, in elements */
 	struct attention_sums sums;
 	struct kb_val tile_max, tile_sum;     /* of the tile's rows in the open block, whole vectors */
 	struct kb_val old_factor, new_factor; /* of the rows' sums so far, and of those of the block */
@@ -81,6 +82,7 @@ struct attention {
 	const struct kernel_job *job;
 	struct kb *k;
 	struct kb_tensor q, key, value, bias, len, past, sinks; /* without address: absent */
+	struct kb_tensor k_scale, v_scale;                      /* likewise; of keys and values of i8 */
 	struct kb_tensor out;                                   /* root's axes [B,H,S,V] in the result */
 	int64_t size, value_size;                               /* E, V */
 	int64_t size_pad, value_pad;                            /* rounded up to 16 */
@@ -104,7 +106,7 @@ struct attention_limits {
 
 /* Addresses of a head of keys: those of token 0 of its first query head, key 0. */
 struct attention_head {
-	struct kb_val q, k, v, out, bias, sink;
+	struct kb_val q, k, v, out, bias, sink, k_scale, v_scale;
 };
 
 /* Rows first .. + n of a head, and the keys [begin, end) that they read, from a whole panel on. */

@@ -2,7 +2,7 @@
 /*
  * Scores of a tile of rows: the register tile of a linear, whose weights are the
  * panels of keys. Sums stay in registers over all elements of a head; each score
- * is one chain of multiply-adds in increasing element.
+ * is one chain of multiply-adds in increasing element, times the scale of its key where keys have scales.
  */
 #include "backends/attention/internal.h"
 
@@ -72,10 +72,17 @@ static void score_panels(const struct attention *a, const struct attention_block
 		kb_end_loop(k);
 	}
 	struct kb_val to = kb_mul(k, panel, kb_index(k, TILE_PANEL));
-	for (int i = 0; i < t->p.rows; i++)
-		for (int v = 0; v < t->p.vectors; v++)
-			kb_store(k, products_sum(&t->p, i, v), a->scratch.scores, to,
+	for (int v = 0; v < t->p.vectors; v++) {
+		struct kb_val scale = {0};
+		if (attention_has(&a->k_scale))
+			scale = kb_load(k, attention_vector(a), a->scratch.k_scale, to, v * a->lanes,
+			                a->lanes * 4);
+		for (int i = 0; i < t->p.rows; i++) {
+			struct kb_val sum = products_sum(&t->p, i, v);
+			kb_store(k, scale.id ? kb_mul(k, sum, scale) : sum, a->scratch.scores, to,
 			         i * a->scratch.stride + v * a->lanes, a->lanes * 4);
+		}
+	}
 }
 
 void attention_scores(const struct attention *a, const struct attention_block *b,

@@ -189,7 +189,7 @@ struct kb_val attention_power(const struct attention *a, struct kb_val x)
 	return a->score.base2 ? math_exp2_nonpositive(a->k, x) : math_exp_nonpositive(a->k, x);
 }
 
-/* A vector of scores becomes weights and joins the sum. */
+/* A vector of scores becomes weights and joins the sum; the scale of a value goes into its weight. */
 static void weight_step(const struct attention *a, const struct score_row *r, struct kb_val j,
                         struct kb_val max, struct kb_var sum)
 {
@@ -197,6 +197,8 @@ static void weight_step(const struct attention *a, const struct score_row *r, st
 	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->lanes * 4);
 	x = attention_power(a, kb_sub(k, x, max));
 	kb_set(k, sum, kb_add(k, kb_get(k, sum), x));
+	if (attention_has(&a->v_scale))
+		x = kb_mul(k, x, kb_load(k, attention_vector(a), a->scratch.v_scale, j, 0, a->lanes * 4));
 	kb_store(k, x, r->s, j, 0, a->lanes * 4);
 }
 

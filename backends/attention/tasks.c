@@ -95,6 +95,10 @@ struct attention_head attention_find_head(const struct attention *a, struct kb_v
 	h.v = head_at(a, &a->value, b, key_head);
 	if (attention_has(&a->bias))
 		h.bias = head_at(a, &a->bias, b, first);
+	if (attention_has(&a->k_scale))
+		h.k_scale = head_at(a, &a->k_scale, b, key_head);
+	if (attention_has(&a->v_scale))
+		h.v_scale = head_at(a, &a->v_scale, b, key_head);
 	if (attention_has(&a->sinks))
 		h.sink = attention_at(a->k, &a->sinks, a->sinks.ptr,
 		                      attention_step(a->k, &a->sinks, 0, first));

@@ -103,17 +103,22 @@ static bool heads_divide(const struct infer *c)
 	return infer_mismatch(c, DIAG_SHAPE, 0, 1, "the heads of q are not a multiple of those of k");
 }
 
-/* Keys and values are stored in the type of q, or for f32 in one of half its size. */
-static bool is_narrow_or_same(const struct infer *c, size_t i)
+/* Keys and values are stored in the type of q, or for f32 in one of half its size, or as i8 with scales. */
+static bool is_narrow_or_same(const struct infer *c, size_t i, size_t scale)
 {
-	enum ir_dtype t = c->in[i]->dtype;
-	return (c->in[0]->dtype == DT_F32 && (t == DT_F16 || t == DT_BF16)) || infer_same_dtype(c, 0, i);
+	enum ir_dtype q = c->in[0]->dtype, t = c->in[i]->dtype;
+	if (!present(c, scale))
+		return (q == DT_F32 && (t == DT_F16 || t == DT_BF16)) || infer_same_dtype(c, 0, i);
+	if (q != DT_F32 || t != DT_I8 || c->in[scale]->dtype != DT_F32)
+		return infer_mismatch(c, DIAG_SHAPE, i, scale, "f32 scales are for i8 beside queries of f32");
+	return ir_dim_equals(c->in[scale]->dims[3], 1) ||
+	       infer_mismatch(c, DIAG_SHAPE, i, scale, "there is one scale for each position and head");
 }
 
 bool infer_attention_rule(const struct infer *c)
 {
 	enum { SINKS = OPERAND(attention, sinks) };
-	return infer_by_axes(c) && is_narrow_or_same(c, OPERAND(attention, k)) &&
-	       is_narrow_or_same(c, OPERAND(attention, v)) && heads_divide(c) &&
+	return infer_by_axes(c) && is_narrow_or_same(c, OPERAND(attention, k), OPERAND(attention, k_scale)) &&
+	       is_narrow_or_same(c, OPERAND(attention, v), OPERAND(attention, v_scale)) && heads_divide(c) &&
 	       (!present(c, SINKS) || infer_same_dtype(c, 0, SINKS));
 }

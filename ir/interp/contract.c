@@ -169,6 +169,23 @@ struct attention {
 	bool all_rows; /* p holds all of them */
 };
 
+/* x, or codes [B,K,T,E] times their scales [B,K,T,1], not rounded, whose numbers are the caller's to free. */
+static enum tfmc_status times_scales(struct interp *in, const struct ir_op *op, const struct interp_tensor *x,
+                                     const struct interp_tensor *scales, struct interp_tensor *out)
+{
+	int64_t n = interp_size(x), width = x->dims[3];
+	size_t bytes;
+	*out = *x;
+	if (!scales)
+		return TFMC_OK;
+	if (!checked_mul_size((size_t)n, sizeof(double), &bytes) || bytes > in->limit_bytes)
+		return interp_error(in, op, "the keys do not fit into memory");
+	out->data = memory_zeroed((size_t)n + 1, sizeof(double));
+	for (int64_t i = 0; out->data && i < n; i++)
+		out->data[i] = x->data[i] * scales->data[i / width];
+	return out->data ? TFMC_OK : TFMC_NO_MEMORY;
+}
+
 /* Attention weights of query i of head h of sequence b. */
 static void score_row(const struct attention *a, int64_t b, int64_t h, int64_t i, double *p)
 {
@@ -232,26 +249,27 @@ static void show(const struct interp *in, const struct ir_op *op, const struct a
 	in->args->attention(in->args->attention_user, &seen);
 }
 
-INTERP_EVAL(attention)
+/* k, v [B,K,T,E]: what they stand for. */
+static enum tfmc_status attention_of(struct interp *in, const struct ir_op *op,
+                                     const struct interp_tensor *const *x, const struct interp_tensor *k,
+                                     const struct interp_tensor *v, struct interp_tensor *out)
 {
 	const struct attrs_attention *at = op->attrs;
 	struct attention a = {
 	        .attrs = at,
 	        .q = x[0],
-	        .k = x[1],
-	        .v = x[2],
+	        .k = k,
+	        .v = v,
 	        .bias = x[3],
 	        .sinks = x[6],
 	        .visible = {x[4], x[5], at->mask == MASK_causal, at->window},
 	        .heads = x[0]->dims[1],
-	        .kv_heads = x[1]->dims[1],
+	        .kv_heads = k->dims[1],
 	        .queries = x[0]->dims[2],
-	        .keys = x[1]->dims[2],
+	        .keys = k->dims[2],
 	        .size = x[0]->dims[3],
-	        .value_size = x[2]->dims[3],
+	        .value_size = v->dims[3],
 	};
-	if (interp_size(out) == 0)
-		return TFMC_OK;
 	if (a.kv_heads < 1 || a.heads % a.kv_heads != 0)
 		return interp_error(in, op, "%lld query heads for %lld key heads", (long long)a.heads,
 		                    (long long)a.kv_heads);
@@ -261,4 +279,23 @@ INTERP_EVAL(attention)
 		show(in, op, &a, out);
 	memory_free(a.p);
 	return TFMC_OK;
+}
+
+INTERP_EVAL(attention)
+{
+	const struct interp_tensor *k_scale = x[OPERAND(attention, k_scale)],
+	                           *v_scale = x[OPERAND(attention, v_scale)];
+	struct interp_tensor k, v = {0};
+	if (interp_size(out) == 0)
+		return TFMC_OK;
+	enum tfmc_status status = times_scales(in, op, x[1], k_scale, &k);
+	if (status == TFMC_OK)
+		status = times_scales(in, op, x[2], v_scale, &v);
+	if (status == TFMC_OK)
+		status = attention_of(in, op, x, &k, &v, out);
+	if (k_scale)
+		memory_free(k.data);
+	if (v_scale)
+		memory_free(v.data);
+	return status;
 }

@@ -223,6 +223,7 @@ void target_attention_scratch(const struct target *t, int64_t e, int64_t v,
 	*out = (struct target_attention_scratch){.queries = rows * whole_lines(e),
 	                                         .keys = bc * e,
 	                                         .values = bc * whole_lines(v),
+	                                         .scales = bc,
 	                                         .score_stride = bc + TILE_PANEL,
 	                                         .sums = rows * whole_lines(v),
 	                                         .rows = whole_lines(rows + TILE_PANEL),
@@ -232,5 +233,5 @@ void target_attention_scratch(const struct target *t, int64_t e, int64_t v,
 	out->slot = out->slot_rows * whole_lines(v) + 2 * out->rows;
 	out->scores = mr * out->score_stride;
 	out->bytes = 4 * (out->queries + out->keys + out->values + out->scores + out->sums + 2 * out->rows +
-	                  4 * out->tile_rows + out->n_slots * out->slot);
+	                  4 * out->tile_rows + out->n_slots * out->slot + s->scales * out->scales);
 }

@@ -139,6 +139,7 @@ void target_attention_blocks(const struct target *t, int64_t e, int64_t v, int64
 /* Scratch of the attention kernel in elements of f32: what each part takes, e and v of the heads. */
 struct target_attention_scratch {
 	int64_t queries, keys, values, scores, sums;
+	int64_t scales;       /* of the keys or values of a block */
 	int64_t rows;         /* a vector longer than rows of a task */
 	int64_t tile_rows;    /* those of a register tile in whole vectors */
 	int64_t score_stride; /* from one row of scores to the next */
@@ -147,9 +148,11 @@ struct target_attention_scratch {
 	int64_t slot_rows, slot, n_slots;
 	int64_t bytes; /* of all parts, each in whole lines of 64 bytes */
 };
-/* Sizes of the schedule: rows of a task, keys of a block, blocks of a head that workers may divide. */
+/* Sizes of the schedule: rows of a task, keys of a block, blocks of a head that workers may divide; how many of keys and
+ * values have scales. */
 struct target_attention_sizes {
 	int64_t br, bc, split;
+	int scales;
 };
 void target_attention_scratch(const struct target *t, int64_t e, int64_t v,
                               const struct target_attention_sizes *s, struct target_attention_scratch *out);

@@ -31,7 +31,7 @@ enum ir_dtype_class ir_dtype_class(enum ir_dtype t);
 /* Keys of that type may lie in panels. */
 static inline bool ir_may_be_panels(enum ir_dtype t)
 {
-	return t == DT_F32 || t == DT_F16 || t == DT_BF16;
+	return t == DT_F32 || t == DT_F16 || t == DT_BF16 || t == DT_I8;
 }
 const char *ir_dtype_safetensors(enum ir_dtype t);
 /* By its spelling here (`f32`) or in safetensors (`F32`). */

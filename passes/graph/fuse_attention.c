@@ -9,7 +9,8 @@
  *        ->  %o = attention %q, %k, %v {scale=0.125}
  *            Keys and values of fewer heads that are broadcast to the query heads are read as they are.
  *            Operands [B,S,E] and [S,E] are one head of an attention.
- *            Keys and values of f16 or bf16 that are widened for it are read as they are.
+ *            Keys and values of f16 or bf16 that are widened for it are read as they are, and those of i8 that
+ *            are multiplied with one scale for each position and head.
  *            An additional logit for each head, in a column that is cut off after the softmax, becomes its sinks.
  * Refuses    when scores or probabilities are used again, when operands have more than 4 axes.
  * Pays       a call takes up to 12 times as long without it, its arena up to 119 times the bytes (tests/perf/passes.md).
@@ -26,6 +27,7 @@ struct found {
 	bool q_turned, k_turned, v_turned;  /* stored with the last two axes exchanged */
 	struct ir_value k_heads, v_heads;   /* operands of the broadcasts over query groups; none: no such */
 	struct ir_value k_narrow, v_narrow; /* [B,K,T,E], what was widened; none: no such */
+	struct ir_value k_scale, v_scale;   /* [B,K,T,1], factors of what was widened; none: no such */
 	const char *why;                    /* not fused: reason */
 };
 
@@ -135,26 +137,50 @@ static const char *check_scores(const struct rebuild *r, struct found *m)
 	return NULL;
 }
 
-/* v [B,K,T,E] or [B,K,1,T,E], widened from f16 or bf16: what was widened. */
-static struct ir_value narrow_of(const struct rebuild *r, struct ir_value v)
+/* v [B,K,T,E] = x broadcast([B,K,T,1]), in either order: gives x and sets the factors; else v. */
+static struct ir_value without_factors(const struct rebuild *r, struct ir_value v, struct ir_value *factors)
+{
+	const struct ir_op *mul = ir_def_as(r->f, v, OP_mul);
+	for (size_t i = 0; mul != NULL && i < 2; i++) {
+		const struct ir_op *wide = ir_def_as(r->f, mul->operands[i], OP_broadcast);
+		const struct ir_type *t = wide != NULL ? ir_type_of(r->f, wide->operands[0]) : NULL;
+		if (t == NULL || t->rank != 4 || !ir_dim_equals(t->dims[3], 1))
+			continue;
+		*factors = wide->operands[0];
+		return mul->operands[1 - i];
+	}
+	return v;
+}
+
+/* v [B,K,T,E] or [B,K,1,T,E], widened from f16 or bf16, or from i8 and multiplied by a factor for each position:
+ * what was widened. */
+static struct ir_value narrow_of(const struct rebuild *r, struct ir_value v, struct ir_value *scales)
 {
 	const struct ir_op *flat = ir_def_as(r->f, v, OP_reshape);
-	const struct ir_op *cast = ir_def_as(r->f, flat != NULL ? flat->operands[0] : v, OP_cast);
+	struct ir_value factors = IR_NO_VALUE;
+	struct ir_value wide = without_factors(r, flat != NULL ? flat->operands[0] : v, &factors);
+	const struct ir_op *cast = ir_def_as(r->f, wide, OP_cast);
 	if (cast == NULL)
 		return IR_NO_VALUE;
 	const struct ir_type *t = ir_type_of(r->f, v), *x = ir_type_of(r->f, cast->operands[0]);
-	bool widens = t->dtype == DT_F32 && (x->dtype == DT_F16 || x->dtype == DT_BF16) && x->rank == 4;
+	bool is_half = x->dtype == DT_F16 || x->dtype == DT_BF16;
+	bool widens = t->dtype == DT_F32 && x->rank == 4 && (factors.id != 0 ? x->dtype == DT_I8 : is_half);
 	for (int i = 0; widens && i < 4; i++)
 		widens = x->dims[i] == t->dims[i < 2 ? i : i + t->rank - 4];
-	return widens ? cast->operands[0] : IR_NO_VALUE;
+	for (int i = 0; widens && factors.id != 0 && i < 3; i++)
+		widens = x->dims[i] == ir_type_of(r->f, factors)->dims[i];
+	if (!widens)
+		return IR_NO_VALUE;
+	*scales = factors;
+	return cast->operands[0];
 }
 
 static void read_narrow(const struct rebuild *r, struct found *m)
 {
 	if (!m->k_turned)
-		m->k_narrow = narrow_of(r, m->k_heads.id != 0 ? m->k_heads : m->k);
+		m->k_narrow = narrow_of(r, m->k_heads.id != 0 ? m->k_heads : m->k, &m->k_scale);
 	if (!m->v_turned)
-		m->v_narrow = narrow_of(r, m->v_heads.id != 0 ? m->v_heads : m->v);
+		m->v_narrow = narrow_of(r, m->v_heads.id != 0 ? m->v_heads : m->v, &m->v_scale);
 }
 
 static void read_operands(const struct rebuild *r, const struct ir_op *op, struct found *m)
@@ -249,7 +275,8 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	const struct ir_value reads[] = {m.q,      first_of(m.k_narrow, m.k_heads, m.k),
 	                                 m.s.bias, first_of(m.v_narrow, m.v_heads, m.v),
 	                                 m.s.len,  m.s.past,
-	                                 m.sinks};
+	                                 m.sinks,  m.k_scale,
+	                                 m.v_scale};
 	for (size_t i = 0; i < TFMC_COUNT(reads); i++)
 		rebuild_need(r, reads[i]);
 	return true;
@@ -301,7 +328,8 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	struct ir_value sinks = sinks_of(r, &m);
 	struct ir_value bias = four_axes(r, m.s.bias, false);
 	struct ir_value y = irb_attention(r->b, four_axes(r, m.q, m.q_turned), k, v, bias,
-	                                  rebuild_get(r, m.s.len), rebuild_get(r, m.s.past), sinks, &attrs);
+	                                  rebuild_get(r, m.s.len), rebuild_get(r, m.s.past), sinks,
+	                                  rebuild_get(r, m.k_scale), rebuild_get(r, m.v_scale), &attrs);
 	rebuild_set(r, op->results[0], with_type_of(r, y, op->results[0]));
 	pass_count(r->p, "fused", 1);
 	pass_remark(r->p, m.softmax->loc, "fused attention");

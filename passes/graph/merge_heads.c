@@ -26,8 +26,7 @@ enum {
 	V = OPERAND(attention, v),
 	BIAS = OPERAND(attention, bias),
 	LEN = OPERAND(attention, len),
-	PAST = OPERAND(attention, past),
-	SINKS = OPERAND(attention, sinks)
+	PAST = OPERAND(attention, past)
 };
 
 struct heads {
@@ -58,7 +57,9 @@ static const struct ir_op *head_behind(const struct rebuild *r, const struct ir_
 		return NULL;
 	bool one = ir_dim_equals(wide->dims[1], 1) && wide->dims[0] == t->dims[0] &&
 	           wide->dims[2] == t->dims[1] && wide->dims[3] == t->dims[2];
-	return one && a->operands[BIAS].id == 0 && a->operands[SINKS].id == 0 ? a : NULL;
+	for (size_t i = BIAS; one && i < a->n_operands; i++)
+		one = i == LEN || i == PAST || a->operands[i].id == 0;
+	return one ? a : NULL;
 }
 
 static bool same_kind(const struct rebuild *r, const struct ir_op *a, const struct ir_op *b)
@@ -276,7 +277,8 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	struct ir_value q = operand_of_all(r, h, Q), k = operand_of_all(r, h, K), v = operand_of_all(r, h, V);
 	irb_set_loc(r->b, first->loc);
 	struct ir_value o = irb_attention(r->b, q, k, v, IR_NO_VALUE, rebuild_get(r, first->operands[LEN]),
-	                                  rebuild_get(r, first->operands[PAST]), IR_NO_VALUE, first->attrs);
+	                                  rebuild_get(r, first->operands[PAST]), IR_NO_VALUE, IR_NO_VALUE,
+	                                  IR_NO_VALUE, first->attrs);
 	irb_set_loc(r->b, op->loc);
 	o = side_by_side(r, o);
 	rebuild_set(r, op->results[0], h->is_sum ? sum_of_all(r, h, o) : o);

@@ -66,6 +66,8 @@ static bool is_head_term(const struct rebuild *r, const struct ir_region *body, 
 	return a != NULL && rebuild_once(r, flat->operands[0]) &&
 	       a->operands[OPERAND(attention, bias)].id == 0 &&
 	       a->operands[OPERAND(attention, sinks)].id == 0 &&
+	       a->operands[OPERAND(attention, k_scale)].id == 0 &&
+	       a->operands[OPERAND(attention, v_scale)].id == 0 &&
 	       ir_type_of(r->f, flat->results[0])->rank == 3 &&
 	       ir_dim_equals(ir_type_of(r->f, a->results[0])->dims[1], 1);
 }

@@ -240,6 +240,12 @@ static int64_t split_of(const struct rebuild *r, const struct ir_op *root, int64
 	return blocks >= SPLIT_BLOCKS_MIN && blocks <= SPLIT_BLOCKS_MAX ? blocks : 0;
 }
 
+static int scales_of(const struct ir_op *root)
+{
+	return (root->operands[OPERAND(attention, k_scale)].id != 0) +
+	       (root->operands[OPERAND(attention, v_scale)].id != 0);
+}
+
 /*
  * bc depends on nothing that differs between entries, except that it is never more than there are keys: then
  * there is one block, whatever bc is.
@@ -260,7 +266,8 @@ static bool select_attention(const struct rebuild *r, const struct ir_op *root, 
 	a->br = rows > 0 && rows < a->br ? rows : a->br;
 	a->bc = keys > 0 && keys < a->bc ? whole_panels(keys) : a->bc;
 	a->split = split_of(r, root, rows, a->bc);
-	target_attention_scratch(t, w->k, w->n, &(struct target_attention_sizes){a->br, a->bc, a->split}, &s);
+	const struct target_attention_sizes sizes = {a->br, a->bc, a->split, scales_of(root)};
+	target_attention_scratch(t, w->k, w->n, &sizes, &s);
 	a->scratch = s.bytes;
 	return true;
 }

@@ -172,8 +172,11 @@ static struct ir_value weights_of(struct writing *w, const struct ir_op *op)
 	struct ir_value q = look(w, op->operands[OPERAND(attention, q)]);
 	struct ir_value k = look(w, op->operands[OPERAND(attention, k)]);
 	struct ir_value bias = look(w, op->operands[OPERAND(attention, bias)]);
+	struct ir_value scale = look(w, op->operands[OPERAND(attention, k_scale)]);
 	if (irb_type(w->b, k)->dtype != irb_type(w->b, q)->dtype)
 		k = irb_cast(w->b, k, &(struct attrs_cast){.dtype = irb_type(w->b, q)->dtype});
+	if (scale.id)
+		k = irb_mul(w->b, k, irb_broadcast_to(w->b, scale, 4, irb_type(w->b, k)->dims), NULL);
 	k = spread_heads(w, k, irb_type(w->b, q));
 	struct ir_value p = irb_matmul(w->b, q, k, &(struct attrs_matmul){.tb = true});
 	struct attrs_masked_softmax m = {

@@ -7,7 +7,7 @@
 #include "passes/shrink/reduce.h"
 
 #define ROUNDS_MAX   64
-#define OPERANDS_MAX 8
+#define OPERANDS_MAX 9
 
 struct reducer {
 	struct ir_module *now;

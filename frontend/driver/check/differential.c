@@ -85,7 +85,7 @@ static void see_narrow(void *user, const struct ir_op *op)
 {
 	bool *found = user;
 	enum ir_dtype t = op->code == OP_cast ? ((const struct attrs_cast *)op->attrs)->dtype : DT_F32;
-	*found = *found || t == DT_F16 || t == DT_BF16 || op->code == OP_round_rows;
+	*found = *found || t == DT_F16 || t == DT_BF16 || t == DT_I8 || op->code == OP_round_rows;
 }
 
 /* The interpreter, and as it is without rounding of floats, or with sums of f32. */

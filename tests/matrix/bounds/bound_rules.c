@@ -484,15 +484,28 @@ static struct ir_value weights_beside(struct bound *s, const struct ir_op *op, s
 	return irb_slice_of(s->b, p, 3, zero, t->dims[3]);
 }
 
+/* Keys or values of every query head, and their error: integers times scales are rounded once. */
+static void keys_of(struct bound *s, const struct ir_op *op, size_t i, size_t scale, struct ir_value *x,
+                    struct ir_value *e)
+{
+	const struct ir_dim *heads = irb_type(s->b, s->value[op->operands[0].id])->dims[1];
+	*x = val(s, op, i);
+	*e = err(s, op, i);
+	if (given(op, scale)) { /* integers have no error */
+		*e = mul(s, mag(s, *x), along(s, err(s, op, scale), *x));
+		*x = mul(s, *x, along(s, val(s, op, scale), *x));
+		*e = add(s, *e, times(s, mag(s, *x), 2 * U));
+	}
+	*x = by_query_head(s, *x, heads);
+	*e = by_query_head(s, *e, heads);
+}
+
 static struct ir_value rule_attention(struct bound *s, const struct ir_op *op)
 {
 	const struct attrs_attention *a = op->attrs;
-	const struct ir_type *tq = irb_type(s->b, s->value[op->operands[0].id]);
-	struct ir_value q = val(s, op, 0), eq = err(s, op, 0);
-	struct ir_value k = by_query_head(s, val(s, op, 1), tq->dims[1]);
-	struct ir_value ek = by_query_head(s, err(s, op, 1), tq->dims[1]);
-	struct ir_value v = by_query_head(s, val(s, op, 2), tq->dims[1]);
-	struct ir_value ev = by_query_head(s, err(s, op, 2), tq->dims[1]);
+	struct ir_value q = val(s, op, 0), eq = err(s, op, 0), k, ek, v, ev;
+	keys_of(s, op, 1, OPERAND(attention, k_scale), &k, &ek);
+	keys_of(s, op, 2, OPERAND(attention, v_scale), &v, &ev);
 	struct ir_value x = times(s, product(s, q, k, false, true), a->scale);
 	struct ir_value ex = times(s, product_error(s, q, eq, k, ek, false, true), fabs(a->scale));
 	if (given(op, 3)) {

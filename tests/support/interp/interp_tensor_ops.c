@@ -391,6 +391,13 @@ void interp_check_attention(void)
 	op_case_check(OP_attention, &(struct attrs_attention){.scale = 0.69314718055994531},
 	              INS(q, k, v, ABSENT, ABSENT, ABSENT, TENSOR(F32, (2), 0.693147181, 0.693147181)),
 	              TENSOR(F32, (1, 2, 2, 1), 14.25, 17.625, 17.625, 14.25));
+	/* keys of (2, 0), (0, 2), (0, 0) and values of 1, 10, 100 as integers with a scale for each position */
+	op_case_check(OP_attention, &(struct attrs_attention){.scale = 1},
+	              INS(q, TENSOR(I8, (1, 1, 3, 2), 4, 0, 0, 127, 7, -127),
+	                  TENSOR(I8, (1, 1, 3, 1), 2, 1, -100), ABSENT, ABSENT, ABSENT, ABSENT,
+	                  TENSOR(F32, (1, 1, 3, 1), 0.5, 0.0157480315, 0),
+	                  TENSOR(F32, (1, 1, 3, 1), 0.5, 10, -1)),
+	              TENSOR(F32, (1, 2, 2, 1), 12.5027537, 18.6270652, 18.6270652, 12.5027537));
 	/* weights of (2^2, 1, 1): 4/6, 1/6 */
 	op_case_check(OP_attention, &(struct attrs_attention){.scale = 0.69314718055994531}, INS(q, k, v),
 	              TENSOR(F32, (1, 2, 2, 1), 19, 23.5, 23.5, 19));

@@ -29,10 +29,12 @@ enum {
 	WORD_LEN,
 	WORD_PAST,
 	WORD_SINKS,
+	WORD_K_SCALE,
+	WORD_V_SCALE,
 	WORD_OUT,
 	WORD_SCRATCH,
 	WORD_DIMS,
-	N_WORDS = 12
+	N_WORDS = 14
 };
 
 typedef void kernel_function(void *const *words, int64_t worker, int64_t n_workers);
@@ -87,7 +89,7 @@ static struct ir_value bias_param(const struct build *x)
 	return IR_NO_VALUE;
 }
 
-#define N_OPERANDS 7
+#define N_OPERANDS 9
 
 /* The operands as parameters, q and others then seen through views. */
 static void build_operands(const struct build *x, struct ir_value v[N_OPERANDS])
@@ -97,6 +99,7 @@ static void build_operands(const struct build *x, struct ir_value v[N_OPERANDS])
 	const struct ir_dim *flat[] = {x->batch, x->rows, constant(x, x->c->heads * x->c->size)};
 	const struct ir_dim *split[] = {x->batch, x->rows, heads, size};
 	const struct ir_dim *full[] = {x->batch, heads, x->rows, x->keys};
+	const struct ir_dim *scales[] = {x->batch, constant(x, x->c->key_heads), x->keys, constant(x, 1)};
 	v[0] = param(x, "q", float_type(x), 3, flat);
 	v[1] = key_param(x, "k", x->c->size);
 	v[2] = key_param(x, "v", x->c->value_size);
@@ -104,6 +107,8 @@ static void build_operands(const struct build *x, struct ir_value v[N_OPERANDS])
 	v[4] = param(x, "len", DT_I32, 1, &x->batch);
 	v[5] = param(x, "past", DT_I32, 1, &x->batch);
 	v[6] = param(x, "sinks", float_type(x), 1, &heads);
+	v[7] = param(x, "k_scale", DT_F32, 4, scales);
+	v[8] = param(x, "v_scale", DT_F32, 4, scales);
 	v[0] = irb_transpose_by(x->b, irb_reshape_to(x->b, v[0], 4, split), 4, swap);
 	if (x->c->turned_kv) {
 		v[1] = irb_transpose_by(x->b, v[1], 4, turn);
@@ -113,6 +118,8 @@ static void build_operands(const struct build *x, struct ir_value v[N_OPERANDS])
 	v[4] = x->c->has_len ? v[4] : IR_NO_VALUE;
 	v[5] = x->c->has_past ? v[5] : IR_NO_VALUE;
 	v[6] = x->c->has_sinks ? v[6] : IR_NO_VALUE;
+	v[7] = x->c->kv == DT_I8 ? v[7] : IR_NO_VALUE;
+	v[8] = x->c->kv == DT_I8 ? v[8] : IR_NO_VALUE;
 }
 
 static struct attrs_group schedule_of(const struct attention_config *c)
@@ -121,7 +128,8 @@ static struct attrs_group schedule_of(const struct attention_config *c)
 	struct target_attention_scratch s;
 	int64_t br, bc;
 	target_attention_blocks(t, c->size, c->value_size, &br, &bc);
-	const struct target_attention_sizes sizes = {c->br ? c->br : br, c->bc ? c->bc : bc, c->split};
+	const struct target_attention_sizes sizes = {c->br ? c->br : br, c->bc ? c->bc : bc, c->split,
+	                                             c->kv == DT_I8 ? 2 : 0};
 	target_attention_scratch(t, c->size, c->value_size, &sizes, &s);
 	return (struct attrs_group){.kind = GROUP_attention,
 	                            .br = c->br,
@@ -141,7 +149,7 @@ static struct ir_value build_group(const struct build *x, const struct ir_value 
 	const struct ir_dim *flat[] = {x->batch, x->rows, constant(x, x->c->heads * x->c->value_size)};
 	struct ir_value result;
 	irb_group_begin(x->b);
-	struct ir_value y = irb_attention(x->b, v[0], v[1], v[2], v[3], v[4], v[5], v[6], &attrs);
+	struct ir_value y = irb_attention(x->b, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], &attrs);
 	y = irb_reshape_to(x->b, irb_transpose_by(x->b, y, 4, swap), 3, flat);
 	irb_group_end(x->b, &schedule, &y, 1, &result);
 	return result;
@@ -248,6 +256,9 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 		ring_strides(g, k, out, g->size);
 	if (g->ring > 0 && view.base.id == b->c->f->params[WORD_V].value.id)
 		ring_strides(g, k, out, g->value_size);
+	for (int i = WORD_K_SCALE; g->ring > 0 && i <= WORD_V_SCALE; i++)
+		if (view.base.id == b->c->f->params[i].value.id)
+			ring_strides(g, k, out, 1);
 	if (g->panel_keys && view.base.id == b->c->f->params[WORD_K].value.id)
 		panel_strides(b, k, out);
 	return true;
@@ -358,6 +369,17 @@ static float *numbers(struct attention_case *c, struct rng *rng, int64_t n)
 	return x;
 }
 
+/* Between 0 and 2 / 127; some are 0. */
+static void make_scales(struct attention_case *c, struct rng *rng, struct attention_call *call)
+{
+	call->k_scale = numbers(c, rng, call->n_scales);
+	call->v_scale = numbers(c, rng, call->n_scales);
+	for (int64_t i = 0; i < call->n_scales; i++) {
+		call->k_scale[i] = i % 11 == 3 ? 0 : fabsf(call->k_scale[i]) / 127;
+		call->v_scale[i] = i % 13 == 5 ? 0 : fabsf(call->v_scale[i]) / 127;
+	}
+}
+
 void attention_call_init(struct attention_case *c, struct attention_call *call, int64_t b, int64_t s,
                          int64_t t)
 {
@@ -373,8 +395,15 @@ void attention_call_init(struct attention_case *c, struct attention_call *call, 
 	call->q = numbers(c, &rng, call->n_q);
 	call->k = numbers(c, &rng, call->n_k);
 	call->v = numbers(c, &rng, call->n_v);
+	const float factor = g->kv == DT_I8 ? 63.5F : 1;
+	for (int64_t i = 0; i < call->n_k; i++)
+		call->k[i] *= factor;
+	for (int64_t i = 0; i < call->n_v; i++)
+		call->v[i] *= factor;
 	round_to(g->kv, call->k, call->n_k);
 	round_to(g->kv, call->v, call->n_v);
+	call->n_scales = g->kv == DT_I8 ? b * g->key_heads * t : 0;
+	make_scales(c, &rng, call);
 	call->bias = numbers(c, &rng, call->n_bias);
 	call->sinks = numbers(c, &rng, g->heads);
 	for (int64_t h = 0; h < g->heads; h++)
@@ -396,6 +425,11 @@ void attention_poison(const struct attention_case *c, struct attention_call *cal
 {
 	for (int64_t h = b * c->config.key_heads; h < (b + 1) * c->config.key_heads; h++) {
 		for (int64_t t = from; t < to && t < call->t; t++) {
+			if (c->config.kv == DT_I8) {
+				call->k_scale[h * call->t + t] = NAN;
+				call->v_scale[h * call->t + t] = HUGE_VALF;
+				continue;
+			}
 			poison(c, call->k, h, t, call->t, c->config.size);
 			poison(c, call->v, h, t, call->t, c->config.value_size);
 		}
@@ -428,6 +462,8 @@ static void **words_of(struct attention_case *c, struct attention_call *call, in
 	words[WORD_LEN] = call->len;
 	words[WORD_PAST] = call->past;
 	words[WORD_SINKS] = attention_stored(c, call->sinks, c->config.heads);
+	words[WORD_K_SCALE] = attention_stored_scales(c, call, call->k_scale);
+	words[WORD_V_SCALE] = attention_stored_scales(c, call, call->v_scale);
 	words[WORD_OUT] = attention_stored(c, call->out, call->n_out);
 	words[WORD_SCRATCH] = scratch;
 	const int64_t dims[] = {call->b, call->s, call->t};
@@ -465,7 +501,8 @@ void attention_run(struct attention_case *c, struct attention_call *call, int64_
 static const char *interpret(struct attention_case *c, struct attention_call *call, int64_t n_workers)
 {
 	void **words = words_of(c, call, n_workers);
-	size_t bytes = c->config.is_bf16 ? 2 : 4, kv_bytes = attention_key_type(&c->config) == DT_F32 ? 4 : 2;
+	size_t bytes = c->config.is_bf16 ? 2 : 4,
+	       kv_bytes = (size_t)ir_dtype_bytes(attention_key_type(&c->config));
 	const struct kb_range ranges[] = {
 	        {words, N_WORDS * sizeof(void *), false},
 	        {words[WORD_Q], (size_t)call->n_q * bytes, false},
@@ -475,6 +512,8 @@ static const char *interpret(struct attention_case *c, struct attention_call *ca
 	        {call->len, (size_t)call->b * 4, false},
 	        {call->past, (size_t)call->b * 4, false},
 	        {words[WORD_SINKS], (size_t)c->config.heads * bytes, false},
+	        {words[WORD_K_SCALE], (size_t)attention_scale_floats(c, call) * 4, false},
+	        {words[WORD_V_SCALE], (size_t)attention_scale_floats(c, call) * 4, false},
 	        {words[WORD_OUT], (size_t)call->n_out * bytes, true},
 	        {words[WORD_SCRATCH], (size_t)(c->scratch_bytes * n_workers), true},
 	};
@@ -538,6 +577,8 @@ static const char *difference(struct attention_case *c, const struct attention_c
 	fill_ints(&in[4], call->len, call->b);
 	fill_ints(&in[5], call->past, call->b);
 	fill(&in[6], call->sinks, c->config.heads);
+	for (int i = 0; c->config.kv == DT_I8 && i < 2; i++)
+		fill(&in[7 + i], i ? call->v_scale : call->k_scale, call->n_scales);
 	struct interp_args args = {.dims = dims, .inputs = in, .outputs = &out, .arena = &a};
 	ck_assert_msg(interp_run(&c->cx, c->m, c->f, &args) == TFMC_OK, "%s", c->log.data);
 	const char *why = compare(c, call, &out, tolerance);

@@ -25,7 +25,7 @@ struct attention_config {
 	double sink; /* the sinks are around this */
 	double scale, softcap;
 	bool is_bf16;     /* all float tensors are bf16 */
-	enum ir_dtype kv; /* of k and v, where the others are f32 */
+	enum ir_dtype kv; /* of k and v, where the others are f32; of i8 there are scales */
 	bool turned_kv;   /* k and v are views of [B,K,E,T] and [B,K,V,T] */
 	bool panel_keys;  /* k is #panel16, as a state may be; not with is_bf16 */
 	int64_t ring; /* > 0: row p of k and v lies at p mod ring, and only those up to past + S are there */
@@ -49,11 +49,12 @@ struct attention_case {
 /* Tensors of one call, filled with seeded numbers. */
 struct attention_call {
 	int64_t b, s, t;
-	float *q, *k, *v, *bias; /* bias [count of its config] or NULL */
-	float *sinks;            /* [heads] */
-	int32_t *len, *past;     /* [b], zero at first */
-	float *out;              /* [b, s, heads value_size] */
-	int64_t n_q, n_k, n_v, n_bias, n_out;
+	float *q, *k, *v, *bias;  /* bias [count of its config] or NULL */
+	float *sinks;             /* [heads] */
+	float *k_scale, *v_scale; /* [b, key_heads, t] of i8 */
+	int32_t *len, *past;      /* [b], zero at first */
+	float *out;               /* [b, s, heads value_size] */
+	int64_t n_q, n_k, n_v, n_bias, n_out, n_scales;
 };
 
 void attention_case_init(struct attention_case *c, const struct attention_config *config);
@@ -61,7 +62,7 @@ void attention_case_destroy(struct attention_case *c);
 
 void attention_call_init(struct attention_case *c, struct attention_call *call, int64_t b, int64_t s,
                          int64_t t);
-/* Keys and values of sequence b at positions [from, to) become NaN. */
+/* Keys and values of sequence b at positions [from, to) become NaN, of i8 their scales NaN and infinite. */
 void attention_poison(const struct attention_case *c, struct attention_call *call, int64_t b, int64_t from,
                       int64_t to);
 /* Computes call->out by machine code when there is any, else by the kernel interpreter. */

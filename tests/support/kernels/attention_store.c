@@ -14,8 +14,13 @@ static void *stored_in(struct attention_case *c, enum ir_dtype t, float *x, int6
 		return x;
 	uint16_t *out = ARENA_ARRAY(&c->arena, uint16_t, n + 32);
 	out = (uint16_t *)(((uintptr_t)out + 63) & ~(uintptr_t)63); /* as states are */
-	for (int64_t i = 0; i < n; i++)
-		out[i] = narrow_bits(t, x[i]);
+	int8_t *codes = (int8_t *)out;
+	for (int64_t i = 0; i < n; i++) {
+		if (t == DT_I8)
+			codes[i] = isnan(x[i]) ? INT8_MIN : (int8_t)x[i];
+		else
+			out[i] = narrow_bits(t, x[i]);
+	}
 	return out;
 }
 
@@ -49,7 +54,7 @@ int64_t attention_value_floats(const struct attention_case *c, const struct atte
 /* Keys or values, [B,K,T,e], as a state holds them: in panels, in a ring. What stands for no position is NaN.
  */
 static void *stored_rows(struct attention_case *c, struct attention_call *call, const float *x, int64_t e,
-                         bool panels)
+                         enum ir_dtype dtype, bool panels)
 {
 	const struct attention_config *g = &c->config;
 	int64_t rows = rows_of(c, call, panels), t = call->t, n = call->b * g->key_heads * rows * e;
@@ -66,18 +71,30 @@ static void *stored_rows(struct attention_case *c, struct attention_call *call, 
 		else
 			out[(head * rows + row) * e + i % e] = x[i];
 	}
-	return stored_in(c, attention_key_type(g), out, n);
+	return stored_in(c, dtype, out, n);
 }
 
 void *attention_stored_keys(struct attention_case *c, struct attention_call *call)
 {
+	enum ir_dtype dtype = attention_key_type(&c->config);
 	bool as_given = !c->config.panel_keys && c->config.ring == 0;
-	return as_given ? stored_in(c, attention_key_type(&c->config), call->k, call->n_k)
-	                : stored_rows(c, call, call->k, c->config.size, c->config.panel_keys);
+	return as_given ? stored_in(c, dtype, call->k, call->n_k)
+	                : stored_rows(c, call, call->k, c->config.size, dtype, c->config.panel_keys);
 }
 
 void *attention_stored_values(struct attention_case *c, struct attention_call *call)
 {
-	return c->config.ring == 0 ? stored_in(c, attention_key_type(&c->config), call->v, call->n_v)
-	                           : stored_rows(c, call, call->v, c->config.value_size, false);
+	enum ir_dtype dtype = attention_key_type(&c->config);
+	return c->config.ring == 0 ? stored_in(c, dtype, call->v, call->n_v)
+	                           : stored_rows(c, call, call->v, c->config.value_size, dtype, false);
+}
+
+int64_t attention_scale_floats(const struct attention_case *c, const struct attention_call *call)
+{
+	return c->config.kv == DT_I8 ? call->b * c->config.key_heads * rows_of(c, call, false) : 0;
+}
+
+void *attention_stored_scales(struct attention_case *c, struct attention_call *call, const float *scales)
+{
+	return c->config.kv == DT_I8 ? stored_rows(c, call, scales, 1, DT_F32, false) : NULL;
 }

@@ -14,8 +14,11 @@ enum ir_dtype attention_key_type(const struct attention_config *c);
 void *attention_stored(struct attention_case *c, float *x, int64_t n);
 void *attention_stored_keys(struct attention_case *c, struct attention_call *call);
 void *attention_stored_values(struct attention_case *c, struct attention_call *call);
+/* Of keys or values of i8, else NULL. */
+void *attention_stored_scales(struct attention_case *c, struct attention_call *call, const float *scales);
 /* Elements of what they give. */
 int64_t attention_key_floats(const struct attention_case *c, const struct attention_call *call);
 int64_t attention_value_floats(const struct attention_case *c, const struct attention_call *call);
+int64_t attention_scale_floats(const struct attention_case *c, const struct attention_call *call);
 
 #endif

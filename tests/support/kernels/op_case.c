@@ -10,7 +10,7 @@
 
 #include "ir/verify/verify.h"
 
-#define OPERANDS_MAX 8
+#define OPERANDS_MAX 9
 
 void op_case_begin(struct op_case *c)
 {

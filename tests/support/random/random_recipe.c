@@ -469,6 +469,8 @@ static bool make_attention(struct gen *g, const struct ir_type *x, struct recipe
 	a->window = rng_chance(&g->rng, 35) ? rng_between(&g->rng, 1, 9) : 0;
 	out->n = 6; /* lengths and past may be left out */
 	add(out, rng_chance(&g->rng, 25) ? vector(g, dtype, h) : NULL);
+	add(out, recipe_scales(g, out->in[1]));
+	add(out, recipe_scales(g, out->in[2]));
 	return bias != NULL;
 }
 

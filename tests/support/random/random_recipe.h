@@ -10,7 +10,7 @@
 #include "tests/support/random/random_ir.h"
 #include "tests/support/random/rng.h"
 
-#define RECIPE_OPERANDS_MAX 8
+#define RECIPE_OPERANDS_MAX 9
 
 struct gen {
 	struct ir_module *m;
@@ -46,6 +46,8 @@ bool recipe_expert_linear(struct gen *g, const struct ir_type *x, struct recipe 
 /* Of keys or values: as the queries, or narrow beside f32. Drawn from a copy: other draws stay as they are.
  */
 enum ir_dtype recipe_stored_type(const struct gen *g, enum ir_dtype queries, uint64_t salt);
+/* Of keys or values x of i8, else NULL. */
+const struct ir_type *recipe_scales(struct gen *g, const struct ir_type *x);
 /* random_recipe_strips.c */
 bool recipe_round_rows(struct gen *g, const struct ir_type *x, struct recipe *out);
 bool recipe_argmax(struct gen *g, const struct ir_type *x, struct recipe *out);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Legal operands of rope: tables of every even width up to the heads', positions
- * inside the table and beyond it; and of expert_linear, with ids beyond the
- * experts.
+ * inside the table and beyond it; of expert_linear, with ids beyond the experts;
+ * and how attention finds keys and values.
  */
 #include "tests/support/random/random_recipe.h"
 
@@ -73,5 +73,12 @@ enum ir_dtype recipe_stored_type(const struct gen *g, enum ir_dtype queries, uin
 	struct rng rng = rng_seed((uint64_t)rng_next(&copy) ^ salt);
 	if (queries != DT_F32 || !rng_chance(&rng, 30))
 		return queries;
-	return rng_chance(&rng, 50) ? DT_F16 : DT_BF16;
+	static const enum ir_dtype narrow[] = {DT_F16, DT_BF16, DT_I8};
+	return narrow[rng_below(&rng, 3)];
+}
+
+const struct ir_type *recipe_scales(struct gen *g, const struct ir_type *x)
+{
+	const struct ir_dim *dims[] = {x->dims[0], x->dims[1], x->dims[2], gen_const(g, 1)};
+	return x->dtype == DT_I8 ? gen_type(g, DT_F32, 4, dims) : NULL;
 }

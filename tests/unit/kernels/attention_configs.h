@@ -284,10 +284,51 @@ static const struct attention_config configs[] = {
          .kv = DT_F16,
          .panel_keys = true,
          .scale = 1},
+        /* integers with scales, from here on */
+        {.heads = 6,
+         .key_heads = 3,
+         .size = 20,
+         .value_size = 32,
+         .kv = DT_I8,
+         .panel_keys = true,
+         .is_causal = true,
+         .has_past = true,
+         .has_len = true,
+         .bc = 32,
+         .scale = 0.2},
+        {.heads = 6,
+         .key_heads = 2,
+         .size = 7,
+         .value_size = 9,
+         .kv = DT_I8,
+         .panel_keys = true,
+         .is_causal = true,
+         .has_past = true,
+         .window = 19,
+         .has_sinks = true,
+         .bc = 16,
+         .scale = 0.3},
+        {.heads = 2,
+         .key_heads = 1,
+         .size = 24,
+         .value_size = 16,
+         .kv = DT_I8,
+         .has_len = true,
+         .bias = BIAS_KEYS,
+         .scale = 0.2,
+         .softcap = 2},
+        {.heads = 2,
+         .key_heads = 2,
+         .size = 1,
+         .value_size = 16,
+         .kv = DT_I8,
+         .panel_keys = true,
+         .scale = 1},
 };
 
 #define WINDOWS 17 /* the first of them */
 #define SINKS   23
 #define NARROW  31
+#define SCALED  36
 
 #endif

@@ -103,6 +103,8 @@ static void expect_chunk(struct attention_case *c, const struct attention_call *
 	memcpy(part.k, whole->k, (size_t)whole->n_k * 4);
 	memcpy(part.v, whole->v, (size_t)whole->n_v * 4);
 	memcpy(part.sinks, whole->sinks, (size_t)c->config.heads * 4);
+	memcpy(part.k_scale, whole->k_scale, (size_t)whole->n_scales * 4);
+	memcpy(part.v_scale, whole->v_scale, (size_t)whole->n_scales * 4);
 	part.past[0] = (int32_t)from;
 	attention_poison(c, &part, 0, reach_of(&c->config, from + n), part.t);
 	if (c->config.window > 0 && from + 1 > c->config.window)
@@ -114,12 +116,12 @@ static void expect_chunk(struct attention_case *c, const struct attention_call *
 START_TEST(chunks_give_the_same_bits)
 {
 	/* one query head for each key head, three; windows: both sides, causal ones of both widths; sinks */
-	static const int grouped[] = {4,         12,        WINDOWS, WINDOWS + 2, WINDOWS + 3,
-	                              SINKS + 1, SINKS + 2, NARROW,  NARROW + 1};
-	struct attention_config config = configs[grouped[_i % 9]];
+	static const int grouped[] = {4,         12,     WINDOWS,    WINDOWS + 2, WINDOWS + 3, SINKS + 1,
+	                              SINKS + 2, NARROW, NARROW + 1, SCALED,      SCALED + 1};
+	struct attention_config config = configs[grouped[_i % 11]];
 	config.has_len = false;
 	config.bias = BIAS_NONE;
-	config.target = targets[_i / 9];
+	config.target = targets[_i / 11];
 	struct attention_case c;
 	attention_case_init(&c, &config);
 	struct attention_call whole;
@@ -155,9 +157,9 @@ END_TEST
 START_TEST(workers_give_the_same_bits)
 {
 	static const int64_t workers[] = {2, 3, 7, 16};
-	static const int which[] = {12, 5, WINDOWS + 1, WINDOWS + 2, SINKS + 1};
-	struct attention_config config = configs[which[_i % 5]];
-	config.target = targets[_i / 5];
+	static const int which[] = {12, 5, WINDOWS + 1, WINDOWS + 2, SINKS + 1, SCALED};
+	struct attention_config config = configs[which[_i % 6]];
+	config.target = targets[_i / 6];
 	struct attention_case c;
 	attention_case_init(&c, &config);
 	struct attention_call one, more;
@@ -181,13 +183,15 @@ START_TEST(divided_heads_give_the_same_bits)
 	static const struct {
 		int config;
 		int64_t heads, key_heads;
-	} cases[] = {{4, 1, 1}, {12, 9, 3},        {11, 5, 1},    {WINDOWS + 2, 4, 1}, {WINDOWS + 3, 16, 1},
-	             {3, 2, 2}, {SINKS + 1, 6, 2}, {SINKS, 1, 1}, {NARROW, 6, 2},      {NARROW + 1, 3, 1}};
+	} cases[] = {{4, 1, 1},           {12, 9, 3},           {11, 5, 1},
+	             {WINDOWS + 2, 4, 1}, {WINDOWS + 3, 16, 1}, {3, 2, 2},
+	             {SINKS + 1, 6, 2},   {SINKS, 1, 1},        {NARROW, 6, 2},
+	             {NARROW + 1, 3, 1},  {SCALED, 6, 2}};
 	static const int64_t workers[] = {2, 3, 4, 7, 16};
-	struct attention_config config = configs[cases[_i % 10].config];
-	config.heads = cases[_i % 10].heads;
-	config.key_heads = cases[_i % 10].key_heads;
-	config.target = targets[_i / 10];
+	struct attention_config config = configs[cases[_i % 11].config];
+	config.heads = cases[_i % 11].heads;
+	config.key_heads = cases[_i % 11].key_heads;
+	config.target = targets[_i / 11];
 	config.bc = 16;
 	config.br = config.heads / config.key_heads;
 	config.split = 10;
@@ -284,6 +288,31 @@ START_TEST(extreme_scores)
 }
 END_TEST
 
+/* A key or a value of NaN, as its scale says it, is not lost where it is seen; a key of zeros is one. */
+START_TEST(extreme_scales)
+{
+	struct attention_config config = configs[SCALED];
+	config.target = targets[_i];
+	config.has_len = false;
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	struct attention_call call;
+	attention_call_init(&c, &call, 1, 9, 9);
+	call.k_scale[0] = 0;
+	attention_run(&c, &call, 1);
+	attention_expect(&c, &call, 4e-6);
+	int64_t row = config.heads * config.value_size;
+	call.k_scale[5] = call.v_scale[9 + 7] = NAN;
+	attention_run(&c, &call, 1);
+	for (int64_t i = 0; i < call.n_out; i++) {
+		int64_t token = i / row, key_head = i % row / config.value_size / 2;
+		bool is_nan = (key_head == 0 && token >= 5) || (key_head == 1 && token >= 7);
+		ck_assert_int_eq(isnan(call.out[i]) != 0, is_nan);
+	}
+	attention_case_destroy(&c);
+}
+END_TEST
+
 /* A sink of -inf is none, bit for bit; one that is far above all scores takes everything. */
 START_TEST(extreme_sinks)
 {
@@ -322,9 +351,10 @@ Suite *suite_kernel_attention(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, equals_the_interpreter, 0, n_configs * n_targets);
 	tcase_add_loop_test(t, stays_inside_its_memory, 0, n_configs * n_targets);
-	tcase_add_loop_test(t, chunks_give_the_same_bits, 0, 9 * n_targets);
-	tcase_add_loop_test(t, workers_give_the_same_bits, 0, 5 * n_targets);
-	tcase_add_loop_test(t, divided_heads_give_the_same_bits, 0, 10 * n_targets);
+	tcase_add_loop_test(t, chunks_give_the_same_bits, 0, 11 * n_targets);
+	tcase_add_loop_test(t, workers_give_the_same_bits, 0, 6 * n_targets);
+	tcase_add_loop_test(t, divided_heads_give_the_same_bits, 0, 11 * n_targets);
+	tcase_add_loop_test(t, extreme_scales, 0, n_targets);
 	tcase_add_loop_test(t, later_tokens_do_not_matter, 0, n_targets);
 	tcase_add_loop_test(t, panels_give_the_same_bits, 0, n_targets);
 	tcase_add_loop_test(t, lengths_give_the_same_bits, 0, n_targets);
