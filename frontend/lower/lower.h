@@ -205,6 +205,9 @@ bool weights_open(struct frontend_model *m);
 /* state.c */
 bool lower_record_state(struct lowering *lw, const char *pattern, const struct state_type *slice);
 struct lower_state *lower_find_state(struct lowering *lw, const char *name);
+/* Names of the states of a cache: keys, values; of int8, their scales. */
+#define LOWER_CACHE_PARTS 4
+const char *lower_cache_state(struct lowering *lw, const char *cache, size_t part);
 /* Names of the states that a body uses, in order. */
 struct names_list {
 	const char **items;

@@ -8,6 +8,14 @@
 
 #include "frontend/lower/lower.h"
 
+static bool is_recorded(const struct lowering *lw, const char *name)
+{
+	for (size_t i = 0; i < lw->types->n; i++)
+		if (strcmp(lw->types->items[i].name, name) == 0)
+			return true;
+	return false;
+}
+
 bool lower_record_state(struct lowering *lw, const char *pattern, const struct state_type *slice)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
@@ -17,10 +25,8 @@ bool lower_record_state(struct lowering *lw, const char *pattern, const struct s
 		return false;
 	if ((size_t)slice->rank + n > IR_RANK_MAX || slice->rank < 1)
 		return lower_fail(lw, LOC_NONE, DIAG_LIMIT, "the state '%s' has too many axes", name);
-	for (size_t i = 0; i < lw->types->n; i++) {
-		if (strcmp(lw->types->items[i].name, name) == 0)
-			return lower_fail(lw, LOC_NONE, DIAG_GENERATE, "two caches are called '%s'", name);
-	}
+	if (is_recorded(lw, name))
+		return lower_fail(lw, LOC_NONE, DIAG_GENERATE, "two caches are called '%s'", name);
 	struct state_type *t = ARENA_PUSH(lw->arena, lw->types);
 	if (t == NULL)
 		return false;
@@ -44,6 +50,12 @@ struct lower_state *lower_find_state(struct lowering *lw, const char *name)
 	return NULL;
 }
 
+const char *lower_cache_state(struct lowering *lw, const char *cache, size_t part)
+{
+	static const char *const ends[LOWER_CACHE_PARTS] = {"k", "v", "k_scale", "v_scale"};
+	return arena_printf(lw->arena, "%s.%s", cache, ends[part]);
+}
+
 /* ---- which states a body uses ---- */
 
 static bool add_name(struct lowering *lw, struct names_list *out, const char *pattern)
@@ -61,6 +73,20 @@ static bool add_name(struct lowering *lw, struct names_list *out, const char *pa
 	return slot != NULL;
 }
 
+/* Those that the cache has: scales only where it keeps int8. */
+static bool add_cache(struct lowering *lw, const char *cache, struct names_list *out)
+{
+	const struct lower_loop *loops[IR_RANK_MAX];
+	size_t n;
+	bool ok = true;
+	for (size_t i = 0; ok && i < LOWER_CACHE_PARTS; i++) {
+		const char *part = lower_cache_state(lw, cache, i),
+		           *name = lower_indexed(lw, part, loops, &n);
+		ok = name != NULL && (!is_recorded(lw, name) || add_name(lw, out, part));
+	}
+	return ok;
+}
+
 static bool expr_states(struct lowering *lw, const struct expr *e, struct names_list *out)
 {
 	bool ok = true;
@@ -72,8 +98,7 @@ static bool expr_states(struct lowering *lw, const struct expr *e, struct names_
 		const struct expr *v = e->keywords[i].value;
 		if (lw->mode == LOWER_DECODE && strcmp(e->keywords[i].name, "cache") == 0 &&
 		    v->kind == EX_STRING)
-			ok = ok && add_name(lw, out, arena_printf(lw->arena, "%s.k", v->text)) &&
-			     add_name(lw, out, arena_printf(lw->arena, "%s.v", v->text));
+			ok = ok && add_cache(lw, v->text, out);
 		ok = ok && expr_states(lw, v, out);
 	}
 	for (size_t i = 0; ok && i < e->n_args; i++)

@@ -136,7 +136,8 @@ static bool read_dtypes(const struct expr_env *env, const struct yaml_node *node
 	static const struct schema_member members[] = {SCHEMA_MEMBER(dtype_words, weights),
 	                                               SCHEMA_MEMBER(dtype_words, compute),
 	                                               SCHEMA_MEMBER(dtype_words, cache)};
-	static const enum ir_dtype types[] = {DT_F32, DT_F32, DT_F32, DT_F16, DT_BF16}; /* -, keep, f32, .. */
+	static const enum ir_dtype types[] = {DT_F32, DT_F32,  DT_F32,
+	                                      DT_F16, DT_BF16, DT_I8}; /* -, keep, f32, .. */
 	struct dtype_words words = {0};
 	if (!schema_read(env, node, "dtype", "dtype", members, TFMC_COUNT(members), &words))
 		return false;

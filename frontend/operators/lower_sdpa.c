@@ -2,7 +2,8 @@
 /*
  * Scaled dot-product attention as primitive ops; the passes fuse them again.
  * With a cache, new keys and values are appended to the state and all of it is
- * read.
+ * read. Of an int8 cache that is two states: codes, and a scale for each position
+ * and head.
  */
 #include <math.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 
 struct sdpa {
 	struct ir_value q, k, v, len, past; /* q [B,h,n,e], k, v [B,g,m,e] */
+	struct ir_value k_scale, v_scale;   /* [B,g,m,1] of an int8 cache, else none */
 	struct ir_value fresh;              /* with a cache: lengths of the new keys */
 	double scale, softcap;
 	int64_t window;      /* 0: none */
@@ -68,7 +70,6 @@ static bool has_turns(const struct call *c, const struct sdpa *s)
 
 static bool record_cache(const struct call *c, const struct sdpa *s)
 {
-	static const char *const ends[] = {"k", "v"};
 	struct lowering *lw = c->lw;
 	int64_t most = lw->m->generate.max_len, rows = most;
 	const struct cache_use use = {s->window, s->causal && lower_is_none(call_arg(c, "prefix"))};
@@ -79,8 +80,8 @@ static bool record_cache(const struct call *c, const struct sdpa *s)
 	if (why != NULL)
 		return lower_fail(lw, c->e->loc, DIAG_REFUSED, "%s", why);
 	rows = cache_rows(rows, most);
-	const struct ir_value parts[] = {s->k, s->v};
-	for (size_t i = 0; i < TFMC_COUNT(parts); i++) {
+	const struct ir_value parts[] = {s->k, s->v, s->k_scale, s->v_scale};
+	for (size_t i = 0; i < TFMC_COUNT(parts) && parts[i].id != 0; i++) {
 		const struct ir_type *t = irb_type(lw->b, parts[i]);
 		struct state_type slice = {.dtype = t->dtype,
 		                           .rank = 4,
@@ -88,7 +89,7 @@ static bool record_cache(const struct call *c, const struct sdpa *s)
 		                           .call_rows = rows < most ? rows - s->window + 1 : 0};
 		memcpy(slice.dims, t->dims, sizeof(slice.dims));
 		slice.dims[2] = ir_dim_const(lw->module->dims, rows);
-		if (!lower_record_state(lw, arena_printf(lw->arena, "%s.%s", s->cache, ends[i]), &slice))
+		if (!lower_record_state(lw, lower_cache_state(lw, s->cache, i), &slice))
 			return false;
 	}
 	return true;
@@ -124,7 +125,7 @@ static bool read_cache_dtype(const struct call *c, struct sdpa *s)
 	static const struct {
 		const char *name;
 		enum ir_dtype dtype;
-	} all[] = {{"f32", DT_F32}, {"f16", DT_F16}, {"bf16", DT_BF16}};
+	} all[] = {{"f32", DT_F32}, {"f16", DT_F16}, {"bf16", DT_BF16}, {"int8", DT_I8}};
 	const char *name = NULL;
 	s->cache_dtype = c->lw->m->dtypes.cache;
 	if (!call_word(c, "cache_dtype", &name))
@@ -135,7 +136,7 @@ static bool read_cache_dtype(const struct call *c, struct sdpa *s)
 			return true;
 	}
 	return name == NULL ||
-	       lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "a cache holds f32, f16 or bf16");
+	       lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "a cache holds f32, f16, bf16 or int8");
 }
 
 static struct ir_value in_type(const struct call *c, struct ir_value x, enum ir_dtype dtype)
@@ -167,8 +168,36 @@ static bool use_cache(const struct call *c, struct sdpa *s)
 	s->fresh = s->len;
 	s->len = IR_NO_VALUE; /* keys of real rows only are visible from real rows */
 	s->past = lw->past;
-	return append(c, arena_printf(lw->arena, "%s.k", s->cache), s->window, &s->k) &&
-	       append(c, arena_printf(lw->arena, "%s.v", s->cache), s->window, &s->v);
+	struct ir_value *const parts[] = {&s->k, &s->v, &s->k_scale, &s->v_scale};
+	bool ok = true;
+	for (size_t i = 0; i < TFMC_COUNT(parts) && ok && parts[i]->id != 0; i++)
+		ok = append(c, lower_cache_state(lw, s->cache, i), s->window, parts[i]);
+	return ok;
+}
+
+/*
+ * x [B,g,m,e] becomes i8, nearest to x / scale; the scale [B,g,m,1], which is returned, is max |x| / 127 over e. Where an x
+ * is no number or infinite the scale is no finite one and codes are 0, so that the products are NaN.
+ */
+static struct ir_value to_codes(const struct call *c, struct ir_value *x)
+{
+	struct ir_builder *b = c->lw->b;
+	const struct ir_type *t = irb_type(b, *x);
+	int64_t last = 3;
+	const struct attrs_reduce_max of_row = {.axes = {&last, 1}, .keep = true};
+	struct ir_value scale = irb_reduce_max(b, irb_scale_by(b, irb_abs(b, *x, NULL), 1.0 / 127), &of_row);
+	struct ir_value half = irb_full_of(b, 0.5, DT_F32, 4, t->dims);
+	struct ir_value q = irb_div(b, *x, irb_broadcast_to(b, scale, 4, t->dims), NULL);
+	q = irb_floor(b, irb_add(b, q, half, NULL), NULL);
+	*x = irb_cast(b, q, &(struct attrs_cast){.dtype = DT_I8});
+	return scale;
+}
+
+static struct ir_value from_codes(const struct call *c, struct ir_value codes, struct ir_value scale)
+{
+	struct ir_value x = in_type(c, codes, DT_F32);
+	const struct ir_type *t = irb_type(c->lw->b, x);
+	return irb_mul(c->lw->b, x, irb_broadcast_to(c->lw->b, scale, 4, t->dims), NULL);
 }
 
 /*
@@ -182,10 +211,21 @@ static bool use_typed_cache(const struct call *c, struct sdpa *s)
 	const struct ir_type *q = irb_type(c->lw->b, s->q);
 	if (!read_cache_dtype(c, s))
 		return false;
-	s->k = in_type(c, s->k, s->cache_dtype);
-	s->v = in_type(c, s->v, s->cache_dtype);
+	bool is_int8 = s->cache_dtype == DT_I8;
+	s->k = in_type(c, s->k, is_int8 ? DT_F32 : s->cache_dtype);
+	s->v = in_type(c, s->v, is_int8 ? DT_F32 : s->cache_dtype);
+	if (is_int8) {
+		s->k_scale = to_codes(c, &s->k);
+		s->v_scale = to_codes(c, &s->v);
+		irb_name(c->lw->b, s->k_scale, "k_scale");
+		irb_name(c->lw->b, s->v_scale, "v_scale");
+	}
 	if (!use_cache(c, s))
 		return false;
+	if (is_int8) {
+		s->k = from_codes(c, s->k, s->k_scale);
+		s->v = from_codes(c, s->v, s->v_scale);
+	}
 	s->k = in_type(c, s->k, q->dtype);
 	s->v = in_type(c, s->v, q->dtype);
 	return !irb_failed(c->lw->b);

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Models whose caches keep f16 and bf16: their functions agree with the interpreter, and prompts in calls and in
-# steps with the whole, bit for bit; results do not depend on workers; a sequence takes half of the memory. Objects of
+# Models whose caches keep f16, bf16 and int8: their functions agree with the interpreter, and prompts in calls and in
+# steps with the whole, bit for bit; results do not depend on workers; a sequence takes half of the memory, with int8 a
+# byte for each number and four for each head and position. Objects of
 # every variant, as C and for aarch64 generate the same ids, greedily and with beams, also in rings. stories260k
 # against a reference that rounds what it appends.
 set -euo pipefail
@@ -26,12 +27,12 @@ narrow() { # MODEL TYPE FOLDER: the model with such a cache
 
 for model in torch_sinks torch_decoder torch_rotary; do
 	wide=$(state "$golden/$model/model.yaml")
-	for type in f16 bf16; do
+	for type in f16 bf16 int8; do
 		narrow $model $type "$tmp/$model.$type"
 		file=$tmp/$model.$type/model.yaml
 		narrow=$(state "$file")
 		[ $((narrow * 100)) -le $((wide * 60)) ] || fail "$model $type: $narrow bytes of state, $wide of f32"
-		[ $type = f16 ] && levels="--mcpu=x86-64-v2 --mcpu=native -O0" || levels="--mcpu=x86-64-v3"
+		[ $type != bf16 ] && levels="--mcpu=x86-64-v2 --mcpu=native -O0" || levels="--mcpu=x86-64-v3"
 		for level in $levels; do
 			options=()
 			[[ $level != *-v? ]] || options=("${quick[@]}")
@@ -41,6 +42,12 @@ for model in torch_sinks torch_decoder torch_rotary; do
 				fail "$model $type $level: $steps"
 		done
 	done
+done
+
+# Every value inside, fused or not: the weights of attention beside scales too.
+for barrier in '' --probe-barrier; do
+	"$TFMC" verify "$tmp/torch_rotary.int8/model.yaml" --mcpu=x86-64-v3 --probe='*' $barrier >"$tmp/log" || { cat "$tmp/log"; fail "probes"; }
+	[ "$(grep -c 'attention.weights, against interpreter .* ok$' "$tmp/log")" -ge 3 ] || { cat "$tmp/log"; fail "no weights"; }
 done
 
 # Ids of a prompt by greedy search, by the same in a second sequence that was forked and saved, by beams.
@@ -132,7 +139,16 @@ same() { # WHAT COMMAND..: the ids that the first one had, and for every number 
 	"$@" 3 bits >"$tmp/bits.3"
 	cmp "$tmp/bits.1" "$tmp/bits.3" || fail "$what: workers"
 }
-for type in bf16 f16; do
+
+# Heads of 64 numbers, 192 positions: nothing is added to the sizes.
+puzzles=$TFMC_SOURCE/tests/quality
+cp -r "$puzzles" "$tmp/puzzles"
+wide=$(state "$puzzles/model.yaml")
+sed 's/^weights:/dtype: {cache: int8}\n&/' "$puzzles/model.yaml" >"$tmp/puzzles/int8.yaml"
+narrow=$(state "$tmp/puzzles/int8.yaml")
+[ $((narrow * 64 * 4)) -eq $((wide * (64 + 4))) ] || fail "puzzles int8: $narrow bytes of state, $wide of f32"
+
+for type in bf16 f16 int8; do
 	at=$tmp/torch_rotary.$type
 	narrow torch_rotary $type "$at"
 	[ $type = bf16 ] || sed -i "s/kv_heads: kv_heads, /&window: 7, cache: {len: 16}, /" "$at/model.yaml"
@@ -172,7 +188,7 @@ run_ids() { # MODEL IDS OUT
 }
 cp -rL "$stories" "$tmp/stories"
 # What may be off: numbers of f32 on both sides of a border between two of the narrow type.
-for row in "f16 70" "bf16 20"; do
+for row in "f16 70" "bf16 20" "int8 20"; do
 	read -r type most <<<"$row"
 	{ echo "dtype: {cache: $type}"; grep -v '^dtype:' "$stories/model.yaml"; } >"$tmp/stories/$type.yaml"
 	new=$("$TFMC" generate "$tmp/stories/$type.yaml" --prompt "Once upon a time" --steps 200 --ignore-stop --print-tokens)

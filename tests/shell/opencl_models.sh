@@ -20,6 +20,12 @@ for model in "$TFMC_SOURCE"/tests/golden/*/model.yaml; do
 	check --plain "${families[turn % 3]}" model "$model"
 	turn=$((turn + 1))
 done
+# Keys and values as integers with scales.
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+cp "$TFMC_SOURCE"/tests/golden/torch_rotary/*.safetensors "$tmp"
+{ echo "dtype: {cache: int8}"; sed '/^checks:/,$d' "$TFMC_SOURCE/tests/golden/torch_rotary/model.yaml"; } >"$tmp/model.yaml"
+check --plain opencl-gpu model "$tmp/model.yaml"
 [ -n "${TFMC_ALL:-}" ] || families=(opencl-cpu)
 for family in "${families[@]}"; do
 	check "$family" model "$TFMC_SOURCE/examples/dates/model.yaml"

@@ -92,7 +92,10 @@ refused 2 'one of --prompt, --prompt-file' "$names/model.yaml"
 bar() {
 	local name=${1##*/}
 	local section="quantize: $4"
-	case $4 in bf16 | f16) section="dtype: {weights: $4}" ;; esac
+	case $4 in
+	bf16 | f16) section="dtype: {weights: $4}" ;;
+	cache_int8) section="dtype: {cache: int8}" ;;
+	esac
 	variant "$1" "$4" "s/^weights:/$section\n&/"
 	"$TFMC" quality "$tmp/$name/$4.yaml" "$2" "$3" --json >"$tmp/$name.$4.json"
 	python3 - "$tmp/$name" "$4" "$5" <<'P'
@@ -113,10 +116,14 @@ bars() {
 	bar "$@" q8 0.002
 	bar "$@" q8_row 0.003
 }
+# Keys and values of a cache: a tenth of that, but for heads of 8 elements.
+cache_bar() { bar "$1" "$2" "$3" cache_int8 "$4"; }
 python3 "$puzzles/data.py" --seed 77 --count 32 >"$tmp/puzzles.txt"
 python3 "$examples/names/data.py" --seed 77 --count 200 | awk '{ print $1 }' >"$tmp/names.txt"
 bars "$puzzles" --prompt-file "$tmp/puzzles.txt"
 bars "$examples/names" --prompt-file "$tmp/names.txt"
+cache_bar "$puzzles" --prompt-file "$tmp/puzzles.txt" 0.0001
+cache_bar "$examples/names" --prompt-file "$tmp/names.txt" 0.0001
 [ -d "$models" ] || { echo "SKIPPED in part: $models is absent"; exit 0; }
 # What the model itself tells, and words with the letters that it writes for them.
 "$TFMC" generate "$models/stories260k/model.yaml" --prompt "Once upon a time" --temperature 1 --samples 8 --steps 200 \
@@ -125,4 +132,5 @@ python3 -c "import json, sys
 for c in json.load(open(sys.argv[1]))['cases']:
     if 'greedy' in c: print(c['word'], c['greedy'], sep='\t')" "$models/aren-transliteration/cases.json" >"$tmp/aren.txt"
 bars "$models/stories260k" --tokens-file "$tmp/stories.ids"
+cache_bar "$models/stories260k" --tokens-file "$tmp/stories.ids" 0.003
 bars "$models/aren-transliteration" --prompt-file "$tmp/aren.txt"

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Llama model whose keys and values are rounded when they are appended, in f64. Pure Python.
 
-    cached_llama.py FOLDER f32|f16|bf16 IDS LOGITS.safetensors..
+    cached_llama.py FOLDER f32|f16|bf16|int8 IDS LOGITS.safetensors..
 
 Computes the logits of all positions of IDS (separated by blanks or commas) and prints for each given file (logits
 [1, S, vocab]) the relative L2 distance; then, how many ids are the likeliest behind those before them. Keys and values
-are rounded to nearest even once, from f32, keys behind the rotation.
+are rounded to nearest even once, from f32, keys behind the rotation; int8 are integers up to 127 times a scale for each
+position and head.
 """
 import json
 import math
@@ -33,7 +34,11 @@ def rounded(x, kind):
     if kind == "bf16":
         bits = (((w + 0x7FFF + (w >> 16 & 1)) >> 16) << 16 for w in struct.unpack(f"<{len(x)}I", words))
         words = struct.pack(f"<{len(x)}I", *bits)
-    return struct.unpack(f"<{len(x)}f", words)
+    x = struct.unpack(f"<{len(x)}f", words)
+    if kind == "int8":
+        step = max(map(abs, x)) / 127
+        return [round(v / step) * step if step > 0 else 0.0 for v in x]
+    return x
 
 
 def dot(a, b):
