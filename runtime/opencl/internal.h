@@ -10,11 +10,15 @@
 #include "runtime/opencl/calls.h"
 #include "runtime/opencl/tfmc_cl.h"
 
+/* What is done about faults and habits of drivers (drivers.def), bits. */
+enum cl_remedy { CL_NO_BINARIES = 1 /* binaries of programs are not asked for */ };
+
 /* A device of the list: what is said of it, and its handles. */
 struct cl_entry {
 	struct tfmc_cl_device device; /* its texts but for those of the platform are owned */
 	size_t platform;              /* of the list of platforms */
 	cl_device_id id;
+	unsigned remedies; /* of enum cl_remedy */
 };
 
 struct cl_platform {
@@ -90,6 +94,7 @@ struct tfmc_cl_buffer {
 struct tfmc_cl_program {
 	struct tfmc_cl_context *context;
 	cl_program program;
+	bool is_cached; /* made of a binary */
 };
 
 struct tfmc_cl_kernel {
@@ -97,6 +102,17 @@ struct tfmc_cl_kernel {
 	cl_kernel kernel;
 	char *name;
 };
+
+/* ---- binaries of programs on disk; whatever fails there is as if nothing were there ---- */
+struct cl_key {
+	char *bytes; /* the caller frees them */
+	size_t n;
+};
+/* False: there is no memory, or the source is too long. */
+bool cl_key_make(const struct tfmc_cl_context *c, const struct tfmc_cl_source *source, struct cl_key *out);
+/* A file with bytes [*at, *n) of its binary, which the caller frees; NULL: there is none that fits the key. */
+unsigned char *cl_cache_read(const char *folder, const struct cl_key *key, size_t *at, size_t *n);
+void cl_cache_write(const char *folder, const struct cl_key *key, const unsigned char *binary, size_t n);
 
 /* ---- the list ---- */
 /* Frees the texts that belong to it. */

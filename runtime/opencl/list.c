@@ -199,6 +199,21 @@ static int read_device(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_er
 	return status;
 }
 
+static unsigned remedies(const char *platform)
+{
+	static const struct {
+		const char *platform;
+		unsigned remedies;
+	} drivers[] = {
+#define DRIVER(platform, remedies) {platform, remedies},
+#include "runtime/opencl/drivers.def"
+	};
+	unsigned all = 0;
+	for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
+		all |= strstr(platform, drivers[i].platform) ? drivers[i].remedies : 0;
+	return all;
+}
+
 /* ---- lists ---- */
 
 static int add_devices(struct tfmc_cl *cl, size_t platform, const cl_device_id *ids, cl_uint n,
@@ -214,7 +229,7 @@ static int add_devices(struct tfmc_cl *cl, size_t platform, const cl_device_id *
 		struct tfmc_cl_error why;
 		char which[32];
 		struct cl_entry *e = &cl->entries[cl->n];
-		*e = (struct cl_entry){.platform = platform, .id = ids[i]};
+		*e = (struct cl_entry){.platform = platform, .id = ids[i], .remedies = remedies(p->name)};
 		e->device.platform = p->name;
 		e->device.platform_version = p->version;
 		int status = read_device(cl, e, &why);

@@ -9,8 +9,9 @@
 
 #include "runtime/opencl/internal.h"
 
-#define LOG_MAX  ((size_t)16 << 20)
-#define NAME_MAX 200 /* bytes of a kernel's name in a message */
+#define LOG_MAX    ((size_t)16 << 20)
+#define BINARY_MAX ((size_t)1 << 30)
+#define NAME_MAX   200 /* bytes of a kernel's name in a message */
 
 /* ---- building ---- */
 
@@ -52,7 +53,8 @@ static int build_failed(struct tfmc_cl_program *p, cl_int code, struct tfmc_cl_e
 	return TFMC_CL_E_BUILD;
 }
 
-static int build(struct tfmc_cl_program *p, const struct tfmc_cl_source *source, struct tfmc_cl_error *error)
+static int build_source(struct tfmc_cl_program *p, const struct tfmc_cl_source *source,
+                        struct tfmc_cl_error *error)
 {
 	const struct tfmc_cl_context *c = p->context;
 	size_t bytes = (size_t)source->bytes;
@@ -64,6 +66,72 @@ static int build(struct tfmc_cl_program *p, const struct tfmc_cl_source *source,
 		return status;
 	code = c->calls->clBuildProgram(p->program, 1, &c->entry->id, source->options, NULL, NULL);
 	return code == CL_SUCCESS ? TFMC_CL_OK : build_failed(p, code, error);
+}
+
+/* ---- with a cache ---- */
+
+static bool build_binary(struct tfmc_cl_program *p, const unsigned char *binary, size_t n,
+                         const char *options)
+{
+	const struct tfmc_cl_context *c = p->context;
+	cl_int code = CL_SUCCESS, of_device = CL_SUCCESS;
+	cl_program made = c->calls->clCreateProgramWithBinary(c->context, 1, &c->entry->id, &n, &binary,
+	                                                      &of_device, &code);
+	bool is_fine = made && code == CL_SUCCESS && of_device == CL_SUCCESS &&
+	               c->calls->clBuildProgram(made, 1, &c->entry->id, options, NULL, NULL) == CL_SUCCESS;
+	if (is_fine)
+		p->program = made;
+	else if (made)
+		(void)c->calls->clReleaseProgram(made);
+	return is_fine;
+}
+
+static bool find_cached(struct tfmc_cl_program *p, const struct tfmc_cl_source *source,
+                        const struct cl_key *key)
+{
+	size_t at, n;
+	unsigned char *file = cl_cache_read(source->cache, key, &at, &n);
+	bool is_fine = file && build_binary(p, file + at, n - at, source->options);
+	free(file);
+	return is_fine;
+}
+
+static cl_int ask_program(const struct cl_calls *calls, void *program, cl_device_id device, cl_uint what,
+                          size_t size, void *value, size_t *needed)
+{
+	(void)device;
+	return calls->clGetProgramInfo(program, what, size, value, needed);
+}
+
+static void keep(const struct tfmc_cl_program *p, const char *folder, const struct cl_key *key)
+{
+	const struct cl_calls *calls = p->context->calls;
+	struct cl_question q = {
+	        calls, ask_program, p->program, NULL, CL_PROGRAM_BINARY_SIZES, "clGetProgramInfo"};
+	size_t n = 0;
+	bool has_size = cl_ask_value(&q, &n, sizeof(n), NULL) == TFMC_CL_OK && n > 0 && n <= BINARY_MAX;
+	unsigned char *binary = has_size ? malloc(n) : NULL;
+	if (!binary)
+		return;
+	unsigned char *to = binary;
+	if (calls->clGetProgramInfo(p->program, CL_PROGRAM_BINARIES, sizeof(to), &to, NULL) == CL_SUCCESS)
+		cl_cache_write(folder, key, binary, n);
+	free(binary);
+}
+
+static int build(struct tfmc_cl_program *p, const struct tfmc_cl_source *source, struct tfmc_cl_error *error)
+{
+	struct cl_key key = {0};
+	bool may_keep = source->cache && !(p->context->entry->remedies & CL_NO_BINARIES);
+	bool has_key = may_keep && cl_key_make(p->context, source, &key);
+	int status = TFMC_CL_OK;
+	p->is_cached = has_key && find_cached(p, source, &key);
+	if (!p->is_cached)
+		status = build_source(p, source, error);
+	if (status == TFMC_CL_OK && has_key && !p->is_cached)
+		keep(p, source->cache, &key);
+	free(key.bytes);
+	return status;
 }
 
 int tfmc_cl_program_build(struct tfmc_cl_context *c, const struct tfmc_cl_source *source,
@@ -95,6 +163,11 @@ void tfmc_cl_program_free(struct tfmc_cl_program *p)
 	if (p->program)
 		(void)p->context->calls->clReleaseProgram(p->program);
 	free(p);
+}
+
+int tfmc_cl_program_is_cached(const struct tfmc_cl_program *p)
+{
+	return p && p->is_cached;
 }
 
 /* ---- kernels ---- */

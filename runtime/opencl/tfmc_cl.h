@@ -129,11 +129,17 @@ struct tfmc_cl_source {
 	const char *text; /* OpenCL C [bytes] */
 	uint64_t bytes;
 	const char *options; /* of clBuildProgram; NULL: none */
+	const char *cache;   /* a folder of the user that exists; NULL: none */
 };
-/* TFMC_CL_E_BUILD: the compiler refuses it. */
+/*
+ * TFMC_CL_E_BUILD: the compiler refuses it. With a cache the binary is kept there for equal sources, options, devices
+ * and drivers. What is wrong with the folder or a file in it is no failure: the program is compiled.
+ */
 int tfmc_cl_program_build(struct tfmc_cl_context *context, const struct tfmc_cl_source *source,
                           struct tfmc_cl_program **out, struct tfmc_cl_error *error);
 void tfmc_cl_program_free(struct tfmc_cl_program *program);
+/* 1: made of a binary of the cache. */
+int tfmc_cl_program_is_cached(const struct tfmc_cl_program *program);
 
 struct tfmc_cl_kernel;
 int tfmc_cl_kernel_create(struct tfmc_cl_program *program, const char *name, struct tfmc_cl_kernel **out,

@@ -126,7 +126,10 @@ cl_int clGetPlatformInfo(cl_platform_id platform, cl_uint what, size_t size, voi
 		return misuse(CL_INVALID_PLATFORM);
 	switch (what) {
 	case CL_PLATFORM_NAME:
-		return give_text(platform->number ? "Mock Two" : "Mock One", size, value, needed);
+		return give_text(mock.odd == MOCK_POCL ? "Portable Computing Language"
+		                 : platform->number    ? "Mock Two"
+		                                       : "Mock One",
+		                 size, value, needed);
 	case CL_PLATFORM_VERSION: return give_text("OpenCL 3.0 mock", size, value, needed);
 	default: return misuse(CL_INVALID_VALUE);
 	}
@@ -344,6 +347,8 @@ cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem memory, cl_uint blocki
 	return code;
 }
 
+#define BINARY_BEGIN 6
+
 /* ---- programs ---- */
 
 static void *program_of(const void *bytes, size_t n, cl_int *code)
@@ -368,6 +373,50 @@ cl_program clCreateProgramWithSource(cl_context context, cl_uint n, const char *
 		return program_of(texts[0], lengths[0], code);
 	*code = misuse(CL_INVALID_VALUE);
 	return NULL;
+}
+
+/* A binary is the word BINARY and the source. */
+cl_program clCreateProgramWithBinary(cl_context context, cl_uint n, const cl_device_id *ids,
+                                     const size_t *lengths, const unsigned char **binaries, cl_int *statuses,
+                                     cl_int *code)
+{
+	if ((*code = begin("clCreateProgramWithBinary")) != CL_SUCCESS)
+		return NULL;
+	if (!is_object(context, CONTEXT) || n != 1 || !ids[0] || lengths[0] == 0) {
+		*code = misuse(CL_INVALID_VALUE);
+		return NULL;
+	}
+	if (lengths[0] <= BINARY_BEGIN || memcmp(binaries[0], "BINARY", BINARY_BEGIN) != 0) {
+		*code = statuses[0] = CL_INVALID_BINARY;
+		return NULL;
+	}
+	return program_of(binaries[0] + BINARY_BEGIN, lengths[0] - BINARY_BEGIN, code);
+}
+
+cl_int clGetProgramInfo(cl_program program, cl_uint what, size_t size, void *value, size_t *needed)
+{
+	const struct object *o = (const void *)program;
+	cl_int code = begin("clGetProgramInfo");
+	if (code != CL_SUCCESS)
+		return code;
+	if (!is_object(program, PROGRAM) || !o->is_built || !value || size != sizeof(size_t))
+		return misuse(CL_INVALID_VALUE);
+	if (what == CL_PROGRAM_BINARY_SIZES)
+		return give_number(mock.odd == MOCK_EMPTY  ? 0
+		                   : mock.odd == MOCK_HUGE ? (uint64_t)1 << 40
+		                                           : BINARY_BEGIN + o->n,
+		                   sizeof(size_t), size, value, needed);
+	if (what != CL_PROGRAM_BINARIES)
+		return misuse(CL_INVALID_VALUE);
+	char *to;
+	memcpy(&to, value, sizeof(to));
+	if (mock.odd == MOCK_TINY) {
+		*to = 'B';
+		return CL_SUCCESS;
+	}
+	memcpy(to, "BINARY", BINARY_BEGIN);
+	memcpy(to + BINARY_BEGIN, o->bytes, o->n);
+	return CL_SUCCESS;
 }
 
 cl_int clReleaseProgram(cl_program program)

@@ -35,6 +35,7 @@ enum mock_odd {
 	MOCK_NO_COMPILER,
 	MOCK_TINY,         /* all numbers are 1 */
 	MOCK_NULL_OBJECTS, /* what is created is a null pointer */
+	MOCK_POCL,         /* platforms have the name of PoCL */
 	MOCK_ODDS
 };
 

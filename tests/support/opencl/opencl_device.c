@@ -112,7 +112,7 @@ bool opencl_device_build(struct opencl_device *d, const char *source, size_t n, 
 	(void)snprintf(all, sizeof all, "%s%s", options ? options : "",
 	               d->unoptimized ? " -cl-opt-disable" : "");
 	drop_program(d);
-	return passed(d, tfmc_cl_program_build(d->context, &(struct tfmc_cl_source){source, n, all},
+	return passed(d, tfmc_cl_program_build(d->context, &(struct tfmc_cl_source){source, n, all, NULL},
 	                                       &d->program, &d->error));
 }
 

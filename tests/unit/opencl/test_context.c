@@ -21,7 +21,7 @@ static struct tfmc_cl *cl;
 static struct tfmc_cl_error error;
 static alignas(PAGE) char data[2 * PAGE];
 static const char text[] = "__kernel void first() {}\n__kernel void second() {}\n";
-static const struct tfmc_cl_source source = {text, sizeof(text) - 1, "-cl-std=CL1.2"};
+static const struct tfmc_cl_source source = {text, sizeof(text) - 1, "-cl-std=CL1.2", NULL};
 
 static void begin(void)
 {
@@ -270,7 +270,7 @@ START_TEST(build_fails)
 	struct tfmc_cl_program *p;
 	ck_assert_int_eq(tfmc_cl_context_open(cl, 2, 0, &c, &error), TFMC_CL_OK);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct tfmc_cl_source s = {wrong, sizeof(wrong) - 1, NULL};
+		struct tfmc_cl_source s = {wrong, sizeof(wrong) - 1, NULL, NULL};
 		mock->odd = rows[i].odd;
 		ck_assert_int_eq(tfmc_cl_program_build(c, &s, &p, &error), TFMC_CL_E_BUILD);
 		ck_assert_msg(mocked_has(error.text, rows[i].want), "%zu: %s", i, error.text);
@@ -281,12 +281,66 @@ START_TEST(build_fails)
 	mock->odd = MOCK_USUAL;
 	mock->fail_at = mock->calls + 3;
 	mock->code = CL_OUT_OF_HOST_MEMORY;
-	struct tfmc_cl_source s = {wrong, sizeof(wrong) - 1, NULL};
+	struct tfmc_cl_source s = {wrong, sizeof(wrong) - 1, NULL, NULL};
 	ck_assert_int_eq(tfmc_cl_program_build(c, &s, &p, &error), TFMC_CL_E_BUILD);
 	ck_assert_msg(mocked_has(error.text,
 	                         "clGetProgramBuildInfo(CL_PROGRAM_BUILD_LOG): CL_OUT_OF_HOST_MEMORY (-6)"),
 	              "%s", error.text);
 	tfmc_cl_context_close(c);
+}
+END_TEST
+
+/* ---- the device of this machine ---- */
+
+static void run_twice_plus(struct tfmc_cl_context *c, const float *in, float *out)
+{
+	static const char kernel[] =
+	        "__kernel void twice_plus(__global const float *a, __global float *b, float c)\n"
+	        "{\n\tsize_t i = get_global_id(0);\n\tb[i] = 2.0f * a[i] + c;\n}\n";
+	static const uint64_t groups[] = {PAGE / 64, 1}, items[] = {64, 1};
+	const struct tfmc_cl_source s = {kernel, sizeof(kernel) - 1, "-cl-std=CL1.2", NULL};
+	struct tfmc_cl_program *p;
+	struct tfmc_cl_kernel *k;
+	struct tfmc_cl_buffer *a, *b;
+	float three = 3.0f;
+	uint64_t most;
+	ck_assert_msg(!tfmc_cl_buffer_share(c, in, PAGE * sizeof(*in), &a, &error), "%s", error.text);
+	ck_assert_msg(!tfmc_cl_buffer_create(c, PAGE * sizeof(*in), &b, &error), "%s", error.text);
+	ck_assert_msg(!tfmc_cl_program_build(c, &s, &p, &error), "%s", error.text);
+	ck_assert_msg(!tfmc_cl_kernel_create(p, "twice_plus", &k, &error), "%s", error.text);
+	ck_assert(!tfmc_cl_kernel_items(k, &most, &error) && most >= items[0]);
+	ck_assert(!tfmc_cl_kernel_set_buffer(k, 0, a, &error) && !tfmc_cl_kernel_set_buffer(k, 1, b, &error));
+	ck_assert(!tfmc_cl_kernel_set(k, 2, &three, sizeof(three), &error));
+	ck_assert_msg(!tfmc_cl_launch(k, groups, items, &error), "%s", error.text);
+	ck_assert_msg(!tfmc_cl_finish(c, &error), "%s", error.text);
+	ck_assert_msg(!tfmc_cl_download(b, 0, out, PAGE * sizeof(*out), &error), "%s", error.text);
+	tfmc_cl_kernel_free(k);
+	tfmc_cl_program_free(p);
+	tfmc_cl_buffer_free(a);
+	tfmc_cl_buffer_free(b);
+}
+
+START_TEST(real_device)
+{
+	static alignas(PAGE) float in[PAGE], out[PAGE];
+	static const char wrong[] = "__kernel void wrong() { nothing_of_this_name(); }\n";
+	const struct tfmc_cl_source s = {wrong, sizeof(wrong) - 1, NULL, NULL};
+	struct tfmc_cl_context *c;
+	struct tfmc_cl_program *p;
+	if (tfmc_cl_open(NULL, &cl, &error) || tfmc_cl_context_open(cl, 0, PIECE, &c, &error)) {
+		(void)fprintf(stderr, "SKIPPED: kernels on an OpenCL device: %s\n", error.text);
+		tfmc_cl_close(cl);
+		return;
+	}
+	for (size_t i = 0; i < PAGE; i++)
+		in[i] = (float)i / 16.0f;
+	run_twice_plus(c, in, out);
+	for (size_t i = 0; i < PAGE; i++)
+		ck_assert_msg(out[i] == 2.0f * in[i] + 3.0f, "%zu: %g", i, (double)out[i]);
+	ck_assert_int_eq(tfmc_cl_program_build(c, &s, &p, &error), TFMC_CL_E_BUILD);
+	ck_assert_msg(mocked_has(error.text, "nothing_of_this_name"), "%s", error.text);
+	tfmc_cl_context_close(c);
+	tfmc_cl_close(cl);
 }
 END_TEST
 
@@ -304,5 +358,9 @@ Suite *suite_context(void)
 	tcase_add_test(c, null_pointers);
 	tcase_add_test(c, build_fails);
 	suite_add_tcase(s, c);
+	TCase *real = tcase_create("real");
+	tcase_set_timeout(real, 120);
+	tcase_add_test(real, real_device);
+	suite_add_tcase(s, real);
 	return s;
 }
