@@ -107,15 +107,68 @@ static struct kb_val flush(struct kb *k, struct kb_val v)
 	return kb_select(k, is_less, zero, v);
 }
 
+static struct kb_val bf16_of(struct kb *k, struct kb_val words, int at)
+{
+	struct kb_val high = at ? with(k, KB_AND, words, -0x10000) : with(k, KB_SHL, words, 16);
+	return flush(k, kb_bitcast(k, high, KB_F32));
+}
+
 static struct kb_val of_bf16(struct kb *k, const struct kb_val *args)
 {
 	struct kb_val sum = flush(k, args[0]), x[2][2]; /* operand, which of the pair */
-	for (int i = 0; i < 2; i++) {
-		x[i][0] = flush(k, kb_bitcast(k, with(k, KB_SHL, args[1 + i], 16), KB_F32));
-		x[i][1] = flush(k, kb_bitcast(k, with(k, KB_AND, args[1 + i], -0x10000), KB_F32));
-	}
+	for (int i = 0; i < 2; i++)
+		for (int at = 0; at < 2; at++)
+			x[i][at] = bf16_of(k, args[1 + i], at);
 	for (int at = 1; at >= 0; at--)
 		sum = flush(k, kb_fma(k, x[0][at], x[1][at], sum));
+	return sum;
+}
+
+/* Rounded to odd: what the nearest f32 has lost is a number itself (Knuth's two sums). */
+static struct kb_val odd_sum(struct kb *k, struct kb_val a, struct kb_val b)
+{
+	struct kb_val sum = kb_add(k, a, b), part = kb_sub(k, sum, a);
+	struct kb_val from_a = kb_sub(k, a, kb_sub(k, sum, part)), from_b = kb_sub(k, b, part);
+	struct kb_val lost = kb_add(k, from_a, from_b);
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), kb_typeof(k, a).lanes);
+	struct kb_val inexact = kb_cvt(k, kb_cmp(k, KB_GT, kb_un(k, KB_ABS, lost), zero), KB_I32);
+	struct kb_val bits = kb_bitcast(k, sum, KB_I32);
+	struct kb_val is_away = with(k, KB_SHR, kb_bin(k, KB_XOR, bits, kb_bitcast(k, lost, KB_I32)), 31);
+	bits = kb_sub(k, bits, kb_bin(k, KB_AND, is_away, inexact));
+	return flush(k, kb_bitcast(k, kb_bin(k, KB_OR, bits, inexact), KB_F32));
+}
+
+static struct kb_val of_bf16_odd(struct kb *k, const struct kb_val *args)
+{
+	struct kb_val product[2];
+	for (int at = 0; at < 2; at++) {
+		struct kb_val a = bf16_of(k, args[1], at);
+		product[at] = flush(k, kb_mul(k, a, bf16_of(k, args[2], at)));
+	}
+	struct kb_val both = odd_sum(k, product[0], product[1]);
+	return odd_sum(k, flush(k, args[0]), both);
+}
+
+/* ---- matrices ---- */
+
+/* Words x[i][at], i being the row or the column of the sum. */
+static struct kb_val words_2x2(struct kb *k, struct kb_val x, int at, bool is_row)
+{
+	int lanes[KB_LANES_MAX], n = kb_typeof(k, x).lanes;
+	for (int i = 0; i < n; i++)
+		lanes[i] = i / 4 * 4 + (is_row ? i % 4 / 2 : i % 2) * 2 + at;
+	return kb_shuffle(k, x, x, lanes, n);
+}
+
+static struct kb_val of_2x2(struct kb *k, enum kb_dot dot, const struct kb_val *args,
+                            const struct kb_caps *has)
+{
+	struct kb_val sum = args[0];
+	for (int at = 0; at < 2; at++) {
+		struct kb_val row = words_2x2(k, args[1], at, true);
+		struct kb_val words[] = {sum, row, words_2x2(k, args[2], at, false)};
+		sum = kb_write_dot(k, dot, words, has);
+	}
 	return sum;
 }
 
@@ -132,6 +185,10 @@ struct kb_val kb_write_dot(struct kb *k, enum kb_dot dot, const struct kb_val *a
 	case KB_DOT_S8S8: return of_bytes(k, args, true, has);
 	case KB_DOT_S16S16: return by_products(k, args, 16, true);
 	case KB_DOT_BF16: return of_bf16(k, args);
+	case KB_DOT_BF16_ODD: return of_bf16_odd(k, args);
+	case KB_DOT_U8S8_2X2: return of_2x2(k, KB_DOT_U8S8, args, has);
+	case KB_DOT_S8S8_2X2: return of_2x2(k, KB_DOT_S8S8, args, has);
+	case KB_DOT_BF16_ODD_2X2: return of_2x2(k, KB_DOT_BF16_ODD, args, has);
 	}
 	return args[0];
 }

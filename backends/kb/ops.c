@@ -220,7 +220,8 @@ static struct kb_val dot(struct kb *k, enum kb_dot what, struct kb_val sum, stru
 {
 	struct kb_type type = kb_typeof(k, sum), words = KB_TYPE(KB_I32, type.lanes);
 	bool fits = kb_same_type(words, kb_typeof(k, a)) && kb_same_type(words, kb_typeof(k, b)) &&
-	            type.scalar == (what == KB_DOT_BF16 ? KB_F32 : KB_I32);
+	            type.scalar == (kb_dot_is_float(what) ? KB_F32 : KB_I32) &&
+	            (type.lanes >= 4 || !kb_dot_is_2x2(what));
 	struct kb_inst inst = {.op = KBO_DOT, .type = type, .dot = what};
 	struct kb_val args[] = {sum, a, b};
 	return fits ? kb_emit(k, inst, args, 3, true) : kb_poison(k, type);
@@ -446,7 +447,7 @@ void kb_tile_dot(struct kb *k, enum kb_dot dot, int sum, int a, int b)
 {
 	bool are_tiles = ((sum | a | b) & ~(KB_TILES - 1)) == 0 && sum != a && sum != b && a != b;
 	kb_require(k, are_tiles, "three different tiles");
-	kb_require(k, dot != KB_DOT_S16S16, "tiles have bytes and bf16");
+	kb_require(k, dot != KB_DOT_S16S16 && dot <= KB_DOT_BF16, "tiles have bytes and bf16");
 	struct kb_inst inst = {.op = KBO_TILE_DOT, .dot = dot, .imm = sum | a << 3 | b << 6};
 	kb_emit(k, inst, NULL, 0, false);
 }

@@ -116,6 +116,16 @@ const char *kb_dot_name(enum kb_dot dot)
 	return dots[dot];
 }
 
+bool kb_dot_is_2x2(enum kb_dot dot)
+{
+	return dot == KB_DOT_U8S8_2X2 || dot == KB_DOT_S8S8_2X2 || dot == KB_DOT_BF16_ODD_2X2;
+}
+
+bool kb_dot_is_float(enum kb_dot dot)
+{
+	return dot == KB_DOT_BF16 || dot == KB_DOT_BF16_ODD || dot == KB_DOT_BF16_ODD_2X2;
+}
+
 bool kb_has_dot(const struct kb_caps *caps, enum kb_dot dot)
 {
 	const bool has[] = {

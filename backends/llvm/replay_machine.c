@@ -108,6 +108,10 @@ static const struct form dot_forms[] = {
         {ARCH_X86_64, KB_DOT_BF16, 4, "llvm.x86.avx512bf16.dpbf16ps.128", false},
         {ARCH_AARCH64, KB_DOT_U8S8, 4, "llvm.aarch64.neon.usdot", true},
         {ARCH_AARCH64, KB_DOT_S8S8, 4, "llvm.aarch64.neon.sdot", true},
+        {ARCH_AARCH64, KB_DOT_BF16_ODD, 4, "llvm.aarch64.neon.bfdot", true},
+        {ARCH_AARCH64, KB_DOT_U8S8_2X2, 4, "llvm.aarch64.neon.usmmla", true},
+        {ARCH_AARCH64, KB_DOT_S8S8_2X2, 4, "llvm.aarch64.neon.smmla", true},
+        {ARCH_AARCH64, KB_DOT_BF16_ODD_2X2, 4, "llvm.aarch64.neon.bfmmla", false},
 };
 
 /* Of x86: the sums of two products, of 16 or 32 bits. */
@@ -142,7 +146,8 @@ static LLVMValueRef apply_dot(struct replay *r, const struct form *f, LLVMValueR
 		LLVMValueRef ones = replay_int(r->module, KB_TYPE(KB_I16, 2 * f->lanes), 1);
 		return add_halves(r, of_halves(f->lanes), args[0], sums_of_two(r, f, args[1], args[2]), ones);
 	}
-	enum kb_scalar s = f->detail == KB_DOT_BF16 ? KB_BF16 : f->arch == ARCH_X86_64 ? KB_I32 : KB_I8;
+	bool is_float = kb_dot_is_float((enum kb_dot)f->detail);
+	enum kb_scalar s = is_float ? KB_BF16 : f->arch == ARCH_X86_64 ? KB_I32 : KB_I8;
 	struct kb_type operand = KB_TYPE(s, 4 * f->lanes / kb_scalar_bytes(s));
 	LLVMTypeRef types[] = {LLVMTypeOf(args[0]), replay_type(r->module, operand)};
 	args[1] = LLVMBuildBitCast(r->builder, args[1], types[1], "");
@@ -240,7 +245,12 @@ LLVMValueRef replay_tile_dot(struct replay *r, const struct kb_inst *i)
 	                                    [KB_DOT_U7S8] = "llvm.x86.tdpbsud",
 	                                    [KB_DOT_S8S8] = "llvm.x86.tdpbssd",
 	                                    [KB_DOT_S16S16] = NULL, /* not recorded */
-	                                    [KB_DOT_BF16] = "llvm.x86.tdpbf16ps"};
+	                                    [KB_DOT_BF16] = "llvm.x86.tdpbf16ps",
+	                                    /* nor these */
+	                                    [KB_DOT_BF16_ODD] = NULL,
+	                                    [KB_DOT_U8S8_2X2] = NULL,
+	                                    [KB_DOT_S8S8_2X2] = NULL,
+	                                    [KB_DOT_BF16_ODD_2X2] = NULL};
 	LLVMValueRef args[] = {tile_number(r, i->imm & 7), tile_number(r, i->imm >> 6 & 7),
 	                       tile_number(r, i->imm >> 3 & 7)};
 	return tile_call(r, names[i->dot], args, 3);

@@ -6,6 +6,7 @@
  */
 #include "tests/kb_interp/interp_internal.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -268,20 +269,66 @@ static union kb_cell dot_bf16(union kb_cell sum, union kb_cell a, union kb_cell 
 	return (union kb_cell){.f = (double)s};
 }
 
+/* The sum with what it has lost in f64 is exact; f32, toward zero with the last bit set where that loses anything. */
+static float odd_sum(float a, float b)
+{
+	double sum = (double)a + b, part = sum - a, lost = (a - (sum - part)) + (b - part);
+	if (fabs(sum) < 0x1p-126)
+		return (float)copysign(0, sum);
+	if (!(fabs(sum) < 0x1p128))
+		return (float)sum;
+	float near = fabs(sum) > FLT_MAX ? (float)copysign(FLT_MAX, sum) : (float)sum;
+	double rest = sum - near + lost;
+	if (rest == 0)
+		return near;
+	uint32_t bits;
+	memcpy(&bits, &near, 4);
+	bits = (bits - ((rest < 0) != (near < 0))) | 1;
+	memcpy(&near, &bits, 4);
+	return near;
+}
+
+static union kb_cell dot_bf16_odd(union kb_cell sum, union kb_cell a, union kb_cell b)
+{
+	float product[2];
+	for (int at = 0; at < 2; at++)
+		product[at] = kb_cell_flushing_fma(kb_cell_bf16_of(a, at), kb_cell_bf16_of(b, at), 0);
+	float s = odd_sum((float)flushed(sum.f), odd_sum(product[0], product[1]));
+	return (union kb_cell){.f = (double)s};
+}
+
 union kb_cell kb_cell_dot(enum kb_dot dot, union kb_cell sum, union kb_cell a, union kb_cell b)
 {
 	int bits = dot == KB_DOT_S16S16 ? 16 : 8;
 	if (dot == KB_DOT_BF16)
 		return dot_bf16(sum, a, b);
+	if (dot == KB_DOT_BF16_ODD)
+		return dot_bf16_odd(sum, a, b);
 	for (int at = 0; at < 32 / bits; at++)
 		sum.i += part_of(a, at, bits, dot != KB_DOT_U8S8 && dot != KB_DOT_U7S8) *
 		         part_of(b, at, bits, true);
 	return kb_cell_int(KB_I32, sum.i);
 }
 
+static union kb_cell dot_2x2(const struct kb_lanes *l, enum kb_dot dot, int i)
+{
+	union kb_cell sum = l->x[0][i];
+	int first = i / 4 * 4, row = first + i % 4 / 2 * 2, column = first + i % 2 * 2;
+	for (int at = 0; at < 2; at++)
+		sum = kb_cell_dot(dot, sum, l->x[1][row + at], l->x[2][column + at]);
+	return sum;
+}
+
 static union kb_cell lane_dot(const struct kb_lanes *l, int i)
 {
-	return kb_cell_dot(l->inst->dot, l->x[0][i], l->x[1][i], l->x[2][i]);
+	enum kb_dot dot = l->inst->dot;
+	if (dot == KB_DOT_U8S8_2X2)
+		return dot_2x2(l, KB_DOT_U8S8, i);
+	if (dot == KB_DOT_S8S8_2X2)
+		return dot_2x2(l, KB_DOT_S8S8, i);
+	if (dot == KB_DOT_BF16_ODD_2X2)
+		return dot_2x2(l, KB_DOT_BF16_ODD, i);
+	return kb_cell_dot(dot, l->x[0][i], l->x[1][i], l->x[2][i]);
 }
 
 /* An index that is none gives a byte that nobody expects. */

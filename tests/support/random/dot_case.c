@@ -46,7 +46,7 @@ static struct kb_val words(struct kb *k, enum kb_scalar s, struct kb_val in, int
 
 struct kb_val dot_of_numbers(struct kb *k, enum kb_dot dot, struct kb_val in, int lanes)
 {
-	bool is_float = dot == KB_DOT_BF16;
+	bool is_float = kb_dot_is_float(dot);
 	struct kb_val sum = words(k, is_float ? KB_F32 : KB_I32, in, lanes, is_float ? 3 : 0);
 	struct kb_val a = words(k, KB_I32, in, lanes, is_float ? 4 : 1);
 	struct kb_val b = words(k, KB_I32, in, lanes, is_float ? 5 : 2);
@@ -57,6 +57,10 @@ struct kb_val dot_of_numbers(struct kb *k, enum kb_dot dot, struct kb_val in, in
 	case KB_DOT_S8S8: return kb_dot_s8s8(k, sum, a, b);
 	case KB_DOT_S16S16: return kb_dot_s16s16(k, sum, a, b);
 	case KB_DOT_BF16: return kb_dot_bf16(k, sum, a, b);
+	case KB_DOT_BF16_ODD: return kb_dot_bf16_odd(k, sum, a, b);
+	case KB_DOT_U8S8_2X2: return kb_dot_u8s8_2x2(k, sum, a, b);
+	case KB_DOT_S8S8_2X2: return kb_dot_s8s8_2x2(k, sum, a, b);
+	case KB_DOT_BF16_ODD_2X2: return kb_dot_bf16_odd_2x2(k, sum, a, b);
 	}
 	return sum;
 }
@@ -65,7 +69,11 @@ void dot_case_body(struct kb *k, struct kb_val in, struct kb_val out)
 {
 	int64_t at = 0;
 	for (int lanes = 1; lanes <= DOT_LANES; lanes *= 2)
-		for (int dot = KB_DOT_U8S8; dot <= KB_DOT_BF16; dot++, at += lanes)
+		for (int dot = KB_DOT_U8S8; dot <= KB_DOT_BF16_ODD_2X2; dot++) {
+			if (lanes < 4 && kb_dot_is_2x2((enum kb_dot)dot))
+				continue;
 			kb_store(k, dot_of_numbers(k, (enum kb_dot)dot, in, lanes), out, kb_index(k, 0), at,
 			         4);
+			at += lanes;
+		}
 }
