@@ -8,6 +8,7 @@
 #ifndef TFMC_BACKENDS_BACKEND_H
 #define TFMC_BACKENDS_BACKEND_H
 
+#include "ir/analysis/cost.h"
 #include "ir/core/module.h"
 #include "ir/diag/progress.h"
 #include "ir/target/target.h"
@@ -165,11 +166,14 @@ bool backend_jit_model(const struct backend_jit *jit, const char *name, struct t
 
 /* What so many workers can do at best in a second, all together. */
 struct backend_roof {
-	double flops; /* f32 multiply-adds with the target's vectors, two operations each: one core times workers */
+	/* Multiply-adds of f32, int8 or bf16 with the target's vectors or matrix tiles, two operations each: one core times
+	 * workers. Those of options.products; else 0. */
+	double flops[PRODUCTS_ALL];
 	double bytes; /* read from `data` by all at once, again and again; 0: there is less than a step of the loop */
 };
 struct backend_roof_options {
 	const struct target *target;
+	bool products[PRODUCTS_ALL];
 	const void *data; /* [n_bytes], aligned to 64 bytes */
 	uint64_t n_bytes;
 	int64_t workers; /* >= 1 */
@@ -178,7 +182,7 @@ struct backend_roof_options {
 	double (*clock)(void *user);
 	void *clock_user;
 };
-/* Measures both, by code made for it. */
+/* Measures by code made for it. */
 TFMC_MUST_USE enum tfmc_status backend_roof(struct diag_context *cx, const struct backend_roof_options *o,
                                             struct backend_roof *out);
 

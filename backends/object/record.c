@@ -106,7 +106,7 @@ static const struct ir_dim *group_flops(const struct object *o, const struct ir_
 	const struct ir_dim *sum = ir_dim_const(dims, 0);
 	for (size_t i = 0; i < group->region->n_ops; i++) {
 		const struct ir_op *op = group->region->ops[i];
-		const struct ir_dim *flops = ir_op_flops(o->module, f, op);
+		const struct ir_dim *flops = ir_op_flops(o->module, f, op, PRODUCTS_ALL);
 		if (op->code == OP_attention && ir_is_state_slice(f, op->operands[1]))
 			flops = ir_dim_floordiv(dims, flops, 4);
 		sum = ir_dim_add(dims, sum, flops);

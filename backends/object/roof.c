@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two roofs: a loop of independent fused multiply-adds in registers, and one that
- * only reads memory. Both are made by the same builder and printer as kernels and
- * run in this process.
+ * Roofs: loops of independent fused multiply-adds or dot products in registers, of
+ * dot products of matrix tiles, and one that only reads memory. They are made by the
+ * same builder and printer as kernels and run in this process.
  */
 #include "backends/backend.h"
 
@@ -11,7 +11,7 @@
 #include "backends/kb/kb.h"
 #include "backends/llvm/llvm.h"
 
-#define CHAINS      10     /* independent: more than latency x throughput of any core here */
+#define CHAINS      14     /* independent: more than latency x throughput of any core here */
 #define STEPS       100000 /* of a chain in a run: short, so that some run is not disturbed */
 #define PLACES      4      /* read at once, two vectors of each in a step */
 #define PIECES      64     /* that the data of a worker are timed in, at most */
@@ -20,28 +20,80 @@
 #define RUNS_MAX    1000
 #define SECONDS     0.2 /* of runs, when there are RUNS */
 #define MODULE      "tfmc_roof"
-#define MULTIPLY    "tfmc_roof_multiply"
+#define TILE_DOTS   4 /* of a step */
 #define READ        "tfmc_roof_read"
 
-/* out[lane] = sums of n steps; x is 1 so that values stay small and unknown to the compiler. */
-static void record_multiply(struct kb_module *m, int lanes)
+static const char *const multiply_names[PRODUCTS_ALL] = {"tfmc_roof_f32", "tfmc_roof_int8", "tfmc_roof_bf16"};
+
+static bool has_tiles(const struct target *t, enum ir_products kind)
 {
-	struct kb_type t = KB_TYPE(KB_F32, lanes);
-	struct kb *k = kb_begin(m, MULTIPLY, KB_EXPORTED, KB_VOID);
+	return kind != PRODUCTS_F32 && target_has(t, FEATURE_AMX_TILE);
+}
+
+static struct kb_val grow(struct kb *k, enum ir_products kind, struct kb_val sum, struct kb_val x)
+{
+	switch (kind) {
+	case PRODUCTS_F32: return kb_fma(k, sum, x, x);
+	case PRODUCTS_INT8: return kb_dot_u8s8(k, sum, x, x);
+	case PRODUCTS_BF16: return kb_dot_bf16(k, sum, x, x);
+	case PRODUCTS_ALL: break;
+	}
+	return sum;
+}
+
+/* Sums of n steps; x is 1, or small codes, so that values stay small and unknown to the compiler. */
+static void record_multiply(struct kb_module *m, int lanes, enum ir_products kind)
+{
+	struct kb_type t = KB_TYPE(kind == PRODUCTS_INT8 ? KB_I32 : KB_F32, lanes);
+	struct kb_type words = KB_TYPE(kind == PRODUCTS_F32 ? KB_F32 : KB_I32, lanes);
+	struct kb *k = kb_begin(m, multiply_names[kind], KB_EXPORTED, KB_VOID);
 	struct kb_var sum[CHAINS];
 	if (!k)
 		return;
 	struct kb_val data = kb_param(k, "data", KB_PTR_T, 0), n = kb_param(k, "n", KB_INDEX_T, 0);
-	struct kb_val zero = kb_index(k, 0), x = kb_load(k, t, data, zero, 0, 4);
+	struct kb_val zero = kb_index(k, 0), x = kb_load(k, words, data, zero, 0, 4);
 	for (int i = 0; i < CHAINS; i++)
 		sum[i] = kb_var(k, "sum", t, kb_load(k, t, data, zero, (int64_t)i * lanes, 4));
 	kb_loop(k, "i", zero, n, 1, 0);
 	for (int i = 0; i < CHAINS; i++)
-		kb_set(k, sum[i], kb_fma(k, kb_get(k, sum[i]), x, x));
+		kb_set(k, sum[i], grow(k, kind, kb_get(k, sum[i]), x));
 	kb_end_loop(k);
 	for (int i = 0; i < CHAINS; i++)
 		kb_store(k, kb_get(k, sum[i]), data, zero, (int64_t)i * lanes, 4);
 	kb_end(k);
+}
+
+/* Two by two sums, of whole tiles of zeros. */
+static void record_tiles(struct kb_module *m, enum ir_products kind)
+{
+	uint8_t config[KB_TILE_CONFIG] = {0};
+	int32_t words[KB_TILE_CONFIG / 4];
+	struct kb *k = kb_begin(m, multiply_names[kind], KB_EXPORTED, KB_VOID);
+	if (!k)
+		return;
+	struct kb_val data = kb_param(k, "data", KB_PTR_T, 0), n = kb_param(k, "n", KB_INDEX_T, 0);
+	for (int tile = 0; tile < KB_TILES; tile++)
+		kb_tile_shape(config, tile, KB_TILE_ROWS, KB_TILE_BYTES);
+	memcpy(words, config, sizeof(words));
+	for (size_t i = 0; i < TFMC_COUNT(words); i++)
+		kb_store(k, kb_i32(k, words[i]), data, kb_index(k, (int64_t)i), 0, 0);
+	kb_tile_config(k, data);
+	kb_loop(k, "i", kb_index(k, 0), n, 1, 0);
+	for (int i = 0; i < TILE_DOTS; i++)
+		kb_tile_dot(k, kind == PRODUCTS_BF16 ? KB_DOT_BF16 : KB_DOT_U8S8, i, 6 + i % 2, 4 + i / 2);
+	kb_end_loop(k);
+	kb_tile_release(k);
+	kb_end(k);
+}
+
+/* Operations of a step. */
+static double step_flops(const struct target *t, enum ir_products kind)
+{
+	static const int of_word[PRODUCTS_ALL] = {1, 4, 2};
+	double words = has_tiles(t, kind)
+	                       ? (double)TILE_DOTS * KB_TILE_ROWS * KB_TILE_ROWS * (KB_TILE_BYTES / 4)
+	                       : (double)CHAINS * t->lanes;
+	return 2 * of_word[kind] * words;
 }
 
 /* PLACES parts of n words follow each other from data[0]; n is a multiple of the words of a step. */
@@ -125,18 +177,22 @@ static void measure(const struct backend_roof_options *o, const struct backend_j
                     struct backend_roof *out)
 {
 	struct work w = {.data = o->data};
-	double workers = (double)o->workers, flops = 2.0 * STEPS * CHAINS * o->target->lanes;
+	double workers = (double)o->workers;
 	int64_t step = 2 * (int64_t)o->target->lanes * 4 * PLACES;
 	int64_t part = (int64_t)(o->n_bytes / (uint64_t)o->workers), pieces = part / PIECE_BYTES + 1;
 	pieces = pieces > PIECES ? PIECES : pieces;
 	w.piece_bytes = part / pieces / step * step;
 	w.times = w.piece_bytes ? (PIECE_BYTES / 2 + w.piece_bytes - 1) / w.piece_bytes : 0;
-	void *multiply = backend_jit_symbol(jit, MULTIPLY), *read = backend_jit_symbol(jit, READ);
-	memcpy(&w.multiply, &multiply, sizeof(multiply));
+	void *read = backend_jit_symbol(jit, READ);
 	memcpy(&w.read, &read, sizeof(read));
 	*out = (struct backend_roof){0};
-	if (multiply)
-		out->flops = rate(flops * workers, least_seconds(o, 1, multiply_task, &w, 1));
+	for (enum ir_products kind = 0; kind < PRODUCTS_ALL; kind++) {
+		void *multiply = backend_jit_symbol(jit, multiply_names[kind]);
+		memcpy(&w.multiply, &multiply, sizeof(multiply));
+		if (multiply)
+			out->flops[kind] = rate(STEPS * step_flops(o->target, kind) * workers,
+			                        least_seconds(o, 1, multiply_task, &w, 1));
+	}
 	if (read && w.piece_bytes)
 		out->bytes = rate((double)(w.piece_bytes * w.times * pieces) * workers,
 		                  least_seconds(o, o->workers, read_task, &w, pieces));
@@ -156,7 +212,12 @@ enum tfmc_status backend_roof(struct diag_context *cx, const struct backend_roof
 	buf_init(&object);
 	struct kb_module *m = kb_module_create(&arena, &caps);
 	if (m) {
-		record_multiply(m, target->lanes);
+		for (enum ir_products kind = 0; kind < PRODUCTS_ALL; kind++) {
+			if (o->products[kind] && has_tiles(target, kind))
+				record_tiles(m, kind);
+			else if (o->products[kind])
+				record_multiply(m, target->lanes, kind);
+		}
 		record_read(m, target->lanes);
 	}
 	enum tfmc_status st = m ? kb_verify(m, cx) : TFMC_NO_MEMORY;

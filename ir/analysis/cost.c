@@ -33,17 +33,29 @@ static const struct ir_dim *attention_flops(const struct ir_module *m, const str
 }
 
 static const struct ir_dim *region_flops(const struct ir_module *m, const struct ir_func *f,
-                                         const struct ir_region *r)
+                                         const struct ir_region *r, enum ir_products kind)
 {
 	const struct ir_dim *sum = ir_dim_const(m->dims, 0);
 	for (size_t i = 0; i < r->n_ops; i++)
-		sum = ir_dim_add(m->dims, sum, ir_op_flops(m, f, r->ops[i]));
+		sum = ir_dim_add(m->dims, sum, ir_op_flops(m, f, r->ops[i], kind));
 	return sum;
 }
 
-const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op)
+/* Rounding before a linear, in its kernel; elsewhere it leaves f32. */
+static enum ir_products products_of(const struct ir_func *f, const struct ir_op *op)
+{
+	const struct ir_op *x = op->n_operands > 0 ? ir_def(f, op->operands[0]) : NULL;
+	if (x == NULL || x->code != OP_round_rows || (op->code != OP_linear && op->code != OP_expert_linear))
+		return PRODUCTS_F32;
+	return ((const struct attrs_round_rows *)x->attrs)->to == ROUND_bf16 ? PRODUCTS_BF16 : PRODUCTS_INT8;
+}
+
+const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
+                                 enum ir_products kind)
 {
 	struct ir_dims *dims = m->dims;
+	if (!op->region && kind != PRODUCTS_ALL && kind != products_of(f, op))
+		return ir_dim_const(dims, 0);
 	if (op->code == OP_linear || op->code == OP_expert_linear)
 		return product(m, f, op, axis_from_end(f, op->operands[0], 1));
 	if (op->code == OP_matmul) {
@@ -54,16 +66,16 @@ const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func
 		return attention_flops(m, f, op);
 	if (!op->region)
 		return ir_dim_const(dims, 0);
-	const struct ir_dim *body = region_flops(m, f, op->region);
+	const struct ir_dim *body = region_flops(m, f, op->region, kind);
 	if (op->code == OP_repeat)
 		body = ir_dim_mul(dims, body,
 		                  ir_dim_const(dims, ((const struct attrs_repeat *)op->attrs)->count));
 	return body;
 }
 
-const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_func *f)
+const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_func *f, enum ir_products kind)
 {
-	return region_flops(m, f, f->body);
+	return region_flops(m, f, f->body, kind);
 }
 
 /* Elements of the axes from `first` on; 0 when that is too large a number. */

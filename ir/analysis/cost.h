@@ -8,14 +8,18 @@
 
 #include "ir/core/module.h"
 
+/* What products multiply: rows that round_rows makes for the kernel of a linear, or f32. */
+enum ir_products { PRODUCTS_F32, PRODUCTS_INT8, PRODUCTS_BF16, PRODUCTS_ALL };
+
 /*
- * Operations of the products of one execution of `op`, multiply and add as two: linear [.., K] x [N, K] is
+ * Operations of the products of that kind of one execution of `op`, multiply and add as two: linear [.., K] x [N, K] is
  * 2 .. N K, matmul 2 .. M N K, attention 2 B H S T (E + Ev) over all keys, masked or not. Regions count with
  * their repetitions. Everything else counts 0: its cost is that of moving its operands.
  */
-const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op);
+const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
+                                 enum ir_products kind);
 /* The sum over the body of a function. */
-const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_func *f);
+const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_func *f, enum ir_products kind);
 /*
  * Bytes of the weights that one execution of `op` reads at these values of the dims, as they lie in memory
  * without padding; with regions, those of what is in them with its repetitions. Of a table or of experts that are

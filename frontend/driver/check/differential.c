@@ -152,7 +152,7 @@ static double work_of(const struct ir_module *m, const char *entry, const int64_
 	double elements = 0;
 	if (!f)
 		return 0;
-	if (!ir_dim_eval(ir_func_flops(m, f), dims, &flops))
+	if (!ir_dim_eval(ir_func_flops(m, f, PRODUCTS_ALL), dims, &flops))
 		flops = INT64_MAX;
 	for (size_t i = 0; i < m->weights.n; i++) {
 		const struct ir_type *type = m->weights.items[i]->type;

@@ -220,12 +220,16 @@ static void dim_values(const struct bench *b, const char *entry, int64_t *values
 		values[i] = has_dim(b, entry, i) ? b->dims[i] : 1;
 }
 
-static double flops_of(const struct bench *b, const char *entry)
+/* Operations of the products of an entry, by kind. */
+static void flops_of(const struct bench *b, const char *entry, double out[PRODUCTS_ALL])
 {
 	const struct ir_func *f = func_of(b, entry);
 	int64_t values[RECORD_DIMS], flops;
 	dim_values(b, entry, values);
-	return f && ir_dim_eval(ir_func_flops(b->planned, f), values, &flops) ? (double)flops : 0;
+	for (enum ir_products kind = 0; kind < PRODUCTS_ALL; kind++)
+		out[kind] = f && ir_dim_eval(ir_func_flops(b->planned, f, kind), values, &flops)
+		                    ? (double)flops
+		                    : 0;
 }
 
 static double weights_of(const struct bench *b, const char *entry)
@@ -249,6 +253,7 @@ static void print_groups(struct bench *b, const char *entry, struct backend_roof
 
 struct figures {
 	double min, median, flops, weights; /* seconds of a call, operations of its products, bytes */
+	double ideal;                       /* seconds of the products at their roofs */
 	struct backend_roof roof;
 	int64_t threads;
 	const char *target;
@@ -257,7 +262,7 @@ struct figures {
 /* Parts of the roofs, 0 where there is none. */
 static double products_part(const struct figures *f)
 {
-	return f->roof.flops > 0 ? f->flops / f->min / f->roof.flops : 0;
+	return f->ideal / f->min;
 }
 
 static double weights_part(const struct figures *f)
@@ -307,7 +312,7 @@ static void print_json(struct bench *b, const char *entry, const struct figures 
 	buf_printf(out, "}, \"threads\": %lld, \"calls\": %zu, \"min_ms\": %.6f, \"median_ms\": %.6f",
 	           (long long)f->threads, b->n_calls, f->min * 1e3, f->median * 1e3);
 	buf_printf(out, ", \"flops\": %.0f, \"gflops\": %.3f, \"roof_gflops\": %.3f", f->flops,
-	           f->flops / f->min * 1e-9, f->roof.flops * 1e-9);
+	           f->flops / f->min * 1e-9, f->ideal > 0 ? f->flops / f->ideal * 1e-9 : 0);
 	buf_printf(out, ", \"weight_bytes\": %.0f, \"weights_gbs\": %.3f, \"roof_gbs\": %.3f", f->weights,
 	           f->weights / f->min * 1e-9, f->roof.bytes * 1e-9);
 	buf_printf(out, ", \"bound\": \"%s\"", weights_part(f) > products_part(f) ? "weights" : "products");
@@ -315,7 +320,7 @@ static void print_json(struct bench *b, const char *entry, const struct figures 
 
 /* With the workers of the calls, reading the model's weights: as many bytes as a call reads. */
 static enum tfmc_status measure_roof(struct bench *b, const struct compiled *c, const struct target *target,
-                                     struct figures *f)
+                                     const double flops[PRODUCTS_ALL], struct figures *f)
 {
 	struct tfmc_gang *gang = NULL;
 	const struct tfmc_mapping *weights = &c->weights.map;
@@ -328,10 +333,16 @@ static enum tfmc_status measure_roof(struct bench *b, const struct compiled *c, 
 	                                 .parallel_for = tfmc_gang_parallel_for,
 	                                 .user = gang,
 	                                 .clock = driver_clock};
+	for (int kind = 0; kind < PRODUCTS_ALL; kind++)
+		o.products[kind] = flops[kind] > 0;
 	if (f->weights < (double)o.n_bytes)
 		o.n_bytes = (uint64_t)f->weights;
 	enum tfmc_status st = backend_roof(&b->d->diag, &o, &f->roof);
 	tfmc_gang_destroy(gang);
+	for (int kind = 0; kind < PRODUCTS_ALL; kind++) {
+		f->flops += flops[kind];
+		f->ideal += f->roof.flops[kind] > 0 ? flops[kind] / f->roof.flops[kind] : 0;
+	}
 	return st;
 }
 
@@ -339,12 +350,13 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
                                const struct target *target)
 {
 	struct figures f = {.threads = b->threads, .target = target->name};
+	double flops[PRODUCTS_ALL];
 	f.weights = weights_of(b, entry);
-	TFMC_TRY(measure_roof(b, c, target, &f));
+	flops_of(b, entry, flops);
+	TFMC_TRY(measure_roof(b, c, target, flops, &f));
 	qsort(b->seconds, b->n_calls, sizeof(double), by_value);
 	f.min = b->seconds[0];
 	f.median = b->seconds[b->n_calls / 2];
-	f.flops = flops_of(b, entry);
 	if (b->d->options.json)
 		print_json(b, entry, &f);
 	else

@@ -248,7 +248,7 @@ static void count_group(void *user, const struct ir_op *op)
 
 /* What one execution of a group has to do. */
 struct amount {
-	double flops, bytes;
+	double flops, bytes, ideal; /* seconds at the roofs of its products */
 };
 
 static double part_of(double rate, double roof)
@@ -260,7 +260,7 @@ static void print_figures(const struct table *t, const struct timed *g, struct a
 {
 	double seconds = g->least.seconds, threads = (double)t->g->threads;
 	double times = seconds > 0 ? (double)g->times / seconds : 0;
-	double products = part_of(a.flops * times, t->roof.flops);
+	double products = a.ideal * times;
 	double weights = part_of(a.bytes * times, t->roof.bytes);
 	buf_printf(t->out, "%8.4f ms %5.1f %%  %3lld x", seconds * 1e3,
 	           t->total > 0 ? 100 * seconds / t->total : 0.0, (long long)g->times);
@@ -330,12 +330,17 @@ static void print_row(struct table *t, const struct ir_op *op, struct amount a)
 static void print_group(void *user, const struct ir_op *op)
 {
 	struct table *t = user;
-	int64_t flops = 0;
+	struct amount a = {.bytes = ir_op_weight_bytes(t->func, op, t->values)};
 	if (op->code != OP_group)
 		return;
-	if (!ir_dim_eval(ir_op_flops(t->m, t->func, op), t->values, &flops))
-		flops = 0;
-	print_row(t, op, (struct amount){(double)flops, ir_op_weight_bytes(t->func, op, t->values)});
+	for (enum ir_products kind = 0; kind < PRODUCTS_ALL; kind++) {
+		int64_t flops;
+		if (!ir_dim_eval(ir_op_flops(t->m, t->func, op, kind), t->values, &flops))
+			continue;
+		a.flops += (double)flops;
+		a.ideal += part_of((double)flops, t->roof.flops[kind]);
+	}
+	print_row(t, op, a);
 }
 
 void bench_groups_print(const struct bench_groups *g, struct buf *out, const struct diag_context *cx,
