@@ -59,8 +59,7 @@ int tfmc_cl_finish(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
 {
 	if (!c)
 		return cl_fail(error, TFMC_CL_E_NULL, "there is no context");
-	cl_int code = c->calls->clFinish(c->queue);
-	return code == CL_SUCCESS ? TFMC_CL_OK : cl_call_failed(error, "clFinish", code);
+	return cl_checked(c->calls->clFinish(c->queue), "clFinish", error);
 }
 
 /* ---- buffers ---- */
@@ -141,11 +140,11 @@ int tfmc_cl_buffer_is_shared(const struct tfmc_cl_buffer *b)
 
 /* ---- copies ---- */
 
-static int check_range(const struct tfmc_cl_buffer *b, uint64_t offset, const void *data, uint64_t bytes,
+static int check_range(const struct tfmc_cl_buffer *b, uint64_t offset, uint64_t bytes,
                        struct tfmc_cl_error *error)
 {
-	if (!b || (!data && bytes))
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no buffer, or there are no data");
+	if (!b)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no buffer");
 	if (offset > b->bytes || bytes > b->bytes - offset)
 		return cl_fail(error, TFMC_CL_E_RANGE,
 		               "%" PRIu64 " bytes from byte %" PRIu64 " of a buffer of %" PRIu64, bytes,
@@ -153,21 +152,28 @@ static int check_range(const struct tfmc_cl_buffer *b, uint64_t offset, const vo
 	return TFMC_CL_OK;
 }
 
+static int check_written(const struct tfmc_cl_buffer *b, uint64_t offset, uint64_t bytes,
+                         struct tfmc_cl_error *error)
+{
+	if (b && b->is_shared)
+		return cl_fail(error, TFMC_CL_E_RANGE,
+		               "the buffer is memory of the process, which is only read");
+	return check_range(b, offset, bytes, error);
+}
+
 int tfmc_cl_upload(struct tfmc_cl_buffer *b, uint64_t offset, const void *from, uint64_t bytes,
                    struct tfmc_cl_error *error)
 {
-	int status = check_range(b, offset, from, bytes, error);
-	if (status == TFMC_CL_OK && b->is_shared)
-		return cl_fail(error, TFMC_CL_E_RANGE,
-		               "the buffer is memory of the process, which is only read");
 	const char *at = from;
+	int status = check_written(b, offset, bytes, error);
+	if (status == TFMC_CL_OK && !from && bytes)
+		return cl_fail(error, TFMC_CL_E_NULL, "there are no data");
 	while (status == TFMC_CL_OK && bytes > 0) {
-		struct tfmc_cl_context *c = b->context;
+		const struct tfmc_cl_context *c = b->context;
 		uint64_t n = bytes < c->piece ? bytes : c->piece;
 		cl_int code = c->calls->clEnqueueWriteBuffer(c->queue, b->memory, CL_TRUE, (size_t)offset,
 		                                             (size_t)n, at, 0, NULL, NULL);
-		if (code != CL_SUCCESS)
-			status = cl_call_failed(error, "clEnqueueWriteBuffer", code);
+		status = cl_checked(code, "clEnqueueWriteBuffer", error);
 		at += n;
 		offset += n;
 		bytes -= n;
@@ -178,18 +184,52 @@ int tfmc_cl_upload(struct tfmc_cl_buffer *b, uint64_t offset, const void *from, 
 int tfmc_cl_download(const struct tfmc_cl_buffer *b, uint64_t offset, void *to, uint64_t bytes,
                      struct tfmc_cl_error *error)
 {
-	int status = check_range(b, offset, to, bytes, error);
 	char *at = to;
+	int status = check_range(b, offset, bytes, error);
+	if (status == TFMC_CL_OK && !to && bytes)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the bytes");
 	while (status == TFMC_CL_OK && bytes > 0) {
-		struct tfmc_cl_context *c = b->context;
+		const struct tfmc_cl_context *c = b->context;
 		uint64_t n = bytes < c->piece ? bytes : c->piece;
 		cl_int code = c->calls->clEnqueueReadBuffer(c->queue, b->memory, CL_TRUE, (size_t)offset,
 		                                            (size_t)n, at, 0, NULL, NULL);
-		if (code != CL_SUCCESS)
-			status = cl_call_failed(error, "clEnqueueReadBuffer", code);
+		status = cl_checked(code, "clEnqueueReadBuffer", error);
 		at += n;
 		offset += n;
 		bytes -= n;
 	}
 	return status;
+}
+
+int tfmc_cl_copy(const struct tfmc_cl_buffer *from, uint64_t from_offset, struct tfmc_cl_buffer *to,
+                 uint64_t to_offset, uint64_t bytes, struct tfmc_cl_error *error)
+{
+	int status = check_range(from, from_offset, bytes, error);
+	if (status == TFMC_CL_OK)
+		status = check_written(to, to_offset, bytes, error);
+	if (status != TFMC_CL_OK || bytes == 0)
+		return status;
+	const struct tfmc_cl_context *c = to->context;
+	uint64_t apart = from_offset < to_offset ? to_offset - from_offset : from_offset - to_offset;
+	if (from->context != c)
+		return cl_fail(error, TFMC_CL_E_RANGE, "the buffers are of two contexts");
+	if (from == to && apart < bytes)
+		return cl_fail(error, TFMC_CL_E_RANGE,
+		               "%" PRIu64 " bytes are copied to a place %" PRIu64 " bytes away", bytes,
+		               apart);
+	cl_int code = c->calls->clEnqueueCopyBuffer(c->queue, from->memory, to->memory, (size_t)from_offset,
+	                                            (size_t)to_offset, (size_t)bytes, 0, NULL, NULL);
+	return cl_checked(code, "clEnqueueCopyBuffer", error);
+}
+
+int tfmc_cl_clear(struct tfmc_cl_buffer *b, uint64_t offset, uint64_t bytes, struct tfmc_cl_error *error)
+{
+	static const char zero = 0;
+	int status = check_written(b, offset, bytes, error);
+	if (status != TFMC_CL_OK || bytes == 0)
+		return status;
+	const struct tfmc_cl_context *c = b->context;
+	cl_int code = c->calls->clEnqueueFillBuffer(c->queue, b->memory, &zero, sizeof(zero), (size_t)offset,
+	                                            (size_t)bytes, 0, NULL, NULL);
+	return cl_checked(code, "clEnqueueFillBuffer", error);
 }

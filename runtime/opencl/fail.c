@@ -53,11 +53,17 @@ int cl_call_failed(struct tfmc_cl_error *error, const char *call, cl_int code)
 	return TFMC_CL_E_CALL;
 }
 
+int cl_checked(cl_int code, const char *call, struct tfmc_cl_error *error)
+{
+	return code == CL_SUCCESS ? TFMC_CL_OK : cl_call_failed(error, call, code);
+}
+
 int cl_created(const void *object, cl_int code, const char *call, struct tfmc_cl_error *error)
 {
-	if (code != CL_SUCCESS)
-		return cl_call_failed(error, call, code);
-	return object ? TFMC_CL_OK : cl_fail(error, TFMC_CL_E_ANSWER, "%s: a null pointer", call);
+	int status = cl_checked(code, call, error);
+	if (status == TFMC_CL_OK && !object)
+		status = cl_fail(error, TFMC_CL_E_ANSWER, "%s: a null pointer", call);
+	return status;
 }
 
 /* ---- answers ---- */

@@ -49,6 +49,8 @@ int cl_no_memory(struct tfmc_cl_error *error);
 /* "clCreateBuffer: CL_OUT_OF_RESOURCES (-5)" */
 int cl_call_failed(struct tfmc_cl_error *error, const char *call, cl_int code);
 
+/* The same for a code that may be success. */
+int cl_checked(cl_int code, const char *call, struct tfmc_cl_error *error);
 /* What a call has created; one that succeeds must give something. */
 int cl_created(const void *object, cl_int code, const char *call, struct tfmc_cl_error *error);
 

@@ -122,6 +122,12 @@ int tfmc_cl_upload(struct tfmc_cl_buffer *buffer, uint64_t offset, const void *f
                    struct tfmc_cl_error *error);
 int tfmc_cl_download(const struct tfmc_cl_buffer *buffer, uint64_t offset, void *to, uint64_t bytes,
                      struct tfmc_cl_error *error);
+/* Asks for a copy on the device, between places that do not overlap; does not wait. */
+int tfmc_cl_copy(const struct tfmc_cl_buffer *from, uint64_t from_offset, struct tfmc_cl_buffer *to,
+                 uint64_t to_offset, uint64_t bytes, struct tfmc_cl_error *error);
+/* Asks for zeros; does not wait. */
+int tfmc_cl_clear(struct tfmc_cl_buffer *buffer, uint64_t offset, uint64_t bytes,
+                  struct tfmc_cl_error *error);
 
 /* ---- programs ---- */
 struct tfmc_cl_program;

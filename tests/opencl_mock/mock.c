@@ -347,6 +347,33 @@ cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem memory, cl_uint blocki
 	return code;
 }
 
+cl_int clEnqueueCopyBuffer(cl_command_queue queue, cl_mem from, cl_mem to, size_t from_offset,
+                           size_t to_offset, size_t size, cl_uint n_events, const cl_event *events,
+                           cl_event *event)
+{
+	cl_int code = begin("clEnqueueCopyBuffer");
+	const char *source = place(queue, from, from_offset, size);
+	char *at = place(queue, to, to_offset, size);
+	if (!source || !at || n_events || events || event || (source < at + size && at < source + size))
+		return misuse(CL_INVALID_VALUE);
+	if (code == CL_SUCCESS)
+		memcpy(at, source, size);
+	return code;
+}
+
+cl_int clEnqueueFillBuffer(cl_command_queue queue, cl_mem memory, const void *pattern, size_t pattern_size,
+                           size_t offset, size_t size, cl_uint n_events, const cl_event *events,
+                           cl_event *event)
+{
+	cl_int code = begin("clEnqueueFillBuffer");
+	char *at = place(queue, memory, offset, size);
+	if (!at || pattern_size != 1 || n_events || events || event)
+		return misuse(CL_INVALID_VALUE);
+	if (code == CL_SUCCESS)
+		memset(at, *(const char *)pattern, size);
+	return code;
+}
+
 #define BINARY_BEGIN 6
 
 /* ---- programs ---- */

@@ -57,6 +57,24 @@ for command in "${commands[@]}"; do
 	[ $said -ge $steps ] || complain "$command: only $said of $((2 * steps)) refusals were noticed"
 done
 
+# The list of devices, which other code than that of the compiler makes.
+export TFMC_OPENCL=$MOCK_OPENCL_PATH
+"$TFMC" devices >devices.good
+REFUSE_COUNT=1 LD_PRELOAD=$tmp/refuse.so "$TFMC" devices 2>log >/dev/null
+n=$(sed -n 's/allocations: //p' log)
+said=0
+for at in $(seq 0 $((n - 1))); do
+	code=0
+	REFUSE_ALLOCATION=$at LD_PRELOAD=$tmp/refuse.so "$TFMC" devices >devices.out 2>log || code=$?
+	case $code in
+	0) cmp -s devices.good devices.out ;;
+	3) grep -qE 'memory|OpenCL library cannot be loaded' log && [ ! -s devices.out ] ;;
+	*) false ;;
+	esac || complain "devices, allocation $at of $n: exit $code: $(head -c 300 log)"
+	[ $code != 3 ] || said=$((said + 1))
+done
+[ $((2 * said)) -ge "$n" ] || complain "devices: only $said of $n refusals were noticed"
+
 # The forms of diagnostics.
 form() { try env REFUSE_ALLOCATION=2000 REFUSE_REST=1 LD_PRELOAD="$tmp/refuse.so" "$TFMC" "$names" -O0 -o x.out --diagnostics="$1"; }
 [ "$(form json)" = 3 ] && python3 -c '

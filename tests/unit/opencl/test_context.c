@@ -81,6 +81,10 @@ static int use(struct use *u, size_t number)
 	if (status == TFMC_CL_OK)
 		status = tfmc_cl_upload(u->buffer, 1, data, BYTES - 1, &error);
 	if (status == TFMC_CL_OK)
+		status = tfmc_cl_copy(u->shared, 4000, u->buffer, 100, 50, &error);
+	if (status == TFMC_CL_OK)
+		status = tfmc_cl_clear(u->buffer, 0, 10, &error);
+	if (status == TFMC_CL_OK)
 		status = use_kernel(u);
 	if (status == TFMC_CL_OK)
 		status = tfmc_cl_download(u->buffer, 1, u->back, BYTES - 1, &error);
@@ -113,7 +117,11 @@ START_TEST(works)
 		bool is_unified = number == 0;
 		*mock = (struct mock){.platforms = MOCK_PLATFORMS};
 		ck_assert_msg(use(&u, number) == TFMC_CL_OK, "%s", error.text);
-		ck_assert_int_eq(memcmp(u.back, data, BYTES - 1), 0);
+		static const char zeros[9];
+		ck_assert_int_eq(memcmp(u.back, zeros, 9), 0);
+		ck_assert_int_eq(memcmp(u.back + 9, data + 9, 90), 0);
+		ck_assert_int_eq(memcmp(u.back + 99, data + 4000, 50), 0);
+		ck_assert_int_eq(memcmp(u.back + 149, data + 149, BYTES - 1 - 149), 0);
 		ck_assert_uint_eq(tfmc_cl_buffer_bytes(u.buffer), BYTES);
 		ck_assert_int_eq(tfmc_cl_buffer_is_shared(u.shared), is_unified);
 		ck_assert_int_eq(mock->shared, is_unified);
@@ -206,6 +214,15 @@ START_TEST(limits)
 	ck_assert_int_eq(tfmc_cl_download(u.buffer, UINT64_MAX, &byte, 2, NULL), TFMC_CL_E_RANGE);
 	ck_assert_int_eq(tfmc_cl_download(u.buffer, 2, &byte, UINT64_MAX, NULL), TFMC_CL_E_RANGE);
 	ck_assert_int_eq(tfmc_cl_upload(u.shared, 0, &byte, 1, &error), TFMC_CL_E_RANGE);
+	ck_assert_int_eq(tfmc_cl_clear(u.shared, 0, 1, &error), TFMC_CL_E_RANGE);
+	ck_assert_int_eq(tfmc_cl_clear(u.buffer, 1, BYTES, &error), TFMC_CL_E_RANGE);
+	ck_assert_int_eq(tfmc_cl_copy(u.buffer, 0, u.shared, 0, 1, &error), TFMC_CL_E_RANGE);
+	ck_assert_int_eq(tfmc_cl_copy(u.shared, 0, u.buffer, BYTES, 1, &error), TFMC_CL_E_RANGE);
+	ck_assert_int_eq(tfmc_cl_copy(u.shared, UINT64_MAX, u.buffer, 0, 2, &error), TFMC_CL_E_RANGE);
+	ck_assert_int_eq(tfmc_cl_copy(u.buffer, 10, u.buffer, 0, 11, &error), TFMC_CL_E_RANGE);
+	ck_assert_str_eq(error.text, "11 bytes are copied to a place 10 bytes away");
+	ck_assert_int_eq(tfmc_cl_copy(u.buffer, 10, u.buffer, 0, 10, &error), TFMC_CL_OK);
+	ck_assert_int_eq(tfmc_cl_copy(u.buffer, 0, u.buffer, 0, 0, &error), TFMC_CL_OK);
 	ck_assert_int_eq(tfmc_cl_launch(u.kernel, none, one, &error), TFMC_CL_E_RANGE);
 	ck_assert_int_eq(tfmc_cl_launch(u.kernel, many, two, &error), TFMC_CL_E_RANGE);
 	ck_assert_int_eq(tfmc_cl_launch(u.kernel, one, wide, &error), TFMC_CL_E_CALL);
@@ -236,6 +253,8 @@ START_TEST(null_pointers)
 	ck_assert_int_eq(tfmc_cl_buffer_share(NULL, data, 1, &b, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_upload(NULL, 0, &byte, 1, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_download(NULL, 0, &byte, 1, &error), TFMC_CL_E_NULL);
+	ck_assert_int_eq(tfmc_cl_copy(NULL, 0, NULL, 0, 1, &error), TFMC_CL_E_NULL);
+	ck_assert_int_eq(tfmc_cl_clear(NULL, 0, 1, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_program_build(NULL, &source, &p, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_kernel_create(NULL, "first", &k, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_kernel_items(NULL, &n, &error), TFMC_CL_E_NULL);
@@ -309,6 +328,8 @@ static void run_twice_plus(struct tfmc_cl_context *c, const float *in, float *ou
 	ck_assert_msg(!tfmc_cl_program_build(c, &s, &p, &error), "%s", error.text);
 	ck_assert_msg(!tfmc_cl_kernel_create(p, "twice_plus", &k, &error), "%s", error.text);
 	ck_assert(!tfmc_cl_kernel_items(k, &most, &error) && most >= items[0]);
+	ck_assert(!tfmc_cl_clear(b, 0, PAGE * sizeof(*in), &error) && !tfmc_cl_copy(a, 0, b, 64, 64, &error));
+	ck_assert(!tfmc_cl_download(b, 64, out, 64, &error) && !memcmp(in, out, 64));
 	ck_assert(!tfmc_cl_kernel_set_buffer(k, 0, a, &error) && !tfmc_cl_kernel_set_buffer(k, 1, b, &error));
 	ck_assert(!tfmc_cl_kernel_set(k, 2, &three, sizeof(three), &error));
 	ck_assert_msg(!tfmc_cl_launch(k, groups, items, &error), "%s", error.text);
