@@ -8,6 +8,8 @@
 #include "ir/support/memory.h"
 #include "ir/weights/weight.h"
 
+#define REFINED_MAX 8
+
 /* Arrays of a row. */
 struct row_sizes {
 	int64_t blocks, offsets, supers, super_offsets;
@@ -92,12 +94,12 @@ void weight_codes_decode(const struct weight_codes *c, int64_t rows, double *out
 
 /* ---- codes for elements ---- */
 
-/* The code nearest to v; of two as near the first in order of what is stored. */
+/* The code nearest to v; of two as near the even one, of a codebook the first. NaN: any. */
 static int8_t nearest_code(const struct ir_format_desc *d, double v)
 {
 	int least = d->bits == 8 ? -127 : -d->zero, most = d->bits == 8 ? 127 : 15 - d->zero;
-	if (!d->codebook)
-		return (int8_t)(v < least ? least : v > most ? most : nearbyint(v));
+	if (!d->codebook) /* beside 1.5 * 2^52 a double has no fraction */
+		return (int8_t)((v > least ? v < most ? v : most : least) + 0x1.8p52 - 0x1.8p52);
 	int best = 0;
 	for (int i = 1; i < 16; i++)
 		if (fabs(d->codebook[i] - v) < fabs(d->codebook[best] - v))
@@ -121,79 +123,90 @@ static double weight_of(const struct sample *s, int64_t i)
 	return s->importance ? s->importance[i] : 1;
 }
 
-static double code_at(const struct ir_format_desc *d, const struct sample *s, struct fit f, int64_t i)
+/* The scale and offset of least squared error, *error, for the codes that f gives; f where they do not say. */
+static struct fit refine(const struct ir_format_desc *d, const struct sample *s, struct fit f, double *error)
 {
-	double v = (s->x[i] - f.offset) / f.scale;
-	return isfinite(v) ? nearest_code(d, v) : 0;
-}
-
-/* Of the scales (and offsets) with which the codes of f have the least squared error, the one as it is stored; f where
- * the codes do not say. */
-static struct fit refine(const struct ir_format_desc *d, const struct sample *s, struct fit f)
-{
-	double n = 0, q = 0, qq = 0, x = 0, qx = 0;
+	double n = 0, q = 0, qq = 0, x = 0, qx = 0, xx = 0, inverse = isfinite(1 / f.scale) ? 1 / f.scale : 0;
 	for (int64_t i = 0; i < s->n; i++) {
-		double w = weight_of(s, i), c = code_at(d, s, f, i);
+		double w = weight_of(s, i), v = s->x[i], wv = w * v;
+		double c = nearest_code(d, (v - f.offset) * inverse);
 		n += w;
 		q += w * c;
 		qq += w * c * c;
-		x += w * s->x[i];
-		qx += w * c * s->x[i];
+		x += wv;
+		qx += wv * c;
+		xx += wv * v;
 	}
 	double det = d->has_offset ? n * qq - q * q : qq;
 	if (det > 0 && d->has_offset)
 		f = (struct fit){(n * qx - q * x) / det, (qq * x - q * qx) / det};
 	else if (det > 0)
 		f.scale = qx / det;
-	if (d->super > 1)
-		return f;
-	return (struct fit){ir_round(d->scale, f.scale), ir_round(d->scale, f.offset)};
+	*error = xx + f.scale * (f.scale * qq - 2 * qx) + f.offset * (n * f.offset + 2 * (f.scale * q - x));
+	return f;
 }
 
-static double squared_error(const struct ir_format_desc *d, const struct sample *s, struct fit f)
+/* Ends of a block that get the first and the last code. */
+static struct fit between(const struct ir_format_desc *d, double least, double most)
 {
-	double sum = 0;
-	for (int64_t i = 0; i < s->n; i++) {
-		double e = f.scale * code_at(d, s, f, i) + f.offset - s->x[i];
-		sum += weight_of(s, i) * e * e;
-	}
-	return sum;
+	if (d->bits == 8)
+		return (struct fit){(most - least) / 254, (most + least) / 2};
+	return (struct fit){(most - least) / 15, least};
 }
 
-/* The element that is farthest from zero gets the code that is, and the ends of a block with an offset the first and
- * the last one; `shrink`: 1, or what that scale is multiplied with. */
-static struct fit spread(const struct ir_format_desc *d, double least, double most, double shrink)
+/* The element that is farthest from zero gets the code that is. */
+static struct fit reaching(const struct ir_format_desc *d, double far)
 {
-	double far = -least > most ? least : most, codes = d->bits == 4 ? 15 : 254;
-	if (d->has_offset)
-		return (struct fit){(most - least) / codes * shrink,
-		                    d->bits == 4 ? least : (most + least) / 2};
-	if (d->codebook) {
-		int first = d->codebook[0], code = first != 0 ? first : d->codebook[7];
-		return (struct fit){far / code * shrink, 0};
-	}
-	return (struct fit){(d->bits == 4 ? far / -8 : fabs(far) / 127) * shrink, 0};
+	if (d->codebook)
+		return (struct fit){far / (d->codebook[0] != 0 ? d->codebook[0] : d->codebook[7]), 0};
+	return (struct fit){d->bits == 4 ? far / -8 : fabs(far) / 127, 0};
 }
 
-/* The best of some scales around the one that reaches all elements, each refined. Of 8 bits the first is as good. */
+/*
+ * Where a search begins. Codes of 8 bits need none: one start reaches all elements. The others lose less where the ends
+ * are cut off or fall between codes; how much of the range at each end, or of the farthest element, is what `number` says.
+ */
+static bool start(const struct ir_format_desc *d, double least, double most, size_t number, struct fit *out)
+{
+	static const double cuts[] = {0, -0.03, 0.03, 0.06, 0.09, 0.12, 0.15},
+	                    shrinks[] = {1, 0.97, 0.94, 0.91, 0.88, 0.85, 0.82, 1.04, 1.08, 1.14};
+	size_t n = TFMC_COUNT(cuts);
+	double width = most - least, far = -least > most ? least : most;
+	if (d->bits == 8)
+		*out = d->has_offset ? between(d, least, most) : reaching(d, far);
+	else if (d->has_offset && number < n * n)
+		*out = between(d, least + cuts[number / n] * width, most - cuts[number % n] * width);
+	else if (!d->has_offset && number < TFMC_COUNT(shrinks))
+		*out = reaching(d, far * shrinks[number]);
+	else
+		return false;
+	return d->bits != 8 || number == 0;
+}
+
+/* The best of the starts, refined until that helps no more. */
 static struct fit fit_block(const struct ir_format_desc *d, const struct sample *s)
 {
-	static const double shrinks[] = {1, 0.97, 0.94, 0.91, 0.88, 0.85, 0.82, 1.04, 1.08, 1.14};
-	double least = s->x[0], most = s->x[0], least_error = HUGE_VAL;
+	double least = s->x[0], most = s->x[0], least_error = HUGE_VAL, error;
 	for (int64_t i = 0; i < s->n; i++) {
 		if (!isfinite(s->x[i]))
 			return (struct fit){NAN, 0};
 		least = s->x[i] < least ? s->x[i] : least;
 		most = s->x[i] > most ? s->x[i] : most;
 	}
-	struct fit best = spread(d, least, most, 1);
-	for (size_t k = 0; k < (d->bits == 4 ? TFMC_COUNT(shrinks) : 1); k++) {
-		struct fit f = refine(d, s, spread(d, least, most, shrinks[k]));
-		double error = squared_error(d, s, f);
-		if (error < least_error) {
+	struct fit best = {0}, f;
+	for (size_t k = 0; start(d, least, most, k, &f); k++) {
+		f = refine(d, s, f, &error);
+		if (error < least_error || k == 0) {
 			least_error = error;
 			best = f;
 		}
+	}
+	for (int turn = 0; turn < REFINED_MAX && d->bits == 4; turn++) {
+		f = refine(d, s, best, &error);
+		if (!(error < least_error))
+			break;
+		least_error = error;
+		best = f;
 	}
 	return best;
 }

@@ -109,6 +109,21 @@ print(f"{folder.split('/')[-1]:21} {form:6} KL mean {r['kl_mean']:.3e}, 99.9 % {
 assert r["positions"] >= 150 and r["kl_mean"] <= bound, (form, most, bound, r)
 P
 }
+# beside FOLDER OPTION FILE FORMAT TYPE MOST: a format of 4 bits costs no more than what llama.cpp makes of the same weights in
+# blocks of the same kind: measured where it is there, elsewhere MOST, which it was in November 2026 (ggml 0.25.3).
+beside() {
+	local name=${1##*/} most=$6
+	if [ "$peer" = yes ]; then
+		variant "$1" "$5" "s/model.safetensors/$5.gguf/; s/{from: \([^,]*\), mul: .*}/\1/"
+		python3 "$puzzles/ggml.py" "$1/model.safetensors" "$5" "$tmp/$name/$5.gguf"
+		"$TFMC" quality "$tmp/$name/$5.yaml" --against "$1/model.yaml" "$2" "$3" --json >"$tmp/$name.$5.json"
+		most=$5
+	fi
+	bar "$1" "$2" "$3" "$4" "$most"
+	[ "$peer" = no ] || python3 -c "import json, sys; print(f'{sys.argv[2]:>28} of llama.cpp: {json.load(open(sys.argv[1]))[\"kl_mean\"]:.3e}')" "$tmp/$name.$5.json" "$5"
+}
+peer=yes
+python3 "$puzzles/ggml.py" --check || peer=no
 # bars FOLDER OPTION FILE
 bars() {
 	bar "$@" bf16 0.0001
@@ -121,9 +136,14 @@ cache_bar() { bar "$1" "$2" "$3" cache_int8 "$4"; }
 python3 "$puzzles/data.py" --seed 77 --count 32 >"$tmp/puzzles.txt"
 python3 "$examples/names/data.py" --seed 77 --count 200 | awk '{ print $1 }' >"$tmp/names.txt"
 bars "$puzzles" --prompt-file "$tmp/puzzles.txt"
+beside "$puzzles" --prompt-file "$tmp/puzzles.txt" q4 Q4_0 1.50e-3
+beside "$puzzles" --prompt-file "$tmp/puzzles.txt" q4_k Q4_K 9.52e-4
+beside "$puzzles" --prompt-file "$tmp/puzzles.txt" iq4_nl IQ4_NL 1.09e-3
 bars "$examples/names" --prompt-file "$tmp/names.txt"
 cache_bar "$puzzles" --prompt-file "$tmp/puzzles.txt" 0.0001
 cache_bar "$examples/names" --prompt-file "$tmp/names.txt" 0.0001
+beside "$examples/names" --prompt-file "$tmp/names.txt" q4 Q4_0 5.87e-3
+beside "$examples/names" --prompt-file "$tmp/names.txt" iq4_nl IQ4_NL 4.96e-3
 [ -d "$models" ] || { echo "SKIPPED in part: $models is absent"; exit 0; }
 # What the model itself tells, and words with the letters that it writes for them.
 "$TFMC" generate "$models/stories260k/model.yaml" --prompt "Once upon a time" --temperature 1 --samples 8 --steps 200 \
