@@ -19,11 +19,13 @@ struct taker {
 	size_t moved;
 };
 
-/* from[i] is not 0 for operands that have the rows of the result. */
+/* from[i] is not 0 for operands that have the rows of the result. Each linear rounds rows for itself (group), so that
+ * may be done again. */
 static bool can_move(const struct taker *t, struct ir_value v, const struct ir_op *op, int *from)
 {
 	const struct rebuild *r = t->r;
-	return op != NULL && op->n_operands > 0 && op->n_operands <= OPERANDS_MAX && rebuild_once(r, v) &&
+	return op != NULL && op->n_operands > 0 && op->n_operands <= OPERANDS_MAX &&
+	       (rebuild_once(r, v) || op->code == OP_round_rows) &&
 	       ir_axis_rows(r->f, op, 1, from) == IR_AXIS_RUN &&
 	       ir_info(r->f, v)->region == ir_info(r->f, t->take->results[0])->region;
 }
