@@ -183,7 +183,7 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_uint what, size_t size, void *val
 	case CL_DEVICE_TYPE:
 		return give_number(is_gpu ? CL_DEVICE_TYPE_GPU : CL_DEVICE_TYPE_CPU, wide, size, value,
 		                   needed);
-	case CL_DEVICE_MAX_COMPUTE_UNITS: return give_number(8 << number, word, size, value, needed);
+	case CL_DEVICE_MAX_COMPUTE_UNITS: return give_number(8u << number, word, size, value, needed);
 	case CL_DEVICE_MAX_CLOCK_FREQUENCY: return give_number(1500, word, size, value, needed);
 	case CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT:
 		return give_number(is_gpu ? 1 : 8, word, size, value, needed);
