@@ -94,6 +94,7 @@ bar() {
 	local section="quantize: $4"
 	case $4 in
 	bf16 | f16) section="dtype: {weights: $4}" ;;
+	products_bf16) section="dtype: {compute: bf16}" ;;
 	cache_int8) section="dtype: {cache: int8}" ;;
 	esac
 	variant "$1" "$4" "s/^weights:/$section\n&/"
@@ -128,6 +129,7 @@ python3 "$puzzles/ggml.py" --check || peer=no
 bars() {
 	bar "$@" bf16 0.0001
 	bar "$@" f16 bf16
+	bar "$@" products_bf16 0.0002
 	bar "$@" q8 0.002
 	bar "$@" q8_row 0.003
 }

@@ -207,6 +207,9 @@ def main():
     prepare.build_roofs(places)
     results, failed = [], 0
     print(report.HEAD, flush=True)
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        if "amx_tile" not in f.read():
+            print("matrix tiles (AMX): not run, this processor has none", flush=True)
     for name in options.rows:
         row = rows.ROWS[name]
         for precision in options.precisions:
