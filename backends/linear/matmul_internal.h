@@ -178,18 +178,27 @@ int64_t matmul_rows_bytes(const struct linear *l);
 void matmul_make_rows(const struct linear *l, struct kb_val row, struct kb_val row_end, struct kb_val panel,
                       struct kb_val panel_end);
 
+#define MATMUL_WORDS_OPEN 2 /* vectors */
 /* Products of rounded rows over all of K. p->x are such rows, distances in words; w: the first line of the tile. Of
  * integers and of pairs of bf16, matmul_rounded.c; by matrix tiles, matmul_matrix.c. */
 struct matmul_rounded_tile {
 	const struct linear *l;
 	const struct products *p;
 	struct kb_val w;
-	struct kb_val again; /* the same: the table of a codebook has the register that would keep words */
+	/* First lines of each panel, and the same again: the table of a codebook, or words of x, have the registers
+	 * that would keep a line. */
+	struct kb_val panel[MATMUL_STRIP], again[MATMUL_STRIP];
 	const struct matmul_ahead *ahead;
 	struct kb_var sum[MATMUL_ACC_MAX]; /* of integers */
+	/* Words of x, four of each row, that are open where the machine multiplies by an element of a vector. */
+	struct kb_val words[MATMUL_WORDS_OPEN][MATMUL_ROWS_MAX];
 };
 void matmul_integer_depth(struct matmul_rounded_tile *c);
-void matmul_bf16_depth(const struct matmul_rounded_tile *c);
+void matmul_bf16_depth(struct matmul_rounded_tile *c);
+/* Codes are multiplied as signed bytes, those of 8 bits after their highest bit is turned; and what codes + zero have
+ * too much then. */
+bool matmul_turns_codes(const struct linear *l);
+int matmul_codes_zero(const struct linear *l);
 /* The sum of integers of all of K, which is one step, scaled. */
 struct kb_val matmul_rounded_alone(const struct matmul_rounded_tile *c, int m, int v, struct kb_val integers);
 /* Tiles are configured, where products are theirs; given back. Sums, then one vector of them, f32. */

@@ -6,6 +6,10 @@
  * added to the sums of f32, in increasing order of steps:
  *
  *   y += (sum of (w + zero) x - zero sum of x) (d_x d_w) + offset_w (d_x sum of x)
+ *
+ * Where the machine multiplies by an element of a vector, four words of each row of x are loaded at once. Where it
+ * multiplies matrices of 2 x 2 words, tiles of several rows without steps are made of these: two rows of x times two
+ * columns, whose words of two lines lie beside each other.
  */
 #include "backends/linear/matmul_internal.h"
 
@@ -13,6 +17,9 @@
 #define CHUNK        32   /* elements of K without a loop: eight words of x */
 #define HALVES_AHEAD 2048 /* bytes between a line of 4 bits that is used and the one that is fetched */
 #define SUMS_FEW     16   /* in a tile of more of them a line alone keeps the processor busy */
+#define WORDS        4    /* of a vector of x */
+#define SQUARES_ROWS \
+	4 /* of a tile at least: fewer rows are not worth putting words of weights beside each other */
 
 static struct kb_type words_of(const struct matmul_rounded_tile *c)
 {
@@ -25,6 +32,41 @@ int64_t matmul_rounded_vector(const struct matmul_rounded_tile *c, int v, int64_
 	return v / per_panel * (c->l->panel.bytes / bytes) + v % per_panel * c->l->lanes;
 }
 
+bool matmul_turns_codes(const struct linear *l)
+{
+	const struct kb_caps *caps = kb_caps(l->k);
+	return ir_format_byte_most(l->panel.format) > 127 && caps->has_dot_s8s8 && !caps->has_dot_u8s8;
+}
+
+int matmul_codes_zero(const struct linear *l)
+{
+	return ir_format_byte_zero(l->panel.format) - (matmul_turns_codes(l) ? 128 : 0);
+}
+
+static bool has_elements(const struct matmul_rounded_tile *c)
+{
+	return c->l->lanes == WORDS && c->l->job->target->k_lanes == WORDS;
+}
+
+/* Words x + 4 i to x + 4 i + 3 of all rows: of bf16 as f32, of which LLVM knows that an element may be an operand. */
+static void open_words(struct matmul_rounded_tile *c, struct kb_val x, int i)
+{
+	const struct products *p = c->p;
+	struct kb_type type = KB_TYPE(c->l->rounded.to.bf16 ? KB_F32 : KB_I32, WORDS);
+	for (int m = 0; has_elements(c) && m < p->rows; m++)
+		c->words[i][m] = kb_load(p->k, type, p->x[m], x, p->x_disp[m] + (int64_t)i * WORDS, 0);
+}
+
+/* Word x + i, of those that are open. */
+static struct kb_val word_of(const struct matmul_rounded_tile *c, int m, struct kb_val x, int i)
+{
+	struct kb *k = c->l->k;
+	if (!has_elements(c))
+		return matmul_rounded_word(c, m, x, i);
+	struct kb_val all = kb_splat(k, kb_lane(k, c->words[i / WORDS][m], i % WORDS), WORDS);
+	return c->l->rounded.to.bf16 ? kb_bitcast(k, all, KB_I32) : all;
+}
+
 struct kb_val matmul_rounded_word(const struct matmul_rounded_tile *c, int m, struct kb_val x, int64_t disp)
 {
 	return kb_load_splat(c->l->k, words_of(c), c->p->x[m], x, c->p->x_disp[m] + disp);
@@ -32,32 +74,27 @@ struct kb_val matmul_rounded_word(const struct matmul_rounded_tile *c, int m, st
 
 /* ---- sums of integers ---- */
 
-/* Word x of the rows times a vector of weights for each panel. */
-static void add_words(struct matmul_rounded_tile *c, const struct kb_val *w, struct kb_val x, int64_t disp)
+static struct kb_val dot_codes(const struct matmul_rounded_tile *c, struct kb_val sum, struct kb_val w,
+                               struct kb_val x)
 {
 	struct kb *k = c->l->k;
-	const struct products *p = c->p;
-	bool is_small = ir_format_byte_most(c->l->panel.format) < 128;
-	for (int m = 0; m < p->rows; m++) {
-		struct kb_val codes = matmul_rounded_word(c, m, x, disp);
-		for (int v = 0; v < p->vectors; v++) {
-			struct kb_var sum = c->sum[m * p->vectors + v];
-			struct kb_val before = kb_get(k, sum);
-			kb_set(k, sum,
-			       is_small ? kb_dot_u7s8(k, before, w[v], codes)
-			                : kb_dot_u8s8(k, before, w[v], codes));
-		}
-	}
+	if (matmul_turns_codes(c->l))
+		return kb_dot_s8s8(k, sum, w, x);
+	return ir_format_byte_most(c->l->panel.format) > 127 ? kb_dot_u8s8(k, sum, w, x)
+	                                                     : kb_dot_u7s8(k, sum, w, x);
 }
 
 /* Codes of four bits of every byte, from bit `shift` on. */
-static struct kb_val halves_of(const struct matmul_rounded_tile *c, struct kb_val bytes, int shift)
+static struct kb_val halves_of(const struct matmul_rounded_tile *c, struct kb_val words, int shift)
 {
 	struct kb *k = c->l->k;
+	int lanes = 4 * c->l->lanes;
+	struct kb_val bytes = kb_bitcast(k, words, KB_U8);
 	if (shift > 0)
-		bytes = kb_bin(k, KB_SHR, bytes, kb_splat(k, kb_i32(k, shift), c->l->lanes));
-	bytes = kb_bin(k, KB_AND, bytes, kb_splat(k, kb_i32(k, 0x0f0f0f0f), c->l->lanes));
-	return panel_look_up(k, &c->l->panel, bytes, c->l->lanes);
+		bytes = kb_bin(k, KB_SHR, bytes, kb_splat(k, kb_cvt(k, kb_i32(k, shift), KB_U8), lanes));
+	else
+		bytes = kb_bin(k, KB_AND, bytes, kb_splat(k, kb_cvt(k, kb_i32(k, 15), KB_U8), lanes));
+	return panel_look_up(k, &c->l->panel, kb_bitcast(k, bytes, KB_I32), c->l->lanes);
 }
 
 /* One row over panels side by side: each is a short stream of memory. */
@@ -70,44 +107,116 @@ static void fetch_ahead(const struct matmul_rounded_tile *c, struct kb_val at, i
 		            matmul_rounded_vector(c, v, 1) + (int64_t)line * TILE_LINE + HALVES_AHEAD);
 }
 
-/* Line `line` of a chunk whose first word of x is `first`. */
-static void add_line(struct matmul_rounded_tile *c, struct kb_val first, int line)
+static void ask_ahead(const struct matmul_rounded_tile *c, struct kb_val first, int line)
 {
 	struct kb *k = c->l->k;
 	bool is_half = ir_format(c->l->panel.format)->bits == 4;
-	int64_t words = MATMUL_PANEL / (is_half ? 2 : 1); /* of weights, for a word of x */
-	struct kb_val at = kb_mul(k, first, kb_index(k, words)), w[MATMUL_ACC_MAX], half[MATMUL_ACC_MAX];
 	if (c->ahead->from.id) {
 		int64_t element = (int64_t)line * (is_half ? 8 : 4);
 		struct kb_val i = kb_mul(k, first, kb_index(k, 4));
 		matmul_step_ahead(c->l, c->ahead, kb_add_const(k, i, element));
+	} else if (is_half && c->p->rows == 1) {
+		fetch_ahead(c, kb_mul(k, first, kb_index(k, MATMUL_PANEL / 2)), line);
 	}
-	if (is_half && c->p->rows == 1 && !c->ahead->from.id)
-		fetch_ahead(c, at, line);
-	for (int v = 0; v < c->p->vectors; v++)
-		w[v] = kb_load(k, words_of(c), c->w, at,
-		               matmul_rounded_vector(c, v, 4) + (int64_t)line * MATMUL_PANEL, 0);
-	if (!is_half) {
-		add_words(c, w, first, line);
-		return;
+}
+
+/* What is multiplied of a line: its bytes, or of 4 bits the low or the high halves. */
+enum part { BYTES, LOW, HIGH };
+
+/* The registers have no place for all words of x of a chunk: one half of the bytes after the other. */
+static bool is_by_halves(const struct matmul_rounded_tile *c)
+{
+	const struct products *p = c->p;
+	int sums = matmul_sum_registers(c->l) * p->rows * p->vectors,
+	    others = 3; /* a line, its halves, a mask */
+	return has_elements(c) && sums + 2 * p->rows + others > kb_caps(p->k)->registers;
+}
+
+/* An address for each panel where instructions have no room for the distance of panels. */
+static void find_panels(struct matmul_rounded_tile *c)
+{
+	struct kb *k = c->l->k;
+	bool is_codebook = !c->l->rounded.to.bf16 && ir_format(c->l->panel.format)->codebook;
+	int panels = c->p->vectors * c->l->lanes / MATMUL_PANEL;
+	for (int i = 0; i < panels; i++) {
+		struct kb_val at = kb_ptr_add(k, c->w, kb_index(k, 0), i * c->l->panel.bytes);
+		c->panel[i] = has_elements(c) && i > 0 ? kb_ptr_apart(k, at) : at;
+		c->again[i] = is_codebook || is_by_halves(c) ? kb_ptr_apart(k, at) : c->panel[i];
 	}
-	for (int v = 0; v < c->p->vectors; v++)
-		half[v] = halves_of(c, w[v], 0);
-	add_words(c, half, first, line);
-	for (int v = 0; v < c->p->vectors; v++) {
-		w[v] = kb_load(k, words_of(c), c->again, at,
-		               matmul_rounded_vector(c, v, 4) + (int64_t)line * MATMUL_PANEL, 0);
-		half[v] = halves_of(c, w[v], 4);
+}
+
+/* Vector v of line `line` of those from word `at` on. */
+static struct kb_val load_words(const struct matmul_rounded_tile *c, const struct kb_val *panel,
+                                struct kb_val at, int line, int v)
+{
+	int per_panel = MATMUL_PANEL / c->l->lanes;
+	int64_t disp = (int64_t)line * MATMUL_PANEL + v % per_panel * c->l->lanes;
+	return kb_load(c->l->k, words_of(c), panel[v / per_panel], at, disp, 0);
+}
+
+static struct kb_val codes_of(const struct matmul_rounded_tile *c, struct kb_val at, int line, enum part part,
+                              int v)
+{
+	struct kb *k = c->l->k;
+	struct kb_val w = load_words(c, part == HIGH ? c->again : c->panel, at, line, v);
+	if (part != BYTES)
+		return halves_of(c, w, part == HIGH ? 4 : 0);
+	struct kb_val turn = kb_splat(k, kb_i32(k, -0x7f7f7f80), c->l->lanes); /* 0x80808080 */
+	return matmul_turns_codes(c->l) ? kb_bin(k, KB_XOR, w, turn) : w;
+}
+
+/* Part of line `line` of a chunk times its word x + i of all rows: the codes of a line are together in registers, or,
+ * where words of x are, one vector after the other. */
+static void add_line(struct matmul_rounded_tile *c, struct kb_val x, int line, enum part part)
+{
+	const struct products *p = c->p;
+	struct kb_val at = kb_mul(p->k, x, kb_index(p->k, MATMUL_PANEL / (part == BYTES ? 1 : 2)));
+	struct kb_val w[MATMUL_ACC_MAX];
+	int i = line + (part == HIGH ? CHUNK / 8 : 0), n = has_elements(c) ? 1 : p->vectors;
+	for (int from = 0; from < p->vectors; from += n) {
+		for (int v = 0; v < n; v++)
+			w[v] = codes_of(c, at, line, part, from + v);
+		for (int m = 0; m < p->rows; m++) {
+			struct kb_val word = word_of(c, m, x, i);
+			for (int v = 0; v < n; v++) {
+				struct kb_var sum = c->sum[m * p->vectors + from + v];
+				kb_set(p->k, sum, dot_codes(c, kb_get(p->k, sum), w[v], word));
+			}
+		}
 	}
-	add_words(c, half, first, line + CHUNK / 8);
+}
+
+static void add_chunk_of_halves(struct matmul_rounded_tile *c, struct kb_val first)
+{
+	bool is_apart = is_by_halves(c);
+	for (int high = 0; high < 2; high++) {
+		open_words(c, first, high);
+		for (int line = 0; is_apart && line < CHUNK / 8; line++) {
+			if (!high)
+				ask_ahead(c, first, line);
+			add_line(c, first, line, high ? HIGH : LOW);
+		}
+	}
+	for (int line = 0; !is_apart && line < CHUNK / 8; line++) {
+		ask_ahead(c, first, line);
+		add_line(c, first, line, LOW);
+		add_line(c, first, line, HIGH);
+	}
 }
 
 /* n elements, at most a chunk. */
 static void add_chunk(struct matmul_rounded_tile *c, struct kb_val first, int64_t n)
 {
-	int lines = ir_format(c->l->panel.format)->bits == 4 ? CHUNK / 8 : (int)(n + 3) / 4;
-	for (int line = 0; line < lines; line++)
-		add_line(c, first, line);
+	if (ir_format(c->l->panel.format)->bits == 4) {
+		add_chunk_of_halves(c, first);
+		return;
+	}
+	for (int line = 0; line < (int)(n + 3) / 4; line++) {
+		if (line % WORDS == 0)
+			open_words(c, first, line / WORDS);
+		ask_ahead(c, first, line);
+		add_line(c, first, line, BYTES);
+	}
 }
 
 /* Minus what `code + zero` has too much. */
@@ -121,6 +230,94 @@ static void begin_sums(struct matmul_rounded_tile *c, struct kb_val step)
 		for (int v = 0; v < p->vectors; v++)
 			kb_set(k, c->sum[m * p->vectors + v], start);
 	}
+}
+
+/* ---- matrices of 2 x 2 words ---- */
+
+static bool is_by_squares(const struct matmul_rounded_tile *c)
+{
+	const struct kb_caps *caps = kb_caps(c->l->k);
+	bool is_bf16 = c->l->rounded.to.bf16;
+	bool has = is_bf16 ? caps->has_dot_bf16_odd_2x2 : caps->has_dot_u8s8_2x2;
+	bool fits = is_bf16 || (c->l->rounded.row.steps == 1 && ir_format(c->l->panel.format)->bits == 8);
+	return has && fits && c->l->lanes == WORDS && c->p->rows >= SQUARES_ROWS;
+}
+
+/* Words x + i and x + i + 1 of two rows; of the last one twice where there is no other. */
+static struct kb_val rows_of_square(const struct matmul_rounded_tile *c, int m, struct kb_val x, int i)
+{
+	static const int beside[] = {0, 1, 2, 3};
+	const struct products *p = c->p;
+	struct kb_val row[2];
+	for (int r = 0; r < 2; r++) {
+		int at = m + r < p->rows ? m + r : m;
+		row[r] = kb_load(p->k, KB_TYPE(KB_I32, 2), p->x[at], x, p->x_disp[at] + i, 0);
+	}
+	return kb_shuffle(p->k, row[0], row[1], beside, WORDS);
+}
+
+/* Lines x + i and x + i + 1; sum: [two rows][vectors][two columns]. */
+static void add_squares(const struct matmul_rounded_tile *c, const struct kb_var *sum, struct kb_val x, int i)
+{
+	static const int columns[2][WORDS] = {{0, 4, 1, 5}, {2, 6, 3, 7}};
+	const struct products *p = c->p;
+	struct kb *k = p->k;
+	struct kb_val rows[MATMUL_ROWS_MAX], line[2];
+	struct kb_val at = kb_mul(k, x, kb_index(k, MATMUL_PANEL)),
+	              per_word = kb_index(k, c->l->panel.per_line);
+	for (int r = 0; c->ahead->from.id && r < 2; r++)
+		matmul_step_ahead(c->l, c->ahead, kb_mul(k, kb_add_const(k, x, i + r), per_word));
+	for (int m = 0; m < p->rows; m += 2)
+		rows[m] = rows_of_square(c, m, x, i);
+	for (int v = 0; v < 2 * p->vectors; v++) {
+		for (int r = 0; v % 2 == 0 && r < 2; r++)
+			line[r] = load_words(c, c->panel, at, i + r, v / 2);
+		struct kb_val w = kb_shuffle(k, line[0], line[1], columns[v % 2], WORDS);
+		for (int m = 0; m < p->rows; m += 2) {
+			struct kb_var to = sum[m * p->vectors + v];
+			struct kb_val before = kb_get(k, to);
+			kb_set(k, to,
+			       c->l->rounded.to.bf16 ? kb_dot_bf16_odd_2x2(k, before, w, rows[m])
+			                             : kb_dot_u8s8_2x2(k, before, w, rows[m]));
+		}
+	}
+}
+
+/* Lines [0, n), n even; afterwards sum[m][v] is the sum of row m, vector v. */
+static void walk_squares(const struct matmul_rounded_tile *c, int64_t n, struct kb_val *sum)
+{
+	static const int of_row[2][WORDS] = {{0, 2, 4, 6}, {1, 3, 5, 7}};
+	const struct products *p = c->p;
+	struct kb *k = p->k;
+	struct kb_var square[2 * MATMUL_ACC_MAX];
+	enum kb_scalar s = c->l->rounded.to.bf16 ? KB_F32 : KB_I32;
+	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, 0), s), WORDS);
+	for (int i = 0; i < (p->rows + 1) / 2 * 2 * p->vectors; i++)
+		square[i] = kb_var(k, "square", KB_TYPE(s, WORDS), zero);
+	if (n > 0) {
+		struct kb_val x = kb_loop(k, "k", kb_index(k, 0), kb_index(k, n), 2, KB_NONEMPTY);
+		add_squares(c, square, x, 0);
+		kb_end_loop(k);
+	}
+	for (int m = 0; m < p->rows; m++)
+		for (int v = 0; v < p->vectors; v++) {
+			const struct kb_var *of = &square[m / 2 * 2 * p->vectors + 2 * v];
+			struct kb_val left = kb_get(k, of[0]);
+			sum[m * p->vectors + v] = kb_shuffle(k, left, kb_get(k, of[1]), of_row[m % 2], WORDS);
+		}
+}
+
+/* Sums of the first lines of the only step; gives how many elements those are. */
+static int64_t add_integer_squares(struct matmul_rounded_tile *c, int64_t n)
+{
+	struct kb *k = c->l->k;
+	struct kb_val sum[MATMUL_ACC_MAX];
+	int64_t lines = (n + 3) / 4 / 2 * 2;
+	walk_squares(c, lines, sum);
+	begin_sums(c, kb_index(k, 0));
+	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
+		kb_set(k, c->sum[i], kb_add(k, kb_get(k, c->sum[i]), sum[i]));
+	return 4 * lines;
 }
 
 /* ---- scales ---- */
@@ -194,9 +391,12 @@ static void add_step(struct matmul_rounded_tile *c, struct kb_val step, int64_t 
 	struct kb *k = c->l->k;
 	struct kb_val first = kb_mul(k, step, kb_index(k, c->l->rounded.row.step / 4));
 	bool by_lines = ir_format(c->l->panel.format)->bits == 8 && c->p->rows * c->p->vectors > SUMS_FEW;
-	int64_t done = 0, turn = by_lines ? 4 : CHUNK;
-	begin_sums(c, step);
-	if (n >= 4 * CHUNK) {
+	int64_t done = 0, turn = !by_lines ? CHUNK : has_elements(c) ? 4 * WORDS : 4;
+	if (is_by_squares(c))
+		done = add_integer_squares(c, n);
+	else
+		begin_sums(c, step);
+	if (done == 0 && n >= 4 * CHUNK) {
 		done = n / turn * turn;
 		struct kb_val to = kb_add_const(k, first, done / 4);
 		add_chunk(c, kb_loop(k, "k", first, to, turn / 4, KB_NONEMPTY), turn);
@@ -213,7 +413,7 @@ void matmul_integer_depth(struct matmul_rounded_tile *c)
 	struct kb *k = c->l->k;
 	const struct tile_rounded_row *row = &c->l->rounded.row;
 	int64_t whole = c->l->depth / row->step, rest = c->l->depth % row->step;
-	c->again = ir_format(c->l->panel.format)->codebook ? kb_ptr_apart(k, c->w) : c->w;
+	find_panels(c);
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		c->sum[i] = kb_var(k, "dot", words_of(c), (struct kb_val){0});
 	if (whole == 1) {
@@ -229,31 +429,56 @@ void matmul_integer_depth(struct matmul_rounded_tile *c)
 
 /* ---- pairs of bf16 ---- */
 
+static struct kb_val dot_pairs(const struct matmul_rounded_tile *c, struct kb_val sum, struct kb_val w,
+                               struct kb_val x)
+{
+	struct kb *k = c->l->k;
+	return kb_caps(k)->has_dot_bf16_odd ? kb_dot_bf16_odd(k, sum, w, x) : kb_dot_bf16(k, sum, w, x);
+}
+
 /* Line number at + i. */
-static void add_pairs(const struct matmul_rounded_tile *c, struct kb_val at, int i)
+static void add_pairs(struct matmul_rounded_tile *c, struct kb_val at, int i)
 {
 	struct kb *k = c->l->k;
 	const struct products *p = c->p;
 	struct kb_val words = kb_mul(k, at, kb_index(k, MATMUL_PANEL)), w[MATMUL_ACC_MAX];
+	int n = has_elements(c) ? 1 : p->vectors;
 	if (c->ahead->from.id)
 		matmul_step_ahead(c->l, c->ahead, kb_mul(k, kb_add_const(k, at, i), kb_index(k, 2)));
-	for (int v = 0; v < p->vectors; v++)
-		w[v] = kb_load(k, KB_TYPE(KB_I32, p->lanes), c->w, words,
-		               matmul_rounded_vector(c, v, 4) + (int64_t)i * MATMUL_PANEL, 0);
-	for (int m = 0; m < p->rows; m++) {
-		struct kb_val x = matmul_rounded_word(c, m, at, i);
-		for (int v = 0; v < p->vectors; v++)
-			kb_set(k, p->sum[m * p->vectors + v], kb_dot_bf16(k, products_sum(p, m, v), w[v], x));
+	if (i % WORDS == 0)
+		open_words(c, at, i / WORDS);
+	for (int from = 0; from < p->vectors; from += n) {
+		for (int v = 0; v < n; v++)
+			w[v] = load_words(c, c->panel, words, i, from + v);
+		for (int m = 0; m < p->rows; m++) {
+			struct kb_val x = word_of(c, m, at, i);
+			for (int v = 0; v < n; v++) {
+				struct kb_var sum = p->sum[m * p->vectors + from + v];
+				kb_set(k, sum, dot_pairs(c, kb_get(k, sum), w[v], x));
+			}
+		}
 	}
 }
 
-void matmul_bf16_depth(const struct matmul_rounded_tile *c)
+static void add_bf16_squares(const struct matmul_rounded_tile *c, int64_t lines)
+{
+	struct kb_val sum[MATMUL_ACC_MAX];
+	walk_squares(c, lines, sum);
+	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
+		kb_set(c->l->k, c->p->sum[i], sum[i]);
+}
+
+void matmul_bf16_depth(struct matmul_rounded_tile *c)
 {
 	struct kb *k = c->l->k;
 	int64_t lines = tile_lines(DT_BF16, c->l->depth);
-	int turn = c->p->rows * c->p->vectors > SUMS_FEW ? 1 : TURN;
+	int turn = c->p->rows * c->p->vectors <= SUMS_FEW ? TURN : has_elements(c) ? WORDS : 1;
 	int64_t whole = lines / turn * turn;
-	if (whole > 0) {
+	find_panels(c);
+	if (is_by_squares(c)) {
+		whole = lines / 2 * 2;
+		add_bf16_squares(c, whole);
+	} else if (whole > 0) {
 		struct kb_val at = kb_loop(k, "k", kb_index(k, 0), kb_index(k, whole), turn, KB_NONEMPTY);
 		for (int i = 0; i < turn; i++)
 			add_pairs(c, at, i);

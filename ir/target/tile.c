@@ -139,12 +139,21 @@ int target_tile_height(const struct target *t, struct target_tile tile, enum ir_
 	return rows;
 }
 
+/* Registers beside the sums: a line and an element of x, with steps a scale and what a compiler moves ahead in a longer
+ * loop; or vectors of x and of weights, the latter two of a line, the pair they become, or one and a mask. */
+static int beside_rounded(const struct target *t, int line, int rows, bool has_steps)
+{
+	bool in_pairs = !has_steps && target_has(t, FEATURE_I8MM); /* two rows share a vector */
+	if (t->k_lanes > 1)
+		return (in_pairs ? (rows + 1) / 2 : rows) + 3;
+	return line + (has_steps ? 4 : 2);
+}
+
 int target_rounded_height(const struct target *t, struct target_tile tile, bool has_steps)
 {
 	int line = vectors(t, tile.nr), rows = tile.mr;
-	int beside =
-	        has_steps ? 4 : 2; /* an element, a scale, and what a compiler moves ahead in a longer loop */
-	while (rows > 1 && rows * line * (1 + has_steps) + line + beside > t->registers)
+	while (rows > 1 &&
+	       rows * line * (1 + has_steps) + beside_rounded(t, line, rows, has_steps) > t->registers)
 		rows--;
 	return rows;
 }

@@ -88,7 +88,7 @@ bool group_rounds_for(const struct pass_context *p, const struct ir_func *f, con
 		return false;
 	const struct ir_type *w = ir_type_of(f, linear->operands[1]);
 	struct tile_rounding to = group_rounding(op);
-	if (to.bf16 && t != NULL && !target_has(t, FEATURE_AVX512BF16))
+	if (to.bf16 && t != NULL && !target_has(t, FEATURE_AVX512BF16) && !target_has(t, FEATURE_BF16))
 		return false; /* f32 is faster */
 	return ir_dim_is_const(w->dims[w->rank - 1], &depth) &&
 	       tile_rounded_step(ir_weight_of(f, linear->operands[1])->format, to, depth) >= 0;

@@ -64,7 +64,12 @@ integer x86-64-v4-bf16 vpdpbusd %zmm %tmm
 integer znver5 vpdpbusd %zmm %tmm
 integer icelake-server vpdpbusd %zmm vdpbf16|%tmm
 integer aarch64 s?mlal?2? v[0-9]+\.4s sdot|usdot|mmla
-integer armv8.2-dotprod sdot v[0-9]+\.4s usdot|mmla
+integer armv8.2-dotprod sdot v[0-9]+\.4b\[[0-3]\] usdot|mmla|dup
+rows armv8.2-dotprod sdot v[0-9]+\.4b\[[0-3]\] usdot|mmla|dup
+rows armv8.6 usmmla v[0-9]+\.4s nothing
+bf16 armv8.2-dotprod fmla v[0-9]+\.4s bfdot|bfmmla
+bf16 armv8.6 bfmmla v[0-9]+\.4s fmla
+bf16 armv8.6 bfdot v[0-9]+\.2h\[[0-3]\] dup
 bf16 x86-64-v3 vfmadd[0-9]*ps %ymm %zmm
 bf16 x86-64-v4-vnni vfmadd[0-9]*ps %zmm vdpbf16|%tmm
 bf16 x86-64-v4-bf16 vdpbf16ps %zmm vfmadd|%tmm
@@ -73,7 +78,7 @@ bf16 x86-64-v4-amx tdpbf16ps %tmm nothing
 rows x86-64-v4-bf16 vpdpbusd %zmm %tmm
 rows x86-64-v4-amx tdpbsud %tmm nothing
 integer x86-64-v4-amx vpdpbusd %zmm %tmm
-integer armv8.6 usdot v[0-9]+\.4s nothing
+integer armv8.6 usdot v[0-9]+\.4b\[[0-3]\] mmla|dup
 codebook x86-64-v3 vpshufb %ymm vpdp|%zmm
 codebook x86-64-v4-vnni vpshufb %zmm %tmm
 codebook armv8.2-dotprod tbl v[0-9]+\.16b usdot|mmla

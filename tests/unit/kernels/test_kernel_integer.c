@@ -14,7 +14,8 @@
 #include "ir/target/tile.h"
 #include "tests/support/kernels/linear_case.h"
 
-static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4-vnni", "x86-64-v4-amx", "aarch64"};
+static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4-vnni", "x86-64-v4-amx",
+                                      "armv8.2-dotprod"};
 static const enum ir_format formats[] = {FORMAT_Q8_ROW, FORMAT_Q8,     FORMAT_Q8_128, FORMAT_Q8A,
                                          FORMAT_Q6_K,   FORMAT_Q5_K,   FORMAT_Q4,     FORMAT_Q4_128,
                                          FORMAT_Q4A,    FORMAT_Q4_K,   FORMAT_Q4G_32, FORMAT_Q4G_64,
@@ -34,6 +35,7 @@ struct reference {
 	int64_t depth, block;
 	bool bf16;
 	bool matrix; /* by matrix tiles */
+	bool odd;    /* bf16 with sums rounded to odd (kb_ops.def) */
 };
 
 static struct tile_rounding rounding_of(const struct reference *r)
@@ -128,6 +130,32 @@ static float sum_of_pairs(const struct reference *r, const float *x, int64_t row
 	return sum;
 }
 
+static float odd_sum(float a, float b)
+{
+	double sum = (double)a + b, part = sum - a, lost = (a - (sum - part)) + (b - part);
+	float near = (float)sum;
+	double rest = sum - near + lost;
+	uint32_t bits;
+	memcpy(&bits, &near, 4);
+	if (rest != 0)
+		bits = (bits - ((rest < 0) != (near < 0))) | 1;
+	memcpy(&near, &bits, 4);
+	return flush(near);
+}
+
+static float sum_of_odd_pairs(const struct reference *r, const float *x, int64_t row)
+{
+	const float *w = (const float *)r->call->param[1] + row * r->depth;
+	float sum = 0;
+	for (int64_t k = 0; k < r->depth; k += 2) {
+		float first = flush(bf16_of(x[k]) * flush(w[k])), second = 0;
+		if (k + 1 < r->depth)
+			second = flush(bf16_of(x[k + 1]) * flush(w[k + 1]));
+		sum = odd_sum(sum, odd_sum(first, second));
+	}
+	return sum;
+}
+
 static float sum_of_integers(const struct reference *r, const float *x, int64_t row)
 {
 	int64_t step = tile_rounded_step(r->c->format, rounding_of(r), r->depth);
@@ -142,6 +170,8 @@ static float sum_of(const struct reference *r, const float *x, int64_t row)
 {
 	if (!r->bf16)
 		return sum_of_integers(r, x, row);
+	if (r->odd)
+		return sum_of_odd_pairs(r, x, row);
 	return r->matrix ? sum_of_tiles(r, x, row) : sum_of_pairs(r, x, row);
 }
 
@@ -214,7 +244,8 @@ static void check_case(enum ir_format f, int64_t depth, int n, const char *targe
 	                      .depth = depth,
 	                      .block = n % 3 == 0 ? 0 : 32,
 	                      .bf16 = f == FORMAT_BF16,
-	                      .matrix = !strcmp(target, "x86-64-v4-amx")};
+	                      .matrix = !strcmp(target, "x86-64-v4-amx"),
+	                      .odd = !strcmp(target, "armv8.6")};
 	struct linear_weights w = {.format = f, .is_streamed = n % 2 == 0};
 	if (r.bf16)
 		w = (struct linear_weights){.rounded = DT_BF16, .kept = DT_BF16, .is_streamed = n % 2 == 0};
@@ -258,6 +289,14 @@ START_TEST(test_matrix_tiles)
 {
 	for (int i = 0; i < (int)TFMC_COUNT(depths); i++)
 		check_case(_i ? FORMAT_BF16 : FORMAT_Q8_ROW, depths[i], 3 * i, "x86-64-v4-amx");
+}
+END_TEST
+
+/* Tiles of six rows and fewer: four and more by matrices of 2 x 2 words. */
+START_TEST(test_matrices_of_words)
+{
+	for (int i = 0; i < (int)TFMC_COUNT(depths); i++)
+		check_case(_i ? FORMAT_BF16 : FORMAT_Q8_ROW, depths[i], 6 + 12 * i, "armv8.6");
 }
 END_TEST
 
@@ -369,6 +408,7 @@ Suite *suite_kernel_integer(void)
 	tcase_add_loop_test(t, test_depths, 0, 3);
 	tcase_add_loop_test(t, test_bf16, 0, 5);
 	tcase_add_loop_test(t, test_matrix_tiles, 0, 2);
+	tcase_add_loop_test(t, test_matrices_of_words, 0, 2);
 	tcase_add_loop_test(t, test_special_rows, 0, n);
 	tcase_add_loop_test(t, test_dot_loops, 0, 5);
 	suite_add_tcase(s, t);

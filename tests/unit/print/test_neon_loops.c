@@ -17,6 +17,7 @@ struct loop {
 	int instructions;
 	int by_element; /* fmla v.4s, v.4s, v.s[i] */
 	int by_vector;
+	int dots;       /* sdot, usdot, bfdot by an element; usmmla, bfmmla */
 	int broadcasts; /* dup, ld1r */
 	int loads;      /* of vector registers; ldp counts as two */
 	int on_stack;   /* instructions that name the stack pointer */
@@ -71,6 +72,8 @@ static void count_line(struct loop *loop, struct line l)
 	loop->instructions += is_code;
 	loop->by_element += by_element;
 	loop->by_vector += is_fmla && !by_element;
+	bool is_dot = contains(l, "dot\t") && (contains(l, "b[") || contains(l, "h["));
+	loop->dots += is_code && (is_dot || contains(l, "mmla\t"));
 	loop->broadcasts += is_code && (!strncmp(l.text, "dup\t", 4) || !strncmp(l.text, "ld1r\t", 5));
 	loop->loads += is_code && !strncmp(l.text, "ldr\tq", 5);
 	loop->loads += is_code && !strncmp(l.text, "ldp\tq", 5) ? 2 : 0;
@@ -97,12 +100,18 @@ static bool next_loop(const char **at, struct loop *out)
 	return false;
 }
 
-static void assemble(struct diag_context *cx, const struct kb_module *kernels, struct buf *out)
+static void assemble_for(const char *target, struct diag_context *cx, const struct kb_module *kernels,
+                         struct buf *out)
 {
-	struct llvm_options options = {.target = target_find("aarch64"), .opt_level = 2};
+	struct llvm_options options = {.target = target_find(target), .opt_level = 2};
 	struct llvm_output outputs = {.assembly = out};
 	buf_init(out);
 	ck_assert_int_eq(llvm_compile(cx, kernels, "m", &options, &outputs), TFMC_OK);
+}
+
+static void assemble(struct diag_context *cx, const struct kb_module *kernels, struct buf *out)
+{
+	assemble_for("aarch64", cx, kernels, out);
 }
 
 /* Loops with products: every one of them keeps to the registers; gives how many have `products`. */
@@ -166,6 +175,62 @@ START_TEST(low_tiles_of_a_linear)
 }
 END_TEST
 
+#define ROUNDED                                                                                         \
+	"module \"m\" stage=groups dim B in [0,8] dim S in [0,128] "                                    \
+	"func @f(%%x: f32[B,S,768], %%w: f32[768,768], %%b: f32[768]) -> (y: f32[B,S,768]) { "          \
+	"%%y = group linear {mr=%d nr=16 br=64 scratch=131072} { pre %%r = round_rows %%x "             \
+	"{to=%s block=%d} : f32[B,S,768] root %%h = linear %%r, %%w, %%b : f32[B,S,768] yield %%h } : " \
+	"f32[B,S,768] return %%y }"
+
+/* Tiles of 16 columns whose rows are rounded: dot products of a turn for each row and vector, half as many where they
+ * are of two rows. */
+static const struct rounded_tile {
+	const char *target;
+	enum ir_format format;
+	int block, rows, dots, on_stack;
+} rounded_tiles[] = {
+        {"armv8.2-dotprod", FORMAT_Q8_ROW, 0, 5, 4 * 5 * 4, 0},
+        {"armv8.2-dotprod", FORMAT_Q8_ROW, 0, 2, 8 * 2 * 4, 0},
+        {"armv8.2-dotprod", FORMAT_Q8, 32, 2, 8 * 2 * 4, 0},
+        {"armv8.2-dotprod", FORMAT_Q4, 32, 2, 8 * 2 * 4, 2}, /* one row over two panels, too */
+        {"armv8.6", FORMAT_Q8, 32, 1, 8 * 4, 0},
+        {"armv8.6", FORMAT_Q4, 32, 1, 8 * 4, 0},
+        {"armv8.6", FORMAT_Q8_ROW, 0, 4, 2 * 4 * 4 / 2, 0},
+        /* the compiler loads lines ahead, for which there are no registers left */
+        {"armv8.6", FORMAT_Q8_ROW, 0, 6, 2 * 6 * 4 / 2, 3},
+        {"armv8.6", FORMAT_BF16, 0, 6, 2 * 6 * 4 / 2, 3},
+        {"armv8.6", FORMAT_BF16, 0, 4, 2 * 4 * 4 / 2, 0},
+};
+
+START_TEST(tiles_of_rounded_rows)
+{
+	const struct rounded_tile *t = &rounded_tiles[_i];
+	struct linear_weights w = {.format = t->format};
+	struct linear_case c;
+	struct buf text, assembly;
+	struct loop loop;
+	int n = 0;
+	bool is_bf16 = t->format == FORMAT_BF16;
+	if (is_bf16)
+		w = (struct linear_weights){.rounded = DT_BF16, .kept = DT_BF16};
+	buf_init(&text);
+	buf_printf(&text, ROUNDED, t->rows, is_bf16 ? "bf16" : "int8", t->block);
+	linear_case_init_kept(&c, text.data, t->target, &w);
+	assemble_for(t->target, &c.tir.cx, c.kernels, &assembly);
+	for (const char *at = assembly.data; next_loop(&at, &loop);) {
+		if (loop.dots != t->dots)
+			continue;
+		ck_assert_int_le(loop.on_stack, t->on_stack);
+		ck_assert_int_le(loop.broadcasts, t->block ? t->rows : 0); /* what sums begin with */
+		n++;
+	}
+	ck_assert_msg(n > 0, "%s", assembly.data);
+	linear_case_destroy(&c);
+	buf_destroy(&assembly);
+	buf_destroy(&text);
+}
+END_TEST
+
 /* 6 queries x 4 vectors of keys, and 6 weights x 4 vectors of values, for 4 neighbours each. */
 START_TEST(tiles_of_attention)
 {
@@ -192,6 +257,7 @@ Suite *suite_neon_loops(void)
 	tcase_add_test(t, tile_of_a_linear);
 	tcase_add_test(t, low_tiles_of_a_linear);
 	tcase_add_test(t, tiles_of_attention);
+	tcase_add_loop_test(t, tiles_of_rounded_rows, 0, (int)TFMC_COUNT(rounded_tiles));
 	suite_add_tcase(s, t);
 	return s;
 }
