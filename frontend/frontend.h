@@ -15,13 +15,17 @@
 
 struct frontend_model;
 
+/* Behind the path of its parameter the name of a tensor of a profile (frontend/driver/quality/profile.h). */
+#define FRONTEND_INPUTS ".inputs"
+
 struct frontend_options {
 	const char *const *sets; /* "key=value", as given to --set */
 	size_t n_sets;
 	bool allow_unused; /* tensors that are neither used nor ignored: warnings instead of errors */
 	bool score;        /* with generate: also the function score */
 	bool unrounded; /* `dtype` and `quantize` of the file are not followed: weights as they are stored, caches f32 */
-	const char *quantize; /* in place of the section: the name of a format; NULL: the file's */
+	const char *quantize; /* in place of the formats of the section: the name of one; NULL: the file's */
+	const char *profile;  /* in place of the profile of the section, a path; NULL: the file's */
 	const char *name;     /* instead of the file's, a name for expr_is_name; NULL: the file's */
 };
 

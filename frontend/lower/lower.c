@@ -415,7 +415,8 @@ static bool build_all(struct frontend_model *m, struct ir_module *module)
 		return false;
 	if (m->generate.kind == GENERATE_SEQ2SEQ && !build_pair(m, module, &types))
 		return false;
-	return weight_map_finish(m->weights.map, m->options.allow_unused) && model_quantize_finish(m);
+	return weight_map_finish(m->weights.map, m->options.allow_unused) && model_quantize_finish(m) &&
+	       profile_finish(m);
 }
 
 enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out)

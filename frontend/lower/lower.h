@@ -159,6 +159,7 @@ struct weight_need {
 	const char *made; /* how the result differs from the parameter; part of its name */
 	bool plus_one;    /* 1 + the parameter */
 	bool quantizes;   /* a matrix that a linear multiplies, or a table */
+	bool is_table;    /* rows are looked up */
 	int64_t experts;  /* > 0: the pattern has LOWER_EXPERT, as many matrices are stacked */
 };
 #define LOWER_EXPERT "{*}" /* the number of an expert */
@@ -201,6 +202,15 @@ bool lower_fits(enum ir_dtype t, double v);
 const char *lower_indexed(struct lowering *lw, const char *pattern, const struct lower_loop **loops,
                           size_t *n);
 bool weights_open(struct frontend_model *m);
+
+/* profile.c: what the inputs of a matrix that is quantized are like. False after a report. */
+/* Opens the file beside the weight files; nothing without one. */
+bool profile_open(struct frontend_model *m);
+/* The numbers for a parameter [N, K]: [2, K]; NULL: nothing is known of it, which is said at the end but of tables. */
+bool profile_find(struct frontend_model *m, const struct weight_want *want, bool is_table,
+                  const struct ir_wexpr **out);
+/* Reports what the model has not, and matrices that the file says nothing of. */
+bool profile_finish(struct frontend_model *m);
 
 /* state.c */
 bool lower_record_state(struct lowering *lw, const char *pattern, const struct state_type *slice);

@@ -40,6 +40,8 @@ bool weights_open(struct frontend_model *m)
 	     weight_files_strip(m->weights.files, yaml_find(section, "strip_prefix")) != TFMC_OK ||
 	     weight_files_ignore(m->weights.files, yaml_find(section, "ignore")) != TFMC_OK))
 		return false;
+	if (!profile_open(m))
+		return false;
 	struct weight_map *map = weight_map_create(&m->arena, m->cx, m->weights.files, &m->weights.env);
 	if (map == NULL ||
 	    weight_map_read(map, yaml_find(section, "map"), m->doc.dir, m->doc.root->loc.source) != TFMC_OK)
@@ -71,10 +73,12 @@ static const struct ir_wexpr *as_wanted(struct lowering *lw, const struct weight
 	if (e == NULL || want->rank < 2)
 		return e;
 	enum ir_format codes = need->quantizes ? model_quantized_as(&m->quantize, want->path) : FORMAT_PLAIN;
-	const struct ir_wexpr *rounded = e;
-	if (codes != FORMAT_PLAIN && !ir_format_has_codes(wexpr_format(e)))
-		rounded = wexpr_quantize(&m->arena, codes, e, NULL);
-	else if (codes == FORMAT_PLAIN && !m->dtypes.keeps_weights && m->dtypes.weights != FORMAT_PLAIN)
+	const struct ir_wexpr *rounded = e, *inputs = NULL;
+	if (codes != FORMAT_PLAIN && !ir_format_has_codes(wexpr_format(e))) {
+		if (!profile_find(m, want, need->is_table, &inputs))
+			return NULL;
+		rounded = wexpr_quantize(&m->arena, codes, e, inputs);
+	} else if (codes == FORMAT_PLAIN && !m->dtypes.keeps_weights && m->dtypes.weights != FORMAT_PLAIN)
 		rounded = wexpr_round(&m->arena, ir_format(m->dtypes.weights)->dtype, e);
 	if (rounded == NULL)
 		lower_fail(lw, LOC_NONE, DIAG_LIMIT, "the source of the parameter '%s' has too many steps",

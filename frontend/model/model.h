@@ -108,6 +108,9 @@ struct quantize_rule {
 struct model_quantize {
 	struct quantize_rule *items;
 	size_t n, cap;
+	const char *profile;     /* NULL: none */
+	const char *profile_dir; /* what it is relative to; NULL: as it is */
+	struct loc profile_loc;
 };
 
 /* Opened by the lowering. */
@@ -116,6 +119,11 @@ struct model_weights {
 	struct weight_map *map;
 	struct expr_env env;    /* of the map */
 	struct strmap resolved; /* canonical path -> struct resolved_weight * */
+	struct {
+		size_t first, n;        /* its tensors in `files` */
+		size_t wanted, unknown; /* quantized matrices, and of those what it says nothing of */
+		const char *one;        /* of the latter */
+	} profile;
 };
 
 struct check_file;
@@ -189,7 +197,8 @@ bool model_read_generate(struct frontend_model *m);
 bool model_read_sections(struct frontend_model *m); /* weights, dtype, tokenizer, target: keys and words */
 
 /* ---- quantize.c ---- */
-/* The section, or in its place options.quantize; with options.unrounded neither. */
+/* The section, or in place of its formats options.quantize and of its profile options.profile; with options.unrounded
+ * none of them. */
 bool model_read_quantize(struct frontend_model *m);
 /* The format of codes that a matrix or table is wanted in; PLAIN: none. */
 enum ir_format model_quantized_as(struct model_quantize *q, const char *path);

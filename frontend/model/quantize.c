@@ -63,24 +63,56 @@ static bool add_pair(struct frontend_model *m, const struct yaml_pair *pair)
 	       add_rule(m, pair->key->text, pair->key->loc, format, false);
 }
 
+static bool set_profile(struct frontend_model *m, const struct yaml_node *node)
+{
+	if (!yaml_expect(m->cx, node, YAML_SCALAR, "quantize: profile"))
+		return false;
+	m->quantize.profile = node->text;
+	m->quantize.profile_dir = m->doc.dir;
+	m->quantize.profile_loc = node->loc;
+	return true;
+}
+
+static bool read_section(struct frontend_model *m, const struct yaml_node *node)
+{
+	bool ok = true;
+	if (node->kind == YAML_SCALAR && !node->null)
+		return add_default(m, node->text, node->loc);
+	if (!yaml_expect(m->cx, node, YAML_MAPPING, "quantize"))
+		return false;
+	for (size_t i = 0; i < node->n; i++)
+		ok = (yaml_is(node->pairs[i].key, "profile") ? set_profile(m, node->pairs[i].value)
+		                                             : add_pair(m, &node->pairs[i])) &&
+		     ok;
+	return ok;
+}
+
 bool model_read_quantize(struct frontend_model *m)
 {
 	const struct yaml_node *node = model_section(m, "quantize");
-	bool ok = true;
-	if (m->options.quantize != NULL)
-		return add_default(m, m->options.quantize, LOC_NONE);
-	if (node == NULL)
-		return true;
-	if (node->kind == YAML_SCALAR && !node->null)
-		ok = add_default(m, node->text, node->loc);
-	else if (yaml_expect(m->cx, node, YAML_MAPPING, "quantize"))
-		for (size_t i = 0; i < node->n; i++)
-			ok = add_pair(m, &node->pairs[i]) && ok;
-	else
-		ok = false;
-	if (m->options.unrounded)
-		m->quantize.n = 0;
-	return ok;
+	struct model_quantize *q = &m->quantize;
+	bool ok = node == NULL || read_section(m, node);
+	if (m->options.unrounded) {
+		*q = (struct model_quantize){0};
+		return ok;
+	}
+	if (m->options.quantize != NULL) {
+		q->n = 0;
+		ok = add_default(m, m->options.quantize, LOC_NONE) && ok;
+	}
+	if (m->options.profile != NULL) {
+		q->profile = m->options.profile;
+		q->profile_dir = NULL;
+		q->profile_loc = LOC_NONE;
+	}
+	if (!ok || q->profile == NULL || q->n > 0)
+		return ok;
+	diag_error(m->cx, q->profile_loc, DIAG_MISSING,
+	           "the profile '%.200s' serves formats of codes, and none is wanted: --quantize=q4, or a "
+	           "format "
+	           "under 'quantize'",
+	           q->profile);
+	return false;
 }
 
 enum ir_format model_quantized_as(struct model_quantize *q, const char *path)

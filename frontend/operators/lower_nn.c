@@ -128,7 +128,7 @@ bool lower_embed(const struct call *c, struct lval *out)
 {
 	struct ir_value ids, w;
 	const char *path = NULL;
-	struct weight_need need = {.rank = 2, .quantizes = true};
+	struct weight_need need = {.rank = 2, .quantizes = true, .is_table = true};
 	if (!call_tensor(c, "ids", &ids) || !call_word(c, "path", &path) ||
 	    !call_int(c, "vocab", &need.dims[0]) || !call_int(c, "dim", &need.dims[1]) ||
 	    !weight(c, path, "weight", &need, &w))

@@ -112,15 +112,24 @@ struct fit {
 	double scale, offset;
 };
 
-/* Elements of a block, and what the square of an error of each counts; NULL: 1. */
+/* Elements of a block, and their inputs from there on (squares NULL: not known). */
 struct sample {
-	const double *x, *importance;
+	const double *x;
+	struct weight_inputs in;
 	int64_t n;
 };
 
+/* The variance of an input; a hundredth of its square at least, as texts are few and f32 rounds. */
+static double variance(const struct weight_inputs *in, int64_t i)
+{
+	double v = in->squares[i] - in->means[i] * in->means[i], least = in->squares[i] / 100;
+	return v > least ? v : least;
+}
+
+/* What the square of an error counts. */
 static double weight_of(const struct sample *s, int64_t i)
 {
-	return s->importance ? s->importance[i] : 1;
+	return s->in.squares ? variance(&s->in, i) : 1;
 }
 
 /* The scale and offset of least squared error, *error, for the codes that f gives; f where they do not say. */
@@ -245,14 +254,99 @@ static void round_scales(const struct weight_codes *row, const struct ir_format_
 	}
 }
 
-void weight_codes_quantize(const struct weight_codes *row, const double *x, const double *importance)
+static struct sample block_from(const struct weight_codes *row, const double *x,
+                                const struct weight_inputs *in, int64_t b)
+{
+	int block = ir_format(row->format)->block;
+	int64_t size = block ? block : row->k, at = b * size;
+	struct sample s = {.x = x + at, .n = row->k - at < size ? row->k - at : size};
+	if (in)
+		s.in = (struct weight_inputs){in->squares + at, in->means + at};
+	return s;
+}
+
+/* ---- the sum of all errors ---- */
+
+/* A code that is changed by one, and by how much that changes what errors count. */
+struct change {
+	int64_t i; /* of the row; -1: none is better */
+	int8_t code;
+	double by, counts;
+};
+
+/* The next code on the other side of the element; false: the code is the last one. */
+static bool other_side(const struct ir_format_desc *d, int8_t code, bool up, int8_t *out)
+{
+	int least = d->bits == 8 ? -127 : -d->zero, most = d->bits == 8 ? 127 : 15 - d->zero;
+	bool found = false;
+	if (!d->codebook) {
+		*out = (int8_t)(up ? code + 1 : code - 1);
+		return *out >= least && *out <= most;
+	}
+	for (int i = 0; i < 16; i++) {
+		int8_t c = d->codebook[i];
+		bool beyond = up ? c > code : c < code;
+		if (beyond && (!found || (up ? c < *out : c > *out))) {
+			*out = c;
+			found = true;
+		}
+	}
+	return found;
+}
+
+/* The best change in a block, if it is better than *best; sum: of m(k) e(k) now. */
+static void find_change(const struct weight_codes *row, const struct sample *s, int64_t b, double sum,
+                        struct change *best)
+{
+	const struct ir_format_desc *d = ir_format(row->format);
+	int64_t at = b * (d->block ? d->block : row->k);
+	struct fit f;
+	block_of(row, b, &f.scale, &f.offset);
+	for (int64_t i = 0; i < s->n; i++) {
+		int8_t code = row->codes[at + i];
+		double e = f.scale * code + f.offset - s->x[i], m = s->in.means[i];
+		bool rises = e < 0;
+		if ((rises ? m : -m) * sum >= 0 || !other_side(d, code, rises == (f.scale > 0), &code))
+			continue;
+		double step = f.scale * (code - row->codes[at + i]), by = m * step;
+		double counts = weight_of(s, i) * step * (2 * e + step) + by * (2 * sum + by);
+		if (counts < best->counts)
+			*best = (struct change){at + i, code, by, counts};
+	}
+}
+
+/* Changes codes one by one, the best first, as long as errors count less. */
+static void balance(const struct weight_codes *row, const double *x, const struct weight_inputs *in)
+{
+	int64_t blocks = ir_format_blocks(row->format, row->k);
+	double sum = 0;
+	for (int64_t b = 0; b < blocks; b++) {
+		const struct sample s = block_from(row, x, in, b);
+		struct fit f;
+		block_of(row, b, &f.scale, &f.offset);
+		for (int64_t i = 0; i < s.n; i++)
+			sum += s.in.means[i] * (f.scale * row->codes[s.x + i - x] + f.offset - s.x[i]);
+	}
+	for (int64_t n = 0; n < row->k && isfinite(sum); n++) {
+		struct change best = {.i = -1};
+		for (int64_t b = 0; b < blocks; b++) {
+			const struct sample s = block_from(row, x, in, b);
+			find_change(row, &s, b, sum, &best);
+		}
+		if (best.i < 0)
+			return;
+		row->codes[best.i] = best.code;
+		sum += best.by;
+	}
+}
+
+void weight_codes_quantize(const struct weight_codes *row, const double *x, const struct weight_inputs *in)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
 	int64_t blocks = ir_format_blocks(row->format, row->k), block = d->block ? d->block : row->k;
 	for (int64_t b = 0; b < blocks; b++) {
-		int64_t n = row->k - b * block < block ? row->k - b * block : block;
-		const struct sample all = {x + b * block, importance ? importance + b * block : NULL, n};
-		struct fit f = fit_block(d, &all);
+		const struct sample s = block_from(row, x, in, b);
+		struct fit f = fit_block(d, &s);
 		row->scales[b] = (float)f.scale;
 		if (d->has_offset)
 			row->offsets[b] = (float)f.offset;
@@ -264,6 +358,8 @@ void weight_codes_quantize(const struct weight_codes *row, const double *x, cons
 		v = (x[i] - offset) / scale;
 		row->codes[i] = isfinite(v) ? nearest_code(d, v) : 0;
 	}
+	if (in)
+		balance(row, x, in);
 }
 
 static bool are_finite(const float *v, int64_t n)

@@ -27,9 +27,20 @@ void weight_codes_release(struct weight_codes *c);
 struct weight_codes weight_codes_from(const struct weight_codes *c, int64_t row);
 /* All elements of some rows [rows, k]. */
 void weight_codes_decode(const struct weight_codes *c, int64_t rows, double *out);
-/* Codes of the row x [k], to the nearest of scales that are found from it. importance [k]: what the square of an
- * error counts, NULL: all the same. Infinite elements and NaN give blocks of NaN. */
-void weight_codes_quantize(const struct weight_codes *row, const double *x, const double *importance);
+/* What multiplies a matrix [.., K]: the means of the squares and the means of its inputs, [K] each. */
+struct weight_inputs {
+	const double *squares, *means;
+};
+/*
+ * Codes of the row x [k], with scales that are found from it: to the nearest where `in` is NULL. Else errors e count as inputs
+ * z say, with the means m and variances v of their columns as if these were independent:
+ *
+ *     mean (sum of e(k) z(k))^2  =  sum of v(k) e(k)^2  +  (sum of m(k) e(k))^2
+ *
+ * Scales make the first sum small, and codes one further from the nearest the second. Infinite elements and NaN give blocks of
+ * NaN.
+ */
+void weight_codes_quantize(const struct weight_codes *row, const double *x, const struct weight_inputs *in);
 /* Whether scales that were found from the row x [k] are beyond their type; *v is its largest element then. False where
  * x has elements that are not finite. */
 bool weight_codes_beyond(const struct weight_codes *row, const double *x, double *v);

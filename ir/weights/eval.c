@@ -17,6 +17,7 @@
 #define WEVAL_CHUNK  1024
 #define WEVAL_RECENT 8
 #define TILE_COLUMNS 8
+#define INPUT_LEAST  0.01 /* of the mean square */
 #define TILE_ROWS    128
 
 /* One call of wexpr_eval: the stored tensors met last, so that short ranges do not look names up again. */
@@ -443,20 +444,36 @@ static enum tfmc_status eval_round(struct weval *ev, const struct ir_wexpr *e, i
 
 /* ---- codes ---- */
 
+/* What multiplies the matrix; squares NULL where nothing is known, as where all are zero. `room`: for 2 k numbers. */
+static enum tfmc_status eval_inputs(struct weval *ev, const struct ir_wexpr *e, double *room,
+                                    struct weight_inputs *out)
+{
+	int64_t k = e->dims[e->rank - 1];
+	double sum = 0;
+	if (e->n_args > 1)
+		TFMC_TRY(weval(ev, e->args[1], 0, 2 * k, room));
+	for (int64_t i = 0; e->n_args > 1 && i < k; i++)
+		sum += room[i];
+	/* What the texts of a profile never reached may still be reached. GPTQ (Frantar et al. 2022) adds as much. */
+	for (int64_t i = 0; sum > 0 && i < k; i++)
+		room[i] += INPUT_LEAST * sum / (double)k;
+	*out = sum > 0 ? (struct weight_inputs){room, room + k} : (struct weight_inputs){0};
+	return TFMC_OK;
+}
+
 /* Rows [row, row + n) of the argument as codes. */
 static enum tfmc_status quantize_rows(struct weval *ev, const struct ir_wexpr *e, int64_t row, int64_t n,
                                       const struct weight_codes *out)
 {
 	int64_t k = out->k;
-	double *x = memory_alloc((size_t)(2 * k) * sizeof(*x) + 1), *importance = x + k, most;
-	enum tfmc_status st = x ? TFMC_OK : TFMC_NO_MEMORY;
-	if (st == TFMC_OK && e->n_args > 1)
-		st = weval(ev, e->args[1], 0, k, importance);
+	double *x = memory_alloc((size_t)(3 * k) * sizeof(*x) + 1), most;
+	struct weight_inputs in;
+	enum tfmc_status st = x ? eval_inputs(ev, e, x + k, &in) : TFMC_NO_MEMORY;
 	for (int64_t i = 0; st == TFMC_OK && i < n; i++) {
 		const struct weight_codes to = weight_codes_from(out, i);
 		st = weval(ev, e->args[0], (row + i) * k, k, x);
 		if (st == TFMC_OK)
-			weight_codes_quantize(&to, x, e->n_args > 1 ? importance : NULL);
+			weight_codes_quantize(&to, x, in.squares ? &in : NULL);
 		if (st == TFMC_OK && weight_codes_beyond(&to, x, &most))
 			st = too_large(ev, e, most, ir_format(e->format)->name);
 	}

@@ -375,14 +375,15 @@ const struct ir_wexpr *wexpr_round(struct arena *a, enum ir_dtype dtype, const s
 }
 
 const struct ir_wexpr *wexpr_quantize(struct arena *a, enum ir_format format, const struct ir_wexpr *e,
-                                      const struct ir_wexpr *importance)
+                                      const struct ir_wexpr *inputs)
 {
-	const struct ir_wexpr *const args[] = {e, importance};
+	const struct ir_wexpr *const args[] = {e, inputs};
 	if (!e || e->rank < 2 || !ir_format_has_codes(format) ||
-	    (importance && (importance->rank != 1 || importance->dims[0] != e->dims[e->rank - 1])))
+	    (inputs &&
+	     (inputs->rank != 2 || inputs->dims[0] != 2 || inputs->dims[1] != e->dims[e->rank - 1])))
 		return NULL;
 	struct ir_wexpr *q = make(a, WX_QUANTIZE, e->rank, e->dims);
-	if (!q || !set_args(a, q, importance ? 2 : 1, args))
+	if (!q || !set_args(a, q, inputs ? 2 : 1, args))
 		return NULL;
 	q->format = format;
 	return q;

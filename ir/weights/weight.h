@@ -11,7 +11,8 @@
  *        concat(0, E, E)  index(0, 3, E)  slice(0, 0, 32, E)  transpose(E)  reshape([8,4], E)
  *        rope_halves_to_interleaved(heads, E)  rope_interleaved_to_halves(heads, E)
  *        mul(E, E)  div(E, E)  offset(1.0, E)  full(0.0, [32])  repeat(1, 4, E)  round(bf16, E)
- *        quantize(q4, E)  or, with what the square of an error in each column counts, quantize(q4, E, E)
+ *        quantize(q4, E)  or, with means of squares and means of what it multiplies [2, K], quantize(q4, E, E); all zeros
+ *        are as none
  *        sinusoid(rows=64, dim=32, layout=halves, spacing=t2t, start=1, base=10000.0)
  *        rotary(rows=64, scale=1.0, frequencies=[1.0, 0.01])
  * mul and div broadcast the second operand from axis 0 (a row scale [N] or [N, 1] fits [N, K]). repeat has
@@ -96,9 +97,9 @@ const struct ir_wexpr *wexpr_repeat(struct arena *a, int axis, int64_t times, co
 /* Numbers of bf16 or f16. Stands at what is stored or computed, below what only moves elements; nothing where
  * they are numbers of the type already. */
 const struct ir_wexpr *wexpr_round(struct arena *a, enum ir_dtype dtype, const struct ir_wexpr *e);
-/* Numbers of a format of codes, of a matrix or more; importance [K] or NULL. */
+/* Numbers of a format of codes, of a matrix or more; inputs [2, K] or NULL. */
 const struct ir_wexpr *wexpr_quantize(struct arena *a, enum ir_format format, const struct ir_wexpr *e,
-                                      const struct ir_wexpr *importance);
+                                      const struct ir_wexpr *inputs);
 /* The constructor of e->kind, with what e has of its arguments. */
 const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e);
 /* Number of elements; the constructors guarantee that it fits. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Statistics of what products with weights read: the sums of squares of the columns, computed in the model itself, so
- * that a call gives K numbers for a weight however many rows it has.
+ * Statistics of what products with weights read: the sums of the columns and of their squares, computed in the model
+ * itself, so that a call gives 2 K numbers for a weight however many rows it has.
  */
 #include <string.h>
 
@@ -26,8 +26,8 @@ static const struct ir_dim *one(struct ir_builder *b)
 	return ir_dim_const(irb_module(b)->dims, 1);
 }
 
-/* x [R, K] of f32: squares, and a column of ones. */
-static struct ir_value squares(struct ir_builder *b, struct ir_value x, const struct ir_dim *rows)
+/* x [R, K] of f32: squares, x, and a column of ones. */
+static struct ir_value powers(struct ir_builder *b, struct ir_value x, const struct ir_dim *rows)
 {
 	const struct ir_type *t = irb_type(b, x);
 	const struct ir_dim *flat[] = {rows, t->dims[t->rank - 1]}, *column[] = {rows, one(b)};
@@ -35,8 +35,8 @@ static struct ir_value squares(struct ir_builder *b, struct ir_value x, const st
 	if (t->dtype != DT_F32)
 		x = irb_cast(b, x, &(struct attrs_cast){.dtype = DT_F32});
 	struct ir_value square = irb_mul(b, x, x, NULL), ones = irb_full_of(b, 1.0, DT_F32, 2, column);
-	const struct ir_value both[] = {square, ones};
-	return irb_op1(b, OP_concat, both, 2, &(struct attrs_concat){.axis = 1});
+	const struct ir_value all[] = {square, x, ones};
+	return irb_op1(b, OP_concat, all, TFMC_COUNT(all), &(struct attrs_concat){.axis = 1});
 }
 
 /* [R, E]: 1 where the row is given to the expert, 0 elsewhere; ids beyond E - 1 are the last one, as of the op. */
@@ -63,7 +63,7 @@ struct ir_value probe_column_sums(struct ir_builder *b, struct ir_value x, struc
 	int64_t axis = 0;
 	for (int i = 0; i + 1 < t->rank; i++)
 		rows = ir_dim_mul(irb_module(b)->dims, rows, t->dims[i]);
-	struct ir_value all = squares(b, x, rows);
+	struct ir_value all = powers(b, x, rows);
 	if (!ids.id)
 		return irb_reduce_sum(b, all, &(struct attrs_reduce_sum){.axes = {&axis, 1}});
 	return irb_matmul(b, given_to(b, ids, rows, experts), all, &(struct attrs_matmul){.ta = true});

@@ -118,12 +118,12 @@ const char *probe_weight_path(struct arena *arena, const struct ir_func *f, cons
 /* ---- what products with weights read ---- */
 
 /*
- * The columns of x [R, K] of a product x w^T (linear, expert_linear), summed over its rows: K sums of squares and R,
- * K + 1 numbers in f32. Of experts a row of such numbers for each of E experts, over the rows that it is given.
+ * The columns of x [R, K] of a product x w^T (linear, expert_linear), summed over its rows: K sums of squares, K sums and R,
+ * 2 K + 1 numbers in f32. Of experts a row of such numbers for each of E experts, over the rows that it is given.
  */
 struct probe_column {
 	const char *weight; /* path of the parameter; that of a single expert when experts have their own */
-	const char *result; /* of the function: rows of k + 1 numbers */
+	const char *result; /* of the function: rows of 2 k + 1 numbers */
 	int64_t first, rows, k;
 };
 struct probe_columns {

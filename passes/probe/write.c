@@ -224,7 +224,7 @@ static int slots(struct writing *w, const struct probe_site *s, const struct ir_
 	return t->rank + 1;
 }
 
-/* f32 [K + 1], of experts [E, K + 1] */
+/* f32 [2 K + 1], of experts [E, 2 K + 1] */
 static const struct ir_type *columns_type(struct writing *w, const struct ir_op *op)
 {
 	struct ir_module *m = irb_module(w->b);
@@ -233,7 +233,8 @@ static const struct ir_type *columns_type(struct writing *w, const struct ir_op 
 	bool has_experts = op->code == OP_expert_linear;
 	struct ir_type t = {.kind = IR_TENSOR, .dtype = DT_F32, .rank = 1 + has_experts};
 	t.dims[0] = weight->dims[0];
-	t.dims[has_experts] = ir_dim_add(m->dims, x->dims[x->rank - 1], ir_dim_const(m->dims, 1));
+	const struct ir_dim *k = x->dims[x->rank - 1];
+	t.dims[has_experts] = ir_dim_add(m->dims, ir_dim_add(m->dims, k, k), ir_dim_const(m->dims, 1));
 	return ir_import_type(m, &t);
 }
 

@@ -156,7 +156,8 @@ struct frontend_options driver_frontend_options(const struct driver *d)
 	                                 .allow_unused = o->allow_unused,
 	                                 .name = o->name,
 	                                 .unrounded = d->is_unrounded,
-	                                 .quantize = d->is_unrounded ? NULL : o->quantize};
+	                                 .quantize = d->is_unrounded ? NULL : o->quantize,
+	                                 .profile = d->is_unrounded ? NULL : o->profile};
 }
 
 static enum tfmc_status load(struct driver *d, struct loaded *out);

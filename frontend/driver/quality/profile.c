@@ -13,7 +13,7 @@ bool profile_begin(struct driver *d, const struct probe_columns *columns, struct
 		if (strmap_get(&out->numbers, c->weight))
 			continue;
 		struct profile_entry *e = ARENA_PUSH(&d->arena, out);
-		double *sums = ARENA_ARRAY(&d->arena, double, (size_t)c->rows *(size_t)(c->k + 1));
+		double *sums = ARENA_ARRAY(&d->arena, double, (size_t)c->rows *(size_t)(2 * c->k + 1));
 		if (!e || !sums || !strmap_set(&out->numbers, c->weight, (void *)(uintptr_t)out->n))
 			return false;
 		*e = (struct profile_entry){.name = c->weight, .rows = c->rows, .k = c->k, .sums = sums};
@@ -29,10 +29,10 @@ enum tfmc_status profile_add(struct driver *d, const struct probe_columns *colum
 		const struct named_tensor *t = tensors_find(results, c->result);
 		struct profile_entry *e =
 		        &p->items[(size_t)(uintptr_t)strmap_get(&p->numbers, c->weight) - 1];
-		int64_t n = c->rows * (c->k + 1);
-		if (!t || e->k != c->k || e->rows != c->rows || t->count < (c->first + c->rows) * (c->k + 1))
+		int64_t row = 2 * c->k + 1, n = c->rows * row;
+		if (!t || e->k != c->k || e->rows != c->rows || t->count < (c->first + c->rows) * row)
 			return TFMC_INTERNAL;
-		const float *sums = (const float *)t->data + c->first * (c->k + 1);
+		const float *sums = (const float *)t->data + c->first * row;
 		for (int64_t j = 0; j < n; j++) {
 			if (!isfinite(sums[j])) {
 				diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
@@ -51,16 +51,16 @@ enum tfmc_status profile_write(struct driver *d, const struct profile *p, const 
 	struct named_tensors out = {0};
 	for (size_t i = 0; i < p->n; i++) {
 		const struct profile_entry *e = &p->items[i];
-		const int64_t dims[] = {e->rows, e->k};
-		struct named_tensor *t = tensors_add(d, &out, e->name, DT_F32, e->rows > 1 ? 2 : 1,
+		const int64_t dims[] = {e->rows, 2, e->k};
+		const char *name = arena_printf(&d->arena, "%s" FRONTEND_INPUTS, e->name);
+		struct named_tensor *t = tensors_add(d, &out, name, DT_F32, e->rows > 1 ? 3 : 2,
 		                                     e->rows > 1 ? dims : dims + 1);
 		if (!t)
 			return TFMC_NO_MEMORY;
 		for (int64_t r = 0; r < e->rows; r++) {
-			const double *sums = e->sums + r * (e->k + 1);
-			for (int64_t k = 0; k < e->k; k++)
-				((float *)t->data)[r * e->k + k] =
-				        sums[e->k] > 0 ? (float)(sums[k] / sums[e->k]) : 0;
+			const double *sums = e->sums + r * (2 * e->k + 1), n = sums[2 * e->k];
+			for (int64_t j = 0; j < 2 * e->k; j++)
+				((float *)t->data)[r * 2 * e->k + j] = n > 0 ? (float)(sums[j] / n) : 0;
 		}
 	}
 	return tensors_write(d, path, &out);

@@ -21,12 +21,15 @@ static struct diag_context cx;
 static struct buf messages;
 static float stored[ROWS * LONGEST];
 static int64_t width; /* of a row */
+static float inputs[2 * LONGEST];
 
 static enum tfmc_status read_stored(void *user, struct diag_context *c, const char *file, const char *tensor,
                                     struct weight_bytes *out)
 {
-	(void)user, (void)c, (void)file, (void)tensor;
+	(void)user, (void)c, (void)file;
 	*out = (struct weight_bytes){.data = stored, .dtype = DT_F32, .rank = 2, .dims = {ROWS, width}};
+	if (!strcmp(tensor, "inputs"))
+		*out = (struct weight_bytes){.data = inputs, .dtype = DT_F32, .rank = 2, .dims = {2, width}};
 	return TFMC_OK;
 }
 static const struct weight_source source = {read_stored, NULL};
@@ -140,6 +143,45 @@ START_TEST(moves_rows)
 }
 END_TEST
 
+/* mean (sum of e(k) z(k))^2 of inputs z whose columns are independent, of all rows. */
+static double expected_error(const double *got)
+{
+	double all = 0;
+	for (int64_t r = 0; r < ROWS; r++) {
+		double sum = 0;
+		for (int64_t k = 0; k < width; k++) {
+			double e = got[r * width + k] - (double)stored[r * width + k],
+			       mean = (double)inputs[width + k];
+			all += ((double)inputs[k] - mean * mean) * e * e;
+			sum += mean * e;
+		}
+		all += sum * sum;
+	}
+	return all;
+}
+
+/* What is known of the inputs makes errors small where they are large, and errors that come together cancel. */
+START_TEST(errors_count_by_inputs)
+{
+	enum ir_format f = (enum ir_format)_i;
+	const struct ir_wexpr *m = matrix(300);
+	const struct ir_wexpr *in = wexpr_tensor(&arena, "f", "inputs", DT_F32, 2, (int64_t[]){2, 300});
+	if (!ir_format_has_codes(f))
+		return;
+	memset(inputs, 0, sizeof(inputs));
+	const double *plain = values(wexpr_quantize(&arena, f, m, NULL));
+	ck_assert_mem_eq(plain, values(wexpr_quantize(&arena, f, m, in)), sizeof(*plain) * ROWS * 300);
+	for (int k = 0; k < 300; k++) {
+		inputs[300 + k] = (float)(k % 7 - 2) / 4;
+		inputs[k] =
+		        inputs[300 + k] * inputs[300 + k] + (float)(k % 11 + 1) / 8 * (k % 5 == 0 ? 9 : 1);
+	}
+	double before = expected_error(plain),
+	       after = expected_error(values(wexpr_quantize(&arena, f, m, in)));
+	ck_assert_msg(after < 0.9 * before, "%s: %g becomes %g", ir_format(f)->name, before, after);
+}
+END_TEST
+
 START_TEST(evaluates_every_range)
 {
 	const struct ir_wexpr *q = wexpr_quantize(&arena, FORMAT_Q4_K, matrix(37), NULL);
@@ -173,7 +215,10 @@ START_TEST(refuses_misfits)
 {
 	const struct ir_wexpr *m = matrix(8), *flat = wexpr_reshape(&arena, 1, (int64_t[]){8 * ROWS}, m);
 	const struct ir_wexpr *row = wexpr_full(&arena, 1, 1, (int64_t[]){8});
-	ck_assert_ptr_nonnull(wexpr_quantize(&arena, FORMAT_Q8, m, row));
+	ck_assert_ptr_nonnull(
+	        wexpr_quantize(&arena, FORMAT_Q8, m, wexpr_full(&arena, 1, 2, (int64_t[]){2, 8})));
+	ck_assert_ptr_null(wexpr_quantize(&arena, FORMAT_Q8, m, row));
+	ck_assert_ptr_null(wexpr_quantize(&arena, FORMAT_Q8, m, wexpr_full(&arena, 1, 2, (int64_t[]){2, 7})));
 	ck_assert_ptr_null(wexpr_quantize(&arena, FORMAT_Q8, flat, NULL));
 	ck_assert_ptr_null(wexpr_quantize(&arena, FORMAT_BF16, m, NULL));
 	ck_assert_ptr_null(wexpr_quantize(&arena, FORMAT_Q8, m, m));
@@ -191,6 +236,7 @@ Suite *suite_codes(void)
 	tcase_add_loop_test(t, is_near, 0, IR_N_FORMATS);
 	tcase_add_loop_test(t, moves_rows, 0, IR_N_FORMATS);
 	tcase_add_loop_test(t, keeps_nan, 0, IR_N_FORMATS);
+	tcase_add_loop_test(t, errors_count_by_inputs, 0, IR_N_FORMATS);
 	tcase_add_test(t, evaluates_every_range);
 	tcase_add_test(t, refuses_misfits);
 	suite_add_tcase(s, t);

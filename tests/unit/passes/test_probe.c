@@ -189,7 +189,7 @@ static const char *const products = "module \"m\"\n"
 struct summed {
 	const char *weight;
 	int64_t first, rows;
-	double sums[2][5]; /* of squares, and how many rows */
+	double sums[2][9]; /* of squares, of the inputs, and how many rows */
 };
 
 static void check_sums(const struct probe_columns *columns, const struct ir_func *f,
@@ -205,8 +205,8 @@ static void check_sums(const struct probe_columns *columns, const struct ir_func
 		size_t r = 0;
 		while (strcmp(f->results[r].name, c->result) != 0)
 			r++;
-		for (int64_t k = 0; k < 5 * c->rows; k++)
-			ck_assert_double_eq(out[r].data[5 * c->first + k], want[i].sums[k / 5][k % 5]);
+		for (int64_t k = 0; k < 9 * c->rows; k++)
+			ck_assert_double_eq(out[r].data[9 * c->first + k], want[i].sums[k / 9][k % 9]);
 	}
 }
 
@@ -214,14 +214,14 @@ START_TEST(products_say_what_they_read)
 {
 	static const char *const functions[] = {"run"};
 	static const struct summed want[] = {
-	        {"out.0.a.weight", 0, 1, {{30, 8, 4.25, 25, 3}}},
-	        {"out.c.weight", 0, 1, {{30, 8, 4.25, 25, 3}}},
-	        {"out.1.a.weight", 1, 1, {{27.5625, 27.5625, 27.5625, 27.5625, 3}}},
-	        {"out.c.weight", 1, 1, {{27.5625, 27.5625, 27.5625, 27.5625, 3}}},
+	        {"out.0.a.weight", 0, 1, {{30, 8, 4.25, 25, 8, 0, 2.5, 7, 3}}},
+	        {"out.c.weight", 0, 1, {{30, 8, 4.25, 25, 8, 0, 2.5, 7, 3}}},
+	        {"out.1.a.weight", 1, 1, {{27.5625, 27.5625, 27.5625, 27.5625, 8.75, 8.75, 8.75, 8.75, 3}}},
+	        {"out.c.weight", 1, 1, {{27.5625, 27.5625, 27.5625, 27.5625, 8.75, 8.75, 8.75, 8.75, 3}}},
 	        {"m.0.up.weight", 0, 1, {{0}}},
-	        {"m.1.up.weight", 1, 1, {{26, 4, 4.25, 16, 2}}},
-	        {"m.2.up.weight", 2, 1, {{4, 4, 0, 9, 1}}},
-	        {"s.up.weight", 0, 2, {{0}, {30, 8, 4.25, 25, 3}}},
+	        {"m.1.up.weight", 1, 1, {{26, 4, 4.25, 16, 6, -2, 2.5, 4, 2}}},
+	        {"m.2.up.weight", 2, 1, {{4, 4, 0, 9, 2, 2, 0, 3, 1}}},
+	        {"s.up.weight", 0, 2, {{0}, {30, 8, 4.25, 25, 8, 0, 2.5, 7, 3}}},
 	};
 	double x[] = {1, -2, 0.5, 4, 2, 2, 0, 3, 5, 0, 2, 0}, ids[] = {1, 7, 1};
 	int64_t exact[] = {1, 7, 1};

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A profile, as `tfmc calibrate` writes it: of each matrix what its inputs are like, so what an error in a column counts. It is opened as one more weight file, whose tensors no parameter is made of.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "frontend/lower/lower.h"
+#include "frontend/text/files.h"
+
+static bool bad(struct frontend_model *m, const struct stored_tensor *t, const char *what)
+{
+	diag_error(m->cx, t->loc, DIAG_WEIGHT_FILE, "the profile '%s': tensor '%.200s' %s", t->file, t->name,
+	           what);
+	return false;
+}
+
+static double number(const struct stored_tensor *t, int64_t i)
+{
+	double v;
+	weight_read_elements(DT_F32, t->data, i, 1, &v);
+	return v;
+}
+
+static bool is_all_zero(const struct stored_tensor *t)
+{
+	int64_t i = 0;
+	while (i < t->dims[1] && number(t, i) == 0)
+		i++;
+	return i == t->dims[1];
+}
+
+/* The tensor has means of squares, and means that belong to them. */
+static bool check(struct frontend_model *m, const struct stored_tensor *t)
+{
+	size_t n = strlen(t->name), end = strlen(FRONTEND_INPUTS);
+	if (n <= end || strcmp(t->name + n - end, FRONTEND_INPUTS) != 0)
+		return bad(m, t, "is none of those that tfmc calibrate writes");
+	if (!t->readable || t->dtype != DT_F32 || t->read != NULL || t->reversed || t->rank != 2 ||
+	    t->dims[0] != 2)
+		return bad(m, t, "is not F32 [2, columns of one matrix]");
+	for (int64_t i = 0; i < t->dims[1]; i++) {
+		double square = number(t, i);
+		if (!(square >= 0) || !isfinite(square) || !isfinite(number(t, t->dims[1] + i)))
+			return bad(m, t, "has a number that is infinite or NaN, or a square below zero");
+	}
+	return true;
+}
+
+bool profile_open(struct frontend_model *m)
+{
+	const struct model_quantize *q = &m->quantize;
+	struct weight_files *files = m->weights.files;
+	size_t first = weight_files_count(files);
+	bool ok = true;
+	if (q->profile == NULL)
+		return true;
+	if (weight_files_open(files, q->profile_dir, q->profile, q->profile_loc) != TFMC_OK)
+		return false;
+	for (size_t i = first; i < weight_files_count(files); i++) {
+		struct stored_tensor *t = weight_files_at(files, i);
+		t->ignored = true;
+		ok = check(m, t) && ok;
+	}
+	m->weights.profile.first = first;
+	m->weights.profile.n = weight_files_count(files) - first;
+	return ok;
+}
+
+bool profile_find(struct frontend_model *m, const struct weight_want *want, bool is_table,
+                  const struct ir_wexpr **out)
+{
+	const char *name = arena_printf(&m->arena, "%s" FRONTEND_INPUTS, want->path);
+	const struct stored_tensor *t =
+	        m->weights.profile.n > 0 ? weight_files_find(m->weights.files, name) : NULL;
+	int64_t k = want->dims[want->rank - 1];
+	*out = NULL;
+	if (m->quantize.profile == NULL)
+		return true;
+	m->weights.profile.wanted++;
+	if (t == NULL || is_all_zero(t)) {
+		m->weights.profile.unknown += !is_table;
+		m->weights.profile.one = is_table ? m->weights.profile.one : want->path;
+		return true;
+	}
+	if (t->dims[1] != k)
+		return bad(m, t,
+		           arena_printf(&m->arena, "has %lld columns, the parameter %lld",
+		                        (long long)t->dims[1], (long long)k));
+	*out = wexpr_tensor(&m->arena, t->file, t->name, DT_F32, 2, t->dims);
+	return true;
+}
+
+bool profile_finish(struct frontend_model *m)
+{
+	const struct model_quantize *q = &m->quantize;
+	size_t foreign = 0;
+	const char *one = NULL;
+	for (size_t i = 0; i < m->weights.profile.n; i++) {
+		const char *name = weight_files_at(m->weights.files, m->weights.profile.first + i)->name;
+		const char *path = arena_strndup(&m->arena, name, strlen(name) - strlen(FRONTEND_INPUTS));
+		if (strmap_has(&m->weights.resolved, path))
+			continue;
+		one = foreign++ == 0 ? path : one;
+	}
+	if (foreign > 0) {
+		diag_error(
+		        m->cx, q->profile_loc, DIAG_MISSING,
+		        "the profile '%.200s' is that of another model: %zu of its %zu parameters are not in "
+		        "this one, such as '%.200s'",
+		        q->profile, foreign, m->weights.profile.n, one);
+		return false;
+	}
+	if (m->weights.profile.unknown > 0)
+		diag_warning(m->cx, q->profile_loc, DIAG_MISSING,
+		             "the profile '%.200s' says nothing of %zu of the %zu matrices that are "
+		             "quantized, such as "
+		             "'%.200s': all of their columns count the same",
+		             q->profile, m->weights.profile.unknown, m->weights.profile.wanted,
+		             m->weights.profile.one);
+	return true;
+}
