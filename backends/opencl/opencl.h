@@ -37,6 +37,11 @@ TFMC_MUST_USE enum tfmc_status opencl_build(struct diag_context *cx, const struc
                                             const struct target *target, struct arena *arena,
                                             struct opencl_program *out);
 
+/* The plans as bytes, for a host (runtime/plan/format.h). TFMC_INVALID after a diagnostic when formulas or steps are
+ * deeper than a reader takes. */
+TFMC_MUST_USE enum tfmc_status opencl_write_plan(struct diag_context *cx, const struct opencl_program *p,
+                                                 const struct ir_module *planned, struct buf *out);
+
 /* The launches as text, for people: one line each, repeats indented, offsets and sizes as formulas. */
 void opencl_print_table(const struct opencl_program *p, const struct ir_module *planned, struct buf *out);
 

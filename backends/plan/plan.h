@@ -8,19 +8,11 @@
 
 #include "ir/core/module.h"
 #include "ir/support/buf.h"
+#include "runtime/plan/format.h"
 
-#define OBJECT_REPEAT_MAX 4 /* repeats inside each other */
+#define OBJECT_REPEAT_MAX PLAN_REPEATS
 
 /* ---- memory ---- */
-
-enum area_memory {
-	AREA_WEIGHTS, /* the packed weights, laid out as backend_pack writes them after their header */
-	AREA_ARENA,   /* the function's planned buffers and, after them, spare memory */
-	AREA_STATE,   /* fixed part, then one block for each sequence (backends/object/README.md) */
-	AREA_INPUT,   /* the caller's tensor: parameter `number` */
-	AREA_OUTPUT,  /* the caller's tensor: result `number` */
-	AREA_SCRATCH  /* of all workers, contents undefined */
-};
 
 /* `bytes` at `offset` + the sum over open repeats of index x step. */
 struct area {
@@ -42,17 +34,6 @@ struct area_list {
 };
 
 /* ---- kernels ---- */
-
-enum plan_arg_kind {
-	PLAN_BUFFER, /* of an object: the address of area `number`; OpenCL: the memory that it is in */
-	PLAN_OFFSET, /* OpenCL: byte offset of area `number` in its memory */
-	PLAN_DIM,    /* value of the module's dim symbol `number` */
-	PLAN_INDEX,  /* of the open repeat `number`, outermost first */
-	/* Of an object alone; kernels of OpenCL ask their work-group. */
-	PLAN_WORKER,
-	PLAN_WORKERS,
-	PLAN_SOURCE_STEP /* sequences from what one row reads of encode to what the next one reads: 1, or 0 */
-};
 
 struct plan_arg {
 	enum plan_arg_kind kind;
@@ -78,22 +59,6 @@ struct plan_kernel {
 };
 
 /* ---- steps ---- */
-
-enum plan_step_kind {
-	PLAN_KERNEL,
-	PLAN_REPEAT, /* the steps up to its END run `count` times */
-	PLAN_WANTED, /* those up to its END run when the caller wants one of `outputs` */
-	PLAN_SPLIT, /* those up to its END run when the workers divide the blocks of `heads` heads: heads < 2n
-	                 and heads % n != 0 for n workers */
-	PLAN_END,   /* of the innermost REPEAT, WANTED or SPLIT */
-	PLAN_BARRIER, /* what follows needs what kernels since the last one did; `parts` > 1: not when the number
-	                 of workers divides it */
-	/* What no kernel does. FILL and RING come first, LENGTHS and ENCODED last, when nothing can fail. */
-	PLAN_FILL,    /* parameter `number` gets its default when the caller has left it out */
-	PLAN_RING,    /* `rows` new rows overwrite a ring of `held`, of which `window` are read */
-	PLAN_LENGTHS, /* the sequences' new lengths, i32 [B], are in `lengths` */
-	PLAN_ENCODED  /* the sequences of the call have been filled */
-};
 
 struct plan_step {
 	enum plan_step_kind kind;

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plans as bytes: each section is collected in a buffer of its own, its rows counted. A formula that was written
+ * before is not written again.
+ */
+#include "backends/opencl/internal.h"
+
+#include <string.h>
+
+#include "ir/support/strmap.h"
+#include "runtime/plan/read.h"
+
+struct section {
+	struct buf bytes;
+	int64_t rows;
+};
+
+struct writer {
+	const struct opencl_program *program;
+	const struct ir_module *module;
+	struct section sections[PLAN_SECTIONS];
+	struct buf names;
+	struct arena arena;
+	struct {
+		const struct ir_dim **items; /* [rows of FORMULAS] */
+		size_t n, cap;
+	} formulas;
+};
+
+static void put(struct buf *b, int64_t v)
+{
+	buf_u64le(b, (uint64_t)v);
+}
+
+/* Appends a row; returns its number. */
+static int64_t add_row(struct writer *w, enum plan_section s, const int64_t *cells, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		put(&w->sections[s].bytes, cells[i]);
+	return w->sections[s].rows++;
+}
+
+static int64_t add_name(struct writer *w, const char *name)
+{
+	int64_t at = (int64_t)w->names.len;
+	buf_bytes(&w->names, name ? name : "", (name ? strlen(name) : 0) + 1);
+	return at;
+}
+
+/* ---- formulas ---- */
+
+static void add_code(struct writer *w, enum plan_op op, int64_t value)
+{
+	const int64_t cells[CODE_COLUMNS] = {[CODE_OP] = op, [CODE_VALUE] = value};
+	(void)add_row(w, PLAN_CODE, cells, CODE_COLUMNS);
+}
+
+static void add_dim(struct writer *w, const struct ir_dim *d);
+
+static void add_atom(struct writer *w, const struct ir_dim_atom *a)
+{
+	if (a->sym >= 0) {
+		add_code(w, PLAN_SYMBOL, a->sym);
+		return;
+	}
+	add_dim(w, a->of);
+	if (a->other)
+		add_dim(w, a->other);
+	add_code(w, a->other ? PLAN_MAX : PLAN_FLOOR, a->by);
+}
+
+static void add_dim(struct writer *w, const struct ir_dim *d)
+{
+	if (d->n_terms == 0)
+		add_code(w, PLAN_CONST, 0);
+	for (size_t i = 0; i < d->n_terms; i++) {
+		const struct ir_dim_term *t = &d->terms[i];
+		add_code(w, PLAN_CONST, t->coeff);
+		for (size_t k = 0; k < t->n_atoms; k++) {
+			add_atom(w, t->atoms[k]);
+			add_code(w, PLAN_MULTIPLY, 0);
+		}
+		if (i > 0)
+			add_code(w, PLAN_ADD, 0);
+	}
+}
+
+static int64_t formula(struct writer *w, const struct ir_dim *d)
+{
+	for (size_t i = 0; i < w->formulas.n; i++)
+		if (w->formulas.items[i] == d)
+			return (int64_t)i;
+	int64_t first = w->sections[PLAN_CODE].rows;
+	add_dim(w, d);
+	const int64_t cells[FORMULA_COLUMNS] = {
+	        [FORMULA_FIRST] = first, [FORMULA_N] = w->sections[PLAN_CODE].rows - first};
+	const struct ir_dim **slot = ARENA_PUSH(&w->arena, &w->formulas);
+	if (slot)
+		*slot = d;
+	return add_row(w, PLAN_FORMULAS, cells, FORMULA_COLUMNS);
+}
+
+/* ---- kernels ---- */
+
+static int64_t add_area(struct writer *w, const struct area *a)
+{
+	int64_t cells[AREA_C_COLUMNS] = {
+	        [AREA_C_NAME] = add_name(w, a->name),  [AREA_C_MEMORY] = a->memory,
+	        [AREA_C_NUMBER] = (int64_t)a->number,  [AREA_C_OFFSET] = formula(w, a->offset),
+	        [AREA_C_BYTES] = formula(w, a->bytes), [AREA_C_READ] = a->is_read,
+	        [AREA_C_WRITTEN] = a->is_written};
+	if (a->state)
+		cells[AREA_C_STATE] = a->state->grows ? PLAN_STATE_OWN : PLAN_STATE_SOURCE;
+	if (a->spare)
+		cells[AREA_C_SPARE] = 1 + formula(w, a->spare);
+	for (int i = 0; i < OBJECT_REPEAT_MAX; i++)
+		cells[AREA_C_STEP + i] = a->step[i];
+	return add_row(w, PLAN_AREAS, cells, AREA_C_COLUMNS);
+}
+
+static int64_t add_kernel(struct writer *w, const struct plan_kernel *k)
+{
+	const int64_t cells[KERNEL_COLUMNS] = {
+	        [KERNEL_NAME] = add_name(w, k->name),
+	        [KERNEL_AREAS_FIRST] = w->sections[PLAN_AREAS].rows,
+	        [KERNEL_AREAS_N] = (int64_t)k->areas.n,
+	        [KERNEL_ARGS_FIRST] = w->sections[PLAN_ARGS].rows,
+	        [KERNEL_ARGS_N] = (int64_t)k->n_args,
+	        [KERNEL_TASKS] = formula(w, k->tasks),
+	        [KERNEL_ITEMS] = k->items,
+	        [KERNEL_WORKERS] = k->workers,
+	        [KERNEL_SCRATCH] = k->scratch,
+	};
+	for (size_t i = 0; i < k->areas.n; i++)
+		(void)add_area(w, &k->areas.items[i]);
+	for (size_t i = 0; i < k->n_args; i++) {
+		const int64_t arg[ARG_COLUMNS] = {k->args[i].kind, (int64_t)k->args[i].number};
+		(void)add_row(w, PLAN_ARGS, arg, ARG_COLUMNS);
+	}
+	return add_row(w, PLAN_KERNELS, cells, KERNEL_COLUMNS);
+}
+
+/* ---- steps ---- */
+
+static int64_t add_outputs(struct writer *w, const struct plan_step *s)
+{
+	int64_t first = w->sections[PLAN_OUTPUTS].rows;
+	for (size_t i = 0; i < s->n_outputs; i++) {
+		const int64_t number = (int64_t)s->outputs[i];
+		(void)add_row(w, PLAN_OUTPUTS, &number, OUTPUT_COLUMNS);
+	}
+	return first;
+}
+
+static void add_step(struct writer *w, const struct plan_step *s)
+{
+	int64_t cells[STEP_COLUMNS] = {[STEP_KIND] = s->kind};
+	switch (s->kind) {
+	case PLAN_KERNEL: cells[STEP_A] = add_kernel(w, s->kernel); break;
+	case PLAN_REPEAT: cells[STEP_B] = s->count; break;
+	case PLAN_WANTED:
+		cells[STEP_A] = add_outputs(w, s);
+		cells[STEP_B] = (int64_t)s->n_outputs;
+		break;
+	case PLAN_SPLIT: cells[STEP_A] = formula(w, s->heads); break;
+	case PLAN_END: break;
+	case PLAN_BARRIER: cells[STEP_B] = s->parts; break;
+	case PLAN_FILL: cells[STEP_A] = (int64_t)s->number; break;
+	case PLAN_RING:
+		cells[STEP_A] = formula(w, s->rows);
+		cells[STEP_B] = s->held;
+		cells[STEP_C] = s->window;
+		break;
+	case PLAN_LENGTHS: cells[STEP_A] = add_area(w, s->lengths); break;
+	case PLAN_ENCODED: break;
+	}
+	(void)add_row(w, PLAN_STEPS, cells, STEP_COLUMNS);
+}
+
+static void add_function(struct writer *w, const struct plan *p)
+{
+	const int64_t cells[FUNCTION_COLUMNS] = {
+	        [FUNCTION_NAME] = add_name(w, p->func->name),
+	        [FUNCTION_STEPS_FIRST] = w->sections[PLAN_STEPS].rows,
+	        [FUNCTION_STEPS_N] = (int64_t)p->n,
+	        [FUNCTION_ARENA] = formula(w, p->arena_bytes),
+	        [FUNCTION_PARAMS] = (int64_t)p->func->n_params,
+	        [FUNCTION_RESULTS] = (int64_t)p->func->n_results,
+	};
+	for (size_t i = 0; i < p->n; i++)
+		add_step(w, &p->items[i]);
+	(void)add_row(w, PLAN_FUNCTIONS, cells, FUNCTION_COLUMNS);
+}
+
+static void add_dims(struct writer *w)
+{
+	for (size_t i = 0; i < ir_dims_count(w->module->dims); i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(w->module->dims, i);
+		const int64_t cells[DIM_COLUMNS] = {
+		        [DIM_NAME] = add_name(w, s->name), [DIM_LO] = s->lo, [DIM_HI] = s->hi};
+		(void)add_row(w, PLAN_DIMS, cells, DIM_COLUMNS);
+	}
+}
+
+/* ---- the whole ---- */
+
+static void assemble(struct writer *w, struct buf *out)
+{
+	const struct opencl_program *p = w->program;
+	struct buf rest;
+	buf_init(&rest);
+	const int64_t known[] = {p->index_bits, (int64_t)p->weights_bytes, p->state_fixed_bytes,
+	                         p->state_batch_bytes, (int64_t)w->names.len};
+	for (size_t i = 0; i < TFMC_COUNT(known); i++)
+		put(&rest, known[i]);
+	for (int s = 0; s < PLAN_SECTIONS; s++)
+		put(&rest, w->sections[s].rows);
+	for (int s = 0; s < PLAN_SECTIONS; s++)
+		buf_append(&rest, &w->sections[s].bytes);
+	buf_append(&rest, &w->names);
+	buf_u64le(out, PLAN_MAGIC);
+	put(out, PLAN_VERSION);
+	put(out, 8 * PLAN_H_INDEX_BITS + (int64_t)rest.len);
+	buf_u64le(out, buf_failed(&rest) ? 0 : hash_bytes64(HASH64_SEED, rest.data, rest.len));
+	buf_append(out, &rest);
+	buf_destroy(&rest);
+}
+
+enum tfmc_status opencl_write_plan(struct diag_context *cx, const struct opencl_program *p,
+                                   const struct ir_module *planned, struct buf *out)
+{
+	struct writer w = {.program = p, .module = planned};
+	struct tfmc_plan read;
+	size_t from = out->len;
+	arena_init(&w.arena);
+	buf_init(&w.names);
+	for (int s = 0; s < PLAN_SECTIONS; s++)
+		buf_init(&w.sections[s].bytes);
+	add_dims(&w);
+	for (size_t i = 0; i < p->n_functions; i++)
+		add_function(&w, p->functions[i]);
+	(void)add_name(&w, "");
+	assemble(&w, out);
+	bool failed = buf_failed(out) || buf_failed(&w.names) || arena_failed(&w.arena);
+	for (int s = 0; s < PLAN_SECTIONS; s++) {
+		failed = failed || buf_failed(&w.sections[s].bytes);
+		buf_destroy(&w.sections[s].bytes);
+	}
+	buf_destroy(&w.names);
+	arena_destroy(&w.arena);
+	if (failed)
+		return TFMC_NO_MEMORY;
+	const char *wrong = tfmc_plan_open(out->data + from, out->len - from, &read);
+	if (!wrong)
+		return TFMC_OK;
+	diag_error(cx, LOC_NONE, DIAG_LIMIT, "no host could read the plan of this model: %s", wrong);
+	return TFMC_INVALID;
+}
