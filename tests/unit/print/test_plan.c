@@ -465,6 +465,7 @@ START_TEST(reasons)
 	        {PLAN_FORMULAS, FORMULA_N, 0, "a formula is not one number"},
 	        {PLAN_AREAS, AREA_C_MEMORY, 6, "there is no such memory"},
 	        {PLAN_AREAS, AREA_C_BYTES, 1 << 20, "there is no such formula"},
+	        {PLAN_AREAS, AREA_C_SPARE, INT64_MIN, "there is no such formula"},
 	        {PLAN_AREAS, AREA_C_STEP + 3, 64, "an area depends on a repeat that is not open"},
 	        {PLAN_ARGS, ARG_KIND, PLAN_WORKER, "an argument is nothing that the kernel may have"},
 	        {PLAN_KERNELS, KERNEL_ITEMS, 0, "a kernel has no work-items"},
