@@ -80,6 +80,19 @@ static struct kb_val to_lanes(struct kb *k, struct kb_val v, int lanes)
 	return lanes > 1 ? kb_splat(k, v, lanes) : v;
 }
 
+/* In each half of the lanes. */
+static struct kb_val look_up_halves(struct kb *k, const struct panel *p, struct kb_val words, int lanes)
+{
+	int all[TILE_PANEL], half = lanes / 2;
+	for (int i = 0; i < lanes; i++)
+		all[i] = i;
+	struct kb_val low = kb_shuffle(k, words, words, all, half);
+	struct kb_val high = kb_shuffle(k, words, words, all + half, half);
+	low = panel_look_up(k, p, low, half);
+	high = panel_look_up(k, p, high, half);
+	return kb_shuffle(k, low, high, all, lanes);
+}
+
 struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val words, int lanes)
 {
 	const int8_t *codebook = ir_format(p->format)->codebook;
@@ -87,6 +100,8 @@ struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val w
 	int wide = lanes < 4 ? 4 : lanes;
 	if (!codebook)
 		return words;
+	if (lanes > 4 && kb_caps(k)->short_bytes)
+		return look_up_halves(k, p, words, lanes);
 	for (int i = 0; i < 16; i++)
 		bytes[i] = (uint8_t)(codebook[i] + ir_format_byte_zero(p->format));
 	if (lanes != wide)

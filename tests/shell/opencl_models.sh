@@ -26,6 +26,11 @@ trap 'rm -rf "$tmp"' EXIT
 cp "$TFMC_SOURCE"/tests/golden/torch_rotary/*.safetensors "$tmp"
 { echo "dtype: {cache: int8}"; sed '/^checks:/,$d' "$TFMC_SOURCE/tests/golden/torch_rotary/model.yaml"; } >"$tmp/model.yaml"
 check --plain opencl-gpu model "$tmp/model.yaml"
+# Codes of a codebook: looked up in vectors of all lengths.
+{ echo "quantize: iq4_nl"; sed '/^checks:/,$d' "$TFMC_SOURCE/tests/golden/torch_rotary/model.yaml"; } >"$tmp/codebook.yaml"
+for family in "${families[@]}"; do
+	check --plain "$family" model "$tmp/codebook.yaml"
+done
 [ -n "${TFMC_ALL:-}" ] || families=(opencl-cpu)
 for family in "${families[@]}"; do
 	check "$family" model "$TFMC_SOURCE/examples/dates/model.yaml"
