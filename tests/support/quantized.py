@@ -5,6 +5,7 @@
     quantized.py OUT.gguf OUT.safetensors ROWS COLUMNS [TYPE..]   random blocks of every type, one tensor each, and what they are
     quantized.py --compare                                        this decoder and that of the package gguf, if it is there
 """
+import hashlib
 import json
 import random
 import struct
@@ -13,7 +14,7 @@ import sys
 import to_gguf
 
 NL = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]
-E2M1 = [0, .5, 1, 1.5, 2, 3, 4, 6, -0.0, -.5, -1, -1.5, -2, -3, -4, -6]
+E2M1 = [0.0, .5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 0.0, -.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0]  # 0, too, for the zero with a sign, as gguf
 
 
 def half(block, at):
@@ -108,6 +109,13 @@ TYPES = {"Q4_0": (2, 32, 18, [0], q4_0), "Q4_1": (3, 32, 20, [0, 2], q4_1), "Q5_
          "Q2_K": (10, 256, 84, [80, 82], q2_k), "IQ4_XS": (23, 256, 136, [0], iq4_xs), "IQ4_NL": (20, 32, 18, [0], iq4_nl), "MXFP4": (39, 32, 17, [], mxfp4)}
 
 
+# What the package gguf makes of 50 random blocks of each type.
+DIGESTS = {"Q4_0": "a9dbbc536ba40cd0", "Q4_1": "e4069a4b1ea9ca45", "Q5_0": "aaab28ec55c2bde2", "Q5_1": "039a4d959bc1dfc1",
+           "Q8_0": "e7bdafd6d6ddb436", "Q3_K": "31426258c6a934a4", "Q4_K": "97e149eeacbf306e", "Q5_K": "64e5ebbfe819464a",
+           "Q6_K": "9c9648d96994037d", "Q2_K": "147286e98baf488b", "IQ4_XS": "6784664c509d55db", "IQ4_NL": "1e01237432cb15c5",
+           "MXFP4": "98c7ff69d4a573d2"}
+
+
 def random_blocks(name, n, source):
     """n blocks of any bits, but with halves, exponents that are near 1."""
     _, _, size, halves, _ = TYPES[name]
@@ -151,23 +159,29 @@ def make(out, expected, rows, columns, names):
     write_safetensors(expected, values)
 
 
+def digest(values):
+    return hashlib.blake2b(struct.pack(f"<{len(values)}f", *values), digest_size=8).hexdigest()
+
+
 def compare():
+    """This decoder against the numbers of the package gguf 0.19: DIGESTS, and the package itself where it is there."""
     try:
         import gguf
         import numpy
     except ImportError as e:
-        print(f"SKIPPED: the comparison with the package gguf: {e}")
-        return
+        print(f"SKIPPED: the package gguf itself: {e}")
+        gguf = None
     for name, (number, _, size, _, _) in TYPES.items():
         data = random_blocks(name, 50, random.Random(3))
-        try:
-            theirs = gguf.quants.dequantize(numpy.frombuffer(data, numpy.uint8).reshape(50, size), gguf.GGMLQuantizationType(number))
-        except NotImplementedError:
-            print(f"{name}: the package gguf does not decode it")
-            continue
-        if decode(name, data) != theirs.ravel().tolist():
-            raise SystemExit(f"{name}: this decoder and that of gguf differ")
-        print(f"{name}: as the package gguf")
+        ours = digest(decode(name, data))
+        if gguf:
+            blocks = numpy.frombuffer(data, numpy.uint8).reshape(50, size)
+            theirs = digest(gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType(number)).ravel().tolist())
+            if theirs != ours:
+                raise SystemExit(f"{name}: this decoder and that of gguf differ")
+        if DIGESTS[name] != ours:
+            raise SystemExit(f"{name}: {ours}, not what the package gguf gave")
+    print(f"{len(TYPES)} types as the package gguf decodes them")
 
 
 if __name__ == "__main__":
