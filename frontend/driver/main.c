@@ -113,6 +113,22 @@ static const char *text_option(const struct driver_options *o)
 	                             : NULL;
 }
 
+static enum exit_code check_quantize(struct driver *d)
+{
+	const struct driver_options *o = &d->options;
+	enum ir_format format;
+	size_t n;
+	const char *const *words = ir_format_words(&n);
+	if ((o->quantize || o->profile) && o->input && path_ends_with(o->input, ".tir"))
+		return driver_usage(d, "--%s is for models; the weights of IR text have their formats",
+		                    o->quantize ? "quantize" : "profile");
+	if (!o->quantize || ir_format_of_word(o->quantize, &format))
+		return EXIT_OK;
+	const char *near = did_you_mean(&d->arena, o->quantize, words, n);
+	return driver_usage(d, "--quantize: no format is called '%.60s'%s", o->quantize,
+	                    *near ? near : "; there are q8, q8_row, q4, q4a, q4_k, iq4_nl, mxfp4 and others");
+}
+
 static enum exit_code check_choices(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
@@ -126,7 +142,7 @@ static enum exit_code check_choices(struct driver *d)
 		return driver_usage(d, "--name is a name (letters, digits, _; at most 63), not %s", o->name);
 	begin_progress(d);
 	d->limits = limits_of(o);
-	return EXIT_OK;
+	return check_quantize(d);
 }
 
 static bool wants_color(const struct driver_options *o)

@@ -14,16 +14,11 @@ static const char *const left_out[] = {"*position*", "*.router.*"};
 
 static bool read_format(struct frontend_model *m, const char *word, struct loc loc, enum ir_format *out)
 {
-	const char *names[IR_N_FORMATS + 3] = {"keep", "int8", "int4"};
-	size_t n = 3;
-	const char *name = !strcmp(word, "int8") ? "q8" : !strcmp(word, "int4") ? "q4" : word;
-	*out = FORMAT_PLAIN;
-	if (!strcmp(word, "keep") || (ir_format_parse(name, strlen(name), out) && ir_format_has_codes(*out)))
+	size_t n;
+	const char *const *words = ir_format_words(&n);
+	if (ir_format_of_word(word, out))
 		return true;
-	for (int f = 0; f < IR_N_FORMATS; f++)
-		if (ir_format_has_codes((enum ir_format)f))
-			names[n++] = ir_format((enum ir_format)f)->name;
-	const char *near = did_you_mean(&m->arena, word, names, n);
+	const char *near = did_you_mean(&m->arena, word, words, n);
 	diag_error(m->cx, loc, DIAG_VALUE_TYPE, "quantize: no format is called '%.60s'%s", word, near);
 	if (*near == 0)
 		diag_note(m->cx, LOC_NONE, "there are q8, q8_row, q4, q4a, q4_k, iq4_nl, mxfp4 and others");

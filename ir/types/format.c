@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "ir/support/checked.h"
+
 /* The 16 values of GGUF's IQ4_NL, denser around zero. */
 static const int8_t codebook_IQ4_NL[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                            1,    13,   25,  38,  53,  69,  89,  113};
@@ -82,4 +84,33 @@ bool ir_format_parse(const char *s, size_t n, enum ir_format *out)
 			return true;
 		}
 	return false;
+}
+
+static const struct {
+	const char *word;
+	enum ir_format format;
+} words[] = {
+#define SYNONYM(word, NAME)                                                   {#word, FORMAT_##NAME},
+#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, codebook) {#name, FORMAT_##NAME},
+#include "ir/types/formats.def"
+};
+
+bool ir_format_of_word(const char *word, enum ir_format *out)
+{
+	size_t i = 0;
+	while (i < TFMC_COUNT(words) && strcmp(words[i].word, word) != 0)
+		i++;
+	*out = i < TFMC_COUNT(words) ? words[i].format : FORMAT_PLAIN;
+	return i < TFMC_COUNT(words);
+}
+
+const char *const *ir_format_words(size_t *n)
+{
+	static const char *const list[] = {
+#define SYNONYM(word, NAME)                                                   #word,
+#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, codebook) #name,
+#include "ir/types/formats.def"
+	};
+	*n = TFMC_COUNT(list);
+	return list;
 }

@@ -53,5 +53,9 @@ int64_t ir_format_supers(enum ir_format f, int64_t k);
 int64_t ir_format_row_bytes(enum ir_format f, int64_t k);
 /* By its name. */
 bool ir_format_parse(const char *s, size_t n, enum ir_format *out);
+/* What users call formats of codes: names and synonyms; "keep" is PLAIN. */
+bool ir_format_of_word(const char *word, enum ir_format *out);
+/* All of these words. */
+const char *const *ir_format_words(size_t *n);
 
 #endif

@@ -341,6 +341,11 @@ static enum tfmc_status run_checks(struct driver *d, struct loaded *l, struct co
 	size_t n;
 	const struct frontend_check *checks = frontend_checks(l->model, &n);
 	TFMC_TRY(driver_session(d, c, 0));
+	if (n > 0 && d->options.quantize && !d->options.checks_only) {
+		buf_printf(&d->out, "%zu checks of the file are not run: --quantize=%s makes other weights\n",
+		           n, d->options.quantize);
+		return TFMC_OK;
+	}
 	struct caller caller = {
 	        .d = d, .session = c->session, .record = c->model.record, .probes = &l->probes};
 	enum tfmc_status st = TFMC_OK;
