@@ -94,7 +94,8 @@ static struct kb_val halves_of(const struct matmul_rounded_tile *c, struct kb_va
 		bytes = kb_bin(k, KB_SHR, bytes, kb_splat(k, kb_cvt(k, kb_i32(k, shift), KB_U8), lanes));
 	else
 		bytes = kb_bin(k, KB_AND, bytes, kb_splat(k, kb_cvt(k, kb_i32(k, 15), KB_U8), lanes));
-	return panel_look_up(k, &c->l->panel, kb_bitcast(k, bytes, KB_I32), c->l->lanes);
+	return panel_look_up(k, &c->l->panel, kb_bitcast(k, bytes, KB_I32), matmul_codes_zero(c->l),
+	                     c->l->lanes);
 }
 
 /* One row over panels side by side: each is a short stream of memory. */

@@ -81,19 +81,20 @@ static struct kb_val to_lanes(struct kb *k, struct kb_val v, int lanes)
 }
 
 /* In each half of the lanes. */
-static struct kb_val look_up_halves(struct kb *k, const struct panel *p, struct kb_val words, int lanes)
+static struct kb_val look_up_halves(struct kb *k, const struct panel *p, struct kb_val words, int zero,
+                                    int lanes)
 {
 	int all[TILE_PANEL], half = lanes / 2;
 	for (int i = 0; i < lanes; i++)
 		all[i] = i;
 	struct kb_val low = kb_shuffle(k, words, words, all, half);
 	struct kb_val high = kb_shuffle(k, words, words, all + half, half);
-	low = panel_look_up(k, p, low, half);
-	high = panel_look_up(k, p, high, half);
+	low = panel_look_up(k, p, low, zero, half);
+	high = panel_look_up(k, p, high, zero, half);
 	return kb_shuffle(k, low, high, all, lanes);
 }
 
-struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val words, int lanes)
+struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val words, int zero, int lanes)
 {
 	const int8_t *codebook = ir_format(p->format)->codebook;
 	uint8_t bytes[16];
@@ -101,9 +102,9 @@ struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val w
 	if (!codebook)
 		return words;
 	if (lanes > 4 && kb_caps(k)->short_bytes)
-		return look_up_halves(k, p, words, lanes);
+		return look_up_halves(k, p, words, zero, lanes);
 	for (int i = 0; i < 16; i++)
-		bytes[i] = (uint8_t)(codebook[i] + ir_format_byte_zero(p->format));
+		bytes[i] = (uint8_t)(codebook[i] + zero);
 	if (lanes != wide)
 		words = kb_splat(k, lanes > 1 ? kb_lane(k, words, 0) : words, wide);
 	struct kb_val table = kb_bytes16(k, bytes);
@@ -142,7 +143,7 @@ struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, 
 	words = kb_bin(k, KB_SHR, words, to_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
 	words = kb_bin(k, KB_AND, words, splat_i32(k, d->bits == 8 ? 255 : 15, lanes));
 	if (d->codebook) {
-		words = panel_look_up(k, p, words, lanes);
+		words = panel_look_up(k, p, words, ir_format_byte_zero(p->format), lanes);
 		words = kb_bin(k, KB_AND, words, splat_i32(k, 255, lanes));
 	}
 	words = kb_sub(k, words, splat_i32(k, ir_format_byte_zero(p->format), lanes));
@@ -275,7 +276,8 @@ static void emit_line(struct panel_walk *w, struct kb_val from)
 		if (w->half)
 			words = kb_bin(k, KB_SHR, words, splat_i32(k, 4, w->lanes));
 		words = kb_bin(k, KB_AND, words, splat_i32(k, 0x0f0f0f0f, w->lanes));
-		w->codes[v] = panel_look_up(k, w->panel, words, w->lanes);
+		w->codes[v] =
+		        panel_look_up(k, w->panel, words, ir_format_byte_zero(w->panel->format), w->lanes);
 	}
 	w->line(w->user, w, from, 4);
 }

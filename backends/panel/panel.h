@@ -47,8 +47,9 @@ struct kb_val panel_vector(const struct panel_reader *r, struct kb_val line, int
 struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                          struct kb_val i, int lanes);
 
-/* Four bits in each byte of the words -> code + ir_format_byte_zero; these are the same but for codebooks. */
-struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val words, int lanes);
+/* Numbers of codes of a codebook, four bits in each byte of the words -> code + zero in 8 bits; of other formats the
+ * words themselves. */
+struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val words, int zero, int lanes);
 
 /* Scales and offsets (none: the format has none) of block b of codes, for vector v of the panels that begin at `at`. */
 struct kb_val panel_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
