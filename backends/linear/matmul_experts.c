@@ -143,6 +143,7 @@ bool kernel_expert_linear(struct kernel *g)
 		return false;
 	if (l->columns.panels == 0 || l->rows_hi == 0)
 		return true;
+	matmul_begin_matrix(l);
 	choose_block(&x);
 	find_run(&x);
 	kb_if(g->k, kb_cmp(g->k, KB_LT, x.lo, x.hi));
@@ -151,5 +152,6 @@ bool kernel_expert_linear(struct kernel *g)
 	emit_expert(&x, expert);
 	kb_end_loop(g->k);
 	kb_end_if(g->k);
+	matmul_end_matrix(l);
 	return true;
 }

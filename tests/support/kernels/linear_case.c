@@ -75,6 +75,12 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 		out->size[i] = bind_dim(user, k, view.size[i]);
 		out->stride[i] = bind_dim(user, k, view.stride[i]);
 	}
+	int64_t panel;
+	if (is_w && out->rank == 3) { /* from one matrix to the next, as they are packed */
+		ck_assert(tile_panel_bytes(out->format, out->size[2].c, &panel));
+		int64_t elements = out->size[1].c / 16 * panel / ir_dtype_bytes(out->dtype);
+		out->stride[0] = (struct kb_size){true, elements, kb_index(k, elements)};
+	}
 	return true;
 }
 
@@ -111,7 +117,10 @@ static void emit_group(struct linear_case *c, const struct kernel_job *job)
 	                   .root = job->group->region->ops[attrs->root]};
 	ck_assert_int_eq(eval_begin(&e, job), TFMC_OK);
 	ck_assert_int_eq(eval_outputs(&e, &g.out), TFMC_OK);
-	ck_assert(job->items > 1 ? kernel_linear_shared(&g) : kernel_linear(&g));
+	if (g.root->code == OP_expert_linear)
+		ck_assert(kernel_expert_linear(&g));
+	else
+		ck_assert(job->items > 1 ? kernel_linear_shared(&g) : kernel_linear(&g));
 	ck_assert_msg(eval_status(&e) == TFMC_OK, "%s", c->tir.log.data);
 }
 
@@ -344,13 +353,26 @@ static void pack_codes(struct linear_case *c, struct linear_call *call, int64_t 
 	call->packed = out;
 }
 
+/* Rows of all matrices, those of several are whole panels. */
+static int64_t find_rows(const struct ir_type *t, int64_t *depth)
+{
+	int64_t n = 1, rows = 0;
+	for (int i = 0; i < t->rank - 1; i++) {
+		ck_assert(ir_dim_is_const(t->dims[i], &rows));
+		n *= rows;
+	}
+	ck_assert(t->rank == 2 || rows % 16 == 0);
+	ck_assert(ir_dim_is_const(t->dims[t->rank - 1], depth));
+	return n;
+}
+
 /* Zero padded. */
 static void pack(struct linear_case *c, struct linear_call *call, size_t i)
 {
 	const struct ir_type *t = ir_type_of(c->f, c->f->params[i].value);
 	float *w = call->param[i];
 	int64_t n, depth;
-	ck_assert(ir_dim_is_const(t->dims[0], &n) && ir_dim_is_const(t->dims[1], &depth));
+	n = find_rows(t, &depth);
 	if (ir_format_has_codes(c->format)) {
 		find_codes(c, call, w, n, depth);
 		if (!c->is_wide) {

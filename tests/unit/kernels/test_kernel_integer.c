@@ -7,6 +7,7 @@
 #include <check.h>
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "backends/llvm/llvm.h"
@@ -25,7 +26,8 @@ static const int64_t widths[] = {5, 16, 33, 80, 101};
 static const int64_t shapes[][2] = {{1, 1}, {1, 2}, {3, 1},  {1, 5}, {1, 13},
                                     {2, 7}, {1, 0}, {1, 29}, {7, 18}};
 
-#define HEAD "module \"m\" stage=groups dim B in [0,8] dim S in [0,128] "
+#define EXPERTS 3
+#define HEAD    "module \"m\" stage=groups dim B in [0,8] dim S in [0,128] "
 
 /* ---- the reference ---- */
 
@@ -36,6 +38,7 @@ struct reference {
 	bool bf16;
 	bool matrix; /* by matrix tiles */
 	bool odd;    /* bf16 with sums rounded to odd (kb_ops.def) */
+	bool experts;
 };
 
 static struct tile_rounding rounding_of(const struct reference *r)
@@ -175,13 +178,23 @@ static float sum_of(const struct reference *r, const float *x, int64_t row)
 	return r->matrix ? sum_of_tiles(r, x, row) : sum_of_pairs(r, x, row);
 }
 
+/* Of a row of x; they are clamped. */
+static int64_t expert_of(const struct linear_call *call, int64_t row)
+{
+	int32_t id = ((const int32_t *)call->param[3])[row];
+	return id < EXPERTS ? id : EXPERTS - 1;
+}
+
 static void expect_bits(const struct reference *r, int64_t columns, const char *what)
 {
 	const struct linear_call *call = r->call;
 	for (int64_t i = 0; i < call->n_out; i++) {
 		const float *x = (const float *)call->param[0] + i / columns * r->depth;
-		float got = call->out[i], sum = sum_of(r, x, i % columns);
-		sum += ((const float *)call->param[2])[i % columns];
+		int64_t row = i % columns;
+		if (r->experts)
+			row += columns * expert_of(call, i / columns);
+		float got = call->out[i], sum = sum_of(r, x, row);
+		sum += ((const float *)call->param[2])[row];
 		ck_assert_msg(memcmp(&got, &sum, 4) == 0 || (isnan(got) && isnan(sum)),
 		              "%s, %s: K %d N %d rows %d: element %d is %a, expected %a",
 		              ir_format(r->c->format)->name, what, (int)r->depth, (int)columns,
@@ -202,16 +215,20 @@ static void write_text(struct buf *text, const struct reference *r, enum ir_form
 	long long k = (long long)r->depth, n = (long long)columns;
 	struct tile_rounded_row row = tile_rounded_row(r->bf16 ? FORMAT_BF16 : f, rounding_of(r), r->depth);
 	int64_t rows = s->br + (r->matrix ? TILE_MATRIX_SPARE : 0);
-	buf_printf(
-	        text,
-	        HEAD
-	        "func @f(%%x: f32[B,S,%lld], %%w: f32[%lld,%lld], %%b: f32[%lld]) -> (y: f32[B,S,%lld]) { "
-	        "%%y = group linear {mr=%d nr=%d br=%d scratch=%lld} { pre %%r = round_rows %%x {to=%s "
-	        "block=%d} : "
-	        "f32[B,S,%lld] root %%h = linear %%r, %%w, %%b : f32[B,S,%lld] yield %%h } : f32[B,S,%lld] "
-	        "return %%y }",
-	        k, n, k, n, n, s->mr, s->nr, s->br, (long long)((rows * row.bytes + 4 * k + 63) / 64 * 64),
-	        r->bf16 ? "bf16" : "int8", (int)r->block, k, n, n);
+	char several[16] = "";
+	if (r->experts)
+		snprintf(several, sizeof(several), "%d,", EXPERTS);
+	buf_printf(text,
+	           HEAD
+	           "func @f(%%x: f32[B,S,%lld], %%w: f32[%s%lld,%lld], %%b: f32[%s%lld]%s) -> (y: "
+	           "f32[B,S,%lld]) { "
+	           "%%y = group linear {mr=%d nr=%d br=%d scratch=%lld} { pre %%r = round_rows %%x {to=%s "
+	           "block=%d} : "
+	           "f32[B,S,%lld] root %%h = %s, %%b : f32[B,S,%lld] yield %%h } : f32[B,S,%lld] "
+	           "return %%y }",
+	           k, several, n, k, several, n, r->experts ? ", %i: i32[B,S]" : "", n, s->mr, s->nr, s->br,
+	           (long long)((rows * row.bytes + 4 * k + 63) / 64 * 64), r->bf16 ? "bf16" : "int8",
+	           (int)r->block, k, r->experts ? "expert_linear %r, %w, %i" : "linear %r, %w", n, n);
 }
 
 static void check_shapes(struct reference *r, struct linear_case *c, int64_t columns)
@@ -234,7 +251,7 @@ static void check_shapes(struct reference *r, struct linear_case *c, int64_t col
 }
 
 /* f: codes, or BF16. */
-static void check_case(enum ir_format f, int64_t depth, int n, const char *target)
+static void check_case(enum ir_format f, int64_t depth, int n, const char *target, bool experts)
 {
 	static const struct schedule schedules[] = {{2, 16, 1024}, {3, 32, 8}, {6, 16, 13}, {1, 32, 1024}},
 	                             of_matrix = {32, 32, 64};
@@ -245,11 +262,12 @@ static void check_case(enum ir_format f, int64_t depth, int n, const char *targe
 	                      .block = n % 3 == 0 ? 0 : 32,
 	                      .bf16 = f == FORMAT_BF16,
 	                      .matrix = !strcmp(target, "x86-64-v4-amx"),
-	                      .odd = !strcmp(target, "armv8.6")};
+	                      .odd = !strcmp(target, "armv8.6"),
+	                      .experts = experts};
 	struct linear_weights w = {.format = f, .is_streamed = n % 2 == 0};
 	if (r.bf16)
 		w = (struct linear_weights){.rounded = DT_BF16, .kept = DT_BF16, .is_streamed = n % 2 == 0};
-	int64_t columns = widths[n % (int)TFMC_COUNT(widths)];
+	int64_t columns = experts ? 16 + n % 3 * 32 : widths[n % (int)TFMC_COUNT(widths)];
 	buf_init(&text);
 	write_text(&text, &r, f, columns,
 	           r.matrix && n % 2 ? &of_matrix : &schedules[n % (int)TFMC_COUNT(schedules)]);
@@ -265,7 +283,7 @@ START_TEST(test_formats)
 	int f = _i / (int)TFMC_COUNT(targets);
 	if (f % 2 == _i % 2 && strcmp(target, "x86-64-v4-vnni") != 0)
 		return; /* half of the pairs */
-	check_case(formats[f], depths[(f + _i) % (int)TFMC_COUNT(depths)], _i + f, target);
+	check_case(formats[f], depths[(f + _i) % (int)TFMC_COUNT(depths)], _i + f, target, false);
 }
 END_TEST
 
@@ -273,7 +291,7 @@ START_TEST(test_depths)
 {
 	static const enum ir_format some[] = {FORMAT_Q8_ROW, FORMAT_Q8, FORMAT_Q4};
 	for (int i = 0; i < (int)TFMC_COUNT(depths); i++)
-		check_case(some[_i], depths[i], i, "x86-64-v4-vnni");
+		check_case(some[_i], depths[i], i, "x86-64-v4-vnni", false);
 }
 END_TEST
 
@@ -281,14 +299,23 @@ START_TEST(test_bf16)
 {
 	static const char *const all[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16", "aarch64"};
 	for (int i = 0; i < (int)TFMC_COUNT(depths); i++)
-		check_case(FORMAT_BF16, depths[i], i, all[_i]);
+		check_case(FORMAT_BF16, depths[i], i, all[_i], false);
+}
+END_TEST
+
+START_TEST(test_experts)
+{
+	static const enum ir_format some[] = {FORMAT_Q8_ROW, FORMAT_Q4_K, FORMAT_IQ4_NL, FORMAT_BF16};
+	for (int i = 0; i < (int)TFMC_COUNT(depths); i++)
+		check_case(some[i % (int)TFMC_COUNT(some)], depths[(_i + i) % (int)TFMC_COUNT(depths)],
+		           _i + i, targets[_i], true);
 }
 END_TEST
 
 START_TEST(test_matrix_tiles)
 {
 	for (int i = 0; i < (int)TFMC_COUNT(depths); i++)
-		check_case(_i ? FORMAT_BF16 : FORMAT_Q8_ROW, depths[i], 3 * i, "x86-64-v4-amx");
+		check_case(_i ? FORMAT_BF16 : FORMAT_Q8_ROW, depths[i], 3 * i, "x86-64-v4-amx", false);
 }
 END_TEST
 
@@ -296,7 +323,7 @@ END_TEST
 START_TEST(test_matrices_of_words)
 {
 	for (int i = 0; i < (int)TFMC_COUNT(depths); i++)
-		check_case(_i ? FORMAT_BF16 : FORMAT_Q8_ROW, depths[i], 6 + 12 * i, "armv8.6");
+		check_case(_i ? FORMAT_BF16 : FORMAT_Q8_ROW, depths[i], 6 + 12 * i, "armv8.6", false);
 }
 END_TEST
 
@@ -407,6 +434,7 @@ Suite *suite_kernel_integer(void)
 	tcase_add_loop_test(t, test_formats, 0, n * (int)TFMC_COUNT(formats));
 	tcase_add_loop_test(t, test_depths, 0, 3);
 	tcase_add_loop_test(t, test_bf16, 0, 5);
+	tcase_add_loop_test(t, test_experts, 0, n);
 	tcase_add_loop_test(t, test_matrix_tiles, 0, 2);
 	tcase_add_loop_test(t, test_matrices_of_words, 0, 2);
 	tcase_add_loop_test(t, test_special_rows, 0, n);
