@@ -13,6 +13,7 @@
 #include "passes/framework/pass.h"
 #include "runtime/plan/read.h"
 #include "tests/support/mini_model.h"
+#include "tests/support/random/random_ir.h"
 #include "tests/support/tir.h"
 
 #define DIMS_MAX 16
@@ -45,32 +46,44 @@ static enum tfmc_status make_object(struct object *o, struct opencl_program *out
 	return TFMC_OK;
 }
 
-static void make(struct made *m, const char *target, const char *level)
+static void begin(struct made *m)
+{
+	*m = (struct made){0};
+	arena_init(&m->arena);
+	tir_init(&m->graph);
+}
+
+/* m->graph.m through the passes, with the plans of its functions. */
+static enum tfmc_status plan_all(struct made *m, const char *target, const char *level)
 {
 	static const struct backend_options none;
 	struct pipeline passes;
 	struct pass_options po = {.target = target_find(target)};
-	*m = (struct made){0};
-	arena_init(&m->arena);
-	tir_init(&m->graph);
-	tir_load(&m->graph, mini_model);
 	ck_assert_int_eq(pipeline_parse(&m->arena, &m->graph.cx, level, &passes), TFMC_OK);
 	ck_assert_int_eq(passes_run(&m->graph.cx, &passes, &po, m->graph.m, &m->planned, NULL), TFMC_OK);
-	object_init(&m->object, &m->graph.cx, &m->arena, m->planned, po.target, &none);
-	enum tfmc_status status = po.target->arch == ARCH_OPENCL ? program_record(&m->object, &m->program)
-	                                                         : make_object(&m->object, &m->program);
-	ck_assert_msg(status == TFMC_OK, "%s", m->graph.log.data);
 	ck_assert_uint_le(ir_dims_count(m->planned->dims), DIMS_MAX);
 	for (size_t i = 0; i < ir_dims_count(m->planned->dims); i++) {
 		m->lo[i] = ir_dims_sym(m->planned->dims, i)->lo;
 		m->hi[i] = ir_dims_sym(m->planned->dims, i)->hi;
 	}
+	object_init(&m->object, &m->graph.cx, &m->arena, m->planned, po.target, &none);
+	return po.target->arch == ARCH_OPENCL ? program_record(&m->object, &m->program)
+	                                      : make_object(&m->object, &m->program);
+}
+
+static void make(struct made *m, const char *target, const char *level)
+{
+	begin(m);
+	tir_load(&m->graph, mini_model);
+	enum tfmc_status status = plan_all(m, target, level);
+	ck_assert_msg(status == TFMC_OK, "%s", m->graph.log.data);
 }
 
 static void destroy(struct made *m)
 {
 	opencl_program_destroy(&m->program);
-	ir_module_destroy(m->planned);
+	if (m->planned)
+		ir_module_destroy(m->planned);
 	tir_destroy(&m->graph);
 	arena_destroy(&m->arena);
 }
@@ -174,13 +187,26 @@ static bool is_wanted(const struct execution *x, const struct plan_step *s)
 	return any;
 }
 
+/* Of what begins at a step. */
+static size_t end_of(const struct plan *p, size_t at)
+{
+	size_t depth = 0;
+	for (; at < p->n; at++) {
+		enum plan_step_kind kind = p->items[at].kind;
+		depth += kind == PLAN_REPEAT || kind == PLAN_WANTED || kind == PLAN_SPLIT;
+		depth -= kind == PLAN_END;
+		if (depth == 0)
+			break;
+	}
+	return at;
+}
+
 /* All turns of all repeats; returns the step after the end. */
 static size_t execute(struct execution *x, size_t at)
 {
 	bool is_divided = false;
 	for (; at < x->plan->n; at++) {
 		const struct plan_step *s = &x->plan->items[at];
-		size_t end = at;
 		switch (s->kind) {
 		case PLAN_KERNEL:
 			run_kernel(x, s->kernel, is_divided);
@@ -190,16 +216,15 @@ static size_t execute(struct execution *x, size_t at)
 			x->depth++;
 			for (int64_t turn = 0; turn < s->count; turn++) {
 				x->turns[x->depth - 1] = turn;
-				end = execute(x, at + 1);
+				(void)execute(x, at + 1);
 			}
 			x->turns[--x->depth] = 0;
-			at = end;
+			at = end_of(x->plan, at);
 			break;
 		case PLAN_WANTED:
-			end = is_wanted(x, s) ? execute(x, at + 1) : at + 1;
-			while (x->plan->items[end].kind != PLAN_END)
-				end++;
-			at = end;
+			if (is_wanted(x, s))
+				(void)execute(x, at + 1);
+			at = end_of(x->plan, at);
 			break;
 		case PLAN_SPLIT: at = execute(x, at + 1); break;
 		case PLAN_END: return at;
@@ -218,18 +243,26 @@ static size_t execute(struct execution *x, size_t at)
 	return at;
 }
 
-/* Every execution is safe, and every barrier is needed in one of them; returns how many there are. */
-static size_t check_plan(struct made *m, const struct plan *p)
+/* Every execution is safe; gives where something waited in one of them, [p->n]. */
+static bool *execute_all(struct made *m, const struct plan *p)
 {
 	const int64_t *dims[] = {m->lo, m->hi};
-	size_t n = 0;
 	bool *is_needed = ARENA_ARRAY(&m->arena, bool, p->n + 1);
+	ck_assert_uint_lt(p->func->n_results, 8);
 	for (uint64_t wants = 0; wants < (uint64_t)1 << p->func->n_results; wants++)
 		for (size_t i = 0; i < TFMC_COUNT(dims); i++) {
 			struct execution x = {
 			        .plan = p, .dims = dims[i], .wants = wants, .is_needed = is_needed};
 			ck_assert_uint_eq(execute(&x, 0), p->n);
 		}
+	return is_needed;
+}
+
+/* Every barrier is needed; returns how many there are. */
+static size_t check_plan(struct made *m, const struct plan *p)
+{
+	size_t n = 0;
+	const bool *is_needed = execute_all(m, p);
 	for (size_t i = 0; i < p->n; i++) {
 		bool is_barrier = p->items[i].kind == PLAN_BARRIER;
 		ck_assert_msg(!is_barrier || p->items[i].parts > 1 || is_needed[i],
@@ -248,6 +281,29 @@ START_TEST(barriers)
 		n += check_plan(&m, m.program.functions[i]);
 	ck_assert_uint_gt(n, 0);
 	destroy(&m);
+}
+END_TEST
+
+/* Of random modules with the op; bounds of their dims may hide that a barrier is not needed. */
+START_TEST(every_op_waits)
+{
+	const enum ir_opcode code = (enum ir_opcode)_i;
+	for (uint64_t seed = 1; seed <= 8; seed++) {
+		struct made m;
+		struct random_options options = {0};
+		bool has_memory = code == OP_weight || code == OP_state_append || code == OP_state_write ||
+		                  code == OP_state_read; /* at indices that no plan can say */
+		begin(&m);
+		m.graph.m = has_memory ? NULL : random_module_for_op(&m.graph.cx, code, seed, &options);
+		if (m.graph.m) {
+			enum tfmc_status status =
+			        plan_all(&m, targets[seed / 2 % 2 * 2], seed % 2 ? "O2" : "O0");
+			ck_assert_msg(status == TFMC_OK, "%s", m.graph.log.data);
+			for (size_t i = 0; i < m.program.n_functions; i++)
+				(void)execute_all(&m, m.program.functions[i]);
+		}
+		destroy(&m);
+	}
 }
 END_TEST
 
@@ -524,6 +580,7 @@ Suite *suite_plan(void)
 	TCase *t = tcase_create("plans");
 	tcase_set_timeout(t, 60);
 	tcase_add_loop_test(t, barriers, 0, 2 * (int)N_TARGETS);
+	tcase_add_loop_test(t, every_op_waits, 0, IR_N_OPS);
 	tcase_add_loop_test(t, bytes_say_the_same, 0, 4);
 	tcase_add_test(t, changed_bytes_are_refused);
 	tcase_add_loop_test(t, any_numbers_are_safe, 0, 4);
