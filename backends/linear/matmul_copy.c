@@ -32,13 +32,22 @@ bool matmul_reads_codes(const struct linear *l)
 	return l->panel.lines == PANEL_CODES && !l->rounded.round && !l->copy.at.id;
 }
 
+/* The scales of so many vectors may wait in memory, from where instructions take operands; machines that multiply by an
+ * element load everything first. */
+static bool may_wait(const struct linear *l, int vectors)
+{
+	int registers = vectors * (ON_WAY + l->panel.held) + CONSTANTS;
+	return l->job->target->k_lanes == 1 || registers <= kb_caps(l->k)->registers;
+}
+
 int matmul_panels_of_codes(const struct linear *l, int rows)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
 	const struct target *t = l->job->target;
 	int units = caps->lanes < MATMUL_PANEL ? MATMUL_PANEL / caps->lanes : 1, n = MATMUL_STRIP;
 	for (; n > 1; n /= 2) {
-		bool hides = rows == 1 && n * units <= t->fma_latency * t->fma_ports;
+		bool hides =
+		        rows == 1 && n * units <= t->fma_latency * t->fma_ports && may_wait(l, n * units);
 		if ((rows <= rows_beside_codes(l, n) || hides) && n <= l->columns.n / MATMUL_PANEL)
 			break;
 	}

@@ -195,8 +195,7 @@ struct matmul_rounded_tile {
 };
 void matmul_integer_depth(struct matmul_rounded_tile *c);
 void matmul_bf16_depth(struct matmul_rounded_tile *c);
-/* Codes are multiplied as signed bytes, those of 8 bits after their highest bit is turned; and what codes + zero have
- * too much then. */
+/* Unsigned bytes are made signed ones before they are multiplied, 128 less; and what bytes have too much then. */
 bool matmul_turns_codes(const struct linear *l);
 int matmul_codes_zero(const struct linear *l);
 /* The sum of integers of all of K, which is one step, scaled. */

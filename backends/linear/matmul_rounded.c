@@ -84,18 +84,20 @@ static struct kb_val dot_codes(const struct matmul_rounded_tile *c, struct kb_va
 	                                                     : kb_dot_u7s8(k, sum, w, x);
 }
 
-/* Codes of four bits of every byte, from bit `shift` on. */
+/* Codes of four bits of every byte, from bit `shift` on. Machines with products by element shift bytes, too. */
 static struct kb_val halves_of(const struct matmul_rounded_tile *c, struct kb_val words, int shift)
 {
 	struct kb *k = c->l->k;
-	int lanes = 4 * c->l->lanes;
-	struct kb_val bytes = kb_bitcast(k, words, KB_U8);
-	if (shift > 0)
-		bytes = kb_bin(k, KB_SHR, bytes, kb_splat(k, kb_cvt(k, kb_i32(k, shift), KB_U8), lanes));
-	else
-		bytes = kb_bin(k, KB_AND, bytes, kb_splat(k, kb_cvt(k, kb_i32(k, 15), KB_U8), lanes));
-	return panel_look_up(k, &c->l->panel, kb_bitcast(k, bytes, KB_I32), matmul_codes_zero(c->l),
-	                     c->l->lanes);
+	int lanes = c->l->lanes;
+	if (shift > 0 && has_elements(c)) {
+		struct kb_val by = kb_splat(k, kb_cvt(k, kb_i32(k, shift), KB_U8), 4 * lanes);
+		words = kb_bitcast(k, kb_bin(k, KB_SHR, kb_bitcast(k, words, KB_U8), by), KB_I32);
+	} else {
+		if (shift > 0)
+			words = kb_bin(k, KB_SHR, words, kb_splat(k, kb_i32(k, shift), lanes));
+		words = kb_bin(k, KB_AND, words, kb_splat(k, kb_i32(k, 0x0f0f0f0f), lanes));
+	}
+	return panel_look_up(k, &c->l->panel, words, matmul_codes_zero(c->l), lanes);
 }
 
 /* One row over panels side by side: each is a short stream of memory. */
@@ -162,8 +164,9 @@ static struct kb_val codes_of(const struct matmul_rounded_tile *c, struct kb_val
 	struct kb_val w = load_words(c, part == HIGH ? c->again : c->panel, at, line, v);
 	if (part != BYTES)
 		return halves_of(c, w, part == HIGH ? 4 : 0);
-	struct kb_val turn = kb_splat(k, kb_i32(k, -0x7f7f7f80), c->l->lanes); /* 0x80808080 */
-	return matmul_turns_codes(c->l) ? kb_bin(k, KB_XOR, w, turn) : w;
+	if (!matmul_turns_codes(c->l))
+		return w;
+	return kb_bin(k, KB_XOR, w, kb_splat(k, kb_i32(k, -0x7f7f7f80), c->l->lanes)); /* 0x80808080 */
 }
 
 /* Part of line `line` of a chunk times its word x + i of all rows: the codes of a line are together in registers, or,

@@ -36,7 +36,6 @@ linear_any_bf16 x86-64-v2 1
 linear_any_bf16 x86-64-v4 1
 linear_rows_12_bf16 x86-64-v2 1
 linear_any_f16 x86-64-v2 96
-linear_rows_1_q4 aarch64 101
 linear_rows_1_q4 x86-64-v2 14
 linear_rows_1_q4 x86-64-v3 125
 linear_rows_1_f16 x86-64-v2 54

@@ -289,9 +289,9 @@ END_TEST
 
 START_TEST(test_depths)
 {
-	static const enum ir_format some[] = {FORMAT_Q8_ROW, FORMAT_Q8, FORMAT_Q4};
+	static const enum ir_format some[] = {FORMAT_Q8_ROW, FORMAT_Q8, FORMAT_Q4, FORMAT_IQ4_NL};
 	for (int i = 0; i < (int)TFMC_COUNT(depths); i++)
-		check_case(some[_i], depths[i], i, "x86-64-v4-vnni", false);
+		check_case(some[_i], depths[i], i, _i == 3 ? "armv8.2-dotprod" : "x86-64-v4-vnni", false);
 }
 END_TEST
 
@@ -432,7 +432,7 @@ Suite *suite_kernel_integer(void)
 	int n = (int)TFMC_COUNT(targets);
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, test_formats, 0, n * (int)TFMC_COUNT(formats));
-	tcase_add_loop_test(t, test_depths, 0, 3);
+	tcase_add_loop_test(t, test_depths, 0, 4);
 	tcase_add_loop_test(t, test_bf16, 0, 5);
 	tcase_add_loop_test(t, test_experts, 0, n);
 	tcase_add_loop_test(t, test_matrix_tiles, 0, 2);
