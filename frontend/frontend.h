@@ -71,6 +71,9 @@ struct weight_source frontend_weights(struct frontend_model *m);
 /* The files they lie in; valid as long. */
 struct weight_files *frontend_weight_files(const struct frontend_model *m);
 
+/* Why a weight of the module is in no format of codes, where `quantize` is given; NULL: it is, or nothing is wanted. */
+const char *frontend_kept(const struct frontend_model *m, const char *weight);
+
 const char *frontend_name(const struct frontend_model *m);   /* `name`: prefix of all symbols */
 const char *frontend_preset(const struct frontend_model *m); /* the preset it is made from; NULL: none */
 const char *frontend_dir(const struct frontend_model *m); /* directory of the file, "" for the current one */

@@ -96,6 +96,7 @@ static struct frontend_model *create(struct diag_context *cx, const char *path,
 	strmap_init(&m->scope.params, a);
 	strmap_init(&m->scope.names, a);
 	strmap_init(&m->weights.resolved, a);
+	strmap_init(&m->weights.kept, a);
 	m->tokens = -1;
 	return m;
 }
@@ -232,6 +233,11 @@ const struct frontend_check *frontend_checks(const struct frontend_model *m, siz
 struct weight_source frontend_weights(struct frontend_model *m)
 {
 	return weight_files_source(m->weights.files);
+}
+
+const char *frontend_kept(const struct frontend_model *m, const char *weight)
+{
+	return strmap_get(&m->weights.kept, weight);
 }
 
 struct weight_files *frontend_weight_files(const struct frontend_model *m)

@@ -72,7 +72,9 @@ static const struct ir_wexpr *as_wanted(struct lowering *lw, const struct weight
 	struct frontend_model *m = lw->m;
 	if (e == NULL || want->rank < 2)
 		return e;
-	enum ir_format codes = need->quantizes ? model_quantized_as(&m->quantize, want->path) : FORMAT_PLAIN;
+	const struct quantize_rule *rule =
+	        need->quantizes ? model_quantize_rule(&m->quantize, want->path) : NULL;
+	enum ir_format codes = rule != NULL ? rule->format : FORMAT_PLAIN;
 	const struct ir_wexpr *rounded = e, *inputs = NULL;
 	if (codes != FORMAT_PLAIN && !ir_format_has_codes(wexpr_format(e))) {
 		if (!profile_find(m, want, need->is_table, &inputs))
@@ -337,6 +339,26 @@ static bool has_quantized(const struct ir_wexpr *e)
 	return found;
 }
 
+/* Why the weight is not in a format of codes, though `quantize` names some; about the first of its parameters where a rule
+ * decides. */
+static const char *why_kept(struct lowering *lw, const struct weight_need *need, const struct ir_wexpr *e,
+                            const struct lower_loop *const *loops, size_t n)
+{
+	struct arena *a = &lw->m->arena;
+	const char *path = graph_fill(a, arena_printf(a, "%s", need->pattern), "*", "0");
+	if (need->rank < 2)
+		return "it is a vector";
+	if (!need->quantizes)
+		return "it is neither the matrix of a linear nor a table";
+	if (has_quantized(e))
+		return "its parameters have different formats";
+	for (size_t i = 0; i < n; i++)
+		path = graph_fill(a, path, loops[i]->node->as,
+		                  arena_printf(a, "%lld", (long long)loops[i]->node->start));
+	const struct quantize_rule *rule = model_quantize_rule(&lw->m->quantize, path);
+	return rule == NULL ? "no pattern is about it" : arena_printf(a, "'%s' keeps it", rule->pattern);
+}
+
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
@@ -372,6 +394,9 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 	if (w == NULL)
 		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "the parameter '%s' is used in two ways",
 		                  need->pattern);
+	if (lw->m->quantize.n > 0 && lw->mode != LOWER_PROBE && !ir_format_has_codes(format) &&
+	    !strmap_has(&lw->m->weights.kept, w->name))
+		strmap_set(&lw->m->weights.kept, w->name, (void *)(uintptr_t)why_kept(lw, need, e, loops, n));
 	lower_index_operands(loops, n, index);
 	*out = irb_weight_ref(lw->b, w, index, n);
 	return !irb_failed(lw->b);

@@ -119,6 +119,7 @@ struct model_weights {
 	struct weight_map *map;
 	struct expr_env env;    /* of the map */
 	struct strmap resolved; /* canonical path -> struct resolved_weight * */
+	struct strmap kept;     /* weight of the module -> why it is no codes, as text */
 	struct {
 		size_t first, n;        /* its tensors in `files` */
 		size_t wanted, unknown; /* quantized matrices, and of those what it says nothing of */
@@ -200,8 +201,8 @@ bool model_read_sections(struct frontend_model *m); /* weights, dtype, tokenizer
 /* The section, or in place of its formats options.quantize and of its profile options.profile; with options.unrounded
  * none of them. */
 bool model_read_quantize(struct frontend_model *m);
-/* The format of codes that a matrix or table is wanted in; PLAIN: none. */
-enum ir_format model_quantized_as(struct model_quantize *q, const char *path);
+/* The rule that decides about a matrix or table, which then counts as used; NULL: none. */
+const struct quantize_rule *model_quantize_rule(struct model_quantize *q, const char *path);
 /* Reports patterns of the file that decided nothing. */
 bool model_quantize_finish(struct frontend_model *m);
 

@@ -110,14 +110,14 @@ bool model_read_quantize(struct frontend_model *m)
 	return false;
 }
 
-enum ir_format model_quantized_as(struct model_quantize *q, const char *path)
+const struct quantize_rule *model_quantize_rule(struct model_quantize *q, const char *path)
 {
 	for (size_t i = 0; i < q->n; i++)
 		if (glob_match(q->items[i].pattern, path)) {
 			q->items[i].used = true;
-			return q->items[i].format;
+			return &q->items[i];
 		}
-	return FORMAT_PLAIN;
+	return NULL;
 }
 
 bool model_quantize_finish(struct frontend_model *m)

@@ -163,6 +163,15 @@ enum tfmc_status wexpr_eval_to(struct diag_context *cx, const struct ir_wexpr *e
                                const struct weight_source *source, int64_t begin, int64_t n,
                                struct wexpr_out out);
 
+/* Sums over rows that were quantized: of squared errors and of squares, of elements and, where inputs are known, of the
+ * products with them (codes.h). */
+struct wexpr_errors {
+	double elements, of_elements, products, of_products;
+};
+/* Adds those of all quantize of the expression; each matrix is quantized again. */
+enum tfmc_status wexpr_add_errors(struct diag_context *cx, const struct ir_wexpr *e,
+                                  const struct weight_source *source, struct wexpr_errors *out);
+
 /* Elements [begin, begin + n) of row-major bytes of a dtype (any alignment) as f64; bool bytes as 0 or 1. */
 void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, int64_t n, double *out);
 

@@ -76,8 +76,9 @@ static uint64_t parameter_bytes(const struct ir_weight *w, int64_t n)
 }
 
 /* Parameters that come from files, with their bytes as they lie in memory; those of a loop are one. */
-static void report_parameters(struct report *out, const struct ir_module *m)
+static void report_parameters(struct report *out, const struct loaded *l)
 {
+	const struct ir_module *m = l->module;
 	uint64_t elements = 0, bytes = 0;
 	int64_t n;
 	report_open(out, "parameters");
@@ -89,6 +90,8 @@ static void report_parameters(struct report *out, const struct ir_module *m)
 		report_type(out, m->dims, w->type);
 		if (w->format != FORMAT_PLAIN)
 			report_text(out, "stored", "%s", ir_format(w->format)->name);
+		if (l->model && frontend_kept(l->model, w->name))
+			report_text(out, "not_quantized", "%s", frontend_kept(l->model, w->name));
 		report_close(out);
 		elements += (uint64_t)n;
 		bytes += parameter_bytes(w, n);
@@ -180,7 +183,7 @@ static enum tfmc_status report_model(struct driver *d, struct report *out, const
 	report_close(out);
 	if (ir_find_func(l->module, "run"))
 		report_interface(out, l->module, ir_find_func(l->module, "run"));
-	report_parameters(out, l->module);
+	report_parameters(out, l);
 	if (!l->model)
 		return TFMC_OK;
 	report_generation(out, l->model);

@@ -15,6 +15,7 @@
 
 struct plan {
 	struct driver *d;
+	const struct loaded *loaded;
 	const struct ir_module *in, *planned;
 	struct pass_report *report;
 	const struct target *target;
@@ -280,8 +281,10 @@ static enum tfmc_status plan_module(struct plan *p, const struct ir_module *in)
 		st = choose_dims(p);
 	if (st == TFMC_OK)
 		st = backend_measure(&d->diag, planned, p->target, &d->arena, &p->sizes);
-	if (st == TFMC_OK)
+	if (st == TFMC_OK) {
 		print_all(p);
+		st = driver_print_formats(d, p->loaded, false, &d->out);
+	}
 	if (st == TFMC_OK && p->d->options.svg)
 		st = draw(p);
 	ir_module_destroy(planned);
@@ -292,7 +295,7 @@ enum exit_code command_plan(struct driver *d)
 {
 	struct loaded l;
 	struct pass_report report;
-	struct plan p = {.d = d, .report = &report};
+	struct plan p = {.d = d, .loaded = &l, .report = &report};
 	pass_report_init(&report);
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK && !(p.target = driver_target(d, d->options.mcpu)))

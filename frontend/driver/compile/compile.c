@@ -5,6 +5,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "frontend/driver/compile/driver.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -189,9 +190,91 @@ static void say_read(struct driver *d)
 	driver_flush_log(d);
 }
 
+/* ---- formats of weights ---- */
+
+static const char *kept(const struct loaded *l, const struct ir_weight *w)
+{
+	return l->model ? frontend_kept(l->model, w->name) : NULL;
+}
+
+static double bytes_in(const struct ir_weight *w, enum ir_format f)
+{
+	const struct ir_wexpr *e = w->init;
+	int64_t k = e->dims[e->rank - 1], n = wexpr_count(e);
+	return f == FORMAT_PLAIN ? 4.0 * (double)n : (double)(n / (k ? k : 1) * ir_format_row_bytes(f, k));
+}
+
+static double relative(double error, double of)
+{
+	return of > 0 ? sqrt(error / of) : 0;
+}
+
+static enum tfmc_status print_format(struct driver *d, const struct loaded *l, const struct ir_weight *w,
+                                     bool with_errors, struct buf *out)
+{
+	struct wexpr_errors e = {0};
+	buf_printf(out, "%-44s %-7s %12.0f %12.0f", w->name, ir_format(w->format)->name,
+	           bytes_in(w, FORMAT_PLAIN), bytes_in(w, w->format));
+	if (with_errors)
+		TFMC_TRY(wexpr_add_errors(&d->diag, w->init, &l->weights, &e));
+	if (e.of_elements > 0)
+		buf_printf(out, " %10.4f", relative(e.elements, e.of_elements));
+	if (e.of_products > 0)
+		buf_printf(out, " %10.4f", relative(e.products, e.of_products));
+	buf_char(out, '\n');
+	return TFMC_OK;
+}
+
+enum tfmc_status driver_print_formats(struct driver *d, const struct loaded *l, bool with_errors,
+                                      struct buf *out)
+{
+	const struct ir_module *m = l->module;
+	double before = 0, after = 0;
+	for (size_t i = 0; i < m->weights.n; i++) {
+		const struct ir_weight *w = m->weights.items[i];
+		if (!w->init || !ir_format_has_codes(w->format))
+			continue;
+		if (after == 0)
+			buf_printf(out, "%-44s %-7s %12s %12s%s\n", "weights of codes", "format",
+			           "bytes of f32", "bytes", with_errors ? "  RMS error  of products" : "");
+		TFMC_TRY(print_format(d, l, w, with_errors, out));
+		before += bytes_in(w, FORMAT_PLAIN);
+		after += bytes_in(w, w->format);
+	}
+	if (after > 0)
+		buf_printf(out, "%-44s %-7s %12.0f %12.0f\n", "all of them", "", before, after);
+	for (size_t i = 0; i < m->weights.n; i++)
+		if (kept(l, m->weights.items[i]))
+			buf_printf(out, "%-44s %s: %s\n", m->weights.items[i]->name,
+			           m->weights.items[i]->format == FORMAT_PLAIN
+			                   ? "f32"
+			                   : ir_format(m->weights.items[i]->format)->name,
+			           kept(l, m->weights.items[i]));
+	return TFMC_OK;
+}
+
+static void remark_formats(struct driver *d, const struct loaded *l)
+{
+	for (size_t i = 0; i < l->module->weights.n; i++) {
+		const struct ir_weight *w = l->module->weights.items[i];
+		const char *why = kept(l, w);
+		const struct diag_remark about = {
+		        .pass = "quantize",
+		        .path = w->loc.path,
+		        .text = why ? arena_printf(&d->arena, "%s is not quantized: %s", w->name, why)
+		                    : arena_printf(&d->arena, "%s is %s", w->name,
+		                                   ir_format(w->format)->name),
+		        .is_missed = why != NULL};
+		if (why || ir_format_has_codes(w->format))
+			diag_remark_about(&d->diag, w->loc.at, &about);
+	}
+}
+
 enum tfmc_status driver_load(struct driver *d, struct loaded *out)
 {
 	enum tfmc_status st = load(d, out);
+	if (st == TFMC_OK && d->options.remarks)
+		remark_formats(d, out);
 	say_read(d);
 	return st;
 }

@@ -139,6 +139,10 @@ uint64_t driver_code_bytes(struct driver *d, const struct code_names *names, con
                            uint64_t *variants);
 /* Takes what the file says about the target where the command line says nothing. */
 TFMC_MUST_USE enum tfmc_status driver_take_target(struct driver *d, const struct frontend_target *t);
+/* Weights that are codes, with their bytes and, where they are quantized here, their errors; and those that could have been,
+ * with the reason. Nothing where there are none. */
+TFMC_MUST_USE enum tfmc_status driver_print_formats(struct driver *d, const struct loaded *l,
+                                                    bool with_errors, struct buf *out);
 /* --remarks: what an object for a less capable processor does not use. */
 void driver_remark_variants(struct driver *d, const struct variant_set *set, const struct buf *object);
 /* Sets the values, one for each dim, that --dim gives; the others stay. */

@@ -366,6 +366,8 @@ enum exit_code command_compile(struct driver *d)
 	e.stem = find_stem(d);
 	buf_init(&e.tir);
 	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK && d->options.stats)
+		st = driver_print_formats(d, &l, true, &d->log);
 	if (st == TFMC_OK)
 		st = emit_all(&e);
 	buf_destroy(&e.tir);

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What codes changed. */
+#include "ir/support/memory.h"
+#include "ir/weights/weight.h"
+
+/* A row x that became q; in: means of squares and means of the inputs, NULL: not known. */
+static void add_row(struct wexpr_errors *out, const double *x, const double *q, const double *in, int64_t k)
+{
+	double sum = 0, sum_x = 0;
+	for (int64_t i = 0; i < k; i++) {
+		double e = q[i] - x[i], variance = in ? in[i] - in[k + i] * in[k + i] : 0;
+		out->elements += e * e;
+		out->of_elements += x[i] * x[i];
+		out->products += variance * e * e;
+		out->of_products += variance * x[i] * x[i];
+		sum += in ? in[k + i] * e : 0;
+		sum_x += in ? in[k + i] * x[i] : 0;
+	}
+	out->products += sum * sum;
+	out->of_products += sum_x * sum_x;
+}
+
+static enum tfmc_status add_matrix(struct diag_context *cx, const struct ir_wexpr *e,
+                                   const struct weight_source *source, struct wexpr_errors *out)
+{
+	int64_t k = e->dims[e->rank - 1], n = wexpr_count(e);
+	double *x = memory_alloc((size_t)(4 * k) * sizeof(*x) + 1), *q = x + k, *in = x + 2 * k;
+	bool has_inputs = e->n_args > 1;
+	enum tfmc_status st = x ? TFMC_OK : TFMC_NO_MEMORY;
+	if (st == TFMC_OK && has_inputs)
+		st = wexpr_eval(cx, e->args[1], source, 0, 2 * k, in);
+	for (int64_t at = 0; st == TFMC_OK && at < n; at += k) {
+		st = wexpr_eval(cx, e->args[0], source, at, k, x);
+		if (st == TFMC_OK)
+			st = wexpr_eval(cx, e, source, at, k, q);
+		if (st == TFMC_OK)
+			add_row(out, x, q, has_inputs ? in : NULL, k);
+	}
+	memory_free(x);
+	return st;
+}
+
+enum tfmc_status wexpr_add_errors(struct diag_context *cx, const struct ir_wexpr *e,
+                                  const struct weight_source *source, struct wexpr_errors *out)
+{
+	if (e->kind == WX_QUANTIZE)
+		return add_matrix(cx, e, source, out);
+	for (size_t i = 0; i < e->n_args; i++)
+		TFMC_TRY(wexpr_add_errors(cx, e->args[i], source, out));
+	return TFMC_OK;
+}
