@@ -179,7 +179,7 @@ static struct fit reaching(const struct ir_format_desc *d, double far, double mo
 static bool start(const struct ir_format_desc *d, double least, double most, size_t number, struct fit *out)
 {
 	static const double cuts[] = {0, -0.45, 0.45, 0.9, 1.35, 1.8, 2.25},
-	                    more[] = {0, 0.4, 0.8, 1.2, 1.6, -0.4, -0.8, -1.3, -1.9, -2.6};
+	                    more[] = {0, 0.25, 0.5, 0.8, 1.1, 1.4, 1.75, -0.3, -0.6, -1, -1.6, -2.3};
 	size_t n = TFMC_COUNT(cuts);
 	double step = between(d, least, most).scale;
 	if (d->has_offset && number < n * n)

@@ -195,6 +195,35 @@ START_TEST(evaluates_every_range)
 }
 END_TEST
 
+/* Scales are searched for: with those that just reach the farthest element q8 has 0.0051 here. */
+START_TEST(searches)
+{
+	static const struct {
+		enum ir_format format;
+		double most; /* root of the squared errors over that of the squares */
+	} bounds[] = {{FORMAT_Q8, 0.0048}, {FORMAT_Q4A, 0.069}, {FORMAT_Q4_K, 0.0695}};
+	const struct ir_wexpr *m = matrix(512);
+	uint32_t state = 7;
+	for (int i = 0; i < ROWS * 512; i++) {
+		stored[i] = 0;
+		for (int k = 0; k < 12; k++) {
+			state = state * 1664525u + 1013904223u;
+			stored[i] += (float)((int32_t)state / 0x1p31);
+		}
+	}
+	for (size_t b = 0; b < TFMC_COUNT(bounds); b++) {
+		const double *got = values(wexpr_quantize(&arena, bounds[b].format, m, NULL));
+		double errors = 0, squares = 0;
+		for (int i = 0; i < ROWS * 512; i++) {
+			errors += (got[i] - (double)stored[i]) * (got[i] - (double)stored[i]);
+			squares += (double)stored[i] * (double)stored[i];
+		}
+		ck_assert_msg(sqrt(errors / squares) <= bounds[b].most, "%s: %g",
+		              ir_format(bounds[b].format)->name, sqrt(errors / squares));
+	}
+}
+END_TEST
+
 /* What is no number stays visible, in its block. */
 START_TEST(keeps_nan)
 {
@@ -238,6 +267,7 @@ Suite *suite_codes(void)
 	tcase_add_loop_test(t, keeps_nan, 0, IR_N_FORMATS);
 	tcase_add_loop_test(t, errors_count_by_inputs, 0, IR_N_FORMATS);
 	tcase_add_test(t, evaluates_every_range);
+	tcase_add_test(t, searches);
 	tcase_add_test(t, refuses_misfits);
 	suite_add_tcase(s, t);
 	return s;
