@@ -73,6 +73,18 @@ struct kb_val matmul_ahead(const struct linear *l, const struct matmul_strip *s,
 	return l->stage.kc ? part_of_depth(l, s, a, w) : whole_depth(l, a, w);
 }
 
+void matmul_line_ahead(const struct linear *l, const struct matmul_ahead *a, struct kb_val at,
+                       struct kb_val section, struct kb_val word)
+{
+	if (!a->behind) {
+		matmul_step_ahead(l, a, at);
+		return;
+	}
+	struct kb_val bytes = kb_mul(l->k, word, kb_index(l->k, 4));
+	for (int i = 0; i < a->panels; i++)
+		kb_prefetch(l->k, section, bytes, a->behind + i * matmul_panel_bytes(l));
+}
+
 void matmul_step_ahead(const struct linear *l, const struct matmul_ahead *a, struct kb_val at)
 {
 	struct kb_val from = kb_mul(l->k, at, a->step);

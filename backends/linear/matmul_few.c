@@ -17,7 +17,7 @@
 #define FEW_INTEGERS_MAX 5     /* the same, of integers in steps: more wait for operands of a single panel */
 #define FEW_STAGE_MAX    65536 /* bytes of finished products of a strip */
 #define FEW_AHEAD        8192  /* bytes between the line that is used and the one that is fetched */
-#define FEW_AHEAD_ONE    4096  /* the same for a tile of one row, which is faster */
+#define FEW_AHEAD_ONE    4096  /* the same for a tile of one row of floats, which is faster */
 #define FEW_L2_BLOCKS    8     /* they are where the panels of a tile take no more than this part of L2 */
 #define FEW_L2_NEXT      4     /* the same, for the panels that come next to stay beside them */
 #define FEW_L2_MULTIPLE  16    /* weights that large are read from memory by every call */
@@ -55,6 +55,12 @@ static int units_of(const struct linear *l)
 	return lanes < MATMUL_PANEL ? MATMUL_PANEL / lanes : 1;
 }
 
+/* Integers in steps: a panel is one stream of codes and scales. */
+static bool has_integer_steps(const struct linear *l)
+{
+	return matmul_sum_registers(l) > 1;
+}
+
 /* Rows of a tile: sums, a line of weights, an element of x and, without fma, a product. */
 static int rows_of_tile(const struct linear *l)
 {
@@ -65,7 +71,7 @@ static int rows_of_tile(const struct linear *l)
 	if (l->panel.lines == PANEL_CODES && !l->rounded.round)
 		free -= units * (1 + l->panel.held) + 2; /* constants */
 	int rows = free / (units * matmul_sum_registers(l));
-	int most = matmul_sum_registers(l) > 1 ? FEW_INTEGERS_MAX : FEW_TILE_MAX;
+	int most = has_integer_steps(l) ? FEW_INTEGERS_MAX : FEW_TILE_MAX;
 	return rows < 1 ? 1 : rows < most ? rows : most;
 }
 
@@ -96,7 +102,7 @@ bool matmul_is_few(const struct linear *l)
 static int panels_of_row(const struct linear *l)
 {
 	int64_t whole = l->columns.n / MATMUL_PANEL;
-	return units_of(l) <= 2 && whole >= MATMUL_STRIP ? MATMUL_STRIP : 1;
+	return units_of(l) <= 2 && !has_integer_steps(l) && whole >= MATMUL_STRIP ? MATMUL_STRIP : 1;
 }
 
 /* How panels are walked over: once when their rows fit into a tile, else in passes of about as many rows. */
@@ -220,8 +226,8 @@ static struct kb_val walk_one_pass(const struct linear *l, const struct matmul_s
 		end = kb_add(k, s->begin, kb_mul(k, end, kb_index(k, t.panels)));
 	}
 	t.panel = kb_loop(k, "panel", t.panel, end, t.panels, 0);
-	struct kb_val bytes = kb_index(k, p->most > 1 ? FEW_AHEAD : FEW_AHEAD_ONE);
-	t.ahead.from = kb_ptr_add(k, first_line(l, &t), bytes, 0);
+	t.ahead.behind = p->most > 1 || has_integer_steps(l) ? FEW_AHEAD : FEW_AHEAD_ONE;
+	t.ahead.from = kb_ptr_add(k, first_line(l, &t), kb_index(k, t.ahead.behind), 0);
 	t.ahead.step = p->step;
 	t.ahead.panels = t.panels;
 	emit_heights(l, s, t, l->rows, p->most, p->least);

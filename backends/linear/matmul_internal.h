@@ -113,6 +113,7 @@ struct matmul_ahead {
 	struct kb_val from; /* what step k = 0 asks for; none: follows from the turn */
 	struct kb_val step; /* bytes for each k */
 	int panels;         /* in which a line is asked for; 0: one */
+	int64_t behind;     /* bytes from each line to the one that it asks for; 0: from and step say which */
 	struct kb_var turn; /* number of the tile of rows; none: tiles ask for nothing */
 };
 
@@ -160,6 +161,9 @@ void matmul_end_turn(const struct linear *l, const struct matmul_ahead *a);
 struct kb_val matmul_ahead(const struct linear *l, const struct matmul_strip *s, const struct matmul_tile *t,
                            struct kb_val w);
 void matmul_step_ahead(const struct linear *l, const struct matmul_ahead *a, struct kb_val at);
+/* The hint of a line of codes, that of element `at` of K; it lies at `word` of its section. */
+void matmul_line_ahead(const struct linear *l, const struct matmul_ahead *a, struct kb_val at,
+                       struct kb_val section, struct kb_val word);
 /* Few rows, and weights that come from memory: matmul_few.c. */
 bool matmul_is_few(const struct linear *l);
 void matmul_few(const struct linear *l);
@@ -185,9 +189,13 @@ struct matmul_rounded_tile {
 	const struct linear *l;
 	const struct products *p;
 	struct kb_val w;
-	/* First lines of each panel, and the same again: the table of a codebook, or words of x, have the registers
-	 * that would keep a line. */
+	/* Where each panel begins, and the same again: the table of a codebook in tiles of more rows than panels, or
+	 * words of x, have the registers that would keep a line. */
 	struct kb_val panel[MATMUL_STRIP], again[MATMUL_STRIP];
+	struct tile_codes codes;
+	/* Of the step that is open: where its section begins, its first word of x, the word of weights of its first
+	 * line, from the beginning of a panel on. */
+	struct kb_val section, first, line;
 	const struct matmul_ahead *ahead;
 	struct kb_var sum[MATMUL_ACC_MAX]; /* of integers */
 	/* Words of x, four of each row, that are open where the machine multiplies by an element of a vector. */

@@ -108,7 +108,7 @@ static void add_rest(const struct matmul_rounded_tile *c, int64_t chunk, int64_t
 	struct kb_val at = kb_mul(k, line, kb_index(k, MATMUL_PANEL));
 	for (int v = 0; v < c->p->vectors; v++) {
 		int per_panel = MATMUL_PANEL / c->p->lanes;
-		int64_t from = matmul_rounded_vector(c, v, 4) + chunk * CHUNK_BYTES / 4;
+		int64_t from = matmul_rounded_vector(c, v, 4) + (c->l->panel.head + chunk * CHUNK_BYTES) / 4;
 		int64_t to = v / per_panel * (CHUNK_BYTES / 4) + v % per_panel * c->p->lanes;
 		kb_store(k, kb_load(k, type, c->w, at, from, 0), c->l->matrix.rest, at, to, 0);
 	}
@@ -125,7 +125,8 @@ void matmul_matrix_depth(const struct matmul_rounded_tile *c)
 	if (whole > 0) {
 		struct kb_val chunk = kb_loop(k, "chunk", kb_index(k, 0), kb_index(k, whole), 1, KB_NONEMPTY);
 		ask_ahead(c, chunk);
-		add_chunk(c, chunk, kb_ptr_add(k, c->w, kb_mul(k, chunk, kb_index(k, CHUNK_BYTES)), 0),
+		add_chunk(c, chunk,
+		          kb_ptr_add(k, c->w, kb_mul(k, chunk, kb_index(k, CHUNK_BYTES)), c->l->panel.head),
 		          c->l->panel.bytes);
 		kb_end_loop(k);
 	}

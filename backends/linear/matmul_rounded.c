@@ -13,11 +13,10 @@
  */
 #include "backends/linear/matmul_internal.h"
 
-#define TURN         8    /* lines of bf16 without a loop, where sums are few */
-#define CHUNK        32   /* elements of K without a loop: eight words of x */
-#define HALVES_AHEAD 2048 /* bytes between a line of 4 bits that is used and the one that is fetched */
-#define SUMS_FEW     16   /* in a tile of more of them a line alone keeps the processor busy */
-#define WORDS        4    /* of a vector of x */
+#define TURN     8  /* lines of bf16 without a loop, where sums are few */
+#define CHUNK    32 /* elements of K without a loop: eight words of x */
+#define SUMS_FEW 16 /* in a tile of more of them a line alone keeps the processor busy */
+#define WORDS    4  /* of a vector of x */
 #define SQUARES_ROWS \
 	4 /* of a tile at least: fewer rows are not worth putting words of weights beside each other */
 
@@ -100,27 +99,23 @@ static struct kb_val halves_of(const struct matmul_rounded_tile *c, struct kb_va
 	return panel_look_up(k, &c->l->panel, words, matmul_codes_zero(c->l), lanes);
 }
 
-/* One row over panels side by side: each is a short stream of memory. */
-static void fetch_ahead(const struct matmul_rounded_tile *c, struct kb_val at, int line)
+/* The word of weights where the line of word `first` of x in the step begins, in a panel. */
+static struct kb_val line_of(const struct matmul_rounded_tile *c, struct kb_val first)
 {
 	struct kb *k = c->l->k;
-	struct kb_val bytes = kb_mul(k, at, kb_index(k, 4));
-	for (int v = 0; v < c->p->vectors; v += MATMUL_PANEL / c->l->lanes)
-		kb_prefetch(k, c->w, bytes,
-		            matmul_rounded_vector(c, v, 1) + (int64_t)line * TILE_LINE + HALVES_AHEAD);
+	int64_t words = MATMUL_PANEL / (ir_format(c->l->panel.format)->bits == 4 ? 2 : 1);
+	return kb_add(k, c->line, kb_mul(k, first, kb_index(k, words)));
 }
 
 static void ask_ahead(const struct matmul_rounded_tile *c, struct kb_val first, int line)
 {
 	struct kb *k = c->l->k;
-	bool is_half = ir_format(c->l->panel.format)->bits == 4;
-	if (c->ahead->from.id) {
-		int64_t element = (int64_t)line * (is_half ? 8 : 4);
-		struct kb_val i = kb_mul(k, first, kb_index(k, 4));
-		matmul_step_ahead(c->l, c->ahead, kb_add_const(k, i, element));
-	} else if (is_half && c->p->rows == 1) {
-		fetch_ahead(c, kb_mul(k, first, kb_index(k, MATMUL_PANEL / 2)), line);
-	}
+	int64_t element = (int64_t)line * c->l->panel.per_line;
+	if (!c->ahead->from.id)
+		return;
+	struct kb_val i = kb_mul(k, kb_add(k, c->first, first), kb_index(k, 4));
+	struct kb_val at = kb_add_const(k, line_of(c, first), (int64_t)line * MATMUL_PANEL);
+	matmul_line_ahead(c->l, c->ahead, kb_add_const(k, i, element), c->w, at);
 }
 
 /* What is multiplied of a line: its bytes, or of 4 bits the low or the high halves. */
@@ -139,12 +134,13 @@ static bool is_by_halves(const struct matmul_rounded_tile *c)
 static void find_panels(struct matmul_rounded_tile *c)
 {
 	struct kb *k = c->l->k;
-	bool is_codebook = !c->l->rounded.to.bf16 && ir_format(c->l->panel.format)->codebook;
 	int panels = c->p->vectors * c->l->lanes / MATMUL_PANEL;
+	bool is_codebook = !c->l->rounded.to.bf16 && ir_format(c->l->panel.format)->codebook;
+	bool is_again = is_by_halves(c) || (is_codebook && c->p->rows > panels);
 	for (int i = 0; i < panels; i++) {
 		struct kb_val at = kb_ptr_add(k, c->w, kb_index(k, 0), i * c->l->panel.bytes);
 		c->panel[i] = has_elements(c) && i > 0 ? kb_ptr_apart(k, at) : at;
-		c->again[i] = is_codebook || is_by_halves(c) ? kb_ptr_apart(k, at) : c->panel[i];
+		c->again[i] = is_again ? kb_ptr_apart(k, at) : c->panel[i];
 	}
 }
 
@@ -169,12 +165,12 @@ static struct kb_val codes_of(const struct matmul_rounded_tile *c, struct kb_val
 	return kb_bin(k, KB_XOR, w, kb_splat(k, kb_i32(k, -0x7f7f7f80), c->l->lanes)); /* 0x80808080 */
 }
 
-/* Part of line `line` of a chunk times its word x + i of all rows: the codes of a line are together in registers, or,
+/* Part of line `line` of a chunk, whose first word is word `first` of the step, times the same word of all rows: the codes of a line are together in registers, or,
  * where words of x are, one vector after the other. */
-static void add_line(struct matmul_rounded_tile *c, struct kb_val x, int line, enum part part)
+static void add_line(struct matmul_rounded_tile *c, struct kb_val first, int line, enum part part)
 {
 	const struct products *p = c->p;
-	struct kb_val at = kb_mul(p->k, x, kb_index(p->k, MATMUL_PANEL / (part == BYTES ? 1 : 2)));
+	struct kb_val at = line_of(c, first), x = kb_add(p->k, c->first, first);
 	struct kb_val w[MATMUL_ACC_MAX];
 	int i = line + (part == HIGH ? CHUNK / 8 : 0), n = has_elements(c) ? 1 : p->vectors;
 	for (int from = 0; from < p->vectors; from += n) {
@@ -194,7 +190,7 @@ static void add_chunk_of_halves(struct matmul_rounded_tile *c, struct kb_val fir
 {
 	bool is_apart = is_by_halves(c);
 	for (int high = 0; high < 2; high++) {
-		open_words(c, first, high);
+		open_words(c, kb_add(c->l->k, c->first, first), high);
 		for (int line = 0; is_apart && line < CHUNK / 8; line++) {
 			if (!high)
 				ask_ahead(c, first, line);
@@ -217,7 +213,7 @@ static void add_chunk(struct matmul_rounded_tile *c, struct kb_val first, int64_
 	}
 	for (int line = 0; line < (int)(n + 3) / 4; line++) {
 		if (line % WORDS == 0)
-			open_words(c, first, line / WORDS);
+			open_words(c, kb_add(c->l->k, c->first, first), line / WORDS);
 		ask_ahead(c, first, line);
 		add_line(c, first, line, BYTES);
 	}
@@ -267,7 +263,7 @@ static void add_squares(const struct matmul_rounded_tile *c, const struct kb_var
 	const struct products *p = c->p;
 	struct kb *k = p->k;
 	struct kb_val rows[MATMUL_ROWS_MAX], line[2];
-	struct kb_val at = kb_mul(k, x, kb_index(k, MATMUL_PANEL)),
+	struct kb_val at = kb_add_const(k, kb_mul(k, x, kb_index(k, MATMUL_PANEL)), c->l->panel.head / 4),
 	              per_word = kb_index(k, c->l->panel.per_line);
 	for (int r = 0; c->ahead->from.id && r < 2; r++)
 		matmul_step_ahead(c->l, c->ahead, kb_mul(k, kb_add_const(k, x, i + r), per_word));
@@ -326,7 +322,7 @@ static int64_t add_integer_squares(struct matmul_rounded_tile *c, int64_t n)
 
 /* ---- scales ---- */
 
-/* The block that a step of K lies in. */
+/* The block of the section that its step number `step` lies in. */
 static struct kb_val block_of(const struct linear *l, struct kb_val step)
 {
 	int64_t block = ir_format(l->panel.format)->block;
@@ -336,16 +332,15 @@ static struct kb_val block_of(const struct linear *l, struct kb_val step)
 	return per == 1 ? step : kb_bin(l->k, KB_DIV, step, kb_index(l->k, per));
 }
 
-/* Scale and offset of vector v in a step. */
+/* Scale and offset of vector v in a block of a section. */
 struct scales {
 	struct kb_val scale, offset;
 };
 
-static struct scales scales_of(const struct matmul_rounded_tile *c, struct kb_val step, int v)
+static struct scales scales_of(const struct linear *l, struct kb_val section, struct kb_val block, int v)
 {
-	struct kb_val block = block_of(c->l, step);
-	struct scales s = {.scale = panel_scale(c->l->k, &c->l->panel, c->w, block, v, c->l->lanes)};
-	s.offset = panel_offset(c->l->k, &c->l->panel, c->w, block, v, c->l->lanes);
+	struct scales s = {.scale = panel_scale(l->k, &l->panel, section, block, v, l->lanes)};
+	s.offset = panel_offset(l->k, &l->panel, section, block, v, l->lanes);
 	return s;
 }
 
@@ -366,11 +361,11 @@ static struct kb_val add_scaled(const struct matmul_rounded_tile *c, struct kb_v
 	return kb_fma(k, s->offset, total, sum);
 }
 
-/* Vector v of the sums of f32 grows by the sums of integers of a step. */
-static void add_integers(const struct matmul_rounded_tile *c, struct kb_val step, int v)
+/* Vector v of the sums of f32 grows by the sums of integers of a step, which is of that block of the section. */
+static void add_integers(const struct matmul_rounded_tile *c, struct kb_val step, struct kb_val block, int v)
 {
 	struct kb *k = c->l->k;
-	const struct scales s = scales_of(c, step, v);
+	const struct scales s = scales_of(c->l, c->section, block, v);
 	for (int m = 0; m < c->p->rows; m++) {
 		int at = m * c->p->vectors + v;
 		struct kb_val integers = kb_get(k, c->sum[at]);
@@ -382,34 +377,70 @@ struct kb_val matmul_rounded_alone(const struct matmul_rounded_tile *c, int m, i
 {
 	struct kb *k = c->l->k;
 	struct kb_val step = kb_index(k, 0), zero = kb_splat(k, kb_f32(k, 0), c->l->lanes);
-	const struct scales s = scales_of(c, step, v);
+	const struct scales s = scales_of(c->l, c->w, step, v);
 	struct kb_val start = matmul_rounded_word(c, m, step, c->l->rounded.row.starts / 4);
 	return add_scaled(c, step, m, &s, kb_add(k, integers, start), zero);
 }
 
 /* ---- K ---- */
 
+/* The scales of a block of the section are asked for as lines are. */
+static void ask_for_scales(const struct matmul_rounded_tile *c, struct kb_val block)
+{
+	struct kb *k = c->l->k;
+	const struct ir_format_desc *d = ir_format(c->l->panel.format);
+	int64_t each = TILE_PANEL * (d->super > 1 ? 1 : ir_dtype_bytes(d->scale)) / 4;
+	struct kb_val zero = kb_index(k, 0), at = kb_mul(k, block, kb_index(k, each));
+	if (!c->ahead->behind)
+		return;
+	matmul_line_ahead(c->l, c->ahead, zero, c->section, kb_add_const(k, at, c->codes.scales / 4));
+	if (d->has_offset)
+		matmul_line_ahead(c->l, c->ahead, zero, c->section,
+		                  kb_add_const(k, at, c->codes.offsets / 4));
+}
+
+/* The section of a step; gives its block there. */
+static struct kb_val open_step(struct matmul_rounded_tile *c, struct kb_val step)
+{
+	struct kb *k = c->l->k;
+	int64_t size = c->l->rounded.row.step, per = c->codes.section / size;
+	struct kb_val in_section = step, line = kb_index(k, c->codes.lines / 4);
+	c->section = c->w;
+	if (c->l->depth > c->codes.section) {
+		struct kb_val section = kb_bin(k, KB_DIV, step, kb_index(k, per));
+		in_section = kb_sub(k, step, kb_mul(k, section, kb_index(k, per)));
+		line = kb_add(k, line, kb_mul(k, section, kb_index(k, c->codes.section_bytes / 4)));
+		struct kb_val bytes = kb_mul(k, section, kb_index(k, c->codes.section_bytes));
+		c->section = kb_ptr_add(k, c->w, bytes, 0);
+	}
+	int64_t per_element = TILE_PANEL / c->l->panel.per_line;
+	c->first = kb_mul(k, step, kb_index(k, size / 4));
+	c->line = kb_add(k, line, kb_mul(k, in_section, kb_index(k, size * per_element)));
+	return block_of(c->l, in_section);
+}
+
 /* Step number `step`, of n elements. */
 static void add_step(struct matmul_rounded_tile *c, struct kb_val step, int64_t n)
 {
 	struct kb *k = c->l->k;
-	struct kb_val first = kb_mul(k, step, kb_index(k, c->l->rounded.row.step / 4));
+	struct kb_val block = open_step(c, step), zero = kb_index(k, 0);
 	bool by_lines = ir_format(c->l->panel.format)->bits == 8 && c->p->rows * c->p->vectors > SUMS_FEW;
 	int64_t done = 0, turn = !by_lines ? CHUNK : has_elements(c) ? 4 * WORDS : 4;
+	ask_for_scales(c, block);
 	if (is_by_squares(c))
 		done = add_integer_squares(c, n);
 	else
 		begin_sums(c, step);
 	if (done == 0 && n >= 4 * CHUNK) {
 		done = n / turn * turn;
-		struct kb_val to = kb_add_const(k, first, done / 4);
-		add_chunk(c, kb_loop(k, "k", first, to, turn / 4, KB_NONEMPTY), turn);
+		struct kb_val at = kb_loop(k, "k", zero, kb_index(k, done / 4), turn / 4, KB_NONEMPTY);
+		add_chunk(c, at, turn);
 		kb_end_loop(k);
 	}
 	for (; done < n; done += CHUNK)
-		add_chunk(c, kb_add_const(k, first, done / 4), n - done < CHUNK ? n - done : CHUNK);
+		add_chunk(c, kb_index(k, done / 4), n - done < CHUNK ? n - done : CHUNK);
 	for (int v = 0; v < c->p->vectors; v++)
-		add_integers(c, step, v);
+		add_integers(c, step, block, v);
 }
 
 void matmul_integer_depth(struct matmul_rounded_tile *c)
@@ -418,6 +449,7 @@ void matmul_integer_depth(struct matmul_rounded_tile *c)
 	const struct tile_rounded_row *row = &c->l->rounded.row;
 	int64_t whole = c->l->depth / row->step, rest = c->l->depth % row->step;
 	find_panels(c);
+	c->codes = tile_codes(c->l->panel.format, c->l->depth);
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		c->sum[i] = kb_var(k, "dot", words_of(c), (struct kb_val){0});
 	if (whole == 1) {

@@ -273,7 +273,7 @@ static void step_codes(void *user, const struct panel_walk *w, struct kb_val at,
 	struct kb_val x[MATMUL_ROWS_MAX];
 	bool by_lanes = n > 1 && n == l->job->target->k_lanes && l->along.is_const && l->along.c == 1;
 	if (a->ahead.from.id && w->is_first)
-		matmul_step_ahead(l, &a->ahead, w->position);
+		matmul_line_ahead(l, &a->ahead, w->position, w->section, w->word);
 	if (by_lanes)
 		products_load_x(&a->p, at, n, x);
 	for (int i = 0; i < n; i++) {
@@ -294,7 +294,6 @@ static void walk_codes(const struct linear *l, struct accumulators *a)
 	                       .lo = a->strip->k_lo,
 	                       .hi = a->strip->k_hi,
 	                       .is_part = l->stage.kc != 0,
-	                       .hints = a->ahead.from.id != 0,
 	                       .line = step_codes,
 	                       .user = a};
 	a->walk = &w;

@@ -201,11 +201,11 @@ static void put_code(const struct ir_format_desc *d, uint8_t *to, int64_t k, int
 	*byte = (uint8_t)(k % 32 < 16 ? (*byte & 0xf0) | bits : (*byte & 0x0f) | bits << 4);
 }
 
-/* n numbers of a column, 16 apart. */
-static void put_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *from, int64_t n)
+/* Numbers [from, from + n) of a column, 16 apart. */
+static void put_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *numbers, int64_t from, int64_t n)
 {
-	for (int64_t i = 0; from && i < n; i++) {
-		double v = (double)from[i];
+	for (int64_t i = 0; numbers && i < n; i++) {
+		double v = (double)numbers[from + i];
 		int8_t byte = (int8_t)v;
 		int64_t at = (i * PANEL + c) * ir_dtype_bytes(t);
 		if (t == DT_I8)
@@ -215,25 +215,36 @@ static void put_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *fro
 	}
 }
 
+/* Elements [from, from + n) of a row, which are those of the section at `to`. */
+static void put_section(const struct tile_codes *at, const struct weight_codes *row, int64_t from, int64_t n,
+                        int64_t c, uint8_t *to)
+{
+	const struct ir_format_desc *d = ir_format(row->format);
+	int64_t block = d->block > 0 ? from / d->block : 0, blocks = ir_format_blocks(row->format, n);
+	int64_t super = block / d->super, supers = ir_format_supers(row->format, n);
+	enum ir_dtype t = d->super > 1 ? DT_I8 : d->scale;
+	for (int64_t k = 0; k < n; k++)
+		put_code(d, to + at->lines, k, c, row->codes[from + k]);
+	put_column(t, to + at->scales, c, row->scales, block, blocks);
+	put_column(t, to + at->offsets, c, row->offsets, block, blocks);
+	put_column(d->scale, to + at->super_scales, c, row->super_scales, super, supers);
+	put_column(d->scale, to + at->super_offsets, c, row->super_offsets, super, supers);
+}
+
 /* n rows of codes as one panel. */
 static void turn_codes(const struct weight_codes *rows, int64_t n, uint8_t *to)
 {
 	const struct ir_format_desc *d = ir_format(rows->format);
 	const struct tile_codes at = tile_codes(rows->format, rows->k);
-	int64_t blocks = ir_format_blocks(rows->format, rows->k),
-	        supers = ir_format_supers(rows->format, rows->k);
-	enum ir_dtype t = d->super > 1 ? DT_I8 : d->scale;
-	uint8_t zero = (uint8_t)(d->bits == 8 ? d->zero : d->zero * 17);
-	memset(to, d->codebook ? 0 : zero, (size_t)at.scales);
-	memset(to + at.scales, 0, (size_t)(at.bytes - at.scales));
-	for (int64_t c = 0; c < n; c++) {
-		const struct weight_codes row = weight_codes_from(rows, c);
-		for (int64_t k = 0; k < row.k; k++)
-			put_code(d, to, k, c, row.codes[k]);
-		put_column(t, to + at.scales, c, row.scales, blocks);
-		put_column(t, to + at.offsets, c, row.offsets, blocks);
-		put_column(d->scale, to + at.super_scales, c, row.super_scales, supers);
-		put_column(d->scale, to + at.super_offsets, c, row.super_offsets, supers);
+	uint8_t *end = to + at.bytes, zero = (uint8_t)(d->bits == 8 ? d->zero : d->zero * 17);
+	memset(to, d->codebook ? 0 : zero, (size_t)at.bytes);
+	for (int64_t from = 0; to < end; to += at.section_bytes, from += at.section) {
+		int64_t left = rows->k - from, length = left < at.section ? left : at.section;
+		memset(to, 0, (size_t)at.lines);
+		for (int64_t c = 0; c < n; c++) {
+			const struct weight_codes row = weight_codes_from(rows, c);
+			put_section(&at, &row, from, length, c, to);
+		}
 	}
 }
 

@@ -30,12 +30,12 @@ static struct kb_val load_numbers(struct kb *k, struct kb_val panel, enum kb_sca
 	return kb_cvt(k, v, KB_F32);
 }
 
-/* Where numbers of blocks are, in bytes, and those of super blocks. */
+/* Where numbers of blocks are in a section, in bytes, and those of super blocks. */
 struct level {
 	int64_t blocks, supers;
 };
 
-/* Numbers of block b: `panel` bytes from the first line, columns from column + disp on. */
+/* Numbers of block b of a section: `panel` bytes from `at` on, columns from column + disp on. */
 static struct kb_val block_numbers(struct kb *k, const struct panel *p, struct level level, struct kb_val at,
                                    int64_t panel, struct kb_val b, struct kb_val column, int64_t disp,
                                    int lanes)
@@ -112,7 +112,7 @@ struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val w
 	return lanes == 1 ? kb_lane(k, words, 0) : words;
 }
 
-/* Where element i lies: its word of column 0, and the lowest bit of its code. */
+/* Where element i of a section lies: its word of column 0 from the first line on, and the lowest bit of its code. */
 static struct kb_val place_of(struct kb *k, const struct panel *p, struct kb_val i, struct kb_val *bit)
 {
 	struct kb_val four = kb_index(k, 4), width = kb_index(k, TILE_PANEL),
@@ -133,13 +133,26 @@ static struct kb_val element(struct kb *k, struct kb_val code, struct kb_val sca
 	return offset.id ? kb_fma(k, code, scale, offset) : kb_mul(k, code, scale);
 }
 
+/* The section that element *i of a panel lies in; *i becomes its element. */
+static struct kb_val section_at(struct kb *k, const struct tile_codes *t, struct kb_val at, struct kb_val *i,
+                                int64_t depth)
+{
+	struct kb_val n = kb_index(k, t->section);
+	if (depth <= t->section)
+		return at;
+	struct kb_val bytes = kb_mul(k, kb_bin(k, KB_DIV, *i, n), kb_index(k, t->section_bytes));
+	*i = kb_bin(k, KB_REM, *i, n);
+	return kb_ptr_add(k, at, bytes, 0);
+}
+
 struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                          struct kb_val i, int lanes)
 {
 	const struct ir_format_desc *d = ir_format(p->format);
 	const struct tile_codes t = tile_codes(p->format, p->depth);
+	at = section_at(k, &t, at, &i, p->depth);
 	struct kb_val bit, word = place_of(k, p, i, &bit);
-	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column), 0, 0);
+	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column), p->head / 4, 0);
 	words = kb_bin(k, KB_SHR, words, to_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
 	words = kb_bin(k, KB_AND, words, splat_i32(k, d->bits == 8 ? 255 : 15, lanes));
 	if (d->codebook) {
@@ -194,34 +207,17 @@ struct kb_val panel_offset(struct kb *k, const struct panel *p, struct kb_val at
 	                                        : (struct kb_val){0};
 }
 
-/* Asks for scales of this block of the panels that follow. */
-static void ask_for_scales(const struct panel_walk *w, const struct tile_codes *t, struct kb_val b)
-{
-	const struct ir_format_desc *d = ir_format(w->panel->format);
-	int64_t each = d->super > 1 ? 1 : ir_dtype_bytes(d->scale),
-	        panels = w->vectors * w->lanes / TILE_PANEL;
-	struct kb_val at = kb_mul(w->k, b, kb_index(w->k, TILE_PANEL * each));
-	for (int64_t i = 0; i < panels; i++) {
-		int64_t next = (panels + i) * w->panel->bytes;
-		kb_prefetch(w->k, w->at, at, next + t->scales);
-		if (d->has_offset)
-			kb_prefetch(w->k, w->at, at, next + t->offsets);
-	}
-}
-
+/* Block b of the section. */
 static void open_block(struct panel_walk *w, struct kb_val b)
 {
 	struct kb *k = w->k;
 	const struct panel *p = w->panel;
 	const struct ir_format_desc *d = ir_format(p->format);
-	const struct tile_codes t = tile_codes(p->format, p->depth);
 	int steps = 1 << d->bits;
-	if (w->hints && d->block)
-		ask_for_scales(w, &t, b);
 	for (int v = 0; v < w->vectors; v++) {
-		struct kb_val scale = panel_scale(k, p, w->at, b, v, w->lanes);
+		struct kb_val scale = panel_scale(k, p, w->section, b, v, w->lanes);
 		w->scale[v] = scale;
-		w->offset[v] = panel_offset(k, p, w->at, b, v, w->lanes);
+		w->offset[v] = panel_offset(k, p, w->section, b, v, w->lanes);
 		if (!is_folded(d))
 			continue;
 		w->scale[v] = kb_mul(k, scale, splat_f32(k, (float)steps, w->lanes));
@@ -232,7 +228,7 @@ static void open_block(struct panel_walk *w, struct kb_val b)
 static struct kb_val load_words(const struct panel_walk *w, int v)
 {
 	int64_t column, panel = panel_of_vector(w->panel, w->lanes, v, &column);
-	return kb_load(w->k, KB_TYPE(KB_I32, w->lanes), w->at, w->word, panel / 4 + column, 0);
+	return kb_load(w->k, KB_TYPE(KB_I32, w->lanes), w->section, w->word, panel / 4 + column, 0);
 }
 
 /* Bits [bit, bit + bits) to the bits from `to` on, below the exponent of `base`: f32. */
@@ -282,45 +278,63 @@ static void emit_line(struct panel_walk *w, struct kb_val from)
 	w->line(w->user, w, from, 4);
 }
 
-/* The elements from g on that lie together: a line, or four lines twice. */
-static void emit_group(struct panel_walk *w, struct kb_val g)
+/* The elements from g of the section on, `from` of K, that lie together: a line, or four lines twice. */
+static void emit_group(struct panel_walk *w, struct kb_val g, struct kb_val from)
 {
 	struct kb *k = w->k;
+	int64_t words = w->panel->head / 4;
 	if (ir_format(w->panel->format)->bits == 8) {
 		w->is_first = true;
-		w->position = g;
-		w->word = kb_mul(k, g, kb_index(k, TILE_PANEL / 4));
-		emit_line(w, g);
+		w->position = from;
+		w->word = kb_add_const(k, kb_mul(k, g, kb_index(k, TILE_PANEL / 4)), words);
+		emit_line(w, from);
 		return;
 	}
 	for (w->half = 0; w->half < 2; w->half++) {
 		struct kb_val i = kb_loop(k, "i", kb_index(k, 0), kb_index(k, GROUP / 2), 4, KB_NONEMPTY);
+		struct kb_val line = kb_mul(k, i, kb_index(k, 2));
 		w->is_first = w->half == 0;
-		w->position = kb_add(k, g, kb_mul(k, i, kb_index(k, 2)));
-		w->word = kb_mul(k, w->position, kb_index(k, 2));
-		emit_line(w, kb_add_const(k, kb_add(k, g, i), (int64_t)w->half * (GROUP / 2)));
+		w->position = kb_add(k, from, line);
+		w->word = kb_add_const(k, kb_mul(k, kb_add(k, g, line), kb_index(k, 2)), words);
+		emit_line(w, kb_add_const(k, kb_add(k, from, i), (int64_t)w->half * (GROUP / 2)));
 		kb_end_loop(k);
 	}
 }
 
-static void emit_groups(struct panel_walk *w, struct kb_val from, struct kb_val to, unsigned flags)
+static int64_t group_of(const struct panel_walk *w)
+{
+	return ir_format(w->panel->format)->bits == 8 ? 4 : GROUP;
+}
+
+/* n elements of K from `first` on, in whole groups, which are element `at` of the section and the next ones. */
+static void emit_groups(struct panel_walk *w, struct kb_val at, struct kb_val first, struct kb_val n,
+                        unsigned flags)
 {
 	struct kb *k = w->k;
-	struct kb_val g =
-	        kb_loop(k, "k", from, to, ir_format(w->panel->format)->bits == 8 ? 4 : GROUP, flags);
-	emit_group(w, g);
+	struct kb_val g = kb_loop(k, "k", kb_index(k, 0), n, group_of(w), flags);
+	struct kb_val from = kb_add(k, first, g);
+	emit_group(w, kb_add(k, at, g), from);
 	kb_end_loop(k);
 }
 
-/* What follows the whole blocks. */
-static void emit_rest(struct panel_walk *w, struct kb_val from, struct kb_val b)
+/* Opens the section of element *i of K, which becomes its element. */
+static void open_section(struct panel_walk *w, struct kb_val *i)
+{
+	const struct tile_codes t = tile_codes(w->panel->format, w->panel->depth);
+	w->section = section_at(w->k, &t, w->at, i, w->panel->depth);
+}
+
+/* What follows the whole blocks, elements [from, w->hi): what is no whole group element by element. */
+static void emit_rest(struct panel_walk *w, struct kb_val from)
 {
 	struct kb *k = w->k;
-	int64_t group = ir_format(w->panel->format)->bits == 8 ? 4 : GROUP;
-	struct kb_val size = kb_index(k, group), end = kb_mul(k, kb_bin(k, KB_DIV, w->hi, size), size);
-	open_block(w, b);
-	emit_groups(w, from, end, 0);
-	if (w->panel->depth % group == 0)
+	struct kb_val size = kb_index(k, group_of(w)), at = from;
+	struct kb_val end = kb_mul(k, kb_bin(k, KB_DIV, w->hi, size), size);
+	int64_t block = ir_format(w->panel->format)->block;
+	open_section(w, &at);
+	open_block(w, block ? kb_bin(k, KB_DIV, at, kb_index(k, block)) : kb_index(k, 0));
+	emit_groups(w, at, from, kb_sub(k, end, from), 0);
+	if (w->panel->depth % group_of(w) == 0)
 		return;
 	w->is_first = false;
 	w->alone = kb_loop(k, "k", end, w->hi, 1, 0);
@@ -334,26 +348,27 @@ void panel_walk(struct panel_walk *w)
 {
 	struct kb *k = w->k;
 	const struct panel *p = w->panel;
-	int64_t size = ir_format(p->format)->block, group = ir_format(p->format)->bits == 8 ? 4 : GROUP;
+	int64_t size = ir_format(p->format)->block;
 	if (size == 0) {
-		emit_rest(w, w->lo, kb_index(k, 0));
+		emit_rest(w, w->lo);
 		return;
 	}
 	struct kb_val of = kb_index(k, size);
 	struct kb_val end = w->is_part ? kb_mul(k, kb_bin(k, KB_DIV, w->hi, of), of)
 	                               : kb_index(k, p->depth / size * size);
-	struct kb_val at = kb_loop(k, "block", w->lo, end, size, 0);
+	struct kb_val from = kb_loop(k, "block", w->lo, end, size, 0), at = from;
+	open_section(w, &at);
 	open_block(w, kb_bin(k, KB_DIV, at, of));
-	if (size == group)
-		emit_group(w, at);
+	if (size == group_of(w))
+		emit_group(w, at, from);
 	else
-		emit_groups(w, at, kb_add_const(k, at, size), KB_NONEMPTY);
+		emit_groups(w, at, from, of, KB_NONEMPTY);
 	kb_end_loop(k);
 	if (p->depth % size == 0)
 		return;
 	if (w->is_part)
 		kb_if(k, kb_cmp(k, KB_LT, end, w->hi));
-	emit_rest(w, end, kb_bin(k, KB_DIV, end, of));
+	emit_rest(w, end);
 	if (w->is_part)
 		kb_end_if(k);
 }

@@ -20,6 +20,7 @@ struct panel {
 	enum ir_format format;
 	enum panel_lines lines;
 	int64_t depth, bytes; /* K; of a panel */
+	int64_t head;         /* bytes of a section of codes before its lines */
 	int per_line;         /* elements of K */
 	int unit;             /* parts of K begin at multiples of it */
 	int held;             /* registers that a vector of columns takes while K passes, beside its sums */
@@ -51,7 +52,8 @@ struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, 
  * words themselves. */
 struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val words, int zero, int lanes);
 
-/* Scales and offsets (none: the format has none) of block b of codes, for vector v of the panels that begin at `at`. */
+/* Scales and offsets (none: the format has none) of block b of a section of codes, for vector v of the panels whose
+ * section begins at `at`. */
 struct kb_val panel_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
                           int lanes);
 struct kb_val panel_offset(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
@@ -65,14 +67,14 @@ struct panel_walk {
 	struct kb_val at;     /* first line of the first panel */
 	struct kb_val lo, hi; /* elements of K; lo a multiple of the unit, hi as well or the end */
 	bool is_part;         /* they may be less than all */
-	bool hints;           /* scales of the panels that follow these are asked for */
 	/* Emits what becomes of n neighbours from element `from` on; panel_walk_vector gives their weights. */
 	void (*line)(void *user, const struct panel_walk *w, struct kb_val from, int n);
 	void *user;
 	/* What is open while `line` runs. */
+	struct kb_val section; /* its address */
 	bool is_first; /* nobody saw this line before; `position` elements of K are in the lines before it */
 	struct kb_val position;
-	struct kb_val word;  /* of the line */
+	struct kb_val word;  /* of the line, from the section's beginning on */
 	struct kb_val alone; /* the one element, at no line; or none */
 	int half;
 	struct kb_val scale[TILE_SUMS_MAX], offset[TILE_SUMS_MAX], codes[TILE_SUMS_MAX];

@@ -16,18 +16,41 @@ static int64_t whole_lines_of(int64_t bytes)
 	return (bytes + TILE_LINE - 1) / TILE_LINE * TILE_LINE;
 }
 
+static int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Bytes of the lines of so many elements. */
+static int64_t code_bytes(const struct ir_format_desc *d, int64_t n)
+{
+	return TILE_LINE * (d->bits == 8 ? (n + 3) / 4 : (n + 31) / 32 * 4);
+}
+
+/* The least whose numbers are whole lines: all of these sizes are powers of two. All of K where rows have one scale. */
+static int64_t section_of(const struct ir_format_desc *d, int64_t depth)
+{
+	int64_t scale = TILE_PANEL * ir_dtype_bytes(d->scale), one = d->super > 1 ? TILE_PANEL : scale;
+	if (d->block == 0)
+		return larger(depth, 1);
+	int64_t blocks = larger(TILE_LINE / one, 1), supers = larger(TILE_LINE / scale, 1);
+	return larger(d->block * (d->super > 1 ? larger(blocks, d->super * supers) : blocks), 32);
+}
+
 struct tile_codes tile_codes(enum ir_format f, int64_t depth)
 {
 	const struct ir_format_desc *d = ir_format(f);
 	int64_t scale = ir_dtype_bytes(d->scale), each = d->super > 1 ? 1 : scale;
-	int64_t lines = d->bits == 8 ? (depth + 3) / 4 : (depth + 31) / 32 * 4;
-	int64_t blocks = whole_lines_of(ir_format_blocks(f, depth) * TILE_PANEL * each);
-	int64_t supers = whole_lines_of(ir_format_supers(f, depth) * TILE_PANEL * scale);
-	struct tile_codes t = {.scales = lines * TILE_LINE};
+	struct tile_codes t = {.section = section_of(d, depth)};
+	int64_t blocks = whole_lines_of(ir_format_blocks(f, t.section) * TILE_PANEL * each);
+	int64_t supers = whole_lines_of(ir_format_supers(f, t.section) * TILE_PANEL * scale);
 	t.offsets = t.scales + blocks;
 	t.super_scales = t.offsets + d->has_offset * blocks;
 	t.super_offsets = t.super_scales + supers;
-	t.bytes = t.super_offsets + d->has_offset * supers;
+	t.lines = t.super_offsets + d->has_offset * supers;
+	t.section_bytes = t.lines + code_bytes(d, t.section);
+	int64_t rest = depth % t.section;
+	t.bytes = depth / t.section * t.section_bytes + (rest > 0 ? t.lines + code_bytes(d, rest) : 0);
 	return t;
 }
 

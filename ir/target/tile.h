@@ -35,20 +35,25 @@ static inline int64_t tile_lines(enum ir_dtype t, int64_t depth)
 }
 
 /*
- * Panels of codes, 16 rows of a matrix [N, K]: lines of 64 bytes of codes, then what the blocks have, all 16 of one
- * block beside each other. In bytes from the first line; every part begins at a line.
+ * Panels of codes, 16 rows of a matrix [N, K]: sections of K one behind the other, so that who passes by a panel reads
+ * one stream of memory. A section is what its blocks have, all 16 of one block beside each other, then lines of 64
+ * bytes of codes; every part begins at a line.
  *
- *   8 bits   line l: byte 4 c + j is the code of column c and element 4 l + j of K
+ *   first    scales [blocks][16], offsets [blocks][16], of the format's scale type, or signed bytes where there are
+ *            super blocks; then scales [supers][16] and offsets [supers][16] of these
+ *   8 bits   line l: byte 4 c + j is the code of column c and element 4 l + j of the section
  *   4 bits   four lines for 32 elements, from 32 b on; byte 4 c + j of line v: of element 32 b + 4 v + j in the low
  *            half, of element 32 b + 16 + 4 v + j in the high half
- *   then     scales [blocks][16], offsets [blocks][16], of the format's scale type, or signed bytes where there are
- *            super blocks; then scales [supers][16] and offsets [supers][16] of these
  *
- * Elements beyond K have code 0.
+ * The last section has no more lines than K wants. Elements beyond K have code 0.
  */
 struct tile_codes {
-	int64_t scales, offsets, super_scales, super_offsets,
-	        bytes; /* offsets: only in formats that have them */
+	int64_t section; /* elements of K */
+	int64_t scales, offsets, super_scales,
+	        super_offsets;        /* bytes from the section's beginning on; offsets: only
+	                                                          in formats that have them */
+	int64_t lines, section_bytes; /* the same; of a whole section */
+	int64_t bytes;                /* of a panel */
 };
 struct tile_codes tile_codes(enum ir_format f, int64_t depth);
 /* Bytes of a panel of any format. False: too many. */

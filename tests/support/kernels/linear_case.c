@@ -321,20 +321,25 @@ static void put_code(unsigned char *to, const struct ir_format_desc *d, int64_t 
 		        (unsigned char)(v < 16 ? bits : bits * 16);
 }
 
-static void put_numbers(const struct linear_case *c, char *to, bool is_super, const float *from, int64_t row,
-                        int64_t n)
+/* n numbers of a row, of `each` elements (0: all), byte `at` of a section on. */
+static void put_numbers(const struct tile_codes *codes, char *to, int64_t at, enum ir_dtype t,
+                        const float *from, int64_t row, int64_t n, int64_t each)
 {
-	const struct ir_format_desc *d = ir_format(c->format);
-	enum ir_dtype t = d->super > 1 && !is_super ? DT_I8 : d->scale;
-	for (int64_t i = 0; from && i < n; i++)
-		put_number(to, t, i * 16 + row % 16, from[row * n + i]);
+	int64_t in_section = each > 0 ? codes->section / each : 1;
+	for (int64_t i = 0; from && i < n; i++) {
+		char *section = to + i / in_section * codes->section_bytes;
+		put_number(section + at, t, i % in_section * 16 + row % 16, from[row * n + i]);
+	}
 }
 
 /* Codes beyond K multiply zeros: any will do. */
 static void pack_codes(struct linear_case *c, struct linear_call *call, int64_t n, int64_t depth)
 {
 	const struct tile_codes at = tile_codes(c->format, depth);
+	const struct ir_format_desc *d = ir_format(c->format);
 	const struct weight_codes *codes = &call->codes;
+	enum ir_dtype t = d->super > 1 ? DT_I8 : d->scale;
+	int64_t block = d->block, super = block * d->super;
 	call->packed_bytes = (size_t)((n + 15) / 16 * at.bytes);
 	char *out = aligned(c, (int64_t)call->packed_bytes / 4);
 	memset(out, 0, call->packed_bytes);
@@ -343,12 +348,12 @@ static void pack_codes(struct linear_case *c, struct linear_call *call, int64_t 
 		int64_t blocks = ir_format_blocks(c->format, depth),
 		        supers = ir_format_supers(c->format, depth);
 		for (int64_t k = 0; k < depth; k++)
-			put_code((unsigned char *)to, ir_format(c->format), k, row % 16,
-			         codes->codes[row * depth + k]);
-		put_numbers(c, to + at.scales, false, codes->scales, row, blocks);
-		put_numbers(c, to + at.offsets, false, codes->offsets, row, blocks);
-		put_numbers(c, to + at.super_scales, true, codes->super_scales, row, supers);
-		put_numbers(c, to + at.super_offsets, true, codes->super_offsets, row, supers);
+			put_code((unsigned char *)to + k / at.section * at.section_bytes + at.lines, d,
+			         k % at.section, row % 16, codes->codes[row * depth + k]);
+		put_numbers(&at, to, at.scales, t, codes->scales, row, blocks, block);
+		put_numbers(&at, to, at.offsets, t, codes->offsets, row, blocks, block);
+		put_numbers(&at, to, at.super_scales, d->scale, codes->super_scales, row, supers, super);
+		put_numbers(&at, to, at.super_offsets, d->scale, codes->super_offsets, row, supers, super);
 	}
 	call->packed = out;
 }
