@@ -157,7 +157,7 @@ static struct kb_val words_2x2(struct kb *k, struct kb_val x, int at, bool is_ro
 	int lanes[KB_LANES_MAX], n = kb_typeof(k, x).lanes;
 	for (int i = 0; i < n; i++)
 		lanes[i] = i / 4 * 4 + (is_row ? i % 4 / 2 : i % 2) * 2 + at;
-	return kb_shuffle(k, x, x, lanes, n);
+	return kb_shuffle(k, x, (struct kb_val){0}, lanes, n);
 }
 
 static struct kb_val of_2x2(struct kb *k, enum kb_dot dot, const struct kb_val *args,

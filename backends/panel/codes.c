@@ -87,8 +87,8 @@ static struct kb_val look_up_halves(struct kb *k, const struct panel *p, struct 
 	int all[TILE_PANEL], half = lanes / 2;
 	for (int i = 0; i < lanes; i++)
 		all[i] = i;
-	struct kb_val low = kb_shuffle(k, words, words, all, half);
-	struct kb_val high = kb_shuffle(k, words, words, all + half, half);
+	struct kb_val low = kb_shuffle(k, words, (struct kb_val){0}, all, half);
+	struct kb_val high = kb_shuffle(k, words, (struct kb_val){0}, all + half, half);
 	low = panel_look_up(k, p, low, zero, half);
 	high = panel_look_up(k, p, high, zero, half);
 	return kb_shuffle(k, low, high, all, lanes);
