@@ -152,9 +152,7 @@ static void open_repeat(struct schedule *s, int64_t count)
 {
 	struct kb *k = s->e.k;
 	struct kb_val l = kb_loop(k, "l", kb_index(k, 0), kb_index(k, count), 1, count > 0 ? KB_NONEMPTY : 0);
-	if (s->depth < OBJECT_REPEAT_MAX)
-		s->index[s->depth] = l;
-	s->depth++;
+	s->index[s->depth++] = l;
 }
 
 /* Steps from `at` up to the end of what is open; returns the one after it. */

@@ -356,15 +356,16 @@ static enum tfmc_status add_region(struct maker *m, const struct ir_region *r);
 static enum tfmc_status add_repeat(struct maker *m, const struct ir_op *op)
 {
 	int64_t count = ((const struct attrs_repeat *)op->attrs)->count;
+	if (m->depth == OBJECT_REPEAT_MAX) {
+		diag_error(m->object->cx, op->loc.at, DIAG_UNSUPPORTED,
+		           "not supported yet: repeats more than %d deep", OBJECT_REPEAT_MAX);
+		return TFMC_INVALID;
+	}
 	TFMC_TRY(close_open(m));
 	TFMC_TRY(add(m, (struct plan_step){.kind = PLAN_REPEAT, .count = count}));
-	if (m->depth <
-	    OBJECT_REPEAT_MAX) /* else there is no group inside: emit_find_repeats has refused it */
-		m->rounds[m->depth] = count;
-	m->depth++;
+	m->rounds[m->depth++] = count;
 	TFMC_TRY(add_region(m, op->region));
-	if (--m->depth < OBJECT_REPEAT_MAX)
-		m->rounds[m->depth] = 0;
+	m->rounds[--m->depth] = 0;
 	TFMC_TRY(close_open(m));
 	return add(m, (struct plan_step){.kind = PLAN_END});
 }
