@@ -297,6 +297,8 @@ static void check_step(struct walk *w, int64_t i)
 	int64_t a = tfmc_plan_cell(c->plan, PLAN_STEPS, i, STEP_A);
 	int64_t b = tfmc_plan_cell(c->plan, PLAN_STEPS, i, STEP_B);
 	int64_t window = tfmc_plan_cell(c->plan, PLAN_STEPS, i, STEP_C), next = w->next_area;
+	bool is_of_call = kind >= PLAN_FILL && kind <= PLAN_ENCODED;
+	require(c, !is_of_call || w->depth == 0, "a step of the whole call is inside another one");
 	switch (kind) {
 	case PLAN_KERNEL: check_kernel(w, a); return;
 	case PLAN_REPEAT: require(c, b >= 0, "a repeat has no count"); break;
@@ -327,6 +329,10 @@ static void check_function(struct walk *w, int64_t i)
 	int64_t at = w->next_step;
 	w->function = i;
 	require_name(c, tfmc_plan_cell(p, PLAN_FUNCTIONS, i, FUNCTION_NAME));
+	require(c,
+	        tfmc_plan_cell(p, PLAN_FUNCTIONS, i, FUNCTION_PARAMS) >= 0 &&
+	                tfmc_plan_cell(p, PLAN_FUNCTIONS, i, FUNCTION_RESULTS) >= 0,
+	        "a function has fewer than no tensors");
 	require_formula(c, tfmc_plan_cell(p, PLAN_FUNCTIONS, i, FUNCTION_ARENA));
 	require_rows(c, PLAN_STEPS, tfmc_plan_cell(p, PLAN_FUNCTIONS, i, FUNCTION_STEPS_FIRST),
 	             tfmc_plan_cell(p, PLAN_FUNCTIONS, i, FUNCTION_STEPS_N), &w->next_step);
