@@ -341,9 +341,9 @@ static enum tfmc_status run_checks(struct driver *d, struct loaded *l, struct co
 	size_t n;
 	const struct frontend_check *checks = frontend_checks(l->model, &n);
 	TFMC_TRY(driver_session(d, c, 0));
-	if (n > 0 && d->options.quantize && !d->options.checks_only) {
-		buf_printf(&d->out, "%zu checks of the file are not run: --quantize=%s makes other weights\n",
-		           n, d->options.quantize);
+	const char *other = d->options.quantize ? "quantize" : d->options.profile ? "profile" : NULL;
+	if (n > 0 && other && !d->options.checks_only) {
+		buf_printf(&d->out, "checks of the file: %zu, not run: --%s makes other weights\n", n, other);
 		return TFMC_OK;
 	}
 	struct caller caller = {
