@@ -72,7 +72,7 @@ enum exit_code command_devices(struct driver *d)
 {
 	struct tfmc_cl *cl;
 	struct tfmc_cl_error error;
-	const char *library = getenv("TFMC_OPENCL");
+	const char *given = getenv("TFMC_OPENCL"), *library = given && *given ? given : NULL;
 	int status = tfmc_cl_open(library, &cl, &error);
 	if (status != TFMC_CL_OK && (library || status != TFMC_CL_E_LIBRARY)) {
 		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "%s", error.text);
