@@ -50,7 +50,7 @@ def quantize(library, kind, values):
 
 def main():
     source, kind, out = sys.argv[1], gguf.GGMLQuantizationType[sys.argv[2]], sys.argv[3]
-    library = ctypes.CDLL(glob.glob(os.path.dirname(llama_cpp.__file__) + "/lib/libggml-base.*")[0])
+    library = ctypes.CDLL(libraries[0])
     writer = gguf.GGUFWriter(out, "none")
     for name, values in tensors_of(source).items():
         whole = values.ndim == 2 and values.shape[1] % gguf.GGML_QUANT_SIZES[kind][0] == 0 and "position" not in name
@@ -68,5 +68,8 @@ if __name__ == "__main__":
         import numpy
     except ImportError as e:
         raise SystemExit(f"SKIPPED: what llama.cpp makes of the weights: {e}")
+    libraries = glob.glob(os.path.dirname(llama_cpp.__file__) + "/lib/libggml-base.*")
+    if not libraries:
+        raise SystemExit("SKIPPED: what llama.cpp makes of the weights: the package llama_cpp has no libggml-base")
     if sys.argv[1:] != ["--check"]:
         main()

@@ -159,11 +159,8 @@ cache_bar "$puzzles" --prompt-file "$tmp/puzzles.txt" 0.0001
 cache_bar "$examples/names" --prompt-file "$tmp/names.txt" 0.0001
 beside "$examples/names" --prompt-file "$tmp/names.txt" q4 Q4_0 5.87e-3
 beside "$examples/names" --prompt-file "$tmp/names.txt" iq4_nl IQ4_NL 4.96e-3
-# A profile of other texts. On names it gains, measured 0.86. On puzzles 0.91 to 1.04 were measured, by the number of texts and
-# the arithmetic of products: nothing is shown there but that it costs no more than rounding otherwise does.
-python3 "$puzzles/data.py" --seed 5 --count 24 >"$tmp/other_puzzles.txt"
+# A profile of other texts: 0.86 was measured. On puzzles it is 0.91 to 1.04, by the number of texts, which shows nothing.
 python3 "$examples/names/data.py" --seed 5 --count 200 | awk '{ print $1 }' >"$tmp/other_names.txt"
-gain "$puzzles" "$tmp/puzzles.txt" "$tmp/other_puzzles.txt" 1.05
 gain "$examples/names" "$tmp/names.txt" "$tmp/other_names.txt" 0.92
 [ -d "$models" ] || { echo "SKIPPED in part: $models is absent"; exit 0; }
 # What the model itself tells, and words with the letters that it writes for them.
