@@ -167,8 +167,8 @@ static struct kb_val codes_of(const struct matmul_rounded_tile *c, struct kb_val
 	return kb_bin(k, KB_XOR, w, kb_splat(k, kb_i32(k, -0x7f7f7f80), c->l->lanes)); /* 0x80808080 */
 }
 
-/* Part of line `line` of a chunk, whose first word is word `first` of the step, times the same word of all rows: the codes of a line are together in registers, or,
- * where words of x are, one vector after the other. */
+/* Part of line `line` of a chunk, whose first word is word `first` of the step, times the same word of all rows: the
+ * codes of a line are together in registers, or, where words of x are, one vector after the other. */
 static void add_line(struct matmul_rounded_tile *c, struct kb_val first, int line, enum part part)
 {
 	const struct products *p = c->p;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A planned module as OpenCL C 1.2 kernels and tables of launches. One kernel
+ * A planned module as OpenCL C 1.2 kernels and the plans that launch them. One kernel
  * for each group of the plan, equal ones printed once; a function of the IR is the
  * steps of its plan (backends/plan/plan.h). What a host must do, and no
  * more: give each launch its memory, dims and repeat indices, run the steps in
  * order on one queue, and look after the lengths in the state.
  *
- * Kernels take, for every place, a buffer and a byte offset into it, then the
+ * Kernels take, for every area, a buffer and a byte offset into it, then the
  * dims and repeat indices they use. Buffers are 64-byte aligned; offsets are
  * multiples of the element size (of 64 where nothing is indexed by a repeat).
  */
@@ -43,6 +43,6 @@ TFMC_MUST_USE enum tfmc_status opencl_write_plan(struct diag_context *cx, const 
                                                  const struct ir_module *planned, struct buf *out);
 
 /* The launches as text, for people: one line each, repeats indented, offsets and sizes as formulas. */
-void opencl_print_table(const struct opencl_program *p, const struct ir_module *planned, struct buf *out);
+void opencl_print_plans(const struct opencl_program *p, const struct ir_module *planned, struct buf *out);
 
 #endif

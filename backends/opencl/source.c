@@ -11,7 +11,7 @@
 
 /* ---- recording ---- */
 
-/* Hosts of the tables append where a sequence ends, and nowhere else. */
+/* No host of plans makes room in a ring (PLAN_RING). */
 static enum tfmc_status refuse_rings(const struct object *o)
 {
 	for (size_t i = 0; i < o->states.n; i++) {
@@ -102,7 +102,7 @@ enum tfmc_status opencl_build(struct diag_context *cx, const struct ir_module *p
 	return buf_failed(&out->source) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
-void opencl_print_table(const struct opencl_program *p, const struct ir_module *planned, struct buf *out)
+void opencl_print_plans(const struct opencl_program *p, const struct ir_module *planned, struct buf *out)
 {
 	buf_printf(out, "weights %" PRIu64 " bytes; indices of %d bits\n", p->weights_bytes, p->index_bits);
 	if (p->state_fixed_bytes)
@@ -132,7 +132,7 @@ enum tfmc_status backend_opencl(struct diag_context *cx, const struct ir_module 
 	if (status == TFMC_OK) {
 		buf_append(out, &p.source);
 		buf_str(out, "\n/*\n");
-		opencl_print_table(&p, planned, out);
+		opencl_print_plans(&p, planned, out);
 		buf_str(out, "*/\n");
 	}
 	opencl_program_destroy(&p);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A profile, as `tfmc calibrate` writes it: of each matrix what its inputs are like, so what an error in a column counts. It is opened as one more weight file, whose tensors no parameter is made of.
+ * A profile, as `tfmc calibrate` writes it: what the inputs of each matrix are like, and so how much an error in
+ * each column matters. It is opened as one more weight file; no parameter is made of its tensors.
  */
 #include <math.h>
 #include <string.h>

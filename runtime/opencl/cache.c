@@ -77,8 +77,11 @@ static unsigned char *read_file(int fd, size_t *n)
 	               st.st_size >= (off_t)sizeof(struct header) && (uint64_t)st.st_size <= FILE_MAX;
 	unsigned char *bytes = is_file ? malloc((size_t)st.st_size) : NULL;
 	size_t got = 0;
-	for (ssize_t step = 1; bytes && step > 0 && got<(size_t)st.st_size; got += step> 0 ? (size_t)step : 0)
+	ssize_t step = 1;
+	while (bytes && step > 0) {
 		step = read(fd, bytes + got, (size_t)st.st_size - got);
+		got += step > 0 ? (size_t)step : 0;
+	}
 	*n = got;
 	return bytes;
 }

@@ -11,8 +11,9 @@
  * 		fprintf(stderr, "%s\n", error.text);
  *
  * Functions that may fail return a status, 0 when they succeed, and describe a failure in *error, which may be
- * NULL and says nothing after success. After a failure *out is NULL. Nothing is printed, nothing ends the process, there is no global state. A
- * missing pointer is TFMC_CL_E_NULL; functions that return pointers or counts give NULL or 0.
+ * NULL and says nothing after success. After a failure *out is NULL. Nothing is printed,
+ * nothing ends the process, there is no global state. A missing pointer is TFMC_CL_E_NULL; functions that return
+ * pointers or counts give NULL or 0.
  *
  * Threads: an opened library does not change, so any number of threads may look at it. A context, with what was
  * made of it, is used by one thread at a time. What was made of something is freed before it.

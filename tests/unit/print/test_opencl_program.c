@@ -360,7 +360,7 @@ START_TEST(table)
 	struct buf out;
 	buf_init(&out);
 	record_text(&r, mini_model, "opencl-cpu", "O2");
-	opencl_print_table(&r.p, r.planned, &out);
+	opencl_print_plans(&r.p, r.planned, &out);
 	ck_assert_ptr_nonnull(strstr(out.data, "indices of 32 bits\n"));
 	ck_assert_ptr_nonnull(strstr(out.data, "B in [1, 4]\n"));
 	ck_assert_ptr_nonnull(strstr(out.data, "launches of decode: arena "));

@@ -560,7 +560,7 @@ START_TEST(text)
 	struct buf out;
 	make(&m, "x86-64-v3", "O2");
 	buf_init(&out);
-	opencl_print_table(&m.program, m.planned, &out);
+	opencl_print_plans(&m.program, m.planned, &out);
 	ck_assert_ptr_nonnull(strstr(out.data, "launches of decode: arena "));
 	ck_assert_ptr_nonnull(strstr(out.data, "\n  barrier\n  repeat "));
 	ck_assert_ptr_nonnull(strstr(out.data, ", worker, workers"));
