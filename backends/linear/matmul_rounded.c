@@ -111,9 +111,9 @@ static void ask_ahead(const struct matmul_rounded_tile *c, struct kb_val first, 
 {
 	struct kb *k = c->l->k;
 	int64_t element = (int64_t)line * c->l->panel.per_line;
-	bool is_share =
-	        c->ahead->turn.id && matmul_sum_registers(c->l) > 1; /* has no registers beside sums */
-	if (!c->ahead->from.id || is_share)
+	/* A share of a step is less than a line, and sums of steps leave no registers for more addresses. */
+	bool is_share = c->ahead->turn.id && matmul_sum_registers(c->l) > 1;
+	if (!c->ahead->from.id || (is_share && line > 0))
 		return;
 	struct kb_val i = kb_mul(k, kb_add(k, c->first, first), kb_index(k, 4));
 	struct kb_val at = kb_add_const(k, line_of(c, first), (int64_t)line * MATMUL_PANEL);
