@@ -183,7 +183,7 @@ void matmul_make_rows(const struct linear *l, struct kb_val row, struct kb_val r
                       struct kb_val panel_end);
 
 #define MATMUL_WORDS_OPEN 2 /* vectors */
-/* Products of rounded rows over all of K. p->x are such rows, distances in words; w: the first line of the tile. Of
+/* Products of rounded rows over all of K. p->x are such rows, distances in words; w: where the first panel of the tile begins. Of
  * integers and of pairs of bf16, matmul_rounded.c; by matrix tiles, matmul_matrix.c. */
 struct matmul_rounded_tile {
 	const struct linear *l;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Products of rounded rows, which lie in scratch (matmul_rows.c), with weights in panels (ir/target/tile.h). Pairs of
- * bf16: each sum is one chain over the pairs in increasing k, with the arithmetic of kb_dot_bf16. Integers: over
+ * bf16: each sum is one chain over the pairs in increasing k, with the arithmetic of kb_dot_bf16 or kb_dot_bf16_odd. Integers: over
  * each step of K the products are summed exactly in 32 bits; the sum times the scales of x and of the column is then
  * added to the sums of f32, in increasing order of steps:
  *

@@ -64,7 +64,7 @@ struct panel_walk {
 	struct kb *k;
 	const struct panel *panel;
 	int lanes, vectors;
-	struct kb_val at;     /* first line of the first panel */
+	struct kb_val at;     /* where the first panel begins */
 	struct kb_val lo, hi; /* elements of K; lo a multiple of the unit, hi as well or the end */
 	bool is_part;         /* they may be less than all */
 	/* Emits what becomes of n neighbours from element `from` on; panel_walk_vector gives their weights. */

@@ -178,8 +178,9 @@ static enum tfmc_status times_scales(struct interp *in, const struct ir_op *op, 
 	*out = *x;
 	if (!scales)
 		return TFMC_OK;
-	if (!checked_mul_size((size_t)n, sizeof(double), &bytes) || bytes > in->limit_bytes)
-		return interp_error(in, op, "the keys do not fit into memory");
+	out->data = NULL;
+	if (!checked_mul_size((size_t)n, sizeof(double), &bytes) || bytes > in->limit_bytes - in->used_bytes)
+		return interp_error(in, op, "keys or values do not fit into memory");
 	out->data = memory_zeroed((size_t)n + 1, sizeof(double));
 	for (int64_t i = 0; out->data && i < n; i++)
 		out->data[i] = x->data[i] * scales->data[i / width];

@@ -119,8 +119,7 @@ struct sample {
 	int64_t n;
 };
 
-/* The variance of an input; a hundredth of its square at least, as texts are few and f32 rounds. */
-static double variance(const struct weight_inputs *in, int64_t i)
+double weight_inputs_variance(const struct weight_inputs *in, int64_t i)
 {
 	double v = in->squares[i] - in->means[i] * in->means[i], least = in->squares[i] / 100;
 	return v > least ? v : least;
@@ -129,7 +128,7 @@ static double variance(const struct weight_inputs *in, int64_t i)
 /* What the square of an error counts. */
 static double weight_of(const struct sample *s, int64_t i)
 {
-	return s->in.squares ? variance(&s->in, i) : 1;
+	return s->in.squares ? weight_inputs_variance(&s->in, i) : 1;
 }
 
 /* The scale and offset of least squared error, *error, for the codes that f gives; f where they do not say. */

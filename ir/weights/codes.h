@@ -31,6 +31,8 @@ void weight_codes_decode(const struct weight_codes *c, int64_t rows, double *out
 struct weight_inputs {
 	const double *squares, *means;
 };
+/* The variance of one; a hundredth of its square at least, as texts are few and f32 rounds. */
+double weight_inputs_variance(const struct weight_inputs *in, int64_t i);
 /*
  * Codes of the row x [k], with scales that are found from it: to the nearest where `in` is NULL. Else errors e count as inputs
  * z say, with the means m and variances v of their columns as if these were independent:

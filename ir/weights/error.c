@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What codes changed. */
 #include "ir/support/memory.h"
+#include "ir/weights/codes.h"
 #include "ir/weights/weight.h"
 
 /* A row x that became q; in: means of squares and means of the inputs, NULL: not known. */
 static void add_row(struct wexpr_errors *out, const double *x, const double *q, const double *in, int64_t k)
 {
+	const struct weight_inputs inputs = {in, in ? in + k : NULL};
 	double sum = 0, sum_x = 0;
 	for (int64_t i = 0; i < k; i++) {
-		double e = q[i] - x[i], variance = in ? in[i] - in[k + i] * in[k + i] : 0;
+		double e = q[i] - x[i], variance = in ? weight_inputs_variance(&inputs, i) : 0;
 		out->elements += e * e;
 		out->of_elements += x[i] * x[i];
 		out->products += variance * e * e;

@@ -8,6 +8,10 @@
 
 #include <string.h>
 
+#define OP(name, traits, operands, attributes, results, axes, formula) \
+	_Static_assert(sizeof(struct operands_##name) - 1 <= RULE_OPERANDS_MAX, #name " has more operands");
+#include "ir/core/ops.def"
+
 static bool read_op(struct rule_reader *r, int result);
 
 /* ---- values ---- */

@@ -18,7 +18,7 @@
 #define RULE_OPS_MAX      32 /* of each side */
 #define RULE_VARS_MAX     16
 #define RULE_DIMS_MAX     16
-#define RULE_OPERANDS_MAX 8
+#define RULE_OPERANDS_MAX 9
 #define RULE_ATTRS_MAX    16
 #define RULE_PREDS_MAX    16
 
