@@ -17,15 +17,12 @@
 #define TFMC_BACKENDS_ATTENTION_INTERNAL_H
 
 #include "backends/kernel/eval.h"
-#include <float.h>
-
 #include "backends/kernel/products.h"
 #include "ir/target/tile.h"
 
 #define ATTENTION_LANES_MAX 16
 #define ATTENTION_LOG2E     1.4426950408889634
-/* In the place of the weight of a key that its row does not see; with scales of values weights may be negative. */
-#define ATTENTION_UNSEEN (-FLT_MAX)
+#define ATTENTION_UNSEEN    (-1.0f) /* in the place of the weight of a key that its row does not see */
 
 /* Axes of [B,H,S,E]. */
 enum { ATTENTION_BATCH, ATTENTION_HEAD, ATTENTION_ROW, ATTENTION_ELEMENT };

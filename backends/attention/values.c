@@ -59,7 +59,7 @@ static void value_lanes(const struct value_tile *t, struct kb_val j, int lanes)
 
 /*
  * sum += w v where the row sees the key. With masks in registers of their own, the multiply-add is masked;
- * else the values are 0 where it does not: the weight is ATTENTION_UNSEEN there, and sum + -0 is sum. Values are then
+ * else the values are 0 where it does not: the weight is -1 there, and sum + -0 is sum. Values are then
  * loaded again for each row, as operands: sums, a line of values and a mask are more than 16 registers.
  */
 static void add_masked(const struct attention *a, const struct value_tile *t, struct kb_val line, int row,
