@@ -161,44 +161,44 @@ static int check_written(const struct tfmc_cl_buffer *b, uint64_t offset, uint64
 	return check_range(b, offset, bytes, error);
 }
 
+/* Bytes between the buffer and memory of the process, piece by piece: to the buffer from `from`, or else to `to`. */
+static int transfer(const struct tfmc_cl_buffer *b, uint64_t offset, const char *from, char *to,
+                    uint64_t bytes, struct tfmc_cl_error *error)
+{
+	const struct tfmc_cl_context *c = b->context;
+	int status = TFMC_CL_OK;
+	for (uint64_t at = 0, n; status == TFMC_CL_OK && at < bytes; at += n) {
+		size_t place = (size_t)(offset + at);
+		n = bytes - at < c->piece ? bytes - at : c->piece;
+		if (from)
+			status = cl_checked(c->calls->clEnqueueWriteBuffer(c->queue, b->memory, CL_TRUE,
+			                                                   place, (size_t)n, from + at, 0,
+			                                                   NULL, NULL),
+			                    "clEnqueueWriteBuffer", error);
+		else
+			status = cl_checked(c->calls->clEnqueueReadBuffer(c->queue, b->memory, CL_TRUE, place,
+			                                                  (size_t)n, to + at, 0, NULL, NULL),
+			                    "clEnqueueReadBuffer", error);
+	}
+	return status;
+}
+
 int tfmc_cl_upload(struct tfmc_cl_buffer *b, uint64_t offset, const void *from, uint64_t bytes,
                    struct tfmc_cl_error *error)
 {
-	const char *at = from;
 	int status = check_written(b, offset, bytes, error);
 	if (status == TFMC_CL_OK && !from && bytes)
 		return cl_fail(error, TFMC_CL_E_NULL, "there are no data");
-	while (status == TFMC_CL_OK && bytes > 0) {
-		const struct tfmc_cl_context *c = b->context;
-		uint64_t n = bytes < c->piece ? bytes : c->piece;
-		cl_int code = c->calls->clEnqueueWriteBuffer(c->queue, b->memory, CL_TRUE, (size_t)offset,
-		                                             (size_t)n, at, 0, NULL, NULL);
-		status = cl_checked(code, "clEnqueueWriteBuffer", error);
-		at += n;
-		offset += n;
-		bytes -= n;
-	}
-	return status;
+	return status == TFMC_CL_OK ? transfer(b, offset, from, NULL, bytes, error) : status;
 }
 
 int tfmc_cl_download(const struct tfmc_cl_buffer *b, uint64_t offset, void *to, uint64_t bytes,
                      struct tfmc_cl_error *error)
 {
-	char *at = to;
 	int status = check_range(b, offset, bytes, error);
 	if (status == TFMC_CL_OK && !to && bytes)
 		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the bytes");
-	while (status == TFMC_CL_OK && bytes > 0) {
-		const struct tfmc_cl_context *c = b->context;
-		uint64_t n = bytes < c->piece ? bytes : c->piece;
-		cl_int code = c->calls->clEnqueueReadBuffer(c->queue, b->memory, CL_TRUE, (size_t)offset,
-		                                            (size_t)n, at, 0, NULL, NULL);
-		status = cl_checked(code, "clEnqueueReadBuffer", error);
-		at += n;
-		offset += n;
-		bytes -= n;
-	}
-	return status;
+	return status == TFMC_CL_OK ? transfer(b, offset, NULL, to, bytes, error) : status;
 }
 
 int tfmc_cl_copy(const struct tfmc_cl_buffer *from, uint64_t from_offset, struct tfmc_cl_buffer *to,
