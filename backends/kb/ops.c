@@ -6,6 +6,8 @@
  */
 #include "backends/kb/internal.h"
 
+#include <string.h>
+
 #include "ir/support/checked.h"
 
 /* ---- memory ---- */
@@ -426,6 +428,18 @@ void kb_tile_config(struct kb *k, struct kb_val ptr)
 {
 	kb_require(k, kb_same_type(kb_typeof(k, ptr), KB_PTR_T), "addresses are pointers");
 	kb_emit(k, (struct kb_inst){.op = KBO_TILE_CONFIG}, &ptr, 1, false);
+}
+
+void kb_tile_config_whole(struct kb *k, struct kb_val ptr)
+{
+	uint8_t config[KB_TILE_CONFIG] = {0};
+	int32_t words[KB_TILE_CONFIG / 4];
+	for (int i = 0; i < KB_TILES; i++)
+		kb_tile_shape(config, i, KB_TILE_ROWS, KB_TILE_BYTES);
+	memcpy(words, config, sizeof(words));
+	for (size_t i = 0; i < TFMC_COUNT(words); i++)
+		kb_store(k, kb_i32(k, words[i]), ptr, kb_index(k, (int64_t)i), 0, 0);
+	kb_tile_config(k, ptr);
 }
 
 void kb_tile_zero(struct kb *k, int number)

@@ -130,7 +130,7 @@ static struct matmul_stage choose_stage(const struct linear *l, bool is_wanted, 
 static int panels_of(const struct linear *l, int rows)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
-	int units = caps->lanes < MATMUL_PANEL ? MATMUL_PANEL / caps->lanes : 1; /* registers of a panel */
+	int units = matmul_units(l);
 	int sums = matmul_sum_registers(l) * rows * units;
 	int64_t whole = l->columns.n / MATMUL_PANEL;
 	int n = rows == l->mr || matmul_of_many(l, rows) ? l->nr : MATMUL_STRIP;
@@ -155,15 +155,21 @@ static bool has_single_panels(const struct linear *l, const struct matmul_tile *
 	       l->columns.strip % t->panels != 0;
 }
 
+struct kb_val matmul_whole_panels(const struct linear *l, const struct matmul_strip *s, int panels)
+{
+	struct kb *k = l->k;
+	struct kb_val end = kb_min(k, s->end, kb_index(k, l->columns.n / MATMUL_PANEL));
+	struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, end, s->begin), kb_index(k, panels));
+	return kb_add(k, s->begin, kb_mul(k, n, kb_index(k, panels)));
+}
+
 void matmul_walk_panels(const struct linear *l, const struct matmul_strip *s, struct matmul_tile t,
                         bool has_single)
 {
 	struct kb *k = l->k;
 	struct kb_val whole = s->begin;
 	if (t.panels > 1) {
-		struct kb_val end = kb_min(k, s->end, kb_index(k, l->columns.n / MATMUL_PANEL));
-		struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, end, s->begin), kb_index(k, t.panels));
-		whole = kb_add(k, s->begin, kb_mul(k, n, kb_index(k, t.panels)));
+		whole = matmul_whole_panels(l, s, t.panels);
 		t.panel = kb_loop(k, "panel", s->begin, whole, t.panels, has_single ? 0 : KB_NONEMPTY);
 		matmul_tile(l, s, &t);
 		kb_end_loop(k);

@@ -12,7 +12,7 @@
 static int rows_beside_codes(const struct linear *l, int panels)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
-	int units = panels * (caps->lanes < MATMUL_PANEL ? MATMUL_PANEL / caps->lanes : 1);
+	int units = panels * matmul_units(l);
 	return (caps->registers - units * (ON_WAY + l->panel.held) - CONSTANTS - !caps->has_fma) / units;
 }
 
@@ -42,9 +42,8 @@ static bool may_wait(const struct linear *l, int vectors)
 
 int matmul_panels_of_codes(const struct linear *l, int rows)
 {
-	const struct kb_caps *caps = kb_caps(l->k);
 	const struct target *t = l->job->target;
-	int units = caps->lanes < MATMUL_PANEL ? MATMUL_PANEL / caps->lanes : 1, n = MATMUL_STRIP;
+	int units = matmul_units(l), n = MATMUL_STRIP;
 	for (; n > 1; n /= 2) {
 		bool hides =
 		        rows == 1 && n * units <= t->fma_latency * t->fma_ports && may_wait(l, n * units);

@@ -48,13 +48,6 @@ static int64_t bytes_of_model(const struct linear *l)
 	return sum > own ? sum : own;
 }
 
-/* Registers of a panel. */
-static int units_of(const struct linear *l)
-{
-	int lanes = kb_caps(l->k)->lanes;
-	return lanes < MATMUL_PANEL ? MATMUL_PANEL / lanes : 1;
-}
-
 /* Integers in steps: a panel is one stream of codes and scales. */
 static bool has_integer_steps(const struct linear *l)
 {
@@ -67,7 +60,7 @@ static int rows_of_tile(const struct linear *l)
 	const struct kb_caps *caps = kb_caps(l->k);
 	if (l->matrix.config.id)
 		return KB_TILE_ROWS;
-	int units = units_of(l), free = caps->registers - units - 2 - !caps->has_fma;
+	int units = matmul_units(l), free = caps->registers - units - 2 - !caps->has_fma;
 	if (l->panel.lines == PANEL_CODES && !l->rounded.round)
 		free -= units * (1 + l->panel.held) + 2; /* constants */
 	int rows = free / (units * matmul_sum_registers(l));
@@ -102,7 +95,7 @@ bool matmul_is_few(const struct linear *l)
 static int panels_of_row(const struct linear *l)
 {
 	int64_t whole = l->columns.n / MATMUL_PANEL;
-	return units_of(l) <= 2 && !has_integer_steps(l) && whole >= MATMUL_STRIP ? MATMUL_STRIP : 1;
+	return matmul_units(l) <= 2 && !has_integer_steps(l) && whole >= MATMUL_STRIP ? MATMUL_STRIP : 1;
 }
 
 /* How panels are walked over: once when their rows fit into a tile, else in passes of about as many rows. */
@@ -177,8 +170,8 @@ static void emit_heights(const struct linear *l, const struct matmul_strip *s, s
 	}
 }
 
-/* The first line of a tile's panels. */
-static struct kb_val first_line(const struct linear *l, const struct matmul_tile *t)
+/* Where a tile's panels begin. */
+static struct kb_val panels_at(const struct linear *l, const struct matmul_tile *t)
 {
 	struct kb *k = l->k;
 	struct kb_val panel = t->panel;
@@ -192,7 +185,7 @@ static void emit_passes(const struct linear *l, const struct matmul_strip *s, co
                         struct matmul_tile t)
 {
 	struct kb *k = l->k;
-	struct kb_val next = first_line(l, &t), zero = kb_index(k, 0);
+	struct kb_val next = panels_at(l, &t), zero = kb_index(k, 0);
 	struct kb_var row = kb_var(k, "row", KB_INDEX_T, zero);
 	struct kb_val pass = kb_loop(k, "pass", zero, p->n, 1, KB_NONEMPTY);
 	struct kb_val left = kb_sub(k, p->n, pass);
@@ -219,15 +212,10 @@ static struct kb_val walk_one_pass(const struct linear *l, const struct matmul_s
                                    const struct passes *p, struct matmul_tile t)
 {
 	struct kb *k = l->k;
-	struct kb_val end = s->end;
-	if (t.panels > 1) {
-		end = kb_min(k, s->end, kb_index(k, l->columns.n / MATMUL_PANEL));
-		end = kb_bin(k, KB_DIV, kb_sub(k, end, s->begin), kb_index(k, t.panels));
-		end = kb_add(k, s->begin, kb_mul(k, end, kb_index(k, t.panels)));
-	}
+	struct kb_val end = t.panels > 1 ? matmul_whole_panels(l, s, t.panels) : s->end;
 	t.panel = kb_loop(k, "panel", t.panel, end, t.panels, 0);
 	t.ahead.behind = p->most > 1 || has_integer_steps(l) ? FEW_AHEAD : FEW_AHEAD_ONE;
-	t.ahead.from = kb_ptr_add(k, first_line(l, &t), kb_index(k, t.ahead.behind), 0);
+	t.ahead.from = kb_ptr_add(k, panels_at(l, &t), kb_index(k, t.ahead.behind), 0);
 	t.ahead.step = p->step;
 	t.ahead.panels = t.panels;
 	emit_heights(l, s, t, l->rows, p->most, p->least);
@@ -273,9 +261,7 @@ static void emit_several(const struct linear *l, const struct matmul_strip *s, s
 	const struct passes p = several_passes(l);
 	struct kb_val whole = s->begin;
 	if (p.panels > 1) {
-		struct kb_val end = kb_min(k, s->end, kb_index(k, l->columns.n / MATMUL_PANEL));
-		struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, end, s->begin), kb_index(k, p.panels));
-		whole = kb_add(k, s->begin, kb_mul(k, n, kb_index(k, p.panels)));
+		whole = matmul_whole_panels(l, s, p.panels);
 		t.panels = p.panels;
 		t.panel = kb_loop(k, "panel", s->begin, whole, p.panels, 0);
 		emit_passes(l, s, &p, t);

@@ -203,8 +203,7 @@ struct matmul_rounded_tile {
 };
 void matmul_integer_depth(struct matmul_rounded_tile *c);
 void matmul_bf16_depth(struct matmul_rounded_tile *c);
-/* Unsigned bytes are made signed ones before they are multiplied, 128 less; and what bytes have too much then. */
-bool matmul_turns_codes(const struct linear *l);
+/* What the bytes that are multiplied have too much. */
 int matmul_codes_zero(const struct linear *l);
 /* The sum of integers of all of K, which is one step, scaled. */
 struct kb_val matmul_rounded_alone(const struct matmul_rounded_tile *c, int m, int v, struct kb_val integers);
@@ -213,10 +212,17 @@ void matmul_begin_matrix(struct linear *l);
 void matmul_end_matrix(const struct linear *l);
 void matmul_matrix_depth(const struct matmul_rounded_tile *c);
 struct kb_val matmul_matrix_sum(const struct matmul_rounded_tile *c, int m, int v);
-/* Word `x` + disp of a row m, in all lanes. */
-struct kb_val matmul_rounded_word(const struct matmul_rounded_tile *c, int m, struct kb_val x, int64_t disp);
-/* Elements of `bytes` bytes from the first of the tile to vector v of its columns, in another panel perhaps. */
-int64_t matmul_rounded_vector(const struct matmul_rounded_tile *c, int v, int64_t bytes);
+/* Rounded rows go through matrix tiles. */
+static inline bool matmul_by_matrix(const struct linear *l)
+{
+	return l->rounded.round && tile_by_matrix(l->job->target, l->panel.format, l->rounded.to, l->depth);
+}
+/* Registers of a panel: of one step of K and one row. */
+static inline int matmul_units(const struct linear *l)
+{
+	int lanes = kb_caps(l->k)->lanes;
+	return lanes < MATMUL_PANEL ? MATMUL_PANEL / lanes : 1;
+}
 /* Registers that an accumulator takes: there may be one of integers beside. */
 static inline int matmul_sum_registers(const struct linear *l)
 {
@@ -269,6 +275,8 @@ bool matmul_bind_result(struct linear *l);
 bool matmul_choose_schedule(struct linear *l);
 bool matmul_wants_stage(const struct kernel *g);
 void matmul_strip(const struct linear *l, const struct matmul_strip *s);
+/* Where the last of the tiles of so many whole panels from the strip's beginning on ends. */
+struct kb_val matmul_whole_panels(const struct linear *l, const struct matmul_strip *s, int panels);
 void matmul_walk_panels(const struct linear *l, const struct matmul_strip *s, struct matmul_tile t,
                         bool has_single);
 /* Operands, sizes and the one result of the group. False when they do not lie as tiles need it. */

@@ -7,8 +7,6 @@
  */
 #include "backends/linear/matmul_internal.h"
 
-#include <string.h>
-
 enum { SUMS = 0, ROWS = 4, WEIGHTS = 6, HALF_TILES = 2 }; /* numbers of tiles */
 #define LINES       KB_TILE_ROWS
 #define CHUNK_BYTES (LINES * TILE_LINE)
@@ -36,23 +34,16 @@ static void clear_rest(const struct linear *l, int64_t lines)
 void matmul_begin_matrix(struct linear *l)
 {
 	struct kb *k = l->k;
-	uint8_t config[KB_TILE_CONFIG] = {0};
-	int32_t words[KB_TILE_CONFIG / 4];
-	if (!l->rounded.round || !tile_by_matrix(l->job->target, l->panel.format, l->rounded.to, l->depth))
+	if (!matmul_by_matrix(l))
 		return;
-	for (int tile = 0; tile < KB_TILES; tile++)
-		kb_tile_shape(config, tile, KB_TILE_ROWS, KB_TILE_BYTES);
-	memcpy(words, config, sizeof(words));
-	l->matrix.config = kb_local(k, "config", KB_I32, TFMC_COUNT(words));
-	for (size_t i = 0; i < TFMC_COUNT(words); i++)
-		kb_store(k, kb_i32(k, words[i]), l->matrix.config, kb_index(k, (int64_t)i), 0, 0);
+	l->matrix.config = kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4);
 	l->matrix.sums = kb_local(k, "sums", KB_I32, MATMUL_ACC_MAX * MATMUL_PANEL);
 	int64_t rest = lines_of(l) % LINES;
 	if (rest > 0) {
 		l->matrix.rest = kb_local(k, "rest", KB_I32, MATMUL_STRIP * CHUNK_BYTES / 4);
 		clear_rest(l, rest);
 	}
-	kb_tile_config(k, l->matrix.config);
+	kb_tile_config_whole(k, l->matrix.config);
 }
 
 void matmul_end_matrix(const struct linear *l)
@@ -108,8 +99,9 @@ static void add_rest(const struct matmul_rounded_tile *c, int64_t chunk, int64_t
 	struct kb_val at = kb_mul(k, line, kb_index(k, MATMUL_PANEL));
 	for (int v = 0; v < c->p->vectors; v++) {
 		int per_panel = MATMUL_PANEL / c->p->lanes;
-		int64_t from = matmul_rounded_vector(c, v, 4) + (c->l->panel.head + chunk * CHUNK_BYTES) / 4;
-		int64_t to = v / per_panel * (CHUNK_BYTES / 4) + v % per_panel * c->p->lanes;
+		int64_t panel = v / per_panel, column = v % per_panel * c->p->lanes;
+		int64_t lines_at = panel * c->l->panel.bytes + c->l->panel.head + chunk * CHUNK_BYTES;
+		int64_t from = lines_at / 4 + column, to = panel * (CHUNK_BYTES / 4) + column;
 		kb_store(k, kb_load(k, type, c->w, at, from, 0), c->l->matrix.rest, at, to, 0);
 	}
 	kb_end_loop(k);

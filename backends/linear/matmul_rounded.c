@@ -25,13 +25,8 @@ static struct kb_type words_of(const struct matmul_rounded_tile *c)
 	return KB_TYPE(KB_I32, c->l->lanes);
 }
 
-int64_t matmul_rounded_vector(const struct matmul_rounded_tile *c, int v, int64_t bytes)
-{
-	int per_panel = MATMUL_PANEL / c->l->lanes;
-	return v / per_panel * (c->l->panel.bytes / bytes) + v % per_panel * c->l->lanes;
-}
-
-bool matmul_turns_codes(const struct linear *l)
+/* Unsigned bytes are made signed ones before they are multiplied, 128 less. */
+static bool turns_codes(const struct linear *l)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
 	return ir_format_byte_most(l->panel.format) > 127 && caps->has_dot_s8s8 && !caps->has_dot_u8s8;
@@ -39,7 +34,7 @@ bool matmul_turns_codes(const struct linear *l)
 
 int matmul_codes_zero(const struct linear *l)
 {
-	return ir_format_byte_zero(l->panel.format) - (matmul_turns_codes(l) ? 128 : 0);
+	return ir_format_byte_zero(l->panel.format) - (turns_codes(l) ? 128 : 0);
 }
 
 static bool has_elements(const struct matmul_rounded_tile *c)
@@ -56,19 +51,20 @@ static void open_words(struct matmul_rounded_tile *c, struct kb_val x, int i)
 		c->words[i][m] = kb_load(p->k, type, p->x[m], x, p->x_disp[m] + (int64_t)i * WORDS, 0);
 }
 
+/* Word x + disp of row m, in all lanes. */
+static struct kb_val row_word(const struct matmul_rounded_tile *c, int m, struct kb_val x, int64_t disp)
+{
+	return kb_load_splat(c->l->k, words_of(c), c->p->x[m], x, c->p->x_disp[m] + disp);
+}
+
 /* Word x + i, of those that are open. */
 static struct kb_val word_of(const struct matmul_rounded_tile *c, int m, struct kb_val x, int i)
 {
 	struct kb *k = c->l->k;
 	if (!has_elements(c))
-		return matmul_rounded_word(c, m, x, i);
+		return row_word(c, m, x, i);
 	struct kb_val all = kb_splat(k, kb_lane(k, c->words[i / WORDS][m], i % WORDS), WORDS);
 	return c->l->rounded.to.bf16 ? kb_bitcast(k, all, KB_I32) : all;
-}
-
-struct kb_val matmul_rounded_word(const struct matmul_rounded_tile *c, int m, struct kb_val x, int64_t disp)
-{
-	return kb_load_splat(c->l->k, words_of(c), c->p->x[m], x, c->p->x_disp[m] + disp);
 }
 
 /* ---- sums of integers ---- */
@@ -77,7 +73,7 @@ static struct kb_val dot_codes(const struct matmul_rounded_tile *c, struct kb_va
                                struct kb_val x)
 {
 	struct kb *k = c->l->k;
-	if (matmul_turns_codes(c->l))
+	if (turns_codes(c->l))
 		return kb_dot_s8s8(k, sum, w, x);
 	return ir_format_byte_most(c->l->panel.format) > 127 ? kb_dot_u8s8(k, sum, w, x)
 	                                                     : kb_dot_u7s8(k, sum, w, x);
@@ -162,7 +158,7 @@ static struct kb_val codes_of(const struct matmul_rounded_tile *c, struct kb_val
 	struct kb_val w = load_words(c, part == HIGH ? c->again : c->panel, at, line, v);
 	if (part != BYTES)
 		return halves_of(c, w, part == HIGH ? 4 : 0);
-	if (!matmul_turns_codes(c->l))
+	if (!turns_codes(c->l))
 		return w;
 	return kb_bin(k, KB_XOR, w, kb_splat(k, kb_i32(k, -0x7f7f7f80), c->l->lanes)); /* 0x80808080 */
 }
@@ -380,7 +376,7 @@ struct kb_val matmul_rounded_alone(const struct matmul_rounded_tile *c, int m, i
 	struct kb *k = c->l->k;
 	struct kb_val step = kb_index(k, 0), zero = kb_splat(k, kb_f32(k, 0), c->l->lanes);
 	const struct scales s = scales_of(c->l, c->w, step, v);
-	struct kb_val start = matmul_rounded_word(c, m, step, c->l->rounded.row.starts / 4);
+	struct kb_val start = row_word(c, m, step, c->l->rounded.row.starts / 4);
 	return add_scaled(c, step, m, &s, kb_add(k, integers, start), zero);
 }
 

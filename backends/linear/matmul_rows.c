@@ -69,9 +69,7 @@ static int64_t row_bytes(const struct linear *l)
 /* Behind those of the block, which tiles of always as many rows read. */
 static int64_t spare_rows(const struct linear *l)
 {
-	bool by_matrix =
-	        l->rounded.round && tile_by_matrix(l->job->target, l->w->t.format, l->rounded.to, l->depth);
-	return by_matrix ? TILE_MATRIX_SPARE : 0;
+	return matmul_by_matrix(l) ? TILE_MATRIX_SPARE : 0;
 }
 
 int64_t matmul_rows_bytes(const struct linear *l)

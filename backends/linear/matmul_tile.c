@@ -431,9 +431,8 @@ void matmul_tile(const struct linear *l, const struct matmul_strip *s, const str
 	a.ahead = t->ahead;
 	a.ahead.from = matmul_ahead(l, s, t, a.r.at);
 	struct matmul_rounded_tile rounded = {.l = l, .p = &a.p, .w = a.r.at, .ahead = &a.ahead};
-	if (l->matrix.config.id)
-		a.matrix = &rounded;
-	else
+	a.matrix = l->matrix.config.id ? &rounded : NULL;
+	if (!a.matrix)
 		begin_sums(l, &a);
 	if (a.matrix)
 		matmul_matrix_depth(&rounded);

@@ -66,18 +66,11 @@ static void record_multiply(struct kb_module *m, int lanes, enum ir_products kin
 /* Two by two sums, of whole tiles of zeros. */
 static void record_tiles(struct kb_module *m, enum ir_products kind)
 {
-	uint8_t config[KB_TILE_CONFIG] = {0};
-	int32_t words[KB_TILE_CONFIG / 4];
 	struct kb *k = kb_begin(m, multiply_names[kind], KB_EXPORTED, KB_VOID);
 	if (!k)
 		return;
 	struct kb_val data = kb_param(k, "data", KB_PTR_T, 0), n = kb_param(k, "n", KB_INDEX_T, 0);
-	for (int tile = 0; tile < KB_TILES; tile++)
-		kb_tile_shape(config, tile, KB_TILE_ROWS, KB_TILE_BYTES);
-	memcpy(words, config, sizeof(words));
-	for (size_t i = 0; i < TFMC_COUNT(words); i++)
-		kb_store(k, kb_i32(k, words[i]), data, kb_index(k, (int64_t)i), 0, 0);
-	kb_tile_config(k, data);
+	kb_tile_config_whole(k, data);
 	kb_loop(k, "i", kb_index(k, 0), n, 1, 0);
 	for (int i = 0; i < TILE_DOTS; i++)
 		kb_tile_dot(k, kind == PRODUCTS_BF16 ? KB_DOT_BF16 : KB_DOT_U8S8, i, 6 + i % 2, 4 + i / 2);
