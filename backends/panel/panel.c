@@ -19,7 +19,8 @@ struct panel panel_of(enum ir_format f, int64_t depth)
 	if (d->bits) {
 		bool has_sum = d->has_offset || (d->scale == DT_F16 && d->super == 1 && !d->codebook);
 		const struct tile_codes t = tile_codes(f, depth);
-		p.unit = d->block > 0 ? (int)t.section : d->bits == 8 ? 4 : 32;
+		int group = d->bits == 8 ? 4 : 32;
+		p.unit = d->block > group ? d->block : group;
 		p.head = t.lines;
 		p.held = 1 + has_sum;
 	}
