@@ -12,31 +12,32 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TFMC_ABI_VERSION  7u
+#define TFMC_ABI_VERSION  8u
 #define TFMC_RECORD_MAGIC 0x31434d46u /* "FMC1" */
 
 /* Status codes of every call into an object, one row each: name, value, text. */
-#define TFMC_STATUS_TABLE(X)                                                                            \
-	X(OK, 0, "ok")                                                                                  \
-	X(E_NULL, 1, "a required pointer is null")                                                      \
-	X(E_SIZE, 2, "a buffer is smaller than its tensor, or memory is too small")                     \
-	X(E_ALIGN, 3, "memory is not aligned to 64 bytes")                                              \
-	X(E_DIM, 4, "a dimension is outside of its bounds")                                             \
-	X(E_LENGTH, 5, "a length is negative or larger than the dimension it measures")                 \
-	X(E_TOKEN, 6, "a token id is outside of the vocabulary")                                        \
-	X(E_CONTEXT, 7, "the context is not initialised")                                               \
-	X(E_ABI, 8, "the caller was built for another interface version")                               \
-	X(E_WEIGHTS, 9, "the weights are those of another object, or damaged")                          \
-	X(E_CPU, 10, "this processor lacks instructions the object was compiled for")                   \
-	X(E_FULL, 11, "the state has no room for that many tokens")                                     \
-	X(E_WORKER, 12, "a worker number is outside of the workers of the context")                     \
-	X(E_CANCELLED, 13, "the call was cancelled")                                                    \
-	X(E_ENTRY, 14, "the object has no such entry")                                                  \
-	X(E_STATE, 15, "the entry needs state the context was not given, or encode was not called")     \
-	X(E_VARIANT, 16, "the object does not hold a variant that is allowed")                          \
-	X(E_OVERWRITTEN, 17, "a ring of the state has overwritten tokens that the sequence would need") \
-	X(E_NO_WEIGHTS, 18,                                                                             \
-	  "the weights are not in this object: give it the file NAME.weights that was written beside it")
+#define TFMC_STATUS_TABLE(X)                                                                              \
+	X(OK, 0, "ok")                                                                                    \
+	X(E_NULL, 1, "a required pointer is null")                                                        \
+	X(E_SIZE, 2, "a buffer is smaller than its tensor, or memory is too small")                       \
+	X(E_ALIGN, 3, "memory is not aligned to 64 bytes")                                                \
+	X(E_DIM, 4, "a dimension is outside of its bounds")                                               \
+	X(E_LENGTH, 5, "a length is negative or larger than the dimension it measures")                   \
+	X(E_TOKEN, 6, "a token id is outside of the vocabulary")                                          \
+	X(E_CONTEXT, 7, "the context is not initialised")                                                 \
+	X(E_ABI, 8, "the caller was built for another interface version")                                 \
+	X(E_WEIGHTS, 9, "the weights are those of another object, or damaged")                            \
+	X(E_CPU, 10, "this processor lacks instructions the object was compiled for")                     \
+	X(E_FULL, 11, "the state has no room for that many tokens")                                       \
+	X(E_WORKER, 12, "a worker number is outside of the workers of the context")                       \
+	X(E_CANCELLED, 13, "the call was cancelled")                                                      \
+	X(E_ENTRY, 14, "the object has no such entry")                                                    \
+	X(E_STATE, 15, "the entry needs state the context was not given, or encode was not called")       \
+	X(E_VARIANT, 16, "the object does not hold a variant that is allowed")                            \
+	X(E_OVERWRITTEN, 17, "a ring of the state has overwritten tokens that the sequence would need")   \
+	X(E_NO_WEIGHTS, 18,                                                                               \
+	  "the weights are not in this object: give it the file NAME.weights that was written beside it") \
+	X(E_DEVICE, 19, "there is no such OpenCL device, or it failed")
 
 enum tfmc_rt_status {
 #define X(name, value, text) TFMC_RT_##name = value,
@@ -52,6 +53,16 @@ typedef void tfmc_task_fn(void *arg, int64_t worker, int64_t n_workers);
 typedef void tfmc_parallel_for_fn(void *user, int64_t n, tfmc_task_fn *fn, void *arg);
 /* Called by a worker that has waited long at a barrier. Nonzero cancels the call. */
 typedef int32_t tfmc_yield_fn(void *user);
+
+/* Which OpenCL device, of objects with code for one. Zeros: the best one. */
+struct tfmc_device {
+	const char *name;    /* its number, or a part of its name */
+	const char *library; /* file of the OpenCL library; NULL: the one that the loader finds */
+	const char *cache;   /* folder where programs are kept once they are built; NULL: built each time */
+	/* [message_bytes]: why the last call that gave E_DEVICE failed, a text. NULL: not wanted. */
+	char *message;
+	uint64_t message_bytes;
+};
 
 /* Given to init. Zero-initialise, set struct_size. All memory belongs to the caller. */
 struct tfmc_config {
@@ -75,6 +86,7 @@ struct tfmc_config {
 	 * it. Tiles (AMX) are bit 18, after arch_prctl(ARCH_REQ_XCOMP_PERM, 18). aarch64: AT_HWCAP and AT_HWCAP2.
 	 */
 	uint64_t system[2];
+	const struct tfmc_device *device; /* stays until the context is closed; NULL: as one of zeros */
 };
 #endif
 
@@ -173,6 +185,33 @@ struct tfmc_model {
 	uint64_t (*state_size)(int64_t batch);
 };
 #endif
+
+/*
+ * What code for OpenCL devices asks of libtfmccl (runtime/opencl/model.h has the functions). Objects without such
+ * code call nothing. Fields of 8 bytes.
+ */
+enum tfmc_cl_for { TFMC_CL_FOR_ANY, TFMC_CL_FOR_WIDE_CPU, TFMC_CL_FOR_GPU }; /* the devices of a family */
+struct tfmc_cl_code {
+	const void *plan; /* runtime/plan/format.h */
+	uint64_t plan_bytes;
+	const char *source; /* OpenCL C of all kernels, without an end */
+	uint64_t source_bytes;
+	const void *weights; /* packed; they stay as long as the model */
+	uint64_t weights_bytes;
+	uint64_t devices; /* enum tfmc_cl_for: those that it is for */
+	uint64_t batch;   /* sequences of the state; 0: it has none */
+};
+
+/* A call of a function of the plan. */
+struct tfmc_cl_call {
+	uint64_t function;                 /* row of the plan */
+	int32_t *past;                     /* [B]: tokens of the rows, new lengths after it; NULL: no state */
+	int64_t first;                     /* sequence of row 0 */
+	int64_t source;                    /* sequence whose source all rows read; -1: their own */
+	const int64_t *dims;               /* [rows of DIMS] */
+	const struct tfmc_buffer *params;  /* [params] counts in bytes; no data: not a tensor of the caller */
+	const struct tfmc_buffer *results; /* [results]; no data: not wanted, or not of the caller */
+};
 
 /*
  * A weights file: this header, padded with zeros to TFMC_WEIGHTS_DATA bytes, then the packed weights.

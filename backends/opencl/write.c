@@ -110,7 +110,7 @@ static int64_t add_area(struct writer *w, const struct area *a)
 	        [AREA_C_BYTES] = formula(w, a->bytes), [AREA_C_READ] = a->is_read,
 	        [AREA_C_WRITTEN] = a->is_written};
 	if (a->state)
-		cells[AREA_C_STATE] = a->state->grows ? PLAN_STATE_OWN : PLAN_STATE_SOURCE;
+		cells[AREA_C_STATE] = a->is_source ? PLAN_STATE_SOURCE : PLAN_STATE_OWN;
 	if (a->spare)
 		cells[AREA_C_SPARE] = 1 + formula(w, a->spare);
 	for (int i = 0; i < OBJECT_REPEAT_MAX; i++)

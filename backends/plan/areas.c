@@ -67,7 +67,11 @@ bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct a
 {
 	struct ir_dims *t = dims_of(e);
 	const struct ir_dim *batch = s->state->decl->type->dims[0];
-	*out = (struct area){.name = s->state->decl->name, .memory = AREA_STATE, .state = s->state};
+	bool is_source = !s->state->grows && e->object->states.encoded_at && !function_is_encode(e->function);
+	*out = (struct area){.name = s->state->decl->name,
+	                     .memory = AREA_STATE,
+	                     .state = s->state,
+	                     .is_source = is_source};
 	if (!slice_of_sequence(e, s, out))
 		return false;
 	const struct ir_dim *before = ir_dim_add(t, batch, ir_dim_const(t, -1));
@@ -252,7 +256,7 @@ struct kb_val area_address(struct emit *e, const struct area *a)
 	case AREA_INPUT: base = given_or(e, f->param_word[a->number], f->default_at[a->number]); break;
 	case AREA_OUTPUT: base = given_or(e, f->result_word[a->number], a->spare); break;
 	case AREA_STATE: /* rows of a call begin at the first one's sequence */
-		base = !a->state ? e->past : binding_is_source(e, a->state) ? e->sources : e->blocks;
+		base = !a->state ? e->past : a->is_source ? e->sources : e->blocks;
 		disp -= a->state ? e->object->states.fixed_bytes : STATE_PAST;
 		break;
 	}

@@ -32,7 +32,8 @@ static int64_t sequence_elements(const struct emit *e, enum ir_dtype t)
 	return e->object->states.batch_bytes / ir_dtype_bytes(t);
 }
 
-bool binding_is_source(const struct emit *e, const struct state_place *p)
+/* What encode has left, possibly of another sequence. */
+static bool is_source(const struct emit *e, const struct state_place *p)
 {
 	return !p->grows && e->source_step.id;
 }
@@ -59,7 +60,7 @@ bool binding_find_slice(const struct object *o, const struct ir_func *f, struct 
 /* From one row of a call to the next. */
 static struct kb_size over_sequences(struct emit *e, const struct state_place *p, struct kb_size stride)
 {
-	if (!binding_is_source(e, p))
+	if (!is_source(e, p))
 		return stride;
 	return (struct kb_size){.v = kb_mul(e->k, stride.v, e->source_step)};
 }

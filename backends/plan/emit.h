@@ -56,8 +56,6 @@ void emit_return_if(struct emit *e, struct kb_val cond, enum tfmc_rt_status stat
 void emit_load_dims(struct emit *e);
 /* Loads the addresses groups use. */
 void emit_load_bases(struct emit *e);
-/* A state that the function reads of encode, possibly of another sequence. */
-bool binding_is_source(const struct emit *e, const struct state_place *p);
 struct kb_val emit_word(struct emit *e, enum kb_scalar type, size_t word);
 struct kb_val emit_dim(struct emit *e, const struct ir_dim *d);
 struct kb_size emit_size(struct emit *e, const struct ir_dim *d);

@@ -4,8 +4,9 @@
  * template did not use them; the plan lists what is left. A kernel that equals an earlier one, in whatever function,
  * is not kept.
  *
- *   object   addresses of areas, this worker's scratch, dims, indices of repeats, worker, n_workers, source_step
- *   OpenCL   a buffer and an offset in it for each area, the scratch of all workers, dims, indices of repeats
+ *   object   addresses of areas, this worker's scratch, dims, indices of repeats, source_step, worker, n_workers
+ *   OpenCL   a buffer and an offset in it for each area, the scratch of all workers, dims, indices of repeats,
+ *            source_step
  */
 #include "backends/plan/emit.h"
 
@@ -88,15 +89,11 @@ static struct kb_val declare_index(struct recording *r, const char *name, enum p
 	return declare(r, name, KB_INDEX_T, kind, number);
 }
 
-/* Reads what encode has left, in objects possibly of another sequence. */
 static bool has_source(const struct recording *r)
 {
-	for (size_t i = 0; i < r->e.areas.n; i++) {
-		const struct state_place *state = r->e.areas.items[i].state;
-		if (state && !state->grows && r->object->states.encoded_at &&
-		    !function_is_encode(r->e.function))
+	for (size_t i = 0; i < r->e.areas.n; i++)
+		if (r->e.areas.items[i].is_source)
 			return true;
-	}
 	return false;
 }
 
@@ -150,11 +147,11 @@ static enum tfmc_status begin(struct recording *r)
 		return TFMC_NO_MEMORY;
 	declare_areas(r, offsets);
 	declare_indices(r, dims);
+	if (has_source(r))
+		r->e.source_step = declare_index(r, "source_step", PLAN_SOURCE_STEP, 0);
 	if (!is_opencl(o)) {
 		r->job.worker = declare_index(r, "worker", PLAN_WORKER, 0);
 		r->job.n_workers = declare_index(r, "n_workers", PLAN_WORKERS, 0);
-		if (has_source(r))
-			r->e.source_step = declare_index(r, "source_step", PLAN_SOURCE_STEP, 0);
 		emit_group_comment(&r->e);
 		return TFMC_OK;
 	}

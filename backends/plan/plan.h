@@ -23,6 +23,7 @@ struct area {
 	int64_t step[OBJECT_REPEAT_MAX]; /* bytes for each round, outermost repeat first */
 	const struct ir_dim *bytes;      /* SCRATCH: for one worker */
 	const struct state_place *state; /* STATE: whose slice it is; NULL: the lengths of the sequences */
+	bool is_source;                  /* what encode has left, possibly of another sequence */
 	const struct ir_dim
 	        *spare; /* OUTPUT: place in the arena when the caller gives no memory; NULL: none */
 	bool is_written, is_read;

@@ -16,7 +16,7 @@
 #define TFMC_RUNTIME_PLAN_FORMAT_H
 
 #define PLAN_MAGIC   0x6e616c70636d6674 /* "tfmcplan" */
-#define PLAN_VERSION 1
+#define PLAN_VERSION 2
 
 #define PLAN_REPEATS 4  /* repeats inside each other */
 #define PLAN_DEPTH   8  /* repeats and conditions inside each other */
@@ -49,8 +49,8 @@ enum plan_arg_kind {
 	/* Of an object alone, in no file; kernels of OpenCL ask their work-group. */
 	PLAN_WORKER = 4,
 	PLAN_WORKERS = 5,
-	PLAN_SOURCE_STEP =
-	        6 /* sequences from what one row reads of encode to what the next one reads: 1, or 0 */
+	/* Sequences from what one row reads of encode to what the next one reads: 1, or 0 when all share one. */
+	PLAN_SOURCE_STEP = 6
 };
 
 enum area_memory {
@@ -73,7 +73,11 @@ enum plan_op {
 };
 
 /* What of the state an area is. */
-enum plan_state { PLAN_STATE_NONE = 0, PLAN_STATE_OWN = 1, PLAN_STATE_SOURCE = 2 /* encode has filled it */ };
+enum plan_state {
+	PLAN_STATE_NONE = 0,
+	PLAN_STATE_OWN = 1,
+	PLAN_STATE_SOURCE = 2 /* read of what encode has filled */
+};
 
 /* ---- layout ---- */
 

@@ -232,6 +232,8 @@ static void require_arg(struct walk *w, int64_t i, int64_t n_areas)
 		most = p->rows[PLAN_DIMS];
 	if (kind == PLAN_INDEX)
 		most = w->repeats;
+	if (kind == PLAN_SOURCE_STEP)
+		most = 1;
 	require(w->check, number >= 0 && number < most, "an argument is nothing that the kernel may have");
 }
 

@@ -69,9 +69,9 @@ bool run_args(struct run *r, const struct plan_kernel *l, const struct piece *pi
 				return false;
 			out[i].number = r->turns[n];
 			break;
+		case PLAN_SOURCE_STEP: out[i].number = 1; break;
 		case PLAN_WORKER:
-		case PLAN_WORKERS:
-		case PLAN_SOURCE_STEP: return false;
+		case PLAN_WORKERS: return false;
 		}
 	}
 	return true;
