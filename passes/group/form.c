@@ -451,6 +451,19 @@ static void number_op(struct former *s, const struct ir_op *op)
 		s->g->index_of[op->results[i].id] = list.n;
 }
 
+/* A linear that rounds rows for itself reads what others round, too. */
+static void add_readers(struct former *s, const struct ir_op *rounds)
+{
+	const struct user_list *u = &s->users[rounds->results[0].id];
+	for (size_t i = 0; i < u->n; i++) {
+		bool inside = group_rounds_for(s->p, s->f, u->items[i], rounds);
+		const struct ir_op **slot =
+		        inside ? ARENA_PUSH(s->p->arena, &s->users[rounds->operands[0].id]) : NULL;
+		if (slot != NULL)
+			*slot = u->items[i];
+	}
+}
+
 /* Lists of members, in program order. */
 static void link_members(struct former *s)
 {
@@ -481,6 +494,9 @@ bool group_form(struct pass_context *p, const struct ir_module *m, const struct 
 		return false;
 	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
 		number_op(&s, it.op);
+	for (size_t i = 0; i < out->n_ops; i++)
+		if (out->ops[i]->code == OP_round_rows && !is_rounded_inside(&s, out->ops[i]))
+			add_readers(&s, out->ops[i]);
 	out->cluster_of = ARENA_ARRAY(p->arena, size_t, out->n_ops + 1);
 	out->role_of = ARENA_ARRAY(p->arena, enum member_role, out->n_ops + 1);
 	out->in_memory = ARENA_ARRAY(p->arena, bool, out->n_ops + 1);
