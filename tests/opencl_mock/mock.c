@@ -2,6 +2,7 @@
 /*
  * The mock OpenCL library: the functions of runtime/opencl/calls.def.
  */
+#define _POSIX_C_SOURCE 200809L /* strdup */
 #include "tests/opencl_mock/mock.h"
 
 #include <stdbool.h>
@@ -188,7 +189,9 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_uint what, size_t size, void *val
 	case CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT:
 		return give_number(is_gpu ? 1 : 8, word, size, value, needed);
 	case CL_DEVICE_GLOBAL_MEM_SIZE: return give_number(1 << 20, wide, size, value, needed);
-	case CL_DEVICE_MAX_MEM_ALLOC_SIZE: return give_number(1 << 18, wide, size, value, needed);
+	case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
+		return give_number(mock.largest ? (uint64_t)mock.largest : 1 << 18, wide, size, value,
+		                   needed);
 	case CL_DEVICE_LOCAL_MEM_SIZE: return give_number(1 << 14, wide, size, value, needed);
 	case CL_DEVICE_LOCAL_MEM_TYPE:
 		return give_number(is_gpu ? CL_LOCAL : CL_GLOBAL, word, size, value, needed);
@@ -211,8 +214,11 @@ struct object {
 	size_t n;
 	bool is_host; /* the bytes are the caller's */
 	bool is_built;
-	struct object *of;
+	struct mock_arg args[MOCK_ARGS]; /* of a kernel; its bytes are the name */
+	struct object *next;             /* memory */
 };
+
+static struct object *memories; /* all that are not released */
 
 static bool is_object(const void *p, enum object_kind kind)
 {
@@ -240,6 +246,11 @@ static cl_int release(const char *name, void *p, enum object_kind kind)
 	struct object *o = p;
 	if (!is_object(p, kind))
 		return misuse(CL_INVALID_VALUE);
+	for (struct object **at = &memories; *at; at = &(*at)->next)
+		if (*at == o) {
+			*at = o->next;
+			break;
+		}
 	if (!o->is_host)
 		free(o->bytes);
 	free(o);
@@ -303,6 +314,8 @@ cl_mem clCreateBuffer(cl_context context, cl_ulong flags, size_t size, void *hos
 		o->n = size;
 		o->is_host = host != NULL;
 		o->bytes = host ? host : calloc(1, size);
+		o->next = memories;
+		memories = o;
 		mock.shared += o->is_host;
 	}
 	return (cl_mem)o;
@@ -487,7 +500,10 @@ cl_kernel clCreateKernel(cl_program program, const char *name, cl_int *code)
 		return NULL;
 	}
 	*code = CL_INVALID_KERNEL_NAME;
-	return strstr(of->bytes, name) ? create(KERNEL, code) : NULL;
+	struct object *o = strstr(of->bytes, name) ? create(KERNEL, code) : NULL;
+	if (o)
+		o->bytes = strdup(name);
+	return (cl_kernel)o;
 }
 
 cl_int clReleaseKernel(cl_kernel kernel)
@@ -498,9 +514,14 @@ cl_int clReleaseKernel(cl_kernel kernel)
 cl_int clSetKernelArg(cl_kernel kernel, cl_uint index, size_t size, const void *value)
 {
 	cl_int code = begin("clSetKernelArg");
-	if (!is_object(kernel, KERNEL) || size == 0 || !value)
+	struct object *o = (void *)kernel;
+	if (!is_object(kernel, KERNEL) || size == 0 || size > sizeof(o->args[0].value) || !value)
 		return misuse(CL_INVALID_VALUE);
-	return code != CL_SUCCESS ? code : index < 64 ? CL_SUCCESS : CL_INVALID_ARG_INDEX;
+	if (code != CL_SUCCESS || index >= MOCK_ARGS)
+		return code != CL_SUCCESS ? code : CL_INVALID_ARG_INDEX;
+	o->args[index].size = size;
+	memcpy(o->args[index].value, value, size);
+	return CL_SUCCESS;
 }
 
 cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device, cl_uint what, size_t size, void *value,
@@ -512,6 +533,20 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device, cl_uint w
 	if (!is_object(kernel, KERNEL) || !device || what != CL_KERNEL_WORK_GROUP_SIZE)
 		return misuse(CL_INVALID_VALUE);
 	return give_number(128, sizeof(size_t), size, value, needed);
+}
+
+/* Arguments that are memory get its bytes: a handle is told from a number by what exists. */
+static void tell(struct object *kernel)
+{
+	for (size_t i = 0; i < MOCK_ARGS; i++) {
+		struct mock_arg *a = &kernel->args[i];
+		const struct object *o = memories;
+		while (o && (a->size != sizeof(o) || memcmp(a->value, &o, sizeof(o)) != 0))
+			o = o->next;
+		a->bytes = o ? o->bytes : NULL;
+		a->n = o ? o->n : 0;
+	}
+	mock.launched(mock.user, kernel->bytes, kernel->args);
 }
 
 cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dims, const size_t *first,
@@ -532,5 +567,9 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
 			return misuse(CL_INVALID_WORK_GROUP_SIZE);
 		items *= (size_t)mock.items[i];
 	}
-	return items <= 128 ? CL_SUCCESS : CL_INVALID_WORK_GROUP_SIZE;
+	if (items > 128)
+		return CL_INVALID_WORK_GROUP_SIZE;
+	if (mock.launched)
+		tell((void *)kernel);
+	return CL_SUCCESS;
 }

@@ -6,7 +6,7 @@
  *	struct mock *mock = dlsym(dlopen(MOCK_OPENCL_PATH, RTLD_NOW), "mock");
  *	*mock = (struct mock){.platforms = 2, .fail_at = 3, .code = CL_OUT_OF_RESOURCES};
  *
- * Programs are not run. A source with the word WRONG does not compile; a kernel is found when its name is in the source.
+ * Programs are not run; `launched` is told what would be. A source with the word WRONG does not compile; a kernel is found when its name is in the source.
  * For a command the script is the environment variable MOCK_OPENCL, "platforms=2,fail_at=3,code=-5,odd=4".
  */
 #ifndef TFMC_TESTS_OPENCL_MOCK_H
@@ -18,6 +18,17 @@
 #define MOCK_PLATFORMS 2
 #define MOCK_DEVICES   3 /* of all platforms: a processor on the first, a small and a large GPU on the second */
 #define MOCK_CALLS     8192
+
+#define MOCK_ARGS 64
+
+/* An argument of a kernel as it was set last. */
+struct mock_arg {
+	size_t size; /* 0: it was not set */
+	unsigned char value[8];
+	char *bytes; /* of memory that exists: [n] */
+	size_t n;
+};
+typedef void mock_launched(void *user, const char *kernel, const struct mock_arg args[MOCK_ARGS]);
 
 enum mock_odd {
 	MOCK_USUAL,
@@ -41,9 +52,12 @@ enum mock_odd {
 
 struct mock {
 	int64_t platforms;
-	int64_t fail_at; /* the call of this number, from 1, fails; 0: none */
-	int64_t code;    /* with this code */
-	int64_t odd;     /* enum mock_odd */
+	int64_t fail_at;         /* the call of this number, from 1, fails; 0: none */
+	int64_t code;            /* with this code */
+	int64_t odd;             /* enum mock_odd */
+	int64_t largest;         /* bytes of a buffer; 0: 2^18 */
+	mock_launched *launched; /* at each launch that succeeds; may be NULL */
+	void *user;
 	/* What happened. */
 	int64_t calls;
 	const char *log[MOCK_CALLS]; /* names of the first calls */

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of this room share: a model on a device, with the launches of its functions.
+ */
+#ifndef TFMC_RUNTIME_OPENCL_MODEL_INTERNAL_H
+#define TFMC_RUNTIME_OPENCL_MODEL_INTERNAL_H
+
+#include <stdbool.h>
+
+#include "runtime/abi.h"
+#include "runtime/opencl/model.h"
+#include "runtime/opencl/tfmc_cl.h"
+#include "runtime/plan/read.h"
+
+/* A buffer that is replaced when it has to be larger. */
+struct model_memory {
+	struct tfmc_cl_buffer *buffer; /* NULL: none yet */
+	uint64_t serial;               /* a number of its own for each buffer of a model, from 1 */
+};
+
+/* Bytes [begin, end) of the weights. Each area of a launch lies in one piece. */
+struct model_piece {
+	struct model_memory memory;
+	int64_t begin, end;
+};
+
+/* What a kernel has been given last: a number, or the serial of a buffer. */
+struct model_arg {
+	int64_t value;
+	bool is_set;
+};
+
+/* A kernel in one turn of the repeats around it. */
+struct model_launch {
+	int64_t kernel; /* row of KERNELS */
+	int64_t turns[PLAN_REPEATS];
+	int64_t wanted[PLAN_DEPTH];    /* the steps WANTED that it is in; then -1 */
+	struct tfmc_cl_kernel *handle; /* NULL until it is wanted; its arguments are set by no other launch */
+	size_t first_arg;              /* of the function's */
+	int64_t groups;                /* work-groups */
+	bool is_wanted;
+};
+
+struct model_function {
+	const char *name;
+	struct model_launch *launches; /* in order, repeats expanded */
+	size_t n;
+	struct model_arg *args;
+	int64_t lengths; /* row of AREAS with the new lengths; -1: none */
+	int64_t n_params, n_results;
+	/* What the arguments were set for, and what follows from it. */
+	bool is_ready;
+	uint64_t serial; /* of the newest buffer then */
+	int64_t first, source, *dims;
+	bool *wanted;                        /* [results] */
+	int64_t *param_bytes, *result_bytes; /* [params], [results]: as far as kernels go */
+	int64_t past_begin, past_end;        /* lengths that kernels read, bytes of the state */
+};
+
+struct tfmc_cl_model {
+	struct tfmc_cl_code code;
+	struct tfmc_device device;
+	struct tfmc_plan plan;
+	struct tfmc_cl *cl;
+	const struct tfmc_cl_device *chosen;
+	struct tfmc_cl_context *context;
+	struct tfmc_cl_program *program;
+	struct model_function *functions; /* [rows of FUNCTIONS] */
+	struct model_piece *pieces;
+	size_t n_pieces;
+	struct model_memory arena, scratch, state, aside; /* aside: of a permutation */
+	struct model_memory *params, *results;            /* of all functions, by number */
+	int64_t n_params, n_results;
+	int32_t *lengths; /* [code.batch]: on their way to the caller */
+	int64_t *readers; /* [code.batch]: of a permutation */
+	uint64_t serial;  /* of the newest buffer */
+};
+
+/* What a message begins with; both may be NULL. */
+struct model_where {
+	const char *function, *kernel;
+};
+
+#if defined(__GNUC__)
+#define MODEL_PRINTF(text, arguments) __attribute__((format(printf, text, arguments)))
+#else
+#define MODEL_PRINTF(text, arguments)
+#endif
+
+/* Leaves a message; TFMC_RT_E_DEVICE. */
+int32_t model_fail(const struct tfmc_cl_model *m, const struct model_where *where, const char *fmt, ...)
+        MODEL_PRINTF(3, 4);
+/* TFMC_RT_OK for 0, else the same with the text of the error. */
+int32_t model_checked(const struct tfmc_cl_model *m, const struct model_where *where, int status,
+                      const struct tfmc_cl_error *error);
+/* At least so many bytes; what it held is lost when it was smaller. */
+int32_t model_grow(struct tfmc_cl_model *m, const struct model_where *where, struct model_memory *memory,
+                   int64_t bytes);
+
+/* The launches of all functions. */
+int32_t model_expand(struct tfmc_cl_model *m);
+/* The weights, in as many buffers as the device wants, after model_expand. */
+int32_t model_place_weights(struct tfmc_cl_model *m);
+
+static inline int64_t model_cell(const struct tfmc_cl_model *m, enum plan_section s, int64_t row, int column)
+{
+	return tfmc_plan_cell(&m->plan, s, row, column);
+}
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model is opened: plan, device, launches, program, weights, state; and closed.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/opencl/model/internal.h"
+
+#define WIDE 16 /* floats of a vector */
+
+/* ---- failures ---- */
+
+int32_t model_fail(const struct tfmc_cl_model *m, const struct model_where *where, const char *fmt, ...)
+{
+	static const struct model_where nowhere;
+	const struct model_where *w = where ? where : &nowhere;
+	char text[TFMC_CL_TEXT];
+	va_list ap;
+	if (!m->device.message || m->device.message_bytes == 0)
+		return TFMC_RT_E_DEVICE;
+	va_start(ap, fmt);
+	if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
+		text[0] = 0;
+	va_end(ap);
+	(void)snprintf(m->device.message, (size_t)m->device.message_bytes, "%s%s%s%s%s%s",
+	               w->function ? w->function : "", w->function ? ": " : "", w->kernel ? "kernel " : "",
+	               w->kernel ? w->kernel : "", w->kernel ? ": " : "", text);
+	return TFMC_RT_E_DEVICE;
+}
+
+int32_t model_checked(const struct tfmc_cl_model *m, const struct model_where *where, int status,
+                      const struct tfmc_cl_error *error)
+{
+	return status == TFMC_CL_OK ? TFMC_RT_OK : model_fail(m, where, "%s", error->text);
+}
+
+static int32_t no_memory(const struct tfmc_cl_model *m)
+{
+	return model_fail(m, NULL, "memory could not be allocated");
+}
+
+/* ---- memory ---- */
+
+int32_t model_grow(struct tfmc_cl_model *m, const struct model_where *where, struct model_memory *memory,
+                   int64_t bytes)
+{
+	struct tfmc_cl_error error;
+	if (memory->buffer && tfmc_cl_buffer_bytes(memory->buffer) >= (uint64_t)bytes)
+		return TFMC_RT_OK;
+	tfmc_cl_buffer_free(memory->buffer);
+	memory->serial = ++m->serial;
+	int status = tfmc_cl_buffer_create(m->context, (uint64_t)bytes, &memory->buffer, &error);
+	return model_checked(m, where, status, &error);
+}
+
+static int32_t make_state(struct tfmc_cl_model *m)
+{
+	struct tfmc_cl_error error;
+	int64_t fixed = tfmc_plan_header(&m->plan, PLAN_H_STATE_FIXED), bytes = 0;
+	uint64_t batch = m->code.batch;
+	if (batch > 0 &&
+	    (batch > SIZE_MAX / sizeof(*m->readers) ||
+	     __builtin_mul_overflow(tfmc_plan_header(&m->plan, PLAN_H_STATE_BATCH), batch, &bytes) ||
+	     __builtin_add_overflow(bytes, fixed, &bytes)))
+		return model_fail(m, NULL, "a state of %" PRIu64 " sequences is too large", batch);
+	m->lengths = calloc((size_t)batch + 1, sizeof(*m->lengths));
+	m->readers = calloc((size_t)batch + 1, sizeof(*m->readers));
+	if (!m->lengths || !m->readers)
+		return no_memory(m);
+	int32_t status = model_grow(m, NULL, &m->state, bytes);
+	if (status != TFMC_RT_OK)
+		return status;
+	return model_checked(m, NULL, tfmc_cl_clear(m->state.buffer, 0, (uint64_t)bytes, &error), &error);
+}
+
+/* ---- what it runs on ---- */
+
+static bool is_for(enum tfmc_cl_for devices, const struct tfmc_cl_device *d)
+{
+	switch (devices) {
+	case TFMC_CL_FOR_ANY: return true;
+	case TFMC_CL_FOR_WIDE_CPU: return d->type == TFMC_CL_CPU && d->vector_width >= WIDE;
+	case TFMC_CL_FOR_GPU: return d->type == TFMC_CL_GPU || d->type == TFMC_CL_ACCELERATOR;
+	}
+	return false;
+}
+
+static int32_t open_device(struct tfmc_cl_model *m)
+{
+	struct tfmc_cl_error error;
+	size_t number;
+	int status = tfmc_cl_open(m->device.library, &m->cl, &error);
+	if (status == TFMC_CL_OK)
+		status = tfmc_cl_choose(m->cl, m->device.name, &number, &error);
+	if (status != TFMC_CL_OK)
+		return model_checked(m, NULL, status, &error);
+	m->chosen = tfmc_cl_device(m->cl, number);
+	if (!is_for((enum tfmc_cl_for)m->code.devices, m->chosen))
+		return model_fail(m, NULL, "the kernels are for %s, '%.200s' is none",
+		                  m->code.devices == TFMC_CL_FOR_GPU ? "GPUs"
+		                                                     : "processors with vectors of 16 floats",
+		                  m->chosen->name);
+	return model_checked(m, NULL, tfmc_cl_context_open(m->cl, number, 0, &m->context, &error), &error);
+}
+
+static int32_t read_plan(struct tfmc_cl_model *m)
+{
+	const char *wrong = m->code.plan && m->code.source && (m->code.weights || !m->code.weights_bytes)
+	                            ? tfmc_plan_open(m->code.plan, (size_t)m->code.plan_bytes, &m->plan)
+	                            : "there is none, or no source, or no weights";
+	if (wrong)
+		return model_fail(m, NULL, "plan: %s", wrong);
+	uint64_t weights = (uint64_t)tfmc_plan_header(&m->plan, PLAN_H_WEIGHTS);
+	if (weights != m->code.weights_bytes)
+		return model_fail(m, NULL, "the plan has %" PRIu64 " bytes of weights, there are %" PRIu64,
+		                  weights, m->code.weights_bytes);
+	return TFMC_RT_OK;
+}
+
+static int32_t build(struct tfmc_cl_model *m)
+{
+	struct tfmc_cl_error error;
+	const struct tfmc_cl_source source = {m->code.source, m->code.source_bytes, "-cl-std=CL1.2",
+	                                      m->device.cache};
+	return model_checked(m, NULL, tfmc_cl_program_build(m->context, &source, &m->program, &error),
+	                     &error);
+}
+
+static int32_t open_all(struct tfmc_cl_model *m)
+{
+	int32_t status = read_plan(m);
+	if (status == TFMC_RT_OK)
+		status = open_device(m);
+	if (status == TFMC_RT_OK)
+		status = model_expand(m);
+	if (status == TFMC_RT_OK)
+		status = build(m);
+	if (status == TFMC_RT_OK)
+		status = model_place_weights(m);
+	return status == TFMC_RT_OK ? make_state(m) : status;
+}
+
+int32_t tfmc_cl_model_open(const struct tfmc_cl_code *code, const struct tfmc_device *device,
+                           struct tfmc_cl_model **out)
+{
+	const struct tfmc_device best = {0};
+	struct tfmc_cl_model none = {.device = device ? *device : best};
+	if (out)
+		*out = NULL;
+	if (!code || !out)
+		return model_fail(&none, NULL, "there is no code, or no place for the model");
+	struct tfmc_cl_model *m = malloc(sizeof(*m));
+	if (!m)
+		return no_memory(&none);
+	*m = none;
+	m->code = *code;
+	int32_t status = open_all(m);
+	if (status == TFMC_RT_OK)
+		*out = m;
+	else
+		tfmc_cl_model_close(m);
+	return status;
+}
+
+/* ---- the end ---- */
+
+static void free_function(struct model_function *f)
+{
+	for (size_t i = 0; i < f->n; i++)
+		tfmc_cl_kernel_free(f->launches[i].handle);
+	free(f->launches);
+	free(f->args);
+	free(f->dims);
+	free(f->wanted);
+	free(f->param_bytes);
+	free(f->result_bytes);
+}
+
+static void free_memories(struct model_memory *list, int64_t n)
+{
+	for (int64_t i = 0; list && i < n; i++)
+		tfmc_cl_buffer_free(list[i].buffer);
+}
+
+void tfmc_cl_model_close(struct tfmc_cl_model *m)
+{
+	if (!m)
+		return;
+	for (int64_t i = 0; m->functions && i < m->plan.rows[PLAN_FUNCTIONS]; i++)
+		free_function(&m->functions[i]);
+	for (size_t i = 0; i < m->n_pieces; i++)
+		tfmc_cl_buffer_free(m->pieces[i].memory.buffer);
+	struct model_memory own[] = {m->arena, m->scratch, m->state, m->aside};
+	free_memories(own, sizeof(own) / sizeof(own[0]));
+	free_memories(m->params, m->n_params);
+	free_memories(m->results, m->n_results);
+	tfmc_cl_program_free(m->program);
+	tfmc_cl_context_close(m->context);
+	tfmc_cl_close(m->cl);
+	free(m->functions);
+	free(m->pieces);
+	free(m->params);
+	free(m->results);
+	free(m->lengths);
+	free(m->readers);
+	free(m);
+}
