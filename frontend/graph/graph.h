@@ -51,6 +51,8 @@ bool graph_equal(const struct graph_body *a, const struct graph_body *b);
 typedef const struct expr *expr_map_fn(void *user, const struct expr *e);
 /* The tree with nodes replaced; shares what did not change. */
 const struct expr *expr_map(struct arena *a, const struct expr *e, expr_map_fn *fn, void *user);
+/* The same, the root is left to the caller. */
+const struct expr *expr_map_children(struct arena *a, const struct expr *e, expr_map_fn *fn, void *user);
 /* A copy in which `{name}` in strings and paths is replaced by `with`; false when memory ran out. */
 bool graph_substitute(struct arena *a, const struct graph_body *body, const char *name, const char *with,
                       struct graph_body *out);

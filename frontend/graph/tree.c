@@ -71,8 +71,13 @@ bool graph_equal(const struct graph_body *a, const struct graph_body *b)
 const struct expr *expr_map(struct arena *a, const struct expr *e, expr_map_fn *fn, void *user)
 {
 	const struct expr *with = fn(user, e);
-	if (with != NULL || expr_n_children(e) == 0)
-		return with != NULL ? with : e;
+	return with != NULL ? with : expr_map_children(a, e, fn, user);
+}
+
+const struct expr *expr_map_children(struct arena *a, const struct expr *e, expr_map_fn *fn, void *user)
+{
+	if (expr_n_children(e) == 0)
+		return e;
 	struct expr *copy = ARENA_NEW(a, struct expr);
 	const struct expr **args = ARENA_ARRAY(a, const struct expr *, e->n_args + 1);
 	struct expr_keyword *keywords = ARENA_ARRAY(a, struct expr_keyword, e->n_keywords + 1);

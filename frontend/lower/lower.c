@@ -323,7 +323,7 @@ static struct ir_module *create_module(struct frontend_model *m)
 	return module;
 }
 
-static bool run_entry(struct frontend_model *m, struct entry *e)
+static bool run_entry(struct frontend_model *m, const struct graph_body *body, struct entry *e)
 {
 	size_t n = m->outputs.n;
 	const char **values = ARENA_ARRAY(&m->arena, const char *, n);
@@ -337,7 +337,7 @@ static bool run_entry(struct frontend_model *m, struct entry *e)
 	}
 	e->values = values;
 	e->outputs = index;
-	e->body = graph_prune(&m->arena, &m->graph, values, n, NULL);
+	e->body = graph_prune(&m->arena, body, values, n, NULL);
 	return true;
 }
 
@@ -377,18 +377,16 @@ static bool build_decode(struct frontend_model *m, struct ir_module *module, con
 	return build(m, module, &e, types);
 }
 
-static bool build_pair(struct frontend_model *m, struct ir_module *module, struct state_types *types)
+static bool build_pair(struct frontend_model *m, struct ir_module *module, const struct split_result *s,
+                       struct state_types *types)
 {
-	struct split_result s;
 	struct entry encode;
-	if (!split_graph(m, &s))
-		return false;
 	encode = (struct entry){.name = "encode",
 	                        .mode = LOWER_PROBE,
-	                        .body = s.encode,
-	                        .outputs = s.encode_index,
-	                        .values = s.encode_outputs,
-	                        .n_outputs = s.n_encode_outputs,
+	                        .body = s->encode,
+	                        .outputs = s->encode_index,
+	                        .values = s->encode_outputs,
+	                        .n_outputs = s->n_encode_outputs,
 	                        .others = true,
 	                        .loc = m->generate.loc};
 	struct ir_module *scratch = create_module(m);
@@ -402,18 +400,21 @@ static bool build_pair(struct frontend_model *m, struct ir_module *module, struc
 	}
 	ir_module_destroy(scratch);
 	encode.mode = LOWER_ENCODE;
-	return ok && build(m, module, &encode, types) && build_decode(m, module, &s.decode, types);
+	return ok && build(m, module, &encode, types) && build_decode(m, module, &s->decode, types);
 }
 
 static bool build_all(struct frontend_model *m, struct ir_module *module)
 {
 	struct entry run;
 	struct state_types types = {NULL, 0, 0};
-	if (!weights_open(m) || !run_entry(m, &run) || !build(m, module, &run, &types))
+	struct split_result parts = {.run = m->graph};
+	bool has_parts = m->generate.kind == GENERATE_SEQ2SEQ;
+	if (!weights_open(m) || (has_parts && !split_graph(m, &parts)) || !run_entry(m, &parts.run, &run) ||
+	    !build(m, module, &run, &types))
 		return false;
 	if (m->generate.kind == GENERATE_CAUSAL && !build_decode(m, module, &m->graph, &types))
 		return false;
-	if (m->generate.kind == GENERATE_SEQ2SEQ && !build_pair(m, module, &types))
+	if (has_parts && !build_pair(m, module, &parts, &types))
 		return false;
 	return weight_map_finish(m->weights.map, m->options.allow_unused) && model_quantize_finish(m) &&
 	       profile_finish(m);

@@ -244,9 +244,9 @@ bool score_add_targets(struct lowering *lw, int lengths);
 bool score_finish(struct lowering *lw, const char *name);
 extern const char score_output[];
 
-/* split.c: the parts of a seq2seq model before and with the tokens */
+/* split.c: a seq2seq model whole, and its parts before and with the tokens */
 struct split_result {
-	struct graph_body encode, decode;
+	struct graph_body run, encode, decode;
 	const char **encode_outputs; /* names at level 3 */
 	size_t *encode_index;        /* their model outputs */
 	size_t n_encode_outputs;

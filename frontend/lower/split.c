@@ -3,7 +3,9 @@
  * Splits the graph of a seq2seq model into what does not depend on the tokens
  * (encode) and the rest (decode). Every name has a level: constant, source,
  * tokens. A source value that a tokens statement reads crosses over: encode
- * puts it into a state where it was defined, decode gets it there.
+ * puts it into a state where it was defined, decode gets it there. With narrow
+ * caches keys and values cross narrowed, and so run reads them: a third part,
+ * the graph with what the other two round.
  *
  * INVARIANT: a loop appears in both parts with the same count, so that a state
  * that is indexed by the loop has one entry for each round.
@@ -19,8 +21,21 @@ static const enum level levels[] = {LEVEL_CONST, LEVEL_SOURCE, LEVEL_TOKENS};
 struct split_scope {
 	struct split_scope *outer;
 	const struct graph_node *loop; /* NULL at the top */
-	struct graph_body encode, decode;
+	struct graph_body run, encode, decode;
 	struct strmap crossed; /* names that decode has already got here */
+	struct strmap narrow;  /* name -> struct narrow *, what was made of it here; NULL: nothing */
+	struct strmap lengths; /* name of keys -> name of their lengths, likewise */
+};
+
+/* A name that statements between those of the graph define. */
+struct made {
+	struct split_scope *scope;
+	const char *state; /* what its state is called */
+};
+
+/* The names of keys or values as a cache keeps them. */
+struct narrow {
+	const char *x, *scale; /* scale: NULL but of int8 */
 };
 
 struct split {
@@ -28,6 +43,8 @@ struct split {
 	struct arena *arena;
 	struct strmap level; /* name -> element of levels */
 	struct strmap states;
+	struct strmap taken; /* names of the graph, and those that were made */
+	struct strmap made;  /* name that was made of another -> struct made * */
 	struct split_scope *scope;
 };
 
@@ -107,6 +124,9 @@ static void enter_loop(struct split *s, const struct graph_body *body)
 static struct split_scope *defining_scope(const struct split *s, const char *name)
 {
 	struct split_scope *scope = s->scope;
+	const struct made *made = strmap_get(&s->made, name);
+	if (made != NULL)
+		return made->scope;
 	for (; scope->loop != NULL; scope = scope->outer) {
 		size_t n;
 		const char *const *names = graph_targets(s->arena, &scope->loop->body, &n);
@@ -118,9 +138,17 @@ static struct split_scope *defining_scope(const struct split *s, const char *nam
 	return scope;
 }
 
+/* The last part of the name of the state of a value. */
+static const char *state_of(const struct split *s, const char *name)
+{
+	const struct made *made = strmap_get(&s->made, name);
+	return made == NULL ? name : made->state;
+}
+
 static const char *state_name(struct split *s, const struct split_scope *scope, const struct graph_node *node,
                               const char *name)
 {
+	name = state_of(s, name);
 	bool here = scope == s->scope && scope->loop != NULL && node->loc.path != NULL &&
 	            node->loc.path[0] != '\0';
 	const char *base = here ? arena_printf(s->arena, "%s.%s", node->loc.path, name) : name;
@@ -133,14 +161,20 @@ static const char *state_name(struct split *s, const struct split_scope *scope, 
 	return unique;
 }
 
+static bool is_call(const struct expr *e, const char *name)
+{
+	return e->kind == EX_CALL && strcmp(e->text, name) == 0;
+}
+
 /* True when every mention of the name is as keys or values of an sdpa. */
 static bool only_keys(const struct expr *e, const char *name, bool key)
 {
 	if (e->kind == EX_NAME && strcmp(e->text, name) == 0)
 		return key;
-	bool sdpa = e->kind == EX_CALL && strcmp(e->text, "sdpa") == 0;
+	bool sdpa = is_call(e, "sdpa"), wide = key && is_call(e, "wide_keys");
 	for (size_t i = 0; i < expr_n_children(e); i++) {
-		if (!only_keys(expr_child(e, i), name, sdpa && i < e->n_args && (i == 1 || i == 2)))
+		bool read = sdpa ? i < e->n_args && (i == 1 || i == 2) : wide;
+		if (!only_keys(expr_child(e, i), name, read))
 			return false;
 	}
 	return true;
@@ -176,7 +210,51 @@ static bool cross_reads(struct split *s, const struct graph_node *node, const st
 	return ok;
 }
 
-/* ---- keys without lengths: the state is longer than the source, so their number crosses too ---- */
+/* ---- keys and values that cross are kept as caches are ---- */
+
+static const char *new_name(struct split *s, const char *begin, const char *name)
+{
+	const char *base = arena_printf(s->arena, "%s_%s", begin, name), *unique = base;
+	for (int i = 2; strmap_has(&s->taken, unique); i++)
+		unique = arena_printf(s->arena, "%s_%d", base, i);
+	strmap_set(&s->taken, unique, s);
+	return unique;
+}
+
+/* A new name, BEGIN_`name`, which is defined in the scope of `name` and kept as the state `state`. */
+static const char *make_name(struct split *s, const char *begin, const char *name, const char *state)
+{
+	struct made *made = ARENA_NEW(s->arena, struct made);
+	const char *unique = new_name(s, begin, name);
+	if (made == NULL)
+		return NULL;
+	*made = (struct made){defining_scope(s, name), state};
+	strmap_set(&s->made, unique, made);
+	set_level(s, unique, LEVEL_SOURCE);
+	return unique;
+}
+
+/* Narrows the value of `name` after what has been read of the scope that defines it. */
+static const struct narrow *narrow_name(struct split *s, const struct graph_node *node, const char *name)
+{
+	struct split_scope *scope = defining_scope(s, name);
+	struct narrow *n = strmap_get(&scope->narrow, name);
+	if (n != NULL)
+		return n;
+	n = ARENA_NEW(s->arena, struct narrow);
+	const char *x = make_name(s, "narrow", name, name), *scale = NULL, *targets = x;
+	if (s->m->dtypes.cache == DT_I8) {
+		scale = make_name(s, "scale", name, arena_printf(s->arena, "%s_scale", name));
+		targets = arena_printf(s->arena, "%s, %s", x, scale);
+	}
+	const char *text = arena_printf(s->arena, "%s = narrow_keys(%s)", targets, name);
+	if (n == NULL || x == NULL || !push(s, &scope->run, node->loc, text) ||
+	    !push(s, &scope->encode, node->loc, text))
+		return NULL;
+	*n = (struct narrow){x, scale};
+	strmap_set(&scope->narrow, name, n);
+	return n;
+}
 
 static const struct expr *keyword(const struct expr *e, const char *name)
 {
@@ -187,44 +265,110 @@ static const struct expr *keyword(const struct expr *e, const char *name)
 	return NULL;
 }
 
-static bool add_lengths(struct split *s, struct graph_node *node, const struct expr *call,
-                        const struct expr **out)
+struct rewriting {
+	struct split *s;
+	const struct graph_node *node;
+	bool failed;
+};
+
+static const struct expr *wide_keys(struct rewriting *r, const struct expr *keys)
 {
-	const char *keys = call->args[1]->text;
-	const char *name = arena_printf(s->arena, "len_%s", keys);
+	struct arena *a = r->s->arena;
+	const struct narrow *n = narrow_name(r->s, r->node, keys->text);
+	struct expr *call = ARENA_NEW(a, struct expr), *names = ARENA_ARRAY(a, struct expr, 2);
+	const struct expr **args = ARENA_ARRAY(a, const struct expr *, 2);
+	r->failed = r->failed || n == NULL || call == NULL || names == NULL || args == NULL;
+	if (r->failed)
+		return keys;
+	const char *const texts[] = {n->x, n->scale};
+	for (size_t i = 0; i < 2; i++) {
+		names[i] = (struct expr){.kind = EX_NAME, .loc = keys->loc, .text = texts[i]};
+		args[i] = &names[i];
+	}
+	*call = (struct expr){.kind = EX_CALL,
+	                      .loc = keys->loc,
+	                      .text = "wide_keys",
+	                      .args = args,
+	                      .n_args = n->scale == NULL ? 1 : 2};
+	return call;
+}
+
+/* A call of sdpa over keys and values of the source reads them narrowed. */
+static const struct expr *narrowed(void *user, const struct expr *e)
+{
+	struct rewriting *r = user;
+	if (!is_call(e, "sdpa") || e->n_args < 3 || keyword(e, "cache") != NULL)
+		return NULL;
+	e = expr_map_children(r->s->arena, e, narrowed, r);
+	struct expr *copy = ARENA_NEW(r->s->arena, struct expr);
+	const struct expr **args = ARENA_ARRAY(r->s->arena, const struct expr *, e->n_args);
+	r->failed = r->failed || copy == NULL || args == NULL;
+	if (r->failed)
+		return e;
+	for (size_t i = 0; i < e->n_args; i++) {
+		const struct expr *x = e->args[i];
+		bool crosses = (i == 1 || i == 2) && x->kind == EX_NAME &&
+		               level_of_name(r->s, x->text) == LEVEL_SOURCE;
+		args[i] = crosses ? wide_keys(r, x) : x;
+	}
+	*copy = *e;
+	copy->args = args;
+	return copy;
+}
+
+/* ---- keys without lengths: the state is longer than the source, so their number crosses too ---- */
+
+static const char *lengths_name(struct split *s, const struct graph_node *node, const char *keys)
+{
 	struct split_scope *scope = defining_scope(s, keys);
+	const char *name = strmap_get(&scope->lengths, keys);
+	if (name != NULL)
+		return name;
+	name = make_name(s, "len", keys, arena_printf(s->arena, "len_%s", state_of(s, keys)));
+	strmap_set(&scope->lengths, keys, (void *)(uintptr_t)name);
+	return push(s, &scope->encode, node->loc, arena_printf(s->arena, "%s = key_lengths(%s)", name, keys))
+	               ? name
+	               : NULL;
+}
+
+static bool add_lengths(struct split *s, const struct graph_node *node, const char *keys,
+                        const struct expr **call)
+{
+	const char *name = lengths_name(s, node, keys);
 	struct expr *copy = ARENA_NEW(s->arena, struct expr), *value = ARENA_NEW(s->arena, struct expr);
-	if (copy == NULL || value == NULL ||
-	    !push(s, &scope->encode, node->loc, arena_printf(s->arena, "%s = key_lengths(%s)", name, keys)) ||
-	    !cross(s, scope, node, name, false))
+	if (name == NULL || copy == NULL || value == NULL ||
+	    !cross(s, defining_scope(s, name), node, name, false))
 		return false;
-	*copy = *call;
-	*value = (struct expr){.kind = EX_NAME, .loc = call->loc, .text = name};
-	copy->keywords = ARENA_ARRAY(s->arena, struct expr_keyword, call->n_keywords + 1);
+	*copy = **call;
+	*value = (struct expr){.kind = EX_NAME, .loc = copy->loc, .text = name};
+	copy->keywords = ARENA_ARRAY(s->arena, struct expr_keyword, copy->n_keywords + 1);
 	if (copy->keywords == NULL)
 		return false;
-	for (size_t i = 0; i < call->n_keywords; i++)
-		copy->keywords[i] = call->keywords[i];
-	copy->keywords[copy->n_keywords++] = (struct expr_keyword){"lengths", call->loc, value};
-	*out = copy;
+	for (size_t i = 0; i < copy->n_keywords; i++)
+		copy->keywords[i] = (*call)->keywords[i];
+	copy->keywords[copy->n_keywords++] = (struct expr_keyword){"lengths", copy->loc, value};
+	*call = copy;
 	return true;
 }
 
-struct completing {
-	struct split *s;
-	struct graph_node *node;
-	bool failed;
-};
+/* The name of keys of the source, as they are or narrowed; NULL: other keys. */
+static const char *source_keys(const struct split *s, const struct expr *keys)
+{
+	if (is_call(keys, "wide_keys"))
+		return keys->args[0]->text;
+	return keys->kind == EX_NAME && level_of_name(s, keys->text) == LEVEL_SOURCE ? keys->text : NULL;
+}
 
 /* A call of sdpa over keys of the source that says no lengths gets them. */
 static const struct expr *complete(void *user, const struct expr *e)
 {
-	struct completing *c = user;
-	const struct expr *with = NULL;
-	bool sdpa = e->kind == EX_CALL && strcmp(e->text, "sdpa") == 0 && e->n_args >= 3;
-	if (sdpa && keyword(e, "lengths") == NULL && e->args[1]->kind == EX_NAME &&
-	    level_of_name(c->s, e->args[1]->text) == LEVEL_SOURCE)
-		c->failed = !add_lengths(c->s, c->node, e, &with) || c->failed;
+	struct rewriting *r = user;
+	if (!is_call(e, "sdpa") || e->n_args < 3)
+		return NULL;
+	const struct expr *with = expr_map_children(r->s->arena, e, complete, r);
+	const char *keys = keyword(e, "lengths") == NULL ? source_keys(r->s, e->args[1]) : NULL;
+	if (keys != NULL)
+		r->failed = !add_lengths(r->s, r->node, keys, &with) || r->failed;
 	return with;
 }
 
@@ -239,32 +383,52 @@ static bool push_node(struct split *s, struct graph_body *body, const struct gra
 	return true;
 }
 
-static bool split_tokens(struct split *s, const struct graph_node *node)
+static bool push_rewritten(struct split *s, struct graph_body *out, const struct graph_node *node,
+                           expr_map_fn *fn, const struct expr_statement **st)
 {
 	struct graph_node *copy = ARENA_NEW(s->arena, struct graph_node);
-	struct expr_statement *st = ARENA_NEW(s->arena, struct expr_statement);
-	if (copy == NULL || st == NULL)
+	struct expr_statement *made = ARENA_NEW(s->arena, struct expr_statement);
+	const struct expr **values = ARENA_ARRAY(s->arena, const struct expr *, (*st)->n_values);
+	struct rewriting r = {s, node, copy == NULL || made == NULL || values == NULL};
+	for (size_t i = 0; !r.failed && i < (*st)->n_values; i++)
+		values[i] = expr_map(s->arena, (*st)->values[i], fn, &r);
+	if (r.failed)
 		return false;
+	*made = **st;
+	made->values = values;
+	*st = made;
 	*copy = *node;
-	*st = *node->st;
-	struct completing c = {s, copy, false};
-	copy->st = st;
-	st->values = ARENA_ARRAY(s->arena, const struct expr *, st->n_values);
-	for (size_t i = 0; st->values != NULL && i < st->n_values; i++) {
-		const struct expr *e = node->st->values[i];
-		if (!cross_reads(s, node, e, e))
+	copy->st = made;
+	return push_node(s, out, copy);
+}
+
+static bool split_tokens(struct split *s, const struct graph_node *node)
+{
+	const struct expr_statement *st = node->st;
+	bool wide = s->m->dtypes.cache == DT_F32;
+	if (!(wide ? push_node(s, &s->scope->run, node)
+	           : push_rewritten(s, &s->scope->run, node, narrowed, &st)))
+		return false;
+	for (size_t i = 0; i < st->n_values; i++) {
+		if (!cross_reads(s, node, st->values[i], st->values[i]))
 			return false;
-		st->values[i] = expr_map(s->arena, e, complete, &c);
 	}
-	return st->values != NULL && !c.failed && push_node(s, &s->scope->decode, copy);
+	return push_rewritten(s, &s->scope->decode, node, complete, &st);
+}
+
+static void forget(struct strmap *made, const char *name)
+{
+	if (strmap_get(made, name) != NULL)
+		strmap_set(made, name, NULL);
 }
 
 static void forget_crossings(struct split *s, const struct expr_statement *st)
 {
 	for (size_t i = 0; i < st->n_targets; i++) {
 		for (struct split_scope *c = s->scope; c != NULL; c = c->outer) {
-			if (strmap_get(&c->crossed, st->targets[i].name) != NULL)
-				strmap_set(&c->crossed, st->targets[i].name, NULL);
+			forget(&c->crossed, st->targets[i].name);
+			forget(&c->narrow, st->targets[i].name);
+			forget(&c->lengths, st->targets[i].name);
 		}
 	}
 }
@@ -276,7 +440,7 @@ static bool split_statement(struct split *s, const struct graph_node *node)
 	if (level == LEVEL_TOKENS)
 		ok = split_tokens(s, node);
 	else
-		ok = push_node(s, &s->scope->encode, node);
+		ok = push_node(s, &s->scope->run, node) && push_node(s, &s->scope->encode, node);
 	if (level == LEVEL_CONST)
 		ok = ok && push_node(s, &s->scope->decode, node);
 	assign(s, node->st, level);
@@ -299,15 +463,23 @@ static bool push_loop(struct split *s, struct graph_body *out, const struct grap
 	return true;
 }
 
+static void enter_scope(struct split *s, struct split_scope *scope)
+{
+	strmap_init(&scope->crossed, s->arena);
+	strmap_init(&scope->narrow, s->arena);
+	strmap_init(&scope->lengths, s->arena);
+	s->scope = scope;
+}
+
 static bool split_repeat(struct split *s, const struct graph_node *node)
 {
 	struct split_scope inner = {.outer = s->scope, .loop = node};
-	strmap_init(&inner.crossed, s->arena);
 	enter_loop(s, &node->body);
-	s->scope = &inner;
+	enter_scope(s, &inner);
 	bool ok = split_body(s, &node->body);
 	s->scope = inner.outer;
-	return ok && push_loop(s, &s->scope->encode, node, &inner.encode) &&
+	return ok && push_loop(s, &s->scope->run, node, &inner.run) &&
+	       push_loop(s, &s->scope->encode, node, &inner.encode) &&
 	       push_loop(s, &s->scope->decode, node, &inner.decode);
 }
 
@@ -319,6 +491,17 @@ static bool split_body(struct split *s, const struct graph_body *body)
 			return false;
 	}
 	return true;
+}
+
+/* Names that are made are not those of the graph. */
+static void take_names(struct split *s)
+{
+	size_t n;
+	const char *const *names = graph_targets(s->arena, &s->m->graph, &n);
+	for (size_t i = 0; i < n; i++)
+		strmap_set(&s->taken, names[i], s);
+	for (size_t i = 0; i < s->m->inputs.n; i++)
+		strmap_set(&s->taken, s->m->inputs.items[i].name, s);
 }
 
 static void start_levels(struct split *s)
@@ -337,8 +520,10 @@ bool split_graph(struct frontend_model *m, struct split_result *out)
 	size_t n = m->outputs.n;
 	strmap_init(&s.level, s.arena);
 	strmap_init(&s.states, s.arena);
-	strmap_init(&top.crossed, s.arena);
-	s.scope = &top;
+	strmap_init(&s.taken, s.arena);
+	strmap_init(&s.made, s.arena);
+	enter_scope(&s, &top);
+	take_names(&s);
 	start_levels(&s);
 	*out = (struct split_result){.encode_outputs = ARENA_ARRAY(s.arena, const char *, n),
 	                             .encode_index = ARENA_ARRAY(s.arena, size_t, n)};
@@ -352,6 +537,7 @@ bool split_graph(struct frontend_model *m, struct split_result *out)
 	}
 	out->encode =
 	        graph_prune(s.arena, &top.encode, out->encode_outputs, out->n_encode_outputs, "state_put");
+	out->run = top.run;
 	out->decode = top.decode;
 	return true;
 }

@@ -3,7 +3,7 @@
  * Scaled dot-product attention as primitive ops; the passes fuse them again.
  * With a cache, new keys and values are appended to the state and all of it is
  * read. Of an int8 cache that is two states: codes, and a scale for each position
- * and head.
+ * and head. What crosses from a source to the tokens is kept alike.
  */
 #include <math.h>
 #include <string.h>
@@ -21,10 +21,28 @@ struct sdpa {
 	enum ir_dtype cache_dtype;
 };
 
+static struct ir_value in_type(const struct call *c, struct ir_value x, enum ir_dtype dtype)
+{
+	const struct ir_type *t = irb_type(c->lw->b, x);
+	bool same = t == NULL || t->dtype == dtype;
+	return same ? x : irb_cast(c->lw->b, x, &(struct attrs_cast){.dtype = dtype});
+}
+
+/* Keys or values; in the type of q where they were narrowed. */
+static bool read_keys(const struct call *c, const char *name, struct ir_value q, struct ir_value *out)
+{
+	const struct expr *e = call_arg(c, name);
+	if (!call_tensor(c, name, out))
+		return false;
+	if (e->kind == EX_CALL && strcmp(e->text, "wide_keys") == 0)
+		*out = in_type(c, *out, irb_type(c->lw->b, q)->dtype);
+	return !irb_failed(c->lw->b);
+}
+
 static bool read_sdpa(const struct call *c, struct sdpa *s)
 {
 	struct lowering *lw = c->lw;
-	if (!call_tensor(c, "q", &s->q) || !call_tensor(c, "k", &s->k) || !call_tensor(c, "v", &s->v))
+	if (!call_tensor(c, "q", &s->q) || !read_keys(c, "k", s->q, &s->k) || !read_keys(c, "v", s->q, &s->v))
 		return false;
 	const struct ir_type *q = irb_type(lw->b, s->q), *k = irb_type(lw->b, s->k);
 	int64_t e;
@@ -139,13 +157,6 @@ static bool read_cache_dtype(const struct call *c, struct sdpa *s)
 	       lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "a cache holds f32, f16, bf16 or int8");
 }
 
-static struct ir_value in_type(const struct call *c, struct ir_value x, enum ir_dtype dtype)
-{
-	const struct ir_type *t = irb_type(c->lw->b, x);
-	bool same = t == NULL || t->dtype == dtype;
-	return same ? x : irb_cast(c->lw->b, x, &(struct attrs_cast){.dtype = dtype});
-}
-
 static bool use_cache(const struct call *c, struct sdpa *s)
 {
 	struct lowering *lw = c->lw;
@@ -193,11 +204,26 @@ static struct ir_value to_codes(const struct call *c, struct ir_value *x)
 	return scale;
 }
 
-static struct ir_value from_codes(const struct call *c, struct ir_value codes, struct ir_value scale)
+/* x [B,g,m,e] as a cache of that type keeps it; *scale becomes the factors of codes. */
+static struct ir_value narrow(const struct call *c, struct ir_value x, enum ir_dtype dtype,
+                              struct ir_value *scale)
 {
-	struct ir_value x = in_type(c, codes, DT_F32);
-	const struct ir_type *t = irb_type(c->lw->b, x);
-	return irb_mul(c->lw->b, x, irb_broadcast_to(c->lw->b, scale, 4, t->dims), NULL);
+	x = in_type(c, x, dtype == DT_I8 ? DT_F32 : dtype);
+	if (dtype == DT_I8)
+		*scale = to_codes(c, &x);
+	return x;
+}
+
+/* What was narrowed, in the type that is computed with. */
+static struct ir_value widen(const struct call *c, struct ir_value x, struct ir_value scale,
+                             enum ir_dtype dtype)
+{
+	struct ir_builder *b = c->lw->b;
+	if (scale.id != 0) {
+		x = in_type(c, x, DT_F32);
+		x = irb_mul(b, x, irb_broadcast_to(b, scale, 4, irb_type(b, x)->dims), NULL);
+	}
+	return in_type(c, x, dtype);
 }
 
 /*
@@ -211,23 +237,48 @@ static bool use_typed_cache(const struct call *c, struct sdpa *s)
 	const struct ir_type *q = irb_type(c->lw->b, s->q);
 	if (!read_cache_dtype(c, s))
 		return false;
-	bool is_int8 = s->cache_dtype == DT_I8;
-	s->k = in_type(c, s->k, is_int8 ? DT_F32 : s->cache_dtype);
-	s->v = in_type(c, s->v, is_int8 ? DT_F32 : s->cache_dtype);
-	if (is_int8) {
-		s->k_scale = to_codes(c, &s->k);
-		s->v_scale = to_codes(c, &s->v);
+	s->k = narrow(c, s->k, s->cache_dtype, &s->k_scale);
+	s->v = narrow(c, s->v, s->cache_dtype, &s->v_scale);
+	if (s->k_scale.id != 0) {
 		irb_name(c->lw->b, s->k_scale, "k_scale");
 		irb_name(c->lw->b, s->v_scale, "v_scale");
 	}
 	if (!use_cache(c, s))
 		return false;
-	if (is_int8) {
-		s->k = from_codes(c, s->k, s->k_scale);
-		s->v = from_codes(c, s->v, s->v_scale);
+	s->k = widen(c, s->k, s->k_scale, q->dtype);
+	s->v = widen(c, s->v, s->v_scale, q->dtype);
+	return !irb_failed(c->lw->b);
+}
+
+/* Keys or values of a source [B,g,m,e] as the states of caches hold them; of int8, codes and scales. */
+bool lower_narrow_keys(const struct call *c, struct lval *out)
+{
+	struct lowering *lw = c->lw;
+	struct ir_value x, scale = IR_NO_VALUE;
+	if (!call_tensor(c, "x", &x))
+		return false;
+	if (irb_type(lw->b, x)->rank != 4)
+		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "sdpa wants k, v [B, g, m, e], found %s",
+		                  type_text(lw, x));
+	*out = lval_tensor(narrow(c, x, lw->m->dtypes.cache, &scale));
+	if (scale.id != 0) {
+		const struct lval both[] = {*out, lval_tensor(scale)};
+		*out = (struct lval){
+		        .kind = LV_TUPLE, .items = ARENA_ARRAY(lw->arena, struct lval, 2), .n = 2};
+		if (out->items == NULL)
+			return false;
+		memcpy(out->items, both, sizeof(both));
 	}
-	s->k = in_type(c, s->k, q->dtype);
-	s->v = in_type(c, s->v, q->dtype);
+	return !irb_failed(lw->b);
+}
+
+bool lower_wide_keys(const struct call *c, struct lval *out)
+{
+	struct ir_value x, scale = IR_NO_VALUE;
+	bool has_scale = !lower_is_none(call_arg(c, "scale"));
+	if (!call_tensor(c, "x", &x) || (has_scale && !call_tensor(c, "scale", &scale)))
+		return false;
+	*out = lval_tensor(widen(c, x, scale, DT_F32));
 	return !irb_failed(c->lw->b);
 }
 
