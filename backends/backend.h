@@ -158,6 +158,15 @@ struct backend_jit;
 /* Loads an object made for this machine through LLJIT. `object` is copied. */
 TFMC_MUST_USE enum tfmc_status backend_jit_load(struct diag_context *cx, const struct buf *object,
                                                 struct backend_jit **out);
+/* A function of this process that an object calls. */
+struct backend_function {
+	const char *name;
+	uintptr_t address;
+};
+/* The same for an object that calls some. */
+TFMC_MUST_USE enum tfmc_status backend_jit_link(struct diag_context *cx, const struct buf *object,
+                                                const struct backend_function *functions, size_t n_functions,
+                                                struct backend_jit **out);
 void backend_jit_destroy(struct backend_jit *jit); /* NULL is allowed */
 /* Address of an exported symbol, or NULL. */
 void *backend_jit_symbol(const struct backend_jit *jit, const char *symbol);

@@ -176,6 +176,11 @@ struct tfmc_model {
 	int32_t (*fork)(void *context, int64_t from, int64_t to);
 	int32_t (*select)(void *context, int64_t first, int64_t source);
 	int32_t (*reorder)(void *context, const int64_t *from, int64_t n);
+	/* Between a device and the memory of the state that init was given, one sequence; without a device nothing. */
+	int32_t (*fetch)(void *context, int64_t sequence);
+	int32_t (*store)(void *context, int64_t sequence);
+	/* Gives back what init has taken of a device. */
+	int32_t (*close)(void *context);
 	/* Number of the variant that init has chosen; -1: the context is not initialised. */
 	int64_t (*variant)(void *context);
 	/* Between calls: how many workers later calls have, 1 to those of the config. */

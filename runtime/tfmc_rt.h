@@ -121,6 +121,8 @@ struct tfmc_session_options {
 	/* What tfmc_weights_map gave, for several sessions, all closed before it is unmapped; NULL: none. */
 	const struct tfmc_mapping *weights;
 	int verify_weights; /* nonzero: all bytes of weights_path are hashed, not only its header read */
+	/* Of objects with code for OpenCL devices; stays until the session is closed. NULL: the best one. */
+	const struct tfmc_device *device;
 };
 /* The model is copied; its functions must stay loaded. options may be NULL. */
 int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
@@ -129,8 +131,8 @@ void tfmc_session_close(struct tfmc_session *session); /* NULL is allowed */
 const struct tfmc_record *tfmc_session_record(const struct tfmc_session *session);
 /*
  * tfmc_rt_status_text, but with numbers for a TFMC_RT_E_PROMPT that this session has just returned: how many
- * ids of how many, or which id of which vocabulary (of tfmc_generate_many the first such item). Valid until
- * the next call on the session. Never NULL; session may be NULL.
+ * ids of how many, or which id of which vocabulary (of tfmc_generate_many the first such item); for a
+ * TFMC_RT_E_DEVICE with the call of OpenCL that failed. Valid until the next call on the session. Never NULL; session may be NULL.
  */
 const char *tfmc_session_status_text(const struct tfmc_session *session, int status);
 /* Name of the variant of the code that the session runs. */

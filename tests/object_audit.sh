@@ -34,7 +34,7 @@ bad=$("${prefix}nm" -g --defined-only "$object" | awk '{print $3}' | grep -v "^$
 bad=$("${prefix}nm" -u "$object" | awk '{print $2}' | grep -vx 'memcpy\|memset' || true)
 [ -z "$bad" ] || complain "needs symbols:" $bad
 
-for symbol in record init reset trim fork select reorder variant workers call arena_bytes state_bytes status_text; do
+for symbol in record init reset trim fork select reorder fetch store close variant workers call arena_bytes state_bytes status_text; do
 	"${prefix}nm" -g --defined-only "$object" | awk '{print $3}' | grep -qx "${name}_$symbol" || complain "has no ${name}_$symbol"
 done
 

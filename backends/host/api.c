@@ -134,6 +134,7 @@ struct init {
 	struct emit e;
 	struct kb_val config;
 	struct kb_val weights, state, arena, arena_bytes, batch, workers, variant;
+	struct kb_val start; /* [START_WORDS] */
 };
 
 static void init_weights(struct init *n)
@@ -196,6 +197,26 @@ static void init_state(struct init *n)
 	n->batch = kb_select(k, absent, kb_index(k, 0), n->batch);
 }
 
+/* Last: a device that is opened is kept. */
+static void init_variant(struct init *n)
+{
+	static const struct {
+		enum choice choice;
+		enum tfmc_rt_status status;
+	} rows[] = {{CHOICE_NO_VARIANT, TFMC_RT_E_VARIANT},
+	            {CHOICE_NO_CPU, TFMC_RT_E_CPU},
+	            {CHOICE_NO_DEVICE, TFMC_RT_E_DEVICE}};
+	struct emit *e = &n->e;
+	struct kb *k = e->k;
+	struct kb_val zero = kb_index(k, 0), args[] = {n->config, n->start};
+	kb_store(k, n->weights, n->start, zero, START_WEIGHTS, 8);
+	kb_store(k, n->batch, n->start, zero, START_BATCH, 8);
+	kb_store(k, kb_null(k), n->start, zero, START_DEVICE, 8);
+	n->variant = kb_call(k, emit_name(e->object, ".choose"), KB_INDEX, args, 2);
+	for (size_t i = 0; i < TFMC_COUNT(rows); i++)
+		api_require(e, kb_cmp(k, KB_NE, n->variant, kb_index(k, rows[i].choice)), rows[i].status);
+}
+
 static void init_check(struct init *n)
 {
 	struct emit *e = &n->e;
@@ -206,12 +227,10 @@ static void init_check(struct init *n)
 	struct kb_val size = config_bits(e, n->config, CONFIG(struct_size));
 	api_require(e, kb_cmp(k, KB_EQ, size, kb_index(k, (int64_t)sizeof(struct tfmc_config))),
 	            TFMC_RT_E_ABI);
-	n->variant = kb_call(k, emit_name(e->object, ".choose"), KB_INDEX, &n->config, 1);
-	api_require(e, kb_cmp(k, KB_NE, n->variant, kb_index(k, CHOICE_NO_VARIANT)), TFMC_RT_E_VARIANT);
-	api_require(e, kb_cmp(k, KB_NE, n->variant, kb_index(k, CHOICE_NO_CPU)), TFMC_RT_E_CPU);
 	init_weights(n);
 	init_arena(n);
 	init_state(n);
+	init_variant(n);
 }
 
 static void init_write(struct init *n)
@@ -227,6 +246,7 @@ static void init_write(struct init *n)
 	emit_set_context(e, kb_ptr_add(k, n->arena, scratch, 0), CONTEXT_PLAN);
 	emit_set_context(e, n->batch, CONTEXT_BATCH);
 	emit_set_context(e, n->variant, CONTEXT_VARIANT);
+	emit_set_context(e, kb_load(k, KB_PTR_T, n->start, kb_index(k, 0), START_DEVICE, 8), CONTEXT_DEVICE);
 	emit_set_context(e, n->workers, CONTEXT_WORKERS_MAX);
 	emit_set_workers(e, n->workers);
 	emit_set_context(e, config(e, n->config, KB_PTR, CONFIG(parallel_for)), CONTEXT_PARALLEL_FOR);
@@ -261,10 +281,28 @@ static void emit_init(struct object *o)
 		return;
 	n.e.context = kb_param(n.e.k, "context", KB_PTR_T, 0);
 	n.config = kb_param(n.e.k, "config", KB_PTR_T, KB_READONLY);
+	n.start = kb_local(n.e.k, "start", KB_INDEX, START_WORDS);
 	init_check(&n);
 	init_write(&n);
 	kb_return(n.e.k, kb_call(n.e.k, emit_name(o, "_reset"), KB_I32, &n.e.context, 1));
 	kb_end(n.e.k);
+}
+
+static void emit_close(struct object *o)
+{
+	struct emit e;
+	if (!api_begin(&e, o, "close", KB_I32))
+		return;
+	struct kb *k = e.k;
+	e.context = kb_param(k, "context", KB_PTR_T, 0);
+	api_check_magic(&e);
+	emit_set_context(&e, kb_index(k, 0), CONTEXT_MAGIC);
+	if (object_has_device(o)) {
+		struct kb_val device = emit_context(&e, KB_PTR, CONTEXT_DEVICE);
+		(void)kb_call_other(k, "tfmc_cl_model_close", KB_VOID, &device, 1);
+	}
+	kb_return(k, kb_i32(k, TFMC_RT_OK));
+	kb_end(k);
 }
 
 /* ---- texts, call by number ---- */
@@ -366,6 +404,7 @@ void emit_api(struct object *o)
 	emit_state_bytes(o);
 	emit_state_api(o);
 	emit_init(o);
+	emit_close(o);
 	emit_variant(o);
 	emit_workers(o);
 	emit_status_text(o);

@@ -51,7 +51,7 @@ static void emit_commit(struct object *o, const struct function *f)
 		return;
 	emit_load_dims(&e);
 	emit_load_bases(&e);
-	if (lengths)
+	if (lengths && !object_is_device(o))
 		commit_past(&e, lengths->lengths);
 	if (plan_find(f->plan, PLAN_ENCODED))
 		set_encoded(&e, 1);
@@ -138,6 +138,39 @@ static void emit_finish(struct object *o, const struct function *f)
 	kb_end(k);
 }
 
+/* The call as a whole runs on the device, for the first worker. What a failed encode leaves is no source. */
+static void emit_device_forms(struct object *o, const struct function *f)
+{
+	struct emit e = {.object = o, .function = f};
+	if (!emit_begin(&e, emit_part(&e, "single"), KB_INTERNAL, KB_I32))
+		return;
+	struct kb *k = e.k;
+	check_first(&e);
+	if (has_extend(o, f))
+		call_part(&e, "extend", KB_VOID);
+	struct kb_val body[] = {e.context, e.args, kb_index(k, 0), kb_index(k, 1)};
+	struct kb_val status = kb_call(k, emit_part(&e, "body"), KB_I32, body, 4);
+	kb_if(k, kb_cmp(k, KB_NE, status, kb_i32(k, TFMC_RT_OK)));
+	if (plan_find(f->plan, PLAN_ENCODED) && o->states.batch_dim >= 0) {
+		emit_load_dims(&e);
+		set_encoded(&e, 0);
+	}
+	kb_return(k, status);
+	kb_end_if(k);
+	call_commit(&e);
+	kb_return(k, kb_i32(k, TFMC_RT_OK));
+	kb_end(k);
+	e = (struct emit){.object = o, .function = f};
+	if (!emit_begin(&e, emit_part(&e, "spmd"), KB_INTERNAL, KB_I32))
+		return;
+	struct kb_val worker = kb_param(e.k, "worker", KB_INDEX_T, 0);
+	kb_if(e.k, kb_cmp(e.k, KB_EQ, worker, kb_index(e.k, 0)));
+	kb_return(e.k, call_part(&e, "single", KB_I32));
+	kb_end_if(e.k);
+	kb_return(e.k, kb_i32(e.k, TFMC_RT_OK));
+	kb_end(e.k);
+}
+
 static void emit_spmd(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
@@ -190,6 +223,10 @@ void emit_calls(struct object *o, const struct function *f)
 	if (has_commit(o, f))
 		emit_commit(o, f);
 	emit_extend(o, f);
+	if (object_is_device(o)) {
+		emit_device_forms(o, f);
+		return;
+	}
 	emit_finish(o, f);
 	emit_spmd(o, f);
 	emit_single(o, f);

@@ -3,9 +3,10 @@
  * Which code runs here. Runs before anything else, so it is compiled for every
  * processor of the architecture.
  *
- *   NAME.cpu(config) -> status    (with several variants NAME.LEVEL.cpu) whether this processor, and the
- *                                 operating system on it, has what the variant's code uses
- *   NAME.choose(config) -> i64    the last variant that is allowed and runs here, or enum choice
+ *   NAME.cpu(config, start) -> status    (with several variants NAME.LEVEL.cpu) whether this processor, and the
+ *                                        operating system on it, has what the variant's code uses; that of a device
+ *                                        opens it
+ *   NAME.choose(config, start) -> i64    the last variant that is allowed and runs here, or enum choice
  */
 #include "backends/host/host.h"
 
@@ -52,6 +53,12 @@ void emit_cpu(struct object *o)
 	if (!e.k)
 		return;
 	struct kb_val config = kb_param(e.k, "config", KB_PTR_T, KB_READONLY);
+	struct kb_val start = kb_param(e.k, "start", KB_PTR_T, 0);
+	if (object_is_device(o)) {
+		emit_device_open(&e, config, start);
+		kb_end(e.k);
+		return;
+	}
 	if (!o->is_text)
 		needs = target_needs(o->target);
 	for (int i = 0; i < needs.n_words; i++) {
@@ -80,6 +87,8 @@ void emit_choice(struct object *o)
 		return;
 	int64_t every = ((int64_t)1 << o->n_all) - 1;
 	struct kb_val config = kb_param(k, "config", KB_PTR_T, KB_READONLY);
+	struct kb_val args[] = {config, kb_param(k, "start", KB_PTR_T, 0)};
+	int64_t devices = 0;
 	struct kb_val allowed = config_word(k, config, offsetof(struct tfmc_config, variants));
 	kb_if(k, has_any(k, allowed, ~every));
 	kb_return(k, kb_index(k, CHOICE_NO_VARIANT));
@@ -88,10 +97,16 @@ void emit_choice(struct object *o)
 	struct kb_val use = kb_select(k, none, kb_index(k, every), allowed);
 	for (size_t i = o->n_all; i-- > 0;) {
 		kb_if(k, has_any(k, use, (int64_t)1 << i));
-		struct kb_val status = kb_call(k, emit_internal(&o->all[i], ".cpu"), KB_I32, &config, 1);
+		struct kb_val status = kb_call(k, emit_internal(&o->all[i], ".cpu"), KB_I32, args, 2);
+		devices |= object_is_device(&o->all[i]) ? (int64_t)1 << i : 0;
 		kb_if(k, kb_cmp(k, KB_EQ, status, kb_i32(k, TFMC_RT_OK)));
 		kb_return(k, kb_index(k, (int64_t)i));
 		kb_end_if(k);
+		kb_end_if(k);
+	}
+	if (devices) {
+		kb_if(k, has_any(k, use, devices));
+		kb_return(k, kb_index(k, CHOICE_NO_DEVICE));
 		kb_end_if(k);
 	}
 	kb_return(k, kb_index(k, CHOICE_NO_CPU));

@@ -29,11 +29,24 @@ void emit_state_api(struct object *o); /* reset, trim, fork, select, reorder */
 /* Writes the words of a context that follow from the first row's sequence and the shared source (-1: none).
  */
 void emit_set_window(struct emit *e, struct kb_val state, struct kb_val first, struct kb_val source);
-void emit_cpu(struct object *o); /* NAME.cpu(config) -> status, for each variant */
+/* Words of init that NAME.cpu and NAME.choose take beside the config. */
+enum start { START_WEIGHTS, START_BATCH, START_DEVICE /* CONTEXT_DEVICE; written */, START_WORDS };
+void emit_cpu(struct object *o); /* NAME.cpu(config, start) -> status, for each variant */
 /* What emit_choice gives beside the number of a variant. */
-enum choice { CHOICE_NO_CPU = -1, CHOICE_NO_VARIANT = -2 };
-void emit_choice(
-        struct object *o); /* NAME.choose(config) -> index: the best variant that is allowed and runs */
+enum choice { CHOICE_NO_CPU = -1, CHOICE_NO_VARIANT = -2, CHOICE_NO_DEVICE = -3 };
+/* NAME.choose(config, start) -> index: the best variant that is allowed and runs */
+void emit_choice(struct object *o);
+
+/* ---- kernels on an OpenCL device (device.c) ---- */
+/* Records them in a module of their own; the program becomes data of the object. */
+TFMC_MUST_USE enum tfmc_status emit_device_program(struct object *o);
+/* The rest of NAME.cpu: opens the device. */
+void emit_device_open(struct emit *e, struct kb_val config, struct kb_val start);
+void emit_device_body(struct object *o, const struct function *f);
+struct kb_val emit_is_device(struct emit *e);
+/* Calls a function of libtfmccl with the device and more; what is no OK is returned. */
+void emit_device_call(struct emit *e, const char *function, const struct kb_val *args, size_t n);
+
 /* Functions that must run on every processor. */
 const char *const *api_baseline(const struct object *o, size_t *n);
 

@@ -256,6 +256,10 @@ static void emit_tasks(struct object *o, const struct function *f)
 void emit_schedule(struct object *o, const struct function *f)
 {
 	emit_defaults(o, f);
+	if (object_is_device(o)) {
+		emit_device_body(o, f);
+		return;
+	}
 	emit_body(o, f);
 	emit_tasks(o, f);
 }

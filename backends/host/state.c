@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The functions of the interface that change the state without running a
- * model: reset, trim, fork, reorder, and select, which says where the rows of
+ * model: reset, trim, fork, reorder, fetch, store, and select, which says where the rows of
  * calls lie. All checks come before the first write. Copies take the tokens a
- * sequence has, not the room it has for more.
+ * sequence has, not the room it has for more. The fixed part is in memory of the process always, the blocks are on
+ * the device when there is one.
  *
  *   fixed part   64 bytes, past i32 [batch_max], with encode marks i32 [batch_max], with rings the least
  *                lengths that trim may give i32 [batch_max]
@@ -124,6 +125,8 @@ static void emit_reset(struct object *o)
 	struct kb_val blocks =
 	        kb_mul(k, emit_context(&e, KB_INDEX, CONTEXT_BATCH), kb_index(k, o->states.batch_bytes));
 	struct kb_val bytes = kb_add_const(k, blocks, o->states.fixed_bytes);
+	if (object_has_device(o))
+		bytes = kb_select(k, emit_is_device(&e), kb_index(k, o->states.fixed_bytes), bytes);
 	kb_if(k, kb_cmp(k, KB_NE, state, kb_null(k)));
 	api_zero_words(&e, state, bytes);
 	emit_set_window(&e, state, kb_index(k, 0), kb_index(k, -1));
@@ -219,7 +222,15 @@ static void each_matrix(struct emit *e, const struct state_place *p, struct kb_v
 	kb_end_loop(k);
 }
 
-/* All states of a sequence; those of encode only when rows read their own ones. */
+/* All states of a sequence. */
+static void each_state(struct emit *e, struct kb_val rows, part_fn *fn, void *user)
+{
+	for (size_t i = 0; i < e->object->states.n; i++)
+		if (e->object->states.items[i].bytes > 0)
+			each_matrix(e, &e->object->states.items[i], rows, fn, user);
+}
+
+/* Those of encode only when rows read their own ones. */
 static void each_part(struct emit *e, struct kb_val rows, part_fn *fn, void *user)
 {
 	struct kb *k = e->k;
@@ -244,7 +255,15 @@ static void if_own_source(struct emit *e)
 	kb_if(e->k, kb_cmp(e->k, KB_LT, source, kb_index(e->k, 0)));
 }
 
+/* Offset of a place in the state. */
+static struct kb_val state_offset(struct emit *e, struct kb_val sequence, struct kb_val offset)
+{
+	struct kb_val far = kb_mul(e->k, sequence, kb_index(e->k, e->object->states.batch_bytes));
+	return kb_add_const(e->k, kb_add(e->k, far, offset), e->object->states.fixed_bytes);
+}
+
 struct copy {
+	struct kb_val from_sequence, to_sequence;
 	struct kb_val from, to; /* blocks */
 };
 
@@ -252,10 +271,20 @@ static void copy_part(struct emit *e, void *user, struct kb_val offset, struct k
 {
 	struct kb *k = e->k;
 	const struct copy *c = user;
+	if (object_has_device(e->object)) {
+		struct kb_val from = state_offset(e, c->from_sequence, offset);
+		struct kb_val into = state_offset(e, c->to_sequence, offset);
+		struct kb_val args[] = {from, into, kb_mul(k, words, kb_index(k, 4))};
+		kb_if(k, emit_is_device(e));
+		emit_device_call(e, "tfmc_cl_model_copy", args, 3);
+		kb_else(k);
+	}
 	struct kb_val source = kb_ptr_add(k, c->from, offset, 0), to = kb_ptr_add(k, c->to, offset, 0);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), words, lanes, 0);
 	kb_store(k, kb_load(k, KB_TYPE(KB_I32, lanes), source, i, 0, 0), to, i, 0, 0);
 	kb_end_loop(k);
+	if (object_has_device(e->object))
+		kb_end_if(k);
 }
 
 static void emit_fork(struct object *o)
@@ -272,18 +301,60 @@ static void emit_fork(struct object *o)
 	if (o->states.encoded_at) {
 		if_own_source(&e);
 		require_encoded(&e, state, from);
-		set_i32(&e, kb_index(k, 1), state, o->states.encoded_at, to);
 		kb_end_if(k);
 	}
 	struct kb_val rows = i32_at(&e, state, STATE_PAST, from);
-	set_i32(&e, rows, state, STATE_PAST, to);
-	if (o->states.floor_at)
-		set_i32(&e, i32_at(&e, state, o->states.floor_at, from), state, o->states.floor_at, to);
-	struct copy c = {.from = block_of(&e, state, from)};
+	struct copy c = {.from_sequence = from, .to_sequence = to};
+	c.from = block_of(&e, state, from);
 	c.to = block_of(&e, state, to);
 	kb_if(k, kb_cmp(k, KB_NE, from, to));
 	each_part(&e, rows, copy_part, &c);
 	kb_end_if(k);
+	if (o->states.encoded_at) {
+		if_own_source(&e);
+		set_i32(&e, kb_index(k, 1), state, o->states.encoded_at, to);
+		kb_end_if(k);
+	}
+	set_i32(&e, rows, state, STATE_PAST, to);
+	if (o->states.floor_at)
+		set_i32(&e, i32_at(&e, state, o->states.floor_at, from), state, o->states.floor_at, to);
+	end_ok(&e);
+}
+
+/* ---- fetch, store ---- */
+
+struct exchange {
+	const char *function; /* of libtfmccl */
+	struct kb_val sequence, block;
+};
+
+static void exchange_part(struct emit *e, void *user, struct kb_val offset, struct kb_val words, int lanes)
+{
+	struct kb *k = e->k;
+	const struct exchange *x = user;
+	(void)lanes;
+	struct kb_val at = state_offset(e, x->sequence, offset), memory = kb_ptr_add(k, x->block, offset, 0);
+	struct kb_val args[] = {at, memory, kb_mul(k, words, kb_index(k, 4))};
+	emit_device_call(e, x->function, args, 3);
+}
+
+/* What encode has left as well, whatever the rows read. */
+static void emit_exchange(struct object *o, const char *suffix, const char *function)
+{
+	struct emit e;
+	if (!begin(&e, o, suffix))
+		return;
+	struct kb *k = e.k;
+	struct exchange x = {.function = function, .sequence = kb_param(k, "sequence", KB_INDEX_T, 0)};
+	struct kb_val state = require_state(&e);
+	require_in_batch(&e, x.sequence);
+	if (object_has_device(o)) {
+		struct kb_val rows = i32_at(&e, state, STATE_PAST, x.sequence);
+		x.block = block_of(&e, state, x.sequence);
+		kb_if(k, emit_is_device(&e));
+		each_state(&e, rows, exchange_part, &x);
+		kb_end_if(k);
+	}
 	end_ok(&e);
 }
 
@@ -305,6 +376,12 @@ static void reorder_part(struct emit *e, void *user, struct kb_val offset, struc
 {
 	struct kb *k = e->k;
 	const struct reorder *r = user;
+	if (object_has_device(e->object)) {
+		struct kb_val args[] = {r->from, r->n, offset, kb_mul(k, words, kb_index(k, 4))};
+		kb_if(k, emit_is_device(e));
+		emit_device_call(e, "tfmc_cl_model_permute", args, 4);
+		kb_else(k);
+	}
 	int lanes = most < r->lanes ? most : r->lanes;
 	struct kb_type type = KB_TYPE(KB_I32, lanes);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), words, lanes, 0);
@@ -320,6 +397,8 @@ static void reorder_part(struct emit *e, void *user, struct kb_val offset, struc
 	kb_end_if(k);
 	kb_end_loop(k);
 	kb_end_loop(k);
+	if (object_has_device(e->object))
+		kb_end_if(k);
 }
 
 /* One word of each sequence in the fixed part. */
@@ -392,4 +471,6 @@ void emit_state_api(struct object *o)
 	emit_fork(o);
 	emit_select(o);
 	emit_reorder(o);
+	emit_exchange(o, "fetch", "tfmc_cl_model_fetch");
+	emit_exchange(o, "store", "tfmc_cl_model_store");
 }

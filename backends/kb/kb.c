@@ -244,12 +244,26 @@ void kb_end(struct kb *k)
 	f->n_vars = k->vars.n;
 }
 
+static struct kb_val call(struct kb *k, const char *name, unsigned flags, enum kb_scalar result,
+                          const struct kb_val *args, size_t n)
+{
+	struct kb_inst inst = {.op = KBO_CALL,
+	                       .type = KB_TYPE(result, 1),
+	                       .flags = flags,
+	                       .name = arena_strdup(k->module->arena, name)};
+	return kb_emit(k, inst, args, n, result != KB_VOID);
+}
+
 struct kb_val kb_call(struct kb *k, const char *name, enum kb_scalar result, const struct kb_val *args,
                       size_t n)
 {
-	struct kb_inst inst = {
-	        .op = KBO_CALL, .type = KB_TYPE(result, 1), .name = arena_strdup(k->module->arena, name)};
-	return kb_emit(k, inst, args, n, result != KB_VOID);
+	return call(k, name, 0, result, args, n);
+}
+
+struct kb_val kb_call_other(struct kb *k, const char *name, enum kb_scalar result, const struct kb_val *args,
+                            size_t n)
+{
+	return call(k, name, KB_OTHER, result, args, n);
 }
 
 struct kb_val kb_call_ptr(struct kb *k, struct kb_val fn, enum kb_scalar result, const struct kb_val *args,

@@ -94,6 +94,7 @@ bool kb_module_failed(const struct kb_module *m);
 /* KERNEL: launched over work-groups; gives nothing, is not called. */
 enum kb_linkage { KB_INTERNAL, KB_EXPORTED, KB_KERNEL };
 enum kb_comment_flags { KB_PLACE = 1 };
+enum kb_call_flags { KB_OTHER = 1 };
 enum kb_param_flags { KB_NOALIAS = 1, KB_READONLY = 2 };
 
 /* ---- functions ---- */
@@ -111,6 +112,9 @@ void kb_prune(struct kb *k);
 /* Calls a function of the module by name (defined before or later). Gives none for KB_VOID. */
 struct kb_val kb_call(struct kb *k, const char *name, enum kb_scalar result, const struct kb_val *args,
                       size_t n);
+/* Calls a function of another object, with the C calling convention. */
+struct kb_val kb_call_other(struct kb *k, const char *name, enum kb_scalar result, const struct kb_val *args,
+                            size_t n);
 /* Calls through a function pointer with the C calling convention. */
 struct kb_val kb_call_ptr(struct kb *k, struct kb_val fn, enum kb_scalar result, const struct kb_val *args,
                           size_t n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Loads the very bytes of an object file into this process through LLJIT. What
- * an object may call (memcpy, memset) is looked up in the process.
+ * an object may call is given (functions of libtfmccl), or looked up in the process (memcpy, memset).
  */
 #include "backends/backend.h"
 #include "backends/llvm/guard.h"
@@ -16,8 +16,22 @@
 
 #include "ir/support/memory.h"
 
+#define FUNCTIONS_MAX 16
+
 struct backend_jit {
 	LLVMOrcLLJITRef jit;
+};
+
+/* One call of LLVM, for the guard. */
+struct call {
+	const struct backend_jit *jit;
+	const struct buf *object;
+	const struct backend_function *functions;
+	size_t n_functions;
+	const char *symbol;
+	LLVMOrcExecutorAddress at;
+	LLVMErrorRef error;
+	LLVMOrcLLJITRef opened;
 };
 
 static enum tfmc_status report(struct diag_context *cx, LLVMErrorRef error)
@@ -38,7 +52,18 @@ static LLVMErrorRef add_process_symbols(LLVMOrcLLJITRef jit)
 	return error;
 }
 
-static LLVMErrorRef open(LLVMOrcLLJITRef *jit, const struct buf *object)
+static LLVMErrorRef add_functions(LLVMOrcLLJITRef jit, const struct backend_function *functions, size_t n)
+{
+	LLVMOrcCSymbolMapPair pairs[FUNCTIONS_MAX];
+	const LLVMJITSymbolFlags flags = {
+	        LLVMJITSymbolGenericFlagsExported | LLVMJITSymbolGenericFlagsCallable, 0};
+	for (size_t i = 0; i < n; i++)
+		pairs[i] = (LLVMOrcCSymbolMapPair){LLVMOrcLLJITMangleAndIntern(jit, functions[i].name),
+		                                   {functions[i].address, flags}};
+	return LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(jit), LLVMOrcAbsoluteSymbols(pairs, n));
+}
+
+static LLVMErrorRef open(LLVMOrcLLJITRef *jit, const struct call *c)
 {
 	LLVMInitializeNativeTarget();
 	LLVMInitializeNativeAsmPrinter();
@@ -46,27 +71,19 @@ static LLVMErrorRef open(LLVMOrcLLJITRef *jit, const struct buf *object)
 	if (error)
 		return error;
 	error = add_process_symbols(*jit);
+	if (!error && c->n_functions > 0)
+		error = add_functions(*jit, c->functions, c->n_functions);
 	if (error)
 		return error;
 	LLVMMemoryBufferRef bytes =
-	        LLVMCreateMemoryBufferWithMemoryRangeCopy(object->data, object->len, "object");
+	        LLVMCreateMemoryBufferWithMemoryRangeCopy(c->object->data, c->object->len, "object");
 	return LLVMOrcLLJITAddObjectFile(*jit, LLVMOrcLLJITGetMainJITDylib(*jit), bytes);
 }
-
-/* One call of LLVM, for the guard. */
-struct call {
-	const struct backend_jit *jit;
-	const struct buf *object;
-	const char *symbol;
-	LLVMOrcExecutorAddress at;
-	LLVMErrorRef error;
-	LLVMOrcLLJITRef opened;
-};
 
 static void load(void *user)
 {
 	struct call *c = user;
-	c->error = open(&c->opened, c->object);
+	c->error = open(&c->opened, c);
 }
 
 /* On an error the address stays 0. */
@@ -78,12 +95,21 @@ static void look_up(void *user)
 
 enum tfmc_status backend_jit_load(struct diag_context *cx, const struct buf *object, struct backend_jit **out)
 {
+	return backend_jit_link(cx, object, NULL, 0, out);
+}
+
+enum tfmc_status backend_jit_link(struct diag_context *cx, const struct buf *object,
+                                  const struct backend_function *functions, size_t n_functions,
+                                  struct backend_jit **out)
+{
 	*out = NULL;
+	if (n_functions > FUNCTIONS_MAX)
+		return TFMC_INTERNAL;
 	struct backend_jit *j = memory_zeroed(1, sizeof(*j));
 	if (!j)
 		return TFMC_NO_MEMORY;
 	memory_stage("loading the code", NULL);
-	struct call c = {.object = object};
+	struct call c = {.object = object, .functions = functions, .n_functions = n_functions};
 	enum tfmc_status status = llvm_guard(cx, load, &c);
 	if (status != TFMC_OK) {
 		memory_free(j);

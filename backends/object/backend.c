@@ -98,15 +98,19 @@ static enum tfmc_status pack(struct object *o, const struct weight_source *sourc
 /* The code of one variant. */
 static enum tfmc_status emit_variant(struct object *o)
 {
+	if (object_is_device(o))
+		TFMC_TRY(emit_device_program(o));
 	for (size_t i = 0; i < o->functions.n; i++) {
 		if (!o->functions.items[i].reached)
 			continue;
-		TFMC_TRY(emit_groups(o, &o->functions.items[i]));
+		if (!object_is_device(o))
+			TFMC_TRY(emit_groups(o, &o->functions.items[i]));
 		emit_check(o, &o->functions.items[i]);
 		emit_schedule(o, &o->functions.items[i]);
 		emit_calls(o, &o->functions.items[i]);
 	}
-	emit_barriers(o);
+	if (!object_is_device(o))
+		emit_barriers(o);
 	for (size_t i = 0; i < o->entries.n; i++)
 		emit_entry(o, &o->entries.items[i]);
 	emit_cpu(o);
@@ -131,12 +135,12 @@ static enum tfmc_status emit_interface(struct object *o)
 
 static enum tfmc_status emit_all(struct object *o)
 {
-	struct kb_caps first = kb_caps_of(o->target);
+	struct kb_caps first = kb_caps_of(o->driver);
 	struct kb_module *m = kb_module_create(o->arena, &first);
 	if (!m)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < o->n_all; i++) {
-		struct kb_caps caps = kb_caps_of(o->all[i].target);
+		struct kb_caps caps = kb_caps_of(o->all[i].driver);
 		kb_module_variant(m, (int)i, &caps);
 		o->all[i].kb = m;
 		TFMC_TRY(emit_variant(&o->all[i]));
@@ -195,13 +199,13 @@ static enum tfmc_status to_c(struct object *o, const struct buf *blob, struct ba
 static enum tfmc_status to_object(struct object *o, struct backend_output *out)
 {
 	struct llvm_options options = {
-	        .target = o->target, .opt_level = o->options->opt_level, .progress = o->options->progress};
+	        .target = o->driver, .opt_level = o->options->opt_level, .progress = o->options->progress};
 	struct llvm_output result = {.object = &out->object,
 	                             .text = o->options->want_llvm ? &out->llvm : NULL,
 	                             .assembly = o->options->want_assembly ? &out->assembly : NULL};
 	const struct target *targets[BACKEND_VARIANTS_MAX];
 	for (size_t i = 0; i < o->n_all; i++)
-		targets[i] = o->all[i].target;
+		targets[i] = o->all[i].driver;
 	options.variants = targets;
 	options.baseline = api_baseline(o, &options.n_baseline);
 	if (arena_failed(o->arena))

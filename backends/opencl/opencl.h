@@ -42,6 +42,11 @@ TFMC_MUST_USE enum tfmc_status opencl_build(struct diag_context *cx, const struc
 TFMC_MUST_USE enum tfmc_status opencl_write_plan(struct diag_context *cx, const struct opencl_program *p,
                                                  const struct ir_module *planned, struct buf *out);
 
+struct object; /* backends/plan/object.h */
+/* For an object that is laid out, with its entries: plans of the functions that these reach, in order (function.row),
+ * as bytes, and the source. The kernels are recorded in a module of their own. */
+TFMC_MUST_USE enum tfmc_status opencl_compile(struct object *o, struct buf *plan, struct buf *source);
+
 /* The launches as text, for people: one line each, repeats indented, offsets and sizes as formulas. */
 void opencl_print_plans(const struct opencl_program *p, const struct ir_module *planned, struct buf *out);
 

@@ -33,7 +33,12 @@ static enum tfmc_status lay_out(struct object *o)
 	return layout_functions(o);
 }
 
-/* Hosts call functions by name: cases stay out. */
+/* Those that entries of an object reach; without entries hosts call functions by name, and cases stay out. */
+static bool is_callable(const struct object *o, const struct function *f)
+{
+	return o->entries.n > 0 ? f->reached : !f->func->when;
+}
+
 static enum tfmc_status make_plans(struct object *o, struct opencl_program *out)
 {
 	out->functions = ARENA_ARRAY(o->arena, const struct plan *, o->functions.n + 1);
@@ -41,18 +46,19 @@ static enum tfmc_status make_plans(struct object *o, struct opencl_program *out)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < o->functions.n; i++) {
 		struct function *f = &o->functions.items[i];
-		if (f->func->when)
+		if (!is_callable(o, f))
 			continue;
 		TFMC_TRY(plan_make(o, f));
+		f->row = out->n_functions;
 		out->functions[out->n_functions++] = f->plan;
 	}
 	return TFMC_OK;
 }
 
-enum tfmc_status program_record(struct object *o, struct opencl_program *out)
+/* The object is laid out. */
+static enum tfmc_status record(struct object *o, struct opencl_program *out)
 {
 	struct kb_caps caps = kb_caps_of(o->target);
-	TFMC_TRY(lay_out(o));
 	o->kb = kb_module_create(o->arena, &caps);
 	if (!o->kb)
 		return TFMC_NO_MEMORY;
@@ -64,6 +70,12 @@ enum tfmc_status program_record(struct object *o, struct opencl_program *out)
 	if (ir_dims_failed(o->module->dims) || arena_failed(o->arena))
 		return TFMC_NO_MEMORY;
 	return kb_verify(o->kb, o->cx);
+}
+
+enum tfmc_status program_record(struct object *o, struct opencl_program *out)
+{
+	TFMC_TRY(lay_out(o));
+	return record(o, out);
 }
 
 /* ---- text ---- */
@@ -100,6 +112,25 @@ enum tfmc_status opencl_build(struct diag_context *cx, const struct ir_module *p
 	TFMC_TRY(program_record(o, out));
 	TFMC_TRY(print_source(o, out));
 	return buf_failed(&out->source) ? TFMC_NO_MEMORY : TFMC_OK;
+}
+
+static enum tfmc_status compile(struct object *o, struct opencl_program *p, struct buf *plan)
+{
+	TFMC_TRY(record(o, p));
+	TFMC_TRY(print_source(o, p));
+	return opencl_write_plan(o->cx, p, o->module, plan);
+}
+
+enum tfmc_status opencl_compile(struct object *o, struct buf *plan, struct buf *source)
+{
+	struct opencl_program p = {0};
+	struct kb_module *around = o->kb;
+	buf_init(&p.source);
+	enum tfmc_status status = compile(o, &p, plan);
+	buf_append(source, &p.source);
+	opencl_program_destroy(&p);
+	o->kb = around;
+	return status == TFMC_OK && buf_failed(source) ? TFMC_NO_MEMORY : status;
 }
 
 void opencl_print_plans(const struct opencl_program *p, const struct ir_module *planned, struct buf *out)

@@ -25,11 +25,6 @@ struct recording {
 	} args;
 };
 
-static bool is_opencl(const struct object *o)
-{
-	return o->target->arch == ARCH_OPENCL;
-}
-
 /* ---- scratch ---- */
 
 static int64_t scratch_bytes(const struct ir_op *group)
@@ -65,7 +60,7 @@ static struct kb_val find_scratch(const struct recording *r)
 	if (bytes <= 0)
 		return kb_null(k);
 	struct kb_val all = r->e.pointers[r->e.areas.n - 1];
-	if (!is_opencl(r->object))
+	if (!object_is_device(r->object))
 		return all;
 	return kb_ptr_add(k, all, kb_mul(k, r->job.worker, kb_index(k, bytes)), 0);
 }
@@ -79,7 +74,7 @@ static struct kb_val declare(struct recording *r, const char *name, struct kb_ty
 	if (slot)
 		*slot = (struct plan_arg){kind, number};
 	bool is_constant =
-	        is_opencl(r->object) && kind == PLAN_BUFFER && !r->e.areas.items[number].is_written;
+	        object_is_device(r->object) && kind == PLAN_BUFFER && !r->e.areas.items[number].is_written;
 	return kb_param(r->e.k, name, type, is_constant ? KB_READONLY : 0);
 }
 
@@ -102,7 +97,7 @@ static void declare_areas(struct recording *r, struct kb_val *offsets)
 	for (size_t i = 0; i < r->e.areas.n; i++) {
 		const char *name = r->e.areas.items[i].name;
 		r->e.pointers[i] = declare(r, name, KB_PTR_T, PLAN_BUFFER, i);
-		if (is_opencl(r->object))
+		if (object_is_device(r->object))
 			offsets[i] = declare_index(r, arena_printf(r->object->arena, "%s_at", name),
 			                           PLAN_OFFSET, i);
 	}
@@ -117,7 +112,8 @@ static void declare_indices(struct recording *r, struct kb_val *dims)
 			dims[i] = declare_index(r, emit_short_name(a, ir_dims_sym(t, i)->name), PLAN_DIM, i);
 	for (size_t i = 0; i < r->e.n_repeats; i++)
 		r->e.index[i] = declare_index(
-		        r, arena_printf(a, is_opencl(r->object) ? "index%zu" : "l%zu", i), PLAN_INDEX, i);
+		        r, arena_printf(a, object_is_device(r->object) ? "index%zu" : "l%zu", i), PLAN_INDEX,
+		        i);
 	r->e.dims = dims;
 }
 
@@ -142,14 +138,14 @@ static enum tfmc_status begin(struct recording *r)
 	struct kb_val *offsets = ARENA_ARRAY(o->arena, struct kb_val, r->e.areas.n + 1);
 	struct kb_val *dims = ARENA_ARRAY(o->arena, struct kb_val, n_dims + 1);
 	r->e.pointers = ARENA_ARRAY(o->arena, struct kb_val, r->e.areas.n + 1);
-	r->e.k = kb_begin(o->kb, r->kernel->name, is_opencl(o) ? KB_KERNEL : KB_INTERNAL, KB_VOID);
+	r->e.k = kb_begin(o->kb, r->kernel->name, object_is_device(o) ? KB_KERNEL : KB_INTERNAL, KB_VOID);
 	if (!r->e.k || !offsets || !dims || !r->e.pointers)
 		return TFMC_NO_MEMORY;
 	declare_areas(r, offsets);
 	declare_indices(r, dims);
 	if (has_source(r))
 		r->e.source_step = declare_index(r, "source_step", PLAN_SOURCE_STEP, 0);
-	if (!is_opencl(o)) {
+	if (!object_is_device(o)) {
 		r->job.worker = declare_index(r, "worker", PLAN_WORKER, 0);
 		r->job.n_workers = declare_index(r, "n_workers", PLAN_WORKERS, 0);
 		emit_group_comment(&r->e);
@@ -169,7 +165,7 @@ static enum tfmc_status begin(struct recording *r)
 /* OpenCL C 1.2 has no f64 without an extension. */
 static enum tfmc_status check_types(const struct recording *r, const struct kb_func *f)
 {
-	for (size_t i = 0; is_opencl(r->object) && i < f->n_insts; i++) {
+	for (size_t i = 0; object_is_device(r->object) && i < f->n_insts; i++) {
 		if (f->insts[i].type.scalar != KB_F64)
 			continue;
 		diag_error(r->object->cx, r->e.group->loc.at, DIAG_UNSUPPORTED,
@@ -217,7 +213,7 @@ static void count_work(const struct recording *r)
 	struct plan_kernel *out = r->kernel;
 	struct ir_dims *t = o->module->dims;
 	out->items = out->workers = 1;
-	if (!is_opencl(o))
+	if (!object_is_device(o))
 		return;
 	out->items = o->target->group_size > 1 ? o->target->group_size : 1;
 	out->workers = r->job.items > 1 ? 1 : out->items;
@@ -240,7 +236,7 @@ static const char *kernel_name(const struct object *o, const struct function *f,
 {
 	const struct attrs_group *a = k->group->attrs;
 	const struct ir_region *r = k->group->region;
-	if (!is_opencl(o))
+	if (!object_is_device(o))
 		return arena_printf(o->arena, "%s.kernel", kernel_symbol(o, f, k));
 	bool has_root = a->root >= 0 && (size_t)a->root < r->n_ops;
 	const char *op = ir_op_desc(has_root ? r->ops[a->root]->code : OP_group)->name;
@@ -256,7 +252,7 @@ enum tfmc_status kernel_record(struct object *o, const struct function *f, int64
 	k->name = kernel_name(o, f, k);
 	TFMC_TRY(emit_find_repeats(&r.e, r.repeats));
 	TFMC_TRY(add_scratch(&r));
-	r.job.items = is_opencl(o) ? kernel_items(o->module, f->func, k->group, o->target) : 0;
+	r.job.items = object_is_device(o) ? kernel_items(o->module, f->func, k->group, o->target) : 0;
 	TFMC_TRY(begin(&r));
 	r.job.scratch = find_scratch(&r);
 	r.job.scratch_step = o->scratch;

@@ -13,19 +13,36 @@
 
 #define PANEL TILE_PANEL
 
+bool object_is_device(const struct object *o)
+{
+	return o->target && o->target->arch == ARCH_OPENCL;
+}
+
+bool object_has_device(const struct object *o)
+{
+	for (size_t i = 0; i < o->n_all; i++)
+		if (object_is_device(&o->all[i]))
+			return true;
+	return false;
+}
+
 void object_init(struct object *o, struct diag_context *cx, struct arena *arena,
                  const struct ir_module *planned, const struct target *target,
                  const struct backend_options *options)
 {
+	const struct target *here = target_native();
 	*o = (struct object){.cx = cx,
 	                     .arena = arena,
 	                     .module = planned,
 	                     .target = target,
+	                     .driver = target,
 	                     .options = options,
 	                     .name = planned->name,
 	                     .prefix = planned->name,
 	                     .all = o,
 	                     .n_all = 1};
+	if (object_is_device(o))
+		o->driver = target_least(here ? here->arch : ARCH_X86_64);
 }
 
 const struct weight_place *object_weight(const struct object *o, const struct ir_weight *w)

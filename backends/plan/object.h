@@ -46,6 +46,7 @@ enum object_context {
 	CONTEXT_SOURCES = 152,     /* address of the block that row 0 reads of encode */
 	CONTEXT_SOURCE_STEP = 160, /* sequences from the source of a row to that of the next: 1, or 0 */
 	CONTEXT_ENCODED = 168,     /* address of the mark of row 0's source */
+	CONTEXT_DEVICE = 176,      /* struct tfmc_cl_model; NULL: the variant runs on this processor */
 	CONTEXT_SHARED = 256,      /* from here on: what workers write, backends/host/barrier.c */
 	/* i32: marks of the call when a worker was told to stop, at a barrier and at the end of a call. */
 	CONTEXT_CANCEL = CONTEXT_SHARED,
@@ -133,6 +134,7 @@ struct function {
 	size_t n_groups;
 	const struct ir_op **groups; /* in order of emission */
 	const struct plan *plan;     /* backends/plan/steps.c; NULL: not made yet */
+	size_t row;                  /* of a plan as bytes */
 	uint32_t *uses;              /* [n_values] */
 	bool has_state, has_past;
 	bool reached;                /* by an entry */
@@ -153,6 +155,8 @@ struct object {
 	struct arena *arena;
 	const struct ir_module *module;
 	const struct target *target;
+	const struct target
+	        *driver; /* processor of the functions around kernels: the target, but for OpenCL */
 	const struct backend_options *options;
 	const char *name;
 	const char *prefix; /* of internal symbols: the name; with several variants NAME.LEVEL */
@@ -178,9 +182,16 @@ struct object {
 	size_t n_indices; /* of repeats, that every function of a group takes: those of the deepest one */
 	bool is_text; /* the recording is for C: who compiles it chooses the processor, nothing asks for it */
 
+	struct {
+		int64_t plan_bytes, source_bytes;
+	} device;
 	struct kb_module *kb;
 };
 
+/* Its kernels run on an OpenCL device. */
+bool object_is_device(const struct object *o);
+/* Those of one of the variants do. */
+bool object_has_device(const struct object *o);
 /* An object of one variant. */
 void object_init(struct object *o, struct diag_context *cx, struct arena *arena,
                  const struct ir_module *planned, const struct target *target,

@@ -33,6 +33,8 @@ struct tfmc_session {
 	int64_t batch;                   /* sequences of the state */
 	int64_t call_tokens;             /* 0: no bound; else at least the positions that see each other */
 	int all_workers;
+	struct tfmc_device device;
+	char device_fault[512]; /* its message, unless the caller wants it elsewhere */
 	struct session_source source;
 	char fault[SESSION_FAULT]; /* what was wrong with the last prompt that was refused; "": nothing */
 };
@@ -178,6 +180,13 @@ static int open_session(struct tfmc_session *s, const struct tfmc_session_option
 	s->driver = o->driver;
 	s->current = config.workers;
 	config.user = s->gang;
+	if (o->device)
+		s->device = *o->device;
+	if (!s->device.message || s->device.message_bytes == 0) {
+		s->device.message = s->device_fault;
+		s->device.message_bytes = sizeof(s->device_fault);
+	}
+	config.device = &s->device;
 	tfmc_system_words(r, config.system);
 	config.parallel_for = s->gang ? tfmc_gang_parallel_for : NULL;
 	status = s->model.init(s->context, &config);
@@ -188,7 +197,8 @@ static int open_session(struct tfmc_session *s, const struct tfmc_session_option
 static bool has_functions(const struct tfmc_model *m)
 {
 	return m->record && m->init && m->call && m->reset && m->trim && m->fork && m->select && m->reorder &&
-	       m->variant && m->set_workers && m->arena_size && m->state_size;
+	       m->fetch && m->store && m->close && m->variant && m->set_workers && m->arena_size &&
+	       m->state_size;
 }
 
 /* The size of this header's struct, or of one before it, which had fewer fields. */
@@ -229,6 +239,8 @@ void tfmc_session_close(struct tfmc_session *session)
 	if (!session)
 		return;
 	tfmc_gang_destroy(session->gang);
+	if (session->context)
+		(void)session->model.close(session->context);
 	tfmc_weights_unmap(&session->weights);
 	memory_give(&session->context_block);
 	memory_give(&session->state);
@@ -262,8 +274,11 @@ const char *session_last_fault(const struct tfmc_session *session)
 
 const char *tfmc_session_status_text(const struct tfmc_session *session, int status)
 {
-	bool is_known = session && status == TFMC_RT_E_PROMPT && *session->fault;
-	return is_known ? session->fault : tfmc_rt_status_text(status);
+	if (session && status == TFMC_RT_E_PROMPT && *session->fault)
+		return session->fault;
+	if (session && status == TFMC_RT_E_DEVICE && *session->device.message)
+		return session->device.message;
+	return tfmc_rt_status_text(status);
 }
 
 const char *tfmc_session_variant(const struct tfmc_session *session)
@@ -363,6 +378,11 @@ int tfmc_session_save(const struct tfmc_session *session, int64_t sequence, void
 {
 	if (!session)
 		return TFMC_RT_E_NULL;
+	int status = out ? session->model.fetch(session->context, sequence) : (int)TFMC_RT_OK;
+	if (status != TFMC_RT_OK && n_out)
+		*n_out = 0;
+	if (status != TFMC_RT_OK)
+		return status;
 	return tfmc_state_save(session->model.record, &session->used, session->state.data,
 	                       tfmc_session_batch(session), sequence, out, cap, n_out);
 }
@@ -371,8 +391,13 @@ int tfmc_session_restore(struct tfmc_session *session, int64_t sequence, const v
 {
 	if (!session)
 		return TFMC_RT_E_NULL;
-	return tfmc_state_restore(session->model.record, &session->used, session->state.data,
-	                          tfmc_session_batch(session), sequence, data, n);
+	int status = tfmc_state_restore(session->model.record, &session->used, session->state.data,
+	                                tfmc_session_batch(session), sequence, data, n);
+	if (status == TFMC_RT_OK)
+		status = session->model.store(session->context, sequence);
+	if (status == TFMC_RT_E_DEVICE)
+		(void)session->model.trim(session->context, sequence, 0);
+	return status;
 }
 
 uint64_t session_call_rows(const struct tfmc_session *session, int64_t batch)

@@ -4,8 +4,6 @@
  */
 #include "frontend/driver/compile/driver.h"
 
-#include <stdlib.h>
-
 #include "frontend/driver/check/report.h"
 #include "runtime/opencl/tfmc_cl.h"
 
@@ -72,7 +70,7 @@ enum exit_code command_devices(struct driver *d)
 {
 	struct tfmc_cl *cl;
 	struct tfmc_cl_error error;
-	const char *given = getenv("TFMC_OPENCL"), *library = given && *given ? given : NULL;
+	const char *library = driver_opencl_library();
 	int status = tfmc_cl_open(library, &cl, &error);
 	if (status != TFMC_CL_OK && (library || status != TFMC_CL_E_LIBRARY)) {
 		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "%s", error.text);

@@ -355,7 +355,10 @@ static void report_target(struct driver *d, enum target_choice choice, const cha
 const struct target *driver_row(struct driver *d, const char *mcpu)
 {
 	const struct target *t;
-	enum target_choice choice = target_choose(d->options.target, mcpu, &t);
+	const char *first = d->options.target, *end = first ? strchr(first, ',') : NULL;
+	if (end)
+		first = arena_strndup(&d->arena, first, (size_t)(end - first));
+	enum target_choice choice = target_choose(first, mcpu, &t);
 	if (choice != TARGET_CHOSEN)
 		report_target(d, choice, mcpu);
 	return t;

@@ -202,7 +202,10 @@ struct compiled {
 	struct backend_jit *jit;
 	struct tfmc_model model;
 	struct tfmc_session *session; /* the last one that was opened; NULL: none */
+	char device_message[512];     /* of --device: why a call of it failed */
 };
+/* Of TFMC_OPENCL; NULL: the one that the loader finds. */
+const char *driver_opencl_library(void);
 /* For the options' target or variants and pipeline. */
 TFMC_MUST_USE enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l,
                                                      struct entry_names entries, struct compiled *out);

@@ -6,14 +6,88 @@
  */
 #include "frontend/driver/compile/native_cache.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "runtime/opencl/model.h"
+#include "runtime/opencl/tfmc_cl.h"
+
+#define DEVICE_WORD        "opencl"
+#define DEVICE_WORD_LENGTH (sizeof(DEVICE_WORD) - 1)
+
+/* ---- devices ---- */
+
+/* Without the word in front; NULL: the best one. */
+static const char *device_name(const struct driver *d)
+{
+	const char *text = d->options.device;
+	return text && text[DEVICE_WORD_LENGTH] ? text + DEVICE_WORD_LENGTH + 1 : NULL;
+}
+
+static const struct target *family_of(const struct tfmc_cl_device *device)
+{
+	bool is_cpu = device->type == TFMC_CL_CPU;
+	return target_find(!is_cpu                      ? "opencl-gpu"
+	                   : device->vector_width >= 16 ? "opencl-cpu512"
+	                                                : "opencl-cpu");
+}
+
+static enum tfmc_status refuse_device(struct driver *d, const char *why)
+{
+	diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "--device=%s: %s", d->options.device, why);
+	return TFMC_IO;
+}
+
+/* Without --target the family of the device. */
+static enum tfmc_status choose_device(struct driver *d)
+{
+	const char *text = d->options.device;
+	struct tfmc_cl_error error;
+	struct tfmc_cl *cl;
+	size_t number;
+	if (!text)
+		return TFMC_OK;
+	if (strncmp(text, DEVICE_WORD, DEVICE_WORD_LENGTH) ||
+	    (text[DEVICE_WORD_LENGTH] && text[DEVICE_WORD_LENGTH] != ':')) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+		           "--device=%s is not opencl, opencl:NUMBER or opencl:NAME", text);
+		return TFMC_INVALID;
+	}
+	if (tfmc_cl_open(driver_opencl_library(), &cl, &error) != TFMC_CL_OK)
+		return refuse_device(d, error.text);
+	enum tfmc_status st = TFMC_OK;
+	if (tfmc_cl_choose(cl, device_name(d), &number, &error) != TFMC_CL_OK)
+		st = refuse_device(d, error.text);
+	else if (!d->options.target)
+		d->options.target = family_of(tfmc_cl_device(cl, number))->name;
+	tfmc_cl_close(cl);
+	return st;
+}
+
+const char *driver_opencl_library(void)
+{
+	const char *given = getenv("TFMC_OPENCL");
+	return given && *given ? given : NULL;
+}
+
+static bool runs_here(const struct driver *d, const struct target *t)
+{
+	return t->arch == ARCH_OPENCL ? d->options.device != NULL : target_runs_here(t);
+}
+
+/* ---- code ---- */
 
 /* The most demanding of those this machine runs; NULL after a diagnostic. */
 static const struct backend_variant *find_runnable(struct driver *d, const struct variant_set *set)
 {
 	for (size_t i = set->n; i-- > 0;)
-		if (target_runs_here(set->items[i].target))
+		if (runs_here(d, set->items[i].target))
 			return &set->items[i];
+	if (set->items[0].target->arch == ARCH_OPENCL) {
+		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "kernels for %s want a device: --device=opencl",
+		           set->items[0].target->name);
+		return NULL;
+	}
 	diag_error(&d->diag, LOC_NONE, DIAG_TARGET,
 	           "this machine cannot run code for %s; compile it with -o for one that can, or choose "
 	           "--target=native",
@@ -53,7 +127,16 @@ static enum tfmc_status compile_here(struct driver *d, const struct native_reque
 
 static enum tfmc_status load_here(struct driver *d, const char *name, struct compiled *out)
 {
-	TFMC_TRY(backend_jit_load(&d->diag, &out->object.object, &out->jit));
+	static const struct backend_function functions[] = {
+	        {"tfmc_cl_model_open", (uintptr_t)tfmc_cl_model_open},
+	        {"tfmc_cl_model_close", (uintptr_t)tfmc_cl_model_close},
+	        {"tfmc_cl_model_call", (uintptr_t)tfmc_cl_model_call},
+	        {"tfmc_cl_model_copy", (uintptr_t)tfmc_cl_model_copy},
+	        {"tfmc_cl_model_permute", (uintptr_t)tfmc_cl_model_permute},
+	        {"tfmc_cl_model_fetch", (uintptr_t)tfmc_cl_model_fetch},
+	        {"tfmc_cl_model_store", (uintptr_t)tfmc_cl_model_store}};
+	TFMC_TRY(
+	        backend_jit_link(&d->diag, &out->object.object, functions, TFMC_COUNT(functions), &out->jit));
 	if (backend_jit_model(out->jit, name, &out->model))
 		return TFMC_OK;
 	diag_error(&d->diag, LOC_NONE, DIAG_INTERNAL,
@@ -105,6 +188,7 @@ enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l, struc
 	backend_output_init(&out->object);
 	out->weights = (struct packed){.cx = &d->diag, .cache = &d->cache, .file.fd = -1, .arena = &d->arena};
 	out->weights.read = l->model ? frontend_weight_files(l->model) : l->files;
+	TFMC_TRY(choose_device(d));
 	TFMC_TRY(driver_targets(d, &out->variants));
 	if (!find_runnable(d, &out->variants))
 		return TFMC_IO;
@@ -117,7 +201,7 @@ enum tfmc_status driver_each_variant(struct driver *d, struct compiled *c, varia
 {
 	for (size_t i = 0; i < c->variants.n; i++) {
 		const struct backend_variant *v = &c->variants.items[i];
-		if (!target_runs_here(v->target)) {
+		if (!runs_here(d, v->target)) {
 			diag_warning(&d->diag, LOC_NONE, DIAG_TARGET, "this machine does not run variant %s",
 			             v->target->name);
 			continue;
@@ -184,12 +268,21 @@ static enum tfmc_status open_session(struct driver *d, struct compiled *c, int64
 	                                 .variant = c->forced,
 	                                 .dims_max = dims_max,
 	                                 .weights = &c->weights.map};
+	struct tfmc_device device = {.name = device_name(d),
+	                             .library = driver_opencl_library(),
+	                             .cache = d->cache.dir,
+	                             .message = c->device_message,
+	                             .message_bytes = sizeof(c->device_message)};
+	if (d->options.device)
+		o.device = &device;
 	TFMC_TRY(check_memory(d, c, &o));
 	tfmc_session_close(c->session);
 	c->session = NULL;
 	int status = tfmc_session_open(&c->model, &o, &c->session);
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
+	if (status == TFMC_RT_E_DEVICE)
+		return refuse_device(d, *c->device_message ? c->device_message : tfmc_rt_status_text(status));
 	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "cannot open a session: %s", tfmc_rt_status_text(status));
 	return status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ? TFMC_NO_MEMORY : TFMC_INVALID;
 }

@@ -206,18 +206,15 @@ static bool wants_object(const struct emission *e)
  * Objects and what they are made of come from processors, kernels of OpenCL from its families. With both the
  * target is that of the object.
  */
-static enum tfmc_status check_kinds(struct emission *e, const struct target *t)
+static enum tfmc_status check_kinds(struct emission *e, const struct variant_set *set)
 {
 	struct diag_context *cx = &e->d->diag;
-	if (e->d->options.variants && (e->wanted[EMIT_C] || e->wanted[EMIT_TIR] || e->wanted[EMIT_OPENCL])) {
+	const struct target *t = set->items[0].target;
+	if ((e->d->options.variants || set->n > 1) &&
+	    (e->wanted[EMIT_C] || e->wanted[EMIT_TIR] || e->wanted[EMIT_OPENCL])) {
 		diag_error(cx, LOC_NONE, DIAG_OPTION,
-		           "--variants are of objects: IR, C and OpenCL are texts for one processor");
+		           "several variants are of objects: IR, C and OpenCL are texts for one target");
 		diag_note(cx, LOC_NONE, "--dump-dir writes the IR of every variant");
-		return TFMC_INVALID;
-	}
-	if (t->arch == ARCH_OPENCL && wants_object(e)) {
-		diag_error(cx, LOC_NONE, DIAG_TARGET, "no object is made for %s", t->name);
-		diag_note(cx, LOC_NONE, "--emit=opencl writes its kernels");
 		return TFMC_INVALID;
 	}
 	if (t->arch != ARCH_OPENCL && e->wanted[EMIT_OPENCL] && !wants_object(e)) {
@@ -301,7 +298,7 @@ static enum tfmc_status emit_all(struct emission *e)
 	struct driver *d = e->d;
 	struct variant_set set;
 	struct backend_output object;
-	if (driver_targets(d, &set) != TFMC_OK || check_kinds(e, set.items[0].target) != TFMC_OK)
+	if (driver_targets(d, &set) != TFMC_OK || check_kinds(e, &set) != TFMC_OK)
 		return TFMC_INVALID;
 	backend_output_init(&object);
 	enum tfmc_status st = driver_plan(d, e->l->module, driver_pipeline(d), &set);
@@ -335,7 +332,7 @@ static bool wants_only(const struct emission *e, enum emit_kind kind, enum emit_
 }
 
 /*
- * Who asks for kernels of OpenCL alone need not say for which family. C alone is for every machine of the
+ * Who asks for kernels of OpenCL alone need not say for which family; an object has all. C alone is for every machine of the
  * arch: a compiler that is not told more has the vectors of the least one; to split wider ones takes it ten
  * times as long, and the result is slower.
  */
@@ -347,6 +344,8 @@ static void choose_target(struct emission *e)
 		return;
 	if (wants_only(e, EMIT_OPENCL, EMIT_OPENCL) && !o->target)
 		o->target = "opencl";
+	else if (o->target && !strcmp(o->target, "opencl") && !e->wanted[EMIT_OPENCL] && !e->wanted[EMIT_TIR])
+		o->target = "opencl,opencl"; /* the first family and all others */
 	else if (wants_only(e, EMIT_C, EMIT_HEADER) && !o->variants &&
 	         target_choose(o->target, NULL, &t) == TARGET_CHOSEN && t->arch != ARCH_OPENCL)
 		o->mcpu = target_least(t->arch)->name;

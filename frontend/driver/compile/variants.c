@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * --variants: one object for several levels of a processor. Passes run once up to the layout of the weights
+ * --variants: one object for several levels of a processor; --target=A,FAMILY: with code for OpenCL devices. Passes run once up to the layout of the weights
  * and then once for each level, so that all of them read the same packed weights.
  */
 #include "frontend/driver/compile/driver.h"
@@ -56,22 +56,46 @@ static enum tfmc_status insert(struct driver *d, struct variant_set *set, const 
 	size_t at = set->n;
 	for (size_t i = 0; i < set->n; i++)
 		if (set->items[i].target == t) {
-			diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--variants=%s: %s is given twice",
-			           d->options.variants, target_level(t));
+			diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s is given twice", target_level(t));
 			return TFMC_INVALID;
 		}
-	for (; at > 0 && set->items[at - 1].target > t; at--)
+	for (; at > 0 && t->arch == set->items[0].target->arch && set->items[at - 1].target > t; at--)
 		set->items[at] = set->items[at - 1];
 	set->items[at] = (struct backend_variant){.target = t};
 	set->n++;
 	return TFMC_OK;
 }
 
-enum tfmc_status driver_targets(struct driver *d, struct variant_set *out)
+/* The families behind the first target of --target; "opencl" stands for all that are not named. */
+static enum tfmc_status add_families(struct driver *d, struct variant_set *set)
+{
+	struct option_list names = {0};
+	driver_split_list(d, d->options.target, &names);
+	for (size_t i = 1; i < names.n; i++) {
+		bool all = !strcmp(names.items[i], "opencl"), known = all;
+		for (size_t row = 0; target_at(row) && set->n < BACKEND_VARIANTS_MAX; row++) {
+			const struct target *t = target_at(row);
+			bool is_one = !strcmp(t->name, names.items[i]);
+			if (t->arch != ARCH_OPENCL || !(is_one || (all && t != set->items[0].target)))
+				continue;
+			known = true;
+			TFMC_TRY(insert(d, set, t));
+		}
+		if (!known) {
+			diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+			           "--target=%s: behind the first target there are families of OpenCL; '%s' "
+			           "is none",
+			           d->options.target, names.items[i]);
+			return TFMC_INVALID;
+		}
+	}
+	return TFMC_OK;
+}
+
+static enum tfmc_status levels(struct driver *d, struct variant_set *out)
 {
 	struct option_list names = {0};
 	const struct target *base;
-	*out = (struct variant_set){0};
 	if (!d->options.variants) {
 		base = driver_target(d, d->options.mcpu);
 		*out = (struct variant_set){.n = 1, .items = {{.target = base}}};
@@ -97,6 +121,13 @@ enum tfmc_status driver_targets(struct driver *d, struct variant_set *out)
 		return TFMC_OK;
 	diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--variants wants levels, such as v2,v3,v4");
 	return TFMC_INVALID;
+}
+
+enum tfmc_status driver_targets(struct driver *d, struct variant_set *out)
+{
+	*out = (struct variant_set){0};
+	TFMC_TRY(levels(d, out));
+	return add_families(d, out);
 }
 
 /* ---- the section `target` of a model file ---- */

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the functions around kernels ask of libtfmccl when the kernels run on an OpenCL device: its model, a call
+ * of a function of the plan, bytes of the state.
+ *
+ *   NAME.LEVEL.plan, NAME.LEVEL.source   data: the plan as bytes, the kernels as OpenCL C
+ *   NAME.LEVEL.func.body(context, args, worker, n) -> status   worker is 0, n is 1
+ */
+#include "backends/host/host.h"
+
+#include <stddef.h>
+
+#include "backends/opencl/opencl.h"
+
+#define WORD(type, field)  ((int64_t)(offsetof(struct type, field) / 8))
+#define WORDS(type, count) ((int64_t)(sizeof(struct type) / 8 * (count)))
+
+static void set_word(struct kb *k, struct kb_val words, int64_t at, struct kb_val v)
+{
+	kb_store(k, v, words, kb_index(k, 0), at, 8);
+}
+
+/* ---- the program ---- */
+
+enum tfmc_status emit_device_program(struct object *o)
+{
+	struct buf plan, source;
+	buf_init(&plan);
+	buf_init(&source);
+	enum tfmc_status status = opencl_compile(o, &plan, &source);
+	o->device.plan_bytes = (int64_t)plan.len;
+	o->device.source_bytes = (int64_t)source.len;
+	if (status == TFMC_OK) {
+		kb_data(o->kb, emit_internal(o, ".plan"), KB_INTERNAL, plan.data, plan.len, 8);
+		kb_data(o->kb, emit_internal(o, ".source"), KB_INTERNAL, source.data, source.len, 1);
+	}
+	buf_destroy(&plan);
+	buf_destroy(&source);
+	return status;
+}
+
+/* Alone in its object a family runs wherever it can. */
+static enum tfmc_cl_for devices_of(const struct object *o)
+{
+	size_t families = 0;
+	for (size_t i = 0; i < o->n_all; i++)
+		families += object_is_device(&o->all[i]);
+	if (families > 1 && o->target->group_size > 1)
+		return TFMC_CL_FOR_GPU;
+	return families > 1 && o->target->lanes == 16 ? TFMC_CL_FOR_WIDE_CPU : TFMC_CL_FOR_ANY;
+}
+
+void emit_device_open(struct emit *e, struct kb_val config, struct kb_val start)
+{
+	struct kb *k = e->k;
+	const struct object *o = e->object;
+	struct kb_val code = kb_local(k, "code", KB_INDEX, WORDS(tfmc_cl_code, 1));
+	struct kb_val zero = kb_index(k, 0);
+	struct kb_val weights = kb_load(k, KB_PTR_T, start, zero, START_WEIGHTS, 8);
+	struct kb_val batch = kb_load(k, KB_INDEX_T, start, zero, START_BATCH, 8);
+	set_word(k, code, WORD(tfmc_cl_code, plan), kb_symbol(k, emit_internal(o, ".plan")));
+	set_word(k, code, WORD(tfmc_cl_code, plan_bytes), kb_index(k, o->device.plan_bytes));
+	set_word(k, code, WORD(tfmc_cl_code, source), kb_symbol(k, emit_internal(o, ".source")));
+	set_word(k, code, WORD(tfmc_cl_code, source_bytes), kb_index(k, o->device.source_bytes));
+	set_word(k, code, WORD(tfmc_cl_code, weights), weights);
+	set_word(k, code, WORD(tfmc_cl_code, weights_bytes), kb_index(k, o->weights.bytes));
+	set_word(k, code, WORD(tfmc_cl_code, devices), kb_index(k, devices_of(o)));
+	set_word(k, code, WORD(tfmc_cl_code, batch), batch);
+	struct kb_val device = kb_load(k, KB_PTR_T, config, zero, WORD(tfmc_config, device), 8);
+	struct kb_val args[] = {code, device, kb_ptr_add(k, start, zero, 8 * START_DEVICE)};
+	kb_return(k, kb_call_other(k, "tfmc_cl_model_open", KB_I32, args, 3));
+}
+
+/* ---- calls ---- */
+
+static struct kb_val bytes_of(struct emit *e, struct ir_value v)
+{
+	const struct ir_type *t = ir_type_of(e->function->func, v);
+	struct kb_val n = emit_dim(e, ir_type_count(e->object->module->dims, t));
+	return kb_mul(e->k, n, kb_index(e->k, ir_dtype_bytes(t->dtype)));
+}
+
+static void set_buffer(struct emit *e, struct kb_val words, size_t number, struct kb_val data,
+                       struct kb_val bytes)
+{
+	int64_t at = WORDS(tfmc_buffer, number);
+	set_word(e->k, words, at + WORD(tfmc_buffer, data), data);
+	set_word(e->k, words, at + WORD(tfmc_buffer, count), bytes);
+}
+
+/* struct tfmc_buffer for each parameter, for each result: those that the caller gives, or defaults. */
+static void set_params(struct emit *e, struct kb_val words)
+{
+	const struct ir_func *f = e->function->func;
+	for (size_t i = 0; i < f->n_params; i++) {
+		const struct area input = {.memory = AREA_INPUT,
+		                           .number = i,
+		                           .offset = ir_dim_const(e->object->module->dims, 0)};
+		bool is_input = param_is_input(f, i);
+		struct kb_val data = is_input ? area_address(e, &input) : kb_null(e->k);
+		set_buffer(e, words, i, data, is_input ? bytes_of(e, f->params[i].value) : kb_index(e->k, 0));
+	}
+}
+
+static void set_results(struct emit *e, struct kb_val words)
+{
+	const struct ir_func *f = e->function->func;
+	for (size_t i = 0; i < f->n_results; i++) {
+		bool is_output = result_is_output(f, i);
+		struct kb_val data =
+		        is_output ? emit_word(e, KB_PTR, e->function->result_word[i]) : kb_null(e->k);
+		set_buffer(e, words, i, data, is_output ? bytes_of(e, func_result(f, i)) : kb_index(e->k, 0));
+	}
+}
+
+static void set_dims(struct emit *e, struct kb_val words)
+{
+	const struct ir_dims *dims = e->object->module->dims;
+	for (size_t i = 0; i < ir_dims_count(dims); i++) {
+		bool is_given = e->function->has_dim[i];
+		set_word(e->k, words, (int64_t)i,
+		         is_given ? e->dims[i] : kb_index(e->k, ir_dims_sym(dims, i)->lo));
+	}
+}
+
+void emit_device_body(struct object *o, const struct function *f)
+{
+	struct emit e = {.object = o, .function = f};
+	if (!emit_begin(&e, emit_part(&e, "body"), KB_INTERNAL, KB_I32))
+		return;
+	struct kb *k = e.k;
+	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
+	(void)kb_param(k, "n_workers", KB_INDEX_T, 0);
+	struct kb_val call = kb_local(k, "call", KB_INDEX, WORDS(tfmc_cl_call, 1));
+	struct kb_val dims = kb_local(k, "dims", KB_INDEX, (int64_t)ir_dims_count(o->module->dims) + 1);
+	struct kb_val params = kb_local(k, "params", KB_INDEX, WORDS(tfmc_buffer, f->func->n_params + 1));
+	struct kb_val results = kb_local(k, "results", KB_INDEX, WORDS(tfmc_buffer, f->func->n_results + 1));
+	bool has_past = f->has_state && o->states.batch_dim >= 0;
+	emit_load_dims(&e);
+	emit_load_bases(&e);
+	struct kb_val fill[] = {e.context, e.args, worker};
+	if (plan_find(f->plan, PLAN_FILL))
+		kb_call(k, emit_part(&e, "defaults"), KB_I32, fill, 3);
+	set_dims(&e, dims);
+	set_params(&e, params);
+	set_results(&e, results);
+	set_word(k, call, WORD(tfmc_cl_call, function), kb_index(k, (int64_t)f->row));
+	set_word(k, call, WORD(tfmc_cl_call, past), has_past ? e.past : kb_null(k));
+	set_word(k, call, WORD(tfmc_cl_call, first), emit_context(&e, KB_INDEX, CONTEXT_FIRST));
+	set_word(k, call, WORD(tfmc_cl_call, source), emit_context(&e, KB_INDEX, CONTEXT_SOURCE));
+	set_word(k, call, WORD(tfmc_cl_call, dims), dims);
+	set_word(k, call, WORD(tfmc_cl_call, params), params);
+	set_word(k, call, WORD(tfmc_cl_call, results), results);
+	struct kb_val args[] = {emit_context(&e, KB_PTR, CONTEXT_DEVICE), call};
+	kb_return(k, kb_call_other(k, "tfmc_cl_model_call", KB_I32, args, 2));
+	kb_end(k);
+}
+
+/* ---- the state ---- */
+
+struct kb_val emit_is_device(struct emit *e)
+{
+	return kb_cmp(e->k, KB_NE, emit_context(e, KB_PTR, CONTEXT_DEVICE), kb_null(e->k));
+}
+
+void emit_device_call(struct emit *e, const char *function, const struct kb_val *args, size_t n)
+{
+	struct kb_val all[8] = {emit_context(e, KB_PTR, CONTEXT_DEVICE)};
+	for (size_t i = 0; i < n; i++)
+		all[i + 1] = args[i];
+	struct kb_val status = kb_call_other(e->k, function, KB_I32, all, n + 1);
+	kb_if(e->k, kb_cmp(e->k, KB_NE, status, kb_i32(e->k, TFMC_RT_OK)));
+	kb_return(e->k, status);
+	kb_end_if(e->k);
+}

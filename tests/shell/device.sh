@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Objects with code for OpenCL devices: the unchanged program of an example, linked with libtfmccl, gives the same
+# lines on the device as on the processor; without a device it runs on the processor, or says that there is none.
+set -euo pipefail
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+export XDG_CACHE_HOME=$tmp/cache
+fail() { echo "$*"; exit 1; }
+dates=$TFMC_SOURCE/examples/dates
+prompts=("the 3rd of March, 2021" "3/3/21" "12 Aug 1987")
+link() { # OBJECT PROGRAM
+	${CC:-cc} -std=c17 -O1 -I"$TFMC_SOURCE/runtime" -I"$tmp" "$dates/main.c" "$1" -o "$2" \
+		"$TFMC_BUILD/runtime/libtfmcrt.a" "$TFMC_BUILD/runtime/opencl/libtfmccl.a" -pthread -ldl
+}
+
+"$TFMC" "$dates/model.yaml" -q -o "$tmp/dates.o"
+link "$tmp/dates.o" "$tmp/processor"
+"$tmp/processor" "${prompts[@]}" >"$tmp/expected"
+[ -z "$(nm -u "$tmp/dates.o")" ] || fail "an object without code for devices needs symbols"
+
+"$TFMC" "$dates/model.yaml" -q --target=native,opencl-cpu -o "$tmp/dates.o"
+bad=$(nm -u "$tmp/dates.o" | awk '{print $2}' | grep -v '^tfmc_cl_model_' || true)
+[ -z "$bad" ] || fail "the object needs $bad"
+link "$tmp/dates.o" "$tmp/both"
+if ldd "$tmp/both" | grep -i opencl; then fail "the program is linked with OpenCL"; fi
+# No driver: the code for the processor.
+OCL_ICD_VENDORS=$tmp "$tmp/both" "${prompts[@]}" | cmp - "$tmp/expected"
+"$TFMC" "$dates/model.yaml" -q --target=opencl-cpu -o "$tmp/dates.o"
+link "$tmp/dates.o" "$tmp/device"
+if OCL_ICD_VENDORS=$tmp "$tmp/device" "${prompts[@]}" >"$tmp/out" 2>&1; then fail "it runs without a device"; fi
+grep -q "OpenCL device" "$tmp/out" || { cat "$tmp/out"; fail "nothing says that there is no device"; }
+for words in --device=cuda --device=opencl:no_such_device "--target=opencl-gpu" "--target=native,v3"; do
+	code=0
+	"$TFMC" generate "$dates/model.yaml" --prompt 3/3/21 $words 2>"$tmp/error" >"$tmp/out" || code=$?
+	case $words in --device=opencl:* | --target=opencl-gpu) want=3 ;; *) want=1 ;; esac
+	[ $code = $want ] && grep -q '^error: ' "$tmp/error" && [ ! -s "$tmp/out" ] || { cat "$tmp/error"; fail "$words: exit code $code"; }
+done
+
+"$TFMC" devices | grep -q '^  0:' || { echo "SKIPPED: no OpenCL device"; exit 77; }
+"$tmp/both" "${prompts[@]}" | cmp - "$tmp/expected"
+"$tmp/device" "${prompts[@]}" | cmp - "$tmp/expected"
+# Whole texts, beams that share a source, scores, slots of a batch, a sliding window.
+for family in opencl-cpu opencl-gpu; do
+	run() { "$TFMC" "$@" >"$tmp/one" && "$TFMC" "$@" --device=opencl --target=$family >"$tmp/two" && cmp "$tmp/one" "$tmp/two"; }
+	run generate "$dates/model.yaml" --prompt "the 3rd of March, 2021" --beam=3
+	run generate "$TFMC_SOURCE/examples/hub/tales" --prompt Once --steps=24
+done
+"$TFMC" score "$dates/model.yaml" --prompt 3/3/21 --target-tokens=3,1,3,2 --device=opencl --target=opencl-cpu >/dev/null
+"$TFMC" verify "$TFMC_SOURCE/tests/golden/torch_encoder/model.yaml" --device=opencl --target=opencl-cpu >/dev/null
