@@ -35,7 +35,7 @@ struct model_launch {
 	int64_t kernel; /* row of KERNELS */
 	int64_t turns[PLAN_REPEATS];
 	int64_t wanted[PLAN_DEPTH];    /* the steps WANTED that it is in; then -1 */
-	struct tfmc_cl_kernel *handle; /* NULL until it is wanted; its arguments are set by no other launch */
+	struct tfmc_cl_kernel *handle; /* NULL until it is wanted; no other launch sets its arguments */
 	size_t first_arg;              /* of the function's */
 	int64_t groups;                /* work-groups */
 	bool is_wanted;
@@ -51,10 +51,11 @@ struct model_function {
 	/* What the arguments were set for, and what follows from it. */
 	bool is_ready;
 	uint64_t serial; /* of the newest buffer then */
-	int64_t first, source, *dims;
-	bool *wanted;                        /* [results] */
+	int64_t first, source;
+	int64_t *dims;
 	int64_t *param_bytes, *result_bytes; /* [params], [results]: as far as kernels go */
-	int64_t past_begin, past_end;        /* lengths that kernels read, bytes of the state */
+	bool *wanted;                        /* [results] */
+	int64_t past_begin, past_bytes;      /* of the state: lengths that kernels read */
 };
 
 struct tfmc_cl_model {
@@ -82,17 +83,15 @@ struct model_where {
 };
 
 #if defined(__GNUC__)
-#define MODEL_PRINTF(text, arguments) __attribute__((format(printf, text, arguments)))
-#else
-#define MODEL_PRINTF(text, arguments)
+__attribute__((format(printf, 3, 4)))
 #endif
-
 /* Leaves a message; TFMC_RT_E_DEVICE. */
-int32_t model_fail(const struct tfmc_cl_model *m, const struct model_where *where, const char *fmt, ...)
-        MODEL_PRINTF(3, 4);
+int32_t
+model_fail(const struct tfmc_cl_model *m, const struct model_where *where, const char *fmt, ...);
 /* TFMC_RT_OK for 0, else the same with the text of the error. */
 int32_t model_checked(const struct tfmc_cl_model *m, const struct model_where *where, int status,
                       const struct tfmc_cl_error *error);
+int32_t model_no_memory(const struct tfmc_cl_model *m);
 /* At least so many bytes; what it held is lost when it was smaller. */
 int32_t model_grow(struct tfmc_cl_model *m, const struct model_where *where, struct model_memory *memory,
                    int64_t bytes);
@@ -105,6 +104,11 @@ int32_t model_place_weights(struct tfmc_cl_model *m);
 static inline int64_t model_cell(const struct tfmc_cl_model *m, enum plan_section s, int64_t row, int column)
 {
 	return tfmc_plan_cell(&m->plan, s, row, column);
+}
+
+static inline int64_t model_kernel(const struct tfmc_cl_model *m, const struct model_launch *l, int column)
+{
+	return tfmc_plan_cell(&m->plan, PLAN_KERNELS, l->kernel, column);
 }
 
 #endif

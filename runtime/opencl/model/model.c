@@ -37,7 +37,7 @@ int32_t model_checked(const struct tfmc_cl_model *m, const struct model_where *w
 	return status == TFMC_CL_OK ? TFMC_RT_OK : model_fail(m, where, "%s", error->text);
 }
 
-static int32_t no_memory(const struct tfmc_cl_model *m)
+int32_t model_no_memory(const struct tfmc_cl_model *m)
 {
 	return model_fail(m, NULL, "memory could not be allocated");
 }
@@ -69,7 +69,7 @@ static int32_t make_state(struct tfmc_cl_model *m)
 	m->lengths = calloc((size_t)batch + 1, sizeof(*m->lengths));
 	m->readers = calloc((size_t)batch + 1, sizeof(*m->readers));
 	if (!m->lengths || !m->readers)
-		return no_memory(m);
+		return model_no_memory(m);
 	int32_t status = model_grow(m, NULL, &m->state, bytes);
 	if (status != TFMC_RT_OK)
 		return status;
@@ -154,7 +154,7 @@ int32_t tfmc_cl_model_open(const struct tfmc_cl_code *code, const struct tfmc_de
 		return model_fail(&none, NULL, "there is no code, or no place for the model");
 	struct tfmc_cl_model *m = malloc(sizeof(*m));
 	if (!m)
-		return no_memory(&none);
+		return model_no_memory(&none);
 	*m = none;
 	m->code = *code;
 	int32_t status = open_all(m);
@@ -175,8 +175,6 @@ static void free_function(struct model_function *f)
 	free(f->args);
 	free(f->dims);
 	free(f->wanted);
-	free(f->param_bytes);
-	free(f->result_bytes);
 }
 
 static void free_memories(struct model_memory *list, int64_t n)

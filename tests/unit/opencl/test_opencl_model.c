@@ -383,7 +383,7 @@ START_TEST(weights_in_pieces)
 	struct tfmc_device d = device();
 	mock->largest = 10000;
 	ck_assert_int_eq(tfmc_cl_model_open(&code.code, &d, &model), TFMC_RT_E_DEVICE);
-	ck_assert_msg(strstr(message, "the device gives at most 10000"), "%s", message);
+	ck_assert_msg(strstr(message, "the 10000 bytes that the device gives at most"), "%s", message);
 }
 END_TEST
 
