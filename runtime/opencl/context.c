@@ -163,7 +163,7 @@ static int check_written(const struct tfmc_cl_buffer *b, uint64_t offset, uint64
 
 /* Bytes between the buffer and memory of the process, piece by piece: to the buffer from `from`, or else to `to`. */
 static int transfer(const struct tfmc_cl_buffer *b, uint64_t offset, const char *from, char *to,
-                    uint64_t bytes, struct tfmc_cl_error *error)
+                    uint64_t bytes, cl_uint waits, struct tfmc_cl_error *error)
 {
 	const struct tfmc_cl_context *c = b->context;
 	int status = TFMC_CL_OK;
@@ -171,34 +171,58 @@ static int transfer(const struct tfmc_cl_buffer *b, uint64_t offset, const char 
 		size_t place = (size_t)(offset + at);
 		n = bytes - at < c->piece ? bytes - at : c->piece;
 		if (from)
-			status = cl_checked(c->calls->clEnqueueWriteBuffer(c->queue, b->memory, CL_TRUE,
-			                                                   place, (size_t)n, from + at, 0,
-			                                                   NULL, NULL),
+			status = cl_checked(c->calls->clEnqueueWriteBuffer(c->queue, b->memory, waits, place,
+			                                                   (size_t)n, from + at, 0, NULL,
+			                                                   NULL),
 			                    "clEnqueueWriteBuffer", error);
 		else
-			status = cl_checked(c->calls->clEnqueueReadBuffer(c->queue, b->memory, CL_TRUE, place,
+			status = cl_checked(c->calls->clEnqueueReadBuffer(c->queue, b->memory, waits, place,
 			                                                  (size_t)n, to + at, 0, NULL, NULL),
 			                    "clEnqueueReadBuffer", error);
 	}
 	return status;
 }
 
-int tfmc_cl_upload(struct tfmc_cl_buffer *b, uint64_t offset, const void *from, uint64_t bytes,
-                   struct tfmc_cl_error *error)
+static int upload(struct tfmc_cl_buffer *b, uint64_t offset, const void *from, uint64_t bytes, cl_uint waits,
+                  struct tfmc_cl_error *error)
 {
 	int status = check_written(b, offset, bytes, error);
 	if (status == TFMC_CL_OK && !from && bytes)
 		return cl_fail(error, TFMC_CL_E_NULL, "there are no data");
-	return status == TFMC_CL_OK ? transfer(b, offset, from, NULL, bytes, error) : status;
+	return status == TFMC_CL_OK ? transfer(b, offset, from, NULL, bytes, waits, error) : status;
+}
+
+static int download(const struct tfmc_cl_buffer *b, uint64_t offset, void *to, uint64_t bytes, cl_uint waits,
+                    struct tfmc_cl_error *error)
+{
+	int status = check_range(b, offset, bytes, error);
+	if (status == TFMC_CL_OK && !to && bytes)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the bytes");
+	return status == TFMC_CL_OK ? transfer(b, offset, NULL, to, bytes, waits, error) : status;
+}
+
+int tfmc_cl_upload(struct tfmc_cl_buffer *b, uint64_t offset, const void *from, uint64_t bytes,
+                   struct tfmc_cl_error *error)
+{
+	return upload(b, offset, from, bytes, CL_TRUE, error);
 }
 
 int tfmc_cl_download(const struct tfmc_cl_buffer *b, uint64_t offset, void *to, uint64_t bytes,
                      struct tfmc_cl_error *error)
 {
-	int status = check_range(b, offset, bytes, error);
-	if (status == TFMC_CL_OK && !to && bytes)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the bytes");
-	return status == TFMC_CL_OK ? transfer(b, offset, NULL, to, bytes, error) : status;
+	return download(b, offset, to, bytes, CL_TRUE, error);
+}
+
+int tfmc_cl_upload_later(struct tfmc_cl_buffer *b, uint64_t offset, const void *from, uint64_t bytes,
+                         struct tfmc_cl_error *error)
+{
+	return upload(b, offset, from, bytes, CL_FALSE, error);
+}
+
+int tfmc_cl_download_later(const struct tfmc_cl_buffer *b, uint64_t offset, void *to, uint64_t bytes,
+                           struct tfmc_cl_error *error)
+{
+	return download(b, offset, to, bytes, CL_FALSE, error);
 }
 
 int tfmc_cl_copy(const struct tfmc_cl_buffer *from, uint64_t from_offset, struct tfmc_cl_buffer *to,

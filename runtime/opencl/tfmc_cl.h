@@ -123,6 +123,11 @@ int tfmc_cl_upload(struct tfmc_cl_buffer *buffer, uint64_t offset, const void *f
                    struct tfmc_cl_error *error);
 int tfmc_cl_download(const struct tfmc_cl_buffer *buffer, uint64_t offset, void *to, uint64_t bytes,
                      struct tfmc_cl_error *error);
+/* The same, but they do not wait: the bytes in memory of the process are in use until tfmc_cl_finish returns. */
+int tfmc_cl_upload_later(struct tfmc_cl_buffer *buffer, uint64_t offset, const void *from, uint64_t bytes,
+                         struct tfmc_cl_error *error);
+int tfmc_cl_download_later(const struct tfmc_cl_buffer *buffer, uint64_t offset, void *to, uint64_t bytes,
+                           struct tfmc_cl_error *error);
 /* Asks for a copy on the device, between places that do not overlap; does not wait. */
 int tfmc_cl_copy(const struct tfmc_cl_buffer *from, uint64_t from_offset, struct tfmc_cl_buffer *to,
                  uint64_t to_offset, uint64_t bytes, struct tfmc_cl_error *error);

@@ -296,6 +296,7 @@ cl_int clReleaseCommandQueue(cl_command_queue queue)
 cl_int clFinish(cl_command_queue queue)
 {
 	cl_int code = begin("clFinish");
+	mock.later = 0;
 	return is_object(queue, QUEUE) ? code : misuse(CL_INVALID_COMMAND_QUEUE);
 }
 
@@ -341,10 +342,12 @@ cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem memory, cl_uint block
 {
 	cl_int code = begin("clEnqueueWriteBuffer");
 	char *at = place(queue, memory, offset, size);
-	if (!at || blocking != CL_TRUE || n_events || events || event)
+	if (!at || n_events || events || event)
 		return misuse(CL_INVALID_VALUE);
-	if (code == CL_SUCCESS)
-		memcpy(at, from, size);
+	if (code != CL_SUCCESS)
+		return code;
+	mock.later = blocking ? 0 : mock.later + 1;
+	memcpy(at, from, size);
 	return code;
 }
 
@@ -353,10 +356,12 @@ cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem memory, cl_uint blocki
 {
 	cl_int code = begin("clEnqueueReadBuffer");
 	const char *at = place(queue, memory, offset, size);
-	if (!at || blocking != CL_TRUE || n_events || events || event)
+	if (!at || n_events || events || event)
 		return misuse(CL_INVALID_VALUE);
-	if (code == CL_SUCCESS)
-		memcpy(to, at, size);
+	if (code != CL_SUCCESS)
+		return code;
+	mock.later = blocking ? 0 : mock.later + 1;
+	memcpy(to, at, size);
 	return code;
 }
 

@@ -348,16 +348,15 @@ static int upload(const struct run *r, struct tfmc_cl_error *error)
 {
 	struct tfmc_cl_model *m = r->model;
 	const struct model_function *f = r->f;
-	int status = tfmc_cl_upload(m->state.buffer, (uint64_t)f->past_begin, r->call->past,
-	                            (uint64_t)f->past_bytes, error);
+	int status = tfmc_cl_upload_later(m->state.buffer, (uint64_t)f->past_begin, r->call->past,
+	                                  (uint64_t)f->past_bytes, error);
 	for (int64_t i = 0; status == TFMC_CL_OK && i < f->n_params; i++)
 		if (f->param_bytes[i] > 0)
-			status = tfmc_cl_upload(m->params[i].buffer, 0, r->call->params[i].data,
-			                        (uint64_t)f->param_bytes[i], error);
+			status = tfmc_cl_upload_later(m->params[i].buffer, 0, r->call->params[i].data,
+			                              (uint64_t)f->param_bytes[i], error);
 	return status;
 }
 
-/* The caller's lengths change last, when nothing can fail any more. */
 static int download(const struct run *r, const struct span *lengths, struct tfmc_cl_error *error)
 {
 	const struct tfmc_cl_model *m = r->model;
@@ -365,14 +364,11 @@ static int download(const struct run *r, const struct span *lengths, struct tfmc
 	int status = TFMC_CL_OK;
 	for (int64_t i = 0; status == TFMC_CL_OK && i < f->n_results; i++)
 		if (f->wanted[i] && f->result_bytes[i] > 0)
-			status = tfmc_cl_download(m->results[i].buffer, 0, r->call->results[i].data,
-			                          (uint64_t)f->result_bytes[i], error);
-	if (status != TFMC_CL_OK || lengths->bytes == 0)
-		return status == TFMC_CL_OK ? tfmc_cl_finish(m->context, error) : status;
-	status = tfmc_cl_download(lengths->memory->buffer, (uint64_t)lengths->begin, m->lengths,
-	                          (uint64_t)lengths->bytes, error);
-	if (status == TFMC_CL_OK)
-		memcpy(r->call->past, m->lengths, (size_t)lengths->bytes);
+			status = tfmc_cl_download_later(m->results[i].buffer, 0, r->call->results[i].data,
+			                                (uint64_t)f->result_bytes[i], error);
+	if (status == TFMC_CL_OK && lengths->bytes > 0)
+		status = tfmc_cl_download_later(lengths->memory->buffer, (uint64_t)lengths->begin, m->lengths,
+		                                (uint64_t)lengths->bytes, error);
 	return status;
 }
 
@@ -387,6 +383,16 @@ static int32_t launch(const struct run *r, const struct model_launch *l)
 	                    : TFMC_RT_OK;
 }
 
+/* Asks for everything; the caller's memory is in use then. */
+static int32_t ask(const struct run *r, const struct span *lengths)
+{
+	struct tfmc_cl_error error;
+	int32_t status = checked(r, NULL, upload(r, &error), &error);
+	for (size_t i = 0; status == TFMC_RT_OK && i < r->f->n; i++)
+		status = launch(r, &r->f->launches[i]);
+	return status == TFMC_RT_OK ? checked(r, NULL, download(r, lengths, &error), &error) : status;
+}
+
 static int32_t run(struct run *r)
 {
 	struct tfmc_cl_error error;
@@ -396,11 +402,16 @@ static int32_t run(struct run *r)
 		status = find_lengths(r, &lengths);
 	if (status == TFMC_RT_OK)
 		status = check_tensors(r);
+	if (status != TFMC_RT_OK)
+		return status;
+	status = ask(r, &lengths);
+	int finished = tfmc_cl_finish(r->model->context, &error); /* also after a failure */
 	if (status == TFMC_RT_OK)
-		status = checked(r, NULL, upload(r, &error), &error);
-	for (size_t i = 0; status == TFMC_RT_OK && i < r->f->n; i++)
-		status = launch(r, &r->f->launches[i]);
-	return status == TFMC_RT_OK ? checked(r, NULL, download(r, &lengths, &error), &error) : status;
+		status = checked(r, NULL, finished, &error);
+	/* The caller's lengths change last, when nothing can fail any more. */
+	if (status == TFMC_RT_OK && lengths.bytes > 0)
+		memcpy(r->call->past, r->model->lengths, (size_t)lengths.bytes);
+	return status;
 }
 
 int32_t tfmc_cl_model_call(struct tfmc_cl_model *m, const struct tfmc_cl_call *call)

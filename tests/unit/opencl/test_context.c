@@ -45,7 +45,7 @@ struct use {
 	struct tfmc_cl_buffer *buffer, *shared;
 	struct tfmc_cl_program *program;
 	struct tfmc_cl_kernel *kernel;
-	char back[BYTES];
+	char back[BYTES], later[2];
 };
 
 static int use_kernel(struct use *u)
@@ -88,6 +88,10 @@ static int use(struct use *u, size_t number)
 		status = use_kernel(u);
 	if (status == TFMC_CL_OK)
 		status = tfmc_cl_download(u->buffer, 1, u->back, BYTES - 1, &error);
+	if (status == TFMC_CL_OK)
+		status = tfmc_cl_upload_later(u->buffer, 7, data + 7, 2, &error);
+	if (status == TFMC_CL_OK)
+		status = tfmc_cl_download_later(u->buffer, 7, u->later, 2, &error);
 	return status;
 }
 
@@ -125,8 +129,11 @@ START_TEST(works)
 		ck_assert_uint_eq(tfmc_cl_buffer_bytes(u.buffer), BYTES);
 		ck_assert_int_eq(tfmc_cl_buffer_is_shared(u.shared), is_unified);
 		ck_assert_int_eq(mock->shared, is_unified);
-		ck_assert_int_eq(count("clEnqueueReadBuffer"), 5);
-		ck_assert_int_eq(count("clEnqueueWriteBuffer"), 5 + (is_unified ? 0 : 9));
+		ck_assert_int_eq(count("clEnqueueReadBuffer"), 5 + 1);
+		ck_assert_int_eq(count("clEnqueueWriteBuffer"), 5 + 1 + (is_unified ? 0 : 9));
+		ck_assert_int_eq(mock->later, 2);
+		ck_assert_int_eq(tfmc_cl_finish(u.context, &error), TFMC_CL_OK);
+		ck_assert(mock->later == 0 && !memcmp(u.later, data + 7, 2));
 		ck_assert(mock->groups[0] == 6 && mock->groups[1] == 1 && mock->items[0] == 64 &&
 		          mock->items[1] == 2);
 		unuse(&u);
@@ -213,6 +220,8 @@ START_TEST(limits)
 	ck_assert_str_eq(error.text, "1 bytes from byte 5000 of a buffer of 5000");
 	ck_assert_int_eq(tfmc_cl_download(u.buffer, UINT64_MAX, &byte, 2, NULL), TFMC_CL_E_RANGE);
 	ck_assert_int_eq(tfmc_cl_download(u.buffer, 2, &byte, UINT64_MAX, NULL), TFMC_CL_E_RANGE);
+	ck_assert_int_eq(tfmc_cl_upload_later(u.buffer, BYTES, &byte, 1, NULL), TFMC_CL_E_RANGE);
+	ck_assert_int_eq(tfmc_cl_download_later(u.buffer, 2, &byte, BYTES, NULL), TFMC_CL_E_RANGE);
 	ck_assert_int_eq(tfmc_cl_upload(u.shared, 0, &byte, 1, &error), TFMC_CL_E_RANGE);
 	ck_assert_int_eq(tfmc_cl_clear(u.shared, 0, 1, &error), TFMC_CL_E_RANGE);
 	ck_assert_int_eq(tfmc_cl_clear(u.buffer, 1, BYTES, &error), TFMC_CL_E_RANGE);
@@ -253,6 +262,8 @@ START_TEST(null_pointers)
 	ck_assert_int_eq(tfmc_cl_buffer_share(NULL, data, 1, &b, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_upload(NULL, 0, &byte, 1, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_download(NULL, 0, &byte, 1, &error), TFMC_CL_E_NULL);
+	ck_assert_int_eq(tfmc_cl_upload_later(NULL, 0, &byte, 1, &error), TFMC_CL_E_NULL);
+	ck_assert_int_eq(tfmc_cl_download_later(NULL, 0, &byte, 1, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_copy(NULL, 0, NULL, 0, 1, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_clear(NULL, 0, 1, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_program_build(NULL, &source, &p, &error), TFMC_CL_E_NULL);

@@ -94,6 +94,7 @@ static void fail_at(int64_t at, const char *name, const struct mocked_code *why)
 	ck_assert_msg(use(&model, &n_open) == TFMC_RT_E_DEVICE, "%s, %s: no failure", name, why->name);
 	ck_assert_msg(mocked_tells(message, name, why), "%s failed with %s: '%s'", name, why->name, message);
 	ck_assert_int_eq(model == NULL, at <= n_open);
+	ck_assert_int_eq(mock->later, 0);
 	if (model) {
 		bool was_called = past[0] != 5; /* the mock's lengths are zeros */
 		bool of_call = strncmp(message, "decode: ", 8) == 0;
