@@ -10,17 +10,16 @@
 #include "backends/linear/matmul_internal.h"
 #include "ir/support/checked.h"
 
-#define FEW_ROWS_MAX     32    /* rows of a call at most */
-#define FEW_LEAST_MAX    15    /* always more rows may be faster by blocks */
-#define FEW_TILE_MAX     8     /* of a tile: more wait for operands instead of weights */
-#define FEW_ROWS_LOW     3     /* that have more panels of codes side by side */
-#define FEW_INTEGERS_MAX 5     /* the same, of integers in steps: more wait for operands of a single panel */
-#define FEW_STAGE_MAX    65536 /* bytes of finished products of a strip */
-#define FEW_AHEAD        8192  /* bytes between the line that is used and the one that is fetched */
-#define FEW_AHEAD_ONE    4096  /* the same for a tile of one row of floats, which is faster */
-#define FEW_L2_BLOCKS    8     /* they are where the panels of a tile take no more than this part of L2 */
-#define FEW_L2_NEXT      4     /* the same, for the panels that come next to stay beside them */
-#define FEW_L2_MULTIPLE  16    /* weights that large are read from memory by every call */
+#define FEW_ROWS_MAX    32    /* rows of a call at most */
+#define FEW_LEAST_MAX   15    /* always more rows may be faster by blocks */
+#define FEW_TILE_MAX    8     /* of a tile: more wait for operands instead of weights */
+#define FEW_ROWS_LOW    3     /* that have more panels of codes side by side */
+#define FEW_STAGE_MAX   65536 /* bytes of finished products of a strip */
+#define FEW_AHEAD       8192  /* bytes between the line that is used and the one that is fetched */
+#define FEW_AHEAD_ONE   4096  /* the same for a tile of one row of floats, which is faster */
+#define FEW_L2_BLOCKS   8     /* they are where the panels of a tile take no more than this part of L2 */
+#define FEW_L2_NEXT     4     /* the same, for the panels that come next to stay beside them */
+#define FEW_L2_MULTIPLE 16    /* weights that large are read from memory by every call */
 
 /* ---- whether ---- */
 
@@ -64,8 +63,7 @@ static int rows_of_tile(const struct linear *l)
 	if (l->panel.lines == PANEL_CODES && !l->rounded.round)
 		free -= units * (1 + l->panel.held) + 2; /* constants */
 	int rows = free / (units * matmul_sum_registers(l));
-	int most = has_integer_steps(l) ? FEW_INTEGERS_MAX : FEW_TILE_MAX;
-	return rows < 1 ? 1 : rows < most ? rows : most;
+	return rows < 1 ? 1 : rows < FEW_TILE_MAX ? rows : FEW_TILE_MAX;
 }
 
 /* Bytes of the panels of a tile are that part of L2 at most. */
@@ -110,7 +108,7 @@ struct passes {
 /* More rows than a tile has over one panel: tiles of the main height and width have fewer loads for each product. */
 static bool has_wide(const struct linear *l)
 {
-	return l->rows_hi > rows_of_tile(l) && l->mr > rows_of_tile(l);
+	return l->rows_hi > rows_of_tile(l) && l->mr * l->nr > rows_of_tile(l);
 }
 
 /* A single pass over a panel fetches the lines a little behind. */
