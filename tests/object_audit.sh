@@ -55,7 +55,7 @@ if echo "$sections" | grep -q '\.rodata\.tfmc'; then
 	line=$(echo "$sections" | grep '\.rodata\.tfmc' | sed 's/^ *\[ *[0-9]*\] //')
 	set -- $line
 	[ "$7" = A ] || complain ".rodata.tfmc has flags $7"
-	[ "${!#}" = 64 ] || complain ".rodata.tfmc is not aligned to 64"
+	[ "${!#}" = 4096 ] || complain ".rodata.tfmc does not begin at a page"
 fi
 
 readelf -sW "$object" | awk '$4 == "IFUNC" || $4 == "TLS" || $5 == "UNIQUE"' | grep -q . && complain "has IFUNC, TLS or unique symbols"

@@ -18,6 +18,7 @@
 #include "backends/object/elf.h"
 
 #define SECTION_NAME ".rodata.tfmc"
+#define EMBED_ALIGN  4096 /* a page: a device that shares memory takes the weights where they lie */
 
 struct editor {
 	struct buf *b;
@@ -108,7 +109,7 @@ static void add_header(struct editor *e, uint64_t name, uint64_t size, uint64_t 
 	put(e->b, head + ELF_SHDR_FLAGS, 8, ELF_ALLOC);
 	put(e->b, head + ELF_SHDR_OFFSET, 8, EMBED_AT);
 	put(e->b, head + ELF_SHDR_SIZE, 8, size);
-	put(e->b, head + ELF_SHDR_ALIGN, 8, OBJECT_ALIGN);
+	put(e->b, head + ELF_SHDR_ALIGN, 8, EMBED_ALIGN);
 	put(e->b, ELF_EHDR_SHOFF, 8, table + gap);
 	put(e->b, ELF_EHDR_SHNUM, 2, e->elf.n_sections + 1);
 }

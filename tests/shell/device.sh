@@ -24,6 +24,8 @@ link "$tmp/dates.o" "$tmp/processor"
 bad=$(nm -u "$tmp/dates.o" | awk '{print $2}' | grep -v '^tfmc_cl_model_' || true)
 [ -z "$bad" ] || fail "the object needs $bad"
 link "$tmp/dates.o" "$tmp/both"
+# A device that shares memory takes the weights where they lie.
+nm "$tmp/both" | grep -q '000 . dates_weights$' || fail "embedded weights do not begin at a page"
 if ldd "$tmp/both" | grep -i opencl; then fail "the program is linked with OpenCL"; fi
 # No driver: the code for the processor.
 OCL_ICD_VENDORS=$tmp "$tmp/both" "${prompts[@]}" | cmp - "$tmp/expected"
@@ -48,4 +50,5 @@ for family in opencl-cpu opencl-gpu; do
 	run generate "$TFMC_SOURCE/examples/hub/tales" --prompt Once --steps=24
 done
 "$TFMC" score "$dates/model.yaml" --prompt 3/3/21 --target-tokens=3,1,3,2 --device=opencl --target=opencl-cpu >/dev/null
+"$TFMC" bench "$dates/model.yaml" --device=opencl --target=opencl-cpu >/dev/null
 "$TFMC" verify "$TFMC_SOURCE/tests/golden/torch_encoder/model.yaml" --device=opencl --target=opencl-cpu >/dev/null
