@@ -332,7 +332,9 @@ enum tfmc_status kernel_attention(const struct kernel_job *job)
 	a.score = choose_factors(root->attrs, attention_has(&a.bias));
 	TFMC_TRY(choose_schedule(&a, schedule));
 	a.heads = find_heads(&a);
-	if (job->is_join)
+	if (job->items > 1)
+		attention_shared(&a);
+	else if (job->is_join)
 		attention_join(&a);
 	else
 		attention_tasks(&a);

@@ -18,6 +18,9 @@
  */
 TFMC_MUST_USE enum tfmc_status kernel_attention(const struct kernel_job *job);
 
+/* Rows of a task when the items of a work-group share it; 0: they cannot, the head is too large for their memory. */
+int64_t attention_shared_rows(const struct target *t, int64_t size, int64_t value_size);
+
 #define ATTENTION_TASK_ROWS 32 /* that a worker takes at once, for counting tasks */
 
 #endif

@@ -8,6 +8,7 @@
  *   copy.c      queries, keys and values in the order that the tiles read
  *   block.c     one block of keys for all rows of a task, tile by tile
  *   split.c     blocks of one head divided among workers, joined in a second step
+ *   shared.c    all of it by work-groups that share memory
  *   scores.c    q k^T, softmax.c weights, values.c weights v
  *
  * The query heads that read one head of keys are one matrix of rows: row r is token r / group of query head
@@ -188,6 +189,10 @@ static inline bool attention_has_hints(const struct attention *a)
 	return a->job->target->arch != ARCH_OPENCL;
 }
 
+/* ---- shared.c ---- */
+/* All tasks of the group's work-groups. */
+void attention_shared(const struct attention *a);
+
 /* ---- split.c ---- */
 /* The sums in slot `index` of those at `slots`. */
 struct attention_sums attention_slot(const struct attention *a, struct kb_val slots, struct kb_val index);
@@ -208,6 +213,11 @@ struct kb_val attention_part_begin(const struct attention *a, struct kb_val leng
 void attention_store_row(const struct attention *a, const struct attention_head *h, struct kb_val first,
                          struct kb_val row);
 void attention_tasks(const struct attention *a);
+/* Rows [first, first + n) of a head. */
+struct attention_task attention_find_task(const struct attention *a, const struct attention_limits *l,
+                                          struct kb_val first, struct kb_val n);
+/* The logit of the sink of row r of the head, to the base of the kernel. */
+struct kb_val attention_sink(const struct attention *a, struct kb_val sinks, struct kb_val r);
 /* Element of t where row r of the head begins, counted from t's address for the head. */
 struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r);
 /* Rows are tokens, and edges of what they see have code of their own. */
@@ -239,6 +249,7 @@ struct kb_val attention_row_end(const struct attention *a, const struct attentio
 /* The tile's scores, for the keys that any of its rows sees, in whole panels; tiles have `rows` rows. */
 void attention_scores(const struct attention *a, const struct attention_block *b,
                       const struct attention_tile *t, int rows);
+struct kb_val attention_capped(struct kb *k, struct kb_val x, float cap);
 /* Exponential for x <= 0, to the base of the kernel. */
 struct kb_val attention_power(const struct attention *a, struct kb_val x);
 /* A maximum joins that of the row: both factors bring what was relative to one of them to the larger, which

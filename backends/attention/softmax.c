@@ -102,7 +102,7 @@ static struct kb_val seen(const struct attention *a, const struct score_row *r, 
 	return kb_bin(k, KB_AND, is_seen, kb_cmp(k, KB_GE, ids, kb_splat(k, before, a->lanes)));
 }
 
-static struct kb_val capped(struct kb *k, struct kb_val x, float cap)
+struct kb_val attention_capped(struct kb *k, struct kb_val x, float cap)
 {
 	struct kb_val most = math_const(k, x, cap);
 	return kb_mul(k, math_tanh(k, x), most);
@@ -115,7 +115,7 @@ static void max_step(const struct attention *a, const struct score_row *r, struc
 	struct kb *k = a->k;
 	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, disp, a->lanes * 4);
 	if (a->score.cap > 0) {
-		x = capped(k, x, a->score.cap);
+		x = attention_capped(k, x, a->score.cap);
 		kb_store(k, x, r->s, j, disp, a->lanes * 4);
 	}
 	kb_set(k, max, kb_max(k, x, kb_get(k, max)));
@@ -128,7 +128,7 @@ static void masked_max_step(const struct attention *a, const struct score_row *r
 	struct kb *k = a->k;
 	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->lanes * 4);
 	if (a->score.cap > 0)
-		x = capped(k, x, a->score.cap);
+		x = attention_capped(k, x, a->score.cap);
 	struct kb_val hidden = math_const(k, x, -HUGE_VALF);
 	x = kb_select(k, seen(a, r, j), x, hidden);
 	kb_store(k, x, r->s, j, 0, a->lanes * 4);

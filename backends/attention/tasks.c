@@ -144,8 +144,7 @@ static void store_part(void *user, struct kb_val e, int lanes, int n)
 	kb_store_part(k, x, n, s->out, attention_step(k, out, ATTENTION_ELEMENT, e), 0);
 }
 
-/* The logit of row r of the head, to the base of the kernel. */
-static struct kb_val sink_of(const struct attention *a, struct kb_val sinks, struct kb_val r)
+struct kb_val attention_sink(const struct attention *a, struct kb_val sinks, struct kb_val r)
 {
 	struct kb *k = a->k;
 	struct kb_val head = is_grouped(a) ? kb_bin(k, KB_REM, r, a->heads.queries) : kb_index(k, 0);
@@ -180,7 +179,7 @@ void attention_store_row(const struct attention *a, const struct attention_head 
 	s.out = attention_at(k, &a->out, h->out, attention_row_index(a, &a->out, r));
 	struct kb_val sum = kb_load(k, KB_F32_T, sums->sum, row, 0, 0), one = kb_f32(k, 1);
 	if (attention_has(&a->sinks))
-		one = join_sink(a, sink_of(a, h->sink, r), row, &sum);
+		one = join_sink(a, attention_sink(a, h->sink, r), row, &sum);
 	struct kb_val is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
 	s.factor = kb_bin(k, KB_DIV, one, kb_select(k, is_zero, kb_f32(k, 1), sum));
 	attention_walk_row(a, a->value_size, lanes, store_part, &s);
@@ -198,8 +197,8 @@ static struct kb_val first_key(const struct attention *a, const struct attention
 	return attention_round_down(k, kb_max(k, begin, kb_index(k, 0)), TILE_PANEL);
 }
 
-static struct attention_task find_task(const struct attention *a, const struct attention_limits *l,
-                                       struct kb_val first, struct kb_val n)
+struct attention_task attention_find_task(const struct attention *a, const struct attention_limits *l,
+                                          struct kb_val first, struct kb_val n)
 {
 	struct kb *k = a->k;
 	struct attention_task t = {.limits = *l, .first = first, .n = n};
@@ -377,7 +376,7 @@ static void find_rows(const struct attention *a, const struct line *l, const str
 /* All rows of a head. */
 static struct attention_task whole_head(const struct attention *a, const struct attention_limits *l)
 {
-	return find_task(a, l, kb_index(a->k, 0), a->heads.rows);
+	return attention_find_task(a, l, kb_index(a->k, 0), a->heads.rows);
 }
 
 /* Blocks of keys that the rows of a task see, from a whole block on. */
@@ -425,7 +424,7 @@ static void run_head(const struct attention *a, const struct line *l, const stru
 	int64_t most = (a->br + a->mr - 1) / a->mr * a->mr;
 	struct kb_val first = kb_loop(k, "row", lo, hi, most, KB_NONEMPTY);
 	struct kb_val n = kb_min(k, kb_sub(k, hi, first), kb_index(k, most));
-	const struct attention_task t = find_task(a, limits, first, n);
+	const struct attention_task t = attention_find_task(a, limits, first, n);
 	run_task(a, &h, &t, &part);
 	kb_end_loop(k);
 	kb_end_if(k);

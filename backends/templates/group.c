@@ -3,8 +3,6 @@
  * From a group to its template. The kind is the schedule's choice, the root op
  * says what there is to compute; what has no fast template goes to the plain one.
  */
-#include <assert.h>
-
 #include "backends/attention/attention.h"
 #include "backends/kernel/group.h"
 #include "backends/rows/rowwise.h"
@@ -116,10 +114,8 @@ enum tfmc_status kernel_emit_group(const struct kernel_job *job)
 	}
 	g.root = r->ops[attrs->root];
 	comment_types(&g);
-	if (attrs->kind == GROUP_attention && g.root->code == OP_attention) {
-		assert(job->items <= 1);
+	if (attrs->kind == GROUP_attention && g.root->code == OP_attention)
 		return kernel_attention(job);
-	}
 	if (kernel_is_rowwise(attrs, g.root))
 		return rowwise_emit(job);
 	TFMC_TRY(eval_begin(&e, job));

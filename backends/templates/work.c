@@ -38,13 +38,27 @@ static int64_t longest_row(const struct ir_module *m, const struct ir_func *f, c
 	return t->rank > 0 ? ir_dim_hi(m->dims, t->dims[t->rank - 1]) : 1;
 }
 
+/* Rows of a task of a work-group; 0: items have tasks of their own. */
+static int64_t shared_attention(const struct ir_func *f, const struct ir_op *group, const struct ir_op *root,
+                                const struct target *t)
+{
+	int64_t size, value_size;
+	if (((const struct attrs_group *)group->attrs)->kind != GROUP_attention || root->code != OP_attention)
+		return 0;
+	const struct ir_type *q = ir_type_of(f, root->operands[0]), *v = ir_type_of(f, root->operands[2]);
+	if (!ir_dim_is_const(q->dims[q->rank - 1], &size) ||
+	    !ir_dim_is_const(v->dims[v->rank - 1], &value_size))
+		return 0;
+	return attention_shared_rows(t, size, value_size);
+}
+
 int64_t kernel_items(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
                      const struct target *t)
 {
 	const struct ir_op *root = root_of(group);
 	if (t->group_size != GPU_ITEMS || !root)
 		return 1;
-	if (is_shared_linear(f, group, root))
+	if (is_shared_linear(f, group, root) || shared_attention(f, group, root, t) > 0)
 		return GPU_ITEMS;
 	if (kernel_is_rowwise(group->attrs, root) && longest_row(m, f, root) >= ROW_MIN)
 		return GPU_ITEMS;
@@ -108,10 +122,10 @@ static const struct ir_dim *loops_tasks(const struct ir_module *m, const struct 
 }
 
 /* Tiles of rows of every head: rows are axis 2 of [B, H, S, E]. Any number of workers shares them evenly. */
-static const struct ir_dim *attention_tasks_of(const struct ir_module *m, const struct ir_type *q)
+static const struct ir_dim *attention_tasks_of(const struct ir_module *m, const struct ir_type *q,
+                                               int64_t rows)
 {
-	return ir_dim_mul(m->dims, ir_type_count_range(m->dims, q, 0, 2),
-	                  div_up(m, q->dims[2], ATTENTION_TASK_ROWS));
+	return ir_dim_mul(m->dims, ir_type_count_range(m->dims, q, 0, 2), div_up(m, q->dims[2], rows));
 }
 
 const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_func *f,
@@ -122,8 +136,11 @@ const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_fun
 	if (!root)
 		return ir_dim_const(m->dims, 1);
 	const struct ir_type *y = ir_type_of(f, root->results[0]);
-	if (attrs->kind == GROUP_attention && root->code == OP_attention && y->rank == 4)
-		return attention_tasks_of(m, ir_type_of(f, root->operands[0]));
+	if (attrs->kind == GROUP_attention && root->code == OP_attention && y->rank == 4) {
+		int64_t rows = shared_attention(f, group, root, t);
+		return attention_tasks_of(m, ir_type_of(f, root->operands[0]),
+		                          rows > 0 ? rows : ATTENTION_TASK_ROWS);
+	}
 	if (kernel_is_rowwise(attrs, root))
 		return rows_of(m, y);
 	if (attrs->kind == GROUP_linear && root->code == OP_linear)

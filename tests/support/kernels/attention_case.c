@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "backends/attention/attention.h"
+#include "backends/kernel/templates.h"
 #include "tests/kb_interp/interp.h"
 #include "backends/llvm/llvm.h"
 #include "ir/builder/build.h"
@@ -280,10 +281,13 @@ static bool bind_result(void *user, struct kb *k, size_t i, struct kb_tensor *ou
 
 static void emit_kernel(struct attention_case *c, const struct target *target, bool is_join)
 {
-	struct kb *k = kb_begin(c->kernels, is_join ? "join" : "attend", KB_EXPORTED, KB_VOID);
+	struct kb *k = kb_begin(c->kernels, is_join ? "join" : "attend",
+	                        c->is_shared ? KB_KERNEL : KB_EXPORTED, KB_VOID);
 	struct binding b = {.c = c, .words = kb_param(k, "words", KB_PTR_T, 0)};
-	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
-	struct kb_val n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
+	struct kb_val worker = c->is_shared ? kb_group_id(k) : kb_param(k, "worker", KB_INDEX_T, 0);
+	struct kb_val n_workers = c->is_shared ? kb_group_count(k) : kb_param(k, "n_workers", KB_INDEX_T, 0);
+	if (c->is_shared)
+		kb_group_size(k, GPU_ITEMS);
 	for (int i = 0; i < 3; i++)
 		b.dims[i] = word(&b, k, KB_INDEX_T, WORD_DIMS + i);
 	struct kernel_binding bind = {
@@ -300,6 +304,7 @@ static void emit_kernel(struct attention_case *c, const struct target *target, b
 	                         .scratch = kb_ptr_add(k, word(&b, k, KB_PTR_T, WORD_SCRATCH), offset, 0),
 	                         .scratch_step = c->scratch_bytes,
 	                         .is_join = is_join,
+	                         .items = c->is_shared ? GPU_ITEMS : 1,
 	                         .cx = &c->cx,
 	                         .arena = &c->arena};
 	ck_assert_msg(kernel_attention(&job) == TFMC_OK, "%s", c->log.data);
@@ -312,7 +317,7 @@ static void emit_kernels(struct attention_case *c, const struct target *target)
 	c->caps = kb_caps_of(target);
 	c->kernels = kb_module_create(&c->arena, &c->caps);
 	emit_kernel(c, target, false);
-	if (c->config.split > 0)
+	if (c->config.split > 0 && !c->is_shared)
 		emit_kernel(c, target, true);
 	ck_assert_msg(kb_verify(c->kernels, &c->cx) == TFMC_OK, "%s", c->log.data);
 }
@@ -337,6 +342,7 @@ void attention_case_init(struct attention_case *c, const struct attention_config
 	build_module(c);
 	const struct target *target = target_find(config->target);
 	ck_assert_ptr_nonnull(target);
+	c->is_shared = attention_shared_rows(target, config->size, config->value_size) > 0;
 	emit_kernels(c, target);
 	if (target_runs_here(target))
 		compile_kernel(c, target);
@@ -411,29 +417,6 @@ void attention_call_init(struct attention_case *c, struct attention_call *call, 
 	call->len = ARENA_ARRAY(&c->arena, int32_t, b + 1);
 	call->past = ARENA_ARRAY(&c->arena, int32_t, b + 1);
 	call->out = ARENA_ARRAY(&c->arena, float, call->n_out + 1);
-}
-
-/* Position t of [B,K,T,n], or of [B,K,n,T]. */
-static void poison(const struct attention_case *c, float *x, int64_t row, int64_t t, int64_t all, int64_t n)
-{
-	for (int64_t e = 0; e < n; e++)
-		x[c->config.turned_kv ? (row * n + e) * all + t : (row * all + t) * n + e] = NAN;
-}
-
-void attention_poison(const struct attention_case *c, struct attention_call *call, int64_t b, int64_t from,
-                      int64_t to)
-{
-	for (int64_t h = b * c->config.key_heads; h < (b + 1) * c->config.key_heads; h++) {
-		for (int64_t t = from; t < to && t < call->t; t++) {
-			if (c->config.kv == DT_I8) {
-				call->k_scale[h * call->t + t] = NAN;
-				call->v_scale[h * call->t + t] = HUGE_VALF;
-				continue;
-			}
-			poison(c, call->k, h, t, call->t, c->config.size);
-			poison(c, call->v, h, t, call->t, c->config.value_size);
-		}
-	}
 }
 
 static void load_result(const struct attention_case *c, struct attention_call *call, void *const *words)
@@ -518,13 +501,14 @@ static const char *interpret(struct attention_case *c, struct attention_call *ca
 	        {words[WORD_SCRATCH], (size_t)(c->scratch_bytes * n_workers), true},
 	};
 	struct kb_interp in = {.module = c->kernels, .ranges = ranges, .n_ranges = TFMC_COUNT(ranges)};
-	for (int64_t i = 0; i < n_workers * steps_of(c, call, n_workers); i++) {
+	bool ok = !c->is_shared ||
+	          kb_interp_launch(&in, "attend", &(const union kb_cell){.p = words}, 1, n_workers);
+	for (int64_t i = 0; ok && !c->is_shared && i < n_workers * steps_of(c, call, n_workers); i++) {
 		const union kb_cell args[] = {{.p = words}, {.i = i % n_workers}, {.i = n_workers}};
-		if (!kb_interp_call(&in, steps[i / n_workers], args, 3, NULL))
-			return arena_strdup(&c->arena, in.error);
+		ok = kb_interp_call(&in, steps[i / n_workers], args, 3, NULL);
 	}
 	load_result(c, call, words);
-	return NULL;
+	return ok ? NULL : arena_strdup(&c->arena, in.error);
 }
 
 void attention_run_checked(struct attention_case *c, struct attention_call *call, int64_t n_workers)
@@ -538,8 +522,8 @@ void attention_run_checked(struct attention_case *c, struct attention_call *call
 static void fill(struct interp_tensor *t, const float *from, int64_t n)
 {
 	ck_assert_int_eq(interp_count(t), n);
-	for (int64_t i = 0; i < n; i++)
-		t->data[i] = (double)from[i];
+	while (n-- > 0)
+		t->data[n] = (double)from[n];
 }
 
 static void fill_ints(struct interp_tensor *t, const int32_t *from, int64_t n)
@@ -588,13 +572,12 @@ static const char *difference(struct attention_case *c, const struct attention_c
 
 void attention_expect(struct attention_case *c, const struct attention_call *call, double tolerance)
 {
-	const char *why = difference(c, call, tolerance);
-	ck_assert_msg(why == NULL, "%s", why);
+	ck_assert_msg(!difference(c, call, tolerance), "%s", difference(c, call, tolerance));
 }
 
 const char *attention_complaint(struct attention_case *c, struct attention_call *call, int64_t n_workers,
                                 double tolerance)
 {
 	const char *why = interpret(c, call, n_workers);
-	return why != NULL ? why : difference(c, call, tolerance);
+	return why ? why : difference(c, call, tolerance);
 }

@@ -43,6 +43,7 @@ struct attention_case {
 	int64_t scratch_bytes;
 	struct kb_caps caps;
 	struct kb_module *kernels;
+	bool is_shared;          /* by the items of work-groups, of which there are as many as workers */
 	struct backend_jit *jit; /* NULL: this machine cannot run the target */
 };
 

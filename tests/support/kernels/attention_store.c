@@ -4,6 +4,7 @@
  */
 #include "tests/support/kernels/attention_store.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "tests/support/narrow.h"
@@ -97,4 +98,27 @@ int64_t attention_scale_floats(const struct attention_case *c, const struct atte
 void *attention_stored_scales(struct attention_case *c, struct attention_call *call, const float *scales)
 {
 	return c->config.kv == DT_I8 ? stored_rows(c, call, scales, 1, DT_F32, false) : NULL;
+}
+
+/* Position t of [B,K,T,n], or of [B,K,n,T]. */
+static void poison(const struct attention_case *c, float *x, int64_t row, int64_t t, int64_t all, int64_t n)
+{
+	for (int64_t e = 0; e < n; e++)
+		x[c->config.turned_kv ? (row * n + e) * all + t : (row * all + t) * n + e] = NAN;
+}
+
+void attention_poison(const struct attention_case *c, struct attention_call *call, int64_t b, int64_t from,
+                      int64_t to)
+{
+	for (int64_t h = b * c->config.key_heads; h < (b + 1) * c->config.key_heads; h++) {
+		for (int64_t t = from; t < to && t < call->t; t++) {
+			if (c->config.kv == DT_I8) {
+				call->k_scale[h * call->t + t] = NAN;
+				call->v_scale[h * call->t + t] = HUGE_VALF;
+				continue;
+			}
+			poison(c, call->k, h, t, call->t, c->config.size);
+			poison(c, call->v, h, t, call->t, c->config.value_size);
+		}
+	}
 }

@@ -12,7 +12,7 @@
 #include "tests/support/kernels/attention_case.h"
 #include "tests/unit/kernels/attention_configs.h"
 
-static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"};
+static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "opencl-gpu"};
 
 /* Keys the last of `rows` rows sees, by causality or window. */
 static int64_t reach_of(const struct attention_config *config, int64_t rows)

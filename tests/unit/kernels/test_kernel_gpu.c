@@ -386,11 +386,23 @@ struct work {
 	HEAD "func @f(%x: f32[B,S,100]) -> (y: f32[B,S,100]) { %y = group loops { " \
 	     "root %h = tanh %x : f32[B,S,100] yield %h } : f32[B,S,100] return %y }"
 
+#define ATTENTION(size)                                                                                      \
+	HEAD "func @f(%q: f32[B,4,S," size "], %k: f32[B,2,S," size                                          \
+	     "], %v: f32[B,2,S,8]) -> (y: f32[B,4,S,8]) { "                                                  \
+	     "%y = group attention { root %h = attention %q, %k, %v {scale=1.0 mask=causal} : f32[B,4,S,8] " \
+	     "yield %h } : f32[B,4,S,8] return %y }"
+
 static const struct work works[] = {
-        {LINEAR, GPU, 64, 3 * 2},      {LINEAR, "opencl-cpu", 1, 25 * 2 + 5},
-        {SOFTMAX, GPU, 64, 150},       {SOFTMAX, "opencl-cpu", 1, 150},
-        {SHORT, GPU, 1, 150},          {LOOPS, GPU, 1, 150 * 7},
+        {LINEAR, GPU, 64, 3 * 2},
+        {LINEAR, "opencl-cpu", 1, 25 * 2 + 5},
+        {SOFTMAX, GPU, 64, 150},
+        {SOFTMAX, "opencl-cpu", 1, 150},
+        {SHORT, GPU, 1, 150},
+        {LOOPS, GPU, 1, 150 * 7},
         {LOOPS, "opencl-cpu", 1, 150},
+        {ATTENTION("8"), GPU, 64, 12 * 4},
+        {ATTENTION("300"), GPU, 1, 12 * 2},
+        {ATTENTION("8"), "opencl-cpu", 1, 12 * 2},
 };
 
 START_TEST(test_work)
