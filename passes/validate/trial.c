@@ -88,6 +88,21 @@ bool trial_is_positive(const struct ir_func *f, struct ir_value v)
 	return false;
 }
 
+static void see_narrow(void *user, const struct ir_op *op)
+{
+	bool *found = user;
+	enum ir_dtype t = op->code == OP_cast ? ((const struct attrs_cast *)op->attrs)->dtype : DT_F32;
+	*found = *found || t == DT_F16 || t == DT_BF16 || t == DT_I8 || op->code == OP_round_rows;
+}
+
+bool trial_is_narrow(const struct ir_module *m)
+{
+	bool found = false;
+	for (size_t i = 0; i < m->funcs.n; i++)
+		ir_walk(m->funcs.items[i]->body, see_narrow, &found);
+	return found;
+}
+
 static double float_value(struct random *r, bool positive)
 {
 	double v = random_normal(r);

@@ -64,6 +64,9 @@ TFMC_MUST_USE enum tfmc_status trial_execute(const struct trial *t, struct diag_
                                              struct arena *arena, struct trial_outputs *out);
 /* Some op that reads v wants it positive: a logarithm, a root, a power or a divisor. */
 bool trial_is_positive(const struct ir_func *f, struct ir_value v);
+/* A function rounds values to less than f32, or to integers of 8 bits: a difference of one f32 unit may round them to
+ * neighbours, and what follows to others. */
+bool trial_is_narrow(const struct ir_module *m);
 /* The function that serves a call, a case of it when its conditions hold. */
 const struct ir_func *trial_func(const struct ir_module *m, const struct trial_call *call);
 

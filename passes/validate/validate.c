@@ -16,7 +16,7 @@
 #define ROUND_BOUND 4e-6 /* f32, some values rounded once more or less */
 #define NEAR_FACTOR 64.0 /* what layers make of an approximation */
 #define OWN_FACTOR  8.0  /* errors of two roundings of a result, beside that of one of them */
-#define OWN_MOST    1e-2 /* a result with more of it says nothing about a pass */
+#define OWN_MOST    1e-2 /* a result of f32 with more of it says nothing about a pass */
 
 struct class
 {
@@ -138,14 +138,14 @@ static struct class class_of(const struct search *s, const struct pipeline *p, c
 /* ---- comparison ---- */
 
 /*
- * A result that rounding alone moves far (a norm of numbers that nearly cancel) may move as far when a pass
- * rounds otherwise; without rounding it still has to agree to 1e-9.
+ * A result that rounding alone moves far (a norm of numbers that nearly cancel, values of 8 bits) may move as far
+ * when a pass rounds otherwise; without rounding it still has to agree to 1e-9.
  */
-static double bound_of_result(const struct class *class, const struct trial_output *rounded,
+static double bound_of_result(const struct class *class, bool is_narrow, const struct trial_output *rounded,
                               const struct trial_output *wide)
 {
 	double own = OWN_FACTOR * trial_tensor_difference(&rounded->value, &wide->value);
-	bool counts = class->bound > 0 && own > class->bound && own <= OWN_MOST;
+	bool counts = class->bound > 0 && own > class->bound && (is_narrow || own <= OWN_MOST);
 	return counts ? own : class->bound;
 }
 
@@ -154,7 +154,7 @@ static void compare(const struct stage *a, const struct stage *b, const struct c
                     struct validate_line *line, size_t *worst)
 {
 	double most = -1;
-	bool is_near = true;
+	bool is_near = true, is_narrow = trial_is_narrow(a->m);
 	*line = (struct validate_line){
 	        .class = class->name, .bound = class->bound, .wide_bound = class->wide_bound};
 	line->ok = a->rounded.n == b->rounded.n;
@@ -163,7 +163,7 @@ static void compare(const struct stage *a, const struct stage *b, const struct c
 			continue;
 		double x = trial_tensor_difference(&b->rounded.items[i].value, &a->rounded.items[i].value);
 		double y = trial_tensor_difference(&b->wide.items[i].value, &a->wide.items[i].value);
-		double bound = bound_of_result(class, &a->rounded.items[i], &a->wide.items[i]);
+		double bound = bound_of_result(class, is_narrow, &a->rounded.items[i], &a->wide.items[i]);
 		bool beyond = x > bound || y > class->wide_bound;
 		line->error = x > line->error ? x : line->error;
 		line->bound = bound > line->bound ? bound : line->bound;

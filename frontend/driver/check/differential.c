@@ -26,6 +26,7 @@
 
 #include "ir/analysis/cost.h"
 #include "passes/validate/random.h"
+#include "passes/validate/trial.h"
 
 #define REL_L2_BOUND 1e-5
 #define OWN_SHARE    0.75
@@ -84,13 +85,6 @@ double tensor_relative_l2(const struct named_tensor *got, const struct named_ten
 	return difference == 0 ? 0 : sqrt(difference / norm);
 }
 
-static void see_narrow(void *user, const struct ir_op *op)
-{
-	bool *found = user;
-	enum ir_dtype t = op->code == OP_cast ? ((const struct attrs_cast *)op->attrs)->dtype : DT_F32;
-	*found = *found || t == DT_F16 || t == DT_BF16 || t == DT_I8 || op->code == OP_round_rows;
-}
-
 /* The interpreter, and as it is without rounding of floats, or with sums of f32. */
 struct reference {
 	struct caller rounded, other;
@@ -100,9 +94,8 @@ struct reference {
 
 static void reference_init(struct reference *x, const struct caller *interp)
 {
-	*x = (struct reference){.rounded = *interp, .other = *interp};
-	for (size_t i = 0; i < interp->module->funcs.n; i++)
-		ir_walk(interp->module->funcs.items[i]->body, see_narrow, &x->is_narrow);
+	*x = (struct reference){
+	        .rounded = *interp, .other = *interp, .is_narrow = trial_is_narrow(interp->module)};
 	x->other.wide = x->is_narrow;
 	x->other.single = !x->is_narrow;
 }
