@@ -29,6 +29,7 @@ add "$TFMC_SOURCE/examples/names"
 add "$TFMC_SOURCE/examples/dates"
 add "$TFMC_SOURCE/examples/names" f16
 add "$TFMC_SOURCE/examples/dates" bf16
+add "$TFMC_SOURCE/examples/dates" int8
 for model in stories260k aren-transliteration; do
 	[ ! -d "${TFMC_SHARED:-}/models/$model" ] || add "$TFMC_SHARED/models/$model"
 done
