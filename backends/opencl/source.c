@@ -11,25 +11,10 @@
 
 /* ---- recording ---- */
 
-/* No host of plans makes room in a ring (PLAN_RING). */
-static enum tfmc_status refuse_rings(const struct object *o)
-{
-	for (size_t i = 0; i < o->states.n; i++) {
-		const struct state_place *p = &o->states.items[i];
-		if (p->window == 0)
-			continue;
-		diag_error(o->cx, p->decl->loc.at, DIAG_UNSUPPORTED,
-		           "not supported yet: a cache shorter than max_len in OpenCL");
-		return TFMC_INVALID;
-	}
-	return TFMC_OK;
-}
-
 static enum tfmc_status lay_out(struct object *o)
 {
 	TFMC_TRY(layout_weights(o));
 	TFMC_TRY(layout_state(o));
-	TFMC_TRY(refuse_rings(o));
 	return layout_functions(o);
 }
 

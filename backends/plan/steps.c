@@ -218,7 +218,8 @@ static bool is_own(const struct emit *e, const struct area *x, const struct area
 
 /*
  * Parts of equal heads such that a worker that computes the columns of group i, a linear, and whole parts of the
- * next one, attention, needs nothing of another worker. 1: there are none, or the two share other memory.
+ * next one, attention, needs nothing of another worker. 1: there are none, or the two share other memory, or
+ * kernels are launched one after the other.
  */
 static enum tfmc_status find_parts(struct maker *m, size_t i)
 {
@@ -227,7 +228,7 @@ static enum tfmc_status find_parts(struct maker *m, size_t i)
 	struct emit e = {.object = m->object, .function = f};
 	struct ir_value index[OBJECT_REPEAT_MAX];
 	m->parts[i] = 1;
-	if (i + 1 >= f->n_groups)
+	if (i + 1 >= f->n_groups || m->object->target->arch == ARCH_OPENCL)
 		return TFMC_OK;
 	e.group = f->groups[i + 1];
 	TFMC_TRY(emit_find_repeats(&e, index));

@@ -17,7 +17,7 @@ lint() {
 		-fsyntax-only "$1"
 }
 
-for model in "$TFMC_SOURCE"/tests/golden/*/model.yaml "$TFMC_SOURCE"/examples/dates/model.yaml; do
+for model in "$TFMC_SOURCE"/tests/golden/*/model.yaml "$TFMC_SOURCE"/examples/{dates,classify}/model.yaml; do
 	for family in opencl-cpu opencl-cpu512 opencl-gpu; do
 		"$TFMC" "$model" --emit=opencl="$tmp/model.cl" --target=$family
 		lint "$tmp/model.cl"

@@ -38,8 +38,8 @@ run() { # the models that were compiled
 		printf '#define N_MODELS (sizeof(ring_models) / sizeof(ring_models[0]))\n'
 	} >"$tmp/models.h"
 	"$CC" -std=c17 -O1 -g -Wall -Wextra -Werror -ffp-contract=off -I"$TFMC_SOURCE" -I"$TFMC_SOURCE/runtime" -I"$tmp" \
-		"$TFMC_SOURCE/tests/soak/ring.c" "$TFMC_SOURCE"/runtime/{core,generate}/*.c "$tmp"/*.o -lpthread \
-		${TFMC_LINK_FLAGS:-} -o "$tmp/ring"
+		"$TFMC_SOURCE/tests/soak/ring.c" "$TFMC_SOURCE"/runtime/{core,generate}/*.c "$tmp"/*.o \
+		"$TFMC_BUILD/runtime/opencl/libtfmccl.a" -pthread -ldl ${TFMC_LINK_FLAGS:-} -o "$tmp/ring"
 	"$tmp/ring" "$seed"
 	rm -rf "$tmp"/*
 	rows=
@@ -65,6 +65,16 @@ for cpu in x86-64-v2 native; do
 	run
 	type=f32
 done
+
+# The state lies on a device.
+if "$TFMC" devices | grep -q '^  0:'; then
+	compile full 150 150 31 --target=opencl-cpu
+	compile short 16 34 31 --target=opencl-cpu
+	compile long 40 96 31 --target=opencl-cpu
+	run
+else
+	echo "SKIPPED: no OpenCL device"
+fi
 
 # Without fusion caches are read element by element.
 type=f16
