@@ -68,6 +68,11 @@ struct kb_val attention_widen(const struct attention *a, enum ir_dtype dtype, st
 	return kb_cvt(a->k, kb_load(a->k, type, ptr, index, disp, align), KB_F32);
 }
 
+struct kb_val attention_rounded(const struct attention *a, struct kb_val x)
+{
+	return a->rounds ? kb_cvt(a->k, kb_cvt(a->k, x, KB_BF16), KB_F32) : x;
+}
+
 struct kb_val attention_scratch_row(struct kb *k, struct kb_val table, struct kb_val row, int64_t length)
 {
 	return kb_ptr_add(k, table, kb_mul(k, row, kb_index(k, length * 4)), 0);
@@ -268,13 +273,26 @@ static struct attention_score choose_factors(const struct attrs_attention *attrs
 	                                .base2 = base != 1};
 }
 
+/* Rows see the same keys, and operands are read in whole vectors. */
+static bool has_pairs(const struct attention *a)
+{
+	const struct kb_tensor *const read[] = {&a->q, &a->key, &a->value};
+	bool fits = a->rounds && kb_caps(a->k)->has_dot_bf16 && a->lanes == TILE_PANEL &&
+	            a->job->target->k_lanes == 1 && !a->mask.rows_differ && a->key.ring == 0 &&
+	            a->key.encoding == ENC_ROW;
+	for (size_t i = 0; i < TFMC_COUNT(read); i++)
+		fits = fits && attention_is_dense(read[i], ATTENTION_ELEMENT);
+	return fits;
+}
+
 /* Values that do not lie as whole vectors are copied, and those that are far from each other. Keys in panels
  * and values side by side are widened where they are multiplied. */
 static void choose_copies(struct attention *a)
 {
+	a->pairs = has_pairs(a);
 	const struct kb_size *step = &a->value.stride[ATTENTION_ROW];
 	bool whole = a->value_size % a->lanes == 0 && attention_is_dense(&a->value, ATTENTION_ELEMENT);
-	a->copies_values = !whole || !step->is_const || step->c != a->value_size;
+	a->copies_values = a->pairs || !whole || !step->is_const || step->c != a->value_size;
 	a->value_dtype = a->copies_values ? DT_F32 : a->value.dtype;
 	a->key_dtype = a->key.encoding == ENC_PANEL16 ? a->key.dtype : DT_F32;
 }
@@ -329,6 +347,7 @@ enum tfmc_status kernel_attention(const struct kernel_job *job)
 	TFMC_TRY(bind_operands(&a, root));
 	TFMC_TRY(bind_result(&a, root));
 	a.mask = find_mask(root->attrs);
+	a.rounds = ((const struct attrs_attention *)root->attrs)->factors == FACTORS_bf16;
 	a.score = choose_factors(root->attrs, attention_has(&a.bias));
 	TFMC_TRY(choose_schedule(&a, schedule));
 	a.heads = find_heads(&a);

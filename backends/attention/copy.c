@@ -18,6 +18,7 @@ struct row_copy {
 	struct kb_val from, to;
 	enum ir_dtype dtype; /* in scratch: f32, or the operand's */
 	float factor;
+	bool narrow; /* in scratch they are bf16 */
 };
 
 /* n of `lanes` elements; whole vectors are stored, with 0 after the last element: scratch has room. */
@@ -32,6 +33,11 @@ static void copy_part(void *user, struct kb_val e, int lanes, int n)
 		return;
 	}
 	struct kb_val x = attention_load(k, c->t, c->from, index, 0, lanes, n);
+	if (c->narrow) {
+		kb_store(k, kb_cvt(k, x, KB_BF16), c->to, e, 0, lanes * 2);
+		return;
+	}
+	x = attention_rounded(c->a, x);
 	if (c->factor != 1)
 		x = kb_mul(k, x, kb_splat(k, kb_f32(k, c->factor), lanes));
 	kb_store(k, x, c->to, e, 0, lanes * 4);
@@ -42,7 +48,8 @@ void attention_copy_queries(const struct attention *a, const struct attention_he
 {
 	struct kb *k = a->k;
 	int lanes = attention_is_dense(&a->q, ATTENTION_ELEMENT) ? a->lanes : 1;
-	struct row_copy c = {.a = a, .t = &a->q, .dtype = DT_F32, .factor = a->score.q_factor};
+	struct row_copy c = {
+	        .a = a, .t = &a->q, .dtype = DT_F32, .factor = a->score.q_factor, .narrow = a->pairs};
 	struct kb_val single = kb_cmp(k, KB_EQ, t->n, kb_index(k, 1));
 	struct kb_val end = kb_select(k, single, t->n, attention_round_up(k, t->n, a->mr));
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), end, 1, KB_NONEMPTY);
@@ -120,6 +127,19 @@ static void transpose_square(struct kb *k, struct kb_val *rows, int lanes)
 	}
 }
 
+/* Words of pairs: of each lane the bf16 of low, then that of high. */
+static struct kb_val pair_up(struct kb *k, struct kb_val low, struct kb_val high)
+{
+	int lanes[2 * ATTENTION_LANES_MAX];
+	for (int i = 0; i < ATTENTION_LANES_MAX; i++) {
+		lanes[2 * i] = i;
+		lanes[2 * i + 1] = ATTENTION_LANES_MAX + i;
+	}
+	low = kb_cvt(k, low, KB_BF16);
+	high = kb_cvt(k, high, KB_BF16);
+	return kb_bitcast(k, kb_shuffle(k, low, high, lanes, 2 * ATTENTION_LANES_MAX), KB_I32);
+}
+
 /* Lines e0 .. e0 + n of the group's columns. */
 static void transpose_keys(const struct attention *a, const struct key_group *g, struct kb_val e0, int n)
 {
@@ -129,8 +149,15 @@ static void transpose_keys(const struct attention *a, const struct key_group *g,
 		rows[i] = key_row(a, g, i, e0, n);
 	transpose_square(k, rows, g->lanes);
 	struct kb_val at = kb_mul(k, e0, kb_index(k, PANEL));
-	for (int e = 0; e < n; e++)
-		kb_store(k, rows[e], g->to, at, e * PANEL, g->lanes * 4);
+	for (int e = 0; !a->pairs && e < n; e++)
+		kb_store(k, attention_rounded(a, rows[e]), g->to, at, e * PANEL, g->lanes * 4);
+	if (!a->pairs)
+		return;
+	at = kb_mul(k, e0, kb_index(k, PANEL / 2));
+	struct kb_val zero = kb_splat(k, kb_f32(k, 0), g->lanes);
+	for (int e = 0; e < n; e += 2)
+		kb_store(k, pair_up(k, rows[e], e + 1 < n ? rows[e + 1] : zero), g->to, at, e / 2 * PANEL,
+		         g->lanes * 4);
 }
 
 /* Address of element 0 of key j of the block; panels are [E,16]. */
@@ -138,7 +165,7 @@ static struct kb_val panel_column(const struct attention *a, struct kb_val j)
 {
 	struct kb *k = a->k;
 	struct kb_val panel = attention_round_down(k, j, PANEL), column = kb_sub(k, j, panel);
-	struct kb_val index = kb_add(k, kb_mul(k, panel, kb_index(k, a->size)), column);
+	struct kb_val index = kb_add(k, kb_mul(k, panel, kb_index(k, attention_key_lines(a))), column);
 	return kb_ptr_add(k, a->scratch.keys, kb_mul(k, index, kb_index(k, 4)), 0);
 }
 
@@ -224,6 +251,52 @@ static void copy_panels(const struct attention *a, const struct attention_head *
 int64_t attention_value_step(const struct attention *a)
 {
 	return a->copies_values ? a->value_pad : a->value_size;
+}
+
+/* Element e on of two values as words; the second may be none: 0. */
+struct pair_copy {
+	struct row_copy first;
+	struct kb_val second;
+};
+
+static void copy_pair(void *user, struct kb_val e, int lanes, int n)
+{
+	const struct pair_copy *c = user;
+	const struct row_copy *r = &c->first;
+	struct kb *k = r->a->k;
+	struct kb_val index = attention_step(k, r->t, ATTENTION_ELEMENT, e);
+	struct kb_val x = attention_load(k, r->t, r->from, index, 0, lanes, n);
+	struct kb_val y = c->second.id ? attention_load(k, r->t, c->second, index, 0, lanes, n)
+	                               : kb_splat(k, kb_f32(k, 0), lanes);
+	kb_store(k, pair_up(k, x, y), r->to, e, 0, lanes * 4);
+}
+
+/* Values j, and j + 1 where it is one of the block. */
+static void copy_value_pair(const struct attention *a, struct kb_val first, struct kb_val j, bool is_pair)
+{
+	struct kb *k = a->k;
+	struct pair_copy c = {.first = {.a = a, .t = &a->value}};
+	struct kb_val step = attention_step(k, &a->value, ATTENTION_ROW, j);
+	c.first.from = attention_at(k, &a->value, first, step);
+	if (is_pair) {
+		step = attention_step(k, &a->value, ATTENTION_ROW, kb_add_const(k, j, 1));
+		c.second = attention_at(k, &a->value, first, step);
+	}
+	struct kb_val row = kb_bin(k, KB_DIV, j, kb_index(k, 2));
+	c.first.to = attention_scratch_row(k, a->scratch.values, row, a->value_pad);
+	attention_walk_row(a, a->value_size, a->lanes, copy_pair, &c);
+}
+
+static void copy_value_pairs(const struct attention *a, const struct attention_block *b, struct kb_val first)
+{
+	struct kb *k = a->k;
+	struct kb_val whole = attention_round_down(k, b->n, 2);
+	struct kb_val j = kb_loop(k, "j", b->begin, whole, 2, 0);
+	copy_value_pair(a, first, j, true);
+	kb_end_loop(k);
+	kb_if(k, kb_cmp(k, KB_LT, whole, b->n));
+	copy_value_pair(a, first, whole, false);
+	kb_end_if(k);
 }
 
 /* Whole vectors are multiplied: after the last element there is 0. `first`: address of the block's first. */
@@ -330,6 +403,8 @@ void attention_copy_block(const struct attention *a, const struct attention_head
 	else
 		copy_keys(a, h, b);
 	b->values = a->copies_values ? a->scratch.values : first;
-	if (a->copies_values)
+	if (a->pairs)
+		copy_value_pairs(a, b, first);
+	else if (a->copies_values)
 		copy_values(a, h, b, first);
 }

@@ -91,6 +91,8 @@ struct attention {
 	int lanes;                                              /* of a vector */
 	int mr; /* rows of the main register tile; attention_few has the other */
 	enum ir_dtype key_dtype, value_dtype; /* of keys and values where the tiles read them */
+	bool rounds;                          /* what is multiplied, to bf16 */
+	bool pairs;         /* products are dot products of pairs of bf16, which are copied so */
 	bool copies_values; /* the values of a block are copied, whole vectors of f32 side by side */
 	struct attention_mask mask;
 	struct attention_score score;
@@ -152,6 +154,13 @@ struct kb_val attention_load(struct kb *k, const struct kb_tensor *t, struct kb_
 /* A vector of elements of that type as f32: exact. */
 struct kb_val attention_widen(const struct attention *a, enum ir_dtype dtype, struct kb_val ptr,
                               struct kb_val index, int64_t disp, bool is_aligned);
+/* Lines of a panel of keys in scratch. */
+static inline int64_t attention_key_lines(const struct attention *a)
+{
+	return a->pairs ? (a->size + 1) / 2 : a->size;
+}
+/* x of f32 as it is multiplied. */
+struct kb_val attention_rounded(const struct attention *a, struct kb_val x);
 /* The value of a size; constants stay visible to index arithmetic. */
 struct kb_val attention_size(struct kb *k, const struct kb_size *s);
 /* index * stride in elements of an axis. */

@@ -35,8 +35,12 @@ static struct kb_val load_keys(const void *user, struct kb_val line, int i, int 
 	const struct score_tile *t = user;
 	const struct attention *a = t->a;
 	int per_panel = TILE_PANEL / a->lanes;
-	int64_t disp = v / per_panel * a->size * TILE_PANEL + v % per_panel * a->lanes;
-	return attention_widen(a, a->key_dtype, t->keys, line, disp + (int64_t)i * TILE_PANEL, true);
+	int64_t disp = v / per_panel * attention_key_lines(a) * TILE_PANEL + v % per_panel * a->lanes;
+	disp += (int64_t)i * TILE_PANEL;
+	if (a->pairs)
+		return kb_load(a->k, KB_TYPE(KB_I32, a->lanes), t->keys, line, disp, a->lanes * 4);
+	struct kb_val x = attention_widen(a, a->key_dtype, t->keys, line, disp, true);
+	return a->key.encoding == ENC_PANEL16 ? attention_rounded(a, x) : x;
 }
 
 /* Elements [e, e + lanes) of every row. */
@@ -60,11 +64,11 @@ static void score_panels(const struct attention *a, const struct attention_block
 {
 	struct kb *k = a->k;
 	int lanes = a->job->target->k_lanes;
-	int64_t whole = a->size - a->size % lanes;
-	int64_t bytes = a->size * TILE_PANEL * ir_dtype_bytes(a->key_dtype);
+	int64_t lines = attention_key_lines(a), whole = lines - lines % lanes;
+	int64_t bytes = lines * TILE_PANEL * ir_dtype_bytes(a->key_dtype);
 	t->keys = kb_ptr_add(k, b->keys, kb_mul(k, panel, kb_index(k, bytes)), 0);
 	products_begin(&t->p, "score");
-	for (int64_t lo = 0, hi = whole; lo < a->size; lo = hi, hi = a->size, lanes = 1) {
+	for (int64_t lo = 0, hi = whole; lo < lines; lo = hi, hi = lines, lanes = 1) {
 		if (lo == hi)
 			continue;
 		struct kb_val e = kb_loop(k, "e", kb_index(k, lo), kb_index(k, hi), lanes, KB_NONEMPTY);
@@ -74,6 +78,8 @@ static void score_panels(const struct attention *a, const struct attention_block
 	struct kb_val to = kb_mul(k, panel, kb_index(k, TILE_PANEL));
 	for (int v = 0; v < t->p.vectors; v++) {
 		struct kb_val scale = {0};
+		if (a->pairs)
+			scale = kb_splat(k, kb_f32(k, a->score.q_factor), a->lanes);
 		if (attention_has(&a->k_scale))
 			scale = kb_load(k, attention_vector(a), a->scratch.k_scale, to, v * a->lanes,
 			                a->lanes * 4);
@@ -91,6 +97,7 @@ void attention_scores(const struct attention *a, const struct attention_block *b
 	struct kb *k = a->k;
 	int vectors = attention_tile_vectors(a, rows), single = TILE_PANEL / a->lanes;
 	struct score_tile s = {.a = a, .p = {.k = k, .rows = rows, .vectors = vectors, .lanes = a->lanes}};
+	s.p.pairs = a->pairs;
 	s.p.weights = load_keys;
 	s.p.user = &s;
 	attention_set_x(&s.p, attention_scratch_row(k, a->scratch.queries, t->row, a->size_pad), a->size_pad);

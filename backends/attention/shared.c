@@ -110,7 +110,8 @@ static void copy_queries(struct shared_attention *s, const struct attention_head
 	struct kb_val element = attention_step(k, &a->q, ATTENTION_ELEMENT, modulo(k, i, a->size));
 	struct kb_val from = attention_row_index(a, &a->q, kb_add(k, t->first, row));
 	struct kb_val x = attention_load(k, &a->q, h->q, kb_add(k, from, element), 0, 1, 1);
-	kb_store(k, kb_mul(k, x, kb_f32(k, a->score.q_factor)), s->q, i, 0, 0);
+	x = kb_mul(k, attention_rounded(a, x), kb_f32(k, a->score.q_factor));
+	kb_store(k, x, s->q, i, 0, 0);
 	kb_end_loop(k);
 }
 
@@ -143,6 +144,7 @@ static void copy_block(struct shared_attention *s, const struct kb_tensor *t, st
 		struct kb_val at = attention_step(k, scales, ATTENTION_ROW, row);
 		x = kb_mul(k, x, attention_load(k, scales, head_scales, at, 0, 1, 1));
 	}
+	x = attention_rounded(s->a, x);
 	kb_store(k, x, s->kv, place(k, key, s->n.stride, e), 0, 0);
 	kb_end_loop(k);
 }
@@ -257,6 +259,7 @@ static void find_weights(struct shared_attention *s)
 		struct kb_val power = attention_power(a, kb_sub(k, x[i], now));
 		sum = kb_add(k, sum, power);
 		struct kb_val is_hidden = kb_cmp(k, KB_EQ, x[i], hidden);
+		power = attention_rounded(a, power);
 		power = kb_select(k, is_hidden, kb_f32(k, ATTENTION_UNSEEN), power);
 		kb_store(k, power, s->scores, at, i, 0);
 	}

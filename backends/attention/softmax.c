@@ -199,7 +199,10 @@ static void weight_step(const struct attention *a, const struct score_row *r, st
 	kb_set(k, sum, kb_add(k, kb_get(k, sum), x));
 	if (attention_has(&a->v_scale))
 		x = kb_mul(k, x, kb_load(k, attention_vector(a), a->scratch.v_scale, j, 0, a->lanes * 4));
-	kb_store(k, x, r->s, j, 0, a->lanes * 4);
+	if (a->pairs) /* behind what is still to be read */
+		kb_store(k, kb_cvt(k, x, KB_BF16), r->s, j, 0, a->lanes * 2);
+	else
+		kb_store(k, attention_rounded(a, x), r->s, j, 0, a->lanes * 4);
 }
 
 /* Keys of a vector that the row does not see are marked. */

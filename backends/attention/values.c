@@ -19,8 +19,12 @@ struct value_tile {
 static struct kb_val load_values(const void *user, struct kb_val line, int i, int v)
 {
 	const struct value_tile *t = user;
+	const struct attention *a = t->a;
 	(void)i;
-	return attention_widen(t->a, t->a->value_dtype, t->values, line, v * t->a->lanes, false);
+	if (a->pairs)
+		return kb_load(a->k, KB_TYPE(KB_I32, a->lanes), t->values, line, v * a->lanes, 0);
+	struct kb_val x = attention_widen(a, a->value_dtype, t->values, line, v * a->lanes, false);
+	return a->copies_values ? x : attention_rounded(a, x);
 }
 
 /* Element of the values where those of a key begin. */
@@ -133,7 +137,10 @@ static void walk_keys(const struct attention *a, const struct value_tile *t)
 		kb_end_loop(k);
 		lo = whole;
 	}
-	j = kb_loop(k, "j", lo, of->common_end, 1, 0);
+	struct kb_val end = of->common_end;
+	if (a->pairs)
+		end = kb_bin(k, KB_DIV, kb_add_const(k, end, 1), kb_index(k, 2));
+	j = kb_loop(k, "j", lo, end, 1, 0);
 	ask_ahead(a, t, j);
 	value_step(t, j, 0, t->p.rows);
 	kb_end_loop(k);
@@ -178,6 +185,7 @@ void attention_values(const struct attention *a, const struct attention_block *b
 	struct kb *k = a->k;
 	int all = (int)((a->value_size + a->lanes - 1) / a->lanes), most = attention_tile_vectors(a, rows);
 	struct value_tile v = {.a = a, .rows_of = t, .p = {.k = k, .rows = rows, .lanes = a->lanes}};
+	v.p.pairs = a->pairs;
 	v.p.vectors = all < most ? all : most;
 	v.p.weights = load_values;
 	v.p.user = &v;

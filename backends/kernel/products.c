@@ -10,7 +10,9 @@ void products_begin(struct products *p, const char *name)
 
 void products_add(const struct products *p, int row, int v, struct kb_val x, struct kb_val w)
 {
-	kb_set(p->k, p->sum[row * p->vectors + v], kb_fma(p->k, x, w, products_sum(p, row, v)));
+	struct kb_val sum = products_sum(p, row, v);
+	sum = p->pairs ? kb_dot_bf16(p->k, sum, w, x) : kb_fma(p->k, x, w, sum);
+	kb_set(p->k, p->sum[row * p->vectors + v], sum);
 }
 
 void products_add_vector(const struct products *p, int v, const struct kb_val *x, struct kb_val w)
@@ -32,7 +34,7 @@ void products_step(const struct products *p, struct kb_val element, struct kb_va
 	for (int v = 0; v < p->vectors; v++)
 		w[v] = p->weights(p->user, line, i, v);
 	for (int row = from; row < to; row++) {
-		struct kb_type type = KB_TYPE(KB_F32, p->lanes);
+		struct kb_type type = KB_TYPE(p->pairs ? KB_I32 : KB_F32, p->lanes);
 		struct kb_val x = kb_load_splat(p->k, type, p->x[row], element, p->x_disp[row]);
 		for (int v = 0; v < p->vectors; v++)
 			products_add(p, row, v, x, w[v]);

@@ -12,6 +12,7 @@
 struct products {
 	struct kb *k;
 	int rows, vectors, lanes;
+	bool pairs; /* elements of x and of weights are words of two bf16, a step is two of f32 */
 	struct kb_val x[TILE_ROWS_MAX];   /* addresses of the rows of x, f32 */
 	int64_t x_disp[TILE_ROWS_MAX];    /* elements */
 	struct kb_var sum[TILE_SUMS_MAX]; /* [rows, vectors] */

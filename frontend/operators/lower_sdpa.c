@@ -28,13 +28,19 @@ static struct ir_value in_type(const struct call *c, struct ir_value x, enum ir_
 	return same ? x : irb_cast(c->lw->b, x, &(struct attrs_cast){.dtype = dtype});
 }
 
+/* Keys or values that were narrowed. */
+static bool is_narrow(const struct call *c, const char *name)
+{
+	const struct expr *e = call_arg(c, name);
+	return e->kind == EX_CALL && strcmp(e->text, "wide_keys") == 0;
+}
+
 /* Keys or values; in the type of q where they were narrowed. */
 static bool read_keys(const struct call *c, const char *name, struct ir_value q, struct ir_value *out)
 {
-	const struct expr *e = call_arg(c, name);
 	if (!call_tensor(c, name, out))
 		return false;
-	if (e->kind == EX_CALL && strcmp(e->text, "wide_keys") == 0)
+	if (is_narrow(c, name))
 		*out = in_type(c, *out, irb_type(c->lw->b, q)->dtype);
 	return !irb_failed(c->lw->b);
 }
@@ -364,6 +370,19 @@ static bool normalize(const struct call *c, struct ir_value *p)
 	return !irb_failed(lw->b);
 }
 
+/* Where all queries see the same keys, which no cache keeps: a kernel then multiplies many rows with them. */
+static bool rounds(const struct call *c, const struct sdpa *s)
+{
+	return c->lw->m->dtypes.compute == COMPUTE_BF16 && s->cache == NULL && !s->causal && s->window == 0 &&
+	       lower_is_none(call_arg(c, "prefix")) && !is_narrow(c, "k") && !is_narrow(c, "v") &&
+	       irb_type(c->lw->b, s->q)->dtype == DT_F32;
+}
+
+static struct ir_value rounded(const struct call *c, bool rounds, struct ir_value x)
+{
+	return rounds ? irb_round_rows(c->lw->b, x, &(struct attrs_round_rows){.to = ROUND_bf16}) : x;
+}
+
 bool lower_sdpa(const struct call *c, struct lval *out)
 {
 	struct sdpa s = {.len = IR_NO_VALUE, .past = IR_NO_VALUE};
@@ -374,6 +393,9 @@ bool lower_sdpa(const struct call *c, struct lval *out)
 	const struct ir_type *q = irb_type(b, s.q);
 	if (!repeat_heads(c, q, &s.k) || !repeat_heads(c, q, &s.v))
 		return false;
+	bool is_rounded = rounds(c, &s);
+	s.q = rounded(c, is_rounded, s.q);
+	s.k = rounded(c, is_rounded, s.k);
 	struct ir_value p = irb_matmul(b, s.q, s.k, &(struct attrs_matmul){.tb = true});
 	if (s.scale != 1.0)
 		p = irb_scale_by(b, p, s.scale);
@@ -388,6 +410,8 @@ bool lower_sdpa(const struct call *c, struct lval *out)
 	if (!hide(c, &s, early ? none : visible, &p) || !normalize(c, &p))
 		return false;
 	irb_name(b, p, "weights");
+	p = rounded(c, is_rounded, p);
+	s.v = rounded(c, is_rounded, s.v);
 	p = irb_matmul(b, p, s.v, &(struct attrs_matmul){.ta = false});
 	irb_name(b, p, "context");
 	*out = lval_tensor(p);

@@ -117,7 +117,11 @@ static bool is_narrow_or_same(const struct infer *c, size_t i, size_t scale)
 
 bool infer_attention_rule(const struct infer *c)
 {
-	enum { SINKS = OPERAND(attention, sinks) };
+	enum { SINKS = OPERAND(attention, sinks), K_SCALE = OPERAND(attention, k_scale) };
+	const struct attrs_attention *a = c->attrs;
+	if (a->factors == FACTORS_bf16 && (present(c, K_SCALE) || present(c, OPERAND(attention, v_scale))))
+		return infer_mismatch(c, DIAG_SHAPE, 0, K_SCALE,
+		                      "keys and values with scales are not rounded");
 	return infer_by_axes(c) && is_narrow_or_same(c, OPERAND(attention, k), OPERAND(attention, k_scale)) &&
 	       is_narrow_or_same(c, OPERAND(attention, v), OPERAND(attention, v_scale)) && heads_divide(c) &&
 	       (!present(c, SINKS) || infer_same_dtype(c, 0, SINKS));

@@ -165,8 +165,9 @@ struct attention {
 	const struct interp_tensor *sinks;            /* [H] */
 	struct interp_visible visible;
 	int64_t heads, kv_heads, queries, keys, size, value_size;
-	double *p;     /* weights of one row [T], or of all [B,H,S,T] */
-	bool all_rows; /* p holds all of them */
+	bool is_rounded; /* what is multiplied, to bf16 */
+	double *p;       /* weights of one row [T], or of all [B,H,S,T] */
+	bool all_rows;   /* p holds all of them */
 };
 
 /* x, or codes [B,K,T,E] times their scales [B,K,T,1], not rounded, whose numbers are the caller's to free. */
@@ -187,6 +188,16 @@ static enum tfmc_status times_scales(struct interp *in, const struct ir_op *op, 
 	return out->data ? TFMC_OK : TFMC_NO_MEMORY;
 }
 
+/* The product of row 0 of q and column j of k, whose elements are rounded. */
+static double rounded_dot(struct matrix q, struct matrix k, int64_t j, int64_t n)
+{
+	double sum = 0;
+	for (int64_t e = 0; e < n; e++)
+		sum += ir_round(DT_BF16, q.data[e * q.cols]) *
+		       ir_round(DT_BF16, k.data[e * k.rows + j * k.cols]);
+	return sum;
+}
+
 /* Attention weights of query i of head h of sequence b. */
 static void score_row(const struct attention *a, int64_t b, int64_t h, int64_t i, double *p)
 {
@@ -195,7 +206,8 @@ static void score_row(const struct attention *a, int64_t b, int64_t h, int64_t i
 	struct matrix q = {a->q->data + row * a->size, 0, 1};
 	struct matrix k = {a->k->data + key_head * a->keys * a->size, 1, a->size};
 	for (int64_t j = 0; j < a->keys; j++) {
-		double s = dot(q, k, 0, j, a->size) * a->attrs->scale;
+		double s = (a->is_rounded ? rounded_dot(q, k, j, a->size) : dot(q, k, 0, j, a->size)) *
+		           a->attrs->scale;
 		if (a->bias)
 			s += a->bias->data[row * a->keys + j];
 		if (a->attrs->softcap > 0)
@@ -217,8 +229,11 @@ static void attend(const struct attention *a, struct interp_tensor *out)
 		double *to = out->data + row * a->value_size;
 		for (int64_t j = 0; j < a->keys; j++) {
 			/* A key that is not seen does not count, whatever its value is. */
-			for (int64_t e = 0; e < a->value_size && p[j] != 0; e++)
-				to[e] += p[j] * v[j * a->value_size + e];
+			double weight = a->is_rounded ? ir_round(DT_BF16, p[j]) : p[j];
+			for (int64_t e = 0; e < a->value_size && p[j] != 0; e++) {
+				double x = v[j * a->value_size + e];
+				to[e] += weight * (a->is_rounded ? ir_round(DT_BF16, x) : x);
+			}
 		}
 	}
 }
@@ -264,6 +279,7 @@ static enum tfmc_status attention_of(struct interp *in, const struct ir_op *op,
 	        .bias = x[3],
 	        .sinks = x[6],
 	        .visible = {x[4], x[5], at->mask == MASK_causal, at->window},
+	        .is_rounded = at->factors == FACTORS_bf16 && !in->args->wide,
 	        .heads = x[0]->dims[1],
 	        .kv_heads = k->dims[1],
 	        .queries = x[0]->dims[2],

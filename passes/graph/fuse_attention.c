@@ -11,8 +11,10 @@
  *            Operands [B,S,E] and [S,E] are one head of an attention.
  *            Keys and values of f16 or bf16 that are widened for it are read as they are, and those of i8 that
  *            are multiplied with one scale for each position and head.
+ *            Where all that is multiplied is rounded to bf16 before, the attention rounds it.
  *            An additional logit for each head, in a column that is cut off after the softmax, becomes its sinks.
- * Refuses    when scores or probabilities are used again, when operands have more than 4 axes.
+ * Refuses    when scores or probabilities are used again, when the probabilities alone are rounded, when operands
+ *            have more than 4 axes.
  * Pays       a call takes up to 12 times as long without it, its arena up to 119 times the bytes (tests/perf/passes.md).
  */
 #include "passes/graph/scores.h"
@@ -24,6 +26,7 @@ struct found {
 	struct ir_value sinks; /* [1,H,1,1] as the axes of the column broadcast from it; none: no such */
 	struct scores s;
 	struct ir_value q, k, v;
+	bool is_rounded;                    /* q, k, v and the weights, to bf16 */
 	bool q_turned, k_turned, v_turned;  /* stored with the last two axes exchanged */
 	struct ir_value k_heads, v_heads;   /* operands of the broadcasts over query groups; none: no such */
 	struct ir_value k_narrow, v_narrow; /* [B,K,T,E], what was widened; none: no such */
@@ -111,6 +114,14 @@ static struct ir_value sinks_of(struct rebuild *r, const struct found *m)
 
 /* ---- finding ---- */
 
+/* What was rounded to bf16 to give v; none: v was not. */
+static struct ir_value before_rounding(const struct rebuild *r, struct ir_value v)
+{
+	const struct ir_op *op = ir_def_as(r->f, v, OP_round_rows);
+	bool is_bf16 = op != NULL && ((const struct attrs_round_rows *)op->attrs)->to == ROUND_bf16;
+	return is_bf16 ? op->operands[0] : IR_NO_VALUE;
+}
+
 /* A factor on q or k is a factor on the scores. */
 static struct ir_value without_scale(const struct rebuild *r, struct ir_value v, double *f)
 {
@@ -181,14 +192,26 @@ static void read_narrow(const struct rebuild *r, struct found *m)
 		m->k_narrow = narrow_of(r, m->k_heads.id != 0 ? m->k_heads : m->k, &m->k_scale);
 	if (!m->v_turned)
 		m->v_narrow = narrow_of(r, m->v_heads.id != 0 ? m->v_heads : m->v, &m->v_scale);
+	if (m->is_rounded && m->k_scale.id != 0)
+		m->k_narrow = m->k_scale = IR_NO_VALUE;
+	if (m->is_rounded && m->v_scale.id != 0)
+		m->v_narrow = m->v_scale = IR_NO_VALUE;
 }
 
 static void read_operands(const struct rebuild *r, const struct ir_op *op, struct found *m)
 {
 	const struct attrs_matmul *qk = m->qk->attrs, *pv = op->attrs;
-	m->q = without_scale(r, m->qk->operands[0], &m->s.scale);
-	m->k = without_scale(r, m->qk->operands[1], &m->s.scale);
+	m->q = m->qk->operands[0];
+	m->k = m->qk->operands[1];
 	m->v = op->operands[1];
+	if (m->is_rounded) {
+		m->q = before_rounding(r, m->q);
+		m->k = before_rounding(r, m->k);
+		m->v = before_rounding(r, m->v);
+	} else {
+		m->q = without_scale(r, m->q, &m->s.scale);
+		m->k = without_scale(r, m->k, &m->s.scale);
+	}
 	m->q_turned = qk->ta;
 	m->k_turned = !qk->tb;
 	m->v_turned = pv->tb;
@@ -229,12 +252,25 @@ static bool find_softmax(const struct rebuild *r, struct ir_value p, struct foun
 	return true;
 }
 
+static bool rounds_all(const struct rebuild *r, const struct ir_op *op, const struct found *m)
+{
+	return before_rounding(r, m->qk->operands[0]).id != 0 &&
+	       before_rounding(r, m->qk->operands[1]).id != 0 && before_rounding(r, op->operands[1]).id != 0;
+}
+
 /* op is the second matmul of an attention; with m->why set it looks like one but cannot be fused. */
 static bool find(const struct rebuild *r, const struct ir_op *op, struct found *m)
 {
-	if (op->code != OP_matmul || !find_softmax(r, op->operands[0], m))
+	struct ir_value weights = before_rounding(r, op->operands[0]);
+	bool is_rounded = weights.id != 0;
+	if (op->code != OP_matmul || !find_softmax(r, is_rounded ? weights : op->operands[0], m))
 		return false;
+	m->is_rounded = is_rounded;
 	m->why = check_scores(r, m);
+	if (m->why == NULL && is_rounded && !rounds_all(r, op, m))
+		m->why = "the probabilities alone are rounded";
+	if (m->why == NULL && is_rounded && !rebuild_once(r, weights))
+		m->why = "the probabilities are used again";
 	if (m->why == NULL && !rebuild_once(r, op->operands[0]))
 		m->why = "the probabilities are used again";
 	if (m->why == NULL && ((const struct attrs_matmul *)op->attrs)->ta)
@@ -323,8 +359,11 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	irb_set_loc(r->b, m.softmax->loc);
 	struct ir_value k = operand_of(r, m.k, m.k_heads, m.k_narrow, m.k_turned);
 	struct ir_value v = operand_of(r, m.v, m.v_heads, m.v_narrow, m.v_turned);
-	const struct attrs_attention attrs = {
-	        .scale = m.s.scale, .softcap = m.s.softcap, .mask = m.s.mask, .window = m.s.window};
+	const struct attrs_attention attrs = {.scale = m.s.scale,
+	                                      .softcap = m.s.softcap,
+	                                      .mask = m.s.mask,
+	                                      .window = m.s.window,
+	                                      .factors = m.is_rounded ? FACTORS_bf16 : FACTORS_f32};
 	struct ir_value sinks = sinks_of(r, &m);
 	struct ir_value bias = four_axes(r, m.s.bias, false);
 	struct ir_value y = irb_attention(r->b, four_axes(r, m.q, m.q_turned), k, v, bias,

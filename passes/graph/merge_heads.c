@@ -65,7 +65,8 @@ static const struct ir_op *head_behind(const struct rebuild *r, const struct ir_
 static bool same_kind(const struct rebuild *r, const struct ir_op *a, const struct ir_op *b)
 {
 	const struct attrs_attention *x = a->attrs, *y = b->attrs;
-	if (x->scale != y->scale || x->softcap != y->softcap || x->mask != y->mask || x->window != y->window)
+	if (x->scale != y->scale || x->softcap != y->softcap || x->mask != y->mask ||
+	    x->window != y->window || x->factors != y->factors)
 		return false;
 	for (size_t i = Q; i <= V; i++)
 		if (ir_type_of(r->f, a->operands[i]) != ir_type_of(r->f, b->operands[i]))

@@ -177,6 +177,10 @@ static struct ir_value weights_of(struct writing *w, const struct ir_op *op)
 		k = irb_cast(w->b, k, &(struct attrs_cast){.dtype = irb_type(w->b, q)->dtype});
 	if (scale.id)
 		k = irb_mul(w->b, k, irb_broadcast_to(w->b, scale, 4, irb_type(w->b, k)->dims), NULL);
+	if (a->factors == FACTORS_bf16) {
+		q = irb_round_rows(w->b, q, &(struct attrs_round_rows){.to = ROUND_bf16});
+		k = irb_round_rows(w->b, k, &(struct attrs_round_rows){.to = ROUND_bf16});
+	}
 	k = spread_heads(w, k, irb_type(w->b, q));
 	struct ir_value p = irb_matmul(w->b, q, k, &(struct attrs_matmul){.tb = true});
 	struct attrs_masked_softmax m = {

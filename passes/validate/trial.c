@@ -92,7 +92,9 @@ static void see_narrow(void *user, const struct ir_op *op)
 {
 	bool *found = user;
 	enum ir_dtype t = op->code == OP_cast ? ((const struct attrs_cast *)op->attrs)->dtype : DT_F32;
-	*found = *found || t == DT_F16 || t == DT_BF16 || t == DT_I8 || op->code == OP_round_rows;
+	bool products = op->code == OP_attention &&
+	                ((const struct attrs_attention *)op->attrs)->factors == FACTORS_bf16;
+	*found = *found || products || t == DT_F16 || t == DT_BF16 || t == DT_I8 || op->code == OP_round_rows;
 }
 
 bool trial_is_narrow(const struct ir_module *m)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Every level is compiled with the instructions that it is named after and with none of a level above: in the assembly
-# of a linear in f32 and of ones whose rows and weights are integers or bf16.
+# of a linear in f32 and of ones whose rows and weights are integers or bf16, and of attention in bf16.
 set -euo pipefail
 : "${TFMC:?}" "${TFMC_SOURCE:?}"
 tmp=$(mktemp -d)
@@ -34,6 +34,14 @@ weight @w : f32[768,768] as bf16 = round(bf16, $weight)
 func @run(%x: f32[12,768]) -> (y: f32[12,768]) {
   %r = round_rows %x {to=bf16} : f32[12,768]
   %y = linear %r, @w : f32[12,768]
+  return %y
+}
+TIR
+
+cat >attention.tir <<TIR
+module "attention"
+func @run(%x: f32[1,4,70,64]) -> (y: f32[1,4,70,64]) {
+  %y = attention %x, %x, %x {factors=bf16} : f32[1,4,70,64]
   return %y
 }
 TIR
@@ -75,6 +83,9 @@ bf16 x86-64-v4-vnni vfmadd[0-9]*ps %zmm vdpbf16|%tmm
 bf16 x86-64-v4-bf16 vdpbf16ps %zmm vfmadd|%tmm
 bf16 znver5 vdpbf16ps %zmm vfmadd|%tmm
 bf16 x86-64-v4-amx tdpbf16ps %tmm nothing
+attention x86-64-v3 vfmadd[0-9]*ps %ymm %zmm
+attention x86-64-v4 vfmadd[0-9]*ps %zmm vdpbf16
+attention x86-64-v4-bf16 vdpbf16ps %zmm %tmm
 rows x86-64-v4-bf16 vpdpbusd %zmm %tmm
 rows x86-64-v4-amx tdpbsud %tmm nothing
 integer x86-64-v4-amx vpdpbusd %zmm %tmm

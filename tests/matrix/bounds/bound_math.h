@@ -107,4 +107,21 @@ static inline struct ir_value beside(struct bound *s, struct ir_value x, struct 
 	return irb_op1(s->b, OP_concat, both, 2, &(struct attrs_concat){.axis = 3});
 }
 
+/* [B, K, T, E] -> [B, H, T, E]: the key head of every query head. */
+static inline struct ir_value by_query_head(struct bound *s, struct ir_value x, const struct ir_dim *heads)
+{
+	const struct ir_type *t = irb_type(s->b, x);
+	struct ir_dims *d = irb_module(s->b)->dims;
+	int64_t have, want;
+	if (!t || !ir_dim_is_const(t->dims[1], &have) || !ir_dim_is_const(heads, &want) || have == want)
+		return x;
+	const struct ir_dim *one = ir_dim_const(d, 1), *group = ir_dim_const(d, want / have);
+	x = irb_reshape_to(s->b, x, 5,
+	                   (const struct ir_dim *[]){t->dims[0], t->dims[1], one, t->dims[2], t->dims[3]});
+	x = irb_broadcast_to(
+	        s->b, x, 5, (const struct ir_dim *[]){t->dims[0], t->dims[1], group, t->dims[2], t->dims[3]});
+	return irb_reshape_to(s->b, x, 4,
+	                      (const struct ir_dim *[]){t->dims[0], heads, t->dims[2], t->dims[3]});
+}
+
 #endif

@@ -437,23 +437,6 @@ static struct ir_value rule_rope(struct bound *s, const struct ir_op *op)
 
 /* ---- attention ---- */
 
-/* [B, K, T, E] -> [B, H, T, E]: the key head of every query head. */
-static struct ir_value by_query_head(struct bound *s, struct ir_value x, const struct ir_dim *heads)
-{
-	const struct ir_type *t = irb_type(s->b, x);
-	struct ir_dims *d = irb_module(s->b)->dims;
-	int64_t have, want;
-	if (!t || !ir_dim_is_const(t->dims[1], &have) || !ir_dim_is_const(heads, &want) || have == want)
-		return x;
-	const struct ir_dim *one = ir_dim_const(d, 1), *group = ir_dim_const(d, want / have);
-	x = irb_reshape_to(s->b, x, 5,
-	                   (const struct ir_dim *[]){t->dims[0], t->dims[1], one, t->dims[2], t->dims[3]});
-	x = irb_broadcast_to(
-	        s->b, x, 5, (const struct ir_dim *[]){t->dims[0], t->dims[1], group, t->dims[2], t->dims[3]});
-	return irb_reshape_to(s->b, x, 4,
-	                      (const struct ir_dim *[]){t->dims[0], heads, t->dims[2], t->dims[3]});
-}
-
 /* p [B, H, S, T] from scores, masked as the op masks. */
 static struct ir_value probabilities(struct bound *s, const struct ir_op *op, struct ir_value scores)
 {
@@ -500,12 +483,22 @@ static void keys_of(struct bound *s, const struct ir_op *op, size_t i, size_t sc
 	*e = by_query_head(s, *e, heads);
 }
 
+/* Rounding to bf16 moves a number by at most 2^-8 of it, to one side here and to the other there. */
+static struct ir_value to_bf16(struct bound *s, const struct ir_op *op, struct ir_value x, struct ir_value e)
+{
+	const struct attrs_attention *a = op->attrs;
+	return a->factors == FACTORS_bf16 ? add(s, e, times(s, add(s, mag(s, x), e), 0x1p-7)) : e;
+}
+
 static struct ir_value rule_attention(struct bound *s, const struct ir_op *op)
 {
 	const struct attrs_attention *a = op->attrs;
 	struct ir_value q = val(s, op, 0), eq = err(s, op, 0), k, ek, v, ev;
 	keys_of(s, op, 1, OPERAND(attention, k_scale), &k, &ek);
 	keys_of(s, op, 2, OPERAND(attention, v_scale), &v, &ev);
+	eq = to_bf16(s, op, q, eq);
+	ek = to_bf16(s, op, k, ek);
+	ev = to_bf16(s, op, v, ev);
 	struct ir_value x = times(s, product(s, q, k, false, true), a->scale);
 	struct ir_value ex = times(s, product_error(s, q, eq, k, ek, false, true), fabs(a->scale));
 	if (given(op, 3)) {
@@ -520,6 +513,7 @@ static struct ir_value rule_attention(struct bound *s, const struct ir_op *op)
 		p = probabilities(s, op, x);
 		ep = plus(s, mul(s, p, softmax_relative(s, x, ex)), TINY);
 	}
+	ep = to_bf16(s, op, p, ep);
 	return rounded(s, op, product_error(s, p, ep, v, ev, false, false),
 	               as_f64(s, s->value[op->results[0].id]));
 }

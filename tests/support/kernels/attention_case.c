@@ -145,7 +145,8 @@ static struct ir_value build_group(const struct build *x, const struct ir_value 
 	struct attrs_attention attrs = {.scale = x->c->scale,
 	                                .softcap = x->c->softcap,
 	                                .mask = x->c->is_causal ? MASK_causal : MASK_none,
-	                                .window = x->c->window};
+	                                .window = x->c->window,
+	                                .factors = x->c->rounds ? FACTORS_bf16 : FACTORS_f32};
 	struct attrs_group schedule = schedule_of(x->c);
 	const struct ir_dim *flat[] = {x->batch, x->rows, constant(x, x->c->heads * x->c->value_size)};
 	struct ir_value result;

@@ -24,6 +24,7 @@ struct attention_config {
 	bool has_sinks;
 	double sink; /* the sinks are around this */
 	double scale, softcap;
+	bool rounds;      /* what is multiplied, to bf16 */
 	bool is_bf16;     /* all float tensors are bf16 */
 	enum ir_dtype kv; /* of k and v, where the others are f32; of i8 there are scales */
 	bool turned_kv;   /* k and v are views of [B,K,E,T] and [B,K,V,T] */

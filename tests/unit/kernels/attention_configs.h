@@ -324,11 +324,58 @@ static const struct attention_config configs[] = {
          .kv = DT_I8,
          .panel_keys = true,
          .scale = 1},
+        /* what is multiplied is rounded, from here on: in pairs where rows see the same keys and operands are dense */
+        {.heads = 6,
+         .key_heads = 3,
+         .size = 20,
+         .value_size = 36,
+         .rounds = true,
+         .has_len = true,
+         .scale = 0.2},
+        {.heads = 2,
+         .key_heads = 2,
+         .size = 7,
+         .value_size = 5,
+         .rounds = true,
+         .has_len = true,
+         .has_sinks = true,
+         .bias = BIAS_KEYS,
+         .bc = 16,
+         .br = 20,
+         .scale = 0.3,
+         .softcap = 2},
+        {.heads = 2, .key_heads = 1, .size = 1, .value_size = 1, .rounds = true, .is_bf16 = true, .scale = 1},
+        {.heads = 4,
+         .key_heads = 2,
+         .size = 24,
+         .value_size = 16,
+         .rounds = true,
+         .kv = DT_F16,
+         .bc = 32,
+         .scale = 0.2},
+        {.heads = 2,
+         .key_heads = 2,
+         .size = 8,
+         .value_size = 20,
+         .rounds = true,
+         .turned_kv = true,
+         .is_causal = true,
+         .has_past = true,
+         .scale = 0.3},
+        {.heads = 6,
+         .key_heads = 3,
+         .size = 20,
+         .value_size = 32,
+         .rounds = true,
+         .panel_keys = true,
+         .window = 19,
+         .scale = 0.2},
 };
 
 #define WINDOWS 17 /* the first of them */
 #define SINKS   23
 #define NARROW  31
 #define SCALED  36
+#define ROUNDED 40
 
 #endif

@@ -42,9 +42,12 @@ static void vary(const struct attention_case *c, struct attention_call *call)
 	}
 }
 
-/* Half a unit in the last place of bf16 around 2, and the rounding of f32. */
+/* Half a unit in the last place of bf16 around 2, and the rounding of f32. Weights whose sum is 1 are rounded relative to
+ * the largest of a block here and divided by their sum there, by 2^-8 of each at most; values are below 2. */
 static double tolerance_of(const struct attention_case *c)
 {
+	if (c->config.rounds)
+		return 0x1p-6 + (c->config.is_bf16 ? 0x1p-8 : 4e-6);
 	return c->config.is_bf16 ? 0x1p-8 : 4e-6;
 }
 
@@ -241,8 +244,10 @@ END_TEST
 /* Padding a sequence, and others beside it, changes no bit. */
 START_TEST(lengths_give_the_same_bits)
 {
+	int n = (int)TFMC_COUNT(targets);
 	struct attention_config config = configs[0];
-	config.target = targets[_i];
+	config.target = _i < n ? targets[_i] : "x86-64-v4-bf16";
+	config.rounds = _i >= n;
 	struct attention_case c;
 	attention_case_init(&c, &config);
 	struct attention_call alone, padded;
@@ -343,6 +348,83 @@ START_TEST(extreme_sinks)
 }
 END_TEST
 
+/* In pairs of bf16: against the interpreter, inside their memory, for any number of workers. */
+START_TEST(pairs)
+{
+	static const int64_t shapes[][3] = {{1, 1, 1},   {2, 7, 5}, {1, 3, 65},
+	                                    {2, 17, 34}, {0, 4, 4}, {1, 0, 3}};
+	struct attention_config config = configs[ROUNDED + _i];
+	struct attention_call call, more;
+	struct attention_case c;
+	config.target = "x86-64-v4-bf16";
+	attention_case_init(&c, &config);
+	if (c.jit)
+		check_shapes(&c);
+	for (size_t i = 0; i < TFMC_COUNT(shapes); i++) {
+		attention_call_init(&c, &call, shapes[i][0], shapes[i][1], shapes[i][2]);
+		vary(&c, &call);
+		attention_run_checked(&c, &call, 2);
+		attention_expect(&c, &call, tolerance_of(&c));
+	}
+	attention_call_init(&c, &call, 2, 70, 90);
+	attention_call_init(&c, &more, 2, 70, 90);
+	vary(&c, &call);
+	vary(&c, &more);
+	attention_run(&c, &call, 1);
+	attention_run(&c, &more, 7);
+	ck_assert_mem_eq(call.out, more.out, (size_t)call.n_out * 4);
+	attention_case_destroy(&c);
+}
+END_TEST
+
+/* One key has the weight 1: the result is the nearest bf16 of its values, exactly, on every target. */
+START_TEST(one_key_is_rounded)
+{
+	static const char *const all[] = {"x86-64-v2", "x86-64-v4", "x86-64-v4-bf16", "aarch64"};
+	struct attention_config config = configs[0];
+	config.rounds = true;
+	config.has_len = false;
+	config.target = all[_i];
+	struct attention_call call;
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	attention_call_init(&c, &call, 1, 3, 1);
+	attention_run_checked(&c, &call, 1);
+	attention_expect(&c, &call, 0);
+	ck_assert(call.out[1] != call.v[1] && fabsf(call.out[1] - call.v[1]) < 0x1p-7F);
+	call.v[0] = INFINITY;
+	attention_run_checked(&c, &call, 1);
+	ck_assert(isinf(call.out[0]) && isfinite(call.out[1]));
+	attention_case_destroy(&c);
+}
+END_TEST
+
+/* Scores are products of rounded numbers: what is less than half a unit away changes no bit. */
+START_TEST(queries_and_keys_are_rounded)
+{
+	struct attention_config config = configs[ROUNDED];
+	config.has_len = false;
+	config.target = _i > 0 ? "x86-64-v4-bf16" : "x86-64-v4";
+	struct attention_call whole, near;
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	attention_call_init(&c, &whole, 1, 9, 21);
+	attention_call_init(&c, &near, 1, 9, 21);
+	for (int64_t i = 0; i < whole.n_q; i++) {
+		whole.q[i] = (float)(i % 11) / 8;
+		near.q[i] = whole.q[i] * (1 + 0x1p-10F);
+	}
+	for (int64_t i = 0; i < whole.n_k; i++) {
+		whole.k[i] = (float)(i % 13 - 6) / 16;
+		near.k[i] = whole.k[i] * (1 - 0x1p-11F);
+	}
+	attention_run_checked(&c, &whole, 1);
+	attention_run_checked(&c, &near, 1);
+	ck_assert_mem_eq(whole.out, near.out, (size_t)whole.n_out * 4);
+	attention_case_destroy(&c);
+}
+END_TEST
+
 Suite *suite_kernel_attention(void)
 {
 	Suite *s = suite_create("kernel_attention");
@@ -357,9 +439,12 @@ Suite *suite_kernel_attention(void)
 	tcase_add_loop_test(t, extreme_scales, 0, n_targets);
 	tcase_add_loop_test(t, later_tokens_do_not_matter, 0, n_targets);
 	tcase_add_loop_test(t, panels_give_the_same_bits, 0, n_targets);
-	tcase_add_loop_test(t, lengths_give_the_same_bits, 0, n_targets);
+	tcase_add_loop_test(t, lengths_give_the_same_bits, 0, n_targets + 1);
 	tcase_add_loop_test(t, extreme_scores, 0, 2 * n_targets);
 	tcase_add_loop_test(t, extreme_sinks, 0, n_targets);
+	tcase_add_loop_test(t, pairs, 0, n_configs - ROUNDED);
+	tcase_add_loop_test(t, one_key_is_rounded, 0, 4);
+	tcase_add_loop_test(t, queries_and_keys_are_rounded, 0, 2);
 	suite_add_tcase(s, t);
 	return s;
 }
