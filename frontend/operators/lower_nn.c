@@ -8,7 +8,7 @@
 #include "frontend/lower/lower.h"
 
 #define EXPERTS_MAX 1024
-#define ROUNDED     32 /* neighbours that are rounded to integers with one step */
+#define ROUNDED     32 /* neighbours that are rounded to integers with one step, at least */
 
 static const struct ir_type *type_of(const struct call *c, struct ir_value v)
 {
@@ -59,8 +59,14 @@ static bool activate(const struct call *c, struct ir_value *v)
 	return ok;
 }
 
-/* What a linear with matrix w multiplies: x, rounded where the matrix is integers, by 32 or whole rows for rows with one
- * scale, or bf16. */
+/* Neighbours that are rounded together before weights of a format: larger blocks as they are, rows with one scale whole (0).
+ * Fewer steps have fewer sums to scale. */
+static int64_t rounded_together(const struct ir_format_desc *f)
+{
+	return f->block == 0 || f->block > ROUNDED ? f->block : ROUNDED;
+}
+
+/* What a linear with matrix w multiplies: x, rounded where the matrix is integers or bf16. */
 static struct ir_value multiplied(const struct lowering *lw, struct ir_value x, struct ir_value w)
 {
 	const struct ir_weight *weight = ir_weight_of(irb_func(lw->b), w);
@@ -70,7 +76,7 @@ static struct ir_value multiplied(const struct lowering *lw, struct ir_value x, 
 		return irb_round_rows(lw->b, x, &(struct attrs_round_rows){.to = ROUND_bf16});
 	if (compute == COMPUTE_F32 || f == NULL || f->bits == 0)
 		return x;
-	return irb_round_rows(lw->b, x, &(struct attrs_round_rows){.block = f->block > 0 ? ROUNDED : 0});
+	return irb_round_rows(lw->b, x, &(struct attrs_round_rows){.block = rounded_together(f)});
 }
 
 bool lower_linear(const struct call *c, struct lval *out)

@@ -144,6 +144,7 @@ bars() {
 	bar "$@" f16 bf16
 	bar "$@" products_bf16 0.0002
 	bar "$@" q8 0.002
+	bar "$@" q8_128 0.002
 	bar "$@" q8_row 0.003
 }
 # Keys and values of a cache: a tenth of that, but for heads of 8 elements.
