@@ -67,6 +67,13 @@ static struct kb_val word_of(const struct matmul_rounded_tile *c, int m, struct 
 	return c->l->rounded.to.bf16 ? kb_bitcast(k, all, KB_I32) : all;
 }
 
+/* Dot products of bytes are several instructions. */
+static bool is_by_parts(const struct matmul_rounded_tile *c)
+{
+	const struct kb_caps *caps = kb_caps(c->l->k);
+	return !caps->has_dot_u8s8 && !caps->has_dot_s8s8;
+}
+
 /* ---- sums of integers ---- */
 
 static struct kb_val dot_codes(const struct matmul_rounded_tile *c, struct kb_val sum, struct kb_val w,
@@ -417,19 +424,28 @@ static struct kb_val open_step(struct matmul_rounded_tile *c, struct kb_val step
 	return block_of(c->l, in_section);
 }
 
+/* Elements of a turn of the loop over a step. Where a dot product is several instructions, what they have in common is
+ * more than registers hold of a chunk: a line alone. */
+static int turn_of(const struct matmul_rounded_tile *c)
+{
+	bool is_full = is_by_parts(c) || c->p->rows * c->p->vectors > SUMS_FEW;
+	if (ir_format(c->l->panel.format)->bits == 4 || !is_full)
+		return CHUNK;
+	return has_elements(c) ? 4 * WORDS : 4;
+}
+
 /* Step number `step`, of n elements. */
 static void add_step(struct matmul_rounded_tile *c, struct kb_val step, int64_t n)
 {
 	struct kb *k = c->l->k;
 	struct kb_val block = open_step(c, step), zero = kb_index(k, 0);
-	bool by_lines = ir_format(c->l->panel.format)->bits == 8 && c->p->rows * c->p->vectors > SUMS_FEW;
-	int64_t done = 0, turn = !by_lines ? CHUNK : has_elements(c) ? 4 * WORDS : 4;
+	int64_t done = 0, turn = turn_of(c), least = is_by_parts(c) ? CHUNK : 4 * CHUNK;
 	ask_for_scales(c, block);
 	if (is_by_squares(c))
 		done = add_integer_squares(c, n);
 	else
 		begin_sums(c, step);
-	if (done == 0 && n >= 4 * CHUNK) {
+	if (done == 0 && n >= least) {
 		done = n / turn * turn;
 		struct kb_val at = kb_loop(k, "k", zero, kb_index(k, done / 4), turn / 4, KB_NONEMPTY);
 		add_chunk(c, at, turn);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Innermost loops of assembly as LLVM prints it (x86-64, aarch64) that multiply floats: a loop is what stands
+# Innermost loops of assembly as LLVM prints it (x86-64, aarch64) that multiply: a loop is what stands
 # between a label and the branch back to it with no other label between. For every function that has such loops:
 # FUNCTION LOOPS LARGEST SPILLS; LARGEST: products of the loop that has most, SPILLS: instructions of all these loops
 # that do nothing but write or read a register that had no place (LLVM says so behind them; a constant that is an
@@ -28,7 +28,8 @@ function close_function() {
 }
 
 /^\t[a-z]/ {
-	if ($1 ~ /^v?(fn?m(add|sub)[0-9]*|mul)[ps]s$/ || $1 ~ /^f(mla|mls|mul|n?madd)$/)
+	if ($1 ~ /^v?(fn?m(add|sub)[0-9]*|mul)[ps]s$/ || $1 ~ /^f(mla|mls|mul|n?madd)$/ ||
+	    $1 ~ /^v?p(madd|dp)[a-z]+$/ || $1 ~ /^(mla|[su]+(mlal2?|dot))$/)
 		products++
 	if (/ (Spill|Reload)/ && !(/Folded Reload/ && /# /))
 		spilled++
