@@ -52,3 +52,11 @@ done
 "$TFMC" score "$dates/model.yaml" --prompt 3/3/21 --target-tokens=3,1,3,2 --device=opencl --target=opencl-cpu >/dev/null
 "$TFMC" bench "$dates/model.yaml" --device=opencl --target=opencl-cpu >/dev/null
 "$TFMC" verify "$TFMC_SOURCE/tests/golden/torch_encoder/model.yaml" --device=opencl --target=opencl-cpu >/dev/null
+# Caches shorter than texts; two models on both sides at once, whose sequences go from one to the other.
+CC=${CC:-cc} bash "$TFMC_SOURCE/tests/shell/ring.sh" 1 opencl-cpu
+for model in dates names; do
+	"$TFMC" "$TFMC_SOURCE/examples/$model/model.yaml" -q --target=native,opencl-cpu -o "$tmp/$model.o"
+done
+${CC:-cc} -std=c17 -O1 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$tmp" "$TFMC_SOURCE/tests/soak/sides.c" "$tmp/dates.o" \
+	"$tmp/names.o" -o "$tmp/sides" "$TFMC_BUILD/runtime/libtfmcrt.a" "$TFMC_BUILD/runtime/opencl/libtfmccl.a" -pthread -ldl -lm
+"$tmp/sides"
