@@ -3,18 +3,25 @@
  * Heights of the tiles that rows are divided into. A low tile loads as many
  * weights as a high one and hides less latency, so many rows go through tiles of
  * at least half the full height: 128 rows in tiles of 14 are 8 x 14 + 8 + 8, not
- * 9 x 14 + 2. Results do not depend on the choice.
+ * 9 x 14 + 2. Results do not depend on the choice. Code that is compiled when a
+ * program starts (OpenCL) has few heights: its length is what the start takes.
  */
 #include "backends/linear/matmul_internal.h"
 
 /* For the few rows that no half tile takes. */
 static const int low_heights[] = {8, 4, 2, 1};
+#define LOW_OPENCL 4 /* the highest of them there */
+
+static bool is_opencl(const struct linear *l)
+{
+	return l->job->target->arch == ARCH_OPENCL;
+}
 
 /* The least height of tiles that many rows are divided into: half a tile, even. 0: tiles are low anyway, or
  * odd. */
 static int least_height(const struct linear *l)
 {
-	if (l->matrix.config.id)
+	if (l->matrix.config.id || is_opencl(l))
 		return 0;
 	return l->mr >= 6 && l->mr % 2 == 0 ? (l->mr / 2 + 1) / 2 * 2 : 0;
 }
@@ -25,7 +32,7 @@ static bool is_low(const struct linear *l, int64_t rows)
 		return rows <= KB_TILE_ROWS;
 	for (size_t i = 0; i < TFMC_COUNT(low_heights); i++)
 		if (low_heights[i] == rows)
-			return rows < l->mr;
+			return rows < l->mr && (rows <= LOW_OPENCL || !is_opencl(l));
 	return false;
 }
 

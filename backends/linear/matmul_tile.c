@@ -321,7 +321,8 @@ static void walk_depth(const struct linear *l, struct accumulators *a)
 		        kb_loop(k, "k", a->strip->k_lo, from, lanes, l->stage.kc ? 0 : KB_NONEMPTY);
 		step_lanes(l, a, at, lanes);
 		kb_end_loop(k);
-	} else if (lanes == 1 && a->tile->rows == 1 && !l->stage.kc && l->depth >= UNROLLED) {
+	} else if (lanes == 1 && a->tile->rows == 1 && !l->stage.kc && l->depth >= UNROLLED &&
+	           l->job->target->arch != ARCH_OPENCL) { /* whose compilers unroll, too */
 		turn = UNROLLED;
 		walk_turns(l, a, &from, turn);
 	}
