@@ -50,7 +50,11 @@ for family in opencl-cpu opencl-gpu; do
 	run generate "$TFMC_SOURCE/examples/hub/tales" --prompt Once --steps=24
 done
 "$TFMC" score "$dates/model.yaml" --prompt 3/3/21 --target-tokens=3,1,3,2 --device=opencl --target=opencl-cpu >/dev/null
-"$TFMC" bench "$dates/model.yaml" --device=opencl --target=opencl-cpu >/dev/null
+"$TFMC" bench "$dates/model.yaml" --device=opencl --target=opencl-cpu | grep -q "opencl-cpu, .* no roofs"
+"$TFMC" bench "$dates/model.yaml" --device=opencl --target=opencl-cpu --json >"$tmp/out"
+grep -q '"weights_gbs"' "$tmp/out" && ! grep -q 'roof\|bound' "$tmp/out" || { cat "$tmp/out"; fail "roofs of another machine"; }
+if "$TFMC" bench "$dates/model.yaml" --device=opencl --target=opencl-cpu --groups 2>"$tmp/error"; then fail "--groups on a device"; fi
+grep -q -e "--groups" "$tmp/error"
 "$TFMC" verify "$TFMC_SOURCE/tests/golden/torch_encoder/model.yaml" --device=opencl --target=opencl-cpu >/dev/null
 # Caches shorter than texts; two models on both sides at once, whose sequences go from one to the other.
 CC=${CC:-cc} bash "$TFMC_SOURCE/tests/shell/ring.sh" 1 opencl-cpu

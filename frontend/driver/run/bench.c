@@ -289,7 +289,10 @@ static void print_text(struct bench *b, const char *entry, const struct figures 
 			buf_printf(out, " %s=%lld",
 			           tfmc_record_text(b->record, tfmc_record_dim_at(b->record, i)->name),
 			           (long long)b->dims[i]);
-	buf_printf(out, ", %lld threads, %zu calls\n", (long long)f->threads, b->n_calls);
+	if (b->d->options.device)
+		buf_printf(out, ", a device by %s, %zu calls, no roofs\n", f->target, b->n_calls);
+	else
+		buf_printf(out, ", %lld threads, %zu calls\n", (long long)f->threads, b->n_calls);
 	buf_printf(out, "min       %12.6f ms\nmedian    %12.6f ms\n", f->min * 1e3, f->median * 1e3);
 	bool reading = weights_part(f) > products_part(f);
 	print_rate(out, "products", f->flops / f->min, "GFLOP/s", products_part(f), !reading);
@@ -311,10 +314,12 @@ static void print_json(struct bench *b, const char *entry, const struct figures 
 	}
 	buf_printf(out, "}, \"threads\": %lld, \"calls\": %zu, \"min_ms\": %.6f, \"median_ms\": %.6f",
 	           (long long)f->threads, b->n_calls, f->min * 1e3, f->median * 1e3);
-	buf_printf(out, ", \"flops\": %.0f, \"gflops\": %.3f, \"roof_gflops\": %.3f", f->flops,
-	           f->flops / f->min * 1e-9, f->ideal > 0 ? f->flops / f->ideal * 1e-9 : 0);
-	buf_printf(out, ", \"weight_bytes\": %.0f, \"weights_gbs\": %.3f, \"roof_gbs\": %.3f", f->weights,
-	           f->weights / f->min * 1e-9, f->roof.bytes * 1e-9);
+	buf_printf(out, ", \"flops\": %.0f, \"gflops\": %.3f, \"weight_bytes\": %.0f, \"weights_gbs\": %.3f",
+	           f->flops, f->flops / f->min * 1e-9, f->weights, f->weights / f->min * 1e-9);
+	if (b->d->options.device) /* whose roofs are not measured */
+		return;
+	buf_printf(out, ", \"roof_gflops\": %.3f, \"roof_gbs\": %.3f",
+	           f->ideal > 0 ? f->flops / f->ideal * 1e-9 : 0, f->roof.bytes * 1e-9);
 	buf_printf(out, ", \"bound\": \"%s\"", weights_part(f) > products_part(f) ? "weights" : "products");
 }
 
@@ -378,6 +383,12 @@ static enum tfmc_status open_calls(struct bench *b, struct compiled *c)
 		TFMC_TRY(driver_session(b->d, c, 0));
 		b->session = c->session;
 		return TFMC_OK;
+	}
+	if (b->d->options.device) {
+		diag_error(&b->d->diag, LOC_NONE, DIAG_OPTION,
+		           "--groups times code of this machine, not launches on a device: leave out "
+		           "--device or --groups");
+		return TFMC_INVALID;
 	}
 	struct bench_groups_options o = {
 	        .variant = c->forced, .threads = b->threads, .weights = &c->weights.map};
