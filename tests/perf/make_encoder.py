@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-Writes a Transformer encoder for measurements: OUT/NAME.yaml and the seeded random weights it names.
+Writes a Transformer encoder, or a decoder like GPT-2, for measurements: OUT/NAME.yaml and the seeded random weights it
+names.
 
     make_encoder.py e2 --out DIR                    BERT-base: 12 layers, D 768, H 12, F 3072
     make_encoder.py e2 --out DIR --layers 48        the same with 48 layers
@@ -19,11 +20,12 @@ import random
 import sys
 
 PRESETS = {
-    # Transformer-base encoder, BERT-base, MiniLM, tiny
+    # Transformer-base encoder, BERT-base, MiniLM, tiny; GPT-2 small
     "e1": dict(layers=6, hidden=512, heads=8, ff=2048, act="relu", vocab=32000, kind="sinusoidal", eps="1e-6"),
     "e2": dict(layers=12, hidden=768, heads=12, ff=3072, act="gelu", vocab=30522, kind="learned", eps="1e-12"),
     "e3": dict(layers=6, hidden=384, heads=12, ff=1536, act="gelu", vocab=30522, kind="learned", eps="1e-12"),
     "e5": dict(layers=2, hidden=64, heads=4, ff=256, act="gelu", vocab=1000, kind="learned", eps="1e-12"),
+    "d2": dict(layers=12, hidden=768, heads=12, ff=3072, act="gelu_tanh", vocab=50257, kind="causal", eps="1e-5"),
 }
 BLOCK = 1 << 18  # numbers in the random block
 SCALE = 0.02
@@ -46,7 +48,7 @@ def layer_tensors(c):
 
 def tensors(c):
     yield "word.weight", (c.vocab, c.hidden), 0
-    if c.kind == "learned":
+    if c.kind != "sinusoidal":
         yield "position.weight", (c.max_len, c.hidden), 0
         yield "emb_norm.weight", (c.hidden,), 1
         yield "emb_norm.bias", (c.hidden,), 0
@@ -97,9 +99,10 @@ def write_weights(c, path):
 
 
 def model_text(c):
-    learned = c.kind == "learned"
+    causal = c.kind == "causal"
+    learned = c.kind != "sinusoidal"
     positions = (
-        f"  - positions: {{id: position, kind: learned, len: {c.max_len}}}\n  - norm: {{id: emb_norm}}\n"
+        f"  - positions: {{id: position, kind: learned, len: {c.max_len}}}\n" + ("" if causal else "  - norm: {id: emb_norm}\n")
         if learned
         else "  - positions: {kind: sinusoidal, layout: halves, spacing: paper}\n"
     )
@@ -110,6 +113,8 @@ def model_text(c):
     maps = [("word.weight", "word.weight")]
     if learned:
         maps += [("position.weight", "position.weight"), ("emb_norm.{w}", "emb_norm.{w}")]
+    if causal:
+        maps[-1] = ("final.{w}", "emb_norm.{w}")
     maps += [
         ("layers.{i}.attn.attention.{r}.{w}", f"layer{{i:{layers}}}.attention.{{r}}.{{w}}"),
         ("layers.{i}.mlp.ffn.{r}.{w}", f"layer{{i:{layers}}}.ffn.{{r}}.{{w}}"),
@@ -127,22 +132,29 @@ def model_text(c):
 """
     maps += [(f"layers.{{i}}{place}.norm{n}.{{w}}", f"layer{{i:{layers}}}.norm{n}.{{w}}")
              for n, place in enumerate(where, 1)]
+    lengths = "" if causal else ", lengths: lengths"
+    default = "" if causal else "  lengths: {shape: [B], dtype: i32, default: S}\n"
+    tail = "outputs: {last_hidden_state: x}\n"
+    if causal:
+        tail = f"""  - norm: {{id: final}}
+  - linear: {{id: head, out: vocab, bias: false, tie: word}}
+outputs: {{logits: x}}
+generate: {{kind: causal, tokens: input_ids, start: 1, stop: 2, max_len: {c.max_len}}}
+"""
     return f"""tfmc: 1
 name: {c.name}
 params: {{d: {c.hidden}, heads: {c.heads}, ff: {c.ff}, layers: {c.layers}, vocab: {c.vocab}}}
 dims: {{B: 1..{c.max_batch}, S: 1..{c.max_len}}}
 inputs:
-  input_ids: {{shape: [B, S], dtype: i32, lengths: lengths}}
-  lengths: {{shape: [B], dtype: i32, default: S}}
-defaults:
+  input_ids: {{shape: [B, S], dtype: i32{lengths}}}
+{default}defaults:
   norm: {{kind: layer, eps: {c.eps}}}
-  attention: {{heads: heads, mask: none}}
+  attention: {{heads: heads, mask: {"causal" if causal else "none"}}}
   ffn: {{act: {c.act}, dim: ff}}
 model:
 {embedding}{positions}  - repeat: {{id: layers, count: layers}}
     body:
-{body}outputs: {{last_hidden_state: x}}
-weights:
+{body}{tail}weights:
   files: [{c.weights}]
   map:
 """ + "".join(f'    "{pattern}": "{source}"\n' for pattern, source in maps)
@@ -167,6 +179,7 @@ def read_arguments():
             setattr(c, key, value)
     c.distinct = c.layers if c.full else min(c.distinct, c.layers)
     c.name = c.name or c.preset
+    c.pre_norm = c.pre_norm or c.kind == "causal"
     c.weights = f"{c.preset}-{c.hidden}-{c.ff}-{c.distinct}.safetensors"
     return c
 
