@@ -89,16 +89,9 @@ static void open_native(struct row *r)
 	if (!library)
 		fail(r, dlerror());
 	find(r, library, "record", &r->model.record);
-	find(r, library, "init", &r->model.init);
-	find(r, library, "call", &r->model.call);
-	find(r, library, "reset", &r->model.reset);
-	find(r, library, "trim", &r->model.trim);
-	find(r, library, "fork", &r->model.fork);
-	find(r, library, "select", &r->model.select);
-	find(r, library, "reorder", &r->model.reorder);
-	find(r, library, "workers", &r->model.set_workers);
-	find(r, library, "arena_bytes", &r->model.arena_size);
-	find(r, library, "state_bytes", &r->model.state_size);
+#define MODEL(field, name, result, parameters, comment) find(r, library, #name, &r->model.field);
+#define OTHER(name, result, parameters, comment)
+#include "backends/interface.def"
 	struct tfmc_session_options o = {.struct_size = sizeof(o)};
 	int status = tfmc_session_open(&r->model, &o, &r->session);
 	if (status != TFMC_RT_OK)
