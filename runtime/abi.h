@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TFMC_ABI_VERSION  8u
+#define TFMC_ABI_VERSION  9u
 #define TFMC_RECORD_MAGIC 0x31434d46u /* "FMC1" */
 
 /* Status codes of every call into an object, one row each: name, value, text. */
@@ -54,6 +54,12 @@ typedef void tfmc_parallel_for_fn(void *user, int64_t n, tfmc_task_fn *fn, void 
 /* Called by a worker that has waited long at a barrier. Nonzero cancels the call. */
 typedef int32_t tfmc_yield_fn(void *user);
 
+/*
+ * Told at the end of a call, in order, for each kernel that ran: a number of its own; which one of the
+ * function's groups, as `tfmc bench --groups` lists them, it computes; how long it ran.
+ */
+typedef void tfmc_launched_fn(void *user, uint64_t kernel, uint64_t group, uint64_t nanoseconds);
+
 /* Which OpenCL device, of objects with code for one. Zeros: the best one. */
 struct tfmc_device {
 	const char *name;    /* its number, or a part of its name */
@@ -62,6 +68,8 @@ struct tfmc_device {
 	/* [message_bytes]: why the last call that gave E_DEVICE failed, a text. NULL: not wanted. */
 	char *message;
 	uint64_t message_bytes;
+	tfmc_launched_fn *launched; /* NULL: not wanted, and times are not measured */
+	void *user;                 /* of launched */
 };
 
 /* Given to init. Zero-initialise, set struct_size. All memory belongs to the caller. */

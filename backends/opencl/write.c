@@ -130,6 +130,7 @@ static int64_t add_kernel(struct writer *w, const struct plan_kernel *k)
 	        [KERNEL_ITEMS] = k->items,
 	        [KERNEL_WORKERS] = k->workers,
 	        [KERNEL_SCRATCH] = k->scratch,
+	        [KERNEL_GROUP] = (int64_t)k->number,
 	};
 	for (size_t i = 0; i < k->areas.n; i++)
 		(void)add_area(w, &k->areas.items[i]);

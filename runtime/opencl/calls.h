@@ -59,13 +59,17 @@ enum {
 	CL_PROGRAM_BINARIES = 0x1166,
 	CL_PROGRAM_BUILD_LOG = 0x1183,
 
-	CL_KERNEL_WORK_GROUP_SIZE = 0x11B0
+	CL_KERNEL_WORK_GROUP_SIZE = 0x11B0,
+
+	CL_PROFILING_COMMAND_START = 0x1282,
+	CL_PROFILING_COMMAND_END = 0x1283
 };
 
 /* Answers and flags. */
 enum { CL_FALSE = 0, CL_TRUE = 1 };
 enum { CL_LOCAL = 1, CL_GLOBAL = 2 };
 enum { CL_CONTEXT_PLATFORM = 0x1084 };
+enum { CL_QUEUE_PROFILING_ENABLE = 1 << 1 };
 enum { CL_MEM_READ_WRITE = 1 << 0, CL_MEM_READ_ONLY = 1 << 2, CL_MEM_USE_HOST_PTR = 1 << 3 };
 #define CL_DEVICE_TYPE_CPU         ((cl_ulong)1 << 1)
 #define CL_DEVICE_TYPE_GPU         ((cl_ulong)1 << 2)

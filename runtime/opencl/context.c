@@ -28,7 +28,7 @@ int tfmc_cl_context_open(const struct tfmc_cl *cl, size_t number, uint64_t piece
 	const struct cl_entry *e = &cl->entries[number];
 	intptr_t properties[] = {CL_CONTEXT_PLATFORM, (intptr_t)cl->platforms[e->platform].id, 0};
 	cl_int code = CL_SUCCESS;
-	*c = (struct tfmc_cl_context){cl, &cl->calls, e, NULL, NULL, piece ? piece : TFMC_CL_PIECE};
+	*c = (struct tfmc_cl_context){cl, &cl->calls, e, NULL, NULL, piece ? piece : TFMC_CL_PIECE, false};
 	c->context = c->calls->clCreateContext(properties, 1, &e->id, NULL, NULL, &code);
 	int status = cl_created(c->context, code, "clCreateContext", error);
 	if (status == TFMC_CL_OK) {

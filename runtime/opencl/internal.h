@@ -84,6 +84,7 @@ struct tfmc_cl_context {
 	cl_context context;
 	cl_command_queue queue;
 	uint64_t piece;
+	bool is_timed; /* the queue keeps times */
 };
 
 struct tfmc_cl_buffer {
@@ -104,6 +105,10 @@ struct tfmc_cl_kernel {
 	cl_kernel kernel;
 	char *name;
 };
+
+/* As tfmc_cl_launch. `event` NULL: none; else it is the caller's after success. */
+int cl_launch(struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t items[2], cl_event *event,
+              struct tfmc_cl_error *error);
 
 /* ---- binaries of programs on disk; whatever fails there is as if nothing were there ---- */
 struct cl_key {

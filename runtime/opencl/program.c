@@ -267,8 +267,8 @@ static int launch_failed(const struct tfmc_cl_kernel *k, const uint64_t groups[2
 	                          : cl_call_failed(error, call, code);
 }
 
-int tfmc_cl_launch(struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t items[2],
-                   struct tfmc_cl_error *error)
+int cl_launch(struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t items[2], cl_event *event,
+              struct tfmc_cl_error *error)
 {
 	size_t local[2], global[2];
 	if (!k || !groups || !items)
@@ -281,6 +281,14 @@ int tfmc_cl_launch(struct tfmc_cl_kernel *k, const uint64_t groups[2], const uin
 	}
 	cl_uint dims = global[1] == 1 ? 1 : 2;
 	cl_int code = k->context->calls->clEnqueueNDRangeKernel(k->context->queue, k->kernel, dims, NULL,
-	                                                        global, local, 0, NULL, NULL);
-	return code == CL_SUCCESS ? TFMC_CL_OK : launch_failed(k, groups, items, code, error);
+	                                                        global, local, 0, NULL, event);
+	if (code != CL_SUCCESS)
+		return launch_failed(k, groups, items, code, error);
+	return event ? cl_created(*event, code, "clEnqueueNDRangeKernel", error) : TFMC_CL_OK;
+}
+
+int tfmc_cl_launch(struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t items[2],
+                   struct tfmc_cl_error *error)
+{
+	return cl_launch(k, groups, items, NULL, error);
 }

@@ -167,6 +167,27 @@ int tfmc_cl_kernel_set_buffer(struct tfmc_cl_kernel *kernel, uint32_t index,
 /* Asks for groups[0] x groups[1] work-groups of items[0] x items[1] work-items each, all from 1; does not wait. */
 int tfmc_cl_launch(struct tfmc_cl_kernel *kernel, const uint64_t groups[2], const uint64_t items[2],
                    struct tfmc_cl_error *error);
+/*
+ * The same, and *out tells how long the kernel ran. The first one waits until everything before it is done; from then on
+ * the queue keeps times.
+ */
+struct tfmc_cl_event;
+int tfmc_cl_launch_timed(struct tfmc_cl_kernel *kernel, const uint64_t groups[2], const uint64_t items[2],
+                         struct tfmc_cl_event **out, struct tfmc_cl_error *error);
+/* Waits for that launch of this context; *nanoseconds as the device says. The event is freed, also after a failure. */
+int tfmc_cl_event_take(const struct tfmc_cl_context *context, struct tfmc_cl_event *event,
+                       uint64_t *nanoseconds, struct tfmc_cl_error *error);
+
+/* ---- roofs ---- */
+/* What a device can do in a second, measured. 0: it says no times; `bytes` also: there are too few. */
+struct tfmc_cl_roofs {
+	double f32; /* operations of fused multiply-adds of f32, two each */
+	double int8; /* of dot products of bytes in the arithmetic that all devices have, two for each pair of bytes */
+	double bytes; /* read, again and again, from a buffer of so many as the caller says */
+};
+/* On a device of the list, for about a second. `bytes` beyond one buffer, or 512 MiB, are as many. */
+int tfmc_cl_roofs(const struct tfmc_cl *cl, size_t number, uint64_t bytes, struct tfmc_cl_roofs *out,
+                  struct tfmc_cl_error *error);
 
 #ifdef __cplusplus
 }

@@ -16,7 +16,7 @@
 #define TFMC_RUNTIME_PLAN_FORMAT_H
 
 #define PLAN_MAGIC   0x6e616c70636d6674 /* "tfmcplan" */
-#define PLAN_VERSION 2
+#define PLAN_VERSION 3
 
 #define PLAN_REPEATS 4  /* repeats inside each other */
 #define PLAN_DEPTH   8  /* repeats and conditions inside each other */
@@ -136,6 +136,7 @@ enum {
 	KERNEL_ITEMS,
 	KERNEL_WORKERS,
 	KERNEL_SCRATCH,
+	KERNEL_GROUP, /* number of the group that it computes, among those of the function */
 	KERNEL_COLUMNS
 };
 enum { OUTPUT_NUMBER, OUTPUT_COLUMNS };

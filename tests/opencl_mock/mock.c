@@ -3,30 +3,17 @@
  * The mock OpenCL library: the functions of runtime/opencl/calls.def.
  */
 #define _POSIX_C_SOURCE 200809L /* strdup */
-#include "tests/opencl_mock/mock.h"
+#include "tests/opencl_mock/mock_internal.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/opencl/calls.h"
-
-#define CALL(result, name, parameters) result name parameters;
-#include "runtime/opencl/calls.def"
-
 struct mock mock = {.platforms = MOCK_PLATFORMS};
 
-struct cl_platform_object {
-	unsigned number;
-};
-
-struct cl_device_object {
-	unsigned number;
-};
-
-static struct cl_platform_object platforms[MOCK_PLATFORMS] = {{0}, {1}};
-static struct cl_device_object devices[MOCK_DEVICES] = {{0}, {1}, {2}};
+struct cl_platform_object platforms[MOCK_PLATFORMS] = {{0}, {1}};
+struct cl_device_object devices[MOCK_DEVICES] = {{0}, {1}, {2}};
 
 static void read_script(void) __attribute__((constructor));
 
@@ -47,173 +34,29 @@ static void read_script(void)
 	}
 }
 
-/* Counts and records the call. */
-static cl_int begin(const char *name)
+cl_int begin(const char *name)
 {
 	if (mock.calls < MOCK_CALLS)
 		mock.log[mock.calls] = name;
 	return ++mock.calls == mock.fail_at ? (cl_int)mock.code : CL_SUCCESS;
 }
 
-static cl_int misuse(cl_int code)
+cl_int misuse(cl_int code)
 {
 	mock.misuse++;
 	return code;
 }
 
-/* ---- answers ---- */
-
-static cl_int give(const void *answer, size_t n, size_t size, void *value, size_t *needed)
-{
-	if (value && size < n)
-		return misuse(CL_INVALID_VALUE);
-	if (value)
-		memcpy(value, answer, n);
-	if (needed)
-		*needed = n;
-	return CL_SUCCESS;
-}
-
-static cl_int give_text(const char *text, size_t size, void *value, size_t *needed)
-{
-	static const char controls[] = "  \x1b[31m\nred\x7f\xff\xfe \t";
-	static char many[60000];
-	size_t huge = (size_t)1 << 40;
-	switch ((enum mock_odd)mock.odd) {
-	case MOCK_NO_END: return give(text, strlen(text), size, value, needed);
-	case MOCK_CONTROLS: return give(controls, sizeof(controls), size, value, needed);
-	case MOCK_EMPTY: return give(text, 0, size, value, needed);
-	case MOCK_HUGE: return value ? misuse(CL_INVALID_VALUE) : give(NULL, huge, 0, NULL, needed);
-	case MOCK_LONG:
-		memset(many, 'x', sizeof(many) - 1);
-		memcpy(many, text, strlen(text));
-		return give(many, sizeof(many), size, value, needed);
-	default: return give(text, strlen(text) + 1, size, value, needed);
-	}
-}
-
-static cl_int give_number(uint64_t number, size_t width, size_t size, void *value, size_t *needed)
-{
-	uint32_t narrow = (uint32_t)number;
-	if (mock.odd == MOCK_SHORT_VALUES)
-		width = 1;
-	else if (mock.odd == MOCK_TINY)
-		narrow = (uint32_t)(number = 1);
-	return width == sizeof(number) ? give(&number, width, size, value, needed)
-	                               : give(&narrow, width, size, value, needed);
-}
-
-/* ---- platforms and devices ---- */
-
-cl_int clGetPlatformIDs(cl_uint cap, cl_platform_id *ids, cl_uint *n)
-{
-	cl_int code = begin("clGetPlatformIDs");
-	if (code != CL_SUCCESS)
-		return code;
-	cl_uint count = (cl_uint)mock.platforms;
-	for (cl_uint i = 0; ids && i < count && i < cap; i++)
-		ids[i] = mock.odd == MOCK_NULL_IDS ? NULL : &platforms[i];
-	if (n)
-		*n = mock.odd == MOCK_MANY ? UINT32_MAX : count;
-	return CL_SUCCESS;
-}
-
-cl_int clGetPlatformInfo(cl_platform_id platform, cl_uint what, size_t size, void *value, size_t *needed)
-{
-	cl_int code = begin("clGetPlatformInfo");
-	if (code != CL_SUCCESS)
-		return code;
-	if (!platform)
-		return misuse(CL_INVALID_PLATFORM);
-	switch (what) {
-	case CL_PLATFORM_NAME:
-		return give_text(mock.odd == MOCK_POCL ? "Portable Computing Language"
-		                 : platform->number    ? "Mock Two"
-		                                       : "Mock One",
-		                 size, value, needed);
-	case CL_PLATFORM_VERSION: return give_text("OpenCL 3.0 mock", size, value, needed);
-	default: return misuse(CL_INVALID_VALUE);
-	}
-}
-
-cl_int clGetDeviceIDs(cl_platform_id platform, cl_ulong type, cl_uint cap, cl_device_id *ids, cl_uint *n)
-{
-	cl_int code = begin("clGetDeviceIDs");
-	if (code != CL_SUCCESS)
-		return code;
-	if (!platform || type != CL_DEVICE_TYPE_ALL)
-		return misuse(CL_INVALID_VALUE);
-	cl_uint first = platform->number, count = platform->number ? 2 : 1;
-	for (cl_uint i = 0; ids && i < count && i < cap; i++)
-		ids[i] = mock.odd == MOCK_NULL_DEVICES ? NULL : &devices[first + i];
-	if (n)
-		*n = mock.odd == MOCK_NO_DEVICES ? 0 : count;
-	return CL_SUCCESS;
-}
-
-static cl_int device_text(cl_device_id device, cl_uint what, size_t size, void *value, size_t *needed)
-{
-	static const char *const names[MOCK_DEVICES] = {"Mock Processor", "Mock GPU small", "Mock GPU large"};
-	switch (what) {
-	case CL_DEVICE_NAME: return give_text(names[device->number], size, value, needed);
-	case CL_DEVICE_VENDOR: return give_text("Nobody", size, value, needed);
-	case CL_DRIVER_VERSION: return give_text("7.5", size, value, needed);
-	case CL_DEVICE_VERSION:
-		return give_text(mock.odd == MOCK_OLD ? "OpenCL 1.1 mock" : "OpenCL 3.0 mock", size, value,
-		                 needed);
-	case CL_DEVICE_OPENCL_C_VERSION: return give_text("OpenCL C 1.2 mock", size, value, needed);
-	case CL_DEVICE_EXTENSIONS:
-		return give_text(device->number == 2 ? "cl_khr_fp16 cl_khr_subgroups_not cl_khr_fp64"
-		                                     : "cl_khr_integer_dot_product cl_intel_subgroups",
-		                 size, value, needed);
-	default: return misuse(CL_INVALID_VALUE);
-	}
-}
-
-cl_int clGetDeviceInfo(cl_device_id device, cl_uint what, size_t size, void *value, size_t *needed)
-{
-	cl_int code = begin("clGetDeviceInfo");
-	if (code != CL_SUCCESS)
-		return code;
-	if (!device)
-		return misuse(CL_INVALID_DEVICE);
-	unsigned number = device->number;
-	bool is_gpu = number > 0;
-	size_t word = sizeof(cl_uint), wide = sizeof(cl_ulong);
-	switch (what) {
-	case CL_DEVICE_TYPE:
-		return give_number(is_gpu ? CL_DEVICE_TYPE_GPU : CL_DEVICE_TYPE_CPU, wide, size, value,
-		                   needed);
-	case CL_DEVICE_MAX_COMPUTE_UNITS: return give_number(8u << number, word, size, value, needed);
-	case CL_DEVICE_MAX_CLOCK_FREQUENCY: return give_number(1500, word, size, value, needed);
-	case CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT:
-		return give_number(is_gpu ? 1 : 8, word, size, value, needed);
-	case CL_DEVICE_GLOBAL_MEM_SIZE: return give_number(1 << 20, wide, size, value, needed);
-	case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
-		return give_number(mock.largest ? (uint64_t)mock.largest : 1 << 18, wide, size, value,
-		                   needed);
-	case CL_DEVICE_LOCAL_MEM_SIZE: return give_number(1 << 14, wide, size, value, needed);
-	case CL_DEVICE_LOCAL_MEM_TYPE:
-		return give_number(is_gpu ? CL_LOCAL : CL_GLOBAL, word, size, value, needed);
-	case CL_DEVICE_MAX_WORK_GROUP_SIZE: return give_number(256, sizeof(size_t), size, value, needed);
-	case CL_DEVICE_HOST_UNIFIED_MEMORY: return give_number(!is_gpu, word, size, value, needed);
-	case CL_DEVICE_COMPILER_AVAILABLE:
-		return give_number(mock.odd != MOCK_NO_COMPILER, word, size, value, needed);
-	case CL_DEVICE_AVAILABLE:
-	case CL_DEVICE_ENDIAN_LITTLE: return give_number(1, word, size, value, needed);
-	default: return device_text(device, what, size, value, needed);
-	}
-}
-
 /* ---- objects ---- */
 
-enum object_kind { FREED, CONTEXT, QUEUE, MEMORY, PROGRAM, KERNEL };
+enum object_kind { FREED, CONTEXT, QUEUE, MEMORY, PROGRAM, KERNEL, EVENT };
 struct object {
 	enum object_kind kind;
 	char *bytes; /* of memory; the source of a program */
 	size_t n;
 	bool is_host; /* the bytes are the caller's */
 	bool is_built;
+	bool is_timed;                   /* a queue; an event that was waited for */
 	struct mock_arg args[MOCK_ARGS]; /* of a kernel; its bytes are the name */
 	struct object *next;             /* memory */
 };
@@ -282,10 +125,14 @@ cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device, c
 {
 	if ((*code = begin("clCreateCommandQueue")) != CL_SUCCESS)
 		return NULL;
-	if (is_object(context, CONTEXT) && device && properties == 0)
-		return create(QUEUE, code);
-	*code = misuse(CL_INVALID_VALUE);
-	return NULL;
+	if (!is_object(context, CONTEXT) || !device || (properties & ~(cl_ulong)CL_QUEUE_PROFILING_ENABLE)) {
+		*code = misuse(CL_INVALID_VALUE);
+		return NULL;
+	}
+	struct object *o = create(QUEUE, code);
+	if (o)
+		o->is_timed = properties != 0;
+	return (cl_command_queue)o;
 }
 
 cl_int clReleaseCommandQueue(cl_command_queue queue)
@@ -559,8 +406,9 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
                               const cl_event *events, cl_event *event)
 {
 	cl_int code = begin("clEnqueueNDRangeKernel");
+	const struct object *q = (const void *)queue;
 	if (!is_object(queue, QUEUE) || !is_object(kernel, KERNEL) || dims < 1 || dims > 2 || first ||
-	    n_events || events || event)
+	    n_events || events || (event && !q->is_timed))
 		return misuse(CL_INVALID_VALUE);
 	if (code != CL_SUCCESS)
 		return code;
@@ -576,5 +424,38 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
 		return CL_INVALID_WORK_GROUP_SIZE;
 	if (mock.launched)
 		tell((void *)kernel);
-	return CL_SUCCESS;
+	if (event)
+		*event = create(EVENT, &code);
+	return code;
+}
+
+/* ---- events ---- */
+
+cl_int clWaitForEvents(cl_uint n, const cl_event *events)
+{
+	cl_int code = begin("clWaitForEvents");
+	struct object *o = n == 1 ? (void *)events[0] : NULL;
+	if (!is_object(o, EVENT))
+		return misuse(CL_INVALID_VALUE);
+	o->is_timed = code == CL_SUCCESS;
+	return code;
+}
+
+cl_int clGetEventProfilingInfo(cl_event event, cl_uint what, size_t size, void *value, size_t *needed)
+{
+	cl_int code = begin("clGetEventProfilingInfo");
+	const struct object *o = (const void *)event;
+	uint64_t begin_at = mock.odd == MOCK_BACKWARDS ? INT32_MAX : 1000;
+	if (!is_object(event, EVENT) || !o->is_timed ||
+	    (what != CL_PROFILING_COMMAND_START && what != CL_PROFILING_COMMAND_END))
+		return misuse(CL_INVALID_VALUE);
+	if (code != CL_SUCCESS)
+		return code;
+	return give_number(what == CL_PROFILING_COMMAND_START ? begin_at : 1000 + (uint64_t)mock.nanoseconds,
+	                   sizeof(cl_ulong), size, value, needed);
+}
+
+cl_int clReleaseEvent(cl_event event)
+{
+	return release("clReleaseEvent", event, EVENT);
 }

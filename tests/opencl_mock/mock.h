@@ -47,6 +47,7 @@ enum mock_odd {
 	MOCK_TINY,         /* all numbers are 1 */
 	MOCK_NULL_OBJECTS, /* what is created is a null pointer */
 	MOCK_POCL,         /* platforms have the name of PoCL */
+	MOCK_BACKWARDS,    /* kernels end before they begin */
 	MOCK_ODDS
 };
 
@@ -56,6 +57,7 @@ struct mock {
 	int64_t code;            /* with this code */
 	int64_t odd;             /* enum mock_odd */
 	int64_t largest;         /* bytes of a buffer; 0: 2^18 */
+	int64_t nanoseconds;     /* that a kernel runs */
 	mock_launched *launched; /* at each launch that succeeds; may be NULL */
 	void *user;
 	/* What happened. */

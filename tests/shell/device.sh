@@ -50,11 +50,24 @@ for family in opencl-cpu opencl-gpu; do
 	run generate "$TFMC_SOURCE/examples/hub/tales" --prompt Once --steps=24
 done
 "$TFMC" score "$dates/model.yaml" --prompt 3/3/21 --target-tokens=3,1,3,2 --device=opencl --target=opencl-cpu >/dev/null
-"$TFMC" bench "$dates/model.yaml" --device=opencl --target=opencl-cpu | grep "opencl-cpu, .* no roofs" >/dev/null
+"$TFMC" bench "$dates/model.yaml" --device=opencl --target=opencl-cpu | grep "opencl-cpu, " >/dev/null
 "$TFMC" bench "$dates/model.yaml" --device=opencl --target=opencl-cpu --json >"$tmp/out"
-grep -q '"weights_gbs"' "$tmp/out" && ! grep -q 'roof\|bound' "$tmp/out" || { cat "$tmp/out"; fail "roofs of another machine"; }
-if "$TFMC" bench "$dates/model.yaml" --device=opencl --target=opencl-cpu --groups 2>"$tmp/error"; then fail "--groups on a device"; fi
-grep -q -e "--groups" "$tmp/error"
+"$TFMC" bench "$dates/model.yaml" --entry=step --device=opencl --target=opencl-cpu --groups --json >"$tmp/groups"
+"$TFMC" bench "$dates/model.yaml" --entry=step --device=opencl --target=opencl-cpu --groups >"$tmp/table"
+python3 - "$tmp/out" "$tmp/groups" "$tmp/table" <<'END' || { cat "$tmp/out" "$tmp/groups" "$tmp/table"; fail "roofs and times of kernels"; }
+import json, re, sys
+plain, groups = (json.load(open(path)) for path in sys.argv[1:3])
+assert plain["roof_gflops"] > 0 and plain["roof_gbs"] > 0 and plain["bound"] in ("products", "weights"), plain
+rows = groups["groups"]
+assert len(rows) > 10 and all(row["ms"] > 0 and row["times"] > 0 for row in rows)
+# Kernels are a part of the call, and the products of all of them are those of the call.
+assert sum(row["ms"] for row in rows) < groups["median_ms"]
+assert sum(row["flops"] for row in rows) == groups["flops"] > 0
+for name in ("decoder.layers.self.attention.q_k_v linear (model.yaml:36), kernel linear", "decoder.head linear (model.yaml:42)"):
+    assert any(row["group"].startswith(name) for row in rows), name
+lines = re.findall(r"ms +([0-9.]+) %  +(\d+) x.*, kernel ", open(sys.argv[3]).read())
+assert len(lines) == len(rows) and abs(sum(float(share) for share, times in lines) - 100) < 0.06 * len(rows), lines
+END
 "$TFMC" verify "$TFMC_SOURCE/tests/golden/torch_encoder/model.yaml" --device=opencl --target=opencl-cpu >/dev/null
 # Caches shorter than texts; two models on both sides at once, whose sequences go from one to the other.
 CC=${CC:-cc} bash "$TFMC_SOURCE/tests/shell/ring.sh" 1 opencl-cpu

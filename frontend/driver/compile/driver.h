@@ -206,6 +206,10 @@ struct compiled {
 };
 /* Of TFMC_OPENCL; NULL: the one that the loader finds. */
 const char *driver_opencl_library(void);
+/* That of --device, with messages in *c. */
+struct tfmc_device driver_device(const struct driver *d, struct compiled *c);
+/* What it can do at best, reading so many bytes. */
+TFMC_MUST_USE enum tfmc_status driver_device_roof(struct driver *d, uint64_t bytes, struct backend_roof *out);
 /* For the options' target or variants and pipeline. */
 TFMC_MUST_USE enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l,
                                                      struct entry_names entries, struct compiled *out);

@@ -38,11 +38,20 @@ static enum tfmc_status refuse_device(struct driver *d, const char *why)
 	return TFMC_IO;
 }
 
+/* The caller closes *cl, also after a diagnostic. */
+static enum tfmc_status find_device(struct driver *d, struct tfmc_cl **cl, size_t *number)
+{
+	struct tfmc_cl_error error;
+	int status = tfmc_cl_open(driver_opencl_library(), cl, &error);
+	if (status == TFMC_CL_OK)
+		status = tfmc_cl_choose(*cl, device_name(d), number, &error);
+	return status == TFMC_CL_OK ? TFMC_OK : refuse_device(d, error.text);
+}
+
 /* Without --target the family of the device. */
 static enum tfmc_status choose_device(struct driver *d)
 {
 	const char *text = d->options.device;
-	struct tfmc_cl_error error;
 	struct tfmc_cl *cl;
 	size_t number;
 	if (!text)
@@ -53,15 +62,39 @@ static enum tfmc_status choose_device(struct driver *d)
 		           "--device=%s is not opencl, opencl:NUMBER or opencl:NAME", text);
 		return TFMC_INVALID;
 	}
-	if (tfmc_cl_open(driver_opencl_library(), &cl, &error) != TFMC_CL_OK)
-		return refuse_device(d, error.text);
-	enum tfmc_status st = TFMC_OK;
-	if (tfmc_cl_choose(cl, device_name(d), &number, &error) != TFMC_CL_OK)
-		st = refuse_device(d, error.text);
-	else if (!d->options.target)
+	enum tfmc_status st = find_device(d, &cl, &number);
+	if (st == TFMC_OK && !d->options.target)
 		d->options.target = family_of(tfmc_cl_device(cl, number))->name;
 	tfmc_cl_close(cl);
 	return st;
+}
+
+/* Kernels multiply bf16 as f32. */
+enum tfmc_status driver_device_roof(struct driver *d, uint64_t bytes, struct backend_roof *out)
+{
+	struct tfmc_cl_roofs roofs;
+	struct tfmc_cl_error error;
+	struct tfmc_cl *cl;
+	size_t number;
+	enum tfmc_status st = find_device(d, &cl, &number);
+	if (st == TFMC_OK && tfmc_cl_roofs(cl, number, bytes, &roofs, &error) != TFMC_CL_OK)
+		st = refuse_device(d, error.text);
+	if (st == TFMC_OK)
+		*out = (struct backend_roof){.flops = {[PRODUCTS_F32] = roofs.f32,
+		                                       [PRODUCTS_INT8] = roofs.int8,
+		                                       [PRODUCTS_BF16] = roofs.f32},
+		                             .bytes = roofs.bytes};
+	tfmc_cl_close(cl);
+	return st;
+}
+
+struct tfmc_device driver_device(const struct driver *d, struct compiled *c)
+{
+	return (struct tfmc_device){.name = device_name(d),
+	                            .library = driver_opencl_library(),
+	                            .cache = d->cache.dir,
+	                            .message = c->device_message,
+	                            .message_bytes = sizeof(c->device_message)};
 }
 
 const char *driver_opencl_library(void)
@@ -268,11 +301,7 @@ static enum tfmc_status open_session(struct driver *d, struct compiled *c, int64
 	                                 .variant = c->forced,
 	                                 .dims_max = dims_max,
 	                                 .weights = &c->weights.map};
-	struct tfmc_device device = {.name = device_name(d),
-	                             .library = driver_opencl_library(),
-	                             .cache = d->cache.dir,
-	                             .message = c->device_message,
-	                             .message_bytes = sizeof(c->device_message)};
+	struct tfmc_device device = driver_device(d, c);
 	if (d->options.device)
 		o.device = &device;
 	TFMC_TRY(check_memory(d, c, &o));

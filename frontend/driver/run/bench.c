@@ -23,6 +23,7 @@
 
 struct bench {
 	struct driver *d;
+	const struct compiled *compiled;
 	const struct ir_module *planned;
 	const struct tfmc_record *record;
 	struct tfmc_session *session;
@@ -92,14 +93,21 @@ static enum tfmc_status prepare(struct bench *b, const char *name, struct call *
 	return TFMC_OK;
 }
 
-static enum tfmc_status run_call(struct bench *b, const struct call *c)
+static enum tfmc_status checked(struct bench *b, const char *entry, int status)
 {
-	int status = b->groups ? bench_groups_call(b->groups, c->entry, c->dims, c->inputs, c->outputs)
-	                       : tfmc_session_call(b->session, c->entry, c->dims, c->inputs, c->outputs);
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
-	diag_error(&b->d->diag, LOC_NONE, DIAG_INPUT, "entry %s: %s", c->name, tfmc_rt_status_text(status));
-	return TFMC_INVALID;
+	bool is_device = status == TFMC_RT_E_DEVICE && *b->compiled->device_message;
+	diag_error(&b->d->diag, LOC_NONE, is_device ? DIAG_TARGET : DIAG_INPUT, "entry %s: %s", entry,
+	           is_device ? b->compiled->device_message : tfmc_rt_status_text(status));
+	return is_device ? TFMC_IO : TFMC_INVALID;
+}
+
+static enum tfmc_status run_call(struct bench *b, const struct call *c)
+{
+	return checked(b, c->name,
+	               b->groups ? bench_groups_call(b->groups, c->entry, c->dims, c->inputs, c->outputs)
+	                         : tfmc_session_call(b->session, c->entry, c->dims, c->inputs, c->outputs));
 }
 
 /* ---- dims ---- */
@@ -122,8 +130,8 @@ static enum tfmc_status set_up(struct bench *b, const struct call *main, const s
 {
 	bool decodes =
 	        !strcmp(main->name, "prefill") || !strcmp(main->name, "step") || !strcmp(main->name, "score");
-	if ((b->groups ? bench_groups_reset(b->groups) : tfmc_session_reset(b->session)) != TFMC_RT_OK)
-		return TFMC_INTERNAL;
+	TFMC_TRY(checked(b, main->name,
+	                 b->groups ? bench_groups_reset(b->groups) : tfmc_session_reset(b->session)));
 	if (decodes && encode->name)
 		TFMC_TRY(run_call(b, encode));
 	return first->name ? run_call(b, first) : TFMC_OK;
@@ -290,7 +298,7 @@ static void print_text(struct bench *b, const char *entry, const struct figures 
 			           tfmc_record_text(b->record, tfmc_record_dim_at(b->record, i)->name),
 			           (long long)b->dims[i]);
 	if (b->d->options.device)
-		buf_printf(out, ", a device by %s, %zu calls, no roofs\n", f->target, b->n_calls);
+		buf_printf(out, ", a device by %s, %zu calls\n", f->target, b->n_calls);
 	else
 		buf_printf(out, ", %lld threads, %zu calls\n", (long long)f->threads, b->n_calls);
 	buf_printf(out, "min       %12.6f ms\nmedian    %12.6f ms\n", f->min * 1e3, f->median * 1e3);
@@ -316,8 +324,6 @@ static void print_json(struct bench *b, const char *entry, const struct figures 
 	           (long long)f->threads, b->n_calls, f->min * 1e3, f->median * 1e3);
 	buf_printf(out, ", \"flops\": %.0f, \"gflops\": %.3f, \"weight_bytes\": %.0f, \"weights_gbs\": %.3f",
 	           f->flops, f->flops / f->min * 1e-9, f->weights, f->weights / f->min * 1e-9);
-	if (b->d->options.device) /* whose roofs are not measured */
-		return;
 	buf_printf(out, ", \"roof_gflops\": %.3f, \"roof_gbs\": %.3f",
 	           f->ideal > 0 ? f->flops / f->ideal * 1e-9 : 0, f->roof.bytes * 1e-9);
 	buf_printf(out, ", \"bound\": \"%s\"", weights_part(f) > products_part(f) ? "weights" : "products");
@@ -342,9 +348,8 @@ static enum tfmc_status measure_roof(struct bench *b, const struct compiled *c, 
 		o.products[kind] = flops[kind] > 0;
 	if (f->weights < (double)o.n_bytes)
 		o.n_bytes = (uint64_t)f->weights;
-	enum tfmc_status st = TFMC_OK;
-	if (target->arch != ARCH_OPENCL) /* whose roofs are not measured */
-		st = backend_roof(&b->d->diag, &o, &f->roof);
+	enum tfmc_status st = target->arch == ARCH_OPENCL ? driver_device_roof(b->d, o.n_bytes, &f->roof)
+	                                                  : backend_roof(&b->d->diag, &o, &f->roof);
 	tfmc_gang_destroy(gang);
 	for (int kind = 0; kind < PRODUCTS_ALL; kind++) {
 		f->flops += flops[kind];
@@ -377,32 +382,27 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
 	return TFMC_OK;
 }
 
-static enum tfmc_status open_calls(struct bench *b, struct compiled *c)
+static enum tfmc_status open_calls(struct bench *b, const char *entry, struct compiled *c,
+                                   const struct target *target)
 {
 	if (!b->d->options.groups) {
 		TFMC_TRY(driver_session(b->d, c, 0));
 		b->session = c->session;
 		return TFMC_OK;
 	}
-	if (b->d->options.device) {
-		diag_error(&b->d->diag, LOC_NONE, DIAG_OPTION,
-		           "--groups times code of this machine, not launches on a device: leave out "
-		           "--device or --groups");
-		return TFMC_INVALID;
-	}
+	struct tfmc_device device = driver_device(b->d, c);
 	struct bench_groups_options o = {
 	        .variant = c->forced, .threads = b->threads, .weights = &c->weights.map};
-	int status = bench_groups_open(&c->model, b->dims, &o, &b->groups);
-	if (status == TFMC_RT_OK)
-		return TFMC_OK;
-	diag_error(&b->d->diag, LOC_NONE, DIAG_INTERNAL, "%s", tfmc_rt_status_text(status));
-	return TFMC_INTERNAL;
+	if (target->arch == ARCH_OPENCL)
+		o.device = &device;
+	return checked(b, entry, bench_groups_open(&c->model, b->dims, &o, &b->groups));
 }
 
 static enum tfmc_status bench_model(void *user, struct compiled *c, const struct target *target)
 {
 	struct bench *b = user;
 	const char *entry = b->d->options.entry ? b->d->options.entry : "run";
+	b->compiled = c;
 	b->planned = c->planned;
 	b->n_calls = 0;
 	b->groups = NULL;
@@ -414,7 +414,7 @@ static enum tfmc_status bench_model(void *user, struct compiled *c, const struct
 		return TFMC_INTERNAL;
 	b->threads = option_int(b->d->options.threads, 1);
 	TFMC_TRY(choose_dims(b));
-	TFMC_TRY(open_calls(b, c));
+	TFMC_TRY(open_calls(b, entry, c, target));
 	enum tfmc_status st = measure(b, entry);
 	if (st == TFMC_OK)
 		st = report(b, entry, c, target);

@@ -5,7 +5,8 @@
  * function; that address is what tells groups apart. The context is opened for
  * two workers at least, since one alone never asks for parallel_for; the tasks
  * are told how many there really are. Several are a gang: a round for each
- * group, in which every worker stamps its own clock.
+ * group, in which every worker stamps its own clock. On a device libtfmccl says
+ * what each kernel took; two kernels may compute one group.
  */
 #define _POSIX_C_SOURCE 200809L /* posix_memalign */
 #include "frontend/driver/run/bench_groups.h"
@@ -28,7 +29,8 @@ struct spent {
 };
 
 struct timed {
-	uint64_t function;  /* address */
+	uint64_t function;  /* address, or number of the kernel on a device */
+	uint64_t group;     /* of the function that runs */
 	struct spent now;   /* the running call */
 	int64_t times;      /* executions in the running call */
 	struct spent least; /* the call with the least seconds; 0: none yet */
@@ -49,6 +51,7 @@ struct round {
 
 struct bench_groups {
 	struct tfmc_model model;
+	struct tfmc_device device;
 	void *context, *state, *arena;
 	struct tfmc_gang *gang; /* NULL: one worker */
 	struct stamp *stamps;   /* [threads] */
@@ -84,25 +87,47 @@ static struct spent run_round(struct bench_groups *g, tfmc_task_fn *fn, void *ar
 	return s;
 }
 
+/* NULL: it does not count. */
+static struct timed *find_timed(struct bench_groups *g, uint64_t function)
+{
+	size_t i = 0;
+	while (i < g->n && g->groups[i].function != function)
+		i++;
+	if (!g->timing || i == MAX_GROUPS)
+		return NULL;
+	if (i == g->n)
+		g->groups[g->n++] = (struct timed){.function = function, .group = i};
+	return &g->groups[i];
+}
+
+static void add_spent(struct timed *t, struct spent s)
+{
+	t->now.seconds += s.seconds;
+	t->now.busy += s.busy;
+	t->now.longest += s.longest;
+	t->times++;
+}
+
 static void run_group(void *user, int64_t n, tfmc_task_fn *fn, void *arg)
 {
 	struct bench_groups *g = user;
 	uint64_t function;
-	size_t i = 0;
 	(void)n;
 	memcpy(&function, arg, sizeof(function));
 	struct spent s = run_round(g, fn, arg);
-	while (i < g->n && g->groups[i].function != function)
-		i++;
-	if (!g->timing || i == MAX_GROUPS)
+	struct timed *t = find_timed(g, function);
+	if (t)
+		add_spent(t, s);
+}
+
+static void add_launched(void *user, uint64_t kernel, uint64_t group, uint64_t nanoseconds)
+{
+	double seconds = (double)nanoseconds * 1e-9;
+	struct timed *t = find_timed(user, kernel);
+	if (!t)
 		return;
-	if (i == g->n)
-		g->groups[g->n++] = (struct timed){.function = function};
-	struct spent *now = &g->groups[i].now;
-	now->seconds += s.seconds;
-	now->busy += s.busy;
-	now->longest += s.longest;
-	g->groups[i].times++;
+	t->group = group;
+	add_spent(t, (struct spent){seconds, seconds, seconds});
 }
 
 /* Zeroed, aligned to a line; NULL for 0 bytes. */
@@ -159,6 +184,12 @@ int bench_groups_open(const struct tfmc_model *model, const int64_t *dims,
 	int64_t number = o->variant ? tfmc_variant_find(model->record, o->variant) : -1;
 	c.variants = number >= 0 ? (uint64_t)1 << number : 0;
 	tfmc_system_words(model->record, c.system);
+	if (o->device) {
+		g->device = *o->device;
+		g->device.launched = add_launched;
+		g->device.user = g;
+		c.device = &g->device;
+	}
 	int status = open_workers(g);
 	if (status == TFMC_RT_OK)
 		status = open_memory(g, dims, &c);
@@ -176,6 +207,8 @@ void bench_groups_close(struct bench_groups *g)
 	if (!g)
 		return;
 	tfmc_gang_destroy(g->gang);
+	if (g->context)
+		(void)g->model.close(g->context);
 	memory_free(g->stamps);
 	free(g->context);
 	free(g->state);
@@ -237,7 +270,8 @@ struct table {
 	struct backend_roof roof;
 	double total;
 	bool is_json;
-	size_t next; /* group */
+	size_t n_printed;
+	uint64_t group; /* the next one of func */
 };
 
 static void count_group(void *user, const struct ir_op *op)
@@ -302,9 +336,8 @@ static void print_name(const struct table *t, struct buf *out, const struct ir_o
 }
 
 /* op: NULL where it is not known */
-static void print_row(struct table *t, const struct ir_op *op, struct amount a)
+static void print_row(struct table *t, const struct timed *g, const struct ir_op *op, struct amount a)
 {
-	const struct timed *g = &t->g->groups[t->next++];
 	struct buf name;
 	buf_init(&name);
 	if (op)
@@ -313,7 +346,7 @@ static void print_row(struct table *t, const struct ir_op *op, struct amount a)
 		buf_printf(t->out,
 		           "%s{\"ms\": %.6f, \"times\": %lld, \"busy_ms\": %.6f, \"flops\": %.0f, "
 		           "\"weight_bytes\": %.0f, \"group\": ",
-		           t->next > 1 ? ", " : "", g->least.seconds * 1e3, (long long)g->times,
+		           t->n_printed ? ", " : "", g->least.seconds * 1e3, (long long)g->times,
 		           g->least.busy * 1e3, a.flops * (double)g->times, a.bytes * (double)g->times);
 		buf_json(t->out, name.data);
 		buf_str(t->out, "}");
@@ -323,6 +356,7 @@ static void print_row(struct table *t, const struct ir_op *op, struct amount a)
 		buf_append(t->out, &name);
 		buf_str(t->out, "\n");
 	}
+	t->n_printed++;
 	t->out->failed |= name.failed;
 	buf_destroy(&name);
 }
@@ -340,25 +374,30 @@ static void print_group(void *user, const struct ir_op *op)
 		a.flops += (double)flops;
 		a.ideal += part_of((double)flops, t->roof.flops[kind]);
 	}
-	print_row(t, op, a);
+	for (size_t i = 0; i < t->g->n; i++) {
+		if (t->g->groups[i].group != t->group)
+			continue;
+		print_row(t, &t->g->groups[i], op, a);
+		a = (struct amount){0}; /* a second kernel joins what the first one has computed */
+	}
+	t->group++;
 }
 
 void bench_groups_print(const struct bench_groups *g, struct buf *out, const struct diag_context *cx,
                         const struct ir_module *m, const struct ir_func *func, const int64_t *values,
                         struct backend_roof roof, bool is_json)
 {
-	struct table t = {g, out, cx, m, func, values, roof, 0, is_json, 0};
+	struct table t = {g, out, cx, m, func, values, roof, 0, is_json, 0, 0};
 	size_t known = 0;
 	for (size_t i = 0; i < g->n; i++)
 		t.total += g->groups[i].least.seconds;
 	if (func)
 		ir_walk(func->body, count_group, &known);
-	if (known == g->n) {
+	if (func && (g->device.launched || known == g->n))
 		ir_walk(func->body, print_group, &t);
-	} else {
-		while (t.next < g->n)
-			print_row(&t, NULL, (struct amount){0});
-	}
+	else
+		for (size_t i = 0; i < g->n; i++)
+			print_row(&t, &g->groups[i], NULL, (struct amount){0});
 	if (is_json)
 		return;
 	buf_printf(out, "%8.4f ms in %zu groups\n", t.total * 1e3, g->n);

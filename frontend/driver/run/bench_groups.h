@@ -4,7 +4,8 @@
  * parallel_for runs one group after another, by the calling thread alone or by
  * a gang of workers, and stamps the clock around it. What a group costs beside
  * its neighbours' caches is in the figure, and with several workers the meeting
- * after each group (an entry itself leaves out those that nobody needs).
+ * after each group (an entry itself leaves out those that nobody needs). On a device a group is timed by what the
+ * device says of its kernels.
  */
 #ifndef TFMC_FRONTEND_DRIVER_RUN_BENCH_GROUPS_H
 #define TFMC_FRONTEND_DRIVER_RUN_BENCH_GROUPS_H
@@ -17,6 +18,7 @@ struct bench_groups_options {
 	const char *variant; /* NULL: the best that runs */
 	int64_t threads;     /* >= 1 */
 	const struct tfmc_mapping *weights;
+	const struct tfmc_device *device; /* NULL: the model has no code for one. Used until the end */
 };
 
 /* Memory for calls up to dims (all of the record), one sequence for each of the batch. Status codes of

@@ -374,13 +374,39 @@ static int download(const struct run *r, const struct span *lengths, struct tfmc
 
 /* ---- calls ---- */
 
-static int32_t launch(const struct run *r, const struct model_launch *l)
+static int32_t launch(const struct run *r, struct model_launch *l)
 {
 	struct tfmc_cl_error error;
 	const uint64_t groups[] = {(uint64_t)l->groups, 1};
 	const uint64_t items[] = {(uint64_t)model_kernel(r->model, l, KERNEL_ITEMS), 1};
-	return l->is_wanted ? checked(r, l, tfmc_cl_launch(l->handle, groups, items, &error), &error)
-	                    : TFMC_RT_OK;
+	if (!l->is_wanted)
+		return TFMC_RT_OK;
+	int status = r->model->device.launched
+	                     ? tfmc_cl_launch_timed(l->handle, groups, items, &l->event, &error)
+	                     : tfmc_cl_launch(l->handle, groups, items, &error);
+	return checked(r, l, status, &error);
+}
+
+/* Says what launches took, when all of them are done; after a failure it only frees their events. */
+static int32_t tell(const struct run *r, int32_t status)
+{
+	const struct tfmc_cl_model *m = r->model;
+	const struct tfmc_device *d = &m->device;
+	for (size_t i = 0; d->launched && i < r->f->n; i++) {
+		struct model_launch *l = &r->f->launches[i];
+		struct tfmc_cl_error error;
+		uint64_t nanoseconds;
+		if (!l->event)
+			continue;
+		int taken = tfmc_cl_event_take(m->context, l->event, &nanoseconds, &error);
+		l->event = NULL;
+		if (status == TFMC_RT_OK)
+			status = checked(r, l, taken, &error);
+		if (status == TFMC_RT_OK)
+			d->launched(d->user, (uint64_t)l->kernel, (uint64_t)model_kernel(m, l, KERNEL_GROUP),
+			            nanoseconds);
+	}
+	return status;
 }
 
 /* Asks for everything; the caller's memory is in use then. */
@@ -408,6 +434,7 @@ static int32_t run(struct run *r)
 	int finished = tfmc_cl_finish(r->model->context, &error); /* also after a failure */
 	if (status == TFMC_RT_OK)
 		status = checked(r, NULL, finished, &error);
+	status = tell(r, status);
 	/* The caller's lengths change last, when nothing can fail any more. */
 	if (status == TFMC_RT_OK && lengths.bytes > 0)
 		memcpy(r->call->past, r->model->lengths, (size_t)lengths.bytes);

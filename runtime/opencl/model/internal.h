@@ -39,6 +39,7 @@ struct model_launch {
 	size_t first_arg;              /* of the function's */
 	int64_t groups;                /* work-groups */
 	bool is_wanted;
+	struct tfmc_cl_event *event; /* of the call under way, when its time is wanted */
 };
 
 struct model_function {

@@ -23,13 +23,28 @@ static struct mock *mock;
 static struct model_code code;
 static struct tfmc_cl_model *model;
 static char message[512];
-static const struct tfmc_device gpu = {"2", NULL, NULL, message, sizeof(message)};
+static const struct tfmc_device gpu = {.name = "2", .message = message, .message_bytes = sizeof(message)};
 static int32_t past[BATCH];
+static tfmc_launched_fn *wants_times; /* of devices; NULL: they do not */
+static struct {
+	uint64_t kernel, group, nanoseconds;
+} told[LAUNCHES];
+static size_t n_told;
+
+static void tell(void *user, uint64_t kernel, uint64_t group, uint64_t nanoseconds)
+{
+	ck_assert(user == told && n_told < LAUNCHES);
+	told[n_told].kernel = kernel;
+	told[n_told].group = group;
+	told[n_told++].nanoseconds = nanoseconds;
+}
 
 static struct tfmc_device device(void)
 {
 	struct tfmc_device d = gpu;
 	d.library = mocked_path();
+	d.launched = wants_times;
+	d.user = told;
 	return d;
 }
 
@@ -46,6 +61,7 @@ static void begin(void)
 	message[0] = 0;
 	memset(past, 0, sizeof(past));
 	model = NULL;
+	wants_times = NULL;
 	model_code_make(&code, mini_model, "opencl-gpu", "O2", BATCH);
 }
 
@@ -348,6 +364,56 @@ START_TEST(lengths)
 }
 END_TEST
 
+/* ---- times ---- */
+
+/* One for each launch, with the group that the plan says. */
+START_TEST(times)
+{
+	static const struct asked rows[] = {{"encode", {4, 12, 1}, 0, -1, ALL},
+	                                    {"decode", {3, 1, 1}, 1, 0, ALL},
+	                                    {"run", {2, 5, 1}, 0, -1, 2}};
+	static struct expected x;
+	wants_times = tell;
+	mock->nanoseconds = 500;
+	open_model();
+	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
+		(void)run_as_planned(&rows[i]);
+		int64_t live = mock->live;
+		n_told = 0;
+		size_t n = run_as_planned(&rows[i]);
+		ck_assert_uint_eq(n_told, n);
+		ck_assert_int_eq(mock->live, live);
+		ck_assert_int_eq(count("clSetKernelArg") + count("clCreateCommandQueue"), 0);
+		x = (struct expected){.asked = &rows[i]};
+		(void)expect(&x, code.program.functions[model_code_function(&code, rows[i].name)], 0, true);
+		for (size_t k = 0; k < n; k++) {
+			bool is_same = k > 0 && x.launches[k].kernel == x.launches[k - 1].kernel;
+			ck_assert_uint_eq(told[k].group, x.launches[k].kernel->number);
+			ck_assert_uint_eq(told[k].nanoseconds, 500);
+			ck_assert(k == 0 || (told[k].kernel == told[k - 1].kernel) == is_same);
+		}
+	}
+	int64_t live = mock->live;
+	mock->odd = MOCK_BACKWARDS;
+	n_told = 0;
+	ck_assert_int_eq(ask(&rows[0]), TFMC_RT_E_DEVICE);
+	ck_assert_msg(strstr(message, ": clGetEventProfilingInfo: a kernel ends before it begins") &&
+	                      !strncmp(message, "encode: kernel ", 15),
+	              "%s", message);
+	ck_assert(n_told == 0 && mock->live == live);
+}
+END_TEST
+
+START_TEST(no_times)
+{
+	struct asked a = {"decode", {4, 1, 10}, 0, -1, ALL};
+	open_model();
+	(void)run_as_planned(&a);
+	ck_assert_int_eq(count("clWaitForEvents") + count("clReleaseEvent") + count("clCreateCommandQueue"),
+	                 0);
+}
+END_TEST
+
 /* ---- weights in pieces ---- */
 
 START_TEST(weights_in_pieces)
@@ -457,6 +523,8 @@ Suite *suite_opencl_model(void)
 	tcase_add_test(t, memory_grows_only);
 	tcase_add_test(t, what_changed_is_set);
 	tcase_add_test(t, lengths);
+	tcase_add_test(t, times);
+	tcase_add_test(t, no_times);
 	tcase_add_test(t, weights_in_pieces);
 	tcase_add_loop_test(t, any_plan_is_safe, 0, 4);
 	suite_add_tcase(s, t);

@@ -21,17 +21,30 @@ static struct model_code code;
 static char message[512];
 static int32_t past[BATCH];
 static size_t decode;
+static tfmc_launched_fn *launched; /* of devices */
+static size_t n_told;
+
+static void tell(void *user, uint64_t kernel, uint64_t group, uint64_t nanoseconds)
+{
+	(void)user, (void)kernel, (void)group, (void)nanoseconds;
+	n_told++;
+}
 
 /* The large GPU, which shares no memory. */
 static struct tfmc_device device(const char *name)
 {
-	return (struct tfmc_device){name, mocked_path(), NULL, message, sizeof(message)};
+	return (struct tfmc_device){.name = name,
+	                            .library = mocked_path(),
+	                            .message = message,
+	                            .message_bytes = sizeof(message),
+	                            .launched = launched};
 }
 
 static void begin(void)
 {
 	mock = mocked();
 	message[0] = 0;
+	launched = NULL;
 	model_code_make(&code, mini_model, "opencl-gpu", "O2", BATCH);
 	decode = model_code_function(&code, "decode");
 }
@@ -83,6 +96,7 @@ static void script(int64_t at, int64_t failure)
 	message[0] = 0;
 	for (int i = 0; i < BATCH; i++)
 		past[i] = 5 + i;
+	n_told = 0;
 }
 
 /* A call of the library, from 1, fails; afterwards the model goes on, or there is none. */
@@ -130,6 +144,34 @@ START_TEST(every_call_fails)
 				fail_at(at + 1, names[at], &mocked_codes[c]);
 	}
 	ck_assert_uint_gt(n_set, mocked_codes_n);
+}
+END_TEST
+
+/* When times are wanted. */
+START_TEST(every_event_fails)
+{
+	static const char *const wanted[] = {"clCreateCommandQueue", "clEnqueueNDRangeKernel",
+	                                     "clWaitForEvents", "clGetEventProfilingInfo", "clFinish"};
+	static const char *names[MOCK_CALLS];
+	struct tfmc_cl_model *model;
+	int64_t n_open;
+	size_t n_failed = 0;
+	launched = tell;
+	script(0, 0);
+	ck_assert_msg(use(&model, &n_open) == TFMC_RT_OK, "%s", message);
+	int64_t calls = mock->calls;
+	memcpy(names, mock->log, sizeof(names));
+	size_t n_launched = n_told;
+	tfmc_cl_model_close(model);
+	for (int64_t at = n_open; at < calls; at++) {
+		bool fails = false;
+		for (size_t i = 0; i < TFMC_COUNT(wanted); i++)
+			fails = fails || !strcmp(names[at], wanted[i]);
+		for (size_t c = 0; fails && c < mocked_codes_n; c += 10)
+			fail_at(at + 1, names[at], &mocked_codes[(c + (size_t)at) % mocked_codes_n]);
+		n_failed += fails;
+	}
+	ck_assert(n_launched > 0 && n_failed >= 4 * n_launched);
 }
 END_TEST
 
@@ -336,6 +378,7 @@ Suite *suite_opencl_model_fails(void)
 	tcase_add_checked_fixture(t, begin, end);
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, every_call_fails);
+	tcase_add_test(t, every_event_fails);
 	tcase_add_test(t, names_the_kernel);
 	tcase_add_test(t, devices);
 	tcase_add_test(t, wrong_code);

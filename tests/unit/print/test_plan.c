@@ -336,6 +336,7 @@ static void same_kernel(const struct made *m, const struct tfmc_plan *p, int64_t
 	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_ITEMS), k->items);
 	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_WORKERS), k->workers);
 	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_SCRATCH), k->scratch);
+	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_GROUP), (int64_t)k->number);
 	ck_assert(tfmc_plan_value(p, tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_TASKS), m->hi, &tasks));
 	ck_assert_int_eq(tasks, value(k->tasks, m->hi));
 	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_AREAS_N), (int64_t)k->areas.n);
