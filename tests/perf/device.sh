@@ -73,7 +73,7 @@ stream() { # ELEMENTS
 	END
 }
 measure() { # ROW FILE DIM
-	"$tfmc" bench "$2" --dim "S=$3" --device="$device" --json 2>>"$out/errors.txt" | row "$1" ||
+	"$tfmc" bench "$2" --dim "S=$3" --device="$device" --groups --json 2>>"$out/errors.txt" | row "$1" ||
 		echo "{\"error\": \"see errors.txt\"}" | row "$1"
 }
 echo "== kernels: rows of x, K x N; GFLOP/s"
@@ -98,7 +98,7 @@ for start_kind in cold warm; do
 	echo "{\"kind\": \"$start_kind\", \"seconds\": $(since "$start")}" | row start
 done
 for entry in prefill step; do
-	"$tfmc" bench "$model" --entry "$entry" --device="$device" --json | row "tales $entry"
+	"$tfmc" bench "$model" --entry "$entry" --device="$device" --groups --json | row "tales $entry"
 	"$tfmc" bench "$model" --entry "$entry" --json | row "tales $entry, this processor"
 done
 [ "$result" = passed ]
