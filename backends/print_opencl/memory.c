@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory in OpenCL C. Each access says the type of its element. Vectors go through vload and vstore, which ask only
- * for the alignment of an element; parts of vectors element by element, because the memory after them is not ours to
- * touch.
+ * Memory in OpenCL C. Each access says the type of its element. Vectors are members of packed structs, which ask only
+ * for the alignment of an element (vload and vstore do, too, but drivers have them as functions that take the elements
+ * one by one, and a program of them is compiled in twice the time); parts of vectors element by element, because the
+ * memory after them is not ours to touch.
  */
 #include "backends/print_opencl/internal.h"
 
@@ -53,6 +54,23 @@ static void element(struct print *p, const struct kb_inst *i, size_t k, int lane
 	buf_char(out, ']');
 }
 
+/* ((__global const struct packed_float4 *)((__global const float *)p + i))->v; operand k is the pointer */
+static void packed_vector(struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
+{
+	struct space_pointer to = print_arg_space(p, i, k);
+	const char *type = opencl_lanes(p, opencl_memory_scalar(p, i->type.scalar), i->type.lanes);
+	struct print_helper h = {arena_printf(p->arena, "packed_%s", type),
+	                         i->type.scalar,
+	                         i->type.lanes,
+	                         {type, arena_printf(p->arena, "%d", (int)kb_scalar_bytes(i->type.scalar))}};
+	buf_printf(out, "((%s %sstruct %s *)(", space_qualifier(to.space),
+	           !to.is_written && to.space != SPACE_CONSTANT ? "const " : "",
+	           print_helper(p, "vector in memory", &h));
+	element_pointer(p, i, k, out);
+	print_index(p, i, k + 1, out);
+	buf_str(out, "))->v");
+}
+
 /* Indices in memory are long and may be carried as int. */
 static bool is_narrowed(const struct print *p, enum kb_scalar s)
 {
@@ -89,10 +107,7 @@ enum print_level opencl_load(struct print *p, const struct kb_inst *i, struct bu
 	if (i->type.lanes == 1) {
 		element(p, i, 0, 0, out);
 	} else if (is_whole) {
-		buf_printf(out, "vload%d(0, ", i->type.lanes);
-		element_pointer(p, i, 0, out);
-		print_index(p, i, 1, out);
-		buf_char(out, ')');
+		packed_vector(p, i, 0, out);
 	} else {
 		load_elements(p, i, out);
 	}
@@ -110,13 +125,12 @@ enum print_level opencl_store(struct print *p, const struct kb_inst *i, struct b
 		buf_printf(out, " = %s", print_bare(p, i, 0));
 		return PRINT_LOOSE;
 	}
-	buf_printf(out, narrow ? "vstore%d(convert_long%d(" : "vstore%d(", lanes, lanes);
-	buf_str(out, print_bare(p, i, 0));
-	buf_str(out, narrow ? "), 0, " : ", 0, ");
-	element_pointer(p, i, 1, out);
-	print_index(p, i, 2, out);
-	buf_char(out, ')');
-	return PRINT_PRIMARY;
+	packed_vector(p, i, 1, out);
+	if (narrow)
+		buf_printf(out, " = convert_long%d(%s)", lanes, print_bare(p, i, 0));
+	else
+		buf_printf(out, " = %s", print_bare(p, i, 0));
+	return PRINT_LOOSE;
 }
 
 /* A value that is in several statements has a name. */

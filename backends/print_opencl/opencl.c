@@ -276,9 +276,9 @@ static bool is_type(const char *name)
 
 static bool is_helper(const char *name)
 {
-	static const char *const prefixes[] = {"fma_",   "lesser_",   "greater_",  "sum_",
-	                                       "least_", "most_",     "f16_of_",   "f16_to_",
-	                                       "trunc_", "dot_u8s8_", "dot_s8s8_", "dot_s16s16_"};
+	static const char *const prefixes[] = {"fma_",      "lesser_",     "greater_", "sum_",   "least_",
+	                                       "most_",     "f16_of_",     "f16_to_",  "trunc_", "dot_u8s8_",
+	                                       "dot_s8s8_", "dot_s16s16_", "packed_"};
 	for (size_t i = 0; i < TFMC_COUNT(prefixes); i++) {
 		size_t n = strlen(prefixes[i]);
 		if (strncmp(name, prefixes[i], n) == 0 && is_type(name + n))
