@@ -32,6 +32,23 @@ struct kb_val attention_row_end(const struct attention *a, const struct attentio
 	return kb_max(k, kb_min(k, kb_sub(k, limit, b->first), b->n), kb_index(k, 0));
 }
 
+/* Tiles of more than one row, the higher ones first: those that the rows of a task can fill. Code for OpenCL, compiled
+ * when a program starts, has one height of them. */
+static int find_heights(const struct attention *a, int heights[2])
+{
+	const struct kb_size *q = a->q.size, *key = a->key.size;
+	int n = 0, few = attention_few(a);
+	int64_t most = INT64_MAX;
+	if (q[ATTENTION_ROW].is_const && q[ATTENTION_HEAD].is_const && key[ATTENTION_HEAD].is_const &&
+	    key[ATTENTION_HEAD].c > 0)
+		most = q[ATTENTION_ROW].c * (q[ATTENTION_HEAD].c / key[ATTENTION_HEAD].c);
+	if (most > 2 * few && a->mr > 1)
+		heights[n++] = a->mr;
+	if (few > 1 && most > 1 && (n == 0 || a->job->target->arch != ARCH_OPENCL))
+		heights[n++] = few;
+	return n;
+}
+
 /* The part of a step that has code for each height of a tile. */
 typedef void height_step(const struct attention *a, const struct attention_block *b,
                          const struct attention_tile *t, int rows);
@@ -40,18 +57,14 @@ static void by_height(const struct attention *a, const struct attention_block *b
                       const struct attention_tile *t, struct kb_val height, height_step *step)
 {
 	struct kb *k = a->k;
-	int depth = 0;
-	const int heights[] = {a->mr, attention_few(a)};
-	for (int i = 0; i < 2; i++) {
-		if (heights[i] <= 1)
-			continue;
+	int heights[2], n = find_heights(a, heights);
+	for (int i = 0; i < n; i++) {
 		kb_if(k, kb_cmp(k, KB_EQ, height, kb_index(k, heights[i])));
 		step(a, b, t, heights[i]);
 		kb_else(k);
-		depth++;
 	}
 	step(a, b, t, 1);
-	while (depth-- > 0)
+	for (int i = 0; i < n; i++)
 		kb_end_if(k);
 }
 
@@ -59,13 +72,13 @@ static void by_height(const struct attention *a, const struct attention_block *b
 static struct kb_val choose_height(const struct attention *a, struct kb_val left)
 {
 	struct kb *k = a->k;
-	struct kb_val height = kb_index(k, a->mr);
-	int few = attention_few(a);
-	if (few > 1) {
-		struct kb_val is_few = kb_cmp(k, KB_LE, left, kb_index(k, (int64_t)2 * few));
-		height = kb_select(k, is_few, kb_index(k, few), height);
+	int heights[2], n = find_heights(a, heights);
+	struct kb_val one = kb_index(k, 1), height = n ? kb_index(k, heights[0]) : one;
+	if (n == 2) {
+		struct kb_val is_few = kb_cmp(k, KB_LE, left, kb_index(k, (int64_t)2 * heights[1]));
+		height = kb_select(k, is_few, kb_index(k, heights[1]), height);
 	}
-	return kb_select(k, kb_cmp(k, KB_EQ, left, kb_index(k, 1)), kb_index(k, 1), height);
+	return n ? kb_select(k, kb_cmp(k, KB_EQ, left, one), one, height) : one;
 }
 
 /* The rows' keys end (and with a window begin) inside the block, one key after the other. */

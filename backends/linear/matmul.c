@@ -133,9 +133,10 @@ static int panels_of(const struct linear *l, int rows)
 	int units = matmul_units(l);
 	int sums = matmul_sum_registers(l) * rows * units;
 	int64_t whole = l->columns.n / MATMUL_PANEL;
-	int n = rows == l->mr || matmul_of_many(l, rows) ? l->nr : MATMUL_STRIP;
+	bool is_low = rows != l->mr && !matmul_of_many(l, rows);
+	int n = is_low && (rows == 1 || !matmul_is_short(l)) ? MATMUL_STRIP : l->nr;
 	if (matmul_reads_codes(l))
-		n = rows == l->mr || matmul_of_many(l, rows) ? l->nr : matmul_panels_of_codes(l, rows);
+		n = is_low ? matmul_panels_of_codes(l, rows) : l->nr;
 	if (l->matrix.config.id)
 		n = rows > KB_TILE_ROWS ? MATMUL_STRIP / 2 : MATMUL_STRIP;
 	for (; n > 1; n /= 2) {
@@ -151,8 +152,9 @@ static int panels_of(const struct linear *l, int rows)
 /* Strips of many rows are whole tiles of main width. */
 static bool has_single_panels(const struct linear *l, const struct matmul_tile *t)
 {
-	return !matmul_of_many(l, t->rows) || l->columns.n % ((int64_t)t->panels * MATMUL_PANEL) != 0 ||
-	       l->columns.strip % t->panels != 0;
+	if (!matmul_of_many(l, t->rows) && !(matmul_is_short(l) && matmul_unit_of_many(l) % t->panels == 0))
+		return true;
+	return l->columns.n % ((int64_t)t->panels * MATMUL_PANEL) != 0 || l->columns.strip % t->panels != 0;
 }
 
 struct kb_val matmul_whole_panels(const struct linear *l, const struct matmul_strip *s, int panels)
@@ -331,20 +333,21 @@ static struct kb_val even_blocks(const struct linear *l, struct kb_val groups, s
 	return kb_get(k, all);
 }
 
-/* Few rows: single panels. Many: whole tiles, and blocks of rows as small as it takes to keep all workers
- * busy. */
+/* Few rows: single panels, unless code is to be short. Many: whole tiles, and blocks of rows as small as it takes to
+ * keep all workers busy. */
 static struct division divide(const struct linear *l)
 {
 	struct kb *k = l->k;
 	if (l->norm.after)
 		return divide_rows(l);
-	struct kb_val one = kb_index(k, l->columns.unit), mr = kb_index(k, l->mr);
+	struct kb_val many = kb_index(k, matmul_unit_of_many(l)), mr = kb_index(k, l->mr);
+	struct kb_val one = matmul_is_short(l) ? many : kb_index(k, l->columns.unit);
 	struct kb_val panels = kb_index(k, l->columns.panels);
 	struct division d = {.unit = one, .blocks = kb_index(k, 1), .block = mr};
 	if (l->rows_hi > l->mr) {
-		struct kb_val few = kb_cmp(k, KB_LE, l->rows, mr);
-		d.unit = kb_select(k, few, one, kb_index(k, matmul_unit_of_many(l)));
-		struct kb_val least = div_up(k, kb_max(k, l->rows, one), kb_index(k, rows_of_block(l)));
+		d.unit = kb_select(k, kb_cmp(k, KB_LE, l->rows, mr), one, many);
+		struct kb_val least =
+		        div_up(k, kb_max(k, l->rows, kb_index(k, 1)), kb_index(k, rows_of_block(l)));
 		d.blocks = even_blocks(l, div_up(k, panels, d.unit), least);
 		d.block = kb_max(k, div_up(k, l->rows, d.blocks), mr);
 		d.blocks = div_up(k, l->rows, d.block);

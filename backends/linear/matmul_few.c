@@ -81,8 +81,9 @@ static bool is_for_blocks(const struct linear *l)
 bool matmul_is_few(const struct linear *l)
 {
 	int64_t width = (int64_t)l->columns.halves * l->columns.strip * MATMUL_PANEL;
-	return !is_for_blocks(l) && !l->norm.after && (!matmul_makes_rows(l) || l->rows_hi <= l->norm.rows) &&
-	       l->job->items <= 1 && l->rows_hi <= FEW_ROWS_MAX && l->rows_hi * width * 4 <= FEW_STAGE_MAX &&
+	return !matmul_is_short(l) && !is_for_blocks(l) && !l->norm.after &&
+	       (!matmul_makes_rows(l) || l->rows_hi <= l->norm.rows) && l->job->items <= 1 &&
+	       l->rows_hi <= FEW_ROWS_MAX && l->rows_hi * width * 4 <= FEW_STAGE_MAX &&
 	       l->lanes <= kb_caps(l->k)->lanes &&
 	       bytes_of_model(l) / FEW_L2_MULTIPLE > l->job->target->l2_bytes;
 }

@@ -12,7 +12,7 @@
 static const int low_heights[] = {8, 4, 2, 1};
 #define LOW_OPENCL 4 /* the highest of them there */
 
-static bool is_opencl(const struct linear *l)
+bool matmul_is_short(const struct linear *l)
 {
 	return l->job->target->arch == ARCH_OPENCL;
 }
@@ -21,7 +21,7 @@ static bool is_opencl(const struct linear *l)
  * odd. */
 static int least_height(const struct linear *l)
 {
-	if (l->matrix.config.id || is_opencl(l))
+	if (l->matrix.config.id || matmul_is_short(l))
 		return 0;
 	return l->mr >= 6 && l->mr % 2 == 0 ? (l->mr / 2 + 1) / 2 * 2 : 0;
 }
@@ -32,7 +32,7 @@ static bool is_low(const struct linear *l, int64_t rows)
 		return rows <= KB_TILE_ROWS;
 	for (size_t i = 0; i < TFMC_COUNT(low_heights); i++)
 		if (low_heights[i] == rows)
-			return rows < l->mr && (rows <= LOW_OPENCL || !is_opencl(l));
+			return rows < l->mr && (rows <= LOW_OPENCL || !matmul_is_short(l));
 	return false;
 }
 

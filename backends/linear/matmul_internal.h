@@ -146,6 +146,9 @@ static inline int64_t matmul_step_bytes(const struct linear *l)
 }
 /* Panels that stay together when there are many rows: whole tiles of whole heads. matmul.c */
 int64_t matmul_unit_of_many(const struct linear *l);
+/* True: the code is compiled when a program starts (OpenCL), and is to be short before it is fast for every number of
+ * rows. matmul_heights.c */
+bool matmul_is_short(const struct linear *l);
 /* Heights of tiles that can occur, decreasing; gives how many. matmul_heights.c */
 int matmul_heights(const struct linear *l, int *height);
 /* True for heights that are chosen only when there are more rows than a tile has. */
