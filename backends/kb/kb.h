@@ -222,8 +222,8 @@ struct kb_val kb_bitcast(struct kb *k, struct kb_val v, enum kb_scalar to);
 /* lanes[i] in [0, 2 * lanes of a): element of a then b; b may be none. */
 struct kb_val kb_shuffle(struct kb *k, struct kb_val a, struct kb_val b, const int *lanes, int n);
 /*
- * Byte indices[i] of the table, which is U8 x 16; indices are U8 below 16 (others give some byte), 16, 32 or 64 of
- * them. One instruction: vpshufb, tbl.
+ * Byte indices[i] modulo 16 of the table, which is U8 x 16; indices are U8, 16, 32 or 64 of them. One instruction: vpermb;
+ * vpshufb, tbl behind an `and`.
  */
 struct kb_val kb_lookup16(struct kb *k, struct kb_val table, struct kb_val indices);
 /* A constant table, U8 x 16. */

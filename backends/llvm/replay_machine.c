@@ -162,29 +162,50 @@ LLVMValueRef replay_dot(struct replay *r, const struct kb_inst *i)
 
 /* ---- table look-up ---- */
 
-/* x86 looks up in each 16 bytes. */
+/* The table again and again, as many bytes as the indices are. */
+static LLVMValueRef repeat_table(struct replay *r, int lanes, LLVMValueRef table)
+{
+	LLVMValueRef ids[KB_LANES_MAX];
+	for (int k = 0; k < lanes; k++)
+		ids[k] = replay_int(r->module, KB_I32_T, k % 16);
+	LLVMValueRef none = LLVMGetPoison(LLVMTypeOf(table)), all = LLVMConstVector(ids, (unsigned)lanes);
+	return LLVMBuildShuffleVector(r->builder, table, none, all, "");
+}
+
+/* x86 looks up in each 16 bytes; the high bits of an index want to be 0. */
 static LLVMValueRef apply_lookup(struct replay *r, const struct form *f, LLVMValueRef *args)
 {
 	LLVMTypeRef type = LLVMTypeOf(args[1]);
-	LLVMValueRef ids[KB_LANES_MAX];
+	LLVMValueRef low = replay_int(r->module, KB_TYPE(KB_U8, f->lanes), 15);
+	args[1] = LLVMBuildAnd(r->builder, args[1], low, "");
 	if (f->is_overloaded)
 		return replay_intrinsic(r, f->name, &type, 1, args, 2);
-	for (int k = 0; k < f->lanes; k++)
-		ids[k] = replay_int(r->module, KB_I32_T, k % 16);
-	LLVMValueRef none = LLVMGetPoison(LLVMTypeOf(args[0])),
-	             all = LLVMConstVector(ids, (unsigned)f->lanes);
-	LLVMValueRef both[] = {LLVMBuildShuffleVector(r->builder, args[0], none, all, ""), args[1]};
-	return replay_intrinsic(r, f->name, NULL, 0, both, 2);
+	args[0] = repeat_table(r, f->lanes, args[0]);
+	return replay_intrinsic(r, f->name, NULL, 0, args, 2);
+}
+
+/* As many bits of an index count as say which byte of all these tables. */
+static LLVMValueRef apply_permute(struct replay *r, const struct form *f, LLVMValueRef *args)
+{
+	args[0] = repeat_table(r, f->lanes, args[0]);
+	return replay_intrinsic(r, f->name, NULL, 0, args, 2);
 }
 
 LLVMValueRef replay_lookup16(struct replay *r, const struct kb_inst *i)
 {
+	static const struct form permutes[] = {
+	        {ARCH_X86_64, 0, 64, "llvm.x86.avx512.permvar.qi.512", false},
+	        {ARCH_X86_64, 0, 32, "llvm.x86.avx512.permvar.qi.256", false},
+	        {ARCH_X86_64, 0, 16, "llvm.x86.avx512.permvar.qi.128", false},
+	};
 	static const struct form forms[] = {
 	        {ARCH_X86_64, 0, 64, "llvm.x86.avx512.pshuf.b.512", false},
 	        {ARCH_X86_64, 0, 32, "llvm.x86.avx2.pshuf.b", false},
 	        {ARCH_X86_64, 0, 16, "llvm.x86.ssse3.pshuf.b.128", false},
 	        {ARCH_AARCH64, 0, 16, "llvm.aarch64.neon.tbl1", true},
 	};
+	if (r->target->arch == ARCH_X86_64 && target_has(r->target, FEATURE_AVX512VBMI))
+		return in_parts(r, i, permutes, TFMC_COUNT(permutes), apply_permute);
 	return in_parts(r, i, forms, TFMC_COUNT(forms), apply_lookup);
 }
 

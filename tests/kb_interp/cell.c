@@ -331,11 +331,9 @@ static union kb_cell lane_dot(const struct kb_lanes *l, int i)
 	return kb_cell_dot(dot, l->x[0][i], l->x[1][i], l->x[2][i]);
 }
 
-/* An index that is none gives a byte that nobody expects. */
 static union kb_cell lane_lookup16(const struct kb_lanes *l, int i)
 {
-	int64_t at = l->x[1][i].i;
-	return at < 16 ? l->x[0][at] : (union kb_cell){.i = 0xa5};
+	return l->x[0][l->x[1][i].i & 15];
 }
 
 static union kb_cell lane_cmp(const struct kb_lanes *l, int i)

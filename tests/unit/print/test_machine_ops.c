@@ -118,8 +118,7 @@ static struct kb_val look_up(struct kb *k, struct kb_val in, int lanes)
 {
 	struct kb_val table = kb_load(k, KB_TYPE(KB_U8, 16), in, kb_index(k, 0), 0, 1);
 	struct kb_val bytes = kb_load(k, KB_TYPE(KB_U8, lanes), in, kb_index(k, 0), 16, 1);
-	struct kb_val low = kb_splat(k, kb_cvt(k, kb_i32(k, 15), KB_U8), lanes);
-	return kb_lookup16(k, table, kb_bin(k, KB_AND, bytes, low));
+	return kb_lookup16(k, table, bytes);
 }
 
 /* 4 bits from lines of 64 bytes: a line loaded as words, both nibbles looked up, two dot products. */
@@ -128,10 +127,9 @@ static struct kb_val codebook(struct kb *k, struct kb_val in, int lanes)
 	struct kb_val zero = kb_index(k, 0), table = kb_bytes16(k, codes),
 	              sum = kb_splat(k, kb_i32(k, 0), lanes);
 	struct kb_val line = kb_load(k, KB_TYPE(KB_I32, lanes), in, zero, 0, 4);
-	struct kb_val low = kb_splat(k, kb_i32(k, 0x0f0f0f0f), lanes);
 	for (int high = 0; high < 2; high++) {
 		struct kb_val by = kb_splat(k, kb_i32(k, 4 * high), lanes);
-		struct kb_val codes_of = kb_bin(k, KB_AND, kb_bin(k, KB_SHR, line, by), low);
+		struct kb_val codes_of = kb_bin(k, KB_SHR, line, by);
 		struct kb_val bytes = kb_lookup16(k, table, kb_bitcast(k, codes_of, KB_U8));
 		struct kb_val x = kb_load_splat(k, KB_TYPE(KB_I32, lanes), in, zero, 16 + high);
 		sum = kb_dot_u8s8(k, sum, kb_bitcast(k, bytes, KB_I32), x);
@@ -220,6 +218,8 @@ static const struct {
         {V4, look_up, 32, "vpshufb\t", 1, "%ymm"},
         {DOTPROD, look_up, 16, "tbl\t", 1, NULL},
         {VNNI, codebook, 16, "vpshufb\t", 2, "%zmm"},
+        {BF16, codebook, 16, "vpermb\t", 2, "%zmm"},
+        {BF16, look_up, 32, "vpermb\t", 1, "%ymm"},
         {VNNI, codebook, 16, "vpdpbusd\t", 2, "{1to16}"},
         {VNNI, codebook, 16, "vpand", 2, NULL},
         {AMX, tiles, 16, "ldtilecfg\t(%rdi)", 1, NULL},
