@@ -7,6 +7,8 @@
  *
  *   y += (sum of (w + zero) x - zero sum of x) (d_x d_w) + offset_w (d_x sum of x)
  *
+ * where w is without what a block adds to its codes, which is taken from zero instead.
+ *
  * Where the machine multiplies by an element of a vector, four words of each row of x are loaded at once. Where it
  * multiplies matrices of 2 x 2 words, tiles of several rows without steps are made of these: two rows of x times two
  * columns, whose words of two lines lie beside each other.
@@ -86,7 +88,8 @@ static struct kb_val dot_codes(const struct matmul_rounded_tile *c, struct kb_va
 	                                                     : kb_dot_u7s8(k, sum, w, x);
 }
 
-/* Codes of four bits of every byte, from bit `shift` on. Machines with products by element shift bytes, too. */
+/* Codes of four bits of every byte, from bit `shift` on. Machines with products by element shift bytes, too. Look-ups need no
+ * mask, but where registers are scarce that reads a line from memory just before it is used. */
 static struct kb_val halves_of(const struct matmul_rounded_tile *c, struct kb_val words, int shift)
 {
 	struct kb *k = c->l->k;
@@ -97,7 +100,8 @@ static struct kb_val halves_of(const struct matmul_rounded_tile *c, struct kb_va
 	} else {
 		if (shift > 0)
 			words = kb_bin(k, KB_SHR, words, kb_splat(k, kb_i32(k, shift), lanes));
-		words = kb_bin(k, KB_AND, words, kb_splat(k, kb_i32(k, 0x0f0f0f0f), lanes));
+		if (!ir_format(c->l->panel.format)->codebook || c->p->rows > 1)
+			words = kb_bin(k, KB_AND, words, kb_splat(k, kb_i32(k, 0x0f0f0f0f), lanes));
 	}
 	return panel_look_up(k, &c->l->panel, words, matmul_codes_zero(c->l), lanes);
 }
@@ -224,16 +228,31 @@ static void add_chunk(struct matmul_rounded_tile *c, struct kb_val first, int64_
 	}
 }
 
-/* Minus what `code + zero` has too much. */
-static void begin_sums(struct matmul_rounded_tile *c, struct kb_val step)
+/* What codes of vector v have beyond the bytes that are multiplied, in formats with shifts; else none. */
+static struct kb_val beyond_bytes(const struct linear *l, struct kb_val section, struct kb_val block, int v)
 {
-	struct kb *k = c->l->k;
+	struct kb *k = l->k;
+	if (ir_format(l->panel.format)->shift == 0)
+		return (struct kb_val){0};
+	struct kb_val zero = kb_splat(k, kb_i32(k, matmul_codes_zero(l)), l->lanes);
+	return kb_sub(k, panel_shift(k, &l->panel, section, block, v, l->lanes), zero);
+}
+
+/* What the sums of integers begin with; beyond: of the vector, or none. */
+static struct kb_val start_of(const struct matmul_rounded_tile *c, struct kb_val step, int m,
+                              struct kb_val beyond)
+{
+	struct kb_val word = row_word(c, m, step, c->l->rounded.row.starts / 4);
+	return beyond.id ? kb_mul(c->l->k, beyond, word) : word;
+}
+
+static void begin_sums(struct matmul_rounded_tile *c, struct kb_val step, struct kb_val block)
+{
 	const struct products *p = c->p;
-	int64_t starts = c->l->rounded.row.starts / 4;
-	for (int m = 0; m < p->rows; m++) {
-		struct kb_val start = kb_load_splat(k, words_of(c), p->x[m], step, p->x_disp[m] + starts);
-		for (int v = 0; v < p->vectors; v++)
-			kb_set(k, c->sum[m * p->vectors + v], start);
+	for (int v = 0; v < p->vectors; v++) {
+		struct kb_val beyond = beyond_bytes(c->l, c->section, block, v);
+		for (int m = 0; m < p->rows; m++)
+			kb_set(p->k, c->sum[m * p->vectors + v], start_of(c, step, m, beyond));
 	}
 }
 
@@ -319,7 +338,7 @@ static int64_t add_integer_squares(struct matmul_rounded_tile *c, int64_t n)
 	struct kb_val sum[MATMUL_ACC_MAX];
 	int64_t lines = (n + 3) / 4 / 2 * 2;
 	walk_squares(c, lines, sum);
-	begin_sums(c, kb_index(k, 0));
+	begin_sums(c, kb_index(k, 0), kb_index(k, 0));
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		kb_set(k, c->sum[i], kb_add(k, kb_get(k, c->sum[i]), sum[i]));
 	return 4 * lines;
@@ -345,7 +364,8 @@ struct scales {
 static struct scales scales_of(const struct linear *l, struct kb_val section, struct kb_val block, int v)
 {
 	struct scales s = {.scale = panel_scale(l->k, &l->panel, section, block, v, l->lanes)};
-	s.offset = panel_offset(l->k, &l->panel, section, block, v, l->lanes);
+	if (ir_format(l->panel.format)->has_offset)
+		s.offset = panel_offset(l->k, &l->panel, section, block, v, l->lanes);
 	return s;
 }
 
@@ -383,7 +403,7 @@ struct kb_val matmul_rounded_alone(const struct matmul_rounded_tile *c, int m, i
 	struct kb *k = c->l->k;
 	struct kb_val step = kb_index(k, 0), zero = kb_splat(k, kb_f32(k, 0), c->l->lanes);
 	const struct scales s = scales_of(c->l, c->w, step, v);
-	struct kb_val start = row_word(c, m, step, c->l->rounded.row.starts / 4);
+	struct kb_val start = start_of(c, step, m, beyond_bytes(c->l, c->w, step, v));
 	return add_scaled(c, step, m, &s, kb_add(k, integers, start), zero);
 }
 
@@ -444,7 +464,7 @@ static void add_step(struct matmul_rounded_tile *c, struct kb_val step, int64_t 
 	if (is_by_squares(c))
 		done = add_integer_squares(c, n);
 	else
-		begin_sums(c, step);
+		begin_sums(c, step, block);
 	if (done == 0 && n >= least) {
 		done = n / turn * turn;
 		struct kb_val at = kb_loop(k, "k", zero, kb_index(k, done / 4), turn / 4, KB_NONEMPTY);

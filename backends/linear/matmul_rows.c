@@ -168,8 +168,8 @@ static void emit_step(struct span *s, struct kb_val step, struct kb_val scale)
 	s->acc = kb_var(k, "codes", KB_TYPE(KB_I32, s->lanes), kb_splat(k, kb_i32(k, 0), s->lanes));
 	walk_span(s, store_codes);
 	struct kb_val sum = reduce(s, KB_ADD);
-	int zero = matmul_codes_zero(s->l);
-	kb_store(k, kb_mul(k, sum, kb_i32(k, -zero)), s->codes, step, row->starts / 4, 0);
+	int factor = d->shift > 0 ? 1 : -matmul_codes_zero(s->l);
+	kb_store(k, kb_mul(k, sum, kb_i32(k, factor)), s->codes, step, row->starts / 4, 0);
 	kb_store(k, scale, s->codes, step, row->scales / 4, 0);
 	if (d->has_offset)
 		kb_store(k, kb_mul(k, kb_cvt(k, sum, KB_F32), scale), s->codes, step, row->totals / 4, 0);

@@ -201,11 +201,12 @@ static void put_code(const struct ir_format_desc *d, uint8_t *to, int64_t k, int
 	*byte = (uint8_t)(k % 32 < 16 ? (*byte & 0xf0) | bits : (*byte & 0x0f) | bits << 4);
 }
 
-/* Numbers [from, from + n) of a column, 16 apart. */
-static void put_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *numbers, int64_t from, int64_t n)
+/* Numbers [from, from + n) of a column times `unit`, 16 apart. */
+static void put_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *numbers, int64_t from, int64_t n,
+                       int unit)
 {
 	for (int64_t i = 0; numbers && i < n; i++) {
-		double v = (double)numbers[from + i];
+		double v = (double)numbers[from + i] * unit;
 		int8_t byte = (int8_t)v;
 		int64_t at = (i * PANEL + c) * ir_dtype_bytes(t);
 		if (t == DT_I8)
@@ -213,6 +214,13 @@ static void put_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *num
 		else
 			weight_write_floats(t, &v, 1, to + at);
 	}
+}
+
+/* Of element k. */
+static int shift_of(const struct weight_codes *row, int64_t k)
+{
+	int64_t block = ir_format(row->format)->block;
+	return weight_codes_shift(row, block > 0 ? k / block : 0);
 }
 
 /* Elements [from, from + n) of a row, which are those of the section at `to`. */
@@ -224,11 +232,11 @@ static void put_section(const struct tile_codes *at, const struct weight_codes *
 	int64_t super = block / d->super, supers = ir_format_supers(row->format, n);
 	enum ir_dtype t = d->super > 1 ? DT_I8 : d->scale;
 	for (int64_t k = 0; k < n; k++)
-		put_code(d, to + at->lines, k, c, row->codes[from + k]);
-	put_column(t, to + at->scales, c, row->scales, block, blocks);
-	put_column(t, to + at->offsets, c, row->offsets, block, blocks);
-	put_column(d->scale, to + at->super_scales, c, row->super_scales, super, supers);
-	put_column(d->scale, to + at->super_offsets, c, row->super_offsets, super, supers);
+		put_code(d, to + at->lines, k, c, (int8_t)(row->codes[from + k] - shift_of(row, from + k)));
+	put_column(t, to + at->scales, c, row->scales, block, blocks, d->shift > 0 ? FORMAT_SHIFT_UNIT : 1);
+	put_column(t, to + at->offsets, c, row->offsets, block, blocks, 1);
+	put_column(d->scale, to + at->super_scales, c, row->super_scales, super, supers, 1);
+	put_column(d->scale, to + at->super_offsets, c, row->super_offsets, super, supers, 1);
 }
 
 /* n rows of codes as one panel. */

@@ -12,6 +12,20 @@
 #define ONE_BITS 0x3f800000
 #define BIG_BITS 0x4b000000 /* 2^23 */
 
+/* ---- constants ---- */
+
+static struct kb_val splat_i32(struct kb *k, int32_t v, int lanes)
+{
+	struct kb_val c = kb_i32(k, v);
+	return lanes > 1 ? kb_splat(k, c, lanes) : c;
+}
+
+static struct kb_val splat_f32(struct kb *k, float v, int lanes)
+{
+	struct kb_val c = kb_f32(k, v);
+	return lanes > 1 ? kb_splat(k, c, lanes) : c;
+}
+
 /* ---- scales and offsets ---- */
 
 static enum kb_scalar scalar_of(enum ir_dtype t)
@@ -43,8 +57,10 @@ static struct kb_val block_numbers(struct kb *k, const struct panel *p, struct l
 	const struct ir_format_desc *d = ir_format(p->format);
 	struct kb_val width = kb_index(k, TILE_PANEL), first = kb_add(k, kb_mul(k, b, width), column);
 	enum kb_scalar s = scalar_of(d->scale);
-	if (d->super == 1)
-		return load_numbers(k, at, s, panel + level.blocks, first, disp, lanes);
+	if (d->super == 1) {
+		struct kb_val v = load_numbers(k, at, s, panel + level.blocks, first, disp, lanes);
+		return d->shift > 0 ? kb_mul(k, v, splat_f32(k, 1.0f / FORMAT_SHIFT_UNIT, lanes)) : v;
+	}
 	struct kb_val v = load_numbers(k, at, KB_I8, panel + level.blocks, first, disp, lanes);
 	struct kb_val super = kb_bin(k, KB_DIV, b, kb_index(k, d->super));
 	first = kb_add(k, kb_mul(k, super, width), column);
@@ -56,24 +72,35 @@ static struct level scales_of(const struct tile_codes *t)
 	return (struct level){t->scales, t->super_scales};
 }
 
-static struct level offsets_of(const struct tile_codes *t)
+/* What the lowest bits of a scale say. */
+static struct kb_val block_shift(struct kb *k, const struct panel *p, int64_t scales, struct kb_val at,
+                                 struct kb_val b, struct kb_val column, int64_t disp, int lanes)
 {
-	return (struct level){t->offsets, t->super_offsets};
+	const struct ir_format_desc *d = ir_format(p->format);
+	struct kb_val first = kb_add(k, kb_mul(k, b, kb_index(k, TILE_PANEL)), column);
+	struct kb_val bits = kb_load(k, KB_TYPE(KB_I16, lanes), at, first, scales / 2 + disp, 0);
+	bits = kb_cvt(k, bits, KB_I32);
+	bits = kb_bin(k, KB_AND, bits, splat_i32(k, (1 << d->shift) - 1, lanes));
+	return kb_sub(k, bits, splat_i32(k, ir_format_shift_zero(d), lanes));
+}
+
+/* Offsets of columns from column + disp on; none: the format has none. Those of shifts are exact. */
+static struct kb_val block_offset(struct kb *k, const struct panel *p, struct kb_val at, int64_t panel,
+                                  struct kb_val b, struct kb_val column, int64_t disp, int lanes)
+{
+	const struct ir_format_desc *d = ir_format(p->format);
+	const struct tile_codes t = tile_codes(p->format, p->depth);
+	struct level offsets = {t.offsets, t.super_offsets};
+	if (d->has_offset)
+		return block_numbers(k, p, offsets, at, panel, b, column, disp, lanes);
+	if (d->shift == 0)
+		return (struct kb_val){0};
+	struct kb_val scale = block_numbers(k, p, scales_of(&t), at, panel, b, column, disp, lanes);
+	struct kb_val shift = block_shift(k, p, panel + t.scales, at, b, column, disp, lanes);
+	return kb_mul(k, scale, kb_cvt(k, shift, KB_F32));
 }
 
 /* ---- one element ---- */
-
-static struct kb_val splat_i32(struct kb *k, int32_t v, int lanes)
-{
-	struct kb_val c = kb_i32(k, v);
-	return lanes > 1 ? kb_splat(k, c, lanes) : c;
-}
-
-static struct kb_val splat_f32(struct kb *k, float v, int lanes)
-{
-	struct kb_val c = kb_f32(k, v);
-	return lanes > 1 ? kb_splat(k, c, lanes) : c;
-}
 
 static struct kb_val to_lanes(struct kb *k, struct kb_val v, int lanes)
 {
@@ -161,12 +188,9 @@ struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, 
 	}
 	words = kb_sub(k, words, splat_i32(k, ir_format_byte_zero(p->format), lanes));
 	struct kb_val code = kb_cvt(k, words, KB_F32);
-	struct kb_val b = d->block ? kb_bin(k, KB_DIV, i, kb_index(k, d->block)) : kb_index(k, 0),
-	              offset = {0};
+	struct kb_val b = d->block ? kb_bin(k, KB_DIV, i, kb_index(k, d->block)) : kb_index(k, 0);
 	struct kb_val scale = block_numbers(k, p, scales_of(&t), at, 0, b, column, 0, lanes);
-	if (d->has_offset)
-		offset = block_numbers(k, p, offsets_of(&t), at, 0, b, column, 0, lanes);
-	return element(k, code, scale, offset);
+	return element(k, code, scale, block_offset(k, p, at, 0, b, column, 0, lanes));
 }
 
 /* ---- the walk ---- */
@@ -184,27 +208,27 @@ static int64_t panel_of_vector(const struct panel *p, int lanes, int v, int64_t 
 	return v / per_panel * p->bytes;
 }
 
-/* Of block b, for vector v of panels side by side. */
-static struct kb_val vector_numbers(struct kb *k, const struct panel *p, struct level level, struct kb_val at,
-                                    struct kb_val b, int v, int lanes)
-{
-	int64_t column, panel = panel_of_vector(p, lanes, v, &column);
-	return block_numbers(k, p, level, at, panel, b, kb_index(k, 0), column, lanes);
-}
-
 struct kb_val panel_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
                           int lanes)
 {
 	const struct tile_codes t = tile_codes(p->format, p->depth);
-	return vector_numbers(k, p, scales_of(&t), at, b, v, lanes);
+	int64_t column, panel = panel_of_vector(p, lanes, v, &column);
+	return block_numbers(k, p, scales_of(&t), at, panel, b, kb_index(k, 0), column, lanes);
+}
+
+struct kb_val panel_shift(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
+                          int lanes)
+{
+	const struct tile_codes t = tile_codes(p->format, p->depth);
+	int64_t column, panel = panel_of_vector(p, lanes, v, &column);
+	return block_shift(k, p, panel + t.scales, at, b, kb_index(k, 0), column, lanes);
 }
 
 struct kb_val panel_offset(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
                            int lanes)
 {
-	const struct tile_codes t = tile_codes(p->format, p->depth);
-	return ir_format(p->format)->has_offset ? vector_numbers(k, p, offsets_of(&t), at, b, v, lanes)
-	                                        : (struct kb_val){0};
+	int64_t column, panel = panel_of_vector(p, lanes, v, &column);
+	return block_offset(k, p, at, panel, b, kb_index(k, 0), column, lanes);
 }
 
 /* Block b of the section. */
@@ -271,7 +295,6 @@ static void emit_line(struct panel_walk *w, struct kb_val from)
 		struct kb_val words = load_words(w, v);
 		if (w->half)
 			words = kb_bin(k, KB_SHR, words, splat_i32(k, 4, w->lanes));
-		words = kb_bin(k, KB_AND, words, splat_i32(k, 0x0f0f0f0f, w->lanes));
 		w->codes[v] =
 		        panel_look_up(k, w->panel, words, ir_format_byte_zero(w->panel->format), w->lanes);
 	}

@@ -17,7 +17,8 @@ struct panel panel_of(enum ir_format f, int64_t depth)
 	p.per_line = d->bits ? 32 / d->bits : tile_line_steps(d->dtype);
 	p.unit = p.per_line;
 	if (d->bits) {
-		bool has_sum = d->has_offset || (d->scale == DT_F16 && d->super == 1 && !d->codebook);
+		bool has_sum = d->has_offset || d->shift > 0 ||
+		               (d->scale == DT_F16 && d->super == 1 && !d->codebook);
 		const struct tile_codes t = tile_codes(f, depth);
 		int group = d->bits == 8 ? 4 : 32;
 		p.unit = d->block > group ? d->block : group;

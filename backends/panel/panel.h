@@ -48,13 +48,15 @@ struct kb_val panel_vector(const struct panel_reader *r, struct kb_val line, int
 struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                          struct kb_val i, int lanes);
 
-/* Numbers of codes of a codebook, four bits in each byte of the words -> code + zero in 8 bits; of other formats the
+/* Numbers of codes of a codebook, the low four bits of each byte of the words -> code + zero in 8 bits; of other formats the
  * words themselves. */
 struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val words, int zero, int lanes);
 
 /* Scales and offsets (none: the format has none) of block b of a section of codes, for vector v of the panels whose
- * section begins at `at`. */
+ * section begins at `at`; i32: what is added to its codes, of formats with shifts, whose offsets are scale shift. */
 struct kb_val panel_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
+                          int lanes);
+struct kb_val panel_shift(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
                           int lanes);
 struct kb_val panel_offset(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
                            int lanes);

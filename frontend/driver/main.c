@@ -126,7 +126,8 @@ static enum exit_code check_quantize(struct driver *d)
 		return EXIT_OK;
 	const char *near = did_you_mean(&d->arena, o->quantize, words, n);
 	return driver_usage(d, "--quantize: no format is called '%.60s'%s", o->quantize,
-	                    *near ? near : "; there are q8, q8_row, q4, q4a, q4_k, iq4_nl, mxfp4 and others");
+	                    *near ? near
+	                          : "; there are q8, q8_row, q4, q4a, q4s, q4_k, iq4_nl, mxfp4 and others");
 }
 
 static enum exit_code check_choices(struct driver *d)

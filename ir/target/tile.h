@@ -72,8 +72,8 @@ struct tile_rounding {
 int64_t tile_rounded_step(enum ir_format f, struct tile_rounding r, int64_t depth);
 /*
  * A row of x in scratch, bytes from its beginning: its codes or numbers, zeros up to a whole line; then of integers for
- * each step i32: minus the sum of codes that weights stored as code + zero want; f32: the scale; and for formats with
- * offsets f32: the sum of codes times the scale.
+ * each step i32: minus the sum of codes that weights stored as code + zero want, in formats with shifts the sum itself;
+ * f32: the scale; and for formats with offsets f32: the sum of codes times the scale.
  */
 struct tile_rounded_row {
 	int64_t step, steps; /* step: as above, K instead of 0 */

@@ -11,12 +11,16 @@ static const int8_t codebook_IQ4_NL[16] = {-127, -104, -83, -65, -49, -35, -22, 
                                            1,    13,   25,  38,  53,  69,  89,  113};
 /* Twice 0, 0.5, 1, 1.5, 2, 3, 4, 6 and the same below zero: E2M1 of the OCP Microscaling Formats 1.0, 5.3.3. */
 static const int8_t codebook_E2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+/* Least squared error for normal numbers in blocks of 32 whose scale, its sign and shift are chosen, by Lloyd's iteration; of seven
+ * bits. */
+static const int8_t codebook_BELL[16] = {-63, -52, -42, -34, -27, -20, -13, -7, 0, 6, 13, 20, 28, 36, 46, 64};
 #define codebook_NONE NULL
 
 static const struct ir_format_desc formats[] = {
-#define FLOATS(NAME, name, dtype) [FORMAT_##NAME] = {#name, dtype, 0, 0, 1, dtype, false, 0, NULL},
-#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, codebook) \
-	[FORMAT_##NAME] = {#name, DT_F32, bits, block, super, scale, offset, zero, codebook_##codebook},
+#define FLOATS(NAME, name, dtype) [FORMAT_##NAME] = {#name, dtype, 0, 0, 1, dtype, false, 0, 0, NULL},
+#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, shift, codebook) \
+	[FORMAT_##NAME] = {#name, DT_F32, bits, block, super,                        \
+	                   scale, offset, zero, shift, codebook_##codebook},
 #include "ir/types/formats.def"
 };
 
@@ -90,8 +94,8 @@ static const struct {
 	const char *word;
 	enum ir_format format;
 } words[] = {
-#define SYNONYM(word, NAME)                                                   {#word, FORMAT_##NAME},
-#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, codebook) {#name, FORMAT_##NAME},
+#define SYNONYM(word, NAME)                                                          {#word, FORMAT_##NAME},
+#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, shift, codebook) {#name, FORMAT_##NAME},
 #include "ir/types/formats.def"
 };
 
@@ -107,8 +111,8 @@ bool ir_format_of_word(const char *word, enum ir_format *out)
 const char *const *ir_format_words(size_t *n)
 {
 	static const char *const list[] = {
-#define SYNONYM(word, NAME)                                                   #word,
-#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, codebook) #name,
+#define SYNONYM(word, NAME)                                                          #word,
+#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, shift, codebook) #name,
 #include "ir/types/formats.def"
 	};
 	*n = TFMC_COUNT(list);

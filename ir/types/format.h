@@ -14,12 +14,12 @@
 #include "ir/types/type.h"
 
 enum ir_format {
-#define FLOATS(NAME, name, dtype)                                             FORMAT_##NAME,
-#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, codebook) FORMAT_##NAME,
+#define FLOATS(NAME, name, dtype)                                                    FORMAT_##NAME,
+#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, shift, codebook) FORMAT_##NAME,
 #include "ir/types/formats.def"
 };
-#define FLOATS(NAME, name, dtype)                                             +1
-#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, codebook) +1
+#define FLOATS(NAME, name, dtype)                                                    +1
+#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, shift, codebook) +1
 enum {
 	IR_N_FORMATS = 0
 #include "ir/types/formats.def"
@@ -32,9 +32,17 @@ struct ir_format_desc {
 	int block, super;    /* elements; blocks. 0: the whole row; 1: no super blocks */
 	enum ir_dtype scale; /* type of scales and offsets, or of those of super blocks */
 	bool has_offset;
-	int zero;               /* of codes that are stored as code + zero */
+	int zero;  /* of codes that are stored as code + zero */
+	int shift; /* bits of a scale that say what is added to the codes of a block; 0: nothing is */
 	const int8_t *codebook; /* [16], NULL: none */
 };
+/* Scales with a shift are stored multiplied by it: those of small weights are normal numbers, too. */
+#define FORMAT_SHIFT_UNIT 256
+/* What the lowest bits of a stored scale of shift 0 are. */
+static inline int ir_format_shift_zero(const struct ir_format_desc *d)
+{
+	return d->shift > 0 ? 1 << (d->shift - 1) : 0;
+}
 /* What is added to codes so that they are unsigned bytes, the lowest of a codebook 0; the largest of these bytes. */
 int ir_format_byte_zero(enum ir_format f);
 int ir_format_byte_most(enum ir_format f);

@@ -63,6 +63,15 @@ struct weight_codes weight_codes_from(const struct weight_codes *c, int64_t row)
 	return r;
 }
 
+int weight_codes_shift(const struct weight_codes *row, int64_t b)
+{
+	const struct ir_format_desc *d = ir_format(row->format);
+	if (d->shift == 0)
+		return 0;
+	int bits = f64_to_half((double)row->scales[b] * FORMAT_SHIFT_UNIT);
+	return (bits & ((1 << d->shift) - 1)) - ir_format_shift_zero(d);
+}
+
 /* Scale and offset of block b of a row. */
 static void block_of(const struct weight_codes *row, int64_t b, double *scale, double *offset)
 {
@@ -299,14 +308,16 @@ static void find_change(const struct weight_codes *row, const struct sample *s, 
 {
 	const struct ir_format_desc *d = ir_format(row->format);
 	int64_t at = b * (d->block ? d->block : row->k);
+	int shift = weight_codes_shift(row, b);
 	struct fit f;
 	block_of(row, b, &f.scale, &f.offset);
 	for (int64_t i = 0; i < s->n; i++) {
-		int8_t code = row->codes[at + i];
-		double e = f.scale * code + f.offset - s->x[i], m = s->in.means[i];
+		int8_t code = (int8_t)(row->codes[at + i] - shift);
+		double e = f.scale * row->codes[at + i] + f.offset - s->x[i], m = s->in.means[i];
 		bool rises = e < 0;
 		if ((rises ? m : -m) * sum >= 0 || !other_side(d, code, rises == (f.scale > 0), &code))
 			continue;
+		code = (int8_t)(code + shift);
 		double step = f.scale * (code - row->codes[at + i]), by = m * step;
 		double counts = weight_of(s, i) * step * (2 * e + step) + by * (2 * sum + by);
 		if (counts < best->counts)
@@ -339,11 +350,10 @@ static void balance(const struct weight_codes *row, const double *x, const struc
 	}
 }
 
-void weight_codes_quantize(const struct weight_codes *row, const double *x, const struct weight_inputs *in)
+static void find_scales(const struct weight_codes *row, const double *x, const struct weight_inputs *in)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
-	int64_t blocks = ir_format_blocks(row->format, row->k), block = d->block ? d->block : row->k;
-	for (int64_t b = 0; b < blocks; b++) {
+	for (int64_t b = 0; b < ir_format_blocks(row->format, row->k); b++) {
 		const struct sample s = block_from(row, x, in, b);
 		struct fit f = fit_block(d, &s);
 		row->scales[b] = (float)f.scale;
@@ -351,11 +361,22 @@ void weight_codes_quantize(const struct weight_codes *row, const double *x, cons
 			row->offsets[b] = (float)f.offset;
 	}
 	round_scales(row, d);
+}
+
+void weight_codes_quantize(const struct weight_codes *row, const double *x, const struct weight_inputs *in)
+{
+	const struct ir_format_desc *d = ir_format(row->format);
+	int64_t block = d->block ? d->block : row->k;
+	if (d->shift > 0)
+		weight_codes_shifted_scales(row, x, in);
+	else
+		find_scales(row, x, in);
 	for (int64_t i = 0; i < row->k; i++) {
+		int shift = weight_codes_shift(row, i / block);
 		double scale, offset, v;
 		block_of(row, i / block, &scale, &offset);
-		v = (x[i] - offset) / scale;
-		row->codes[i] = isfinite(v) ? nearest_code(d, v) : 0;
+		v = (x[i] - offset) / scale - shift;
+		row->codes[i] = (int8_t)(isfinite(v) ? nearest_code(d, v) + shift : 0);
 	}
 	if (in)
 		balance(row, x, in);

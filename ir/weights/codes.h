@@ -8,8 +8,8 @@
 
 #include "ir/types/format.h"
 
-/* Arrays of somebody else, for some rows; floats are numbers of the format's scale type, integers as floats in
- * `scales` and `offsets` where there are super blocks. */
+/* Arrays of somebody else, for some rows; floats are numbers of the format's scale type (with a shift, divided by
+ * FORMAT_SHIFT_UNIT), integers as floats in `scales` and `offsets` where there are super blocks. Codes have the shift added. */
 struct weight_codes {
 	enum ir_format format;
 	int64_t k;            /* elements of a row */
@@ -25,6 +25,8 @@ bool weight_codes_alloc(struct weight_codes *c, enum ir_format format, int64_t k
 void weight_codes_release(struct weight_codes *c);
 /* The same arrays from row `row` on. */
 struct weight_codes weight_codes_from(const struct weight_codes *c, int64_t row);
+/* What is added to the codes of block b of a row, as its scale says; 0 in formats without shifts. */
+int weight_codes_shift(const struct weight_codes *row, int64_t b);
 /* All elements of some rows [rows, k]. */
 void weight_codes_decode(const struct weight_codes *c, int64_t rows, double *out);
 /* What multiplies a matrix [.., K]: the means of the squares and the means of its inputs, [K] each. */
@@ -43,6 +45,9 @@ double weight_inputs_variance(const struct weight_inputs *in, int64_t i);
  * NaN.
  */
 void weight_codes_quantize(const struct weight_codes *row, const double *x, const struct weight_inputs *in);
+/* shift.c: only the scales of a format with shifts, which say them; NaN where a block is not finite. */
+void weight_codes_shifted_scales(const struct weight_codes *row, const double *x,
+                                 const struct weight_inputs *in);
 /* Whether scales that were found from the row x [k] are beyond their type; *v is its largest element then. False where
  * x has elements that are not finite. */
 bool weight_codes_beyond(const struct weight_codes *row, const double *x, double *v);

@@ -3,6 +3,8 @@
 """Weights as llama.cpp quantizes them: a GGUF file of the tensors of a safetensors file, by the library in the package llama_cpp.
 
     ggml.py IN.safetensors TYPE OUT.gguf     TYPE: Q4_0, Q4_K, .. for matrices of whole blocks but tables of positions; others f32
+    ggml.py --numbers IN.safetensors TYPE OUT.gguf    numbers of the TYPE, stored as f32, also of matrices whose rows are not whole
+                                             blocks: these are cut out of all rows one behind the other, so bytes are those of the TYPE
     ggml.py --check                          exit code 0 when the packages gguf, llama_cpp and numpy are there
 
 A matrix X.weight beside a number X.scale is the product of both.
@@ -48,12 +50,21 @@ def quantize(library, kind, values):
     return out
 
 
-def main():
-    source, kind, out = sys.argv[1], gguf.GGMLQuantizationType[sys.argv[2]], sys.argv[3]
+def numbers(library, kind, values):
+    block = gguf.GGML_QUANT_SIZES[kind][0]
+    blocks = numpy.concatenate([values.ravel(), numpy.zeros(-values.size % block, "<f4")]).reshape(-1, block)
+    found = gguf.dequantize(quantize(library, kind, blocks), kind)
+    return found.ravel()[: values.size].reshape(values.shape).astype("<f4")
+
+
+def main(source, kind, out, as_numbers=False):
+    kind = gguf.GGMLQuantizationType[kind]
     library = ctypes.CDLL(libraries[0])
     writer = gguf.GGUFWriter(out, "none")
     for name, values in tensors_of(source).items():
-        whole = values.ndim == 2 and values.shape[1] % gguf.GGML_QUANT_SIZES[kind][0] == 0 and "position" not in name
+        if as_numbers and values.ndim == 2 and "position" not in name:
+            values = numbers(library, kind, values)
+        whole = not as_numbers and values.ndim == 2 and values.shape[1] % gguf.GGML_QUANT_SIZES[kind][0] == 0 and "position" not in name
         writer.add_tensor(name, quantize(library, kind, values) if whole else values, raw_dtype=kind if whole else None)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -71,5 +82,7 @@ if __name__ == "__main__":
     libraries = glob.glob(os.path.dirname(llama_cpp.__file__) + "/lib/libggml-base.*")
     if not libraries:
         raise SystemExit("SKIPPED: what llama.cpp makes of the weights: the package llama_cpp has no libggml-base")
-    if sys.argv[1:] != ["--check"]:
-        main()
+    if sys.argv[1] == "--numbers":
+        main(*sys.argv[2:], as_numbers=True)
+    elif sys.argv[1:] != ["--check"]:
+        main(*sys.argv[1:])

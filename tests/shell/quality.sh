@@ -111,12 +111,13 @@ assert r["positions"] >= 150 and r["kl_mean"] <= bound, (form, most, bound, r)
 P
 }
 # beside FOLDER OPTION FILE FORMAT TYPE MOST: a format of 4 bits costs no more than what llama.cpp makes of the same weights in
-# blocks of the same kind: measured where it is there, elsewhere MOST, which it was in November 2026 (ggml 0.25.3).
+# blocks of as many bytes: measured where it is there, elsewhere MOST, which it was in November 2026 (ggml 0.25.3). `numbers`:
+# rows need not be whole blocks of the type, and are multiplied in f32.
 beside() {
-	local name=${1##*/} most=$6
+	local name=${1##*/} most=$6 how=${7-}
 	if [ "$peer" = yes ]; then
 		variant "$1" "$5" "s/model.safetensors/$5.gguf/; s/{from: \([^,]*\), mul: .*}/\1/"
-		python3 "$puzzles/ggml.py" "$1/model.safetensors" "$5" "$tmp/$name/$5.gguf"
+		python3 "$puzzles/ggml.py" ${how:+--$how} "$1/model.safetensors" "$5" "$tmp/$name/$5.gguf"
 		"$TFMC" quality "$tmp/$name/$5.yaml" --against "$1/model.yaml" "$2" "$3" --json >"$tmp/$name.$5.json"
 		most=$5
 	fi
@@ -153,6 +154,7 @@ python3 "$puzzles/data.py" --seed 77 --count 32 >"$tmp/puzzles.txt"
 python3 "$examples/names/data.py" --seed 77 --count 200 | awk '{ print $1 }' >"$tmp/names.txt"
 bars "$puzzles" --prompt-file "$tmp/puzzles.txt"
 beside "$puzzles" --prompt-file "$tmp/puzzles.txt" q4 Q4_0 1.50e-3
+beside "$puzzles" --prompt-file "$tmp/puzzles.txt" q4s Q4_K 9.52e-4
 beside "$puzzles" --prompt-file "$tmp/puzzles.txt" q4_k Q4_K 9.52e-4
 beside "$puzzles" --prompt-file "$tmp/puzzles.txt" iq4_nl IQ4_NL 1.09e-3
 bars "$examples/names" --prompt-file "$tmp/names.txt"
@@ -160,6 +162,7 @@ cache_bar "$puzzles" --prompt-file "$tmp/puzzles.txt" 0.0001
 cache_bar "$examples/names" --prompt-file "$tmp/names.txt" 0.0001
 beside "$examples/names" --prompt-file "$tmp/names.txt" q4 Q4_0 5.87e-3
 beside "$examples/names" --prompt-file "$tmp/names.txt" iq4_nl IQ4_NL 4.96e-3
+beside "$examples/names" --prompt-file "$tmp/names.txt" q4s Q4_K 5.19e-3 numbers
 # A profile of other texts: 0.86 was measured. On puzzles it is 0.91 to 1.04, by the number of texts, which shows nothing.
 python3 "$examples/names/data.py" --seed 5 --count 200 | awk '{ print $1 }' >"$tmp/other_names.txt"
 gain "$examples/names" "$tmp/names.txt" "$tmp/other_names.txt" 0.92
@@ -173,3 +176,5 @@ for c in json.load(open(sys.argv[1]))['cases']:
 bars "$models/stories260k" --tokens-file "$tmp/stories.ids"
 cache_bar "$models/stories260k" --tokens-file "$tmp/stories.ids" 0.003
 bars "$models/aren-transliteration" --prompt-file "$tmp/aren.txt"
+beside "$models/stories260k" --tokens-file "$tmp/stories.ids" q4s Q4_K 8.41e-2 numbers
+beside "$models/aren-transliteration" --prompt-file "$tmp/aren.txt" q4s Q4_K 1.27e-2 numbers

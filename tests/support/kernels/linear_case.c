@@ -332,6 +332,13 @@ static void put_numbers(const struct tile_codes *codes, char *to, int64_t at, en
 	}
 }
 
+/* The five lowest bits of the f16 that is 256 times the scale, less 16. */
+static int shift_of(const struct weight_codes *codes, int64_t first, int64_t k)
+{
+	const struct ir_format_desc *d = ir_format(codes->format);
+	return d->shift > 0 ? (f64_to_half((double)codes->scales[first + k / d->block] * 256) & 31) - 16 : 0;
+}
+
 /* Codes beyond K multiply zeros: any will do. */
 static void pack_codes(struct linear_case *c, struct linear_call *call, int64_t n, int64_t depth)
 {
@@ -340,6 +347,10 @@ static void pack_codes(struct linear_case *c, struct linear_call *call, int64_t 
 	const struct weight_codes *codes = &call->codes;
 	enum ir_dtype t = d->super > 1 ? DT_I8 : d->scale;
 	int64_t block = d->block, super = block * d->super;
+	int64_t n_scales = n * ir_format_blocks(c->format, depth);
+	float *scales = aligned(c, n_scales);
+	for (int64_t i = 0; i < n_scales; i++)
+		scales[i] = codes->scales[i] * (float)(d->shift > 0 ? 256 : 1);
 	call->packed_bytes = (size_t)((n + 15) / 16 * at.bytes);
 	char *out = aligned(c, (int64_t)call->packed_bytes / 4);
 	memset(out, 0, call->packed_bytes);
@@ -349,8 +360,9 @@ static void pack_codes(struct linear_case *c, struct linear_call *call, int64_t 
 		        supers = ir_format_supers(c->format, depth);
 		for (int64_t k = 0; k < depth; k++)
 			put_code((unsigned char *)to + k / at.section * at.section_bytes + at.lines, d,
-			         k % at.section, row % 16, codes->codes[row * depth + k]);
-		put_numbers(&at, to, at.scales, t, codes->scales, row, blocks, block);
+			         k % at.section, row % 16,
+			         codes->codes[row * depth + k] - shift_of(codes, row * blocks, k));
+		put_numbers(&at, to, at.scales, t, scales, row, blocks, block);
 		put_numbers(&at, to, at.offsets, t, codes->offsets, row, blocks, block);
 		put_numbers(&at, to, at.super_scales, d->scale, codes->super_scales, row, supers, super);
 		put_numbers(&at, to, at.super_offsets, d->scale, codes->super_offsets, row, supers, super);

@@ -201,7 +201,7 @@ START_TEST(searches)
 	static const struct {
 		enum ir_format format;
 		double most; /* root of the squared errors over that of the squares */
-	} bounds[] = {{FORMAT_Q8, 0.0048}, {FORMAT_Q4A, 0.069}, {FORMAT_Q4_K, 0.0695}};
+	} bounds[] = {{FORMAT_Q8, 0.0048}, {FORMAT_Q4A, 0.069}, {FORMAT_Q4_K, 0.0695}, {FORMAT_Q4S, 0.0646}};
 	const struct ir_wexpr *m = matrix(512);
 	uint32_t state = 7;
 	for (int i = 0; i < ROWS * 512; i++) {
@@ -220,6 +220,60 @@ START_TEST(searches)
 		}
 		ck_assert_msg(sqrt(errors / squares) <= bounds[b].most, "%s: %g",
 		              ir_format(bounds[b].format)->name, sqrt(errors / squares));
+	}
+}
+END_TEST
+
+/* Blocks that have every code of 4 bits, or the ends of 8 bits, are found again, with every shift. */
+START_TEST(finds_what_it_holds)
+{
+	enum ir_format f = (enum ir_format)_i;
+	const struct ir_format_desc *d = ir_format(f);
+	if (!ir_format_has_codes(f) || d->super > 1)
+		return;
+	const struct ir_wexpr *m = matrix(32);
+	for (int turn = 0; turn < 32; turn++) {
+		int shift = d->shift > 0 ? turn - 16 : 0;
+		/* 4, and in its lowest bits the shift */
+		double scale =
+		        d->shift > 0 ? half_to_f64((uint16_t)(0x4400 + turn)) / FORMAT_SHIFT_UNIT : 0.25;
+		for (int i = 0; i < ROWS * 32; i++) {
+			int n = (i * 7 + i / 32) % 16, code = d->bits == 8 ? n * 254 / 15 - 127 : n - d->zero;
+			stored[i] = (float)(scale * ((d->codebook ? d->codebook[n] : code) + shift));
+		}
+		const double *got = values(wexpr_quantize(&arena, f, m, NULL));
+		for (int i = 0; i < ROWS * 32; i++)
+			ck_assert_msg(fabs(got[i] - (double)stored[i]) <= 2e-3 * scale,
+			              "%s, shift %d: %g is %g", d->name, shift, (double)stored[i], got[i]);
+	}
+}
+END_TEST
+
+/* Zeros, one number beside which all others are nothing, numbers below the normal ones and in every order: what comes is finite,
+ * and no worse than zeros. */
+START_TEST(bears_odd_rows)
+{
+	static const float odd[][3] = {{0, 0, 0},           {3000, 1e-6f, 0},       {-3000, 1, 1},
+	                               {1e-40f, 1e-45f, 0}, {-1e-7f, 2e-7f, 1e-6f}, {5, 5, 5}};
+	enum ir_format f = (enum ir_format)_i;
+	if (!ir_format_has_codes(f))
+		return;
+	const struct ir_wexpr *m = matrix(300);
+	for (int i = 0; i < ROWS * 300; i++) {
+		const float *of = odd[i / 300];
+		stored[i] = i % 300 == 77 ? of[0] : of[1 + i % 2];
+	}
+	const double *got = values(wexpr_quantize(&arena, f, m, NULL));
+	for (int r = 0; r < ROWS; r++) {
+		double errors = 0, squares = 0;
+		for (int i = r * 300; i < (r + 1) * 300; i++) {
+			double x = (double)stored[i];
+			ck_assert(isfinite(got[i]));
+			errors += (got[i] - x) * (got[i] - x);
+			squares += x * x;
+		}
+		ck_assert_msg(errors <= squares, "%s, row %d: %g of %g", ir_format(f)->name, r, errors,
+		              squares);
 	}
 }
 END_TEST
@@ -265,6 +319,8 @@ Suite *suite_codes(void)
 	tcase_add_loop_test(t, is_near, 0, IR_N_FORMATS);
 	tcase_add_loop_test(t, moves_rows, 0, IR_N_FORMATS);
 	tcase_add_loop_test(t, keeps_nan, 0, IR_N_FORMATS);
+	tcase_add_loop_test(t, finds_what_it_holds, 0, IR_N_FORMATS);
+	tcase_add_loop_test(t, bears_odd_rows, 0, IR_N_FORMATS);
 	tcase_add_loop_test(t, errors_count_by_inputs, 0, IR_N_FORMATS);
 	tcase_add_test(t, evaluates_every_range);
 	tcase_add_test(t, searches);

@@ -17,10 +17,10 @@
 
 static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4-vnni", "x86-64-v4-amx",
                                       "armv8.2-dotprod"};
-static const enum ir_format formats[] = {FORMAT_Q8_ROW, FORMAT_Q8,     FORMAT_Q8_128, FORMAT_Q8A,
-                                         FORMAT_Q6_K,   FORMAT_Q5_K,   FORMAT_Q4,     FORMAT_Q4_128,
-                                         FORMAT_Q4A,    FORMAT_Q4_K,   FORMAT_Q4G_32, FORMAT_Q4G_64,
-                                         FORMAT_Q2_K,   FORMAT_IQ4_NL, FORMAT_IQ4_XS, FORMAT_MXFP4};
+static const enum ir_format formats[] = {
+        FORMAT_Q8_ROW, FORMAT_Q8,     FORMAT_Q8_128, FORMAT_Q8A,   FORMAT_Q6_K,   FORMAT_Q5_K,
+        FORMAT_Q4,     FORMAT_Q4_128, FORMAT_Q4A,    FORMAT_Q4_K,  FORMAT_Q4G_32, FORMAT_Q4G_64,
+        FORMAT_Q2_K,   FORMAT_IQ4_NL, FORMAT_IQ4_XS, FORMAT_MXFP4, FORMAT_Q4S};
 static const int64_t depths[] = {1, 31, 33, 95, 257, 320};
 static const int64_t widths[] = {5, 16, 33, 80, 101};
 static const int64_t shapes[][2] = {{1, 1}, {1, 2}, {3, 1},  {1, 5}, {1, 13},
@@ -289,7 +289,7 @@ END_TEST
 
 START_TEST(test_depths)
 {
-	static const enum ir_format some[] = {FORMAT_Q8_ROW, FORMAT_Q8, FORMAT_Q4, FORMAT_IQ4_NL};
+	static const enum ir_format some[] = {FORMAT_Q8_ROW, FORMAT_Q8, FORMAT_Q4S, FORMAT_IQ4_NL};
 	for (int i = 0; i < (int)TFMC_COUNT(depths); i++)
 		check_case(some[_i], depths[i], i, _i == 3 ? "armv8.2-dotprod" : "x86-64-v4-vnni", false);
 }
