@@ -5,12 +5,6 @@
  * after them. So they can be written before the code exists and are copied only once. Only what LLVM
  * writes is read here (64-bit, little-endian, fewer than 65280 sections); anything else is our bug.
  */
-/*
- * Adds bytes to an ELF relocatable object as a read-only section of its own and
- * defines an undefined symbol at its beginning. The code generator never sees
- * the weights: this costs one copy. Only what LLVM writes is read here (64-bit,
- * little-endian, fewer than 65280 sections); anything else is our bug.
- */
 #include "backends/object/internal.h"
 
 #include <string.h>

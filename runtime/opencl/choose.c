@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "runtime/abi.h"
 #include "runtime/opencl/internal.h"
 
 size_t tfmc_cl_count(const struct tfmc_cl *cl)
@@ -64,7 +65,29 @@ static bool is_number(const char *text, size_t *number)
 	return *text != 0;
 }
 
-int tfmc_cl_choose(const struct tfmc_cl *cl, const char *wanted, size_t *number, struct tfmc_cl_error *error)
+#define WIDE 16 /* floats of a vector */
+
+static bool is_for(int devices, const struct tfmc_cl_device *d)
+{
+	switch ((enum tfmc_cl_for)devices) {
+	case TFMC_CL_FOR_ANY: return true;
+	case TFMC_CL_FOR_WIDE_CPU: return d->type == TFMC_CL_CPU && d->vector_width >= WIDE;
+	case TFMC_CL_FOR_GPU: return d->type == TFMC_CL_GPU || d->type == TFMC_CL_ACCELERATOR;
+	}
+	return false;
+}
+
+static int check_for(const struct tfmc_cl *cl, int devices, size_t number, struct tfmc_cl_error *error)
+{
+	const struct tfmc_cl_device *d = &cl->entries[number].device;
+	if (is_for(devices, d))
+		return TFMC_CL_OK;
+	return cl_fail(error, TFMC_CL_E_DEVICE, "the kernels are for %s, '%.200s' is none",
+	               devices == TFMC_CL_FOR_GPU ? "GPUs" : "processors with vectors of 16 floats", d->name);
+}
+
+int tfmc_cl_choose(const struct tfmc_cl *cl, int devices, const char *wanted, size_t *number,
+                   struct tfmc_cl_error *error)
 {
 	size_t n;
 	const struct tfmc_cl_device *best = NULL;
@@ -77,19 +100,22 @@ int tfmc_cl_choose(const struct tfmc_cl *cl, const char *wanted, size_t *number,
 		               cl->n_faults ? ": " : "", cl->n_faults ? cl->faults[0] : "");
 	if (is_number(wanted ? wanted : "", &n)) {
 		*number = n < cl->n ? n : 0;
-		return n < cl->n ? TFMC_CL_OK
+		return n < cl->n ? check_for(cl, devices, n, error)
 		                 : cl_fail(error, TFMC_CL_E_DEVICE,
 		                           "there is no OpenCL device %s, they are 0 to %zu", wanted,
 		                           cl->n - 1);
 	}
 	for (size_t i = 0; i < cl->n; i++) {
 		const struct tfmc_cl_device *d = &cl->entries[i].device;
-		if (is_wanted(d, wanted ? wanted : "") && (!best || is_better(d, best))) {
+		if (!is_wanted(d, wanted ? wanted : "") ||
+		    (best && is_for(devices, best) > is_for(devices, d)))
+			continue;
+		if (!best || is_for(devices, d) > is_for(devices, best) || is_better(d, best)) {
 			best = d;
 			*number = i;
 		}
 	}
-	return best ? TFMC_CL_OK
+	return best ? check_for(cl, devices, *number, error)
 	            : cl_fail(error, TFMC_CL_E_DEVICE,
 	                      "no OpenCL device has '%.200s' in its name, vendor or platform; 0 is '%.200s'",
 	                      wanted, cl->entries[0].device.name);

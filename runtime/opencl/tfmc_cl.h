@@ -7,7 +7,7 @@
  * 	struct tfmc_cl_error error;
  * 	struct tfmc_cl *cl;
  * 	size_t number;
- * 	if (tfmc_cl_open(NULL, &cl, &error) || tfmc_cl_choose(cl, "radeon", &number, &error))
+ * 	if (tfmc_cl_open(NULL, &cl, &error) || tfmc_cl_choose(cl, 0, "radeon", &number, &error))
  * 		fprintf(stderr, "%s\n", error.text);
  *
  * Functions that may fail return a status, 0 when they succeed, and describe a failure in *error, which may be
@@ -86,10 +86,12 @@ const struct tfmc_cl_device *tfmc_cl_device(const struct tfmc_cl *cl, size_t num
 const char *tfmc_cl_fault(const struct tfmc_cl *cl, size_t number);
 /*
  * The device that `wanted` names: its number, or a part of its name or of its platform's or vendor's, in
- * lower or upper case; NULL or "": any. Of several the best: a GPU, else an accelerator, else a processor, of most
- * compute units times clock. TFMC_CL_E_DEVICE: there is none.
+ * lower or upper case; NULL or "": any. `devices` is an enum tfmc_cl_for of abi.h, 0: all. Of several of these the
+ * best: a GPU, else an accelerator, else a processor, of most compute units times clock. TFMC_CL_E_DEVICE: there is
+ * none, or it is none of `devices`.
  */
-int tfmc_cl_choose(const struct tfmc_cl *cl, const char *wanted, size_t *number, struct tfmc_cl_error *error);
+int tfmc_cl_choose(const struct tfmc_cl *cl, int devices, const char *wanted, size_t *number,
+                   struct tfmc_cl_error *error);
 
 /* ---- a device in use ---- */
 struct tfmc_cl_context; /* with one queue: what is asked for happens in order */

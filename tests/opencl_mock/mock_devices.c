@@ -133,7 +133,7 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_uint what, size_t size, void *val
 	case CL_DEVICE_MAX_COMPUTE_UNITS: return give_number(8u << number, word, size, value, needed);
 	case CL_DEVICE_MAX_CLOCK_FREQUENCY: return give_number(1500, word, size, value, needed);
 	case CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT:
-		return give_number(is_gpu ? 1 : 8, word, size, value, needed);
+		return give_number(is_gpu ? 1 : 16, word, size, value, needed);
 	case CL_DEVICE_GLOBAL_MEM_SIZE: return give_number(1 << 20, wide, size, value, needed);
 	case CL_DEVICE_MAX_MEM_ALLOC_SIZE:
 		return give_number(mock.largest ? (uint64_t)mock.largest : 1 << 18, wide, size, value,

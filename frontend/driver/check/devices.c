@@ -48,7 +48,7 @@ static void print_devices(struct driver *d, const struct tfmc_cl *cl, const char
 {
 	struct report r;
 	size_t best = 0;
-	(void)tfmc_cl_choose(cl, NULL, &best, NULL);
+	(void)tfmc_cl_choose(cl, 0, NULL, &best, NULL);
 	report_begin(&r, &d->out, d->options.json);
 	report_open(&r, "devices");
 	for (size_t i = 0; i < tfmc_cl_count(cl); i++) {

@@ -44,7 +44,7 @@ static enum tfmc_status find_device(struct driver *d, struct tfmc_cl **cl, size_
 	struct tfmc_cl_error error;
 	int status = tfmc_cl_open(driver_opencl_library(), cl, &error);
 	if (status == TFMC_CL_OK)
-		status = tfmc_cl_choose(*cl, device_name(d), number, &error);
+		status = tfmc_cl_choose(*cl, 0, device_name(d), number, &error);
 	return status == TFMC_CL_OK ? TFMC_OK : refuse_device(d, error.text);
 }
 

@@ -9,8 +9,6 @@
 
 #include "runtime/opencl/model/internal.h"
 
-#define WIDE 16 /* floats of a vector */
-
 /* ---- failures ---- */
 
 int32_t model_fail(const struct tfmc_cl_model *m, const struct model_where *where, const char *fmt, ...)
@@ -78,31 +76,16 @@ static int32_t make_state(struct tfmc_cl_model *m)
 
 /* ---- what it runs on ---- */
 
-static bool is_for(enum tfmc_cl_for devices, const struct tfmc_cl_device *d)
-{
-	switch (devices) {
-	case TFMC_CL_FOR_ANY: return true;
-	case TFMC_CL_FOR_WIDE_CPU: return d->type == TFMC_CL_CPU && d->vector_width >= WIDE;
-	case TFMC_CL_FOR_GPU: return d->type == TFMC_CL_GPU || d->type == TFMC_CL_ACCELERATOR;
-	}
-	return false;
-}
-
 static int32_t open_device(struct tfmc_cl_model *m)
 {
 	struct tfmc_cl_error error;
 	size_t number;
 	int status = tfmc_cl_open(m->device.library, &m->cl, &error);
 	if (status == TFMC_CL_OK)
-		status = tfmc_cl_choose(m->cl, m->device.name, &number, &error);
+		status = tfmc_cl_choose(m->cl, (int)m->code.devices, m->device.name, &number, &error);
 	if (status != TFMC_CL_OK)
 		return model_checked(m, NULL, status, &error);
 	m->chosen = tfmc_cl_device(m->cl, number);
-	if (!is_for((enum tfmc_cl_for)m->code.devices, m->chosen))
-		return model_fail(m, NULL, "the kernels are for %s, '%.200s' is none",
-		                  m->code.devices == TFMC_CL_FOR_GPU ? "GPUs"
-		                                                     : "processors with vectors of 16 floats",
-		                  m->chosen->name);
 	return model_checked(m, NULL, tfmc_cl_context_open(m->cl, number, 0, &m->context, &error), &error);
 }
 

@@ -51,7 +51,7 @@ START_TEST(lists_all)
 	ck_assert_str_eq(cpu->c_version, "OpenCL C 1.2 mock");
 	ck_assert(cpu->type == TFMC_CL_CPU && cpu->is_unified && !cpu->has_own_local);
 	ck_assert(cpu->has_subgroups && cpu->has_integer_dot && !cpu->has_fp16 && !cpu->has_fp64);
-	ck_assert(cpu->compute_units == 8 && cpu->clock == 1500 && cpu->vector_width == 8);
+	ck_assert(cpu->compute_units == 8 && cpu->clock == 1500 && cpu->vector_width == 16);
 	ck_assert(cpu->memory == 1 << 20 && cpu->largest == 1 << 18 && cpu->local_memory == 1 << 14);
 	ck_assert_uint_eq(cpu->group_items, 256);
 	ck_assert_str_eq(large->platform, "Mock Two");
@@ -151,7 +151,7 @@ START_TEST(odd_answers)
 		ck_assert_msg(rows[i].fault ? mocked_has(fault, rows[i].fault) : !fault, "%zu: %s", i, fault);
 		for (const char *p = fault; p && *p; p++)
 			ck_assert(!iscntrl((unsigned char)*p));
-		ck_assert_int_eq(tfmc_cl_choose(cl, NULL, &number, &error),
+		ck_assert_int_eq(tfmc_cl_choose(cl, 0, NULL, &number, &error),
 		                 rows[i].devices ? TFMC_CL_OK : TFMC_CL_E_DEVICE);
 		tfmc_cl_close(cl);
 		ck_assert_int_eq(mock->misuse, 0);
@@ -216,13 +216,13 @@ START_TEST(chooses)
 	ck_assert_int_eq(open_mock(&cl, &error), TFMC_CL_OK);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		error.text[0] = 0;
-		ck_assert_int_eq(tfmc_cl_choose(cl, rows[i].wanted, &number, &error), rows[i].status);
+		ck_assert_int_eq(tfmc_cl_choose(cl, 0, rows[i].wanted, &number, &error), rows[i].status);
 		ck_assert_uint_eq(number, rows[i].number);
 		ck_assert_msg(mocked_has(error.text, rows[i].text), "%s", error.text);
 	}
-	ck_assert_int_eq(tfmc_cl_choose(NULL, NULL, &number, NULL), TFMC_CL_E_NULL);
-	ck_assert_int_eq(tfmc_cl_choose(cl, NULL, NULL, NULL), TFMC_CL_E_NULL);
-	ck_assert_int_eq(tfmc_cl_choose(cl, "gpux", &number, NULL), TFMC_CL_E_DEVICE);
+	ck_assert_int_eq(tfmc_cl_choose(NULL, 0, NULL, &number, NULL), TFMC_CL_E_NULL);
+	ck_assert_int_eq(tfmc_cl_choose(cl, 0, NULL, NULL, NULL), TFMC_CL_E_NULL);
+	ck_assert_int_eq(tfmc_cl_choose(cl, 0, "gpux", &number, NULL), TFMC_CL_E_DEVICE);
 	tfmc_cl_close(cl);
 	tfmc_cl_close(NULL);
 	ck_assert_uint_eq(tfmc_cl_count(NULL), 0);
@@ -247,7 +247,7 @@ START_TEST(real_device)
 		return;
 	}
 	ck_assert_msg(status == TFMC_CL_OK, "%s", error.text);
-	ck_assert_msg(tfmc_cl_choose(cl, NULL, &number, &error) == TFMC_CL_OK, "%s", error.text);
+	ck_assert_msg(tfmc_cl_choose(cl, 0, NULL, &number, &error) == TFMC_CL_OK, "%s", error.text);
 	for (size_t i = 0; i < tfmc_cl_count(cl); i++) {
 		const struct tfmc_cl_device *d = tfmc_cl_device(cl, i);
 		ck_assert(d->name[0] && d->platform[0] && mocked_has(d->version, "OpenCL ") &&

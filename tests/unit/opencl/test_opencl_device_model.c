@@ -32,7 +32,7 @@ static bool has_pocl(void)
 	struct tfmc_cl *cl;
 	size_t number;
 	bool has = tfmc_cl_open(NULL, &cl, NULL) == TFMC_CL_OK &&
-	           tfmc_cl_choose(cl, device.name, &number, NULL) == TFMC_CL_OK;
+	           tfmc_cl_choose(cl, 0, device.name, &number, NULL) == TFMC_CL_OK;
 	tfmc_cl_close(cl);
 	if (!has)
 		(void)fprintf(stderr, "SKIPPED: models on a device: there is no PoCL\n");

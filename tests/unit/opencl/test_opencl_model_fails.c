@@ -220,9 +220,10 @@ START_TEST(devices)
 	        {TFMC_CL_FOR_GPU, "small", NULL},
 	        {TFMC_CL_FOR_GPU, NULL, NULL},
 	        {TFMC_CL_FOR_GPU, "0", "the kernels are for GPUs, 'Mock Processor' is none"},
-	        {TFMC_CL_FOR_WIDE_CPU, "0",
-	         "for processors with vectors of 16 floats, 'Mock Processor' is none"},
-	        {TFMC_CL_FOR_WIDE_CPU, "2", "'Mock GPU large' is none"},
+	        {TFMC_CL_FOR_WIDE_CPU, "0", NULL},
+	        {TFMC_CL_FOR_WIDE_CPU, NULL, NULL}, /* though GPUs are better */
+	        {TFMC_CL_FOR_WIDE_CPU, "2", "processors with vectors of 16 floats, 'Mock GPU large' is none"},
+	        {TFMC_CL_FOR_WIDE_CPU, "small", "'Mock GPU small' is none"},
 	        {TFMC_CL_FOR_ANY, "7", "there is no OpenCL device 7"},
 	        {TFMC_CL_FOR_ANY, "nobody has this", "no OpenCL device has"},
 	};
