@@ -33,6 +33,7 @@ struct kb_caps kb_caps_of(const struct target *t)
 	        .has_dot_bf16_odd_2x2 = target_has(t, FEATURE_BF16),
 	        .has_tiles = target_has(t, FEATURE_AMX_INT8) && target_has(t, FEATURE_AMX_BF16),
 	        .short_bytes = t->arch == ARCH_OPENCL,
+	        .shared_bytes = t->shared_bytes,
 	};
 }
 

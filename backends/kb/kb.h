@@ -71,8 +71,9 @@ struct kb_caps {
 	/* bool has_dot_u8s8, ..: the dot product is one, of four lanes and more; others are written out */
 #define KB_DOT(op, name) bool has_##name;
 #include "backends/kb/kb_ops.def"
-	bool has_tiles;   /* kb_tile_config, .. */
-	bool short_bytes; /* vectors of bytes have at most 16 lanes */
+	bool has_tiles;       /* kb_tile_config, .. */
+	bool short_bytes;     /* vectors of bytes have at most 16 lanes */
+	int64_t shared_bytes; /* that the items of a work-group may share */
 };
 
 struct target;

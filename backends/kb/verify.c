@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-#define SHARED_BYTES_MAX 32768 /* what OpenCL 1.2 promises */
-
 struct scope {
 	size_t values, vars; /* lengths of the visible lists at its begin */
 };
@@ -140,8 +138,8 @@ static void check_group(struct verifier *v)
 		if (inst->op == KBO_RETURN && has_barrier && (open > 0 || i + 1 < f->n_insts))
 			fail(v, i, "a return in front of the barriers of others");
 	}
-	if (shared > SHARED_BYTES_MAX)
-		fail(v, f->n_insts, "more shared memory than every device has");
+	if (shared > f->caps.shared_bytes)
+		fail(v, f->n_insts, "more shared memory than work-groups of the target have");
 }
 
 static bool verifier_begin(struct verifier *v, const struct kb_module *m, const struct kb_func *f)

@@ -25,7 +25,7 @@ struct recorded {
 
 static void record(struct recorded *r, const struct opencl_case *c)
 {
-	struct kb_caps caps = {.lanes = 8, .registers = 16, .has_fma = true};
+	struct kb_caps caps = {.lanes = 8, .registers = 16, .has_fma = true, .shared_bytes = 32768};
 	arena_init(&r->arena);
 	buf_init(&r->log);
 	buf_init(&r->text);

@@ -11,8 +11,9 @@
 #include "backends/kb/record.h"
 #include "ir/support/compiler.h"
 
-#define ITEMS  8
-#define GROUPS 3
+#define ITEMS        8
+#define GROUPS       3
+#define SHARED_BYTES 512
 
 struct fixture {
 	struct arena arena;
@@ -28,7 +29,8 @@ typedef void body_fn(struct kb *k, struct kb_val out, struct kb_val item);
 
 static void setup(struct fixture *t, body_fn *body)
 {
-	const struct kb_caps caps = {.lanes = 4, .registers = 64, .has_fma = true};
+	const struct kb_caps caps = {
+	        .lanes = 4, .registers = 64, .has_fma = true, .shared_bytes = SHARED_BYTES};
 	*t = (struct fixture){.m = NULL};
 	arena_init(&t->arena);
 	buf_init(&t->log);
@@ -246,8 +248,15 @@ static void returns_before_barrier(struct kb *k, struct kb_val out, struct kb_va
 static void shares_too_much(struct kb *k, struct kb_val out, struct kb_val item)
 {
 	(void)out, (void)item;
-	kb_shared(k, "a", KB_F32, 4096);
-	kb_shared(k, "b", KB_F32, 4097);
+	kb_shared(k, "a", KB_F32, SHARED_BYTES / 8);
+	kb_shared(k, "b", KB_F32, SHARED_BYTES / 8 + 1);
+}
+
+static void shares_all(struct kb *k, struct kb_val out, struct kb_val item)
+{
+	(void)out, (void)item;
+	kb_shared(k, "a", KB_F32, SHARED_BYTES / 8);
+	kb_shared(k, "b", KB_F32, SHARED_BYTES / 8);
 }
 
 static void shares_in_a_loop(struct kb *k, struct kb_val out, struct kb_val item)
@@ -275,6 +284,15 @@ START_TEST(verifier_refuses)
 }
 END_TEST
 
+START_TEST(all_of_the_memory_may_be_shared)
+{
+	struct fixture t;
+	setup(&t, shares_all);
+	ck_assert_int_eq(kb_verify(t.m, &t.cx), TFMC_OK);
+	teardown(&t);
+}
+END_TEST
+
 START_TEST(functions_have_no_groups)
 {
 	struct fixture t;
@@ -298,6 +316,7 @@ Suite *suite_kb_group(void)
 	tcase_add_loop_test(t, wrong_groups_fail, 0, (int)TFMC_COUNT(failures));
 	tcase_add_test(t, one_group_races_with_none);
 	tcase_add_loop_test(t, verifier_refuses, 0, (int)TFMC_COUNT(refused));
+	tcase_add_test(t, all_of_the_memory_may_be_shared);
 	tcase_add_test(t, functions_have_no_groups);
 	suite_add_tcase(s, t);
 	return s;
