@@ -10,7 +10,7 @@
 
 /* For the few rows that no half tile takes. */
 static const int low_heights[] = {8, 4, 2, 1};
-#define LOW_OPENCL 4 /* the highest of them there */
+#define LOW_OPENCL 4 /* the only one of them there, beside single rows */
 
 bool matmul_is_short(const struct linear *l)
 {
@@ -32,7 +32,7 @@ static bool is_low(const struct linear *l, int64_t rows)
 		return rows <= KB_TILE_ROWS;
 	for (size_t i = 0; i < TFMC_COUNT(low_heights); i++)
 		if (low_heights[i] == rows)
-			return rows < l->mr && (rows <= LOW_OPENCL || !matmul_is_short(l));
+			return rows < l->mr && (!matmul_is_short(l) || rows == LOW_OPENCL || rows == 1);
 	return false;
 }
 
