@@ -107,18 +107,26 @@ static struct kb_val to_lanes(struct kb *k, struct kb_val v, int lanes)
 	return lanes > 1 ? kb_splat(k, v, lanes) : v;
 }
 
-/* In each half of the lanes. */
-static struct kb_val look_up_halves(struct kb *k, const struct panel *p, struct kb_val words, int zero,
-                                    int lanes)
+/* Of a or, in bytes of the mask, b. */
+static struct kb_val choose(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val mask)
 {
-	int all[TILE_PANEL], half = lanes / 2;
-	for (int i = 0; i < lanes; i++)
-		all[i] = i;
-	struct kb_val low = kb_shuffle(k, words, (struct kb_val){0}, all, half);
-	struct kb_val high = kb_shuffle(k, words, (struct kb_val){0}, all + half, half);
-	low = panel_look_up(k, p, low, zero, half);
-	high = panel_look_up(k, p, high, zero, half);
-	return kb_shuffle(k, low, high, all, lanes);
+	return kb_bin(k, KB_XOR, a, kb_bin(k, KB_AND, kb_bin(k, KB_XOR, a, b), mask));
+}
+
+/* Where no instruction looks up: each bit of the numbers halves the bytes that are left. */
+static struct kb_val look_up_by_bits(struct kb *k, const uint8_t bytes[16], struct kb_val words, int lanes)
+{
+	struct kb_val left[16], ones = splat_i32(k, 0x01010101, lanes);
+	for (int i = 0; i < 16; i++)
+		left[i] = splat_i32(k, (int32_t)(0x01010101u * bytes[i]), lanes);
+	for (int bit = 0; bit < 4; bit++) {
+		struct kb_val is = kb_bin(k, KB_SHR, words, splat_i32(k, bit, lanes));
+		is = kb_bin(k, KB_AND, is, ones);
+		struct kb_val mask = kb_sub(k, kb_bin(k, KB_SHL, is, splat_i32(k, 8, lanes)), is);
+		for (int i = 0; i < 8 >> bit; i++)
+			left[i] = choose(k, left[2 * i], left[2 * i + 1], mask);
+	}
+	return left[0];
 }
 
 struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val words, int zero, int lanes)
@@ -128,10 +136,10 @@ struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val w
 	int wide = lanes < 4 ? 4 : lanes;
 	if (!codebook)
 		return words;
-	if (lanes > 4 && kb_caps(k)->short_bytes)
-		return look_up_halves(k, p, words, zero, lanes);
 	for (int i = 0; i < 16; i++)
 		bytes[i] = (uint8_t)(codebook[i] + zero);
+	if (kb_caps(k)->short_bytes)
+		return look_up_by_bits(k, bytes, words, lanes);
 	if (lanes != wide)
 		words = kb_splat(k, lanes > 1 ? kb_lane(k, words, 0) : words, wide);
 	struct kb_val table = kb_bytes16(k, bytes);
