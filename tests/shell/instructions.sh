@@ -91,7 +91,8 @@ rows x86-64-v4-amx tdpbsud %tmm nothing
 integer x86-64-v4-amx vpdpbusd %zmm %tmm
 integer armv8.6 usdot v[0-9]+\.4b\[[0-3]\] mmla|dup
 codebook x86-64-v3 vpshufb %ymm vpdp|%zmm
-codebook x86-64-v4-vnni vpshufb %zmm %tmm
+codebook x86-64-v4 vpshufb %zmm vpermb
+codebook x86-64-v4-vnni vpermb %zmm %tmm
 codebook armv8.2-dotprod tbl v[0-9]+\.16b usdot|mmla
 TABLE
 echo "$checked kernels hold the instructions of their level"
