@@ -23,6 +23,7 @@ q6 q6_k 20 70
 q4 q4 53 94
 q4_k q4_k 33 134
 nl iq4_nl 37 70
+shifted q4s 37 94
 pairs bf16 37 94 {to=bf16}
 pairs_odd bf16 21 98 {to=bf16}'
 {
