@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What every pass does to every model, exactly: the counters of --stats at O2 for x86-64-v3 and the peaks of the
-# arenas, compared with fusion_counts.expected. A line that changes is a fusion that was lost or won: look at it,
+# What every pass does to every model, exactly: the counters of --stats at O2 for x86-64-v3, the peaks of the
+# arenas, and the launches of a layer on OpenCL devices, compared with fusion_counts.expected. A line that changes is a fusion that was lost or won: look at it,
 # then `fusion_counts.sh --write` (with the shared models present) writes the new table.
 set -uo pipefail
 : "${TFMC:?}" "${TFMC_SOURCE:?}"
@@ -15,7 +15,19 @@ models=(examples/dates examples/names tests/golden/torch_{encoder,decoder,seq2se
 hub=(aren-transliteration bert-tiny gpt2-tiny seq2seq-base stories260k
 	variants/{bart,gpt_neox,llama,marian,opt,phi,qwen2,qwen3})
 
-# count NAME FILE: a heading, then a line for each counter that is not 0 and for each arena
+# launches FILE FAMILY: a line for each repeated layer
+launches() {
+	"$TFMC" "$1" -q --target="$2" --emit=opencl="$tmp/out.cl" && awk -v family="$2" '
+		/^launches of / { of = $3 }
+		/^ *repeat / { match($0, /[^ ]/); depth = RSTART; n = 0; inside = 1; next }
+		inside {
+			match($0, /[^ ]/)
+			if (RSTART <= depth) { print family ": launches of a layer of " of " " n; inside = 0 }
+			else if ($1 != "barrier") n++
+		}' "$tmp/out.cl"
+}
+
+# count NAME FILE: a heading, then a line for each counter that is not 0, for each arena and repeated layer
 count() {
 	echo "== $1"
 	if ! "$TFMC" "$2" -mcpu=x86-64-v3 --stats --emit=tir="$tmp/out.tir" 2> "$tmp/stats"; then
@@ -23,6 +35,7 @@ count() {
 		return 1
 	fi
 	grep -E '^[a-z0-9-]+: .* [1-9][0-9]*$|^arena of ' "$tmp/stats" | sed -E 's/, [0-9]+ buffers.*//'
+	launches "$2" opencl-cpu && launches "$2" opencl-gpu
 }
 
 table() {
