@@ -41,69 +41,9 @@ static enum tfmc_status add(struct maker *m, struct plan_step step)
 
 /* ---- hazards ---- */
 
-#define BOUNDS_MAX 6 /* terms that are replaced by what they are at least; a maximum has two such */
-
-/* The first term that is at least something simpler: n * max(a, b), or n * by * floor(a / by), n > 0. */
-static const struct ir_dim_term *bounded_term(const struct ir_dim *d)
-{
-	for (size_t i = 0; i < d->n_terms; i++) {
-		const struct ir_dim_term *t = &d->terms[i];
-		const struct ir_dim_atom *a = t->n_atoms == 1 ? t->atoms[0] : NULL;
-		if (a && t->coeff > 0 && a->sym < 0 && (a->other || t->coeff % a->by == 0))
-			return t;
-	}
-	return NULL;
-}
-
-static bool has_only_symbols(const struct ir_dim *d)
-{
-	for (size_t i = 0; i < d->n_terms; i++)
-		for (size_t k = 0; k < d->terms[i].n_atoms; k++)
-			if (d->terms[i].atoms[k]->sym < 0)
-				return false;
-	return true;
-}
-
-/* A polynomial without negative coefficients when each symbol is written as its least value and what it is more. */
-static bool is_sum_of_naturals(struct ir_dims *t, const struct ir_dim *d)
-{
-	if (!has_only_symbols(d))
-		return false;
-	for (size_t i = 0; i < ir_dims_count(t); i++) {
-		const struct ir_dim_sym *s = ir_dims_sym(t, i);
-		const struct ir_dim *more = ir_dim_sym(t, s->name);
-		d = ir_dim_bind(t, d, (int)i, ir_dim_add(t, ir_dim_const(t, s->lo), more));
-	}
-	for (size_t i = 0; i < d->n_terms; i++)
-		if (d->terms[i].coeff < 0)
-			return false;
-	return true;
-}
-
-/* d is never below 0, knowing that max(a, b) >= a, max(a, b) >= b and by * floor(a / by) >= a - by + 1. */
-static bool is_never_below(struct ir_dims *t, const struct ir_dim *d, int bounds)
-{
-	const struct ir_dim_term *term = bounded_term(d);
-	if (ir_dim_lo(t, d) >= 0 || is_sum_of_naturals(t, d))
-		return true;
-	if (!term || bounds == 0)
-		return false;
-	const struct ir_dim_atom *x = term->atoms[0];
-	const struct ir_dim *times = ir_dim_const(t, x->other ? term->coeff : term->coeff / x->by);
-	const struct ir_dim *whole =
-	        x->other ? ir_dim_max(t, x->of, x->other)
-	                 : ir_dim_mul(t, ir_dim_floordiv(t, x->of, x->by), ir_dim_const(t, x->by));
-	const struct ir_dim *rest = ir_dim_sub(t, d, ir_dim_mul(t, times, whole));
-	const struct ir_dim *least = x->other ? x->of : ir_dim_add(t, x->of, ir_dim_const(t, 1 - x->by));
-	if (is_never_below(t, ir_dim_add(t, rest, ir_dim_mul(t, times, least)), bounds - 1))
-		return true;
-	return x->other && is_never_below(t, ir_dim_add(t, rest, ir_dim_mul(t, times, x->other)), bounds - 1);
-}
-
 static bool ends_before(struct ir_dims *t, const struct area *a, const struct area *b)
 {
-	const struct ir_dim *between = ir_dim_sub(t, b->offset, ir_dim_add(t, a->offset, a->bytes));
-	return is_never_below(t, between, BOUNDS_MAX);
+	return ir_dim_le(t, ir_dim_add(t, a->offset, a->bytes), b->offset);
 }
 
 /* Both are the same memory, and one of them is written. Nobody writes weights and inputs while a call runs. */
