@@ -185,11 +185,6 @@ static void check_values(struct emit *e)
 
 /* ---- room ---- */
 
-struct rooms {
-	struct emit *emit;
-	const struct ir_dim *seen; /* the rows already checked */
-};
-
 /* The input that says how many of `rows` new tokens of each sequence are real, or -1. */
 static int lengths_of(const struct function *f, const struct ir_dim *rows)
 {
@@ -217,20 +212,9 @@ static struct kb_val new_tokens(struct emit *e, int lengths, struct kb_val b, st
 }
 
 /* past[b] + new tokens <= capacity for every sequence; rows after them that do not fit are not stored. */
-static void check_room(void *user, const struct ir_op *op)
+static void check_room(struct emit *e, const struct ir_dim *rows, int64_t capacity)
 {
-	struct rooms *r = user;
-	struct emit *e = r->emit;
 	struct kb *k = e->k;
-	int64_t capacity;
-	if (op->code != OP_state_append)
-		return;
-	const struct ir_type *x = ir_type_of(e->function->func, op->operands[1]);
-	const struct ir_type *slice = ir_type_of(e->function->func, op->results[0]);
-	const struct ir_dim *rows = x->dims[x->rank - 2];
-	if (rows == r->seen || !ir_dim_is_const(slice->dims[slice->rank - 2], &capacity))
-		return;
-	r->seen = rows;
 	struct kb_val all = emit_dim(e, rows);
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), batch_of(e), 1, 0);
 	struct kb_val past = kb_cvt(k, kb_load(k, KB_I32_T, e->past, b, 0, 4), KB_INDEX);
@@ -242,9 +226,22 @@ static void check_room(void *user, const struct ir_op *op)
 /* After the values: lengths are in their range. */
 static void check_rooms(struct emit *e)
 {
-	struct rooms r = {.emit = e};
-	if (e->object->states.batch_dim >= 0 && e->function->past_param >= 0)
-		ir_walk(e->function->func->body, check_room, &r);
+	const struct ir_func *f = e->function->func;
+	const struct ir_dim *seen = NULL;
+	int64_t capacity;
+	if (e->object->states.batch_dim < 0 || e->function->past_param < 0)
+		return;
+	for (struct ir_iter it = ir_ops(f->body); it.op; ir_next(&it)) {
+		if (it.op->code != OP_state_append)
+			continue;
+		const struct ir_type *x = ir_type_of(f, it.op->operands[1]);
+		const struct ir_type *slice = ir_type_of(f, it.op->results[0]);
+		const struct ir_dim *rows = x->dims[x->rank - 2];
+		if (rows == seen || !ir_dim_is_const(slice->dims[slice->rank - 2], &capacity))
+			continue;
+		seen = rows;
+		check_room(e, rows, capacity);
+	}
 }
 
 void emit_check(struct object *o, const struct function *f)

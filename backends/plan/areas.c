@@ -51,10 +51,10 @@ static bool slice_of_sequence(const struct emit *e, const struct binding_slice *
 {
 	const struct object *o = e->object;
 	const struct ir_state_decl *d = s->state->decl;
-	int64_t unit = ir_dtype_bytes(d->type->dtype), n = binding_state_count(d, 1);
+	int64_t unit = ir_dtype_bytes(d->type->dtype), n = layout_state_count(d, 1);
 	out->offset = ir_dim_const(dims_of(e), o->states.fixed_bytes + s->state->offset);
 	for (size_t i = 0; i < s->n_at; i++) {
-		n = binding_state_count(d, 2 + (int)i);
+		n = layout_state_count(d, 2 + (int)i);
 		if (!add_index(e, s->at[i], n * unit, out))
 			return false;
 	}

@@ -8,12 +8,6 @@
 
 #define PANEL TILE_PANEL
 
-int64_t binding_state_count(const struct ir_state_decl *d, int from)
-{
-	int64_t n;
-	return layout_state_count(d, from, &n) ? n : 0;
-}
-
 /* ---- weights ---- */
 
 /* How packed weights look, whatever their type says. */
@@ -75,7 +69,7 @@ static void slice_strides(struct emit *e, const struct state_place *p, size_t n,
 	out->rank = t->rank - (int)n;
 	for (int i = 0; i < out->rank; i++) {
 		int axis = i == 0 ? 0 : i + (int)n;
-		int64_t stride = i == 0 ? sequence_elements(e, t->dtype) : binding_state_count(d, axis + 1);
+		int64_t stride = i == 0 ? sequence_elements(e, t->dtype) : layout_state_count(d, axis + 1);
 		if (d->encoding == ENC_PANEL16 && axis >= t->rank - 2)
 			stride = axis == t->rank - 1 ? PANEL : 0;
 		out->size[i] = emit_size(e, t->dims[axis]);

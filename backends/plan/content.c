@@ -12,13 +12,6 @@
 
 #define CHAIN_MAX 64
 
-struct chain {
-	const struct ir_func *func;
-	const char *state;
-	uint64_t hash;
-	bool found;
-};
-
 /* Operations from a value back to the first product, through groups; views say nothing. */
 static uint64_t add_chain(uint64_t h, const struct ir_func *f, struct ir_value v)
 {
@@ -39,15 +32,22 @@ static uint64_t add_chain(uint64_t h, const struct ir_func *f, struct ir_value v
 	return h;
 }
 
-/* The first statement that writes the state speaks for all. */
-static void visit(void *user, const struct ir_op *op)
+static bool writes_state(const struct ir_func *f, const struct ir_op *op, const char *state)
 {
-	struct chain *c = user;
-	if (c->found || (op->code != OP_state_append && op->code != OP_state_write) ||
-	    strcmp(ir_type_of(c->func, op->operands[0])->state->name, c->state) != 0)
-		return;
-	c->found = true;
-	c->hash = add_chain(c->hash, c->func, op->operands[1]);
+	return (op->code == OP_state_append || op->code == OP_state_write) &&
+	       !strcmp(ir_type_of(f, op->operands[0])->state->name, state);
+}
+
+/* The first statement that writes the state speaks for all. */
+static uint64_t add_writer(uint64_t h, const struct object *o, const char *state)
+{
+	for (size_t i = 0; i < o->module->funcs.n; i++) {
+		const struct ir_func *f = o->module->funcs.items[i];
+		for (struct ir_iter it = ir_ops(f->body); it.op; ir_next(&it))
+			if (writes_state(f, it.op, state))
+				return add_chain(h, f, it.op->operands[1]);
+	}
+	return h;
 }
 
 static uint64_t add_state(uint64_t h, const struct object *o, const struct state_place *p)
@@ -63,12 +63,7 @@ static uint64_t add_state(uint64_t h, const struct object *o, const struct state
 	}
 	if (p->window > 0)
 		h = object_hash_number(h, p->window);
-	struct chain c = {.state = p->decl->name, .hash = h};
-	for (size_t i = 0; i < o->module->funcs.n && !c.found; i++) {
-		c.func = o->module->funcs.items[i];
-		ir_walk(c.func->body, visit, &c);
-	}
-	return c.hash;
+	return add_writer(h, o, p->decl->name);
 }
 
 uint64_t state_content_hash(const struct object *o)

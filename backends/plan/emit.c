@@ -182,27 +182,11 @@ const char *emit_short_name(struct arena *a, const char *path)
 	return out;
 }
 
-enum tfmc_status emit_find_repeats(struct emit *e, struct ir_value *index)
+struct emit emit_of_group(const struct object *o, const struct function *f, const struct ir_op *group)
 {
-	const struct ir_func *f = e->function->func;
-	const struct ir_region *r = ir_info(f, e->group->results[0])->region;
-	struct ir_value inner[OBJECT_REPEAT_MAX];
-	size_t n = 0;
-	for (; r->owner; r = ir_info(f, r->owner->results[0])->region) {
-		if (r->owner->code != OP_repeat)
-			continue;
-		if (n == OBJECT_REPEAT_MAX) {
-			diag_error(e->object->cx, e->group->loc.at, DIAG_UNSUPPORTED,
-			           "not supported yet: repeats more than %d deep", OBJECT_REPEAT_MAX);
-			return TFMC_INVALID;
-		}
-		inner[n++] = r->args[REPEAT_INDEX];
-	}
-	for (size_t i = 0; i < n; i++)
-		index[i] = inner[n - 1 - i];
-	e->n_repeats = n;
-	e->repeat_index = index;
-	return TFMC_OK;
+	struct emit e = {.object = o, .function = f, .group = group};
+	e.n_repeats = group_repeats(f->func, group, e.repeat_index);
+	return e;
 }
 
 void emit_group_comment(struct emit *e)

@@ -22,8 +22,6 @@ bool binding_state_slice(const struct object *o, const struct ir_func *f, const 
 /* The slice that v is, or was in the group it came from. False: none. */
 bool binding_find_slice(const struct object *o, const struct ir_func *f, struct ir_value v,
                         struct binding_slice *out);
-/* Elements after axis from - 1 of a state as it is stored, panels as a whole; 0: too many. */
-int64_t binding_state_count(const struct ir_state_decl *d, int from);
 
 /* ---- emission ---- */
 /* A function of the object under construction, with what all of its code reads. */
@@ -36,7 +34,7 @@ struct emit {
 	struct kb_val plan, weights, state;
 	struct kb_val past, blocks, sources; /* addresses for row 0, of a function that has state */
 	struct kb_val source_step;           /* none: as many sequences as rows */
-	const struct ir_value *repeat_index; /* [n_repeats] */
+	struct ir_value repeat_index[OBJECT_REPEAT_MAX]; /* [n_repeats] */
 	struct kb_val index[OBJECT_REPEAT_MAX];
 	size_t n_repeats;
 	const struct ir_op *group;
@@ -68,9 +66,8 @@ const char *emit_name(const struct object *o, const char *fmt, ...) TFMC_PRINTF(
 /* The name of an internal function of a variant: its prefix and the text. */
 const char *emit_internal(const struct object *o, const char *fmt, ...) TFMC_PRINTF(2, 3);
 
-/* Sets repeat_index, n_repeats from e->group: the repeats around it, outermost first, into index
- * [OBJECT_REPEAT_MAX]. TFMC_INVALID after a diagnostic when there are too many. */
-TFMC_MUST_USE enum tfmc_status emit_find_repeats(struct emit *e, struct ir_value *index);
+/* For what a group touches, and for its kernel: with the repeats around it. */
+struct emit emit_of_group(const struct object *o, const struct function *f, const struct ir_op *group);
 /* Where the group comes from. */
 void emit_group_comment(struct emit *e);
 /* Records e->group by its template in the function that is begun. `job` says worker, scratch and how; the rest is

@@ -40,57 +40,39 @@ static const struct ir_dim *tensor_bytes(const struct object *o, const struct ir
 
 /* ---- arguments ---- */
 
-/* The dims of one function among those of which f's words are made. */
-struct marks {
-	struct function *f;
-	const struct ir_func *func;
-};
-
-static void mark_dims(struct function *f, const struct ir_dim *d)
+static void mark_dims(const struct object *o, struct function *f, const struct ir_dim *d)
 {
-	for (size_t t = 0; d && t < d->n_terms; t++)
-		for (size_t a = 0; a < d->terms[t].n_atoms; a++) {
-			const struct ir_dim_atom *atom = d->terms[t].atoms[a];
-			if (atom->sym >= 0)
-				f->has_dim[atom->sym] = true;
-			if (atom->sym < 0) {
-				mark_dims(f, atom->of);
-				mark_dims(f, atom->other);
-			}
-		}
+	for (size_t i = 0; d && i < ir_dims_count(o->module->dims); i++)
+		f->has_dim[i] = f->has_dim[i] || ir_dim_has(d, (int)i);
 }
 
-static void mark_type(const struct marks *m, struct ir_value v)
+static void mark_attributes(const struct object *o, struct function *f, const struct ir_op *op)
 {
-	const struct ir_type *t = ir_type_of(m->func, v);
-	for (int i = 0; t->kind == IR_TENSOR && i < t->rank; i++)
-		mark_dims(m->f, t->dims[i]);
-}
-
-static void mark_attributes(void *user, const struct ir_op *op)
-{
-	const struct marks *m = user;
 	const struct ir_attr_desc *d = ir_op_desc(op->code)->attrs;
 	for (; d && d->name; d++) {
 		const void *at = (const char *)op->attrs + d->offset;
 		if (d->kind == ATTR_DIM)
-			mark_dims(m->f, *(const struct ir_dim *const *)at);
+			mark_dims(o, f, *(const struct ir_dim *const *)at);
 		const struct ir_dim_list *list = at;
 		for (size_t i = 0; d->kind == ATTR_DIMS && i < list->n; i++)
-			mark_dims(m->f, list->items[i]);
+			mark_dims(o, f, list->items[i]);
 	}
 }
 
-static void mark_function(struct function *f, const struct ir_func *func)
+/* The dims of `func` are among those of which f's words are made. */
+static void mark_function(const struct object *o, struct function *f, const struct ir_func *func)
 {
-	struct marks m = {f, func};
-	for (uint32_t v = 1; v < func->n_values; v++)
-		mark_type(&m, (struct ir_value){v});
-	mark_dims(f, func->arena);
-	ir_walk(func->body, mark_attributes, &m);
+	for (uint32_t v = 1; v < func->n_values; v++) {
+		const struct ir_type *t = ir_type_of(func, (struct ir_value){v});
+		for (int i = 0; t->kind == IR_TENSOR && i < t->rank; i++)
+			mark_dims(o, f, t->dims[i]);
+	}
+	mark_dims(o, f, func->arena);
+	for (struct ir_iter it = ir_ops(func->body); it.op; ir_next(&it))
+		mark_attributes(o, f, it.op);
 	for (size_t i = 0; i < func->n_params; i++) {
-		mark_dims(f, func->params[i].default_value);
-		mark_dims(f, func->params[i].max);
+		mark_dims(o, f, func->params[i].default_value);
+		mark_dims(o, f, func->params[i].max);
 	}
 }
 
@@ -101,7 +83,7 @@ static void find_dims(struct object *o, struct function *f)
 	size_t word = 0;
 	for (size_t i = 0; i < o->module->funcs.n; i++)
 		if (ir_case_base(o->module, o->module->funcs.items[i]) == f->base)
-			mark_function(f, o->module->funcs.items[i]);
+			mark_function(o, f, o->module->funcs.items[i]);
 	if (f->has_state && o->states.batch_dim >= 0)
 		f->has_dim[o->states.batch_dim] = true;
 	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++)
@@ -146,46 +128,41 @@ static void find_roles(struct function *f)
 
 /* ---- groups and arena ---- */
 
-struct group_list {
-	struct function *f;
-	size_t n, deepest;
-};
-
-static size_t repeats_around(const struct ir_func *f, const struct ir_op *group)
+size_t group_repeats(const struct ir_func *f, const struct ir_op *group,
+                     struct ir_value index[OBJECT_REPEAT_MAX])
 {
+	struct ir_value inner[OBJECT_REPEAT_MAX];
 	size_t n = 0;
-	const struct ir_region *r = group->n_results > 0 ? ir_info(f, group->results[0])->region : NULL;
-	for (; r && r->owner; r = ir_info(f, r->owner->results[0])->region)
-		n += r->owner->code == OP_repeat;
-	return n < OBJECT_REPEAT_MAX ? n : OBJECT_REPEAT_MAX; /* emit_find_repeats refuses more */
-}
-
-static void visit_group(void *user, const struct ir_op *op)
-{
-	struct group_list *l = user;
-	if (op->code != OP_group)
-		return;
-	if (l->f->groups)
-		l->f->groups[l->n] = op;
-	l->n++;
-	size_t depth = repeats_around(l->f->func, op);
-	l->deepest = depth > l->deepest ? depth : l->deepest;
-	int64_t scratch = ((const struct attrs_group *)op->attrs)->scratch;
-	if (scratch > l->f->scratch)
-		l->f->scratch = scratch;
+	const struct ir_region *r = ir_info(f, group->results[0])->region;
+	for (; r->owner && n < OBJECT_REPEAT_MAX; r = ir_info(f, r->owner->results[0])->region)
+		if (r->owner->code == OP_repeat)
+			inner[n++] = r->args[REPEAT_INDEX];
+	for (size_t i = 0; i < n; i++)
+		index[i] = inner[n - 1 - i];
+	return n;
 }
 
 static enum tfmc_status find_groups(struct object *o, struct function *f)
 {
-	struct group_list count = {.f = f};
-	ir_walk(f->func->body, visit_group, &count);
-	f->groups = ARENA_ARRAY(o->arena, const struct ir_op *, count.n + 1);
-	if (!f->groups)
-		return TFMC_NO_MEMORY;
-	struct group_list fill = {.f = f};
-	ir_walk(f->func->body, visit_group, &fill);
-	f->n_groups = fill.n;
-	o->n_indices = fill.deepest > o->n_indices ? fill.deepest : o->n_indices;
+	struct {
+		const struct ir_op **items;
+		size_t n, cap;
+	} groups = {0};
+	struct ir_value index[OBJECT_REPEAT_MAX];
+	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it)) {
+		if (it.op->code != OP_group)
+			continue;
+		const struct ir_op **slot = ARENA_PUSH(o->arena, &groups);
+		if (!slot)
+			return TFMC_NO_MEMORY;
+		*slot = it.op;
+		size_t depth = group_repeats(f->func, it.op, index);
+		int64_t scratch = ((const struct attrs_group *)it.op->attrs)->scratch;
+		o->n_indices = depth > o->n_indices ? depth : o->n_indices;
+		f->scratch = scratch > f->scratch ? scratch : f->scratch;
+	}
+	f->groups = groups.items;
+	f->n_groups = groups.n;
 	f->scratch = (f->scratch + OBJECT_ALIGN - 1) / OBJECT_ALIGN * OBJECT_ALIGN;
 	return TFMC_OK;
 }

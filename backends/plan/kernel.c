@@ -16,7 +16,6 @@ struct recording {
 	struct object *object;
 	struct plan_kernel *kernel;
 	struct emit e;
-	struct ir_value repeats[OBJECT_REPEAT_MAX];
 	struct kernel_job job;
 	/* As they were declared: value ids count from 1 in their order. */
 	struct {
@@ -234,23 +233,19 @@ const char *kernel_symbol(const struct object *o, const struct function *f, cons
 /* OpenCL: the root op and the number of kernels before. */
 static const char *kernel_name(const struct object *o, const struct function *f, const struct plan_kernel *k)
 {
-	const struct attrs_group *a = k->group->attrs;
-	const struct ir_region *r = k->group->region;
+	const struct ir_op *root = ir_group_root(k->group);
 	if (!object_is_device(o))
 		return arena_printf(o->arena, "%s.kernel", kernel_symbol(o, f, k));
-	bool has_root = a->root >= 0 && (size_t)a->root < r->n_ops;
-	const char *op = ir_op_desc(has_root ? r->ops[a->root]->code : OP_group)->name;
+	const char *op = ir_op_desc(root ? root->code : OP_group)->name;
 	return arena_printf(o->arena, "%s_%zu", op, kb_func_count(o->kb));
 }
 
 enum tfmc_status kernel_record(struct object *o, const struct function *f, int64_t parts,
                                struct plan_kernel *k)
 {
-	struct recording r = {.object = o,
-	                      .kernel = k,
-	                      .e = {.object = o, .function = f, .group = k->group, .areas = k->areas}};
+	struct recording r = {.object = o, .kernel = k, .e = emit_of_group(o, f, k->group)};
+	r.e.areas = k->areas;
 	k->name = kernel_name(o, f, k);
-	TFMC_TRY(emit_find_repeats(&r.e, r.repeats));
 	TFMC_TRY(add_scratch(&r));
 	r.job.items = object_is_device(o) ? kernel_items(o->module, f->func, k->group, o->target) : 0;
 	TFMC_TRY(begin(&r));

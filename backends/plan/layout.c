@@ -125,17 +125,13 @@ static enum tfmc_status add_weight(struct object *o, const struct ir_weight *w)
 	return TFMC_OK;
 }
 
-struct collect {
-	struct object *object;
-	enum tfmc_status status;
-};
-
-static void collect_weight(void *user, const struct ir_op *op)
+static enum tfmc_status add_weights(struct object *o, const struct ir_module *m)
 {
-	struct collect *c = user;
-	if (op->code != OP_weight || c->status != TFMC_OK)
-		return;
-	c->status = add_weight(c->object, ((const struct attrs_weight *)op->attrs)->weight);
+	for (size_t i = 0; i < m->funcs.n; i++)
+		for (struct ir_iter it = ir_ops(m->funcs.items[i]->body); it.op; ir_next(&it))
+			if (it.op->code == OP_weight)
+				TFMC_TRY(add_weight(o, ((const struct attrs_weight *)it.op->attrs)->weight));
+	return TFMC_OK;
 }
 
 uint64_t object_hash_text(uint64_t h, const char *s)
@@ -170,11 +166,8 @@ static uint64_t hash_layout(const struct object *o)
 
 enum tfmc_status layout_weights(struct object *o)
 {
-	struct collect c = {o, TFMC_OK};
 	for (size_t v = 0; v < o->n_all; v++)
-		for (size_t i = 0; i < o->all[v].module->funcs.n; i++)
-			ir_walk(o->all[v].module->funcs.items[i]->body, collect_weight, &c);
-	TFMC_TRY(c.status);
+		TFMC_TRY(add_weights(o, o->all[v].module));
 	o->structure_hash = hash_layout(o);
 	for (size_t v = 0; v < o->n_all; v++) {
 		struct object *other = &o->all[v];
@@ -187,39 +180,30 @@ enum tfmc_status layout_weights(struct object *o)
 
 /* ---- state ---- */
 
-bool layout_state_count(const struct ir_state_decl *d, int from, int64_t *out)
+int64_t layout_state_count(const struct ir_state_decl *d, int from)
 {
 	const struct ir_type *t = d->type;
-	int64_t dims[IR_RANK_MAX] = {0};
+	int64_t dims[IR_RANK_MAX] = {0}, count;
 	for (int i = from; i < t->rank; i++) {
 		bool in_panels = d->encoding == ENC_PANEL16 && i == t->rank - 2;
 		if (!ir_dim_is_const(t->dims[i], &dims[i]) ||
 		    (in_panels && !checked_round_up_i64(dims[i], PANEL, &dims[i])))
-			return false;
+			return -1;
 	}
-	return checked_product_i64(dims + from, (size_t)(t->rank - from), out);
+	return checked_product_i64(dims + from, (size_t)(t->rank - from), &count) ? count : -1;
 }
 
 static bool state_bytes(const struct ir_state_decl *d, int64_t *out)
 {
-	int64_t count;
-	return layout_state_count(d, 1, &count) &&
-	       checked_mul_i64(count, ir_dtype_bytes(d->type->dtype), out);
-}
-
-/* The symbol a dim consists of, or -1. */
-static int only_symbol(const struct ir_dim *d)
-{
-	if (d->n_terms != 1 || d->terms[0].coeff != 1 || d->terms[0].n_atoms != 1)
-		return -1;
-	return d->terms[0].atoms[0]->sym;
+	int64_t count = layout_state_count(d, 1);
+	return count >= 0 && checked_mul_i64(count, ir_dtype_bytes(d->type->dtype), out);
 }
 
 static enum tfmc_status add_state(struct object *o, const struct ir_state_decl *d)
 {
 	struct state_place p = {.decl = d, .offset = o->states.batch_bytes};
 	int64_t end;
-	int batch = d->type->rank > 0 ? only_symbol(d->type->dims[0]) : -1;
+	int batch = d->type->rank > 0 ? ir_dim_only_sym(d->type->dims[0]) : -1;
 	if (batch < 0 || (o->states.batch_dim >= 0 && batch != o->states.batch_dim)) {
 		diag_error(o->cx, d->loc.at, DIAG_INTERNAL, "state '%s' does not begin with the batch dim",
 		           d->name);
@@ -236,40 +220,24 @@ static enum tfmc_status add_state(struct object *o, const struct ir_state_decl *
 	return TFMC_OK;
 }
 
-struct limit {
-	struct object *object;
-	const struct ir_func *func;
-};
-
 /* The growing states bound the tokens of a sequence. */
-static void collect_limit(void *user, const struct ir_op *op)
+static void limit_context(struct object *o, const struct ir_func *f, const struct ir_op *append)
 {
-	const struct limit *l = user;
 	int64_t capacity;
-	if (op->code != OP_state_append)
-		return;
-	const char *name = ir_type_of(l->func, op->operands[0])->state->name;
-	const struct attrs_state_append *a = op->attrs;
-	for (size_t i = 0; i < l->object->states.n; i++) {
-		struct state_place *p = &l->object->states.items[i];
+	const char *name = ir_type_of(f, append->operands[0])->state->name;
+	const struct attrs_state_append *a = append->attrs;
+	for (size_t i = 0; i < o->states.n; i++) {
+		struct state_place *p = &o->states.items[i];
 		if (strcmp(p->decl->name, name) != 0)
 			continue;
 		p->grows = true;
 		p->window = a->window > p->window ? a->window : p->window;
 	}
-	const struct ir_type *t = ir_type_of(l->func, op->results[0]);
+	const struct ir_type *t = ir_type_of(f, append->results[0]);
 	if (!ir_dim_is_const(t->dims[t->rank - 2], &capacity))
 		return;
-	if (l->object->states.context_limit == 0 || capacity < l->object->states.context_limit)
-		l->object->states.context_limit = capacity;
-}
-
-static bool has_encode(const struct object *o)
-{
-	for (size_t i = 0; i < o->module->funcs.n; i++)
-		if (!strcmp(o->module->funcs.items[i]->name, "encode"))
-			return true;
-	return false;
+	if (o->states.context_limit == 0 || capacity < o->states.context_limit)
+		o->states.context_limit = capacity;
 }
 
 enum tfmc_status layout_state(struct object *o)
@@ -278,14 +246,16 @@ enum tfmc_status layout_state(struct object *o)
 	for (size_t i = 0; i < o->module->states.n; i++)
 		TFMC_TRY(add_state(o, o->module->states.items[i]));
 	for (size_t i = 0; i < o->module->funcs.n; i++) {
-		struct limit l = {o, o->module->funcs.items[i]};
-		ir_walk(l.func->body, collect_limit, &l);
+		const struct ir_func *f = o->module->funcs.items[i];
+		for (struct ir_iter it = ir_ops(f->body); it.op; ir_next(&it))
+			if (it.op->code == OP_state_append)
+				limit_context(o, f, it.op);
 	}
 	if (o->states.batch_dim < 0)
 		return TFMC_OK;
 	o->states.batch_max = ir_dims_sym(o->module->dims, (size_t)o->states.batch_dim)->hi;
 	int64_t bytes = STATE_PAST + 4 * o->states.batch_max, all;
-	if (has_encode(o)) {
+	if (ir_find_func(o->module, "encode")) {
 		o->states.encoded_at = bytes;
 		bytes += 4 * o->states.batch_max;
 	}

@@ -59,11 +59,8 @@ static bool is_tensor(const struct finder *w, struct ir_value v)
 	return ir_type_of(w->f->func, v)->kind == IR_TENSOR;
 }
 
-static void join_repeat(void *user, const struct ir_op *op)
+static void join_repeat(struct finder *w, const struct ir_op *op)
 {
-	struct finder *w = user;
-	if (op->code != OP_repeat)
-		return;
 	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
 	for (size_t i = 0; i < op->n_operands; i++) {
 		if (!is_tensor(w, op->operands[i]))
@@ -94,20 +91,10 @@ static void place_params(struct finder *w)
 	}
 }
 
-static void place_weight(void *user, const struct ir_op *op)
-{
-	struct finder *w = user;
-	if (op->code == OP_weight)
-		w->f->places[op->results[0].id].kind = PLACE_WEIGHT;
-}
-
 /* Results with a planned offset. */
-static void place_group(void *user, const struct ir_op *op)
+static void place_group(struct finder *w, const struct ir_op *op)
 {
-	struct finder *w = user;
 	int64_t c;
-	if (op->code != OP_group)
-		return;
 	const struct ir_dim_list *at = &((const struct attrs_group *)op->attrs)->at;
 	for (size_t i = 0; i < op->n_results; i++) {
 		struct ir_value v = op->results[i];
@@ -156,11 +143,8 @@ static void spread(struct finder *w)
 			w->f->places[v] = w->f->places[root_of(w, v)];
 }
 
-static void check_group(void *user, const struct ir_op *op)
+static void check_group(struct finder *w, const struct ir_op *op)
 {
-	struct finder *w = user;
-	if (op->code != OP_group)
-		return;
 	for (size_t i = 0; i < op->n_results; i++) {
 		enum place_kind kind = place_of(w, op->results[i].id)->kind;
 		if (is_tensor(w, op->results[i]) && kind != PLACE_PLAN && kind != PLACE_OUTPUT &&
@@ -179,13 +163,20 @@ enum tfmc_status places_find(struct object *o, struct function *f)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < n; i++)
 		w.parent[i] = (uint32_t)i;
-	ir_walk(f->func->body, join_repeat, &w);
+	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it))
+		if (it.op->code == OP_repeat)
+			join_repeat(&w, it.op);
 	place_params(&w);
-	ir_walk(f->func->body, place_weight, &w);
-	ir_walk(f->func->body, place_group, &w);
+	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it)) {
+		if (it.op->code == OP_weight)
+			f->places[it.op->results[0].id].kind = PLACE_WEIGHT;
+		if (it.op->code == OP_group)
+			place_group(&w, it.op);
+	}
 	if (w.status == TFMC_OK)
 		place_results(&w);
-	ir_walk(f->func->body, check_group, &w);
+	for (size_t i = 0; i < f->n_groups; i++)
+		check_group(&w, f->groups[i]);
 	spread(&w);
 	return w.status;
 }

@@ -76,35 +76,23 @@ enum tfmc_status budget_code(const struct object *o, const struct ir_op *group)
 
 /* ---- memory ---- */
 
-struct reads {
-	const struct object *object;
-	bool *seen; /* [weights] */
-	int64_t bytes;
-};
-
-static void count_weight(void *user, const struct ir_op *op)
-{
-	struct reads *r = user;
-	if (op->code != OP_weight)
-		return;
-	const struct weight_place *p =
-	        object_weight(r->object, ((const struct attrs_weight *)op->attrs)->weight);
-	size_t number = p ? (size_t)(p - r->object->weights.items) : 0;
-	if (!p || r->seen[number])
-		return;
-	r->seen[number] = true;
-	r->bytes += p->bytes;
-}
-
 static enum tfmc_status measure_function(struct object *o, const struct function *f,
                                          struct backend_function_sizes *out)
 {
-	struct reads r = {.object = o, .seen = ARENA_ARRAY(o->arena, bool, o->weights.n + 1)};
-	if (!r.seen)
+	bool *seen = ARENA_ARRAY(o->arena, bool, o->weights.n + 1);
+	*out = (struct backend_function_sizes){.func = f->func, .arena = f->arena};
+	if (!seen)
 		return TFMC_NO_MEMORY;
-	ir_walk(f->func->body, count_weight, &r);
-	*out = (struct backend_function_sizes){
-	        .func = f->func, .arena = f->arena, .weights = (uint64_t)r.bytes};
+	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it)) {
+		if (it.op->code != OP_weight)
+			continue;
+		const struct weight_place *p =
+		        object_weight(o, ((const struct attrs_weight *)it.op->attrs)->weight);
+		if (!p || seen[p - o->weights.items])
+			continue;
+		seen[p - o->weights.items] = true;
+		out->weights += (uint64_t)p->bytes;
+	}
 	return TFMC_OK;
 }
 

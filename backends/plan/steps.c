@@ -76,13 +76,6 @@ static bool is_free(struct ir_dims *t, const struct plan_kernel *before, const s
 
 /* ---- heads ---- */
 
-static const struct ir_op *root_of(const struct ir_op *group)
-{
-	const struct attrs_group *attrs = group->attrs;
-	bool has_root = attrs->root >= 0 && (size_t)attrs->root < group->region->n_ops;
-	return has_root ? group->region->ops[attrs->root] : NULL;
-}
-
 /* The result of the group whose memory v is. */
 static bool is_result(const struct ir_func *f, const struct ir_op *group, struct ir_value v)
 {
@@ -106,7 +99,7 @@ static int64_t parts_of_heads(int64_t heads, int64_t size)
 /* What the linear gives attention is its queries, keys and values, as a whole and nothing else. */
 static bool gives_heads(const struct ir_func *f, const struct ir_op *linear, const struct ir_op *attention)
 {
-	const struct ir_op *root = root_of(attention);
+	const struct ir_op *root = ir_group_root(attention);
 	const struct ir_region *r = attention->region;
 	for (size_t i = 0; i < 3; i++)
 		if (!is_result(f, linear, root->operands[i]))
@@ -125,7 +118,7 @@ static bool gives_heads(const struct ir_func *f, const struct ir_op *linear, con
 /* Attention over one new token, which the linear before it computes with queries, keys and values by heads. */
 static int64_t heads_of(const struct ir_func *f, const struct ir_op *linear, const struct ir_op *attention)
 {
-	const struct ir_op *first = root_of(linear), *second = root_of(attention);
+	const struct ir_op *first = ir_group_root(linear), *second = ir_group_root(attention);
 	int64_t heads, size, size_v, rows;
 	if (ir_info(f, linear->results[0])->region != ir_info(f, attention->results[0])->region)
 		return 1;
@@ -148,7 +141,7 @@ static int64_t heads_of(const struct ir_func *f, const struct ir_op *linear, con
  * the queries, in whose place attention leaves its result. */
 static bool is_own(const struct emit *e, const struct area *x, const struct area *y)
 {
-	const struct ir_op *root = root_of(e->group);
+	const struct ir_op *root = ir_group_root(e->group);
 	struct area a;
 	for (size_t i = 0; i < 3; i++)
 		if (area_of_value(e, root->operands[i], &a) && area_is_same(&a, x) && area_is_same(&a, y))
@@ -161,17 +154,14 @@ static bool is_own(const struct emit *e, const struct area *x, const struct area
  * next one, attention, needs nothing of another worker. 1: there are none, or the two share other memory, or
  * kernels are launched one after the other.
  */
-static enum tfmc_status find_parts(struct maker *m, size_t i)
+static void find_parts(struct maker *m, size_t i)
 {
 	const struct function *f = m->function;
 	const struct area_list *x = &m->areas[i], *y = &m->areas[i + 1];
-	struct emit e = {.object = m->object, .function = f};
-	struct ir_value index[OBJECT_REPEAT_MAX];
 	m->parts[i] = 1;
 	if (i + 1 >= f->n_groups || m->object->target->arch == ARCH_OPENCL)
-		return TFMC_OK;
-	e.group = f->groups[i + 1];
-	TFMC_TRY(emit_find_repeats(&e, index));
+		return;
+	const struct emit e = emit_of_group(m->object, f, f->groups[i + 1]);
 	int64_t parts = heads_of(f->func, f->groups[i], f->groups[i + 1]);
 	for (size_t k = 0; k < x->n && parts > 1; k++)
 		for (size_t n = 0; n < y->n; n++)
@@ -179,7 +169,6 @@ static enum tfmc_status find_parts(struct maker *m, size_t i)
 			    !is_own(&e, &x->items[k], &y->items[n]))
 				parts = 1;
 	m->parts[i] = parts;
-	return TFMC_OK;
 }
 
 /* ---- barriers ---- */
@@ -332,21 +321,17 @@ static enum tfmc_status add_fills(struct maker *m)
 	return TFMC_OK;
 }
 
-static enum tfmc_status add_rings(struct maker *m, const struct ir_region *r)
+static enum tfmc_status add_rings(struct maker *m)
 {
 	const struct ir_func *f = m->function->func;
-	for (size_t i = 0; i < r->n_ops; i++) {
-		const struct ir_op *op = r->ops[i];
-		struct plan_step step = {.kind = PLAN_RING};
-		if (op->region)
-			TFMC_TRY(add_rings(m, op->region));
-		if (op->code != OP_state_append)
+	for (struct ir_iter it = ir_ops(f->body); it.op; ir_next(&it)) {
+		if (it.op->code != OP_state_append)
 			continue;
-		const struct attrs_state_append *a = op->attrs;
-		const struct ir_type *t = ir_type_of(f, op->operands[0])->state->type;
-		const struct ir_type *rows = ir_type_of(f, op->operands[1]);
-		step.rows = rows->dims[rows->rank - 2];
-		step.window = a->window;
+		const struct attrs_state_append *a = it.op->attrs;
+		const struct ir_type *t = ir_type_of(f, it.op->operands[0])->state->type;
+		const struct ir_type *rows = ir_type_of(f, it.op->operands[1]);
+		struct plan_step step = {
+		        .kind = PLAN_RING, .rows = rows->dims[rows->rank - 2], .window = a->window};
 		if (a->rows > 0 && ir_dim_is_const(t->dims[t->rank - 2], &step.held))
 			TFMC_TRY(add(m, step));
 	}
@@ -375,9 +360,7 @@ static enum tfmc_status add_lengths(struct maker *m)
 
 static enum tfmc_status find_areas(struct maker *m, size_t i)
 {
-	struct emit e = {.object = m->object, .function = m->function, .group = m->function->groups[i]};
-	struct ir_value index[OBJECT_REPEAT_MAX];
-	TFMC_TRY(emit_find_repeats(&e, index));
+	struct emit e = emit_of_group(m->object, m->function, m->function->groups[i]);
 	TFMC_TRY(areas_collect(&e));
 	m->areas[i] = e.areas;
 	return TFMC_OK;
@@ -401,10 +384,10 @@ enum tfmc_status plan_make(struct object *o, struct function *f)
 	for (size_t i = 0; i < f->n_groups; i++)
 		TFMC_TRY(find_areas(&m, i));
 	for (size_t i = 0; i < f->n_groups; i++)
-		TFMC_TRY(find_parts(&m, i));
+		find_parts(&m, i);
 	TFMC_TRY(add_fills(&m));
 	if (has_rings)
-		TFMC_TRY(add_rings(&m, f->func->body));
+		TFMC_TRY(add_rings(&m));
 	TFMC_TRY(add_region(&m, f->func->body));
 	TFMC_TRY(add_lengths(&m));
 	return function_is_encode(f) && f->has_state ? add(&m, (struct plan_step){.kind = PLAN_ENCODED})

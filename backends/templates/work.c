@@ -13,13 +13,6 @@
 
 /* ---- items ---- */
 
-static const struct ir_op *root_of(const struct ir_op *group)
-{
-	const struct attrs_group *attrs = group->attrs;
-	bool has_root = attrs->root >= 0 && (size_t)attrs->root < group->region->n_ops;
-	return has_root ? group->region->ops[attrs->root] : NULL;
-}
-
 /* What kernel_linear_shared reads: f32 in memory, packed weights, one result of the root's rank. */
 static bool is_shared_linear(const struct ir_func *f, const struct ir_op *group, const struct ir_op *root)
 {
@@ -55,7 +48,7 @@ static int64_t shared_attention(const struct ir_func *f, const struct ir_op *gro
 int64_t kernel_items(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
                      const struct target *t)
 {
-	const struct ir_op *root = root_of(group);
+	const struct ir_op *root = ir_group_root(group);
 	if (t->group_size != GPU_ITEMS || !root)
 		return 1;
 	if (is_shared_linear(f, group, root) || shared_attention(f, group, root, t) > 0)
@@ -132,7 +125,7 @@ const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_fun
                                   const struct ir_op *group, const struct target *t)
 {
 	const struct attrs_group *attrs = group->attrs;
-	const struct ir_op *root = root_of(group);
+	const struct ir_op *root = ir_group_root(group);
 	if (!root)
 		return ir_dim_const(m->dims, 1);
 	const struct ir_type *y = ir_type_of(f, root->results[0]);

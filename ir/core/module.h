@@ -247,6 +247,12 @@ static inline const struct ir_weight *ir_weight_of(const struct ir_func *f, stru
 	const struct ir_op *op = ir_def_as(f, v, OP_weight);
 	return op != NULL ? ((const struct attrs_weight *)op->attrs)->weight : NULL;
 }
+/* The op of a group that its template is for, or NULL: it has none. */
+static inline const struct ir_op *ir_group_root(const struct ir_op *group)
+{
+	const struct attrs_group *a = group->attrs;
+	return a->root >= 0 && (size_t)a->root < group->region->n_ops ? group->region->ops[a->root] : NULL;
+}
 static inline bool ir_same(struct ir_value a, struct ir_value b)
 {
 	return a.id == b.id;
