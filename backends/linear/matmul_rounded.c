@@ -228,14 +228,19 @@ static void add_chunk(struct matmul_rounded_tile *c, struct kb_val first, int64_
 	}
 }
 
-/* What codes of vector v have beyond the bytes that are multiplied, in formats with shifts; else none. */
+/* What codes of vector v have beyond the bytes that are multiplied, in formats with shifts; else none. Where pairs of
+ * halves are multiplied the high one is 0: that takes one instruction, a product of words several. */
 static struct kb_val beyond_bytes(const struct linear *l, struct kb_val section, struct kb_val block, int v)
 {
 	struct kb *k = l->k;
 	if (ir_format(l->panel.format)->shift == 0)
 		return (struct kb_val){0};
-	struct kb_val zero = kb_splat(k, kb_i32(k, matmul_codes_zero(l)), l->lanes);
-	return kb_sub(k, panel_shift(k, &l->panel, section, block, v, l->lanes), zero);
+	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, matmul_codes_zero(l)), KB_I16), l->lanes);
+	struct kb_val v16 = kb_sub(k, panel_shift(k, &l->panel, section, block, v, l->lanes), zero);
+	struct kb_val beyond = kb_cvt(k, v16, KB_I32);
+	if (!kb_caps(k)->has_dot_s16s16)
+		return beyond;
+	return kb_bin(k, KB_AND, beyond, kb_splat(k, kb_i32(k, 0xffff), l->lanes));
 }
 
 /* What the sums of integers begin with; beyond: of the vector, or none. */
@@ -243,7 +248,11 @@ static struct kb_val start_of(const struct matmul_rounded_tile *c, struct kb_val
                               struct kb_val beyond)
 {
 	struct kb_val word = row_word(c, m, step, c->l->rounded.row.starts / 4);
-	return beyond.id ? kb_mul(c->l->k, beyond, word) : word;
+	if (!beyond.id)
+		return word;
+	struct kb *k = c->l->k;
+	struct kb_val none = kb_splat(k, kb_i32(k, 0), c->l->lanes);
+	return kb_caps(k)->has_dot_s16s16 ? kb_dot_s16s16(k, none, beyond, word) : kb_mul(k, beyond, word);
 }
 
 static void begin_sums(struct matmul_rounded_tile *c, struct kb_val step, struct kb_val block)

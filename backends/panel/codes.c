@@ -72,16 +72,15 @@ static struct level scales_of(const struct tile_codes *t)
 	return (struct level){t->scales, t->super_scales};
 }
 
-/* What the lowest bits of a scale say. */
+/* What the lowest bits of a scale say, i16. */
 static struct kb_val block_shift(struct kb *k, const struct panel *p, int64_t scales, struct kb_val at,
                                  struct kb_val b, struct kb_val column, int64_t disp, int lanes)
 {
 	const struct ir_format_desc *d = ir_format(p->format);
 	struct kb_val first = kb_add(k, kb_mul(k, b, kb_index(k, TILE_PANEL)), column);
 	struct kb_val bits = kb_load(k, KB_TYPE(KB_I16, lanes), at, first, scales / 2 + disp, 0);
-	bits = kb_cvt(k, bits, KB_I32);
-	bits = kb_bin(k, KB_AND, bits, splat_i32(k, (1 << d->shift) - 1, lanes));
-	return kb_sub(k, bits, splat_i32(k, ir_format_shift_zero(d), lanes));
+	bits = kb_bin(k, KB_AND, bits, kb_cvt(k, splat_i32(k, (1 << d->shift) - 1, lanes), KB_I16));
+	return kb_sub(k, bits, kb_cvt(k, splat_i32(k, ir_format_shift_zero(d), lanes), KB_I16));
 }
 
 /* Offsets of columns from column + disp on; none: the format has none. Those of shifts are exact. */
@@ -97,7 +96,7 @@ static struct kb_val block_offset(struct kb *k, const struct panel *p, struct kb
 		return (struct kb_val){0};
 	struct kb_val scale = block_numbers(k, p, scales_of(&t), at, panel, b, column, disp, lanes);
 	struct kb_val shift = block_shift(k, p, panel + t.scales, at, b, column, disp, lanes);
-	return kb_mul(k, scale, kb_cvt(k, shift, KB_F32));
+	return kb_mul(k, scale, kb_cvt(k, kb_cvt(k, shift, KB_I32), KB_F32));
 }
 
 /* ---- one element ---- */

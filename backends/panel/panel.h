@@ -53,7 +53,7 @@ struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, 
 struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val words, int zero, int lanes);
 
 /* Scales and offsets (none: the format has none) of block b of a section of codes, for vector v of the panels whose
- * section begins at `at`; i32: what is added to its codes, of formats with shifts, whose offsets are scale shift. */
+ * section begins at `at`; i16: what is added to its codes, of formats with shifts, whose offsets are scale shift. */
 struct kb_val panel_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
                           int lanes);
 struct kb_val panel_shift(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
