@@ -6,9 +6,6 @@
  */
 #include "backends/host/host.h"
 
-/* Byte offsets in struct tfmc_config. */
-#define CONFIG(field) ((int64_t)offsetof(struct tfmc_config, field))
-
 bool api_begin(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result)
 {
 	*e = (struct emit){.object = o};
@@ -16,20 +13,17 @@ bool api_begin(struct emit *e, struct object *o, const char *suffix, enum kb_sca
 	return e->k != NULL;
 }
 
+bool api_begin_context(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result)
+{
+	if (!api_begin(e, o, suffix, result))
+		return false;
+	e->context = kb_param(e->k, "context", KB_PTR_T, 0);
+	return true;
+}
+
 void api_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status)
 {
 	emit_return_if(e, kb_un(e->k, KB_NOT, ok), status);
-}
-
-static struct kb_val config(struct emit *e, struct kb_val config_ptr, enum kb_scalar type, int64_t offset)
-{
-	struct kb_val at = kb_ptr_add(e->k, config_ptr, kb_index(e->k, 0), offset);
-	return kb_load(e->k, KB_TYPE(type, 1), at, kb_index(e->k, 0), 0, 8);
-}
-
-static struct kb_val config_bits(struct emit *e, struct kb_val config_ptr, int64_t offset)
-{
-	return config(e, config_ptr, KB_INDEX, offset);
 }
 
 static struct kb_val is_zero(struct emit *e, struct kb_val v)
@@ -137,17 +131,27 @@ struct init {
 	struct kb_val start; /* [START_WORDS] */
 };
 
+static struct kb_val config_bits(struct init *n, int64_t offset)
+{
+	return emit_load(n->e.k, KB_INDEX, n->config, offset);
+}
+
+static struct kb_val config_pointer(struct init *n, int64_t offset)
+{
+	return emit_load(n->e.k, KB_PTR, n->config, offset);
+}
+
 static void init_weights(struct init *n)
 {
 	struct emit *e = &n->e;
 	struct kb *k = e->k;
 	const struct object *o = e->object;
-	n->weights = config(e, n->config, KB_PTR, CONFIG(weights));
-	struct kb_val bytes = config_bits(e, n->config, CONFIG(weights_bytes));
+	n->weights = config_pointer(n, CONFIG(weights));
+	struct kb_val bytes = config_bits(n, CONFIG(weights_bytes));
 	struct kb_val absent = kb_cmp(k, KB_EQ, n->weights, kb_null(k));
 	struct kb_val fits = kb_cmp(k, KB_EQ, bytes, kb_index(k, o->weights.bytes));
 	api_require(e, kb_bin(k, KB_OR, absent, fits), TFMC_RT_E_WEIGHTS);
-	api_require(e, is_aligned(e, config_bits(e, n->config, CONFIG(weights))), TFMC_RT_E_ALIGN);
+	api_require(e, is_aligned(e, config_bits(n, CONFIG(weights))), TFMC_RT_E_ALIGN);
 	if (o->embedded)
 		n->weights = kb_select(k, absent, kb_symbol(k, emit_name(o, "_weights")), n->weights);
 	else if (o->weights.bytes > 0)
@@ -158,13 +162,12 @@ static void init_arena(struct init *n)
 {
 	struct emit *e = &n->e;
 	struct kb *k = e->k;
-	n->arena = config(e, n->config, KB_PTR, CONFIG(arena));
-	n->arena_bytes = config_bits(e, n->config, CONFIG(arena_bytes));
-	struct kb_val wanted = config_bits(e, n->config, CONFIG(workers));
+	n->arena = config_pointer(n, CONFIG(arena));
+	n->arena_bytes = config_bits(n, CONFIG(arena_bytes));
+	struct kb_val wanted = config_bits(n, CONFIG(workers));
 	n->workers = kb_max(k, wanted, kb_index(k, 1));
-	api_require(e, kb_cmp(k, KB_GE, wanted, kb_index(k, 0)), TFMC_RT_E_WORKER);
-	api_require(e, kb_cmp(k, KB_LE, wanted, kb_index(k, 4096)), TFMC_RT_E_WORKER);
-	api_require(e, is_aligned(e, config_bits(e, n->config, CONFIG(arena))), TFMC_RT_E_ALIGN);
+	emit_require_between(e, wanted, 0, kb_index(k, 4096), TFMC_RT_E_WORKER);
+	api_require(e, is_aligned(e, config_bits(n, CONFIG(arena))), TFMC_RT_E_ALIGN);
 	struct kb_val none = kb_cmp(k, KB_EQ, n->arena, kb_null(k));
 	n->arena_bytes = kb_select(k, none, kb_index(k, 0), n->arena_bytes);
 	struct kb_val scratch = kb_mul(k, n->workers, kb_index(k, e->object->scratch));
@@ -177,14 +180,13 @@ static void init_state(struct init *n)
 	struct emit *e = &n->e;
 	struct kb *k = e->k;
 	const struct object *o = e->object;
-	n->state = config(e, n->config, KB_PTR, CONFIG(state));
-	n->batch = config_bits(e, n->config, CONFIG(batch));
+	n->state = config_pointer(n, CONFIG(state));
+	n->batch = config_bits(n, CONFIG(batch));
 	if (o->states.batch_dim < 0)
 		return;
-	api_require(e, is_aligned(e, config_bits(e, n->config, CONFIG(state))), TFMC_RT_E_ALIGN);
-	api_require(e, kb_cmp(k, KB_GE, n->batch, kb_index(k, 0)), TFMC_RT_E_DIM);
-	api_require(e, kb_cmp(k, KB_LE, n->batch, kb_index(k, o->states.batch_max)), TFMC_RT_E_DIM);
-	struct kb_val bytes = config_bits(e, n->config, CONFIG(state_bytes));
+	api_require(e, is_aligned(e, config_bits(n, CONFIG(state))), TFMC_RT_E_ALIGN);
+	emit_require_between(e, n->batch, 0, kb_index(k, o->states.batch_max), TFMC_RT_E_DIM);
+	struct kb_val bytes = config_bits(n, CONFIG(state_bytes));
 	struct kb_val room = kb_bin(k, KB_SUB, bytes, kb_index(k, o->states.fixed_bytes));
 	int64_t block = o->states.batch_bytes > 0 ? o->states.batch_bytes : 1;
 	struct kb_val fit =
@@ -208,10 +210,10 @@ static void init_variant(struct init *n)
 	            {CHOICE_NO_DEVICE, TFMC_RT_E_DEVICE}};
 	struct emit *e = &n->e;
 	struct kb *k = e->k;
-	struct kb_val zero = kb_index(k, 0), args[] = {n->config, n->start};
-	kb_store(k, n->weights, n->start, zero, START_WEIGHTS, 8);
-	kb_store(k, n->batch, n->start, zero, START_BATCH, 8);
-	kb_store(k, kb_null(k), n->start, zero, START_DEVICE, 8);
+	struct kb_val args[] = {n->config, n->start};
+	emit_store(k, n->weights, n->start, 8 * START_WEIGHTS);
+	emit_store(k, n->batch, n->start, 8 * START_BATCH);
+	emit_store(k, kb_null(k), n->start, 8 * START_DEVICE);
 	n->variant = kb_call(k, emit_name(e->object, ".choose"), KB_INDEX, args, 2);
 	for (size_t i = 0; i < TFMC_COUNT(rows); i++)
 		api_require(e, kb_cmp(k, KB_NE, n->variant, kb_index(k, rows[i].choice)), rows[i].status);
@@ -224,7 +226,7 @@ static void init_check(struct init *n)
 	struct kb_val no_context = kb_cmp(k, KB_EQ, e->context, kb_null(k));
 	struct kb_val no_config = kb_cmp(k, KB_EQ, n->config, kb_null(k));
 	emit_return_if(e, kb_bin(k, KB_OR, no_context, no_config), TFMC_RT_E_NULL);
-	struct kb_val size = config_bits(e, n->config, CONFIG(struct_size));
+	struct kb_val size = config_bits(n, CONFIG(struct_size));
 	api_require(e, kb_cmp(k, KB_EQ, size, kb_index(k, (int64_t)sizeof(struct tfmc_config))),
 	            TFMC_RT_E_ABI);
 	init_weights(n);
@@ -246,12 +248,12 @@ static void init_write(struct init *n)
 	emit_set_context(e, kb_ptr_add(k, n->arena, scratch, 0), CONTEXT_PLAN);
 	emit_set_context(e, n->batch, CONTEXT_BATCH);
 	emit_set_context(e, n->variant, CONTEXT_VARIANT);
-	emit_set_context(e, kb_load(k, KB_PTR_T, n->start, kb_index(k, 0), START_DEVICE, 8), CONTEXT_DEVICE);
+	emit_set_context(e, emit_load(k, KB_PTR, n->start, 8 * START_DEVICE), CONTEXT_DEVICE);
 	emit_set_context(e, n->workers, CONTEXT_WORKERS_MAX);
 	emit_set_workers(e, n->workers);
-	emit_set_context(e, config(e, n->config, KB_PTR, CONFIG(parallel_for)), CONTEXT_PARALLEL_FOR);
-	emit_set_context(e, config(e, n->config, KB_PTR, CONFIG(yield)), CONTEXT_YIELD);
-	emit_set_context(e, config(e, n->config, KB_PTR, CONFIG(user)), CONTEXT_USER);
+	emit_set_context(e, config_pointer(n, CONFIG(parallel_for)), CONTEXT_PARALLEL_FOR);
+	emit_set_context(e, config_pointer(n, CONFIG(yield)), CONTEXT_YIELD);
+	emit_set_context(e, config_pointer(n, CONFIG(user)), CONTEXT_USER);
 	emit_set_window(e, n->state, kb_index(k, 0), kb_index(k, -1));
 	emit_set_context(e, kb_index(k, (int64_t)e->object->structure_hash), CONTEXT_MAGIC);
 }
@@ -260,26 +262,22 @@ static void init_write(struct init *n)
 static void emit_workers(struct object *o)
 {
 	struct emit e;
-	if (!api_begin(&e, o, "workers", KB_I32))
+	if (!api_begin_context(&e, o, "workers", KB_I32))
 		return;
 	struct kb *k = e.k;
-	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	struct kb_val n = kb_param(k, "workers", KB_INDEX_T, 0);
 	api_check_magic(&e);
-	api_require(&e, kb_cmp(k, KB_GE, n, kb_index(k, 1)), TFMC_RT_E_WORKER);
 	struct kb_val most = emit_context(&e, KB_INDEX, CONTEXT_WORKERS_MAX);
-	api_require(&e, kb_cmp(k, KB_LE, n, most), TFMC_RT_E_WORKER);
+	emit_require_between(&e, n, 1, most, TFMC_RT_E_WORKER);
 	emit_set_workers(&e, n);
-	kb_return(k, kb_i32(k, TFMC_RT_OK));
-	kb_end(k);
+	emit_end(&e, TFMC_RT_OK);
 }
 
 static void emit_init(struct object *o)
 {
 	struct init n = {0};
-	if (!api_begin(&n.e, o, "init", KB_I32))
+	if (!api_begin_context(&n.e, o, "init", KB_I32))
 		return;
-	n.e.context = kb_param(n.e.k, "context", KB_PTR_T, 0);
 	n.config = kb_param(n.e.k, "config", KB_PTR_T, KB_READONLY);
 	n.start = kb_local(n.e.k, "start", KB_INDEX, START_WORDS);
 	init_check(&n);
@@ -291,18 +289,16 @@ static void emit_init(struct object *o)
 static void emit_close(struct object *o)
 {
 	struct emit e;
-	if (!api_begin(&e, o, "close", KB_I32))
+	if (!api_begin_context(&e, o, "close", KB_I32))
 		return;
 	struct kb *k = e.k;
-	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	api_check_magic(&e);
 	emit_set_context(&e, kb_index(k, 0), CONTEXT_MAGIC);
 	if (object_has_device(o)) {
 		struct kb_val device = emit_context(&e, KB_PTR, CONTEXT_DEVICE);
 		(void)kb_call_other(k, "tfmc_cl_model_close", KB_VOID, &device, 1);
 	}
-	kb_return(k, kb_i32(k, TFMC_RT_OK));
-	kb_end(k);
+	emit_end(&e, TFMC_RT_OK);
 }
 
 /* ---- texts, call by number ---- */
@@ -333,10 +329,9 @@ static void emit_status_text(struct object *o)
 static void emit_call(struct object *o)
 {
 	struct emit e;
-	if (!api_begin(&e, o, "call", KB_I32))
+	if (!api_begin_context(&e, o, "call", KB_I32))
 		return;
 	struct kb *k = e.k;
-	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	struct kb_val number = kb_param(k, "entry", KB_INDEX_T, 0);
 	e.args = kb_param(k, "args", KB_PTR_T, KB_READONLY);
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
@@ -351,18 +346,16 @@ static void emit_call(struct object *o)
 		kb_return(k, kb_call(k, emit_name(o, "_%s_spmd", name), KB_I32, args, 3));
 		kb_end_if(k);
 	}
-	kb_return(k, kb_i32(k, TFMC_RT_E_ENTRY));
-	kb_end(k);
+	emit_end(&e, TFMC_RT_E_ENTRY);
 }
 
 /* -1: a context that init has not filled. */
 static void emit_variant(struct object *o)
 {
 	struct emit e;
-	if (!api_begin(&e, o, "variant", KB_INDEX))
+	if (!api_begin_context(&e, o, "variant", KB_INDEX))
 		return;
 	struct kb *k = e.k;
-	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	kb_if(k, kb_cmp(k, KB_EQ, e.context, kb_null(k)));
 	kb_return(k, kb_index(k, -1));
 	kb_end_if(k);

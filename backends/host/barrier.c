@@ -7,7 +7,7 @@
  *                                     cancelled, leave it
  *   NAME.leave(context, args, worker, n, finish) -> i32
  *                                     the end of a call: the last worker that comes
- *                                     runs finish(context, args, is_cancelled) -> status,
+ *                                     runs finish(context, args, status) -> status,
  *                                     all get its status
  *   NAME.task(task, worker, n)        runs one group for the caller's parallel_for
  *
@@ -224,7 +224,9 @@ static void emit_leave(struct object *o)
 	kb_if(k, come(&e, &p));
 	struct kb_val cancelled = is_cancelled(&e, &at_end, mark);
 	cancelled = kb_bin(k, KB_OR, is_cancelled(&e, &between, mark), cancelled);
-	struct kb_val call[] = {e.context, args, kb_select(k, cancelled, kb_i32(k, 1), kb_i32(k, 0))};
+	struct kb_val call[] = {
+	        e.context, args,
+	        kb_select(k, cancelled, kb_i32(k, TFMC_RT_E_CANCELLED), kb_i32(k, TFMC_RT_OK))};
 	struct kb_val status = kb_call_ptr(k, finish, KB_I32, call, 3);
 	kb_if(k, cancelled);
 	clear_counts(&e, &p);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls: check, run, commit. The lengths in the state change in `commit` only,
+ * Calls: check, run, finish. The lengths in the state change in `finish` only,
  * when nothing can fail any more.
  *
- *   NAME.func.commit(context, args)
  *   NAME.func.extend(context, args)    before anything is written: what rings lose
- *   NAME.func.finish(context, args, is_cancelled) -> status   commit, or not when the call was cancelled
+ *   NAME.func.finish(context, args, status) -> status   given that of the body
  *   NAME.func.spmd(context, args, worker) -> status
  *   NAME.func.single(context, args) -> status
  *   NAME_ENTRY, NAME_ENTRY_spmd     the exported forms
@@ -14,12 +13,6 @@
  * init has chosen: directly, by its number. A table of addresses would need relocations when it is loaded.
  */
 #include "backends/host/host.h"
-
-static bool has_commit(const struct object *o, const struct function *f)
-{
-	return o->states.batch_dim >= 0 &&
-	       (plan_find(f->plan, PLAN_LENGTHS) || plan_find(f->plan, PLAN_ENCODED));
-}
 
 static void commit_past(struct emit *e, const struct area *lengths)
 {
@@ -43,32 +36,11 @@ static void set_encoded(struct emit *e, int32_t mark)
 	kb_end_loop(k);
 }
 
-static void emit_commit(struct object *o, const struct function *f)
-{
-	struct emit e = {.object = o, .function = f};
-	const struct plan_step *lengths = plan_find(f->plan, PLAN_LENGTHS);
-	if (!emit_begin(&e, emit_part(&e, "commit"), KB_INTERNAL, KB_VOID))
-		return;
-	emit_load_dims(&e);
-	emit_load_bases(&e);
-	if (lengths && !object_is_device(o))
-		commit_past(&e, lengths->lengths);
-	if (plan_find(f->plan, PLAN_ENCODED))
-		set_encoded(&e, 1);
-	kb_end(e.k);
-}
-
 /* A function that takes the words of the call alone. */
 static struct kb_val call_part(struct emit *e, const char *suffix, enum kb_scalar result)
 {
 	struct kb_val args[] = {e->context, e->args};
 	return kb_call(e->k, emit_part(e, suffix), result, args, 2);
-}
-
-static void call_commit(struct emit *e)
-{
-	if (has_commit(e->object, e->function))
-		call_part(e, "commit", KB_VOID);
 }
 
 static bool has_extend(const struct object *o, const struct function *f)
@@ -109,66 +81,41 @@ static void emit_extend(struct object *o, const struct function *f)
 	kb_end(k);
 }
 
-static void check_first(struct emit *e)
-{
-	struct kb_val status = call_part(e, "check", KB_I32);
-	kb_if(e->k, kb_cmp(e->k, KB_NE, status, kb_i32(e->k, TFMC_RT_OK)));
-	kb_return(e->k, status);
-	kb_end_if(e->k);
-}
-
-/* What the last worker does when all are through: a call that was cancelled keeps the lengths, but encode has
- * overwritten what the state held. */
+/* When all are through; on the device the lengths are there already. A call that failed or was cancelled keeps the
+ * lengths, but encode has overwritten what the state held. */
 static void emit_finish(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
+	const struct plan_step *lengths = plan_find(f->plan, PLAN_LENGTHS);
+	bool has_batch = o->states.batch_dim >= 0, is_encode = has_batch && plan_find(f->plan, PLAN_ENCODED);
 	if (!emit_begin(&e, emit_part(&e, "finish"), KB_INTERNAL, KB_I32))
 		return;
 	struct kb *k = e.k;
-	struct kb_val is_cancelled = kb_param(k, "is_cancelled", KB_I32_T, 0);
-	kb_if(k, kb_cmp(k, KB_NE, is_cancelled, kb_i32(k, 0)));
-	if (plan_find(f->plan, PLAN_ENCODED) && o->states.batch_dim >= 0) {
-		emit_load_dims(&e);
-		set_encoded(&e, 0);
-	}
-	kb_return(k, kb_i32(k, TFMC_RT_E_CANCELLED));
-	kb_end_if(k);
-	call_commit(&e);
-	kb_return(k, kb_i32(k, TFMC_RT_OK));
-	kb_end(k);
-}
-
-/* The call as a whole runs on the device, for the first worker. What a failed encode leaves is no source. */
-static void emit_device_forms(struct object *o, const struct function *f)
-{
-	struct emit e = {.object = o, .function = f};
-	if (!emit_begin(&e, emit_part(&e, "single"), KB_INTERNAL, KB_I32))
-		return;
-	struct kb *k = e.k;
-	check_first(&e);
-	if (has_extend(o, f))
-		call_part(&e, "extend", KB_VOID);
-	struct kb_val body[] = {e.context, e.args, kb_index(k, 0), kb_index(k, 1)};
-	struct kb_val status = kb_call(k, emit_part(&e, "body"), KB_I32, body, 4);
+	struct kb_val status = kb_param(k, "status", KB_I32_T, 0);
+	emit_load_dims(&e);
+	emit_load_bases(&e);
 	kb_if(k, kb_cmp(k, KB_NE, status, kb_i32(k, TFMC_RT_OK)));
-	if (plan_find(f->plan, PLAN_ENCODED) && o->states.batch_dim >= 0) {
-		emit_load_dims(&e);
+	if (is_encode)
 		set_encoded(&e, 0);
-	}
 	kb_return(k, status);
 	kb_end_if(k);
-	call_commit(&e);
-	kb_return(k, kb_i32(k, TFMC_RT_OK));
-	kb_end(k);
-	e = (struct emit){.object = o, .function = f};
-	if (!emit_begin(&e, emit_part(&e, "spmd"), KB_INTERNAL, KB_I32))
-		return;
-	struct kb_val worker = kb_param(e.k, "worker", KB_INDEX_T, 0);
-	kb_if(e.k, kb_cmp(e.k, KB_EQ, worker, kb_index(e.k, 0)));
-	kb_return(e.k, call_part(&e, "single", KB_I32));
-	kb_end_if(e.k);
-	kb_return(e.k, kb_i32(e.k, TFMC_RT_OK));
-	kb_end(e.k);
+	if (lengths && has_batch && !object_is_device(o))
+		commit_past(&e, lengths->lengths);
+	if (is_encode)
+		set_encoded(&e, 1);
+	emit_end(&e, TFMC_RT_OK);
+}
+
+static void return_finished(struct emit *e, struct kb_val status)
+{
+	struct kb_val args[] = {e->context, e->args, status};
+	kb_return(e->k, kb_call(e->k, emit_part(e, "finish"), KB_I32, args, 3));
+}
+
+static struct kb_val call_body(struct emit *e, struct kb_val worker, struct kb_val n)
+{
+	struct kb_val args[] = {e->context, e->args, worker, n};
+	return kb_call(e->k, emit_part(e, "body"), KB_I32, args, 4);
 }
 
 static void emit_spmd(struct object *o, const struct function *f)
@@ -179,21 +126,32 @@ static void emit_spmd(struct object *o, const struct function *f)
 	struct kb *k = e.k;
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	struct kb_val n = emit_context(&e, KB_INDEX, CONTEXT_WORKERS);
-	check_first(&e);
+	emit_return_failure(&e, call_part(&e, "check", KB_I32));
 	if (has_extend(o, f)) {
 		kb_if(k, kb_cmp(k, KB_EQ, worker, kb_index(k, 0)));
 		call_part(&e, "extend", KB_VOID);
 		kb_end_if(k);
 	}
-	struct kb_val args[] = {e.context, e.args, worker, n};
-	kb_call(k, emit_part(&e, "body"), KB_I32, args, 4);
+	struct kb_val status = call_body(&e, worker, n);
 	kb_if(k, kb_cmp(k, KB_LE, n, kb_index(k, 1)));
-	call_commit(&e);
-	kb_return(k, kb_i32(k, TFMC_RT_OK));
+	return_finished(&e, status);
 	kb_end_if(k);
 	struct kb_val leave[] = {e.context, e.args, worker, n, kb_func_addr(k, emit_part(&e, "finish"))};
 	kb_return(k, kb_call(k, emit_internal(o, ".leave"), KB_I32, leave, 5));
 	kb_end(k);
+}
+
+/* The call as a whole runs on the device, for the first worker. */
+static void emit_device_spmd(struct object *o, const struct function *f)
+{
+	struct emit e = {.object = o, .function = f};
+	if (!emit_begin(&e, emit_part(&e, "spmd"), KB_INTERNAL, KB_I32))
+		return;
+	struct kb_val worker = kb_param(e.k, "worker", KB_INDEX_T, 0);
+	kb_if(e.k, kb_cmp(e.k, KB_EQ, worker, kb_index(e.k, 0)));
+	kb_return(e.k, call_part(&e, "single", KB_I32));
+	kb_end_if(e.k);
+	emit_end(&e, TFMC_RT_OK);
 }
 
 static void emit_single(struct object *o, const struct function *f)
@@ -202,33 +160,30 @@ static void emit_single(struct object *o, const struct function *f)
 	if (!emit_begin(&e, emit_part(&e, "single"), KB_INTERNAL, KB_I32))
 		return;
 	struct kb *k = e.k;
-	check_first(&e);
+	emit_return_failure(&e, call_part(&e, "check", KB_I32));
 	if (has_extend(o, f))
 		call_part(&e, "extend", KB_VOID);
-	struct kb_val several = kb_cmp(k, KB_GT, emit_context(&e, KB_INDEX, CONTEXT_WORKERS), kb_index(k, 1));
-	struct kb_val pool = emit_context(&e, KB_PTR, CONTEXT_PARALLEL_FOR);
-	kb_if(k, kb_bin(k, KB_AND, several, kb_cmp(k, KB_NE, pool, kb_null(k))));
-	call_part(&e, "tasks", KB_VOID);
-	kb_else(k);
-	struct kb_val body[] = {e.context, e.args, kb_index(k, 0), kb_index(k, 1)};
-	kb_call(k, emit_part(&e, "body"), KB_I32, body, 4);
-	kb_end_if(k);
-	call_commit(&e);
-	kb_return(k, kb_i32(k, TFMC_RT_OK));
+	if (!object_is_device(o)) {
+		struct kb_val workers = emit_context(&e, KB_INDEX, CONTEXT_WORKERS);
+		struct kb_val several = kb_cmp(k, KB_GT, workers, kb_index(k, 1));
+		struct kb_val pool = emit_context(&e, KB_PTR, CONTEXT_PARALLEL_FOR);
+		kb_if(k, kb_bin(k, KB_AND, several, kb_cmp(k, KB_NE, pool, kb_null(k))));
+		call_part(&e, "tasks", KB_VOID);
+		return_finished(&e, kb_i32(k, TFMC_RT_OK));
+		kb_end_if(k);
+	}
+	return_finished(&e, call_body(&e, kb_index(k, 0), kb_index(k, 1)));
 	kb_end(k);
 }
 
 void emit_calls(struct object *o, const struct function *f)
 {
-	if (has_commit(o, f))
-		emit_commit(o, f);
 	emit_extend(o, f);
-	if (object_is_device(o)) {
-		emit_device_forms(o, f);
-		return;
-	}
 	emit_finish(o, f);
-	emit_spmd(o, f);
+	if (object_is_device(o))
+		emit_device_spmd(o, f);
+	else
+		emit_spmd(o, f);
 	emit_single(o, f);
 }
 
@@ -255,7 +210,7 @@ static struct kb_val full_args(struct emit *e, const struct entry *entry, struct
 	for (size_t i = 0; i < n; i++) {
 		struct kb_val v =
 		        i == fixed ? kb_index(k, entry->fixed_value) : emit_word(e, KB_INDEX, from++);
-		kb_store(k, v, copy, kb_index(k, 0), (int64_t)i, 8);
+		emit_store(k, v, copy, 8 * (int64_t)i);
 	}
 	return copy;
 }
@@ -311,9 +266,7 @@ static void emit_form(struct object *o, const struct entry *entry, bool spmd)
 		check_context(&e);
 	if (spmd) {
 		struct kb_val n = emit_context(&e, KB_INDEX, CONTEXT_WORKERS);
-		struct kb_val low = kb_cmp(k, KB_LT, worker, kb_index(k, 0));
-		struct kb_val high = kb_cmp(k, KB_GE, worker, n);
-		emit_return_if(&e, kb_bin(k, KB_OR, low, high), TFMC_RT_E_WORKER);
+		emit_require_between(&e, worker, 0, kb_add_const(k, n, -1), TFMC_RT_E_WORKER);
 	}
 	struct kb_val words = entry->fixed_dim >= 0 ? full_args(&e, entry, copy) : e.args;
 	struct kb_val args[] = {e.context, words, worker};

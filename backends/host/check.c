@@ -6,6 +6,7 @@
  * no product overflows (layout checked the bounds).
  */
 #include "backends/host/host.h"
+#include "backends/kernel/eval.h"
 
 static void check_pointers(struct emit *e)
 {
@@ -13,8 +14,7 @@ static void check_pointers(struct emit *e)
 	for (size_t i = 0; i < f->func->n_params; i++) {
 		if (!param_is_input(f->func, i) || f->func->params[i].has_default)
 			continue;
-		struct kb_val p = emit_word(e, KB_PTR, f->param_word[i]);
-		emit_return_if(e, kb_cmp(e->k, KB_EQ, p, kb_null(e->k)), TFMC_RT_E_NULL);
+		api_require(e, emit_is_given(e, f->param_word[i]), TFMC_RT_E_NULL);
 	}
 }
 
@@ -22,11 +22,8 @@ static void check_dims(struct emit *e)
 {
 	for (size_t i = 0; i < ir_dims_count(e->object->module->dims); i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(e->object->module->dims, i);
-		if (!e->function->has_dim[i])
-			continue;
-		struct kb_val low = kb_cmp(e->k, KB_LT, e->dims[i], kb_index(e->k, s->lo));
-		struct kb_val high = kb_cmp(e->k, KB_GT, e->dims[i], kb_index(e->k, s->hi));
-		emit_return_if(e, kb_bin(e->k, KB_OR, low, high), TFMC_RT_E_DIM);
+		if (e->function->has_dim[i])
+			emit_require_between(e, e->dims[i], s->lo, kb_index(e->k, s->hi), TFMC_RT_E_DIM);
 	}
 }
 
@@ -34,8 +31,7 @@ static void check_dims(struct emit *e)
 static void check_size(struct emit *e, size_t word, const struct ir_type *t)
 {
 	struct kb_val need = emit_dim(e, ir_type_count(e->object->module->dims, t));
-	struct kb_val given = kb_cmp(e->k, KB_NE, emit_word(e, KB_PTR, word), kb_null(e->k));
-	struct kb_val count = emit_word(e, KB_INDEX, word + 1);
+	struct kb_val given = emit_is_given(e, word), count = emit_word(e, KB_INDEX, word + 1);
 	struct kb_val low = kb_cmp(e->k, KB_LT, count, need);
 	emit_return_if(e, kb_bin(e->k, KB_AND, given, low), TFMC_RT_E_SIZE);
 }
@@ -92,26 +88,25 @@ static void check_state(struct emit *e)
 /* Element i of an integer input as i64. */
 static struct kb_val int_at(struct emit *e, const struct ir_type *t, struct kb_val ptr, struct kb_val i)
 {
-	enum kb_scalar s = t->dtype == DT_I64   ? KB_I64
-	                   : t->dtype == DT_I32 ? KB_I32
-	                   : t->dtype == DT_I16 ? KB_I16
-	                   : t->dtype == DT_I8  ? KB_I8
-	                                        : KB_U8;
-	struct kb_val v = kb_load(e->k, KB_TYPE(s, 1), ptr, i, 0, 0);
+	struct kb_val v = kb_load(e->k, KB_TYPE(eval_stored(t->dtype), 1), ptr, i, 0, 0);
 	return kb_cvt(e->k, v, KB_INDEX);
-}
-
-static void check_range(struct emit *e, struct kb_val v, struct kb_val max, enum tfmc_rt_status status)
-{
-	struct kb_val low = kb_cmp(e->k, KB_LT, v, kb_index(e->k, 0));
-	struct kb_val high = kb_cmp(e->k, KB_GT, v, max);
-	emit_return_if(e, kb_bin(e->k, KB_OR, low, high), status);
 }
 
 static struct kb_val given(struct emit *e, size_t param)
 {
-	struct kb_val ptr = emit_word(e, KB_PTR, e->function->param_word[param]);
-	return kb_cmp(e->k, KB_NE, ptr, kb_null(e->k));
+	return emit_is_given(e, e->function->param_word[param]);
+}
+
+/* Element b of an integer input. */
+static struct kb_val length_at(struct emit *e, int param, struct kb_val b, struct kb_val when_left_out)
+{
+	const struct ir_func *f = e->function->func;
+	struct kb_var n = kb_var(e->k, "n", KB_INDEX_T, when_left_out);
+	kb_if(e->k, given(e, (size_t)param));
+	struct kb_val lengths = emit_word(e, KB_PTR, e->function->param_word[param]);
+	kb_set(e->k, n, int_at(e, ir_type_of(f, f->params[param].value), lengths, b));
+	kb_end_if(e->k);
+	return kb_get(e->k, n);
 }
 
 /* Every element in [0, max]. */
@@ -124,7 +119,7 @@ static void check_max(struct emit *e, size_t param)
 	struct kb_val ptr = emit_word(e, KB_PTR, e->function->param_word[param]);
 	kb_if(e->k, given(e, param));
 	struct kb_val i = kb_loop(e->k, "i", kb_index(e->k, 0), n, 1, 0);
-	check_range(e, int_at(e, t, ptr, i), max, TFMC_RT_E_LENGTH);
+	emit_require_between(e, int_at(e, t, ptr, i), 0, max, TFMC_RT_E_LENGTH);
 	kb_end_loop(e->k);
 	kb_end_if(e->k);
 }
@@ -137,15 +132,9 @@ static struct kb_val real_positions(struct emit *e, const struct ir_param *p, st
 	if (p->lengths < 0)
 		return all;
 	const struct ir_param *l = &f->params[p->lengths];
-	size_t word = e->function->param_word[p->lengths];
 	if (l->role == ROLE_PAST)
 		return all;
-	struct kb_val none = l->default_value ? emit_dim(e, l->default_value) : all;
-	struct kb_var n = kb_var(e->k, "n", KB_INDEX_T, none);
-	kb_if(e->k, given(e, (size_t)p->lengths));
-	kb_set(e->k, n, int_at(e, ir_type_of(f, l->value), emit_word(e, KB_PTR, word), b));
-	kb_end_if(e->k);
-	return kb_get(e->k, n);
+	return length_at(e, p->lengths, b, l->default_value ? emit_dim(e, l->default_value) : all);
 }
 
 /* Ids [B, S, ..]: those at real positions are in [0, below). */
@@ -166,7 +155,7 @@ static void check_ids(struct emit *e, size_t param)
 		n = kb_mul(e->k, real_positions(e, p, b, emit_dim(e, t->dims[1])), inner);
 	struct kb_val i = kb_loop(e->k, "i", kb_index(e->k, 0), n, 1, 0);
 	struct kb_val at = kb_add(e->k, kb_mul(e->k, b, row), i);
-	check_range(e, int_at(e, t, ptr, at), kb_index(e->k, p->below - 1), TFMC_RT_E_TOKEN);
+	emit_require_between(e, int_at(e, t, ptr, at), 0, kb_index(e->k, p->below - 1), TFMC_RT_E_TOKEN);
 	kb_end_loop(e->k);
 	kb_end_loop(e->k);
 	kb_end_if(e->k);
@@ -197,28 +186,15 @@ static int lengths_of(const struct function *f, const struct ir_dim *rows)
 	return -1;
 }
 
-/* New tokens of sequence b. */
-static struct kb_val new_tokens(struct emit *e, int lengths, struct kb_val b, struct kb_val all)
-{
-	struct kb *k = e->k;
-	if (lengths < 0)
-		return all;
-	struct kb_var n = kb_var(k, "n", KB_INDEX_T, all);
-	const struct ir_type *t = ir_type_of(e->function->func, e->function->func->params[lengths].value);
-	kb_if(k, given(e, (size_t)lengths));
-	kb_set(k, n, int_at(e, t, emit_word(e, KB_PTR, e->function->param_word[lengths]), b));
-	kb_end_if(k);
-	return kb_get(k, n);
-}
-
 /* past[b] + new tokens <= capacity for every sequence; rows after them that do not fit are not stored. */
 static void check_room(struct emit *e, const struct ir_dim *rows, int64_t capacity)
 {
 	struct kb *k = e->k;
+	int lengths = lengths_of(e->function, rows);
 	struct kb_val all = emit_dim(e, rows);
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), batch_of(e), 1, 0);
 	struct kb_val past = kb_cvt(k, kb_load(k, KB_I32_T, e->past, b, 0, 4), KB_INDEX);
-	struct kb_val end = kb_add(k, past, new_tokens(e, lengths_of(e->function, rows), b, all));
+	struct kb_val end = kb_add(k, past, lengths < 0 ? all : length_at(e, lengths, b, all));
 	emit_return_if(e, kb_cmp(k, KB_GT, end, kb_index(k, capacity)), TFMC_RT_E_FULL);
 	kb_end_loop(k);
 }
@@ -257,6 +233,5 @@ void emit_check(struct object *o, const struct function *f)
 	check_state(&e);
 	check_values(&e);
 	check_rooms(&e);
-	kb_return(e.k, kb_i32(e.k, TFMC_RT_OK));
-	kb_end(e.k);
+	emit_end(&e, TFMC_RT_OK);
 }

@@ -10,22 +10,15 @@
  */
 #include "backends/host/host.h"
 
-#include <stddef.h>
-
 static struct kb_val has_bits(struct emit *e, struct kb_val word, uint32_t bits)
 {
 	struct kb_val wanted = kb_i32(e->k, (int32_t)bits);
 	return kb_cmp(e->k, KB_EQ, kb_bin(e->k, KB_AND, word, wanted), wanted);
 }
 
-static struct kb_val config_word(struct kb *k, struct kb_val config, size_t offset)
-{
-	return kb_load(k, KB_INDEX_T, config, kb_index(k, 0), (int64_t)(offset / sizeof(uint64_t)), 0);
-}
-
 static void require(struct emit *e, struct kb_val ok)
 {
-	emit_return_if(e, kb_un(e->k, KB_NOT, ok), TFMC_RT_E_CPU);
+	api_require(e, ok, TFMC_RT_E_CPU);
 }
 
 /* The highest leaf is compared as unsigned by its distance from the base of its range. */
@@ -40,8 +33,7 @@ static void require_leaf(struct emit *e, uint32_t leaf)
 static void require_system(struct emit *e, struct kb_val config, int word, uint64_t bits)
 {
 	struct kb_val wanted = kb_index(e->k, (int64_t)bits);
-	struct kb_val told = config_word(
-	        e->k, config, offsetof(struct tfmc_config, system) + (size_t)word * sizeof(uint64_t));
+	struct kb_val told = emit_load(e->k, KB_INDEX, config, CONFIG(system) + 8 * word);
 	require(e, kb_cmp(e->k, KB_EQ, kb_bin(e->k, KB_AND, told, wanted), wanted));
 }
 
@@ -71,8 +63,7 @@ void emit_cpu(struct object *o)
 	for (int i = 0; i < TARGET_SYSTEM_WORDS; i++)
 		if (needs.system[i])
 			require_system(&e, config, i, needs.system[i]);
-	kb_return(e.k, kb_i32(e.k, TFMC_RT_OK));
-	kb_end(e.k);
+	emit_end(&e, TFMC_RT_OK);
 }
 
 static struct kb_val has_any(struct kb *k, struct kb_val bits, int64_t mask)
@@ -89,7 +80,7 @@ void emit_choice(struct object *o)
 	struct kb_val config = kb_param(k, "config", KB_PTR_T, KB_READONLY);
 	struct kb_val args[] = {config, kb_param(k, "start", KB_PTR_T, 0)};
 	int64_t devices = 0;
-	struct kb_val allowed = config_word(k, config, offsetof(struct tfmc_config, variants));
+	struct kb_val allowed = emit_load(k, KB_INDEX, config, CONFIG(variants));
 	kb_if(k, has_any(k, allowed, ~every));
 	kb_return(k, kb_index(k, CHOICE_NO_VARIANT));
 	kb_end_if(k);

@@ -12,13 +12,8 @@
 
 #include "backends/opencl/opencl.h"
 
-#define WORD(type, field)  ((int64_t)(offsetof(struct type, field) / 8))
+#define AT(type, field)    ((int64_t)offsetof(struct type, field))
 #define WORDS(type, count) ((int64_t)(sizeof(struct type) / 8 * (count)))
-
-static void set_word(struct kb *k, struct kb_val words, int64_t at, struct kb_val v)
-{
-	kb_store(k, v, words, kb_index(k, 0), at, 8);
-}
 
 /* ---- the program ---- */
 
@@ -55,19 +50,18 @@ void emit_device_open(struct emit *e, struct kb_val config, struct kb_val start)
 	struct kb *k = e->k;
 	const struct object *o = e->object;
 	struct kb_val code = kb_local(k, "code", KB_INDEX, WORDS(tfmc_cl_code, 1));
-	struct kb_val zero = kb_index(k, 0);
-	struct kb_val weights = kb_load(k, KB_PTR_T, start, zero, START_WEIGHTS, 8);
-	struct kb_val batch = kb_load(k, KB_INDEX_T, start, zero, START_BATCH, 8);
-	set_word(k, code, WORD(tfmc_cl_code, plan), kb_symbol(k, emit_internal(o, ".plan")));
-	set_word(k, code, WORD(tfmc_cl_code, plan_bytes), kb_index(k, o->device.plan_bytes));
-	set_word(k, code, WORD(tfmc_cl_code, source), kb_symbol(k, emit_internal(o, ".source")));
-	set_word(k, code, WORD(tfmc_cl_code, source_bytes), kb_index(k, o->device.source_bytes));
-	set_word(k, code, WORD(tfmc_cl_code, weights), weights);
-	set_word(k, code, WORD(tfmc_cl_code, weights_bytes), kb_index(k, o->weights.bytes));
-	set_word(k, code, WORD(tfmc_cl_code, devices), kb_index(k, devices_of(o)));
-	set_word(k, code, WORD(tfmc_cl_code, batch), batch);
-	struct kb_val device = kb_load(k, KB_PTR_T, config, zero, WORD(tfmc_config, device), 8);
-	struct kb_val args[] = {code, device, kb_ptr_add(k, start, zero, 8 * START_DEVICE)};
+	struct kb_val weights = emit_load(k, KB_PTR, start, 8 * START_WEIGHTS);
+	struct kb_val batch = emit_load(k, KB_INDEX, start, 8 * START_BATCH);
+	emit_store(k, kb_symbol(k, emit_internal(o, ".plan")), code, AT(tfmc_cl_code, plan));
+	emit_store(k, kb_index(k, o->device.plan_bytes), code, AT(tfmc_cl_code, plan_bytes));
+	emit_store(k, kb_symbol(k, emit_internal(o, ".source")), code, AT(tfmc_cl_code, source));
+	emit_store(k, kb_index(k, o->device.source_bytes), code, AT(tfmc_cl_code, source_bytes));
+	emit_store(k, weights, code, AT(tfmc_cl_code, weights));
+	emit_store(k, kb_index(k, o->weights.bytes), code, AT(tfmc_cl_code, weights_bytes));
+	emit_store(k, kb_index(k, devices_of(o)), code, AT(tfmc_cl_code, devices));
+	emit_store(k, batch, code, AT(tfmc_cl_code, batch));
+	struct kb_val device = emit_load(k, KB_PTR, config, AT(tfmc_config, device));
+	struct kb_val args[] = {code, device, kb_ptr_add(k, start, kb_index(k, 0), 8 * START_DEVICE)};
 	kb_return(k, kb_call_other(k, "tfmc_cl_model_open", KB_I32, args, 3));
 }
 
@@ -83,9 +77,9 @@ static struct kb_val bytes_of(struct emit *e, struct ir_value v)
 static void set_buffer(struct emit *e, struct kb_val words, size_t number, struct kb_val data,
                        struct kb_val bytes)
 {
-	int64_t at = WORDS(tfmc_buffer, number);
-	set_word(e->k, words, at + WORD(tfmc_buffer, data), data);
-	set_word(e->k, words, at + WORD(tfmc_buffer, count), bytes);
+	int64_t at = (int64_t)(sizeof(struct tfmc_buffer) * number);
+	emit_store(e->k, data, words, at + AT(tfmc_buffer, data));
+	emit_store(e->k, bytes, words, at + AT(tfmc_buffer, count));
 }
 
 /* struct tfmc_buffer for each parameter, for each result: those that the caller gives, or defaults. */
@@ -118,8 +112,8 @@ static void set_dims(struct emit *e, struct kb_val words)
 	const struct ir_dims *dims = e->object->module->dims;
 	for (size_t i = 0; i < ir_dims_count(dims); i++) {
 		bool is_given = e->function->has_dim[i];
-		set_word(e->k, words, (int64_t)i,
-		         is_given ? e->dims[i] : kb_index(e->k, ir_dims_sym(dims, i)->lo));
+		emit_store(e->k, is_given ? e->dims[i] : kb_index(e->k, ir_dims_sym(dims, i)->lo), words,
+		           8 * (int64_t)i);
 	}
 }
 
@@ -144,13 +138,13 @@ void emit_device_body(struct object *o, const struct function *f)
 	set_dims(&e, dims);
 	set_params(&e, params);
 	set_results(&e, results);
-	set_word(k, call, WORD(tfmc_cl_call, function), kb_index(k, (int64_t)f->row));
-	set_word(k, call, WORD(tfmc_cl_call, past), has_past ? e.past : kb_null(k));
-	set_word(k, call, WORD(tfmc_cl_call, first), emit_context(&e, KB_INDEX, CONTEXT_FIRST));
-	set_word(k, call, WORD(tfmc_cl_call, source), emit_context(&e, KB_INDEX, CONTEXT_SOURCE));
-	set_word(k, call, WORD(tfmc_cl_call, dims), dims);
-	set_word(k, call, WORD(tfmc_cl_call, params), params);
-	set_word(k, call, WORD(tfmc_cl_call, results), results);
+	emit_store(k, kb_index(k, (int64_t)f->row), call, AT(tfmc_cl_call, function));
+	emit_store(k, has_past ? e.past : kb_null(k), call, AT(tfmc_cl_call, past));
+	emit_store(k, emit_context(&e, KB_INDEX, CONTEXT_FIRST), call, AT(tfmc_cl_call, first));
+	emit_store(k, emit_context(&e, KB_INDEX, CONTEXT_SOURCE), call, AT(tfmc_cl_call, source));
+	emit_store(k, dims, call, AT(tfmc_cl_call, dims));
+	emit_store(k, params, call, AT(tfmc_cl_call, params));
+	emit_store(k, results, call, AT(tfmc_cl_call, results));
 	struct kb_val args[] = {emit_context(&e, KB_PTR, CONTEXT_DEVICE), call};
 	kb_return(k, kb_call_other(k, "tfmc_cl_model_call", KB_I32, args, 2));
 	kb_end(k);
@@ -168,8 +162,5 @@ void emit_device_call(struct emit *e, const char *function, const struct kb_val 
 	struct kb_val all[8] = {emit_context(e, KB_PTR, CONTEXT_DEVICE)};
 	for (size_t i = 0; i < n; i++)
 		all[i + 1] = args[i];
-	struct kb_val status = kb_call_other(e->k, function, KB_I32, all, n + 1);
-	kb_if(e->k, kb_cmp(e->k, KB_NE, status, kb_i32(e->k, TFMC_RT_OK)));
-	kb_return(e->k, status);
-	kb_end_if(e->k);
+	emit_return_failure(e, kb_call_other(e->k, function, KB_I32, all, n + 1));
 }

@@ -11,7 +11,7 @@
 TFMC_MUST_USE enum tfmc_status emit_groups(struct object *o, struct function *f);
 void emit_check(struct object *o, const struct function *f);    /* NAME.func.check(context, args) */
 void emit_schedule(struct object *o, const struct function *f); /* .defaults .body .tasks */
-void emit_calls(struct object *o, const struct function *f);    /* .commit .finish .spmd .single */
+void emit_calls(struct object *o, const struct function *f);    /* .finish .extend .spmd .single */
 void emit_barriers(struct object *o);                           /* NAME.barrier NAME.leave NAME.task */
 /* Writes the words of a context that depend on the number of workers. */
 void emit_set_workers(struct emit *e, struct kb_val n);
@@ -20,8 +20,9 @@ void emit_entry(struct object *o, const struct entry *e);
 /* Several variants: the exported forms, which call those of the chosen one. */
 void emit_entry_choice(struct object *o, const struct entry *e);
 void emit_api(struct object *o);
-/* Functions of the interface; false: no memory. The context is not loaded. */
+/* Functions of the interface, their first parameter the context or another one; false: no memory. */
 bool api_begin(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result);
+bool api_begin_context(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result);
 void api_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status);
 void api_check_magic(struct emit *e);
 void api_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes); /* a multiple of 8 bytes */
@@ -29,6 +30,9 @@ void emit_state_api(struct object *o); /* reset, trim, fork, select, reorder */
 /* Writes the words of a context that follow from the first row's sequence and the shared source (-1: none).
  */
 void emit_set_window(struct emit *e, struct kb_val state, struct kb_val first, struct kb_val source);
+/* Byte offsets in struct tfmc_config. */
+#define CONFIG(field) ((int64_t)offsetof(struct tfmc_config, field))
+
 /* Words of init that NAME.cpu and NAME.choose take beside the config. */
 enum start { START_WEIGHTS, START_BATCH, START_DEVICE /* CONTEXT_DEVICE; written */, START_WORDS };
 void emit_cpu(struct object *o); /* NAME.cpu(config, start) -> status, for each variant */

@@ -10,6 +10,7 @@
  *                 when there are any
  */
 #include "backends/host/host.h"
+#include "backends/kernel/eval.h"
 
 struct schedule {
 	struct emit e;
@@ -21,23 +22,6 @@ struct schedule {
 };
 
 /* ---- left-out inputs ---- */
-
-static enum kb_scalar scalar_of(enum ir_dtype t)
-{
-	switch (t) {
-	case DT_F32: return KB_F32;
-	case DT_F16: return KB_F16;
-	case DT_BF16: return KB_BF16;
-	case DT_F64: return KB_F64;
-	case DT_I8: return KB_I8;
-	case DT_U8:
-	case DT_BOOL: return KB_U8;
-	case DT_I16: return KB_I16;
-	case DT_I32: return KB_I32;
-	case DT_I64: return KB_I64;
-	}
-	return KB_VOID;
-}
 
 static void fill_default(struct emit *e, size_t param, struct kb_val is_first, struct kb_var any)
 {
@@ -51,8 +35,7 @@ static void fill_default(struct emit *e, size_t param, struct kb_val is_first, s
 	struct kb_val v = p->default_value      ? emit_dim(e, p->default_value)
 	                  : t->dtype == DT_BOOL ? kb_i32(k, (int32_t)p->fill)
 	                                        : kb_f64(k, p->fill);
-	enum kb_scalar s = scalar_of(t->dtype);
-	struct kb_val element = kb_cvt(k, v, s);
+	struct kb_val element = kb_cvt(k, v, eval_stored(t->dtype));
 	struct kb_val n = emit_dim(e, ir_type_count(e->object->module->dims, t));
 	struct kb_val end = kb_select(k, is_first, n, kb_index(k, 0));
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), end, 1, 0);
@@ -132,8 +115,7 @@ static struct kb_val is_wanted(struct schedule *s, const struct plan_step *step)
 {
 	struct kb_val any = {0};
 	for (size_t i = 0; i < step->n_outputs; i++) {
-		struct kb_val ptr = emit_word(&s->e, KB_PTR, s->e.function->result_word[step->outputs[i]]);
-		struct kb_val wanted = kb_cmp(s->e.k, KB_NE, ptr, kb_null(s->e.k));
+		struct kb_val wanted = emit_is_given(&s->e, s->e.function->result_word[step->outputs[i]]);
 		any = any.id ? kb_bin(s->e.k, KB_OR, any, wanted) : wanted;
 	}
 	return any;
@@ -233,8 +215,7 @@ static void emit_body(struct object *o, const struct function *f)
 	s.is_several = kb_cmp(s.e.k, KB_GT, s.n_workers, kb_index(s.e.k, 1));
 	first_step(&s);
 	emit_all_steps(&s);
-	kb_return(s.e.k, kb_i32(s.e.k, TFMC_RT_OK));
-	kb_end(s.e.k);
+	emit_end(&s.e, TFMC_RT_OK);
 }
 
 static void emit_tasks(struct object *o, const struct function *f)

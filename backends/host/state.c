@@ -46,9 +46,8 @@ static struct kb_val require_state(struct emit *e)
 
 static void require_in_batch(struct emit *e, struct kb_val sequence)
 {
-	struct kb *k = e->k;
-	api_require(e, kb_cmp(k, KB_GE, sequence, kb_index(k, 0)), TFMC_RT_E_DIM);
-	api_require(e, kb_cmp(k, KB_LT, sequence, emit_context(e, KB_INDEX, CONTEXT_BATCH)), TFMC_RT_E_DIM);
+	struct kb_val last = kb_add_const(e->k, emit_context(e, KB_INDEX, CONTEXT_BATCH), -1);
+	emit_require_between(e, sequence, 0, last, TFMC_RT_E_DIM);
 }
 
 /* Encode has filled the block. */
@@ -56,20 +55,6 @@ static void require_encoded(struct emit *e, struct kb_val state, struct kb_val s
 {
 	struct kb_val mark = i32_at(e, state, e->object->states.encoded_at, sequence);
 	api_require(e, kb_cmp(e->k, KB_NE, mark, kb_index(e->k, 0)), TFMC_RT_E_STATE);
-}
-
-static bool begin(struct emit *e, struct object *o, const char *suffix)
-{
-	if (!api_begin(e, o, suffix, KB_I32))
-		return false;
-	e->context = kb_param(e->k, "context", KB_PTR_T, 0);
-	return true;
-}
-
-static void end_ok(struct emit *e)
-{
-	kb_return(e->k, kb_i32(e->k, TFMC_RT_OK));
-	kb_end(e->k);
 }
 
 /* ---- the window ---- */
@@ -92,7 +77,7 @@ void emit_set_window(struct emit *e, struct kb_val state, struct kb_val first, s
 static void emit_select(struct object *o)
 {
 	struct emit e;
-	if (!begin(&e, o, "select"))
+	if (!api_begin_context(&e, o, "select", KB_I32))
 		return;
 	struct kb *k = e.k;
 	struct kb_val first = kb_param(k, "first", KB_INDEX_T, 0);
@@ -109,7 +94,7 @@ static void emit_select(struct object *o)
 	}
 	kb_end_if(k);
 	emit_set_window(&e, state, first, source);
-	end_ok(&e);
+	emit_end(&e, TFMC_RT_OK);
 }
 
 /* ---- reset, trim ---- */
@@ -117,7 +102,7 @@ static void emit_select(struct object *o)
 static void emit_reset(struct object *o)
 {
 	struct emit e;
-	if (!begin(&e, o, "reset"))
+	if (!api_begin_context(&e, o, "reset", KB_I32))
 		return;
 	struct kb *k = e.k;
 	api_check_magic(&e);
@@ -131,7 +116,7 @@ static void emit_reset(struct object *o)
 	api_zero_words(&e, state, bytes);
 	emit_set_window(&e, state, kb_index(k, 0), kb_index(k, -1));
 	kb_end_if(k);
-	end_ok(&e);
+	emit_end(&e, TFMC_RT_OK);
 }
 
 /* What a ring has overwritten does not come back; an empty sequence needs nothing of it. */
@@ -151,7 +136,7 @@ static void trim_rings(struct emit *e, struct kb_val state, struct kb_val sequen
 static void emit_trim(struct object *o)
 {
 	struct emit e;
-	if (!begin(&e, o, "trim"))
+	if (!api_begin_context(&e, o, "trim", KB_I32))
 		return;
 	struct kb *k = e.k;
 	struct kb_val sequence = kb_param(k, "sequence", KB_INDEX_T, 0);
@@ -159,11 +144,10 @@ static void emit_trim(struct object *o)
 	struct kb_val state = require_state(&e);
 	require_in_batch(&e, sequence);
 	struct kb_val now = i32_at(&e, state, STATE_PAST, sequence);
-	api_require(&e, kb_cmp(k, KB_GE, length, kb_index(k, 0)), TFMC_RT_E_LENGTH);
-	api_require(&e, kb_cmp(k, KB_LE, length, now), TFMC_RT_E_LENGTH);
+	emit_require_between(&e, length, 0, now, TFMC_RT_E_LENGTH);
 	trim_rings(&e, state, sequence, length);
 	set_i32(&e, length, state, STATE_PAST, sequence);
-	end_ok(&e);
+	emit_end(&e, TFMC_RT_OK);
 }
 
 /* ---- copies ---- */
@@ -222,37 +206,26 @@ static void each_matrix(struct emit *e, const struct state_place *p, struct kb_v
 	kb_end_loop(k);
 }
 
-/* All states of a sequence. */
-static void each_state(struct emit *e, struct kb_val rows, part_fn *fn, void *user)
-{
-	for (size_t i = 0; i < e->object->states.n; i++)
-		if (e->object->states.items[i].bytes > 0)
-			each_matrix(e, &e->object->states.items[i], rows, fn, user);
-}
-
-/* Those of encode only when rows read their own ones. */
-static void each_part(struct emit *e, struct kb_val rows, part_fn *fn, void *user)
-{
-	struct kb *k = e->k;
-	const struct object *o = e->object;
-	struct kb_val source = emit_context(e, KB_INDEX, CONTEXT_SOURCE);
-	for (size_t i = 0; i < o->states.n; i++) {
-		const struct state_place *p = &o->states.items[i];
-		if (p->bytes == 0)
-			continue;
-		if (!p->grows)
-			kb_if(k, kb_cmp(k, KB_LT, source, kb_index(k, 0)));
-		each_matrix(e, p, rows, fn, user);
-		if (!p->grows)
-			kb_end_if(k);
-	}
-}
-
-/* Without a shared source the mark of encode is one of the sequence, too. */
+/* Without a shared source what encode has left, and its mark, are the sequence's own. */
 static void if_own_source(struct emit *e)
 {
 	struct kb_val source = emit_context(e, KB_INDEX, CONTEXT_SOURCE);
 	kb_if(e->k, kb_cmp(e->k, KB_LT, source, kb_index(e->k, 0)));
+}
+
+/* The states of a sequence: all, or those that are its own. */
+static void each_state(struct emit *e, struct kb_val rows, bool all, part_fn *fn, void *user)
+{
+	for (size_t i = 0; i < e->object->states.n; i++) {
+		const struct state_place *p = &e->object->states.items[i];
+		if (p->bytes == 0)
+			continue;
+		if (!p->grows && !all)
+			if_own_source(e);
+		each_matrix(e, p, rows, fn, user);
+		if (!p->grows && !all)
+			kb_end_if(e->k);
+	}
 }
 
 /* Offset of a place in the state. */
@@ -290,7 +263,7 @@ static void copy_part(struct emit *e, void *user, struct kb_val offset, struct k
 static void emit_fork(struct object *o)
 {
 	struct emit e;
-	if (!begin(&e, o, "fork"))
+	if (!api_begin_context(&e, o, "fork", KB_I32))
 		return;
 	struct kb *k = e.k;
 	struct kb_val from = kb_param(k, "from", KB_INDEX_T, 0);
@@ -308,7 +281,7 @@ static void emit_fork(struct object *o)
 	c.from = block_of(&e, state, from);
 	c.to = block_of(&e, state, to);
 	kb_if(k, kb_cmp(k, KB_NE, from, to));
-	each_part(&e, rows, copy_part, &c);
+	each_state(&e, rows, false, copy_part, &c);
 	kb_end_if(k);
 	if (o->states.encoded_at) {
 		if_own_source(&e);
@@ -318,7 +291,7 @@ static void emit_fork(struct object *o)
 	set_i32(&e, rows, state, STATE_PAST, to);
 	if (o->states.floor_at)
 		set_i32(&e, i32_at(&e, state, o->states.floor_at, from), state, o->states.floor_at, to);
-	end_ok(&e);
+	emit_end(&e, TFMC_RT_OK);
 }
 
 /* ---- fetch, store ---- */
@@ -342,7 +315,7 @@ static void exchange_part(struct emit *e, void *user, struct kb_val offset, stru
 static void emit_exchange(struct object *o, const char *suffix, const char *function)
 {
 	struct emit e;
-	if (!begin(&e, o, suffix))
+	if (!api_begin_context(&e, o, suffix, KB_I32))
 		return;
 	struct kb *k = e.k;
 	struct exchange x = {.function = function, .sequence = kb_param(k, "sequence", KB_INDEX_T, 0)};
@@ -352,10 +325,10 @@ static void emit_exchange(struct object *o, const char *suffix, const char *func
 		struct kb_val rows = i32_at(&e, state, STATE_PAST, x.sequence);
 		x.block = block_of(&e, state, x.sequence);
 		kb_if(k, emit_is_device(&e));
-		each_state(&e, rows, exchange_part, &x);
+		each_state(&e, rows, true, exchange_part, &x);
 		kb_end_if(k);
 	}
-	end_ok(&e);
+	emit_end(&e, TFMC_RT_OK);
 }
 
 /* ---- reorder ---- */
@@ -435,7 +408,7 @@ static struct kb_val reorder_check(struct emit *e, const struct reorder *r)
 static void emit_reorder(struct object *o)
 {
 	struct emit e;
-	if (!begin(&e, o, "reorder"))
+	if (!api_begin_context(&e, o, "reorder", KB_I32))
 		return;
 	struct kb *k = e.k;
 	struct reorder r = {.from = kb_param(k, "from", KB_PTR_T, KB_READONLY)};
@@ -448,11 +421,10 @@ static void emit_reorder(struct object *o)
 	r.local = kb_local(k, "local", KB_I32, most * r.lanes);
 	r.state = require_state(&e);
 	emit_return_if(&e, kb_cmp(k, KB_EQ, r.from, kb_null(k)), TFMC_RT_E_NULL);
-	api_require(&e, kb_cmp(k, KB_GE, r.n, kb_index(k, 0)), TFMC_RT_E_DIM);
-	api_require(&e, kb_cmp(k, KB_LE, r.n, emit_context(&e, KB_INDEX, CONTEXT_BATCH)), TFMC_RT_E_DIM);
-	api_require(&e, kb_cmp(k, KB_LE, r.n, kb_index(k, most)), TFMC_RT_E_DIM);
+	struct kb_val batch = emit_context(&e, KB_INDEX, CONTEXT_BATCH);
+	emit_require_between(&e, r.n, 0, kb_min(k, batch, kb_index(k, most)), TFMC_RT_E_DIM);
 	struct kb_val rows = reorder_check(&e, &r);
-	each_part(&e, rows, reorder_part, &r);
+	each_state(&e, rows, false, reorder_part, &r);
 	reorder_words(&e, &r, STATE_PAST);
 	if (o->states.floor_at)
 		reorder_words(&e, &r, o->states.floor_at);
@@ -461,7 +433,7 @@ static void emit_reorder(struct object *o)
 		reorder_words(&e, &r, o->states.encoded_at);
 		kb_end_if(k);
 	}
-	end_ok(&e);
+	emit_end(&e, TFMC_RT_OK);
 }
 
 void emit_state_api(struct object *o)

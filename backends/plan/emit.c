@@ -40,26 +40,35 @@ bool emit_begin(struct emit *e, const char *name, enum kb_linkage linkage, enum 
 	return true;
 }
 
-static struct kb_val load_at(struct kb *k, enum kb_scalar type, struct kb_val ptr, int64_t offset)
+struct kb_val emit_load(struct kb *k, enum kb_scalar type, struct kb_val ptr, int64_t offset)
 {
 	struct kb_val at = kb_ptr_add(k, ptr, kb_index(k, 0), offset);
 	return kb_load(k, KB_TYPE(type, 1), at, kb_index(k, 0), 0, 0);
 }
 
+void emit_store(struct kb *k, struct kb_val v, struct kb_val ptr, int64_t offset)
+{
+	kb_store(k, v, kb_ptr_add(k, ptr, kb_index(k, 0), offset), kb_index(k, 0), 0, 0);
+}
+
 struct kb_val emit_context(struct emit *e, enum kb_scalar type, int64_t offset)
 {
-	return load_at(e->k, type, e->context, offset);
+	return emit_load(e->k, type, e->context, offset);
 }
 
 void emit_set_context(struct emit *e, struct kb_val v, int64_t offset)
 {
-	struct kb_val at = kb_ptr_add(e->k, e->context, kb_index(e->k, 0), offset);
-	kb_store(e->k, v, at, kb_index(e->k, 0), 0, 0);
+	emit_store(e->k, v, e->context, offset);
 }
 
 struct kb_val emit_word(struct emit *e, enum kb_scalar type, size_t word)
 {
-	return load_at(e->k, type, e->args, (int64_t)word * 8);
+	return emit_load(e->k, type, e->args, (int64_t)word * 8);
+}
+
+struct kb_val emit_is_given(struct emit *e, size_t word)
+{
+	return kb_cmp(e->k, KB_NE, emit_word(e, KB_PTR, word), kb_null(e->k));
 }
 
 void emit_return_if(struct emit *e, struct kb_val cond, enum tfmc_rt_status status)
@@ -67,6 +76,27 @@ void emit_return_if(struct emit *e, struct kb_val cond, enum tfmc_rt_status stat
 	kb_if(e->k, cond);
 	kb_return(e->k, kb_i32(e->k, (int32_t)status));
 	kb_end_if(e->k);
+}
+
+void emit_return_failure(struct emit *e, struct kb_val status)
+{
+	kb_if(e->k, kb_cmp(e->k, KB_NE, status, kb_i32(e->k, TFMC_RT_OK)));
+	kb_return(e->k, status);
+	kb_end_if(e->k);
+}
+
+void emit_require_between(struct emit *e, struct kb_val v, int64_t least, struct kb_val most,
+                          enum tfmc_rt_status status)
+{
+	struct kb_val low = kb_cmp(e->k, KB_LT, v, kb_index(e->k, least));
+	struct kb_val high = kb_cmp(e->k, KB_GT, v, most);
+	emit_return_if(e, kb_bin(e->k, KB_OR, low, high), status);
+}
+
+void emit_end(struct emit *e, enum tfmc_rt_status status)
+{
+	kb_return(e->k, kb_i32(e->k, (int32_t)status));
+	kb_end(e->k);
 }
 
 /* ---- dims ---- */

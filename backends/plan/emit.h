@@ -48,13 +48,24 @@ bool emit_begin(struct emit *e, const char *name, enum kb_linkage linkage, enum 
 const char *emit_part(const struct emit *e, const char *suffix);
 struct kb_val emit_context(struct emit *e, enum kb_scalar type, int64_t offset);
 void emit_set_context(struct emit *e, struct kb_val v, int64_t offset);
+/* Numbers and addresses at so many bytes after ptr. */
+struct kb_val emit_load(struct kb *k, enum kb_scalar type, struct kb_val ptr, int64_t offset);
+void emit_store(struct kb *k, struct kb_val v, struct kb_val ptr, int64_t offset);
 /* if (cond) return status; */
 void emit_return_if(struct emit *e, struct kb_val cond, enum tfmc_rt_status status);
+/* if (status is not OK) return status; */
+void emit_return_failure(struct emit *e, struct kb_val status);
+/* if (v < least || v > most) return status; */
+void emit_require_between(struct emit *e, struct kb_val v, int64_t least, struct kb_val most,
+                          enum tfmc_rt_status status);
+/* Returns the status: the end of the function. */
+void emit_end(struct emit *e, enum tfmc_rt_status status);
 /* Loads all dims of the function from the argument words. */
 void emit_load_dims(struct emit *e);
 /* Loads the addresses groups use. */
 void emit_load_bases(struct emit *e);
 struct kb_val emit_word(struct emit *e, enum kb_scalar type, size_t word);
+struct kb_val emit_is_given(struct emit *e, size_t word); /* the address in the word is not null */
 struct kb_val emit_dim(struct emit *e, const struct ir_dim *d);
 struct kb_size emit_size(struct emit *e, const struct ir_dim *d);
 /* All conditions of a case, over e->dims. */
