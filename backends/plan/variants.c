@@ -6,50 +6,41 @@
  */
 #include "backends/plan/object.h"
 
-#include <string.h>
+#include "ir/support/strmap.h"
 
-static bool same_states(const struct object *a, const struct object *b)
+static uint64_t hash_states(uint64_t h, const struct state_list *l)
 {
-	bool same = a->states.n == b->states.n && a->states.fixed_bytes == b->states.fixed_bytes &&
-	            a->states.batch_bytes == b->states.batch_bytes &&
-	            a->states.context_limit == b->states.context_limit &&
-	            a->states.batch_dim == b->states.batch_dim;
-	for (size_t i = 0; same && i < a->states.n; i++) {
-		const struct state_place *x = &a->states.items[i], *y = &b->states.items[i];
-		same = x->offset == y->offset && x->bytes == y->bytes &&
-		       !strcmp(x->decl->name, y->decl->name);
+	const int64_t numbers[] = {l->fixed_bytes, l->batch_bytes, l->context_limit, l->batch_dim};
+	for (size_t i = 0; i < TFMC_COUNT(numbers); i++)
+		h = object_hash_number(h, numbers[i]);
+	for (size_t i = 0; i < l->n; i++) {
+		h = object_hash_text(h, l->items[i].decl->name);
+		h = object_hash_number(object_hash_number(h, l->items[i].offset), l->items[i].bytes);
 	}
-	return same;
+	return h;
 }
 
-/* Code of the interface reads the dims of any variant by the numbers of the first one. */
-static bool same_dims(const struct ir_dims *a, const struct ir_dims *b)
+static uint64_t hash_entry(uint64_t h, const struct object *o, const struct entry *e)
 {
-	bool same = ir_dims_count(a) == ir_dims_count(b);
-	for (size_t i = 0; same && i < ir_dims_count(a); i++) {
-		const struct ir_dim_sym *x = ir_dims_sym(a, i), *y = ir_dims_sym(b, i);
-		same = x->lo == y->lo && x->hi == y->hi && !strcmp(x->name, y->name);
-	}
-	return same;
+	const struct function *f = &o->functions.items[e->function];
+	h = object_hash_number(object_hash_text(h, e->name), e->fixed_dim);
+	h = object_hash_number(object_hash_number(h, (int64_t)f->n_inputs), (int64_t)f->n_outputs);
+	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++)
+		h = object_hash_number(h, f->has_dim[i]);
+	return h;
 }
 
-static bool same_words(const struct object *a, const struct function *f, const struct function *g)
+/* Of what the interface, made from the first variant, knows of all. It reads dims by their numbers. */
+static uint64_t hash_interface(const struct object *o)
 {
-	bool same = f->n_dims == g->n_dims && f->n_inputs == g->n_inputs && f->n_outputs == g->n_outputs;
-	for (size_t i = 0; same && i < ir_dims_count(a->module->dims); i++)
-		same = f->has_dim[i] == g->has_dim[i] && f->dim_word[i] == g->dim_word[i];
-	return same;
-}
-
-static bool same_entries(const struct object *a, const struct object *b)
-{
-	bool same = a->entries.n == b->entries.n;
-	for (size_t i = 0; same && i < a->entries.n; i++) {
-		const struct entry *x = &a->entries.items[i], *y = &b->entries.items[i];
-		same = !strcmp(x->name, y->name) && x->fixed_dim == y->fixed_dim &&
-		       same_words(a, &a->functions.items[x->function], &b->functions.items[y->function]);
+	uint64_t h = hash_states(HASH64_SEED, &o->states);
+	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(o->module->dims, i);
+		h = object_hash_number(object_hash_number(object_hash_text(h, s->name), s->lo), s->hi);
 	}
-	return same;
+	for (size_t i = 0; i < o->entries.n; i++)
+		h = hash_entry(h, o, &o->entries.items[i]);
+	return h;
 }
 
 enum tfmc_status layout_variants(struct object *o)
@@ -57,14 +48,10 @@ enum tfmc_status layout_variants(struct object *o)
 	int64_t scratch = 0;
 	for (size_t i = 0; i < o->n_all; i++) {
 		const struct object *v = &o->all[i];
-		const char *what = !same_dims(o->module->dims, v->module->dims) ? "dims"
-		                   : !same_states(o, v)                         ? "state"
-		                   : !same_entries(o, v)                        ? "entries"
-		                                                                : NULL;
-		if (what) {
+		if (hash_interface(v) != hash_interface(o)) {
 			diag_error(o->cx, LOC_NONE, DIAG_INTERNAL,
-			           "the variants %s and %s differ in their %s", o->target->name,
-			           v->target->name, what);
+			           "the variants %s and %s differ in their dims, state or entries",
+			           o->target->name, v->target->name);
 			return TFMC_INTERNAL;
 		}
 		scratch = v->scratch > scratch ? v->scratch : scratch;
