@@ -43,13 +43,34 @@ static struct kb_val call_part(struct emit *e, const char *suffix, enum kb_scala
 	return kb_call(e->k, emit_part(e, suffix), result, args, 2);
 }
 
+/* `rows` new rows overwrite a ring of `held`, of which `window` are read. */
+struct ring {
+	const struct ir_dim *rows;
+	int64_t held, window;
+};
+
+static bool find_ring(const struct ir_func *f, const struct ir_op *op, struct ring *out)
+{
+	if (op->code != OP_state_append)
+		return false;
+	const struct attrs_state_append *a = op->attrs;
+	const struct ir_type *t = ir_type_of(f, op->operands[0])->state->type;
+	const struct ir_type *x = ir_type_of(f, op->operands[1]);
+	*out = (struct ring){.rows = x->dims[x->rank - 2], .window = a->window};
+	return a->rows > 0 && ir_dim_is_const(t->dims[t->rank - 2], &out->held);
+}
+
 static bool has_extend(const struct object *o, const struct function *f)
 {
-	return o->states.batch_dim >= 0 && plan_find(f->plan, PLAN_RING);
+	struct ring ring;
+	bool any = false;
+	for (struct ir_iter it = ir_ops(f->func->body); it.op && !any; ir_next(&it))
+		any = find_ring(f->func, it.op, &ring);
+	return any && o->states.floor_at && f->past_result >= 0;
 }
 
 /* Rows [past, past + new) of a ring overwrite those that lie a round before; padding does so, too. */
-static void raise_floor(struct emit *e, const struct plan_step *ring, struct kb_val past, struct kb_var floor)
+static void raise_floor(struct emit *e, const struct ring *ring, struct kb_val past, struct kb_var floor)
 {
 	struct kb *k = e->k;
 	struct kb_val zero = kb_index(k, 0), new = emit_dim(e, ring->rows);
@@ -63,6 +84,7 @@ static void raise_floor(struct emit *e, const struct plan_step *ring, struct kb_
 static void emit_extend(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
+	struct ring ring;
 	if (!has_extend(o, f) || !emit_begin(&e, emit_part(&e, "extend"), KB_INTERNAL, KB_VOID))
 		return;
 	struct kb *k = e.k;
@@ -73,9 +95,9 @@ static void emit_extend(struct object *o, const struct function *f)
 	struct kb_val before = kb_cvt(k, kb_load(k, KB_I32_T, at, b, 0, 4), KB_INDEX);
 	struct kb_var floor = kb_var(k, "floor", KB_INDEX_T, before);
 	struct kb_val past = kb_cvt(k, kb_load(k, KB_I32_T, e.past, b, 0, 4), KB_INDEX);
-	for (size_t i = 0; i < f->plan->n; i++)
-		if (f->plan->items[i].kind == PLAN_RING)
-			raise_floor(&e, &f->plan->items[i], past, floor);
+	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it))
+		if (find_ring(f->func, it.op, &ring))
+			raise_floor(&e, &ring, past, floor);
 	kb_store(k, kb_cvt(k, kb_get(k, floor), KB_I32), at, b, 0, 4);
 	kb_end_loop(k);
 	kb_end(k);
@@ -87,7 +109,8 @@ static void emit_finish(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
 	const struct plan_step *lengths = plan_find(f->plan, PLAN_LENGTHS);
-	bool has_batch = o->states.batch_dim >= 0, is_encode = has_batch && plan_find(f->plan, PLAN_ENCODED);
+	bool has_batch = o->states.batch_dim >= 0,
+	     is_encode = has_batch && f->has_state && function_is_encode(f);
 	if (!emit_begin(&e, emit_part(&e, "finish"), KB_INTERNAL, KB_I32))
 		return;
 	struct kb *k = e.k;

@@ -133,7 +133,7 @@ void emit_device_body(struct object *o, const struct function *f)
 	emit_load_dims(&e);
 	emit_load_bases(&e);
 	struct kb_val fill[] = {e.context, e.args, worker};
-	if (plan_find(f->plan, PLAN_FILL))
+	if (f->has_defaults)
 		kb_call(k, emit_part(&e, "defaults"), KB_I32, fill, 3);
 	set_dims(&e, dims);
 	set_params(&e, params);

@@ -47,16 +47,16 @@ static void fill_default(struct emit *e, size_t param, struct kb_val is_first, s
 static void emit_defaults(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
-	if (!plan_find(f->plan, PLAN_FILL) || !emit_begin(&e, emit_part(&e, "defaults"), KB_INTERNAL, KB_I32))
+	if (!f->has_defaults || !emit_begin(&e, emit_part(&e, "defaults"), KB_INTERNAL, KB_I32))
 		return;
 	struct kb_val worker = kb_param(e.k, "worker", KB_INDEX_T, 0);
 	struct kb_val is_first = kb_cmp(e.k, KB_EQ, worker, kb_index(e.k, 0));
 	emit_load_dims(&e);
 	emit_load_bases(&e);
 	struct kb_var any = kb_var(e.k, "any", KB_I32_T, kb_i32(e.k, 0));
-	for (size_t i = 0; i < f->plan->n; i++)
-		if (f->plan->items[i].kind == PLAN_FILL)
-			fill_default(&e, f->plan->items[i].number, is_first, any);
+	for (size_t i = 0; i < f->func->n_params; i++)
+		if (f->default_at[i])
+			fill_default(&e, i, is_first, any);
 	kb_return(e.k, kb_get(e.k, any));
 	kb_end(e.k);
 }
@@ -169,10 +169,7 @@ static size_t emit_steps(struct schedule *s, size_t at)
 			else if (!s->tasks)
 				barrier(s);
 			break;
-		case PLAN_FILL:
-		case PLAN_RING:
-		case PLAN_LENGTHS:
-		case PLAN_ENCODED: break;
+		case PLAN_LENGTHS: break;
 		}
 	}
 	return at;
@@ -198,7 +195,7 @@ static struct kb_val call_defaults(struct schedule *s, struct kb_val worker)
 static void first_step(struct schedule *s)
 {
 	struct kb *k = s->e.k;
-	if (!plan_find(s->e.function->plan, PLAN_FILL))
+	if (!s->e.function->has_defaults)
 		return;
 	kb_if(k, kb_cmp(k, KB_NE, call_defaults(s, s->worker), kb_i32(k, 0)));
 	barrier(s);
@@ -228,7 +225,7 @@ static void emit_tasks(struct object *o, const struct function *f)
 	s.task = kb_local(k, "task", KB_INDEX, 8);
 	kb_store(k, s.e.context, s.task, kb_index(k, 0), 1, 8);
 	kb_store(k, s.e.args, s.task, kb_index(k, 0), 2, 8);
-	if (plan_find(f->plan, PLAN_FILL))
+	if (f->has_defaults)
 		call_defaults(&s, kb_index(k, 0));
 	emit_all_steps(&s);
 	kb_end(k);

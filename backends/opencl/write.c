@@ -166,14 +166,7 @@ static void add_step(struct writer *w, const struct plan_step *s)
 	case PLAN_SPLIT: cells[STEP_A] = formula(w, s->heads); break;
 	case PLAN_END: break;
 	case PLAN_BARRIER: cells[STEP_B] = s->parts; break;
-	case PLAN_FILL: cells[STEP_A] = (int64_t)s->number; break;
-	case PLAN_RING:
-		cells[STEP_A] = formula(w, s->rows);
-		cells[STEP_B] = s->held;
-		cells[STEP_C] = s->window;
-		break;
 	case PLAN_LENGTHS: cells[STEP_A] = add_area(w, s->lengths); break;
-	case PLAN_ENCODED: break;
 	}
 	(void)add_row(w, PLAN_STEPS, cells, STEP_COLUMNS);
 }

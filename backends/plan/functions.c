@@ -216,8 +216,10 @@ static void extend_arena(struct object *o, struct function *f)
 	const struct ir_func *func = f->func;
 	f->arena = round_up(o, func->arena ? func->arena : ir_dim_const(o->module->dims, 0));
 	for (size_t i = 0; i < func->n_params; i++)
-		if (param_is_input(func, i) && func->params[i].has_default)
+		if (param_is_input(func, i) && func->params[i].has_default) {
 			f->default_at[i] = take(o, f, ir_type_of(func, func->params[i].value));
+			f->has_defaults = true;
+		}
 	for (uint32_t v = 1; v < func->n_values; v++) {
 		struct place *p = &f->places[v];
 		if (!needs_spare(f, v))

@@ -129,6 +129,7 @@ struct function {
 	size_t *result_word;              /* [n_results] */
 	struct place *places;             /* [n_values] */
 	const struct ir_dim **default_at; /* [n_params]: byte offset of a left-out input, NULL: none */
+	bool has_defaults;                /* of any parameter */
 	const struct ir_dim *arena;       /* bytes after the scratch */
 	int64_t scratch;                  /* bytes for each worker */
 	size_t n_groups;

@@ -69,9 +69,6 @@ struct plan_step {
 	size_t n_outputs;
 	const struct ir_dim *heads; /* SPLIT */
 	int64_t parts;              /* BARRIER */
-	size_t number;              /* FILL */
-	const struct ir_dim *rows;  /* RING */
-	int64_t held, window;
 	const struct area *lengths; /* LENGTHS */
 };
 

@@ -94,16 +94,10 @@ static void print_step(struct buf *out, const struct ir_module *m, const struct 
 		if (s->parts > 1)
 			buf_printf(out, " unless workers divide %" PRId64 " parts", s->parts);
 		break;
-	case PLAN_FILL: buf_printf(out, "default of %s", p->func->params[s->number].name); break;
-	case PLAN_RING:
-		print_dim(out, m, s->rows);
-		buf_printf(out, " rows into a ring of %" PRId64 ", %" PRId64 " are read", s->held, s->window);
-		break;
 	case PLAN_LENGTHS:
 		buf_str(out, "new lengths: ");
 		print_area(out, m, s->lengths);
 		break;
-	case PLAN_ENCODED: buf_str(out, "sequences are encoded"); break;
 	}
 	buf_char(out, '\n');
 }

@@ -311,33 +311,6 @@ static enum tfmc_status add_region(struct maker *m, const struct ir_region *r)
 	return TFMC_OK;
 }
 
-/* ---- what no kernel does ---- */
-
-static enum tfmc_status add_fills(struct maker *m)
-{
-	for (size_t i = 0; i < m->function->func->n_params; i++)
-		if (m->function->default_at[i])
-			TFMC_TRY(add(m, (struct plan_step){.kind = PLAN_FILL, .number = i}));
-	return TFMC_OK;
-}
-
-static enum tfmc_status add_rings(struct maker *m)
-{
-	const struct ir_func *f = m->function->func;
-	for (struct ir_iter it = ir_ops(f->body); it.op; ir_next(&it)) {
-		if (it.op->code != OP_state_append)
-			continue;
-		const struct attrs_state_append *a = it.op->attrs;
-		const struct ir_type *t = ir_type_of(f, it.op->operands[0])->state->type;
-		const struct ir_type *rows = ir_type_of(f, it.op->operands[1]);
-		struct plan_step step = {
-		        .kind = PLAN_RING, .rows = rows->dims[rows->rank - 2], .window = a->window};
-		if (a->rows > 0 && ir_dim_is_const(t->dims[t->rank - 2], &step.held))
-			TFMC_TRY(add(m, step));
-	}
-	return TFMC_OK;
-}
-
 static enum tfmc_status add_lengths(struct maker *m)
 {
 	const struct function *f = m->function;
@@ -375,7 +348,6 @@ enum tfmc_status plan_make(struct object *o, struct function *f)
 	                  .areas = ARENA_ARRAY(o->arena, struct area_list, f->n_groups + 1),
 	                  .parts = ARENA_ARRAY(o->arena, int64_t, f->n_groups + 1),
 	                  .groups = ARENA_ARRAY(o->arena, const struct plan_kernel *, f->n_groups + 1)};
-	bool has_rings = o->states.floor_at && f->past_result >= 0 && !function_is_encode(f);
 	if (!p || !m.areas || !m.parts || !m.groups)
 		return TFMC_NO_MEMORY;
 	p->func = f->func;
@@ -385,13 +357,8 @@ enum tfmc_status plan_make(struct object *o, struct function *f)
 		TFMC_TRY(find_areas(&m, i));
 	for (size_t i = 0; i < f->n_groups; i++)
 		find_parts(&m, i);
-	TFMC_TRY(add_fills(&m));
-	if (has_rings)
-		TFMC_TRY(add_rings(&m));
 	TFMC_TRY(add_region(&m, f->func->body));
-	TFMC_TRY(add_lengths(&m));
-	return function_is_encode(f) && f->has_state ? add(&m, (struct plan_step){.kind = PLAN_ENCODED})
-	                                             : TFMC_OK;
+	return add_lengths(&m);
 }
 
 const struct plan_step *plan_find(const struct plan *p, enum plan_step_kind kind)

@@ -16,7 +16,7 @@
 #define TFMC_RUNTIME_PLAN_FORMAT_H
 
 #define PLAN_MAGIC   0x6e616c70636d6674 /* "tfmcplan" */
-#define PLAN_VERSION 3
+#define PLAN_VERSION 4
 
 #define PLAN_REPEATS 4  /* repeats inside each other */
 #define PLAN_DEPTH   8  /* repeats and conditions inside each other */
@@ -34,11 +34,8 @@ enum plan_step_kind {
 	PLAN_END = 4,     /* of the innermost REPEAT, WANTED or SPLIT */
 	PLAN_BARRIER = 5, /* what follows needs what kernels since the last one did; `parts` > 1: not when the
 	                     number of workers divides it */
-	/* What no kernel does. FILL and RING come first, LENGTHS and ENCODED last, when nothing can fail. */
-	PLAN_FILL = 6,    /* parameter `number` gets its default when the caller has left it out */
-	PLAN_RING = 7,    /* `rows` new rows overwrite a ring of `held`, of which `window` are read */
-	PLAN_LENGTHS = 8, /* the sequences' new lengths, i32 [B], are in `lengths` */
-	PLAN_ENCODED = 9  /* the sequences of the call have been filled */
+	PLAN_LENGTHS =
+	        6 /* last, when nothing can fail: the sequences' new lengths, i32 [B], are in `lengths` */
 };
 
 enum plan_arg_kind {
@@ -142,10 +139,8 @@ enum {
 enum { OUTPUT_NUMBER, OUTPUT_COLUMNS };
 enum {
 	STEP_KIND,
-	STEP_A, /* KERNEL: its row. WANTED: first row of OUTPUTS. SPLIT, RING: formula. FILL: the parameter. LENGTHS:
-	           row of AREAS */
-	STEP_B, /* REPEAT: count. WANTED: outputs. BARRIER: parts. RING: held */
-	STEP_C, /* RING: window */
+	STEP_A, /* KERNEL: its row. WANTED: first row of OUTPUTS. SPLIT: formula. LENGTHS: row of AREAS */
+	STEP_B, /* REPEAT: count. WANTED: outputs. BARRIER: parts */
 	STEP_COLUMNS
 };
 enum {

@@ -298,9 +298,7 @@ static void check_step(struct walk *w, int64_t i)
 	int64_t kind = tfmc_plan_cell(c->plan, PLAN_STEPS, i, STEP_KIND);
 	int64_t a = tfmc_plan_cell(c->plan, PLAN_STEPS, i, STEP_A);
 	int64_t b = tfmc_plan_cell(c->plan, PLAN_STEPS, i, STEP_B);
-	int64_t window = tfmc_plan_cell(c->plan, PLAN_STEPS, i, STEP_C), next = w->next_area;
-	bool is_of_call = kind >= PLAN_FILL && kind <= PLAN_ENCODED;
-	require(c, !is_of_call || w->depth == 0, "a step of the whole call is inside another one");
+	int64_t next = w->next_area;
 	switch (kind) {
 	case PLAN_KERNEL: check_kernel(w, a); return;
 	case PLAN_REPEAT: require(c, b >= 0, "a repeat has no count"); break;
@@ -308,17 +306,12 @@ static void check_step(struct walk *w, int64_t i)
 	case PLAN_SPLIT: require_formula(c, a); break;
 	case PLAN_END: close_step(w); return;
 	case PLAN_BARRIER: require(c, b >= 1, "a barrier has no parts"); return;
-	case PLAN_FILL: require(c, is_tensor(w, AREA_INPUT, a), "the function has no such parameter"); return;
-	case PLAN_RING:
-		require_formula(c, a);
-		require(c, window >= 1 && window <= b, "a ring does not hold what is read");
-		return;
 	case PLAN_LENGTHS:
+		require(c, w->depth == 0, "a step of the whole call is inside another one");
 		require_rows(c, PLAN_AREAS, a, 1, &w->next_area);
 		if (w->next_area > next)
 			require_area(w, next);
 		return;
-	case PLAN_ENCODED: return;
 	default: require(c, false, "there is no such step"); return;
 	}
 	open_step(w, (int)kind);

@@ -91,10 +91,7 @@ static int32_t walk(struct walk *w, int64_t first, int64_t end)
 		case PLAN_SPLIT: return model_fail(w->model, &where, "a step of several workers");
 		case PLAN_END: at = close_step(w, at); break;
 		case PLAN_LENGTHS: w->f->lengths = model_cell(w->model, PLAN_STEPS, at, STEP_A); break;
-		case PLAN_BARRIER: /* one queue, in order */
-		case PLAN_FILL:    /* the object's */
-		case PLAN_RING:
-		case PLAN_ENCODED: break;
+		case PLAN_BARRIER: break; /* one queue, in order */
 		}
 	}
 	return TFMC_RT_OK;

@@ -234,10 +234,7 @@ static size_t execute(struct execution *x, size_t at)
 			else
 				pass_barrier(x, at);
 			break;
-		case PLAN_FILL:
-		case PLAN_RING:
-		case PLAN_LENGTHS:
-		case PLAN_ENCODED: break;
+		case PLAN_LENGTHS: break;
 		}
 	}
 	return at;
@@ -361,8 +358,6 @@ static void same_step(const struct made *m, const struct tfmc_plan *p, int64_t r
 		ck_assert_int_eq(b, s->count);
 	if (s->kind == PLAN_BARRIER)
 		ck_assert_int_eq(b, s->parts);
-	if (s->kind == PLAN_FILL)
-		ck_assert_int_eq(a, (int64_t)s->number);
 	if (s->kind == PLAN_LENGTHS)
 		same_area(m, p, a, s->lengths);
 	for (size_t i = 0; s->kind == PLAN_WANTED && i < s->n_outputs; i++)
@@ -565,8 +560,6 @@ START_TEST(text)
 	ck_assert_ptr_nonnull(strstr(out.data, "launches of decode: arena "));
 	ck_assert_ptr_nonnull(strstr(out.data, "\n  barrier\n  repeat "));
 	ck_assert_ptr_nonnull(strstr(out.data, ", worker, workers"));
-	ck_assert_ptr_nonnull(strstr(out.data, "default of "));
-	ck_assert_ptr_nonnull(strstr(out.data, "sequences are encoded\n"));
 	ck_assert_ptr_nonnull(strstr(out.data, "new lengths: "));
 	ck_assert_ptr_null(strstr(out.data, " groups of "));
 	buf_destroy(&out);
