@@ -214,13 +214,8 @@ void emit_calls(struct object *o, const struct function *f)
 
 static void check_context(struct emit *e)
 {
-	struct kb *k = e->k;
-	struct kb_val no_context = kb_cmp(k, KB_EQ, e->context, kb_null(k));
-	struct kb_val no_args = kb_cmp(k, KB_EQ, e->args, kb_null(k));
-	emit_return_if(e, kb_bin(k, KB_OR, no_context, no_args), TFMC_RT_E_NULL);
-	struct kb_val magic = emit_context(e, KB_INDEX, CONTEXT_MAGIC);
-	struct kb_val wanted = kb_index(k, (int64_t)e->object->structure_hash);
-	emit_return_if(e, kb_cmp(k, KB_NE, magic, wanted), TFMC_RT_E_CONTEXT);
+	emit_return_if(e, kb_cmp(e->k, KB_EQ, e->args, kb_null(e->k)), TFMC_RT_E_NULL);
+	api_check_magic(e);
 }
 
 /* The function's words from the entry's, which lack a fixed dim: a copy on the stack. */

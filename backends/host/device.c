@@ -67,22 +67,22 @@ void emit_device_open(struct emit *e, struct kb_val config, struct kb_val start)
 
 /* ---- calls ---- */
 
-static struct kb_val bytes_of(struct emit *e, struct ir_value v)
+/* struct tfmc_buffer number i of the words, the bytes of tensor v in place of its elements; data none: null, 0. */
+static void set_buffer(struct emit *e, struct kb_val words, size_t i, struct ir_value v, struct kb_val data)
 {
-	const struct ir_type *t = ir_type_of(e->function->func, v);
-	struct kb_val n = emit_dim(e, ir_type_count(e->object->module->dims, t));
-	return kb_mul(e->k, n, kb_index(e->k, ir_dtype_bytes(t->dtype)));
+	struct kb *k = e->k;
+	int64_t at = (int64_t)(sizeof(struct tfmc_buffer) * i);
+	struct kb_val bytes = kb_index(k, 0);
+	if (data.id) {
+		const struct ir_type *t = ir_type_of(e->function->func, v);
+		struct kb_val n = emit_dim(e, ir_type_count(e->object->module->dims, t));
+		bytes = kb_mul(k, n, kb_index(k, ir_dtype_bytes(t->dtype)));
+	}
+	emit_store(k, data.id ? data : kb_null(k), words, at + AT(tfmc_buffer, data));
+	emit_store(k, bytes, words, at + AT(tfmc_buffer, count));
 }
 
-static void set_buffer(struct emit *e, struct kb_val words, size_t number, struct kb_val data,
-                       struct kb_val bytes)
-{
-	int64_t at = (int64_t)(sizeof(struct tfmc_buffer) * number);
-	emit_store(e->k, data, words, at + AT(tfmc_buffer, data));
-	emit_store(e->k, bytes, words, at + AT(tfmc_buffer, count));
-}
-
-/* struct tfmc_buffer for each parameter, for each result: those that the caller gives, or defaults. */
+/* Those that the caller gives, or defaults. */
 static void set_params(struct emit *e, struct kb_val words)
 {
 	const struct ir_func *f = e->function->func;
@@ -90,9 +90,10 @@ static void set_params(struct emit *e, struct kb_val words)
 		const struct area input = {.memory = AREA_INPUT,
 		                           .number = i,
 		                           .offset = ir_dim_const(e->object->module->dims, 0)};
-		bool is_input = param_is_input(f, i);
-		struct kb_val data = is_input ? area_address(e, &input) : kb_null(e->k);
-		set_buffer(e, words, i, data, is_input ? bytes_of(e, f->params[i].value) : kb_index(e->k, 0));
+		struct kb_val data = {0};
+		if (param_is_input(f, i))
+			data = area_address(e, &input);
+		set_buffer(e, words, i, f->params[i].value, data);
 	}
 }
 
@@ -100,10 +101,10 @@ static void set_results(struct emit *e, struct kb_val words)
 {
 	const struct ir_func *f = e->function->func;
 	for (size_t i = 0; i < f->n_results; i++) {
-		bool is_output = result_is_output(f, i);
-		struct kb_val data =
-		        is_output ? emit_word(e, KB_PTR, e->function->result_word[i]) : kb_null(e->k);
-		set_buffer(e, words, i, data, is_output ? bytes_of(e, func_result(f, i)) : kb_index(e->k, 0));
+		struct kb_val data = {0};
+		if (result_is_output(f, i))
+			data = emit_word(e, KB_PTR, e->function->result_word[i]);
+		set_buffer(e, words, i, func_result(f, i), data);
 	}
 }
 

@@ -175,14 +175,6 @@ static size_t emit_steps(struct schedule *s, size_t at)
 	return at;
 }
 
-/* SPLIT wants the number of heads. */
-static void emit_all_steps(struct schedule *s)
-{
-	if (plan_find(s->e.function->plan, PLAN_SPLIT))
-		emit_load_dims(&s->e);
-	(void)emit_steps(s, 0);
-}
-
 /* ---- the two drivers ---- */
 
 static struct kb_val call_defaults(struct schedule *s, struct kb_val worker)
@@ -211,7 +203,8 @@ static void emit_body(struct object *o, const struct function *f)
 	s.n_workers = kb_param(s.e.k, "n_workers", KB_INDEX_T, 0);
 	s.is_several = kb_cmp(s.e.k, KB_GT, s.n_workers, kb_index(s.e.k, 1));
 	first_step(&s);
-	emit_all_steps(&s);
+	emit_load_dims(&s.e); /* for SPLIT */
+	(void)emit_steps(&s, 0);
 	emit_end(&s.e, TFMC_RT_OK);
 }
 
@@ -227,7 +220,8 @@ static void emit_tasks(struct object *o, const struct function *f)
 	kb_store(k, s.e.args, s.task, kb_index(k, 0), 2, 8);
 	if (f->has_defaults)
 		call_defaults(&s, kb_index(k, 0));
-	emit_all_steps(&s);
+	emit_load_dims(&s.e); /* for SPLIT */
+	(void)emit_steps(&s, 0);
 	kb_end(k);
 }
 

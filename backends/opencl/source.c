@@ -11,13 +11,6 @@
 
 /* ---- recording ---- */
 
-static enum tfmc_status lay_out(struct object *o)
-{
-	TFMC_TRY(layout_weights(o));
-	TFMC_TRY(layout_state(o));
-	return layout_functions(o);
-}
-
 /* Those that entries of an object reach; without entries hosts call functions by name, and cases stay out. */
 static bool is_callable(const struct object *o, const struct function *f)
 {
@@ -59,7 +52,9 @@ static enum tfmc_status record(struct object *o, struct opencl_program *out)
 
 enum tfmc_status program_record(struct object *o, struct opencl_program *out)
 {
-	TFMC_TRY(lay_out(o));
+	TFMC_TRY(layout_weights(o));
+	TFMC_TRY(layout_state(o));
+	TFMC_TRY(layout_functions(o));
 	return record(o, out);
 }
 

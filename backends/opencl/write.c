@@ -104,11 +104,11 @@ static int64_t formula(struct writer *w, const struct ir_dim *d)
 
 static int64_t add_area(struct writer *w, const struct area *a)
 {
-	int64_t cells[AREA_C_COLUMNS] = {
-	        [AREA_C_NAME] = add_name(w, a->name),  [AREA_C_MEMORY] = a->memory,
-	        [AREA_C_NUMBER] = (int64_t)a->number,  [AREA_C_OFFSET] = formula(w, a->offset),
-	        [AREA_C_BYTES] = formula(w, a->bytes), [AREA_C_READ] = a->is_read,
-	        [AREA_C_WRITTEN] = a->is_written};
+	int64_t cells[AREA_C_COLUMNS] = {[AREA_C_NAME] = add_name(w, a->name),
+	                                 [AREA_C_MEMORY] = a->memory,
+	                                 [AREA_C_NUMBER] = (int64_t)a->number,
+	                                 [AREA_C_OFFSET] = formula(w, a->offset),
+	                                 [AREA_C_BYTES] = formula(w, a->bytes)};
 	if (a->state)
 		cells[AREA_C_STATE] = a->is_source ? PLAN_STATE_SOURCE : PLAN_STATE_OWN;
 	if (a->spare)

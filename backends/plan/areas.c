@@ -185,7 +185,6 @@ static void add(struct emit *e, const struct area *a, bool is_written)
 		*slot = *a;
 	}
 	slot->is_written |= is_written;
-	slot->is_read |= !is_written;
 }
 
 /* What is computed inside and only yielded has no memory but that of the group's results. */

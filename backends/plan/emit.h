@@ -87,7 +87,7 @@ TFMC_MUST_USE enum tfmc_status emit_template(struct emit *e, struct kernel_job j
 
 /* ---- areas ---- */
 /* Where the memory of a tensor, of a slice lies that e->group names. False: no formula says it: a constant, a slice
- * at an index that is computed. Sets no is_read, is_written. */
+ * at an index that is computed. Sets no is_written. */
 bool area_of_value(const struct emit *e, struct ir_value v, struct area *out);
 bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct area *out);
 bool area_is_same(const struct area *a, const struct area *b);

@@ -122,8 +122,7 @@ static void find_roles(struct function *f)
 	for (size_t i = 0; i < func->n_results; i++)
 		if (func->results[i].role == ROLE_PAST)
 			f->past_result = (int)i;
-	f->has_past = f->past_param >= 0 || f->past_result >= 0;
-	f->has_state = f->has_state || f->has_past;
+	f->has_state = f->has_state || f->past_param >= 0 || f->past_result >= 0;
 }
 
 /* ---- groups and arena ---- */

@@ -46,8 +46,7 @@ static enum tfmc_status add_scratch(struct recording *r)
 	                   .memory = AREA_SCRATCH,
 	                   .offset = ir_dim_const(t, 0),
 	                   .bytes = ir_dim_const(t, bytes),
-	                   .is_written = true,
-	                   .is_read = true};
+	                   .is_written = true};
 	return TFMC_OK;
 }
 

@@ -137,7 +137,7 @@ struct function {
 	const struct plan *plan;     /* backends/plan/steps.c; NULL: not made yet */
 	size_t row;                  /* of a plan as bytes */
 	uint32_t *uses;              /* [n_values] */
-	bool has_state, has_past;
+	bool has_state;
 	bool reached;                /* by an entry */
 	int past_param, past_result; /* -1: none */
 };

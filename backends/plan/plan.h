@@ -26,7 +26,7 @@ struct area {
 	bool is_source;                  /* what encode has left, possibly of another sequence */
 	const struct ir_dim
 	        *spare; /* OUTPUT: place in the arena when the caller gives no memory; NULL: none */
-	bool is_written, is_read;
+	bool is_written;
 };
 
 struct area_list {

@@ -16,7 +16,7 @@
 #define TFMC_RUNTIME_PLAN_FORMAT_H
 
 #define PLAN_MAGIC   0x6e616c70636d6674 /* "tfmcplan" */
-#define PLAN_VERSION 4
+#define PLAN_VERSION 5
 
 #define PLAN_REPEATS 4  /* repeats inside each other */
 #define PLAN_DEPTH   8  /* repeats and conditions inside each other */
@@ -116,10 +116,8 @@ enum {
 	AREA_C_STATE,  /* plan_state; NONE of STATE: the lengths */
 	AREA_C_OFFSET,
 	AREA_C_BYTES,
-	AREA_C_SPARE,   /* optional: offset in the arena when the caller gives no output */
-	AREA_C_READ,    /* 0, 1 */
-	AREA_C_WRITTEN, /* 0, 1 */
-	AREA_C_STEP,    /* bytes for each turn of each repeat */
+	AREA_C_SPARE, /* optional: offset in the arena when the caller gives no output */
+	AREA_C_STEP,  /* bytes for each turn of each repeat */
 	AREA_C_COLUMNS = AREA_C_STEP + PLAN_REPEATS
 };
 enum { ARG_KIND, ARG_NUMBER, ARG_COLUMNS }; /* BUFFER, OFFSET: count from the kernel's first area */

@@ -182,10 +182,6 @@ static void check_area(struct check *c, int64_t i)
 	require_formula(c, tfmc_plan_cell(p, PLAN_AREAS, i, AREA_C_OFFSET));
 	require_formula(c, tfmc_plan_cell(p, PLAN_AREAS, i, AREA_C_BYTES));
 	require(c, spare >= 0 && spare <= c->plan->rows[PLAN_FORMULAS], "there is no such formula");
-	for (int column = AREA_C_READ; column <= AREA_C_WRITTEN; column++) {
-		int64_t flag = tfmc_plan_cell(p, PLAN_AREAS, i, column);
-		require(c, flag == 0 || flag == 1, "what is done with an area is no flag");
-	}
 }
 
 /* ---- kernels ---- */

@@ -102,7 +102,6 @@ static void check_place(const struct recorded *r, const struct plan *f, const st
 	ck_assert_int_ge(bytes, 0);
 	ck_assert_msg(far + bytes <= memory_bytes(r, f, p, dims), "%s: %lld + %lld", p->name, (long long)far,
 	              (long long)bytes);
-	ck_assert(p->is_read || p->is_written);
 	ck_assert(!p->is_written || p->memory != AREA_WEIGHTS);
 	ck_assert(!p->is_written || p->memory != AREA_INPUT);
 }

@@ -312,8 +312,6 @@ static void same_area(const struct made *m, const struct tfmc_plan *p, int64_t r
 	ck_assert_str_eq(tfmc_plan_name(p, tfmc_plan_cell(p, PLAN_AREAS, row, AREA_C_NAME)), a->name);
 	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_AREAS, row, AREA_C_MEMORY), a->memory);
 	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_AREAS, row, AREA_C_NUMBER), (int64_t)a->number);
-	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_AREAS, row, AREA_C_READ), a->is_read);
-	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_AREAS, row, AREA_C_WRITTEN), a->is_written);
 	for (size_t i = 0; i < TFMC_COUNT(dims); i++) {
 		int64_t begin, bytes, want = value(a->offset, dims[i]);
 		for (int d = 0; d < PLAN_REPEATS; d++)
