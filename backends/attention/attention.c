@@ -344,6 +344,7 @@ enum tfmc_status kernel_attention(const struct kernel_job *job)
 	const struct ir_op *root = r->ops[schedule->root];
 	assert(root->code == OP_attention);
 	struct attention a = {.job = job, .k = job->k};
+	int64_t queries;
 	TFMC_TRY(bind_operands(&a, root));
 	TFMC_TRY(bind_result(&a, root));
 	a.mask = find_mask(root->attrs);
@@ -351,10 +352,14 @@ enum tfmc_status kernel_attention(const struct kernel_job *job)
 	a.score = choose_factors(root->attrs, attention_has(&a.bias));
 	TFMC_TRY(choose_schedule(&a, schedule));
 	a.heads = find_heads(&a);
-	if (job->items > 1)
-		attention_shared(&a);
-	else if (job->is_join)
+	if (job->items > 1 && schedule->split > 0 && kb_const_index(a.k, a.heads.queries, &queries)) {
+		a.split = schedule->split;
+		a.scratch.slots = attention_group_slots(queries, a.value_size);
+	}
+	if (job->is_join)
 		attention_join(&a);
+	else if (job->items > 1)
+		attention_shared(&a);
 	else
 		attention_tasks(&a);
 	return TFMC_OK;

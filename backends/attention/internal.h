@@ -8,7 +8,7 @@
  *   copy.c      queries, keys and values in the order that the tiles read
  *   block.c     one block of keys for all rows of a task, tile by tile
  *   split.c     blocks of one head divided among workers, joined in a second step
- *   shared.c    all of it by work-groups that share memory
+ *   shared.c    all of it by work-groups that share memory, shared_block.c one block of keys
  *   scores.c    q k^T, softmax.c weights, values.c weights v
  *
  * The query heads that read one head of keys are one matrix of rows: row r is token r / group of query head
@@ -48,13 +48,13 @@ struct attention_sums {
 	struct kb_val sum; /* likewise */
 };
 
-/* Where workers divide the blocks of a head: a slot holds the sums of one block. */
+/* Where workers or work-groups divide the blocks of a head: a slot holds the sums of one block. */
 struct attention_slots {
 	int64_t n;          /* 0: they never do */
 	int64_t rows;       /* of a slot */
 	int64_t size;       /* elements of a slot */
 	int64_t list;       /* elements of a list of rows */
-	struct kb_val base; /* [n,size]: those of this worker's blocks */
+	struct kb_val base; /* [n,size]: those of this worker's blocks; none: of work-groups */
 };
 
 /* Addresses in this worker's scratch. */
@@ -88,8 +88,9 @@ struct attention {
 	int64_t size, value_size;                               /* E, V */
 	int64_t size_pad, value_pad;                            /* rounded up to 16 */
 	int64_t br, bc;                                         /* rows of a task at most, keys of a block */
-	int lanes;                                              /* of a vector */
-	int mr; /* rows of the main register tile; attention_few has the other */
+	int64_t split; /* blocks of a head that work-groups may divide */
+	int lanes;     /* of a vector */
+	int mr;        /* rows of the main register tile; attention_few has the other */
 	enum ir_dtype key_dtype, value_dtype; /* of keys and values where the tiles read them */
 	bool rounds;                          /* what is multiplied, to bf16 */
 	bool pairs;         /* products are dot products of pairs of bf16, which are copied so */
@@ -205,6 +206,10 @@ void attention_shared(const struct attention *a);
 /* ---- split.c ---- */
 /* The sums in slot `index` of those at `slots`. */
 struct attention_sums attention_slot(const struct attention *a, struct kb_val slots, struct kb_val index);
+/* Those of work-groups lie in job->sums: `split` of each head for one token of it. */
+struct attention_slots attention_group_slots(int64_t queries, int64_t value_size);
+/* bool: the call has one new token, whose blocks work-groups divide. */
+struct kb_val attention_is_divided(const struct attention *a);
 /* The second step: rows are divided among workers, the blocks of each joined in order. */
 void attention_join(const struct attention *a);
 
@@ -225,8 +230,12 @@ void attention_tasks(const struct attention *a);
 /* Rows [first, first + n) of a head. */
 struct attention_task attention_find_task(const struct attention *a, const struct attention_limits *l,
                                           struct kb_val first, struct kb_val n);
-/* The logit of the sink of row r of the head, to the base of the kernel. */
-struct kb_val attention_sink(const struct attention *a, struct kb_val sinks, struct kb_val r);
+/* What brings the sum of weighted values of row r of the head to its result; max, sum: of the row, of all keys. */
+struct kb_val attention_row_factor(const struct attention *a, const struct attention_head *h, struct kb_val r,
+                                   struct kb_val max, struct kb_val sum);
+/* x becomes element `column` of the result's row r of the head. */
+void attention_store(const struct attention *a, const struct attention_head *h, struct kb_val r,
+                     struct kb_val column, struct kb_val x);
 /* Element of t where row r of the head begins, counted from t's address for the head. */
 struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r);
 /* Rows are tokens, and edges of what they see have code of their own. */

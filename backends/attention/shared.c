@@ -5,55 +5,26 @@
  * a row, and each keeps sums of a column of values for several rows in registers (online softmax: Milakov and
  * Gimelshein 2018, arXiv 1805.02867, algorithm 3, by blocks).
  *
- * Blocks begin at multiples of their length from key 0 on, and a block of which a row sees nothing leaves its sums as they
- * are: what a row gives depends on the keys it sees alone. All items come to all barriers.
+ * A section is a block of the schedule (bc keys), which begins at a multiple of its length: its sums are found from zero,
+ * shared block after shared block, and then joined in order. So a new token's sections may be divided among groups, which
+ * leave their sums for a second kernel (split.c; Dao and others 2023, Flash-Decoding): the same bits. A block of which a
+ * row sees nothing leaves its sums as they are: what a row gives depends on the keys it sees alone. All items come to all
+ * barriers.
  */
 #include <float.h>
-#include <math.h>
 
 #include "backends/attention/attention.h"
-#include "backends/attention/internal.h"
-#include "backends/kb/math.h"
-#include "backends/kernel/templates.h"
+#include "backends/attention/shared.h"
 
-#define ITEMS GPU_ITEMS
-
-/* Rows of a tile, keys of a block, elements in shared memory. */
-struct share_sizes {
-	int64_t rows, keys;
-	int64_t stride; /* of a key or its values: odd, so that the keys of neighbours lie in other banks */
-	int64_t elements;
-};
-
-struct shared_attention {
-	const struct attention *a;
-	struct kb *k;
-	struct share_sizes n;
-	struct kb_val item;
-	/* Shared memory. */
-	struct kb_val q;       /* [rows,E] */
-	struct kb_val kv;      /* [keys,stride] */
-	struct kb_val scores;  /* [rows,keys] */
-	struct kb_val parts;   /* [2,ITEMS]: maxima and sums of the items of a row */
-	struct kb_val factors; /* [rows] */
-	/* Softmax: this item's row, its place among the items of the row, their number. */
-	struct kb_val row, part;
-	int64_t per_row;
-	struct kb_var max, sum;
-	/* Sums: this item's column (more: ITEMS apart) and its first row (more: `apart` apart). */
-	struct kb_val column, first_row;
-	int64_t apart;
-	int n_rows, n_columns;
-	struct kb_var acc[16][4];
-};
-
+/* The highest tile whose memory there is. */
 static bool find_sizes(const struct target *t, int64_t size, int64_t value_size, struct share_sizes *out)
 {
 	int64_t longest = size > value_size ? size : value_size;
 	if (value_size > 4 * ITEMS || size > 4 * ITEMS)
 		return false;
 	for (int64_t rows = 16; rows >= 8; rows /= 2) {
-		struct share_sizes n = {.rows = rows, .keys = 2 * rows, .stride = longest | 1};
+		struct share_sizes n = {
+		        .rows = rows, .keys = 2 * rows, .per_row = ITEMS / rows, .stride = longest | 1};
 		n.elements = rows * size + n.keys * n.stride + rows * n.keys + 2 * ITEMS + rows;
 		*out = n;
 		if (n.elements * 4 <= t->shared_bytes)
@@ -62,287 +33,115 @@ static bool find_sizes(const struct target *t, int64_t size, int64_t value_size,
 	return false;
 }
 
+/* A power of two of rows, where there are few. */
+static void lower_tile(struct share_sizes *n, int64_t rows)
+{
+	while (n->rows / 2 >= rows)
+		n->rows /= 2;
+}
+
 int64_t attention_shared_rows(const struct target *t, int64_t size, int64_t value_size)
 {
 	struct share_sizes n;
 	return t->group_size == ITEMS && find_sizes(t, size, value_size, &n) ? n.rows : 0;
 }
 
-/* ---- small things ---- */
+/* ---- sections ---- */
 
-static struct kb_val times(struct kb *k, struct kb_val a, int64_t c)
+/* Nothing was seen yet. */
+static void clear(struct shared_attention *s, struct kb_var max, struct kb_var sum, struct kb_var acc[16][4])
 {
-	return kb_mul(k, a, kb_index(k, c));
+	struct kb *k = s->k;
+	kb_set(k, max, kb_f32(k, -FLT_MAX));
+	kb_set(k, sum, kb_f32(k, 0));
+	for (int i = 0; i < s->n_rows; i++)
+		for (int c = 0; c < s->n_columns; c++)
+			kb_set(k, acc[i][c], kb_f32(k, 0));
 }
 
-static struct kb_val over(struct kb *k, struct kb_val a, int64_t c)
-{
-	return kb_bin(k, KB_DIV, a, kb_index(k, c));
-}
-
-static struct kb_val modulo(struct kb *k, struct kb_val a, int64_t c)
-{
-	return kb_bin(k, KB_REM, a, kb_index(k, c));
-}
-
-static struct kb_val load(struct shared_attention *s, struct kb_val table, struct kb_val at, int64_t disp)
-{
-	return kb_load(s->k, KB_F32_T, table, at, disp, 0);
-}
-
-/* Element `row`, `column` of a table with rows of `stride`. */
-static struct kb_val place(struct kb *k, struct kb_val row, int64_t stride, struct kb_val column)
-{
-	return kb_add(k, times(k, row, stride), column);
-}
-
-/* ---- copies ---- */
-
-/* The task's queries times q_factor; rows after the last repeat it. */
-static void copy_queries(struct shared_attention *s, const struct attention_head *h,
-                         const struct attention_task *t)
+/* The section's sums join those before it, as join_columns of split.c joins what groups have left. */
+static void join_section(struct shared_attention *s)
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
-	struct kb_val end = kb_index(k, s->n.rows * a->size);
-	struct kb_val i = kb_loop(k, "i", s->item, end, ITEMS, 0);
-	struct kb_val last = kb_add_const(k, t->n, -1), row = kb_min(k, over(k, i, a->size), last);
-	struct kb_val element = attention_step(k, &a->q, ATTENTION_ELEMENT, modulo(k, i, a->size));
-	struct kb_val from = attention_row_index(a, &a->q, kb_add(k, t->first, row));
-	struct kb_val x = attention_load(k, &a->q, h->q, kb_add(k, from, element), 0, 1, 1);
-	x = kb_mul(k, attention_rounded(a, x), kb_f32(k, a->score.q_factor));
-	kb_store(k, x, s->q, i, 0, 0);
-	kb_end_loop(k);
-}
-
-/* Element e of the row of key `j` of the sequence, counted from the head's address. */
-static struct kb_val key_index(struct kb *k, const struct kb_tensor *t, int64_t size, struct kb_val j,
-                               struct kb_val e)
-{
-	struct kb_val row = t->ring > 0 ? modulo(k, j, t->ring) : j;
-	if (t->encoding == ENC_PANEL16) {
-		struct kb_val line = place(k, over(k, row, TILE_PANEL), size, e);
-		return place(k, line, TILE_PANEL, modulo(k, row, TILE_PANEL));
-	}
-	struct kb_val at = attention_step(k, t, ATTENTION_ROW, row);
-	return kb_add(k, at, attention_step(k, t, ATTENTION_ELEMENT, e));
-}
-
-/* Keys, or values, of the block from key `first` on; keys at or beyond `end` are the last one, seen by no row. */
-static void copy_block(struct shared_attention *s, const struct kb_tensor *t, struct kb_val head,
-                       const struct kb_tensor *scales, struct kb_val head_scales, int64_t size,
-                       struct kb_val first, struct kb_val end)
-{
-	struct kb *k = s->k;
-	struct kb_val n = kb_index(k, s->n.keys * size);
-	struct kb_val i = kb_loop(k, "i", s->item, n, ITEMS, 0);
-	struct kb_val key = over(k, i, size), e = modulo(k, i, size);
-	struct kb_val last = kb_add_const(k, end, -1), j = kb_min(k, kb_add(k, first, key), last);
-	struct kb_val x = attention_load(k, t, head, key_index(k, t, size, j, e), 0, 1, 1);
-	if (attention_has(scales)) {
-		struct kb_val row = scales->ring > 0 ? modulo(k, j, scales->ring) : j;
-		struct kb_val at = attention_step(k, scales, ATTENTION_ROW, row);
-		x = kb_mul(k, x, attention_load(k, scales, head_scales, at, 0, 1, 1));
-	}
-	x = attention_rounded(s->a, x);
-	kb_store(k, x, s->kv, place(k, key, s->n.stride, e), 0, 0);
-	kb_end_loop(k);
-}
-
-/* ---- scores ---- */
-
-static struct kb_val with_bias(struct shared_attention *s, const struct attention_head *h, struct kb_val r,
-                               struct kb_val key, struct kb_val score)
-{
-	const struct attention *a = s->a;
-	struct kb *k = s->k;
-	if (!attention_has(&a->bias))
-		return score;
-	struct kb_val at = attention_row_index(a, &a->bias, r);
-	at = kb_add(k, at, attention_step(k, &a->bias, ATTENTION_ELEMENT, key));
-	struct kb_val x = attention_load(k, &a->bias, h->bias, at, 0, 1, 1);
-	return kb_fma(k, x, kb_f32(k, a->score.bias_factor), score);
-}
-
-/* Which are -inf where the row does not see the key. */
-static void store_score(struct shared_attention *s, const struct attention_head *h,
-                        const struct attention_task *t, struct kb_val row, struct kb_val key,
-                        struct kb_val in_block, struct kb_val score)
-{
-	const struct attention *a = s->a;
-	struct kb *k = s->k;
-	struct kb_val last = kb_add_const(k, t->n, -1);
-	struct kb_val r = kb_add(k, t->first, kb_min(k, row, last));
-	struct kb_val begin = attention_row_begin(a, &t->limits, r);
-	struct kb_val limit = attention_row_limit(a, &t->limits, r);
-	struct kb_val from_begin = kb_cmp(k, KB_GE, key, begin);
-	struct kb_val sees = kb_bin(k, KB_AND, from_begin, kb_cmp(k, KB_LT, key, limit));
-	struct kb_var value = kb_var(k, "score", KB_F32_T, kb_f32(k, -HUGE_VALF));
-	kb_if(k, sees);
-	score = with_bias(s, h, r, key, score);
-	if (a->score.cap > 0)
-		score = attention_capped(k, score, a->score.cap);
-	kb_set(k, value, score);
+	struct kb_val before = kb_get(k, s->all_max), old, new;
+	kb_set(k, s->all_max, attention_join_max(a, before, kb_get(k, s->max), &old, &new));
+	struct kb_val sum = kb_mul(k, kb_get(k, s->sum), new);
+	kb_set(k, s->all_sum, kb_fma(k, kb_get(k, s->all_sum), old, sum));
+	kb_if(k, shared_is_first(s));
+	kb_store(k, old, s->parts, s->row, 0, 0);
+	kb_store(k, new, s->parts, s->row, ITEMS, 0);
 	kb_end_if(k);
-	struct kb_val to = place(k, row, s->n.keys, in_block);
-	kb_store(k, kb_get(k, value), s->scores, to, 0, 0);
-}
-
-/* This item's key with every second row: chains of multiply-adds in increasing element. */
-static void find_scores(struct shared_attention *s, const struct attention_head *h,
-                        const struct attention_task *t, struct kb_val first)
-{
-	struct kb *k = s->k;
-	int64_t each = ITEMS / s->n.keys;
-	int n = (int)(s->n.rows / each);
-	struct kb_var sum[16];
-	struct kb_val key = modulo(k, s->item, s->n.keys), row = over(k, s->item, s->n.keys);
-	struct kb_val from = times(k, key, s->n.stride), q = times(k, row, s->a->size);
-	for (int i = 0; i < n; i++)
-		sum[i] = kb_var(k, "product", KB_F32_T, kb_f32(k, 0));
-	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, s->a->size), 1, KB_NONEMPTY);
-	struct kb_val y = load(s, s->kv, kb_add(k, from, e), 0), at = kb_add(k, q, e);
-	for (int i = 0; i < n; i++) {
-		struct kb_val x = load(s, s->q, at, i * each * s->a->size);
-		kb_set(k, sum[i], kb_fma(k, x, y, kb_get(k, sum[i])));
-	}
-	kb_end_loop(k);
-	struct kb_val j = kb_add(k, first, key);
-	for (int i = 0; i < n; i++) {
-		struct kb_val at_row = kb_add_const(k, row, i * each);
-		store_score(s, h, t, at_row, j, key, kb_get(k, sum[i]));
-	}
-}
-
-/* ---- softmax ---- */
-
-/* By the first item of the row: all of them have the same. */
-static void store_factor(struct shared_attention *s, struct kb_val factor)
-{
-	struct kb *k = s->k;
-	kb_if(k, kb_cmp(k, KB_EQ, s->part, kb_index(k, 0)));
-	kb_store(k, factor, s->factors, s->row, 0, 0);
-	kb_end_if(k);
-}
-
-/* What the items of this one's row have left, in their order. */
-static struct kb_val join_parts(struct shared_attention *s, int64_t table, bool is_max)
-{
-	struct kb *k = s->k;
-	struct kb_val at = times(k, s->row, s->per_row), all = load(s, s->parts, at, table);
-	for (int64_t i = 1; i < s->per_row; i++) {
-		struct kb_val x = load(s, s->parts, at, table + i);
-		all = is_max ? kb_max(k, x, all) : kb_add(k, all, x);
-	}
-	return all;
-}
-
-/* Scores become powers relative to the row's maximum so far, by which its sums are brought there, too. The power of a key
- * that the row does not see is told apart from 0. */
-static void find_weights(struct shared_attention *s)
-{
-	const struct attention *a = s->a;
-	struct kb *k = s->k;
-	int64_t n = s->n.keys / s->per_row;
-	struct kb_val at = place(k, s->row, s->n.keys, times(k, s->part, n));
-	struct kb_val most = kb_f32(k, -FLT_MAX), x[16];
-	for (int64_t i = 0; i < n; i++) {
-		x[i] = load(s, s->scores, at, i);
-		most = kb_max(k, x[i], most);
-	}
-	kb_store(k, most, s->parts, s->item, 0, 0);
 	kb_barrier(k);
-	struct kb_val before = kb_get(k, s->max), now = kb_max(k, join_parts(s, 0, true), before);
-	struct kb_val factor = attention_power(a, kb_sub(k, before, now)), sum = kb_f32(k, 0);
-	struct kb_val hidden = kb_f32(k, -HUGE_VALF);
-	for (int64_t i = 0; i < n; i++) {
-		struct kb_val power = attention_power(a, kb_sub(k, x[i], now));
-		sum = kb_add(k, sum, power);
-		struct kb_val is_hidden = kb_cmp(k, KB_EQ, x[i], hidden);
-		power = attention_rounded(a, power);
-		power = kb_select(k, is_hidden, kb_f32(k, ATTENTION_UNSEEN), power);
-		kb_store(k, power, s->scores, at, i, 0);
+	for (int i = 0; i < s->n_rows; i++) {
+		struct kb_val row = shared_acc_row(s, i);
+		old = shared_load(s, s->parts, row, 0);
+		new = shared_load(s, s->parts, row, ITEMS);
+		for (int c = 0; c < s->n_columns; c++) {
+			struct kb_val x = kb_mul(k, kb_get(k, s->acc[i][c]), new);
+			kb_set(k, s->all[i][c], kb_fma(k, kb_get(k, s->all[i][c]), old, x));
+		}
 	}
-	kb_store(k, sum, s->parts, s->item, ITEMS, 0);
-	store_factor(s, factor);
-	kb_barrier(k);
-	struct kb_val all = join_parts(s, ITEMS, false), both = kb_fma(k, kb_get(k, s->sum), factor, all);
-	kb_set(k, s->sum, both);
-	kb_set(k, s->max, now);
 }
 
-/* ---- values ---- */
-
-static struct kb_val acc_row(struct shared_attention *s, int i)
+/* Row i and column c of this item are there. */
+static struct kb_val has_sum(struct shared_attention *s, const struct attention_task *t, int i, int c)
 {
 	struct kb *k = s->k;
 	struct kb_val row = kb_add_const(k, s->first_row, i * s->apart);
-	return kb_min(k, row, kb_index(k, s->n.rows - 1));
-}
-
-static struct kb_val acc_column(struct shared_attention *s, int c)
-{
-	struct kb *k = s->k;
 	struct kb_val column = kb_add_const(k, s->column, (int64_t)c * ITEMS);
-	return kb_min(k, column, kb_index(k, s->a->value_size - 1));
+	struct kb_val has_row = kb_cmp(k, KB_LT, row, kb_min(k, t->n, kb_index(k, s->n.rows)));
+	return kb_bin(k, KB_AND, has_row, kb_cmp(k, KB_LT, column, kb_index(k, s->a->value_size)));
 }
 
-/* acc = acc factor + weights v, without the values that a row does not see. */
-static void add_values(struct shared_attention *s)
+/* For the second kernel. */
+static void leave_section(struct shared_attention *s, const struct attention_task *t, struct kb_val slot)
 {
+	const struct attention *a = s->a;
 	struct kb *k = s->k;
-	struct kb_val line[16], column[4];
-	for (int i = 0; i < s->n_rows; i++) {
-		struct kb_val row = acc_row(s, i), factor = load(s, s->factors, row, 0);
-		line[i] = times(k, row, s->n.keys);
-		for (int c = 0; c < s->n_columns; c++)
-			kb_set(k, s->acc[i][c], kb_mul(k, kb_get(k, s->acc[i][c]), factor));
-	}
-	for (int c = 0; c < s->n_columns; c++)
-		column[c] = acc_column(s, c);
-	struct kb_val key = kb_loop(k, "key", kb_index(k, 0), kb_index(k, s->n.keys), 1, KB_NONEMPTY);
-	struct kb_val from = times(k, key, s->n.stride), v[4];
-	for (int c = 0; c < s->n_columns; c++)
-		v[c] = load(s, s->kv, kb_add(k, from, column[c]), 0);
-	for (int i = 0; i < s->n_rows; i++) {
-		struct kb_val weight = load(s, s->scores, kb_add(k, line[i], key), 0);
-		struct kb_val is_unseen = kb_cmp(k, KB_EQ, weight, kb_f32(k, ATTENTION_UNSEEN));
+	const struct attention_sums to = attention_slot(a, a->job->sums, slot);
+	struct kb_val is_first = shared_is_first(s), exists = kb_cmp(k, KB_LT, s->row, t->n);
+	kb_if(k, kb_bin(k, KB_AND, is_first, exists));
+	struct kb_val row = kb_add(k, t->first, s->row);
+	kb_store(k, kb_get(k, s->max), to.max, row, 0, 0);
+	kb_store(k, kb_get(k, s->sum), to.sum, row, 0, 0);
+	kb_end_if(k);
+	for (int i = 0; i < s->n_rows; i++)
 		for (int c = 0; c < s->n_columns; c++) {
-			struct kb_val old = kb_get(k, s->acc[i][c]), more = kb_fma(k, weight, v[c], old);
-			kb_set(k, s->acc[i][c], kb_select(k, is_unseen, old, more));
+			kb_if(k, has_sum(s, t, i, c));
+			row = kb_add(k, t->first, shared_acc_row(s, i));
+			struct kb_val at = shared_place(k, row, a->value_pad, shared_acc_column(s, c));
+			kb_store(k, kb_get(k, s->acc[i][c]), to.acc, at, 0, 0);
+			kb_end_if(k);
 		}
-	}
+}
+
+/* Keys of the task from `first` on that are of one section. */
+static void run_section(struct shared_attention *s, const struct attention_head *h,
+                        const struct attention_task *t, struct kb_val first)
+{
+	const struct attention *a = s->a;
+	struct kb *k = s->k;
+	struct attention_task in = *t;
+	in.end = kb_min(k, kb_add_const(k, first, a->bc), t->end);
+	struct kb_val unseen = kb_max(k, kb_sub(k, t->begin, first), kb_index(k, 0));
+	struct kb_val lo = kb_add(k, first, attention_round_down(k, unseen, s->n.keys));
+	clear(s, s->max, s->sum, s->acc);
+	struct kb_val block = kb_loop(k, "block", lo, in.end, s->n.keys, 0);
+	shared_block(s, h, &in, block);
 	kb_end_loop(k);
 }
 
 /* ---- a task ---- */
 
-/* Nothing was seen yet. */
-static void clear(struct shared_attention *s)
-{
-	struct kb *k = s->k;
-	kb_set(k, s->max, kb_f32(k, -FLT_MAX));
-	kb_set(k, s->sum, kb_f32(k, 0));
-	for (int i = 0; i < s->n_rows; i++)
-		for (int c = 0; c < s->n_columns; c++)
-			kb_set(k, s->acc[i][c], kb_f32(k, 0));
-}
-
-/* 1 / sum of the row, to which the power of its sink belongs; a row that saw nothing has sum 0 and gives 0. */
+/* What brings the sums of the row to its result. */
 static void find_factors(struct shared_attention *s, const struct attention_head *h,
                          const struct attention_task *t)
 {
-	const struct attention *a = s->a;
 	struct kb *k = s->k;
-	struct kb_val sum = kb_get(k, s->sum), factor = kb_f32(k, 1);
-	if (attention_has(&a->sinks)) {
-		struct kb_val row = kb_min(k, s->row, kb_add_const(k, t->n, -1));
-		struct kb_val sink = attention_sink(a, h->sink, kb_add(k, t->first, row)), power;
-		(void)attention_join_max(a, kb_get(k, s->max), sink, &factor, &power);
-		sum = kb_fma(k, sum, factor, power);
-	}
-	struct kb_val one = kb_f32(k, 1), is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
-	store_factor(s, kb_bin(k, KB_DIV, factor, kb_select(k, is_zero, one, sum)));
+	struct kb_val row = kb_min(k, s->row, kb_add_const(k, t->n, -1));
+	struct kb_val max = kb_get(k, s->all_max), sum = kb_get(k, s->all_sum);
+	shared_store_factor(s, attention_row_factor(s->a, h, kb_add(k, t->first, row), max, sum));
 }
 
 static void store_sums(struct shared_attention *s, const struct attention_head *h,
@@ -351,41 +150,35 @@ static void store_sums(struct shared_attention *s, const struct attention_head *
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
 	for (int i = 0; i < s->n_rows; i++) {
-		struct kb_val row = kb_add_const(k, s->first_row, i * s->apart);
-		struct kb_val factor = load(s, s->factors, acc_row(s, i), 0);
-		kb_if(k, kb_cmp(k, KB_LT, row, kb_min(k, t->n, kb_index(k, s->n.rows))));
-		struct kb_val to = attention_row_index(a, &a->out, kb_add(k, t->first, row));
+		struct kb_val factor = shared_load(s, s->factors, shared_acc_row(s, i), 0);
+		struct kb_val row = kb_add(k, t->first, kb_add_const(k, s->first_row, i * s->apart));
 		for (int c = 0; c < s->n_columns; c++) {
 			struct kb_val column = kb_add_const(k, s->column, (int64_t)c * ITEMS);
-			kb_if(k, kb_cmp(k, KB_LT, column, kb_index(k, a->value_size)));
-			struct kb_val x = kb_mul(k, kb_get(k, s->acc[i][c]), factor);
-			struct kb_val at = attention_step(k, &a->out, ATTENTION_ELEMENT, column);
-			at = kb_add(k, to, at);
-			kb_store(k, kb_cvt(k, x, eval_stored(a->out.dtype)), h->out, at, 0, 0);
+			kb_if(k, has_sum(s, t, i, c));
+			struct kb_val x = kb_mul(k, kb_get(k, s->all[i][c]), factor);
+			attention_store(a, h, row, column, x);
 			kb_end_if(k);
 		}
-		kb_end_if(k);
 	}
 }
 
+/* Sections from key lo, where one begins, up to hi; `slot`: of the one section, where they are divided. */
 static void run_task(struct shared_attention *s, const struct attention_head *h,
-                     const struct attention_task *t)
+                     const struct attention_task *t, struct kb_val lo, struct kb_val hi, struct kb_val slot)
 {
-	const struct attention *a = s->a;
 	struct kb *k = s->k;
-	copy_queries(s, h, t);
-	clear(s);
-	struct kb_val lo = attention_round_down(k, t->begin, s->n.keys);
-	struct kb_val first = kb_loop(k, "block", lo, t->end, s->n.keys, 0);
-	copy_block(s, &a->key, h->k, &a->k_scale, h->k_scale, a->size, first, t->end);
-	kb_barrier(k);
-	find_scores(s, h, t, first);
-	kb_barrier(k);
-	copy_block(s, &a->value, h->v, &a->v_scale, h->v_scale, a->value_size, first, t->end);
-	find_weights(s);
-	add_values(s);
-	kb_barrier(k);
+	shared_copy_queries(s, h, t);
+	if (!s->is_split)
+		clear(s, s->all_max, s->all_sum, s->all);
+	struct kb_val first = kb_loop(k, "section", lo, hi, s->a->bc, 0);
+	run_section(s, h, t, first);
+	if (s->is_split)
+		leave_section(s, t, slot);
+	else
+		join_section(s);
 	kb_end_loop(k);
+	if (s->is_split)
+		return;
 	find_factors(s, h, t);
 	kb_barrier(k);
 	store_sums(s, h, t);
@@ -394,65 +187,120 @@ static void run_task(struct shared_attention *s, const struct attention_head *h,
 
 /* ---- all tasks ---- */
 
+static void declare(struct shared_attention *s, struct kb_var *max, struct kb_var *sum,
+                    struct kb_var acc[16][4])
+{
+	struct kb *k = s->k;
+	*max = kb_var(k, "max", KB_F32_T, kb_f32(k, 0));
+	*sum = kb_var(k, "sum", KB_F32_T, kb_f32(k, 0));
+	for (int i = 0; i < s->n_rows; i++)
+		for (int c = 0; c < s->n_columns; c++)
+			acc[i][c] = kb_var(k, "acc", KB_F32_T, kb_f32(k, 0));
+}
+
 static void divide_items(struct shared_attention *s)
 {
 	struct kb *k = s->k;
-	int64_t columns = 1;
+	int64_t columns = 1, busy = s->n.rows * s->n.per_row;
 	while (columns < ITEMS && columns < s->a->value_size)
 		columns *= 2;
-	s->item = kb_item_id(k);
-	s->per_row = ITEMS / s->n.rows;
-	s->row = over(k, s->item, s->per_row);
-	s->part = modulo(k, s->item, s->per_row);
-	s->max = kb_var(k, "max", KB_F32_T, kb_f32(k, 0));
-	s->sum = kb_var(k, "sum", KB_F32_T, kb_f32(k, 0));
-	s->column = modulo(k, s->item, columns);
-	s->first_row = over(k, s->item, columns);
+	s->row = shared_over(k, s->item, s->n.per_row);
+	s->part = shared_modulo(k, s->item, s->n.per_row);
+	if (busy < ITEMS) {
+		s->has_row = kb_cmp(k, KB_LT, s->item, kb_index(k, busy));
+		s->row = kb_min(k, s->row, kb_index(k, s->n.rows - 1));
+	}
+	s->column = shared_modulo(k, s->item, columns);
+	s->first_row = shared_over(k, s->item, columns);
 	s->apart = ITEMS / columns;
 	s->n_rows = (int)((s->n.rows + s->apart - 1) / s->apart);
 	s->n_columns = (int)((s->a->value_size + ITEMS - 1) / ITEMS);
-	for (int i = 0; i < s->n_rows; i++)
-		for (int c = 0; c < s->n_columns; c++)
-			s->acc[i][c] = kb_var(k, "acc", KB_F32_T, kb_f32(k, 0));
+	declare(s, &s->max, &s->sum, s->acc);
+	if (!s->is_split)
+		declare(s, &s->all_max, &s->all_sum, s->all);
 }
 
-static void divide_memory(struct shared_attention *s)
+static void divide_memory(struct shared_attention *s, struct kb_val memory)
 {
 	struct kb *k = s->k;
 	struct kb_val zero = kb_index(k, 0);
 	int64_t at = 0;
-	s->q = kb_shared(k, "tile", KB_F32, s->n.elements);
+	s->q = memory;
 	s->kv = kb_ptr_add(k, s->q, zero, (at += s->n.rows * s->a->size) * 4);
 	s->scores = kb_ptr_add(k, s->q, zero, (at += s->n.keys * s->n.stride) * 4);
 	s->parts = kb_ptr_add(k, s->q, zero, (at += s->n.rows * s->n.keys) * 4);
 	s->factors = kb_ptr_add(k, s->q, zero, (at += 2 * ITEMS) * 4);
 }
 
-void attention_shared(const struct attention *a)
+/* Task `task` of the line of all heads' tiles, or of all heads' tiles and sections. */
+static void find_task(struct shared_attention *s, struct kb_val task, struct kb_val tiles)
 {
-	struct shared_attention s = {.a = a, .k = a->k};
-	struct kb *k = a->k;
-	if (!find_sizes(a->job->target, a->size, a->value_size, &s.n))
-		return;
-	divide_memory(&s);
-	divide_items(&s);
-	struct kb_val rows = kb_index(k, s.n.rows);
-	struct kb_val tiles = over(k, kb_add_const(k, a->heads.rows, s.n.rows - 1), s.n.rows);
-	struct kb_val heads = kb_mul(k, a->heads.batch, a->heads.heads);
-	struct kb_val end = kb_mul(k, heads, tiles);
-	struct kb_var next = kb_var(k, "next", KB_INDEX_T, a->job->worker);
-	kb_forever(k);
-	struct kb_val task = kb_get(k, next);
-	kb_break_if(k, kb_cmp(k, KB_GE, task, end));
-	struct kb_val head = kb_bin(k, KB_DIV, task, tiles), tile = kb_bin(k, KB_REM, task, tiles);
+	const struct attention *a = s->a;
+	struct kb *k = s->k;
+	struct kb_val bc = kb_index(k, a->bc), part = task, slot = {0};
+	if (s->is_split) {
+		part = shared_over(k, task, a->split);
+		slot = shared_modulo(k, task, a->split);
+	}
+	struct kb_val head = kb_bin(k, KB_DIV, part, tiles), tile = kb_bin(k, KB_REM, part, tiles);
 	struct kb_val b = kb_bin(k, KB_DIV, head, a->heads.heads);
 	struct kb_val key_head = kb_bin(k, KB_REM, head, a->heads.heads);
 	const struct attention_limits limits = attention_find_limits(a, b);
 	const struct attention_head h = attention_find_head(a, b, key_head);
-	struct kb_val first = kb_mul(k, tile, rows);
-	struct kb_val n = kb_min(k, kb_sub(k, a->heads.rows, first), rows);
+	struct kb_val first = shared_times(k, tile, s->n.rows);
+	struct kb_val n = kb_min(k, kb_sub(k, a->heads.rows, first), kb_index(k, s->n.rows));
 	const struct attention_task t = attention_find_task(a, &limits, first, n);
-	run_task(&s, &h, &t);
+	struct kb_val lo = attention_round_down(k, t.begin, a->bc), hi = t.end;
+	if (s->is_split) {
+		lo = kb_add(k, lo, kb_mul(k, slot, bc));
+		hi = kb_min(k, hi, kb_add(k, lo, bc));
+		slot = shared_place(k, head, a->split, slot);
+	}
+	run_task(s, &h, &t, lo, hi, slot);
+}
+
+/* divides: bool, the call divides sections; none: a kernel of calls that do, or of calls that do not. */
+static void run_tasks(struct shared_attention *s, struct kb_val memory, struct kb_val divides)
+{
+	const struct attention *a = s->a;
+	struct kb *k = s->k;
+	if (s->is_split)
+		lower_tile(&s->n, a->scratch.slots.rows);
+	divide_memory(s, memory);
+	divide_items(s);
+	struct kb_val tiles = shared_over(k, kb_add_const(k, a->heads.rows, s->n.rows - 1), s->n.rows);
+	struct kb_val end = kb_mul(k, kb_mul(k, a->heads.batch, a->heads.heads), tiles);
+	if (s->is_split)
+		end = shared_times(k, end, a->split);
+	struct kb_val none = kb_index(k, 0);
+	if (divides.id)
+		end = kb_select(k, divides, s->is_split ? end : none, s->is_split ? none : end);
+	struct kb_var next = kb_var(k, "next", KB_INDEX_T, a->job->worker);
+	kb_forever(k);
+	struct kb_val task = kb_get(k, next);
+	kb_break_if(k, kb_cmp(k, KB_GE, task, end));
+	find_task(s, task, tiles);
 	kb_set(k, next, kb_add(k, task, a->job->n_workers));
 	kb_end_forever(k);
+}
+
+void attention_shared(const struct attention *a)
+{
+	struct kb *k = a->k;
+	struct shared_attention s = {.a = a, .k = k, .item = kb_item_id(k)}, split;
+	struct kb_val divides = {0};
+	int64_t rows;
+	if (!find_sizes(a->job->target, a->size, a->value_size, &s.n))
+		return;
+	bool is_few =
+	        a->split > 0 && kb_const_index(k, a->heads.rows, &rows) && rows <= a->scratch.slots.rows;
+	struct kb_val memory = kb_shared(k, "tile", KB_F32, s.n.elements);
+	split = s;
+	split.is_split = true;
+	if (a->split > 0 && !is_few)
+		divides = attention_is_divided(a);
+	if (!is_few)
+		run_tasks(&s, memory, divides);
+	if (a->split > 0)
+		run_tasks(&split, memory, divides);
 }

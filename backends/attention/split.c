@@ -4,25 +4,78 @@
  * workers, which leave each block's maxima, sums and weighted values in slots of
  * their scratch. After a barrier rows are divided, and each joins its blocks in
  * order, with the arithmetic of one worker that has them all: the same bits.
+ *
+ * Work-groups always divide them, and a second kernel joins: slots lie in memory of the call, since nobody knows how
+ * many groups there are.
  */
 #include <float.h>
 
 #include "backends/attention/internal.h"
 #include "ir/core/view.h"
 
-enum { Q = OPERAND(attention, q), KEY = OPERAND(attention, k) };
+enum { Q = OPERAND(attention, q), KEY = OPERAND(attention, k), VALUE = OPERAND(attention, v) };
 
 /* ---- when ---- */
 
+static int64_t padded(int64_t n)
+{
+	return (n + TILE_PANEL - 1) / TILE_PANEL * TILE_PANEL;
+}
+
+struct attention_slots attention_group_slots(int64_t queries, int64_t value_size)
+{
+	int64_t list = padded(queries);
+	return (struct attention_slots){
+	        .rows = queries, .size = queries * padded(value_size) + 2 * list, .list = list};
+}
+
+static const struct ir_type *operand_type(const struct ir_func *f, const struct ir_op *group, size_t i)
+{
+	return ir_type_of(f, ir_group_root(group)->operands[i]);
+}
+
+/* False: the heads are not known, or not shared by items. */
+static bool find_group_slots(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
+                             const struct target *t, struct attention_slots *out)
+{
+	int64_t queries, heads, value_size;
+	const struct ir_type *q = operand_type(f, group, Q), *v = operand_type(f, group, VALUE);
+	if (kernel_items(m, f, group, t) == 1 || !ir_dim_is_const(q->dims[1], &queries) ||
+	    !ir_dim_is_const(v->dims[1], &heads) || !ir_dim_is_const(v->dims[3], &value_size) || heads < 1)
+		return false;
+	*out = attention_group_slots(queries / heads, value_size);
+	return true;
+}
+
 bool kernel_has_join(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
-                     const struct ir_dim **heads)
+                     const struct target *t, const struct ir_dim **heads)
 {
 	const struct attrs_group *attrs = group->attrs;
+	struct attention_slots s;
 	if (attrs->kind != GROUP_attention || attrs->split == 0)
 		return false;
-	const struct ir_type *key = ir_type_of(f, group->region->ops[attrs->root]->operands[KEY]);
+	if (t->group_size > 1 && !find_group_slots(m, f, group, t, &s))
+		return false;
+	const struct ir_type *key = operand_type(f, group, KEY);
 	*heads = ir_dim_mul(m->dims, key->dims[0], key->dims[1]);
 	return true;
+}
+
+const struct ir_dim *kernel_join_bytes(const struct ir_module *m, const struct ir_func *f,
+                                       const struct ir_op *group, const struct target *t)
+{
+	const struct ir_dim *heads;
+	struct attention_slots s;
+	if (t->group_size <= 1 || !kernel_has_join(m, f, group, t, &heads) ||
+	    !find_group_slots(m, f, group, t, &s))
+		return NULL;
+	int64_t split = ((const struct attrs_group *)group->attrs)->split;
+	return ir_dim_mul(m->dims, heads, ir_dim_const(m->dims, split * s.size * 4));
+}
+
+struct kb_val attention_is_divided(const struct attention *a)
+{
+	return kb_cmp(a->k, KB_LE, a->heads.rows, kb_index(a->k, a->scratch.slots.rows));
 }
 
 struct kb_val kernel_is_split(struct kb *k, struct kb_val heads, struct kb_val n_workers)
@@ -132,7 +185,69 @@ static void join_row(const struct attention *a, const struct attention_head *h, 
 	attention_store_row(a, h, kb_index(k, 0), row);
 }
 
-void attention_join(const struct attention *a)
+/* ---- the second step of work-groups ---- */
+
+#define COLUMNS 4 /* of an item at most */
+
+/* Row `row` of a head, whose first slot is `slot`; each item has columns of it. */
+static void join_items(const struct attention *a, const struct attention_head *h, struct kb_val row,
+                       struct kb_val slot, struct kb_val n_slots)
+{
+	struct kb *k = a->k;
+	struct kb_val item = kb_item_id(k), column[COLUMNS], old, new, zero = kb_f32(k, 0);
+	struct kb_var max = kb_var(k, "max", KB_F32_T, kb_f32(k, -FLT_MAX));
+	struct kb_var sum = kb_var(k, "sum", KB_F32_T, zero), acc[COLUMNS];
+	int n = (int)((a->value_size + a->job->items - 1) / a->job->items);
+	for (int c = 0; c < n; c++) {
+		column[c] = kb_add_const(k, item, c * a->job->items);
+		acc[c] = kb_var(k, "acc", KB_F32_T, zero);
+	}
+	struct kb_val i = kb_loop(k, "block", kb_index(k, 0), n_slots, 1, 0);
+	const struct attention_sums from = attention_slot(a, a->job->sums, kb_add(k, slot, i));
+	struct kb_val now = kb_load(k, KB_F32_T, from.max, row, 0, 0);
+	kb_set(k, max, attention_join_max(a, kb_get(k, max), now, &old, &new));
+	struct kb_val more = kb_mul(k, kb_load(k, KB_F32_T, from.sum, row, 0, 0), new);
+	kb_set(k, sum, kb_fma(k, kb_get(k, sum), old, more));
+	struct kb_val values = attention_scratch_row(k, from.acc, row, a->value_pad);
+	struct kb_val last = kb_index(k, a->value_size - 1);
+	for (int c = 0; c < n; c++) {
+		more = kb_mul(k, kb_load(k, KB_F32_T, values, kb_min(k, column[c], last), 0, 0), new);
+		kb_set(k, acc[c], kb_fma(k, kb_get(k, acc[c]), old, more));
+	}
+	kb_end_loop(k);
+	struct kb_val most = kb_get(k, max);
+	struct kb_val factor = attention_row_factor(a, h, row, most, kb_get(k, sum));
+	for (int c = 0; c < n; c++) {
+		kb_if(k, kb_cmp(k, KB_LT, column[c], kb_index(k, a->value_size)));
+		attention_store(a, h, row, column[c], kb_mul(k, kb_get(k, acc[c]), factor));
+		kb_end_if(k);
+	}
+}
+
+/* Rows of all heads go to groups. */
+static void join_groups(const struct attention *a)
+{
+	struct kb *k = a->k;
+	const struct attention_heads *all = &a->heads;
+	struct kb_val end = kb_mul(k, kb_mul(k, all->batch, all->heads), all->rows);
+	end = kb_select(k, attention_is_divided(a), end, kb_index(k, 0));
+	struct kb_var next = kb_var(k, "next", KB_INDEX_T, a->job->worker);
+	kb_forever(k);
+	struct kb_val task = kb_get(k, next);
+	kb_break_if(k, kb_cmp(k, KB_GE, task, end));
+	struct kb_val head = kb_bin(k, KB_DIV, task, all->rows), row = kb_bin(k, KB_REM, task, all->rows);
+	struct kb_val b = kb_bin(k, KB_DIV, head, all->heads);
+	const struct attention_limits limits = attention_find_limits(a, b);
+	const struct attention_head h = attention_find_head(a, b, kb_bin(k, KB_REM, head, all->heads));
+	struct kb_val slot = kb_mul(k, head, kb_index(k, a->split));
+	join_items(a, &h, row, slot, attention_head_blocks(a, &limits));
+	kb_set(k, next, kb_add(k, task, a->job->n_workers));
+	kb_end_forever(k);
+}
+
+/* ---- that of workers ---- */
+
+static void join_workers(const struct attention *a)
 {
 	struct kb *k = a->k;
 	const struct attention_heads *all = &a->heads;
@@ -158,4 +273,12 @@ void attention_join(const struct attention *a)
 	kb_set(k, block_at, kb_add(k, r.first, r.n));
 	kb_end_loop(k);
 	kb_end_loop(k);
+}
+
+void attention_join(const struct attention *a)
+{
+	if (a->job->items > 1)
+		join_groups(a);
+	else
+		join_workers(a);
 }

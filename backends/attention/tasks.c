@@ -144,7 +144,8 @@ static void store_part(void *user, struct kb_val e, int lanes, int n)
 	kb_store_part(k, x, n, s->out, attention_step(k, out, ATTENTION_ELEMENT, e), 0);
 }
 
-struct kb_val attention_sink(const struct attention *a, struct kb_val sinks, struct kb_val r)
+/* The logit of the sink of row r of the head, to the base of the kernel. */
+static struct kb_val sink_of(const struct attention *a, struct kb_val sinks, struct kb_val r)
 {
 	struct kb *k = a->k;
 	struct kb_val head = is_grouped(a) ? kb_bin(k, KB_REM, r, a->heads.queries) : kb_index(k, 0);
@@ -154,20 +155,32 @@ struct kb_val attention_sink(const struct attention *a, struct kb_val sinks, str
 }
 
 /*
- * What the sink does to a row that has all of its keys: its power joins the sum, relative to the larger one
- * of the row's maximum and the sink, which bounds both powers by 1. The factor brings the row there.
+ * A row that saw nothing has sum 0 and gives 0. A sink joins a row that has all of its keys: its power joins the sum,
+ * relative to the larger one of the row's maximum and the sink, which bounds both powers by 1.
  */
-static struct kb_val join_sink(const struct attention *a, struct kb_val sink, struct kb_val row,
-                               struct kb_val *sum)
+struct kb_val attention_row_factor(const struct attention *a, const struct attention_head *h, struct kb_val r,
+                                   struct kb_val max, struct kb_val sum)
 {
 	struct kb *k = a->k;
-	struct kb_val before = kb_load(k, KB_F32_T, a->scratch.sums.max, row, 0, 0), factor, power;
-	(void)attention_join_max(a, before, sink, &factor, &power);
-	*sum = kb_fma(k, *sum, factor, power);
-	return factor;
+	struct kb_val factor = kb_f32(k, 1), power;
+	if (attention_has(&a->sinks)) {
+		(void)attention_join_max(a, max, sink_of(a, h->sink, r), &factor, &power);
+		sum = kb_fma(k, sum, factor, power);
+	}
+	struct kb_val is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
+	return kb_bin(k, KB_DIV, factor, kb_select(k, is_zero, kb_f32(k, 1), sum));
 }
 
-/* The weighted mean of one row; a row that saw nothing has sum 0 and gives 0. */
+void attention_store(const struct attention *a, const struct attention_head *h, struct kb_val r,
+                     struct kb_val column, struct kb_val x)
+{
+	struct kb *k = a->k;
+	struct kb_val at = attention_step(k, &a->out, ATTENTION_ELEMENT, column);
+	at = kb_add(k, attention_row_index(a, &a->out, r), at);
+	kb_store(k, kb_cvt(k, x, eval_stored(a->out.dtype)), h->out, at, 0, 0);
+}
+
+/* The weighted mean of one row. */
 void attention_store_row(const struct attention *a, const struct attention_head *h, struct kb_val first,
                          struct kb_val row)
 {
@@ -177,11 +190,9 @@ void attention_store_row(const struct attention *a, const struct attention_head 
 	struct row_store s = {.a = a, .acc = attention_scratch_row(k, sums->acc, row, a->value_pad)};
 	struct kb_val r = kb_add(k, first, row);
 	s.out = attention_at(k, &a->out, h->out, attention_row_index(a, &a->out, r));
-	struct kb_val sum = kb_load(k, KB_F32_T, sums->sum, row, 0, 0), one = kb_f32(k, 1);
-	if (attention_has(&a->sinks))
-		one = join_sink(a, attention_sink(a, h->sink, r), row, &sum);
-	struct kb_val is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
-	s.factor = kb_bin(k, KB_DIV, one, kb_select(k, is_zero, kb_f32(k, 1), sum));
+	struct kb_val max = kb_load(k, KB_F32_T, sums->max, row, 0, 0);
+	struct kb_val sum = kb_load(k, KB_F32_T, sums->sum, row, 0, 0);
+	s.factor = attention_row_factor(a, h, r, max, sum);
 	attention_walk_row(a, a->value_size, lanes, store_part, &s);
 }
 

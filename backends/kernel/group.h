@@ -78,6 +78,8 @@ struct kernel_job {
 	/* Of an attention with `split`: the scratch of the next worker lies so many bytes after. The second
 	 * step joins what the workers left there; it comes after a barrier, where kernel_is_split. */
 	int64_t scratch_step;
+	/* Of work-groups: kernel_join_bytes where they leave what the second step joins, which always follows. */
+	struct kb_val sums;
 	bool is_join;
 	struct diag_context *cx;
 	struct arena *arena;
@@ -91,7 +93,10 @@ TFMC_MUST_USE enum tfmc_status kernel_emit_group(const struct kernel_job *job);
 
 /* The group is an attention with a second step; *heads: heads of keys in all sequences. */
 bool kernel_has_join(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
-                     const struct ir_dim **heads);
+                     const struct target *t, const struct ir_dim **heads);
+/* Memory between the steps where work-groups share tasks; NULL: none. */
+const struct ir_dim *kernel_join_bytes(const struct ir_module *m, const struct ir_func *f,
+                                       const struct ir_op *group, const struct target *t);
 /* bool: workers divide the blocks of a head, since whole heads would leave some without work. */
 struct kb_val kernel_is_split(struct kb *k, struct kb_val heads, struct kb_val n_workers);
 
@@ -104,5 +109,8 @@ int64_t kernel_items(const struct ir_module *m, const struct ir_func *f, const s
 /* Tasks that workers of the group can take; an estimate, more or fewer workers are never wrong. */
 const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_func *f,
                                   const struct ir_op *group, const struct target *t);
+/* Those of its second step. */
+const struct ir_dim *kernel_join_tasks(const struct ir_module *m, const struct ir_func *f,
+                                       const struct ir_op *group);
 
 #endif

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "backends/kernel/group.h"
+
 bool param_is_input(const struct ir_func *f, size_t i)
 {
 	return f->params[i].role == ROLE_INPUT && ir_type_of(f, f->params[i].value)->kind == IR_TENSOR;
@@ -209,6 +211,19 @@ static bool needs_spare(const struct function *f, uint32_t v)
 	return !(op && op->code == OP_group && op->n_results == 1 && group_is_optional(f, op));
 }
 
+/* Of all kernels that join what others left; none runs before the one before it has read all. */
+static void add_sums(struct object *o, struct function *f)
+{
+	struct ir_dims *t = o->module->dims;
+	const struct ir_dim *most = ir_dim_const(t, 0);
+	for (size_t i = 0; object_is_device(o) && i < f->n_groups; i++) {
+		const struct ir_dim *bytes = kernel_join_bytes(o->module, f->func, f->groups[i], o->target);
+		most = bytes ? ir_dim_max(t, most, bytes) : most;
+	}
+	f->sums_at = f->arena;
+	f->arena = round_up(o, ir_dim_add(t, f->arena, most));
+}
+
 /* Spare memory after what was planned. */
 static void extend_arena(struct object *o, struct function *f)
 {
@@ -230,6 +245,7 @@ static void extend_arena(struct object *o, struct function *f)
 				f->places[other].at = at;
 		p->at = at;
 	}
+	add_sums(o, f);
 }
 
 static enum tfmc_status check_sizes(struct object *o, const struct function *f)

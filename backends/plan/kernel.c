@@ -17,6 +17,8 @@ struct recording {
 	struct plan_kernel *kernel;
 	struct emit e;
 	struct kernel_job job;
+	size_t sums; /* area */
+	bool has_sums;
 	/* As they were declared: value ids count from 1 in their order. */
 	struct {
 		struct plan_arg *items;
@@ -30,6 +32,26 @@ static int64_t scratch_bytes(const struct ir_op *group)
 {
 	int64_t bytes = ((const struct attrs_group *)group->attrs)->scratch;
 	return (bytes + OBJECT_ALIGN - 1) / OBJECT_ALIGN * OBJECT_ALIGN;
+}
+
+/* What groups leave for the join. */
+static enum tfmc_status add_sums(struct recording *r)
+{
+	const struct object *o = r->object;
+	const struct ir_dim *bytes = kernel_join_bytes(o->module, r->e.function->func, r->e.group, o->target);
+	r->sums = r->e.areas.n;
+	r->has_sums = object_is_device(o) && bytes;
+	if (!r->has_sums)
+		return TFMC_OK;
+	struct area *p = ARENA_PUSH(o->arena, &r->e.areas);
+	if (!p)
+		return TFMC_NO_MEMORY;
+	*p = (struct area){.name = "sums",
+	                   .memory = AREA_ARENA,
+	                   .offset = r->e.function->sums_at,
+	                   .bytes = bytes,
+	                   .is_written = !r->kernel->is_join};
+	return TFMC_OK;
 }
 
 /* The last area. */
@@ -215,7 +237,9 @@ static void count_work(const struct recording *r)
 		return;
 	out->items = o->target->group_size > 1 ? o->target->group_size : 1;
 	out->workers = r->job.items > 1 ? 1 : out->items;
-	const struct ir_dim *tasks = kernel_tasks(o->module, r->e.function->func, out->group, o->target);
+	const struct ir_func *f = r->e.function->func;
+	const struct ir_dim *tasks = out->is_join ? kernel_join_tasks(o->module, f, out->group)
+	                                          : kernel_tasks(o->module, f, out->group, o->target);
 	tasks = ir_dim_add(t, tasks, ir_dim_const(t, out->workers - 1));
 	out->tasks = ir_dim_floordiv(t, tasks, out->workers);
 }
@@ -236,7 +260,7 @@ static const char *kernel_name(const struct object *o, const struct function *f,
 	if (!object_is_device(o))
 		return arena_printf(o->arena, "%s.kernel", kernel_symbol(o, f, k));
 	const char *op = ir_op_desc(root ? root->code : OP_group)->name;
-	return arena_printf(o->arena, "%s_%zu", op, kb_func_count(o->kb));
+	return arena_printf(o->arena, "%s%s_%zu", op, k->is_join ? "_join" : "", kb_func_count(o->kb));
 }
 
 enum tfmc_status kernel_record(struct object *o, const struct function *f, int64_t parts,
@@ -245,11 +269,14 @@ enum tfmc_status kernel_record(struct object *o, const struct function *f, int64
 	struct recording r = {.object = o, .kernel = k, .e = emit_of_group(o, f, k->group)};
 	r.e.areas = k->areas;
 	k->name = kernel_name(o, f, k);
+	TFMC_TRY(add_sums(&r));
 	TFMC_TRY(add_scratch(&r));
 	r.job.items = object_is_device(o) ? kernel_items(o->module, f->func, k->group, o->target) : 0;
 	TFMC_TRY(begin(&r));
 	r.job.scratch = find_scratch(&r);
 	r.job.scratch_step = o->scratch;
+	if (r.has_sums)
+		r.job.sums = r.e.pointers[r.sums];
 	r.job.parts = parts;
 	r.job.is_join = k->is_join;
 	r.job.is_divided = &k->is_divided;

@@ -130,8 +130,9 @@ struct function {
 	struct place *places;             /* [n_values] */
 	const struct ir_dim **default_at; /* [n_params]: byte offset of a left-out input, NULL: none */
 	bool has_defaults;                /* of any parameter */
-	const struct ir_dim *arena;       /* bytes after the scratch */
-	int64_t scratch;                  /* bytes for each worker */
+	const struct ir_dim *sums_at; /* of devices: offset of what kernels leave for those that join it */
+	const struct ir_dim *arena;   /* bytes after the scratch */
+	int64_t scratch;              /* bytes for each worker */
 	size_t n_groups;
 	const struct ir_op **groups; /* in order of emission */
 	const struct plan *plan;     /* backends/plan/steps.c; NULL: not made yet */

@@ -247,8 +247,10 @@ static enum tfmc_status add_join(struct maker *m, size_t number)
 	const struct function *f = m->function;
 	const struct plan_kernel *join;
 	const struct ir_dim *heads;
-	if (!kernel_has_join(m->object->module, f->func, f->groups[number], &heads))
+	if (!kernel_has_join(m->object->module, f->func, f->groups[number], m->object->target, &heads))
 		return TFMC_OK;
+	if (object_is_device(m->object))
+		return add_kernel(m, number, true, &join);
 	TFMC_TRY(open_condition(m, (struct plan_step){.kind = PLAN_SPLIT, .heads = heads}));
 	TFMC_TRY(add_kernel(m, number, true, &join));
 	return close_condition(m);

@@ -121,6 +121,13 @@ static const struct ir_dim *attention_tasks_of(const struct ir_module *m, const 
 	return ir_dim_mul(m->dims, ir_type_count_range(m->dims, q, 0, 2), div_up(m, q->dims[2], rows));
 }
 
+/* Rows of one token. */
+const struct ir_dim *kernel_join_tasks(const struct ir_module *m, const struct ir_func *f,
+                                       const struct ir_op *group)
+{
+	return ir_type_count_range(m->dims, ir_type_of(f, ir_group_root(group)->operands[0]), 0, 2);
+}
+
 const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_func *f,
                                   const struct ir_op *group, const struct target *t)
 {
@@ -131,8 +138,13 @@ const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_fun
 	const struct ir_type *y = ir_type_of(f, root->results[0]);
 	if (attrs->kind == GROUP_attention && root->code == OP_attention && y->rank == 4) {
 		int64_t rows = shared_attention(f, group, root, t);
-		return attention_tasks_of(m, ir_type_of(f, root->operands[0]),
-		                          rows > 0 ? rows : ATTENTION_TASK_ROWS);
+		const struct ir_dim *heads,
+		        *tasks = attention_tasks_of(m, ir_type_of(f, root->operands[0]),
+		                                    rows > 0 ? rows : ATTENTION_TASK_ROWS);
+		if (!rows || !kernel_has_join(m, f, group, t, &heads))
+			return tasks;
+		return ir_dim_add(m->dims, tasks,
+		                  ir_dim_mul(m->dims, heads, ir_dim_const(m->dims, attrs->split)));
 	}
 	if (kernel_is_rowwise(attrs, root))
 		return rows_of(m, y);

@@ -261,7 +261,7 @@ void target_attention_scratch(const struct target *t, int64_t e, int64_t v,
 	                                         .rows = whole_lines(rows + TILE_PANEL),
 	                                         .tile_rows = whole_lines(mr),
 	                                         .slot_rows = slot_rows(t, s->br),
-	                                         .n_slots = 2 * s->split};
+	                                         .n_slots = t->group_size > 1 ? 0 : 2 * s->split};
 	out->slot = out->slot_rows * whole_lines(v) + 2 * out->rows;
 	out->scores = mr * out->score_stride;
 	out->bytes = 4 * (out->queries + out->keys + out->values + out->scores + out->sums + 2 * out->rows +

@@ -149,7 +149,7 @@ struct target_attention_scratch {
 	int64_t tile_rows;    /* those of a register tile in whole vectors */
 	int64_t score_stride; /* from one row of scores to the next */
 	/* Where workers divide the blocks of a head: sums, maxima and sums of weights of a block, for each
-	 * block that one worker can have. */
+	 * block that one worker can have; work-groups leave them elsewhere. */
 	int64_t slot_rows, slot, n_slots;
 	int64_t bytes; /* of all parts, each in whole lines of 64 bytes */
 };

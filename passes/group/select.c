@@ -19,6 +19,7 @@
 #define SPLIT_ROWS_MAX   16 /* query heads of a head of keys, in a step */
 #define SPLIT_BLOCKS_MIN 4  /* of keys */
 #define SPLIT_BLOCKS_MAX 512
+#define SPLIT_GROUPS_MIN 2 /* blocks that work-groups divide */
 #define SCRATCH_MAX      ((int64_t)1 << 32)
 
 struct selector {
@@ -231,13 +232,20 @@ static int64_t attention_rows(const struct rebuild *r, const struct ir_op *root,
 static int64_t split_of(const struct rebuild *r, const struct ir_op *root, int64_t rows, int64_t bc)
 {
 	const struct ir_type *key = ir_type_of(r->f, root->operands[1]);
-	int64_t keys = ir_dim_hi(r->in->dims, key->dims[2]), heads;
-	bool is_step = ir_dim_equals(ir_type_of(r->f, root->operands[0])->dims[2], 1);
-	if (r->p->options->target->arch == ARCH_OPENCL || !is_step || rows < 1 || rows > SPLIT_ROWS_MAX ||
+	const struct ir_type *q = ir_type_of(r->f, root->operands[0]);
+	const struct target *t = r->p->options->target;
+	int64_t keys = ir_dim_hi(r->in->dims, key->dims[2]), heads, least = SPLIT_BLOCKS_MIN;
+	bool is_step = ir_dim_equals(q->dims[2], 1);
+	if (t->group_size > 1) { /* calls of one token take another way in the same kernel */
+		is_step = q->dims[2] != key->dims[2] && ir_dim_is_const(q->dims[1], &heads);
+		rows = attention_rows(r, root, 1);
+		least = SPLIT_GROUPS_MIN;
+	}
+	if (t->group_size == 1 || !is_step || rows < 1 || rows > SPLIT_ROWS_MAX ||
 	    !ir_dim_is_const(key->dims[1], &heads))
 		return 0;
 	int64_t blocks = keys / bc + (keys % bc != 0);
-	return blocks >= SPLIT_BLOCKS_MIN && blocks <= SPLIT_BLOCKS_MAX ? blocks : 0;
+	return blocks >= least && blocks <= SPLIT_BLOCKS_MAX ? blocks : 0;
 }
 
 static int scales_of(const struct ir_op *root)

@@ -88,6 +88,13 @@ static const char *const shared[] = {
         "module \"norm\"\ndim M in [1,17]\n"
         "func @run(%x: f32[M,67]) -> (y: f32[M,67]) {\n"
         "%y = layer_norm %x : f32[M,67]\nreturn %y\n}\n",
+        /* one new token, whose keys are several blocks; up to three of them */
+        "module \"attention\"\n"
+        "func @run(%q: f32[2,4,1,20], %k: f32[2,2,531,20], %v: f32[2,2,531,7]) -> (y: f32[2,4,1,7]) {\n"
+        "%y = attention %q, %k, %v {scale=0.3} : f32[2,4,1,7]\nreturn %y\n}\n",
+        "module \"attention\"\ndim S in [1,3]\n"
+        "func @run(%q: f32[1,2,S,20], %k: f32[1,2,300,20]) -> (y: f32[1,2,S,20]) {\n"
+        "%y = attention %q, %k, %k {scale=0.3} : f32[1,2,S,20]\nreturn %y\n}\n",
 };
 
 static void run_shared(struct command *c)

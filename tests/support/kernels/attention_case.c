@@ -34,8 +34,9 @@ enum {
 	WORD_V_SCALE,
 	WORD_OUT,
 	WORD_SCRATCH,
+	WORD_SUMS,
 	WORD_DIMS,
-	N_WORDS = 14
+	N_WORDS = 15
 };
 
 typedef void kernel_function(void *const *words, int64_t worker, int64_t n_workers);
@@ -305,6 +306,7 @@ static void emit_kernel(struct attention_case *c, const struct target *target, b
 	                         .scratch = kb_ptr_add(k, word(&b, k, KB_PTR_T, WORD_SCRATCH), offset, 0),
 	                         .scratch_step = c->scratch_bytes,
 	                         .is_join = is_join,
+	                         .sums = word(&b, k, KB_PTR_T, WORD_SUMS),
 	                         .items = c->is_shared ? GPU_ITEMS : 1,
 	                         .cx = &c->cx,
 	                         .arena = &c->arena};
@@ -318,7 +320,7 @@ static void emit_kernels(struct attention_case *c, const struct target *target)
 	c->caps = kb_caps_of(target);
 	c->kernels = kb_module_create(&c->arena, &c->caps);
 	emit_kernel(c, target, false);
-	if (c->config.split > 0 && !c->is_shared)
+	if (c->config.split > 0)
 		emit_kernel(c, target, true);
 	ck_assert_msg(kb_verify(c->kernels, &c->cx) == TFMC_OK, "%s", c->log.data);
 }
@@ -429,6 +431,15 @@ static void load_result(const struct attention_case *c, struct attention_call *c
 	}
 }
 
+static int64_t sums_bytes(const struct attention_case *c, const struct attention_call *call)
+{
+	const struct ir_dim *bytes =
+	        kernel_join_bytes(c->m, c->f, group_of(c), target_find(c->config.target));
+	int64_t n = 0;
+	ck_assert(!bytes || ir_dim_eval(bytes, (int64_t[]){call->b, call->s, call->t}, &n));
+	return n;
+}
+
 /* The words of a call; scratch and result filled with NaN, as memory may be. */
 static void **words_of(struct attention_case *c, struct attention_call *call, int64_t n_workers)
 {
@@ -450,6 +461,8 @@ static void **words_of(struct attention_case *c, struct attention_call *call, in
 	words[WORD_V_SCALE] = attention_stored_scales(c, call, call->v_scale);
 	words[WORD_OUT] = attention_stored(c, call->out, call->n_out);
 	words[WORD_SCRATCH] = scratch;
+	words[WORD_SUMS] = arena_alloc(&c->arena, (size_t)sums_bytes(c, call) + 1);
+	memset(words[WORD_SUMS], 0xff, (size_t)sums_bytes(c, call));
 	const int64_t dims[] = {call->b, call->s, call->t};
 	memcpy(words + WORD_DIMS, dims, sizeof dims);
 	return words;
@@ -500,10 +513,13 @@ static const char *interpret(struct attention_case *c, struct attention_call *ca
 	        {words[WORD_V_SCALE], (size_t)attention_scale_floats(c, call) * 4, false},
 	        {words[WORD_OUT], (size_t)call->n_out * bytes, true},
 	        {words[WORD_SCRATCH], (size_t)(c->scratch_bytes * n_workers), true},
+	        {words[WORD_SUMS], (size_t)sums_bytes(c, call), true},
 	};
 	struct kb_interp in = {.module = c->kernels, .ranges = ranges, .n_ranges = TFMC_COUNT(ranges)};
-	bool ok = !c->is_shared ||
-	          kb_interp_launch(&in, "attend", &(const union kb_cell){.p = words}, 1, n_workers);
+	bool ok = true;
+	for (int step = 0; ok && c->is_shared && step < (c->config.split > 0 ? 2 : 1); step++)
+		ok = kb_interp_launch(&in, steps[step], &(const union kb_cell){.p = words}, 1,
+		                      step == 0 ? n_workers : 2 * n_workers - 1);
 	for (int64_t i = 0; ok && !c->is_shared && i < n_workers * steps_of(c, call, n_workers); i++) {
 		const union kb_cell args[] = {{.p = words}, {.i = i % n_workers}, {.i = n_workers}};
 		ok = kb_interp_call(&in, steps[i / n_workers], args, 3, NULL);

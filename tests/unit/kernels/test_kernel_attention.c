@@ -136,6 +136,29 @@ START_TEST(chunks_give_the_same_bits)
 }
 END_TEST
 
+/* One new token, whose blocks work-groups divide: the bits of its row among others. */
+START_TEST(divided_blocks_give_the_same_bits)
+{
+	static const int which[] = {4,         12,     WINDOWS,    WINDOWS + 2, WINDOWS + 3, SINKS + 1,
+	                            SINKS + 2, NARROW, NARROW + 1, SCALED,      SCALED + 1};
+	struct attention_config config = configs[which[_i / 2]];
+	config.has_len = false;
+	config.bias = BIAS_NONE;
+	config.target = "opencl-gpu";
+	config.bc = _i % 2 ? 48 : 32;
+	config.split = 3;
+	struct attention_case c;
+	attention_case_init(&c, &config);
+	struct attention_call whole;
+	attention_call_init(&c, &whole, 1, 81, 81);
+	attention_run(&c, &whole, 2);
+	const int64_t tokens[] = {0, 31, 32, 79, 80};
+	for (size_t i = 0; i < TFMC_COUNT(tokens); i++)
+		expect_chunk(&c, &whole, tokens[i], 1);
+	attention_case_destroy(&c);
+}
+END_TEST
+
 /* What later tokens hold, even NaN, changes no bit of a row. */
 START_TEST(later_tokens_do_not_matter)
 {
@@ -434,6 +457,7 @@ Suite *suite_kernel_attention(void)
 	tcase_add_loop_test(t, equals_the_interpreter, 0, n_configs * n_targets);
 	tcase_add_loop_test(t, stays_inside_its_memory, 0, n_configs * n_targets);
 	tcase_add_loop_test(t, chunks_give_the_same_bits, 0, 11 * n_targets);
+	tcase_add_loop_test(t, divided_blocks_give_the_same_bits, 0, 22);
 	tcase_add_loop_test(t, workers_give_the_same_bits, 0, 6 * n_targets);
 	tcase_add_loop_test(t, divided_heads_give_the_same_bits, 0, 11 * n_targets);
 	tcase_add_loop_test(t, extreme_scales, 0, n_targets);

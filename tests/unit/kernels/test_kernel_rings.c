@@ -8,7 +8,7 @@
 #include "ir/support/compiler.h"
 #include "tests/support/kernels/attention_case.h"
 
-static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"};
+static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "opencl-gpu"};
 
 static const struct attention_config rings[] = {
         {.heads = 4,
@@ -95,9 +95,9 @@ static const struct attention_config rings[] = {
 /* Keys and values of a ring are read where they lie, and where the ring begins again: the same bits. */
 START_TEST(rings_give_the_same_bits)
 {
-	struct attention_config config = rings[_i / 4];
+	struct attention_config config = rings[_i / (int)TFMC_COUNT(targets)];
 	struct attention_case whole, ring;
-	config.target = targets[_i % 4];
+	config.target = targets[_i % (int)TFMC_COUNT(targets)];
 	config.is_causal = config.has_past = true;
 	config.scale = 0.3;
 	attention_case_init(&ring, &config);
