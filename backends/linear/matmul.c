@@ -236,6 +236,19 @@ static void emit_rows(const struct linear *l, const struct matmul_strip *s)
 	kb_end_forever(k);
 }
 
+/* A few panels after the other, so that widened they stay in the first-level cache. */
+static void emit_wide(const struct linear *l, const struct matmul_strip *s)
+{
+	struct kb *k = l->k;
+	struct matmul_strip part = *s;
+	part.is_wide = true;
+	part.begin = kb_loop(k, "wide", s->begin, s->end, l->wide.step, 0);
+	part.end = kb_min(k, kb_add_const(k, part.begin, l->wide.step), s->end);
+	matmul_widen_strip(l, &part);
+	emit_rows(l, &part);
+	kb_end_loop(k);
+}
+
 static void clear_stage(const struct linear *l, struct kb_val rows)
 {
 	struct kb *k = l->k;
@@ -252,6 +265,14 @@ void matmul_strip(const struct linear *l, const struct matmul_strip *s)
 	struct kb_val rows = kb_sub(k, s->row_end, s->row), depth = kb_index(k, l->depth);
 	part.k_lo = kb_index(k, 0);
 	part.k_hi = depth;
+	if (!l->stage.kc && l->wide.rows.id) {
+		kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, TILE_WIDE_ROWS)));
+		emit_wide(l, &part);
+		kb_else(k);
+		emit_rows(l, &part);
+		kb_end_if(k);
+		return;
+	}
 	if (!l->stage.kc) {
 		part = matmul_copy_strip(l, &part);
 		emit_rows(l, &part);
@@ -451,6 +472,8 @@ bool kernel_linear(struct kernel *g)
 	bool is_few = matmul_is_few(&l);
 	l.stage = choose_stage(&l, l.parts || l.strips || matmul_wants_stage(g), is_few);
 	matmul_choose_copy(&l, is_few, matmul_rows_bytes(&l));
+	if (!is_few)
+		matmul_choose_wide(&l, matmul_rows_bytes(&l));
 	bool is_block =
 	        l.stage.kc == 0 && (!matmul_makes_rows(&l) || l.rows_hi <= l.norm.rows); /* all rows are */
 	if (is_few || is_block)

@@ -2,6 +2,10 @@
 /*
  * Weights of codes and many rows: the codes of a strip become f32 in scratch once, and the tiles of f32 pass over
  * them. Both read the same numbers, so results have the same bits with and without.
+ *
+ * Integers, where products are those of halves of 16 bits (pmaddwd): words of four bytes become two words in scratch, of
+ * bytes 0 and 2 and of bytes 1 and 3, of each row of x once and of a few panels once for all rows of a block. Sums of
+ * integers are exact, so results have the same bits here, too.
  */
 #include "backends/linear/matmul_internal.h"
 
@@ -141,4 +145,78 @@ struct matmul_strip matmul_copy_strip(const struct linear *l, const struct matmu
 	copy.copied = &l->copy.panel;
 	copy.weights = kb_ptr_add(k, l->copy.at, before(l, s), 0);
 	return copy;
+}
+
+/* ---- integers ---- */
+
+/* As sections of the panel, so that a code's place is the same: scales are read from the panel itself. */
+static int64_t bytes_of_panels(const struct linear *l, int step)
+{
+	return 2 * l->columns.halves * step * l->panel.bytes;
+}
+
+void matmul_choose_wide(struct linear *l, int64_t begin)
+{
+	const struct attrs_group *s = l->g->attrs;
+	const struct tile_rounded_row *row = &l->rounded.row;
+	bool is_whole = l->stage.at.id || l->parts || l->strips;
+	int step = is_whole ? l->columns.strip : l->nr;
+	if (!l->rounded.round || l->rounded.to.bf16 || l->rows_hi < TILE_WIDE_ROWS ||
+	    !tile_is_widened(l->job->target, l->panel.format))
+		return;
+	int64_t rows = l->norm.rows * 2 * row->starts;
+	if (rows > s->scratch - begin || bytes_of_panels(l, step) > s->scratch - begin - rows)
+		return;
+	l->wide.step = step;
+	l->wide.rows = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, begin), 0);
+	l->wide.panels = kb_ptr_add(l->k, l->wide.rows, kb_index(l->k, rows), 0);
+}
+
+/* What the words at from + at become, bytes 1 and 3 at to + at + apart. */
+struct widening {
+	const struct linear *l;
+	struct kb_val from, to;
+	int64_t bytes, apart;
+	bool is_signed;
+};
+
+static void widen(const struct widening *w)
+{
+	struct kb *k = w->l->k;
+	int lanes = w->l->lanes;
+	enum kb_bin right = w->is_signed ? KB_SAR : KB_SHR;
+	struct kb_val eight = kb_splat(k, kb_cvt(k, kb_i32(k, 8), KB_I16), 2 * lanes);
+	struct kb_val at = kb_loop(k, "word", kb_index(k, 0), kb_index(k, w->bytes / 4), lanes, KB_NONEMPTY);
+	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), w->from, at, 0, 0);
+	struct kb_val both = kb_bitcast(k, words, KB_I16);
+	struct kb_val even = kb_bin(k, right, kb_bin(k, KB_SHL, both, eight), eight);
+	kb_store(k, kb_bitcast(k, even, KB_I32), w->to, at, 0, 0);
+	struct kb_val odd = kb_bin(k, right, both, eight);
+	kb_store(k, kb_bitcast(k, odd, KB_I32), w->to, at, w->apart / 4, 0);
+	kb_end_loop(k);
+}
+
+void matmul_widen_row(const struct linear *l, struct kb_val codes, struct kb_val row)
+{
+	int64_t bytes = l->rounded.row.starts;
+	struct widening w = {.l = l, .from = codes, .bytes = bytes, .apart = bytes, .is_signed = true};
+	w.to = kb_ptr_add(l->k, l->wide.rows, kb_mul(l->k, row, kb_index(l->k, 2 * bytes)), 0);
+	widen(&w);
+}
+
+void matmul_widen_strip(const struct linear *l, const struct matmul_strip *s)
+{
+	struct kb *k = l->k;
+	struct widening w = {.l = l, .bytes = l->panel.bytes, .apart = l->panel.bytes};
+	struct kb_val half =
+	        kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.halves), 1, KB_NONEMPTY);
+	struct kb_val panel = kb_loop(k, "panel", s->begin, s->end, 1, 0);
+	struct kb_val from = kb_add(k, panel, kb_mul(k, half, kb_index(k, l->columns.panels)));
+	struct kb_val to = kb_sub(k, panel, s->begin);
+	to = kb_add(k, to, kb_mul(k, half, kb_index(k, l->wide.step)));
+	w.from = kb_ptr_add(k, s->weights, kb_mul(k, from, kb_index(k, l->panel.bytes)), 0);
+	w.to = kb_ptr_add(k, l->wide.panels, kb_mul(k, to, kb_index(k, 2 * l->panel.bytes)), 0);
+	widen(&w);
+	kb_end_loop(k);
+	kb_end_loop(k);
 }

@@ -65,6 +65,14 @@ struct matmul_copy {
 	struct panel panel; /* one of these */
 };
 
+/* Where bytes are multiplied as halves of 32 bits: rounded rows and a few panels whose words of four bytes are two words,
+ * of bytes 0 and 2 and of bytes 1 and 3, for many rows. */
+struct matmul_wide {
+	/* Scratch [rows][2][as many bytes as codes], [panels][2][bytes of a panel]; none: tiles widen them. */
+	struct kb_val rows, panels;
+	int step; /* panels that are widened together */
+};
+
 /* What the kernel computes and how: found once from the group, then the same for all tiles. */
 struct linear {
 	struct kernel *g;
@@ -90,6 +98,7 @@ struct linear {
 	struct matmul_matrix matrix;
 	struct matmul_stage stage;
 	struct matmul_copy copy;
+	struct matmul_wide wide;
 	struct matmul_parts *parts; /* NULL: one result, at the root's axes */
 	const struct ir_op *strips; /* strip_argmax or strip_score at the end of the group; NULL: none */
 	struct kb_val list;         /* of experts: numbers of the rows, i32; or none */
@@ -106,6 +115,7 @@ struct matmul_strip {
 	/* How the copy in f32 of the strip, from `begin` and the first line of the part on, lies at `weights`;
 	 * NULL: these are those in memory. */
 	const struct panel *copied;
+	bool is_wide; /* the strip lies in matmul_wide.panels, too */
 };
 
 /* Weights are asked for before they are used (matmul_ahead.c). */
@@ -200,6 +210,8 @@ struct matmul_rounded_tile {
 	 * line, from the beginning of a panel on. */
 	struct kb_val section, first, line;
 	const struct matmul_ahead *ahead;
+	/* Widened: the rows, as p->x, and the first panel; none: they are not. */
+	struct kb_val wide_x, wide_w;
 	struct kb_var sum[MATMUL_ACC_MAX]; /* of integers */
 	/* Words of x, four of each row, that are open where the machine multiplies by an element of a vector. */
 	struct kb_val words[MATMUL_WORDS_OPEN][MATMUL_ROWS_MAX];
@@ -272,6 +284,11 @@ bool matmul_reads_codes(const struct linear *l);
 int matmul_panels_of_codes(const struct linear *l, int rows);
 /* Copies the strip's part of K; the strip to walk over instead. */
 struct matmul_strip matmul_copy_strip(const struct linear *l, const struct matmul_strip *s);
+/* Room for widened numbers, where there is any and it pays; widens a row of codes, and the panels of the strip.
+ * matmul_copy.c */
+void matmul_choose_wide(struct linear *l, int64_t scratch_begin);
+void matmul_widen_row(const struct linear *l, struct kb_val codes, struct kb_val row);
+void matmul_widen_strip(const struct linear *l, const struct matmul_strip *s);
 /* What matmul.c decides and walks, for other walks: the one result; tiles; whether there is a stage; the
  * rows of a strip; the panels of a strip in tiles as wide as t, and single ones where that leaves any. */
 bool matmul_bind_result(struct linear *l);

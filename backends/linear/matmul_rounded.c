@@ -15,10 +15,11 @@
  */
 #include "backends/linear/matmul_internal.h"
 
-#define TURN     8  /* lines of bf16 without a loop, where sums are few */
-#define CHUNK    32 /* elements of K without a loop: eight words of x */
-#define SUMS_FEW 16 /* in a tile of more of them a line alone keeps the processor busy */
-#define WORDS    4  /* of a vector of x */
+#define TURN      8  /* lines of bf16 without a loop, where sums are few */
+#define CHUNK     32 /* elements of K without a loop: eight words of x */
+#define SUMS_FEW  16 /* in a tile of more of them a line alone keeps the processor busy */
+#define SUMS_WIDE 4  /* as well, where it is widened: a compiler loads the words of a longer turn ahead */
+#define WORDS     4  /* of a vector of x */
 #define SQUARES_ROWS \
 	4 /* of a tile at least: fewer rows are not worth putting words of weights beside each other */
 
@@ -73,7 +74,7 @@ static struct kb_val word_of(const struct matmul_rounded_tile *c, int m, struct 
 static bool is_by_parts(const struct matmul_rounded_tile *c)
 {
 	const struct kb_caps *caps = kb_caps(c->l->k);
-	return !caps->has_dot_u8s8 && !caps->has_dot_s8s8;
+	return !c->wide_w.id && !caps->has_dot_u8s8 && !caps->has_dot_s8s8;
 }
 
 /* ---- sums of integers ---- */
@@ -146,8 +147,10 @@ static void find_panels(struct matmul_rounded_tile *c)
 	int panels = c->p->vectors * c->l->lanes / MATMUL_PANEL;
 	bool is_codebook = !c->l->rounded.to.bf16 && ir_format(c->l->panel.format)->codebook;
 	bool is_again = is_by_halves(c) || (is_codebook && c->p->rows > panels);
+	struct kb_val w = c->wide_w.id ? c->wide_w : c->w;
+	int64_t bytes = c->l->panel.bytes * (c->wide_w.id ? 2 : 1);
 	for (int i = 0; i < panels; i++) {
-		struct kb_val at = kb_ptr_add(k, c->w, kb_index(k, 0), i * c->l->panel.bytes);
+		struct kb_val at = kb_ptr_add(k, w, kb_index(k, 0), i * bytes);
 		c->panel[i] = has_elements(c) && i > 0 ? kb_ptr_apart(k, at) : at;
 		c->again[i] = is_again ? kb_ptr_apart(k, at) : c->panel[i];
 	}
@@ -195,6 +198,28 @@ static void add_line(struct matmul_rounded_tile *c, struct kb_val first, int lin
 	}
 }
 
+/* Line `line` of a chunk, widened. */
+static void add_wide_line(const struct matmul_rounded_tile *c, struct kb_val first, int line)
+{
+	const struct products *p = c->p;
+	struct kb *k = p->k;
+	struct kb_val w[MATMUL_ACC_MAX], at = line_of(c, first), x = kb_add(k, c->first, first);
+	int64_t words = c->l->rounded.row.starts / 4;
+	for (int odd = 0; odd < 2; odd++) {
+		struct kb_val from = kb_add_const(k, at, odd * c->l->panel.bytes / 4);
+		for (int v = 0; v < p->vectors; v++)
+			w[v] = load_words(c, c->panel, from, line, v);
+		for (int m = 0; m < p->rows; m++) {
+			struct kb_val word =
+			        kb_load_splat(k, words_of(c), c->wide_x, x, (2 * m + odd) * words + line);
+			for (int v = 0; v < p->vectors; v++) {
+				struct kb_var sum = c->sum[m * p->vectors + v];
+				kb_set(k, sum, kb_dot_s16s16(k, kb_get(k, sum), w[v], word));
+			}
+		}
+	}
+}
+
 static void add_chunk_of_halves(struct matmul_rounded_tile *c, struct kb_val first)
 {
 	bool is_apart = is_by_halves(c);
@@ -221,6 +246,10 @@ static void add_chunk(struct matmul_rounded_tile *c, struct kb_val first, int64_
 		return;
 	}
 	for (int line = 0; line < (int)(n + 3) / 4; line++) {
+		if (c->wide_w.id) {
+			add_wide_line(c, first, line);
+			continue;
+		}
 		if (line % WORDS == 0)
 			open_words(c, kb_add(c->l->k, c->first, first), line / WORDS);
 		ask_ahead(c, first, line);
@@ -457,7 +486,7 @@ static struct kb_val open_step(struct matmul_rounded_tile *c, struct kb_val step
  * more than registers hold of a chunk: a line alone. */
 static int turn_of(const struct matmul_rounded_tile *c)
 {
-	bool is_full = is_by_parts(c) || c->p->rows * c->p->vectors > SUMS_FEW;
+	bool is_full = is_by_parts(c) || c->p->rows * c->p->vectors > (c->wide_w.id ? SUMS_WIDE : SUMS_FEW);
 	if (ir_format(c->l->panel.format)->bits == 4 || !is_full)
 		return CHUNK;
 	return has_elements(c) ? 4 * WORDS : 4;
@@ -468,7 +497,7 @@ static void add_step(struct matmul_rounded_tile *c, struct kb_val step, int64_t 
 {
 	struct kb *k = c->l->k;
 	struct kb_val block = open_step(c, step), zero = kb_index(k, 0);
-	int64_t done = 0, turn = turn_of(c), least = is_by_parts(c) ? CHUNK : 4 * CHUNK;
+	int64_t done = 0, turn = turn_of(c), least = is_by_parts(c) || c->wide_w.id ? CHUNK : 4 * CHUNK;
 	ask_for_scales(c, block);
 	if (is_by_squares(c))
 		done = add_integer_squares(c, n);

@@ -106,6 +106,12 @@ bool tile_by_matrix(const struct target *t, enum ir_format f, struct tile_roundi
 	return target_has(t, FEATURE_AMX_TILE) && fits && tile_rounded_step(f, r, depth) == 0;
 }
 
+bool tile_is_widened(const struct target *t, enum ir_format f)
+{
+	bool has_dot = target_has(t, FEATURE_AVXVNNI) || target_has(t, FEATURE_AVX512VNNI);
+	return t->arch == ARCH_X86_64 && !has_dot && ir_format(f)->bits == 8;
+}
+
 /* Vectors of a line of nr columns. */
 static int vectors(const struct target *t, int nr)
 {

@@ -89,6 +89,13 @@ struct tile_rounded_row tile_rounded_row(enum ir_format f, struct tile_rounding 
 #define TILE_MATRIX_SPARE (TILE_MATRIX_ROWS - 1)
 bool tile_by_matrix(const struct target *t, enum ir_format f, struct tile_rounding r, int64_t depth);
 
+/*
+ * Bytes of the format are multiplied as halves of 16 bits, which pays to make in scratch once for at least so many rows: two
+ * words for each word of a row's codes and of a panel.
+ */
+#define TILE_WIDE_ROWS 16
+bool tile_is_widened(const struct target *t, enum ir_format f);
+
 /* Rows and columns of the register tile of a linear. */
 struct target_tile {
 	int mr, nr;

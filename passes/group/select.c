@@ -118,6 +118,21 @@ static bool by_matrix(const struct rebuild *r, const struct ir_op *root, const s
 	                      group_rounding(before), depth);
 }
 
+/* Room for the rows of a block and for a strip of panels, of gates and what they multiply, with two bytes for each code, where
+ * there are rows enough. */
+static bool select_wide(const struct rebuild *r, const struct ir_op *root, int64_t depth, int64_t most,
+                        struct attrs_group *a)
+{
+	enum ir_format f = ir_weight_of(r->f, root->operands[1])->format;
+	int64_t panel, rows, codes;
+	if (most < TILE_WIDE_ROWS || !tile_is_widened(r->p->options->target, f))
+		return true;
+	return tile_panel_bytes(f, depth, &panel) && checked_round_up_i64(depth, TILE_LINE, &codes) &&
+	       checked_mul_i64(a->br, 2 * codes, &rows) && checked_add_i64(a->scratch, rows, &a->scratch) &&
+	       checked_mul_i64(panel, 4 * TILE_PANELS_MAX, &panel) &&
+	       checked_add_i64(a->scratch, panel, &a->scratch);
+}
+
 /* Rows of x of a block: whole tiles of what the second-level cache holds. */
 static bool select_rows(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
                         int64_t depth, struct attrs_group *a)
@@ -131,9 +146,11 @@ static bool select_rows(const struct rebuild *r, const struct ir_op *root, const
 	a->br = rows < most ? rows : most;
 	int64_t one = before->code == OP_round_rows ? 4 * depth : 0; /* what is rounded, row by row */
 	int64_t spare = by_matrix(r, root, before, depth) ? TILE_MATRIX_SPARE : 0;
-	return checked_mul_i64(a->br + spare, row_bytes(r, root, before, depth), &bytes) &&
-	       checked_add_i64(bytes, one, &bytes) && checked_round_up_i64(bytes, 64, &bytes) &&
-	       checked_add_i64(a->scratch, bytes, &a->scratch);
+	if (!checked_mul_i64(a->br + spare, row_bytes(r, root, before, depth), &bytes) ||
+	    !checked_add_i64(bytes, one, &bytes) || !checked_round_up_i64(bytes, 64, &bytes) ||
+	    !checked_add_i64(a->scratch, bytes, &a->scratch))
+		return false;
+	return before->code != OP_round_rows || select_wide(r, root, depth, most, a);
 }
 
 static int64_t choose(const struct wanted *w, int kind, enum tile_size size, int64_t by_model)
