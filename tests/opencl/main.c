@@ -7,12 +7,9 @@
  *   tfmc_opencl FAMILY ops [SEED [FIRST [LAST]]]   every op (of these numbers)
  *   tfmc_opencl FAMILY programs [SEED]    a random program
  *   tfmc_opencl FAMILY shared             local memory and barriers
- *   tfmc_opencl FAMILY mini               a whole model with state
- *   tfmc_opencl FAMILY model FILE         a model file
  *   tfmc_opencl - wrong KIND              a wrong kernel: race, bounds or unset
  *
  * --whole before the rest: as a whole too, with several numbers of work-groups. -O0: that pipeline.
- * --plain: without the optimizer of the device's compiler.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,14 +17,13 @@
 
 #include "tests/opencl/trial.h"
 #include "tests/opencl/wrong.h"
-#include "tests/support/mini_model.h"
 
 #define SKIPPED 77
 
 struct command {
 	struct opencl_device *device;
 	const char *family, *pipeline;
-	bool is_whole, is_plain;
+	bool is_whole;
 	int passed, failed, nothing;
 };
 
@@ -106,20 +102,6 @@ static void run_shared(struct command *c)
 	}
 }
 
-static void run_mini(struct command *c)
-{
-	struct trial t;
-	begin(c, &t);
-	end(c, &t, "mini", trial_model_text(&t, mini_model, 2, 5));
-}
-
-static void run_model(struct command *c, const char *path)
-{
-	struct trial t;
-	begin(c, &t);
-	end(c, &t, path, trial_model_file(&t, path, 2, 5));
-}
-
 /* ---- the command ---- */
 
 static long number(int argc, char **argv, int i, long otherwise)
@@ -145,10 +127,6 @@ static bool run(struct command *c, int argc, char **argv)
 		run_program(c, (uint64_t)number(argc, argv, 3, 1));
 	else if (strcmp(set, "shared") == 0)
 		run_shared(c);
-	else if (strcmp(set, "mini") == 0)
-		run_mini(c);
-	else if (strcmp(set, "model") == 0 && argc > 3)
-		run_model(c, argv[3]);
 	else
 		return false;
 	return true;
@@ -159,7 +137,6 @@ int main(int argc, char **argv)
 	struct command c = {.pipeline = "O2"};
 	while (argc > 1 && argv[1][0] == '-' && argv[1][1]) {
 		c.is_whole = c.is_whole || strcmp(argv[1], "--whole") == 0;
-		c.is_plain = c.is_plain || strcmp(argv[1], "--plain") == 0;
 		c.pipeline = strcmp(argv[1], "-O0") == 0 ? "O0" : c.pipeline;
 		argc--;
 		argv++;
@@ -167,15 +144,11 @@ int main(int argc, char **argv)
 	c.device = opencl_device_open(NULL);
 	if (!c.device)
 		return SKIPPED;
-	if (c.is_plain)
-		opencl_device_unoptimized(c.device);
 	bool understood = run(&c, argc, argv);
 	printf("%s: %d passed, %d failed, %d without a program\n", opencl_device_name(c.device), c.passed,
 	       c.failed, c.nothing);
 	opencl_device_close(c.device);
 	if (!understood)
-		(void)fputs("usage: tfmc_opencl [--whole] [--plain] [-O0] FAMILY "
-		            "ops|programs|shared|mini|model ...\n",
-		            stderr);
+		(void)fputs("usage: tfmc_opencl [--whole] [-O0] FAMILY ops|programs|shared ...\n", stderr);
 	return c.failed > 0 || !understood;
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Programs that are run on an OpenCL device against the interpreter, for the unit
- * suite and for tfmc_opencl (under Oclgrind): random modules for one op, random
- * programs, and whole models with their state. A trial first runs launch by
- * launch, then as a whole with several numbers of work-groups, whose bits must
- * be equal.
+ * suite and for tfmc_opencl (under Oclgrind): random modules for one op, and random
+ * programs. A trial first runs launch by launch, then as a whole with several
+ * numbers of work-groups, whose bits must be equal.
  */
 #ifndef TFMC_TESTS_OPENCL_TRIAL_H
 #define TFMC_TESTS_OPENCL_TRIAL_H
@@ -40,9 +39,5 @@ enum trial_result trial_op(struct trial *t, enum ir_opcode code, uint64_t seed, 
 enum trial_result trial_program(struct trial *t, uint64_t seed, size_t n_ops);
 /* A module from text. */
 enum trial_result trial_text(struct trial *t, const char *name, const char *text, uint64_t seed);
-
-/* Functions run, encode and decode as far as there are any, with padded batches, and tokens in pieces. */
-enum trial_result trial_model_text(struct trial *t, const char *text, int64_t batch, int64_t length);
-enum trial_result trial_model_file(struct trial *t, const char *path, int64_t batch, int64_t length);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Printed OpenCL kernels on a device against the interpreter: every op on random
- * odd shapes, random programs and a whole model with state, for all families and
+ * odd shapes and random programs, for all families and
  * O0 and O2 in turn: the compiler of the device takes most of the time. Skipped,
  * and said so, without a device.
  */
@@ -10,7 +10,6 @@
 
 #include "tests/opencl/trial.h"
 #include "tests/support/effort.h"
-#include "tests/support/mini_model.h"
 
 #define PROGRAMS 3
 
@@ -64,18 +63,6 @@ START_TEST(programs)
 }
 END_TEST
 
-START_TEST(model)
-{
-	struct trial t;
-	struct opencl_device *d = open_device();
-	if (d) {
-		begin(&t, d, 2, 0);
-		end(&t, trial_model_text(&t, mini_model, 3, 5));
-	}
-	opencl_device_close(d);
-}
-END_TEST
-
 /* With next to no tolerance: the group, its kernel and its place in the text. */
 START_TEST(differences_are_named)
 {
@@ -105,7 +92,6 @@ Suite *suite_opencl_groups(void)
 	tcase_set_timeout(t, 240);
 	tcase_add_loop_test(t, ops, 0, IR_N_OPS);
 	tcase_add_loop_test(t, programs, 0, PROGRAMS);
-	tcase_add_test(t, model);
 	tcase_add_test(t, differences_are_named);
 	suite_add_tcase(s, t);
 	return s;
