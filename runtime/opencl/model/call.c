@@ -118,8 +118,8 @@ static bool find_span(const struct run *r, const struct model_launch *l, int64_t
 
 static bool is_inside(const struct span *s)
 {
-	uint64_t end = (uint64_t)(s->begin + s->bytes);
-	return s->memory->buffer && end <= tfmc_cl_buffer_bytes(s->memory->buffer);
+	const struct tfmc_cl_buffer *b = s->memory->buffer;
+	return (uint64_t)(s->begin + s->bytes) <= (b ? tfmc_cl_buffer_bytes(b) : 0);
 }
 
 /* ---- what the launches of a call need ---- */
@@ -220,6 +220,15 @@ static int32_t make_room(const struct run *r)
 
 /* ---- arguments ---- */
 
+/* A tensor without elements has no buffer. */
+static int set_memory(struct model_launch *l, uint32_t index, const struct model_memory *memory,
+                      struct tfmc_cl_error *error)
+{
+	static const void *const nothing;
+	return memory->buffer ? tfmc_cl_kernel_set_buffer(l->handle, index, memory->buffer, error)
+	                      : tfmc_cl_kernel_set(l->handle, index, &nothing, sizeof(nothing), error);
+}
+
 /* `memory` NULL: a number. */
 static int32_t set(const struct run *r, struct model_launch *l, uint32_t index, int64_t number,
                    const struct model_memory *memory)
@@ -233,7 +242,7 @@ static int32_t set(const struct run *r, struct model_launch *l, uint32_t index, 
 		return TFMC_RT_OK;
 	if (is_narrow && narrow != number)
 		return fail(r, l, "a number of more than 32 bits");
-	int status = memory      ? tfmc_cl_kernel_set_buffer(l->handle, index, memory->buffer, &error)
+	int status = memory      ? set_memory(l, index, memory, &error)
 	             : is_narrow ? tfmc_cl_kernel_set(l->handle, index, &narrow, sizeof(narrow), &error)
 	                         : tfmc_cl_kernel_set(l->handle, index, &number, sizeof(number), &error);
 	*a = (struct model_arg){value, status == TFMC_CL_OK};
