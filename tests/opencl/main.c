@@ -9,7 +9,7 @@
  *   tfmc_opencl FAMILY shared             local memory and barriers
  *   tfmc_opencl - wrong KIND              a wrong kernel: race, bounds or unset
  *
- * --whole before the rest: as a whole too, with several numbers of work-groups. -O0: that pipeline.
+ * --often before the rest: with several numbers of work-groups. -O0: that pipeline.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,14 +23,14 @@
 struct command {
 	struct opencl_device *device;
 	const char *family, *pipeline;
-	bool is_whole;
+	bool is_often;
 	int passed, failed, nothing;
 };
 
 static void begin(const struct command *c, struct trial *t)
 {
 	trial_init(t, c->device, c->family, c->pipeline);
-	t->only_checked = !c->is_whole;
+	t->once = !c->is_often;
 	t->cap = 3; /* more than one work-group, so that they may race */
 }
 
@@ -136,7 +136,7 @@ int main(int argc, char **argv)
 {
 	struct command c = {.pipeline = "O2"};
 	while (argc > 1 && argv[1][0] == '-' && argv[1][1]) {
-		c.is_whole = c.is_whole || strcmp(argv[1], "--whole") == 0;
+		c.is_often = c.is_often || strcmp(argv[1], "--often") == 0;
 		c.pipeline = strcmp(argv[1], "-O0") == 0 ? "O0" : c.pipeline;
 		argc--;
 		argv++;
@@ -149,6 +149,6 @@ int main(int argc, char **argv)
 	       c.failed, c.nothing);
 	opencl_device_close(c.device);
 	if (!understood)
-		(void)fputs("usage: tfmc_opencl [--whole] [-O0] FAMILY ops|programs|shared ...\n", stderr);
+		(void)fputs("usage: tfmc_opencl [--often] [-O0] FAMILY ops|programs|shared ...\n", stderr);
 	return c.failed > 0 || !understood;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The test host's face: a program with its packed weights and state, and the
- * frame of a call: memory for its inputs and outputs before, results and the
- * lengths of the sequences after it.
+ * The test host's face: a program with its packed weights, and the frame of a
+ * call: memory for its inputs and outputs before, results after it.
  */
 #include "tests/opencl/run.h"
 
@@ -20,14 +19,6 @@ double opencl_tolerance(enum ir_dtype t, double base)
 {
 	double narrow = t == DT_F16 ? 2e-3 : t == DT_BF16 ? 1.6e-2 : 0;
 	return base > narrow ? base : narrow;
-}
-
-double opencl_state_tolerance(const struct ir_module *m, enum ir_dtype t, double base)
-{
-	double most = opencl_tolerance(t, base);
-	for (size_t i = 0; i < m->states.n; i++)
-		most = opencl_tolerance(m->states.items[i]->type->dtype, most);
-	return most;
 }
 
 /* ---- opening ---- */
@@ -49,15 +40,7 @@ static enum tfmc_status pack(struct opencl_host *h)
 	h->packed = arena_calloc(&h->arena, (size_t)h->program.weights_bytes + 1, 1);
 	if (!h->packed)
 		return TFMC_NO_MEMORY;
-	return backend_pack(h->cx, h->planned, h->weights.read ? &h->weights : NULL, &sink);
-}
-
-static enum tfmc_status make_state(struct opencl_host *h, int64_t batch)
-{
-	const struct opencl_program *p = &h->program;
-	h->state_bytes = (size_t)(p->state_fixed_bytes + batch * p->state_batch_bytes);
-	h->state = arena_calloc(&h->arena, h->state_bytes + 1, 1);
-	return h->state ? TFMC_OK : TFMC_NO_MEMORY;
+	return backend_pack(h->cx, h->planned, NULL, &sink);
 }
 
 static enum tfmc_status compile(struct opencl_host *h)
@@ -71,8 +54,7 @@ static enum tfmc_status compile(struct opencl_host *h)
 }
 
 struct opencl_host *opencl_host_open(struct diag_context *cx, struct opencl_device *device,
-                                     const struct ir_module *planned, const struct target *target,
-                                     const struct weight_source *weights, int64_t batch)
+                                     const struct ir_module *planned, const struct target *target)
 {
 	struct opencl_host *h = calloc(1, sizeof(*h));
 	if (!h)
@@ -81,13 +63,9 @@ struct opencl_host *opencl_host_open(struct diag_context *cx, struct opencl_devi
 	h->cx = cx;
 	h->device = device;
 	h->planned = planned;
-	if (weights)
-		h->weights = *weights;
 	enum tfmc_status status = opencl_build(cx, planned, target, &h->arena, &h->program);
 	if (status == TFMC_OK)
 		status = pack(h);
-	if (status == TFMC_OK)
-		status = make_state(h, batch);
 	if (status == TFMC_OK)
 		status = compile(h);
 	if (status == TFMC_OK)
@@ -103,11 +81,6 @@ void opencl_host_close(struct opencl_host *h)
 	opencl_program_destroy(&h->program);
 	arena_destroy(&h->arena);
 	free(h);
-}
-
-void opencl_host_reset(struct opencl_host *h)
-{
-	memset(h->state, 0, h->state_bytes);
 }
 
 const char *opencl_host_source(const struct opencl_host *h)
@@ -175,14 +148,6 @@ static bool take_input(struct run *r, const struct ir_param *p, const struct int
 	return true;
 }
 
-static enum tfmc_status set_lengths(struct run *r, const void *bytes, size_t n)
-{
-	if (STATE_PAST + n > r->host->state_bytes)
-		return run_fail(r, NULL, "the state has no room for the lengths of its sequences");
-	memcpy(r->host->state + STATE_PAST, bytes, n);
-	return TFMC_OK;
-}
-
 static enum tfmc_status place_inputs(struct run *r)
 {
 	const struct ir_func *f = r->f->func;
@@ -196,8 +161,6 @@ static enum tfmc_status place_inputs(struct run *r)
 			return TFMC_NO_MEMORY;
 		to->known = NULL;
 		interp_to_bytes(&t, to->bytes);
-		if (f->params[i].role == ROLE_PAST)
-			TFMC_TRY(set_lengths(r, to->bytes, to->n));
 	}
 	return TFMC_OK;
 }
@@ -244,37 +207,20 @@ static enum tfmc_status place_memory(struct run *r)
 	    !make_poisoned(a, scratch_bytes(r), &r->scratch))
 		return TFMC_NO_MEMORY;
 	r->weights = (struct region){.bytes = h->packed, .n = (size_t)h->program.weights_bytes};
-	r->state = (struct region){.bytes = h->state, .n = h->state_bytes};
 	TFMC_TRY(place_inputs(r));
 	return place_outputs(r);
 }
 
 /* ---- results ---- */
 
-/* The new lengths lie where the program says; they become those of the state. */
-static enum tfmc_status take_lengths(struct run *r, struct region *out)
-{
-	struct piece p;
-	const struct plan_step *lengths = plan_find(r->f, PLAN_LENGTHS);
-	if (!lengths)
-		return run_fail(r, NULL, "nothing says where the new lengths lie");
-	if (!run_piece(r, NULL, lengths->lengths, &p) || p.end - p.begin < out->n)
-		return TFMC_INVALID;
-	memcpy(out->bytes, p.region->bytes + p.begin, out->n);
-	return set_lengths(r, out->bytes, out->n);
-}
-
-static enum tfmc_status take_outputs(struct run *r)
+static void take_outputs(struct run *r)
 {
 	const struct ir_func *f = r->f->func;
 	for (size_t i = 0, next = 0; i < f->n_results; i++) {
 		if (!is_tensor(f, returned(f, i)))
 			continue;
-		if (f->results[i].role == ROLE_PAST)
-			TFMC_TRY(take_lengths(r, &r->outputs[i]));
 		interp_from_bytes(&r->call->outputs[next++], r->outputs[i].bytes);
 	}
-	return TFMC_OK;
 }
 
 /* ---- calls ---- */
@@ -294,6 +240,7 @@ enum tfmc_status opencl_run_function(struct opencl_host *h, const struct opencl_
 	if (!r.f)
 		return run_fail(&r, NULL, "the module has no such function");
 	TFMC_TRY(place_memory(&r));
-	TFMC_TRY(call->mode == OPENCL_CHECKED ? run_checked(&r) : run_whole(&r));
-	return take_outputs(&r);
+	TFMC_TRY(run_checked(&r));
+	take_outputs(&r);
+	return TFMC_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checked mode of the test host. Every launch gets buffers of exactly the
+ * The launches of a call. Every launch gets buffers of exactly the
  * bytes of its places, so that Oclgrind sees what lies outside, and gives its
  * results back at once, to be compared with the interpreter's values of the same
  * group. Places of one launch that overlap share a buffer.
@@ -8,21 +8,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "ir/core/view.h"
 #include "tests/opencl/run_internal.h"
 #include "tests/support/random/random_ir.h"
 
 #define TOLERANCE 2e-4
 
 /* ---- the interpreter's values ---- */
-
-static bool copy_tensor(struct arena *a, const struct interp_tensor *from, struct interp_tensor *to)
-{
-	*to = *from;
-	if (!from->data)
-		return true;
-	return interp_tensor_copy(a, from, to);
-}
 
 static void keep(void *user, const struct ir_func *f, const struct ir_op *op,
                  const struct interp_tensor *const *results)
@@ -38,7 +29,7 @@ static void keep(void *user, const struct ir_func *f, const struct ir_op *op,
 		return; /* the arena says so */
 	*v = (struct group_value){op, copies};
 	for (size_t i = 0; i < op->n_results; i++)
-		(void)copy_tensor(a, results[i], &copies[i]);
+		(void)interp_tensor_copy(a, results[i], &copies[i]);
 }
 
 static enum tfmc_status interpret(struct run *r)
@@ -49,8 +40,6 @@ static enum tfmc_status interpret(struct run *r)
 	struct interp_args args = {.dims = c->dims,
 	                           .inputs = c->inputs,
 	                           .outputs = outputs,
-	                           .state = c->state,
-	                           .weights = r->host->weights.read ? &r->host->weights : NULL,
 	                           .arena = c->arena,
 	                           .trace = keep,
 	                           .trace_user = r};
@@ -67,8 +56,7 @@ static bool is_result(const struct area *p)
 	return p->is_written && (p->memory == AREA_ARENA || p->memory == AREA_OUTPUT);
 }
 
-/* The place of result i: planned results by their offset, the caller's in their order. -1: a slice of a
- * state. */
+/* The place of result i: planned results by their offset, the caller's in their order. -1: nowhere. */
 static int place_of_result(struct run *r, const struct plan_kernel *l, size_t i, const bool *taken)
 {
 	const struct ir_op *g = l->group;
@@ -104,8 +92,7 @@ static enum tfmc_status compare_result(struct run *r, const struct plan_kernel *
 	if (!interp_tensor_alloc(a, &have))
 		return TFMC_NO_MEMORY;
 	interp_from_bytes(&have, piece->region->bytes + piece->begin);
-	const char *why =
-	        random_compare(a, &have, want, opencl_state_tolerance(r->host->planned, want->dtype, base));
+	const char *why = random_compare(a, &have, want, opencl_tolerance(want->dtype, base));
 	enum tfmc_status status = TFMC_OK;
 	if (why)
 		status = run_fail(r, l, "result %zu: %s", i, why);
@@ -121,11 +108,8 @@ static enum tfmc_status compare(struct run *r, const struct plan_kernel *l, cons
 	const struct group_value *v = &r->expected.items[r->next++];
 	for (size_t i = 0; i < l->group->n_results; i++) {
 		int k = place_of_result(r, l, i, taken);
-		bool is_tensor = v->results[i].data && !ir_is_state_slice(r->f->func, l->group->results[i]);
-		if (k < 0 && is_tensor)
+		if (k < 0)
 			return run_fail(r, l, "nothing says where result %zu lies", i);
-		if (k < 0 || !is_tensor)
-			continue;
 		taken[k] = true;
 		TFMC_TRY(compare_result(r, l, i, &v->results[i], &pieces[k]));
 	}

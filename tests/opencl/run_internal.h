@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of the OpenCL test host share: a call under way. Host copies
- * (regions) of all memory exist in both modes; WHOLE copies them to the device
- * once and back, CHECKED piece by piece around every launch.
+ * (regions) of all memory are copied to the device and back around every launch,
+ * piece by piece.
  */
 #ifndef TFMC_TESTS_OPENCL_RUN_INTERNAL_H
 #define TFMC_TESTS_OPENCL_RUN_INTERNAL_H
@@ -18,12 +18,9 @@ struct opencl_host {
 	struct diag_context *cx;
 	struct opencl_device *device;
 	const struct ir_module *planned;
-	struct weight_source weights;
 	struct opencl_program program;
 	unsigned char *packed; /* [program.weights_bytes] */
-	unsigned char *state;
-	size_t state_bytes;
-	bool tells_unknown; /* the device reports reads of memory that nobody wrote: Oclgrind */
+	bool tells_unknown;    /* the device reports reads of memory that nobody wrote: Oclgrind */
 };
 
 /* Memory of one kind. */
@@ -31,20 +28,19 @@ struct region {
 	unsigned char *bytes;
 	unsigned char *known; /* [n]: 1 where something was written; NULL: everywhere */
 	size_t n;
-	struct opencl_device_buffer buffer; /* WHOLE */
 };
 
 /* Results of one group as the interpreter has them. */
 struct group_value {
 	const struct ir_op *group;
-	struct interp_tensor *results; /* [group->n_results]; data NULL: a state */
+	struct interp_tensor *results; /* [group->n_results] */
 };
 
 struct run {
 	struct opencl_host *host;
 	const struct opencl_call *call;
 	const struct plan *f;
-	struct region weights, arena, state, scratch;
+	struct region weights, arena, scratch;
 	struct region *inputs, *outputs; /* [params], [results] */
 	int64_t turns[OBJECT_REPEAT_MAX];
 	size_t n_turns;
@@ -52,7 +48,7 @@ struct run {
 	struct {
 		struct group_value *items;
 		size_t n, cap;
-	} expected;  /* CHECKED: in order of execution */
+	} expected;  /* in order of execution */
 	size_t next; /* of expected */
 };
 
@@ -77,7 +73,6 @@ bool run_args(struct run *r, const struct plan_kernel *l, const struct piece *pi
 typedef enum tfmc_status run_launch(struct run *r, const struct plan_kernel *l);
 enum tfmc_status run_steps(struct run *r, run_launch *launch);
 
-enum tfmc_status run_whole(struct run *r);
 enum tfmc_status run_checked(struct run *r);
 
 #endif

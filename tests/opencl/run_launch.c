@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Launches of the test host: places and arguments with numbers, steps in order,
- * and the mode that works as a product would: one buffer for each kind of
- * memory, everything enqueued, one reading at the end.
+ * Launches of the test host: places and arguments with numbers, steps in order.
  */
 #include <inttypes.h>
 
@@ -23,7 +21,7 @@ static struct region *region_of(struct run *r, const struct area *p)
 	switch (p->memory) {
 	case AREA_WEIGHTS: return &r->weights;
 	case AREA_ARENA: return &r->arena;
-	case AREA_STATE: return &r->state;
+	case AREA_STATE: return NULL;
 	case AREA_SCRATCH: return &r->scratch;
 	case AREA_INPUT: return &r->inputs[p->number];
 	case AREA_OUTPUT: return &r->outputs[p->number];
@@ -35,6 +33,8 @@ bool run_piece(struct run *r, const struct plan_kernel *l, const struct area *p,
 {
 	int64_t begin, bytes;
 	struct region *region = region_of(r, p);
+	if (!region)
+		return run_fail(r, l, "'%s' is memory of a state", p->name) == TFMC_OK;
 	if (!ir_dim_eval(p->offset, r->call->dims, &begin) || !ir_dim_eval(p->bytes, r->call->dims, &bytes))
 		return false;
 	for (size_t i = 0; i < r->n_turns; i++)
@@ -131,68 +131,4 @@ static enum tfmc_status run_range(struct run *r, size_t from, size_t to, run_lau
 enum tfmc_status run_steps(struct run *r, run_launch *launch)
 {
 	return run_range(r, 0, r->f->n, launch);
-}
-
-/* ---- the whole ---- */
-
-static enum tfmc_status launch_whole(struct run *r, const struct plan_kernel *l)
-{
-	struct opencl_device_arg args[ARGS_MAX];
-	struct piece pieces[PLACES_MAX];
-	const struct opencl_device_buffer *buffers[PLACES_MAX] = {0};
-	static const size_t base[PLACES_MAX]; /* offsets count from the beginning of the memory */
-	for (size_t i = 0; i < l->areas.n; i++) {
-		if (!run_piece(r, l, &l->areas.items[i], &pieces[i]))
-			return TFMC_INVALID;
-		buffers[i] = &pieces[i].region->buffer;
-	}
-	if (!run_args(r, l, pieces, base, buffers, args))
-		return run_fail(r, l,
-		                "an argument is the turn of a repeat that is not open, or none of OpenCL");
-	if (!opencl_device_launch(r->host->device, l->name, args, l->n_args, run_groups(r, l), l->items))
-		return run_device_failed(r, l);
-	return TFMC_OK;
-}
-
-typedef void region_visit(struct run *r, struct region *g);
-
-static void each_region(struct run *r, region_visit *visit)
-{
-	visit(r, &r->weights);
-	visit(r, &r->arena);
-	visit(r, &r->state);
-	visit(r, &r->scratch);
-	for (size_t i = 0; i < r->f->func->n_params; i++)
-		visit(r, &r->inputs[i]);
-	for (size_t i = 0; i < r->f->func->n_results; i++)
-		visit(r, &r->outputs[i]);
-}
-
-static void upload(struct run *r, struct region *g)
-{
-	g->buffer = opencl_device_alloc(r->host->device, g->n, g->n ? g->bytes : NULL);
-}
-
-/* Everything that may be written comes back, what a test looks at or not. */
-static void download(struct run *r, struct region *g)
-{
-	if (g != &r->weights && g != &r->scratch)
-		(void)opencl_device_read(r->host->device, &g->buffer, 0, g->bytes, g->n);
-}
-
-static void release(struct run *r, struct region *g)
-{
-	opencl_device_free(r->host->device, &g->buffer);
-}
-
-enum tfmc_status run_whole(struct run *r)
-{
-	each_region(r, upload);
-	enum tfmc_status status = run_steps(r, launch_whole);
-	if (status == TFMC_OK)
-		each_region(r, download);
-	if (status == TFMC_OK && !opencl_device_finish(r->host->device))
-		status = run_device_failed(r, NULL);
-	each_region(r, release);
-	return status;
 }

@@ -10,8 +10,9 @@
 #include "ir/print/text.h"
 #include "ir/verify/verify.h"
 #include "passes/framework/pass.h"
-#include "tests/opencl/trial_internal.h"
 #include "tests/support/random/random_ir.h"
+
+#define TRIAL_TOLERANCE 2e-4
 
 void trial_init(struct trial *t, struct opencl_device *device, const char *target, const char *pipeline)
 {
@@ -28,7 +29,8 @@ void trial_destroy(struct trial *t)
 	arena_destroy(&t->arena);
 }
 
-void trial_show(struct trial *t, const struct ir_module *m)
+/* NULL is fine. */
+static void show(struct trial *t, const struct ir_module *m)
 {
 	if (!m)
 		return;
@@ -36,7 +38,7 @@ void trial_show(struct trial *t, const struct ir_module *m)
 	ir_print(&t->log, &t->cx, m);
 }
 
-enum tfmc_status trial_plan(struct trial *t, const struct ir_module *graph, struct ir_module **out)
+static enum tfmc_status plan(struct trial *t, const struct ir_module *graph, struct ir_module **out)
 {
 	struct pipeline p;
 	const struct pass_options options = {.target = t->target};
@@ -45,13 +47,14 @@ enum tfmc_status trial_plan(struct trial *t, const struct ir_module *graph, stru
 	return passes_run(&t->cx, &p, &options, graph, out, NULL);
 }
 
-enum trial_result trial_refused(const struct trial *t)
+/* After a program was refused: nothing to try when it is not supported yet. */
+static enum trial_result refused(const struct trial *t)
 {
 	bool known = t->log.data && strstr(t->log.data, "not supported yet");
 	return known ? TRIAL_NOTHING : TRIAL_FAILED;
 }
 
-bool trial_same_bits(const struct interp_tensor *a, const struct interp_tensor *b, size_t n)
+static bool same_bits(const struct interp_tensor *a, const struct interp_tensor *b, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (memcmp(a[i].data, b[i].data, (size_t)interp_count(&a[i]) * sizeof(double)) != 0)
@@ -69,25 +72,26 @@ struct one {
 	struct random_call call; /* with the interpreter's results on the graph */
 };
 
-static bool run_on(struct one *o, enum opencl_mode mode, int64_t cap, struct interp_tensor *outputs)
+static bool run_on(struct one *o, int64_t cap, struct interp_tensor *outputs)
 {
 	const struct opencl_call call = {.function = o->f->name,
 	                                 .dims = o->call.dims,
 	                                 .inputs = o->call.inputs,
 	                                 .outputs = outputs,
 	                                 .arena = &o->t->arena,
-	                                 .mode = mode,
 	                                 .cap = cap,
 	                                 .tolerance = o->t->tolerance};
 	return opencl_run_function(o->host, &call) == TFMC_OK;
 }
 
-bool trial_outputs_agree(struct trial *t, const struct ir_module *m, const char *what,
-                         const struct interp_tensor *have, const struct interp_tensor *want, size_t n)
+/* False with a line in the log. */
+static bool agree(struct one *o, const char *what, const struct interp_tensor *have)
 {
-	for (size_t i = 0; i < n; i++) {
-		const char *why = random_compare(&t->arena, &have[i], &want[i],
-		                                 opencl_state_tolerance(m, want[i].dtype, TRIAL_TOLERANCE));
+	struct trial *t = o->t;
+	for (size_t i = 0; i < o->call.n_outputs; i++) {
+		const struct interp_tensor *want = &o->call.outputs[i];
+		const char *why = random_compare(&t->arena, &have[i], want,
+		                                 opencl_tolerance(want->dtype, TRIAL_TOLERANCE));
 		if (!why)
 			continue;
 		buf_printf(&t->log, "%s: result %zu: %s\n", what, i, why);
@@ -103,17 +107,16 @@ static bool run_all(struct one *o)
 	size_t n = o->call.n_outputs;
 	struct interp_tensor *first = ARENA_ARRAY(&t->arena, struct interp_tensor, n + 1);
 	struct interp_tensor *again = ARENA_ARRAY(&t->arena, struct interp_tensor, n + 1);
-	if (!first || !again || !run_on(o, OPENCL_CHECKED, t->cap, first) ||
-	    !trial_outputs_agree(t, o->graph, "launch by launch", first, o->call.outputs, n))
+	if (!first || !again || !run_on(o, t->cap, first) || !agree(o, "launch by launch", first))
 		return false;
-	for (size_t i = 0; !t->only_checked && i < TFMC_COUNT(caps); i++) {
-		if (!run_on(o, OPENCL_WHOLE, caps[i], again))
+	for (size_t i = 0; !t->once && i < TFMC_COUNT(caps); i++) {
+		if (!run_on(o, caps[i], again))
 			return false;
-		if (trial_same_bits(first, again, n))
+		if (same_bits(first, again, n))
 			continue;
-		buf_printf(&t->log, "other bits from %d work-groups than from launch by launch\n",
-		           (int)caps[i]);
-		(void)trial_outputs_agree(t, o->graph, "as a whole", again, o->call.outputs, n);
+		buf_printf(&t->log, "other bits from %d work-groups than from %d\n", (int)caps[i],
+		           (int)t->cap);
+		(void)agree(o, "other work-groups", again);
 		return false;
 	}
 	return true;
@@ -126,9 +129,9 @@ static enum trial_result run_one(struct trial *t, const struct ir_module *graph,
 	if (!random_call_make(&t->arena, graph, o.f, seed, &o.call) ||
 	    random_call_run(&t->cx, graph, o.f, &t->arena, &o.call) != TFMC_OK)
 		return TRIAL_FAILED;
-	o.host = opencl_host_open(&t->cx, t->device, planned, t->target, NULL, 1);
+	o.host = opencl_host_open(&t->cx, t->device, planned, t->target);
 	if (!o.host)
-		return trial_refused(t);
+		return refused(t);
 	enum trial_result result = run_all(&o) ? TRIAL_PASSED : TRIAL_FAILED;
 	if (result == TRIAL_FAILED)
 		buf_str(&t->log, opencl_host_source(o.host));
@@ -140,11 +143,11 @@ enum trial_result trial_module(struct trial *t, struct ir_module *graph, uint64_
 {
 	struct ir_module *planned = NULL;
 	enum trial_result result = TRIAL_FAILED;
-	if (trial_plan(t, graph, &planned) == TFMC_OK)
+	if (plan(t, graph, &planned) == TFMC_OK)
 		result = run_one(t, graph, planned, seed);
 	if (result == TRIAL_FAILED) {
-		trial_show(t, graph);
-		trial_show(t, planned);
+		show(t, graph);
+		show(t, planned);
 	}
 	ir_module_destroy(planned);
 	ir_module_destroy(graph);
@@ -173,19 +176,11 @@ enum trial_result trial_program(struct trial *t, uint64_t seed, size_t n_ops)
 	return m ? trial_module(t, m, seed) : TRIAL_FAILED;
 }
 
-struct ir_module *trial_read(struct trial *t, const char *name, const char *text)
-{
-	struct ir_module *m = NULL;
-	if (ir_parse(&t->cx, name, text, strlen(text), &m) != TFMC_OK)
-		return NULL;
-	if (ir_verify(m, &t->cx) == TFMC_OK)
-		return m;
-	ir_module_destroy(m);
-	return NULL;
-}
-
 enum trial_result trial_text(struct trial *t, const char *name, const char *text, uint64_t seed)
 {
-	struct ir_module *m = trial_read(t, name, text);
-	return m ? trial_module(t, m, seed) : TRIAL_FAILED;
+	struct ir_module *m = NULL;
+	if (ir_parse(&t->cx, name, text, strlen(text), &m) == TFMC_OK && ir_verify(m, &t->cx) == TFMC_OK)
+		return trial_module(t, m, seed);
+	ir_module_destroy(m);
+	return TRIAL_FAILED;
 }

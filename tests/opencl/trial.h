@@ -2,8 +2,8 @@
 /*
  * Programs that are run on an OpenCL device against the interpreter, for the unit
  * suite and for tfmc_opencl (under Oclgrind): random modules for one op, and random
- * programs. A trial first runs launch by launch, then as a whole with several
- * numbers of work-groups, whose bits must be equal.
+ * programs. A trial runs with several numbers of work-groups, whose bits must be
+ * equal.
  */
 #ifndef TFMC_TESTS_OPENCL_TRIAL_H
 #define TFMC_TESTS_OPENCL_TRIAL_H
@@ -21,15 +21,15 @@ struct trial {
 	struct opencl_device *device;
 	const struct target *target;
 	const char *pipeline;
-	bool only_checked; /* no whole runs: enough where memory is watched */
-	int64_t cap;       /* of checked runs; 0: the default */
-	double tolerance;  /* the same, of trials without state */
+	bool once;        /* with one number of work-groups: enough where memory is watched */
+	int64_t cap;      /* work-groups of the first run; 0: the default */
+	double tolerance; /* of groups; 0: the default */
 	struct arena arena;
 	struct diag_context cx;
 	struct buf log; /* diagnostics, and after them what is needed to see why */
 };
 
-/* The caller sets only_checked and cap afterwards. */
+/* The caller sets once and cap afterwards. */
 void trial_init(struct trial *t, struct opencl_device *device, const char *target, const char *pipeline);
 void trial_destroy(struct trial *t);
 

@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model's code for OpenCL devices, as an object holds it, for tests of libtfmccl.
+ * A model's code for OpenCL devices, for tests of libtfmccl.
  */
 #ifndef TFMC_TESTS_SUPPORT_OPENCL_MODEL_CODE_H
 #define TFMC_TESTS_SUPPORT_OPENCL_MODEL_CODE_H
 
-#include "backends/opencl/opencl.h"
-#include "runtime/abi.h"
+#include "tests/support/opencl/device_code.h"
 #include "tests/support/tir.h"
 
 struct model_code {
 	struct arena arena;
 	struct tir graph;
 	struct ir_module *planned;
-	struct opencl_program program;
-	struct buf plan;
-	char *weights; /* begin at a page */
-	struct tfmc_cl_code code;
+	struct device_code device;
 };
 
 /* Of a module as text, for a family ("opencl-cpu") and a pipeline ("O2"). Fails the test when it does not compile. */

@@ -22,7 +22,6 @@ struct opencl_device {
 		char name[NAME_BYTES];
 	} kernels[KERNELS_MAX]; /* of the program, asked for so far */
 	size_t n_kernels;
-	bool unoptimized;
 	const char *name;
 	bool failed;
 	struct tfmc_cl_error error; /* the first one */
@@ -99,20 +98,12 @@ static bool passed(struct opencl_device *d, int status)
 
 /* ---- programs ---- */
 
-void opencl_device_unoptimized(struct opencl_device *d)
-{
-	d->unoptimized = true;
-}
-
 bool opencl_device_build(struct opencl_device *d, const char *source, size_t n, const char *options)
 {
-	char all[256];
 	if (d->failed)
 		return false;
-	(void)snprintf(all, sizeof all, "%s%s", options ? options : "",
-	               d->unoptimized ? " -cl-opt-disable" : "");
 	drop_program(d);
-	return passed(d, tfmc_cl_program_build(d->context, &(struct tfmc_cl_source){source, n, all, NULL},
+	return passed(d, tfmc_cl_program_build(d->context, &(struct tfmc_cl_source){source, n, options, NULL},
 	                                       &d->program, &d->error));
 }
 

@@ -42,9 +42,6 @@ void opencl_device_close(struct opencl_device *d); /* NULL is fine */
 const char *opencl_device_name(const struct opencl_device *d);
 const char *opencl_device_error(const struct opencl_device *d); /* "": none */
 
-/* Programs built from now on are compiled without the optimizer of the device's compiler (a third of its
- * time). */
-void opencl_device_unoptimized(struct opencl_device *d);
 /* Compiles `n` bytes of source instead of the program before; the build log is part of the error. */
 bool opencl_device_build(struct opencl_device *d, const char *source, size_t n, const char *options);
 

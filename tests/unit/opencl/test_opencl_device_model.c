@@ -44,7 +44,7 @@ static bool begin(const char *family)
 	if (!has_pocl())
 		return false;
 	model_code_make(&code, mini_model, family, "O2", BATCH);
-	int32_t status = tfmc_cl_model_open(&code.code, &device, &model);
+	int32_t status = tfmc_cl_model_open(&code.device.code, &device, &model);
 	ck_assert_msg(status == TFMC_RT_OK, "%s", message);
 	meaning = interp_state_create(&code.arena, code.graph.m, BATCH);
 	memset(past, 0, sizeof(past));
@@ -220,7 +220,7 @@ START_TEST(state_moves)
 	float logits[20], want[20];
 	if (!begin("opencl-cpu"))
 		return;
-	int64_t fixed = code.program.state_fixed_bytes, block = code.program.state_batch_bytes;
+	int64_t fixed = code.device.program.state_fixed_bytes, block = code.device.program.state_batch_bytes;
 	ck_assert_int_lt(block, (int64_t)sizeof(saved));
 	encode(1, 1);
 	decode(1, -1, logits);

@@ -51,7 +51,7 @@ static struct tfmc_device device(void)
 static void open_model(void)
 {
 	struct tfmc_device d = device();
-	int32_t status = tfmc_cl_model_open(&code.code, &d, &model);
+	int32_t status = tfmc_cl_model_open(&code.device.code, &d, &model);
 	ck_assert_msg(status == TFMC_RT_OK, "%s", message);
 }
 
@@ -179,16 +179,16 @@ static int64_t number(const struct mock_arg *a)
 {
 	int32_t narrow;
 	int64_t wide;
-	ck_assert_uint_eq(a->size, (size_t)code.program.index_bits / 8);
+	ck_assert_uint_eq(a->size, (size_t)code.device.program.index_bits / 8);
 	memcpy(&narrow, a->value, sizeof(narrow));
 	memcpy(&wide, a->value, sizeof(wide));
-	return code.program.index_bits == 32 ? narrow : wide;
+	return code.device.program.index_bits == 32 ? narrow : wide;
 }
 
 static int64_t place(const struct expected *x, const struct area *a)
 {
 	const struct asked *c = x->asked;
-	int64_t at = value(a->offset, c->dims), batch = code.program.state_batch_bytes;
+	int64_t at = value(a->offset, c->dims), batch = code.device.program.state_batch_bytes;
 	for (int i = 0; i < PLAN_REPEATS; i++)
 		at += a->step[i] * x->launches[x->next].turns[i];
 	if (a->memory == AREA_STATE)
@@ -209,7 +209,7 @@ static void check_memory(struct expected *x, const struct area *a, const struct 
 		ck_assert_msg(at >= 0 && (size_t)(at + bytes) <= arg->n, "%s is outside of its memory",
 		              a->name);
 	if (memory == AREA_WEIGHTS) {
-		const char *want = code.weights + place(x, a);
+		const char *want = code.device.weights + place(x, a);
 		ck_assert_int_eq(memcmp(arg->bytes + at, want, (size_t)bytes), 0);
 		return;
 	}
@@ -259,7 +259,7 @@ static size_t run_as_planned(const struct asked *a)
 {
 	static struct expected x;
 	x = (struct expected){.asked = a};
-	(void)expect(&x, code.program.functions[model_code_function(&code, a->name)], 0, true);
+	(void)expect(&x, code.device.program.functions[model_code_function(&code, a->name)], 0, true);
 	mock->launched = launched;
 	mock->user = &x;
 	run(a);
@@ -332,7 +332,7 @@ START_TEST(what_changed_is_set)
 	int64_t offsets = 0;
 	open_model();
 	(void)run_as_planned(&a);
-	const struct plan *p = code.program.functions[model_code_function(&code, "decode")];
+	const struct plan *p = code.device.program.functions[model_code_function(&code, "decode")];
 	static struct expected x;
 	x = (struct expected){.asked = &a};
 	(void)expect(&x, p, 0, true);
@@ -385,7 +385,8 @@ START_TEST(times)
 		ck_assert_int_eq(mock->live, live);
 		ck_assert_int_eq(count("clSetKernelArg") + count("clCreateCommandQueue"), 0);
 		x = (struct expected){.asked = &rows[i]};
-		(void)expect(&x, code.program.functions[model_code_function(&code, rows[i].name)], 0, true);
+		(void)expect(&x, code.device.program.functions[model_code_function(&code, rows[i].name)], 0,
+		             true);
 		for (size_t k = 0; k < n; k++) {
 			bool is_same = k > 0 && x.launches[k].kernel == x.launches[k - 1].kernel;
 			ck_assert_uint_eq(told[k].group, x.launches[k].kernel->number);
@@ -450,7 +451,7 @@ START_TEST(weights_in_pieces)
 	}
 	struct tfmc_device d = device();
 	mock->largest = 10000;
-	ck_assert_int_eq(tfmc_cl_model_open(&code.code, &d, &model), TFMC_RT_E_DEVICE);
+	ck_assert_int_eq(tfmc_cl_model_open(&code.device.code, &d, &model), TFMC_RT_E_DEVICE);
 	ck_assert_msg(strstr(message, "the 10000 bytes that the device gives at most"), "%s", message);
 }
 END_TEST
@@ -480,21 +481,21 @@ START_TEST(any_plan_is_safe)
 	                                     {"run", {2, 3, 1}, 0, -1, 0}};
 	struct tfmc_device d = device();
 	uint64_t state = (uint64_t)_i + 1;
-	size_t opened = 0, ran = 0, failed = 0, n = code.plan.len;
+	size_t opened = 0, ran = 0, failed = 0, n = code.device.plan.len;
 	char *bytes = malloc(n);
 	ck_assert_ptr_nonnull(bytes);
 	for (int turn = 0; turn < 1500; turn++) {
-		memcpy(bytes, code.plan.data, n);
+		memcpy(bytes, code.device.plan.data, n);
 		for (uint64_t more = 1 + next_random(&state) % 2; more > 0; more--) {
 			size_t at =
 			        8 * (PLAN_H_INDEX_BITS + next_random(&state) % (n / 8 - PLAN_H_INDEX_BITS));
 			int64_t v = odd[next_random(&state) % TFMC_COUNT(odd)];
 			if (next_random(&state) % 2)
-				memcpy(&v, code.plan.data + 8 * (next_random(&state) % (n / 8)), 8);
+				memcpy(&v, code.device.plan.data + 8 * (next_random(&state) % (n / 8)), 8);
 			memcpy(bytes + at, &v, 8);
 		}
 		sum_again(bytes, n);
-		struct tfmc_cl_code c = code.code;
+		struct tfmc_cl_code c = code.device.code;
 		c.plan = bytes;
 		mock->calls = 0;
 		if (tfmc_cl_model_open(&c, &d, &model) != TFMC_RT_OK)

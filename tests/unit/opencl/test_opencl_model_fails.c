@@ -75,7 +75,7 @@ static int32_t use(struct tfmc_cl_model **model, int64_t *n_open)
 	static const int64_t from[] = {1, 2, 0, 0};
 	struct tfmc_device d = device("2");
 	char bytes[64];
-	int32_t status = tfmc_cl_model_open(&code.code, &d, model);
+	int32_t status = tfmc_cl_model_open(&code.device.code, &d, model);
 	*n_open = mock->calls;
 	if (status == TFMC_RT_OK)
 		status = call(*model);
@@ -188,8 +188,8 @@ START_TEST(names_the_kernel)
 	ck_assert_int_eq(use(&model, &n_open), TFMC_RT_E_DEVICE);
 	const char *kernel = NULL;
 	for (size_t i = 0; !kernel; i++)
-		if (code.program.functions[decode]->items[i].kind == PLAN_KERNEL)
-			kernel = code.program.functions[decode]->items[i].kernel->name;
+		if (code.device.program.functions[decode]->items[i].kind == PLAN_KERNEL)
+			kernel = code.device.program.functions[decode]->items[i].kernel->name;
 	char want[128];
 	(void)snprintf(want, sizeof(want), "decode: kernel %s: clEnqueueNDRangeKernel(%s, ", kernel, kernel);
 	ck_assert_msg(!strncmp(message, want, strlen(want)), "%s, not %s", message, want);
@@ -229,7 +229,7 @@ START_TEST(devices)
 	};
 	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
 		struct tfmc_device d = device(rows[i].name);
-		struct tfmc_cl_code c = code.code;
+		struct tfmc_cl_code c = code.device.code;
 		struct tfmc_cl_model *model;
 		c.devices = rows[i].devices;
 		if (rows[i].wrong) {
@@ -246,27 +246,27 @@ END_TEST
 START_TEST(wrong_code)
 {
 	struct tfmc_device d = device("2"), no_library = d, odd = d;
-	struct tfmc_cl_code c = code.code, none = {0};
+	struct tfmc_cl_code c = code.device.code, none = {0};
 	struct tfmc_cl_model *model;
 	char two[2] = "xy";
 	refuse(&none, &d, "plan: ");
 	refuse(NULL, &d, "there is no code");
 	c.plan_bytes--;
 	refuse(&c, &d, "plan: it is not whole");
-	c = code.code;
+	c = code.device.code;
 	c.weights_bytes += 64;
 	refuse(&c, &d, "bytes of weights, there are");
-	c = code.code;
+	c = code.device.code;
 	c.batch = 1000;
 	refuse(&c, &d, "the device gives at most");
 	c.batch = UINT64_MAX / 64;
 	refuse(&c, &d, "sequences is too large");
-	c = code.code;
+	c = code.device.code;
 	c.source = "WRONG";
 	c.source_bytes = 5;
 	refuse(&c, &d, "clBuildProgram: CL_BUILD_PROGRAM_FAILURE (-11)");
 	no_library.library = "/nowhere/libOpenCL.so";
-	refuse(&code.code, &no_library, "/nowhere/libOpenCL.so");
+	refuse(&code.device.code, &no_library, "/nowhere/libOpenCL.so");
 	odd.message = two;
 	odd.message_bytes = 1;
 	ck_assert_int_eq(tfmc_cl_model_open(&none, &odd, &model), TFMC_RT_E_DEVICE);
@@ -301,7 +301,7 @@ START_TEST(wrong_calls)
 	};
 	struct tfmc_device d = device("2");
 	struct tfmc_cl_model *model;
-	ck_assert_int_eq(tfmc_cl_model_open(&code.code, &d, &model), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_cl_model_open(&code.device.code, &d, &model), TFMC_RT_OK);
 	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
 		struct tfmc_buffer params[TENSORS] = {{rows[i].ids ? ids : NULL, rows[i].ids}};
 		struct tfmc_buffer results[TENSORS] = {{logits, rows[i].logits}};
@@ -334,8 +334,8 @@ START_TEST(permutations)
 	enum { AT = 64, BYTES = 128 };
 	struct tfmc_device d = device("2");
 	struct tfmc_cl_model *model;
-	int64_t fixed = code.program.state_fixed_bytes, block = code.program.state_batch_bytes;
-	ck_assert_int_eq(tfmc_cl_model_open(&code.code, &d, &model), TFMC_RT_OK);
+	int64_t fixed = code.device.program.state_fixed_bytes, block = code.device.program.state_batch_bytes;
+	ck_assert_int_eq(tfmc_cl_model_open(&code.device.code, &d, &model), TFMC_RT_OK);
 	for (int64_t mapping = 0; mapping < 256 * BATCH; mapping++) {
 		int64_t from[] = {mapping & 3, mapping >> 2 & 3, mapping >> 4 & 3, mapping >> 6 & 3};
 		int64_t n = 1 + mapping / 256;
