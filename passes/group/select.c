@@ -244,9 +244,11 @@ static int64_t attention_rows(const struct rebuild *r, const struct ir_op *root,
 
 /*
  * Blocks of keys of a head, where dividing them among workers may pay: one new token, long contexts. The
- * blocks and the order in which they join are the same without it.
+ * blocks and the order in which they join are the same without it. On processors all query heads of a head of keys are
+ * one task then.
  */
-static int64_t split_of(const struct rebuild *r, const struct ir_op *root, int64_t rows, int64_t bc)
+static int64_t split_of(const struct rebuild *r, const struct ir_op *root, int64_t rows, int64_t br,
+                        int64_t bc)
 {
 	const struct ir_type *key = ir_type_of(r->f, root->operands[1]);
 	const struct ir_type *q = ir_type_of(r->f, root->operands[0]);
@@ -257,6 +259,8 @@ static int64_t split_of(const struct rebuild *r, const struct ir_op *root, int64
 		is_step = q->dims[2] != key->dims[2] && ir_dim_is_const(q->dims[1], &heads);
 		rows = attention_rows(r, root, 1);
 		least = SPLIT_GROUPS_MIN;
+	} else if (rows > br) {
+		return 0;
 	}
 	if (t->group_size == 1 || !is_step || rows < 1 || rows > SPLIT_ROWS_MAX ||
 	    !ir_dim_is_const(key->dims[1], &heads))
@@ -290,7 +294,7 @@ static bool select_attention(const struct rebuild *r, const struct ir_op *root, 
 	a->bc = choose(w, GROUP_attention, TILE_BC, a->bc);
 	a->br = rows > 0 && rows < a->br ? rows : a->br;
 	a->bc = keys > 0 && keys < a->bc ? whole_panels(keys) : a->bc;
-	a->split = split_of(r, root, rows, a->bc);
+	a->split = split_of(r, root, rows, a->br, a->bc);
 	const struct target_attention_sizes sizes = {a->br, a->bc, a->split, scales_of(root)};
 	target_attention_scratch(t, w->k, w->n, &sizes, &s);
 	a->scratch = s.bytes;
