@@ -19,6 +19,8 @@ const char *opencl_memory_scalar(const struct print *p, enum kb_scalar s);
 /* NAME and a number of lanes, none for one: "float8". Lives in the arena of what is being printed. */
 const char *opencl_lanes(const struct print *p, const char *name, int lanes);
 const char *opencl_type(const struct print *p, enum kb_scalar s, int lanes);
+/* Of what a pointer points to: "__global const ". */
+void opencl_qualifiers(struct space_pointer to, struct buf *out);
 /* Bytes of a lane as it is carried. */
 int opencl_lane_bytes(const struct print *p, enum kb_scalar s);
 /* A helper: the block of prelude.cl.in for a type, named PREFIX_type. Gives the name. */

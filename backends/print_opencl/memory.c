@@ -12,10 +12,9 @@
 /* (__global const float *)p; operand k is the pointer, the next one the index. */
 static void element_pointer(struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
 {
-	struct space_pointer to = print_arg_space(p, i, k);
-	buf_printf(out, "(%s %s%s *)%s", space_qualifier(to.space),
-	           !to.is_written && to.space != SPACE_CONSTANT ? "const " : "",
-	           opencl_memory_scalar(p, i->type.scalar), print_arg(p, i, k));
+	buf_char(out, '(');
+	opencl_qualifiers(print_arg_space(p, i, k), out);
+	buf_printf(out, "%s *)%s", opencl_memory_scalar(p, i->type.scalar), print_arg(p, i, k));
 }
 
 static void print_disp(int64_t disp, struct buf *out)
@@ -57,15 +56,14 @@ static void element(struct print *p, const struct kb_inst *i, size_t k, int lane
 /* ((__global const struct packed_float4 *)((__global const float *)p + i))->v; operand k is the pointer */
 static void packed_vector(struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
 {
-	struct space_pointer to = print_arg_space(p, i, k);
 	const char *type = opencl_lanes(p, opencl_memory_scalar(p, i->type.scalar), i->type.lanes);
 	struct print_helper h = {arena_printf(p->arena, "packed_%s", type),
 	                         i->type.scalar,
 	                         i->type.lanes,
 	                         {type, arena_printf(p->arena, "%d", (int)kb_scalar_bytes(i->type.scalar))}};
-	buf_printf(out, "((%s %sstruct %s *)(", space_qualifier(to.space),
-	           !to.is_written && to.space != SPACE_CONSTANT ? "const " : "",
-	           print_helper(p, "vector in memory", &h));
+	buf_str(out, "((");
+	opencl_qualifiers(print_arg_space(p, i, k), out);
+	buf_printf(out, "struct %s *)(", print_helper(p, "vector in memory", &h));
 	element_pointer(p, i, k, out);
 	print_index(p, i, k + 1, out);
 	buf_str(out, "))->v");

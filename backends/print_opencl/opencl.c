@@ -31,16 +31,24 @@ static void prelude(struct print *p, struct buf *out)
 	print_block(p, "begin", &h, out);
 }
 
+void opencl_qualifiers(struct space_pointer to, struct buf *out)
+{
+	buf_printf(out, "%s %s", space_qualifier(to.space),
+	           !to.is_written && to.space != SPACE_CONSTANT ? "const " : "");
+}
+
 /* Pointers: "__global const uchar *". */
 static void print_type(struct print *p, struct kb_type t, struct space_pointer to, struct buf *out)
 {
-	enum space space = to.space == SPACE_NONE ? SPACE_GLOBAL : to.space; /* a null pointer */
-	if (t.scalar == KB_PTR)
-		buf_printf(out, "%s %suchar *", space_qualifier(space),
-		           !to.is_written && space != SPACE_CONSTANT ? "const " : "");
-	else
+	if (t.scalar != KB_PTR) {
 		buf_str(out,
 		        t.scalar == KB_INDEX && t.lanes == 1 ? "idx" : opencl_type(p, t.scalar, t.lanes));
+		return;
+	}
+	if (to.space == SPACE_NONE) /* a null pointer */
+		to.space = SPACE_GLOBAL;
+	opencl_qualifiers(to, out);
+	buf_str(out, "uchar *");
 }
 
 static void print_param(struct print *p, const struct kb_inst *i, struct buf *out)
