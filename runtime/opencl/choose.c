@@ -45,13 +45,6 @@ static bool is_wanted(const struct tfmc_cl_device *d, const char *wanted)
 	return contains(d->name, wanted) || contains(d->platform, wanted) || contains(d->vendor, wanted);
 }
 
-static bool is_better(const struct tfmc_cl_device *a, const struct tfmc_cl_device *b)
-{
-	if (a->type != b->type)
-		return a->type > b->type;
-	return (uint64_t)a->compute_units * a->clock > (uint64_t)b->compute_units * b->clock;
-}
-
 /* The number that is all of the text. */
 static bool is_number(const char *text, size_t *number)
 {
@@ -75,6 +68,15 @@ static bool is_for(int devices, const struct tfmc_cl_device *d)
 	case TFMC_CL_FOR_GPU: return d->type == TFMC_CL_GPU || d->type == TFMC_CL_ACCELERATOR;
 	}
 	return false;
+}
+
+static bool is_better(int devices, const struct tfmc_cl_device *a, const struct tfmc_cl_device *b)
+{
+	if (is_for(devices, a) != is_for(devices, b))
+		return is_for(devices, a);
+	if (a->type != b->type)
+		return a->type > b->type;
+	return (uint64_t)a->compute_units * a->clock > (uint64_t)b->compute_units * b->clock;
 }
 
 static int check_for(const struct tfmc_cl *cl, int devices, size_t number, struct tfmc_cl_error *error)
@@ -107,10 +109,7 @@ int tfmc_cl_choose(const struct tfmc_cl *cl, int devices, const char *wanted, si
 	}
 	for (size_t i = 0; i < cl->n; i++) {
 		const struct tfmc_cl_device *d = &cl->entries[i].device;
-		if (!is_wanted(d, wanted ? wanted : "") ||
-		    (best && is_for(devices, best) > is_for(devices, d)))
-			continue;
-		if (!best || is_for(devices, d) > is_for(devices, best) || is_better(d, best)) {
+		if (is_wanted(d, wanted ? wanted : "") && (!best || is_better(devices, d, best))) {
 			best = d;
 			*number = i;
 		}
