@@ -36,12 +36,10 @@ struct kb_val attention_row_end(const struct attention *a, const struct attentio
  * when a program starts, has one height of them. */
 static int find_heights(const struct attention *a, int heights[2])
 {
-	const struct kb_size *q = a->q.size, *key = a->key.size;
 	int n = 0, few = attention_few(a);
-	int64_t most = INT64_MAX;
-	if (q[ATTENTION_ROW].is_const && q[ATTENTION_HEAD].is_const && key[ATTENTION_HEAD].is_const &&
-	    key[ATTENTION_HEAD].c > 0)
-		most = q[ATTENTION_ROW].c * (q[ATTENTION_HEAD].c / key[ATTENTION_HEAD].c);
+	int64_t most;
+	if (!kb_const_index(a->k, a->heads.rows, &most))
+		most = INT64_MAX;
 	if (most > 2 * few && a->mr > 1)
 		heights[n++] = a->mr;
 	if (few > 1 && most > 1 && (n == 0 || a->job->target->arch != ARCH_OPENCL))

@@ -14,16 +14,19 @@
 
 /* ---- constants ---- */
 
+static struct kb_val to_lanes(struct kb *k, struct kb_val v, int lanes)
+{
+	return lanes > 1 ? kb_splat(k, v, lanes) : v;
+}
+
 static struct kb_val splat_i32(struct kb *k, int32_t v, int lanes)
 {
-	struct kb_val c = kb_i32(k, v);
-	return lanes > 1 ? kb_splat(k, c, lanes) : c;
+	return to_lanes(k, kb_i32(k, v), lanes);
 }
 
 static struct kb_val splat_f32(struct kb *k, float v, int lanes)
 {
-	struct kb_val c = kb_f32(k, v);
-	return lanes > 1 ? kb_splat(k, c, lanes) : c;
+	return to_lanes(k, kb_f32(k, v), lanes);
 }
 
 /* ---- scales and offsets ---- */
@@ -100,11 +103,6 @@ static struct kb_val block_offset(struct kb *k, const struct panel *p, struct kb
 }
 
 /* ---- one element ---- */
-
-static struct kb_val to_lanes(struct kb *k, struct kb_val v, int lanes)
-{
-	return lanes > 1 ? kb_splat(k, v, lanes) : v;
-}
 
 /* Of a or, in bytes of the mask, b. */
 static struct kb_val choose(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val mask)

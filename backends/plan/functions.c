@@ -216,7 +216,7 @@ static void add_sums(struct object *o, struct function *f)
 {
 	struct ir_dims *t = o->module->dims;
 	const struct ir_dim *most = ir_dim_const(t, 0);
-	for (size_t i = 0; object_is_device(o) && i < f->n_groups; i++) {
+	for (size_t i = 0; i < f->n_groups; i++) {
 		const struct ir_dim *bytes = kernel_join_bytes(o->module, f->func, f->groups[i], o->target);
 		most = bytes ? ir_dim_max(t, most, bytes) : most;
 	}

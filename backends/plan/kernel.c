@@ -40,7 +40,7 @@ static enum tfmc_status add_sums(struct recording *r)
 	const struct object *o = r->object;
 	const struct ir_dim *bytes = kernel_join_bytes(o->module, r->e.function->func, r->e.group, o->target);
 	r->sums = r->e.areas.n;
-	r->has_sums = object_is_device(o) && bytes;
+	r->has_sums = bytes != NULL;
 	if (!r->has_sums)
 		return TFMC_OK;
 	struct area *p = ARENA_PUSH(o->arena, &r->e.areas);

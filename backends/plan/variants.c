@@ -46,9 +46,10 @@ static uint64_t hash_interface(const struct object *o)
 enum tfmc_status layout_variants(struct object *o)
 {
 	int64_t scratch = 0;
+	uint64_t interface = hash_interface(o);
 	for (size_t i = 0; i < o->n_all; i++) {
 		const struct object *v = &o->all[i];
-		if (hash_interface(v) != hash_interface(o)) {
+		if (hash_interface(v) != interface) {
 			diag_error(o->cx, LOC_NONE, DIAG_INTERNAL,
 			           "the variants %s and %s differ in their dims, state or entries",
 			           o->target->name, v->target->name);

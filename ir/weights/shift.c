@@ -21,7 +21,7 @@ struct search {
 	double nearest[4 * CODE_MOST];
 };
 
-/* x, what the square of an error counts, and sums of w, w x, w x x. */
+/* x, what the square of an error counts, and sums of w and w x. */
 struct block {
 	double x[BLOCK], w[BLOCK];
 	int64_t n;

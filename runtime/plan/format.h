@@ -34,8 +34,7 @@ enum plan_step_kind {
 	PLAN_END = 4,     /* of the innermost REPEAT, WANTED or SPLIT */
 	PLAN_BARRIER = 5, /* what follows needs what kernels since the last one did; `parts` > 1: not when the
 	                     number of workers divides it */
-	PLAN_LENGTHS =
-	        6 /* last, when nothing can fail: the sequences' new lengths, i32 [B], are in `lengths` */
+	PLAN_LENGTHS = 6  /* last: the sequences' new lengths, i32 [B], are in `lengths` */
 };
 
 enum plan_arg_kind {
