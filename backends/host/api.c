@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions of the interface that run no model: init, sizes, status texts,
- * and the call by number; state.c has those of the state. Init checks everything before it writes
+ * The functions of the interface that run no model: init, sizes, status texts; state.c has those of the state. Init checks everything before it writes
  * the context. All of this is compiled for every processor of the architecture.
  */
 #include "backends/host/host.h"
@@ -301,7 +300,7 @@ static void emit_close(struct object *o)
 	emit_end(&e, TFMC_RT_OK);
 }
 
-/* ---- texts, call by number ---- */
+/* ---- texts ---- */
 
 static void emit_status_text(struct object *o)
 {
@@ -324,29 +323,6 @@ static void emit_status_text(struct object *o)
 	}
 	kb_return(e.k, kb_string(e.k, "unknown status"));
 	kb_end(e.k);
-}
-
-static void emit_call(struct object *o)
-{
-	struct emit e;
-	if (!api_begin_context(&e, o, "call", KB_I32))
-		return;
-	struct kb *k = e.k;
-	struct kb_val number = kb_param(k, "entry", KB_INDEX_T, 0);
-	e.args = kb_param(k, "args", KB_PTR_T, KB_READONLY);
-	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
-	struct kb_val single = kb_cmp(k, KB_EQ, worker, kb_index(k, -1));
-	struct kb_val args[] = {e.context, e.args, worker};
-	for (size_t i = 0; i < o->entries.n; i++) {
-		const char *name = o->entries.items[i].name;
-		kb_if(k, kb_cmp(k, KB_EQ, number, kb_index(k, (int64_t)i)));
-		kb_if(k, single);
-		kb_return(k, kb_call(k, emit_name(o, "_%s", name), KB_I32, args, 2));
-		kb_end_if(k);
-		kb_return(k, kb_call(k, emit_name(o, "_%s_spmd", name), KB_I32, args, 3));
-		kb_end_if(k);
-	}
-	emit_end(&e, TFMC_RT_E_ENTRY);
 }
 
 /* -1: a context that init has not filled. */
@@ -384,7 +360,7 @@ const char *const *api_baseline(const struct object *o, size_t *n)
 		all[(*n)++] = emit_name(o, "%s", names[i]);
 	for (size_t i = 0; i < o->n_all; i++)
 		all[(*n)++] = emit_internal(&o->all[i], ".cpu");
-	for (size_t i = 0; o->n_all > 1 && i < o->entries.n; i++) {
+	for (size_t i = 0; i < o->entries.n; i++) {
 		all[(*n)++] = emit_name(o, "_%s", o->entries.items[i].name);
 		all[(*n)++] = emit_name(o, "_%s_spmd", o->entries.items[i].name);
 	}
@@ -401,5 +377,4 @@ void emit_api(struct object *o)
 	emit_variant(o);
 	emit_workers(o);
 	emit_status_text(o);
-	emit_call(o);
 }

@@ -9,7 +9,6 @@
  *                                     the end of a call: the last worker that comes
  *                                     runs finish(context, args, status) -> status,
  *                                     all get its status
- *   NAME.task(task, worker, n)        runs one group for the caller's parallel_for
  *
  * Two levels: the workers of a cluster meet at a counter of their own, the last
  * one of each at that of the root; the last of all turns the epoch of every
@@ -240,34 +239,10 @@ static void emit_leave(struct object *o)
 	kb_end(k);
 }
 
-/* task: group function, context, args, the indices of the repeats from OBJECT_TASK_INDEX on. */
-static void emit_task(struct object *o)
-{
-	struct kb *k = kb_begin(o->kb, emit_internal(o, ".task"), KB_INTERNAL, KB_VOID);
-	if (!k)
-		return;
-	struct kb_val task = kb_param(k, "task", KB_PTR_T, KB_READONLY);
-	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
-	struct kb_val n = kb_param(k, "n_workers", KB_INDEX_T, 0);
-	struct kb_val zero = kb_index(k, 0);
-	struct kb_val fn = kb_load(k, KB_PTR_T, task, zero, 0, 8);
-	struct kb_val args[OBJECT_REPEAT_MAX + 4];
-	size_t n_args = 0;
-	for (int64_t i = 1; i < OBJECT_TASK_INDEX; i++)
-		args[n_args++] = kb_load(k, KB_PTR_T, task, zero, i, 8);
-	for (size_t i = 0; i < o->n_indices; i++)
-		args[n_args++] = kb_load(k, KB_INDEX_T, task, zero, OBJECT_TASK_INDEX + (int64_t)i, 8);
-	args[n_args++] = worker;
-	args[n_args++] = n;
-	kb_call_ptr(k, fn, KB_VOID, args, n_args);
-	kb_end(k);
-}
-
 void emit_barriers(struct object *o)
 {
 	emit_barrier(o);
 	emit_leave(o);
-	emit_task(o);
 }
 
 /* Clusters of at least CLUSTER_MIN workers, as many as have lines. All words are 0 then: epochs of clusters

@@ -5,11 +5,11 @@
  *
  *   NAME.func.extend(context, args)    before anything is written: what rings lose
  *   NAME.func.finish(context, args, status) -> status   given that of the body
- *   NAME.func.spmd(context, args, worker) -> status
- *   NAME.func.single(context, args) -> status
- *   NAME_ENTRY, NAME_ENTRY_spmd     the exported forms
+ *   NAME.func.call(context, args, worker) -> status     worker -1: the single-call form
+ *   NAME_call(context, entry, args, worker) -> status   any entry by its number
+ *   NAME_ENTRY, NAME_ENTRY_spmd     the exported forms, by NAME_call
  *
- * With several variants all of this is NAME.LEVEL.., and the exported forms call that of the variant that
+ * With several variants the functions are NAME.LEVEL.func.., and NAME_call calls those of the variant that
  * init has chosen: directly, by its number. A table of addresses would need relocations when it is loaded.
  */
 #include "backends/host/host.h"
@@ -129,73 +129,40 @@ static void emit_finish(struct object *o, const struct function *f)
 	emit_end(&e, TFMC_RT_OK);
 }
 
-static void return_finished(struct emit *e, struct kb_val status)
-{
-	struct kb_val args[] = {e->context, e->args, status};
-	kb_return(e->k, kb_call(e->k, emit_part(e, "finish"), KB_I32, args, 3));
-}
-
-static struct kb_val call_body(struct emit *e, struct kb_val worker, struct kb_val n)
-{
-	struct kb_val args[] = {e->context, e->args, worker, n};
-	return kb_call(e->k, emit_part(e, "body"), KB_I32, args, 4);
-}
-
-static void emit_spmd(struct object *o, const struct function *f)
+/* All workers run it, or one (worker -1), perhaps with the caller's pool. A call on a device is run by the first worker
+ * as a whole. */
+static void emit_function_call(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
-	if (!emit_begin(&e, emit_part(&e, "spmd"), KB_INTERNAL, KB_I32))
+	if (!emit_begin(&e, emit_part(&e, "call"), KB_INTERNAL, KB_I32))
 		return;
 	struct kb *k = e.k;
-	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
-	struct kb_val n = emit_context(&e, KB_INDEX, CONTEXT_WORKERS);
+	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0), zero = kb_index(k, 0);
+	if (object_is_device(o))
+		emit_return_if(&e, kb_cmp(k, KB_GT, worker, zero), TFMC_RT_OK);
 	emit_return_failure(&e, call_part(&e, "check", KB_I32));
 	if (has_extend(o, f)) {
-		kb_if(k, kb_cmp(k, KB_EQ, worker, kb_index(k, 0)));
+		kb_if(k, kb_cmp(k, KB_LE, worker, zero));
 		call_part(&e, "extend", KB_VOID);
 		kb_end_if(k);
 	}
-	struct kb_val status = call_body(&e, worker, n);
-	kb_if(k, kb_cmp(k, KB_LE, n, kb_index(k, 1)));
-	return_finished(&e, status);
-	kb_end_if(k);
+	struct kb_val n = emit_context(&e, KB_INDEX, CONTEXT_WORKERS);
+	struct kb_val is_one = kb_cmp(k, KB_LE, n, kb_index(k, 1)),
+	              is_single = kb_cmp(k, KB_LT, worker, zero);
+	struct kb_val pool = emit_context(&e, KB_PTR, CONTEXT_PARALLEL_FOR);
+	struct kb_val has_none = object_is_device(o) ? kb_bool(k, true) : kb_cmp(k, KB_EQ, pool, kb_null(k));
+	struct kb_val alone = kb_bin(k, KB_OR, is_one, kb_bin(k, KB_AND, is_single, has_none));
+	struct kb_val who = kb_select(k, alone, zero, worker), of = kb_select(k, alone, kb_index(k, 1), n);
+	struct kb_val body[] = {e.context, e.args, who, of};
+	struct kb_val status = kb_call(k, emit_part(&e, "body"), KB_I32, body, 4);
+	struct kb_val finish[] = {e.context, e.args, status};
 	struct kb_val leave[] = {e.context, e.args, worker, n, kb_func_addr(k, emit_part(&e, "finish"))};
-	kb_return(k, kb_call(k, emit_internal(o, ".leave"), KB_I32, leave, 5));
-	kb_end(k);
-}
-
-/* The call as a whole runs on the device, for the first worker. */
-static void emit_device_spmd(struct object *o, const struct function *f)
-{
-	struct emit e = {.object = o, .function = f};
-	if (!emit_begin(&e, emit_part(&e, "spmd"), KB_INTERNAL, KB_I32))
-		return;
-	struct kb_val worker = kb_param(e.k, "worker", KB_INDEX_T, 0);
-	kb_if(e.k, kb_cmp(e.k, KB_EQ, worker, kb_index(e.k, 0)));
-	kb_return(e.k, call_part(&e, "single", KB_I32));
-	kb_end_if(e.k);
-	emit_end(&e, TFMC_RT_OK);
-}
-
-static void emit_single(struct object *o, const struct function *f)
-{
-	struct emit e = {.object = o, .function = f};
-	if (!emit_begin(&e, emit_part(&e, "single"), KB_INTERNAL, KB_I32))
-		return;
-	struct kb *k = e.k;
-	emit_return_failure(&e, call_part(&e, "check", KB_I32));
-	if (has_extend(o, f))
-		call_part(&e, "extend", KB_VOID);
 	if (!object_is_device(o)) {
-		struct kb_val workers = emit_context(&e, KB_INDEX, CONTEXT_WORKERS);
-		struct kb_val several = kb_cmp(k, KB_GT, workers, kb_index(k, 1));
-		struct kb_val pool = emit_context(&e, KB_PTR, CONTEXT_PARALLEL_FOR);
-		kb_if(k, kb_bin(k, KB_AND, several, kb_cmp(k, KB_NE, pool, kb_null(k))));
-		call_part(&e, "tasks", KB_VOID);
-		return_finished(&e, kb_i32(k, TFMC_RT_OK));
+		kb_if(k, kb_un(k, KB_NOT, kb_bin(k, KB_OR, is_one, is_single)));
+		kb_return(k, kb_call(k, emit_internal(o, ".leave"), KB_I32, leave, 5));
 		kb_end_if(k);
 	}
-	return_finished(&e, call_body(&e, kb_index(k, 0), kb_index(k, 1)));
+	kb_return(k, kb_call(k, emit_part(&e, "finish"), KB_I32, finish, 3));
 	kb_end(k);
 }
 
@@ -203,44 +170,32 @@ void emit_calls(struct object *o, const struct function *f)
 {
 	emit_extend(o, f);
 	emit_finish(o, f);
-	if (object_is_device(o))
-		emit_device_spmd(o, f);
-	else
-		emit_spmd(o, f);
-	emit_single(o, f);
+	emit_function_call(o, f);
 }
 
 /* ---- entries ---- */
 
-static void check_context(struct emit *e)
-{
-	emit_return_if(e, kb_cmp(e->k, KB_EQ, e->args, kb_null(e->k)), TFMC_RT_E_NULL);
-	api_check_magic(e);
-}
-
 /* The function's words from the entry's, which lack a fixed dim: a copy on the stack. */
 static struct kb_val full_args(struct emit *e, const struct entry *entry, struct kb_val copy)
 {
-	struct kb *k = e->k;
 	const struct function *f = e->function;
-	size_t n = f->n_dims + 2 * (f->n_inputs + f->n_outputs), from = 0;
-	size_t fixed = f->dim_word[entry->fixed_dim];
-	for (size_t i = 0; i < n; i++) {
+	size_t fixed = f->dim_word[entry->fixed_dim], from = 0;
+	for (size_t i = 0; i < function_words(f); i++) {
 		struct kb_val v =
-		        i == fixed ? kb_index(k, entry->fixed_value) : emit_word(e, KB_INDEX, from++);
-		emit_store(k, v, copy, 8 * (int64_t)i);
+		        i == fixed ? kb_index(e->k, entry->fixed_value) : emit_word(e, KB_INDEX, from++);
+		emit_store(e->k, v, copy, 8 * (int64_t)i);
 	}
 	return copy;
 }
 
-static void call_function(struct emit *e, const struct function *f, const struct kb_val *args, bool spmd)
+static void return_call(struct emit *e, const struct function *f, struct kb_val worker)
 {
-	const char *name = arena_printf(e->object->arena, "%s.%s", f->symbol, spmd ? "spmd" : "single");
-	kb_return(e->k, kb_call(e->k, name, KB_I32, args, spmd ? 3 : 2));
+	struct kb_val args[] = {e->context, e->args, worker};
+	kb_return(e->k, kb_call(e->k, arena_printf(e->object->arena, "%s.call", f->symbol), KB_I32, args, 3));
 }
 
-/* The first case whose conditions hold, otherwise the function itself. args[1]: the words. */
-static void dispatch(struct emit *e, const struct entry *entry, const struct kb_val *args, bool spmd)
+/* The first case whose conditions hold, otherwise the function itself. e->args: the function's words. */
+static void dispatch(struct emit *e, const struct entry *entry, struct kb_val worker)
 {
 	const struct object *o = e->object;
 	for (size_t i = 0; i < o->functions.n; i++) {
@@ -248,79 +203,88 @@ static void dispatch(struct emit *e, const struct entry *entry, const struct kb_
 		switch (entry_case(o, entry, f)) {
 		case CASE_NEVER: break;
 		case CASE_SOMETIMES:
-			e->args = args[1];
 			emit_load_dims(e);
 			kb_if(e->k, emit_conditions(e, f->func->when));
-			call_function(e, f, args, spmd);
+			return_call(e, f, worker);
 			kb_end_if(e->k);
 			break;
-		case CASE_ALWAYS: call_function(e, f, args, spmd); return;
+		case CASE_ALWAYS: return_call(e, f, worker); return;
 		}
 	}
-	call_function(e, e->function, args, spmd);
+	return_call(e, e->function, worker);
 }
 
-static const char *form_name(const struct object *o, const struct entry *entry, bool spmd)
+/* By the variant that init has chosen. */
+static void run_entry(struct emit *e, size_t number, struct kb_val worker, struct kb_val copy)
 {
-	const char *suffix = spmd ? "_spmd" : "";
-	return o->n_all > 1 ? emit_internal(o, ".%s%s", entry->name, suffix)
-	                    : emit_name(o, "_%s%s", entry->name, suffix);
-}
-
-static void emit_form(struct object *o, const struct entry *entry, bool spmd)
-{
-	struct emit e = {.object = o, .function = &o->functions.items[entry->function]};
-	const struct function *f = e.function;
-	bool is_exported = o->n_all == 1;
-	if (!emit_begin(&e, form_name(o, entry, spmd), is_exported ? KB_EXPORTED : KB_INTERNAL, KB_I32))
-		return;
-	struct kb *k = e.k;
-	struct kb_val worker = spmd ? kb_param(k, "worker", KB_INDEX_T, 0) : (struct kb_val){0};
-	struct kb_val copy = {0};
-	size_t n_words = f->n_dims + 2 * (f->n_inputs + f->n_outputs);
-	if (entry->fixed_dim >= 0)
-		copy = kb_local(k, "words", KB_INDEX, (int64_t)n_words);
-	if (is_exported)
-		check_context(&e);
-	if (spmd) {
-		struct kb_val n = emit_context(&e, KB_INDEX, CONTEXT_WORKERS);
-		emit_require_between(&e, worker, 0, kb_add_const(k, n, -1), TFMC_RT_E_WORKER);
-	}
-	struct kb_val words = entry->fixed_dim >= 0 ? full_args(&e, entry, copy) : e.args;
-	struct kb_val args[] = {e.context, words, worker};
-	dispatch(&e, entry, args, spmd);
-	kb_end(k);
-}
-
-void emit_entry(struct object *o, const struct entry *e)
-{
-	emit_form(o, e, false);
-	emit_form(o, e, true);
-}
-
-static void emit_choice_form(struct object *o, const struct entry *entry, bool spmd)
-{
-	struct emit e = {.object = o, .function = &o->functions.items[entry->function]};
-	if (!emit_begin(&e, emit_name(o, "_%s%s", entry->name, spmd ? "_spmd" : ""), KB_EXPORTED, KB_I32))
-		return;
-	struct kb *k = e.k;
-	struct kb_val worker = spmd ? kb_param(k, "worker", KB_INDEX_T, 0) : (struct kb_val){0};
-	struct kb_val args[] = {e.context, e.args, worker};
-	check_context(&e);
-	struct kb_val chosen = emit_context(&e, KB_INDEX, CONTEXT_VARIANT);
-	for (size_t i = o->n_all; i-- > 0;) {
-		const char *form = form_name(&o->all[i], entry, spmd);
+	struct kb *k = e->k;
+	const struct object *all = e->object->all;
+	const struct kb_val given = e->args, chosen = emit_context(e, KB_INDEX, CONTEXT_VARIANT);
+	const struct entry *entry = &all->entries.items[number];
+	e->function = &all->functions.items[entry->function];
+	e->args = entry->fixed_dim < 0 ? given : full_args(e, entry, copy);
+	for (size_t i = all->n_all; i-- > 0;) {
+		e->object = &all[i];
+		entry = &e->object->entries.items[number];
+		e->function = &e->object->functions.items[entry->function];
 		if (i > 0)
 			kb_if(k, kb_cmp(k, KB_EQ, chosen, kb_index(k, (int64_t)i)));
-		kb_return(k, kb_call(k, form, KB_I32, args, spmd ? 3 : 2));
+		dispatch(e, entry, worker);
 		if (i > 0)
 			kb_end_if(k);
 	}
+	e->args = given;
+}
+
+static void emit_call(struct object *o)
+{
+	struct emit e;
+	size_t words = 0;
+	if (!api_begin_context(&e, o, "call", KB_I32))
+		return;
+	struct kb *k = e.k;
+	struct kb_val number = kb_param(k, "entry", KB_INDEX_T, 0);
+	e.args = kb_param(k, "args", KB_PTR_T, KB_READONLY);
+	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
+	for (size_t i = 0; i < o->functions.n; i++)
+		words = function_words(&o->functions.items[i]) > words
+		                ? function_words(&o->functions.items[i])
+		                : words;
+	struct kb_val copy = kb_local(k, "words", KB_INDEX, (int64_t)words + 1);
+	emit_require_between(&e, number, 0, kb_index(k, (int64_t)o->entries.n - 1), TFMC_RT_E_ENTRY);
+	emit_return_if(&e, kb_cmp(k, KB_EQ, e.args, kb_null(k)), TFMC_RT_E_NULL);
+	api_check_magic(&e);
+	struct kb_val last = kb_add_const(k, emit_context(&e, KB_INDEX, CONTEXT_WORKERS), -1);
+	emit_require_between(&e, worker, -1, last, TFMC_RT_E_WORKER);
+	for (size_t i = 0; i < o->entries.n; i++) {
+		kb_if(k, kb_cmp(k, KB_EQ, number, kb_index(k, (int64_t)i)));
+		run_entry(&e, i, worker, copy);
+		kb_end_if(k);
+	}
+	emit_end(&e, TFMC_RT_E_ENTRY);
+}
+
+static void emit_form(struct object *o, size_t number, bool spmd)
+{
+	struct emit e = {.object = o};
+	const char *name = o->entries.items[number].name;
+	if (!emit_begin(&e, emit_name(o, "_%s%s", name, spmd ? "_spmd" : ""), KB_EXPORTED, KB_I32))
+		return;
+	struct kb *k = e.k;
+	struct kb_val worker = spmd ? kb_param(k, "worker", KB_INDEX_T, 0) : kb_index(k, -1);
+	struct kb_val none = kb_index(k, INT64_MIN); /* -1 is the other form's */
+	if (spmd)
+		worker = kb_select(k, kb_cmp(k, KB_LT, worker, kb_index(k, 0)), none, worker);
+	struct kb_val args[] = {e.context, kb_index(k, (int64_t)number), e.args, worker};
+	kb_return(k, kb_call(k, emit_name(o, "_call"), KB_I32, args, 4));
 	kb_end(k);
 }
 
-void emit_entry_choice(struct object *o, const struct entry *e)
+void emit_entries(struct object *o)
 {
-	emit_choice_form(o, e, false);
-	emit_choice_form(o, e, true);
+	emit_call(o);
+	for (size_t i = 0; i < o->entries.n; i++) {
+		emit_form(o, i, false);
+		emit_form(o, i, true);
+	}
 }

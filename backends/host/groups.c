@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A function for each kernel of a plan, (context, args, l0, l1, ..., worker, n_workers), which looks the kernel's
- * arguments up and calls it (l0, l1, ...: indices of the repeats around it, in all functions as many as the deepest
- * has).
+ * A function for each kernel of a plan, (task, worker, n_workers), which looks the kernel's arguments up and calls it.
+ * `task` is enum task_word; the caller's parallel_for runs it as it is.
  */
 #include "backends/host/host.h"
 
@@ -33,15 +32,19 @@ static struct kb_val argument(struct emit *e, const struct plan_kernel *kernel, 
 static enum tfmc_status emit_kernel_call(struct object *o, const struct function *f,
                                          const struct plan_kernel *kernel)
 {
-	struct emit e = {.object = o, .function = f, .group = kernel->group, .n_repeats = o->n_indices};
+	struct emit e = emit_of_group(o, f, kernel->group);
 	struct kb_val *args = ARENA_ARRAY(o->arena, struct kb_val, kernel->n_args + 1);
-	if (!args || !emit_begin(&e, kernel_symbol(o, f, kernel), KB_INTERNAL, KB_VOID))
+	e.k = kb_begin(o->kb, kernel_symbol(o, f, kernel), KB_INTERNAL, KB_VOID);
+	if (!args || !e.k)
 		return TFMC_NO_MEMORY;
-	for (size_t i = 0; i < o->n_indices; i++)
-		e.index[i] = kb_param(e.k, arena_printf(o->arena, "l%zu", i), KB_INDEX_T, 0);
+	struct kb_val task = kb_param(e.k, "task", KB_PTR_T, KB_READONLY);
 	struct kb_val worker = kb_param(e.k, "worker", KB_INDEX_T, 0);
 	struct kb_val n_workers = kb_param(e.k, "n_workers", KB_INDEX_T, 0);
 	emit_group_comment(&e);
+	e.context = emit_load(e.k, KB_PTR, task, 8 * TASK_CONTEXT);
+	e.args = emit_load(e.k, KB_PTR, task, 8 * TASK_ARGS);
+	for (size_t i = 0; i < e.n_repeats; i++)
+		e.index[i] = emit_load(e.k, KB_INDEX, task, 8 * (TASK_INDEX + (int64_t)i));
 	emit_load_dims(&e);
 	emit_load_bases(&e);
 	for (size_t i = 0; i < kernel->n_args; i++)

@@ -10,15 +10,14 @@
 /* The plan of the function, with its kernels, and a function for each of these. */
 TFMC_MUST_USE enum tfmc_status emit_groups(struct object *o, struct function *f);
 void emit_check(struct object *o, const struct function *f);    /* NAME.func.check(context, args) */
-void emit_schedule(struct object *o, const struct function *f); /* .defaults .body .tasks */
-void emit_calls(struct object *o, const struct function *f);    /* .finish .extend .spmd .single */
-void emit_barriers(struct object *o);                           /* NAME.barrier NAME.leave NAME.task */
+void emit_schedule(struct object *o, const struct function *f); /* .defaults .body */
+void emit_calls(struct object *o, const struct function *f);    /* .extend .finish .call */
+void emit_barriers(struct object *o);                           /* NAME.barrier NAME.leave */
+/* What the function of a kernel works on: words. */
+enum task_word { TASK_CONTEXT, TASK_ARGS, TASK_INDEX, TASK_WORDS = TASK_INDEX + OBJECT_REPEAT_MAX };
 /* Writes the words of a context that depend on the number of workers. */
 void emit_set_workers(struct emit *e, struct kb_val n);
-/* NAME_ENTRY NAME_ENTRY_spmd; with several variants NAME.LEVEL.ENTRY NAME.LEVEL.ENTRY_spmd */
-void emit_entry(struct object *o, const struct entry *e);
-/* Several variants: the exported forms, which call those of the chosen one. */
-void emit_entry_choice(struct object *o, const struct entry *e);
+void emit_entries(struct object *o); /* NAME_call, NAME_ENTRY, NAME_ENTRY_spmd */
 void emit_api(struct object *o);
 /* Functions of the interface, their first parameter the context or another one; false: no memory. */
 bool api_begin(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result);

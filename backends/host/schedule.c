@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The steps of a plan, once for each driver:
+ * The steps of a plan.
  *
  *   NAME.func.body(context, args, worker, n) -> i32   every worker runs it; a
- *                 barrier is where the plan has one, none at the end; nonzero: cancelled
- *   NAME.func.tasks(context, args)   one thread runs it and gives each group to
- *                 the caller's parallel_for
- *   NAME.func.defaults(context, args, worker) -> i32   worker 0 fills left-out inputs; nonzero
+ *                 barrier is where the plan has one, none at the end; nonzero: cancelled.
+ *                 worker -1: one thread runs it and gives each kernel to the caller's parallel_for
+ *   NAME.func.defaults(context, args, worker) -> i32   worker 0 or -1 fills left-out inputs; nonzero
  *                 when there are any
  */
 #include "backends/host/host.h"
@@ -14,10 +13,10 @@
 
 struct schedule {
 	struct emit e;
-	bool tasks;
-	struct kb_val worker, n_workers, is_several;
-	struct kb_val task; /* words for NAME.task: OBJECT_TASK_INDEX + n_indices */
-	struct kb_val index[OBJECT_REPEAT_MAX];
+	struct kb_val worker, n_workers;
+	struct kb_val has_pool;   /* parallel_for runs the kernels */
+	struct kb_val is_several; /* workers run this together */
+	struct kb_val task;       /* [TASK_WORDS] */
 	size_t depth;
 };
 
@@ -50,7 +49,7 @@ static void emit_defaults(struct object *o, const struct function *f)
 	if (!f->has_defaults || !emit_begin(&e, emit_part(&e, "defaults"), KB_INTERNAL, KB_I32))
 		return;
 	struct kb_val worker = kb_param(e.k, "worker", KB_INDEX_T, 0);
-	struct kb_val is_first = kb_cmp(e.k, KB_EQ, worker, kb_index(e.k, 0));
+	struct kb_val is_first = kb_cmp(e.k, KB_LE, worker, kb_index(e.k, 0));
 	emit_load_dims(&e);
 	emit_load_bases(&e);
 	struct kb_var any = kb_var(e.k, "any", KB_I32_T, kb_i32(e.k, 0));
@@ -81,35 +80,6 @@ static void barrier_unless_divided(struct schedule *s, int64_t parts)
 	kb_end_if(k);
 }
 
-static struct kb_val index_at(struct schedule *s, size_t depth)
-{
-	return depth < s->depth ? s->index[depth] : kb_index(s->e.k, 0);
-}
-
-static void call_group(struct schedule *s, const char *symbol)
-{
-	struct kb_val args[OBJECT_REPEAT_MAX + 4] = {s->e.context, s->e.args};
-	size_t n = 2;
-	for (size_t i = 0; i < s->e.object->n_indices; i++)
-		args[n++] = index_at(s, i);
-	args[n++] = s->worker;
-	args[n++] = s->n_workers;
-	kb_call(s->e.k, symbol, KB_VOID, args, n);
-}
-
-static void give_task(struct schedule *s, const char *symbol)
-{
-	struct kb *k = s->e.k;
-	struct kb_val zero = kb_index(k, 0);
-	kb_store(k, kb_func_addr(k, symbol), s->task, zero, 0, 8);
-	for (size_t i = 0; i < s->e.object->n_indices; i++)
-		kb_store(k, index_at(s, i), s->task, zero, OBJECT_TASK_INDEX + (int64_t)i, 8);
-	struct kb_val user = emit_context(&s->e, KB_PTR, CONTEXT_USER);
-	struct kb_val task = kb_func_addr(k, emit_internal(s->e.object, ".task"));
-	struct kb_val args[] = {user, s->n_workers, task, s->task};
-	kb_call_ptr(k, emit_context(&s->e, KB_PTR, CONTEXT_PARALLEL_FOR), KB_VOID, args, 4);
-}
-
 /* Whether any of the outputs is wanted. */
 static struct kb_val is_wanted(struct schedule *s, const struct plan_step *step)
 {
@@ -123,18 +93,23 @@ static struct kb_val is_wanted(struct schedule *s, const struct plan_step *step)
 
 static void run_kernel(struct schedule *s, const struct plan_kernel *kernel)
 {
+	struct kb *k = s->e.k;
 	const char *symbol = kernel_symbol(s->e.object, s->e.function, kernel);
-	if (s->tasks)
-		give_task(s, symbol);
-	else
-		call_group(s, symbol);
+	struct kb_val here[] = {s->task, s->worker, s->n_workers};
+	kb_if(k, s->has_pool);
+	struct kb_val user = emit_context(&s->e, KB_PTR, CONTEXT_USER);
+	struct kb_val pool[] = {user, s->n_workers, kb_func_addr(k, symbol), s->task};
+	kb_call_ptr(k, emit_context(&s->e, KB_PTR, CONTEXT_PARALLEL_FOR), KB_VOID, pool, 4);
+	kb_else(k);
+	kb_call(k, symbol, KB_VOID, here, 3);
+	kb_end_if(k);
 }
 
 static void open_repeat(struct schedule *s, int64_t count)
 {
 	struct kb *k = s->e.k;
 	struct kb_val l = kb_loop(k, "l", kb_index(k, 0), kb_index(k, count), 1, count > 0 ? KB_NONEMPTY : 0);
-	s->index[s->depth++] = l;
+	emit_store(k, l, s->task, 8 * (TASK_INDEX + (int64_t)s->depth++));
 }
 
 /* Steps from `at` up to the end of what is open; returns the one after it. */
@@ -164,9 +139,9 @@ static size_t emit_steps(struct schedule *s, size_t at)
 			break;
 		case PLAN_END: return at;
 		case PLAN_BARRIER:
-			if (!s->tasks && step->parts > 1)
+			if (step->parts > 1)
 				barrier_unless_divided(s, step->parts);
-			else if (!s->tasks)
+			else
 				barrier(s);
 			break;
 		case PLAN_LENGTHS: break;
@@ -175,21 +150,17 @@ static size_t emit_steps(struct schedule *s, size_t at)
 	return at;
 }
 
-/* ---- the two drivers ---- */
-
-static struct kb_val call_defaults(struct schedule *s, struct kb_val worker)
-{
-	struct kb_val args[] = {s->e.context, s->e.args, worker};
-	return kb_call(s->e.k, emit_part(&s->e, "defaults"), KB_I32, args, 3);
-}
+/* ---- the driver ---- */
 
 /* All workers see the same arguments, so that all know whether there is something to wait for. */
 static void first_step(struct schedule *s)
 {
 	struct kb *k = s->e.k;
+	struct kb_val args[] = {s->e.context, s->e.args, s->worker};
 	if (!s->e.function->has_defaults)
 		return;
-	kb_if(k, kb_cmp(k, KB_NE, call_defaults(s, s->worker), kb_i32(k, 0)));
+	struct kb_val any = kb_call(k, emit_part(&s->e, "defaults"), KB_I32, args, 3);
+	kb_if(k, kb_cmp(k, KB_NE, any, kb_i32(k, 0)));
 	barrier(s);
 	kb_end_if(k);
 }
@@ -199,39 +170,26 @@ static void emit_body(struct object *o, const struct function *f)
 	struct schedule s = {.e = {.object = o, .function = f}};
 	if (!emit_begin(&s.e, emit_part(&s.e, "body"), KB_INTERNAL, KB_I32))
 		return;
-	s.worker = kb_param(s.e.k, "worker", KB_INDEX_T, 0);
-	s.n_workers = kb_param(s.e.k, "n_workers", KB_INDEX_T, 0);
-	s.is_several = kb_cmp(s.e.k, KB_GT, s.n_workers, kb_index(s.e.k, 1));
+	struct kb *k = s.e.k;
+	s.worker = kb_param(k, "worker", KB_INDEX_T, 0);
+	s.n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
+	s.task = kb_local(k, "task", KB_INDEX, TASK_WORDS);
+	s.has_pool = kb_cmp(k, KB_LT, s.worker, kb_index(k, 0));
+	struct kb_val several = kb_cmp(k, KB_GT, s.n_workers, kb_index(k, 1));
+	s.is_several = kb_bin(k, KB_AND, several, kb_un(k, KB_NOT, s.has_pool));
+	emit_store(k, s.e.context, s.task, 8 * TASK_CONTEXT);
+	emit_store(k, s.e.args, s.task, 8 * TASK_ARGS);
 	first_step(&s);
 	emit_load_dims(&s.e); /* for SPLIT */
 	(void)emit_steps(&s, 0);
 	emit_end(&s.e, TFMC_RT_OK);
 }
 
-static void emit_tasks(struct object *o, const struct function *f)
-{
-	struct schedule s = {.e = {.object = o, .function = f}, .tasks = true};
-	if (!emit_begin(&s.e, emit_part(&s.e, "tasks"), KB_INTERNAL, KB_VOID))
-		return;
-	struct kb *k = s.e.k;
-	s.n_workers = emit_context(&s.e, KB_INDEX, CONTEXT_WORKERS);
-	s.task = kb_local(k, "task", KB_INDEX, 8);
-	kb_store(k, s.e.context, s.task, kb_index(k, 0), 1, 8);
-	kb_store(k, s.e.args, s.task, kb_index(k, 0), 2, 8);
-	if (f->has_defaults)
-		call_defaults(&s, kb_index(k, 0));
-	emit_load_dims(&s.e); /* for SPLIT */
-	(void)emit_steps(&s, 0);
-	kb_end(k);
-}
-
 void emit_schedule(struct object *o, const struct function *f)
 {
 	emit_defaults(o, f);
-	if (object_is_device(o)) {
+	if (object_is_device(o))
 		emit_device_body(o, f);
-		return;
-	}
-	emit_body(o, f);
-	emit_tasks(o, f);
+	else
+		emit_body(o, f);
 }

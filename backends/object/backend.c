@@ -111,8 +111,6 @@ static enum tfmc_status emit_variant(struct object *o)
 	}
 	if (!object_is_device(o))
 		emit_barriers(o);
-	for (size_t i = 0; i < o->entries.n; i++)
-		emit_entry(o, &o->entries.items[i]);
 	emit_cpu(o);
 	return TFMC_OK;
 }
@@ -121,8 +119,7 @@ static enum tfmc_status emit_variant(struct object *o)
 static enum tfmc_status emit_interface(struct object *o)
 {
 	struct buf record;
-	for (size_t i = 0; o->n_all > 1 && i < o->entries.n; i++)
-		emit_entry_choice(o, &o->entries.items[i]);
+	emit_entries(o);
 	emit_choice(o);
 	emit_api(o);
 	buf_init(&record);

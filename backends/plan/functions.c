@@ -149,7 +149,6 @@ static enum tfmc_status find_groups(struct object *o, struct function *f)
 		const struct ir_op **items;
 		size_t n, cap;
 	} groups = {0};
-	struct ir_value index[OBJECT_REPEAT_MAX];
 	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it)) {
 		if (it.op->code != OP_group)
 			continue;
@@ -157,9 +156,7 @@ static enum tfmc_status find_groups(struct object *o, struct function *f)
 		if (!slot)
 			return TFMC_NO_MEMORY;
 		*slot = it.op;
-		size_t depth = group_repeats(f->func, it.op, index);
 		int64_t scratch = ((const struct attrs_group *)it.op->attrs)->scratch;
-		o->n_indices = depth > o->n_indices ? depth : o->n_indices;
 		f->scratch = scratch > f->scratch ? scratch : f->scratch;
 	}
 	f->groups = groups.items;
@@ -291,9 +288,13 @@ bool function_is_encode(const struct function *f)
 	return !strcmp(f->base->name, "encode");
 }
 
+size_t function_words(const struct function *f)
+{
+	return f->n_dims + 2 * (f->n_inputs + f->n_outputs);
+}
+
 enum tfmc_status layout_functions(struct object *o)
 {
-	o->n_indices = OBJECT_INDEX_MIN;
 	for (size_t i = 0; i < o->module->funcs.n; i++)
 		TFMC_TRY(add_function(o, o->module->funcs.items[i]));
 	return TFMC_OK;

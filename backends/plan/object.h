@@ -11,10 +11,7 @@
 #include "ir/builder/case.h"
 #include "ir/core/view.h"
 
-#define OBJECT_ALIGN     64
-#define OBJECT_INDEX_MIN 2 /* indices that every function of a group takes */
-/* First index among the words of a task: the group's function, the context, the arguments, indices. */
-#define OBJECT_TASK_INDEX 3
+#define OBJECT_ALIGN 64
 
 #define OBJECT_LINE        128 /* bytes between words that several workers use: two lines are fetched together */
 #define OBJECT_CLUSTERS    8
@@ -180,8 +177,7 @@ struct object {
 		struct entry *items;
 		size_t n, cap;
 	} entries;
-	int64_t scratch;  /* largest of all functions */
-	size_t n_indices; /* of repeats, that every function of a group takes: those of the deepest one */
+	int64_t scratch; /* largest of all functions */
 	bool is_text; /* the recording is for C: who compiles it chooses the processor, nothing asks for it */
 
 	struct {
@@ -212,6 +208,8 @@ TFMC_MUST_USE enum tfmc_status layout_variants(struct object *o);
 TFMC_MUST_USE enum tfmc_status layout_state(struct object *o);
 TFMC_MUST_USE enum tfmc_status layout_functions(struct object *o);
 bool function_is_encode(const struct function *f);
+/* Of a call: its dims, then address and count of each tensor. */
+size_t function_words(const struct function *f);
 /* How a call of the entry and a case of its function meet. */
 enum case_use { CASE_NEVER, CASE_SOMETIMES, CASE_ALWAYS };
 enum case_use entry_case(const struct object *o, const struct entry *e, const struct function *f);

@@ -20,7 +20,7 @@ awk '/^[0-9a-f]+ <.*>:$/ { from = $2; gsub(/[<>:]/, "", from) }
 		to = substr($0, RSTART, RLENGTH)
 		if (match(from, /^dates\.v[0-9][a-z0-9-]*\./) && index(to, substr(from, 1, RLENGTH)) == 0 && $0 !~ />:$/) { print from, "uses", to; bad = 1 }
 	} END { exit bad }' "$tmp/code" >&2
-[ "$(grep -cE '<dates\.v[234](-[a-z0-9]+)?\.run>:' "$tmp/code")" -eq 5 ]
+[ "$(grep -cE '<dates\.v[234](-[a-z0-9]+)?\.run\.call>:' "$tmp/code")" -eq 5 ]
 # What runs anywhere is for any processor; the narrow variant uses no wide registers.
 awk '/^[0-9a-f]+ <.*>:$/ { from = $2 }
 	/%[yz]mm/ && from ~ /<dates(_|\.v2\.|\.choose)/ { print from, $0; bad = 1 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Times of single groups, see bench_groups.h. The object hands each group to
- * parallel_for as a task whose first word is the address of the group's
- * function; that address is what tells groups apart. The context is opened for
+ * parallel_for as a task; the address of the task's function is what tells
+ * groups apart. The context is opened for
  * two workers at least, since one alone never asks for parallel_for; the tasks
  * are told how many there really are. Several are a gang: a round for each
  * group, in which every worker stamps its own clock. On a device libtfmccl says
@@ -111,11 +111,9 @@ static void add_spent(struct timed *t, struct spent s)
 static void run_group(void *user, int64_t n, tfmc_task_fn *fn, void *arg)
 {
 	struct bench_groups *g = user;
-	uint64_t function;
 	(void)n;
-	memcpy(&function, arg, sizeof(function));
 	struct spent s = run_round(g, fn, arg);
-	struct timed *t = find_timed(g, function);
+	struct timed *t = find_timed(g, (uint64_t)(uintptr_t)fn);
 	if (t)
 		add_spent(t, s);
 }
