@@ -126,11 +126,10 @@ bool lower_spread(struct lowering *lw, struct loc at, struct lval *v, struct ir_
 	if (t == NULL)
 		return false;
 	if (v->kind == LV_SCALAR && v->s.kind == VALUE_DIM) {
-		struct ir_value n =
-		        irb_dim_value(lw->b, &(struct attrs_dim_value){.dim = lower_dim(lw, v->s.dim)});
+		struct ir_value n = irb_dim_value_of(lw->b, lower_dim(lw, v->s.dim), t->rank, t->dims);
 		if (t->dtype != DT_I32)
 			n = irb_cast(lw->b, n, &(struct attrs_cast){.dtype = t->dtype});
-		*v = lval_tensor(irb_broadcast_to(lw->b, n, t->rank, t->dims));
+		*v = lval_tensor(n);
 		return !irb_failed(lw->b);
 	}
 	if (v->kind != LV_SCALAR || !number_of(lw, at, &v->s, &d))

@@ -191,8 +191,7 @@ static struct ir_value new_tokens(struct lowering *lw)
 	const struct frontend_input *in = &lw->m->inputs.items[lw->m->tokens];
 	if (in->lengths_at >= 0)
 		return lower_find(lw, lw->m->inputs.items[in->lengths_at].name)->v;
-	struct ir_value n = irb_dim_value(lw->b, &(struct attrs_dim_value){.dim = lw->grows});
-	return irb_broadcast_to(lw->b, n, 1, batch_type(lw)->dims);
+	return irb_dim_value_of(lw->b, lw->grows, 1, batch_type(lw)->dims);
 }
 
 static bool take_last(struct lowering *lw, const char *name)

@@ -203,7 +203,6 @@ bool lower_key_lengths(const struct call *c, struct lval *out)
 	if (t->rank != 4)
 		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "keys have four axes, found %s",
 		                  type_text(lw, x));
-	struct ir_value n = irb_dim_value(lw->b, &(struct attrs_dim_value){.dim = t->dims[2]});
-	*out = lval_tensor(irb_broadcast_to(lw->b, n, 1, t->dims));
+	*out = lval_tensor(irb_dim_value_of(lw->b, t->dims[2], 1, t->dims));
 	return !irb_failed(lw->b);
 }

@@ -320,10 +320,8 @@ static bool limit_prefix(const struct call *c, struct sdpa *s)
 		return true;
 	const struct ir_type *q = irb_type(lw->b, s->q);
 	struct ir_value n = s->fresh;
-	if (n.id == 0) {
-		n = irb_dim_value(lw->b, &(struct attrs_dim_value){.dim = q->dims[2]});
-		n = irb_broadcast_to(lw->b, n, 1, q->dims);
-	}
+	if (n.id == 0)
+		n = irb_dim_value_of(lw->b, q->dims[2], 1, q->dims);
 	s->len = irb_add(lw->b, s->past, n, NULL);
 	return !irb_failed(lw->b);
 }

@@ -129,6 +129,8 @@ struct ir_value irb_broadcast_to(struct ir_builder *b, struct ir_value x, int ra
                                  const struct ir_dim *const *dims);
 struct ir_value irb_slice_of(struct ir_builder *b, struct ir_value x, int axis, const struct ir_dim *begin,
                              const struct ir_dim *size);
+struct ir_value irb_dim_value_of(struct ir_builder *b, const struct ir_dim *dim, int rank,
+                                 const struct ir_dim *const *dims);
 struct ir_value irb_full_of(struct ir_builder *b, double value, enum ir_dtype dtype, int rank,
                             const struct ir_dim *const *dims);
 

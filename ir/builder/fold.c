@@ -38,14 +38,18 @@ static bool is_float(const struct fold *f)
 	return ir_dtype_class(f->result->dtype) == DTCLASS_FLOAT;
 }
 
-/* A view of `full` is `full` of another shape. */
+/* A view of equal elements is as many of them as it has, in its shape. */
 static struct ir_value refill(const struct fold *f)
 {
-	const struct ir_op *op = defined_by(f, 0, OP_full);
-	if (op == NULL)
+	const struct ir_op *full = defined_by(f, 0, OP_full), *dim = defined_by(f, 0, OP_dim_value);
+	if (full != NULL) {
+		const struct attrs_full *a = full->attrs;
+		return irb_full_of(f->b, a->value, a->dtype, f->result->rank, f->result->dims);
+	}
+	if (dim == NULL)
 		return IR_NO_VALUE;
-	const struct attrs_full *a = op->attrs;
-	return irb_full_of(f->b, a->value, a->dtype, f->result->rank, f->result->dims);
+	const struct attrs_dim_value *a = dim->attrs;
+	return irb_dim_value_of(f->b, a->dim, f->result->rank, f->result->dims);
 }
 
 static struct ir_value unchanged_type(const struct fold *f)
@@ -73,18 +77,32 @@ static struct ir_value fold_div(const struct fold *f)
 	return is_full(f, 1, 1.0) ? f->operands[0] : IR_NO_VALUE;
 }
 
+/* `dim_value` and `full` of integers are a `dim_value`, where it fits. */
+static struct ir_value fold_dims(const struct fold *f, int sign)
+{
+	struct ir_dims *dims = f->b->m->dims;
+	const struct ir_op *dim = defined_by(f, 0, OP_dim_value), *full = defined_by(f, 1, OP_full);
+	if (dim == NULL || full == NULL)
+		return IR_NO_VALUE;
+	const struct ir_dim *n =
+	        ir_dim_const(dims, sign * (int64_t)((const struct attrs_full *)full->attrs)->value);
+	n = ir_dim_add(dims, ((const struct attrs_dim_value *)dim->attrs)->dim, n);
+	bool fits = ir_dim_lo(dims, n) >= INT32_MIN && ir_dim_hi(dims, n) <= INT32_MAX;
+	return fits ? irb_dim_value_of(f->b, n, f->result->rank, f->result->dims) : IR_NO_VALUE;
+}
+
 /* x + (-0) is x for every float; x + 0 is not (x = -0). */
 static struct ir_value fold_add(const struct fold *f)
 {
 	double zero = is_float(f) ? -0.0 : 0.0;
 	if (is_full(f, 1, zero))
 		return f->operands[0];
-	return is_full(f, 0, zero) ? f->operands[1] : IR_NO_VALUE;
+	return is_full(f, 0, zero) ? f->operands[1] : fold_dims(f, 1);
 }
 
 static struct ir_value fold_sub(const struct fold *f)
 {
-	return is_full(f, 1, 0.0) ? f->operands[0] : IR_NO_VALUE;
+	return is_full(f, 1, 0.0) ? f->operands[0] : fold_dims(f, -1);
 }
 
 /* neg of neg, not of not. */

@@ -55,7 +55,7 @@ static bool infer_dim_value(const struct infer *c)
 	if (a->dim == NULL || ir_dim_lo(c->m->dims, a->dim) < INT32_MIN ||
 	    ir_dim_hi(c->m->dims, a->dim) > INT32_MAX)
 		return infer_fail(c, DIAG_IR_TYPE, "the dim is missing or may not fit into i32");
-	return infer_result(c, DT_I32, 0, NULL);
+	return result_dims(c, DT_I32, &a->dims);
 }
 
 /* ---- elementwise ---- */

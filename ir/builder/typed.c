@@ -95,6 +95,15 @@ struct ir_value irb_slice_of(struct ir_builder *b, struct ir_value x, int axis, 
 	return irb_slice(b, x, &(struct attrs_slice){.axis = axis, .begin = begin, .size = size});
 }
 
+struct ir_value irb_dim_value_of(struct ir_builder *b, const struct ir_dim *dim, int rank,
+                                 const struct ir_dim *const *dims)
+{
+	const struct ir_dim *storage[IR_RANK_MAX];
+	if (!rank_fits(b, rank))
+		return IR_NO_VALUE;
+	return irb_dim_value(b, &(struct attrs_dim_value){.dim = dim, .dims = dim_list(storage, rank, dims)});
+}
+
 struct ir_value irb_full_of(struct ir_builder *b, double value, enum ir_dtype dtype, int rank,
                             const struct ir_dim *const *dims)
 {

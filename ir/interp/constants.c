@@ -48,6 +48,7 @@ INTERP_EVAL(iota)
 INTERP_EVAL(dim_value)
 {
 	const struct attrs_dim_value *a = op->attrs;
-	out->data[0] = (double)interp_dim(in, a->dim);
+	for (int64_t i = 0; i < interp_size(out); i++)
+		out->data[i] = (double)interp_dim(in, a->dim);
 	return TFMC_OK;
 }

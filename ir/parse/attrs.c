@@ -46,9 +46,9 @@ static bool is_required(const struct ir_attr_desc *d)
 {
 	switch (d->kind) {
 	case ATTR_DIM:
-	case ATTR_DIMS:
 	case ATTR_INTS:
 	case ATTR_DTYPE: return true;
+	case ATTR_DIMS:
 	case ATTR_FLOAT:
 	case ATTR_INT:
 	case ATTR_FLAG:

@@ -19,8 +19,8 @@ static bool is_default(const struct ir_attr_desc *d, const void *a)
 	case ATTR_FLAG: return !*(const bool *)a;
 	case ATTR_WORD: return *(const int *)a == (int)d->int_default;
 	case ATTR_WEIGHT: return true; /* printed with the operands */
+	case ATTR_DIMS: return ((const struct ir_dim_list *)a)->n == 0;
 	case ATTR_DIM:
-	case ATTR_DIMS:
 	case ATTR_INTS:
 	case ATTR_DTYPE: return false;
 	}

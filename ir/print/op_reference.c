@@ -48,7 +48,7 @@ static void attribute(struct buf *out, const struct ir_attr_desc *d)
 	case ATTR_INT: buf_printf(out, "=%" PRId64, d->int_default); break;
 	case ATTR_FLAG: buf_str(out, " (flag)"); break;
 	case ATTR_DIM: buf_str(out, ": dim"); break;
-	case ATTR_DIMS: buf_str(out, ": dims"); break;
+	case ATTR_DIMS: buf_str(out, "=[]"); break;
 	case ATTR_INTS: buf_str(out, ": ints"); break;
 	case ATTR_DTYPE: buf_str(out, ": dtype"); break;
 	case ATTR_WORD:

@@ -30,8 +30,7 @@ static struct ir_value filled(struct demand_builder *d, const struct ir_dim *val
 	int64_t n;
 	if (ir_dim_is_const(value, &n))
 		return irb_full_of(b, (double)n, DT_I32, 1, &batch);
-	const struct attrs_dim_value a = {.dim = value};
-	return irb_broadcast_to(b, irb_dim_value(b, &a), 1, &batch);
+	return irb_dim_value_of(b, value, 1, &batch);
 }
 
 struct ir_value demand_at(struct demand_builder *d)

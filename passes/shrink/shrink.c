@@ -101,7 +101,8 @@ static bool build_sized(struct copier *c, const struct ir_op *op)
 		build(c, op, &a);
 	} else if (op->code == OP_dim_value) {
 		const struct ir_dim *d = ((const struct attrs_dim_value *)op->attrs)->dim;
-		build(c, op, &(struct attrs_dim_value){.dim = ir_import_dim(c->out, d)});
+		build(c, op,
+		      &(struct attrs_dim_value){.dim = ir_import_dim(c->out, d), .dims = result_dims(c, op)});
 	} else {
 		return false;
 	}

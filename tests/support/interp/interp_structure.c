@@ -37,6 +37,12 @@ void interp_check_dim_value(void)
 	op_case_run(&c, OP_dim_value, &a, NO_INS);
 	op_case_expect(&c, SCALAR(I32, 7));
 	op_case_end(&c);
+	op_case_begin(&c);
+	a.dim = ir_dim_const(c.m->dims, 7);
+	a.dims = op_case_dims(&c, 2, (int64_t[]){2, 1});
+	op_case_run(&c, OP_dim_value, &a, NO_INS);
+	op_case_expect(&c, TENSOR(I32, (2, 1), 7, 7));
+	op_case_end(&c);
 }
 
 /* ---- functions built by hand ---- */

@@ -69,7 +69,7 @@ static struct ir_module *of_constant(struct gen *g, enum ir_opcode code)
 	} else {
 		const struct ir_dim *d =
 		        ir_dim_add(g->m->dims, gen_dim(g), ir_dim_mul(g->m->dims, gen_dim(g), gen_dim(g)));
-		y = irb_dim_value(g->b, &(struct attrs_dim_value){.dim = d});
+		y = irb_dim_value(g->b, &(struct attrs_dim_value){.dim = d, .dims = some_dims(g)});
 	}
 	return random_end(g, &y, 1);
 }

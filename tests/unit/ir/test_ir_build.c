@@ -104,6 +104,24 @@ START_TEST(folds_views)
 }
 END_TEST
 
+START_TEST(folds_values_of_dims)
+{
+	struct site s;
+	setup(&s);
+	struct ir_dims *t = s.t.m->dims;
+	const struct ir_dim *S = s.dims[0], *wide = ir_dim_const(t, INT32_MAX);
+	struct ir_value n = irb_dim_value_of(s.b, S, 1, &S), one = irb_full_of(s.b, 1.0, DT_I32, 1, &S);
+	struct ir_value most = irb_dim_value_of(s.b, wide, 1, &S);
+	struct ir_value before = irb_dim_value_of(s.b, ir_dim_sub(t, S, ir_dim_const(t, 1)), 1, &S);
+	ck_assert(same(irb_sub(s.b, n, one, NULL), before));
+	ck_assert(same(irb_add(s.b, before, one, NULL), n));
+	ck_assert(same(irb_broadcast_to(s.b, irb_dim_value_of(s.b, S, 0, NULL), 1, &S), n));
+	ck_assert_int_eq(ir_def(irb_func(s.b), irb_add(s.b, most, one, NULL))->code, OP_add);
+	finish(&s, n);
+	tir_destroy(&s.t);
+}
+END_TEST
+
 START_TEST(merges_equal_ops)
 {
 	struct site s;
@@ -295,6 +313,7 @@ Suite *suite_ir_build(void)
 	TCase *c = tcase_create("builder");
 	tcase_add_test(c, folds_arithmetic);
 	tcase_add_test(c, folds_views);
+	tcase_add_test(c, folds_values_of_dims);
 	tcase_add_test(c, merges_equal_ops);
 	tcase_add_test(c, failure_is_sticky);
 	tcase_add_test(c, optional_operands_have_slots);

@@ -55,7 +55,7 @@ static const char toy[] =
         "\n"
         "func @decode(%past: i32[B] {role=past}, %x: f32[B,S,4], %k: state @k)"
         " -> (o: f32[B,6,4], state @k, i32[B] {role=past}) arena=64*B {\n"
-        "  %one = full {value=1.0 dims=[] dtype=i32} : i32[]\n"
+        "  %one = full {value=1.0 dtype=i32} : i32[]\n"
         "  %xv = reshape %x {dims=[B,1,S,4]} : f32[B,1,S,4]\n"
         "  %sl, %k2 = group loops {\n"
         "    root %s, %k1 = state_append %k, %xv, %past, %one : f32[B,1,6,4], state @k\n"
