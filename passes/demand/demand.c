@@ -29,14 +29,28 @@ static bool picks_rows(const struct ir_func *f, const struct ir_op *op)
 	return a->axis == 1 && ir_dim_equals(a->size, 1) && !ir_dim_equals(x->dims[1], 1);
 }
 
-static struct demand_key key_of(const struct ir_func *f, const struct ir_op *op)
+/* Row `at` of every sequence, when it is a row of `rows` for sure; else NULL. */
+static const struct ir_dim *same_row(const struct demand_plan *plan, struct ir_value at,
+                                     const struct ir_dim *rows)
 {
-	const struct ir_type *x = ir_type_of(f, op->operands[0]);
+	struct ir_dims *dims = plan->m->dims;
+	const struct ir_op *op = ir_def_as(plan->f, at, OP_dim_value);
+	const struct ir_dim *row = op == NULL ? NULL : ((const struct attrs_dim_value *)op->attrs)->dim;
+	bool is_inside =
+	        row != NULL && ir_dim_lo(dims, row) >= 0 && ir_dim_lo(dims, ir_dim_sub(dims, rows, row)) >= 1;
+	return is_inside ? row : NULL;
+}
+
+static struct demand_key key_of(const struct demand_plan *plan, const struct ir_op *op)
+{
+	const struct ir_type *x = ir_type_of(plan->f, op->operands[0]);
 	struct demand_key key = {.batch = x->dims[0], .rows = x->dims[1]};
 	if (op->code == OP_take_rows)
-		key.at = op->operands[1];
+		key.begin = same_row(plan, op->operands[1], key.rows);
 	else
 		key.begin = ((const struct attrs_slice *)op->attrs)->begin;
+	if (key.begin == NULL)
+		key.at = op->operands[1];
 	return key;
 }
 
@@ -49,7 +63,7 @@ bool demand_is_root(const struct demand_plan *plan, const struct ir_op *op)
 {
 	if (!picks_rows(plan->f, op) || ir_info(plan->f, op->results[0])->region != plan->f->body)
 		return false;
-	const struct demand_key key = key_of(plan->f, op);
+	const struct demand_key key = key_of(plan, op);
 	return same_key(&key, &plan->key);
 }
 
@@ -109,6 +123,17 @@ static bool is_norm(const struct ir_op *op)
 	return op->code == OP_layer_norm || op->code == OP_rms_norm || op->code == OP_round_rows;
 }
 
+/* Rows of what is computed whole are picked after the views of it: it stays what it is in other iterations. */
+static bool is_kept(const struct demand_plan *plan, struct ir_value v)
+{
+	const struct ir_op *op = ir_def(plan->f, v);
+	while (!demand_of(plan, v)->kept && op != NULL && ir_op_has(op->code, TRAIT_VIEW)) {
+		v = op->operands[0];
+		op = ir_def(plan->f, v);
+	}
+	return demand_of(plan, v)->kept;
+}
+
 static void see_plain(struct demand_plan *plan, const struct ir_op *op)
 {
 	int axes[DEMAND_OPERANDS_MAX];
@@ -119,7 +144,7 @@ static void see_plain(struct demand_plan *plan, const struct ir_op *op)
 		is_live = demand_of(plan, op->results[i])->all || demand_of(plan, op->results[i])->axis > 0;
 	if (!is_live)
 		return;
-	if (d != NULL && d->axis > 0 && !d->kept && (!d->all || is_norm(op)) &&
+	if (d != NULL && d->axis > 0 && !is_kept(plan, op->results[0]) && (!d->all || is_norm(op)) &&
 	    demand_rule(plan, op, d->axis, axes)) {
 		take(plan, op, axes);
 		if (!d->all)
@@ -303,11 +328,11 @@ struct key_list {
 	size_t n;
 };
 
-static void add_key(struct key_list *list, const struct ir_func *f, const struct ir_op *op)
+static void add_key(struct key_list *list, const struct demand_plan *plan, const struct ir_op *op)
 {
-	if (!picks_rows(f, op))
+	if (!picks_rows(plan->f, op))
 		return;
-	const struct demand_key key = key_of(f, op);
+	const struct demand_key key = key_of(plan, op);
 	for (size_t i = 0; i < list->n; i++)
 		if (same_key(&list->items[i], &key))
 			return;
@@ -324,7 +349,7 @@ bool demand_find(struct demand_plan *plan)
 
 	best.products = 0;
 	for (size_t i = 0; i < plan->f->body->n_ops; i++)
-		add_key(&list, plan->f, plan->f->body->ops[i]);
+		add_key(&list, plan, plan->f->body->ops[i]);
 	for (size_t i = 0; i < list.n; i++) {
 		struct demand_plan now = *plan;
 		int left = CHAIN_MAX;

@@ -13,7 +13,7 @@
 
 #define DEMAND_OPERANDS_MAX 16
 
-/* What picks rows: take_rows x, at, or slice x {axis=1 begin size=1}. */
+/* What picks rows: take_rows x, at, or slice x {axis=1 begin size=1}; one row of all sequences is a slice. */
 struct demand_key {
 	const struct ir_dim *batch, *rows; /* axes 0 and 1 of x */
 	struct ir_value at;                /* i32[batch]; none: the row is `begin` of every sequence */
@@ -23,7 +23,7 @@ struct demand_key {
 struct demand {
 	bool all;   /* somebody reads all rows */
 	bool taken; /* the op is computed on the rows of the key */
-	bool kept;  /* not taken: it becomes one linear with others that need all rows */
+	bool kept;  /* not taken, nor views of it: it becomes one linear with others that need all rows */
 	int axis;   /* > 0: somebody reads the rows of the key along this axis */
 };
 
