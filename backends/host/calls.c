@@ -3,9 +3,8 @@
  * Calls: check, run, finish. The lengths in the state change in `finish` only,
  * when nothing can fail any more.
  *
- *   NAME.func.extend(context, args)    before anything is written: what rings lose
  *   NAME.func.finish(context, args, status) -> status   given that of the body
- *   NAME.func.call(context, args, worker) -> status     worker -1: the single-call form
+ *   NAME.func.call(context, args, worker) -> status     checks, body, finish; worker -1: the single-call form
  *   NAME_call(context, entry, args, worker) -> status   any entry by its number
  *   NAME_ENTRY, NAME_ENTRY_spmd     the exported forms, by NAME_call
  *
@@ -36,13 +35,6 @@ static void set_encoded(struct emit *e, int32_t mark)
 	kb_end_loop(k);
 }
 
-/* A function that takes the words of the call alone. */
-static struct kb_val call_part(struct emit *e, const char *suffix, enum kb_scalar result)
-{
-	struct kb_val args[] = {e->context, e->args};
-	return kb_call(e->k, emit_part(e, suffix), result, args, 2);
-}
-
 /* `rows` new rows overwrite a ring of `held`, of which `window` are read. */
 struct ring {
 	const struct ir_dim *rows;
@@ -60,15 +52,6 @@ static bool find_ring(const struct ir_func *f, const struct ir_op *op, struct ri
 	return a->rows > 0 && ir_dim_is_const(t->dims[t->rank - 2], &out->held);
 }
 
-static bool has_extend(const struct object *o, const struct function *f)
-{
-	struct ring ring;
-	bool any = false;
-	for (struct ir_iter it = ir_ops(f->func->body); it.op && !any; ir_next(&it))
-		any = find_ring(f->func, it.op, &ring);
-	return any && o->states.floor_at && f->past_result >= 0;
-}
-
 /* Rows [past, past + new) of a ring overwrite those that lie a round before; padding does so, too. */
 static void raise_floor(struct emit *e, const struct ring *ring, struct kb_val past, struct kb_var floor)
 {
@@ -80,27 +63,27 @@ static void raise_floor(struct emit *e, const struct ring *ring, struct kb_val p
 	kb_set(k, floor, kb_max(k, kb_get(k, floor), least));
 }
 
-/* A call that is cancelled leaves this behind: it may have written already. */
-static void emit_extend(struct object *o, const struct function *f)
+/* Before the call writes anything. One that is cancelled leaves this behind: it may have written already. */
+static void raise_floors(struct emit *e, struct kb_val worker)
 {
-	struct emit e = {.object = o, .function = f};
+	struct kb *k = e->k;
+	const struct object *o = e->object;
+	const struct ir_func *f = e->function->func;
 	struct ring ring;
-	if (!has_extend(o, f) || !emit_begin(&e, emit_part(&e, "extend"), KB_INTERNAL, KB_VOID))
+	if (!o->states.floor_at || e->function->past_result < 0)
 		return;
-	struct kb *k = e.k;
-	emit_load_dims(&e);
-	emit_load_bases(&e);
-	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e.dims[o->states.batch_dim], 1, 0);
-	struct kb_val at = kb_ptr_add(k, e.past, kb_index(k, 0), o->states.floor_at - STATE_PAST);
+	kb_if(k, kb_cmp(k, KB_LE, worker, kb_index(k, 0)));
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e->dims[o->states.batch_dim], 1, 0);
+	struct kb_val at = kb_ptr_add(k, e->past, kb_index(k, 0), o->states.floor_at - STATE_PAST);
 	struct kb_val before = kb_cvt(k, kb_load(k, KB_I32_T, at, b, 0, 4), KB_INDEX);
 	struct kb_var floor = kb_var(k, "floor", KB_INDEX_T, before);
-	struct kb_val past = kb_cvt(k, kb_load(k, KB_I32_T, e.past, b, 0, 4), KB_INDEX);
-	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it))
-		if (find_ring(f->func, it.op, &ring))
-			raise_floor(&e, &ring, past, floor);
+	struct kb_val past = kb_cvt(k, kb_load(k, KB_I32_T, e->past, b, 0, 4), KB_INDEX);
+	for (struct ir_iter it = ir_ops(f->body); it.op; ir_next(&it))
+		if (find_ring(f, it.op, &ring))
+			raise_floor(e, &ring, past, floor);
 	kb_store(k, kb_cvt(k, kb_get(k, floor), KB_I32), at, b, 0, 4);
 	kb_end_loop(k);
-	kb_end(k);
+	kb_end_if(k);
 }
 
 /* When all are through; on the device the lengths are there already. A call that failed or was cancelled keeps the
@@ -131,7 +114,7 @@ static void emit_finish(struct object *o, const struct function *f)
 
 /* All workers run it, or one (worker -1), perhaps with the caller's pool. A call on a device is run by the first worker
  * as a whole. */
-static void emit_function_call(struct object *o, const struct function *f)
+static void emit_call(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
 	if (!emit_begin(&e, emit_part(&e, "call"), KB_INTERNAL, KB_I32))
@@ -140,12 +123,10 @@ static void emit_function_call(struct object *o, const struct function *f)
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0), zero = kb_index(k, 0);
 	if (object_is_device(o))
 		emit_return_if(&e, kb_cmp(k, KB_GT, worker, zero), TFMC_RT_OK);
-	emit_return_failure(&e, call_part(&e, "check", KB_I32));
-	if (has_extend(o, f)) {
-		kb_if(k, kb_cmp(k, KB_LE, worker, zero));
-		call_part(&e, "extend", KB_VOID);
-		kb_end_if(k);
-	}
+	emit_load_dims(&e);
+	emit_load_bases(&e);
+	emit_check(&e);
+	raise_floors(&e, worker);
 	struct kb_val n = emit_context(&e, KB_INDEX, CONTEXT_WORKERS);
 	struct kb_val is_one = kb_cmp(k, KB_LE, n, kb_index(k, 1)),
 	              is_single = kb_cmp(k, KB_LT, worker, zero);
@@ -166,11 +147,12 @@ static void emit_function_call(struct object *o, const struct function *f)
 	kb_end(k);
 }
 
-void emit_calls(struct object *o, const struct function *f)
+enum tfmc_status emit_function(struct object *o, struct function *f)
 {
-	emit_extend(o, f);
+	TFMC_TRY(object_is_device(o) ? emit_device_body(o, f) : emit_body(o, f));
 	emit_finish(o, f);
-	emit_function_call(o, f);
+	emit_call(o, f);
+	return TFMC_OK;
 }
 
 /* ---- entries ---- */
@@ -236,7 +218,7 @@ static void run_entry(struct emit *e, size_t number, struct kb_val worker, struc
 	e->args = given;
 }
 
-static void emit_call(struct object *o)
+static void emit_any_entry(struct object *o)
 {
 	struct emit e;
 	size_t words = 0;
@@ -282,7 +264,7 @@ static void emit_form(struct object *o, size_t number, bool spmd)
 
 void emit_entries(struct object *o)
 {
-	emit_call(o);
+	emit_any_entry(o);
 	for (size_t i = 0; i < o->entries.n; i++) {
 		emit_form(o, i, false);
 		emit_form(o, i, true);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NAME.func.check(context, args) -> status: everything that can be wrong with a
- * call, tested before anything is written. Order: pointers, dims, sizes, arena,
+ * Everything that can be wrong with a call, tested before anything is written. Order: pointers, dims, sizes, arena,
  * state, values, room. Dims are within their bounds when sizes are computed, so that
  * no product overflows (layout checked the bounds).
  */
@@ -220,18 +219,12 @@ static void check_rooms(struct emit *e)
 	}
 }
 
-void emit_check(struct object *o, const struct function *f)
+void emit_check(struct emit *e)
 {
-	struct emit e = {.object = o, .function = f};
-	if (!emit_begin(&e, emit_part(&e, "check"), KB_INTERNAL, KB_I32))
-		return;
-	check_pointers(&e);
-	emit_load_dims(&e);
-	emit_load_bases(&e);
-	check_dims(&e);
-	check_sizes(&e);
-	check_state(&e);
-	check_values(&e);
-	check_rooms(&e);
-	emit_end(&e, TFMC_RT_OK);
+	check_pointers(e);
+	check_dims(e);
+	check_sizes(e);
+	check_state(e);
+	check_values(e);
+	check_rooms(e);
 }

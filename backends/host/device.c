@@ -118,11 +118,11 @@ static void set_dims(struct emit *e, struct kb_val words)
 	}
 }
 
-void emit_device_body(struct object *o, const struct function *f)
+enum tfmc_status emit_device_body(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
 	if (!emit_begin(&e, emit_part(&e, "body"), KB_INTERNAL, KB_I32))
-		return;
+		return TFMC_NO_MEMORY;
 	struct kb *k = e.k;
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	(void)kb_param(k, "n_workers", KB_INDEX_T, 0);
@@ -133,9 +133,7 @@ void emit_device_body(struct object *o, const struct function *f)
 	bool has_past = f->has_state && o->states.batch_dim >= 0;
 	emit_load_dims(&e);
 	emit_load_bases(&e);
-	struct kb_val fill[] = {e.context, e.args, worker};
-	if (f->has_defaults)
-		kb_call(k, emit_part(&e, "defaults"), KB_I32, fill, 3);
+	(void)emit_defaults(&e, worker);
 	set_dims(&e, dims);
 	set_params(&e, params);
 	set_results(&e, results);
@@ -149,6 +147,7 @@ void emit_device_body(struct object *o, const struct function *f)
 	struct kb_val args[] = {emit_context(&e, KB_PTR, CONTEXT_DEVICE), call};
 	kb_return(k, kb_call_other(k, "tfmc_cl_model_call", KB_I32, args, 2));
 	kb_end(k);
+	return TFMC_OK;
 }
 
 /* ---- the state ---- */

@@ -7,12 +7,14 @@
 
 #include "backends/plan/emit.h"
 
-/* The plan of the function, with its kernels, and a function for each of these. */
-TFMC_MUST_USE enum tfmc_status emit_groups(struct object *o, struct function *f);
-void emit_check(struct object *o, const struct function *f);    /* NAME.func.check(context, args) */
-void emit_schedule(struct object *o, const struct function *f); /* .defaults .body */
-void emit_calls(struct object *o, const struct function *f);    /* .extend .finish .call */
-void emit_barriers(struct object *o);                           /* NAME.barrier NAME.leave */
+/* Its plan, kernels and calls: NAME.func.body .finish .call, of a device by the plan that emit_device_program made. */
+TFMC_MUST_USE enum tfmc_status emit_function(struct object *o, struct function *f);
+TFMC_MUST_USE enum tfmc_status emit_body(struct object *o, struct function *f);
+/* Returns a status when anything is wrong with the call of e->function, whose dims and bases are loaded. */
+void emit_check(struct emit *e);
+/* Worker 0, or -1, fills inputs that are left out; gives whether there are any. */
+struct kb_val emit_defaults(struct emit *e, struct kb_val worker);
+void emit_barriers(struct object *o); /* NAME.barrier NAME.leave */
 /* What the function of a kernel works on: words. */
 enum task_word { TASK_CONTEXT, TASK_ARGS, TASK_INDEX, TASK_WORDS = TASK_INDEX + OBJECT_REPEAT_MAX };
 /* Writes the words of a context that depend on the number of workers. */
@@ -45,7 +47,7 @@ void emit_choice(struct object *o);
 TFMC_MUST_USE enum tfmc_status emit_device_program(struct object *o);
 /* The rest of NAME.cpu: opens the device. */
 void emit_device_open(struct emit *e, struct kb_val config, struct kb_val start);
-void emit_device_body(struct object *o, const struct function *f);
+TFMC_MUST_USE enum tfmc_status emit_device_body(struct object *o, const struct function *f);
 struct kb_val emit_is_device(struct emit *e);
 /* Calls a function of libtfmccl with the device and more; what is no OK is returned. */
 void emit_device_call(struct emit *e, const char *function, const struct kb_val *args, size_t n);

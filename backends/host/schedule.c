@@ -2,11 +2,13 @@
 /*
  * The steps of a plan.
  *
+ *   NAME.func.N.kind(task, worker, n)   looks the arguments of a kernel up and calls it. `task` is enum task_word; the
+ *                 caller's parallel_for runs it as it is
  *   NAME.func.body(context, args, worker, n) -> i32   every worker runs it; a
  *                 barrier is where the plan has one, none at the end; nonzero: cancelled.
  *                 worker -1: one thread runs it and gives each kernel to the caller's parallel_for
- *   NAME.func.defaults(context, args, worker) -> i32   worker 0 or -1 fills left-out inputs; nonzero
- *                 when there are any
+ *
+ * Before the first step worker 0 or -1 fills left-out inputs.
  */
 #include "backends/host/host.h"
 #include "backends/kernel/eval.h"
@@ -19,6 +21,57 @@ struct schedule {
 	struct kb_val task;       /* [TASK_WORDS] */
 	size_t depth;
 };
+
+/* ---- kernels ---- */
+
+/* This worker's part of the scratch at the beginning of the arena. */
+static struct kb_val scratch(struct emit *e, struct kb_val worker)
+{
+	struct kb_val arena = emit_context(e, KB_PTR, CONTEXT_ARENA);
+	struct kb_val offset = kb_mul(e->k, worker, kb_index(e->k, e->object->scratch));
+	return kb_ptr_add(e->k, arena, offset, 0);
+}
+
+static struct kb_val argument(struct emit *e, const struct plan_kernel *kernel, const struct plan_arg *arg,
+                              struct kb_val worker, struct kb_val n_workers)
+{
+	const struct area *area = arg->kind == PLAN_BUFFER ? &kernel->areas.items[arg->number] : NULL;
+	switch (arg->kind) {
+	case PLAN_BUFFER: return area->memory == AREA_SCRATCH ? scratch(e, worker) : area_address(e, area);
+	case PLAN_OFFSET: break;
+	case PLAN_DIM: return e->dims[arg->number];
+	case PLAN_INDEX: return e->index[arg->number];
+	case PLAN_WORKER: return worker;
+	case PLAN_WORKERS: return n_workers;
+	case PLAN_SOURCE_STEP: return e->source_step;
+	}
+	return (struct kb_val){0};
+}
+
+static enum tfmc_status emit_kernel_call(struct object *o, const struct function *f,
+                                         const struct plan_kernel *kernel)
+{
+	struct emit e = emit_of_group(o, f, kernel->group);
+	struct kb_val *args = ARENA_ARRAY(o->arena, struct kb_val, kernel->n_args + 1);
+	e.k = kb_begin(o->kb, kernel_symbol(o, f, kernel), KB_INTERNAL, KB_VOID);
+	if (!args || !e.k)
+		return TFMC_NO_MEMORY;
+	struct kb_val task = kb_param(e.k, "task", KB_PTR_T, KB_READONLY);
+	struct kb_val worker = kb_param(e.k, "worker", KB_INDEX_T, 0);
+	struct kb_val n_workers = kb_param(e.k, "n_workers", KB_INDEX_T, 0);
+	emit_group_comment(&e);
+	e.context = emit_load(e.k, KB_PTR, task, 8 * TASK_CONTEXT);
+	e.args = emit_load(e.k, KB_PTR, task, 8 * TASK_ARGS);
+	for (size_t i = 0; i < e.n_repeats; i++)
+		e.index[i] = emit_load(e.k, KB_INDEX, task, 8 * (TASK_INDEX + (int64_t)i));
+	emit_load_dims(&e);
+	emit_load_bases(&e);
+	for (size_t i = 0; i < kernel->n_args; i++)
+		args[i] = argument(&e, kernel, &kernel->args[i], worker, n_workers);
+	kb_call(e.k, kernel->name, KB_VOID, args, kernel->n_args);
+	kb_end(e.k);
+	return TFMC_OK;
+}
 
 /* ---- left-out inputs ---- */
 
@@ -43,21 +96,15 @@ static void fill_default(struct emit *e, size_t param, struct kb_val is_first, s
 	kb_end_if(k);
 }
 
-static void emit_defaults(struct object *o, const struct function *f)
+struct kb_val emit_defaults(struct emit *e, struct kb_val worker)
 {
-	struct emit e = {.object = o, .function = f};
-	if (!f->has_defaults || !emit_begin(&e, emit_part(&e, "defaults"), KB_INTERNAL, KB_I32))
-		return;
-	struct kb_val worker = kb_param(e.k, "worker", KB_INDEX_T, 0);
-	struct kb_val is_first = kb_cmp(e.k, KB_LE, worker, kb_index(e.k, 0));
-	emit_load_dims(&e);
-	emit_load_bases(&e);
-	struct kb_var any = kb_var(e.k, "any", KB_I32_T, kb_i32(e.k, 0));
-	for (size_t i = 0; i < f->func->n_params; i++)
-		if (f->default_at[i])
-			fill_default(&e, i, is_first, any);
-	kb_return(e.k, kb_get(e.k, any));
-	kb_end(e.k);
+	struct kb *k = e->k;
+	struct kb_val is_first = kb_cmp(k, KB_LE, worker, kb_index(k, 0));
+	struct kb_var any = kb_var(k, "any", KB_I32_T, kb_i32(k, 0));
+	for (size_t i = 0; i < e->function->func->n_params; i++)
+		if (e->function->default_at[i])
+			fill_default(e, i, is_first, any);
+	return kb_cmp(k, KB_NE, kb_get(k, any), kb_i32(k, 0));
 }
 
 /* ---- steps ---- */
@@ -152,24 +199,15 @@ static size_t emit_steps(struct schedule *s, size_t at)
 
 /* ---- the driver ---- */
 
-/* All workers see the same arguments, so that all know whether there is something to wait for. */
-static void first_step(struct schedule *s)
-{
-	struct kb *k = s->e.k;
-	struct kb_val args[] = {s->e.context, s->e.args, s->worker};
-	if (!s->e.function->has_defaults)
-		return;
-	struct kb_val any = kb_call(k, emit_part(&s->e, "defaults"), KB_I32, args, 3);
-	kb_if(k, kb_cmp(k, KB_NE, any, kb_i32(k, 0)));
-	barrier(s);
-	kb_end_if(k);
-}
-
-static void emit_body(struct object *o, const struct function *f)
+enum tfmc_status emit_body(struct object *o, struct function *f)
 {
 	struct schedule s = {.e = {.object = o, .function = f}};
+	TFMC_TRY(plan_make(o, f));
+	for (size_t i = 0; i < f->plan->n; i++)
+		if (f->plan->items[i].kind == PLAN_KERNEL)
+			TFMC_TRY(emit_kernel_call(o, f, f->plan->items[i].kernel));
 	if (!emit_begin(&s.e, emit_part(&s.e, "body"), KB_INTERNAL, KB_I32))
-		return;
+		return TFMC_NO_MEMORY;
 	struct kb *k = s.e.k;
 	s.worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	s.n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
@@ -179,17 +217,14 @@ static void emit_body(struct object *o, const struct function *f)
 	s.is_several = kb_bin(k, KB_AND, several, kb_un(k, KB_NOT, s.has_pool));
 	emit_store(k, s.e.context, s.task, 8 * TASK_CONTEXT);
 	emit_store(k, s.e.args, s.task, 8 * TASK_ARGS);
-	first_step(&s);
-	emit_load_dims(&s.e); /* for SPLIT */
+	emit_load_dims(&s.e);
+	emit_load_bases(&s.e);
+	if (f->has_defaults) { /* all workers see the same arguments: all know whether there is something to wait for */
+		kb_if(k, emit_defaults(&s.e, s.worker));
+		barrier(&s);
+		kb_end_if(k);
+	}
 	(void)emit_steps(&s, 0);
 	emit_end(&s.e, TFMC_RT_OK);
-}
-
-void emit_schedule(struct object *o, const struct function *f)
-{
-	emit_defaults(o, f);
-	if (object_is_device(o))
-		emit_device_body(o, f);
-	else
-		emit_body(o, f);
+	return TFMC_OK;
 }

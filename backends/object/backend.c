@@ -100,15 +100,9 @@ static enum tfmc_status emit_variant(struct object *o)
 {
 	if (object_is_device(o))
 		TFMC_TRY(emit_device_program(o));
-	for (size_t i = 0; i < o->functions.n; i++) {
-		if (!o->functions.items[i].reached)
-			continue;
-		if (!object_is_device(o))
-			TFMC_TRY(emit_groups(o, &o->functions.items[i]));
-		emit_check(o, &o->functions.items[i]);
-		emit_schedule(o, &o->functions.items[i]);
-		emit_calls(o, &o->functions.items[i]);
-	}
+	for (size_t i = 0; i < o->functions.n; i++)
+		if (o->functions.items[i].reached)
+			TFMC_TRY(emit_function(o, &o->functions.items[i]));
 	if (!object_is_device(o))
 		emit_barriers(o);
 	emit_cpu(o);
