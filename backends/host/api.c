@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions of the interface that run no model: init, sizes, status texts; state.c has those of the state. Init checks everything before it writes
- * the context. All of this is compiled for every processor of the architecture.
+ * The functions of the interface that run no model: init, sizes, status texts; state.c has those of the state.
+ * Init checks everything before it writes the context. All of this is compiled for every processor of the architecture.
  */
 #include "backends/host/host.h"
 
-bool api_begin(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result)
+static bool begin(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result)
 {
 	*e = (struct emit){.object = o};
 	e->k = kb_begin(o->kb, emit_name(o, "_%s", suffix), KB_EXPORTED, result);
 	return e->k != NULL;
-}
-
-bool api_begin_context(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result)
-{
-	if (!api_begin(e, o, suffix, result))
-		return false;
-	e->context = kb_param(e->k, "context", KB_PTR_T, 0);
-	return true;
 }
 
 void api_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status)
@@ -72,7 +64,7 @@ static struct kb_val arena_of(struct emit *e, const struct function *f)
 static void emit_arena_bytes(struct object *o)
 {
 	struct emit e;
-	if (!api_begin(&e, o, "arena_bytes", KB_INDEX))
+	if (!begin(&e, o, "arena_bytes", KB_INDEX))
 		return;
 	struct kb *k = e.k;
 	struct kb_val values = kb_param(k, "dims", KB_PTR_T, KB_READONLY);
@@ -105,7 +97,7 @@ static void emit_arena_bytes(struct object *o)
 static void emit_state_bytes(struct object *o)
 {
 	struct emit e;
-	if (!api_begin(&e, o, "state_bytes", KB_INDEX))
+	if (!begin(&e, o, "state_bytes", KB_INDEX))
 		return;
 	struct kb *k = e.k;
 	struct kb_val batch = kb_param(k, "batch", KB_INDEX_T, 0);
@@ -253,30 +245,25 @@ static void init_write(struct init *n)
 	emit_set_context(e, config_pointer(n, CONFIG(parallel_for)), CONTEXT_PARALLEL_FOR);
 	emit_set_context(e, config_pointer(n, CONFIG(yield)), CONTEXT_YIELD);
 	emit_set_context(e, config_pointer(n, CONFIG(user)), CONTEXT_USER);
-	emit_set_window(e, n->state, kb_index(k, 0), kb_index(k, -1));
+	e->state = n->state;
+	emit_set_window(e, kb_index(k, 0), kb_index(k, -1));
 	emit_set_context(e, kb_index(k, (int64_t)e->object->structure_hash), CONTEXT_MAGIC);
 }
 
 /* Between calls; what init was given stays. */
-static void emit_workers(struct object *o)
+static void set_workers(struct emit *e, const struct kb_val *args)
 {
-	struct emit e;
-	if (!api_begin_context(&e, o, "workers", KB_I32))
-		return;
-	struct kb *k = e.k;
-	struct kb_val n = kb_param(k, "workers", KB_INDEX_T, 0);
-	api_check_magic(&e);
-	struct kb_val most = emit_context(&e, KB_INDEX, CONTEXT_WORKERS_MAX);
-	emit_require_between(&e, n, 1, most, TFMC_RT_E_WORKER);
-	emit_set_workers(&e, n);
-	emit_end(&e, TFMC_RT_OK);
+	struct kb_val most = emit_context(e, KB_INDEX, CONTEXT_WORKERS_MAX);
+	emit_require_between(e, args[0], 1, most, TFMC_RT_E_WORKER);
+	emit_set_workers(e, args[0]);
 }
 
 static void emit_init(struct object *o)
 {
 	struct init n = {0};
-	if (!api_begin_context(&n.e, o, "init", KB_I32))
+	if (!begin(&n.e, o, "init", KB_I32))
 		return;
+	n.e.context = kb_param(n.e.k, "context", KB_PTR_T, 0);
 	n.config = kb_param(n.e.k, "config", KB_PTR_T, KB_READONLY);
 	n.start = kb_local(n.e.k, "start", KB_INDEX, START_WORDS);
 	init_check(&n);
@@ -285,18 +272,53 @@ static void emit_init(struct object *o)
 	kb_end(n.e.k);
 }
 
-static void emit_close(struct object *o)
+static void close_context(struct emit *e, const struct kb_val *args)
+{
+	(void)args;
+	emit_set_context(e, kb_index(e->k, 0), CONTEXT_MAGIC);
+	if (object_has_device(e->object)) {
+		struct kb_val device = emit_context(e, KB_PTR, CONTEXT_DEVICE);
+		(void)kb_call_other(e->k, "tfmc_cl_model_close", KB_VOID, &device, 1);
+	}
+}
+
+/* ---- of a context that is initialised ---- */
+
+static const struct context_function {
+	const char *suffix;
+	struct {
+		const char *name;
+		enum kb_scalar type;
+	} params[2]; /* after the context */
+	bool needs_state;
+	void (*emit)(struct emit *e, const struct kb_val *args); /* returns what is no OK */
+} functions[] = {
+        {"reset", {{0}}, false, emit_reset},
+        {"trim", {{"sequence", KB_INDEX}, {"length", KB_INDEX}}, true, emit_trim},
+        {"fork", {{"from", KB_INDEX}, {"to", KB_INDEX}}, true, emit_fork},
+        {"select", {{"first", KB_INDEX}, {"source", KB_INDEX}}, true, emit_select},
+        {"reorder", {{"from", KB_PTR}, {"n", KB_INDEX}}, true, emit_reorder},
+        {"fetch", {{"sequence", KB_INDEX}}, true, emit_fetch},
+        {"store", {{"sequence", KB_INDEX}}, true, emit_store_state},
+        {"close", {{0}}, false, close_context},
+        {"workers", {{"workers", KB_INDEX}}, false, set_workers},
+};
+
+static void emit_context_function(struct object *o, const struct context_function *f)
 {
 	struct emit e;
-	if (!api_begin_context(&e, o, "close", KB_I32))
+	struct kb_val args[TFMC_COUNT(f->params)] = {{0}};
+	if (!begin(&e, o, f->suffix, KB_I32))
 		return;
-	struct kb *k = e.k;
+	e.context = kb_param(e.k, "context", KB_PTR_T, 0);
+	for (size_t i = 0; i < TFMC_COUNT(args) && f->params[i].name; i++)
+		args[i] = kb_param(e.k, f->params[i].name, KB_TYPE(f->params[i].type, 1),
+		                   f->params[i].type == KB_PTR ? KB_READONLY : 0);
 	api_check_magic(&e);
-	emit_set_context(&e, kb_index(k, 0), CONTEXT_MAGIC);
-	if (object_has_device(o)) {
-		struct kb_val device = emit_context(&e, KB_PTR, CONTEXT_DEVICE);
-		(void)kb_call_other(k, "tfmc_cl_model_close", KB_VOID, &device, 1);
-	}
+	e.state = emit_context(&e, KB_PTR, CONTEXT_STATE);
+	if (f->needs_state)
+		emit_return_if(&e, kb_cmp(e.k, KB_EQ, e.state, kb_null(e.k)), TFMC_RT_E_STATE);
+	f->emit(&e, args);
 	emit_end(&e, TFMC_RT_OK);
 }
 
@@ -313,7 +335,7 @@ static void emit_status_text(struct object *o)
 #undef ROW
 	};
 	struct emit e;
-	if (!api_begin(&e, o, "status_text", KB_PTR))
+	if (!begin(&e, o, "status_text", KB_PTR))
 		return;
 	struct kb_val status = kb_param(e.k, "status", KB_I32_T, 0);
 	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
@@ -329,9 +351,10 @@ static void emit_status_text(struct object *o)
 static void emit_variant(struct object *o)
 {
 	struct emit e;
-	if (!api_begin_context(&e, o, "variant", KB_INDEX))
+	if (!begin(&e, o, "variant", KB_INDEX))
 		return;
 	struct kb *k = e.k;
+	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	kb_if(k, kb_cmp(k, KB_EQ, e.context, kb_null(k)));
 	kb_return(k, kb_index(k, -1));
 	kb_end_if(k);
@@ -371,10 +394,9 @@ void emit_api(struct object *o)
 {
 	emit_arena_bytes(o);
 	emit_state_bytes(o);
-	emit_state_api(o);
 	emit_init(o);
-	emit_close(o);
+	for (size_t i = 0; i < TFMC_COUNT(functions); i++)
+		emit_context_function(o, &functions[i]);
 	emit_variant(o);
-	emit_workers(o);
 	emit_status_text(o);
 }

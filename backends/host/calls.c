@@ -220,11 +220,12 @@ static void run_entry(struct emit *e, size_t number, struct kb_val worker, struc
 
 static void emit_any_entry(struct object *o)
 {
-	struct emit e;
+	struct emit e = {.object = o};
 	size_t words = 0;
-	if (!api_begin_context(&e, o, "call", KB_I32))
+	struct kb *k = e.k = kb_begin(o->kb, emit_name(o, "_call"), KB_EXPORTED, KB_I32);
+	if (!k)
 		return;
-	struct kb *k = e.k;
+	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	struct kb_val number = kb_param(k, "entry", KB_INDEX_T, 0);
 	e.args = kb_param(k, "args", KB_PTR_T, KB_READONLY);
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);

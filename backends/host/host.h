@@ -21,16 +21,20 @@ enum task_word { TASK_CONTEXT, TASK_ARGS, TASK_INDEX, TASK_WORDS = TASK_INDEX + 
 void emit_set_workers(struct emit *e, struct kb_val n);
 void emit_entries(struct object *o); /* NAME_call, NAME_ENTRY, NAME_ENTRY_spmd */
 void emit_api(struct object *o);
-/* Functions of the interface, their first parameter the context or another one; false: no memory. */
-bool api_begin(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result);
-bool api_begin_context(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result);
 void api_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status);
 void api_check_magic(struct emit *e);
 void api_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes); /* a multiple of 8 bytes */
-void emit_state_api(struct object *o); /* reset, trim, fork, select, reorder */
-/* Writes the words of a context that follow from the first row's sequence and the shared source (-1: none).
- */
-void emit_set_window(struct emit *e, struct kb_val state, struct kb_val first, struct kb_val source);
+/* ---- functions of the interface on the state (state.c): e->state, args after the context ---- */
+void emit_reset(struct emit *e, const struct kb_val *args);
+void emit_trim(struct emit *e, const struct kb_val *args);
+void emit_fork(struct emit *e, const struct kb_val *args);
+void emit_select(struct emit *e, const struct kb_val *args);
+void emit_reorder(struct emit *e, const struct kb_val *args);
+void emit_fetch(struct emit *e, const struct kb_val *args);
+void emit_store_state(struct emit *e, const struct kb_val *args);
+/* Writes the words of a context that follow from the first row's sequence and the shared source (-1: none). */
+void emit_set_window(struct emit *e, struct kb_val first, struct kb_val source);
+
 /* Byte offsets in struct tfmc_config. */
 #define CONFIG(field) ((int64_t)offsetof(struct tfmc_config, field))
 
