@@ -163,8 +163,7 @@ static struct kb_val full_args(struct emit *e, const struct entry *entry, struct
 	const struct function *f = e->function;
 	size_t fixed = f->dim_word[entry->fixed_dim], from = 0;
 	for (size_t i = 0; i < function_words(f); i++) {
-		struct kb_val v =
-		        i == fixed ? kb_index(e->k, entry->fixed_value) : emit_word(e, KB_INDEX, from++);
+		struct kb_val v = i == fixed ? kb_index(e->k, 1) : emit_word(e, KB_INDEX, from++);
 		emit_store(e->k, v, copy, 8 * (int64_t)i);
 	}
 	return copy;

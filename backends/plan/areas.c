@@ -104,7 +104,7 @@ bool area_of_value(const struct emit *e, struct ir_value v, struct area *out)
 	struct ir_dims *t = dims_of(e);
 	const struct ir_func *f = e->function->func;
 	struct ir_value base = ir_view_base(f, v);
-	const struct place *p = &e->function->places[base.id];
+	const struct place *p = e->function->places[base.id];
 	struct binding_slice slice;
 	*out = (struct area){.number = p->number,
 	                     .offset = ir_dim_const(t, 0),

@@ -101,7 +101,7 @@ static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *pt
 	const struct ir_func *f = e->function->func;
 	struct area a;
 	out->dtype = ir_type_of(f, base)->dtype;
-	if (e->function->places[base.id].kind == PLACE_WEIGHT)
+	if (e->function->places[base.id]->kind == PLACE_WEIGHT)
 		weight_form(ir_def(f, base), out);
 	return area_of_value(e, base, &a) && area_pointer(e, &a, ptr);
 }
@@ -144,7 +144,7 @@ static struct kb_size scaled(struct emit *e, const struct ir_dim *d, int64_t by)
 /* Matrices of packed weights follow each other with whole panels. */
 static void matrix_strides(struct emit *e, struct ir_value base, struct kb_tensor *out)
 {
-	const struct place *p = &e->function->places[base.id];
+	const struct place *p = e->function->places[base.id];
 	if (p->kind != PLACE_WEIGHT || out->encoding != ENC_PANEL16 || out->rank < 3)
 		return;
 	const struct ir_op *op = ir_def(e->function->func, base);

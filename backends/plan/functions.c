@@ -42,56 +42,18 @@ static const struct ir_dim *tensor_bytes(const struct object *o, const struct ir
 
 /* ---- arguments ---- */
 
-static void mark_dims(const struct object *o, struct function *f, const struct ir_dim *d)
-{
-	for (size_t i = 0; d && i < ir_dims_count(o->module->dims); i++)
-		f->has_dim[i] = f->has_dim[i] || ir_dim_has(d, (int)i);
-}
-
-static void mark_attributes(const struct object *o, struct function *f, const struct ir_op *op)
-{
-	const struct ir_attr_desc *d = ir_op_desc(op->code)->attrs;
-	for (; d && d->name; d++) {
-		const void *at = (const char *)op->attrs + d->offset;
-		if (d->kind == ATTR_DIM)
-			mark_dims(o, f, *(const struct ir_dim *const *)at);
-		const struct ir_dim_list *list = at;
-		for (size_t i = 0; d->kind == ATTR_DIMS && i < list->n; i++)
-			mark_dims(o, f, list->items[i]);
-	}
-}
-
-/* The dims of `func` are among those of which f's words are made. */
-static void mark_function(const struct object *o, struct function *f, const struct ir_func *func)
-{
-	for (uint32_t v = 1; v < func->n_values; v++) {
-		const struct ir_type *t = ir_type_of(func, (struct ir_value){v});
-		for (int i = 0; t->kind == IR_TENSOR && i < t->rank; i++)
-			mark_dims(o, f, t->dims[i]);
-	}
-	mark_dims(o, f, func->arena);
-	for (struct ir_iter it = ir_ops(func->body); it.op; ir_next(&it))
-		mark_attributes(o, f, it.op);
-	for (size_t i = 0; i < func->n_params; i++) {
-		mark_dims(o, f, func->params[i].default_value);
-		mark_dims(o, f, func->params[i].max);
-	}
-}
-
 /* Every dim that any value of the function has, so that emission never meets one it cannot load; and those of
  * its base and all cases of it, so that a call passes the same words to all. */
 static void find_dims(struct object *o, struct function *f)
 {
-	size_t word = 0;
-	for (size_t i = 0; i < o->module->funcs.n; i++)
-		if (ir_case_base(o->module, o->module->funcs.items[i]) == f->base)
-			mark_function(o, f, o->module->funcs.items[i]);
-	if (f->has_state && o->states.batch_dim >= 0)
-		f->has_dim[o->states.batch_dim] = true;
-	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++)
+	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++) {
+		f->has_dim[i] = f->has_state && (int)i == o->states.batch_dim;
+		for (size_t k = 0; k < o->module->funcs.n && !f->has_dim[i]; k++)
+			f->has_dim[i] = ir_case_base(o->module, o->module->funcs.items[k]) == f->base &&
+			                ir_func_has_dim(o->module->funcs.items[k], (int)i);
 		if (f->has_dim[i])
-			f->dim_word[i] = word++;
-	f->n_dims = word;
+			f->dim_word[i] = f->n_dims++;
+	}
 }
 
 static void find_words(struct function *f)
@@ -175,7 +137,7 @@ static const struct ir_dim *take(struct object *o, struct function *f, const str
 /* Nothing but the return, possibly through views, reads this output. */
 static bool only_returned(const struct function *f, struct ir_value v)
 {
-	struct ir_value r = func_result(f->func, f->places[v.id].number);
+	struct ir_value r = func_result(f->func, f->places[v.id]->number);
 	for (; f->uses[r.id] == 1; r = ir_def(f->func, r)->operands[0]) {
 		if (ir_same(r, v))
 			return true;
@@ -188,7 +150,7 @@ static bool only_returned(const struct function *f, struct ir_value v)
 bool group_is_optional(const struct function *f, const struct ir_op *group)
 {
 	for (size_t i = 0; i < group->n_results; i++)
-		if (f->places[group->results[i].id].kind != PLACE_OUTPUT ||
+		if (f->places[group->results[i].id]->kind != PLACE_OUTPUT ||
 		    !only_returned(f, group->results[i]))
 			return false;
 	return group->n_results > 0;
@@ -197,7 +159,7 @@ bool group_is_optional(const struct function *f, const struct ir_op *group)
 /* An output that is computed even when the caller does not want it. */
 static bool needs_spare(const struct function *f, uint32_t v)
 {
-	const struct place *p = &f->places[v];
+	const struct place *p = f->places[v];
 	const struct ir_op *op = ir_def(f->func, (struct ir_value){v});
 	if (p->at || ir_type_of(f->func, (struct ir_value){v})->kind != IR_TENSOR)
 		return false;
@@ -231,17 +193,9 @@ static void extend_arena(struct object *o, struct function *f)
 			f->default_at[i] = take(o, f, ir_type_of(func, func->params[i].value));
 			f->has_defaults = true;
 		}
-	for (uint32_t v = 1; v < func->n_values; v++) {
-		struct place *p = &f->places[v];
-		if (!needs_spare(f, v))
-			continue;
-		const struct ir_dim *at = take(o, f, ir_type_of(func, (struct ir_value){v}));
-		for (uint32_t other = v; other < func->n_values; other++)
-			if (f->places[other].kind == p->kind && f->places[other].number == p->number &&
-			    other != v && !f->places[other].at)
-				f->places[other].at = at;
-		p->at = at;
-	}
+	for (uint32_t v = 1; v < func->n_values; v++)
+		if (needs_spare(f, v))
+			f->places[v]->at = take(o, f, ir_type_of(func, (struct ir_value){v}));
 	add_sums(o, f);
 }
 
@@ -306,7 +260,7 @@ const struct ir_dim *entry_dim(const struct object *o, const struct entry *e, co
 {
 	if (e->fixed_dim < 0)
 		return d;
-	return ir_dim_bind(o->module->dims, d, e->fixed_dim, ir_dim_const(o->module->dims, e->fixed_value));
+	return ir_dim_bind(o->module->dims, d, e->fixed_dim, ir_dim_const(o->module->dims, 1));
 }
 
 size_t entry_dims(const struct object *o, const struct entry *e, uint64_t *out)
@@ -335,8 +289,7 @@ static enum tfmc_status add_entry(struct object *o, const char *name, enum tfmc_
 	struct entry *e = ARENA_PUSH(o->arena, &o->entries);
 	if (!e)
 		return TFMC_NO_MEMORY;
-	*e = (struct entry){
-	        .name = name, .kind = kind, .function = function, .fixed_dim = fixed_dim, .fixed_value = 1};
+	*e = (struct entry){.name = name, .kind = kind, .function = function, .fixed_dim = fixed_dim};
 	return TFMC_OK;
 }
 

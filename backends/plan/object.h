@@ -124,7 +124,7 @@ struct function {
 	size_t n_inputs, n_outputs;       /* tensors of the caller */
 	size_t *param_word;               /* [n_params]: word of the pointer */
 	size_t *result_word;              /* [n_results] */
-	struct place *places;             /* [n_values] */
+	struct place **places;            /* [n_values]; values that share memory share one */
 	const struct ir_dim **default_at; /* [n_params]: byte offset of a left-out input, NULL: none */
 	bool has_defaults;                /* of any parameter */
 	const struct ir_dim *sums_at; /* of devices: offset of what kernels leave for those that join it */
@@ -144,8 +144,7 @@ struct entry {
 	const char *name;
 	enum tfmc_entry_kind kind;
 	size_t function;
-	int fixed_dim; /* a dim of the module that is not an argument; -1: none */
-	int64_t fixed_value;
+	int fixed_dim; /* a dim of the module that is 1, not an argument; -1: none */
 };
 
 struct kb_module; /* backends/kb/kb.h */

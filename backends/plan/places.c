@@ -10,7 +10,8 @@
 struct finder {
 	struct object *object;
 	struct function *f;
-	uint32_t *parent; /* [n_values]: joined sets */
+	uint32_t *parent;   /* [n_values]: joined sets */
+	struct place *sets; /* [n_values]: of each root */
 	enum tfmc_status status;
 };
 
@@ -76,7 +77,7 @@ static void join_repeat(struct finder *w, const struct ir_op *op)
 
 static struct place *place_of(struct finder *w, uint32_t v)
 {
-	return &w->f->places[root_of(w, v)];
+	return &w->sets[root_of(w, v)];
 }
 
 static void place_params(struct finder *w)
@@ -135,14 +136,6 @@ static void place_results(struct finder *w)
 	}
 }
 
-/* Copies the place of each set to its members; weights have their own. */
-static void spread(struct finder *w)
-{
-	for (uint32_t v = 1; v < w->f->func->n_values; v++)
-		if (root_of(w, v) != v)
-			w->f->places[v] = w->f->places[root_of(w, v)];
-}
-
 static void check_group(struct finder *w, const struct ir_op *op)
 {
 	for (size_t i = 0; i < op->n_results; i++) {
@@ -158,8 +151,9 @@ enum tfmc_status places_find(struct object *o, struct function *f)
 	struct finder w = {.object = o, .f = f};
 	size_t n = f->func->n_values;
 	w.parent = ARENA_ARRAY(o->arena, uint32_t, n);
-	f->places = ARENA_ARRAY(o->arena, struct place, n);
-	if (!w.parent || !f->places)
+	w.sets = ARENA_ARRAY(o->arena, struct place, n);
+	f->places = ARENA_ARRAY(o->arena, struct place *, n);
+	if (!w.parent || !w.sets || !f->places)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < n; i++)
 		w.parent[i] = (uint32_t)i;
@@ -169,7 +163,7 @@ enum tfmc_status places_find(struct object *o, struct function *f)
 	place_params(&w);
 	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it)) {
 		if (it.op->code == OP_weight)
-			f->places[it.op->results[0].id].kind = PLACE_WEIGHT;
+			place_of(&w, it.op->results[0].id)->kind = PLACE_WEIGHT;
 		if (it.op->code == OP_group)
 			place_group(&w, it.op);
 	}
@@ -177,6 +171,7 @@ enum tfmc_status places_find(struct object *o, struct function *f)
 		place_results(&w);
 	for (size_t i = 0; i < f->n_groups; i++)
 		check_group(&w, f->groups[i]);
-	spread(&w);
+	for (uint32_t v = 0; v < n; v++)
+		f->places[v] = place_of(&w, v);
 	return w.status;
 }

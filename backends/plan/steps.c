@@ -263,7 +263,7 @@ static enum tfmc_status open_wanted(struct maker *m, const struct ir_op *group)
 	if (!outputs)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < group->n_results; i++)
-		outputs[i] = m->function->places[group->results[i].id].number;
+		outputs[i] = m->function->places[group->results[i].id]->number;
 	return open_condition(
 	        m,
 	        (struct plan_step){.kind = PLAN_WANTED, .outputs = outputs, .n_outputs = group->n_results});

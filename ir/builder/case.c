@@ -27,6 +27,48 @@ bool ir_dim_has(const struct ir_dim *d, int sym)
 	return false;
 }
 
+bool ir_type_has_dim(const struct ir_type *t, int sym)
+{
+	if (t == NULL)
+		return false;
+	if (t->kind == IR_STATE)
+		t = t->state->type;
+	for (int i = 0; i < t->rank; i++)
+		if (ir_dim_has(t->dims[i], sym))
+			return true;
+	return false;
+}
+
+static bool attrs_have(const struct ir_op *op, int sym)
+{
+	bool found = false;
+	const struct ir_attr_desc *d = op->attrs != NULL ? ir_op_desc(op->code)->attrs : NULL;
+	for (; d != NULL && d->name != NULL; d++) {
+		const void *at = (const char *)op->attrs + d->offset;
+		const struct ir_dim_list *list = at;
+		if (d->kind == ATTR_DIM)
+			found = found || ir_dim_has(*(const struct ir_dim *const *)at, sym);
+		for (size_t i = 0; d->kind == ATTR_DIMS && i < list->n; i++)
+			found = found || ir_dim_has(list->items[i], sym);
+	}
+	return found;
+}
+
+bool ir_func_has_dim(const struct ir_func *f, int sym)
+{
+	bool found = f->arena != NULL && ir_dim_has(f->arena, sym);
+	for (size_t i = 1; i < f->n_values; i++)
+		found = found || ir_type_has_dim(f->values[i].type, sym);
+	for (size_t i = 0; i < f->n_params; i++) {
+		const struct ir_param *p = &f->params[i];
+		found = found || (p->default_value != NULL && ir_dim_has(p->default_value, sym)) ||
+		        (p->max != NULL && ir_dim_has(p->max, sym));
+	}
+	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+		found = found || attrs_have(it.op, sym);
+	return found;
+}
+
 int ir_dim_only_sym(const struct ir_dim *d)
 {
 	if (d->n_terms != 1 || d->terms[0].coeff != 1 || d->terms[0].n_atoms != 1)

@@ -17,6 +17,10 @@ bool ir_dim_has(const struct ir_dim *d, int sym);
 /* The symbol that d consists of, or -1. */
 int ir_dim_only_sym(const struct ir_dim *d);
 
+/* Whether it occurs in the type; in a value, an attribute, a parameter or the arena of f. */
+bool ir_type_has_dim(const struct ir_type *t, int sym);
+bool ir_func_has_dim(const struct ir_func *f, int sym);
+
 /* The function that f is a case of, f itself when it is none. NULL when there is no such function. */
 const struct ir_func *ir_case_base(const struct ir_module *m, const struct ir_func *f);
 /* values[i]: the value of symbol i. */

@@ -20,22 +20,10 @@ static const char *sym_name(const struct verifier *v, int sym)
 
 /* ---- conditions ---- */
 
-static bool type_has(const struct ir_type *t, int sym)
-{
-	if (t == NULL)
-		return false;
-	if (t->kind == IR_STATE)
-		t = t->state->type;
-	for (int i = 0; i < t->rank; i++)
-		if (ir_dim_has(t->dims[i], sym))
-			return true;
-	return false;
-}
-
 static bool params_have(const struct ir_func *f, int sym)
 {
 	for (size_t i = 0; i < f->n_params; i++)
-		if (type_has(ir_type_of(f, f->params[i].value), sym))
+		if (ir_type_has_dim(ir_type_of(f, f->params[i].value), sym))
 			return true;
 	return false;
 }
@@ -89,36 +77,10 @@ static void check_condition(struct verifier *v, const struct ir_func *base, size
 
 /* ---- the function ---- */
 
-static bool attrs_have(const struct ir_op *op, int sym)
-{
-	bool found = false;
-	const struct ir_attr_desc *d = op->attrs != NULL ? ir_op_desc(op->code)->attrs : NULL;
-	for (; d != NULL && d->name != NULL; d++) {
-		const void *at = (const char *)op->attrs + d->offset;
-		const struct ir_dim_list *list = at;
-		if (d->kind == ATTR_DIM)
-			found = found || ir_dim_has(*(const struct ir_dim *const *)at, sym);
-		for (size_t i = 0; d->kind == ATTR_DIMS && i < list->n; i++)
-			found = found || ir_dim_has(list->items[i], sym);
-	}
-	return found;
-}
-
 static void check_is_bound(struct verifier *v, int sym)
 {
-	const struct ir_func *f = v->f;
-	bool found = f->arena != NULL && ir_dim_has(f->arena, sym);
-	for (size_t i = 1; i < f->n_values; i++)
-		found = found || type_has(f->values[i].type, sym);
-	for (size_t i = 0; i < f->n_params; i++) {
-		const struct ir_param *p = &f->params[i];
-		found = found || (p->default_value != NULL && ir_dim_has(p->default_value, sym)) ||
-		        (p->max != NULL && ir_dim_has(p->max, sym));
-	}
-	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
-		found = found || attrs_have(it.op, sym);
-	if (found)
-		verify_fail(v, f->loc, "%s is bound by this case, but occurs in it", sym_name(v, sym));
+	if (ir_func_has_dim(v->f, sym))
+		verify_fail(v, v->f->loc, "%s is bound by this case, but occurs in it", sym_name(v, sym));
 }
 
 static bool same_text(const char *a, const char *b)
