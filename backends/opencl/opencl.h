@@ -13,10 +13,7 @@
 #ifndef TFMC_BACKENDS_OPENCL_OPENCL_H
 #define TFMC_BACKENDS_OPENCL_OPENCL_H
 
-#include "backends/plan/plan.h"
-#include "ir/core/module.h"
-#include "ir/support/buf.h"
-#include "ir/target/target.h"
+#include "backends/plan/emit.h"
 
 struct opencl_program {
 	const struct plan **functions; /* those of the module, in order, but for cases */
@@ -42,7 +39,8 @@ TFMC_MUST_USE enum tfmc_status opencl_build(struct diag_context *cx, const struc
 TFMC_MUST_USE enum tfmc_status opencl_write_plan(struct diag_context *cx, const struct opencl_program *p,
                                                  const struct ir_module *planned, struct buf *out);
 
-struct object; /* backends/plan/object.h */
+/* Everything of a program but its source; o is begun, not laid out, its arena is the program's. */
+TFMC_MUST_USE enum tfmc_status program_record(struct object *o, struct opencl_program *out);
 /* For an object that is laid out, with its entries: plans of the functions that these reach, in order (function.row),
  * as bytes, and the source. The kernels are recorded in a module of their own. */
 TFMC_MUST_USE enum tfmc_status opencl_compile(struct object *o, struct buf *plan, struct buf *source);

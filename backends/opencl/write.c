@@ -3,7 +3,7 @@
  * Plans as bytes: each section is collected in a buffer of its own, its rows counted. A formula that was written
  * before is not written again.
  */
-#include "backends/opencl/internal.h"
+#include "backends/opencl/opencl.h"
 
 #include <string.h>
 

@@ -175,11 +175,11 @@ static void name_areas(struct arena *a, struct area_list *l)
 	}
 }
 
-static void add(struct emit *e, const struct area *a, bool is_written)
+static void add(const struct emit *e, struct area_list *l, const struct area *a, bool is_written)
 {
-	struct area *slot = find(&e->areas, a);
+	struct area *slot = find(l, a);
 	if (!slot) {
-		slot = ARENA_PUSH(e->object->arena, &e->areas);
+		slot = ARENA_PUSH(e->object->arena, l);
 		if (!slot)
 			return; /* the arena remembers */
 		*slot = *a;
@@ -188,7 +188,7 @@ static void add(struct emit *e, const struct area *a, bool is_written)
 }
 
 /* What is computed inside and only yielded has no memory but that of the group's results. */
-static void add_operands(struct emit *e, const struct ir_op *op)
+static void add_operands(const struct emit *e, const struct ir_op *op, struct area_list *l)
 {
 	const struct ir_func *f = e->function->func;
 	for (size_t k = 0; k < op->n_operands; k++) {
@@ -200,28 +200,28 @@ static void add_operands(struct emit *e, const struct ir_op *op)
 			continue;
 		if (ir_type_of(f, v)->kind == IR_TENSOR) {
 			if (area_of_value(e, v, &a))
-				add(e, &a, false);
+				add(e, l, &a, false);
 		} else if (binding_state_slice(e->object, f, op, &slice) && area_of_slice(e, &slice, &a)) {
-			add(e, &a, op->code != OP_state_read);
+			add(e, l, &a, op->code != OP_state_read);
 		}
 	}
 }
 
-enum tfmc_status areas_collect(struct emit *e)
+struct area_list group_areas(const struct object *o, const struct function *f, const struct ir_op *group)
 {
-	const struct ir_func *f = e->function->func;
+	const struct emit e = emit_of_group(o, f, group);
+	struct area_list l = {0};
 	struct area a;
-	e->areas = (struct area_list){0};
-	for (size_t i = 0; i < e->group->region->n_ops; i++)
-		add_operands(e, e->group->region->ops[i]);
-	for (size_t i = 0; i < e->group->n_results; i++) {
-		struct ir_value v = e->group->results[i];
-		bool is_tensor = ir_type_of(f, v)->kind == IR_TENSOR && !ir_is_state_slice(f, v);
-		if (is_tensor && area_of_value(e, v, &a))
-			add(e, &a, true);
+	for (size_t i = 0; i < group->region->n_ops; i++)
+		add_operands(&e, group->region->ops[i], &l);
+	for (size_t i = 0; i < group->n_results; i++) {
+		struct ir_value v = group->results[i];
+		bool is_tensor = ir_type_of(f->func, v)->kind == IR_TENSOR && !ir_is_state_slice(f->func, v);
+		if (is_tensor && area_of_value(&e, v, &a))
+			add(&e, &l, &a, true);
 	}
-	name_areas(e->object->arena, &e->areas);
-	return arena_failed(e->object->arena) ? TFMC_NO_MEMORY : TFMC_OK;
+	name_areas(o->arena, &l);
+	return l;
 }
 
 /* ---- addresses in an object ---- */

@@ -38,7 +38,7 @@ struct emit {
 	struct kb_val index[OBJECT_REPEAT_MAX];
 	size_t n_repeats;
 	const struct ir_op *group;
-	struct area_list areas;  /* of the group (areas_collect) */
+	struct area_list areas;  /* of the group */
 	struct kb_val *pointers; /* [areas.n]: in its kernel */
 };
 
@@ -91,9 +91,9 @@ TFMC_MUST_USE enum tfmc_status emit_template(struct emit *e, struct kernel_job j
 bool area_of_value(const struct emit *e, struct ir_value v, struct area *out);
 bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct area *out);
 bool area_is_same(const struct area *a, const struct area *b);
-/* Everything that e->group touches and area_of_value names, in order of its operands, results last; no two are the
- * same memory. Into e->areas. */
-TFMC_MUST_USE enum tfmc_status areas_collect(struct emit *e);
+/* Everything that a group touches and area_of_value names, in order of its operands, results last; no two are the
+ * same memory. */
+struct area_list group_areas(const struct object *o, const struct function *f, const struct ir_op *group);
 /* Its address in the memory of an object, in a function that has loaded its dims and bases. */
 struct kb_val area_address(struct emit *e, const struct area *a);
 /* Its address in the kernel of e->group, one of e->pointers. False: it is none of its areas. */

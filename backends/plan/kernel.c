@@ -17,8 +17,7 @@ struct recording {
 	struct plan_kernel *kernel;
 	struct emit e;
 	struct kernel_job job;
-	size_t sums; /* area */
-	bool has_sums;
+	size_t sums; /* 1 + area; 0: none */
 	/* As they were declared: value ids count from 1 in their order. */
 	struct {
 		struct plan_arg *items;
@@ -34,42 +33,28 @@ static int64_t scratch_bytes(const struct ir_op *group)
 	return (bytes + OBJECT_ALIGN - 1) / OBJECT_ALIGN * OBJECT_ALIGN;
 }
 
-/* What groups leave for the join. */
-static enum tfmc_status add_sums(struct recording *r)
+/* What groups leave for the join, then scratch. */
+static void add_areas(struct recording *r)
 {
 	const struct object *o = r->object;
-	const struct ir_dim *bytes = kernel_join_bytes(o->module, r->e.function->func, r->e.group, o->target);
-	r->sums = r->e.areas.n;
-	r->has_sums = bytes != NULL;
-	if (!r->has_sums)
-		return TFMC_OK;
-	struct area *p = ARENA_PUSH(o->arena, &r->e.areas);
-	if (!p)
-		return TFMC_NO_MEMORY;
-	*p = (struct area){.name = "sums",
-	                   .memory = AREA_ARENA,
-	                   .offset = r->e.function->sums_at,
-	                   .bytes = bytes,
-	                   .is_written = !r->kernel->is_join};
-	return TFMC_OK;
-}
-
-/* The last area. */
-static enum tfmc_status add_scratch(struct recording *r)
-{
-	struct ir_dims *t = r->object->module->dims;
-	int64_t bytes = scratch_bytes(r->e.group);
-	if (bytes <= 0)
-		return TFMC_OK;
-	struct area *p = ARENA_PUSH(r->object->arena, &r->e.areas);
-	if (!p)
-		return TFMC_NO_MEMORY;
-	*p = (struct area){.name = "scratch",
-	                   .memory = AREA_SCRATCH,
-	                   .offset = ir_dim_const(t, 0),
-	                   .bytes = ir_dim_const(t, bytes),
-	                   .is_written = true};
-	return TFMC_OK;
+	struct ir_dims *t = o->module->dims;
+	int64_t scratch = scratch_bytes(r->e.group);
+	const struct ir_dim *sums = kernel_join_bytes(o->module, r->e.function->func, r->e.group, o->target);
+	struct area *p = sums ? ARENA_PUSH(o->arena, &r->e.areas) : NULL;
+	r->sums = p ? r->e.areas.n : 0;
+	if (p)
+		*p = (struct area){.name = "sums",
+		                   .memory = AREA_ARENA,
+		                   .offset = r->e.function->sums_at,
+		                   .bytes = sums,
+		                   .is_written = !r->kernel->is_join};
+	p = scratch > 0 ? ARENA_PUSH(o->arena, &r->e.areas) : NULL;
+	if (p)
+		*p = (struct area){.name = "scratch",
+		                   .memory = AREA_SCRATCH,
+		                   .offset = ir_dim_const(t, 0),
+		                   .bytes = ir_dim_const(t, scratch),
+		                   .is_written = true};
 }
 
 /* This worker's. */
@@ -159,7 +144,7 @@ static enum tfmc_status begin(struct recording *r)
 	struct kb_val *dims = ARENA_ARRAY(o->arena, struct kb_val, n_dims + 1);
 	r->e.pointers = ARENA_ARRAY(o->arena, struct kb_val, r->e.areas.n + 1);
 	r->e.k = kb_begin(o->kb, r->kernel->name, object_is_device(o) ? KB_KERNEL : KB_INTERNAL, KB_VOID);
-	if (!r->e.k || !offsets || !dims || !r->e.pointers)
+	if (!r->e.k || arena_failed(o->arena))
 		return TFMC_NO_MEMORY;
 	declare_areas(r, offsets);
 	declare_indices(r, dims);
@@ -269,14 +254,13 @@ enum tfmc_status kernel_record(struct object *o, const struct function *f, int64
 	struct recording r = {.object = o, .kernel = k, .e = emit_of_group(o, f, k->group)};
 	r.e.areas = k->areas;
 	k->name = kernel_name(o, f, k);
-	TFMC_TRY(add_sums(&r));
-	TFMC_TRY(add_scratch(&r));
+	add_areas(&r);
 	r.job.items = object_is_device(o) ? kernel_items(o->module, f->func, k->group, o->target) : 0;
 	TFMC_TRY(begin(&r));
 	r.job.scratch = find_scratch(&r);
 	r.job.scratch_step = o->scratch;
-	if (r.has_sums)
-		r.job.sums = r.e.pointers[r.sums];
+	if (r.sums)
+		r.job.sums = r.e.pointers[r.sums - 1];
 	r.job.parts = parts;
 	r.job.is_join = k->is_join;
 	r.job.is_divided = &k->is_divided;

@@ -30,13 +30,11 @@ struct maker {
 	} open;
 };
 
-static enum tfmc_status add(struct maker *m, struct plan_step step)
+static void add(struct maker *m, struct plan_step step)
 {
 	struct plan_step *slot = ARENA_PUSH(m->object->arena, m->plan);
-	if (!slot)
-		return TFMC_NO_MEMORY;
-	*slot = step;
-	return TFMC_OK;
+	if (slot) /* else the arena remembers */
+		*slot = step;
 }
 
 /* ---- hazards ---- */
@@ -173,20 +171,20 @@ static void find_parts(struct maker *m, size_t i)
 
 /* ---- barriers ---- */
 
-static enum tfmc_status add_barrier(struct maker *m, int64_t parts)
+static void add_barrier(struct maker *m, int64_t parts)
 {
-	return add(m, (struct plan_step){.kind = PLAN_BARRIER, .parts = parts});
+	add(m, (struct plan_step){.kind = PLAN_BARRIER, .parts = parts});
 }
 
 /* All that runs is through. */
-static enum tfmc_status close_open(struct maker *m)
+static void close_open(struct maker *m)
 {
-	enum tfmc_status status = m->open.n > 0 ? add_barrier(m, 1) : TFMC_OK;
+	if (m->open.n > 0)
+		add_barrier(m, 1);
 	m->open.n = 0;
-	return status;
 }
 
-static enum tfmc_status wait_for_open(struct maker *m, const struct plan_kernel *kernel)
+static void wait_for_open(struct maker *m, const struct plan_kernel *kernel)
 {
 	const struct plan_kernel *before = kernel->number > 0 ? m->groups[kernel->number - 1] : NULL;
 	bool is_divided = before && before->is_divided && kernel->is_divided && !kernel->is_join;
@@ -200,20 +198,17 @@ static enum tfmc_status wait_for_open(struct maker *m, const struct plan_kernel 
 			parts = 1;
 	}
 	if (is_waiting)
-		TFMC_TRY(add_barrier(m, parts));
+		add_barrier(m, parts);
 	if (is_waiting && parts == 1 && m->conditions == 0)
 		m->open.n = 0;
 	const struct plan_kernel **slot = ARENA_PUSH(m->object->arena, &m->open);
-	if (!slot)
-		return TFMC_NO_MEMORY;
-	*slot = kernel;
-	return TFMC_OK;
+	if (slot)
+		*slot = kernel;
 }
 
 /* ---- groups ---- */
 
-static enum tfmc_status add_kernel(struct maker *m, size_t number, bool is_join,
-                                   const struct plan_kernel **out)
+static enum tfmc_status add_kernel(struct maker *m, size_t number, bool is_join)
 {
 	const struct function *f = m->function;
 	struct plan_kernel *k = ARENA_NEW(m->object->arena, struct plan_kernel);
@@ -224,49 +219,48 @@ static enum tfmc_status add_kernel(struct maker *m, size_t number, bool is_join,
 	memcpy(k->rounds, m->rounds, sizeof(k->rounds));
 	int64_t before = number > 0 ? m->parts[number - 1] : 1;
 	TFMC_TRY(kernel_record(m->object, f, before > 1 ? before : m->parts[number], k));
-	TFMC_TRY(wait_for_open(m, k));
-	*out = k;
-	return add(m, (struct plan_step){.kind = PLAN_KERNEL, .kernel = k});
+	wait_for_open(m, k);
+	if (!is_join)
+		m->groups[number] = k;
+	add(m, (struct plan_step){.kind = PLAN_KERNEL, .kernel = k});
+	return TFMC_OK;
 }
 
-static enum tfmc_status open_condition(struct maker *m, struct plan_step step)
+static void open_condition(struct maker *m, struct plan_step step)
 {
 	m->conditions++;
-	return add(m, step);
+	add(m, step);
 }
 
-static enum tfmc_status close_condition(struct maker *m)
+static void close_condition(struct maker *m)
 {
 	m->conditions--;
-	return add(m, (struct plan_step){.kind = PLAN_END});
+	add(m, (struct plan_step){.kind = PLAN_END});
 }
 
 /* The second step of an attention whose blocks were divided; what it writes is what the group writes. */
 static enum tfmc_status add_join(struct maker *m, size_t number)
 {
 	const struct function *f = m->function;
-	const struct plan_kernel *join;
 	const struct ir_dim *heads;
 	if (!kernel_has_join(m->object->module, f->func, f->groups[number], m->object->target, &heads))
 		return TFMC_OK;
 	if (object_is_device(m->object))
-		return add_kernel(m, number, true, &join);
-	TFMC_TRY(open_condition(m, (struct plan_step){.kind = PLAN_SPLIT, .heads = heads}));
-	TFMC_TRY(add_kernel(m, number, true, &join));
-	return close_condition(m);
+		return add_kernel(m, number, true);
+	open_condition(m, (struct plan_step){.kind = PLAN_SPLIT, .heads = heads});
+	TFMC_TRY(add_kernel(m, number, true));
+	close_condition(m);
+	return TFMC_OK;
 }
 
-/* Runs only when one of its results is wanted. */
-static enum tfmc_status open_wanted(struct maker *m, const struct ir_op *group)
+/* What runs only when one of its results is wanted. */
+static void open_wanted(struct maker *m, const struct ir_op *group)
 {
 	size_t *outputs = ARENA_ARRAY(m->object->arena, size_t, group->n_results);
-	if (!outputs)
-		return TFMC_NO_MEMORY;
-	for (size_t i = 0; i < group->n_results; i++)
+	for (size_t i = 0; outputs && i < group->n_results; i++)
 		outputs[i] = m->function->places[group->results[i].id]->number;
-	return open_condition(
-	        m,
-	        (struct plan_step){.kind = PLAN_WANTED, .outputs = outputs, .n_outputs = group->n_results});
+	open_condition(m, (struct plan_step){
+	                          .kind = PLAN_WANTED, .outputs = outputs, .n_outputs = group->n_results});
 }
 
 static enum tfmc_status add_group(struct maker *m, const struct ir_op *group)
@@ -274,12 +268,14 @@ static enum tfmc_status add_group(struct maker *m, const struct ir_op *group)
 	size_t number = m->group++;
 	bool is_optional = group_is_optional(m->function, group);
 	if (is_optional)
-		TFMC_TRY(open_wanted(m, group));
-	TFMC_TRY(add_kernel(m, number, false, &m->groups[number]));
+		open_wanted(m, group);
+	TFMC_TRY(add_kernel(m, number, false));
 	TFMC_TRY(add_join(m, number));
 	progress_tell(m->object->options->progress, "kernels", "groups", number + 1, m->function->n_groups);
 	TFMC_TRY(budget_code(m->object, group));
-	return is_optional ? close_condition(m) : TFMC_OK;
+	if (is_optional)
+		close_condition(m);
+	return TFMC_OK;
 }
 
 static enum tfmc_status add_region(struct maker *m, const struct ir_region *r);
@@ -293,13 +289,14 @@ static enum tfmc_status add_repeat(struct maker *m, const struct ir_op *op)
 		           "not supported yet: repeats more than %d deep", OBJECT_REPEAT_MAX);
 		return TFMC_INVALID;
 	}
-	TFMC_TRY(close_open(m));
-	TFMC_TRY(add(m, (struct plan_step){.kind = PLAN_REPEAT, .count = count}));
+	close_open(m);
+	add(m, (struct plan_step){.kind = PLAN_REPEAT, .count = count});
 	m->rounds[m->depth++] = count;
 	TFMC_TRY(add_region(m, op->region));
 	m->rounds[--m->depth] = 0;
-	TFMC_TRY(close_open(m));
-	return add(m, (struct plan_step){.kind = PLAN_END});
+	close_open(m);
+	add(m, (struct plan_step){.kind = PLAN_END});
+	return TFMC_OK;
 }
 
 static enum tfmc_status add_region(struct maker *m, const struct ir_region *r)
@@ -328,18 +325,11 @@ static enum tfmc_status add_lengths(struct maker *m)
 		return TFMC_INTERNAL;
 	}
 	a->is_written = true;
-	return add(m, (struct plan_step){.kind = PLAN_LENGTHS, .lengths = a});
+	add(m, (struct plan_step){.kind = PLAN_LENGTHS, .lengths = a});
+	return TFMC_OK;
 }
 
 /* ---- the whole ---- */
-
-static enum tfmc_status find_areas(struct maker *m, size_t i)
-{
-	struct emit e = emit_of_group(m->object, m->function, m->function->groups[i]);
-	TFMC_TRY(areas_collect(&e));
-	m->areas[i] = e.areas;
-	return TFMC_OK;
-}
 
 enum tfmc_status plan_make(struct object *o, struct function *f)
 {
@@ -356,11 +346,12 @@ enum tfmc_status plan_make(struct object *o, struct function *f)
 	p->arena_bytes = f->arena;
 	f->plan = p;
 	for (size_t i = 0; i < f->n_groups; i++)
-		TFMC_TRY(find_areas(&m, i));
+		m.areas[i] = group_areas(o, f, f->groups[i]);
 	for (size_t i = 0; i < f->n_groups; i++)
 		find_parts(&m, i);
 	TFMC_TRY(add_region(&m, f->func->body));
-	return add_lengths(&m);
+	TFMC_TRY(add_lengths(&m));
+	return arena_failed(o->arena) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
 const struct plan_step *plan_find(const struct plan *p, enum plan_step_kind kind)

@@ -94,10 +94,14 @@ bool tfmc_plan_area(const struct tfmc_plan *p, int64_t area, const int64_t *dims
 
 /* ---- checks ---- */
 
-/* The first thing that is wrong stays. */
+/* Where a walk over the functions is; the first thing that is wrong stays. */
 struct check {
 	const struct tfmc_plan *plan;
 	const char *wrong;
+	int64_t next[PLAN_SECTIONS]; /* rows that nothing refers to yet */
+	int64_t function;
+	int open[PLAN_DEPTH]; /* plan_step_kind */
+	int depth, repeats;
 };
 
 static void require(struct check *c, bool ok, const char *wrong)
@@ -106,246 +110,219 @@ static void require(struct check *c, bool ok, const char *wrong)
 		c->wrong = wrong;
 }
 
-static bool is_row(const struct check *c, enum plan_section s, int64_t row)
+static int64_t cell(const struct check *c, enum plan_section s, int64_t row, int column)
 {
-	return row >= 0 && row < c->plan->rows[s];
+	return tfmc_plan_cell(c->plan, s, row, column);
 }
 
-static void require_name(struct check *c, int64_t name)
-{
-	require(c, name >= 0 && name < tfmc_plan_header(c->plan, PLAN_H_NAMES),
-	        "a name is outside the names");
-}
+/* Bounds of cells that are checked one by one; a `most` below 0: as many as there are of it. */
+enum { MOST_NAME = -1, MOST_FORMULA = -2, MOST_OPTIONAL = -3 };
+static const struct bound {
+	enum plan_section section;
+	int column;
+	int64_t least, most;
+	const char *wrong;
+} bounds[] = {
+        {PLAN_DIMS, DIM_NAME, 0, MOST_NAME, "a name is outside the names"},
+        {PLAN_DIMS, DIM_LO, 0, INT64_MAX, "a dim has no bounds"},
+        {PLAN_AREAS, AREA_C_NAME, 0, MOST_NAME, "a name is outside the names"},
+        {PLAN_AREAS, AREA_C_MEMORY, AREA_WEIGHTS, AREA_SCRATCH, "there is no such memory"},
+        {PLAN_AREAS, AREA_C_STATE, PLAN_STATE_NONE, PLAN_STATE_SOURCE, "there is no such part of a state"},
+        {PLAN_AREAS, AREA_C_OFFSET, 0, MOST_FORMULA, "there is no such formula"},
+        {PLAN_AREAS, AREA_C_BYTES, 0, MOST_FORMULA, "there is no such formula"},
+        {PLAN_AREAS, AREA_C_SPARE, 0, MOST_OPTIONAL, "there is no such formula"},
+        {PLAN_KERNELS, KERNEL_NAME, 0, MOST_NAME, "a name is outside the names"},
+        {PLAN_KERNELS, KERNEL_TASKS, 0, MOST_FORMULA, "there is no such formula"},
+        {PLAN_KERNELS, KERNEL_ITEMS, 1, INT64_MAX, "a kernel has no work-items"},
+        {PLAN_KERNELS, KERNEL_SCRATCH, 0, INT64_MAX, "scratch is negative"},
+        {PLAN_FUNCTIONS, FUNCTION_NAME, 0, MOST_NAME, "a name is outside the names"},
+        {PLAN_FUNCTIONS, FUNCTION_ARENA, 0, MOST_FORMULA, "there is no such formula"},
+        {PLAN_FUNCTIONS, FUNCTION_PARAMS, 0, INT64_MAX, "a function has fewer than no tensors"},
+        {PLAN_FUNCTIONS, FUNCTION_RESULTS, 0, INT64_MAX, "a function has fewer than no tensors"},
+};
 
-static void require_formula(struct check *c, int64_t row)
+static void check_bounds(struct check *c, const struct bound *b)
 {
-	require(c, is_row(c, PLAN_FORMULAS, row), "there is no such formula");
-}
-
-/* Rows [first, first + n) begin where the last ones ended: *next. */
-static void require_rows(struct check *c, enum plan_section s, int64_t first, int64_t n, int64_t *next)
-{
-	bool ok = first == *next && n >= 0 && n <= c->plan->rows[s] - *next;
-	require(c, ok, "rows are not those after the last ones");
-	*next += ok ? n : 0;
-}
-
-static void check_dims(struct check *c)
-{
-	for (int64_t i = 0; i < c->plan->rows[PLAN_DIMS]; i++) {
-		int64_t lo = tfmc_plan_cell(c->plan, PLAN_DIMS, i, DIM_LO);
-		int64_t hi = tfmc_plan_cell(c->plan, PLAN_DIMS, i, DIM_HI);
-		require_name(c, tfmc_plan_cell(c->plan, PLAN_DIMS, i, DIM_NAME));
-		require(c, lo >= 0 && lo <= hi, "a dim has no bounds");
+	int64_t most = b->most, formulas = c->plan->rows[PLAN_FORMULAS];
+	if (most == MOST_NAME)
+		most = tfmc_plan_header(c->plan, PLAN_H_NAMES) - 1;
+	if (most == MOST_FORMULA || most == MOST_OPTIONAL)
+		most = most == MOST_FORMULA ? formulas - 1 : formulas;
+	for (int64_t i = 0; i < c->plan->rows[b->section]; i++) {
+		int64_t v = cell(c, b->section, i, b->column);
+		require(c, v >= b->least && v <= most, b->wrong);
 	}
 }
+
+/* The next n rows of the section, which begin at `first`; gives the row after them. */
+static int64_t take_rows(struct check *c, enum plan_section s, int64_t first, int64_t n)
+{
+	bool ok = first == c->next[s] && n >= 0 && n <= c->plan->rows[s] - c->next[s];
+	require(c, ok, "rows are not those after the last ones");
+	c->next[s] += ok ? n : 0;
+	return c->next[s];
+}
+
+/* ---- formulas ---- */
 
 /* What the operation takes from the stack and leaves; 0, 0 when it is wrong. */
 static void effect(const struct check *c, int64_t op, int64_t value, int *takes, int *leaves)
 {
 	*takes = op == PLAN_FLOOR ? 1 : op == PLAN_ADD || op == PLAN_MULTIPLY || op == PLAN_MAX ? 2 : 0;
-	bool ok = op == PLAN_CONST || (op == PLAN_SYMBOL && is_row(c, PLAN_DIMS, value)) ||
-	          (op == PLAN_FLOOR && value >= 1) || *takes == 2;
-	*leaves = ok;
+	bool is_dim = value >= 0 && value < c->plan->rows[PLAN_DIMS];
+	*leaves = op == PLAN_CONST || (op == PLAN_SYMBOL && is_dim) || (op == PLAN_FLOOR && value >= 1) ||
+	          *takes == 2;
 }
 
-static void check_formulas(struct check *c)
+static void check_formula(struct check *c, int64_t i)
 {
-	const struct tfmc_plan *p = c->plan;
-	int64_t next = 0;
-	for (int64_t i = 0; i < p->rows[PLAN_FORMULAS] && !c->wrong; i++) {
-		int64_t at = next, n = 0;
-		require_rows(c, PLAN_CODE, tfmc_plan_cell(p, PLAN_FORMULAS, i, FORMULA_FIRST),
-		             tfmc_plan_cell(p, PLAN_FORMULAS, i, FORMULA_N), &next);
-		for (; at < next && !c->wrong; at++) {
-			int takes, leaves;
-			effect(c, tfmc_plan_cell(p, PLAN_CODE, at, CODE_OP),
-			       tfmc_plan_cell(p, PLAN_CODE, at, CODE_VALUE), &takes, &leaves);
-			require(c, leaves == 1 && n >= takes, "a formula has a wrong operation");
-			n += leaves - takes;
-			require(c, n <= PLAN_STACK, "a formula is too deep");
-		}
-		require(c, n == 1, "a formula is not one number");
+	int64_t at = c->next[PLAN_CODE], n = 0;
+	int64_t end = take_rows(c, PLAN_CODE, cell(c, PLAN_FORMULAS, i, FORMULA_FIRST),
+	                        cell(c, PLAN_FORMULAS, i, FORMULA_N));
+	for (; at < end && !c->wrong; at++) {
+		int takes, leaves;
+		effect(c, cell(c, PLAN_CODE, at, CODE_OP), cell(c, PLAN_CODE, at, CODE_VALUE), &takes,
+		       &leaves);
+		require(c, leaves == 1 && n >= takes, "a formula has a wrong operation");
+		n += leaves - takes;
+		require(c, n <= PLAN_STACK, "a formula is too deep");
 	}
-}
-
-static void check_area(struct check *c, int64_t i)
-{
-	const struct tfmc_plan *p = c->plan;
-	int64_t memory = tfmc_plan_cell(p, PLAN_AREAS, i, AREA_C_MEMORY);
-	int64_t state = tfmc_plan_cell(p, PLAN_AREAS, i, AREA_C_STATE);
-	int64_t spare = tfmc_plan_cell(p, PLAN_AREAS, i, AREA_C_SPARE);
-	require_name(c, tfmc_plan_cell(p, PLAN_AREAS, i, AREA_C_NAME));
-	require(c, memory >= AREA_WEIGHTS && memory <= AREA_SCRATCH, "there is no such memory");
-	require(c, state >= PLAN_STATE_NONE && state <= PLAN_STATE_SOURCE,
-	        "there is no such part of a state");
-	require_formula(c, tfmc_plan_cell(p, PLAN_AREAS, i, AREA_C_OFFSET));
-	require_formula(c, tfmc_plan_cell(p, PLAN_AREAS, i, AREA_C_BYTES));
-	require(c, spare >= 0 && spare <= c->plan->rows[PLAN_FORMULAS], "there is no such formula");
+	require(c, n == 1, "a formula is not one number");
 }
 
 /* ---- kernels ---- */
 
-/* Where a walk over the steps is. */
-struct walk {
-	struct check *check;
-	int64_t function;
-	int64_t next_step, next_kernel, next_area, next_arg, next_output; /* rows */
-	int open[PLAN_DEPTH];                                             /* plan_step_kind */
-	int depth, repeats;
-};
-
-static bool is_tensor(const struct walk *w, int64_t memory, int64_t number)
+static bool is_tensor(const struct check *c, int64_t memory, int64_t number)
 {
-	const struct tfmc_plan *p = w->check->plan;
 	int column = memory == AREA_INPUT ? FUNCTION_PARAMS : FUNCTION_RESULTS;
 	bool is_callers = memory == AREA_INPUT || memory == AREA_OUTPUT;
-	return !is_callers ||
-	       (number >= 0 && number < tfmc_plan_cell(p, PLAN_FUNCTIONS, w->function, column));
+	return !is_callers || (number >= 0 && number < cell(c, PLAN_FUNCTIONS, c->function, column));
 }
 
 /* In this function and within the repeats that are open. */
-static void require_area(struct walk *w, int64_t i)
+static void check_area(struct check *c, int64_t i)
 {
-	const struct tfmc_plan *p = w->check->plan;
-	require(w->check,
-	        is_tensor(w, tfmc_plan_cell(p, PLAN_AREAS, i, AREA_C_MEMORY),
-	                  tfmc_plan_cell(p, PLAN_AREAS, i, AREA_C_NUMBER)),
+	require(c, is_tensor(c, cell(c, PLAN_AREAS, i, AREA_C_MEMORY), cell(c, PLAN_AREAS, i, AREA_C_NUMBER)),
 	        "the function has no such parameter or result");
-	for (int d = w->repeats; d < PLAN_REPEATS; d++)
-		require(w->check, tfmc_plan_cell(p, PLAN_AREAS, i, AREA_C_STEP + d) == 0,
+	for (int d = c->repeats; d < PLAN_REPEATS; d++)
+		require(c, cell(c, PLAN_AREAS, i, AREA_C_STEP + d) == 0,
 		        "an area depends on a repeat that is not open");
 }
 
-static void require_arg(struct walk *w, int64_t i, int64_t n_areas)
+static void check_arg(struct check *c, int64_t i, int64_t n_areas)
 {
-	const struct tfmc_plan *p = w->check->plan;
-	int64_t kind = tfmc_plan_cell(p, PLAN_ARGS, i, ARG_KIND);
-	int64_t number = tfmc_plan_cell(p, PLAN_ARGS, i, ARG_NUMBER), most = 0;
+	int64_t kind = cell(c, PLAN_ARGS, i, ARG_KIND), number = cell(c, PLAN_ARGS, i, ARG_NUMBER), most = 0;
 	if (kind == PLAN_BUFFER || kind == PLAN_OFFSET)
 		most = n_areas;
 	if (kind == PLAN_DIM)
-		most = p->rows[PLAN_DIMS];
+		most = c->plan->rows[PLAN_DIMS];
 	if (kind == PLAN_INDEX)
-		most = w->repeats;
+		most = c->repeats;
 	if (kind == PLAN_SOURCE_STEP)
 		most = 1;
-	require(w->check, number >= 0 && number < most, "an argument is nothing that the kernel may have");
+	require(c, number >= 0 && number < most, "an argument is nothing that the kernel may have");
 }
 
-static void check_kernel(struct walk *w, int64_t row)
+static void check_kernel(struct check *c, int64_t row)
 {
-	struct check *c = w->check;
-	const struct tfmc_plan *p = c->plan;
-	require(c, row == w->next_kernel && is_row(c, PLAN_KERNELS, row),
-	        "kernels are not in the order of steps");
-	if (c->wrong)
+	int64_t area = c->next[PLAN_AREAS], arg = c->next[PLAN_ARGS];
+	bool is_next = row == c->next[PLAN_KERNELS] && row < c->plan->rows[PLAN_KERNELS];
+	require(c, is_next, "kernels are not in the order of steps");
+	if (!is_next)
 		return;
-	w->next_kernel++;
-	int64_t n_areas = tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_AREAS_N);
-	int64_t area = w->next_area, arg = w->next_arg;
-	int64_t items = tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_ITEMS);
-	int64_t workers = tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_WORKERS);
-	require_name(c, tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_NAME));
-	require_formula(c, tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_TASKS));
-	require(c, items >= 1 && (workers == 1 || workers == items), "a kernel has no work-items");
-	require(c, tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_SCRATCH) >= 0, "scratch is negative");
-	require_rows(c, PLAN_AREAS, tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_AREAS_FIRST), n_areas,
-	             &w->next_area);
-	require_rows(c, PLAN_ARGS, tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_ARGS_FIRST),
-	             tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_ARGS_N), &w->next_arg);
-	for (; area < w->next_area; area++)
-		require_area(w, area);
-	for (; arg < w->next_arg; arg++)
-		require_arg(w, arg, n_areas);
+	c->next[PLAN_KERNELS]++;
+	int64_t n_areas = cell(c, PLAN_KERNELS, row, KERNEL_AREAS_N);
+	int64_t workers = cell(c, PLAN_KERNELS, row, KERNEL_WORKERS);
+	require(c, workers == 1 || workers == cell(c, PLAN_KERNELS, row, KERNEL_ITEMS),
+	        "a kernel has no work-items");
+	int64_t end = take_rows(c, PLAN_AREAS, cell(c, PLAN_KERNELS, row, KERNEL_AREAS_FIRST), n_areas);
+	for (; area < end; area++)
+		check_area(c, area);
+	end = take_rows(c, PLAN_ARGS, cell(c, PLAN_KERNELS, row, KERNEL_ARGS_FIRST),
+	                cell(c, PLAN_KERNELS, row, KERNEL_ARGS_N));
+	for (; arg < end; arg++)
+		check_arg(c, arg, n_areas);
 }
 
 /* ---- steps ---- */
 
-static void open_step(struct walk *w, int kind)
+static void open_step(struct check *c, int kind)
 {
-	w->repeats += kind == PLAN_REPEAT;
-	require(w->check, w->depth < PLAN_DEPTH && w->repeats <= PLAN_REPEATS, "steps are too deep");
-	if (w->depth < PLAN_DEPTH)
-		w->open[w->depth++] = kind;
+	c->repeats += kind == PLAN_REPEAT;
+	require(c, c->depth < PLAN_DEPTH && c->repeats <= PLAN_REPEATS, "steps are too deep");
+	if (c->depth < PLAN_DEPTH)
+		c->open[c->depth++] = kind;
 }
 
-static void close_step(struct walk *w)
+static void close_step(struct check *c)
 {
-	require(w->check, w->depth > 0, "a step ends that has not begun");
-	if (w->depth > 0)
-		w->repeats -= w->open[--w->depth] == PLAN_REPEAT;
+	require(c, c->depth > 0, "a step ends that has not begun");
+	if (c->depth > 0)
+		c->repeats -= c->open[--c->depth] == PLAN_REPEAT;
 }
 
-static void check_outputs(struct walk *w, int64_t first, int64_t n)
+static void check_outputs(struct check *c, int64_t first, int64_t n)
 {
-	int64_t at = w->next_output;
-	require_rows(w->check, PLAN_OUTPUTS, first, n, &w->next_output);
-	for (; at < w->next_output; at++)
-		require(w->check,
-		        is_tensor(w, AREA_OUTPUT,
-		                  tfmc_plan_cell(w->check->plan, PLAN_OUTPUTS, at, OUTPUT_NUMBER)),
+	int64_t at = c->next[PLAN_OUTPUTS], end = take_rows(c, PLAN_OUTPUTS, first, n);
+	for (; at < end; at++)
+		require(c, is_tensor(c, AREA_OUTPUT, cell(c, PLAN_OUTPUTS, at, OUTPUT_NUMBER)),
 		        "the function has no such result");
 }
 
-static void check_step(struct walk *w, int64_t i)
+static void check_lengths(struct check *c, int64_t row)
 {
-	struct check *c = w->check;
-	int64_t kind = tfmc_plan_cell(c->plan, PLAN_STEPS, i, STEP_KIND);
-	int64_t a = tfmc_plan_cell(c->plan, PLAN_STEPS, i, STEP_A);
-	int64_t b = tfmc_plan_cell(c->plan, PLAN_STEPS, i, STEP_B);
-	int64_t next = w->next_area;
-	switch (kind) {
-	case PLAN_KERNEL: check_kernel(w, a); return;
-	case PLAN_REPEAT: require(c, b >= 0, "a repeat has no count"); break;
-	case PLAN_WANTED: check_outputs(w, a, b); break;
-	case PLAN_SPLIT: require_formula(c, a); break;
-	case PLAN_END: close_step(w); return;
-	case PLAN_BARRIER: require(c, b >= 1, "a barrier has no parts"); return;
-	case PLAN_LENGTHS:
-		require(c, w->depth == 0, "a step of the whole call is inside another one");
-		require_rows(c, PLAN_AREAS, a, 1, &w->next_area);
-		if (w->next_area > next)
-			require_area(w, next);
-		return;
-	default: require(c, false, "there is no such step"); return;
-	}
-	open_step(w, (int)kind);
+	int64_t at = c->next[PLAN_AREAS];
+	require(c, c->depth == 0, "a step of the whole call is inside another one");
+	if (take_rows(c, PLAN_AREAS, row, 1) > at)
+		check_area(c, at);
 }
 
-static void check_function(struct walk *w, int64_t i)
+static void check_step(struct check *c, int64_t i)
 {
-	struct check *c = w->check;
-	const struct tfmc_plan *p = c->plan;
-	int64_t at = w->next_step;
-	w->function = i;
-	require_name(c, tfmc_plan_cell(p, PLAN_FUNCTIONS, i, FUNCTION_NAME));
-	require(c,
-	        tfmc_plan_cell(p, PLAN_FUNCTIONS, i, FUNCTION_PARAMS) >= 0 &&
-	                tfmc_plan_cell(p, PLAN_FUNCTIONS, i, FUNCTION_RESULTS) >= 0,
-	        "a function has fewer than no tensors");
-	require_formula(c, tfmc_plan_cell(p, PLAN_FUNCTIONS, i, FUNCTION_ARENA));
-	require_rows(c, PLAN_STEPS, tfmc_plan_cell(p, PLAN_FUNCTIONS, i, FUNCTION_STEPS_FIRST),
-	             tfmc_plan_cell(p, PLAN_FUNCTIONS, i, FUNCTION_STEPS_N), &w->next_step);
-	for (; at < w->next_step && !c->wrong; at++)
-		check_step(w, at);
-	require(c, w->depth == 0, "a step does not end");
+	int64_t kind = cell(c, PLAN_STEPS, i, STEP_KIND);
+	int64_t a = cell(c, PLAN_STEPS, i, STEP_A), b = cell(c, PLAN_STEPS, i, STEP_B);
+	switch (kind) {
+	case PLAN_KERNEL: check_kernel(c, a); return;
+	case PLAN_REPEAT: require(c, b >= 0, "a repeat has no count"); break;
+	case PLAN_WANTED: check_outputs(c, a, b); break;
+	case PLAN_SPLIT:
+		require(c, a >= 0 && a < c->plan->rows[PLAN_FORMULAS], "there is no such formula");
+		break;
+	case PLAN_END: close_step(c); return;
+	case PLAN_BARRIER: require(c, b >= 1, "a barrier has no parts"); return;
+	case PLAN_LENGTHS: check_lengths(c, a); return;
+	default: require(c, false, "there is no such step"); return;
+	}
+	open_step(c, (int)kind);
+}
+
+static void check_function(struct check *c, int64_t i)
+{
+	int64_t at = c->next[PLAN_STEPS];
+	int64_t end = take_rows(c, PLAN_STEPS, cell(c, PLAN_FUNCTIONS, i, FUNCTION_STEPS_FIRST),
+	                        cell(c, PLAN_FUNCTIONS, i, FUNCTION_STEPS_N));
+	c->function = i;
+	for (; at < end && !c->wrong; at++)
+		check_step(c, at);
+	require(c, c->depth == 0, "a step does not end");
 }
 
 static void check_sections(struct check *c)
 {
-	struct walk w = {.check = c};
-	check_dims(c);
-	check_formulas(c);
-	for (int64_t i = 0; i < c->plan->rows[PLAN_AREAS] && !c->wrong; i++)
-		check_area(c, i);
-	for (int64_t i = 0; i < c->plan->rows[PLAN_FUNCTIONS] && !c->wrong; i++)
-		check_function(&w, i);
-	require(c,
-	        w.next_step == c->plan->rows[PLAN_STEPS] && w.next_kernel == c->plan->rows[PLAN_KERNELS] &&
-	                w.next_area == c->plan->rows[PLAN_AREAS] && w.next_arg == c->plan->rows[PLAN_ARGS] &&
-	                w.next_output == c->plan->rows[PLAN_OUTPUTS],
-	        "there are rows that no step needs");
+	static const enum plan_section taken[] = {PLAN_CODE,    PLAN_AREAS,   PLAN_ARGS,
+	                                          PLAN_KERNELS, PLAN_OUTPUTS, PLAN_STEPS};
+	const struct tfmc_plan *p = c->plan;
+	for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
+		check_bounds(c, &bounds[i]);
+	for (int64_t i = 0; i < p->rows[PLAN_DIMS]; i++)
+		require(c, cell(c, PLAN_DIMS, i, DIM_LO) <= cell(c, PLAN_DIMS, i, DIM_HI),
+		        "a dim has no bounds");
+	for (int64_t i = 0; i < p->rows[PLAN_FORMULAS] && !c->wrong; i++)
+		check_formula(c, i);
+	for (int64_t i = 0; i < p->rows[PLAN_FUNCTIONS] && !c->wrong; i++)
+		check_function(c, i);
+	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
+		require(c, c->next[taken[i]] == p->rows[taken[i]], "there are rows that no step needs");
 }
 
 /* ---- the whole ---- */

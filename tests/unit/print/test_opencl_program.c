@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backends/kb/record.h"
-#include "backends/opencl/internal.h"
+#include "backends/opencl/opencl.h"
 #include "passes/framework/pass.h"
 #include "tests/support/mini_model.h"
 #include "tests/support/random/random_ir.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/opencl/internal.h"
+#include "backends/opencl/opencl.h"
 #include "ir/support/strmap.h"
 #include "passes/framework/pass.h"
 #include "runtime/plan/read.h"
