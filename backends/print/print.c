@@ -91,6 +91,18 @@ static void print_body(struct print *p, size_t at)
 	print_line(p, "}\n");
 }
 
+/* A host that runs some kernels of a file leaves out the others. */
+static void print_guarded(struct print *p, struct buf *declarations)
+{
+	bool is_kernel = p->f->linkage == KB_KERNEL;
+	if (is_kernel)
+		print_line(p, "#ifndef WITHOUT_%s", print_global(p, p->f->name));
+	size_t at = print_head(p, declarations);
+	print_body(p, at);
+	if (is_kernel)
+		print_line(p, "#endif\n");
+}
+
 static void print_func(struct print *p, size_t number, struct buf *declarations)
 {
 	struct arena local, *arena = p->arena;
@@ -101,8 +113,7 @@ static void print_func(struct print *p, size_t number, struct buf *declarations)
 		if (why)
 			print_fail(p, why);
 		print_count_uses(p);
-		size_t at = print_head(p, declarations);
-		print_body(p, at);
+		print_guarded(p, declarations);
 	}
 	p->body.failed |= arena_failed(&local);
 	arena_destroy(&local);

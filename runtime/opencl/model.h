@@ -19,8 +19,9 @@ extern "C" {
 struct tfmc_cl_model;
 
 /*
- * Chooses a device, builds the program, allocates weights and state (zeros). `code`: plan, source and weights are read as
- * long as the model lives. `device` may be NULL; its memory for messages is used until the model is closed.
+ * Chooses a device, builds the program of the largest function, allocates weights and state (zeros). Other functions are
+ * built when they are called first. `code`: plan, source and weights are read as long as the model lives. `device` may be
+ * NULL; its memory for messages is used until the model is closed.
  */
 int32_t tfmc_cl_model_open(const struct tfmc_cl_code *code, const struct tfmc_device *device,
                            struct tfmc_cl_model **out);

@@ -316,17 +316,42 @@ cl_int clReleaseProgram(cl_program program)
 	return release("clReleaseProgram", program, PROGRAM);
 }
 
+/* Where the source declares a kernel; NULL: nowhere. */
+static char *find_kernel(const struct object *program, const char *name, size_t n)
+{
+	char *at = program->bytes;
+	while ((at = strstr(at, "void ")) != NULL) {
+		at += strlen("void ");
+		if (!strncmp(at, name, n) && at[n] == '(')
+			return at;
+	}
+	return NULL;
+}
+
+/* Kernels of macros WITHOUT_NAME are not in the program. */
+static void leave_out(struct object *program, const char *options)
+{
+	static const char macro[] = "-DWITHOUT_";
+	while (options && (options = strstr(options, macro)) != NULL) {
+		options += strlen(macro);
+		char *at = find_kernel(program, options, strcspn(options, " "));
+		if (at)
+			*at = '-';
+	}
+}
+
 cl_int clBuildProgram(cl_program program, cl_uint n, const cl_device_id *ids, const char *options,
                       cl_build_notify *notify, void *user)
 {
 	cl_int code = begin("clBuildProgram");
 	struct object *o = (void *)program;
-	(void)options, (void)user;
+	(void)user;
 	if (!is_object(program, PROGRAM) || n != 1 || !ids[0] || notify)
 		return misuse(CL_INVALID_VALUE);
 	if (code != CL_SUCCESS)
 		return code;
 	o->is_built = !strstr(o->bytes, "WRONG");
+	leave_out(o, options);
 	return o->is_built ? CL_SUCCESS : CL_BUILD_PROGRAM_FAILURE;
 }
 
@@ -352,7 +377,7 @@ cl_kernel clCreateKernel(cl_program program, const char *name, cl_int *code)
 		return NULL;
 	}
 	*code = CL_INVALID_KERNEL_NAME;
-	struct object *o = strstr(of->bytes, name) ? create(KERNEL, code) : NULL;
+	struct object *o = find_kernel(of, name, strlen(name)) ? create(KERNEL, code) : NULL;
 	if (o)
 		o->bytes = strdup(name);
 	return (cl_kernel)o;

@@ -283,7 +283,9 @@ static int32_t set_launch(const struct run *r, struct model_launch *l)
 	const char *name = tfmc_plan_name(&m->plan, model_kernel(m, l, KERNEL_NAME));
 	int32_t status = TFMC_RT_OK;
 	if (!l->handle)
-		status = checked(r, l, tfmc_cl_kernel_create(m->program, name, &l->handle, &error), &error);
+		status =
+		        checked(r, l, tfmc_cl_kernel_create(m->programs[l->kernel], name, &l->handle, &error),
+		                &error);
 	for (int64_t i = 0; status == TFMC_RT_OK && i < model_kernel(m, l, KERNEL_ARGS_N); i++)
 		status = set_arg(r, l, (uint32_t)i);
 	return status;
@@ -313,7 +315,9 @@ static int32_t prepare(struct run *r)
 		f->dims[i] = r->call->dims[i];
 	for (int64_t i = 0; i < f->n_results; i++)
 		f->wanted[i] = r->call->results[i].data != NULL;
-	int32_t status = measure(r);
+	int32_t status = f->is_built ? TFMC_RT_OK : model_build(r->model, f);
+	if (status == TFMC_RT_OK)
+		status = measure(r);
 	if (status == TFMC_RT_OK)
 		status = make_room(r);
 	for (size_t i = 0; status == TFMC_RT_OK && i < f->n; i++)

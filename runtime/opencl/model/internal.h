@@ -44,6 +44,9 @@ struct model_launch {
 
 struct model_function {
 	const char *name;
+	struct tfmc_cl_program
+	        *program; /* its kernels that no earlier program has; NULL: none, or not built yet */
+	bool is_built;
 	struct model_launch *launches; /* in order, repeats expanded */
 	size_t n;
 	struct model_arg *args;
@@ -66,7 +69,8 @@ struct tfmc_cl_model {
 	struct tfmc_cl *cl;
 	const struct tfmc_cl_device *chosen;
 	struct tfmc_cl_context *context;
-	struct tfmc_cl_program *program;
+	struct tfmc_cl_program *
+	        *programs; /* [rows of KERNELS]: that of a kernel; NULL: none yet. Of the functions */
 	struct model_function *functions; /* [rows of FUNCTIONS] */
 	struct model_piece *pieces;
 	size_t n_pieces;
@@ -96,6 +100,9 @@ int32_t model_no_memory(const struct tfmc_cl_model *m);
 /* At least so many bytes; what it held is lost when it was smaller. */
 int32_t model_grow(struct tfmc_cl_model *m, const struct model_where *where, struct model_memory *memory,
                    int64_t bytes);
+
+/* A program of the kernels of f that no program has yet. */
+int32_t model_build(struct tfmc_cl_model *m, struct model_function *f);
 
 /* The launches of all functions. */
 int32_t model_expand(struct tfmc_cl_model *m);

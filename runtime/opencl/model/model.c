@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/opencl/model/internal.h"
 
@@ -103,14 +104,96 @@ static int32_t read_plan(struct tfmc_cl_model *m)
 	return TFMC_RT_OK;
 }
 
-static int32_t build(struct tfmc_cl_model *m)
+/* ---- programs ---- */
+
+static const char *kernel_name(const struct tfmc_cl_model *m, int64_t row)
+{
+	return tfmc_plan_name(&m->plan, model_cell(m, PLAN_KERNELS, row, KERNEL_NAME));
+}
+
+/* The steps that f has of kernels. */
+static size_t count_kernels(const struct tfmc_cl_model *m, const struct model_function *f)
+{
+	int64_t row = f - m->functions, first = model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_STEPS_FIRST);
+	size_t n = 0;
+	for (int64_t i = 0; i < model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_STEPS_N); i++)
+		n += model_cell(m, PLAN_STEPS, first + i, STEP_KIND) == PLAN_KERNEL;
+	return n;
+}
+
+/* Kernels of f without a program. Rows of one name are one kernel. */
+static bool find_new(const struct tfmc_cl_model *m, const struct model_function *f, bool *is_new)
+{
+	int64_t row = f - m->functions, first = model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_STEPS_FIRST);
+	bool any = false;
+	for (int64_t i = first; i < first + model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_STEPS_N); i++) {
+		int64_t kernel = model_cell(m, PLAN_STEPS, i, STEP_A);
+		if (model_cell(m, PLAN_STEPS, i, STEP_KIND) != PLAN_KERNEL || m->programs[kernel])
+			continue;
+		any = true;
+		for (int64_t k = 0; k < m->plan.rows[PLAN_KERNELS]; k++)
+			is_new[k] = is_new[k] || !strcmp(kernel_name(m, k), kernel_name(m, kernel));
+	}
+	return any;
+}
+
+/* A macro for each kernel that is left out (backends/opencl/README.md). NULL: no memory. */
+static char *make_options(const struct tfmc_cl_model *m, const bool *is_new)
+{
+	static const char standard[] = "-cl-std=CL1.2", without[] = " -DWITHOUT_";
+	size_t bytes = sizeof(standard), at = sizeof(standard) - 1;
+	for (int64_t i = 0; i < m->plan.rows[PLAN_KERNELS]; i++)
+		bytes += sizeof(without) + strlen(kernel_name(m, i));
+	char *text = malloc(bytes);
+	if (!text)
+		return NULL;
+	memcpy(text, standard, sizeof(standard));
+	for (int64_t i = 0; i < m->plan.rows[PLAN_KERNELS]; i++)
+		if (!is_new[i])
+			at += (size_t)snprintf(text + at, bytes - at, "%s%s", without, kernel_name(m, i));
+	return text;
+}
+
+static int32_t build(struct tfmc_cl_model *m, struct model_function *f, const bool *is_new)
 {
 	struct tfmc_cl_error error;
-	const struct tfmc_cl_source source = {m->code.source, m->code.source_bytes, "-cl-std=CL1.2",
-	                                      m->device.cache};
-	return model_checked(m, NULL, tfmc_cl_program_build(m->context, &source, &m->program, &error),
-	                     &error);
+	const struct model_where where = {f->name, NULL};
+	char *options = make_options(m, is_new);
+	if (!options)
+		return model_no_memory(m);
+	const struct tfmc_cl_source source = {m->code.source, m->code.source_bytes, options, m->device.cache};
+	int status = tfmc_cl_program_build(m->context, &source, &f->program, &error);
+	free(options);
+	for (int64_t i = 0; status == TFMC_CL_OK && i < m->plan.rows[PLAN_KERNELS]; i++)
+		m->programs[i] = is_new[i] ? f->program : m->programs[i];
+	return model_checked(m, &where, status, &error);
 }
+
+int32_t model_build(struct tfmc_cl_model *m, struct model_function *f)
+{
+	bool *is_new = calloc((size_t)m->plan.rows[PLAN_KERNELS] + 1, sizeof(*is_new));
+	if (!is_new)
+		return model_no_memory(m);
+	int32_t status = find_new(m, f, is_new) ? build(m, f, is_new) : TFMC_RT_OK;
+	f->is_built = status == TFMC_RT_OK;
+	free(is_new);
+	return status;
+}
+
+/* The function of most kernels shows whether the device takes the code; the others are built when they are called. */
+static int32_t build_largest(struct tfmc_cl_model *m)
+{
+	struct model_function *largest = &m->functions[0];
+	for (int64_t i = 1; i < m->plan.rows[PLAN_FUNCTIONS]; i++)
+		if (count_kernels(m, &m->functions[i]) > count_kernels(m, largest))
+			largest = &m->functions[i];
+	m->programs = calloc((size_t)m->plan.rows[PLAN_KERNELS] + 1, sizeof(*m->programs));
+	if (!m->programs)
+		return model_no_memory(m);
+	return m->plan.rows[PLAN_FUNCTIONS] > 0 ? model_build(m, largest) : TFMC_RT_OK;
+}
+
+/* ---- opening ---- */
 
 static int32_t open_all(struct tfmc_cl_model *m)
 {
@@ -120,7 +203,7 @@ static int32_t open_all(struct tfmc_cl_model *m)
 	if (status == TFMC_RT_OK)
 		status = model_expand(m);
 	if (status == TFMC_RT_OK)
-		status = build(m);
+		status = build_largest(m);
 	if (status == TFMC_RT_OK)
 		status = model_place_weights(m);
 	return status == TFMC_RT_OK ? make_state(m) : status;
@@ -154,6 +237,7 @@ static void free_function(struct model_function *f)
 {
 	for (size_t i = 0; i < f->n; i++)
 		tfmc_cl_kernel_free(f->launches[i].handle);
+	tfmc_cl_program_free(f->program);
 	free(f->launches);
 	free(f->args);
 	free(f->dims);
@@ -178,10 +262,10 @@ void tfmc_cl_model_close(struct tfmc_cl_model *m)
 	free_memories(own, sizeof(own) / sizeof(own[0]));
 	free_memories(m->params, m->n_params);
 	free_memories(m->results, m->n_results);
-	tfmc_cl_program_free(m->program);
 	tfmc_cl_context_close(m->context);
 	tfmc_cl_close(m->cl);
 	free(m->functions);
+	free(m->programs);
 	free(m->pieces);
 	free(m->params);
 	free(m->results);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ir/support/strmap.h"
+#include "runtime/opencl/calls.h"
 #include "runtime/opencl/model.h"
 #include "runtime/plan/format.h"
 #include "tests/support/mini_model.h"
@@ -325,6 +326,30 @@ START_TEST(memory_grows_only)
 }
 END_TEST
 
+/* The largest function is built when the model is opened; each kernel once, when a function of it is called. */
+START_TEST(built_when_called)
+{
+	struct asked decode = {"decode", {1, 1, 2}, 0, -1, ALL}, whole = {"run", {1, 4, 1}, 0, -1, ALL};
+	mock->calls = 0;
+	open_model();
+	ck_assert_int_eq(count("clBuildProgram"), 1);
+	run(&decode);
+	ck_assert_int_eq(count("clBuildProgram"), 0);
+	mock->fail_at = 1;
+	mock->code = CL_OUT_OF_RESOURCES;
+	ck_assert_int_eq(ask(&whole), TFMC_RT_E_DEVICE);
+	ck_assert_msg(!strncmp(message, "run: clCreateProgramWithSource: ", 32), "%s", message);
+	mock->fail_at = 0;
+	run(&whole);
+	ck_assert_int_eq(count("clBuildProgram"), 1);
+	whole.dims[1] = 3;
+	run(&whole);
+	ck_assert_int_eq(count("clBuildProgram"), 0);
+	run(&decode);
+	ck_assert_int_eq(count("clBuildProgram"), 0);
+}
+END_TEST
+
 /* Another sequence: offsets in the state, and nothing else. */
 START_TEST(what_changed_is_set)
 {
@@ -522,6 +547,7 @@ Suite *suite_opencl_model(void)
 	tcase_add_test(t, as_planned);
 	tcase_add_test(t, wanted);
 	tcase_add_test(t, memory_grows_only);
+	tcase_add_test(t, built_when_called);
 	tcase_add_test(t, what_changed_is_set);
 	tcase_add_test(t, lengths);
 	tcase_add_test(t, times);
