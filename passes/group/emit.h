@@ -19,7 +19,7 @@ struct grouper {
 	struct ir_value *inside; /* [f->n_values] constants of the open group */
 	size_t *stamp;           /* [f->n_values] group in which `inside` was set */
 	size_t n_groups;
-	int64_t copies;
+	int64_t copies, hoisted;
 };
 
 /* A group whose root copies v (a reshape to its own shape). */

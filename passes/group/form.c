@@ -316,9 +316,18 @@ static size_t common_cluster(const struct former *s, const struct ir_op *op)
 	return common;
 }
 
-static bool can_join(const struct ir_op *op)
+/* A reduction, once for each element of what its reader computes from it. */
+static bool is_reduced_once(const struct former *s, const struct ir_op *op, size_t cluster)
 {
-	return former_is_elementwise(op) || op->code == OP_gather || op->code == OP_take_rows;
+	const struct ir_op *root = s->g->clusters.items[cluster - 1].root;
+	return ir_op_has(op->code, TRAIT_REDUCE) && former_is_elementwise(root) &&
+	       former_only_reader(s, op->results[0]) == root;
+}
+
+static bool can_join(const struct former *s, const struct ir_op *op, size_t cluster)
+{
+	return former_is_elementwise(op) || op->code == OP_gather || op->code == OP_take_rows ||
+	       is_reduced_once(s, op, cluster);
 }
 
 static void form_rest(struct former *s)
@@ -327,8 +336,9 @@ static void form_rest(struct former *s)
 		const struct ir_op *op = s->g->ops[i];
 		if (!former_is_free(s, op))
 			continue;
-		size_t cluster = can_join(op) ? common_cluster(s, op) : 0;
-		if (cluster != 0 && s->g->clusters.items[cluster - 1].n_ops < s->max_ops)
+		size_t cluster = common_cluster(s, op);
+		if (cluster != 0 && can_join(s, op, cluster) &&
+		    s->g->clusters.items[cluster - 1].n_ops < s->max_ops)
 			former_join(s, op, cluster - 1, MEMBER_PRE);
 		else
 			begin(s, op);

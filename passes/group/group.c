@@ -7,7 +7,8 @@
  *            and terminators. A group has one last op; a linear whose columns have different uses (q, k, v) has
  *            one for each use. What a group reads can be addressed by strides; interior values have no reader
  *            outside. Carries, their first values and what bodies yield can share one buffer; returned values
- *            have no other reader. Copies that this needs are groups of their own.
+ *            have no other reader. Copies that this needs are groups of their own. A group that needs nothing of
+ *            the repeat it is in runs before it.
  * Example    %h = linear %x, @up.w  %a = relu %h
  *        ->  %a = group linear { root %h = linear %x, @up.w   post %a = relu %h   yield %a }
  * Refuses    computing a value twice: an op with readers in two groups ends its own group. Constants, the
@@ -186,9 +187,69 @@ static void emit_view(struct grouper *g, const struct ir_op *op)
 	emit_alone(g, op);
 }
 
+/* ---- what is the same in every turn ---- */
+
+/* v is there before the repeat that is emitted next, or is made of what is. */
+static bool is_before(const struct grouper *g, struct ir_value v)
+{
+	const struct ir_op *op = v.id == 0 ? NULL : ir_def(g->f, v);
+	if (v.id == 0 || g->map[v.id].id != 0)
+		return true;
+	if (op == NULL || !(ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_CONST)))
+		return false;
+	for (size_t i = 0; i < op->n_operands; i++)
+		if (!is_before(g, op->operands[i]))
+			return false;
+	return true;
+}
+
+static bool reads_before(const struct grouper *g, const struct cluster *c)
+{
+	const struct formed *d = &g->formed;
+	size_t first = d->first_of[d->cluster_of[formed_index(d, c->root)] - 1];
+	for (size_t i = first; i < d->n_ops; i = d->next_of[i])
+		for (size_t k = 0; k < d->ops[i]->n_operands; k++) {
+			const struct ir_op *def = ir_def(g->f, d->ops[i]->operands[k]);
+			bool is_member = def != NULL && formed_cluster(d, def) == c;
+			if (!is_member && !is_before(g, d->ops[i]->operands[k]))
+				return false;
+		}
+	return true;
+}
+
+/* Its memory becomes that of a carry, which every turn writes. */
+static bool is_carried(const struct grouper *g, const struct ir_region *r, const struct cluster *c)
+{
+	for (struct ir_iter it = ir_ops(r); it.op != NULL; ir_next(&it))
+		for (size_t i = 0; i < it.op->n_operands; i++) {
+			const struct ir_op *def = ir_def(g->f, ir_view_base(g->f, it.op->operands[i]));
+			bool hands_on = it.op->region != NULL || ir_op_has(it.op->code, TRAIT_TERMINATOR);
+			if (hands_on && def != NULL && formed_cluster(&g->formed, def) == c)
+				return true;
+		}
+	return false;
+}
+
+/* Kernels that need nothing of the repeat run once, before it. */
+static void hoist(struct grouper *g, const struct ir_region *r)
+{
+	for (struct ir_iter it = ir_ops(r); it.op != NULL; ir_next(&it)) {
+		const struct cluster *c = formed_cluster(&g->formed, it.op);
+		if (c == NULL || c->at != it.op || g->map[it.op->results[0].id].id != 0 ||
+		    !reads_before(g, c) || is_carried(g, r, c))
+			continue;
+		emit_reads(g, g->formed.cluster_of[formed_index(&g->formed, it.op)]);
+		emit_cluster(g, c);
+		g->hoisted++;
+		pass_remark(g->p, c->root->loc, "%s is the same in every turn: computed once, before them",
+		            ir_op_desc(c->root->code)->name);
+	}
+}
+
 static void emit_repeat(struct grouper *g, struct ir_copy *c, const struct ir_op *op)
 {
 	struct ir_value values[BUILD_LIST_MAX], args[BUILD_LIST_MAX + 1];
+	hoist(g, op->region);
 	group_carry_inits(g, op, values);
 	ir_copy_repeat_begin(c, op, ((const struct attrs_repeat *)op->attrs)->count, values, op->n_operands,
 	                     args);
@@ -301,5 +362,6 @@ enum tfmc_status pass_group(struct pass_context *p, const struct ir_module *in, 
 			pass_count(p, kinds[g.formed.clusters.items[k].kind], 1);
 	}
 	pass_count(p, "copies", g.copies);
+	pass_count(p, "hoisted", g.hoisted);
 	return check_census(p, in, out);
 }
