@@ -193,21 +193,11 @@ static void init_state(struct init *n)
 /* Last: a device that is opened is kept. */
 static void init_variant(struct init *n)
 {
-	static const struct {
-		enum choice choice;
-		enum tfmc_rt_status status;
-	} rows[] = {{CHOICE_NO_VARIANT, TFMC_RT_E_VARIANT},
-	            {CHOICE_NO_CPU, TFMC_RT_E_CPU},
-	            {CHOICE_NO_DEVICE, TFMC_RT_E_DEVICE}};
-	struct emit *e = &n->e;
-	struct kb *k = e->k;
-	struct kb_val args[] = {n->config, n->start};
+	struct kb *k = n->e.k;
 	emit_store(k, n->weights, n->start, 8 * START_WEIGHTS);
 	emit_store(k, n->batch, n->start, 8 * START_BATCH);
 	emit_store(k, kb_null(k), n->start, 8 * START_DEVICE);
-	n->variant = kb_call(k, emit_name(e->object, ".choose"), KB_INDEX, args, 2);
-	for (size_t i = 0; i < TFMC_COUNT(rows); i++)
-		api_require(e, kb_cmp(k, KB_NE, n->variant, kb_index(k, rows[i].choice)), rows[i].status);
+	n->variant = emit_choice(&n->e, n->config, n->start);
 }
 
 static void init_check(struct init *n)
@@ -364,30 +354,6 @@ static void emit_variant(struct object *o)
 	kb_end_if(k);
 	kb_return(k, emit_context(&e, KB_INDEX, CONTEXT_VARIANT));
 	kb_end(k);
-}
-
-const char *const *api_baseline(const struct object *o, size_t *n)
-{
-	static const char *const names[] = {
-	        ".choose",
-#define MODEL(field, name, result, parameters, comment) "_" #name,
-#define OTHER(name, result, parameters, comment)        "_" #name,
-#include "backends/interface.def"
-	};
-	size_t most = TFMC_COUNT(names) + o->n_all + 2 * o->entries.n;
-	const char **all = ARENA_ARRAY(o->arena, const char *, most);
-	*n = 0;
-	if (!all)
-		return NULL;
-	for (size_t i = 0; i < TFMC_COUNT(names); i++)
-		all[(*n)++] = emit_name(o, "%s", names[i]);
-	for (size_t i = 0; i < o->n_all; i++)
-		all[(*n)++] = emit_internal(&o->all[i], ".cpu");
-	for (size_t i = 0; i < o->entries.n; i++) {
-		all[(*n)++] = emit_name(o, "_%s", o->entries.items[i].name);
-		all[(*n)++] = emit_name(o, "_%s_spmd", o->entries.items[i].name);
-	}
-	return all;
 }
 
 void emit_api(struct object *o)

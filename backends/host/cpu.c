@@ -6,7 +6,6 @@
  *   NAME.cpu(config, start) -> status    (with several variants NAME.LEVEL.cpu) whether this processor, and the
  *                                        operating system on it, has what the variant's code uses; that of a device
  *                                        opens it
- *   NAME.choose(config, start) -> i64    the last variant that is allowed and runs here, or enum choice
  */
 #include "backends/host/host.h"
 
@@ -71,35 +70,32 @@ static struct kb_val has_any(struct kb *k, struct kb_val bits, int64_t mask)
 	return kb_cmp(k, KB_NE, kb_bin(k, KB_AND, bits, kb_index(k, mask)), kb_index(k, 0));
 }
 
-void emit_choice(struct object *o)
+struct kb_val emit_choice(struct emit *e, struct kb_val config, struct kb_val start)
 {
-	struct kb *k = kb_begin(o->kb, emit_name(o, ".choose"), KB_INTERNAL, KB_INDEX);
-	if (!k)
-		return;
-	int64_t every = ((int64_t)1 << o->n_all) - 1;
-	struct kb_val config = kb_param(k, "config", KB_PTR_T, KB_READONLY);
-	struct kb_val args[] = {config, kb_param(k, "start", KB_PTR_T, 0)};
-	int64_t devices = 0;
+	struct kb *k = e->k;
+	const struct object *all = e->object->all;
+	size_t n = e->object->n_all;
+	int64_t every = ((int64_t)1 << n) - 1, devices = 0;
+	struct kb_val args[] = {config, start}, zero = kb_index(k, 0);
 	struct kb_val allowed = emit_load(k, KB_INDEX, config, CONFIG(variants));
-	kb_if(k, has_any(k, allowed, ~every));
-	kb_return(k, kb_index(k, CHOICE_NO_VARIANT));
-	kb_end_if(k);
-	struct kb_val none = kb_cmp(k, KB_EQ, allowed, kb_index(k, 0));
-	struct kb_val use = kb_select(k, none, kb_index(k, every), allowed);
-	for (size_t i = o->n_all; i-- > 0;) {
-		kb_if(k, has_any(k, use, (int64_t)1 << i));
-		struct kb_val status = kb_call(k, emit_internal(&o->all[i], ".cpu"), KB_I32, args, 2);
-		devices |= object_is_device(&o->all[i]) ? (int64_t)1 << i : 0;
+	emit_return_if(e, has_any(k, allowed, ~every), TFMC_RT_E_VARIANT);
+	struct kb_val is_any = kb_cmp(k, KB_EQ, allowed, zero);
+	struct kb_val use = kb_select(k, is_any, kb_index(k, every), allowed);
+	struct kb_var chosen = kb_var(k, "variant", KB_INDEX_T, kb_index(k, -1));
+	for (size_t i = n; i-- > 0;) {
+		struct kb_val is_open = kb_cmp(k, KB_LT, kb_get(k, chosen), zero);
+		kb_if(k, kb_bin(k, KB_AND, is_open, has_any(k, use, (int64_t)1 << i)));
+		struct kb_val status = kb_call(k, emit_internal(&all[i], ".cpu"), KB_I32, args, 2);
 		kb_if(k, kb_cmp(k, KB_EQ, status, kb_i32(k, TFMC_RT_OK)));
-		kb_return(k, kb_index(k, (int64_t)i));
+		kb_set(k, chosen, kb_index(k, (int64_t)i));
 		kb_end_if(k);
 		kb_end_if(k);
+		devices |= object_is_device(&all[i]) ? (int64_t)1 << i : 0;
 	}
-	if (devices) {
-		kb_if(k, has_any(k, use, devices));
-		kb_return(k, kb_index(k, CHOICE_NO_DEVICE));
-		kb_end_if(k);
-	}
-	kb_return(k, kb_index(k, CHOICE_NO_CPU));
-	kb_end(k);
+	kb_if(k, kb_cmp(k, KB_LT, kb_get(k, chosen), zero));
+	if (devices)
+		emit_return_if(e, has_any(k, use, devices), TFMC_RT_E_DEVICE);
+	kb_return(k, kb_i32(k, TFMC_RT_E_CPU));
+	kb_end_if(k);
+	return kb_get(k, chosen);
 }

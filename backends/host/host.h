@@ -38,13 +38,11 @@ void emit_set_window(struct emit *e, struct kb_val first, struct kb_val source);
 /* Byte offsets in struct tfmc_config. */
 #define CONFIG(field) ((int64_t)offsetof(struct tfmc_config, field))
 
-/* Words of init that NAME.cpu and NAME.choose take beside the config. */
+/* Words of init that NAME.cpu takes beside the config. */
 enum start { START_WEIGHTS, START_BATCH, START_DEVICE /* CONTEXT_DEVICE; written */, START_WORDS };
 void emit_cpu(struct object *o); /* NAME.cpu(config, start) -> status, for each variant */
-/* What emit_choice gives beside the number of a variant. */
-enum choice { CHOICE_NO_CPU = -1, CHOICE_NO_VARIANT = -2, CHOICE_NO_DEVICE = -3 };
-/* NAME.choose(config, start) -> index: the best variant that is allowed and runs */
-void emit_choice(struct object *o);
+/* The number of the best variant that is allowed and runs here, by NAME.cpu; returns a status when there is none. */
+struct kb_val emit_choice(struct emit *e, struct kb_val config, struct kb_val start);
 
 /* ---- kernels on an OpenCL device (device.c) ---- */
 /* Records them in a module of their own; the program becomes data of the object. */
@@ -55,8 +53,5 @@ TFMC_MUST_USE enum tfmc_status emit_device_body(struct object *o, const struct f
 struct kb_val emit_is_device(struct emit *e);
 /* Calls a function of libtfmccl with the device and more; what is no OK is returned. */
 void emit_device_call(struct emit *e, const char *function, const struct kb_val *args, size_t n);
-
-/* Functions that must run on every processor. */
-const char *const *api_baseline(const struct object *o, size_t *n);
 
 #endif

@@ -86,8 +86,9 @@ struct kb;        /* the function under construction */
 struct kb_module *kb_module_create(struct arena *arena, const struct kb_caps *caps);
 /* Of all functions that have ended. */
 size_t kb_module_instructions(const struct kb_module *m);
-/* Functions that begin from here on are code of variant `number` (at first 0), for a machine with these caps.
- */
+enum { KB_BASELINE = -1 };
+/* Functions that begin from here on are code of variant `number` (at first 0), for a machine with these caps;
+ * KB_BASELINE: they run on every processor of the architecture. */
 void kb_module_variant(struct kb_module *m, int number, const struct kb_caps *caps);
 const struct kb_caps *kb_caps(const struct kb *k);
 bool kb_module_failed(const struct kb_module *m);

@@ -13,12 +13,9 @@
 
 struct llvm_options {
 	const struct target *target;
-	/* Targets of the record's variants, by number, all of `target`'s arch. NULL: all code is for
-	 * `target`. */
+	/* Targets of the record's variants, by number, all of `target`'s arch. NULL: all code but KB_BASELINE is
+	 * for `target`. */
 	const struct target *const *variants;
-	/* Functions that must run on every processor of the architecture, whatever the target is. */
-	const char *const *baseline;
-	size_t n_baseline;
 	int opt_level;                   /* effort of code generation: 0 none, 1 and 2 full */
 	const struct progress *progress; /* told after each function; NULL: nobody */
 };

@@ -67,14 +67,6 @@ static void text_attribute(const struct replay_module *m, LLVMValueRef fn, const
 	LLVMAddAttributeAtIndex(fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
 }
 
-static bool is_baseline(const struct llvm_options *o, const char *name)
-{
-	for (size_t i = 0; i < o->n_baseline; i++)
-		if (!strcmp(o->baseline[i], name))
-			return true;
-	return false;
-}
-
 static const char *baseline_cpu(enum target_arch arch)
 {
 	switch (arch) {
@@ -87,7 +79,8 @@ static const char *baseline_cpu(enum target_arch arch)
 
 static const struct target *target_of(const struct replay_module *m, const struct kb_func *f)
 {
-	return m->options->variants ? m->options->variants[f->variant] : m->options->target;
+	bool is_one = m->options->variants && f->variant != KB_BASELINE;
+	return is_one ? m->options->variants[f->variant] : m->options->target;
 }
 
 static void features_attribute(const struct replay_module *m, LLVMValueRef fn, const struct target *t)
@@ -103,7 +96,7 @@ static void function_attributes(const struct replay_module *m, LLVMValueRef fn, 
 {
 	const struct target *t = target_of(m, f);
 	LLVMAttributeIndex at = (LLVMAttributeIndex)LLVMAttributeFunctionIndex;
-	bool baseline = is_baseline(m->options, f->name);
+	bool baseline = f->variant == KB_BASELINE;
 	enum_attribute(m, fn, at, "nounwind", 0);
 	enum_attribute(m, fn, at, "uwtable", 2); /* an .eh_frame for debuggers and C++ callers */
 	text_attribute(m, fn, "frame-pointer", "none");

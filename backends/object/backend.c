@@ -105,7 +105,6 @@ static enum tfmc_status emit_variant(struct object *o)
 			TFMC_TRY(emit_function(o, &o->functions.items[i]));
 	if (!object_is_device(o))
 		emit_barriers(o);
-	emit_cpu(o);
 	return TFMC_OK;
 }
 
@@ -114,7 +113,8 @@ static enum tfmc_status emit_interface(struct object *o)
 {
 	struct buf record;
 	emit_entries(o);
-	emit_choice(o);
+	for (size_t i = 0; i < o->n_all; i++)
+		emit_cpu(&o->all[i]);
 	emit_api(o);
 	buf_init(&record);
 	enum tfmc_status status = record_build(o, &record);
@@ -136,7 +136,7 @@ static enum tfmc_status emit_all(struct object *o)
 		o->all[i].kb = m;
 		TFMC_TRY(emit_variant(&o->all[i]));
 	}
-	kb_module_variant(m, 0, &first);
+	kb_module_variant(m, KB_BASELINE, &first);
 	return emit_interface(o);
 }
 
@@ -198,7 +198,6 @@ static enum tfmc_status to_object(struct object *o, struct backend_output *out)
 	for (size_t i = 0; i < o->n_all; i++)
 		targets[i] = o->all[i].driver;
 	options.variants = targets;
-	options.baseline = api_baseline(o, &options.n_baseline);
 	if (arena_failed(o->arena))
 		return TFMC_NO_MEMORY;
 	TFMC_TRY(kb_verify(o->kb, o->cx));
