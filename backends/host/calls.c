@@ -35,30 +35,17 @@ static void set_encoded(struct emit *e, int32_t mark)
 	kb_end_loop(k);
 }
 
-/* `rows` new rows overwrite a ring of `held`, of which `window` are read. */
-struct ring {
-	const struct ir_dim *rows;
-	int64_t held, window;
-};
-
-static bool find_ring(const struct ir_func *f, const struct ir_op *op, struct ring *out)
-{
-	if (op->code != OP_state_append)
-		return false;
-	const struct attrs_state_append *a = op->attrs;
-	const struct ir_type *t = ir_type_of(f, op->operands[0])->state->type;
-	const struct ir_type *x = ir_type_of(f, op->operands[1]);
-	*out = (struct ring){.rows = x->dims[x->rank - 2], .window = a->window};
-	return a->rows > 0 && ir_dim_is_const(t->dims[t->rank - 2], &out->held);
-}
-
-/* Rows [past, past + new) of a ring overwrite those that lie a round before; padding does so, too. */
-static void raise_floor(struct emit *e, const struct ring *ring, struct kb_val past, struct kb_var floor)
+/* Rows [past, past + new) of a ring of `held`, of which `window` are read, overwrite those that lie a round before;
+ * padding does so, too. */
+static void raise_floor(struct emit *e, const struct ir_op *append, int64_t held, struct kb_val past,
+                        struct kb_var floor)
 {
 	struct kb *k = e->k;
-	struct kb_val zero = kb_index(k, 0), new = emit_dim(e, ring->rows);
-	struct kb_val gone = kb_add_const(k, kb_add(k, past, new), -ring->held);
-	struct kb_val least = kb_add_const(k, gone, ring->window - 1);
+	const struct ir_type *x = ir_type_of(e->function->func, append->operands[1]);
+	int64_t window = ((const struct attrs_state_append *)append->attrs)->window;
+	struct kb_val zero = kb_index(k, 0), new = emit_dim(e, x->dims[x->rank - 2]);
+	struct kb_val gone = kb_add_const(k, kb_add(k, past, new), -held);
+	struct kb_val least = kb_add_const(k, gone, window - 1);
 	least = kb_select(k, kb_cmp(k, KB_GT, gone, zero), least, zero);
 	kb_set(k, floor, kb_max(k, kb_get(k, floor), least));
 }
@@ -69,7 +56,7 @@ static void raise_floors(struct emit *e, struct kb_val worker)
 	struct kb *k = e->k;
 	const struct object *o = e->object;
 	const struct ir_func *f = e->function->func;
-	struct ring ring;
+	int64_t held;
 	if (!o->states.floor_at || e->function->past_result < 0)
 		return;
 	kb_if(k, kb_cmp(k, KB_LE, worker, kb_index(k, 0)));
@@ -79,8 +66,8 @@ static void raise_floors(struct emit *e, struct kb_val worker)
 	struct kb_var floor = kb_var(k, "floor", KB_INDEX_T, before);
 	struct kb_val past = kb_cvt(k, kb_load(k, KB_I32_T, e->past, b, 0, 4), KB_INDEX);
 	for (struct ir_iter it = ir_ops(f->body); it.op; ir_next(&it))
-		if (find_ring(f, it.op, &ring))
-			raise_floor(e, &ring, past, floor);
+		if (it.op->code == OP_state_append && ir_slice_ring(f, it.op->results[0], &held))
+			raise_floor(e, it.op, held, past, floor);
 	kb_store(k, kb_cvt(k, kb_get(k, floor), KB_I32), at, b, 0, 4);
 	kb_end_loop(k);
 	kb_end_if(k);

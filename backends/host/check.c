@@ -91,36 +91,16 @@ static struct kb_val int_at(struct emit *e, const struct ir_type *t, struct kb_v
 	return kb_cvt(e->k, v, KB_INDEX);
 }
 
-static struct kb_val given(struct emit *e, size_t param)
-{
-	return emit_is_given(e, e->function->param_word[param]);
-}
-
 /* Element b of an integer input. */
 static struct kb_val length_at(struct emit *e, int param, struct kb_val b, struct kb_val when_left_out)
 {
 	const struct ir_func *f = e->function->func;
 	struct kb_var n = kb_var(e->k, "n", KB_INDEX_T, when_left_out);
-	kb_if(e->k, given(e, (size_t)param));
+	kb_if(e->k, emit_is_given(e, e->function->param_word[param]));
 	struct kb_val lengths = emit_word(e, KB_PTR, e->function->param_word[param]);
 	kb_set(e->k, n, int_at(e, ir_type_of(f, f->params[param].value), lengths, b));
 	kb_end_if(e->k);
 	return kb_get(e->k, n);
-}
-
-/* Every element in [0, max]. */
-static void check_max(struct emit *e, size_t param)
-{
-	const struct ir_param *p = &e->function->func->params[param];
-	const struct ir_type *t = ir_type_of(e->function->func, p->value);
-	struct kb_val max = emit_dim(e, p->max);
-	struct kb_val n = emit_dim(e, ir_type_count(e->object->module->dims, t));
-	struct kb_val ptr = emit_word(e, KB_PTR, e->function->param_word[param]);
-	kb_if(e->k, given(e, param));
-	struct kb_val i = kb_loop(e->k, "i", kb_index(e->k, 0), n, 1, 0);
-	emit_require_between(e, int_at(e, t, ptr, i), 0, max, TFMC_RT_E_LENGTH);
-	kb_end_loop(e->k);
-	kb_end_if(e->k);
 }
 
 /* Leading positions of row b that are real: its length, or all. */
@@ -136,25 +116,26 @@ static struct kb_val real_positions(struct emit *e, const struct ir_param *p, st
 	return length_at(e, p->lengths, b, l->default_value ? emit_dim(e, l->default_value) : all);
 }
 
-/* Ids [B, S, ..]: those at real positions are in [0, below). */
-static void check_ids(struct emit *e, size_t param)
+/* Elements are in [0, most]; is_ragged: of [B, S, ..] those at real positions. */
+static void check_elements(struct emit *e, size_t param, bool is_ragged, struct kb_val most,
+                           enum tfmc_rt_status status)
 {
 	const struct ir_param *p = &e->function->func->params[param];
 	const struct ir_type *t = ir_type_of(e->function->func, p->value);
 	struct ir_dims *dims = e->object->module->dims;
-	int split = p->lengths >= 0 && t->rank >= 2 ? 1 : 0;
+	int split = is_ragged ? 1 : 0;
 	struct kb_val rows = emit_dim(e, ir_type_count_range(dims, t, 0, split));
-	struct kb_val row = emit_dim(e, ir_type_count_range(dims, t, split, t->rank));
-	struct kb_val inner = emit_dim(e, ir_type_count_range(dims, t, t->rank ? split + 1 : 0, t->rank));
+	struct kb_val row = emit_dim(e, ir_type_count_range(dims, t, split, t->rank)), n = row;
 	struct kb_val ptr = emit_word(e, KB_PTR, e->function->param_word[param]);
-	kb_if(e->k, given(e, param));
+	kb_if(e->k, emit_is_given(e, e->function->param_word[param]));
 	struct kb_val b = kb_loop(e->k, "b", kb_index(e->k, 0), rows, 1, 0);
-	struct kb_val n = row;
-	if (split)
-		n = kb_mul(e->k, real_positions(e, p, b, emit_dim(e, t->dims[1])), inner);
+	if (is_ragged) {
+		struct kb_val real = real_positions(e, p, b, emit_dim(e, t->dims[1]));
+		n = kb_mul(e->k, real, emit_dim(e, ir_type_count_range(dims, t, 2, t->rank)));
+	}
 	struct kb_val i = kb_loop(e->k, "i", kb_index(e->k, 0), n, 1, 0);
 	struct kb_val at = kb_add(e->k, kb_mul(e->k, b, row), i);
-	emit_require_between(e, int_at(e, t, ptr, at), 0, kb_index(e->k, p->below - 1), TFMC_RT_E_TOKEN);
+	emit_require_between(e, int_at(e, t, ptr, at), 0, most, status);
 	kb_end_loop(e->k);
 	kb_end_loop(e->k);
 	kb_end_if(e->k);
@@ -165,10 +146,13 @@ static void check_values(struct emit *e)
 	const struct ir_func *f = e->function->func;
 	for (size_t i = 0; i < f->n_params; i++)
 		if (param_is_input(f, i) && f->params[i].max)
-			check_max(e, i);
-	for (size_t i = 0; i < f->n_params; i++)
-		if (param_is_input(f, i) && f->params[i].below > 0)
-			check_ids(e, i);
+			check_elements(e, i, false, emit_dim(e, f->params[i].max), TFMC_RT_E_LENGTH);
+	for (size_t i = 0; i < f->n_params; i++) {
+		const struct ir_param *p = &f->params[i];
+		bool is_ragged = p->lengths >= 0 && ir_type_of(f, p->value)->rank >= 2;
+		if (param_is_input(f, i) && p->below > 0)
+			check_elements(e, i, is_ragged, kb_index(e->k, p->below - 1), TFMC_RT_E_TOKEN);
+	}
 }
 
 /* ---- room ---- */

@@ -107,32 +107,19 @@ static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *pt
 }
 
 /* A slice of a state in panels, as a whole: there are no views of it. */
-static bool panel_slice(struct emit *e, const struct ir_view *v, struct kb_tensor *out)
+static void panel_slice(struct emit *e, const struct ir_view *v, const struct binding_slice *s,
+                        struct kb_tensor *out)
 {
-	struct binding_slice s;
-	if (!v->is_state || !binding_find_slice(e->object, e->function->func, v->base, &s) ||
-	    s.state->decl->encoding != ENC_PANEL16)
-		return false;
-	slice_strides(e, s.state, s.n_at, out);
+	slice_strides(e, s->state, s->n_at, out);
 	for (int i = 0; i < out->rank && i < v->rank; i++)
 		out->size[i] = emit_size(e, v->size[i]);
-	return true;
 }
 
 /* Templates that know rings read them. */
-static bool is_ring(const struct emit *e, const struct ir_view *v, int64_t *held, bool *is_refused)
+static bool reads_rings(const struct emit *e)
 {
-	bool found = v->is_state && ir_slice_ring(e->function->func, v->base, held);
 	const struct attrs_group *a = e->group ? e->group->attrs : NULL;
-	*is_refused = found && a && a->kind != GROUP_attention && a->kind != GROUP_loops;
-	return found;
-}
-
-/* The state that a view is one of; NULL: none. */
-static const struct state_place *view_state(const struct emit *e, const struct ir_view *v)
-{
-	struct binding_slice s;
-	return v->is_state && binding_find_slice(e->object, e->function->func, v->base, &s) ? s.state : NULL;
+	return !a || a->kind == GROUP_attention || a->kind == GROUP_loops;
 }
 
 static struct kb_size scaled(struct emit *e, const struct ir_dim *d, int64_t by)
@@ -182,14 +169,18 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	    !base_pointer(e, view.base, &ptr, out))
 		return false;
 	out->ptr = ptr;
-	bool is_refused;
-	if (!is_ring(e, &view, &out->ring, &is_refused))
+	struct binding_slice slice = {0}; /* that the view is one of */
+	if (view.is_state && !binding_find_slice(e->object, e->function->func, view.base, &slice))
+		slice.state = NULL;
+	if (view.is_state && !ir_slice_ring(e->function->func, view.base, &out->ring))
 		out->ring = 0;
-	if (is_refused)
+	if (out->ring && !reads_rings(e))
 		return false;
-	if (panel_slice(e, &view, out))
+	if (slice.state && slice.state->decl->encoding == ENC_PANEL16) {
+		panel_slice(e, &view, &slice, out);
 		return view.rank == out->rank && ir_same(view.base, v);
-	const struct state_place *state = view_state(e, &view);
+	}
+	const struct state_place *state = slice.state;
 	out->ptr = advance(e, &view, out->dtype, ptr, state);
 	out->rank = view.rank;
 	for (int i = 0; i < view.rank; i++) {

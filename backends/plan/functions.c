@@ -232,8 +232,7 @@ static enum tfmc_status add_function(struct object *o, const struct ir_func *fun
 	TFMC_TRY(find_groups(o, f));
 	TFMC_TRY(places_find(o, f));
 	extend_arena(o, f);
-	if (f->scratch > o->scratch)
-		o->scratch = f->scratch;
+	o->scratch = f->scratch > o->scratch ? f->scratch : o->scratch;
 	return check_sizes(o, f);
 }
 
@@ -326,26 +325,15 @@ enum case_use entry_case(const struct object *o, const struct entry *e, const st
 }
 
 /* Functions and cases that an entry can come to. */
-static void mark_reached(struct object *o, const struct entry *e)
+static void find_reached(struct object *o, const struct entry *e)
 {
 	enum case_use use = CASE_NEVER;
 	for (size_t i = 0; i < o->functions.n && use != CASE_ALWAYS; i++) {
-		struct function *f = &o->functions.items[i];
-		use = entry_case(o, e, f);
-		f->reached = f->reached || use != CASE_NEVER;
+		use = entry_case(o, e, &o->functions.items[i]);
+		o->functions.items[i].reached |= use != CASE_NEVER;
 	}
 	if (use != CASE_ALWAYS)
 		o->functions.items[e->function].reached = true;
-}
-
-static void find_reached(struct object *o)
-{
-	o->scratch = 0;
-	for (size_t i = 0; i < o->entries.n; i++)
-		mark_reached(o, &o->entries.items[i]);
-	for (size_t i = 0; i < o->functions.n; i++)
-		if (o->functions.items[i].reached && o->functions.items[i].scratch > o->scratch)
-			o->scratch = o->functions.items[i].scratch;
 }
 
 enum tfmc_status layout_entries(struct object *o)
@@ -354,16 +342,17 @@ enum tfmc_status layout_entries(struct object *o)
 		const char *name = o->functions.items[i].func->name;
 		if (o->functions.items[i].func->when)
 			continue;
-		if (!strcmp(name, "decode"))
-			TFMC_TRY(add_decode(o, i));
-		else if (!strcmp(name, "encode"))
-			TFMC_TRY(add_entry(o, name, TFMC_ENTRY_ENCODE, i, -1));
-		else if (!strcmp(name, "score"))
-			TFMC_TRY(add_entry(o, name, TFMC_ENTRY_SCORE, i, -1));
-		else
-			TFMC_TRY(add_entry(o, name, TFMC_ENTRY_RUN, i, -1));
+		enum tfmc_entry_kind kind = !strcmp(name, "encode")  ? TFMC_ENTRY_ENCODE
+		                            : !strcmp(name, "score") ? TFMC_ENTRY_SCORE
+		                                                     : TFMC_ENTRY_RUN;
+		TFMC_TRY(!strcmp(name, "decode") ? add_decode(o, i) : add_entry(o, name, kind, i, -1));
 	}
-	find_reached(o);
+	for (size_t i = 0; i < o->entries.n; i++)
+		find_reached(o, &o->entries.items[i]);
+	o->scratch = 0;
+	for (size_t i = 0; i < o->functions.n; i++)
+		if (o->functions.items[i].reached && o->functions.items[i].scratch > o->scratch)
+			o->scratch = o->functions.items[i].scratch;
 	if (o->entries.n > 0)
 		return TFMC_OK;
 	diag_error(o->cx, LOC_NONE, DIAG_OPTION, "the model has none of the wanted entries");
