@@ -8,7 +8,7 @@
 static bool begin(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result)
 {
 	*e = (struct emit){.object = o};
-	e->k = kb_begin(o->kb, emit_name(o, "_%s", suffix), KB_EXPORTED, result);
+	e->k = kb_begin(o->kb, emit_name(o, suffix), KB_EXPORTED, result);
 	return e->k != NULL;
 }
 
@@ -144,7 +144,7 @@ static void init_weights(struct init *n)
 	api_require(e, kb_bin(k, KB_OR, absent, fits), TFMC_RT_E_WEIGHTS);
 	api_require(e, is_aligned(e, config_bits(n, CONFIG(weights))), TFMC_RT_E_ALIGN);
 	if (o->embedded)
-		n->weights = kb_select(k, absent, kb_symbol(k, emit_name(o, "_weights")), n->weights);
+		n->weights = kb_select(k, absent, kb_symbol(k, emit_name(o, "weights")), n->weights);
 	else if (o->weights.bytes > 0)
 		emit_return_if(e, absent, TFMC_RT_E_NO_WEIGHTS);
 }
@@ -258,7 +258,7 @@ static void emit_init(struct object *o)
 	n.start = kb_local(n.e.k, "start", KB_INDEX, START_WORDS);
 	init_check(&n);
 	init_write(&n);
-	kb_return(n.e.k, kb_call(n.e.k, emit_name(o, "_reset"), KB_I32, &n.e.context, 1));
+	kb_return(n.e.k, kb_call(n.e.k, emit_name(o, "reset"), KB_I32, &n.e.context, 1));
 	kb_end(n.e.k);
 }
 

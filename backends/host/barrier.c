@@ -172,7 +172,7 @@ static void wait(struct emit *e, const struct place_in *p, struct kb_val mark)
 static void emit_barrier(struct object *o)
 {
 	struct emit e = {.object = o};
-	struct kb *k = e.k = kb_begin(o->kb, emit_internal(o, ".barrier"), KB_INTERNAL, KB_I32);
+	struct kb *k = e.k = kb_begin(o->kb, emit_internal(o, "barrier"), KB_INTERNAL, KB_I32);
 	if (!k)
 		return;
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
@@ -210,7 +210,7 @@ static void clear_counts(struct emit *e, const struct place_in *p)
 static void emit_leave(struct object *o)
 {
 	struct emit e = {.object = o};
-	struct kb *k = e.k = kb_begin(o->kb, emit_internal(o, ".leave"), KB_INTERNAL, KB_I32);
+	struct kb *k = e.k = kb_begin(o->kb, emit_internal(o, "leave"), KB_INTERNAL, KB_I32);
 	if (!k)
 		return;
 	e.context = kb_param(k, "context", KB_PTR_T, 0);

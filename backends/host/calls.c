@@ -127,7 +127,7 @@ static void emit_call(struct object *o, const struct function *f)
 	struct kb_val leave[] = {e.context, e.args, worker, n, kb_func_addr(k, emit_part(&e, "finish"))};
 	if (!object_is_device(o)) {
 		kb_if(k, kb_un(k, KB_NOT, kb_bin(k, KB_OR, is_one, is_single)));
-		kb_return(k, kb_call(k, emit_internal(o, ".leave"), KB_I32, leave, 5));
+		kb_return(k, kb_call(k, emit_internal(o, "leave"), KB_I32, leave, 5));
 		kb_end_if(k);
 	}
 	kb_return(k, kb_call(k, emit_part(&e, "finish"), KB_I32, finish, 3));
@@ -208,7 +208,7 @@ static void emit_any_entry(struct object *o)
 {
 	struct emit e = {.object = o};
 	size_t words = 0;
-	struct kb *k = e.k = kb_begin(o->kb, emit_name(o, "_call"), KB_EXPORTED, KB_I32);
+	struct kb *k = e.k = kb_begin(o->kb, emit_name(o, "call"), KB_EXPORTED, KB_I32);
 	if (!k)
 		return;
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
@@ -237,7 +237,9 @@ static void emit_form(struct object *o, size_t number, bool spmd)
 {
 	struct emit e = {.object = o};
 	const char *name = o->entries.items[number].name;
-	if (!emit_begin(&e, emit_name(o, "_%s%s", name, spmd ? "_spmd" : ""), KB_EXPORTED, KB_I32))
+	if (spmd)
+		name = arena_printf(o->arena, "%s_spmd", name);
+	if (!emit_begin(&e, emit_name(o, name), KB_EXPORTED, KB_I32))
 		return;
 	struct kb *k = e.k;
 	struct kb_val worker = spmd ? kb_param(k, "worker", KB_INDEX_T, 0) : kb_index(k, -1);
@@ -245,7 +247,7 @@ static void emit_form(struct object *o, size_t number, bool spmd)
 	if (spmd)
 		worker = kb_select(k, kb_cmp(k, KB_LT, worker, kb_index(k, 0)), none, worker);
 	struct kb_val args[] = {e.context, kb_index(k, (int64_t)number), e.args, worker};
-	kb_return(k, kb_call(k, emit_name(o, "_call"), KB_I32, args, 4));
+	kb_return(k, kb_call(k, emit_name(o, "call"), KB_I32, args, 4));
 	kb_end(k);
 }
 

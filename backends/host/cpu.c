@@ -40,7 +40,7 @@ void emit_cpu(struct object *o)
 {
 	struct emit e = {.object = o};
 	struct target_needs needs = {0};
-	e.k = kb_begin(o->kb, emit_internal(o, ".cpu"), KB_INTERNAL, KB_I32);
+	e.k = kb_begin(o->kb, emit_internal(o, "cpu"), KB_INTERNAL, KB_I32);
 	if (!e.k)
 		return;
 	struct kb_val config = kb_param(e.k, "config", KB_PTR_T, KB_READONLY);
@@ -85,7 +85,7 @@ struct kb_val emit_choice(struct emit *e, struct kb_val config, struct kb_val st
 	for (size_t i = n; i-- > 0;) {
 		struct kb_val is_open = kb_cmp(k, KB_LT, kb_get(k, chosen), zero);
 		kb_if(k, kb_bin(k, KB_AND, is_open, has_any(k, use, (int64_t)1 << i)));
-		struct kb_val status = kb_call(k, emit_internal(&all[i], ".cpu"), KB_I32, args, 2);
+		struct kb_val status = kb_call(k, emit_internal(&all[i], "cpu"), KB_I32, args, 2);
 		kb_if(k, kb_cmp(k, KB_EQ, status, kb_i32(k, TFMC_RT_OK)));
 		kb_set(k, chosen, kb_index(k, (int64_t)i));
 		kb_end_if(k);

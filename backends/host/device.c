@@ -26,8 +26,8 @@ enum tfmc_status emit_device_program(struct object *o)
 	o->device.plan_bytes = (int64_t)plan.len;
 	o->device.source_bytes = (int64_t)source.len;
 	if (status == TFMC_OK) {
-		kb_data(o->kb, emit_internal(o, ".plan"), KB_INTERNAL, plan.data, plan.len, 8);
-		kb_data(o->kb, emit_internal(o, ".source"), KB_INTERNAL, source.data, source.len, 1);
+		kb_data(o->kb, emit_internal(o, "plan"), KB_INTERNAL, plan.data, plan.len, 8);
+		kb_data(o->kb, emit_internal(o, "source"), KB_INTERNAL, source.data, source.len, 1);
 	}
 	buf_destroy(&plan);
 	buf_destroy(&source);
@@ -52,9 +52,9 @@ void emit_device_open(struct emit *e, struct kb_val config, struct kb_val start)
 	struct kb_val code = kb_local(k, "code", KB_INDEX, WORDS(tfmc_cl_code, 1));
 	struct kb_val weights = emit_load(k, KB_PTR, start, 8 * START_WEIGHTS);
 	struct kb_val batch = emit_load(k, KB_INDEX, start, 8 * START_BATCH);
-	emit_store(k, kb_symbol(k, emit_internal(o, ".plan")), code, AT(tfmc_cl_code, plan));
+	emit_store(k, kb_symbol(k, emit_internal(o, "plan")), code, AT(tfmc_cl_code, plan));
 	emit_store(k, kb_index(k, o->device.plan_bytes), code, AT(tfmc_cl_code, plan_bytes));
-	emit_store(k, kb_symbol(k, emit_internal(o, ".source")), code, AT(tfmc_cl_code, source));
+	emit_store(k, kb_symbol(k, emit_internal(o, "source")), code, AT(tfmc_cl_code, source));
 	emit_store(k, kb_index(k, o->device.source_bytes), code, AT(tfmc_cl_code, source_bytes));
 	emit_store(k, weights, code, AT(tfmc_cl_code, weights));
 	emit_store(k, kb_index(k, o->weights.bytes), code, AT(tfmc_cl_code, weights_bytes));

@@ -113,7 +113,7 @@ static void barrier(struct schedule *s)
 {
 	struct kb_val args[] = {s->e.context, s->worker, s->n_workers};
 	kb_if(s->e.k, s->is_several);
-	struct kb_val stop = kb_call(s->e.k, emit_internal(s->e.object, ".barrier"), KB_I32, args, 3);
+	struct kb_val stop = kb_call(s->e.k, emit_internal(s->e.object, "barrier"), KB_I32, args, 3);
 	emit_return_if(&s->e, kb_cmp(s->e.k, KB_NE, stop, kb_i32(s->e.k, 0)), TFMC_RT_E_CANCELLED);
 	kb_end_if(s->e.k);
 }

@@ -5,24 +5,14 @@
  */
 #include "backends/plan/emit.h"
 
-#include <stdarg.h>
-
-const char *emit_name(const struct object *o, const char *fmt, ...)
+const char *emit_name(const struct object *o, const char *name)
 {
-	va_list ap;
-	va_start(ap, fmt);
-	const char *rest = arena_vprintf(o->arena, fmt, ap);
-	va_end(ap);
-	return arena_printf(o->arena, "%s%s", o->name, rest);
+	return arena_printf(o->arena, "%s_%s", o->name, name);
 }
 
-const char *emit_internal(const struct object *o, const char *fmt, ...)
+const char *emit_internal(const struct object *o, const char *name)
 {
-	va_list ap;
-	va_start(ap, fmt);
-	const char *rest = arena_vprintf(o->arena, fmt, ap);
-	va_end(ap);
-	return arena_printf(o->arena, "%s%s", o->prefix, rest);
+	return arena_printf(o->arena, "%s.%s", o->prefix, name);
 }
 
 const char *emit_part(const struct emit *e, const char *suffix)

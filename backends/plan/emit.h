@@ -72,10 +72,10 @@ struct kb_size emit_size(struct emit *e, const struct ir_dim *d);
 struct kb_val emit_conditions(struct emit *e, const struct ir_case *c);
 /* The last two words of a path, as one identifier: "encoder.layers.self.q.weight" gives q_weight. */
 const char *emit_short_name(struct arena *a, const char *path);
-/* A symbol of the interface, or of what the variants share: NAME and the text. */
-const char *emit_name(const struct object *o, const char *fmt, ...) TFMC_PRINTF(2, 3);
-/* The name of an internal function of a variant: its prefix and the text. */
-const char *emit_internal(const struct object *o, const char *fmt, ...) TFMC_PRINTF(2, 3);
+/* NAME_name: a symbol of the interface. */
+const char *emit_name(const struct object *o, const char *name);
+/* An internal function of a variant: its prefix and the name. */
+const char *emit_internal(const struct object *o, const char *name);
 
 /* For what a group touches, and for its kernel: with the repeats around it. */
 struct emit emit_of_group(const struct object *o, const struct function *f, const struct ir_op *group);

@@ -218,7 +218,7 @@ TFMC_MUST_USE enum tfmc_status places_find(struct object *o, struct function *f)
 /* Bytes of an element of a weight in rows. */
 int64_t weight_element_bytes(const struct ir_weight *w);
 const struct weight_place *object_weight(const struct object *o, const struct ir_weight *w);
-const struct state_place *object_state(const struct object *o, const struct ir_state_decl *d);
+struct state_place *object_state(const struct object *o, const struct ir_state_decl *d);
 bool param_is_input(const struct ir_func *f, size_t i); /* a tensor the caller gives */
 bool result_is_output(const struct ir_func *f, size_t i);
 /* Every result is an output that nothing else reads: the group runs only when one of them is wanted. */
