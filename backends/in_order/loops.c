@@ -155,7 +155,8 @@ static void write_element(void *user, struct eval *e, const struct eval_point *a
 }
 
 /* Rows outside the state (padding of short sequences) are dropped. */
-void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_point *at, struct kb_val width)
+void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_point *at, struct kb_val lo,
+                      struct kb_val hi)
 {
 	struct kb *k = g->k;
 	struct kb_val inside = kb_bool(k, true);
@@ -174,8 +175,7 @@ void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_poin
 	bool vectors = eval_vectorizes(g->e, w->x, last) && w->to.t.stride[last].is_const &&
 	               (w->to.t.stride[last].c == 1 || w->to.t.encoding == ENC_PANEL16);
 	kb_if(k, inside);
-	struct row_loop l = {g->e, kb_index(k, 0), width, vectors ? kb_caps(k)->lanes : 1,
-	                     at,   write_element,  w};
+	struct row_loop l = {g->e, lo, hi, vectors ? kb_caps(k)->lanes : 1, at, write_element, w};
 	kernel_row_loop(&l);
 	kb_end_if(k);
 	eval_release(g->e, mark);
@@ -201,7 +201,7 @@ static void write_state(struct kernel *g, const struct ir_op *op)
 	at.flat = row;
 	at.vec = rank - 1;
 	at.index[rank - 1] = kb_index(k, 0);
-	kernel_write_row(g, &w, &at, size[rank - 1]);
+	kernel_write_row(g, &w, &at, at.index[rank - 1], size[rank - 1]);
 	kb_end_loop(k);
 }
 

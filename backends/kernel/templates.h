@@ -62,8 +62,9 @@ struct kernel_write {
 };
 /* False after a refusal. */
 bool kernel_make_write(struct kernel *g, const struct ir_op *op, struct kernel_write *w);
-/* The first `width` elements of one row of x; rows that do not fit into the state are dropped. */
-void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_point *at, struct kb_val width);
+/* Elements [lo, hi) of one row of x; rows that do not fit into the state are dropped. */
+void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_point *at, struct kb_val lo,
+                      struct kb_val hi);
 
 /* Whether this job is divided by parts of heads (kernel_job): several workers, whose number divides them. */
 struct kb_val kernel_by_parts(const struct kernel_job *job);

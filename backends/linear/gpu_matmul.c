@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A linear by work-groups: 8 x 8 items share a tile of rows and 64 columns of the
- * result. A step of 16 along K is copied to shared memory by all of them, then
+ * result; columns that go different ways by strips of whole heads, a tile after the other. A step of 16 along K is copied to shared memory by all of them, then
  * each multiplies its rows (8 apart) by its two vectors of columns. Finished tiles
  * go through shared memory once more, so that what follows the product is emitted
  * once and stores whole rows. Items whose row or column does not exist load the
@@ -23,9 +23,15 @@ struct shared_matmul {
 	int mr;                    /* rows of an item */
 	struct kb_val item;        /* number of this one */
 	struct kb_val row, column; /* of this one: item / 8, item % 8 */
-	struct kb_val tile;        /* shared: x [8 mr, X_ROW] and w [STEP, 64], later products [8 mr, 64] */
-	struct kb_val first_row;   /* of the open tile */
+	/* Shared: x [8 mr, X_ROW] and w [STEP, 64], from element `operands` on, and products [8 mr, width] of a strip,
+	 * which overwrite them where a strip is one tile wide. */
+	struct kb_val tile;
+	int64_t operands;
+	int64_t strip;           /* panels of a strip, of one half */
+	int64_t width;           /* columns of its products: whole tiles, of all halves */
+	struct kb_val first_row; /* of the open strip */
 	struct kb_val first_panel;
+	struct kb_val before; /* panels of the strip before the open tile */
 	struct kb_var sum[MR_MAX][HALVES];
 };
 
@@ -50,13 +56,13 @@ int64_t kernel_linear_shared_rows(int64_t rows)
 
 static int64_t w_begin(const struct shared_matmul *g)
 {
-	return (int64_t)g->mr * SIDE * X_ROW;
+	return g->operands + (int64_t)g->mr * SIDE * X_ROW;
 }
 
 static int64_t shared_elements(const struct shared_matmul *g)
 {
-	int64_t operands = w_begin(g) + STEP * GPU_COLUMNS, products = (int64_t)g->mr * SIDE * GPU_COLUMNS;
-	return operands > products ? operands : products;
+	int64_t end = w_begin(g) + STEP * GPU_COLUMNS, products = g->mr * SIDE * g->width;
+	return end > products ? end : products;
 }
 
 static struct kb_val times(struct kb *k, struct kb_val a, int64_t c)
@@ -107,7 +113,7 @@ static void copy_x_vector(struct shared_matmul *g, const struct x_share *x, int 
 	struct kb_val at = kb_add(k, kb_add(k, x->row[m], from), column);
 	struct kb_val v = kb_load(k, KB_TYPE(KB_F32, LANES), g->l.x->t.ptr, at, 0, 0);
 	struct kb_val to = kb_add(k, times(k, share_row(g, x, m), X_ROW), column);
-	kb_store(k, v, g->tile, to, 0, LANES * 4);
+	kb_store(k, v, g->tile, to, g->operands, LANES * 4);
 }
 
 /* Elements after the last are the last one; nobody multiplies by them. */
@@ -117,7 +123,7 @@ static void copy_x_element(struct shared_matmul *g, const struct x_share *x, int
 	struct kb_val element = kb_min(k, kb_add(k, from, x->at), kb_index(k, g->l.depth - 1));
 	struct kb_val at = kb_mul(k, element, g->l.x->t.stride[g->l.rank - 1].v);
 	struct kb_val v = kb_load(k, KB_F32_T, g->l.x->t.ptr, kb_add(k, x->row[m], at), 0, 0);
-	kb_store(k, v, g->tile, kb_add(k, times(k, share_row(g, x, m), X_ROW), x->at), 0, 0);
+	kb_store(k, v, g->tile, kb_add(k, times(k, share_row(g, x, m), X_ROW), x->at), g->operands, 0);
 }
 
 /* x[first_row .., from ..] -> [8 mr, X_ROW] */
@@ -149,6 +155,16 @@ static struct kb_val load_w(const struct linear *l, struct kb_val at, struct kb_
 	return kb_load(k, KB_TYPE(KB_F32, LANES), ptr, at, 0, LANES * 4);
 }
 
+/* Panel i of the open tile; one that does not exist is the last one. */
+static struct kb_val panel_at(const struct shared_matmul *g, int i)
+{
+	const struct matmul_columns *c = &g->l.columns;
+	struct kb *k = g->l.k;
+	int64_t half = c->halves > 1 ? i / g->strip : 0;
+	struct kb_val at = kb_add_const(k, kb_add(k, g->first_panel, g->before), i - half * g->strip);
+	return kb_add_const(k, kb_min(k, at, kb_index(k, c->panels - 1)), half * c->panels);
+}
+
 /* Lines [from, from + 16) of four panels -> [STEP, 64]: item i has vector i of each. */
 static void copy_w(struct shared_matmul *g, struct kb_val from)
 {
@@ -163,8 +179,7 @@ static void copy_w(struct shared_matmul *g, struct kb_val from)
 	in_panel = kb_add(k, times(k, in_panel, MATMUL_PANEL), column);
 	struct kb_val to = kb_add(k, times(k, line, GPU_COLUMNS), column);
 	for (int i = 0; i < GPU_COLUMNS / MATMUL_PANEL; i++) {
-		struct kb_val panel = kb_add_const(k, g->first_panel, i);
-		panel = kb_min(k, panel, kb_index(k, l->columns.panels - 1));
+		struct kb_val panel = panel_at(g, i);
 		int64_t size = matmul_panel_bytes(l) / (l->panel.lines == PANEL_HALVES ? 2 : 4);
 		struct kb_val v;
 		if (l->panel.lines == PANEL_CODES) {
@@ -188,7 +203,7 @@ static void multiply(struct shared_matmul *g, struct kb_val at, int n)
 	struct kb_type vec = KB_TYPE(KB_F32, LANES);
 	struct kb_val x[MR_MAX], from = kb_add(k, times(k, g->row, X_ROW), at);
 	for (int m = 0; m < g->mr; m++)
-		x[m] = kb_load(k, vec, g->tile, from, (int64_t)m * SIDE * X_ROW, LANES * 4);
+		x[m] = kb_load(k, vec, g->tile, from, g->operands + (int64_t)m * SIDE * X_ROW, LANES * 4);
 	struct kb_val column = times(k, g->column, LANES);
 	struct kb_val line = kb_add(k, times(k, at, GPU_COLUMNS), column);
 	for (int i = 0; i < n; i++) {
@@ -255,11 +270,12 @@ static void share_sums(struct shared_matmul *g)
 {
 	struct kb *k = g->l.k;
 	struct kb_val column = times(k, g->column, LANES);
-	struct kb_val at = kb_add(k, times(k, g->row, GPU_COLUMNS), column);
+	column = kb_add(k, column, times(k, g->before, MATMUL_PANEL));
+	struct kb_val at = kb_add(k, times(k, g->row, g->width), column);
 	for (int m = 0; m < g->mr; m++)
 		for (int h = 0; h < HALVES; h++)
 			kb_store(k, kb_get(k, g->sum[m][h]), g->tile, at,
-			         (int64_t)m * SIDE * GPU_COLUMNS + (int64_t)h * SIDE * LANES, LANES * 4);
+			         m * SIDE * g->width + (int64_t)h * SIDE * LANES, LANES * 4);
 }
 
 static void finish_vector(struct shared_matmul *g, struct eval_point p, struct kb_val at, int valid)
@@ -299,27 +315,68 @@ static void finish(struct shared_matmul *g, struct kb_val i)
 	eval_release(l->eval, mark);
 }
 
-static void emit_tile(struct shared_matmul *g)
+/* The one result, vector by vector. */
+static void finish_all(struct shared_matmul *g)
 {
 	struct kb *k = g->l.k;
-	emit_product(g);
-	share_sums(g);
-	kb_barrier(k);
 	int64_t vectors = (int64_t)g->mr * SIDE * (GPU_COLUMNS / LANES);
 	struct kb_val i = kb_loop(k, "i", g->item, kb_index(k, vectors), GPU_ITEMS, KB_NONEMPTY);
 	finish(g, i);
 	kb_end_loop(k);
-	kb_barrier(k); /* before the next tile overwrites the products */
+}
+
+static void finish_parts(struct shared_matmul *g)
+{
+	const struct linear *l = &g->l;
+	struct kb *k = l->k;
+	struct matmul_strip s = {.rows = l->rows, .begin = g->first_panel};
+	struct kb_val left = kb_sub(k, l->rows, g->first_row);
+	s.end = kb_min(k, kb_add_const(k, s.begin, g->strip), kb_index(k, l->columns.panels));
+	matmul_parts_epilogue(l, &s, g->first_row, kb_min(k, left, kb_index(k, (int64_t)g->mr * SIDE)));
+}
+
+static void emit_strip(struct shared_matmul *g)
+{
+	struct kb *k = g->l.k;
+	const int64_t tile = GPU_COLUMNS / MATMUL_PANEL;
+	bool is_one = g->width == GPU_COLUMNS;
+	g->before = kb_index(k, 0);
+	if (!is_one)
+		g->before = kb_loop(k, "panel", g->before, kb_index(k, g->strip), tile, KB_NONEMPTY);
+	emit_product(g);
+	share_sums(g);
+	if (!is_one)
+		kb_end_loop(k);
+	kb_barrier(k);
+	if (g->l.parts)
+		finish_parts(g);
+	else
+		finish_all(g);
+	kb_barrier(k); /* before the next strip overwrites the products */
 }
 
 /* ---- tiles ---- */
+
+/* Strips of whole heads, or of as much of gate and up, with as many rows as there is room for. */
+static void choose_strips(struct shared_matmul *g)
+{
+	struct linear *l = &g->l;
+	const int64_t tile = GPU_COLUMNS / MATMUL_PANEL;
+	bool is_wide = l->parts && l->columns.halves == 1;
+	g->strip = is_wide ? l->columns.strip : tile / l->columns.halves;
+	g->width = (l->columns.halves * g->strip + tile - 1) / tile * GPU_COLUMNS;
+	g->mr = (int)(kernel_linear_shared_rows(l->rows_hi) / SIDE);
+	while (g->mr > 1 && g->mr * g->width > MR_MAX * GPU_COLUMNS)
+		g->mr /= 2;
+	g->operands = g->width > GPU_COLUMNS ? g->mr * SIDE * g->width : 0;
+}
 
 /* Tile t of a group: group, group + groups, ..; tiles that share weights are neighbours. */
 static void emit_tiles(struct shared_matmul *g)
 {
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
-	int64_t height = (int64_t)g->mr * SIDE, across = (l->columns.n + GPU_COLUMNS - 1) / GPU_COLUMNS;
+	int64_t height = (int64_t)g->mr * SIDE, across = (l->columns.panels + g->strip - 1) / g->strip;
 	struct kb_val down = over(k, kb_add_const(k, l->rows, height - 1), height);
 	struct kb_var next = kb_var(k, "tile", KB_INDEX_T, l->job->worker);
 	for (int m = 0; m < g->mr; m++)
@@ -329,8 +386,8 @@ static void emit_tiles(struct shared_matmul *g)
 	struct kb_val t = kb_get(k, next);
 	kb_break_if(k, kb_cmp(k, KB_GE, t, times(k, down, across)));
 	g->first_row = times(k, kb_bin(k, KB_REM, t, down), height);
-	g->first_panel = times(k, kb_bin(k, KB_DIV, t, down), GPU_COLUMNS / MATMUL_PANEL);
-	emit_tile(g);
+	g->first_panel = times(k, kb_bin(k, KB_DIV, t, down), g->strip);
+	emit_strip(g);
 	kb_set(k, next, kb_add(k, t, l->job->n_workers));
 	kb_end_forever(k);
 }
@@ -342,11 +399,12 @@ bool kernel_linear_shared(struct kernel *kernel)
 		return false;
 	struct kb *k = g.l.k;
 	g.l.lanes = LANES;
-	g.mr = (int)(kernel_linear_shared_rows(g.l.rows_hi) / SIDE);
+	choose_strips(&g);
 	g.item = kb_item_id(k);
 	g.row = over(k, g.item, SIDE);
 	g.column = modulo(k, g.item, SIDE);
 	g.tile = kb_shared(k, "tile", KB_F32, shared_elements(&g));
+	g.l.stage = (struct matmul_stage){.at = g.tile, .width = g.width};
 	if (g.l.columns.panels > 0 && g.l.rows_hi > 0)
 		emit_tiles(&g);
 	return true;

@@ -459,7 +459,7 @@ bool matmul_bind_result(struct linear *l)
 
 bool matmul_begin(struct linear *l, struct kernel *g)
 {
-	return begin(l, g) && matmul_bind_result(l);
+	return begin(l, g) && (matmul_bind_result(l) || matmul_find_parts(l));
 }
 
 bool kernel_linear(struct kernel *g)

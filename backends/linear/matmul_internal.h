@@ -299,7 +299,7 @@ void matmul_strip(const struct linear *l, const struct matmul_strip *s);
 struct kb_val matmul_whole_panels(const struct linear *l, const struct matmul_strip *s, int panels);
 void matmul_walk_panels(const struct linear *l, const struct matmul_strip *s, struct matmul_tile t,
                         bool has_single);
-/* Operands, sizes and the one result of the group. False when they do not lie as tiles need it. */
+/* Operands, sizes, and the one result of the group or its parts. False when they do not lie as tiles need it. */
 bool matmul_begin(struct linear *l, struct kernel *g);
 void matmul_tile(const struct linear *l, const struct matmul_strip *s, const struct matmul_tile *t);
 /* The point of the element in row `row` (all leading axes as one) and column `column`. */

@@ -386,26 +386,70 @@ static struct matmul_range range_in_strip(const struct linear *l, const struct m
 	return (struct matmul_range){lo, kb_min(k, hi, kb_index(k, part->size))};
 }
 
+/* Items of a work-group that share a row; the columns [lo, hi) of `width` that this one takes, and whether it takes any. */
+#define PIECES 8
+
+struct piece {
+	struct kb_val number; /* none: there is one */
+	struct kb_val lo, hi, any;
+};
+
+static struct piece piece_of(const struct linear *l, struct kb_val number, int64_t width)
+{
+	struct kb *k = l->k;
+	int64_t n = PIECES;
+	struct piece p = {number, kb_index(k, 0), kb_index(k, width), kb_bool(k, true)};
+	while (width % (n * l->lanes) != 0 && n > 1)
+		n /= 2;
+	if (!number.id)
+		return p;
+	p.any = kb_cmp(k, KB_LT, number, kb_index(k, n));
+	p.lo = kb_mul(k, number, kb_index(k, width / n));
+	p.hi = kb_add_const(k, p.lo, width / n);
+	return p;
+}
+
 /* The heads of one row in the strip, which are whole. */
 static void head_rows(const struct linear *l, struct sink *s, struct matmul_range r,
-                      const struct eval_point *row)
+                      const struct eval_point *row, struct kb_val number)
 {
 	struct kb *k = l->k;
 	struct kb_val width = kb_index(k, s->trace->head);
+	const struct piece piece = piece_of(l, number, s->trace->head);
 	struct kb_val before[IR_RANK_MAX]; /* the turn */
 	for (int i = 0; i + 1 < l->rank; i++)
 		before[i] = row->index[i];
 	struct kb_val first = kb_bin(k, KB_DIV, r.lo, width), end = kb_bin(k, KB_DIV, r.hi, width);
+	if (number.id)
+		end = kb_select(k, piece.any, end, first);
 	before[l->rank - 1] = kb_loop(k, "head", first, end, 1, 0);
 	before[l->rank] = kb_index(k, 0);
 	struct eval_point at = {.rank = l->rank + 1, .vec = l->rank};
 	for (int i = 0; i < at.rank; i++)
 		at.index[i] = before[s->trace->from[i]];
 	if (s->out)
-		kernel_output_row(l->parts->g, s->out, &at, kb_index(k, 0), width);
+		kernel_output_row(l->parts->g, s->out, &at, piece.lo, piece.hi);
 	else
-		kernel_write_row(l->parts->g, &s->write, &at, width);
+		kernel_write_row(l->parts->g, &s->write, &at, piece.lo, piece.hi);
 	kb_end_loop(k);
+}
+
+/* The columns of one row in the strip. */
+static void plain_row(const struct linear *l, const struct matmul_strip *strip, const struct sink *s,
+                      struct matmul_range r, const struct eval_point *row, struct kb_val number)
+{
+	struct kb *k = l->k;
+	const struct part *part = &l->parts->items[s->trace->part];
+	if (number.id) {
+		int64_t begin = l->columns.halves > 1 ? 0 : part->begin;
+		const struct piece piece = piece_of(l, number, l->stage.width / l->columns.halves);
+		struct kb_val first =
+		        kb_add_const(k, kb_mul(k, strip->begin, kb_index(k, MATMUL_PANEL)), -begin);
+		r.lo = kb_max(k, r.lo, kb_add(k, first, piece.lo));
+		r.hi = kb_min(k, r.hi, kb_add(k, first, piece.hi));
+		r.hi = kb_select(k, piece.any, r.hi, r.lo);
+	}
+	matmul_store_row(l, s->out, part->size, r, row);
 }
 
 /* Positions, once for a row. */
@@ -438,14 +482,22 @@ void matmul_parts_epilogue(const struct linear *l, const struct matmul_strip *s,
 	place_all(l, s, first);
 	for (int i = 0; i < p->n_sinks; i++)
 		range[i] = range_in_strip(l, s, part_of(p, i));
-	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, 1, KB_NONEMPTY);
+	struct kb_val number = {0}, row;
+	if (l->job->items > 1) {
+		struct kb_val n = kb_index(k, PIECES), all = kb_mul(k, rows, n);
+		struct kb_val i = kb_loop(k, "i", kb_item_id(k), all, l->job->items, 0);
+		row = kb_bin(k, KB_DIV, i, n);
+		number = kb_bin(k, KB_REM, i, n);
+	} else {
+		row = kb_loop(k, "row", kb_index(k, 0), rows, 1, KB_NONEMPTY);
+	}
 	struct eval_point at = matmul_point(l, kb_add(k, first, row), kb_index(k, 0));
 	find_positions(l, &at);
 	for (int i = 0; i < p->n_sinks; i++) {
 		if (p->sinks[i].trace->head > 0)
-			head_rows(l, &p->sinks[i], range[i], &at);
+			head_rows(l, &p->sinks[i], range[i], &at, number);
 		else
-			matmul_store_row(l, p->sinks[i].out, part_of(p, i)->size, range[i], &at);
+			plain_row(l, s, &p->sinks[i], range[i], &at, number);
 	}
 	kb_end_loop(k);
 	eval_release(l->eval, mark);

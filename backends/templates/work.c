@@ -13,11 +13,11 @@
 
 /* ---- items ---- */
 
-/* What kernel_linear_shared reads: f32 in memory, packed weights, one result of the root's rank. */
+/* What kernel_linear_shared reads: f32 in memory, packed weights. */
 static bool is_shared_linear(const struct ir_func *f, const struct ir_op *group, const struct ir_op *root)
 {
 	const struct attrs_group *attrs = group->attrs;
-	if (attrs->kind != GROUP_linear || root->code != OP_linear || group->n_results != 1)
+	if (attrs->kind != GROUP_linear || root->code != OP_linear)
 		return false;
 	struct ir_value x = ir_view_base(f, root->operands[0]);
 	const struct ir_weight *w = ir_weight_of(f, root->operands[1]);

@@ -391,13 +391,6 @@ static bool commit(struct parts *p, size_t cluster)
 	return true;
 }
 
-/* Kernels of work-groups store one result, each element for itself. */
-static bool target_refuses(const struct former *s)
-{
-	const struct target *t = s->p->options->target;
-	return t != NULL && t->group_size > 1;
-}
-
 bool group_take_parts(struct former *s, size_t cluster)
 {
 	const struct ir_op *root = s->g->clusters.items[cluster].root;
@@ -423,11 +416,5 @@ bool group_take_parts(struct former *s, size_t cluster)
 	}
 	if (!p.has_slices && p.n_ropes + p.n_states == 0)
 		return false;
-	if (target_refuses(s)) {
-		pass_missed(s->p, root->loc,
-		            "not fused: kernels of work-groups do not store column ranges of a linear "
-		            "separately");
-		return false;
-	}
 	return commit(&p, cluster);
 }

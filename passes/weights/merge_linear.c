@@ -12,7 +12,7 @@
  *            %k = slice %y {axis=2 begin=32 size=32}
  * Refuses    when a weight is also used elsewhere (it would be stored twice); for any other result that goes
  *            into an elementwise op, which is the epilogue of its own linear; for pairs that are no whole
- *            panels, or whose kernels are work-groups (target.group_size): they keep two kernels.
+ *            panels: they keep two kernels.
  * Pays       up to 3.5 % of a call on Sapphire Rapids, up to 1.6 % on Zen 5 (tests/perf/passes.md).
  */
 #include "passes/weights/join_weights.h"

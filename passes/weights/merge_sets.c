@@ -117,12 +117,10 @@ static int64_t columns_of(const struct collector *c, const struct ir_op *linear)
 	return n;
 }
 
-/* Kernels of work-groups store each element for itself. */
 static bool may_pair(const struct collector *c, const struct ir_op *a, const struct ir_op *b)
 {
-	const struct target *t = c->p->options->target;
 	int64_t n = columns_of(c, a);
-	if (n != columns_of(c, b) || (t != NULL && t->group_size > 1))
+	if (n != columns_of(c, b))
 		return false;
 	if (n % PAIR_COLUMNS != 0)
 		pass_missed(c->p, a->loc,

@@ -116,6 +116,46 @@ START_TEST(test_kept)
 }
 END_TEST
 
+#define HEADS(n, all)                                                                                      \
+	"func @f(%x: f32[B,S,20], %w: f32[" #all ",20], %b: f32[" #all "], %t: f32[40," #n                 \
+	"], %at: i32[B,S]) "                                                                               \
+	"-> (y: f32[B,3,S," #n "]) { %y = group linear { root %h = linear %x, %w, %b : f32[B,S," #all "] " \
+	"post %r = reshape %h {dims=[B,S,3," #n "]} : f32[B,S,3," #n "] "                                  \
+	"post %q = transpose %r {perm=[0,2,1,3]} : f32[B,3,S," #n "] "                                     \
+	"post %z = rope %q, %t, %at : f32[B,3,S," #n "] yield %z } : f32[B,3,S," #n "] return %y }"
+#define GATES(n, all)                                                                                  \
+	"func @f(%x: f32[B,S,20], %w: f32[" #all ",20], %b: f32[" #all "]) -> (y: f32[B,S," #n "]) { " \
+	"%y = group linear { root %h = linear %x, %w, %b : f32[B,S," #all "] "                         \
+	"post %g = slice %h {axis=2 begin=0 size=" #n "} : f32[B,S," #n "] "                           \
+	"post %u = slice %h {axis=2 begin=" #n " size=" #n "} : f32[B,S," #n "] "                      \
+	"post %a = silu %g : f32[B,S," #n "] post %m = mul %a, %u : f32[B,S," #n "] yield %m } "       \
+	": f32[B,S," #n "] return %y }"
+
+/* Heads that fill a part of a tile, one, one and a part of the next, two, more; gate and up of whole and of half tiles. */
+static const char *const parts[] = {
+        HEADS(8, 24),    HEADS(12, 36), HEADS(64, 192), HEADS(80, 240),  HEADS(128, 384),
+        HEADS(256, 768), GATES(16, 32), GATES(48, 96),  GATES(128, 256),
+};
+
+START_TEST(test_parts)
+{
+	static const int64_t rows[] = {1, 13, 0, 16};
+	struct linear_case c;
+	struct linear_call call;
+	struct buf text;
+	buf_init(&text);
+	buf_printf(&text, "module \"m\" stage=groups dim B in [0,4] dim S in [0,16] %s", parts[_i]);
+	linear_case_init_shared(&c, text.data, GPU);
+	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
+		linear_call_init(&c, &call, 1 + (int64_t)i, rows[i]);
+		linear_launch(&c, &call, group_counts[i % TFMC_COUNT(group_counts)]);
+		linear_expect(&c, &call, 1e-5);
+	}
+	linear_case_destroy(&c);
+	buf_destroy(&text);
+}
+END_TEST
+
 static const struct product odd = {3, 9, 19, 37, {{1, 1}, {3, 9}, {2, 0}}};
 
 /* Ops after the product. */
@@ -438,6 +478,7 @@ Suite *suite_kernel_gpu(void)
 	tcase_add_loop_test(t, test_kept, 0, (int)TFMC_COUNT(products));
 	tcase_add_loop_test(t, test_followers, 0, 3);
 	tcase_add_loop_test(t, test_forms, 0, 5);
+	tcase_add_loop_test(t, test_parts, 0, TFMC_COUNT(parts));
 	tcase_add_loop_test(t, test_rows, 0, (int)TFMC_COUNT(recipes));
 	tcase_add_loop_test(t, test_extremes, 0, 2);
 	tcase_add_loop_test(t, test_masks, 0, (int)TFMC_COUNT(masks));
