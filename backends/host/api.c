@@ -122,14 +122,9 @@ struct init {
 	struct kb_val start; /* [START_WORDS] */
 };
 
-static struct kb_val config_bits(struct init *n, int64_t offset)
+static struct kb_val config(struct init *n, enum kb_scalar type, int64_t offset)
 {
-	return emit_load(n->e.k, KB_INDEX, n->config, offset);
-}
-
-static struct kb_val config_pointer(struct init *n, int64_t offset)
-{
-	return emit_load(n->e.k, KB_PTR, n->config, offset);
+	return emit_load(n->e.k, type, n->config, offset);
 }
 
 static void init_weights(struct init *n)
@@ -137,12 +132,12 @@ static void init_weights(struct init *n)
 	struct emit *e = &n->e;
 	struct kb *k = e->k;
 	const struct object *o = e->object;
-	n->weights = config_pointer(n, CONFIG(weights));
-	struct kb_val bytes = config_bits(n, CONFIG(weights_bytes));
+	n->weights = config(n, KB_PTR, CONFIG(weights));
+	struct kb_val bytes = config(n, KB_INDEX, CONFIG(weights_bytes));
 	struct kb_val absent = kb_cmp(k, KB_EQ, n->weights, kb_null(k));
 	struct kb_val fits = kb_cmp(k, KB_EQ, bytes, kb_index(k, o->weights.bytes));
 	api_require(e, kb_bin(k, KB_OR, absent, fits), TFMC_RT_E_WEIGHTS);
-	api_require(e, is_aligned(e, config_bits(n, CONFIG(weights))), TFMC_RT_E_ALIGN);
+	api_require(e, is_aligned(e, config(n, KB_INDEX, CONFIG(weights))), TFMC_RT_E_ALIGN);
 	if (o->embedded)
 		n->weights = kb_select(k, absent, kb_symbol(k, emit_name(o, "weights")), n->weights);
 	else if (o->weights.bytes > 0)
@@ -153,12 +148,12 @@ static void init_arena(struct init *n)
 {
 	struct emit *e = &n->e;
 	struct kb *k = e->k;
-	n->arena = config_pointer(n, CONFIG(arena));
-	n->arena_bytes = config_bits(n, CONFIG(arena_bytes));
-	struct kb_val wanted = config_bits(n, CONFIG(workers));
+	n->arena = config(n, KB_PTR, CONFIG(arena));
+	n->arena_bytes = config(n, KB_INDEX, CONFIG(arena_bytes));
+	struct kb_val wanted = config(n, KB_INDEX, CONFIG(workers));
 	n->workers = kb_max(k, wanted, kb_index(k, 1));
 	emit_require_between(e, wanted, 0, kb_index(k, 4096), TFMC_RT_E_WORKER);
-	api_require(e, is_aligned(e, config_bits(n, CONFIG(arena))), TFMC_RT_E_ALIGN);
+	api_require(e, is_aligned(e, config(n, KB_INDEX, CONFIG(arena))), TFMC_RT_E_ALIGN);
 	struct kb_val none = kb_cmp(k, KB_EQ, n->arena, kb_null(k));
 	n->arena_bytes = kb_select(k, none, kb_index(k, 0), n->arena_bytes);
 	struct kb_val scratch = kb_mul(k, n->workers, kb_index(k, e->object->scratch));
@@ -171,13 +166,13 @@ static void init_state(struct init *n)
 	struct emit *e = &n->e;
 	struct kb *k = e->k;
 	const struct object *o = e->object;
-	n->state = config_pointer(n, CONFIG(state));
-	n->batch = config_bits(n, CONFIG(batch));
+	n->state = config(n, KB_PTR, CONFIG(state));
+	n->batch = config(n, KB_INDEX, CONFIG(batch));
 	if (o->states.batch_dim < 0)
 		return;
-	api_require(e, is_aligned(e, config_bits(n, CONFIG(state))), TFMC_RT_E_ALIGN);
+	api_require(e, is_aligned(e, config(n, KB_INDEX, CONFIG(state))), TFMC_RT_E_ALIGN);
 	emit_require_between(e, n->batch, 0, kb_index(k, o->states.batch_max), TFMC_RT_E_DIM);
-	struct kb_val bytes = config_bits(n, CONFIG(state_bytes));
+	struct kb_val bytes = config(n, KB_INDEX, CONFIG(state_bytes));
 	struct kb_val room = kb_bin(k, KB_SUB, bytes, kb_index(k, o->states.fixed_bytes));
 	int64_t block = o->states.batch_bytes > 0 ? o->states.batch_bytes : 1;
 	struct kb_val fit =
@@ -207,7 +202,7 @@ static void init_check(struct init *n)
 	struct kb_val no_context = kb_cmp(k, KB_EQ, e->context, kb_null(k));
 	struct kb_val no_config = kb_cmp(k, KB_EQ, n->config, kb_null(k));
 	emit_return_if(e, kb_bin(k, KB_OR, no_context, no_config), TFMC_RT_E_NULL);
-	struct kb_val size = config_bits(n, CONFIG(struct_size));
+	struct kb_val size = config(n, KB_INDEX, CONFIG(struct_size));
 	api_require(e, kb_cmp(k, KB_EQ, size, kb_index(k, (int64_t)sizeof(struct tfmc_config))),
 	            TFMC_RT_E_ABI);
 	init_weights(n);
@@ -232,9 +227,9 @@ static void init_write(struct init *n)
 	emit_set_context(e, emit_load(k, KB_PTR, n->start, 8 * START_DEVICE), CONTEXT_DEVICE);
 	emit_set_context(e, n->workers, CONTEXT_WORKERS_MAX);
 	emit_set_workers(e, n->workers);
-	emit_set_context(e, config_pointer(n, CONFIG(parallel_for)), CONTEXT_PARALLEL_FOR);
-	emit_set_context(e, config_pointer(n, CONFIG(yield)), CONTEXT_YIELD);
-	emit_set_context(e, config_pointer(n, CONFIG(user)), CONTEXT_USER);
+	emit_set_context(e, config(n, KB_PTR, CONFIG(parallel_for)), CONTEXT_PARALLEL_FOR);
+	emit_set_context(e, config(n, KB_PTR, CONFIG(yield)), CONTEXT_YIELD);
+	emit_set_context(e, config(n, KB_PTR, CONFIG(user)), CONTEXT_USER);
 	e->state = n->state;
 	emit_set_window(e, kb_index(k, 0), kb_index(k, -1));
 	emit_set_context(e, kb_index(k, (int64_t)e->object->structure_hash), CONTEXT_MAGIC);

@@ -257,8 +257,5 @@ void emit_set_workers(struct emit *e, struct kb_val n)
 	emit_set_context(e, n, CONTEXT_WORKERS);
 	emit_set_context(e, size, CONTEXT_CLUSTER_SIZE);
 	emit_set_context(e, kb_bin(k, KB_DIV, more, size), CONTEXT_N_CLUSTERS);
-	int64_t words = (CONTEXT_BYTES - CONTEXT_SHARED) / 8;
-	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), kb_index(k, words), 1, KB_NONEMPTY);
-	kb_store(k, kb_index(k, 0), word_at(e, CONTEXT_SHARED), i, 0, 8);
-	kb_end_loop(k);
+	api_zero_words(e, word_at(e, CONTEXT_SHARED), kb_index(k, CONTEXT_BYTES - CONTEXT_SHARED));
 }

@@ -46,37 +46,27 @@ static int64_t tail_count(const struct ir_type *t, int from)
 	return n;
 }
 
-/* The slice of one sequence: the offset, and what lies after all indices as the size. */
-static bool slice_of_sequence(const struct emit *e, const struct binding_slice *s, struct area *out)
+/* From the first sequence's slice to the end of the last one's. */
+bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct area *out)
 {
+	struct ir_dims *t = dims_of(e);
 	const struct object *o = e->object;
 	const struct ir_state_decl *d = s->state->decl;
 	int64_t unit = ir_dtype_bytes(d->type->dtype), n = layout_state_count(d, 1);
-	out->offset = ir_dim_const(dims_of(e), o->states.fixed_bytes + s->state->offset);
+	*out = (struct area){.name = d->name,
+	                     .memory = AREA_STATE,
+	                     .offset = ir_dim_const(t, o->states.fixed_bytes + s->state->offset),
+	                     .state = s->state,
+	                     .is_source = !s->state->grows && o->states.encoded_at &&
+	                                  !function_is_encode(e->function)};
 	for (size_t i = 0; i < s->n_at; i++) {
 		n = layout_state_count(d, 2 + (int)i);
 		if (!add_index(e, s->at[i], n * unit, out))
 			return false;
 	}
-	out->bytes = ir_dim_const(dims_of(e), n * unit);
-	return true;
-}
-
-/* From the first sequence's slice to the end of the last one's. */
-bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct area *out)
-{
-	struct ir_dims *t = dims_of(e);
-	const struct ir_dim *batch = s->state->decl->type->dims[0];
-	bool is_source = !s->state->grows && e->object->states.encoded_at && !function_is_encode(e->function);
-	*out = (struct area){.name = s->state->decl->name,
-	                     .memory = AREA_STATE,
-	                     .state = s->state,
-	                     .is_source = is_source};
-	if (!slice_of_sequence(e, s, out))
-		return false;
-	const struct ir_dim *before = ir_dim_add(t, batch, ir_dim_const(t, -1));
-	const struct ir_dim *step = ir_dim_const(t, e->object->states.batch_bytes);
-	out->bytes = ir_dim_add(t, ir_dim_mul(t, before, step), out->bytes);
+	const struct ir_dim *before = ir_dim_add(t, d->type->dims[0], ir_dim_const(t, -1));
+	const struct ir_dim *far = ir_dim_mul(t, before, ir_dim_const(t, o->states.batch_bytes));
+	out->bytes = ir_dim_add(t, far, ir_dim_const(t, n * unit));
 	return true;
 }
 

@@ -16,10 +16,10 @@ struct maker {
 	struct object *object;
 	const struct function *function;
 	struct plan *plan;
-	struct area_list *areas; /* [n_groups] */
-	int64_t *parts; /* [n_groups]: of heads, that group i and the next one divide alike; 1: none */
-	const struct plan_kernel **groups; /* [n_groups]: those that are recorded */
-	size_t group;                      /* number of the next one */
+	size_t group;                     /* number of the next one */
+	const struct plan_kernel *before; /* that of the last group */
+	int64_t parts
+	        [2]; /* of heads, that a group divides like the one before it, like the next one; 1: none */
 	int64_t rounds[OBJECT_REPEAT_MAX]; /* of the repeats that are open */
 	size_t depth;
 	int conditions; /* that are open since the last repeat: what is inside may not run */
@@ -152,21 +152,21 @@ static bool is_own(const struct emit *e, const struct area *x, const struct area
  * next one, attention, needs nothing of another worker. 1: there are none, or the two share other memory, or
  * kernels are launched one after the other.
  */
-static void find_parts(struct maker *m, size_t i)
+static int64_t find_parts(const struct maker *m, size_t i)
 {
 	const struct function *f = m->function;
-	const struct area_list *x = &m->areas[i], *y = &m->areas[i + 1];
-	m->parts[i] = 1;
-	if (i + 1 >= f->n_groups || m->object->target->arch == ARCH_OPENCL)
-		return;
+	if (i + 1 >= f->n_groups || object_is_device(m->object))
+		return 1;
 	const struct emit e = emit_of_group(m->object, f, f->groups[i + 1]);
+	const struct area_list x = group_areas(m->object, f, f->groups[i]);
+	const struct area_list y = group_areas(m->object, f, f->groups[i + 1]);
 	int64_t parts = heads_of(f->func, f->groups[i], f->groups[i + 1]);
-	for (size_t k = 0; k < x->n && parts > 1; k++)
-		for (size_t n = 0; n < y->n; n++)
-			if (meet(m->object->module->dims, &x->items[k], &y->items[n]) &&
-			    !is_own(&e, &x->items[k], &y->items[n]))
+	for (size_t k = 0; k < x.n && parts > 1; k++)
+		for (size_t n = 0; n < y.n; n++)
+			if (meet(m->object->module->dims, &x.items[k], &y.items[n]) &&
+			    !is_own(&e, &x.items[k], &y.items[n]))
 				parts = 1;
-	m->parts[i] = parts;
+	return parts;
 }
 
 /* ---- barriers ---- */
@@ -186,15 +186,14 @@ static void close_open(struct maker *m)
 
 static void wait_for_open(struct maker *m, const struct plan_kernel *kernel)
 {
-	const struct plan_kernel *before = kernel->number > 0 ? m->groups[kernel->number - 1] : NULL;
-	bool is_divided = before && before->is_divided && kernel->is_divided && !kernel->is_join;
-	int64_t parts = is_divided ? m->parts[before->number] : 1;
+	bool is_divided = m->before && m->before->is_divided && kernel->is_divided && !kernel->is_join;
+	int64_t parts = is_divided ? m->parts[0] : 1;
 	bool is_waiting = false;
 	for (size_t i = 0; i < m->open.n; i++) {
 		if (is_free(m->object->module->dims, m->open.items[i], kernel))
 			continue;
 		is_waiting = true;
-		if (m->open.items[i] != before)
+		if (m->open.items[i] != m->before)
 			parts = 1;
 	}
 	if (is_waiting)
@@ -214,14 +213,12 @@ static enum tfmc_status add_kernel(struct maker *m, size_t number, bool is_join)
 	struct plan_kernel *k = ARENA_NEW(m->object->arena, struct plan_kernel);
 	if (!k)
 		return TFMC_NO_MEMORY;
-	*k = (struct plan_kernel){
-	        .group = f->groups[number], .number = number, .is_join = is_join, .areas = m->areas[number]};
+	*k = (struct plan_kernel){.group = f->groups[number], .number = number, .is_join = is_join};
+	k->areas = group_areas(m->object, f, k->group);
 	memcpy(k->rounds, m->rounds, sizeof(k->rounds));
-	int64_t before = number > 0 ? m->parts[number - 1] : 1;
-	TFMC_TRY(kernel_record(m->object, f, before > 1 ? before : m->parts[number], k));
+	TFMC_TRY(kernel_record(m->object, f, m->parts[0] > 1 ? m->parts[0] : m->parts[1], k));
 	wait_for_open(m, k);
-	if (!is_join)
-		m->groups[number] = k;
+	m->before = is_join ? m->before : k;
 	add(m, (struct plan_step){.kind = PLAN_KERNEL, .kernel = k});
 	return TFMC_OK;
 }
@@ -267,6 +264,8 @@ static enum tfmc_status add_group(struct maker *m, const struct ir_op *group)
 {
 	size_t number = m->group++;
 	bool is_optional = group_is_optional(m->function, group);
+	m->parts[0] = m->parts[1];
+	m->parts[1] = find_parts(m, number);
 	if (is_optional)
 		open_wanted(m, group);
 	TFMC_TRY(add_kernel(m, number, false));
@@ -334,21 +333,12 @@ static enum tfmc_status add_lengths(struct maker *m)
 enum tfmc_status plan_make(struct object *o, struct function *f)
 {
 	struct plan *p = ARENA_NEW(o->arena, struct plan);
-	struct maker m = {.object = o,
-	                  .function = f,
-	                  .plan = p,
-	                  .areas = ARENA_ARRAY(o->arena, struct area_list, f->n_groups + 1),
-	                  .parts = ARENA_ARRAY(o->arena, int64_t, f->n_groups + 1),
-	                  .groups = ARENA_ARRAY(o->arena, const struct plan_kernel *, f->n_groups + 1)};
-	if (!p || !m.areas || !m.parts || !m.groups)
+	struct maker m = {.object = o, .function = f, .plan = p, .parts = {1, 1}};
+	if (!p)
 		return TFMC_NO_MEMORY;
 	p->func = f->func;
 	p->arena_bytes = f->arena;
 	f->plan = p;
-	for (size_t i = 0; i < f->n_groups; i++)
-		m.areas[i] = group_areas(o, f, f->groups[i]);
-	for (size_t i = 0; i < f->n_groups; i++)
-		find_parts(&m, i);
 	TFMC_TRY(add_region(&m, f->func->body));
 	TFMC_TRY(add_lengths(&m));
 	return arena_failed(o->arena) ? TFMC_NO_MEMORY : TFMC_OK;
