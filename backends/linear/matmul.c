@@ -304,13 +304,15 @@ static struct kb_val div_up(struct kb *k, struct kb_val a, struct kb_val b)
 	return kb_bin(k, KB_DIV, kb_add_const(k, kb_add(k, a, b), -1), b);
 }
 
-/* Rows of x that stay in the second-level cache beside two strips of weights, in whole tiles. */
+/* Rows of x that stay in the second-level cache beside two strips of weights: all of them, or whole tiles. */
 static int64_t rows_of_block(const struct linear *l)
 {
 	int64_t depth = l->stage.kc ? l->stage.kc : l->depth > 0 ? l->depth : 1;
 	int64_t rows = target_linear_rows(l->job->target, depth);
 	rows = l->stage.kc && rows > l->stage.rows ? l->stage.rows : rows;
 	rows = matmul_makes_rows(l) && rows > l->norm.rows ? l->norm.rows : rows;
+	if (rows >= l->rows_hi && l->rows_hi > l->mr)
+		return l->rows_hi;
 	return rows > l->mr ? rows / l->mr * l->mr : l->mr;
 }
 
