@@ -85,8 +85,7 @@ static void emit_finish(struct object *o, const struct function *f)
 		return;
 	struct kb *k = e.k;
 	struct kb_val status = kb_param(k, "status", KB_I32_T, 0);
-	emit_load_dims(&e);
-	emit_load_bases(&e);
+	emit_load_call(&e);
 	kb_if(k, kb_cmp(k, KB_NE, status, kb_i32(k, TFMC_RT_OK)));
 	if (is_encode)
 		set_encoded(&e, 0);
@@ -110,8 +109,7 @@ static void emit_call(struct object *o, const struct function *f)
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0), zero = kb_index(k, 0);
 	if (object_is_device(o))
 		emit_return_if(&e, kb_cmp(k, KB_GT, worker, zero), TFMC_RT_OK);
-	emit_load_dims(&e);
-	emit_load_bases(&e);
+	emit_load_call(&e);
 	emit_check(&e);
 	raise_floors(&e, worker);
 	struct kb_val n = emit_context(&e, KB_INDEX, CONTEXT_WORKERS);

@@ -78,7 +78,7 @@ static void check_state(struct emit *e)
 	struct kb_val room = emit_context(e, KB_INDEX, CONTEXT_BATCH);
 	struct kb_val end = kb_add(e->k, emit_context(e, KB_INDEX, CONTEXT_FIRST), batch_of(e));
 	emit_return_if(e, kb_cmp(e->k, KB_GT, end, room), TFMC_RT_E_DIM);
-	if (o->states.encoded_at && !function_is_encode(e->function))
+	if (function_has_source(o, e->function))
 		check_encoded(e);
 }
 

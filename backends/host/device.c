@@ -67,45 +67,36 @@ void emit_device_open(struct emit *e, struct kb_val config, struct kb_val start)
 
 /* ---- calls ---- */
 
-/* struct tfmc_buffer number i of the words, the bytes of tensor v in place of its elements; data none: null, 0. */
+/* struct tfmc_buffer number i of the words: data, and the bytes of tensor v in place of its elements. */
 static void set_buffer(struct emit *e, struct kb_val words, size_t i, struct ir_value v, struct kb_val data)
 {
 	struct kb *k = e->k;
 	int64_t at = (int64_t)(sizeof(struct tfmc_buffer) * i);
-	struct kb_val bytes = kb_index(k, 0);
-	if (data.id) {
-		const struct ir_type *t = ir_type_of(e->function->func, v);
-		struct kb_val n = emit_dim(e, ir_type_count(e->object->module->dims, t));
-		bytes = kb_mul(k, n, kb_index(k, ir_dtype_bytes(t->dtype)));
-	}
-	emit_store(k, data.id ? data : kb_null(k), words, at + AT(tfmc_buffer, data));
-	emit_store(k, bytes, words, at + AT(tfmc_buffer, count));
+	const struct ir_type *t = ir_type_of(e->function->func, v);
+	struct kb_val n = emit_dim(e, ir_type_count(e->object->module->dims, t));
+	emit_store(k, data, words, at + AT(tfmc_buffer, data));
+	emit_store(k, kb_mul(k, n, kb_index(k, ir_dtype_bytes(t->dtype))), words,
+	           at + AT(tfmc_buffer, count));
 }
 
 /* Those that the caller gives, or defaults. */
 static void set_params(struct emit *e, struct kb_val words)
 {
 	const struct ir_func *f = e->function->func;
-	for (size_t i = 0; i < f->n_params; i++) {
-		const struct area input = {.memory = AREA_INPUT,
-		                           .number = i,
-		                           .offset = ir_dim_const(e->object->module->dims, 0)};
-		struct kb_val data = {0};
-		if (param_is_input(f, i))
-			data = area_address(e, &input);
-		set_buffer(e, words, i, f->params[i].value, data);
-	}
+	struct area input = {.memory = AREA_INPUT, .offset = ir_dim_const(e->object->module->dims, 0)};
+	for (input.number = 0; input.number < f->n_params; input.number++)
+		if (param_is_input(f, input.number))
+			set_buffer(e, words, input.number, f->params[input.number].value,
+			           area_address(e, &input));
 }
 
 static void set_results(struct emit *e, struct kb_val words)
 {
 	const struct ir_func *f = e->function->func;
-	for (size_t i = 0; i < f->n_results; i++) {
-		struct kb_val data = {0};
+	for (size_t i = 0; i < f->n_results; i++)
 		if (result_is_output(f, i))
-			data = emit_word(e, KB_PTR, e->function->result_word[i]);
-		set_buffer(e, words, i, func_result(f, i), data);
-	}
+			set_buffer(e, words, i, func_result(f, i),
+			           emit_word(e, KB_PTR, e->function->result_word[i]));
 }
 
 static void set_dims(struct emit *e, struct kb_val words)
@@ -131,10 +122,11 @@ enum tfmc_status emit_device_body(struct object *o, const struct function *f)
 	struct kb_val params = kb_local(k, "params", KB_INDEX, WORDS(tfmc_buffer, f->func->n_params + 1));
 	struct kb_val results = kb_local(k, "results", KB_INDEX, WORDS(tfmc_buffer, f->func->n_results + 1));
 	bool has_past = f->has_state && o->states.batch_dim >= 0;
-	emit_load_dims(&e);
-	emit_load_bases(&e);
+	emit_load_call(&e);
 	(void)emit_defaults(&e, worker);
 	set_dims(&e, dims);
+	api_zero_words(&e, params, kb_index(k, 8 * WORDS(tfmc_buffer, f->func->n_params)));
+	api_zero_words(&e, results, kb_index(k, 8 * WORDS(tfmc_buffer, f->func->n_results)));
 	set_params(&e, params);
 	set_results(&e, results);
 	emit_store(k, kb_index(k, (int64_t)f->row), call, AT(tfmc_cl_call, function));

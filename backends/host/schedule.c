@@ -64,8 +64,7 @@ static enum tfmc_status emit_kernel_call(struct object *o, const struct function
 	e.args = emit_load(e.k, KB_PTR, task, 8 * TASK_ARGS);
 	for (size_t i = 0; i < e.n_repeats; i++)
 		e.index[i] = emit_load(e.k, KB_INDEX, task, 8 * (TASK_INDEX + (int64_t)i));
-	emit_load_dims(&e);
-	emit_load_bases(&e);
+	emit_load_call(&e);
 	for (size_t i = 0; i < kernel->n_args; i++)
 		args[i] = argument(&e, kernel, &kernel->args[i], worker, n_workers);
 	kb_call(e.k, kernel->name, KB_VOID, args, kernel->n_args);
@@ -209,8 +208,7 @@ enum tfmc_status emit_body(struct object *o, struct function *f)
 	s.is_several = kb_bin(k, KB_AND, several, kb_un(k, KB_NOT, s.has_pool));
 	emit_store(k, s.e.context, s.task, 8 * TASK_CONTEXT);
 	emit_store(k, s.e.args, s.task, 8 * TASK_ARGS);
-	emit_load_dims(&s.e);
-	emit_load_bases(&s.e);
+	emit_load_call(&s.e);
 	if (f->has_defaults) { /* all workers see the same arguments: all know whether there is something to wait for */
 		kb_if(k, emit_defaults(&s.e, s.worker));
 		barrier(&s, 1);

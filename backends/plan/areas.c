@@ -57,8 +57,7 @@ bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct a
 	                     .memory = AREA_STATE,
 	                     .offset = ir_dim_const(t, o->states.fixed_bytes + s->state->offset),
 	                     .state = s->state,
-	                     .is_source = !s->state->grows && o->states.encoded_at &&
-	                                  !function_is_encode(e->function)};
+	                     .is_source = !s->state->grows && function_has_source(o, e->function)};
 	for (size_t i = 0; i < s->n_at; i++) {
 		n = layout_state_count(d, 2 + (int)i);
 		if (!add_index(e, s->at[i], n * unit, out))

@@ -101,8 +101,9 @@ void emit_load_dims(struct emit *e)
 	e->dims = dims;
 }
 
-void emit_load_bases(struct emit *e)
+void emit_load_call(struct emit *e)
 {
+	emit_load_dims(e);
 	e->plan = emit_context(e, KB_PTR, CONTEXT_PLAN);
 	e->weights = emit_context(e, KB_PTR, CONTEXT_WEIGHTS);
 	e->state = emit_context(e, KB_PTR, CONTEXT_STATE);
@@ -110,7 +111,7 @@ void emit_load_bases(struct emit *e)
 		return;
 	e->past = emit_context(e, KB_PTR, CONTEXT_PAST);
 	e->blocks = emit_context(e, KB_PTR, CONTEXT_BLOCKS);
-	if (!e->object->states.encoded_at || function_is_encode(e->function))
+	if (!function_has_source(e->object, e->function))
 		return;
 	e->sources = emit_context(e, KB_PTR, CONTEXT_SOURCES);
 	e->source_step = emit_context(e, KB_INDEX, CONTEXT_SOURCE_STEP);
@@ -139,21 +140,15 @@ static struct kb_val atom_value(struct emit *e, const struct ir_dim_atom *atom)
 	return floor_div(e, atom);
 }
 
-static struct kb_val emit_term(struct emit *e, const struct ir_dim_term *t)
-{
-	struct kb_val product = kb_index(e->k, t->coeff);
-	for (size_t i = 0; i < t->n_atoms; i++) {
-		const struct ir_dim_atom *a = t->atoms[i];
-		product = kb_mul(e->k, product, atom_value(e, a));
-	}
-	return product;
-}
-
 struct kb_val emit_dim(struct emit *e, const struct ir_dim *d)
 {
 	struct kb_val sum = kb_index(e->k, 0);
-	for (size_t i = 0; i < d->n_terms; i++)
-		sum = kb_add(e->k, sum, emit_term(e, &d->terms[i]));
+	for (size_t i = 0; i < d->n_terms; i++) {
+		struct kb_val product = kb_index(e->k, d->terms[i].coeff);
+		for (size_t a = 0; a < d->terms[i].n_atoms; a++)
+			product = kb_mul(e->k, product, atom_value(e, d->terms[i].atoms[a]));
+		sum = kb_add(e->k, sum, product);
+	}
 	return sum;
 }
 

@@ -62,8 +62,8 @@ void emit_require_between(struct emit *e, struct kb_val v, int64_t least, struct
 void emit_end(struct emit *e, enum tfmc_rt_status status);
 /* Loads all dims of the function from the argument words. */
 void emit_load_dims(struct emit *e);
-/* Loads the addresses groups use. */
-void emit_load_bases(struct emit *e);
+/* Loads them and the addresses groups use. */
+void emit_load_call(struct emit *e);
 struct kb_val emit_word(struct emit *e, enum kb_scalar type, size_t word);
 struct kb_val emit_is_given(struct emit *e, size_t word); /* the address in the word is not null */
 struct kb_val emit_dim(struct emit *e, const struct ir_dim *d);

@@ -105,18 +105,16 @@ size_t group_repeats(const struct ir_func *f, const struct ir_op *group,
 	return n;
 }
 
-static enum tfmc_status find_groups(struct object *o, struct function *f)
+static void find_groups(struct object *o, struct function *f)
 {
 	struct {
 		const struct ir_op **items;
 		size_t n, cap;
 	} groups = {0};
 	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it)) {
-		if (it.op->code != OP_group)
+		const struct ir_op **slot = it.op->code == OP_group ? ARENA_PUSH(o->arena, &groups) : NULL;
+		if (!slot) /* the arena remembers */
 			continue;
-		const struct ir_op **slot = ARENA_PUSH(o->arena, &groups);
-		if (!slot)
-			return TFMC_NO_MEMORY;
 		*slot = it.op;
 		int64_t scratch = ((const struct attrs_group *)it.op->attrs)->scratch;
 		f->scratch = scratch > f->scratch ? scratch : f->scratch;
@@ -124,7 +122,6 @@ static enum tfmc_status find_groups(struct object *o, struct function *f)
 	f->groups = groups.items;
 	f->n_groups = groups.n;
 	f->scratch = (f->scratch + OBJECT_ALIGN - 1) / OBJECT_ALIGN * OBJECT_ALIGN;
-	return TFMC_OK;
 }
 
 static const struct ir_dim *take(struct object *o, struct function *f, const struct ir_type *t)
@@ -229,7 +226,7 @@ static enum tfmc_status add_function(struct object *o, const struct ir_func *fun
 	find_roles(f);
 	find_dims(o, f);
 	find_words(f);
-	TFMC_TRY(find_groups(o, f));
+	find_groups(o, f);
 	TFMC_TRY(places_find(o, f));
 	extend_arena(o, f);
 	o->scratch = f->scratch > o->scratch ? f->scratch : o->scratch;
@@ -239,6 +236,11 @@ static enum tfmc_status add_function(struct object *o, const struct ir_func *fun
 bool function_is_encode(const struct function *f)
 {
 	return !strcmp(f->base->name, "encode");
+}
+
+bool function_has_source(const struct object *o, const struct function *f)
+{
+	return o->states.encoded_at && !function_is_encode(f);
 }
 
 size_t function_words(const struct function *f)

@@ -207,6 +207,8 @@ TFMC_MUST_USE enum tfmc_status layout_variants(struct object *o);
 TFMC_MUST_USE enum tfmc_status layout_state(struct object *o);
 TFMC_MUST_USE enum tfmc_status layout_functions(struct object *o);
 bool function_is_encode(const struct function *f);
+/* It reads what encode has left. */
+bool function_has_source(const struct object *o, const struct function *f);
 /* Of a call: its dims, then address and count of each tensor. */
 size_t function_words(const struct function *f);
 /* How a call of the entry and a case of its function meet. */
