@@ -8,6 +8,7 @@
  * element it asks for. Strips are whole heads of all parts.
  */
 #include "backends/linear/matmul_internal.h"
+#include "backends/rows/rowwise.h"
 #include "ir/core/view.h"
 
 #include <string.h>
@@ -24,7 +25,8 @@ struct part {
 struct trace {
 	unsigned parts; /* those it is made of, by bits */
 	int part;       /* the lowest of them */
-	bool is_placed; /* the part itself, or a view of it: lies in the stage */
+	bool is_placed; /* the part itself, a view of it, or a norm of its heads: lies in the stage */
+	bool is_normed; /* the norm, or a view of it: has been put there, without bias */
 	int64_t head;   /* > 0: the last axis became [.., size / head, head] */
 	/* Axis i of the value is axis from[i] of [.., size / head, head]; the last one stays. */
 	unsigned char from[IR_RANK_MAX];
@@ -45,6 +47,8 @@ struct matmul_parts {
 	int n;
 	struct sink sinks[SINKS_MAX];
 	int n_sinks;
+	const struct ir_op *norms[PARTS_MAX]; /* of heads */
+	int n_norms;
 	bool by_heads; /* workers may take parts of heads */
 };
 
@@ -112,8 +116,23 @@ static bool trace_value(struct matmul_parts *p, const struct ir_op *op)
 		*t = *x;
 		t->parts = parts;
 		t->part = part;
-		t->is_placed = false;
+		t->is_placed = t->is_normed = false;
 	}
+	return true;
+}
+
+/* Takes the place of the part. */
+static bool trace_norm(struct matmul_parts *p, const struct ir_op *op)
+{
+	struct trace t = p->traces[op->operands[0].id];
+	if (t.head == 0 || (t.parts & (t.parts - 1)) != 0 || p->n_norms == PARTS_MAX)
+		return false;
+	for (size_t i = 1; i < op->n_operands; i++)
+		if (p->traces[op->operands[i].id].parts)
+			return false;
+	t.is_placed = t.is_normed = true;
+	p->traces[eval_result(op).id] = t;
+	p->norms[p->n_norms++] = op;
 	return true;
 }
 
@@ -148,6 +167,8 @@ static bool trace_op(struct matmul_parts *p, const struct ir_op *op)
 	}
 	if (ir_op_has(op->code, TRAIT_VIEW))
 		return trace_view(p, op);
+	if (op->code == OP_layer_norm || op->code == OP_rms_norm)
+		return trace_norm(p, op);
 	return ir_op_has(op->code, TRAIT_CONST) || ir_op_has(op->code, TRAIT_TERMINATOR) ||
 	       ((ir_op_has(op->code, TRAIT_ELEMENTWISE) || op->code == OP_rope) && trace_value(p, op));
 }
@@ -239,6 +260,7 @@ bool matmul_find_parts(struct linear *l)
 	if (!p->traces || !trace_ops(p, l) || p->n_sinks == 0 || !find_halves(l, p) || !find_strips(l, p))
 		return false;
 	l->parts = p;
+	l->norm.after = NULL;
 	return true;
 }
 
@@ -314,7 +336,8 @@ static struct kb_size constant(const struct linear *l, int64_t c)
 static void place(const struct linear *l, struct ir_value v, const struct trace *t, struct kb_val skip)
 {
 	struct eval_tensor at = {.t = {.ptr = l->stage.at, .dtype = DT_F32}, .skip = skip};
-	struct eval_bias bias = {.v = l->bias, .begin = l->parts->items[t->part].begin};
+	struct eval_bias bias = {.v = t->is_normed ? IR_NO_VALUE : l->bias,
+	                         .begin = l->parts->items[t->part].begin};
 	struct kb_size stride[IR_RANK_MAX];
 	int64_t step[IR_RANK_MAX] = {0};
 	int rank = l->rank + (t->head > 0);
@@ -409,24 +432,56 @@ static struct piece piece_of(const struct linear *l, struct kb_val number, int64
 	return p;
 }
 
+static struct matmul_range heads_in(const struct linear *l, const struct trace *t, struct matmul_range r)
+{
+	struct kb_val width = kb_index(l->k, t->head);
+	struct kb_val first = kb_bin(l->k, KB_DIV, r.lo, width);
+	return (struct matmul_range){first, kb_bin(l->k, KB_DIV, r.hi, width)};
+}
+
+/* Element 0 of a head of the row. */
+static struct eval_point head_point(const struct linear *l, const struct trace *t,
+                                    const struct eval_point *row, struct kb_val head)
+{
+	struct kb_val before[IR_RANK_MAX]; /* the turn */
+	for (int i = 0; i + 1 < l->rank; i++)
+		before[i] = row->index[i];
+	before[l->rank - 1] = head;
+	before[l->rank] = kb_index(l->k, 0);
+	struct eval_point at = {.rank = l->rank + 1, .vec = l->rank};
+	for (int i = 0; i < at.rank; i++)
+		at.index[i] = before[t->from[i]];
+	return at;
+}
+
+/* A norm of the heads of one row in the strip, in their places; items of a work-group take whole heads. */
+static void norm_heads(const struct linear *l, const struct matmul_strip *s, const struct ir_op *norm,
+                       const struct eval_point *row, struct kb_val stage_row, struct kb_val number)
+{
+	struct kb *k = l->k;
+	const struct trace *t = &l->parts->traces[eval_result(norm).id];
+	const struct part *part = &l->parts->items[t->part];
+	const struct matmul_range r = heads_in(l, t, range_in_strip(l, s, part));
+	struct kb_val begin = number.id ? kb_add(k, r.lo, number) : r.lo;
+	struct kb_val head = kb_loop(k, "head", begin, r.hi, number.id ? PIECES : 1, 0);
+	const struct eval_point at = head_point(l, t, row, head);
+	struct kb_val to = kb_add_const(k, kb_mul(k, head, kb_index(k, t->head)), part->begin);
+	to = kb_sub(k, to, kb_mul(k, s->begin, kb_index(k, MATMUL_PANEL)));
+	to = kb_add(k, to, kb_mul(k, stage_row, kb_index(k, l->stage.width)));
+	rowwise_norm_row(l->eval, norm, &at, kb_ptr_add(k, l->stage.at, kb_mul(k, to, kb_index(k, 4)), 0));
+	kb_end_loop(k);
+}
+
 /* The heads of one row in the strip, which are whole. */
 static void head_rows(const struct linear *l, struct sink *s, struct matmul_range r,
                       const struct eval_point *row, struct kb_val number)
 {
 	struct kb *k = l->k;
-	struct kb_val width = kb_index(k, s->trace->head);
 	const struct piece piece = piece_of(l, number, s->trace->head);
-	struct kb_val before[IR_RANK_MAX]; /* the turn */
-	for (int i = 0; i + 1 < l->rank; i++)
-		before[i] = row->index[i];
-	struct kb_val first = kb_bin(k, KB_DIV, r.lo, width), end = kb_bin(k, KB_DIV, r.hi, width);
+	r = heads_in(l, s->trace, r);
 	if (number.id)
-		end = kb_select(k, piece.any, end, first);
-	before[l->rank - 1] = kb_loop(k, "head", first, end, 1, 0);
-	before[l->rank] = kb_index(k, 0);
-	struct eval_point at = {.rank = l->rank + 1, .vec = l->rank};
-	for (int i = 0; i < at.rank; i++)
-		at.index[i] = before[s->trace->from[i]];
+		r.hi = kb_select(k, piece.any, r.hi, r.lo);
+	struct eval_point at = head_point(l, s->trace, row, kb_loop(k, "head", r.lo, r.hi, 1, 0));
 	if (s->out)
 		kernel_output_row(l->parts->g, s->out, &at, piece.lo, piece.hi);
 	else
@@ -472,25 +527,48 @@ static const struct part *part_of(const struct matmul_parts *p, int sink)
 	return &p->items[p->sinks[sink].trace->part];
 }
 
+/* Begins a loop over the rows of the stage, of which items of a work-group take *number of PIECES. */
+static struct kb_val open_rows(const struct linear *l, struct kb_val rows, struct kb_val *number)
+{
+	struct kb *k = l->k;
+	*number = (struct kb_val){0};
+	if (l->job->items <= 1)
+		return kb_loop(k, "row", kb_index(k, 0), rows, 1, KB_NONEMPTY);
+	struct kb_val n = kb_index(k, PIECES), all = kb_mul(k, rows, n);
+	struct kb_val i = kb_loop(k, "i", kb_item_id(k), all, (int)l->job->items, 0);
+	*number = kb_bin(k, KB_REM, i, n);
+	return kb_bin(k, KB_DIV, i, n);
+}
+
+static void norm_rows(const struct linear *l, const struct matmul_strip *s, struct kb_val first,
+                      struct kb_val row, struct kb_val number)
+{
+	struct kb *k = l->k;
+	const struct eval_point at = matmul_point(l, kb_add(k, first, row), kb_index(k, 0));
+	for (int i = 0; i < l->parts->n_norms; i++)
+		norm_heads(l, s, l->parts->norms[i], &at, row, number);
+}
+
 void matmul_parts_epilogue(const struct linear *l, const struct matmul_strip *s, struct kb_val first,
                            struct kb_val rows)
 {
 	struct kb *k = l->k;
 	struct matmul_parts *p = l->parts;
 	struct matmul_range range[SINKS_MAX];
+	struct kb_val number;
 	size_t mark = eval_mark(l->eval);
 	place_all(l, s, first);
 	for (int i = 0; i < p->n_sinks; i++)
 		range[i] = range_in_strip(l, s, part_of(p, i));
-	struct kb_val number = {0}, row;
-	if (l->job->items > 1) {
-		struct kb_val n = kb_index(k, PIECES), all = kb_mul(k, rows, n);
-		struct kb_val i = kb_loop(k, "i", kb_item_id(k), all, l->job->items, 0);
-		row = kb_bin(k, KB_DIV, i, n);
-		number = kb_bin(k, KB_REM, i, n);
-	} else {
-		row = kb_loop(k, "row", kb_index(k, 0), rows, 1, KB_NONEMPTY);
+	if (p->n_norms > 0 && l->job->items > 1) { /* each item needs what others leave */
+		struct kb_val normed = open_rows(l, rows, &number);
+		norm_rows(l, s, first, normed, number);
+		kb_end_loop(k);
+		kb_barrier(k);
 	}
+	struct kb_val row = open_rows(l, rows, &number);
+	if (l->job->items <= 1)
+		norm_rows(l, s, first, row, number);
 	struct eval_point at = matmul_point(l, kb_add(k, first, row), kb_index(k, 0));
 	find_positions(l, &at);
 	for (int i = 0; i < p->n_sinks; i++) {

@@ -27,6 +27,10 @@ struct rowwise_rows {
 /* Emits them; the bits are those of a group of the norm alone. What fails is marked in `e`. */
 void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows);
 
+/* The one row of such a norm that `row` names, to f32 [length] at `to`, which may be where it is read. */
+void rowwise_norm_row(struct eval *e, const struct ir_op *norm, const struct eval_point *row,
+                      struct kb_val to);
+
 /* Of a block whose largest |x| is `most` (infinite for one with NaN), f32: what round_rows multiplies by to get
  * integers, and their step; NaN when most is infinite. */
 void rowwise_rounding(struct kb *k, struct kb_val most, struct kb_val *inverse, struct kb_val *step);

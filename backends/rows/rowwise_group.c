@@ -182,12 +182,10 @@ static void emit_root(struct rowwise *r)
 	eval_internal(&r->e, r->root, "a rowwise op without template");
 }
 
-/* Row `at` of all; addresses that its walks share are computed here. */
-static void open_row(struct rowwise *r, struct kb_val at)
+/* Addresses that the row's walks share are computed here. */
+static void open_row(struct rowwise *r)
 {
 	struct kb *k = r->k;
-	r->row = (struct eval_point){.rank = r->rank, .vec = r->rank - 1, .flat = at};
-	eval_unravel(&r->e, at, r->size, r->rank - 1, r->row.index);
 	r->row.index[r->rank - 1] = kb_index(k, 0);
 	eval_hoist(&r->e, r->root->operands[0], &r->row);
 	for (size_t i = 0; i < r->outputs.n; i++)
@@ -199,9 +197,9 @@ static void open_row(struct rowwise *r, struct kb_val at)
 	r->buffer = kb_ptr_add(k, to->t.ptr, kb_mul(k, offset, kb_index(k, 4)), 0);
 }
 
-static void emit_row(struct rowwise *r, struct kb_val at)
+static void emit_open_row(struct rowwise *r)
 {
-	open_row(r, at);
+	open_row(r);
 	if (r->is_filled) {
 		const struct rowwise_walk w = {.body = copy_element, .lanes = 1};
 		if (keeps_exp(r))
@@ -209,6 +207,14 @@ static void emit_row(struct rowwise *r, struct kb_val at)
 		rowwise_walk(r, kb_index(r->k, 0), rowwise_width(r), &w);
 	}
 	emit_root(r);
+}
+
+/* Row `at` of all. */
+static void emit_row(struct rowwise *r, struct kb_val at)
+{
+	r->row = (struct eval_point){.rank = r->rank, .vec = r->rank - 1, .flat = at};
+	eval_unravel(&r->e, at, r->size, r->rank - 1, r->row.index);
+	emit_open_row(r);
 }
 
 static void emit_rows(struct rowwise *r)
@@ -236,6 +242,13 @@ static struct rowwise begin_norm(struct eval *e, const struct ir_op *norm)
 	return r;
 }
 
+static void end_norm(const struct rowwise *r, struct eval *e)
+{
+	e->failed = r->e.failed;
+	e->unsupported = r->e.unsupported;
+	e->no_memory = r->e.no_memory;
+}
+
 /* Its rows: to rows->to where they go there, else to the result. */
 static void emit_norm(struct rowwise *r, struct eval *e, const struct rowwise_rows *rows)
 {
@@ -249,9 +262,7 @@ static void emit_norm(struct rowwise *r, struct eval *e, const struct rowwise_ro
 	}
 	emit_row(r, at);
 	kb_end_loop(k);
-	e->failed = r->e.failed;
-	e->unsupported = r->e.unsupported;
-	e->no_memory = r->e.no_memory;
+	end_norm(r, e);
 }
 
 void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows)
@@ -259,6 +270,19 @@ void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows)
 	struct rowwise r = begin_norm(e, rows->norm);
 	r.is_inner = true;
 	emit_norm(&r, e, rows);
+}
+
+void rowwise_norm_row(struct eval *e, const struct ir_op *norm, const struct eval_point *row,
+                      struct kb_val to)
+{
+	struct rowwise r = begin_norm(e, norm);
+	r.is_inner = true;
+	r.buffer = to;
+	eval_sizes(&r.e, norm->results[0], r.size);
+	choose_schedule(&r);
+	r.row = *row;
+	emit_open_row(&r);
+	end_norm(&r, e);
 }
 
 /* The operand of the norm lies in the result. */

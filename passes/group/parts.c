@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A linear with parts: every range of columns that a slice takes goes its own
- * way, through elementwise ops, the turn to heads and rope, to a buffer or a
+ * way, through elementwise ops, the turn to heads, norms of heads and rope, to a buffer or a
  * state of its own; two ranges of equal width may meet (gate and up). The walk
  * follows single readers, all parts in turn, and commits at the end. What parts
  * read besides must be there when the root runs, so the group is at its
  * place: nothing a member reads depends on the root but through members.
  */
 #include "passes/group/parts.h"
+#include "passes/group/norms.h"
 
 #include "ir/support/buf.h"
 #include "ir/support/checked.h"
@@ -34,7 +35,7 @@ struct parts {
 	int64_t align; /* columns that stay together: whole heads of all parts and whole panels */
 	const struct ir_op *taken[TAKEN_MAX];
 	size_t n_taken, n_work; /* n_work: without views */
-	size_t n_ropes, n_states;
+	size_t n_norms, n_ropes, n_states;
 	bool has_slices, no_rope, no_pairs;
 };
 
@@ -195,6 +196,24 @@ static bool step_view(struct parts *p, struct part *x, const struct ir_op *op)
 	return true;
 }
 
+/* A norm of heads, which are whole in a strip. */
+static bool step_norm(struct parts *p, struct part *x, const struct ir_op *op)
+{
+	if (!group_is_norm(op) || !p->s->norms || !x->turned || !former_is_free(p->s, op) ||
+	    !ir_same(op->operands[0], x->v) || !former_is_f32(p->s->f, op->results[0]))
+		return false;
+	for (size_t i = 1; i < op->n_operands; i++)
+		if (op->operands[i].id != 0 &&
+		    (ir_same(op->operands[i], x->v) || !is_outside(p, op->operands[i]) ||
+		     !former_is_f32(p->s->f, op->operands[i])))
+			return false;
+	if (!take(p, op))
+		return false;
+	p->n_norms++;
+	advance(x, op);
+	return true;
+}
+
 static bool step_rope(struct parts *p, struct part *x, const struct ir_op *op)
 {
 	if (op->code != OP_rope || p->no_rope || !x->turned || !former_is_free(p->s, op) ||
@@ -247,8 +266,8 @@ static bool step(struct parts *p, struct part *x)
 	const struct ir_op *op = x->done || x->gone ? NULL : former_only_reader(p->s, x->v);
 	if (op == NULL || op->region != NULL)
 		return false;
-	return step_elementwise(p, x, op) || step_view(p, x, op) || step_rope(p, x, op) ||
-	       step_narrow(p, x, op) || step_state(p, x, op);
+	return step_elementwise(p, x, op) || step_view(p, x, op) || step_norm(p, x, op) ||
+	       step_rope(p, x, op) || step_narrow(p, x, op) || step_state(p, x, op);
 }
 
 /* ---- all parts ---- */
@@ -357,6 +376,7 @@ static void remark(const struct parts *p)
 		buf_printf(&text, "%s%lld", i > 0 ? " + " : "", (long long)p->items[i].size);
 	}
 	pass_count(p->s->p, met ? "pairs" : "parts", met ? 1 : (int64_t)p->n);
+	pass_count(p->s->p, "norms of heads", (int64_t)p->n_norms);
 	pass_count(p->s->p, "ropes", (int64_t)p->n_ropes);
 	pass_count(p->s->p, "state writes", (int64_t)p->n_states);
 	if (met)
@@ -414,7 +434,7 @@ bool group_take_parts(struct former *s, size_t cluster)
 		no_rope = no_rope || !owns_indices(&p);
 		no_pairs = no_pairs || !pairs_are_halves(&p);
 	}
-	if (!p.has_slices && p.n_ropes + p.n_states == 0)
+	if (!p.has_slices && p.n_norms + p.n_ropes + p.n_states == 0)
 		return false;
 	return commit(&p, cluster);
 }

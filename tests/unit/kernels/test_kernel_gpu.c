@@ -123,6 +123,14 @@ END_TEST
 	"post %r = reshape %h {dims=[B,S,3," #n "]} : f32[B,S,3," #n "] "                                  \
 	"post %q = transpose %r {perm=[0,2,1,3]} : f32[B,3,S," #n "] "                                     \
 	"post %z = rope %q, %t, %at : f32[B,3,S," #n "] yield %z } : f32[B,3,S," #n "] return %y }"
+#define NORMS(n, all)                                                                                       \
+	"func @f(%x: f32[B,S,20], %w: f32[" #all ",20], %b: f32[" #all "], %g: f32[" #n "], %t: f32[40," #n \
+	"], %at: i32[B,S]) -> (y: f32[B,3,S," #n "]) { "                                                    \
+	"%y = group linear { root %h = linear %x, %w, %b : f32[B,S," #all "] "                              \
+	"post %r = reshape %h {dims=[B,S,3," #n "]} : f32[B,S,3," #n "] "                                   \
+	"post %q = transpose %r {perm=[0,2,1,3]} : f32[B,3,S," #n "] "                                      \
+	"post %m = rms_norm %q, %g {eps=1e-05} : f32[B,3,S," #n "] "                                        \
+	"post %z = rope %m, %t, %at : f32[B,3,S," #n "] yield %z } : f32[B,3,S," #n "] return %y }"
 #define GATES(n, all)                                                                                  \
 	"func @f(%x: f32[B,S,20], %w: f32[" #all ",20], %b: f32[" #all "]) -> (y: f32[B,S," #n "]) { " \
 	"%y = group linear { root %h = linear %x, %w, %b : f32[B,S," #all "] "                         \
@@ -131,10 +139,11 @@ END_TEST
 	"post %a = silu %g : f32[B,S," #n "] post %m = mul %a, %u : f32[B,S," #n "] yield %m } "       \
 	": f32[B,S," #n "] return %y }"
 
-/* Heads that fill a part of a tile, one, one and a part of the next, two, more; gate and up of whole and of half tiles. */
+/* Heads that fill a part of a tile, one, one and a part of the next, two, more; gate and up of whole and of half tiles;
+ * norms of heads. */
 static const char *const parts[] = {
-        HEADS(8, 24),    HEADS(12, 36), HEADS(64, 192), HEADS(80, 240),  HEADS(128, 384),
-        HEADS(256, 768), GATES(16, 32), GATES(48, 96),  GATES(128, 256),
+        HEADS(8, 24),  HEADS(12, 36), HEADS(64, 192),  HEADS(80, 240), HEADS(128, 384), HEADS(256, 768),
+        GATES(16, 32), GATES(48, 96), GATES(128, 256), NORMS(8, 24),   NORMS(80, 240),  NORMS(128, 384),
 };
 
 START_TEST(test_parts)

@@ -208,6 +208,12 @@ struct form {
 	"post %r = reshape %h {dims=[B,S,3," #n "]} : f32[B,S,3," #n "] " \
 	"post %q = transpose %r {perm=[0,2,1,3]} : f32[B,3,S," #n "] "    \
 	"post %z = rope %q, %t, %at : f32[B,3,S," #n "] "
+#define NORM(n)                                                            \
+	"post %r = reshape %h {dims=[B,S,3," #n "]} : f32[B,S,3," #n "] "  \
+	"post %c = scale %r {f=0.5} : f32[B,S,3," #n "] "                  \
+	"post %m = layer_norm %c, %g, %g {eps=1e-05} : f32[B,S,3," #n "] " \
+	"post %q = transpose %m {perm=[0,2,1,3]} : f32[B,3,S," #n "] "     \
+	"post %z = rope %q, %t, %at : f32[B,3,S," #n "] "
 
 static const struct form forms[] = {
         {"no bias",
@@ -334,6 +340,17 @@ static const struct form forms[] = {
         {"heads of one linear",
          "func @f(" XW(96) ", %b: f32[96], %t: f32[40,32], %at: i32[B,S]) -> (y: f32[B,3,S,32]) { "
                            "%y = group linear {" WIDE(96) TURN(32) "yield %z } : f32[B,3,S,32] return %y }",
+         1e-5},
+        {"norms of heads",
+         "func @f(" XW(
+                 96) ", %b: f32[96], %g: f32[32], %t: f32[40,32], %at: i32[B,S]) -> (y: f32[B,3,S,32]) { "
+                     "%y = group linear {" WIDE(96) NORM(32) "yield %z } : f32[B,3,S,32] return %y }",
+         1e-5},
+        {"norms of heads of three panels and a half, in parts of K",
+         "func @f(" XW(
+                 168) ", %b: f32[168], %g: f32[56], %t: f32[40,28], %at: i32[B,S]) -> (y: f32[B,3,S,56]) { "
+                      "%y = group linear {kc=6 scratch=16384} {" WIDE(168)
+                              NORM(56) "yield %z } : f32[B,3,S,56] return %y }",
          1e-5},
         {"heads in parts of K",
          "func @f(" XW(144) ", %b: f32[144], %t: f32[40,48], %at: i32[B,S]) -> (y: f32[B,3,S,48]) { "
