@@ -17,6 +17,13 @@ void api_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status)
 	emit_return_if(e, kb_un(e->k, KB_NOT, ok), status);
 }
 
+static void return_if(struct kb *k, struct kb_val cond, int64_t v)
+{
+	kb_if(k, cond);
+	kb_return(k, kb_index(k, v));
+	kb_end_if(k);
+}
+
 static struct kb_val is_zero(struct emit *e, struct kb_val v)
 {
 	return kb_cmp(e->k, KB_EQ, v, kb_index(e->k, 0));
@@ -78,9 +85,7 @@ static void emit_arena_bytes(struct object *o)
 		bad = kb_bin(k, KB_OR, bad, kb_cmp(k, KB_LT, dims[i], kb_index(k, s->lo)));
 		bad = kb_bin(k, KB_OR, bad, kb_cmp(k, KB_GT, dims[i], kb_index(k, s->hi)));
 	}
-	kb_if(k, bad);
-	kb_return(k, kb_index(k, 0));
-	kb_end_if(k);
+	return_if(k, bad, 0);
 	e.dims = dims;
 	struct kb_val most = kb_index(k, 0);
 	for (size_t v = 0; v < o->n_all; v++) {
@@ -104,9 +109,7 @@ static void emit_state_bytes(struct object *o)
 	if (o->states.batch_dim >= 0) {
 		struct kb_val low = kb_cmp(k, KB_LT, batch, kb_index(k, 1));
 		struct kb_val high = kb_cmp(k, KB_GT, batch, kb_index(k, o->states.batch_max));
-		kb_if(k, kb_bin(k, KB_OR, low, high));
-		kb_return(k, kb_index(k, 0));
-		kb_end_if(k);
+		return_if(k, kb_bin(k, KB_OR, low, high), 0);
 	}
 	struct kb_val blocks = kb_mul(k, batch, kb_index(k, o->states.batch_bytes));
 	kb_return(k, kb_add_const(k, blocks, o->states.fixed_bytes));
@@ -340,13 +343,9 @@ static void emit_variant(struct object *o)
 		return;
 	struct kb *k = e.k;
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
-	kb_if(k, kb_cmp(k, KB_EQ, e.context, kb_null(k)));
-	kb_return(k, kb_index(k, -1));
-	kb_end_if(k);
+	return_if(k, kb_cmp(k, KB_EQ, e.context, kb_null(k)), -1);
 	struct kb_val magic = emit_context(&e, KB_INDEX, CONTEXT_MAGIC);
-	kb_if(k, kb_cmp(k, KB_NE, magic, kb_index(k, (int64_t)o->structure_hash)));
-	kb_return(k, kb_index(k, -1));
-	kb_end_if(k);
+	return_if(k, kb_cmp(k, KB_NE, magic, kb_index(k, (int64_t)o->structure_hash)), -1);
 	kb_return(k, emit_context(&e, KB_INDEX, CONTEXT_VARIANT));
 	kb_end(k);
 }

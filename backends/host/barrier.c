@@ -210,11 +210,9 @@ static void clear_counts(struct emit *e, const struct place_in *p)
 static void emit_leave(struct object *o)
 {
 	struct emit e = {.object = o};
-	struct kb *k = e.k = kb_begin(o->kb, emit_internal(o, "leave"), KB_INTERNAL, KB_I32);
-	if (!k)
+	if (!emit_begin(&e, emit_internal(o, "leave"), KB_INTERNAL, KB_I32))
 		return;
-	e.context = kb_param(k, "context", KB_PTR_T, 0);
-	struct kb_val args = kb_param(k, "args", KB_PTR_T, KB_READONLY);
+	struct kb *k = e.k;
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	struct kb_val n = kb_param(k, "n_workers", KB_INDEX_T, 0);
 	struct kb_val finish = kb_param(k, "finish", KB_PTR_T, KB_READONLY);
@@ -224,7 +222,7 @@ static void emit_leave(struct object *o)
 	struct kb_val cancelled = is_cancelled(&e, &at_end, mark);
 	cancelled = kb_bin(k, KB_OR, is_cancelled(&e, &between, mark), cancelled);
 	struct kb_val call[] = {
-	        e.context, args,
+	        e.context, e.args,
 	        kb_select(k, cancelled, kb_i32(k, TFMC_RT_E_CANCELLED), kb_i32(k, TFMC_RT_OK))};
 	struct kb_val status = kb_call_ptr(k, finish, KB_I32, call, 3);
 	kb_if(k, cancelled);

@@ -9,15 +9,14 @@
  */
 #include "backends/host/host.h"
 
-static struct kb_val has_bits(struct emit *e, struct kb_val word, uint32_t bits)
-{
-	struct kb_val wanted = kb_i32(e->k, (int32_t)bits);
-	return kb_cmp(e->k, KB_EQ, kb_bin(e->k, KB_AND, word, wanted), wanted);
-}
-
 static void require(struct emit *e, struct kb_val ok)
 {
 	api_require(e, ok, TFMC_RT_E_CPU);
+}
+
+static void require_bits(struct emit *e, struct kb_val word, struct kb_val bits)
+{
+	require(e, kb_cmp(e->k, KB_EQ, kb_bin(e->k, KB_AND, word, bits), bits));
 }
 
 /* The highest leaf is compared as unsigned by its distance from the base of its range. */
@@ -27,13 +26,6 @@ static void require_leaf(struct emit *e, uint32_t leaf)
 	struct kb_val highest = kb_cpuid(e->k, base, 0, 0);
 	struct kb_val distance = kb_bin(e->k, KB_SUB, highest, kb_i32(e->k, (int32_t)base));
 	require(e, kb_cmp(e->k, KB_GE, distance, kb_i32(e->k, (int32_t)(leaf - base))));
-}
-
-static void require_system(struct emit *e, struct kb_val config, int word, uint64_t bits)
-{
-	struct kb_val wanted = kb_index(e->k, (int64_t)bits);
-	struct kb_val told = emit_load(e->k, KB_INDEX, config, CONFIG(system) + 8 * word);
-	require(e, kb_cmp(e->k, KB_EQ, kb_bin(e->k, KB_AND, told, wanted), wanted));
 }
 
 void emit_cpu(struct object *o)
@@ -55,13 +47,19 @@ void emit_cpu(struct object *o)
 	for (int i = 0; i < needs.n_words; i++) {
 		const struct target_cpu_word *w = &needs.words[i];
 		require_leaf(&e, w->leaf);
-		require(&e, has_bits(&e, kb_cpuid(e.k, w->leaf, (int)w->subleaf, (int)w->reg), w->bits));
+		struct kb_val word = kb_cpuid(e.k, w->leaf, (int)w->subleaf, (int)w->reg);
+		require_bits(&e, word, kb_i32(e.k, (int32_t)w->bits));
 	}
-	if (needs.xcr0)
-		require(&e, has_bits(&e, kb_xgetbv(e.k), needs.xcr0));
-	for (int i = 0; i < TARGET_SYSTEM_WORDS; i++)
-		if (needs.system[i])
-			require_system(&e, config, i, needs.system[i]);
+	if (needs.xcr0) {
+		struct kb_val saved = kb_xgetbv(e.k);
+		require_bits(&e, saved, kb_i32(e.k, (int32_t)needs.xcr0));
+	}
+	for (int i = 0; i < TARGET_SYSTEM_WORDS; i++) {
+		if (!needs.system[i])
+			continue;
+		struct kb_val told = emit_load(e.k, KB_INDEX, config, CONFIG(system) + 8 * i);
+		require_bits(&e, told, kb_index(e.k, (int64_t)needs.system[i]));
+	}
 	emit_end(&e, TFMC_RT_OK);
 }
 

@@ -253,9 +253,8 @@ static void copy_part(struct emit *e, void *user, struct kb_val offset, struct k
 	struct kb *k = e->k;
 	const struct kb_val *args = user;
 	struct kb_val from = place_of(e, args[0], offset), to = place_of(e, args[1], offset);
-	struct kb_val device[] = {from, to, {0}};
-	device[2] = kb_mul(k, words, kb_index(k, 4));
-	if_device(e, "tfmc_cl_model_copy", device, 3);
+	struct kb_val bytes = kb_mul(k, words, kb_index(k, 4));
+	if_device(e, "tfmc_cl_model_copy", (const struct kb_val[]){from, to, bytes}, 3);
 	from = kb_ptr_add(k, e->state, from, 0);
 	to = kb_ptr_add(k, e->state, to, 0);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), words, lanes, 0);
@@ -295,9 +294,8 @@ static void exchange_part(struct emit *e, void *user, struct kb_val offset, stru
 	const struct exchange *x = user;
 	(void)lanes;
 	struct kb_val at = place_of(e, x->sequence, offset), memory = kb_ptr_add(k, e->state, at, 0);
-	struct kb_val args[] = {at, memory, {0}};
-	args[2] = kb_mul(k, words, kb_index(k, 4));
-	emit_device_call(e, x->function, args, 3);
+	struct kb_val bytes = kb_mul(k, words, kb_index(k, 4));
+	emit_device_call(e, x->function, (const struct kb_val[]){at, memory, bytes}, 3);
 }
 
 /* What encode has left as well, whatever the rows read. */
@@ -339,9 +337,8 @@ static void reorder_part(struct emit *e, void *user, struct kb_val offset, struc
 {
 	struct kb *k = e->k;
 	const struct reorder *r = user;
-	struct kb_val device[] = {r->from, r->n, offset, {0}};
-	device[3] = kb_mul(k, words, kb_index(k, 4));
-	if_device(e, "tfmc_cl_model_permute", device, 4);
+	struct kb_val bytes = kb_mul(k, words, kb_index(k, 4));
+	if_device(e, "tfmc_cl_model_permute", (const struct kb_val[]){r->from, r->n, offset, bytes}, 4);
 	int lanes = most < r->lanes ? most : r->lanes;
 	struct kb_type type = KB_TYPE(KB_I32, lanes);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), words, lanes, 0);

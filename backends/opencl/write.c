@@ -143,16 +143,6 @@ static int64_t add_kernel(struct writer *w, const struct plan_kernel *k)
 
 /* ---- steps ---- */
 
-static int64_t add_outputs(struct writer *w, const struct plan_step *s)
-{
-	int64_t first = w->sections[PLAN_OUTPUTS].rows;
-	for (size_t i = 0; i < s->n_outputs; i++) {
-		const int64_t number = (int64_t)s->outputs[i];
-		(void)add_row(w, PLAN_OUTPUTS, &number, OUTPUT_COLUMNS);
-	}
-	return first;
-}
-
 static void add_step(struct writer *w, const struct plan_step *s)
 {
 	int64_t cells[STEP_COLUMNS] = {[STEP_KIND] = s->kind};
@@ -160,8 +150,11 @@ static void add_step(struct writer *w, const struct plan_step *s)
 	case PLAN_KERNEL: cells[STEP_A] = add_kernel(w, s->kernel); break;
 	case PLAN_REPEAT: cells[STEP_B] = s->count; break;
 	case PLAN_WANTED:
-		cells[STEP_A] = add_outputs(w, s);
+		cells[STEP_A] = w->sections[PLAN_OUTPUTS].rows;
 		cells[STEP_B] = (int64_t)s->n_outputs;
+		for (size_t i = 0; i < s->n_outputs; i++)
+			(void)add_row(w, PLAN_OUTPUTS, (const int64_t[]){(int64_t)s->outputs[i]},
+			              OUTPUT_COLUMNS);
 		break;
 	case PLAN_SPLIT: cells[STEP_A] = formula(w, s->heads); break;
 	case PLAN_END: break;

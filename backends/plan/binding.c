@@ -106,15 +106,6 @@ static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *pt
 	return area_of_value(e, base, &a) && area_pointer(e, &a, ptr);
 }
 
-/* A slice of a state in panels, as a whole: there are no views of it. */
-static void panel_slice(struct emit *e, const struct ir_view *v, const struct binding_slice *s,
-                        struct kb_tensor *out)
-{
-	slice_strides(e, s->state, s->n_at, out);
-	for (int i = 0; i < out->rank && i < v->rank; i++)
-		out->size[i] = emit_size(e, v->size[i]);
-}
-
 /* Templates that know rings read them. */
 static bool reads_rings(const struct emit *e)
 {
@@ -177,7 +168,10 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	if (out->ring && !reads_rings(e))
 		return false;
 	if (slice.state && slice.state->decl->encoding == ENC_PANEL16) {
-		panel_slice(e, &view, &slice, out);
+		/* as a whole: there are no views of it */
+		slice_strides(e, slice.state, slice.n_at, out);
+		for (int i = 0; i < out->rank && i < view.rank; i++)
+			out->size[i] = emit_size(e, view.size[i]);
 		return view.rank == out->rank && ir_same(view.base, v);
 	}
 	const struct state_place *state = slice.state;

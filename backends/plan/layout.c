@@ -194,16 +194,10 @@ int64_t layout_state_count(const struct ir_state_decl *d, int from)
 	return checked_product_i64(dims + from, (size_t)(t->rank - from), &count) ? count : -1;
 }
 
-static bool state_bytes(const struct ir_state_decl *d, int64_t *out)
-{
-	int64_t count = layout_state_count(d, 1);
-	return count >= 0 && checked_mul_i64(count, ir_dtype_bytes(d->type->dtype), out);
-}
-
 static enum tfmc_status add_state(struct object *o, const struct ir_state_decl *d)
 {
 	struct state_place p = {.decl = d, .offset = o->states.batch_bytes};
-	int64_t end;
+	int64_t end, count = layout_state_count(d, 1), element = ir_dtype_bytes(d->type->dtype);
 	int batch = d->type->rank > 0 ? ir_dim_only_sym(d->type->dims[0]) : -1;
 	if (batch < 0 || (o->states.batch_dim >= 0 && batch != o->states.batch_dim)) {
 		diag_error(o->cx, d->loc.at, DIAG_INTERNAL, "state '%s' does not begin with the batch dim",
@@ -211,7 +205,8 @@ static enum tfmc_status add_state(struct object *o, const struct ir_state_decl *
 		return TFMC_INTERNAL;
 	}
 	o->states.batch_dim = batch;
-	if (!state_bytes(d, &p.bytes) || !checked_add_i64(p.offset, p.bytes, &end) ||
+	if (count < 0 || !checked_mul_i64(count, element, &p.bytes) ||
+	    !checked_add_i64(p.offset, p.bytes, &end) ||
 	    !checked_round_up_i64(end, OBJECT_ALIGN, &o->states.batch_bytes))
 		return too_large(o, d->loc, "state", d->name);
 	struct state_place *slot = ARENA_PUSH(o->arena, &o->states);

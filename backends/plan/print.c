@@ -7,18 +7,10 @@
 
 #include <inttypes.h>
 
-static const char *memory_name(enum area_memory m)
-{
-	switch (m) {
-	case AREA_WEIGHTS: return "weights";
-	case AREA_ARENA: return "arena";
-	case AREA_STATE: return "state";
-	case AREA_INPUT: return "input";
-	case AREA_OUTPUT: return "output";
-	case AREA_SCRATCH: return "scratch";
-	}
-	return "";
-}
+static const char *const memory_names[] = {
+        [AREA_WEIGHTS] = "weights", [AREA_ARENA] = "arena",   [AREA_STATE] = "state",
+        [AREA_INPUT] = "input",     [AREA_OUTPUT] = "output", [AREA_SCRATCH] = "scratch",
+};
 
 static void print_dim(struct buf *out, const struct ir_module *m, const struct ir_dim *d)
 {
@@ -30,7 +22,7 @@ static void print_area(struct buf *out, const struct ir_module *m, const struct 
 {
 	if (p->name)
 		buf_printf(out, "%s = ", p->name);
-	buf_str(out, memory_name(p->memory));
+	buf_str(out, memory_names[p->memory]);
 	if (p->memory == AREA_INPUT || p->memory == AREA_OUTPUT)
 		buf_printf(out, " %zu", p->number);
 	if (!ir_dim_equals(p->offset, 0)) {
