@@ -402,6 +402,14 @@ static bool build_pair(struct frontend_model *m, struct ir_module *module, const
 	return ok && build(m, module, &encode, types) && build_decode(m, module, &s->decode, types);
 }
 
+static void check_cache(const struct frontend_model *m, const struct ir_module *module)
+{
+	const struct yaml_node *cache = yaml_find(model_section(m, "dtype"), "cache");
+	if (cache != NULL && m->dtypes.cache != DT_F32 && module->states.n == 0)
+		diag_warning(m->cx, cache->loc, DIAG_MISSING,
+		             "dtype: cache says how keys and values are kept, and the model keeps none");
+}
+
 static bool build_all(struct frontend_model *m, struct ir_module *module)
 {
 	struct entry run;
@@ -415,6 +423,7 @@ static bool build_all(struct frontend_model *m, struct ir_module *module)
 		return false;
 	if (has_parts && !build_pair(m, module, &parts, &types))
 		return false;
+	check_cache(m, module);
 	return weight_map_finish(m->weights.map, m->options.allow_unused) && model_quantize_finish(m) &&
 	       profile_finish(m);
 }
