@@ -106,14 +106,20 @@ static bool is_converted(enum kb_bin op, enum kb_scalar s)
 static enum print_level plain_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum kb_bin op = i->bin;
+	bool is_int = i->type.lanes == 1 && is_narrow(i->type.scalar); /* in C, until it is converted */
 	bool is_sum = op == KB_ADD && i->type.scalar == KB_INDEX && i->type.lanes == 1;
 	int64_t c;
 	if (is_sum && print_const_arg(p, i, 1, &c) && c < 0 && c != INT64_MIN)
 		buf_printf(out, "%s - %lld%s", print_arg(p, i, 0), (long long)-c,
 		           p->options->index_bits == 64 ? "L" : "");
+	else if (is_int)
+		buf_printf(out, "(%s)(%s %s %s)", opencl_scalar(p, i->type.scalar), print_arg(p, i, 0),
+		           kb_bin_sign(op), print_arg(p, i, 1));
 	else
 		buf_printf(out, "%s %s %s", print_arg(p, i, 0), kb_bin_sign(op), print_arg(p, i, 1));
-	return op == KB_AND || op == KB_OR || op == KB_XOR || op == KB_SAR ? PRINT_LOOSE : PRINT_SUM;
+	return is_int                                                        ? PRINT_PRIMARY
+	       : op == KB_AND || op == KB_OR || op == KB_XOR || op == KB_SAR ? PRINT_LOOSE
+	                                                                     : PRINT_SUM;
 }
 
 static const char *need_extreme(struct print *p, enum kb_bin op, int lanes)
