@@ -54,6 +54,7 @@ enum {
 	CL_DEVICE_HOST_UNIFIED_MEMORY = 0x1035,
 	CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT = 0x103A,
 	CL_DEVICE_OPENCL_C_VERSION = 0x103D,
+	CL_DEVICE_INTEGER_DOT_PRODUCT_SPEED = 0x1075, /* .._ACCELERATION_PROPERTIES_4x8BIT_PACKED_KHR */
 
 	CL_PROGRAM_BINARY_SIZES = 0x1165,
 	CL_PROGRAM_BINARIES = 0x1166,
@@ -75,6 +76,11 @@ enum { CL_MEM_READ_WRITE = 1 << 0, CL_MEM_READ_ONLY = 1 << 2, CL_MEM_USE_HOST_PT
 #define CL_DEVICE_TYPE_GPU         ((cl_ulong)1 << 2)
 #define CL_DEVICE_TYPE_ACCELERATOR ((cl_ulong)1 << 3)
 #define CL_DEVICE_TYPE_ALL         ((cl_ulong)0xFFFFFFFF)
+
+/* cl_device_integer_dot_product_acceleration_properties_khr: flags, then those of sums that saturate. */
+struct cl_dot_speed {
+	cl_uint is_fast_signed, is_fast_unsigned, is_fast_mixed, saturating[3];
+};
 
 struct cl_calls {
 #define CALL(result, name, parameters) result(*name) parameters;

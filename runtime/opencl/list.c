@@ -127,13 +127,22 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
-static void read_extensions(struct tfmc_cl_device *d)
+/* Of the extension's second version; the first one does not say. */
+static bool is_slow_dot(struct tfmc_cl *cl, cl_device_id id)
 {
+	struct cl_dot_speed speed;
+	return ASK(cl, id, CL_DEVICE_INTEGER_DOT_PRODUCT_SPEED, &speed, NULL) == TFMC_CL_OK &&
+	       !speed.is_fast_signed;
+}
+
+static void read_extensions(struct tfmc_cl *cl, struct cl_entry *e)
+{
+	struct tfmc_cl_device *d = &e->device;
 	const char *all = d->extensions;
 	d->has_fp16 = has_word(all, "cl_khr_fp16");
 	d->has_fp64 = has_word(all, "cl_khr_fp64");
 	d->has_subgroups = has_word(all, "cl_khr_subgroups") || has_word(all, "cl_intel_subgroups");
-	d->has_integer_dot = has_word(all, "cl_khr_integer_dot_product");
+	d->has_integer_dot = has_word(all, "cl_khr_integer_dot_product") && !is_slow_dot(cl, e->id);
 }
 
 static int read_kinds(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_error *error)
@@ -195,7 +204,7 @@ static int read_device(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_er
 	if (status == TFMC_CL_OK)
 		status = check_usable(cl, e, error);
 	if (status == TFMC_CL_OK)
-		read_extensions(&e->device);
+		read_extensions(cl, e);
 	return status;
 }
 

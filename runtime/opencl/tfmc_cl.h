@@ -58,15 +58,16 @@ struct tfmc_cl_device {
 	const char *extensions;
 	enum tfmc_cl_type type;
 	uint32_t compute_units;
-	uint32_t clock;        /* MHz */
-	uint32_t vector_width; /* floats of a native vector */
-	uint64_t memory;       /* bytes */
-	uint64_t largest;      /* bytes of one buffer */
-	uint64_t local_memory; /* bytes of a work-group */
-	uint64_t group_items;  /* work-items of a work-group */
-	int has_own_local;     /* local memory is faster than global memory */
-	int is_unified;        /* memory of the device is memory of the process */
-	int has_fp16, has_fp64, has_subgroups, has_integer_dot; /* extensions */
+	uint32_t clock;                        /* MHz */
+	uint32_t vector_width;                 /* floats of a native vector */
+	uint64_t memory;                       /* bytes */
+	uint64_t largest;                      /* bytes of one buffer */
+	uint64_t local_memory;                 /* bytes of a work-group */
+	uint64_t group_items;                  /* work-items of a work-group */
+	int has_own_local;                     /* local memory is faster than global memory */
+	int is_unified;                        /* memory of the device is memory of the process */
+	int has_fp16, has_fp64, has_subgroups; /* extensions */
+	int has_integer_dot; /* the extension, of which the device does not say that it is slow */
 };
 
 /* ---- what there is ---- */

@@ -351,6 +351,7 @@ cl_int clBuildProgram(cl_program program, cl_uint n, const cl_device_id *ids, co
 	if (code != CL_SUCCESS)
 		return code;
 	o->is_built = !strstr(o->bytes, "WRONG");
+	mock.dots += options && strstr(options, " -DTFMC_DOT=1");
 	leave_out(o, options);
 	return o->is_built ? CL_SUCCESS : CL_BUILD_PROGRAM_FAILURE;
 }

@@ -51,12 +51,16 @@ enum mock_odd {
 	MOCK_ODDS
 };
 
+/* What the large GPU says of dot products of bytes. */
+enum mock_dot { MOCK_NO_DOT, MOCK_DOT, MOCK_DOT_SLOW, MOCK_DOT_OLD };
+
 struct mock {
 	int64_t platforms;
-	int64_t fail_at;         /* the call of this number, from 1, fails; 0: none */
-	int64_t code;            /* with this code */
-	int64_t odd;             /* enum mock_odd */
-	int64_t largest;         /* bytes of a buffer; 0: 2^18 */
+	int64_t fail_at; /* the call of this number, from 1, fails; 0: none */
+	int64_t code;    /* with this code */
+	int64_t odd;     /* enum mock_odd */
+	int64_t largest; /* bytes of a buffer; 0: 2^18 */
+	enum mock_dot dot;
 	int64_t nanoseconds;     /* that a kernel runs */
 	mock_launched *launched; /* at each launch that succeeds; may be NULL */
 	void *user;
@@ -65,6 +69,7 @@ struct mock {
 	const char *log[MOCK_CALLS]; /* names of the first calls */
 	int64_t live;                /* objects that are not released */
 	int64_t groups[2], items[2]; /* of the last launch */
+	int64_t dots;                /* programs built with the macro TFMC_DOT */
 	int64_t shared;              /* buffers in memory of the caller so far */
 	int64_t later;               /* copies that nobody has waited for */
 	int64_t misuse;              /* calls with an argument that no caller may give */

@@ -109,16 +109,25 @@ static cl_int device_text(cl_device_id device, cl_uint what, size_t size, void *
 		                 needed);
 	case CL_DEVICE_OPENCL_C_VERSION: return give_text("OpenCL C 1.2 mock", size, value, needed);
 	case CL_DEVICE_EXTENSIONS:
-		return give_text(device->number == 2 ? "cl_khr_fp16 cl_khr_subgroups_not cl_khr_fp64"
-		                                     : "cl_khr_integer_dot_product cl_intel_subgroups",
+		return give_text(device->number == 2 && mock.dot != MOCK_NO_DOT ? "cl_khr_integer_dot_product"
+		                 : device->number == 2 ? "cl_khr_fp16 cl_khr_subgroups_not cl_khr_fp64"
+		                                       : "cl_khr_integer_dot_product cl_intel_subgroups",
 		                 size, value, needed);
 	default: return misuse(CL_INVALID_VALUE);
 	}
 }
 
+/* Of the first version of the extension: no such question. */
+static cl_int dot_speed(size_t size, void *value, size_t *needed)
+{
+	const struct cl_dot_speed speed = {.is_fast_signed = mock.dot != MOCK_DOT_SLOW};
+	return mock.dot == MOCK_DOT_OLD ? CL_INVALID_VALUE : give(&speed, sizeof(speed), size, value, needed);
+}
+
 cl_int clGetDeviceInfo(cl_device_id device, cl_uint what, size_t size, void *value, size_t *needed)
 {
-	cl_int code = begin("clGetDeviceInfo");
+	bool is_dot = what == CL_DEVICE_INTEGER_DOT_PRODUCT_SPEED;
+	cl_int code = begin(is_dot ? "clGetDeviceInfo of dot products" : "clGetDeviceInfo");
 	if (code != CL_SUCCESS)
 		return code;
 	if (!device)
@@ -145,6 +154,7 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_uint what, size_t size, void *val
 	case CL_DEVICE_HOST_UNIFIED_MEMORY: return give_number(!is_gpu, word, size, value, needed);
 	case CL_DEVICE_COMPILER_AVAILABLE:
 		return give_number(mock.odd != MOCK_NO_COMPILER, word, size, value, needed);
+	case CL_DEVICE_INTEGER_DOT_PRODUCT_SPEED: return dot_speed(size, value, needed);
 	case CL_DEVICE_AVAILABLE:
 	case CL_DEVICE_ENDIAN_LITTLE: return give_number(1, word, size, value, needed);
 	default: return device_text(device, what, size, value, needed);

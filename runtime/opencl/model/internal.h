@@ -80,6 +80,7 @@ struct tfmc_cl_model {
 	int32_t *lengths; /* [code.batch]: on their way to the caller */
 	int64_t *readers; /* [code.batch]: of a permutation */
 	uint64_t serial;  /* of the newest buffer */
+	bool has_dot;     /* programs use dot products of bytes of the device */
 };
 
 /* What a message begins with; both may be NULL. */
@@ -101,6 +102,9 @@ int32_t model_no_memory(const struct tfmc_cl_model *m);
 int32_t model_grow(struct tfmc_cl_model *m, const struct model_where *where, struct model_memory *memory,
                    int64_t bytes);
 
+#define MODEL_LANGUAGE "-cl-std=CL1.2"
+/* Whether the device has dot products of signed bytes that are right, and the source can use them. dot.c */
+bool model_has_dot(const struct tfmc_cl_model *m);
 /* A program of the kernels of f that no program has yet. */
 int32_t model_build(struct tfmc_cl_model *m, struct model_function *f);
 

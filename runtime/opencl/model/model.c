@@ -87,7 +87,9 @@ static int32_t open_device(struct tfmc_cl_model *m)
 	if (status != TFMC_CL_OK)
 		return model_checked(m, NULL, status, &error);
 	m->chosen = tfmc_cl_device(m->cl, number);
-	return model_checked(m, NULL, tfmc_cl_context_open(m->cl, number, 0, &m->context, &error), &error);
+	status = tfmc_cl_context_open(m->cl, number, 0, &m->context, &error);
+	m->has_dot = status == TFMC_CL_OK && model_has_dot(m);
+	return model_checked(m, NULL, status, &error);
 }
 
 static int32_t read_plan(struct tfmc_cl_model *m)
@@ -140,14 +142,16 @@ static bool find_new(const struct tfmc_cl_model *m, const struct model_function 
 /* A macro for each kernel that is left out (backends/opencl/README.md). NULL: no memory. */
 static char *make_options(const struct tfmc_cl_model *m, const bool *is_new)
 {
-	static const char standard[] = "-cl-std=CL1.2", without[] = " -DWITHOUT_";
-	size_t bytes = sizeof(standard), at = sizeof(standard) - 1;
+	static const char plain[] = MODEL_LANGUAGE, dots[] = MODEL_LANGUAGE " -DTFMC_DOT=1",
+	                  without[] = " -DWITHOUT_";
+	const char *standard = m->has_dot ? dots : plain;
+	size_t at = strlen(standard), bytes = at + 1;
 	for (int64_t i = 0; i < m->plan.rows[PLAN_KERNELS]; i++)
 		bytes += sizeof(without) + strlen(kernel_name(m, i));
 	char *text = malloc(bytes);
 	if (!text)
 		return NULL;
-	memcpy(text, standard, sizeof(standard));
+	memcpy(text, standard, at + 1);
 	for (int64_t i = 0; i < m->plan.rows[PLAN_KERNELS]; i++)
 		if (!is_new[i])
 			at += (size_t)snprintf(text + at, bytes - at, "%s%s", without, kernel_name(m, i));
