@@ -7,9 +7,17 @@
  * once and stores whole rows. Items whose row or column does not exist load the
  * last one instead and store nothing: all come to all barriers.
  * Each element is one chain of fused multiply-adds in increasing k, as elsewhere.
+ *
+ * Where x was rounded to integers (round_rows) and weights are codes, devices with dot products of bytes multiply
+ * these: a step is a block of 32, whose codes are found once more, which gives the same ones, and products are
+ * those of matmul_rounded.c.
  */
 #include "backends/linear/matmul_internal.h"
+#include "backends/rows/rowwise.h"
 #include "ir/support/compiler.h"
+
+#include <float.h>
+#include <math.h>
 
 #define SIDE   8  /* items of a row or column of items */
 #define LANES  4  /* of a vector */
@@ -17,6 +25,9 @@
 #define X_ROW  20 /* STEP, padded: rows begin in other banks, and at whole vectors */
 #define HALVES 2  /* vectors of columns of an item */
 #define MR_MAX 8
+#define BLOCK  32 /* elements along K of a step of bytes */
+#define WORDS  (BLOCK / 4)
+#define CODES  12 /* words of a row of x in such a step: codes, scale, scale times their sum, and padding */
 
 struct shared_matmul {
 	struct linear l;
@@ -33,6 +44,8 @@ struct shared_matmul {
 	struct kb_val first_panel;
 	struct kb_val before; /* panels of the strip before the open tile */
 	struct kb_var sum[MR_MAX][HALVES];
+	bool has_codes;                    /* x and weights are codes */
+	struct kb_var dot[MR_MAX][HALVES]; /* sums of a block of these */
 };
 
 /* What an item copies of x in each step: `n` vectors, or single elements, of one row each. */
@@ -241,16 +254,13 @@ static void emit_step(struct shared_matmul *g, const struct x_share *x, struct k
 	kb_barrier(g->l.k);
 }
 
-static void emit_product(struct shared_matmul *g)
+static void emit_floats(struct shared_matmul *g)
 {
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
 	const struct kb_size *step = &l->x->t.stride[l->rank - 1];
 	int64_t whole = l->depth / STEP * STEP;
 	struct x_share x;
-	for (int m = 0; m < g->mr; m++)
-		for (int h = 0; h < HALVES; h++)
-			kb_set(k, g->sum[m][h], kb_splat(k, kb_f32(k, 0), LANES));
 	if (whole > 0) {
 		divide_x(g, &x, step->is_const && step->c == 1);
 		struct kb_val from =
@@ -262,6 +272,181 @@ static void emit_product(struct shared_matmul *g)
 		divide_x(g, &x, false);
 		emit_step(g, &x, kb_index(k, whole), l->depth - whole);
 	}
+}
+
+/* ---- products of bytes ---- */
+
+/* x is what a kernel before has rounded, and blocks of weights are no shorter. */
+static bool has_codes(const struct linear *l)
+{
+	const struct ir_format_desc *d = ir_format(l->panel.format);
+	const struct ir_op *before = ir_def(l->job->func, l->g->root->operands[OPERAND(linear, x)]);
+	const struct ir_op *op = before && before->code == OP_group ? ir_group_root(before) : NULL;
+	if (!op || op->code != OP_round_rows || before->n_results != 1)
+		return false;
+	const struct ir_op *last = before->region->ops[before->region->n_ops - 1];
+	const struct attrs_round_rows *a = op->attrs;
+	return ir_same(last->operands[0], op->results[0]) && a->to == ROUND_int8 && a->block == BLOCK &&
+	       l->panel.lines == PANEL_CODES && d->block % BLOCK == 0 && l->depth % BLOCK == 0 &&
+	       l->along.is_const && l->along.c == 1;
+}
+
+/* The row of this item. */
+static struct kb_val find_row(const struct shared_matmul *g)
+{
+	const struct linear *l = &g->l;
+	struct kb_val row = kb_add(l->k, g->first_row, g->item);
+	row = kb_min(l->k, row, kb_add_const(l->k, l->rows, -1));
+	struct eval_point p = matmul_point(l, row, kb_index(l->k, 0));
+	return eval_offset(l->eval, l->x, &p);
+}
+
+/* The largest |x| of a block, infinite where one is no number. */
+static struct kb_val find_most(struct kb *k, const struct kb_val *x)
+{
+	struct kb_val most = kb_splat(k, kb_f32(k, 0), LANES);
+	struct kb_val last = kb_splat(k, kb_f32(k, FLT_MAX), LANES);
+	struct kb_val none = kb_splat(k, kb_f32(k, HUGE_VALF), LANES);
+	for (int i = 0; i < WORDS; i++) {
+		struct kb_val v = kb_un(k, KB_ABS, x[i]);
+		most = kb_max(k, kb_select(k, kb_cmp(k, KB_LE, v, last), v, none), most);
+	}
+	return kb_reduce(k, KB_MAX, most);
+}
+
+/* A block of each row of x, a row by an item. */
+static void copy_x_codes(const struct shared_matmul *g, struct kb_val row, struct kb_val from)
+{
+	struct kb *k = g->l.k;
+	struct kb_val x[WORDS], inverse, scale, sum = kb_splat(k, kb_i32(k, 0), LANES);
+	struct kb_val to = times(k, g->item, CODES), bytes = times(k, g->item, 4 * CODES);
+	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, (int64_t)g->mr * SIDE)));
+	for (int i = 0; i < WORDS; i++)
+		x[i] = kb_load(k, KB_TYPE(KB_F32, LANES), g->l.x->t.ptr, kb_add(k, row, from), 4 * i, 0);
+	rowwise_rounding(k, find_most(k, x), &inverse, &scale);
+	for (int i = 0; i < WORDS; i++) {
+		struct kb_val code = kb_cvt_nearest(k, kb_mul(k, x[i], kb_splat(k, inverse, LANES)));
+		kb_store(k, kb_cvt(k, code, KB_I8), g->tile, bytes, 4 * (g->operands + i), 0);
+		sum = kb_add(k, sum, code);
+	}
+	sum = kb_cvt(k, kb_reduce(k, KB_ADD, sum), KB_F32);
+	kb_store(k, scale, g->tile, to, g->operands + WORDS, 0);
+	kb_store(k, kb_mul(k, sum, scale), g->tile, to, g->operands + WORDS + 1, 0);
+	kb_end_if(k);
+}
+
+/* Columns of weights lie behind x: [WORDS, 64] codes, [64] scales, [64] offsets. */
+static int64_t codes_begin(const struct shared_matmul *g)
+{
+	return g->operands + (int64_t)g->mr * SIDE * CODES;
+}
+
+/* An item copies two vectors of columns of one word; those of the first word their scales, too. */
+static void copy_w_codes(const struct shared_matmul *g, struct kb_val from)
+{
+	const struct linear *l = &g->l;
+	struct kb *k = l->k;
+	struct kb_val i = kb_add(k, from, times(k, g->row, 4)), column = times(k, g->column, LANES);
+	struct kb_val to = kb_add(k, times(k, g->row, GPU_COLUMNS), column);
+	struct kb_val is_first = kb_cmp(k, KB_LT, column, kb_index(k, MATMUL_PANEL));
+	struct kb_val in_panel = modulo(k, column, MATMUL_PANEL);
+	for (int h = 0; h < HALVES; h++) {
+		int64_t begin = codes_begin(g) + (int64_t)h * SIDE * LANES;
+		struct kb_val one = panel_at(g, HALVES * h), other = panel_at(g, HALVES * h + 1);
+		struct kb_val at = times(k, kb_select(k, is_first, one, other), l->panel.bytes);
+		at = kb_ptr_add(k, l->w->t.ptr, at, 0);
+		kb_store(k, panel_words(k, &l->panel, at, in_panel, i, LANES), g->tile, to, begin, 0);
+		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, SIDE)));
+		const struct panel_block b = panel_block(k, &l->panel, at, in_panel, from, LANES);
+		kb_store(k, b.scale, g->tile, to, begin + (int64_t)WORDS * GPU_COLUMNS, 0);
+		if (b.offset.id)
+			kb_store(k, b.offset, g->tile, to, begin + (int64_t)(WORDS + 1) * GPU_COLUMNS, 0);
+		kb_end_if(k);
+	}
+}
+
+/* Sums of integers of a block. */
+static void multiply_codes(const struct shared_matmul *g)
+{
+	struct kb *k = g->l.k;
+	struct kb_type vec = KB_TYPE(KB_I32, LANES);
+	struct kb_val x[MR_MAX], row = times(k, g->row, CODES), column = times(k, g->column, LANES);
+	for (int m = 0; m < g->mr; m++)
+		for (int h = 0; h < HALVES; h++)
+			kb_set(k, g->dot[m][h], kb_splat(k, kb_i32(k, 0), LANES));
+	struct kb_val at = kb_loop(k, "word", kb_index(k, 0), kb_index(k, WORDS), LANES, KB_NONEMPTY);
+	struct kb_val line = kb_add(k, times(k, at, GPU_COLUMNS), column);
+	for (int m = 0; m < g->mr; m++)
+		x[m] = kb_load(k, vec, g->tile, kb_add(k, row, at), g->operands + (int64_t)m * SIDE * CODES,
+		               0);
+	for (int i = 0; i < LANES * HALVES; i++) {
+		int64_t disp = (int64_t)i / HALVES * GPU_COLUMNS + (int64_t)i % HALVES * SIDE * LANES;
+		struct kb_val w = kb_load(k, vec, g->tile, line, codes_begin(g) + disp, 0);
+		for (int m = 0; m < g->mr; m++) {
+			struct kb_var dot = g->dot[m][i % HALVES];
+			struct kb_val e = kb_splat(k, kb_lane(k, x[m], i / HALVES), LANES);
+			kb_set(k, dot, kb_dot_s8s8(k, kb_get(k, dot), w, e));
+		}
+	}
+	kb_end_loop(k);
+}
+
+/* sum += dot (d_x d_w) + offset_w (d_x sum of x) */
+static void add_block(const struct shared_matmul *g, bool has_offset)
+{
+	struct kb *k = g->l.k;
+	struct kb_type vec = KB_TYPE(KB_F32, LANES);
+	struct kb_val row = times(k, g->row, CODES), column = times(k, g->column, LANES), offset = {0};
+	int64_t begin = codes_begin(g) + (int64_t)WORDS * GPU_COLUMNS;
+	for (int i = 0; i < g->mr * HALVES; i++) {
+		int m = i / HALVES, h = i % HALVES;
+		int64_t of_row = g->operands + (int64_t)m * SIDE * CODES + WORDS,
+		        of_column = begin + (int64_t)h * SIDE * LANES;
+		struct kb_val scale = kb_load(k, vec, g->tile, column, of_column, 0);
+		struct kb_val d = kb_load_splat(k, vec, g->tile, row, of_row);
+		struct kb_val dot = kb_cvt(k, kb_get(k, g->dot[m][h]), KB_F32);
+		struct kb_val both = kb_mul(k, d, scale);
+		struct kb_val sum = kb_fma(k, dot, both, kb_get(k, g->sum[m][h]));
+		if (has_offset) {
+			offset = kb_load(k, vec, g->tile, column, of_column + GPU_COLUMNS, 0);
+			sum = kb_fma(k, offset, kb_load_splat(k, vec, g->tile, row, of_row + 1), sum);
+		}
+		kb_set(k, g->sum[m][h], sum);
+	}
+}
+
+static void emit_codes(struct shared_matmul *g)
+{
+	struct kb *k = g->l.k;
+	const struct ir_format_desc *d = ir_format(g->l.panel.format);
+	size_t mark = eval_mark(g->l.eval);
+	struct kb_val row = find_row(g);
+	struct kb_val from = kb_loop(k, "block", kb_index(k, 0), kb_index(k, g->l.depth), BLOCK, KB_NONEMPTY);
+	copy_x_codes(g, row, from);
+	copy_w_codes(g, from);
+	kb_barrier(k);
+	multiply_codes(g);
+	add_block(g, d->has_offset || d->shift > 0);
+	kb_barrier(k);
+	kb_end_loop(k);
+	eval_release(g->l.eval, mark);
+}
+
+static void emit_product(struct shared_matmul *g)
+{
+	struct kb *k = g->l.k;
+	for (int m = 0; m < g->mr; m++)
+		for (int h = 0; h < HALVES; h++)
+			kb_set(k, g->sum[m][h], kb_splat(k, kb_f32(k, 0), LANES));
+	if (!g->has_codes) {
+		emit_floats(g);
+		return;
+	}
+	kb_if(k, kb_device_dot(k));
+	emit_codes(g);
+	kb_else(k);
+	emit_floats(g);
+	kb_end_if(k);
 }
 
 /* ---- what follows ---- */
@@ -382,6 +567,9 @@ static void emit_tiles(struct shared_matmul *g)
 	for (int m = 0; m < g->mr; m++)
 		for (int h = 0; h < HALVES; h++)
 			g->sum[m][h] = kb_var(k, "sum", KB_TYPE(KB_F32, LANES), (struct kb_val){0});
+	for (int m = 0; g->has_codes && m < g->mr; m++)
+		for (int h = 0; h < HALVES; h++)
+			g->dot[m][h] = kb_var(k, "dot", KB_TYPE(KB_I32, LANES), (struct kb_val){0});
 	kb_forever(k);
 	struct kb_val t = kb_get(k, next);
 	kb_break_if(k, kb_cmp(k, KB_GE, t, times(k, down, across)));
@@ -394,12 +582,13 @@ static void emit_tiles(struct shared_matmul *g)
 
 bool kernel_linear_shared(struct kernel *kernel)
 {
-	struct shared_matmul g;
+	struct shared_matmul g = {0};
 	if (kernel->job->items != GPU_ITEMS || !matmul_begin(&g.l, kernel))
 		return false;
 	struct kb *k = g.l.k;
 	g.l.lanes = LANES;
 	choose_strips(&g);
+	g.has_codes = has_codes(&g.l);
 	g.item = kb_item_id(k);
 	g.row = over(k, g.item, SIDE);
 	g.column = modulo(k, g.item, SIDE);

@@ -167,6 +167,7 @@ static LLVMValueRef refuse_groups(struct replay *r, const struct kb_inst *i)
 #define replay_group_id    refuse_groups
 #define replay_group_count refuse_groups
 #define replay_item_id     refuse_groups
+#define replay_device_dot  refuse_groups
 #define replay_barrier     refuse_groups
 
 static replay_op *const ops[] = {

@@ -177,6 +177,17 @@ static struct kb_val section_at(struct kb *k, const struct tile_codes *t, struct
 	return kb_ptr_add(k, at, bytes, 0);
 }
 
+/* Of element i of the section at `at`. */
+static struct panel_block block_of(struct kb *k, const struct panel *p, struct kb_val at,
+                                   struct kb_val column, struct kb_val i, int lanes)
+{
+	const struct ir_format_desc *d = ir_format(p->format);
+	const struct tile_codes t = tile_codes(p->format, p->depth);
+	struct kb_val b = d->block ? kb_bin(k, KB_DIV, i, kb_index(k, d->block)) : kb_index(k, 0);
+	struct kb_val scale = block_numbers(k, p, scales_of(&t), at, 0, b, column, 0, lanes);
+	return (struct panel_block){scale, block_offset(k, p, at, 0, b, column, 0, lanes)};
+}
+
 struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                          struct kb_val i, int lanes)
 {
@@ -192,10 +203,36 @@ struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, 
 		words = kb_bin(k, KB_AND, words, splat_i32(k, 255, lanes));
 	}
 	words = kb_sub(k, words, splat_i32(k, ir_format_byte_zero(p->format), lanes));
-	struct kb_val code = kb_cvt(k, words, KB_F32);
-	struct kb_val b = d->block ? kb_bin(k, KB_DIV, i, kb_index(k, d->block)) : kb_index(k, 0);
-	struct kb_val scale = block_numbers(k, p, scales_of(&t), at, 0, b, column, 0, lanes);
-	return element(k, code, scale, block_offset(k, p, at, 0, b, column, 0, lanes));
+	const struct panel_block b = block_of(k, p, at, column, i, lanes);
+	return element(k, kb_cvt(k, words, KB_F32), b.scale, b.offset);
+}
+
+struct panel_block panel_block(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                               struct kb_val i, int lanes)
+{
+	const struct tile_codes t = tile_codes(p->format, p->depth);
+	at = section_at(k, &t, at, &i, p->depth);
+	return block_of(k, p, at, column, i, lanes);
+}
+
+struct kb_val panel_words(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                          struct kb_val i, int lanes)
+{
+	const struct ir_format_desc *d = ir_format(p->format);
+	const struct tile_codes t = tile_codes(p->format, p->depth);
+	int zero = ir_format_byte_zero(p->format);
+	at = section_at(k, &t, at, &i, p->depth);
+	struct kb_val bit, word = place_of(k, p, i, &bit), signs = splat_i32(k, -0x7f7f7f80, lanes);
+	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column), p->head / 4, 0);
+	if (d->bits == 8)
+		return kb_bin(k, KB_XOR, words, signs);
+	words = kb_bin(k, KB_SHR, words, to_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
+	words = kb_bin(k, KB_AND, words, splat_i32(k, 0x0f0f0f0f, lanes));
+	if (d->codebook)
+		return panel_look_up(k, p, words, 0, lanes);
+	words = kb_bin(k, KB_OR, words, signs);
+	words = kb_sub(k, words, splat_i32(k, 0x01010101 * zero, lanes));
+	return kb_bin(k, KB_XOR, words, signs);
 }
 
 /* ---- the walk ---- */

@@ -285,6 +285,7 @@ static const char *const reserved[] = {"INT64_C", "UINT64_C", "spin_pause", NULL
 #define c_group_id     print_refuse
 #define c_group_count  print_refuse
 #define c_item_id      print_refuse
+#define c_device_dot   print_refuse
 #define c_barrier      print_refuse
 
 static print_op *const ops[] = {

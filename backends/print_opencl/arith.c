@@ -180,11 +180,25 @@ enum print_level opencl_fma(struct print *p, const struct kb_inst *i, struct buf
 	return print_call_text(p, i, 0, opencl_need(p, "fma", "fma", h), out);
 }
 
+/* Signed bytes: the device's products, lane by lane, where it has them. */
+static const char *dots_of_device(struct print *p, const char *type, const char *words, int lanes)
+{
+	const char *all = "";
+	for (int i = 0; i < lanes; i++)
+		all = arena_printf(p->arena, "%s%sdot_4x8packed_ss_int(as_uint(a.s%x), as_uint(b.s%x))", all,
+		                   i ? ", " : "", (unsigned)i, (unsigned)i);
+	return arena_printf(p->arena, "#if TFMC_DOT\n\treturn as_%s(as_%s(sum) + as_%s((%s)(%s)));\n#endif\n",
+	                    type, words, words, type, all);
+}
+
 /* dot_u8s8_int4(sum, a, b); kb_legalize has written out the others. */
 enum print_level opencl_dot(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	const char *type = opencl_type(p, KB_I32, i->type.lanes), *words = integer_type(p, i->type, false);
-	struct print_helper h = {NULL, KB_I32, i->type.lanes, {words, i->dot == KB_DOT_U8S8 ? words : type}};
+	struct print_helper h = {
+	        NULL, KB_I32, i->type.lanes, {words, i->dot == KB_DOT_U8S8 ? words : type, ""}};
+	if (i->dot == KB_DOT_S8S8)
+		h.args[2] = dots_of_device(p, type, words, i->type.lanes);
 	const char *block = i->dot == KB_DOT_S16S16 ? "dot of halves" : "dot of bytes";
 	return print_call_text(p, i, 0, opencl_need(p, block, kb_dot_name(i->dot), h), out);
 }

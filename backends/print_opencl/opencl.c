@@ -117,6 +117,14 @@ enum print_level opencl_symbol(struct print *p, const struct kb_inst *i, struct 
 	return PRINT_PRIMARY;
 }
 
+/* A macro that the host may give. */
+enum print_level opencl_device_dot(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	(void)i;
+	buf_str(out, print_helper(p, "dots of the device", &(struct print_helper){.name = "TFMC_DOT"}));
+	return PRINT_PRIMARY;
+}
+
 enum print_level opencl_barrier(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)p;
@@ -265,6 +273,8 @@ static const char *const reserved[] = {"kernel",
                                        "printf",
                                        "complex",
                                        "imaginary",
+                                       "TFMC_DOT",
+                                       "dot_4x8packed_ss_int",
                                        NULL};
 
 /* float, int8, ...: the name of an element, and nothing or a number of lanes. */

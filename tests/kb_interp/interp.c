@@ -430,6 +430,13 @@ static bool do_item_id(struct kb_frame *fr, const struct kb_inst *inst, union kb
 	return true;
 }
 
+static bool do_device_dot(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+{
+	(void)inst;
+	out->i = fr->in->has_dot;
+	return true;
+}
+
 static bool do_barrier(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
 {
 	(void)inst;

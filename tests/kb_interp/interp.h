@@ -52,6 +52,7 @@ struct kb_interp {
 	size_t n_symbols;
 	const struct kb_interp_cpu *cpu;       /* what cpuid and xgetbv say; NULL: asking is an error */
 	struct kb_interp_tile tiles[KB_TILES]; /* of the worker: calls keep them */
+	bool has_dot;                          /* the device has dot products of bytes */
 	uint64_t max_steps;                    /* instructions before giving up, 0: 1e10 */
 	/* after a run */
 	uint64_t steps;
