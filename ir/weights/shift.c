@@ -161,6 +161,7 @@ static double refine(const struct search *s, const struct block *b, struct candi
 	return best.scale;
 }
 
+/* NaN where all starts are beyond the type. */
 static double find_scale(const struct search *s, const struct block *b)
 {
 	struct candidate list[CANDIDATES];
@@ -169,6 +170,8 @@ static double find_scale(const struct search *s, const struct block *b)
 		return 0;
 	try_starts(s, b, list);
 	for (int i = 0; i < CANDIDATES && list[i].gain >= 0; i++) {
+		if (isinf(ir_round(s->d->scale, list[i].scale * FORMAT_SHIFT_UNIT)))
+			continue;
 		double scale = refine(s, b, list[i], &gain);
 		if (gain > most) {
 			most = gain;

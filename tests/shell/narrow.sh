@@ -91,13 +91,30 @@ for where in embed file; do
 done
 
 # So is one whose scale, as a number of 16 bits, is beyond its type; a row that has a scale in f32 holds it.
-printf 'module "large"\nweight @w : f32[16,64] as %s = quantize(%s, full(1e9, [16,64]))\nfunc @run(%%x: f32[4,64]) -> (y: f32[4,16]) {\n  %%y = linear %%x, @w : f32[4,16]\n  return %%y\n}\n' q8 q8 >"$tmp/large.tir"
-sed 's/q8/q8_row/g' "$tmp/large.tir" >"$tmp/row.tir"
-code=0
-"$TFMC" "$tmp/large.tir" -o "$tmp/none/m.o" 2>"$tmp/err" || code=$?
-[ $code = 1 ] && [ ! -e "$tmp/none/m.o" ] || say "a scale beyond its type: exit code $code"
-grep -q "error: the weight 1e+09 is too large for q8" "$tmp/err" || say "$(cat "$tmp/err")"
-"$TFMC" "$tmp/row.tir" -o "$tmp/row.o"
+# full FORMAT NUMBER: a linear by a matrix that is NUMBER everywhere
+full() {
+	cat <<TIR
+module "large"
+weight @w : f32[16,64] as $1 = quantize($1, full($2, [16,64]))
+func @run(%x: f32[4,64]) -> (y: f32[4,16]) {
+  %y = linear %x, @w : f32[4,16]
+  return %y
+}
+TIR
+}
+for row in 'q8 1e+09' 'q4s 1e+09' 'q4s 30000'; do
+	# shellcheck disable=SC2086
+	full $row >"$tmp/large.tir"
+	code=0
+	"$TFMC" "$tmp/large.tir" -o "$tmp/none/m.o" 2>"$tmp/err" || code=$?
+	[ $code = 1 ] && [ ! -e "$tmp/none/m.o" ] || say "a scale beyond its type: $row: exit code $code"
+	grep -q "error: the weight ${row#* } is too large for ${row% *}" "$tmp/err" || say "$row: $(cat "$tmp/err")"
+done
+for row in 'q8_row 1e+09' 'q8 30000' 'q4s 15000'; do
+	# shellcheck disable=SC2086
+	full $row >"$tmp/row.tir"
+	"$TFMC" "$tmp/row.tir" -o "$tmp/row.o" || say "$row is refused"
+done
 
 # What plan says is what the file has.
 bytes=$("$TFMC" plan "$tmp/BF16/keep.yaml" | sed -n 's/^weights *\([0-9]*\).*/\1/p' | head -1)
