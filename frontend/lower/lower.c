@@ -416,7 +416,7 @@ static bool build_all(struct frontend_model *m, struct ir_module *module)
 	struct state_types types = {NULL, 0, 0};
 	struct split_result parts = {.run = m->graph};
 	bool has_parts = m->generate.kind == GENERATE_SEQ2SEQ;
-	if (!weights_open(m) || (has_parts && !split_graph(m, &parts)) || !run_entry(m, &parts.run, &run) ||
+	if ((has_parts && !split_graph(m, &parts)) || !run_entry(m, &parts.run, &run) ||
 	    !build(m, module, &run, &types))
 		return false;
 	if (m->generate.kind == GENERATE_CAUSAL && !build_decode(m, module, &m->graph, &types))
@@ -435,12 +435,13 @@ enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out
 	*out = NULL;
 	if (module == NULL)
 		return TFMC_NO_MEMORY;
-	if (build_all(m, module) && m->cx->n_errors == errors) {
+	enum tfmc_status opened = weights_open(m);
+	if (opened == TFMC_OK && build_all(m, module) && m->cx->n_errors == errors) {
 		*out = module;
 		return TFMC_OK;
 	}
 	ir_module_destroy(module);
-	return m->cx->n_errors == errors ? TFMC_NO_MEMORY : TFMC_INVALID;
+	return m->cx->n_errors == errors ? TFMC_NO_MEMORY : opened == TFMC_OK ? TFMC_INVALID : opened;
 }
 
 /* ---- types only ---- */

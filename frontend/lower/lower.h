@@ -201,11 +201,12 @@ bool lower_fits(enum ir_dtype t, double v);
 /* The name that a path with indices stands for, and the indices of its loops (room for IR_RANK_MAX). */
 const char *lower_indexed(struct lowering *lw, const char *pattern, const struct lower_loop **loops,
                           size_t *n);
-bool weights_open(struct frontend_model *m);
+/* TFMC_IO where the file of an option cannot be read. */
+enum tfmc_status weights_open(struct frontend_model *m);
 
 /* profile.c: what the inputs of a matrix that is quantized are like. False after a report. */
-/* Opens the file beside the weight files; nothing without one. */
-bool profile_open(struct frontend_model *m);
+/* Opens the file beside the weight files; nothing without one. TFMC_IO where that of an option cannot be read. */
+enum tfmc_status profile_open(struct frontend_model *m);
 /* The numbers for a parameter [N, K]: [2, K]; NULL: nothing is known of it, which is said at the end but of tables. */
 bool profile_find(struct frontend_model *m, const struct weight_want *want, bool is_table,
                   const struct ir_wexpr **out);

@@ -48,16 +48,18 @@ static bool check(struct frontend_model *m, const struct stored_tensor *t)
 	return true;
 }
 
-bool profile_open(struct frontend_model *m)
+enum tfmc_status profile_open(struct frontend_model *m)
 {
 	const struct model_quantize *q = &m->quantize;
 	struct weight_files *files = m->weights.files;
 	size_t first = weight_files_count(files);
 	bool ok = true;
 	if (q->profile == NULL)
-		return true;
-	if (weight_files_open(files, q->profile_dir, q->profile, q->profile_loc) != TFMC_OK)
-		return false;
+		return TFMC_OK;
+	enum tfmc_status st = weight_files_open(files, q->profile_dir, q->profile, q->profile_loc);
+	if (st != TFMC_OK)
+		return q->profile_dir == NULL ? st
+		                              : TFMC_INVALID; /* a model that names a wrong file is wrong */
 	for (size_t i = first; i < weight_files_count(files); i++) {
 		struct stored_tensor *t = weight_files_at(files, i);
 		t->ignored = true;
@@ -65,7 +67,7 @@ bool profile_open(struct frontend_model *m)
 	}
 	m->weights.profile.first = first;
 	m->weights.profile.n = weight_files_count(files) - first;
-	return ok;
+	return ok ? TFMC_OK : TFMC_INVALID;
 }
 
 bool profile_find(struct frontend_model *m, const struct weight_want *want, bool is_table,

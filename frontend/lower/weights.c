@@ -24,31 +24,30 @@ static void note_files(struct frontend_model *m, const struct yaml_node *map)
 		document_note_file(&m->doc, file_join(&m->arena, m->doc.dir, map->text));
 }
 
-bool weights_open(struct frontend_model *m)
+enum tfmc_status weights_open(struct frontend_model *m)
 {
 	const struct yaml_node *section = model_section(m, "weights");
 	if (m->weights.map != NULL)
-		return true;
+		return TFMC_OK;
 	m->weights.files = weight_files_create(&m->arena, m->cx, &m->doc.parsed);
 	m->weights.env = model_env(&m->scope, false);
 	if (m->weights.files == NULL)
-		return false;
+		return TFMC_NO_MEMORY;
 	if (section != NULL &&
 	    (weight_files_open_all(m->weights.files, m->doc.dir, yaml_find(section, "files")) != TFMC_OK ||
 	     weight_files_unpack(m->weights.files, &m->arena, m->cx, yaml_find(section, "packed")) !=
 	             TFMC_OK ||
 	     weight_files_strip(m->weights.files, yaml_find(section, "strip_prefix")) != TFMC_OK ||
 	     weight_files_ignore(m->weights.files, yaml_find(section, "ignore")) != TFMC_OK))
-		return false;
-	if (!profile_open(m))
-		return false;
+		return TFMC_INVALID;
+	TFMC_TRY(profile_open(m));
 	struct weight_map *map = weight_map_create(&m->arena, m->cx, m->weights.files, &m->weights.env);
 	if (map == NULL ||
 	    weight_map_read(map, yaml_find(section, "map"), m->doc.dir, m->doc.root->loc.source) != TFMC_OK)
-		return false;
+		return TFMC_INVALID;
 	note_files(m, yaml_find(section, "map"));
 	m->weights.map = map;
-	return true;
+	return TFMC_OK;
 }
 
 /* ---- one parameter ---- */

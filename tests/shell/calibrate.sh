@@ -167,7 +167,7 @@ changed 1 "'tokens' is none of those that tfmc calibrate writes" 't["tokens"] = 
 wrong 1 'another model' "$tmp/dates"
 head -c 1000 "$tmp/names" >"$tmp/changed"
 wrong 1 "'$tmp/changed'" "$tmp/changed"
-wrong 1 'there is no such file' "$tmp/no-such"
+wrong 3 'there is no such file' "$tmp/no-such"
 code=0
 "$TFMC" "$names" --profile="$tmp/names" --emit=tir=- 2>"$tmp/err" || code=$?
 [ "$code" -eq 1 ] && grep -q 'serves formats of codes, and none is wanted' "$tmp/err"
