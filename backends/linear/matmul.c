@@ -311,9 +311,8 @@ static int64_t rows_of_block(const struct linear *l)
 	int64_t rows = target_linear_rows(l->job->target, depth);
 	rows = l->stage.kc && rows > l->stage.rows ? l->stage.rows : rows;
 	rows = matmul_makes_rows(l) && rows > l->norm.rows ? l->norm.rows : rows;
-	if (rows >= l->rows_hi && l->rows_hi > l->mr)
-		return l->rows_hi;
-	return rows > l->mr ? rows / l->mr * l->mr : l->mr;
+	int64_t whole = rows > l->mr ? rows / l->mr * l->mr : l->mr;
+	return whole < l->rows_hi && l->rows_hi <= rows ? l->rows_hi : whole;
 }
 
 /* Whole rows: each worker takes as many. */
