@@ -42,7 +42,8 @@ struct shared_matmul {
 	int64_t width;           /* columns of its products: whole tiles, of all halves */
 	struct kb_val first_row; /* of the open strip */
 	struct kb_val first_panel;
-	struct kb_val before; /* panels of the strip before the open tile */
+	struct kb_val before;     /* panels of the strip before the open tile */
+	struct rowwise_tile norm; /* rows of the strip; .norm NULL: x lies in memory */
 	struct kb_var sum[MR_MAX][HALVES];
 	bool has_codes;                    /* x and weights are codes */
 	struct kb_var dot[MR_MAX][HALVES]; /* sums of a block of these */
@@ -52,9 +53,10 @@ struct shared_matmul {
 struct x_share {
 	bool is_vector;
 	int n;
-	int per_row;           /* of these in a row of a step */
-	struct kb_val at;      /* which of the row, this item's */
-	struct kb_val row[16]; /* element where the row begins in x */
+	int per_row;                 /* of these in a row of a step */
+	struct kb_val at;            /* which of the row, this item's */
+	struct kb_val row[16];       /* element where the row begins in x */
+	struct eval_point point[16]; /* of a norm: the same place */
 };
 
 int64_t kernel_linear_shared_rows(int64_t rows)
@@ -112,6 +114,10 @@ static void divide_x(struct shared_matmul *g, struct x_share *x, bool is_vector)
 	for (int m = 0; m < x->n; m++) {
 		struct kb_val row = kb_add(k, g->first_row, share_row(g, x, m));
 		row = kb_min(k, row, kb_add_const(k, l->rows, -1));
+		if (l->norm.before) {
+			x->point[m] = rowwise_tile_row(&g->norm, row);
+			continue;
+		}
 		size_t mark = eval_mark(l->eval);
 		struct eval_point p = matmul_point(l, row, kb_index(k, 0));
 		x->row[m] = eval_offset(l->eval, l->x, &p);
@@ -119,12 +125,30 @@ static void divide_x(struct shared_matmul *g, struct x_share *x, bool is_vector)
 	}
 }
 
+/* x in row m of the share, of a norm. */
+static struct kb_val normed(struct shared_matmul *g, const struct x_share *x, int m, struct kb_val column,
+                            int lanes)
+{
+	struct kb *k = g->l.k;
+	struct eval_point p = x->point[m];
+	struct kb_val last = kb_add_const(k, g->norm.rows, -1);
+	struct kb_val row = kb_min(k, share_row(g, x, m), last);
+	p.vec = lanes > 1 ? p.rank - 1 : -1;
+	p.index[p.rank - 1] = column;
+	return rowwise_tile_value(&g->norm, row, &p, lanes);
+}
+
 static void copy_x_vector(struct shared_matmul *g, const struct x_share *x, int m, struct kb_val from)
 {
 	struct kb *k = g->l.k;
 	struct kb_val column = times(k, x->at, LANES);
-	struct kb_val at = kb_add(k, kb_add(k, x->row[m], from), column);
-	struct kb_val v = kb_load(k, KB_TYPE(KB_F32, LANES), g->l.x->t.ptr, at, 0, 0);
+	struct kb_val v;
+	if (g->l.norm.before) {
+		v = normed(g, x, m, kb_add(k, from, column), LANES);
+	} else {
+		struct kb_val at = kb_add(k, kb_add(k, x->row[m], from), column);
+		v = kb_load(k, KB_TYPE(KB_F32, LANES), g->l.x->t.ptr, at, 0, 0);
+	}
 	struct kb_val to = kb_add(k, times(k, share_row(g, x, m), X_ROW), column);
 	kb_store(k, v, g->tile, to, g->operands, LANES * 4);
 }
@@ -134,8 +158,13 @@ static void copy_x_element(struct shared_matmul *g, const struct x_share *x, int
 {
 	struct kb *k = g->l.k;
 	struct kb_val element = kb_min(k, kb_add(k, from, x->at), kb_index(k, g->l.depth - 1));
-	struct kb_val at = kb_mul(k, element, g->l.x->t.stride[g->l.rank - 1].v);
-	struct kb_val v = kb_load(k, KB_F32_T, g->l.x->t.ptr, kb_add(k, x->row[m], at), 0, 0);
+	struct kb_val v;
+	if (g->l.norm.before) {
+		v = normed(g, x, m, element, 1);
+	} else {
+		struct kb_val at = kb_mul(k, element, g->l.along.v);
+		v = kb_load(k, KB_F32_T, g->l.x->t.ptr, kb_add(k, x->row[m], at), 0, 0);
+	}
 	kb_store(k, v, g->tile, kb_add(k, times(k, share_row(g, x, m), X_ROW), x->at), g->operands, 0);
 }
 
@@ -258,11 +287,13 @@ static void emit_floats(struct shared_matmul *g)
 {
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
-	const struct kb_size *step = &l->x->t.stride[l->rank - 1];
 	int64_t whole = l->depth / STEP * STEP;
 	struct x_share x;
 	if (whole > 0) {
-		divide_x(g, &x, step->is_const && step->c == 1);
+		bool by_vectors = l->norm.before
+		                          ? eval_vectorizes(l->eval, l->norm.before->operands[0], l->rank - 1)
+		                          : l->along.is_const && l->along.c == 1;
+		divide_x(g, &x, by_vectors);
 		struct kb_val from =
 		        kb_loop(k, "part", kb_index(k, 0), kb_index(k, whole), STEP, KB_NONEMPTY);
 		emit_step(g, &x, from, STEP);
@@ -463,61 +494,13 @@ static void share_sums(struct shared_matmul *g)
 			         m * SIDE * g->width + (int64_t)h * SIDE * LANES, LANES * 4);
 }
 
-static void finish_vector(struct shared_matmul *g, struct eval_point p, struct kb_val at, int valid)
-{
-	const struct linear *l = &g->l;
-	size_t mark = eval_mark(l->eval);
-	struct eval_width before = eval_width(l->eval, LANES, valid);
-	struct kb_val product = kb_load(l->k, KB_TYPE(KB_F32, LANES), g->tile, at, 0, LANES * 4);
-	matmul_finish(l, (struct kb_val){0}, &p, product);
-	eval_width(l->eval, before.lanes, before.valid);
-	eval_release(l->eval, mark);
-}
-
-/* Vector i of the tile's products, row-major. */
-static void finish(struct shared_matmul *g, struct kb_val i)
-{
-	const struct linear *l = &g->l;
-	struct kb *k = l->k;
-	int64_t whole = l->columns.n / LANES * LANES;
-	struct kb_val row = kb_add(k, g->first_row, over(k, i, GPU_COLUMNS / LANES));
-	struct kb_val column = times(k, modulo(k, i, GPU_COLUMNS / LANES), LANES);
-	column = kb_add(k, times(k, g->first_panel, MATMUL_PANEL), column);
-	size_t mark = eval_mark(l->eval);
-	kb_if(k, kb_cmp(k, KB_LT, row, l->rows));
-	struct eval_point p = matmul_point(l, row, column);
-	if (whole > 0) {
-		kb_if(k, kb_cmp(k, KB_LT, column, kb_index(k, whole)));
-		finish_vector(g, p, times(k, i, LANES), LANES);
-		kb_end_if(k);
-	}
-	if (whole < l->columns.n) {
-		kb_if(k, kb_cmp(k, KB_EQ, column, kb_index(k, whole)));
-		finish_vector(g, p, times(k, i, LANES), (int)(l->columns.n - whole));
-		kb_end_if(k);
-	}
-	kb_end_if(k);
-	eval_release(l->eval, mark);
-}
-
-/* The one result, vector by vector. */
-static void finish_all(struct shared_matmul *g)
-{
-	struct kb *k = g->l.k;
-	int64_t vectors = (int64_t)g->mr * SIDE * (GPU_COLUMNS / LANES);
-	struct kb_val i = kb_loop(k, "i", g->item, kb_index(k, vectors), GPU_ITEMS, KB_NONEMPTY);
-	finish(g, i);
-	kb_end_loop(k);
-}
-
-static void finish_parts(struct shared_matmul *g)
+static void finish(struct shared_matmul *g)
 {
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
 	struct matmul_strip s = {.rows = l->rows, .begin = g->first_panel};
-	struct kb_val left = kb_sub(k, l->rows, g->first_row);
 	s.end = kb_min(k, kb_add_const(k, s.begin, g->strip), kb_index(k, l->columns.panels));
-	matmul_parts_epilogue(l, &s, g->first_row, kb_min(k, left, kb_index(k, (int64_t)g->mr * SIDE)));
+	matmul_epilogue(l, &s, g->first_row, g->norm.rows);
 }
 
 static void emit_strip(struct shared_matmul *g)
@@ -526,6 +509,11 @@ static void emit_strip(struct shared_matmul *g)
 	const int64_t tile = GPU_COLUMNS / MATMUL_PANEL;
 	bool is_one = g->width == GPU_COLUMNS;
 	g->before = kb_index(k, 0);
+	struct kb_val left = kb_sub(k, g->l.rows, g->first_row);
+	g->norm.first = g->first_row;
+	g->norm.rows = kb_min(k, left, kb_index(k, (int64_t)g->mr * SIDE));
+	if (g->l.norm.before)
+		rowwise_tile_begin(&g->norm);
 	if (!is_one)
 		g->before = kb_loop(k, "panel", g->before, kb_index(k, g->strip), tile, KB_NONEMPTY);
 	emit_product(g);
@@ -533,10 +521,7 @@ static void emit_strip(struct shared_matmul *g)
 	if (!is_one)
 		kb_end_loop(k);
 	kb_barrier(k);
-	if (g->l.parts)
-		finish_parts(g);
-	else
-		finish_all(g);
+	finish(g);
 	kb_barrier(k); /* before the next strip overwrites the products */
 }
 
@@ -593,6 +578,14 @@ bool kernel_linear_shared(struct kernel *kernel)
 	g.row = over(k, g.item, SIDE);
 	g.column = modulo(k, g.item, SIDE);
 	g.tile = kb_shared(k, "tile", KB_F32, shared_elements(&g));
+	if (g.l.norm.before)
+		g.norm = (struct rowwise_tile){.e = g.l.eval,
+		                               .norm = g.l.norm.before,
+		                               .most = (int64_t)g.mr * SIDE,
+		                               .items = GPU_ITEMS,
+		                               .item = g.item,
+		                               .parts = g.tile,
+		                               .means = kb_shared(k, "means", KB_F32, 2 * g.mr * SIDE)};
 	g.l.stage = (struct matmul_stage){.at = g.tile, .width = g.width};
 	if (g.l.columns.panels > 0 && g.l.rows_hi > 0)
 		emit_tiles(&g);

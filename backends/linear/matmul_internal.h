@@ -267,6 +267,18 @@ void matmul_parts_epilogue(const struct linear *l, const struct matmul_strip *s,
 struct matmul_range {
 	struct kb_val lo, hi;
 };
+/* Items of a work-group that share a row of the stage: number `number` of them takes columns [lo, hi) of `width`, or not
+ * any. None: one worker takes all. matmul_stage.c */
+#define MATMUL_PIECES 8
+struct matmul_piece {
+	struct kb_val lo, hi, any;
+};
+struct matmul_piece matmul_piece(const struct linear *l, struct kb_val number, int64_t width);
+/* Those of the columns r in the strip, counted from column `begin` of the result on. */
+struct matmul_range matmul_piece_of(const struct linear *l, const struct matmul_strip *s,
+                                    struct matmul_range r, int64_t begin, struct kb_val number);
+/* Begins a loop over the first rows of the stage, and over pieces of them where items share them. */
+struct kb_val matmul_open_rows(const struct linear *l, struct kb_val rows, struct kb_val *number);
 /* Evaluates and stores those columns of a row of an output that has `size` of them. */
 void matmul_store_row(const struct linear *l, const struct eval_output *out, int64_t size,
                       struct matmul_range r, const struct eval_point *row);

@@ -409,29 +409,6 @@ static struct matmul_range range_in_strip(const struct linear *l, const struct m
 	return (struct matmul_range){lo, kb_min(k, hi, kb_index(k, part->size))};
 }
 
-/* Items of a work-group that share a row; the columns [lo, hi) of `width` that this one takes, and whether it takes any. */
-#define PIECES 8
-
-struct piece {
-	struct kb_val number; /* none: there is one */
-	struct kb_val lo, hi, any;
-};
-
-static struct piece piece_of(const struct linear *l, struct kb_val number, int64_t width)
-{
-	struct kb *k = l->k;
-	int64_t n = PIECES;
-	struct piece p = {number, kb_index(k, 0), kb_index(k, width), kb_bool(k, true)};
-	while (width % (n * l->lanes) != 0 && n > 1)
-		n /= 2;
-	if (!number.id)
-		return p;
-	p.any = kb_cmp(k, KB_LT, number, kb_index(k, n));
-	p.lo = kb_mul(k, number, kb_index(k, width / n));
-	p.hi = kb_add_const(k, p.lo, width / n);
-	return p;
-}
-
 static struct matmul_range heads_in(const struct linear *l, const struct trace *t, struct matmul_range r)
 {
 	struct kb_val width = kb_index(l->k, t->head);
@@ -463,7 +440,7 @@ static void norm_heads(const struct linear *l, const struct matmul_strip *s, con
 	const struct part *part = &l->parts->items[t->part];
 	const struct matmul_range r = heads_in(l, t, range_in_strip(l, s, part));
 	struct kb_val begin = number.id ? kb_add(k, r.lo, number) : r.lo;
-	struct kb_val head = kb_loop(k, "head", begin, r.hi, number.id ? PIECES : 1, 0);
+	struct kb_val head = kb_loop(k, "head", begin, r.hi, number.id ? MATMUL_PIECES : 1, 0);
 	const struct eval_point at = head_point(l, t, row, head);
 	struct kb_val to = kb_add_const(k, kb_mul(k, head, kb_index(k, t->head)), part->begin);
 	to = kb_sub(k, to, kb_mul(k, s->begin, kb_index(k, MATMUL_PANEL)));
@@ -477,7 +454,7 @@ static void head_rows(const struct linear *l, struct sink *s, struct matmul_rang
                       const struct eval_point *row, struct kb_val number)
 {
 	struct kb *k = l->k;
-	const struct piece piece = piece_of(l, number, s->trace->head);
+	const struct matmul_piece piece = matmul_piece(l, number, s->trace->head);
 	r = heads_in(l, s->trace, r);
 	if (number.id)
 		r.hi = kb_select(k, piece.any, r.hi, r.lo);
@@ -493,17 +470,9 @@ static void head_rows(const struct linear *l, struct sink *s, struct matmul_rang
 static void plain_row(const struct linear *l, const struct matmul_strip *strip, const struct sink *s,
                       struct matmul_range r, const struct eval_point *row, struct kb_val number)
 {
-	struct kb *k = l->k;
 	const struct part *part = &l->parts->items[s->trace->part];
-	if (number.id) {
-		int64_t begin = l->columns.halves > 1 ? 0 : part->begin;
-		const struct piece piece = piece_of(l, number, l->stage.width / l->columns.halves);
-		struct kb_val first =
-		        kb_add_const(k, kb_mul(k, strip->begin, kb_index(k, MATMUL_PANEL)), -begin);
-		r.lo = kb_max(k, r.lo, kb_add(k, first, piece.lo));
-		r.hi = kb_min(k, r.hi, kb_add(k, first, piece.hi));
-		r.hi = kb_select(k, piece.any, r.hi, r.lo);
-	}
+	if (number.id)
+		r = matmul_piece_of(l, strip, r, l->columns.halves > 1 ? 0 : part->begin, number);
 	matmul_store_row(l, s->out, part->size, r, row);
 }
 
@@ -527,19 +496,6 @@ static const struct part *part_of(const struct matmul_parts *p, int sink)
 	return &p->items[p->sinks[sink].trace->part];
 }
 
-/* Begins a loop over the rows of the stage, of which items of a work-group take *number of PIECES. */
-static struct kb_val open_rows(const struct linear *l, struct kb_val rows, struct kb_val *number)
-{
-	struct kb *k = l->k;
-	*number = (struct kb_val){0};
-	if (l->job->items <= 1)
-		return kb_loop(k, "row", kb_index(k, 0), rows, 1, KB_NONEMPTY);
-	struct kb_val n = kb_index(k, PIECES), all = kb_mul(k, rows, n);
-	struct kb_val i = kb_loop(k, "i", kb_item_id(k), all, (int)l->job->items, 0);
-	*number = kb_bin(k, KB_REM, i, n);
-	return kb_bin(k, KB_DIV, i, n);
-}
-
 static void norm_rows(const struct linear *l, const struct matmul_strip *s, struct kb_val first,
                       struct kb_val row, struct kb_val number)
 {
@@ -561,12 +517,12 @@ void matmul_parts_epilogue(const struct linear *l, const struct matmul_strip *s,
 	for (int i = 0; i < p->n_sinks; i++)
 		range[i] = range_in_strip(l, s, part_of(p, i));
 	if (p->n_norms > 0 && l->job->items > 1) { /* each item needs what others leave */
-		struct kb_val normed = open_rows(l, rows, &number);
+		struct kb_val normed = matmul_open_rows(l, rows, &number);
 		norm_rows(l, s, first, normed, number);
 		kb_end_loop(k);
 		kb_barrier(k);
 	}
-	struct kb_val row = open_rows(l, rows, &number);
+	struct kb_val row = matmul_open_rows(l, rows, &number);
 	if (l->job->items <= 1)
 		norm_rows(l, s, first, row, number);
 	struct eval_point at = matmul_point(l, kb_add(k, first, row), kb_index(k, 0));

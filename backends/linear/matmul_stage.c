@@ -56,6 +56,45 @@ void matmul_store_row(const struct linear *l, const struct eval_output *out, int
 	eval_release(l->eval, mark);
 }
 
+struct matmul_piece matmul_piece(const struct linear *l, struct kb_val number, int64_t width)
+{
+	struct kb *k = l->k;
+	int64_t n = MATMUL_PIECES;
+	struct matmul_piece p = {kb_index(k, 0), kb_index(k, width), kb_bool(k, true)};
+	while (width % (n * l->lanes) != 0 && n > 1)
+		n /= 2;
+	if (!number.id)
+		return p;
+	p.any = kb_cmp(k, KB_LT, number, kb_index(k, n));
+	p.lo = kb_mul(k, number, kb_index(k, width / n));
+	p.hi = kb_add_const(k, p.lo, width / n);
+	return p;
+}
+
+struct matmul_range matmul_piece_of(const struct linear *l, const struct matmul_strip *s,
+                                    struct matmul_range r, int64_t begin, struct kb_val number)
+{
+	struct kb *k = l->k;
+	const struct matmul_piece piece = matmul_piece(l, number, l->stage.width / l->columns.halves);
+	struct kb_val first = kb_add_const(k, kb_mul(k, s->begin, kb_index(k, MATMUL_PANEL)), -begin);
+	r.lo = kb_max(k, r.lo, kb_add(k, first, piece.lo));
+	r.hi = kb_min(k, r.hi, kb_add(k, first, piece.hi));
+	r.hi = kb_select(k, piece.any, r.hi, r.lo);
+	return r;
+}
+
+struct kb_val matmul_open_rows(const struct linear *l, struct kb_val rows, struct kb_val *number)
+{
+	struct kb *k = l->k;
+	*number = (struct kb_val){0};
+	if (l->job->items <= 1)
+		return kb_loop(k, "row", kb_index(k, 0), rows, 1, KB_NONEMPTY);
+	struct kb_val n = kb_index(k, MATMUL_PIECES), all = kb_mul(k, rows, n);
+	struct kb_val i = kb_loop(k, "i", kb_item_id(k), all, (int)l->job->items, 0);
+	*number = kb_bin(k, KB_REM, i, n);
+	return kb_bin(k, KB_DIV, i, n);
+}
+
 void matmul_epilogue(const struct linear *l, const struct matmul_strip *s, struct kb_val first,
                      struct kb_val rows)
 {
@@ -67,8 +106,10 @@ void matmul_epilogue(const struct linear *l, const struct matmul_strip *s, struc
 	struct kb_val width = kb_index(k, MATMUL_PANEL);
 	struct matmul_range r = {.lo = kb_mul(k, s->begin, width)};
 	r.hi = kb_min(k, kb_mul(k, s->end, width), kb_index(k, l->columns.n));
-	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, 1, KB_NONEMPTY);
+	struct kb_val number, row = matmul_open_rows(l, rows, &number);
 	size_t mark = eval_mark(l->eval);
+	if (number.id)
+		r = matmul_piece_of(l, s, r, 0, number);
 	place_row(l, s, row);
 	const struct eval_point at = matmul_point(l, kb_add(k, first, row), r.lo);
 	if (l->strips)

@@ -31,6 +31,24 @@ void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows);
 void rowwise_norm_row(struct eval *e, const struct ir_op *norm, const struct eval_point *row,
                       struct kb_val to);
 
+/* Such a norm of the rows [first, first + rows) of a tile, whose elements the items of a work-group read. */
+struct rowwise_tile {
+	struct eval *e;
+	const struct ir_op *norm;
+	struct kb_val first, rows; /* of all leading axes as one; rows <= most */
+	int64_t most;
+	int64_t items;
+	struct kb_val item;
+	struct kb_val parts; /* shared f32 [most, items], free afterwards */
+	struct kb_val means; /* shared f32 [2, most] */
+};
+/* Finds what it needs of the rows; all items come here. */
+void rowwise_tile_begin(const struct rowwise_tile *t);
+/* Element 0 of row `row` of all, and the norm at p in row m of the tile, in so many lanes along the row. */
+struct eval_point rowwise_tile_row(const struct rowwise_tile *t, struct kb_val row);
+struct kb_val rowwise_tile_value(const struct rowwise_tile *t, struct kb_val m, const struct eval_point *p,
+                                 int lanes);
+
 /* Of a block whose largest |x| is `most` (infinite for one with NaN), f32: what round_rows multiplies by to get
  * integers, and their step; NaN when most is infinite. */
 void rowwise_rounding(struct kb *k, struct kb_val most, struct kb_val *inverse, struct kb_val *step);

@@ -112,6 +112,12 @@ void rowwise_acc_square(struct rowwise *r, struct rowwise_acc *a, const struct r
                         struct kb_val x);
 struct kb_val rowwise_acc_value(struct rowwise *r, const struct rowwise_acc *a);
 
+/* What a norm makes of x, in the lanes of x: (x - mean) inverse gamma + beta; none: 0, 1, 0. */
+struct rowwise_scale {
+	struct kb_val mean, inverse, gamma, beta;
+};
+struct kb_val rowwise_scaled(struct kb *k, struct kb_val x, const struct rowwise_scale *s);
+
 /* The elements of the open row that are visible: [*first, result); *first is none where there is no window.
  */
 struct kb_val rowwise_visible(struct rowwise *r, const struct eval_mask *mask, struct kb_val *first);

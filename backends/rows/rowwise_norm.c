@@ -61,22 +61,31 @@ static void add_centered_square(struct rowwise *r, const struct rowwise_chunk *c
 	rowwise_acc_square(r, &n->squares, c, x);
 }
 
+struct kb_val rowwise_scaled(struct kb *k, struct kb_val x, const struct rowwise_scale *s)
+{
+	if (s->mean.id)
+		x = kb_sub(k, x, s->mean);
+	x = kb_mul(k, x, s->inverse);
+	if (s->gamma.id && s->beta.id)
+		return kb_fma(k, x, s->gamma, s->beta);
+	if (s->gamma.id)
+		return kb_mul(k, x, s->gamma);
+	return s->beta.id ? kb_add(k, x, s->beta) : x;
+}
+
 static void scale_and_store(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	const struct norm *n = user;
-	struct kb *k = r->k;
+	struct rowwise_scale s = {0};
 	struct kb_val y = rowwise_again(r, c);
 	if (n->mean.id)
-		y = kb_sub(k, y, rowwise_splat(r, c, n->mean));
-	y = kb_mul(k, y, rowwise_splat(r, c, n->inverse));
-	struct kb_val beta = n->beta.id ? parameter(r, c, n->beta) : (struct kb_val){0};
-	if (n->gamma.id && n->beta.id)
-		y = kb_fma(k, y, parameter(r, c, n->gamma), beta);
-	else if (n->gamma.id)
-		y = kb_mul(k, y, parameter(r, c, n->gamma));
-	else if (n->beta.id)
-		y = kb_add(k, y, beta);
-	rowwise_store(r, c, y);
+		s.mean = rowwise_splat(r, c, n->mean);
+	s.inverse = rowwise_splat(r, c, n->inverse);
+	if (n->beta.id)
+		s.beta = parameter(r, c, n->beta);
+	if (n->gamma.id)
+		s.gamma = parameter(r, c, n->gamma);
+	rowwise_store(r, c, rowwise_scaled(r->k, y, &s));
 }
 
 static void store_row(struct rowwise *r, struct norm *n)

@@ -131,6 +131,12 @@ END_TEST
 	"post %q = transpose %r {perm=[0,2,1,3]} : f32[B,3,S," #n "] "                                      \
 	"post %m = rms_norm %q, %g {eps=1e-05} : f32[B,3,S," #n "] "                                        \
 	"post %z = rope %m, %t, %at : f32[B,3,S," #n "] yield %z } : f32[B,3,S," #n "] return %y }"
+#define BEFORE(k, n, norm)                                                                                   \
+	"func @f(%x: f32[B,S," #k "], %w: f32[" #n "," #k "], %b: f32[" #n "], %g: f32[" #k "], %e: f32[" #k \
+	"]) "                                                                                                \
+	"-> (y: f32[B,S," #n "]) { %y = group linear { pre %m = " norm " : f32[B,S," #k "] "                 \
+	"root %h = linear %m, %w, %b : f32[B,S," #n "] post %a = gelu %h : f32[B,S," #n "] "                 \
+	"yield %a } : f32[B,S," #n "] return %y }"
 #define GATES(n, all)                                                                                  \
 	"func @f(%x: f32[B,S,20], %w: f32[" #all ",20], %b: f32[" #all "]) -> (y: f32[B,S," #n "]) { " \
 	"%y = group linear { root %h = linear %x, %w, %b : f32[B,S," #all "] "                         \
@@ -140,10 +146,23 @@ END_TEST
 	": f32[B,S," #n "] return %y }"
 
 /* Heads that fill a part of a tile, one, one and a part of the next, two, more; gate and up of whole and of half tiles;
- * norms of heads. */
+ * norms of heads, and of rows before. */
 static const char *const parts[] = {
-        HEADS(8, 24),  HEADS(12, 36), HEADS(64, 192),  HEADS(80, 240), HEADS(128, 384), HEADS(256, 768),
-        GATES(16, 32), GATES(48, 96), GATES(128, 256), NORMS(8, 24),   NORMS(80, 240),  NORMS(128, 384),
+        HEADS(8, 24),
+        HEADS(12, 36),
+        HEADS(64, 192),
+        HEADS(80, 240),
+        HEADS(128, 384),
+        HEADS(256, 768),
+        GATES(16, 32),
+        GATES(48, 96),
+        GATES(128, 256),
+        NORMS(8, 24),
+        NORMS(80, 240),
+        NORMS(128, 384),
+        BEFORE(20, 37, "rms_norm %x, %g {eps=1e-05}"),
+        BEFORE(130, 65, "layer_norm %x, %g, %e {eps=1e-05}"),
+        BEFORE(64, 16, "layer_norm %x {eps=1e-05}"),
 };
 
 START_TEST(test_parts)
