@@ -13,7 +13,7 @@ trap 'rm -rf "$tmp"' EXIT
 
 models=(examples/dates examples/names tests/golden/torch_{encoder,decoder,seq2seq,seq2seq_prenorm,rotary,sinks})
 hub=(aren-transliteration bert-tiny gpt2-tiny seq2seq-base stories260k
-	variants/{bart,gpt_neox,llama,marian,opt,phi,qwen2,qwen3})
+	variants/{bart,bloom,gemma3,gpt_neox,llama,marian,mixtral,opt,phi,qwen2,qwen3,t5})
 
 # launches FILE FAMILY: a line for each repeated layer
 launches() {
