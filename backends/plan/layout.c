@@ -289,29 +289,43 @@ static uint64_t hash_entry(uint64_t h, const struct object *o, const struct entr
 	return h;
 }
 
-/* Of what the interface, made from the first variant, knows of all. It reads dims by their numbers. */
-static uint64_t hash_interface(const struct object *o)
+static uint64_t hash_dims(const struct object *o)
 {
-	uint64_t h = hash_states(HASH64_SEED, &o->states);
+	uint64_t h = HASH64_SEED;
 	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(o->module->dims, i);
 		h = object_hash_number(object_hash_number(object_hash_text(h, s->name), s->lo), s->hi);
 	}
+	return h;
+}
+
+static uint64_t hash_entries(const struct object *o)
+{
+	uint64_t h = HASH64_SEED;
 	for (size_t i = 0; i < o->entries.n; i++)
 		h = hash_entry(h, o, &o->entries.items[i]);
 	return h;
 }
 
+/* In which the interface, made from the first variant, knows another one wrongly, or NULL. It reads dims by their numbers. */
+static const char *difference(const struct object *o, const struct object *v)
+{
+	return hash_dims(o) != hash_dims(v)                                                   ? "dims"
+	       : hash_states(HASH64_SEED, &o->states) != hash_states(HASH64_SEED, &v->states) ? "state"
+	       : hash_entries(o) != hash_entries(v)                                           ? "entries"
+	                                                                                      : NULL;
+}
+
 enum tfmc_status layout_variants(struct object *o)
 {
 	int64_t scratch = 0;
-	uint64_t interface = hash_interface(o);
 	for (size_t i = 0; i < o->n_all; i++) {
 		const struct object *v = &o->all[i];
-		if (hash_interface(v) != interface) {
+		const char *what = difference(o, v);
+		if (what) {
 			diag_error(o->cx, LOC_NONE, DIAG_INTERNAL,
-			           "the variants %s and %s differ in their dims, state or entries",
-			           o->target->name, v->target->name);
+			           "the variants %s and %s differ in their %s", o->target->name,
+			           v->target->name, what);
 			return TFMC_INTERNAL;
 		}
 		scratch = v->scratch > scratch ? v->scratch : scratch;

@@ -354,6 +354,41 @@ START_TEST(layouts_must_agree)
 }
 END_TEST
 
+#define NEGATIVE(most, name)                                 \
+	"module \"m\"\ndim S in [1," #most "]\nfunc @" #name \
+	"(%x: f32[S]) -> (y: f32[S]) {\n  %y = neg %x : f32[S]\n  return %y\n}\n"
+
+/* What differs between the first variant and another one is said. */
+START_TEST(interfaces_must_agree)
+{
+	static const struct {
+		const char *text, *says;
+	} others[] = {{NEGATIVE(5, run), "x86-64-v2 and x86-64-v3 differ in their dims"},
+	              {NEGATIVE(4, turn), "x86-64-v2 and x86-64-v3 differ in their entries"}};
+	struct built b[2];
+	struct backend_options bo = {.opt_level = effort_of_code()};
+	struct backend_variant variants[2];
+	for (size_t i = 0; i < 2; i++) {
+		const struct target *t = target_find(levels[i]);
+		arena_init(&b[i].arena);
+		tir_init(&b[i].graph);
+		tir_load(&b[i].graph, i == 0 ? NEGATIVE(4, run) : others[_i].text);
+		variants[i] = (struct backend_variant){
+		        run_passes(&b[i], "group,select,plan-memory", t, b[i].graph.m), t};
+	}
+	backend_output_init(&b->out);
+	ck_assert_int_eq(backend_compile_variants(&b->graph.cx, variants, 2, NULL, &bo, &b->out),
+	                 TFMC_INTERNAL);
+	tir_says(&b->graph, others[_i].says);
+	backend_output_destroy(&b->out);
+	for (size_t i = 0; i < 2; i++) {
+		ir_module_destroy((struct ir_module *)(uintptr_t)variants[i].planned);
+		tir_destroy(&b[i].graph);
+		arena_destroy(&b[i].arena);
+	}
+}
+END_TEST
+
 /* ---- processors that this machine is not ---- */
 
 /* Bits of leaf 1 ecx (V2, V3) and leaf 7 ebx. */
@@ -535,6 +570,7 @@ Suite *suite_variants(void)
 	tcase_add_test(elsewhere, processors_choose);
 	tcase_add_test(elsewhere, the_system_tells);
 	tcase_add_test(elsewhere, layouts_must_agree);
+	tcase_add_loop_test(elsewhere, interfaces_must_agree, 0, 2);
 	suite_add_tcase(s, elsewhere);
 	tcase_set_timeout(here, 120);
 	tcase_add_test(here, each_is_what_it_is_alone);
