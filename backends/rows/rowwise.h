@@ -35,7 +35,7 @@ void rowwise_norm_row(struct eval *e, const struct ir_op *norm, const struct eva
 struct rowwise_tile {
 	struct eval *e;
 	const struct ir_op *norm;
-	struct kb_val first, rows; /* of all leading axes as one; rows <= most */
+	struct kb_val first, rows; /* of all leading axes as one; rows <= most <= items */
 	int64_t most;
 	int64_t items;
 	struct kb_val item;

@@ -64,7 +64,10 @@ static void fold(const struct rowwise_tile *t, int64_t half)
 	kb_barrier(k);
 }
 
-/* means[m], or means[most + m]: 1 / root. */
+/*
+ * means[m], or means[most + m]: 1 / root. An item finishes a row, so there is no loop over rows: PoCL 3.1, where it
+ * vectorizes items, makes wrong code of such loops between barriers.
+ */
 static void find(const struct rowwise_tile *t, bool squares, double eps)
 {
 	struct kb *k = t->e->k;
@@ -76,17 +79,19 @@ static void find(const struct rowwise_tile *t, bool squares, double eps)
 	kb_end_loop(k);
 	eval_release(t->e, mark);
 	kb_barrier(k);
-	for (int64_t half = t->items / 2; half >= 1; half /= 2)
+	for (int64_t half = t->items / 2; half > 1; half /= 2)
 		fold(t, half);
-	m = kb_loop(k, "m", t->item, t->rows, t->items, 0);
-	struct kb_val sum = kb_load(k, KB_F32_T, t->parts, kb_mul(k, m, kb_index(k, t->items)), 0, 0);
+	kb_if(k, kb_cmp(k, KB_LT, t->item, t->rows));
+	at = kb_mul(k, t->item, kb_index(k, t->items));
+	struct kb_val sum = kb_load(k, KB_F32_T, t->parts, at, 0, 0);
+	sum = kb_add(k, kb_load(k, KB_F32_T, t->parts, at, 1, 0), sum);
 	struct kb_val value = kb_bin(k, KB_DIV, sum, kb_cvt(k, width_of(t), KB_F32));
 	if (squares) {
 		value = kb_un(k, KB_SQRT, kb_add(k, value, kb_f32(k, (float)eps)));
 		value = kb_bin(k, KB_DIV, kb_f32(k, 1), value);
 	}
-	kb_store(k, value, t->means, m, squares ? t->most : 0, 0);
-	kb_end_loop(k);
+	kb_store(k, value, t->means, t->item, squares ? t->most : 0, 0);
+	kb_end_if(k);
 	kb_barrier(k);
 }
 

@@ -69,6 +69,7 @@ lines = re.findall(r"ms +([0-9.]+) %  +(\d+) x.*, kernel ", open(sys.argv[3]).re
 assert len(lines) == len(rows) and abs(sum(float(share) for share, times in lines) - 100) < 0.06 * len(rows), lines
 END
 "$TFMC" verify "$TFMC_SOURCE/tests/golden/torch_encoder/model.yaml" --device=opencl --target=opencl-cpu >/dev/null
+"$TFMC" verify "$TFMC_SOURCE/tests/golden/torch_decoder/model.yaml" --device=opencl --target=opencl-gpu >/dev/null # norms in linears
 # Caches shorter than texts; two models on both sides at once, whose sequences go from one to the other.
 CC=${CC:-cc} bash "$TFMC_SOURCE/tests/shell/ring.sh" 1 opencl-cpu
 for model in dates names; do
