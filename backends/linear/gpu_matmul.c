@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A linear by work-groups: 8 x 8 items share a tile of rows and 64 columns of the
- * result; columns that go different ways by strips of whole heads, a tile after the other. A step of 16 along K is copied to shared memory by all of them, then
- * each multiplies its rows (8 apart) by its two vectors of columns. Finished tiles
- * go through shared memory once more, so that what follows the product is emitted
- * once and stores whole rows. Items whose row or column does not exist load the
- * last one instead and store nothing: all come to all barriers.
+ * A linear by work-groups: 8 x 8 items share a tile of rows and 64 columns of the result. A step of 16 along K is copied
+ * to shared memory by all of them, then each multiplies its rows (8 apart) by its two vectors of columns. Finished tiles
+ * go through shared memory once more, so that what follows the product is emitted once and stores whole rows; where
+ * columns go different ways (q, k and v), a strip of whole heads does, some tiles wide. Items whose row or column does
+ * not exist load the last one instead and store nothing: all come to all barriers.
  * Each element is one chain of fused multiply-adds in increasing k, as elsewhere.
  *
  * Where x was rounded to integers (round_rows) and weights are codes, devices with dot products of bytes multiply
