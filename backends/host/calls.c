@@ -122,9 +122,10 @@ static void emit_call(struct object *o, const struct function *f)
 	struct kb_val body[] = {e.context, e.args, who, of};
 	struct kb_val status = kb_call(k, emit_part(&e, "body"), KB_I32, body, 4);
 	struct kb_val finish[] = {e.context, e.args, status};
-	struct kb_val leave[] = {e.context, e.args, worker, n, kb_func_addr(k, emit_part(&e, "finish"))};
 	if (!object_is_device(o)) {
 		kb_if(k, kb_un(k, KB_NOT, kb_bin(k, KB_OR, is_one, is_single)));
+		struct kb_val leave[] = {e.context, e.args, worker, n,
+		                         kb_func_addr(k, emit_part(&e, "finish"))};
 		kb_return(k, kb_call(k, emit_internal(o, "leave"), KB_I32, leave, 5));
 		kb_end_if(k);
 	}
