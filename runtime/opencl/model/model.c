@@ -113,30 +113,20 @@ static const char *kernel_name(const struct tfmc_cl_model *m, int64_t row)
 	return tfmc_plan_name(&m->plan, model_cell(m, PLAN_KERNELS, row, KERNEL_NAME));
 }
 
-/* The steps that f has of kernels. */
-static size_t count_kernels(const struct tfmc_cl_model *m, const struct model_function *f)
+/* The steps of f whose kernels no program has, and these in is_new, which may be NULL. Rows of one name are one kernel. */
+static size_t find_new(const struct tfmc_cl_model *m, const struct model_function *f, bool *is_new)
 {
 	int64_t row = f - m->functions, first = model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_STEPS_FIRST);
 	size_t n = 0;
-	for (int64_t i = 0; i < model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_STEPS_N); i++)
-		n += model_cell(m, PLAN_STEPS, first + i, STEP_KIND) == PLAN_KERNEL;
-	return n;
-}
-
-/* Kernels of f without a program. Rows of one name are one kernel. */
-static bool find_new(const struct tfmc_cl_model *m, const struct model_function *f, bool *is_new)
-{
-	int64_t row = f - m->functions, first = model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_STEPS_FIRST);
-	bool any = false;
 	for (int64_t i = first; i < first + model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_STEPS_N); i++) {
 		int64_t kernel = model_cell(m, PLAN_STEPS, i, STEP_A);
 		if (model_cell(m, PLAN_STEPS, i, STEP_KIND) != PLAN_KERNEL || m->programs[kernel])
 			continue;
-		any = true;
-		for (int64_t k = 0; k < m->plan.rows[PLAN_KERNELS]; k++)
+		n++;
+		for (int64_t k = 0; is_new && k < m->plan.rows[PLAN_KERNELS]; k++)
 			is_new[k] = is_new[k] || !strcmp(kernel_name(m, k), kernel_name(m, kernel));
 	}
-	return any;
+	return n;
 }
 
 /* A macro for each kernel that is left out (backends/opencl/README.md). NULL: no memory. */
@@ -178,7 +168,7 @@ int32_t model_build(struct tfmc_cl_model *m, struct model_function *f)
 	bool *is_new = calloc((size_t)m->plan.rows[PLAN_KERNELS] + 1, sizeof(*is_new));
 	if (!is_new)
 		return model_no_memory(m);
-	int32_t status = find_new(m, f, is_new) ? build(m, f, is_new) : TFMC_RT_OK;
+	int32_t status = find_new(m, f, is_new) > 0 ? build(m, f, is_new) : TFMC_RT_OK;
 	f->is_built = status == TFMC_RT_OK;
 	free(is_new);
 	return status;
@@ -188,12 +178,12 @@ int32_t model_build(struct tfmc_cl_model *m, struct model_function *f)
 static int32_t build_largest(struct tfmc_cl_model *m)
 {
 	struct model_function *largest = &m->functions[0];
-	for (int64_t i = 1; i < m->plan.rows[PLAN_FUNCTIONS]; i++)
-		if (count_kernels(m, &m->functions[i]) > count_kernels(m, largest))
-			largest = &m->functions[i];
 	m->programs = calloc((size_t)m->plan.rows[PLAN_KERNELS] + 1, sizeof(*m->programs));
 	if (!m->programs)
 		return model_no_memory(m);
+	for (int64_t i = 1; i < m->plan.rows[PLAN_FUNCTIONS]; i++)
+		if (find_new(m, &m->functions[i], NULL) > find_new(m, largest, NULL))
+			largest = &m->functions[i];
 	return m->plan.rows[PLAN_FUNCTIONS] > 0 ? model_build(m, largest) : TFMC_RT_OK;
 }
 
