@@ -165,22 +165,28 @@ static const char *const parts[] = {
         BEFORE(64, 16, "layer_norm %x {eps=1e-05}"),
 };
 
-START_TEST(test_parts)
+/* A function of dims B in [0,most] and S, for B 1, 2, .. and these S. */
+static void check_function(const char *function, int most, const int64_t *rows, size_t n)
 {
-	static const int64_t rows[] = {1, 13, 0, 16};
 	struct linear_case c;
 	struct linear_call call;
 	struct buf text;
 	buf_init(&text);
-	buf_printf(&text, "module \"m\" stage=groups dim B in [0,4] dim S in [0,16] %s", parts[_i]);
+	buf_printf(&text, "module \"m\" stage=groups dim B in [0,%d] dim S in [0,16] %s", most, function);
 	linear_case_init_shared(&c, text.data, GPU);
-	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
+	for (size_t i = 0; i < n; i++) {
 		linear_call_init(&c, &call, 1 + (int64_t)i, rows[i]);
 		linear_launch(&c, &call, group_counts[i % TFMC_COUNT(group_counts)]);
 		linear_expect(&c, &call, 1e-5);
 	}
 	linear_case_destroy(&c);
 	buf_destroy(&text);
+}
+
+START_TEST(test_parts)
+{
+	static const int64_t rows[] = {1, 13, 0, 16};
+	check_function(parts[_i], 4, rows, TFMC_COUNT(rows));
 }
 END_TEST
 
@@ -218,19 +224,8 @@ START_TEST(test_forms)
 	        "post %a = mask_rows %h, %len : f32[B,S,37] "
 	        "post %t = transpose %a {perm=[1,2,0]} : f32[S,37,B] yield %t } : f32[S,37,B] return %y }",
 	};
-	struct linear_case c;
-	struct linear_call call;
-	struct buf text;
-	buf_init(&text);
-	buf_printf(&text, "module \"m\" stage=groups dim B in [0,8] dim S in [0,16] %s", forms[_i]);
-	linear_case_init_shared(&c, text.data, GPU);
-	for (size_t i = 0; i < TFMC_COUNT(group_counts); i++) {
-		linear_call_init(&c, &call, 1 + (int64_t)i, 13);
-		linear_launch(&c, &call, group_counts[i]);
-		linear_expect(&c, &call, 1e-5);
-	}
-	linear_case_destroy(&c);
-	buf_destroy(&text);
+	static const int64_t rows[TFMC_COUNT(group_counts)] = {13, 13, 13};
+	check_function(forms[_i], 8, rows, TFMC_COUNT(rows));
 }
 END_TEST
 
