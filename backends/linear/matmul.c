@@ -19,18 +19,13 @@ enum { X = OPERAND(linear, x), W = OPERAND(linear, w), BIAS = OPERAND(linear, b)
 
 /* ---- the group ---- */
 
-static bool is_norm(const struct ir_op *op)
-{
-	return op->code == OP_layer_norm || op->code == OP_rms_norm;
-}
-
 /* A norm after the root needs whole rows: what it reads is left where the result goes, until a row is
  * complete. */
 static bool bind_norm_behind(struct linear *l)
 {
 	const struct ir_region *r = l->job->group->region;
 	for (size_t i = (size_t)l->g->attrs->root + 1; i < r->n_ops; i++)
-		if (is_norm(r->ops[i]))
+		if (ir_is_norm(r->ops[i]->code))
 			l->norm.after = r->ops[i];
 	l->out = l->g->out.items[0];
 	if (!l->norm.after)
@@ -446,7 +441,8 @@ static bool is_plain(const struct kernel *g)
 	for (size_t i = (size_t)g->attrs->root + 1; i < r->n_ops; i++)
 		if (!ir_op_has(r->ops[i]->code, TRAIT_ELEMENTWISE) &&
 		    !ir_op_has(r->ops[i]->code, TRAIT_CONST) && r->ops[i]->code != OP_reshape &&
-		    r->ops[i]->code != OP_transpose && r->ops[i]->code != OP_yield && !is_norm(r->ops[i]))
+		    r->ops[i]->code != OP_transpose && r->ops[i]->code != OP_yield &&
+		    !ir_is_norm(r->ops[i]->code))
 			return false;
 	return g->out.n == 1;
 }

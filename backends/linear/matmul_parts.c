@@ -167,7 +167,7 @@ static bool trace_op(struct matmul_parts *p, const struct ir_op *op)
 	}
 	if (ir_op_has(op->code, TRAIT_VIEW))
 		return trace_view(p, op);
-	if (op->code == OP_layer_norm || op->code == OP_rms_norm)
+	if (ir_is_norm(op->code))
 		return trace_norm(p, op);
 	return ir_op_has(op->code, TRAIT_CONST) || ir_op_has(op->code, TRAIT_TERMINATOR) ||
 	       ((ir_op_has(op->code, TRAIT_ELEMENTWISE) || op->code == OP_rope) && trace_value(p, op));

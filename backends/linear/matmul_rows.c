@@ -53,8 +53,7 @@ bool matmul_find_rows(struct linear *l)
 		l->along = l->x->t.stride[ir_type_of(f, x)->rank - 1];
 		return l->x->t.dtype == DT_F32;
 	}
-	bool is_norm = op && (op->code == OP_layer_norm || op->code == OP_rms_norm);
-	if (is_norm && ir_type_of(f, x)->dtype == DT_F32)
+	if (op && ir_is_norm(op->code) && ir_type_of(f, x)->dtype == DT_F32)
 		l->norm.before = op;
 	return l->norm.before != NULL;
 }

@@ -61,7 +61,7 @@ static void comment_types(const struct kernel *g)
 static bool is_row_op(enum ir_opcode code)
 {
 	return code == OP_mask || code == OP_softmax || code == OP_log_softmax || code == OP_masked_softmax ||
-	       code == OP_layer_norm || code == OP_rms_norm || code == OP_round_rows;
+	       ir_is_norm(code) || code == OP_round_rows;
 }
 
 bool kernel_is_rowwise(const struct attrs_group *attrs, const struct ir_op *root)

@@ -22,8 +22,8 @@ static bool is_shared_linear(const struct ir_func *f, const struct ir_op *group,
 	struct ir_value x = ir_view_base(f, root->operands[0]);
 	const struct ir_weight *w = ir_weight_of(f, root->operands[1]);
 	const struct ir_op *norm = ir_info(f, x)->region == group->region ? ir_def(f, x) : NULL;
-	bool is_norm = norm && (norm->code == OP_layer_norm || norm->code == OP_rms_norm);
-	return (!norm || is_norm) && ir_type_of(f, x)->dtype == DT_F32 && w && w->encoding == ENC_PANEL16;
+	return (!norm || ir_is_norm(norm->code)) && ir_type_of(f, x)->dtype == DT_F32 && w &&
+	       w->encoding == ENC_PANEL16;
 }
 
 static int64_t longest_row(const struct ir_module *m, const struct ir_func *f, const struct ir_op *root)

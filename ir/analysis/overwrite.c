@@ -67,12 +67,11 @@ static bool is_whole(const struct question *q, struct ir_value v)
  * complete. */
 static bool is_norm_behind(const struct question *q, const struct ir_op *op)
 {
-	bool is_norm = op->code == OP_layer_norm || op->code == OP_rms_norm;
 	const struct ir_region *r = q->group->region;
 	size_t k = (size_t)q->attrs->root;
 	while (k < r->n_ops && r->ops[k] != op)
 		k++;
-	return is_norm && q->attrs->kind == GROUP_linear && k < r->n_ops;
+	return ir_is_norm(op->code) && q->attrs->kind == GROUP_linear && k < r->n_ops;
 }
 
 /* Operand i of op is evaluated at op's own element. */

@@ -142,5 +142,9 @@ const struct ir_op_desc *ir_op_desc(enum ir_opcode code);
 /* False when no op has that name. */
 bool ir_op_find(const char *name, size_t n, enum ir_opcode *out);
 bool ir_op_has(enum ir_opcode code, unsigned traits); /* all of them */
+static inline bool ir_is_norm(enum ir_opcode code)
+{
+	return code == OP_layer_norm || code == OP_rms_norm;
+}
 
 #endif

@@ -120,7 +120,7 @@ static void take(struct demand_plan *plan, const struct ir_op *op, const int *ax
 /* A row is cheaper to normalize again than to read twice: the norm keeps its linears as its only readers. */
 static bool is_norm(const struct ir_op *op)
 {
-	return op->code == OP_layer_norm || op->code == OP_rms_norm || op->code == OP_round_rows;
+	return ir_is_norm(op->code) || op->code == OP_round_rows;
 }
 
 /* Rows of what is computed whole are picked after the views of it: it stays what it is in other iterations. */

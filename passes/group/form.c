@@ -216,7 +216,7 @@ static void take_epilogue(struct former *s, size_t cluster)
 		c->last = c->at = op;
 		if (strips)
 			return;
-		if (!group_is_norm(op))
+		if (!ir_is_norm(op->code))
 			continue;
 		c->has_norm = true;
 		pass_count(s->p, "norm_epilogues", 1);
@@ -230,7 +230,7 @@ static void form_roots(struct former *s)
 		const struct ir_op *op = s->g->ops[i];
 		if (!former_is_free(s, op) || former_kind_of(s->f, op) == GROUP_loops)
 			continue;
-		if (group_is_norm(op) && former_kind_of(s->f, op) == GROUP_rowwise &&
+		if (ir_is_norm(op->code) && former_kind_of(s->f, op) == GROUP_rowwise &&
 		    group_linear_behind(s, op) != NULL)
 			continue;
 		size_t cluster = begin(s, op);
@@ -262,7 +262,7 @@ bool former_is_cheap_index(const struct ir_func *f, const struct ir_op *op)
 static bool may_move_inside(const struct former *s, const struct ir_op *reader, size_t i,
                             const struct ir_op *op)
 {
-	if (group_is_norm(reader))
+	if (ir_is_norm(reader->code))
 		return i == 0 && (op->code == OP_gather || op->code == OP_take_rows) &&
 		       former_is_f32(s->f, op->results[0]);
 	if (former_is_elementwise(reader))

@@ -327,7 +327,7 @@ static bool costs_work(enum ir_opcode code)
 /* Norms of rows may be computed by each linear that reads them, and rounding them is. */
 static bool may_repeat(enum ir_opcode code)
 {
-	return code == OP_layer_norm || code == OP_rms_norm || code == OP_round_rows;
+	return ir_is_norm(code) || code == OP_round_rows;
 }
 
 /* Every other op that works is in one group: as often as before. */

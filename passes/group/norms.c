@@ -8,11 +8,6 @@
 
 #include "ir/target/tile.h"
 
-bool group_is_norm(const struct ir_op *op)
-{
-	return op->code == OP_layer_norm || op->code == OP_rms_norm;
-}
-
 /* The value that the linear reads, before it rounds it. */
 static struct ir_value input_of(const struct former *s, const struct ir_op *linear)
 {
@@ -43,7 +38,7 @@ bool group_norm_can_follow(const struct former *s, const struct cluster *c, cons
 	const struct ir_type *w = linear ? ir_type_of(s->f, c->root->operands[1]) : NULL;
 	struct ir_value v = c->last->results[0];
 
-	if (w == NULL || !s->norms || !group_is_norm(op) || !former_is_free(s, op) ||
+	if (w == NULL || !s->norms || !ir_is_norm(op->code) || !former_is_free(s, op) ||
 	    !ir_same(op->operands[0], v) || c->has_norm || (t != NULL && t->group_size > 1) ||
 	    !former_same_dims(ir_type_of(s->f, c->root->results[0]), ir_type_of(s->f, v)))
 		return false;
@@ -115,7 +110,7 @@ void group_take_norm(struct former *s, size_t cluster)
 	const struct ir_op *linear = s->g->clusters.items[cluster].root;
 	const struct ir_op *norm = ir_def(s->f, input_of(s, linear));
 
-	if (norm == NULL || !group_is_norm(norm) || !former_is_free(s, norm) ||
+	if (norm == NULL || !ir_is_norm(norm->code) || !former_is_free(s, norm) ||
 	    group_linear_behind(s, norm) != linear)
 		return;
 	former_join(s, norm, cluster, MEMBER_PRE);

@@ -8,7 +8,6 @@
 
 #include "passes/group/parts.h"
 
-bool group_is_norm(const struct ir_op *op);
 /* op is a norm of whole rows that the linear of c may compute after everything it computes so far. */
 bool group_norm_can_follow(const struct former *s, const struct cluster *c, const struct ir_op *op);
 /* The one linear that reads this norm, as its input, when its kernel may compute the norm's rows. */

@@ -199,7 +199,7 @@ static bool step_view(struct parts *p, struct part *x, const struct ir_op *op)
 /* A norm of heads, which are whole in a strip. */
 static bool step_norm(struct parts *p, struct part *x, const struct ir_op *op)
 {
-	if (!group_is_norm(op) || !p->s->norms || !x->turned || !former_is_free(p->s, op) ||
+	if (!ir_is_norm(op->code) || !p->s->norms || !x->turned || !former_is_free(p->s, op) ||
 	    !ir_same(op->operands[0], x->v) || !former_is_f32(p->s->f, op->results[0]))
 		return false;
 	for (size_t i = 1; i < op->n_operands; i++)

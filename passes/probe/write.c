@@ -45,8 +45,7 @@ static bool is_boundary(const struct writing *w, struct ir_value v, const struct
 		return true;
 	if (ir_op_has(op->code, TRAIT_VIEW))
 		return false;
-	bool is_local = ir_op_has(op->code, TRAIT_ELEMENTWISE) || op->code == OP_layer_norm ||
-	                op->code == OP_rms_norm;
+	bool is_local = ir_op_has(op->code, TRAIT_ELEMENTWISE) || ir_is_norm(op->code);
 	return is_local && (w->is_passed[v.id] || (w->is_summed[v.id] && w->uses[v.id] > 1));
 }
 

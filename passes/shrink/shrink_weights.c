@@ -50,7 +50,7 @@ static enum tfmc_status read_tensor(void *user, struct diag_context *cx, const c
 
 static enum role role_at(const struct ir_op *op, size_t operand)
 {
-	if (op->code == OP_layer_norm || op->code == OP_rms_norm)
+	if (ir_is_norm(op->code))
 		return operand == OPERAND(layer_norm, gamma) ? ROLE_GAMMA : ROLE_OFFSET;
 	if (op->code == OP_linear || op->code == OP_expert_linear)
 		return operand == OPERAND(linear, w) ? ROLE_MATRIX : ROLE_OFFSET;
