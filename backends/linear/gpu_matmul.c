@@ -15,9 +15,6 @@
 #include "backends/rows/rowwise.h"
 #include "ir/support/compiler.h"
 
-#include <float.h>
-#include <math.h>
-
 #define SIDE   8  /* items of a row or column of items */
 #define LANES  4  /* of a vector */
 #define STEP   16 /* elements along K in shared memory */
@@ -124,11 +121,15 @@ static void divide_x(struct shared_matmul *g, struct x_share *x, bool is_vector)
 	}
 }
 
-/* x in row m of the share, of a norm. */
-static struct kb_val normed(struct shared_matmul *g, const struct x_share *x, int m, struct kb_val column,
+/* x from `column` on in row m of the share: as it lies in memory, or of a norm. */
+static struct kb_val load_x(struct shared_matmul *g, const struct x_share *x, int m, struct kb_val column,
                             int lanes)
 {
 	struct kb *k = g->l.k;
+	if (!g->l.norm.before) {
+		struct kb_val at = kb_add(k, x->row[m], kb_mul(k, column, g->l.along.v));
+		return kb_load(k, KB_TYPE(KB_F32, lanes), g->l.x->t.ptr, at, 0, 0);
+	}
 	struct eval_point p = x->point[m];
 	struct kb_val last = kb_add_const(k, g->norm.rows, -1);
 	struct kb_val row = kb_min(k, share_row(g, x, m), last);
@@ -141,13 +142,7 @@ static void copy_x_vector(struct shared_matmul *g, const struct x_share *x, int 
 {
 	struct kb *k = g->l.k;
 	struct kb_val column = times(k, x->at, LANES);
-	struct kb_val v;
-	if (g->l.norm.before) {
-		v = normed(g, x, m, kb_add(k, from, column), LANES);
-	} else {
-		struct kb_val at = kb_add(k, kb_add(k, x->row[m], from), column);
-		v = kb_load(k, KB_TYPE(KB_F32, LANES), g->l.x->t.ptr, at, 0, 0);
-	}
+	struct kb_val v = load_x(g, x, m, kb_add(k, from, column), LANES);
 	struct kb_val to = kb_add(k, times(k, share_row(g, x, m), X_ROW), column);
 	kb_store(k, v, g->tile, to, g->operands, LANES * 4);
 }
@@ -157,13 +152,7 @@ static void copy_x_element(struct shared_matmul *g, const struct x_share *x, int
 {
 	struct kb *k = g->l.k;
 	struct kb_val element = kb_min(k, kb_add(k, from, x->at), kb_index(k, g->l.depth - 1));
-	struct kb_val v;
-	if (g->l.norm.before) {
-		v = normed(g, x, m, element, 1);
-	} else {
-		struct kb_val at = kb_mul(k, element, g->l.along.v);
-		v = kb_load(k, KB_F32_T, g->l.x->t.ptr, kb_add(k, x->row[m], at), 0, 0);
-	}
+	struct kb_val v = load_x(g, x, m, element, 1);
 	kb_store(k, v, g->tile, kb_add(k, times(k, share_row(g, x, m), X_ROW), x->at), g->operands, 0);
 }
 
@@ -335,12 +324,8 @@ static struct kb_val find_row(const struct shared_matmul *g)
 static struct kb_val find_most(struct kb *k, const struct kb_val *x)
 {
 	struct kb_val most = kb_splat(k, kb_f32(k, 0), LANES);
-	struct kb_val last = kb_splat(k, kb_f32(k, FLT_MAX), LANES);
-	struct kb_val none = kb_splat(k, kb_f32(k, HUGE_VALF), LANES);
-	for (int i = 0; i < WORDS; i++) {
-		struct kb_val v = kb_un(k, KB_ABS, x[i]);
-		most = kb_max(k, kb_select(k, kb_cmp(k, KB_LE, v, last), v, none), most);
-	}
+	for (int i = 0; i < WORDS; i++)
+		most = kb_max(k, rowwise_magnitude(k, x[i]), most);
 	return kb_reduce(k, KB_MAX, most);
 }
 

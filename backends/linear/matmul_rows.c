@@ -8,9 +8,6 @@
 #include "backends/rows/rowwise.h"
 #include "ir/support/checked.h"
 
-#include <float.h>
-#include <math.h>
-
 #define MADE_LINE 64 /* bytes that parts of scratch are aligned to */
 #define UNROLLED  4  /* vectors */
 
@@ -135,10 +132,7 @@ static struct kb_val load_x(const struct span *s, struct kb_val at, int valid)
 static void see_largest(const struct span *s, struct kb_val at, int valid)
 {
 	struct kb *k = s->l->k;
-	struct kb_val v = kb_un(k, KB_ABS, load_x(s, at, valid));
-	struct kb_val last = kb_splat(k, kb_f32(k, FLT_MAX), s->lanes);
-	struct kb_val none = kb_splat(k, kb_f32(k, HUGE_VALF), s->lanes);
-	v = kb_select(k, kb_cmp(k, KB_LE, v, last), v, none);
+	struct kb_val v = rowwise_magnitude(k, load_x(s, at, valid));
 	kb_set(k, s->acc, kb_max(k, v, kb_get(k, s->acc)));
 }
 

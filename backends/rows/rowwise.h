@@ -49,6 +49,8 @@ struct eval_point rowwise_tile_row(const struct rowwise_tile *t, struct kb_val r
 struct kb_val rowwise_tile_value(const struct rowwise_tile *t, struct kb_val m, const struct eval_point *p,
                                  int lanes);
 
+/* |x|, infinite for NaN: so that the largest of a block tells of every number that cannot be rounded. */
+struct kb_val rowwise_magnitude(struct kb *k, struct kb_val x);
 /* Of a block whose largest |x| is `most` (infinite for one with NaN), f32: what round_rows multiplies by to get
  * integers, and their step; NaN when most is infinite. */
 void rowwise_rounding(struct kb *k, struct kb_val most, struct kb_val *inverse, struct kb_val *step);

@@ -6,6 +6,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "backends/rows/rowwise.h"
 #include "backends/rows/rowwise_internal.h"
 
 #define TO_INTEGER 12582912.0F /* 1.5 2^23 */
@@ -18,13 +19,9 @@ struct rounding {
 static void see_largest(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	struct rounding *n = user;
-	struct kb *k = r->k;
 	struct kb_val x = rowwise_first(r, c);
 	rowwise_keep(r, c, x);
-	struct kb_val v = kb_un(k, KB_ABS, x), last = rowwise_splat(r, c, kb_f32(k, FLT_MAX));
-	struct kb_val is_finite = kb_cmp(k, KB_LE, v, last), none = rowwise_splat(r, c, kb_f32(k, HUGE_VALF));
-	v = kb_select(k, is_finite, v, none);
-	rowwise_acc_add(r, &n->most, c, v);
+	rowwise_acc_add(r, &n->most, c, rowwise_magnitude(r->k, x));
 }
 
 static void round_and_store(struct rowwise *r, const struct rowwise_chunk *c, void *user)
@@ -36,6 +33,14 @@ static void round_and_store(struct rowwise *r, const struct rowwise_chunk *c, vo
 	struct kb_val v = kb_mul(k, rowwise_again(r, c), inverse);
 	v = kb_sub(k, kb_add(k, v, large), large);
 	rowwise_store(r, c, kb_mul(k, v, rowwise_splat(r, c, n->step)));
+}
+
+struct kb_val rowwise_magnitude(struct kb *k, struct kb_val x)
+{
+	int lanes = kb_type_of(k, x).lanes;
+	struct kb_val v = kb_un(k, KB_ABS, x), last = kb_splat(k, kb_f32(k, FLT_MAX), lanes);
+	struct kb_val none = kb_splat(k, kb_f32(k, HUGE_VALF), lanes);
+	return kb_select(k, kb_cmp(k, KB_LE, v, last), v, none);
 }
 
 void rowwise_rounding(struct kb *k, struct kb_val most, struct kb_val *inverse, struct kb_val *step)
