@@ -471,8 +471,7 @@ static void plain_row(const struct linear *l, const struct matmul_strip *strip, 
                       struct matmul_range r, const struct eval_point *row, struct kb_val number)
 {
 	const struct part *part = &l->parts->items[s->trace->part];
-	if (number.id)
-		r = matmul_piece_of(l, strip, r, l->columns.halves > 1 ? 0 : part->begin, number);
+	r = matmul_piece_of(l, strip, r, l->columns.halves > 1 ? 0 : part->begin, number);
 	matmul_store_row(l, s->out, part->size, r, row);
 }
 

@@ -75,6 +75,8 @@ struct matmul_range matmul_piece_of(const struct linear *l, const struct matmul_
                                     struct matmul_range r, int64_t begin, struct kb_val number)
 {
 	struct kb *k = l->k;
+	if (!number.id)
+		return r;
 	const struct matmul_piece piece = matmul_piece(l, number, l->stage.width / l->columns.halves);
 	struct kb_val first = kb_add_const(k, kb_mul(k, s->begin, kb_index(k, MATMUL_PANEL)), -begin);
 	r.lo = kb_max(k, r.lo, kb_add(k, first, piece.lo));
@@ -108,8 +110,7 @@ void matmul_epilogue(const struct linear *l, const struct matmul_strip *s, struc
 	r.hi = kb_min(k, kb_mul(k, s->end, width), kb_index(k, l->columns.n));
 	struct kb_val number, row = matmul_open_rows(l, rows, &number);
 	size_t mark = eval_mark(l->eval);
-	if (number.id)
-		r = matmul_piece_of(l, s, r, 0, number);
+	r = matmul_piece_of(l, s, r, 0, number);
 	place_row(l, s, row);
 	const struct eval_point at = matmul_point(l, kb_add(k, first, row), r.lo);
 	if (l->strips)
