@@ -28,9 +28,9 @@ enum plan_step_kind {
 	PLAN_KERNEL = 0,
 	PLAN_REPEAT = 1, /* the steps up to its END run `count` times */
 	PLAN_WANTED = 2, /* those up to its END run when the caller wants one of `outputs` */
-	PLAN_SPLIT =
-	        3, /* those up to its END run when the workers divide the blocks of `heads` heads: heads < 2n
-	                     and heads % n != 0 for n workers */
+	/* Of an object alone, in no file: those up to its END run when the workers divide the blocks of `heads`
+	 * heads: heads < 2n and heads % n != 0 for n workers. */
+	PLAN_SPLIT = 3,
 	PLAN_END = 4,     /* of the innermost REPEAT, WANTED or SPLIT */
 	PLAN_BARRIER = 5, /* what follows needs what kernels since the last one did; `parts` > 1: not when the
 	                     number of workers divides it */
@@ -136,7 +136,7 @@ enum {
 enum { OUTPUT_NUMBER, OUTPUT_COLUMNS };
 enum {
 	STEP_KIND,
-	STEP_A, /* KERNEL: its row. WANTED: first row of OUTPUTS. SPLIT: formula. LENGTHS: row of AREAS */
+	STEP_A, /* KERNEL: its row. WANTED: first row of OUTPUTS. LENGTHS: row of AREAS */
 	STEP_B, /* REPEAT: count. WANTED: outputs. BARRIER: parts */
 	STEP_COLUMNS
 };

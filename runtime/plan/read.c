@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static const int columns[PLAN_SECTIONS] = {
+const int tfmc_plan_columns[PLAN_SECTIONS] = {
         [PLAN_DIMS] = DIM_COLUMNS,       [PLAN_CODE] = CODE_COLUMNS,  [PLAN_FORMULAS] = FORMULA_COLUMNS,
         [PLAN_AREAS] = AREA_C_COLUMNS,   [PLAN_ARGS] = ARG_COLUMNS,   [PLAN_KERNELS] = KERNEL_COLUMNS,
         [PLAN_OUTPUTS] = OUTPUT_COLUMNS, [PLAN_STEPS] = STEP_COLUMNS, [PLAN_FUNCTIONS] = FUNCTION_COLUMNS,
@@ -29,7 +29,7 @@ int64_t tfmc_plan_header(const struct tfmc_plan *p, enum plan_header word)
 
 int64_t tfmc_plan_cell(const struct tfmc_plan *p, enum plan_section s, int64_t row, int column)
 {
-	return load(p->section[s] + 8 * ((size_t)row * (size_t)columns[s] + (size_t)column));
+	return load(p->section[s] + 8 * ((size_t)row * (size_t)tfmc_plan_columns[s] + (size_t)column));
 }
 
 const char *tfmc_plan_name(const struct tfmc_plan *p, int64_t name)
@@ -38,11 +38,6 @@ const char *tfmc_plan_name(const struct tfmc_plan *p, int64_t name)
 }
 
 /* ---- formulas ---- */
-
-static int64_t floor_divide(int64_t a, int64_t by)
-{
-	return a / by - (a % by < 0);
-}
 
 /* One operation on the stack; its room was checked. */
 static bool apply(int64_t op, int64_t value, const int64_t *dims, int64_t *stack, int *n)
@@ -54,10 +49,10 @@ static bool apply(int64_t op, int64_t value, const int64_t *dims, int64_t *stack
 	case PLAN_ADD: --*n; return !__builtin_add_overflow(stack[*n - 1], b, &stack[*n - 1]);
 	case PLAN_MULTIPLY: --*n; return !__builtin_mul_overflow(stack[*n - 1], b, &stack[*n - 1]);
 	case PLAN_MAX:
-		--*n;
-		stack[*n - 1] = b > stack[*n - 1] ? b : stack[*n - 1];
+		if (stack[--*n - 1] < b)
+			stack[*n - 1] = b;
 		return true;
-	case PLAN_FLOOR: stack[*n - 1] = floor_divide(b, value); return true;
+	case PLAN_FLOOR: stack[*n - 1] = b / value - (b % value < 0); return true;
 	}
 	return false;
 }
@@ -165,29 +160,23 @@ static int64_t take_rows(struct check *c, enum plan_section s, int64_t first, in
 
 /* ---- formulas ---- */
 
-/* What the operation takes from the stack and leaves; 0, 0 when it is wrong. */
-static void effect(const struct check *c, int64_t op, int64_t value, int *takes, int *leaves)
-{
-	*takes = op == PLAN_FLOOR ? 1 : op == PLAN_ADD || op == PLAN_MULTIPLY || op == PLAN_MAX ? 2 : 0;
-	bool is_dim = value >= 0 && value < c->plan->rows[PLAN_DIMS];
-	*leaves = op == PLAN_CONST || (op == PLAN_SYMBOL && is_dim) || (op == PLAN_FLOOR && value >= 1) ||
-	          *takes == 2;
-}
-
 static void check_formula(struct check *c, int64_t i)
 {
-	int64_t at = c->next[PLAN_CODE], n = 0;
+	int64_t at = c->next[PLAN_CODE], depth = 0;
 	int64_t end = take_rows(c, PLAN_CODE, cell(c, PLAN_FORMULAS, i, FORMULA_FIRST),
 	                        cell(c, PLAN_FORMULAS, i, FORMULA_N));
 	for (; at < end && !c->wrong; at++) {
-		int takes, leaves;
-		effect(c, cell(c, PLAN_CODE, at, CODE_OP), cell(c, PLAN_CODE, at, CODE_VALUE), &takes,
-		       &leaves);
-		require(c, leaves == 1 && n >= takes, "a formula has a wrong operation");
-		n += leaves - takes;
-		require(c, n <= PLAN_STACK, "a formula is too deep");
+		int64_t op = cell(c, PLAN_CODE, at, CODE_OP), value = cell(c, PLAN_CODE, at, CODE_VALUE);
+		bool is_dim = op == PLAN_SYMBOL && value >= 0 && value < c->plan->rows[PLAN_DIMS];
+		int takes = op == PLAN_ADD || op == PLAN_MULTIPLY || op == PLAN_MAX ? 2
+		            : op == PLAN_FLOOR && value >= 1                        ? 1
+		                                                                    : 0;
+		require(c, (takes > 0 || is_dim || op == PLAN_CONST) && depth >= takes,
+		        "a formula has a wrong operation");
+		depth += 1 - takes;
+		require(c, depth <= PLAN_STACK, "a formula is too deep");
 	}
-	require(c, n == 1, "a formula is not one number");
+	require(c, depth == 1, "a formula is not one number");
 }
 
 /* ---- kernels ---- */
@@ -211,26 +200,23 @@ static void check_area(struct check *c, int64_t i)
 
 static void check_arg(struct check *c, int64_t i, int64_t n_areas)
 {
-	int64_t kind = cell(c, PLAN_ARGS, i, ARG_KIND), number = cell(c, PLAN_ARGS, i, ARG_NUMBER), most = 0;
-	if (kind == PLAN_BUFFER || kind == PLAN_OFFSET)
-		most = n_areas;
-	if (kind == PLAN_DIM)
-		most = c->plan->rows[PLAN_DIMS];
-	if (kind == PLAN_INDEX)
-		most = c->repeats;
-	if (kind == PLAN_SOURCE_STEP)
-		most = 1;
+	int64_t number = cell(c, PLAN_ARGS, i, ARG_NUMBER), most = 0;
+	switch (cell(c, PLAN_ARGS, i, ARG_KIND)) {
+	case PLAN_BUFFER:
+	case PLAN_OFFSET: most = n_areas; break;
+	case PLAN_DIM: most = c->plan->rows[PLAN_DIMS]; break;
+	case PLAN_INDEX: most = c->repeats; break;
+	case PLAN_SOURCE_STEP: most = 1; break;
+	}
 	require(c, number >= 0 && number < most, "an argument is nothing that the kernel may have");
 }
 
 static void check_kernel(struct check *c, int64_t row)
 {
 	int64_t area = c->next[PLAN_AREAS], arg = c->next[PLAN_ARGS];
-	bool is_next = row == c->next[PLAN_KERNELS] && row < c->plan->rows[PLAN_KERNELS];
-	require(c, is_next, "kernels are not in the order of steps");
-	if (!is_next)
+	(void)take_rows(c, PLAN_KERNELS, row, 1);
+	if (c->wrong)
 		return;
-	c->next[PLAN_KERNELS]++;
 	int64_t n_areas = cell(c, PLAN_KERNELS, row, KERNEL_AREAS_N);
 	int64_t workers = cell(c, PLAN_KERNELS, row, KERNEL_WORKERS);
 	require(c, workers == 1 || workers == cell(c, PLAN_KERNELS, row, KERNEL_ITEMS),
@@ -246,54 +232,39 @@ static void check_kernel(struct check *c, int64_t row)
 
 /* ---- steps ---- */
 
-static void open_step(struct check *c, int kind)
-{
-	c->repeats += kind == PLAN_REPEAT;
-	require(c, c->depth < PLAN_DEPTH && c->repeats <= PLAN_REPEATS, "steps are too deep");
-	if (c->depth < PLAN_DEPTH)
-		c->open[c->depth++] = kind;
-}
-
-static void close_step(struct check *c)
-{
-	require(c, c->depth > 0, "a step ends that has not begun");
-	if (c->depth > 0)
-		c->repeats -= c->open[--c->depth] == PLAN_REPEAT;
-}
-
-static void check_outputs(struct check *c, int64_t first, int64_t n)
-{
-	int64_t at = c->next[PLAN_OUTPUTS], end = take_rows(c, PLAN_OUTPUTS, first, n);
-	for (; at < end; at++)
-		require(c, is_tensor(c, AREA_OUTPUT, cell(c, PLAN_OUTPUTS, at, OUTPUT_NUMBER)),
-		        "the function has no such result");
-}
-
-static void check_lengths(struct check *c, int64_t row)
-{
-	int64_t at = c->next[PLAN_AREAS];
-	require(c, c->depth == 0, "a step of the whole call is inside another one");
-	if (take_rows(c, PLAN_AREAS, row, 1) > at)
-		check_area(c, at);
-}
-
 static void check_step(struct check *c, int64_t i)
 {
-	int64_t kind = cell(c, PLAN_STEPS, i, STEP_KIND);
+	int64_t kind = cell(c, PLAN_STEPS, i, STEP_KIND), at;
 	int64_t a = cell(c, PLAN_STEPS, i, STEP_A), b = cell(c, PLAN_STEPS, i, STEP_B);
 	switch (kind) {
 	case PLAN_KERNEL: check_kernel(c, a); return;
-	case PLAN_REPEAT: require(c, b >= 0, "a repeat has no count"); break;
-	case PLAN_WANTED: check_outputs(c, a, b); break;
-	case PLAN_SPLIT:
-		require(c, a >= 0 && a < c->plan->rows[PLAN_FORMULAS], "there is no such formula");
+	case PLAN_REPEAT:
+		require(c, b >= 0, "a repeat has no count");
+		c->repeats++;
 		break;
-	case PLAN_END: close_step(c); return;
+	case PLAN_WANTED:
+		at = c->next[PLAN_OUTPUTS];
+		for (int64_t end = take_rows(c, PLAN_OUTPUTS, a, b); at < end; at++)
+			require(c, is_tensor(c, AREA_OUTPUT, cell(c, PLAN_OUTPUTS, at, OUTPUT_NUMBER)),
+			        "the function has no such result");
+		break;
+	case PLAN_END:
+		require(c, c->depth > 0, "a step ends that has not begun");
+		if (c->depth > 0)
+			c->repeats -= c->open[--c->depth] == PLAN_REPEAT;
+		return;
 	case PLAN_BARRIER: require(c, b >= 1, "a barrier has no parts"); return;
-	case PLAN_LENGTHS: check_lengths(c, a); return;
+	case PLAN_LENGTHS:
+		require(c, c->depth == 0, "a step of the whole call is inside another one");
+		at = c->next[PLAN_AREAS];
+		if (take_rows(c, PLAN_AREAS, a, 1) > at)
+			check_area(c, at);
+		return;
 	default: require(c, false, "there is no such step"); return;
 	}
-	open_step(c, (int)kind);
+	require(c, c->depth < PLAN_DEPTH && c->repeats <= PLAN_REPEATS, "steps are too deep");
+	if (c->depth < PLAN_DEPTH)
+		c->open[c->depth++] = (int)kind;
 }
 
 static void check_function(struct check *c, int64_t i)
@@ -340,7 +311,7 @@ static bool find_sections(struct tfmc_plan *p, size_t n)
 {
 	size_t at = 8 * PLAN_HEADER;
 	for (int s = 0; s < PLAN_SECTIONS; s++) {
-		size_t row = 8 * (size_t)columns[s];
+		size_t row = 8 * (size_t)tfmc_plan_columns[s];
 		int64_t rows = tfmc_plan_header(p, (enum plan_header)(PLAN_H_ROWS + s));
 		if (rows < 0 || (uint64_t)rows > (n - at) / row)
 			return false;

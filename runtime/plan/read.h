@@ -12,6 +12,9 @@
 
 #include "runtime/plan/format.h"
 
+/* Cells of a row. */
+extern const int tfmc_plan_columns[PLAN_SECTIONS];
+
 struct tfmc_plan {
 	const unsigned char *bytes; /* the caller's, in any alignment */
 	const unsigned char *section[PLAN_SECTIONS];
