@@ -19,18 +19,18 @@
 
 enum tfmc_status emit_device_program(struct object *o)
 {
-	struct buf plan, source;
+	struct opencl_program p;
+	struct buf plan;
 	buf_init(&plan);
-	buf_init(&source);
-	enum tfmc_status status = opencl_compile(o, &plan, &source);
+	enum tfmc_status status = opencl_compile(o, &p, &plan);
 	o->device.plan_bytes = (int64_t)plan.len;
-	o->device.source_bytes = (int64_t)source.len;
+	o->device.source_bytes = (int64_t)p.source.len;
 	if (status == TFMC_OK) {
 		kb_data(o->kb, emit_internal(o, "plan"), KB_INTERNAL, plan.data, plan.len, 8);
-		kb_data(o->kb, emit_internal(o, "source"), KB_INTERNAL, source.data, source.len, 1);
+		kb_data(o->kb, emit_internal(o, "source"), KB_INTERNAL, p.source.data, p.source.len, 1);
 	}
 	buf_destroy(&plan);
-	buf_destroy(&source);
+	opencl_program_destroy(&p);
 	return status;
 }
 

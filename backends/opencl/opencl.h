@@ -16,12 +16,11 @@
 #include "backends/plan/emit.h"
 
 struct opencl_program {
+	const struct object *object;   /* laid out, of which it is */
 	const struct plan **functions; /* those of the module, in order, but for cases */
 	size_t n_functions;
 	struct buf source; /* all kernels; index_bits chosen so that no offset overflows */
 	int index_bits;    /* of every index argument: 32 or 64 */
-	uint64_t weights_bytes;
-	int64_t state_fixed_bytes, state_batch_bytes; /* bytes of a state: fixed + sequences x batch */
 };
 
 void opencl_program_destroy(struct opencl_program *p);
@@ -33,19 +32,14 @@ void opencl_program_destroy(struct opencl_program *p);
 TFMC_MUST_USE enum tfmc_status opencl_build(struct diag_context *cx, const struct ir_module *planned,
                                             const struct target *target, struct arena *arena,
                                             struct opencl_program *out);
+/* For an object that is laid out, with its entries: the functions that these reach, in order (function.row), and
+ * their plans as bytes. The kernels are recorded in a module of their own. */
+TFMC_MUST_USE enum tfmc_status opencl_compile(struct object *o, struct opencl_program *out, struct buf *plan);
 
 /* The plans as bytes, for a host (runtime/plan/format.h). TFMC_INVALID after a diagnostic when formulas or steps are
  * deeper than a reader takes. */
-TFMC_MUST_USE enum tfmc_status opencl_write_plan(struct diag_context *cx, const struct opencl_program *p,
-                                                 const struct ir_module *planned, struct buf *out);
-
-/* Everything of a program but its source; o is begun, not laid out, its arena is the program's. */
-TFMC_MUST_USE enum tfmc_status program_record(struct object *o, struct opencl_program *out);
-/* For an object that is laid out, with its entries: plans of the functions that these reach, in order (function.row),
- * as bytes, and the source. The kernels are recorded in a module of their own. */
-TFMC_MUST_USE enum tfmc_status opencl_compile(struct object *o, struct buf *plan, struct buf *source);
-
+TFMC_MUST_USE enum tfmc_status opencl_write_plan(const struct opencl_program *p, struct buf *out);
 /* The launches as text, for people: one line each, repeats indented, offsets and sizes as formulas. */
-void opencl_print_plans(const struct opencl_program *p, const struct ir_module *planned, struct buf *out);
+void opencl_print_plans(const struct opencl_program *p, struct buf *out);
 
 #endif

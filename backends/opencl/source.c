@@ -11,12 +11,7 @@
 
 /* ---- recording ---- */
 
-/* Those that entries of an object reach; without entries hosts call functions by name, and cases stay out. */
-static bool is_callable(const struct object *o, const struct function *f)
-{
-	return o->entries.n > 0 ? f->reached : !f->func->when;
-}
-
+/* The functions that entries of an object reach; without entries hosts call functions by name, and cases stay out. */
 static enum tfmc_status make_plans(struct object *o, struct opencl_program *out)
 {
 	out->functions = ARENA_ARRAY(o->arena, const struct plan *, o->functions.n + 1);
@@ -24,7 +19,7 @@ static enum tfmc_status make_plans(struct object *o, struct opencl_program *out)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < o->functions.n; i++) {
 		struct function *f = &o->functions.items[i];
-		if (!is_callable(o, f))
+		if (o->entries.n > 0 ? !f->reached : f->func->when != NULL)
 			continue;
 		TFMC_TRY(plan_make(o, f));
 		f->row = out->n_functions;
@@ -86,21 +81,17 @@ static double most_in_kernel(const struct object *o, const struct ir_func *f, co
 	return number;
 }
 
-static double most_in_function(const struct object *o, const struct plan *p)
-{
-	double number = most(o, p->arena_bytes);
-	for (size_t i = 0; i < p->n; i++)
-		if (p->items[i].kind == PLAN_KERNEL)
-			number = larger(number, most_in_kernel(o, p->func, p->items[i].kernel));
-	return number;
-}
-
 static int index_bits(const struct object *o, const struct opencl_program *p)
 {
 	double state = (double)o->states.batch_bytes * (double)o->states.batch_max;
 	double number = larger((double)o->weights.bytes, state + (double)o->states.fixed_bytes);
-	for (size_t i = 0; i < p->n_functions; i++)
-		number = larger(number, most_in_function(o, p->functions[i]));
+	for (size_t i = 0; i < p->n_functions; i++) {
+		const struct plan *f = p->functions[i];
+		number = larger(number, most(o, f->arena_bytes));
+		for (size_t k = 0; k < f->n; k++)
+			if (f->items[k].kind == PLAN_KERNEL)
+				number = larger(number, most_in_kernel(o, f->func, f->items[k].kernel));
+	}
 	return number < 0x1p31 ? 32 : 64;
 }
 
@@ -110,88 +101,61 @@ static int index_bits(const struct object *o, const struct opencl_program *p)
 static enum tfmc_status record(struct object *o, struct opencl_program *out)
 {
 	struct kb_caps caps = kb_caps_of(o->target);
+	struct cfamily_options options = {.dialect = CFAMILY_OPENCL};
+	out->object = o;
 	o->kb = kb_module_create(o->arena, &caps);
 	if (!o->kb)
 		return TFMC_NO_MEMORY;
 	TFMC_TRY(make_plans(o, out));
-	out->weights_bytes = (uint64_t)o->weights.bytes;
-	out->state_fixed_bytes = o->states.fixed_bytes;
-	out->state_batch_bytes = o->states.batch_bytes;
-	out->index_bits = index_bits(o, out);
+	out->index_bits = options.index_bits = index_bits(o, out);
+	options.title = arena_printf(o->arena, "%s for %s", o->name, o->target->name);
 	if (ir_dims_failed(o->module->dims) || arena_failed(o->arena))
 		return TFMC_NO_MEMORY;
-	return kb_verify(o->kb, o->cx);
-}
-
-enum tfmc_status program_record(struct object *o, struct opencl_program *out)
-{
-	TFMC_TRY(layout_weights(o));
-	TFMC_TRY(layout_state(o));
-	TFMC_TRY(layout_functions(o));
-	return record(o, out);
-}
-
-/* ---- text ---- */
-
-static enum tfmc_status print_source(const struct object *o, struct opencl_program *out)
-{
-	struct cfamily_options options = {.dialect = CFAMILY_OPENCL, .index_bits = out->index_bits};
-	options.title = arena_printf(o->arena, "%s for %s", o->name, o->target->name);
-	return cfamily_print(o->cx, o->kb, &options, &out->source);
-}
-
-static enum tfmc_status check_input(struct diag_context *cx, const struct ir_module *m,
-                                    const struct target *t)
-{
-	if (m->stage == STAGE_PLAN && t->arch == ARCH_OPENCL)
-		return TFMC_OK;
-	diag_error(cx, LOC_NONE, DIAG_INTERNAL,
-	           m->stage == STAGE_PLAN ? "the target is none of OpenCL"
-	                                  : "the module is not of stage plan");
-	return TFMC_INTERNAL;
+	TFMC_TRY(kb_verify(o->kb, o->cx));
+	TFMC_TRY(cfamily_print(o->cx, o->kb, &options, &out->source));
+	return buf_failed(&out->source) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
 enum tfmc_status opencl_build(struct diag_context *cx, const struct ir_module *planned,
                               const struct target *target, struct arena *arena, struct opencl_program *out)
 {
 	static const struct backend_options none;
+	struct object *o = ARENA_NEW(arena, struct object);
 	*out = (struct opencl_program){0};
 	buf_init(&out->source);
-	TFMC_TRY(check_input(cx, planned, target));
-	struct object *o = ARENA_NEW(arena, struct object);
+	if (planned->stage != STAGE_PLAN || target->arch != ARCH_OPENCL) {
+		diag_error(cx, LOC_NONE, DIAG_INTERNAL,
+		           planned->stage == STAGE_PLAN ? "the target is none of OpenCL"
+		                                        : "the module is not of stage plan");
+		return TFMC_INTERNAL;
+	}
 	if (!o)
 		return TFMC_NO_MEMORY;
 	object_init(o, cx, arena, planned, target, &none);
-	TFMC_TRY(program_record(o, out));
-	TFMC_TRY(print_source(o, out));
-	return buf_failed(&out->source) ? TFMC_NO_MEMORY : TFMC_OK;
+	TFMC_TRY(layout_weights(o));
+	TFMC_TRY(layout_state(o));
+	TFMC_TRY(layout_functions(o));
+	return record(o, out);
 }
 
-static enum tfmc_status compile(struct object *o, struct opencl_program *p, struct buf *plan)
+enum tfmc_status opencl_compile(struct object *o, struct opencl_program *out, struct buf *plan)
 {
-	TFMC_TRY(record(o, p));
-	TFMC_TRY(print_source(o, p));
-	return opencl_write_plan(o->cx, p, o->module, plan);
-}
-
-enum tfmc_status opencl_compile(struct object *o, struct buf *plan, struct buf *source)
-{
-	struct opencl_program p = {0};
 	struct kb_module *around = o->kb;
-	buf_init(&p.source);
-	enum tfmc_status status = compile(o, &p, plan);
-	buf_append(source, &p.source);
-	opencl_program_destroy(&p);
+	*out = (struct opencl_program){0};
+	buf_init(&out->source);
+	enum tfmc_status status = record(o, out);
 	o->kb = around;
-	return status == TFMC_OK && buf_failed(source) ? TFMC_NO_MEMORY : status;
+	return status == TFMC_OK ? opencl_write_plan(out, plan) : status;
 }
 
-void opencl_print_plans(const struct opencl_program *p, const struct ir_module *planned, struct buf *out)
+void opencl_print_plans(const struct opencl_program *p, struct buf *out)
 {
-	buf_printf(out, "weights %" PRIu64 " bytes; indices of %d bits\n", p->weights_bytes, p->index_bits);
-	if (p->state_fixed_bytes)
+	const struct object *o = p->object;
+	const struct ir_module *planned = o->module;
+	buf_printf(out, "weights %" PRId64 " bytes; indices of %d bits\n", o->weights.bytes, p->index_bits);
+	if (o->states.fixed_bytes)
 		buf_printf(out, "state %" PRId64 " bytes and %" PRId64 " for each sequence\n",
-		           p->state_fixed_bytes, p->state_batch_bytes);
+		           o->states.fixed_bytes, o->states.batch_bytes);
 	for (size_t i = 0; i < ir_dims_count(planned->dims); i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(planned->dims, i);
 		buf_printf(out, "%s in [%" PRId64 ", %" PRId64 "]\n", s->name, s->lo, s->hi);
@@ -216,7 +180,7 @@ enum tfmc_status backend_opencl(struct diag_context *cx, const struct ir_module 
 	if (status == TFMC_OK) {
 		buf_append(out, &p.source);
 		buf_str(out, "\n/*\n");
-		opencl_print_plans(&p, planned, out);
+		opencl_print_plans(&p, out);
 		buf_str(out, "*/\n");
 	}
 	opencl_program_destroy(&p);

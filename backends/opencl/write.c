@@ -10,16 +10,9 @@
 #include "ir/support/strmap.h"
 #include "runtime/plan/read.h"
 
-struct section {
-	struct buf bytes;
-	int64_t rows;
-};
-
 struct writer {
 	const struct opencl_program *program;
-	const struct ir_module *module;
-	struct section sections[PLAN_SECTIONS];
-	struct buf names;
+	struct buf sections[PLAN_SECTIONS], names;
 	struct arena arena;
 	struct {
 		const struct ir_dim **items; /* [rows of FORMULAS] */
@@ -27,17 +20,17 @@ struct writer {
 	} formulas;
 };
 
-static void put(struct buf *b, int64_t v)
+static int64_t rows_of(const struct writer *w, enum plan_section s)
 {
-	buf_u64le(b, (uint64_t)v);
+	return (int64_t)(w->sections[s].len / 8) / tfmc_plan_columns[s];
 }
 
 /* Appends a row; returns its number. */
-static int64_t add_row(struct writer *w, enum plan_section s, const int64_t *cells, size_t n)
+static int64_t add_row(struct writer *w, enum plan_section s, const int64_t *cells)
 {
-	for (size_t i = 0; i < n; i++)
-		put(&w->sections[s].bytes, cells[i]);
-	return w->sections[s].rows++;
+	for (int i = 0; i < tfmc_plan_columns[s]; i++)
+		buf_u64le(&w->sections[s], (uint64_t)cells[i]);
+	return rows_of(w, s) - 1;
 }
 
 static int64_t add_name(struct writer *w, const char *name)
@@ -52,21 +45,7 @@ static int64_t add_name(struct writer *w, const char *name)
 static void add_code(struct writer *w, enum plan_op op, int64_t value)
 {
 	const int64_t cells[CODE_COLUMNS] = {[CODE_OP] = op, [CODE_VALUE] = value};
-	(void)add_row(w, PLAN_CODE, cells, CODE_COLUMNS);
-}
-
-static void add_dim(struct writer *w, const struct ir_dim *d);
-
-static void add_atom(struct writer *w, const struct ir_dim_atom *a)
-{
-	if (a->sym >= 0) {
-		add_code(w, PLAN_SYMBOL, a->sym);
-		return;
-	}
-	add_dim(w, a->of);
-	if (a->other)
-		add_dim(w, a->other);
-	add_code(w, a->other ? PLAN_MAX : PLAN_FLOOR, a->by);
+	(void)add_row(w, PLAN_CODE, cells);
 }
 
 static void add_dim(struct writer *w, const struct ir_dim *d)
@@ -77,7 +56,16 @@ static void add_dim(struct writer *w, const struct ir_dim *d)
 		const struct ir_dim_term *t = &d->terms[i];
 		add_code(w, PLAN_CONST, t->coeff);
 		for (size_t k = 0; k < t->n_atoms; k++) {
-			add_atom(w, t->atoms[k]);
+			const struct ir_dim_atom *a = t->atoms[k];
+			if (a->sym < 0)
+				add_dim(w, a->of);
+			if (a->other)
+				add_dim(w, a->other);
+			add_code(w,
+			         a->sym >= 0 ? PLAN_SYMBOL
+			         : a->other  ? PLAN_MAX
+			                     : PLAN_FLOOR,
+			         a->sym >= 0 ? a->sym : a->by);
 			add_code(w, PLAN_MULTIPLY, 0);
 		}
 		if (i > 0)
@@ -90,14 +78,14 @@ static int64_t formula(struct writer *w, const struct ir_dim *d)
 	for (size_t i = 0; i < w->formulas.n; i++)
 		if (w->formulas.items[i] == d)
 			return (int64_t)i;
-	int64_t first = w->sections[PLAN_CODE].rows;
+	int64_t first = rows_of(w, PLAN_CODE);
 	add_dim(w, d);
 	const int64_t cells[FORMULA_COLUMNS] = {
-	        [FORMULA_FIRST] = first, [FORMULA_N] = w->sections[PLAN_CODE].rows - first};
+	        [FORMULA_FIRST] = first, [FORMULA_N] = rows_of(w, PLAN_CODE) - first};
 	const struct ir_dim **slot = ARENA_PUSH(&w->arena, &w->formulas);
 	if (slot)
 		*slot = d;
-	return add_row(w, PLAN_FORMULAS, cells, FORMULA_COLUMNS);
+	return add_row(w, PLAN_FORMULAS, cells);
 }
 
 /* ---- kernels ---- */
@@ -115,16 +103,16 @@ static int64_t add_area(struct writer *w, const struct area *a)
 		cells[AREA_C_SPARE] = 1 + formula(w, a->spare);
 	for (int i = 0; i < OBJECT_REPEAT_MAX; i++)
 		cells[AREA_C_STEP + i] = a->step[i];
-	return add_row(w, PLAN_AREAS, cells, AREA_C_COLUMNS);
+	return add_row(w, PLAN_AREAS, cells);
 }
 
 static int64_t add_kernel(struct writer *w, const struct plan_kernel *k)
 {
 	const int64_t cells[KERNEL_COLUMNS] = {
 	        [KERNEL_NAME] = add_name(w, k->name),
-	        [KERNEL_AREAS_FIRST] = w->sections[PLAN_AREAS].rows,
+	        [KERNEL_AREAS_FIRST] = rows_of(w, PLAN_AREAS),
 	        [KERNEL_AREAS_N] = (int64_t)k->areas.n,
-	        [KERNEL_ARGS_FIRST] = w->sections[PLAN_ARGS].rows,
+	        [KERNEL_ARGS_FIRST] = rows_of(w, PLAN_ARGS),
 	        [KERNEL_ARGS_N] = (int64_t)k->n_args,
 	        [KERNEL_TASKS] = formula(w, k->tasks),
 	        [KERNEL_ITEMS] = k->items,
@@ -136,9 +124,9 @@ static int64_t add_kernel(struct writer *w, const struct plan_kernel *k)
 		(void)add_area(w, &k->areas.items[i]);
 	for (size_t i = 0; i < k->n_args; i++) {
 		const int64_t arg[ARG_COLUMNS] = {k->args[i].kind, (int64_t)k->args[i].number};
-		(void)add_row(w, PLAN_ARGS, arg, ARG_COLUMNS);
+		(void)add_row(w, PLAN_ARGS, arg);
 	}
-	return add_row(w, PLAN_KERNELS, cells, KERNEL_COLUMNS);
+	return add_row(w, PLAN_KERNELS, cells);
 }
 
 /* ---- steps ---- */
@@ -150,25 +138,24 @@ static void add_step(struct writer *w, const struct plan_step *s)
 	case PLAN_KERNEL: cells[STEP_A] = add_kernel(w, s->kernel); break;
 	case PLAN_REPEAT: cells[STEP_B] = s->count; break;
 	case PLAN_WANTED:
-		cells[STEP_A] = w->sections[PLAN_OUTPUTS].rows;
+		cells[STEP_A] = rows_of(w, PLAN_OUTPUTS);
 		cells[STEP_B] = (int64_t)s->n_outputs;
 		for (size_t i = 0; i < s->n_outputs; i++)
-			(void)add_row(w, PLAN_OUTPUTS, (const int64_t[]){(int64_t)s->outputs[i]},
-			              OUTPUT_COLUMNS);
+			(void)add_row(w, PLAN_OUTPUTS, (const int64_t[]){(int64_t)s->outputs[i]});
 		break;
-	case PLAN_SPLIT: cells[STEP_A] = formula(w, s->heads); break;
+	case PLAN_SPLIT:
 	case PLAN_END: break;
 	case PLAN_BARRIER: cells[STEP_B] = s->parts; break;
 	case PLAN_LENGTHS: cells[STEP_A] = add_area(w, s->lengths); break;
 	}
-	(void)add_row(w, PLAN_STEPS, cells, STEP_COLUMNS);
+	(void)add_row(w, PLAN_STEPS, cells);
 }
 
 static void add_function(struct writer *w, const struct plan *p)
 {
 	const int64_t cells[FUNCTION_COLUMNS] = {
 	        [FUNCTION_NAME] = add_name(w, p->func->name),
-	        [FUNCTION_STEPS_FIRST] = w->sections[PLAN_STEPS].rows,
+	        [FUNCTION_STEPS_FIRST] = rows_of(w, PLAN_STEPS),
 	        [FUNCTION_STEPS_N] = (int64_t)p->n,
 	        [FUNCTION_ARENA] = formula(w, p->arena_bytes),
 	        [FUNCTION_PARAMS] = (int64_t)p->func->n_params,
@@ -176,62 +163,57 @@ static void add_function(struct writer *w, const struct plan *p)
 	};
 	for (size_t i = 0; i < p->n; i++)
 		add_step(w, &p->items[i]);
-	(void)add_row(w, PLAN_FUNCTIONS, cells, FUNCTION_COLUMNS);
-}
-
-static void add_dims(struct writer *w)
-{
-	for (size_t i = 0; i < ir_dims_count(w->module->dims); i++) {
-		const struct ir_dim_sym *s = ir_dims_sym(w->module->dims, i);
-		const int64_t cells[DIM_COLUMNS] = {
-		        [DIM_NAME] = add_name(w, s->name), [DIM_LO] = s->lo, [DIM_HI] = s->hi};
-		(void)add_row(w, PLAN_DIMS, cells, DIM_COLUMNS);
-	}
+	(void)add_row(w, PLAN_FUNCTIONS, cells);
 }
 
 /* ---- the whole ---- */
 
 static void assemble(struct writer *w, struct buf *out)
 {
-	const struct opencl_program *p = w->program;
+	const struct object *o = w->program->object;
 	struct buf rest;
 	buf_init(&rest);
-	const int64_t known[] = {p->index_bits, (int64_t)p->weights_bytes, p->state_fixed_bytes,
-	                         p->state_batch_bytes, (int64_t)w->names.len};
+	const int64_t known[] = {w->program->index_bits, o->weights.bytes, o->states.fixed_bytes,
+	                         o->states.batch_bytes, (int64_t)w->names.len};
 	for (size_t i = 0; i < TFMC_COUNT(known); i++)
-		put(&rest, known[i]);
+		buf_u64le(&rest, (uint64_t)known[i]);
 	for (int s = 0; s < PLAN_SECTIONS; s++)
-		put(&rest, w->sections[s].rows);
+		buf_u64le(&rest, (uint64_t)rows_of(w, (enum plan_section)s));
 	for (int s = 0; s < PLAN_SECTIONS; s++)
-		buf_append(&rest, &w->sections[s].bytes);
+		buf_append(&rest, &w->sections[s]);
 	buf_append(&rest, &w->names);
 	buf_u64le(out, PLAN_MAGIC);
-	put(out, PLAN_VERSION);
-	put(out, 8 * PLAN_H_INDEX_BITS + (int64_t)rest.len);
+	buf_u64le(out, PLAN_VERSION);
+	buf_u64le(out, 8 * PLAN_H_INDEX_BITS + rest.len);
 	buf_u64le(out, buf_failed(&rest) ? 0 : hash_bytes64(HASH64_SEED, rest.data, rest.len));
 	buf_append(out, &rest);
 	buf_destroy(&rest);
 }
 
-enum tfmc_status opencl_write_plan(struct diag_context *cx, const struct opencl_program *p,
-                                   const struct ir_module *planned, struct buf *out)
+enum tfmc_status opencl_write_plan(const struct opencl_program *p, struct buf *out)
 {
-	struct writer w = {.program = p, .module = planned};
+	struct writer w = {.program = p};
 	struct tfmc_plan read;
+	const struct ir_dims *dims = p->object->module->dims;
 	size_t from = out->len;
 	arena_init(&w.arena);
 	buf_init(&w.names);
 	for (int s = 0; s < PLAN_SECTIONS; s++)
-		buf_init(&w.sections[s].bytes);
-	add_dims(&w);
+		buf_init(&w.sections[s]);
+	for (size_t i = 0; i < ir_dims_count(dims); i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(dims, i);
+		const int64_t cells[DIM_COLUMNS] = {
+		        [DIM_NAME] = add_name(&w, s->name), [DIM_LO] = s->lo, [DIM_HI] = s->hi};
+		(void)add_row(&w, PLAN_DIMS, cells);
+	}
 	for (size_t i = 0; i < p->n_functions; i++)
 		add_function(&w, p->functions[i]);
 	(void)add_name(&w, "");
 	assemble(&w, out);
 	bool failed = buf_failed(out) || buf_failed(&w.names) || arena_failed(&w.arena);
 	for (int s = 0; s < PLAN_SECTIONS; s++) {
-		failed = failed || buf_failed(&w.sections[s].bytes);
-		buf_destroy(&w.sections[s].bytes);
+		failed = failed || buf_failed(&w.sections[s]);
+		buf_destroy(&w.sections[s]);
 	}
 	buf_destroy(&w.names);
 	arena_destroy(&w.arena);
@@ -240,6 +222,7 @@ enum tfmc_status opencl_write_plan(struct diag_context *cx, const struct opencl_
 	const char *wrong = tfmc_plan_open(out->data + from, out->len - from, &read);
 	if (!wrong)
 		return TFMC_OK;
-	diag_error(cx, LOC_NONE, DIAG_LIMIT, "no host could read the plan of this model: %s", wrong);
+	diag_error(p->object->cx, LOC_NONE, DIAG_LIMIT, "no host could read the plan of this model: %s",
+	           wrong);
 	return TFMC_INVALID;
 }

@@ -108,7 +108,7 @@ static bool make_results(struct arena *a, const struct matrix_case *c, struct tf
 static bool reset(struct device_run *d, struct arena *a)
 {
 	const struct opencl_program *p = &d->code.program;
-	int64_t bytes = p->state_fixed_bytes + MATRIX_SEQUENCES * p->state_batch_bytes;
+	int64_t bytes = p->object->states.fixed_bytes + MATRIX_SEQUENCES * p->object->states.batch_bytes;
 	void *zeros = arena_calloc(a, (size_t)bytes + 1, 1);
 	return zeros && (bytes == 0 || tfmc_cl_model_store(d->model, 0, zeros, bytes) == TFMC_RT_OK);
 }

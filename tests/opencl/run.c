@@ -28,7 +28,8 @@ static bool store_packed(void *user, uint64_t offset, const void *bytes, size_t 
 	struct opencl_host *h = user;
 	for (size_t i = 0; i < n; i++) {
 		uint64_t at = offset + i;
-		if (at >= TFMC_WEIGHTS_DATA && at - TFMC_WEIGHTS_DATA < h->program.weights_bytes)
+		if (at >= TFMC_WEIGHTS_DATA &&
+		    at - TFMC_WEIGHTS_DATA < (uint64_t)h->program.object->weights.bytes)
 			h->packed[at - TFMC_WEIGHTS_DATA] = ((const unsigned char *)bytes)[i];
 	}
 	return true;
@@ -37,7 +38,7 @@ static bool store_packed(void *user, uint64_t offset, const void *bytes, size_t 
 static enum tfmc_status pack(struct opencl_host *h)
 {
 	struct backend_sink sink = {store_packed, h};
-	h->packed = arena_calloc(&h->arena, (size_t)h->program.weights_bytes + 1, 1);
+	h->packed = arena_calloc(&h->arena, (size_t)h->program.object->weights.bytes + 1, 1);
 	if (!h->packed)
 		return TFMC_NO_MEMORY;
 	return backend_pack(h->cx, h->planned, NULL, &sink);
@@ -206,7 +207,7 @@ static enum tfmc_status place_memory(struct run *r)
 	    !make_poisoned(a, (size_t)arena_bytes, &r->arena) ||
 	    !make_poisoned(a, scratch_bytes(r), &r->scratch))
 		return TFMC_NO_MEMORY;
-	r->weights = (struct region){.bytes = h->packed, .n = (size_t)h->program.weights_bytes};
+	r->weights = (struct region){.bytes = h->packed, .n = (size_t)h->program.object->weights.bytes};
 	TFMC_TRY(place_inputs(r));
 	return place_outputs(r);
 }

@@ -19,7 +19,7 @@ struct opencl_host {
 	struct opencl_device *device;
 	const struct ir_module *planned;
 	struct opencl_program program;
-	unsigned char *packed; /* [program.weights_bytes] */
+	unsigned char *packed; /* [program.object->weights.bytes] */
 	bool tells_unknown;    /* the device reports reads of memory that nobody wrote: Oclgrind */
 };
 

@@ -92,7 +92,8 @@ static void allocate(struct opencl_row *r, const float *x)
 	}
 	size_t x_bytes = (size_t)constant(ir_type_count(r->planned->dims, in)) * sizeof(float);
 	const char *weights = r->weights.len > TFMC_WEIGHTS_DATA ? r->weights.data + TFMC_WEIGHTS_DATA : NULL;
-	r->memory[AREA_WEIGHTS] = opencl_device_alloc(r->device, (size_t)r->program.weights_bytes, weights);
+	r->memory[AREA_WEIGHTS] =
+	        opencl_device_alloc(r->device, (size_t)r->program.object->weights.bytes, weights);
 	r->memory[AREA_ARENA] = opencl_device_alloc(r->device, (size_t)constant(f->arena_bytes), NULL);
 	r->memory[AREA_STATE] = opencl_device_alloc(r->device, 1, NULL);
 	r->memory[AREA_INPUT] = opencl_device_alloc(r->device, x_bytes, x);

@@ -13,7 +13,7 @@ static bool store(void *user, uint64_t offset, const void *bytes, size_t n)
 	struct device_code *d = user;
 	for (size_t i = 0; i < n; i++) {
 		uint64_t at = offset + i - TFMC_WEIGHTS_DATA;
-		if (offset + i >= TFMC_WEIGHTS_DATA && at < d->program.weights_bytes)
+		if (offset + i >= TFMC_WEIGHTS_DATA && at < (uint64_t)d->program.object->weights.bytes)
 			d->weights[at] = ((const char *)bytes)[i];
 	}
 	return true;
@@ -28,14 +28,15 @@ enum tfmc_status device_code_make(struct device_code *d, struct diag_context *cx
 	arena_init(&d->arena);
 	buf_init(&d->plan);
 	TFMC_TRY(opencl_build(cx, planned, target, &d->arena, &d->program));
-	d->weights = aligned_alloc(PAGE, ((size_t)d->program.weights_bytes / PAGE + 1) * PAGE);
+	d->weights = aligned_alloc(PAGE, ((size_t)d->program.object->weights.bytes / PAGE + 1) * PAGE);
 	if (!d->weights)
 		return TFMC_NO_MEMORY;
 	TFMC_TRY(backend_pack(cx, planned, weights, &sink));
-	TFMC_TRY(opencl_write_plan(cx, &d->program, planned, &d->plan));
+	TFMC_TRY(opencl_write_plan(&d->program, &d->plan));
 	const struct buf *source = &d->program.source;
-	d->code = (struct tfmc_cl_code){d->plan.data,    d->plan.len, source->data,
-	                                source->len,     d->weights,  d->program.weights_bytes,
+	d->code = (struct tfmc_cl_code){d->plan.data,    d->plan.len,
+	                                source->data,    source->len,
+	                                d->weights,      (uint64_t)d->program.object->weights.bytes,
 	                                TFMC_CL_FOR_ANY, batch};
 	return TFMC_OK;
 }

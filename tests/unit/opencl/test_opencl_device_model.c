@@ -220,7 +220,8 @@ START_TEST(state_moves)
 	float logits[20], want[20];
 	if (!begin("opencl-cpu"))
 		return;
-	int64_t fixed = code.device.program.state_fixed_bytes, block = code.device.program.state_batch_bytes;
+	int64_t fixed = code.device.program.object->states.fixed_bytes,
+	        block = code.device.program.object->states.batch_bytes;
 	ck_assert_int_lt(block, (int64_t)sizeof(saved));
 	encode(1, 1);
 	decode(1, -1, logits);

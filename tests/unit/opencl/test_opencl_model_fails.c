@@ -334,7 +334,8 @@ START_TEST(permutations)
 	enum { AT = 64, BYTES = 128 };
 	struct tfmc_device d = device("2");
 	struct tfmc_cl_model *model;
-	int64_t fixed = code.device.program.state_fixed_bytes, block = code.device.program.state_batch_bytes;
+	int64_t fixed = code.device.program.object->states.fixed_bytes,
+	        block = code.device.program.object->states.batch_bytes;
 	ck_assert_int_eq(tfmc_cl_model_open(&code.device.code, &d, &model), TFMC_RT_OK);
 	for (int64_t mapping = 0; mapping < 256 * BATCH; mapping++) {
 		int64_t from[] = {mapping & 3, mapping >> 2 & 3, mapping >> 4 & 3, mapping >> 6 & 3};

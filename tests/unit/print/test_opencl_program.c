@@ -21,7 +21,6 @@ struct recorded {
 	struct arena arena;
 	struct tir graph;
 	struct ir_module *planned;
-	struct object object;
 	struct opencl_program p;
 };
 
@@ -34,6 +33,7 @@ static void recorded_init(struct recorded *r)
 
 static void recorded_destroy(struct recorded *r)
 {
+	opencl_program_destroy(&r->p);
 	if (r->planned)
 		ir_module_destroy(r->planned);
 	tir_destroy(&r->graph);
@@ -43,7 +43,6 @@ static void recorded_destroy(struct recorded *r)
 /* r->graph.m through the passes and the recorder. */
 static enum tfmc_status record(struct recorded *r, const char *family, const char *level)
 {
-	static const struct backend_options none;
 	struct diag_context *cx = &r->graph.cx;
 	const struct target *t = target_find(family);
 	struct pipeline passes;
@@ -52,8 +51,7 @@ static enum tfmc_status record(struct recorded *r, const char *family, const cha
 	ck_assert_int_eq(pipeline_parse(&r->arena, cx, level, &passes), TFMC_OK);
 	enum tfmc_status st = passes_run(cx, &passes, &po, r->graph.m, &r->planned, NULL);
 	ck_assert_msg(st == TFMC_OK, "%s", r->graph.log.data);
-	object_init(&r->object, cx, &r->arena, r->planned, t, &none);
-	return program_record(&r->object, &r->p);
+	return opencl_build(cx, r->planned, t, &r->arena, &r->p);
 }
 
 static void record_text(struct recorded *r, const char *text, const char *family, const char *level)
@@ -79,10 +77,11 @@ static int64_t memory_bytes(const struct recorded *r, const struct plan *f, cons
 	struct ir_dims *t = r->planned->dims;
 	struct ir_value v = {0};
 	switch (p->memory) {
-	case AREA_WEIGHTS: return (int64_t)r->p.weights_bytes;
+	case AREA_WEIGHTS: return (int64_t)r->p.object->weights.bytes;
 	case AREA_ARENA: return value(f->arena_bytes, dims);
 	case AREA_STATE:
-		return r->p.state_fixed_bytes + r->p.state_batch_bytes * dims[r->object.states.batch_dim];
+		return r->p.object->states.fixed_bytes +
+		       r->p.object->states.batch_bytes * dims[r->p.object->states.batch_dim];
 	case AREA_INPUT: v = f->func->params[p->number].value; break;
 	case AREA_OUTPUT: v = func_result(f->func, p->number); break;
 	case AREA_SCRATCH: return INT64_MAX;
@@ -108,9 +107,9 @@ static void check_place(const struct recorded *r, const struct plan *f, const st
 
 static const struct kb_func *find_kernel(const struct recorded *r, const char *name)
 {
-	for (size_t i = 0; i < kb_func_count(r->object.kb); i++)
-		if (!strcmp(kb_func_at(r->object.kb, i)->name, name))
-			return kb_func_at(r->object.kb, i);
+	for (size_t i = 0; i < kb_func_count(r->p.object->kb); i++)
+		if (!strcmp(kb_func_at(r->p.object->kb, i)->name, name))
+			return kb_func_at(r->p.object->kb, i);
 	ck_abort_msg("no kernel %s", name);
 	return NULL;
 }
@@ -278,7 +277,7 @@ START_TEST(equal_layers_share_kernels)
 		}
 	per_layer = n / 3;
 	ck_assert_uint_eq(n % 3, 0);
-	ck_assert_uint_eq(kb_func_count(r.object.kb), per_layer);
+	ck_assert_uint_eq(kb_func_count(r.p.object->kb), per_layer);
 	for (size_t i = per_layer; i < n; i++) {
 		const struct plan_kernel *a = kernels[i - per_layer], *b = kernels[i];
 		ck_assert_str_eq(a->name, b->name);
@@ -300,7 +299,7 @@ START_TEST(other_shapes_do_not_share)
 	struct recorded r;
 	record_text(&r, text, families[_i], "O2");
 	check_program(&r);
-	ck_assert_uint_eq(kb_func_count(r.object.kb), 3);
+	ck_assert_uint_eq(kb_func_count(r.p.object->kb), 3);
 	recorded_destroy(&r);
 }
 END_TEST
@@ -359,7 +358,7 @@ START_TEST(table)
 	struct buf out;
 	buf_init(&out);
 	record_text(&r, mini_model, "opencl-cpu", "O2");
-	opencl_print_plans(&r.p, r.planned, &out);
+	opencl_print_plans(&r.p, &out);
 	ck_assert_ptr_nonnull(strstr(out.data, "indices of 32 bits\n"));
 	ck_assert_ptr_nonnull(strstr(out.data, "B in [1, 4]\n"));
 	ck_assert_ptr_nonnull(strstr(out.data, "launches of decode: arena "));

@@ -25,7 +25,7 @@ struct made {
 	struct arena arena;
 	struct tir graph;
 	struct ir_module *planned;
-	struct object object;
+	struct object object;          /* of a processor */
 	struct opencl_program program; /* of any target */
 	int64_t lo[DIMS_MAX], hi[DIMS_MAX];
 };
@@ -34,6 +34,7 @@ struct made {
 static enum tfmc_status make_object(struct object *o, struct opencl_program *out)
 {
 	struct kb_caps caps = kb_caps_of(o->target);
+	out->object = o;
 	o->kb = kb_module_create(o->arena, &caps);
 	TFMC_TRY(layout_weights(o));
 	TFMC_TRY(layout_state(o));
@@ -66,9 +67,10 @@ static enum tfmc_status plan_all(struct made *m, const char *target, const char 
 		m->lo[i] = ir_dims_sym(m->planned->dims, i)->lo;
 		m->hi[i] = ir_dims_sym(m->planned->dims, i)->hi;
 	}
+	if (po.target->arch == ARCH_OPENCL)
+		return opencl_build(&m->graph.cx, m->planned, po.target, &m->arena, &m->program);
 	object_init(&m->object, &m->graph.cx, &m->arena, m->planned, po.target, &none);
-	return po.target->arch == ARCH_OPENCL ? program_record(&m->object, &m->program)
-	                                      : make_object(&m->object, &m->program);
+	return make_object(&m->object, &m->program);
 }
 
 static void make(struct made *m, const char *target, const char *level)
@@ -366,7 +368,7 @@ static void same_step(const struct made *m, const struct tfmc_plan *p, int64_t r
 static void write_plan(struct made *m, struct buf *out)
 {
 	buf_init(out);
-	ck_assert_int_eq(opencl_write_plan(&m->graph.cx, &m->program, m->planned, out), TFMC_OK);
+	ck_assert_int_eq(opencl_write_plan(&m->program, out), TFMC_OK);
 }
 
 START_TEST(bytes_say_the_same)
@@ -378,7 +380,7 @@ START_TEST(bytes_say_the_same)
 	write_plan(&m, &bytes);
 	ck_assert_ptr_null(tfmc_plan_open(bytes.data, bytes.len, &p));
 	ck_assert_int_eq(tfmc_plan_header(&p, PLAN_H_INDEX_BITS), m.program.index_bits);
-	ck_assert_int_eq(tfmc_plan_header(&p, PLAN_H_WEIGHTS), (int64_t)m.program.weights_bytes);
+	ck_assert_int_eq(tfmc_plan_header(&p, PLAN_H_WEIGHTS), (int64_t)m.program.object->weights.bytes);
 	ck_assert_int_eq(p.rows[PLAN_FUNCTIONS], (int64_t)m.program.n_functions);
 	for (size_t i = 0; i < m.program.n_functions; i++) {
 		const struct plan *f = m.program.functions[i];
@@ -554,7 +556,7 @@ START_TEST(text)
 	struct buf out;
 	make(&m, "x86-64-v3", "O2");
 	buf_init(&out);
-	opencl_print_plans(&m.program, m.planned, &out);
+	opencl_print_plans(&m.program, &out);
 	ck_assert_ptr_nonnull(strstr(out.data, "launches of decode: arena "));
 	ck_assert_ptr_nonnull(strstr(out.data, "\n  barrier\n  repeat "));
 	ck_assert_ptr_nonnull(strstr(out.data, ", worker, workers"));
