@@ -40,6 +40,8 @@ struct kb_module {
 	struct arena *arena;
 	struct kb_caps caps; /* of the functions that begin now */
 	int variant;         /* likewise */
+	struct kb lost;      /* is recorded when there is no memory; the arena remembers */
+	struct kb_func lost_func;
 	const char *error;   /* the first misuse, NULL: none */
 	struct {
 		struct kb **items;

@@ -159,25 +159,23 @@ struct kb_val kb_poison(struct kb *k, struct kb_type type)
 
 struct kb *kb_begin(struct kb_module *m, const char *name, enum kb_linkage linkage, enum kb_scalar result)
 {
-	struct kb *k = ARENA_NEW(m->arena, struct kb);
+	struct kb *k = ARENA_NEW(m->arena, struct kb), **slot = ARENA_PUSH(m->arena, &m->funcs);
 	struct kb_func *f = ARENA_NEW(m->arena, struct kb_func);
-	struct kb **slot = ARENA_PUSH(m->arena, &m->funcs);
-	if (!k || !f || !slot)
-		return NULL;
-	*slot = k;
-	k->module = m;
-	k->caps = m->caps;
-	k->func = f;
-	f->variant = m->variant;
-	f->caps = m->caps;
-	f->name = arena_strdup(m->arena, name);
-	f->linkage = linkage;
-	f->result = result;
-	f->group_size = 1;
+	k = k ? k : &m->lost;
+	f = f ? f : &m->lost_func;
+	*k = (struct kb){.module = m, .caps = m->caps, .func = f};
+	*f = (struct kb_func){.variant = m->variant,
+	                      .caps = m->caps,
+	                      .name = arena_strdup(m->arena, name),
+	                      .linkage = linkage,
+	                      .result = result,
+	                      .group_size = 1};
+	if (slot)
+		*slot = k;
 	/* ids count from 1 */
-	if (!ARENA_PUSH(m->arena, &k->types) || !ARENA_PUSH(m->arena, &k->defs) ||
-	    !ARENA_PUSH(m->arena, &k->vars))
-		return NULL;
+	(void)ARENA_PUSH(m->arena, &k->types);
+	(void)ARENA_PUSH(m->arena, &k->defs);
+	(void)ARENA_PUSH(m->arena, &k->vars);
 	bool fits = result == KB_VOID || result == KB_I32 || result == KB_INDEX || result == KB_PTR;
 	kb_require(k, fits, "a function gives void, i32, index or ptr");
 	kb_require(k, linkage != KB_KERNEL || result == KB_VOID, "a kernel gives nothing");

@@ -101,7 +101,7 @@ enum kb_param_flags { KB_NOALIAS = 1, KB_READONLY = 2 };
 
 /* ---- functions ---- */
 /* Begins a function; result KB_VOID, KB_I32, KB_INDEX or KB_PTR. A comment line (shapes, YAML place) may
- * follow. */
+ * follow. Never NULL: without memory what is recorded is lost, and the module has failed. */
 struct kb *kb_begin(struct kb_module *m, const char *name, enum kb_linkage linkage, enum kb_scalar result);
 struct kb_val kb_param(struct kb *k, const char *name, struct kb_type type, unsigned flags);
 void kb_comment(struct kb *k, const char *fmt, ...) TFMC_PRINTF(2, 3);

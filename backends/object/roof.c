@@ -48,8 +48,6 @@ static void record_multiply(struct kb_module *m, int lanes, enum ir_products kin
 	struct kb_type words = KB_TYPE(kind == PRODUCTS_F32 ? KB_F32 : KB_I32, lanes);
 	struct kb *k = kb_begin(m, multiply_names[kind], KB_EXPORTED, KB_VOID);
 	struct kb_var sum[CHAINS];
-	if (!k)
-		return;
 	struct kb_val data = kb_param(k, "data", KB_PTR_T, 0), n = kb_param(k, "n", KB_INDEX_T, 0);
 	struct kb_val zero = kb_index(k, 0), x = kb_load(k, words, data, zero, 0, 4);
 	for (int i = 0; i < CHAINS; i++)
@@ -67,8 +65,6 @@ static void record_multiply(struct kb_module *m, int lanes, enum ir_products kin
 static void record_tiles(struct kb_module *m, enum ir_products kind)
 {
 	struct kb *k = kb_begin(m, multiply_names[kind], KB_EXPORTED, KB_VOID);
-	if (!k)
-		return;
 	struct kb_val data = kb_param(k, "data", KB_PTR_T, 0), n = kb_param(k, "n", KB_INDEX_T, 0);
 	kb_tile_config_whole(k, data);
 	kb_loop(k, "i", kb_index(k, 0), n, 1, 0);
@@ -95,8 +91,6 @@ static void record_read(struct kb_module *m, int lanes)
 	struct kb_type t = KB_TYPE(KB_I32, lanes);
 	struct kb *k = kb_begin(m, READ, KB_EXPORTED, KB_INDEX);
 	struct kb_var all[2 * PLACES];
-	if (!k)
-		return;
 	struct kb_val data = kb_param(k, "data", KB_PTR_T, 0), n = kb_param(k, "n", KB_INDEX_T, 0);
 	struct kb_val zero = kb_index(k, 0), sum = kb_splat(k, kb_i32(k, 0), lanes);
 	for (int i = 0; i < 2 * PLACES; i++)
