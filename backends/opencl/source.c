@@ -51,26 +51,19 @@ static double most(const struct object *o, const struct ir_dim *d)
 	return (double)ir_dim_hi(o->module->dims, d);
 }
 
-/* Rows and pieces of long rows of the results. */
-static double most_tasks(const struct object *o, const struct ir_func *f, const struct plan_kernel *l)
+static double most_in_kernel(const struct object *o, const struct ir_func *f, const struct plan_kernel *l)
 {
 	struct ir_dims *dims = o->module->dims;
-	double tasks = most(o, l->tasks) * (double)l->workers;
-	for (size_t i = 0; i < l->group->n_results; i++) {
+	double tasks = most(o, l->tasks) * (double)l->workers, each = tasks;
+	for (size_t i = 0; i < l->group->n_results; i++) { /* rows, and pieces of long rows */
 		const struct ir_type *type = ir_type_of(f, l->group->results[i]);
 		if (type->kind != IR_TENSOR || type->rank == 0)
 			continue;
 		double rows = most(o, ir_type_count_range(dims, type, 0, type->rank - 1));
-		tasks = larger(tasks, rows + most(o, ir_type_count(dims, type)) / ROW_PIECE);
+		each = larger(each, rows + most(o, ir_type_count(dims, type)) / ROW_PIECE);
 	}
-	return tasks;
-}
-
-static double most_in_kernel(const struct object *o, const struct ir_func *f, const struct plan_kernel *l)
-{
-	double workers = most(o, l->tasks) * (double)l->workers + 1;
-	double each = larger(most_tasks(o, f, l), (double)(TASKS_MORE * l->workers));
-	double number = workers * larger(each, (double)l->scratch);
+	each = larger(each, larger((double)(TASKS_MORE * l->workers), (double)l->scratch));
+	double number = (tasks + 1) * each;
 	for (size_t i = 0; i < l->areas.n; i++) {
 		const struct area *p = &l->areas.items[i];
 		double end = most(o, p->offset) + most(o, p->bytes);

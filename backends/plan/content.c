@@ -32,24 +32,7 @@ static uint64_t add_chain(uint64_t h, const struct ir_func *f, struct ir_value v
 	return h;
 }
 
-static bool writes_state(const struct ir_func *f, const struct ir_op *op, const char *state)
-{
-	return (op->code == OP_state_append || op->code == OP_state_write) &&
-	       !strcmp(ir_type_of(f, op->operands[0])->state->name, state);
-}
-
-/* The first statement that writes the state speaks for all. */
-static uint64_t add_writer(uint64_t h, const struct object *o, const char *state)
-{
-	for (size_t i = 0; i < o->module->funcs.n; i++) {
-		const struct ir_func *f = o->module->funcs.items[i];
-		for (struct ir_iter it = ir_ops(f->body); it.op; ir_next(&it))
-			if (writes_state(f, it.op, state))
-				return add_chain(h, f, it.op->operands[1]);
-	}
-	return h;
-}
-
+/* Of the state and of the first statement that writes it, which speaks for all. */
 static uint64_t add_state(uint64_t h, const struct object *o, const struct state_place *p)
 {
 	const struct ir_type *t = p->decl->type;
@@ -63,7 +46,14 @@ static uint64_t add_state(uint64_t h, const struct object *o, const struct state
 	}
 	if (p->window > 0)
 		h = object_hash_number(h, p->window);
-	return add_writer(h, o, p->decl->name);
+	for (size_t i = 0; i < o->module->funcs.n; i++) {
+		const struct ir_func *f = o->module->funcs.items[i];
+		for (struct ir_iter it = ir_ops(f->body); it.op; ir_next(&it))
+			if ((it.op->code == OP_state_append || it.op->code == OP_state_write) &&
+			    !strcmp(ir_type_of(f, it.op->operands[0])->state->name, p->decl->name))
+				return add_chain(h, f, it.op->operands[1]);
+	}
+	return h;
 }
 
 uint64_t state_content_hash(const struct object *o)

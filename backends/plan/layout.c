@@ -128,15 +128,6 @@ static enum tfmc_status add_weight(struct object *o, const struct ir_weight *w)
 	return TFMC_OK;
 }
 
-static enum tfmc_status add_weights(struct object *o, const struct ir_module *m)
-{
-	for (size_t i = 0; i < m->funcs.n; i++)
-		for (struct ir_iter it = ir_ops(m->funcs.items[i]->body); it.op; ir_next(&it))
-			if (it.op->code == OP_weight)
-				TFMC_TRY(add_weight(o, ((const struct attrs_weight *)it.op->attrs)->weight));
-	return TFMC_OK;
-}
-
 uint64_t object_hash_text(uint64_t h, const char *s)
 {
 	return hash_bytes64(h, s, strlen(s) + 1);
@@ -169,8 +160,14 @@ static uint64_t hash_layout(const struct object *o)
 
 enum tfmc_status layout_weights(struct object *o)
 {
-	for (size_t v = 0; v < o->n_all; v++)
-		TFMC_TRY(add_weights(o, o->all[v].module));
+	for (size_t v = 0; v < o->n_all; v++) {
+		const struct ir_module *m = o->all[v].module;
+		for (size_t i = 0; i < m->funcs.n; i++)
+			for (struct ir_iter it = ir_ops(m->funcs.items[i]->body); it.op; ir_next(&it))
+				if (it.op->code == OP_weight)
+					TFMC_TRY(add_weight(
+					        o, ((const struct attrs_weight *)it.op->attrs)->weight));
+	}
 	o->structure_hash = hash_layout(o);
 	for (size_t v = 0; v < o->n_all; v++) {
 		o->all[v].weights = o->weights;
@@ -267,67 +264,55 @@ enum tfmc_status layout_state(struct object *o)
 
 /* ---- variants ---- */
 
-static uint64_t hash_states(uint64_t h, const struct state_list *l)
+/* What the interface, made from the first variant, says of another one, too. It reads dims by their numbers. */
+enum { HASH_DIMS, HASH_STATE, HASH_ENTRIES, HASHES };
+
+static void hash_interface(const struct object *o, uint64_t h[HASHES])
 {
+	const struct state_list *l = &o->states;
 	const int64_t numbers[] = {l->fixed_bytes, l->batch_bytes, l->context_limit, l->batch_dim};
-	for (size_t i = 0; i < TFMC_COUNT(numbers); i++)
-		h = object_hash_number(h, numbers[i]);
-	for (size_t i = 0; i < l->n; i++) {
-		h = object_hash_text(h, l->items[i].decl->name);
-		h = object_hash_number(object_hash_number(h, l->items[i].offset), l->items[i].bytes);
-	}
-	return h;
-}
-
-static uint64_t hash_entry(uint64_t h, const struct object *o, const struct entry *e)
-{
-	const struct function *f = &o->functions.items[e->function];
-	h = object_hash_number(object_hash_text(h, e->name), e->fixed_dim);
-	h = object_hash_number(object_hash_number(h, (int64_t)f->n_inputs), (int64_t)f->n_outputs);
-	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++)
-		h = object_hash_number(h, f->has_dim[i]);
-	return h;
-}
-
-static uint64_t hash_dims(const struct object *o)
-{
-	uint64_t h = HASH64_SEED;
-	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++) {
+	size_t n_dims = ir_dims_count(o->module->dims);
+	h[HASH_DIMS] = h[HASH_STATE] = h[HASH_ENTRIES] = HASH64_SEED;
+	for (size_t i = 0; i < n_dims; i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(o->module->dims, i);
-		h = object_hash_number(object_hash_number(object_hash_text(h, s->name), s->lo), s->hi);
+		h[HASH_DIMS] = object_hash_number(object_hash_text(h[HASH_DIMS], s->name), s->lo);
+		h[HASH_DIMS] = object_hash_number(h[HASH_DIMS], s->hi);
 	}
-	return h;
-}
-
-static uint64_t hash_entries(const struct object *o)
-{
-	uint64_t h = HASH64_SEED;
-	for (size_t i = 0; i < o->entries.n; i++)
-		h = hash_entry(h, o, &o->entries.items[i]);
-	return h;
-}
-
-/* In which the interface, made from the first variant, knows another one wrongly, or NULL. It reads dims by their numbers. */
-static const char *difference(const struct object *o, const struct object *v)
-{
-	return hash_dims(o) != hash_dims(v)                                                   ? "dims"
-	       : hash_states(HASH64_SEED, &o->states) != hash_states(HASH64_SEED, &v->states) ? "state"
-	       : hash_entries(o) != hash_entries(v)                                           ? "entries"
-	                                                                                      : NULL;
+	for (size_t i = 0; i < TFMC_COUNT(numbers); i++)
+		h[HASH_STATE] = object_hash_number(h[HASH_STATE], numbers[i]);
+	for (size_t i = 0; i < l->n; i++) {
+		h[HASH_STATE] = object_hash_text(h[HASH_STATE], l->items[i].decl->name);
+		h[HASH_STATE] = object_hash_number(h[HASH_STATE], l->items[i].offset);
+		h[HASH_STATE] = object_hash_number(h[HASH_STATE], l->items[i].bytes);
+	}
+	for (size_t i = 0; i < o->entries.n; i++) {
+		const struct entry *e = &o->entries.items[i];
+		const struct function *f = &o->functions.items[e->function];
+		const int64_t of_entry[] = {e->fixed_dim, (int64_t)f->n_inputs, (int64_t)f->n_outputs};
+		h[HASH_ENTRIES] = object_hash_text(h[HASH_ENTRIES], e->name);
+		for (size_t k = 0; k < TFMC_COUNT(of_entry); k++)
+			h[HASH_ENTRIES] = object_hash_number(h[HASH_ENTRIES], of_entry[k]);
+		for (size_t k = 0; k < n_dims; k++)
+			h[HASH_ENTRIES] = object_hash_number(h[HASH_ENTRIES], f->has_dim[k]);
+	}
 }
 
 enum tfmc_status layout_variants(struct object *o)
 {
+	static const char *const what[HASHES] = {"dims", "state", "entries"};
+	uint64_t first[HASHES], other[HASHES];
 	int64_t scratch = 0;
+	hash_interface(o, first);
 	for (size_t i = 0; i < o->n_all; i++) {
 		const struct object *v = &o->all[i];
-		const char *what = difference(o, v);
-		if (what) {
-			diag_error(o->cx, LOC_NONE, DIAG_INTERNAL,
-			           "the variants %s and %s differ in their %s", o->target->name,
-			           v->target->name, what);
-			return TFMC_INTERNAL;
-		}
+		hash_interface(v, other);
+		for (int k = 0; k < HASHES; k++)
+			if (first[k] != other[k]) {
+				diag_error(o->cx, LOC_NONE, DIAG_INTERNAL,
+				           "the variants %s and %s differ in their %s", o->target->name,
+				           v->target->name, what[k]);
+				return TFMC_INTERNAL;
+			}
 		scratch = v->scratch > scratch ? v->scratch : scratch;
 	}
 	for (size_t i = 0; i < o->n_all; i++)

@@ -76,26 +76,6 @@ enum tfmc_status budget_code(const struct object *o, const struct ir_op *group)
 
 /* ---- memory ---- */
 
-static enum tfmc_status measure_function(struct object *o, const struct function *f,
-                                         struct backend_function_sizes *out)
-{
-	bool *seen = ARENA_ARRAY(o->arena, bool, o->weights.n + 1);
-	*out = (struct backend_function_sizes){.func = f->func, .arena = f->arena};
-	if (!seen)
-		return TFMC_NO_MEMORY;
-	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it)) {
-		if (it.op->code != OP_weight)
-			continue;
-		const struct weight_place *p =
-		        object_weight(o, ((const struct attrs_weight *)it.op->attrs)->weight);
-		if (!p || seen[p - o->weights.items])
-			continue;
-		seen[p - o->weights.items] = true;
-		out->weights += (uint64_t)p->bytes;
-	}
-	return TFMC_OK;
-}
-
 enum tfmc_status backend_measure(struct diag_context *cx, const struct ir_module *planned,
                                  const struct target *target, struct arena *arena, struct backend_sizes *out)
 {
@@ -112,9 +92,25 @@ enum tfmc_status backend_measure(struct diag_context *cx, const struct ir_module
 	                              .context_limit = (uint64_t)o.states.context_limit,
 	                              .n_functions = o.functions.n};
 	out->functions = ARENA_ARRAY(arena, struct backend_function_sizes, o.functions.n + 1);
-	if (!out->functions)
+	size_t *last =
+	        ARENA_ARRAY(arena, size_t, o.weights.n + 1); /* 1 + function that has counted a weight */
+	if (!out->functions || !last)
 		return TFMC_NO_MEMORY;
-	for (size_t i = 0; i < o.functions.n; i++)
-		TFMC_TRY(measure_function(&o, &o.functions.items[i], &out->functions[i]));
+	for (size_t i = 0; i < o.functions.n; i++) {
+		const struct function *f = &o.functions.items[i];
+		struct backend_function_sizes *sizes = &out->functions[i];
+		*sizes = (struct backend_function_sizes){.func = f->func, .arena = f->arena};
+		for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it)) {
+			const struct weight_place *p =
+			        it.op->code == OP_weight
+			                ? object_weight(&o,
+			                                ((const struct attrs_weight *)it.op->attrs)->weight)
+			                : NULL;
+			if (!p || last[p - o.weights.items] == i + 1)
+				continue;
+			last[p - o.weights.items] = i + 1;
+			sizes->weights += (uint64_t)p->bytes;
+		}
+	}
 	return TFMC_OK;
 }

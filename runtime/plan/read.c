@@ -136,19 +136,6 @@ static const struct bound {
         {PLAN_FUNCTIONS, FUNCTION_RESULTS, 0, INT64_MAX, "a function has fewer than no tensors"},
 };
 
-static void check_bounds(struct check *c, const struct bound *b)
-{
-	int64_t most = b->most, formulas = c->plan->rows[PLAN_FORMULAS];
-	if (most == MOST_NAME)
-		most = tfmc_plan_header(c->plan, PLAN_H_NAMES) - 1;
-	if (most == MOST_FORMULA || most == MOST_OPTIONAL)
-		most = most == MOST_FORMULA ? formulas - 1 : formulas;
-	for (int64_t i = 0; i < c->plan->rows[b->section]; i++) {
-		int64_t v = cell(c, b->section, i, b->column);
-		require(c, v >= b->least && v <= most, b->wrong);
-	}
-}
-
 /* The next n rows of the section, which begin at `first`; gives the row after them. */
 static int64_t take_rows(struct check *c, enum plan_section s, int64_t first, int64_t n)
 {
@@ -283,8 +270,17 @@ static void check_sections(struct check *c)
 	static const enum plan_section taken[] = {PLAN_CODE,    PLAN_AREAS,   PLAN_ARGS,
 	                                          PLAN_KERNELS, PLAN_OUTPUTS, PLAN_STEPS};
 	const struct tfmc_plan *p = c->plan;
-	for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
-		check_bounds(c, &bounds[i]);
+	for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
+		const struct bound *b = &bounds[i];
+		int64_t most = b->most == MOST_NAME       ? tfmc_plan_header(p, PLAN_H_NAMES) - 1
+		               : b->most == MOST_FORMULA  ? p->rows[PLAN_FORMULAS] - 1
+		               : b->most == MOST_OPTIONAL ? p->rows[PLAN_FORMULAS]
+		                                          : b->most;
+		for (int64_t k = 0; k < p->rows[b->section]; k++) {
+			int64_t v = cell(c, b->section, k, b->column);
+			require(c, v >= b->least && v <= most, b->wrong);
+		}
+	}
 	for (int64_t i = 0; i < p->rows[PLAN_DIMS]; i++)
 		require(c, cell(c, PLAN_DIMS, i, DIM_LO) <= cell(c, PLAN_DIMS, i, DIM_HI),
 		        "a dim has no bounds");
