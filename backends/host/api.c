@@ -5,11 +5,10 @@
  */
 #include "backends/host/host.h"
 
-static bool begin(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result)
+static void begin(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result)
 {
 	*e = (struct emit){.object = o};
 	e->k = kb_begin(o->kb, emit_name(o, suffix), KB_EXPORTED, result);
-	return e->k != NULL;
 }
 
 void api_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status)
@@ -71,8 +70,7 @@ static struct kb_val arena_of(struct emit *e, const struct function *f)
 static void emit_arena_bytes(struct object *o)
 {
 	struct emit e;
-	if (!begin(&e, o, "arena_bytes", KB_INDEX))
-		return;
+	begin(&e, o, "arena_bytes", KB_INDEX);
 	struct kb *k = e.k;
 	struct kb_val values = kb_param(k, "dims", KB_PTR_T, KB_READONLY);
 	struct kb_val workers = kb_param(k, "workers", KB_INDEX_T, 0);
@@ -102,8 +100,7 @@ static void emit_arena_bytes(struct object *o)
 static void emit_state_bytes(struct object *o)
 {
 	struct emit e;
-	if (!begin(&e, o, "state_bytes", KB_INDEX))
-		return;
+	begin(&e, o, "state_bytes", KB_INDEX);
 	struct kb *k = e.k;
 	struct kb_val batch = kb_param(k, "batch", KB_INDEX_T, 0);
 	if (o->states.batch_dim >= 0) {
@@ -130,7 +127,7 @@ static struct kb_val config(struct init *n, enum kb_scalar type, int64_t offset)
 	return emit_load(n->e.k, type, n->config, offset);
 }
 
-static void init_weights(struct init *n)
+static void init_memory(struct init *n)
 {
 	struct emit *e = &n->e;
 	struct kb *k = e->k;
@@ -145,12 +142,6 @@ static void init_weights(struct init *n)
 		n->weights = kb_select(k, absent, kb_symbol(k, emit_name(o, "weights")), n->weights);
 	else if (o->weights.bytes > 0)
 		emit_return_if(e, absent, TFMC_RT_E_NO_WEIGHTS);
-}
-
-static void init_arena(struct init *n)
-{
-	struct emit *e = &n->e;
-	struct kb *k = e->k;
 	n->arena = config(n, KB_PTR, CONFIG(arena));
 	n->arena_bytes = config(n, KB_INDEX, CONFIG(arena_bytes));
 	struct kb_val wanted = config(n, KB_INDEX, CONFIG(workers));
@@ -159,7 +150,7 @@ static void init_arena(struct init *n)
 	api_require(e, is_aligned(e, config(n, KB_INDEX, CONFIG(arena))), TFMC_RT_E_ALIGN);
 	struct kb_val none = kb_cmp(k, KB_EQ, n->arena, kb_null(k));
 	n->arena_bytes = kb_select(k, none, kb_index(k, 0), n->arena_bytes);
-	struct kb_val scratch = kb_mul(k, n->workers, kb_index(k, e->object->scratch));
+	struct kb_val scratch = kb_mul(k, n->workers, kb_index(k, o->scratch));
 	api_require(e, kb_cmp(k, KB_GE, n->arena_bytes, scratch), TFMC_RT_E_SIZE);
 }
 
@@ -186,32 +177,6 @@ static void init_state(struct init *n)
 	struct kb_val enough = kb_cmp(k, KB_GE, room, kb_mul(k, n->batch, kb_index(k, block)));
 	api_require(e, kb_bin(k, KB_OR, absent, kb_bin(k, KB_AND, some, enough)), TFMC_RT_E_SIZE);
 	n->batch = kb_select(k, absent, kb_index(k, 0), n->batch);
-}
-
-/* Last: a device that is opened is kept. */
-static void init_variant(struct init *n)
-{
-	struct kb *k = n->e.k;
-	emit_store(k, n->weights, n->start, 8 * START_WEIGHTS);
-	emit_store(k, n->batch, n->start, 8 * START_BATCH);
-	emit_store(k, kb_null(k), n->start, 8 * START_DEVICE);
-	n->variant = emit_choice(&n->e, n->config, n->start);
-}
-
-static void init_check(struct init *n)
-{
-	struct emit *e = &n->e;
-	struct kb *k = e->k;
-	struct kb_val no_context = kb_cmp(k, KB_EQ, e->context, kb_null(k));
-	struct kb_val no_config = kb_cmp(k, KB_EQ, n->config, kb_null(k));
-	emit_return_if(e, kb_bin(k, KB_OR, no_context, no_config), TFMC_RT_E_NULL);
-	struct kb_val size = config(n, KB_INDEX, CONFIG(struct_size));
-	api_require(e, kb_cmp(k, KB_EQ, size, kb_index(k, (int64_t)sizeof(struct tfmc_config))),
-	            TFMC_RT_E_ABI);
-	init_weights(n);
-	init_arena(n);
-	init_state(n);
-	init_variant(n);
 }
 
 static void init_write(struct init *n)
@@ -249,15 +214,27 @@ static void set_workers(struct emit *e, const struct kb_val *args)
 static void emit_init(struct object *o)
 {
 	struct init n = {0};
-	if (!begin(&n.e, o, "init", KB_I32))
-		return;
-	n.e.context = kb_param(n.e.k, "context", KB_PTR_T, 0);
-	n.config = kb_param(n.e.k, "config", KB_PTR_T, KB_READONLY);
-	n.start = kb_local(n.e.k, "start", KB_INDEX, START_WORDS);
-	init_check(&n);
+	struct emit *e = &n.e;
+	begin(e, o, "init", KB_I32);
+	struct kb *k = e->k;
+	e->context = kb_param(k, "context", KB_PTR_T, 0);
+	n.config = kb_param(k, "config", KB_PTR_T, KB_READONLY);
+	n.start = kb_local(k, "start", KB_INDEX, START_WORDS);
+	struct kb_val no_context = kb_cmp(k, KB_EQ, e->context, kb_null(k));
+	struct kb_val no_config = kb_cmp(k, KB_EQ, n.config, kb_null(k));
+	emit_return_if(e, kb_bin(k, KB_OR, no_context, no_config), TFMC_RT_E_NULL);
+	struct kb_val size = config(&n, KB_INDEX, CONFIG(struct_size));
+	api_require(e, kb_cmp(k, KB_EQ, size, kb_index(k, (int64_t)sizeof(struct tfmc_config))),
+	            TFMC_RT_E_ABI);
+	init_memory(&n);
+	init_state(&n);
+	emit_store(k, n.weights, n.start, 8 * START_WEIGHTS);
+	emit_store(k, n.batch, n.start, 8 * START_BATCH);
+	emit_store(k, kb_null(k), n.start, 8 * START_DEVICE);
+	n.variant = emit_choice(e, n.config, n.start); /* last: a device that is opened is kept */
 	init_write(&n);
-	kb_return(n.e.k, kb_call(n.e.k, emit_name(o, "reset"), KB_I32, &n.e.context, 1));
-	kb_end(n.e.k);
+	kb_return(k, kb_call(k, emit_name(o, "reset"), KB_I32, &e->context, 1));
+	kb_end(k);
 }
 
 static void close_context(struct emit *e, const struct kb_val *args)
@@ -296,8 +273,7 @@ static void emit_context_function(struct object *o, const struct context_functio
 {
 	struct emit e;
 	struct kb_val args[TFMC_COUNT(f->params)] = {{0}};
-	if (!begin(&e, o, f->suffix, KB_I32))
-		return;
+	begin(&e, o, f->suffix, KB_I32);
 	e.context = kb_param(e.k, "context", KB_PTR_T, 0);
 	for (size_t i = 0; i < TFMC_COUNT(args) && f->params[i].name; i++)
 		args[i] = kb_param(e.k, f->params[i].name, KB_TYPE(f->params[i].type, 1),
@@ -323,8 +299,7 @@ static void emit_status_text(struct object *o)
 #undef ROW
 	};
 	struct emit e;
-	if (!begin(&e, o, "status_text", KB_PTR))
-		return;
+	begin(&e, o, "status_text", KB_PTR);
 	struct kb_val status = kb_param(e.k, "status", KB_I32_T, 0);
 	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
 		kb_if(e.k, kb_cmp(e.k, KB_EQ, status, kb_i32(e.k, rows[i].value)));
@@ -339,8 +314,7 @@ static void emit_status_text(struct object *o)
 static void emit_variant(struct object *o)
 {
 	struct emit e;
-	if (!begin(&e, o, "variant", KB_INDEX))
-		return;
+	begin(&e, o, "variant", KB_INDEX);
 	struct kb *k = e.k;
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	return_if(k, kb_cmp(k, KB_EQ, e.context, kb_null(k)), -1);

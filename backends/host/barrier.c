@@ -50,16 +50,6 @@ static struct kb_val word_at(struct emit *e, int64_t offset)
 	return kb_ptr_add(e->k, e->context, kb_index(e->k, 0), offset);
 }
 
-static struct kb_val get(struct emit *e, int64_t offset)
-{
-	return kb_atomic_load(e->k, word_at(e, offset), 0);
-}
-
-static void set(struct emit *e, struct kb_val v, int64_t offset)
-{
-	kb_atomic_store(e->k, v, word_at(e, offset), 0);
-}
-
 static struct kb_val cluster_lines(struct emit *e, const struct meeting *m, struct kb_val cluster)
 {
 	struct kb_val far = kb_mul(e->k, cluster, kb_index(e->k, CLUSTER_BYTES));
@@ -133,13 +123,19 @@ static struct kb_val cancel_mark(struct emit *e, const struct place_in *p)
 
 static struct kb_val is_cancelled(struct emit *e, const struct meeting *m, struct kb_val mark)
 {
-	return kb_cmp(e->k, KB_EQ, get(e, m->cancel), mark);
+	return kb_cmp(e->k, KB_EQ, kb_atomic_load(e->k, word_at(e, m->cancel), 0), mark);
 }
 
-/* One pause; after some of them the yield hook, now and then. */
-static void wait_a_little(struct emit *e, const struct place_in *p, struct kb_var waited, struct kb_val mark)
+/* Until the epoch of the cluster turns, or the call is cancelled and the worker may leave. After some pauses comes the
+ * yield hook, now and then. */
+static void wait(struct emit *e, const struct place_in *p, struct kb_val mark)
 {
 	struct kb *k = e->k;
+	struct kb_var waited = kb_var(k, "waited", KB_I32_T, kb_i32(k, 0));
+	kb_forever(k);
+	kb_break_if(k, kb_cmp(k, KB_NE, kb_atomic_load(k, p->lines, EPOCH), p->epoch));
+	if (p->meeting == &between)
+		kb_break_if(k, is_cancelled(e, p->meeting, mark));
 	kb_pause(k);
 	struct kb_val n = kb_bin(k, KB_ADD, kb_get(k, waited), kb_i32(k, 1));
 	kb_set(k, waited, n);
@@ -150,22 +146,10 @@ static void wait_a_little(struct emit *e, const struct place_in *p, struct kb_va
 	kb_if(k, kb_cmp(k, KB_NE, hook, kb_null(k)));
 	struct kb_val stop = kb_call_ptr(k, hook, KB_I32, &user, 1);
 	kb_if(k, kb_cmp(k, KB_NE, stop, kb_i32(k, 0)));
-	set(e, mark, p->meeting->cancel);
+	kb_atomic_store(k, mark, word_at(e, p->meeting->cancel), 0);
 	kb_end_if(k);
 	kb_end_if(k);
 	kb_end_if(k);
-}
-
-/* Until the epoch of the cluster turns, or the call is cancelled and the worker may leave. */
-static void wait(struct emit *e, const struct place_in *p, struct kb_val mark)
-{
-	struct kb *k = e->k;
-	struct kb_var waited = kb_var(k, "waited", KB_I32_T, kb_i32(k, 0));
-	kb_forever(k);
-	kb_break_if(k, kb_cmp(k, KB_NE, kb_atomic_load(k, p->lines, EPOCH), p->epoch));
-	if (p->meeting == &between)
-		kb_break_if(k, is_cancelled(e, p->meeting, mark));
-	wait_a_little(e, p, waited, mark);
 	kb_end_forever(k);
 }
 
@@ -173,8 +157,6 @@ static void emit_barrier(struct object *o)
 {
 	struct emit e = {.object = o};
 	struct kb *k = e.k = kb_begin(o->kb, emit_internal(o, "barrier"), KB_INTERNAL, KB_I32);
-	if (!k)
-		return;
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	struct kb_val n = kb_param(k, "n_workers", KB_INDEX_T, 0);
@@ -189,35 +171,19 @@ static void emit_barrier(struct object *o)
 	kb_end(k);
 }
 
-/* Of calls that follow each other: a worker may still read the status of the one before. */
-static struct kb_val result_slot(struct emit *e, struct kb_val epoch)
-{
-	struct kb_val parity = kb_bin(e->k, KB_AND, kb_cvt(e->k, epoch, KB_INDEX), kb_index(e->k, 1));
-	struct kb_val offset = kb_mul(e->k, parity, kb_index(e->k, 4));
-	return kb_ptr_add(e->k, e->context, offset, CONTEXT_RESULT);
-}
-
-/* Workers that left a barrier in its middle are counted there. */
-static void clear_counts(struct emit *e, const struct place_in *p)
-{
-	struct kb *k = e->k;
-	set(e, kb_i32(k, 0), between.root);
-	struct kb_val c = kb_loop(k, "cluster", kb_index(k, 0), p->n_clusters, 1, KB_NONEMPTY);
-	kb_atomic_store(k, kb_i32(k, 0), cluster_lines(e, &between, c), COUNT);
-	kb_end_loop(k);
-}
-
 static void emit_leave(struct object *o)
 {
 	struct emit e = {.object = o};
-	if (!emit_begin(&e, emit_internal(o, "leave"), KB_INTERNAL, KB_I32))
-		return;
+	emit_begin(&e, emit_internal(o, "leave"), KB_INTERNAL, KB_I32);
 	struct kb *k = e.k;
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	struct kb_val n = kb_param(k, "n_workers", KB_INDEX_T, 0);
 	struct kb_val finish = kb_param(k, "finish", KB_PTR_T, KB_READONLY);
 	struct place_in p = find_place(&e, &at_end, worker, n);
-	struct kb_val slot = result_slot(&e, p.epoch), mark = cancel_mark(&e, &p);
+	/* Of calls that follow each other: a worker may still read the status of the one before. */
+	struct kb_val parity = kb_bin(k, KB_AND, kb_cvt(k, p.epoch, KB_INDEX), kb_index(k, 1));
+	struct kb_val slot = kb_ptr_add(k, e.context, kb_mul(k, parity, kb_index(k, 4)), CONTEXT_RESULT);
+	struct kb_val mark = cancel_mark(&e, &p);
 	kb_if(k, come(&e, &p));
 	struct kb_val cancelled = is_cancelled(&e, &at_end, mark);
 	cancelled = kb_bin(k, KB_OR, is_cancelled(&e, &between, mark), cancelled);
@@ -225,8 +191,11 @@ static void emit_leave(struct object *o)
 	        e.context, e.args,
 	        kb_select(k, cancelled, kb_i32(k, TFMC_RT_E_CANCELLED), kb_i32(k, TFMC_RT_OK))};
 	struct kb_val status = kb_call_ptr(k, finish, KB_I32, call, 3);
-	kb_if(k, cancelled);
-	clear_counts(&e, &p);
+	kb_if(k, cancelled); /* workers that left a barrier in its middle are counted there */
+	kb_atomic_store(k, kb_i32(k, 0), word_at(&e, between.root), 0);
+	struct kb_val c = kb_loop(k, "cluster", kb_index(k, 0), p.n_clusters, 1, KB_NONEMPTY);
+	kb_atomic_store(k, kb_i32(k, 0), cluster_lines(&e, &between, c), COUNT);
+	kb_end_loop(k);
 	kb_end_if(k);
 	kb_atomic_store(k, status, slot, 0);
 	release(&e, &p);

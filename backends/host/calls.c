@@ -13,15 +13,6 @@
  */
 #include "backends/host/host.h"
 
-static void commit_past(struct emit *e, const struct area *lengths)
-{
-	struct kb *k = e->k;
-	struct kb_val from = area_address(e, lengths);
-	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e->dims[e->object->states.batch_dim], 1, 0);
-	kb_store(k, kb_load(k, KB_I32_T, from, b, 0, 4), e->past, b, 0, 4);
-	kb_end_loop(k);
-}
-
 /* Marks the sequences of the call. */
 static void set_encoded(struct emit *e, int32_t mark)
 {
@@ -35,39 +26,35 @@ static void set_encoded(struct emit *e, int32_t mark)
 	kb_end_loop(k);
 }
 
-/* Rows [past, past + new) of a ring of `held`, of which `window` are read, overwrite those that lie a round before;
- * padding does so, too. */
-static void raise_floor(struct emit *e, const struct ir_op *append, int64_t held, struct kb_val past,
-                        struct kb_var floor)
-{
-	struct kb *k = e->k;
-	const struct ir_type *x = ir_type_of(e->function->func, append->operands[1]);
-	int64_t window = ((const struct attrs_state_append *)append->attrs)->window;
-	struct kb_val zero = kb_index(k, 0), new = emit_dim(e, x->dims[x->rank - 2]);
-	struct kb_val gone = kb_add_const(k, kb_add(k, past, new), -held);
-	struct kb_val least = kb_add_const(k, gone, window - 1);
-	least = kb_select(k, kb_cmp(k, KB_GT, gone, zero), least, zero);
-	kb_set(k, floor, kb_max(k, kb_get(k, floor), least));
-}
-
-/* Before the call writes anything. One that is cancelled leaves this behind: it may have written already. */
+/* Before the call writes anything: rows [past, past + new) of a ring of `held`, of which `window` are read, overwrite
+ * those that lie a round before; padding does so, too. A call that is cancelled leaves this behind: it may have written
+ * already. */
 static void raise_floors(struct emit *e, struct kb_val worker)
 {
 	struct kb *k = e->k;
 	const struct object *o = e->object;
 	const struct ir_func *f = e->function->func;
+	struct kb_val zero = kb_index(k, 0);
 	int64_t held;
 	if (!o->states.floor_at || e->function->past_result < 0)
 		return;
-	kb_if(k, kb_cmp(k, KB_LE, worker, kb_index(k, 0)));
-	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e->dims[o->states.batch_dim], 1, 0);
-	struct kb_val at = kb_ptr_add(k, e->past, kb_index(k, 0), o->states.floor_at - STATE_PAST);
+	kb_if(k, kb_cmp(k, KB_LE, worker, zero));
+	struct kb_val b = kb_loop(k, "b", zero, e->dims[o->states.batch_dim], 1, 0);
+	struct kb_val at = kb_ptr_add(k, e->past, zero, o->states.floor_at - STATE_PAST);
 	struct kb_val before = kb_cvt(k, kb_load(k, KB_I32_T, at, b, 0, 4), KB_INDEX);
 	struct kb_var floor = kb_var(k, "floor", KB_INDEX_T, before);
 	struct kb_val past = kb_cvt(k, kb_load(k, KB_I32_T, e->past, b, 0, 4), KB_INDEX);
-	for (struct ir_iter it = ir_ops(f->body); it.op; ir_next(&it))
-		if (it.op->code == OP_state_append && ir_slice_ring(f, it.op->results[0], &held))
-			raise_floor(e, it.op, held, past, floor);
+	for (struct ir_iter it = ir_ops(f->body); it.op; ir_next(&it)) {
+		if (it.op->code != OP_state_append || !ir_slice_ring(f, it.op->results[0], &held))
+			continue;
+		const struct ir_type *x = ir_type_of(f, it.op->operands[1]);
+		int64_t window = ((const struct attrs_state_append *)it.op->attrs)->window;
+		struct kb_val end = kb_add(k, past, emit_dim(e, x->dims[x->rank - 2]));
+		struct kb_val gone = kb_add_const(k, end, -held);
+		struct kb_val least = kb_add_const(k, gone, window - 1);
+		least = kb_select(k, kb_cmp(k, KB_GT, gone, zero), least, zero);
+		kb_set(k, floor, kb_max(k, kb_get(k, floor), least));
+	}
 	kb_store(k, kb_cvt(k, kb_get(k, floor), KB_I32), at, b, 0, 4);
 	kb_end_loop(k);
 	kb_end_if(k);
@@ -81,8 +68,7 @@ static void emit_finish(struct object *o, const struct function *f)
 	const struct plan_step *lengths = plan_find(f->plan, PLAN_LENGTHS);
 	bool has_batch = o->states.batch_dim >= 0,
 	     is_encode = has_batch && f->has_state && function_is_encode(f);
-	if (!emit_begin(&e, emit_part(&e, "finish"), KB_INTERNAL, KB_I32))
-		return;
+	emit_begin(&e, emit_part(&e, "finish"), KB_INTERNAL, KB_I32);
 	struct kb *k = e.k;
 	struct kb_val status = kb_param(k, "status", KB_I32_T, 0);
 	emit_load_call(&e);
@@ -91,8 +77,12 @@ static void emit_finish(struct object *o, const struct function *f)
 		set_encoded(&e, 0);
 	kb_return(k, status);
 	kb_end_if(k);
-	if (lengths && has_batch && !object_is_device(o))
-		commit_past(&e, lengths->lengths);
+	if (lengths && has_batch && !object_is_device(o)) {
+		struct kb_val from = area_address(&e, lengths->lengths);
+		struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e.dims[o->states.batch_dim], 1, 0);
+		kb_store(k, kb_load(k, KB_I32_T, from, b, 0, 4), e.past, b, 0, 4);
+		kb_end_loop(k);
+	}
 	if (is_encode)
 		set_encoded(&e, 1);
 	emit_end(&e, TFMC_RT_OK);
@@ -103,8 +93,7 @@ static void emit_finish(struct object *o, const struct function *f)
 static void emit_call(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
-	if (!emit_begin(&e, emit_part(&e, "call"), KB_INTERNAL, KB_I32))
-		return;
+	emit_begin(&e, emit_part(&e, "call"), KB_INTERNAL, KB_I32);
 	struct kb *k = e.k;
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0), zero = kb_index(k, 0);
 	if (object_is_device(o))
@@ -135,25 +124,16 @@ static void emit_call(struct object *o, const struct function *f)
 
 enum tfmc_status emit_function(struct object *o, struct function *f)
 {
-	TFMC_TRY(object_is_device(o) ? emit_device_body(o, f) : emit_body(o, f));
+	if (object_is_device(o))
+		emit_device_body(o, f);
+	else
+		TFMC_TRY(emit_body(o, f));
 	emit_finish(o, f);
 	emit_call(o, f);
 	return TFMC_OK;
 }
 
 /* ---- entries ---- */
-
-/* The function's words from the entry's, which lack a fixed dim: a copy on the stack. */
-static struct kb_val full_args(struct emit *e, const struct entry *entry, struct kb_val copy)
-{
-	const struct function *f = e->function;
-	size_t fixed = f->dim_word[entry->fixed_dim], from = 0;
-	for (size_t i = 0; i < function_words(f); i++) {
-		struct kb_val v = i == fixed ? kb_index(e->k, 1) : emit_word(e, KB_INDEX, from++);
-		emit_store(e->k, v, copy, 8 * (int64_t)i);
-	}
-	return copy;
-}
 
 static void return_call(struct emit *e, const struct function *f, struct kb_val worker)
 {
@@ -181,7 +161,7 @@ static void dispatch(struct emit *e, const struct entry *entry, struct kb_val wo
 	return_call(e, e->function, worker);
 }
 
-/* By the variant that init has chosen. */
+/* By the variant that init has chosen. Its words are the entry's, with a fixed dim in a copy on the stack. */
 static void run_entry(struct emit *e, size_t number, struct kb_val worker, struct kb_val copy)
 {
 	struct kb *k = e->k;
@@ -189,7 +169,12 @@ static void run_entry(struct emit *e, size_t number, struct kb_val worker, struc
 	const struct kb_val given = e->args, chosen = emit_context(e, KB_INDEX, CONTEXT_VARIANT);
 	const struct entry *entry = &all->entries.items[number];
 	e->function = &all->functions.items[entry->function];
-	e->args = entry->fixed_dim < 0 ? given : full_args(e, entry, copy);
+	for (size_t i = 0, from = 0; entry->fixed_dim >= 0 && i < function_words(e->function); i++) {
+		bool is_fixed = i == e->function->dim_word[entry->fixed_dim];
+		emit_store(k, is_fixed ? kb_index(k, 1) : emit_word(e, KB_INDEX, from++), copy,
+		           8 * (int64_t)i);
+	}
+	e->args = entry->fixed_dim < 0 ? given : copy;
 	for (size_t i = all->n_all; i-- > 0;) {
 		e->object = &all[i];
 		entry = &e->object->entries.items[number];
@@ -208,8 +193,6 @@ static void emit_any_entry(struct object *o)
 	struct emit e = {.object = o};
 	size_t words = 0;
 	struct kb *k = e.k = kb_begin(o->kb, emit_name(o, "call"), KB_EXPORTED, KB_I32);
-	if (!k)
-		return;
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	struct kb_val number = kb_param(k, "entry", KB_INDEX_T, 0);
 	e.args = kb_param(k, "args", KB_PTR_T, KB_READONLY);
@@ -238,8 +221,7 @@ static void emit_form(struct object *o, size_t number, bool spmd)
 	const char *name = o->entries.items[number].name;
 	if (spmd)
 		name = arena_printf(o->arena, "%s_spmd", name);
-	if (!emit_begin(&e, emit_name(o, name), KB_EXPORTED, KB_I32))
-		return;
+	emit_begin(&e, emit_name(o, name), KB_EXPORTED, KB_I32);
 	struct kb *k = e.k;
 	struct kb_val worker = spmd ? kb_param(k, "worker", KB_INDEX_T, 0) : kb_index(k, -1);
 	struct kb_val none = kb_index(k, INT64_MIN); /* -1 is the other form's */

@@ -7,25 +7,6 @@
 #include "backends/host/host.h"
 #include "backends/kernel/eval.h"
 
-static void check_pointers(struct emit *e)
-{
-	const struct function *f = e->function;
-	for (size_t i = 0; i < f->func->n_params; i++) {
-		if (!param_is_input(f->func, i) || f->func->params[i].has_default)
-			continue;
-		api_require(e, emit_is_given(e, f->param_word[i]), TFMC_RT_E_NULL);
-	}
-}
-
-static void check_dims(struct emit *e)
-{
-	for (size_t i = 0; i < ir_dims_count(e->object->module->dims); i++) {
-		const struct ir_dim_sym *s = ir_dims_sym(e->object->module->dims, i);
-		if (e->function->has_dim[i])
-			emit_require_between(e, e->dims[i], s->lo, kb_index(e->k, s->hi), TFMC_RT_E_DIM);
-	}
-}
-
 /* The buffer in these words, when there is one, holds the tensor. */
 static void check_size(struct emit *e, size_t word, const struct ir_type *t)
 {
@@ -35,9 +16,17 @@ static void check_size(struct emit *e, size_t word, const struct ir_type *t)
 	emit_return_if(e, kb_bin(e->k, KB_AND, given, low), TFMC_RT_E_SIZE);
 }
 
-static void check_sizes(struct emit *e)
+static void check_memory(struct emit *e)
 {
 	const struct function *f = e->function;
+	for (size_t i = 0; i < f->func->n_params; i++)
+		if (param_is_input(f->func, i) && !f->func->params[i].has_default)
+			api_require(e, emit_is_given(e, f->param_word[i]), TFMC_RT_E_NULL);
+	for (size_t i = 0; i < ir_dims_count(e->object->module->dims); i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(e->object->module->dims, i);
+		if (f->has_dim[i])
+			emit_require_between(e, e->dims[i], s->lo, kb_index(e->k, s->hi), TFMC_RT_E_DIM);
+	}
 	for (size_t i = 0; i < f->func->n_params; i++)
 		if (param_is_input(f->func, i))
 			check_size(e, f->param_word[i], ir_type_of(f->func, f->func->params[i].value));
@@ -58,28 +47,24 @@ static struct kb_val batch_of(struct emit *e)
 	return e->dims[e->object->states.batch_dim];
 }
 
-/* Encode has filled what each row reads. */
-static void check_encoded(struct emit *e)
+static void check_state(struct emit *e)
 {
 	struct kb *k = e->k;
+	const struct object *o = e->object;
+	if (!e->function->has_state || o->states.batch_dim < 0)
+		return;
+	emit_return_if(e, kb_cmp(k, KB_EQ, e->state, kb_null(k)), TFMC_RT_E_STATE);
+	struct kb_val room = emit_context(e, KB_INDEX, CONTEXT_BATCH);
+	struct kb_val end = kb_add(k, emit_context(e, KB_INDEX, CONTEXT_FIRST), batch_of(e));
+	emit_return_if(e, kb_cmp(k, KB_GT, end, room), TFMC_RT_E_DIM);
+	if (!function_has_source(o, e->function))
+		return;
+	/* Encode has filled what each row reads. */
 	struct kb_val marks = emit_context(e, KB_PTR, CONTEXT_ENCODED);
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), batch_of(e), 1, 0);
 	struct kb_val mark = kb_load(k, KB_I32_T, marks, kb_mul(k, b, e->source_step), 0, 4);
 	emit_return_if(e, kb_cmp(k, KB_EQ, mark, kb_i32(k, 0)), TFMC_RT_E_STATE);
 	kb_end_loop(k);
-}
-
-static void check_state(struct emit *e)
-{
-	const struct object *o = e->object;
-	if (!e->function->has_state || o->states.batch_dim < 0)
-		return;
-	emit_return_if(e, kb_cmp(e->k, KB_EQ, e->state, kb_null(e->k)), TFMC_RT_E_STATE);
-	struct kb_val room = emit_context(e, KB_INDEX, CONTEXT_BATCH);
-	struct kb_val end = kb_add(e->k, emit_context(e, KB_INDEX, CONTEXT_FIRST), batch_of(e));
-	emit_return_if(e, kb_cmp(e->k, KB_GT, end, room), TFMC_RT_E_DIM);
-	if (function_has_source(o, e->function))
-		check_encoded(e);
 }
 
 /* ---- values ---- */
@@ -91,7 +76,7 @@ static struct kb_val int_at(struct emit *e, const struct ir_type *t, struct kb_v
 	return kb_cvt(e->k, v, KB_INDEX);
 }
 
-/* Element b of an integer input. */
+/* Element b of an integer input: leading positions of row b that are real. */
 static struct kb_val length_at(struct emit *e, int param, struct kb_val b, struct kb_val when_left_out)
 {
 	const struct ir_func *f = e->function->func;
@@ -101,19 +86,6 @@ static struct kb_val length_at(struct emit *e, int param, struct kb_val b, struc
 	kb_set(e->k, n, int_at(e, ir_type_of(f, f->params[param].value), lengths, b));
 	kb_end_if(e->k);
 	return kb_get(e->k, n);
-}
-
-/* Leading positions of row b that are real: its length, or all. */
-static struct kb_val real_positions(struct emit *e, const struct ir_param *p, struct kb_val b,
-                                    struct kb_val all)
-{
-	const struct ir_func *f = e->function->func;
-	if (p->lengths < 0)
-		return all;
-	const struct ir_param *l = &f->params[p->lengths];
-	if (l->role == ROLE_PAST)
-		return all;
-	return length_at(e, p->lengths, b, l->default_value ? emit_dim(e, l->default_value) : all);
 }
 
 /* Elements are in [0, most]; is_ragged: of [B, S, ..] those at real positions. */
@@ -130,7 +102,11 @@ static void check_elements(struct emit *e, size_t param, bool is_ragged, struct 
 	kb_if(e->k, emit_is_given(e, e->function->param_word[param]));
 	struct kb_val b = kb_loop(e->k, "b", kb_index(e->k, 0), rows, 1, 0);
 	if (is_ragged) {
-		struct kb_val real = real_positions(e, p, b, emit_dim(e, t->dims[1]));
+		const struct ir_param *l = &e->function->func->params[p->lengths];
+		struct kb_val real = emit_dim(e, t->dims[1]);
+		if (l->role != ROLE_PAST)
+			real = length_at(e, p->lengths, b,
+			                 l->default_value ? emit_dim(e, l->default_value) : real);
 		n = kb_mul(e->k, real, emit_dim(e, ir_type_count_range(dims, t, 2, t->rank)));
 	}
 	struct kb_val i = kb_loop(e->k, "i", kb_index(e->k, 0), n, 1, 0);
@@ -169,22 +145,11 @@ static int lengths_of(const struct function *f, const struct ir_dim *rows)
 	return -1;
 }
 
-/* past[b] + new tokens <= capacity for every sequence; rows after them that do not fit are not stored. */
-static void check_room(struct emit *e, const struct ir_dim *rows, int64_t capacity)
-{
-	struct kb *k = e->k;
-	int lengths = lengths_of(e->function, rows);
-	struct kb_val all = emit_dim(e, rows);
-	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), batch_of(e), 1, 0);
-	struct kb_val past = kb_cvt(k, kb_load(k, KB_I32_T, e->past, b, 0, 4), KB_INDEX);
-	struct kb_val end = kb_add(k, past, lengths < 0 ? all : length_at(e, lengths, b, all));
-	emit_return_if(e, kb_cmp(k, KB_GT, end, kb_index(k, capacity)), TFMC_RT_E_FULL);
-	kb_end_loop(k);
-}
-
-/* After the values: lengths are in their range. */
+/* past[b] + new tokens <= capacity for every sequence; rows after them that do not fit are not stored. After the values:
+ * lengths are in their range. */
 static void check_rooms(struct emit *e)
 {
+	struct kb *k = e->k;
 	const struct ir_func *f = e->function->func;
 	const struct ir_dim *seen = NULL;
 	int64_t capacity;
@@ -199,15 +164,19 @@ static void check_rooms(struct emit *e)
 		if (rows == seen || !ir_dim_is_const(slice->dims[slice->rank - 2], &capacity))
 			continue;
 		seen = rows;
-		check_room(e, rows, capacity);
+		int lengths = lengths_of(e->function, rows);
+		struct kb_val all = emit_dim(e, rows);
+		struct kb_val b = kb_loop(k, "b", kb_index(k, 0), batch_of(e), 1, 0);
+		struct kb_val past = kb_cvt(k, kb_load(k, KB_I32_T, e->past, b, 0, 4), KB_INDEX);
+		struct kb_val end = kb_add(k, past, lengths < 0 ? all : length_at(e, lengths, b, all));
+		emit_return_if(e, kb_cmp(k, KB_GT, end, kb_index(k, capacity)), TFMC_RT_E_FULL);
+		kb_end_loop(k);
 	}
 }
 
 void emit_check(struct emit *e)
 {
-	check_pointers(e);
-	check_dims(e);
-	check_sizes(e);
+	check_memory(e);
 	check_state(e);
 	check_values(e);
 	check_rooms(e);

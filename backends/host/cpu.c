@@ -9,23 +9,9 @@
  */
 #include "backends/host/host.h"
 
-static void require(struct emit *e, struct kb_val ok)
-{
-	api_require(e, ok, TFMC_RT_E_CPU);
-}
-
 static void require_bits(struct emit *e, struct kb_val word, struct kb_val bits)
 {
-	require(e, kb_cmp(e->k, KB_EQ, kb_bin(e->k, KB_AND, word, bits), bits));
-}
-
-/* The highest leaf is compared as unsigned by its distance from the base of its range. */
-static void require_leaf(struct emit *e, uint32_t leaf)
-{
-	uint32_t base = leaf & 0x80000000u;
-	struct kb_val highest = kb_cpuid(e->k, base, 0, 0);
-	struct kb_val distance = kb_bin(e->k, KB_SUB, highest, kb_i32(e->k, (int32_t)base));
-	require(e, kb_cmp(e->k, KB_GE, distance, kb_i32(e->k, (int32_t)(leaf - base))));
+	api_require(e, kb_cmp(e->k, KB_EQ, kb_bin(e->k, KB_AND, word, bits), bits), TFMC_RT_E_CPU);
 }
 
 void emit_cpu(struct object *o)
@@ -33,8 +19,6 @@ void emit_cpu(struct object *o)
 	struct emit e = {.object = o};
 	struct target_needs needs = {0};
 	e.k = kb_begin(o->kb, emit_internal(o, "cpu"), KB_INTERNAL, KB_I32);
-	if (!e.k)
-		return;
 	struct kb_val config = kb_param(e.k, "config", KB_PTR_T, KB_READONLY);
 	struct kb_val start = kb_param(e.k, "start", KB_PTR_T, 0);
 	if (object_is_device(o)) {
@@ -46,7 +30,12 @@ void emit_cpu(struct object *o)
 		needs = target_needs(o->target);
 	for (int i = 0; i < needs.n_words; i++) {
 		const struct target_cpu_word *w = &needs.words[i];
-		require_leaf(&e, w->leaf);
+		/* The highest leaf is compared as unsigned by its distance from the base of its range. */
+		uint32_t base = w->leaf & 0x80000000u;
+		struct kb_val highest = kb_cpuid(e.k, base, 0, 0);
+		struct kb_val distance = kb_bin(e.k, KB_SUB, highest, kb_i32(e.k, (int32_t)base));
+		api_require(&e, kb_cmp(e.k, KB_GE, distance, kb_i32(e.k, (int32_t)(w->leaf - base))),
+		            TFMC_RT_E_CPU);
 		struct kb_val word = kb_cpuid(e.k, w->leaf, (int)w->subleaf, (int)w->reg);
 		require_bits(&e, word, kb_i32(e.k, (int32_t)w->bits));
 	}

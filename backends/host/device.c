@@ -79,41 +79,10 @@ static void set_buffer(struct emit *e, struct kb_val words, size_t i, struct ir_
 	           at + AT(tfmc_buffer, count));
 }
 
-/* Those that the caller gives, or defaults. */
-static void set_params(struct emit *e, struct kb_val words)
-{
-	const struct ir_func *f = e->function->func;
-	struct area input = {.memory = AREA_INPUT, .offset = ir_dim_const(e->object->module->dims, 0)};
-	for (input.number = 0; input.number < f->n_params; input.number++)
-		if (param_is_input(f, input.number))
-			set_buffer(e, words, input.number, f->params[input.number].value,
-			           area_address(e, &input));
-}
-
-static void set_results(struct emit *e, struct kb_val words)
-{
-	const struct ir_func *f = e->function->func;
-	for (size_t i = 0; i < f->n_results; i++)
-		if (result_is_output(f, i))
-			set_buffer(e, words, i, func_result(f, i),
-			           emit_word(e, KB_PTR, e->function->result_word[i]));
-}
-
-static void set_dims(struct emit *e, struct kb_val words)
-{
-	const struct ir_dims *dims = e->object->module->dims;
-	for (size_t i = 0; i < ir_dims_count(dims); i++) {
-		bool is_given = e->function->has_dim[i];
-		emit_store(e->k, is_given ? e->dims[i] : kb_index(e->k, ir_dims_sym(dims, i)->lo), words,
-		           8 * (int64_t)i);
-	}
-}
-
-enum tfmc_status emit_device_body(struct object *o, const struct function *f)
+void emit_device_body(struct object *o, const struct function *f)
 {
 	struct emit e = {.object = o, .function = f};
-	if (!emit_begin(&e, emit_part(&e, "body"), KB_INTERNAL, KB_I32))
-		return TFMC_NO_MEMORY;
+	emit_begin(&e, emit_part(&e, "body"), KB_INTERNAL, KB_I32);
 	struct kb *k = e.k;
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	(void)kb_param(k, "n_workers", KB_INDEX_T, 0);
@@ -122,13 +91,22 @@ enum tfmc_status emit_device_body(struct object *o, const struct function *f)
 	struct kb_val params = kb_local(k, "params", KB_INDEX, WORDS(tfmc_buffer, f->func->n_params + 1));
 	struct kb_val results = kb_local(k, "results", KB_INDEX, WORDS(tfmc_buffer, f->func->n_results + 1));
 	bool has_past = f->has_state && o->states.batch_dim >= 0;
+	struct area input = {.memory = AREA_INPUT, .offset = ir_dim_const(o->module->dims, 0)};
 	emit_load_call(&e);
 	(void)emit_defaults(&e, worker);
-	set_dims(&e, dims);
+	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++)
+		emit_store(k, f->has_dim[i] ? e.dims[i] : kb_index(k, ir_dims_sym(o->module->dims, i)->lo),
+		           dims, 8 * (int64_t)i);
 	api_zero_words(&e, params, kb_index(k, 8 * WORDS(tfmc_buffer, f->func->n_params)));
 	api_zero_words(&e, results, kb_index(k, 8 * WORDS(tfmc_buffer, f->func->n_results)));
-	set_params(&e, params);
-	set_results(&e, results);
+	for (input.number = 0; input.number < f->func->n_params; input.number++)
+		if (param_is_input(f->func, input.number))
+			set_buffer(&e, params, input.number, f->func->params[input.number].value,
+			           area_address(&e, &input));
+	for (size_t i = 0; i < f->func->n_results; i++)
+		if (result_is_output(f->func, i))
+			set_buffer(&e, results, i, func_result(f->func, i),
+			           emit_word(&e, KB_PTR, f->result_word[i]));
 	emit_store(k, kb_index(k, (int64_t)f->row), call, AT(tfmc_cl_call, function));
 	emit_store(k, has_past ? e.past : kb_null(k), call, AT(tfmc_cl_call, past));
 	emit_store(k, emit_context(&e, KB_INDEX, CONTEXT_FIRST), call, AT(tfmc_cl_call, first));
@@ -139,7 +117,6 @@ enum tfmc_status emit_device_body(struct object *o, const struct function *f)
 	struct kb_val args[] = {emit_context(&e, KB_PTR, CONTEXT_DEVICE), call};
 	kb_return(k, kb_call_other(k, "tfmc_cl_model_call", KB_I32, args, 2));
 	kb_end(k);
-	return TFMC_OK;
 }
 
 /* ---- the state ---- */
@@ -154,5 +131,8 @@ void emit_device_call(struct emit *e, const char *function, const struct kb_val 
 	struct kb_val all[8] = {emit_context(e, KB_PTR, CONTEXT_DEVICE)};
 	for (size_t i = 0; i < n; i++)
 		all[i + 1] = args[i];
-	emit_return_failure(e, kb_call_other(e->k, function, KB_I32, all, n + 1));
+	struct kb_val status = kb_call_other(e->k, function, KB_I32, all, n + 1);
+	kb_if(e->k, kb_cmp(e->k, KB_NE, status, kb_i32(e->k, TFMC_RT_OK)));
+	kb_return(e->k, status);
+	kb_end_if(e->k);
 }

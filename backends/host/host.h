@@ -49,7 +49,7 @@ struct kb_val emit_choice(struct emit *e, struct kb_val config, struct kb_val st
 TFMC_MUST_USE enum tfmc_status emit_device_program(struct object *o);
 /* The rest of NAME.cpu: opens the device. */
 void emit_device_open(struct emit *e, struct kb_val config, struct kb_val start);
-TFMC_MUST_USE enum tfmc_status emit_device_body(struct object *o, const struct function *f);
+void emit_device_body(struct object *o, const struct function *f);
 struct kb_val emit_is_device(struct emit *e);
 /* Calls a function of libtfmccl with the device and more; what is no OK is returned. */
 void emit_device_call(struct emit *e, const char *function, const struct kb_val *args, size_t n);

@@ -24,20 +24,17 @@ struct schedule {
 
 /* ---- kernels ---- */
 
-/* This worker's part of the scratch at the beginning of the arena. */
-static struct kb_val scratch(struct emit *e, struct kb_val worker)
-{
-	struct kb_val arena = emit_context(e, KB_PTR, CONTEXT_ARENA);
-	struct kb_val offset = kb_mul(e->k, worker, kb_index(e->k, e->object->scratch));
-	return kb_ptr_add(e->k, arena, offset, 0);
-}
-
 static struct kb_val argument(struct emit *e, const struct plan_kernel *kernel, const struct plan_arg *arg,
                               struct kb_val worker, struct kb_val n_workers)
 {
 	const struct area *area = arg->kind == PLAN_BUFFER ? &kernel->areas.items[arg->number] : NULL;
 	switch (arg->kind) {
-	case PLAN_BUFFER: return area->memory == AREA_SCRATCH ? scratch(e, worker) : area_address(e, area);
+	case PLAN_BUFFER:
+		if (area->memory != AREA_SCRATCH)
+			return area_address(e, area);
+		/* This worker's part of that at the beginning of the arena. */
+		struct kb_val arena = emit_context(e, KB_PTR, CONTEXT_ARENA);
+		return kb_ptr_add(e->k, arena, kb_mul(e->k, worker, kb_index(e->k, e->object->scratch)), 0);
 	case PLAN_OFFSET: break;
 	case PLAN_DIM: return e->dims[arg->number];
 	case PLAN_INDEX: return e->index[arg->number];
@@ -54,7 +51,7 @@ static enum tfmc_status emit_kernel_call(struct object *o, const struct function
 	struct emit e = emit_of_group(o, f, kernel->group);
 	struct kb_val *args = ARENA_ARRAY(o->arena, struct kb_val, kernel->n_args + 1);
 	e.k = kb_begin(o->kb, kernel_symbol(o, f, kernel), KB_INTERNAL, KB_VOID);
-	if (!args || !e.k)
+	if (!args)
 		return TFMC_NO_MEMORY;
 	struct kb_val task = kb_param(e.k, "task", KB_PTR_T, KB_READONLY);
 	struct kb_val worker = kb_param(e.k, "worker", KB_INDEX_T, 0);
@@ -148,24 +145,20 @@ static void run_kernel(struct schedule *s, const struct plan_kernel *kernel)
 	kb_end_if(k);
 }
 
-static void open_repeat(struct schedule *s, int64_t count)
-{
-	struct kb *k = s->e.k;
-	struct kb_val l = kb_loop(k, "l", kb_index(k, 0), kb_index(k, count), 1, count > 0 ? KB_NONEMPTY : 0);
-	emit_store(k, l, s->task, 8 * (TASK_INDEX + (int64_t)s->depth++));
-}
-
 /* Steps from `at` up to the end of what is open; returns the one after it. */
 static size_t emit_steps(struct schedule *s, size_t at)
 {
 	struct kb *k = s->e.k;
 	const struct plan *p = s->e.function->plan;
+	struct kb_val index;
 	while (at < p->n) {
 		const struct plan_step *step = &p->items[at++];
 		switch (step->kind) {
 		case PLAN_KERNEL: run_kernel(s, step->kernel); break;
 		case PLAN_REPEAT:
-			open_repeat(s, step->count);
+			index = kb_loop(k, "l", kb_index(k, 0), kb_index(k, step->count), 1,
+			                step->count > 0 ? KB_NONEMPTY : 0);
+			emit_store(k, index, s->task, 8 * (TASK_INDEX + (int64_t)s->depth++));
 			at = emit_steps(s, at);
 			s->depth--;
 			kb_end_loop(k);
@@ -197,8 +190,7 @@ enum tfmc_status emit_body(struct object *o, struct function *f)
 	for (size_t i = 0; i < f->plan->n; i++)
 		if (f->plan->items[i].kind == PLAN_KERNEL)
 			TFMC_TRY(emit_kernel_call(o, f, f->plan->items[i].kernel));
-	if (!emit_begin(&s.e, emit_part(&s.e, "body"), KB_INTERNAL, KB_I32))
-		return TFMC_NO_MEMORY;
+	emit_begin(&s.e, emit_part(&s.e, "body"), KB_INTERNAL, KB_I32);
 	struct kb *k = s.e.k;
 	s.worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	s.n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);

@@ -122,39 +122,25 @@ void emit_reset(struct emit *e, const struct kb_val *args)
 	kb_end_if(k);
 }
 
-/* What a ring has overwritten does not come back; an empty sequence needs nothing of it. */
-static void trim_rings(struct emit *e, struct kb_val sequence, struct kb_val length)
-{
-	struct kb *k = e->k;
-	int64_t floor_at = e->object->states.floor_at;
-	if (!floor_at)
-		return;
-	struct kb_val floor = word_at(e, floor_at, sequence), zero = kb_index(k, 0);
-	struct kb_val is_empty = kb_cmp(k, KB_EQ, length, zero);
-	struct kb_val is_kept = kb_bin(k, KB_OR, is_empty, kb_cmp(k, KB_GE, length, floor));
-	api_require(e, is_kept, TFMC_RT_E_OVERWRITTEN);
-	set_word(e, kb_select(k, is_empty, zero, floor), floor_at, sequence);
-}
-
 void emit_trim(struct emit *e, const struct kb_val *args)
 {
+	struct kb *k = e->k;
 	const struct kb_val sequence = args[0], length = args[1];
+	int64_t floor_at = e->object->states.floor_at;
 	require_in_batch(e, sequence);
 	struct kb_val now = word_at(e, STATE_PAST, sequence);
 	emit_require_between(e, length, 0, now, TFMC_RT_E_LENGTH);
-	trim_rings(e, sequence, length);
+	if (floor_at) { /* what a ring has overwritten does not come back; an empty sequence needs nothing of it */
+		struct kb_val floor = word_at(e, floor_at, sequence), zero = kb_index(k, 0);
+		struct kb_val is_empty = kb_cmp(k, KB_EQ, length, zero);
+		struct kb_val is_kept = kb_bin(k, KB_OR, is_empty, kb_cmp(k, KB_GE, length, floor));
+		api_require(e, is_kept, TFMC_RT_E_OVERWRITTEN);
+		set_word(e, kb_select(k, is_empty, zero, floor), floor_at, sequence);
+	}
 	set_word(e, length, STATE_PAST, sequence);
 }
 
 /* ---- copies ---- */
-
-/* A state as matrices that follow each other, of units that tokens fill: a row, or a panel of 16. What does
- * not grow, or has rows of odd bytes, is one unit. */
-struct matrices {
-	int64_t n, bytes; /* of one */
-	int64_t unit_bytes, unit_rows;
-	int lanes; /* i32 in a vector, so that a unit is whole vectors */
-};
 
 static int64_t const_dim(const struct ir_type *t, int axis)
 {
@@ -162,43 +148,35 @@ static int64_t const_dim(const struct ir_type *t, int axis)
 	return ir_dim_is_const(t->dims[axis], &d) ? d : 1;
 }
 
-static struct matrices matrices_of(const struct emit *e, const struct state_place *p)
-{
-	const struct ir_type *t = p->decl->type;
-	int64_t whole = (p->bytes + 3) / 4 * 4;
-	struct matrices m = {.n = 1, .bytes = whole, .unit_bytes = whole};
-	int64_t rows = p->decl->encoding == ENC_PANEL16 ? 16 : 1;
-	int64_t unit = t->rank < 3 ? 0 : const_dim(t, t->rank - 1) * ir_dtype_bytes(t->dtype) * rows;
-	if (p->grows && unit > 0 && unit % 4 == 0) {
-		for (int i = 1; i < t->rank - 2; i++)
-			m.n *= const_dim(t, i);
-		m.bytes = p->bytes / m.n;
-		m.unit_bytes = unit;
-		m.unit_rows = rows;
-	}
-	m.lanes = kb_caps(e->k)->lanes;
-	while (m.lanes > 1 && m.unit_bytes % (4 * m.lanes) != 0)
-		m.lanes /= 2;
-	return m;
-}
-
 /* Called for each matrix of a state, at its offset in a block: i32 words that `rows` tokens fill, in vectors
  * of so many lanes. */
 typedef void part_fn(struct emit *e, void *user, struct kb_val offset, struct kb_val words, int lanes);
 
+/* A state is matrices that follow each other, of units that tokens fill: a row, or a panel of 16. What does not grow,
+ * or has rows of odd bytes, is one unit. A unit is whole vectors. */
 static void each_matrix(struct emit *e, const struct state_place *p, struct kb_val rows, part_fn *fn,
                         void *user)
 {
 	struct kb *k = e->k;
-	struct matrices m = matrices_of(e, p);
-	struct kb_val words = kb_index(k, m.bytes / 4);
-	if (m.unit_rows > 0) {
-		struct kb_val up = kb_add_const(k, rows, m.unit_rows - 1);
-		struct kb_val units = kb_bin(k, KB_DIV, up, kb_index(k, m.unit_rows));
-		words = kb_min(k, words, kb_mul(k, units, kb_index(k, m.unit_bytes / 4)));
+	const struct ir_type *t = p->decl->type;
+	int64_t n = 1, bytes = (p->bytes + 3) / 4 * 4, unit_rows = p->decl->encoding == ENC_PANEL16 ? 16 : 1;
+	int64_t unit = t->rank < 3 ? 0 : const_dim(t, t->rank - 1) * ir_dtype_bytes(t->dtype) * unit_rows;
+	bool is_part = p->grows && unit > 0 && unit % 4 == 0;
+	for (int i = 1; is_part && i < t->rank - 2; i++)
+		n *= const_dim(t, i);
+	bytes = is_part ? p->bytes / n : bytes;
+	unit = is_part ? unit : bytes;
+	int lanes = kb_caps(k)->lanes;
+	while (lanes > 1 && unit % (4 * lanes) != 0)
+		lanes /= 2;
+	struct kb_val words = kb_index(k, bytes / 4);
+	if (is_part) {
+		struct kb_val units = kb_add_const(k, rows, unit_rows - 1);
+		units = kb_bin(k, KB_DIV, units, kb_index(k, unit_rows));
+		words = kb_min(k, words, kb_mul(k, units, kb_index(k, unit / 4)));
 	}
-	struct kb_val i = kb_loop(k, "matrix", kb_index(k, 0), kb_index(k, m.n), 1, 0);
-	fn(e, user, kb_add_const(k, kb_mul(k, i, kb_index(k, m.bytes)), p->offset), words, m.lanes);
+	struct kb_val i = kb_loop(k, "matrix", kb_index(k, 0), kb_index(k, n), 1, 0);
+	fn(e, user, kb_add_const(k, kb_mul(k, i, kb_index(k, bytes)), p->offset), words, lanes);
 	kb_end_loop(k);
 }
 
@@ -369,21 +347,6 @@ static void reorder_word(struct emit *e, void *user, int64_t offset)
 	kb_end_loop(k);
 }
 
-/* Gives the most tokens that any sequence of the order has. */
-static struct kb_val reorder_check(struct emit *e, const struct reorder *r)
-{
-	struct kb *k = e->k;
-	struct kb_var most = kb_var(k, "most", KB_INDEX_T, kb_index(k, 0));
-	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), r->n, 1, 0);
-	struct kb_val from = source_at(e, r, b);
-	require_in_batch(e, from);
-	require_own_encoded(e, from);
-	struct kb_val past = word_at(e, STATE_PAST, from);
-	kb_set(k, most, kb_max(k, kb_get(k, most), past));
-	kb_end_loop(k);
-	return kb_get(k, most);
-}
-
 void emit_reorder(struct emit *e, const struct kb_val *args)
 {
 	struct kb *k = e->k;
@@ -396,7 +359,14 @@ void emit_reorder(struct emit *e, const struct kb_val *args)
 	emit_return_if(e, kb_cmp(k, KB_EQ, r.from, kb_null(k)), TFMC_RT_E_NULL);
 	struct kb_val batch = emit_context(e, KB_INDEX, CONTEXT_BATCH);
 	emit_require_between(e, r.n, 0, kb_min(k, batch, kb_index(k, most)), TFMC_RT_E_DIM);
-	struct kb_val rows = reorder_check(e, &r);
-	each_state(e, rows, false, reorder_part, &r);
+	struct kb_var rows = kb_var(k, "most", KB_INDEX_T, kb_index(k, 0)); /* of any sequence of the order */
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), r.n, 1, 0);
+	struct kb_val from = source_at(e, &r, b);
+	require_in_batch(e, from);
+	require_own_encoded(e, from);
+	struct kb_val past = word_at(e, STATE_PAST, from);
+	kb_set(k, rows, kb_max(k, kb_get(k, rows), past));
+	kb_end_loop(k);
+	each_state(e, kb_get(k, rows), false, reorder_part, &r);
 	each_word(e, reorder_word, &r);
 }

@@ -8,28 +8,11 @@
 
 #define PANEL TILE_PANEL
 
-/* ---- weights ---- */
-
-/* How packed weights look, whatever their type says. */
-static void weight_form(const struct ir_op *op, struct kb_tensor *out)
-{
-	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
-	out->encoding = w->encoding;
-	out->format = ir_weight_kept(w);
-	out->dtype = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT ? ir_format(out->format)->dtype : DT_I32;
-}
-
 /* ---- state ---- */
 
 static int64_t sequence_elements(const struct emit *e, enum ir_dtype t)
 {
 	return e->object->states.batch_bytes / ir_dtype_bytes(t);
-}
-
-/* What encode has left, possibly of another sequence. */
-static bool is_source(const struct emit *e, const struct state_place *p)
-{
-	return !p->grows && e->source_step.id;
 }
 
 bool binding_state_slice(const struct object *o, const struct ir_func *f, const struct ir_op *op,
@@ -51,10 +34,10 @@ bool binding_find_slice(const struct object *o, const struct ir_func *f, struct 
 	return op && binding_state_slice(o, f, op, out);
 }
 
-/* From one row of a call to the next. */
+/* From one row of a call to the next: what encode has left is possibly of another sequence. */
 static struct kb_size over_sequences(struct emit *e, const struct state_place *p, struct kb_size stride)
 {
-	if (!is_source(e, p))
+	if (p->grows || !e->source_step.id)
 		return stride;
 	return (struct kb_size){.v = kb_mul(e->k, stride.v, e->source_step)};
 }
@@ -101,8 +84,14 @@ static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *pt
 	const struct ir_func *f = e->function->func;
 	struct area a;
 	out->dtype = ir_type_of(f, base)->dtype;
-	if (e->function->places[base.id]->kind == PLACE_WEIGHT)
-		weight_form(ir_def(f, base), out);
+	if (e->function->places[base.id]->kind ==
+	    PLACE_WEIGHT) { /* how it is packed, whatever its type says */
+		const struct ir_weight *w = ((const struct attrs_weight *)ir_def(f, base)->attrs)->weight;
+		out->encoding = w->encoding;
+		out->format = ir_weight_kept(w);
+		out->dtype = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT ? ir_format(out->format)->dtype
+		                                                             : DT_I32;
+	}
 	return area_of_value(e, base, &a) && area_pointer(e, &a, ptr);
 }
 
@@ -210,20 +199,15 @@ static struct kb_val bind_index(void *user, struct kb *k, struct ir_value v)
 	return (struct kb_val){0};
 }
 
-static struct kernel_binding binding_of(struct emit *e)
-{
-	return (struct kernel_binding){.tensor = bind_tensor,
-	                               .result = bind_result,
-	                               .state = bind_state,
-	                               .dim = bind_dim,
-	                               .index = bind_index,
-	                               .user = e};
-}
-
 enum tfmc_status emit_template(struct emit *e, struct kernel_job job)
 {
 	const struct object *o = e->object;
-	struct kernel_binding bind = binding_of(e);
+	struct kernel_binding bind = {.tensor = bind_tensor,
+	                              .result = bind_result,
+	                              .state = bind_state,
+	                              .dim = bind_dim,
+	                              .index = bind_index,
+	                              .user = e};
 	struct arena notes;
 	arena_init(&notes);
 	job.k = e->k;

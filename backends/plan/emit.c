@@ -20,14 +20,11 @@ const char *emit_part(const struct emit *e, const char *suffix)
 	return arena_printf(e->object->arena, "%s.%s", e->function->symbol, suffix);
 }
 
-bool emit_begin(struct emit *e, const char *name, enum kb_linkage linkage, enum kb_scalar result)
+void emit_begin(struct emit *e, const char *name, enum kb_linkage linkage, enum kb_scalar result)
 {
 	e->k = kb_begin(e->object->kb, name, linkage, result);
-	if (!e->k)
-		return false;
 	e->context = kb_param(e->k, "context", KB_PTR_T, 0);
 	e->args = kb_param(e->k, "args", KB_PTR_T, KB_READONLY);
-	return true;
 }
 
 struct kb_val emit_load(struct kb *k, enum kb_scalar type, struct kb_val ptr, int64_t offset)
@@ -65,13 +62,6 @@ void emit_return_if(struct emit *e, struct kb_val cond, enum tfmc_rt_status stat
 {
 	kb_if(e->k, cond);
 	kb_return(e->k, kb_i32(e->k, (int32_t)status));
-	kb_end_if(e->k);
-}
-
-void emit_return_failure(struct emit *e, struct kb_val status)
-{
-	kb_if(e->k, kb_cmp(e->k, KB_NE, status, kb_i32(e->k, TFMC_RT_OK)));
-	kb_return(e->k, status);
 	kb_end_if(e->k);
 }
 
@@ -117,18 +107,6 @@ void emit_load_call(struct emit *e)
 	e->source_step = emit_context(e, KB_INDEX, CONTEXT_SOURCE_STEP);
 }
 
-/* floor(x / by) */
-static struct kb_val floor_div(struct emit *e, const struct ir_dim_atom *atom)
-{
-	struct kb_val x = emit_dim(e, atom->of), by = kb_index(e->k, atom->by);
-	if (ir_dim_lo(e->object->module->dims, atom->of) < 0) {
-		struct kb_val below = kb_cmp(e->k, KB_LT, x, kb_index(e->k, 0));
-		struct kb_val down = kb_sub(e->k, x, kb_index(e->k, atom->by - 1));
-		x = kb_select(e->k, below, down, x);
-	}
-	return kb_bin(e->k, KB_DIV, x, by);
-}
-
 static struct kb_val atom_value(struct emit *e, const struct ir_dim_atom *atom)
 {
 	if (atom->sym >= 0)
@@ -137,7 +115,13 @@ static struct kb_val atom_value(struct emit *e, const struct ir_dim_atom *atom)
 		struct kb_val other = emit_dim(e, atom->other);
 		return kb_max(e->k, emit_dim(e, atom->of), other);
 	}
-	return floor_div(e, atom);
+	struct kb_val x = emit_dim(e, atom->of), by = kb_index(e->k, atom->by); /* floor(x / by) */
+	if (ir_dim_lo(e->object->module->dims, atom->of) < 0) {
+		struct kb_val below = kb_cmp(e->k, KB_LT, x, kb_index(e->k, 0));
+		struct kb_val down = kb_sub(e->k, x, kb_index(e->k, atom->by - 1));
+		x = kb_select(e->k, below, down, x);
+	}
+	return kb_bin(e->k, KB_DIV, x, by);
 }
 
 struct kb_val emit_dim(struct emit *e, const struct ir_dim *d)

@@ -42,8 +42,8 @@ struct emit {
 	struct kb_val *pointers; /* [areas.n]: in its kernel */
 };
 
-/* Begins a function (context, args, ..) of e->object. False: no memory. */
-bool emit_begin(struct emit *e, const char *name, enum kb_linkage linkage, enum kb_scalar result);
+/* Begins a function (context, args, ..) of e->object. */
+void emit_begin(struct emit *e, const char *name, enum kb_linkage linkage, enum kb_scalar result);
 /* FUNCTION.suffix, an internal name. */
 const char *emit_part(const struct emit *e, const char *suffix);
 struct kb_val emit_context(struct emit *e, enum kb_scalar type, int64_t offset);
@@ -53,8 +53,6 @@ struct kb_val emit_load(struct kb *k, enum kb_scalar type, struct kb_val ptr, in
 void emit_store(struct kb *k, struct kb_val v, struct kb_val ptr, int64_t offset);
 /* if (cond) return status; */
 void emit_return_if(struct emit *e, struct kb_val cond, enum tfmc_rt_status status);
-/* if (status is not OK) return status; */
-void emit_return_failure(struct emit *e, struct kb_val status);
 /* if (v < least || v > most) return status; */
 void emit_require_between(struct emit *e, struct kb_val v, int64_t least, struct kb_val most,
                           enum tfmc_rt_status status);

@@ -33,13 +33,6 @@ static const struct ir_dim *round_up(const struct object *o, const struct ir_dim
 	return ir_dim_mul(t, ir_dim_floordiv(t, up, OBJECT_ALIGN), ir_dim_const(t, OBJECT_ALIGN));
 }
 
-static const struct ir_dim *tensor_bytes(const struct object *o, const struct ir_type *t)
-{
-	struct ir_dims *dims = o->module->dims;
-	const struct ir_dim *bytes = ir_dim_const(dims, ir_dtype_bytes(t->dtype));
-	return round_up(o, ir_dim_mul(dims, ir_type_count(dims, t), bytes));
-}
-
 /* ---- arguments ---- */
 
 /* Every dim that any value of the function has, so that emission never meets one it cannot load; and those of
@@ -56,25 +49,7 @@ static void find_dims(struct object *o, struct function *f)
 	}
 }
 
-static void find_words(struct function *f)
-{
-	const struct ir_func *func = f->func;
-	size_t word = f->n_dims;
-	for (size_t i = 0; i < func->n_params; i++)
-		if (param_is_input(func, i)) {
-			f->param_word[i] = word;
-			word += 2;
-			f->n_inputs++;
-		}
-	for (size_t i = 0; i < func->n_results; i++)
-		if (result_is_output(func, i)) {
-			f->result_word[i] = word;
-			word += 2;
-			f->n_outputs++;
-		}
-}
-
-static void find_roles(struct function *f)
+static void find_words(struct object *o, struct function *f)
 {
 	const struct ir_func *func = f->func;
 	f->past_param = f->past_result = -1;
@@ -87,6 +62,13 @@ static void find_roles(struct function *f)
 		if (func->results[i].role == ROLE_PAST)
 			f->past_result = (int)i;
 	f->has_state = f->has_state || f->past_param >= 0 || f->past_result >= 0;
+	find_dims(o, f);
+	for (size_t i = 0; i < func->n_params; i++)
+		if (param_is_input(func, i))
+			f->param_word[i] = f->n_dims + 2 * f->n_inputs++;
+	for (size_t i = 0; i < func->n_results; i++)
+		if (result_is_output(func, i))
+			f->result_word[i] = f->n_dims + 2 * (f->n_inputs + f->n_outputs++);
 }
 
 /* ---- groups and arena ---- */
@@ -126,8 +108,9 @@ static void find_groups(struct object *o, struct function *f)
 
 static const struct ir_dim *take(struct object *o, struct function *f, const struct ir_type *t)
 {
-	const struct ir_dim *at = f->arena;
-	f->arena = ir_dim_add(o->module->dims, at, tensor_bytes(o, t));
+	struct ir_dims *dims = o->module->dims;
+	const struct ir_dim *at = f->arena, *each = ir_dim_const(dims, ir_dtype_bytes(t->dtype));
+	f->arena = ir_dim_add(dims, at, round_up(o, ir_dim_mul(dims, ir_type_count(dims, t), each)));
 	return at;
 }
 
@@ -196,16 +179,6 @@ static void extend_arena(struct object *o, struct function *f)
 	add_sums(o, f);
 }
 
-static enum tfmc_status check_sizes(struct object *o, const struct function *f)
-{
-	if (ir_dims_failed(o->module->dims) || ir_dim_hi(o->module->dims, f->arena) >= INT64_MAX / 4) {
-		diag_error(o->cx, f->func->loc.at, DIAG_LIMIT,
-		           "function '%s' needs more memory than can be addressed", f->func->name);
-		return TFMC_INVALID;
-	}
-	return TFMC_OK;
-}
-
 static enum tfmc_status add_function(struct object *o, const struct ir_func *func)
 {
 	size_t n_dims = ir_dims_count(o->module->dims);
@@ -223,14 +196,16 @@ static enum tfmc_status add_function(struct object *o, const struct ir_func *fun
 	f->uses = ir_count_uses(o->arena, func);
 	if (arena_failed(o->arena))
 		return TFMC_NO_MEMORY;
-	find_roles(f);
-	find_dims(o, f);
-	find_words(f);
+	find_words(o, f);
 	find_groups(o, f);
 	TFMC_TRY(places_find(o, f));
 	extend_arena(o, f);
 	o->scratch = f->scratch > o->scratch ? f->scratch : o->scratch;
-	return check_sizes(o, f);
+	if (!ir_dims_failed(o->module->dims) && ir_dim_hi(o->module->dims, f->arena) < INT64_MAX / 4)
+		return TFMC_OK;
+	diag_error(o->cx, func->loc.at, DIAG_LIMIT, "function '%s' needs more memory than can be addressed",
+	           func->name);
+	return TFMC_INVALID;
 }
 
 bool function_is_encode(const struct function *f)
@@ -273,25 +248,17 @@ size_t entry_dims(const struct object *o, const struct entry *e, uint64_t *out)
 	return n;
 }
 
-static bool is_wanted(const struct object *o, const char *name)
-{
-	const struct backend_options *b = o->options;
-	for (size_t i = 0; i < b->n_entries; i++)
-		if (!strcmp(b->entries[i], name))
-			return true;
-	return b->n_entries == 0;
-}
-
 static enum tfmc_status add_entry(struct object *o, const char *name, enum tfmc_entry_kind kind,
                                   size_t function, int fixed_dim)
 {
-	if (!is_wanted(o, name))
-		return TFMC_OK;
-	struct entry *e = ARENA_PUSH(o->arena, &o->entries);
-	if (!e)
-		return TFMC_NO_MEMORY;
-	*e = (struct entry){.name = name, .kind = kind, .function = function, .fixed_dim = fixed_dim};
-	return TFMC_OK;
+	const struct backend_options *b = o->options;
+	bool is_wanted = b->n_entries == 0;
+	for (size_t i = 0; i < b->n_entries; i++)
+		is_wanted |= !strcmp(b->entries[i], name);
+	struct entry *e = is_wanted ? ARENA_PUSH(o->arena, &o->entries) : NULL;
+	if (e)
+		*e = (struct entry){.name = name, .kind = kind, .function = function, .fixed_dim = fixed_dim};
+	return is_wanted && !e ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
 static enum tfmc_status add_decode(struct object *o, size_t function)

@@ -57,69 +57,45 @@ static void add_areas(struct recording *r)
 		                   .is_written = true};
 }
 
-/* This worker's. */
-static struct kb_val find_scratch(const struct recording *r)
-{
-	struct kb *k = r->e.k;
-	int64_t bytes = scratch_bytes(r->e.group);
-	if (bytes <= 0)
-		return kb_null(k);
-	struct kb_val all = r->e.pointers[r->e.areas.n - 1];
-	if (!object_is_device(r->object))
-		return all;
-	return kb_ptr_add(k, all, kb_mul(k, r->job.worker, kb_index(k, bytes)), 0);
-}
-
 /* ---- parameters ---- */
 
-static struct kb_val declare(struct recording *r, const char *name, struct kb_type type,
-                             enum plan_arg_kind kind, size_t number)
+static struct kb_val declare(struct recording *r, const char *name, enum plan_arg_kind kind, size_t number)
 {
 	struct plan_arg *slot = ARENA_PUSH(r->object->arena, &r->args);
 	if (slot)
 		*slot = (struct plan_arg){kind, number};
 	bool is_constant =
 	        object_is_device(r->object) && kind == PLAN_BUFFER && !r->e.areas.items[number].is_written;
-	return kb_param(r->e.k, name, type, is_constant ? KB_READONLY : 0);
+	return kb_param(r->e.k, name, kind == PLAN_BUFFER ? KB_PTR_T : KB_INDEX_T,
+	                is_constant ? KB_READONLY : 0);
 }
 
-static struct kb_val declare_index(struct recording *r, const char *name, enum plan_arg_kind kind,
-                                   size_t number)
-{
-	return declare(r, name, KB_INDEX_T, kind, number);
-}
-
-static bool has_source(const struct recording *r)
-{
-	for (size_t i = 0; i < r->e.areas.n; i++)
-		if (r->e.areas.items[i].is_source)
-			return true;
-	return false;
-}
-
-static void declare_areas(struct recording *r, struct kb_val *offsets)
-{
-	for (size_t i = 0; i < r->e.areas.n; i++) {
-		const char *name = r->e.areas.items[i].name;
-		r->e.pointers[i] = declare(r, name, KB_PTR_T, PLAN_BUFFER, i);
-		if (object_is_device(r->object))
-			offsets[i] = declare_index(r, arena_printf(r->object->arena, "%s_at", name),
-			                           PLAN_OFFSET, i);
-	}
-}
-
-static void declare_indices(struct recording *r, struct kb_val *dims)
+/* offsets, dims: room for those of each area, of each dim of the module. */
+static void declare_all(struct recording *r, struct kb_val *offsets, struct kb_val *dims)
 {
 	struct arena *a = r->object->arena;
 	const struct ir_dims *t = r->object->module->dims;
+	bool is_device = object_is_device(r->object), has_source = false;
+	for (size_t i = 0; i < r->e.areas.n; i++) {
+		const char *name = r->e.areas.items[i].name;
+		has_source |= r->e.areas.items[i].is_source;
+		r->e.pointers[i] = declare(r, name, PLAN_BUFFER, i);
+		if (is_device)
+			offsets[i] = declare(r, arena_printf(a, "%s_at", name), PLAN_OFFSET, i);
+	}
 	for (size_t i = 0; i < ir_dims_count(t); i++)
 		if (r->e.function->has_dim[i])
-			dims[i] = declare_index(r, emit_short_name(a, ir_dims_sym(t, i)->name), PLAN_DIM, i);
-	for (size_t i = 0; i < r->e.n_repeats; i++)
-		r->e.index[i] = declare_index(
-		        r, arena_printf(a, object_is_device(r->object) ? "index%zu" : "l%zu", i), PLAN_INDEX,
-		        i);
+			dims[i] = declare(r, emit_short_name(a, ir_dims_sym(t, i)->name), PLAN_DIM, i);
 	r->e.dims = dims;
+	for (size_t i = 0; i < r->e.n_repeats; i++)
+		r->e.index[i] =
+		        declare(r, arena_printf(a, is_device ? "index%zu" : "l%zu", i), PLAN_INDEX, i);
+	if (has_source)
+		r->e.source_step = declare(r, "source_step", PLAN_SOURCE_STEP, 0);
+	if (is_device)
+		return;
+	r->job.worker = declare(r, "worker", PLAN_WORKER, 0);
+	r->job.n_workers = declare(r, "n_workers", PLAN_WORKERS, 0);
 }
 
 /* items > 1: they are one worker together; else each is one of its own. */
@@ -144,15 +120,10 @@ static enum tfmc_status begin(struct recording *r)
 	struct kb_val *dims = ARENA_ARRAY(o->arena, struct kb_val, n_dims + 1);
 	r->e.pointers = ARENA_ARRAY(o->arena, struct kb_val, r->e.areas.n + 1);
 	r->e.k = kb_begin(o->kb, r->kernel->name, object_is_device(o) ? KB_KERNEL : KB_INTERNAL, KB_VOID);
-	if (!r->e.k || arena_failed(o->arena))
+	if (arena_failed(o->arena))
 		return TFMC_NO_MEMORY;
-	declare_areas(r, offsets);
-	declare_indices(r, dims);
-	if (has_source(r))
-		r->e.source_step = declare_index(r, "source_step", PLAN_SOURCE_STEP, 0);
+	declare_all(r, offsets, dims);
 	if (!object_is_device(o)) {
-		r->job.worker = declare_index(r, "worker", PLAN_WORKER, 0);
-		r->job.n_workers = declare_index(r, "n_workers", PLAN_WORKERS, 0);
 		emit_group_comment(&r->e);
 		return TFMC_OK;
 	}
@@ -238,26 +209,24 @@ const char *kernel_symbol(const struct object *o, const struct function *f, cons
 	                    k->is_join ? ".join" : "");
 }
 
-/* OpenCL: the root op and the number of kernels before. */
-static const char *kernel_name(const struct object *o, const struct function *f, const struct plan_kernel *k)
-{
-	const struct ir_op *root = ir_group_root(k->group);
-	if (!object_is_device(o))
-		return arena_printf(o->arena, "%s.kernel", kernel_symbol(o, f, k));
-	const char *op = ir_op_desc(root ? root->code : OP_group)->name;
-	return arena_printf(o->arena, "%s%s_%zu", op, k->is_join ? "_join" : "", kb_func_count(o->kb));
-}
-
 enum tfmc_status kernel_record(struct object *o, const struct function *f, int64_t parts,
                                struct plan_kernel *k)
 {
 	struct recording r = {.object = o, .kernel = k, .e = emit_of_group(o, f, k->group)};
+	const struct ir_op *root = ir_group_root(k->group);
+	const char *op = ir_op_desc(root ? root->code : OP_group)->name;
 	r.e.areas = k->areas;
-	k->name = kernel_name(o, f, k);
+	k->name = object_is_device(o) ? arena_printf(o->arena, "%s%s_%zu", op, k->is_join ? "_join" : "",
+	                                             kb_func_count(o->kb))
+	                              : arena_printf(o->arena, "%s.kernel", kernel_symbol(o, f, k));
 	add_areas(&r);
 	r.job.items = object_is_device(o) ? kernel_items(o->module, f->func, k->group, o->target) : 0;
 	TFMC_TRY(begin(&r));
-	r.job.scratch = find_scratch(&r);
+	int64_t scratch = scratch_bytes(k->group);
+	r.job.scratch = scratch > 0 ? r.e.pointers[r.e.areas.n - 1] : kb_null(r.e.k);
+	if (scratch > 0 && object_is_device(o)) /* of all workers */
+		r.job.scratch = kb_ptr_add(r.e.k, r.job.scratch,
+		                           kb_mul(r.e.k, r.job.worker, kb_index(r.e.k, scratch)), 0);
 	r.job.scratch_step = o->scratch;
 	if (r.sums)
 		r.job.sums = r.e.pointers[r.sums - 1];

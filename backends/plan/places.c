@@ -80,18 +80,6 @@ static struct place *place_of(struct finder *w, uint32_t v)
 	return &w->sets[root_of(w, v)];
 }
 
-static void place_params(struct finder *w)
-{
-	const struct ir_func *f = w->f->func;
-	for (size_t i = 0; i < f->n_params; i++) {
-		if (!is_tensor(w, f->params[i].value))
-			continue;
-		struct place *p = place_of(w, f->params[i].value.id);
-		p->kind = f->params[i].role == ROLE_PAST ? PLACE_PAST : PLACE_INPUT;
-		p->number = i;
-	}
-}
-
 /* Results with a planned offset. */
 static void place_group(struct finder *w, const struct ir_op *op)
 {
@@ -160,7 +148,12 @@ enum tfmc_status places_find(struct object *o, struct function *f)
 	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it))
 		if (it.op->code == OP_repeat)
 			join_repeat(&w, it.op);
-	place_params(&w);
+	for (size_t i = 0; i < f->func->n_params; i++) {
+		const struct ir_param *param = &f->func->params[i];
+		if (is_tensor(&w, param->value))
+			*place_of(&w, param->value.id) = (struct place){
+			        .kind = param->role == ROLE_PAST ? PLACE_PAST : PLACE_INPUT, .number = i};
+	}
 	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it)) {
 		if (it.op->code == OP_weight)
 			place_of(&w, it.op->results[0].id)->kind = PLACE_WEIGHT;

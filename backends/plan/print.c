@@ -37,29 +37,24 @@ static void print_area(struct buf *out, const struct ir_module *m, const struct 
 	buf_str(out, p->memory == AREA_SCRATCH ? " for each worker]" : "]");
 }
 
-static void print_arg(struct buf *out, const struct ir_module *m, const struct plan_kernel *k,
-                      const struct plan_arg *a)
-{
-	switch (a->kind) {
-	case PLAN_BUFFER: print_area(out, m, &k->areas.items[a->number]); break;
-	case PLAN_OFFSET: break; /* said beside the buffer */
-	case PLAN_DIM: buf_str(out, ir_dims_sym(m->dims, a->number)->name); break;
-	case PLAN_INDEX: buf_printf(out, "index%zu", a->number); break;
-	case PLAN_WORKER: buf_str(out, "worker"); break;
-	case PLAN_WORKERS: buf_str(out, "workers"); break;
-	case PLAN_SOURCE_STEP: buf_str(out, "source step"); break;
-	}
-}
-
 static void print_kernel(struct buf *out, const struct ir_module *m, const struct plan_kernel *k)
 {
 	const char *separator = "";
 	buf_printf(out, "%s(", k->name);
 	for (size_t i = 0; i < k->n_args; i++) {
-		if (k->args[i].kind == PLAN_OFFSET)
+		size_t number = k->args[i].number;
+		if (k->args[i].kind == PLAN_OFFSET) /* said beside the buffer */
 			continue;
 		buf_str(out, separator);
-		print_arg(out, m, k, &k->args[i]);
+		switch (k->args[i].kind) {
+		case PLAN_BUFFER: print_area(out, m, &k->areas.items[number]); break;
+		case PLAN_OFFSET: break;
+		case PLAN_DIM: buf_str(out, ir_dims_sym(m->dims, number)->name); break;
+		case PLAN_INDEX: buf_printf(out, "index%zu", number); break;
+		case PLAN_WORKER: buf_str(out, "worker"); break;
+		case PLAN_WORKERS: buf_str(out, "workers"); break;
+		case PLAN_SOURCE_STEP: buf_str(out, "source step"); break;
+		}
 		separator = ", ";
 	}
 	buf_char(out, ')');

@@ -171,16 +171,11 @@ static int64_t find_parts(const struct maker *m, size_t i)
 
 /* ---- barriers ---- */
 
-static void add_barrier(struct maker *m, int64_t parts)
-{
-	add(m, (struct plan_step){.kind = PLAN_BARRIER, .parts = parts});
-}
-
 /* All that runs is through. */
 static void close_open(struct maker *m)
 {
 	if (m->open.n > 0)
-		add_barrier(m, 1);
+		add(m, (struct plan_step){.kind = PLAN_BARRIER, .parts = 1});
 	m->open.n = 0;
 }
 
@@ -197,7 +192,7 @@ static void wait_for_open(struct maker *m, const struct plan_kernel *kernel)
 			parts = 1;
 	}
 	if (is_waiting)
-		add_barrier(m, parts);
+		add(m, (struct plan_step){.kind = PLAN_BARRIER, .parts = parts});
 	if (is_waiting && parts == 1 && m->conditions == 0)
 		m->open.n = 0;
 	const struct plan_kernel **slot = ARENA_PUSH(m->object->arena, &m->open);
@@ -250,24 +245,20 @@ static enum tfmc_status add_join(struct maker *m, size_t number)
 	return TFMC_OK;
 }
 
-/* What runs only when one of its results is wanted. */
-static void open_wanted(struct maker *m, const struct ir_op *group)
-{
-	size_t *outputs = ARENA_ARRAY(m->object->arena, size_t, group->n_results);
-	for (size_t i = 0; outputs && i < group->n_results; i++)
-		outputs[i] = m->function->places[group->results[i].id]->number;
-	open_condition(m, (struct plan_step){
-	                          .kind = PLAN_WANTED, .outputs = outputs, .n_outputs = group->n_results});
-}
-
 static enum tfmc_status add_group(struct maker *m, const struct ir_op *group)
 {
 	size_t number = m->group++;
 	bool is_optional = group_is_optional(m->function, group);
 	m->parts[0] = m->parts[1];
 	m->parts[1] = find_parts(m, number);
-	if (is_optional)
-		open_wanted(m, group);
+	if (is_optional) {
+		size_t *outputs = ARENA_ARRAY(m->object->arena, size_t, group->n_results);
+		for (size_t i = 0; outputs && i < group->n_results; i++)
+			outputs[i] = m->function->places[group->results[i].id]->number;
+		open_condition(m, (struct plan_step){.kind = PLAN_WANTED,
+		                                     .outputs = outputs,
+		                                     .n_outputs = group->n_results});
+	}
 	TFMC_TRY(add_kernel(m, number, false));
 	TFMC_TRY(add_join(m, number));
 	progress_tell(m->object->options->progress, "kernels", "groups", number + 1, m->function->n_groups);
@@ -309,38 +300,29 @@ static enum tfmc_status add_region(struct maker *m, const struct ir_region *r)
 	return TFMC_OK;
 }
 
-static enum tfmc_status add_lengths(struct maker *m)
-{
-	const struct function *f = m->function;
-	struct emit e = {.object = m->object, .function = f};
-	if (f->past_result < 0)
-		return TFMC_OK;
-	struct area *a = ARENA_NEW(m->object->arena, struct area);
-	if (!a)
-		return TFMC_NO_MEMORY;
-	if (!area_of_value(&e, func_result(f->func, (size_t)f->past_result), a)) {
-		diag_error(m->object->cx, f->func->loc.at, DIAG_INTERNAL,
-		           "the lengths that '%s' returns lie in no memory", f->func->name);
-		return TFMC_INTERNAL;
-	}
-	a->is_written = true;
-	add(m, (struct plan_step){.kind = PLAN_LENGTHS, .lengths = a});
-	return TFMC_OK;
-}
-
 /* ---- the whole ---- */
 
 enum tfmc_status plan_make(struct object *o, struct function *f)
 {
 	struct plan *p = ARENA_NEW(o->arena, struct plan);
+	struct area *lengths = ARENA_NEW(o->arena, struct area);
 	struct maker m = {.object = o, .function = f, .plan = p, .parts = {1, 1}};
-	if (!p)
+	const struct emit e = {.object = o, .function = f};
+	if (!p || !lengths)
 		return TFMC_NO_MEMORY;
 	p->func = f->func;
 	p->arena_bytes = f->arena;
 	f->plan = p;
 	TFMC_TRY(add_region(&m, f->func->body));
-	TFMC_TRY(add_lengths(&m));
+	if (f->past_result >= 0) {
+		if (!area_of_value(&e, func_result(f->func, (size_t)f->past_result), lengths)) {
+			diag_error(o->cx, f->func->loc.at, DIAG_INTERNAL,
+			           "the lengths that '%s' returns lie in no memory", f->func->name);
+			return TFMC_INTERNAL;
+		}
+		lengths->is_written = true;
+		add(&m, (struct plan_step){.kind = PLAN_LENGTHS, .lengths = lengths});
+	}
 	return arena_failed(o->arena) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
