@@ -5,10 +5,9 @@
  */
 #include "backends/host/host.h"
 
-static void begin(struct emit *e, struct object *o, const char *suffix, enum kb_scalar result)
+static struct emit begin(struct object *o, const char *suffix, enum kb_scalar result)
 {
-	*e = (struct emit){.object = o};
-	e->k = kb_begin(o->kb, emit_name(o, suffix), KB_EXPORTED, result);
+	return (struct emit){.object = o, .k = kb_begin(o->kb, emit_name(o, suffix), KB_EXPORTED, result)};
 }
 
 void api_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status)
@@ -69,8 +68,7 @@ static struct kb_val arena_of(struct emit *e, const struct function *f)
  * more. */
 static void emit_arena_bytes(struct object *o)
 {
-	struct emit e;
-	begin(&e, o, "arena_bytes", KB_INDEX);
+	struct emit e = begin(o, "arena_bytes", KB_INDEX);
 	struct kb *k = e.k;
 	struct kb_val values = kb_param(k, "dims", KB_PTR_T, KB_READONLY);
 	struct kb_val workers = kb_param(k, "workers", KB_INDEX_T, 0);
@@ -99,8 +97,7 @@ static void emit_arena_bytes(struct object *o)
 
 static void emit_state_bytes(struct object *o)
 {
-	struct emit e;
-	begin(&e, o, "state_bytes", KB_INDEX);
+	struct emit e = begin(o, "state_bytes", KB_INDEX);
 	struct kb *k = e.k;
 	struct kb_val batch = kb_param(k, "batch", KB_INDEX_T, 0);
 	if (o->states.batch_dim >= 0) {
@@ -213,9 +210,8 @@ static void set_workers(struct emit *e, const struct kb_val *args)
 
 static void emit_init(struct object *o)
 {
-	struct init n = {0};
+	struct init n = {.e = begin(o, "init", KB_I32)};
 	struct emit *e = &n.e;
-	begin(e, o, "init", KB_I32);
 	struct kb *k = e->k;
 	e->context = kb_param(k, "context", KB_PTR_T, 0);
 	n.config = kb_param(k, "config", KB_PTR_T, KB_READONLY);
@@ -271,9 +267,8 @@ static const struct context_function {
 
 static void emit_context_function(struct object *o, const struct context_function *f)
 {
-	struct emit e;
+	struct emit e = begin(o, f->suffix, KB_I32);
 	struct kb_val args[TFMC_COUNT(f->params)] = {{0}};
-	begin(&e, o, f->suffix, KB_I32);
 	e.context = kb_param(e.k, "context", KB_PTR_T, 0);
 	for (size_t i = 0; i < TFMC_COUNT(args) && f->params[i].name; i++)
 		args[i] = kb_param(e.k, f->params[i].name, KB_TYPE(f->params[i].type, 1),
@@ -298,8 +293,7 @@ static void emit_status_text(struct object *o)
 	        TFMC_STATUS_TABLE(ROW)
 #undef ROW
 	};
-	struct emit e;
-	begin(&e, o, "status_text", KB_PTR);
+	struct emit e = begin(o, "status_text", KB_PTR);
 	struct kb_val status = kb_param(e.k, "status", KB_I32_T, 0);
 	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
 		kb_if(e.k, kb_cmp(e.k, KB_EQ, status, kb_i32(e.k, rows[i].value)));
@@ -313,8 +307,7 @@ static void emit_status_text(struct object *o)
 /* -1: a context that init has not filled. */
 static void emit_variant(struct object *o)
 {
-	struct emit e;
-	begin(&e, o, "variant", KB_INDEX);
+	struct emit e = begin(o, "variant", KB_INDEX);
 	struct kb *k = e.k;
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	return_if(k, kb_cmp(k, KB_EQ, e.context, kb_null(k)), -1);

@@ -173,8 +173,7 @@ static void emit_barrier(struct object *o)
 
 static void emit_leave(struct object *o)
 {
-	struct emit e = {.object = o};
-	emit_begin(&e, emit_internal(o, "leave"), KB_INTERNAL, KB_I32);
+	struct emit e = emit_begin(o, NULL, emit_internal(o, "leave"), KB_INTERNAL);
 	struct kb *k = e.k;
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	struct kb_val n = kb_param(k, "n_workers", KB_INDEX_T, 0);

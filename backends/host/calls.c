@@ -64,11 +64,10 @@ static void raise_floors(struct emit *e, struct kb_val worker)
  * lengths, but encode has overwritten what the state held. */
 static void emit_finish(struct object *o, const struct function *f)
 {
-	struct emit e = {.object = o, .function = f};
+	struct emit e = emit_begin(o, f, emit_part(o, f, "finish"), KB_INTERNAL);
 	const struct plan_step *lengths = plan_find(f->plan, PLAN_LENGTHS);
 	bool has_batch = o->states.batch_dim >= 0,
 	     is_encode = has_batch && f->has_state && function_is_encode(f);
-	emit_begin(&e, emit_part(&e, "finish"), KB_INTERNAL, KB_I32);
 	struct kb *k = e.k;
 	struct kb_val status = kb_param(k, "status", KB_I32_T, 0);
 	emit_load_call(&e);
@@ -92,8 +91,7 @@ static void emit_finish(struct object *o, const struct function *f)
  * as a whole. */
 static void emit_call(struct object *o, const struct function *f)
 {
-	struct emit e = {.object = o, .function = f};
-	emit_begin(&e, emit_part(&e, "call"), KB_INTERNAL, KB_I32);
+	struct emit e = emit_begin(o, f, emit_part(o, f, "call"), KB_INTERNAL);
 	struct kb *k = e.k;
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0), zero = kb_index(k, 0);
 	if (object_is_device(o))
@@ -109,16 +107,16 @@ static void emit_call(struct object *o, const struct function *f)
 	struct kb_val alone = kb_bin(k, KB_OR, is_one, kb_bin(k, KB_AND, is_single, has_none));
 	struct kb_val who = kb_select(k, alone, zero, worker), of = kb_select(k, alone, kb_index(k, 1), n);
 	struct kb_val body[] = {e.context, e.args, who, of};
-	struct kb_val status = kb_call(k, emit_part(&e, "body"), KB_I32, body, 4);
+	struct kb_val status = kb_call(k, emit_part(o, f, "body"), KB_I32, body, 4);
 	struct kb_val finish[] = {e.context, e.args, status};
 	if (!object_is_device(o)) {
 		kb_if(k, kb_un(k, KB_NOT, kb_bin(k, KB_OR, is_one, is_single)));
 		struct kb_val leave[] = {e.context, e.args, worker, n,
-		                         kb_func_addr(k, emit_part(&e, "finish"))};
+		                         kb_func_addr(k, emit_part(o, f, "finish"))};
 		kb_return(k, kb_call(k, emit_internal(o, "leave"), KB_I32, leave, 5));
 		kb_end_if(k);
 	}
-	kb_return(k, kb_call(k, emit_part(&e, "finish"), KB_I32, finish, 3));
+	kb_return(k, kb_call(k, emit_part(o, f, "finish"), KB_I32, finish, 3));
 	kb_end(k);
 }
 
@@ -138,7 +136,7 @@ enum tfmc_status emit_function(struct object *o, struct function *f)
 static void return_call(struct emit *e, const struct function *f, struct kb_val worker)
 {
 	struct kb_val args[] = {e->context, e->args, worker};
-	kb_return(e->k, kb_call(e->k, arena_printf(e->object->arena, "%s.call", f->symbol), KB_I32, args, 3));
+	kb_return(e->k, kb_call(e->k, emit_part(e->object, f, "call"), KB_I32, args, 3));
 }
 
 /* The first case whose conditions hold, otherwise the function itself. e->args: the function's words. */
@@ -217,11 +215,10 @@ static void emit_any_entry(struct object *o)
 
 static void emit_form(struct object *o, size_t number, bool spmd)
 {
-	struct emit e = {.object = o};
 	const char *name = o->entries.items[number].name;
 	if (spmd)
 		name = arena_printf(o->arena, "%s_spmd", name);
-	emit_begin(&e, emit_name(o, name), KB_EXPORTED, KB_I32);
+	struct emit e = emit_begin(o, NULL, emit_name(o, name), KB_EXPORTED);
 	struct kb *k = e.k;
 	struct kb_val worker = spmd ? kb_param(k, "worker", KB_INDEX_T, 0) : kb_index(k, -1);
 	struct kb_val none = kb_index(k, INT64_MIN); /* -1 is the other form's */

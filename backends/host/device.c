@@ -81,8 +81,7 @@ static void set_buffer(struct emit *e, struct kb_val words, size_t i, struct ir_
 
 void emit_device_body(struct object *o, const struct function *f)
 {
-	struct emit e = {.object = o, .function = f};
-	emit_begin(&e, emit_part(&e, "body"), KB_INTERNAL, KB_I32);
+	struct emit e = emit_begin(o, f, emit_part(o, f, "body"), KB_INTERNAL);
 	struct kb *k = e.k;
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	(void)kb_param(k, "n_workers", KB_INDEX_T, 0);

@@ -185,12 +185,12 @@ static size_t emit_steps(struct schedule *s, size_t at)
 
 enum tfmc_status emit_body(struct object *o, struct function *f)
 {
-	struct schedule s = {.e = {.object = o, .function = f}};
+	struct schedule s = {0};
 	TFMC_TRY(plan_make(o, f));
 	for (size_t i = 0; i < f->plan->n; i++)
 		if (f->plan->items[i].kind == PLAN_KERNEL)
 			TFMC_TRY(emit_kernel_call(o, f, f->plan->items[i].kernel));
-	emit_begin(&s.e, emit_part(&s.e, "body"), KB_INTERNAL, KB_I32);
+	s.e = emit_begin(o, f, emit_part(o, f, "body"), KB_INTERNAL);
 	struct kb *k = s.e.k;
 	s.worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	s.n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);

@@ -82,9 +82,7 @@ static int64_t formula(struct writer *w, const struct ir_dim *d)
 	add_dim(w, d);
 	const int64_t cells[FORMULA_COLUMNS] = {
 	        [FORMULA_FIRST] = first, [FORMULA_N] = rows_of(w, PLAN_CODE) - first};
-	const struct ir_dim **slot = ARENA_PUSH(&w->arena, &w->formulas);
-	if (slot)
-		*slot = d;
+	ARENA_ADD(&w->arena, &w->formulas, d);
 	return add_row(w, PLAN_FORMULAS, cells);
 }
 

@@ -101,7 +101,8 @@ bool area_of_value(const struct emit *e, struct ir_value v, struct area *out)
 	switch (p->kind) {
 	case PLACE_NONE:
 	case PLACE_SLICE:
-		return binding_find_slice(e->object, f, base, &slice) && area_of_slice(e, &slice, out);
+		return binding_slice(e->object, f, ir_slice_op(f, base), &slice) &&
+		       area_of_slice(e, &slice, out);
 	case PLACE_WEIGHT: return area_of_weight(e, ir_def(f, base), out);
 	case PLACE_PLAN:
 		out->memory = AREA_ARENA;
@@ -168,12 +169,11 @@ static void add(const struct emit *e, struct area_list *l, const struct area *a,
 {
 	struct area *slot = find(l, a);
 	if (!slot) {
-		slot = ARENA_PUSH(e->object->arena, l);
-		if (!slot)
-			return; /* the arena remembers */
-		*slot = *a;
+		ARENA_ADD(e->object->arena, l, *a);
+		slot = find(l, a);
 	}
-	slot->is_written |= is_written;
+	if (slot) /* else the arena remembers */
+		slot->is_written |= is_written;
 }
 
 /* What is computed inside and only yielded has no memory but that of the group's results. */
@@ -190,7 +190,7 @@ static void add_operands(const struct emit *e, const struct ir_op *op, struct ar
 		if (ir_type_of(f, v)->kind == IR_TENSOR) {
 			if (area_of_value(e, v, &a))
 				add(e, l, &a, false);
-		} else if (binding_state_slice(e->object, f, op, &slice) && area_of_slice(e, &slice, &a)) {
+		} else if (binding_slice(e->object, f, op, &slice) && area_of_slice(e, &slice, &a)) {
 			add(e, l, &a, op->code != OP_state_read);
 		}
 	}

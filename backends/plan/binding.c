@@ -15,23 +15,16 @@ static int64_t sequence_elements(const struct emit *e, enum ir_dtype t)
 	return e->object->states.batch_bytes / ir_dtype_bytes(t);
 }
 
-bool binding_state_slice(const struct object *o, const struct ir_func *f, const struct ir_op *op,
-                         struct binding_slice *out)
+bool binding_slice(const struct object *o, const struct ir_func *f, const struct ir_op *op,
+                   struct binding_slice *out)
 {
-	size_t first = op->code == OP_state_append ? 3 : op->code == OP_state_write ? 2 : 1;
-	if (op->code != OP_state_append && op->code != OP_state_read && op->code != OP_state_write)
+	if (!op || (op->code != OP_state_append && op->code != OP_state_read && op->code != OP_state_write))
 		return false;
+	size_t first = op->code == OP_state_append ? 3 : op->code == OP_state_write ? 2 : 1;
 	out->state = object_state(o, ir_type_of(f, op->operands[0])->state);
 	out->at = op->operands + first;
 	out->n_at = op->n_operands - first;
 	return out->state != NULL;
-}
-
-bool binding_find_slice(const struct object *o, const struct ir_func *f, struct ir_value v,
-                        struct binding_slice *out)
-{
-	const struct ir_op *op = ir_slice_op(f, v);
-	return op && binding_state_slice(o, f, op, out);
 }
 
 /* From one row of a call to the next: what encode has left is possibly of another sequence. */
@@ -125,22 +118,10 @@ static void matrix_strides(struct emit *e, struct ir_value base, struct kb_tenso
 	}
 }
 
-/* ptr + offset elements. */
-static struct kb_val advance(struct emit *e, const struct ir_view *v, enum ir_dtype dtype, struct kb_val ptr,
-                             const struct state_place *state)
-{
-	struct ir_dims *t = e->object->module->dims;
-	const struct ir_dim *bytes = ir_dim_mul(t, v->offset, ir_dim_const(t, ir_dtype_bytes(dtype)));
-	ptr = kb_ptr_add(e->k, ptr, emit_dim(e, bytes), 0);
-	if (!state)
-		return ptr;
-	struct kb_size far = scaled(e, v->state_offset, e->object->states.batch_bytes);
-	return kb_ptr_add(e->k, ptr, over_sequences(e, state, far).v, 0);
-}
-
 static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out)
 {
 	struct emit *e = user;
+	struct ir_dims *t = e->object->module->dims;
 	struct ir_view view;
 	struct kb_val ptr;
 	(void)k;
@@ -150,7 +131,8 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 		return false;
 	out->ptr = ptr;
 	struct binding_slice slice = {0}; /* that the view is one of */
-	if (view.is_state && !binding_find_slice(e->object, e->function->func, view.base, &slice))
+	if (view.is_state &&
+	    !binding_slice(e->object, e->function->func, ir_slice_op(e->function->func, view.base), &slice))
 		slice.state = NULL;
 	if (view.is_state && !ir_slice_ring(e->function->func, view.base, &out->ring))
 		out->ring = 0;
@@ -164,7 +146,12 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 		return view.rank == out->rank && ir_same(view.base, v);
 	}
 	const struct state_place *state = slice.state;
-	out->ptr = advance(e, &view, out->dtype, ptr, state);
+	const struct ir_dim *bytes = ir_dim_mul(t, view.offset, ir_dim_const(t, ir_dtype_bytes(out->dtype)));
+	out->ptr = kb_ptr_add(e->k, ptr, emit_dim(e, bytes), 0);
+	if (state) {
+		struct kb_size far = scaled(e, view.state_offset, e->object->states.batch_bytes);
+		out->ptr = kb_ptr_add(e->k, out->ptr, over_sequences(e, state, far).v, 0);
+	}
 	out->rank = view.rank;
 	for (int i = 0; i < view.rank; i++) {
 		int64_t far = view.state_axis[i] ? sequence_elements(e, out->dtype) : 1;

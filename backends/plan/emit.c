@@ -15,16 +15,18 @@ const char *emit_internal(const struct object *o, const char *name)
 	return arena_printf(o->arena, "%s.%s", o->prefix, name);
 }
 
-const char *emit_part(const struct emit *e, const char *suffix)
+const char *emit_part(const struct object *o, const struct function *f, const char *suffix)
 {
-	return arena_printf(e->object->arena, "%s.%s", e->function->symbol, suffix);
+	return arena_printf(o->arena, "%s.%s", f->symbol, suffix);
 }
 
-void emit_begin(struct emit *e, const char *name, enum kb_linkage linkage, enum kb_scalar result)
+struct emit emit_begin(const struct object *o, const struct function *f, const char *name,
+                       enum kb_linkage linkage)
 {
-	e->k = kb_begin(e->object->kb, name, linkage, result);
-	e->context = kb_param(e->k, "context", KB_PTR_T, 0);
-	e->args = kb_param(e->k, "args", KB_PTR_T, KB_READONLY);
+	struct emit e = {.object = o, .function = f, .k = kb_begin(o->kb, name, linkage, KB_I32)};
+	e.context = kb_param(e.k, "context", KB_PTR_T, 0);
+	e.args = kb_param(e.k, "args", KB_PTR_T, KB_READONLY);
+	return e;
 }
 
 struct kb_val emit_load(struct kb *k, enum kb_scalar type, struct kb_val ptr, int64_t offset)
@@ -184,7 +186,14 @@ const char *emit_short_name(struct arena *a, const char *path)
 struct emit emit_of_group(const struct object *o, const struct function *f, const struct ir_op *group)
 {
 	struct emit e = {.object = o, .function = f, .group = group};
-	e.n_repeats = group_repeats(f->func, group, e.repeat_index);
+	struct ir_value inner[OBJECT_REPEAT_MAX]; /* innermost first; plans refuse more */
+	const struct ir_region *r = ir_info(f->func, group->results[0])->region;
+	for (; r->owner && e.n_repeats < OBJECT_REPEAT_MAX;
+	     r = ir_info(f->func, r->owner->results[0])->region)
+		if (r->owner->code == OP_repeat)
+			inner[e.n_repeats++] = r->args[REPEAT_INDEX];
+	for (size_t i = 0; i < e.n_repeats; i++)
+		e.repeat_index[i] = inner[e.n_repeats - 1 - i];
 	return e;
 }
 

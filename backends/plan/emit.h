@@ -16,12 +16,9 @@ struct binding_slice {
 	size_t n_at;
 };
 
-/* The slice that a state op works on. False: it is no such op. */
-bool binding_state_slice(const struct object *o, const struct ir_func *f, const struct ir_op *op,
-                         struct binding_slice *out);
-/* The slice that v is, or was in the group it came from. False: none. */
-bool binding_find_slice(const struct object *o, const struct ir_func *f, struct ir_value v,
-                        struct binding_slice *out);
+/* The slice that a state op works on, such as ir_slice_op of a value. False: it is no such op, or NULL. */
+bool binding_slice(const struct object *o, const struct ir_func *f, const struct ir_op *op,
+                   struct binding_slice *out);
 
 /* ---- emission ---- */
 /* A function of the object under construction, with what all of its code reads. */
@@ -42,10 +39,11 @@ struct emit {
 	struct kb_val *pointers; /* [areas.n]: in its kernel */
 };
 
-/* Begins a function (context, args, ..) of e->object. */
-void emit_begin(struct emit *e, const char *name, enum kb_linkage linkage, enum kb_scalar result);
+/* Begins a function (context, args, ..) -> i32 of the object, that is part of f, or NULL. */
+struct emit emit_begin(const struct object *o, const struct function *f, const char *name,
+                       enum kb_linkage linkage);
 /* FUNCTION.suffix, an internal name. */
-const char *emit_part(const struct emit *e, const char *suffix);
+const char *emit_part(const struct object *o, const struct function *f, const char *suffix);
 struct kb_val emit_context(struct emit *e, enum kb_scalar type, int64_t offset);
 void emit_set_context(struct emit *e, struct kb_val v, int64_t offset);
 /* Numbers and addresses at so many bytes after ptr. */

@@ -73,20 +73,6 @@ static void find_words(struct object *o, struct function *f)
 
 /* ---- groups and arena ---- */
 
-size_t group_repeats(const struct ir_func *f, const struct ir_op *group,
-                     struct ir_value index[OBJECT_REPEAT_MAX])
-{
-	struct ir_value inner[OBJECT_REPEAT_MAX];
-	size_t n = 0;
-	const struct ir_region *r = ir_info(f, group->results[0])->region;
-	for (; r->owner && n < OBJECT_REPEAT_MAX; r = ir_info(f, r->owner->results[0])->region)
-		if (r->owner->code == OP_repeat)
-			inner[n++] = r->args[REPEAT_INDEX];
-	for (size_t i = 0; i < n; i++)
-		index[i] = inner[n - 1 - i];
-	return n;
-}
-
 static void find_groups(struct object *o, struct function *f)
 {
 	struct {
@@ -94,10 +80,9 @@ static void find_groups(struct object *o, struct function *f)
 		size_t n, cap;
 	} groups = {0};
 	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it)) {
-		const struct ir_op **slot = it.op->code == OP_group ? ARENA_PUSH(o->arena, &groups) : NULL;
-		if (!slot) /* the arena remembers */
+		if (it.op->code != OP_group)
 			continue;
-		*slot = it.op;
+		ARENA_ADD(o->arena, &groups, it.op);
 		int64_t scratch = ((const struct attrs_group *)it.op->attrs)->scratch;
 		f->scratch = scratch > f->scratch ? scratch : f->scratch;
 	}
@@ -150,24 +135,13 @@ static bool needs_spare(const struct function *f, uint32_t v)
 	return !(op && op->code == OP_group && op->n_results == 1 && group_is_optional(f, op));
 }
 
-/* Of all kernels that join what others left; none runs before the one before it has read all. */
-static void add_sums(struct object *o, struct function *f)
-{
-	struct ir_dims *t = o->module->dims;
-	const struct ir_dim *most = ir_dim_const(t, 0);
-	for (size_t i = 0; i < f->n_groups; i++) {
-		const struct ir_dim *bytes = kernel_join_bytes(o->module, f->func, f->groups[i], o->target);
-		most = bytes ? ir_dim_max(t, most, bytes) : most;
-	}
-	f->sums_at = f->arena;
-	f->arena = round_up(o, ir_dim_add(t, f->arena, most));
-}
-
 /* Spare memory after what was planned. */
 static void extend_arena(struct object *o, struct function *f)
 {
 	const struct ir_func *func = f->func;
-	f->arena = round_up(o, func->arena ? func->arena : ir_dim_const(o->module->dims, 0));
+	struct ir_dims *t = o->module->dims;
+	const struct ir_dim *sums = ir_dim_const(t, 0);
+	f->arena = round_up(o, func->arena ? func->arena : sums);
 	for (size_t i = 0; i < func->n_params; i++)
 		if (param_is_input(func, i) && func->params[i].has_default) {
 			f->default_at[i] = take(o, f, ir_type_of(func, func->params[i].value));
@@ -176,7 +150,13 @@ static void extend_arena(struct object *o, struct function *f)
 	for (uint32_t v = 1; v < func->n_values; v++)
 		if (needs_spare(f, v))
 			f->places[v]->at = take(o, f, ir_type_of(func, (struct ir_value){v}));
-	add_sums(o, f);
+	/* Of all kernels that join what others left; none runs before the one before it has read all. */
+	for (size_t i = 0; i < f->n_groups; i++) {
+		const struct ir_dim *bytes = kernel_join_bytes(o->module, func, f->groups[i], o->target);
+		sums = bytes ? ir_dim_max(t, sums, bytes) : sums;
+	}
+	f->sums_at = f->arena;
+	f->arena = round_up(o, ir_dim_add(t, f->arena, sums));
 }
 
 static enum tfmc_status add_function(struct object *o, const struct ir_func *func)
@@ -255,10 +235,11 @@ static enum tfmc_status add_entry(struct object *o, const char *name, enum tfmc_
 	bool is_wanted = b->n_entries == 0;
 	for (size_t i = 0; i < b->n_entries; i++)
 		is_wanted |= !strcmp(b->entries[i], name);
-	struct entry *e = is_wanted ? ARENA_PUSH(o->arena, &o->entries) : NULL;
-	if (e)
-		*e = (struct entry){.name = name, .kind = kind, .function = function, .fixed_dim = fixed_dim};
-	return is_wanted && !e ? TFMC_NO_MEMORY : TFMC_OK;
+	if (is_wanted)
+		ARENA_ADD(o->arena, &o->entries,
+		          (struct entry){
+		                  .name = name, .kind = kind, .function = function, .fixed_dim = fixed_dim});
+	return arena_failed(o->arena) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
 static enum tfmc_status add_decode(struct object *o, size_t function)
@@ -293,18 +274,6 @@ enum case_use entry_case(const struct object *o, const struct entry *e, const st
 	return use;
 }
 
-/* Functions and cases that an entry can come to. */
-static void find_reached(struct object *o, const struct entry *e)
-{
-	enum case_use use = CASE_NEVER;
-	for (size_t i = 0; i < o->functions.n && use != CASE_ALWAYS; i++) {
-		use = entry_case(o, e, &o->functions.items[i]);
-		o->functions.items[i].reached |= use != CASE_NEVER;
-	}
-	if (use != CASE_ALWAYS)
-		o->functions.items[e->function].reached = true;
-}
-
 enum tfmc_status layout_entries(struct object *o)
 {
 	for (size_t i = 0; i < o->functions.n; i++) {
@@ -316,8 +285,15 @@ enum tfmc_status layout_entries(struct object *o)
 		                                                     : TFMC_ENTRY_RUN;
 		TFMC_TRY(!strcmp(name, "decode") ? add_decode(o, i) : add_entry(o, name, kind, i, -1));
 	}
-	for (size_t i = 0; i < o->entries.n; i++)
-		find_reached(o, &o->entries.items[i]);
+	for (size_t k = 0; k < o->entries.n; k++) { /* the functions and cases that it can come to */
+		enum case_use use = CASE_NEVER;
+		for (size_t i = 0; i < o->functions.n && use != CASE_ALWAYS; i++) {
+			use = entry_case(o, &o->entries.items[k], &o->functions.items[i]);
+			o->functions.items[i].reached |= use != CASE_NEVER;
+		}
+		if (use != CASE_ALWAYS)
+			o->functions.items[o->entries.items[k].function].reached = true;
+	}
 	o->scratch = 0;
 	for (size_t i = 0; i < o->functions.n; i++)
 		if (o->functions.items[i].reached && o->functions.items[i].scratch > o->scratch)

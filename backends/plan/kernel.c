@@ -40,30 +40,28 @@ static void add_areas(struct recording *r)
 	struct ir_dims *t = o->module->dims;
 	int64_t scratch = scratch_bytes(r->e.group);
 	const struct ir_dim *sums = kernel_join_bytes(o->module, r->e.function->func, r->e.group, o->target);
-	struct area *p = sums ? ARENA_PUSH(o->arena, &r->e.areas) : NULL;
-	r->sums = p ? r->e.areas.n : 0;
-	if (p)
-		*p = (struct area){.name = "sums",
-		                   .memory = AREA_ARENA,
-		                   .offset = r->e.function->sums_at,
-		                   .bytes = sums,
-		                   .is_written = !r->kernel->is_join};
-	p = scratch > 0 ? ARENA_PUSH(o->arena, &r->e.areas) : NULL;
-	if (p)
-		*p = (struct area){.name = "scratch",
-		                   .memory = AREA_SCRATCH,
-		                   .offset = ir_dim_const(t, 0),
-		                   .bytes = ir_dim_const(t, scratch),
-		                   .is_written = true};
+	if (sums)
+		ARENA_ADD(o->arena, &r->e.areas,
+		          (struct area){.name = "sums",
+		                        .memory = AREA_ARENA,
+		                        .offset = r->e.function->sums_at,
+		                        .bytes = sums,
+		                        .is_written = !r->kernel->is_join});
+	r->sums = sums ? r->e.areas.n : 0;
+	if (scratch > 0)
+		ARENA_ADD(o->arena, &r->e.areas,
+		          (struct area){.name = "scratch",
+		                        .memory = AREA_SCRATCH,
+		                        .offset = ir_dim_const(t, 0),
+		                        .bytes = ir_dim_const(t, scratch),
+		                        .is_written = true});
 }
 
 /* ---- parameters ---- */
 
 static struct kb_val declare(struct recording *r, const char *name, enum plan_arg_kind kind, size_t number)
 {
-	struct plan_arg *slot = ARENA_PUSH(r->object->arena, &r->args);
-	if (slot)
-		*slot = (struct plan_arg){kind, number};
+	ARENA_ADD(r->object->arena, &r->args, (struct plan_arg){kind, number});
 	bool is_constant =
 	        object_is_device(r->object) && kind == PLAN_BUFFER && !r->e.areas.items[number].is_written;
 	return kb_param(r->e.k, name, kind == PLAN_BUFFER ? KB_PTR_T : KB_INDEX_T,
@@ -98,20 +96,6 @@ static void declare_all(struct recording *r, struct kb_val *offsets, struct kb_v
 	r->job.n_workers = declare(r, "n_workers", PLAN_WORKERS, 0);
 }
 
-/* items > 1: they are one worker together; else each is one of its own. */
-static void find_group_worker(struct recording *r)
-{
-	struct kb *k = r->e.k;
-	int64_t size = r->object->target->group_size;
-	r->job.worker = kb_group_id(k);
-	r->job.n_workers = kb_group_count(k);
-	if (r->job.items > 1 || size <= 1)
-		return;
-	struct kb_val item = kb_item_id(k);
-	r->job.worker = kb_add(k, kb_mul(k, r->job.worker, kb_index(k, size)), item);
-	r->job.n_workers = kb_mul(k, r->job.n_workers, kb_index(k, size));
-}
-
 static enum tfmc_status begin(struct recording *r)
 {
 	struct object *o = r->object;
@@ -132,7 +116,15 @@ static enum tfmc_status begin(struct recording *r)
 	emit_group_comment(&r->e);
 	for (size_t i = 0; i < r->e.areas.n; i++)
 		r->e.pointers[i] = kb_ptr_add(r->e.k, r->e.pointers[i], offsets[i], 0);
-	find_group_worker(r);
+	struct kb *k = r->e.k;
+	r->job.worker = kb_group_id(k);
+	r->job.n_workers = kb_group_count(k);
+	if (r->job.items > 1 || o->target->group_size <= 1)
+		return TFMC_OK;
+	/* Each item is a worker of its own; else all of them are one together. */
+	struct kb_val item = kb_item_id(k), size = kb_index(k, o->target->group_size);
+	r->job.worker = kb_add(k, kb_mul(k, r->job.worker, size), item);
+	r->job.n_workers = kb_mul(k, r->job.n_workers, size);
 	return TFMC_OK;
 }
 
@@ -167,10 +159,7 @@ static enum tfmc_status take_args(struct recording *r, const struct kb_func *f)
 		if (arg.kind == PLAN_BUFFER || arg.kind == PLAN_OFFSET) {
 			const struct area *area = &r->e.areas.items[arg.number];
 			if (!number[arg.number]) {
-				struct area *slot = ARENA_PUSH(a, &out->areas);
-				if (!slot)
-					return TFMC_NO_MEMORY;
-				*slot = *area;
+				ARENA_ADD(a, &out->areas, *area);
 				number[arg.number] = out->areas.n;
 			}
 			arg.number = number[arg.number] - 1;
@@ -180,7 +169,7 @@ static enum tfmc_status take_args(struct recording *r, const struct kb_func *f)
 		args[out->n_args++] = arg;
 	}
 	out->args = args;
-	return TFMC_OK;
+	return arena_failed(a) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
 static void count_work(const struct recording *r)

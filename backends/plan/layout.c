@@ -121,10 +121,7 @@ static enum tfmc_status add_weight(struct object *o, const struct ir_weight *w)
 	if (!weight_sizes(&p) || !checked_add_i64(p.offset, p.bytes, &end) ||
 	    !checked_round_up_i64(end, OBJECT_ALIGN, &o->weights.bytes))
 		return too_large(o, w->loc, "weight", w->name);
-	struct weight_place *slot = ARENA_PUSH(o->arena, &o->weights);
-	if (!slot)
-		return TFMC_NO_MEMORY;
-	*slot = p;
+	ARENA_ADD(o->arena, &o->weights, p);
 	return TFMC_OK;
 }
 
@@ -206,11 +203,8 @@ static enum tfmc_status add_state(struct object *o, const struct ir_state_decl *
 	    !checked_add_i64(p.offset, p.bytes, &end) ||
 	    !checked_round_up_i64(end, OBJECT_ALIGN, &o->states.batch_bytes))
 		return too_large(o, d->loc, "state", d->name);
-	struct state_place *slot = ARENA_PUSH(o->arena, &o->states);
-	if (!slot)
-		return TFMC_NO_MEMORY;
-	*slot = p;
-	return TFMC_OK;
+	ARENA_ADD(o->arena, &o->states, p);
+	return arena_failed(o->arena) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
 /* The growing states bound the tokens of a sequence. */

@@ -225,10 +225,6 @@ bool param_is_input(const struct ir_func *f, size_t i); /* a tensor the caller g
 bool result_is_output(const struct ir_func *f, size_t i);
 /* Every result is an output that nothing else reads: the group runs only when one of them is wanted. */
 bool group_is_optional(const struct function *f, const struct ir_op *group);
-/* The indices of the repeats around a group, outermost first; returns how many. Plans refuse more than
- * OBJECT_REPEAT_MAX. */
-size_t group_repeats(const struct ir_func *f, const struct ir_op *group,
-                     struct ir_value index[OBJECT_REPEAT_MAX]);
 /* The return op's operand number i. */
 struct ir_value func_result(const struct ir_func *f, size_t i);
 

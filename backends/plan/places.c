@@ -124,16 +124,6 @@ static void place_results(struct finder *w)
 	}
 }
 
-static void check_group(struct finder *w, const struct ir_op *op)
-{
-	for (size_t i = 0; i < op->n_results; i++) {
-		enum place_kind kind = place_of(w, op->results[i].id)->kind;
-		if (is_tensor(w, op->results[i]) && kind != PLACE_PLAN && kind != PLACE_OUTPUT &&
-		    kind != PLACE_SLICE && w->status == TFMC_OK)
-			w->status = fail(w, op->loc, "a group's result lies in no memory of this call");
-	}
-}
-
 enum tfmc_status places_find(struct object *o, struct function *f)
 {
 	struct finder w = {.object = o, .f = f};
@@ -163,7 +153,14 @@ enum tfmc_status places_find(struct object *o, struct function *f)
 	if (w.status == TFMC_OK)
 		place_results(&w);
 	for (size_t i = 0; i < f->n_groups; i++)
-		check_group(&w, f->groups[i]);
+		for (size_t k = 0; k < f->groups[i]->n_results; k++) {
+			struct ir_value v = f->groups[i]->results[k];
+			enum place_kind kind = place_of(&w, v.id)->kind;
+			if (is_tensor(&w, v) && kind != PLACE_PLAN && kind != PLACE_OUTPUT &&
+			    kind != PLACE_SLICE && w.status == TFMC_OK)
+				w.status = fail(&w, f->groups[i]->loc,
+				                "a group's result lies in no memory of this call");
+		}
 	for (uint32_t v = 0; v < n; v++)
 		f->places[v] = place_of(&w, v);
 	return w.status;

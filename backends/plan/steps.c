@@ -32,9 +32,7 @@ struct maker {
 
 static void add(struct maker *m, struct plan_step step)
 {
-	struct plan_step *slot = ARENA_PUSH(m->object->arena, m->plan);
-	if (slot) /* else the arena remembers */
-		*slot = step;
+	ARENA_ADD(m->object->arena, m->plan, step);
 }
 
 /* ---- hazards ---- */
@@ -195,9 +193,7 @@ static void wait_for_open(struct maker *m, const struct plan_kernel *kernel)
 		add(m, (struct plan_step){.kind = PLAN_BARRIER, .parts = parts});
 	if (is_waiting && parts == 1 && m->conditions == 0)
 		m->open.n = 0;
-	const struct plan_kernel **slot = ARENA_PUSH(m->object->arena, &m->open);
-	if (slot)
-		*slot = kernel;
+	ARENA_ADD(m->object->arena, &m->open, kernel);
 }
 
 /* ---- groups ---- */

@@ -62,5 +62,11 @@ const char *arena_vprintf(struct arena *a, const char *fmt, va_list ap) TFMC_PRI
 void *arena_list_push(struct arena *a, void **items, size_t *n, size_t *cap, size_t size);
 #define ARENA_PUSH(a, list) \
 	arena_list_push((a), (void **)&(list)->items, &(list)->n, &(list)->cap, sizeof(*(list)->items))
+/* Appends a value. Without memory the list stays as it is, and the arena remembers. */
+#define ARENA_ADD(a, list, ...)                                       \
+	do {                                                          \
+		if (ARENA_PUSH((a), (list)))                          \
+			(list)->items[(list)->n - 1] = (__VA_ARGS__); \
+	} while (0)
 
 #endif

@@ -294,14 +294,6 @@ static void check_sections(struct check *c)
 
 /* ---- the whole ---- */
 
-static uint64_t checksum(const unsigned char *bytes, size_t n)
-{
-	uint64_t h = 0xcbf29ce484222325u;
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ bytes[i]) * 0x100000001b3u;
-	return h;
-}
-
 /* Sections and names fill the file. */
 static bool find_sections(struct tfmc_plan *p, size_t n)
 {
@@ -322,7 +314,7 @@ static bool find_sections(struct tfmc_plan *p, size_t n)
 
 const char *tfmc_plan_open(const void *bytes, size_t n, struct tfmc_plan *out)
 {
-	const size_t summed = 8 * (PLAN_H_CHECKSUM + 1);
+	uint64_t sum = 0xcbf29ce484222325u;
 	struct check c = {.plan = out};
 	*out = (struct tfmc_plan){.bytes = bytes};
 	if (n < 8 * PLAN_HEADER)
@@ -333,7 +325,9 @@ const char *tfmc_plan_open(const void *bytes, size_t n, struct tfmc_plan *out)
 		return "another version of tfmc has written it";
 	if ((uint64_t)tfmc_plan_header(out, PLAN_H_BYTES) != n)
 		return "it is not whole";
-	if ((uint64_t)tfmc_plan_header(out, PLAN_H_CHECKSUM) != checksum(out->bytes + summed, n - summed))
+	for (size_t i = 8 * (PLAN_H_CHECKSUM + 1); i < n; i++)
+		sum = (sum ^ out->bytes[i]) * 0x100000001b3u;
+	if ((uint64_t)tfmc_plan_header(out, PLAN_H_CHECKSUM) != sum)
 		return "its bytes were changed";
 	if (!find_sections(out, n))
 		return "sections do not fill it";
