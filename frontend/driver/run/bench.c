@@ -2,7 +2,8 @@
 /*
  * tfmc bench: time of one entry on seeded inputs, beside the multiply-add
  * and reading roofs that are measured in the same run. Calls are timed one by one; what a call needs
- * first (an encoded source, a prompt) and the reset between calls are not.
+ * first (an encoded source, a prompt) is not. Steps follow each other as in a generation, each back at the same context:
+ * a prompt between them would change what the caches hold.
  */
 #include "frontend/driver/run/bench_groups.h"
 #include "frontend/driver/compile/driver.h"
@@ -137,12 +138,24 @@ static enum tfmc_status set_up(struct bench *b, const struct call *main, const s
 	return first->name ? run_call(b, first) : TFMC_OK;
 }
 
+/* After a step: the state before it. False: the caller sets it up again (a ring that has lost tokens, another entry). */
+static bool step_back(struct bench *b, const struct call *main)
+{
+	int64_t context = option_int(b->d->options.context, 1), n = b->record->n_dims ? main->dims[0] : 1;
+	int status = strcmp(main->name, "step") ? TFMC_RT_E_RECORD : TFMC_RT_OK;
+	for (int64_t i = 0; status == TFMC_RT_OK && i < n; i++)
+		status = b->groups ? bench_groups_trim(b->groups, i, context)
+		                   : tfmc_session_trim(b->session, i, context);
+	return status == TFMC_RT_OK;
+}
+
 static enum tfmc_status time_calls(struct bench *b, const struct call *main, const struct call *encode,
                                    const struct call *first)
 {
 	double total = 0;
 	for (size_t i = 0; i < MAX_CALLS + WARM_UP && (b->n_calls < MIN_CALLS || total < SECONDS); i++) {
-		TFMC_TRY(set_up(b, main, encode, first));
+		if (i == 0 || !step_back(b, main))
+			TFMC_TRY(set_up(b, main, encode, first));
 		if (b->groups)
 			bench_groups_begin(b->groups);
 		double start = driver_clock(NULL);

@@ -219,6 +219,11 @@ int bench_groups_reset(struct bench_groups *g)
 	return g->model.reset(g->context);
 }
 
+int bench_groups_trim(struct bench_groups *g, int64_t sequence, int64_t length)
+{
+	return g->model.trim(g->context, sequence, length);
+}
+
 int bench_groups_call(struct bench_groups *g, int64_t entry, const int64_t *dims,
                       const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
 {

@@ -27,6 +27,7 @@ int bench_groups_open(const struct tfmc_model *model, const int64_t *dims,
                       const struct bench_groups_options *o, struct bench_groups **out);
 void bench_groups_close(struct bench_groups *g); /* NULL is allowed */
 int bench_groups_reset(struct bench_groups *g);
+int bench_groups_trim(struct bench_groups *g, int64_t sequence, int64_t length);
 int bench_groups_call(struct bench_groups *g, int64_t entry, const int64_t *dims,
                       const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs);
 /* Between begin and end the groups of one call are timed; the least time of each group over all such calls is
