@@ -106,7 +106,7 @@ def open_workers(places, row, precision, threads, options):
             workers.append(Stories(places, row, threads, cpus))
             continue
         try:
-            workers.append(Worker(peer, [sys.executable, os.path.join(HERE, "peer.py"), peer, row.name, precision.name,
+            workers.append(Worker(peer, [sys.executable, os.path.join(HERE, "peer.py"), peer, row.name, precision.type,
                                          str(threads), folder], cpus))
         except RuntimeError:
             print(f"{row.name} in {precision.name}: {peer} does not run it here", file=sys.stderr, flush=True)
@@ -174,7 +174,7 @@ def arguments():
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("rows", nargs="*", help="rows to run (default: all but the large ones, D3 and D3-p128)")
     p.add_argument("--threads", default="1,2", help="numbers of threads (default 1,2)")
-    p.add_argument("--precisions", default="f32", help="f32, bf16, int8, q4, separated by commas (default f32)")
+    p.add_argument("--precisions", default="f32", help="f32, bf16, int8, int8_row, q4, separated by commas (default f32)")
     p.add_argument("--rounds", type=int, default=8)
     p.add_argument("--slice", type=float, default=0.3, help="seconds each system times in a round")
     p.add_argument("--peers", default="", help="only these, separated by commas")

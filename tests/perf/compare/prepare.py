@@ -76,7 +76,7 @@ def peers_of(places, row, precision):
         return [f"{d} {f}" for d in decoders for f in ("Q4_0", "Q4_K")]
     if row.mode != "run":
         return ["ctranslate2"] + ([] if precision.name == "f32" else decoders)
-    onnx = [] if precision.name == "bf16" else ["onnxruntime"]
+    onnx = [] if precision.type == "bf16" else ["onnxruntime"]
     return onnx + ["openvino"] + (["ctranslate2"] if kind != "vit" else [])
 
 
@@ -87,7 +87,7 @@ def write_peers(places, row, precision):
         import onnx_models
 
         onnx_models.write_encoder(model, row, places.at(row.name + ".onnx"))
-        if precision.name == "int8":
+        if precision.type == "int8":
             onnx_models.quantize(places.at(row.name + ".onnx"), places.at(row.name + ".int8.onnx"))
     if "ctranslate2" in peers:
         import ct2_models
@@ -98,7 +98,7 @@ def write_peers(places, row, precision):
 
         for p in peers:
             if p.startswith("llama.cpp"):
-                gguf_models.write(model, places.folder, gguf_models.kind_of(p, precision.name))
+                gguf_models.write(model, places.folder, gguf_models.kind_of(p, precision.type))
 
 
 def write_stories(places, model):
