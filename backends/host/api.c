@@ -51,19 +51,6 @@ void api_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes)
 
 /* ---- sizes ---- */
 
-/* What a call of f needs after the scratch; 0 where its cases take all calls with these dims. */
-static struct kb_val arena_of(struct emit *e, const struct function *f)
-{
-	const struct object *o = e->object;
-	struct kb_val need = emit_dim(e, f->arena);
-	for (size_t i = 0; i < o->functions.n; i++) {
-		const struct function *c = &o->functions.items[i];
-		if (c->func->when && c->base == f->func)
-			need = kb_select(e->k, emit_conditions(e, c->func->when), kb_index(e->k, 0), need);
-	}
-	return need;
-}
-
 /* The largest of all functions of all variants. Cases count at all dims, so that smaller dims never need
  * more. */
 static void emit_arena_bytes(struct object *o)
@@ -86,9 +73,19 @@ static void emit_arena_bytes(struct object *o)
 	struct kb_val most = kb_index(k, 0);
 	for (size_t v = 0; v < o->n_all; v++) {
 		e.object = &o->all[v];
-		for (size_t i = 0; i < e.object->functions.n; i++)
-			if (e.object->functions.items[i].reached)
-				most = kb_max(k, most, arena_of(&e, &e.object->functions.items[i]));
+		for (size_t i = 0; i < e.object->functions.n; i++) {
+			const struct function *f = &e.object->functions.items[i];
+			if (!f->reached)
+				continue;
+			struct kb_val need = emit_dim(&e, f->arena); /* 0 where its cases take all calls */
+			for (size_t c = 0; c < e.object->functions.n; c++) {
+				const struct function *other = &e.object->functions.items[c];
+				if (other->func->when && other->base == f->func)
+					need = kb_select(k, emit_conditions(&e, other->func->when),
+					                 kb_index(k, 0), need);
+			}
+			most = kb_max(k, most, need);
+		}
 	}
 	struct kb_val several = kb_max(k, workers, kb_index(k, 1));
 	kb_return(k, kb_add(k, most, kb_mul(k, several, kb_index(k, o->scratch))));

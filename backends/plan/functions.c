@@ -35,20 +35,6 @@ static const struct ir_dim *round_up(const struct object *o, const struct ir_dim
 
 /* ---- arguments ---- */
 
-/* Every dim that any value of the function has, so that emission never meets one it cannot load; and those of
- * its base and all cases of it, so that a call passes the same words to all. */
-static void find_dims(struct object *o, struct function *f)
-{
-	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++) {
-		f->has_dim[i] = f->has_state && (int)i == o->states.batch_dim;
-		for (size_t k = 0; k < o->module->funcs.n && !f->has_dim[i]; k++)
-			f->has_dim[i] = ir_case_base(o->module, o->module->funcs.items[k]) == f->base &&
-			                ir_func_has_dim(o->module->funcs.items[k], (int)i);
-		if (f->has_dim[i])
-			f->dim_word[i] = f->n_dims++;
-	}
-}
-
 static void find_words(struct object *o, struct function *f)
 {
 	const struct ir_func *func = f->func;
@@ -62,7 +48,16 @@ static void find_words(struct object *o, struct function *f)
 		if (func->results[i].role == ROLE_PAST)
 			f->past_result = (int)i;
 	f->has_state = f->has_state || f->past_param >= 0 || f->past_result >= 0;
-	find_dims(o, f);
+	/* Every dim that any value of the function has, so that emission never meets one it cannot load; and those of
+	 * its base and all cases of it, so that a call passes the same words to all. */
+	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++) {
+		f->has_dim[i] = f->has_state && (int)i == o->states.batch_dim;
+		for (size_t k = 0; k < o->module->funcs.n && !f->has_dim[i]; k++)
+			f->has_dim[i] = ir_case_base(o->module, o->module->funcs.items[k]) == f->base &&
+			                ir_func_has_dim(o->module->funcs.items[k], (int)i);
+		if (f->has_dim[i])
+			f->dim_word[i] = f->n_dims++;
+	}
 	for (size_t i = 0; i < func->n_params; i++)
 		if (param_is_input(func, i))
 			f->param_word[i] = f->n_dims + 2 * f->n_inputs++;

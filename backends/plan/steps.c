@@ -214,18 +214,6 @@ static enum tfmc_status add_kernel(struct maker *m, size_t number, bool is_join)
 	return TFMC_OK;
 }
 
-static void open_condition(struct maker *m, struct plan_step step)
-{
-	m->conditions++;
-	add(m, step);
-}
-
-static void close_condition(struct maker *m)
-{
-	m->conditions--;
-	add(m, (struct plan_step){.kind = PLAN_END});
-}
-
 /* The second step of an attention whose blocks were divided; what it writes is what the group writes. */
 static enum tfmc_status add_join(struct maker *m, size_t number)
 {
@@ -235,9 +223,11 @@ static enum tfmc_status add_join(struct maker *m, size_t number)
 		return TFMC_OK;
 	if (object_is_device(m->object))
 		return add_kernel(m, number, true);
-	open_condition(m, (struct plan_step){.kind = PLAN_SPLIT, .heads = heads});
+	m->conditions++;
+	add(m, (struct plan_step){.kind = PLAN_SPLIT, .heads = heads});
 	TFMC_TRY(add_kernel(m, number, true));
-	close_condition(m);
+	add(m, (struct plan_step){.kind = PLAN_END});
+	m->conditions--;
 	return TFMC_OK;
 }
 
@@ -251,16 +241,18 @@ static enum tfmc_status add_group(struct maker *m, const struct ir_op *group)
 		size_t *outputs = ARENA_ARRAY(m->object->arena, size_t, group->n_results);
 		for (size_t i = 0; outputs && i < group->n_results; i++)
 			outputs[i] = m->function->places[group->results[i].id]->number;
-		open_condition(m, (struct plan_step){.kind = PLAN_WANTED,
-		                                     .outputs = outputs,
-		                                     .n_outputs = group->n_results});
+		m->conditions++;
+		add(m, (struct plan_step){
+		               .kind = PLAN_WANTED, .outputs = outputs, .n_outputs = group->n_results});
 	}
 	TFMC_TRY(add_kernel(m, number, false));
 	TFMC_TRY(add_join(m, number));
 	progress_tell(m->object->options->progress, "kernels", "groups", number + 1, m->function->n_groups);
 	TFMC_TRY(budget_code(m->object, group));
-	if (is_optional)
-		close_condition(m);
+	if (is_optional) {
+		add(m, (struct plan_step){.kind = PLAN_END});
+		m->conditions--;
+	}
 	return TFMC_OK;
 }
 
