@@ -75,9 +75,12 @@ static size_t matching_end(const struct kb_func *f, size_t at)
 }
 
 /* LOOP, FOREVER, IF, ELSE: their end; ends of loops: their begin; BREAK_IF: the end of its loop. */
-static void resolve_jumps(struct kb_frame *fr, size_t *open)
+static bool resolve_jumps(struct kb_frame *fr)
 {
-	size_t depth = 0;
+	size_t depth = 0, n = fr->f->n_insts + 1, *open = ARENA_ARRAY(&fr->arena, size_t, n);
+	fr->jump = ARENA_ARRAY(&fr->arena, size_t, n);
+	if (arena_failed(&fr->arena))
+		return false;
 	for (size_t i = 0; i < fr->f->n_insts; i++) {
 		enum kb_opcode op = fr->f->insts[i].op;
 		if (op == KBO_LOOP || op == KBO_FOREVER) {
@@ -93,26 +96,32 @@ static void resolve_jumps(struct kb_frame *fr, size_t *open)
 			depth--;
 		}
 	}
+	return true;
+}
+
+/* Arrays of lanes for values or variables 1 .. n - 1, one behind another. */
+static union kb_cell **make_lanes(struct arena *a, const struct kb_type *types, size_t n)
+{
+	size_t lanes = 0;
+	for (size_t i = 1; i < n; i++)
+		lanes += (size_t)types[i].lanes;
+	union kb_cell **at = ARENA_ARRAY(a, union kb_cell *, n + 1);
+	union kb_cell *cells = ARENA_ARRAY(a, union kb_cell, lanes + 1);
+	for (size_t i = 1; !arena_failed(a) && i < n; i++) {
+		at[i] = cells;
+		cells += types[i].lanes;
+	}
+	return at;
 }
 
 bool kb_frame_enter(struct kb_frame *fr)
 {
 	const struct kb_func *f = fr->f;
 	arena_init(&fr->arena);
-	fr->values = ARENA_ARRAY(&fr->arena, union kb_cell *, f->n_values + 1);
-	fr->vars = ARENA_ARRAY(&fr->arena, union kb_cell *, f->n_vars + 1);
-	fr->jump = ARENA_ARRAY(&fr->arena, size_t, f->n_insts + 1);
-	fr->locals = ARENA_ARRAY(&fr->arena, struct kb_range, f->n_insts + 1);
-	size_t *open = ARENA_ARRAY(&fr->arena, size_t, f->n_insts + 1);
-	if (arena_failed(&fr->arena))
+	fr->values = make_lanes(&fr->arena, f->types, f->n_values);
+	fr->vars = make_lanes(&fr->arena, f->var_types, f->n_vars);
+	if (arena_failed(&fr->arena) || (!fr->jump && !resolve_jumps(fr)))
 		return fail(fr, "no memory");
-	for (size_t i = 1; i < f->n_values; i++)
-		fr->values[i] = ARENA_ARRAY(&fr->arena, union kb_cell, f->types[i].lanes);
-	for (size_t i = 1; i < f->n_vars; i++)
-		fr->vars[i] = ARENA_ARRAY(&fr->arena, union kb_cell, f->var_types[i].lanes);
-	if (arena_failed(&fr->arena))
-		return fail(fr, "no memory");
-	resolve_jumps(fr, open);
 	return true;
 }
 
@@ -197,8 +206,10 @@ static bool do_local(struct kb_frame *fr, const struct kb_inst *inst, union kb_c
 	size_t bytes = (size_t)inst->imm * (size_t)kb_scalar_bytes(inst->element);
 	if (inst->op == KBO_SHARED && fr->work)
 		return kb_work_shared(fr, out);
+	if (!fr->locals)
+		fr->locals = ARENA_ARRAY(&fr->arena, struct kb_range, fr->f->n_insts + 1);
 	char *p = arena_alloc(&fr->arena, bytes + 64);
-	if (!p)
+	if (!p || !fr->locals)
 		return fail(fr, "no memory");
 	p += 63 - ((uintptr_t)p + 63) % 64;
 	memset(p, 0xff, bytes);

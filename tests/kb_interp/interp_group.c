@@ -151,8 +151,12 @@ static bool make_items(struct launch *l)
 {
 	for (; l->n_entered < l->work.n_items; l->n_entered++) {
 		struct kb_frame *fr = &l->items[l->n_entered];
-		*fr = (struct kb_frame){
-		        .in = l->in, .f = l->f, .args = l->args, .n_args = l->n_args, .work = &l->work};
+		*fr = (struct kb_frame){.in = l->in,
+		                        .f = l->f,
+		                        .jump = l->items[0].jump,
+		                        .args = l->args,
+		                        .n_args = l->n_args,
+		                        .work = &l->work};
 		if (!kb_frame_enter(fr)) {
 			arena_destroy(&fr->arena);
 			return false;

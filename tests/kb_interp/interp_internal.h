@@ -16,7 +16,7 @@ struct kb_frame {
 	struct arena arena;
 	union kb_cell **values; /* by value id: its lanes */
 	union kb_cell **vars;
-	size_t *jump; /* by instruction: where LOOP, FOREVER, BREAK_IF, IF, ELSE and ends go */
+	size_t *jump; /* by instruction: where LOOP, FOREVER, BREAK_IF, IF, ELSE and ends go; NULL: entering makes it */
 	struct kb_range *locals;
 	size_t n_locals;
 	const union kb_cell *args;
