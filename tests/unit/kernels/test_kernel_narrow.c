@@ -57,8 +57,8 @@ static void check_kept(const char *text, const char *target, const struct linear
 			linear_run(&narrow, &call, workers);
 			expect_bits(&call, &expected);
 		}
-		if (i % 3 != 1 || expected.n_out > 500)
-			continue;
+		if (!wide.jit || i % 3 != 1 || expected.n_out > 500)
+			continue; /* without machine code they ran checked */
 		linear_run_checked(&wide, &expected, 1);
 		linear_run_checked(&narrow, &call, 2);
 		expect_bits(&call, &expected);
@@ -171,8 +171,8 @@ static void check_codes(const struct way *w)
 			linear_run(&codes, &call, workers);
 			expect_same(&call, &expected, exact);
 		}
-		if (i % 3 != 1 || expected.n_out > 500)
-			continue;
+		if (!wide.jit || i % 3 != 1 || expected.n_out > 500)
+			continue; /* without machine code they ran checked */
 		linear_run_checked(&wide, &expected, 1);
 		linear_run_checked(&codes, &call, 2);
 		expect_same(&call, &expected, exact);
