@@ -35,6 +35,9 @@ beams "$dates" "$tmp/words"
 [ "$(head -3 "$tmp/cut" | sort -u)" = 2021 ]
 "$TFMC" generate "$dates" -mcpu=x86-64-v2 --prompt-file "$tmp/words" --print-tokens >"$tmp/ids"
 [ "$(head -3 "$tmp/ids" | sort -u)" = "6 4 6 5 3 4 7 3 4 7 2" ]
+# A file as Windows writes it.
+{ printf '\357\273\277' && sed 's/$/\r/' "$tmp/words"; } >"$tmp/windows"
+"$TFMC" generate "$dates" -mcpu=x86-64-v2 --prompt-file "$tmp/windows" --print-tokens | cmp - "$tmp/ids"
 
 # side_by_side MODEL OPTION FILE ARGUMENTS...: a file of prompts is what its lines are one by one (--prompt, --tokens)
 side_by_side() {

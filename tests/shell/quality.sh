@@ -73,11 +73,12 @@ agree "$dates/bf16.yaml" "$dates/model.yaml" --tokens-file "$tmp/pairs" -- \
 # refused CODE TEXT OPTIONS..
 refused() {
 	local code=0
-	"$TFMC" quality "${@:3}" >"$tmp/out" 2>"$tmp/err" || code=$?
+	"$TFMC" "${command:-quality}" "${@:3}" >"$tmp/out" 2>"$tmp/err" || code=$?
 	[ "$code" -eq "$1" ] && grep -q -- "$2" "$tmp/err" || { cat "$tmp/err"; echo "not $1, '$2': ${*:3}"; exit 1; }
 }
 : >"$tmp/empty"
 refused 1 'quality: the texts have nothing to predict' "$names/model.yaml" --prompt-file "$tmp/empty"
+command=score refused 1 'score: the texts have nothing to predict' "$names/model.yaml" --prompt-file "$tmp/empty"
 refused 1 "has a vocabulary of 39 tokens, '.*' one of 512" "$names/model.yaml" --prompt maren --against "$examples/hub/tales"
 refused 1 'do not predict tokens from the same' "$names/model.yaml" --prompt-file "$tmp/words" --against "$dates/model.yaml"
 refused 1 'quality wants a model file with a generate section' "$examples/embed/model.yaml" --prompt maren

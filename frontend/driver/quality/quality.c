@@ -237,10 +237,7 @@ static void print_json(struct quality *q, const struct report *r)
 
 static enum tfmc_status print_report(struct quality *q)
 {
-	if (q->sums.n == 0) {
-		diag_error(&q->d->diag, LOC_NONE, DIAG_INPUT, "quality: the texts have nothing to predict");
-		return TFMC_INVALID;
-	}
+	TFMC_TRY(texts_predicted(&q->texts, q->sums.n));
 	struct report r = summed(q);
 	if (q->d->options.json)
 		print_json(q, &r);

@@ -78,6 +78,7 @@ static enum tfmc_status score_all(struct scoring *s)
 	const struct driver_options *o = &s->d->options;
 	TFMC_TRY(texts_each(&s->texts, score_text, s));
 	if (o->prompt_file || o->tokens_file) {
+		TFMC_TRY(texts_predicted(&s->texts, s->total.n));
 		buf_str(&s->d->out, "all: ");
 		print_sum(s->d, &s->total);
 	}

@@ -99,6 +99,14 @@ static enum tfmc_status read_sides(struct reading *r, const char *line, struct s
 	return r->each(r->user, &text);
 }
 
+enum tfmc_status texts_predicted(const struct texts *t, int64_t n)
+{
+	if (n > 0)
+		return TFMC_OK;
+	diag_error(&t->d->diag, LOC_NONE, DIAG_INPUT, "%s: the texts have nothing to predict", t->command);
+	return TFMC_INVALID;
+}
+
 /* "source TAB target", or what is scored alone: also the target of a row of --inputs. */
 static enum tfmc_status read_line(void *user, const char *line)
 {

@@ -35,5 +35,7 @@ TFMC_MUST_USE enum tfmc_status texts_open(struct texts *t, const struct loaded *
 /* Calls each(user, text) for every text until one fails; lists lie in the arena of the driver until then. */
 typedef enum tfmc_status text_work(void *user, const struct text *text);
 TFMC_MUST_USE enum tfmc_status texts_each(struct texts *t, text_work *each, void *user);
+/* TFMC_INVALID after a diagnostic when n, the tokens of all texts that were predicted, is 0. */
+TFMC_MUST_USE enum tfmc_status texts_predicted(const struct texts *t, int64_t n);
 
 #endif

@@ -171,9 +171,11 @@ enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *e
 	const char *text;
 	size_t len;
 	TFMC_TRY(file_read(&d->arena, &d->diag, path, PROMPT_FILE_LIMIT, LOC_NONE, &text, &len));
+	if (!strncmp(text, "\xEF\xBB\xBF", 3)) /* a mark of UTF-8 */
+		text += 3;
 	while (*text) {
 		size_t n = strcspn(text, "\n");
-		const char *line = arena_strndup(&d->arena, text, n);
+		const char *line = arena_strndup(&d->arena, text, n - (n > 0 && text[n - 1] == '\r'));
 		if (!line)
 			return TFMC_NO_MEMORY;
 		TFMC_TRY(each(user, line));

@@ -47,8 +47,8 @@ TFMC_MUST_USE enum tfmc_status prompt_set_row(struct driver *d, struct tfmc_sess
                                               const char *command, const struct named_tensor *rows,
                                               int64_t row);
 
-/* Calls each(user, line) for every line of a file until one fails; lines are in the arena, without their end.
- */
+/* Calls each(user, line) for every line of a file until one fails; lines are in the arena, without their end (a
+ * line feed, or carriage return and line feed), the first without a byte order mark. */
 typedef enum tfmc_status prompt_line(void *user, const char *line);
 TFMC_MUST_USE enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *each,
                                             void *user);
