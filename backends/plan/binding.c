@@ -77,8 +77,8 @@ static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *pt
 	const struct ir_func *f = e->function->func;
 	struct area a;
 	out->dtype = ir_type_of(f, base)->dtype;
-	if (e->function->places[base.id]->kind ==
-	    PLACE_WEIGHT) { /* how it is packed, whatever its type says */
+	bool is_weight = e->function->places[base.id]->kind == PLACE_WEIGHT;
+	if (is_weight) { /* how it is packed, whatever its type says */
 		const struct ir_weight *w = ((const struct attrs_weight *)ir_def(f, base)->attrs)->weight;
 		out->encoding = w->encoding;
 		out->format = ir_weight_kept(w);
