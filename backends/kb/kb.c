@@ -446,9 +446,7 @@ struct kb_val kb_shared(struct kb *k, const char *name, enum kb_scalar type, int
 
 static void open_scope(struct kb *k, enum kb_opcode op)
 {
-	enum kb_opcode *slot = ARENA_PUSH(k->module->arena, &k->open);
-	if (slot)
-		*slot = op;
+	ARENA_ADD(k->module->arena, &k->open, op);
 }
 
 static bool close_scope(struct kb *k, enum kb_opcode op, enum kb_opcode or_op)

@@ -80,9 +80,7 @@ static void names_add(struct arena *a, struct names *s, const char *name)
 {
 	if (names_have(s, name))
 		return;
-	const char **slot = ARENA_PUSH(a, s);
-	if (slot != NULL)
-		*slot = name;
+	ARENA_ADD(a, s, name);
 }
 
 static void names_drop(struct names *s, const char *name)

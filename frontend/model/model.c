@@ -93,7 +93,5 @@ const struct definition *model_find_definition(const struct definitions *d, cons
 
 void document_note_file(struct model_document *d, const char *path)
 {
-	const char **slot = ARENA_PUSH(d->arena, &d->read);
-	if (slot != NULL)
-		*slot = arena_strdup(d->arena, path);
+	ARENA_ADD(d->arena, &d->read, arena_strdup(d->arena, path));
 }

@@ -76,9 +76,7 @@ const char *temp_push(struct blocks *b, const char *stem)
 	const char *name = stem;
 	for (int i = 2; is_taken(b, name); i++)
 		name = arena_printf(b->arena, "%s%d", stem, i);
-	const char **slot = ARENA_PUSH(b->arena, &b->temps);
-	if (slot != NULL)
-		*slot = name;
+	ARENA_ADD(b->arena, &b->temps, name);
 	return name;
 }
 

@@ -106,9 +106,7 @@ bool weight_files_add(struct weight_files *wf, struct stored_tensor *t)
 
 static void add_path(struct weight_files *wf, const char *path)
 {
-	const char **slot = ARENA_PUSH(wf->arena, &wf->paths);
-	if (slot != NULL)
-		*slot = arena_strdup(wf->arena, path);
+	ARENA_ADD(wf->arena, &wf->paths, arena_strdup(wf->arena, path));
 }
 
 /* The mapping stays in the list also when the file turns out to be damaged. */

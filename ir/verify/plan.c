@@ -57,10 +57,9 @@ static void add_slot(struct plan_verifier *p, uint32_t v)
 	bool is_view = def != NULL && ir_op_has(def->code, TRAIT_VIEW);
 	if (at == NULL || t->kind != IR_TENSOR || is_view || p->life.first[v] > p->life.last[v])
 		return;
-	struct slot *s = ARENA_PUSH(&p->v->arena, &p->slots);
-	if (s != NULL)
-		*s = (struct slot){value, at,
-		                   ir_dim_add(p->v->m->dims, at, ir_value_bytes(p->v->m, p->v->f, value))};
+	ARENA_ADD(&p->v->arena, &p->slots,
+	          (struct slot){value, at,
+	                        ir_dim_add(p->v->m->dims, at, ir_value_bytes(p->v->m, p->v->f, value))});
 }
 
 /* ---- comparisons ---- */
@@ -135,9 +134,7 @@ static void compare_all(struct plan_verifier *p)
 			p->alive.items[kept++] = p->alive.items[k];
 		}
 		p->alive.n = kept;
-		size_t *slot = ARENA_PUSH(&p->v->arena, &p->alive);
-		if (slot != NULL)
-			*slot = i;
+		ARENA_ADD(&p->v->arena, &p->alive, i);
 	}
 }
 

@@ -29,9 +29,7 @@ void pass_count(struct pass_context *p, const char *name, int64_t n)
 			return;
 		}
 	}
-	struct pass_counter *c = ARENA_PUSH(&p->report->arena, &p->report->counters);
-	if (c != NULL)
-		*c = (struct pass_counter){pass, name, n};
+	ARENA_ADD(&p->report->arena, &p->report->counters, (struct pass_counter){pass, name, n});
 }
 
 static bool same_text(const char *a, const char *b)
@@ -62,9 +60,7 @@ static void remark(struct pass_context *p, struct ir_loc loc, bool is_missed, co
 			return;
 		}
 	}
-	struct said_remark *slot = ARENA_PUSH(p->arena, &p->remarks);
-	if (slot != NULL)
-		*slot = r;
+	ARENA_ADD(p->arena, &p->remarks, r);
 }
 
 static void tell_remarks(const struct pass_context *p)
@@ -157,9 +153,8 @@ static enum tfmc_status run_step(struct manager *g, const struct pipeline_step *
 		st = ir_verify(out, g->cx);
 		st = st == TFMC_INVALID ? TFMC_INTERNAL : st;
 	}
-	struct pass_time *t = ARENA_PUSH(&g->report->arena, &g->report->times);
-	if (t != NULL)
-		*t = (struct pass_time){step->pass->name, end - begin, now(g) - end};
+	ARENA_ADD(&g->report->arena, &g->report->times,
+	          (struct pass_time){step->pass->name, end - begin, now(g) - end});
 	return st;
 }
 

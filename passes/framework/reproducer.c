@@ -64,9 +64,7 @@ static bool read_line(struct head *h, const char *line)
 	} else if ((v = value_of(line, "mcpu")) != NULL) {
 		h->out->mcpu = v;
 	} else if ((v = value_of(line, "disable-rule")) != NULL) {
-		const char **slot = ARENA_PUSH(h->arena, &h->disabled);
-		if (slot != NULL)
-			*slot = v;
+		ARENA_ADD(h->arena, &h->disabled, v);
 	} else if ((v = value_of(line, "rule")) != NULL && v[0] == '|') {
 		buf_str(&h->rules, v + 1);
 		buf_char(&h->rules, '\n');

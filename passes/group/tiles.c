@@ -180,9 +180,7 @@ static void read_line(struct reader *r, const struct words *w, struct tile_lines
 	if (r->failed || (line.target != NULL && strcmp(line.target, r->target->name) != 0))
 		return;
 	check_line(r, w, &line);
-	struct tile_line *slot = ARENA_PUSH(r->arena, out);
-	if (slot != NULL)
-		*slot = line;
+	ARENA_ADD(r->arena, out, line);
 }
 
 static void read_head(struct reader *r, const struct words *w)

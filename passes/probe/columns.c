@@ -107,15 +107,14 @@ static void find_sites(struct columns *c, const struct ir_region *r, size_t dept
 			           rounds * ((const struct attrs_repeat *)op->attrs)->count);
 		if (!weight_op(c->f, op) || site_of(c, op))
 			continue;
-		struct probe_site *s = ARENA_PUSH(c->q->arena, &c->sites);
-		if (s)
-			*s = (struct probe_site){
-			        .op = op,
-			        .part = PART_COLUMNS,
-			        .depth = depth,
-			        .wanted = true,
-			        .last = rounds - 1,
-			        .result_name = arena_printf(c->q->arena, "columns_%zu", c->sites.n - 1)};
+		ARENA_ADD(c->q->arena, &c->sites,
+		          (struct probe_site){
+		                  .op = op,
+		                  .part = PART_COLUMNS,
+		                  .depth = depth,
+		                  .wanted = true,
+		                  .last = rounds - 1,
+		                  .result_name = arena_printf(c->q->arena, "columns_%zu", c->sites.n - 1)});
 	}
 }
 

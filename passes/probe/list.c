@@ -148,12 +148,11 @@ static bool run_region(struct listing *l, const struct ir_region *r, size_t dept
 
 static void add_name(struct listing *l, const char *name, size_t moment)
 {
-	struct probe_name *slot = ARENA_PUSH(l->q->arena, l->names);
-	if (slot)
-		*slot = (struct probe_name){.name = name,
-		                            .site = l->moments.items[moment].site,
-		                            .moment = moment,
-		                            .round = l->moments.items[moment].round};
+	ARENA_ADD(l->q->arena, l->names,
+	          (struct probe_name){.name = name,
+	                              .site = l->moments.items[moment].site,
+	                              .moment = moment,
+	                              .round = l->moments.items[moment].round});
 }
 
 static void name_moment(struct listing *l, size_t moment)

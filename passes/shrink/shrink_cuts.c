@@ -13,10 +13,8 @@
 void shapes_add_cut(struct shapes *s, const struct ir_op *op, size_var whole, size_var part, int64_t begin)
 {
 	int64_t size = size_of(&s->sizes, part)->old;
-	struct cut *c = ARENA_PUSH(s->sizes.arena, &s->cuts);
-	if (c != NULL)
-		*c = (struct cut){
-		        .op = op, .whole = whole, .part = part, .begin = begin, .end = begin + size};
+	ARENA_ADD(s->sizes.arena, &s->cuts,
+	          (struct cut){.op = op, .whole = whole, .part = part, .begin = begin, .end = begin + size});
 }
 
 /* The ends of all slices of one axis, ascending, without repetition. False: too many. */

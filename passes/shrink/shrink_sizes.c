@@ -18,9 +18,7 @@
 void sizes_init(struct sizes *s, struct arena *arena)
 {
 	*s = (struct sizes){.arena = arena};
-	struct size_info *none = ARENA_PUSH(arena, &s->vars);
-	if (none != NULL)
-		*none = (struct size_info){.fixed = true};
+	ARENA_ADD(arena, &s->vars, (struct size_info){.fixed = true});
 }
 
 size_var size_new(struct sizes *s, int64_t old)

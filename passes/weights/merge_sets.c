@@ -81,9 +81,7 @@ static void add_candidate(struct collector *c, const struct ir_op *op)
 	if (s == NULL)
 		return;
 	s->f = c->f;
-	const struct ir_op **slot = ARENA_PUSH(c->p->arena, s);
-	if (slot != NULL)
-		*slot = op;
+	ARENA_ADD(c->p->arena, s, op);
 }
 
 /* ---- pairs ---- */
