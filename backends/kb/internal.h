@@ -42,7 +42,7 @@ struct kb_module {
 	int variant;         /* likewise */
 	struct kb lost;      /* is recorded when there is no memory; the arena remembers */
 	struct kb_func lost_func;
-	const char *error;   /* the first misuse, NULL: none */
+	const char *error; /* the first misuse, NULL: none */
 	struct {
 		struct kb **items;
 		size_t n, cap;
