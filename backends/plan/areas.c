@@ -169,11 +169,12 @@ static void add(const struct emit *e, struct area_list *l, const struct area *a,
 {
 	struct area *slot = find(l, a);
 	if (!slot) {
-		ARENA_ADD(e->object->arena, l, *a);
-		slot = find(l, a);
+		slot = ARENA_PUSH(e->object->arena, l);
+		if (!slot)
+			return; /* the arena remembers */
+		*slot = *a;
 	}
-	if (slot) /* else the arena remembers */
-		slot->is_written |= is_written;
+	slot->is_written |= is_written;
 }
 
 /* What is computed inside and only yielded has no memory but that of the group's results. */

@@ -293,16 +293,18 @@ static enum tfmc_status add_region(struct maker *m, const struct ir_region *r)
 enum tfmc_status plan_make(struct object *o, struct function *f)
 {
 	struct plan *p = ARENA_NEW(o->arena, struct plan);
-	struct area *lengths = ARENA_NEW(o->arena, struct area);
 	struct maker m = {.object = o, .function = f, .plan = p, .parts = {1, 1}};
 	const struct emit e = {.object = o, .function = f};
-	if (!p || !lengths)
+	if (!p)
 		return TFMC_NO_MEMORY;
 	p->func = f->func;
 	p->arena_bytes = f->arena;
 	f->plan = p;
 	TFMC_TRY(add_region(&m, f->func->body));
 	if (f->past_result >= 0) {
+		struct area *lengths = ARENA_NEW(o->arena, struct area);
+		if (!lengths)
+			return TFMC_NO_MEMORY;
 		if (!area_of_value(&e, func_result(f->func, (size_t)f->past_result), lengths)) {
 			diag_error(o->cx, f->func->loc.at, DIAG_INTERNAL,
 			           "the lengths that '%s' returns lie in no memory", f->func->name);

@@ -439,9 +439,8 @@ static void find_memory(struct former *s)
 
 static void number_op(struct former *s, const struct ir_op *op)
 {
-	for (size_t i = 0; i < op->n_operands; i++) {
+	for (size_t i = 0; i < op->n_operands; i++)
 		ARENA_ADD(s->p->arena, &s->users[op->operands[i].id], op);
-	}
 	if (op->region != NULL || op->n_results == 0)
 		return;
 	struct {

@@ -49,8 +49,8 @@ static bool apply(int64_t op, int64_t value, const int64_t *dims, int64_t *stack
 	case PLAN_ADD: --*n; return !__builtin_add_overflow(stack[*n - 1], b, &stack[*n - 1]);
 	case PLAN_MULTIPLY: --*n; return !__builtin_mul_overflow(stack[*n - 1], b, &stack[*n - 1]);
 	case PLAN_MAX:
-		if (stack[--*n - 1] < b)
-			stack[*n - 1] = b;
+		--*n;
+		stack[*n - 1] = b > stack[*n - 1] ? b : stack[*n - 1];
 		return true;
 	case PLAN_FLOOR: stack[*n - 1] = b / value - (b % value < 0); return true;
 	}
