@@ -3,8 +3,9 @@
  * A linear by work-groups: 8 x 8 items share a tile of rows and 64 columns of the result. A step of 16 along K is copied
  * to shared memory by all of them, then each multiplies its rows (8 apart) by its two vectors of columns. Finished tiles
  * go through shared memory once more, so that what follows the product is emitted once and stores whole rows; where
- * columns go different ways (q, k and v), a strip of whole heads does, some tiles wide. Items whose row or column does
- * not exist load the last one instead and store nothing: all come to all barriers.
+ * columns go different ways (q, k and v), a strip of whole heads does, some tiles wide. Where a norm follows, a group
+ * has all columns of its rows: what the norm reads lies in the result until they are complete. Items whose row or column
+ * does not exist load the last one instead and store nothing: all come to all barriers.
  * Each element is one chain of fused multiply-adds in increasing k, as elsewhere.
  *
  * Where x was rounded to integers (round_rows) and weights are codes, devices with dot products of bytes multiply
@@ -34,12 +35,11 @@ struct shared_matmul {
 	 * which overwrite them where a strip is one tile wide. */
 	struct kb_val tile;
 	int64_t operands;
-	int64_t strip;           /* panels of a strip, of one half */
-	int64_t width;           /* columns of its products: whole tiles, of all halves */
-	struct kb_val first_row; /* of the open strip */
-	struct kb_val first_panel;
-	struct kb_val before;     /* panels of the strip before the open tile */
-	struct rowwise_tile norm; /* rows of the strip; .norm NULL: x lies in memory */
+	int64_t strip;             /* panels of a strip, of one half */
+	int64_t width;             /* columns of its products: whole tiles, of all halves */
+	struct kb_val first_panel; /* of the open strip */
+	struct kb_val before;      /* panels of the strip before the open tile */
+	struct rowwise_tile norm;  /* rows of the strip; .norm NULL: x lies in memory */
 	struct kb_var sum[MR_MAX][HALVES];
 	bool has_codes;                    /* x and weights are codes */
 	struct kb_var dot[MR_MAX][HALVES]; /* sums of a block of these */
@@ -108,7 +108,7 @@ static void divide_x(struct shared_matmul *g, struct x_share *x, bool is_vector)
 	x->n = (g->mr * SIDE * x->per_row + GPU_ITEMS - 1) / GPU_ITEMS;
 	x->at = modulo(k, g->item, x->per_row);
 	for (int m = 0; m < x->n; m++) {
-		struct kb_val row = kb_add(k, g->first_row, share_row(g, x, m));
+		struct kb_val row = kb_add(k, g->norm.first, share_row(g, x, m));
 		row = kb_min(k, row, kb_add_const(k, l->rows, -1));
 		if (l->norm.before) {
 			x->point[m] = rowwise_tile_row(&g->norm, row);
@@ -314,7 +314,7 @@ static bool has_codes(const struct linear *l)
 static struct kb_val find_row(const struct shared_matmul *g)
 {
 	const struct linear *l = &g->l;
-	struct kb_val row = kb_add(l->k, g->first_row, g->item);
+	struct kb_val row = kb_add(l->k, g->norm.first, g->item);
 	row = kb_min(l->k, row, kb_add_const(l->k, l->rows, -1));
 	struct eval_point p = matmul_point(l, row, kb_index(l->k, 0));
 	return eval_offset(l->eval, l->x, &p);
@@ -478,24 +478,12 @@ static void share_sums(struct shared_matmul *g)
 			         m * SIDE * g->width + (int64_t)h * SIDE * LANES, LANES * 4);
 }
 
-static void finish(struct shared_matmul *g)
-{
-	const struct linear *l = &g->l;
-	struct kb *k = l->k;
-	struct matmul_strip s = {.rows = l->rows, .begin = g->first_panel};
-	s.end = kb_min(k, kb_add_const(k, s.begin, g->strip), kb_index(k, l->columns.panels));
-	matmul_epilogue(l, &s, g->first_row, g->norm.rows);
-}
-
 static void emit_strip(struct shared_matmul *g)
 {
 	struct kb *k = g->l.k;
 	const int64_t tile = GPU_COLUMNS / MATMUL_PANEL;
 	bool is_one = g->width == GPU_COLUMNS;
 	g->before = kb_index(k, 0);
-	struct kb_val left = kb_sub(k, g->l.rows, g->first_row);
-	g->norm.first = g->first_row;
-	g->norm.rows = kb_min(k, left, kb_index(k, (int64_t)g->mr * SIDE));
 	if (g->l.norm.before)
 		rowwise_tile_begin(&g->norm);
 	if (!is_one)
@@ -505,7 +493,9 @@ static void emit_strip(struct shared_matmul *g)
 	if (!is_one)
 		kb_end_loop(k);
 	kb_barrier(k);
-	finish(g);
+	struct matmul_strip s = {.rows = g->l.rows, .begin = g->first_panel};
+	s.end = kb_min(k, kb_add_const(k, s.begin, g->strip), kb_index(k, g->l.columns.panels));
+	matmul_epilogue(&g->l, &s, g->norm.first, g->norm.rows);
 	kb_barrier(k); /* before the next strip overwrites the products */
 }
 
@@ -525,12 +515,39 @@ static void choose_strips(struct shared_matmul *g)
 	g->operands = g->width > GPU_COLUMNS ? g->mr * SIDE * g->width : 0;
 }
 
+/* All columns of the rows, then the norm of what they left in the result. */
+static void emit_norm_after(struct shared_matmul *g)
+{
+	const struct linear *l = &g->l;
+	struct kb *k = l->k;
+	struct rowwise_tile tile = g->norm;
+	g->first_panel = kb_loop(k, "strip", kb_index(k, 0), kb_index(k, l->columns.panels), (int)g->strip,
+	                         KB_NONEMPTY);
+	emit_strip(g);
+	kb_end_loop(k);
+	size_t mark = eval_mark(l->eval);
+	tile.norm = l->norm.after;
+	eval_place(l->eval, l->out.value, &l->out.to, &(struct eval_bias){0});
+	rowwise_tile_begin(&tile);
+	struct kb_val i = kb_loop(k, "i", g->item, times(k, tile.rows, l->columns.n), GPU_ITEMS, 0);
+	struct kb_val row = over(k, i, l->columns.n), column = modulo(k, i, l->columns.n);
+	struct eval_point p = matmul_point(l, kb_add(k, g->norm.first, row), column);
+	p.vec = -1;
+	struct kb_val value = rowwise_tile_value(&tile, row, &p, 1);
+	eval_bind(l->eval, eval_result(tile.norm), &p, value);
+	eval_output_at(l->eval, &l->g->out.items[0], &p);
+	kb_end_loop(k);
+	eval_release(l->eval, mark);
+	kb_barrier(k); /* before the next tile overwrites what was found of the rows */
+}
+
 /* Tile t of a group: group, group + groups, ..; tiles that share weights are neighbours. */
 static void emit_tiles(struct shared_matmul *g)
 {
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
-	int64_t height = (int64_t)g->mr * SIDE, across = (l->columns.panels + g->strip - 1) / g->strip;
+	int64_t height = (int64_t)g->mr * SIDE;
+	int64_t across = l->norm.after ? 1 : (l->columns.panels + g->strip - 1) / g->strip;
 	struct kb_val down = over(k, kb_add_const(k, l->rows, height - 1), height);
 	struct kb_var next = kb_var(k, "tile", KB_INDEX_T, l->job->worker);
 	for (int m = 0; m < g->mr; m++)
@@ -542,9 +559,13 @@ static void emit_tiles(struct shared_matmul *g)
 	kb_forever(k);
 	struct kb_val t = kb_get(k, next);
 	kb_break_if(k, kb_cmp(k, KB_GE, t, times(k, down, across)));
-	g->first_row = times(k, kb_bin(k, KB_REM, t, down), height);
+	g->norm.first = times(k, kb_bin(k, KB_REM, t, down), height);
 	g->first_panel = times(k, kb_bin(k, KB_DIV, t, down), g->strip);
-	emit_strip(g);
+	g->norm.rows = kb_min(k, kb_sub(k, l->rows, g->norm.first), kb_index(k, height));
+	if (l->norm.after)
+		emit_norm_after(g);
+	else
+		emit_strip(g);
 	kb_set(k, next, kb_add(k, t, l->job->n_workers));
 	kb_end_forever(k);
 }
@@ -562,14 +583,13 @@ bool kernel_linear_shared(struct kernel *kernel)
 	g.row = over(k, g.item, SIDE);
 	g.column = modulo(k, g.item, SIDE);
 	g.tile = kb_shared(k, "tile", KB_F32, shared_elements(&g));
-	if (g.l.norm.before)
-		g.norm = (struct rowwise_tile){.e = g.l.eval,
-		                               .norm = g.l.norm.before,
-		                               .most = (int64_t)g.mr * SIDE,
-		                               .items = GPU_ITEMS,
-		                               .item = g.item,
-		                               .parts = g.tile,
-		                               .means = kb_shared(k, "means", KB_F32, 2 * g.mr * SIDE)};
+	g.norm = (struct rowwise_tile){.e = g.l.eval,
+	                               .norm = g.l.norm.before,
+	                               .most = (int64_t)g.mr * SIDE,
+	                               .items = GPU_ITEMS,
+	                               .item = g.item,
+	                               .parts = g.tile,
+	                               .means = kb_shared(k, "means", KB_F32, 2 * g.mr * SIDE)};
 	g.l.stage = (struct matmul_stage){.at = g.tile, .width = g.width};
 	if (g.l.columns.panels > 0 && g.l.rows_hi > 0)
 		emit_tiles(&g);

@@ -31,7 +31,7 @@ static bool bind_norm_behind(struct linear *l)
 	if (!l->norm.after)
 		return true;
 	l->out.value = l->norm.after->operands[0];
-	return l->job->items <= 1 && l->out.to.t.dtype == DT_F32 && l->out.to.t.encoding == ENC_ROW;
+	return l->out.to.t.dtype == DT_F32 && l->out.to.t.encoding == ENC_ROW;
 }
 
 static bool bind_operands(struct linear *l)

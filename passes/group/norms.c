@@ -33,13 +33,12 @@ static const struct ir_op *reader_of(const struct former *s, struct ir_value v)
  */
 bool group_norm_can_follow(const struct former *s, const struct cluster *c, const struct ir_op *op)
 {
-	const struct target *t = s->p->options->target;
 	bool linear = c->kind == GROUP_linear && c->root->code == OP_linear;
 	const struct ir_type *w = linear ? ir_type_of(s->f, c->root->operands[1]) : NULL;
 	struct ir_value v = c->last->results[0];
 
 	if (w == NULL || !s->norms || !ir_is_norm(op->code) || !former_is_free(s, op) ||
-	    !ir_same(op->operands[0], v) || c->has_norm || (t != NULL && t->group_size > 1) ||
+	    !ir_same(op->operands[0], v) || c->has_norm ||
 	    !former_same_dims(ir_type_of(s->f, c->root->results[0]), ir_type_of(s->f, v)))
 		return false;
 	for (size_t i = 1; i < op->n_operands; i++)

@@ -137,6 +137,12 @@ END_TEST
 	"-> (y: f32[B,S," #n "]) { %y = group linear { pre %m = " norm " : f32[B,S," #k "] "                 \
 	"root %h = linear %m, %w, %b : f32[B,S," #n "] post %a = gelu %h : f32[B,S," #n "] "                 \
 	"yield %a } : f32[B,S," #n "] return %y }"
+#define BEHIND(k, n, pre, x, norm)                                                                           \
+	"func @f(%x: f32[B,S," #k "], %w: f32[" #n "," #k "], %b: f32[" #n "], %g: f32[" #n "], %e: f32[" #n \
+	"], %r: f32[B,S," #n "]) -> (y: f32[B,S," #n "]) { %y = group linear { " pre "root %h = linear " x   \
+	", %w, %b : f32[B,S," #n "] post %a = add %h, %r : f32[B,S," #n "] "                                 \
+	"post %m = " norm " : f32[B,S," #n "] post %z = gelu %m : f32[B,S," #n "] yield %z } "               \
+	": f32[B,S," #n "] return %y }"
 #define GATES(n, all)                                                                                  \
 	"func @f(%x: f32[B,S,20], %w: f32[" #all ",20], %b: f32[" #all "]) -> (y: f32[B,S," #n "]) { " \
 	"%y = group linear { root %h = linear %x, %w, %b : f32[B,S," #all "] "                         \
@@ -146,7 +152,7 @@ END_TEST
 	": f32[B,S," #n "] return %y }"
 
 /* Heads that fill a part of a tile, one, one and a part of the next, two, more; gate and up of whole and of half tiles;
- * norms of heads, and of rows before. */
+ * norms of heads, of rows before and behind. */
 static const char *const parts[] = {
         HEADS(8, 24),
         HEADS(12, 36),
@@ -163,6 +169,10 @@ static const char *const parts[] = {
         BEFORE(20, 37, "rms_norm %x, %g {eps=1e-05}"),
         BEFORE(130, 65, "layer_norm %x, %g, %e {eps=1e-05}"),
         BEFORE(64, 16, "layer_norm %x {eps=1e-05}"),
+        BEHIND(20, 37, "", "%x", "layer_norm %a, %g, %e {eps=1e-05}"),
+        BEHIND(20, 64, "", "%x", "layer_norm %a {eps=1e-05}"),
+        BEHIND(12, 130, "pre %p = rms_norm %x {eps=1e-05} : f32[B,S,12] ", "%p",
+               "rms_norm %a, %g {eps=1e-05}"),
 };
 
 /* A function of dims B in [0,most] and S, for B 1, 2, .. and these S. */
