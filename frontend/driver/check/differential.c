@@ -10,10 +10,9 @@
  * this very value, in the first order: the distance to the interpreter with sums of f32
  * (one after the other, no better than those of kernels), four times. Where values are
  * rounded to f16 or bf16 (a narrow cache) or to integers, a difference of one f32 unit may
- * round them to neighbours, and what follows to others: there the bound is three quarters of what
- * all the rounding makes of the output, which is the distance to the interpreter's result when floats
- * are not rounded at all; one and a half of it where the output is half as far from that result, too:
- * so it has been rounded, perhaps everywhere to other neighbours.
+ * round them to neighbours, and what follows to others: there a result may be once and a half as far from the
+ * interpreter's result without rounding of floats as rounding has taken any output of this model so far, the
+ * interpreter's own distance from it added. (Of one output alone, perhaps of few elements, that may be little by chance.)
  *
  * What the interpreter takes is bounded: of the rounds of a large model some are compared,
  * and the report says which.
@@ -29,8 +28,7 @@
 #include "passes/validate/trial.h"
 
 #define REL_L2_BOUND 1e-5
-#define OWN_SHARE    0.75
-#define APART        1.5  /* of two roundings that have nothing in common: sqrt(2) */
+#define ROUNDED      1.5  /* of two results that are rounded to other neighbours */
 #define SUMS_FACTOR  4    /* of two results with sums of f32, each in an order of its own */
 #define SUMS_MOST    1e-2 /* a value that rounding moves farther says nothing */
 #define MAX_DIMS     16
@@ -89,6 +87,7 @@ double tensor_relative_l2(const struct named_tensor *got, const struct named_ten
 struct reference {
 	struct caller rounded, other;
 	bool is_narrow; /* a function rounds to less than f32, or to integers: `other` rounds no floats */
+	double most;    /* that rounding has made of an output so far */
 	int64_t batch;  /* sequences of the state */
 };
 
@@ -111,8 +110,8 @@ static enum tfmc_status bound_of(struct reference *x, const char *entry, struct 
 	if (!other->n)
 		TFMC_TRY(caller_run(&x->other, entry, in, other));
 	double own = tensor_relative_l2(&other->items[i], &want->items[i]);
-	bool is_rounded = x->is_narrow && tensor_relative_l2(&got->items[i], &other->items[i]) >= own / 2;
-	own *= is_rounded ? APART : x->is_narrow ? OWN_SHARE : SUMS_FACTOR;
+	x->most = own > x->most ? own : x->most;
+	own = x->is_narrow ? own + ROUNDED * x->most : SUMS_FACTOR * own;
 	if (own > REL_L2_BOUND && (x->is_narrow || own <= SUMS_MOST))
 		*bound = own;
 	return TFMC_OK;
