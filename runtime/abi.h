@@ -55,8 +55,8 @@ typedef void tfmc_parallel_for_fn(void *user, int64_t n, tfmc_task_fn *fn, void 
 typedef int32_t tfmc_yield_fn(void *user);
 
 /*
- * Told at the end of a call, in order, for each kernel that ran: a number of its own; which one of the
- * function's groups, as `tfmc bench --groups` lists them, it computes; how long it ran.
+ * Told at the end of a call, in order, for each kernel that ran: a number of its own; the first of the
+ * function's groups, as `tfmc bench --groups` lists them, that it computes; how long it ran.
  */
 typedef void tfmc_launched_fn(void *user, uint64_t kernel, uint64_t group, uint64_t nanoseconds);
 

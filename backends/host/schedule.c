@@ -48,7 +48,7 @@ static struct kb_val argument(struct emit *e, const struct plan_kernel *kernel, 
 static enum tfmc_status emit_kernel_call(struct object *o, const struct function *f,
                                          const struct plan_kernel *kernel)
 {
-	struct emit e = emit_of_group(o, f, kernel->group);
+	struct emit e = emit_of_group(o, f, kernel->groups[0]);
 	struct kb_val *args = ARENA_ARRAY(o->arena, struct kb_val, kernel->n_args + 1);
 	e.k = kb_begin(o->kb, kernel_symbol(o, f, kernel), KB_INTERNAL, KB_VOID);
 	if (!args)

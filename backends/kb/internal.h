@@ -33,6 +33,7 @@ struct kb {
 		enum kb_opcode *items; /* open constructs: LOOP, FOREVER, IF, ELSE */
 		size_t n, cap;
 	} open;
+	size_t reused; /* arrays that items share are taken from this instruction on; 0: they are new */
 	bool ended;
 };
 

@@ -276,6 +276,8 @@ void kb_tile_dot(struct kb *k, enum kb_dot dot, int sum, int a, int b);
 void kb_group_size(struct kb *k, int64_t items);
 /* An array that all items of a group share; at function level; its contents are undefined at first. */
 struct kb_val kb_shared(struct kb *k, const char *name, enum kb_scalar type, int64_t count);
+/* A barrier: nobody needs the arrays any more. Those that are asked for from now on lie in their place. */
+void kb_reuse_shared(struct kb *k);
 
 /* ---- x86 processors: what they offer ---- */
 /* Register reg (0..3: eax, ebx, ecx, edx) of cpuid with that leaf and subleaf, i32. */

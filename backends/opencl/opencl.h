@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A planned module as OpenCL C 1.2 kernels and the plans that launch them. One kernel
- * for each group of the plan, equal ones printed once; a function of the IR is the
+ * for each group of the plan, or for some that one launch may compute, equal ones printed once; a function of the IR is the
  * steps of its plan (backends/plan/plan.h). What a host must do, and no
  * more: give each launch its memory, dims and repeat indices, run the steps in
  * order on one queue, and look after the lengths in the state.

@@ -55,13 +55,14 @@ static double most_in_kernel(const struct object *o, const struct ir_func *f, co
 {
 	struct ir_dims *dims = o->module->dims;
 	double tasks = most(o, l->tasks) * (double)l->workers, each = tasks;
-	for (size_t i = 0; i < l->group->n_results; i++) { /* rows, and pieces of long rows */
-		const struct ir_type *type = ir_type_of(f, l->group->results[i]);
-		if (type->kind != IR_TENSOR || type->rank == 0)
-			continue;
-		double rows = most(o, ir_type_count_range(dims, type, 0, type->rank - 1));
-		each = larger(each, rows + most(o, ir_type_count(dims, type)) / ROW_PIECE);
-	}
+	for (size_t n = 0; n < l->n_groups; n++)
+		for (size_t i = 0; i < l->groups[n]->n_results; i++) { /* rows, and pieces of long rows */
+			const struct ir_type *type = ir_type_of(f, l->groups[n]->results[i]);
+			if (type->kind != IR_TENSOR || type->rank == 0)
+				continue;
+			double rows = most(o, ir_type_count_range(dims, type, 0, type->rank - 1));
+			each = larger(each, rows + most(o, ir_type_count(dims, type)) / ROW_PIECE);
+		}
 	each = larger(each, larger((double)(TASKS_MORE * l->workers), (double)l->scratch));
 	double number = (tasks + 1) * each;
 	for (size_t i = 0; i < l->areas.n; i++) {

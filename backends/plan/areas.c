@@ -197,18 +197,27 @@ static void add_operands(const struct emit *e, const struct ir_op *op, struct ar
 	}
 }
 
-struct area_list group_areas(const struct object *o, const struct function *f, const struct ir_op *group)
+static void add_group(const struct emit *e, struct area_list *l)
 {
-	const struct emit e = emit_of_group(o, f, group);
-	struct area_list l = {0};
+	const struct ir_func *f = e->function->func;
 	struct area a;
-	for (size_t i = 0; i < group->region->n_ops; i++)
-		add_operands(&e, group->region->ops[i], &l);
-	for (size_t i = 0; i < group->n_results; i++) {
-		struct ir_value v = group->results[i];
-		bool is_tensor = ir_type_of(f->func, v)->kind == IR_TENSOR && !ir_is_state_slice(f->func, v);
-		if (is_tensor && area_of_value(&e, v, &a))
-			add(&e, &l, &a, true);
+	for (size_t i = 0; i < e->group->region->n_ops; i++)
+		add_operands(e, e->group->region->ops[i], l);
+	for (size_t i = 0; i < e->group->n_results; i++) {
+		struct ir_value v = e->group->results[i];
+		bool is_tensor = ir_type_of(f, v)->kind == IR_TENSOR && !ir_is_state_slice(f, v);
+		if (is_tensor && area_of_value(e, v, &a))
+			add(e, l, &a, true);
+	}
+}
+
+struct area_list group_areas(const struct object *o, const struct function *f,
+                             const struct ir_op *const *groups, size_t n)
+{
+	struct area_list l = {0};
+	for (size_t i = 0; i < n; i++) {
+		const struct emit e = emit_of_group(o, f, groups[i]);
+		add_group(&e, &l);
 	}
 	name_areas(o->arena, &l);
 	return l;

@@ -87,16 +87,17 @@ TFMC_MUST_USE enum tfmc_status emit_template(struct emit *e, struct kernel_job j
 bool area_of_value(const struct emit *e, struct ir_value v, struct area *out);
 bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct area *out);
 bool area_is_same(const struct area *a, const struct area *b);
-/* Everything that a group touches and area_of_value names, in order of its operands, results last; no two are the
+/* Everything that n groups touch and area_of_value names, in order of their operands, results last; no two are the
  * same memory. */
-struct area_list group_areas(const struct object *o, const struct function *f, const struct ir_op *group);
+struct area_list group_areas(const struct object *o, const struct function *f,
+                             const struct ir_op *const *groups, size_t n);
 /* Its address in the memory of an object, in a function that has loaded its dims and bases. */
 struct kb_val area_address(struct emit *e, const struct area *a);
 /* Its address in the kernel of e->group, one of e->pointers. False: it is none of its areas. */
 bool area_pointer(struct emit *e, const struct area *a, struct kb_val *out);
 
 /* ---- the plan ---- */
-/* Records the kernel of a group, k->group, unless an equal one exists, and fills in the rest: its name, arguments and
+/* Records the kernel of k->groups, unless an equal one exists, and fills in the rest: its name, arguments and
  * work; k->areas become those that it uses. `parts`: kernel_job. */
 TFMC_MUST_USE enum tfmc_status kernel_record(struct object *o, const struct function *f, int64_t parts,
                                              struct plan_kernel *k);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One group becomes one kernel. Parameters are declared for all that the group may need and dropped again when its
- * template did not use them; the plan lists what is left. A kernel that equals an earlier one, in whatever function,
- * is not kept.
+ * One group becomes one kernel, or a few that need nothing of each other do, one after the other. Parameters are declared
+ * for all that the groups may need and dropped again when their templates did not use them; the plan lists what is left.
+ * A kernel that equals an earlier one, in whatever function, is not kept.
  *
  *   object   addresses of areas, this worker's scratch, dims, indices of repeats, source_step, worker, n_workers
  *   OpenCL   a buffer and an offset in it for each area, the scratch of all workers, dims, indices of repeats,
@@ -27,10 +27,15 @@ struct recording {
 
 /* ---- scratch ---- */
 
-static int64_t scratch_bytes(const struct ir_op *group)
+/* Of the group that needs most. */
+static int64_t scratch_bytes(const struct plan_kernel *k)
 {
-	int64_t bytes = ((const struct attrs_group *)group->attrs)->scratch;
-	return (bytes + OBJECT_ALIGN - 1) / OBJECT_ALIGN * OBJECT_ALIGN;
+	int64_t most = 0;
+	for (size_t i = 0; i < k->n_groups; i++) {
+		int64_t bytes = ((const struct attrs_group *)k->groups[i]->attrs)->scratch;
+		most = bytes > most ? bytes : most;
+	}
+	return (most + OBJECT_ALIGN - 1) / OBJECT_ALIGN * OBJECT_ALIGN;
 }
 
 /* What groups leave for the join, then scratch. */
@@ -38,7 +43,7 @@ static void add_areas(struct recording *r)
 {
 	const struct object *o = r->object;
 	struct ir_dims *t = o->module->dims;
-	int64_t scratch = scratch_bytes(r->e.group);
+	int64_t scratch = scratch_bytes(r->kernel);
 	const struct ir_dim *sums = kernel_join_bytes(o->module, r->e.function->func, r->e.group, o->target);
 	if (sums)
 		ARENA_ADD(o->arena, &r->e.areas,
@@ -107,25 +112,67 @@ static enum tfmc_status begin(struct recording *r)
 	if (arena_failed(o->arena))
 		return TFMC_NO_MEMORY;
 	declare_all(r, offsets, dims);
-	if (!object_is_device(o)) {
-		emit_group_comment(&r->e);
-		return TFMC_OK;
-	}
-	if (o->target->group_size > 1)
+	if (object_is_device(o) && o->target->group_size > 1)
 		kb_group_size(r->e.k, o->target->group_size);
 	emit_group_comment(&r->e);
-	for (size_t i = 0; i < r->e.areas.n; i++)
+	for (size_t i = 0; object_is_device(o) && i < r->e.areas.n; i++)
 		r->e.pointers[i] = kb_ptr_add(r->e.k, r->e.pointers[i], offsets[i], 0);
-	struct kb *k = r->e.k;
-	r->job.worker = kb_group_id(k);
-	r->job.n_workers = kb_group_count(k);
-	if (r->job.items > 1 || o->target->group_size <= 1)
-		return TFMC_OK;
-	/* Each item is a worker of its own; else all of them are one together. */
-	struct kb_val item = kb_item_id(k), size = kb_index(k, o->target->group_size);
-	r->job.worker = kb_add(k, kb_mul(k, r->job.worker, size), item);
-	r->job.n_workers = kb_mul(k, r->job.n_workers, size);
 	return TFMC_OK;
+}
+
+/* ---- groups ---- */
+
+static int64_t items_of(const struct recording *r, const struct ir_op *group)
+{
+	const struct object *o = r->object;
+	return object_is_device(o) ? kernel_items(o->module, r->e.function->func, group, o->target) : 0;
+}
+
+/* Work-items that are workers of their own in one of the groups. */
+static int64_t workers_of(const struct recording *r, const struct ir_op *group)
+{
+	return items_of(r, group) > 1 || r->object->target->group_size <= 1 ? 1
+	                                                                    : r->object->target->group_size;
+}
+
+/* Each item is a worker of its own, or all of them are one together; gives its number among those that have scratch. Of
+ * two groups the workers that have nothing to do in the first are the first ones in the second. */
+static struct kb_val find_worker(struct recording *r, size_t i)
+{
+	struct kb *k = r->e.k;
+	struct kb_val number = kb_group_id(k), most = kb_index(k, r->kernel->workers);
+	struct kb_val slot = kb_mul(k, number, most);
+	r->job.n_workers = kb_group_count(k);
+	if (workers_of(r, r->e.group) > 1) {
+		number = slot = kb_add(k, slot, kb_item_id(k));
+		r->job.n_workers = kb_mul(k, r->job.n_workers, most);
+	}
+	if (i % 2 > 0) {
+		struct kb_val last = kb_add_const(k, r->job.n_workers, -1);
+		number = kb_sub(k, last, number);
+	}
+	r->job.worker = number;
+	return slot;
+}
+
+static enum tfmc_status record_group(struct recording *r, size_t i)
+{
+	const struct object *o = r->object;
+	struct kb *k = r->e.k;
+	int64_t scratch = scratch_bytes(r->kernel);
+	struct kb_val slot = {0};
+	r->e.group = r->kernel->groups[i];
+	r->job.items = items_of(r, r->e.group);
+	if (i > 0 && o->target->group_size > 1)
+		kb_reuse_shared(k);
+	if (i > 0)
+		emit_group_comment(&r->e);
+	if (object_is_device(o))
+		slot = find_worker(r, i);
+	r->job.scratch = scratch > 0 ? r->e.pointers[r->e.areas.n - 1] : kb_null(k);
+	if (scratch > 0 && object_is_device(o)) /* of all workers */
+		r->job.scratch = kb_ptr_add(k, r->job.scratch, kb_mul(k, slot, kb_index(k, scratch)), 0);
+	return emit_template(&r->e, r->job);
 }
 
 /* ---- what is left ---- */
@@ -163,8 +210,7 @@ static enum tfmc_status take_args(struct recording *r, const struct kb_func *f)
 				number[arg.number] = out->areas.n;
 			}
 			arg.number = number[arg.number] - 1;
-			out->scratch =
-			        area->memory == AREA_SCRATCH ? scratch_bytes(out->group) : out->scratch;
+			out->scratch = area->memory == AREA_SCRATCH ? scratch_bytes(out) : out->scratch;
 		}
 		args[out->n_args++] = arg;
 	}
@@ -177,52 +223,61 @@ static void count_work(const struct recording *r)
 	const struct object *o = r->object;
 	struct plan_kernel *out = r->kernel;
 	struct ir_dims *t = o->module->dims;
+	const struct ir_func *f = r->e.function->func;
 	out->items = out->workers = 1;
 	if (!object_is_device(o))
 		return;
 	out->items = o->target->group_size > 1 ? o->target->group_size : 1;
-	out->workers = r->job.items > 1 ? 1 : out->items;
-	const struct ir_func *f = r->e.function->func;
-	const struct ir_dim *tasks = out->is_join ? kernel_join_tasks(o->module, f, out->group)
-	                                          : kernel_tasks(o->module, f, out->group, o->target);
-	tasks = ir_dim_add(t, tasks, ir_dim_const(t, out->workers - 1));
-	out->tasks = ir_dim_floordiv(t, tasks, out->workers);
+	out->tasks = ir_dim_const(t, 0);
+	for (size_t i = 0; i < out->n_groups; i++) {
+		const struct ir_op *group = out->groups[i];
+		int64_t workers = workers_of(r, group);
+		const struct ir_dim *tasks = out->is_join ? kernel_join_tasks(o->module, f, group)
+		                                          : kernel_tasks(o->module, f, group, o->target);
+		tasks = ir_dim_add(t, tasks, ir_dim_const(t, workers - 1));
+		out->tasks = ir_dim_add(t, out->tasks, ir_dim_floordiv(t, tasks, workers));
+		out->workers = workers > out->workers ? workers : out->workers;
+	}
 }
 
 /* ---- the whole ---- */
 
 const char *kernel_symbol(const struct object *o, const struct function *f, const struct plan_kernel *k)
 {
-	const struct attrs_group *a = k->group->attrs;
+	const struct attrs_group *a = k->groups[0]->attrs;
 	return arena_printf(o->arena, "%s.%zu.%s%s", f->symbol, k->number, ir_word(WORDS_GROUP, a->kind),
 	                    k->is_join ? ".join" : "");
+}
+
+/* The ops of the groups, and a number. */
+static const char *name_of(const struct object *o, const struct plan_kernel *k)
+{
+	const char *name = "";
+	for (size_t i = 0; i < k->n_groups; i++) {
+		const struct ir_op *root = ir_group_root(k->groups[i]);
+		name = arena_printf(o->arena, "%s%s_", name, ir_op_desc(root ? root->code : OP_group)->name);
+	}
+	return arena_printf(o->arena, "%s%s%zu", name, k->is_join ? "join_" : "", kb_func_count(o->kb));
 }
 
 enum tfmc_status kernel_record(struct object *o, const struct function *f, int64_t parts,
                                struct plan_kernel *k)
 {
-	struct recording r = {.object = o, .kernel = k, .e = emit_of_group(o, f, k->group)};
-	const struct ir_op *root = ir_group_root(k->group);
-	const char *op = ir_op_desc(root ? root->code : OP_group)->name;
+	struct recording r = {.object = o, .kernel = k, .e = emit_of_group(o, f, k->groups[0])};
 	r.e.areas = k->areas;
-	k->name = object_is_device(o) ? arena_printf(o->arena, "%s%s_%zu", op, k->is_join ? "_join" : "",
-	                                             kb_func_count(o->kb))
+	k->name = object_is_device(o) ? name_of(o, k)
 	                              : arena_printf(o->arena, "%s.kernel", kernel_symbol(o, f, k));
 	add_areas(&r);
-	r.job.items = object_is_device(o) ? kernel_items(o->module, f->func, k->group, o->target) : 0;
+	count_work(&r);
 	TFMC_TRY(begin(&r));
-	int64_t scratch = scratch_bytes(k->group);
-	r.job.scratch = scratch > 0 ? r.e.pointers[r.e.areas.n - 1] : kb_null(r.e.k);
-	if (scratch > 0 && object_is_device(o)) /* of all workers */
-		r.job.scratch = kb_ptr_add(r.e.k, r.job.scratch,
-		                           kb_mul(r.e.k, r.job.worker, kb_index(r.e.k, scratch)), 0);
 	r.job.scratch_step = o->scratch;
 	if (r.sums)
 		r.job.sums = r.e.pointers[r.sums - 1];
 	r.job.parts = parts;
 	r.job.is_join = k->is_join;
 	r.job.is_divided = &k->is_divided;
-	TFMC_TRY(emit_template(&r.e, r.job));
+	for (size_t i = 0; i < k->n_groups; i++)
+		TFMC_TRY(record_group(&r, i));
 	kb_end(r.e.k);
 	if (kb_module_failed(o->kb))
 		return kb_verify(o->kb, o->cx);
@@ -230,7 +285,6 @@ enum tfmc_status kernel_record(struct object *o, const struct function *f, int64
 	const struct kb_func *recorded = kb_func_at(o->kb, kb_func_count(o->kb) - 1);
 	TFMC_TRY(check_types(&r, recorded));
 	TFMC_TRY(take_args(&r, recorded));
-	count_work(&r);
 	k->name = kb_share_last(o->kb)->name;
 	return TFMC_OK;
 }

@@ -12,6 +12,8 @@
 #include "ir/support/checked.h"
 #include "ir/target/tile.h"
 
+#define TOGETHER_MAX 4 /* groups of a kernel: there may be no more than 1024 bytes of arguments */
+
 struct maker {
 	struct object *object;
 	const struct function *function;
@@ -156,8 +158,8 @@ static int64_t find_parts(const struct maker *m, size_t i)
 	if (i + 1 >= f->n_groups || object_is_device(m->object))
 		return 1;
 	const struct emit e = emit_of_group(m->object, f, f->groups[i + 1]);
-	const struct area_list x = group_areas(m->object, f, f->groups[i]);
-	const struct area_list y = group_areas(m->object, f, f->groups[i + 1]);
+	const struct area_list x = group_areas(m->object, f, &f->groups[i], 1);
+	const struct area_list y = group_areas(m->object, f, &f->groups[i + 1], 1);
 	int64_t parts = heads_of(f->func, f->groups[i], f->groups[i + 1]);
 	for (size_t k = 0; k < x.n && parts > 1; k++)
 		for (size_t n = 0; n < y.n; n++)
@@ -198,14 +200,15 @@ static void wait_for_open(struct maker *m, const struct plan_kernel *kernel)
 
 /* ---- groups ---- */
 
-static enum tfmc_status add_kernel(struct maker *m, size_t number, bool is_join)
+static enum tfmc_status add_kernel(struct maker *m, size_t number, size_t n, bool is_join)
 {
 	const struct function *f = m->function;
 	struct plan_kernel *k = ARENA_NEW(m->object->arena, struct plan_kernel);
 	if (!k)
 		return TFMC_NO_MEMORY;
-	*k = (struct plan_kernel){.group = f->groups[number], .number = number, .is_join = is_join};
-	k->areas = group_areas(m->object, f, k->group);
+	*k = (struct plan_kernel){
+	        .groups = &f->groups[number], .n_groups = n, .number = number, .is_join = is_join};
+	k->areas = group_areas(m->object, f, k->groups, n);
 	memcpy(k->rounds, m->rounds, sizeof(k->rounds));
 	TFMC_TRY(kernel_record(m->object, f, m->parts[0] > 1 ? m->parts[0] : m->parts[1], k));
 	wait_for_open(m, k);
@@ -222,18 +225,37 @@ static enum tfmc_status add_join(struct maker *m, size_t number)
 	if (!kernel_has_join(m->object->module, f->func, f->groups[number], m->object->target, &heads))
 		return TFMC_OK;
 	if (object_is_device(m->object))
-		return add_kernel(m, number, true);
+		return add_kernel(m, number, 1, true);
 	m->conditions++;
 	add(m, (struct plan_step){.kind = PLAN_SPLIT, .heads = heads});
-	TFMC_TRY(add_kernel(m, number, true));
+	TFMC_TRY(add_kernel(m, number, 1, true));
 	add(m, (struct plan_step){.kind = PLAN_END});
 	m->conditions--;
 	return TFMC_OK;
 }
 
-static enum tfmc_status add_group(struct maker *m, const struct ir_op *group)
+/* Groups of the region from the next one on that one launch may compute: none needs what another one of them does. */
+static size_t count_together(const struct maker *m, const struct ir_region *r)
 {
-	size_t number = m->group++;
+	const struct function *f = m->function;
+	const struct ir_dim *heads;
+	size_t n = 0;
+	for (; object_is_device(m->object) && m->group + n < f->n_groups && n < TOGETHER_MAX; n++) {
+		const struct ir_op *const *next = &f->groups[m->group + n];
+		const struct plan_kernel before = {.areas = group_areas(m->object, f, next - n, n)};
+		const struct plan_kernel k = {.areas = group_areas(m->object, f, next, 1)};
+		if (ir_info(f->func, (*next)->results[0])->region != r || group_is_optional(f, *next) ||
+		    kernel_has_join(m->object->module, f->func, *next, m->object->target, &heads) ||
+		    !is_free(m->object->module->dims, &before, &k))
+			break;
+	}
+	return n > 1 ? n : 1;
+}
+
+static enum tfmc_status add_group(struct maker *m, const struct ir_op *group, size_t n)
+{
+	size_t number = m->group;
+	m->group += n;
 	bool is_optional = group_is_optional(m->function, group);
 	m->parts[0] = m->parts[1];
 	m->parts[1] = find_parts(m, number);
@@ -245,9 +267,9 @@ static enum tfmc_status add_group(struct maker *m, const struct ir_op *group)
 		add(m, (struct plan_step){
 		               .kind = PLAN_WANTED, .outputs = outputs, .n_outputs = group->n_results});
 	}
-	TFMC_TRY(add_kernel(m, number, false));
+	TFMC_TRY(add_kernel(m, number, n, false));
 	TFMC_TRY(add_join(m, number));
-	progress_tell(m->object->options->progress, "kernels", "groups", number + 1, m->function->n_groups);
+	progress_tell(m->object->options->progress, "kernels", "groups", m->group, m->function->n_groups);
 	TFMC_TRY(budget_code(m->object, group));
 	if (is_optional) {
 		add(m, (struct plan_step){.kind = PLAN_END});
@@ -279,9 +301,10 @@ static enum tfmc_status add_repeat(struct maker *m, const struct ir_op *op)
 
 static enum tfmc_status add_region(struct maker *m, const struct ir_region *r)
 {
+	const struct function *f = m->function;
 	for (size_t i = 0; i < r->n_ops; i++) {
-		if (r->ops[i]->code == OP_group)
-			TFMC_TRY(add_group(m, r->ops[i]));
+		if (m->group < f->n_groups && r->ops[i] == f->groups[m->group])
+			TFMC_TRY(add_group(m, r->ops[i], count_together(m, r)));
 		else if (r->ops[i]->code == OP_repeat)
 			TFMC_TRY(add_repeat(m, r->ops[i]));
 	}

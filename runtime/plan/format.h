@@ -130,7 +130,7 @@ enum {
 	KERNEL_ITEMS,
 	KERNEL_WORKERS,
 	KERNEL_SCRATCH,
-	KERNEL_GROUP, /* number of the group that it computes, among those of the function */
+	KERNEL_GROUP, /* number of the first group that it computes, among those of the function */
 	KERNEL_COLUMNS
 };
 enum { OUTPUT_NUMBER, OUTPUT_COLUMNS };

@@ -102,8 +102,9 @@ enum tfmc_status run_fail(struct run *r, const struct plan_kernel *l, const char
 		diag_error(r->host->cx, LOC_NONE, DIAG_INTERNAL, "%s: %s", r->call->function, text);
 		return TFMC_INVALID;
 	}
-	diag_error(r->host->cx, l->group->loc.at, DIAG_INTERNAL, "%s: kernel '%s' of %s: %s",
-	           r->call->function, l->name, l->group->loc.path ? l->group->loc.path : "its group", text);
+	diag_error(r->host->cx, l->groups[0]->loc.at, DIAG_INTERNAL, "%s: kernel '%s' of %s: %s",
+	           r->call->function, l->name, l->groups[0]->loc.path ? l->groups[0]->loc.path : "its group",
+	           text);
 	return TFMC_INVALID;
 }
 

@@ -56,10 +56,10 @@ static bool is_result(const struct area *p)
 	return p->is_written && (p->memory == AREA_ARENA || p->memory == AREA_OUTPUT);
 }
 
-/* The place of result i: planned results by their offset, the caller's in their order. -1: nowhere. */
-static int place_of_result(struct run *r, const struct plan_kernel *l, size_t i, const bool *taken)
+/* The place of result i of a group: planned results by their offset, the caller's in their order. -1: nowhere. */
+static int place_of_result(struct run *r, const struct plan_kernel *l, const struct ir_op *g, size_t i,
+                           const bool *taken)
 {
-	const struct ir_op *g = l->group;
 	const struct ir_dim_list *at = &((const struct attrs_group *)g->attrs)->at;
 	const struct ir_type *t = ir_type_of(r->f->func, g->results[i]);
 	int64_t c, bytes, count;
@@ -103,15 +103,18 @@ static enum tfmc_status compare_result(struct run *r, const struct plan_kernel *
 static enum tfmc_status compare(struct run *r, const struct plan_kernel *l, const struct piece *pieces)
 {
 	bool taken[PLACES_MAX] = {0};
-	if (r->next >= r->expected.n || r->expected.items[r->next].group != l->group)
-		return run_fail(r, l, "the interpreter ran another group at this point");
-	const struct group_value *v = &r->expected.items[r->next++];
-	for (size_t i = 0; i < l->group->n_results; i++) {
-		int k = place_of_result(r, l, i, taken);
-		if (k < 0)
-			return run_fail(r, l, "nothing says where result %zu lies", i);
-		taken[k] = true;
-		TFMC_TRY(compare_result(r, l, i, &v->results[i], &pieces[k]));
+	for (size_t n = 0; n < l->n_groups; n++) {
+		const struct ir_op *g = l->groups[n];
+		if (r->next >= r->expected.n || r->expected.items[r->next].group != g)
+			return run_fail(r, l, "the interpreter ran another group at this point");
+		const struct group_value *v = &r->expected.items[r->next++];
+		for (size_t i = 0; i < g->n_results; i++) {
+			int k = place_of_result(r, l, g, i, taken);
+			if (k < 0)
+				return run_fail(r, l, "nothing says where result %zu lies", i);
+			taken[k] = true;
+			TFMC_TRY(compare_result(r, l, i, &v->results[i], &pieces[k]));
+		}
 	}
 	return TFMC_OK;
 }
@@ -262,7 +265,7 @@ static bool is_joined(const struct run *r, const struct plan_kernel *l)
 	const struct plan *p = r->f;
 	for (size_t i = 0; !l->is_join && i < p->n; i++)
 		if (p->items[i].kind == PLAN_KERNEL && p->items[i].kernel->is_join &&
-		    p->items[i].kernel->group == l->group)
+		    p->items[i].kernel->number == l->number)
 			return true;
 	return false;
 }

@@ -92,6 +92,39 @@ START_TEST(items_exchange)
 }
 END_TEST
 
+static void mirror_again(struct kb *k, struct kb_val out, struct kb_val item)
+{
+	mirror(k, out, item);
+	kb_reuse_shared(k);
+	mirror(k, out, item);
+	kb_shared(k, "more", KB_I32, ITEMS);
+	kb_reuse_shared(k);
+	kb_shared(k, "longer", KB_I32, 3 * ITEMS);
+}
+
+/* Arrays lie where those from before did, which are as long as the longest one there. */
+START_TEST(arrays_are_used_again)
+{
+	struct fixture t;
+	struct kb_interp in;
+	int64_t counts[2] = {0};
+	size_t n = 0;
+	setup(&t, mirror_again);
+	ck_assert_msg(kb_verify(t.m, &t.cx) == TFMC_OK, "%s", t.log.data);
+	ck_assert_msg(launch(&t, GROUPS, &in), "%s", in.error);
+	for (int i = 0; i < ITEMS * GROUPS; i++)
+		ck_assert_int_eq(t.out[i], i / ITEMS * ITEMS + (ITEMS - 1 - i % ITEMS) + 1);
+	const struct kb_func *f = kb_func_at(t.m, 0);
+	for (size_t i = 0; i < f->n_insts; i++)
+		if (f->insts[i].op == KBO_SHARED && n < 2)
+			counts[n++] = f->insts[i].imm;
+	ck_assert_uint_eq(n, 2);
+	ck_assert_int_eq(counts[0], 3 * ITEMS);
+	ck_assert_int_eq(counts[1], ITEMS);
+	teardown(&t);
+}
+END_TEST
+
 /* No barrier: items may leave early, and at different places. */
 static void leave_early(struct kb *k, struct kb_val out, struct kb_val item)
 {
@@ -312,6 +345,7 @@ Suite *suite_kb_group(void)
 	Suite *s = suite_create("kb_group");
 	TCase *t = tcase_create("all");
 	tcase_add_test(t, items_exchange);
+	tcase_add_test(t, arrays_are_used_again);
 	tcase_add_test(t, items_leave);
 	tcase_add_loop_test(t, wrong_groups_fail, 0, (int)TFMC_COUNT(failures));
 	tcase_add_test(t, one_group_races_with_none);
