@@ -25,6 +25,7 @@ struct frontend_options {
 	bool score;        /* with generate: also the function score */
 	bool unrounded; /* `dtype` and `quantize` of the file are not followed: weights as they are stored, caches f32 */
 	const char *quantize; /* in place of the formats of the section: the name of one; NULL: the file's */
+	const char *dtype;    /* "key=word,..", in place of keys of the section; NULL: the file's */
 	const char *profile;  /* in place of the profile of the section, a path; NULL: the file's */
 	const char *name;     /* instead of the file's, a name for expr_is_name; NULL: the file's */
 };

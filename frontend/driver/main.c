@@ -119,9 +119,10 @@ static enum exit_code check_quantize(struct driver *d)
 	enum ir_format format;
 	size_t n;
 	const char *const *words = ir_format_words(&n);
-	if ((o->quantize || o->profile) && o->input && path_ends_with(o->input, ".tir"))
-		return driver_usage(d, "--%s is for models; the weights of IR text have their formats",
-		                    o->quantize ? "quantize" : "profile");
+	const char *of_models = o->quantize ? "quantize" : o->profile ? "profile" : o->dtype ? "dtype" : NULL;
+	if (of_models && o->input && path_ends_with(o->input, ".tir"))
+		return driver_usage(d, "--%s is for models; the values of IR text have their types",
+		                    of_models);
 	if (!o->quantize || ir_format_of_word(o->quantize, &format))
 		return EXIT_OK;
 	const char *near = did_you_mean(&d->arena, o->quantize, words, n);

@@ -131,16 +131,40 @@ struct dtype_words {
 	int weights, compute, cache;
 };
 
-static bool read_dtypes(const struct expr_env *env, const struct yaml_node *node, struct model_dtypes *out)
+/* The keys of --dtype, *out NULL without it. */
+static bool dtype_option(struct frontend_model *m, const struct yaml_node **out)
+{
+	struct buf text;
+	*out = NULL;
+	if (m->options.dtype == NULL)
+		return true;
+	buf_init(&text);
+	for (const char *p = m->options.dtype; *p; p++)
+		buf_str(&text, *p == '=' ? ": " : *p == ',' ? "\n" : (const char[]){*p, 0});
+	enum tfmc_status status =
+	        buf_failed(&text) ? TFMC_NO_MEMORY
+	                          : yaml_parse(&m->arena, m->cx, "--dtype", text.data, text.len, true, out);
+	buf_destroy(&text);
+	return status == TFMC_OK;
+}
+
+static bool read_dtypes(struct frontend_model *m, const struct expr_env *env, struct model_dtypes *out)
 {
 	static const struct schema_member members[] = {SCHEMA_MEMBER(dtype_words, weights),
 	                                               SCHEMA_MEMBER(dtype_words, compute),
 	                                               SCHEMA_MEMBER(dtype_words, cache)};
 	static const enum ir_dtype types[] = {DT_F32, DT_F32,  DT_F32,
 	                                      DT_F16, DT_BF16, DT_I8}; /* -, keep, f32, .. */
-	struct dtype_words words = {0};
-	if (!schema_read(env, node, "dtype", "dtype", members, TFMC_COUNT(members), &words))
+	struct dtype_words words = {0}, given = {0};
+	const struct yaml_node *option;
+	if (!schema_read(env, model_section(m, "dtype"), "dtype", "dtype", members, TFMC_COUNT(members),
+	                 &words) ||
+	    !dtype_option(m, &option) ||
+	    !schema_read(env, option, "dtype", "dtype", members, TFMC_COUNT(members), &given))
 		return false;
+	words.weights = yaml_find(option, "weights") ? given.weights : words.weights;
+	words.compute = yaml_find(option, "compute") ? given.compute : words.compute;
+	words.cache = yaml_find(option, "cache") ? given.cache : words.cache;
 	if (words.compute == 1 + COMPUTE_BF16 && words.weights == 1)
 		words.weights = 4; /* what is multiplied in bf16 is kept so */
 	*out = (struct model_dtypes){.keeps_weights = words.weights == 1,
@@ -203,7 +227,7 @@ bool model_read_sections(struct frontend_model *m)
 {
 	struct expr_env env = model_env(&m->scope, false);
 	bool ok = schema_read(&env, model_section(m, "weights"), "weights", "weights", NULL, 0, NULL);
-	ok = read_dtypes(&env, model_section(m, "dtype"), &m->dtypes) && ok;
+	ok = read_dtypes(m, &env, &m->dtypes) && ok;
 	if (m->options.unrounded)
 		m->dtypes = (struct model_dtypes){
 		        .keeps_weights = true, .weights = FORMAT_PLAIN, .cache = DT_F32};

@@ -158,6 +158,7 @@ struct frontend_options driver_frontend_options(const struct driver *d)
 	                                 .name = o->name,
 	                                 .unrounded = d->is_unrounded,
 	                                 .quantize = d->is_unrounded ? NULL : o->quantize,
+	                                 .dtype = d->is_unrounded ? NULL : o->dtype,
 	                                 .profile = d->is_unrounded ? NULL : o->profile};
 }
 

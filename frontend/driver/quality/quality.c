@@ -272,7 +272,7 @@ static enum tfmc_status check_kind(struct quality *q, const struct texts *other)
 	return TFMC_INVALID;
 }
 
-/* --set, --quantize and --profile are about the model of the command line: --set holds for the other one if that is the same. */
+/* --set, --dtype, --quantize and --profile are about the model of the command line: --set holds for the other one if that is the same. */
 static enum tfmc_status open_other(struct quality *q)
 {
 	struct driver *d = q->d;
@@ -281,7 +281,7 @@ static enum tfmc_status open_other(struct quality *q)
 	if (kept.against) {
 		d->options.input = kept.against;
 		d->options.set = (struct option_list){0};
-		d->options.quantize = d->options.profile = NULL;
+		d->options.dtype = d->options.quantize = d->options.profile = NULL;
 	}
 	d->is_unrounded = !kept.against;
 	enum tfmc_status st = driver_load(d, &q->other.loaded);

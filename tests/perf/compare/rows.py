@@ -30,7 +30,7 @@ PRECISIONS = {
         Precision("f32", "", 4, "f32", 2e-4),
         Precision("bf16", "dtype: {weights: bf16, compute: bf16}\n", 2, "bf16", 0.1),
         Precision("int8", "quantize: q8\n", 34 / 32, "int8", 0.2),
-        Precision("int8_row", "quantize: q8_row\n", 1, "int8", 0.2),
+        Precision("int8_row", "quantize: q8_row\ndtype: {compute: bf16}\n", 1, "int8", 0.2),
         Precision("q4", "quantize: q4\n", 18 / 32, "int8", 0.7),
     )
 }
