@@ -61,7 +61,7 @@ static const struct ir_type *type_of(const struct matmul_parts *p, struct ir_val
 
 static bool add_part(struct matmul_parts *p, struct ir_value v, int64_t begin, int64_t size)
 {
-	if (p->n == PARTS_MAX || begin % MATMUL_PANEL != 0)
+	if (p->n == PARTS_MAX)
 		return false;
 	p->traces[v.id] = (struct trace){.parts = 1u << p->n, .part = p->n, .is_placed = true};
 	p->items[p->n++] = (struct part){v, begin, size};
@@ -87,7 +87,7 @@ static bool trace_reshape(struct matmul_parts *p, const struct ir_op *op, struct
 		t->from[i] = (unsigned char)(i == axis                      ? to->rank - 2
 		                             : i > axis && i + 1 < to->rank ? i - 1
 		                                                            : i);
-	return p->items[t->part].begin % t->head == 0;
+	return true;
 }
 
 static bool trace_transpose(const struct ir_op *op, struct trace *t)
@@ -232,18 +232,19 @@ static bool find_halves(struct linear *l, const struct matmul_parts *p)
 
 #define UNIT_MAX (256 / MATMUL_PANEL)
 
+/* Whole heads of all parts; all columns where a part begins inside a panel or a head, or strips would be too wide. */
 static bool find_strips(struct linear *l, const struct matmul_parts *p)
 {
-	int64_t columns = MATMUL_PANEL;
-	for (int i = 0; i < p->n_sinks; i++) {
-		int64_t head = p->sinks[i].trace->head > 0 ? p->sinks[i].trace->head : 1;
-		if (head > UNIT_MAX * MATMUL_PANEL)
-			return false;
-		columns = lcm(columns, head);
-		if (columns > UNIT_MAX * MATMUL_PANEL)
-			return false;
+	int64_t unit = 1;
+	for (int i = 0; i < p->n_sinks && unit < l->columns.panels; i++) {
+		const struct trace *t = p->sinks[i].trace;
+		int64_t columns = lcm(MATMUL_PANEL, t->head > 0 ? t->head : 1);
+		unit = lcm(unit, columns / MATMUL_PANEL);
+		if (p->items[t->part].begin % columns != 0 || unit > UNIT_MAX)
+			unit = l->columns.panels;
 	}
-	int64_t unit = columns / MATMUL_PANEL;
+	if (unit > UNIT_MAX)
+		return false;
 	l->columns.unit = unit;
 	l->columns.strip = (int)((MATMUL_STRIP + unit - 1) / unit * unit);
 	return true;

@@ -32,7 +32,8 @@ struct parts {
 	const struct ir_op *root;
 	struct part items[PARTS_MAX];
 	size_t n;
-	int64_t align; /* columns that stay together: whole heads of all parts and whole panels */
+	int64_t columns; /* of the root's result */
+	int64_t align;   /* columns that stay together: whole heads of all parts and whole panels */
 	const struct ir_op *taken[TAKEN_MAX];
 	size_t n_taken, n_work; /* n_work: without views */
 	size_t n_norms, n_ropes, n_states;
@@ -167,6 +168,14 @@ static int64_t lcm(int64_t a, int64_t b)
 	return a / gcd_i64(a, b) * b;
 }
 
+/* All columns lie in one strip, wherever parts begin: one launch is worth that nobody shares its rows. On a processor,
+ * copies of the columns are quicker. */
+static bool is_one_strip(const struct parts *p)
+{
+	const struct target *t = p->s->p->options->target;
+	return t != NULL && t->arch == ARCH_OPENCL && p->columns <= PART_STRIP_MAX;
+}
+
 /* [.., n] becomes [.., H, E] with heads that lie in one strip each. */
 static bool splits_heads(struct parts *p, const struct part *x, const struct ir_op *op)
 {
@@ -176,6 +185,8 @@ static bool splits_heads(struct parts *p, const struct part *x, const struct ir_
 	if (x->turned || x->met || !ir_view_splits_heads(from, to, &axis, &width) || width > PART_STRIP_MAX)
 		return false;
 	int64_t unit = lcm(width, PART_COLUMNS);
+	if (is_one_strip(p))
+		return true;
 	if (unit > PART_STRIP_MAX || x->begin % unit != 0 || lcm(unit, p->align) > PART_STRIP_MAX)
 		return false;
 	p->align = lcm(unit, p->align);
@@ -285,7 +296,7 @@ static bool add_slice(struct parts *p, const struct ir_op *op)
 	    ir_info(p->s->f, op->results[0])->region != ir_info(p->s->f, p->root->results[0])->region)
 		return false;
 	p->items[p->n++] = (struct part){begin, size, op, op->results[0], .turned = false};
-	return begin % PART_COLUMNS == 0 && size > 0 && take(p, op);
+	return (begin % PART_COLUMNS == 0 || is_one_strip(p)) && size > 0 && take(p, op);
 }
 
 static bool find_parts(struct parts *p)
@@ -293,12 +304,11 @@ static bool find_parts(struct parts *p)
 	struct ir_value y = p->root->results[0];
 	const struct user_list *u = &p->s->users[y.id];
 	const struct ir_type *t = ir_type_of(p->s->f, y);
-	int64_t n;
-	if (t->rank < 2 || u->n == 0 || !ir_dim_is_const(t->dims[t->rank - 1], &n))
+	if (t->rank < 2 || u->n == 0 || !ir_dim_is_const(t->dims[t->rank - 1], &p->columns))
 		return false;
 	p->has_slices = u->items[0]->code == OP_slice;
 	if (!p->has_slices) {
-		p->items[p->n++] = (struct part){0, n, p->root, y, .turned = false};
+		p->items[p->n++] = (struct part){0, p->columns, p->root, y, .turned = false};
 		return true;
 	}
 	for (size_t i = 0; i < u->n; i++)

@@ -42,7 +42,8 @@ const struct ir_region *former_region_of(const struct former *s, const struct ir
 /* The one op that reads v (perhaps twice), in the same region; NULL when there are more, or others. */
 const struct ir_op *former_only_reader(const struct former *s, struct ir_value v);
 
-/* Column ranges of a part begin at multiples of this: whole panels. */
+/* Column ranges of a part begin at multiples of this, whole panels; on devices anywhere where all columns lie in one
+ * strip. */
 #define PART_COLUMNS 16
 /* Heads of a part lie in strips of at most this many columns. */
 #define PART_STRIP_MAX 256

@@ -361,6 +361,15 @@ static const struct form forms[] = {
          "func @f(" XW(168) ", %b: f32[168], %t: f32[40,28], %at: i32[B,S]) -> (y: f32[B,3,S,56]) { "
                             "%y = group linear {" WIDE(168) TURN(56) "yield %z } : f32[B,3,S,56] return %y }",
          1e-5},
+        {"heads that begin inside of a panel",
+         "func @f(" XW(70) ", %b: f32[70], %t: f32[40,14], %at: i32[B,S]) -> (y: f32[B,3,S,14]) { "
+                           "%y = group linear {" WIDE(
+                                   70) "post %s = slice %h {axis=2 begin=21 size=42} : f32[B,S,42] "
+                                       "post %r = reshape %s {dims=[B,S,3,14]} : f32[B,S,3,14] "
+                                       "post %q = transpose %r {perm=[0,2,1,3]} : f32[B,3,S,14] "
+                                       "post %z = rope %q, %t, %at : f32[B,3,S,14] yield %z } : "
+                                       "f32[B,3,S,14] return %y }",
+         1e-5},
 };
 
 static void check_form(const struct form *f, const char *target)
