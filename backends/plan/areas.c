@@ -137,6 +137,27 @@ bool area_is_same(const struct area *a, const struct area *b)
 	       a->bytes == b->bytes && memcmp(a->step, b->step, sizeof(a->step)) == 0;
 }
 
+static bool ends_before(struct ir_dims *t, const struct area *a, const struct area *b)
+{
+	return ir_dim_le(t, ir_dim_add(t, a->offset, a->bytes), b->offset);
+}
+
+/* Nobody writes weights and inputs while a call runs. */
+bool area_meets(struct ir_dims *t, const struct area *a, const struct area *b)
+{
+	if ((!a->is_written && !b->is_written) || a->memory != b->memory)
+		return false;
+	switch (a->memory) {
+	case AREA_ARENA: return !ends_before(t, a, b) && !ends_before(t, b, a);
+	case AREA_STATE: return a->state && a->state == b->state;
+	case AREA_OUTPUT: return a->number == b->number;
+	case AREA_WEIGHTS:
+	case AREA_INPUT:
+	case AREA_SCRATCH: break;
+	}
+	return false;
+}
+
 static struct area *find(const struct area_list *l, const struct area *a)
 {
 	for (size_t i = 0; i < l->n; i++)

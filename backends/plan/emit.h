@@ -87,6 +87,8 @@ TFMC_MUST_USE enum tfmc_status emit_template(struct emit *e, struct kernel_job j
 bool area_of_value(const struct emit *e, struct ir_value v, struct area *out);
 bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct area *out);
 bool area_is_same(const struct area *a, const struct area *b);
+/* Both are the same memory, and one of them is written. */
+bool area_meets(struct ir_dims *t, const struct area *a, const struct area *b);
 /* Everything that n groups touch and area_of_value names, in order of their operands, results last; no two are the
  * same memory. */
 struct area_list group_areas(const struct object *o, const struct function *f,
@@ -101,6 +103,9 @@ bool area_pointer(struct emit *e, const struct area *a, struct kb_val *out);
  * work; k->areas become those that it uses. `parts`: kernel_job. */
 TFMC_MUST_USE enum tfmc_status kernel_record(struct object *o, const struct function *f, int64_t parts,
                                              struct plan_kernel *k);
+/* How many groups from number `first` on one launch computes, and of which of them workers count from the last one on, by
+ * bits. 1 but on devices. */
+size_t plan_together(const struct object *o, const struct function *f, size_t first, unsigned *reversed);
 /* The function of an object that calls the kernel with its arguments. */
 const char *kernel_symbol(const struct object *o, const struct function *f, const struct plan_kernel *k);
 /* Makes f->plan, with all kernels. */

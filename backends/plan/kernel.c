@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One group becomes one kernel, or a few that need nothing of each other do, one after the other. Parameters are declared
+ * One group becomes one kernel, or a few that one launch may compute do, one after the other. Parameters are declared
  * for all that the groups may need and dropped again when their templates did not use them; the plan lists what is left.
  * A kernel that equals an earlier one, in whatever function, is not kept.
  *
@@ -147,7 +147,7 @@ static struct kb_val find_worker(struct recording *r, size_t i)
 		number = slot = kb_add(k, slot, kb_item_id(k));
 		r->job.n_workers = kb_mul(k, r->job.n_workers, most);
 	}
-	if (i % 2 > 0) {
+	if (r->kernel->reversed >> i & 1) {
 		struct kb_val last = kb_add_const(k, r->job.n_workers, -1);
 		number = kb_sub(k, last, number);
 	}

@@ -44,11 +44,12 @@ struct plan_arg {
 struct plan_kernel {
 	const char *name; /* kernels that are equal have one name */
 	/* OP_group, of the planned module, one after the other in its function, the first of them number `number`: several
-	 * only on a device. They need nothing of each other. */
+	 * only on a device. A worker needs nothing of another one, see together.c. */
 	const struct ir_op *const *groups;
 	size_t n_groups, number;
-	bool is_join;    /* the second step of an attention whose blocks the workers have divided */
-	bool is_divided; /* by heads, as the kernel before or after it (kernel_job.parts) */
+	unsigned reversed; /* bits: groups whose workers are counted from the last one on */
+	bool is_join;      /* the second step of an attention whose blocks the workers have divided */
+	bool is_divided;   /* by heads, as the kernel before or after it (kernel_job.parts) */
 	int64_t rounds[OBJECT_REPEAT_MAX]; /* of the repeats around it, outermost first; then 0 */
 	struct area_list areas;            /* that the kernel touches, results last, then scratch */
 	const struct plan_arg *args;       /* in the kernel's order */

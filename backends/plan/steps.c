@@ -12,8 +12,6 @@
 #include "ir/support/checked.h"
 #include "ir/target/tile.h"
 
-#define TOGETHER_MAX 4 /* groups of a kernel: there may be no more than 1024 bytes of arguments */
-
 struct maker {
 	struct object *object;
 	const struct function *function;
@@ -39,27 +37,6 @@ static void add(struct maker *m, struct plan_step step)
 
 /* ---- hazards ---- */
 
-static bool ends_before(struct ir_dims *t, const struct area *a, const struct area *b)
-{
-	return ir_dim_le(t, ir_dim_add(t, a->offset, a->bytes), b->offset);
-}
-
-/* Both are the same memory, and one of them is written. Nobody writes weights and inputs while a call runs. */
-static bool meet(struct ir_dims *t, const struct area *a, const struct area *b)
-{
-	if ((!a->is_written && !b->is_written) || a->memory != b->memory)
-		return false;
-	switch (a->memory) {
-	case AREA_ARENA: return !ends_before(t, a, b) && !ends_before(t, b, a);
-	case AREA_STATE: return a->state && a->state == b->state;
-	case AREA_OUTPUT: return a->number == b->number;
-	case AREA_WEIGHTS:
-	case AREA_INPUT:
-	case AREA_SCRATCH: break;
-	}
-	return false;
-}
-
 /* A join reads the scratch of all workers. */
 static bool is_free(struct ir_dims *t, const struct plan_kernel *before, const struct plan_kernel *kernel)
 {
@@ -67,7 +44,7 @@ static bool is_free(struct ir_dims *t, const struct plan_kernel *before, const s
 		return false;
 	for (size_t i = 0; i < before->areas.n; i++)
 		for (size_t k = 0; k < kernel->areas.n; k++)
-			if (meet(t, &before->areas.items[i], &kernel->areas.items[k]))
+			if (area_meets(t, &before->areas.items[i], &kernel->areas.items[k]))
 				return false;
 	return true;
 }
@@ -163,7 +140,7 @@ static int64_t find_parts(const struct maker *m, size_t i)
 	int64_t parts = heads_of(f->func, f->groups[i], f->groups[i + 1]);
 	for (size_t k = 0; k < x.n && parts > 1; k++)
 		for (size_t n = 0; n < y.n; n++)
-			if (meet(m->object->module->dims, &x.items[k], &y.items[n]) &&
+			if (area_meets(m->object->module->dims, &x.items[k], &y.items[n]) &&
 			    !is_own(&e, &x.items[k], &y.items[n]))
 				parts = 1;
 	return parts;
@@ -200,15 +177,18 @@ static void wait_for_open(struct maker *m, const struct plan_kernel *kernel)
 
 /* ---- groups ---- */
 
-static enum tfmc_status add_kernel(struct maker *m, size_t number, size_t n, bool is_join)
+static enum tfmc_status add_kernel(struct maker *m, size_t number, bool is_join)
 {
 	const struct function *f = m->function;
 	struct plan_kernel *k = ARENA_NEW(m->object->arena, struct plan_kernel);
 	if (!k)
 		return TFMC_NO_MEMORY;
 	*k = (struct plan_kernel){
-	        .groups = &f->groups[number], .n_groups = n, .number = number, .is_join = is_join};
-	k->areas = group_areas(m->object, f, k->groups, n);
+	        .groups = &f->groups[number], .n_groups = 1, .number = number, .is_join = is_join};
+	if (!is_join)
+		k->n_groups = plan_together(m->object, f, number, &k->reversed);
+	m->group = number + k->n_groups;
+	k->areas = group_areas(m->object, f, k->groups, k->n_groups);
 	memcpy(k->rounds, m->rounds, sizeof(k->rounds));
 	TFMC_TRY(kernel_record(m->object, f, m->parts[0] > 1 ? m->parts[0] : m->parts[1], k));
 	wait_for_open(m, k);
@@ -225,37 +205,18 @@ static enum tfmc_status add_join(struct maker *m, size_t number)
 	if (!kernel_has_join(m->object->module, f->func, f->groups[number], m->object->target, &heads))
 		return TFMC_OK;
 	if (object_is_device(m->object))
-		return add_kernel(m, number, 1, true);
+		return add_kernel(m, number, true);
 	m->conditions++;
 	add(m, (struct plan_step){.kind = PLAN_SPLIT, .heads = heads});
-	TFMC_TRY(add_kernel(m, number, 1, true));
+	TFMC_TRY(add_kernel(m, number, true));
 	add(m, (struct plan_step){.kind = PLAN_END});
 	m->conditions--;
 	return TFMC_OK;
 }
 
-/* Groups of the region from the next one on that one launch may compute: none needs what another one of them does. */
-static size_t count_together(const struct maker *m, const struct ir_region *r)
-{
-	const struct function *f = m->function;
-	const struct ir_dim *heads;
-	size_t n = 0;
-	for (; object_is_device(m->object) && m->group + n < f->n_groups && n < TOGETHER_MAX; n++) {
-		const struct ir_op *const *next = &f->groups[m->group + n];
-		const struct plan_kernel before = {.areas = group_areas(m->object, f, next - n, n)};
-		const struct plan_kernel k = {.areas = group_areas(m->object, f, next, 1)};
-		if (ir_info(f->func, (*next)->results[0])->region != r || group_is_optional(f, *next) ||
-		    kernel_has_join(m->object->module, f->func, *next, m->object->target, &heads) ||
-		    !is_free(m->object->module->dims, &before, &k))
-			break;
-	}
-	return n > 1 ? n : 1;
-}
-
-static enum tfmc_status add_group(struct maker *m, const struct ir_op *group, size_t n)
+static enum tfmc_status add_group(struct maker *m, const struct ir_op *group)
 {
 	size_t number = m->group;
-	m->group += n;
 	bool is_optional = group_is_optional(m->function, group);
 	m->parts[0] = m->parts[1];
 	m->parts[1] = find_parts(m, number);
@@ -267,7 +228,7 @@ static enum tfmc_status add_group(struct maker *m, const struct ir_op *group, si
 		add(m, (struct plan_step){
 		               .kind = PLAN_WANTED, .outputs = outputs, .n_outputs = group->n_results});
 	}
-	TFMC_TRY(add_kernel(m, number, n, false));
+	TFMC_TRY(add_kernel(m, number, false));
 	TFMC_TRY(add_join(m, number));
 	progress_tell(m->object->options->progress, "kernels", "groups", m->group, m->function->n_groups);
 	TFMC_TRY(budget_code(m->object, group));
@@ -304,7 +265,7 @@ static enum tfmc_status add_region(struct maker *m, const struct ir_region *r)
 	const struct function *f = m->function;
 	for (size_t i = 0; i < r->n_ops; i++) {
 		if (m->group < f->n_groups && r->ops[i] == f->groups[m->group])
-			TFMC_TRY(add_group(m, r->ops[i], count_together(m, r)));
+			TFMC_TRY(add_group(m, r->ops[i]));
 		else if (r->ops[i]->code == OP_repeat)
 			TFMC_TRY(add_repeat(m, r->ops[i]));
 	}

@@ -84,6 +84,24 @@ static const char *const shared[] = {
         "module \"norm\"\ndim M in [1,17]\n"
         "func @run(%x: f32[M,67]) -> (y: f32[M,67]) {\n"
         "%y = layer_norm %x : f32[M,67]\nreturn %y\n}\n",
+        /* a norm behind a product; a launch of two products that meet, one of topk and what is made of it */
+        "module \"behind\"\ndim M in [1,40]\n"
+        "weight @w : f32[70,44] = sinusoid(rows=70, dim=44, layout=halves, spacing=t2t, start=1, "
+        "base=100.0)\n"
+        "func @run(%x: f32[M,44], %r: f32[M,70]) -> (y: f32[M,70]) {\n"
+        "%h = linear %x, @w : f32[M,70]\n%s = add %r, %h : f32[M,70]\n"
+        "%y = layer_norm %s : f32[M,70]\nreturn %y\n}\n",
+        "module \"own\"\ndim M in [1,150]\n"
+        "weight @a : f32[70,20] = sinusoid(rows=70, dim=20, layout=halves, spacing=t2t, start=1, "
+        "base=100.0)\n"
+        "weight @b : f32[70,20] = sinusoid(rows=70, dim=20, layout=halves, spacing=t2t, start=2, "
+        "base=100.0)\n"
+        "func @run(%x: f32[M,20]) -> (z: f32[M,3], u: f32[M,70]) {\n"
+        "%p = linear %x, @a : f32[M,70]\n%q = linear %x, @b : f32[M,70]\n%g = silu %q : f32[M,70]\n"
+        "%m = mul %g, %p : f32[M,70]\n%t = topk %m {k=3} : f32[M,2,3]\n"
+        "%v = slice %t {axis=1 begin=0 size=1} : f32[M,1,3]\n%w = reshape %v {dims=[M,3]} : f32[M,3]\n"
+        "%s = softmax %w : f32[M,3]\n%z = log_softmax %s : f32[M,3]\n"
+        "%u = tanh %m : f32[M,70]\nreturn %z, %u\n}\n",
         /* one new token, whose keys are several blocks; up to three of them */
         "module \"attention\"\n"
         "func @run(%q: f32[2,4,1,20], %k: f32[2,2,531,20], %v: f32[2,2,531,7]) -> (y: f32[2,4,1,7]) {\n"
