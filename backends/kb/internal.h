@@ -33,7 +33,7 @@ struct kb {
 		enum kb_opcode *items; /* open constructs: LOOP, FOREVER, IF, ELSE */
 		size_t n, cap;
 	} open;
-	size_t reused; /* arrays that items share are taken from this instruction on; 0: they are new */
+	size_t reused, reused_end; /* instructions whose arrays that items share are taken again */
 	bool ended;
 };
 

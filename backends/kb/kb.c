@@ -439,7 +439,7 @@ struct kb_val kb_local(struct kb *k, const char *name, enum kb_scalar type, int6
 struct kb_val kb_shared(struct kb *k, const char *name, enum kb_scalar type, int64_t count)
 {
 	kb_require(k, k->func->linkage == KB_KERNEL, "only kernels have work-groups");
-	while (k->reused > 0 && k->reused < k->insts.n) {
+	while (k->reused < k->reused_end) {
 		struct kb_inst *before = &k->insts.items[k->reused++];
 		if (before->op != KBO_SHARED || before->element != type)
 			continue;
@@ -452,7 +452,8 @@ struct kb_val kb_shared(struct kb *k, const char *name, enum kb_scalar type, int
 void kb_reuse_shared(struct kb *k)
 {
 	kb_barrier(k);
-	k->reused = 1;
+	k->reused = 0;
+	k->reused_end = k->insts.n;
 }
 
 /* ---- control flow ---- */

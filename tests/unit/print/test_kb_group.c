@@ -98,6 +98,7 @@ static void mirror_again(struct kb *k, struct kb_val out, struct kb_val item)
 	kb_reuse_shared(k);
 	mirror(k, out, item);
 	kb_shared(k, "more", KB_I32, ITEMS);
+	kb_shared(k, "most", KB_I32, 2 * ITEMS);
 	kb_reuse_shared(k);
 	kb_shared(k, "longer", KB_I32, 3 * ITEMS);
 }
@@ -107,7 +108,7 @@ START_TEST(arrays_are_used_again)
 {
 	struct fixture t;
 	struct kb_interp in;
-	int64_t counts[2] = {0};
+	int64_t counts[3] = {0};
 	size_t n = 0;
 	setup(&t, mirror_again);
 	ck_assert_msg(kb_verify(t.m, &t.cx) == TFMC_OK, "%s", t.log.data);
@@ -116,11 +117,12 @@ START_TEST(arrays_are_used_again)
 		ck_assert_int_eq(t.out[i], i / ITEMS * ITEMS + (ITEMS - 1 - i % ITEMS) + 1);
 	const struct kb_func *f = kb_func_at(t.m, 0);
 	for (size_t i = 0; i < f->n_insts; i++)
-		if (f->insts[i].op == KBO_SHARED && n < 2)
+		if (f->insts[i].op == KBO_SHARED && n < 3)
 			counts[n++] = f->insts[i].imm;
-	ck_assert_uint_eq(n, 2);
+	ck_assert_uint_eq(n, 3);
 	ck_assert_int_eq(counts[0], 3 * ITEMS);
 	ck_assert_int_eq(counts[1], ITEMS);
+	ck_assert_int_eq(counts[2], 2 * ITEMS);
 	teardown(&t);
 }
 END_TEST
