@@ -441,20 +441,6 @@ static void run_head(const struct attention *a, const struct line *l, const stru
 	kb_end_if(k);
 }
 
-/* All of the heads whose queries, keys and values this worker has computed, nothing of others. */
-static void take_parts(const struct attention *a, struct share *s, struct kb_val *first, struct kb_val *end)
-{
-	struct kb *k = a->k;
-	struct kb_val by_parts = kernel_by_parts(a->job);
-	struct kb_val each = kb_bin(k, KB_DIV, a->heads.heads, a->job->n_workers);
-	struct kb_val own = kb_mul(k, a->job->worker, each);
-	*first = kb_select(k, by_parts, own, *first);
-	*end = kb_select(k, by_parts, kb_add(k, own, each), *end);
-	s->lo = kb_select(k, by_parts, kb_index(k, 0), s->lo);
-	s->hi = kb_select(k, by_parts, kb_index(k, INT64_MAX), s->hi);
-	*a->job->is_divided = true;
-}
-
 struct kb_val attention_head_blocks(const struct attention *a, const struct attention_limits *l)
 {
 	const struct attention_task all = whole_head(a, l);
@@ -480,16 +466,13 @@ void attention_tasks(const struct attention *a)
 	struct line l = {
 	        .tiles = kb_bin(k, KB_DIV, kb_add_const(k, all->rows, a->mr - 1), kb_index(k, a->mr))};
 	l.own = find_share(a, line_length(a, l.tiles), "at");
-	struct kb_val first = kb_index(k, 0), end = all->heads;
 	if (a->scratch.slots.n > 0) {
 		l.is_split = kernel_is_split(k, kb_mul(k, all->batch, all->heads), a->job->n_workers);
 		l.blocks = find_share(a, attention_all_blocks(a), "block_at");
 	}
-	if (a->job->parts > 1)
-		take_parts(a, &l.own, &first, &end);
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), all->batch, 1, 0);
 	const struct attention_limits limits = attention_find_limits(a, b);
-	struct kb_val head = kb_loop(k, "head", first, end, 1, 0);
+	struct kb_val head = kb_loop(k, "head", kb_index(k, 0), all->heads, 1, 0);
 	run_head(a, &l, &limits, b, head);
 	kb_end_loop(k);
 	kb_end_loop(k);

@@ -105,16 +105,11 @@ struct kb_val emit_defaults(struct emit *e, struct kb_val worker)
 
 /* ---- steps ---- */
 
-/* parts > 1: not when the number of workers divides them. */
-static void barrier(struct schedule *s, int64_t parts)
+static void barrier(struct schedule *s)
 {
 	struct kb *k = s->e.k;
-	struct kb_val args[] = {s->e.context, s->worker, s->n_workers}, is_needed = s->is_several;
-	if (parts > 1) {
-		struct kb_val rest = kb_bin(k, KB_REM, kb_index(k, parts), s->n_workers);
-		is_needed = kb_bin(k, KB_AND, is_needed, kb_cmp(k, KB_NE, rest, kb_index(k, 0)));
-	}
-	kb_if(k, is_needed);
+	struct kb_val args[] = {s->e.context, s->worker, s->n_workers};
+	kb_if(k, s->is_several);
 	struct kb_val stop = kb_call(k, emit_internal(s->e.object, "barrier"), KB_I32, args, 3);
 	emit_return_if(&s->e, kb_cmp(k, KB_NE, stop, kb_i32(k, 0)), TFMC_RT_E_CANCELLED);
 	kb_end_if(k);
@@ -174,7 +169,7 @@ static size_t emit_steps(struct schedule *s, size_t at)
 			kb_end_if(k);
 			break;
 		case PLAN_END: return at;
-		case PLAN_BARRIER: barrier(s, step->parts); break;
+		case PLAN_BARRIER: barrier(s); break;
 		case PLAN_LENGTHS: break;
 		}
 	}
@@ -203,7 +198,7 @@ enum tfmc_status emit_body(struct object *o, struct function *f)
 	emit_load_call(&s.e);
 	if (f->has_defaults) { /* all workers see the same arguments: all know whether there is something to wait for */
 		kb_if(k, emit_defaults(&s.e, s.worker));
-		barrier(&s, 1);
+		barrier(&s);
 		kb_end_if(k);
 	}
 	(void)emit_steps(&s, 0);

@@ -67,13 +67,6 @@ struct kernel_job {
 	/* Work-items that are this worker together (kernel_items); they know themselves by kb_item_id. 0, 1:
 	 * one. */
 	int64_t items;
-	/*
-	 * Above 1: the group is the linear, or the attention after it, of one new token, whose heads make so
-	 * many equal parts. When n_workers divides their number, each takes whole parts in both groups and
-	 * needs nothing of another worker. A template that does so sets *is_divided.
-	 */
-	int64_t parts;
-	bool *is_divided;
 	struct kb_val scratch; /* this worker's scratch, 64-byte aligned, attrs_group.scratch bytes */
 	/* Of an attention with `split`: the scratch of the next worker lies so many bytes after. The second
 	 * step joins what the workers left there; it comes after a barrier, where kernel_is_split. */

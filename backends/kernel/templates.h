@@ -66,9 +66,6 @@ bool kernel_make_write(struct kernel *g, const struct ir_op *op, struct kernel_w
 void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_point *at, struct kb_val lo,
                       struct kb_val hi);
 
-/* Whether this job is divided by parts of heads (kernel_job): several workers, whose number divides them. */
-struct kb_val kernel_by_parts(const struct kernel_job *job);
-
 /* True when a group has functions that take many instructions. */
 bool kernel_has_functions(const struct kernel *g);
 

@@ -373,30 +373,13 @@ static struct division divide(const struct linear *l)
 	return d;
 }
 
-/* This worker's tasks [*lo, hi) of blocks x groups; divided by parts of heads it passes by all of them. */
-static struct kb_val find_tasks(const struct linear *l, struct division *d, struct kb_val *lo)
-{
-	struct kb *k = l->k;
-	struct kb_val hi, by_parts;
-	if (!matmul_by_parts(l)) {
-		*lo = eval_split(l->eval, kb_mul(k, d->blocks, d->groups), &hi);
-		return hi;
-	}
-	by_parts = kernel_by_parts(l->job);
-	d->blocks = kb_select(k, by_parts, kb_index(k, 1), d->blocks);
-	d->block = kb_select(k, by_parts, kb_max(k, l->rows, kb_index(k, 1)), d->block);
-	*lo = eval_split(l->eval, kb_mul(k, d->blocks, d->groups), &hi);
-	*lo = kb_select(k, by_parts, kb_index(k, 0), *lo);
-	return kb_select(k, by_parts, d->groups, hi);
-}
-
 /* This worker's tasks [lo, hi) of blocks x groups: in each block a run of groups. */
 static void emit_blocks(const struct linear *l)
 {
 	struct kb *k = l->k;
 	struct division d = divide(l);
-	struct kb_val lo, zero = kb_index(k, 0);
-	struct kb_val hi = find_tasks(l, &d, &lo);
+	struct kb_val hi, zero = kb_index(k, 0);
+	struct kb_val lo = eval_split(l->eval, kb_mul(k, d.blocks, d.groups), &hi);
 	struct kb_val first_block = kb_bin(k, KB_DIV, lo, d.groups);
 	struct kb_val block = kb_loop(k, "block", first_block, div_up(k, hi, d.groups), 1, 0);
 	struct kb_val before = kb_mul(k, block, d.groups), row = kb_mul(k, block, d.block);
@@ -407,12 +390,10 @@ static void emit_blocks(const struct linear *l)
 	struct matmul_strip s = {.rows = l->rows, .row = row, .weights = l->w->t.ptr};
 	s.row_end = kb_min(k, kb_add(k, row, d.block), l->rows);
 	matmul_make_rows(l, row, s.row_end, panel, panel_end);
-	matmul_begin_runs(l, &panel, &panel_end);
 	s.begin = kb_loop(k, "strip", panel, panel_end, l->columns.strip, 0);
 	s.end = kb_min(k, kb_add_const(k, s.begin, l->columns.strip), panel_end);
 	matmul_strip(l, &s);
 	kb_end_loop(k);
-	matmul_end_runs(l);
 	const struct rowwise_after after = {l->norm.after, &l->g->out, row, s.row_end};
 	if (after.norm) /* the rows of the block are complete */
 		rowwise_norm_after(l->eval, &after);
@@ -471,10 +452,6 @@ bool kernel_linear(struct kernel *g)
 	matmul_choose_copy(&l, is_few, matmul_rows_bytes(&l));
 	if (!is_few)
 		matmul_choose_wide(&l, matmul_rows_bytes(&l));
-	bool is_block =
-	        l.stage.kc == 0 && (!matmul_makes_rows(&l) || l.rows_hi <= l.norm.rows); /* all rows are */
-	if (is_few || is_block)
-		matmul_divide_heads(&l, is_few);
 	if (l.columns.panels > 0 && l.rows_hi > 0 && is_few)
 		matmul_few(&l);
 	else if (l.columns.panels > 0 && l.rows_hi > 0)

@@ -343,12 +343,10 @@ void matmul_few(const struct linear *l)
 	s.k_hi = kb_index(k, l->depth);
 	s.weights = l->w->t.ptr;
 	matmul_make_rows(l, s.row, s.row_end, first, end);
-	matmul_begin_runs(l, &first, &end);
 	s.begin = kb_loop(k, "strip", first, end, c->strip, 0);
 	s.end = kb_min(k, kb_add_const(k, s.begin, c->strip), end);
 	emit_strip(l, &s);
 	kb_end_loop(k);
-	matmul_end_runs(l);
 	if (l->rows_lo < 1)
 		kb_end_if(k);
 }

@@ -244,17 +244,6 @@ static inline int matmul_sum_registers(const struct linear *l)
 	return 1 + (l->rounded.round && l->rounded.row.steps > 1);
 }
 
-/* Divides the columns by parts of heads where all of them can be; says so to the caller of the template. */
-void matmul_divide_heads(const struct linear *l, bool is_few);
-/* Whether they may be. */
-bool matmul_by_parts(const struct linear *l);
-/*
- * Runs of panels [*panel, *panel_end) of this worker: one, or, divided by parts of heads, one in the columns
- * of each of queries, keys and values. Opens a loop over them when there may be several; matmul_end_runs
- * closes it.
- */
-void matmul_begin_runs(const struct linear *l, struct kb_val *panel, struct kb_val *panel_end);
-void matmul_end_runs(const struct linear *l);
 /* Columns of the root's result that go their own way, and where to: matmul_parts.c. False: there are none. */
 bool matmul_find_parts(struct linear *l);
 /* The rest of the group for the first rows of the stage, which are those of the result from `first` on:

@@ -49,7 +49,6 @@ struct matmul_parts {
 	int n_sinks;
 	const struct ir_op *norms[PARTS_MAX]; /* of heads */
 	int n_norms;
-	bool by_heads; /* workers may take parts of heads */
 };
 
 static const struct ir_type *type_of(const struct matmul_parts *p, struct ir_value v)
@@ -263,56 +262,6 @@ bool matmul_find_parts(struct linear *l)
 	l->parts = p;
 	l->norm.after = NULL;
 	return true;
-}
-
-/* ---- parts of heads ---- */
-
-void matmul_divide_heads(const struct linear *l, bool is_few)
-{
-	const struct kernel_job *job = l->job;
-	if (job->parts < 2 || !l->parts || l->norm.after || l->columns.halves != 1)
-		return;
-	/* Many rows go through whole tiles: a run that ended inside one would be left in part. */
-	bool is_many = !is_few && l->rows_hi > l->mr;
-	int64_t unit = (is_many ? matmul_unit_of_many(l) : l->columns.unit) * MATMUL_PANEL;
-	for (int i = 0; i < l->parts->n; i++) {
-		const struct part *p = &l->parts->items[i];
-		if (p->begin % unit != 0 || p->size % job->parts != 0 || p->size / job->parts % unit != 0)
-			return;
-	}
-	*job->is_divided = l->parts->by_heads = true;
-}
-
-bool matmul_by_parts(const struct linear *l)
-{
-	return l->parts && l->parts->by_heads;
-}
-
-void matmul_begin_runs(const struct linear *l, struct kb_val *panel, struct kb_val *panel_end)
-{
-	struct kb *k = l->k;
-	if (!matmul_by_parts(l))
-		return;
-	const struct matmul_parts *p = l->parts;
-	struct kb_val one = kb_index(k, 1), by_parts = kernel_by_parts(l->job);
-	struct kb_val n = kb_select(k, by_parts, kb_index(k, p->n), one);
-	struct kb_val run = kb_loop(k, "run", kb_index(k, 0), n, 1, KB_NONEMPTY);
-	struct kb_val begin = kb_index(k, 0), width = begin;
-	for (int i = 0; i < p->n; i++) {
-		struct kb_val here = kb_cmp(k, KB_EQ, run, kb_index(k, i));
-		begin = kb_select(k, here, kb_index(k, p->items[i].begin / MATMUL_PANEL), begin);
-		width = kb_select(k, here, kb_index(k, p->items[i].size / MATMUL_PANEL), width);
-	}
-	struct kb_val each = kb_bin(k, KB_DIV, width, l->job->n_workers);
-	struct kb_val own = kb_add(k, begin, kb_mul(k, l->job->worker, each));
-	*panel = kb_select(k, by_parts, own, *panel);
-	*panel_end = kb_select(k, by_parts, kb_add(k, own, each), *panel_end);
-}
-
-void matmul_end_runs(const struct linear *l)
-{
-	if (matmul_by_parts(l))
-		kb_end_loop(l->k);
 }
 
 /* ---- places in the stage ---- */

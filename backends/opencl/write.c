@@ -142,8 +142,8 @@ static void add_step(struct writer *w, const struct plan_step *s)
 			(void)add_row(w, PLAN_OUTPUTS, (const int64_t[]){(int64_t)s->outputs[i]});
 		break;
 	case PLAN_SPLIT:
-	case PLAN_END: break;
-	case PLAN_BARRIER: cells[STEP_B] = s->parts; break;
+	case PLAN_END:
+	case PLAN_BARRIER: break;
 	case PLAN_LENGTHS: cells[STEP_A] = add_area(w, s->lengths); break;
 	}
 	(void)add_row(w, PLAN_STEPS, cells);

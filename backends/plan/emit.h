@@ -100,8 +100,8 @@ bool area_pointer(struct emit *e, const struct area *a, struct kb_val *out);
 
 /* ---- the plan ---- */
 /* Records the kernel of k->groups, unless an equal one exists, and fills in the rest: its name, arguments and
- * work; k->areas become those that it uses. `parts`: kernel_job. */
-TFMC_MUST_USE enum tfmc_status kernel_record(struct object *o, const struct function *f, int64_t parts,
+ * work; k->areas become those that it uses. */
+TFMC_MUST_USE enum tfmc_status kernel_record(struct object *o, const struct function *f,
                                              struct plan_kernel *k);
 /* How many groups from number `first` on one launch computes, and of which of them workers count from the last one on, by
  * bits. 1 but on devices. */

@@ -260,8 +260,7 @@ static const char *name_of(const struct object *o, const struct plan_kernel *k)
 	return arena_printf(o->arena, "%s%s%zu", name, k->is_join ? "join_" : "", kb_func_count(o->kb));
 }
 
-enum tfmc_status kernel_record(struct object *o, const struct function *f, int64_t parts,
-                               struct plan_kernel *k)
+enum tfmc_status kernel_record(struct object *o, const struct function *f, struct plan_kernel *k)
 {
 	struct recording r = {.object = o, .kernel = k, .e = emit_of_group(o, f, k->groups[0])};
 	r.e.areas = k->areas;
@@ -273,9 +272,7 @@ enum tfmc_status kernel_record(struct object *o, const struct function *f, int64
 	r.job.scratch_step = o->scratch;
 	if (r.sums)
 		r.job.sums = r.e.pointers[r.sums - 1];
-	r.job.parts = parts;
 	r.job.is_join = k->is_join;
-	r.job.is_divided = &k->is_divided;
 	for (size_t i = 0; i < k->n_groups; i++)
 		TFMC_TRY(record_group(&r, i));
 	kb_end(r.e.k);

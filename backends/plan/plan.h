@@ -49,7 +49,6 @@ struct plan_kernel {
 	size_t n_groups, number;
 	unsigned reversed; /* bits: groups whose workers are counted from the last one on */
 	bool is_join;      /* the second step of an attention whose blocks the workers have divided */
-	bool is_divided;   /* by heads, as the kernel before or after it (kernel_job.parts) */
 	int64_t rounds[OBJECT_REPEAT_MAX]; /* of the repeats around it, outermost first; then 0 */
 	struct area_list areas;            /* that the kernel touches, results last, then scratch */
 	const struct plan_arg *args;       /* in the kernel's order */
@@ -71,7 +70,6 @@ struct plan_step {
 	const size_t *outputs;            /* WANTED: results of the function */
 	size_t n_outputs;
 	const struct ir_dim *heads; /* SPLIT */
-	int64_t parts;              /* BARRIER */
 	const struct area *lengths; /* LENGTHS */
 };
 

@@ -84,11 +84,7 @@ static void print_step(struct buf *out, const struct ir_module *m, const struct 
 		buf_str(out, " heads");
 		break;
 	case PLAN_END: break;
-	case PLAN_BARRIER:
-		buf_str(out, "barrier");
-		if (s->parts > 1)
-			buf_printf(out, " unless workers divide %" PRId64 " parts", s->parts);
-		break;
+	case PLAN_BARRIER: buf_str(out, "barrier"); break;
 	case PLAN_LENGTHS:
 		buf_str(out, "new lengths: ");
 		print_area(out, m, s->lengths);

@@ -1,25 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The steps of a function: its kernels in order, the repeats and conditions around them, and barriers where one
- * kernel touches memory that another one since the last barrier has touched and one of them writes it. There is
- * none when every worker reads only what it has written itself: the new queries, keys and values of its heads,
- * when linear and attention divide the heads alike.
+ * kernel touches memory that another one since the last barrier has touched and one of them writes it.
  */
 #include "backends/plan/emit.h"
 
 #include <string.h>
 
-#include "ir/support/checked.h"
-#include "ir/target/tile.h"
-
 struct maker {
 	struct object *object;
 	const struct function *function;
 	struct plan *plan;
-	size_t group;                     /* number of the next one */
-	const struct plan_kernel *before; /* that of the last group */
-	int64_t parts
-	        [2]; /* of heads, that a group divides like the one before it, like the next one; 1: none */
+	size_t group;                      /* number of the next one */
 	int64_t rounds[OBJECT_REPEAT_MAX]; /* of the repeats that are open */
 	size_t depth;
 	int conditions; /* that are open since the last repeat: what is inside may not run */
@@ -49,130 +41,36 @@ static bool is_free(struct ir_dims *t, const struct plan_kernel *before, const s
 	return true;
 }
 
-/* ---- heads ---- */
-
-/* The result of the group whose memory v is. */
-static bool is_result(const struct ir_func *f, const struct ir_op *group, struct ir_value v)
-{
-	struct ir_value base = ir_view_base(f, v);
-	for (size_t i = 0; i < group->n_results; i++)
-		if (ir_same(group->results[i], base))
-			return true;
-	return false;
-}
-
-/* Most parts of equal heads of keys that are whole panels of weights; 1: none. */
-static int64_t parts_of_heads(int64_t heads, int64_t size)
-{
-	int64_t whole = TILE_PANEL / gcd_i64(size, TILE_PANEL); /* heads */
-	for (int64_t n = heads; n > 1; n--)
-		if (heads % n == 0 && heads / n % whole == 0)
-			return n;
-	return 1;
-}
-
-/* What the linear gives attention is its queries, keys and values, as a whole and nothing else. */
-static bool gives_heads(const struct ir_func *f, const struct ir_op *linear, const struct ir_op *attention)
-{
-	const struct ir_op *root = ir_group_root(attention);
-	const struct ir_region *r = attention->region;
-	for (size_t i = 0; i < 3; i++)
-		if (!is_result(f, linear, root->operands[i]))
-			return false;
-	for (size_t i = 0; i < r->n_ops; i++)
-		for (size_t k = 0; k < r->ops[i]->n_operands; k++) {
-			struct ir_value v = r->ops[i]->operands[k];
-			bool is_head = ir_same(v, root->operands[0]) || ir_same(v, root->operands[1]) ||
-			               ir_same(v, root->operands[2]);
-			if (v.id && !is_head && ir_info(f, v)->region != r && is_result(f, linear, v))
-				return false;
-		}
-	return true;
-}
-
-/* Attention over one new token, which the linear before it computes with queries, keys and values by heads. */
-static int64_t heads_of(const struct ir_func *f, const struct ir_op *linear, const struct ir_op *attention)
-{
-	const struct ir_op *first = ir_group_root(linear), *second = ir_group_root(attention);
-	int64_t heads, size, size_v, rows;
-	if (ir_info(f, linear->results[0])->region != ir_info(f, attention->results[0])->region)
-		return 1;
-	if (!first || !second || first->code != OP_linear || second->code != OP_attention)
-		return 1;
-	if (((const struct attrs_group *)linear->attrs)->kind != GROUP_linear ||
-	    ((const struct attrs_group *)attention->attrs)->kind != GROUP_attention)
-		return 1;
-	const struct ir_type *q = ir_type_of(f, second->operands[0]), *k = ir_type_of(f, second->operands[1]);
-	const struct ir_type *v = ir_type_of(f, second->operands[2]);
-	bool is_plain = q->rank == 4 && k->rank == 4 && v->rank == 4 && ir_dim_is_const(q->dims[2], &rows) &&
-	                ir_dim_is_const(k->dims[1], &heads) && ir_dim_is_const(q->dims[3], &size) &&
-	                ir_dim_is_const(v->dims[3], &size_v);
-	if (!is_plain || rows != 1 || heads < 2 || size < 1 || size_v != size)
-		return 1;
-	return gives_heads(f, linear, attention) ? parts_of_heads(heads, size) : 1;
-}
-
-/* Memory that both touch, but every worker only where its own heads are: what the linear gives attention, and
- * the queries, in whose place attention leaves its result. */
-static bool is_own(const struct emit *e, const struct area *x, const struct area *y)
-{
-	const struct ir_op *root = ir_group_root(e->group);
-	struct area a;
-	for (size_t i = 0; i < 3; i++)
-		if (area_of_value(e, root->operands[i], &a) && area_is_same(&a, x) && area_is_same(&a, y))
-			return i == 0 || !y->is_written;
-	return false;
-}
-
-/*
- * Parts of equal heads such that a worker that computes the columns of group i, a linear, and whole parts of the
- * next one, attention, needs nothing of another worker. 1: there are none, or the two share other memory, or
- * kernels are launched one after the other.
- */
-static int64_t find_parts(const struct maker *m, size_t i)
-{
-	const struct function *f = m->function;
-	if (i + 1 >= f->n_groups || object_is_device(m->object))
-		return 1;
-	const struct emit e = emit_of_group(m->object, f, f->groups[i + 1]);
-	const struct area_list x = group_areas(m->object, f, &f->groups[i], 1);
-	const struct area_list y = group_areas(m->object, f, &f->groups[i + 1], 1);
-	int64_t parts = heads_of(f->func, f->groups[i], f->groups[i + 1]);
-	for (size_t k = 0; k < x.n && parts > 1; k++)
-		for (size_t n = 0; n < y.n; n++)
-			if (area_meets(m->object->module->dims, &x.items[k], &y.items[n]) &&
-			    !is_own(&e, &x.items[k], &y.items[n]))
-				parts = 1;
-	return parts;
-}
-
 /* ---- barriers ---- */
 
-/* All that runs is through. */
-static void close_open(struct maker *m)
+/* Everything before it is through, but for what is inside a condition. */
+static void add_barrier(struct maker *m)
 {
-	if (m->open.n > 0)
-		add(m, (struct plan_step){.kind = PLAN_BARRIER, .parts = 1});
-	m->open.n = 0;
+	add(m, (struct plan_step){.kind = PLAN_BARRIER});
+	if (m->conditions == 0)
+		m->open.n = 0;
 }
 
 static void wait_for_open(struct maker *m, const struct plan_kernel *kernel)
 {
-	bool is_divided = m->before && m->before->is_divided && kernel->is_divided && !kernel->is_join;
-	int64_t parts = is_divided ? m->parts[0] : 1;
-	bool is_waiting = false;
-	for (size_t i = 0; i < m->open.n; i++) {
-		if (is_free(m->object->module->dims, m->open.items[i], kernel))
-			continue;
-		is_waiting = true;
-		if (m->open.items[i] != m->before)
-			parts = 1;
-	}
-	if (is_waiting)
-		add(m, (struct plan_step){.kind = PLAN_BARRIER, .parts = parts});
-	if (is_waiting && parts == 1 && m->conditions == 0)
-		m->open.n = 0;
+	bool waits = false;
+	for (size_t i = 0; i < m->open.n && !waits; i++)
+		waits = !is_free(m->object->module->dims, m->open.items[i], kernel);
+	if (waits)
+		add_barrier(m);
 	ARENA_ADD(m->object->arena, &m->open, kernel);
+}
+
+static void open_condition(struct maker *m, struct plan_step step)
+{
+	add(m, step);
+	m->conditions++;
+}
+
+static void close_condition(struct maker *m)
+{
+	add(m, (struct plan_step){.kind = PLAN_END});
+	m->conditions--;
 }
 
 /* ---- groups ---- */
@@ -190,9 +88,8 @@ static enum tfmc_status add_kernel(struct maker *m, size_t number, bool is_join)
 	m->group = number + k->n_groups;
 	k->areas = group_areas(m->object, f, k->groups, k->n_groups);
 	memcpy(k->rounds, m->rounds, sizeof(k->rounds));
-	TFMC_TRY(kernel_record(m->object, f, m->parts[0] > 1 ? m->parts[0] : m->parts[1], k));
+	TFMC_TRY(kernel_record(m->object, f, k));
 	wait_for_open(m, k);
-	m->before = is_join ? m->before : k;
 	add(m, (struct plan_step){.kind = PLAN_KERNEL, .kernel = k});
 	return TFMC_OK;
 }
@@ -206,11 +103,9 @@ static enum tfmc_status add_join(struct maker *m, size_t number)
 		return TFMC_OK;
 	if (object_is_device(m->object))
 		return add_kernel(m, number, true);
-	m->conditions++;
-	add(m, (struct plan_step){.kind = PLAN_SPLIT, .heads = heads});
+	open_condition(m, (struct plan_step){.kind = PLAN_SPLIT, .heads = heads});
 	TFMC_TRY(add_kernel(m, number, true));
-	add(m, (struct plan_step){.kind = PLAN_END});
-	m->conditions--;
+	close_condition(m);
 	return TFMC_OK;
 }
 
@@ -218,24 +113,20 @@ static enum tfmc_status add_group(struct maker *m, const struct ir_op *group)
 {
 	size_t number = m->group;
 	bool is_optional = group_is_optional(m->function, group);
-	m->parts[0] = m->parts[1];
-	m->parts[1] = find_parts(m, number);
 	if (is_optional) {
 		size_t *outputs = ARENA_ARRAY(m->object->arena, size_t, group->n_results);
 		for (size_t i = 0; outputs && i < group->n_results; i++)
 			outputs[i] = m->function->places[group->results[i].id]->number;
-		m->conditions++;
-		add(m, (struct plan_step){
-		               .kind = PLAN_WANTED, .outputs = outputs, .n_outputs = group->n_results});
+		open_condition(m, (struct plan_step){.kind = PLAN_WANTED,
+		                                     .outputs = outputs,
+		                                     .n_outputs = group->n_results});
 	}
 	TFMC_TRY(add_kernel(m, number, false));
 	TFMC_TRY(add_join(m, number));
 	progress_tell(m->object->options->progress, "kernels", "groups", m->group, m->function->n_groups);
 	TFMC_TRY(budget_code(m->object, group));
-	if (is_optional) {
-		add(m, (struct plan_step){.kind = PLAN_END});
-		m->conditions--;
-	}
+	if (is_optional)
+		close_condition(m);
 	return TFMC_OK;
 }
 
@@ -250,12 +141,14 @@ static enum tfmc_status add_repeat(struct maker *m, const struct ir_op *op)
 		           "not supported yet: repeats more than %d deep", OBJECT_REPEAT_MAX);
 		return TFMC_INVALID;
 	}
-	close_open(m);
+	if (m->open.n > 0)
+		add_barrier(m);
 	add(m, (struct plan_step){.kind = PLAN_REPEAT, .count = count});
 	m->rounds[m->depth++] = count;
 	TFMC_TRY(add_region(m, op->region));
 	m->rounds[--m->depth] = 0;
-	close_open(m);
+	if (m->open.n > 0)
+		add_barrier(m);
 	add(m, (struct plan_step){.kind = PLAN_END});
 	return TFMC_OK;
 }
@@ -277,7 +170,7 @@ static enum tfmc_status add_region(struct maker *m, const struct ir_region *r)
 enum tfmc_status plan_make(struct object *o, struct function *f)
 {
 	struct plan *p = ARENA_NEW(o->arena, struct plan);
-	struct maker m = {.object = o, .function = f, .plan = p, .parts = {1, 1}};
+	struct maker m = {.object = o, .function = f, .plan = p};
 	const struct emit e = {.object = o, .function = f};
 	if (!p)
 		return TFMC_NO_MEMORY;

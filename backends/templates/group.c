@@ -19,14 +19,6 @@ static bool is_function(enum ir_opcode code)
 	return table[code];
 }
 
-struct kb_val kernel_by_parts(const struct kernel_job *job)
-{
-	struct kb *k = job->k;
-	struct kb_val rest = kb_bin(k, KB_REM, kb_index(k, job->parts), job->n_workers);
-	struct kb_val several = kb_cmp(k, KB_GT, job->n_workers, kb_index(k, 1));
-	return kb_bin(k, KB_AND, several, kb_cmp(k, KB_EQ, rest, kb_index(k, 0)));
-}
-
 bool kernel_has_functions(const struct kernel *g)
 {
 	const struct ir_region *r = g->job->group->region;

@@ -16,7 +16,7 @@
 #define TFMC_RUNTIME_PLAN_FORMAT_H
 
 #define PLAN_MAGIC   0x6e616c70636d6674 /* "tfmcplan" */
-#define PLAN_VERSION 5
+#define PLAN_VERSION 6
 
 #define PLAN_REPEATS 4  /* repeats inside each other */
 #define PLAN_DEPTH   8  /* repeats and conditions inside each other */
@@ -32,8 +32,7 @@ enum plan_step_kind {
 	 * heads: heads < 2n and heads % n != 0 for n workers. */
 	PLAN_SPLIT = 3,
 	PLAN_END = 4,     /* of the innermost REPEAT, WANTED or SPLIT */
-	PLAN_BARRIER = 5, /* what follows needs what kernels since the last one did; `parts` > 1: not when the
-	                     number of workers divides it */
+	PLAN_BARRIER = 5, /* what follows needs what kernels since the last one did */
 	PLAN_LENGTHS = 6  /* last: the sequences' new lengths, i32 [B], are in `lengths` */
 };
 
@@ -137,7 +136,7 @@ enum { OUTPUT_NUMBER, OUTPUT_COLUMNS };
 enum {
 	STEP_KIND,
 	STEP_A, /* KERNEL: its row. WANTED: first row of OUTPUTS. LENGTHS: row of AREAS */
-	STEP_B, /* REPEAT: count. WANTED: outputs. BARRIER: parts */
+	STEP_B, /* REPEAT: count. WANTED: outputs */
 	STEP_COLUMNS
 };
 enum {

@@ -142,12 +142,12 @@ static bool kernels_meet(const struct execution *x, const struct event *a, const
 	return false;
 }
 
-/* Kernels that this one meets, but for `except`. */
-static size_t count_meets(const struct execution *x, const struct event *e, const struct plan_kernel *except)
+/* Kernels that this one meets. */
+static size_t count_meets(const struct execution *x, const struct event *e)
 {
 	size_t n = 0;
 	for (size_t i = 0; i < x->n_open; i++)
-		n += x->open[i].kernel != except && kernels_meet(x, &x->open[i], e);
+		n += kernels_meet(x, &x->open[i], e);
 	return n;
 }
 
@@ -166,17 +166,15 @@ static void pass_barrier(struct execution *x, size_t at)
 	struct event e = {0};
 	if (next->kind == PLAN_KERNEL)
 		e = event_of(x, next->kernel);
-	if (next->kind == PLAN_REPEAT || next->kind == PLAN_END || (e.kernel && count_meets(x, &e, NULL) > 0))
+	if (next->kind == PLAN_REPEAT || next->kind == PLAN_END || (e.kernel && count_meets(x, &e) > 0))
 		x->is_needed[at] = true;
 	x->n_open = 0;
 }
 
-static void run_kernel(struct execution *x, const struct plan_kernel *k, bool is_divided)
+static void run_kernel(struct execution *x, const struct plan_kernel *k)
 {
 	struct event e = event_of(x, k);
-	const struct plan_kernel *before = is_divided ? x->open[x->n_open - 1].kernel : NULL;
-	ck_assert_msg(count_meets(x, &e, before) == 0, "%s: nothing waits", k->name);
-	ck_assert(!before || (before->is_divided && k->is_divided));
+	ck_assert_msg(count_meets(x, &e) == 0, "%s: nothing waits", k->name);
 	ck_assert_uint_lt(x->n_open, TFMC_COUNT(x->open));
 	x->open[x->n_open++] = e;
 }
@@ -206,14 +204,10 @@ static size_t end_of(const struct plan *p, size_t at)
 /* All turns of all repeats; returns the step after the end. */
 static size_t execute(struct execution *x, size_t at)
 {
-	bool is_divided = false;
 	for (; at < x->plan->n; at++) {
 		const struct plan_step *s = &x->plan->items[at];
 		switch (s->kind) {
-		case PLAN_KERNEL:
-			run_kernel(x, s->kernel, is_divided);
-			is_divided = false;
-			break;
+		case PLAN_KERNEL: run_kernel(x, s->kernel); break;
 		case PLAN_REPEAT:
 			x->depth++;
 			for (int64_t turn = 0; turn < s->count; turn++) {
@@ -230,12 +224,7 @@ static size_t execute(struct execution *x, size_t at)
 			break;
 		case PLAN_SPLIT: at = execute(x, at + 1); break;
 		case PLAN_END: return at;
-		case PLAN_BARRIER:
-			if (s->parts > 1)
-				is_divided = true;
-			else
-				pass_barrier(x, at);
-			break;
+		case PLAN_BARRIER: pass_barrier(x, at); break;
 		case PLAN_LENGTHS: break;
 		}
 	}
@@ -264,8 +253,8 @@ static size_t check_plan(struct made *m, const struct plan *p)
 	const bool *is_needed = execute_all(m, p);
 	for (size_t i = 0; i < p->n; i++) {
 		bool is_barrier = p->items[i].kind == PLAN_BARRIER;
-		ck_assert_msg(!is_barrier || p->items[i].parts > 1 || is_needed[i],
-		              "%s: step %zu is a barrier for nothing", p->func->name, i);
+		ck_assert_msg(!is_barrier || is_needed[i], "%s: step %zu is a barrier for nothing",
+		              p->func->name, i);
 		n += is_barrier;
 	}
 	return n;
@@ -356,8 +345,6 @@ static void same_step(const struct made *m, const struct tfmc_plan *p, int64_t r
 		same_kernel(m, p, a, s->kernel);
 	if (s->kind == PLAN_REPEAT)
 		ck_assert_int_eq(b, s->count);
-	if (s->kind == PLAN_BARRIER)
-		ck_assert_int_eq(b, s->parts);
 	if (s->kind == PLAN_LENGTHS)
 		same_area(m, p, a, s->lengths);
 	for (size_t i = 0; s->kind == PLAN_WANTED && i < s->n_outputs; i++)
