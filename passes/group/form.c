@@ -94,14 +94,15 @@ bool group_rounds_for(const struct pass_context *p, const struct ir_func *f, con
 	       tile_rounded_step(ir_weight_of(f, linear->operands[1])->format, to, depth) >= 0;
 }
 
-/* All that read op round for themselves. */
-static bool is_rounded_inside(const struct former *s, const struct ir_op *op)
+/* All that read op round, or compute the norm, for themselves. */
+static bool is_repeated_inside(const struct former *s, const struct ir_op *op)
 {
+	bool may_be = op->code == OP_round_rows || ir_is_norm(op->code);
 	const struct user_list *u = &s->users[op->results[0].id];
-	for (size_t i = 0; op->code == OP_round_rows && i < u->n; i++)
-		if (!group_rounds_for(s->p, s->f, u->items[i], op))
+	for (size_t i = 0; may_be && i < u->n; i++)
+		if (!group_rounds_for(s->p, s->f, u->items[i], op) && !group_repeats_norm(s, u->items[i], op))
 			return false;
-	return op->code == OP_round_rows && u->n > 0;
+	return may_be && u->n > 0;
 }
 
 static bool packed_linear(const struct ir_func *f, const struct ir_op *op)
@@ -133,7 +134,7 @@ static size_t index_of(const struct former *s, const struct ir_op *op)
 
 bool former_is_free(const struct former *s, const struct ir_op *op)
 {
-	return !stays_outside(op) && !is_rounded_inside(s, op) && s->g->cluster_of[index_of(s, op)] == 0;
+	return !stays_outside(op) && !is_repeated_inside(s, op) && s->g->cluster_of[index_of(s, op)] == 0;
 }
 
 void former_join(struct former *s, const struct ir_op *op, size_t cluster, enum member_role role)
@@ -458,16 +459,16 @@ static void number_op(struct former *s, const struct ir_op *op)
 		s->g->index_of[op->results[i].id] = list.n;
 }
 
-/* A linear that rounds rows for itself reads what others round, too. */
-static void add_readers(struct former *s, const struct ir_op *rounds)
+/* A linear that rounds rows, or computes a norm, for itself reads what others do, too. */
+static void add_readers(struct former *s, const struct ir_op *op)
 {
-	const struct user_list *u = &s->users[rounds->results[0].id];
+	const struct user_list *u = &s->users[op->results[0].id];
 	for (size_t i = 0; i < u->n; i++) {
-		bool inside = group_rounds_for(s->p, s->f, u->items[i], rounds);
-		const struct ir_op **slot =
-		        inside ? ARENA_PUSH(s->p->arena, &s->users[rounds->operands[0].id]) : NULL;
-		if (slot != NULL)
-			*slot = u->items[i];
+		bool repeats = group_repeats_norm(s, u->items[i], op);
+		if (repeats)
+			s->g->repeats_norm[index_of(s, u->items[i])] = true;
+		if (repeats || group_rounds_for(s->p, s->f, u->items[i], op))
+			ARENA_ADD(s->p->arena, &s->users[op->operands[0].id], u->items[i]);
 	}
 }
 
@@ -501,9 +502,14 @@ bool group_form(struct pass_context *p, const struct ir_module *m, const struct 
 		return false;
 	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
 		number_op(&s, it.op);
-	for (size_t i = 0; i < out->n_ops; i++)
-		if (out->ops[i]->code == OP_round_rows && !is_rounded_inside(&s, out->ops[i]))
-			add_readers(&s, out->ops[i]);
+	out->repeats_norm = ARENA_ARRAY(p->arena, bool, out->n_ops + 1);
+	if (arena_failed(p->arena))
+		return false;
+	for (size_t i = 0; i < out->n_ops; i++) {
+		const struct ir_op *op = out->ops[i];
+		if (ir_is_norm(op->code) || (op->code == OP_round_rows && !is_repeated_inside(&s, op)))
+			add_readers(&s, op);
+	}
 	out->cluster_of = ARENA_ARRAY(p->arena, size_t, out->n_ops + 1);
 	out->role_of = ARENA_ARRAY(p->arena, enum member_role, out->n_ops + 1);
 	out->in_memory = ARENA_ARRAY(p->arena, bool, out->n_ops + 1);

@@ -37,6 +37,7 @@ struct formed {
 	size_t *cluster_of;        /* [n_ops] cluster + 1; 0: in no cluster */
 	enum member_role *role_of; /* [n_ops] */
 	bool *in_memory;           /* [n_ops] constants that something reads from memory */
+	bool *repeats_norm;        /* [n_ops] linears whose input is a norm that others compute, too */
 	struct {
 		struct cluster *items;
 		size_t n, cap;

@@ -12,7 +12,8 @@
  * Example    %h = linear %x, @up.w  %a = relu %h
  *        ->  %a = group linear { root %h = linear %x, @up.w   post %a = relu %h   yield %a }
  * Refuses    computing a value twice: an op with readers in two groups ends its own group. Constants, the
- *            indices of a gather and round_rows before weights of codes are the exceptions.
+ *            indices of a gather, round_rows before weights of codes and, on devices, norms before linears are the
+ *            exceptions.
  */
 #include "passes/group/emit.h"
 #include "passes/group/parts.h"
@@ -21,10 +22,11 @@
 
 /* ---- groups ---- */
 
-/* Operand i of a member is a constant, or rounds rows for it: cloned into its group. */
+/* Operand i of a member is a constant, rounds rows for it, or is a norm that it repeats: cloned into its group. */
 static bool is_inside(const struct grouper *g, const struct ir_op *op, size_t i, const struct ir_op *def)
 {
 	return group_rounds_for(g->p, g->f, op, def) ||
+	       (i == 0 && g->formed.repeats_norm[formed_index(&g->formed, op)]) ||
 	       (group_is_constant(def) && group_constant_inside(g->f, op, i));
 }
 

@@ -104,6 +104,21 @@ const struct ir_op *group_linear_behind(struct former *s, const struct ir_op *no
 	return why == NULL ? op : NULL;
 }
 
+/*
+ * So the norm is no step between what it reads and the linear. What it reads is in memory in any case: a sum that is
+ * read again, not one whose linear the norm may follow.
+ */
+bool group_repeats_norm(const struct former *s, const struct ir_op *linear, const struct ir_op *norm)
+{
+	const struct target *t = s->p->options->target;
+	return t != NULL && t->arch == ARCH_OPENCL && s->max_ops > 1 && s->norms && ir_is_norm(norm->code) &&
+	       former_kind_of(s->f, norm) == GROUP_rowwise && linear->n_results > 0 &&
+	       ir_same(linear->operands[0], norm->results[0]) && is_input_of(s, norm->results[0], linear) &&
+	       former_region_of(s, linear) == former_region_of(s, norm) &&
+	       former_only_reader(s, norm->results[0]) == NULL &&
+	       former_only_reader(s, norm->operands[0]) == NULL && keeps_norm_apart(s, linear) == NULL;
+}
+
 void group_take_norm(struct former *s, size_t cluster)
 {
 	const struct ir_op *linear = s->g->clusters.items[cluster].root;

@@ -12,6 +12,8 @@
 bool group_norm_can_follow(const struct former *s, const struct cluster *c, const struct ir_op *op);
 /* The one linear that reads this norm, as its input, when its kernel may compute the norm's rows. */
 const struct ir_op *group_linear_behind(struct former *s, const struct ir_op *norm);
+/* A device: `linear` computes the rows of this norm, its input, though others read them, too. */
+bool group_repeats_norm(const struct former *s, const struct ir_op *linear, const struct ir_op *norm);
 /* Gives the linear that begins `cluster` the norm before it, when it may. */
 void group_take_norm(struct former *s, size_t cluster);
 

@@ -84,13 +84,20 @@ static const char *const shared[] = {
         "module \"norm\"\ndim M in [1,17]\n"
         "func @run(%x: f32[M,67]) -> (y: f32[M,67]) {\n"
         "%y = layer_norm %x : f32[M,67]\nreturn %y\n}\n",
-        /* a norm behind a product; a launch of two products that meet, one of topk and what is made of it */
+        /* a norm behind a product; launches of what takes no shared memory and a product,
+         * of two products that meet, of topk and what is made of it */
         "module \"behind\"\ndim M in [1,40]\n"
         "weight @w : f32[70,44] = sinusoid(rows=70, dim=44, layout=halves, spacing=t2t, start=1, "
         "base=100.0)\n"
         "func @run(%x: f32[M,44], %r: f32[M,70]) -> (y: f32[M,70]) {\n"
         "%h = linear %x, @w : f32[M,70]\n%s = add %r, %h : f32[M,70]\n"
         "%y = layer_norm %s : f32[M,70]\nreturn %y\n}\n",
+        "module \"after\"\ndim M in [1,40]\n"
+        "weight @w : f32[70,44] = sinusoid(rows=70, dim=44, layout=halves, spacing=t2t, start=1, "
+        "base=100.0)\n"
+        "func @run(%x: f32[M,44], %y: f32[M,31]) -> (z: f32[M,31], u: f32[M,70]) {\n"
+        "%c = cumsum %y : f32[M,31]\n%n = layer_norm %x : f32[M,44]\n%l = linear %n, @w : f32[M,70]\n"
+        "%z = softmax %c : f32[M,31]\n%u = softmax %l : f32[M,70]\nreturn %z, %u\n}\n",
         "module \"own\"\ndim M in [1,150]\n"
         "weight @a : f32[70,20] = sinusoid(rows=70, dim=20, layout=halves, spacing=t2t, start=1, "
         "base=100.0)\n"
