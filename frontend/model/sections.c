@@ -241,8 +241,6 @@ bool model_read_sections(struct frontend_model *m)
 static bool add_line(struct frontend_model *m, struct loc loc, const char *line, size_t len,
                      struct frontend_vocab *v)
 {
-	if (len > 0 && line[len - 1] == '\r')
-		len--;
 	size_t bad = utf8_check(line, len);
 	if (bad != len) {
 		diag_error(m->cx, loc, DIAG_ENCODING, "line %zu of the vocabulary is not valid UTF-8",
@@ -257,7 +255,7 @@ static enum tfmc_status read_vocab(struct frontend_model *m, const struct yaml_n
                                    struct frontend_vocab *v)
 {
 	const char *path, *text;
-	size_t len, lines = 1, at = 0;
+	size_t len, lines = 1;
 	if (!yaml_expect(m->cx, name, YAML_SCALAR, "a vocabulary"))
 		return TFMC_INVALID;
 	path = file_named(&m->arena, m->cx, m->doc.dir, name->text, name->loc);
@@ -270,12 +268,10 @@ static enum tfmc_status read_vocab(struct frontend_model *m, const struct yaml_n
 	*v = (struct frontend_vocab){ARENA_ARRAY(&m->arena, const char *, lines), 0, -1};
 	if (v->tokens == NULL)
 		return TFMC_NO_MEMORY;
-	while (at < len) {
-		const char *nl = memchr(text + at, '\n', len - at);
-		size_t n = nl == NULL ? len - at : (size_t)(nl - (text + at));
-		if (!add_line(m, name->loc, text + at, n, v))
+	for (const char *line = text, *next; line < text + len; line = next) {
+		size_t n = utf8_line(line, text + len, &next);
+		if (!add_line(m, name->loc, line, n, v))
 			return TFMC_INVALID;
-		at += n + 1;
 	}
 	return TFMC_OK;
 }

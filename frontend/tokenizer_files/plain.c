@@ -8,6 +8,7 @@
 
 #include "frontend/tokenizer_files/class.h"
 #include "ir/support/number.h"
+#include "ir/support/utf8.h"
 
 /* ---- lines ---- */
 
@@ -20,12 +21,8 @@ static bool next_line(struct lines *l, struct tokenizer_string *line)
 {
 	if (l->at == l->end)
 		return false;
-	const char *nl = memchr(l->at, '\n', (size_t)(l->end - l->at));
-	const char *stop = nl != NULL ? nl : l->end;
-	*line = (struct tokenizer_string){l->at, (size_t)(stop - l->at)};
-	if (line->n && line->text[line->n - 1] == '\r')
-		line->n--;
-	l->at = nl != NULL ? nl + 1 : l->end;
+	const char *text = l->at;
+	*line = (struct tokenizer_string){text, utf8_line(text, l->end, &l->at)};
 	l->number++;
 	return true;
 }

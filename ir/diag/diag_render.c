@@ -76,11 +76,8 @@ static bool find_line(const struct diag_context *cx, struct loc loc, const char 
 			return false;
 		p++;
 	}
-	const char *stop = memchr(p, '\n', (size_t)(end - p));
-	*len = (size_t)((stop == NULL ? end : stop) - p);
-	if (*len > 0 && p[*len - 1] == '\r')
-		*len -= 1;
 	*line = p;
+	*len = utf8_line(p, end, &p);
 	return true;
 }
 

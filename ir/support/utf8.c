@@ -5,6 +5,8 @@
  */
 #include "ir/support/utf8.h"
 
+#include <string.h>
+
 #include "ir/support/compiler.h"
 
 static bool is_tail(unsigned char c)
@@ -94,4 +96,11 @@ unsigned utf8_width(uint32_t cp)
 	if (in_ranges(zero, TFMC_COUNT(zero), cp))
 		return 0;
 	return in_ranges(wide, TFMC_COUNT(wide), cp) ? 2 : 1;
+}
+
+size_t utf8_line(const char *text, const char *end, const char **next)
+{
+	const char *feed = memchr(text, '\n', (size_t)(end - text)), *stop = feed ? feed : end;
+	*next = feed ? feed + 1 : end;
+	return (size_t)(stop - text) - (stop > text && stop[-1] == '\r');
 }

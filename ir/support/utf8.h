@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * UTF-8: strict decoding (no overlong forms, surrogates, or values above
- * U+10FFFF) and what diagnostics need to know about characters.
+ * U+10FFFF), what diagnostics need to know about characters, and lines.
  */
 #ifndef TFMC_IR_SUPPORT_UTF8_H
 #define TFMC_IR_SUPPORT_UTF8_H
@@ -20,5 +20,9 @@ size_t utf8_count(const char *s, size_t n);
 bool utf8_is_control(uint32_t cp);
 /* Columns on a terminal: 0 for combining marks, 2 for wide characters, else 1. */
 unsigned utf8_width(uint32_t cp);
+
+/* Bytes of the line at `text` without its end, a line feed or a carriage return and a line feed; *next: behind that, `end`
+ * for the last line. */
+size_t utf8_line(const char *text, const char *end, const char **next);
 
 #endif

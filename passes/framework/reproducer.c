@@ -6,19 +6,19 @@
 
 #include <string.h>
 
+#include "ir/support/utf8.h"
+
 #define WORDS "; reproducer "
 #define HEAD  WORDS "1\n"
 
 /* Every line of a text after its key. */
 static void print_lines(struct buf *out, const char *key, const char *text, size_t len)
 {
-	for (size_t at = 0; at < len;) {
-		const char *end = memchr(text + at, '\n', len - at);
-		size_t n = end != NULL ? (size_t)(end - (text + at)) : len - at;
+	for (const char *line = text, *next; line < text + len; line = next) {
+		size_t n = utf8_line(line, text + len, &next);
 		buf_printf(out, "; %s |", key);
-		buf_bytes(out, text + at, n);
+		buf_bytes(out, line, n);
 		buf_char(out, '\n');
-		at += n + 1;
 	}
 }
 
@@ -81,13 +81,11 @@ bool reproducer_read(struct arena *a, struct diag_context *cx, const char *text,
                      struct reproducer *out, enum tfmc_status *status)
 {
 	struct head h = {.arena = a, .out = out};
-	size_t at = strlen(HEAD);
-
 	*out = (struct reproducer){.passes = ""};
 	*status = TFMC_OK;
 	if (len < strlen(WORDS) || memcmp(text, WORDS, strlen(WORDS)) != 0)
 		return false;
-	if (len < at || memcmp(text, HEAD, at) != 0) {
+	if (len < strlen(HEAD) || memcmp(text, HEAD, strlen(HEAD)) != 0) {
 		diag_error(cx, LOC_NONE, DIAG_PIPELINE,
 		           "the head of a reproducer has another version than 1");
 		*status = TFMC_INVALID;
@@ -95,16 +93,15 @@ bool reproducer_read(struct arena *a, struct diag_context *cx, const char *text,
 	}
 	buf_init(&h.rules);
 	buf_init(&h.tiles);
-	while (at + 2 < len && text[at] == ';' && text[at + 1] == ' ' && *status == TFMC_OK) {
-		const char *end = memchr(text + at, '\n', len - at);
-		size_t n = end != NULL ? (size_t)(end - (text + at)) : len - at;
-		const char *line = arena_strndup(a, text + at, n);
+	const char *at = text + strlen(HEAD), *end = text + len;
+	while (at + 2 < end && at[0] == ';' && at[1] == ' ' && *status == TFMC_OK) {
+		const char *begin = at;
+		const char *line = arena_strndup(a, begin, utf8_line(begin, end, &at));
 		if (line != NULL && !read_line(&h, line)) {
 			diag_error(cx, LOC_NONE, DIAG_PIPELINE, "the head of a reproducer has no line '%s'",
 			           line);
 			*status = TFMC_INVALID;
 		}
-		at += n + 1;
 	}
 	out->disable_rules = h.disabled.items;
 	out->n_disable_rules = h.disabled.n;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ir/support/number.h"
+#include "ir/support/utf8.h"
 
 #define LINES_MAX 65536
 #define WORDS_MAX 16
@@ -202,13 +203,13 @@ enum tfmc_status tiles_read(struct arena *a, struct diag_context *cx, const stru
 
 	if (r.source == 0)
 		return TFMC_NO_MEMORY;
-	for (size_t at = 0; at < len && r.line < LINES_MAX; r.failed = r.failed && has_head) {
-		const char *end = memchr(text + at, '\n', len - at);
-		size_t n = end != NULL ? (size_t)(end - (text + at)) : len - at;
+	const char *next, *end = text + len;
+	for (; text < end && r.line < LINES_MAX; text = next) {
+		size_t n = utf8_line(text, end, &next);
 		bool failed = r.failed;
 		r.failed = false;
 		r.line++;
-		split(&r, text + at, n, &w);
+		split(&r, text, n, &w);
 		if (w.n > 0 && !has_head)
 			read_head(&r, &w);
 		else if (w.n > 0)
@@ -216,8 +217,7 @@ enum tfmc_status tiles_read(struct arena *a, struct diag_context *cx, const stru
 		if (w.n > 0 && !has_head && r.failed)
 			return TFMC_INVALID;
 		has_head = has_head || w.n > 0;
-		r.failed = r.failed || failed;
-		at += n + 1;
+		r.failed = (r.failed || failed) && has_head;
 	}
 	if (!has_head) {
 		r.line = 1;

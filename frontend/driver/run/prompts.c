@@ -9,6 +9,7 @@
 
 #include "frontend/text/files.h"
 #include "ir/support/number.h"
+#include "ir/support/utf8.h"
 
 #define PROMPT_FILE_LIMIT ((size_t)64 << 20)
 
@@ -173,13 +174,12 @@ enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *e
 	TFMC_TRY(file_read(&d->arena, &d->diag, path, PROMPT_FILE_LIMIT, LOC_NONE, &text, &len));
 	if (!strncmp(text, "\xEF\xBB\xBF", 3)) /* a mark of UTF-8 */
 		text += 3;
-	while (*text) {
-		size_t n = strcspn(text, "\n");
-		const char *line = arena_strndup(&d->arena, text, n - (n > 0 && text[n - 1] == '\r'));
+	for (const char *next, *end = text + strlen(text); text < end; text = next) {
+		size_t n = utf8_line(text, end, &next);
+		const char *line = arena_strndup(&d->arena, text, n);
 		if (!line)
 			return TFMC_NO_MEMORY;
 		TFMC_TRY(each(user, line));
-		text += n + (text[n] != 0);
 	}
 	return TFMC_OK;
 }

@@ -476,7 +476,9 @@ END_TEST
 
 START_TEST(lines_of_merges)
 {
-	static const char vocab[] = "{\"a\": 0, \"b\": 1, \"ab\": 2}", merges[] = "#version: 0.2\na b\nb a\n";
+	static const char vocab[] = "{\"a\": 0, \"b\": 1, \"ab\": 2}";
+	static const char *const files[] = {"#version: 0.2\na b\nb a\n", "#version: 0.2\r\na b\r\nb a"};
+	const char *merges = files[_i];
 	struct reading r;
 	struct tokenizer_packed p;
 	reading_init(&r);
@@ -568,7 +570,7 @@ Suite *suite_tokenizer(void)
 	TCase *t = tcase_create("tokenizer");
 	const int n = (int)TFMC_COUNT(names);
 	tcase_set_timeout(t, 120);
-	tcase_add_test(t, lines_of_merges);
+	tcase_add_loop_test(t, lines_of_merges, 0, 2);
 	tcase_add_loop_test(t, expected_ids, 0, n);
 	tcase_add_loop_test(t, marian, 0, 2);
 	tcase_add_loop_test(t, bytes_survive, 0, 11);
