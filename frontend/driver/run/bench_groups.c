@@ -6,7 +6,7 @@
  * two workers at least, since one alone never asks for parallel_for; the tasks
  * are told how many there really are. Several are a gang: a round for each
  * group, in which every worker stamps its own clock. On a device libtfmccl says
- * what each kernel took; two kernels may compute one group.
+ * what each kernel took; two kernels may compute one group, and one some groups, whose first one it is named after.
  */
 #define _POSIX_C_SOURCE 200809L /* posix_memalign */
 #include "frontend/driver/run/bench_groups.h"
@@ -263,6 +263,11 @@ void bench_groups_end(struct bench_groups *g)
 
 /* ---- the table ---- */
 
+/* What one execution of a group has to do. */
+struct amount {
+	double flops, bytes, ideal; /* seconds at the roofs of its products */
+};
+
 struct table {
 	const struct bench_groups *g;
 	struct buf *out;
@@ -275,6 +280,10 @@ struct table {
 	bool is_json;
 	size_t n_printed;
 	uint64_t group; /* the next one of func */
+	/* A group whose kernel was timed, waiting for those after it that the same kernel computes. */
+	const struct ir_op *op;
+	uint64_t first;
+	struct amount amount;
 };
 
 static void count_group(void *user, const struct ir_op *op)
@@ -282,11 +291,6 @@ static void count_group(void *user, const struct ir_op *op)
 	size_t *n = user;
 	*n += op->code == OP_group;
 }
-
-/* What one execution of a group has to do. */
-struct amount {
-	double flops, bytes, ideal; /* seconds at the roofs of its products */
-};
 
 static double part_of(double rate, double roof)
 {
@@ -364,24 +368,38 @@ static void print_row(struct table *t, const struct timed *g, const struct ir_op
 	buf_destroy(&name);
 }
 
+/* A second kernel joins what the first one has computed. */
+static void print_waiting(struct table *t)
+{
+	for (size_t i = 0; t->op && i < t->g->n; i++) {
+		if (t->g->groups[i].group != t->first)
+			continue;
+		print_row(t, &t->g->groups[i], t->op, t->amount);
+		t->amount = (struct amount){0};
+	}
+}
+
 static void print_group(void *user, const struct ir_op *op)
 {
 	struct table *t = user;
-	struct amount a = {.bytes = ir_op_weight_bytes(t->func, op, t->values)};
+	bool is_timed = false;
 	if (op->code != OP_group)
 		return;
+	for (size_t i = 0; i < t->g->n; i++)
+		is_timed = is_timed || t->g->groups[i].group == t->group;
+	if (is_timed) {
+		print_waiting(t);
+		t->op = op;
+		t->first = t->group;
+		t->amount = (struct amount){0};
+	}
+	t->amount.bytes += ir_op_weight_bytes(t->func, op, t->values);
 	for (enum ir_products kind = 0; kind < PRODUCTS_ALL; kind++) {
 		int64_t flops;
 		if (!ir_dim_eval(ir_op_flops(t->m, t->func, op, kind), t->values, &flops))
 			continue;
-		a.flops += (double)flops;
-		a.ideal += part_of((double)flops, t->roof.flops[kind]);
-	}
-	for (size_t i = 0; i < t->g->n; i++) {
-		if (t->g->groups[i].group != t->group)
-			continue;
-		print_row(t, &t->g->groups[i], op, a);
-		a = (struct amount){0}; /* a second kernel joins what the first one has computed */
+		t->amount.flops += (double)flops;
+		t->amount.ideal += part_of((double)flops, t->roof.flops[kind]);
 	}
 	t->group++;
 }
@@ -390,15 +408,24 @@ void bench_groups_print(const struct bench_groups *g, struct buf *out, const str
                         const struct ir_module *m, const struct ir_func *func, const int64_t *values,
                         struct backend_roof roof, bool is_json)
 {
-	struct table t = {g, out, cx, m, func, values, roof, 0, is_json, 0, 0};
+	struct table t = {.g = g,
+	                  .out = out,
+	                  .cx = cx,
+	                  .m = m,
+	                  .func = func,
+	                  .values = values,
+	                  .roof = roof,
+	                  .is_json = is_json};
 	size_t known = 0;
 	for (size_t i = 0; i < g->n; i++)
 		t.total += g->groups[i].least.seconds;
 	if (func)
 		ir_walk(func->body, count_group, &known);
-	if (func && (g->device.launched || known == g->n))
+	bool is_known = func && (g->device.launched || known == g->n);
+	if (is_known)
 		ir_walk(func->body, print_group, &t);
-	else
+	print_waiting(&t);
+	if (!is_known)
 		for (size_t i = 0; i < g->n; i++)
 			print_row(&t, &g->groups[i], NULL, (struct amount){0});
 	if (is_json)
