@@ -137,10 +137,8 @@ struct kb_val kb_emit(struct kb *k, struct kb_inst inst, const struct kb_val *ar
 	inst.n_args = n;
 	if (has_result)
 		inst.result = new_value(k, inst.type);
-	struct kb_inst *slot = ARENA_PUSH(a, &k->insts);
-	if (!slot)
+	if (!ARENA_ADDED(a, &k->insts, inst))
 		return (struct kb_val){0};
-	*slot = inst;
 	return (struct kb_val){has_result ? inst.result : 0};
 }
 
@@ -384,10 +382,8 @@ bool kb_const_index(const struct kb *k, struct kb_val v, int64_t *out)
 
 struct kb_var kb_var(struct kb *k, const char *name, struct kb_type type, struct kb_val init)
 {
-	struct kb_type *t = ARENA_PUSH(k->module->arena, &k->vars);
-	if (!t)
+	if (!ARENA_ADDED(k->module->arena, &k->vars, type))
 		return (struct kb_var){0};
-	*t = type;
 	struct kb_var v = {(uint32_t)(k->vars.n - 1)};
 	if (init.id)
 		kb_require(k, kb_same_type(kb_typeof(k, init), type), "the first value of a variable fits");

@@ -173,10 +173,7 @@ static bool read_rename(struct frontend_model *m, const struct yaml_node *node, 
 
 static bool push_check(struct frontend_model *m, const struct frontend_check *c)
 {
-	struct frontend_check *slot = ARENA_PUSH(&m->arena, &m->checks);
-	if (slot != NULL)
-		*slot = *c;
-	return slot != NULL;
+	return ARENA_ADDED(&m->arena, &m->checks, *c);
 }
 
 static bool read_cases(struct frontend_model *m, const struct yaml_node *node,

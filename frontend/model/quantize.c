@@ -29,10 +29,7 @@ static bool read_format(struct frontend_model *m, const char *word, struct loc l
 static bool add_rule(struct frontend_model *m, const char *pattern, struct loc loc, enum ir_format format,
                      bool used)
 {
-	struct quantize_rule *rule = ARENA_PUSH(&m->arena, &m->quantize);
-	if (rule != NULL)
-		*rule = (struct quantize_rule){pattern, loc, format, used};
-	return rule != NULL;
+	return ARENA_ADDED(&m->arena, &m->quantize, (struct quantize_rule){pattern, loc, format, used});
 }
 
 /* One format for all that is usually quantized. */

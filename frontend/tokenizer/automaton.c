@@ -338,10 +338,8 @@ static bool add_step(struct compiler *c, uint32_t state, uint32_t class)
 	for (uint32_t i = 0; i < s->n && !matches; i++)
 		matches = follow(c, s->places[i], class);
 	uint32_t to = c->n_list ? state_of(c, c->list, c->n_list) : TFMC_TOK_A_DEAD;
-	uint16_t *slot = ARENA_PUSH(c->arena, &c->next);
-	if (slot == NULL)
+	if (!ARENA_ADDED(c->arena, &c->next, (uint16_t)(to | (matches ? TFMC_TOK_A_MATCH : 0u))))
 		return refuse(c, "no memory");
-	*slot = (uint16_t)(to | (matches ? TFMC_TOK_A_MATCH : 0u));
 	if (matches && state == 0)
 		return refuse(c, "it may match nothing");
 	if (c->work > WORK_MAX)

@@ -228,10 +228,8 @@ static bool add_cuts(const struct tokenizer_source *s, const struct tokenizer_in
 		        left == TFMC_TOK_NONE ? left : tokenizer_index_find(x, p.text + at, p.n - at);
 		if (right == TFMC_TOK_NONE)
 			continue;
-		struct tokenizer_merge *m = ARENA_PUSH(s->arena, out);
-		if (m == NULL)
+		if (!ARENA_ADDED(s->arena, out, (struct tokenizer_merge){left, right, id, rank}))
 			return false;
-		*m = (struct tokenizer_merge){left, right, id, rank};
 	}
 	return true;
 }

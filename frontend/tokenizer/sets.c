@@ -8,10 +8,7 @@
 
 bool pattern_set_add(struct arena *a, struct pattern_set *s, uint32_t from, uint32_t to)
 {
-	struct pattern_range *r = ARENA_PUSH(a, s);
-	if (r != NULL)
-		*r = (struct pattern_range){from, to};
-	return r != NULL;
+	return ARENA_ADDED(a, s, (struct pattern_range){from, to});
 }
 
 bool pattern_set_union(struct arena *a, struct pattern_set *s, const struct pattern_set *other)

@@ -137,10 +137,8 @@ static bool place(struct tokenizer_trie *t, const struct tokenizer_key *keys, co
 		if (codes[k] == 0) {
 			t->nodes[child].base = keys[from].value;
 		} else {
-			struct range *slot = ARENA_PUSH(t->arena, queue);
-			if (slot == NULL)
+			if (!ARENA_ADDED(t->arena, queue, (struct range){from, to, child, r->depth + 1}))
 				return false;
-			*slot = (struct range){from, to, child, r->depth + 1};
 		}
 		from = to;
 	}
@@ -163,10 +161,8 @@ enum tfmc_status tokenizer_trie_build(struct arena *a, struct tokenizer_key *key
 	if (!grow(out, 512))
 		return TFMC_NO_MEMORY;
 	out->nodes[0].check = 0; /* never free, and no child of itself: codes of the root begin after it */
-	struct range *root = ARENA_PUSH(a, &queue);
-	if (root == NULL)
+	if (!ARENA_ADDED(a, &queue, (struct range){0, kept, 0, 0}))
 		return TFMC_NO_MEMORY;
-	*root = (struct range){0, kept, 0, 0};
 	for (size_t i = 0; i < queue.n; i++) {
 		struct range r = queue.items[i];
 		if (!place(out, keys, &r, &queue))

@@ -23,10 +23,8 @@ const struct weight_template *weight_read_name(struct weight_entry_reader *r, co
 	if (!yaml_expect(r->cx, node, YAML_SCALAR, what) || t == NULL ||
 	    !weight_template_parse(r->arena, r->cx, node, false, t))
 		return NULL;
-	const struct weight_template **slot = ARENA_PUSH(r->arena, &r->templates);
-	if (slot == NULL)
+	if (!ARENA_ADDED(r->arena, &r->templates, t))
 		return NULL;
-	*slot = t;
 	return t;
 }
 

@@ -87,10 +87,8 @@ static bool add_tensor(struct weight_files *wf, struct stored_tensor *t, const c
 		           t->name, before->file, file);
 		return false;
 	}
-	struct stored_tensor **slot = ARENA_PUSH(wf->arena, &wf->tensors);
-	if (slot == NULL)
+	if (!ARENA_ADDED(wf->arena, &wf->tensors, t))
 		return true;
-	*slot = t;
 	t->key = t->name;
 	t->file = file;
 	t->loc = loc;

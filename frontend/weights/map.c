@@ -108,10 +108,8 @@ static bool add_pattern(struct weight_map *m, const struct yaml_pair *pair, bool
 	p->source_loc = pair->value->loc;
 	if (p->source == NULL || !check_captures(m, p))
 		return false;
-	struct pattern **slot = ARENA_PUSH(m->arena, &m->all);
-	if (slot == NULL)
+	if (!ARENA_ADDED(m->arena, &m->all, p))
 		return false;
-	*slot = p;
 	return strmap_set(&m->by_text, pair->key->text, p);
 }
 

@@ -27,10 +27,8 @@ bool ir_dims_declare(struct ir_dims *t, const char *name, int64_t lo, int64_t hi
 {
 	if (lo < 0 || hi < lo || hi > INT32_MAX || ir_dims_find(t, name) >= 0 || t->syms.n >= DIM_SYMBOLS_MAX)
 		return false;
-	struct ir_dim_sym *s = ARENA_PUSH(t->arena, &t->syms);
-	if (s == NULL)
+	if (!ARENA_ADDED(t->arena, &t->syms, (struct ir_dim_sym){arena_strdup(t->arena, name), lo, hi}))
 		return false;
-	*s = (struct ir_dim_sym){arena_strdup(t->arena, name), lo, hi};
 	return true;
 }
 

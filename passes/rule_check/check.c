@@ -442,10 +442,7 @@ static void check_seed(struct checker *c, uint64_t seed)
 static bool add_rule(struct checker *c)
 {
 	struct rule_bucket *b = &c->set.by_root[c->rule->match[c->rule->n_match - 1].code];
-	const struct rule **slot = ARENA_PUSH(&c->set.arena, b);
-	if (slot != NULL)
-		*slot = c->rule;
-	return slot != NULL;
+	return ARENA_ADDED(&c->set.arena, b, c->rule);
 }
 
 enum tfmc_status rule_check_run(struct diag_context *cx, struct arena *a, const struct rule *rule, int seeds,

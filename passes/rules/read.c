@@ -216,10 +216,7 @@ static bool read_rule(struct rule_reader *r, struct rule_set *set)
 	    !read_match(r) || !read_where(r) || !parse_expect_word(&r->p, "into") || !read_lines(r, true) ||
 	    !check_rule(r) || !keep_lists(r) || !parse_expect(&r->p, '}'))
 		return false;
-	struct rule **slot = ARENA_PUSH(r->arena, &set->rules);
-	if (slot != NULL)
-		*slot = r->rule;
-	return slot != NULL;
+	return ARENA_ADDED(r->arena, &set->rules, r->rule);
 }
 
 enum tfmc_status rule_set_read(struct rule_set *s, struct diag_context *cx, const char *file_name,

@@ -84,10 +84,8 @@ static enum tfmc_status add_map(struct maps_run *r, const char *name, const stru
 	if (!ir_dim_eval(q->dims[1], r->dims, &m.all_heads) || !ir_dim_eval(q->dims[2], r->dims, &m.rows) ||
 	    !ir_dim_eval(k->dims[2], r->dims, &m.columns))
 		return TFMC_INVALID;
-	struct attend_map *slot = ARENA_PUSH(&a->d->arena, &a->maps);
-	if (!slot)
+	if (!ARENA_ADDED(&a->d->arena, &a->maps, m))
 		return TFMC_NO_MEMORY;
-	*slot = m;
 	return TFMC_OK;
 }
 

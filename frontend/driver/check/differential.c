@@ -437,10 +437,8 @@ static enum tfmc_status run_incremental(struct incremental *x, const struct name
 	(void)tfmc_session_reset(x->object->session);
 	if (x->g->kind == GENERATE_SEQ2SEQ) {
 		for (size_t i = 0; i < in->n; i++) {
-			struct named_tensor *slot = ARENA_PUSH(&x->d->arena, &source);
-			if (!slot)
+			if (!ARENA_ADDED(&x->d->arena, &source, in->items[i]))
 				return TFMC_NO_MEMORY;
-			*slot = in->items[i];
 		}
 		TFMC_TRY(caller_run(x->object, "encode", &source, &encoded));
 	}

@@ -93,10 +93,8 @@ static enum tfmc_status sort_tensors(struct reference *r)
 			warn_unknown(r, &names, t->name);
 		if (!known)
 			continue;
-		const char **slot = ARENA_PUSH(&r->d->arena, &r->names);
-		if (!slot)
+		if (!ARENA_ADDED(&r->d->arena, &r->names, t->name))
 			return TFMC_NO_MEMORY;
-		*slot = t->name;
 	}
 	if (n_compared)
 		return TFMC_OK;

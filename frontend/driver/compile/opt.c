@@ -32,10 +32,8 @@ static enum tfmc_status take_head(struct driver *d, const struct loaded *l)
 	o->passes = head.passes;
 	o->mcpu = o->mcpu ? o->mcpu : head.mcpu;
 	for (size_t i = 0; i < head.n_disable_rules; i++) {
-		const char **slot = ARENA_PUSH(&d->arena, &o->disable_rule);
-		if (!slot)
+		if (!ARENA_ADDED(&d->arena, &o->disable_rule, head.disable_rules[i]))
 			return TFMC_NO_MEMORY;
-		*slot = head.disable_rules[i];
 	}
 	if (head.rules && !d->rules_text) {
 		o->rules = arena_printf(&d->arena, "%s (its rules)", o->input);

@@ -140,10 +140,8 @@ static size_t rule_index(struct diagnostics *s, int code)
 	for (size_t i = 0; i < s->rules.n; i++)
 		if (s->rules.items[i] == code)
 			return i;
-	int *slot = ARENA_PUSH(s->arena, &s->rules);
-	if (!slot)
+	if (!ARENA_ADDED(s->arena, &s->rules, code))
 		return 0;
-	*slot = code;
 	return s->rules.n - 1;
 }
 

@@ -79,10 +79,8 @@ static bool fail(struct parser *p, const char *fmt, ...)
 
 static bool push(struct parser *p, struct option_list *list, const char *text)
 {
-	const char **slot = ARENA_PUSH(p->arena, list);
-	if (!slot)
+	if (!ARENA_ADDED(p->arena, list, text))
 		return fail(p, "out of memory");
-	*slot = text;
 	return true;
 }
 

@@ -207,10 +207,8 @@ static enum tfmc_status generate_waiting(struct generation *g)
 
 static enum tfmc_status wait_for_others(struct generation *g, const struct ids *prompt)
 {
-	struct ids *slot = ARENA_PUSH(&g->d->arena, &g->waiting);
-	if (!slot)
+	if (!ARENA_ADDED(&g->d->arena, &g->waiting, *prompt))
 		return TFMC_NO_MEMORY;
-	*slot = *prompt;
 	return g->waiting.n < PROMPTS_AT_ONCE ? TFMC_OK : generate_waiting(g);
 }
 

@@ -47,10 +47,8 @@ enum tfmc_status prompt_status(struct driver *d, const struct tfmc_session *sess
 enum tfmc_status prompt_append(struct driver *d, const int32_t *ids, uint64_t n, struct ids *out)
 {
 	for (uint64_t i = 0; i < n; i++) {
-		int32_t *slot = ARENA_PUSH(&d->arena, out);
-		if (!slot)
+		if (!ARENA_ADDED(&d->arena, out, ids[i]))
 			return TFMC_NO_MEMORY;
-		*slot = ids[i];
 	}
 	return TFMC_OK;
 }

@@ -88,10 +88,7 @@ static enum tfmc_status add_shape(struct tune *t, const struct shape *s)
 		*old = s->rows > old->rows ? *s : *old;
 		return TFMC_OK;
 	}
-	struct shape *slot = ARENA_PUSH(&t->d->arena, &t->shapes);
-	if (slot)
-		*slot = *s;
-	return slot ? TFMC_OK : TFMC_NO_MEMORY;
+	return ARENA_ADDED(&t->d->arena, &t->shapes, *s) ? TFMC_OK : TFMC_NO_MEMORY;
 }
 
 static enum tfmc_status find_shapes(struct tune *t, const struct ir_module *m)
