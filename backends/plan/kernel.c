@@ -177,15 +177,32 @@ static enum tfmc_status record_group(struct recording *r, size_t i)
 
 /* ---- what is left ---- */
 
+static bool has_f64(const struct ir_func *f, const struct ir_op *group)
+{
+	bool any = false;
+	for (struct ir_iter it = ir_ops(group->region); it.op != NULL; ir_next(&it)) {
+		for (size_t i = 0; i < it.op->n_operands; i++)
+			any = any ||
+			      (it.op->operands[i].id && ir_type_of(f, it.op->operands[i])->dtype == DT_F64);
+		for (size_t i = 0; i < it.op->n_results; i++)
+			any = any || ir_type_of(f, it.op->results[i])->dtype == DT_F64;
+	}
+	return any;
+}
+
 /* OpenCL C 1.2 has no f64 without an extension. */
 static enum tfmc_status check_types(const struct recording *r, const struct kb_func *f)
 {
 	for (size_t i = 0; object_is_device(r->object) && i < f->n_insts; i++) {
 		if (f->insts[i].type.scalar != KB_F64)
 			continue;
-		diag_error(r->object->cx, r->e.group->loc.at, DIAG_UNSUPPORTED,
+		size_t n = 0;
+		while (n + 1 < r->kernel->n_groups && !has_f64(r->e.function->func, r->kernel->groups[n]))
+			n++;
+		struct loc at = r->kernel->groups[n]->loc.at;
+		diag_error(r->object->cx, at, DIAG_UNSUPPORTED,
 		           "not supported yet: f64 values in OpenCL kernels");
-		diag_note(r->object->cx, r->e.group->loc.at, "cast them to f32");
+		diag_note(r->object->cx, at, "cast them to f32");
 		return TFMC_INVALID;
 	}
 	return TFMC_OK;
