@@ -8,6 +8,7 @@ set -euo pipefail
 for feature in avx512_bf16 avx512_vnni; do
 	grep -qw $feature /proc/cpuinfo || { echo "SKIPPED: this machine has no $feature"; exit 77; }
 done
+grep -qw amx_tile /proc/cpuinfo && { echo "SKIPPED: this machine has tiles, all tests use them"; exit 77; }
 ldd "$TFMC" | grep -c libLLVM >/dev/null || { echo "SKIPPED: LLVM is part of the command"; exit 77; }
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
