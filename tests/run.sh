@@ -24,6 +24,6 @@ cmake --build "$build" -j "$jobs"
 code=0
 ctest --test-dir "$build" --output-on-failure -j "$jobs" "${which[@]}" "$@" | tee "$build/tests.log" || code=$?
 echo "The slowest, in seconds:"
-sed -nE 's/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: ([^ ]+) .* ([0-9.]+) sec$/\2 \1/p' "$build/tests.log" | sort -rn | head -20 | column
+sed -nE 's/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: ([^ ]+) .* ([0-9.]+) sec$/\2 \1/p' "$build/tests.log" | sort -rn | sed -n '1,20p' | column
 grep -E '^[0-9]+% tests passed' "$build/tests.log" || true
 exit $code
