@@ -158,6 +158,15 @@ bool area_meets(struct ir_dims *t, const struct area *a, const struct area *b)
 	return false;
 }
 
+bool areas_meet(struct ir_dims *t, const struct area_list *a, const struct area_list *b)
+{
+	for (size_t i = 0; i < a->n; i++)
+		for (size_t k = 0; k < b->n; k++)
+			if (area_meets(t, &a->items[i], &b->items[k]))
+				return true;
+	return false;
+}
+
 static struct area *find(const struct area_list *l, const struct area *a)
 {
 	for (size_t i = 0; i < l->n; i++)

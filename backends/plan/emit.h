@@ -89,6 +89,8 @@ bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct a
 bool area_is_same(const struct area *a, const struct area *b);
 /* Both are the same memory, and one of them is written. */
 bool area_meets(struct ir_dims *t, const struct area *a, const struct area *b);
+/* Any of the one list meets any of the other. */
+bool areas_meet(struct ir_dims *t, const struct area_list *a, const struct area_list *b);
 /* Everything that n groups touch and area_of_value names, in order of their operands, results last; no two are the
  * same memory. */
 struct area_list group_areas(const struct object *o, const struct function *f,

@@ -34,11 +34,7 @@ static bool is_free(struct ir_dims *t, const struct plan_kernel *before, const s
 {
 	if ((before->is_join && kernel->scratch > 0) || (kernel->is_join && before->scratch > 0))
 		return false;
-	for (size_t i = 0; i < before->areas.n; i++)
-		for (size_t k = 0; k < kernel->areas.n; k++)
-			if (area_meets(t, &before->areas.items[i], &kernel->areas.items[k]))
-				return false;
-	return true;
+	return !areas_meet(t, &before->areas, &kernel->areas);
 }
 
 /* ---- barriers ---- */

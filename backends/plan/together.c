@@ -16,6 +16,7 @@ struct pair {
 	const struct object *object;
 	const struct function *function;
 	const struct ir_op *before, *group;
+	struct area_list given, taken; /* areas of the one, of the other */
 };
 
 static const struct ir_type *type_of(const struct pair *p, struct ir_value v)
@@ -123,14 +124,13 @@ static bool reads_own(const struct pair *p, bool by_rows)
 static bool shares_result_only(const struct pair *p)
 {
 	const struct emit e = emit_of_group(p->object, p->function, p->before);
-	const struct area_list x = group_areas(p->object, p->function, &p->before, 1);
-	const struct area_list y = group_areas(p->object, p->function, &p->group, 1);
+	const struct area_list *x = &p->given, *y = &p->taken;
 	struct area own;
 	bool all = area_of_value(&e, p->before->results[0], &own);
-	for (size_t i = 0; i < x.n; i++)
-		for (size_t k = 0; k < y.n; k++)
-			all = all && (!area_meets(p->object->module->dims, &x.items[i], &y.items[k]) ||
-			              (area_is_same(&x.items[i], &own) && area_is_same(&y.items[k], &own)));
+	for (size_t i = 0; i < x->n; i++)
+		for (size_t k = 0; k < y->n; k++)
+			all = all && (!area_meets(p->object->module->dims, &x->items[i], &y->items[k]) ||
+			              (area_is_same(&x->items[i], &own) && area_is_same(&y->items[k], &own)));
 	return all;
 }
 
@@ -145,26 +145,16 @@ static bool needs_own_only(const struct pair *p)
 
 /* ---- a run of groups ---- */
 
-static bool is_free(const struct pair *p)
-{
-	const struct area_list x = group_areas(p->object, p->function, &p->before, 1);
-	const struct area_list y = group_areas(p->object, p->function, &p->group, 1);
-	bool any = false;
-	for (size_t i = 0; i < x.n; i++)
-		for (size_t k = 0; k < y.n; k++)
-			any = any || area_meets(p->object->module->dims, &x.items[i], &y.items[k]);
-	return !any;
-}
-
 /* Group number n may follow those before it; sets its bit of *reversed. */
 static bool may_follow(const struct object *o, const struct function *f, const struct ir_op *const *groups,
                        size_t n, unsigned *reversed)
 {
 	bool is_bound = false, is_reversed = n > 0 && !(*reversed >> (n - 1) & 1);
+	const struct area_list taken = group_areas(o, f, &groups[n], 1);
 	for (size_t i = 0; i < n; i++) {
-		const struct pair p = {o, f, groups[i], groups[n]};
+		const struct pair p = {o, f, groups[i], groups[n], group_areas(o, f, &groups[i], 1), taken};
 		bool here = *reversed >> i & 1;
-		if (is_free(&p))
+		if (!areas_meet(o->module->dims, &p.given, &p.taken))
 			continue;
 		if (!needs_own_only(&p) || (is_bound && is_reversed != here))
 			return false;
