@@ -113,13 +113,13 @@ static const char *text_option(const struct driver_options *o)
 	                             : NULL;
 }
 
-static enum exit_code check_quantize(struct driver *d)
+static enum exit_code check_rounding(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
 	enum ir_format format;
 	size_t n;
 	const char *const *words = ir_format_words(&n);
-	const char *of_models = o->quantize ? "quantize" : o->profile ? "profile" : o->dtype ? "dtype" : NULL;
+	const char *of_models = driver_rounding_option(d);
 	if (of_models && o->input && path_ends_with(o->input, ".tir"))
 		return driver_usage(d, "--%s is for models; the values of IR text have their types",
 		                    of_models);
@@ -144,7 +144,7 @@ static enum exit_code check_choices(struct driver *d)
 		return driver_usage(d, "--name is a name (letters, digits, _; at most 63), not %s", o->name);
 	begin_progress(d);
 	d->limits = limits_of(o);
-	return check_quantize(d);
+	return check_rounding(d);
 }
 
 static bool wants_color(const struct driver_options *o)

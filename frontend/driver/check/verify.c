@@ -341,10 +341,7 @@ static enum tfmc_status run_checks(struct driver *d, struct loaded *l, struct co
 	size_t n;
 	const struct frontend_check *checks = frontend_checks(l->model, &n);
 	TFMC_TRY(driver_session(d, c, 0));
-	const char *other = d->options.quantize  ? "quantize"
-	                    : d->options.profile ? "profile"
-	                    : d->options.dtype   ? "dtype"
-	                                         : NULL;
+	const char *other = driver_rounding_option(d);
 	if (n > 0 && other && !d->options.checks_only) {
 		buf_printf(&d->out, "checks of the file: %zu, not run: --%s makes other numbers\n", n, other);
 		return TFMC_OK;

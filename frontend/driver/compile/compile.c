@@ -162,6 +162,12 @@ struct frontend_options driver_frontend_options(const struct driver *d)
 	                                 .profile = d->is_unrounded ? NULL : o->profile};
 }
 
+const char *driver_rounding_option(const struct driver *d)
+{
+	const struct driver_options *o = &d->options;
+	return o->quantize ? "quantize" : o->profile ? "profile" : o->dtype ? "dtype" : NULL;
+}
+
 static enum tfmc_status load(struct driver *d, struct loaded *out);
 
 /* The entry score is built for those who ask for it. */

@@ -105,6 +105,8 @@ struct loaded {
 };
 /* What the command line says to the front end: --set, --allow-unused, --name. */
 struct frontend_options driver_frontend_options(const struct driver *d);
+/* The option that gives the model other numbers than its file says, without dashes; NULL: there is none. */
+const char *driver_rounding_option(const struct driver *d);
 TFMC_MUST_USE enum tfmc_status driver_load(struct driver *d, struct loaded *out);
 void driver_unload(struct loaded *l);
 
