@@ -79,10 +79,8 @@ static void record_tiles(struct kb_module *m, enum ir_products kind)
 static double step_flops(const struct target *t, enum ir_products kind)
 {
 	static const int of_word[PRODUCTS_ALL] = {1, 4, 2};
-	double words = has_tiles(t, kind)
-	                       ? (double)TILE_DOTS * KB_TILE_ROWS * KB_TILE_ROWS * (KB_TILE_BYTES / 4)
-	                       : (double)CHAINS * t->lanes;
-	return 2 * of_word[kind] * words;
+	int tile = KB_TILE_ROWS * KB_TILE_ROWS * (KB_TILE_BYTES / 4);
+	return 2.0 * of_word[kind] * (has_tiles(t, kind) ? TILE_DOTS * tile : CHAINS * t->lanes);
 }
 
 /* PLACES parts of n words follow each other from data[0]; n is a multiple of the words of a step. */

@@ -104,6 +104,16 @@ else
 	echo "SKIPPED: the order of recording (no python3)" >&2
 fi
 
+# What clang warns of; the build says what gcc does.
+if command -v clang-19 >/dev/null; then
+	flags=$(grep -m 1 -oE -- '-Wall .*' CMakeLists.txt)
+	sources ir frontend passes backends runtime | grep '\.c$' |
+		xargs -n 50 clang-19 -fsyntax-only -std=c17 $flags -Werror -I. -Iruntime -isystem "$(llvm-config-19 --includedir)" ||
+		complain "clang warns"
+else
+	echo "SKIPPED: the warnings of clang (no clang-19)" >&2
+fi
+
 "$TFMC" ops | diff -u ir/ops.md - || complain "ir/ops.md is not current: tfmc ops > ir/ops.md"
 "$TFMC" help --form=markdown | diff -u frontend/manual/reference/commands.md - ||
 	complain "frontend/manual/reference/commands.md is not current: tfmc help --form=markdown > frontend/manual/reference/commands.md"

@@ -142,11 +142,11 @@ static enum tfmc_status set_up(struct bench *b, const struct call *main, const s
 static bool step_back(struct bench *b, const struct call *main)
 {
 	int64_t context = option_int(b->d->options.context, 1), n = b->record->n_dims ? main->dims[0] : 1;
-	int status = strcmp(main->name, "step") ? TFMC_RT_E_RECORD : TFMC_RT_OK;
-	for (int64_t i = 0; status == TFMC_RT_OK && i < n; i++)
-		status = b->groups ? bench_groups_trim(b->groups, i, context)
-		                   : tfmc_session_trim(b->session, i, context);
-	return status == TFMC_RT_OK;
+	bool back = !strcmp(main->name, "step");
+	for (int64_t i = 0; back && i < n; i++)
+		back = (b->groups ? bench_groups_trim(b->groups, i, context)
+		                  : tfmc_session_trim(b->session, i, context)) == TFMC_RT_OK;
+	return back;
 }
 
 static enum tfmc_status time_calls(struct bench *b, const struct call *main, const struct call *encode,
