@@ -12,7 +12,7 @@ jobs=$(nproc 2>/dev/null || echo 2)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 echo "== building tfmc (log: only on failure)"
-{ cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo && cmake --build "$build" -j "$jobs" --target tfmc tfmcrt; } \
+{ cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo && cmake --build "$build" -j "$jobs" --target tfmc_package; } \
 	>"$log" 2>&1 || { cat "$log" >&2; exit 1; }
 
 out=$build/examples/dates
