@@ -299,6 +299,11 @@ weights: {files: [model.safetensors]}
             "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"},
             "full_attention": {"rope_theta": 500000.0, "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 10, "beta_fast": 4.0,
                                "beta_slow": 1.0, "attention_factor": 1.2}})),
+    "gpt_oss": causal("GptOssForCausalLM", hf.GptOssConfig(
+        **llama_like(num_hidden_layers=3, intermediate_size=29), head_dim=10, num_local_experts=5, num_experts_per_tok=3, sliding_window=7,
+        swiglu_limit=1.5, swiglu_alpha=1.3, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters={"rope_theta": 150000.0, "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 10, "beta_fast": 4.0,
+                         "beta_slow": 1.0, "truncate": False}), load=dict(experts_implementation="eager")),
     "olmoe": causal("OlmoeForCausalLM", hf.OlmoeConfig(**llama_like(intermediate_size=29), num_experts=5, num_experts_per_tok=2, **rope()),
                     load=dict(experts_implementation="eager")),
     "cohere": causal("CohereForCausalLM", hf.CohereConfig(

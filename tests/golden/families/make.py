@@ -55,6 +55,8 @@ def how(family, name, shape):
     if "relative_attention_bias" in name:
         return 0.0, 1.0
     fan = shape[0] if family.get("transposed") and len(shape) == 2 and ".c_" in name else seeded.count(shape[1:])
+    if ".experts." in name and len(shape) == 3:  # [E, in, out]
+        fan = shape[1]
     gain = family.get("qk", 2.0) if re.search(r"\b(q|k|query|key)(_proj|_lin)?\.weight|qkv|query_key_value|Wqkv|c_attn", name) else 1.2
     return 0.0, float(f"{gain * math.sqrt(3.0 / fan) * family.get('gain', 1.0):.3g}")
 
