@@ -78,7 +78,8 @@ struct matmul_range matmul_piece_of(const struct linear *l, const struct matmul_
 	if (!number.id)
 		return r;
 	const struct matmul_piece piece = matmul_piece(l, number, l->stage.width / l->columns.halves);
-	struct kb_val first = kb_add_const(k, kb_mul(k, s->begin, kb_index(k, MATMUL_PANEL)), -begin);
+	int64_t whole = begin / l->lanes * l->lanes; /* vectors of a piece begin at multiples of the lanes */
+	struct kb_val first = kb_add_const(k, kb_mul(k, s->begin, kb_index(k, MATMUL_PANEL)), -whole);
 	r.lo = kb_max(k, r.lo, kb_add(k, first, piece.lo));
 	r.hi = kb_min(k, r.hi, kb_add(k, first, piece.hi));
 	r.hi = kb_select(k, piece.any, r.hi, r.lo);

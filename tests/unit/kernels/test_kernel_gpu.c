@@ -132,6 +132,11 @@ END_TEST
 	"post %q = transpose %r {perm=[0,2,1,3]} : f32[B,3,S," #n "] "                                      \
 	"post %m = rms_norm %q, %g {eps=1e-05} : f32[B,3,S," #n "] "                                        \
 	"post %z = rope %m, %t, %at : f32[B,3,S," #n "] yield %z } : f32[B,3,S," #n "] return %y }"
+#define COLUMNS(n, begin, all)                                                                         \
+	"func @f(%x: f32[B,S,20], %w: f32[" #all ",20]) -> (y: f32[B,S," #n "]) { "                    \
+	"%y = group linear { root %h = linear %x, %w : f32[B,S," #all "] "                             \
+	"post %s = slice %h {axis=2 begin=" #begin " size=" #n "} : f32[B,S," #n "] yield %s } : f32[" \
+	"B,S," #n "] return %y }"
 #define NORMS(n, all)                                                                                       \
 	"func @f(%x: f32[B,S,20], %w: f32[" #all ",20], %b: f32[" #all "], %g: f32[" #n "], %t: f32[40," #n \
 	"], %at: i32[B,S]) -> (y: f32[B,3,S," #n "]) { "                                                    \
@@ -161,7 +166,8 @@ END_TEST
 	": f32[B,S," #n "] return %y }"
 
 /* Heads that fill a part of a tile, one, one and a part of the next, two, more; gate and up of whole and of half tiles;
- * norms of heads, of those that begin inside of a panel, of rows before and behind. */
+ * norms of heads, of those that begin inside of a panel; columns that begin inside of a vector; norms of rows before
+ * and behind. */
 static const char *const parts[] = {
         HEADS(8, 24),
         HEADS(12, 36),
@@ -177,6 +183,8 @@ static const char *const parts[] = {
         NORMS(128, 384),
         INSIDE(6, 5, 18, 30),
         INSIDE(36, 70, 108, 250),
+        COLUMNS(13, 21, 34),
+        COLUMNS(101, 101, 202),
         BEFORE(20, 37, "rms_norm %x, %g {eps=1e-05}"),
         BEFORE(130, 65, "layer_norm %x, %g, %e {eps=1e-05}"),
         BEFORE(64, 16, "layer_norm %x {eps=1e-05}"),
