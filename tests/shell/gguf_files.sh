@@ -22,7 +22,8 @@ compare() {
 	python3 "$support/to_gguf.py" "$at" "$at/file.gguf" $options
 	run "$at" "$at/inputs.safetensors" "$at/a.safetensors"
 	run "$(ls "$at"/*.gguf | head -1)" "$at/inputs.safetensors" "$at/b.safetensors"
-	echo "$(basename "$at"): $(python3 "$support/near.py" "$at/a.safetensors" "$at/b.safetensors" "$tolerance")"
+	found=$(python3 "$support/near.py" "$at/a.safetensors" "$at/b.safetensors" "$tolerance") || { echo "$at: $found" >&2; exit 1; }
+	echo "$(basename "$at"): $found"
 }
 
 compare qwen2 qwen2 0 ""
