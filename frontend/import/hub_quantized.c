@@ -34,6 +34,9 @@ static const struct rule {
          "{group_size,zero_point,backend,fuse_max_seq_len,modules_to_not_convert*,modules_to_fuse*,exllama_"
          "config*}",
          NULL},
+        {"mxfp4", "quant_method", "mxfp4"},
+        {"mxfp4", "modules_to_not_convert*", NULL},
+        {"mxfp4", "dequantize", "false"},
         {"compressed-tensors", "quant_method", "compressed-tensors"},
         {"compressed-tensors", "format", "int-quantized pack-quantized"},
         {"compressed-tensors", "quantization_status", "compressed frozen"},
@@ -122,8 +125,8 @@ const char *hub_packed(struct model_document *d, const struct hub_config *c)
 	bool known = method != NULL && rule_of(method, "quant_method") != NULL;
 	if (!known)
 		diag_error(d->cx, hub_place(c, "quantization_config"), DIAG_UNSUPPORTED,
-		           "not supported yet: quantized weights%s%.60s%s (gptq, awq and compressed-tensors "
-		           "are); use the "
+		           "not supported yet: quantized weights%s%.60s%s (gptq, awq, mxfp4 and "
+		           "compressed-tensors are); use the "
 		           "folder of the model before it was quantized",
 		           method != NULL ? " ('" : "", method != NULL ? method : "",
 		           method != NULL ? "')" : "");

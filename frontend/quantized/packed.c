@@ -4,6 +4,8 @@
  * so codes with f32 offsets lose nothing; scales of f32 keep their codes only where the zero point is that of a
  * format.
  */
+#include <math.h>
+
 #include "frontend/quantized/packed.h"
 
 static uint32_t word_at(const struct packed_words *w, int64_t i)
@@ -28,6 +30,19 @@ static int q_at(const struct packed_matrix *m, int64_t n, int64_t k)
 	return m->by_column ? field_at(&m->q, k, n) : field_at(&m->q, n, k);
 }
 
+/* The scale of MXFP4 is half of what its byte says: numbers are counted by halves. */
+static bool is_mxfp4(const struct packed_matrix *m)
+{
+	return m->scale_dtype == DT_U8;
+}
+
+/* What the scale multiplies. */
+static int number_at(const struct packed_matrix *m, int64_t n, int64_t k, int zero)
+{
+	int q = q_at(m, n, k);
+	return is_mxfp4(m) ? ir_format(FORMAT_MXFP4)->codebook[q] : q - zero;
+}
+
 static int zero_at(const struct packed_matrix *m, int64_t n, int64_t group)
 {
 	return m->zero + (m->zeros.data ? field_at(&m->zeros, group, n) : 0);
@@ -37,6 +52,8 @@ static double scale_at(const struct packed_matrix *m, int64_t n, int64_t group)
 {
 	double scale;
 	weight_read_elements(m->scale_dtype, m->scales, n * m->scale_row + group * m->scale_group, 1, &scale);
+	if (is_mxfp4(m))
+		return ldexp(1, (int)scale - 128);
 	return m->inverse_scales ? (float)(1 / scale) : scale;
 }
 
@@ -92,6 +109,8 @@ enum ir_format packed_format(const struct packed_matrix *m)
 	static const enum ir_format formats[] = {FORMAT_Q8_ROW, FORMAT_Q8_128,  FORMAT_Q8,     FORMAT_Q4_128,
 	                                         FORMAT_Q4,     FORMAT_Q4G_128, FORMAT_Q4G_64, FORMAT_Q4G_32};
 	int zero, middle = 1 << (m->q.bits - 1);
+	if (is_mxfp4(m))
+		return FORMAT_MXFP4;
 	bool centered = packed_same_zeros(m, &zero) && zero == middle;
 	for (size_t i = 0; i < sizeof(formats) / sizeof(*formats) && !m->group_of; i++) {
 		const struct ir_format_desc *d = ir_format(formats[i]);
@@ -117,7 +136,7 @@ void packed_elements(const void *data, int64_t begin, int64_t n, double *out)
 			scale = scale_at(m, row, group);
 			zero = zero_at(m, row, group);
 		}
-		out[i] = (float)(scale * (q_at(m, row, k) - zero));
+		out[i] = (float)(scale * number_at(m, row, k, zero));
 		if (++k == m->k) {
 			row++;
 			k = 0;
@@ -139,7 +158,7 @@ static void packed_row(const struct packed_matrix *m, int64_t row, const struct 
 			out->offsets[b] = (float)(scale * -zero_at(m, row, group));
 	}
 	for (int64_t k = 0; k < m->k; k++)
-		out->codes[k] = (int8_t)(q_at(m, row, k) - middle);
+		out->codes[k] = (int8_t)number_at(m, row, k, middle);
 }
 
 void packed_rows(const void *data, int64_t row, int64_t n, const struct weight_codes *out)

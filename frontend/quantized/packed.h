@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Matrices [N, K] of 4 or 8 bits as files of other makers store them: whole numbers q packed into words, a scale for
- * each group of columns of a row and a zero point:
+ * each group of columns of a row and a zero point, or the numbers that q count (OCP Microscaling Formats 1.0):
  *
  *   element = scale (q - zero)          rounded once to f32; a scale that is NaN or infinite stays what it is
+ *   element = 2^(e - 127) E2M1[q]       MXFP4: e is what the scale's byte says
  *
  * A word has the q of several columns of a row, or of several rows of a column. Data of hostile files: sizes must have
  * been checked against what packed_matrix says of them.
@@ -33,8 +34,8 @@ struct packed_matrix {
 	struct packed_words zeros; /* places (group, n); data NULL: all are `zero` */
 	int zero;                  /* with data: what is added to them */
 	const unsigned char *scales;
-	enum ir_dtype scale_dtype;
-	bool inverse_scales; /* what is stored is 1 / scale; scales are f32 then, rounded once */
+	enum ir_dtype scale_dtype; /* DT_U8: MXFP4 */
+	bool inverse_scales;       /* what is stored is 1 / scale; scales are f32 then, rounded once */
 	int64_t scale_row,
 	        scale_group; /* elements from that of a row, of a group to the next; 0: it is the same */
 	const unsigned char

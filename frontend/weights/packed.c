@@ -108,14 +108,15 @@ static bool becomes(struct packing *p, struct stored_tensor *t, const struct pac
 	t->format = kept->format;
 	t->dtype = t->format == FORMAT_PLAIN ? DT_F64 : DT_F32;
 	t->read_codes = t->format == FORMAT_PLAIN ? NULL : packed_rows;
-	t->dims[0] = m->n;
-	t->dims[1] = m->k;
+	if (t->rank == 2)
+		t->dims[0] = m->n;
+	t->dims[t->rank - 1] = m->k;
 	t->data = kept;
 	return true;
 }
 
 /* A tensor X.weight beside that of its numbers. */
-static bool add_matrix(struct packing *p, const char *x, struct stored_tensor *numbers,
+static bool add_matrix(struct packing *p, const char *x, const struct stored_tensor *numbers,
                        const struct packed_matrix *m)
 {
 	struct stored_tensor *t = ARENA_NEW(p->arena, struct stored_tensor);
@@ -315,6 +316,35 @@ static bool ctranslate2(struct packing *p, const char *x)
 	return set_row_scales(p, s, &m) && becomes(p, q, &m);
 }
 
+/* gpt-oss: X_blocks u8 [E, N, K / 32, 16], the first of two numbers in the low bits, and X_scales u8 [E, N, K / 32]. */
+static bool mxfp4(struct packing *p, const char *x)
+{
+	const struct stored_tensor *q = needed(p, x, "_blocks", 4, "U8");
+	const struct stored_tensor *s = q != NULL ? needed(p, x, "_scales", 3, "U8") : NULL;
+	if (s == NULL)
+		return false;
+	if (q->dims[3] != 16 || memcmp(q->dims, s->dims, 3 * sizeof(*s->dims)) != 0)
+		return misfit(
+		        p, s,
+		        arena_printf(p->arena, "blocks [%s] are no 16 bytes for each scale", shape(p, q)));
+	struct packed_matrix m = {.n = q->dims[0] * q->dims[1],
+	                          .k = q->dims[2] * 32,
+	                          .group = 32,
+	                          .q = {.data = q->data,
+	                                .bytes = 1,
+	                                .bits = 4,
+	                                .down = 0,
+	                                .across = 1,
+	                                .row_words = q->dims[2] * 16},
+	                          .scales = s->data,
+	                          .scale_dtype = DT_U8,
+	                          .scale_row = q->dims[2],
+	                          .scale_group = 1};
+	struct stored_tensor numbers = *q;
+	numbers.rank = 3;
+	return add_matrix(p, x, &numbers, &m);
+}
+
 static const struct {
 	const char *word, *ending; /* of the tensor that shows a matrix */
 	bool (*unpack)(struct packing *p, const char *x);
@@ -322,7 +352,8 @@ static const struct {
                 {"gptq_v2", ".qweight", gptq_v2},
                 {"awq", ".qweight", awq},
                 {"compressed", ".weight_scale", compressed},
-                {"ctranslate2", "_scale", ctranslate2}};
+                {"ctranslate2", "_scale", ctranslate2},
+                {"mxfp4", "_blocks", mxfp4}};
 
 enum tfmc_status weight_files_unpack(struct weight_files *wf, struct arena *a, struct diag_context *cx,
                                      const struct yaml_node *word)

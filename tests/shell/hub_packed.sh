@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Hub folders whose matrices are packed into 4 or 8 bits (GPTQ, AWQ, compressed-tensors) are the same models as folders
+# Hub folders whose matrices are packed into 4 or 8 bits (GPTQ, AWQ, compressed-tensors, MXFP4) are the same models as folders
 # with the numbers that they stand for; parts that do not fit together, and methods that are not read, are refused.
 set -euo pipefail
 tmp=$(mktemp -d)
@@ -10,17 +10,22 @@ support=$TFMC_SOURCE/tests/support
 say() { echo "$1" >&2; exit 1; }
 
 python3 "$support/make_llama.py" "$tmp/llama" llama hidden_size=64 intermediate_size=128 num_attention_heads=4 num_key_value_heads=2 head_dim=16 num_hidden_layers=1
+python3 "$support/make_llama.py" "$tmp/oss" gpt_oss hidden_size=64 intermediate_size=96 num_attention_heads=4 num_key_value_heads=2 head_dim=16 num_hidden_layers=1 num_local_experts=4 num_experts_per_tok=2 'rope_scaling={"rope_type":"yarn","factor":4.0,"truncate":false}'
 run() { # FOLDER
-	"$TFMC" run "$1" --inputs "$tmp/llama/inputs.safetensors" --outputs "$1/out.safetensors" -mcpu=native
+	"$TFMC" run "$1" --inputs "$tmp/llama/inputs.safetensors" --outputs "$1/out.safetensors" -mcpu=native --dtype=compute=f32
 }
 same() { # NAME KIND OPTION..: 4 bits add what a block multiplies and what it adds one by one
 	local at=$tmp/$1
 	shift
-	python3 -B "$support/to_packed.py" "$tmp/llama" "$at" "$@"
+	python3 -B "$support/to_packed.py" "$tmp/$from" "$at" "$@"
 	run "$at/packed"
 	run "$at/plain"
-	echo "$(basename "$at"): $(python3 "$support/near.py" "$at/packed/out.safetensors" "$at/plain/out.safetensors" 2e-5)"
+	found=$(python3 "$support/near.py" "$at/packed/out.safetensors" "$at/plain/out.safetensors" 2e-5) || say "$(basename "$at"): $found"
+	echo "$(basename "$at"): $found"
 }
+from=oss
+same mxfp4 mxfp4
+from=llama
 same gptq gptq
 same gptq_v2 gptq_v2 --group 64
 same gptq_small gptq --group 16
@@ -37,6 +42,8 @@ same bytes_groups bytes --symmetric --bits 8
 for kept in gptq=q4g_32 awq_symmetric=q4g_64 gptq_bytes=q8 bytes=q8_row bytes_groups=q8; do
 	"$TFMC" inspect "$tmp/${kept%=*}/packed" | grep -c "layers.0.mlp.ffn.down.weight: .* stored ${kept#*=}$" >/dev/null || say "$kept: not kept"
 done
+"$TFMC" inspect "$tmp/mxfp4/packed" | grep -c "layers.0.mlp.moe.experts.all.\(gate\|up\|down\).weight: .* stored mxfp4$" >"$tmp/count" || true
+[ "$(cat "$tmp/count")" = 3 ] || say "experts are not kept as blocks"
 
 # The first version of GPTQ stores zero points less one: read as the other one, the model is another.
 sed 's/"checkpoint_format": "gptq"/"checkpoint_format": "gptq_v2"/' "$tmp/gptq/packed/config.json" >"$tmp/config"
@@ -60,7 +67,7 @@ n = struct.unpack_from("<Q", data)[0]
 T = {name: (e["dtype"], e["shape"], data[8 + n + e["data_offsets"][0]:8 + n + e["data_offsets"][1]]) for name, e in json.loads(data[8:8 + n]).items()}
 with open(sys.argv[2] + "/config.json") as f:
     config = json.load(f)
-Q, X = config["quantization_config"], "model.layers.0.mlp.up_proj."
+Q, X, E = config["quantization_config"], "model.layers.0.mlp.up_proj.", "model.layers.0.mlp.experts.down_proj_"
 exec(sys.argv[4])
 write(sys.argv[3] + "/model.safetensors", T)
 with open(sys.argv[3] + "/config.json", "w") as f:
@@ -90,6 +97,11 @@ refuse gptq 'Q["quant_method"] = "bitsandbytes"' "config.json:.*not supported ye
 refuse awq 'Q["version"] = "gemv"' "'quantization_config.version' is gemv"
 refuse words 'T[X + "weight_shape"] = ("I64", [2], struct.pack("<2q", 128, 1 << 62))' "not the numbers of 4 or 8 bits of the stored shape"
 refuse words 'T[X + "weight_shape"] = ("I64", [1], bytes(8))' "it must be the two sizes of a matrix"
+refuse mxfp4 'del T[E + "scales"]' "down_proj_blocks' of 'model.safetensors' has no 'model.layers.0.mlp.experts.down_proj_scales'"
+refuse mxfp4 'T[E + "scales"] = ("U8", [4, 64, 2], bytes(512))' "down_proj_scales' U8 \[4, 64, 2\]: blocks \[4, 64, 3, 16\] are no 16 bytes for each scale"
+refuse mxfp4 'T[E + "blocks"] = ("U8", [4, 64, 3, 8], bytes(6144))' "are no 16 bytes for each scale"
+refuse mxfp4 'T[E + "blocks"] = ("U8", [4, 64, 48], bytes(12288))' "it must be U8 with 4 axes that are not empty"
+refuse mxfp4 'Q["dequantize"] = True' "quantization_config.dequantize' is true"
 refuse bytes 'T[X + "weight_scale"] = ("F32", [7], bytes(28))' "scales of 128 rows are"
 refuse bytes 'Q["config_groups"]["group_0"]["weights"]["symmetric"] = False' "group_0.weights.symmetric' is false"
 echo "parts and keys that do not fit are refused"

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a small seeded model of type llama or qwen2 as a hub folder, and token ids to run it on. Pure Python.
+"""Writes a small seeded model of type llama, qwen2 or gpt_oss as a hub folder, and token ids to run it on. Pure Python.
 
-    make_llama.py FOLDER [llama|qwen2] [KEY=JSON ..]     further or other keys of config.json
+    make_llama.py FOLDER [llama|qwen2|gpt_oss] [KEY=JSON ..]     further or other keys of config.json
 """
 import json
+import math
 import os
 import random
 import struct
@@ -24,11 +25,16 @@ def shapes(c, biases):
         at = f"model.layers.{i}."
         out.update({at + "input_layernorm.weight": [d], at + "post_attention_layernorm.weight": [d],
                     at + "self_attn.q_proj.weight": [q, d], at + "self_attn.k_proj.weight": [kv, d],
-                    at + "self_attn.v_proj.weight": [kv, d], at + "self_attn.o_proj.weight": [d, q],
-                    at + "mlp.gate_proj.weight": [ff, d], at + "mlp.up_proj.weight": [ff, d],
-                    at + "mlp.down_proj.weight": [d, ff]})
+                    at + "self_attn.v_proj.weight": [kv, d], at + "self_attn.o_proj.weight": [d, q]})
         if biases:
             out.update({f"{at}self_attn.{r}_proj.bias": [n] for r, n in (("q", q), ("k", kv), ("v", kv))})
+        if c["model_type"] != "gpt_oss":
+            out.update({at + "mlp.gate_proj.weight": [ff, d], at + "mlp.up_proj.weight": [ff, d], at + "mlp.down_proj.weight": [d, ff]})
+            continue
+        e = c["num_local_experts"]
+        out.update({at + "self_attn.o_proj.bias": [d], at + "self_attn.sinks": [c["num_attention_heads"]], at + "mlp.router.weight": [e, d],
+                    at + "mlp.router.bias": [e], at + "mlp.experts.gate_up_proj": [e, d, 2 * ff], at + "mlp.experts.gate_up_proj_bias": [e, 2 * ff],
+                    at + "mlp.experts.down_proj": [e, ff, d], at + "mlp.experts.down_proj_bias": [e, d]})
     if not c["tie_word_embeddings"]:
         out["lm_head.weight"] = [v, d]
     return out
@@ -47,7 +53,7 @@ def write(path, tensors):
 
 
 def floats(rng, name, shape):
-    n = shape[0] * (shape[1] if len(shape) > 1 else 1)
+    n = math.prod(shape)
     middle, width = (1.0, 0.2) if "norm" in name else (0.0, 0.3)
     return "F32", shape, struct.pack(f"<{n}f", *(rng.gauss(middle, width) for _ in range(n)))
 
@@ -61,7 +67,7 @@ def main():
     with open(f"{folder}/config.json", "w", encoding="utf-8") as f:
         json.dump(config, f)
     write(f"{folder}/model.safetensors",
-          {name: floats(rng, name, shape) for name, shape in shapes(config, kind == "qwen2").items()})
+          {name: floats(rng, name, shape) for name, shape in shapes(config, kind != "llama").items()})
     ids = [rng.randrange(config["vocab_size"]) for _ in range(2 * 37)]
     write(f"{folder}/inputs.safetensors", {"input_ids": ("I32", [2, 37], struct.pack("<74i", *ids)),
                                            "lengths": ("I32", [2], struct.pack("<2i", 37, 30))})

@@ -4,12 +4,13 @@
 
     to_packed.py FOLDER OUT KIND [--group N] [--bits 4|8] [--symmetric] [--scales F16|BF16|F32] [--shuffle]
 
-KIND: gptq, gptq_v2, awq, words, bytes (the last two of compressed-tensors). OUT/packed is the folder with parts,
+KIND: gptq, gptq_v2, awq, words, bytes (the last two of compressed-tensors), mxfp4 (experts of gpt_oss). OUT/packed is the folder with parts,
 OUT/plain the same model whose projections are the numbers that these parts stand for, in float32. --shuffle: columns
 are in groups in another order (g_idx). Written after what each format is read as elsewhere, not after tfmc. Pure Python.
 """
 import argparse
 import json
+import math
 import os
 import random
 import struct
@@ -99,7 +100,30 @@ def pack(name, rows, args, rng):
     return {f"{x}.{end}": part for end, part in parts.items()}, ("F32", [n, k], struct.pack(f"<{n * k}f", *(v for row in elements for v in row)))
 
 
+E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+
+
+def pack_experts(name, shape, values):
+    """[E, in, out] as blocks [E, out, in / 32, 16] of two numbers a byte and their exponents; and the numbers, as they lay."""
+    e, k, n = shape
+    blocks, scales, elements = bytearray(), bytearray(), [0.0] * len(values)
+    for row in range(e * n):
+        places = [(row // n * k + i) * n + row % n for i in range(k)]
+        for at in range(0, k, 32):
+            of = [values[p] for p in places[at:at + 32]]
+            power = math.frexp(max(map(abs, of)))[1] - 3  # the largest is 4 to 8 of them
+            q = [min(range(8), key=lambda c, v=v: abs(abs(v) / 2.0 ** power - E2M1[c])) + (8 if v < 0 else 0) for v in of]
+            blocks += bytes(low | high << 4 for low, high in zip(q[::2], q[1::2]))
+            scales.append(power + 127)
+            for p, c in zip(places[at:], q):
+                elements[p] = E2M1[c & 7] * 2.0 ** power * (-1 if c > 7 else 1)
+    return ({f"{name}_blocks": ("U8", [e, n, k // 32, 16], bytes(blocks)), f"{name}_scales": ("U8", [e, n, k // 32], bytes(scales))},
+            ("F32", shape, struct.pack(f"<{len(elements)}f", *elements)))
+
+
 def described(args):
+    if args.kind == "mxfp4":
+        return {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}
     if args.kind.startswith("gptq"):
         return {"bits": args.bits, "group_size": args.group, "desc_act": args.shuffle, "sym": args.symmetric, "lm_head": False,
                 "quant_method": "gptq", "checkpoint_format": args.kind, "meta": {"damp_percent": 0.01}}
@@ -117,7 +141,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("out")
-    parser.add_argument("kind", choices=["gptq", "gptq_v2", "awq", "words", "bytes"])
+    parser.add_argument("kind", choices=["gptq", "gptq_v2", "awq", "words", "bytes", "mxfp4"])
     parser.add_argument("--group", type=int, default=32)
     parser.add_argument("--bits", type=int, default=4)
     parser.add_argument("--symmetric", action="store_true")
@@ -129,7 +153,10 @@ def main():
     packed, plain, rng = {}, {}, random.Random(5)
     for name, (shape, values) in to_gguf.read_safetensors(f"{args.folder}/model.safetensors").items():
         whole = ("F32", shape, struct.pack(f"<{len(values)}f", *values))
-        if name.endswith("_proj.weight"):
+        if args.kind == "mxfp4" and name.endswith("_proj"):
+            parts, plain[name] = pack_experts(name, shape, values)
+            packed.update(parts)
+        elif args.kind != "mxfp4" and name.endswith("_proj.weight"):
             parts, plain[name] = pack(name, to_gguf.rows_of((shape, values)), args, rng)
             packed.update(parts)
         else:
