@@ -12,7 +12,7 @@ dates=$TFMC_SOURCE/examples/dates
 prompts=("the 3rd of March, 2021" "3/3/21" "12 Aug 1987")
 link() { # OBJECT PROGRAM
 	${CC:-cc} -std=c17 -O1 -I"$TFMC_SOURCE/runtime" -I"$tmp" "$dates/main.c" "$1" -o "$2" \
-		"$TFMC_BUILD/runtime/libtfmcrt.a" "$TFMC_BUILD/runtime/opencl/libtfmccl.a" -pthread -ldl
+		"$TFMC_BUILD/runtime/libtfmcrt.a" "$TFMC_BUILD/runtime/opencl/libtfmccl.a" -pthread -ldl ${TFMC_LINK_FLAGS:-}
 }
 
 "$TFMC" "$dates/model.yaml" -q -o "$tmp/dates.o"
@@ -76,5 +76,5 @@ for model in dates names; do
 	"$TFMC" "$TFMC_SOURCE/examples/$model/model.yaml" -q --target=native,opencl-cpu -o "$tmp/$model.o"
 done
 ${CC:-cc} -std=c17 -O1 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$tmp" "$TFMC_SOURCE/tests/soak/sides.c" "$tmp/dates.o" \
-	"$tmp/names.o" -o "$tmp/sides" "$TFMC_BUILD/runtime/libtfmcrt.a" "$TFMC_BUILD/runtime/opencl/libtfmccl.a" -pthread -ldl -lm
+	"$tmp/names.o" -o "$tmp/sides" "$TFMC_BUILD/runtime/libtfmcrt.a" "$TFMC_BUILD/runtime/opencl/libtfmccl.a" -pthread -ldl -lm ${TFMC_LINK_FLAGS:-}
 "$tmp/sides"

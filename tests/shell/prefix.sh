@@ -48,5 +48,5 @@ int main(void)
 }
 C
 "$CC" -std=c17 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$tmp" "$tmp/main.c" "$tmp/torch_sinks.o" \
-	"$TFMC_BUILD/runtime/libtfmcrt.a" -lpthread -lm -o "$tmp/main"
+	"$TFMC_BUILD/runtime/libtfmcrt.a" -lpthread -lm ${TFMC_LINK_FLAGS:-} -o "$tmp/main"
 "$tmp/main"

@@ -14,13 +14,16 @@
 #define COLUMNS  256
 #define GROUP    32
 #define GROUPS   (COLUMNS / GROUP)
+#define SMALLEST 16 /* group */
+#define SCALES   (ROWS * COLUMNS / SMALLEST)
 #define ELEMENTS (ROWS * COLUMNS)
 
 Suite *suite_packed(void);
 
-static unsigned char words[ELEMENTS], zeros[ROWS * GROUPS * 4];
-static uint16_t scales[ROWS * GROUPS];
-static float wide_scales[ROWS * GROUPS];
+static unsigned char words[ELEMENTS], zeros[SCALES * 4];
+static uint16_t scales[SCALES];
+static float wide_scales[SCALES];
+static unsigned char exponents[SCALES];
 static const uint8_t order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 static void setup(void)
@@ -30,9 +33,10 @@ static void setup(void)
 		words[i] = (unsigned char)rng_next(&rng);
 	for (size_t i = 0; i < sizeof(zeros); i++)
 		zeros[i] = (unsigned char)rng_next(&rng);
-	for (size_t i = 0; i < ROWS * GROUPS; i++) {
+	for (size_t i = 0; i < SCALES; i++) {
 		scales[i] = f64_to_half(rng_real(&rng, -2, 2));
 		wide_scales[i] = (float)rng_real(&rng, -2, 2);
+		exponents[i] = (unsigned char)rng_between(&rng, 0, 251);
 	}
 }
 
@@ -111,8 +115,11 @@ START_TEST(formats_hold_the_elements)
 		m = with_zeros(matrix(8, by_column, DT_F16));
 		ck_assert_int_eq(checked_format(&m), FORMAT_PLAIN);
 		m = matrix(4, by_column, DT_F16);
-		m.group = 16;
+		m.group = SMALLEST;
 		ck_assert_int_eq(checked_format(&m), FORMAT_PLAIN);
+		m = matrix(4, by_column, DT_U8);
+		m.scales = exponents;
+		ck_assert_int_eq(checked_format(&m), FORMAT_MXFP4);
 	}
 }
 END_TEST
