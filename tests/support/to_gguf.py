@@ -223,6 +223,25 @@ def olmoe(c, tensors, separate):
     return "olmoe", keys, sparse(c, tensors, separate)
 
 
+def gpt_oss(c, tensors, _):
+    """Experts [E, in, out], gate and up in turns, to [E, out, in]."""
+    keys = {**decoder_keys(c), "attention.sliding_window": c["sliding_window"], "expert_count": c["num_local_experts"],
+            "expert_used_count": c["num_experts_per_tok"], "expert_feed_forward_length": c["intermediate_size"]}
+    table = {**LLAMA_LAYER, "post_attention_layernorm": "post_attention_norm", "mlp.router": "ffn_gate_inp"}
+    out = rename(tensors, "model.layers.{}", c["num_hidden_layers"], table, LLAMA_TOP)
+    for i in range(c["num_hidden_layers"]):
+        at = f"model.layers.{i}."
+        out[f"blk.{i}.attn_sinks.weight"] = tensors[at + "self_attn.sinks"]
+        for name, parts in (("gate_up", ("gate", "up")), ("down", ("down",))):
+            (e, k, n), values = tensors[f"{at}mlp.experts.{name}_proj"]
+            bias, step = tensors[f"{at}mlp.experts.{name}_proj_bias"][1], len(parts)
+            for first, part in enumerate(parts):
+                out[f"blk.{i}.ffn_{part}_exps.weight"] = [e, n // step, k], [
+                    values[(x * k + j) * n + row] for x in range(e) for row in range(first, n, step) for j in range(k)]
+                out[f"blk.{i}.ffn_{part}_exps.bias"] = [e, n // step], [bias[x * n + row] for x in range(e) for row in range(first, n, step)]
+    return "gpt-oss", keys, out
+
+
 def starcoder(c, tensors, _):
     keys = {"block_count": c["n_layer"], "context_length": c["n_positions"], "embedding_length": c["n_embd"],
             "feed_forward_length": c.get("n_inner") or 4 * c["n_embd"], "attention.head_count": c["n_head"],
@@ -476,7 +495,7 @@ FAMILIES = {"gemma": gemma1, "llama": llama, "mistral": llama, "mixtral": llama,
             "gemma3_text": gemma, "gpt2": gpt2, "gpt_neox": gpt_neox, "phi": phi, "bloom": bloom, "mpt": mpt,
             "bert": bert, "t5": t5, "granite": granite, "olmo2": olmo2, "olmo3": olmo3, "stablelm": stablelm, "starcoder2": starcoder2, "phi3": phi3,
             "qwen2_moe": qwen_moe, "qwen3_moe": qwen_moe, "falcon": falcon, "olmo": olmo, "olmoe": olmoe, "smollm3": smollm3, "cohere": cohere,
-            "cohere2": cohere, "gpt_bigcode": starcoder}
+            "cohere2": cohere, "gpt_bigcode": starcoder, "gpt_oss": gpt_oss}
 
 
 # ---- writing -----------------------------------------------------------------------------------------

@@ -23,10 +23,10 @@ import to_gguf  # noqa: E402
 
 # What no architecture computes with.
 HARMLESS = re.compile(r"general\.(name|file_type)|[\w-]+\.(vocab_size|tensor_data_layout)|tokenizer\.ggml\.padding_token_id")
-# Keys without effect in that very file: a length that only scaling reads, what a tensor says better.
+# Keys without effect in that very file: a length that only scaling reads, what a tensor or another key says better.
 SECOND = {"phi3": ["phi3.rope.scaling.original_context_length"], "stablelm": ["stablelm.use_parallel_residual"],
           "stablelm_parallel": ["stablelm.use_parallel_residual"], "stablelm_heads": ["stablelm.use_parallel_residual"],
-          "gpt_bigcode": ["starcoder.context_length"], "gpt2-tiny": ["gpt2.context_length"], "t5_encoder": ["t5encoder.attention.layer_norm_epsilon", "tokenizer.ggml.eos_token_id"],
+          "gpt_bigcode": ["starcoder.context_length"], "gpt_oss": ["gpt-oss.feed_forward_length"], "gpt2-tiny": ["gpt2.context_length"], "t5_encoder": ["t5encoder.attention.layer_norm_epsilon", "tokenizer.ggml.eos_token_id"],
           "flan_t5": ["t5.attention.layer_norm_epsilon"], "t5": ["t5.attention.layer_norm_epsilon"]}
 
 
