@@ -7,6 +7,7 @@ Writes the folder as the hub would have it (config.json, model.safetensors from 
  2. every key of config.json that is not known to be harmless changes what is compiled (not only params, which nothing need read),
     or its new value is refused at a place;
  3. a key that nobody knows is refused by name.
+The long run verifies the model on an OpenCL device as well, by work-groups.
 """
 import copy
 import json
@@ -211,6 +212,11 @@ def main():
         if verified.returncode != 0:
             fail("verify", verified)
         print(verified.stdout, end="")
+        if not QUICK and "\n  0:" in call("devices").stdout:
+            os.environ["POCL_EXTRA_BUILD_FLAGS"] = "-cl-opt-disable"
+            verified = call("verify", model, "--device=opencl", "--target=opencl-gpu")
+            if verified.returncode != 0:
+                fail("verify on a device", verified)
         if os.path.exists(head):
             return
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
