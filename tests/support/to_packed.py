@@ -4,8 +4,8 @@
 
     to_packed.py FOLDER OUT KIND [--group N] [--bits 4|8] [--symmetric] [--scales F16|BF16|F32] [--shuffle]
 
-KIND: gptq, gptq_v2, awq, words, bytes (the last two of compressed-tensors), mxfp4 (experts of gpt_oss). OUT/packed is the folder with parts,
-OUT/plain the same model whose projections are the numbers that these parts stand for, in float32. --shuffle: columns
+KIND: gptq, gptq_v2, awq, words, bytes (the last two of compressed-tensors), mxfp4 (experts of gpt_oss). OUT/packed is the
+folder with parts, OUT/plain the same model whose projections are the numbers that these parts stand for, in float32. --shuffle: columns
 are in groups in another order (g_idx). Written after what each format is read as elsewhere, not after tfmc. Pure Python.
 """
 import argparse
