@@ -6,6 +6,7 @@
  *
  *   tfmc_opencl FAMILY ops [SEED [FIRST [LAST]]]   every op (of these numbers)
  *   tfmc_opencl FAMILY programs [SEED]    a random program
+ *   tfmc_opencl FAMILY transformers [SEED [COUNT]]   random Transformers
  *   tfmc_opencl FAMILY shared             local memory and barriers
  *   tfmc_opencl - wrong KIND              a wrong kernel: race, bounds or unset
  *
@@ -64,6 +65,17 @@ static void run_program(struct command *c, uint64_t seed)
 	struct trial t;
 	begin(c, &t);
 	end(c, &t, "program", trial_program(&t, seed, 8));
+}
+
+static void run_transformers(struct command *c, uint64_t seed, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		struct trial t;
+		char name[64];
+		begin(c, &t);
+		(void)snprintf(name, sizeof(name), "transformer %llu", (unsigned long long)(seed + i));
+		end(c, &t, name, trial_transformer(&t, seed + i));
+	}
 }
 
 /* Shapes whose tiles are shared by a work-group: more than one tile of rows, columns and inner axis, all odd.
@@ -150,6 +162,8 @@ static bool run(struct command *c, int argc, char **argv)
 		        (int)number(argc, argv, 5, IR_N_OPS));
 	else if (strcmp(set, "programs") == 0)
 		run_program(c, (uint64_t)number(argc, argv, 3, 1));
+	else if (strcmp(set, "transformers") == 0)
+		run_transformers(c, (uint64_t)number(argc, argv, 3, 1), (uint64_t)number(argc, argv, 4, 1));
 	else if (strcmp(set, "shared") == 0)
 		run_shared(c);
 	else
@@ -174,6 +188,8 @@ int main(int argc, char **argv)
 	       c.failed, c.nothing);
 	opencl_device_close(c.device);
 	if (!understood)
-		(void)fputs("usage: tfmc_opencl [--often] [-O0] FAMILY ops|programs|shared ...\n", stderr);
+		(void)fputs(
+		        "usage: tfmc_opencl [--often] [-O0] FAMILY ops|programs|transformers|shared ...\n",
+		        stderr);
 	return c.failed > 0 || !understood;
 }

@@ -11,6 +11,7 @@
 #include "ir/verify/verify.h"
 #include "passes/framework/pass.h"
 #include "tests/support/random/random_ir.h"
+#include "tests/support/random/random_transformer.h"
 
 #define TRIAL_TOLERANCE 2e-4
 
@@ -174,6 +175,19 @@ enum trial_result trial_program(struct trial *t, uint64_t seed, size_t n_ops)
 	const struct random_options options = {.n_ops = n_ops, .smooth = true};
 	struct ir_module *m = random_module(&t->cx, seed, &options);
 	return m ? trial_module(t, m, seed) : TRIAL_FAILED;
+}
+
+enum trial_result trial_transformer(struct trial *t, uint64_t seed)
+{
+	struct buf text;
+	buf_init(&text);
+	random_transformer(&text, seed);
+	char *decode = text.data ? strstr(text.data, "func @decode") : NULL;
+	if (decode)
+		*decode = '\0';
+	enum trial_result result = decode ? trial_text(t, "random.tir", text.data, seed) : TRIAL_FAILED;
+	buf_destroy(&text);
+	return result;
 }
 
 enum trial_result trial_text(struct trial *t, const char *name, const char *text, uint64_t seed)

@@ -37,6 +37,8 @@ void trial_destroy(struct trial *t);
 enum trial_result trial_module(struct trial *t, struct ir_module *graph, uint64_t seed);
 enum trial_result trial_op(struct trial *t, enum ir_opcode code, uint64_t seed, bool all_dtypes);
 enum trial_result trial_program(struct trial *t, uint64_t seed, size_t n_ops);
+/* The run of a random Transformer (random_transformer.h). */
+enum trial_result trial_transformer(struct trial *t, uint64_t seed);
 /* A module from text. */
 enum trial_result trial_text(struct trial *t, const char *name, const char *text, uint64_t seed);
 

@@ -37,6 +37,7 @@ struct plan {
 	bool has_q_bias, has_kv_bias, has_o_bias, has_f_bias, has_qk_norm, has_softcap, has_window;
 	bool has_positions, has_type_row, has_embed_scale, has_final_norm, is_scored;
 	bool is_apart; /* a linear and an attention for each head */
+	bool is_fused; /* gate and up in one linear */
 };
 
 struct text {
@@ -75,6 +76,7 @@ static struct plan choose(struct rng *r)
 	p.has_qk_norm = rng_chance(r, 20);
 	p.has_softcap = rng_chance(r, 15);
 	p.has_window = rng_chance(r, 20);
+	p.is_fused = p.is_gated && rng_chance(r, 40);
 	p.is_apart = p.h > 1 && p.h == p.kv && !p.has_qk_norm && rng_chance(r, 40);
 	return p;
 }
@@ -387,11 +389,21 @@ static int activation(struct text *t, int x, int n)
 	return spelled_act(t, x, n);
 }
 
+/* The columns [begin, begin + n) of x. */
+static int columns(struct text *t, int x, int begin, int n)
+{
+	return line(t, rows(n).text, "slice %%v%d {axis=2 begin=%d size=%d}", x, begin, n);
+}
+
 static int feed_forward(struct text *t, int x)
 {
 	const struct plan *p = &t->p;
-	int up = linear(t, x, "up", p->f, p->d, p->has_f_bias, true);
-	int y = p->is_gated ? linear(t, x, "gate", p->f, p->d, p->has_f_bias, true) : up;
+	int both = p->is_fused ? linear(t, x, "gate_up", 2 * p->f, p->d, p->has_f_bias, true) : 0;
+	int up = p->is_fused ? columns(t, both, p->f, p->f)
+	                     : linear(t, x, "up", p->f, p->d, p->has_f_bias, true);
+	int y = p->is_fused   ? columns(t, both, 0, p->f)
+	        : p->is_gated ? linear(t, x, "gate", p->f, p->d, p->has_f_bias, true)
+	                      : up;
 	y = activation(t, y, p->f);
 	if (p->is_gated)
 		y = line(t, rows(p->f).text, "mul %%v%d, %%v%d", y, up);

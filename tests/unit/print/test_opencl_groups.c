@@ -11,7 +11,8 @@
 #include "tests/opencl/trial.h"
 #include "tests/support/effort.h"
 
-#define PROGRAMS 3
+#define PROGRAMS     3
+#define TRANSFORMERS 90 /* by --all; else some */
 
 static const char *const families[] = {"opencl-cpu", "opencl-cpu512", "opencl-gpu"};
 static const char *const pipelines[] = {"O2", "O0"};
@@ -63,6 +64,19 @@ START_TEST(programs)
 }
 END_TEST
 
+START_TEST(transformers)
+{
+	struct trial t;
+	bool is_taken = effort_is_all() || _i % 20 == 0;
+	struct opencl_device *d = is_taken ? open_device() : NULL;
+	if (d) {
+		begin(&t, d, 2 - (size_t)_i % 2, 0);
+		end(&t, trial_transformer(&t, (uint64_t)_i + 1));
+	}
+	opencl_device_close(d);
+}
+END_TEST
+
 /* With next to no tolerance: the group, its kernel and its place in the text. */
 START_TEST(differences_are_named)
 {
@@ -92,6 +106,7 @@ Suite *suite_opencl_groups(void)
 	tcase_set_timeout(t, 240);
 	tcase_add_loop_test(t, ops, 0, IR_N_OPS);
 	tcase_add_loop_test(t, programs, 0, PROGRAMS);
+	tcase_add_loop_test(t, transformers, 0, TRANSFORMERS);
 	tcase_add_test(t, differences_are_named);
 	suite_add_tcase(s, t);
 	return s;
