@@ -69,7 +69,7 @@ static struct ir_module *make_module(struct tester *t)
 	if (t->seed % 2 == 0)
 		return random_module(&t->cx, t->seed, &options);
 	buf_init(&text);
-	random_transformer(&text, t->seed);
+	random_transformer(&text, t->seed, true);
 	struct ir_module *m = parse(t, text.data, text.len);
 	buf_destroy(&text);
 	return m;

@@ -560,7 +560,7 @@ static void write_decode(struct text *t)
 	buf_printf(t->out, "return %%v%d, %%v%d, %%ak, %%av\n}\n", y, past);
 }
 
-void random_transformer(struct buf *out, uint64_t seed)
+void random_transformer(struct buf *out, uint64_t seed, bool decodes)
 {
 	struct buf weights, funcs, again;
 	struct text t = {.rng = rng_seed(seed)};
@@ -571,10 +571,11 @@ void random_transformer(struct buf *out, uint64_t seed)
 	t.out = &funcs;
 	t.weights = &weights;
 	write_run(&t);
-	t.decode = true;
+	t.decode = decodes;
 	t.next = t.n_weights = 0;
 	t.weights = &again; /* the same declarations again */
-	write_decode(&t);
+	if (decodes)
+		write_decode(&t);
 	buf_printf(out, "module \"random\"\ndim B in [1,4]\ndim S in [1,%d]\n", RANDOM_TRANSFORMER_ROWS);
 	buf_bytes(out, weights.data, weights.len);
 	if (t.p.rope != ROPE_NONE)
@@ -583,7 +584,7 @@ void random_transformer(struct buf *out, uint64_t seed)
 		           t.p.e == 2   ? "1.0"
 		           : t.p.e == 4 ? "1.0, 0.1"
 		                        : "1.0, 0.3, 0.1");
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2 && decodes; i++)
 		buf_printf(out, "state @%s : f32[B,%d,%d,%d,%d] #row\n", i == 0 ? "ck" : "cv", t.p.layers,
 		           t.p.kv, RANDOM_TRANSFORMER_ROWS, t.p.e);
 	buf_bytes(out, funcs.data, funcs.len);

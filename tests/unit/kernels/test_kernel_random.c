@@ -16,6 +16,7 @@
 #include "tests/support/tir.h"
 #include "tests/support/effort.h"
 #include "tests/support/random/random_ir.h"
+#include "tests/support/random/random_transformer.h"
 
 #define TOLERANCE   2e-4
 #define BUFFERS_MAX 32
@@ -448,6 +449,23 @@ START_TEST(programs)
 }
 END_TEST
 
+START_TEST(transformers)
+{
+	struct fixture t;
+	struct buf text;
+	uint64_t seed = (uint64_t)_i + 1;
+	buf_init(&text);
+	random_transformer(&text, seed, false);
+	setup(&t);
+	enum tfmc_status st = ir_parse(&t.cx, "random.tir", text.data, text.len, &t.graph);
+	ck_assert_msg(st == TFMC_OK, "%s", t.log.data);
+	t.f = ir_find_func(t.graph, "run");
+	check(&t, seed, effort_is_all() ? -1 : _i);
+	teardown(&t);
+	buf_destroy(&text);
+}
+END_TEST
+
 /* State belongs to other entries; weights are indexed by repeats only, which programs have. */
 static bool cannot_run(enum ir_opcode code)
 {
@@ -491,6 +509,7 @@ Suite *suite_kernel_random(void)
 	tcase_add_loop_test(t, ops, 0, IR_N_OPS);
 	tcase_add_loop_test(t, ops_of_all_dtypes, 0, IR_N_OPS);
 	tcase_add_loop_test(t, programs, 0, PROGRAMS);
+	tcase_add_loop_test(t, transformers, 0, PROGRAMS);
 	tcase_add_loop_test(t, parts, 0, (int)TFMC_COUNT(part_texts));
 	tcase_add_loop_test(t, experts, 0, (int)TFMC_COUNT(expert_texts));
 	tcase_add_loop_test(t, divided_heads, 0, (int)TFMC_COUNT(divided_texts));

@@ -64,7 +64,7 @@ START_TEST(no_more_than_stored)
 	arena_init(&arena);
 	buf_init(&text);
 	tir_init(&t);
-	random_transformer(&text, (uint64_t)_i + 1);
+	random_transformer(&text, (uint64_t)_i + 1, true);
 	tir_load(&t, text.data);
 	ck_assert_int_eq(pipeline_parse(&arena, &t.cx, "O2", &p), TFMC_OK);
 	ck_assert_msg(passes_run(&t.cx, &p, &options, t.m, &planned, NULL) == TFMC_OK, "%s", t.log.data);

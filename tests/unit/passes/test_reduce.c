@@ -85,7 +85,7 @@ START_TEST(random_transformers)
 	struct tir t;
 	buf_init(&text);
 	tir_init(&t);
-	random_transformer(&text, (uint64_t)_i + 1);
+	random_transformer(&text, (uint64_t)_i + 1, true);
 	tir_load(&t, text.data);
 	for (size_t i = 0; i < TFMC_COUNT(codes); i++)
 		reduce_to(&t, codes[i]);

@@ -30,7 +30,7 @@ static void setup(struct fixture *t, uint64_t seed, const char *pipeline)
 	buf_init(&t->log);
 	buf_init(&text);
 	diag_init(&t->cx, diag_render_text, &t->log);
-	random_transformer(&text, seed);
+	random_transformer(&text, seed, true);
 	ck_assert_msg(ir_parse(&t->cx, "t.tir", text.data, text.len, &t->m) == TFMC_OK, "%s", t->log.data);
 	ck_assert_int_eq(pipeline_parse(&t->arena, &t->cx, pipeline, &t->pipeline), TFMC_OK);
 	buf_destroy(&text);
