@@ -8,7 +8,7 @@
 
 #define BLOCK 2 /* elements that plant-block leaves out */
 
-enum { ATT_Q, ATT_K, ATT_V, ATT_BIAS, ATT_LEN, ATT_PAST, ATT_SINKS, ATT_N };
+enum { ATT_Q, ATT_K, ATT_V, ATT_BIAS, ATT_LEN, ATT_PAST, ATT_SINKS, ATT_K_SCALE, ATT_V_SCALE, ATT_N };
 
 static void need_operands(struct rebuild *r, const struct ir_op *op)
 {
