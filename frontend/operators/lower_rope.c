@@ -90,10 +90,8 @@ static bool scaling(const struct call *c, struct rope_turn *r)
 			return lower_fail(c->lw, given->loc, DIAG_VALUE_TYPE,
 			                  "rope: '%s' of a scaling must be positive", numbers[i].name);
 	}
-	bool whole = true;
-	if (signature_find(&row->signature, "truncate") >= 0 && !call_bool(&s, "truncate", &whole))
+	if (signature_find(&row->signature, "truncate") >= 0 && !call_bool(&s, "truncate", &r->truncate))
 		return false;
-	r->between_pairs = !whole;
 	return signature_find(&row->signature, "factors") < 0 || factors(&s, r);
 }
 

@@ -76,8 +76,8 @@ static double pair_of_turns(const struct rope_turn *r, double turns)
 static double yarn(const struct rope_turn *r, int64_t pair, double frequency)
 {
 	double fast = pair_of_turns(r, r->beta_fast), slow = pair_of_turns(r, r->beta_slow);
-	double lo = fmax(r->between_pairs ? fast : floor(fast), 0);
-	double hi = fmin(r->between_pairs ? slow : ceil(slow), (double)r->dim - 1);
+	double lo = fmax(r->truncate ? floor(fast) : fast, 0);
+	double hi = fmin(r->truncate ? ceil(slow) : slow, (double)r->dim - 1);
 	double ramp = fmin(fmax(((double)pair - lo) / fmax(hi - lo, 0.001), 0), 1);
 	return frequency / r->factor * ramp + frequency * (1 - ramp);
 }

@@ -21,8 +21,8 @@ struct rope_turn {
 	enum rope_scaling scaling;
 	double factor, low, high, original, beta_fast, beta_slow; /* positive where the scaling has them */
 	double attention_factor;                                  /* 0: that of the scaling */
-	bool between_pairs;    /* yarn: limits are not cut to whole pairs */
-	const double *factors; /* longrope: [n_factors] */
+	bool truncate;                                            /* yarn: limits are cut to whole pairs */
+	const double *factors;                                    /* longrope: [n_factors] */
 	size_t n_factors;
 };
 

@@ -25,7 +25,7 @@ static void teardown(void)
 
 static struct rope_turn plain(double theta, int64_t dim)
 {
-	return (struct rope_turn){.theta = theta, .dim = dim};
+	return (struct rope_turn){.theta = theta, .dim = dim, .truncate = true};
 }
 
 static void expect(struct rope_turn r, double scale, size_t n, const double *want)
@@ -88,7 +88,7 @@ START_TEST(yarn)
 	r.original = 256;
 	EXPECT(r, 1.138629436111989, 1.0, 0.5020904689199546, 0.24846467329894412, 0.12066895996692692,
 	       0.05714285714285715, 0.02610870438383764, 0.011293848786315641, 0.004445698525097307);
-	r.between_pairs = true;
+	r.truncate = false;
 	EXPECT(r, 1.138629436111989, 1.0, 0.521685890183349, 0.25397231355700634, 0.12066669111942574,
 	       0.05539863663460478, 0.024147727312344734, 0.00963994285097862, 0.004445698525097307);
 	r = plain(10000, 16);
