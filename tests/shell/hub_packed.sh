@@ -42,8 +42,8 @@ same bytes_groups bytes --symmetric --bits 8
 for kept in gptq=q4g_32 awq_symmetric=q4g_64 gptq_bytes=q8 bytes=q8_row bytes_groups=q8; do
 	"$TFMC" inspect "$tmp/${kept%=*}/packed" | grep -c "layers.0.mlp.ffn.down.weight: .* stored ${kept#*=}$" >/dev/null || say "$kept: not kept"
 done
-"$TFMC" inspect "$tmp/mxfp4/packed" | grep -c "layers.0.mlp.moe.experts.all.\(gate\|up\|down\).weight: .* stored mxfp4$" >"$tmp/count" || true
-[ "$(cat "$tmp/count")" = 3 ] || say "experts are not kept as blocks"
+n=$("$TFMC" inspect "$tmp/mxfp4/packed" | grep -c "layers.0.mlp.moe.experts.all.\(gate\|up\|down\).weight: .* stored mxfp4$" || true)
+[ "$n" = 3 ] || say "experts are not kept as blocks"
 
 # The first version of GPTQ stores zero points less one: read as the other one, the model is another.
 sed 's/"checkpoint_format": "gptq"/"checkpoint_format": "gptq_v2"/' "$tmp/gptq/packed/config.json" >"$tmp/config"

@@ -17,6 +17,7 @@ import struct
 
 import to_gguf
 from make_llama import write
+from quantized import E2M1
 
 AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # the row of eight in each four bits of a word, from the lowest on
 
@@ -100,9 +101,6 @@ def pack(name, rows, args, rng):
     return {f"{x}.{end}": part for end, part in parts.items()}, ("F32", [n, k], struct.pack(f"<{n * k}f", *(v for row in elements for v in row)))
 
 
-E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
-
-
 def pack_experts(name, shape, values):
     """[E, in, out] as blocks [E, out, in / 32, 16] of two numbers a byte and their exponents; and the numbers, as they lay."""
     e, k, n = shape
@@ -116,7 +114,7 @@ def pack_experts(name, shape, values):
             blocks += bytes(low | high << 4 for low, high in zip(q[::2], q[1::2]))
             scales.append(power + 127)
             for p, c in zip(places[at:], q):
-                elements[p] = E2M1[c & 7] * 2.0 ** power * (-1 if c > 7 else 1)
+                elements[p] = E2M1[c] * 2.0 ** power
     return ({f"{name}_blocks": ("U8", [e, n, k // 32, 16], bytes(blocks)), f"{name}_scales": ("U8", [e, n, k // 32], bytes(scales))},
             ("F32", shape, struct.pack(f"<{len(elements)}f", *elements)))
 

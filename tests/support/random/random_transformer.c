@@ -398,12 +398,15 @@ static int columns(struct text *t, int x, int begin, int n)
 static int feed_forward(struct text *t, int x)
 {
 	const struct plan *p = &t->p;
-	int both = p->is_fused ? linear(t, x, "gate_up", 2 * p->f, p->d, p->has_f_bias, true) : 0;
-	int up = p->is_fused ? columns(t, both, p->f, p->f)
-	                     : linear(t, x, "up", p->f, p->d, p->has_f_bias, true);
-	int y = p->is_fused   ? columns(t, both, 0, p->f)
-	        : p->is_gated ? linear(t, x, "gate", p->f, p->d, p->has_f_bias, true)
-	                      : up;
+	int up, y;
+	if (p->is_fused) {
+		int both = linear(t, x, "gate_up", 2 * p->f, p->d, p->has_f_bias, true);
+		up = columns(t, both, p->f, p->f);
+		y = columns(t, both, 0, p->f);
+	} else {
+		up = linear(t, x, "up", p->f, p->d, p->has_f_bias, true);
+		y = p->is_gated ? linear(t, x, "gate", p->f, p->d, p->has_f_bias, true) : up;
+	}
 	y = activation(t, y, p->f);
 	if (p->is_gated)
 		y = line(t, rows(p->f).text, "mul %%v%d, %%v%d", y, up);
@@ -571,11 +574,12 @@ void random_transformer(struct buf *out, uint64_t seed, bool decodes)
 	t.out = &funcs;
 	t.weights = &weights;
 	write_run(&t);
-	t.decode = decodes;
-	t.next = t.n_weights = 0;
-	t.weights = &again; /* the same declarations again */
-	if (decodes)
+	if (decodes) {
+		t.decode = true;
+		t.next = t.n_weights = 0;
+		t.weights = &again; /* the same declarations again */
 		write_decode(&t);
+	}
 	buf_printf(out, "module \"random\"\ndim B in [1,4]\ndim S in [1,%d]\n", RANDOM_TRANSFORMER_ROWS);
 	buf_bytes(out, weights.data, weights.len);
 	if (t.p.rope != ROPE_NONE)
