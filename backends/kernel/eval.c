@@ -5,8 +5,6 @@
  */
 #include "backends/kernel/eval.h"
 
-#include <math.h>
-
 #include "ir/target/tile.h"
 #include "backends/panel/panel.h"
 #include "ir/core/view.h"

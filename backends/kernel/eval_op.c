@@ -3,7 +3,6 @@
  * The evaluator: elementwise ops. A result of a narrow dtype is rounded to it
  * after every op, so that fused and separate ops agree.
  */
-#include <math.h>
 
 #include "backends/kernel/eval.h"
 #include "backends/kb/math.h"

@@ -5,8 +5,6 @@
  */
 #include "backends/kernel/eval.h"
 
-#include <math.h>
-
 enum kb_scalar eval_scalar(enum ir_dtype t)
 {
 	switch (t) {

@@ -14,7 +14,6 @@
  */
 #include "backends/linear/matmul_internal.h"
 #include "backends/rows/rowwise.h"
-#include "ir/support/compiler.h"
 
 #define SIDE   8  /* items of a row or column of items */
 #define LANES  4  /* of a vector */

@@ -7,9 +7,7 @@
  */
 #include "backends/linear/matmul_internal.h"
 #include "backends/rows/rowwise.h"
-#include "ir/support/checked.h"
 #include "ir/builder/case.h"
-#include "ir/support/compiler.h"
 
 /* Operands of OP_linear. */
 enum { X = OPERAND(linear, x), W = OPERAND(linear, w), BIAS = OPERAND(linear, b) };

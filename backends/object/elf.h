@@ -8,7 +8,6 @@
 #define TFMC_BACKENDS_OBJECT_ELF_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 

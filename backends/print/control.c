@@ -5,8 +5,6 @@
  */
 #include "backends/print/print.h"
 
-#include <string.h>
-
 void print_line(struct print *p, const char *fmt, ...)
 {
 	va_list ap;

@@ -7,7 +7,6 @@
 #include "backends/print_c/internal.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ir/support/number.h"
 

@@ -6,8 +6,6 @@
  */
 #include "backends/print_c/internal.h"
 
-#include <string.h>
-
 const char *c_need_select(struct print *p, enum c_element e, int lanes)
 {
 	struct print_helper h = {arena_printf(p->arena, "select_%s", c_suffix(p, e, lanes)), e, lanes, {0}};

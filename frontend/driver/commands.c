@@ -12,7 +12,6 @@
 
 #include "frontend/text/files.h"
 #include "ir/print/text.h"
-#include "ir/verify/verify.h"
 
 enum tfmc_status driver_put(struct driver *d, const char *path, const struct buf *text)
 {

@@ -10,8 +10,6 @@
 #include "frontend/expr/expr.h"
 #include "frontend/expr/func.h"
 #include "ir/support/checked.h"
-#include "ir/support/number.h"
-#include "ir/support/strmap.h"
 
 /* ---- errors ---- */
 

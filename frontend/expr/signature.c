@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "ir/support/strmap.h"
-
 static bool is_rest(const struct argument *a)
 {
 	return strcmp(a->name, "..") == 0;

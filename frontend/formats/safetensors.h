@@ -10,13 +10,10 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "frontend/formats/stored.h"
-#include "ir/support/arena.h"
 #include "ir/support/buf.h"
 #include "ir/support/compiler.h"
-#include "ir/diag/diag.h"
 
 #define SAFETENSORS_HEADER_MAX ((size_t)100000000) /* bytes; the format's own limit */
 

@@ -9,7 +9,6 @@
 #include "frontend/text/files.h"
 #include "frontend/import/folder.h"
 #include "frontend/text/json.h"
-#include "frontend/text/yaml_tree.h"
 #include "ir/support/buf.h"
 
 #define FILE_NAME "generation_config.json"

@@ -12,7 +12,6 @@
 #include "frontend/text/files.h"
 #include "frontend/import/folder.h"
 #include "frontend/text/json.h"
-#include "frontend/text/yaml_tree.h"
 
 struct sentence {
 	struct parsed_files *f;

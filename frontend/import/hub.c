@@ -25,7 +25,6 @@
 #include "frontend/text/yaml_edit.h"
 #include "frontend/import/folder.h"
 #include "frontend/import/hub.h"
-#include "frontend/weights/files.h"
 #include "ir/algorithms/glob.h"
 
 #define RUNS_MAX 4096 /* names that `runs` writes out */

@@ -13,7 +13,6 @@
 #include "frontend/model/schema.h"
 #include "frontend/steps/template.h"
 #include "frontend/weights/pattern.h"
-#include "ir/support/memory.h"
 
 #define WIDEST     130 /* columns of a line */
 #define SHORT_ITEM 88  /* characters of a key or operator that does not need a line of its own */

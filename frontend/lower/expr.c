@@ -4,7 +4,6 @@
  * tensors through the builder, with trailing-axis broadcasting between them.
  */
 #include <math.h>
-#include <string.h>
 
 #include "frontend/lower/lower.h"
 

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/support/memory.h"
-
 struct entry {
 	const char *name;
 	enum lower_mode mode;

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "frontend/lower/lower.h"
-#include "frontend/text/files.h"
 
 static bool bad(struct frontend_model *m, const struct stored_tensor *t, const char *what)
 {

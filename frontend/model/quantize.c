@@ -3,11 +3,9 @@
  * The section quantize: a format for everything that is usually quantized, or a mapping from patterns of parameter
  * paths to formats. Only matrices of linears and tables of embed are asked about.
  */
-#include <string.h>
 
 #include "frontend/model/model.h"
 #include "ir/algorithms/glob.h"
-#include "ir/support/checked.h"
 
 /* What a single format leaves out: a step of a position, or of a choice among experts, is large beside the bytes. */
 static const char *const left_out[] = {"*position*", "*.router.*"};

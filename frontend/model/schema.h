@@ -13,7 +13,6 @@
 
 #include "frontend/expr/expr.h"
 #include "frontend/text/yaml_tree.h"
-#include "ir/support/buf.h"
 
 enum schema_type {
 	KEY_INT,

@@ -6,7 +6,6 @@
  *
  *   y[.., l, o] = b[o] + sum over c, k of W[o, c, k] x[.., l stride + k dilation - padding, c], zero outside
  */
-#include <string.h>
 
 #include "frontend/lower/lower.h"
 #include "ir/support/checked.h"

@@ -2,7 +2,6 @@
 /*
  * Movement and products of the graph level.
  */
-#include <string.h>
 
 #include "frontend/lower/lower.h"
 

@@ -2,7 +2,6 @@
 /*
  * Layers with parameters, attention, and the operators that know positions.
  */
-#include <math.h>
 #include <string.h>
 
 #include "frontend/lower/lower.h"

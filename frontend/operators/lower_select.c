@@ -3,7 +3,6 @@
  * Operators that choose or count along an axis: cumsum, topk, scatter. The ops walk over
  * rows of the last axis; scatter asks for each row which of the ids names it last.
  */
-#include <string.h>
 
 #include "frontend/lower/lower.h"
 

@@ -7,8 +7,6 @@
 
 #include <math.h>
 
-#include "ir/support/checked.h"
-
 #define PI 3.14159265358979323846
 
 /* ---- checks ---- */

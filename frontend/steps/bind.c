@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend/steps/graph_close.h"
 #include "frontend/steps/template.h"
 
 bool bind(struct template *t, const char *name, const struct item *item)

@@ -13,7 +13,6 @@
 #include <stdint.h>
 
 #include "ir/support/arena.h"
-#include "ir/support/compiler.h"
 #include "ir/diag/diag.h"
 
 #define JSON_DEPTH_MAX 64

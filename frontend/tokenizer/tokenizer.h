@@ -10,7 +10,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "ir/support/arena.h"
 #include "ir/support/compiler.h"

@@ -7,8 +7,6 @@
 #include "ir/builder/builder.h"
 #include "ir/builder/case.h"
 
-#include <string.h>
-
 static const struct ir_dim *import_dim(struct ir_builder *b, const struct ir_dim *d)
 {
 	d = ir_import_dim(b->m, d);

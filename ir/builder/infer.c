@@ -10,8 +10,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "ir/core/axes.h"
-
 /* ---- constants ---- */
 
 static bool infer_weight(const struct infer *c)

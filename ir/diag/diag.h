@@ -11,7 +11,6 @@
 #ifndef TFMC_IR_DIAG_DIAG_H
 #define TFMC_IR_DIAG_DIAG_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

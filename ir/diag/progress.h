@@ -6,7 +6,6 @@
 #ifndef TFMC_IR_DIAG_PROGRESS_H
 #define TFMC_IR_DIAG_PROGRESS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

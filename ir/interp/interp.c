@@ -7,7 +7,6 @@
 #include "ir/interp/interp.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "ir/interp/interp_internal.h"
 #include "ir/support/memory.h"

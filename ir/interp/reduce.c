@@ -4,7 +4,6 @@
  * result that has its index on the axes that stay.
  */
 #include <math.h>
-#include <string.h>
 
 #include "ir/interp/interp_internal.h"
 

@@ -4,8 +4,6 @@
  */
 #include "ir/parse/parser.h"
 
-#include <string.h>
-
 /* More attributes than any op has. */
 #define ATTRS_MAX 32
 #define WORDS_MAX 32 /* of a list */

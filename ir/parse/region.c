@@ -7,8 +7,6 @@
  */
 #include "ir/parse/parser.h"
 
-#include <string.h>
-
 /* Both end alike: types, location, names. */
 static bool finish(struct parser *p, struct ir_op *op, const struct parse_names *names,
                    const struct ir_value *results, size_t n, struct ir_loc loc)

@@ -6,8 +6,6 @@
 
 #include <inttypes.h>
 
-#include "ir/support/number.h"
-
 static const char *class_name(enum ir_operand_class class)
 {
 	switch (class) {

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "ir/support/checked.h"
-
 /* The 16 values of GGUF's IQ4_NL, denser around zero. */
 static const int8_t codebook_IQ4_NL[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                            1,    13,   25,  38,  53,  69,  89,  113};

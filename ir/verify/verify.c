@@ -4,10 +4,8 @@
  * with the set of visible values; nothing is trusted that a pass could have
  * set.
  */
-#include <string.h>
 
 #include "ir/builder/build.h"
-#include "ir/print/text.h"
 #include "ir/verify/internal.h"
 
 void verify_fail(struct verifier *v, struct ir_loc loc, const char *fmt, ...)

@@ -8,7 +8,6 @@
  * place: nothing a member reads depends on the root but through members.
  */
 #include "passes/group/parts.h"
-#include "passes/group/norms.h"
 
 #include "ir/support/buf.h"
 #include "ir/support/checked.h"

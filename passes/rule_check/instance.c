@@ -5,7 +5,6 @@
  * a pattern leaves open (an operand without a type, the sizes of a broadcast)
  * follows from the op that reads it.
  */
-#include <math.h>
 #include <string.h>
 
 #include "passes/rule_check/check.h"

@@ -5,7 +5,6 @@
  * the root. Invariant: it has the type of the root, or the pass fails with an
  * internal error that names the rule.
  */
-#include <string.h>
 
 #include "passes/rules/rule.h"
 

@@ -5,7 +5,6 @@
  */
 #include "passes/validate/validate.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "passes/rules/rule.h"

@@ -14,7 +14,6 @@
 #define TFMC_PASSES_VALIDATE_VALIDATE_H
 
 #include "passes/framework/pass.h"
-#include "passes/validate/trial.h"
 
 /* One comparison: a pass and a function of the module. */
 struct validate_line {

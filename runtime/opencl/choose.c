@@ -3,7 +3,6 @@
  * One device of the list.
  */
 #include <stdbool.h>
-#include <string.h>
 
 #include "runtime/abi.h"
 #include "runtime/opencl/internal.h"

@@ -4,7 +4,6 @@
  */
 #define _GNU_SOURCE /* RTLD_NODELETE */
 #include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
  */
 #include "tests/kb_interp/interp_internal.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 

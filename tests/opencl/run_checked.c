@@ -5,7 +5,6 @@
  * results back at once, to be compared with the interpreter's values of the same
  * group. Places of one launch that overlap share a buffer.
  */
-#include <inttypes.h>
 #include <string.h>
 
 #include "tests/opencl/run_internal.h"

@@ -6,7 +6,6 @@
 #include "tests/opencl_mock/mock_internal.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

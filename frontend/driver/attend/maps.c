@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "frontend/driver/attend/attend.h"
-#include "frontend/driver/run/probes.h"
 
 #define MAX_DIMS  16
 #define STEP_NAME ".attention" /* a path ends so when the step has no id of its own */

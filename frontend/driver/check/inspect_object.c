@@ -5,8 +5,6 @@
  */
 #include "frontend/driver/check/inspect.h"
 
-#include <string.h>
-
 /* Of a record whose parts lie on top of each other the end is not shown. */
 #define REPORT_BYTES_MAX (4 << 20)
 #define TYPE_BYTES_MAX   1024

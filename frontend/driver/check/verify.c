@@ -10,8 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "frontend/weights/files.h"
-
 void verify_line(struct driver *d, const char *what, double error, double bound, bool ok)
 {
 	buf_printf(&d->out, "%-52s %12.3g %12.3g  %s\n", what, error, bound, ok ? "ok" : "FAILED");

@@ -7,7 +7,6 @@
 #define TFMC_FRONTEND_DRIVER_OPTIONS_PROGRESS_H
 
 #include "frontend/driver/options/options.h"
-#include "ir/support/buf.h"
 #include "ir/diag/progress.h"
 
 enum progress_form { PROGRESS_NEVER, PROGRESS_LINES, PROGRESS_BAR };

@@ -6,7 +6,6 @@
  * its source: text, ids, or features of --inputs, a row for each target.
  */
 #include <math.h>
-#include <string.h>
 
 #include "frontend/driver/quality/texts.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"

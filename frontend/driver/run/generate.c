@@ -4,7 +4,6 @@
  * come when nothing has to be before them.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "frontend/driver/run/prompts.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"

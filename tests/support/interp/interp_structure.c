@@ -3,7 +3,6 @@
  * Values of constants, state ops and ops with regions.
  */
 #include <check.h>
-#include <string.h>
 
 #include "ir/verify/verify.h"
 #include "tests/support/interp/interp_checks.h"

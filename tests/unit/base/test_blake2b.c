@@ -4,7 +4,6 @@
  */
 #include <check.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "ir/algorithms/blake2b.h"
 

@@ -12,7 +12,6 @@
 
 #include "frontend/frontend.h"
 #include "frontend/graph/graph.h"
-#include "frontend/model/schema.h"
 
 Suite *suite_model(void);
 

@@ -5,7 +5,6 @@
  */
 #include <check.h>
 #include <math.h>
-#include <string.h>
 
 #include "frontend/quantized/packed.h"
 #include "tests/support/random/rng.h"

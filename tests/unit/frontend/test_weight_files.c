@@ -4,7 +4,6 @@
  * ignoring, suggestions, globs.
  */
 #include <check.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "frontend/formats/safetensors.h"

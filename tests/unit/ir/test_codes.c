@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "ir/support/buf.h"
-#include "ir/support/checked.h"
 #include "ir/weights/weight.h"
 
 #define ROWS    6

@@ -5,7 +5,6 @@
  */
 #include <check.h>
 #include <math.h>
-#include <string.h>
 
 #include "ir/builder/build.h"
 #include "ir/print/text.h"

@@ -8,7 +8,6 @@
 
 #include "ir/builder/build.h"
 #include "ir/builder/case.h"
-#include "ir/interp/interp.h"
 #include "tests/support/random/random_ir.h"
 #include "tests/support/tir.h"
 

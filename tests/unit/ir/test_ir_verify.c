@@ -4,7 +4,6 @@
  * or by damage to a good module.
  */
 #include <check.h>
-#include <string.h>
 
 #include "ir/verify/verify.h"
 #include "tests/support/tir.h"

@@ -5,7 +5,6 @@
  * cannot be begun fails alone.
  */
 #include <check.h>
-#include <string.h>
 
 #include "tests/support/mini_session.h"
 #include "tests/support/random/rng.h"

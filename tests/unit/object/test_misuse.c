@@ -5,7 +5,6 @@
  * sanitizers). What is refused changes nothing: the session generates the same ids afterwards.
  */
 #include <check.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

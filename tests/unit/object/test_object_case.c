@@ -10,7 +10,6 @@
 
 #include "backends/backend.h"
 #include "ir/builder/case.h"
-#include "ir/interp/interp.h"
 #include "passes/framework/pass.h"
 #include "runtime/tfmc_rt.h"
 #include "tests/support/tir.h"

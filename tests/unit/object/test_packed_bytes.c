@@ -8,8 +8,6 @@
 #include <check.h>
 
 #include "backends/backend.h"
-#include "ir/print/text.h"
-#include "ir/verify/verify.h"
 #include "passes/framework/pass.h"
 #include "tests/support/random/random_transformer.h"
 #include "tests/support/tir.h"

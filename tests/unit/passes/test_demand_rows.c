@@ -5,7 +5,6 @@
  * are picked.
  */
 #include <check.h>
-#include <string.h>
 
 #include "passes/framework/pass.h"
 #include "tests/support/random/random_ir.h"

@@ -5,7 +5,6 @@
  */
 #include <check.h>
 #include <math.h>
-#include <string.h>
 
 #include "ir/support/compiler.h"
 #include "tests/support/kernels/c_case.h"

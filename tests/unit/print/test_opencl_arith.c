@@ -6,7 +6,6 @@
  */
 #include <check.h>
 #include <math.h>
-#include <string.h>
 
 #include "tests/support/random/dot_case.h"
 #include "tests/support/opencl/opencl_numbers.h"
