@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/matrix/bounds/bound.h"
+#include "tests/support/bounds/bound.h"
 #include "tests/matrix/matrix.h"
 #include "tests/support/random/random_ir.h"
 

@@ -71,11 +71,10 @@ void attention_poison(const struct attention_case *c, struct attention_call *cal
 void attention_run(struct attention_case *c, struct attention_call *call, int64_t n_workers);
 /* Always by the kernel interpreter. */
 void attention_run_checked(struct attention_case *c, struct attention_call *call, int64_t n_workers);
-/* call->out against the IR interpreter. */
-void attention_expect(struct attention_case *c, const struct attention_call *call, double tolerance);
+/* call->out is the IR interpreter's result within the bounds of support/bounds/bound.h. */
+void attention_expect(struct attention_case *c, const struct attention_call *call);
 /* For kernels that a test made wrong: NULL when attention_run_checked and attention_expect would pass, else
  * why not. */
-const char *attention_complaint(struct attention_case *c, struct attention_call *call, int64_t n_workers,
-                                double tolerance);
+const char *attention_complaint(struct attention_case *c, struct attention_call *call, int64_t n_workers);
 
 #endif

@@ -14,6 +14,7 @@
 #include "ir/interp/interp.h"
 #include "ir/core/view.h"
 #include "tests/support/effort.h"
+#include "tests/support/bounds/bound.h"
 #include "tests/support/random/rng.h"
 
 enum { WORD_OUT = GROUP_CASE_PARAMS, WORD_SCRATCH, WORD_DIMS, N_WORDS = WORD_DIMS + GROUP_CASE_DIMS };
@@ -302,52 +303,32 @@ void group_case_launch(struct group_case *c, struct group_call *call, int64_t gr
 
 /* ---- reference ---- */
 
-static bool is_near(double got, double e, double tolerance)
+static const char *difference(struct group_case *c, const struct group_call *call)
 {
-	if (isnan(e) || isinf(e))
-		return isnan(e) ? isnan(got) : got == e;
-	return fabs(got - e) <= tolerance * (1 + fabs(e));
-}
-
-/* NULL, or the first element that is not near. */
-static const char *compare(struct group_case *c, const struct group_call *call,
-                           const struct interp_tensor *expected, double tolerance)
-{
-	struct interp_tensor got = *expected;
-	ck_assert_int_eq(interp_count(expected), call->n_out);
-	ck_assert(interp_tensor_alloc(&c->arena, &got));
-	interp_from_bytes(&got, call->out);
-	for (int64_t i = 0; i < call->n_out; i++)
-		if (!is_near(got.data[i], expected->data[i], tolerance) ||
-		    (got.exact && interp_distance(&got, expected, i) != 0))
-			return arena_printf(&c->arena, "element %d of %d is %.9g, expected %.9g", (int)i,
-			                    (int)call->n_out, got.data[i], expected->data[i]);
-	return NULL;
-}
-
-static const char *difference(struct group_case *c, const struct group_call *call, double tolerance)
-{
-	struct interp_tensor in[GROUP_CASE_PARAMS], out;
+	struct interp_tensor in[GROUP_CASE_PARAMS];
+	struct arena a;
+	arena_init(&a);
 	for (size_t i = 0; i < c->f->n_params; i++) {
 		const struct ir_type *type = ir_type_of(c->f, c->f->params[i].value);
-		ck_assert(interp_tensor_make(&c->arena, type, call->dims, &in[i]));
+		ck_assert(interp_tensor_make(&a, type, call->dims, &in[i]));
 		interp_from_bytes(&in[i], call->in[i]);
 	}
-	struct interp_args args = {.dims = call->dims, .inputs = in, .outputs = &out, .arena = &c->arena};
-	enum tfmc_status ran = interp_run(&c->tir.cx, c->tir.m, c->f, &args);
-	ck_assert_msg(ran == TFMC_OK, "%s", c->tir.log.data);
-	return compare(c, call, &out, tolerance);
+	const struct interp_args args = {.dims = call->dims, .inputs = in};
+	const char *why = bound_complaint(&c->tir.cx, c->tir.m, c->f, &args, call->out, &a);
+	if (why != NULL)
+		why = arena_printf(&c->arena, "%s%s", why, c->tir.log.data);
+	arena_destroy(&a);
+	return why;
 }
 
-void group_case_expect(struct group_case *c, const struct group_call *call, double tolerance)
+void group_case_expect(struct group_case *c, const struct group_call *call)
 {
-	const char *why = difference(c, call, tolerance);
+	const char *why = difference(c, call);
 	ck_assert_msg(why == NULL, "%s", why);
 }
 
-const char *group_case_complaint(struct group_case *c, struct group_call *call, int64_t n_workers,
-                                 double tolerance)
+const char *group_case_complaint(struct group_case *c, struct group_call *call, int64_t n_workers)
 {
 	const char *why = interpret(c, call, n_workers);
-	return why != NULL ? why : difference(c, call, tolerance);
+	return why != NULL ? why : difference(c, call);
 }

@@ -48,11 +48,10 @@ void group_case_run(struct group_case *c, struct group_call *call, int64_t n_wor
 void group_case_run_checked(struct group_case *c, struct group_call *call, int64_t n_workers);
 /* The kernel interpreter over work-groups: no race, no barrier that some miss. */
 void group_case_launch(struct group_case *c, struct group_call *call, int64_t groups);
-/* |out - expected| <= tolerance (1 + |expected|); infinities and NaN are equal to themselves. */
-void group_case_expect(struct group_case *c, const struct group_call *call, double tolerance);
+/* call->out is the IR interpreter's result within the bounds of support/bounds/bound.h. */
+void group_case_expect(struct group_case *c, const struct group_call *call);
 /* For kernels that a test made wrong: NULL when group_case_run_checked and group_case_expect would pass, else
  * why not. */
-const char *group_case_complaint(struct group_case *c, struct group_call *call, int64_t n_workers,
-                                 double tolerance);
+const char *group_case_complaint(struct group_case *c, struct group_call *call, int64_t n_workers);
 
 #endif

@@ -16,6 +16,7 @@
 #include "ir/target/tile.h"
 #include "ir/core/view.h"
 #include "tests/support/effort.h"
+#include "tests/support/bounds/bound.h"
 #include "tests/support/random/rng.h"
 
 enum { WORD_OUT = LINEAR_PARAMS_MAX, WORD_SCRATCH, WORD_DIMS, N_WORDS = WORD_DIMS + 2 };
@@ -503,11 +504,9 @@ void linear_launch(struct linear_case *c, struct linear_call *call, int64_t grou
 
 /* ---- the reference ---- */
 
-/* NULL, or the first element that is not near. */
-static const char *difference(struct linear_case *c, const struct linear_call *call, double tolerance)
+static const char *difference(struct linear_case *c, const struct linear_call *call)
 {
-	const char *why = NULL;
-	struct interp_tensor in[LINEAR_PARAMS_MAX], out;
+	struct interp_tensor in[LINEAR_PARAMS_MAX];
 	struct arena a;
 	arena_init(&a);
 	for (size_t i = 0; i < c->f->n_params; i++) {
@@ -515,28 +514,23 @@ static const char *difference(struct linear_case *c, const struct linear_call *c
 		ck_assert(interp_tensor_make(&a, t, call->dims, &in[i]));
 		interp_from_bytes(&in[i], call->param[i]);
 	}
-	struct interp_args args = {.dims = call->dims, .inputs = in, .outputs = &out, .arena = &a};
-	enum tfmc_status status = interp_run(&c->tir.cx, c->tir.m, c->f, &args);
-	ck_assert_msg(status == TFMC_OK, "%s", c->tir.log.data);
-	ck_assert_int_eq(interp_count(&out), call->n_out);
-	for (int64_t i = 0; i < call->n_out && why == NULL; i++) {
-		double e = out.data[i], got = (double)call->out[i];
-		if (!(e == got || fabs(e - got) <= tolerance)) /* infinities are equal */
-			why = arena_printf(&c->arena, "B %d S %d: element %d is %.9g, expected %.9g",
-			                   (int)call->dims[0], (int)call->dims[1], (int)i, got, e);
-	}
+	const struct interp_args args = {.dims = call->dims, .inputs = in};
+	const char *why = bound_complaint(&c->tir.cx, c->tir.m, c->f, &args, call->out, &a);
+	if (why != NULL)
+		why = arena_printf(&c->arena, "B %d S %d: %s%s", (int)call->dims[0], (int)call->dims[1], why,
+		                   c->tir.log.data);
 	arena_destroy(&a);
 	return why;
 }
 
-void linear_expect(struct linear_case *c, const struct linear_call *call, double tolerance)
+void linear_expect(struct linear_case *c, const struct linear_call *call)
 {
-	const char *why = difference(c, call, tolerance);
+	const char *why = difference(c, call);
 	ck_assert_msg(why == NULL, "%s", why);
 }
 
-const char *linear_complaint(struct linear_case *c, struct linear_call *call, int64_t n, double tolerance)
+const char *linear_complaint(struct linear_case *c, struct linear_call *call, int64_t n)
 {
 	const char *why = interpret(c, call, n);
-	return why != NULL ? why : difference(c, call, tolerance);
+	return why != NULL ? why : difference(c, call);
 }

@@ -63,12 +63,12 @@ void linear_run(struct linear_case *c, struct linear_call *call, int64_t n_worke
 void linear_run_checked(struct linear_case *c, struct linear_call *call, int64_t n_workers);
 /* The kernel interpreter over work-groups: no race, no barrier that some miss. */
 void linear_launch(struct linear_case *c, struct linear_call *call, int64_t groups);
-/* call->out against the IR interpreter: |difference| <= tolerance. */
-void linear_expect(struct linear_case *c, const struct linear_call *call, double tolerance);
+/* call->out is the IR interpreter's result within the bounds of support/bounds/bound.h. */
+void linear_expect(struct linear_case *c, const struct linear_call *call);
 /*
  * For kernels that a test made wrong: NULL when the kernel interpreter (n workers, or n work-groups of a
  * shared case) has no complaint and the result is near, else what is wrong.
  */
-const char *linear_complaint(struct linear_case *c, struct linear_call *call, int64_t n, double tolerance);
+const char *linear_complaint(struct linear_case *c, struct linear_call *call, int64_t n);
 
 #endif

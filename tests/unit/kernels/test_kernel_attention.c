@@ -43,25 +43,19 @@ static void vary(const struct attention_case *c, struct attention_call *call)
 	}
 }
 
-/* Half a unit in the last place of bf16 around 2, and the rounding of f32. Weights whose sum is 1 are rounded relative to
- * the largest of a block here and divided by their sum there, by 2^-8 of each at most; values are below 2. */
-static double tolerance_of(const struct attention_case *c)
-{
-	if (c->config.rounds)
-		return 0x1p-6 + (c->config.is_bf16 ? 0x1p-8 : 4e-6);
-	return c->config.is_bf16 ? 0x1p-8 : 4e-6;
-}
-
-static void check_shapes(struct attention_case *c)
+/* Targets take turns. */
+static void check_shapes(struct attention_case *c, int turn)
 {
 	static const int64_t rows[] = {0, 1, 3, 17, 37, 70}, keys[] = {1, 5, 16, 65, 130, 300};
 	for (size_t i = 0; i < TFMC_COUNT(rows) * TFMC_COUNT(keys); i++) {
 		struct attention_call call;
+		if (!effort_is_all() && (int)i % 2 != turn % 2)
+			continue;
 		attention_call_init(c, &call, 1 + (int64_t)i % 3, rows[i / TFMC_COUNT(keys)],
 		                    keys[i % TFMC_COUNT(keys)]);
 		vary(c, &call);
 		attention_run(c, &call, 1 + (int64_t)i % 5);
-		attention_expect(c, &call, tolerance_of(c));
+		attention_expect(c, &call);
 	}
 }
 
@@ -72,7 +66,7 @@ START_TEST(equals_the_interpreter)
 	struct attention_case c;
 	attention_case_init(&c, &config);
 	if (c.jit)
-		check_shapes(&c);
+		check_shapes(&c, _i);
 	attention_case_destroy(&c);
 }
 END_TEST
@@ -90,7 +84,7 @@ START_TEST(stays_inside_its_memory)
 		attention_call_init(&c, &call, shapes[i][0], shapes[i][1], shapes[i][2]);
 		vary(&c, &call);
 		attention_run_checked(&c, &call, 2);
-		attention_expect(&c, &call, tolerance_of(&c));
+		attention_expect(&c, &call);
 	}
 	attention_case_destroy(&c);
 }
@@ -231,7 +225,7 @@ START_TEST(divided_heads_give_the_same_bits)
 		vary(&c, &one);
 		vary(&c, &more);
 		attention_run(&c, &one, 1);
-		attention_expect(&c, &one, tolerance_of(&c));
+		attention_expect(&c, &one);
 		for (size_t i = 0; i < TFMC_COUNT(workers); i++) {
 			if (!c.jit && !effort_is_all() && (int64_t)i % 3 != b - 1)
 				continue; /* each number of workers once */
@@ -239,7 +233,7 @@ START_TEST(divided_heads_give_the_same_bits)
 			ck_assert_mem_eq(one.out, more.out, (size_t)one.n_out * 4);
 		}
 		attention_run_checked(&c, &more, workers[b]);
-		attention_expect(&c, &more, tolerance_of(&c));
+		attention_expect(&c, &more);
 	}
 	attention_case_destroy(&c);
 }
@@ -311,7 +305,7 @@ START_TEST(extreme_scores)
 		call.bias[140 + t] = t % 2 ? -3.0e38f : -100.0f;
 	}
 	attention_run(&c, &call, 1);
-	attention_expect(&c, &call, 4e-6);
+	attention_expect(&c, &call);
 	call.bias[69] = NAN;
 	attention_run(&c, &call, 1);
 	ck_assert(isnan(call.out[0]));
@@ -331,7 +325,7 @@ START_TEST(extreme_scales)
 	attention_call_init(&c, &call, 1, 9, 9);
 	call.k_scale[0] = 0;
 	attention_run(&c, &call, 1);
-	attention_expect(&c, &call, 4e-6);
+	attention_expect(&c, &call);
 	int64_t row = config.heads * config.value_size;
 	call.k_scale[5] = call.v_scale[9 + 7] = NAN;
 	attention_run(&c, &call, 1);
@@ -365,7 +359,7 @@ START_TEST(extreme_sinks)
 	for (int h = 0; h < 3; h++)
 		a.sinks[h] = 2e38f;
 	attention_run(&with, &a, 1);
-	attention_expect(&with, &a, 0);
+	attention_expect(&with, &a);
 	a.sinks[1] = NAN;
 	attention_run(&with, &a, 1);
 	ck_assert(isnan(a.out[9 * 60 + 20]) && !isnan(a.out[9 * 60]));
@@ -385,12 +379,12 @@ START_TEST(pairs)
 	config.target = "x86-64-v4-bf16";
 	attention_case_init(&c, &config);
 	if (c.jit)
-		check_shapes(&c);
+		check_shapes(&c, _i);
 	for (size_t i = 0; i < TFMC_COUNT(shapes); i++) {
 		attention_call_init(&c, &call, shapes[i][0], shapes[i][1], shapes[i][2]);
 		vary(&c, &call);
 		attention_run_checked(&c, &call, 2);
-		attention_expect(&c, &call, tolerance_of(&c));
+		attention_expect(&c, &call);
 	}
 	attention_call_init(&c, &call, 2, 70, 90);
 	attention_call_init(&c, &more, 2, 70, 90);
@@ -416,7 +410,7 @@ START_TEST(one_key_is_rounded)
 	attention_case_init(&c, &config);
 	attention_call_init(&c, &call, 1, 3, 1);
 	attention_run_checked(&c, &call, 1);
-	attention_expect(&c, &call, 0);
+	attention_expect(&c, &call);
 	ck_assert(call.out[1] != call.v[1] && fabsf(call.out[1] - call.v[1]) < 0x1p-7F);
 	call.v[0] = INFINITY;
 	attention_run_checked(&c, &call, 1);

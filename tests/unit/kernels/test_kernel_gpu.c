@@ -16,8 +16,7 @@
 #include "tests/support/kernels/group_case.h"
 #include "tests/support/kernels/linear_case.h"
 
-#define GPU       "opencl-gpu"
-#define TOLERANCE 4e-6
+#define GPU "opencl-gpu"
 
 static const int64_t group_counts[] = {1, 2, 7};
 
@@ -68,7 +67,7 @@ static void check_product(const struct product *p, const char *body, bool same_b
 		linear_call_init(&gpu, &call, shape[0], shape[1]);
 		linear_call_init(&cpu, &expected, shape[0], shape[1]);
 		linear_launch(&gpu, &call, group_counts[i % 3]);
-		linear_expect(&gpu, &call, 1e-5);
+		linear_expect(&gpu, &call);
 		linear_run(&cpu, &expected, 1);
 		if (same_bits)
 			ck_assert_mem_eq(call.out, expected.out, (size_t)call.n_out * sizeof(float));
@@ -206,7 +205,7 @@ static void check_function(const char *function, int most, const int64_t *rows, 
 	for (size_t i = 0; i < n; i++) {
 		linear_call_init(&c, &call, 1 + (int64_t)i, rows[i]);
 		linear_launch(&c, &call, group_counts[i % TFMC_COUNT(group_counts)]);
-		linear_expect(&c, &call, 1e-5);
+		linear_expect(&c, &call);
 	}
 	linear_case_destroy(&c);
 	buf_destroy(&text);
@@ -318,7 +317,7 @@ static void check_rows(const struct recipe *r, int64_t width, bool is_constant, 
 		const int64_t dims[] = {rows, width};
 		group_call_init(&c, &call, dims);
 		group_case_launch(&c, &call, group_counts[rows % 3]);
-		group_case_expect(&c, &call, TOLERANCE);
+		group_case_expect(&c, &call);
 	}
 	group_case_destroy(&c);
 	buf_destroy(&text);
@@ -360,7 +359,7 @@ START_TEST(test_extremes)
 	group_call_init(&c, &call, dims);
 	put_extremes(call.in[0], dims[1]);
 	group_case_launch(&c, &call, 2);
-	group_case_expect(&c, &call, TOLERANCE);
+	group_case_expect(&c, &call);
 	group_case_destroy(&c);
 	buf_destroy(&text);
 }
@@ -397,7 +396,7 @@ START_TEST(test_masks)
 		((int32_t *)call.in[2])[b] = b == 2 ? 300 : 23 * b;
 	}
 	group_case_launch(&c, &call, 7);
-	group_case_expect(&c, &call, TOLERANCE);
+	group_case_expect(&c, &call);
 	group_case_destroy(&c);
 	buf_destroy(&text);
 }
@@ -448,7 +447,7 @@ START_TEST(test_items_alone)
 	for (size_t i = 0; i < TFMC_COUNT(group_counts); i++) {
 		group_call_init(&c, &call, dims);
 		group_case_launch(&c, &call, group_counts[i]);
-		group_case_expect(&c, &call, TOLERANCE);
+		group_case_expect(&c, &call);
 	}
 	group_case_destroy(&c);
 	buf_destroy(&text);

@@ -246,13 +246,13 @@ static void check_shapes(struct reference *r, struct linear_case *c, int64_t col
 			linear_run(c, &call, workers);
 			expect_bits(r, columns, "workers");
 		}
-		linear_expect(c, &call, 1e-4);
+		linear_expect(c, &call);
 	}
 	linear_call_init(c, &call, 1, 3);
 	linear_run_checked(c, &call, 2);
 	if (c->caps.has_fma) /* the kernel interpreter rounds once */
 		expect_bits(r, columns, "interpreted");
-	linear_expect(c, &call, 1e-4);
+	linear_expect(c, &call);
 }
 
 /* f: codes, or BF16. */

@@ -18,8 +18,6 @@ static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aa
 static const int64_t widths[] = {1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 64, 96, 257};
 static const int64_t row_counts[] = {0, 1, 2, 7};
 
-#define TOLERANCE 4e-6
-
 /* ---- texts ---- */
 
 /* A group over x [R, D], g [D], h [D], y [R, D]: %p is x after the prologue, %n the root, %q the result. */
@@ -107,11 +105,11 @@ static void check_rows(struct group_case *c, int64_t width)
 		struct group_call call;
 		group_call_init(c, &call, dims);
 		group_case_run(c, &call, 2);
-		group_case_expect(c, &call, TOLERANCE);
+		group_case_expect(c, &call);
 		if (width > 33 || row_counts[i] > 2)
 			continue;
 		group_case_run_checked(c, &call, 1);
-		group_case_expect(c, &call, TOLERANCE);
+		group_case_expect(c, &call);
 	}
 }
 
@@ -223,9 +221,9 @@ static void check_extremes(struct group_case *c, int64_t width)
 	group_call_init(c, &call, dims);
 	put_extremes(call.in[0], width);
 	group_case_run(c, &call, 1);
-	group_case_expect(c, &call, TOLERANCE);
+	group_case_expect(c, &call);
 	group_case_run_checked(c, &call, 1);
-	group_case_expect(c, &call, TOLERANCE);
+	group_case_expect(c, &call);
 }
 
 /* softmax and log_softmax */
@@ -262,7 +260,7 @@ START_TEST(norms_keep_digits)
 		x[192 + j] = 1e-20f * (float)j;
 	}
 	group_case_run(&c, &call, 1);
-	group_case_expect(&c, &call, 1e-3);
+	group_case_expect(&c, &call);
 	group_case_destroy(&c);
 }
 END_TEST
@@ -306,7 +304,7 @@ static void write_mask(char text[2048], const char *root, const char *keys, bool
 	         has_pre ? "]\n" : "", line, keys, keys, keys);
 }
 
-static void check_mask(struct group_case *c, int64_t rows, int64_t keys, bool is_checked, double tolerance)
+static void check_mask(struct group_case *c, int64_t rows, int64_t keys, bool is_checked)
 {
 	const int64_t dims[] = {3, rows, keys};
 	struct group_call call;
@@ -317,11 +315,11 @@ static void check_mask(struct group_case *c, int64_t rows, int64_t keys, bool is
 		past[b] = b == 2 ? 300 : (int32_t)(keys / 3 * b);
 	}
 	group_case_run(c, &call, 1);
-	group_case_expect(c, &call, tolerance);
+	group_case_expect(c, &call);
 	if (!is_checked)
 		return;
 	group_case_run_checked(c, &call, 2);
-	group_case_expect(c, &call, tolerance);
+	group_case_expect(c, &call);
 }
 
 START_TEST(masked_rows)
@@ -334,8 +332,8 @@ START_TEST(masked_rows)
 		snprintf(keys, sizeof keys, "%d", (int)width);
 		write_mask(text, root, i % 2 ? "T" : keys, i % 4 > 1);
 		group_case_init(&c, text, target, rowwise_emit);
-		check_mask(&c, 5, width, width < 40, TOLERANCE);
-		check_mask(&c, 1, width, width < 40, TOLERANCE);
+		check_mask(&c, 5, width, width < 40);
+		check_mask(&c, 1, width, width < 40);
 		group_case_destroy(&c);
 	}
 }
@@ -390,7 +388,7 @@ static void check_narrow(const struct recipe *r, const char *target, const char 
 			struct group_call call;
 			group_call_init(&c, &call, dims);
 			group_case_run(&c, &call, 2);
-			group_case_expect(&c, &call, 2e-3);
+			group_case_expect(&c, &call);
 		}
 		group_case_destroy(&c);
 	}
@@ -412,7 +410,7 @@ START_TEST(masked_rows_of_16_bits)
 	memset(strstr(text, planned), ' ', strlen(planned));
 	narrow(text, "f16");
 	group_case_init(&c, text, target_of(_i), rowwise_emit);
-	check_mask(&c, 5, 37, true, 2e-3);
+	check_mask(&c, 5, 37, true);
 	group_case_destroy(&c);
 }
 END_TEST

@@ -68,7 +68,7 @@ static void check_case(struct linear_case *c, int64_t b, int64_t s)
 	struct linear_call one, several;
 	linear_call_init(c, &one, b, s);
 	linear_run(c, &one, 1);
-	linear_expect(c, &one, 1e-4);
+	linear_expect(c, &one);
 	for (int64_t workers = 2; workers <= 5; workers++) {
 		linear_call_init(c, &several, b, s);
 		linear_run(c, &several, workers);
@@ -148,7 +148,7 @@ START_TEST(test_checked)
 		open_case(&c, i == 0 ? format_argmax : format_score, 85, "", targets[_i], false);
 		linear_call_init(&c, &call, 1, 5);
 		linear_run_checked(&c, &call, 2);
-		linear_expect(&c, &call, 1e-4);
+		linear_expect(&c, &call);
 		linear_case_destroy(&c);
 	}
 }

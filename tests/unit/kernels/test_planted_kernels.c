@@ -15,9 +15,6 @@
 #include "tests/support/kernels/group_case.h"
 #include "tests/support/kernels/linear_case.h"
 
-#define TOLERANCE      2e-5
-#define ROWS_TOLERANCE 4e-6
-
 /* ---- editing a record ---- */
 
 /* A function whose record a test owns. */
@@ -243,9 +240,9 @@ static void check_linear(fault_fn *fault, bool is_shared)
 		linear_case_init(&c, LINEAR, "x86-64-v2");
 	linear_call_init(&c, &call, 2, 5);
 	const struct record r = record_of(c.kernels, "linear");
-	const char *before = linear_complaint(&c, &call, 2, TOLERANCE);
+	const char *before = linear_complaint(&c, &call, 2);
 	size_t places = fault(&r);
-	expect_caught(before, places, linear_complaint(&c, &call, 2, TOLERANCE));
+	expect_caught(before, places, linear_complaint(&c, &call, 2));
 	linear_case_destroy(&c);
 }
 
@@ -257,9 +254,9 @@ static void check_rows(fault_fn *fault, const char *text)
 	group_case_init(&c, text, "x86-64-v2", rowwise_emit);
 	group_call_init(&c, &call, dims);
 	const struct record r = record_of(c.kernels, "kernel");
-	const char *before = group_case_complaint(&c, &call, 1, ROWS_TOLERANCE);
+	const char *before = group_case_complaint(&c, &call, 1);
 	size_t places = fault(&r);
-	expect_caught(before, places, group_case_complaint(&c, &call, 1, ROWS_TOLERANCE));
+	expect_caught(before, places, group_case_complaint(&c, &call, 1));
 	group_case_destroy(&c);
 }
 
@@ -281,9 +278,9 @@ static void check_attention(fault_fn *fault)
 	attention_case_init(&c, &config);
 	attention_call_init(&c, &call, 1, 50, 50);
 	const struct record r = record_of(c.kernels, "attend");
-	const char *before = attention_complaint(&c, &call, 1, TOLERANCE);
+	const char *before = attention_complaint(&c, &call, 1);
 	size_t places = fault(&r);
-	expect_caught(before, places, attention_complaint(&c, &call, 1, TOLERANCE));
+	expect_caught(before, places, attention_complaint(&c, &call, 1));
 	attention_case_destroy(&c);
 }
 

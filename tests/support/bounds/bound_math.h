@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arithmetic on bounds, for the rules of bound_rules.c: everything is f64, of the shape of what it bounds. */
-#ifndef TFMC_TESTS_MATRIX_BOUND_MATH_H
-#define TFMC_TESTS_MATRIX_BOUND_MATH_H
+#ifndef TFMC_TESTS_SUPPORT_BOUND_MATH_H
+#define TFMC_TESTS_SUPPORT_BOUND_MATH_H
 
 #include "ir/builder/build.h"
-#include "tests/matrix/bounds/bound.h"
+#include "tests/support/bounds/bound.h"
 
 #define U       0x1.0p-24
 #define TINY    0x1.0p-126 /* elementary functions may be off by this where results are subnormal */
@@ -26,6 +26,12 @@ static inline struct ir_value val(struct bound *s, const struct ir_op *op, size_
 static inline bool given(const struct ir_op *op, size_t i)
 {
 	return i < op->n_operands && op->operands[i].id;
+}
+
+/* No value where it is exact. */
+static inline struct ir_value known_err(const struct bound *s, const struct ir_op *op, size_t i)
+{
+	return s->err[op->operands[i].id];
 }
 
 static inline struct ir_value err(struct bound *s, const struct ir_op *op, size_t i)
@@ -69,59 +75,52 @@ static inline struct ir_value plus(struct bound *s, struct ir_value a, double c)
 	return add(s, a, constant(s, a, c));
 }
 
-/* b [N] along the last axis of `like`. */
+/* b, with axes that are missing or 1, in the shape of `like`. */
 static inline struct ir_value along(struct bound *s, struct ir_value b, struct ir_value like)
 {
 	const struct ir_type *t = irb_type(s->b, like);
 	return t ? irb_broadcast_to(s->b, b, t->rank, t->dims) : IR_NO_VALUE;
 }
 
+/* Sum, mean or largest along the axis that is `from_end` from the end, in the shape of `like`. */
+static inline struct ir_value along_axis(struct bound *s, enum ir_opcode code, struct ir_value x,
+                                         int from_end, struct ir_value like)
+{
+	const struct ir_type *t = irb_type(s->b, x);
+	if (!t)
+		return IR_NO_VALUE;
+	int64_t axis = t->rank - from_end;
+	struct attrs_reduce_sum a = {.axes = {&axis, 1}, .keep = true};
+	return along(s, irb_op1(s->b, code, &x, 1, &a), like);
+}
+
 /* Mean or largest of rows, in the shape of x. */
 static inline struct ir_value of_row(struct bound *s, enum ir_opcode code, struct ir_value x)
 {
-	const struct ir_type *t = irb_type(s->b, x);
-	if (!t)
-		return IR_NO_VALUE;
-	int64_t axis = t->rank - 1;
-	struct attrs_reduce_sum a = {.axes = {&axis, 1}, .keep = true};
-	return along(s, irb_op1(s->b, code, &x, 1, &a), x);
+	return along_axis(s, code, x, 1, x);
 }
 
-/* The length of rows, everywhere in the shape of x. */
-static inline struct ir_value row_length(struct bound *s, struct ir_value x)
+/* The length of rows, everywhere in the shape of `like`, which may have other rows. */
+static inline struct ir_value row_length(struct bound *s, struct ir_value x, struct ir_value like)
 {
-	return of_row(s, OP_reduce_sum, constant(s, x, 1));
+	return along_axis(s, OP_reduce_sum, constant(s, x, 1), 1, like);
 }
 
-/* x [B, H, S, T] beside one number for each head: [B, H, S, T + 1]. */
-static inline struct ir_value beside(struct bound *s, struct ir_value x, struct ir_value heads)
-{
-	const struct ir_type *t = irb_type(s->b, x);
-	if (!t)
-		return IR_NO_VALUE;
-	const struct ir_dim *one = ir_dim_const(irb_module(s->b)->dims, 1);
-	const struct ir_dim *wide[] = {one, t->dims[1], one, one},
-	                    *column[] = {t->dims[0], t->dims[1], t->dims[2], one};
-	const struct ir_value both[] = {
-	        x, irb_broadcast_to(s->b, irb_reshape_to(s->b, heads, 4, wide), 4, column)};
-	return irb_op1(s->b, OP_concat, both, 2, &(struct attrs_concat){.axis = 3});
-}
+/* ---- rules that others are made of, in bound_rules.c ---- */
 
-/* [B, K, T, E] -> [B, H, T, E]: the key head of every query head. */
-static inline struct ir_value by_query_head(struct bound *s, struct ir_value x, const struct ir_dim *heads)
-{
-	const struct ir_type *t = irb_type(s->b, x);
-	struct ir_dims *d = irb_module(s->b)->dims;
-	int64_t have, want;
-	if (!t || !ir_dim_is_const(t->dims[1], &have) || !ir_dim_is_const(heads, &want) || have == want)
-		return x;
-	const struct ir_dim *one = ir_dim_const(d, 1), *group = ir_dim_const(d, want / have);
-	x = irb_reshape_to(s->b, x, 5,
-	                   (const struct ir_dim *[]){t->dims[0], t->dims[1], one, t->dims[2], t->dims[3]});
-	x = irb_broadcast_to(
-	        s->b, x, 5, (const struct ir_dim *[]){t->dims[0], t->dims[1], group, t->dims[2], t->dims[3]});
-	return irb_reshape_to(s->b, x, 4,
-	                      (const struct ir_dim *[]){t->dims[0], heads, t->dims[2], t->dims[3]});
-}
+/* e plus the difference of two roundings of the result y to its type. */
+struct ir_value bound_rounded(struct bound *s, const struct ir_op *op, struct ir_value e, struct ir_value y);
+/* x where it is a number that counts, else 0: what is masked, and what lies where nobody reads. */
+struct ir_value bound_counted(struct bound *s, struct ir_value x);
+/* Scores after scale and softcap: value and error. */
+void bound_scaled(struct bound *s, double scale, double cap, struct ir_value *x, struct ir_value *ex);
+/* Relative error of the probabilities of scores x that are known up to ex. */
+struct ir_value bound_softmax_relative(struct bound *s, struct ir_value x, struct ir_value ex);
+/* a b, of which ta, tb are stored transposed, and its error; ea, eb: none where exact. */
+struct ir_value bound_product(struct bound *s, struct ir_value a, struct ir_value b, bool ta, bool tb);
+struct ir_value bound_product_error(struct bound *s, struct ir_value a, struct ir_value ea, struct ir_value b,
+                                    struct ir_value eb, bool ta, bool tb);
+/* The rule of attention, in bound_attention.c. */
+struct ir_value bound_attention(struct bound *s, const struct ir_op *op);
 
 #endif

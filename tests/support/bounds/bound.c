@@ -3,9 +3,9 @@
  * The rewriting of a function into one that also computes bounds: ops are copied
  * in order, repeats carry the bounds of their carries. Rules are in bound_rules.c.
  */
-#include "tests/matrix/bounds/bound.h"
+#include "tests/support/bounds/bound.h"
 
-#include <string.h>
+#include <math.h>
 
 #include "ir/builder/build.h"
 
@@ -60,6 +60,17 @@ static void rewrite_repeat(struct bound *s, const struct ir_op *op)
 	record(s, op->results, n, results);
 }
 
+/* A group is what its ops are. */
+static void rewrite_group(struct bound *s, const struct ir_op *op)
+{
+	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
+	rewrite(s, op->region);
+	for (size_t i = 0; i < op->n_results; i++) {
+		s->value[op->results[i].id] = s->value[yield->operands[i].id];
+		s->err[op->results[i].id] = s->err[yield->operands[i].id];
+	}
+}
+
 static void rewrite(struct bound *s, const struct ir_region *r)
 {
 	for (size_t i = 0; i + 1 < r->n_ops && !irb_failed(s->b); i++) {
@@ -67,6 +78,10 @@ static void rewrite(struct bound *s, const struct ir_region *r)
 		if (op->code == OP_repeat) {
 			if (op->n_operands <= CARRIES_MAX)
 				rewrite_repeat(s, op);
+			continue;
+		}
+		if (op->code == OP_group) {
+			rewrite_group(s, op);
 			continue;
 		}
 		irb_clone(s->b, s->from, op, s->value);
@@ -110,6 +125,7 @@ enum tfmc_status bound_run(struct diag_context *cx, const struct ir_module *m, c
 	run.arena = a;
 	if (!to || arena_failed(a))
 		return TFMC_NO_MEMORY;
+	to->stage = STAGE_GRAPH;
 	enum tfmc_status st = build(cx, to, f, a, has);
 	if (st == TFMC_OK)
 		st = interp_run(cx, to, ir_find_func(to, "bound"), &run);
@@ -121,4 +137,27 @@ enum tfmc_status bound_run(struct diag_context *cx, const struct ir_module *m, c
 	}
 	ir_module_destroy(to);
 	return st;
+}
+
+const char *bound_complaint(struct diag_context *cx, const struct ir_module *m, const struct ir_func *f,
+                            const struct interp_args *args, const void *got, struct arena *a)
+{
+	struct interp_tensor expected, out;
+	struct interp_args run = *args;
+	double *bounds = NULL;
+	run.outputs = &expected;
+	run.arena = a;
+	if (interp_run(cx, m, f, &run) != TFMC_OK || bound_run(cx, m, f, &run, a, &bounds) != TFMC_OK)
+		return "the reference has not run";
+	out = expected;
+	if (!interp_tensor_alloc(a, &out))
+		return "no memory";
+	interp_from_bytes(&out, got);
+	for (int64_t i = 0, n = interp_count(&out); i < n; i++) {
+		double apart = interp_distance(&out, &expected, i);
+		if (apart != 0 && !(isfinite(apart) && isfinite(bounds[i]) && apart <= bounds[i]))
+			return arena_printf(a, "element %lld is %.9g, expected %.9g within %.3g",
+			                    (long long)i, out.data[i], expected.data[i], bounds[i]);
+	}
+	return NULL;
 }

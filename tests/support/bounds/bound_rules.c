@@ -10,7 +10,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "tests/matrix/bounds/bound_math.h"
+#include "tests/support/bounds/bound_math.h"
 
 /* ---- roundings ---- */
 
@@ -38,8 +38,7 @@ static enum ir_dtype type_of_result(const struct bound *s, const struct ir_op *o
 	return ir_type_of(s->from, op->results[0])->dtype;
 }
 
-/* e plus the difference of two roundings of the result y to its type. */
-static struct ir_value rounded(struct bound *s, const struct ir_op *op, struct ir_value e, struct ir_value y)
+struct ir_value bound_rounded(struct bound *s, const struct ir_op *op, struct ir_value e, struct ir_value y)
 {
 	enum ir_dtype t = type_of_result(s, op);
 	if (narrow(t) > 0)
@@ -104,7 +103,7 @@ static struct ir_value rule_unary(struct bound *s, const struct ir_op *op)
 		e = add(s, e, times(s, irb_min(s->b, mag(s, x), constant(s, x, 16), NULL), row->by_x));
 	if (s->err[op->operands[0].id].id)
 		e = add(s, e, slope_times(s, row, err(s, op, 0), x, y));
-	return rounded(s, op, e, y);
+	return bound_rounded(s, op, e, y);
 }
 
 static bool is_float_value(const struct bound *s, struct ir_value v)
@@ -139,7 +138,7 @@ static struct ir_value rule_binary(struct bound *s, const struct ir_op *op)
 	double own = op->code == OP_pow ? 4e-6 : 2 * U;
 	struct ir_value e = plus(s, times(s, y, own), TINY);
 	if (no_errors(s, op))
-		return rounded(s, op, e, y);
+		return bound_rounded(s, op, e, y);
 	if (op->code == OP_mul) {
 		ea = mul(s, ea, add(s, b, eb));
 		eb = mul(s, eb, a);
@@ -150,7 +149,7 @@ static struct ir_value rule_binary(struct bound *s, const struct ir_op *op)
 		ea = mul(s, mul(s, quotient(s, ea, a), b), y);
 		eb = mul(s, mul(s, eb, mag(s, irb_log(s->b, a, NULL))), y);
 	}
-	return rounded(s, op, add(s, e, add(s, ea, eb)), y);
+	return bound_rounded(s, op, add(s, e, add(s, ea, eb)), y);
 }
 
 static struct ir_value rule_extreme(struct bound *s, const struct ir_op *op)
@@ -204,28 +203,31 @@ static struct ir_value rule_mask(struct bound *s, const struct ir_op *op)
 
 /* ---- rows ---- */
 
-/* |x| where it is a number that counts, 0 where it is masked. */
-static struct ir_value finite(struct bound *s, struct ir_value x)
+struct ir_value bound_counted(struct bound *s, struct ir_value x)
 {
 	struct ir_value a = mag(s, x);
 	struct ir_value ok = irb_cmp(s->b, a, constant(s, a, FAR), &(struct attrs_cmp){.kind = CMP_lt});
-	return irb_where(s->b, ok, a, constant(s, a, 0), NULL);
+	return irb_where(s->b, ok, x, constant(s, a, 0), NULL);
+}
+
+static struct ir_value finite(struct bound *s, struct ir_value x)
+{
+	return bound_counted(s, mag(s, x));
 }
 
 /*
  * Relative error of the probabilities of scores x that are known up to ex: twice the largest ex of the row
  * (key and maximum, both also in the sum), rounding of x - max, exp, the sum of n terms, the quotient.
  */
-static struct ir_value softmax_relative(struct bound *s, struct ir_value x, struct ir_value ex)
+struct ir_value bound_softmax_relative(struct bound *s, struct ir_value x, struct ir_value ex)
 {
 	struct ir_value spread = times(s, of_row(s, OP_reduce_max, finite(s, x)), 2);
 	spread = irb_min(s->b, spread, constant(s, spread, SPREAD), NULL);
-	struct ir_value own = times(s, plus(s, add(s, spread, row_length(s, x)), 8), U);
+	struct ir_value own = times(s, plus(s, add(s, spread, row_length(s, x, x)), 8), U);
 	return add(s, own, times(s, of_row(s, OP_reduce_max, ex), 2));
 }
 
-/* Scores after scale and softcap: value and error. */
-static void scaled(struct bound *s, double scale, double cap, struct ir_value *x, struct ir_value *ex)
+void bound_scaled(struct bound *s, double scale, double cap, struct ir_value *x, struct ir_value *ex)
 {
 	*x = times(s, *x, scale);
 	*ex = add(s, times(s, *ex, fabs(scale)), times(s, finite(s, *x), 2 * U));
@@ -240,19 +242,19 @@ static struct ir_value rule_softmax(struct bound *s, const struct ir_op *op)
 	struct ir_value y = as_f64(s, s->value[op->results[0].id]), x = val(s, op, 0), ex = err(s, op, 0);
 	if (op->code == OP_masked_softmax) {
 		const struct attrs_masked_softmax *a = op->attrs;
-		scaled(s, a->scale, a->softcap, &x, &ex);
+		bound_scaled(s, a->scale, a->softcap, &x, &ex);
 	}
-	struct ir_value e = plus(s, mul(s, y, softmax_relative(s, x, ex)), TINY);
-	return rounded(s, op, e, y);
+	struct ir_value e = plus(s, mul(s, y, bound_softmax_relative(s, x, ex)), TINY);
+	return bound_rounded(s, op, e, y);
 }
 
 /* x - max - log(sum): absolute errors of all three, the sum's is relative in the logarithm. */
 static struct ir_value rule_log_softmax(struct bound *s, const struct ir_op *op)
 {
 	struct ir_value y = as_f64(s, s->value[op->results[0].id]), x = val(s, op, 0), ex = err(s, op, 0);
-	struct ir_value e = add(s, ex, softmax_relative(s, x, ex));
+	struct ir_value e = add(s, ex, bound_softmax_relative(s, x, ex));
 	e = add(s, e, times(s, add(s, mag(s, y), finite(s, x)), 4 * U));
-	return rounded(s, op, e, y);
+	return bound_rounded(s, op, e, y);
 }
 
 /* What is the same in a whole row of x [.., V], for a result [.., 3, n]. */
@@ -275,9 +277,16 @@ static struct ir_value for_strips(struct bound *s, struct ir_value x, struct ir_
 static struct ir_value rule_strip_score(struct bound *s, const struct ir_op *op)
 {
 	struct ir_value y = as_f64(s, s->value[op->results[0].id]), x = val(s, op, 0), ex = err(s, op, 0);
-	struct ir_value relative = plus(s, for_strips(s, softmax_relative(s, x, ex), y), 4 * U);
+	struct ir_value relative = plus(s, for_strips(s, bound_softmax_relative(s, x, ex), y), 4 * U);
 	struct ir_value e = add(s, mul(s, finite(s, y), relative), times(s, for_strips(s, ex, y), 2));
-	return rounded(s, op, plus(s, e, TINY), y);
+	return bound_rounded(s, op, plus(s, e, TINY), y);
+}
+
+/* As the largest moves; indices are whole numbers, which a bound below 1 keeps. */
+static struct ir_value rule_strip_argmax(struct bound *s, const struct ir_op *op)
+{
+	struct ir_value y = s->value[op->results[0].id];
+	return no_errors(s, op) ? IR_NO_VALUE : for_strips(s, err(s, op, 0), y);
 }
 
 /* Error of the mean of squares of rows d that are known up to ed. */
@@ -285,7 +294,7 @@ static struct ir_value mean_square_error(struct bound *s, struct ir_value d, str
                                          struct ir_value mean)
 {
 	struct ir_value e = mul(s, ed, add(s, times(s, mag(s, d), 2), ed));
-	struct ir_value own = mul(s, mean, times(s, plus(s, row_length(s, d), ORDER_1), U));
+	struct ir_value own = mul(s, mean, times(s, plus(s, row_length(s, d, d), ORDER_1), U));
 	return add(s, of_row(s, OP_reduce_mean, e), own);
 }
 
@@ -308,7 +317,7 @@ static struct ir_value norm_error(struct bound *s, const struct ir_op *op, doubl
 		y = add(s, y, along(s, mag(s, val(s, op, 2)), y));
 		e = add(s, e, along(s, err(s, op, 2), y));
 	}
-	return rounded(s, op, add(s, e, times(s, y, 2 * U)), y);
+	return bound_rounded(s, op, add(s, e, times(s, y, 2 * U)), y);
 }
 
 static struct ir_value rule_layer_norm(struct bound *s, const struct ir_op *op)
@@ -316,7 +325,7 @@ static struct ir_value rule_layer_norm(struct bound *s, const struct ir_op *op)
 	struct ir_value x = val(s, op, 0), ex = err(s, op, 0), ax = mag(s, x);
 	struct ir_value mean = of_row(s, OP_reduce_mean, x);
 	struct ir_value d = irb_sub(s->b, x, mean, NULL);
-	struct ir_value own = mul(s, of_row(s, OP_reduce_mean, ax), row_length(s, x));
+	struct ir_value own = of_row(s, OP_reduce_sum, ax);
 	struct ir_value e_mean = add(s, of_row(s, OP_reduce_mean, ex), times(s, own, U));
 	struct ir_value ed = add(s, add(s, ex, e_mean), times(s, mag(s, d), U));
 	return norm_error(s, op, ((const struct attrs_layer_norm *)op->attrs)->eps, d, ed);
@@ -346,7 +355,7 @@ static struct ir_value rule_sum(struct bound *s, const struct ir_op *op)
 	struct ir_value e = mul(s, sum, times(s, plus(s, n, 2), U));
 	if (!no_errors(s, op))
 		e = add(s, e, apply1(s, op, err(s, op, 0)));
-	return rounded(s, op, e, sum);
+	return bound_rounded(s, op, e, sum);
 }
 
 static struct ir_value rule_reduce_extreme(struct bound *s, const struct ir_op *op)
@@ -355,29 +364,44 @@ static struct ir_value rule_reduce_extreme(struct bound *s, const struct ir_op *
 	return no_errors(s, op) ? IR_NO_VALUE : irb_op1(s->b, OP_reduce_max, &e, 1, op->attrs);
 }
 
-static struct ir_value product(struct bound *s, struct ir_value a, struct ir_value b, bool ta, bool tb)
+struct ir_value bound_product(struct bound *s, struct ir_value a, struct ir_value b, bool ta, bool tb)
 {
 	return irb_matmul(s->b, a, b, &(struct attrs_matmul){.ta = ta, .tb = tb});
 }
 
-/* Error of a b, over K terms: K u |a| |b| + |a| eb + ea |b| + ea eb. */
-static struct ir_value product_error(struct bound *s, struct ir_value a, struct ir_value ea,
-                                     struct ir_value b, struct ir_value eb, bool ta, bool tb)
+/* K, everywhere in the shape of the product. */
+static struct ir_value terms_of(struct bound *s, struct ir_value a, struct ir_value b, bool ta, bool tb,
+                                struct ir_value size)
 {
-	struct ir_value terms = product(s, constant(s, a, 1), constant(s, b, 1), ta, tb);
-	struct ir_value own = mul(s, product(s, mag(s, a), mag(s, b), ta, tb), plus(s, terms, ORDER_1));
-	struct ir_value e =
-	        add(s, product(s, mag(s, a), eb, ta, tb), product(s, ea, add(s, mag(s, b), eb), ta, tb));
-	return add(s, e, times(s, own, U));
+	if (ta && tb)
+		return bound_product(s, constant(s, a, 1), constant(s, b, 1), ta, tb);
+	return along_axis(s, OP_reduce_sum, constant(s, ta ? b : a, 1), ta ? 2 : 1, size);
+}
+
+/* e + a b, where there are both. */
+static struct ir_value add_product(struct bound *s, struct ir_value e, struct ir_value a, struct ir_value b,
+                                   bool ta, bool tb)
+{
+	return a.id && b.id ? add(s, e, bound_product(s, a, b, ta, tb)) : e;
+}
+
+/* Error of a b, over K terms: K u |a| |b| + |a| eb + ea |b| + ea eb; ea, eb: none where exact. */
+struct ir_value bound_product_error(struct bound *s, struct ir_value a, struct ir_value ea, struct ir_value b,
+                                    struct ir_value eb, bool ta, bool tb)
+{
+	struct ir_value size = bound_product(s, mag(s, a), mag(s, b), ta, tb);
+	struct ir_value e = mul(s, size, times(s, plus(s, terms_of(s, a, b, ta, tb, size), ORDER_1), U));
+	e = add_product(s, e, mag(s, a), eb, ta, tb);
+	return add_product(s, e, ea, eb.id ? add(s, mag(s, b), eb) : mag(s, b), ta, tb);
 }
 
 static struct ir_value rule_matmul(struct bound *s, const struct ir_op *op)
 {
 	const struct attrs_matmul *m = op->attrs;
 	struct ir_value y = as_f64(s, s->value[op->results[0].id]);
-	struct ir_value e =
-	        product_error(s, val(s, op, 0), err(s, op, 0), val(s, op, 1), err(s, op, 1), m->ta, m->tb);
-	return rounded(s, op, e, y);
+	struct ir_value e = bound_product_error(s, val(s, op, 0), known_err(s, op, 0), val(s, op, 1),
+	                                        known_err(s, op, 1), m->ta, m->tb);
+	return bound_rounded(s, op, e, y);
 }
 
 static struct ir_value linear(struct bound *s, struct ir_value x, struct ir_value w)
@@ -387,16 +411,19 @@ static struct ir_value linear(struct bound *s, struct ir_value x, struct ir_valu
 
 static struct ir_value rule_linear(struct bound *s, const struct ir_op *op)
 {
-	struct ir_value x = mag(s, val(s, op, 0)), ex = err(s, op, 0), w = mag(s, val(s, op, 1)),
-	                ew = err(s, op, 1);
-	struct ir_value terms = linear(s, constant(s, x, 1), constant(s, w, 1)), sum = linear(s, x, w);
-	struct ir_value e = add(s, linear(s, x, ew), linear(s, ex, add(s, w, ew)));
-	if (given(op, 2)) {
+	struct ir_value x = mag(s, val(s, op, 0)), ex = known_err(s, op, 0), w = mag(s, val(s, op, 1)),
+	                ew = known_err(s, op, 1), sum = linear(s, x, w);
+	struct ir_value terms = row_length(s, x, sum);
+	if (given(op, 2))
 		sum = add(s, sum, along(s, mag(s, val(s, op, 2)), sum));
-		e = add(s, e, along(s, err(s, op, 2), sum));
-	}
-	e = add(s, e, times(s, mul(s, sum, plus(s, terms, ORDER_1)), U));
-	return rounded(s, op, e, sum);
+	struct ir_value e = times(s, mul(s, sum, plus(s, terms, ORDER_1)), U);
+	if (ew.id)
+		e = add(s, e, linear(s, x, ew));
+	if (ex.id)
+		e = add(s, e, linear(s, ex, ew.id ? add(s, w, ew) : w));
+	if (given(op, 2) && known_err(s, op, 2).id)
+		e = add(s, e, along(s, known_err(s, op, 2), sum));
+	return bound_rounded(s, op, e, sum);
 }
 
 /* The product of each row with the matrix that it names; b [E, N] or none. */
@@ -415,12 +442,11 @@ static struct ir_value rule_expert_linear(struct bound *s, const struct ir_op *o
 		b = mag(s, val(s, op, 3));
 		eb = err(s, op, 3);
 	}
-	struct ir_value terms = expert_linear(s, op, constant(s, x, 1), constant(s, w, 1), IR_NO_VALUE);
-	struct ir_value sum = expert_linear(s, op, x, w, b);
+	struct ir_value sum = expert_linear(s, op, x, w, b), terms = row_length(s, x, sum);
 	struct ir_value e =
 	        add(s, expert_linear(s, op, x, ew, eb), expert_linear(s, op, ex, add(s, w, ew), IR_NO_VALUE));
 	e = add(s, e, times(s, mul(s, sum, plus(s, terms, ORDER_1)), U));
-	return rounded(s, op, e, sum);
+	return bound_rounded(s, op, e, sum);
 }
 
 /* x cos + partner sin: each term at most the largest feature times the largest of the table. */
@@ -432,90 +458,7 @@ static struct ir_value rule_rope(struct bound *s, const struct ir_op *op)
 	struct ir_value c = along(s, irb_reduce_max(s->b, mag(s, val(s, op, 1)), &all), x);
 	struct ir_value ec = along(s, irb_reduce_max(s->b, err(s, op, 1), &all), x);
 	struct ir_value e = add(s, mul(s, ex, add(s, c, ec)), mul(s, x, ec));
-	return rounded(s, op, times(s, e, 2), as_f64(s, s->value[op->results[0].id]));
-}
-
-/* ---- attention ---- */
-
-/* p [B, H, S, T] from scores, masked as the op masks. */
-static struct ir_value probabilities(struct bound *s, const struct ir_op *op, struct ir_value scores)
-{
-	const struct attrs_attention *a = op->attrs;
-	struct ir_value x[3] = {scores, given(op, 4) ? s->value[op->operands[4].id] : IR_NO_VALUE,
-	                        given(op, 5) ? s->value[op->operands[5].id] : IR_NO_VALUE};
-	return irb_op1(s->b, OP_masked_softmax, x, 3,
-	               &(struct attrs_masked_softmax){.scale = 1, .mask = a->mask, .window = a->window});
-}
-
-/* Weights of scores beside sinks, and their error: those of a softmax that is one column wider, which then
- * goes. */
-static struct ir_value weights_beside(struct bound *s, const struct ir_op *op, struct ir_value x,
-                                      struct ir_value ex, struct ir_value *ep)
-{
-	const struct attrs_attention *a = op->attrs;
-	const struct attrs_mask mask = {.mask = a->mask, .window = a->window};
-	struct ir_value len = given(op, 4) ? s->value[op->operands[4].id] : IR_NO_VALUE;
-	struct ir_value past = given(op, 5) ? s->value[op->operands[5].id] : IR_NO_VALUE;
-	struct ir_value z = val(s, op, 6), ez = add(s, err(s, op, 6), times(s, mag(s, z), 2 * U));
-	const struct ir_type *t = irb_type(s->b, x);
-	if (!t)
-		return IR_NO_VALUE;
-	struct ir_value p = irb_softmax(s->b, beside(s, irb_mask(s->b, x, len, past, &mask), z), NULL);
-	struct ir_value relative = softmax_relative(s, beside(s, x, z), beside(s, ex, ez));
-	const struct ir_dim *zero = ir_dim_const(irb_module(s->b)->dims, 0);
-	*ep = irb_slice_of(s->b, plus(s, mul(s, p, relative), TINY), 3, zero, t->dims[3]);
-	return irb_slice_of(s->b, p, 3, zero, t->dims[3]);
-}
-
-/* Keys or values of every query head, and their error: integers times scales are rounded once. */
-static void keys_of(struct bound *s, const struct ir_op *op, size_t i, size_t scale, struct ir_value *x,
-                    struct ir_value *e)
-{
-	const struct ir_dim *heads = irb_type(s->b, s->value[op->operands[0].id])->dims[1];
-	*x = val(s, op, i);
-	*e = err(s, op, i);
-	if (given(op, scale)) { /* integers have no error */
-		*e = mul(s, mag(s, *x), along(s, err(s, op, scale), *x));
-		*x = mul(s, *x, along(s, val(s, op, scale), *x));
-		*e = add(s, *e, times(s, mag(s, *x), 2 * U));
-	}
-	*x = by_query_head(s, *x, heads);
-	*e = by_query_head(s, *e, heads);
-}
-
-/* Rounding to bf16 moves a number by at most 2^-8 of it, to one side here and to the other there. */
-static struct ir_value to_bf16(struct bound *s, const struct ir_op *op, struct ir_value x, struct ir_value e)
-{
-	const struct attrs_attention *a = op->attrs;
-	return a->factors == FACTORS_bf16 ? add(s, e, times(s, add(s, mag(s, x), e), 0x1p-7)) : e;
-}
-
-static struct ir_value rule_attention(struct bound *s, const struct ir_op *op)
-{
-	const struct attrs_attention *a = op->attrs;
-	struct ir_value q = val(s, op, 0), eq = err(s, op, 0), k, ek, v, ev;
-	keys_of(s, op, 1, OPERAND(attention, k_scale), &k, &ek);
-	keys_of(s, op, 2, OPERAND(attention, v_scale), &v, &ev);
-	eq = to_bf16(s, op, q, eq);
-	ek = to_bf16(s, op, k, ek);
-	ev = to_bf16(s, op, v, ev);
-	struct ir_value x = times(s, product(s, q, k, false, true), a->scale);
-	struct ir_value ex = times(s, product_error(s, q, eq, k, ek, false, true), fabs(a->scale));
-	if (given(op, 3)) {
-		x = add(s, x, val(s, op, 3));
-		ex = add(s, ex, err(s, op, 3));
-	}
-	scaled(s, 1, a->softcap, &x, &ex);
-	struct ir_value p, ep;
-	if (given(op, 6)) {
-		p = weights_beside(s, op, x, ex, &ep);
-	} else {
-		p = probabilities(s, op, x);
-		ep = plus(s, mul(s, p, softmax_relative(s, x, ex)), TINY);
-	}
-	ep = to_bf16(s, op, p, ep);
-	return rounded(s, op, product_error(s, p, ep, v, ev, false, false),
-	               as_f64(s, s->value[op->results[0].id]));
+	return bound_rounded(s, op, times(s, e, 2), as_f64(s, s->value[op->results[0].id]));
 }
 
 /* ---- which rule ---- */
@@ -583,8 +526,9 @@ static rule_fn *const rules[IR_N_OPS] = {
         [OP_matmul] = rule_matmul,
         [OP_linear] = rule_linear,
         [OP_expert_linear] = rule_expert_linear,
+        [OP_strip_argmax] = rule_strip_argmax,
         [OP_strip_score] = rule_strip_score,
-        [OP_attention] = rule_attention,
+        [OP_attention] = bound_attention,
         [OP_rope] = rule_rope,
 };
 

@@ -4,20 +4,27 @@
  * code may be from the interpreter's. The function is rewritten into one that
  * computes values and, beside every float value, a first-order bound of its error
  * in f64; the interpreter runs it. What an op adds to the errors of its operands is
- * one row or rule of bound_rules.c. README.md says where the numbers come from.
+ * one row or rule of bound_rules.c. tests/matrix/README.md says where the numbers come from.
  */
-#ifndef TFMC_TESTS_MATRIX_BOUND_H
-#define TFMC_TESTS_MATRIX_BOUND_H
+#ifndef TFMC_TESTS_SUPPORT_BOUND_H
+#define TFMC_TESTS_SUPPORT_BOUND_H
 
 #include "ir/interp/interp.h"
 
 /*
  * bounds[i]: for result i of f an array as long as the result (0: bit-equal, NaN or infinity: no bound, so
- * bit-equal as well), allocated in `a`. dims and inputs as for interp_run, outputs as it left them. f is of
- * stage graph and has no state. TFMC_INVALID after a diagnostic.
+ * bit-equal as well), allocated in `a`. dims and inputs as for interp_run, outputs as it left them. f has
+ * no state, groups are what their ops are. TFMC_INVALID after a diagnostic.
  */
 enum tfmc_status bound_run(struct diag_context *cx, const struct ir_module *m, const struct ir_func *f,
                            const struct interp_args *args, struct arena *a, double **bounds);
+
+/*
+ * NULL, or the first element of f's only result that is farther from the interpreter's than its bound; `got` has
+ * the result's bytes. args->outputs and args->arena are not used. The text is allocated in `a`.
+ */
+const char *bound_complaint(struct diag_context *cx, const struct ir_module *m, const struct ir_func *f,
+                            const struct interp_args *args, const void *got, struct arena *a);
 
 /* ---- between bound.c and bound_rules.c ---- */
 struct bound {
