@@ -38,7 +38,7 @@ static void row_vectors(const struct row_loop *l, struct kb_val lo, struct kb_va
 	kb_end_loop(l->e->k);
 }
 
-void kernel_row_loop(const struct row_loop *l)
+static void kernel_row_loop(const struct row_loop *l)
 {
 	struct kb *k = l->e->k;
 	int64_t lo, hi;

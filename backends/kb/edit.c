@@ -131,7 +131,9 @@ static bool same_insts(struct pairing *p)
 	return i == p->a->n_insts && j == p->b->n_insts;
 }
 
-bool kb_same_func(const struct kb_func *a, const struct kb_func *b)
+/* The same variant, parameters and code; names of functions, values and variables, and comments do not count.
+ */
+static bool kb_same_func(const struct kb_func *a, const struct kb_func *b)
 {
 	struct arena arena;
 	if (a->variant != b->variant || a->linkage != b->linkage || a->result != b->result ||

@@ -55,9 +55,7 @@ struct kb_module {
 	size_t n_insts; /* of the functions that have ended */
 };
 
-/* Remembers the first misuse; always false. */
-bool kb_fail(struct kb *k, const char *what);
-/* Remembers a misuse when `ok` is false; gives ok. */
+/* Remembers the first misuse, when `ok` is false; gives ok. */
 bool kb_require(struct kb *k, bool ok, const char *what);
 /* The type of v, KB_VOID for none. */
 struct kb_type kb_typeof(const struct kb *k, struct kb_val v);

@@ -88,17 +88,12 @@ const struct kb_data_item *kb_data_at(const struct kb_module *m, size_t i)
 	return &m->data.items[i];
 }
 
-bool kb_fail(struct kb *k, const char *what)
-{
-	if (!k->module->error)
-		k->module->error = arena_printf(k->module->arena, "%s: instruction %zu: %s", k->func->name,
-		                                k->insts.n, what);
-	return false;
-}
-
 bool kb_require(struct kb *k, bool ok, const char *what)
 {
-	return ok || kb_fail(k, what);
+	if (!ok && !k->module->error)
+		k->module->error = arena_printf(k->module->arena, "%s: instruction %zu: %s", k->func->name,
+		                                k->insts.n, what);
+	return ok;
 }
 
 struct kb_type kb_typeof(const struct kb *k, struct kb_val v)
@@ -144,7 +139,7 @@ struct kb_val kb_emit(struct kb *k, struct kb_inst inst, const struct kb_val *ar
 
 struct kb_val kb_poison(struct kb *k, struct kb_type type)
 {
-	kb_fail(k, "operands do not fit");
+	kb_require(k, false, "operands do not fit");
 	struct kb_inst zero = {.op = KBO_CONST_INT, .type = KB_TYPE(type.scalar, 1)};
 	struct kb_val v = kb_emit(k, zero, NULL, 0, true);
 	if (type.lanes == 1)

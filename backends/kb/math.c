@@ -62,7 +62,8 @@ static struct kb_val with_sign(struct kb *k, struct kb_val x, struct kb_val s)
 	return kb_bitcast(k, kb_bin(k, KB_OR, kb_bitcast(k, x, KB_I32), sign), KB_F32);
 }
 
-struct kb_val math_poly(struct kb *k, struct kb_val x, const float *c, int n)
+/* c[0] + x c[1] + .. + x^(n-1) c[n-1], by Horner's rule. */
+static struct kb_val math_poly(struct kb *k, struct kb_val x, const float *c, int n)
 {
 	struct kb_val sum = math_const(k, x, c[n - 1]);
 	for (int i = n - 2; i >= 0; i--)
@@ -221,13 +222,6 @@ struct kb_val math_exp2_nonpositive(struct kb *k, struct kb_val x)
 	struct kb_val y = kb_max(k, math_const(k, x, -127.0f), x);
 	struct power p = power_near(k, add_const(k, y, BIASED_MAGIC));
 	return kb_mul(k, exp2_poly(k, kb_sub(k, y, p.n)), p.scale);
-}
-
-struct kb_val math_exp2(struct kb *k, struct kb_val x)
-{
-	struct kb_val y = clamp(k, x, -152.0f, 130.0f);
-	struct rounded n = round_near(k, y);
-	return scale_by_power(k, exp2_poly(k, kb_sub(k, y, n.f)), n.i);
 }
 
 /* ---- logarithm ---- */

@@ -20,15 +20,12 @@
 
 /* A constant in as many lanes as x has. */
 struct kb_val math_const(struct kb *k, struct kb_val x, float c);
-/* c[0] + x c[1] + .. + x^(n-1) c[n-1], by Horner's rule. */
-struct kb_val math_poly(struct kb *k, struct kb_val x, const float *c, int n);
 
 struct kb_val math_exp(struct kb *k, struct kb_val x);
 /* For x <= 0 (softmax): results below 2^-126 are subnormal or 0; -inf gives 0, NaN stays. */
 struct kb_val math_exp_nonpositive(struct kb *k, struct kb_val x);
 /* 2^x for x <= 0, as math_exp_nonpositive. */
 struct kb_val math_exp2_nonpositive(struct kb *k, struct kb_val x);
-struct kb_val math_exp2(struct kb *k, struct kb_val x);
 struct kb_val math_log(struct kb *k, struct kb_val x);
 struct kb_val math_sin(struct kb *k, struct kb_val x); /* |x| < 2^15 */
 struct kb_val math_cos(struct kb *k, struct kb_val x); /* |x| < 2^15 */

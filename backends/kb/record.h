@@ -82,9 +82,6 @@ bool kb_has_dot(const struct kb_caps *caps, enum kb_dot dot);
 /* The operator of C; that of a compare for MIN and MAX. */
 const char *kb_bin_sign(enum kb_bin op);
 const char *kb_cmp_sign(enum kb_cmp op);
-/* The same variant, parameters and code; names of functions, values and variables, and comments do not count.
- */
-bool kb_same_func(const struct kb_func *a, const struct kb_func *b);
 /* The function that was recorded last, or an earlier one that equals it; the last one is then taken out
  * again. */
 const struct kb_func *kb_share_last(struct kb_module *m);

@@ -8,7 +8,8 @@ void products_begin(struct products *p, const char *name)
 		p->sum[i] = kb_var(p->k, name, KB_TYPE(KB_F32, p->lanes), zero);
 }
 
-void products_add(const struct products *p, int row, int v, struct kb_val x, struct kb_val w)
+/* sum[row][v] += x w */
+static void products_add(const struct products *p, int row, int v, struct kb_val x, struct kb_val w)
 {
 	struct kb_val sum = products_sum(p, row, v);
 	sum = p->pairs ? kb_dot_bf16(p->k, sum, w, x) : kb_fma(p->k, x, w, sum);

@@ -27,8 +27,6 @@ static inline struct kb_val products_sum(const struct products *p, int row, int 
 {
 	return kb_get(p->k, p->sum[row * p->vectors + v]);
 }
-/* sum[row][v] += x w */
-void products_add(const struct products *p, int row, int v, struct kb_val x, struct kb_val w);
 /* The same for all rows, x[row] being the element in all lanes, or a vector whose element i it is. */
 void products_add_vector(const struct products *p, int v, const struct kb_val *x, struct kb_val w);
 void products_add_lane(const struct products *p, int v, const struct kb_val *x, int i, struct kb_val w);

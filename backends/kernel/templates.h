@@ -46,7 +46,6 @@ struct row_loop {
 	void (*body)(void *user, struct eval *e, const struct eval_point *at);
 	void *user;
 };
-void kernel_row_loop(const struct row_loop *l);
 
 /* Elements [lo, hi) of one row of an output; the other indices of `at` are set. */
 void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_point *at, struct kb_val lo,

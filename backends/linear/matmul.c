@@ -142,6 +142,12 @@ static int panels_of(const struct linear *l, int rows)
 	return n;
 }
 
+/* Panels that stay together when there are many rows: whole tiles of whole heads. */
+static int64_t matmul_unit_of_many(const struct linear *l)
+{
+	return l->columns.unit % l->nr == 0 ? l->columns.unit : l->columns.unit * l->nr;
+}
+
 /* Strips of many rows are whole tiles of main width. */
 static bool has_single_panels(const struct linear *l, const struct matmul_tile *t)
 {
@@ -318,11 +324,6 @@ static struct division divide_rows(const struct linear *l)
 	d.block = kb_min(k, kb_max(k, block, d.groups), kb_index(k, rows_of_block(l)));
 	d.blocks = div_up(k, l->rows, d.block);
 	return d;
-}
-
-int64_t matmul_unit_of_many(const struct linear *l)
-{
-	return l->columns.unit % l->nr == 0 ? l->columns.unit : l->columns.unit * l->nr;
 }
 
 /*

@@ -154,8 +154,6 @@ static inline int64_t matmul_step_bytes(const struct linear *l)
 {
 	return TILE_LINE / matmul_per_line(l);
 }
-/* Panels that stay together when there are many rows: whole tiles of whole heads. matmul.c */
-int64_t matmul_unit_of_many(const struct linear *l);
 /* True: the code is compiled when a program starts (OpenCL), and is to be short before it is fast for every number of
  * rows. matmul_heights.c */
 bool matmul_is_short(const struct linear *l);
@@ -305,11 +303,5 @@ bool matmul_begin(struct linear *l, struct kernel *g);
 void matmul_tile(const struct linear *l, const struct matmul_strip *s, const struct matmul_tile *t);
 /* The point of the element in row `row` (all leading axes as one) and column `column`. */
 struct eval_point matmul_point(const struct linear *l, struct kb_val row, struct kb_val column);
-/* Adds the bias, of an expert if any, to a product at p: from now on the root's value there. */
-void matmul_bind(const struct linear *l, struct kb_val expert, const struct eval_point *p,
-                 struct kb_val product);
-/* The same, and computes what follows, stores. */
-void matmul_finish(const struct linear *l, struct kb_val expert, const struct eval_point *p,
-                   struct kb_val product);
 
 #endif

@@ -36,8 +36,9 @@ struct eval_point matmul_point(const struct linear *l, struct kb_val row, struct
 	return p;
 }
 
-void matmul_bind(const struct linear *l, struct kb_val expert, const struct eval_point *p,
-                 struct kb_val product)
+/* Adds the bias, of an expert if any, to a product at p: from now on the root's value there. */
+static void matmul_bind(const struct linear *l, struct kb_val expert, const struct eval_point *p,
+                        struct kb_val product)
 {
 	if (l->bias.id) {
 		struct kb_val column = p->index[l->rank - 1];
@@ -50,8 +51,9 @@ void matmul_bind(const struct linear *l, struct kb_val expert, const struct eval
 	eval_bind(l->eval, eval_result(l->g->root), p, product);
 }
 
-void matmul_finish(const struct linear *l, struct kb_val expert, const struct eval_point *p,
-                   struct kb_val product)
+/* The same, and computes what follows, stores. */
+static void matmul_finish(const struct linear *l, struct kb_val expert, const struct eval_point *p,
+                          struct kb_val product)
 {
 	matmul_bind(l, expert, p, product);
 	eval_output_at(l->eval, &l->out, p);

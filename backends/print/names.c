@@ -52,7 +52,8 @@ static const char *clean(struct print *p, const char *name)
 
 /* ---- file scope ---- */
 
-const char *print_file_name(struct print *p, const char *name)
+/* A fresh name at file scope. */
+static const char *print_file_name(struct print *p, const char *name)
 {
 	const char *base = clean(p, name), *text = base;
 	for (int i = 2; strmap_has(&p->taken, text) || is_reserved(p, text); i++)

@@ -176,8 +176,6 @@ void print_flush(struct print *p, enum print_flush which, uint32_t var);
 void print_name_value(struct print *p, uint32_t id, const char *name);
 /* A fresh local name made of `name`. */
 const char *print_local_name(struct print *p, const char *name);
-/* A fresh name at file scope. */
-const char *print_file_name(struct print *p, const char *name);
 /* Blocks: names of a closed block may be used again. */
 void print_open(struct print *p);
 void print_close(struct print *p);

@@ -92,9 +92,6 @@ void rowwise_put(struct rowwise *r, const struct rowwise_chunk *c, struct kb_val
 struct kb_val rowwise_get(struct rowwise *r, const struct rowwise_chunk *c);
 /* The root's result at the chunk is known: computes and stores what the group yields. */
 void rowwise_store(struct rowwise *r, const struct rowwise_chunk *c, struct kb_val value);
-/* value where the chunk's lanes exist, else c. */
-struct kb_val rowwise_only(struct rowwise *r, const struct rowwise_chunk *c, struct kb_val value,
-                           float other);
 /* A scalar in the lanes of the chunk. */
 struct kb_val rowwise_splat(struct rowwise *r, const struct rowwise_chunk *c, struct kb_val scalar);
 

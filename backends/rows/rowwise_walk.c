@@ -212,7 +212,9 @@ void rowwise_store(struct rowwise *r, const struct rowwise_chunk *c, struct kb_v
 		eval_output_at(&r->e, &r->outputs.items[i], &p);
 }
 
-struct kb_val rowwise_only(struct rowwise *r, const struct rowwise_chunk *c, struct kb_val value, float other)
+/* value where the chunk's lanes exist, else c. */
+static struct kb_val rowwise_only(struct rowwise *r, const struct rowwise_chunk *c, struct kb_val value,
+                                  float other)
 {
 	if (!c->mask.id)
 		return value;

@@ -45,7 +45,6 @@ bool graph_push_text(struct arena *a, struct diag_context *cx, struct graph_body
 
 /* ---- trees (tree.c) ---- */
 /* Locations and parentheses do not count. */
-bool expr_equal(const struct expr *a, const struct expr *b);
 bool graph_equal(const struct graph_body *a, const struct graph_body *b);
 /* What stands for a node of a tree; NULL: the node itself, with its children mapped. */
 typedef const struct expr *expr_map_fn(void *user, const struct expr *e);
@@ -60,9 +59,6 @@ bool graph_substitute(struct arena *a, const struct graph_body *body, const char
 const char *graph_fill(struct arena *a, const char *pattern, const char *name, const char *with);
 
 /* ---- names (live.c) ---- */
-bool expr_mentions(const struct expr *e, const char *name);
-/* True when `e` or a part of it is a call of `name`. */
-bool expr_calls(const struct expr *e, const char *name);
 enum graph_use { GRAPH_UNUSED, GRAPH_READ, GRAPH_WRITTEN };
 /* What the nodes from `from` on do first with a name. */
 enum graph_use graph_first_use(const struct graph_body *body, size_t from, const char *name);

@@ -15,12 +15,13 @@ static bool has(const struct expr *e, enum expr_kind kind, const char *text)
 	return found;
 }
 
-bool expr_mentions(const struct expr *e, const char *name)
+static bool expr_mentions(const struct expr *e, const char *name)
 {
 	return has(e, EX_NAME, name);
 }
 
-bool expr_calls(const struct expr *e, const char *name)
+/* True when `e` or a part of it is a call of `name`. */
+static bool expr_calls(const struct expr *e, const char *name)
 {
 	return has(e, EX_CALL, name);
 }

@@ -11,7 +11,7 @@ static bool same_text(const char *a, const char *b)
 	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-bool expr_equal(const struct expr *a, const struct expr *b)
+static bool expr_equal(const struct expr *a, const struct expr *b)
 {
 	if (a->kind != b->kind || a->n_args != b->n_args || a->n_keywords != b->n_keywords ||
 	    !same_text(a->text, b->text))

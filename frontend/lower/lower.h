@@ -179,8 +179,6 @@ struct lower_windows {
 };
 struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis,
                               const struct lower_windows *w);
-/* Elements 0, step, 2 step, .. of an axis. */
-struct ir_value lower_every(struct lowering *lw, struct ir_value x, int axis, int64_t step);
 
 /* frontend/operators/lower_visible.c */
 bool lower_is_none(const struct expr *e); /* absent, or written as none */

@@ -115,6 +115,21 @@ static bool place(const struct call *c, const char *name, const struct ir_dim *s
 	return true;
 }
 
+/* Elements 0, step, 2 step, .. of an axis. */
+static struct ir_value lower_every(struct lowering *lw, struct ir_value x, int axis, int64_t step)
+{
+	struct ir_dims *dims = lw->module->dims;
+	struct ir_builder *b = lw->b;
+	if (step == 1)
+		return x;
+	const struct ir_dim *n = irb_type(b, x)->dims[axis];
+	n = ir_dim_floordiv(dims, ir_dim_add(dims, n, ir_dim_const(dims, step - 1)), step);
+	struct ir_value at = irb_iota(b, &(struct attrs_iota){.dims = {&n, 1}, .axis = 0});
+	at = irb_mul(b, at, irb_full_of(b, (double)step, DT_I32, 1, &n), NULL);
+	x = irb_gather(b, lower_axis_first(lw, x, axis), at, NULL);
+	return irb_failed(b) ? x : lower_axes_back(lw, x, 1, axis);
+}
+
 bool lower_slice(const struct call *c, struct lval *out)
 {
 	struct ir_value x;
@@ -149,20 +164,6 @@ struct ir_value lower_axes_back(struct lowering *lw, struct ir_value x, int n, i
 	for (int i = 0; i < rank; i++)
 		perm[i] = i < axis ? i + n : i < axis + n ? i - axis : i;
 	return axis == 0 ? x : irb_transpose_by(lw->b, x, rank, perm);
-}
-
-struct ir_value lower_every(struct lowering *lw, struct ir_value x, int axis, int64_t step)
-{
-	struct ir_dims *dims = lw->module->dims;
-	struct ir_builder *b = lw->b;
-	if (step == 1)
-		return x;
-	const struct ir_dim *n = irb_type(b, x)->dims[axis];
-	n = ir_dim_floordiv(dims, ir_dim_add(dims, n, ir_dim_const(dims, step - 1)), step);
-	struct ir_value at = irb_iota(b, &(struct attrs_iota){.dims = {&n, 1}, .axis = 0});
-	at = irb_mul(b, at, irb_full_of(b, (double)step, DT_I32, 1, &n), NULL);
-	x = irb_gather(b, lower_axis_first(lw, x, axis), at, NULL);
-	return irb_failed(b) ? x : lower_axes_back(lw, x, 1, axis);
 }
 
 struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis, const struct lower_windows *w)

@@ -66,12 +66,14 @@ static int64_t group_of(const struct packed_matrix *m, int64_t k)
 	return (int64_t)group;
 }
 
-int64_t packed_groups(const struct packed_matrix *m)
+/* Groups of a row. */
+static int64_t packed_groups(const struct packed_matrix *m)
 {
 	return m->k / m->group + (m->k % m->group != 0);
 }
 
-bool packed_same_zeros(const struct packed_matrix *m, int *zero)
+/* The zero points are all the same: *zero. Reads all of them. */
+static bool packed_same_zeros(const struct packed_matrix *m, int *zero)
 {
 	int64_t groups = packed_groups(m);
 	*zero = zero_at(m, 0, 0);

@@ -43,10 +43,6 @@ struct packed_matrix {
 	enum ir_format format; /* of packed_rows; PLAIN: no format holds the elements exactly */
 };
 
-/* Groups of a row. */
-int64_t packed_groups(const struct packed_matrix *m);
-/* The zero points are all the same: *zero. Reads all of them. */
-bool packed_same_zeros(const struct packed_matrix *m, int *zero);
 /* The format of codes that holds the elements exactly, or PLAIN. */
 enum ir_format packed_format(const struct packed_matrix *m);
 /* group_of names groups that exist; *in_order: it is k / group. */

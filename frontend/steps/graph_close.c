@@ -273,6 +273,15 @@ bool graph_close_statement(struct blocks *b, const struct yaml_node *node)
 	return ok;
 }
 
+/* The statements of a repeat in a list of statements, or NULL. */
+static const struct yaml_node *graph_repeat_body(const struct yaml_node *node)
+{
+	if (node->kind != YAML_MAPPING)
+		return NULL;
+	const struct yaml_node *repeat = yaml_find(node, "repeat"), *body = yaml_find(node, "body");
+	return body != NULL ? body : yaml_find(repeat, "body");
+}
+
 bool graph_assigned(struct blocks *b, struct diag_context *cx, const struct yaml_node *list,
                     struct strmap *out)
 {
@@ -289,14 +298,6 @@ bool graph_assigned(struct blocks *b, struct diag_context *cx, const struct yaml
 			strmap_set(out, st->targets[t].name, b);
 	}
 	return ok;
-}
-
-const struct yaml_node *graph_repeat_body(const struct yaml_node *node)
-{
-	if (node->kind != YAML_MAPPING)
-		return NULL;
-	const struct yaml_node *repeat = yaml_find(node, "repeat"), *body = yaml_find(node, "body");
-	return body != NULL ? body : yaml_find(repeat, "body");
 }
 
 /* ---- the graph step ---- */

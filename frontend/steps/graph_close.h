@@ -46,7 +46,5 @@ const char *value_in_string(struct blocks *b, const struct value *v);
  */
 bool graph_assigned(struct blocks *b, struct diag_context *cx, const struct yaml_node *list,
                     struct strmap *out);
-/* The statements of a repeat in a list of statements, or NULL. */
-const struct yaml_node *graph_repeat_body(const struct yaml_node *node);
 
 #endif

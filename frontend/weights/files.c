@@ -433,7 +433,8 @@ struct stored_tensor *weight_files_find(const struct weight_files *wf, const cha
 	return strmap_get(&wf->by_name, name);
 }
 
-const char *const *weight_files_names(struct weight_files *wf, size_t *n)
+/* Names of all tensors, for nearest_name; in the order of weight_files_at. */
+static const char *const *weight_files_names(struct weight_files *wf, size_t *n)
 {
 	if (wf->names == NULL) {
 		wf->names = ARENA_ARRAY(wf->arena, const char *, wf->tensors.n + 1);

@@ -60,8 +60,6 @@ size_t weight_files_count(const struct weight_files *wf);
 struct stored_tensor *weight_files_at(const struct weight_files *wf, size_t index);
 /* By the stripped name, or NULL. */
 struct stored_tensor *weight_files_find(const struct weight_files *wf, const char *name);
-/* Names of all tensors, for nearest_name; in the order of weight_files_at. */
-const char *const *weight_files_names(struct weight_files *wf, size_t *n);
 /* "a, b, c": the few tensor names most like `name`, by common parts and edit distance; "" when there are
  * none. */
 const char *weight_files_nearest(struct weight_files *wf, const char *name);

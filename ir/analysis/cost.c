@@ -136,9 +136,3 @@ double ir_func_weight_bytes(const struct ir_func *f, const int64_t *values)
 {
 	return region_weight_bytes(f, f->body, values);
 }
-
-const struct ir_dim *ir_type_bytes(const struct ir_module *m, const struct ir_type *t)
-{
-	return ir_dim_mul(m->dims, ir_type_count(m->dims, t),
-	                  ir_dim_const(m->dims, ir_dtype_bytes(t->dtype)));
-}

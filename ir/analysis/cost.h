@@ -27,7 +27,5 @@ const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_fu
  */
 double ir_op_weight_bytes(const struct ir_func *f, const struct ir_op *op, const int64_t *values);
 double ir_func_weight_bytes(const struct ir_func *f, const int64_t *values);
-/* Bytes of a tensor type, elements times the width of its dtype. */
-const struct ir_dim *ir_type_bytes(const struct ir_module *m, const struct ir_type *t);
 
 #endif

@@ -38,7 +38,9 @@ struct build_scope *build_open(struct ir_builder *b, enum ir_opcode code)
 	return s;
 }
 
-struct ir_op *build_close(struct ir_builder *b, enum ir_opcode end, const struct ir_value *values, size_t n)
+/* Ends the region with `end` over the values. NULL after failure. */
+static struct ir_op *build_close(struct ir_builder *b, enum ir_opcode end, const struct ir_value *values,
+                                 size_t n)
 {
 	struct build_scope *s = b->scope;
 	struct ir_loc inner = b->loc;

@@ -42,9 +42,8 @@ struct loc build_at(const struct ir_builder *b);
 /* A new value of the type. */
 struct ir_value build_value(struct ir_builder *b, const struct ir_type *type, const struct ir_op *def,
                             unsigned index);
-/* Opens and closes regions; scope_close ends the region with `end` over the values. NULL after failure. */
+/* Opens a region. NULL after failure. */
 struct build_scope *build_open(struct ir_builder *b, enum ir_opcode code);
-struct ir_op *build_close(struct ir_builder *b, enum ir_opcode end, const struct ir_value *values, size_t n);
 /* Appends an op without folding; gives its results. NULL after failure. */
 struct ir_op *build_append(struct ir_builder *b, enum ir_opcode code, const struct ir_value *operands,
                            size_t n);
@@ -64,6 +63,5 @@ struct op_key {
 };
 uint64_t op_key_hash(const struct op_key *key);
 bool op_key_equal(const void *op, const void *key);
-bool ir_attrs_equal(enum ir_opcode code, const void *a, const void *b);
 
 #endif

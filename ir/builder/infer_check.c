@@ -28,7 +28,7 @@ const char *infer_dim_text(const struct infer *c, const struct ir_dim *d)
 	return ir_dim_text(&c->m->arena, c->m->dims, d, false);
 }
 
-const char *infer_name(const struct infer *c, size_t i)
+static const char *infer_name(const struct infer *c, size_t i)
 {
 	const struct ir_operand_desc *d = c->desc->operands;
 	for (size_t k = 0; k < i && d->name != NULL && d->kind != OPERAND_VARIADIC; k++)

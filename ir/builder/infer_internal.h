@@ -24,7 +24,6 @@ bool infer_fail(const struct infer *c, enum diag_code code, const char *fmt, ...
 /* Text of a type or dim for a message; lives as long as the module. */
 const char *infer_text(const struct infer *c, const struct ir_type *t);
 const char *infer_dim_text(const struct infer *c, const struct ir_dim *d);
-const char *infer_name(const struct infer *c, size_t i);
 /* `op: a is f32[2,3], b is f32[3]: <what>` */
 bool infer_mismatch(const struct infer *c, enum diag_code code, size_t a, size_t b, const char *what);
 /* Operand i has at least / exactly that rank. */

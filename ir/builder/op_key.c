@@ -93,7 +93,7 @@ static bool attr_equal(const struct ir_attr_desc *d, const void *a, const void *
 	return false;
 }
 
-bool ir_attrs_equal(enum ir_opcode code, const void *a, const void *b)
+static bool ir_attrs_equal(enum ir_opcode code, const void *a, const void *b)
 {
 	for (const struct ir_attr_desc *d = ir_op_desc(code)->attrs; d->name != NULL; d++)
 		if (!attr_equal(d, attr_at(a, d), attr_at(b, d)))

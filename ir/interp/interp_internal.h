@@ -75,9 +75,6 @@ enum tfmc_status interp_memory_write(struct interp *in, const struct ir_op *grou
 /* `to` is another value for the memory of `from`. */
 void interp_memory_carry(struct interp *in, struct ir_value to, struct ir_value from);
 
-/* state.c: the contents of the state that an operand names. */
-struct interp_tensor *interp_state_of(const struct interp *in, struct ir_value v);
-
 /* Product of dims [from, to) of a tensor that exists. */
 static inline int64_t interp_span(const struct interp_tensor *t, int from, int to)
 {

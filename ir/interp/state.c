@@ -38,7 +38,7 @@ struct interp_state *interp_state_create(struct arena *arena, const struct ir_mo
 }
 
 /* By name: the state may have been made from another stage of the same module. */
-struct interp_tensor *interp_state_of(const struct interp *in, struct ir_value v)
+static struct interp_tensor *interp_state_of(const struct interp *in, struct ir_value v)
 {
 	const struct ir_type *type = ir_type_of(in->f, v);
 	const struct interp_state *s = in->args->state;

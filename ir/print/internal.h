@@ -28,8 +28,6 @@ void print_value(const struct printer *p, struct ir_value v);
 void print_values(const struct printer *p, const struct ir_value *v, size_t n);
 /* ` loc(...)`, or nothing. */
 void print_loc(struct buf *out, const struct diag_context *cx, const struct ir_module *m, struct ir_loc loc);
-/* The op with its region, ending in a newline. `word`: what is before it in its line. */
-void print_op(const struct printer *p, const struct ir_op *op, int indent, const char *word);
 void print_region(const struct printer *p, const struct ir_region *r, int indent);
 
 #endif

@@ -155,7 +155,8 @@ static void print_body(const struct printer *p, const struct ir_op *op, int inde
 	}
 }
 
-void print_op(const struct printer *p, const struct ir_op *op, int indent, const char *word)
+/* The op with its region, ending in a newline. `word`: what is before it in its line. */
+static void print_op(const struct printer *p, const struct ir_op *op, int indent, const char *word)
 {
 	buf_fill(p->out, ' ', (size_t)indent);
 	buf_str(p->out, word);

@@ -211,14 +211,6 @@ void ir_print_func(struct buf *out, const struct diag_context *cx, const struct 
 	print_func(out, cx, m, f, false);
 }
 
-void ir_print_op(struct buf *out, const struct ir_module *m, const struct ir_func *f, const struct ir_op *op)
-{
-	struct printer p;
-	printer_begin(&p, out, NULL, m, f, false);
-	print_op(&p, op, 0, "");
-	printer_end(&p);
-}
-
 void print_module(struct buf *out, const struct diag_context *cx, const struct ir_module *m, bool is_plain)
 {
 	print_header(out, cx, m);

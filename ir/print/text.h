@@ -25,10 +25,9 @@ void ir_print(struct buf *out, const struct diag_context *cx, const struct ir_mo
  * them), so unequal values mean a change of structure.
  */
 uint64_t ir_structure_hash(const struct ir_module *m);
-/* One function, or one op (for messages). */
+/* One function. */
 void ir_print_func(struct buf *out, const struct diag_context *cx, const struct ir_module *m,
                    const struct ir_func *f);
-void ir_print_op(struct buf *out, const struct ir_module *m, const struct ir_func *f, const struct ir_op *op);
 
 /* The reference of all ops as a Markdown table, from ir/core/ops.def: the file ir/ops.md. */
 void ir_print_op_reference(struct buf *out);

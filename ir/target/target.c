@@ -83,7 +83,7 @@ struct target_needs target_needs(const struct target *t)
 	return n;
 }
 
-bool target_runs(const struct target *t, const struct target_machine *m)
+static bool target_runs(const struct target *t, const struct target_machine *m)
 {
 	const struct target_needs n = target_needs(t);
 	if (t->arch != m->arch)

@@ -90,7 +90,6 @@ struct target_machine {
 };
 /* NULL: tfmc was built for a machine it knows no way to ask. */
 const struct target_machine *target_machine_here(void);
-bool target_runs(const struct target *t, const struct target_machine *m);
 /* The last level of the table that the machine executes. NULL: none. */
 const struct target *target_best(const struct target_machine *m);
 /* The processor that the machine is, where the table has it and it executes no less than that; else the level. */

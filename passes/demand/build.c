@@ -33,7 +33,8 @@ static struct ir_value filled(struct demand_builder *d, const struct ir_dim *val
 	return irb_dim_value_of(b, value, 1, &batch);
 }
 
-struct ir_value demand_at(struct demand_builder *d)
+/* The number of the row of each sequence, i32[batch], inside the bounds. */
+static struct ir_value demand_at(struct demand_builder *d)
 {
 	const struct demand_key *key = &d->plan->key;
 	struct ir_dims *dims = d->r->out->dims;

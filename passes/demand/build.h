@@ -15,8 +15,6 @@ struct demand_builder {
 	struct ir_value *rows;          /* [f->n_values] the new value with one row, of taken ops */
 };
 
-/* The number of the row of each sequence, i32[batch], inside the bounds. */
-struct ir_value demand_at(struct demand_builder *d);
 /* The row of old value v along `axis`: as v, with size 1 there. */
 struct ir_value demand_row(struct demand_builder *d, struct ir_value v, int axis);
 /* Builds a taken op. */

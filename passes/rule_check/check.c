@@ -445,8 +445,9 @@ static bool add_rule(struct checker *c)
 	return ARENA_ADDED(&c->set.arena, b, c->rule);
 }
 
-enum tfmc_status rule_check_run(struct diag_context *cx, struct arena *a, const struct rule *rule, int seeds,
-                                struct rule_check *out)
+/* `seeds` instances of the rule. TFMC_OK also when the rule is wrong; other states are environment's. */
+static enum tfmc_status rule_check_run(struct diag_context *cx, struct arena *a, const struct rule *rule,
+                                       int seeds, struct rule_check *out)
 {
 	struct checker c = {.cx = cx, .arena = a, .rule = rule, .out = out};
 	*out = (struct rule_check){.rule = rule};

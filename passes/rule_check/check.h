@@ -28,9 +28,6 @@ struct rule_check {
 	const char *instance; /* IR text of the left side that shows it; NULL when there is none */
 };
 
-/* `seeds` instances of the rule. TFMC_OK also when the rule is wrong; other states are environment's. */
-TFMC_MUST_USE enum tfmc_status rule_check_run(struct diag_context *cx, struct arena *a,
-                                              const struct rule *rule, int seeds, struct rule_check *out);
 /*
  * All rules of a set; a table goes to `table` (may be NULL). A wrong rule is an
  * error diagnostic at its text, with the instance as note; then TFMC_INVALID.
@@ -44,7 +41,6 @@ TFMC_MUST_USE enum tfmc_status rule_check_all(struct diag_context *cx, const str
 struct rule_rng {
 	uint64_t state;
 };
-uint64_t rule_random(struct rule_rng *r);
 /* In [0, n), n > 0. */
 int rule_below(struct rule_rng *r, int n);
 /* In [0, 1). */

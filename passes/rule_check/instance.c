@@ -24,19 +24,14 @@ struct drawn {
 
 /* ---- numbers ---- */
 
-uint64_t rule_random(struct rule_rng *r)
-{
-	return number_random(&r->state);
-}
-
 int rule_below(struct rule_rng *r, int n)
 {
-	return (int)(rule_random(r) % (uint64_t)n);
+	return (int)(number_random(&r->state) % (uint64_t)n);
 }
 
 double rule_real(struct rule_rng *r)
 {
-	return (double)(rule_random(r) >> 11) / 9007199254740992.0;
+	return (double)(number_random(&r->state) >> 11) / 9007199254740992.0;
 }
 
 /* ---- shapes ---- */

@@ -202,7 +202,8 @@ bool rule_side_build(const struct rule_side *s)
 	return true;
 }
 
-struct ir_value rule_build(struct rebuild *r, const struct rule_match *m)
+/* Builds the replacement. IR_NO_VALUE when the builder failed. */
+static struct ir_value rule_build(struct rebuild *r, const struct rule_match *m)
 {
 	const struct rule *rule = m->rule;
 	struct ir_value values[RULE_VALUES_MAX];
@@ -224,7 +225,8 @@ static void need(struct rebuild *r, const struct rule_match *m, int index)
 		rebuild_need(r, m->values[index]);
 }
 
-void rule_need(struct rebuild *r, const struct rule_match *m)
+/* Marks what the replacement reads. */
+static void rule_need(struct rebuild *r, const struct rule_match *m)
 {
 	need(r, m, m->rule->result);
 	for (int i = 0; i < m->rule->n_into; i++) {

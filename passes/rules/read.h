@@ -30,8 +30,6 @@ int read_dim(struct rule_reader *r, const struct tok *t, bool may_bind);
 
 /* read_ops.c: one line of match or into */
 bool read_line(struct rule_reader *r);
-/* The value of that name or -1. */
-int read_find_value(const struct rule_reader *r, const char *name);
 bool read_known_value(struct rule_reader *r, const struct tok *t, int *out);
 
 #endif

@@ -16,7 +16,8 @@ static bool read_op(struct rule_reader *r, int result);
 
 /* ---- values ---- */
 
-int read_find_value(const struct rule_reader *r, const char *name)
+/* The value of that name or -1. */
+static int read_find_value(const struct rule_reader *r, const char *name)
 {
 	const struct rule *rule = r->rule;
 	for (int i = rule->n_values; i-- > 0;)

@@ -205,10 +205,6 @@ struct rule_match {
 /* True when op is the root of a match; fills *out. */
 bool rule_matches(const struct rebuild *r, const struct rule *rule, const struct ir_op *op,
                   struct rule_match *out);
-/* Marks what the replacement reads. */
-void rule_need(struct rebuild *r, const struct rule_match *m);
-/* Builds the replacement. IR_NO_VALUE when the builder failed. */
-struct ir_value rule_build(struct rebuild *r, const struct rule_match *m);
 
 /* ---- building ---- */
 

@@ -240,10 +240,26 @@ static void see_gather(struct shapes *s, const struct ir_op *op)
 		size_relate(&s->sizes, SIZE_AT_MOST, below, 1, &rows->of[0], 1);
 }
 
+static struct axes *shapes_of_weight(const struct shapes *s, const struct ir_weight *w)
+{
+	for (size_t i = 0; i < s->m->weights.n; i++)
+		if (s->m->weights.items[i] == w)
+			return &s->weights[i];
+	return NULL;
+}
+
+static struct axes *shapes_of_state(const struct shapes *s, const struct ir_state_decl *d)
+{
+	for (size_t i = 0; i < s->m->states.n; i++)
+		if (s->m->states.items[i] == d)
+			return &s->states[i];
+	return NULL;
+}
+
 static void see_weight(struct shapes *s, const struct ir_op *op)
 {
 	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
-	struct axes *axes = (struct axes *)(uintptr_t)shapes_of_weight(s, w);
+	struct axes *axes = shapes_of_weight(s, w);
 	for (size_t i = 0; i < op->n_operands; i++)
 		tie_index(s, op->operands[i], axes->of[i]);
 	for (int i = 0; i < type_of(s, op->results[0])->rank; i++)
@@ -287,7 +303,7 @@ static void tie_slice(struct shapes *s, const struct ir_op *op, size_t first_at,
                       int skip)
 {
 	const struct ir_state_decl *d = type_of(s, op->operands[0])->state;
-	struct axes *axes = (struct axes *)(uintptr_t)shapes_of_state(s, d);
+	struct axes *axes = shapes_of_state(s, d);
 	int n = (int)(op->n_operands - first_at);
 	for (int i = 0; i < n; i++)
 		tie_index(s, op->operands[first_at + (size_t)i], axes->of[1 + i]);
@@ -310,7 +326,7 @@ static void see_write(struct shapes *s, const struct ir_op *op)
 	const size_t at = OPERAND(state_write, at);
 	struct ir_value given = op->operands[OPERAND(state_write, x)];
 	const struct ir_type *x = type_of(s, given);
-	struct axes *state = (struct axes *)(uintptr_t)shapes_of_state(s, type_of(s, op->operands[0])->state);
+	struct axes *state = shapes_of_state(s, type_of(s, op->operands[0])->state);
 	int n = (int)(op->n_operands - at);
 	for (int i = 0; i < n; i++)
 		tie_index(s, op->operands[at + (size_t)i], state->of[1 + i]);
@@ -412,23 +428,8 @@ static void see_op(struct shapes *s, const struct ir_op *op)
 
 /* ---- all ---- */
 
-const struct axes *shapes_of_weight(const struct shapes *s, const struct ir_weight *w)
-{
-	for (size_t i = 0; i < s->m->weights.n; i++)
-		if (s->m->weights.items[i] == w)
-			return &s->weights[i];
-	return NULL;
-}
-
-const struct axes *shapes_of_state(const struct shapes *s, const struct ir_state_decl *d)
-{
-	for (size_t i = 0; i < s->m->states.n; i++)
-		if (s->m->states.items[i] == d)
-			return &s->states[i];
-	return NULL;
-}
-
-const struct ir_dim *shapes_dim(struct shapes *s, size_var v, const struct ir_dim *old)
+/* The size of an axis in the new module. */
+static const struct ir_dim *shapes_dim(struct shapes *s, size_var v, const struct ir_dim *old)
 {
 	return v == 0 ? ir_import_dim(s->out, old) : ir_dim_const(s->out->dims, size_of(&s->sizes, v)->now);
 }

@@ -43,10 +43,6 @@ struct shapes {
 
 /* Collects and solves. False when memory ran out. */
 bool shapes_solve(struct shapes *s, const struct ir_module *m, struct ir_module *out, struct arena *arena);
-const struct axes *shapes_of_weight(const struct shapes *s, const struct ir_weight *w);
-const struct axes *shapes_of_state(const struct shapes *s, const struct ir_state_decl *d);
-/* The size of an axis in the new module. */
-const struct ir_dim *shapes_dim(struct shapes *s, size_var v, const struct ir_dim *old);
 const struct ir_type *shapes_type(struct shapes *s, const struct axes *axes, const struct ir_type *old);
 /* `part` lies in `whole` from `begin` on. */
 void shapes_add_cut(struct shapes *s, const struct ir_op *op, size_var whole, size_var part, int64_t begin);

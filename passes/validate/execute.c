@@ -24,7 +24,8 @@ struct execution {
 	struct trial_outputs *out;
 };
 
-const struct ir_func *trial_func(const struct ir_module *m, const struct trial_call *call)
+/* The function that serves a call, a case of it when its conditions hold. */
+static const struct ir_func *trial_func(const struct ir_module *m, const struct trial_call *call)
 {
 	const struct ir_func *f = ir_find_func(m, call->func);
 	return f != NULL ? ir_case_for(m, f, call->dims) : NULL;

@@ -67,8 +67,6 @@ bool trial_is_positive(const struct ir_func *f, struct ir_value v);
 /* A function rounds values to less than f32, or to integers of 8 bits: a difference of one f32 unit may round them to
  * neighbours, and what follows to others. */
 bool trial_is_narrow(const struct ir_module *m);
-/* The function that serves a call, a case of it when its conditions hold. */
-const struct ir_func *trial_func(const struct ir_module *m, const struct trial_call *call);
 
 /* Largest difference of an element, relative to the largest number of b; infinity when infinities, NaN or shapes
  * differ. */

@@ -19,7 +19,8 @@ bool rules_have_text(const struct rules *r)
 	return r->record->vocabulary || r->given.token_text;
 }
 
-const char *rules_token_text(const struct rules *r, int32_t id, size_t *bytes)
+/* As text_of_token. */
+static const char *rules_token_text(const struct rules *r, int32_t id, size_t *bytes)
 {
 	uint64_t n = 0;
 	if (!r->given.token_text)

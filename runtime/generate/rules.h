@@ -37,9 +37,8 @@ bool rules_is_stop(const struct rules *r, int32_t id);
 /* ids[0..n), whose last one is new, end with a token in which a stop text ends. */
 bool rules_stop_text(struct rules *r, const int32_t *ids, uint64_t n);
 
-/* Whether tokens have texts, of the object or of the caller; the text of one, as text_of_token. */
+/* Whether tokens have texts, of the object or of the caller. */
 bool rules_have_text(const struct rules *r);
-const char *rules_token_text(const struct rules *r, int32_t id, size_t *bytes);
 /* Text of one token, "" for start, stop and pad ids; NULL: not in the vocabulary. */
 const char *text_of_token(const struct tfmc_record *record, int32_t id, size_t *bytes);
 

@@ -213,7 +213,8 @@ static bool head_fits(const struct tfmc_tokenizer *t)
 	return ok && h->unknown_score == h->unknown_score;
 }
 
-int tok_open_sections(struct tfmc_tokenizer *t, uint64_t bytes)
+/* Sections within the data, ids within their bounds: a status. */
+static int tok_open_sections(struct tfmc_tokenizer *t, uint64_t bytes)
 {
 	const struct tfmc_tok_header *h = t->head;
 	uint64_t skip = offsetof(struct tfmc_tok_header, model);

@@ -172,7 +172,4 @@ void tok_wordlevel(struct tok_run *r, const char *s, size_t n);
 /* A word by the cache or by the model, to the ids of the run. */
 void tok_word(struct tok_run *r, const char *s, size_t n);
 
-/* Sections within the data, ids within their bounds: a status. */
-int tok_open_sections(struct tfmc_tokenizer *t, uint64_t bytes);
-
 #endif

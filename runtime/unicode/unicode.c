@@ -97,7 +97,7 @@ void tok_put(struct tok_text *t, const char *bytes, size_t n)
 	t->n += n;
 }
 
-void tok_put_char(struct tok_text *t, uint32_t cp)
+static void tok_put_char(struct tok_text *t, uint32_t cp)
 {
 	char s[4];
 	if (cp & TOK_INVALID || cp < 0x80) {

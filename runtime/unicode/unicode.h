@@ -88,7 +88,6 @@ struct tok_text {
 	bool failed; /* sticky: no memory */
 };
 void tok_put(struct tok_text *t, const char *bytes, size_t n);
-void tok_put_char(struct tok_text *t, uint32_t cp);
 
 enum tok_form { TOK_NFC = 1, TOK_NFD = 2, TOK_NFKC = 4, TOK_NFKD = 8 };
 /* Appends the form of a text. Linear, but for the marks after one character, which are sorted. */

@@ -69,20 +69,9 @@ static bool has_clang(void)
 	return false;
 }
 
-static void lint_for(const char *target, const char *path)
+static void lint(const struct buf *text, const char *target)
 {
-	char command[1024];
-	(void)snprintf(command, sizeof command,
-	               "clang-19 -target %s -x cl -cl-std=CL1.2 -Xclang -cl-ext=-all -Xclang "
-	               "-finclude-default-header -Wall -Wextra -Wdouble-promotion -Werror -fsyntax-only "
-	               "'%s'",
-	               target, path);
-	ck_assert_msg(system(command) == 0, "clang refuses the text for %s, see above", target);
-}
-
-static void lint(const struct buf *text, const char *target, const char *other)
-{
-	char path[] = "/tmp/tfmc-lint-XXXXXX";
+	char path[] = "/tmp/tfmc-lint-XXXXXX", command[1024];
 	if (!has_clang())
 		return;
 	int fd = mkstemp(path);
@@ -90,15 +79,13 @@ static void lint(const struct buf *text, const char *target, const char *other)
 	ck_assert_ptr_nonnull(f);
 	ck_assert_uint_eq(fwrite(text->data, 1, text->len, f), text->len);
 	ck_assert_int_eq(fclose(f), 0);
-	lint_for(target, path);
-	if (other)
-		lint_for(other, path);
+	(void)snprintf(command, sizeof command,
+	               "clang-19 -target %s -x cl -cl-std=CL1.2 -Xclang -cl-ext=-all -Xclang "
+	               "-finclude-default-header -Wall -Wextra -Wdouble-promotion -Werror -fsyntax-only "
+	               "'%s'",
+	               target, path);
+	ck_assert_msg(system(command) == 0, "clang refuses the text for %s, see above", target);
 	(void)remove(path);
-}
-
-void opencl_lint(const struct buf *text)
-{
-	lint(text, "spir", "spir64");
 }
 
 /* ---- running ---- */
@@ -156,7 +143,7 @@ static void check_width(const struct opencl_case *c, struct opencl_device *d, in
 	record(&r, c);
 	enum tfmc_status printed = print(&r, index_bits);
 	ck_assert_msg(printed == TFMC_OK, "%s", r.log.data);
-	lint(&r.text, index_bits == 32 ? "spir" : "spir64", NULL);
+	lint(&r.text, index_bits == 32 ? "spir" : "spir64");
 	unsigned char *device = calloc(1, c->out_bytes), *expected = calloc(1, c->out_bytes);
 	ck_assert(device && expected);
 	if (c->expected)

@@ -30,7 +30,5 @@ void opencl_case_check(const struct opencl_case *c);
 void opencl_case_print(const struct opencl_case *c, struct buf *out);
 /* The diagnostic that printing the case gives; fails the test when there is none. */
 void opencl_case_refused(const struct opencl_case *c, const char *message);
-/* Fails the running test when clang does not accept the text as OpenCL C 1.2 without extensions. */
-void opencl_lint(const struct buf *text);
 
 #endif

@@ -122,7 +122,6 @@ static const struct bound bounds[] = {
         {"exp", math_exp, exp, -1, 1, 1.5, 0},
         {"exp_nonpositive", math_exp_nonpositive, exp, -87, 0, 1.5, 0},
         {"exp2_nonpositive", math_exp2_nonpositive, exp2, -126, 0, 1.5, 0},
-        {"exp2", math_exp2, exp2, -126, 127.9, 1.5, 0},
         {"log", math_log, log, 1e-30, 1e30, 1.5, 0},
         {"log", math_log, log, 0.5, 2, 2.5, 0},
         {"sin", math_sin, sin, -10, 10, 2, 1e-3},
@@ -185,9 +184,6 @@ START_TEST(edges_of_exponentials)
 	same(apply_one(math_exp2_nonpositive, -126.0f), 0x1p-126f);
 	same(apply_one(math_exp2_nonpositive, 0.0f), 1.0f);
 	same(apply_one(math_exp2_nonpositive, NAN), NAN);
-	same(apply_one(math_exp2, 10.0f), 1024.0f);
-	same(apply_one(math_exp2, -INFINITY), 0.0f);
-	same(apply_one(math_exp2, 128.0f), INFINITY);
 }
 END_TEST
 
