@@ -202,8 +202,6 @@ static struct fit fit_block(const struct ir_format_desc *d, const struct sample 
 {
 	double least = s->x[0], most = s->x[0], least_error = HUGE_VAL, error;
 	for (int64_t i = 0; i < s->n; i++) {
-		if (!isfinite(s->x[i]))
-			return (struct fit){NAN, 0};
 		least = s->x[i] < least ? s->x[i] : least;
 		most = s->x[i] > most ? s->x[i] : most;
 	}
@@ -230,7 +228,7 @@ static double largest(const float *v, int64_t n)
 {
 	double most = 0;
 	for (int64_t i = 0; i < n; i++)
-		most = fabs((double)v[i]) > most || isnan(v[i]) ? fabs((double)v[i]) : most;
+		most = fabs((double)v[i]) > most ? fabs((double)v[i]) : most;
 	return most;
 }
 
@@ -241,7 +239,7 @@ static void share_scale(enum ir_dtype type, float *v, int64_t n, float *of)
 	*of = (float)step;
 	for (int64_t i = 0; i < n; i++) {
 		double q = step != 0 ? nearbyint((double)v[i] / step) : 0;
-		v[i] = (float)(q > 127 ? 127 : q < -127 ? -127 : isnan(q) ? 1 : q);
+		v[i] = (float)(q > 127 ? 127 : q < -127 ? -127 : q);
 	}
 }
 
@@ -363,10 +361,28 @@ static void find_scales(const struct weight_codes *row, const double *x, const s
 	round_scales(row, d);
 }
 
-void weight_codes_quantize(const struct weight_codes *row, const double *x, const struct weight_inputs *in)
+static bool are_finite(const float *v, int64_t n)
+{
+	for (int64_t i = 0; v && i < n; i++)
+		if (!isfinite(v[i]))
+			return false;
+	return true;
+}
+
+bool weight_codes_quantize(const struct weight_codes *row, const double *x, const struct weight_inputs *in,
+                           double *worst)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
-	int64_t block = d->block ? d->block : row->k;
+	int64_t block = d->block ? d->block : row->k, blocks = ir_format_blocks(row->format, row->k),
+	        supers = ir_format_supers(row->format, row->k);
+	double sum = 0;
+	*worst = 0;
+	for (int64_t i = 0; i < row->k; i++) {
+		sum += fabs(x[i]);
+		*worst = isnan(x[i]) || fabs(x[i]) > fabs(*worst) ? x[i] : *worst;
+	}
+	if (!isfinite((float)sum))
+		return false;
 	if (d->shift > 0)
 		weight_codes_shifted_scales(row, x, in);
 	else
@@ -380,28 +396,6 @@ void weight_codes_quantize(const struct weight_codes *row, const double *x, cons
 	}
 	if (in)
 		balance(row, x, in);
-}
-
-static bool are_finite(const float *v, int64_t n)
-{
-	for (int64_t i = 0; v && i < n; i++)
-		if (!isfinite(v[i]))
-			return false;
-	return true;
-}
-
-bool weight_codes_beyond(const struct weight_codes *row, const double *x, double *v)
-{
-	int64_t blocks = ir_format_blocks(row->format, row->k),
-	        supers = ir_format_supers(row->format, row->k);
-	*v = 0;
-	if (are_finite(row->scales, blocks) && are_finite(row->offsets, blocks) &&
-	    are_finite(row->super_scales, supers) && are_finite(row->super_offsets, supers))
-		return false;
-	for (int64_t i = 0; i < row->k; i++) {
-		if (!isfinite(x[i]))
-			return false;
-		*v = fabs(x[i]) > fabs(*v) ? x[i] : *v;
-	}
-	return true;
+	return are_finite(row->scales, blocks) && are_finite(row->offsets, blocks) &&
+	       are_finite(row->super_scales, supers) && are_finite(row->super_offsets, supers);
 }

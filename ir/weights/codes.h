@@ -41,15 +41,13 @@ double weight_inputs_variance(const struct weight_inputs *in, int64_t i);
  *
  *     mean (sum of e(k) z(k))^2  =  sum of v(k) e(k)^2  +  (sum of m(k) e(k))^2
  *
- * Scales make the first sum small, and codes one further from the nearest the second. Infinite elements and NaN give blocks of
- * NaN.
+ * Scales make the first sum small, and codes one further from the nearest the second. False: a scale would be beyond its type,
+ * or the sum of all magnitudes is beyond f32, as the products of the row then are; *worst is the largest element, or NaN.
  */
-void weight_codes_quantize(const struct weight_codes *row, const double *x, const struct weight_inputs *in);
-/* shift.c: only the scales of a format with shifts, which say them; NaN where a block is not finite. */
+bool weight_codes_quantize(const struct weight_codes *row, const double *x, const struct weight_inputs *in,
+                           double *worst);
+/* shift.c: only the scales of a format with shifts, which say them; NaN beyond their type. */
 void weight_codes_shifted_scales(const struct weight_codes *row, const double *x,
                                  const struct weight_inputs *in);
-/* Whether scales that were found from the row x [k] are beyond their type; *v is its largest element then. False where
- * x has elements that are not finite. */
-bool weight_codes_beyond(const struct weight_codes *row, const double *x, double *v);
 
 #endif

@@ -420,12 +420,13 @@ static const struct ir_wexpr *first_tensor(const struct ir_wexpr *e)
 static enum tfmc_status too_large(struct weval *ev, const struct ir_wexpr *e, double v, const char *type)
 {
 	const struct ir_wexpr *t = first_tensor(e);
+	const char *is = isnan(v) ? "cannot be" : "is too large for";
+	v = isnan(v) ? fabs(v) : v; /* without a sign */
 	if (t->kind == WX_TENSOR)
-		diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_RANGE,
-		           "%.9g in tensor '%s' of '%s' is too large for %s", v, t->tensor, t->file, type);
+		diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_RANGE, "%.9g in tensor '%s' of '%s' %s %s", v,
+		           t->tensor, t->file, is, type);
 	else
-		diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_RANGE, "the weight %.9g is too large for %s", v,
-		           type);
+		diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_RANGE, "the weight %.9g %s %s", v, is, type);
 	return TFMC_INVALID;
 }
 
@@ -466,16 +467,14 @@ static enum tfmc_status quantize_rows(struct weval *ev, const struct ir_wexpr *e
                                       const struct weight_codes *out)
 {
 	int64_t k = out->k;
-	double *x = memory_alloc((size_t)(3 * k) * sizeof(*x) + 1), most;
+	double *x = memory_alloc((size_t)(3 * k) * sizeof(*x) + 1), worst;
 	struct weight_inputs in;
 	enum tfmc_status st = x ? eval_inputs(ev, e, x + k, &in) : TFMC_NO_MEMORY;
 	for (int64_t i = 0; st == TFMC_OK && i < n; i++) {
 		const struct weight_codes to = weight_codes_from(out, i);
 		st = weval(ev, e->args[0], (row + i) * k, k, x);
-		if (st == TFMC_OK)
-			weight_codes_quantize(&to, x, in.squares ? &in : NULL);
-		if (st == TFMC_OK && weight_codes_beyond(&to, x, &most))
-			st = too_large(ev, e, most, ir_format(e->format)->name);
+		if (st == TFMC_OK && !weight_codes_quantize(&to, x, in.squares ? &in : NULL, &worst))
+			st = too_large(ev, e, worst, ir_format(e->format)->name);
 	}
 	memory_free(x);
 	return st;

@@ -181,15 +181,12 @@ static double find_scale(const struct search *s, const struct block *b)
 	return best;
 }
 
-/* False: an element is no number. */
-static bool read_block(struct block *b, const double *x, const struct weight_inputs *in, int64_t from,
+static void read_block(struct block *b, const double *x, const struct weight_inputs *in, int64_t from,
                        int64_t n)
 {
 	*b = (struct block){.n = n, .least = x[from], .most = x[from]};
 	for (int64_t i = 0; i < n; i++) {
 		double v = x[from + i], w = in ? weight_inputs_variance(in, from + i) : 1;
-		if (!isfinite(v))
-			return false;
 		b->x[i] = v;
 		b->w[i] = w;
 		b->sum += w;
@@ -197,7 +194,6 @@ static bool read_block(struct block *b, const double *x, const struct weight_inp
 		b->least = v < b->least ? v : b->least;
 		b->most = v > b->most ? v : b->most;
 	}
-	return true;
 }
 
 void weight_codes_shifted_scales(const struct weight_codes *row, const double *x,
@@ -207,6 +203,7 @@ void weight_codes_shifted_scales(const struct weight_codes *row, const double *x
 	for (int64_t k = 0; k < row->k; k += s.d->block) {
 		struct block b;
 		int64_t n = row->k - k < s.d->block ? row->k - k : s.d->block;
-		row->scales[k / s.d->block] = (float)(read_block(&b, x, in, k, n) ? find_scale(&s, &b) : NAN);
+		read_block(&b, x, in, k, n);
+		row->scales[k / s.d->block] = (float)find_scale(&s, &b);
 	}
 }

@@ -277,18 +277,29 @@ START_TEST(bears_odd_rows)
 }
 END_TEST
 
-/* What is no number stays visible, in its block. */
-START_TEST(keeps_nan)
+/* A row with an element that is no number is refused, and one whose products would be beyond f32 although each element is not. */
+START_TEST(refuses_what_it_cannot_hold)
 {
 	enum ir_format f = (enum ir_format)_i;
 	if (!ir_format_has_codes(f))
 		return;
-	static const float wrong[] = {NAN, HUGE_VALF, -HUGE_VALF};
+	static const struct {
+		float wrong, beside;
+		const char *says;
+	} rows[] = {{NAN, 0, "nan in tensor 'm' of 'f' cannot be "},
+	            {-NAN, HUGE_VALF, "nan in tensor 'm' of 'f' cannot be "},
+	            {-HUGE_VALF, 0, "-inf in tensor 'm' of 'f' is too large for "},
+	            {3e38f, -2e38f, "3.00000001e+38 in tensor 'm' of 'f' is too large for "}};
 	const struct ir_wexpr *e = matrix(64);
-	for (int i = 0; i < 3; i++) {
-		stored[3 * 64 + 5] = wrong[i];
-		const double *got = values(wexpr_quantize(&arena, f, e, NULL));
-		ck_assert(isnan(got[3 * 64 + 5]) && isfinite(got[2 * 64 + 5]));
+	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
+		double out[64];
+		const char *says = arena_printf(&arena, "%s%s [E408]", rows[i].says, ir_format(f)->name);
+		stored[3 * 64 + 5] = rows[i].wrong;
+		stored[3 * 64 + 63] = rows[i].beside;
+		const struct ir_wexpr *q = wexpr_quantize(&arena, f, e, NULL);
+		ck_assert_int_eq(wexpr_eval(&cx, q, &source, 2 * 64, 64, out), TFMC_OK);
+		ck_assert_int_eq(wexpr_eval(&cx, q, &source, 3 * 64, 64, out), TFMC_INVALID);
+		ck_assert_msg(strstr(messages.data, says) != NULL, "%s: %s", says, messages.data);
 	}
 }
 END_TEST
@@ -317,7 +328,7 @@ Suite *suite_codes(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, is_near, 0, IR_N_FORMATS);
 	tcase_add_loop_test(t, moves_rows, 0, IR_N_FORMATS);
-	tcase_add_loop_test(t, keeps_nan, 0, IR_N_FORMATS);
+	tcase_add_loop_test(t, refuses_what_it_cannot_hold, 0, IR_N_FORMATS);
 	tcase_add_loop_test(t, finds_what_it_holds, 0, IR_N_FORMATS);
 	tcase_add_loop_test(t, bears_odd_rows, 0, IR_N_FORMATS);
 	tcase_add_loop_test(t, errors_count_by_inputs, 0, IR_N_FORMATS);
