@@ -273,13 +273,17 @@ static struct attention_score choose_factors(const struct attrs_attention *attrs
 	                                .base2 = base != 1};
 }
 
-/* Rows see the same keys, and operands are read in whole vectors. */
+/*
+ * Rows see the same keys, and operands are read in whole vectors. Processors with matrix tiles multiply pairs in
+ * vectors at half the rate of f32, so there tiles do it or nothing.
+ */
 static bool has_pairs(const struct attention *a)
 {
 	const struct kb_tensor *const read[] = {&a->q, &a->key, &a->value};
-	bool fits = a->rounds && kb_caps(a->k)->has_dot_bf16 && a->lanes == TILE_PANEL &&
-	            a->job->target->k_lanes == 1 && !a->mask.rows_differ && a->key.ring == 0 &&
-	            a->key.encoding == ENC_ROW;
+	const struct kb_caps *caps = kb_caps(a->k);
+	bool fits = a->rounds && caps->has_dot_bf16 && a->matrix == caps->has_tiles &&
+	            a->lanes == TILE_PANEL && a->job->target->k_lanes == 1 && !a->mask.rows_differ &&
+	            a->key.ring == 0 && a->key.encoding == ENC_ROW;
 	for (size_t i = 0; i < TFMC_COUNT(read); i++)
 		fits = fits && attention_is_dense(read[i], ATTENTION_ELEMENT);
 	return fits;
@@ -289,7 +293,9 @@ static bool has_pairs(const struct attention *a)
  * and values side by side are widened where they are multiplied. */
 static void choose_copies(struct attention *a)
 {
+	a->matrix = kb_caps(a->k)->has_tiles && target_attention_by_matrix(a->job->target, a->size);
 	a->pairs = has_pairs(a);
+	a->matrix = a->matrix && a->pairs;
 	const struct kb_size *step = &a->value.stride[ATTENTION_ROW];
 	bool whole = a->value_size % a->lanes == 0 && attention_is_dense(&a->value, ATTENTION_ELEMENT);
 	a->copies_values = a->pairs || !whole || !step->is_const || step->c != a->value_size;
@@ -308,10 +314,10 @@ static enum tfmc_status choose_schedule(struct attention *a, const struct attrs_
 	a->bc = s->bc > 0 ? s->bc : bc;
 	int64_t lanes = s->lanes > 0 ? s->lanes : kb_caps(a->k)->lanes;
 	a->lanes = lanes < ATTENTION_LANES_MAX ? (int)lanes : ATTENTION_LANES_MAX;
-	a->mr = target_linear_tile(a->job->target).mr;
 	a->size_pad = padded(a->size);
 	a->value_pad = padded(a->value_size);
 	choose_copies(a);
+	a->mr = a->matrix ? TILE_MATRIX_ROWS : target_linear_tile(a->job->target).mr;
 	bool fits = (a->lanes & (a->lanes - 1)) == 0 && a->bc % TILE_PANEL == 0 && a->br <= BLOCK_MAX &&
 	            a->bc <= BLOCK_MAX;
 	return fits ? divide_scratch(a, s) : internal(a, "the schedule does not fit");
@@ -356,11 +362,14 @@ enum tfmc_status kernel_attention(const struct kernel_job *job)
 		a.split = schedule->split;
 		a.scratch.slots = attention_group_slots(queries, a.value_size);
 	}
+	if (!job->is_join)
+		attention_begin_matrix(&a);
 	if (job->is_join)
 		attention_join(&a);
 	else if (job->items > 1)
 		attention_shared(&a);
 	else
 		attention_tasks(&a);
+	attention_end_matrix(&a);
 	return TFMC_OK;
 }

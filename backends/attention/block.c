@@ -40,9 +40,9 @@ static int find_heights(const struct attention *a, int heights[2])
 	int64_t most;
 	if (!kb_const_index(a->k, a->heads.rows, &most))
 		most = INT64_MAX;
-	if (most > 2 * few && a->mr > 1)
+	if (most > (a->matrix ? attention_lowest(a) : 2 * few) && a->mr > 1)
 		heights[n++] = a->mr;
-	if (few > 1 && most > 1 && (n == 0 || a->job->target->arch != ARCH_OPENCL))
+	if (!a->matrix && few > 1 && most > 1 && (n == 0 || a->job->target->arch != ARCH_OPENCL))
 		heights[n++] = few;
 	return n;
 }
@@ -61,22 +61,22 @@ static void by_height(const struct attention *a, const struct attention_block *b
 		step(a, b, t, heights[i]);
 		kb_else(k);
 	}
-	step(a, b, t, 1);
+	step(a, b, t, attention_lowest(a));
 	for (int i = 0; i < n; i++)
 		kb_end_if(k);
 }
 
-/* Rows of the next tile when `left` rows are left: whole tiles, then low ones, one row alone. */
+/* Rows of the next tile when `left` rows are left: whole tiles, then low ones, the lowest. */
 static struct kb_val choose_height(const struct attention *a, struct kb_val left)
 {
 	struct kb *k = a->k;
 	int heights[2], n = find_heights(a, heights);
-	struct kb_val one = kb_index(k, 1), height = n ? kb_index(k, heights[0]) : one;
+	struct kb_val low = kb_index(k, attention_lowest(a)), height = n ? kb_index(k, heights[0]) : low;
 	if (n == 2) {
 		struct kb_val is_few = kb_cmp(k, KB_LE, left, kb_index(k, (int64_t)2 * heights[1]));
 		height = kb_select(k, is_few, kb_index(k, heights[1]), height);
 	}
-	return n ? kb_select(k, kb_cmp(k, KB_EQ, left, one), one, height) : one;
+	return n ? kb_select(k, kb_cmp(k, KB_LE, left, low), low, height) : low;
 }
 
 /* The rows' keys end (and with a window begin) inside the block, one key after the other. */

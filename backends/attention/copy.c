@@ -297,6 +297,17 @@ static void copy_value_pairs(const struct attention *a, const struct attention_b
 	kb_if(k, kb_cmp(k, KB_LT, whole, b->n));
 	copy_value_pair(a, first, whole, false);
 	kb_end_if(k);
+	if (!a->matrix)
+		return;
+	/* a tile reads the lines of 32 keys, and those that are none have the weight 0 */
+	struct kb_val from = kb_bin(k, KB_DIV, kb_add_const(k, b->n, 1), kb_index(k, 2));
+	struct kb_val end = attention_round_up(k, from, KB_TILE_ROWS);
+	struct kb_val row = kb_index(k, a->value_pad), zero = kb_splat(k, kb_i32(k, 0), a->lanes);
+	from = kb_mul(k, from, row);
+	end = kb_mul(k, end, row);
+	struct kb_val at = kb_loop(k, "clear", from, end, a->lanes, 0);
+	kb_store(k, zero, a->scratch.values, at, 0, a->lanes * 4);
+	kb_end_loop(k);
 }
 
 /* Whole vectors are multiplied: after the last element there is 0. `first`: address of the block's first. */

@@ -9,7 +9,7 @@
  *   block.c     one block of keys for all rows of a task, tile by tile
  *   split.c     blocks of one head divided among workers, joined in a second step
  *   shared.c    all of it by work-groups that share memory, shared_block.c one block of keys
- *   scores.c    q k^T, softmax.c weights, values.c weights v
+ *   scores.c    q k^T, softmax.c weights, values.c weights v; matrix.c both products by matrix tiles
  *
  * The query heads that read one head of keys are one matrix of rows: row r is token r / group of query head
  * r % group, so that rows in order see ever more keys.
@@ -69,6 +69,7 @@ struct attention_scratch {
 	struct kb_val tile_max, tile_sum;     /* of the tile's rows in the open block, whole vectors */
 	struct kb_val old_factor, new_factor; /* of the rows' sums so far, and of those of the block */
 	struct attention_slots slots;
+	struct kb_val matrix_sums; /* [mr,two panels], of matrix tiles */
 };
 
 /* Sizes of the call. */
@@ -94,6 +95,7 @@ struct attention {
 	enum ir_dtype key_dtype, value_dtype; /* of keys and values where the tiles read them */
 	bool rounds;                          /* what is multiplied, to bf16 */
 	bool pairs;         /* products are dot products of pairs of bf16, which are copied so */
+	bool matrix;        /* by matrix tiles: mr rows at a time, or half of them */
 	bool copies_values; /* the values of a block are copied, whole vectors of f32 side by side */
 	struct attention_mask mask;
 	struct attention_score score;
@@ -159,6 +161,11 @@ struct kb_val attention_widen(const struct attention *a, enum ir_dtype dtype, st
 static inline int64_t attention_key_lines(const struct attention *a)
 {
 	return a->pairs ? (a->size + 1) / 2 : a->size;
+}
+/* Rows of the lowest register tile. */
+static inline int attention_lowest(const struct attention *a)
+{
+	return a->matrix ? KB_TILE_ROWS : 1;
 }
 /* x of f32 as it is multiplied. */
 struct kb_val attention_rounded(const struct attention *a, struct kb_val x);
@@ -280,5 +287,15 @@ void attention_softmax(const struct attention *a, const struct attention_block *
 /* acc = acc old_factor + (weights v) new_factor */
 void attention_values(const struct attention *a, const struct attention_block *b,
                       const struct attention_tile *t, int rows);
+
+/* ---- matrix.c ---- */
+/* Around all tasks of a function. */
+void attention_begin_matrix(struct attention *a);
+void attention_end_matrix(const struct attention *a);
+/* Steps of a tile, as those above. */
+void attention_matrix_scores(const struct attention *a, const struct attention_block *b,
+                             const struct attention_tile *t, int rows);
+void attention_matrix_values(const struct attention *a, const struct attention_block *b,
+                             const struct attention_tile *t, int rows);
 
 #endif

@@ -95,6 +95,10 @@ void attention_scores(const struct attention *a, const struct attention_block *b
                       const struct attention_tile *t, int rows)
 {
 	struct kb *k = a->k;
+	if (a->matrix) {
+		attention_matrix_scores(a, b, t, rows);
+		return;
+	}
 	int vectors = attention_tile_vectors(a, rows), single = TILE_PANEL / a->lanes;
 	struct score_tile s = {.a = a, .p = {.k = k, .rows = rows, .vectors = vectors, .lanes = a->lanes}};
 	s.p.pairs = a->pairs;

@@ -183,6 +183,10 @@ void attention_values(const struct attention *a, const struct attention_block *b
                       const struct attention_tile *t, int rows)
 {
 	struct kb *k = a->k;
+	if (a->matrix) {
+		attention_matrix_values(a, b, t, rows);
+		return;
+	}
 	int all = (int)((a->value_size + a->lanes - 1) / a->lanes), most = attention_tile_vectors(a, rows);
 	struct value_tile v = {.a = a, .rows_of = t, .p = {.k = k, .rows = rows, .lanes = a->lanes}};
 	v.p.pairs = a->pairs;

@@ -53,3 +53,38 @@ void products_lane(const struct products *p, const struct kb_val *x, struct kb_v
 	for (int v = 0; v < p->vectors; v++)
 		products_add_lane(p, v, x, i, p->weights(p->user, line, i, v));
 }
+
+/* Numbers of tiles. */
+enum { TILE_SUMS = 0, TILE_ROWS = 4, TILE_WEIGHTS = 6 };
+
+void product_tiles_begin(const struct product_tiles *t)
+{
+	for (int i = 0; i < t->rows * t->columns; i++)
+		kb_tile_zero(t->k, TILE_SUMS + i);
+}
+
+void product_tiles_step(const struct product_tiles *t, struct kb_val x, struct kb_val w)
+{
+	struct kb *k = t->k;
+	for (int i = 0; i < t->rows; i++)
+		kb_tile_load(k, TILE_ROWS + i, kb_ptr_add(k, x, kb_index(k, 0), i * t->x_apart),
+		             kb_index(k, t->x_step));
+	for (int c = 0; c < t->columns; c++) {
+		int weights = TILE_WEIGHTS + c % 2;
+		kb_tile_load(k, weights, kb_ptr_add(k, w, kb_index(k, 0), c * t->w_apart),
+		             kb_index(k, t->w_step));
+		for (int i = 0; i < t->rows; i++)
+			kb_tile_dot(k, t->dot, TILE_SUMS + i * t->columns + c, weights, TILE_ROWS + i);
+	}
+}
+
+void product_tiles_store(const struct product_tiles *t, struct kb_val to, int64_t step)
+{
+	struct kb *k = t->k;
+	for (int i = 0; i < t->rows; i++)
+		for (int c = 0; c < t->columns; c++)
+			kb_tile_store(k, TILE_SUMS + i * t->columns + c,
+			              kb_ptr_add(k, to, kb_index(k, 0),
+			                         i * KB_TILE_ROWS * step + c * KB_TILE_BYTES),
+			              kb_index(k, step));
+}

@@ -38,4 +38,22 @@ void products_load_x(const struct products *p, struct kb_val element, int lanes,
 /* A step with elements i of such vectors: one vector of weights after the other. */
 void products_lane(const struct products *p, const struct kb_val *x, struct kb_val line, int i);
 
+/*
+ * Sums of a block of up to four matrix tiles (kb.h), at most two of them for rows: 16 rows of x times 16 columns each,
+ * in code between kb_tile_config_whole and kb_tile_release.
+ */
+struct product_tiles {
+	struct kb *k;
+	enum kb_dot dot;
+	int rows, columns; /* of tiles */
+	/* Bytes from a row of x to the next one, from a line of weights; from what a tile reads to what the next does. */
+	int64_t x_step, w_step, x_apart, w_apart;
+};
+/* Sums of 0. */
+void product_tiles_begin(const struct product_tiles *t);
+/* 64 bytes of the rows at x times 16 lines of weights at w. */
+void product_tiles_step(const struct product_tiles *t, struct kb_val x, struct kb_val w);
+/* Sums become rows at `to`, so many bytes from each other. */
+void product_tiles_store(const struct product_tiles *t, struct kb_val to, int64_t step);
+
 #endif

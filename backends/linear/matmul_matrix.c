@@ -7,7 +7,6 @@
  */
 #include "backends/linear/matmul_internal.h"
 
-enum { SUMS = 0, ROWS = 4, WEIGHTS = 6, HALF_TILES = 2 }; /* numbers of tiles */
 #define LINES       KB_TILE_ROWS
 #define CHUNK_BYTES (LINES * TILE_LINE)
 
@@ -57,30 +56,6 @@ static int panels_of(const struct matmul_rounded_tile *c)
 	return c->p->vectors * c->p->lanes / MATMUL_PANEL;
 }
 
-static int halves_of(const struct matmul_rounded_tile *c)
-{
-	return (c->p->rows + KB_TILE_ROWS - 1) / KB_TILE_ROWS;
-}
-
-/* Bytes [64 chunk, 64 chunk + 64) of the rows times the 16 lines of every panel at w, whose panels are so far apart. */
-static void add_chunk(const struct matmul_rounded_tile *c, struct kb_val chunk, struct kb_val w,
-                      int64_t apart)
-{
-	struct kb *k = c->l->k;
-	int64_t row = c->l->rounded.row.bytes;
-	enum kb_dot dot = c->l->rounded.to.bf16 ? KB_DOT_BF16 : KB_DOT_U8S8;
-	struct kb_val at = kb_mul(k, chunk, kb_index(k, KB_TILE_BYTES));
-	for (int half = 0; half < halves_of(c); half++)
-		kb_tile_load(k, ROWS + half, kb_ptr_add(k, c->p->x[0], at, half * KB_TILE_ROWS * row),
-		             kb_index(k, row));
-	for (int p = 0; p < panels_of(c); p++) {
-		int weights = WEIGHTS + p % HALF_TILES;
-		kb_tile_load(k, weights, kb_ptr_add(k, w, kb_index(k, 0), p * apart), kb_index(k, TILE_LINE));
-		for (int half = 0; half < halves_of(c); half++)
-			kb_tile_dot(k, dot, SUMS + half * panels_of(c) + p, weights, ROWS + half);
-	}
-}
-
 static void ask_ahead(const struct matmul_rounded_tile *c, struct kb_val chunk)
 {
 	struct kb *k = c->l->k;
@@ -90,8 +65,16 @@ static void ask_ahead(const struct matmul_rounded_tile *c, struct kb_val chunk)
 		matmul_step_ahead(c->l, c->ahead, kb_add_const(k, first, i * per_line));
 }
 
+/* The rows at byte 64 chunk. */
+static struct kb_val rows_at(const struct matmul_rounded_tile *c, struct kb_val chunk)
+{
+	struct kb *k = c->l->k;
+	return kb_ptr_add(k, c->p->x[0], kb_mul(k, chunk, kb_index(k, KB_TILE_BYTES)), 0);
+}
+
 /* The lines behind the whole chunks. */
-static void add_rest(const struct matmul_rounded_tile *c, int64_t chunk, int64_t lines)
+static void add_rest(const struct matmul_rounded_tile *c, struct product_tiles t, int64_t chunk,
+                     int64_t lines)
 {
 	struct kb *k = c->l->k;
 	struct kb_type type = KB_TYPE(KB_I32, c->p->lanes);
@@ -105,32 +88,34 @@ static void add_rest(const struct matmul_rounded_tile *c, int64_t chunk, int64_t
 		kb_store(k, kb_load(k, type, c->w, at, from, 0), c->l->matrix.rest, at, to, 0);
 	}
 	kb_end_loop(k);
-	add_chunk(c, kb_index(k, chunk), c->l->matrix.rest, CHUNK_BYTES);
+	t.w_apart = CHUNK_BYTES;
+	product_tiles_step(&t, rows_at(c, kb_index(k, chunk)), c->l->matrix.rest);
 }
 
 void matmul_matrix_depth(const struct matmul_rounded_tile *c)
 {
 	struct kb *k = c->l->k;
-	int64_t lines = lines_of(c->l), whole = lines / LINES, width = (int64_t)panels_of(c) * TILE_LINE;
-	for (int i = 0; i < halves_of(c) * panels_of(c); i++)
-		kb_tile_zero(k, SUMS + i);
+	int64_t lines = lines_of(c->l), whole = lines / LINES, row = c->l->rounded.row.bytes;
+	const struct product_tiles t = {.k = k,
+	                                .dot = c->l->rounded.to.bf16 ? KB_DOT_BF16 : KB_DOT_U8S8,
+	                                .rows = (c->p->rows + KB_TILE_ROWS - 1) / KB_TILE_ROWS,
+	                                .columns = panels_of(c),
+	                                .x_step = row,
+	                                .x_apart = KB_TILE_ROWS * row,
+	                                .w_step = TILE_LINE,
+	                                .w_apart = c->l->panel.bytes};
+	product_tiles_begin(&t);
 	if (whole > 0) {
 		struct kb_val chunk = kb_loop(k, "chunk", kb_index(k, 0), kb_index(k, whole), 1, KB_NONEMPTY);
 		ask_ahead(c, chunk);
-		add_chunk(c, chunk,
-		          kb_ptr_add(k, c->w, kb_mul(k, chunk, kb_index(k, CHUNK_BYTES)), c->l->panel.head),
-		          c->l->panel.bytes);
+		struct kb_val lines_at = kb_mul(k, chunk, kb_index(k, CHUNK_BYTES));
+		struct kb_val w = kb_ptr_add(k, c->w, lines_at, c->l->panel.head);
+		product_tiles_step(&t, rows_at(c, chunk), w);
 		kb_end_loop(k);
 	}
 	if (lines % LINES > 0)
-		add_rest(c, whole, lines % LINES);
-	for (int half = 0; half < halves_of(c); half++)
-		for (int p = 0; p < panels_of(c); p++) {
-			int64_t at = half * KB_TILE_ROWS * width + (int64_t)p * TILE_LINE;
-			kb_tile_store(k, SUMS + half * panels_of(c) + p,
-			              kb_ptr_add(k, c->l->matrix.sums, kb_index(k, 0), at),
-			              kb_index(k, width));
-		}
+		add_rest(c, t, whole, lines % LINES);
+	product_tiles_store(&t, c->l->matrix.sums, (int64_t)panels_of(c) * TILE_LINE);
 }
 
 struct kb_val matmul_matrix_sum(const struct matmul_rounded_tile *c, int m, int v)

@@ -245,6 +245,11 @@ static int64_t round_up(int64_t n, int64_t step)
 	return (n + step - 1) / step * step;
 }
 
+bool target_attention_by_matrix(const struct target *t, int64_t e)
+{
+	return target_has(t, FEATURE_AMX_TILE) && e % (2 * TILE_PANEL) == 0;
+}
+
 /* Rows that the tiles of a block write. */
 static int64_t slot_rows(const struct target *t, int64_t br)
 {
@@ -258,6 +263,10 @@ void target_attention_scratch(const struct target *t, int64_t e, int64_t v,
                               const struct target_attention_sizes *s, struct target_attention_scratch *out)
 {
 	int64_t mr = target_linear_tile(t).mr, rows = round_up(s->br, mr), bc = s->bc;
+	if (target_attention_by_matrix(t, e) && mr < TILE_MATRIX_ROWS) {
+		mr = TILE_MATRIX_ROWS;
+		rows = round_up(rows, mr);
+	}
 	*out = (struct target_attention_scratch){.queries = rows * whole_lines(e),
 	                                         .keys = bc * e,
 	                                         .values = bc * whole_lines(v),

@@ -170,5 +170,7 @@ void target_attention_scratch(const struct target *t, int64_t e, int64_t v,
                               const struct target_attention_sizes *s, struct target_attention_scratch *out);
 /* Rows of the lower register tile of attention, 0: there is none. */
 int target_attention_few(const struct target *t);
+/* bf16 factors of heads of e features are multiplied by matrix tiles, TILE_MATRIX_ROWS rows at a time. */
+bool target_attention_by_matrix(const struct target *t, int64_t e);
 
 #endif

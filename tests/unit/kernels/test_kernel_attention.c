@@ -368,15 +368,15 @@ START_TEST(extreme_sinks)
 }
 END_TEST
 
-/* In pairs of bf16: against the interpreter, inside their memory, for any number of workers. */
+/* In pairs of bf16, and by matrix tiles: against the interpreter, inside their memory, for any number of workers. */
 START_TEST(pairs)
 {
 	static const int64_t shapes[][3] = {{1, 1, 1},   {2, 7, 5}, {1, 3, 65},
 	                                    {2, 17, 34}, {0, 4, 4}, {1, 0, 3}};
-	struct attention_config config = configs[ROUNDED + _i];
+	struct attention_config config = configs[ROUNDED + _i / 2];
 	struct attention_call call, more;
 	struct attention_case c;
-	config.target = "x86-64-v4-bf16";
+	config.target = _i % 2 ? "x86-64-v4-amx" : "x86-64-v4-bf16";
 	attention_case_init(&c, &config);
 	if (c.jit)
 		check_shapes(&c, _i);
@@ -463,7 +463,7 @@ Suite *suite_kernel_attention(void)
 	tcase_add_loop_test(t, lengths_give_the_same_bits, 0, n_targets + 1);
 	tcase_add_loop_test(t, extreme_scores, 0, 2 * n_targets);
 	tcase_add_loop_test(t, extreme_sinks, 0, n_targets);
-	tcase_add_loop_test(t, pairs, 0, n_configs - ROUNDED);
+	tcase_add_loop_test(t, pairs, 0, 2 * (n_configs - ROUNDED));
 	tcase_add_loop_test(t, one_key_is_rounded, 0, 4);
 	tcase_add_loop_test(t, queries_and_keys_are_rounded, 0, 2);
 	suite_add_tcase(s, t);

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Both products of a tile of rows by matrix tiles (kb.h): 32 rows or 16 of them times two panels. Queries and weights
+ * are rows of bf16, keys and values lie in words of pairs, as copy.c leaves them for all products of pairs. Rows of
+ * a tile that the task has not are whatever lies in scratch, and nobody reads their sums; keys that the block has
+ * not have the weight 0.
+ */
+#include "backends/attention/internal.h"
+
+#define COLUMNS    2                /* tiles side by side */
+#define TILE_STEPS (2 * TILE_PANEL) /* elements of a row that a tile multiplies */
+#define SUMS_STEP  (COLUMNS * KB_TILE_BYTES)
+
+void attention_begin_matrix(struct attention *a)
+{
+	if (!a->matrix)
+		return;
+	a->scratch.matrix_sums = kb_local(a->k, "sums", KB_I32, TILE_MATRIX_ROWS * SUMS_STEP / 4);
+	kb_tile_config_whole(a->k, kb_local(a->k, "config", KB_I32, KB_TILE_CONFIG / 4));
+}
+
+void attention_end_matrix(const struct attention *a)
+{
+	if (a->scratch.matrix_sums.id)
+		kb_tile_release(a->k);
+}
+
+/* Rows of bf16 at x, where those of f32 would be `length` elements apart. */
+static struct product_tiles tiles_of(const struct attention *a, int rows, int columns, int64_t length)
+{
+	return (struct product_tiles){.k = a->k,
+	                              .dot = KB_DOT_BF16,
+	                              .rows = rows / KB_TILE_ROWS,
+	                              .columns = columns,
+	                              .x_step = length * 4,
+	                              .x_apart = KB_TILE_ROWS * length * 4};
+}
+
+/* Sums of `steps` tiles of the rows at x and of as many lines at w, in scratch. */
+static void multiply(const struct product_tiles *t, const struct attention *a, struct kb_val x,
+                     struct kb_val w, struct kb_val steps)
+{
+	struct kb *k = a->k;
+	product_tiles_begin(t);
+	struct kb_val i = kb_loop(k, "step", kb_index(k, 0), steps, 1, KB_NONEMPTY);
+	x = kb_ptr_add(k, x, kb_mul(k, i, kb_index(k, KB_TILE_BYTES)), 0);
+	w = kb_ptr_add(k, w, kb_mul(k, i, kb_index(k, KB_TILE_ROWS * t->w_step)), 0);
+	product_tiles_step(t, x, w);
+	kb_end_loop(k);
+	product_tiles_store(t, a->scratch.matrix_sums, SUMS_STEP);
+}
+
+/* Vector v of the sums of row i. */
+static struct kb_val sum_of(const struct attention *a, struct kb_val i, int v)
+{
+	struct kb *k = a->k;
+	struct kb_val at = kb_mul(k, i, kb_index(k, SUMS_STEP / 4));
+	return kb_load(k, attention_vector(a), a->scratch.matrix_sums, at, v * a->lanes, a->lanes * 4);
+}
+
+/* Scores of the keys of `columns` panels from `panel` on. */
+static void score_panels(const struct attention *a, const struct attention_block *b,
+                         const struct attention_tile *t, struct kb_val panel, int rows, int columns)
+{
+	struct kb *k = a->k;
+	int64_t bytes = attention_key_lines(a) * KB_TILE_BYTES;
+	struct product_tiles p = tiles_of(a, rows, columns, a->size_pad);
+	p.w_step = KB_TILE_BYTES;
+	p.w_apart = bytes;
+	struct kb_val queries = attention_scratch_row(k, a->scratch.queries, t->row, a->size_pad);
+	struct kb_val keys = kb_ptr_add(k, b->keys, kb_mul(k, panel, kb_index(k, bytes)), 0);
+	multiply(&p, a, queries, keys, kb_index(k, a->size / TILE_STEPS));
+	struct kb_val to = kb_mul(k, panel, kb_index(k, TILE_PANEL)),
+	              scale = kb_splat(k, kb_f32(k, a->score.q_factor), a->lanes);
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), t->rows, 1, KB_NONEMPTY);
+	struct kb_val row = attention_scratch_row(k, a->scratch.scores, i, a->scratch.stride);
+	for (int v = 0; v < columns; v++)
+		kb_store(k, kb_mul(k, sum_of(a, i, v), scale), row, to, v * a->lanes, a->lanes * 4);
+	kb_end_loop(k);
+}
+
+void attention_matrix_scores(const struct attention *a, const struct attention_block *b,
+                             const struct attention_tile *t, int rows)
+{
+	struct kb *k = a->k;
+	struct kb_val panels =
+	        kb_bin(k, KB_DIV, attention_round_up(k, t->last, TILE_PANEL), kb_index(k, TILE_PANEL));
+	struct kb_val whole = attention_round_down(k, panels, COLUMNS);
+	struct kb_val panel = kb_loop(k, "panel", kb_index(k, 0), whole, COLUMNS, 0);
+	score_panels(a, b, t, panel, rows, COLUMNS);
+	kb_end_loop(k);
+	kb_if(k, kb_cmp(k, KB_LT, whole, panels));
+	score_panels(a, b, t, whole, rows, 1);
+	kb_end_if(k);
+}
+
+/* Columns e .. of acc = acc old_factor + (weights v) new_factor. */
+static void value_columns(const struct attention *a, const struct attention_block *b,
+                          const struct attention_tile *t, struct kb_val e, int rows, int columns)
+{
+	struct kb *k = a->k;
+	struct kb_type type = attention_vector(a);
+	struct product_tiles p = tiles_of(a, rows, columns, a->scratch.stride);
+	p.w_step = a->value_pad * 4;
+	p.w_apart = KB_TILE_BYTES;
+	struct kb_val steps = attention_round_up(k, t->last, TILE_STEPS);
+	steps = kb_bin(k, KB_DIV, steps, kb_index(k, TILE_STEPS));
+	struct kb_val values = kb_ptr_add(k, b->values, kb_mul(k, e, kb_index(k, 4)), 0);
+	multiply(&p, a, a->scratch.scores, values, steps);
+	struct kb_val acc = attention_scratch_row(k, b->sums.acc, t->row, a->value_pad);
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), t->rows, 1, KB_NONEMPTY);
+	struct kb_val old_factor = kb_load_splat(k, type, a->scratch.old_factor, i, 0),
+	              new_factor = kb_load_splat(k, type, a->scratch.new_factor, i, 0),
+	              row = attention_scratch_row(k, acc, i, a->value_pad);
+	for (int v = 0; v < columns; v++) {
+		struct kb_val sum = kb_mul(k, sum_of(a, i, v), new_factor);
+		struct kb_val before = kb_load(k, type, row, e, v * a->lanes, a->lanes * 4);
+		kb_store(k, kb_fma(k, before, old_factor, sum), row, e, v * a->lanes, a->lanes * 4);
+	}
+	kb_end_loop(k);
+}
+
+void attention_matrix_values(const struct attention *a, const struct attention_block *b,
+                             const struct attention_tile *t, int rows)
+{
+	struct kb *k = a->k;
+	int64_t step = COLUMNS * TILE_PANEL, whole = a->value_pad - a->value_pad % step;
+	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, whole), step, 0);
+	value_columns(a, b, t, e, rows, COLUMNS);
+	kb_end_loop(k);
+	if (whole < a->value_pad)
+		value_columns(a, b, t, kb_index(k, whole), rows, 1);
+}
