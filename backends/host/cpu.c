@@ -14,6 +14,16 @@ static void require_bits(struct emit *e, struct kb_val word, struct kb_val bits)
 	api_require(e, kb_cmp(e->k, KB_EQ, kb_bin(e->k, KB_AND, word, bits), bits), TFMC_RT_E_CPU);
 }
 
+struct target_needs object_needs(const struct object *o)
+{
+	const uint64_t tiles = UINT64_C(1) << FEATURE_AMX_TILE | UINT64_C(1) << FEATURE_AMX_INT8 |
+	                       UINT64_C(1) << FEATURE_AMX_BF16;
+	struct target used = *o->target;
+	if (!kb_module_has_tiles(o->kb, (int)(o - o->all)))
+		used.features &= ~tiles;
+	return target_needs(&used);
+}
+
 void emit_cpu(struct object *o)
 {
 	struct emit e = {.object = o};
@@ -27,7 +37,7 @@ void emit_cpu(struct object *o)
 		return;
 	}
 	if (!o->is_text)
-		needs = target_needs(o->target);
+		needs = object_needs(o);
 	for (int i = 0; i < needs.n_words; i++) {
 		const struct target_cpu_word *w = &needs.words[i];
 		/* The highest leaf is compared as unsigned by its distance from the base of its range. */

@@ -41,6 +41,7 @@ struct kb_module {
 	struct arena *arena;
 	struct kb_caps caps; /* of the functions that begin now */
 	int variant;         /* likewise */
+	uint64_t tiled;      /* bit i: code of variant i configures tiles */
 	struct kb lost;      /* is recorded when there is no memory; the arena remembers */
 	struct kb_func lost_func;
 	const char *error; /* the first misuse, NULL: none */

@@ -53,6 +53,11 @@ void kb_module_variant(struct kb_module *m, int number, const struct kb_caps *ca
 	m->caps = *caps;
 }
 
+bool kb_module_has_tiles(const struct kb_module *m, int number)
+{
+	return m->tiled >> number & 1;
+}
+
 const struct kb_caps *kb_caps(const struct kb *k)
 {
 	return &k->caps;

@@ -90,6 +90,8 @@ enum { KB_BASELINE = -1 };
 /* Functions that begin from here on are code of variant `number` (at first 0), for a machine with these caps;
  * KB_BASELINE: they run on every processor of the architecture. */
 void kb_module_variant(struct kb_module *m, int number, const struct kb_caps *caps);
+/* Whether a function of the variant has called kb_tile_config. */
+bool kb_module_has_tiles(const struct kb_module *m, int number);
 const struct kb_caps *kb_caps(const struct kb *k);
 bool kb_module_failed(const struct kb_module *m);
 

@@ -428,6 +428,8 @@ void kb_tile_config(struct kb *k, struct kb_val ptr)
 {
 	kb_require(k, kb_same_type(kb_typeof(k, ptr), KB_PTR_T), "addresses are pointers");
 	kb_emit(k, (struct kb_inst){.op = KBO_TILE_CONFIG}, &ptr, 1, false);
+	if (k->module->variant != KB_BASELINE)
+		k->module->tiled |= UINT64_C(1) << k->module->variant;
 }
 
 void kb_tile_config_whole(struct kb *k, struct kb_val ptr)

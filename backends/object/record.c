@@ -4,6 +4,7 @@
  * in it is addressed by offsets from its beginning, so that it has no
  * relocations and can be read from the file as well as in memory.
  */
+#include "backends/host/host.h"
 #include "backends/object/internal.h"
 #include "ir/analysis/cost.h"
 
@@ -271,7 +272,7 @@ static uint64_t put_variants(struct writer *w)
 static void need_system(const struct object *o, uint64_t system[TARGET_SYSTEM_WORDS])
 {
 	for (size_t i = 0; i < o->n_all && !o->is_text; i++) {
-		const struct target_needs needs = target_needs(o->all[i].target);
+		const struct target_needs needs = object_needs(&o->all[i]);
 		for (int w = 0; w < TARGET_SYSTEM_WORDS; w++)
 			system[w] |= needs.system[w];
 	}

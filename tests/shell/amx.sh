@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Machine code with matrix tiles, run on a machine that has none of them: amx.c does what their instructions say, one by
+# Machine code with matrix tiles; on a machine that has none of them amx.c does what their instructions say, one by
 # one. Linears whose sizes fill no tile, line or panel, and whole models in int8 and bf16, against the interpreter.
 set -euo pipefail
-[ -z "$TFMC_LINK_FLAGS" ] || { echo "SKIPPED: sanitizers do not let themselves be preloaded"; exit 77; }
 for feature in avx512_bf16 avx512_vnni; do
 	grep -qw $feature /proc/cpuinfo || { echo "SKIPPED: this machine has no $feature"; exit 77; }
 done
-grep -qw amx_tile /proc/cpuinfo && { echo "SKIPPED: this machine has tiles, all tests use them"; exit 77; }
-ldd "$TFMC" | grep -c libLLVM >/dev/null || { echo "SKIPPED: LLVM is part of the command"; exit 77; }
+has_tiles=$(grep -cw amx_tile /proc/cpuinfo) || {
+	[ -z "$TFMC_LINK_FLAGS" ] || { echo "SKIPPED: sanitizers do not let themselves be preloaded"; exit 77; }
+	ldd "$TFMC" | grep -c libLLVM >/dev/null || { echo "SKIPPED: LLVM is part of the command"; exit 77; }
+}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp"
@@ -18,6 +19,10 @@ export XDG_CACHE_HOME=$tmp/cache
 
 # with_tiles ARGUMENT...: `tfmc verify`; products are computed by tiles, and no thread keeps its tiles.
 with_tiles() {
+	if [ "$has_tiles" -gt 0 ]; then
+		"$TFMC" verify "$@" -mcpu=x86-64-v4-amx >log 2>&1 || { echo "$*: exit $?" && cat log && exit 1; } >&2
+		return
+	fi
 	LD_PRELOAD=$tmp/amx.so AMX_COUNT=$tmp/count "$TFMC" verify "$@" -mcpu=x86-64-v4-amx >log 2>&1 ||
 		{ echo "$*: exit $?" && cat log && exit 1; } >&2
 	grep -c '^[1-9][0-9]* products, 0 threads' count >/dev/null || { echo "$*: $(cat count)" && exit 1; } >&2
@@ -72,6 +77,7 @@ for model in encoder seq2seq experts; do
 	with_tiles $model/model.yaml
 done
 
+[ "$has_tiles" -eq 0 ] || exit 0
 code=0
 AMX_REFUSED=1 LD_PRELOAD=$tmp/amx.so "$TFMC" verify linears.tir -mcpu=x86-64-v4-amx >log 2>&1 || code=$?
 [ $code -ne 0 ] && grep -c 'cannot run code for x86-64-v4-amx' log >/dev/null

@@ -498,12 +498,21 @@ static void record_choose(struct object *o)
 	kb_end(e.k);
 }
 
-/* The choice among n variants, and their checks. */
+/* The choice among n variants, and their checks; with_tiles: those that have tiles use them. */
 static struct kb_module *record_choice(struct arena *a, struct object *all, const char *const *names,
-                                       size_t n)
+                                       size_t n, bool with_tiles)
 {
 	static const struct kb_caps caps = {.lanes = 4, .registers = 16};
 	struct kb_module *m = kb_module_create(a, &caps);
+	for (size_t i = 0; i < n; i++) {
+		struct kb_caps own = kb_caps_of(target_find(names[i]));
+		kb_module_variant(m, (int)i, &own);
+		struct kb *k = kb_begin(m, arena_printf(a, "code%zu", i), KB_INTERNAL, KB_VOID);
+		if (own.has_tiles && with_tiles)
+			kb_tile_config_whole(k, kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4));
+		kb_end(k);
+	}
+	kb_module_variant(m, KB_BASELINE, &caps);
 	for (size_t i = 0; i < n; i++) {
 		all[i] = (struct object){.arena = a, .target = target_find(names[i]), .kb = m, .name = "m"};
 		all[i].prefix = arena_printf(a, "m.%s", names[i]);
@@ -521,7 +530,7 @@ START_TEST(processors_choose)
 	struct object all[N_ALL];
 	struct arena a;
 	arena_init(&a);
-	struct kb_module *m = record_choice(&a, all, levels, N);
+	struct kb_module *m = record_choice(&a, all, levels, N, true);
 	for (size_t i = 0; i < TFMC_COUNT(processors); i++) {
 		const struct processor *p = &processors[i];
 		ck_assert_msg(chosen(m, p, 0) == p->best, "%s: %lld", p->what, (long long)chosen(m, p, 0));
@@ -534,11 +543,31 @@ START_TEST(processors_choose)
 		ck_assert_int_eq(chosen(m, p, 8), NO_VARIANT);
 		ck_assert_int_eq(chosen(m, p, 9), NO_VARIANT);
 	}
-	m = record_choice(&a, all, all_levels, N_ALL);
+	m = record_choice(&a, all, all_levels, N_ALL, true);
 	for (size_t i = 0; i < TFMC_COUNT(processors); i++) {
 		const struct processor *p = &processors[i];
 		ck_assert_msg(chosen(m, p, 0) == p->best_of_all, "%s: %lld", p->what,
 		              (long long)chosen(m, p, 0));
+	}
+	arena_destroy(&a);
+}
+END_TEST
+
+/* Code without tiles needs no permission for them. */
+START_TEST(tiles_that_nobody_uses)
+{
+	static const char *const names[] = {"x86-64-v4-amx"};
+	struct object all[1];
+	struct arena a;
+	arena_init(&a);
+	for (size_t i = 0; i < TFMC_COUNT(processors); i++) {
+		const struct processor *p = &processors[i];
+		bool has_bf16 = p->best_of_all >= L4_BF16;
+		bool may_use_tiles = p->best_of_all == L4_AMX;
+		struct kb_module *m = record_choice(&a, all, names, 1, false);
+		ck_assert_msg(chosen(m, p, 0) == (has_bf16 ? 0 : NO_CPU), "%s", p->what);
+		m = record_choice(&a, all, names, 1, true);
+		ck_assert_msg(chosen(m, p, 0) == (may_use_tiles ? 0 : NO_CPU), "%s", p->what);
 	}
 	arena_destroy(&a);
 }
@@ -552,7 +581,7 @@ START_TEST(the_system_tells)
 	struct object all[3];
 	struct arena a;
 	arena_init(&a);
-	struct kb_module *m = record_choice(&a, all, names, 3);
+	struct kb_module *m = record_choice(&a, all, names, 3, true);
 	ck_assert_int_eq(chosen(m, &p, 0), 0);
 	p.system = 1u << 20;
 	ck_assert_int_eq(chosen(m, &p, 0), 1);
@@ -568,6 +597,7 @@ Suite *suite_variants(void)
 	TCase *here = tcase_create("here");
 	TCase *elsewhere = tcase_create("elsewhere");
 	tcase_add_test(elsewhere, processors_choose);
+	tcase_add_test(elsewhere, tiles_that_nobody_uses);
 	tcase_add_test(elsewhere, the_system_tells);
 	tcase_add_test(elsewhere, layouts_must_agree);
 	tcase_add_loop_test(elsewhere, interfaces_must_agree, 0, 2);
