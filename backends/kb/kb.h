@@ -181,7 +181,9 @@ struct kb_val kb_ptr_add(struct kb *k, struct kb_val ptr, struct kb_val bytes, i
 /* The same address, which a compiler does not know to be the same: what is loaded through it is loaded again,
  * where it would have taken a register to keep what was loaded through ptr. */
 struct kb_val kb_ptr_apart(struct kb *k, struct kb_val ptr);
+/* Into all caches; into the second-level cache and those behind it. */
 void kb_prefetch(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int64_t disp_bytes);
+void kb_prefetch_l2(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int64_t disp_bytes);
 
 /* ---- arithmetic: operands of equal type; ints wrap ---- */
 enum kb_bin {

@@ -129,12 +129,23 @@ struct kb_val kb_ptr_apart(struct kb *k, struct kb_val ptr)
 	return kb_emit(k, (struct kb_inst){.op = KBO_PTR_APART, .type = KB_PTR_T}, &ptr, 1, true);
 }
 
-void kb_prefetch(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int64_t disp_bytes)
+static void prefetch(struct kb *k, unsigned flags, struct kb_val ptr, struct kb_val index_bytes,
+                     int64_t disp_bytes)
 {
-	struct kb_inst inst = {.op = KBO_PREFETCH, .imm = disp_bytes};
+	struct kb_inst inst = {.op = KBO_PREFETCH, .flags = flags, .imm = disp_bytes};
 	check_address(k, KB_I8, ptr, index_bytes);
 	struct kb_val args[] = {ptr, index_bytes};
 	kb_emit(k, inst, args, 2, false);
+}
+
+void kb_prefetch(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int64_t disp_bytes)
+{
+	prefetch(k, 0, ptr, index_bytes, disp_bytes);
+}
+
+void kb_prefetch_l2(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int64_t disp_bytes)
+{
+	prefetch(k, KB_L2, ptr, index_bytes, disp_bytes);
 }
 
 /* ---- arithmetic ---- */

@@ -63,6 +63,19 @@ void product_tiles_begin(const struct product_tiles *t)
 		kb_tile_zero(t->k, TILE_SUMS + i);
 }
 
+/* Where the sums of row tile i, column tile c lie. */
+static struct kb_val sums_at(const struct product_tiles *t, struct kb_val at, int64_t step, int i, int c)
+{
+	return kb_ptr_add(t->k, at, kb_index(t->k, 0), i * KB_TILE_ROWS * step + c * KB_TILE_BYTES);
+}
+
+void product_tiles_load(const struct product_tiles *t, struct kb_val from, int64_t step)
+{
+	for (int i = 0; i < t->rows * t->columns; i++)
+		kb_tile_load(t->k, TILE_SUMS + i, sums_at(t, from, step, i / t->columns, i % t->columns),
+		             kb_index(t->k, step));
+}
+
 void product_tiles_step(const struct product_tiles *t, struct kb_val x, struct kb_val w)
 {
 	struct kb *k = t->k;
@@ -80,11 +93,7 @@ void product_tiles_step(const struct product_tiles *t, struct kb_val x, struct k
 
 void product_tiles_store(const struct product_tiles *t, struct kb_val to, int64_t step)
 {
-	struct kb *k = t->k;
-	for (int i = 0; i < t->rows; i++)
-		for (int c = 0; c < t->columns; c++)
-			kb_tile_store(k, TILE_SUMS + i * t->columns + c,
-			              kb_ptr_add(k, to, kb_index(k, 0),
-			                         i * KB_TILE_ROWS * step + c * KB_TILE_BYTES),
-			              kb_index(k, step));
+	for (int i = 0; i < t->rows * t->columns; i++)
+		kb_tile_store(t->k, TILE_SUMS + i, sums_at(t, to, step, i / t->columns, i % t->columns),
+		              kb_index(t->k, step));
 }

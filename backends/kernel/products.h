@@ -49,8 +49,9 @@ struct product_tiles {
 	/* Bytes from a row of x to the next one, from a line of weights; from what a tile reads to what the next does. */
 	int64_t x_step, w_step, x_apart, w_apart;
 };
-/* Sums of 0. */
+/* Sums of 0, or rows at `from`, so many bytes from each other. */
 void product_tiles_begin(const struct product_tiles *t);
+void product_tiles_load(const struct product_tiles *t, struct kb_val from, int64_t step);
 /* 64 bytes of the rows at x times 16 lines of weights at w. */
 void product_tiles_step(const struct product_tiles *t, struct kb_val x, struct kb_val w);
 /* Sums become rows at `to`, so many bytes from each other. */

@@ -130,12 +130,9 @@ static int panels_of(const struct linear *l, int rows)
 	int n = is_low && (rows == 1 || !matmul_is_short(l)) ? MATMUL_STRIP : l->nr;
 	if (matmul_reads_codes(l))
 		n = is_low ? matmul_panels_of_codes(l, rows) : l->nr;
-	if (l->matrix.config.id)
-		n = rows > KB_TILE_ROWS ? MATMUL_STRIP / 2 : MATMUL_STRIP;
 	for (; n > 1; n /= 2) {
 		int lines = rows > 1 ? n * units : 1;
-		bool fits = rows == l->mr || matmul_reads_codes(l) || l->matrix.config.id ||
-		            n * sums + lines + 1 < caps->registers;
+		bool fits = rows == l->mr || matmul_reads_codes(l) || n * sums + lines + 1 < caps->registers;
 		if (fits && n <= whole && rows * n * (MATMUL_PANEL / l->lanes) <= MATMUL_ACC_MAX)
 			break;
 	}
@@ -262,6 +259,10 @@ void matmul_strip(const struct linear *l, const struct matmul_strip *s)
 	struct kb *k = l->k;
 	struct matmul_strip part = *s;
 	struct kb_val rows = kb_sub(k, s->row_end, s->row), depth = kb_index(k, l->depth);
+	if (l->matrix.config.id) {
+		matmul_matrix_strip(l, s);
+		return;
+	}
 	part.k_lo = kb_index(k, 0);
 	part.k_hi = depth;
 	if (!l->stage.kc && l->wide.rows.id) {
@@ -307,8 +308,9 @@ static struct kb_val div_up(struct kb *k, struct kb_val a, struct kb_val b)
 static int64_t rows_of_block(const struct linear *l)
 {
 	int64_t depth = l->stage.kc ? l->stage.kc : l->depth > 0 ? l->depth : 1;
-	int64_t rows = target_linear_rows(l->job->target, depth);
-	rows = l->stage.kc && rows > l->stage.rows ? l->stage.rows : rows;
+	int64_t rows =
+	        target_linear_rows(l->job->target, l->matrix.config.id ? l->rounded.row.bytes / 4 : depth);
+	rows = (l->stage.kc || l->matrix.config.id) && rows > l->stage.rows ? l->stage.rows : rows;
 	rows = matmul_makes_rows(l) && rows > l->norm.rows ? l->norm.rows : rows;
 	int64_t whole = rows > l->mr ? rows / l->mr * l->mr : l->mr;
 	return whole < l->rows_hi && l->rows_hi <= rows ? l->rows_hi : whole;
@@ -447,7 +449,8 @@ bool kernel_linear(struct kernel *g)
 		return false;
 	matmul_begin_matrix(&l);
 	bool is_few = matmul_is_few(&l);
-	l.stage = choose_stage(&l, l.parts || l.strips || matmul_wants_stage(g), is_few);
+	if (!l.matrix.config.id)
+		l.stage = choose_stage(&l, l.parts || l.strips || matmul_wants_stage(g), is_few);
 	matmul_choose_copy(&l, is_few, matmul_rows_bytes(&l));
 	if (!is_few)
 		matmul_choose_wide(&l, matmul_rows_bytes(&l));

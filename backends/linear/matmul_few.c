@@ -57,8 +57,6 @@ static bool has_integer_steps(const struct linear *l)
 static int rows_of_tile(const struct linear *l)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
-	if (l->matrix.config.id)
-		return KB_TILE_ROWS;
 	int units = matmul_units(l), free = caps->registers - units - 2 - !caps->has_fma;
 	if (l->panel.lines == PANEL_CODES && !l->rounded.round)
 		free -= units * (1 + l->panel.held) + 2; /* constants */
@@ -81,7 +79,7 @@ static bool is_for_blocks(const struct linear *l)
 bool matmul_is_few(const struct linear *l)
 {
 	int64_t width = (int64_t)l->columns.halves * l->columns.strip * MATMUL_PANEL;
-	return !matmul_is_short(l) && !is_for_blocks(l) && !l->norm.after &&
+	return !matmul_is_short(l) && !l->matrix.config.id && !is_for_blocks(l) && !l->norm.after &&
 	       (!matmul_makes_rows(l) || l->rows_hi <= l->norm.rows) && l->job->items <= 1 &&
 	       l->rows_hi <= FEW_ROWS_MAX && l->rows_hi * width * 4 <= FEW_STAGE_MAX &&
 	       l->lanes <= kb_caps(l->k)->lanes &&

@@ -21,15 +21,13 @@ bool matmul_is_short(const struct linear *l)
  * odd. */
 static int least_height(const struct linear *l)
 {
-	if (l->matrix.config.id || matmul_is_short(l))
+	if (matmul_is_short(l))
 		return 0;
 	return l->mr >= 6 && l->mr % 2 == 0 ? (l->mr / 2 + 1) / 2 * 2 : 0;
 }
 
 static bool is_low(const struct linear *l, int64_t rows)
 {
-	if (l->matrix.config.id) /* a matrix tile takes as long for one row */
-		return rows <= KB_TILE_ROWS;
 	for (size_t i = 0; i < TFMC_COUNT(low_heights); i++)
 		if (low_heights[i] == rows)
 			return rows < l->mr && (!matmul_is_short(l) || rows == LOW_OPENCL || rows == 1);

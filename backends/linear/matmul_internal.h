@@ -45,15 +45,15 @@ struct matmul_rounded {
 	struct kb_val source; /* scratch f32 [K]: a row before it is rounded */
 };
 
-/* Memory of matrix tiles, of the function: their shapes, sums of a register tile, lines of K that fill none. */
+/* Memory of matrix tiles, of the function: their shapes, lines of K that fill none. */
 struct matmul_matrix {
-	struct kb_val config, sums, rest; /* config: none where products are not those of tiles */
+	struct kb_val config, rest; /* config: none where products are not those of tiles */
 };
 
 /* Where finished products wait for what follows, without bias: [rows, width]. */
 struct matmul_stage {
 	struct kb_val at; /* none: tiles finish their sums themselves */
-	int64_t rows;     /* those of a tile, or of a block when K is divided */
+	int64_t rows;     /* those of a tile, or of a block when K is divided or matrix tiles multiply */
 	int64_t width;    /* columns of a strip, of all halves */
 	int64_t kc;       /* part of K that is walked over at once, sums wait in the stage; 0: all */
 };
@@ -220,11 +220,10 @@ void matmul_bf16_depth(struct matmul_rounded_tile *c);
 int matmul_codes_zero(const struct linear *l);
 /* The sum of integers of all of K, which is one step, scaled. */
 struct kb_val matmul_rounded_alone(const struct matmul_rounded_tile *c, int m, int v, struct kb_val integers);
-/* Tiles are configured, where products are theirs; given back. Sums, then one vector of them, f32. */
+/* Tiles are configured and have a stage, where products are theirs; given back. All of a strip, then. */
 void matmul_begin_matrix(struct linear *l);
 void matmul_end_matrix(const struct linear *l);
-void matmul_matrix_depth(const struct matmul_rounded_tile *c);
-struct kb_val matmul_matrix_sum(const struct matmul_rounded_tile *c, int m, int v);
+void matmul_matrix_strip(const struct linear *l, const struct matmul_strip *s);
 /* Rounded rows go through matrix tiles. */
 static inline bool matmul_by_matrix(const struct linear *l)
 {

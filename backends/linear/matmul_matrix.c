@@ -1,14 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Products of rounded rows by matrix tiles (kb.h): 16 rows of x times 16 lines of a panel at a time, which are what a
- * tile reads. A tile always has 16 rows: those beyond the last one of x are whatever lies in scratch, and nobody reads
- * their sums. Lines that do not fill a tile are copied, with zeros behind them. Sums wait in memory of the function for
- * what follows; those of integers for their scales, too.
+ * tile reads. Sums wait in the stage: two panels of the strip at a time, whose lines of a part of K stay in the
+ * first-level cache while all rows of the block pass by. (A store of tiles ends what the processor has read ahead; it
+ * costs less the nearer the operands are.) Each tile of rows asks for its share of the lines that come next, in the
+ * second-level cache: the first one is full.
+ *
+ * A tile always has 16 rows: those beyond the last one of x are whatever lies in scratch, and nobody reads their sums.
+ * Lines that do not fill a tile are copied, with zeros behind them. Sums of integers are scaled when K has ended.
  */
 #include "backends/linear/matmul_internal.h"
 
 #define LINES       KB_TILE_ROWS
 #define CHUNK_BYTES (LINES * TILE_LINE)
+#define COLUMNS     2 /* panels side by side */
+
+/* Panels that are walked over together. */
+struct columns {
+	int n;
+	struct kb_val panel; /* the first, of its half */
+	struct kb_val w;     /* where it begins */
+	struct kb_val next;  /* bytes from there to the lines of the columns that are next */
+	struct kb_val sums;  /* in the stage */
+};
+
+/* Chunks [from, to) of K, and where the lines begin that are next. */
+struct part {
+	struct kb_val from, to, next;
+	struct kb_val share; /* lines of a panel that each chunk asks for */
+};
 
 static int64_t lines_of(const struct linear *l)
 {
@@ -16,32 +36,32 @@ static int64_t lines_of(const struct linear *l)
 	return (l->depth + per_line - 1) / per_line;
 }
 
-/* Zeros behind the last lines of every panel of a tile. */
-static void clear_rest(const struct linear *l, int64_t lines)
+static int64_t whole_chunks(const struct linear *l)
 {
-	struct kb *k = l->k;
-	struct kb_val zero = kb_splat(k, kb_i32(k, 0), l->lanes);
-	for (int64_t p = 0; p < MATMUL_STRIP; p++) {
-		int64_t from = p * LINES + lines, to = (p + 1) * LINES;
-		struct kb_val at = kb_loop(k, "clear", kb_index(k, from * MATMUL_PANEL),
-		                           kb_index(k, to * MATMUL_PANEL), l->lanes, KB_NONEMPTY);
-		kb_store(k, zero, l->matrix.rest, at, 0, 0);
-		kb_end_loop(k);
-	}
+	return lines_of(l) / LINES;
+}
+
+/* Half of the first-level cache for the lines of two panels. */
+static int64_t chunks_of_part(const struct linear *l)
+{
+	int64_t chunks = l->job->target->l1_bytes / 2 / (COLUMNS * CHUNK_BYTES);
+	return chunks < 1 ? 1 : chunks;
 }
 
 void matmul_begin_matrix(struct linear *l)
 {
 	struct kb *k = l->k;
+	const struct attrs_group *s = l->g->attrs;
 	if (!matmul_by_matrix(l))
 		return;
+	int64_t before = matmul_rows_bytes(l),
+	        width = (int64_t)l->columns.halves * l->columns.strip * MATMUL_PANEL;
+	l->stage = (struct matmul_stage){.at = kb_ptr_add(k, l->job->scratch, kb_index(k, before), 0),
+	                                 .width = width};
+	l->stage.rows = (s->scratch - before) / (width * 4) / TILE_MATRIX_ROWS * TILE_MATRIX_ROWS;
 	l->matrix.config = kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4);
-	l->matrix.sums = kb_local(k, "sums", KB_I32, MATMUL_ACC_MAX * MATMUL_PANEL);
-	int64_t rest = lines_of(l) % LINES;
-	if (rest > 0) {
-		l->matrix.rest = kb_local(k, "rest", KB_I32, MATMUL_STRIP * CHUNK_BYTES / 4);
-		clear_rest(l, rest);
-	}
+	if (lines_of(l) % LINES > 0)
+		l->matrix.rest = kb_local(k, "rest", KB_I32, COLUMNS * CHUNK_BYTES / 4);
 	kb_tile_config_whole(k, l->matrix.config);
 }
 
@@ -51,77 +71,174 @@ void matmul_end_matrix(const struct linear *l)
 		kb_tile_release(l->k);
 }
 
-static int panels_of(const struct matmul_rounded_tile *c)
+/* The lines behind the whole chunks, and zeros. */
+static void copy_rest(const struct linear *l, const struct columns *c)
 {
-	return c->p->vectors * c->p->lanes / MATMUL_PANEL;
-}
-
-static void ask_ahead(const struct matmul_rounded_tile *c, struct kb_val chunk)
-{
-	struct kb *k = c->l->k;
-	int64_t per_line = c->l->panel.per_line;
-	struct kb_val first = kb_mul(k, chunk, kb_index(k, LINES * per_line));
-	for (int64_t i = 0; c->ahead->from.id && i < LINES; i++)
-		matmul_step_ahead(c->l, c->ahead, kb_add_const(k, first, i * per_line));
-}
-
-/* The rows at byte 64 chunk. */
-static struct kb_val rows_at(const struct matmul_rounded_tile *c, struct kb_val chunk)
-{
-	struct kb *k = c->l->k;
-	return kb_ptr_add(k, c->p->x[0], kb_mul(k, chunk, kb_index(k, KB_TILE_BYTES)), 0);
-}
-
-/* The lines behind the whole chunks. */
-static void add_rest(const struct matmul_rounded_tile *c, struct product_tiles t, int64_t chunk,
-                     int64_t lines)
-{
-	struct kb *k = c->l->k;
-	struct kb_type type = KB_TYPE(KB_I32, c->p->lanes);
-	struct kb_val line = kb_loop(k, "line", kb_index(k, 0), kb_index(k, lines), 1, KB_NONEMPTY);
-	struct kb_val at = kb_mul(k, line, kb_index(k, MATMUL_PANEL));
-	for (int v = 0; v < c->p->vectors; v++) {
-		int per_panel = MATMUL_PANEL / c->p->lanes;
-		int64_t panel = v / per_panel, column = v % per_panel * c->p->lanes;
-		int64_t lines_at = panel * c->l->panel.bytes + c->l->panel.head + chunk * CHUNK_BYTES;
-		int64_t from = lines_at / 4 + column, to = panel * (CHUNK_BYTES / 4) + column;
-		kb_store(k, kb_load(k, type, c->w, at, from, 0), c->l->matrix.rest, at, to, 0);
-	}
-	kb_end_loop(k);
-	t.w_apart = CHUNK_BYTES;
-	product_tiles_step(&t, rows_at(c, kb_index(k, chunk)), c->l->matrix.rest);
-}
-
-void matmul_matrix_depth(const struct matmul_rounded_tile *c)
-{
-	struct kb *k = c->l->k;
-	int64_t lines = lines_of(c->l), whole = lines / LINES, row = c->l->rounded.row.bytes;
-	const struct product_tiles t = {.k = k,
-	                                .dot = c->l->rounded.to.bf16 ? KB_DOT_BF16 : KB_DOT_U8S8,
-	                                .rows = (c->p->rows + KB_TILE_ROWS - 1) / KB_TILE_ROWS,
-	                                .columns = panels_of(c),
-	                                .x_step = row,
-	                                .x_apart = KB_TILE_ROWS * row,
-	                                .w_step = TILE_LINE,
-	                                .w_apart = c->l->panel.bytes};
-	product_tiles_begin(&t);
-	if (whole > 0) {
-		struct kb_val chunk = kb_loop(k, "chunk", kb_index(k, 0), kb_index(k, whole), 1, KB_NONEMPTY);
-		ask_ahead(c, chunk);
-		struct kb_val lines_at = kb_mul(k, chunk, kb_index(k, CHUNK_BYTES));
-		struct kb_val w = kb_ptr_add(k, c->w, lines_at, c->l->panel.head);
-		product_tiles_step(&t, rows_at(c, chunk), w);
+	struct kb *k = l->k;
+	struct kb_type type = KB_TYPE(KB_I32, l->lanes);
+	int64_t lines = lines_of(l) % LINES * MATMUL_PANEL,
+	        at = whole_chunks(l) * CHUNK_BYTES + l->panel.head;
+	for (int p = 0; lines > 0 && p < c->n; p++) {
+		struct kb_val from = kb_ptr_add(k, c->w, kb_index(k, 0), p * l->panel.bytes + at),
+		              to = kb_ptr_add(k, l->matrix.rest, kb_index(k, 0), p * CHUNK_BYTES);
+		struct kb_val i =
+		        kb_loop(k, "line", kb_index(k, 0), kb_index(k, lines), l->lanes, KB_NONEMPTY);
+		kb_store(k, kb_load(k, type, from, i, 0, 0), to, i, 0, 0);
+		kb_end_loop(k);
+		i = kb_loop(k, "clear", kb_index(k, lines), kb_index(k, LINES * MATMUL_PANEL), l->lanes,
+		            KB_NONEMPTY);
+		kb_store(k, kb_splat(k, kb_i32(k, 0), l->lanes), to, i, 0, 0);
 		kb_end_loop(k);
 	}
-	if (lines % LINES > 0)
-		add_rest(c, t, whole, lines % LINES);
-	product_tiles_store(&t, c->l->matrix.sums, (int64_t)panels_of(c) * TILE_LINE);
 }
 
-struct kb_val matmul_matrix_sum(const struct matmul_rounded_tile *c, int m, int v)
+/* Lines that come next: the share of row tile `turn` in chunk `chunk` of the part. */
+static void ask_ahead(const struct linear *l, const struct columns *c, const struct part *part,
+                      struct kb_val turn, struct kb_val chunk)
 {
-	enum kb_scalar s = c->l->rounded.to.bf16 ? KB_F32 : KB_I32;
-	struct kb_val at = kb_index(c->l->k, (int64_t)(m * c->p->vectors + v) * c->p->lanes);
-	struct kb_val sum = kb_load(c->l->k, KB_TYPE(s, c->p->lanes), c->l->matrix.sums, at, 0, 0);
-	return c->l->rounded.to.bf16 ? sum : matmul_rounded_alone(c, m, v, sum);
+	struct kb *k = l->k;
+	struct kb_val before = kb_mul(k, turn, kb_sub(k, part->to, part->from));
+	before = kb_add(k, before, kb_sub(k, chunk, part->from));
+	struct kb_val line = kb_mul(k, before, part->share), end = kb_add(k, line, part->share);
+	line = kb_loop(k, "ahead", line, end, 1, KB_NONEMPTY);
+	for (int p = 0; p < c->n; p++)
+		kb_prefetch_l2(k, part->next, kb_mul(k, line, kb_index(k, TILE_LINE)), p * l->panel.bytes);
+	kb_end_loop(k);
+}
+
+/* Sums of 16 or 32 rows from row `row` of the block on += their products with the part. */
+static void add_products(const struct linear *l, const struct columns *c, const struct part *part,
+                         struct kb_val row, int rows)
+{
+	struct kb *k = l->k;
+	int64_t row_bytes = l->rounded.row.bytes, whole = whole_chunks(l), sums_step = l->stage.width * 4;
+	struct product_tiles t = {.k = k,
+	                          .dot = l->rounded.to.bf16 ? KB_DOT_BF16 : KB_DOT_U8S8,
+	                          .rows = rows / KB_TILE_ROWS,
+	                          .columns = c->n,
+	                          .x_step = row_bytes,
+	                          .x_apart = KB_TILE_ROWS * row_bytes,
+	                          .w_step = TILE_LINE,
+	                          .w_apart = l->panel.bytes};
+	struct kb_val x = kb_ptr_add(k, l->norm.at, kb_mul(k, row, kb_index(k, row_bytes)), 0);
+	struct kb_val sums = kb_ptr_add(k, c->sums, kb_mul(k, row, kb_index(k, sums_step)), 0);
+	kb_if(k, kb_cmp(k, KB_EQ, part->from, kb_index(k, 0)));
+	product_tiles_begin(&t);
+	kb_else(k);
+	product_tiles_load(&t, sums, sums_step);
+	kb_end_if(k);
+	struct kb_val turn = kb_bin(k, KB_DIV, row, kb_index(k, TILE_MATRIX_ROWS));
+	struct kb_val chunk = kb_loop(k, "chunk", part->from, part->to, 1, 0);
+	ask_ahead(l, c, part, turn, chunk);
+	struct kb_val words = kb_ptr_add(k, x, kb_mul(k, chunk, kb_index(k, KB_TILE_BYTES)), 0),
+	              w = kb_ptr_add(k, c->w, kb_mul(k, chunk, kb_index(k, CHUNK_BYTES)), l->panel.head);
+	product_tiles_step(&t, words, w);
+	kb_end_loop(k);
+	if (l->matrix.rest.id) {
+		t.w_apart = CHUNK_BYTES;
+		kb_if(k, kb_cmp(k, KB_EQ, part->to, kb_index(k, whole)));
+		product_tiles_step(&t, kb_ptr_add(k, x, kb_index(k, 0), whole * KB_TILE_BYTES),
+		                   l->matrix.rest);
+		kb_end_if(k);
+	}
+	product_tiles_store(&t, sums, sums_step);
+}
+
+static void add_part(const struct linear *l, const struct columns *c, const struct part *part,
+                     struct kb_val rows)
+{
+	struct kb *k = l->k;
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, TILE_MATRIX_ROWS, 0);
+	if (l->rows_hi > KB_TILE_ROWS) {
+		kb_if(k, kb_cmp(k, KB_GT, kb_sub(k, rows, row), kb_index(k, KB_TILE_ROWS)));
+		add_products(l, c, part, row, TILE_MATRIX_ROWS);
+		kb_else(k);
+	}
+	add_products(l, c, part, row, KB_TILE_ROWS);
+	if (l->rows_hi > KB_TILE_ROWS)
+		kb_end_if(k);
+	kb_end_loop(k);
+}
+
+/* Sums of integers become those of f32. */
+static void scale_sums(const struct linear *l, const struct columns *c, struct kb_val rows)
+{
+	struct kb *k = l->k;
+	int64_t step = l->rounded.row.bytes;
+	struct products p = {.k = k, .rows = 1, .vectors = c->n * MATMUL_PANEL / l->lanes, .lanes = l->lanes};
+	const struct matmul_rounded_tile tile = {.l = l, .p = &p, .w = c->w};
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, 1, 0);
+	struct kb_val at = kb_mul(k, row, kb_index(k, l->stage.width));
+	p.x[0] = kb_ptr_add(k, l->norm.at, kb_mul(k, row, kb_index(k, step)), 0);
+	for (int v = 0; v < p.vectors; v++) {
+		struct kb_val sum = kb_load(k, KB_TYPE(KB_I32, l->lanes), c->sums, at, v * l->lanes, 0);
+		kb_store(k, matmul_rounded_alone(&tile, 0, v, sum), c->sums, at, v * l->lanes, 0);
+	}
+	kb_end_loop(k);
+}
+
+static void add_columns(const struct linear *l, const struct columns *c, struct kb_val rows)
+{
+	struct kb *k = l->k;
+	int64_t whole = whole_chunks(l), step = chunks_of_part(l);
+	struct kb_val tiles = kb_add_const(k, rows, TILE_MATRIX_ROWS - 1), end = kb_index(k, whole);
+	tiles = kb_max(k, kb_bin(k, KB_DIV, tiles, kb_index(k, TILE_MATRIX_ROWS)), kb_index(k, 1));
+	struct part part = {.share = kb_bin(k, KB_DIV, kb_add_const(k, tiles, LINES - 1), tiles)};
+	copy_rest(l, c);
+	part.from = kb_loop(k, "part", kb_index(k, 0), kb_index(k, whole > 0 ? whole : 1), step, KB_NONEMPTY);
+	part.to = kb_min(k, kb_add_const(k, part.from, step), end);
+	struct kb_val behind = kb_mul(k, part.to, kb_index(k, CHUNK_BYTES));
+	behind = kb_select(k, kb_cmp(k, KB_LT, part.to, end), behind, c->next);
+	part.next = kb_ptr_add(k, c->w, behind, l->panel.head);
+	add_part(l, c, &part, rows);
+	kb_end_loop(k);
+	if (!l->rounded.to.bf16)
+		scale_sums(l, c, rows);
+}
+
+/* Columns from panel `panel` of the half on; the other half is next, or the panels behind them. */
+static void walk_columns(const struct linear *l, const struct matmul_strip *s, struct kb_val half,
+                         struct kb_val panel, int n)
+{
+	struct kb *k = l->k;
+	int64_t bytes = l->panel.bytes, beyond = l->columns.panels * bytes;
+	struct columns c = {.n = n, .panel = panel};
+	struct kb_val first = panel,
+	              column = kb_mul(k, kb_sub(k, panel, s->begin), kb_index(k, MATMUL_PANEL)),
+	              next = kb_index(k, n * bytes);
+	if (l->columns.halves > 1) {
+		first = kb_add(k, first, kb_mul(k, half, kb_index(k, l->columns.panels)));
+		column = kb_add(k, column, kb_mul(k, half, kb_index(k, l->stage.width / l->columns.halves)));
+		next = kb_select(k, kb_cmp(k, KB_EQ, half, kb_index(k, 0)), kb_index(k, beyond),
+		                 kb_index(k, n * bytes - beyond));
+	}
+	c.w = kb_ptr_add(k, s->weights, kb_mul(k, first, kb_index(k, bytes)), 0);
+	c.next = next;
+	c.sums = kb_ptr_add(k, l->stage.at, kb_mul(k, column, kb_index(k, 4)), 0);
+	add_columns(l, &c, kb_sub(k, s->row_end, s->row));
+}
+
+static void walk_halves(const struct linear *l, const struct matmul_strip *s, struct kb_val panel, int n)
+{
+	struct kb *k = l->k;
+	struct kb_val half = {0};
+	if (l->columns.halves > 1)
+		half = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.halves), 1, KB_NONEMPTY);
+	walk_columns(l, s, half, panel, n);
+	if (l->columns.halves > 1)
+		kb_end_loop(k);
+}
+
+void matmul_matrix_strip(const struct linear *l, const struct matmul_strip *s)
+{
+	struct kb *k = l->k;
+	struct kb_val pairs = kb_bin(k, KB_DIV, kb_sub(k, s->end, s->begin), kb_index(k, COLUMNS));
+	struct kb_val whole = kb_add(k, s->begin, kb_mul(k, pairs, kb_index(k, COLUMNS)));
+	struct kb_val panel = kb_loop(k, "panel", s->begin, whole, COLUMNS, 0);
+	walk_halves(l, s, panel, COLUMNS);
+	kb_end_loop(k);
+	panel = kb_loop(k, "panel", whole, s->end, 1, 0);
+	walk_halves(l, s, panel, 1);
+	kb_end_loop(k);
+	matmul_epilogue(l, s, s->row, kb_sub(k, s->row_end, s->row));
 }

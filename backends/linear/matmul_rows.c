@@ -86,7 +86,8 @@ bool matmul_place_rows(struct linear *l)
 		return false;
 	l->norm.rows = s->br;
 	l->norm.at = l->job->scratch;
-	if (l->rounded.round && matmul_rows_bytes(l) > s->scratch)
+	int64_t stage = matmul_by_matrix(l) ? TILE_MATRIX_STAGE(s->br) : 0;
+	if (l->rounded.round && matmul_rows_bytes(l) > s->scratch - stage)
 		return false;
 	l->rounded.source = kb_ptr_add(l->k, l->norm.at, kb_index(l->k, bytes), 0);
 	return true;

@@ -18,9 +18,8 @@ struct accumulators {
 	const struct matmul_tile *tile;
 	struct products p;
 	struct panel_reader r;
-	const struct panel_walk *walk;            /* over codes, while one is open */
-	const struct matmul_rounded_tile *matrix; /* sums are in memory; NULL: in registers */
-	struct matmul_ahead ahead;                /* its share of the weights that come next, or none */
+	const struct panel_walk *walk; /* over codes, while one is open */
+	struct matmul_ahead ahead;     /* its share of the weights that come next, or none */
 };
 
 /* ---- points ---- */
@@ -57,11 +56,6 @@ static void matmul_finish(const struct linear *l, struct kb_val expert, const st
 {
 	matmul_bind(l, expert, p, product);
 	eval_output_at(l->eval, &l->out, p);
-}
-
-static struct kb_val finished_sum(const struct accumulators *a, int m, int n)
-{
-	return a->matrix ? matmul_matrix_sum(a->matrix, m, n) : products_sum(&a->p, m, n);
 }
 
 /* ---- the K loop ---- */
@@ -382,7 +376,7 @@ static void finish_tile(const struct linear *l, struct accumulators *a, int last
 		struct eval_width before = eval_width(l->eval, l->lanes, valid);
 		for (int m = 0; m < a->tile->rows; m++) {
 			p[m].index[l->rank - 1] = at;
-			matmul_finish(l, a->strip->expert, &p[m], finished_sum(a, m, n));
+			matmul_finish(l, a->strip->expert, &p[m], products_sum(&a->p, m, n));
 		}
 		eval_width(l->eval, before.lanes, before.valid);
 	}
@@ -421,8 +415,8 @@ static void leave_in_stage(const struct linear *l, struct accumulators *a)
 	struct kb_val at = in_stage(l, a);
 	for (int m = 0; m < a->tile->rows; m++)
 		for (int n = 0; n < a->p.vectors; n++)
-			kb_store(k, finished_sum(a, m, n), l->stage.at, at, m * l->stage.width + n * l->lanes,
-			         0);
+			kb_store(k, products_sum(&a->p, m, n), l->stage.at, at,
+			         m * l->stage.width + n * l->lanes, 0);
 }
 
 void matmul_tile(const struct linear *l, const struct matmul_strip *s, const struct matmul_tile *t)
@@ -451,12 +445,8 @@ void matmul_tile(const struct linear *l, const struct matmul_strip *s, const str
 	struct matmul_rounded_tile rounded = {.l = l, .p = &a.p, .w = a.r.at, .ahead = &a.ahead};
 	if (s->is_wide)
 		find_wide(&a, &rounded);
-	a.matrix = l->matrix.config.id ? &rounded : NULL;
-	if (!a.matrix)
-		begin_sums(l, &a);
-	if (a.matrix)
-		matmul_matrix_depth(&rounded);
-	else if (l->rounded.to.bf16)
+	begin_sums(l, &a);
+	if (l->rounded.to.bf16)
 		matmul_bf16_depth(&rounded);
 	else if (l->rounded.round)
 		matmul_integer_depth(&rounded);

@@ -118,7 +118,7 @@ enum print_level c_prefetch(struct print *p, const struct kb_inst *i, struct buf
 {
 	buf_printf(out, "__builtin_prefetch(%s + (", print_arg(p, i, 0));
 	index_text(p, i, 1, out);
-	buf_str(out, "))");
+	buf_str(out, i->flags & KB_L2 ? "), 0, 2)" : "))");
 	return PRINT_PRIMARY;
 }
 

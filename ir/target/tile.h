@@ -87,6 +87,8 @@ struct tile_rounded_row tile_rounded_row(enum ir_format f, struct tile_rounding 
  */
 #define TILE_MATRIX_ROWS  32
 #define TILE_MATRIX_SPARE (TILE_MATRIX_ROWS - 1)
+/* Bytes of scratch where sums of a block of so many rows wait: whole tiles of 128 columns, one tile of 256 at least. */
+#define TILE_MATRIX_STAGE(rows) (512 * ((rows) / TILE_MATRIX_ROWS + 2) * TILE_MATRIX_ROWS)
 bool tile_by_matrix(const struct target *t, enum ir_format f, struct tile_rounding r, int64_t depth);
 
 /*

@@ -140,14 +140,16 @@ static bool select_rows(const struct rebuild *r, const struct ir_op *root, const
 	const struct target *t = r->p->options->target;
 	const struct ir_type *x = ir_type_of(r->f, root->operands[0]);
 	int64_t most = ir_dim_hi(r->in->dims, ir_type_count_range(r->in->dims, x, 0, x->rank - 1)), bytes;
-	int64_t rows = target_linear_rows(t, depth);
+	bool is_matrix = by_matrix(r, root, before, depth);
+	int64_t one_row = row_bytes(r, root, before, depth);
+	int64_t rows = target_linear_rows(t, is_matrix ? one_row / 4 : depth);
 
 	rows = rows > a->mr ? rows / a->mr * a->mr : a->mr;
 	a->br = rows < most ? rows : most;
 	int64_t one = before->code == OP_round_rows ? 4 * depth : 0; /* what is rounded, row by row */
-	int64_t spare = by_matrix(r, root, before, depth) ? TILE_MATRIX_SPARE : 0;
-	if (!checked_mul_i64(a->br + spare, row_bytes(r, root, before, depth), &bytes) ||
-	    !checked_add_i64(bytes, one, &bytes) || !checked_round_up_i64(bytes, 64, &bytes) ||
+	int64_t spare = is_matrix ? TILE_MATRIX_SPARE : 0, stage = is_matrix ? TILE_MATRIX_STAGE(a->br) : 0;
+	if (!checked_mul_i64(a->br + spare, one_row, &bytes) ||
+	    !checked_add_i64(bytes, one + stage, &bytes) || !checked_round_up_i64(bytes, 64, &bytes) ||
 	    !checked_add_i64(a->scratch, bytes, &a->scratch))
 		return false;
 	return before->code != OP_round_rows || select_wide(r, root, depth, most, a);

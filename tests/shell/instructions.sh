@@ -27,13 +27,13 @@ func @run(%x: f32[12,768]) -> (y: f32[12,768]) {
 }
 TIR
 sed 's/integer/codebook/; s/q8/iq4_nl/g' integer.tir >codebook.tir
-sed 's/integer/rows/; s/q8/q8_row/g; s/round_rows %x/round_rows %x {block=0}/' integer.tir >rows.tir
+sed 's/integer/rows/; s/12,768/40,768/g; s/q8/q8_row/g; s/round_rows %x/round_rows %x {block=0}/' integer.tir >rows.tir
 cat >bf16.tir <<TIR
 module "bf16"
 weight @w : f32[768,768] as bf16 = round(bf16, $weight)
-func @run(%x: f32[12,768]) -> (y: f32[12,768]) {
-  %r = round_rows %x {to=bf16} : f32[12,768]
-  %y = linear %r, @w : f32[12,768]
+func @run(%x: f32[40,768]) -> (y: f32[40,768]) {
+  %r = round_rows %x {to=bf16} : f32[40,768]
+  %y = linear %r, @w : f32[40,768]
   return %y
 }
 TIR
@@ -86,6 +86,7 @@ bf16 x86-64-v4-amx tdpbf16ps %tmm nothing
 attention x86-64-v3 vfmadd[0-9]*ps %ymm %zmm
 attention x86-64-v4 vfmadd[0-9]*ps %zmm vdpbf16
 attention x86-64-v4-bf16 vdpbf16ps %zmm %tmm
+attention x86-64-v4-amx tdpbf16ps %tmm vdpbf16
 rows x86-64-v4-bf16 vpdpbusd %zmm %tmm
 rows x86-64-v4-amx tdpbsud %tmm nothing
 integer x86-64-v4-amx vpdpbusd %zmm %tmm

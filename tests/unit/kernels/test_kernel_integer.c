@@ -216,6 +216,7 @@ static void write_text(struct buf *text, const struct reference *r, enum ir_form
 	long long k = (long long)r->depth, n = (long long)columns;
 	struct tile_rounded_row row = tile_rounded_row(r->bf16 ? FORMAT_BF16 : f, rounding_of(r), r->depth);
 	int64_t rows = s->br + (r->matrix ? TILE_MATRIX_SPARE : 0), panel = 0, wide = 0;
+	int64_t stage = r->matrix ? TILE_MATRIX_STAGE(s->br) : 0;
 	if (!r->bf16 && tile_panel_bytes(f, r->depth, &panel)) /* for blocks of many rows */
 		wide = s->br * 2 * row.starts + 2 * TILE_PANELS_MAX * panel;
 	char several[16] = "";
@@ -230,8 +231,9 @@ static void write_text(struct buf *text, const struct reference *r, enum ir_form
 	           "f32[B,S,%lld] root %%h = %s, %%b : f32[B,S,%lld] yield %%h } : f32[B,S,%lld] "
 	           "return %%y }",
 	           k, several, n, k, several, n, r->experts ? ", %i: i32[B,S]" : "", n, s->mr, s->nr, s->br,
-	           (long long)((rows * row.bytes + 4 * k + 63) / 64 * 64 + wide), r->bf16 ? "bf16" : "int8",
-	           (int)r->block, k, r->experts ? "expert_linear %r, %w, %i" : "linear %r, %w", n, n);
+	           (long long)((rows * row.bytes + 4 * k + 63) / 64 * 64 + wide + stage),
+	           r->bf16 ? "bf16" : "int8", (int)r->block, k,
+	           r->experts ? "expert_linear %r, %w, %i" : "linear %r, %w", n, n);
 }
 
 static void check_shapes(struct reference *r, struct linear_case *c, int64_t columns)

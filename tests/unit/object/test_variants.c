@@ -511,9 +511,7 @@ static struct kb_module *record_choice(struct arena *a, struct object *all, cons
 		if (own.has_tiles && with_tiles)
 			kb_tile_config_whole(k, kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4));
 		kb_end(k);
-	}
-	kb_module_variant(m, KB_BASELINE, &caps);
-	for (size_t i = 0; i < n; i++) {
+		kb_module_variant(m, KB_BASELINE, &caps);
 		all[i] = (struct object){.arena = a, .target = target_find(names[i]), .kb = m, .name = "m"};
 		all[i].prefix = arena_printf(a, "m.%s", names[i]);
 		all[i].all = all;
@@ -527,13 +525,14 @@ static struct kb_module *record_choice(struct arena *a, struct object *all, cons
 /* The recorded choice itself, told about one processor after another and asked for every set of variants. */
 START_TEST(processors_choose)
 {
-	struct object all[N_ALL];
+	struct object some[N], all[N_ALL];
 	struct arena a;
 	arena_init(&a);
-	struct kb_module *m = record_choice(&a, all, levels, N, true);
-	for (size_t i = 0; i < TFMC_COUNT(processors); i++) {
-		const struct processor *p = &processors[i];
-		ck_assert_msg(chosen(m, p, 0) == p->best, "%s: %lld", p->what, (long long)chosen(m, p, 0));
+	struct kb_module *m = record_choice(&a, some, levels, N, true),
+	                 *of_all = record_choice(&a, all, all_levels, N_ALL, true);
+	for (const struct processor *p = processors; p < processors + TFMC_COUNT(processors); p++) {
+		ck_assert_int_eq(chosen(m, p, 0), p->best);
+		ck_assert_int_eq(chosen(of_all, p, 0), p->best_of_all);
 		for (uint64_t allowed = 1; allowed < 8; allowed++) {
 			int64_t want = p->best;
 			while (want >= 0 && !(allowed >> want & 1))
@@ -543,12 +542,6 @@ START_TEST(processors_choose)
 		ck_assert_int_eq(chosen(m, p, 8), NO_VARIANT);
 		ck_assert_int_eq(chosen(m, p, 9), NO_VARIANT);
 	}
-	m = record_choice(&a, all, all_levels, N_ALL, true);
-	for (size_t i = 0; i < TFMC_COUNT(processors); i++) {
-		const struct processor *p = &processors[i];
-		ck_assert_msg(chosen(m, p, 0) == p->best_of_all, "%s: %lld", p->what,
-		              (long long)chosen(m, p, 0));
-	}
 	arena_destroy(&a);
 }
 END_TEST
@@ -556,19 +549,12 @@ END_TEST
 /* Code without tiles needs no permission for them. */
 START_TEST(tiles_that_nobody_uses)
 {
-	static const char *const names[] = {"x86-64-v4-amx"};
-	struct object all[1];
+	struct object object;
 	struct arena a;
 	arena_init(&a);
-	for (size_t i = 0; i < TFMC_COUNT(processors); i++) {
-		const struct processor *p = &processors[i];
-		bool has_bf16 = p->best_of_all >= L4_BF16;
-		bool may_use_tiles = p->best_of_all == L4_AMX;
-		struct kb_module *m = record_choice(&a, all, names, 1, false);
-		ck_assert_msg(chosen(m, p, 0) == (has_bf16 ? 0 : NO_CPU), "%s", p->what);
-		m = record_choice(&a, all, names, 1, true);
-		ck_assert_msg(chosen(m, p, 0) == (may_use_tiles ? 0 : NO_CPU), "%s", p->what);
-	}
+	struct kb_module *m = record_choice(&a, &object, &all_levels[L4_AMX], 1, _i);
+	for (const struct processor *p = processors; p < processors + TFMC_COUNT(processors); p++)
+		ck_assert_int_eq(chosen(m, p, 0), p->best_of_all >= (_i ? L4_AMX : L4_BF16) ? 0 : NO_CPU);
 	arena_destroy(&a);
 }
 END_TEST
@@ -597,7 +583,7 @@ Suite *suite_variants(void)
 	TCase *here = tcase_create("here");
 	TCase *elsewhere = tcase_create("elsewhere");
 	tcase_add_test(elsewhere, processors_choose);
-	tcase_add_test(elsewhere, tiles_that_nobody_uses);
+	tcase_add_loop_test(elsewhere, tiles_that_nobody_uses, 0, 2);
 	tcase_add_test(elsewhere, the_system_tells);
 	tcase_add_test(elsewhere, layouts_must_agree);
 	tcase_add_loop_test(elsewhere, interfaces_must_agree, 0, 2);
