@@ -34,7 +34,7 @@ static void copy_part(void *user, struct kb_val e, int lanes, int n)
 	}
 	struct kb_val x = attention_load(k, c->t, c->from, index, 0, lanes, n);
 	if (c->narrow) {
-		kb_store(k, kb_cvt(k, x, KB_BF16), c->to, e, 0, lanes * 2);
+		kb_store(k, kb_cvt_factor(k, x), c->to, e, 0, lanes * 2);
 		return;
 	}
 	x = attention_rounded(c->a, x);
@@ -135,8 +135,8 @@ static struct kb_val pair_up(struct kb *k, struct kb_val low, struct kb_val high
 		lanes[2 * i] = i;
 		lanes[2 * i + 1] = ATTENTION_LANES_MAX + i;
 	}
-	low = kb_cvt(k, low, KB_BF16);
-	high = kb_cvt(k, high, KB_BF16);
+	low = kb_cvt_factor(k, low);
+	high = kb_cvt_factor(k, high);
 	return kb_bitcast(k, kb_shuffle(k, low, high, lanes, 2 * ATTENTION_LANES_MAX), KB_I32);
 }
 

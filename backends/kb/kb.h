@@ -220,6 +220,8 @@ struct kb_val kb_lane(struct kb *k, struct kb_val vector, int lane);
 /* Value conversion (float to int truncates, saturating; a wider int sign-extends, from U8 and U16 zero-extends; a
  * narrower one takes the low bits; f16/bf16 round to even). */
 struct kb_val kb_cvt(struct kb *k, struct kb_val v, enum kb_scalar to);
+/* f32 to bf16 for kb_dot_bf16 and tiles, where numbers below 2^-126 count as zeros: they may become some here. */
+struct kb_val kb_cvt_factor(struct kb *k, struct kb_val v);
 /* f32 to the nearest i32, halfway to the even one. For |v| <= 2^22; other v and NaN give some number. One
  * instruction: vcvtps2dq, fcvtns. */
 struct kb_val kb_cvt_nearest(struct kb *k, struct kb_val v);

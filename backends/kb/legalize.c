@@ -156,7 +156,10 @@ static bool has_conversion(enum kb_scalar from, enum kb_scalar to, bool has_f16)
 static bool is_legal(const struct kb_func *f, const struct kb_inst *i, const struct kb_caps *has)
 {
 	switch (i->op) {
-	case KBO_CVT: return has_conversion(f->types[i->args[0].id].scalar, i->type.scalar, has->has_f16);
+	case KBO_CVT:
+		if (i->flags & KB_FACTOR)
+			return has->has_dot_bf16 && i->type.lanes >= 4;
+		return has_conversion(f->types[i->args[0].id].scalar, i->type.scalar, has->has_f16);
 	case KBO_NEAREST: return has->has_nearest && i->type.lanes >= 4;
 	case KBO_DOT: return kb_has_dot(has, i->dot) && i->type.lanes >= 4;
 	default: return true;

@@ -334,6 +334,15 @@ struct kb_val kb_cvt(struct kb *k, struct kb_val v, enum kb_scalar to)
 	return kb_emit(k, inst, &v, 1, true);
 }
 
+struct kb_val kb_cvt_factor(struct kb *k, struct kb_val v)
+{
+	struct kb_type from = kb_typeof(k, v);
+	struct kb_inst inst = {.op = KBO_CVT, .flags = KB_FACTOR, .type = KB_TYPE(KB_BF16, from.lanes)};
+	if (from.scalar != KB_F32)
+		return kb_poison(k, inst.type);
+	return kb_emit(k, inst, &v, 1, true);
+}
+
 struct kb_val kb_cvt_nearest(struct kb *k, struct kb_val v)
 {
 	struct kb_type from = kb_typeof(k, v);

@@ -41,11 +41,12 @@ static int64_t whole_chunks(const struct linear *l)
 	return lines_of(l) / LINES;
 }
 
-/* Half of the first-level cache for the lines of two panels. */
+/* Parts of about equal length whose lines of two panels take half of the first-level cache at most. */
 static int64_t chunks_of_part(const struct linear *l)
 {
-	int64_t chunks = l->job->target->l1_bytes / 2 / (COLUMNS * CHUNK_BYTES);
-	return chunks < 1 ? 1 : chunks;
+	int64_t whole = whole_chunks(l), most = l->job->target->l1_bytes / 2 / (COLUMNS * CHUNK_BYTES),
+	        parts = most > 0 ? (whole + most - 1) / most : whole;
+	return parts > 0 ? (whole + parts - 1) / parts : 1;
 }
 
 void matmul_begin_matrix(struct linear *l)

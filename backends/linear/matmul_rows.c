@@ -208,7 +208,7 @@ static void clear_last_line(const struct span *s, int64_t bytes)
 static void store_bf16(const struct span *s, struct kb_val at, int valid)
 {
 	struct kb *k = s->l->k;
-	kb_store_part(k, kb_cvt(k, load_x(s, at, valid), KB_BF16), valid, s->codes, at, 0);
+	kb_store_part(k, kb_cvt_factor(k, load_x(s, at, valid)), valid, s->codes, at, 0);
 }
 
 static void emit_bf16(struct span *s)
