@@ -351,6 +351,25 @@ static struct kb_val even_blocks(const struct linear *l, struct kb_val groups, s
 	return kb_get(k, all);
 }
 
+#define COLUMNS_OF_ROW 4 /* weights of so many columns are read by all workers while they make one row */
+
+/*
+ * Blocks of rows at least. Where matrix tiles multiply, making the rows takes a worker longer than reading weights:
+ * blocks for all of them, where there are rows enough.
+ */
+static struct kb_val least_blocks(const struct linear *l)
+{
+	struct kb *k = l->k;
+	struct kb_val most = kb_index(k, rows_of_block(l));
+	struct kb_val least = div_up(k, kb_max(k, l->rows, kb_index(k, 1)), most);
+	if (!l->matrix.config.id)
+		return least;
+	struct kb_val tiles = div_up(k, l->rows, kb_index(k, TILE_MATRIX_ROWS));
+	struct kb_val all = kb_max(k, least, kb_min(k, l->job->n_workers, tiles));
+	struct kb_val columns = kb_index(k, l->columns.n * l->columns.halves / COLUMNS_OF_ROW);
+	return kb_select(k, kb_cmp(k, KB_GE, l->rows, columns), all, least);
+}
+
 /* Few rows: single panels, unless code is to be short. Many: whole tiles, and blocks of rows as small as it takes to
  * keep all workers busy. */
 static struct division divide(const struct linear *l)
@@ -364,8 +383,7 @@ static struct division divide(const struct linear *l)
 	struct division d = {.unit = one, .blocks = kb_index(k, 1), .block = mr};
 	if (l->rows_hi > l->mr) {
 		d.unit = kb_select(k, kb_cmp(k, KB_LE, l->rows, mr), one, many);
-		struct kb_val least =
-		        div_up(k, kb_max(k, l->rows, kb_index(k, 1)), kb_index(k, rows_of_block(l)));
+		struct kb_val least = least_blocks(l);
 		d.blocks = even_blocks(l, div_up(k, panels, d.unit), least);
 		d.block = kb_max(k, div_up(k, l->rows, d.blocks), mr);
 		d.blocks = div_up(k, l->rows, d.block);
