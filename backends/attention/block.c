@@ -76,8 +76,8 @@ static struct kb_val choose_height(const struct attention *a, struct kb_val left
 		struct kb_val is_few = kb_cmp(k, KB_LE, left, kb_index(k, (int64_t)2 * heights[1]));
 		height = kb_select(k, is_few, kb_index(k, heights[1]), height);
 	}
-	struct kb_val is_low =
-	        kb_cmp(k, a->matrix ? KB_LE : KB_EQ, left, low); /* EQ: the lowest is one row */
+	/* where the lowest is one row, EQ costs a register less */
+	struct kb_val is_low = kb_cmp(k, a->matrix ? KB_LE : KB_EQ, left, low);
 	return n ? kb_select(k, is_low, low, height) : low;
 }
 

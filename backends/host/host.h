@@ -38,11 +38,11 @@ void emit_set_window(struct emit *e, struct kb_val first, struct kb_val source);
 /* Byte offsets in struct tfmc_config. */
 #define CONFIG(field) ((int64_t)offsetof(struct tfmc_config, field))
 
-/* Words of init that NAME.cpu takes beside the config. */
-enum start { START_WEIGHTS, START_BATCH, START_DEVICE /* CONTEXT_DEVICE; written */, START_WORDS };
 /* What the code of the variant needs, which has been recorded: of its target's features tiles only where it has some,
  * as a process must ask for them. */
 struct target_needs object_needs(const struct object *o);
+/* Words of init that NAME.cpu takes beside the config. */
+enum start { START_WEIGHTS, START_BATCH, START_DEVICE /* CONTEXT_DEVICE; written */, START_WORDS };
 void emit_cpu(struct object *o); /* NAME.cpu(config, start) -> status, for each variant */
 /* The number of the best variant that is allowed and runs here, by NAME.cpu; returns a status when there is none. */
 struct kb_val emit_choice(struct emit *e, struct kb_val config, struct kb_val start);

@@ -13,9 +13,10 @@ enum kb_opcode {
 #include "backends/kb/kb_ops.def"
 };
 
+enum kb_prefetch_flags { KB_L2 = 1 }; /* kb_prefetch_l2 */
+enum kb_cvt_flags { KB_FACTOR = 1 };  /* kb_cvt_factor */
+
 /* One instruction. The rows of kb_ops.def say which operands and fields an operation uses. */
-enum kb_prefetch_flags { KB_L2 = 1 };
-enum kb_cvt_flags { KB_FACTOR = 1 };
 struct kb_inst {
 	enum kb_opcode op;
 	struct kb_type type;       /* of the result; of the stored value for stores; KB_VOID else */

@@ -65,11 +65,12 @@ static void choose_block(struct experts *x)
 	x->list_rows = rows < l->rows_hi ? rows : l->rows_hi;
 	l->rows_lo = 1;
 	l->rows_hi = x->list_rows;
-	if (!l->matrix.config.id)
+	if (!l->matrix.config.id) {
 		l->stage = (struct matmul_stage){.rows = l->mr,
 		                                 .width = (int64_t)l->columns.strip * MATMUL_PANEL};
-	if (!l->matrix.config.id && matmul_wants_stage(l->g))
-		l->stage.at = kb_local(l->k, "stage", KB_F32, l->stage.rows * l->stage.width);
+		if (matmul_wants_stage(l->g))
+			l->stage.at = kb_local(l->k, "stage", KB_F32, l->stage.rows * l->stage.width);
+	}
 	matmul_choose_copy(l, false, 0);
 	if ((l->stage.kc || l->matrix.config.id) && l->stage.rows < x->list_rows)
 		l->rows_hi = x->list_rows = l->stage.rows;

@@ -194,8 +194,8 @@ void matmul_make_rows(const struct linear *l, struct kb_val row, struct kb_val r
                       struct kb_val panel_end);
 
 #define MATMUL_WORDS_OPEN 2 /* vectors */
-/* Products of rounded rows over all of K. p->x are such rows, distances in words; w: where the first panel of the tile begins. Of
- * integers and of pairs of bf16, matmul_rounded.c; by matrix tiles, matmul_matrix.c. */
+/* Products of rounded rows over all of K, of integers and of pairs of bf16, matmul_rounded.c. p->x are such rows,
+ * distances in words; w: where the first panel of the tile begins. */
 struct matmul_rounded_tile {
 	const struct linear *l;
 	const struct products *p;

@@ -18,10 +18,9 @@
 /* Panels that are walked over together. */
 struct columns {
 	int n;
-	struct kb_val panel; /* the first, of its half */
-	struct kb_val w;     /* where it begins */
-	struct kb_val next;  /* bytes from there to the lines of the columns that are next */
-	struct kb_val sums;  /* in the stage */
+	struct kb_val w;    /* where it begins */
+	struct kb_val next; /* bytes from there to the lines of the columns that are next */
+	struct kb_val sums; /* in the stage */
 };
 
 /* Chunks [from, to) of K, and where the lines begin that are next. */
@@ -203,18 +202,16 @@ static void walk_columns(const struct linear *l, const struct matmul_strip *s, s
 {
 	struct kb *k = l->k;
 	int64_t bytes = l->panel.bytes, beyond = l->columns.panels * bytes;
-	struct columns c = {.n = n, .panel = panel};
+	struct columns c = {.n = n, .next = kb_index(k, n * bytes)};
 	struct kb_val first = panel,
-	              column = kb_mul(k, kb_sub(k, panel, s->begin), kb_index(k, MATMUL_PANEL)),
-	              next = kb_index(k, n * bytes);
+	              column = kb_mul(k, kb_sub(k, panel, s->begin), kb_index(k, MATMUL_PANEL));
 	if (l->columns.halves > 1) {
 		first = kb_add(k, first, kb_mul(k, half, kb_index(k, l->columns.panels)));
 		column = kb_add(k, column, kb_mul(k, half, kb_index(k, l->stage.width / l->columns.halves)));
-		next = kb_select(k, kb_cmp(k, KB_EQ, half, kb_index(k, 0)), kb_index(k, beyond),
-		                 kb_index(k, n * bytes - beyond));
+		c.next = kb_select(k, kb_cmp(k, KB_EQ, half, kb_index(k, 0)), kb_index(k, beyond),
+		                   kb_index(k, n * bytes - beyond));
 	}
 	c.w = kb_ptr_add(k, s->weights, kb_mul(k, first, kb_index(k, bytes)), 0);
-	c.next = next;
 	c.sums = kb_ptr_add(k, l->stage.at, kb_mul(k, column, kb_index(k, 4)), 0);
 	add_columns(l, &c, kb_sub(k, s->row_end, s->row));
 }

@@ -89,12 +89,11 @@ LLVMValueRef replay_store_part(struct replay *r, const struct kb_inst *i)
 LLVMValueRef replay_prefetch(struct replay *r, const struct kb_inst *i)
 {
 	LLVMTypeRef ptr = replay_scalar(r->module, KB_PTR);
+	int locality = i->flags & KB_L2 ? 2 : 3; /* from the second level on, or in all */
 	LLVMValueRef args[] = {
 	        address(r, KB_I8, replay_arg(r, i, 0), replay_arg(r, i, 1), i->imm),
-	        replay_int(r->module, KB_I32_T, 0), /* read */
-	        replay_int(r->module, KB_I32_T,
-	                   i->flags & KB_L2 ? 2 : 3), /* keep in all levels, or from the second on */
-	        replay_int(r->module, KB_I32_T, 1),   /* data */
+	        replay_int(r->module, KB_I32_T, 0),                                            /* read */
+	        replay_int(r->module, KB_I32_T, locality), replay_int(r->module, KB_I32_T, 1), /* data */
 	};
 	return replay_intrinsic(r, "llvm.prefetch", &ptr, 1, args, 4);
 }

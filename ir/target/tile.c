@@ -96,8 +96,8 @@ struct tile_rounded_row tile_rounded_row(enum ir_format f, struct tile_rounding 
 	row.scales = row.starts + words;
 	row.totals = row.scales + words;
 	row.bytes = whole_lines_of(row.totals + (ir_format(f)->has_offset ? words : 0));
-	row.bytes +=
-	        row.bytes / TILE_LINE % 2 == 0 ? TILE_LINE : 0; /* so that rows do not meet in the cache */
+	/* an odd number of lines, so that rows do not meet in the cache */
+	row.bytes += row.bytes / TILE_LINE % 2 == 0 ? TILE_LINE : 0;
 	return row;
 }
 
