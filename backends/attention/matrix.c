@@ -16,7 +16,7 @@ void attention_begin_matrix(struct attention *a)
 	if (!a->matrix)
 		return;
 	a->scratch.matrix_sums = kb_local(a->k, "sums", KB_I32, TILE_MATRIX_ROWS * SUMS_STEP / 4);
-	kb_tile_config_whole(a->k, kb_local(a->k, "config", KB_I32, KB_TILE_CONFIG / 4));
+	kb_tile_config_products(a->k, kb_local(a->k, "config", KB_I32, KB_TILE_CONFIG / 4), KB_TILE_BYTES);
 }
 
 void attention_end_matrix(const struct attention *a)

@@ -259,8 +259,10 @@ enum { KB_TILES = 8, KB_TILE_ROWS = 16, KB_TILE_BYTES = 64, KB_TILE_CONFIG = 64 
 void kb_tile_shape(uint8_t config[KB_TILE_CONFIG], int tile, int rows, int bytes);
 /* Gives the tiles the shapes at ptr, KB_TILE_CONFIG bytes, and zeros. ldtilecfg */
 void kb_tile_config(struct kb *k, struct kb_val ptr);
-/* The same with 16 rows of 64 bytes for all of them, which it writes there first. */
-void kb_tile_config_whole(struct kb *k, struct kb_val ptr);
+/* The same with shapes that it writes there first: from these on whole tiles of sums, 16 rows of so many bytes of x, as
+ * many bytes of each column of weights. */
+enum { KB_TILE_SUMS = 0, KB_TILE_X = 4, KB_TILE_WEIGHTS = 6 };
+void kb_tile_config_products(struct kb *k, struct kb_val ptr, int bytes);
 void kb_tile_zero(struct kb *k, int tile); /* tilezero */
 /* Rows at ptr, ptr + stride, ..; stride (index) in bytes. tileloadd, tilestored */
 void kb_tile_load(struct kb *k, int tile, struct kb_val ptr, struct kb_val stride);

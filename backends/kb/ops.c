@@ -452,12 +452,13 @@ void kb_tile_config(struct kb *k, struct kb_val ptr)
 		k->module->tiled |= UINT64_C(1) << k->module->variant;
 }
 
-void kb_tile_config_whole(struct kb *k, struct kb_val ptr)
+void kb_tile_config_products(struct kb *k, struct kb_val ptr, int bytes)
 {
 	uint8_t config[KB_TILE_CONFIG] = {0};
 	int32_t words[KB_TILE_CONFIG / 4];
 	for (int i = 0; i < KB_TILES; i++)
-		kb_tile_shape(config, i, KB_TILE_ROWS, KB_TILE_BYTES);
+		kb_tile_shape(config, i, i < KB_TILE_WEIGHTS ? KB_TILE_ROWS : bytes / 4,
+		              i < KB_TILE_X || i >= KB_TILE_WEIGHTS ? KB_TILE_BYTES : bytes);
 	memcpy(words, config, sizeof(words));
 	for (size_t i = 0; i < TFMC_COUNT(words); i++)
 		kb_store(k, kb_i32(k, words[i]), ptr, kb_index(k, (int64_t)i), 0, 0);

@@ -54,13 +54,10 @@ void products_lane(const struct products *p, const struct kb_val *x, struct kb_v
 		products_add_lane(p, v, x, i, p->weights(p->user, line, i, v));
 }
 
-/* Numbers of tiles. */
-enum { TILE_SUMS = 0, TILE_ROWS = 4, TILE_WEIGHTS = 6 };
-
 void product_tiles_begin(const struct product_tiles *t)
 {
 	for (int i = 0; i < t->rows * t->columns; i++)
-		kb_tile_zero(t->k, TILE_SUMS + i);
+		kb_tile_zero(t->k, KB_TILE_SUMS + i);
 }
 
 /* Where the sums of row tile i, column tile c lie. */
@@ -72,7 +69,7 @@ static struct kb_val sums_at(const struct product_tiles *t, struct kb_val at, in
 void product_tiles_load(const struct product_tiles *t, struct kb_val from, int64_t step)
 {
 	for (int i = 0; i < t->rows * t->columns; i++)
-		kb_tile_load(t->k, TILE_SUMS + i, sums_at(t, from, step, i / t->columns, i % t->columns),
+		kb_tile_load(t->k, KB_TILE_SUMS + i, sums_at(t, from, step, i / t->columns, i % t->columns),
 		             kb_index(t->k, step));
 }
 
@@ -80,20 +77,20 @@ void product_tiles_step(const struct product_tiles *t, struct kb_val x, struct k
 {
 	struct kb *k = t->k;
 	for (int i = 0; i < t->rows; i++)
-		kb_tile_load(k, TILE_ROWS + i, kb_ptr_add(k, x, kb_index(k, 0), i * t->x_apart),
+		kb_tile_load(k, KB_TILE_X + i, kb_ptr_add(k, x, kb_index(k, 0), i * t->x_apart),
 		             kb_index(k, t->x_step));
 	for (int c = 0; c < t->columns; c++) {
-		int weights = TILE_WEIGHTS + c % 2;
+		int weights = KB_TILE_WEIGHTS + c % 2;
 		kb_tile_load(k, weights, kb_ptr_add(k, w, kb_index(k, 0), c * t->w_apart),
 		             kb_index(k, t->w_step));
 		for (int i = 0; i < t->rows; i++)
-			kb_tile_dot(k, t->dot, TILE_SUMS + i * t->columns + c, weights, TILE_ROWS + i);
+			kb_tile_dot(k, t->dot, KB_TILE_SUMS + i * t->columns + c, weights, KB_TILE_X + i);
 	}
 }
 
 void product_tiles_store(const struct product_tiles *t, struct kb_val to, int64_t step)
 {
 	for (int i = 0; i < t->rows * t->columns; i++)
-		kb_tile_store(t->k, TILE_SUMS + i, sums_at(t, to, step, i / t->columns, i % t->columns),
+		kb_tile_store(t->k, KB_TILE_SUMS + i, sums_at(t, to, step, i / t->columns, i % t->columns),
 		              kb_index(t->k, step));
 }

@@ -40,7 +40,7 @@ void products_lane(const struct products *p, const struct kb_val *x, struct kb_v
 
 /*
  * Sums of a block of up to four matrix tiles (kb.h), at most two of them for rows: 16 rows of x times 16 columns each,
- * in code between kb_tile_config_whole and kb_tile_release.
+ * in code between kb_tile_config_products and kb_tile_release.
  */
 struct product_tiles {
 	struct kb *k;
@@ -52,7 +52,7 @@ struct product_tiles {
 /* Sums of 0, or rows at `from`, so many bytes from each other. */
 void product_tiles_begin(const struct product_tiles *t);
 void product_tiles_load(const struct product_tiles *t, struct kb_val from, int64_t step);
-/* 64 bytes of the rows at x times 16 lines of weights at w. */
+/* The configured bytes of the rows at x times the lines of weights at w that they take. */
 void product_tiles_step(const struct product_tiles *t, struct kb_val x, struct kb_val w);
 /* Sums become rows at `to`, so many bytes from each other. */
 void product_tiles_store(const struct product_tiles *t, struct kb_val to, int64_t step);

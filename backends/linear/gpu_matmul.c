@@ -369,7 +369,7 @@ static void copy_w_codes(const struct shared_matmul *g, struct kb_val from)
 		struct kb_val one = panel_at(g, HALVES * h), other = panel_at(g, HALVES * h + 1);
 		struct kb_val at = times(k, kb_select(k, is_first, one, other), l->panel.bytes);
 		at = kb_ptr_add(k, l->w->t.ptr, at, 0);
-		kb_store(k, panel_words(k, &l->panel, at, in_panel, i, LANES), g->tile, to, begin, 0);
+		kb_store(k, panel_words(k, &l->panel, at, in_panel, i, 0, LANES), g->tile, to, begin, 0);
 		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, SIDE)));
 		const struct panel_block b = panel_block(k, &l->panel, at, in_panel, from, LANES);
 		kb_store(k, b.scale, g->tile, to, begin + (int64_t)WORDS * GPU_COLUMNS, 0);

@@ -109,7 +109,7 @@ static struct matmul_stage choose_stage(const struct linear *l, bool is_wanted, 
 	bool divide = l->panel.lines != PANEL_CODES && !is_few && kc > 0 && kc < l->depth &&
 	              l->rows_hi > l->mr && rows >= l->mr;
 	stage.kc = divide ? kc : 0;
-	stage.rows = divide ? rows : is_few ? l->rows_hi : l->mr;
+	stage.rows = divide ? rows : is_few ? l->rows_hi : matmul_tile_height(l);
 	if (divide)
 		stage.at = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, before), 0);
 	else if (is_wanted)
@@ -180,11 +180,10 @@ void matmul_walk_panels(const struct linear *l, const struct matmul_strip *s, st
 	kb_end_loop(k);
 }
 
-/* All tiles of the height of t in the strip. */
+/* All tiles of the height and width of t in the strip. */
 static void emit_height(const struct linear *l, const struct matmul_strip *s, struct matmul_tile t)
 {
 	struct kb *k = l->k;
-	t.panels = panels_of(l, t.rows);
 	if (l->columns.halves == 1) {
 		matmul_walk_panels(l, s, t, has_single_panels(l, &t));
 		return;
@@ -202,6 +201,7 @@ static void emit_heights(const struct linear *l, const struct matmul_strip *s, s
 	if (n > 1)
 		kb_if(k, kb_cmp(k, KB_GE, most, kb_index(k, height[0])));
 	t.rows = height[0];
+	t.panels = panels_of(l, t.rows);
 	emit_height(l, s, t);
 	kb_set(k, done, kb_index(k, height[0]));
 	if (n > 1) {
@@ -211,14 +211,14 @@ static void emit_heights(const struct linear *l, const struct matmul_strip *s, s
 	}
 }
 
-/* The rows of the strip, over one part of K. */
-static void emit_rows(const struct linear *l, const struct matmul_strip *s)
+/* The rows of the strip from `first` on, over one part of K. */
+static void emit_rows(const struct linear *l, const struct matmul_strip *s, struct kb_val first)
 {
 	struct kb *k = l->k;
 	int height[MATMUL_HEIGHTS_MAX], n = matmul_heights(l, height);
-	struct kb_var row = kb_var(k, "row", KB_INDEX_T, s->row);
+	struct kb_var row = kb_var(k, "row", KB_INDEX_T, first);
 	struct kb_var done = kb_var(k, "done", KB_INDEX_T, kb_index(k, 0));
-	struct matmul_tile t = {.ahead = matmul_begin_ahead(l, kb_sub(k, s->row_end, s->row))};
+	struct matmul_tile t = {.ahead = matmul_begin_ahead(l, kb_sub(k, s->row_end, s->row), l->mr, l->nr)};
 	kb_forever(k);
 	t.row = kb_get(k, row);
 	t.stage_row = l->stage.kc ? kb_sub(k, t.row, s->row) : kb_index(k, 0);
@@ -232,16 +232,40 @@ static void emit_rows(const struct linear *l, const struct matmul_strip *s)
 	kb_end_forever(k);
 }
 
+/* The rows of the strip that fill matrix tiles; gives the first one that does not. */
+static struct kb_val emit_by_steps(const struct linear *l, struct matmul_strip s)
+{
+	struct kb *k = l->k;
+	struct matmul_tile t = {
+	        .rows = KB_TILE_ROWS, .panels = 1, .by_steps = true, .stage_row = kb_index(k, 0)};
+	struct kb_val height = kb_index(k, KB_TILE_ROWS), rows = kb_sub(k, s.row_end, s.row),
+	              whole = kb_mul(k, kb_bin(k, KB_DIV, rows, height), height);
+	struct kb_var first = kb_var(k, "first", KB_INDEX_T, s.row);
+	kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, TILE_UNPACKED_ROWS)));
+	matmul_unpack_strip(l, &s);
+	s.is_unpacked = true;
+	t.ahead = matmul_begin_ahead(l, rows, t.rows, t.panels);
+	kb_set(k, first, kb_add(k, s.row, whole));
+	t.row = kb_loop(k, "row", s.row, kb_get(k, first), KB_TILE_ROWS, KB_NONEMPTY);
+	emit_height(l, &s, t);
+	if (l->stage.at.id)
+		matmul_epilogue(l, &s, t.row, height);
+	matmul_end_turn(l, &t.ahead);
+	kb_end_loop(k);
+	kb_end_if(k);
+	return kb_get(k, first);
+}
+
 /* A few panels after the other, so that widened they stay in the first-level cache. */
 static void emit_wide(const struct linear *l, const struct matmul_strip *s)
 {
 	struct kb *k = l->k;
 	struct matmul_strip part = *s;
-	part.is_wide = true;
-	part.begin = kb_loop(k, "wide", s->begin, s->end, l->wide.step, 0);
-	part.end = kb_min(k, kb_add_const(k, part.begin, l->wide.step), s->end);
-	matmul_widen_strip(l, &part);
-	emit_rows(l, &part);
+	part.is_unpacked = true;
+	part.begin = kb_loop(k, "wide", s->begin, s->end, l->unpacked.step, 0);
+	part.end = kb_min(k, kb_add_const(k, part.begin, l->unpacked.step), s->end);
+	matmul_unpack_strip(l, &part);
+	emit_rows(l, &part, s->row);
 	kb_end_loop(k);
 }
 
@@ -265,17 +289,21 @@ void matmul_strip(const struct linear *l, const struct matmul_strip *s)
 	}
 	part.k_lo = kb_index(k, 0);
 	part.k_hi = depth;
-	if (!l->stage.kc && l->wide.rows.id) {
-		kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, TILE_WIDE_ROWS)));
+	if (l->unpacked.config.id) {
+		emit_rows(l, &part, emit_by_steps(l, part));
+		return;
+	}
+	if (!l->stage.kc && l->unpacked.panels.id) {
+		kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, TILE_UNPACKED_ROWS)));
 		emit_wide(l, &part);
 		kb_else(k);
-		emit_rows(l, &part);
+		emit_rows(l, &part, s->row);
 		kb_end_if(k);
 		return;
 	}
 	if (!l->stage.kc) {
 		part = matmul_copy_strip(l, &part);
-		emit_rows(l, &part);
+		emit_rows(l, &part, s->row);
 		return;
 	}
 	/* A tile of rows alone has nothing to gain from parts: its weights are read once. A copy has no room for more. */
@@ -285,7 +313,7 @@ void matmul_strip(const struct linear *l, const struct matmul_strip *s)
 	part.k_lo = kb_loop(k, "part", part.k_lo, end, l->stage.kc, KB_NONEMPTY);
 	part.k_hi = kb_select(k, few, depth, kb_min(k, kb_add_const(k, part.k_lo, l->stage.kc), depth));
 	part = matmul_copy_strip(l, &part);
-	emit_rows(l, &part);
+	emit_rows(l, &part, s->row);
 	kb_end_loop(k);
 	matmul_epilogue(l, s, s->row, rows);
 }
@@ -369,6 +397,16 @@ static struct kb_val least_blocks(const struct linear *l)
 	return kb_select(k, kb_cmp(k, KB_GE, l->rows, columns), all, least);
 }
 
+/* Rows of matrix tiles where these multiply, no more than there is room for. */
+static struct kb_val whole_tiles(const struct linear *l, struct kb_val rows)
+{
+	struct kb *k = l->k;
+	struct kb_val height = kb_index(k, KB_TILE_ROWS), most = kb_index(k, rows_of_block(l));
+	if (!l->matrix.config.id && !l->unpacked.config.id)
+		return rows;
+	return kb_min(k, kb_mul(k, div_up(k, rows, height), height), most);
+}
+
 /* Few rows: single panels, unless code is to be short. Many: whole tiles, and blocks of rows as small as it takes to
  * keep all workers busy. */
 static struct division divide(const struct linear *l)
@@ -384,7 +422,7 @@ static struct division divide(const struct linear *l)
 		d.unit = kb_select(k, kb_cmp(k, KB_LE, l->rows, mr), one, many);
 		struct kb_val least = least_blocks(l);
 		d.blocks = even_blocks(l, div_up(k, panels, d.unit), least);
-		d.block = kb_max(k, div_up(k, l->rows, d.blocks), mr);
+		d.block = kb_max(k, whole_tiles(l, div_up(k, l->rows, d.blocks)), mr);
 		d.blocks = div_up(k, l->rows, d.block);
 	}
 	d.groups = div_up(k, panels, d.unit);
@@ -470,7 +508,7 @@ bool kernel_linear(struct kernel *g)
 		l.stage = choose_stage(&l, l.parts || l.strips || matmul_wants_stage(g), is_few);
 	matmul_choose_copy(&l, is_few, matmul_rows_bytes(&l));
 	if (!is_few)
-		matmul_choose_wide(&l, matmul_rows_bytes(&l));
+		matmul_choose_unpacked(&l, matmul_rows_bytes(&l));
 	if (l.columns.panels > 0 && l.rows_hi > 0 && is_few)
 		matmul_few(&l);
 	else if (l.columns.panels > 0 && l.rows_hi > 0)

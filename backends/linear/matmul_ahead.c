@@ -15,16 +15,15 @@ static bool has_hints(const struct linear *l)
 	return l->rows_hi > l->mr && !l->copy.at.id && l->job->target->arch != ARCH_OPENCL;
 }
 
-/* The share of a tile, for one element of K: there are `rows` rows in all. */
-struct matmul_ahead matmul_begin_ahead(const struct linear *l, struct kb_val rows)
+struct matmul_ahead matmul_begin_ahead(const struct linear *l, struct kb_val rows, int height, int panels)
 {
 	struct kb *k = l->k;
 	struct matmul_ahead a = {.turn = {0}};
 	if (!has_hints(l))
 		return a;
-	struct kb_val tiles = kb_bin(k, KB_DIV, kb_add_const(k, rows, l->mr - 1), kb_index(k, l->mr));
+	struct kb_val tiles = kb_bin(k, KB_DIV, kb_add_const(k, rows, height - 1), kb_index(k, height));
 	int64_t step = matmul_step_bytes(l);
-	struct kb_val bytes = kb_add_const(k, tiles, l->nr * step - 1);
+	struct kb_val bytes = kb_add_const(k, tiles, panels * step - 1);
 	a.step = kb_min(k, kb_bin(k, KB_DIV, bytes, tiles), kb_index(k, step));
 	a.turn = kb_var(k, "turn", KB_INDEX_T, kb_index(k, 0));
 	return a;
@@ -68,7 +67,8 @@ struct kb_val matmul_ahead(const struct linear *l, const struct matmul_strip *s,
                            struct kb_val w)
 {
 	const struct matmul_ahead *a = &t->ahead;
-	if (a->from.id || !a->turn.id || 2 * t->rows < l->mr || t->panels != l->nr)
+	bool is_main = t->by_steps || (2 * t->rows >= l->mr && t->panels == l->nr);
+	if (a->from.id || !a->turn.id || !is_main)
 		return a->from;
 	return l->stage.kc ? part_of_depth(l, s, a, w) : whole_depth(l, a, w);
 }
@@ -83,6 +83,17 @@ void matmul_line_ahead(const struct linear *l, const struct matmul_ahead *a, str
 	struct kb_val bytes = kb_mul(l->k, word, kb_index(l->k, 4));
 	for (int i = 0; i < a->panels; i++)
 		kb_prefetch(l->k, section, bytes, a->behind + i * matmul_panel_bytes(l));
+}
+
+void matmul_steps_ahead(const struct linear *l, const struct matmul_ahead *a, struct kb_val at, int64_t n)
+{
+	struct kb *k = l->k;
+	if (!a->from.id)
+		return;
+	struct kb_val begin = kb_mul(k, at, a->step),
+	              end = kb_add(k, begin, kb_mul(k, a->step, kb_index(k, n)));
+	kb_prefetch_l2(k, a->from, kb_loop(k, "ahead", begin, end, TILE_LINE, KB_NONEMPTY), 0);
+	kb_end_loop(k);
 }
 
 void matmul_step_ahead(const struct linear *l, const struct matmul_ahead *a, struct kb_val at)

@@ -149,27 +149,24 @@ struct matmul_strip matmul_copy_strip(const struct linear *l, const struct matmu
 
 /* ---- integers ---- */
 
-/* As sections of the panel, so that a code's place is the same: scales are read from the panel itself. */
-static int64_t bytes_of_panels(const struct linear *l, int step)
-{
-	return 2 * l->columns.halves * step * l->panel.bytes;
-}
-
-void matmul_choose_wide(struct linear *l, int64_t begin)
+void matmul_choose_unpacked(struct linear *l, int64_t begin)
 {
 	const struct attrs_group *s = l->g->attrs;
-	const struct tile_rounded_row *row = &l->rounded.row;
-	bool is_whole = l->stage.at.id || l->parts || l->strips;
+	bool is_whole = l->stage.at.id || l->parts || l->strips || matmul_by_steps(l);
 	int step = is_whole ? l->columns.strip : l->nr;
-	if (!l->rounded.round || l->rounded.to.bf16 || l->rows_hi < TILE_WIDE_ROWS ||
-	    !tile_is_widened(l->job->target, l->panel.format))
+	if (!l->rounded.round || l->rows_hi < TILE_UNPACKED_ROWS)
 		return;
-	int64_t rows = l->norm.rows * 2 * row->starts;
-	if (rows > s->scratch - begin || bytes_of_panels(l, step) > s->scratch - begin - rows)
+	struct tile_unpacked of = tile_unpacked(l->job->target, l->panel.format, l->rounded.to, l->depth);
+	int64_t rows = l->norm.rows * of.row, left = s->scratch - begin - rows;
+	if (of.panel == 0 || l->columns.halves * step * of.panel > left)
 		return;
-	l->wide.step = step;
-	l->wide.rows = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, begin), 0);
-	l->wide.panels = kb_ptr_add(l->k, l->wide.rows, kb_index(l->k, rows), 0);
+	l->unpacked.step = step;
+	l->unpacked.bytes = of.panel;
+	struct kb_val at = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, begin), 0);
+	l->unpacked.rows = of.row > 0 ? at : (struct kb_val){0};
+	l->unpacked.panels = kb_ptr_add(l->k, at, kb_index(l->k, rows), 0);
+	if (matmul_by_steps(l))
+		matmul_begin_steps(l);
 }
 
 /* What the words at from + at become, bytes 1 and 3 at to + at + apart. */
@@ -196,15 +193,15 @@ static void widen(const struct widening *w)
 	kb_end_loop(k);
 }
 
-void matmul_widen_row(const struct linear *l, struct kb_val codes, struct kb_val row)
+void matmul_unpack_row(const struct linear *l, struct kb_val codes, struct kb_val row)
 {
 	int64_t bytes = l->rounded.row.starts;
 	struct widening w = {.l = l, .from = codes, .bytes = bytes, .apart = bytes, .is_signed = true};
-	w.to = kb_ptr_add(l->k, l->wide.rows, kb_mul(l->k, row, kb_index(l->k, 2 * bytes)), 0);
+	w.to = kb_ptr_add(l->k, l->unpacked.rows, kb_mul(l->k, row, kb_index(l->k, 2 * bytes)), 0);
 	widen(&w);
 }
 
-void matmul_widen_strip(const struct linear *l, const struct matmul_strip *s)
+void matmul_unpack_strip(const struct linear *l, const struct matmul_strip *s)
 {
 	struct kb *k = l->k;
 	struct widening w = {.l = l, .bytes = l->panel.bytes, .apart = l->panel.bytes};
@@ -213,10 +210,13 @@ void matmul_widen_strip(const struct linear *l, const struct matmul_strip *s)
 	struct kb_val panel = kb_loop(k, "panel", s->begin, s->end, 1, 0);
 	struct kb_val from = kb_add(k, panel, kb_mul(k, half, kb_index(k, l->columns.panels)));
 	struct kb_val to = kb_sub(k, panel, s->begin);
-	to = kb_add(k, to, kb_mul(k, half, kb_index(k, l->wide.step)));
+	to = kb_add(k, to, kb_mul(k, half, kb_index(k, l->unpacked.step)));
 	w.from = kb_ptr_add(k, s->weights, kb_mul(k, from, kb_index(k, l->panel.bytes)), 0);
-	w.to = kb_ptr_add(k, l->wide.panels, kb_mul(k, to, kb_index(k, 2 * l->panel.bytes)), 0);
-	widen(&w);
+	w.to = kb_ptr_add(k, l->unpacked.panels, kb_mul(k, to, kb_index(k, l->unpacked.bytes)), 0);
+	if (l->unpacked.config.id)
+		matmul_unpack_panel(l, w.from, w.to);
+	else
+		widen(&w);
 	kb_end_loop(k);
 	kb_end_loop(k);
 }

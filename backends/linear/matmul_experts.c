@@ -66,12 +66,13 @@ static void choose_block(struct experts *x)
 	l->rows_lo = 1;
 	l->rows_hi = x->list_rows;
 	if (!l->matrix.config.id) {
-		l->stage = (struct matmul_stage){.rows = l->mr,
+		l->stage = (struct matmul_stage){.rows = matmul_tile_height(l),
 		                                 .width = (int64_t)l->columns.strip * MATMUL_PANEL};
 		if (matmul_wants_stage(l->g))
 			l->stage.at = kb_local(l->k, "stage", KB_F32, l->stage.rows * l->stage.width);
 	}
 	matmul_choose_copy(l, false, 0);
+	matmul_choose_unpacked(l, matmul_rows_bytes(l));
 	if ((l->stage.kc || l->matrix.config.id) && l->stage.rows < x->list_rows)
 		l->rows_hi = x->list_rows = l->stage.rows;
 	l->list = kb_local(l->k, "list", KB_I32, x->list_rows);

@@ -65,12 +65,15 @@ struct matmul_copy {
 	struct panel panel; /* one of these */
 };
 
-/* Where bytes are multiplied as halves of 32 bits: rounded rows and a few panels whose words of four bytes are two words,
- * of bytes 0 and 2 and of bytes 1 and 3, for many rows. */
-struct matmul_wide {
-	/* Scratch [rows][2][as many bytes as codes], [panels][2][bytes of a panel]; none: tiles widen them. */
+/* What integers are multiplied as, for many rows (tile_unpacked). Halves of 16 bits: words of four bytes of rows and
+ * panels are two words, of bytes 0 and 2 and of bytes 1 and 3. Where matrix tiles multiply the steps: signed codes. */
+struct matmul_unpacked {
+	/* Scratch [rows][2][as many bytes as codes], or none; [panels][bytes]. No panels: tiles read codes as they lie. */
 	struct kb_val rows, panels;
-	int step; /* panels that are widened together */
+	int step;      /* panels that are unpacked together */
+	int64_t bytes; /* of a panel */
+	/* Local, where matrix tiles multiply: their shapes, and the sums of two steps, i32 [2][16][16]. */
+	struct kb_val config, sums;
 };
 
 /* What the kernel computes and how: found once from the group, then the same for all tiles. */
@@ -98,7 +101,7 @@ struct linear {
 	struct matmul_matrix matrix;
 	struct matmul_stage stage;
 	struct matmul_copy copy;
-	struct matmul_wide wide;
+	struct matmul_unpacked unpacked;
 	struct matmul_parts *parts; /* NULL: one result, at the root's axes */
 	const struct ir_op *strips; /* strip_argmax or strip_score at the end of the group; NULL: none */
 	struct kb_val list;         /* of experts: numbers of the rows, i32; or none */
@@ -115,7 +118,7 @@ struct matmul_strip {
 	/* How the copy in f32 of the strip, from `begin` and the first line of the part on, lies at `weights`;
 	 * NULL: these are those in memory. */
 	const struct panel *copied;
-	bool is_wide; /* the strip lies in matmul_wide.panels, too */
+	bool is_unpacked; /* the strip lies in matmul_unpacked.panels, too */
 };
 
 /* Weights are asked for before they are used (matmul_ahead.c). */
@@ -130,6 +133,7 @@ struct matmul_ahead {
 /* rows x panels of the result from row `row` and panel `panel`; stored, or left in the stage. */
 struct matmul_tile {
 	int rows, panels;
+	bool by_steps; /* matrix tiles multiply its steps: 16 rows of one panel, unpacked */
 	struct kb_val row, panel;
 	struct kb_val half;      /* where there are two */
 	struct kb_val stage_row; /* of row */
@@ -164,14 +168,16 @@ bool matmul_of_many(const struct linear *l, int rows);
 /* The next tile of a walk that has `left` of `rows` rows to go is the highest one that is no higher than
  * this. */
 struct kb_val matmul_height(const struct linear *l, struct kb_val rows, struct kb_val left);
-/* Weights that come next, matmul_ahead.c: begins the walk over `rows` rows of a strip, of which each tile
- * ends a turn. */
-struct matmul_ahead matmul_begin_ahead(const struct linear *l, struct kb_val rows);
+/* Weights that come next, matmul_ahead.c: begins the walk over `rows` rows of a strip, of which each tile of that height
+ * and width ends a turn: an equal share for each. */
+struct matmul_ahead matmul_begin_ahead(const struct linear *l, struct kb_val rows, int height, int panels);
 void matmul_end_turn(const struct linear *l, const struct matmul_ahead *a);
 /* Where the share of a tile begins whose own weights begin at w, or none; and the hint of its step k = at. */
 struct kb_val matmul_ahead(const struct linear *l, const struct matmul_strip *s, const struct matmul_tile *t,
                            struct kb_val w);
 void matmul_step_ahead(const struct linear *l, const struct matmul_ahead *a, struct kb_val at);
+/* Those of n steps, in the second-level cache. */
+void matmul_steps_ahead(const struct linear *l, const struct matmul_ahead *a, struct kb_val at, int64_t n);
 /* The hint of a line of codes, that of element `at` of K; it lies at `word` of its section. */
 void matmul_line_ahead(const struct linear *l, const struct matmul_ahead *a, struct kb_val at,
                        struct kb_val section, struct kb_val word);
@@ -208,8 +214,8 @@ struct matmul_rounded_tile {
 	 * line, from the beginning of a panel on. */
 	struct kb_val section, first, line;
 	const struct matmul_ahead *ahead;
-	/* Widened: the rows, as p->x, and the first panel; none: they are not. */
-	struct kb_val wide_x, wide_w;
+	/* Unpacked: the rows, as p->x, and the first panel; none: they are not. */
+	struct kb_val unpacked_x, unpacked_w;
 	struct kb_var sum[MATMUL_ACC_MAX]; /* of integers */
 	/* Words of x, four of each row, that are open where the machine multiplies by an element of a vector. */
 	struct kb_val words[MATMUL_WORDS_OPEN][MATMUL_ROWS_MAX];
@@ -218,6 +224,9 @@ void matmul_integer_depth(struct matmul_rounded_tile *c);
 void matmul_bf16_depth(struct matmul_rounded_tile *c);
 /* What the bytes that are multiplied have too much. */
 int matmul_codes_zero(const struct linear *l);
+/* sum and the sum of integers of a step in row m, scaled. */
+struct kb_val matmul_add_scaled(const struct matmul_rounded_tile *c, struct kb_val step, int m,
+                                const struct panel_block *s, struct kb_val integers, struct kb_val sum);
 /* The sum of integers of all of K, which is one step, scaled. */
 struct kb_val matmul_rounded_alone(const struct matmul_rounded_tile *c, int m, int v, struct kb_val integers);
 /* Tiles are configured and have a stage, where products are theirs; given back. All of a strip, then. */
@@ -229,6 +238,20 @@ static inline bool matmul_by_matrix(const struct linear *l)
 {
 	return l->rounded.round && tile_by_matrix(l->job->target, l->panel.format, l->rounded.to, l->depth);
 }
+/* Each step of rounded rows does, where there are many: shapes of tiles; a panel as signed codes; products of a tile. */
+static inline bool matmul_by_steps(const struct linear *l)
+{
+	return l->rounded.round &&
+	       tile_steps_by_matrix(l->job->target, l->panel.format, l->rounded.to, l->depth);
+}
+/* Rows of the highest tile. */
+static inline int matmul_tile_height(const struct linear *l)
+{
+	return matmul_by_steps(l) && l->mr < KB_TILE_ROWS ? KB_TILE_ROWS : l->mr;
+}
+void matmul_begin_steps(struct linear *l);
+void matmul_unpack_panel(const struct linear *l, struct kb_val from, struct kb_val to);
+void matmul_steps_depth(const struct matmul_rounded_tile *c);
 /* Registers of a panel: of one step of K and one row. */
 static inline int matmul_units(const struct linear *l)
 {
@@ -282,11 +305,11 @@ bool matmul_reads_codes(const struct linear *l);
 int matmul_panels_of_codes(const struct linear *l, int rows);
 /* Copies the strip's part of K; the strip to walk over instead. */
 struct matmul_strip matmul_copy_strip(const struct linear *l, const struct matmul_strip *s);
-/* Room for widened numbers, where there is any and it pays; widens a row of codes, and the panels of the strip.
+/* Room for what is unpacked, where there is any and it pays; a row of codes, and the panels of the strip.
  * matmul_copy.c */
-void matmul_choose_wide(struct linear *l, int64_t scratch_begin);
-void matmul_widen_row(const struct linear *l, struct kb_val codes, struct kb_val row);
-void matmul_widen_strip(const struct linear *l, const struct matmul_strip *s);
+void matmul_choose_unpacked(struct linear *l, int64_t scratch_begin);
+void matmul_unpack_row(const struct linear *l, struct kb_val codes, struct kb_val row);
+void matmul_unpack_strip(const struct linear *l, const struct matmul_strip *s);
 /* What matmul.c decides and walks, for other walks: the one result; tiles; whether there is a stage; the
  * rows of a strip; the panels of a strip in tiles as wide as t, and single ones where that leaves any. */
 bool matmul_bind_result(struct linear *l);

@@ -8,6 +8,10 @@
  *
  * A tile always has 16 rows: those beyond the last one of x are whatever lies in scratch, and nobody reads their sums.
  * Lines that do not fill a tile are copied, with zeros behind them. Sums of integers are scaled when K has ended.
+ *
+ * Codes with a scale for each step of K: the panels of a strip become signed bytes in scratch once, and the tile's sums of
+ * a step go to memory, from where vectors scale them as those of matmul_rounded.c are. Sums of integers are exact, so
+ * results have the same bits. Rows that do not fill a tile are those of matmul_rounded.c, too.
  */
 #include "backends/linear/matmul_internal.h"
 
@@ -62,12 +66,12 @@ void matmul_begin_matrix(struct linear *l)
 	l->matrix.config = kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4);
 	if (lines_of(l) % LINES > 0)
 		l->matrix.rest = kb_local(k, "rest", KB_I32, COLUMNS * CHUNK_BYTES / 4);
-	kb_tile_config_whole(k, l->matrix.config);
+	kb_tile_config_products(k, l->matrix.config, KB_TILE_BYTES);
 }
 
 void matmul_end_matrix(const struct linear *l)
 {
-	if (l->matrix.config.id)
+	if (l->matrix.config.id || l->unpacked.config.id)
 		kb_tile_release(l->k);
 }
 
@@ -239,4 +243,111 @@ void matmul_matrix_strip(const struct linear *l, const struct matmul_strip *s)
 	walk_halves(l, s, panel, 1);
 	kb_end_loop(k);
 	matmul_epilogue(l, s, s->row, kb_sub(k, s->row_end, s->row));
+}
+
+/* ---- steps ---- */
+
+/* Elements of K that one product of tiles takes of a step. */
+static int chunk_of_step(const struct linear *l)
+{
+	return l->rounded.row.step < KB_TILE_BYTES ? (int)l->rounded.row.step : KB_TILE_BYTES;
+}
+
+void matmul_begin_steps(struct linear *l)
+{
+	struct kb *k = l->k;
+	l->unpacked.config = kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4);
+	l->unpacked.sums = kb_local(k, "sums", KB_I32, CHUNK_BYTES / 4);
+	kb_tile_config_products(k, l->unpacked.config, chunk_of_step(l));
+}
+
+/* n lines from element i of K on. */
+static void unpack_lines(const struct linear *l, struct kb_val from, struct kb_val to, struct kb_val i, int n)
+{
+	struct kb *k = l->k;
+	struct kb_val at = kb_mul(k, i, kb_index(k, MATMUL_PANEL / 4));
+	for (int line = 0; line < n; line++)
+		for (int column = 0; column < MATMUL_PANEL; column += l->lanes) {
+			struct kb_val first = kb_index(k, column),
+			              words = panel_words(k, &l->panel, from, first, i, line, l->lanes);
+			kb_store(k, words, to, at, line * MATMUL_PANEL + column, 0);
+		}
+}
+
+#define LINES_UNROLLED 4
+
+void matmul_unpack_panel(const struct linear *l, struct kb_val from, struct kb_val to)
+{
+	struct kb *k = l->k;
+	int64_t turn = 4 * LINES_UNROLLED, whole = l->depth / turn * turn;
+	struct kb_val i = kb_loop(k, "unpack", kb_index(k, 0), kb_index(k, whole), turn, 0);
+	unpack_lines(l, from, to, i, LINES_UNROLLED);
+	kb_end_loop(k);
+	unpack_lines(l, from, to, kb_index(k, whole), (int)(l->depth - whole + 3) / 4);
+}
+
+struct steps {
+	const struct matmul_rounded_tile *c;
+	struct product_tiles tiles;
+};
+
+/* The tile becomes the sums of the n elements of a step. */
+static void add_step(const struct steps *s, struct kb_val step, int64_t n)
+{
+	const struct matmul_rounded_tile *c = s->c;
+	struct kb *k = s->tiles.k;
+	struct kb_val first = kb_mul(k, step, kb_index(k, c->l->rounded.row.step));
+	struct kb_val x = kb_ptr_add(k, c->p->x[0], first, 0);
+	struct kb_val w = kb_ptr_add(k, c->unpacked_w, kb_mul(k, first, kb_index(k, MATMUL_PANEL)), 0);
+	product_tiles_begin(&s->tiles);
+	for (int64_t at = 0; at < n; at += chunk_of_step(c->l)) {
+		struct kb_val words = kb_ptr_add(k, x, kb_index(k, 0), at);
+		product_tiles_step(&s->tiles, words, kb_ptr_add(k, w, kb_index(k, 0), at * MATMUL_PANEL));
+	}
+}
+
+static void scale_step(const struct steps *s, struct kb_val step)
+{
+	const struct linear *l = s->c->l;
+	const struct products *p = s->c->p;
+	struct kb *k = l->k;
+	int64_t size = l->rounded.row.step;
+	struct kb_val zero = kb_index(k, 0), first = kb_mul(k, step, kb_index(k, size));
+	matmul_steps_ahead(l, s->c->ahead, first, size);
+	for (int v = 0; v < p->vectors; v++) {
+		struct kb_val column = kb_index(k, v * l->lanes);
+		struct panel_block scale = panel_block(k, &l->panel, s->c->w, column, first, l->lanes);
+		for (int m = 0; m < p->rows; m++) {
+			struct kb_var sum = p->sum[m * p->vectors + v];
+			struct kb_val integers = kb_load(k, KB_TYPE(KB_I32, l->lanes), l->unpacked.sums, zero,
+			                                 m * MATMUL_PANEL + v * l->lanes, 0);
+			kb_set(k, sum, matmul_add_scaled(s->c, step, m, &scale, integers, kb_get(k, sum)));
+		}
+	}
+}
+
+/* The tile multiplies a step while the sums of the one before are scaled. */
+void matmul_steps_depth(const struct matmul_rounded_tile *c)
+{
+	const struct linear *l = c->l;
+	struct kb *k = l->k;
+	const struct steps s = {c,
+	                        {.k = k,
+	                         .dot = KB_DOT_S8S8,
+	                         .rows = 1,
+	                         .columns = 1,
+	                         .x_step = l->rounded.row.bytes,
+	                         .w_step = TILE_LINE}};
+	int64_t size = l->rounded.row.step, n = l->rounded.row.steps, rest = l->depth - (n - 1) * size;
+	add_step(&s, kb_index(k, 0), size);
+	struct kb_val step = kb_loop(k, "step", kb_index(k, 0), kb_index(k, n - 2), 1, 0);
+	product_tiles_store(&s.tiles, l->unpacked.sums, TILE_LINE);
+	add_step(&s, kb_add_const(k, step, 1), size);
+	scale_step(&s, step);
+	kb_end_loop(k);
+	product_tiles_store(&s.tiles, l->unpacked.sums, TILE_LINE);
+	add_step(&s, kb_index(k, n - 1), rest);
+	scale_step(&s, kb_index(k, n - 2));
+	product_tiles_store(&s.tiles, l->unpacked.sums, TILE_LINE);
+	scale_step(&s, kb_index(k, n - 1));
 }

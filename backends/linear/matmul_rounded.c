@@ -74,7 +74,7 @@ static struct kb_val word_of(const struct matmul_rounded_tile *c, int m, struct 
 static bool is_by_parts(const struct matmul_rounded_tile *c)
 {
 	const struct kb_caps *caps = kb_caps(c->l->k);
-	return !c->wide_w.id && !caps->has_dot_u8s8 && !caps->has_dot_s8s8;
+	return !c->unpacked_w.id && !caps->has_dot_u8s8 && !caps->has_dot_s8s8;
 }
 
 /* ---- sums of integers ---- */
@@ -147,8 +147,8 @@ static void find_panels(struct matmul_rounded_tile *c)
 	int panels = c->p->vectors * c->l->lanes / MATMUL_PANEL;
 	bool is_codebook = !c->l->rounded.to.bf16 && ir_format(c->l->panel.format)->codebook;
 	bool is_again = is_by_halves(c) || (is_codebook && c->p->rows > panels);
-	struct kb_val w = c->wide_w.id ? c->wide_w : c->w;
-	int64_t bytes = c->l->panel.bytes * (c->wide_w.id ? 2 : 1);
+	struct kb_val w = c->unpacked_w.id ? c->unpacked_w : c->w;
+	int64_t bytes = c->l->panel.bytes * (c->unpacked_w.id ? 2 : 1);
 	for (int i = 0; i < panels; i++) {
 		struct kb_val at = kb_ptr_add(k, w, kb_index(k, 0), i * bytes);
 		c->panel[i] = has_elements(c) && i > 0 ? kb_ptr_apart(k, at) : at;
@@ -211,7 +211,7 @@ static void add_wide_line(const struct matmul_rounded_tile *c, struct kb_val fir
 			w[v] = load_words(c, c->panel, from, line, v);
 		for (int m = 0; m < p->rows; m++) {
 			struct kb_val word =
-			        kb_load_splat(k, words_of(c), c->wide_x, x, (2 * m + odd) * words + line);
+			        kb_load_splat(k, words_of(c), c->unpacked_x, x, (2 * m + odd) * words + line);
 			for (int v = 0; v < p->vectors; v++) {
 				struct kb_var sum = c->sum[m * p->vectors + v];
 				kb_set(k, sum, kb_dot_s16s16(k, kb_get(k, sum), w[v], word));
@@ -246,7 +246,7 @@ static void add_chunk(struct matmul_rounded_tile *c, struct kb_val first, int64_
 		return;
 	}
 	for (int line = 0; line < (int)(n + 3) / 4; line++) {
-		if (c->wide_w.id) {
+		if (c->unpacked_w.id) {
 			add_wide_line(c, first, line);
 			continue;
 		}
@@ -394,22 +394,17 @@ static struct kb_val block_of(const struct linear *l, struct kb_val step)
 	return per == 1 ? step : kb_bin(l->k, KB_DIV, step, kb_index(l->k, per));
 }
 
-/* Scale and offset of vector v in a block of a section. */
-struct scales {
-	struct kb_val scale, offset;
-};
-
-static struct scales scales_of(const struct linear *l, struct kb_val section, struct kb_val block, int v)
+/* Scale and offset of vector v in a block of a section; no offset where it is that of a shift. */
+static struct panel_block scales_of(const struct linear *l, struct kb_val section, struct kb_val block, int v)
 {
-	struct scales s = {.scale = panel_scale(l->k, &l->panel, section, block, v, l->lanes)};
+	struct panel_block s = {.scale = panel_scale(l->k, &l->panel, section, block, v, l->lanes)};
 	if (ir_format(l->panel.format)->has_offset)
 		s.offset = panel_offset(l->k, &l->panel, section, block, v, l->lanes);
 	return s;
 }
 
-/* sum and the sum of integers of a step, scaled. */
-static struct kb_val add_scaled(const struct matmul_rounded_tile *c, struct kb_val step, int m,
-                                const struct scales *s, struct kb_val integers, struct kb_val sum)
+struct kb_val matmul_add_scaled(const struct matmul_rounded_tile *c, struct kb_val step, int m,
+                                const struct panel_block *s, struct kb_val integers, struct kb_val sum)
 {
 	struct kb *k = c->l->k;
 	const struct products *p = c->p;
@@ -428,11 +423,12 @@ static struct kb_val add_scaled(const struct matmul_rounded_tile *c, struct kb_v
 static void add_integers(const struct matmul_rounded_tile *c, struct kb_val step, struct kb_val block, int v)
 {
 	struct kb *k = c->l->k;
-	const struct scales s = scales_of(c->l, c->section, block, v);
+	const struct panel_block s = scales_of(c->l, c->section, block, v);
 	for (int m = 0; m < c->p->rows; m++) {
 		int at = m * c->p->vectors + v;
 		struct kb_val integers = kb_get(k, c->sum[at]);
-		kb_set(k, c->p->sum[at], add_scaled(c, step, m, &s, integers, kb_get(k, c->p->sum[at])));
+		kb_set(k, c->p->sum[at],
+		       matmul_add_scaled(c, step, m, &s, integers, kb_get(k, c->p->sum[at])));
 	}
 }
 
@@ -440,9 +436,9 @@ struct kb_val matmul_rounded_alone(const struct matmul_rounded_tile *c, int m, i
 {
 	struct kb *k = c->l->k;
 	struct kb_val step = kb_index(k, 0), zero = kb_splat(k, kb_f32(k, 0), c->l->lanes);
-	const struct scales s = scales_of(c->l, c->w, step, v);
+	const struct panel_block s = scales_of(c->l, c->w, step, v);
 	struct kb_val start = start_of(c, step, m, beyond_bytes(c->l, c->w, step, v));
-	return add_scaled(c, step, m, &s, kb_add(k, integers, start), zero);
+	return matmul_add_scaled(c, step, m, &s, kb_add(k, integers, start), zero);
 }
 
 /* ---- K ---- */
@@ -486,7 +482,8 @@ static struct kb_val open_step(struct matmul_rounded_tile *c, struct kb_val step
  * more than registers hold of a chunk: a line alone. */
 static int turn_of(const struct matmul_rounded_tile *c)
 {
-	bool is_full = is_by_parts(c) || c->p->rows * c->p->vectors > (c->wide_w.id ? SUMS_WIDE : SUMS_FEW);
+	bool is_full =
+	        is_by_parts(c) || c->p->rows * c->p->vectors > (c->unpacked_w.id ? SUMS_WIDE : SUMS_FEW);
 	if (ir_format(c->l->panel.format)->bits == 4 || !is_full)
 		return CHUNK;
 	return has_elements(c) ? 4 * WORDS : 4;
@@ -497,7 +494,7 @@ static void add_step(struct matmul_rounded_tile *c, struct kb_val step, int64_t 
 {
 	struct kb *k = c->l->k;
 	struct kb_val block = open_step(c, step), zero = kb_index(k, 0);
-	int64_t done = 0, turn = turn_of(c), least = is_by_parts(c) || c->wide_w.id ? CHUNK : 4 * CHUNK;
+	int64_t done = 0, turn = turn_of(c), least = is_by_parts(c) || c->unpacked_w.id ? CHUNK : 4 * CHUNK;
 	ask_for_scales(c, block);
 	if (is_by_squares(c))
 		done = add_integer_squares(c, n);

@@ -282,8 +282,8 @@ static void round_rows(const struct linear *l, struct kb_val first, struct kb_va
 		emit_bf16(&s);
 	else
 		emit_codes(&s);
-	if (l->wide.rows.id)
-		matmul_widen_row(l, s.codes, kb_sub(k, row, first));
+	if (l->unpacked.rows.id)
+		matmul_unpack_row(l, s.codes, kb_sub(k, row, first));
 	eval_release(l->eval, mark);
 	kb_end_loop(k);
 }

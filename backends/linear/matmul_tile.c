@@ -81,19 +81,20 @@ static void find_made_rows(const struct linear *l, struct accumulators *a)
 	}
 }
 
-/* The same rows and the tile's panels where they are widened. */
-static void find_wide(const struct accumulators *a, struct matmul_rounded_tile *c)
+/* The same rows and the tile's panels where they are unpacked. */
+static void find_unpacked(const struct accumulators *a, struct matmul_rounded_tile *c)
 {
 	const struct linear *l = a->l;
 	struct kb *k = l->k;
 	struct kb_val row = kb_sub(k, a->tile->row, a->strip->row);
 	struct kb_val panel = kb_sub(k, a->tile->panel, a->strip->begin);
 	if (l->columns.halves > 1)
-		panel = kb_add(k, panel, kb_mul(k, a->tile->half, kb_index(k, l->wide.step)));
+		panel = kb_add(k, panel, kb_mul(k, a->tile->half, kb_index(k, l->unpacked.step)));
 	struct kb_val bytes = kb_mul(k, row, kb_index(k, 2 * l->rounded.row.starts));
-	c->wide_x = kb_ptr_add(k, l->wide.rows, bytes, 0);
-	bytes = kb_mul(k, panel, kb_index(k, 2 * l->panel.bytes));
-	c->wide_w = kb_ptr_add(k, l->wide.panels, bytes, 0);
+	if (l->unpacked.rows.id)
+		c->unpacked_x = kb_ptr_add(k, l->unpacked.rows, bytes, 0);
+	bytes = kb_mul(k, panel, kb_index(k, l->unpacked.bytes));
+	c->unpacked_w = kb_ptr_add(k, l->unpacked.panels, bytes, 0);
 }
 
 /* Addresses of the rows: one pointer and constant distances where rows step evenly. */
@@ -441,12 +442,14 @@ void matmul_tile(const struct linear *l, const struct matmul_strip *s, const str
 	find_rows(l, &a);
 	eval_release(l->eval, mark);
 	a.ahead = t->ahead;
-	a.ahead.from = s->is_wide ? (struct kb_val){0} : matmul_ahead(l, s, t, a.r.at);
+	a.ahead.from = s->is_unpacked && !t->by_steps ? (struct kb_val){0} : matmul_ahead(l, s, t, a.r.at);
 	struct matmul_rounded_tile rounded = {.l = l, .p = &a.p, .w = a.r.at, .ahead = &a.ahead};
-	if (s->is_wide)
-		find_wide(&a, &rounded);
+	if (s->is_unpacked)
+		find_unpacked(&a, &rounded);
 	begin_sums(l, &a);
-	if (l->rounded.to.bf16)
+	if (t->by_steps)
+		matmul_steps_depth(&rounded);
+	else if (l->rounded.to.bf16)
 		matmul_bf16_depth(&rounded);
 	else if (l->rounded.round)
 		matmul_integer_depth(&rounded);

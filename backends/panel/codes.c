@@ -216,14 +216,15 @@ struct panel_block panel_block(struct kb *k, const struct panel *p, struct kb_va
 }
 
 struct kb_val panel_words(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
-                          struct kb_val i, int lanes)
+                          struct kb_val i, int line, int lanes)
 {
 	const struct ir_format_desc *d = ir_format(p->format);
 	const struct tile_codes t = tile_codes(p->format, p->depth);
 	int zero = ir_format_byte_zero(p->format);
 	at = section_at(k, &t, at, &i, p->depth);
 	struct kb_val bit, word = place_of(k, p, i, &bit), signs = splat_i32(k, -0x7f7f7f80, lanes);
-	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column), p->head / 4, 0);
+	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column),
+	                              p->head / 4 + (int64_t)line * TILE_PANEL, 0);
 	if (d->bits == 8)
 		return kb_bin(k, KB_XOR, words, signs);
 	words = kb_bin(k, KB_SHR, words, to_lanes(k, kb_cvt(k, bit, KB_I32), lanes));

@@ -113,6 +113,26 @@ bool tile_is_widened(const struct target *t, enum ir_format f)
 	return t->arch == ARCH_X86_64 && !has_dot && ir_format(f)->bits == 8;
 }
 
+#define MATRIX_STEP_LEAST 32 /* fewer products are summed faster by vectors than their sums are stored */
+
+bool tile_steps_by_matrix(const struct target *t, enum ir_format f, struct tile_rounding r, int64_t depth)
+{
+	int64_t step = tile_rounded_step(f, r, depth);
+	bool fits = step >= MATRIX_STEP_LEAST && (step % TILE_LINE == 0 || TILE_LINE % step == 0);
+	return target_has(t, FEATURE_AMX_TILE) && fits && ir_format(f)->shift == 0;
+}
+
+struct tile_unpacked tile_unpacked(const struct target *t, enum ir_format f, struct tile_rounding r,
+                                   int64_t depth)
+{
+	struct tile_rounded_row row = tile_rounded_row(f, r, depth);
+	if (!r.bf16 && tile_is_widened(t, f))
+		return (struct tile_unpacked){2 * row.starts, 2 * tile_codes(f, depth).bytes};
+	if (tile_steps_by_matrix(t, f, r, depth))
+		return (struct tile_unpacked){0, row.steps * row.step * TILE_PANEL};
+	return (struct tile_unpacked){0};
+}
+
 /* Vectors of a line of nr columns. */
 static int vectors(const struct target *t, int nr)
 {

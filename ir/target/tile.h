@@ -92,11 +92,19 @@ struct tile_rounded_row tile_rounded_row(enum ir_format f, struct tile_rounding 
 bool tile_by_matrix(const struct target *t, enum ir_format f, struct tile_rounding r, int64_t depth);
 
 /*
- * Bytes of the format are multiplied as halves of 16 bits, which pays to make in scratch once for at least so many rows: two
- * words for each word of a row's codes and of a panel.
+ * Products of integers of at least so many rows, in forms of the factors that pay to make in scratch once. Where no
+ * instruction multiplies bytes, they are halves of 16 bits: two words for each word of a row's codes and of a panel.
+ * Where the target has matrix tiles, weights with a scale for each step are signed bytes, lines of all steps.
  */
-#define TILE_WIDE_ROWS 16
+#define TILE_UNPACKED_ROWS 16
 bool tile_is_widened(const struct target *t, enum ir_format f);
+bool tile_steps_by_matrix(const struct target *t, enum ir_format f, struct tile_rounding r, int64_t depth);
+/* Bytes of these of a row of x and of a panel; 0: codes are multiplied as they lie. */
+struct tile_unpacked {
+	int64_t row, panel;
+};
+struct tile_unpacked tile_unpacked(const struct target *t, enum ir_format f, struct tile_rounding r,
+                                   int64_t depth);
 
 /* Rows and columns of the register tile of a linear. */
 struct target_tile {

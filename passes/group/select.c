@@ -118,18 +118,18 @@ static bool by_matrix(const struct rebuild *r, const struct ir_op *root, const s
 	                      group_rounding(before), depth);
 }
 
-/* Room for the rows of a block and for a strip of panels, of gates and what they multiply, with two bytes for each code, where
- * there are rows enough. */
-static bool select_wide(const struct rebuild *r, const struct ir_op *root, int64_t depth, int64_t most,
-                        struct attrs_group *a)
+/* Room for the rows of a block and for a strip of panels, of gates and what they multiply, unpacked, where there are
+ * rows enough. */
+static bool select_unpacked(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
+                            int64_t depth, int64_t most, struct attrs_group *a)
 {
 	enum ir_format f = ir_weight_of(r->f, root->operands[1])->format;
-	int64_t panel, rows, codes;
-	if (most < TILE_WIDE_ROWS || !tile_is_widened(r->p->options->target, f))
+	int64_t panel, rows;
+	if (before->code != OP_round_rows || most < TILE_UNPACKED_ROWS)
 		return true;
-	return tile_panel_bytes(f, depth, &panel) && checked_round_up_i64(depth, TILE_LINE, &codes) &&
-	       checked_mul_i64(a->br, 2 * codes, &rows) && checked_add_i64(a->scratch, rows, &a->scratch) &&
-	       checked_mul_i64(panel, 4 * TILE_PANELS_MAX, &panel) &&
+	struct tile_unpacked of = tile_unpacked(r->p->options->target, f, group_rounding(before), depth);
+	return checked_mul_i64(a->br, of.row, &rows) && checked_add_i64(a->scratch, rows, &a->scratch) &&
+	       checked_mul_i64(of.panel, 2 * TILE_PANELS_MAX, &panel) &&
 	       checked_add_i64(a->scratch, panel, &a->scratch);
 }
 
@@ -152,7 +152,7 @@ static bool select_rows(const struct rebuild *r, const struct ir_op *root, const
 	    !checked_add_i64(bytes, one + stage, &bytes) || !checked_round_up_i64(bytes, 64, &bytes) ||
 	    !checked_add_i64(a->scratch, bytes, &a->scratch))
 		return false;
-	return before->code != OP_round_rows || select_wide(r, root, depth, most, a);
+	return select_unpacked(r, root, before, depth, most, a);
 }
 
 static int64_t choose(const struct wanted *w, int kind, enum tile_size size, int64_t by_model)

@@ -211,14 +211,16 @@ struct schedule {
 };
 
 static void write_text(struct buf *text, const struct reference *r, enum ir_format f, int64_t columns,
-                       const struct schedule *s)
+                       const struct schedule *s, const char *target)
 {
 	long long k = (long long)r->depth, n = (long long)columns;
 	struct tile_rounded_row row = tile_rounded_row(r->bf16 ? FORMAT_BF16 : f, rounding_of(r), r->depth);
-	int64_t rows = s->br + (r->matrix ? TILE_MATRIX_SPARE : 0), panel = 0, wide = 0;
+	int64_t rows = s->br + (r->matrix ? TILE_MATRIX_SPARE : 0), unpacked = 0;
 	int64_t stage = r->matrix ? TILE_MATRIX_STAGE(s->br) : 0;
-	if (!r->bf16 && tile_panel_bytes(f, r->depth, &panel)) /* for blocks of many rows */
-		wide = s->br * 2 * row.starts + 2 * TILE_PANELS_MAX * panel;
+	if (!r->bf16) { /* for blocks of many rows */
+		struct tile_unpacked of = tile_unpacked(target_find(target), f, rounding_of(r), r->depth);
+		unpacked = s->br * of.row + TILE_PANELS_MAX * of.panel;
+	}
 	char several[16] = "";
 	if (r->experts)
 		snprintf(several, sizeof(several), "%d,", EXPERTS);
@@ -231,7 +233,7 @@ static void write_text(struct buf *text, const struct reference *r, enum ir_form
 	           "f32[B,S,%lld] root %%h = %s, %%b : f32[B,S,%lld] yield %%h } : f32[B,S,%lld] "
 	           "return %%y }",
 	           k, several, n, k, several, n, r->experts ? ", %i: i32[B,S]" : "", n, s->mr, s->nr, s->br,
-	           (long long)((rows * row.bytes + 4 * k + 63) / 64 * 64 + wide + stage),
+	           (long long)((rows * row.bytes + 4 * k + 63) / 64 * 64 + unpacked + stage),
 	           r->bf16 ? "bf16" : "int8", (int)r->block, k,
 	           r->experts ? "expert_linear %r, %w, %i" : "linear %r, %w", n, n);
 }
@@ -277,7 +279,7 @@ static void check_case(enum ir_format f, int64_t depth, int n, const char *targe
 	int64_t columns = experts ? 16 + n % 3 * 32 : widths[n % (int)TFMC_COUNT(widths)];
 	buf_init(&text);
 	write_text(&text, &r, f, columns,
-	           r.matrix && n % 2 ? &of_matrix : &schedules[n % (int)TFMC_COUNT(schedules)]);
+	           r.matrix && n % 2 ? &of_matrix : &schedules[n % (int)TFMC_COUNT(schedules)], target);
 	linear_case_init_kept(&c, text.data, target, &w);
 	check_shapes(&r, &c, columns);
 	linear_case_destroy(&c);
@@ -326,6 +328,21 @@ START_TEST(test_matrix_tiles)
 }
 END_TEST
 
+/* Sums of steps by matrix tiles, from 16 rows on. */
+START_TEST(test_matrix_steps)
+{
+	static const enum ir_format some[] = {FORMAT_Q8,     FORMAT_Q8_128, FORMAT_Q8A,    FORMAT_Q5_K,
+	                                      FORMAT_Q4,     FORMAT_Q4_128, FORMAT_Q4A,    FORMAT_Q4_K,
+	                                      FORMAT_Q4G_64, FORMAT_IQ4_NL, FORMAT_IQ4_XS, FORMAT_MXFP4};
+	const char *target = "x86-64-v4-amx";
+	const int64_t depth = depths[2 + _i % 4];
+	ck_assert(depth < 257 || tile_steps_by_matrix(target_find(target), some[_i],
+	                                              (struct tile_rounding){.block = 32}, depth));
+	check_case(some[_i], depth, 3 * _i + 1, target, false);
+	check_case(some[_i], 320, 3 * _i + 2, target, _i % 4 == 0);
+}
+END_TEST
+
 /* Tiles of six rows and fewer: four and more by matrices of 2 x 2 words. */
 START_TEST(test_matrices_of_words)
 {
@@ -344,7 +361,7 @@ START_TEST(test_special_rows)
 	struct linear_call call;
 	struct reference r = {.c = &c, .call = &call, .depth = 70, .block = 32};
 	buf_init(&text);
-	write_text(&text, &r, FORMAT_Q8, 20, &s);
+	write_text(&text, &r, FORMAT_Q8, 20, &s, targets[_i]);
 	linear_case_init_kept(&c, text.data, targets[_i], &(struct linear_weights){.format = FORMAT_Q8});
 	linear_call_init(&c, &call, 1, 2 * TFMC_COUNT(special));
 	float *x = call.param[0];
@@ -416,7 +433,7 @@ START_TEST(test_dot_loops)
 	buf_init(&text);
 	buf_init(&assembly);
 	struct llvm_output out = {.assembly = &assembly};
-	write_text(&text, &r, some[_i], 768, &tiles[_i]);
+	write_text(&text, &r, some[_i], 768, &tiles[_i], options.target->name);
 	linear_case_init_kept(&c, text.data, options.target->name, &w);
 	ck_assert_int_eq(llvm_compile(&c.tir.cx, c.kernels, "m", &options, &out), TFMC_OK);
 	for (const char *at = assembly.data; next_loop(&at, &loop);) {
@@ -443,6 +460,7 @@ Suite *suite_kernel_integer(void)
 	tcase_add_loop_test(t, test_bf16, 0, 5);
 	tcase_add_loop_test(t, test_experts, 0, n);
 	tcase_add_loop_test(t, test_matrix_tiles, 0, 2);
+	tcase_add_loop_test(t, test_matrix_steps, 0, 12);
 	tcase_add_loop_test(t, test_matrices_of_words, 0, 2);
 	tcase_add_loop_test(t, test_special_rows, 0, n);
 	tcase_add_loop_test(t, test_dot_loops, 0, 5);

@@ -509,7 +509,7 @@ static struct kb_module *record_choice(struct arena *a, struct object *all, cons
 		kb_module_variant(m, (int)i, &own);
 		struct kb *k = kb_begin(m, arena_printf(a, "code%zu", i), KB_INTERNAL, KB_VOID);
 		if (own.has_tiles && with_tiles)
-			kb_tile_config_whole(k, kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4));
+			kb_tile_config(k, kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4));
 		kb_end(k);
 		kb_module_variant(m, KB_BASELINE, &caps);
 		all[i] = (struct object){.arena = a, .target = target_find(names[i]), .kb = m, .name = "m"};
