@@ -440,7 +440,7 @@ static void emit_codes(struct shared_matmul *g)
 	copy_w_codes(g, from);
 	kb_barrier(k);
 	multiply_codes(g);
-	add_block(g, d->has_offset || d->shift > 0);
+	add_block(g, d->has_offset);
 	kb_barrier(k);
 	kb_end_loop(k);
 	eval_release(g->l.eval, mark);

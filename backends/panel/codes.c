@@ -207,12 +207,30 @@ struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, 
 	return element(k, kb_cvt(k, words, KB_F32), b.scale, b.offset);
 }
 
+/* Bytes of the words plus what the shift of the block of element i of the section adds to each: the sums fit. */
+static struct kb_val add_shift(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                               struct kb_val i, struct kb_val words, int lanes)
+{
+	const struct tile_codes t = tile_codes(p->format, p->depth);
+	struct kb_val b = kb_bin(k, KB_DIV, i, kb_index(k, ir_format(p->format)->block));
+	struct kb_val shift = kb_cvt(k, block_shift(k, p, t.scales, at, b, column, 0, lanes), KB_I32);
+	shift = kb_bin(k, KB_AND, shift, splat_i32(k, 255, lanes));
+	shift = kb_mul(k, shift, splat_i32(k, 0x01010101, lanes));
+	struct kb_val low = splat_i32(k, 0x7f7f7f7f, lanes), left = kb_bin(k, KB_AND, words, low);
+	struct kb_val sum = kb_add(k, left, kb_bin(k, KB_AND, shift, low));
+	struct kb_val signs = kb_bin(k, KB_XOR, words, shift);
+	return kb_bin(k, KB_XOR, sum, kb_bin(k, KB_AND, signs, splat_i32(k, -0x7f7f7f80, lanes)));
+}
+
 struct panel_block panel_block(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                                struct kb_val i, int lanes)
 {
 	const struct tile_codes t = tile_codes(p->format, p->depth);
 	at = section_at(k, &t, at, &i, p->depth);
-	return block_of(k, p, at, column, i, lanes);
+	struct panel_block b = block_of(k, p, at, column, i, lanes);
+	if (ir_format(p->format)->shift > 0)
+		b.offset = (struct kb_val){0};
+	return b;
 }
 
 struct kb_val panel_words(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
@@ -229,8 +247,10 @@ struct kb_val panel_words(struct kb *k, const struct panel *p, struct kb_val at,
 		return kb_bin(k, KB_XOR, words, signs);
 	words = kb_bin(k, KB_SHR, words, to_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
 	words = kb_bin(k, KB_AND, words, splat_i32(k, 0x0f0f0f0f, lanes));
-	if (d->codebook)
-		return panel_look_up(k, p, words, 0, lanes);
+	if (d->codebook) {
+		words = panel_look_up(k, p, words, 0, lanes);
+		return d->shift > 0 ? add_shift(k, p, at, column, i, words, lanes) : words;
+	}
 	words = kb_bin(k, KB_OR, words, signs);
 	words = kb_sub(k, words, splat_i32(k, 0x01010101 * zero, lanes));
 	return kb_bin(k, KB_XOR, words, signs);

@@ -49,12 +49,12 @@ struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, 
                          struct kb_val i, int lanes);
 
 /*
- * Codes of elements i + 4 line .. i + 4 line + 3, signed, as bytes of words; i is a multiple of 4, and of 16 where there
- * are further lines. Formats of 8 bits: those of zero 128.
+ * Codes of elements i + 4 line .. i + 4 line + 3, signed and with what shifts add, as bytes of words; i is a multiple of 4, and
+ * of 16 where there are further lines. Formats of 8 bits: those of zero 128, of shifts: with a codebook.
  */
 struct kb_val panel_words(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                           struct kb_val i, int line, int lanes);
-/* What an element of these has beside its code: scale code + offset, which also has what shifts add; none: 0. */
+/* What an element of these has beside its code: scale code + offset; none: 0. */
 struct panel_block {
 	struct kb_val scale, offset;
 };

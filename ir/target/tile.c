@@ -119,7 +119,7 @@ bool tile_steps_by_matrix(const struct target *t, enum ir_format f, struct tile_
 {
 	int64_t step = tile_rounded_step(f, r, depth);
 	bool fits = step >= MATRIX_STEP_LEAST && (step % TILE_LINE == 0 || TILE_LINE % step == 0);
-	return target_has(t, FEATURE_AMX_TILE) && fits && ir_format(f)->shift == 0;
+	return target_has(t, FEATURE_AMX_TILE) && fits;
 }
 
 struct tile_unpacked tile_unpacked(const struct target *t, enum ir_format f, struct tile_rounding r,

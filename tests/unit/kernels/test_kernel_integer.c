@@ -333,7 +333,8 @@ START_TEST(test_matrix_steps)
 {
 	static const enum ir_format some[] = {FORMAT_Q8,     FORMAT_Q8_128, FORMAT_Q8A,    FORMAT_Q5_K,
 	                                      FORMAT_Q4,     FORMAT_Q4_128, FORMAT_Q4A,    FORMAT_Q4_K,
-	                                      FORMAT_Q4G_64, FORMAT_IQ4_NL, FORMAT_IQ4_XS, FORMAT_MXFP4};
+	                                      FORMAT_Q4G_64, FORMAT_IQ4_NL, FORMAT_IQ4_XS, FORMAT_MXFP4,
+	                                      FORMAT_Q4S};
 	const char *target = "x86-64-v4-amx";
 	const int64_t depth = depths[2 + _i % 4];
 	ck_assert(depth < 257 || tile_steps_by_matrix(target_find(target), some[_i],
@@ -460,7 +461,7 @@ Suite *suite_kernel_integer(void)
 	tcase_add_loop_test(t, test_bf16, 0, 5);
 	tcase_add_loop_test(t, test_experts, 0, n);
 	tcase_add_loop_test(t, test_matrix_tiles, 0, 2);
-	tcase_add_loop_test(t, test_matrix_steps, 0, 12);
+	tcase_add_loop_test(t, test_matrix_steps, 0, 13);
 	tcase_add_loop_test(t, test_matrices_of_words, 0, 2);
 	tcase_add_loop_test(t, test_special_rows, 0, n);
 	tcase_add_loop_test(t, test_dot_loops, 0, 5);
