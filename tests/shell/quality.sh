@@ -140,12 +140,13 @@ print(f"q4: KL mean {without:.3e}, with a profile {known:.3e}, {known / without:
 assert known <= float(sys.argv[3]) * without, sys.argv
 P
 }
-# bars FOLDER OPTION FILE
+# bars FOLDER OPTION FILE: with TFMC_ALL every format
 bars() {
-	bar "$@" bf16 0.0001
-	bar "$@" f16 bf16
 	bar "$@" products_bf16 0.0002
 	bar "$@" q8 0.002
+	[ -n "${TFMC_ALL:-}" ] || return 0
+	bar "$@" bf16 0.0001
+	bar "$@" f16 bf16
 	bar "$@" q8_128 0.002
 	bar "$@" q8_row 0.003
 }

@@ -4,6 +4,7 @@
 # ring.sh [SEED [FAMILY]]: a model with windows, compiled with caches of all positions and with rings of several
 # lengths; what is done to their sequences gives the same bytes (tests/soak/ring.c). FAMILY: on an OpenCL device.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 seed=${1:-1}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -54,21 +55,22 @@ if [ -n "${2:-}" ]; then
 fi
 
 for cpu in x86-64-v2 native; do
+	[ $cpu = native ] && options=() || options=("${quick[@]}")
 	# Two windows in two rings, or a ring beside a whole cache; the first ring takes four tokens at once.
-	compile full 150 150 31 --mcpu=$cpu
-	compile short 16 34 31 --mcpu=$cpu
-	compile long 40 96 31 --mcpu=$cpu
+	compile full 150 150 31 --mcpu=$cpu "${options[@]}"
+	compile short 16 34 31 --mcpu=$cpu "${options[@]}"
+	compile long 40 96 31 --mcpu=$cpu "${options[@]}"
 	run
 	# Blocks of 16 keys: most are read where they lie, one is not. Keys and values are narrow here.
 	[ $cpu = native ] && type=bf16 || type=f16
-	compile full 150 150 7 --mcpu=$cpu --emit-tiles="$tmp/tiles"
+	compile full 150 150 7 --mcpu=$cpu "${options[@]}" --emit-tiles="$tmp/tiles"
 	sed -i '/^attention/s/bc=[0-9]*/bc=16/' "$tmp/tiles"
 	grep -c 'bc=16' "$tmp/tiles" >/dev/null
 	rm -rf "$tmp"/full* "$tmp/includes"
 	rows=
 	for one in "full 150" "narrow 33" "wide 75"; do
 		set -- $one
-		compile "$1" "$2" 150 7 --mcpu=$cpu --tiles="$tmp/tiles"
+		compile "$1" "$2" 150 7 --mcpu=$cpu "${options[@]}" --tiles="$tmp/tiles"
 	done
 	run
 	type=f32
