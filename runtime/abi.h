@@ -27,7 +27,9 @@
 	X(E_CONTEXT, 7, "the context is not initialised")                                                 \
 	X(E_ABI, 8, "the caller was built for another interface version")                                 \
 	X(E_WEIGHTS, 9, "the weights are those of another object, or damaged")                            \
-	X(E_CPU, 10, "this processor lacks instructions the object was compiled for")                     \
+	X(E_CPU, 10,                                                                                      \
+	  "this processor lacks instructions the object was compiled for, or config.system does not "     \
+	  "say that it has them")                                                                         \
 	X(E_FULL, 11, "the state has no room for that many tokens")                                       \
 	X(E_WORKER, 12, "a worker number is outside of the workers of the context")                       \
 	X(E_CANCELLED, 13, "the call was cancelled")                                                      \
