@@ -336,10 +336,11 @@ static struct kb_val div_up(struct kb *k, struct kb_val a, struct kb_val b)
 static int64_t rows_of_block(const struct linear *l)
 {
 	int64_t depth = l->stage.kc ? l->stage.kc : l->depth > 0 ? l->depth : 1;
-	int64_t rows = l->matrix.config.id ? l->stage.rows : target_linear_rows(l->job->target, depth);
+	int64_t height = matmul_tile_height(l), rows = target_linear_rows(l->job->target, depth);
+	rows = l->matrix.config.id ? l->stage.rows : l->unpacked.config.id ? l->norm.rows : rows;
 	rows = l->stage.kc && rows > l->stage.rows ? l->stage.rows : rows;
 	rows = matmul_makes_rows(l) && rows > l->norm.rows ? l->norm.rows : rows;
-	int64_t whole = rows > l->mr ? rows / l->mr * l->mr : l->mr;
+	int64_t whole = rows > height ? rows / height * height : l->mr;
 	return whole < l->rows_hi && l->rows_hi <= rows ? l->rows_hi : whole;
 }
 

@@ -72,7 +72,7 @@ struct matmul_unpacked {
 	struct kb_val rows, panels;
 	int step;      /* panels that are unpacked together */
 	int64_t bytes; /* of a panel */
-	/* Local, where matrix tiles multiply: their shapes, and the sums of two steps, i32 [2][16][16]. */
+	/* Local, where matrix tiles multiply: their shapes, and the sums of a step, i32 [16][16]. */
 	struct kb_val config, sums;
 };
 
@@ -238,7 +238,7 @@ static inline bool matmul_by_matrix(const struct linear *l)
 {
 	return l->rounded.round && tile_by_matrix(l->job->target, l->panel.format, l->rounded.to, l->depth);
 }
-/* Each step of rounded rows does, where there are many: shapes of tiles; a panel as signed codes; products of a tile. */
+/* Each step of them does, where there are many. */
 static inline bool matmul_by_steps(const struct linear *l)
 {
 	return l->rounded.round &&
@@ -249,6 +249,7 @@ static inline int matmul_tile_height(const struct linear *l)
 {
 	return matmul_by_steps(l) && l->mr < KB_TILE_ROWS ? KB_TILE_ROWS : l->mr;
 }
+/* Shapes of tiles; a panel as signed codes; products of a tile. */
 void matmul_begin_steps(struct linear *l);
 void matmul_unpack_panel(const struct linear *l, struct kb_val from, struct kb_val to);
 void matmul_steps_depth(const struct matmul_rounded_tile *c);

@@ -90,11 +90,12 @@ static void find_unpacked(const struct accumulators *a, struct matmul_rounded_ti
 	struct kb_val panel = kb_sub(k, a->tile->panel, a->strip->begin);
 	if (l->columns.halves > 1)
 		panel = kb_add(k, panel, kb_mul(k, a->tile->half, kb_index(k, l->unpacked.step)));
-	struct kb_val bytes = kb_mul(k, row, kb_index(k, 2 * l->rounded.row.starts));
-	if (l->unpacked.rows.id)
-		c->unpacked_x = kb_ptr_add(k, l->unpacked.rows, bytes, 0);
-	bytes = kb_mul(k, panel, kb_index(k, l->unpacked.bytes));
-	c->unpacked_w = kb_ptr_add(k, l->unpacked.panels, bytes, 0);
+	panel = kb_mul(k, panel, kb_index(k, l->unpacked.bytes));
+	c->unpacked_w = kb_ptr_add(k, l->unpacked.panels, panel, 0);
+	if (!l->unpacked.rows.id)
+		return;
+	row = kb_mul(k, row, kb_index(k, 2 * l->rounded.row.starts));
+	c->unpacked_x = kb_ptr_add(k, l->unpacked.rows, row, 0);
 }
 
 /* Addresses of the rows: one pointer and constant distances where rows step evenly. */

@@ -118,6 +118,14 @@ static bool by_matrix(const struct rebuild *r, const struct ir_op *root, const s
 	                      group_rounding(before), depth);
 }
 
+static bool are_steps_by_matrix(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
+                                int64_t depth)
+{
+	return before->code == OP_round_rows &&
+	       tile_steps_by_matrix(r->p->options->target, ir_weight_of(r->f, root->operands[1])->format,
+	                            group_rounding(before), depth);
+}
+
 /* Room for the rows of a block and for a strip of panels, of gates and what they multiply, unpacked, where there are
  * rows enough. */
 static bool select_unpacked(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
@@ -142,9 +150,11 @@ static bool select_rows(const struct rebuild *r, const struct ir_op *root, const
 	int64_t most = ir_dim_hi(r->in->dims, ir_type_count_range(r->in->dims, x, 0, x->rank - 1)), bytes;
 	bool is_matrix = by_matrix(r, root, before, depth);
 	int64_t one_row = row_bytes(r, root, before, depth);
-	int64_t rows = target_linear_rows(t, is_matrix ? one_row / 4 : depth);
+	bool by_steps = are_steps_by_matrix(r, root, before, depth);
+	int64_t rows = target_linear_rows(t, is_matrix || by_steps ? one_row / 4 : depth);
+	int64_t height = by_steps ? TILE_UNPACKED_ROWS : a->mr;
 
-	rows = rows > a->mr ? rows / a->mr * a->mr : a->mr;
+	rows = rows > height ? rows / height * height : a->mr;
 	a->br = rows < most ? rows : most;
 	int64_t one = before->code == OP_round_rows ? 4 * depth : 0; /* what is rounded, row by row */
 	int64_t spare = is_matrix ? TILE_MATRIX_SPARE : 0, stage = is_matrix ? TILE_MATRIX_STAGE(a->br) : 0;
