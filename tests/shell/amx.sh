@@ -35,6 +35,10 @@ wide q8_row 700 130 {block=0}
 one q8_row 1 4 {block=0}
 block q8 37 30 {block=0}
 same q8 37 30
+steps q8 37 94 {block=32}
+steps_long q4_128 150 1300 {block=128}
+steps_wide q4s 700 130 {block=32}
+steps_offset q4_k 45 600 {block=32}
 pairs bf16 37 94 {to=bf16}
 pairs_odd bf16 21 98 {to=bf16}
 pairs_long bf16 150 1302 {to=bf16}
