@@ -4,6 +4,7 @@
 # tfmc quality: its figures are those that Python computes from the logits of `tfmc run`, of a text, of texts that are cut
 # into parts, of pairs and of ids; they do not depend on workers. Then the bars: what each format may cost on trained models.
 set -euo pipefail
+. "$TFMC_SOURCE/tests/support/effort.sh"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 export PYTHONDONTWRITEBYTECODE=1
@@ -99,7 +100,7 @@ bar() {
 	cache_int8) section="dtype: {cache: int8}" ;;
 	esac
 	variant "$1" "$4" "s/^weights:/$section\n&/"
-	"$TFMC" quality "$tmp/$name/$4.yaml" "$2" "$3" --json >"$tmp/$name.$4.json"
+	"$TFMC" quality "$tmp/$name/$4.yaml" "$2" "$3" "${quick[@]}" --json >"$tmp/$name.$4.json"
 	python3 - "$tmp/$name" "$4" "$5" <<'P'
 import json, os, sys
 folder, form, most = sys.argv[1:]
