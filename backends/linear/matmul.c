@@ -236,8 +236,7 @@ static void emit_rows(const struct linear *l, const struct matmul_strip *s, stru
 static struct kb_val emit_by_steps(const struct linear *l, struct matmul_strip s)
 {
 	struct kb *k = l->k;
-	struct matmul_tile t = {
-	        .rows = KB_TILE_ROWS, .panels = 1, .by_steps = true, .stage_row = kb_index(k, 0)};
+	struct matmul_tile t = {.rows = KB_TILE_ROWS, .panels = 1, .stage_row = kb_index(k, 0)};
 	struct kb_val height = kb_index(k, KB_TILE_ROWS), rows = kb_sub(k, s.row_end, s.row),
 	              whole = kb_mul(k, kb_bin(k, KB_DIV, rows, height), height);
 	struct kb_var first = kb_var(k, "first", KB_INDEX_T, s.row);
@@ -289,7 +288,7 @@ void matmul_strip(const struct linear *l, const struct matmul_strip *s)
 	}
 	part.k_lo = kb_index(k, 0);
 	part.k_hi = depth;
-	if (l->unpacked.config.id) {
+	if (l->unpacked.sums.id) {
 		emit_rows(l, &part, emit_by_steps(l, part));
 		return;
 	}
@@ -337,7 +336,7 @@ static int64_t rows_of_block(const struct linear *l)
 {
 	int64_t depth = l->stage.kc ? l->stage.kc : l->depth > 0 ? l->depth : 1;
 	int64_t height = matmul_tile_height(l), rows = target_linear_rows(l->job->target, depth);
-	rows = l->matrix.config.id ? l->stage.rows : l->unpacked.config.id ? l->norm.rows : rows;
+	rows = l->matrix.config.id ? l->stage.rows : l->unpacked.sums.id ? l->norm.rows : rows;
 	rows = l->stage.kc && rows > l->stage.rows ? l->stage.rows : rows;
 	rows = matmul_makes_rows(l) && rows > l->norm.rows ? l->norm.rows : rows;
 	int64_t whole = rows > height ? rows / height * height : l->mr;
@@ -403,7 +402,7 @@ static struct kb_val whole_tiles(const struct linear *l, struct kb_val rows)
 {
 	struct kb *k = l->k;
 	struct kb_val height = kb_index(k, KB_TILE_ROWS), most = kb_index(k, rows_of_block(l));
-	if (!l->matrix.config.id && !l->unpacked.config.id)
+	if (!l->matrix.config.id && !l->unpacked.sums.id)
 		return rows;
 	return kb_min(k, kb_mul(k, div_up(k, rows, height), height), most);
 }

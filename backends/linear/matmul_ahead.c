@@ -67,7 +67,7 @@ struct kb_val matmul_ahead(const struct linear *l, const struct matmul_strip *s,
                            struct kb_val w)
 {
 	const struct matmul_ahead *a = &t->ahead;
-	bool is_main = t->by_steps || (2 * t->rows >= l->mr && t->panels == l->nr);
+	bool is_main = matmul_strip_by_steps(l, s) || (2 * t->rows >= l->mr && t->panels == l->nr);
 	if (a->from.id || !a->turn.id || !is_main)
 		return a->from;
 	return l->stage.kc ? part_of_depth(l, s, a, w) : whole_depth(l, a, w);

@@ -156,7 +156,9 @@ void matmul_choose_unpacked(struct linear *l, int64_t begin)
 	int step = is_whole ? l->columns.strip : l->nr;
 	if (!l->rounded.round || l->rows_hi < TILE_UNPACKED_ROWS)
 		return;
-	struct tile_unpacked of = tile_unpacked(l->job->target, l->panel.format, l->rounded.to, l->depth);
+	struct tile_unpacked of;
+	if (!tile_unpacked(l->job->target, l->panel.format, l->rounded.to, l->depth, &of))
+		return;
 	int64_t rows = l->norm.rows * of.row, left = s->scratch - begin - rows;
 	if (of.panel == 0 || l->columns.halves * step * of.panel > left)
 		return;
@@ -213,7 +215,7 @@ void matmul_unpack_strip(const struct linear *l, const struct matmul_strip *s)
 	to = kb_add(k, to, kb_mul(k, half, kb_index(k, l->unpacked.step)));
 	w.from = kb_ptr_add(k, s->weights, kb_mul(k, from, kb_index(k, l->panel.bytes)), 0);
 	w.to = kb_ptr_add(k, l->unpacked.panels, kb_mul(k, to, kb_index(k, l->unpacked.bytes)), 0);
-	if (l->unpacked.config.id)
+	if (l->unpacked.sums.id)
 		matmul_unpack_panel(l, w.from, w.to);
 	else
 		widen(&w);

@@ -70,10 +70,9 @@ struct matmul_copy {
 struct matmul_unpacked {
 	/* Scratch [rows][2][as many bytes as codes], or none; [panels][bytes]. No panels: tiles read codes as they lie. */
 	struct kb_val rows, panels;
-	int step;      /* panels that are unpacked together */
-	int64_t bytes; /* of a panel */
-	/* Local, where matrix tiles multiply: their shapes, and the sums of a step, i32 [16][16]. */
-	struct kb_val config, sums;
+	int step;           /* panels that are unpacked together */
+	int64_t bytes;      /* of a panel */
+	struct kb_val sums; /* of a step, local i32 [16][16], where matrix tiles multiply; or none */
 };
 
 /* What the kernel computes and how: found once from the group, then the same for all tiles. */
@@ -133,7 +132,6 @@ struct matmul_ahead {
 /* rows x panels of the result from row `row` and panel `panel`; stored, or left in the stage. */
 struct matmul_tile {
 	int rows, panels;
-	bool by_steps; /* matrix tiles multiply its steps: 16 rows of one panel, unpacked */
 	struct kb_val row, panel;
 	struct kb_val half;      /* where there are two */
 	struct kb_val stage_row; /* of row */
@@ -176,7 +174,7 @@ void matmul_end_turn(const struct linear *l, const struct matmul_ahead *a);
 struct kb_val matmul_ahead(const struct linear *l, const struct matmul_strip *s, const struct matmul_tile *t,
                            struct kb_val w);
 void matmul_step_ahead(const struct linear *l, const struct matmul_ahead *a, struct kb_val at);
-/* Those of n steps, in the second-level cache. */
+/* Those of the elements at .. at + n - 1, in the second-level cache. */
 void matmul_steps_ahead(const struct linear *l, const struct matmul_ahead *a, struct kb_val at, int64_t n);
 /* The hint of a line of codes, that of element `at` of K; it lies at `word` of its section. */
 void matmul_line_ahead(const struct linear *l, const struct matmul_ahead *a, struct kb_val at,
@@ -243,6 +241,11 @@ static inline bool matmul_by_steps(const struct linear *l)
 {
 	return l->rounded.round &&
 	       tile_steps_by_matrix(l->job->target, l->panel.format, l->rounded.to, l->depth);
+}
+/* Those of the strip's tiles: 16 rows of one panel, unpacked. */
+static inline bool matmul_strip_by_steps(const struct linear *l, const struct matmul_strip *s)
+{
+	return s->is_unpacked && l->unpacked.sums.id;
 }
 /* Rows of the highest tile. */
 static inline int matmul_tile_height(const struct linear *l)

@@ -71,7 +71,7 @@ void matmul_begin_matrix(struct linear *l)
 
 void matmul_end_matrix(const struct linear *l)
 {
-	if (l->matrix.config.id || l->unpacked.config.id)
+	if (l->matrix.config.id || l->unpacked.sums.id)
 		kb_tile_release(l->k);
 }
 
@@ -256,9 +256,9 @@ static int chunk_of_step(const struct linear *l)
 void matmul_begin_steps(struct linear *l)
 {
 	struct kb *k = l->k;
-	l->unpacked.config = kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4);
+	struct kb_val config = kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4);
 	l->unpacked.sums = kb_local(k, "sums", KB_I32, CHUNK_BYTES / 4);
-	kb_tile_config_products(k, l->unpacked.config, chunk_of_step(l));
+	kb_tile_config_products(k, config, chunk_of_step(l));
 }
 
 /* n lines from element i of K on. */

@@ -443,12 +443,13 @@ void matmul_tile(const struct linear *l, const struct matmul_strip *s, const str
 	find_rows(l, &a);
 	eval_release(l->eval, mark);
 	a.ahead = t->ahead;
-	a.ahead.from = s->is_unpacked && !t->by_steps ? (struct kb_val){0} : matmul_ahead(l, s, t, a.r.at);
+	bool by_steps = matmul_strip_by_steps(l, s);
+	a.ahead.from = s->is_unpacked && !by_steps ? (struct kb_val){0} : matmul_ahead(l, s, t, a.r.at);
 	struct matmul_rounded_tile rounded = {.l = l, .p = &a.p, .w = a.r.at, .ahead = &a.ahead};
 	if (s->is_unpacked)
 		find_unpacked(&a, &rounded);
 	begin_sums(l, &a);
-	if (t->by_steps)
+	if (by_steps)
 		matmul_steps_depth(&rounded);
 	else if (l->rounded.to.bf16)
 		matmul_bf16_depth(&rounded);

@@ -69,7 +69,8 @@ static void record_tiles(struct kb_module *m, enum ir_products kind)
 	kb_tile_config_products(k, data, KB_TILE_BYTES);
 	kb_loop(k, "i", kb_index(k, 0), n, 1, 0);
 	for (int i = 0; i < TILE_DOTS; i++)
-		kb_tile_dot(k, kind == PRODUCTS_BF16 ? KB_DOT_BF16 : KB_DOT_U8S8, i, 6 + i % 2, 4 + i / 2);
+		kb_tile_dot(k, kind == PRODUCTS_BF16 ? KB_DOT_BF16 : KB_DOT_U8S8, i, KB_TILE_WEIGHTS + i % 2,
+		            KB_TILE_X + i / 2);
 	kb_end_loop(k);
 	kb_tile_release(k);
 	kb_end(k);

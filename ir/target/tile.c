@@ -122,15 +122,19 @@ bool tile_steps_by_matrix(const struct target *t, enum ir_format f, struct tile_
 	return target_has(t, FEATURE_AMX_TILE) && fits;
 }
 
-struct tile_unpacked tile_unpacked(const struct target *t, enum ir_format f, struct tile_rounding r,
-                                   int64_t depth)
+bool tile_unpacked(const struct target *t, enum ir_format f, struct tile_rounding r, int64_t depth,
+                   struct tile_unpacked *out)
 {
+	int64_t panel;
+	*out = (struct tile_unpacked){0};
+	if (!tile_panel_bytes(f, depth, &panel))
+		return false;
 	struct tile_rounded_row row = tile_rounded_row(f, r, depth);
 	if (!r.bf16 && tile_is_widened(t, f))
-		return (struct tile_unpacked){2 * row.starts, 2 * tile_codes(f, depth).bytes};
-	if (tile_steps_by_matrix(t, f, r, depth))
-		return (struct tile_unpacked){0, row.steps * row.step * TILE_PANEL};
-	return (struct tile_unpacked){0};
+		*out = (struct tile_unpacked){2 * row.starts, 2 * panel};
+	else if (tile_steps_by_matrix(t, f, r, depth))
+		*out = (struct tile_unpacked){0, row.steps * row.step * TILE_PANEL};
+	return true;
 }
 
 /* Vectors of a line of nr columns. */

@@ -99,12 +99,12 @@ bool tile_by_matrix(const struct target *t, enum ir_format f, struct tile_roundi
 #define TILE_UNPACKED_ROWS 16
 bool tile_is_widened(const struct target *t, enum ir_format f);
 bool tile_steps_by_matrix(const struct target *t, enum ir_format f, struct tile_rounding r, int64_t depth);
-/* Bytes of these of a row of x and of a panel; 0: codes are multiplied as they lie. */
+/* Bytes of these of a row of x and of a panel; 0: codes are multiplied as they lie. False: too many. */
 struct tile_unpacked {
 	int64_t row, panel;
 };
-struct tile_unpacked tile_unpacked(const struct target *t, enum ir_format f, struct tile_rounding r,
-                                   int64_t depth);
+bool tile_unpacked(const struct target *t, enum ir_format f, struct tile_rounding r, int64_t depth,
+                   struct tile_unpacked *out);
 
 /* Rows and columns of the register tile of a linear. */
 struct target_tile {

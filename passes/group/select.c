@@ -99,14 +99,20 @@ static const struct ir_op *rows_of(const struct rebuild *r, const struct ir_op *
 	return inside && ir_op_has(op->code, TRAIT_ROWWISE) ? op : NULL;
 }
 
+/* What the matrix lies in memory as. */
+static enum ir_format stored_as(const struct rebuild *r, const struct ir_op *root)
+{
+	const struct ir_weight *w = ir_weight_of(r->f, root->operands[1]);
+	return w != NULL ? w->format : FORMAT_PLAIN;
+}
+
 /* Bytes of a row of x in scratch. */
 static int64_t row_bytes(const struct rebuild *r, const struct ir_op *root, const struct ir_op *rows,
                          int64_t depth)
 {
 	if (rows->code != OP_round_rows)
 		return 4 * tile_row_step(depth);
-	enum ir_format f = ir_weight_of(r->f, root->operands[1])->format;
-	return tile_rounded_row(f, group_rounding(rows), depth).bytes;
+	return tile_rounded_row(stored_as(r, root), group_rounding(rows), depth).bytes;
 }
 
 /* By matrix tiles. */
@@ -114,30 +120,15 @@ static bool by_matrix(const struct rebuild *r, const struct ir_op *root, const s
                       int64_t depth)
 {
 	return before != NULL && before->code == OP_round_rows &&
-	       tile_by_matrix(r->p->options->target, ir_weight_of(r->f, root->operands[1])->format,
-	                      group_rounding(before), depth);
+	       tile_by_matrix(r->p->options->target, stored_as(r, root), group_rounding(before), depth);
 }
 
-static bool are_steps_by_matrix(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
-                                int64_t depth)
+/* Room for the rows of a block and for a strip of panels, of gates and what they multiply, unpacked. */
+static bool select_unpacked(const struct tile_unpacked *of, struct attrs_group *a)
 {
-	return before->code == OP_round_rows &&
-	       tile_steps_by_matrix(r->p->options->target, ir_weight_of(r->f, root->operands[1])->format,
-	                            group_rounding(before), depth);
-}
-
-/* Room for the rows of a block and for a strip of panels, of gates and what they multiply, unpacked, where there are
- * rows enough. */
-static bool select_unpacked(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
-                            int64_t depth, int64_t most, struct attrs_group *a)
-{
-	enum ir_format f = ir_weight_of(r->f, root->operands[1])->format;
 	int64_t panel, rows;
-	if (before->code != OP_round_rows || most < TILE_UNPACKED_ROWS)
-		return true;
-	struct tile_unpacked of = tile_unpacked(r->p->options->target, f, group_rounding(before), depth);
-	return checked_mul_i64(a->br, of.row, &rows) && checked_add_i64(a->scratch, rows, &a->scratch) &&
-	       checked_mul_i64(of.panel, 2 * TILE_PANELS_MAX, &panel) &&
+	return checked_mul_i64(a->br, of->row, &rows) && checked_add_i64(a->scratch, rows, &a->scratch) &&
+	       checked_mul_i64(of->panel, 2 * TILE_PANELS_MAX, &panel) &&
 	       checked_add_i64(a->scratch, panel, &a->scratch);
 }
 
@@ -150,32 +141,30 @@ static bool select_rows(const struct rebuild *r, const struct ir_op *root, const
 	int64_t most = ir_dim_hi(r->in->dims, ir_type_count_range(r->in->dims, x, 0, x->rank - 1)), bytes;
 	bool is_matrix = by_matrix(r, root, before, depth);
 	int64_t one_row = row_bytes(r, root, before, depth);
-	bool by_steps = are_steps_by_matrix(r, root, before, depth);
+	bool rounds = before->code == OP_round_rows;
+	struct tile_rounding to = rounds ? group_rounding(before) : (struct tile_rounding){0};
+	bool by_steps = rounds && tile_steps_by_matrix(t, stored_as(r, root), to, depth);
 	int64_t rows = target_linear_rows(t, is_matrix || by_steps ? one_row / 4 : depth);
 	int64_t height = by_steps ? TILE_UNPACKED_ROWS : a->mr;
 
 	rows = rows > height ? rows / height * height : a->mr;
 	a->br = rows < most ? rows : most;
-	int64_t one = before->code == OP_round_rows ? 4 * depth : 0; /* what is rounded, row by row */
+	int64_t one = rounds ? 4 * depth : 0; /* what is rounded, row by row */
 	int64_t spare = is_matrix ? TILE_MATRIX_SPARE : 0, stage = is_matrix ? TILE_MATRIX_STAGE(a->br) : 0;
 	if (!checked_mul_i64(a->br + spare, one_row, &bytes) ||
 	    !checked_add_i64(bytes, one + stage, &bytes) || !checked_round_up_i64(bytes, 64, &bytes) ||
 	    !checked_add_i64(a->scratch, bytes, &a->scratch))
 		return false;
-	return select_unpacked(r, root, before, depth, most, a);
+	if (!rounds || most < TILE_UNPACKED_ROWS)
+		return true;
+	struct tile_unpacked of;
+	return tile_unpacked(t, stored_as(r, root), to, depth, &of) && select_unpacked(&of, a);
 }
 
 static int64_t choose(const struct wanted *w, int kind, enum tile_size size, int64_t by_model)
 {
 	int64_t v = tiles_find(w->lines, kind, w->k, w->n, w->rows, size);
 	return v != 0 ? v : by_model;
-}
-
-/* What the matrix lies in memory as. */
-static enum ir_format stored_as(const struct rebuild *r, const struct ir_op *root)
-{
-	const struct ir_weight *w = ir_weight_of(r->f, root->operands[1]);
-	return w != NULL ? w->format : FORMAT_PLAIN;
 }
 
 /* Room for the strip of codes that is open, as f32: all of K where that leaves half of L2. */
@@ -192,8 +181,7 @@ static int64_t rounded_height(const struct rebuild *r, const struct ir_op *root,
                               int64_t depth)
 {
 	const struct target *t = r->p->options->target;
-	enum ir_format f = ir_weight_of(r->f, root->operands[1])->format;
-	bool has_steps = tile_rounded_row(f, group_rounding(before), depth).steps > 1;
+	bool has_steps = tile_rounded_row(stored_as(r, root), group_rounding(before), depth).steps > 1;
 	return target_rounded_height(t, target_linear_tile(t), has_steps);
 }
 

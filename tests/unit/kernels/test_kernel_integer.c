@@ -218,7 +218,8 @@ static void write_text(struct buf *text, const struct reference *r, enum ir_form
 	int64_t rows = s->br + (r->matrix ? TILE_MATRIX_SPARE : 0), unpacked = 0;
 	int64_t stage = r->matrix ? TILE_MATRIX_STAGE(s->br) : 0;
 	if (!r->bf16) { /* for blocks of many rows */
-		struct tile_unpacked of = tile_unpacked(target_find(target), f, rounding_of(r), r->depth);
+		struct tile_unpacked of;
+		ck_assert(tile_unpacked(target_find(target), f, rounding_of(r), r->depth, &of));
 		unpacked = s->br * of.row + TILE_PANELS_MAX * of.panel;
 	}
 	char several[16] = "";
@@ -339,6 +340,7 @@ START_TEST(test_matrix_steps)
 	const int64_t depth = depths[2 + _i % 4];
 	ck_assert(depth < 257 || tile_steps_by_matrix(target_find(target), some[_i],
 	                                              (struct tile_rounding){.block = 32}, depth));
+	check_case(some[_i], 257, 3 * _i, target, false); /* steps as long as blocks of weights */
 	check_case(some[_i], depth, 3 * _i + 1, target, false);
 	check_case(some[_i], 320, 3 * _i + 2, target, _i % 4 == 0);
 }
