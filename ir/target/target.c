@@ -12,9 +12,9 @@
 #define HAS(feature) ((uint64_t)1 << FEATURE_##feature)
 
 #define ROW(name, arch, cpu, features, lanes, registers, fma, ports, latency, loads, sums, k_lanes, l1, l2, \
-            items, shared)                                                                                  \
-	{name,    ARCH_##arch, cpu,  features, lanes, registers, fma,   ports,                              \
-	 latency, loads,       sums, k_lanes,  l1,    l2,        items, shared},
+            l2_tiles, items, shared)                                                                        \
+	{name,  ARCH_##arch, cpu,     features, lanes, registers, fma,   ports, latency,                    \
+	 loads, sums,        k_lanes, l1,       l2,    l2_tiles,  items, shared},
 
 static const struct target targets[] = {
 #define TARGET ROW

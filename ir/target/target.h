@@ -36,6 +36,7 @@ struct target {
 	 * (a multiply-add by element); 1: each element is loaded into all lanes. */
 	int k_lanes;
 	int64_t l1_bytes, l2_bytes;
+	int l2_tiles; /* register tiles of weights, of all of K, that L2 should hold: where it does not, K is divided */
 	/* OpenCL families: work-items of a work-group that work together (1: each alone), bytes they may
 	 * share. 0 elsewhere. */
 	int group_size;

@@ -6,8 +6,8 @@
  */
 #include "ir/target/tile.h"
 
-#define DEPTH_LEAST 512 /* steps of K that are worth loading and storing the sums of a tile */
-#define ROWS_LEAST  128 /* rows of x that are worth reading weights: as many as hide that x comes from L3 */
+#define PART_DEPTH 512 /* steps of K that are worth loading and storing the sums of a tile */
+#define ROWS_LEAST 128 /* rows of x that are worth reading weights: as many as hide that x comes from L3 */
 
 #define CODES_DEPTH_MAX (INT64_MAX / 4096)
 
@@ -225,10 +225,8 @@ static int64_t at_least_panel(int64_t n)
 
 int64_t target_linear_depth(const struct target *t)
 {
-	int64_t quarter = t->l2_bytes / 4 / (4 * TILE_PANELS_MAX * TILE_PANEL), depth = quarter / 2;
-	if (depth < DEPTH_LEAST)
-		depth = quarter < DEPTH_LEAST ? quarter : DEPTH_LEAST;
-	return at_least_panel(depth);
+	int64_t quarter = t->l2_bytes / 4 / (4 * TILE_PANELS_MAX * TILE_PANEL);
+	return at_least_panel(quarter < PART_DEPTH ? quarter : PART_DEPTH);
 }
 
 int64_t target_linear_rows(const struct target *t, int64_t depth)
@@ -239,7 +237,7 @@ int64_t target_linear_rows(const struct target *t, int64_t depth)
 
 bool target_is_deep(const struct target *t, int64_t depth)
 {
-	return depth > t->l2_bytes / 4 * 3 / (4 * target_linear_tile(t).nr);
+	return depth >= t->l2_bytes / 4 * 3 / (4 * target_linear_tile(t).nr * t->l2_tiles);
 }
 
 void target_attention_blocks(const struct target *t, int64_t e, int64_t v, int64_t *br, int64_t *bc)

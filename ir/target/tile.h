@@ -140,16 +140,12 @@ static inline int64_t tile_row_step(int64_t length)
 {
 	return tile_rows_meet(length) ? length + TILE_PAD : length;
 }
-/*
- * Rows of K that a linear walks over at once: a strip of weights takes an eighth of L2, up to a quarter where
- * parts would become short. A multiple of 16.
- */
+/* Rows of K that a linear walks over at once: a strip of weights takes a quarter of L2 at most. A multiple of 16. */
 int64_t target_linear_depth(const struct target *t);
 /* Rows of x, as deep, that stay in three quarters of L2 while weights pass; enough of them where K is deep.
  */
 int64_t target_linear_rows(const struct target *t, int64_t depth);
-/* Weights of the register tile, as deep, take more than three quarters of L2: walking over K in parts pays.
- */
+/* Weights of the register tile (of l2_tiles of them), as deep, fill three quarters of L2: walking over K in parts pays. */
 bool target_is_deep(const struct target *t, int64_t depth);
 /*
  * Rows of queries of a task and keys of a block of attention, for heads of e features and values of v: keys

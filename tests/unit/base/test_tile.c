@@ -43,6 +43,20 @@ START_TEST(follows_the_record)
 }
 END_TEST
 
+/* K is divided where tiles of weights fill the second-level cache; sooner where the next one is far. */
+START_TEST(divides_deep_products)
+{
+	static const struct {
+		const char *target;
+		int64_t least;
+	} rows[] = {{"x86-64-v4", 6144}, {"znver5", 6144}, {"x86-64-v4-amx", 3072}, {"sapphirerapids", 3072}};
+	const struct target *t = target_find(rows[_i].target);
+	ck_assert_ptr_nonnull(t);
+	ck_assert(target_is_deep(t, rows[_i].least) && !target_is_deep(t, rows[_i].least - 1));
+	ck_assert_int_eq(target_linear_depth(t), 512);
+}
+END_TEST
+
 /* What a kernel may rely on, for records from tiny to huge. */
 START_TEST(stays_in_bounds)
 {
@@ -82,6 +96,7 @@ Suite *suite_tile(void)
 	Suite *s = suite_create("tile");
 	TCase *c = tcase_create("model");
 	tcase_add_loop_test(c, follows_the_record, 0, (int)(sizeof(wants) / sizeof(wants[0])));
+	tcase_add_loop_test(c, divides_deep_products, 0, 4);
 	tcase_add_test(c, stays_in_bounds);
 	suite_add_tcase(s, c);
 	return s;
