@@ -42,9 +42,10 @@ static bool is_middle(const struct linear *l, int64_t rows)
 	       (rows % 2 == 0 || rows == least + 1);
 }
 
+/* Few rows, too, go through tiles of the least height. */
 bool matmul_of_many(const struct linear *l, int rows)
 {
-	return is_middle(l, rows) && !is_low(l, rows);
+	return is_middle(l, rows) && !is_low(l, rows) && rows != least_height(l);
 }
 
 int matmul_heights(const struct linear *l, int *height)

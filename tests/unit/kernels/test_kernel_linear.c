@@ -6,6 +6,7 @@
  */
 #include <check.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,9 +20,9 @@ static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aa
 #define HEAD "module \"m\" stage=groups dim B in [0,8] dim S in [0,128] "
 
 /* B and S of every number of rows that is tried. */
-static const int64_t shapes[][2] = {{1, 1},  {1, 2}, {3, 1},  {1, 5},  {1, 13}, {2, 7},
-                                    {3, 5},  {1, 0}, {1, 29}, {1, 31}, {4, 16}, {1, 67},
-                                    {7, 18}, {2, 8}, {1, 17}, {2, 9},  {5, 4}};
+static const int64_t shapes[][2] = {{1, 1},  {1, 2},  {3, 1},  {1, 5},  {1, 13}, {2, 7},  {3, 5},
+                                    {1, 0},  {1, 29}, {1, 31}, {4, 16}, {1, 67}, {7, 18}, {2, 8},
+                                    {1, 17}, {2, 9},  {5, 4},  {1, 7},  {2, 4},  {1, 11}};
 
 /* ---- the product ---- */
 
@@ -110,6 +111,17 @@ START_TEST(test_schedules)
 	                                    "{kc=7 scratch=8192}",   "{mr=4 nr=32 kc=16 scratch=2048}"};
 	for (size_t i = 0; i < TFMC_COUNT(attrs); i++)
 		check_product(19, 85, attrs[i], targets[_i]);
+}
+END_TEST
+
+/* Whatever the height of the main tile, columns of whole tiles are divided among workers panel by panel where rows are few. */
+START_TEST(test_heights)
+{
+	for (int mr = 5; mr <= 14; mr++) {
+		char attrs[32];
+		(void)snprintf(attrs, sizeof(attrs), "{mr=%d nr=32}", mr);
+		check_product(19, 96, attrs, "x86-64-v4");
+	}
 }
 END_TEST
 
@@ -490,6 +502,7 @@ Suite *suite_kernel_linear(void)
 	tcase_set_timeout(t, 240);
 	tcase_add_loop_test(t, test_products, 0, n);
 	tcase_add_loop_test(t, test_schedules, 0, n);
+	tcase_add_test(t, test_heights);
 	tcase_add_loop_test(t, test_norms, 0, 2 * n);
 	tcase_add_loop_test(t, test_fixed_rows, 0, n);
 	tcase_add_loop_test(t, test_forms, 0, (int)TFMC_COUNT(forms));
