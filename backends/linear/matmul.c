@@ -418,6 +418,8 @@ static struct division divide(const struct linear *l)
 	struct kb_val one = matmul_is_short(l) ? many : kb_index(k, l->columns.unit);
 	struct kb_val panels = kb_index(k, l->columns.panels);
 	struct division d = {.unit = one, .blocks = kb_index(k, 1), .block = mr};
+	if (l->rows_lo <= 0)
+		d.blocks = kb_min(k, l->rows, d.blocks);
 	if (l->rows_hi > l->mr) {
 		d.unit = kb_select(k, kb_cmp(k, KB_LE, l->rows, mr), one, many);
 		struct kb_val least = least_blocks(l);

@@ -278,6 +278,8 @@ static bool do_loop(struct kb_frame *fr, const struct kb_inst *inst, union kb_ce
 {
 	int64_t lo = lanes_of(fr, inst->args[0])->i, hi = lanes_of(fr, inst->args[1])->i;
 	out->i = lo;
+	if (lo >= hi && (inst->flags & KB_NONEMPTY))
+		return fail(fr, "a loop is empty that is said never to be");
 	if (lo >= hi)
 		fr->pc = fr->jump[fr->pc];
 	return true;

@@ -329,6 +329,33 @@ START_TEST(test_matrix_tiles)
 }
 END_TEST
 
+/* A call without rows of a kernel whose rows fill one tile at most. */
+START_TEST(test_no_rows)
+{
+	const struct schedule s = {32, 32, 32};
+	const char *target = "x86-64-v4-amx";
+	struct buf text;
+	struct linear_case c;
+	struct linear_call call;
+	struct reference r = {.c = &c, .depth = 70, .bf16 = _i == 1, .matrix = true};
+	struct linear_weights w = {.format = FORMAT_Q8_ROW};
+	if (r.bf16)
+		w = (struct linear_weights){.rounded = DT_BF16, .kept = DT_BF16};
+	buf_init(&text);
+	write_text(&text, &r, w.format, 33, &s, target);
+	memcpy(strstr(text.data, "[0,8]"), "[0,1]", 5);
+	memcpy(strstr(text.data, "[0,128]"), "[0, 16]", 7);
+	linear_case_init_kept(&c, text.data, target, &w);
+	for (int64_t rows = 0; rows < 3; rows++) {
+		linear_call_init(&c, &call, 1, rows);
+		linear_run_checked(&c, &call, 2);
+		linear_expect(&c, &call);
+	}
+	linear_case_destroy(&c);
+	buf_destroy(&text);
+}
+END_TEST
+
 /* Sums of steps by matrix tiles, from 16 rows on. */
 START_TEST(test_matrix_steps)
 {
@@ -463,6 +490,7 @@ Suite *suite_kernel_integer(void)
 	tcase_add_loop_test(t, test_bf16, 0, 5);
 	tcase_add_loop_test(t, test_experts, 0, n);
 	tcase_add_loop_test(t, test_matrix_tiles, 0, 2);
+	tcase_add_loop_test(t, test_no_rows, 0, 2);
 	tcase_add_loop_test(t, test_matrix_steps, 0, 13);
 	tcase_add_loop_test(t, test_matrices_of_words, 0, 2);
 	tcase_add_loop_test(t, test_special_rows, 0, n);
