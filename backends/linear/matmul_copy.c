@@ -159,6 +159,8 @@ void matmul_choose_unpacked(struct linear *l, int64_t begin)
 	struct tile_unpacked of;
 	if (!tile_unpacked(l->job->target, l->panel.format, l->rounded.to, l->depth, &of))
 		return;
+	if (matmul_by_steps(l) && KB_TILE_ROWS * MATMUL_PANEL / l->lanes > MATMUL_ACC_MAX)
+		return; /* short vectors: too many sums */
 	int64_t rows = l->norm.rows * of.row, left = s->scratch - begin - rows;
 	if (of.panel == 0 || l->columns.halves * step * of.panel > left)
 		return;
