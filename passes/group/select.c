@@ -4,8 +4,8 @@
  *
  * Requires   group, and a target record.
  * Ensures    the attributes of every group say how its kernel is made: for a linear the mr x nr register tile and
- *            kc rows of K at a time (and br rows of a norm before it), for attention br queries by bc keys; the
- *            lanes of a vector; scratch bytes for each worker (multiples of 64); room behind the rows of a result
+ *            kc rows of K at a time (and br rows that a norm or rounding makes before it), for attention br
+ *            queries by bc keys; the lanes of a vector; scratch bytes for each worker (multiples of 64); room behind the rows of a result
  *            that meet in the cache, when only linears read them. The sizes are computed by
  *            ir/target/tile.h from the target record alone, unless a line of a tile file (tiles.h) fits.
  * Example    group linear { .. }  ->  group linear {mr=6 nr=16 kc=512 lanes=8} { .. }
@@ -193,22 +193,22 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
 	const struct target_tile tile = target_linear_tile(t);
 	int64_t nr = w->n < 2 * TILE_PANEL ? TILE_PANEL : tile.nr;
 
-	a->nr = choose(w, GROUP_linear, TILE_NR, nr);
 	const struct ir_op *before = rows_of(r, group, root->operands[0]);
 	bool is_matrix = by_matrix(r, root, before, w->k);
-	int64_t mr = is_matrix ? TILE_MATRIX_ROWS : height_of(r, root, w->k, before != NULL);
+	int64_t mr = height_of(r, root, w->k, before != NULL);
+	a->nr = is_matrix ? nr : choose(w, GROUP_linear, TILE_NR, nr);
 	bool rounds = before != NULL && before->code == OP_round_rows;
 	enum ir_format format = stored_as(r, root);
-	int64_t most = is_matrix ? TILE_MATRIX_ROWS
-	               : rounds  ? rounded_height(r, root, before, w->k)
-	                         : target_tile_height(t, tile, ir_format(format)->dtype);
-	a->mr = choose(w, GROUP_linear, TILE_MR, mr < most ? mr : most);
+	int64_t most = rounds ? rounded_height(r, root, before, w->k)
+	                      : target_tile_height(t, tile, ir_format(format)->dtype);
+	a->mr = is_matrix ? TILE_MATRIX_ROWS : choose(w, GROUP_linear, TILE_MR, mr < most ? mr : most);
 	int64_t named = tiles_find(w->lines, GROUP_linear, w->k, w->n, w->rows, TILE_KC);
 	int64_t kc = named != 0 ? named : target_linear_depth(t);
 	a->kc = w->k < kc || rounds ? w->k : kc;
 	/* Parts pay when the weights of a strip do not stay in the second-level cache: sums [rows, columns].
 	 */
-	if (!rounds && (target_is_deep(t, w->k) || (named != 0 && named < w->k)))
+	bool divides = root->code == OP_linear && !rounds; /* experts walk over all of K */
+	if (divides && (target_is_deep(t, w->k) || (named != 0 && named < w->k)))
 		a->scratch = TILE_WAITING_BYTES;
 	if (!rounds && ir_format_has_codes(format))
 		select_copy(t, w->k, a);

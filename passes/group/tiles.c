@@ -294,6 +294,8 @@ static void print_group(struct buf *out, const struct target *target, const stru
 
 	if (op->code != OP_group || !tiles_key(m, f, op, &k, &n, &rows))
 		return;
+	if (a->kind == GROUP_linear && a->mr == TILE_MATRIX_ROWS)
+		return; /* matrix tiles have one size */
 	buf_init(&line);
 	buf_printf(&line, "\n%s %s %lld %lld *", ir_word(WORDS_GROUP, a->kind), target->name, (long long)k,
 	           (long long)n);
