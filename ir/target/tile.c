@@ -237,7 +237,7 @@ int64_t target_linear_rows(const struct target *t, int64_t depth)
 
 bool target_is_deep(const struct target *t, int64_t depth)
 {
-	return depth >= t->l2_bytes / 4 * 3 / (4 * target_linear_tile(t).nr * t->l2_tiles);
+	return depth > t->l2_bytes / 4 * 3 / (4 * target_linear_tile(t).nr * t->l2_tiles);
 }
 
 void target_attention_blocks(const struct target *t, int64_t e, int64_t v, int64_t *br, int64_t *bc)

@@ -145,7 +145,7 @@ int64_t target_linear_depth(const struct target *t);
 /* Rows of x, as deep, that stay in three quarters of L2 while weights pass; enough of them where K is deep.
  */
 int64_t target_linear_rows(const struct target *t, int64_t depth);
-/* Weights of the register tile (of l2_tiles of them), as deep, fill three quarters of L2: walking over K in parts pays. */
+/* Weights of l2_tiles register tiles, as deep, take more than three quarters of L2: walking over K in parts pays. */
 bool target_is_deep(const struct target *t, int64_t depth);
 /*
  * Rows of queries of a task and keys of a block of attention, for heads of e features and values of v: keys

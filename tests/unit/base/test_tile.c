@@ -49,7 +49,8 @@ START_TEST(divides_deep_products)
 	static const struct {
 		const char *target;
 		int64_t least;
-	} rows[] = {{"x86-64-v4", 6144}, {"znver5", 6144}, {"x86-64-v4-amx", 3072}, {"sapphirerapids", 3072}};
+	} rows[] = {
+	        {"x86-64-v4", 6145}, {"x86-64-v3", 6145}, {"x86-64-v4-amx", 2458}, {"sapphirerapids", 2458}};
 	const struct target *t = target_find(rows[_i].target);
 	ck_assert_ptr_nonnull(t);
 	ck_assert(target_is_deep(t, rows[_i].least) && !target_is_deep(t, rows[_i].least - 1));
