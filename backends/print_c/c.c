@@ -130,6 +130,9 @@ static const char *refuse(const struct print *p, const struct kb_func *f)
 {
 	if (f->linkage == KB_KERNEL)
 		return "work-groups in C";
+	for (size_t i = 0; i < f->n_insts; i++)
+		if (f->insts[i].op == KBO_TILE_CONFIG)
+			return "matrix tiles in C: choose a level without them, such as -mcpu=x86-64-v4-bf16";
 	return p->options->index_bits == 64 ? NULL : "indices of 32 bits in C";
 }
 

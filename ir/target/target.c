@@ -186,6 +186,16 @@ const struct target *target_least(enum target_arch arch)
 	return NULL;
 }
 
+const struct target *target_without_tiles(const struct target *t)
+{
+	const struct target *best = t;
+	for (size_t i = 0; target_has(t, FEATURE_AMX_TILE) && i < TFMC_COUNT(targets); i++)
+		if (targets[i].arch == t->arch && !(targets[i].features & ~t->features) &&
+		    !target_has(&targets[i], FEATURE_AMX_TILE))
+			best = &targets[i];
+	return best;
+}
+
 /* The processors of LLVM that have features of their own are rows, too. */
 void target_features_text(const struct target *t, char out[TARGET_FEATURES_BYTES])
 {

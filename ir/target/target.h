@@ -45,6 +45,8 @@ struct target {
 
 /* A level or a processor. */
 const struct target *target_find(const char *name);
+/* t, or the best level without matrix tiles whose features t has. */
+const struct target *target_without_tiles(const struct target *t);
 /* The end of a name that tells rows of an arch apart: v3 of x86-64-v3; other names whole. */
 const char *target_level(const struct target *t);
 /* Level i of the table, processor i, or NULL. */

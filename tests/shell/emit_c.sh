@@ -22,9 +22,18 @@ least=x86-64-v2
 "$TFMC" "$model" -mcpu=$least --emit=c="$tmp/least.c"
 "$TFMC" "$model" --emit=c="$tmp/plain.c",header="$tmp/plain.h"
 cmp "$tmp/plain.c" "$tmp/least.c"
-"$TFMC" "$model" -mcpu=native --emit=c="$tmp/native.c"
+"$TFMC" "$model" -mcpu=native --emit=c="$tmp/native.c",obj="$tmp/native.o"
 "$TFMC" "$model" --emit=c="$tmp/both.c",obj="$tmp/both.o"
 cmp "$tmp/native.c" "$tmp/both.c"
+# C has no matrix tiles: alone it is for the level below, beside code with tiles it is refused.
+rounded=("$model" --target=x86_64-linux-gnu --quantize=q8_row)
+"$TFMC" "${rounded[@]}" -mcpu=x86-64-v4-amx --emit=c="$tmp/tiles.c"
+"$TFMC" "${rounded[@]}" -mcpu=x86-64-v4-bf16 --emit=c="$tmp/level.c"
+cmp "$tmp/tiles.c" "$tmp/level.c"
+code=0
+"$TFMC" "${rounded[@]}" -mcpu=x86-64-v4-amx --emit=c="$tmp/no.c",obj="$tmp/no.o" 2>"$tmp/refused" || code=$?
+[ $code = 1 ] && [ ! -e "$tmp/no.c" ] && [ ! -e "$tmp/no.o" ]
+grep -q "matrix tiles in C: choose a level without them, such as -mcpu=x86-64-v4-bf16 \[E700\]" "$tmp/refused"
 for date in "${dates[@]}"; do
 	"$TFMC" generate "$model" --prompt "$date"
 done >"$tmp/expected"

@@ -334,20 +334,23 @@ static bool wants_only(const struct emission *e, enum emit_kind kind, enum emit_
 /*
  * Who asks for kernels of OpenCL alone need not say for which family; an object has all. C alone is for every machine of the
  * arch: a compiler that is not told more has the vectors of the least one; to split wider ones takes it ten
- * times as long, and the result is slower.
+ * times as long, and the result is slower. It has no matrix tiles.
  */
 static void choose_target(struct emission *e)
 {
 	struct driver_options *o = &e->d->options;
 	const struct target *t;
+	bool c_alone = wants_only(e, EMIT_C, EMIT_HEADER) && !o->variants &&
+	               target_choose(o->target, o->mcpu, &t) == TARGET_CHOSEN && t->arch != ARCH_OPENCL;
+	if (o->mcpu && c_alone)
+		o->mcpu = target_without_tiles(t)->name;
 	if (o->mcpu)
 		return;
 	if (wants_only(e, EMIT_OPENCL, EMIT_OPENCL) && !o->target)
 		o->target = "opencl";
 	else if (o->target && !strcmp(o->target, "opencl") && !e->wanted[EMIT_OPENCL] && !e->wanted[EMIT_TIR])
 		o->target = "opencl,opencl"; /* the first family and all others */
-	else if (wants_only(e, EMIT_C, EMIT_HEADER) && !o->variants &&
-	         target_choose(o->target, NULL, &t) == TARGET_CHOSEN && t->arch != ARCH_OPENCL)
+	else if (c_alone)
 		o->mcpu = target_least(t->arch)->name;
 }
 
