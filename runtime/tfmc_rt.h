@@ -39,7 +39,7 @@ enum tfmc_rt_code {
 	TFMC_RT_E_LOGITS,       /* a logit is NaN or infinite, or no id may be chosen */
 	TFMC_RT_E_TEXT,         /* the object carries no vocabulary, or the text is not UTF-8 */
 	TFMC_RT_E_SAMPLE,       /* a sampling option is outside its range */
-	TFMC_RT_E_BEAM,         /* the beam is not from 1 to the bound of the batch */
+	TFMC_RT_E_BEAM,         /* a beam option is outside its range (beam: 1 to the session's batch) */
 	TFMC_RT_E_RULES,        /* a rule names an id outside the vocabulary, or an empty text */
 	TFMC_RT_E_SAVED,        /* a saved sequence is damaged, cut off, or of another version */
 	TFMC_RT_E_OTHER, /* a saved sequence is one of another model, or of states that hold something else */
@@ -69,7 +69,7 @@ void tfmc_weights_unmap(struct tfmc_mapping *mapping); /* NULL is allowed */
 /*
  * Finds the weights file that was written with the object, whatever it is called: the first *.weights file
  * (by name) beside the program, then in the current folder, whose header has the record's weights_hash. Its
- * path, zero- terminated, goes to path[0..cap). TFMC_RT_E_NO_WEIGHTS: there is none; TFMC_RT_E_SIZE: the path
+ * path, zero-terminated, goes to path[0..cap). TFMC_RT_E_NO_WEIGHTS: there is none; TFMC_RT_E_SIZE: the path
  * is longer.
  */
 int tfmc_weights_find(const struct tfmc_record *record, char *path, uint64_t cap);
@@ -260,9 +260,10 @@ int tfmc_slots_save(const struct tfmc_slots *slots, int64_t slot, void *out, uin
 int tfmc_slots_restore(struct tfmc_slots *slots, const void *data, uint64_t n, int64_t *slot);
 
 /* ---- sampling ---- */
-/* What is not given cuts nothing off. The steps are done in the order of the fields, first the penalties. */
+/* Begin with TFMC_SAMPLE_DEFAULTS, which cut nothing off. The steps are done in the order of the fields, first the
+ * penalties. */
 struct tfmc_sample_options {
-	uint64_t struct_size;
+	uint64_t struct_size;      /* sizeof of this struct, else TFMC_RT_E_ABI */
 	double repetition_penalty; /* > 0: logits of ids seen before are divided (negative: multiplied) by it;
 	                              1: none */
 	double presence_penalty;   /* subtracted from the logits of ids seen before */
@@ -302,7 +303,7 @@ struct tfmc_ids {
 	uint64_t n;
 };
 struct tfmc_rules {
-	uint64_t struct_size;
+	uint64_t struct_size;          /* sizeof of this struct, else TFMC_RT_E_ABI */
 	struct tfmc_ids forced;        /* the first new tokens; a stop id among them ends nothing */
 	struct tfmc_ids suppress;      /* never chosen */
 	const struct tfmc_ids *banned; /* [n_banned] sequences: the last id is not chosen where the others
@@ -337,7 +338,7 @@ enum tfmc_finish {
 	TFMC_FINISH_FAILED,   /* the status is not TFMC_RT_OK */
 };
 struct tfmc_generate_options {
-	uint64_t struct_size;
+	uint64_t struct_size;                     /* sizeof of this struct, else TFMC_RT_E_ABI */
 	int64_t max_new_tokens;                   /* 0: as many as the model's max_len allows */
 	int ignore_stop;                          /* nonzero: go on after stop ids */
 	const struct tfmc_sample_options *sample; /* NULL: greedy, the lowest id on a tie */
@@ -400,7 +401,7 @@ int tfmc_session_set_source(struct tfmc_session *session, const void *data, cons
                             uint64_t rank);
 
 struct tfmc_beam_options {
-	uint64_t struct_size;
+	uint64_t struct_size;   /* sizeof of this struct, else TFMC_RT_E_ABI */
 	int64_t beam;           /* live hypotheses, 1 to the session's batch */
 	double length_penalty;  /* a: the score is log p / n^a for n new tokens, the stop token included */
 	int gnmt;               /* nonzero: log p / ((5 + n) / 6)^a (Wu et al. 2016) */

@@ -126,9 +126,8 @@ static enum exit_code check_rounding(struct driver *d)
 	if (!o->quantize || ir_format_of_word(o->quantize, &format))
 		return EXIT_OK;
 	const char *near = did_you_mean(&d->arena, o->quantize, words, n);
-	return driver_usage(d, "--quantize: no format is called '%.60s'%s", o->quantize,
-	                    *near ? near
-	                          : "; there are q8, q8_row, q4, q4a, q4s, q4_k, iq4_nl, mxfp4 and others");
+	return driver_usage(d, "--quantize: no format is called '%.60s'%s%s", o->quantize,
+	                    *near ? near : "; there are ", *near ? "" : ir_format_words_listed());
 }
 
 static enum exit_code check_choices(struct driver *d)

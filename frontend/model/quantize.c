@@ -19,8 +19,7 @@ static bool read_format(struct frontend_model *m, const char *word, struct loc l
 	const char *near = did_you_mean(&m->arena, word, words, n);
 	diag_error(m->cx, loc, DIAG_VALUE_TYPE, "quantize: no format is called '%.60s'%s", word, near);
 	if (*near == 0)
-		diag_note(m->cx, LOC_NONE,
-		          "there are q8, q8_row, q4, q4a, q4s, q4_k, iq4_nl, mxfp4 and others");
+		diag_note(m->cx, LOC_NONE, "there are %s", ir_format_words_listed());
 	return false;
 }
 

@@ -21,7 +21,8 @@ const char *tfmc_rt_status_text(int status)
 	case TFMC_RT_E_LOGITS: return "a logit is NaN or infinite, or no token may be chosen";
 	case TFMC_RT_E_TEXT: return "the object carries no vocabulary, or the text is not UTF-8";
 	case TFMC_RT_E_SAMPLE: return "a sampling option is outside of its range";
-	case TFMC_RT_E_BEAM: return "the beam is not from 1 to the bound of the batch";
+	case TFMC_RT_E_BEAM:
+		return "a beam option is outside of its range (the beam: 1 to the session's batch)";
 	case TFMC_RT_E_RULES:
 		return "a rule is out of its range: an id outside of the vocabulary, or an empty sequence or "
 		       "text";

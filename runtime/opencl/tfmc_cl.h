@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-/* Beside those of abi.h and tfmc_rt.h. */
+/* Beside those of abi.h and tfmc_rt.h. libtfmctok has the same numbers for others. */
 enum tfmc_cl_status {
 	TFMC_CL_OK = 0,
 	TFMC_CL_E_NULL = 200, /* a pointer is missing */
@@ -111,8 +111,8 @@ struct tfmc_cl_buffer;
 int tfmc_cl_buffer_create(struct tfmc_cl_context *context, uint64_t bytes, struct tfmc_cl_buffer **out,
                           struct tfmc_cl_error *error);
 /*
- * A buffer that kernels only read. On a device that shares the memory of the process, and with `data` at the begin of
- * a page (4096 bytes), it is the data itself, which must stay as it is until the buffer is freed. Elsewhere, or
+ * A buffer that kernels only read. On a device that shares the memory of the process, and with `data` at the beginning
+ * of a page (4096 bytes), it is the data itself, which must stay as it is until the buffer is freed. Elsewhere, or
  * when the driver refuses, it is a copy.
  */
 int tfmc_cl_buffer_share(struct tfmc_cl_context *context, const void *data, uint64_t bytes,
