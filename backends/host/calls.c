@@ -65,7 +65,6 @@ static void raise_floors(struct emit *e, struct kb_val worker)
 static void emit_finish(struct object *o, const struct function *f)
 {
 	struct emit e = emit_begin(o, f, emit_part(o, f, "finish"), KB_INTERNAL);
-	const struct plan_step *lengths = plan_find(f->plan, PLAN_LENGTHS);
 	bool has_batch = o->states.batch_dim >= 0,
 	     is_encode = has_batch && f->has_state && function_is_encode(f);
 	struct kb *k = e.k;
@@ -76,8 +75,8 @@ static void emit_finish(struct object *o, const struct function *f)
 		set_encoded(&e, 0);
 	kb_return(k, status);
 	kb_end_if(k);
-	if (lengths && has_batch && !object_is_device(o)) {
-		struct kb_val from = area_address(&e, lengths->lengths);
+	if (f->plan->lengths && has_batch && !object_is_device(o)) {
+		struct kb_val from = area_address(&e, f->plan->lengths);
 		struct kb_val b = kb_loop(k, "b", kb_index(k, 0), e.dims[o->states.batch_dim], 1, 0);
 		kb_store(k, kb_load(k, KB_I32_T, from, b, 0, 4), e.past, b, 0, 4);
 		kb_end_loop(k);

@@ -131,12 +131,10 @@ static void output_tensor(struct kernel *g, struct eval_output *o)
 bool kernel_make_write(struct kernel *g, const struct ir_op *op, struct kernel_write *w)
 {
 	const struct kernel_binding *b = g->job->bind;
-	size_t first = op->code == OP_state_append ? 3 : 2;
 	*w = (struct kernel_write){.op = op, .x = op->operands[1], .shifted = -1};
 	if (op->code == OP_state_append)
 		w->shifted = ir_type_of(g->job->func, w->x)->rank - 2;
-	if (!b->state(b->user, g->k, op->operands[0], op->operands + first, op->n_operands - first,
-	              &w->to.t)) {
+	if (!b->state(b->user, g->k, op, &w->to.t)) {
 		eval_internal(g->e, op, "a state has no place");
 		return false;
 	}

@@ -148,7 +148,7 @@ static bool make_output(struct eval *e, size_t i, struct ir_value y, struct eval
 	struct ir_value base = ir_view_base(job->func, y);
 	struct ir_view view;
 	out->value = y;
-	if (!job->bind->result(job->bind->user, e->k, i, &out->to.t)) {
+	if (!job->bind->tensor(job->bind->user, e->k, job->group->results[i], &out->to.t)) {
 		eval_internal(e, NULL, "a result has no place");
 		return false;
 	}

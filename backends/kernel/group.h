@@ -43,11 +43,8 @@ struct kernel_binding {
 	 * internal error).
 	 */
 	bool (*tensor)(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out);
-	/* Result i of the group, as it lies in memory (row-major in its own shape). */
-	bool (*result)(void *user, struct kb *k, size_t i, struct kb_tensor *out);
-	/* For state ops: the slice [B, rest] of the state a state value stands for, at the given indices. */
-	bool (*state)(void *user, struct kb *k, struct ir_value state, const struct ir_value *at, size_t n,
-	              struct kb_tensor *out);
+	/* The slice [B, rest] of the state that a state op works on. */
+	bool (*state)(void *user, struct kb *k, const struct ir_op *op, struct kb_tensor *out);
 	/* The value of a dim expression (i64). */
 	struct kb_size (*dim)(void *user, struct kb *k, const struct ir_dim *d);
 	/* The value of a repeat's index (i64) when v is one; none otherwise. */

@@ -37,15 +37,6 @@ static bool add_index(const struct emit *e, struct ir_value v, int64_t bytes, st
 	return true;
 }
 
-/* Product of the constant dims [from, rank). */
-static int64_t tail_count(const struct ir_type *t, int from)
-{
-	int64_t n = 1, d;
-	for (int i = from; i < t->rank; i++)
-		n *= ir_dim_is_const(t->dims[i], &d) ? d : 0;
-	return n;
-}
-
 /* From the first sequence's slice to the end of the last one's. */
 bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct area *out)
 {
@@ -74,17 +65,17 @@ static bool area_of_weight(const struct emit *e, const struct ir_op *op, struct 
 {
 	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
 	const struct weight_place *p = object_weight(e->object, w);
-	bool panels = w->encoding == ENC_PANEL16;
 	*out = (struct area){.name = w->name, .memory = AREA_WEIGHTS};
 	if (!p || p->rows == 0 || p->columns == 0)
 		return false;
-	int64_t unit = panels ? p->rows * p->columns : 1;
-	int64_t unit_bytes = panels ? p->matrix_bytes : weight_element_bytes(w);
+	int64_t bytes = p->bytes, n;
 	out->offset = ir_dim_const(dims_of(e), p->offset);
-	for (size_t i = 0; i < op->n_operands; i++)
-		if (!add_index(e, op->operands[i], tail_count(w->type, (int)i + 1) / unit * unit_bytes, out))
+	for (size_t i = 0; i < op->n_operands; i++) {
+		bytes = ir_dim_is_const(w->type->dims[i], &n) && n > 0 ? bytes / n : 0;
+		if (!add_index(e, op->operands[i], bytes, out))
 			return false;
-	out->bytes = ir_dim_const(dims_of(e), tail_count(w->type, (int)op->n_operands) / unit * unit_bytes);
+	}
+	out->bytes = ir_dim_const(dims_of(e), bytes);
 	return true;
 }
 
@@ -131,7 +122,7 @@ bool area_of_value(const struct emit *e, struct ir_value v, struct area *out)
 
 /* ---- the areas of a group ---- */
 
-bool area_is_same(const struct area *a, const struct area *b)
+static bool area_is_same(const struct area *a, const struct area *b)
 {
 	return a->memory == b->memory && a->number == b->number && a->offset == b->offset &&
 	       a->bytes == b->bytes && memcmp(a->step, b->step, sizeof(a->step)) == 0;
@@ -143,7 +134,7 @@ static bool ends_before(struct ir_dims *t, const struct area *a, const struct ar
 }
 
 /* Nobody writes weights and inputs while a call runs. */
-bool area_meets(struct ir_dims *t, const struct area *a, const struct area *b)
+static bool area_meets(struct ir_dims *t, const struct area *a, const struct area *b)
 {
 	if ((!a->is_written && !b->is_written) || a->memory != b->memory)
 		return false;
@@ -158,11 +149,13 @@ bool area_meets(struct ir_dims *t, const struct area *a, const struct area *b)
 	return false;
 }
 
-bool areas_meet(struct ir_dims *t, const struct area_list *a, const struct area_list *b)
+bool areas_meet(struct ir_dims *t, const struct area_list *a, const struct area_list *b,
+                const struct area *but)
 {
 	for (size_t i = 0; i < a->n; i++)
 		for (size_t k = 0; k < b->n; k++)
-			if (area_meets(t, &a->items[i], &b->items[k]))
+			if (area_meets(t, &a->items[i], &b->items[k]) &&
+			    !(but && area_is_same(&a->items[i], but) && area_is_same(&b->items[k], but)))
 				return true;
 	return false;
 }

@@ -6,8 +6,6 @@
 #include "backends/plan/emit.h"
 #include "ir/target/tile.h"
 
-#define PANEL TILE_PANEL
-
 /* ---- state ---- */
 
 static int64_t sequence_elements(const struct emit *e, enum ir_dtype t)
@@ -47,7 +45,7 @@ static void slice_strides(struct emit *e, const struct state_place *p, size_t n,
 		int axis = i == 0 ? 0 : i + (int)n;
 		int64_t stride = i == 0 ? sequence_elements(e, t->dtype) : layout_state_count(d, axis + 1);
 		if (d->encoding == ENC_PANEL16 && axis >= t->rank - 2)
-			stride = axis == t->rank - 1 ? PANEL : 0;
+			stride = axis == t->rank - 1 ? TILE_PANEL : 0;
 		out->size[i] = emit_size(e, t->dims[axis]);
 		out->stride[i] = (struct kb_size){true, stride, kb_index(e->k, stride)};
 	}
@@ -55,18 +53,17 @@ static void slice_strides(struct emit *e, const struct state_place *p, size_t n,
 		out->stride[0] = over_sequences(e, p, out->stride[0]);
 }
 
-static bool bind_state(void *user, struct kb *k, struct ir_value state, const struct ir_value *at, size_t n,
-                       struct kb_tensor *out)
+static bool bind_state(void *user, struct kb *k, const struct ir_op *op, struct kb_tensor *out)
 {
 	struct emit *e = user;
-	const struct ir_type *type = ir_type_of(e->function->func, state);
-	struct binding_slice slice = {object_state(e->object, type->state), at, n};
+	struct binding_slice slice;
 	struct area a;
 	(void)k;
 	*out = (struct kb_tensor){0};
-	if (!slice.state || !area_of_slice(e, &slice, &a) || !area_pointer(e, &a, &out->ptr))
+	if (!binding_slice(e->object, e->function->func, op, &slice) || !area_of_slice(e, &slice, &a) ||
+	    !area_pointer(e, &a, &out->ptr))
 		return false;
-	slice_strides(e, slice.state, n, out);
+	slice_strides(e, slice.state, slice.n_at, out);
 	return true;
 }
 
@@ -77,9 +74,8 @@ static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *pt
 	const struct ir_func *f = e->function->func;
 	struct area a;
 	out->dtype = ir_type_of(f, base)->dtype;
-	bool is_weight = e->function->places[base.id]->kind == PLACE_WEIGHT;
-	if (is_weight) { /* how it is packed, whatever its type says */
-		const struct ir_weight *w = ((const struct attrs_weight *)ir_def(f, base)->attrs)->weight;
+	const struct ir_weight *w = ir_weight_of(f, base);
+	if (w) { /* how it is packed, whatever its type says */
 		out->encoding = w->encoding;
 		out->format = ir_weight_kept(w);
 		out->dtype = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT ? ir_format(out->format)->dtype
@@ -107,9 +103,7 @@ static void matrix_strides(struct emit *e, struct ir_value base, struct kb_tenso
 	const struct place *p = e->function->places[base.id];
 	if (p->kind != PLACE_WEIGHT || out->encoding != ENC_PANEL16 || out->rank < 3)
 		return;
-	const struct ir_op *op = ir_def(e->function->func, base);
-	const struct weight_place *w =
-	        object_weight(e->object, ((const struct attrs_weight *)op->attrs)->weight);
+	const struct weight_place *w = object_weight(e->object, ir_weight_of(e->function->func, base));
 	int64_t step = w != NULL ? w->matrix_bytes / ir_dtype_bytes(out->dtype) : 0;
 	for (int i = out->rank - 3; i >= 0; i--) {
 		int64_t size = out->size[i].is_const ? out->size[i].c : 0;
@@ -131,12 +125,8 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 		return false;
 	out->ptr = ptr;
 	struct binding_slice slice = {0}; /* that the view is one of */
-	if (view.is_state &&
-	    !binding_slice(e->object, e->function->func, ir_slice_op(e->function->func, view.base), &slice))
-		slice.state = NULL;
-	if (view.is_state && !ir_slice_ring(e->function->func, view.base, &out->ring))
-		out->ring = 0;
-	if (out->ring && !reads_rings(e))
+	(void)binding_slice(e->object, e->function->func, ir_slice_op(e->function->func, view.base), &slice);
+	if (ir_slice_ring(e->function->func, view.base, &out->ring) && !reads_rings(e))
 		return false;
 	if (slice.state && slice.state->decl->encoding == ENC_PANEL16) {
 		/* as a whole: there are no views of it */
@@ -164,12 +154,6 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	return true;
 }
 
-static bool bind_result(void *user, struct kb *k, size_t i, struct kb_tensor *out)
-{
-	struct emit *e = user;
-	return i < e->group->n_results && bind_tensor(e, k, e->group->results[i], out);
-}
-
 static struct kb_size bind_dim(void *user, struct kb *k, const struct ir_dim *d)
 {
 	(void)k;
@@ -189,12 +173,8 @@ static struct kb_val bind_index(void *user, struct kb *k, struct ir_value v)
 enum tfmc_status emit_template(struct emit *e, struct kernel_job job)
 {
 	const struct object *o = e->object;
-	struct kernel_binding bind = {.tensor = bind_tensor,
-	                              .result = bind_result,
-	                              .state = bind_state,
-	                              .dim = bind_dim,
-	                              .index = bind_index,
-	                              .user = e};
+	struct kernel_binding bind = {
+	        .tensor = bind_tensor, .state = bind_state, .dim = bind_dim, .index = bind_index, .user = e};
 	struct arena notes;
 	arena_init(&notes);
 	job.k = e->k;

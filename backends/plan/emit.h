@@ -86,11 +86,10 @@ TFMC_MUST_USE enum tfmc_status emit_template(struct emit *e, struct kernel_job j
  * at an index that is computed. Sets no is_written. */
 bool area_of_value(const struct emit *e, struct ir_value v, struct area *out);
 bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct area *out);
-bool area_is_same(const struct area *a, const struct area *b);
-/* Both are the same memory, and one of them is written. */
-bool area_meets(struct ir_dims *t, const struct area *a, const struct area *b);
-/* Any of the one list meets any of the other. */
-bool areas_meet(struct ir_dims *t, const struct area_list *a, const struct area_list *b);
+/* An area of the one list and one of the other share memory that one of them is written in; `but` may be shared, or is
+ * NULL. */
+bool areas_meet(struct ir_dims *t, const struct area_list *a, const struct area_list *b,
+                const struct area *but);
 /* Everything that n groups touch and area_of_value names, in order of their operands, results last; no two are the
  * same memory. */
 struct area_list group_areas(const struct object *o, const struct function *f,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backends/kernel/group.h"
+#include "ir/analysis/lifetime.h"
 
 bool param_is_input(const struct ir_func *f, size_t i)
 {
@@ -68,22 +69,14 @@ static void find_words(struct object *o, struct function *f)
 
 /* ---- groups and arena ---- */
 
-static void find_groups(struct object *o, struct function *f)
+int64_t groups_scratch(const struct ir_op *const *groups, size_t n)
 {
-	struct {
-		const struct ir_op **items;
-		size_t n, cap;
-	} groups = {0};
-	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it)) {
-		if (it.op->code != OP_group)
-			continue;
-		ARENA_ADD(o->arena, &groups, it.op);
-		int64_t scratch = ((const struct attrs_group *)it.op->attrs)->scratch;
-		f->scratch = scratch > f->scratch ? scratch : f->scratch;
+	int64_t most = 0;
+	for (size_t i = 0; i < n; i++) {
+		int64_t bytes = ((const struct attrs_group *)groups[i]->attrs)->scratch;
+		most = bytes > most ? bytes : most;
 	}
-	f->groups = groups.items;
-	f->n_groups = groups.n;
-	f->scratch = (f->scratch + OBJECT_ALIGN - 1) / OBJECT_ALIGN * OBJECT_ALIGN;
+	return (most + OBJECT_ALIGN - 1) / OBJECT_ALIGN * OBJECT_ALIGN;
 }
 
 static const struct ir_dim *take(struct object *o, struct function *f, const struct ir_type *t)
@@ -169,11 +162,14 @@ static enum tfmc_status add_function(struct object *o, const struct ir_func *fun
 	f->result_word = ARENA_ARRAY(o->arena, size_t, func->n_results + 1);
 	f->default_at = ARENA_ARRAY(o->arena, const struct ir_dim *, func->n_params + 1);
 	f->uses = ir_count_uses(o->arena, func);
-	if (arena_failed(o->arena))
+	struct ir_lifetimes life;
+	if (arena_failed(o->arena) || !ir_lifetimes(o->arena, func, &life))
 		return TFMC_NO_MEMORY;
 	find_words(o, f);
-	find_groups(o, f);
-	TFMC_TRY(places_find(o, f));
+	f->groups = life.groups;
+	f->n_groups = life.n_times;
+	f->scratch = groups_scratch(f->groups, f->n_groups);
+	TFMC_TRY(places_find(o, f, life.carry));
 	extend_arena(o, f);
 	o->scratch = f->scratch > o->scratch ? f->scratch : o->scratch;
 	if (!ir_dims_failed(o->module->dims) && ir_dim_hi(o->module->dims, f->arena) < INT64_MAX / 4)

@@ -25,25 +25,12 @@ struct recording {
 	} args;
 };
 
-/* ---- scratch ---- */
-
-/* Of the group that needs most. */
-static int64_t scratch_bytes(const struct plan_kernel *k)
-{
-	int64_t most = 0;
-	for (size_t i = 0; i < k->n_groups; i++) {
-		int64_t bytes = ((const struct attrs_group *)k->groups[i]->attrs)->scratch;
-		most = bytes > most ? bytes : most;
-	}
-	return (most + OBJECT_ALIGN - 1) / OBJECT_ALIGN * OBJECT_ALIGN;
-}
-
 /* What groups leave for the join, then scratch. */
 static void add_areas(struct recording *r)
 {
 	const struct object *o = r->object;
 	struct ir_dims *t = o->module->dims;
-	int64_t scratch = scratch_bytes(r->kernel);
+	int64_t scratch = groups_scratch(r->kernel->groups, r->kernel->n_groups);
 	const struct ir_dim *sums = kernel_join_bytes(o->module, r->e.function->func, r->e.group, o->target);
 	if (sums)
 		ARENA_ADD(o->arena, &r->e.areas,
@@ -159,7 +146,7 @@ static enum tfmc_status record_group(struct recording *r, size_t i)
 {
 	const struct object *o = r->object;
 	struct kb *k = r->e.k;
-	int64_t scratch = scratch_bytes(r->kernel);
+	int64_t scratch = groups_scratch(r->kernel->groups, r->kernel->n_groups);
 	struct kb_val slot = {0};
 	r->e.group = r->kernel->groups[i];
 	r->job.items = items_of(r, r->e.group);
@@ -227,7 +214,8 @@ static enum tfmc_status take_args(struct recording *r, const struct kb_func *f)
 				number[arg.number] = out->areas.n;
 			}
 			arg.number = number[arg.number] - 1;
-			out->scratch = area->memory == AREA_SCRATCH ? scratch_bytes(out) : out->scratch;
+			if (area->memory == AREA_SCRATCH)
+				out->scratch = groups_scratch(out->groups, out->n_groups);
 		}
 		args[out->n_args++] = arg;
 	}

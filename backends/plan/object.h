@@ -215,8 +215,10 @@ size_t function_words(const struct function *f);
 enum case_use { CASE_NEVER, CASE_SOMETIMES, CASE_ALWAYS };
 enum case_use entry_case(const struct object *o, const struct entry *e, const struct function *f);
 TFMC_MUST_USE enum tfmc_status layout_entries(struct object *o);
-/* Fills f->places. */
-TFMC_MUST_USE enum tfmc_status places_find(struct object *o, struct function *f);
+/* Fills f->places. carry: ir_lifetimes. */
+TFMC_MUST_USE enum tfmc_status places_find(struct object *o, struct function *f, const uint32_t *carry);
+/* Bytes of the group that needs most, in whole lines. */
+int64_t groups_scratch(const struct ir_op *const *groups, size_t n);
 /* Bytes of an element of a weight in rows. */
 int64_t weight_element_bytes(const struct ir_weight *w);
 const struct weight_place *object_weight(const struct object *o, const struct ir_weight *w);

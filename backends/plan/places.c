@@ -2,27 +2,18 @@
 /*
  * Where every value of a planned function lies. A carry of a repeat, its first
  * value, what the body yields for it and the repeat's result are one buffer
- * (the planner made it so); values are joined accordingly, and the place of a
- * joined set is that of its group results, or of the parameter it began with.
+ * (the planner made it so), whose place is that of its group results, or of the
+ * parameter it began with.
  */
 #include "backends/plan/object.h"
 
 struct finder {
 	struct object *object;
 	struct function *f;
-	uint32_t *parent;   /* [n_values]: joined sets */
-	struct place *sets; /* [n_values]: of each root */
+	const uint32_t *carry; /* of the lifetimes */
+	struct place *sets;    /* [n_values]: of each representative */
 	enum tfmc_status status;
 };
-
-static uint32_t root_of(struct finder *w, uint32_t v)
-{
-	while (w->parent[v] != v) {
-		w->parent[v] = w->parent[w->parent[v]];
-		v = w->parent[v];
-	}
-	return v;
-}
 
 static enum tfmc_status fail(const struct finder *w, struct ir_loc loc, const char *what)
 {
@@ -50,34 +41,26 @@ static uint32_t whole_base(struct finder *w, struct ir_value v, struct ir_loc lo
 	return base.id;
 }
 
-static void join(struct finder *w, uint32_t a, uint32_t b)
-{
-	w->parent[root_of(w, a)] = root_of(w, b);
-}
-
 static bool is_tensor(const struct finder *w, struct ir_value v)
 {
 	return ir_type_of(w->f->func, v)->kind == IR_TENSOR;
 }
 
-static void join_repeat(struct finder *w, const struct ir_op *op)
+static void check_carries(struct finder *w, const struct ir_op *op)
 {
 	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
-	for (size_t i = 0; i < op->n_operands; i++) {
-		if (!is_tensor(w, op->operands[i]))
-			continue;
-		uint32_t result = op->results[i].id;
-		join(w, op->region->args[i + 1].id, result);
-		join(w, whole_base(w, op->operands[i], op->loc), result);
-		join(w, whole_base(w, yield->operands[i], op->loc), result);
-	}
+	for (size_t i = 0; i < op->n_operands; i++)
+		if (is_tensor(w, op->operands[i])) {
+			(void)whole_base(w, op->operands[i], op->loc);
+			(void)whole_base(w, yield->operands[i], op->loc);
+		}
 }
 
 /* ---- places of the sets ---- */
 
 static struct place *place_of(struct finder *w, uint32_t v)
 {
-	return &w->sets[root_of(w, v)];
+	return &w->sets[w->carry[v]];
 }
 
 /* Results with a planned offset. */
@@ -124,20 +107,17 @@ static void place_results(struct finder *w)
 	}
 }
 
-enum tfmc_status places_find(struct object *o, struct function *f)
+enum tfmc_status places_find(struct object *o, struct function *f, const uint32_t *carry)
 {
-	struct finder w = {.object = o, .f = f};
+	struct finder w = {.object = o, .f = f, .carry = carry};
 	size_t n = f->func->n_values;
-	w.parent = ARENA_ARRAY(o->arena, uint32_t, n);
 	w.sets = ARENA_ARRAY(o->arena, struct place, n);
 	f->places = ARENA_ARRAY(o->arena, struct place *, n);
-	if (!w.parent || !w.sets || !f->places)
+	if (!w.sets || !f->places)
 		return TFMC_NO_MEMORY;
-	for (size_t i = 0; i < n; i++)
-		w.parent[i] = (uint32_t)i;
 	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it))
 		if (it.op->code == OP_repeat)
-			join_repeat(&w, it.op);
+			check_carries(&w, it.op);
 	for (size_t i = 0; i < f->func->n_params; i++) {
 		const struct ir_param *param = &f->func->params[i];
 		if (is_tensor(&w, param->value))

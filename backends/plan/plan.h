@@ -78,10 +78,9 @@ struct plan {
 	struct plan_step *items;
 	size_t n, cap;
 	const struct ir_dim *arena_bytes;
+	const struct area *lengths; /* of the step LENGTHS; NULL: there is none */
 };
 
-/* The first step of a kind; NULL: none. */
-const struct plan_step *plan_find(const struct plan *p, enum plan_step_kind kind);
 /* As text, for people: one line for each step, offsets and sizes as formulas. */
 void plan_print(const struct plan *p, const struct ir_module *planned, struct buf *out);
 

@@ -34,7 +34,7 @@ static bool is_free(struct ir_dims *t, const struct plan_kernel *before, const s
 {
 	if ((before->is_join && kernel->scratch > 0) || (kernel->is_join && before->scratch > 0))
 		return false;
-	return !areas_meet(t, &before->areas, &kernel->areas);
+	return !areas_meet(t, &before->areas, &kernel->areas, NULL);
 }
 
 /* ---- barriers ---- */
@@ -184,15 +184,8 @@ enum tfmc_status plan_make(struct object *o, struct function *f)
 			return TFMC_INTERNAL;
 		}
 		lengths->is_written = true;
+		p->lengths = lengths;
 		add(&m, (struct plan_step){.kind = PLAN_LENGTHS, .lengths = lengths});
 	}
 	return arena_failed(o->arena) ? TFMC_NO_MEMORY : TFMC_OK;
-}
-
-const struct plan_step *plan_find(const struct plan *p, enum plan_step_kind kind)
-{
-	for (size_t i = 0; i < p->n; i++)
-		if (p->items[i].kind == kind)
-			return &p->items[i];
-	return NULL;
 }

@@ -124,14 +124,9 @@ static bool reads_own(const struct pair *p, bool by_rows)
 static bool shares_result_only(const struct pair *p)
 {
 	const struct emit e = emit_of_group(p->object, p->function, p->before);
-	const struct area_list *x = &p->given, *y = &p->taken;
 	struct area own;
-	bool all = area_of_value(&e, p->before->results[0], &own);
-	for (size_t i = 0; i < x->n; i++)
-		for (size_t k = 0; k < y->n; k++)
-			all = all && (!area_meets(p->object->module->dims, &x->items[i], &y->items[k]) ||
-			              (area_is_same(&x->items[i], &own) && area_is_same(&y->items[k], &own)));
-	return all;
+	return area_of_value(&e, p->before->results[0], &own) &&
+	       !areas_meet(p->object->module->dims, &p->given, &p->taken, &own);
 }
 
 static bool needs_own_only(const struct pair *p)
@@ -154,7 +149,7 @@ static bool may_follow(const struct object *o, const struct function *f, const s
 	for (size_t i = 0; i < n; i++) {
 		const struct pair p = {o, f, groups[i], groups[n], group_areas(o, f, &groups[i], 1), taken};
 		bool here = *reversed >> i & 1;
-		if (!areas_meet(o->module->dims, &p.given, &p.taken))
+		if (!areas_meet(o->module->dims, &p.given, &p.taken, NULL))
 			continue;
 		if (!needs_own_only(&p) || (is_bound && is_reversed != here))
 			return false;

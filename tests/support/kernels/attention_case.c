@@ -276,12 +276,6 @@ static const struct ir_op *group_of(const struct attention_case *c)
 	return NULL;
 }
 
-static bool bind_result(void *user, struct kb *k, size_t i, struct kb_tensor *out)
-{
-	const struct binding *b = user;
-	return bind_tensor(user, k, group_of(b->c)->results[i], out);
-}
-
 static void emit_kernel(struct attention_case *c, const struct target *target, bool is_join)
 {
 	struct kb *k = kb_begin(c->kernels, is_join ? "join" : "attend",
@@ -293,8 +287,7 @@ static void emit_kernel(struct attention_case *c, const struct target *target, b
 		kb_group_size(k, GPU_ITEMS);
 	for (int i = 0; i < 3; i++)
 		b.dims[i] = word(&b, k, KB_INDEX_T, WORD_DIMS + i);
-	struct kernel_binding bind = {
-	        .tensor = bind_tensor, .result = bind_result, .dim = bind_dim, .user = &b};
+	struct kernel_binding bind = {.tensor = bind_tensor, .dim = bind_dim, .user = &b};
 	struct kb_val offset = kb_mul(k, worker, kb_index(k, c->scratch_bytes));
 	struct kernel_job job = {.k = k,
 	                         .module = c->m,

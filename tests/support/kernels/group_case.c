@@ -75,12 +75,6 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	return true;
 }
 
-static bool bind_result(void *user, struct kb *k, size_t i, struct kb_tensor *out)
-{
-	const struct binding *b = user;
-	return i == 0 && bind_tensor(user, k, b->c->group->results[0], out);
-}
-
 static struct kb_val bind_index(void *user, struct kb *k, struct ir_value v)
 {
 	(void)user;
@@ -103,7 +97,7 @@ static void emit_kernel(struct group_case *c, const struct target *target, group
 	struct kb *k = kb_begin(c->kernels, "kernel", c->items > 1 ? KB_KERNEL : KB_EXPORTED, KB_VOID);
 	struct binding b = {.c = c, .words = kb_param(k, "words", KB_PTR_T, 0)};
 	const struct kernel_binding bind = {.tensor = bind_tensor,
-	                                    .result = bind_result,
+
 	                                    .dim = bind_dim,
 	                                    .index = bind_index,
 	                                    .user = &b};

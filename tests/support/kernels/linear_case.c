@@ -85,12 +85,6 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	return true;
 }
 
-static bool bind_result(void *user, struct kb *k, size_t i, struct kb_tensor *out)
-{
-	const struct binding *b = user;
-	return bind_tensor(user, k, b->group->results[i], out);
-}
-
 static struct kb_val bind_index(void *user, struct kb *k, struct ir_value v)
 {
 	(void)user;
@@ -143,7 +137,7 @@ static void emit_kernel(struct linear_case *c, const struct target *target)
 	for (int i = 0; i < 2; i++)
 		b.dims[i] = kb_load(k, KB_INDEX_T, b.words, kb_index(k, WORD_DIMS + i), 0, 0);
 	struct kernel_binding bind = {.tensor = bind_tensor,
-	                              .result = bind_result,
+
 	                              .dim = bind_dim,
 	                              .index = bind_index,
 	                              .user = &b};

@@ -229,9 +229,9 @@ START_TEST(model_of_states)
 	check_program(&r);
 	ck_assert_uint_eq(r.p.n_functions, 3);
 	ck_assert_int_eq(r.p.index_bits, 32);
-	ck_assert_ptr_null(plan_find(r.p.functions[0], PLAN_LENGTHS));
-	ck_assert_ptr_nonnull(plan_find(r.p.functions[1], PLAN_LENGTHS));
-	ck_assert_int_eq(plan_find(r.p.functions[1], PLAN_LENGTHS)->lengths->memory, AREA_ARENA);
+	ck_assert_ptr_null(r.p.functions[0]->lengths);
+	ck_assert_ptr_nonnull(r.p.functions[1]->lengths);
+	ck_assert_int_eq(r.p.functions[1]->lengths->memory, AREA_ARENA);
 	size_t repeats = 0, reads_past = 0;
 	/* With O2 the last of both layers is after the loop. */
 	int64_t count = _i < (int)N_FAMILIES ? 1 : 2;
@@ -313,7 +313,10 @@ START_TEST(signature)
 	        "%a = exp %src : f32[B,32]\n%b = neg %other : f32[S]\nreturn %a, %b\n}\n";
 	struct recorded r;
 	record_text(&r, text, "opencl-cpu", "O2");
-	const struct plan_kernel *l = plan_find(r.p.functions[0], PLAN_KERNEL)->kernel;
+	const struct plan_step *step = r.p.functions[0]->items;
+	while (step->kind != PLAN_KERNEL)
+		step++;
+	const struct plan_kernel *l = step->kernel;
 	const struct kb_func *f = find_kernel(&r, l->name);
 	const char *const names[] = {"src", "src_at", "out", "out_at", "B"};
 	ck_assert_str_eq(f->name, "exp_0");
