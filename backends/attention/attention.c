@@ -248,11 +248,6 @@ static enum tfmc_status find_head_size(const struct attention *a, const struct k
 	return TFMC_INVALID;
 }
 
-static int64_t padded(int64_t n)
-{
-	return (n + TILE_PANEL - 1) / TILE_PANEL * TILE_PANEL;
-}
-
 static struct attention_mask find_mask(const struct attrs_attention *attrs)
 {
 	bool is_causal = attrs->mask == MASK_causal;
@@ -314,8 +309,8 @@ static enum tfmc_status choose_schedule(struct attention *a, const struct attrs_
 	a->bc = s->bc > 0 ? s->bc : bc;
 	int64_t lanes = s->lanes > 0 ? s->lanes : kb_caps(a->k)->lanes;
 	a->lanes = lanes < ATTENTION_LANES_MAX ? (int)lanes : ATTENTION_LANES_MAX;
-	a->size_pad = padded(a->size);
-	a->value_pad = padded(a->value_size);
+	a->size_pad = tile_whole(a->size);
+	a->value_pad = tile_whole(a->value_size);
 	choose_copies(a);
 	a->mr = a->matrix ? TILE_MATRIX_ROWS : target_linear_tile(a->job->target).mr;
 	bool fits = (a->lanes & (a->lanes - 1)) == 0 && a->bc % TILE_PANEL == 0 && a->br <= BLOCK_MAX &&

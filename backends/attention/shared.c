@@ -204,14 +204,14 @@ static void divide_items(struct shared_attention *s)
 	int64_t columns = 1, busy = s->n.rows * s->n.per_row;
 	while (columns < ITEMS && columns < s->a->value_size)
 		columns *= 2;
-	s->row = shared_over(k, s->item, s->n.per_row);
-	s->part = shared_modulo(k, s->item, s->n.per_row);
+	s->row = kb_div_const(k, s->item, s->n.per_row);
+	s->part = kb_rem_const(k, s->item, s->n.per_row);
 	if (busy < ITEMS) {
 		s->has_row = kb_cmp(k, KB_LT, s->item, kb_index(k, busy));
 		s->row = kb_min(k, s->row, kb_index(k, s->n.rows - 1));
 	}
-	s->column = shared_modulo(k, s->item, columns);
-	s->first_row = shared_over(k, s->item, columns);
+	s->column = kb_rem_const(k, s->item, columns);
+	s->first_row = kb_div_const(k, s->item, columns);
 	s->apart = ITEMS / columns;
 	s->n_rows = (int)((s->n.rows + s->apart - 1) / s->apart);
 	s->n_columns = (int)((s->a->value_size + ITEMS - 1) / ITEMS);
@@ -239,15 +239,15 @@ static void find_task(struct shared_attention *s, struct kb_val task, struct kb_
 	struct kb *k = s->k;
 	struct kb_val bc = kb_index(k, a->bc), part = task, slot = {0};
 	if (s->is_split) {
-		part = shared_over(k, task, a->split);
-		slot = shared_modulo(k, task, a->split);
+		part = kb_div_const(k, task, a->split);
+		slot = kb_rem_const(k, task, a->split);
 	}
 	struct kb_val head = kb_bin(k, KB_DIV, part, tiles), tile = kb_bin(k, KB_REM, part, tiles);
 	struct kb_val b = kb_bin(k, KB_DIV, head, a->heads.heads);
 	struct kb_val key_head = kb_bin(k, KB_REM, head, a->heads.heads);
 	const struct attention_limits limits = attention_find_limits(a, b);
 	const struct attention_head h = attention_find_head(a, b, key_head);
-	struct kb_val first = shared_times(k, tile, s->n.rows);
+	struct kb_val first = kb_mul_const(k, tile, s->n.rows);
 	struct kb_val n = kb_min(k, kb_sub(k, a->heads.rows, first), kb_index(k, s->n.rows));
 	const struct attention_task t = attention_find_task(a, &limits, first, n);
 	struct kb_val lo = attention_round_down(k, t.begin, a->bc), hi = t.end;
@@ -268,10 +268,10 @@ static void run_tasks(struct shared_attention *s, struct kb_val memory, struct k
 		lower_tile(&s->n, a->scratch.slots.rows);
 	divide_memory(s, memory);
 	divide_items(s);
-	struct kb_val tiles = shared_over(k, kb_add_const(k, a->heads.rows, s->n.rows - 1), s->n.rows);
+	struct kb_val tiles = kb_div_const(k, kb_add_const(k, a->heads.rows, s->n.rows - 1), s->n.rows);
 	struct kb_val end = kb_mul(k, kb_mul(k, a->heads.batch, a->heads.heads), tiles);
 	if (s->is_split)
-		end = shared_times(k, end, a->split);
+		end = kb_mul_const(k, end, a->split);
 	struct kb_val none = kb_index(k, 0);
 	if (divides.id)
 		end = kb_select(k, divides, s->is_split ? end : none, s->is_split ? none : end);

@@ -55,26 +55,11 @@ void shared_store_factor(struct shared_attention *s, struct kb_val factor);
 struct kb_val shared_acc_row(struct shared_attention *s, int i);
 struct kb_val shared_acc_column(struct shared_attention *s, int c);
 
-static inline struct kb_val shared_times(struct kb *k, struct kb_val a, int64_t c)
-{
-	return kb_mul(k, a, kb_index(k, c));
-}
-
-static inline struct kb_val shared_over(struct kb *k, struct kb_val a, int64_t c)
-{
-	return kb_bin(k, KB_DIV, a, kb_index(k, c));
-}
-
-static inline struct kb_val shared_modulo(struct kb *k, struct kb_val a, int64_t c)
-{
-	return kb_bin(k, KB_REM, a, kb_index(k, c));
-}
-
 /* Element `row`, `column` of a table with rows of `stride`. */
 static inline struct kb_val shared_place(struct kb *k, struct kb_val row, int64_t stride,
                                          struct kb_val column)
 {
-	return kb_add(k, shared_times(k, row, stride), column);
+	return kb_add(k, kb_mul_const(k, row, stride), column);
 }
 
 static inline struct kb_val shared_load(struct shared_attention *s, struct kb_val table, struct kb_val at,

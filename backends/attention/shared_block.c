@@ -47,8 +47,8 @@ void shared_copy_queries(struct shared_attention *s, const struct attention_head
 	struct kb *k = s->k;
 	struct kb_val end = kb_index(k, s->n.rows * a->size);
 	struct kb_val i = kb_loop(k, "i", s->item, end, ITEMS, 0);
-	struct kb_val last = kb_add_const(k, t->n, -1), row = kb_min(k, shared_over(k, i, a->size), last);
-	struct kb_val element = attention_step(k, &a->q, ATTENTION_ELEMENT, shared_modulo(k, i, a->size));
+	struct kb_val last = kb_add_const(k, t->n, -1), row = kb_min(k, kb_div_const(k, i, a->size), last);
+	struct kb_val element = attention_step(k, &a->q, ATTENTION_ELEMENT, kb_rem_const(k, i, a->size));
 	struct kb_val from = attention_row_index(a, &a->q, kb_add(k, t->first, row));
 	struct kb_val x = attention_load(k, &a->q, h->q, kb_add(k, from, element), 0, 1, 1);
 	x = kb_mul(k, attention_rounded(a, x), kb_f32(k, a->score.q_factor));
@@ -60,10 +60,10 @@ void shared_copy_queries(struct shared_attention *s, const struct attention_head
 static struct kb_val key_index(struct kb *k, const struct kb_tensor *t, int64_t size, struct kb_val j,
                                struct kb_val e)
 {
-	struct kb_val row = t->ring > 0 ? shared_modulo(k, j, t->ring) : j;
+	struct kb_val row = t->ring > 0 ? kb_rem_const(k, j, t->ring) : j;
 	if (t->encoding == ENC_PANEL16) {
-		struct kb_val line = shared_place(k, shared_over(k, row, TILE_PANEL), size, e);
-		return shared_place(k, line, TILE_PANEL, shared_modulo(k, row, TILE_PANEL));
+		struct kb_val line = shared_place(k, kb_div_const(k, row, TILE_PANEL), size, e);
+		return shared_place(k, line, TILE_PANEL, kb_rem_const(k, row, TILE_PANEL));
 	}
 	struct kb_val at = attention_step(k, t, ATTENTION_ROW, row);
 	return kb_add(k, at, attention_step(k, t, ATTENTION_ELEMENT, e));
@@ -77,17 +77,17 @@ static void copy_block(struct shared_attention *s, const struct kb_tensor *t, st
 	struct kb *k = s->k;
 	struct kb_val n = kb_index(k, s->n.keys * size);
 	struct kb_val i = kb_loop(k, "i", s->item, n, ITEMS, 0);
-	struct kb_val key = shared_over(k, i, size), e = shared_modulo(k, i, size);
+	struct kb_val key = kb_div_const(k, i, size), e = kb_rem_const(k, i, size);
 	if (t->encoding == ENC_PANEL16) { /* as it lies */
-		struct kb_val line = shared_over(k, i, TILE_PANEL);
-		struct kb_val panel = shared_over(k, line, size);
-		key = shared_place(k, panel, TILE_PANEL, shared_modulo(k, i, TILE_PANEL));
-		e = shared_modulo(k, line, size);
+		struct kb_val line = kb_div_const(k, i, TILE_PANEL);
+		struct kb_val panel = kb_div_const(k, line, size);
+		key = shared_place(k, panel, TILE_PANEL, kb_rem_const(k, i, TILE_PANEL));
+		e = kb_rem_const(k, line, size);
 	}
 	struct kb_val last = kb_add_const(k, end, -1), j = kb_min(k, kb_add(k, first, key), last);
 	struct kb_val x = attention_load(k, t, head, key_index(k, t, size, j, e), 0, 1, 1);
 	if (attention_has(scales)) {
-		struct kb_val row = scales->ring > 0 ? shared_modulo(k, j, scales->ring) : j;
+		struct kb_val row = scales->ring > 0 ? kb_rem_const(k, j, scales->ring) : j;
 		struct kb_val at = attention_step(k, scales, ATTENTION_ROW, row);
 		x = kb_mul(k, x, attention_load(k, scales, head_scales, at, 0, 1, 1));
 	}
@@ -144,10 +144,10 @@ static void find_scores(struct shared_attention *s, const struct attention_head 
 	bool has_spare = s->n.rows < each; /* items without a row */
 	int n = has_spare ? 1 : (int)(s->n.rows / each);
 	struct kb_var sum[16];
-	struct kb_val key = shared_modulo(k, s->item, s->n.keys), row = shared_over(k, s->item, s->n.keys);
+	struct kb_val key = kb_rem_const(k, s->item, s->n.keys), row = kb_div_const(k, s->item, s->n.keys);
 	if (has_spare)
 		kb_if(k, kb_cmp(k, KB_LT, row, kb_index(k, s->n.rows)));
-	struct kb_val from = shared_times(k, key, s->n.stride), q = shared_times(k, row, s->a->size);
+	struct kb_val from = kb_mul_const(k, key, s->n.stride), q = kb_mul_const(k, row, s->a->size);
 	for (int i = 0; i < n; i++)
 		sum[i] = kb_var(k, "product", KB_F32_T, kb_f32(k, 0));
 	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, s->a->size), 1, KB_NONEMPTY);
@@ -172,7 +172,7 @@ static void find_scores(struct shared_attention *s, const struct attention_head 
 static struct kb_val join_parts(struct shared_attention *s, int64_t table, bool is_max)
 {
 	struct kb *k = s->k;
-	struct kb_val at = shared_times(k, s->row, s->n.per_row), all = shared_load(s, s->parts, at, table);
+	struct kb_val at = kb_mul_const(k, s->row, s->n.per_row), all = shared_load(s, s->parts, at, table);
 	for (int64_t i = 1; i < s->n.per_row; i++) {
 		struct kb_val x = shared_load(s, s->parts, at, table + i);
 		all = is_max ? kb_max(k, x, all) : kb_add(k, all, x);
@@ -187,7 +187,7 @@ static void find_weights(struct shared_attention *s)
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
 	int64_t n = s->n.keys / s->n.per_row;
-	struct kb_val at = shared_place(k, s->row, s->n.keys, shared_times(k, s->part, n));
+	struct kb_val at = shared_place(k, s->row, s->n.keys, kb_mul_const(k, s->part, n));
 	struct kb_val most = kb_f32(k, -FLT_MAX), x[16];
 	for (int64_t i = 0; i < n; i++) {
 		x[i] = shared_load(s, s->scores, at, i);
@@ -227,14 +227,14 @@ static void add_values(struct shared_attention *s)
 	struct kb_val line[16], column[4];
 	for (int i = 0; i < s->n_rows; i++) {
 		struct kb_val row = shared_acc_row(s, i), factor = shared_load(s, s->factors, row, 0);
-		line[i] = shared_times(k, row, s->n.keys);
+		line[i] = kb_mul_const(k, row, s->n.keys);
 		for (int c = 0; c < s->n_columns; c++)
 			kb_set(k, s->acc[i][c], kb_mul(k, kb_get(k, s->acc[i][c]), factor));
 	}
 	for (int c = 0; c < s->n_columns; c++)
 		column[c] = shared_acc_column(s, c);
 	struct kb_val key = kb_loop(k, "key", kb_index(k, 0), kb_index(k, s->n.keys), 1, KB_NONEMPTY);
-	struct kb_val from = shared_times(k, key, s->n.stride), v[4];
+	struct kb_val from = kb_mul_const(k, key, s->n.stride), v[4];
 	for (int c = 0; c < s->n_columns; c++)
 		v[c] = shared_load(s, s->kv, kb_add(k, from, column[c]), 0);
 	for (int i = 0; i < s->n_rows; i++) {

@@ -17,16 +17,11 @@ enum { Q = OPERAND(attention, q), KEY = OPERAND(attention, k), VALUE = OPERAND(a
 
 /* ---- when ---- */
 
-static int64_t padded(int64_t n)
-{
-	return (n + TILE_PANEL - 1) / TILE_PANEL * TILE_PANEL;
-}
-
 struct attention_slots attention_group_slots(int64_t queries, int64_t value_size)
 {
-	int64_t list = padded(queries);
+	int64_t list = tile_whole(queries);
 	return (struct attention_slots){
-	        .rows = queries, .size = queries * padded(value_size) + 2 * list, .list = list};
+	        .rows = queries, .size = queries * tile_whole(value_size) + 2 * list, .list = list};
 }
 
 static const struct ir_type *operand_type(const struct ir_func *f, const struct ir_op *group, size_t i)

@@ -320,6 +320,18 @@ static inline struct kb_val kb_add_const(struct kb *k, struct kb_val a, int64_t 
 {
 	return kb_bin(k, KB_ADD, a, kb_index(k, c));
 }
+static inline struct kb_val kb_mul_const(struct kb *k, struct kb_val a, int64_t c)
+{
+	return kb_bin(k, KB_MUL, a, kb_index(k, c));
+}
+static inline struct kb_val kb_div_const(struct kb *k, struct kb_val a, int64_t c)
+{
+	return kb_bin(k, KB_DIV, a, kb_index(k, c));
+}
+static inline struct kb_val kb_rem_const(struct kb *k, struct kb_val a, int64_t c)
+{
+	return kb_bin(k, KB_REM, a, kb_index(k, c));
+}
 
 /* Checks the whole record: types, nesting, definitions before use, calls fit. Reports INTERNAL diagnostics.
  */

@@ -75,26 +75,11 @@ static int64_t shared_elements(const struct shared_matmul *g)
 	return end > products ? end : products;
 }
 
-static struct kb_val times(struct kb *k, struct kb_val a, int64_t c)
-{
-	return kb_mul(k, a, kb_index(k, c));
-}
-
-static struct kb_val over(struct kb *k, struct kb_val a, int64_t c)
-{
-	return kb_bin(k, KB_DIV, a, kb_index(k, c));
-}
-
-static struct kb_val modulo(struct kb *k, struct kb_val a, int64_t c)
-{
-	return kb_bin(k, KB_REM, a, kb_index(k, c));
-}
-
 /* Row m of this item's share of x, counted in the tile. */
 static struct kb_val share_row(struct shared_matmul *g, const struct x_share *x, int m)
 {
 	int64_t apart = GPU_ITEMS / x->per_row;
-	return kb_add_const(g->l.k, over(g->l.k, g->item, x->per_row), m * apart);
+	return kb_add_const(g->l.k, kb_div_const(g->l.k, g->item, x->per_row), m * apart);
 }
 
 /* Divides the elements of x in a step among the items; rows that do not exist are the last one. */
@@ -105,7 +90,7 @@ static void divide_x(struct shared_matmul *g, struct x_share *x, bool is_vector)
 	x->is_vector = is_vector;
 	x->per_row = is_vector ? STEP / LANES : STEP;
 	x->n = (g->mr * SIDE * x->per_row + GPU_ITEMS - 1) / GPU_ITEMS;
-	x->at = modulo(k, g->item, x->per_row);
+	x->at = kb_rem_const(k, g->item, x->per_row);
 	for (int m = 0; m < x->n; m++) {
 		struct kb_val row = kb_add(k, g->norm.first, share_row(g, x, m));
 		row = kb_min(k, row, kb_add_const(k, l->rows, -1));
@@ -140,9 +125,9 @@ static struct kb_val load_x(struct shared_matmul *g, const struct x_share *x, in
 static void copy_x_vector(struct shared_matmul *g, const struct x_share *x, int m, struct kb_val from)
 {
 	struct kb *k = g->l.k;
-	struct kb_val column = times(k, x->at, LANES);
+	struct kb_val column = kb_mul_const(k, x->at, LANES);
 	struct kb_val v = load_x(g, x, m, kb_add(k, from, column), LANES);
-	struct kb_val to = kb_add(k, times(k, share_row(g, x, m), X_ROW), column);
+	struct kb_val to = kb_add(k, kb_mul_const(k, share_row(g, x, m), X_ROW), column);
 	kb_store(k, v, g->tile, to, g->operands, LANES * 4);
 }
 
@@ -152,7 +137,7 @@ static void copy_x_element(struct shared_matmul *g, const struct x_share *x, int
 	struct kb *k = g->l.k;
 	struct kb_val element = kb_min(k, kb_add(k, from, x->at), kb_index(k, g->l.depth - 1));
 	struct kb_val v = load_x(g, x, m, element, 1);
-	kb_store(k, v, g->tile, kb_add(k, times(k, share_row(g, x, m), X_ROW), x->at), g->operands, 0);
+	kb_store(k, v, g->tile, kb_add(k, kb_mul_const(k, share_row(g, x, m), X_ROW), x->at), g->operands, 0);
 }
 
 /* x[first_row .., from ..] -> [8 mr, X_ROW] */
@@ -199,24 +184,24 @@ static void copy_w(struct shared_matmul *g, struct kb_val from)
 {
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
-	struct kb_val line = over(k, g->item, STEP / LANES),
-	              column = times(k, modulo(k, g->item, LANES), LANES);
+	struct kb_val line = kb_div_const(k, g->item, STEP / LANES),
+	              column = kb_mul_const(k, kb_rem_const(k, g->item, LANES), LANES);
 	struct kb_val in_panel = kb_min(k, kb_add(k, from, line), kb_index(k, l->depth - 1));
 	struct kb_val element = in_panel;
 	if (l->panel.lines == PANEL_PAIRS)
-		in_panel = over(k, in_panel, 2);
-	in_panel = kb_add(k, times(k, in_panel, MATMUL_PANEL), column);
-	struct kb_val to = kb_add(k, times(k, line, GPU_COLUMNS), column);
+		in_panel = kb_div_const(k, in_panel, 2);
+	in_panel = kb_add(k, kb_mul_const(k, in_panel, MATMUL_PANEL), column);
+	struct kb_val to = kb_add(k, kb_mul_const(k, line, GPU_COLUMNS), column);
 	for (int i = 0; i < GPU_COLUMNS / MATMUL_PANEL; i++) {
 		struct kb_val panel = panel_at(g, i);
-		int64_t size = matmul_panel_bytes(l) / (l->panel.lines == PANEL_HALVES ? 2 : 4);
+		int64_t size = l->panel.bytes / (l->panel.lines == PANEL_HALVES ? 2 : 4);
 		struct kb_val v;
 		if (l->panel.lines == PANEL_CODES) {
 			struct kb_val at =
-			        kb_ptr_add(k, l->w->t.ptr, times(k, panel, matmul_panel_bytes(l)), 0);
+			        kb_ptr_add(k, l->w->t.ptr, kb_mul_const(k, panel, l->panel.bytes), 0);
 			v = panel_code(k, &l->panel, at, column, element, LANES);
 		} else {
-			struct kb_val at = kb_add(k, times(k, panel, size), in_panel);
+			struct kb_val at = kb_add(k, kb_mul_const(k, panel, size), in_panel);
 			v = load_w(l, at, element);
 		}
 		kb_store(k, v, g->tile, to, w_begin(g) + (int64_t)i * MATMUL_PANEL, LANES * 4);
@@ -230,11 +215,11 @@ static void multiply(struct shared_matmul *g, struct kb_val at, int n)
 {
 	struct kb *k = g->l.k;
 	struct kb_type vec = KB_TYPE(KB_F32, LANES);
-	struct kb_val x[MR_MAX], from = kb_add(k, times(k, g->row, X_ROW), at);
+	struct kb_val x[MR_MAX], from = kb_add(k, kb_mul_const(k, g->row, X_ROW), at);
 	for (int m = 0; m < g->mr; m++)
 		x[m] = kb_load(k, vec, g->tile, from, g->operands + (int64_t)m * SIDE * X_ROW, LANES * 4);
-	struct kb_val column = times(k, g->column, LANES);
-	struct kb_val line = kb_add(k, times(k, at, GPU_COLUMNS), column);
+	struct kb_val column = kb_mul_const(k, g->column, LANES);
+	struct kb_val line = kb_add(k, kb_mul_const(k, at, GPU_COLUMNS), column);
 	for (int i = 0; i < n; i++) {
 		for (int h = 0; h < HALVES; h++) {
 			int64_t disp = w_begin(g) + (int64_t)i * GPU_COLUMNS + (int64_t)h * SIDE * LANES;
@@ -333,7 +318,7 @@ static void copy_x_codes(const struct shared_matmul *g, struct kb_val row, struc
 {
 	struct kb *k = g->l.k;
 	struct kb_val x[WORDS], inverse, scale, sum = kb_splat(k, kb_i32(k, 0), LANES);
-	struct kb_val to = times(k, g->item, CODES), bytes = times(k, g->item, 4 * CODES);
+	struct kb_val to = kb_mul_const(k, g->item, CODES), bytes = kb_mul_const(k, g->item, 4 * CODES);
 	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, (int64_t)g->mr * SIDE)));
 	for (int i = 0; i < WORDS; i++)
 		x[i] = kb_load(k, KB_TYPE(KB_F32, LANES), g->l.x->t.ptr, kb_add(k, row, from), 4 * i, 0);
@@ -360,14 +345,15 @@ static void copy_w_codes(const struct shared_matmul *g, struct kb_val from)
 {
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
-	struct kb_val i = kb_add(k, from, times(k, g->row, 4)), column = times(k, g->column, LANES);
-	struct kb_val to = kb_add(k, times(k, g->row, GPU_COLUMNS), column);
+	struct kb_val i = kb_add(k, from, kb_mul_const(k, g->row, 4)),
+	              column = kb_mul_const(k, g->column, LANES);
+	struct kb_val to = kb_add(k, kb_mul_const(k, g->row, GPU_COLUMNS), column);
 	struct kb_val is_first = kb_cmp(k, KB_LT, column, kb_index(k, MATMUL_PANEL));
-	struct kb_val in_panel = modulo(k, column, MATMUL_PANEL);
+	struct kb_val in_panel = kb_rem_const(k, column, MATMUL_PANEL);
 	for (int h = 0; h < HALVES; h++) {
 		int64_t begin = codes_begin(g) + (int64_t)h * SIDE * LANES;
 		struct kb_val one = panel_at(g, HALVES * h), other = panel_at(g, HALVES * h + 1);
-		struct kb_val at = times(k, kb_select(k, is_first, one, other), l->panel.bytes);
+		struct kb_val at = kb_mul_const(k, kb_select(k, is_first, one, other), l->panel.bytes);
 		at = kb_ptr_add(k, l->w->t.ptr, at, 0);
 		kb_store(k, panel_words(k, &l->panel, at, in_panel, i, 0, LANES), g->tile, to, begin, 0);
 		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, SIDE)));
@@ -384,12 +370,13 @@ static void multiply_codes(const struct shared_matmul *g)
 {
 	struct kb *k = g->l.k;
 	struct kb_type vec = KB_TYPE(KB_I32, LANES);
-	struct kb_val x[MR_MAX], row = times(k, g->row, CODES), column = times(k, g->column, LANES);
+	struct kb_val x[MR_MAX], row = kb_mul_const(k, g->row, CODES),
+	                         column = kb_mul_const(k, g->column, LANES);
 	for (int m = 0; m < g->mr; m++)
 		for (int h = 0; h < HALVES; h++)
 			kb_set(k, g->dot[m][h], kb_splat(k, kb_i32(k, 0), LANES));
 	struct kb_val at = kb_loop(k, "word", kb_index(k, 0), kb_index(k, WORDS), LANES, KB_NONEMPTY);
-	struct kb_val line = kb_add(k, times(k, at, GPU_COLUMNS), column);
+	struct kb_val line = kb_add(k, kb_mul_const(k, at, GPU_COLUMNS), column);
 	for (int m = 0; m < g->mr; m++)
 		x[m] = kb_load(k, vec, g->tile, kb_add(k, row, at), g->operands + (int64_t)m * SIDE * CODES,
 		               0);
@@ -410,7 +397,8 @@ static void add_block(const struct shared_matmul *g, bool has_offset)
 {
 	struct kb *k = g->l.k;
 	struct kb_type vec = KB_TYPE(KB_F32, LANES);
-	struct kb_val row = times(k, g->row, CODES), column = times(k, g->column, LANES), offset = {0};
+	struct kb_val row = kb_mul_const(k, g->row, CODES), column = kb_mul_const(k, g->column, LANES),
+	              offset = {0};
 	int64_t begin = codes_begin(g) + (int64_t)WORDS * GPU_COLUMNS;
 	for (int i = 0; i < g->mr * HALVES; i++) {
 		int m = i / HALVES, h = i % HALVES;
@@ -468,9 +456,9 @@ static void emit_product(struct shared_matmul *g)
 static void share_sums(struct shared_matmul *g)
 {
 	struct kb *k = g->l.k;
-	struct kb_val column = times(k, g->column, LANES);
-	column = kb_add(k, column, times(k, g->before, MATMUL_PANEL));
-	struct kb_val at = kb_add(k, times(k, g->row, g->width), column);
+	struct kb_val column = kb_mul_const(k, g->column, LANES);
+	column = kb_add(k, column, kb_mul_const(k, g->before, MATMUL_PANEL));
+	struct kb_val at = kb_add(k, kb_mul_const(k, g->row, g->width), column);
 	for (int m = 0; m < g->mr; m++)
 		for (int h = 0; h < HALVES; h++)
 			kb_store(k, kb_get(k, g->sum[m][h]), g->tile, at,
@@ -528,8 +516,8 @@ static void emit_norm_after(struct shared_matmul *g)
 	tile.norm = l->norm.after;
 	eval_place(l->eval, l->out.value, &l->out.to, &(struct eval_bias){0});
 	rowwise_tile_begin(&tile);
-	struct kb_val i = kb_loop(k, "i", g->item, times(k, tile.rows, l->columns.n), GPU_ITEMS, 0);
-	struct kb_val row = over(k, i, l->columns.n), column = modulo(k, i, l->columns.n);
+	struct kb_val i = kb_loop(k, "i", g->item, kb_mul_const(k, tile.rows, l->columns.n), GPU_ITEMS, 0);
+	struct kb_val row = kb_div_const(k, i, l->columns.n), column = kb_rem_const(k, i, l->columns.n);
 	struct eval_point p = matmul_point(l, kb_add(k, g->norm.first, row), column);
 	p.vec = -1;
 	struct kb_val value = rowwise_tile_value(&tile, row, &p, 1);
@@ -547,7 +535,7 @@ static void emit_tiles(struct shared_matmul *g)
 	struct kb *k = l->k;
 	int64_t height = (int64_t)g->mr * SIDE;
 	int64_t across = l->norm.after ? 1 : (l->columns.panels + g->strip - 1) / g->strip;
-	struct kb_val down = over(k, kb_add_const(k, l->rows, height - 1), height);
+	struct kb_val down = kb_div_const(k, kb_add_const(k, l->rows, height - 1), height);
 	struct kb_var next = kb_var(k, "tile", KB_INDEX_T, l->job->worker);
 	for (int m = 0; m < g->mr; m++)
 		for (int h = 0; h < HALVES; h++)
@@ -557,9 +545,9 @@ static void emit_tiles(struct shared_matmul *g)
 			g->dot[m][h] = kb_var(k, "dot", KB_TYPE(KB_I32, LANES), (struct kb_val){0});
 	kb_forever(k);
 	struct kb_val t = kb_get(k, next);
-	kb_break_if(k, kb_cmp(k, KB_GE, t, times(k, down, across)));
-	g->norm.first = times(k, kb_bin(k, KB_REM, t, down), height);
-	g->first_panel = times(k, kb_bin(k, KB_DIV, t, down), g->strip);
+	kb_break_if(k, kb_cmp(k, KB_GE, t, kb_mul_const(k, down, across)));
+	g->norm.first = kb_mul_const(k, kb_bin(k, KB_REM, t, down), height);
+	g->first_panel = kb_mul_const(k, kb_bin(k, KB_DIV, t, down), g->strip);
 	g->norm.rows = kb_min(k, kb_sub(k, l->rows, g->norm.first), kb_index(k, height));
 	if (l->norm.after)
 		emit_norm_after(g);
@@ -579,8 +567,8 @@ bool kernel_linear_shared(struct kernel *kernel)
 	choose_strips(&g);
 	g.has_codes = has_codes(&g.l);
 	g.item = kb_item_id(k);
-	g.row = over(k, g.item, SIDE);
-	g.column = modulo(k, g.item, SIDE);
+	g.row = kb_div_const(k, g.item, SIDE);
+	g.column = kb_rem_const(k, g.item, SIDE);
 	g.tile = kb_shared(k, "tile", KB_F32, shared_elements(&g));
 	g.norm = (struct rowwise_tile){.e = g.l.eval,
 	                               .norm = g.l.norm.before,

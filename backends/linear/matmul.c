@@ -105,7 +105,7 @@ static struct matmul_stage choose_stage(const struct linear *l, bool is_wanted, 
 	struct matmul_stage stage = {.width = (int64_t)l->columns.halves * l->columns.strip * MATMUL_PANEL};
 	int64_t bytes = stage.width * 4, before = matmul_rows_bytes(l);
 	int64_t rows = (s->scratch - before) / bytes;
-	int64_t kc = s->kc / matmul_per_line(l) * matmul_per_line(l);
+	int64_t kc = s->kc / l->panel.per_line * l->panel.per_line;
 	bool divide = l->panel.lines != PANEL_CODES && !is_few && kc > 0 && kc < l->depth &&
 	              l->rows_hi > l->mr && rows >= l->mr;
 	stage.kc = divide ? kc : 0;

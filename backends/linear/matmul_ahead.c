@@ -41,7 +41,7 @@ static struct kb_val whole_depth(const struct linear *l, const struct matmul_ahe
 	struct kb *k = l->k;
 	struct kb_val share = kb_mul(k, a->step, kb_index(k, l->depth));
 	struct kb_val first = kb_mul(k, share, kb_get(k, a->turn));
-	return kb_ptr_add(k, w, first, l->columns.strip * matmul_panel_bytes(l));
+	return kb_ptr_add(k, w, first, l->columns.strip * l->panel.bytes);
 }
 
 /* Part of K: a share that ends a panel of the part goes on in the next panel. */
@@ -49,13 +49,13 @@ static struct kb_val part_of_depth(const struct linear *l, const struct matmul_s
                                    const struct matmul_ahead *a, struct kb_val w)
 {
 	struct kb *k = l->k;
-	struct kb_val line = kb_index(k, matmul_step_bytes(l)), depth = kb_index(k, matmul_panel_bytes(l));
+	struct kb_val line = kb_index(k, matmul_step_bytes(l)), depth = kb_index(k, l->panel.bytes);
 	struct kb_val part = kb_mul(k, kb_sub(k, s->k_hi, s->k_lo), line), behind = kb_mul(k, s->k_hi, line);
 	struct kb_val steps = kb_sub(k, s->k_hi, s->k_lo);
 	struct kb_val share = kb_mul(k, kb_mul(k, a->step, kb_get(k, a->turn)), steps);
 	struct kb_val panel = kb_bin(k, KB_DIV, share, part), rest = kb_bin(k, KB_REM, share, part);
 	struct kb_val next = kb_select(k, kb_cmp(k, KB_LT, s->k_hi, kb_index(k, l->depth)), behind,
-	                               kb_index(k, l->columns.strip * matmul_panel_bytes(l)));
+	                               kb_index(k, l->columns.strip * l->panel.bytes));
 	struct kb_val before = kb_mul(k, panel, depth);
 	struct kb_val at = kb_add(k, kb_add(k, next, rest), before);
 	/* The steps count k from 0. */
@@ -82,7 +82,7 @@ void matmul_line_ahead(const struct linear *l, const struct matmul_ahead *a, str
 	}
 	struct kb_val bytes = kb_mul(l->k, word, kb_index(l->k, 4));
 	for (int i = 0; i < a->panels; i++)
-		kb_prefetch(l->k, section, bytes, a->behind + i * matmul_panel_bytes(l));
+		kb_prefetch(l->k, section, bytes, a->behind + i * l->panel.bytes);
 }
 
 void matmul_steps_ahead(const struct linear *l, const struct matmul_ahead *a, struct kb_val at, int64_t n)
@@ -100,5 +100,5 @@ void matmul_step_ahead(const struct linear *l, const struct matmul_ahead *a, str
 {
 	struct kb_val from = kb_mul(l->k, at, a->step);
 	for (int i = 0; i < a->panels || i == 0; i++)
-		kb_prefetch(l->k, a->from, from, i * matmul_panel_bytes(l));
+		kb_prefetch(l->k, a->from, from, i * l->panel.bytes);
 }

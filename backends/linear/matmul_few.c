@@ -67,7 +67,7 @@ static int rows_of_tile(const struct linear *l)
 /* Bytes of the panels of a tile are that part of L2 at most. */
 static bool are_short(const struct linear *l, int panels, int part)
 {
-	return panels * matmul_panel_bytes(l) <= l->job->target->l2_bytes / part;
+	return panels * l->panel.bytes <= l->job->target->l2_bytes / part;
 }
 
 /* Always more rows than a tile has: where panels are short, or passes more than two, blocks are faster. */
@@ -174,7 +174,7 @@ static struct kb_val panels_at(const struct linear *l, const struct matmul_tile 
 	struct kb_val panel = t->panel;
 	if (l->columns.halves > 1)
 		panel = kb_add(k, panel, kb_mul(k, t->half, kb_index(k, l->columns.panels)));
-	return kb_ptr_add(k, l->w->t.ptr, kb_mul(k, panel, kb_index(k, matmul_panel_bytes(l))), 0);
+	return kb_ptr_add(k, l->w->t.ptr, kb_mul(k, panel, kb_index(k, l->panel.bytes)), 0);
 }
 
 /* All rows of the tile's panels, in passes. */
@@ -190,7 +190,7 @@ static void emit_passes(const struct linear *l, const struct matmul_strip *s, co
 	struct kb_val others = kb_add_const(k, left, -1);
 	struct kb_val height = kb_add(k, kb_sub(k, l->rows, t.row), others);
 	height = kb_bin(k, KB_DIV, height, left);
-	struct kb_val behind = kb_index(k, t.panels * matmul_panel_bytes(l));
+	struct kb_val behind = kb_index(k, t.panels * l->panel.bytes);
 	behind = kb_add(k, behind, kb_mul(k, pass, p->share));
 	if (t.panels == 1 || !are_short(l, t.panels, FEW_L2_NEXT))
 		behind = kb_select(k, kb_cmp(k, KB_LE, p->n, kb_index(k, 1)), kb_index(k, FEW_AHEAD), behind);

@@ -143,18 +143,10 @@ struct matmul_tile {
 struct linear matmul_new(struct kernel *g);
 /* Columns, K and panels of the matrix w [.., N, K]. False: their sizes are not known. matmul.c */
 bool matmul_find_panels(struct linear *l);
-/* Bytes of a panel, elements of K in a line of TILE_LINE bytes, and bytes of one of them. */
-static inline int64_t matmul_panel_bytes(const struct linear *l)
-{
-	return l->panel.bytes;
-}
-static inline int matmul_per_line(const struct linear *l)
-{
-	return l->panel.per_line;
-}
+/* Bytes of an element of K in a line of TILE_LINE bytes. */
 static inline int64_t matmul_step_bytes(const struct linear *l)
 {
-	return TILE_LINE / matmul_per_line(l);
+	return TILE_LINE / l->panel.per_line;
 }
 /* True: the code is compiled when a program starts (OpenCL), and is to be short before it is fast for every number of
  * rows. matmul_heights.c */

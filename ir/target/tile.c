@@ -252,11 +252,6 @@ void target_attention_blocks(const struct target *t, int64_t e, int64_t v, int64
 	*br = rows > 1 ? rows : 1;
 }
 
-static int64_t whole_lines(int64_t n)
-{
-	return (n + TILE_PANEL - 1) / TILE_PANEL * TILE_PANEL;
-}
-
 int target_attention_few(const struct target *t)
 {
 	int mr = target_linear_tile(t).mr;
@@ -290,17 +285,17 @@ void target_attention_scratch(const struct target *t, int64_t e, int64_t v,
 		mr = TILE_MATRIX_ROWS;
 		rows = round_up(rows, mr);
 	}
-	*out = (struct target_attention_scratch){.queries = rows * whole_lines(e),
+	*out = (struct target_attention_scratch){.queries = rows * tile_whole(e),
 	                                         .keys = bc * e,
-	                                         .values = bc * whole_lines(v),
+	                                         .values = bc * tile_whole(v),
 	                                         .scales = bc,
 	                                         .score_stride = bc + TILE_PANEL,
-	                                         .sums = rows * whole_lines(v),
-	                                         .rows = whole_lines(rows + TILE_PANEL),
-	                                         .tile_rows = whole_lines(mr),
+	                                         .sums = rows * tile_whole(v),
+	                                         .rows = tile_whole(rows + TILE_PANEL),
+	                                         .tile_rows = tile_whole(mr),
 	                                         .slot_rows = slot_rows(t, s->br),
 	                                         .n_slots = t->group_size > 1 ? 0 : 2 * s->split};
-	out->slot = out->slot_rows * whole_lines(v) + 2 * out->rows;
+	out->slot = out->slot_rows * tile_whole(v) + 2 * out->rows;
 	out->scores = mr * out->score_stride;
 	out->bytes = 4 * (out->queries + out->keys + out->values + out->scores + out->sums + 2 * out->rows +
 	                  4 * out->tile_rows + out->n_slots * out->slot + s->scales * out->scales);

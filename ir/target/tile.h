@@ -22,6 +22,12 @@
 /* Scratch for the sums of a strip. */
 #define TILE_WAITING_BYTES ((int64_t)4 * TILE_WAITING_ROWS * TILE_PANELS_MAX * TILE_PANEL)
 
+/* n, rounded up to whole panels. */
+static inline int64_t tile_whole(int64_t n)
+{
+	return (n + TILE_PANEL - 1) / TILE_PANEL * TILE_PANEL;
+}
+
 /* A panel is lines of 64 bytes: 16 columns of one element of K, or of two where elements have 2 bytes. bf16
  * lies in pairs, element 2 i of K in the low half of a word; f16 as two rows of 16. */
 #define TILE_LINE (4 * TILE_PANEL)

@@ -228,11 +228,6 @@ static void check_linear(struct rebuild *r, const struct ir_op *op, const struct
 		           (long long)a->mr, (long long)a->nr, need, t->name, t->registers);
 }
 
-static int64_t whole_panels(int64_t n)
-{
-	return (n + TILE_PANEL - 1) / TILE_PANEL * TILE_PANEL;
-}
-
 /* Rows of the query heads that read one head of keys; the most there can be. 0: not known. */
 static int64_t attention_rows(const struct rebuild *r, const struct ir_op *root, int64_t tokens)
 {
@@ -293,7 +288,7 @@ static bool select_attention(const struct rebuild *r, const struct ir_op *root, 
 	a->br = choose(w, GROUP_attention, TILE_BR, a->br);
 	a->bc = choose(w, GROUP_attention, TILE_BC, a->bc);
 	a->br = rows > 0 && rows < a->br ? rows : a->br;
-	a->bc = keys > 0 && keys < a->bc ? whole_panels(keys) : a->bc;
+	a->bc = keys > 0 && keys < a->bc ? tile_whole(keys) : a->bc;
 	a->split = split_of(r, root, rows, a->br, a->bc);
 	const struct target_attention_sizes sizes = {a->br, a->bc, a->split, scales_of(root)};
 	target_attention_scratch(t, w->k, w->n, &sizes, &s);
