@@ -50,7 +50,7 @@ struct kb_val attention_step(struct kb *k, const struct kb_tensor *t, int axis, 
 
 struct kb_val attention_at(struct kb *k, const struct kb_tensor *t, struct kb_val ptr, struct kb_val index)
 {
-	return kb_ptr_add(k, ptr, kb_mul(k, index, kb_index(k, ir_dtype_bytes(t->dtype))), 0);
+	return kb_ptr_add(k, ptr, kb_mul_const(k, index, ir_dtype_bytes(t->dtype)), 0);
 }
 
 struct kb_val attention_load(struct kb *k, const struct kb_tensor *t, struct kb_val ptr, struct kb_val index,
@@ -75,12 +75,12 @@ struct kb_val attention_rounded(const struct attention *a, struct kb_val x)
 
 struct kb_val attention_scratch_row(struct kb *k, struct kb_val table, struct kb_val row, int64_t length)
 {
-	return kb_ptr_add(k, table, kb_mul(k, row, kb_index(k, length * 4)), 0);
+	return kb_ptr_add(k, table, kb_mul_const(k, row, length * 4), 0);
 }
 
 struct kb_val attention_round_down(struct kb *k, struct kb_val n, int64_t step)
 {
-	return step == 1 ? n : kb_mul(k, kb_bin(k, KB_DIV, n, kb_index(k, step)), kb_index(k, step));
+	return step == 1 ? n : kb_mul_const(k, kb_div_const(k, n, step), step);
 }
 
 struct kb_val attention_round_up(struct kb *k, struct kb_val n, int64_t step)

@@ -65,7 +65,7 @@ void attention_copy_queries(const struct attention *a, const struct attention_he
 /* The row of a ring in which key j of the block lies. */
 static struct kb_val ring_row(const struct attention *a, const struct attention_block *b, struct kb_val j)
 {
-	return kb_bin(a->k, KB_REM, kb_add(a->k, b->first, j), kb_index(a->k, a->key.ring));
+	return kb_rem_const(a->k, kb_add(a->k, b->first, j), a->key.ring);
 }
 
 /* Address at which key 0 of the block would lie when those around key j lie in one piece. */
@@ -148,12 +148,12 @@ static void transpose_keys(const struct attention *a, const struct key_group *g,
 	for (int i = 0; i < g->lanes; i++)
 		rows[i] = key_row(a, g, i, e0, n);
 	transpose_square(k, rows, g->lanes);
-	struct kb_val at = kb_mul(k, e0, kb_index(k, PANEL));
+	struct kb_val at = kb_mul_const(k, e0, PANEL);
 	for (int e = 0; !a->pairs && e < n; e++)
 		kb_store(k, attention_rounded(a, rows[e]), g->to, at, e * PANEL, g->lanes * 4);
 	if (!a->pairs)
 		return;
-	at = kb_mul(k, e0, kb_index(k, PANEL / 2));
+	at = kb_mul_const(k, e0, PANEL / 2);
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), g->lanes);
 	for (int e = 0; e < n; e += 2)
 		kb_store(k, pair_up(k, rows[e], e + 1 < n ? rows[e + 1] : zero), g->to, at, e / 2 * PANEL,
@@ -165,8 +165,8 @@ static struct kb_val panel_column(const struct attention *a, struct kb_val j)
 {
 	struct kb *k = a->k;
 	struct kb_val panel = attention_round_down(k, j, PANEL), column = kb_sub(k, j, panel);
-	struct kb_val index = kb_add(k, kb_mul(k, panel, kb_index(k, attention_key_lines(a))), column);
-	return kb_ptr_add(k, a->scratch.keys, kb_mul(k, index, kb_index(k, 4)), 0);
+	struct kb_val index = kb_add(k, kb_mul_const(k, panel, attention_key_lines(a)), column);
+	return kb_ptr_add(k, a->scratch.keys, kb_mul_const(k, index, 4), 0);
 }
 
 static void transpose_group(const struct attention *a, const struct attention_head *h, struct key_group *g)
@@ -196,7 +196,7 @@ static void clear_columns(const struct attention *a, const struct attention_bloc
 	struct kb_val j = kb_loop(k, "j", from, end, lanes, 0);
 	struct kb_val to = panel_column(a, j);
 	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, a->size), 1, KB_NONEMPTY);
-	kb_store(k, zero, to, kb_mul(k, e, kb_index(k, PANEL)), 0, lanes * 4);
+	kb_store(k, zero, to, kb_mul_const(k, e, PANEL), 0, lanes * 4);
 	kb_end_loop(k);
 	kb_end_loop(k);
 }
@@ -227,7 +227,7 @@ static void copy_keys(const struct attention *a, const struct attention_head *h,
 /* Address of the panel that begins with that row, where keys lie in panels. */
 static struct kb_val panel_at(const struct attention *a, struct kb_val table, struct kb_val row)
 {
-	return attention_at(a->k, &a->key, table, kb_mul(a->k, row, kb_index(a->k, a->size)));
+	return attention_at(a->k, &a->key, table, kb_mul_const(a->k, row, a->size));
 }
 
 /* Panels of a ring, one after the other. */
@@ -282,7 +282,7 @@ static void copy_value_pair(const struct attention *a, struct kb_val first, stru
 		step = attention_step(k, &a->value, ATTENTION_ROW, kb_add_const(k, j, 1));
 		c.second = attention_at(k, &a->value, first, step);
 	}
-	struct kb_val row = kb_bin(k, KB_DIV, j, kb_index(k, 2));
+	struct kb_val row = kb_div_const(k, j, 2);
 	c.first.to = attention_scratch_row(k, a->scratch.values, row, a->value_pad);
 	attention_walk_row(a, a->value_size, a->lanes, copy_pair, &c);
 }
@@ -300,7 +300,7 @@ static void copy_value_pairs(const struct attention *a, const struct attention_b
 	if (!a->matrix)
 		return;
 	/* a tile reads the lines of 32 keys, and those that are none have the weight 0 */
-	struct kb_val from = kb_bin(k, KB_DIV, kb_add_const(k, b->n, 1), kb_index(k, 2));
+	struct kb_val from = kb_div_const(k, kb_add_const(k, b->n, 1), 2);
 	struct kb_val end = attention_round_up(k, from, KB_TILE_ROWS);
 	struct kb_val row = kb_index(k, a->value_pad), zero = kb_splat(k, kb_i32(k, 0), a->lanes);
 	from = kb_mul(k, from, row);
@@ -322,8 +322,8 @@ static void copy_values(const struct attention *a, const struct attention_head *
 		first = ring_base(a, b, &a->value, h->v, j);
 	c.from = attention_at(k, &a->value, first, attention_step(k, &a->value, ATTENTION_ROW, j));
 	struct kb_val bytes = kb_index(k, ir_dtype_bytes(a->value_dtype));
-	c.to = kb_ptr_add(k, a->scratch.values,
-	                  kb_mul(k, kb_mul(k, j, kb_index(k, attention_value_step(a))), bytes), 0);
+	c.to = kb_ptr_add(k, a->scratch.values, kb_mul(k, kb_mul_const(k, j, attention_value_step(a)), bytes),
+	                  0);
 	attention_walk_row(a, a->value_size, is_dense ? a->lanes : 1, copy_part, &c);
 	for (int64_t i = a->value_size; !is_dense && i < a->value_pad; i++)
 		kb_store(k, kb_f32(k, 0), c.to, kb_index(k, i), 0, 0);

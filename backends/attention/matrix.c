@@ -43,8 +43,8 @@ static void multiply(const struct product_tiles *t, const struct attention *a, s
 	struct kb *k = a->k;
 	product_tiles_begin(t);
 	struct kb_val i = kb_loop(k, "step", kb_index(k, 0), steps, 1, KB_NONEMPTY);
-	x = kb_ptr_add(k, x, kb_mul(k, i, kb_index(k, KB_TILE_BYTES)), 0);
-	w = kb_ptr_add(k, w, kb_mul(k, i, kb_index(k, KB_TILE_ROWS * t->w_step)), 0);
+	x = kb_ptr_add(k, x, kb_mul_const(k, i, KB_TILE_BYTES), 0);
+	w = kb_ptr_add(k, w, kb_mul_const(k, i, KB_TILE_ROWS * t->w_step), 0);
 	product_tiles_step(t, x, w);
 	kb_end_loop(k);
 	product_tiles_store(t, a->scratch.matrix_sums, SUMS_STEP);
@@ -54,7 +54,7 @@ static void multiply(const struct product_tiles *t, const struct attention *a, s
 static struct kb_val sum_of(const struct attention *a, struct kb_val i, int v)
 {
 	struct kb *k = a->k;
-	struct kb_val at = kb_mul(k, i, kb_index(k, SUMS_STEP / 4));
+	struct kb_val at = kb_mul_const(k, i, SUMS_STEP / 4);
 	return kb_load(k, attention_vector(a), a->scratch.matrix_sums, at, v * a->lanes, a->lanes * 4);
 }
 
@@ -68,9 +68,9 @@ static void score_panels(const struct attention *a, const struct attention_block
 	p.w_step = KB_TILE_BYTES;
 	p.w_apart = bytes;
 	struct kb_val queries = attention_scratch_row(k, a->scratch.queries, t->row, a->size_pad);
-	struct kb_val keys = kb_ptr_add(k, b->keys, kb_mul(k, panel, kb_index(k, bytes)), 0);
+	struct kb_val keys = kb_ptr_add(k, b->keys, kb_mul_const(k, panel, bytes), 0);
 	multiply(&p, a, queries, keys, kb_index(k, a->size / TILE_STEPS));
-	struct kb_val to = kb_mul(k, panel, kb_index(k, TILE_PANEL)),
+	struct kb_val to = kb_mul_const(k, panel, TILE_PANEL),
 	              scale = kb_splat(k, kb_f32(k, a->score.q_factor), a->lanes);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), t->rows, 1, KB_NONEMPTY);
 	struct kb_val row = attention_scratch_row(k, a->scratch.scores, i, a->scratch.stride);
@@ -83,8 +83,7 @@ void attention_matrix_scores(const struct attention *a, const struct attention_b
                              const struct attention_tile *t, int rows)
 {
 	struct kb *k = a->k;
-	struct kb_val panels =
-	        kb_bin(k, KB_DIV, attention_round_up(k, t->last, TILE_PANEL), kb_index(k, TILE_PANEL));
+	struct kb_val panels = kb_div_const(k, attention_round_up(k, t->last, TILE_PANEL), TILE_PANEL);
 	struct kb_val whole = attention_round_down(k, panels, COLUMNS);
 	struct kb_val panel = kb_loop(k, "panel", kb_index(k, 0), whole, COLUMNS, 0);
 	score_panels(a, b, t, panel, rows, COLUMNS);
@@ -104,8 +103,8 @@ static void value_columns(const struct attention *a, const struct attention_bloc
 	p.w_step = a->value_pad * 4;
 	p.w_apart = KB_TILE_BYTES;
 	struct kb_val steps = attention_round_up(k, t->last, TILE_STEPS);
-	steps = kb_bin(k, KB_DIV, steps, kb_index(k, TILE_STEPS));
-	struct kb_val values = kb_ptr_add(k, b->values, kb_mul(k, e, kb_index(k, 4)), 0);
+	steps = kb_div_const(k, steps, TILE_STEPS);
+	struct kb_val values = kb_ptr_add(k, b->values, kb_mul_const(k, e, 4), 0);
 	multiply(&p, a, a->scratch.scores, values, steps);
 	struct kb_val acc = attention_scratch_row(k, b->sums.acc, t->row, a->value_pad);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), t->rows, 1, KB_NONEMPTY);

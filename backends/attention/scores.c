@@ -24,7 +24,7 @@ static void ask_ahead(const struct attention *a, const struct score_tile *t, str
 	        panels = t->p.vectors * a->lanes / TILE_PANEL;
 	if (a->key.encoding != ENC_PANEL16 || t->p.rows != attention_few(a) || !attention_has_hints(a))
 		return;
-	struct kb_val line = kb_mul(k, e, kb_index(k, bytes));
+	struct kb_val line = kb_mul_const(k, e, bytes);
 	for (int64_t p = 0; p < panels; p++)
 		kb_prefetch(k, t->keys, line, (panels + p) * panel);
 }
@@ -47,7 +47,7 @@ static struct kb_val load_keys(const void *user, struct kb_val line, int i, int 
 static void score_step(const struct score_tile *t, struct kb_val e, int lanes)
 {
 	struct kb *k = t->a->k;
-	struct kb_val x[TILE_ROWS_MAX], line = kb_mul(k, e, kb_index(k, TILE_PANEL));
+	struct kb_val x[TILE_ROWS_MAX], line = kb_mul_const(k, e, TILE_PANEL);
 	if (lanes == 1) {
 		ask_ahead(t->a, t, e);
 		products_step(&t->p, e, line, 0, 0, t->p.rows);
@@ -66,7 +66,7 @@ static void score_panels(const struct attention *a, const struct attention_block
 	int lanes = a->job->target->k_lanes;
 	int64_t lines = attention_key_lines(a), whole = lines - lines % lanes;
 	int64_t bytes = lines * TILE_PANEL * ir_dtype_bytes(a->key_dtype);
-	t->keys = kb_ptr_add(k, b->keys, kb_mul(k, panel, kb_index(k, bytes)), 0);
+	t->keys = kb_ptr_add(k, b->keys, kb_mul_const(k, panel, bytes), 0);
 	products_begin(&t->p, "score");
 	for (int64_t lo = 0, hi = whole; lo < lines; lo = hi, hi = lines, lanes = 1) {
 		if (lo == hi)
@@ -75,7 +75,7 @@ static void score_panels(const struct attention *a, const struct attention_block
 		score_step(t, e, lanes);
 		kb_end_loop(k);
 	}
-	struct kb_val to = kb_mul(k, panel, kb_index(k, TILE_PANEL));
+	struct kb_val to = kb_mul_const(k, panel, TILE_PANEL);
 	for (int v = 0; v < t->p.vectors; v++) {
 		struct kb_val scale = {0};
 		if (a->pairs)
@@ -106,8 +106,8 @@ void attention_scores(const struct attention *a, const struct attention_block *b
 	s.p.user = &s;
 	attention_set_x(&s.p, attention_scratch_row(k, a->scratch.queries, t->row, a->size_pad), a->size_pad);
 	struct kb_val panels = attention_round_up(k, t->last, TILE_PANEL);
-	panels = kb_bin(k, KB_DIV, panels, kb_index(k, TILE_PANEL));
-	struct kb_val first = kb_bin(k, KB_DIV, t->low, kb_index(k, TILE_PANEL));
+	panels = kb_div_const(k, panels, TILE_PANEL);
+	struct kb_val first = kb_div_const(k, t->low, TILE_PANEL);
 	struct kb_val whole = attention_round_down(k, kb_sub(k, panels, first), vectors / single);
 	whole = kb_add(k, first, whole);
 	struct kb_val panel = kb_loop(k, "panel", first, whole, vectors / single, 0);

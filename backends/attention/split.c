@@ -76,7 +76,7 @@ struct kb_val attention_is_divided(const struct attention *a)
 struct kb_val kernel_is_split(struct kb *k, struct kb_val heads, struct kb_val n_workers)
 {
 	struct kb_val rest = kb_bin(k, KB_REM, heads, n_workers);
-	struct kb_val few = kb_cmp(k, KB_LT, heads, kb_mul(k, n_workers, kb_index(k, 2)));
+	struct kb_val few = kb_cmp(k, KB_LT, heads, kb_mul_const(k, n_workers, 2));
 	return kb_bin(k, KB_AND, few, kb_cmp(k, KB_NE, rest, kb_index(k, 0)));
 }
 
@@ -160,7 +160,7 @@ static struct attention_sums find_slot(const struct attention *a, const struct r
 	kb_set(k, owner, next);
 	kb_end_forever(k);
 	struct kb_val w = kb_get(k, owner), away = kb_sub(k, w, a->job->worker);
-	struct kb_val step = kb_mul(k, away, kb_index(k, a->job->scratch_step));
+	struct kb_val step = kb_mul_const(k, away, a->job->scratch_step);
 	struct kb_val index = kb_sub(k, at, attention_part_begin(a, r->length, w));
 	return attention_slot(a, kb_ptr_add(k, a->scratch.slots.base, step, 0), index);
 }
@@ -234,7 +234,7 @@ static void join_groups(const struct attention *a)
 	struct kb_val b = kb_bin(k, KB_DIV, head, all->heads);
 	const struct attention_limits limits = attention_find_limits(a, b);
 	const struct attention_head h = attention_find_head(a, b, kb_bin(k, KB_REM, head, all->heads));
-	struct kb_val slot = kb_mul(k, head, kb_index(k, a->split));
+	struct kb_val slot = kb_mul_const(k, head, a->split);
 	join_items(a, &h, row, slot, attention_head_blocks(a, &limits));
 	kb_set(k, next, kb_add(k, task, a->job->n_workers));
 	kb_end_forever(k);

@@ -121,7 +121,7 @@ static void clear_sums(const struct attention *a, const struct attention_sums *s
 	kb_store(k, least, s->max, row, 0, a->lanes * 4);
 	kb_store(k, zero, s->sum, row, 0, a->lanes * 4);
 	kb_end_loop(k);
-	struct kb_val n = kb_mul(k, rows, kb_index(k, a->value_pad));
+	struct kb_val n = kb_mul_const(k, rows, a->value_pad);
 	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), n, a->lanes, KB_NONEMPTY);
 	kb_store(k, zero, s->acc, e, 0, a->lanes * 4);
 	kb_end_loop(k);
@@ -234,7 +234,7 @@ static struct attention_sums open_sums(const struct attention *a, const struct a
 	struct attention_sums s = a->scratch.sums;
 	if (!b->is_split.id)
 		return s;
-	struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, first, b->lo), kb_index(k, a->bc));
+	struct kb_val n = kb_div_const(k, kb_sub(k, first, b->lo), a->bc);
 	const struct attention_sums slot = attention_slot(a, a->scratch.slots.base, kb_add(k, b->slot, n));
 	s.acc = kb_select(k, b->is_split, slot.acc, s.acc);
 	s.max = kb_select(k, b->is_split, slot.max, s.max);
@@ -324,13 +324,13 @@ struct line {
 static struct kb_val tile_length(const struct attention *a, const struct attention_limits *l, struct kb_val i)
 {
 	struct kb *k = a->k;
-	struct kb_val first = kb_mul(k, i, kb_index(k, a->mr));
+	struct kb_val first = kb_mul_const(k, i, a->mr);
 	struct kb_val end = kb_add_const(k, first, a->mr);
 	struct kb_val last = kb_add_const(k, kb_min(k, end, a->heads.rows), -1);
 	struct kb_val begin = attention_row_begin(a, l, first);
 	struct kb_val keys = kb_sub(k, attention_row_limit(a, l, last), begin);
 	keys = kb_max(k, keys, kb_index(k, 0));
-	return kb_add_const(k, kb_bin(k, KB_DIV, keys, kb_index(k, TILE_PANEL)), 1);
+	return kb_add_const(k, kb_div_const(k, keys, TILE_PANEL), 1);
 }
 
 /* Length of all heads, of so many tiles each. */
@@ -396,7 +396,7 @@ static struct kb_val count_blocks(const struct attention *a, const struct attent
 	struct kb *k = a->k;
 	struct kb_val keys = kb_sub(k, t->end, attention_round_down(k, t->begin, a->bc));
 	keys = kb_max(k, kb_add_const(k, keys, a->bc - 1), kb_index(k, 0));
-	return kb_bin(k, KB_DIV, keys, kb_index(k, a->bc));
+	return kb_div_const(k, keys, a->bc);
 }
 
 /* This worker's blocks of the head; its rows are all of them where it has any block. */
@@ -463,8 +463,7 @@ void attention_tasks(const struct attention *a)
 {
 	struct kb *k = a->k;
 	const struct attention_heads *all = &a->heads;
-	struct line l = {
-	        .tiles = kb_bin(k, KB_DIV, kb_add_const(k, all->rows, a->mr - 1), kb_index(k, a->mr))};
+	struct line l = {.tiles = kb_div_const(k, kb_add_const(k, all->rows, a->mr - 1), a->mr)};
 	l.own = find_share(a, line_length(a, l.tiles), "at");
 	if (a->scratch.slots.n > 0) {
 		l.is_split = kernel_is_split(k, kb_mul(k, all->batch, all->heads), a->job->n_workers);

@@ -30,7 +30,7 @@ static struct kb_val load_values(const void *user, struct kb_val line, int i, in
 /* Element of the values where those of a key begin. */
 static struct kb_val line_of(const struct attention *a, struct kb_val key)
 {
-	return kb_mul(a->k, key, kb_index(a->k, attention_value_step(a)));
+	return kb_mul_const(a->k, key, attention_value_step(a));
 }
 
 /* A few rows read values as fast as memory gives them: those of a later key. */
@@ -41,7 +41,7 @@ static void ask_ahead(const struct attention *a, const struct value_tile *t, str
 	int64_t rows = (AHEAD + row - 1) / row;
 	if (a->copies_values || t->p.rows != attention_few(a) || !attention_has_hints(a))
 		return;
-	struct kb_val bytes = kb_mul(k, line_of(a, j), kb_index(k, element));
+	struct kb_val bytes = kb_mul_const(k, line_of(a, j), element);
 	for (int64_t x = 0; x < t->p.vectors * a->lanes * element; x += 64)
 		kb_prefetch(k, t->values, bytes, rows * row + x);
 }
@@ -139,7 +139,7 @@ static void walk_keys(const struct attention *a, const struct value_tile *t)
 	}
 	struct kb_val end = of->common_end;
 	if (a->pairs)
-		end = kb_bin(k, KB_DIV, kb_add_const(k, end, 1), kb_index(k, 2));
+		end = kb_div_const(k, kb_add_const(k, end, 1), 2);
 	j = kb_loop(k, "j", lo, end, 1, 0);
 	ask_ahead(a, t, j);
 	value_step(t, j, 0, t->p.rows);
@@ -171,7 +171,7 @@ static void value_columns(const struct attention *a, const struct attention_bloc
                           struct kb_val e0)
 {
 	struct kb *k = a->k;
-	struct kb_val bytes = kb_mul(k, e0, kb_index(k, ir_dtype_bytes(a->value_dtype)));
+	struct kb_val bytes = kb_mul_const(k, e0, ir_dtype_bytes(a->value_dtype));
 	t->values = kb_ptr_add(k, b->values, bytes, 0);
 	products_begin(&t->p, "sum");
 	walk_keys(a, t);

@@ -43,7 +43,7 @@ void api_check_magic(struct emit *e)
 
 void api_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes)
 {
-	struct kb_val n = kb_bin(e->k, KB_DIV, bytes, kb_index(e->k, 8));
+	struct kb_val n = kb_div_const(e->k, bytes, 8);
 	struct kb_val i = kb_loop(e->k, "i", kb_index(e->k, 0), n, 1, 0);
 	kb_store(e->k, kb_index(e->k, 0), ptr, i, 0, 8);
 	kb_end_loop(e->k);
@@ -88,7 +88,7 @@ static void emit_arena_bytes(struct object *o)
 		}
 	}
 	struct kb_val several = kb_max(k, workers, kb_index(k, 1));
-	kb_return(k, kb_add(k, most, kb_mul(k, several, kb_index(k, o->scratch))));
+	kb_return(k, kb_add(k, most, kb_mul_const(k, several, o->scratch)));
 	kb_end(k);
 }
 
@@ -102,7 +102,7 @@ static void emit_state_bytes(struct object *o)
 		struct kb_val high = kb_cmp(k, KB_GT, batch, kb_index(k, o->states.batch_max));
 		return_if(k, kb_bin(k, KB_OR, low, high), 0);
 	}
-	struct kb_val blocks = kb_mul(k, batch, kb_index(k, o->states.batch_bytes));
+	struct kb_val blocks = kb_mul_const(k, batch, o->states.batch_bytes);
 	kb_return(k, kb_add_const(k, blocks, o->states.fixed_bytes));
 	kb_end(k);
 }
@@ -144,7 +144,7 @@ static void init_memory(struct init *n)
 	api_require(e, is_aligned(e, config(n, KB_INDEX, CONFIG(arena))), TFMC_RT_E_ALIGN);
 	struct kb_val none = kb_cmp(k, KB_EQ, n->arena, kb_null(k));
 	n->arena_bytes = kb_select(k, none, kb_index(k, 0), n->arena_bytes);
-	struct kb_val scratch = kb_mul(k, n->workers, kb_index(k, o->scratch));
+	struct kb_val scratch = kb_mul_const(k, n->workers, o->scratch);
 	api_require(e, kb_cmp(k, KB_GE, n->arena_bytes, scratch), TFMC_RT_E_SIZE);
 }
 
@@ -163,12 +163,11 @@ static void init_state(struct init *n)
 	struct kb_val bytes = config(n, KB_INDEX, CONFIG(state_bytes));
 	struct kb_val room = kb_bin(k, KB_SUB, bytes, kb_index(k, o->states.fixed_bytes));
 	int64_t block = o->states.batch_bytes > 0 ? o->states.batch_bytes : 1;
-	struct kb_val fit =
-	        kb_min(k, kb_bin(k, KB_DIV, room, kb_index(k, block)), kb_index(k, o->states.batch_max));
+	struct kb_val fit = kb_min(k, kb_div_const(k, room, block), kb_index(k, o->states.batch_max));
 	n->batch = kb_select(k, is_zero(e, n->batch), fit, n->batch);
 	struct kb_val absent = kb_cmp(k, KB_EQ, n->state, kb_null(k));
 	struct kb_val some = kb_cmp(k, KB_GE, n->batch, kb_index(k, 1));
-	struct kb_val enough = kb_cmp(k, KB_GE, room, kb_mul(k, n->batch, kb_index(k, block)));
+	struct kb_val enough = kb_cmp(k, KB_GE, room, kb_mul_const(k, n->batch, block));
 	api_require(e, kb_bin(k, KB_OR, absent, kb_bin(k, KB_AND, some, enough)), TFMC_RT_E_SIZE);
 	n->batch = kb_select(k, absent, kb_index(k, 0), n->batch);
 }
@@ -177,7 +176,7 @@ static void init_write(struct init *n)
 {
 	struct emit *e = &n->e;
 	struct kb *k = e->k;
-	struct kb_val scratch = kb_mul(k, n->workers, kb_index(k, e->object->scratch));
+	struct kb_val scratch = kb_mul_const(k, n->workers, e->object->scratch);
 	api_zero_words(e, e->context, kb_index(k, CONTEXT_SHARED));
 	emit_set_context(e, n->weights, CONTEXT_WEIGHTS);
 	emit_set_context(e, n->state, CONTEXT_STATE);

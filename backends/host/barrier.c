@@ -52,7 +52,7 @@ static struct kb_val word_at(struct emit *e, int64_t offset)
 
 static struct kb_val cluster_lines(struct emit *e, const struct meeting *m, struct kb_val cluster)
 {
-	struct kb_val far = kb_mul(e->k, cluster, kb_index(e->k, CLUSTER_BYTES));
+	struct kb_val far = kb_mul_const(e->k, cluster, CLUSTER_BYTES);
 	return kb_ptr_add(e->k, e->context, far, m->clusters);
 }
 
@@ -181,7 +181,7 @@ static void emit_leave(struct object *o)
 	struct place_in p = find_place(&e, &at_end, worker, n);
 	/* Of calls that follow each other: a worker may still read the status of the one before. */
 	struct kb_val parity = kb_bin(k, KB_AND, kb_cvt(k, p.epoch, KB_INDEX), kb_index(k, 1));
-	struct kb_val slot = kb_ptr_add(k, e.context, kb_mul(k, parity, kb_index(k, 4)), CONTEXT_RESULT);
+	struct kb_val slot = kb_ptr_add(k, e.context, kb_mul_const(k, parity, 4), CONTEXT_RESULT);
 	struct kb_val mark = cancel_mark(&e, &p);
 	kb_if(k, come(&e, &p));
 	struct kb_val cancelled = is_cancelled(&e, &at_end, mark);
@@ -217,7 +217,7 @@ void emit_set_workers(struct emit *e, struct kb_val n)
 {
 	struct kb *k = e->k;
 	struct kb_val up = kb_add_const(k, n, OBJECT_CLUSTERS - 1);
-	struct kb_val size = kb_bin(k, KB_DIV, up, kb_index(k, OBJECT_CLUSTERS));
+	struct kb_val size = kb_div_const(k, up, OBJECT_CLUSTERS);
 	size = kb_max(k, size, kb_index(k, OBJECT_CLUSTER_MIN));
 	struct kb_val more = kb_add_const(k, kb_add(k, n, size), -1);
 	emit_set_context(e, n, CONTEXT_WORKERS);

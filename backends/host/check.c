@@ -34,7 +34,7 @@ static void check_memory(struct emit *e)
 		if (result_is_output(f->func, i))
 			check_size(e, f->result_word[i], ir_type_of(f->func, func_result(f->func, i)));
 	struct kb_val workers = emit_context(e, KB_INDEX, CONTEXT_WORKERS);
-	struct kb_val scratch = kb_mul(e->k, workers, kb_index(e->k, e->object->scratch));
+	struct kb_val scratch = kb_mul_const(e->k, workers, e->object->scratch);
 	struct kb_val need = kb_add(e->k, emit_dim(e, f->arena), scratch);
 	struct kb_val have = emit_context(e, KB_INDEX, CONTEXT_ARENA_BYTES);
 	emit_return_if(e, kb_cmp(e->k, KB_LT, have, need), TFMC_RT_E_SIZE);

@@ -75,8 +75,7 @@ static void set_buffer(struct emit *e, struct kb_val words, size_t i, struct ir_
 	const struct ir_type *t = ir_type_of(e->function->func, v);
 	struct kb_val n = emit_dim(e, ir_type_count(e->object->module->dims, t));
 	emit_store(k, data, words, at + AT(tfmc_buffer, data));
-	emit_store(k, kb_mul(k, n, kb_index(k, ir_dtype_bytes(t->dtype))), words,
-	           at + AT(tfmc_buffer, count));
+	emit_store(k, kb_mul_const(k, n, ir_dtype_bytes(t->dtype)), words, at + AT(tfmc_buffer, count));
 }
 
 void emit_device_body(struct object *o, const struct function *f)

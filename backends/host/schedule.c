@@ -34,7 +34,7 @@ static struct kb_val argument(struct emit *e, const struct plan_kernel *kernel, 
 			return area_address(e, area);
 		/* This worker's part of that at the beginning of the arena. */
 		struct kb_val arena = emit_context(e, KB_PTR, CONTEXT_ARENA);
-		return kb_ptr_add(e->k, arena, kb_mul(e->k, worker, kb_index(e->k, e->object->scratch)), 0);
+		return kb_ptr_add(e->k, arena, kb_mul_const(e->k, worker, e->object->scratch), 0);
 	case PLAN_OFFSET: break;
 	case PLAN_DIM: return e->dims[arg->number];
 	case PLAN_INDEX: return e->index[arg->number];

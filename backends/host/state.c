@@ -32,7 +32,7 @@ static void set_word(struct emit *e, struct kb_val v, int64_t offset, struct kb_
 /* Of a byte of a sequence's block: its offset in the state. */
 static struct kb_val place_of(struct emit *e, struct kb_val sequence, struct kb_val offset)
 {
-	struct kb_val far = kb_mul(e->k, sequence, kb_index(e->k, e->object->states.batch_bytes));
+	struct kb_val far = kb_mul_const(e->k, sequence, e->object->states.batch_bytes);
 	return kb_add_const(e->k, kb_add(e->k, far, offset), e->object->states.fixed_bytes);
 }
 
@@ -78,7 +78,7 @@ void emit_set_window(struct emit *e, struct kb_val first, struct kb_val source)
 	struct kb *k = e->k;
 	struct kb_val zero = kb_index(k, 0), own = kb_cmp(k, KB_LT, source, zero);
 	struct kb_val from = kb_select(k, own, first, source);
-	struct kb_val far = kb_mul(k, first, kb_index(k, 4)), from_far = kb_mul(k, from, kb_index(k, 4));
+	struct kb_val far = kb_mul_const(k, first, 4), from_far = kb_mul_const(k, from, 4);
 	emit_set_context(e, first, CONTEXT_FIRST);
 	emit_set_context(e, source, CONTEXT_SOURCE);
 	emit_set_context(e, kb_ptr_add(k, e->state, far, STATE_PAST), CONTEXT_PAST);
@@ -172,11 +172,11 @@ static void each_matrix(struct emit *e, const struct state_place *p, struct kb_v
 	struct kb_val words = kb_index(k, bytes / 4);
 	if (is_part) {
 		struct kb_val units = kb_add_const(k, rows, unit_rows - 1);
-		units = kb_bin(k, KB_DIV, units, kb_index(k, unit_rows));
-		words = kb_min(k, words, kb_mul(k, units, kb_index(k, unit / 4)));
+		units = kb_div_const(k, units, unit_rows);
+		words = kb_min(k, words, kb_mul_const(k, units, unit / 4));
 	}
 	struct kb_val i = kb_loop(k, "matrix", kb_index(k, 0), kb_index(k, n), 1, 0);
-	fn(e, user, kb_add_const(k, kb_mul(k, i, kb_index(k, bytes)), p->offset), words, lanes);
+	fn(e, user, kb_add_const(k, kb_mul_const(k, i, bytes), p->offset), words, lanes);
 	kb_end_loop(k);
 }
 
@@ -231,7 +231,7 @@ static void copy_part(struct emit *e, void *user, struct kb_val offset, struct k
 	struct kb *k = e->k;
 	const struct kb_val *args = user;
 	struct kb_val from = place_of(e, args[0], offset), to = place_of(e, args[1], offset);
-	struct kb_val bytes = kb_mul(k, words, kb_index(k, 4));
+	struct kb_val bytes = kb_mul_const(k, words, 4);
 	if_device(e, "tfmc_cl_model_copy", (const struct kb_val[]){from, to, bytes}, 3);
 	from = kb_ptr_add(k, e->state, from, 0);
 	to = kb_ptr_add(k, e->state, to, 0);
@@ -272,7 +272,7 @@ static void exchange_part(struct emit *e, void *user, struct kb_val offset, stru
 	const struct exchange *x = user;
 	(void)lanes;
 	struct kb_val at = place_of(e, x->sequence, offset), memory = kb_ptr_add(k, e->state, at, 0);
-	struct kb_val bytes = kb_mul(k, words, kb_index(k, 4));
+	struct kb_val bytes = kb_mul_const(k, words, 4);
 	emit_device_call(e, x->function, (const struct kb_val[]){at, memory, bytes}, 3);
 }
 
@@ -315,19 +315,19 @@ static void reorder_part(struct emit *e, void *user, struct kb_val offset, struc
 {
 	struct kb *k = e->k;
 	const struct reorder *r = user;
-	struct kb_val bytes = kb_mul(k, words, kb_index(k, 4));
+	struct kb_val bytes = kb_mul_const(k, words, 4);
 	if_device(e, "tfmc_cl_model_permute", (const struct kb_val[]){r->from, r->n, offset, bytes}, 4);
 	int lanes = most < r->lanes ? most : r->lanes;
 	struct kb_type type = KB_TYPE(KB_I32, lanes);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), words, lanes, 0);
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), r->n, 1, 0);
 	struct kb_val at = address_of(e, source_at(e, r, b), offset);
-	struct kb_val slot = kb_mul(k, b, kb_index(k, lanes));
+	struct kb_val slot = kb_mul_const(k, b, lanes);
 	kb_store(k, kb_load(k, type, at, i, 0, 0), r->local, slot, 0, 0);
 	kb_end_loop(k);
 	struct kb_val c = kb_loop(k, "c", kb_index(k, 0), r->n, 1, 0);
 	kb_if(k, kb_cmp(k, KB_NE, source_at(e, r, c), c));
-	struct kb_val kept = kb_load(k, type, r->local, kb_mul(k, c, kb_index(k, lanes)), 0, 0);
+	struct kb_val kept = kb_load(k, type, r->local, kb_mul_const(k, c, lanes), 0, 0);
 	kb_store(k, kept, address_of(e, c, offset), i, 0, 0);
 	kb_end_if(k);
 	kb_end_loop(k);

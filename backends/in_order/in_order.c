@@ -77,7 +77,7 @@ static void sift_down(struct walk *w, struct kb_val slot, struct kb_val end, str
 	struct kb_var hole = kb_var(k, "hole", KB_INDEX_T, slot);
 	kb_forever(k);
 	struct kb_val at = kb_get(k, hole);
-	struct kb_val left = kb_add_const(k, kb_mul(k, at, kb_index(k, 2)), 1);
+	struct kb_val left = kb_add_const(k, kb_mul_const(k, at, 2), 1);
 	kb_break_if(k, kb_cmp(k, KB_GE, left, end));
 	struct kb_val right = kb_add_const(k, left, 1);
 	right = kb_select(k, kb_cmp(k, KB_LT, right, end), right, left);

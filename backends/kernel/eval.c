@@ -133,7 +133,7 @@ static void output_strides(struct eval *e, const struct ir_view *view, struct kb
 {
 	const struct kernel_binding *b = e->job->bind;
 	int64_t bytes = ir_dtype_bytes(t->dtype);
-	struct kb_val skip = kb_mul(e->k, eval_dim(e, view->offset), kb_index(e->k, bytes));
+	struct kb_val skip = kb_mul_const(e->k, eval_dim(e, view->offset), bytes);
 	t->ptr = kb_ptr_add(e->k, t->ptr, skip, 0);
 	t->rank = view->rank;
 	for (int i = 0; i < view->rank; i++) {
@@ -321,7 +321,7 @@ static struct kb_val add_bias(struct eval *e, const struct eval_bias *b, const s
 	at.vec = p->vec == p->rank - 1 ? last : -1;
 	struct kb_val column = kb_index(e->k, b->begin);
 	for (int i = 0; i < p->rank; i++)
-		column = kb_add(e->k, column, kb_mul(e->k, p->index[i], kb_index(e->k, b->step[i])));
+		column = kb_add(e->k, column, kb_mul_const(e->k, p->index[i], b->step[i]));
 	at.index[last] = column;
 	return kb_add(e->k, x, eval_value(e, b->v, &at));
 }
@@ -385,7 +385,7 @@ static struct kb_val panel_row(struct kb *k, const struct kb_tensor *t, struct k
 static struct kb_val in_ring(struct eval *e, const struct kb_tensor *t, int axis, struct kb_val index)
 {
 	bool is_row = t->ring > 0 && axis == t->rank - 2;
-	return is_row ? kb_bin(e->k, KB_REM, index, kb_index(e->k, t->ring)) : index;
+	return is_row ? kb_rem_const(e->k, index, t->ring) : index;
 }
 
 struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
@@ -442,10 +442,10 @@ static struct kb_val load_code(struct eval *e, const struct eval_tensor *t, cons
 	if (!t->t.size[row + 1].is_const)
 		return eval_internal(e, NULL, "codes in rows of an unknown length");
 	const struct panel panel = panel_of(t->t.format, t->t.size[row + 1].c);
-	struct kb_val bytes = kb_mul(k, kb_bin(k, KB_DIV, n, width), kb_index(k, panel.bytes));
+	struct kb_val bytes = kb_mul_const(k, kb_bin(k, KB_DIV, n, width), panel.bytes);
 	for (int a = 0; a < row; a++) {
 		struct kb_val skip = kb_mul(k, p->index[a], t->t.stride[a].v);
-		bytes = kb_add(k, bytes, kb_mul(k, skip, kb_index(k, ir_dtype_bytes(t->t.dtype))));
+		bytes = kb_add(k, bytes, kb_mul_const(k, skip, ir_dtype_bytes(t->t.dtype)));
 	}
 	struct kb_val at = kb_ptr_add(k, t->t.ptr, bytes, 0), column = kb_bin(k, KB_REM, n, width);
 	return panel_code(k, &panel, at, column, p->index[row + 1], p->vec == row ? e->lanes : 1);

@@ -93,7 +93,7 @@ static struct kb_val turned_pairs(const struct rope *r)
 	int lanes = r->e->lanes;
 	struct eval_point one = {.vec = -1};
 	struct kb_val x = read(r, r->feature), row = table_row(r);
-	struct kb_val pair = kb_bin(k, KB_DIV, r->feature, kb_index(k, 2));
+	struct kb_val pair = kb_div_const(k, r->feature, 2);
 	struct kb_val cosine = angle(r, row, pair);
 	struct kb_val sine = angle(r, row, kb_add_const(k, pair, (r->turned - lanes) / 2));
 	struct kb_val minus = kb_splat(k, eval_const(r->e, &one, r->scalar, -1), lanes);

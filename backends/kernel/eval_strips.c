@@ -51,7 +51,7 @@ static void walk(struct eval *e, const struct eval_columns *c, int slots, column
 	if (c->lanes > 1) {
 		int64_t step = (int64_t)c->lanes * slots;
 		struct kb_val n = kb_sub(k, c->end, c->first);
-		main = kb_sub(k, c->end, kb_bin(k, KB_REM, n, kb_index(k, step)));
+		main = kb_sub(k, c->end, kb_rem_const(k, n, step));
 		i = kb_loop(k, "i", c->first, main, step, 0);
 		for (int slot = 0; slot < slots; slot++)
 			take(e, c, kb_add_const(k, i, (int64_t)slot * c->lanes), 1 + slot, fn, user);

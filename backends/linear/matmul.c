@@ -157,8 +157,8 @@ struct kb_val matmul_whole_panels(const struct linear *l, const struct matmul_st
 {
 	struct kb *k = l->k;
 	struct kb_val end = kb_min(k, s->end, kb_index(k, l->columns.n / MATMUL_PANEL));
-	struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, end, s->begin), kb_index(k, panels));
-	return kb_add(k, s->begin, kb_mul(k, n, kb_index(k, panels)));
+	struct kb_val n = kb_div_const(k, kb_sub(k, end, s->begin), panels);
+	return kb_add(k, s->begin, kb_mul_const(k, n, panels));
 }
 
 void matmul_walk_panels(const struct linear *l, const struct matmul_strip *s, struct matmul_tile t,
@@ -271,7 +271,7 @@ static void emit_wide(const struct linear *l, const struct matmul_strip *s)
 static void clear_stage(const struct linear *l, struct kb_val rows)
 {
 	struct kb *k = l->k;
-	struct kb_val n = kb_mul(k, rows, kb_index(k, l->stage.width));
+	struct kb_val n = kb_mul_const(k, rows, l->stage.width);
 	struct kb_val at = kb_loop(k, "clear", kb_index(k, 0), n, l->lanes, 0);
 	kb_store(k, kb_splat(k, kb_f32(k, 0), l->lanes), l->stage.at, at, 0, 0);
 	kb_end_loop(k);
@@ -365,9 +365,9 @@ static struct kb_val even_blocks(const struct linear *l, struct kb_val groups, s
 	struct kb_val n = l->job->n_workers, blocks = kb_index(k, BLOCKS_TO_SHARE);
 	struct kb_var all = kb_var(k, "blocks", KB_INDEX_T, least);
 	kb_if(k, kb_cmp(k, KB_GT, n, kb_index(k, 1)));
-	struct kb_val many = kb_mul(k, n, kb_index(k, TASKS_TO_SHARE));
+	struct kb_val many = kb_mul_const(k, n, TASKS_TO_SHARE);
 	for (int64_t i = BLOCKS_TO_SHARE / 2; i > 0; i /= 2) {
-		struct kb_val tasks = kb_mul(k, groups, kb_index(k, i));
+		struct kb_val tasks = kb_mul_const(k, groups, i);
 		struct kb_val rest = kb_bin(k, KB_REM, tasks, n);
 		struct kb_val even = kb_cmp(k, KB_EQ, rest, kb_index(k, 0));
 		even = kb_bin(k, KB_OR, even, kb_cmp(k, KB_GE, tasks, many));

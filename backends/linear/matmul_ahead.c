@@ -21,7 +21,7 @@ struct matmul_ahead matmul_begin_ahead(const struct linear *l, struct kb_val row
 	struct matmul_ahead a = {.turn = {0}};
 	if (!has_hints(l))
 		return a;
-	struct kb_val tiles = kb_bin(k, KB_DIV, kb_add_const(k, rows, height - 1), kb_index(k, height));
+	struct kb_val tiles = kb_div_const(k, kb_add_const(k, rows, height - 1), height);
 	int64_t step = matmul_step_bytes(l);
 	struct kb_val bytes = kb_add_const(k, tiles, panels * step - 1);
 	a.step = kb_min(k, kb_bin(k, KB_DIV, bytes, tiles), kb_index(k, step));
@@ -39,7 +39,7 @@ void matmul_end_turn(const struct linear *l, const struct matmul_ahead *a)
 static struct kb_val whole_depth(const struct linear *l, const struct matmul_ahead *a, struct kb_val w)
 {
 	struct kb *k = l->k;
-	struct kb_val share = kb_mul(k, a->step, kb_index(k, l->depth));
+	struct kb_val share = kb_mul_const(k, a->step, l->depth);
 	struct kb_val first = kb_mul(k, share, kb_get(k, a->turn));
 	return kb_ptr_add(k, w, first, l->columns.strip * l->panel.bytes);
 }
@@ -80,7 +80,7 @@ void matmul_line_ahead(const struct linear *l, const struct matmul_ahead *a, str
 		matmul_step_ahead(l, a, at);
 		return;
 	}
-	struct kb_val bytes = kb_mul(l->k, word, kb_index(l->k, 4));
+	struct kb_val bytes = kb_mul_const(l->k, word, 4);
 	for (int i = 0; i < a->panels; i++)
 		kb_prefetch(l->k, section, bytes, a->behind + i * l->panel.bytes);
 }
@@ -90,8 +90,7 @@ void matmul_steps_ahead(const struct linear *l, const struct matmul_ahead *a, st
 	struct kb *k = l->k;
 	if (!a->from.id)
 		return;
-	struct kb_val begin = kb_mul(k, at, a->step),
-	              end = kb_add(k, begin, kb_mul(k, a->step, kb_index(k, n)));
+	struct kb_val begin = kb_mul(k, at, a->step), end = kb_add(k, begin, kb_mul_const(k, a->step, n));
 	kb_prefetch_l2(k, a->from, kb_loop(k, "ahead", begin, end, TILE_LINE, KB_NONEMPTY), 0);
 	kb_end_loop(k);
 }

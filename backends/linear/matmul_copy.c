@@ -89,7 +89,7 @@ static void copy_line(void *user, const struct panel_walk *w, struct kb_val from
 {
 	const struct copier *c = user;
 	struct kb *k = w->k;
-	struct kb_val at = kb_mul(k, from, kb_index(k, MATMUL_PANEL));
+	struct kb_val at = kb_mul_const(k, from, MATMUL_PANEL);
 	for (int i = 0; i < n; i++)
 		for (int v = 0; v < w->vectors; v++) {
 			struct kb_val weights = panel_walk_vector(w, i, v);
@@ -100,7 +100,7 @@ static void copy_line(void *user, const struct panel_walk *w, struct kb_val from
 /* Bytes from the copy's place to where its K would be 0. */
 static struct kb_val before(const struct linear *l, const struct matmul_strip *s)
 {
-	return kb_mul(l->k, s->k_lo, kb_index(l->k, -TILE_LINE));
+	return kb_mul_const(l->k, s->k_lo, -TILE_LINE);
 }
 
 static void copy_panel(const struct linear *l, const struct matmul_strip *s, struct kb_val panel,
@@ -110,10 +110,10 @@ static void copy_panel(const struct linear *l, const struct matmul_strip *s, str
 	struct copier c = {.l = l};
 	struct kb_val to = kb_sub(k, panel, s->begin);
 	if (half.id) {
-		panel = kb_add(k, panel, kb_mul(k, half, kb_index(k, l->columns.panels)));
-		to = kb_add(k, to, kb_mul(k, half, kb_index(k, l->columns.strip)));
+		panel = kb_add(k, panel, kb_mul_const(k, half, l->columns.panels));
+		to = kb_add(k, to, kb_mul_const(k, half, l->columns.strip));
 	}
-	to = kb_mul(k, to, kb_index(k, l->copy.panel.bytes));
+	to = kb_mul_const(k, to, l->copy.panel.bytes);
 	c.to = kb_ptr_add(k, l->copy.at, kb_add(k, to, before(l, s)), 0);
 	struct panel_walk w = {.k = k,
 	                       .panel = &l->panel,
@@ -124,7 +124,7 @@ static void copy_panel(const struct linear *l, const struct matmul_strip *s, str
 	                       .is_part = l->stage.kc != 0,
 	                       .line = copy_line,
 	                       .user = &c};
-	w.at = kb_ptr_add(k, s->weights, kb_mul(k, panel, kb_index(k, l->panel.bytes)), 0);
+	w.at = kb_ptr_add(k, s->weights, kb_mul_const(k, panel, l->panel.bytes), 0);
 	panel_walk(&w);
 }
 
@@ -201,7 +201,7 @@ void matmul_unpack_row(const struct linear *l, struct kb_val codes, struct kb_va
 {
 	int64_t bytes = l->rounded.row.starts;
 	struct widening w = {.l = l, .from = codes, .bytes = bytes, .apart = bytes, .is_signed = true};
-	w.to = kb_ptr_add(l->k, l->unpacked.rows, kb_mul(l->k, row, kb_index(l->k, 2 * bytes)), 0);
+	w.to = kb_ptr_add(l->k, l->unpacked.rows, kb_mul_const(l->k, row, 2 * bytes), 0);
 	widen(&w);
 }
 
@@ -212,11 +212,11 @@ void matmul_unpack_strip(const struct linear *l, const struct matmul_strip *s)
 	struct kb_val half =
 	        kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.halves), 1, KB_NONEMPTY);
 	struct kb_val panel = kb_loop(k, "panel", s->begin, s->end, 1, 0);
-	struct kb_val from = kb_add(k, panel, kb_mul(k, half, kb_index(k, l->columns.panels)));
+	struct kb_val from = kb_add(k, panel, kb_mul_const(k, half, l->columns.panels));
 	struct kb_val to = kb_sub(k, panel, s->begin);
-	to = kb_add(k, to, kb_mul(k, half, kb_index(k, l->unpacked.step)));
-	w.from = kb_ptr_add(k, s->weights, kb_mul(k, from, kb_index(k, l->panel.bytes)), 0);
-	w.to = kb_ptr_add(k, l->unpacked.panels, kb_mul(k, to, kb_index(k, l->unpacked.bytes)), 0);
+	to = kb_add(k, to, kb_mul_const(k, half, l->unpacked.step));
+	w.from = kb_ptr_add(k, s->weights, kb_mul_const(k, from, l->panel.bytes), 0);
+	w.to = kb_ptr_add(k, l->unpacked.panels, kb_mul_const(k, to, l->unpacked.bytes), 0);
 	if (l->unpacked.sums.id)
 		matmul_unpack_panel(l, w.from, w.to);
 	else

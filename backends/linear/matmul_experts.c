@@ -115,7 +115,7 @@ static void emit_expert(const struct experts *x, struct kb_val expert)
 	struct kb *k = l->k;
 	struct kb_var next = kb_var(k, "next", KB_INDEX_T, kb_index(k, 0));
 	struct matmul_strip s = {.row = kb_index(k, 0), .expert = expert};
-	s.weights = kb_ptr_add(k, l->w->t.ptr, kb_mul(k, expert, kb_index(k, x->matrix_bytes)), 0);
+	s.weights = kb_ptr_add(k, l->w->t.ptr, kb_mul_const(k, expert, x->matrix_bytes), 0);
 	kb_forever(k);
 	s.rows = s.row_end = list_rows(x, expert, next);
 	kb_break_if(k, kb_cmp(k, KB_EQ, s.rows, kb_index(k, 0)));

@@ -173,8 +173,8 @@ static struct kb_val panels_at(const struct linear *l, const struct matmul_tile 
 	struct kb *k = l->k;
 	struct kb_val panel = t->panel;
 	if (l->columns.halves > 1)
-		panel = kb_add(k, panel, kb_mul(k, t->half, kb_index(k, l->columns.panels)));
-	return kb_ptr_add(k, l->w->t.ptr, kb_mul(k, panel, kb_index(k, l->panel.bytes)), 0);
+		panel = kb_add(k, panel, kb_mul_const(k, t->half, l->columns.panels));
+	return kb_ptr_add(k, l->w->t.ptr, kb_mul_const(k, panel, l->panel.bytes), 0);
 }
 
 /* All rows of the tile's panels, in passes. */

@@ -106,7 +106,7 @@ static void ask_ahead(const struct linear *l, const struct columns *c, const str
 	struct kb_val line = kb_mul(k, before, part->share), end = kb_add(k, line, part->share);
 	line = kb_loop(k, "ahead", line, end, 1, KB_NONEMPTY);
 	for (int p = 0; p < c->n; p++)
-		kb_prefetch_l2(k, part->next, kb_mul(k, line, kb_index(k, TILE_LINE)), p * l->panel.bytes);
+		kb_prefetch_l2(k, part->next, kb_mul_const(k, line, TILE_LINE), p * l->panel.bytes);
 	kb_end_loop(k);
 }
 
@@ -124,18 +124,18 @@ static void add_products(const struct linear *l, const struct columns *c, const 
 	                          .x_apart = KB_TILE_ROWS * row_bytes,
 	                          .w_step = TILE_LINE,
 	                          .w_apart = l->panel.bytes};
-	struct kb_val x = kb_ptr_add(k, l->norm.at, kb_mul(k, row, kb_index(k, row_bytes)), 0);
-	struct kb_val sums = kb_ptr_add(k, c->sums, kb_mul(k, row, kb_index(k, sums_step)), 0);
+	struct kb_val x = kb_ptr_add(k, l->norm.at, kb_mul_const(k, row, row_bytes), 0);
+	struct kb_val sums = kb_ptr_add(k, c->sums, kb_mul_const(k, row, sums_step), 0);
 	kb_if(k, kb_cmp(k, KB_EQ, part->from, kb_index(k, 0)));
 	product_tiles_begin(&t);
 	kb_else(k);
 	product_tiles_load(&t, sums, sums_step);
 	kb_end_if(k);
-	struct kb_val turn = kb_bin(k, KB_DIV, row, kb_index(k, TILE_MATRIX_ROWS));
+	struct kb_val turn = kb_div_const(k, row, TILE_MATRIX_ROWS);
 	struct kb_val chunk = kb_loop(k, "chunk", part->from, part->to, 1, 0);
 	ask_ahead(l, c, part, turn, chunk);
-	struct kb_val words = kb_ptr_add(k, x, kb_mul(k, chunk, kb_index(k, KB_TILE_BYTES)), 0),
-	              w = kb_ptr_add(k, c->w, kb_mul(k, chunk, kb_index(k, CHUNK_BYTES)), l->panel.head);
+	struct kb_val words = kb_ptr_add(k, x, kb_mul_const(k, chunk, KB_TILE_BYTES), 0),
+	              w = kb_ptr_add(k, c->w, kb_mul_const(k, chunk, CHUNK_BYTES), l->panel.head);
 	product_tiles_step(&t, words, w);
 	kb_end_loop(k);
 	if (l->matrix.rest.id) {
@@ -172,8 +172,8 @@ static void scale_sums(const struct linear *l, const struct columns *c, struct k
 	struct products p = {.k = k, .rows = 1, .vectors = c->n * MATMUL_PANEL / l->lanes, .lanes = l->lanes};
 	const struct matmul_rounded_tile tile = {.l = l, .p = &p, .w = c->w};
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, 1, 0);
-	struct kb_val at = kb_mul(k, row, kb_index(k, l->stage.width));
-	p.x[0] = kb_ptr_add(k, l->norm.at, kb_mul(k, row, kb_index(k, step)), 0);
+	struct kb_val at = kb_mul_const(k, row, l->stage.width);
+	p.x[0] = kb_ptr_add(k, l->norm.at, kb_mul_const(k, row, step), 0);
 	for (int v = 0; v < p.vectors; v++) {
 		struct kb_val sum = kb_load(k, KB_TYPE(KB_I32, l->lanes), c->sums, at, v * l->lanes, 0);
 		kb_store(k, matmul_rounded_alone(&tile, 0, v, sum), c->sums, at, v * l->lanes, 0);
@@ -186,12 +186,12 @@ static void add_columns(const struct linear *l, const struct columns *c, struct 
 	struct kb *k = l->k;
 	int64_t whole = whole_chunks(l), step = chunks_of_part(l);
 	struct kb_val tiles = kb_add_const(k, rows, TILE_MATRIX_ROWS - 1), end = kb_index(k, whole);
-	tiles = kb_max(k, kb_bin(k, KB_DIV, tiles, kb_index(k, TILE_MATRIX_ROWS)), kb_index(k, 1));
+	tiles = kb_max(k, kb_div_const(k, tiles, TILE_MATRIX_ROWS), kb_index(k, 1));
 	struct part part = {.share = kb_bin(k, KB_DIV, kb_add_const(k, tiles, LINES - 1), tiles)};
 	copy_rest(l, c);
 	part.from = kb_loop(k, "part", kb_index(k, 0), kb_index(k, whole > 0 ? whole : 1), step, KB_NONEMPTY);
 	part.to = kb_min(k, kb_add_const(k, part.from, step), end);
-	struct kb_val behind = kb_mul(k, part.to, kb_index(k, CHUNK_BYTES));
+	struct kb_val behind = kb_mul_const(k, part.to, CHUNK_BYTES);
 	behind = kb_select(k, kb_cmp(k, KB_LT, part.to, end), behind, c->next);
 	part.next = kb_ptr_add(k, c->w, behind, l->panel.head);
 	add_part(l, c, &part, rows);
@@ -207,16 +207,15 @@ static void walk_columns(const struct linear *l, const struct matmul_strip *s, s
 	struct kb *k = l->k;
 	int64_t bytes = l->panel.bytes, beyond = l->columns.panels * bytes;
 	struct columns c = {.n = n, .next = kb_index(k, n * bytes)};
-	struct kb_val first = panel,
-	              column = kb_mul(k, kb_sub(k, panel, s->begin), kb_index(k, MATMUL_PANEL));
+	struct kb_val first = panel, column = kb_mul_const(k, kb_sub(k, panel, s->begin), MATMUL_PANEL);
 	if (l->columns.halves > 1) {
-		first = kb_add(k, first, kb_mul(k, half, kb_index(k, l->columns.panels)));
-		column = kb_add(k, column, kb_mul(k, half, kb_index(k, l->stage.width / l->columns.halves)));
+		first = kb_add(k, first, kb_mul_const(k, half, l->columns.panels));
+		column = kb_add(k, column, kb_mul_const(k, half, l->stage.width / l->columns.halves));
 		c.next = kb_select(k, kb_cmp(k, KB_EQ, half, kb_index(k, 0)), kb_index(k, beyond),
 		                   kb_index(k, n * bytes - beyond));
 	}
-	c.w = kb_ptr_add(k, s->weights, kb_mul(k, first, kb_index(k, bytes)), 0);
-	c.sums = kb_ptr_add(k, l->stage.at, kb_mul(k, column, kb_index(k, 4)), 0);
+	c.w = kb_ptr_add(k, s->weights, kb_mul_const(k, first, bytes), 0);
+	c.sums = kb_ptr_add(k, l->stage.at, kb_mul_const(k, column, 4), 0);
 	add_columns(l, &c, kb_sub(k, s->row_end, s->row));
 }
 
@@ -234,8 +233,8 @@ static void walk_halves(const struct linear *l, const struct matmul_strip *s, st
 void matmul_matrix_strip(const struct linear *l, const struct matmul_strip *s)
 {
 	struct kb *k = l->k;
-	struct kb_val pairs = kb_bin(k, KB_DIV, kb_sub(k, s->end, s->begin), kb_index(k, COLUMNS));
-	struct kb_val whole = kb_add(k, s->begin, kb_mul(k, pairs, kb_index(k, COLUMNS)));
+	struct kb_val pairs = kb_div_const(k, kb_sub(k, s->end, s->begin), COLUMNS);
+	struct kb_val whole = kb_add(k, s->begin, kb_mul_const(k, pairs, COLUMNS));
 	struct kb_val panel = kb_loop(k, "panel", s->begin, whole, COLUMNS, 0);
 	walk_halves(l, s, panel, COLUMNS);
 	kb_end_loop(k);
@@ -265,7 +264,7 @@ void matmul_begin_steps(struct linear *l)
 static void unpack_lines(const struct linear *l, struct kb_val from, struct kb_val to, struct kb_val i, int n)
 {
 	struct kb *k = l->k;
-	struct kb_val at = kb_mul(k, i, kb_index(k, MATMUL_PANEL / 4));
+	struct kb_val at = kb_mul_const(k, i, MATMUL_PANEL / 4);
 	for (int line = 0; line < n; line++)
 		for (int column = 0; column < MATMUL_PANEL; column += l->lanes) {
 			struct kb_val first = kb_index(k, column),
@@ -296,9 +295,9 @@ static void add_step(const struct steps *s, struct kb_val step, int64_t n)
 {
 	const struct matmul_rounded_tile *c = s->c;
 	struct kb *k = s->tiles.k;
-	struct kb_val first = kb_mul(k, step, kb_index(k, c->l->rounded.row.step));
+	struct kb_val first = kb_mul_const(k, step, c->l->rounded.row.step);
 	struct kb_val x = kb_ptr_add(k, c->p->x[0], first, 0);
-	struct kb_val w = kb_ptr_add(k, c->unpacked_w, kb_mul(k, first, kb_index(k, MATMUL_PANEL)), 0);
+	struct kb_val w = kb_ptr_add(k, c->unpacked_w, kb_mul_const(k, first, MATMUL_PANEL), 0);
 	product_tiles_begin(&s->tiles);
 	for (int64_t at = 0; at < n; at += chunk_of_step(c->l)) {
 		struct kb_val words = kb_ptr_add(k, x, kb_index(k, 0), at);
@@ -312,7 +311,7 @@ static void scale_step(const struct steps *s, struct kb_val step)
 	const struct products *p = s->c->p;
 	struct kb *k = l->k;
 	int64_t size = l->rounded.row.step;
-	struct kb_val zero = kb_index(k, 0), first = kb_mul(k, step, kb_index(k, size));
+	struct kb_val zero = kb_index(k, 0), first = kb_mul_const(k, step, size);
 	matmul_steps_ahead(l, s->c->ahead, first, size);
 	for (int v = 0; v < p->vectors; v++) {
 		struct kb_val column = kb_index(k, v * l->lanes);

@@ -317,8 +317,8 @@ static struct kb_val first_element(const struct linear *l, const struct matmul_s
                                    const struct part *part)
 {
 	struct kb *k = l->k;
-	struct kb_val before = kb_mul(k, row, kb_index(k, l->stage.width));
-	before = kb_add(k, before, kb_mul(k, s->begin, kb_index(k, MATMUL_PANEL)));
+	struct kb_val before = kb_mul_const(k, row, l->stage.width);
+	before = kb_add(k, before, kb_mul_const(k, s->begin, MATMUL_PANEL));
 	int64_t begin = part->begin;
 	if (l->columns.halves > 1)
 		begin = part->begin > 0 ? l->stage.width / l->columns.halves : 0;
@@ -392,10 +392,10 @@ static void norm_heads(const struct linear *l, const struct matmul_strip *s, con
 	struct kb_val begin = number.id ? kb_add(k, r.lo, number) : r.lo;
 	struct kb_val head = kb_loop(k, "head", begin, r.hi, number.id ? MATMUL_PIECES : 1, 0);
 	const struct eval_point at = head_point(l, t, row, head);
-	struct kb_val to = kb_add_const(k, kb_mul(k, head, kb_index(k, t->head)), part->begin);
-	to = kb_sub(k, to, kb_mul(k, s->begin, kb_index(k, MATMUL_PANEL)));
-	to = kb_add(k, to, kb_mul(k, stage_row, kb_index(k, l->stage.width)));
-	rowwise_norm_row(l->eval, norm, &at, kb_ptr_add(k, l->stage.at, kb_mul(k, to, kb_index(k, 4)), 0));
+	struct kb_val to = kb_add_const(k, kb_mul_const(k, head, t->head), part->begin);
+	to = kb_sub(k, to, kb_mul_const(k, s->begin, MATMUL_PANEL));
+	to = kb_add(k, to, kb_mul_const(k, stage_row, l->stage.width));
+	rowwise_norm_row(l->eval, norm, &at, kb_ptr_add(k, l->stage.at, kb_mul_const(k, to, 4), 0));
 	kb_end_loop(k);
 }
 

@@ -112,7 +112,7 @@ static struct kb_val line_of(const struct matmul_rounded_tile *c, struct kb_val 
 {
 	struct kb *k = c->l->k;
 	int64_t words = MATMUL_PANEL / (ir_format(c->l->panel.format)->bits == 4 ? 2 : 1);
-	return kb_add(k, c->line, kb_mul(k, first, kb_index(k, words)));
+	return kb_add(k, c->line, kb_mul_const(k, first, words));
 }
 
 static void ask_ahead(const struct matmul_rounded_tile *c, struct kb_val first, int line)
@@ -123,7 +123,7 @@ static void ask_ahead(const struct matmul_rounded_tile *c, struct kb_val first, 
 	bool is_share = c->ahead->turn.id && matmul_sum_registers(c->l) > 1;
 	if (!c->ahead->from.id || (is_share && line > 0))
 		return;
-	struct kb_val i = kb_mul(k, kb_add(k, c->first, first), kb_index(k, 4));
+	struct kb_val i = kb_mul_const(k, kb_add(k, c->first, first), 4);
 	struct kb_val at = kb_add_const(k, line_of(c, first), (int64_t)line * MATMUL_PANEL);
 	matmul_line_ahead(c->l, c->ahead, kb_add_const(k, i, element), c->w, at);
 }
@@ -325,7 +325,7 @@ static void add_squares(const struct matmul_rounded_tile *c, const struct kb_var
 	const struct products *p = c->p;
 	struct kb *k = p->k;
 	struct kb_val rows[MATMUL_ROWS_MAX], line[2];
-	struct kb_val at = kb_add_const(k, kb_mul(k, x, kb_index(k, MATMUL_PANEL)), c->l->panel.head / 4),
+	struct kb_val at = kb_add_const(k, kb_mul_const(k, x, MATMUL_PANEL), c->l->panel.head / 4),
 	              per_word = kb_index(k, c->l->panel.per_line);
 	for (int r = 0; c->ahead->from.id && r < 2; r++)
 		matmul_step_ahead(c->l, c->ahead, kb_mul(k, kb_add_const(k, x, i + r), per_word));
@@ -391,7 +391,7 @@ static struct kb_val block_of(const struct linear *l, struct kb_val step)
 	if (block == 0 || block >= l->depth)
 		return kb_index(l->k, 0);
 	int64_t per = block / l->rounded.row.step;
-	return per == 1 ? step : kb_bin(l->k, KB_DIV, step, kb_index(l->k, per));
+	return per == 1 ? step : kb_div_const(l->k, step, per);
 }
 
 /* Scale and offset of vector v in a block of a section; no offset where it is that of a shift. */
@@ -449,7 +449,7 @@ static void ask_for_scales(const struct matmul_rounded_tile *c, struct kb_val bl
 	struct kb *k = c->l->k;
 	const struct ir_format_desc *d = ir_format(c->l->panel.format);
 	int64_t each = TILE_PANEL * (d->super > 1 ? 1 : ir_dtype_bytes(d->scale)) / 4;
-	struct kb_val zero = kb_index(k, 0), at = kb_mul(k, block, kb_index(k, each));
+	struct kb_val zero = kb_index(k, 0), at = kb_mul_const(k, block, each);
 	if (!c->ahead->behind)
 		return;
 	matmul_line_ahead(c->l, c->ahead, zero, c->section, kb_add_const(k, at, c->codes.scales / 4));
@@ -466,15 +466,15 @@ static struct kb_val open_step(struct matmul_rounded_tile *c, struct kb_val step
 	struct kb_val in_section = step, line = kb_index(k, c->codes.lines / 4);
 	c->section = c->w;
 	if (c->l->depth > c->codes.section) {
-		struct kb_val section = kb_bin(k, KB_DIV, step, kb_index(k, per));
-		in_section = kb_sub(k, step, kb_mul(k, section, kb_index(k, per)));
-		line = kb_add(k, line, kb_mul(k, section, kb_index(k, c->codes.section_bytes / 4)));
-		struct kb_val bytes = kb_mul(k, section, kb_index(k, c->codes.section_bytes));
+		struct kb_val section = kb_div_const(k, step, per);
+		in_section = kb_sub(k, step, kb_mul_const(k, section, per));
+		line = kb_add(k, line, kb_mul_const(k, section, c->codes.section_bytes / 4));
+		struct kb_val bytes = kb_mul_const(k, section, c->codes.section_bytes);
 		c->section = kb_ptr_add(k, c->w, bytes, 0);
 	}
 	int64_t per_element = TILE_PANEL / c->l->panel.per_line;
-	c->first = kb_mul(k, step, kb_index(k, size / 4));
-	c->line = kb_add(k, line, kb_mul(k, in_section, kb_index(k, size * per_element)));
+	c->first = kb_mul_const(k, step, size / 4);
+	c->line = kb_add(k, line, kb_mul_const(k, in_section, size * per_element));
 	return block_of(c->l, in_section);
 }
 
@@ -546,10 +546,10 @@ static void add_pairs(struct matmul_rounded_tile *c, struct kb_val at, int i)
 {
 	struct kb *k = c->l->k;
 	const struct products *p = c->p;
-	struct kb_val words = kb_mul(k, at, kb_index(k, MATMUL_PANEL)), w[MATMUL_ACC_MAX];
+	struct kb_val words = kb_mul_const(k, at, MATMUL_PANEL), w[MATMUL_ACC_MAX];
 	int n = has_elements(c) ? 1 : p->vectors;
 	if (c->ahead->from.id)
-		matmul_step_ahead(c->l, c->ahead, kb_mul(k, kb_add_const(k, at, i), kb_index(k, 2)));
+		matmul_step_ahead(c->l, c->ahead, kb_mul_const(k, kb_add_const(k, at, i), 2));
 	if (i % WORDS == 0)
 		open_words(c, at, i / WORDS);
 	for (int from = 0; from < p->vectors; from += n) {

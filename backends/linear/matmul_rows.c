@@ -185,7 +185,7 @@ static void emit_block(struct span *s, struct kb_val from, int64_t n, struct kb_
 		emit_step(s, first, scale);
 	} else if (whole > 1) {
 		struct kb_val i = kb_loop(k, "step", kb_index(k, 0), kb_index(k, whole), 1, KB_NONEMPTY);
-		s->from = kb_add(k, from, kb_mul(k, i, kb_index(k, step)));
+		s->from = kb_add(k, from, kb_mul_const(k, i, step));
 		emit_step(s, kb_add(k, first, i), scale);
 		kb_end_loop(k);
 	}
@@ -228,8 +228,8 @@ static void emit_codes(struct span *s)
 	int64_t whole = l->depth / block, steps = (block + step - 1) / step;
 	clear_last_line(s, l->depth);
 	struct kb_val i = kb_loop(k, "block", kb_index(k, 0), kb_index(k, whole), 1, KB_NONEMPTY);
-	struct kb_val from = kb_mul(k, i, kb_index(k, block));
-	emit_block(s, from, block, kb_mul(k, i, kb_index(k, steps)));
+	struct kb_val from = kb_mul_const(k, i, block);
+	emit_block(s, from, block, kb_mul_const(k, i, steps));
 	kb_end_loop(k);
 	if (l->depth % block > 0)
 		emit_block(s, kb_index(k, whole * block), l->depth % block, kb_index(k, whole * steps));
@@ -260,7 +260,7 @@ static struct kb_val find_source(const struct linear *l, struct kb_val row)
 	p.vec = l->rank - 1;
 	struct kb_val at = eval_offset(l->eval, l->x, &p);
 	if (l->along.is_const && l->along.c == 1)
-		return kb_ptr_add(k, l->x->t.ptr, kb_mul(k, at, kb_index(k, 4)), 0);
+		return kb_ptr_add(k, l->x->t.ptr, kb_mul_const(k, at, 4), 0);
 	struct kb_val j = kb_loop(k, "j", kb_index(k, 0), kb_index(k, l->depth), 1, KB_NONEMPTY);
 	struct kb_val from = kb_add(k, at, kb_mul(k, j, l->along.v));
 	kb_store(k, kb_load(k, KB_F32_T, l->x->t.ptr, from, 0, 0), to, j, 0, 0);
@@ -276,7 +276,7 @@ static void round_rows(const struct linear *l, struct kb_val first, struct kb_va
 	struct kb_val row = kb_loop(k, "row", first, end, 1, 0);
 	size_t mark = eval_mark(l->eval);
 	s.x = find_source(l, row);
-	struct kb_val bytes = kb_mul(k, kb_sub(k, row, first), kb_index(k, l->rounded.row.bytes));
+	struct kb_val bytes = kb_mul_const(k, kb_sub(k, row, first), l->rounded.row.bytes);
 	s.codes = kb_ptr_add(k, l->norm.at, bytes, 0);
 	if (l->rounded.to.bf16)
 		emit_bf16(&s);

@@ -12,8 +12,8 @@ static void place_row(const struct linear *l, const struct matmul_strip *s, stru
 	int last = l->rank - 1;
 	struct eval_tensor at = {.t = {.ptr = l->stage.at, .dtype = DT_F32, .rank = l->rank}};
 	struct eval_bias bias = {.v = l->bias, .expert = s->expert};
-	struct kb_val first = kb_mul(k, s->begin, kb_index(k, MATMUL_PANEL));
-	at.skip = kb_sub(k, kb_mul(k, row, kb_index(k, l->stage.width)), first);
+	struct kb_val first = kb_mul_const(k, s->begin, MATMUL_PANEL);
+	at.skip = kb_sub(k, kb_mul_const(k, row, l->stage.width), first);
 	for (int i = 0; i <= last; i++) {
 		at.t.size[i] = (struct kb_size){.v = l->size[i]};
 		at.t.stride[i] = (struct kb_size){true, i == last, kb_index(k, i == last)};
@@ -66,7 +66,7 @@ struct matmul_piece matmul_piece(const struct linear *l, struct kb_val number, i
 	if (!number.id)
 		return p;
 	p.any = kb_cmp(k, KB_LT, number, kb_index(k, n));
-	p.lo = kb_mul(k, number, kb_index(k, width / n));
+	p.lo = kb_mul_const(k, number, width / n);
 	p.hi = kb_add_const(k, p.lo, width / n);
 	return p;
 }
@@ -79,7 +79,7 @@ struct matmul_range matmul_piece_of(const struct linear *l, const struct matmul_
 		return r;
 	const struct matmul_piece piece = matmul_piece(l, number, l->stage.width / l->columns.halves);
 	int64_t whole = begin / l->lanes * l->lanes; /* vectors of a piece begin at multiples of the lanes */
-	struct kb_val first = kb_add_const(k, kb_mul(k, s->begin, kb_index(k, MATMUL_PANEL)), -whole);
+	struct kb_val first = kb_add_const(k, kb_mul_const(k, s->begin, MATMUL_PANEL), -whole);
 	r.lo = kb_max(k, r.lo, kb_add(k, first, piece.lo));
 	r.hi = kb_min(k, r.hi, kb_add(k, first, piece.hi));
 	r.hi = kb_select(k, piece.any, r.hi, r.lo);

@@ -47,7 +47,7 @@ static void store_numbers(const struct linear *l, const struct eval_columns *c)
 	p.rank = l->rank + 1;
 	p.vec = -1;
 	p.flat = (struct kb_val){0};
-	p.index[l->rank] = kb_bin(k, KB_DIV, c->first, kb_index(k, WIDTH));
+	p.index[l->rank] = kb_div_const(k, c->first, WIDTH);
 	for (int i = 0; i < n; i++) {
 		p.index[l->rank - 1] = kb_index(k, i);
 		kb_store(k, number[i], l->out.to.t.ptr, eval_offset(l->eval, &l->out.to, &p), 0, 0);

@@ -74,7 +74,7 @@ static void find_made_rows(const struct linear *l, struct accumulators *a)
 	struct kb *k = l->k;
 	struct kb_val row = kb_sub(k, a->tile->row, a->strip->row);
 	int64_t step = l->rounded.round ? l->rounded.row.bytes / 4 : tile_row_step(l->depth);
-	struct kb_val first = kb_ptr_add(k, l->norm.at, kb_mul(k, row, kb_index(k, step * 4)), 0);
+	struct kb_val first = kb_ptr_add(k, l->norm.at, kb_mul_const(k, row, step * 4), 0);
 	for (int m = 0; m < a->tile->rows; m++) {
 		a->p.x[m] = first;
 		a->p.x_disp[m] = m * step;
@@ -89,12 +89,12 @@ static void find_unpacked(const struct accumulators *a, struct matmul_rounded_ti
 	struct kb_val row = kb_sub(k, a->tile->row, a->strip->row);
 	struct kb_val panel = kb_sub(k, a->tile->panel, a->strip->begin);
 	if (l->columns.halves > 1)
-		panel = kb_add(k, panel, kb_mul(k, a->tile->half, kb_index(k, l->unpacked.step)));
-	panel = kb_mul(k, panel, kb_index(k, l->unpacked.bytes));
+		panel = kb_add(k, panel, kb_mul_const(k, a->tile->half, l->unpacked.step));
+	panel = kb_mul_const(k, panel, l->unpacked.bytes);
 	c->unpacked_w = kb_ptr_add(k, l->unpacked.panels, panel, 0);
 	if (!l->unpacked.rows.id)
 		return;
-	row = kb_mul(k, row, kb_index(k, 2 * l->rounded.row.starts));
+	row = kb_mul_const(k, row, 2 * l->rounded.row.starts);
 	c->unpacked_x = kb_ptr_add(k, l->unpacked.rows, row, 0);
 }
 
@@ -115,7 +115,7 @@ static void find_rows(const struct linear *l, struct accumulators *a)
 		if (even && m > 0)
 			continue;
 		struct eval_point p = matmul_point(l, kb_add_const(k, a->tile->row, m), kb_index(k, 0));
-		struct kb_val bytes = kb_mul(k, x_offset(l, &p), kb_index(k, 4));
+		struct kb_val bytes = kb_mul_const(k, x_offset(l, &p), 4);
 		a->p.x[m] = kb_ptr_add(k, x->ptr, bytes, 0);
 	}
 }
@@ -125,11 +125,10 @@ static struct kb_val in_stage(const struct linear *l, const struct accumulators 
 {
 	struct kb *k = l->k;
 	const struct matmul_tile *t = a->tile;
-	struct kb_val column = kb_mul(k, kb_sub(k, t->panel, a->strip->begin), kb_index(k, MATMUL_PANEL));
+	struct kb_val column = kb_mul_const(k, kb_sub(k, t->panel, a->strip->begin), MATMUL_PANEL);
 	if (l->columns.halves > 1)
-		column = kb_add(k, column,
-		                kb_mul(k, t->half, kb_index(k, l->stage.width / l->columns.halves)));
-	return kb_add(k, kb_mul(k, t->stage_row, kb_index(k, l->stage.width)), column);
+		column = kb_add(k, column, kb_mul_const(k, t->half, l->stage.width / l->columns.halves));
+	return kb_add(k, kb_mul_const(k, t->stage_row, l->stage.width), column);
 }
 
 /* Sums begin at 0, or where the part of K before this one left them. */
@@ -251,8 +250,8 @@ static struct kb_val end_of_lanes(const struct linear *l, const struct matmul_st
 	struct kb *k = l->k;
 	if (!l->stage.kc)
 		return kb_index(k, l->depth / lanes * lanes);
-	struct kb_val n = kb_bin(k, KB_DIV, kb_sub(k, s->k_hi, s->k_lo), kb_index(k, lanes));
-	return kb_add(k, s->k_lo, kb_mul(k, n, kb_index(k, lanes)));
+	struct kb_val n = kb_div_const(k, kb_sub(k, s->k_hi, s->k_lo), lanes);
+	return kb_add(k, s->k_lo, kb_mul_const(k, n, lanes));
 }
 
 /* Steps [*from, ..) of K in turns of n while whole ones are left; *from is where they end. */
@@ -367,7 +366,7 @@ static void finish_tile(const struct linear *l, struct accumulators *a, int last
 {
 	struct kb *k = l->k;
 	struct eval_point p[MATMUL_ROWS_MAX];
-	struct kb_val column = kb_mul(k, a->tile->panel, kb_index(k, MATMUL_PANEL));
+	struct kb_val column = kb_mul_const(k, a->tile->panel, MATMUL_PANEL);
 	for (int m = 0; m < a->tile->rows; m++)
 		p[m] = matmul_point(l, kb_add_const(k, a->tile->row, m), column);
 	for (int n = 0; n < a->p.vectors; n++) {
@@ -432,9 +431,9 @@ void matmul_tile(const struct linear *l, const struct matmul_strip *s, const str
 	struct kb_val panel = s->copied ? kb_sub(k, t->panel, s->begin) : t->panel;
 	if (l->columns.halves > 1) {
 		int64_t half = s->copied ? l->columns.strip : l->columns.panels;
-		panel = kb_add(k, panel, kb_mul(k, t->half, kb_index(k, half)));
+		panel = kb_add(k, panel, kb_mul_const(k, t->half, half));
 	}
-	struct kb_val line = kb_mul(k, panel, kb_index(k, lies->bytes));
+	struct kb_val line = kb_mul_const(k, panel, lies->bytes);
 	a.r = (struct panel_reader){.k = k, .panel = lies, .lanes = l->lanes};
 	a.r.at = kb_ptr_add(k, s->weights, line, 0);
 	if (lies->lines == PANEL_PAIRS && !is_paired(l, &a) && kb_caps(k)->registers < REGISTERS_TO_KEEP)

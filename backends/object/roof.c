@@ -96,7 +96,7 @@ static void record_read(struct kb_module *m, int lanes)
 		all[i] = kb_var(k, "all", t, sum);
 	struct kb_val at = kb_loop(k, "i", zero, n, 2 * (int64_t)lanes, 0);
 	for (int i = 0; i < 2 * PLACES; i++) {
-		struct kb_val place = kb_add(k, at, kb_mul(k, n, kb_index(k, i / 2)));
+		struct kb_val place = kb_add(k, at, kb_mul_const(k, n, i / 2));
 		struct kb_val x = kb_load(k, t, data, place, (int64_t)(i % 2) * lanes, 4);
 		kb_set(k, all[i], kb_bin(k, KB_OR, kb_get(k, all[i]), x));
 	}

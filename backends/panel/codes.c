@@ -65,7 +65,7 @@ static struct kb_val block_numbers(struct kb *k, const struct panel *p, struct l
 		return d->shift > 0 ? kb_mul(k, v, splat_f32(k, 1.0f / FORMAT_SHIFT_UNIT, lanes)) : v;
 	}
 	struct kb_val v = load_numbers(k, at, KB_I8, panel + level.blocks, first, disp, lanes);
-	struct kb_val super = kb_bin(k, KB_DIV, b, kb_index(k, d->super));
+	struct kb_val super = kb_div_const(k, b, d->super);
 	first = kb_add(k, kb_mul(k, super, width), column);
 	return kb_mul(k, v, load_numbers(k, at, s, panel + level.supers, first, disp, lanes));
 }
@@ -80,7 +80,7 @@ static struct kb_val block_shift(struct kb *k, const struct panel *p, int64_t sc
                                  struct kb_val b, struct kb_val column, int64_t disp, int lanes)
 {
 	const struct ir_format_desc *d = ir_format(p->format);
-	struct kb_val first = kb_add(k, kb_mul(k, b, kb_index(k, TILE_PANEL)), column);
+	struct kb_val first = kb_add(k, kb_mul_const(k, b, TILE_PANEL), column);
 	struct kb_val bits = kb_load(k, KB_TYPE(KB_I16, lanes), at, first, scales / 2 + disp, 0);
 	bits = kb_bin(k, KB_AND, bits, kb_cvt(k, splat_i32(k, (1 << d->shift) - 1, lanes), KB_I16));
 	return kb_sub(k, bits, kb_cvt(k, splat_i32(k, ir_format_shift_zero(d), lanes), KB_I16));
@@ -149,13 +149,13 @@ static struct kb_val place_of(struct kb *k, const struct panel *p, struct kb_val
 {
 	struct kb_val four = kb_index(k, 4), width = kb_index(k, TILE_PANEL),
 	              byte = kb_bin(k, KB_REM, i, four);
-	*bit = kb_mul(k, byte, kb_index(k, 8));
+	*bit = kb_mul_const(k, byte, 8);
 	if (ir_format(p->format)->bits == 8)
 		return kb_mul(k, kb_bin(k, KB_DIV, i, four), width);
-	struct kb_val in = kb_bin(k, KB_REM, i, kb_index(k, GROUP)), half = kb_bin(k, KB_DIV, in, width);
+	struct kb_val in = kb_rem_const(k, i, GROUP), half = kb_bin(k, KB_DIV, in, width);
 	struct kb_val line = kb_bin(k, KB_DIV, kb_bin(k, KB_REM, i, width), four);
 	*bit = kb_add(k, *bit, kb_mul(k, half, four));
-	struct kb_val first = kb_mul(k, kb_bin(k, KB_DIV, i, kb_index(k, GROUP)), four);
+	struct kb_val first = kb_mul(k, kb_div_const(k, i, GROUP), four);
 	return kb_mul(k, kb_add(k, first, line), width);
 }
 
@@ -172,7 +172,7 @@ static struct kb_val section_at(struct kb *k, const struct tile_codes *t, struct
 	struct kb_val n = kb_index(k, t->section);
 	if (depth <= t->section)
 		return at;
-	struct kb_val bytes = kb_mul(k, kb_bin(k, KB_DIV, *i, n), kb_index(k, t->section_bytes));
+	struct kb_val bytes = kb_mul_const(k, kb_bin(k, KB_DIV, *i, n), t->section_bytes);
 	*i = kb_bin(k, KB_REM, *i, n);
 	return kb_ptr_add(k, at, bytes, 0);
 }
@@ -183,7 +183,7 @@ static struct panel_block block_of(struct kb *k, const struct panel *p, struct k
 {
 	const struct ir_format_desc *d = ir_format(p->format);
 	const struct tile_codes t = tile_codes(p->format, p->depth);
-	struct kb_val b = d->block ? kb_bin(k, KB_DIV, i, kb_index(k, d->block)) : kb_index(k, 0);
+	struct kb_val b = d->block ? kb_div_const(k, i, d->block) : kb_index(k, 0);
 	struct kb_val scale = block_numbers(k, p, scales_of(&t), at, 0, b, column, 0, lanes);
 	return (struct panel_block){scale, block_offset(k, p, at, 0, b, column, 0, lanes)};
 }
@@ -212,7 +212,7 @@ static struct kb_val add_shift(struct kb *k, const struct panel *p, struct kb_va
                                struct kb_val i, struct kb_val words, int lanes)
 {
 	const struct tile_codes t = tile_codes(p->format, p->depth);
-	struct kb_val b = kb_bin(k, KB_DIV, i, kb_index(k, ir_format(p->format)->block));
+	struct kb_val b = kb_div_const(k, i, ir_format(p->format)->block);
 	struct kb_val shift = kb_cvt(k, block_shift(k, p, t.scales, at, b, column, 0, lanes), KB_I32);
 	shift = kb_bin(k, KB_AND, shift, splat_i32(k, 255, lanes));
 	shift = kb_mul(k, shift, splat_i32(k, 0x01010101, lanes));
@@ -372,16 +372,16 @@ static void emit_group(struct panel_walk *w, struct kb_val g, struct kb_val from
 	if (ir_format(w->panel->format)->bits == 8) {
 		w->is_first = true;
 		w->position = from;
-		w->word = kb_add_const(k, kb_mul(k, g, kb_index(k, TILE_PANEL / 4)), words);
+		w->word = kb_add_const(k, kb_mul_const(k, g, TILE_PANEL / 4), words);
 		emit_line(w, from);
 		return;
 	}
 	for (w->half = 0; w->half < 2; w->half++) {
 		struct kb_val i = kb_loop(k, "i", kb_index(k, 0), kb_index(k, GROUP / 2), 4, KB_NONEMPTY);
-		struct kb_val line = kb_mul(k, i, kb_index(k, 2));
+		struct kb_val line = kb_mul_const(k, i, 2);
 		w->is_first = w->half == 0;
 		w->position = kb_add(k, from, line);
-		w->word = kb_add_const(k, kb_mul(k, kb_add(k, g, line), kb_index(k, 2)), words);
+		w->word = kb_add_const(k, kb_mul_const(k, kb_add(k, g, line), 2), words);
 		emit_line(w, kb_add_const(k, kb_add(k, from, i), (int64_t)w->half * (GROUP / 2)));
 		kb_end_loop(k);
 	}
@@ -418,7 +418,7 @@ static void emit_rest(struct panel_walk *w, struct kb_val from)
 	struct kb_val end = kb_mul(k, kb_bin(k, KB_DIV, w->hi, size), size);
 	int64_t block = ir_format(w->panel->format)->block;
 	open_section(w, &at);
-	open_block(w, block ? kb_bin(k, KB_DIV, at, kb_index(k, block)) : kb_index(k, 0));
+	open_block(w, block ? kb_div_const(k, at, block) : kb_index(k, 0));
 	emit_groups(w, at, from, kb_sub(k, end, from), 0);
 	if (w->panel->depth % group_of(w) == 0)
 		return;

@@ -38,8 +38,8 @@ struct kb_val panel_line(const struct panel_reader *r, struct kb_val at, int i)
 {
 	struct kb *k = r->k;
 	if (r->panel->lines != PANEL_PAIRS)
-		return kb_mul(k, kb_add_const(k, at, i), kb_index(k, TILE_PANEL));
-	struct kb_val even = kb_mul(k, at, kb_index(k, TILE_PANEL / 2));
+		return kb_mul_const(k, kb_add_const(k, at, i), TILE_PANEL);
+	struct kb_val even = kb_mul_const(k, at, TILE_PANEL / 2);
 	return kb_add_const(k, even, (int64_t)i / 2 * TILE_PANEL);
 }
 

@@ -267,7 +267,7 @@ struct kb_val area_address(struct emit *e, const struct area *a)
 	int64_t disp = 0;
 	for (size_t i = 0; i < e->n_repeats; i++)
 		if (a->step[i])
-			bytes = kb_add(k, bytes, kb_mul(k, e->index[i], kb_index(k, a->step[i])));
+			bytes = kb_add(k, bytes, kb_mul_const(k, e->index[i], a->step[i]));
 	if (!ir_dim_is_const(a->offset, &disp))
 		bytes = kb_add(k, bytes, emit_dim(e, a->offset));
 	switch (a->memory) {

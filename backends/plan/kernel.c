@@ -158,7 +158,7 @@ static enum tfmc_status record_group(struct recording *r, size_t i)
 		slot = find_worker(r, i);
 	r->job.scratch = scratch > 0 ? r->e.pointers[r->e.areas.n - 1] : kb_null(k);
 	if (scratch > 0 && object_is_device(o)) /* of all workers */
-		r->job.scratch = kb_ptr_add(k, r->job.scratch, kb_mul(k, slot, kb_index(k, scratch)), 0);
+		r->job.scratch = kb_ptr_add(k, r->job.scratch, kb_mul_const(k, slot, scratch), 0);
 	return emit_template(&r->e, r->job);
 }
 

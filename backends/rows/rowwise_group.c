@@ -194,7 +194,7 @@ static void open_row(struct rowwise *r)
 		return;
 	const struct eval_tensor *to = &r->outputs.items[0].to;
 	struct kb_val offset = eval_offset(&r->e, to, &r->row);
-	r->buffer = kb_ptr_add(k, to->t.ptr, kb_mul(k, offset, kb_index(k, 4)), 0);
+	r->buffer = kb_ptr_add(k, to->t.ptr, kb_mul_const(k, offset, 4), 0);
 }
 
 static void emit_open_row(struct rowwise *r)
@@ -258,7 +258,7 @@ static void emit_norm(struct rowwise *r, struct eval *e, const struct rowwise_ro
 	struct kb_val at = kb_loop(k, "row", rows->first, rows->end, 1, 0);
 	if (r->is_inner) {
 		struct kb_val row = kb_sub(k, at, rows->first);
-		r->buffer = kb_ptr_add(k, rows->to, kb_mul(k, row, kb_index(k, rows->step * 4)), 0);
+		r->buffer = kb_ptr_add(k, rows->to, kb_mul_const(k, row, rows->step * 4), 0);
 	}
 	emit_row(r, at);
 	kb_end_loop(k);

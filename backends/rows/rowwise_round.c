@@ -91,7 +91,7 @@ void rowwise_round_rows(struct rowwise *r)
 		round_block(r, zero, width);
 		return;
 	}
-	struct kb_val whole = kb_sub(k, width, kb_bin(k, KB_REM, width, kb_index(k, a->block)));
+	struct kb_val whole = kb_sub(k, width, kb_rem_const(k, width, a->block));
 	struct kb_val from = kb_loop(k, "block", zero, whole, a->block, 0);
 	round_block(r, from, kb_add_const(k, from, a->block));
 	kb_end_loop(k);

@@ -53,10 +53,10 @@ static struct kb_val part_of(const struct rowwise_tile *t, struct kb_val m, bool
 static void fold(const struct rowwise_tile *t, int64_t half)
 {
 	struct kb *k = t->e->k;
-	struct kb_val n = kb_mul(k, t->rows, kb_index(k, half));
+	struct kb_val n = kb_mul_const(k, t->rows, half);
 	struct kb_val i = kb_loop(k, "i", t->item, n, t->items, 0);
-	struct kb_val at = kb_mul(k, kb_bin(k, KB_DIV, i, kb_index(k, half)), kb_index(k, t->items));
-	at = kb_add(k, at, kb_bin(k, KB_REM, i, kb_index(k, half)));
+	struct kb_val at = kb_mul_const(k, kb_div_const(k, i, half), t->items);
+	at = kb_add(k, at, kb_rem_const(k, i, half));
 	struct kb_val mine = kb_load(k, KB_F32_T, t->parts, at, 0, 0);
 	struct kb_val other = kb_load(k, KB_F32_T, t->parts, at, half, 0);
 	kb_store(k, kb_add(k, other, mine), t->parts, at, 0, 0);
@@ -74,7 +74,7 @@ static void find(const struct rowwise_tile *t, bool squares, double eps)
 	size_t mark = eval_mark(t->e);
 	struct kb_val m = kb_loop(k, "m", kb_index(k, 0), t->rows, 1, 0);
 	struct kb_val part = part_of(t, m, squares);
-	struct kb_val at = kb_mul(k, m, kb_index(k, t->items));
+	struct kb_val at = kb_mul_const(k, m, t->items);
 	kb_store(k, part, t->parts, kb_add(k, at, t->item), 0, 0);
 	kb_end_loop(k);
 	eval_release(t->e, mark);
@@ -82,7 +82,7 @@ static void find(const struct rowwise_tile *t, bool squares, double eps)
 	for (int64_t half = t->items / 2; half > 1; half /= 2)
 		fold(t, half);
 	kb_if(k, kb_cmp(k, KB_LT, t->item, t->rows));
-	at = kb_mul(k, t->item, kb_index(k, t->items));
+	at = kb_mul_const(k, t->item, t->items);
 	struct kb_val sum = kb_load(k, KB_F32_T, t->parts, at, 0, 0);
 	sum = kb_add(k, kb_load(k, KB_F32_T, t->parts, at, 1, 0), sum);
 	struct kb_val value = kb_bin(k, KB_DIV, sum, kb_cvt(k, width_of(t), KB_F32));

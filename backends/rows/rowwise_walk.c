@@ -94,7 +94,7 @@ static void walk_rest(struct rowwise *r, const struct rowwise_walk *w, struct kb
 /* to - (to - from) % step */
 static struct kb_val whole_steps(struct kb *k, struct kb_val from, struct kb_val to, int64_t step)
 {
-	return kb_sub(k, to, kb_bin(k, KB_REM, kb_sub(k, to, from), kb_index(k, step)));
+	return kb_sub(k, to, kb_rem_const(k, kb_sub(k, to, from), step));
 }
 
 void rowwise_clear_rest(struct rowwise *r, struct kb_val to)
