@@ -183,7 +183,8 @@ int tfmc_session_reset(struct tfmc_session *session);
 /*
  * A session holds `batch` sequences of their own lengths. A call with B rows works on B of them that
  * follow each other, those from 0 on unless tfmc_session_select said otherwise; rows whose length (the
- * input `lengths`) is 0 are left alone. What cannot be done is a status, and then nothing has changed.
+ * input `lengths`) is 0 are left alone (`encode` gives them an empty source). What cannot be done is a
+ * status, and then nothing has changed.
  */
 int64_t tfmc_session_batch(const struct tfmc_session *session);
 /* Tokens of a sequence; -1: there is none of that number. */
@@ -197,7 +198,7 @@ int tfmc_session_select(struct tfmc_session *session, int64_t first, int64_t sou
 /* Sequence i becomes what sequence from[i] was, for all i < n at once: of beams, who comes from whom. */
 int tfmc_session_reorder(struct tfmc_session *session, const int64_t *from, int64_t n);
 /* Forgets the tokens of a sequence from `length` on. TFMC_RT_E_OVERWRITTEN: a ring has lost what would be
- * read. */
+ * read, or what stays has seen what goes (record->prefix). */
 int tfmc_session_trim(struct tfmc_session *session, int64_t sequence, int64_t length);
 /* Makes sequence `to` a copy of sequence `from`. */
 int tfmc_session_fork(struct tfmc_session *session, int64_t from, int64_t to);
@@ -317,8 +318,8 @@ struct tfmc_rules {
 	uint64_t n_stop_texts;
 	/*
 	 * The text of a token for stop texts and on_text when the object carries no vocabulary (with
-	 * libtfmctok: tfmc_tokenizer_decode of one id); valid until the next call. NULL: no such id. May be
-	 * NULL.
+	 * libtfmctok: tfmc_tokenizer_decode of one id, TFMC_DETOKENIZE_AFTER); valid until the next call.
+	 * NULL: no such id, no text. May be NULL.
 	 */
 	const char *(*token_text)(void *user, int32_t id, uint64_t *bytes);
 	/*

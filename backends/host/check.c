@@ -33,7 +33,8 @@ static void check_memory(struct emit *e)
 	for (size_t i = 0; i < f->func->n_results; i++)
 		if (result_is_output(f->func, i))
 			check_size(e, f->result_word[i], ir_type_of(f->func, func_result(f->func, i)));
-	struct kb_val workers = emit_context(e, KB_INDEX, CONTEXT_WORKERS);
+	/* Behind the scratch of all workers that init was told of, whoever takes part. */
+	struct kb_val workers = emit_context(e, KB_INDEX, CONTEXT_WORKERS_MAX);
 	struct kb_val scratch = kb_mul_const(e->k, workers, e->object->scratch);
 	struct kb_val need = kb_add(e->k, emit_dim(e, f->arena), scratch);
 	struct kb_val have = emit_context(e, KB_INDEX, CONTEXT_ARENA_BYTES);

@@ -51,6 +51,17 @@ uint64_t session_call_rows(const struct tfmc_session *session, int64_t batch);
 
 /* tfmc_session_cancel was called since the last time; each request is taken once. */
 int session_take_cancel(struct tfmc_session *session);
+/* The same, when a generation has ended well: what came too late for it is not for the next one. */
+static inline int session_end(struct tfmc_session *session, int status)
+{
+	if (status == TFMC_RT_OK)
+		(void)session_take_cancel(session);
+	return status;
+}
+/* tfmc_session_trim to any length. */
+int session_trim(struct tfmc_session *session, int64_t sequence, int64_t length);
+/* Encode has filled what sequence `sequence` reads of its own, or the model has none. */
+int session_has_source(const struct tfmc_session *session, int64_t sequence);
 
 /* What is wrong with a prompt, for tfmc_session_status_text, at most SESSION_FAULT - 1 bytes; gives
  * TFMC_RT_E_PROMPT. */

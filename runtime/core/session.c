@@ -334,9 +334,29 @@ int session_take_cancel(struct tfmc_session *session)
 	return atomic_exchange(&session->is_cancelled, 0);
 }
 
+int session_trim(struct tfmc_session *session, int64_t sequence, int64_t length)
+{
+	return session->model.trim(session->context, sequence, length);
+}
+
 int tfmc_session_trim(struct tfmc_session *session, int64_t sequence, int64_t length)
 {
-	return session ? session->model.trim(session->context, sequence, length) : (int)TFMC_RT_E_NULL;
+	if (!session)
+		return TFMC_RT_E_NULL;
+	if (length > 0 && length < session->model.record->prefix &&
+	    length < tfmc_session_length(session, sequence))
+		return TFMC_RT_E_OVERWRITTEN; /* what stays has seen what goes */
+	return session_trim(session, sequence, length);
+}
+
+int session_has_source(const struct tfmc_session *session, int64_t sequence)
+{
+	const struct tfmc_record *r = session->model.record;
+	int32_t mark = 1;
+	if (r->encoded)
+		memcpy(&mark, (const char *)session->state.data + r->encoded + 4 * (uint64_t)sequence,
+		       sizeof(mark));
+	return mark != 0;
 }
 
 int tfmc_session_fork(struct tfmc_session *session, int64_t from, int64_t to)

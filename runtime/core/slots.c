@@ -135,7 +135,7 @@ static int prefill(struct tfmc_slots *s, int64_t sequence, const int32_t *ids, u
 	s->feeder.lengths = NULL;
 	int status = feeder_prefill(&s->feeder, ids, n);
 	if (status != TFMC_RT_OK)
-		(void)tfmc_session_trim(s->session, sequence, before);
+		(void)session_trim(s->session, sequence, before);
 	return status;
 }
 
@@ -143,7 +143,7 @@ static int prefill(struct tfmc_slots *s, int64_t sequence, const int32_t *ids, u
 static int fill(struct tfmc_slots *s, const int32_t *ids, uint64_t n, const int32_t *source,
                 uint64_t n_source)
 {
-	int status = tfmc_session_trim(s->session, s->n_active, 0);
+	int status = session_trim(s->session, s->n_active, 0);
 	if (status == TFMC_RT_OK)
 		status = tfmc_session_select(s->session, s->n_active, -1);
 	s->feeder.batch = 1;
@@ -237,7 +237,7 @@ int tfmc_slots_leave(struct tfmc_slots *slots, int64_t slot)
 		status = tfmc_session_fork(s->session, last, hole);
 	if (status != TFMC_RT_OK)
 		return status;
-	(void)tfmc_session_trim(s->session, last, 0);
+	(void)session_trim(s->session, last, 0);
 	s->slots[s->slot_of[last]].sequence = hole;
 	s->slot_of[hole] = s->slot_of[last];
 	s->slots[slot] = (struct slot){.sequence = -1};
@@ -299,7 +299,7 @@ static void step_back(struct tfmc_slots *s, int64_t end)
 {
 	for (int64_t row = 0; row < end; row++)
 		if (s->lengths[row])
-			(void)tfmc_session_trim(s->session, row, tfmc_session_length(s->session, row) - 1);
+			(void)session_trim(s->session, row, tfmc_session_length(s->session, row) - 1);
 }
 
 /* An object without lengths takes runs of rows that all grow. */
@@ -383,6 +383,10 @@ int tfmc_slots_restore(struct tfmc_slots *slots, const void *data, uint64_t n, i
 	if (at < 0)
 		return TFMC_RT_E_SLOT;
 	int status = tfmc_session_restore(slots->session, slots->n_active, data, n);
+	if (status == TFMC_RT_OK && !session_has_source(slots->session, slots->n_active)) {
+		(void)session_trim(slots->session, slots->n_active, 0);
+		return TFMC_RT_E_STATE; /* it had read another sequence's */
+	}
 	if (status != TFMC_RT_OK)
 		return status;
 	take(slots, at);

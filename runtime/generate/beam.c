@@ -345,9 +345,7 @@ static int give(const struct search *s, struct tfmc_hypothesis *out, uint64_t ca
 				out[i].tokens[at - 1] = n->id;
 		*n_out = (uint64_t)i + 1;
 	}
-	if (*n_out == 0)
-		return TFMC_RT_E_LOGITS;
-	return TFMC_RT_OK;
+	return s->n_finished == 0 ? TFMC_RT_E_LOGITS : TFMC_RT_OK;
 }
 
 static int search(struct search *s, const int32_t *prompt, uint64_t n_prompt, const int32_t *first,
@@ -377,7 +375,7 @@ int tfmc_beam_search(struct tfmc_session *session, const struct tfmc_beam_option
 	if (!n_out)
 		return TFMC_RT_E_NULL;
 	*n_out = 0;
-	for (uint64_t i = 0; has_room && options && i < cap && i < (uint64_t)options->beam; i++)
+	for (uint64_t i = 0; has_room && i < cap; i++)
 		has_room = out[i].tokens || !out[i].cap;
 	if (!session || !has_room || (!prompt && n_prompt) || (!target && n_target))
 		return TFMC_RT_E_NULL;
@@ -396,5 +394,5 @@ int tfmc_beam_search(struct tfmc_session *session, const struct tfmc_beam_option
 	if (status == TFMC_RT_OK)
 		status = give(&s, out, cap, n_out);
 	close_search(&s);
-	return status;
+	return session_end(session, status);
 }

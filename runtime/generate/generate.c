@@ -197,5 +197,5 @@ int tfmc_generate(struct tfmc_session *session, const struct tfmc_generate_optio
 		*g.options.finish = status == TFMC_RT_OK ? g.finish : TFMC_FINISH_FAILED;
 	feeder_close(&f);
 	generator_close(&g);
-	return status;
+	return session_end(session, status);
 }

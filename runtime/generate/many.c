@@ -57,8 +57,8 @@ static void choose(struct many *m, struct running *r)
 		end(m, r, status);
 }
 
-/* Reads the prompt into a slot. A failure is the sequence's own. */
-static void begin(struct many *m, struct running *r, struct tfmc_generation *item)
+/* Reads the prompt into a slot. A failure is the sequence's own, but for those of the session, which are returned. */
+static int begin(struct many *m, struct running *r, struct tfmc_generation *item)
 {
 	const struct tfmc_record *record = tfmc_session_record(m->session);
 	int is_causal = record->generate_kind == 1;
@@ -77,9 +77,10 @@ static void begin(struct many *m, struct running *r, struct tfmc_generation *ite
 	}
 	if (status == TFMC_RT_OK)
 		status = generator_begin(&r->generator, first, n_first, item->cap);
+	int joined = TFMC_RT_OK;
 	if (status == TFMC_RT_OK)
-		status = tfmc_slots_join(m->slots, first, n_first, is_causal ? NULL : item->prompt,
-		                         is_causal ? 0 : item->n_prompt, &r->slot);
+		status = joined = tfmc_slots_join(m->slots, first, n_first, is_causal ? NULL : item->prompt,
+		                                  is_causal ? 0 : item->n_prompt, &r->slot);
 	free(start);
 	if (status == TFMC_RT_E_PROMPT && !*m->fault)
 		memcpy(m->fault, session_last_fault(m->session), sizeof(m->fault));
@@ -87,6 +88,7 @@ static void begin(struct many *m, struct running *r, struct tfmc_generation *ite
 		end(m, r, status);
 	else
 		choose(m, r);
+	return joined == TFMC_RT_E_CANCELLED || joined == TFMC_RT_E_DEVICE ? joined : (int)TFMC_RT_OK;
 }
 
 /* One more token for everyone who goes on. */
@@ -110,9 +112,9 @@ static int run(struct many *m, struct tfmc_generation *items, uint64_t n)
 	int status = TFMC_RT_OK;
 	for (uint64_t next = 0; status == TFMC_RT_OK && (next < n || tfmc_slots_active(m->slots));) {
 		for (int64_t i = 0; i < m->n_places && next < n; i++)
-			while (!m->places[i].item && next < n)
-				begin(m, &m->places[i], &items[next++]);
-		status = step(m);
+			while (!m->places[i].item && next < n && status == TFMC_RT_OK)
+				status = begin(m, &m->places[i], &items[next++]);
+		status = status == TFMC_RT_OK ? step(m) : status;
 	}
 	for (int64_t i = 0; i < m->n_places; i++)
 		if (m->places[i].item)
@@ -151,5 +153,5 @@ int tfmc_generate_many(struct tfmc_session *session, const struct tfmc_generate_
 	tfmc_slots_close(m.slots);
 	if (*m.fault)
 		(void)session_fault(session, "%s", m.fault);
-	return status;
+	return session_end(session, status);
 }

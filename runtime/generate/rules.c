@@ -26,8 +26,8 @@ static const char *rules_token_text(const struct rules *r, int32_t id, size_t *b
 	if (!r->given.token_text)
 		return text_of_token(r->record, id, bytes);
 	const char *text = r->given.token_text(r->given.user, id, &n);
-	*bytes = (size_t)n;
-	return text;
+	*bytes = text && !token_is_end(r->record, id) ? (size_t)n : 0;
+	return text ? text : "";
 }
 
 static uint64_t longest_token(const struct rules *r)

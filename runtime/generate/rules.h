@@ -39,6 +39,8 @@ bool rules_stop_text(struct rules *r, const int32_t *ids, uint64_t n);
 
 /* Whether tokens have texts, of the object or of the caller. */
 bool rules_have_text(const struct rules *r);
+/* A start or stop id. */
+bool token_is_end(const struct tfmc_record *record, int32_t id);
 /* Text of one token, "" for start, stop and pad ids; NULL: not in the vocabulary. */
 const char *text_of_token(const struct tfmc_record *record, int32_t id, size_t *bytes);
 

@@ -74,6 +74,11 @@ static int score_all(struct feeder *f, const int32_t *all, uint64_t n_before, ui
 {
 	if (f->score_rows)
 		return score_rows(f, all, n_before, n, log_p);
+	if (f->record->prefix > (int64_t)n_before)
+		return session_fault(f->session,
+		                     "the first %lld positions see each other: only the entry `score` "
+		                     "reads them at once, and the object has none",
+		                     (long long)f->record->prefix);
 	int status = feeder_prefill(f, all, n_before);
 	return status == TFMC_RT_OK ? score_steps(f, all + n_before, n, log_p) : status;
 }
@@ -132,5 +137,5 @@ int tfmc_score(struct tfmc_session *session, const int32_t *source, uint64_t n_s
 	if (status == TFMC_RT_OK && n > 0)
 		status = score(&f, ids, n, log_p);
 	feeder_close(&f);
-	return status == TFMC_RT_E_FULL ? TFMC_RT_E_PROMPT : status;
+	return status == TFMC_RT_E_FULL ? (int)TFMC_RT_E_PROMPT : session_end(session, status);
 }

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/core/feed.h"
+
 /* Bytes of the UTF-8 sequence at s, 0 when it is not valid. */
 static size_t utf8_bytes(const char *s)
 {
@@ -94,17 +96,17 @@ int tfmc_text_encode_target(const struct tfmc_record *record, const char *text, 
 	return encode(record, 0, text, out, cap, n_out);
 }
 
-static int is_special(const struct tfmc_record *r, int32_t id)
+bool token_is_end(const struct tfmc_record *r, int32_t id)
 {
 	const int64_t *start = (const void *)((const char *)r + r->start);
 	const int64_t *stop = (const void *)((const char *)r + r->stop);
 	for (int64_t i = 0; i < r->n_start; i++)
 		if (start[i] == id)
-			return 1;
+			return true;
 	for (int64_t i = 0; i < r->n_stop; i++)
 		if (stop[i] == id)
-			return 1;
-	return id == r->pad;
+			return true;
+	return false;
 }
 
 const char *text_of_token(const struct tfmc_record *record, int32_t id, size_t *bytes)
@@ -113,7 +115,7 @@ const char *text_of_token(const struct tfmc_record *record, int32_t id, size_t *
 	        record->vocabulary
 	                ? token_at(tfmc_record_text(record, (uint64_t)record->vocabulary), id, bytes)
 	                : NULL;
-	if (token && is_special(record, id))
+	if (token && (token_is_end(record, id) || id == record->pad))
 		*bytes = 0;
 	return token;
 }
@@ -148,6 +150,7 @@ int tfmc_generate_text(struct tfmc_session *session, const char *prompt, char *o
 	uint64_t n_prompt, n_ids = 0, n_bytes = 0;
 	if (!r || !prompt || (!out && cap))
 		return TFMC_RT_E_NULL;
+	session_clear_fault(session);
 	uint64_t max_ids = r->max_len > 0 ? (uint64_t)r->max_len : 0;
 	uint64_t n_start = r->generate_kind == 1 && *prompt ? (uint64_t)r->n_start : 0;
 	const int64_t *start = (const void *)((const char *)r + r->start);

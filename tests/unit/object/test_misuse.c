@@ -332,6 +332,11 @@ START_TEST(generation)
 		IS(TFMC_RT_E_PROMPT, tfmc_score(s, source, counts[i], first, 3, log_p));
 		IS(TFMC_RT_E_PROMPT, tfmc_score(s, source, N_SOURCE, first, counts[i], log_p));
 	}
+	h[1].cap = 4; /* room for two hypotheses, and no place for the tokens of one */
+	beam.beam = 1;
+	IS(TFMC_RT_E_NULL, tfmc_beam_search(s, &beam, source, N_SOURCE, NULL, 0, h, 2, &n));
+	IS(TFMC_RT_OK, tfmc_beam_search(s, &beam, source, N_SOURCE, NULL, 0, NULL, 0, &n));
+	IS(0, n);
 	/* more room than there is: nothing is written after what is generated */
 	IS(TFMC_RT_OK, tfmc_generate(s, NULL, source, N_SOURCE, NULL, 0, out, UINT64_MAX, &n));
 	ck_assert_uint_eq(n, n_before);
@@ -359,6 +364,53 @@ START_TEST(many)
 	IS(TFMC_RT_OK, items[4].status);
 	ck_assert_str_eq(tfmc_session_status_text(m.session, items[3].status),
 	                 "the source has 9223372036854775807 ids; 1 to 12 are possible");
+}
+END_TEST
+
+/* Memory for few tokens and many workers: a call that one worker does has no more of it than one of all. */
+START_TEST(small_arenas)
+{
+	struct tfmc_model model;
+	struct tfmc_session *s;
+	int64_t dims[16];
+	int32_t out[MINI_MAX_T];
+	uint64_t n;
+	ck_assert(backend_jit_model(m.jit, "mini", &model));
+	for (uint64_t i = 0; i < model.record->n_dims; i++)
+		dims[i] = tfmc_record_dim_at(model.record, i)->lo;
+	struct tfmc_session_options o = {.struct_size = sizeof(o), .workers = 8, .dims_max = dims};
+	IS(TFMC_RT_OK, tfmc_session_open(&model, &o, &s));
+	IS(TFMC_RT_E_SIZE, tfmc_generate(s, NULL, source, N_SOURCE, NULL, 0, out, MINI_MAX_T, &n));
+	tfmc_session_close(s);
+}
+END_TEST
+
+static int cancel_late(void *user, int32_t id)
+{
+	(void)id;
+	tfmc_session_cancel(user);
+	return 0;
+}
+
+/* A cancel ends what goes on, all of it, and nothing that begins later. */
+START_TEST(cancels)
+{
+	struct tfmc_session *s = m.session;
+	int32_t out[MINI_MAX_T], before[MINI_MAX_T];
+	struct tfmc_generation items[3];
+	uint64_t n, n_before = generate(s, before);
+	for (int i = 0; i < 3; i++)
+		items[i] =
+		        (struct tfmc_generation){source, N_SOURCE, NULL, 0, out, MINI_MAX_T, NULL, 0, 0, 0};
+	tfmc_session_cancel(s);
+	IS(TFMC_RT_E_CANCELLED, tfmc_generate_many(s, NULL, items, 3));
+	for (int i = 0; i < 3; i++)
+		IS(TFMC_RT_E_CANCELLED, items[i].status);
+	struct tfmc_generate_options o = {
+	        .struct_size = sizeof(o), .max_new_tokens = 1, .on_token = cancel_late, .user = s};
+	IS(TFMC_RT_OK, tfmc_generate(s, &o, source, N_SOURCE, NULL, 0, out, MINI_MAX_T, &n));
+	ck_assert_uint_eq(generate(s, out), n_before);
+	ck_assert_mem_eq(out, before, sizeof(before));
 }
 END_TEST
 
@@ -499,6 +551,8 @@ Suite *suite_misuse(void)
 	tcase_add_test(c, slots);
 	tcase_add_test(c, generation);
 	tcase_add_test(c, many);
+	tcase_add_test(c, small_arenas);
+	tcase_add_test(c, cancels);
 	tcase_add_test(c, rules_and_samplers);
 	tcase_add_test(c, texts);
 	tcase_add_test(c, prompts_are_named);
