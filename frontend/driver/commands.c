@@ -36,6 +36,7 @@ enum exit_code command_expand(struct driver *d)
 	enum tfmc_status st = frontend_load(&d->diag, d->options.input, &o, &m);
 	if (st != TFMC_OK)
 		return exit_code_of(st);
+	driver_protect(d, m);
 	struct buf text;
 	buf_init(&text);
 	st = frontend_expand(m, &text);
@@ -87,6 +88,7 @@ enum exit_code command_import(struct driver *d)
 	enum tfmc_status st = frontend_load(&d->diag, d->options.input, &o, &m);
 	if (st != TFMC_OK)
 		return exit_code_of(st);
+	driver_protect(d, m);
 	const char *made = frontend_folder_text(m, seen_from_output(d, frontend_dir(m)));
 	struct buf text;
 	buf_init(&text);

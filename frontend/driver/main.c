@@ -9,6 +9,7 @@
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -264,9 +265,21 @@ static enum exit_code finish(struct driver *d, enum exit_code code)
 	return code;
 }
 
+/* Closed ones fail to be written, and no output takes their place. */
+static void open_standard_files(void)
+{
+	int fd;
+	do
+		fd = open("/dev/null", O_RDONLY);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	struct driver d = {0};
+	open_standard_files();
 	arena_init(&d.arena);
 	buf_init(&d.out);
 	buf_init(&d.log);

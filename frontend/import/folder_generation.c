@@ -82,6 +82,29 @@ static bool take_ids(struct generation *g, const char *key, const char *param)
 	return true;
 }
 
+/* suppress_tokens, and the ids that bad_words_ids, [[id, ..], ..], bans alone; longer ones are choices, as beams are. */
+static bool take_suppressed(struct generation *g, const struct json_node *object)
+{
+	const struct json_node *ids, *words = json_find(object, "bad_words_ids");
+	if (!find_ids(g, object, "suppress_tokens", &ids))
+		return false;
+	bool has_words = words != NULL && words->kind == JSON_NODE_ARRAY && words->n > 0;
+	if (ids == NULL && !has_words)
+		return true;
+	begin_param(g, "suppress");
+	if (ids != NULL)
+		put_ids(g, ids);
+	for (size_t i = 0; has_words && i < words->n; i++) {
+		const struct json_node *word = &words->items[i];
+		if (word->kind != JSON_NODE_ARRAY || !are_ids(word))
+			return refuse(g, "bad_words_ids", "is no list of lists of ids");
+		if (word->n == 1)
+			put_ids(g, word);
+	}
+	buf_str(g->params, "]");
+	return true;
+}
+
 static bool take_pad(struct generation *g)
 {
 	const struct json_node *pad = json_find(g->root, "pad_token_id");
@@ -265,8 +288,7 @@ static bool take_language(struct generation *g)
 static bool take_file(struct generation *g)
 {
 	return take_start(g) && take_ids(g, "eos_token_id", "stop") && take_pad(g) &&
-	       take_ids(g, "suppress_tokens", "suppress") &&
-	       take_ids(g, "begin_suppress_tokens", "suppress_first");
+	       take_suppressed(g, g->root) && take_ids(g, "begin_suppress_tokens", "suppress_first");
 }
 
 const char *folder_generation(struct parsed_files *f, const char *dir, const struct json_node *config)
@@ -279,7 +301,8 @@ const char *folder_generation(struct parsed_files *f, const char *dir, const str
 	g.name = file_join(f->arena, dir, FILE_NAME);
 	g.root = has_file ? folder_json(f, dir, FILE_NAME) : &empty;
 	bool ok = g.root != NULL && find_language(&g, dir, &g.language) &&
-	          (has_file ? take_file(&g) : take_language(&g)) && take_end(&g, dir);
+	          (has_file ? take_file(&g) : take_language(&g) && take_suppressed(&g, config)) &&
+	          take_end(&g, dir);
 	const char *text = NULL;
 	if (ok && params.len == 0)
 		text = choices(&g);

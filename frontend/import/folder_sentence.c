@@ -111,6 +111,10 @@ static bool read_dense_key(struct sentence *s, const char *file, const char *key
 {
 	if (strcmp(key, "in_features") == 0)
 		return true; /* the shape of the weight says it, too */
+	if ((strcmp(key, "module_input_name") == 0 || strcmp(key, "module_output_name") == 0) &&
+	    (v->kind == JSON_NODE_NULL ||
+	     (v->kind == JSON_NODE_STRING && strcmp(v->text, "sentence_embedding") == 0)))
+		return true;
 	if (strcmp(key, "out_features") == 0 && v->kind == JSON_NODE_INT && v->i > 0)
 		s->width = v->i;
 	else if (strcmp(key, "bias") == 0 && v->kind == JSON_NODE_BOOL)
@@ -171,12 +175,30 @@ static bool read_most(struct sentence *s)
 	const struct json_node *config = read(s, file), *most = json_find(config, "max_seq_length");
 	if (config == NULL)
 		return false;
+	const struct json_node *lower = json_find(config, "do_lower_case");
+	if (lower != NULL && lower->kind == JSON_NODE_BOOL && lower->i)
+		diag_warning(s->f->cx, LOC_NONE, DIAG_UNSUPPORTED,
+		             "'do_lower_case' in '%s' is left to the tokenizer",
+		             file_join(s->f->arena, s->dir, file));
 	if (most == NULL || most->kind == JSON_NODE_NULL)
 		return true;
 	if (most->kind != JSON_NODE_INT || most->i < 1 || most->i > INT32_MAX)
 		return refuse(s, file, "'max_seq_length' that is no number of tokens");
 	s->most = most->i;
 	return true;
+}
+
+/* Texts get no prompt of their own in front. */
+static bool read_prompt(struct sentence *s)
+{
+	static const char file[] = "config_sentence_transformers.json";
+	if (!folder_has(s->f->arena, s->dir, file))
+		return true;
+	const struct json_node *config = read(s, file), *name = json_find(config, "default_prompt_name");
+	if (config == NULL)
+		return false;
+	return name == NULL || name->kind == JSON_NODE_NULL ||
+	       refuse(s, file, "'default_prompt_name': write the prompt into the text");
 }
 
 /* What the modules say in the model language. `set` refuses what the preset has no params for. */
@@ -212,7 +234,7 @@ const char *folder_sentence(struct parsed_files *f, const char *dir, const char 
 	}
 	if (s.pooling == NULL)
 		return "";
-	if (!read_most(&s))
+	if (!read_most(&s) || !read_prompt(&s))
 		return NULL;
 	const struct json_node *config = read(&s, "config.json");
 	const struct json_node *type = config != NULL ? json_find(config, "model_type") : NULL;

@@ -120,6 +120,21 @@ static void note_folder_files(struct frontend_model *m)
 	}
 }
 
+/* Those that are opened when a weight or a text is wanted: no output may take their place. */
+static void note_later_files(struct frontend_model *m)
+{
+	const struct yaml_node *text = model_section(m, "tokenizer"), *section = model_section(m, "weights"),
+	                       *files = section != NULL ? yaml_find(section, "files") : NULL;
+	for (size_t i = 0; files != NULL && files->kind == YAML_SEQUENCE && i < files->n; i++)
+		if (files->items[i]->kind == YAML_SCALAR)
+			document_note_file(&m->doc, file_join(&m->arena, m->doc.dir, files->items[i]->text));
+	for (size_t i = 0; text != NULL && text->kind == YAML_MAPPING && i < text->n; i++) {
+		const struct yaml_node *value = text->pairs[i].value;
+		if (value->kind == YAML_SCALAR && folder_has(&m->arena, m->doc.dir, value->text))
+			document_note_file(&m->doc, file_join(&m->arena, m->doc.dir, value->text));
+	}
+}
+
 /* The file, or what stands for a hub folder or a GGUF file. */
 static enum tfmc_status read_written(struct frontend_model *m)
 {
@@ -177,6 +192,7 @@ enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
 		frontend_destroy(m);
 		return st;
 	}
+	note_later_files(m);
 	*out = m;
 	return TFMC_OK;
 }

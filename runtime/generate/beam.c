@@ -345,7 +345,7 @@ static int give(const struct search *s, struct tfmc_hypothesis *out, uint64_t ca
 				out[i].tokens[at - 1] = n->id;
 		*n_out = (uint64_t)i + 1;
 	}
-	return s->n_finished == 0 ? TFMC_RT_E_LOGITS : TFMC_RT_OK;
+	return s->n_finished == 0 ? (int)TFMC_RT_E_LOGITS : (int)TFMC_RT_OK;
 }
 
 static int search(struct search *s, const int32_t *prompt, uint64_t n_prompt, const int32_t *first,

@@ -86,7 +86,7 @@ static void protect_files(struct driver *d, const char *dir, const struct ir_wex
 	outputs_protect(&d->outputs, file_join(&d->arena, dir, e->file));
 }
 
-static void protect_read(struct driver *d, const struct frontend_model *m)
+void driver_protect(struct driver *d, const struct frontend_model *m)
 {
 	size_t n;
 	const char *const *paths = frontend_files(m, &n);
@@ -306,7 +306,7 @@ static enum tfmc_status load(struct driver *d, struct loaded *out)
 	TFMC_TRY(frontend_lower(out->model, &out->module));
 	TFMC_TRY(ir_verify(out->module, &d->diag));
 	out->weights = frontend_weights(out->model);
-	protect_read(d, out->model);
+	driver_protect(d, out->model);
 	driver_time(d, "frontend");
 	return TFMC_OK;
 }
@@ -413,7 +413,7 @@ static enum tfmc_status add_vocabulary(struct driver *d, struct frontend_model *
 	    head->kind != TOKENIZER_CHARS) /* read only where there is text, see driver_tokenizer */
 		return TFMC_OK;
 	TFMC_TRY(frontend_tokenizer(m, false, &t));
-	protect_read(d, m);
+	driver_protect(d, m);
 	out->tokenizer = t->packed.data;
 	out->tokenizer_bytes = t->packed.bytes;
 	out->vocabulary = join_tokens(d, &t->target);

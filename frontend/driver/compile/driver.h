@@ -109,6 +109,8 @@ struct frontend_options driver_frontend_options(const struct driver *d);
 const char *driver_rounding_option(const struct driver *d);
 TFMC_MUST_USE enum tfmc_status driver_load(struct driver *d, struct loaded *out);
 void driver_unload(struct loaded *l);
+/* No output may take the place of a file that the model was read from, or is to be. */
+void driver_protect(struct driver *d, const struct frontend_model *m);
 
 /* The row of a processor (NULL: not given) and --target. NULL after a diagnostic. */
 const struct target *driver_row(struct driver *d, const char *mcpu);

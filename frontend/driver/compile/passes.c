@@ -94,6 +94,7 @@ bool driver_write_text(struct driver *d, const char *path, const struct buf *tex
 	struct outputs o;
 	outputs_init(&o, &d->arena, &d->diag);
 	o.inputs = d->outputs.inputs;
+	o.taken = d->outputs.taken;
 	struct output_file *f = outputs_add(&o, path, d->options.input);
 	if (f)
 		(void)output_text(f, text);
@@ -106,7 +107,7 @@ enum tfmc_status driver_write_output(struct driver *d, const char *path, const s
 		return driver_put(d, path, text);
 	if (!driver_write_text(d, path, text))
 		return TFMC_IO;
-	outputs_protect(&d->outputs, path);
+	outputs_take(&d->outputs, path);
 	return TFMC_OK;
 }
 
@@ -139,7 +140,7 @@ static void write_reproducer(void *user, const struct buf *text)
 	if (!ok && d->options.reproducer)
 		d->texts_failed = true;
 	if (ok && d->options.reproducer)
-		outputs_protect(&d->outputs, path);
+		outputs_take(&d->outputs, path);
 	if (ok && !d->options.reproducer)
 		diag_note(&d->diag, LOC_NONE, "`tfmc opt %s` runs the failing pass again", path);
 }

@@ -262,8 +262,34 @@ static bool open_file(struct arena *a, struct output_file *f)
 	return false;
 }
 
+void outputs_take(struct outputs *o, const char *path)
+{
+	ARENA_ADD(o->arena, &o->taken, path);
+}
+
+/* Files of one folder with one name, whether they exist or not. */
+static bool is_same_name(struct arena *a, const char *x, const char *y)
+{
+	return !strcmp(x + folder_length(x), y + folder_length(y)) &&
+	       same_file(folder_of(a, x), folder_of(a, y));
+}
+
+static bool is_taken(const struct outputs *o, const char *path)
+{
+	bool found = false;
+	for (size_t i = 0; !found && i < o->n; i++)
+		found = is_same_name(o->arena, path, o->items[i]->path);
+	for (size_t i = 0; !found && i < o->taken.n; i++)
+		found = is_same_name(o->arena, path, o->taken.items[i]);
+	return found;
+}
+
 struct output_file *outputs_add(struct outputs *o, const char *path, const char *input)
 {
+	if (is_taken(o, path)) {
+		diag_error(o->cx, LOC_NONE, DIAG_FILE, "two outputs are the file %s", path);
+		return NULL;
+	}
 	if (is_input(o, path, input)) {
 		diag_error(o->cx, LOC_NONE, DIAG_FILE, "the output %s is an input file", path);
 		return NULL;

@@ -44,6 +44,10 @@ struct outputs {
 		size_t n, cap;
 	} inputs;            /* files that were read: must not be written; each once */
 	struct strmap known; /* the inputs */
+	struct {
+		const char **items;
+		size_t n, cap;
+	} taken; /* outputs that are written already */
 };
 
 /*
@@ -64,6 +68,8 @@ bool outputs_make_folder(struct output_file *f, const char *path);
 void outputs_init(struct outputs *o, struct arena *arena, struct diag_context *cx);
 /* `path` is an input: no output may be the same file. */
 void outputs_protect(struct outputs *o, const char *path);
+/* An output that was written by itself: no other may be the same. */
+void outputs_take(struct outputs *o, const char *path);
 /* Opens what becomes the file `path`. NULL after a diagnostic. The path `input` (may be NULL) must be another
  * file. */
 struct output_file *outputs_add(struct outputs *o, const char *path, const char *input);

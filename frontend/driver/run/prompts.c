@@ -169,10 +169,17 @@ enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *e
 {
 	const char *text;
 	size_t len;
+	outputs_protect(&d->outputs, path);
 	TFMC_TRY(file_read(&d->arena, &d->diag, path, PROMPT_FILE_LIMIT, LOC_NONE, &text, &len));
+	if (memchr(text, 0, len)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s has a zero byte: prompts are UTF-8 text",
+		           path);
+		return TFMC_INVALID;
+	}
+	const char *end = text + len;
 	if (!strncmp(text, "\xEF\xBB\xBF", 3)) /* a mark of UTF-8 */
 		text += 3;
-	for (const char *next, *end = text + strlen(text); text < end; text = next) {
+	for (const char *next; text < end; text = next) {
 		size_t n = utf8_line(text, end, &next);
 		const char *line = arena_strndup(&d->arena, text, n);
 		if (!line)

@@ -22,6 +22,7 @@ enum tfmc_status driver_tokenizer(struct driver *d, struct frontend_model *m, bo
 	if (!t->given || t->kind == TOKENIZER_CHARS || d->tokenizer)
 		return TFMC_OK;
 	TFMC_TRY(frontend_tokenizer(m, needed, &t));
+	driver_protect(d, m);
 	driver_time(d, "tokenizer");
 	if (t->packed.data == NULL)
 		return TFMC_OK;
