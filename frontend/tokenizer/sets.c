@@ -171,10 +171,8 @@ bool pattern_set_property(struct arena *a, struct pattern_runs *runs, struct pat
 bool pattern_set_class(struct arena *a, struct pattern_runs *runs, struct pattern_set *s, char name)
 {
 	static const struct pattern_range space[] = {{9, 13}, {0x85, 0x85}};
-	static const struct pattern_range word[] = {{0x200c, 0x200d},
-	                                            {0x24b6, 0x24e9},
-	                                            {0x1f130, 0x1f149},
-	                                            {0x1f150, 0x1f169},
+	static const struct pattern_range word[] = {{0xb2, 0xb3},      {0xb9, 0xb9},       {0xbc, 0xbe},
+	                                            {0x24b6, 0x24e9},  {0x1f130, 0x1f149}, {0x1f150, 0x1f169},
 	                                            {0x1f170, 0x1f189}};
 	static const struct pattern_range hex[] = {{'0', '9'}, {'A', 'F'}, {'a', 'f'}};
 	const struct pattern_range *more = name == 's' ? space : name == 'w' ? word : hex;

@@ -47,8 +47,11 @@ static bool make_room(struct tokenizer_reader *r, const struct json_node *list)
 static void place(struct tokenizer_reader *r, const struct tokenizer_added *a)
 {
 	struct tokenizer_token *t = &r->desc->tokens[a->id];
-	/* Decoders read letters of bytes in any token, so that of an added one may become bytes as well. */
-	tokenizer_rename(t, r->byte_level ? tokenizer_letters_to_bytes(r->source->arena, a->text) : a->text);
+	/* Decoders read letters of bytes in any token, so that of an added one may become bytes as well; <0x41> is
+	 * one already. */
+	if (!(t->flags & TFMC_TOK_F_BYTE))
+		tokenizer_rename(t, r->byte_level ? tokenizer_letters_to_bytes(r->source->arena, a->text)
+		                                  : a->text);
 	t->is_written = true;
 	t->flags = (t->flags & ~(uint32_t)TFMC_TOK_F_SPECIAL) | TFMC_TOK_F_ADDED |
 	           (a->flags & TFMC_TOK_A_SPECIAL ? TFMC_TOK_F_SPECIAL : 0u);
