@@ -26,6 +26,7 @@
 #include "frontend/import/folder.h"
 #include "frontend/import/hub.h"
 #include "ir/algorithms/glob.h"
+#include "ir/support/strmap.h"
 
 #define RUNS_MAX 4096 /* names that `runs` writes out */
 
@@ -35,6 +36,7 @@ struct hub {
 	const struct yaml_node *keys, *same, *count, *runs, *words, *within, *nulls, *ignore;
 	const struct yaml_node *params;
 	const char *unknown; /* a key that is in no list */
+	struct strmap said;  /* param -> what a key said of it, as text */
 };
 
 static bool read_json(struct model_document *d, const char *path, struct hub_config *c)
@@ -250,6 +252,22 @@ static bool is_number(const struct yaml_node *def)
 	return *end == '\0' && strchr("0123456789-.", def->text[0]) != NULL;
 }
 
+/* Two keys for one param agree: which one counts is the reader's choice, not the order of the file's. */
+static bool is_agreed(struct hub *h, const char *param, const char *key, const struct json_node *v)
+{
+	const char *now = scalar_text(h, v), *before = strmap_get(&h->said, param);
+	char *end = NULL;
+	if (before == NULL)
+		strmap_set(&h->said, param, (void *)(uintptr_t)now);
+	if (before == NULL || strcmp(before, now) == 0 ||
+	    (strtod(before, &end) == strtod(now, NULL) && *end == '\0' && end != before))
+		return true;
+	diag_error(h->d->cx, hub_place(h->c, key), DIAG_UNSUPPORTED,
+	           "not supported yet: '%s' is %s in %s, where another key for the same thing says %s", key,
+	           now, h->c->name, before);
+	return false;
+}
+
 /* The value of a key; a text in the place of a number would be refused somewhere in the preset. */
 static bool take_key(struct hub *h, const struct yaml_node *param, const char *key, const struct json_node *v)
 {
@@ -331,7 +349,8 @@ static bool one_key(struct hub *h, const char *key, const struct json_node *v)
 	if (words != NULL && !check_words(h, key, words, v))
 		return false;
 	if (param != NULL)
-		return take_key(h, param, key, v);
+		return (param->kind != YAML_SCALAR || is_agreed(h, param->text, key, v)) &&
+		       take_key(h, param, key, v);
 	if (runs != NULL)
 		return take_runs(h, runs, key, v);
 	if (counted != NULL) {
@@ -455,6 +474,7 @@ const struct yaml_node *hub_apply(struct model_document *d, const struct hub_con
 	                .nulls = yaml_find(table, "nulls"),
 	                .ignore = yaml_find(table, "ignore"),
 	                .params = params};
+	strmap_init(&h.said, d->arena);
 	bool ok = params != NULL;
 	for (size_t i = 0; h.params != NULL && i < c->root->n; i++) {
 		if (strcmp(c->root->keys[i], "model_type") != 0 &&
