@@ -204,7 +204,7 @@ static enum tfmc_status bind_result(struct attention *a, const struct ir_op *roo
 static struct kb_val take(const struct attention *a, int64_t *at, int64_t n)
 {
 	struct kb_val p = kb_ptr_add(a->k, a->job->scratch, kb_index(a->k, 0), *at * 4);
-	*at += (n + TILE_PANEL - 1) / TILE_PANEL * TILE_PANEL;
+	*at += tile_whole(n);
 	return p;
 }
 

@@ -321,9 +321,9 @@ static void copy_values(const struct attention *a, const struct attention_head *
 	if (a->key.ring > 0)
 		first = ring_base(a, b, &a->value, h->v, j);
 	c.from = attention_at(k, &a->value, first, attention_step(k, &a->value, ATTENTION_ROW, j));
-	struct kb_val bytes = kb_index(k, ir_dtype_bytes(a->value_dtype));
-	c.to = kb_ptr_add(k, a->scratch.values, kb_mul(k, kb_mul_const(k, j, attention_value_step(a)), bytes),
-	                  0);
+	int64_t bytes = ir_dtype_bytes(a->value_dtype);
+	struct kb_val to = kb_mul_const(k, kb_mul_const(k, j, attention_value_step(a)), bytes);
+	c.to = kb_ptr_add(k, a->scratch.values, to, 0);
 	attention_walk_row(a, a->value_size, is_dense ? a->lanes : 1, copy_part, &c);
 	for (int64_t i = a->value_size; !is_dense && i < a->value_pad; i++)
 		kb_store(k, kb_f32(k, 0), c.to, kb_index(k, i), 0, 0);

@@ -129,7 +129,7 @@ static int64_t add_kernel(struct writer *w, const struct plan_kernel *k)
 
 /* ---- steps ---- */
 
-static void add_step(struct writer *w, const struct plan_step *s)
+static void add_step(struct writer *w, const struct plan *p, const struct plan_step *s)
 {
 	int64_t cells[STEP_COLUMNS] = {[STEP_KIND] = s->kind};
 	switch (s->kind) {
@@ -144,7 +144,7 @@ static void add_step(struct writer *w, const struct plan_step *s)
 	case PLAN_SPLIT:
 	case PLAN_END:
 	case PLAN_BARRIER: break;
-	case PLAN_LENGTHS: cells[STEP_A] = add_area(w, s->lengths); break;
+	case PLAN_LENGTHS: cells[STEP_A] = add_area(w, p->lengths); break;
 	}
 	(void)add_row(w, PLAN_STEPS, cells);
 }
@@ -160,7 +160,7 @@ static void add_function(struct writer *w, const struct plan *p)
 	        [FUNCTION_RESULTS] = (int64_t)p->func->n_results,
 	};
 	for (size_t i = 0; i < p->n; i++)
-		add_step(w, &p->items[i]);
+		add_step(w, p, &p->items[i]);
 	(void)add_row(w, PLAN_FUNCTIONS, cells);
 }
 

@@ -70,7 +70,6 @@ struct plan_step {
 	const size_t *outputs;            /* WANTED: results of the function */
 	size_t n_outputs;
 	const struct ir_dim *heads; /* SPLIT */
-	const struct area *lengths; /* LENGTHS */
 };
 
 struct plan {

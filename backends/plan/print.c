@@ -87,7 +87,7 @@ static void print_step(struct buf *out, const struct ir_module *m, const struct 
 	case PLAN_BARRIER: buf_str(out, "barrier"); break;
 	case PLAN_LENGTHS:
 		buf_str(out, "new lengths: ");
-		print_area(out, m, s->lengths);
+		print_area(out, m, p->lengths);
 		break;
 	}
 	buf_char(out, '\n');

@@ -185,7 +185,7 @@ enum tfmc_status plan_make(struct object *o, struct function *f)
 		}
 		lengths->is_written = true;
 		p->lengths = lengths;
-		add(&m, (struct plan_step){.kind = PLAN_LENGTHS, .lengths = lengths});
+		add(&m, (struct plan_step){.kind = PLAN_LENGTHS});
 	}
 	return arena_failed(o->arena) ? TFMC_NO_MEMORY : TFMC_OK;
 }

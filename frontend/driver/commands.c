@@ -32,11 +32,9 @@ enum tfmc_status driver_emit_text(struct driver *d, const struct buf *text)
 enum exit_code command_expand(struct driver *d)
 {
 	struct frontend_model *m;
-	struct frontend_options o = driver_frontend_options(d);
-	enum tfmc_status st = frontend_load(&d->diag, d->options.input, &o, &m);
+	enum tfmc_status st = driver_read(d, &m);
 	if (st != TFMC_OK)
 		return exit_code_of(st);
-	driver_protect(d, m);
 	struct buf text;
 	buf_init(&text);
 	st = frontend_expand(m, &text);
@@ -84,11 +82,9 @@ static const char *seen_from_output(struct driver *d, const char *dir)
 enum exit_code command_import(struct driver *d)
 {
 	struct frontend_model *m;
-	struct frontend_options o = driver_frontend_options(d);
-	enum tfmc_status st = frontend_load(&d->diag, d->options.input, &o, &m);
+	enum tfmc_status st = driver_read(d, &m);
 	if (st != TFMC_OK)
 		return exit_code_of(st);
-	driver_protect(d, m);
 	const char *made = frontend_folder_text(m, seen_from_output(d, frontend_dir(m)));
 	struct buf text;
 	buf_init(&text);

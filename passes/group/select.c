@@ -5,9 +5,9 @@
  * Requires   group, and a target record.
  * Ensures    the attributes of every group say how its kernel is made: for a linear the mr x nr register tile and
  *            kc rows of K at a time (and br rows that a norm or rounding makes before it), for attention br
- *            queries by bc keys; the lanes of a vector; scratch bytes for each worker (multiples of 64); room behind the rows of a result
- *            that meet in the cache, when only linears read them. The sizes are computed by
- *            ir/target/tile.h from the target record alone, unless a line of a tile file (tiles.h) fits.
+ *            queries by bc keys; the lanes of a vector; scratch bytes for each worker (multiples of 64); room behind
+ *            the rows of a result that meet in the cache, when only linears read them. The sizes are computed
+ *            by ir/target/tile.h from the target record alone, unless a line of a tile file (tiles.h) fits.
  * Example    group linear { .. }  ->  group linear {mr=6 nr=16 kc=512 lanes=8} { .. }
  * Refuses    rows whose largest length does not fit into memory; tiles that want more registers than there are.
  */

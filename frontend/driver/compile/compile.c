@@ -86,7 +86,7 @@ static void protect_files(struct driver *d, const char *dir, const struct ir_wex
 	outputs_protect(&d->outputs, file_join(&d->arena, dir, e->file));
 }
 
-void driver_protect(struct driver *d, const struct frontend_model *m)
+static void protect_read(struct driver *d, const struct frontend_model *m)
 {
 	size_t n;
 	const char *const *paths = frontend_files(m, &n);
@@ -286,6 +286,15 @@ enum tfmc_status driver_load(struct driver *d, struct loaded *out)
 	return st;
 }
 
+enum tfmc_status driver_read(struct driver *d, struct frontend_model **out)
+{
+	struct frontend_options o = driver_frontend_options(d);
+	outputs_protect(&d->outputs, d->options.input);
+	TFMC_TRY(frontend_load(&d->diag, d->options.input, &o, out));
+	protect_read(d, *out);
+	return TFMC_OK;
+}
+
 static enum tfmc_status load(struct driver *d, struct loaded *out)
 {
 	*out = (struct loaded){0};
@@ -306,7 +315,7 @@ static enum tfmc_status load(struct driver *d, struct loaded *out)
 	TFMC_TRY(frontend_lower(out->model, &out->module));
 	TFMC_TRY(ir_verify(out->module, &d->diag));
 	out->weights = frontend_weights(out->model);
-	driver_protect(d, out->model);
+	protect_read(d, out->model);
 	driver_time(d, "frontend");
 	return TFMC_OK;
 }
@@ -413,7 +422,6 @@ static enum tfmc_status add_vocabulary(struct driver *d, struct frontend_model *
 	    head->kind != TOKENIZER_CHARS) /* read only where there is text, see driver_tokenizer */
 		return TFMC_OK;
 	TFMC_TRY(frontend_tokenizer(m, false, &t));
-	driver_protect(d, m);
 	out->tokenizer = t->packed.data;
 	out->tokenizer_bytes = t->packed.bytes;
 	out->vocabulary = join_tokens(d, &t->target);

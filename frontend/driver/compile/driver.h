@@ -107,10 +107,10 @@ struct loaded {
 struct frontend_options driver_frontend_options(const struct driver *d);
 /* The option that gives the model other numbers than its file says, without dashes; NULL: there is none. */
 const char *driver_rounding_option(const struct driver *d);
+/* The model alone, as it is written. No output may take the place of a file that it was read from, or is to be. */
+TFMC_MUST_USE enum tfmc_status driver_read(struct driver *d, struct frontend_model **out);
 TFMC_MUST_USE enum tfmc_status driver_load(struct driver *d, struct loaded *out);
 void driver_unload(struct loaded *l);
-/* No output may take the place of a file that the model was read from, or is to be. */
-void driver_protect(struct driver *d, const struct frontend_model *m);
 
 /* The row of a processor (NULL: not given) and --target. NULL after a diagnostic. */
 const struct target *driver_row(struct driver *d, const char *mcpu);

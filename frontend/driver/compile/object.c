@@ -332,9 +332,9 @@ static bool wants_only(const struct emission *e, enum emit_kind kind, enum emit_
 }
 
 /*
- * Who asks for kernels of OpenCL alone need not say for which family; an object has all. C alone is for every machine of the
- * arch: a compiler that is not told more has the vectors of the least one; to split wider ones takes it ten
- * times as long, and the result is slower. It has no matrix tiles.
+ * Who asks for kernels of OpenCL alone need not say for which family; an object has all. C alone is for every
+ * machine of the arch: a compiler that is not told more has the vectors of the least one; to split wider ones
+ * takes it ten times as long, and the result is slower. It has no matrix tiles.
  */
 static void choose_target(struct emission *e)
 {

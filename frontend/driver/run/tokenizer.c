@@ -22,7 +22,6 @@ enum tfmc_status driver_tokenizer(struct driver *d, struct frontend_model *m, bo
 	if (!t->given || t->kind == TOKENIZER_CHARS || d->tokenizer)
 		return TFMC_OK;
 	TFMC_TRY(frontend_tokenizer(m, needed, &t));
-	driver_protect(d, m);
 	driver_time(d, "tokenizer");
 	if (t->packed.data == NULL)
 		return TFMC_OK;
@@ -135,13 +134,11 @@ static enum tfmc_status tokenize(struct driver *d, struct frontend_model *m)
 enum exit_code command_tokenize(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	struct frontend_options fo = driver_frontend_options(d);
 	struct frontend_model *m = NULL;
 	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->target_text + !!o->output != 1)
 		return driver_usage(d,
 		                    "one of --prompt, --prompt-file, --target-text, --tokens, -o is wanted");
-	outputs_protect(&d->outputs, o->input);
-	enum tfmc_status st = frontend_load(&d->diag, o->input, &fo, &m);
+	enum tfmc_status st = driver_read(d, &m);
 	if (st == TFMC_OK)
 		st = tokenize(d, m);
 	frontend_destroy(m);

@@ -226,9 +226,9 @@ static void panel_strides(const struct binding *b, struct kb *k, struct kb_tenso
 {
 	const struct attention_config *c = &b->c->config;
 	struct kb_val up = c->ring > 0 ? kb_index(k, c->ring) : kb_add_const(k, b->dims[2], 15);
-	struct kb_val rows = kb_mul(k, kb_bin(k, KB_DIV, up, kb_index(k, 16)), kb_index(k, 16 * c->size));
+	struct kb_val rows = kb_mul_const(k, kb_div_const(k, up, 16), 16 * c->size);
 	out->encoding = ENC_PANEL16;
-	out->stride[0] = (struct kb_size){.v = kb_mul(k, rows, kb_index(k, c->key_heads))};
+	out->stride[0] = (struct kb_size){.v = kb_mul_const(k, rows, c->key_heads)};
 	out->stride[1] = (struct kb_size){.v = rows};
 	out->stride[2] = (struct kb_size){.is_const = true, .v = kb_index(k, 0)};
 	out->stride[3] = (struct kb_size){.is_const = true, .c = 16, .v = kb_index(k, 16)};
@@ -288,7 +288,7 @@ static void emit_kernel(struct attention_case *c, const struct target *target, b
 	for (int i = 0; i < 3; i++)
 		b.dims[i] = word(&b, k, KB_INDEX_T, WORD_DIMS + i);
 	struct kernel_binding bind = {.tensor = bind_tensor, .dim = bind_dim, .user = &b};
-	struct kb_val offset = kb_mul(k, worker, kb_index(k, c->scratch_bytes));
+	struct kb_val offset = kb_mul_const(k, worker, c->scratch_bytes);
 	struct kernel_job job = {.k = k,
 	                         .module = c->m,
 	                         .func = c->f,

@@ -66,7 +66,7 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 		return false;
 	*out = (struct kb_tensor){.dtype = ir_type_of(b->c->f, v)->dtype, .rank = view.rank};
 	struct kb_val skip = bind_dim(user, k, view.offset).v;
-	skip = kb_mul(k, skip, kb_index(k, ir_dtype_bytes(out->dtype)));
+	skip = kb_mul_const(k, skip, ir_dtype_bytes(out->dtype));
 	out->ptr = kb_ptr_add(k, word(b, k, KB_PTR_T, word_of(b->c, view.base)), skip, 0);
 	for (int i = 0; i < view.rank; i++) {
 		out->size[i] = bind_dim(user, k, view.size[i]);
@@ -96,11 +96,8 @@ static void emit_kernel(struct group_case *c, const struct target *target, group
 	c->kernels = kb_module_create(&c->arena, &c->caps);
 	struct kb *k = kb_begin(c->kernels, "kernel", c->items > 1 ? KB_KERNEL : KB_EXPORTED, KB_VOID);
 	struct binding b = {.c = c, .words = kb_param(k, "words", KB_PTR_T, 0)};
-	const struct kernel_binding bind = {.tensor = bind_tensor,
-
-	                                    .dim = bind_dim,
-	                                    .index = bind_index,
-	                                    .user = &b};
+	const struct kernel_binding bind = {
+	        .tensor = bind_tensor, .dim = bind_dim, .index = bind_index, .user = &b};
 	struct kernel_job job = {.k = k,
 	                         .module = c->tir.m,
 	                         .func = c->f,

@@ -70,7 +70,7 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 		                      : ir_format_of_dtype(b->c->kept);
 	}
 	struct kb_val word = kb_index(k, param >= 0 ? param : WORD_OUT);
-	struct kb_val skip = kb_mul(k, bind_dim(user, k, view.offset).v, kb_index(k, 4));
+	struct kb_val skip = kb_mul_const(k, bind_dim(user, k, view.offset).v, 4);
 	out->ptr = kb_ptr_add(k, kb_load(k, KB_PTR_T, b->words, word, 0, 0), skip, 0);
 	for (int i = 0; i < view.rank; i++) {
 		out->size[i] = bind_dim(user, k, view.size[i]);
@@ -136,11 +136,8 @@ static void emit_kernel(struct linear_case *c, const struct target *target)
 	}
 	for (int i = 0; i < 2; i++)
 		b.dims[i] = kb_load(k, KB_INDEX_T, b.words, kb_index(k, WORD_DIMS + i), 0, 0);
-	struct kernel_binding bind = {.tensor = bind_tensor,
-
-	                              .dim = bind_dim,
-	                              .index = bind_index,
-	                              .user = &b};
+	struct kernel_binding bind = {
+	        .tensor = bind_tensor, .dim = bind_dim, .index = bind_index, .user = &b};
 	struct kernel_job job = {.k = k,
 	                         .module = c->tir.m,
 	                         .func = c->f,

@@ -336,7 +336,8 @@ static void same_kernel(const struct made *m, const struct tfmc_plan *p, int64_t
 	}
 }
 
-static void same_step(const struct made *m, const struct tfmc_plan *p, int64_t row, const struct plan_step *s)
+static void same_step(const struct made *m, const struct tfmc_plan *p, int64_t row, const struct plan *of,
+                      const struct plan_step *s)
 {
 	int64_t a = tfmc_plan_cell(p, PLAN_STEPS, row, STEP_A),
 	        b = tfmc_plan_cell(p, PLAN_STEPS, row, STEP_B);
@@ -346,7 +347,7 @@ static void same_step(const struct made *m, const struct tfmc_plan *p, int64_t r
 	if (s->kind == PLAN_REPEAT)
 		ck_assert_int_eq(b, s->count);
 	if (s->kind == PLAN_LENGTHS)
-		same_area(m, p, a, s->lengths);
+		same_area(m, p, a, of->lengths);
 	for (size_t i = 0; s->kind == PLAN_WANTED && i < s->n_outputs; i++)
 		ck_assert_int_eq(tfmc_plan_cell(p, PLAN_OUTPUTS, a + (int64_t)i, OUTPUT_NUMBER),
 		                 (int64_t)s->outputs[i]);
@@ -380,7 +381,7 @@ START_TEST(bytes_say_the_same)
 		ck_assert_int_eq(need, value(f->arena_bytes, m.hi));
 		ck_assert_int_eq(tfmc_plan_cell(&p, PLAN_FUNCTIONS, row, FUNCTION_STEPS_N), (int64_t)f->n);
 		for (size_t k = 0; k < f->n; k++)
-			same_step(&m, &p, first + (int64_t)k, &f->items[k]);
+			same_step(&m, &p, first + (int64_t)k, f, &f->items[k]);
 	}
 	buf_destroy(&bytes);
 	destroy(&m);
