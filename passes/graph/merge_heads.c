@@ -94,23 +94,11 @@ static bool find_concat(const struct rebuild *r, const struct ir_op *op, struct 
 	return h->n > 1;
 }
 
-/* The linears' weights can be joined: constant, at the same indices, read once. */
+/* The linears' weights can be joined and are read once. */
 static bool can_join(const struct rebuild *r, const struct ir_op *a, const struct ir_op *b)
 {
-	const struct ir_op *x = ir_def_as(r->f, a->operands[1], OP_weight),
-	                   *y = ir_def_as(r->f, b->operands[1], OP_weight);
-	if (x == NULL || y == NULL || x->n_operands != y->n_operands || !rebuild_once(r, b->operands[1]))
-		return false;
-	const struct ir_weight *v = ir_weight_of(r->f, a->operands[1]),
-	                       *w = ir_weight_of(r->f, b->operands[1]);
-	if (w->init == NULL || v->type != w->type || v->format != w->format || v->encoding != ENC_ROW ||
-	    w->encoding != ENC_ROW)
-		return false;
-	for (size_t i = 0; i < x->n_operands; i++)
-		if (!ir_same(x->operands[i], y->operands[i]))
-			return false;
-	return b->operands[OPERAND(linear, b)].id == 0 || (ir_weight_of(r->f, b->operands[2]) != NULL &&
-	                                                   ir_weight_of(r->f, b->operands[2])->init != NULL);
+	return join_fits(r->f, a, b) && rebuild_once(r, b->operands[1]) &&
+	       ir_type_of(r->f, a->operands[1]) == ir_type_of(r->f, b->operands[1]);
 }
 
 /* v is the output linear of a head: W o. */
@@ -169,7 +157,6 @@ static bool linears_behind(const struct rebuild *r, const struct heads *h, size_
 		                     : NULL;
 		if (linears[k] == NULL || !rebuild_once(r, wide->operands[0]) ||
 		    !here(r, h->attention[k], wide->operands[0]) || !can_join(r, linears[0], linears[k]) ||
-		    !rebuild_once(r, linears[k]->operands[1]) ||
 		    !ir_same(linears[k]->operands[0], linears[0]->operands[0]) ||
 		    ir_type_of(r->f, wide->operands[0])->rank != 3)
 			return false;
@@ -246,9 +233,7 @@ static struct ir_value operand_of_all(struct rebuild *r, const struct heads *h, 
 	struct ir_value parts[HEADS_MAX];
 	if (linears_behind(r, h, i, linears)) {
 		const struct join join = {linears, h->n};
-		const struct ir_op *like = ir_def_as(r->f, linears[0]->operands[1], OP_weight);
-		struct ir_value w = join_reference(r, like, join_weights(r, &join, 1, 0));
-		struct ir_value b = join_reference(r, like, join_weights(r, &join, 2, 0));
+		struct ir_value w = join_reference(r, &join, 1, 0), b = join_reference(r, &join, 2, 0);
 		irb_set_loc(r->b, linears[0]->loc);
 		return split_heads(r, h,
 		                   irb_linear(r->b, rebuild_get(r, linears[0]->operands[0]), w, b, NULL));
@@ -261,9 +246,7 @@ static struct ir_value operand_of_all(struct rebuild *r, const struct heads *h, 
 static struct ir_value sum_of_all(struct rebuild *r, const struct heads *h, struct ir_value o)
 {
 	const struct join join = {h->out, h->n};
-	const struct ir_op *like = ir_def_as(r->f, h->out[0]->operands[1], OP_weight);
-	struct ir_value y =
-	        irb_linear(r->b, o, join_reference(r, like, join_weights(r, &join, 1, 1)), IR_NO_VALUE, NULL);
+	struct ir_value y = irb_linear(r->b, o, join_reference(r, &join, 1, 1), IR_NO_VALUE, NULL);
 	for (size_t i = 0; i < h->n_rest; i++)
 		y = irb_add(r->b, y, rebuild_get(r, h->rest[i]), NULL);
 	return y;
@@ -294,6 +277,7 @@ enum tfmc_status pass_merge_heads(struct pass_context *p, const struct ir_module
 	struct ir_module *flat = ir_module_create_like(in);
 	const struct rewrite unroll = {.match = unroll_heads_match, .emit = unroll_heads_emit};
 	const struct rewrite merge = {.match = match, .emit = emit, .user = h};
+	size_t errors = p->cx->n_errors;
 	enum tfmc_status st = h != NULL && flat != NULL ? TFMC_OK : TFMC_NO_MEMORY;
 	pass_count(p, "merged", 0);
 	if (st == TFMC_OK)
@@ -301,5 +285,5 @@ enum tfmc_status pass_merge_heads(struct pass_context *p, const struct ir_module
 	if (st == TFMC_OK)
 		st = rebuild_module(p, flat, out, &merge, NULL);
 	ir_module_destroy(flat);
-	return st;
+	return st == TFMC_OK && p->cx->n_errors > errors ? TFMC_INTERNAL : st;
 }

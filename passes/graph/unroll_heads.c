@@ -27,27 +27,24 @@ static int index_position(const struct ir_op *weight, struct ir_value index)
 	return -1;
 }
 
-/* Ops that can be written out: no regions, no state; the index chooses weights only. */
-static bool plain_body(const struct ir_region *body, size_t *n_attention)
+/* Ops that can be written out: no regions, no state; the index only chooses weights, each by one of its axes. */
+static bool plain_body(const struct rebuild *r, const struct ir_region *body, size_t *n_attention)
 {
+	uint32_t n_weights = 0;
 	*n_attention = 0;
 	for (size_t i = 0; i + 1 < body->n_ops; i++) {
 		const struct ir_op *op = body->ops[i];
 		if (!ir_op_has(op->code, TRAIT_PURE))
 			return false;
 		*n_attention += op->code == OP_attention;
-		for (size_t k = 0; k < op->n_operands; k++) {
-			bool is_index = ir_same(op->operands[k], body->args[INDEX_ARG]);
-			if (is_index && op->code != OP_weight)
-				return false;
-		}
 		if (op->code != OP_weight || index_position(op, body->args[INDEX_ARG]) < 0)
 			continue;
 		const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
 		if (w->init == NULL || w->encoding != ENC_ROW || w->init->depth + 2 > WEXPR_DEPTH_MAX)
 			return false;
+		n_weights++;
 	}
-	return true;
+	return r->uses[body->args[INDEX_ARG].id] == n_weights;
 }
 
 /* v is the output linear of one head [B,1,S,E], with a weight of its own in each round; nothing else reads
@@ -91,7 +88,7 @@ bool unroll_heads_match(struct rebuild *r, const struct ir_op *op)
 	    ((const struct attrs_repeat *)op->attrs)->count > UNROLL_HEADS_MAX)
 		return false;
 	const struct ir_region *body = op->region;
-	if (!plain_body(body, &n_attention) || n_attention != 1 || !adds_a_head(r, body))
+	if (!plain_body(r, body, &n_attention) || n_attention != 1 || !adds_a_head(r, body))
 		return false;
 	rebuild_need(r, op->operands[0]);
 	for (size_t i = 0; i + 1 < body->n_ops; i++)

@@ -9,6 +9,40 @@
 
 #include "passes/weights/merge_sets.h"
 
+static bool same_indices(const struct ir_op *a, const struct ir_op *b)
+{
+	for (size_t i = 0; i < a->n_operands && i < b->n_operands; i++)
+		if (!ir_same(a->operands[i], b->operands[i]))
+			return false;
+	return a->n_operands == b->n_operands;
+}
+
+/* b has the indices of a, and every one chooses from as many. */
+static bool same_stack(const struct ir_op *a, const struct ir_op *b)
+{
+	const struct ir_weight *v = ((const struct attrs_weight *)a->attrs)->weight,
+	                       *w = ((const struct attrs_weight *)b->attrs)->weight;
+	bool same = same_indices(a, b) && w->init != NULL && w->init->depth < WEXPR_DEPTH_MAX;
+	for (size_t i = 0; same && i < a->n_operands; i++)
+		same = v->init->dims[i] == w->init->dims[i];
+	return same;
+}
+
+bool join_fits(const struct ir_func *f, const struct ir_op *a, const struct ir_op *b)
+{
+	enum { W = OPERAND(linear, w), BIAS = OPERAND(linear, b) };
+	const struct ir_op *first = ir_def_as(f, a->operands[W], OP_weight),
+	                   *next = ir_def_as(f, b->operands[W], OP_weight),
+	                   *bias = ir_def_as(f, b->operands[BIAS], OP_weight);
+	if (first == NULL || next == NULL)
+		return false;
+	const struct ir_weight *v = ir_weight_of(f, a->operands[W]), *w = ir_weight_of(f, b->operands[W]);
+	return v->init != NULL && same_stack(first, next) && v->type->dtype == w->type->dtype &&
+	       v->format == w->format && w->encoding == ENC_ROW &&
+	       v->init->dims[v->init->rank - 1] == w->init->dims[w->init->rank - 1] &&
+	       (b->operands[BIAS].id == 0 || (bias != NULL && same_stack(next, bias)));
+}
+
 /* Zeros for a missing bias: the weight's dims without K. */
 static const struct ir_wexpr *no_bias(struct rebuild *r, const struct ir_wexpr *w)
 {
@@ -84,7 +118,8 @@ const struct ir_weight *join_add_weight(struct rebuild *r, struct ir_weight *w)
 	return NULL;
 }
 
-const struct ir_weight *join_weights(struct rebuild *r, const struct join *s, size_t operand, int axis)
+/* NULL: there is none, no memory, or they cannot be joined, which is the pass's fault. */
+static const struct ir_weight *join_weights(struct rebuild *r, const struct join *s, size_t operand, int axis)
 {
 	const struct ir_weight *model = NULL;
 	for (size_t i = 0; i < s->n && model == NULL; i++)
@@ -107,10 +142,20 @@ const struct ir_weight *join_weights(struct rebuild *r, const struct join *s, si
 	return join_add_weight(r, &w);
 }
 
-struct ir_value join_reference(struct rebuild *r, const struct ir_op *like, const struct ir_weight *w)
+struct ir_value join_reference(struct rebuild *r, const struct join *s, size_t operand, int axis)
 {
+	const struct ir_op *like = ir_def_as(r->f, s->items[0]->operands[1], OP_weight);
 	struct ir_value at[IR_RANK_MAX];
+	bool has = false;
+	for (size_t i = 0; i < s->n; i++)
+		has = has || s->items[i]->operands[operand].id != 0;
+	if (!has)
+		return IR_NO_VALUE;
+	const struct ir_weight *w = join_weights(r, s, operand, axis);
 	for (size_t i = 0; i < like->n_operands; i++)
 		at[i] = rebuild_get(r, like->operands[i]);
-	return w == NULL ? IR_NO_VALUE : irb_weight_ref(r->b, w, at, like->n_operands);
+	if (w != NULL)
+		return irb_weight_ref(r->b, w, at, like->n_operands);
+	diag_error(r->p->cx, s->items[0]->loc.at, DIAG_INTERNAL, "weights of linears cannot be joined");
+	return IR_NO_VALUE;
 }

@@ -9,21 +9,24 @@
 
 #include "passes/framework/rebuild.h"
 
-/* Linears whose weights (operand 1) are weight references at the same indices and have a provenance. */
+/* Linears that fit the first. */
 struct join {
 	const struct ir_op *const *items;
 	size_t n;
 };
 
 /*
- * The weights (operand 1) or biases (operand 2, zeros where one is missing) along axis 0 ([N]) or 1 ([K]) of
- * one layer, added to r->out. NULL when there is none, or they cannot be joined.
+ * Whether b may follow a (a itself: begin) along axis 0: weights with a provenance, of one format and K, at the same
+ * indices into stacks of one height; a bias, where there is one, is such a stack at these indices too.
  */
-const struct ir_weight *join_weights(struct rebuild *r, const struct join *s, size_t operand, int axis);
+bool join_fits(const struct ir_func *f, const struct ir_op *a, const struct ir_op *b);
+/*
+ * The weights (operand 1) or biases (operand 2, zeros where one is missing) along axis 0 ([N]) or 1 ([K]) of
+ * one layer, added to r->out, at the indices of the first. IR_NO_VALUE when none of the linears has one.
+ */
+struct ir_value join_reference(struct rebuild *r, const struct join *s, size_t operand, int axis);
 /* Adds w under its name or, when that means something else already, the name and a number. NULL: no memory.
  */
 const struct ir_weight *join_add_weight(struct rebuild *r, struct ir_weight *w);
-/* w at the indices of the weight op `like`. IR_NO_VALUE for none. */
-struct ir_value join_reference(struct rebuild *r, const struct ir_op *like, const struct ir_weight *w);
 
 #endif

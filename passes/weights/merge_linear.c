@@ -47,21 +47,15 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 static struct ir_value build_wide(struct rebuild *r, const struct merge_set *s)
 {
 	const struct join join = {s->items, s->n};
-	const struct ir_op *like = ir_def_as(r->f, s->items[0]->operands[1], OP_weight);
-	const struct ir_weight *w = join_weights(r, &join, 1, 0), *b = join_weights(r, &join, 2, 0);
-	if (w == NULL) {
-		diag_error(r->p->cx, s->items[0]->loc.at, DIAG_INTERNAL,
-		           "merge-linear: weights cannot be joined");
-		return IR_NO_VALUE;
-	}
-	struct ir_value x = rebuild_get(r, s->items[0]->operands[0]);
-	struct ir_value bias = join_reference(r, like, b);
-	struct ir_value y = irb_linear(r->b, x, join_reference(r, like, w), bias, NULL);
+	struct ir_value w = join_reference(r, &join, 1, 0), b = join_reference(r, &join, 2, 0);
+	struct ir_value y = irb_linear(r->b, rebuild_get(r, s->items[0]->operands[0]), w, b, NULL);
 	pass_count(r->p, "merged", (int64_t)s->n);
 	pass_applied(r->p, s->number, NULL, s->items[0]->loc);
 	pass_count(r->p, "pairs", s->is_pair);
-	pass_remark(r->p, s->items[0]->loc, "%zu linears %s @%s", s->n,
-	            s->is_pair ? "that meet become one," : "merged into", w->name);
+	if (w.id != 0)
+		pass_remark(r->p, s->items[0]->loc, "%zu linears %s @%s", s->n,
+		            s->is_pair ? "that meet become one," : "merged into",
+		            ir_weight_of(irb_func(r->b), w)->name);
 	return y;
 }
 

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "passes/weights/join_weights.h"
+
 /* A linear is compared with this many sets before it. */
 #define LOOK_BACK 32
 
@@ -23,35 +25,9 @@ struct collector {
 
 /* ---- candidates ---- */
 
-static enum ir_format format_of(const struct collector *c, const struct ir_op *linear)
-{
-	return ir_weight_of(c->f, linear->operands[1])->format;
-}
-
-static bool same_indices(const struct ir_op *a, const struct ir_op *b)
-{
-	for (size_t i = 0; i < a->n_operands && i < b->n_operands; i++)
-		if (!ir_same(a->operands[i], b->operands[i]))
-			return false;
-	return a->n_operands == b->n_operands;
-}
-
-/* A linear of constant weights. */
-static bool is_joinable(const struct collector *c, const struct ir_op *op)
-{
-	const struct ir_op *w, *b;
-	if (op == NULL || op->code != OP_linear)
-		return false;
-	w = ir_def_as(c->f, op->operands[1], OP_weight);
-	b = ir_def_as(c->f, op->operands[2], OP_weight);
-	if (w == NULL || (op->operands[2].id != 0 && (b == NULL || !same_indices(w, b))))
-		return false;
-	return ir_weight_of(c->f, op->operands[1])->encoding == ENC_ROW;
-}
-
 static bool is_candidate(const struct collector *c, const struct ir_op *op)
 {
-	return is_joinable(c, op) && !c->elementwise[op->results[0].id];
+	return op->code == OP_linear && join_fits(c->f, op, op) && !c->elementwise[op->results[0].id];
 }
 
 static bool fits(const struct collector *c, const struct merge_set *s, const struct ir_op *op)
@@ -59,10 +35,7 @@ static bool fits(const struct collector *c, const struct merge_set *s, const str
 	const struct ir_op *first = s->items[0];
 	return ir_same(first->operands[0], op->operands[0]) &&
 	       ir_info(c->f, first->results[0])->region == ir_info(c->f, op->results[0])->region &&
-	       ir_type_of(c->f, first->operands[1])->dtype == ir_type_of(c->f, op->operands[1])->dtype &&
-	       format_of(c, first) == format_of(c, op) &&
-	       same_indices(ir_def_as(c->f, first->operands[1], OP_weight),
-	                    ir_def_as(c->f, op->operands[1], OP_weight));
+	       join_fits(c->f, first, op);
 }
 
 static void add_candidate(struct collector *c, const struct ir_op *op)
@@ -133,7 +106,7 @@ static void add_pair(struct collector *c, const struct ir_op *op)
 	if (!ir_op_has(op->code, TRAIT_ELEMENTWISE) || op->n_operands != 2)
 		return;
 	const struct ir_op *a = linear_behind(c, op->operands[0]), *b = linear_behind(c, op->operands[1]);
-	if (a == b || !is_joinable(c, a) || !is_joinable(c, b))
+	if (a == b || a == NULL || b == NULL)
 		return;
 	if (a->results[0].id > b->results[0].id) {
 		const struct ir_op *later = a;
@@ -141,7 +114,7 @@ static void add_pair(struct collector *c, const struct ir_op *op)
 		b = later;
 	}
 	const struct merge_set alone = {.items = &a, .n = 1};
-	if (!fits(c, &alone, b) ||
+	if (!join_fits(c->f, a, a) || !fits(c, &alone, b) ||
 	    ir_info(c->f, op->results[0])->region != ir_info(c->f, a->results[0])->region ||
 	    !may_pair(c, a, b))
 		return;
