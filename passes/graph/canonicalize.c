@@ -14,7 +14,9 @@
  *            twice.
  *
  * The rules are in this pass and not in one of their own because each makes room for the other: a rule
- * leaves a value with one use, over which take_rows moves, and what take_rows built matches again.
+ * leaves a value with one use, over which take_rows moves, and what take_rows built matches again. Rows are
+ * taken in rounds before which the rules had nothing left to do: in the middle of a norm that is still written
+ * out, take_rows would split what becomes one op.
  */
 #include "passes/rules/rule.h"
 #include "passes/graph/take_rows.h"
@@ -23,14 +25,21 @@
 /* Enough for the longest ladder of spellings; each round removes at least one op of what it rewrites. */
 #define ROUNDS_MAX 32
 
+struct canonicalizer {
+	struct rewriter rules;
+	bool takes_rows; /* in this round */
+};
+
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
-	struct rewriter *w = r->rewrite->user;
+	struct canonicalizer *c = r->rewrite->user;
+	struct rewriter *w = &c->rules;
 	r->number = 0;
 	if (rewriter_match(w, r, op))
 		return true;
 	bool turns = op->code == OP_transpose && w->fuel > 0 && turn_weight_match(r, op);
-	if (!turns && !(op->code == OP_take_rows && w->fuel > 0 && take_rows_match(r, op)))
+	bool takes = op->code == OP_take_rows && w->fuel > 0 && c->takes_rows;
+	if (!turns && !(takes && take_rows_match(r, op)))
 		return false;
 	w->fuel--;
 	r->number = ++w->matched;
@@ -39,7 +48,8 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
-	if (rewriter_emit(r->rewrite->user, r, op))
+	struct canonicalizer *c = r->rewrite->user;
+	if (rewriter_emit(&c->rules, r, op))
 		return;
 	const char *what = op->code == OP_transpose ? "a transposed weight" : "rows taken earlier";
 	pass_applied(r->p, r->replaced[op->results[0].id], what, op->loc);
@@ -56,20 +66,22 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 static enum tfmc_status rewrite_all(struct pass_context *p, const struct rule_set *set,
                                     const struct ir_module *in, struct ir_module *out)
 {
-	struct rewriter w = {.set = set, .fuel = p->step->settings[0], .nonempty = p->step->settings[1] != 0};
-	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &w, .is_numbered = true};
+	struct canonicalizer c = {
+	        .rules = {.set = set, .fuel = p->step->settings[0], .nonempty = p->step->settings[1] != 0}};
+	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &c, .is_numbered = true};
 	struct ir_module *last = NULL;
 	int64_t changes = 1;
 	enum tfmc_status st = TFMC_OK;
 
-	for (int round = 0; round < ROUNDS_MAX && (changes > 0 || round < 2) && st == TFMC_OK; round++) {
+	for (int round = 0; round < ROUNDS_MAX && (changes > 0 || !c.takes_rows) && st == TFMC_OK; round++) {
 		struct ir_module *next = ir_module_create_like(in);
-		w.f = NULL;
+		c.takes_rows = changes == 0;
+		c.rules.f = NULL;
 		if (next == NULL)
 			st = TFMC_NO_MEMORY;
 		else
 			st = rebuild_module(p, last != NULL ? last : in, next, &rewrite, &changes);
-		enum tfmc_status rules = rewriter_status(&w, p);
+		enum tfmc_status rules = rewriter_status(&c.rules, p);
 		st = rules != TFMC_OK ? rules : st;
 		pass_count(p, "rewrites", changes);
 		ir_module_destroy(last);
