@@ -5,7 +5,8 @@
  * tokens. A source value that a tokens statement reads crosses over: encode
  * puts it into a state where it was defined, decode gets it there. With narrow
  * caches keys and values cross narrowed, and so run reads them: a third part,
- * the graph with what the other two round.
+ * the graph with what the other two round. With compute in bf16, too: what a
+ * state keeps is not rounded for the products of attention (lower_sdpa.c).
  *
  * INVARIANT: a loop appears in both parts with the same count, so that a state
  * that is indexed by the loop has one entry for each round.
@@ -405,9 +406,9 @@ static bool push_rewritten(struct split *s, struct graph_body *out, const struct
 static bool split_tokens(struct split *s, const struct graph_node *node)
 {
 	const struct expr_statement *st = node->st;
-	bool wide = s->m->dtypes.cache == DT_F32;
-	if (!(wide ? push_node(s, &s->scope->run, node)
-	           : push_rewritten(s, &s->scope->run, node, narrowed, &st)))
+	bool as_kept = s->m->dtypes.cache != DT_F32 || s->m->dtypes.compute == COMPUTE_BF16;
+	if (!(as_kept ? push_rewritten(s, &s->scope->run, node, narrowed, &st)
+	              : push_node(s, &s->scope->run, node)))
 		return false;
 	for (size_t i = 0; i < st->n_values; i++) {
 		if (!cross_reads(s, node, st->values[i], st->values[i]))

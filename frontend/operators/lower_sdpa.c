@@ -368,7 +368,7 @@ static bool normalize(const struct call *c, struct ir_value *p)
 	return !irb_failed(lw->b);
 }
 
-/* Where all queries see the same keys, which no cache keeps: a kernel then multiplies many rows with them. */
+/* Where all queries see the same keys, which no cache and no state keeps: a kernel then multiplies many rows with them. */
 static bool rounds(const struct call *c, const struct sdpa *s)
 {
 	return c->lw->m->dtypes.compute == COMPUTE_BF16 && s->cache == NULL && !s->causal && s->window == 0 &&
