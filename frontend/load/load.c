@@ -120,14 +120,48 @@ static void note_folder_files(struct frontend_model *m)
 	}
 }
 
+/* The shards of an index, where it can be read: what is wrong with it is said when weights are wanted. */
+static void note_shards(struct frontend_model *m, const char *path)
+{
+	struct diag_context quiet;
+	struct parsed_files once;
+	const struct parsed_file *index;
+	struct strmap seen;
+	strmap_init(&seen, &m->arena);
+	diag_init(&quiet, NULL, NULL);
+	parsed_files_init(&once, &m->arena, &quiet);
+	const struct json_node *map = parsed_json(&once, path, LOC_NONE, false, &index) == TFMC_OK
+	                                      ? json_find(index->root, "weight_map")
+	                                      : NULL;
+	for (size_t i = 0; map != NULL && map->kind == JSON_NODE_OBJECT && i < map->n; i++)
+		if (map->items[i].kind == JSON_NODE_STRING)
+			strmap_set(&seen, map->items[i].text, m);
+	for (size_t i = 0; i < seen.n; i++)
+		document_note_file(&m->doc,
+		                   file_join(&m->arena, file_dir(&m->arena, path), seen.items[i].key));
+	parsed_files_destroy(&once);
+	diag_destroy(&quiet);
+}
+
+static void note_weight_file(struct frontend_model *m, const struct yaml_node *file)
+{
+	static const char index[] = ".index.json";
+	if (file->kind != YAML_SCALAR)
+		return;
+	const char *path = file_join(&m->arena, m->doc.dir, file->text);
+	size_t n = strlen(path), end = sizeof(index) - 1;
+	document_note_file(&m->doc, path);
+	if (n > end && strcmp(path + n - end, index) == 0)
+		note_shards(m, path);
+}
+
 /* Those that are opened when a weight or a text is wanted: no output may take their place. */
 static void note_later_files(struct frontend_model *m)
 {
 	const struct yaml_node *text = model_section(m, "tokenizer"), *section = model_section(m, "weights"),
 	                       *files = section != NULL ? yaml_find(section, "files") : NULL;
 	for (size_t i = 0; files != NULL && files->kind == YAML_SEQUENCE && i < files->n; i++)
-		if (files->items[i]->kind == YAML_SCALAR)
-			document_note_file(&m->doc, file_join(&m->arena, m->doc.dir, files->items[i]->text));
+		note_weight_file(m, files->items[i]);
 	for (size_t i = 0; text != NULL && text->kind == YAML_MAPPING && i < text->n; i++) {
 		const struct yaml_node *value = text->pairs[i].value;
 		if (value->kind == YAML_SCALAR && folder_has(&m->arena, m->doc.dir, value->text))
