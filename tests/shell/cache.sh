@@ -95,7 +95,7 @@ fresh "a file that was left"
 
 # Its size has a bound: of two models the one that was used last stays, and one beyond the bound is not kept.
 rm -rf "$cache"
-fresh "within the limit" --cache-limit=3000000
+fresh "within the limit" --cache-limit=3M
 fresh "a second pipeline" --cache-limit=3000000 --passes="$("$TFMC" passes | sed -n 's/^O1 *//p')"
 [ "$(du -sb --apparent-size "$cache" | cut -f1)" -lt 3200000 ] || complain "the cache is beyond its limit"
 rm -rf "$cache"

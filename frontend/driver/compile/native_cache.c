@@ -108,16 +108,16 @@ static const char *reason_against(const struct driver_options *o)
 enum tfmc_status native_cache_open(struct driver *d)
 {
 	const char *text = d->options.cache_limit ? d->options.cache_limit : getenv("TFMC_CACHE_LIMIT");
-	int64_t limit = CACHE_LIMIT;
-	if (text && (!number_parse_i64(text, strlen(text), &limit) || limit < 0)) {
+	uint64_t limit = CACHE_LIMIT;
+	if (text && !number_parse_bytes(text, strlen(text), &limit)) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
-		           "--cache-limit and TFMC_CACHE_LIMIT are numbers of bytes, not %s", text);
+		           "--cache-limit and TFMC_CACHE_LIMIT are numbers of bytes, 500M for example, not %s", text);
 		return TFMC_INVALID;
 	}
 	d->cache.progress = &d->progress;
 	d->cache.why = reason_against(&d->options);
 	if (!d->cache.why)
-		cache_open(&d->cache, &d->arena, (uint64_t)limit);
+		cache_open(&d->cache, &d->arena, limit);
 	return TFMC_OK;
 }
 
