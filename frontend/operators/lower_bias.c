@@ -23,6 +23,13 @@ struct score_bias {
 	int64_t heads;
 };
 
+/* Terms become one sum, as attention takes it; none: IR_NO_VALUE. */
+static bool add_term(const struct score_bias *s, struct ir_value x, struct ir_value *sum)
+{
+	*sum = sum->id != 0 ? irb_add(s->b, *sum, x, NULL) : x;
+	return !irb_failed(s->b);
+}
+
 static struct ir_value spread(const struct score_bias *s, struct ir_value v, int rank,
                               const struct ir_dim **dims)
 {
@@ -67,7 +74,7 @@ static bool slopes(const struct score_bias *s, double max, double scale, struct 
 	return lower_table(s->c->lw, name, wexpr_stack(a, (size_t)s->heads, parts), out);
 }
 
-static bool add_alibi(const struct score_bias *s, struct ir_value *scores)
+static bool add_alibi(const struct score_bias *s, struct ir_value *sum)
 {
 	double max = 0.0, scale = 0.0;
 	struct ir_value m;
@@ -88,8 +95,7 @@ static bool add_alibi(const struct score_bias *s, struct ir_value *scores)
 		return false;
 	d = spread(s, irb_abs(s->b, d, NULL), 4,
 	           (const struct ir_dim *[]){t->dims[0], one, t->dims[2], t->dims[3]});
-	*scores = irb_add(s->b, *scores, irb_mul(s->b, d, spread(s, m, 4, heads), NULL), NULL);
-	return !irb_failed(s->b);
+	return add_term(s, irb_mul(s->b, d, spread(s, m, 4, heads), NULL), sum);
 }
 
 /* ---- relative positions ---- */
@@ -150,7 +156,7 @@ static const struct ir_wexpr *spread_buckets(void *user, const struct ir_wexpr *
 	return by_distance(both[0], both[1], table);
 }
 
-static bool add_relative(const struct score_bias *s, struct ir_value *scores)
+static bool add_relative(const struct score_bias *s, struct ir_value *sum)
 {
 	static const int64_t heads_first[] = {0, 3, 1, 2};
 	const char *path = NULL;
@@ -182,27 +188,23 @@ static bool add_relative(const struct score_bias *s, struct ir_value *scores)
 	struct ir_value reach = irb_full_of(s->b, (double)k.reach, DT_I32, 3, flat);
 	struct ir_value bias = irb_gather(s->b, table, irb_add(s->b, d, reach, NULL), NULL); /* [B,S,T,H] */
 	bias = irb_transpose_by(s->b, bias, 4, heads_first);
-	*scores = irb_add(s->b, *scores, irb_broadcast_to(s->b, bias, 4, s->scores->dims), NULL);
-	return !irb_failed(s->b);
+	return add_term(s, irb_broadcast_to(s->b, bias, 4, s->scores->dims), sum);
 }
 
 /* ---- a given tensor ---- */
 
-/*
- * The given bias and, as -inf, the keys that are not visible: one sum, which
- * fuses into attention.
- */
-static bool add_given(const struct score_bias *s, struct ir_value visible, struct ir_value *scores)
+/* The given bias and, as -inf, the keys that are not visible. */
+static bool add_given(const struct score_bias *s, struct ir_value visible, struct ir_value scores,
+                      struct ir_value *sum)
 {
 	struct ir_value bias = IR_NO_VALUE;
-	if (!lower_score_operand(s->c, "bias", *scores, s->scores->dtype, &bias))
+	if (!lower_score_operand(s->c, "bias", scores, s->scores->dtype, &bias))
 		return false;
 	if (bias.id == 0 && visible.id == 0)
 		return true;
 	if (visible.id != 0)
 		bias = lower_unseen(s->c->lw, visible, bias, s->scores->dtype);
-	*scores = irb_add(s->b, *scores, irb_broadcast_to(s->b, bias, 4, s->scores->dims), NULL);
-	return !irb_failed(s->b);
+	return add_term(s, irb_broadcast_to(s->b, bias, 4, s->scores->dims), sum);
 }
 
 bool lower_score_bias(const struct call *c, struct ir_value visible, struct ir_value *scores)
@@ -212,5 +214,10 @@ bool lower_score_bias(const struct call *c, struct ir_value visible, struct ir_v
 	if (s.scores == NULL || !ir_dim_is_const(s.scores->dims[1], &s.heads) || s.heads < 1 ||
 	    s.heads > HEADS_MAX)
 		return false;
-	return add_given(&s, visible, scores) && add_alibi(&s, scores) && add_relative(&s, scores);
+	struct ir_value sum = IR_NO_VALUE;
+	if (!add_given(&s, visible, *scores, &sum) || !add_alibi(&s, &sum) || !add_relative(&s, &sum))
+		return false;
+	if (sum.id != 0)
+		*scores = irb_add(s.b, *scores, sum, NULL);
+	return !irb_failed(s.b);
 }
