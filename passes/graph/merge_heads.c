@@ -44,6 +44,14 @@ static bool here(const struct rebuild *r, const struct ir_op *root, struct ir_va
 	return ir_info(r->f, v)->region == ir_info(r->f, root->results[0])->region;
 }
 
+/* [B,1,S,E] and [B,S,E] */
+static bool is_one_head(const struct ir_type *wide, const struct ir_type *flat)
+{
+	return wide->rank == 4 && flat->rank == 3 && ir_dim_equals(wide->dims[1], 1) &&
+	       wide->dims[0] == flat->dims[0] && wide->dims[2] == flat->dims[1] &&
+	       wide->dims[3] == flat->dims[2];
+}
+
 /* v [B,S,E] is one head: an attention [B,1,S,E] that nothing else reads. */
 static const struct ir_op *head_behind(const struct rebuild *r, const struct ir_op *root, struct ir_value v)
 {
@@ -52,11 +60,9 @@ static const struct ir_op *head_behind(const struct rebuild *r, const struct ir_
 		return NULL;
 	struct ir_value o = flat->operands[0];
 	const struct ir_op *a = ir_def_as(r->f, o, OP_attention);
-	const struct ir_type *wide = ir_type_of(r->f, o), *t = ir_type_of(r->f, v);
-	if (a == NULL || !rebuild_once(r, o) || !here(r, root, o) || t->rank != 3)
+	if (a == NULL || !rebuild_once(r, o) || !here(r, root, o))
 		return NULL;
-	bool one = ir_dim_equals(wide->dims[1], 1) && wide->dims[0] == t->dims[0] &&
-	           wide->dims[2] == t->dims[1] && wide->dims[3] == t->dims[2];
+	bool one = is_one_head(ir_type_of(r->f, o), ir_type_of(r->f, v));
 	for (size_t i = BIAS; one && i < a->n_operands; i++)
 		one = i == LEN || i == PAST || a->operands[i].id == 0;
 	return one ? a : NULL;
@@ -158,7 +164,7 @@ static bool linears_behind(const struct rebuild *r, const struct heads *h, size_
 		if (linears[k] == NULL || !rebuild_once(r, wide->operands[0]) ||
 		    !here(r, h->attention[k], wide->operands[0]) || !can_join(r, linears[0], linears[k]) ||
 		    !ir_same(linears[k]->operands[0], linears[0]->operands[0]) ||
-		    ir_type_of(r->f, wide->operands[0])->rank != 3)
+		    !is_one_head(ir_type_of(r->f, v), ir_type_of(r->f, wide->operands[0])))
 			return false;
 	}
 	return true;

@@ -353,6 +353,7 @@ static bool is_turning_view(const struct ir_op *op)
 	return op != NULL && (op->code == OP_reshape || op->code == OP_transpose);
 }
 
+/* The cluster stays at its place: a group between it and the view may read what the view gives. */
 static void take_views(struct former *s, size_t cluster)
 {
 	struct cluster *c = &s->g->clusters.items[cluster];
@@ -369,7 +370,7 @@ static void take_views(struct former *s, size_t cluster)
 			return;
 		for (size_t i = 0; i < n; i++)
 			former_join(s, chain[i], cluster, MEMBER_POST);
-		c->last = c->at = op;
+		c->last = op;
 		return;
 	}
 }
@@ -397,7 +398,7 @@ static void take_reshapes(struct former *s, size_t cluster)
 		return;
 	for (size_t i = 0; i < n; i++)
 		former_join(s, chain[i], cluster, MEMBER_POST);
-	c->last = c->at = chain[n - 1];
+	c->last = chain[n - 1];
 }
 
 static void take_all_views(struct former *s)
