@@ -110,8 +110,10 @@ enum tfmc_status native_cache_open(struct driver *d)
 	const char *text = d->options.cache_limit ? d->options.cache_limit : getenv("TFMC_CACHE_LIMIT");
 	uint64_t limit = CACHE_LIMIT;
 	if (text && !number_parse_bytes(text, strlen(text), &limit)) {
-		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
-		           "--cache-limit and TFMC_CACHE_LIMIT are numbers of bytes, 500M for example, not %s", text);
+		diag_error(
+		        &d->diag, LOC_NONE, DIAG_OPTION,
+		        "--cache-limit and TFMC_CACHE_LIMIT are numbers of bytes, 500M for example, not %s",
+		        text);
 		return TFMC_INVALID;
 	}
 	d->cache.progress = &d->progress;

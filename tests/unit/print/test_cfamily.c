@@ -515,6 +515,13 @@ static void functions(struct kb_module *m)
 	kb_comment(k, "ends */ early /* or not");
 	kb_return(k, (struct kb_val){0});
 	kb_end(k);
+	k = kb_begin(m, "widen", KB_INTERNAL, KB_VOID); /* gcc 12 may find that it stores nothing */
+	x = kb_param(k, "x", KB_PTR_T, 0);
+	struct kb_val n = kb_param(k, "n", KB_INDEX_T, 0), i = kb_loop(k, "i", kb_index(k, 0), n, 1, 0);
+	struct kb_val wide = kb_cvt(k, kb_load(k, KB_TYPE(KB_F16, 1), x, i, 0, 0), KB_F32);
+	kb_store(k, wide, kb_ptr_add(k, x, kb_mul_const(k, n, 64), 0), i, 0, 0);
+	kb_end_loop(k);
+	kb_end(k);
 }
 
 static void count_down(struct sink *s)
@@ -554,7 +561,7 @@ static void control_ops(struct kb *k, struct kb_val in, struct kb_val out)
 	kb_end_loop(k);
 	put(&s, kb_get(k, sum));
 	count_down(&s);
-	struct kb_val args[] = {kb_index(k, 4), n};
+	struct kb_val args[] = {kb_index(k, 4), n}, results[] = {out, n};
 	put(&s, kb_call(k, "table_of_words", KB_INDEX, args, 2));
 	args[0] = n;
 	put(&s, kb_call(k, "table_of_words", KB_INDEX, args, 2));
@@ -566,6 +573,8 @@ static void control_ops(struct kb *k, struct kb_val in, struct kb_val out)
 	(void)kb_atomic_add(k, kb_i32(k, 100), word, 2);
 	kb_pause(k);
 	put(&s, kb_atomic_load(k, word, 2));
+	(void)kb_call(k, "widen", KB_VOID, results, 2);
+	(void)kb_call(k, "widen", KB_VOID, results, 2); /* twice, so that it stays a call */
 }
 
 START_TEST(controls)
