@@ -317,7 +317,21 @@ static const struct expr *narrowed(void *user, const struct expr *e)
 	return copy;
 }
 
-/* ---- keys without lengths: the state is longer than the source, so their number crosses too ---- */
+/* ---- the state is longer than the source, so the number of keys crosses too where lengths do not end there ---- */
+
+/* The input says of another one how much of it is real: calls check that it is no more than there is, and steps of
+ * attention read it with keys of as many positions. */
+static bool is_checked(const struct split *s, const struct expr *lengths)
+{
+	if (model_section(s->m, "model") == NULL)
+		return false;
+	for (size_t i = 0; lengths->kind == EX_NAME && i < s->m->inputs.n; i++) {
+		const char *of = s->m->inputs.items[i].lengths;
+		if (of != NULL && strcmp(of, lengths->text) == 0)
+			return true;
+	}
+	return false;
+}
 
 static const char *lengths_name(struct split *s, const struct graph_node *node, const char *keys)
 {
@@ -336,18 +350,26 @@ static bool add_lengths(struct split *s, const struct graph_node *node, const ch
                         const struct expr **call)
 {
 	const char *name = lengths_name(s, node, keys);
-	struct expr *copy = ARENA_NEW(s->arena, struct expr), *value = ARENA_NEW(s->arena, struct expr);
-	if (name == NULL || copy == NULL || value == NULL ||
+	struct expr *copy = ARENA_NEW(s->arena, struct expr), *value = ARENA_ARRAY(s->arena, struct expr, 2);
+	const struct expr **both = ARENA_ARRAY(s->arena, const struct expr *, 2);
+	if (name == NULL || copy == NULL || value == NULL || both == NULL ||
 	    !cross(s, defining_scope(s, name), node, name, false))
 		return false;
 	*copy = **call;
-	*value = (struct expr){.kind = EX_NAME, .loc = copy->loc, .text = name};
-	copy->keywords = ARENA_ARRAY(s->arena, struct expr_keyword, copy->n_keywords + 1);
+	copy->n_keywords = 0;
+	copy->keywords = ARENA_ARRAY(s->arena, struct expr_keyword, (*call)->n_keywords + 1);
 	if (copy->keywords == NULL)
 		return false;
-	for (size_t i = 0; i < copy->n_keywords; i++)
-		copy->keywords[i] = (*call)->keywords[i];
-	copy->keywords[copy->n_keywords++] = (struct expr_keyword){"lengths", copy->loc, value};
+	value[0] = (struct expr){.kind = EX_NAME, .loc = copy->loc, .text = name};
+	value[1] = (struct expr){
+	        .kind = EX_CALL, .loc = copy->loc, .text = "minimum", .n_args = 2, .args = both};
+	both[0] = keyword(*call, "lengths");
+	both[1] = value;
+	const struct expr *all = both[0] != NULL ? &value[1] : value;
+	for (size_t i = 0; i < (*call)->n_keywords; i++)
+		if (strcmp((*call)->keywords[i].name, "lengths") != 0)
+			copy->keywords[copy->n_keywords++] = (*call)->keywords[i];
+	copy->keywords[copy->n_keywords++] = (struct expr_keyword){"lengths", copy->loc, all};
 	*call = copy;
 	return true;
 }
@@ -360,14 +382,16 @@ static const char *source_keys(const struct split *s, const struct expr *keys)
 	return keys->kind == EX_NAME && level_of_name(s, keys->text) == LEVEL_SOURCE ? keys->text : NULL;
 }
 
-/* A call of sdpa over keys of the source that says no lengths gets them. */
+/* A call of sdpa over keys of the source that says no lengths gets them, one that says other ones ends there. */
 static const struct expr *complete(void *user, const struct expr *e)
 {
 	struct rewriting *r = user;
 	if (!is_call(e, "sdpa") || e->n_args < 3)
 		return NULL;
 	const struct expr *with = expr_map_children(r->s->arena, e, complete, r);
-	const char *keys = keyword(e, "lengths") == NULL ? source_keys(r->s, e->args[1]) : NULL;
+	const struct expr *given = keyword(e, "lengths");
+	bool ends = given != NULL && is_checked(r->s, given);
+	const char *keys = ends ? NULL : source_keys(r->s, e->args[1]);
 	if (keys != NULL)
 		r->failed = !add_lengths(r->s, r->node, keys, &with) || r->failed;
 	return with;
