@@ -224,21 +224,23 @@ static void reference_states(struct reference *x)
 	x->other.state = interp_state_create(&x->rounded.d->arena, m, x->batch);
 }
 
+#define INTS 9 /* below it are integers of which nothing is said */
+
+/* values: [v->count] */
 static void fill(struct round *round, const struct tfmc_record_tensor *t, const struct ir_param *p,
-                 struct named_tensor *v)
+                 struct named_tensor *v, double *values)
 {
-	int64_t most = -1;
-	if (p && p->max && !ir_dim_eval(p->max, round->dims, &most))
-		most = -1;
-	for (int64_t i = 0; i < v->count; i++) {
-		if (v->dtype == DT_F32)
-			((float *)v->data)[i] = (float)random_normal(&round->random);
-		else if (v->dtype == DT_I32)
-			((int32_t *)v->data)[i] =
-			        (int32_t)(most >= 0 ? random_below(&round->random, most + 1)
-			                            : random_below(&round->random,
-			                                           t->below > 0 ? t->below : 2));
-	}
+	int64_t most = 0, below = t->below;
+	bool is_float = ir_dtype_class(v->dtype) == DTCLASS_FLOAT,
+	     is_bool = ir_dtype_class(v->dtype) == DTCLASS_BOOL;
+	if (p && p->max && ir_dim_eval(p->max, round->dims, &most))
+		below = most + 1;
+	for (int64_t i = 0; i < v->count; i++)
+		values[i] = is_float ? random_normal(&round->random)
+		                     : (double)random_below(&round->random, below > 0 ? below
+		                                                            : is_bool ? 2
+		                                                                      : INTS);
+	tensor_set(v, values);
 }
 
 const struct ir_param *verify_param(const struct ir_func *f, const char *name)
@@ -264,9 +266,10 @@ static enum tfmc_status make_inputs(const struct reference *x, const char *entry
 			dims[k] = tfmc_tensor_size(r, t, k, round->dims);
 		struct named_tensor *v = tensors_add(x->rounded.d, in, tfmc_record_text(r, t->name),
 		                                     (enum ir_dtype)t->dtype, (int)t->rank, dims);
-		if (!v)
+		double *values = v ? ARENA_ARRAY(&x->rounded.d->arena, double, v->count + 1) : NULL;
+		if (!values)
 			return TFMC_NO_MEMORY;
-		fill(round, t, verify_param(f, v->name), v);
+		fill(round, t, verify_param(f, v->name), v, values);
 	}
 	return TFMC_OK;
 }
@@ -382,10 +385,23 @@ struct incremental {
 	struct driver *d;
 	struct caller *object;
 	const struct frontend_generate *g;
-	struct named_tensors in; /* of run */
+	const struct ir_func *run;
+	const struct named_tensors *in; /* of run */
 	const struct named_tensor *tokens, *logits;
 	double worst;
 };
+
+/* What an entry is given beside tokens: whatever run was, but for how much of it is real. */
+static enum tfmc_status add_others(const struct incremental *x, struct named_tensors *in)
+{
+	for (size_t i = 0; i < x->in->n; i++) {
+		const struct ir_param *p = verify_param(x->run, x->in->items[i].name);
+		bool is_other = &x->in->items[i] != x->tokens && p && !p->max;
+		if (is_other && !ARENA_ADDED(&x->d->arena, in, x->in->items[i]))
+			return TFMC_NO_MEMORY;
+	}
+	return TFMC_OK;
+}
 
 /* Feeds tokens [from, to) of every sequence and compares the last logits. */
 static enum tfmc_status feed(struct incremental *x, const char *entry, int64_t from, int64_t to)
@@ -403,6 +419,7 @@ static enum tfmc_status feed(struct incremental *x, const char *entry, int64_t f
 	*t = (struct named_tensor){
 	        .name = x->g->tokens, .dtype = DT_I32, .rank = 2, .dims = {batch, n}, .data = ids};
 	t->count = batch * n;
+	TFMC_TRY(add_others(x, &in));
 	TFMC_TRY(caller_run(x->object, entry, &in, &out));
 	const struct named_tensor *got = tensors_find(&out, x->g->logits);
 	for (int64_t b = 0; got && b < batch; b++) {
@@ -428,7 +445,7 @@ static void use_full_lengths(struct named_tensors *in, const struct ir_func *f, 
 	}
 }
 
-static enum tfmc_status run_incremental(struct incremental *x, const struct named_tensors *in)
+static enum tfmc_status run_incremental(struct incremental *x)
 {
 	struct named_tensors encoded = {0}, source = {0};
 	int64_t n = x->tokens->dims[1], first = n > 2 ? n / 2 : 1;
@@ -436,8 +453,8 @@ static enum tfmc_status run_incremental(struct incremental *x, const struct name
 	first = first > together ? first : together;
 	(void)tfmc_session_reset(x->object->session);
 	if (x->g->kind == GENERATE_SEQ2SEQ) {
-		for (size_t i = 0; i < in->n; i++) {
-			if (!ARENA_ADDED(&x->d->arena, &source, in->items[i]))
+		for (size_t i = 0; i < x->in->n; i++) {
+			if (!ARENA_ADDED(&x->d->arena, &source, x->in->items[i]))
 				return TFMC_NO_MEMORY;
 		}
 		TFMC_TRY(caller_run(x->object, "encode", &source, &encoded));
@@ -477,17 +494,20 @@ static enum tfmc_status compare_incremental(struct driver *d, struct loaded *l, 
 		struct named_tensors in = {0}, out = {0};
 		choose_dims(object->record, &round);
 		TFMC_TRY(make_inputs(interp, "run", &round, &in));
-		use_full_lengths(&in, ir_find_func(l->module, "run"), round.dims);
+		const struct ir_func *f = ir_find_func(l->module, run);
+		use_full_lengths(&in, f, round.dims);
 		TFMC_TRY(caller_run(object, "run", &in, &out));
 		struct incremental x = {.d = d,
 		                        .object = object,
 		                        .g = g,
+		                        .run = f,
+		                        .in = &in,
 		                        .tokens = tensors_find(&in, g->tokens),
 		                        .logits = tensors_find(&out, g->logits)};
 		if (!x.tokens || !x.logits || x.logits->rank != 3)
 			return TFMC_OK;
 		double bound;
-		TFMC_TRY(run_incremental(&x, &in));
+		TFMC_TRY(run_incremental(&x));
 		TFMC_TRY(incremental_bound(interp, g->logits, &in, &out, &bound));
 		bool ok = x.worst <= bound;
 		verify_line(d,
