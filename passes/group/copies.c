@@ -70,12 +70,21 @@ static bool is_elementwise_group(const struct reading *s, const struct ir_op *op
 	return true;
 }
 
+/* What op reads as operand i: of rows that it rounds, or normalizes, for itself those before. */
+static struct ir_value read_by(const struct reading *s, const struct ir_op *op, size_t i)
+{
+	const struct ir_op *def = ir_def(s->g->f, op->operands[i]);
+	bool is_inside = def != NULL && (def->code == OP_round_rows || ir_is_norm(def->code)) &&
+	                 formed_cluster(&s->g->formed, def) == NULL;
+	return is_inside ? read_by(s, def, 0) : op->operands[i];
+}
+
 static void look_at(struct reading *s, const struct ir_op *op)
 {
 	if (ir_op_has(op->code, TRAIT_VIEW) && formed_cluster(&s->g->formed, op) == NULL)
 		return;
 	for (size_t i = 0; i < op->n_operands; i++) {
-		struct ir_value v = op->operands[i];
+		struct ir_value v = read_by(s, op, i);
 		if (v.id == 0 || !ir_same(ir_view_base(s->g->f, v), s->carry))
 			continue;
 		bool same_element =
