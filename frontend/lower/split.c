@@ -146,6 +146,20 @@ static const char *state_of(const struct split *s, const char *name)
 	return made == NULL ? name : made->state;
 }
 
+/* The state is called so without its indices, whatever loops they are of. */
+static const char *without_indices(struct split *s, const char *pattern)
+{
+	struct buf text;
+	buf_init(&text);
+	for (const char *p = pattern; *p != '\0'; p++) {
+		buf_char(&text, *p);
+		p += *p == '{' ? strcspn(p, "}") - 1 : 0;
+	}
+	const char *copy = arena_strdup(s->arena, text.data);
+	buf_destroy(&text);
+	return copy;
+}
+
 static const char *state_name(struct split *s, const struct split_scope *scope, const struct graph_node *node,
                               const char *name)
 {
@@ -156,9 +170,9 @@ static const char *state_name(struct split *s, const struct split_scope *scope, 
 	for (const struct split_scope *c = scope; !here && c->loop != NULL; c = c->outer)
 		base = arena_printf(s->arena, "%s.{%s}", base, c->loop->as);
 	const char *unique = base;
-	for (int i = 2; strmap_has(&s->states, unique); i++)
+	for (int i = 2; strmap_has(&s->states, without_indices(s, unique)); i++)
 		unique = arena_printf(s->arena, "%s.%d", base, i);
-	strmap_set(&s->states, unique, s);
+	strmap_set(&s->states, without_indices(s, unique), s);
 	return unique;
 }
 

@@ -68,6 +68,10 @@ static bool is_taken(struct blocks *b, const char *name)
 		if (strcmp(b->temps.items[i], name) == 0)
 			return true;
 	}
+	for (const struct block_scope *s = b->scope; s != NULL; s = s->outer) {
+		if (s->def == NULL && strcmp(s->loop, name) == 0)
+			return true;
+	}
 	return false;
 }
 
