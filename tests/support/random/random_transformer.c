@@ -208,7 +208,8 @@ static int linear(struct text *t, int x, const char *name, int n, int k, bool ha
 	struct words w = weight(t, SAY("%s.weight", name), is_layer, n, k, 0);
 	if (!has_bias)
 		return line(t, rows(n).text, "linear %%v%d, %s", x, w.text);
-	struct words b = vector(t, SAY("%s.bias", name), is_layer, n, 0.1);
+	bool is_own = is_layer && t->n_weights % 4 != 1; /* else all layers have one bias */
+	struct words b = vector(t, SAY("%s.bias", name), is_own, n, 0.1);
 	if (!t->p.is_spelled || chance(t, 50))
 		return line(t, rows(n).text, "linear %%v%d, %s, %s", x, w.text, b.text);
 	int y = line(t, rows(n).text, "linear %%v%d, %s", x, w.text);
