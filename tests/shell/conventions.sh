@@ -50,11 +50,10 @@ if command -v git >/dev/null && git rev-parse --git-dir >/dev/null 2>&1; then
 	[ -z "$extra" ] || complain "not in the top-level layout: $extra"
 fi
 
-for f in $(sources ir frontend passes backends runtime tests examples); do
-	head -1 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || complain "$f: no licence line"
-	n=$(wc -l <"$f")
-	[ "$n" -le 600 ] || complain "$f has $n lines, at most 600"
-done
+hits=$(sources ir frontend passes backends runtime tests examples | xargs awk '
+	FNR == 1 && !/SPDX-License-Identifier: Apache-2.0/ { print FILENAME ": no licence line" }
+	FNR == 601 { print FILENAME " has more than 600 lines" }')
+[ -z "$hits" ] || complain "$hits"
 
 # A heading among declarations is one line: /* ---- title ---- */
 hits=$(find ir frontend passes backends runtime tests examples -name '*.[ch]' -o -name '*.def' |
