@@ -420,9 +420,47 @@ static bool check_unused(struct weight_map *m, bool allow_unused)
 	return unused == 0 || allow_unused;
 }
 
+#define SAMPLES      64
+#define SAMPLE_BYTES 64
+
+/* Of one type and shape, and equal where it is looked at. */
+static bool is_copy(const struct stored_tensor *a, const struct stored_tensor *b)
+{
+	bool same = a->bytes == b->bytes && a->rank == b->rank && strcmp(a->type_name, b->type_name) == 0 &&
+	            memcmp(a->dims, b->dims, (size_t)a->rank * sizeof(*a->dims)) == 0;
+	size_t n = a->bytes < SAMPLE_BYTES ? a->bytes : SAMPLE_BYTES;
+	for (size_t i = 0; same && n > 0 && i < SAMPLES; i++) {
+		size_t at = (a->bytes - n) / SAMPLES * i;
+		same = memcmp((const char *)a->data + at, (const char *)b->data + at, n) == 0;
+	}
+	return same;
+}
+
+/* A tensor that has a place in the map which no parameter takes, and is ignored, is a copy: of the table of a tied head. */
+static void check_ignored(const struct weight_map *m, const struct pattern *p)
+{
+	const struct weight_entry *e = p->source;
+	bool is_one = p->key.n_captures == 0 && e->kind == WX_TENSOR && e->name != NULL && e->n_of == 0;
+	const struct stored_tensor *t =
+	        is_one && !p->matched ? weight_files_find(m->files, e->name->node->text) : NULL;
+	if (t == NULL || t->used || !t->ignored)
+		return;
+	for (size_t i = 0; i < weight_files_count(m->files); i++) {
+		const struct stored_tensor *other = weight_files_at(m->files, i);
+		if (other->used && is_copy(t, other))
+			return;
+	}
+	diag_warning(
+	        m->cx, t->loc, DIAG_UNUSED_TENSOR,
+	        "'%.200s' is stored but not used, and no tensor that is used has its numbers: is it tied?",
+	        t->key);
+}
+
 bool weight_map_finish(struct weight_map *m, bool allow_unused)
 {
 	bool matched = check_patterns(m);
+	for (size_t i = 0; i < m->all.n && !m->missing; i++)
+		check_ignored(m, m->all.items[i]);
 	/* Tensors that a wrong name in the map does not reach are left over because of it. */
 	bool used = m->missing || check_unused(m, allow_unused);
 	return matched && used;
