@@ -172,6 +172,8 @@ static struct graph_node *prune_repeat(const struct prune *p, const struct graph
 		return NULL;
 	*copy = *node;
 	copy->body = inner;
+	for (size_t i = 0; i < live->n; i++) /* what is read after the repeat begins with what it is before */
+		names_add(p->arena, &before, live->items[i]);
 	*live = before;
 	return copy;
 }

@@ -258,11 +258,24 @@ static bool close_assignment(struct blocks *b, const struct yaml_node *node, con
 	return graph_push_statement(b->arena, b->out, (struct ir_loc){node->loc, b->prefix}, closed);
 }
 
+static bool spares_indices(struct blocks *b, const struct expr_statement *st)
+{
+	for (size_t i = 0; i < st->n_targets; i++)
+		for (const struct block_scope *s = b->scope; s != NULL; s = s->outer) {
+			if (s->def != NULL || strcmp(s->loop, local_name(b, st->targets[i].name)) != 0)
+				continue;
+			diag_error(b->cx, st->targets[i].loc, DIAG_NAME_CLASH,
+			           "'%s' is the index of a repeat and cannot be assigned", s->loop);
+			return false;
+		}
+	return true;
+}
+
 bool graph_close_statement(struct blocks *b, const struct yaml_node *node)
 {
 	const struct expr_statement *st = expr_parse_statement(b->arena, b->cx, expr_source_of(node));
 	size_t temps = b->temps.n;
-	if (st == NULL || (b->function != NULL && !in_function(b, st)))
+	if (st == NULL || (b->function != NULL && !in_function(b, st)) || !spares_indices(b, st))
 		return false;
 	bool several = st->n_targets > 1 && st->n_values == 1 && st->values[0]->kind == EX_CALL &&
 	               model_find_definition(&b->m->definitions, st->values[0]->text) != NULL;

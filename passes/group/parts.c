@@ -294,6 +294,9 @@ static bool add_slice(struct parts *p, const struct ir_op *op)
 	    !ir_dim_is_const(a->begin, &begin) || !ir_dim_is_const(a->size, &size) ||
 	    ir_info(p->s->f, op->results[0])->region != ir_info(p->s->f, p->root->results[0])->region)
 		return false;
+	for (size_t i = 0; i < p->n; i++) /* a norm of heads changes what another part would read */
+		if (begin < p->items[i].begin + p->items[i].size && p->items[i].begin < begin + size)
+			return false;
 	p->items[p->n++] = (struct part){begin, size, op, op->results[0], .turned = false};
 	return (begin % PART_COLUMNS == 0 || is_one_strip(p)) && size > 0 && take(p, op);
 }
