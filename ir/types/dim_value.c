@@ -88,14 +88,21 @@ static struct interval atom_interval(const struct ir_dims *t, const struct ir_di
 	return (struct interval){bound_div(of.lo, a->by), bound_div(of.hi, a->by)};
 }
 
+static struct interval term_interval(const struct ir_dims *t, int64_t coeff,
+                                     const struct ir_dim_atom *const *atoms, size_t n)
+{
+	struct interval x = {1, 1};
+	for (size_t i = 0; i < n; i++)
+		x = interval_mul(x, atom_interval(t, atoms[i]));
+	return interval_mul(x, (struct interval){coeff, coeff});
+}
+
 static struct interval dim_interval(const struct ir_dims *t, const struct ir_dim *d)
 {
 	struct interval sum = {0, 0};
 	for (size_t i = 0; i < d->n_terms; i++) {
-		struct interval x = {1, 1};
-		for (size_t k = 0; k < d->terms[i].n_atoms; k++)
-			x = interval_mul(x, atom_interval(t, d->terms[i].atoms[k]));
-		x = interval_mul(x, (struct interval){d->terms[i].coeff, d->terms[i].coeff});
+		const struct ir_dim_term *term = &d->terms[i];
+		struct interval x = term_interval(t, term->coeff, term->atoms, term->n_atoms);
 		sum.lo = saturating_add(sum.lo, x.lo);
 		sum.hi = saturating_add(sum.hi, x.hi);
 	}
@@ -131,10 +138,11 @@ static int64_t least_quotient(const struct ir_dims *t, const struct dim_term *x,
 
 /*
  * Terms that are below 0 are taken from terms that are multiples of them: 18*B*T - 6*B is at least 0 where T
- * is at least 1. True when nothing below 0 is left.
+ * is at least 1. Gives the least value of what is left.
  */
-static bool absorb(const struct ir_dims *t, struct dim_poly *p)
+static int64_t absorb(const struct ir_dims *t, struct dim_poly *p)
 {
+	int64_t least_sum = 0;
 	for (size_t i = 0; i < p->n; i++) {
 		struct dim_term *y = &p->terms[i];
 		for (size_t k = 0; k < p->n && y->coeff < 0; k++) {
@@ -147,10 +155,12 @@ static bool absorb(const struct ir_dims *t, struct dim_poly *p)
 			x->coeff -= taken;
 			y->coeff = taken == need ? 0 : y->coeff + taken * least;
 		}
-		if (y->coeff < 0)
-			return false;
 	}
-	return true;
+	for (size_t i = 0; i < p->n; i++) {
+		const struct dim_term *x = &p->terms[i];
+		least_sum = saturating_add(least_sum, term_interval(t, x->coeff, x->atoms, x->n).lo);
+	}
+	return least_sum;
 }
 
 /* Every atom of every term is at least 0, as symbols are. */
@@ -170,7 +180,7 @@ static bool le_plain(struct ir_dims *t, const struct ir_dim *a, const struct ir_
 	p.n = 0;
 	if (!dim_poly_add_dim(&p, b, 1) || !dim_poly_add_dim(&p, a, -1))
 		return false;
-	return ir_dim_lo(t, dims_intern(t, &p)) >= 0 || (has_no_negative_atom(t, &p) && absorb(t, &p));
+	return ir_dim_lo(t, dims_intern(t, &p)) >= 0 || (has_no_negative_atom(t, &p) && absorb(t, &p) >= 0);
 }
 
 /* The term of d that is a positive multiple of a maximum; n_terms: none. */

@@ -206,6 +206,10 @@ START_TEST(maxima)
 	ck_assert(ir_dim_le(x.t, three, ir_dim_mul(x.t, num(&x, 3), bs)));
 	ck_assert(!ir_dim_le(x.t, three, ir_dim_mul(x.t, num(&x, 2), bs)));
 	ck_assert(!ir_dim_le(x.t, x.B, bt)); /* T may be 0 */
+	const struct ir_dim *three_and_t = ir_dim_add(x.t, three, x.T),
+	                    *thrice = ir_dim_mul(x.t, num(&x, 3), bs);
+	ck_assert(ir_dim_le(x.t, three_and_t, ir_dim_add(x.t, thrice, num(&x, 512)))); /* T is at most 512 */
+	ck_assert(!ir_dim_le(x.t, three_and_t, ir_dim_add(x.t, thrice, num(&x, 511))));
 	ck_assert_ptr_eq(ir_dim_bind(x.t, m, 2, num(&x, 1)), bs);
 	ck_assert(!ir_dims_failed(x.t));
 	arena_destroy(&x.arena);
