@@ -17,6 +17,10 @@ struct ir_value rebuild_get(struct rebuild *r, struct ir_value old)
 
 void rebuild_set(struct rebuild *r, struct ir_value old, struct ir_value now)
 {
+	const struct ir_type *type = irb_type(r->b, now);
+	if (type != NULL && type != ir_import_type(r->out, ir_type_of(r->f, old)))
+		diag_error(r->p->cx, r->f->loc.at, DIAG_INTERNAL,
+		           "a replacement has another type than what it replaces");
 	r->map[old.id] = now;
 	irb_name(r->b, now, ir_info(r->f, old)->name);
 }
