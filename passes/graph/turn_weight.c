@@ -6,6 +6,8 @@
  */
 #include "passes/graph/turn_weight.h"
 
+#include "passes/weights/join_weights.h"
+
 static bool exchanges_last_two(const struct ir_op *op)
 {
 	return ir_swaps_last(&((const struct attrs_transpose *)op->attrs)->perm);
@@ -56,7 +58,7 @@ static const struct ir_weight *turned(struct rebuild *r, const struct ir_weight 
 	t.init = wexpr_transpose(&r->out->arena, w->init);
 	/* Codes are of rows, which are columns now. */
 	t.format = ir_format_has_codes(w->format) ? FORMAT_PLAIN : w->format;
-	return t.type != NULL && t.init != NULL ? ir_add_weight(r->out, &t) : NULL;
+	return t.type != NULL && t.init != NULL ? join_add_weight(r, &t) : NULL;
 }
 
 void turn_weight_emit(struct rebuild *r, const struct ir_op *op)

@@ -12,7 +12,7 @@
  * Refuses    other element types, and weights and slices after a view: their linears become plain loops, such
  *            keys are transposed by the kernel.
  */
-#include "passes/framework/rebuild.h"
+#include "passes/weights/join_weights.h"
 
 /* By name: weights that linears read in panels, that something reads which needs rows; non-NULL. */
 struct encoder {
@@ -116,9 +116,10 @@ static const struct ir_weight *packed(struct rebuild *r, const struct ir_weight 
 	struct ir_weight copy = *w;
 	copy.encoding = ENC_PANEL16;
 	copy.type = ir_import_type(r->out, w->type);
-	if (strmap_has(&e->row_uses, w->name))
-		copy.name = arena_printf(r->p->arena, "%s.panel16", w->name);
-	return ir_add_weight(r->out, &copy);
+	if (!strmap_has(&e->row_uses, w->name))
+		return ir_add_weight(r->out, &copy);
+	copy.name = arena_printf(r->p->arena, "%s.panel16", w->name);
+	return join_add_weight(r, &copy);
 }
 
 static void emit(struct rebuild *r, const struct ir_op *op)
