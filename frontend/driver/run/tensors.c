@@ -106,6 +106,8 @@ enum tfmc_status tensors_write(struct driver *d, const char *path, const struct 
 }
 
 /* ---- dims from shapes ---- */
+#define SOLVE_MAX 1048576 /* values of a dim that are tried */
+
 struct shape_dims {
 	int64_t values[16];
 	bool known[16];
@@ -122,19 +124,45 @@ static void learn_axis(const struct tfmc_record *r, const struct tfmc_record_ten
 	dims->known[w[3]] = true;
 }
 
-static void learn_dims(const struct tfmc_record *r, int64_t entry, const struct named_tensors *in,
-                       struct shape_dims *dims)
+/* Sets a dim that is not known when that alone makes axis i, S - 1 for example, as long as it is. */
+static void solve_axis(const struct tfmc_record *r, const struct tfmc_record_tensor *t, uint64_t axis,
+                       int64_t size, struct shape_dims *dims)
+{
+	for (uint64_t i = 0; i < r->n_dims && tfmc_tensor_size(r, t, axis, dims->values) != size; i++) {
+		const struct tfmc_record_dim *dim = tfmc_record_dim_at(r, i);
+		int64_t *v = &dims->values[i],
+		        most = dim->hi - dim->lo < SOLVE_MAX ? dim->hi : dim->lo + SOLVE_MAX;
+		while (!dims->known[i] && *v < most && tfmc_tensor_size(r, t, axis, dims->values) != size)
+			++*v;
+		dims->known[i] = dims->known[i] || tfmc_tensor_size(r, t, axis, dims->values) == size;
+		if (!dims->known[i])
+			*v = dim->lo;
+	}
+}
+
+typedef void learn_fn(const struct tfmc_record *r, const struct tfmc_record_tensor *t, uint64_t axis,
+                      int64_t size, struct shape_dims *dims);
+
+static void learn_from(const struct tfmc_record *r, int64_t entry, const struct named_tensors *in,
+                       learn_fn *learn, struct shape_dims *dims)
 {
 	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
 	for (uint64_t i = 0; i < e->n_inputs; i++) {
 		const struct tfmc_record_tensor *t = tfmc_entry_input(r, entry, i);
 		const struct named_tensor *v = tensors_find(in, tfmc_record_text(r, t->name));
 		for (uint64_t k = 0; v && (uint64_t)v->rank == t->rank && k < t->rank; k++)
-			learn_axis(r, t, k, v->dims[k], dims);
+			learn(r, t, k, v->dims[k], dims);
 	}
+}
+
+static void learn_dims(const struct tfmc_record *r, int64_t entry, const struct named_tensors *in,
+                       struct shape_dims *dims)
+{
+	learn_from(r, entry, in, learn_axis, dims);
 	for (uint64_t i = 0; i < r->n_dims; i++)
 		if (!dims->known[i])
 			dims->values[i] = tfmc_record_dim_at(r, i)->lo;
+	learn_from(r, entry, in, solve_axis, dims);
 }
 
 static void print_shape(struct buf *b, enum ir_dtype dtype, int rank, const int64_t *dims)
