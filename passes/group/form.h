@@ -21,9 +21,10 @@ enum member_role {
 struct cluster {
 	int kind; /* GROUP_* */
 	const struct ir_op *root, *last;
-	const struct ir_op *at; /* the member at whose place it is emitted: the last one that is no view, or the root */
-	size_t n_ops;           /* without constants and weight references */
-	bool has_norm;          /* after the root: a kernel of whole rows */
+	const struct ir_op
+	        *at;  /* the member at whose place it is emitted: the last one that is no view, or the root */
+	size_t n_ops; /* without constants and weight references */
+	bool has_norm; /* after the root: a kernel of whole rows */
 	/* Of a linear with parts: the ends of its parts, in order of columns; last is meaningless. 0
 	 * elsewhere. */
 	const struct ir_op **ends;
