@@ -332,10 +332,11 @@ struct kb_val math_pow(struct kb *k, struct kb_val a, struct kb_val b)
 	struct kb_val whole = is_integer(k, b);
 	struct kb_val half_whole = is_integer(k, mul_const(k, b, 0.5f));
 	struct kb_val is_odd = kb_bin(k, KB_AND, whole, kb_un(k, KB_NOT, half_whole));
-	struct kb_val negative = kb_cmp(k, KB_LT, a, zero);
-	struct kb_val below = kb_select(k, is_odd, kb_un(k, KB_NEG, y), y);
-	below = kb_select(k, whole, below, math_const(k, a, NAN));
-	y = kb_select(k, negative, below, y);
+	y = kb_select(k, is_odd, with_sign(k, y, a), y);
+	struct kb_val is_below = kb_cmp(k, KB_GT, a, math_const(k, a, -HUGE_VALF));
+	is_below = kb_bin(k, KB_AND, kb_cmp(k, KB_LT, a, zero), is_below);
+	is_below = kb_bin(k, KB_AND, is_below, kb_un(k, KB_NOT, whole));
+	y = kb_select(k, is_below, math_const(k, a, NAN), y);
 	y = kb_select(k, kb_cmp(k, KB_NE, a, a), a, y);
 	y = kb_select(k, kb_cmp(k, KB_NE, b, b), b, y);
 	struct kb_val is_one = kb_cmp(k, KB_EQ, a, one);

@@ -231,15 +231,17 @@ struct power {
 
 /* Also where the sign rules of IEEE 754 say what comes out. */
 static const struct power powers[] = {
-        {2, 10},           {2, -10},          {10, 0.5f},     {-2, 3},
-        {-2, 4},           {-2, 0.5f},        {0, 3},         {0, 0},
-        {0, -2},           {-5, 0},           {NAN, 0},       {1, NAN},
-        {NAN, 2},          {2, NAN},          {1.5f, 100},    {0.9f, 300},
-        {3.7f, -40},       {INFINITY, 2},     {2, 1000},      {2, -1000},
-        {1e-20f, 2},       {1e20f, -1},       {INFINITY, -1}, {0.5f, 20},
-        {1.00001f, 1000},  {7.25f, 1},        {100, 3},       {-3, 5},
-        {0.5f, INFINITY},  {0.5f, -INFINITY}, {-1, INFINITY}, {-2, INFINITY},
-        {-0.5f, INFINITY}, {1.5f, -INFINITY}, {1.5f, 3e38f},  {0.5f, 3e38f},
+        {2, 10},           {2, -10},          {10, 0.5f},      {-2, 3},
+        {-2, 4},           {-2, 0.5f},        {0, 3},          {0, 0},
+        {0, -2},           {-5, 0},           {NAN, 0},        {1, NAN},
+        {NAN, 2},          {2, NAN},          {1.5f, 100},     {0.9f, 300},
+        {3.7f, -40},       {INFINITY, 2},     {2, 1000},       {2, -1000},
+        {1e-20f, 2},       {1e20f, -1},       {INFINITY, -1},  {0.5f, 20},
+        {1.00001f, 1000},  {7.25f, 1},        {100, 3},        {-3, 5},
+        {0.5f, INFINITY},  {0.5f, -INFINITY}, {-1, INFINITY},  {-2, INFINITY},
+        {-0.5f, INFINITY}, {1.5f, -INFINITY}, {1.5f, 3e38f},   {0.5f, 3e38f},
+        {-0.0f, -1},       {-0.0f, 3},        {-0.0f, 2},      {-0.0f, 0.5f},
+        {-INFINITY, 0.5f}, {-INFINITY, 3},    {-INFINITY, -3}, {-INFINITY, -0.5f},
 };
 
 static struct kb_val raise(struct kb *k, struct kb_val x, float b)
@@ -267,8 +269,9 @@ START_TEST(powers_follow_the_rules)
 	ck_assert_msg(kb_interp_call(&run, "f", args, 1, NULL), "%s", run.error);
 	float want = (float)pow((double)p.a, (double)p.b);
 	bool close = fabs((double)out[0] - (double)want) <= 4e-6 * fabs((double)want);
-	ck_assert_msg(close || out[0] == want || (isnan(out[0]) && isnan(want)), "%g^%g is %g, not %g",
-	              (double)p.a, (double)p.b, (double)out[0], (double)want);
+	close = close && !signbit(out[0]) == !signbit(want);
+	ck_assert_msg(close || (isinf(want) && out[0] == want) || (isnan(out[0]) && isnan(want)),
+	              "%g^%g is %g, not %g", (double)p.a, (double)p.b, (double)out[0], (double)want);
 	teardown(&t);
 }
 END_TEST
