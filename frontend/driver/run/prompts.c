@@ -148,7 +148,15 @@ enum tfmc_status prompt_rows(struct driver *d, const struct frontend_input *in,
 			diag_warning(&d->diag, LOC_NONE, DIAG_INPUT, "tensor %s is not the source",
 			             file.items[i].name);
 	*out = t;
-	return TFMC_OK;
+	const struct named_tensor *lengths = in->lengths ? tensors_find(&file, in->lengths) : NULL;
+	bool whole = !lengths || (lengths->dtype == DT_I32 && t->rank > 1);
+	for (int64_t i = 0; lengths && whole && i < lengths->count; i++)
+		whole = ((const int32_t *)lengths->data)[i] == t->dims[1];
+	if (whole)
+		return TFMC_OK;
+	diag_error(&d->diag, in->loc, DIAG_INPUT,
+	           "'%s' is not taken: sources of different lengths are given in a file each", in->lengths);
+	return TFMC_INVALID;
 }
 
 enum tfmc_status prompt_set_row(struct driver *d, struct tfmc_session *session, const char *command,
