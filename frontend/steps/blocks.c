@@ -59,6 +59,15 @@ void set_x(struct blocks *b, const struct block_value *v)
 
 /* ---- temporaries ---- */
 
+bool is_loop_index(const struct blocks *b, const char *name)
+{
+	for (const struct block_scope *s = b->scope; s != NULL; s = s->outer) {
+		if (s->def == NULL && strcmp(s->loop, name) == 0)
+			return true;
+	}
+	return false;
+}
+
 static bool is_taken(struct blocks *b, const char *name)
 {
 	if (strcmp(name, "x") == 0 || strmap_has(&b->m->scope.names, name) || strmap_has(&b->values, name) ||
@@ -68,11 +77,7 @@ static bool is_taken(struct blocks *b, const char *name)
 		if (strcmp(b->temps.items[i], name) == 0)
 			return true;
 	}
-	for (const struct block_scope *s = b->scope; s != NULL; s = s->outer) {
-		if (s->def == NULL && strcmp(s->loop, name) == 0)
-			return true;
-	}
-	return false;
+	return is_loop_index(b, name);
 }
 
 const char *temp_push(struct blocks *b, const char *stem)

@@ -94,6 +94,8 @@ bool blocks_body(struct blocks *b, const struct yaml_node *steps);
 bool assign(const struct step *st, const char *target, const struct expr *value);
 /* How a statement reads the value. */
 const struct expr *value_ref(struct blocks *b, const struct block_value *v, struct loc loc);
+/* The name is the index of a repeat around. */
+bool is_loop_index(const struct blocks *b, const char *name);
 /* A free name; given back in reverse order. */
 const char *temp_push(struct blocks *b, const char *stem);
 void temp_pop(struct blocks *b, size_t n);

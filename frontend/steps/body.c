@@ -195,10 +195,8 @@ static bool check_repeat(struct step *st, const struct rounds *r)
 		old = "a value";
 	if (old == NULL && b->function != NULL && strmap_has(b->locals, r->as))
 		old = "an argument or a name of the function";
-	for (const struct block_scope *s = b->scope; old == NULL && s != NULL; s = s->outer) {
-		if (s->def == NULL && strcmp(s->loop, r->as) == 0)
-			old = "an outer index";
-	}
+	if (old == NULL && is_loop_index(b, r->as))
+		old = "an outer index";
 	if (old != NULL)
 		return step_error(st, "as", DIAG_NAME_CLASH,
 		                  "the index '%s' has the name of %s; give another one with 'as'", r->as,

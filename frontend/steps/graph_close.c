@@ -260,14 +260,14 @@ static bool close_assignment(struct blocks *b, const struct yaml_node *node, con
 
 static bool spares_indices(struct blocks *b, const struct expr_statement *st)
 {
-	for (size_t i = 0; i < st->n_targets; i++)
-		for (const struct block_scope *s = b->scope; s != NULL; s = s->outer) {
-			if (s->def != NULL || strcmp(s->loop, local_name(b, st->targets[i].name)) != 0)
-				continue;
-			diag_error(b->cx, st->targets[i].loc, DIAG_NAME_CLASH,
-			           "'%s' is the index of a repeat and cannot be assigned", s->loop);
-			return false;
-		}
+	for (size_t i = 0; i < st->n_targets; i++) {
+		const char *name = local_name(b, st->targets[i].name);
+		if (!is_loop_index(b, name))
+			continue;
+		diag_error(b->cx, st->targets[i].loc, DIAG_NAME_CLASH,
+		           "'%s' is the index of a repeat and cannot be assigned", name);
+		return false;
+	}
 	return true;
 }
 

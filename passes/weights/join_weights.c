@@ -9,22 +9,14 @@
 
 #include "passes/weights/merge_sets.h"
 
-static bool same_indices(const struct ir_op *a, const struct ir_op *b)
-{
-	for (size_t i = 0; i < a->n_operands && i < b->n_operands; i++)
-		if (!ir_same(a->operands[i], b->operands[i]))
-			return false;
-	return a->n_operands == b->n_operands;
-}
-
 /* b has the indices of a, and every one chooses from as many. */
 static bool same_stack(const struct ir_op *a, const struct ir_op *b)
 {
 	const struct ir_weight *v = ((const struct attrs_weight *)a->attrs)->weight,
 	                       *w = ((const struct attrs_weight *)b->attrs)->weight;
-	bool same = same_indices(a, b) && w->init != NULL && w->init->depth < WEXPR_DEPTH_MAX;
+	bool same = a->n_operands == b->n_operands && w->init != NULL && w->init->depth < WEXPR_DEPTH_MAX;
 	for (size_t i = 0; same && i < a->n_operands; i++)
-		same = v->init->dims[i] == w->init->dims[i];
+		same = ir_same(a->operands[i], b->operands[i]) && v->init->dims[i] == w->init->dims[i];
 	return same;
 }
 
