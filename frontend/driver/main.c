@@ -121,7 +121,7 @@ static enum exit_code check_rounding(struct driver *d)
 	size_t n;
 	const char *const *words = ir_format_words(&n);
 	const char *of_models = driver_rounding_option(d);
-	if (of_models && o->input && path_ends_with(o->input, ".tir"))
+	if (of_models && o->input && file_ends_with(o->input, ".tir"))
 		return driver_usage(d, "--%s is for models; the values of IR text have their types",
 		                    of_models);
 	if (!o->quantize || ir_format_of_word(o->quantize, &format))

@@ -145,13 +145,11 @@ static void note_shards(struct frontend_model *m, const char *path)
 
 static void note_weight_file(struct frontend_model *m, const struct yaml_node *file)
 {
-	static const char index[] = ".index.json";
 	if (file->kind != YAML_SCALAR)
 		return;
 	const char *path = file_join(&m->arena, m->doc.dir, file->text);
-	size_t n = strlen(path), end = sizeof(index) - 1;
 	document_note_file(&m->doc, path);
-	if (n > end && strcmp(path + n - end, index) == 0)
+	if (file_ends_with(path, ".index.json"))
 		note_shards(m, path);
 }
 

@@ -18,6 +18,12 @@
 
 static const unsigned char empty_file[1] = {0};
 
+bool file_ends_with(const char *path, const char *ending)
+{
+	size_t n = strlen(path), k = strlen(ending);
+	return n >= k && strcmp(path + n - k, ending) == 0;
+}
+
 const char *file_dir(struct arena *a, const char *path)
 {
 	const char *slash = strrchr(path, '/');

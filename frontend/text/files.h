@@ -16,6 +16,7 @@
 
 /* The part before the last '/', or "" . */
 const char *file_dir(struct arena *a, const char *path);
+bool file_ends_with(const char *path, const char *ending);
 /* dir/name; name alone when it is absolute or dir is empty. */
 const char *file_join(struct arena *a, const char *dir, const char *name);
 /*

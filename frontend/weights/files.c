@@ -265,23 +265,17 @@ static enum tfmc_status add_index(struct weight_files *wf, const struct file_map
 	return check_index(wf, name, map, loc) ? TFMC_OK : TFMC_INVALID;
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-	size_t n = strlen(s), m = strlen(end);
-	return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* A text of JSON; a safetensors file may begin with the same byte, but has zeros in its first eight. */
 static bool is_index(const struct file_map *map, const char *name)
 {
 	size_t n = map->len < 8 ? map->len : 8;
-	return ends_with(name, ".safetensors.index.json") ||
+	return file_ends_with(name, ".safetensors.index.json") ||
 	       (n > 0 && map->data[0] == '{' && memchr(map->data, '\0', n) == NULL);
 }
 
 static bool is_known(const struct file_map *map, const char *name)
 {
-	return ends_with(name, ".safetensors") || (map->len > 8 && map->data[8] == '{') ||
+	return file_ends_with(name, ".safetensors") || (map->len > 8 && map->data[8] == '{') ||
 	       format_of(map->data, map->len) != NULL;
 }
 
@@ -289,7 +283,7 @@ static enum tfmc_status refuse_format(struct weight_files *wf, const char *name,
 {
 	static const char *const others[] = {".bin", ".pt", ".pth", ".h5", ".onnx", ".pb", ".tflite"};
 	for (size_t i = 0; i < TFMC_COUNT(others); i++) {
-		if (!ends_with(name, others[i]))
+		if (!file_ends_with(name, others[i]))
 			continue;
 		diag_error(wf->cx, loc, DIAG_UNSUPPORTED,
 		           "not supported: weight files of format '%s' ('%.200s'); convert to safetensors",

@@ -261,7 +261,7 @@ enum exit_code command_attend(struct driver *d)
 		code = attend_read_choice(d, &choice);
 	if (code != EXIT_OK)
 		return code;
-	if (path_ends_with(d->options.input, ".tir"))
+	if (file_ends_with(d->options.input, ".tir"))
 		return driver_usage(d, "attend wants a model file, not IR text");
 	enum tfmc_status st = driver_load(d, &l);
 	struct attend a = {.d = d, .l = &l, .choice = choice};

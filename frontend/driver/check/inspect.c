@@ -139,7 +139,7 @@ static enum kind kind_of(const char *path)
 		if (n >= kinds[i].n && !memcmp(head, kinds[i].magic, kinds[i].n))
 			return kinds[i].kind;
 	bool tensors = weight_file_format((const unsigned char *)head, n) != NULL;
-	return tensors || path_ends_with(path, ".safetensors") ? KIND_TENSORS : KIND_MODEL;
+	return tensors || file_ends_with(path, ".safetensors") ? KIND_TENSORS : KIND_MODEL;
 }
 
 static enum tfmc_status inspect_tensors(struct driver *d, struct report *out, const struct file_map *map)

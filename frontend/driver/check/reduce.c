@@ -108,7 +108,7 @@ enum exit_code command_reduce(struct driver *d)
 		return driver_usage(d, "reduce wants --test=COMMAND");
 	if (t.wanted > 255)
 		return driver_usage(d, "--status is a number from 0 to 255, not %lld", (long long)t.wanted);
-	if (!path_ends_with(o->input, ".tir"))
+	if (!file_ends_with(o->input, ".tir"))
 		return driver_usage(
 		        d, "reduce wants IR text; `tfmc MODEL --emit=tir --stop-after=PASS` writes one");
 	enum tfmc_status st = driver_load(d, &l);

@@ -46,12 +46,6 @@ void driver_time(struct driver *d, const char *stage)
 }
 
 /* ---- loading ---- */
-bool path_ends_with(const char *path, const char *ending)
-{
-	size_t n = strlen(path), k = strlen(ending);
-	return n >= k && !strcmp(path + n - k, ending);
-}
-
 /* Weight files of IR text are opened when something reads them, beneath one directory. */
 struct tir_weights {
 	struct weight_files *files;
@@ -306,7 +300,7 @@ static enum tfmc_status load(struct driver *d, struct loaded *out)
 		outputs_protect(&d->outputs, d->options.rules);
 	if (d->options.tiles)
 		outputs_protect(&d->outputs, d->options.tiles);
-	if (path_ends_with(d->options.input, ".tir"))
+	if (file_ends_with(d->options.input, ".tir"))
 		return load_tir(d, out);
 	struct frontend_options o = driver_frontend_options(d);
 	o.score = wants_score(d);

@@ -14,6 +14,7 @@
 #include "frontend/driver/compile/packed.h"
 #include "frontend/driver/options/progress.h"
 #include "frontend/frontend.h"
+#include "frontend/text/files.h"
 #include "ir/interp/interp.h"
 #include "ir/target/target.h"
 #include "passes/framework/pass.h"
@@ -87,7 +88,6 @@ TFMC_MUST_USE enum tfmc_status driver_emit_text(struct driver *d, const struct b
 /* A usage mistake: message to stderr. */
 enum exit_code driver_usage(struct driver *d, const char *fmt, ...) TFMC_PRINTF(2, 3);
 
-bool path_ends_with(const char *path, const char *ending);
 /* Appends the words of a comma-separated list (NULL: none) to *out, in the arena. */
 void driver_split_list(struct driver *d, const char *text, struct option_list *out);
 
