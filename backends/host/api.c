@@ -155,7 +155,7 @@ static void init_state(struct init *n)
 	struct kb *k = e->k;
 	const struct object *o = e->object;
 	n->state = config(n, KB_PTR, CONFIG(state));
-	n->batch = config(n, KB_INDEX, CONFIG(batch));
+	n->batch = o->states.batch_dim < 0 ? kb_index(k, 0) : config(n, KB_INDEX, CONFIG(batch));
 	if (o->states.batch_dim < 0)
 		return;
 	api_require(e, is_aligned(e, config(n, KB_INDEX, CONFIG(state))), TFMC_RT_E_ALIGN);

@@ -5,6 +5,8 @@
  * layout of the words in runtime/abi.h.
  */
 #include "backends/object/internal.h"
+#include "backends/print/cfamily.h"
+#include "ir/support/strmap.h"
 
 #include <string.h>
 
@@ -15,6 +17,7 @@ struct writer {
 	const struct object *object;
 	struct buf *out;
 	const char *upper; /* the model's name for macros */
+	struct strmap taken;
 };
 
 static const char *upper_of(const struct object *o, const char *s)
@@ -44,36 +47,87 @@ static const char *c_type(enum ir_dtype t)
 	return "void";
 }
 
+/* Of C++; those that C has as well are cfamily_is_word's. */
 static bool is_keyword(const char *s)
 {
 	static const char *const words[] = {
-	        "auto",     "bool",    "break",     "case",     "catch",    "char",    "class",    "const",
-	        "continue", "default", "delete",    "do",       "double",   "else",    "enum",     "export",
-	        "extern",   "false",   "float",     "for",      "friend",   "goto",    "if",       "inline",
-	        "int",      "long",    "mutable",   "new",      "operator", "private", "public",   "register",
-	        "return",   "short",   "signed",    "sizeof",   "static",   "struct",  "switch",   "template",
-	        "this",     "throw",   "true",      "try",      "typedef",  "union",   "unsigned", "using",
-	        "virtual",  "void",    "while",     "xor",      "and",      "or",      "not",      "asm",
-	        "volatile", "typeof",  "namespace", "explicit",
+	        "and",
+	        "and_eq",
+	        "bitand",
+	        "bitor",
+	        "catch",
+	        "char16_t",
+	        "char32_t",
+	        "char8_t",
+	        "class",
+	        "co_await",
+	        "co_return",
+	        "co_yield",
+	        "compl",
+	        "concept",
+	        "const_cast",
+	        "consteval",
+	        "constinit",
+	        "decltype",
+	        "delete",
+	        "dynamic_cast",
+	        "explicit",
+	        "export",
+	        "friend",
+	        "mutable",
+	        "namespace",
+	        "new",
+	        "noexcept",
+	        "not",
+	        "not_eq",
+	        "operator",
+	        "or",
+	        "or_eq",
+	        "private",
+	        "protected",
+	        "public",
+	        "requires",
+	        "static_cast",
+	        "template",
+	        "this",
+	        "throw",
+	        "try",
+	        "typeid",
+	        "typename",
+	        "using",
+	        "virtual",
+	        "wchar_t",
+	        "xor",
+	        "xor_eq",
+	        "reinterpret_cast",
 	};
 	for (size_t i = 0; i < TFMC_COUNT(words); i++)
 		if (!strcmp(words[i], s))
 			return true;
-	return false;
+	return cfamily_is_word(s);
 }
 
-/* A tensor's field: its name, unless that is a keyword or the name of a dim or, for outputs, of an input. */
-static const char *field_name(const struct writer *w, const struct function *f, const char *name,
-                              bool is_output)
+/* The members of one struct, or macros of one ending. */
+static void begin_names(struct writer *w)
 {
-	const struct object *o = w->object;
-	bool clash = is_keyword(name) || ir_dims_find(o->module->dims, name) >= 0;
-	for (size_t i = 0; is_output && i < f->func->n_params; i++)
-		if (param_is_input(f->func, i) && !strcmp(f->func->params[i].name, name))
-			clash = true;
-	if (!clash)
-		return name;
-	return arena_printf(o->arena, "%s_%s", name, is_output ? "out" : "data");
+	strmap_init(&w->taken, w->object->arena);
+}
+
+/* The name, or with the ending and a number when it is a keyword or stands there already; beside, if not NULL, is what
+ * another one ends in that comes with it. */
+static const char *new_name(struct writer *w, const char *name, const char *ending, const char *beside)
+{
+	struct arena *a = w->object->arena;
+	const char *text = name, *other = beside ? arena_printf(a, "%s%s", name, beside) : name;
+	for (int n = 1; is_keyword(text) || strmap_has(&w->taken, text) || strmap_has(&w->taken, other);
+	     n++) {
+		text = n == 1 ? arena_printf(a, "%s_%s", name, ending)
+		              : arena_printf(a, "%s_%s%d", name, ending, n);
+		other = beside ? arena_printf(a, "%s%s", text, beside) : text;
+	}
+	(void)strmap_set(&w->taken, text, w);
+	(void)strmap_set(&w->taken, other, w);
+	return text;
 }
 
 static void print_dim(struct writer *w, const struct entry *e, const struct ir_dim *d)
@@ -126,10 +180,11 @@ static void print_macros(struct writer *w)
 {
 	const struct object *o = w->object;
 	const struct ir_dims *dims = o->module->dims;
+	begin_names(w);
 	buf_str(w->out, "/* Bounds of the dims, inclusive. */\n");
 	for (size_t i = 0; i < ir_dims_count(dims); i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(dims, i);
-		const char *name = upper_of(o, s->name);
+		const char *name = new_name(w, upper_of(o, s->name), "DIM", NULL);
 		buf_printf(w->out, "#define %s_%s_MIN %lld\n#define %s_%s_MAX %lld\n", w->upper, name,
 		           (long long)s->lo, w->upper, name, (long long)s->hi);
 	}
@@ -212,7 +267,7 @@ static void print_input(struct writer *w, const struct entry *e, size_t i)
 {
 	const struct function *f = &w->object->functions.items[e->function];
 	const struct ir_param *p = &f->func->params[i];
-	const char *field = field_name(w, f, p->name, false);
+	const char *field = new_name(w, p->name, "data", "_count");
 	print_tensor(w, e, ir_type_of(f->func, p->value), field, "const ");
 	if (p->below > 0)
 		buf_printf(w->out, "; ids in [0,%lld)", (long long)p->below);
@@ -236,7 +291,7 @@ static void print_input(struct writer *w, const struct entry *e, size_t i)
 static void print_output(struct writer *w, const struct entry *e, size_t i)
 {
 	const struct function *f = &w->object->functions.items[e->function];
-	const char *field = field_name(w, f, f->func->results[i].name, true);
+	const char *field = new_name(w, f->func->results[i].name, "out", "_count");
 	print_tensor(w, e, ir_type_of(f->func, func_result(f->func, i)), field, "");
 	buf_printf(w->out, "; NULL: not wanted */\n\tuint64_t %s_count;\n", field);
 }
@@ -262,10 +317,10 @@ static void print_entry(struct writer *w, const struct entry *e)
 	uint64_t *dims = ARENA_ARRAY(o->arena, uint64_t, ir_dims_count(o->module->dims) + 1);
 	size_t n = dims ? entry_dims(o, e, dims) : 0;
 	buf_printf(w->out, "/* %s */\nstruct %s_%s_args {\n", about(e->kind), o->name, e->name);
+	begin_names(w);
 	for (size_t i = 0; i < n; i++) {
 		const char *name = ir_dims_sym(o->module->dims, dims[i])->name;
-		buf_printf(w->out, "\tint64_t %s;\n",
-		           is_keyword(name) ? arena_printf(o->arena, "%s_dim", name) : name);
+		buf_printf(w->out, "\tint64_t %s;\n", new_name(w, name, "dim", NULL));
 	}
 	for (size_t i = 0; i < f->func->n_params; i++)
 		if (param_is_input(f->func, i))
@@ -343,7 +398,7 @@ static void print_model(struct writer *w)
 
 void header_build(const struct object *o, struct buf *out)
 {
-	struct writer w = {o, out, upper_of(o, o->name)};
+	struct writer w = {.object = o, .out = out, .upper = upper_of(o, o->name)};
 	print_begin(&w);
 	print_shared(&w);
 	print_macros(&w);

@@ -33,4 +33,7 @@ struct cfamily_options {
 TFMC_MUST_USE enum tfmc_status cfamily_print(struct diag_context *cx, const struct kb_module *m,
                                              const struct cfamily_options *options, struct buf *out);
 
+/* Keywords of C up to C23 and what compilers define without being asked (linux, ..). */
+bool cfamily_is_word(const char *name);
+
 #endif
