@@ -263,6 +263,11 @@ int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n)
 	else if (room && n > room)
 		status = session_fault(f->session, "the prompt has %llu ids; the state has room for %llu",
 		                       (unsigned long long)n, (unsigned long long)room);
+	else if ((int64_t)n < f->record->prefix)
+		status = session_fault(f->session,
+		                       "the prompt has %llu ids; the first %lld positions see each other, so "
+		                       "that they come together",
+		                       (unsigned long long)n, (long long)f->record->prefix);
 	else if (!ids)
 		status = TFMC_RT_E_NULL;
 	if (status == TFMC_RT_OK && n > rows)

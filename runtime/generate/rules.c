@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which ids may come next. What never may is marked once; what depends on the
- * sequence (forced ids, first ids, n-grams, banned sequences, a minimum of new
+ * sequence (forced ids, first ids, n-grams, banned sequences and texts, a minimum of new
  * tokens) is marked anew for every row.
  */
 #include "runtime/generate/rules.h"
@@ -59,40 +59,73 @@ static bool in_vocabulary(const struct tfmc_ids *ids, int64_t vocab)
 	return true;
 }
 
+static bool are_texts(const char *const *texts, uint64_t n)
+{
+	bool ok = texts || !n;
+	for (uint64_t i = 0; ok && i < n; i++)
+		ok = texts[i] && *texts[i];
+	return ok;
+}
+
 static int check(const struct rules *r)
 {
 	const struct tfmc_rules *g = &r->given;
 	bool ok = in_vocabulary(&g->forced, r->vocab) && in_vocabulary(&g->suppress, r->vocab) &&
 	          in_vocabulary(&g->stop, r->vocab) && g->no_repeat_ngram >= 0 && g->min_new_tokens >= 0 &&
-	          (g->banned || !g->n_banned) && (g->stop_texts || !g->n_stop_texts);
+	          (g->banned || !g->n_banned) && are_texts(g->stop_texts, g->n_stop_texts) &&
+	          are_texts(g->banned_texts, g->n_banned_texts);
 	for (uint64_t i = 0; ok && i < g->n_banned; i++)
 		ok = g->banned[i].n > 0 && in_vocabulary(&g->banned[i], r->vocab);
-	for (uint64_t i = 0; ok && i < g->n_stop_texts; i++)
-		ok = g->stop_texts[i] && *g->stop_texts[i];
 	if (!ok)
 		return TFMC_RT_E_RULES;
-	if (g->n_stop_texts && !rules_have_text(r))
+	if (g->n_stop_texts + g->n_banned_texts > 0 && !rules_have_text(r))
 		return TFMC_RT_E_TEXT;
 	return TFMC_RT_OK;
 }
 
 /* ---- opening ---- */
 
+static bool text_contains(const char *text, size_t n, const char *part)
+{
+	size_t length = strlen(part);
+	for (size_t at = 0; at + length <= n; at++)
+		if (!memcmp(text + at, part, length))
+			return true;
+	return false;
+}
+
+static bool has_banned_text(const struct rules *r, int32_t id)
+{
+	size_t bytes;
+	const char *text = r->given.n_banned_texts ? rules_token_text(r, id, &bytes) : NULL;
+	for (uint64_t i = 0; text && i < r->given.n_banned_texts; i++)
+		if (text_contains(text, bytes, r->given.banned_texts[i]))
+			return true;
+	return false;
+}
+
 static void mark_always(struct rules *r)
 {
 	for (int64_t id = 0; id < r->vocab; id++)
-		r->always[id] = !record_allows(r->record, id, 0);
+		r->always[id] = !record_allows(r->record, id, 0) || has_banned_text(r, (int32_t)id);
 	for (uint64_t i = 0; i < r->given.suppress.n; i++)
 		r->always[r->given.suppress.items[i]] = 1;
 }
 
-/* Room for the longest stop text and the longest token after its beginning. */
+static uint64_t longest_text(const char *const *texts, uint64_t n)
+{
+	uint64_t longest = 0;
+	for (uint64_t i = 0; i < n; i++)
+		longest = strlen(texts[i]) > longest ? strlen(texts[i]) : longest;
+	return longest;
+}
+
+/* Room for the longest of the texts and the longest token after its beginning. */
 static int open_tail(struct rules *r)
 {
-	for (uint64_t i = 0; i < r->given.n_stop_texts; i++) {
-		uint64_t n = strlen(r->given.stop_texts[i]);
-		r->longest = n > r->longest ? n : r->longest;
-	}
+	uint64_t stop = longest_text(r->given.stop_texts, r->given.n_stop_texts);
+	uint64_t banned = longest_text(r->given.banned_texts, r->given.n_banned_texts);
+	r->longest = stop > banned ? stop : banned;
 	if (!r->longest)
 		return TFMC_RT_OK;
 	r->tail_cap = r->longest + longest_token(r);
@@ -165,6 +198,50 @@ static void mark_banned(struct rules *r, const int32_t *ids, uint64_t n)
 	}
 }
 
+/* The end of the text of the new ids, as far as there is room, at r->tail[at .. tail_cap); *last: bytes of the last id.
+ * False: an id has no text. */
+static bool fill_tail(struct rules *r, const int32_t *ids, uint64_t n, uint64_t *at, uint64_t *last)
+{
+	*at = r->tail_cap;
+	*last = 0;
+	for (uint64_t i = n; i > r->n_first && *at > 0; i--) {
+		size_t bytes;
+		const char *text = rules_token_text(r, ids[i - 1], &bytes);
+		if (!text)
+			return false;
+		size_t part = bytes < *at ? bytes : (size_t)*at;
+		*at -= part;
+		memcpy(r->tail + *at, text + bytes - part, part);
+		*last = i == n ? bytes : *last;
+	}
+	return true;
+}
+
+/* Ids whose texts begin with this one. */
+static void mark_beginning(struct rules *r, const char *beginning)
+{
+	size_t length = strlen(beginning), bytes;
+	for (int64_t id = 0; id < r->vocab; id++) {
+		const char *text = r->excluded[id] ? NULL : rules_token_text(r, (int32_t)id, &bytes);
+		if (text && bytes >= length && !memcmp(text, beginning, length))
+			r->excluded[id] = 1;
+	}
+}
+
+/* Wherever a part of a banned text stands at the end, what continues it; those that contain one are never chosen. */
+static void mark_banned_texts(struct rules *r, const int32_t *ids, uint64_t n)
+{
+	uint64_t at, last;
+	if (!r->given.n_banned_texts || !fill_tail(r, ids, n, &at, &last))
+		return;
+	for (uint64_t i = 0; i < r->given.n_banned_texts; i++) {
+		const char *text = r->given.banned_texts[i];
+		for (uint64_t k = 1; k < strlen(text) && k <= r->tail_cap - at; k++)
+			if (!memcmp(r->tail + r->tail_cap - k, text, (size_t)k))
+				mark_beginning(r, text + k);
+	}
+}
+
 static void mark_stops(struct rules *r)
 {
 	for (int64_t id = 0; id < r->vocab; id++)
@@ -187,6 +264,7 @@ void rules_mark(struct rules *r, const int32_t *ids, uint64_t n)
 		mark_stops(r);
 	mark_ngrams(r, ids, n);
 	mark_banned(r, ids, n);
+	mark_banned_texts(r, ids, n);
 }
 
 bool rules_is_stop(const struct rules *r, int32_t id)
@@ -232,19 +310,11 @@ uint64_t tfmc_text_stop(const struct tfmc_rules *rules, const char *text)
 
 bool rules_stop_text(struct rules *r, const int32_t *ids, uint64_t n)
 {
-	uint64_t at = r->tail_cap, last = 0, begin;
-	for (uint64_t i = n; r->longest && i > r->n_first && at > 0; i--) {
-		size_t bytes;
-		const char *text = rules_token_text(r, ids[i - 1], &bytes);
-		if (!text)
-			return false;
-		size_t part = bytes < at ? bytes : (size_t)at;
-		at -= part;
-		memcpy(r->tail + at, text + bytes - part, part);
-		last = i == n ? bytes : last;
-	}
+	uint64_t at, last, begin;
+	if (!r->given.n_stop_texts || !fill_tail(r, ids, n, &at, &last) || !last)
+		return false;
 	uint64_t have = r->tail_cap - at;
-	return last && first_end(&r->given, r->tail + at, have, have - last, &begin);
+	return first_end(&r->given, r->tail + at, have, have - last, &begin);
 }
 
 /* Bytes at the end of the held text with which a stop text may begin. */
@@ -289,7 +359,7 @@ static int append(struct stream *s, const char *text, size_t bytes)
 int stream_token(struct stream *s, int32_t id)
 {
 	size_t bytes;
-	if (!s->emit && !s->rules->longest)
+	if (!s->emit && !s->rules->given.n_stop_texts)
 		return TFMC_RT_OK;
 	const char *text = rules_token_text(s->rules, id, &bytes);
 	if (!text)

@@ -19,8 +19,8 @@ struct rules {
 	bool ignore_stop;
 	unsigned char *always;      /* [vocab]: ids that are never chosen */
 	unsigned char *excluded;    /* [vocab]: those of rules_mark */
-	char *tail;                 /* [tail_cap]: the end of a text, for rules_stop_text */
-	uint64_t tail_cap, longest; /* longest stop text, bytes */
+	char *tail;                 /* [tail_cap]: the end of the new text */
+	uint64_t tail_cap, longest; /* longest stop or banned text, bytes */
 };
 
 /* TFMC_RT_E_RULES for what cannot be followed. Close it also after a failure. */

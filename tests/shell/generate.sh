@@ -98,9 +98,11 @@ with open(sys.argv[1], "wb") as f:
 P
 	for command in score quality "calibrate -o $tmp/profile"; do
 		if "$TFMC" $command "$whisper/model.yaml" --inputs "$tmp/none" --target-tokens 3 >"$tmp/out" 2>"$tmp/err"; then exit 1; fi
-		grep -q "${command%% *}: $tmp/none has no sources" "$tmp/err"
+		grep -q "error: $tmp/none has no sources" "$tmp/err"
 	done
 	[ ! -e "$tmp/profile" ]
+	if "$TFMC" generate "$whisper/model.yaml" --inputs "$tmp/none" --print-tokens >"$tmp/out" 2>"$tmp/err"; then exit 1; fi
+	grep -q "error: $tmp/none has no sources" "$tmp/err"
 else
 	echo "SKIPPED, features alone: $whisper is absent"
 fi

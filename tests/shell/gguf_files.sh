@@ -40,6 +40,14 @@ run "$tmp/half.gguf" "$tmp/llama/inputs.safetensors" "$tmp/half.safetensors"
 python3 "$support/near.py" "$tmp/llama/a.safetensors" "$tmp/half.safetensors" 1 >/dev/null
 "$TFMC" inspect "$tmp/half.gguf" | grep -c 'blk.0.attn_q.weight: BF16\[24,24\]' >/dev/null
 
+# Without a base of frequencies it is the one that every reader takes.
+python3 "$support/make_llama.py" "$tmp/base" qwen2 rope_theta=10000.0
+python3 "$support/to_gguf.py" "$tmp/base" "$tmp/base/named.gguf"
+sed 's/qwen2.rope.freq_base/general.not_the_base/' "$tmp/base/named.gguf" >"$tmp/base.gguf"
+run "$tmp/base/named.gguf" "$tmp/base/inputs.safetensors" "$tmp/named.safetensors"
+run "$tmp/base.gguf" "$tmp/base/inputs.safetensors" "$tmp/none.safetensors"
+cmp "$tmp/named.safetensors" "$tmp/none.safetensors"
+
 # The description, and what a build system must know.
 "$TFMC" import "$tmp/half.gguf" | diff - <(printf "tfmc: 1\nname: half\nhf: 'half.gguf'\nweights: {files: ['half.gguf']}\n")
 "$TFMC" "$tmp/half.gguf" -o "$tmp/half.o" -MD
@@ -59,3 +67,10 @@ sed 's/rope.freq_base/rope.freq_bass/' "$tmp/half.gguf" >"$tmp/key.gguf"
 "$TFMC" "$tmp/key.gguf" -o "$tmp/key.o" 2>"$tmp/err" && say "an unknown key is taken"
 grep -c "'rope.freq_bass' .* may change the computation" "$tmp/err" >/dev/null || { cat "$tmp/err" >&2; exit 1; }
 [ ! -e "$tmp/other.o" ] && [ ! -e "$tmp/key.o" ]
+
+# It is described all the same, in JSON as well; bytes that are no characters do not reach a terminal.
+"$TFMC" inspect "$tmp/other.gguf" --json >"$tmp/json" 2>"$tmp/err" && say "an unknown architecture is a model"
+python3 -c "import json, sys; d = json.load(open(sys.argv[1])); assert d['metadata']['general.architecture'] == 'lamma' and d['tensors']" "$tmp/json"
+LC_ALL=C sed 's/general.architecture\(....\)\(........\)llama/general.architecture\1\2ll\xff\x1b\xc2/' "$tmp/half.gguf" >"$tmp/bytes.gguf"
+"$TFMC" inspect "$tmp/bytes.gguf" >"$tmp/text" 2>"$tmp/err" && say "an unknown architecture is a model"
+grep -c 'architecture: ll\.\.\.' "$tmp/text" >/dev/null || { head -3 "$tmp/text" >&2; exit 1; }

@@ -96,3 +96,22 @@ void mini_prefill(struct tfmc_session *s, const int32_t *ids, uint64_t n, float 
 	struct tfmc_buffer in[] = {{(void *)(uintptr_t)ids, n}};
 	ck_assert_int_eq(mini_call(s, "prefill", 1, in, logits), TFMC_RT_OK);
 }
+
+int mini_hear(void *user, const char *text, uint64_t bytes)
+{
+	struct mini_heard *h = user;
+	ck_assert_uint_gt(bytes, 0);
+	memcpy(h->text + h->n, text, (size_t)bytes);
+	h->n += (size_t)bytes;
+	h->text[h->n] = 0;
+	h->pieces++;
+	return h->limit && h->pieces >= h->limit;
+}
+
+int mini_count_token(void *user, int32_t id)
+{
+	struct mini_heard *h = user;
+	(void)id;
+	h->tokens++;
+	return 0;
+}

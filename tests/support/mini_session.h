@@ -20,6 +20,9 @@ enum {
 	MINI_FIRST = 11
 };
 
+/* Tokens of MINI_V ids. */
+#define MINI_VOCABULARY "<pad>\na\nb\n<s>\nab\n</s>\nc\nxx\nba\nd\nca\ne\nf\nbc\ng\nh\ni\nj\nk\nl\n"
+
 struct mini_session {
 	struct tir graph;
 	struct ir_module *planned;
@@ -42,5 +45,14 @@ void mini_encode(struct tfmc_session *s, const int32_t *ids, uint64_t n);
 void mini_prefill(struct tfmc_session *s, const int32_t *ids, uint64_t n, float *logits);
 /* Calls an entry on `batch` sequences. */
 int mini_call(struct tfmc_session *s, const char *name, int64_t batch, struct tfmc_buffer *in, float *logits);
+
+/* What callbacks of a generation were given; user: struct mini_heard. */
+struct mini_heard {
+	char text[256];
+	size_t n;
+	int pieces, tokens, limit; /* limit: pieces after which no more is wanted, 0: none */
+};
+int mini_hear(void *user, const char *text, uint64_t bytes);
+int mini_count_token(void *user, int32_t id);
 
 #endif

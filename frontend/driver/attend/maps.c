@@ -190,10 +190,11 @@ static bool learn_given(struct maps_run *r, const struct ir_param *p, const stru
 	}
 	for (int i = 0; i < t->rank; i++) {
 		int64_t hi = ir_dim_hi(r->a->l->module->dims, t->dims[i]);
-		if (v->dims[i] < 1 || v->dims[i] > hi) {
+		int64_t lo = ir_dim_is_const(t->dims[i], NULL) ? hi : 1;
+		if (v->dims[i] < lo || v->dims[i] > hi) {
 			diag_error(&r->a->d->diag, p->loc.at, DIAG_INPUT,
-			           "axis %d of input '%s' is %lld, not 1 to %lld", i, p->name,
-			           (long long)v->dims[i], (long long)hi);
+			           "axis %d of input '%s' is %lld, not %lld to %lld", i, p->name,
+			           (long long)v->dims[i], (long long)lo, (long long)hi);
 			return false;
 		}
 		set_dim(r, t->dims[i], v->dims[i]);

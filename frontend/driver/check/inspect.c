@@ -43,11 +43,22 @@ static void report_tensors(struct report *out, const struct stored_tensors *s)
 	buf_destroy(&type);
 }
 
+#define SHOWN 200 /* bytes of a string */
+
+/* As many whole characters. */
+static int shown(const struct gguf_value *v)
+{
+	int n = v->len < SHOWN ? (int)v->len : SHOWN;
+	while (n > 0 && (size_t)n < v->len && ((unsigned char)v->text[n] & 0xc0) == 0x80)
+		n--;
+	return n;
+}
+
 static void report_value(struct report *out, const char *key, const struct gguf_value *v)
 {
 	char number[NUMBER_TEXT_MAX];
 	switch (v->type) {
-	case GGUF_STRING: report_text(out, key, "%.*s", v->len < 200 ? (int)v->len : 200, v->text); return;
+	case GGUF_STRING: report_text(out, key, "%.*s", shown(v), v->text); return;
 	case GGUF_ARRAY: report_text(out, key, "%zu of %s", v->n, gguf_type_name(v->element)); return;
 	case GGUF_BOOL: report_text(out, key, v->i ? "true" : "false"); return;
 	case GGUF_F32:
@@ -191,7 +202,7 @@ enum exit_code command_inspect(struct driver *d)
 		file_map_close(&map);
 	}
 	report_end(&report);
-	if (st != TFMC_OK && d->options.json)
+	if (st != TFMC_OK && d->options.json && kind != KIND_GGUF)
 		buf_clear(&d->out);
 	return exit_code_of(st);
 }

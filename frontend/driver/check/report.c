@@ -6,15 +6,26 @@
 
 #include <string.h>
 
-/* In text control characters are shown as dots. */
+#include "ir/support/utf8.h"
+
+/* In text control characters, and bytes that are no characters, are shown as dots. */
 static void put(struct report *r, const char *text)
 {
 	if (r->is_json) {
 		buf_json(r->out, text);
 		return;
 	}
-	for (; *text; text++)
-		buf_char(r->out, (unsigned char)*text < 0x20 || *text == 0x7f ? '.' : *text);
+	size_t left = strlen(text), n;
+	for (; left > 0; text += n, left -= n) {
+		uint32_t cp;
+		n = utf8_decode(text, left, &cp);
+		if (n == 0 || utf8_is_control(cp)) {
+			buf_char(r->out, '.');
+			n = n > 0 ? n : 1;
+		} else {
+			buf_bytes(r->out, text, n);
+		}
+	}
 }
 
 void report_begin(struct report *r, struct buf *out, bool is_json)
@@ -25,6 +36,8 @@ void report_begin(struct report *r, struct buf *out, bool is_json)
 
 void report_end(struct report *r)
 {
+	while (r->depth > r->is_json)
+		report_close(r);
 	buf_str(r->out, r->is_json ? "\n}\n" : "");
 }
 

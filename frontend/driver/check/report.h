@@ -21,6 +21,7 @@ struct report {
 
 /* Keys and texts may hold any bytes. */
 void report_begin(struct report *r, struct buf *out, bool is_json);
+/* Closes what is open, too. */
 void report_end(struct report *r);
 void report_open(struct report *r, const char *key);
 void report_row(struct report *r, const char *key);

@@ -50,11 +50,6 @@ enum tfmc_status texts_open(struct texts *t, const struct loaded *l)
 		t->reads_source = is_pair && !source;
 		if (source)
 			TFMC_TRY(prompt_rows(d, source, &t->rows));
-		if (t->rows && t->rows->dims[0] == 0) {
-			diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: %s has no sources", t->command,
-			           o->inputs);
-			return TFMC_INVALID;
-		}
 		bool reads_text = o->prompt || o->prompt_file || o->target_text;
 		return reads_text ? driver_tokenizer(d, l->model, true) : TFMC_OK;
 	}
@@ -108,9 +103,8 @@ enum tfmc_status texts_predicted(const struct texts *t, int64_t n)
 }
 
 /* "source TAB target", or what is scored alone: also the target of a row of --inputs. */
-static enum tfmc_status read_line(void *user, const char *line)
+static enum tfmc_status read_text_line(struct reading *r, const char *line)
 {
-	struct reading *r = user;
 	struct texts *t = r->texts;
 	const char *tab = t->reads_source ? strchr(line, '\t') : NULL;
 	if (t->reads_source && !tab) {
@@ -125,6 +119,15 @@ static enum tfmc_status read_line(void *user, const char *line)
 	return t->d->options.tokens_file
 	               ? read_sides(r, line, (struct side){.list = source}, (struct side){.list = text})
 	               : read_sides(r, line, (struct side){source, NULL}, (struct side){text, NULL});
+}
+
+static enum tfmc_status read_line(void *user, const char *line, size_t number)
+{
+	struct reading *r = user;
+	enum tfmc_status st = read_text_line(r, line);
+	if (st == TFMC_INVALID)
+		prompt_tell_line(r->texts->d, number);
+	return st;
 }
 
 enum tfmc_status texts_each(struct texts *t, text_work *each, void *user)

@@ -196,7 +196,10 @@ static enum tfmc_status generate_waiting(struct generation *g)
 	g->waiting.n = 0;
 	int status = tfmc_generate_many(g->session, &o, items, n);
 	for (size_t i = 0; i < n && (status == TFMC_RT_OK || items[i].status == TFMC_RT_OK); i++) {
-		TFMC_TRY(prompt_status(g->d, g->session, "generate", items[i].status));
+		enum tfmc_status st = prompt_status(g->d, g->session, "generate", items[i].status);
+		if (st == TFMC_INVALID)
+			prompt_tell_line(g->d, g->waiting.items[i].line);
+		TFMC_TRY(st);
 		TFMC_TRY(print_line(g, 0, false, items[i].out, items[i].n));
 	}
 	arena_release(a, mark);
@@ -218,10 +221,8 @@ static enum tfmc_status finish_waiting(struct generation *g, enum tfmc_status st
 	return st == TFMC_OK ? rest : st;
 }
 
-static enum tfmc_status generate_ids(struct generation *g, const struct ids *prompt)
+static enum tfmc_status generate_alone(struct generation *g, const struct ids *prompt)
 {
-	if (g->side_by_side)
-		return wait_for_others(g, prompt);
 	if (g->wish.beam.beam > 1)
 		return search_ids(g, prompt);
 	if (g->wish.samples)
@@ -246,32 +247,42 @@ static enum tfmc_status generate_ids(struct generation *g, const struct ids *pro
 	return prompt_status(g->d, g->session, "generate", status);
 }
 
-static enum tfmc_status generate_text(void *user, const char *text)
+static enum tfmc_status text_ids(struct generation *g, const char *text, struct ids *prompt)
 {
-	struct generation *g = user;
 	const struct tfmc_record *r = g->record;
-	struct ids prompt = {0};
 	/* A tokenizer that says what is before a text says all of it. */
 	bool starts = !*text || !g->d->tokenizer || tfmc_tokenizer_is_bare(g->d->tokenizer);
 	if (r->generate_kind == 1 && starts)
-		TFMC_TRY(prompt_facts(g->d, r, r->start, r->n_start, &prompt));
+		TFMC_TRY(prompt_facts(g->d, r, r->start, r->n_start, prompt));
 	g->follows = r->generate_kind == 1 && *text;
 	if (*text) /* without text, also objects without a vocabulary begin with the start tokens */
-		TFMC_TRY(prompt_text(g->d, r, "generate", PROMPT_SOURCE, text, &prompt));
-	return generate_ids(g, &prompt);
+		TFMC_TRY(prompt_text(g->d, r, "generate", PROMPT_SOURCE, text, prompt));
+	return TFMC_OK;
 }
 
-static enum tfmc_status generate_list(void *user, const char *text)
+static enum tfmc_status list_ids(struct generation *g, const char *text, struct ids *prompt)
+{
+	TFMC_TRY(prompt_list(g->d, "generate", text, prompt));
+	g->follows = false;
+	for (size_t i = 0; g->d->tokenizer && g->record->generate_kind == 1 && i < prompt->n; i++)
+		g->follows |= !tfmc_tokenizer_is_special(g->d->tokenizer, prompt->items[i]);
+	return TFMC_OK;
+}
+
+/* A prompt of the command or of a line of a file: number 0 and from 1. */
+static enum tfmc_status generate_prompt(void *user, const char *text, size_t number)
 {
 	struct generation *g = user;
-	struct ids prompt = {0};
-	TFMC_TRY(prompt_list(g->d, "generate", text, &prompt));
-	g->follows = g->record->generate_kind == 1;
-	for (size_t i = 0; g->d->tokenizer && g->follows && i < prompt.n; i++)
-		if (!tfmc_tokenizer_is_special(g->d->tokenizer, prompt.items[i]))
-			return generate_ids(g, &prompt);
-	g->follows = false;
-	return generate_ids(g, &prompt);
+	struct ids prompt = {.line = number};
+	bool is_list = g->d->options.tokens || g->d->options.tokens_file;
+	enum tfmc_status st = is_list ? list_ids(g, text, &prompt) : text_ids(g, text, &prompt);
+	if (st == TFMC_OK && g->side_by_side)
+		return wait_for_others(g, &prompt);
+	if (st == TFMC_OK)
+		st = generate_alone(g, &prompt);
+	if (st == TFMC_INVALID)
+		prompt_tell_line(g->d, number);
+	return st;
 }
 
 /* ---- sources that are no ids ---- */
@@ -282,7 +293,7 @@ static enum tfmc_status generate_sources(struct generation *g)
 	TFMC_TRY(prompt_rows(g->d, g->source, &rows));
 	for (int64_t i = 0; i < rows->dims[0]; i++) {
 		TFMC_TRY(prompt_set_row(g->d, g->session, "generate", rows, i));
-		TFMC_TRY(generate_ids(g, &(struct ids){0}));
+		TFMC_TRY(generate_alone(g, &(struct ids){0}));
 	}
 	return TFMC_OK;
 }
@@ -307,6 +318,11 @@ static enum tfmc_status choose_search(struct driver *d, const struct frontend_mo
 	if (w->samples && !w->is_sampled) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
 		           "--samples goes with sampling, such as --temperature 1");
+		return TFMC_INVALID;
+	}
+	if (w->beam.beam == 1 && (w->n_best || w->beam.bare_scores)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s goes with a beam search, such as --beam 4",
+		           w->n_best ? "--n-best" : "--bare-scores");
 		return TFMC_INVALID;
 	}
 	if (w->beam.beam > 1 && (w->is_sampled || d->options.ignore_stop)) {
@@ -338,15 +354,12 @@ static enum tfmc_status generate_all(struct generation *g)
 	bool has_file = o->prompt_file || o->tokens_file;
 	g->side_by_side =
 	        has_file && g->wish.beam.beam == 1 && !g->wish.samples && tfmc_session_batch(g->session) > 1;
-	if (o->prompt_file)
-		return finish_waiting(g, prompt_lines(g->d, o->prompt_file, generate_text, g));
-	if (o->tokens_file)
-		return finish_waiting(g, prompt_lines(g->d, o->tokens_file, generate_list, g));
+	if (has_file)
+		return finish_waiting(g, prompt_lines(g->d, o->prompt_file ? o->prompt_file : o->tokens_file,
+		                                      generate_prompt, g));
 	if (o->inputs)
 		return generate_sources(g);
-	if (o->tokens)
-		return generate_list(g, o->tokens);
-	return generate_text(g, o->prompt ? o->prompt : "");
+	return generate_prompt(g, o->tokens ? o->tokens : o->prompt ? o->prompt : "", 0);
 }
 
 static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const struct wish *w)
@@ -376,17 +389,32 @@ static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const
 	return st;
 }
 
+/* Of the options that are lists of ids; NULL: all are right. */
+static const char *first_bad_list(struct driver *d)
+{
+	const struct driver_options *o = &d->options;
+	const char *const lists[] = {o->tokens, o->suppress, o->stop_tokens, o->forced_tokens};
+	struct ids ids = {0};
+	for (size_t i = 0; i < TFMC_COUNT(lists); i++)
+		if (lists[i] && !driver_ids(d, lists[i], &ids.items, &ids.n))
+			return lists[i];
+	for (size_t i = 0; i < o->ban_tokens.n; i++)
+		if (!driver_ids(d, o->ban_tokens.items[i], &ids.items, &ids.n))
+			return o->ban_tokens.items[i];
+	return NULL;
+}
+
 enum exit_code command_generate(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	struct ids ids = {0};
 	struct wish w = {.steps = option_int(o->steps, 0), .samples = option_int(o->samples, 0)};
 	struct loaded l;
 	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->tokens_file + !!o->inputs > 1)
 		return driver_usage(d,
 		                    "only one of --prompt, --prompt-file, --tokens, --tokens-file, --inputs");
-	if (o->tokens && !driver_ids(d, o->tokens, &ids.items, &ids.n))
-		return driver_usage(d, "--tokens is a list of ids such as 1,2,3, not %s", o->tokens);
+	const char *bad = first_bad_list(d);
+	if (bad)
+		return driver_usage(d, "a list of ids is such as 1,2,3, not %s", bad);
 	if (o->forced_text && o->forced_tokens)
 		return driver_usage(d, "only one of --forced-text, --forced-tokens");
 	if (o->ignore_stop && !o->steps)

@@ -27,7 +27,10 @@ bool driver_ids(struct driver *d, const char *text, int32_t **items, size_t *n)
 		} else if (*s == ',' && (s == text || s[-1] == ',')) {
 			return false;
 		}
-		s += length + (s[length] != 0);
+		s += length;
+		if (*s == ',' && !s[1])
+			return false;
+		s += *s != 0;
 	}
 	*items = out.items;
 	*n = out.n;
@@ -117,7 +120,7 @@ enum tfmc_status prompt_features(struct driver *d, const struct frontend_model *
 	const struct frontend_input *in = frontend_inputs(m, &n);
 	*out = NULL;
 	for (size_t i = 0; gen->kind == GENERATE_SEQ2SEQ && i < n; i++)
-		if (!strcmp(in[i].name, gen->source) && in[i].dtype != DT_I32)
+		if (!strcmp(in[i].name, gen->source) && (in[i].dtype != DT_I32 || in[i].rank != 2))
 			*out = &in[i];
 	if (!*out == !d->options.inputs)
 		return TFMC_OK;
@@ -141,6 +144,10 @@ enum tfmc_status prompt_rows(struct driver *d, const struct frontend_input *in,
 	if (!t || t->dtype != in->dtype || t->rank != in->rank || !t->rank) {
 		diag_error(&d->diag, in->loc, DIAG_INPUT, "%s has no tensor %s of type %s and rank %d",
 		           d->options.inputs, in->name, ir_dtype_name(in->dtype), in->rank);
+		return TFMC_INVALID;
+	}
+	if (t->dims[0] == 0) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s has no sources", d->options.inputs);
 		return TFMC_INVALID;
 	}
 	for (size_t i = 0; i < file.n; i++)
@@ -173,10 +180,18 @@ enum tfmc_status prompt_set_row(struct driver *d, struct tfmc_session *session, 
 
 /* ---- files ---- */
 
+void prompt_tell_line(struct driver *d, size_t number)
+{
+	const struct driver_options *o = &d->options;
+	if (number > 0)
+		diag_note(&d->diag, LOC_NONE, "line %zu of %s", number,
+		          o->prompt_file ? o->prompt_file : o->tokens_file);
+}
+
 enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *each, void *user)
 {
 	const char *text;
-	size_t len;
+	size_t len, number = 0;
 	outputs_protect(&d->outputs, path);
 	TFMC_TRY(file_read(&d->arena, &d->diag, path, PROMPT_FILE_LIMIT, LOC_NONE, &text, &len));
 	if (memchr(text, 0, len)) {
@@ -192,7 +207,7 @@ enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *e
 		const char *line = arena_strndup(&d->arena, text, n);
 		if (!line)
 			return TFMC_NO_MEMORY;
-		TFMC_TRY(each(user, line));
+		TFMC_TRY(each(user, line, ++number));
 	}
 	return TFMC_OK;
 }

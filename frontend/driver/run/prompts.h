@@ -11,6 +11,7 @@
 struct ids {
 	int32_t *items;
 	size_t n, cap;
+	size_t line; /* of the file they come from; 0: none */
 };
 
 /* A status of the runtime library as a diagnostic "COMMAND: TEXT" and its status; TFMC_OK for 0. session: who
@@ -47,9 +48,11 @@ TFMC_MUST_USE enum tfmc_status prompt_set_row(struct driver *d, struct tfmc_sess
                                               const char *command, const struct named_tensor *rows,
                                               int64_t row);
 
-/* Calls each(user, line) for every line of a file until one fails; lines are in the arena, without their end (a
- * line feed, or carriage return and line feed), the first without a byte order mark. */
-typedef enum tfmc_status prompt_line(void *user, const char *line);
+/* Calls each(user, line, number from 1) for every line of a file until one fails; lines are in the arena, without their
+ * end (a line feed, or carriage return and line feed), the first without a byte order mark. */
+typedef enum tfmc_status prompt_line(void *user, const char *line, size_t number);
+/* After an error: which line of --prompt-file or --tokens-file it is about; nothing for 0. */
+void prompt_tell_line(struct driver *d, size_t number);
 TFMC_MUST_USE enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *each,
                                             void *user);
 

@@ -26,19 +26,16 @@ static bool parse_text(struct driver *d, const struct tfmc_record *r, const char
 	return true;
 }
 
-static bool parse_banned(struct driver *d, const struct tfmc_record *r, struct tfmc_rules *out)
+static bool parse_banned(struct driver *d, struct tfmc_rules *out)
 {
-	const struct option_list *texts = &d->options.ban, *lists = &d->options.ban_tokens;
-	struct tfmc_ids *banned = ARENA_ARRAY(&d->arena, struct tfmc_ids, texts->n + lists->n + 1);
+	const struct option_list *lists = &d->options.ban_tokens;
+	struct tfmc_ids *banned = ARENA_ARRAY(&d->arena, struct tfmc_ids, lists->n + 1);
 	if (!banned)
 		return false;
 	out->banned = banned;
-	out->n_banned = texts->n + lists->n;
-	for (size_t i = 0; i < texts->n; i++)
-		if (!parse_text(d, r, texts->items[i], &banned[i]))
-			return false;
+	out->n_banned = lists->n;
 	for (size_t i = 0; i < lists->n; i++)
-		if (!parse_ids(d, lists->items[i], &banned[texts->n + i]))
+		if (!parse_ids(d, lists->items[i], &banned[i]))
 			return false;
 	return true;
 }
@@ -49,9 +46,11 @@ bool driver_rules(struct driver *d, const struct tfmc_record *r, struct tfmc_rul
 	*out = (struct tfmc_rules){.struct_size = sizeof(*out)};
 	out->stop_texts = o->stop.items;
 	out->n_stop_texts = o->stop.n;
+	out->banned_texts = o->ban.items;
+	out->n_banned_texts = o->ban.n;
 	out->no_repeat_ngram = option_int(o->no_repeat_ngram, 0);
 	out->min_new_tokens = option_int(o->min_steps, 0);
 	return parse_ids(d, o->suppress, &out->suppress) && parse_ids(d, o->stop_tokens, &out->stop) &&
 	       parse_text(d, r, o->forced_text, &out->forced) &&
-	       parse_ids(d, o->forced_tokens, &out->forced) && parse_banned(d, r, out);
+	       parse_ids(d, o->forced_tokens, &out->forced) && parse_banned(d, out);
 }

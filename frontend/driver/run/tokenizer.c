@@ -80,10 +80,13 @@ static enum tfmc_status print_ids(struct driver *d, enum prompt_vocabulary which
 	return TFMC_OK;
 }
 
-static enum tfmc_status print_line(void *user, const char *line)
+static enum tfmc_status print_line(void *user, const char *line, size_t number)
 {
 	struct driver *d = user;
-	TFMC_TRY(print_ids(d, PROMPT_SOURCE, line));
+	enum tfmc_status st = print_ids(d, PROMPT_SOURCE, line);
+	if (st == TFMC_INVALID)
+		prompt_tell_line(d, number);
+	TFMC_TRY(st);
 	return driver_flush_out(d) ? TFMC_OK : TFMC_IO;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Generation under rules, on a compiled model: random rules against a plain
- * reading of their definitions, text that is held back, callbacks, cancellation,
+ * reading of their definitions, callbacks, cancellation,
  * logits that are no numbers, and what is refused.
  */
 #include <check.h>
@@ -15,7 +15,6 @@
 enum { V = MINI_V, MAX_T = MINI_MAX_T, N_SOURCE = 6 };
 
 static const int32_t source[N_SOURCE] = {4, 9, 1, 13, 17, 2};
-static const char vocabulary[] = "<pad>\na\nb\n<s>\nab\n</s>\nc\nxx\nba\nd\nca\ne\nf\nbc\ng\nh\ni\nj\nk\nl\n";
 
 /* ---- a plain reading of the rules ---- */
 
@@ -192,145 +191,6 @@ START_TEST(beams_follow_the_rules)
 }
 END_TEST
 
-/* ---- text ---- */
-
-struct heard {
-	char text[256];
-	size_t n;
-	int pieces, tokens, limit; /* limit: pieces after which no more is wanted, 0: none */
-	const char *const *stops;
-	size_t n_stops;
-};
-
-static int hear(void *user, const char *text, uint64_t bytes)
-{
-	struct heard *h = user;
-	ck_assert_uint_gt(bytes, 0);
-	memcpy(h->text + h->n, text, (size_t)bytes);
-	h->n += (size_t)bytes;
-	h->text[h->n] = 0;
-	h->pieces++;
-	return h->limit && h->pieces >= h->limit;
-}
-
-static int count_token(void *user, int32_t id)
-{
-	struct heard *h = user;
-	(void)id;
-	h->tokens++;
-	return 0;
-}
-
-/* The text up to where the first stop text ends, without it; the longest of those that end there. */
-static bool plain_cut(char *text, const char *const *stops, size_t n)
-{
-	for (size_t end = 1; end <= strlen(text); end++) {
-		size_t cut = end;
-		for (size_t i = 0; i < n; i++) {
-			size_t length = strlen(stops[i]);
-			if (length <= end && !memcmp(text + end - length, stops[i], length) &&
-			    end - length < cut)
-				cut = end - length;
-		}
-		if (cut < end) {
-			text[cut] = 0;
-			return true;
-		}
-	}
-	return false;
-}
-
-START_TEST(stop_texts_are_never_heard)
-{
-	static const char *const stops[] = {"ab",  "b",  "aba", "cab",     "bcd",
-	                                    "xxa", "lk", "ii",  "abcabca", "e"};
-	struct mini_session m;
-	struct rng rng = rng_seed(3);
-	int n_cut = 0;
-	mini_open(&m, vocabulary, 1);
-	const struct tfmc_record *record = tfmc_session_record(m.session);
-	for (int round = 0; round < 300; round++) {
-		struct heard h = {0};
-		struct tfmc_sample_options sample = TFMC_SAMPLE_DEFAULTS;
-		struct tfmc_rules rules = {.struct_size = sizeof(rules)};
-		struct tfmc_generate_options o = {.struct_size = sizeof(o), .ignore_stop = 1};
-		enum tfmc_finish finish;
-		int32_t whole[MAX_T], out[MAX_T];
-		char text[256];
-		uint64_t n_whole, n, bytes;
-		sample.seed = rng_next(&rng);
-		sample.temperature = 3;
-		o.sample = &sample;
-		ck_assert_int_eq(
-		        tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, whole, MAX_T, &n_whole),
-		        TFMC_RT_OK);
-		ck_assert_int_eq(tfmc_text_decode(record, whole, n_whole, text, sizeof(text), &bytes),
-		                 TFMC_RT_OK);
-		uint64_t first = (uint64_t)rng_below(&rng, 8);
-		rules.stop_texts = stops + first;
-		rules.n_stop_texts = (uint64_t)rng_between(&rng, 1, (int64_t)(10 - first));
-		o.rules = &rules;
-		o.on_text = hear;
-		o.on_token = count_token;
-		o.user = &h;
-		o.finish = &finish;
-		ck_assert_int_eq(tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, &n),
-		                 TFMC_RT_OK);
-		ck_assert_int_eq((int)n, h.tokens);
-		ck_assert_mem_eq(out, whole, (size_t)n * sizeof(*out));
-		uint64_t cut_at = tfmc_text_stop(&rules, text);
-		bool is_cut = plain_cut(text, rules.stop_texts, (size_t)rules.n_stop_texts);
-		ck_assert_str_eq(h.text, text);
-		ck_assert_uint_eq(cut_at, strlen(text));
-		ck_assert_int_eq(finish == TFMC_FINISH_TEXT, is_cut);
-		ck_assert(is_cut || n == n_whole);
-		n_cut += is_cut;
-	}
-	ck_assert(n_cut > 50 && n_cut < 290);
-	mini_close(&m);
-}
-END_TEST
-
-/* A beam that ends with a stop text has it across its last token, and nowhere before. */
-START_TEST(beams_end_with_stop_texts)
-{
-	static const char *const stops[] = {"ab", "ca", "bb"};
-	struct mini_session m;
-	int n_ended = 0;
-	mini_open(&m, vocabulary, 1);
-	const struct tfmc_record *record = tfmc_session_record(m.session);
-	for (int64_t penalty = 0; penalty < 5; penalty++) {
-		struct tfmc_rules rules = {
-		        .struct_size = sizeof(rules), .stop_texts = stops, .n_stop_texts = 3};
-		struct tfmc_beam_options o = {.struct_size = sizeof(o), .beam = MINI_MAX_B, .rules = &rules};
-		struct tfmc_hypothesis got[3 * MINI_MAX_B];
-		int32_t tokens[3 * MINI_MAX_B][MAX_T];
-		uint64_t n, bytes;
-		o.length_penalty = (double)penalty / 2;
-		for (int i = 0; i < 3 * MINI_MAX_B; i++)
-			got[i] = (struct tfmc_hypothesis){.tokens = tokens[i], .cap = MAX_T};
-		ck_assert_int_eq(
-		        tfmc_beam_search(m.session, &o, source, N_SOURCE, NULL, 0, got, 3 * MINI_MAX_B, &n),
-		        TFMC_RT_OK);
-		for (uint64_t i = 0; i < n; i++) {
-			char text[256], before[256];
-			ck_assert_int_eq(tfmc_text_decode(record, tokens[i], got[i].n, text, 256, &bytes),
-			                 TFMC_RT_OK);
-			ck_assert_int_eq(
-			        tfmc_text_decode(record, tokens[i], got[i].n - 1, before, 256, &bytes),
-			        TFMC_RT_OK);
-			ck_assert(!plain_cut(before, stops, 3));
-			bool by_text = plain_cut(text, stops, 3),
-			     by_id = tokens[i][got[i].n - 1] == MINI_STOP;
-			ck_assert(by_text || by_id || got[i].n == MAX_T - 1);
-			n_ended += by_text;
-		}
-	}
-	ck_assert_int_gt(n_ended, 0);
-	mini_close(&m);
-}
-END_TEST
-
 /* ---- callbacks ---- */
 
 struct meddler {
@@ -429,7 +289,7 @@ START_TEST(callbacks_end_it)
 	int32_t out[MAX_T];
 	uint64_t n;
 	enum tfmc_finish finish;
-	mini_open(&m, vocabulary, 1);
+	mini_open(&m, MINI_VOCABULARY, 1);
 	struct meddler w = {.at = 3, .at_nine = 100, .cancel = true};
 	ck_assert_int_eq(generate_with(&m, &w, NULL, out, &n), TFMC_RT_E_CANCELLED);
 	ck_assert_int_eq((int)n, 3);
@@ -447,9 +307,9 @@ START_TEST(callbacks_end_it)
 	ck_assert_int_eq(generate_with(&m, &none, NULL, out, &n), TFMC_RT_E_CANCELLED);
 	ck_assert_int_eq((int)n, 0);
 	ck_assert_int_eq(generate_with(&m, &none, NULL, out, &n), TFMC_RT_OK);
-	struct heard h = {.limit = 2};
+	struct mini_heard h = {.limit = 2};
 	struct tfmc_generate_options o = {
-	        .struct_size = sizeof(o), .on_text = hear, .user = &h, .finish = &finish};
+	        .struct_size = sizeof(o), .on_text = mini_hear, .user = &h, .finish = &finish};
 	o.ignore_stop = 1;
 	ck_assert_int_eq(tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, &n), TFMC_RT_OK);
 	ck_assert_int_eq(h.pieces, 2);
@@ -517,7 +377,7 @@ START_TEST(refuses_rules)
 	int32_t out[MAX_T];
 	uint64_t n;
 	struct tfmc_generate_options o = {.struct_size = sizeof(o), .rules = &r};
-	mini_open(&m, vocabulary, 1);
+	mini_open(&m, MINI_VOCABULARY, 1);
 	mini_open(&silent, NULL, 1);
 #define REFUSED(at, want, ...)                                                                               \
 	do {                                                                                                 \
@@ -535,12 +395,15 @@ START_TEST(refuses_rules)
 	REFUSED(m, TFMC_RT_E_RULES, .min_new_tokens = -1);
 	REFUSED(m, TFMC_RT_E_RULES, .stop_texts = texts, .n_stop_texts = 2);
 	REFUSED(silent, TFMC_RT_E_TEXT, .stop_texts = texts, .n_stop_texts = 1);
+	REFUSED(m, TFMC_RT_E_RULES, .banned_texts = texts, .n_banned_texts = 2);
+	REFUSED(m, TFMC_RT_E_RULES, .n_banned_texts = 1);
+	REFUSED(silent, TFMC_RT_E_TEXT, .banned_texts = texts, .n_banned_texts = 1);
 #undef REFUSED
 	r = (struct tfmc_rules){.struct_size = 8};
 	ck_assert_int_eq(tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, &n),
 	                 TFMC_RT_E_ABI);
-	struct heard h = {0};
-	o = (struct tfmc_generate_options){.struct_size = sizeof(o), .on_text = hear, .user = &h};
+	struct mini_heard h = {0};
+	o = (struct tfmc_generate_options){.struct_size = sizeof(o), .on_text = mini_hear, .user = &h};
 	ck_assert_int_eq(tfmc_generate(silent.session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, &n),
 	                 TFMC_RT_E_TEXT);
 	mini_close(&m);
@@ -556,8 +419,6 @@ Suite *suite_generate(void)
 	tcase_set_timeout(t, 280);
 	tcase_add_test(t, follows_the_rules);
 	tcase_add_test(t, beams_follow_the_rules);
-	tcase_add_test(t, stop_texts_are_never_heard);
-	tcase_add_test(t, beams_end_with_stop_texts);
 	tcase_add_test(t, odd_logits_are_reported);
 	tcase_add_test(t, odd_logits_end_a_search);
 	tcase_add_test(t, callbacks_end_it);
