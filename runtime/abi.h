@@ -151,8 +151,8 @@ struct tfmc_record {
 	uint64_t state_hash;                 /* of what the states hold, however they lie */
 	uint64_t n_states, states;           /* struct tfmc_record_state [n_states] */
 	uint64_t tokenizer, tokenizer_bytes; /* the packed tokenizer (libtfmctok), 8-byte aligned; 0: none */
-	int64_t prefix; /* first positions of a sequence that see each other: one call has to bring them all
-	                 */
+	int64_t prefix; /* first positions of a sequence that see each other: one call has to bring them all;
+	                   max_len: an input says how many */
 	uint64_t floor; /* i32 for each sequence in the fixed part, where states are rings: the least length
 	                   above 0 that it may be trimmed to; 0: no rings */
 	uint64_t system[2]; /* bits of tfmc_config.system that some variant wants */

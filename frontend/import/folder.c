@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "frontend/expr/expr.h"
@@ -107,6 +108,12 @@ static const char *quoted(struct arena *a, const char *text)
 	return word;
 }
 
+/* `name` of a description; null would be none. */
+static const char *plain_name(struct arena *a, const char *name)
+{
+	return strcasecmp(name, "null") == 0 ? quoted(a, name) : name;
+}
+
 const char *folder_file(struct arena *a, const char *at, const char *name)
 {
 	return at[0] == '\0' ? name : quoted(a, file_join(a, at, name));
@@ -170,7 +177,7 @@ const char *folder_model(struct parsed_files *f, const char *path, const char *n
 	*st = more == NULL ? TFMC_INVALID : TFMC_OK;
 	return more == NULL ? NULL
 	                    : arena_printf(a, "tfmc: 1\nname: %s\nhf: %s\n%sweights: {files: [%s]}\n%s",
-	                                   name != NULL ? name : folder_name(a, path),
+	                                   plain_name(a, name != NULL ? name : folder_name(a, path)),
 	                                   folder_file(a, at, "config.json"), more, files,
 	                                   folder_tokenizer(a, path, at, config));
 }
@@ -259,8 +266,8 @@ const char *gguf_model(struct parsed_files *f, const char *path, const char *nam
 	const char *first = file_join(a, at, base), *files = quoted(a, first);
 	size_t n = strlen(base);
 	int parts = gguf_parts(base);
-	if (strpbrk(base, "'\n\r") != NULL) {
-		diag_error(f->cx, LOC_NONE, DIAG_FILE, "the name of '%s' has quotes or line breaks", path);
+	if (strpbrk(base, "\n\r") != NULL) {
+		diag_error(f->cx, LOC_NONE, DIAG_FILE, "the name of '%s' has line breaks", path);
 		return NULL;
 	}
 	for (int i = 2; i <= parts; i++)
@@ -273,6 +280,6 @@ const char *gguf_model(struct parsed_files *f, const char *path, const char *nam
 	if (sections == NULL)
 		return NULL;
 	return arena_printf(a, "tfmc: 1\nname: %s\nhf: %s\nweights: {files: [%s]}\n%s",
-	                    name != NULL ? name : folder_name(a, arena_strndup(a, base, n)), quoted(a, first),
-	                    files, sections);
+	                    plain_name(a, name != NULL ? name : folder_name(a, arena_strndup(a, base, n))),
+	                    quoted(a, first), files, sections);
 }

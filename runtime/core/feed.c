@@ -263,7 +263,7 @@ int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n)
 	else if (room && n > room)
 		status = session_fault(f->session, "the prompt has %llu ids; the state has room for %llu",
 		                       (unsigned long long)n, (unsigned long long)room);
-	else if ((int64_t)n < f->record->prefix)
+	else if ((int64_t)n < f->record->prefix && f->record->prefix != f->record->max_len)
 		status = session_fault(f->session,
 		                       "the prompt has %llu ids; the first %lld positions see each other, so "
 		                       "that they come together",

@@ -52,6 +52,10 @@ cmp "$tmp/named.safetensors" "$tmp/none.safetensors"
 "$TFMC" import "$tmp/half.gguf" | diff - <(printf "tfmc: 1\nname: half\nhf: 'half.gguf'\nweights: {files: ['half.gguf']}\n")
 "$TFMC" "$tmp/half.gguf" -o "$tmp/half.o" -MD
 grep -c "half.gguf" "$tmp/half.d" >/dev/null
+for name in null "it's"; do # names that YAML reads as something else
+	cp "$tmp/half.gguf" "$tmp/$name.gguf"
+	"$TFMC" "$tmp/$name.gguf" -o "$tmp/named.o" >/dev/null
+done
 
 # A tokenizer in the metadata is the model's.
 python3 "$support/to_gguf.py" "$tmp/llama" "$tmp/letters.gguf" --letters
