@@ -59,7 +59,7 @@ int tfmc_cl_finish(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
 {
 	if (!c)
 		return cl_fail(error, TFMC_CL_E_NULL, "there is no context");
-	return cl_checked(c->calls->clFinish(c->queue), "clFinish", error);
+	return CL_CALL(c->calls, clFinish, error, c->queue);
 }
 
 /* ---- buffers ---- */
@@ -166,39 +166,35 @@ static int transfer(const struct tfmc_cl_buffer *b, uint64_t offset, const char 
                     uint64_t bytes, cl_uint waits, struct tfmc_cl_error *error)
 {
 	const struct tfmc_cl_context *c = b->context;
-	int status = TFMC_CL_OK;
-	for (uint64_t at = 0, n; status == TFMC_CL_OK && at < bytes; at += n) {
+	for (uint64_t at = 0, n; at < bytes; at += n) {
 		size_t place = (size_t)(offset + at);
 		n = bytes - at < c->piece ? bytes - at : c->piece;
 		if (from)
-			status = cl_checked(c->calls->clEnqueueWriteBuffer(c->queue, b->memory, waits, place,
-			                                                   (size_t)n, from + at, 0, NULL,
-			                                                   NULL),
-			                    "clEnqueueWriteBuffer", error);
+			TRY(CL_CALL(c->calls, clEnqueueWriteBuffer, error, c->queue, b->memory, waits, place,
+			            (size_t)n, from + at, 0, NULL, NULL));
 		else
-			status = cl_checked(c->calls->clEnqueueReadBuffer(c->queue, b->memory, waits, place,
-			                                                  (size_t)n, to + at, 0, NULL, NULL),
-			                    "clEnqueueReadBuffer", error);
+			TRY(CL_CALL(c->calls, clEnqueueReadBuffer, error, c->queue, b->memory, waits, place,
+			            (size_t)n, to + at, 0, NULL, NULL));
 	}
-	return status;
+	return TFMC_CL_OK;
 }
 
 static int upload(struct tfmc_cl_buffer *b, uint64_t offset, const void *from, uint64_t bytes, cl_uint waits,
                   struct tfmc_cl_error *error)
 {
-	int status = check_written(b, offset, bytes, error);
-	if (status == TFMC_CL_OK && !from && bytes)
+	TRY(check_written(b, offset, bytes, error));
+	if (!from && bytes)
 		return cl_fail(error, TFMC_CL_E_NULL, "there are no data");
-	return status == TFMC_CL_OK ? transfer(b, offset, from, NULL, bytes, waits, error) : status;
+	return transfer(b, offset, from, NULL, bytes, waits, error);
 }
 
 static int download(const struct tfmc_cl_buffer *b, uint64_t offset, void *to, uint64_t bytes, cl_uint waits,
                     struct tfmc_cl_error *error)
 {
-	int status = check_range(b, offset, bytes, error);
-	if (status == TFMC_CL_OK && !to && bytes)
+	TRY(check_range(b, offset, bytes, error));
+	if (!to && bytes)
 		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the bytes");
-	return status == TFMC_CL_OK ? transfer(b, offset, NULL, to, bytes, waits, error) : status;
+	return transfer(b, offset, NULL, to, bytes, waits, error);
 }
 
 int tfmc_cl_upload(struct tfmc_cl_buffer *b, uint64_t offset, const void *from, uint64_t bytes,
@@ -228,11 +224,10 @@ int tfmc_cl_download_later(const struct tfmc_cl_buffer *b, uint64_t offset, void
 int tfmc_cl_copy(const struct tfmc_cl_buffer *from, uint64_t from_offset, struct tfmc_cl_buffer *to,
                  uint64_t to_offset, uint64_t bytes, struct tfmc_cl_error *error)
 {
-	int status = check_range(from, from_offset, bytes, error);
-	if (status == TFMC_CL_OK)
-		status = check_written(to, to_offset, bytes, error);
-	if (status != TFMC_CL_OK || bytes == 0)
-		return status;
+	TRY(check_range(from, from_offset, bytes, error));
+	TRY(check_written(to, to_offset, bytes, error));
+	if (bytes == 0)
+		return TFMC_CL_OK;
 	const struct tfmc_cl_context *c = to->context;
 	uint64_t apart = from_offset < to_offset ? to_offset - from_offset : from_offset - to_offset;
 	if (from->context != c)
@@ -241,19 +236,17 @@ int tfmc_cl_copy(const struct tfmc_cl_buffer *from, uint64_t from_offset, struct
 		return cl_fail(error, TFMC_CL_E_RANGE,
 		               "%" PRIu64 " bytes are copied to a place %" PRIu64 " bytes away", bytes,
 		               apart);
-	cl_int code = c->calls->clEnqueueCopyBuffer(c->queue, from->memory, to->memory, (size_t)from_offset,
-	                                            (size_t)to_offset, (size_t)bytes, 0, NULL, NULL);
-	return cl_checked(code, "clEnqueueCopyBuffer", error);
+	return CL_CALL(c->calls, clEnqueueCopyBuffer, error, c->queue, from->memory, to->memory,
+	               (size_t)from_offset, (size_t)to_offset, (size_t)bytes, 0, NULL, NULL);
 }
 
 int tfmc_cl_clear(struct tfmc_cl_buffer *b, uint64_t offset, uint64_t bytes, struct tfmc_cl_error *error)
 {
 	static const char zero = 0;
-	int status = check_written(b, offset, bytes, error);
-	if (status != TFMC_CL_OK || bytes == 0)
-		return status;
+	TRY(check_written(b, offset, bytes, error));
+	if (bytes == 0)
+		return TFMC_CL_OK;
 	const struct tfmc_cl_context *c = b->context;
-	cl_int code = c->calls->clEnqueueFillBuffer(c->queue, b->memory, &zero, sizeof(zero), (size_t)offset,
-	                                            (size_t)bytes, 0, NULL, NULL);
-	return cl_checked(code, "clEnqueueFillBuffer", error);
+	return CL_CALL(c->calls, clEnqueueFillBuffer, error, c->queue, b->memory, &zero, sizeof(zero),
+	               (size_t)offset, (size_t)bytes, 0, NULL, NULL);
 }

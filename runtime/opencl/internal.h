@@ -9,6 +9,7 @@
 
 #include "runtime/opencl/calls.h"
 #include "runtime/opencl/tfmc_cl.h"
+#include "runtime/try.h"
 
 /* What is done about faults and habits of drivers (drivers.def), bits. */
 enum cl_remedy { CL_NO_BINARIES = 1 /* binaries of programs are not asked for */ };
@@ -51,6 +52,7 @@ int cl_call_failed(struct tfmc_cl_error *error, const char *call, cl_int code);
 
 /* The same for a code that may be success. */
 int cl_checked(cl_int code, const char *call, struct tfmc_cl_error *error);
+#define CL_CALL(calls, name, error, ...) cl_checked((calls)->name(__VA_ARGS__), #name, error)
 /* What a call has created; one that succeeds must give something. */
 int cl_created(const void *object, cl_int code, const char *call, struct tfmc_cl_error *error);
 

@@ -150,15 +150,14 @@ static int read_kinds(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_err
 	struct tfmc_cl_device *d = &e->device;
 	cl_ulong type = 0;
 	cl_uint local = 0;
-	int status = ASK(cl, e->id, CL_DEVICE_TYPE, &type, error);
-	if (status == TFMC_CL_OK)
-		status = ASK(cl, e->id, CL_DEVICE_LOCAL_MEM_TYPE, &local, error);
+	TRY(ASK(cl, e->id, CL_DEVICE_TYPE, &type, error));
+	TRY(ASK(cl, e->id, CL_DEVICE_LOCAL_MEM_TYPE, &local, error));
 	d->type = type & CL_DEVICE_TYPE_GPU           ? TFMC_CL_GPU
 	          : type & CL_DEVICE_TYPE_ACCELERATOR ? TFMC_CL_ACCELERATOR
 	          : type & CL_DEVICE_TYPE_CPU         ? TFMC_CL_CPU
 	                                              : TFMC_CL_OTHER;
 	d->has_own_local = local == CL_LOCAL;
-	return status;
+	return TFMC_CL_OK;
 }
 
 /* "OpenCL 1.2 anything" or newer. */
@@ -175,13 +174,9 @@ static int check_usable(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_e
 {
 	const struct tfmc_cl_device *d = &e->device;
 	cl_uint available = 0, compiler = 0, little = 0;
-	int status = ASK(cl, e->id, CL_DEVICE_AVAILABLE, &available, error);
-	if (status == TFMC_CL_OK)
-		status = ASK(cl, e->id, CL_DEVICE_COMPILER_AVAILABLE, &compiler, error);
-	if (status == TFMC_CL_OK)
-		status = ASK(cl, e->id, CL_DEVICE_ENDIAN_LITTLE, &little, error);
-	if (status != TFMC_CL_OK)
-		return status;
+	TRY(ASK(cl, e->id, CL_DEVICE_AVAILABLE, &available, error));
+	TRY(ASK(cl, e->id, CL_DEVICE_COMPILER_AVAILABLE, &compiler, error));
+	TRY(ASK(cl, e->id, CL_DEVICE_ENDIAN_LITTLE, &little, error));
 	if (!available || !compiler || !little)
 		return cl_fail(error, TFMC_CL_E_DEVICE, "'%.200s' %s", d->name,
 		               !available  ? "is not available"
@@ -195,17 +190,14 @@ static int check_usable(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_e
 
 static int read_device(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_error *error)
 {
-	int status = e->id ? TFMC_CL_OK
-	                   : cl_fail(error, TFMC_CL_E_ANSWER, "clGetDeviceIDs: a device is a null pointer");
-	for (size_t i = 0; status == TFMC_CL_OK && i < sizeof(properties) / sizeof(properties[0]); i++)
-		status = read_property(cl, e, &properties[i], error);
-	if (status == TFMC_CL_OK)
-		status = read_kinds(cl, e, error);
-	if (status == TFMC_CL_OK)
-		status = check_usable(cl, e, error);
-	if (status == TFMC_CL_OK)
-		read_extensions(cl, e);
-	return status;
+	if (!e->id)
+		return cl_fail(error, TFMC_CL_E_ANSWER, "clGetDeviceIDs: a device is a null pointer");
+	for (size_t i = 0; i < sizeof(properties) / sizeof(properties[0]); i++)
+		TRY(read_property(cl, e, &properties[i], error));
+	TRY(read_kinds(cl, e, error));
+	TRY(check_usable(cl, e, error));
+	read_extensions(cl, e);
+	return TFMC_CL_OK;
 }
 
 static unsigned remedies(const char *platform)
@@ -281,8 +273,8 @@ static int read_platform(struct tfmc_cl *cl, struct cl_platform *p, struct tfmc_
 	        NULL,       CL_PLATFORM_VERSION, "clGetPlatformInfo(CL_PLATFORM_VERSION)"};
 	if (!p->id)
 		return cl_fail(error, TFMC_CL_E_ANSWER, "clGetPlatformIDs: a platform is a null pointer");
-	int status = cl_ask_text(&name, TEXT_MAX, true, &p->name, error);
-	return status == TFMC_CL_OK ? cl_ask_text(&version, TEXT_MAX, true, &p->version, error) : status;
+	TRY(cl_ask_text(&name, TEXT_MAX, true, &p->name, error));
+	return cl_ask_text(&version, TEXT_MAX, true, &p->version, error);
 }
 
 static int list_platform(struct tfmc_cl *cl, size_t number, struct tfmc_cl_error *error)
@@ -312,10 +304,9 @@ int cl_list(struct tfmc_cl *cl, struct tfmc_cl_error *error)
 	if (!cl->platforms)
 		return cl_no_memory(error);
 	cl->n_platforms = n;
-	int status = TFMC_CL_OK;
 	for (cl_uint i = 0; i < n; i++)
 		cl->platforms[i].id = ids[i];
-	for (cl_uint i = 0; status == TFMC_CL_OK && i < n; i++)
-		status = list_platform(cl, i, error);
-	return status;
+	for (cl_uint i = 0; i < n; i++)
+		TRY(list_platform(cl, i, error));
+	return TFMC_CL_OK;
 }

@@ -14,14 +14,10 @@ static int keep_times(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
 	cl_int code = CL_SUCCESS;
 	if (c->is_timed)
 		return TFMC_CL_OK;
-	int status = tfmc_cl_finish(c, error);
-	if (status != TFMC_CL_OK)
-		return status;
+	TRY(tfmc_cl_finish(c, error));
 	cl_command_queue queue =
 	        c->calls->clCreateCommandQueue(c->context, c->entry->id, CL_QUEUE_PROFILING_ENABLE, &code);
-	status = cl_created(queue, code, "clCreateCommandQueue", error);
-	if (status != TFMC_CL_OK)
-		return status;
+	TRY(cl_created(queue, code, "clCreateCommandQueue", error));
 	(void)c->calls->clReleaseCommandQueue(c->queue);
 	c->queue = queue;
 	c->is_timed = true;
@@ -44,11 +40,10 @@ int tfmc_cl_launch_timed(struct tfmc_cl_kernel *k, const uint64_t groups[2], con
 	*out = NULL;
 	if (!k)
 		return cl_fail(error, TFMC_CL_E_NULL, "there is no kernel");
-	int status = keep_times(k->context, error);
-	if (status == TFMC_CL_OK)
-		status = cl_launch(k, groups, items, &event, error);
-	*out = status == TFMC_CL_OK ? (struct tfmc_cl_event *)event : NULL;
-	return status;
+	TRY(keep_times(k->context, error));
+	TRY(cl_launch(k, groups, items, &event, error));
+	*out = (struct tfmc_cl_event *)event;
+	return TFMC_CL_OK;
 }
 
 static int read_time(const struct cl_calls *calls, cl_event event, uint64_t *nanoseconds,
@@ -57,16 +52,14 @@ static int read_time(const struct cl_calls *calls, cl_event event, uint64_t *nan
 	struct cl_question q = {
 	        calls, ask_event, event, NULL, CL_PROFILING_COMMAND_START, "clGetEventProfilingInfo"};
 	cl_ulong begin = 0, end = 0;
-	int status = cl_checked(calls->clWaitForEvents(1, &event), "clWaitForEvents", error);
-	if (status == TFMC_CL_OK)
-		status = cl_ask_value(&q, &begin, sizeof(begin), error);
+	TRY(CL_CALL(calls, clWaitForEvents, error, 1, &event));
+	TRY(cl_ask_value(&q, &begin, sizeof(begin), error));
 	q.what = CL_PROFILING_COMMAND_END;
-	if (status == TFMC_CL_OK)
-		status = cl_ask_value(&q, &end, sizeof(end), error);
-	if (status == TFMC_CL_OK && end < begin)
+	TRY(cl_ask_value(&q, &end, sizeof(end), error));
+	if (end < begin)
 		return cl_fail(error, TFMC_CL_E_ANSWER, "%s: a kernel ends before it begins", q.name);
 	*nanoseconds = end - begin;
-	return status;
+	return TFMC_CL_OK;
 }
 
 int tfmc_cl_event_take(const struct tfmc_cl_context *c, struct tfmc_cl_event *event, uint64_t *nanoseconds,
@@ -164,22 +157,19 @@ static int repeat(const struct roofs *r, const struct loop *l, struct tfmc_cl_ke
                   struct tfmc_cl_error *error)
 {
 	const uint64_t groups[] = {l->groups, 1}, items[] = {r->items, 1};
-	int status = TFMC_CL_OK;
 	int32_t n = 1;
-	for (int run = 0, left = RUNS; status == TFMC_CL_OK && run < RUNS_MAX && left > 0; run++) {
+	for (int run = 0, left = RUNS; run < RUNS_MAX && left > 0; run++) {
 		struct tfmc_cl_event *event;
 		uint64_t spent = 0;
-		status = tfmc_cl_kernel_set(k, 0, &n, sizeof(n), error);
-		if (status == TFMC_CL_OK)
-			status = tfmc_cl_launch_timed(k, groups, items, &event, error);
-		if (status == TFMC_CL_OK)
-			status = tfmc_cl_event_take(r->context, event, &spent, error);
+		TRY(tfmc_cl_kernel_set(k, 0, &n, sizeof(n), error));
+		TRY(tfmc_cl_launch_timed(k, groups, items, &event, error));
+		TRY(tfmc_cl_event_take(r->context, event, &spent, error));
 		double now = spent > 0 ? l->amount * n / ((double)spent * 1e-9) : 0;
 		*rate = now > *rate ? now : *rate;
 		left -= spent >= LONG_ENOUGH;
 		n = spent < LONG_ENOUGH && n < REPEATS_MAX ? 2 * n : n;
 	}
-	return status;
+	return TFMC_CL_OK;
 }
 
 static int measure(const struct roofs *r, const struct loop *l, double *rate, struct tfmc_cl_error *error)
@@ -216,10 +206,9 @@ static int measure_all(const struct roofs *r, struct tfmc_cl_roofs *out, struct 
 	double floats = 2.0 * CHAINS * (double)(r->groups * r->items * r->lanes);
 	const struct loop multiply = {"multiply_floats", NULL, r->groups, floats, 2};
 	const struct loop dot = {"multiply_bytes", NULL, r->groups, 4 * floats, 1};
-	int status = measure(r, &multiply, &out->f32, error);
-	if (status == TFMC_CL_OK)
-		status = measure(r, &dot, &out->int8, error);
-	return status == TFMC_CL_OK ? measure_read(r, &out->bytes, error) : status;
+	TRY(measure(r, &multiply, &out->f32, error));
+	TRY(measure(r, &dot, &out->int8, error));
+	return measure_read(r, &out->bytes, error);
 }
 
 static int build(struct roofs *r, struct tfmc_cl_error *error)
@@ -248,11 +237,9 @@ static int make_memory(struct roofs *r, uint64_t bytes, struct tfmc_cl_error *er
 	uint64_t largest = r->context->entry->device.largest;
 	bytes = bytes < BYTES_MAX ? bytes : BYTES_MAX;
 	bytes = bytes < largest ? bytes : largest;
-	int status =
-	        tfmc_cl_buffer_create(r->context, 4 * r->lanes_read * r->groups * r->items, &r->to, error);
-	if (status == TFMC_CL_OK)
-		status = tfmc_cl_buffer_create(r->context, bytes, &r->from, error);
-	return status == TFMC_CL_OK ? tfmc_cl_clear(r->from, 0, bytes, error) : status;
+	TRY(tfmc_cl_buffer_create(r->context, 4 * r->lanes_read * r->groups * r->items, &r->to, error));
+	TRY(tfmc_cl_buffer_create(r->context, bytes, &r->from, error));
+	return tfmc_cl_clear(r->from, 0, bytes, error);
 }
 
 int tfmc_cl_roofs(const struct tfmc_cl *cl, size_t number, uint64_t bytes, struct tfmc_cl_roofs *out,

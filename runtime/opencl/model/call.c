@@ -156,7 +156,6 @@ static int32_t measure_launch(struct run *r, struct model_launch *l)
 	int64_t most =
 	        (int64_t)m->chosen->compute_units * (m->chosen->type == TFMC_CL_CPU ? GROUPS_CPU : GROUPS);
 	int64_t scratch = model_kernel(m, l, KERNEL_SCRATCH);
-	int32_t status = TFMC_RT_OK;
 	if (!tfmc_plan_value(&m->plan, model_kernel(m, l, KERNEL_TASKS), r->f->dims, &l->groups))
 		return fail(r, l, "there are too many tasks");
 	l->groups = l->groups < most ? l->groups : most;
@@ -164,9 +163,9 @@ static int32_t measure_launch(struct run *r, struct model_launch *l)
 	if (!for_workers(r, l, &scratch))
 		return fail(r, l, "there is too much scratch");
 	grow(&r->scratch, scratch);
-	for (int64_t i = first; status == TFMC_RT_OK && i < first + n; i++)
-		status = measure_area(r, l, i);
-	return status;
+	for (int64_t i = first; i < first + n; i++)
+		TRY(measure_area(r, l, i));
+	return TFMC_RT_OK;
 }
 
 /* Of a step WANTED. */
@@ -183,19 +182,18 @@ static bool is_any_wanted(const struct run *r, int64_t step)
 static int32_t measure(struct run *r)
 {
 	struct model_function *f = r->f;
-	int32_t status = TFMC_RT_OK;
 	memset(f->param_bytes, 0, (size_t)f->n_params * sizeof(*f->param_bytes));
 	memset(f->result_bytes, 0, (size_t)f->n_results * sizeof(*f->result_bytes));
 	f->past_begin = f->past_bytes = 0;
-	for (size_t i = 0; status == TFMC_RT_OK && i < f->n; i++) {
+	for (size_t i = 0; i < f->n; i++) {
 		struct model_launch *l = &f->launches[i];
 		l->is_wanted = true;
 		for (int k = 0; k < PLAN_DEPTH && l->wanted[k] >= 0; k++)
 			l->is_wanted = l->is_wanted && is_any_wanted(r, l->wanted[k]);
 		if (l->is_wanted)
-			status = measure_launch(r, l);
+			TRY(measure_launch(r, l));
 	}
-	return status == TFMC_RT_OK && f->lengths >= 0 ? measure_area(r, NULL, f->lengths) : status;
+	return f->lengths >= 0 ? measure_area(r, NULL, f->lengths) : TFMC_RT_OK;
 }
 
 static int32_t make_room(const struct run *r)
@@ -206,16 +204,15 @@ static int32_t make_room(const struct run *r)
 	int64_t row = model_cell(m, PLAN_FUNCTIONS, (int64_t)r->call->function, FUNCTION_ARENA), arena;
 	if (!tfmc_plan_value(&m->plan, row, f->dims, &arena) || arena < 0)
 		return fail(r, NULL, "the arena is too large");
-	int32_t status = model_grow(m, &where, &m->arena, arena);
-	if (status == TFMC_RT_OK)
-		status = model_grow(m, &where, &m->scratch, r->scratch);
-	for (int64_t i = 0; status == TFMC_RT_OK && i < f->n_params; i++)
+	TRY(model_grow(m, &where, &m->arena, arena));
+	TRY(model_grow(m, &where, &m->scratch, r->scratch));
+	for (int64_t i = 0; i < f->n_params; i++)
 		if (f->param_bytes[i] > 0)
-			status = model_grow(m, &where, &m->params[i], f->param_bytes[i]);
-	for (int64_t i = 0; status == TFMC_RT_OK && i < f->n_results; i++)
+			TRY(model_grow(m, &where, &m->params[i], f->param_bytes[i]));
+	for (int64_t i = 0; i < f->n_results; i++)
 		if (f->result_bytes[i] > 0)
-			status = model_grow(m, &where, &m->results[i], f->result_bytes[i]);
-	return status;
+			TRY(model_grow(m, &where, &m->results[i], f->result_bytes[i]));
+	return TFMC_RT_OK;
 }
 
 /* ---- arguments ---- */
@@ -281,14 +278,12 @@ static int32_t set_launch(const struct run *r, struct model_launch *l)
 	struct tfmc_cl_error error;
 	const struct tfmc_cl_model *m = r->model;
 	const char *name = tfmc_plan_name(&m->plan, model_kernel(m, l, KERNEL_NAME));
-	int32_t status = TFMC_RT_OK;
 	if (!l->handle)
-		status =
-		        checked(r, l, tfmc_cl_kernel_create(m->programs[l->kernel], name, &l->handle, &error),
-		                &error);
-	for (int64_t i = 0; status == TFMC_RT_OK && i < model_kernel(m, l, KERNEL_ARGS_N); i++)
-		status = set_arg(r, l, (uint32_t)i);
-	return status;
+		TRY(checked(r, l, tfmc_cl_kernel_create(m->programs[l->kernel], name, &l->handle, &error),
+		            &error));
+	for (int64_t i = 0; i < model_kernel(m, l, KERNEL_ARGS_N); i++)
+		TRY(set_arg(r, l, (uint32_t)i));
+	return TFMC_RT_OK;
 }
 
 static bool is_prepared(const struct run *r)
@@ -315,17 +310,16 @@ static int32_t prepare(struct run *r)
 		f->dims[i] = r->call->dims[i];
 	for (int64_t i = 0; i < f->n_results; i++)
 		f->wanted[i] = r->call->results[i].data != NULL;
-	int32_t status = f->is_built ? TFMC_RT_OK : model_build(r->model, f);
-	if (status == TFMC_RT_OK)
-		status = measure(r);
-	if (status == TFMC_RT_OK)
-		status = make_room(r);
-	for (size_t i = 0; status == TFMC_RT_OK && i < f->n; i++)
+	if (!f->is_built)
+		TRY(model_build(r->model, f));
+	TRY(measure(r));
+	TRY(make_room(r));
+	for (size_t i = 0; i < f->n; i++)
 		if (f->launches[i].is_wanted)
-			status = set_launch(r, &f->launches[i]);
+			TRY(set_launch(r, &f->launches[i]));
 	f->serial = r->model->serial;
-	f->is_ready = status == TFMC_RT_OK;
-	return status;
+	f->is_ready = true;
+	return TFMC_RT_OK;
 }
 
 /* ---- what the caller gives and gets ---- */
@@ -361,28 +355,27 @@ static int upload(const struct run *r, struct tfmc_cl_error *error)
 {
 	struct tfmc_cl_model *m = r->model;
 	const struct model_function *f = r->f;
-	int status = tfmc_cl_upload_later(m->state.buffer, (uint64_t)f->past_begin, r->call->past,
-	                                  (uint64_t)f->past_bytes, error);
-	for (int64_t i = 0; status == TFMC_CL_OK && i < f->n_params; i++)
+	TRY(tfmc_cl_upload_later(m->state.buffer, (uint64_t)f->past_begin, r->call->past,
+	                         (uint64_t)f->past_bytes, error));
+	for (int64_t i = 0; i < f->n_params; i++)
 		if (f->param_bytes[i] > 0)
-			status = tfmc_cl_upload_later(m->params[i].buffer, 0, r->call->params[i].data,
-			                              (uint64_t)f->param_bytes[i], error);
-	return status;
+			TRY(tfmc_cl_upload_later(m->params[i].buffer, 0, r->call->params[i].data,
+			                         (uint64_t)f->param_bytes[i], error));
+	return TFMC_CL_OK;
 }
 
 static int download(const struct run *r, const struct span *lengths, struct tfmc_cl_error *error)
 {
 	const struct tfmc_cl_model *m = r->model;
 	const struct model_function *f = r->f;
-	int status = TFMC_CL_OK;
-	for (int64_t i = 0; status == TFMC_CL_OK && i < f->n_results; i++)
+	for (int64_t i = 0; i < f->n_results; i++)
 		if (f->wanted[i] && f->result_bytes[i] > 0)
-			status = tfmc_cl_download_later(m->results[i].buffer, 0, r->call->results[i].data,
-			                                (uint64_t)f->result_bytes[i], error);
-	if (status == TFMC_CL_OK && lengths->bytes > 0)
-		status = tfmc_cl_download_later(lengths->memory->buffer, (uint64_t)lengths->begin, m->lengths,
-		                                (uint64_t)lengths->bytes, error);
-	return status;
+			TRY(tfmc_cl_download_later(m->results[i].buffer, 0, r->call->results[i].data,
+			                           (uint64_t)f->result_bytes[i], error));
+	if (lengths->bytes > 0)
+		TRY(tfmc_cl_download_later(lengths->memory->buffer, (uint64_t)lengths->begin, m->lengths,
+		                           (uint64_t)lengths->bytes, error));
+	return TFMC_CL_OK;
 }
 
 /* ---- calls ---- */
@@ -426,24 +419,20 @@ static int32_t tell(const struct run *r, int32_t status)
 static int32_t ask(const struct run *r, const struct span *lengths)
 {
 	struct tfmc_cl_error error;
-	int32_t status = checked(r, NULL, upload(r, &error), &error);
-	for (size_t i = 0; status == TFMC_RT_OK && i < r->f->n; i++)
-		status = launch(r, &r->f->launches[i]);
-	return status == TFMC_RT_OK ? checked(r, NULL, download(r, lengths, &error), &error) : status;
+	TRY(checked(r, NULL, upload(r, &error), &error));
+	for (size_t i = 0; i < r->f->n; i++)
+		TRY(launch(r, &r->f->launches[i]));
+	return checked(r, NULL, download(r, lengths, &error), &error);
 }
 
 static int32_t run(struct run *r)
 {
 	struct tfmc_cl_error error;
 	struct span lengths;
-	int32_t status = prepare(r);
-	if (status == TFMC_RT_OK)
-		status = find_lengths(r, &lengths);
-	if (status == TFMC_RT_OK)
-		status = check_tensors(r);
-	if (status != TFMC_RT_OK)
-		return status;
-	status = ask(r, &lengths);
+	TRY(prepare(r));
+	TRY(find_lengths(r, &lengths));
+	TRY(check_tensors(r));
+	int32_t status = ask(r, &lengths);
 	int finished = tfmc_cl_finish(r->model->context, &error); /* also after a failure */
 	if (status == TFMC_RT_OK)
 		status = checked(r, NULL, finished, &error);

@@ -51,19 +51,15 @@ static int run(const struct tfmc_cl_model *m, struct probing *p, int32_t *dots)
 	static const uint64_t one[2] = {1, 1}, items[2] = {WORDS, 1};
 	const struct tfmc_cl_source source = {probe, sizeof(probe) - 1, MODEL_LANGUAGE, m->device.cache};
 	const void *in[] = {x, y, dots};
-	int status = tfmc_cl_program_build(m->context, &source, &p->program, NULL);
-	if (status == TFMC_CL_OK)
-		status = tfmc_cl_kernel_create(p->program, "dots", &p->kernel, NULL);
-	for (uint32_t i = 0; status == TFMC_CL_OK && i < 3; i++) {
-		status = tfmc_cl_buffer_create(m->context, sizeof(x), &p->buffer[i], NULL);
-		if (status == TFMC_CL_OK)
-			status = tfmc_cl_upload(p->buffer[i], 0, in[i], sizeof(x), NULL);
-		if (status == TFMC_CL_OK)
-			status = tfmc_cl_kernel_set_buffer(p->kernel, i, p->buffer[i], NULL);
+	TRY(tfmc_cl_program_build(m->context, &source, &p->program, NULL));
+	TRY(tfmc_cl_kernel_create(p->program, "dots", &p->kernel, NULL));
+	for (uint32_t i = 0; i < 3; i++) {
+		TRY(tfmc_cl_buffer_create(m->context, sizeof(x), &p->buffer[i], NULL));
+		TRY(tfmc_cl_upload(p->buffer[i], 0, in[i], sizeof(x), NULL));
+		TRY(tfmc_cl_kernel_set_buffer(p->kernel, i, p->buffer[i], NULL));
 	}
-	if (status == TFMC_CL_OK)
-		status = tfmc_cl_launch(p->kernel, one, items, NULL);
-	return status == TFMC_CL_OK ? tfmc_cl_download(p->buffer[2], 0, dots, sizeof(x), NULL) : status;
+	TRY(tfmc_cl_launch(p->kernel, one, items, NULL));
+	return tfmc_cl_download(p->buffer[2], 0, dots, sizeof(x), NULL);
 }
 
 static bool asks_for_dots(const struct tfmc_cl_code *code)
@@ -71,7 +67,7 @@ static bool asks_for_dots(const struct tfmc_cl_code *code)
 	static const char macro[] = "TFMC_DOT";
 	const char *at = code->source, *end = at + code->source_bytes;
 	while ((at = memchr(at, macro[0], (size_t)(end - at))) != NULL) {
-		if ((size_t)(end - at) >= sizeof(macro) && memcmp(at, macro, sizeof(macro) - 1) == 0)
+		if ((size_t)(end - at) >= sizeof(macro) - 1 && memcmp(at, macro, sizeof(macro) - 1) == 0)
 			return true;
 		at++;
 	}

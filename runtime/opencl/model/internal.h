@@ -11,6 +11,7 @@
 #include "runtime/opencl/model.h"
 #include "runtime/opencl/tfmc_cl.h"
 #include "runtime/plan/read.h"
+#include "runtime/try.h"
 
 /* A buffer that is replaced when it has to be larger. */
 struct model_memory {

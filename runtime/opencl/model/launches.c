@@ -116,9 +116,7 @@ static int32_t expand(struct tfmc_cl_model *m, int64_t row)
 	const struct model_where where = {f->name, NULL};
 	if (f->n_params > TENSORS || f->n_results > TENSORS)
 		return model_fail(m, &where, "there are too many tensors");
-	int32_t status = walk(&w, first, first + model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_STEPS_N));
-	if (status != TFMC_RT_OK)
-		return status;
+	TRY(walk(&w, first, first + model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_STEPS_N)));
 	f->args = make((int64_t)w.n_args, sizeof(*f->args));
 	f->dims = make(m->plan.rows[PLAN_DIMS] + f->n_params + f->n_results, sizeof(*f->dims));
 	f->wanted = make(f->n_results, sizeof(*f->wanted));
@@ -134,14 +132,11 @@ static int32_t expand(struct tfmc_cl_model *m, int64_t row)
 int32_t model_expand(struct tfmc_cl_model *m)
 {
 	int64_t n = m->plan.rows[PLAN_FUNCTIONS];
-	int32_t status = TFMC_RT_OK;
 	m->functions = make(n, sizeof(*m->functions));
 	if (!m->functions)
 		return model_no_memory(m);
-	for (int64_t i = 0; status == TFMC_RT_OK && i < n; i++)
-		status = expand(m, i);
-	if (status != TFMC_RT_OK)
-		return status;
+	for (int64_t i = 0; i < n; i++)
+		TRY(expand(m, i));
 	m->params = make(m->n_params, sizeof(*m->params));
 	m->results = make(m->n_results, sizeof(*m->results));
 	return m->params && m->results ? TFMC_RT_OK : model_no_memory(m);
@@ -197,8 +192,7 @@ static int32_t add_piece(struct tfmc_cl_model *m, int64_t begin, int64_t end)
 int32_t model_place_weights(struct tfmc_cl_model *m)
 {
 	int64_t bytes = (int64_t)m->code.weights_bytes, begin = 0, end = 0;
-	int32_t status = TFMC_RT_OK;
-	while (status == TFMC_RT_OK && (end < bytes || m->n_pieces == 0)) {
+	while (end < bytes || m->n_pieces == 0) {
 		begin = end / PAGE * PAGE;
 		bool is_last = (uint64_t)(bytes - begin) <= m->chosen->largest;
 		int64_t cut = is_last ? bytes : find_cut(m, begin + (int64_t)m->chosen->largest);
@@ -207,8 +201,8 @@ int32_t model_place_weights(struct tfmc_cl_model *m)
 			                  "a kernel reads more weights than the %" PRIu64
 			                  " bytes that the device gives at most in one buffer",
 			                  m->chosen->largest);
-		status = add_piece(m, begin, cut);
+		TRY(add_piece(m, begin, cut));
 		end = cut;
 	}
-	return status;
+	return TFMC_RT_OK;
 }

@@ -69,9 +69,7 @@ static int32_t make_state(struct tfmc_cl_model *m)
 	m->readers = calloc((size_t)batch + 1, sizeof(*m->readers));
 	if (!m->lengths || !m->readers)
 		return model_no_memory(m);
-	int32_t status = model_grow(m, NULL, &m->state, bytes);
-	if (status != TFMC_RT_OK)
-		return status;
+	TRY(model_grow(m, NULL, &m->state, bytes));
 	return model_checked(m, NULL, tfmc_cl_clear(m->state.buffer, 0, (uint64_t)bytes, &error), &error);
 }
 
@@ -191,16 +189,12 @@ static int32_t build_largest(struct tfmc_cl_model *m)
 
 static int32_t open_all(struct tfmc_cl_model *m)
 {
-	int32_t status = read_plan(m);
-	if (status == TFMC_RT_OK)
-		status = open_device(m);
-	if (status == TFMC_RT_OK)
-		status = model_expand(m);
-	if (status == TFMC_RT_OK)
-		status = build_largest(m);
-	if (status == TFMC_RT_OK)
-		status = model_place_weights(m);
-	return status == TFMC_RT_OK ? make_state(m) : status;
+	TRY(read_plan(m));
+	TRY(open_device(m));
+	TRY(model_expand(m));
+	TRY(build_largest(m));
+	TRY(model_place_weights(m));
+	return make_state(m);
 }
 
 int32_t tfmc_cl_model_open(const struct tfmc_cl_code *code, const struct tfmc_device *device,

@@ -52,17 +52,17 @@ static int32_t fill_from(const struct permutation *p, int64_t i)
 {
 	struct tfmc_cl_model *m = p->model;
 	struct tfmc_cl_error error;
-	int status = TFMC_CL_OK;
-	while (status == TFMC_CL_OK && i < p->n && p->from[i] != i && m->readers[i] == 0) {
+	while (i < p->n && p->from[i] != i && m->readers[i] == 0) {
 		bool is_aside = p->from[i] == p->aside;
-		status = tfmc_cl_copy(is_aside ? m->aside.buffer : m->state.buffer,
-		                      is_aside ? 0 : place(p, p->from[i]), m->state.buffer, place(p, i),
-		                      (uint64_t)p->bytes, &error);
+		int status = tfmc_cl_copy(is_aside ? m->aside.buffer : m->state.buffer,
+		                          is_aside ? 0 : place(p, p->from[i]), m->state.buffer, place(p, i),
+		                          (uint64_t)p->bytes, &error);
+		TRY(model_checked(m, &state, status, &error));
 		m->readers[i] = -1;
 		i = p->from[i];
 		m->readers[i]--;
 	}
-	return model_checked(m, &state, status, &error);
+	return TFMC_RT_OK;
 }
 
 /* What is left are circles: one block is put aside, and nobody reads it in its place. */
@@ -70,30 +70,27 @@ static int32_t turn_circle(struct permutation *p, int64_t i)
 {
 	struct tfmc_cl_model *m = p->model;
 	struct tfmc_cl_error error;
-	int32_t status = model_grow(m, &state, &m->aside, p->bytes);
-	if (status == TFMC_RT_OK)
-		status = model_checked(m, &state,
-		                       tfmc_cl_copy(m->state.buffer, place(p, i), m->aside.buffer, 0,
-		                                    (uint64_t)p->bytes, &error),
-		                       &error);
+	TRY(model_grow(m, &state, &m->aside, p->bytes));
+	int status =
+	        tfmc_cl_copy(m->state.buffer, place(p, i), m->aside.buffer, 0, (uint64_t)p->bytes, &error);
+	TRY(model_checked(m, &state, status, &error));
 	p->aside = i;
 	m->readers[i] = 0;
-	return status == TFMC_RT_OK ? fill_from(p, i) : status;
+	return fill_from(p, i);
 }
 
 static int32_t permute(struct permutation *p)
 {
 	int64_t *readers = p->model->readers;
-	int32_t status = TFMC_RT_OK;
 	memset(readers, 0, (size_t)p->model->code.batch * sizeof(*readers));
 	for (int64_t i = 0; i < p->n; i++)
 		readers[p->from[i]] += p->from[i] != i;
-	for (int64_t i = 0; status == TFMC_RT_OK && i < p->n; i++)
-		status = fill_from(p, i);
-	for (int64_t i = 0; status == TFMC_RT_OK && i < p->n; i++)
+	for (int64_t i = 0; i < p->n; i++)
+		TRY(fill_from(p, i));
+	for (int64_t i = 0; i < p->n; i++)
 		if (readers[i] > 0 && p->from[i] != i)
-			status = turn_circle(p, i);
-	return status;
+			TRY(turn_circle(p, i));
+	return TFMC_RT_OK;
 }
 
 int32_t tfmc_cl_model_permute(struct tfmc_cl_model *m, const int64_t *from, int64_t n, int64_t at,
