@@ -136,16 +136,15 @@ static int begin_call(struct feeder *f, struct feeding *c, const char *entry_nam
 	if (input < 0 || input >= MAX_TENSORS)
 		return TFMC_RT_E_GENERATE;
 	const struct tfmc_record_tensor *t = tfmc_entry_input(r, c->entry, (uint64_t)input);
-	int status = set_axis(f, t, 0, f->batch);
-	if (status == TFMC_RT_OK)
-		status = set_axis(f, t, 1, n > INT64_MAX ? INT64_MAX : (int64_t)n);
+	TRY(set_axis(f, t, 0, f->batch));
+	TRY(set_axis(f, t, 1, n > INT64_MAX ? INT64_MAX : (int64_t)n));
 	c->inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)ids, (uint64_t)f->batch * n};
 	if (f->lengths && (t->lengths < 0 || t->lengths >= MAX_TENSORS))
 		return TFMC_RT_E_GENERATE;
 	if (f->lengths)
 		c->inputs[t->lengths] =
 		        (struct tfmc_buffer){(void *)(uintptr_t)f->lengths, (uint64_t)f->batch};
-	return status;
+	return TFMC_RT_OK;
 }
 
 static int end_call(struct feeder *f, const struct feeding *c)
@@ -172,15 +171,13 @@ static int feed(struct feeder *f, const char *entry_name, int64_t tensor_name, c
 {
 	struct feeding c;
 	const struct tfmc_record *r = f->record;
-	int status = begin_call(f, &c, entry_name, tensor_name, ids, n);
-	if (status != TFMC_RT_OK)
-		return status;
+	TRY(begin_call(f, &c, entry_name, tensor_name, ids, n));
 	int64_t output = find_tensor(r, c.entry, tfmc_record_text(r, (uint64_t)r->logits_name), 1);
 	if (output >= MAX_TENSORS)
 		return TFMC_RT_E_GENERATE;
 	if (output >= 0 && wants_logits)
 		c.outputs[output] = (struct tfmc_buffer){f->logits, (uint64_t)(f->batch * f->vocab)};
-	status = end_call(f, &c);
+	int status = end_call(f, &c);
 	if (status == TFMC_RT_E_PROMPT)
 		name_wrong_id(f, &c);
 	return status;
@@ -199,16 +196,13 @@ static int feed_source(struct feeder *f, const struct session_source *s)
 	if (input < 0 || input >= MAX_TENSORS)
 		return TFMC_RT_E_GENERATE;
 	const struct tfmc_record_tensor *t = tfmc_entry_input(f->record, c.entry, (uint64_t)input);
-	int status = TFMC_RT_OK;
 	if (t->rank != s->rank || s->sizes[0] != f->batch)
-		status = session_fault(
-		        f->session, "the source has rank %llu and %lld sequences; it must be %llu and %lld",
-		        (unsigned long long)s->rank, (long long)s->sizes[0], (unsigned long long)t->rank,
-		        (long long)f->batch);
-	for (uint64_t i = 0; status == TFMC_RT_OK && i < s->rank; i++)
-		status = set_axis(f, t, i, s->sizes[i]);
-	if (status != TFMC_RT_OK)
-		return status;
+		return session_fault(f->session,
+		                     "the source has rank %llu and %lld sequences; it must be %llu and %lld",
+		                     (unsigned long long)s->rank, (long long)s->sizes[0],
+		                     (unsigned long long)t->rank, (long long)f->batch);
+	for (uint64_t i = 0; i < s->rank; i++)
+		TRY(set_axis(f, t, i, s->sizes[i]));
 	c.inputs[input] = (struct tfmc_buffer){(void *)(uintptr_t)s->data, s->n};
 	return end_call(f, &c);
 }
@@ -257,26 +251,25 @@ static int check_ids(const struct feeder *f, const int32_t *ids, uint64_t n)
 int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n)
 {
 	uint64_t rows = f->batch == 1 ? prefill_rows(f) : n, room = f->record->context_limit;
-	int status = TFMC_RT_OK;
 	if (!n)
-		status = session_fault(f->session, "the prompt is empty, and the model has no start ids");
-	else if (room && n > room)
-		status = session_fault(f->session, "the prompt has %llu ids; the state has room for %llu",
-		                       (unsigned long long)n, (unsigned long long)room);
-	else if ((int64_t)n < f->record->prefix && f->record->prefix != f->record->max_len)
-		status = session_fault(f->session,
-		                       "the prompt has %llu ids; the first %lld positions see each other, so "
-		                       "that they come together",
-		                       (unsigned long long)n, (long long)f->record->prefix);
-	else if (!ids)
-		status = TFMC_RT_E_NULL;
-	if (status == TFMC_RT_OK && n > rows)
-		status = check_ids(f, ids, n);
-	for (uint64_t at = 0, part; status == TFMC_RT_OK && at < n; at += part) {
+		return session_fault(f->session, "the prompt is empty, and the model has no start ids");
+	if (room && n > room)
+		return session_fault(f->session, "the prompt has %llu ids; the state has room for %llu",
+		                     (unsigned long long)n, (unsigned long long)room);
+	if ((int64_t)n < f->record->prefix && f->record->prefix != f->record->max_len)
+		return session_fault(f->session,
+		                     "the prompt has %llu ids; the first %lld positions see each other, so "
+		                     "that they come together",
+		                     (unsigned long long)n, (long long)f->record->prefix);
+	if (!ids)
+		return TFMC_RT_E_NULL;
+	if (n > rows)
+		TRY(check_ids(f, ids, n));
+	for (uint64_t at = 0, part; at < n; at += part) {
 		part = n - at < rows ? n - at : rows;
-		status = feed(f, "prefill", f->record->tokens_name, ids + at, part, at + part == n);
+		TRY(feed(f, "prefill", f->record->tokens_name, ids + at, part, at + part == n));
 	}
-	return status;
+	return TFMC_RT_OK;
 }
 
 int feeder_step(struct feeder *f, const int32_t *ids)
@@ -293,9 +286,7 @@ int feeder_has_lengths(const struct feeder *f)
 int feeder_score(struct feeder *f, const int32_t *ids, const int32_t *targets, uint64_t n, float *log_p)
 {
 	struct feeding c;
-	int status = begin_call(f, &c, "score", f->record->tokens_name, ids, n);
-	if (status != TFMC_RT_OK)
-		return status;
+	TRY(begin_call(f, &c, "score", f->record->tokens_name, ids, n));
 	int64_t input = find_tensor(f->record, c.entry, "targets", 0);
 	int64_t output = find_tensor(f->record, c.entry, "log_p", 1);
 	if (input < 0 || input >= MAX_TENSORS || output < 0 || output >= MAX_TENSORS)
@@ -359,8 +350,8 @@ int feeder_open(struct feeder *f, struct tfmc_session *session, int64_t batch)
 		return TFMC_RT_E_GENERATE;
 	for (uint64_t i = 0; i < f->record->n_dims; i++)
 		f->dims[i] = tfmc_record_dim_at(f->record, i)->lo;
-	int status = find_score(f);
-	return status == TFMC_RT_OK ? find_logits(f) : status;
+	TRY(find_score(f));
+	return find_logits(f);
 }
 
 void feeder_close(struct feeder *f)

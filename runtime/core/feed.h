@@ -7,6 +7,7 @@
 #ifndef TFMC_RUNTIME_CORE_FEED_H
 #define TFMC_RUNTIME_CORE_FEED_H
 
+#include "runtime/try.h"
 #include "tfmc_rt.h"
 
 #define FEED_DIMS_MAX 16

@@ -142,15 +142,13 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 	config->arena_bytes = arena_bytes(s, bounds, config->workers);
 	config->state_bytes =
 	        r->state_batch_bytes || r->state_fixed_bytes ? s->model.state_size(config->batch) : 0;
-	int status = memory_take(&s->context_block, r->context_bytes, MEMORY_SMALL_PAGES);
-	if (status == TFMC_RT_OK)
-		status = memory_take(&s->arena, config->arena_bytes, MEMORY_LARGE_PAGES);
-	if (status == TFMC_RT_OK)
-		status = memory_take(&s->state, config->state_bytes, MEMORY_SMALL_PAGES);
+	TRY(memory_take(&s->context_block, r->context_bytes, MEMORY_SMALL_PAGES));
+	TRY(memory_take(&s->arena, config->arena_bytes, MEMORY_LARGE_PAGES));
+	TRY(memory_take(&s->state, config->state_bytes, MEMORY_SMALL_PAGES));
 	s->context = s->context_block.data;
 	config->arena = s->arena.data;
 	config->state = s->state.data;
-	return status;
+	return TFMC_RT_OK;
 }
 
 static int open_gang(struct tfmc_session *s, const struct tfmc_session_options *o, int64_t n)
@@ -170,13 +168,10 @@ static int open_session(struct tfmc_session *s, const struct tfmc_session_option
 	if (o->variant && variant < 0)
 		return TFMC_RT_E_NAME;
 	config.variants = o->variant ? (uint64_t)1 << variant : 0;
-	int status = open_weights(s, o, &config);
-	if (status == TFMC_RT_OK)
-		status = open_memory(s, o, &config);
-	if (status == TFMC_RT_OK && config.workers > 1)
-		status = open_gang(s, o, config.workers);
-	if (status != TFMC_RT_OK)
-		return status;
+	TRY(open_weights(s, o, &config));
+	TRY(open_memory(s, o, &config));
+	if (config.workers > 1)
+		TRY(open_gang(s, o, config.workers));
 	s->driver = o->driver;
 	s->current = config.workers;
 	config.user = s->gang;
@@ -189,9 +184,9 @@ static int open_session(struct tfmc_session *s, const struct tfmc_session_option
 	config.device = &s->device;
 	tfmc_system_words(r, config.system);
 	config.parallel_for = s->gang ? tfmc_gang_parallel_for : NULL;
-	status = s->model.init(s->context, &config);
+	TRY(s->model.init(s->context, &config));
 	/* It has reset the state, which touches all of it. */
-	return status == TFMC_RT_OK && memory_clear(&s->state) ? s->model.select(s->context, 0, -1) : status;
+	return memory_clear(&s->state) ? s->model.select(s->context, 0, -1) : (int)TFMC_RT_OK;
 }
 
 static bool has_functions(const struct tfmc_model *m)
@@ -453,17 +448,15 @@ static int choose_workers(struct tfmc_session *s, int64_t entry, const int64_t *
 		n = tfmc_entry_workers(s->model.record, entry, dims, n);
 	if (n == s->current)
 		return TFMC_RT_OK;
-	int status = s->model.set_workers(s->context, n);
-	if (status == TFMC_RT_OK)
-		s->current = n;
-	return status;
+	TRY(s->model.set_workers(s->context, n));
+	s->current = n;
+	return TFMC_RT_OK;
 }
 
 static int call_words(struct tfmc_session *s, int64_t entry, const int64_t *dims, const uint64_t *words)
 {
-	int status = s->gang ? choose_workers(s, entry, dims) : TFMC_RT_OK;
-	if (status != TFMC_RT_OK)
-		return status;
+	if (s->gang)
+		TRY(choose_workers(s, entry, dims));
 	if (!s->gang || s->current == 1 || s->driver == TFMC_DRIVER_PARALLEL_FOR)
 		return s->model.call(s->context, (uint64_t)entry, words, -1);
 	struct spmd_call call = {.session = s, .entry = (uint64_t)entry, .args = words};

@@ -35,9 +35,7 @@ static int open_slots(struct tfmc_slots *s)
 	s->n = tfmc_session_batch(s->session);
 	if (s->n < 1)
 		return TFMC_RT_E_STATE;
-	int status = feeder_open(&s->feeder, s->session, s->n);
-	if (status != TFMC_RT_OK)
-		return status;
+	TRY(feeder_open(&s->feeder, s->session, s->n));
 	s->rows = s->feeder.logits;
 	if (!s->rows)
 		return TFMC_RT_E_GENERATE;
@@ -143,14 +141,13 @@ static int prefill(struct tfmc_slots *s, int64_t sequence, const int32_t *ids, u
 static int fill(struct tfmc_slots *s, const int32_t *ids, uint64_t n, const int32_t *source,
                 uint64_t n_source)
 {
-	int status = session_trim(s->session, s->n_active, 0);
-	if (status == TFMC_RT_OK)
-		status = tfmc_session_select(s->session, s->n_active, -1);
+	TRY(session_trim(s->session, s->n_active, 0));
+	TRY(tfmc_session_select(s->session, s->n_active, -1));
 	s->feeder.batch = 1;
 	s->feeder.lengths = NULL;
-	if (status == TFMC_RT_OK && s->feeder.record->generate_kind != 1)
-		status = feeder_encode(&s->feeder, source, n_source);
-	return status == TFMC_RT_OK ? prefill(s, s->n_active, ids, n) : status;
+	if (s->feeder.record->generate_kind != 1)
+		TRY(feeder_encode(&s->feeder, source, n_source));
+	return prefill(s, s->n_active, ids, n);
 }
 
 int tfmc_slots_join(struct tfmc_slots *slots, const int32_t *ids, uint64_t n, const int32_t *source,
@@ -212,11 +209,8 @@ int tfmc_slots_fork(struct tfmc_slots *slots, int64_t slot, int64_t *copy)
 	int64_t at = find_free(s);
 	if (!is_active(s, slot) || at < 0)
 		return TFMC_RT_E_SLOT;
-	int status = tfmc_session_select(s->session, 0, -1);
-	if (status == TFMC_RT_OK)
-		status = tfmc_session_fork(s->session, s->slots[slot].sequence, s->n_active);
-	if (status != TFMC_RT_OK)
-		return status;
+	TRY(tfmc_session_select(s->session, 0, -1));
+	TRY(tfmc_session_fork(s->session, s->slots[slot].sequence, s->n_active));
 	take(s, at);
 	s->slots[at].has_logits = s->slots[slot].has_logits;
 	memcpy(logits_of(s, at), logits_of(s, slot), (size_t)s->feeder.vocab * sizeof(float));
@@ -232,11 +226,9 @@ int tfmc_slots_leave(struct tfmc_slots *slots, int64_t slot)
 	if (!is_active(s, slot))
 		return TFMC_RT_E_SLOT;
 	int64_t hole = s->slots[slot].sequence, last = s->n_active - 1;
-	int status = tfmc_session_select(s->session, 0, -1);
-	if (status == TFMC_RT_OK && hole != last)
-		status = tfmc_session_fork(s->session, last, hole);
-	if (status != TFMC_RT_OK)
-		return status;
+	TRY(tfmc_session_select(s->session, 0, -1));
+	if (hole != last)
+		TRY(tfmc_session_fork(s->session, last, hole));
 	(void)session_trim(s->session, last, 0);
 	s->slots[s->slot_of[last]].sequence = hole;
 	s->slot_of[hole] = s->slot_of[last];
@@ -252,10 +244,10 @@ int tfmc_slots_trim(struct tfmc_slots *slots, int64_t slot, int64_t length)
 	if (!is_active(slots, slot))
 		return TFMC_RT_E_SLOT;
 	int64_t before = tfmc_slots_length(slots, slot);
-	int status = tfmc_session_trim(slots->session, slots->slots[slot].sequence, length);
-	if (status == TFMC_RT_OK && length != before)
+	TRY(tfmc_session_trim(slots->session, slots->slots[slot].sequence, length));
+	if (length != before)
 		slots->slots[slot].has_logits = 0;
-	return status;
+	return TFMC_RT_OK;
 }
 
 /* ---- a step ---- */

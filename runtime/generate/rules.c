@@ -141,9 +141,7 @@ int rules_open(struct rules *r, const struct tfmc_record *record, const struct t
 		return TFMC_RT_E_ABI;
 	if (given)
 		r->given = *given;
-	int status = check(r);
-	if (status != TFMC_RT_OK)
-		return status;
+	TRY(check(r));
 	r->always = malloc((size_t)vocab);
 	r->excluded = malloc((size_t)vocab);
 	if (!r->always || !r->excluded)
@@ -367,9 +365,7 @@ int stream_token(struct stream *s, int32_t id)
 	if (!bytes)
 		return TFMC_RT_OK;
 	uint64_t before = s->n, begin;
-	int status = append(s, text, bytes);
-	if (status != TFMC_RT_OK)
-		return status;
+	TRY(append(s, text, bytes));
 	if (first_end(&s->rules->given, s->held, s->n, before, &begin)) {
 		let_go(s, begin);
 		s->n = 0;

@@ -79,8 +79,8 @@ static int score_all(struct feeder *f, const int32_t *all, uint64_t n_before, ui
 		                     "the first %lld positions see each other: only the entry `score` "
 		                     "reads them at once, and the object has none",
 		                     (long long)f->record->prefix);
-	int status = feeder_prefill(f, all, n_before);
-	return status == TFMC_RT_OK ? score_steps(f, all + n_before, n, log_p) : status;
+	TRY(feeder_prefill(f, all, n_before));
+	return score_steps(f, all + n_before, n, log_p);
 }
 
 /* The last id is not fed: the state has room for all the others and what is before. */
