@@ -107,6 +107,53 @@ else
 	echo "SKIPPED, features alone: $whisper is absent"
 fi
 
+# A source of ids of rank 3 is given like one of features: a row of it says which id is written again and again.
+mkdir "$tmp/rank3"
+cat >"$tmp/rank3/model.yaml" <<'Y'
+tfmc: 1
+name: sources
+dims: {B: 1..2, S: 1..4, T: 1..6}
+inputs:
+  src: {shape: [B, S, 2], dtype: i32, below: 9}
+  tgt: {shape: [B, T], dtype: i32, below: 5}
+model:
+  encoder:
+    input: src
+    body:
+      - graph: ['x = cast(x, "f32")']
+  decoder:
+    input: tgt
+    body:
+      - embed: {id: emb, vocab: 5, dim: 2}
+      - attention: {id: a, heads: 1, mask: causal, bias: false}
+      - attention: {id: c, heads: 1, memory: encoder, bias: false}
+      - linear: {id: head, out: 5, bias: false}
+outputs: {logits: decoder}
+generate: {kind: seq2seq, source: src, tokens: tgt, start: [1], stop: [2], max_len: 6}
+weights: {files: [w.safetensors]}
+Y
+python3 - "$tmp/rank3" <<'P'
+import json, struct, sys
+def write(path, tensors):
+    head, data = {}, b""
+    for name, (kind, shape, numbers) in tensors.items():
+        raw = struct.pack(f"<{len(numbers)}{'f' if kind == 'F32' else 'i'}", *numbers)
+        head[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(head).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+write(sys.argv[1] + "/w.safetensors", {
+    "decoder.emb.weight": ("F32", [5, 2], [0] * 10), "decoder.head.weight": ("F32", [5, 2], [0, 0, 0, 0, 0, 0, 1, 0, 0, 1]),
+    **{f"decoder.{at}.{r}.weight": ("F32", [2, 2], [1, 0, 0, 1]) for at in "ac" for r in "qkvo"}})
+write(sys.argv[1] + "/in.safetensors", {"src": ("I32", [2, 1, 2], [7, 3, 3, 7])})
+P
+"$TFMC" generate "$tmp/rank3/model.yaml" --inputs "$tmp/rank3/in.safetensors" --steps 3 --print-tokens >"$tmp/out"
+printf '3 3 3\n4 4 4\n' | cmp - "$tmp/out"
+printf '3\n4\n' >"$tmp/lists"
+"$TFMC" score "$tmp/rank3/model.yaml" --inputs "$tmp/rank3/in.safetensors" --tokens-file "$tmp/lists" >"$tmp/out"
+[ "$(wc -l <"$tmp/out")" -ge 2 ]
+
 stories=$TFMC_SHARED/models/stories260k
 if [ -d "$stories" ]; then
 	for workers in 1 2 3; do
