@@ -7,8 +7,8 @@
 #ifndef TFMC_RUNTIME_CORE_FEED_H
 #define TFMC_RUNTIME_CORE_FEED_H
 
-#include "runtime/try.h"
 #include "tfmc_rt.h"
+#include "try.h"
 
 #define FEED_DIMS_MAX 16
 
