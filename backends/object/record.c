@@ -43,8 +43,9 @@ static int64_t put_optional_text(struct writer *w, const char *s)
 	return s ? (int64_t)put_text(w, s) : 0;
 }
 
-static int64_t put_ids(struct writer *w, const struct backend_ids *ids)
+static int64_t put_ids(struct writer *w, const struct backend_ids *ids, int64_t *n)
 {
+	*n = (int64_t)ids->n;
 	return (int64_t)put_bytes(w, ids->items, ids->n * sizeof(*ids->items));
 }
 
@@ -224,14 +225,10 @@ static void put_facts(struct writer *w, struct tfmc_record *r)
 {
 	static const struct backend_facts none = {.pad = -1};
 	const struct backend_facts *f = w->object->options->facts ? w->object->options->facts : &none;
-	r->start = put_ids(w, &f->start);
-	r->n_start = (int64_t)f->start.n;
-	r->stop = put_ids(w, &f->stop);
-	r->n_stop = (int64_t)f->stop.n;
-	r->suppress = put_ids(w, &f->suppress);
-	r->n_suppress = (int64_t)f->suppress.n;
-	r->suppress_first = put_ids(w, &f->suppress_first);
-	r->n_suppress_first = (int64_t)f->suppress_first.n;
+	r->start = put_ids(w, &f->start, &r->n_start);
+	r->stop = put_ids(w, &f->stop, &r->n_stop);
+	r->suppress = put_ids(w, &f->suppress, &r->n_suppress);
+	r->suppress_first = put_ids(w, &f->suppress_first, &r->n_suppress_first);
 	r->pad = f->pad;
 	r->max_len = f->max_len;
 	r->prefix = f->prefix;

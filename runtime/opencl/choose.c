@@ -2,7 +2,11 @@
 /*
  * One device of the list.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* strcasestr */
+#endif
 #include <stdbool.h>
+#include <string.h>
 
 #include "runtime/abi.h"
 #include "runtime/opencl/internal.h"
@@ -22,26 +26,10 @@ const char *tfmc_cl_fault(const struct tfmc_cl *cl, size_t number)
 	return cl && number < cl->n_faults ? cl->faults[number] : NULL;
 }
 
-static char lower(char c)
-{
-	return (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-}
-
-static bool contains(const char *text, const char *part)
-{
-	for (; *text; text++) {
-		size_t i = 0;
-		while (part[i] && lower(text[i]) == lower(part[i]))
-			i++;
-		if (!part[i])
-			return true;
-	}
-	return !*part;
-}
-
 static bool is_wanted(const struct tfmc_cl_device *d, const char *wanted)
 {
-	return contains(d->name, wanted) || contains(d->platform, wanted) || contains(d->vendor, wanted);
+	return strcasestr(d->name, wanted) || strcasestr(d->platform, wanted) ||
+	       strcasestr(d->vendor, wanted);
 }
 
 /* The number that is all of the text. */

@@ -84,12 +84,27 @@ static void clean(char *text, bool one_line)
 	text[n] = 0;
 }
 
+static cl_int ask(const struct cl_question *q, size_t size, void *value, size_t *needed)
+{
+	const struct cl_calls *c = q->calls;
+	switch (q->of) {
+	case CL_OF_PLATFORM: return c->clGetPlatformInfo(q->object, q->what, size, value, needed);
+	case CL_OF_DEVICE: return c->clGetDeviceInfo(q->device, q->what, size, value, needed);
+	case CL_OF_PROGRAM: return c->clGetProgramInfo(q->object, q->what, size, value, needed);
+	case CL_OF_BUILD: return c->clGetProgramBuildInfo(q->object, q->device, q->what, size, value, needed);
+	case CL_OF_KERNEL:
+		return c->clGetKernelWorkGroupInfo(q->object, q->device, q->what, size, value, needed);
+	case CL_OF_EVENT: return c->clGetEventProfilingInfo(q->object, q->what, size, value, needed);
+	}
+	return CL_INVALID_VALUE;
+}
+
 int cl_ask_text(const struct cl_question *q, size_t cap, bool one_line, char **out,
                 struct tfmc_cl_error *error)
 {
 	size_t n = 0;
 	*out = NULL;
-	cl_int code = q->query(q->calls, q->object, q->device, q->what, 0, NULL, &n);
+	cl_int code = ask(q, 0, NULL, &n);
 	if (code != CL_SUCCESS)
 		return cl_call_failed(error, q->name, code);
 	if (n > cap)
@@ -98,7 +113,7 @@ int cl_ask_text(const struct cl_question *q, size_t cap, bool one_line, char **o
 	char *text = calloc(n + 1, 1);
 	if (!text)
 		return cl_no_memory(error);
-	code = n ? q->query(q->calls, q->object, q->device, q->what, n, text, NULL) : CL_SUCCESS;
+	code = n ? ask(q, n, text, NULL) : CL_SUCCESS;
 	if (code != CL_SUCCESS) {
 		free(text);
 		return cl_call_failed(error, q->name, code);
@@ -111,7 +126,7 @@ int cl_ask_text(const struct cl_question *q, size_t cap, bool one_line, char **o
 int cl_ask_value(const struct cl_question *q, void *value, size_t size, struct tfmc_cl_error *error)
 {
 	size_t n = 0;
-	cl_int code = q->query(q->calls, q->object, q->device, q->what, size, value, &n);
+	cl_int code = ask(q, size, value, &n);
 	if (code != CL_SUCCESS)
 		return cl_call_failed(error, q->name, code);
 	if (n != size)

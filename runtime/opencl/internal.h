@@ -57,15 +57,14 @@ int cl_checked(cl_int code, const char *call, struct tfmc_cl_error *error);
 int cl_created(const void *object, cl_int code, const char *call, struct tfmc_cl_error *error);
 
 /* ---- answers of any length ---- */
-/* A query of an object, as the OpenCL functions of the name clGet..Info are. */
-typedef cl_int cl_query(const struct cl_calls *calls, void *object, cl_device_id device, cl_uint what,
-                        size_t size, void *value, size_t *needed);
+/* Which of the OpenCL functions of the name clGet..Info is asked; BUILD and KERNEL are of a program or kernel and a device. */
+enum cl_asked { CL_OF_PLATFORM, CL_OF_DEVICE, CL_OF_PROGRAM, CL_OF_BUILD, CL_OF_KERNEL, CL_OF_EVENT };
 /* What is asked for, and how messages name it: "clGetDeviceInfo(CL_DEVICE_NAME)". */
 struct cl_question {
 	const struct cl_calls *calls;
-	cl_query *query;
-	void *object;        /* of the kind that the query wants; NULL: the device */
-	cl_device_id device; /* NULL where the query is of no device */
+	enum cl_asked of;
+	void *object;        /* NULL: the device */
+	cl_device_id device; /* NULL where the question is of no device */
 	cl_uint what;
 	const char *name;
 };

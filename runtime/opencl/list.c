@@ -14,20 +14,6 @@
 #define DEVICES_MAX   256 /* of a platform */
 #define TEXT_MAX      65536
 
-static cl_int ask_platform(const struct cl_calls *calls, void *object, cl_device_id device, cl_uint what,
-                           size_t size, void *value, size_t *needed)
-{
-	(void)device;
-	return calls->clGetPlatformInfo(object, what, size, value, needed);
-}
-
-static cl_int ask_device(const struct cl_calls *calls, void *object, cl_device_id device, cl_uint what,
-                         size_t size, void *value, size_t *needed)
-{
-	(void)object;
-	return calls->clGetDeviceInfo(device, what, size, value, needed);
-}
-
 /* ---- faults ---- */
 
 /* A failure of memory stays one; any other becomes a fault of "platform" or "platform, device 2". */
@@ -80,15 +66,15 @@ static const struct property properties[] = {
 };
 
 /* The same for properties that become something else, or must hold. */
-#define ASK(cl, id, what, value, error)                                              \
-	cl_ask_value(&(struct cl_question){&(cl)->calls, ask_device, NULL, id, what, \
-	                                   "clGetDeviceInfo(" #what ")"},            \
+#define ASK(cl, id, what, value, error)                                                \
+	cl_ask_value(&(struct cl_question){&(cl)->calls, CL_OF_DEVICE, NULL, id, what, \
+	                                   "clGetDeviceInfo(" #what ")"},              \
 	             value, sizeof(*(value)), error)
 
 static int read_property(struct tfmc_cl *cl, struct cl_entry *e, const struct property *p,
                          struct tfmc_cl_error *error)
 {
-	struct cl_question q = {&cl->calls, ask_device, NULL, e->id, p->what, p->name};
+	struct cl_question q = {&cl->calls, CL_OF_DEVICE, NULL, e->id, p->what, p->name};
 	char *field = (char *)&e->device + p->offset, *text = NULL;
 	cl_uint word = 0;
 	size_t size = 0;
@@ -266,10 +252,10 @@ static int list_devices(struct tfmc_cl *cl, size_t platform, struct tfmc_cl_erro
 
 static int read_platform(struct tfmc_cl *cl, struct cl_platform *p, struct tfmc_cl_error *error)
 {
-	struct cl_question name = {&cl->calls, ask_platform,     p->id,
+	struct cl_question name = {&cl->calls, CL_OF_PLATFORM,   p->id,
 	                           NULL,       CL_PLATFORM_NAME, "clGetPlatformInfo(CL_PLATFORM_NAME)"};
 	struct cl_question version = {
-	        &cl->calls, ask_platform,        p->id,
+	        &cl->calls, CL_OF_PLATFORM,      p->id,
 	        NULL,       CL_PLATFORM_VERSION, "clGetPlatformInfo(CL_PLATFORM_VERSION)"};
 	if (!p->id)
 		return cl_fail(error, TFMC_CL_E_ANSWER, "clGetPlatformIDs: a platform is a null pointer");

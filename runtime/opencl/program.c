@@ -15,12 +15,6 @@
 
 /* ---- building ---- */
 
-static cl_int ask_build(const struct cl_calls *calls, void *program, cl_device_id device, cl_uint what,
-                        size_t size, void *value, size_t *needed)
-{
-	return calls->clGetProgramBuildInfo(program, device, what, size, value, needed);
-}
-
 /* Of a log that is longer than a message can be: from the line of the first error on. */
 static const char *from_error(const char *log)
 {
@@ -34,7 +28,7 @@ static int build_failed(struct tfmc_cl_program *p, cl_int code, struct tfmc_cl_e
 {
 	static const char call[] = "clBuildProgram";
 	struct tfmc_cl_error failure, why;
-	struct cl_question q = {p->context->calls,    ask_build,
+	struct cl_question q = {p->context->calls,    CL_OF_BUILD,
 	                        p->program,           p->context->entry->id,
 	                        CL_PROGRAM_BUILD_LOG, "clGetProgramBuildInfo(CL_PROGRAM_BUILD_LOG)"};
 	char *log = NULL;
@@ -96,18 +90,11 @@ static bool find_cached(struct tfmc_cl_program *p, const struct tfmc_cl_source *
 	return is_fine;
 }
 
-static cl_int ask_program(const struct cl_calls *calls, void *program, cl_device_id device, cl_uint what,
-                          size_t size, void *value, size_t *needed)
-{
-	(void)device;
-	return calls->clGetProgramInfo(program, what, size, value, needed);
-}
-
 static void keep(const struct tfmc_cl_program *p, const char *folder, const struct cl_key *key)
 {
 	const struct cl_calls *calls = p->context->calls;
-	struct cl_question q = {
-	        calls, ask_program, p->program, NULL, CL_PROGRAM_BINARY_SIZES, "clGetProgramInfo"};
+	struct cl_question q = {calls, CL_OF_PROGRAM,           p->program,
+	                        NULL,  CL_PROGRAM_BINARY_SIZES, "clGetProgramInfo"};
 	size_t n = 0;
 	bool has_size = cl_ask_value(&q, &n, sizeof(n), NULL) == TFMC_CL_OK && n > 0 && n <= BINARY_MAX;
 	unsigned char *binary = has_size ? malloc(n) : NULL;
@@ -212,19 +199,13 @@ void tfmc_cl_kernel_free(struct tfmc_cl_kernel *k)
 	free(k);
 }
 
-static cl_int ask_kernel(const struct cl_calls *calls, void *kernel, cl_device_id device, cl_uint what,
-                         size_t size, void *value, size_t *needed)
-{
-	return calls->clGetKernelWorkGroupInfo(kernel, device, what, size, value, needed);
-}
-
 int tfmc_cl_kernel_items(const struct tfmc_cl_kernel *k, uint64_t *items, struct tfmc_cl_error *error)
 {
 	size_t n = 0;
 	if (!k || !items)
 		return cl_fail(error, TFMC_CL_E_NULL, "there is no kernel, or no place for the result");
 	struct cl_question q = {k->context->calls,
-	                        ask_kernel,
+	                        CL_OF_KERNEL,
 	                        k->kernel,
 	                        k->context->entry->id,
 	                        CL_KERNEL_WORK_GROUP_SIZE,

@@ -24,13 +24,6 @@ static int keep_times(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
 	return TFMC_CL_OK;
 }
 
-static cl_int ask_event(const struct cl_calls *calls, void *event, cl_device_id device, cl_uint what,
-                        size_t size, void *value, size_t *needed)
-{
-	(void)device;
-	return calls->clGetEventProfilingInfo(event, what, size, value, needed);
-}
-
 int tfmc_cl_launch_timed(struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t items[2],
                          struct tfmc_cl_event **out, struct tfmc_cl_error *error)
 {
@@ -50,7 +43,7 @@ static int read_time(const struct cl_calls *calls, cl_event event, uint64_t *nan
                      struct tfmc_cl_error *error)
 {
 	struct cl_question q = {
-	        calls, ask_event, event, NULL, CL_PROFILING_COMMAND_START, "clGetEventProfilingInfo"};
+	        calls, CL_OF_EVENT, event, NULL, CL_PROFILING_COMMAND_START, "clGetEventProfilingInfo"};
 	cl_ulong begin = 0, end = 0;
 	TRY(CL_CALL(calls, clWaitForEvents, error, 1, &event));
 	TRY(cl_ask_value(&q, &begin, sizeof(begin), error));
