@@ -29,10 +29,9 @@ static int32_t fail(const struct run *r, const struct model_launch *l, const cha
 	return model_fail(m, &where, "%s", what);
 }
 
-static int32_t checked(const struct run *r, const struct model_launch *l, int status,
-                       const struct tfmc_cl_error *error)
+static int32_t checked(const struct run *r, const struct model_launch *l, int status)
 {
-	return status == TFMC_CL_OK ? TFMC_RT_OK : fail(r, l, error->text);
+	return status == TFMC_CL_OK ? TFMC_RT_OK : fail(r, l, r->model->error.text);
 }
 
 /* ---- areas ---- */
@@ -218,12 +217,13 @@ static int32_t make_room(const struct run *r)
 /* ---- arguments ---- */
 
 /* A tensor without elements has no buffer. */
-static int set_memory(struct model_launch *l, uint32_t index, const struct model_memory *memory,
-                      struct tfmc_cl_error *error)
+static int set_memory(const struct run *r, struct model_launch *l, uint32_t index,
+                      const struct model_memory *memory)
 {
 	static const void *const nothing;
-	return memory->buffer ? tfmc_cl_kernel_set_buffer(l->handle, index, memory->buffer, error)
-	                      : tfmc_cl_kernel_set(l->handle, index, &nothing, sizeof(nothing), error);
+	return memory->buffer
+	               ? tfmc_cl_kernel_set_buffer(l->handle, index, memory->buffer, &r->model->error)
+	               : tfmc_cl_kernel_set(l->handle, index, &nothing, sizeof(nothing), &r->model->error);
 }
 
 /* `memory` NULL: a number. */
@@ -234,16 +234,16 @@ static int32_t set(const struct run *r, struct model_launch *l, uint32_t index, 
 	int64_t value = memory ? (int64_t)memory->serial : number;
 	int32_t narrow = (int32_t)number;
 	bool is_narrow = tfmc_plan_header(&r->model->plan, PLAN_H_INDEX_BITS) == 32;
-	struct tfmc_cl_error error;
 	if (a->is_set && a->value == value)
 		return TFMC_RT_OK;
 	if (is_narrow && narrow != number)
 		return fail(r, l, "a number of more than 32 bits");
-	int status = memory      ? set_memory(l, index, memory, &error)
-	             : is_narrow ? tfmc_cl_kernel_set(l->handle, index, &narrow, sizeof(narrow), &error)
-	                         : tfmc_cl_kernel_set(l->handle, index, &number, sizeof(number), &error);
+	int status =
+	        memory      ? set_memory(r, l, index, memory)
+	        : is_narrow ? tfmc_cl_kernel_set(l->handle, index, &narrow, sizeof(narrow), &r->model->error)
+	                    : tfmc_cl_kernel_set(l->handle, index, &number, sizeof(number), &r->model->error);
 	*a = (struct model_arg){value, status == TFMC_CL_OK};
-	return checked(r, l, status, &error);
+	return checked(r, l, status);
 }
 
 static int32_t set_area(const struct run *r, struct model_launch *l, uint32_t index, int64_t area,
@@ -275,12 +275,11 @@ static int32_t set_arg(const struct run *r, struct model_launch *l, uint32_t ind
 
 static int32_t set_launch(const struct run *r, struct model_launch *l)
 {
-	struct tfmc_cl_error error;
-	const struct tfmc_cl_model *m = r->model;
+	struct tfmc_cl_model *m = r->model;
 	const char *name = tfmc_plan_name(&m->plan, model_kernel(m, l, KERNEL_NAME));
 	if (!l->handle)
-		TRY(checked(r, l, tfmc_cl_kernel_create(m->programs[l->kernel], name, &l->handle, &error),
-		            &error));
+		TRY(checked(r, l,
+		            tfmc_cl_kernel_create(m->programs[l->kernel], name, &l->handle, &m->error)));
 	for (int64_t i = 0; i < model_kernel(m, l, KERNEL_ARGS_N); i++)
 		TRY(set_arg(r, l, (uint32_t)i));
 	return TFMC_RT_OK;
@@ -351,30 +350,30 @@ static int32_t check_tensors(const struct run *r)
 	return TFMC_RT_OK;
 }
 
-static int upload(const struct run *r, struct tfmc_cl_error *error)
+static int upload(const struct run *r)
 {
 	struct tfmc_cl_model *m = r->model;
 	const struct model_function *f = r->f;
 	TRY(tfmc_cl_upload_later(m->state.buffer, (uint64_t)f->past_begin, r->call->past,
-	                         (uint64_t)f->past_bytes, error));
+	                         (uint64_t)f->past_bytes, &m->error));
 	for (int64_t i = 0; i < f->n_params; i++)
 		if (f->param_bytes[i] > 0)
 			TRY(tfmc_cl_upload_later(m->params[i].buffer, 0, r->call->params[i].data,
-			                         (uint64_t)f->param_bytes[i], error));
+			                         (uint64_t)f->param_bytes[i], &m->error));
 	return TFMC_CL_OK;
 }
 
-static int download(const struct run *r, const struct span *lengths, struct tfmc_cl_error *error)
+static int download(const struct run *r, const struct span *lengths)
 {
-	const struct tfmc_cl_model *m = r->model;
+	struct tfmc_cl_model *m = r->model;
 	const struct model_function *f = r->f;
 	for (int64_t i = 0; i < f->n_results; i++)
 		if (f->wanted[i] && f->result_bytes[i] > 0)
 			TRY(tfmc_cl_download_later(m->results[i].buffer, 0, r->call->results[i].data,
-			                           (uint64_t)f->result_bytes[i], error));
+			                           (uint64_t)f->result_bytes[i], &m->error));
 	if (lengths->bytes > 0)
 		TRY(tfmc_cl_download_later(lengths->memory->buffer, (uint64_t)lengths->begin, m->lengths,
-		                           (uint64_t)lengths->bytes, error));
+		                           (uint64_t)lengths->bytes, &m->error));
 	return TFMC_CL_OK;
 }
 
@@ -382,32 +381,30 @@ static int download(const struct run *r, const struct span *lengths, struct tfmc
 
 static int32_t launch(const struct run *r, struct model_launch *l)
 {
-	struct tfmc_cl_error error;
 	const uint64_t groups[] = {(uint64_t)l->groups, 1};
 	const uint64_t items[] = {(uint64_t)model_kernel(r->model, l, KERNEL_ITEMS), 1};
 	if (!l->is_wanted)
 		return TFMC_RT_OK;
 	int status = r->model->device.launched
-	                     ? tfmc_cl_launch_timed(l->handle, groups, items, &l->event, &error)
-	                     : tfmc_cl_launch(l->handle, groups, items, &error);
-	return checked(r, l, status, &error);
+	                     ? tfmc_cl_launch_timed(l->handle, groups, items, &l->event, &r->model->error)
+	                     : tfmc_cl_launch(l->handle, groups, items, &r->model->error);
+	return checked(r, l, status);
 }
 
 /* Says what launches took, when all of them are done; after a failure it only frees their events. */
 static int32_t tell(const struct run *r, int32_t status)
 {
-	const struct tfmc_cl_model *m = r->model;
+	struct tfmc_cl_model *m = r->model;
 	const struct tfmc_device *d = &m->device;
 	for (size_t i = 0; d->launched && i < r->f->n; i++) {
 		struct model_launch *l = &r->f->launches[i];
-		struct tfmc_cl_error error;
 		uint64_t nanoseconds;
 		if (!l->event)
 			continue;
-		int taken = tfmc_cl_event_take(m->context, l->event, &nanoseconds, &error);
+		int taken = tfmc_cl_event_take(m->context, l->event, &nanoseconds, &m->error);
 		l->event = NULL;
 		if (status == TFMC_RT_OK)
-			status = checked(r, l, taken, &error);
+			status = checked(r, l, taken);
 		if (status == TFMC_RT_OK)
 			d->launched(d->user, (uint64_t)l->kernel, (uint64_t)model_kernel(m, l, KERNEL_GROUP),
 			            nanoseconds);
@@ -418,24 +415,22 @@ static int32_t tell(const struct run *r, int32_t status)
 /* Asks for everything; the caller's memory is in use then. */
 static int32_t ask(const struct run *r, const struct span *lengths)
 {
-	struct tfmc_cl_error error;
-	TRY(checked(r, NULL, upload(r, &error), &error));
+	TRY(checked(r, NULL, upload(r)));
 	for (size_t i = 0; i < r->f->n; i++)
 		TRY(launch(r, &r->f->launches[i]));
-	return checked(r, NULL, download(r, lengths, &error), &error);
+	return checked(r, NULL, download(r, lengths));
 }
 
 static int32_t run(struct run *r)
 {
-	struct tfmc_cl_error error;
 	struct span lengths;
 	TRY(prepare(r));
 	TRY(find_lengths(r, &lengths));
 	TRY(check_tensors(r));
 	int32_t status = ask(r, &lengths);
-	int finished = tfmc_cl_finish(r->model->context, &error); /* also after a failure */
+	int finished = tfmc_cl_finish(r->model->context, &r->model->error); /* also after a failure */
 	if (status == TFMC_RT_OK)
-		status = checked(r, NULL, finished, &error);
+		status = checked(r, NULL, finished);
 	status = tell(r, status);
 	/* The caller's lengths change last, when nothing can fail any more. */
 	if (status == TFMC_RT_OK && lengths.bytes > 0)

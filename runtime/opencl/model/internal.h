@@ -78,10 +78,11 @@ struct tfmc_cl_model {
 	struct model_memory arena, scratch, state, aside; /* aside: of a permutation */
 	struct model_memory *params, *results;            /* of all functions, by number */
 	int64_t n_params, n_results;
-	int32_t *lengths; /* [code.batch]: on their way to the caller */
-	int64_t *readers; /* [code.batch]: of a permutation */
-	uint64_t serial;  /* of the newest buffer */
-	bool has_dot;     /* programs use dot products of bytes of the device */
+	int32_t *lengths;           /* [code.batch]: on their way to the caller */
+	int64_t *readers;           /* [code.batch]: of a permutation */
+	uint64_t serial;            /* of the newest buffer */
+	bool has_dot;               /* programs use dot products of bytes of the device */
+	struct tfmc_cl_error error; /* of the call that failed last */
 };
 
 /* What a message begins with; both may be NULL. */
@@ -95,9 +96,8 @@ __attribute__((format(printf, 3, 4)))
 /* Leaves a message; TFMC_RT_E_DEVICE. */
 int32_t
 model_fail(const struct tfmc_cl_model *m, const struct model_where *where, const char *fmt, ...);
-/* TFMC_RT_OK for 0, else the same with the text of the error. */
-int32_t model_checked(const struct tfmc_cl_model *m, const struct model_where *where, int status,
-                      const struct tfmc_cl_error *error);
+/* TFMC_RT_OK for 0, else the same with the text of m->error. */
+int32_t model_checked(const struct tfmc_cl_model *m, const struct model_where *where, int status);
 int32_t model_no_memory(const struct tfmc_cl_model *m);
 /* At least so many bytes; what it held is lost when it was smaller. */
 int32_t model_grow(struct tfmc_cl_model *m, const struct model_where *where, struct model_memory *memory,

@@ -175,7 +175,6 @@ static int64_t find_cut(const struct tfmc_cl_model *m, int64_t end)
 
 static int32_t add_piece(struct tfmc_cl_model *m, int64_t begin, int64_t end)
 {
-	struct tfmc_cl_error error;
 	const char *data = m->code.weights;
 	struct model_piece *more = realloc(m->pieces, (m->n_pieces + 1) * sizeof(*more));
 	if (!more)
@@ -184,8 +183,8 @@ static int32_t add_piece(struct tfmc_cl_model *m, int64_t begin, int64_t end)
 	struct model_piece *p = &m->pieces[m->n_pieces++];
 	*p = (struct model_piece){{NULL, ++m->serial}, begin, end};
 	int status = tfmc_cl_buffer_share(m->context, data ? data + begin : NULL, (uint64_t)(end - begin),
-	                                  &p->memory.buffer, &error);
-	return model_checked(m, NULL, status, &error);
+	                                  &p->memory.buffer, &m->error);
+	return model_checked(m, NULL, status);
 }
 
 /* Pieces begin with a page, so that they may be shared; a part of it may be in two. */

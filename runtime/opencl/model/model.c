@@ -30,10 +30,9 @@ int32_t model_fail(const struct tfmc_cl_model *m, const struct model_where *wher
 	return TFMC_RT_E_DEVICE;
 }
 
-int32_t model_checked(const struct tfmc_cl_model *m, const struct model_where *where, int status,
-                      const struct tfmc_cl_error *error)
+int32_t model_checked(const struct tfmc_cl_model *m, const struct model_where *where, int status)
 {
-	return status == TFMC_CL_OK ? TFMC_RT_OK : model_fail(m, where, "%s", error->text);
+	return status == TFMC_CL_OK ? TFMC_RT_OK : model_fail(m, where, "%s", m->error.text);
 }
 
 int32_t model_no_memory(const struct tfmc_cl_model *m)
@@ -46,18 +45,16 @@ int32_t model_no_memory(const struct tfmc_cl_model *m)
 int32_t model_grow(struct tfmc_cl_model *m, const struct model_where *where, struct model_memory *memory,
                    int64_t bytes)
 {
-	struct tfmc_cl_error error;
 	if (memory->buffer && tfmc_cl_buffer_bytes(memory->buffer) >= (uint64_t)bytes)
 		return TFMC_RT_OK;
 	tfmc_cl_buffer_free(memory->buffer);
 	memory->serial = ++m->serial;
-	int status = tfmc_cl_buffer_create(m->context, (uint64_t)bytes, &memory->buffer, &error);
-	return model_checked(m, where, status, &error);
+	int status = tfmc_cl_buffer_create(m->context, (uint64_t)bytes, &memory->buffer, &m->error);
+	return model_checked(m, where, status);
 }
 
 static int32_t make_state(struct tfmc_cl_model *m)
 {
-	struct tfmc_cl_error error;
 	int64_t fixed = tfmc_plan_header(&m->plan, PLAN_H_STATE_FIXED), bytes = 0;
 	uint64_t batch = m->code.batch;
 	if (batch > 0 &&
@@ -70,24 +67,23 @@ static int32_t make_state(struct tfmc_cl_model *m)
 	if (!m->lengths || !m->readers)
 		return model_no_memory(m);
 	TRY(model_grow(m, NULL, &m->state, bytes));
-	return model_checked(m, NULL, tfmc_cl_clear(m->state.buffer, 0, (uint64_t)bytes, &error), &error);
+	return model_checked(m, NULL, tfmc_cl_clear(m->state.buffer, 0, (uint64_t)bytes, &m->error));
 }
 
 /* ---- what it runs on ---- */
 
 static int32_t open_device(struct tfmc_cl_model *m)
 {
-	struct tfmc_cl_error error;
 	size_t number;
-	int status = tfmc_cl_open(m->device.library, &m->cl, &error);
+	int status = tfmc_cl_open(m->device.library, &m->cl, &m->error);
 	if (status == TFMC_CL_OK)
-		status = tfmc_cl_choose(m->cl, (int)m->code.devices, m->device.name, &number, &error);
+		status = tfmc_cl_choose(m->cl, (int)m->code.devices, m->device.name, &number, &m->error);
 	if (status != TFMC_CL_OK)
-		return model_checked(m, NULL, status, &error);
+		return model_checked(m, NULL, status);
 	m->chosen = tfmc_cl_device(m->cl, number);
-	status = tfmc_cl_context_open(m->cl, number, 0, &m->context, &error);
+	status = tfmc_cl_context_open(m->cl, number, 0, &m->context, &m->error);
 	m->has_dot = status == TFMC_CL_OK && model_has_dot(m);
-	return model_checked(m, NULL, status, &error);
+	return model_checked(m, NULL, status);
 }
 
 static int32_t read_plan(struct tfmc_cl_model *m)
@@ -148,17 +144,16 @@ static char *make_options(const struct tfmc_cl_model *m, const bool *is_new)
 
 static int32_t build(struct tfmc_cl_model *m, struct model_function *f, const bool *is_new)
 {
-	struct tfmc_cl_error error;
 	const struct model_where where = {f->name, NULL};
 	char *options = make_options(m, is_new);
 	if (!options)
 		return model_no_memory(m);
 	const struct tfmc_cl_source source = {m->code.source, m->code.source_bytes, options, m->device.cache};
-	int status = tfmc_cl_program_build(m->context, &source, &f->program, &error);
+	int status = tfmc_cl_program_build(m->context, &source, &f->program, &m->error);
 	free(options);
 	for (int64_t i = 0; status == TFMC_CL_OK && i < m->plan.rows[PLAN_KERNELS]; i++)
 		m->programs[i] = is_new[i] ? f->program : m->programs[i];
-	return model_checked(m, &where, status, &error);
+	return model_checked(m, &where, status);
 }
 
 int32_t model_build(struct tfmc_cl_model *m, struct model_function *f)

@@ -10,24 +10,21 @@ static const struct model_where state = {"state", NULL};
 
 int32_t tfmc_cl_model_copy(struct tfmc_cl_model *m, int64_t from, int64_t to, int64_t bytes)
 {
-	struct tfmc_cl_error error;
 	int status = tfmc_cl_copy(m->state.buffer, (uint64_t)from, m->state.buffer, (uint64_t)to,
-	                          (uint64_t)bytes, &error);
-	return model_checked(m, &state, status, &error);
+	                          (uint64_t)bytes, &m->error);
+	return model_checked(m, &state, status);
 }
 
 int32_t tfmc_cl_model_fetch(struct tfmc_cl_model *m, int64_t at, void *to, int64_t bytes)
 {
-	struct tfmc_cl_error error;
-	int status = tfmc_cl_download(m->state.buffer, (uint64_t)at, to, (uint64_t)bytes, &error);
-	return model_checked(m, &state, status, &error);
+	int status = tfmc_cl_download(m->state.buffer, (uint64_t)at, to, (uint64_t)bytes, &m->error);
+	return model_checked(m, &state, status);
 }
 
 int32_t tfmc_cl_model_store(struct tfmc_cl_model *m, int64_t at, const void *from, int64_t bytes)
 {
-	struct tfmc_cl_error error;
-	int status = tfmc_cl_upload(m->state.buffer, (uint64_t)at, from, (uint64_t)bytes, &error);
-	return model_checked(m, &state, status, &error);
+	int status = tfmc_cl_upload(m->state.buffer, (uint64_t)at, from, (uint64_t)bytes, &m->error);
+	return model_checked(m, &state, status);
 }
 
 /* ---- permutations ---- */
@@ -51,13 +48,12 @@ static uint64_t place(const struct permutation *p, int64_t i)
 static int32_t fill_from(const struct permutation *p, int64_t i)
 {
 	struct tfmc_cl_model *m = p->model;
-	struct tfmc_cl_error error;
 	while (i < p->n && p->from[i] != i && m->readers[i] == 0) {
 		bool is_aside = p->from[i] == p->aside;
 		int status = tfmc_cl_copy(is_aside ? m->aside.buffer : m->state.buffer,
 		                          is_aside ? 0 : place(p, p->from[i]), m->state.buffer, place(p, i),
-		                          (uint64_t)p->bytes, &error);
-		TRY(model_checked(m, &state, status, &error));
+		                          (uint64_t)p->bytes, &m->error);
+		TRY(model_checked(m, &state, status));
 		m->readers[i] = -1;
 		i = p->from[i];
 		m->readers[i]--;
@@ -69,11 +65,10 @@ static int32_t fill_from(const struct permutation *p, int64_t i)
 static int32_t turn_circle(struct permutation *p, int64_t i)
 {
 	struct tfmc_cl_model *m = p->model;
-	struct tfmc_cl_error error;
 	TRY(model_grow(m, &state, &m->aside, p->bytes));
 	int status =
-	        tfmc_cl_copy(m->state.buffer, place(p, i), m->aside.buffer, 0, (uint64_t)p->bytes, &error);
-	TRY(model_checked(m, &state, status, &error));
+	        tfmc_cl_copy(m->state.buffer, place(p, i), m->aside.buffer, 0, (uint64_t)p->bytes, &m->error);
+	TRY(model_checked(m, &state, status));
 	p->aside = i;
 	m->readers[i] = 0;
 	return fill_from(p, i);
