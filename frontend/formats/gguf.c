@@ -262,7 +262,8 @@ static bool read_alignment(struct cursor *c, const struct gguf *g, size_t *out)
 		return true;
 	bool whole = v->type == GGUF_U32 || v->type == GGUF_U64;
 	if (!whole || v->i < 1 || v->i > ALIGNMENT_MAX || (v->i & (v->i - 1)) != 0)
-		return stored_bad_item(c->s, "the key", "general.alignment", "must be a power of two");
+		return stored_bad_item(c->s, "the key", "general.alignment",
+		                       "must be an unsigned power of two, at most 2^30");
 	*out = (size_t)v->i;
 	return true;
 }

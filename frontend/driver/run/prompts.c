@@ -74,6 +74,10 @@ enum tfmc_status prompt_text(struct driver *d, const struct tfmc_record *r, cons
 		diag_note(&d->diag, LOC_NONE, "give token ids, as in --tokens 1,2,3");
 		return TFMC_INVALID;
 	}
+	if (status == TFMC_RT_E_TEXT) {
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: the text is not UTF-8", command);
+		return TFMC_INVALID;
+	}
 	if (status == TFMC_RT_E_PROMPT) {
 		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
 		           "%s: character %llu of the text is not in the vocabulary", command,
