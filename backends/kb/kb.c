@@ -26,6 +26,7 @@ struct kb_caps kb_caps_of(const struct target *t)
 	        .has_dot_s8s8 = target_has(t, FEATURE_AVXVNNIINT8) || target_has(t, FEATURE_DOTPROD),
 	        .has_dot_u7s8 = t->arch == ARCH_X86_64,
 	        .has_dot_s16s16 = t->arch == ARCH_X86_64,
+	        .has_dot_u7s8_halves = t->arch == ARCH_X86_64,
 	        .has_dot_bf16 = target_has(t, FEATURE_AVX512BF16),
 	        .has_dot_bf16_odd = target_has(t, FEATURE_BF16),
 	        .has_dot_u8s8_2x2 = target_has(t, FEATURE_I8MM),

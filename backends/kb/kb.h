@@ -206,7 +206,7 @@ struct kb_val kb_bin(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_va
 struct kb_val kb_un(struct kb *k, enum kb_un op, struct kb_val a);
 struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val c); /* a * b + c */
 /*
- * kb_dot_u8s8(k, sum, a, b), .._u7s8, .._s8s8, .._s16s16 (sum i32) and .._bf16, .._bf16_odd (sum f32): sum[i] + a[i] . b[i],
+ * kb_dot_u8s8(k, sum, a, b), .._u7s8, .._s8s8, .._s16s16, .._u7s8_halves (sum i32) and .._bf16, .._bf16_odd (sum f32): sum[i] + a[i] . b[i],
  * where each word i32 of a and b holds neighbours along K; .._2x2: the same for matrices of 2 x 2 words. kb_ops.def has
  * the arithmetic. The operand that is loaded into all lanes should be b: then it is an operand in memory.
  */

@@ -50,6 +50,25 @@ static struct kb_val by_halves(struct kb *k, const struct kb_val *args, bool is_
 	return sum;
 }
 
+/* Of a half of the words: the sum of its two products, in the low bits. */
+static struct kb_val pair_of(struct kb *k, const struct kb_val *args, int half)
+{
+	struct kb_val sum = {0};
+	for (int at = 2 * half; at < 2 * half + 2; at++) {
+		struct kb_val a = part_of(k, args[1], at, 8, false), b = part_of(k, args[2], at, 8, true);
+		sum = sum.id ? kb_add(k, sum, kb_mul(k, a, b)) : kb_mul(k, a, b);
+	}
+	return sum;
+}
+
+static struct kb_val of_halves(struct kb *k, const struct kb_val *args)
+{
+	struct kb_val low = with(k, KB_AND, kb_add(k, args[0], pair_of(k, args, 0)), 0xffff);
+	struct kb_val high = with(k, KB_AND, args[0], -0x10000);
+	high = kb_add(k, high, with(k, KB_SHL, pair_of(k, args, 1), 16));
+	return kb_bin(k, KB_OR, low, high);
+}
+
 /* With the other sign of a: bytes with their highest bit turned are 128 more or less, so that 128 b is too much. */
 static struct kb_val by_other_sign(struct kb *k, enum kb_dot other, const struct kb_val *args,
                                    const struct kb_caps *has)
@@ -184,6 +203,7 @@ struct kb_val kb_write_dot(struct kb *k, enum kb_dot dot, const struct kb_val *a
 	case KB_DOT_U7S8: return of_small_bytes(k, args, has);
 	case KB_DOT_S8S8: return of_bytes(k, args, true, has);
 	case KB_DOT_S16S16: return by_products(k, args, 16, true);
+	case KB_DOT_U7S8_HALVES: return of_halves(k, args);
 	case KB_DOT_BF16: return of_bf16(k, args);
 	case KB_DOT_BF16_ODD: return of_bf16_odd(k, args);
 	case KB_DOT_U8S8_2X2: return of_2x2(k, KB_DOT_U8S8, args, has);

@@ -80,7 +80,7 @@ const char *kb_un_name(enum kb_un op);
 const char *kb_dot_name(enum kb_dot dot);
 bool kb_dot_is_float(enum kb_dot dot);
 bool kb_dot_is_2x2(enum kb_dot dot);
-/* Whether it is one instruction; DOT_U7S8: and DOT_U8S8 is none, which is better. */
+/* Whether it is one instruction; DOT_U7S8 and its halves: and DOT_U8S8 is none, which is better. */
 bool kb_has_dot(const struct kb_caps *caps, enum kb_dot dot);
 /* The operator of C; that of a compare for MIN and MAX. */
 const char *kb_bin_sign(enum kb_bin op);

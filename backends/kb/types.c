@@ -132,7 +132,8 @@ bool kb_has_dot(const struct kb_caps *caps, enum kb_dot dot)
 #define KB_DOT(op, name) [KB_##op] = caps->has_##name,
 #include "backends/kb/kb_ops.def"
 	};
-	return has[dot] && !(dot == KB_DOT_U7S8 && caps->has_dot_u8s8);
+	bool is_small = dot == KB_DOT_U7S8 || dot == KB_DOT_U7S8_HALVES;
+	return has[dot] && !(is_small && caps->has_dot_u8s8);
 }
 
 const char *kb_cmp_name(enum kb_cmp op)

@@ -203,15 +203,24 @@ struct matmul_rounded_tile {
 	/* Of the step that is open: where its section begins, its first word of x, the word of weights of its first
 	 * line, from the beginning of a panel on. */
 	struct kb_val section, first, line;
+	struct kb_val turn; /* number of the line in a chunk whose lines are a loop; none elsewhere */
 	const struct matmul_ahead *ahead;
 	/* Unpacked: the rows, as p->x, and the first panel; none: they are not. */
 	struct kb_val unpacked_x, unpacked_w;
 	struct kb_var sum[MATMUL_ACC_MAX]; /* of integers */
+	/* Where sums of a chunk fit into halves of 16 bits: those of the chunk that is open; none elsewhere. */
+	struct kb_var half[MATMUL_ACC_MAX];
 	/* Words of x, four of each row, that are open where the machine multiplies by an element of a vector. */
 	struct kb_val words[MATMUL_WORDS_OPEN][MATMUL_ROWS_MAX];
 };
 void matmul_integer_depth(struct matmul_rounded_tile *c);
 void matmul_bf16_depth(struct matmul_rounded_tile *c);
+/* Vector v of line `line` of those from word `at` on. */
+struct kb_val matmul_load_words(const struct matmul_rounded_tile *c, const struct kb_val *panel,
+                                struct kb_val at, int line, int v);
+/* Products of 2 x 2 words; of lines [0, n), n even: sum[m][v] becomes the sum of row m, vector v. matmul_matrix.c */
+bool matmul_by_squares(const struct matmul_rounded_tile *c);
+void matmul_walk_squares(const struct matmul_rounded_tile *c, int64_t n, struct kb_val *sum);
 /* What the bytes that are multiplied have too much. */
 int matmul_codes_zero(const struct linear *l);
 /* sum and the sum of integers of a step in row m, scaled. */

@@ -18,6 +18,9 @@
 #define LINES       KB_TILE_ROWS
 #define CHUNK_BYTES (LINES * TILE_LINE)
 #define COLUMNS     2 /* panels side by side */
+#define WORDS       4 /* of a vector where the machine multiplies matrices of 2 x 2 words */
+#define SQUARES_ROWS \
+	4 /* of a tile at least: fewer rows are not worth putting words of weights beside each other */
 
 /* Panels that are walked over together. */
 struct columns {
@@ -349,4 +352,78 @@ void matmul_steps_depth(const struct matmul_rounded_tile *c)
 	scale_step(&s, kb_index(k, n - 2));
 	product_tiles_store(&s.tiles, l->unpacked.sums, TILE_LINE);
 	scale_step(&s, kb_index(k, n - 1));
+}
+
+/* ---- matrices of 2 x 2 words ---- */
+
+bool matmul_by_squares(const struct matmul_rounded_tile *c)
+{
+	const struct kb_caps *caps = kb_caps(c->l->k);
+	bool is_bf16 = c->l->rounded.to.bf16;
+	bool has = is_bf16 ? caps->has_dot_bf16_odd_2x2 : caps->has_dot_u8s8_2x2;
+	bool fits = is_bf16 || (c->l->rounded.row.steps == 1 && ir_format(c->l->panel.format)->bits == 8);
+	return has && fits && c->l->lanes == WORDS && c->p->rows >= SQUARES_ROWS;
+}
+
+/* Words x + i and x + i + 1 of two rows; of the last one twice where there is no other. */
+static struct kb_val rows_of_square(const struct matmul_rounded_tile *c, int m, struct kb_val x, int i)
+{
+	static const int beside[] = {0, 1, 2, 3};
+	const struct products *p = c->p;
+	struct kb_val row[2];
+	for (int r = 0; r < 2; r++) {
+		int at = m + r < p->rows ? m + r : m;
+		row[r] = kb_load(p->k, KB_TYPE(KB_I32, 2), p->x[at], x, p->x_disp[at] + i, 0);
+	}
+	return kb_shuffle(p->k, row[0], row[1], beside, WORDS);
+}
+
+/* Lines x + i and x + i + 1; sum: [two rows][vectors][two columns]. */
+static void add_squares(const struct matmul_rounded_tile *c, const struct kb_var *sum, struct kb_val x, int i)
+{
+	static const int columns[2][WORDS] = {{0, 4, 1, 5}, {2, 6, 3, 7}};
+	const struct products *p = c->p;
+	struct kb *k = p->k;
+	struct kb_val rows[MATMUL_ROWS_MAX], line[2];
+	struct kb_val at = kb_add_const(k, kb_mul_const(k, x, MATMUL_PANEL), c->l->panel.head / 4),
+	              per_word = kb_index(k, c->l->panel.per_line);
+	for (int r = 0; c->ahead->from.id && r < 2; r++)
+		matmul_step_ahead(c->l, c->ahead, kb_mul(k, kb_add_const(k, x, i + r), per_word));
+	for (int m = 0; m < p->rows; m += 2)
+		rows[m] = rows_of_square(c, m, x, i);
+	for (int v = 0; v < 2 * p->vectors; v++) {
+		for (int r = 0; v % 2 == 0 && r < 2; r++)
+			line[r] = matmul_load_words(c, c->panel, at, i + r, v / 2);
+		struct kb_val w = kb_shuffle(k, line[0], line[1], columns[v % 2], WORDS);
+		for (int m = 0; m < p->rows; m += 2) {
+			struct kb_var to = sum[m * p->vectors + v];
+			struct kb_val before = kb_get(k, to);
+			kb_set(k, to,
+			       c->l->rounded.to.bf16 ? kb_dot_bf16_odd_2x2(k, before, w, rows[m])
+			                             : kb_dot_u8s8_2x2(k, before, w, rows[m]));
+		}
+	}
+}
+
+void matmul_walk_squares(const struct matmul_rounded_tile *c, int64_t n, struct kb_val *sum)
+{
+	static const int of_row[2][WORDS] = {{0, 2, 4, 6}, {1, 3, 5, 7}};
+	const struct products *p = c->p;
+	struct kb *k = p->k;
+	struct kb_var square[2 * MATMUL_ACC_MAX];
+	enum kb_scalar s = c->l->rounded.to.bf16 ? KB_F32 : KB_I32;
+	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, 0), s), WORDS);
+	for (int i = 0; i < (p->rows + 1) / 2 * 2 * p->vectors; i++)
+		square[i] = kb_var(k, "square", KB_TYPE(s, WORDS), zero);
+	if (n > 0) {
+		struct kb_val x = kb_loop(k, "k", kb_index(k, 0), kb_index(k, n), 2, KB_NONEMPTY);
+		add_squares(c, square, x, 0);
+		kb_end_loop(k);
+	}
+	for (int m = 0; m < p->rows; m++)
+		for (int v = 0; v < p->vectors; v++) {
+			const struct kb_var *of = &square[m / 2 * 2 * p->vectors + 2 * v];
+			struct kb_val left = kb_get(k, of[0]);
+			sum[m * p->vectors + v] = kb_shuffle(k, left, kb_get(k, of[1]), of_row[m % 2], WORDS);
+		}
 }

@@ -20,8 +20,6 @@
 #define SUMS_FEW  16 /* in a tile of more of them a line alone keeps the processor busy */
 #define SUMS_WIDE 4  /* as well, where it is widened: a compiler loads the words of a longer turn ahead */
 #define WORDS     4  /* of a vector of x */
-#define SQUARES_ROWS \
-	4 /* of a tile at least: fewer rows are not worth putting words of weights beside each other */
 
 static struct kb_type words_of(const struct matmul_rounded_tile *c)
 {
@@ -79,10 +77,17 @@ static bool is_by_parts(const struct matmul_rounded_tile *c)
 
 /* ---- sums of integers ---- */
 
+static bool is_in_halves(const struct matmul_rounded_tile *c)
+{
+	return tile_adds_halves(c->l->job->target, c->l->panel.format);
+}
+
 static struct kb_val dot_codes(const struct matmul_rounded_tile *c, struct kb_val sum, struct kb_val w,
                                struct kb_val x)
 {
 	struct kb *k = c->l->k;
+	if (is_in_halves(c))
+		return kb_dot_u7s8_halves(k, sum, w, x);
 	if (turns_codes(c->l))
 		return kb_dot_s8s8(k, sum, w, x);
 	return ir_format_byte_most(c->l->panel.format) > 127 ? kb_dot_u8s8(k, sum, w, x)
@@ -115,17 +120,25 @@ static struct kb_val line_of(const struct matmul_rounded_tile *c, struct kb_val 
 	return kb_add(k, c->line, kb_mul_const(k, first, words));
 }
 
+/* A share of a step is less than a line, and sums of steps leave no registers for more addresses. */
+static bool asks_once(const struct matmul_rounded_tile *c)
+{
+	return c->ahead->turn.id && matmul_sum_registers(c->l) > 1;
+}
+
 static void ask_ahead(const struct matmul_rounded_tile *c, struct kb_val first, int line)
 {
 	struct kb *k = c->l->k;
-	int64_t element = (int64_t)line * c->l->panel.per_line;
-	/* A share of a step is less than a line, and sums of steps leave no registers for more addresses. */
-	bool is_share = c->ahead->turn.id && matmul_sum_registers(c->l) > 1;
-	if (!c->ahead->from.id || (is_share && line > 0))
+	int64_t per_line = c->l->panel.per_line;
+	if (!c->ahead->from.id || (asks_once(c) && (line > 0 || c->turn.id)))
 		return;
-	struct kb_val i = kb_mul_const(k, kb_add(k, c->first, first), 4);
-	struct kb_val at = kb_add_const(k, line_of(c, first), (int64_t)line * MATMUL_PANEL);
-	matmul_line_ahead(c->l, c->ahead, kb_add_const(k, i, element), c->w, at);
+	struct kb_val i = kb_mul_const(k, kb_add(k, c->first, first), 4), at = line_of(c, first);
+	if (c->turn.id) {
+		i = kb_add(k, i, kb_mul_const(k, c->turn, per_line));
+		at = kb_add(k, at, kb_mul_const(k, c->turn, MATMUL_PANEL));
+	}
+	i = kb_add_const(k, i, line * per_line);
+	matmul_line_ahead(c->l, c->ahead, i, c->w, kb_add_const(k, at, (int64_t)line * MATMUL_PANEL));
 }
 
 /* What is multiplied of a line: its bytes, or of 4 bits the low or the high halves. */
@@ -156,8 +169,7 @@ static void find_panels(struct matmul_rounded_tile *c)
 	}
 }
 
-/* Vector v of line `line` of those from word `at` on. */
-static struct kb_val load_words(const struct matmul_rounded_tile *c, const struct kb_val *panel,
+struct kb_val matmul_load_words(const struct matmul_rounded_tile *c, const struct kb_val *panel,
                                 struct kb_val at, int line, int v)
 {
 	int per_panel = MATMUL_PANEL / c->l->lanes;
@@ -169,7 +181,7 @@ static struct kb_val codes_of(const struct matmul_rounded_tile *c, struct kb_val
                               int v)
 {
 	struct kb *k = c->l->k;
-	struct kb_val w = load_words(c, part == HIGH ? c->again : c->panel, at, line, v);
+	struct kb_val w = matmul_load_words(c, part == HIGH ? c->again : c->panel, at, line, v);
 	if (part != BYTES)
 		return halves_of(c, w, part == HIGH ? 4 : 0);
 	if (!turns_codes(c->l))
@@ -183,6 +195,10 @@ static void add_line(struct matmul_rounded_tile *c, struct kb_val first, int lin
 {
 	const struct products *p = c->p;
 	struct kb_val at = line_of(c, first), x = kb_add(p->k, c->first, first);
+	if (c->turn.id) {
+		at = kb_add(p->k, at, kb_mul_const(p->k, c->turn, MATMUL_PANEL));
+		x = kb_add(p->k, x, c->turn);
+	}
 	struct kb_val w[MATMUL_ACC_MAX];
 	int i = line + (part == HIGH ? CHUNK / 8 : 0), n = has_elements(c) ? 1 : p->vectors;
 	for (int from = 0; from < p->vectors; from += n) {
@@ -191,7 +207,8 @@ static void add_line(struct matmul_rounded_tile *c, struct kb_val first, int lin
 		for (int m = 0; m < p->rows; m++) {
 			struct kb_val word = word_of(c, m, x, i);
 			for (int v = 0; v < n; v++) {
-				struct kb_var sum = c->sum[m * p->vectors + from + v];
+				int i_sum = m * p->vectors + from + v;
+				struct kb_var sum = is_in_halves(c) ? c->half[i_sum] : c->sum[i_sum];
 				kb_set(p->k, sum, dot_codes(c, kb_get(p->k, sum), w[v], word));
 			}
 		}
@@ -208,7 +225,7 @@ static void add_wide_line(const struct matmul_rounded_tile *c, struct kb_val fir
 	for (int odd = 0; odd < 2; odd++) {
 		struct kb_val from = kb_add_const(k, at, odd * c->l->panel.bytes / 4);
 		for (int v = 0; v < p->vectors; v++)
-			w[v] = load_words(c, c->panel, from, line, v);
+			w[v] = matmul_load_words(c, c->panel, from, line, v);
 		for (int m = 0; m < p->rows; m++) {
 			struct kb_val word =
 			        kb_load_splat(k, words_of(c), c->unpacked_x, x, (2 * m + odd) * words + line);
@@ -218,6 +235,20 @@ static void add_wide_line(const struct matmul_rounded_tile *c, struct kb_val fir
 			}
 		}
 	}
+}
+
+/* A line in a turn, so that a compiler does not load the others ahead. */
+static void add_chunk_by_lines(struct matmul_rounded_tile *c, struct kb_val first)
+{
+	struct kb *k = c->l->k;
+	if (asks_once(c))
+		ask_ahead(c, first, 0);
+	c->turn = kb_loop(k, "line", kb_index(k, 0), kb_index(k, CHUNK / 8), 1, KB_NONEMPTY);
+	ask_ahead(c, first, 0);
+	add_line(c, first, 0, LOW);
+	add_line(c, first, 0, HIGH);
+	kb_end_loop(k);
+	c->turn = (struct kb_val){0};
 }
 
 static void add_chunk_of_halves(struct matmul_rounded_tile *c, struct kb_val first)
@@ -242,7 +273,10 @@ static void add_chunk_of_halves(struct matmul_rounded_tile *c, struct kb_val fir
 static void add_chunk(struct matmul_rounded_tile *c, struct kb_val first, int64_t n)
 {
 	if (ir_format(c->l->panel.format)->bits == 4) {
-		add_chunk_of_halves(c, first);
+		if (is_in_halves(c))
+			add_chunk_by_lines(c, first);
+		else
+			add_chunk_of_halves(c, first);
 		return;
 	}
 	for (int line = 0; line < (int)(n + 3) / 4; line++) {
@@ -255,6 +289,21 @@ static void add_chunk(struct matmul_rounded_tile *c, struct kb_val first, int64_
 		ask_ahead(c, first, line);
 		add_line(c, first, line, BYTES);
 	}
+}
+
+static void begin_halves(const struct matmul_rounded_tile *c)
+{
+	struct kb *k = c->l->k;
+	for (int i = 0; is_in_halves(c) && i < c->p->rows * c->p->vectors; i++)
+		kb_set(k, c->half[i], kb_splat(k, kb_i32(k, 0), c->l->lanes));
+}
+
+static void end_halves(const struct matmul_rounded_tile *c)
+{
+	struct kb *k = c->l->k;
+	struct kb_val ones = kb_splat(k, kb_i32(k, 0x00010001), c->l->lanes);
+	for (int i = 0; is_in_halves(c) && i < c->p->rows * c->p->vectors; i++)
+		kb_set(k, c->sum[i], kb_dot_s16s16(k, kb_get(k, c->sum[i]), kb_get(k, c->half[i]), ones));
 }
 
 /* What codes of vector v have beyond the bytes that are multiplied, in formats with shifts; else none. Where pairs of
@@ -294,88 +343,13 @@ static void begin_sums(struct matmul_rounded_tile *c, struct kb_val step, struct
 	}
 }
 
-/* ---- matrices of 2 x 2 words ---- */
-
-static bool is_by_squares(const struct matmul_rounded_tile *c)
-{
-	const struct kb_caps *caps = kb_caps(c->l->k);
-	bool is_bf16 = c->l->rounded.to.bf16;
-	bool has = is_bf16 ? caps->has_dot_bf16_odd_2x2 : caps->has_dot_u8s8_2x2;
-	bool fits = is_bf16 || (c->l->rounded.row.steps == 1 && ir_format(c->l->panel.format)->bits == 8);
-	return has && fits && c->l->lanes == WORDS && c->p->rows >= SQUARES_ROWS;
-}
-
-/* Words x + i and x + i + 1 of two rows; of the last one twice where there is no other. */
-static struct kb_val rows_of_square(const struct matmul_rounded_tile *c, int m, struct kb_val x, int i)
-{
-	static const int beside[] = {0, 1, 2, 3};
-	const struct products *p = c->p;
-	struct kb_val row[2];
-	for (int r = 0; r < 2; r++) {
-		int at = m + r < p->rows ? m + r : m;
-		row[r] = kb_load(p->k, KB_TYPE(KB_I32, 2), p->x[at], x, p->x_disp[at] + i, 0);
-	}
-	return kb_shuffle(p->k, row[0], row[1], beside, WORDS);
-}
-
-/* Lines x + i and x + i + 1; sum: [two rows][vectors][two columns]. */
-static void add_squares(const struct matmul_rounded_tile *c, const struct kb_var *sum, struct kb_val x, int i)
-{
-	static const int columns[2][WORDS] = {{0, 4, 1, 5}, {2, 6, 3, 7}};
-	const struct products *p = c->p;
-	struct kb *k = p->k;
-	struct kb_val rows[MATMUL_ROWS_MAX], line[2];
-	struct kb_val at = kb_add_const(k, kb_mul_const(k, x, MATMUL_PANEL), c->l->panel.head / 4),
-	              per_word = kb_index(k, c->l->panel.per_line);
-	for (int r = 0; c->ahead->from.id && r < 2; r++)
-		matmul_step_ahead(c->l, c->ahead, kb_mul(k, kb_add_const(k, x, i + r), per_word));
-	for (int m = 0; m < p->rows; m += 2)
-		rows[m] = rows_of_square(c, m, x, i);
-	for (int v = 0; v < 2 * p->vectors; v++) {
-		for (int r = 0; v % 2 == 0 && r < 2; r++)
-			line[r] = load_words(c, c->panel, at, i + r, v / 2);
-		struct kb_val w = kb_shuffle(k, line[0], line[1], columns[v % 2], WORDS);
-		for (int m = 0; m < p->rows; m += 2) {
-			struct kb_var to = sum[m * p->vectors + v];
-			struct kb_val before = kb_get(k, to);
-			kb_set(k, to,
-			       c->l->rounded.to.bf16 ? kb_dot_bf16_odd_2x2(k, before, w, rows[m])
-			                             : kb_dot_u8s8_2x2(k, before, w, rows[m]));
-		}
-	}
-}
-
-/* Lines [0, n), n even; afterwards sum[m][v] is the sum of row m, vector v. */
-static void walk_squares(const struct matmul_rounded_tile *c, int64_t n, struct kb_val *sum)
-{
-	static const int of_row[2][WORDS] = {{0, 2, 4, 6}, {1, 3, 5, 7}};
-	const struct products *p = c->p;
-	struct kb *k = p->k;
-	struct kb_var square[2 * MATMUL_ACC_MAX];
-	enum kb_scalar s = c->l->rounded.to.bf16 ? KB_F32 : KB_I32;
-	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, 0), s), WORDS);
-	for (int i = 0; i < (p->rows + 1) / 2 * 2 * p->vectors; i++)
-		square[i] = kb_var(k, "square", KB_TYPE(s, WORDS), zero);
-	if (n > 0) {
-		struct kb_val x = kb_loop(k, "k", kb_index(k, 0), kb_index(k, n), 2, KB_NONEMPTY);
-		add_squares(c, square, x, 0);
-		kb_end_loop(k);
-	}
-	for (int m = 0; m < p->rows; m++)
-		for (int v = 0; v < p->vectors; v++) {
-			const struct kb_var *of = &square[m / 2 * 2 * p->vectors + 2 * v];
-			struct kb_val left = kb_get(k, of[0]);
-			sum[m * p->vectors + v] = kb_shuffle(k, left, kb_get(k, of[1]), of_row[m % 2], WORDS);
-		}
-}
-
 /* Sums of the first lines of the only step; gives how many elements those are. */
 static int64_t add_integer_squares(struct matmul_rounded_tile *c, int64_t n)
 {
 	struct kb *k = c->l->k;
 	struct kb_val sum[MATMUL_ACC_MAX];
 	int64_t lines = (n + 3) / 4 / 2 * 2;
-	walk_squares(c, lines, sum);
+	matmul_walk_squares(c, lines, sum);
 	begin_sums(c, kb_index(k, 0), kb_index(k, 0));
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		kb_set(k, c->sum[i], kb_add(k, kb_get(k, c->sum[i]), sum[i]));
@@ -489,6 +463,14 @@ static int turn_of(const struct matmul_rounded_tile *c)
 	return has_elements(c) ? 4 * WORDS : 4;
 }
 
+/* Chunks whose sums are begun. */
+static void add_whole(struct matmul_rounded_tile *c, struct kb_val first, int64_t n)
+{
+	begin_halves(c);
+	add_chunk(c, first, n);
+	end_halves(c);
+}
+
 /* Step number `step`, of n elements. */
 static void add_step(struct matmul_rounded_tile *c, struct kb_val step, int64_t n)
 {
@@ -496,18 +478,26 @@ static void add_step(struct matmul_rounded_tile *c, struct kb_val step, int64_t 
 	struct kb_val block = open_step(c, step), zero = kb_index(k, 0);
 	int64_t done = 0, turn = turn_of(c), least = is_by_parts(c) || c->unpacked_w.id ? CHUNK : 4 * CHUNK;
 	ask_for_scales(c, block);
-	if (is_by_squares(c))
+	if (matmul_by_squares(c)) {
 		done = add_integer_squares(c, n);
-	else
+	} else if (is_in_halves(c) &&
+	           n <= CHUNK) { /* the registers of sums are needed behind the chunk only */
+		begin_halves(c);
+		add_chunk(c, zero, n);
 		begin_sums(c, step, block);
+		end_halves(c);
+		done = n;
+	} else {
+		begin_sums(c, step, block);
+	}
 	if (done == 0 && n >= least) {
 		done = n / turn * turn;
 		struct kb_val at = kb_loop(k, "k", zero, kb_index(k, done / 4), turn / 4, KB_NONEMPTY);
-		add_chunk(c, at, turn);
+		add_whole(c, at, turn);
 		kb_end_loop(k);
 	}
 	for (; done < n; done += CHUNK)
-		add_chunk(c, kb_index(k, done / 4), n - done < CHUNK ? n - done : CHUNK);
+		add_whole(c, kb_index(k, done / 4), n - done < CHUNK ? n - done : CHUNK);
 	for (int v = 0; v < c->p->vectors; v++)
 		add_integers(c, step, block, v);
 }
@@ -521,6 +511,8 @@ void matmul_integer_depth(struct matmul_rounded_tile *c)
 	c->codes = tile_codes(c->l->panel.format, c->l->depth);
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		c->sum[i] = kb_var(k, "dot", words_of(c), (struct kb_val){0});
+	for (int i = 0; is_in_halves(c) && i < c->p->rows * c->p->vectors; i++)
+		c->half[i] = kb_var(k, "halves", words_of(c), kb_splat(k, kb_i32(k, 0), c->l->lanes));
 	if (whole == 1) {
 		add_step(c, kb_index(k, 0), row->step);
 	} else if (whole > 1) {
@@ -554,7 +546,7 @@ static void add_pairs(struct matmul_rounded_tile *c, struct kb_val at, int i)
 		open_words(c, at, i / WORDS);
 	for (int from = 0; from < p->vectors; from += n) {
 		for (int v = 0; v < n; v++)
-			w[v] = load_words(c, c->panel, words, i, from + v);
+			w[v] = matmul_load_words(c, c->panel, words, i, from + v);
 		for (int m = 0; m < p->rows; m++) {
 			struct kb_val x = word_of(c, m, at, i);
 			for (int v = 0; v < n; v++) {
@@ -568,7 +560,7 @@ static void add_pairs(struct matmul_rounded_tile *c, struct kb_val at, int i)
 static void add_bf16_squares(const struct matmul_rounded_tile *c, int64_t lines)
 {
 	struct kb_val sum[MATMUL_ACC_MAX];
-	walk_squares(c, lines, sum);
+	matmul_walk_squares(c, lines, sum);
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		kb_set(c->l->k, c->p->sum[i], sum[i]);
 }
@@ -580,7 +572,7 @@ void matmul_bf16_depth(struct matmul_rounded_tile *c)
 	int turn = c->p->rows * c->p->vectors <= SUMS_FEW ? TURN : has_elements(c) ? WORDS : 1;
 	int64_t whole = lines / turn * turn;
 	find_panels(c);
-	if (is_by_squares(c)) {
+	if (matmul_by_squares(c)) {
 		whole = lines / 2 * 2;
 		add_bf16_squares(c, whole);
 	} else if (whole > 0) {

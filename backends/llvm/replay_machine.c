@@ -98,6 +98,9 @@ static const struct form dot_forms[] = {
         {ARCH_X86_64, KB_DOT_U7S8, 16, "llvm.x86.avx512.pmaddubs.w.512", false},
         {ARCH_X86_64, KB_DOT_U7S8, 8, "llvm.x86.avx2.pmadd.ub.sw", false},
         {ARCH_X86_64, KB_DOT_U7S8, 4, "llvm.x86.ssse3.pmadd.ub.sw.128", false},
+        {ARCH_X86_64, KB_DOT_U7S8_HALVES, 16, "llvm.x86.avx512.pmaddubs.w.512", false},
+        {ARCH_X86_64, KB_DOT_U7S8_HALVES, 8, "llvm.x86.avx2.pmadd.ub.sw", false},
+        {ARCH_X86_64, KB_DOT_U7S8_HALVES, 4, "llvm.x86.ssse3.pmadd.ub.sw.128", false},
         {ARCH_X86_64, KB_DOT_S8S8, 8, "llvm.x86.avx2.vpdpbssd.256", false},
         {ARCH_X86_64, KB_DOT_S8S8, 4, "llvm.x86.avx2.vpdpbssd.128", false},
         {ARCH_X86_64, KB_DOT_S16S16, 16, "llvm.x86.avx512.pmaddw.d.512", false},
@@ -117,8 +120,8 @@ static const struct form dot_forms[] = {
 /* Of x86: the sums of two products, of 16 or 32 bits. */
 static LLVMValueRef sums_of_two(struct replay *r, const struct form *f, LLVMValueRef a, LLVMValueRef b)
 {
-	LLVMTypeRef type = f->detail == KB_DOT_U7S8 ? replay_type(r->module, KB_TYPE(KB_I8, 4 * f->lanes))
-	                                            : replay_type(r->module, KB_TYPE(KB_I16, 2 * f->lanes));
+	LLVMTypeRef type = f->detail == KB_DOT_S16S16 ? replay_type(r->module, KB_TYPE(KB_I16, 2 * f->lanes))
+	                                              : replay_type(r->module, KB_TYPE(KB_I8, 4 * f->lanes));
 	LLVMValueRef args[] = {LLVMBuildBitCast(r->builder, a, type, ""),
 	                       LLVMBuildBitCast(r->builder, b, type, "")};
 	return replay_intrinsic(r, f->name, NULL, 0, args, 2);
@@ -145,6 +148,12 @@ static LLVMValueRef apply_dot(struct replay *r, const struct form *f, LLVMValueR
 	if (f->detail == KB_DOT_U7S8) {
 		LLVMValueRef ones = replay_int(r->module, KB_TYPE(KB_I16, 2 * f->lanes), 1);
 		return add_halves(r, of_halves(f->lanes), args[0], sums_of_two(r, f, args[1], args[2]), ones);
+	}
+	if (f->detail == KB_DOT_U7S8_HALVES) {
+		LLVMValueRef pairs = sums_of_two(r, f, args[1], args[2]);
+		LLVMTypeRef words = LLVMTypeOf(args[0]);
+		args[0] = LLVMBuildBitCast(r->builder, args[0], LLVMTypeOf(pairs), "");
+		return LLVMBuildBitCast(r->builder, LLVMBuildAdd(r->builder, args[0], pairs, ""), words, "");
 	}
 	bool is_float = kb_dot_is_float((enum kb_dot)f->detail);
 	enum kb_scalar s = is_float ? KB_BF16 : f->arch == ARCH_X86_64 ? KB_I32 : KB_I8;

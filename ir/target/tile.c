@@ -113,6 +113,12 @@ bool tile_is_widened(const struct target *t, enum ir_format f)
 	return t->arch == ARCH_X86_64 && !has_dot && ir_format(f)->bits == 8;
 }
 
+bool tile_adds_halves(const struct target *t, enum ir_format f)
+{
+	bool has_dot = target_has(t, FEATURE_AVXVNNI) || target_has(t, FEATURE_AVX512VNNI);
+	return t->arch == ARCH_X86_64 && !has_dot && ir_format_byte_most(f) < 16;
+}
+
 #define MATRIX_STEP_LEAST 32 /* fewer products are summed faster by vectors than their sums are stored */
 
 bool tile_steps_by_matrix(const struct target *t, enum ir_format f, struct tile_rounding r, int64_t depth)
@@ -201,6 +207,12 @@ static int beside_rounded(const struct target *t, int line, int rows, bool has_s
 	if (t->k_lanes > 1)
 		return (in_pairs ? (rows + 1) / 2 : rows) + 3;
 	return line + (has_steps ? 4 : 2);
+}
+
+int target_halves_height(const struct target *t, struct target_tile tile)
+{
+	int line = vectors(t, tile.nr), rows = (t->registers - 2 * line - 4) / line;
+	return rows < 1 ? 1 : rows < tile.mr ? rows : tile.mr;
 }
 
 int target_rounded_height(const struct target *t, struct target_tile tile, bool has_steps)

@@ -104,6 +104,8 @@ bool tile_by_matrix(const struct target *t, enum ir_format f, struct tile_roundi
  */
 #define TILE_UNPACKED_ROWS 16
 bool tile_is_widened(const struct target *t, enum ir_format f);
+/* Products of 32 codes of 4 bits are added with 16 bits where the target has no dot products of bytes. */
+bool tile_adds_halves(const struct target *t, enum ir_format f);
 bool tile_steps_by_matrix(const struct target *t, enum ir_format f, struct tile_rounding r, int64_t depth);
 /* Bytes of these of a row of x and of a panel; 0: codes are multiplied as they lie. False: too many. */
 struct tile_unpacked {
@@ -132,6 +134,8 @@ struct target_tile target_linear_tile(const struct target *t);
 int target_tile_height(const struct target *t, struct target_tile tile, enum ir_dtype stored);
 /* Rows of the tile of such products: where there are several steps, sums of f32 wait beside those of integers. */
 int target_rounded_height(const struct target *t, struct target_tile tile, bool has_steps);
+/* The same where products are added with 16 bits: meanwhile sums of f32 wait in memory. */
+int target_halves_height(const struct target *t, struct target_tile tile);
 /*
  * Rows of f32 of this length that lie side by side are a multiple of TILE_WAY_BYTES apart: they fall into one set
  * of L1, which holds target_ways of them.

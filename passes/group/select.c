@@ -181,7 +181,10 @@ static int64_t rounded_height(const struct rebuild *r, const struct ir_op *root,
                               int64_t depth)
 {
 	const struct target *t = r->p->options->target;
-	bool has_steps = tile_rounded_row(stored_as(r, root), group_rounding(before), depth).steps > 1;
+	const struct tile_rounding to = group_rounding(before);
+	if (!to.bf16 && tile_adds_halves(t, stored_as(r, root)))
+		return target_halves_height(t, target_linear_tile(t));
+	bool has_steps = tile_rounded_row(stored_as(r, root), to, depth).steps > 1;
 	return target_rounded_height(t, target_linear_tile(t), has_steps);
 }
 

@@ -297,6 +297,18 @@ static union kb_cell dot_bf16_odd(union kb_cell sum, union kb_cell a, union kb_c
 	return (union kb_cell){.f = (double)s};
 }
 
+static union kb_cell dot_halves(union kb_cell sum, union kb_cell a, union kb_cell b)
+{
+	uint32_t word = 0;
+	for (int half = 0; half < 2; half++) {
+		int64_t s = part_of(sum, half, 16, true);
+		for (int at = 2 * half; at < 2 * half + 2; at++)
+			s += part_of(a, at, 8, false) * part_of(b, at, 8, true);
+		word |= (uint32_t)((uint64_t)s & 0xffff) << 16 * half;
+	}
+	return kb_cell_int(KB_I32, (int32_t)word);
+}
+
 union kb_cell kb_cell_dot(enum kb_dot dot, union kb_cell sum, union kb_cell a, union kb_cell b)
 {
 	int bits = dot == KB_DOT_S16S16 ? 16 : 8;
@@ -304,6 +316,8 @@ union kb_cell kb_cell_dot(enum kb_dot dot, union kb_cell sum, union kb_cell a, u
 		return dot_bf16(sum, a, b);
 	if (dot == KB_DOT_BF16_ODD)
 		return dot_bf16_odd(sum, a, b);
+	if (dot == KB_DOT_U7S8_HALVES)
+		return dot_halves(sum, a, b);
 	for (int at = 0; at < 32 / bits; at++)
 		sum.i += part_of(a, at, bits, dot != KB_DOT_U8S8 && dot != KB_DOT_U7S8) *
 		         part_of(b, at, bits, true);

@@ -21,6 +21,6 @@ void dot_numbers_fill(struct dot_numbers *n);
 struct kb_val dot_of_numbers(struct kb *k, enum kb_dot dot, struct kb_val in, int lanes);
 /* A function case(in, out): every kind of every number of lanes up to DOT_LANES, at `out` one after another. */
 void dot_case_body(struct kb *k, struct kb_val in, struct kb_val out);
-#define DOT_OUT_BYTES ((size_t)4 * (9 * (2 * DOT_LANES - 1) - 3 * 3))
+#define DOT_OUT_BYTES ((size_t)4 * (10 * (2 * DOT_LANES - 1) - 3 * 3))
 
 #endif
