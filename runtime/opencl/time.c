@@ -214,8 +214,8 @@ static int build(struct roofs *r, struct tfmc_cl_error *error)
 	size_t w = v > 2 ? v : 2;
 	char options[128];
 	(void)snprintf(options, sizeof(options),
-	               "-cl-std=CL1.2 -DF=float%s -DI=int%s -DU=uint%s -Das_U=as_uint%s -DW=uint%s", lanes[v],
-	               lanes[v], lanes[v], lanes[v], lanes[w]);
+	               "-cl-std=CL1.2 -w -DF=float%s -DI=int%s -DU=uint%s -Das_U=as_uint%s -DW=uint%s",
+	               lanes[v], lanes[v], lanes[v], lanes[v], lanes[w]);
 	const struct tfmc_cl_source source = {roofs_text, sizeof(roofs_text) - 1, options, NULL};
 	bool is_cpu = d->type == TFMC_CL_CPU;
 	r->lanes = 1u << v;

@@ -6,6 +6,7 @@
 set -euo pipefail
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
+. "$TFMC_SOURCE/tests/support/effort.sh"
 say() { echo "$1" >&2; exit 1; }
 
 # matrix ROWS COLUMNS START: numbers of KIND
@@ -61,7 +62,7 @@ for kind in bf16 f16; do
 	sed "s/KIND/$kind/g; s/KEPT/ as $kind/" "$tmp/text" >"$tmp/narrow.tir"
 	sed "s/KIND/$kind/g; s/KEPT//" "$tmp/text" >"$tmp/wide.tir"
 	expect_forms $kind
-	for variant in v2 v3 v4; do
+	for variant in $levels; do
 		for size in 1x1 3x7; do
 			threads=2
 			for form in narrow wide; do

@@ -103,7 +103,7 @@ int32_t model_no_memory(const struct tfmc_cl_model *m);
 int32_t model_grow(struct tfmc_cl_model *m, const struct model_where *where, struct model_memory *memory,
                    int64_t bytes);
 
-#define MODEL_LANGUAGE "-cl-std=CL1.2"
+#define MODEL_LANGUAGE "-cl-std=CL1.2 -w" /* drivers write warnings to the terminal */
 /* Whether the device has dot products of signed bytes that are right, and the source can use them. dot.c */
 bool model_has_dot(const struct tfmc_cl_model *m);
 /* A program of the kernels of f that no program has yet. */
