@@ -302,8 +302,10 @@ static void end_halves(const struct matmul_rounded_tile *c)
 {
 	struct kb *k = c->l->k;
 	struct kb_val ones = kb_splat(k, kb_i32(k, 0x00010001), c->l->lanes);
-	for (int i = 0; is_in_halves(c) && i < c->p->rows * c->p->vectors; i++)
-		kb_set(k, c->sum[i], kb_dot_s16s16(k, kb_get(k, c->sum[i]), kb_get(k, c->half[i]), ones));
+	for (int i = 0; is_in_halves(c) && i < c->p->rows * c->p->vectors; i++) {
+		struct kb_val sum = kb_get(k, c->sum[i]), half = kb_get(k, c->half[i]);
+		kb_set(k, c->sum[i], kb_dot_s16s16(k, sum, half, ones));
+	}
 }
 
 /* What codes of vector v have beyond the bytes that are multiplied, in formats with shifts; else none. Where pairs of

@@ -73,6 +73,11 @@ static struct kb_val s16s16(struct kb *k, struct kb_val in, int lanes)
 	return dot_of_numbers(k, KB_DOT_S16S16, in, lanes);
 }
 
+static struct kb_val halves(struct kb *k, struct kb_val in, int lanes)
+{
+	return dot_of_numbers(k, KB_DOT_U7S8_HALVES, in, lanes);
+}
+
 static struct kb_val bf16(struct kb *k, struct kb_val in, int lanes)
 {
 	return dot_of_numbers(k, KB_DOT_BF16, in, lanes);
@@ -212,6 +217,8 @@ static const struct {
         {DOTPROD, s8s8, 4, "sdot\t", 1, NULL},
         {V4, small, 16, "vpmaddubsw\t", 1, "%zmm"},
         {V4, small, 16, "vpmaddwd\t", 1, NULL},
+        {V4, halves, 16, "vpmaddubsw\t", 1, "%zmm"},
+        {V4, halves, 8, "vpaddw\t", 1, "%ymm"},
         {VNNI, small, 16, "vpdpbusd\t", 1, "%zmm"},
         {DOTPROD, small, 4, "sdot\t", 1, NULL},
         {V4, look_up, 64, "vpshufb\t", 1, "%zmm"},
