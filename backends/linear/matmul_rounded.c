@@ -7,7 +7,8 @@
  *
  *   y += (sum of (w + zero) x - zero sum of x) (d_x d_w) + offset_w (d_x sum of x)
  *
- * where w is without what a block adds to its codes, which is taken from zero instead.
+ * where w is without what a block adds to its codes, which is taken from zero instead. Codes of 4 bits are so small that
+ * products of a chunk of K are first added with 16 bits where that is faster (tile_adds_halves); the sums are the same.
  *
  * Where the machine multiplies by an element of a vector, four words of each row of x are loaded at once. Where it
  * multiplies matrices of 2 x 2 words, tiles of several rows without steps are made of these: two rows of x times two
@@ -77,6 +78,7 @@ static bool is_by_parts(const struct matmul_rounded_tile *c)
 
 /* ---- sums of integers ---- */
 
+/* In halves of 16 bits, c->half. */
 static bool is_in_halves(const struct matmul_rounded_tile *c)
 {
 	return tile_adds_halves(c->l->job->target, c->l->panel.format);
