@@ -316,9 +316,9 @@ struct tfmc_rules {
 	const char *const *stop_texts; /* [n_stop_texts]: it ends when its new text contains one of these,
 	                                  also across tokens; needs a vocabulary */
 	uint64_t n_stop_texts;
-	const char *const
-	        *banned_texts; /* [n_banned_texts]: an id with which the new text would contain one of
-	                                    these is not chosen; needs a vocabulary */
+	/* [n_banned_texts]: an id with which the new text would contain one of these is not chosen; needs a
+	 * vocabulary. */
+	const char *const *banned_texts;
 	uint64_t n_banned_texts;
 	/*
 	 * The text of a token for these texts and on_text when the object carries no vocabulary (with

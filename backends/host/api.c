@@ -155,9 +155,11 @@ static void init_state(struct init *n)
 	struct kb *k = e->k;
 	const struct object *o = e->object;
 	n->state = config(n, KB_PTR, CONFIG(state));
-	n->batch = o->states.batch_dim < 0 ? kb_index(k, 0) : config(n, KB_INDEX, CONFIG(batch));
-	if (o->states.batch_dim < 0)
+	if (o->states.batch_dim < 0) {
+		n->batch = kb_index(k, 0);
 		return;
+	}
+	n->batch = config(n, KB_INDEX, CONFIG(batch));
 	api_require(e, is_aligned(e, config(n, KB_INDEX, CONFIG(state))), TFMC_RT_E_ALIGN);
 	emit_require_between(e, n->batch, 0, kb_index(k, o->states.batch_max), TFMC_RT_E_DIM);
 	struct kb_val bytes = config(n, KB_INDEX, CONFIG(state_bytes));

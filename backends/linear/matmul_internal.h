@@ -189,6 +189,8 @@ int64_t matmul_rows_bytes(const struct linear *l);
 void matmul_make_rows(const struct linear *l, struct kb_val row, struct kb_val row_end, struct kb_val panel,
                       struct kb_val panel_end);
 
+#define MATMUL_WORDS \
+	4 /* of a vector of x, where the machine multiplies by an element or matrices of 2 x 2 words */
 #define MATMUL_WORDS_OPEN 2 /* vectors */
 /* Products of rounded rows over all of K, of integers and of pairs of bf16, matmul_rounded.c. p->x are such rows,
  * distances in words; w: where the first panel of the tile begins. */

@@ -18,7 +18,6 @@
 #define LINES       KB_TILE_ROWS
 #define CHUNK_BYTES (LINES * TILE_LINE)
 #define COLUMNS     2 /* panels side by side */
-#define WORDS       4 /* of a vector where the machine multiplies matrices of 2 x 2 words */
 #define SQUARES_ROWS \
 	4 /* of a tile at least: fewer rows are not worth putting words of weights beside each other */
 
@@ -362,7 +361,7 @@ bool matmul_by_squares(const struct matmul_rounded_tile *c)
 	bool is_bf16 = c->l->rounded.to.bf16;
 	bool has = is_bf16 ? caps->has_dot_bf16_odd_2x2 : caps->has_dot_u8s8_2x2;
 	bool fits = is_bf16 || (c->l->rounded.row.steps == 1 && ir_format(c->l->panel.format)->bits == 8);
-	return has && fits && c->l->lanes == WORDS && c->p->rows >= SQUARES_ROWS;
+	return has && fits && c->l->lanes == MATMUL_WORDS && c->p->rows >= SQUARES_ROWS;
 }
 
 /* Words x + i and x + i + 1 of two rows; of the last one twice where there is no other. */
@@ -375,13 +374,13 @@ static struct kb_val rows_of_square(const struct matmul_rounded_tile *c, int m, 
 		int at = m + r < p->rows ? m + r : m;
 		row[r] = kb_load(p->k, KB_TYPE(KB_I32, 2), p->x[at], x, p->x_disp[at] + i, 0);
 	}
-	return kb_shuffle(p->k, row[0], row[1], beside, WORDS);
+	return kb_shuffle(p->k, row[0], row[1], beside, MATMUL_WORDS);
 }
 
 /* Lines x + i and x + i + 1; sum: [two rows][vectors][two columns]. */
 static void add_squares(const struct matmul_rounded_tile *c, const struct kb_var *sum, struct kb_val x, int i)
 {
-	static const int columns[2][WORDS] = {{0, 4, 1, 5}, {2, 6, 3, 7}};
+	static const int columns[2][MATMUL_WORDS] = {{0, 4, 1, 5}, {2, 6, 3, 7}};
 	const struct products *p = c->p;
 	struct kb *k = p->k;
 	struct kb_val rows[MATMUL_ROWS_MAX], line[2];
@@ -394,7 +393,7 @@ static void add_squares(const struct matmul_rounded_tile *c, const struct kb_var
 	for (int v = 0; v < 2 * p->vectors; v++) {
 		for (int r = 0; v % 2 == 0 && r < 2; r++)
 			line[r] = matmul_load_words(c, c->panel, at, i + r, v / 2);
-		struct kb_val w = kb_shuffle(k, line[0], line[1], columns[v % 2], WORDS);
+		struct kb_val w = kb_shuffle(k, line[0], line[1], columns[v % 2], MATMUL_WORDS);
 		for (int m = 0; m < p->rows; m += 2) {
 			struct kb_var to = sum[m * p->vectors + v];
 			struct kb_val before = kb_get(k, to);
@@ -407,14 +406,14 @@ static void add_squares(const struct matmul_rounded_tile *c, const struct kb_var
 
 void matmul_walk_squares(const struct matmul_rounded_tile *c, int64_t n, struct kb_val *sum)
 {
-	static const int of_row[2][WORDS] = {{0, 2, 4, 6}, {1, 3, 5, 7}};
+	static const int of_row[2][MATMUL_WORDS] = {{0, 2, 4, 6}, {1, 3, 5, 7}};
 	const struct products *p = c->p;
 	struct kb *k = p->k;
 	struct kb_var square[2 * MATMUL_ACC_MAX];
 	enum kb_scalar s = c->l->rounded.to.bf16 ? KB_F32 : KB_I32;
-	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, 0), s), WORDS);
+	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, 0), s), MATMUL_WORDS);
 	for (int i = 0; i < (p->rows + 1) / 2 * 2 * p->vectors; i++)
-		square[i] = kb_var(k, "square", KB_TYPE(s, WORDS), zero);
+		square[i] = kb_var(k, "square", KB_TYPE(s, MATMUL_WORDS), zero);
 	if (n > 0) {
 		struct kb_val x = kb_loop(k, "k", kb_index(k, 0), kb_index(k, n), 2, KB_NONEMPTY);
 		add_squares(c, square, x, 0);
@@ -424,6 +423,7 @@ void matmul_walk_squares(const struct matmul_rounded_tile *c, int64_t n, struct 
 		for (int v = 0; v < p->vectors; v++) {
 			const struct kb_var *of = &square[m / 2 * 2 * p->vectors + 2 * v];
 			struct kb_val left = kb_get(k, of[0]);
-			sum[m * p->vectors + v] = kb_shuffle(k, left, kb_get(k, of[1]), of_row[m % 2], WORDS);
+			sum[m * p->vectors + v] =
+			        kb_shuffle(k, left, kb_get(k, of[1]), of_row[m % 2], MATMUL_WORDS);
 		}
 }

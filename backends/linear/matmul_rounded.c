@@ -20,7 +20,6 @@
 #define CHUNK     32 /* elements of K without a loop: eight words of x */
 #define SUMS_FEW  16 /* in a tile of more of them a line alone keeps the processor busy */
 #define SUMS_WIDE 4  /* as well, where it is widened: a compiler loads the words of a longer turn ahead */
-#define WORDS     4  /* of a vector of x */
 
 static struct kb_type words_of(const struct matmul_rounded_tile *c)
 {
@@ -41,16 +40,16 @@ int matmul_codes_zero(const struct linear *l)
 
 static bool has_elements(const struct matmul_rounded_tile *c)
 {
-	return c->l->lanes == WORDS && c->l->job->target->k_lanes == WORDS;
+	return c->l->lanes == MATMUL_WORDS && c->l->job->target->k_lanes == MATMUL_WORDS;
 }
 
 /* Words x + 4 i to x + 4 i + 3 of all rows: of bf16 as f32, of which LLVM knows that an element may be an operand. */
 static void open_words(struct matmul_rounded_tile *c, struct kb_val x, int i)
 {
 	const struct products *p = c->p;
-	struct kb_type type = KB_TYPE(c->l->rounded.to.bf16 ? KB_F32 : KB_I32, WORDS);
+	struct kb_type type = KB_TYPE(c->l->rounded.to.bf16 ? KB_F32 : KB_I32, MATMUL_WORDS);
 	for (int m = 0; has_elements(c) && m < p->rows; m++)
-		c->words[i][m] = kb_load(p->k, type, p->x[m], x, p->x_disp[m] + (int64_t)i * WORDS, 0);
+		c->words[i][m] = kb_load(p->k, type, p->x[m], x, p->x_disp[m] + (int64_t)i * MATMUL_WORDS, 0);
 }
 
 /* Word x + disp of row m, in all lanes. */
@@ -65,7 +64,8 @@ static struct kb_val word_of(const struct matmul_rounded_tile *c, int m, struct 
 	struct kb *k = c->l->k;
 	if (!has_elements(c))
 		return row_word(c, m, x, i);
-	struct kb_val all = kb_splat(k, kb_lane(k, c->words[i / WORDS][m], i % WORDS), WORDS);
+	struct kb_val all =
+	        kb_splat(k, kb_lane(k, c->words[i / MATMUL_WORDS][m], i % MATMUL_WORDS), MATMUL_WORDS);
 	return c->l->rounded.to.bf16 ? kb_bitcast(k, all, KB_I32) : all;
 }
 
@@ -286,8 +286,8 @@ static void add_chunk(struct matmul_rounded_tile *c, struct kb_val first, int64_
 			add_wide_line(c, first, line);
 			continue;
 		}
-		if (line % WORDS == 0)
-			open_words(c, kb_add(c->l->k, c->first, first), line / WORDS);
+		if (line % MATMUL_WORDS == 0)
+			open_words(c, kb_add(c->l->k, c->first, first), line / MATMUL_WORDS);
 		ask_ahead(c, first, line);
 		add_line(c, first, line, BYTES);
 	}
@@ -464,7 +464,7 @@ static int turn_of(const struct matmul_rounded_tile *c)
 	        is_by_parts(c) || c->p->rows * c->p->vectors > (c->unpacked_w.id ? SUMS_WIDE : SUMS_FEW);
 	if (ir_format(c->l->panel.format)->bits == 4 || !is_full)
 		return CHUNK;
-	return has_elements(c) ? 4 * WORDS : 4;
+	return has_elements(c) ? 4 * MATMUL_WORDS : 4;
 }
 
 /* Chunks whose sums are begun. */
@@ -546,8 +546,8 @@ static void add_pairs(struct matmul_rounded_tile *c, struct kb_val at, int i)
 	int n = has_elements(c) ? 1 : p->vectors;
 	if (c->ahead->from.id)
 		matmul_step_ahead(c->l, c->ahead, kb_mul_const(k, kb_add_const(k, at, i), 2));
-	if (i % WORDS == 0)
-		open_words(c, at, i / WORDS);
+	if (i % MATMUL_WORDS == 0)
+		open_words(c, at, i / MATMUL_WORDS);
 	for (int from = 0; from < p->vectors; from += n) {
 		for (int v = 0; v < n; v++)
 			w[v] = matmul_load_words(c, c->panel, words, i, from + v);
@@ -573,7 +573,7 @@ void matmul_bf16_depth(struct matmul_rounded_tile *c)
 {
 	struct kb *k = c->l->k;
 	int64_t lines = tile_lines(DT_BF16, c->l->depth);
-	int turn = c->p->rows * c->p->vectors <= SUMS_FEW ? TURN : has_elements(c) ? WORDS : 1;
+	int turn = c->p->rows * c->p->vectors <= SUMS_FEW ? TURN : has_elements(c) ? MATMUL_WORDS : 1;
 	int64_t whole = lines / turn * turn;
 	find_panels(c);
 	if (matmul_by_squares(c)) {

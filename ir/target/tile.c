@@ -107,16 +107,21 @@ bool tile_by_matrix(const struct target *t, enum ir_format f, struct tile_roundi
 	return target_has(t, FEATURE_AMX_TILE) && fits && tile_rounded_step(f, r, depth) == 0;
 }
 
+/* Pairs of bytes or of halves are all that an x86 multiplies then. */
+static bool has_pairs_alone(const struct target *t)
+{
+	return t->arch == ARCH_X86_64 && !target_has(t, FEATURE_AVXVNNI) &&
+	       !target_has(t, FEATURE_AVX512VNNI);
+}
+
 bool tile_is_widened(const struct target *t, enum ir_format f)
 {
-	bool has_dot = target_has(t, FEATURE_AVXVNNI) || target_has(t, FEATURE_AVX512VNNI);
-	return t->arch == ARCH_X86_64 && !has_dot && ir_format(f)->bits == 8;
+	return has_pairs_alone(t) && ir_format(f)->bits == 8;
 }
 
 bool tile_adds_halves(const struct target *t, enum ir_format f)
 {
-	bool has_dot = target_has(t, FEATURE_AVXVNNI) || target_has(t, FEATURE_AVX512VNNI);
-	return t->arch == ARCH_X86_64 && !has_dot && ir_format_byte_most(f) < 16;
+	return has_pairs_alone(t) && ir_format_byte_most(f) < 16;
 }
 
 #define MATRIX_STEP_LEAST 32 /* fewer products are summed faster by vectors than their sums are stored */

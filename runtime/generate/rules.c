@@ -85,23 +85,34 @@ static int check(const struct rules *r)
 
 /* ---- opening ---- */
 
-static bool text_contains(const char *text, size_t n, const char *part)
+/*
+ * The first place of text[0..n) after `from` at which one of the texts ends, 0: there is none. *begin: where it
+ * begins, the earliest of those that end there.
+ */
+static uint64_t first_end(const char *const *texts, uint64_t n_texts, const char *text, uint64_t n,
+                          uint64_t from, uint64_t *begin)
 {
-	size_t length = strlen(part);
-	for (size_t at = 0; at + length <= n; at++)
-		if (!memcmp(text + at, part, length))
-			return true;
-	return false;
+	for (uint64_t end = from + 1; end <= n; end++) {
+		*begin = end;
+		for (uint64_t i = 0; i < n_texts; i++) {
+			uint64_t bytes = strlen(texts[i]);
+			if (bytes <= end && end - bytes < *begin &&
+			    !memcmp(text + end - bytes, texts[i], (size_t)bytes))
+				*begin = end - bytes;
+		}
+		if (*begin < end)
+			return end;
+	}
+	return 0;
 }
 
 static bool has_banned_text(const struct rules *r, int32_t id)
 {
+	const struct tfmc_rules *g = &r->given;
 	size_t bytes;
-	const char *text = r->given.n_banned_texts ? rules_token_text(r, id, &bytes) : NULL;
-	for (uint64_t i = 0; text && i < r->given.n_banned_texts; i++)
-		if (text_contains(text, bytes, r->given.banned_texts[i]))
-			return true;
-	return false;
+	uint64_t begin;
+	const char *text = g->n_banned_texts ? rules_token_text(r, id, &bytes) : NULL;
+	return text && first_end(g->banned_texts, g->n_banned_texts, text, bytes, 0, &begin);
 }
 
 static void mark_always(struct rules *r)
@@ -277,33 +288,12 @@ bool rules_is_stop(const struct rules *r, int32_t id)
 
 /* ---- stop texts ---- */
 
-/*
- * The first place of text[0..n) after `from` at which a stop text ends, 0: there is none. *begin: where it
- * begins, the earliest of those that end there.
- */
-static uint64_t first_end(const struct tfmc_rules *r, const char *text, uint64_t n, uint64_t from,
-                          uint64_t *begin)
-{
-	for (uint64_t end = from + 1; end <= n; end++) {
-		*begin = end;
-		for (uint64_t i = 0; i < r->n_stop_texts; i++) {
-			uint64_t bytes = strlen(r->stop_texts[i]);
-			if (bytes <= end && end - bytes < *begin &&
-			    !memcmp(text + end - bytes, r->stop_texts[i], (size_t)bytes))
-				*begin = end - bytes;
-		}
-		if (*begin < end)
-			return end;
-	}
-	return 0;
-}
-
 uint64_t tfmc_text_stop(const struct tfmc_rules *rules, const char *text)
 {
 	uint64_t n = text ? strlen(text) : 0, begin;
 	if (!rules || !rules->stop_texts)
 		return n;
-	return first_end(rules, text, n, 0, &begin) ? begin : n;
+	return first_end(rules->stop_texts, rules->n_stop_texts, text, n, 0, &begin) ? begin : n;
 }
 
 bool rules_stop_text(struct rules *r, const int32_t *ids, uint64_t n)
@@ -312,7 +302,7 @@ bool rules_stop_text(struct rules *r, const int32_t *ids, uint64_t n)
 	if (!r->given.n_stop_texts || !fill_tail(r, ids, n, &at, &last) || !last)
 		return false;
 	uint64_t have = r->tail_cap - at;
-	return first_end(&r->given, r->tail + at, have, have - last, &begin);
+	return first_end(r->given.stop_texts, r->given.n_stop_texts, r->tail + at, have, have - last, &begin);
 }
 
 /* Bytes at the end of the held text with which a stop text may begin. */
@@ -366,7 +356,8 @@ int stream_token(struct stream *s, int32_t id)
 		return TFMC_RT_OK;
 	uint64_t before = s->n, begin;
 	TRY(append(s, text, bytes));
-	if (first_end(&s->rules->given, s->held, s->n, before, &begin)) {
+	if (first_end(s->rules->given.stop_texts, s->rules->given.n_stop_texts, s->held, s->n, before,
+	              &begin)) {
 		let_go(s, begin);
 		s->n = 0;
 		s->is_stopped = true;

@@ -132,21 +132,15 @@ outputs: {logits: decoder}
 generate: {kind: seq2seq, source: src, tokens: tgt, start: [1], stop: [2], max_len: 6}
 weights: {files: [w.safetensors]}
 Y
-python3 - "$tmp/rank3" <<'P'
-import json, struct, sys
-def write(path, tensors):
-    head, data = {}, b""
-    for name, (kind, shape, numbers) in tensors.items():
-        raw = struct.pack(f"<{len(numbers)}{'f' if kind == 'F32' else 'i'}", *numbers)
-        head[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(head).encode()
-    with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text + data)
-write(sys.argv[1] + "/w.safetensors", {
-    "decoder.emb.weight": ("F32", [5, 2], [0] * 10), "decoder.head.weight": ("F32", [5, 2], [0, 0, 0, 0, 0, 0, 1, 0, 0, 1]),
-    **{f"decoder.{at}.{r}.weight": ("F32", [2, 2], [1, 0, 0, 1]) for at in "ac" for r in "qkvo"}})
-write(sys.argv[1] + "/in.safetensors", {"src": ("I32", [2, 1, 2], [7, 3, 3, 7])})
+PYTHONPATH=$TFMC_SOURCE/tests/support python3 -B - "$tmp/rank3" <<'P'
+import struct, sys
+from quantized import write_safetensors
+def f32(shape, numbers):
+    return "F32", shape, struct.pack(f"<{len(numbers)}f", *numbers)
+write_safetensors(sys.argv[1] + "/w.safetensors", {
+    "decoder.emb.weight": f32([5, 2], [0] * 10), "decoder.head.weight": f32([5, 2], [0, 0, 0, 0, 0, 0, 1, 0, 0, 1]),
+    **{f"decoder.{at}.{r}.weight": f32([2, 2], [1, 0, 0, 1]) for at in "ac" for r in "qkvo"}})
+write_safetensors(sys.argv[1] + "/in.safetensors", {"src": ("I32", [2, 1, 2], struct.pack("<4i", 7, 3, 3, 7))})
 P
 "$TFMC" generate "$tmp/rank3/model.yaml" --inputs "$tmp/rank3/in.safetensors" --steps 3 --print-tokens >"$tmp/out"
 printf '3 3 3\n4 4 4\n' | cmp - "$tmp/out"

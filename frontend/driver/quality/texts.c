@@ -124,10 +124,7 @@ static enum tfmc_status read_text_line(struct reading *r, const char *line)
 static enum tfmc_status read_line(void *user, const char *line, size_t number)
 {
 	struct reading *r = user;
-	enum tfmc_status st = read_text_line(r, line);
-	if (st == TFMC_INVALID)
-		prompt_tell_line(r->texts->d, number);
-	return st;
+	return prompt_at_line(r->texts->d, number, read_text_line(r, line));
 }
 
 enum tfmc_status texts_each(struct texts *t, text_work *each, void *user)

@@ -196,10 +196,8 @@ static enum tfmc_status generate_waiting(struct generation *g)
 	g->waiting.n = 0;
 	int status = tfmc_generate_many(g->session, &o, items, n);
 	for (size_t i = 0; i < n && (status == TFMC_RT_OK || items[i].status == TFMC_RT_OK); i++) {
-		enum tfmc_status st = prompt_status(g->d, g->session, "generate", items[i].status);
-		if (st == TFMC_INVALID)
-			prompt_tell_line(g->d, g->waiting.items[i].line);
-		TFMC_TRY(st);
+		TFMC_TRY(prompt_at_line(g->d, g->waiting.items[i].line,
+		                        prompt_status(g->d, g->session, "generate", items[i].status)));
 		TFMC_TRY(print_line(g, 0, false, items[i].out, items[i].n));
 	}
 	arena_release(a, mark);
@@ -280,9 +278,7 @@ static enum tfmc_status generate_prompt(void *user, const char *text, size_t num
 		return wait_for_others(g, &prompt);
 	if (st == TFMC_OK)
 		st = generate_alone(g, &prompt);
-	if (st == TFMC_INVALID)
-		prompt_tell_line(g->d, number);
-	return st;
+	return prompt_at_line(g->d, number, st);
 }
 
 /* ---- sources that are no ids ---- */

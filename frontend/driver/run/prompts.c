@@ -184,12 +184,13 @@ enum tfmc_status prompt_set_row(struct driver *d, struct tfmc_session *session, 
 
 /* ---- files ---- */
 
-void prompt_tell_line(struct driver *d, size_t number)
+enum tfmc_status prompt_at_line(struct driver *d, size_t number, enum tfmc_status st)
 {
 	const struct driver_options *o = &d->options;
-	if (number > 0)
+	if (st == TFMC_INVALID && number > 0)
 		diag_note(&d->diag, LOC_NONE, "line %zu of %s", number,
 		          o->prompt_file ? o->prompt_file : o->tokens_file);
+	return st;
 }
 
 enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *each, void *user)

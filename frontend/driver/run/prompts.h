@@ -51,8 +51,9 @@ TFMC_MUST_USE enum tfmc_status prompt_set_row(struct driver *d, struct tfmc_sess
 /* Calls each(user, line, number from 1) for every line of a file until one fails; lines are in the arena, without their
  * end (a line feed, or carriage return and line feed), the first without a byte order mark. */
 typedef enum tfmc_status prompt_line(void *user, const char *line, size_t number);
-/* After an error: which line of --prompt-file or --tokens-file it is about; nothing for 0. */
-void prompt_tell_line(struct driver *d, size_t number);
+/* Gives st; where it is TFMC_INVALID, after its error, says which line of --prompt-file or --tokens-file that is about;
+ * number 0: none. */
+TFMC_MUST_USE enum tfmc_status prompt_at_line(struct driver *d, size_t number, enum tfmc_status st);
 TFMC_MUST_USE enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *each,
                                             void *user);
 

@@ -83,10 +83,7 @@ static enum tfmc_status print_ids(struct driver *d, enum prompt_vocabulary which
 static enum tfmc_status print_line(void *user, const char *line, size_t number)
 {
 	struct driver *d = user;
-	enum tfmc_status st = print_ids(d, PROMPT_SOURCE, line);
-	if (st == TFMC_INVALID)
-		prompt_tell_line(d, number);
-	TFMC_TRY(st);
+	TFMC_TRY(prompt_at_line(d, number, print_ids(d, PROMPT_SOURCE, line)));
 	return driver_flush_out(d) ? TFMC_OK : TFMC_IO;
 }
 
