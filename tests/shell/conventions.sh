@@ -46,7 +46,7 @@ only_in 'llvm-c/' 'backends/llvm/'
 
 if command -v git >/dev/null && git rev-parse --git-dir >/dev/null 2>&1; then
 	extra=$(git ls-files | cut -d/ -f1 | sort -u |
-		grep -vxE 'frontend|ir|passes|backends|runtime|tests|examples|CMakeLists.txt|CMakePresets.json|README.md|LICENSE|\..*' || true)
+		grep -vxE 'frontend|ir|passes|backends|runtime|tests|examples|CMakeLists.txt|README.md|LICENSE|\..*' || true)
 	[ -z "$extra" ] || complain "not in the top-level layout: $extra"
 fi
 
