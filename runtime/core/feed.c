@@ -150,6 +150,13 @@ static int begin_call(struct feeder *f, struct feeding *c, const char *entry_nam
 static int end_call(struct feeder *f, const struct feeding *c)
 {
 	int status = tfmc_session_call(f->session, c->entry, f->dims, c->inputs, c->outputs);
+	const struct tfmc_record_tensor *t;
+	for (uint64_t i = 0; status == TFMC_RT_E_NULL && (t = tfmc_entry_input(f->record, c->entry, i)); i++)
+		if (!t->has_default && (i >= MAX_TENSORS || !c->inputs[i].data))
+			return session_fault(
+			        f->session,
+			        "the model wants the input %s, which only a call of its entries can give",
+			        tfmc_record_text(f->record, t->name));
 	return status == TFMC_RT_E_TOKEN ? TFMC_RT_E_PROMPT : status;
 }
 
