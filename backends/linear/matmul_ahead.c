@@ -36,12 +36,14 @@ void matmul_end_turn(const struct linear *l, const struct matmul_ahead *a)
 }
 
 /* With all of K at once, panels follow one another, and so do their shares. */
-static struct kb_val whole_depth(const struct linear *l, const struct matmul_ahead *a, struct kb_val w)
+static struct kb_val whole_depth(const struct linear *l, const struct matmul_strip *s,
+                                 const struct matmul_ahead *a, struct kb_val w)
 {
 	struct kb *k = l->k;
 	struct kb_val share = kb_mul_const(k, a->step, l->depth);
 	struct kb_val first = kb_mul(k, share, kb_get(k, a->turn));
-	return kb_ptr_add(k, w, first, l->columns.strip * l->panel.bytes);
+	return kb_ptr_add(k, w, first,
+	                  (s->is_unpacked ? l->unpacked.step : l->columns.strip) * l->panel.bytes);
 }
 
 /* Part of K: a share that ends a panel of the part goes on in the next panel. */
@@ -70,7 +72,7 @@ struct kb_val matmul_ahead(const struct linear *l, const struct matmul_strip *s,
 	bool is_main = matmul_strip_by_steps(l, s) || (2 * t->rows >= l->mr && t->panels == l->nr);
 	if (a->from.id || !a->turn.id || !is_main)
 		return a->from;
-	return l->stage.kc ? part_of_depth(l, s, a, w) : whole_depth(l, a, w);
+	return l->stage.kc ? part_of_depth(l, s, a, w) : whole_depth(l, s, a, w);
 }
 
 void matmul_line_ahead(const struct linear *l, const struct matmul_ahead *a, struct kb_val at,
