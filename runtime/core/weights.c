@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Mapping of weights files: read-only, checked against the record of the
- * object, never parsed.
+ * object, never parsed; or a copy of one on large pages.
  */
 #define _POSIX_C_SOURCE 200809L
+#include "runtime/core/memory.h"
 #include "tfmc_rt.h"
+#include "try.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -41,6 +43,22 @@ static int check(struct tfmc_mapping *m, const struct tfmc_record *record, unsig
 	return TFMC_RT_OK;
 }
 
+/* A copy in place of the mapping, if the bytes fill large pages. */
+static int move_to_large_pages(struct tfmc_mapping *m)
+{
+	struct memory_block block;
+	if (m->base_bytes < MEMORY_MAPPED_MIN)
+		return TFMC_RT_OK;
+	TRY(memory_take(&block, m->base_bytes, MEMORY_LARGE_PAGES));
+	memcpy(block.data, m->base, (size_t)m->base_bytes);
+	munmap(m->base, (size_t)m->base_bytes);
+	(void)mprotect(block.data, (size_t)block.mapped, PROT_READ);
+	m->base = block.data;
+	m->base_bytes = block.mapped;
+	m->data = (const char *)block.data + TFMC_WEIGHTS_DATA;
+	return TFMC_RT_OK;
+}
+
 int tfmc_weights_map(const char *path, const struct tfmc_record *record, unsigned flags,
                      struct tfmc_mapping *out)
 {
@@ -64,6 +82,8 @@ int tfmc_weights_map(const char *path, const struct tfmc_record *record, unsigne
 	                         .base = base,
 	                         .base_bytes = (uint64_t)st.st_size};
 	status = check(&m, record, flags);
+	if (status == TFMC_RT_OK && (flags & TFMC_MAP_LARGE_PAGES))
+		status = move_to_large_pages(&m);
 	if (status == TFMC_RT_OK)
 		*out = m;
 	else

@@ -254,6 +254,46 @@ START_TEST(weights_are_found)
 }
 END_TEST
 
+/* What is copied to large pages is the file, which may change then; a small file stays mapped. */
+START_TEST(weights_on_large_pages)
+{
+	enum { BYTES = (5 << 20) + 3 };
+	unsigned char *bytes = malloc(BYTES);
+	struct tfmc_mapping m;
+	ck_assert_ptr_nonnull(bytes);
+	for (size_t i = 0; i < BYTES; i++)
+		bytes[i] = (unsigned char)(i * 7 + i / 251);
+	struct tfmc_record record = {.structure_hash = 7, .weights_bytes = BYTES};
+	struct tfmc_weights_header h = {TFMC_WEIGHTS_MAGIC, TFMC_ABI_VERSION, 7, plain_hash(bytes, BYTES),
+	                                BYTES};
+	write_weights(&h, bytes, BYTES);
+	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, TFMC_MAP_VERIFY | TFMC_MAP_LARGE_PAGES, &m),
+	                 TFMC_RT_OK);
+	ck_assert_int_eq(truncate(weights_path, 0), 0);
+	ck_assert_uint_eq(m.bytes, BYTES);
+	ck_assert_uint_eq(m.hash, h.weights_hash);
+	ck_assert_uint_eq(((uintptr_t)m.data - TFMC_WEIGHTS_DATA) % (2 << 20), 0);
+	ck_assert_int_eq(memcmp(m.data, bytes, BYTES), 0);
+	tfmc_weights_unmap(&m);
+	ck_assert_ptr_null(m.base);
+
+	record.structure_hash = 8; /* refused as without the flag */
+	write_weights(&h, bytes, BYTES);
+	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, TFMC_MAP_LARGE_PAGES, &m),
+	                 TFMC_RT_E_WEIGHTS);
+	ck_assert_ptr_null(m.base);
+
+	record = (struct tfmc_record){.structure_hash = 7, .weights_bytes = 3};
+	h.bytes = 3;
+	write_weights(&h, bytes, 3);
+	ck_assert_int_eq(tfmc_weights_map(weights_path, &record, TFMC_MAP_LARGE_PAGES, &m), TFMC_RT_OK);
+	ck_assert_int_eq(memcmp(m.data, bytes, 3), 0);
+	tfmc_weights_unmap(&m);
+	remove(weights_path);
+	free(bytes);
+}
+END_TEST
+
 START_TEST(weights_are_checked)
 {
 	const uint64_t hash_of_a = plain_hash((const unsigned char *)"a", 1);
@@ -380,6 +420,7 @@ Suite *suite_runtime(void)
 	tcase_add_test(t, gang_refuses_no_workers);
 	tcase_add_test(t, hashes_by_the_definition);
 	tcase_add_test(t, weights_are_checked);
+	tcase_add_test(t, weights_on_large_pages);
 	tcase_add_test(t, weights_are_regular_files);
 	tcase_add_test(t, weights_are_found);
 	tcase_add_test(t, text_goes_through_ids);
