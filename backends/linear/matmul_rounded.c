@@ -511,6 +511,8 @@ void matmul_integer_depth(struct matmul_rounded_tile *c)
 	struct kb *k = c->l->k;
 	const struct tile_rounded_row *row = &c->l->rounded.row;
 	int64_t whole = c->l->depth / row->step, rest = c->l->depth % row->step;
+	if (c->unpacked_w.id) /* codes of what is widened next: no step of K reads any */
+		matmul_steps_ahead(c->l, c->ahead, kb_index(k, 0), c->l->depth);
 	find_panels(c);
 	c->codes = tile_codes(c->l->panel.format, c->l->depth);
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)

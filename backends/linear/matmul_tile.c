@@ -442,15 +442,12 @@ void matmul_tile(const struct linear *l, const struct matmul_strip *s, const str
 	find_rows(l, &a);
 	eval_release(l->eval, mark);
 	a.ahead = t->ahead;
-	bool by_steps = matmul_strip_by_steps(l, s);
 	a.ahead.from = matmul_ahead(l, s, t, a.r.at);
 	struct matmul_rounded_tile rounded = {.l = l, .p = &a.p, .w = a.r.at, .ahead = &a.ahead};
 	if (s->is_unpacked)
 		find_unpacked(&a, &rounded);
-	if (s->is_unpacked && !by_steps) /* codes of what is widened next: no step of K reads any */
-		matmul_steps_ahead(l, &a.ahead, kb_index(k, 0), l->depth);
 	begin_sums(l, &a);
-	if (by_steps)
+	if (matmul_strip_by_steps(l, s))
 		matmul_steps_depth(&rounded);
 	else if (l->rounded.to.bf16)
 		matmul_bf16_depth(&rounded);

@@ -147,16 +147,25 @@ static int begin_call(struct feeder *f, struct feeding *c, const char *entry_nam
 	return TFMC_RT_OK;
 }
 
-static int end_call(struct feeder *f, const struct feeding *c)
+/* An object says that an input is missing, not which one. */
+static int missing_input(struct feeder *f, const struct feeding *c)
 {
-	int status = tfmc_session_call(f->session, c->entry, f->dims, c->inputs, c->outputs);
-	const struct tfmc_record_tensor *t;
-	for (uint64_t i = 0; status == TFMC_RT_E_NULL && (t = tfmc_entry_input(f->record, c->entry, i)); i++)
-		if (!t->has_default && (i >= MAX_TENSORS || !c->inputs[i].data))
+	for (uint64_t i = 0; i < MAX_TENSORS; i++) {
+		const struct tfmc_record_tensor *t = tfmc_entry_input(f->record, c->entry, i);
+		if (t && !t->has_default && !c->inputs[i].data)
 			return session_fault(
 			        f->session,
 			        "the model wants the input %s, which only a call of its entries can give",
 			        tfmc_record_text(f->record, t->name));
+	}
+	return TFMC_RT_E_NULL;
+}
+
+static int end_call(struct feeder *f, const struct feeding *c)
+{
+	int status = tfmc_session_call(f->session, c->entry, f->dims, c->inputs, c->outputs);
+	if (status == TFMC_RT_E_NULL)
+		return missing_input(f, c);
 	return status == TFMC_RT_E_TOKEN ? TFMC_RT_E_PROMPT : status;
 }
 

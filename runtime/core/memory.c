@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #define LARGE_PAGE ((uint64_t)2 << 20)
+#define MAPPED_MIN (2 * LARGE_PAGE) /* smaller blocks come from the heap */
 #define CLEAR_MIN  (8 * LARGE_PAGE) /* below that writing zeros takes less time than pages that come anew */
 
 static int take_heap(struct memory_block *block, uint64_t bytes)
@@ -53,7 +54,7 @@ int memory_take(struct memory_block *block, uint64_t bytes, enum memory_pages pa
 	*block = (struct memory_block){0};
 	if (bytes == 0)
 		return TFMC_RT_OK;
-	return bytes < MEMORY_MAPPED_MIN ? take_heap(block, bytes) : take_mapping(block, bytes, pages);
+	return bytes < MAPPED_MIN ? take_heap(block, bytes) : take_mapping(block, bytes, pages);
 }
 
 bool memory_clear(struct memory_block *block)

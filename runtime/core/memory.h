@@ -13,7 +13,6 @@ struct memory_block {
 	void *data;      /* zeroed, aligned to 64 bytes; NULL for 0 bytes */
 	uint64_t mapped; /* bytes of the mapping; 0: from the heap */
 };
-#define MEMORY_MAPPED_MIN ((uint64_t)4 << 20) /* smaller blocks come from the heap */
 /* Large pages suit what is used as a whole (the arena), small ones what fills slowly (the state). */
 enum memory_pages { MEMORY_SMALL_PAGES, MEMORY_LARGE_PAGES };
 /* TFMC_RT_E_MEMORY when there is not so much. */

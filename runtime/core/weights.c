@@ -43,13 +43,15 @@ static int check(struct tfmc_mapping *m, const struct tfmc_record *record, unsig
 	return TFMC_RT_OK;
 }
 
-/* A copy in place of the mapping, if the bytes fill large pages. */
+/* A copy in place of the mapping; not of what is too small for large pages. */
 static int move_to_large_pages(struct tfmc_mapping *m)
 {
 	struct memory_block block;
-	if (m->base_bytes < MEMORY_MAPPED_MIN)
-		return TFMC_RT_OK;
 	TRY(memory_take(&block, m->base_bytes, MEMORY_LARGE_PAGES));
+	if (!block.mapped) {
+		memory_give(&block);
+		return TFMC_RT_OK;
+	}
 	memcpy(block.data, m->base, (size_t)m->base_bytes);
 	munmap(m->base, (size_t)m->base_bytes);
 	(void)mprotect(block.data, (size_t)block.mapped, PROT_READ);
