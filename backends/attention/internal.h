@@ -10,6 +10,7 @@
  *   split.c     blocks of one head divided among workers, joined in a second step
  *   shared.c    all of it by work-groups that share memory, shared_block.c one block of keys
  *   scores.c    q k^T, softmax.c weights, values.c weights v; matrix.c both products by matrix tiles
+ *   ahead.c     hints for what a few rows read next
  *
  * The query heads that read one head of keys are one matrix of rows: row r is token r / group of query head
  * r % group, so that rows in order see ever more keys.
@@ -128,6 +129,7 @@ struct attention_block {
 	struct kb_val first, begin, n;
 	struct kb_val keys;         /* [..,E,16] */
 	struct kb_val values;       /* row-major */
+	struct kb_val next;         /* keys that are read after those values: of the next block or head */
 	struct kb_val bias;         /* of the head */
 	struct attention_sums sums; /* that the block joins */
 };
@@ -262,6 +264,13 @@ void attention_copy_block(const struct attention *a, const struct attention_head
                           struct attention_block *b);
 /* Elements from one key's values to the next, where the tiles read them. */
 int64_t attention_value_step(const struct attention *a);
+
+/* ---- ahead.c ---- */
+/* Panels of keys, or some columns of the values of key j, are about to be read by a tile of so many rows. */
+void attention_ask_by_keys(const struct attention *a, const struct attention_block *b, struct kb_val panel,
+                           int panels, int rows);
+void attention_ask_by_values(const struct attention *a, const struct attention_block *b, struct kb_val j,
+                             struct kb_val column, int columns, int rows);
 
 /* ---- one block ---- */
 /* Adds a block of keys to all rows of its task. */

@@ -12,23 +12,6 @@ struct score_tile {
 	struct kb_val keys; /* address of the first panel */
 };
 
-/*
- * A few rows read keys as fast as memory gives them, and a panel is about a page, where processors stop
- * looking ahead: line e of the panels of the next tile. One row alone is short enough for the processor to
- * run ahead.
- */
-static void ask_ahead(const struct attention *a, const struct score_tile *t, struct kb_val e)
-{
-	struct kb *k = a->k;
-	int64_t bytes = TILE_PANEL * ir_dtype_bytes(a->key_dtype), panel = a->size * bytes,
-	        panels = t->p.vectors * a->lanes / TILE_PANEL;
-	if (a->key.encoding != ENC_PANEL16 || t->p.rows != attention_few(a) || !attention_has_hints(a))
-		return;
-	struct kb_val line = kb_mul_const(k, e, bytes);
-	for (int64_t p = 0; p < panels; p++)
-		kb_prefetch(k, t->keys, line, (panels + p) * panel);
-}
-
 /* Vector v of the keys, i lines after a line of the panel. */
 static struct kb_val load_keys(const void *user, struct kb_val line, int i, int v)
 {
@@ -49,7 +32,6 @@ static void score_step(const struct score_tile *t, struct kb_val e, int lanes)
 	struct kb *k = t->a->k;
 	struct kb_val x[TILE_ROWS_MAX], line = kb_mul_const(k, e, TILE_PANEL);
 	if (lanes == 1) {
-		ask_ahead(t->a, t, e);
 		products_step(&t->p, e, line, 0, 0, t->p.rows);
 		return;
 	}
@@ -67,6 +49,7 @@ static void score_panels(const struct attention *a, const struct attention_block
 	int64_t lines = attention_key_lines(a), whole = lines - lines % lanes;
 	int64_t bytes = lines * TILE_PANEL * ir_dtype_bytes(a->key_dtype);
 	t->keys = kb_ptr_add(k, b->keys, kb_mul_const(k, panel, bytes), 0);
+	attention_ask_by_keys(a, b, panel, t->p.vectors * a->lanes / TILE_PANEL, t->p.rows);
 	products_begin(&t->p, "score");
 	for (int64_t lo = 0, hi = whole; lo < lines; lo = hi, hi = lines, lanes = 1) {
 		if (lo == hi)

@@ -245,6 +245,18 @@ static struct attention_sums open_sums(const struct attention *a, const struct a
 	return s;
 }
 
+/* The keys that are read after those of the block. */
+static struct kb_val next_keys(const struct attention *a, const struct attention_head *h,
+                               const struct attention_block *b, const struct blocks *of)
+{
+	struct kb *k = a->k;
+	int64_t bytes = a->size * ir_dtype_bytes(a->key_dtype);
+	struct kb_val step = attention_step(k, &a->key, ATTENTION_HEAD, kb_index(k, 1));
+	struct kb_val after = kb_add_const(k, b->first, a->bc), is_in = kb_cmp(k, KB_LT, after, of->hi);
+	struct kb_val head = kb_select(k, is_in, h->k, attention_at(k, &a->key, h->k, step));
+	return kb_ptr_add(k, head, kb_mul_const(k, kb_select(k, is_in, after, of->lo), bytes), 0);
+}
+
 /* Adds blocks of keys to the task's sums. */
 static void run_blocks(const struct attention *a, const struct attention_head *h,
                        const struct attention_task *t, const struct blocks *b)
@@ -258,6 +270,7 @@ static void run_blocks(const struct attention *a, const struct attention_head *h
 	block.n = kb_min(k, kb_sub(k, t->end, block.first), kb_index(k, a->bc));
 	block.sums = open_sums(a, t, b, block.first);
 	attention_copy_block(a, h, &block);
+	block.next = next_keys(a, h, &block, b);
 	attention_block(a, &block);
 	kb_end_loop(k);
 }

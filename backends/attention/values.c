@@ -7,13 +7,13 @@
  */
 #include "backends/attention/internal.h"
 
-#define AHEAD 8192 /* bytes */
-
 struct value_tile {
 	const struct attention *a;
 	const struct attention_tile *rows_of;
-	struct products p;    /* of weights and values: a step is a key */
-	struct kb_val values; /* address of the first column of the block's first key */
+	struct products p; /* of weights and values: a step is a key */
+	const struct attention_block *block;
+	struct kb_val column; /* the first one */
+	struct kb_val values; /* its address, of the block's first key */
 };
 
 static struct kb_val load_values(const void *user, struct kb_val line, int i, int v)
@@ -31,19 +31,6 @@ static struct kb_val load_values(const void *user, struct kb_val line, int i, in
 static struct kb_val line_of(const struct attention *a, struct kb_val key)
 {
 	return kb_mul_const(a->k, key, attention_value_step(a));
-}
-
-/* A few rows read values as fast as memory gives them: those of a later key. */
-static void ask_ahead(const struct attention *a, const struct value_tile *t, struct kb_val j)
-{
-	struct kb *k = a->k;
-	int64_t element = ir_dtype_bytes(a->value_dtype), row = a->value_pad * element;
-	int64_t rows = (AHEAD + row - 1) / row;
-	if (a->copies_values || t->p.rows != attention_few(a) || !attention_has_hints(a))
-		return;
-	struct kb_val bytes = kb_mul_const(k, line_of(a, j), element);
-	for (int64_t x = 0; x < t->p.vectors * a->lanes * element; x += 64)
-		kb_prefetch(k, t->values, bytes, rows * row + x);
 }
 
 /* A key that the rows [from, to) of the tile see. */
@@ -141,7 +128,7 @@ static void walk_keys(const struct attention *a, const struct value_tile *t)
 	if (a->pairs)
 		end = kb_div_const(k, kb_add_const(k, end, 1), 2);
 	j = kb_loop(k, "j", lo, end, 1, 0);
-	ask_ahead(a, t, j);
+	attention_ask_by_values(a, t->block, j, t->column, t->p.vectors * a->lanes, t->p.rows);
 	value_step(t, j, 0, t->p.rows);
 	kb_end_loop(k);
 	if (is_masked)
@@ -172,6 +159,7 @@ static void value_columns(const struct attention *a, const struct attention_bloc
 {
 	struct kb *k = a->k;
 	struct kb_val bytes = kb_mul_const(k, e0, ir_dtype_bytes(a->value_dtype));
+	t->column = e0;
 	t->values = kb_ptr_add(k, b->values, bytes, 0);
 	products_begin(&t->p, "sum");
 	walk_keys(a, t);
@@ -188,7 +176,8 @@ void attention_values(const struct attention *a, const struct attention_block *b
 		return;
 	}
 	int all = (int)((a->value_size + a->lanes - 1) / a->lanes), most = attention_tile_vectors(a, rows);
-	struct value_tile v = {.a = a, .rows_of = t, .p = {.k = k, .rows = rows, .lanes = a->lanes}};
+	struct value_tile v = {
+	        .a = a, .block = b, .rows_of = t, .p = {.k = k, .rows = rows, .lanes = a->lanes}};
 	v.p.pairs = a->pairs;
 	v.p.vectors = all < most ? all : most;
 	v.p.weights = load_values;

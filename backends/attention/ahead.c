@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hints for a few rows, which read keys and values as fast as memory gives them. These are one run: the keys of a
+ * block, its values, the keys of the next block or head, and so on. A processor looks ahead within a page of one
+ * stream at best, and heads are short: so what is read asks for what comes a page later in the run.
+ */
+#include "backends/attention/internal.h"
+
+#define AHEAD 4096 /* bytes */
+
+/* Bytes of a key; 0: nothing is asked for. Keys and values have as many bytes, and are read where they lie. */
+static int64_t row_bytes(const struct attention *a, int rows)
+{
+	int64_t bytes = a->size * ir_dtype_bytes(a->key_dtype);
+	bool is_run = a->key.encoding == ENC_PANEL16 && !a->copies_values && !a->pairs &&
+	              bytes == a->value_size * ir_dtype_bytes(a->value_dtype);
+	bool is_few = rows == 1 || rows == attention_few(a);
+	return is_run && is_few && attention_has_hints(a) ? bytes : 0;
+}
+
+/* Rows of the run that lie side by side, n of them at `at`. */
+struct rows {
+	struct kb_val at, n;
+};
+
+/* The rows from AHEAD after row `row` of `now` on, which `next` follow; less ahead where these are fewer rows. */
+static struct rows rows_ahead(struct kb *k, struct rows now, struct kb_val row, struct rows next,
+                              int64_t bytes)
+{
+	struct kb_val ahead = kb_min(k, now.n, kb_index(k, tile_whole((AHEAD + bytes - 1) / bytes)));
+	row = kb_add(k, row, ahead);
+	struct kb_val is_now = kb_cmp(k, KB_LT, row, now.n), behind = kb_sub(k, row, now.n);
+	row = kb_select(k, is_now, row, behind);
+	struct rows from = {.at = kb_select(k, is_now, now.at, next.at)};
+	from.n = kb_sub(k, kb_select(k, is_now, now.n, next.n), row);
+	from.at = kb_ptr_add(k, from.at, kb_mul_const(k, row, bytes), 0);
+	return from;
+}
+
+void attention_ask_by_keys(const struct attention *a, const struct attention_block *b, struct kb_val panel,
+                           int panels, int rows)
+{
+	struct kb *k = a->k;
+	int64_t bytes = row_bytes(a, rows);
+	if (bytes == 0)
+		return;
+	const struct rows now = {b->keys, attention_round_up(k, b->n, TILE_PANEL)}, next = {b->values, b->n};
+	for (int i = 0; i < panels; i++) {
+		struct kb_val row = kb_mul_const(k, kb_add_const(k, panel, i), TILE_PANEL);
+		const struct rows from = rows_ahead(k, now, row, next, bytes);
+		struct kb_val n = kb_min(k, from.n, kb_index(k, TILE_PANEL)), zero = kb_index(k, 0);
+		struct kb_val line = kb_loop(k, "ahead", zero, kb_mul_const(k, n, bytes), TILE_LINE, 0);
+		kb_prefetch(k, from.at, line, 0);
+		kb_end_loop(k);
+	}
+}
+
+void attention_ask_by_values(const struct attention *a, const struct attention_block *b, struct kb_val j,
+                             struct kb_val column, int columns, int rows)
+{
+	struct kb *k = a->k;
+	int64_t bytes = row_bytes(a, rows), element = ir_dtype_bytes(a->value_dtype);
+	if (bytes == 0)
+		return;
+	const struct rows now = {b->values, b->n}, next = {b->next, b->n};
+	const struct rows from = rows_ahead(k, now, j, next, bytes);
+	struct kb_val first = kb_mul_const(k, column, element);
+	for (int64_t x = 0; x < columns * element; x += TILE_LINE)
+		kb_prefetch(k, from.at, first, x);
+}
