@@ -23,12 +23,11 @@ struct rows {
 	struct kb_val at, n;
 };
 
-/* The rows from AHEAD after row `row` of `now` on, which `next` follow; less ahead where these are fewer rows. */
+/* The rows from `ahead` after row `row` of `now` on, which `next` follow; less ahead where these are fewer rows. */
 static struct rows rows_ahead(struct kb *k, struct rows now, struct kb_val row, struct rows next,
-                              int64_t bytes)
+                              int64_t ahead, int64_t bytes)
 {
-	struct kb_val ahead = kb_min(k, now.n, kb_index(k, tile_whole((AHEAD + bytes - 1) / bytes)));
-	row = kb_add(k, row, ahead);
+	row = kb_add(k, row, kb_min(k, now.n, kb_index(k, ahead)));
 	struct kb_val is_now = kb_cmp(k, KB_LT, row, now.n), behind = kb_sub(k, row, now.n);
 	row = kb_select(k, is_now, row, behind);
 	struct rows from = {.at = kb_select(k, is_now, now.at, next.at)};
@@ -37,17 +36,30 @@ static struct rows rows_ahead(struct kb *k, struct rows now, struct kb_val row, 
 	return from;
 }
 
+/* The rows that AHEAD is, in whole panels. */
+static int64_t ahead_of(int64_t bytes)
+{
+	return tile_whole((AHEAD + bytes - 1) / bytes);
+}
+
 void attention_ask_by_keys(const struct attention *a, const struct attention_block *b, struct kb_val panel,
-                           int panels, int rows)
+                           int panels, int rows, struct kb_val ahead[TILE_PANELS_MAX])
 {
 	struct kb *k = a->k;
-	int64_t bytes = row_bytes(a, rows);
+	int64_t bytes = row_bytes(a, rows), all = (int64_t)panels * TILE_PANEL;
+	for (int i = 0; i < TILE_PANELS_MAX; i++)
+		ahead[i] = (struct kb_val){0};
 	if (bytes == 0)
 		return;
+	int64_t far = rows > 1 && all > ahead_of(bytes) ? all : ahead_of(bytes);
 	const struct rows now = {b->keys, attention_round_up(k, b->n, TILE_PANEL)}, next = {b->values, b->n};
 	for (int i = 0; i < panels; i++) {
 		struct kb_val row = kb_mul_const(k, kb_add_const(k, panel, i), TILE_PANEL);
-		const struct rows from = rows_ahead(k, now, row, next, bytes);
+		const struct rows from = rows_ahead(k, now, row, next, far, bytes);
+		if (rows > 1) {
+			ahead[i] = from.at;
+			continue;
+		}
 		struct kb_val n = kb_min(k, from.n, kb_index(k, TILE_PANEL)), zero = kb_index(k, 0);
 		struct kb_val line = kb_loop(k, "ahead", zero, kb_mul_const(k, n, bytes), TILE_LINE, 0);
 		kb_prefetch(k, from.at, line, 0);
@@ -63,7 +75,7 @@ void attention_ask_by_values(const struct attention *a, const struct attention_b
 	if (bytes == 0)
 		return;
 	const struct rows now = {b->values, b->n}, next = {b->next, b->n};
-	const struct rows from = rows_ahead(k, now, j, next, bytes);
+	const struct rows from = rows_ahead(k, now, j, next, ahead_of(bytes), bytes);
 	struct kb_val first = kb_mul_const(k, column, element);
 	for (int64_t x = 0; x < columns * element; x += TILE_LINE)
 		kb_prefetch(k, from.at, first, x);

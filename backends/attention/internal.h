@@ -129,7 +129,7 @@ struct attention_block {
 	struct kb_val first, begin, n;
 	struct kb_val keys;         /* [..,E,16] */
 	struct kb_val values;       /* row-major */
-	struct kb_val next;         /* keys that are read after those values: of the next block or head */
+	struct kb_val next;         /* keys of the next block or head; none: there are no hints */
 	struct kb_val bias;         /* of the head */
 	struct attention_sums sums; /* that the block joins */
 };
@@ -266,9 +266,11 @@ void attention_copy_block(const struct attention *a, const struct attention_head
 int64_t attention_value_step(const struct attention *a);
 
 /* ---- ahead.c ---- */
-/* Panels of keys, or some columns of the values of key j, are about to be read by a tile of so many rows. */
+/* A tile of so many rows is about to read panels of keys. One row asks for all of what comes later at once. More rows
+ * ask for line e of it when they read line e: sets where the lines begin, to none where nothing is asked for. */
 void attention_ask_by_keys(const struct attention *a, const struct attention_block *b, struct kb_val panel,
-                           int panels, int rows);
+                           int panels, int rows, struct kb_val ahead[TILE_PANELS_MAX]);
+/* It is about to read some columns of the values of key j. */
 void attention_ask_by_values(const struct attention *a, const struct attention_block *b, struct kb_val j,
                              struct kb_val column, int columns, int rows);
 

@@ -9,7 +9,8 @@
 struct score_tile {
 	const struct attention *a;
 	struct products p;
-	struct kb_val keys; /* address of the first panel */
+	struct kb_val keys;                   /* address of the first panel */
+	struct kb_val ahead[TILE_PANELS_MAX]; /* lines to be asked for; may be none */
 };
 
 /* Vector v of the keys, i lines after a line of the panel. */
@@ -32,6 +33,9 @@ static void score_step(const struct score_tile *t, struct kb_val e, int lanes)
 	struct kb *k = t->a->k;
 	struct kb_val x[TILE_ROWS_MAX], line = kb_mul_const(k, e, TILE_PANEL);
 	if (lanes == 1) {
+		struct kb_val bytes = kb_mul_const(k, line, ir_dtype_bytes(t->a->key_dtype));
+		for (int i = 0; i < TILE_PANELS_MAX && t->ahead[i].id; i++)
+			kb_prefetch(k, t->ahead[i], bytes, 0);
 		products_step(&t->p, e, line, 0, 0, t->p.rows);
 		return;
 	}
@@ -49,7 +53,7 @@ static void score_panels(const struct attention *a, const struct attention_block
 	int64_t lines = attention_key_lines(a), whole = lines - lines % lanes;
 	int64_t bytes = lines * TILE_PANEL * ir_dtype_bytes(a->key_dtype);
 	t->keys = kb_ptr_add(k, b->keys, kb_mul_const(k, panel, bytes), 0);
-	attention_ask_by_keys(a, b, panel, t->p.vectors * a->lanes / TILE_PANEL, t->p.rows);
+	attention_ask_by_keys(a, b, panel, t->p.vectors * a->lanes / TILE_PANEL, t->p.rows, t->ahead);
 	products_begin(&t->p, "score");
 	for (int64_t lo = 0, hi = whole; lo < lines; lo = hi, hi = lines, lanes = 1) {
 		if (lo == hi)
