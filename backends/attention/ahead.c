@@ -8,14 +8,18 @@
 
 #define AHEAD 4096 /* bytes */
 
-/* Bytes of a key; 0: nothing is asked for. Keys and values have as many bytes, and are read where they lie. */
+bool attention_has_run(const struct attention *a)
+{
+	int64_t key = a->size * ir_dtype_bytes(a->key_dtype);
+	return attention_has_hints(a) && a->key.encoding == ENC_PANEL16 && !a->copies_values && !a->pairs &&
+	       key == a->value_size * ir_dtype_bytes(a->value_dtype);
+}
+
+/* Bytes of a key and of its values; 0: a tile of so many rows asks for nothing. */
 static int64_t row_bytes(const struct attention *a, int rows)
 {
-	int64_t bytes = a->size * ir_dtype_bytes(a->key_dtype);
-	bool is_run = a->key.encoding == ENC_PANEL16 && !a->copies_values && !a->pairs &&
-	              bytes == a->value_size * ir_dtype_bytes(a->value_dtype);
 	bool is_few = rows == 1 || rows == attention_few(a);
-	return is_run && is_few && attention_has_hints(a) ? bytes : 0;
+	return is_few && attention_has_run(a) ? a->size * ir_dtype_bytes(a->key_dtype) : 0;
 }
 
 /* Rows of the run that lie side by side, n of them at `at`. */
@@ -67,16 +71,27 @@ void attention_ask_by_keys(const struct attention *a, const struct attention_blo
 	}
 }
 
+/* Where the values of a later key lie; of keys that are copied the run is values alone. */
+static struct kb_val values_ahead(const struct attention *a, const struct attention_block *b, struct kb_val j,
+                                  int64_t bytes)
+{
+	struct kb *k = a->k;
+	const struct rows now = {b->values, b->n}, next = {b->next, b->n};
+	if (attention_has_run(a))
+		return rows_ahead(k, now, j, next, ahead_of(bytes), bytes).at;
+	return kb_ptr_add(k, b->values, kb_mul_const(k, j, bytes), ahead_of(bytes) * bytes);
+}
+
 void attention_ask_by_values(const struct attention *a, const struct attention_block *b, struct kb_val j,
                              struct kb_val column, int columns, int rows)
 {
 	struct kb *k = a->k;
-	int64_t bytes = row_bytes(a, rows), element = ir_dtype_bytes(a->value_dtype);
-	if (bytes == 0)
+	int64_t element = ir_dtype_bytes(a->value_dtype);
+	bool is_few = rows == attention_few(a) || (rows == 1 && attention_has_run(a));
+	if (!is_few || a->copies_values || !attention_has_hints(a))
 		return;
-	const struct rows now = {b->values, b->n}, next = {b->next, b->n};
-	const struct rows from = rows_ahead(k, now, j, next, ahead_of(bytes), bytes);
+	struct kb_val from = values_ahead(a, b, j, a->value_size * element);
 	struct kb_val first = kb_mul_const(k, column, element);
 	for (int64_t x = 0; x < columns * element; x += TILE_LINE)
-		kb_prefetch(k, from.at, first, x);
+		kb_prefetch(k, from, first, x);
 }

@@ -266,6 +266,8 @@ void attention_copy_block(const struct attention *a, const struct attention_head
 int64_t attention_value_step(const struct attention *a);
 
 /* ---- ahead.c ---- */
+/* There are hints: keys and values are read where they lie, and have as many bytes. */
+bool attention_has_run(const struct attention *a);
 /* A tile of so many rows is about to read panels of keys. One row asks for all of what comes later at once. More rows
  * ask for line e of it when they read line e: sets where the lines begin, to none where nothing is asked for. */
 void attention_ask_by_keys(const struct attention *a, const struct attention_block *b, struct kb_val panel,

@@ -270,7 +270,7 @@ static void run_blocks(const struct attention *a, const struct attention_head *h
 	block.n = kb_min(k, kb_sub(k, t->end, block.first), kb_index(k, a->bc));
 	block.sums = open_sums(a, t, b, block.first);
 	attention_copy_block(a, h, &block);
-	if (attention_has_hints(a))
+	if (attention_has_run(a))
 		block.next = next_keys(a, h, &block, b);
 	attention_block(a, &block);
 	kb_end_loop(k);
