@@ -11,15 +11,14 @@
 bool attention_has_run(const struct attention *a)
 {
 	int64_t key = a->size * ir_dtype_bytes(a->key_dtype);
-	return attention_has_hints(a) && a->key.encoding == ENC_PANEL16 && !a->copies_values && !a->pairs &&
+	return attention_has_hints(a) && a->key.encoding == ENC_PANEL16 && !a->copies_values &&
 	       key == a->value_size * ir_dtype_bytes(a->value_dtype);
 }
 
-/* Bytes of a key and of its values; 0: a tile of so many rows asks for nothing. */
-static int64_t row_bytes(const struct attention *a, int rows)
+/* A tile of so many rows has hints; one row, which a processor runs ahead of, in a run alone. */
+static bool asks(const struct attention *a, int rows)
 {
-	bool is_few = rows == 1 || rows == attention_few(a);
-	return is_few && attention_has_run(a) ? a->size * ir_dtype_bytes(a->key_dtype) : 0;
+	return attention_has_hints(a) && (rows == attention_few(a) || (rows == 1 && attention_has_run(a)));
 }
 
 /* Rows of the run that lie side by side, n of them at `at`. */
@@ -50,10 +49,10 @@ void attention_ask_by_keys(const struct attention *a, const struct attention_blo
                            int panels, int rows, struct kb_val ahead[TILE_PANELS_MAX])
 {
 	struct kb *k = a->k;
-	int64_t bytes = row_bytes(a, rows), all = (int64_t)panels * TILE_PANEL;
+	int64_t bytes = a->size * ir_dtype_bytes(a->key_dtype), all = (int64_t)panels * TILE_PANEL;
 	for (int i = 0; i < TILE_PANELS_MAX; i++)
 		ahead[i] = (struct kb_val){0};
-	if (bytes == 0)
+	if (!asks(a, rows) || !attention_has_run(a))
 		return;
 	int64_t far = rows > 1 && all > ahead_of(bytes) ? all : ahead_of(bytes);
 	const struct rows now = {b->keys, attention_round_up(k, b->n, TILE_PANEL)}, next = {b->values, b->n};
@@ -87,8 +86,7 @@ void attention_ask_by_values(const struct attention *a, const struct attention_b
 {
 	struct kb *k = a->k;
 	int64_t element = ir_dtype_bytes(a->value_dtype);
-	bool is_few = rows == attention_few(a) || (rows == 1 && attention_has_run(a));
-	if (!is_few || a->copies_values || !attention_has_hints(a))
+	if (!asks(a, rows) || a->copies_values)
 		return;
 	struct kb_val from = values_ahead(a, b, j, a->value_size * element);
 	struct kb_val first = kb_mul_const(k, column, element);

@@ -224,8 +224,7 @@ static void copy_keys(const struct attention *a, const struct attention_head *h,
 		clear_columns(a, b, attention_round_up(k, b->n, g.lanes), g.lanes);
 }
 
-/* Address of the panel that begins with that row, where keys lie in panels. */
-static struct kb_val panel_at(const struct attention *a, struct kb_val table, struct kb_val row)
+struct kb_val attention_panel_at(const struct attention *a, struct kb_val table, struct kb_val row)
 {
 	return attention_at(a->k, &a->key, table, kb_mul_const(a->k, row, a->size));
 }
@@ -239,7 +238,8 @@ static void copy_panels(const struct attention *a, const struct attention_head *
 	struct kb_type type = KB_TYPE(eval_stored(a->key_dtype), a->lanes);
 	int align = a->lanes * (int)ir_dtype_bytes(a->key_dtype);
 	struct kb_val j = kb_loop(k, "j", b->begin, b->n, PANEL, 0);
-	struct kb_val from = panel_at(a, h->k, ring_row(a, b, j)), to = panel_at(a, a->scratch.keys, j);
+	struct kb_val from = attention_panel_at(a, h->k, ring_row(a, b, j)),
+	              to = attention_panel_at(a, a->scratch.keys, j);
 	struct kb_val e = kb_loop(k, "e", zero, kb_index(k, a->size * PANEL), a->lanes, KB_NONEMPTY);
 	kb_store(k, kb_load(k, type, from, e, 0, align), to, e, 0, align);
 	kb_end_loop(k);
@@ -357,7 +357,7 @@ static void find_in_ring(const struct attention *a, const struct attention_head 
 	kb_end_if(k);
 	struct kb_val first = kb_sub(k, row, b->begin);
 	if (panels)
-		b->keys = kb_select(k, is_apart, b->keys, panel_at(a, h->k, first));
+		b->keys = kb_select(k, is_apart, b->keys, attention_panel_at(a, h->k, first));
 	struct kb_val values = ring_base(a, b, &a->value, h->v, b->begin);
 	if (!a->copies_values)
 		b->values = kb_select(k, is_apart, b->values, values);
@@ -410,7 +410,7 @@ void attention_copy_block(const struct attention *a, const struct attention_head
 	struct kb_val first = attention_at(k, &a->value, h->v, step);
 	b->keys = a->scratch.keys;
 	if (a->key.encoding == ENC_PANEL16)
-		b->keys = panel_at(a, h->k, b->first);
+		b->keys = attention_panel_at(a, h->k, b->first);
 	else
 		copy_keys(a, h, b);
 	b->values = a->copies_values ? a->scratch.values : first;

@@ -262,6 +262,8 @@ void attention_copy_queries(const struct attention *a, const struct attention_he
 /* Sets where keys and values of the block lie, copies what does not lie as tiles read it. */
 void attention_copy_block(const struct attention *a, const struct attention_head *h,
                           struct attention_block *b);
+/* Address of the panel that begins with that row, where keys lie in panels. */
+struct kb_val attention_panel_at(const struct attention *a, struct kb_val table, struct kb_val row);
 /* Elements from one key's values to the next, where the tiles read them. */
 int64_t attention_value_step(const struct attention *a);
 

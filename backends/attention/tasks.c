@@ -250,11 +250,10 @@ static struct kb_val next_keys(const struct attention *a, const struct attention
                                const struct attention_block *b, const struct blocks *of)
 {
 	struct kb *k = a->k;
-	int64_t bytes = a->size * ir_dtype_bytes(a->key_dtype);
 	struct kb_val step = attention_step(k, &a->key, ATTENTION_HEAD, kb_index(k, 1));
 	struct kb_val after = kb_add_const(k, b->first, a->bc), is_in = kb_cmp(k, KB_LT, after, of->hi);
 	struct kb_val head = kb_select(k, is_in, h->k, attention_at(k, &a->key, h->k, step));
-	return kb_ptr_add(k, head, kb_mul_const(k, kb_select(k, is_in, after, of->lo), bytes), 0);
+	return attention_panel_at(a, head, kb_select(k, is_in, after, of->lo));
 }
 
 /* Adds blocks of keys to the task's sums. */
