@@ -88,11 +88,25 @@ bool matmul_is_few(const struct linear *l)
 
 /* ---- tiles ---- */
 
-/* One row where a panel is a single register: streams side by side hide the latency of its sums. */
+/* A line of weights is one multiplication: the machine's own look-ahead keeps up with panels side by side. */
+static bool is_plain(const struct linear *l)
+{
+	const struct kb_caps *caps = kb_caps(l->k);
+	bool has_dot = l->rounded.to.bf16 ? caps->has_dot_bf16 || caps->has_dot_bf16_odd
+	                                  : caps->has_dot_u8s8 || caps->has_dot_s8s8;
+	return l->panel.lines == PANEL_WORDS || (l->rounded.round && has_dot && matmul_units(l) == 1);
+}
+
+/* Of one row, side by side: a panel has so few sums that they wait for each other. Sums of bytes wait for memory. */
 static int panels_of_row(const struct linear *l)
 {
-	int64_t whole = l->columns.n / MATMUL_PANEL;
-	return matmul_units(l) <= 2 && !has_integer_steps(l) && whole >= MATMUL_STRIP ? MATMUL_STRIP : 1;
+	if (matmul_units(l) > 2 || has_integer_steps(l) || l->columns.n / MATMUL_PANEL < MATMUL_STRIP)
+		return 1;
+	if (is_plain(l))
+		return MATMUL_STRIP;
+	if (matmul_reads_codes(l))
+		return matmul_panels_of_codes(l, 1);
+	return l->rounded.round && !l->rounded.to.bf16 ? 1 : MATMUL_STRIP / 2;
 }
 
 /* How panels are walked over: once when their rows fit into a tile, else in passes of about as many rows. */
@@ -220,25 +234,28 @@ static struct kb_val walk_one_pass(const struct linear *l, const struct matmul_s
 	return end;
 }
 
-/* Floats panel by panel: memory gives no more. Codes are fewer bytes, a chain of multiply-adds would be slower than
- * memory. */
 static void emit_one_pass_of(const struct linear *l, const struct matmul_strip *s, const struct passes *p,
                              struct matmul_tile t)
 {
 	t.panel = s->begin;
-	t.panels = matmul_reads_codes(l) ? matmul_panels_of_codes(l, p->most) : 1;
+	t.panels = p->panels;
 	if (t.panels > 1)
 		t.panel = walk_one_pass(l, s, p, t);
 	t.panels = 1;
 	walk_one_pass(l, s, p, t);
 }
 
-/* The rows of each panel in one pass; the fewer, the more panels side by side. */
+/* The rows of each panel in one pass. Codes are fewer bytes than floats, whose chain of multiply-adds would be slower
+ * than memory: the fewer rows, the more panels side by side. */
 static void emit_one_pass(const struct linear *l, const struct matmul_strip *s, struct matmul_tile t)
 {
 	struct kb *k = l->k;
 	struct passes p = one_pass(l), low = p;
 	low.most = FEW_ROWS_LOW;
+	if (matmul_reads_codes(l)) {
+		p.panels = matmul_panels_of_codes(l, p.most);
+		low.panels = matmul_panels_of_codes(l, low.most);
+	}
 	if (!matmul_reads_codes(l) || p.least > low.most || p.most <= low.most) {
 		emit_one_pass_of(l, s, &p, t);
 		return;
@@ -295,17 +312,17 @@ static void emit_panels(const struct linear *l, const struct matmul_strip *s, st
 	struct kb *k = l->k;
 	struct matmul_tile t = {.half = half, .row = s->row, .stage_row = s->row};
 	const struct passes one = {
-	        .most = 1, .least = 1, .panels = 1, .step = kb_index(k, matmul_step_bytes(l))};
-	bool may_be_one = panels_of_row(l) > 1 && l->rows_lo < 2; /* one row has a loop of its own */
+	        .most = 1, .least = 1, .panels = panels_of_row(l), .step = kb_index(k, matmul_step_bytes(l))};
+	bool may_be_one = one.panels > 1 && l->rows_lo < 2; /* one row has a loop of its own */
 	if (may_be_one) {
 		if (l->rows_hi > 1)
 			kb_if(k, kb_cmp(k, KB_LE, l->rows, kb_index(k, 1)));
 		t.rows = 1;
-		t.panels = panels_of_row(l);
-		if (matmul_reads_codes(l)) /* more streams than the machine follows by itself */
-			emit_one_pass_of(l, s, &one, t);
-		else
+		t.panels = one.panels;
+		if (is_plain(l))
 			matmul_walk_panels(l, s, t, true);
+		else
+			emit_one_pass_of(l, s, &one, t);
 		if (l->rows_hi > 1)
 			kb_else(k);
 	}
