@@ -421,19 +421,18 @@ struct kb_val matmul_rounded_alone(const struct matmul_rounded_tile *c, int m, i
 
 /* ---- K ---- */
 
-/* The scales of a block of the section are asked for as lines are. */
-static void ask_for_scales(const struct matmul_rounded_tile *c, struct kb_val block)
+/* What a section has before its lines is asked for as these are, in equal parts by the steps of the shortest section. */
+static void ask_for_head(const struct matmul_rounded_tile *c, struct kb_val in_section)
 {
 	struct kb *k = c->l->k;
-	const struct ir_format_desc *d = ir_format(c->l->panel.format);
-	int64_t each = TILE_PANEL * (d->super > 1 ? 1 : ir_dtype_bytes(d->scale)) / 4;
-	struct kb_val zero = kb_index(k, 0), at = kb_mul_const(k, block, each);
+	int64_t size = c->l->rounded.row.step, rest = c->l->depth % c->codes.section;
+	int64_t steps = ((rest > 0 ? rest : c->codes.section) + size - 1) / size;
+	int64_t words = (c->codes.lines / 4 + steps - 1) / steps;
 	if (!c->ahead->behind)
 		return;
-	matmul_line_ahead(c->l, c->ahead, zero, c->section, kb_add_const(k, at, c->codes.scales / 4));
-	if (d->has_offset)
-		matmul_line_ahead(c->l, c->ahead, zero, c->section,
-		                  kb_add_const(k, at, c->codes.offsets / 4));
+	struct kb_val zero = kb_index(k, 0), at = kb_mul_const(k, in_section, words);
+	for (int64_t i = 0; i < words; i += MATMUL_PANEL)
+		matmul_line_ahead(c->l, c->ahead, zero, c->section, kb_add_const(k, at, i));
 }
 
 /* The section of a step; gives its block there. */
@@ -453,6 +452,7 @@ static struct kb_val open_step(struct matmul_rounded_tile *c, struct kb_val step
 	int64_t per_element = TILE_PANEL / c->l->panel.per_line;
 	c->first = kb_mul_const(k, step, size / 4);
 	c->line = kb_add(k, line, kb_mul_const(k, in_section, size * per_element));
+	ask_for_head(c, in_section);
 	return block_of(c->l, in_section);
 }
 
@@ -481,7 +481,6 @@ static void add_step(struct matmul_rounded_tile *c, struct kb_val step, int64_t 
 	struct kb *k = c->l->k;
 	struct kb_val block = open_step(c, step), zero = kb_index(k, 0);
 	int64_t done = 0, turn = turn_of(c), least = is_by_parts(c) || c->unpacked_w.id ? CHUNK : 4 * CHUNK;
-	ask_for_scales(c, block);
 	if (matmul_by_squares(c)) {
 		done = add_integer_squares(c, n);
 	} else if (is_in_halves(c) &&
