@@ -16,7 +16,7 @@
 #define FEW_ROWS_LOW    3     /* that have more panels of codes side by side */
 #define FEW_STAGE_MAX   65536 /* bytes of finished products of a strip */
 #define FEW_AHEAD       8192  /* bytes between the line that is used and the one that is fetched */
-#define FEW_AHEAD_ONE   4096  /* the same for a tile of one row of floats, which is faster */
+#define FEW_AHEAD_ONE   4096  /* the same for a tile of one row without integers in steps, which is faster */
 #define FEW_L2_BLOCKS   8     /* they are where the panels of a tile take no more than this part of L2 */
 #define FEW_L2_NEXT     4     /* the same, for the panels that come next to stay beside them */
 #define FEW_L2_MULTIPLE 16    /* weights that large are read from memory by every call */
@@ -91,13 +91,12 @@ bool matmul_is_few(const struct linear *l)
 /* A line of weights is one multiplication: the machine's own look-ahead keeps up with panels side by side. */
 static bool is_plain(const struct linear *l)
 {
-	const struct kb_caps *caps = kb_caps(l->k);
-	bool has_dot = l->rounded.to.bf16 ? caps->has_dot_bf16 || caps->has_dot_bf16_odd
-	                                  : caps->has_dot_u8s8 || caps->has_dot_s8s8;
-	return l->panel.lines == PANEL_WORDS || (l->rounded.round && has_dot && matmul_units(l) == 1);
+	return l->panel.lines == PANEL_WORDS ||
+	       (l->rounded.round && matmul_has_dots(l) && matmul_units(l) == 1);
 }
 
-/* Of one row, side by side: a panel has so few sums that they wait for each other. Sums of bytes wait for memory. */
+/* Of one row, side by side: the few sums of a panel wait for each other, but for those of bytes that are widened, which are
+ * busy with that. */
 static int panels_of_row(const struct linear *l)
 {
 	if (matmul_units(l) > 2 || has_integer_steps(l) || l->columns.n / MATMUL_PANEL < MATMUL_STRIP)
@@ -124,7 +123,8 @@ static bool has_wide(const struct linear *l)
 	return l->rows_hi > rows_of_tile(l) && l->mr * l->nr > rows_of_tile(l);
 }
 
-/* A single pass over a panel fetches the lines a little behind. */
+/* A single pass over a panel fetches the lines a little behind. Codes are fewer bytes than floats, whose chain of
+ * multiply-adds would be slower than memory: the fewer rows, the more panels side by side. */
 static struct passes one_pass(const struct linear *l)
 {
 	int64_t most = rows_of_tile(l), least = panels_of_row(l) > 1 ? 2 : 1;
@@ -132,7 +132,7 @@ static struct passes one_pass(const struct linear *l)
 	least = l->rows_lo > least ? l->rows_lo : least;
 	return (struct passes){.most = (int)most,
 	                       .least = (int)(least < most ? least : most),
-	                       .panels = 1,
+	                       .panels = matmul_reads_codes(l) ? matmul_panels_of_codes(l, (int)most) : 1,
 	                       .step = kb_index(l->k, matmul_step_bytes(l))};
 }
 
@@ -234,6 +234,7 @@ static struct kb_val walk_one_pass(const struct linear *l, const struct matmul_s
 	return end;
 }
 
+/* Panels side by side, and one by one what is left. */
 static void emit_one_pass_of(const struct linear *l, const struct matmul_strip *s, const struct passes *p,
                              struct matmul_tile t)
 {
@@ -245,21 +246,17 @@ static void emit_one_pass_of(const struct linear *l, const struct matmul_strip *
 	walk_one_pass(l, s, p, t);
 }
 
-/* The rows of each panel in one pass. Codes are fewer bytes than floats, whose chain of multiply-adds would be slower
- * than memory: the fewer rows, the more panels side by side. */
+/* The rows of each panel in one pass; few of them over more panels of codes than more of them. */
 static void emit_one_pass(const struct linear *l, const struct matmul_strip *s, struct matmul_tile t)
 {
 	struct kb *k = l->k;
 	struct passes p = one_pass(l), low = p;
 	low.most = FEW_ROWS_LOW;
-	if (matmul_reads_codes(l)) {
-		p.panels = matmul_panels_of_codes(l, p.most);
-		low.panels = matmul_panels_of_codes(l, low.most);
-	}
 	if (!matmul_reads_codes(l) || p.least > low.most || p.most <= low.most) {
 		emit_one_pass_of(l, s, &p, t);
 		return;
 	}
+	low.panels = matmul_panels_of_codes(l, low.most);
 	p.least = low.most + 1;
 	kb_if(k, kb_cmp(k, KB_LE, l->rows, kb_index(k, low.most)));
 	emit_one_pass_of(l, s, &low, t);

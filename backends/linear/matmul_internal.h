@@ -215,6 +215,8 @@ struct matmul_rounded_tile {
 	/* Words of x, four of each row, that are open where the machine multiplies by an element of a vector. */
 	struct kb_val words[MATMUL_WORDS_OPEN][MATMUL_ROWS_MAX];
 };
+/* The machine has dot products of what rows are rounded to: one instruction. */
+bool matmul_has_dots(const struct linear *l);
 void matmul_integer_depth(struct matmul_rounded_tile *c);
 void matmul_bf16_depth(struct matmul_rounded_tile *c);
 /* Vector v of line `line` of those from word `at` on. */

@@ -69,11 +69,17 @@ static struct kb_val word_of(const struct matmul_rounded_tile *c, int m, struct 
 	return c->l->rounded.to.bf16 ? kb_bitcast(k, all, KB_I32) : all;
 }
 
+bool matmul_has_dots(const struct linear *l)
+{
+	const struct kb_caps *caps = kb_caps(l->k);
+	return l->rounded.to.bf16 ? caps->has_dot_bf16 || caps->has_dot_bf16_odd
+	                          : caps->has_dot_u8s8 || caps->has_dot_s8s8;
+}
+
 /* Dot products of bytes are several instructions. */
 static bool is_by_parts(const struct matmul_rounded_tile *c)
 {
-	const struct kb_caps *caps = kb_caps(c->l->k);
-	return !c->unpacked_w.id && !caps->has_dot_u8s8 && !caps->has_dot_s8s8;
+	return !c->unpacked_w.id && !matmul_has_dots(c->l);
 }
 
 /* ---- sums of integers ---- */
