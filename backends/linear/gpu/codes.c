@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where x was rounded to integers (round_rows) and weights are codes, devices with dot products of bytes multiply
+ * these: a step is a block of 32, whose codes are found once more, which gives the same ones, and products are
+ * those of matmul_rounded.c.
+ */
+#include "backends/linear/gpu/internal.h"
+
+/* x is what a kernel before has rounded, and blocks of weights are no shorter. */
+bool gpu_has_codes(const struct linear *l)
+{
+	const struct ir_format_desc *d = ir_format(l->panel.format);
+	const struct ir_op *before = ir_def(l->job->func, l->g->root->operands[OPERAND(linear, x)]);
+	const struct ir_op *op = before && before->code == OP_group ? ir_group_root(before) : NULL;
+	if (!op || op->code != OP_round_rows || before->n_results != 1)
+		return false;
+	const struct ir_op *last = before->region->ops[before->region->n_ops - 1];
+	const struct attrs_round_rows *a = op->attrs;
+	return ir_same(last->operands[0], op->results[0]) && a->to == ROUND_int8 && a->block == BLOCK &&
+	       l->panel.lines == PANEL_CODES && d->block % BLOCK == 0 && l->depth % BLOCK == 0 &&
+	       l->along.is_const && l->along.c == 1;
+}
+
+/* The row of this item. */
+static struct kb_val find_row(const struct shared_matmul *g)
+{
+	const struct linear *l = &g->l;
+	struct kb_val row = kb_add(l->k, g->norm.first, g->item);
+	row = kb_min(l->k, row, kb_add_const(l->k, l->rows, -1));
+	struct eval_point p = matmul_point(l, row, kb_index(l->k, 0));
+	return eval_offset(l->eval, l->x, &p);
+}
+
+/* The largest |x| of a block, infinite where one is no number. */
+static struct kb_val find_most(struct kb *k, const struct kb_val *x)
+{
+	struct kb_val most = kb_splat(k, kb_f32(k, 0), LANES);
+	for (int i = 0; i < WORDS; i++)
+		most = kb_max(k, rowwise_magnitude(k, x[i]), most);
+	return kb_reduce(k, KB_MAX, most);
+}
+
+/* A block of each row of x, a row by an item. */
+static void copy_x_codes(const struct shared_matmul *g, struct kb_val row, struct kb_val from)
+{
+	struct kb *k = g->l.k;
+	struct kb_val x[WORDS], inverse, scale, sum = kb_splat(k, kb_i32(k, 0), LANES);
+	struct kb_val to = kb_mul_const(k, g->item, CODES), bytes = kb_mul_const(k, g->item, 4 * CODES);
+	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, (int64_t)g->mr * SIDE)));
+	for (int i = 0; i < WORDS; i++)
+		x[i] = kb_load(k, KB_TYPE(KB_F32, LANES), g->l.x->t.ptr, kb_add(k, row, from), 4 * i, 0);
+	rowwise_rounding(k, find_most(k, x), &inverse, &scale);
+	for (int i = 0; i < WORDS; i++) {
+		struct kb_val code = kb_cvt_nearest(k, kb_mul(k, x[i], kb_splat(k, inverse, LANES)));
+		kb_store(k, kb_cvt(k, code, KB_I8), g->tile, bytes, 4 * (g->operands + i), 0);
+		sum = kb_add(k, sum, code);
+	}
+	sum = kb_cvt(k, kb_reduce(k, KB_ADD, sum), KB_F32);
+	kb_store(k, scale, g->tile, to, g->operands + WORDS, 0);
+	kb_store(k, kb_mul(k, sum, scale), g->tile, to, g->operands + WORDS + 1, 0);
+	kb_end_if(k);
+}
+
+/* Columns of weights lie behind x: [WORDS, 64] codes, [64] scales, [64] offsets. */
+static int64_t codes_begin(const struct shared_matmul *g)
+{
+	return g->operands + (int64_t)g->mr * SIDE * CODES;
+}
+
+/* An item copies two vectors of columns of one word; those of the first word their scales, too. */
+static void copy_w_codes(const struct shared_matmul *g, struct kb_val from)
+{
+	const struct linear *l = &g->l;
+	struct kb *k = l->k;
+	struct kb_val i = kb_add(k, from, kb_mul_const(k, g->row, 4)),
+	              column = kb_mul_const(k, g->column, LANES);
+	struct kb_val to = kb_add(k, kb_mul_const(k, g->row, GPU_COLUMNS), column);
+	struct kb_val is_first = kb_cmp(k, KB_LT, column, kb_index(k, MATMUL_PANEL));
+	struct kb_val in_panel = kb_rem_const(k, column, MATMUL_PANEL);
+	for (int h = 0; h < HALVES; h++) {
+		int64_t begin = codes_begin(g) + (int64_t)h * SIDE * LANES;
+		struct kb_val one = gpu_panel(g, HALVES * h), other = gpu_panel(g, HALVES * h + 1);
+		struct kb_val at = kb_mul_const(k, kb_select(k, is_first, one, other), l->panel.bytes);
+		at = kb_ptr_add(k, l->w->t.ptr, at, 0);
+		kb_store(k, panel_words(k, &l->panel, at, in_panel, i, 0, LANES), g->tile, to, begin, 0);
+		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, SIDE)));
+		const struct panel_block b = panel_block(k, &l->panel, at, in_panel, from, LANES);
+		kb_store(k, b.scale, g->tile, to, begin + (int64_t)WORDS * GPU_COLUMNS, 0);
+		if (b.offset.id)
+			kb_store(k, b.offset, g->tile, to, begin + (int64_t)(WORDS + 1) * GPU_COLUMNS, 0);
+		kb_end_if(k);
+	}
+}
+
+/* Sums of integers of a block. */
+static void multiply_codes(const struct shared_matmul *g)
+{
+	struct kb *k = g->l.k;
+	struct kb_type vec = KB_TYPE(KB_I32, LANES);
+	struct kb_val x[MR_MAX], row = kb_mul_const(k, g->row, CODES),
+	                         column = kb_mul_const(k, g->column, LANES);
+	for (int m = 0; m < g->mr; m++)
+		for (int h = 0; h < HALVES; h++)
+			kb_set(k, g->dot[m][h], kb_splat(k, kb_i32(k, 0), LANES));
+	struct kb_val at = kb_loop(k, "word", kb_index(k, 0), kb_index(k, WORDS), LANES, KB_NONEMPTY);
+	struct kb_val line = kb_add(k, kb_mul_const(k, at, GPU_COLUMNS), column);
+	for (int m = 0; m < g->mr; m++)
+		x[m] = kb_load(k, vec, g->tile, kb_add(k, row, at), g->operands + (int64_t)m * SIDE * CODES,
+		               0);
+	for (int i = 0; i < LANES * HALVES; i++) {
+		int64_t disp = (int64_t)i / HALVES * GPU_COLUMNS + (int64_t)i % HALVES * SIDE * LANES;
+		struct kb_val w = kb_load(k, vec, g->tile, line, codes_begin(g) + disp, 0);
+		for (int m = 0; m < g->mr; m++) {
+			struct kb_var dot = g->dot[m][i % HALVES];
+			struct kb_val e = kb_splat(k, kb_lane(k, x[m], i / HALVES), LANES);
+			kb_set(k, dot, kb_dot_s8s8(k, kb_get(k, dot), w, e));
+		}
+	}
+	kb_end_loop(k);
+}
+
+/* sum += dot (d_x d_w) + offset_w (d_x sum of x) */
+static void add_block(const struct shared_matmul *g, bool has_offset)
+{
+	struct kb *k = g->l.k;
+	struct kb_type vec = KB_TYPE(KB_F32, LANES);
+	struct kb_val row = kb_mul_const(k, g->row, CODES), column = kb_mul_const(k, g->column, LANES),
+	              offset = {0};
+	int64_t begin = codes_begin(g) + (int64_t)WORDS * GPU_COLUMNS;
+	for (int i = 0; i < g->mr * HALVES; i++) {
+		int m = i / HALVES, h = i % HALVES;
+		int64_t of_row = g->operands + (int64_t)m * SIDE * CODES + WORDS,
+		        of_column = begin + (int64_t)h * SIDE * LANES;
+		struct kb_val scale = kb_load(k, vec, g->tile, column, of_column, 0);
+		struct kb_val d = kb_load_splat(k, vec, g->tile, row, of_row);
+		struct kb_val dot = kb_cvt(k, kb_get(k, g->dot[m][h]), KB_F32);
+		struct kb_val both = kb_mul(k, d, scale);
+		struct kb_val sum = kb_fma(k, dot, both, kb_get(k, g->sum[m][h]));
+		if (has_offset) {
+			offset = kb_load(k, vec, g->tile, column, of_column + GPU_COLUMNS, 0);
+			sum = kb_fma(k, offset, kb_load_splat(k, vec, g->tile, row, of_row + 1), sum);
+		}
+		kb_set(k, g->sum[m][h], sum);
+	}
+}
+
+void gpu_codes(struct shared_matmul *g)
+{
+	struct kb *k = g->l.k;
+	const struct ir_format_desc *d = ir_format(g->l.panel.format);
+	size_t mark = eval_mark(g->l.eval);
+	struct kb_val row = find_row(g);
+	struct kb_val from = kb_loop(k, "block", kb_index(k, 0), kb_index(k, g->l.depth), BLOCK, KB_NONEMPTY);
+	copy_x_codes(g, row, from);
+	copy_w_codes(g, from);
+	kb_barrier(k);
+	multiply_codes(g);
+	add_block(g, d->has_offset);
+	kb_barrier(k);
+	kb_end_loop(k);
+	eval_release(g->l.eval, mark);
+}
