@@ -64,8 +64,8 @@ static void print_param(struct print *p, const struct kb_inst *i, struct buf *ou
 static void print_head(struct print *p, const struct kb_func *f, bool is_used, struct buf *out)
 {
 	if (f->linkage == KB_KERNEL)
-		buf_printf(out, "__kernel __attribute__((reqd_work_group_size(%" PRId64 ", 1, 1))) ",
-		           f->group_size);
+		buf_printf(out, "__kernel __attribute__((reqd_work_group_size(%" PRId64 ", 1, 1)%s)) ",
+		           f->group_size, f->group_size > 1 ? ", vec_type_hint(float4)" : "");
 	else
 		buf_str(out, is_used ? "static " : "__attribute__((unused)) static ");
 	print_type(p, KB_TYPE(f->result, 1), p->spaces.funcs[p->f_number].result, out);
