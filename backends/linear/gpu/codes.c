@@ -21,11 +21,10 @@ bool gpu_has_codes(const struct linear *l)
 	       l->along.is_const && l->along.c == 1;
 }
 
-/* The row of this item. */
-static struct kb_val find_row(const struct shared_matmul *g)
+struct kb_val gpu_find_row(const struct shared_matmul *g, struct kb_val row)
 {
 	const struct linear *l = &g->l;
-	struct kb_val row = kb_add(l->k, g->norm.first, g->item);
+	row = kb_add(l->k, g->norm.first, row);
 	row = kb_min(l->k, row, kb_add_const(l->k, l->rows, -1));
 	struct eval_point p = matmul_point(l, row, kb_index(l->k, 0));
 	return eval_offset(l->eval, l->x, &p);
@@ -40,13 +39,12 @@ static struct kb_val find_most(struct kb *k, const struct kb_val *x)
 	return kb_reduce(k, KB_MAX, most);
 }
 
-/* A block of each row of x, a row by an item. */
-static void copy_x_codes(const struct shared_matmul *g, struct kb_val row, struct kb_val from)
+void gpu_copy_x_codes(const struct shared_matmul *g, struct kb_val row, struct kb_val from, struct kb_val to)
 {
 	struct kb *k = g->l.k;
 	struct kb_val x[WORDS], inverse, scale, sum = kb_splat(k, kb_i32(k, 0), LANES);
-	struct kb_val to = kb_mul_const(k, g->item, CODES), bytes = kb_mul_const(k, g->item, 4 * CODES);
-	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, (int64_t)g->mr * SIDE)));
+	struct kb_val bytes = kb_mul_const(k, to, 4 * CODES);
+	to = kb_mul_const(k, to, CODES);
 	for (int i = 0; i < WORDS; i++)
 		x[i] = kb_load(k, KB_TYPE(KB_F32, LANES), g->l.x->t.ptr, kb_add(k, row, from), 4 * i, 0);
 	rowwise_rounding(k, find_most(k, x), &inverse, &scale);
@@ -58,13 +56,12 @@ static void copy_x_codes(const struct shared_matmul *g, struct kb_val row, struc
 	sum = kb_cvt(k, kb_reduce(k, KB_ADD, sum), KB_F32);
 	kb_store(k, scale, g->tile, to, g->operands + WORDS, 0);
 	kb_store(k, kb_mul(k, sum, scale), g->tile, to, g->operands + WORDS + 1, 0);
-	kb_end_if(k);
 }
 
 /* Columns of weights lie behind x: [WORDS, 64] codes, [64] scales, [64] offsets. */
 static int64_t codes_begin(const struct shared_matmul *g)
 {
-	return g->operands + (int64_t)g->mr * SIDE * CODES;
+	return g->operands + g->rows * CODES;
 }
 
 /* An item copies two vectors of columns of one word; those of the first word their scales, too. */
@@ -99,9 +96,8 @@ static void multiply_codes(const struct shared_matmul *g)
 	struct kb_type vec = KB_TYPE(KB_I32, LANES);
 	struct kb_val x[MR_MAX], row = kb_mul_const(k, g->row, CODES),
 	                         column = kb_mul_const(k, g->column, LANES);
-	for (int m = 0; m < g->mr; m++)
-		for (int h = 0; h < HALVES; h++)
-			kb_set(k, g->dot[m][h], kb_splat(k, kb_i32(k, 0), LANES));
+	for (int i = 0; i < g->n_sums; i++)
+		kb_set(k, g->dot[i], kb_splat(k, kb_i32(k, 0), LANES));
 	struct kb_val at = kb_loop(k, "word", kb_index(k, 0), kb_index(k, WORDS), LANES, KB_NONEMPTY);
 	struct kb_val line = kb_add(k, kb_mul_const(k, at, GPU_COLUMNS), column);
 	for (int m = 0; m < g->mr; m++)
@@ -111,7 +107,7 @@ static void multiply_codes(const struct shared_matmul *g)
 		int64_t disp = (int64_t)i / HALVES * GPU_COLUMNS + (int64_t)i % HALVES * SIDE * LANES;
 		struct kb_val w = kb_load(k, vec, g->tile, line, codes_begin(g) + disp, 0);
 		for (int m = 0; m < g->mr; m++) {
-			struct kb_var dot = g->dot[m][i % HALVES];
+			struct kb_var dot = g->dot[m * HALVES + i % HALVES];
 			struct kb_val e = kb_splat(k, kb_lane(k, x[m], i / HALVES), LANES);
 			kb_set(k, dot, kb_dot_s8s8(k, kb_get(k, dot), w, e));
 		}
@@ -119,28 +115,33 @@ static void multiply_codes(const struct shared_matmul *g)
 	kb_end_loop(k);
 }
 
-/* sum += dot (d_x d_w) + offset_w (d_x sum of x) */
+struct kb_val gpu_add_block(const struct shared_matmul *g, struct kb_val sum, struct kb_val dot,
+                            const struct panel_block *w, struct kb_val x, int64_t disp)
+{
+	struct kb *k = g->l.k;
+	struct kb_type vec = KB_TYPE(KB_F32, LANES);
+	struct kb_val d = kb_load_splat(k, vec, g->tile, x, g->operands + disp + WORDS);
+	struct kb_val both = kb_mul(k, d, w->scale);
+	sum = kb_fma(k, kb_cvt(k, dot, KB_F32), both, sum);
+	if (!w->offset.id)
+		return sum;
+	return kb_fma(k, w->offset, kb_load_splat(k, vec, g->tile, x, g->operands + disp + WORDS + 1), sum);
+}
+
 static void add_block(const struct shared_matmul *g, bool has_offset)
 {
 	struct kb *k = g->l.k;
 	struct kb_type vec = KB_TYPE(KB_F32, LANES);
-	struct kb_val row = kb_mul_const(k, g->row, CODES), column = kb_mul_const(k, g->column, LANES),
-	              offset = {0};
+	struct kb_val row = kb_mul_const(k, g->row, CODES), column = kb_mul_const(k, g->column, LANES);
 	int64_t begin = codes_begin(g) + (int64_t)WORDS * GPU_COLUMNS;
-	for (int i = 0; i < g->mr * HALVES; i++) {
-		int m = i / HALVES, h = i % HALVES;
-		int64_t of_row = g->operands + (int64_t)m * SIDE * CODES + WORDS,
-		        of_column = begin + (int64_t)h * SIDE * LANES;
-		struct kb_val scale = kb_load(k, vec, g->tile, column, of_column, 0);
-		struct kb_val d = kb_load_splat(k, vec, g->tile, row, of_row);
-		struct kb_val dot = kb_cvt(k, kb_get(k, g->dot[m][h]), KB_F32);
-		struct kb_val both = kb_mul(k, d, scale);
-		struct kb_val sum = kb_fma(k, dot, both, kb_get(k, g->sum[m][h]));
-		if (has_offset) {
-			offset = kb_load(k, vec, g->tile, column, of_column + GPU_COLUMNS, 0);
-			sum = kb_fma(k, offset, kb_load_splat(k, vec, g->tile, row, of_row + 1), sum);
-		}
-		kb_set(k, g->sum[m][h], sum);
+	for (int i = 0; i < g->n_sums; i++) {
+		int64_t of_row = (int64_t)(i / HALVES) * SIDE * CODES,
+		        of_column = begin + (int64_t)(i % HALVES) * SIDE * LANES;
+		struct panel_block w = {.scale = kb_load(k, vec, g->tile, column, of_column, 0)};
+		if (has_offset)
+			w.offset = kb_load(k, vec, g->tile, column, of_column + GPU_COLUMNS, 0);
+		struct kb_val dot = kb_get(k, g->dot[i]);
+		kb_set(k, g->sum[i], gpu_add_block(g, kb_get(k, g->sum[i]), dot, &w, row, of_row));
 	}
 }
 
@@ -149,9 +150,11 @@ void gpu_codes(struct shared_matmul *g)
 	struct kb *k = g->l.k;
 	const struct ir_format_desc *d = ir_format(g->l.panel.format);
 	size_t mark = eval_mark(g->l.eval);
-	struct kb_val row = find_row(g);
+	struct kb_val row = gpu_find_row(g, g->item);
 	struct kb_val from = kb_loop(k, "block", kb_index(k, 0), kb_index(k, g->l.depth), BLOCK, KB_NONEMPTY);
-	copy_x_codes(g, row, from);
+	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, g->rows)));
+	gpu_copy_x_codes(g, row, from, g->item);
+	kb_end_if(k);
 	copy_w_codes(g, from);
 	kb_barrier(k);
 	multiply_codes(g);

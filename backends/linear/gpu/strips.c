@@ -8,7 +8,7 @@
  */
 #include "backends/linear/gpu/internal.h"
 
-int64_t kernel_linear_shared_rows(int64_t rows)
+static int64_t many_rows(int64_t rows)
 {
 	int64_t n = SIDE;
 	while (n < SIDE * MR_MAX && n < rows)
@@ -16,39 +16,31 @@ int64_t kernel_linear_shared_rows(int64_t rows)
 	return n;
 }
 
-struct kb_val gpu_panel(const struct shared_matmul *g, int i)
+struct linear_shared_tile kernel_linear_shared_tile(int64_t rows)
 {
-	const struct matmul_columns *c = &g->l.columns;
-	struct kb *k = g->l.k;
-	int64_t half = c->halves > 1 ? i / g->strip : 0;
-	struct kb_val at = kb_add_const(k, kb_add(k, g->first_panel, g->before), i - half * g->strip);
-	return kb_add_const(k, kb_min(k, at, kb_index(k, c->panels - 1)), half * c->panels);
+	return (struct linear_shared_tile){many_rows(rows), GPU_COLUMNS, MATMUL_PANEL};
 }
 
 static int64_t shared_elements(const struct shared_matmul *g)
 {
-	int64_t end = g->operands + gpu_operands(g), products = g->mr * SIDE * g->width;
+	int64_t end = g->operands + (g->is_few ? gpu_few_operands(g) : gpu_operands(g));
+	int64_t products = g->rows * g->width;
 	return end > products ? end : products;
 }
 
-static void emit_product(struct shared_matmul *g)
-{
-	struct kb *k = g->l.k;
-	for (int m = 0; m < g->mr; m++)
-		for (int h = 0; h < HALVES; h++)
-			kb_set(k, g->sum[m][h], kb_splat(k, kb_f32(k, 0), LANES));
-	if (!g->has_codes) {
-		gpu_floats(g);
-		return;
-	}
-	kb_if(k, kb_device_dot(k));
-	gpu_codes(g);
-	kb_else(k);
-	gpu_floats(g);
-	kb_end_if(k);
-}
+/* ---- products ---- */
 
-/* ---- what follows ---- */
+static void multiply(struct shared_matmul *g, bool by_codes)
+{
+	if (g->is_few && by_codes)
+		gpu_few_codes(g);
+	else if (g->is_few)
+		gpu_few_floats(g);
+	else if (by_codes)
+		gpu_codes(g);
+	else
+		gpu_floats(g);
+}
 
 static void share_sums(struct shared_matmul *g)
 {
@@ -56,24 +48,46 @@ static void share_sums(struct shared_matmul *g)
 	struct kb_val column = kb_mul_const(k, g->column, LANES);
 	column = kb_add(k, column, kb_mul_const(k, g->before, MATMUL_PANEL));
 	struct kb_val at = kb_add(k, kb_mul_const(k, g->row, g->width), column);
-	for (int m = 0; m < g->mr; m++)
-		for (int h = 0; h < HALVES; h++)
-			kb_store(k, kb_get(k, g->sum[m][h]), g->tile, at,
-			         m * SIDE * g->width + (int64_t)h * SIDE * LANES, LANES * 4);
+	for (int i = 0; i < g->n_sums; i++)
+		kb_store(k, kb_get(k, g->sum[i]), g->tile, at,
+		         i / HALVES * SIDE * g->width + (int64_t)(i % HALVES) * SIDE * LANES, LANES * 4);
 }
+
+/* Products of a tile, to their place in the stage. */
+static void emit_product(struct shared_matmul *g)
+{
+	struct kb *k = g->l.k;
+	for (int i = 0; i < g->n_sums; i++)
+		kb_set(k, g->sum[i], kb_splat(k, kb_f32(k, 0), LANES));
+	if (g->has_codes) {
+		kb_if(k, kb_device_dot(k));
+		multiply(g, true);
+		kb_else(k);
+	}
+	multiply(g, false);
+	if (g->has_codes)
+		kb_end_if(k);
+	if (g->is_few)
+		gpu_few_join(g);
+	else
+		share_sums(g);
+}
+
+/* ---- strips ---- */
 
 static void emit_strip(struct shared_matmul *g)
 {
 	struct kb *k = g->l.k;
-	const int64_t tile = GPU_COLUMNS / MATMUL_PANEL;
-	bool is_one = g->width == GPU_COLUMNS;
+	bool is_one = g->width == g->panels * MATMUL_PANEL;
 	g->before = kb_index(k, 0);
 	if (g->l.norm.before)
 		rowwise_tile_begin(&g->norm);
 	if (!is_one)
-		g->before = kb_loop(k, "panel", g->before, kb_index(k, g->strip), tile, KB_NONEMPTY);
+		g->before =
+		        kb_loop(k, "panel", g->before, kb_index(k, g->strip), (int)g->panels, KB_NONEMPTY);
 	emit_product(g);
-	share_sums(g);
+	if (!is_one && g->is_few)
+		kb_barrier(k); /* before the next tile overwrites what the sums meet in */
 	if (!is_one)
 		kb_end_loop(k);
 	kb_barrier(k);
@@ -85,18 +99,25 @@ static void emit_strip(struct shared_matmul *g)
 
 /* ---- tiles ---- */
 
-/* Strips of whole heads, or of as much of gate and up, with as many rows as there is room for. */
-static void choose_strips(struct shared_matmul *g)
+/* Strips of whole heads, or of as much of gate and up, with as many rows as there is room for; those of few rows as
+ * narrow as what follows allows. */
+static void choose_strips(struct shared_matmul *g, int64_t rows)
 {
-	struct linear *l = &g->l;
+	const struct linear *l = &g->l;
 	const int64_t tile = GPU_COLUMNS / MATMUL_PANEL;
 	bool is_wide = l->parts && l->columns.halves == 1;
+	g->is_few = rows <= FEW_ROWS;
+	g->rows = rows;
 	g->strip = is_wide ? l->columns.strip : tile / l->columns.halves;
-	g->width = (l->columns.halves * g->strip + tile - 1) / tile * GPU_COLUMNS;
-	g->mr = (int)(kernel_linear_shared_rows(l->rows_hi) / SIDE);
-	while (g->mr > 1 && g->mr * g->width > MR_MAX * GPU_COLUMNS)
-		g->mr /= 2;
-	g->operands = g->width > GPU_COLUMNS ? g->mr * SIDE * g->width : 0;
+	if (g->is_few && !l->strips)
+		g->strip = is_wide ? l->columns.unit : 1;
+	g->panels = g->is_few && g->strip * l->columns.halves < tile ? g->strip * l->columns.halves : tile;
+	g->width = (l->columns.halves * g->strip + g->panels - 1) / g->panels * g->panels * MATMUL_PANEL;
+	while (!g->is_few && g->rows > SIDE && g->rows * g->width > SIDE * MR_MAX * GPU_COLUMNS)
+		g->rows /= 2;
+	g->mr = (int)(g->rows / SIDE);
+	g->n_sums = (int)(g->is_few ? g->rows * g->panels : g->mr * HALVES);
+	g->operands = g->is_few || g->width > GPU_COLUMNS ? g->rows * g->width : 0;
 }
 
 /* All columns of the rows, then the norm of what they left in the result. */
@@ -130,22 +151,19 @@ static void emit_tiles(struct shared_matmul *g)
 {
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
-	int64_t height = (int64_t)g->mr * SIDE;
 	int64_t across = l->norm.after ? 1 : (l->columns.panels + g->strip - 1) / g->strip;
-	struct kb_val down = kb_div_const(k, kb_add_const(k, l->rows, height - 1), height);
+	struct kb_val down = kb_div_const(k, kb_add_const(k, l->rows, g->rows - 1), g->rows);
 	struct kb_var next = kb_var(k, "tile", KB_INDEX_T, l->job->worker);
-	for (int m = 0; m < g->mr; m++)
-		for (int h = 0; h < HALVES; h++)
-			g->sum[m][h] = kb_var(k, "sum", KB_TYPE(KB_F32, LANES), (struct kb_val){0});
-	for (int m = 0; g->has_codes && m < g->mr; m++)
-		for (int h = 0; h < HALVES; h++)
-			g->dot[m][h] = kb_var(k, "dot", KB_TYPE(KB_I32, LANES), (struct kb_val){0});
+	for (int i = 0; i < g->n_sums; i++)
+		g->sum[i] = kb_var(k, "sum", KB_TYPE(KB_F32, LANES), (struct kb_val){0});
+	for (int i = 0; g->has_codes && !g->is_few && i < g->n_sums; i++)
+		g->dot[i] = kb_var(k, "dot", KB_TYPE(KB_I32, LANES), (struct kb_val){0});
 	kb_forever(k);
 	struct kb_val t = kb_get(k, next);
 	kb_break_if(k, kb_cmp(k, KB_GE, t, kb_mul_const(k, down, across)));
-	g->norm.first = kb_mul_const(k, kb_bin(k, KB_REM, t, down), height);
+	g->norm.first = kb_mul_const(k, kb_bin(k, KB_REM, t, down), g->rows);
 	g->first_panel = kb_mul_const(k, kb_bin(k, KB_DIV, t, down), g->strip);
-	g->norm.rows = kb_min(k, kb_sub(k, l->rows, g->norm.first), kb_index(k, height));
+	g->norm.rows = kb_min(k, kb_sub(k, l->rows, g->norm.first), kb_index(k, g->rows));
 	if (l->norm.after)
 		emit_norm_after(g);
 	else
@@ -154,28 +172,72 @@ static void emit_tiles(struct shared_matmul *g)
 	kb_end_forever(k);
 }
 
+/* ---- all rows ---- */
+
+/* Tiles of so many rows. */
+static struct shared_matmul begin(const struct linear *l, int64_t rows)
+{
+	struct kb *k = l->k;
+	struct shared_matmul g = {.l = *l};
+	choose_strips(&g, rows);
+	g.has_codes = gpu_has_codes(l);
+	g.item = kb_item_id(k);
+	g.row = kb_div_const(k, g.item, g.is_few ? VECTORS : SIDE);
+	g.column = kb_rem_const(k, g.item, g.is_few ? VECTORS : SIDE);
+	return g;
+}
+
+/* Tiles of few rows and of many: those that calls may need, where no norm follows. */
+static int find_tiles(const struct linear *l, struct shared_matmul g[2])
+{
+	int n = 0;
+	bool may_be_few = !l->norm.after && l->rows_lo <= FEW;
+	if (may_be_few)
+		g[n++] = begin(l, l->rows_hi < FEW_ROWS ? l->rows_hi : FEW_ROWS);
+	if (!may_be_few || l->rows_hi > FEW)
+		g[n++] = begin(l, many_rows(l->rows_hi));
+	return n;
+}
+
+static void emit_kind(struct shared_matmul *g, struct kb_val tile, struct kb_val means)
+{
+	g->tile = tile;
+	g->norm = (struct rowwise_tile){.e = g->l.eval,
+	                                .norm = g->l.norm.before,
+	                                .most = g->rows,
+	                                .items = GPU_ITEMS,
+	                                .item = g->item,
+	                                .parts = tile,
+	                                .means = means};
+	g->l.stage = (struct matmul_stage){.at = tile, .width = g->width};
+	emit_tiles(g);
+}
+
 bool kernel_linear_shared(struct kernel *kernel)
 {
-	struct shared_matmul g = {0};
-	if (kernel->job->items != GPU_ITEMS || !matmul_begin(&g.l, kernel))
+	struct linear l;
+	struct shared_matmul g[2];
+	int64_t elements = 0, rows = 0;
+	if (kernel->job->items != GPU_ITEMS || !matmul_begin(&l, kernel))
 		return false;
-	struct kb *k = g.l.k;
-	g.l.lanes = LANES;
-	choose_strips(&g);
-	g.has_codes = gpu_has_codes(&g.l);
-	g.item = kb_item_id(k);
-	g.row = kb_div_const(k, g.item, SIDE);
-	g.column = kb_rem_const(k, g.item, SIDE);
-	g.tile = kb_shared(k, "tile", KB_F32, shared_elements(&g));
-	g.norm = (struct rowwise_tile){.e = g.l.eval,
-	                               .norm = g.l.norm.before,
-	                               .most = (int64_t)g.mr * SIDE,
-	                               .items = GPU_ITEMS,
-	                               .item = g.item,
-	                               .parts = g.tile,
-	                               .means = kb_shared(k, "means", KB_F32, 2 * g.mr * SIDE)};
-	g.l.stage = (struct matmul_stage){.at = g.tile, .width = g.width};
-	if (g.l.columns.panels > 0 && g.l.rows_hi > 0)
-		emit_tiles(&g);
+	if (l.columns.panels == 0 || l.rows_hi == 0)
+		return true;
+	struct kb *k = l.k;
+	l.lanes = LANES;
+	int n = find_tiles(&l, g);
+	for (int i = 0; i < n; i++) {
+		elements = shared_elements(&g[i]) > elements ? shared_elements(&g[i]) : elements;
+		rows = g[i].rows > rows ? g[i].rows : rows;
+	}
+	struct kb_val tile = kb_shared(k, "tile", KB_F32, elements);
+	struct kb_val means = kb_shared(k, "means", KB_F32, 2 * rows);
+	if (n > 1)
+		kb_if(k, kb_cmp(k, KB_LE, l.rows, kb_index(k, FEW)));
+	emit_kind(&g[0], tile, means);
+	if (n > 1) {
+		kb_else(k);
+		emit_kind(&g[1], tile, means);
+		kb_end_if(k);
+	}
 	return true;
 }

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operands of a tile: x, which items copy to shared memory for each other, normalised where a norm is before; and
+ * vectors of weights, whatever their format.
+ */
+#include "backends/linear/gpu/internal.h"
+
+/* ---- x ---- */
+
+/* Row of the tile, and place in the row, of vector or element m of this item's share. */
+static struct kb_val share_row(const struct shared_matmul *g, const struct x_share *x, int m)
+{
+	struct kb *k = g->l.k;
+	if (x->per_row >= GPU_ITEMS)
+		return kb_index(k, m / (x->per_row / GPU_ITEMS));
+	return kb_add_const(k, kb_div_const(k, g->item, x->per_row), m * (GPU_ITEMS / x->per_row));
+}
+
+static struct kb_val share_at(const struct shared_matmul *g, const struct x_share *x, int m)
+{
+	struct kb *k = g->l.k;
+	if (x->per_row >= GPU_ITEMS)
+		return kb_add_const(k, g->item, m % (x->per_row / GPU_ITEMS) * GPU_ITEMS);
+	return kb_rem_const(k, g->item, x->per_row);
+}
+
+struct x_share gpu_divide_x(struct shared_matmul *g, int64_t step, bool is_vector)
+{
+	const struct linear *l = &g->l;
+	struct kb *k = l->k;
+	struct x_share x = {.is_vector = is_vector, .step = step, .per_row = is_vector ? step / LANES : step};
+	x.n = (int)((g->rows * x.per_row + GPU_ITEMS - 1) / GPU_ITEMS);
+	for (int m = 0; m < x.n; m++) {
+		struct kb_val row = kb_add(k, g->norm.first, share_row(g, &x, m));
+		row = kb_min(k, row, kb_add_const(k, l->rows, -1));
+		if (l->norm.before) {
+			x.point[m] = rowwise_tile_row(&g->norm, row);
+			continue;
+		}
+		size_t mark = eval_mark(l->eval);
+		struct eval_point p = matmul_point(l, row, kb_index(k, 0));
+		x.row[m] = eval_offset(l->eval, l->x, &p);
+		eval_release(l->eval, mark);
+	}
+	return x;
+}
+
+bool gpu_x_by_vectors(const struct shared_matmul *g)
+{
+	const struct linear *l = &g->l;
+	return l->norm.before ? eval_vectorizes(l->eval, l->norm.before->operands[0], l->rank - 1)
+	                      : l->along.is_const && l->along.c == 1;
+}
+
+/* x from `column` on in row m of the share: as it lies in memory, or of a norm. */
+static struct kb_val load_x(struct shared_matmul *g, const struct x_share *x, int m, struct kb_val column,
+                            int lanes)
+{
+	struct kb *k = g->l.k;
+	if (!g->l.norm.before) {
+		struct kb_val at = kb_add(k, x->row[m], kb_mul(k, column, g->l.along.v));
+		return kb_load(k, KB_TYPE(KB_F32, lanes), g->l.x->t.ptr, at, 0, 0);
+	}
+	struct eval_point p = x->point[m];
+	struct kb_val last = kb_add_const(k, g->norm.rows, -1);
+	struct kb_val row = kb_min(k, share_row(g, x, m), last);
+	p.vec = lanes > 1 ? p.rank - 1 : -1;
+	p.index[p.rank - 1] = column;
+	return rowwise_tile_value(&g->norm, row, &p, lanes);
+}
+
+static void copy_share(struct shared_matmul *g, const struct x_share *x, int m, struct kb_val from)
+{
+	struct kb *k = g->l.k;
+	int lanes = x->is_vector ? LANES : 1;
+	struct kb_val column = kb_mul_const(k, share_at(g, x, m), lanes);
+	struct kb_val element = kb_add(k, from, column);
+	if (!x->is_vector)
+		element = kb_min(k, element, kb_index(k, g->l.depth - 1));
+	struct kb_val v = load_x(g, x, m, element, lanes);
+	struct kb_val to = kb_add(k, kb_mul_const(k, share_row(g, x, m), gpu_x_row(x->step)), column);
+	kb_store(k, v, g->tile, to, g->operands, x->is_vector ? LANES * 4 : 0);
+}
+
+void gpu_copy_x(struct shared_matmul *g, const struct x_share *x, struct kb_val from)
+{
+	struct kb *k = g->l.k;
+	int64_t all = g->rows * x->per_row;
+	if (all < GPU_ITEMS) /* not every item has one */
+		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, all)));
+	for (int m = 0; m < x->n; m++)
+		copy_share(g, x, m, from);
+	if (all < GPU_ITEMS)
+		kb_end_if(k);
+}
+
+/* ---- weights ---- */
+
+struct kb_val gpu_panel(const struct shared_matmul *g, int i)
+{
+	const struct matmul_columns *c = &g->l.columns;
+	struct kb *k = g->l.k;
+	int64_t half = c->halves > 1 ? i / g->strip : 0;
+	struct kb_val at = kb_add_const(k, kb_add(k, g->first_panel, g->before), i - half * g->strip);
+	return kb_add_const(k, kb_min(k, at, kb_index(k, c->panels - 1)), half * c->panels);
+}
+
+struct kb_val gpu_load_w(const struct linear *l, struct kb_val panel, struct kb_val column, struct kb_val i)
+{
+	struct kb *k = l->k;
+	struct kb_val ptr = l->w->t.ptr, line = i;
+	if (l->panel.lines == PANEL_CODES) {
+		ptr = kb_ptr_add(k, ptr, kb_mul_const(k, panel, l->panel.bytes), 0);
+		return panel_code(k, &l->panel, ptr, column, i, LANES);
+	}
+	if (l->panel.lines == PANEL_PAIRS)
+		line = kb_div_const(k, i, 2);
+	struct kb_val in_panel = kb_add(k, kb_mul_const(k, line, MATMUL_PANEL), column);
+	int64_t size = l->panel.bytes / (l->panel.lines == PANEL_HALVES ? 2 : 4);
+	struct kb_val at = kb_add(k, kb_mul_const(k, panel, size), in_panel);
+	if (l->panel.lines == PANEL_PAIRS)
+		return eval_load_pairs(k, ptr, at, i, LANES);
+	if (l->panel.lines == PANEL_HALVES)
+		return kb_cvt(k, kb_load(k, KB_TYPE(KB_F16, LANES), ptr, at, 0, LANES * 2), KB_F32);
+	return kb_load(k, KB_TYPE(KB_F32, LANES), ptr, at, 0, LANES * 4);
+}
