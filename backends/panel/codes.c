@@ -188,8 +188,8 @@ static struct panel_block block_of(struct kb *k, const struct panel *p, struct k
 	return (struct panel_block){scale, block_offset(k, p, at, 0, b, column, 0, lanes)};
 }
 
-struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
-                         struct kb_val i, int lanes)
+void panel_codes(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column, struct kb_val i,
+                 int n, int lanes, struct kb_val *out)
 {
 	const struct ir_format_desc *d = ir_format(p->format);
 	const struct tile_codes t = tile_codes(p->format, p->depth);
@@ -197,14 +197,25 @@ struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, 
 	struct kb_val bit, word = place_of(k, p, i, &bit);
 	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column), p->head / 4, 0);
 	words = kb_bin(k, KB_SHR, words, to_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
-	words = kb_bin(k, KB_AND, words, splat_i32(k, d->bits == 8 ? 255 : 15, lanes));
-	if (d->codebook) {
-		words = panel_look_up(k, p, words, ir_format_byte_zero(p->format), lanes);
-		words = kb_bin(k, KB_AND, words, splat_i32(k, 255, lanes));
-	}
-	words = kb_sub(k, words, splat_i32(k, ir_format_byte_zero(p->format), lanes));
 	const struct panel_block b = block_of(k, p, at, column, i, lanes);
-	return element(k, kb_cvt(k, words, KB_F32), b.scale, b.offset);
+	for (int u = 0; u < n; u++) {
+		struct kb_val code = u > 0 ? kb_bin(k, KB_SHR, words, splat_i32(k, 8 * u, lanes)) : words;
+		code = kb_bin(k, KB_AND, code, splat_i32(k, d->bits == 8 ? 255 : 15, lanes));
+		if (d->codebook) {
+			code = panel_look_up(k, p, code, ir_format_byte_zero(p->format), lanes);
+			code = kb_bin(k, KB_AND, code, splat_i32(k, 255, lanes));
+		}
+		code = kb_sub(k, code, splat_i32(k, ir_format_byte_zero(p->format), lanes));
+		out[u] = element(k, kb_cvt(k, code, KB_F32), b.scale, b.offset);
+	}
+}
+
+struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                         struct kb_val i, int lanes)
+{
+	struct kb_val one;
+	panel_codes(k, p, at, column, i, 1, lanes, &one);
+	return one;
 }
 
 /* Bytes of the words plus what the shift of the block of element i of the section adds to each: the sums fit. */

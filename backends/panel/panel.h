@@ -47,6 +47,9 @@ struct kb_val panel_vector(const struct panel_reader *r, struct kb_val line, int
 /* Columns [column, column + lanes) of element i of K of the panel of codes at `at`. */
 struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                          struct kb_val i, int lanes);
+/* The same of n elements from i on, which is a multiple of 4 where n is more than 1, n <= 4. */
+void panel_codes(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column, struct kb_val i,
+                 int n, int lanes, struct kb_val *out);
 
 /*
  * Codes of elements i + 4 line .. i + 4 line + 3, signed and with what shifts add, as bytes of words; i is a multiple of 4, and

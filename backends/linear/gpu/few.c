@@ -46,11 +46,22 @@ static void multiply_rows(struct shared_matmul *g, struct kb_val element, int n,
 	}
 }
 
-static void load_element(const struct shared_matmul *g, struct kb_val i, struct kb_val *w)
+/* Columns of this item of elements i .. i + 3, i a multiple of 4: w[u][p] is element i + u of panel p of the tile. */
+static void load_four(const struct shared_matmul *g, struct kb_val i, struct kb_val w[][MATMUL_STRIP])
 {
-	struct kb_val column = kb_mul_const(g->l.k, g->column, LANES);
-	for (int p = 0; p < g->panels; p++)
-		w[p] = gpu_load_w(&g->l, gpu_panel(g, p), column, i);
+	struct kb *k = g->l.k;
+	const struct panel *panel = &g->l.panel;
+	struct kb_val column = kb_mul_const(k, g->column, LANES), codes[LANES];
+	struct panel_reader r = {.k = k, .panel = panel, .lanes = LANES};
+	for (int p = 0; p < g->panels; p++) {
+		struct kb_val at = gpu_panel_at(&g->l, gpu_panel(g, p));
+		if (panel->lines == PANEL_CODES)
+			panel_codes(k, panel, at, column, i, LANES, LANES, codes);
+		r.at = kb_ptr_add(k, at, kb_mul_const(k, column, panel->lines == PANEL_HALVES ? 2 : 4), 0);
+		for (int u = 0; u < LANES; u++)
+			w[u][p] = panel->lines == PANEL_CODES ? codes[u]
+			                                      : panel_vector(&r, panel_line(&r, i, u), u, 0);
+	}
 }
 
 /* Elements [at, at + 64) of the step that begins at `from`, four of each item. */
@@ -58,9 +69,8 @@ static void multiply(struct shared_matmul *g, struct kb_val from, struct kb_val 
 {
 	struct kb *k = g->l.k;
 	struct kb_val w[LANES][MATMUL_STRIP];
-	struct kb_val element = kb_add(k, at, kb_mul_const(k, g->row, LANES)), i = kb_add(k, from, element);
-	for (int u = 0; u < LANES; u++)
-		load_element(g, kb_add_const(k, i, u), w[u]);
+	struct kb_val element = kb_add(k, at, kb_mul_const(k, g->row, LANES));
+	load_four(g, kb_add(k, from, element), w);
 	multiply_rows(g, element, LANES, w, 0, 1);
 	if (g->rows == 1)
 		return;
@@ -73,12 +83,14 @@ static void multiply(struct shared_matmul *g, struct kb_val from, struct kb_val 
 static void multiply_rest(struct shared_matmul *g, struct kb_val from, struct kb_val at, struct kb_val end)
 {
 	struct kb *k = g->l.k;
-	struct kb_val w[1][MATMUL_STRIP];
+	struct kb_val w[1][MATMUL_STRIP], column = kb_mul_const(k, g->column, LANES);
 	at = kb_add(k, at, kb_mul_const(k, g->row, LANES));
 	for (int u = 0; u < LANES; u++) {
 		struct kb_val element = kb_add_const(k, at, u);
+		struct kb_val i = kb_add(k, from, element);
 		kb_if(k, kb_cmp(k, KB_LT, element, end));
-		load_element(g, kb_add(k, from, element), w[0]);
+		for (int p = 0; p < g->panels; p++)
+			w[0][p] = gpu_load_w(&g->l, gpu_panel(g, p), column, i);
 		multiply_rows(g, element, 1, w, 0, g->rows);
 		kb_end_if(k);
 	}
@@ -144,8 +156,7 @@ static void multiply_block(struct shared_matmul *g, struct kb_val i)
 	struct kb *k = g->l.k;
 	struct kb_val column = kb_mul_const(k, g->column, LANES), w[WORDS];
 	for (int p = 0; p < g->panels; p++) {
-		struct kb_val at = kb_mul_const(k, gpu_panel(g, p), g->l.panel.bytes);
-		at = kb_ptr_add(k, g->l.w->t.ptr, at, 0);
+		struct kb_val at = gpu_panel_at(&g->l, gpu_panel(g, p));
 		const struct panel_block b = panel_block(k, &g->l.panel, at, column, i, LANES);
 		for (int word = 0; word < WORDS; word++)
 			w[word] = panel_words(k, &g->l.panel, at, column, kb_add_const(k, i, 4L * word), 0,

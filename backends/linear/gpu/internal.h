@@ -68,6 +68,8 @@ bool gpu_x_by_vectors(const struct shared_matmul *g);
 void gpu_copy_x(struct shared_matmul *g, const struct x_share *x, struct kb_val from);
 /* Panel i of the open tile; one that does not exist is the last one. */
 struct kb_val gpu_panel(const struct shared_matmul *g, int i);
+/* Where a panel begins. */
+struct kb_val gpu_panel_at(const struct linear *l, struct kb_val panel);
 /* Columns [column, column + 4) of element i of K in a panel, f32. */
 struct kb_val gpu_load_w(const struct linear *l, struct kb_val panel, struct kb_val column, struct kb_val i);
 

@@ -105,14 +105,17 @@ struct kb_val gpu_panel(const struct shared_matmul *g, int i)
 	return kb_add_const(k, kb_min(k, at, kb_index(k, c->panels - 1)), half * c->panels);
 }
 
+struct kb_val gpu_panel_at(const struct linear *l, struct kb_val panel)
+{
+	return kb_ptr_add(l->k, l->w->t.ptr, kb_mul_const(l->k, panel, l->panel.bytes), 0);
+}
+
 struct kb_val gpu_load_w(const struct linear *l, struct kb_val panel, struct kb_val column, struct kb_val i)
 {
 	struct kb *k = l->k;
 	struct kb_val ptr = l->w->t.ptr, line = i;
-	if (l->panel.lines == PANEL_CODES) {
-		ptr = kb_ptr_add(k, ptr, kb_mul_const(k, panel, l->panel.bytes), 0);
-		return panel_code(k, &l->panel, ptr, column, i, LANES);
-	}
+	if (l->panel.lines == PANEL_CODES)
+		return panel_code(k, &l->panel, gpu_panel_at(l, panel), column, i, LANES);
 	if (l->panel.lines == PANEL_PAIRS)
 		line = kb_div_const(k, i, 2);
 	struct kb_val in_panel = kb_add(k, kb_mul_const(k, line, MATMUL_PANEL), column);
