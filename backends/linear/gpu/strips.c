@@ -177,13 +177,9 @@ static void emit_tiles(struct shared_matmul *g)
 /* Tiles of so many rows. */
 static struct shared_matmul begin(const struct linear *l, int64_t rows)
 {
-	struct kb *k = l->k;
 	struct shared_matmul g = {.l = *l};
 	choose_strips(&g, rows);
 	g.has_codes = gpu_has_codes(l);
-	g.item = kb_item_id(k);
-	g.row = kb_div_const(k, g.item, g.is_few ? VECTORS : SIDE);
-	g.column = kb_rem_const(k, g.item, g.is_few ? VECTORS : SIDE);
 	return g;
 }
 
@@ -199,8 +195,14 @@ static int find_tiles(const struct linear *l, struct shared_matmul g[2])
 	return n;
 }
 
+/* Items find their places here: where they do before it is known which kind runs, the compiler of Intel's runtime for
+ * processors (2026.22) ends with a fault. */
 static void emit_kind(struct shared_matmul *g, struct kb_val tile, struct kb_val means)
 {
+	struct kb *k = g->l.k;
+	g->item = kb_item_id(k);
+	g->row = kb_div_const(k, g->item, g->is_few ? VECTORS : SIDE);
+	g->column = kb_rem_const(k, g->item, g->is_few ? VECTORS : SIDE);
 	g->tile = tile;
 	g->norm = (struct rowwise_tile){.e = g->l.eval,
 	                                .norm = g->l.norm.before,
