@@ -194,17 +194,30 @@ static size_t lost_rescale(const struct record *r)
 	return n;
 }
 
-/* Barriers do nothing. */
-static size_t lost_barriers(const struct record *r)
+/* The first barrier from instruction i on does nothing. */
+static size_t lose_barrier(const struct record *r, size_t i)
 {
-	size_t n = 0;
-	for (size_t i = 0; i < r->n; i++)
+	for (; i < r->n; i++)
 		if (r->insts[i].op == KBO_BARRIER) {
 			r->insts[i].op = KBO_COMMENT;
 			r->insts[i].name = "";
-			n++;
+			return 1;
 		}
-	return n;
+	return 0;
+}
+
+static size_t lost_barrier(const struct record *r)
+{
+	return lose_barrier(r, 0);
+}
+
+/* Work-groups choose their tiles when they run: that of the other ones. */
+static size_t lost_barrier_of_else(const struct record *r)
+{
+	size_t i = 0;
+	while (i < r->n && r->insts[i].op != KBO_ELSE)
+		i++;
+	return lose_barrier(r, i);
 }
 
 /* ---- kernels ---- */
@@ -231,7 +244,7 @@ static void expect_caught(const char *before, size_t places, const char *after)
 	ck_assert_msg(after != NULL, "not caught");
 }
 
-static void check_linear(fault_fn *fault, bool is_shared)
+static void check_linear(fault_fn *fault, bool is_shared, int64_t b, int64_t s)
 {
 	struct linear_case c;
 	struct linear_call call;
@@ -239,7 +252,7 @@ static void check_linear(fault_fn *fault, bool is_shared)
 		linear_case_init_shared(&c, LINEAR, "opencl-gpu");
 	else
 		linear_case_init(&c, LINEAR, "x86-64-v2");
-	linear_call_init(&c, &call, 2, 5);
+	linear_call_init(&c, &call, b, s);
 	const struct record r = record_of(c.kernels, "linear");
 	const char *before = linear_complaint(&c, &call, 2);
 	size_t places = fault(&r);
@@ -290,13 +303,14 @@ static void check_attention(fault_fn *fault)
 START_TEST(test_linear)
 {
 	static fault_fn *const faults[] = {drop_last_k, store_whole_tail, wrong_panel_stride};
-	check_linear(faults[_i], false);
+	check_linear(faults[_i], false, 2, 5);
 }
 END_TEST
 
 START_TEST(test_shared)
 {
-	check_linear(lost_barriers, true);
+	check_linear(lost_barrier, true, 1, 5);
+	check_linear(lost_barrier_of_else, true, 2, 5);
 }
 END_TEST
 
