@@ -32,13 +32,9 @@ bool kernel_expert_linear(struct kernel *g);
 /* The same by a work-group of GPU_ITEMS items, which share the work of a tile. */
 bool kernel_linear_shared(struct kernel *g);
 #define GPU_ITEMS   64
-#define GPU_COLUMNS 64 /* of a tile of many rows */
-/* A tile of a linear of at most so many rows, and the columns of one when a call has few. Where columns of the result
- * belong together tiles are wider. */
-struct linear_shared_tile {
-	int64_t rows, columns, few_columns;
-};
-struct linear_shared_tile kernel_linear_shared_tile(int64_t rows);
+#define GPU_COLUMNS 64 /* of a tile of many rows; where a call has few it is one panel */
+/* Rows of a tile of many when there are at most `rows`: 8, 16, 32 or 64. */
+int64_t kernel_linear_shared_rows(int64_t rows);
 /* Rows are in backends/rows/rowwise.h, attention in backends/attention/attention.h. */
 
 /* A loop along the last axis: whole vectors, then what is left. `body` is recorded for both. */

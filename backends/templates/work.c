@@ -82,10 +82,10 @@ static const struct ir_dim *linear_tasks(const struct ir_module *m, const struct
 {
 	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
 	if (is_shared) {
-		struct linear_shared_tile t = kernel_linear_shared_tile(ir_dim_hi(m->dims, rows));
+		int64_t height = kernel_linear_shared_rows(ir_dim_hi(m->dims, rows));
 		const struct ir_dim *many =
-		        ir_dim_mul(m->dims, div_up(m, rows, t.rows), div_up(m, columns, t.columns));
-		return ir_dim_max(m->dims, many, div_up(m, columns, t.few_columns));
+		        ir_dim_mul(m->dims, div_up(m, rows, height), div_up(m, columns, GPU_COLUMNS));
+		return ir_dim_max(m->dims, many, div_up(m, columns, TILE_PANEL));
 	}
 	const struct ir_dim *panels = div_up(m, columns, TILE_PANEL),
 	                    *strips = div_up(m, panels, TILE_PANELS_MAX);

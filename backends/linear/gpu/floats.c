@@ -82,17 +82,5 @@ static void emit_step(struct shared_matmul *g, const struct x_share *x, struct k
 
 void gpu_floats(struct shared_matmul *g)
 {
-	struct kb *k = g->l.k;
-	int64_t whole = g->l.depth / STEP * STEP;
-	if (whole > 0) {
-		const struct x_share x = gpu_divide_x(g, STEP, gpu_x_by_vectors(g));
-		struct kb_val from =
-		        kb_loop(k, "part", kb_index(k, 0), kb_index(k, whole), STEP, KB_NONEMPTY);
-		emit_step(g, &x, from, STEP);
-		kb_end_loop(k);
-	}
-	if (whole < g->l.depth) {
-		const struct x_share x = gpu_divide_x(g, STEP, false);
-		emit_step(g, &x, kb_index(k, whole), g->l.depth - whole);
-	}
+	gpu_walk_steps(g, STEP, emit_step);
 }

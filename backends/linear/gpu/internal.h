@@ -60,12 +60,11 @@ static inline int64_t gpu_x_row(int64_t step)
 {
 	return step + LANES;
 }
-/* Divides the elements of x in a step among the items; rows that do not exist are the last one. */
-struct x_share gpu_divide_x(struct shared_matmul *g, int64_t step, bool is_vector);
-/* An item has neighbours of x at once. */
-bool gpu_x_by_vectors(const struct shared_matmul *g);
 /* x[first row .., from ..] -> [rows, gpu_x_row(step)] at the operands. Elements after the last are others of the row. */
 void gpu_copy_x(struct shared_matmul *g, const struct x_share *x, struct kb_val from);
+/* Emits the products of elements [from, from + n) of K, n <= the step: of whole steps in a loop, then of what is left. */
+typedef void gpu_step_fn(struct shared_matmul *g, const struct x_share *x, struct kb_val from, int64_t n);
+void gpu_walk_steps(struct shared_matmul *g, int64_t step, gpu_step_fn *emit);
 /* Panel i of the open tile; one that does not exist is the last one. */
 struct kb_val gpu_panel(const struct shared_matmul *g, int i);
 /* Where a panel begins. */

@@ -24,7 +24,8 @@ static struct kb_val share_at(const struct shared_matmul *g, const struct x_shar
 	return kb_rem_const(k, g->item, x->per_row);
 }
 
-struct x_share gpu_divide_x(struct shared_matmul *g, int64_t step, bool is_vector)
+/* Divides the elements of x in a step among the items; rows that do not exist are the last one. */
+static struct x_share divide_x(struct shared_matmul *g, int64_t step, bool is_vector)
 {
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
@@ -45,7 +46,8 @@ struct x_share gpu_divide_x(struct shared_matmul *g, int64_t step, bool is_vecto
 	return x;
 }
 
-bool gpu_x_by_vectors(const struct shared_matmul *g)
+/* An item has neighbours of x at once. */
+static bool x_by_vectors(const struct shared_matmul *g)
 {
 	const struct linear *l = &g->l;
 	return l->norm.before ? eval_vectorizes(l->eval, l->norm.before->operands[0], l->rank - 1)
@@ -92,6 +94,23 @@ void gpu_copy_x(struct shared_matmul *g, const struct x_share *x, struct kb_val 
 		copy_share(g, x, m, from);
 	if (all < GPU_ITEMS)
 		kb_end_if(k);
+}
+
+void gpu_walk_steps(struct shared_matmul *g, int64_t step, gpu_step_fn *emit)
+{
+	struct kb *k = g->l.k;
+	int64_t whole = g->l.depth / step * step;
+	if (whole > 0) {
+		const struct x_share x = divide_x(g, step, x_by_vectors(g));
+		struct kb_val from =
+		        kb_loop(k, "part", kb_index(k, 0), kb_index(k, whole), (int)step, KB_NONEMPTY);
+		emit(g, &x, from, step);
+		kb_end_loop(k);
+	}
+	if (whole < g->l.depth) {
+		const struct x_share x = divide_x(g, step, false);
+		emit(g, &x, kb_index(k, whole), g->l.depth - whole);
+	}
 }
 
 /* ---- weights ---- */

@@ -8,17 +8,12 @@
  */
 #include "backends/linear/gpu/internal.h"
 
-static int64_t many_rows(int64_t rows)
+int64_t kernel_linear_shared_rows(int64_t rows)
 {
 	int64_t n = SIDE;
 	while (n < SIDE * MR_MAX && n < rows)
 		n *= 2;
 	return n;
-}
-
-struct linear_shared_tile kernel_linear_shared_tile(int64_t rows)
-{
-	return (struct linear_shared_tile){many_rows(rows), GPU_COLUMNS, MATMUL_PANEL};
 }
 
 static int64_t shared_elements(const struct shared_matmul *g)
@@ -191,7 +186,7 @@ static int find_tiles(const struct linear *l, struct shared_matmul g[2])
 	if (may_be_few)
 		g[n++] = begin(l, l->rows_hi < FEW_ROWS ? l->rows_hi : FEW_ROWS);
 	if (!may_be_few || l->rows_hi > FEW)
-		g[n++] = begin(l, many_rows(l->rows_hi));
+		g[n++] = begin(l, kernel_linear_shared_rows(l->rows_hi));
 	return n;
 }
 
