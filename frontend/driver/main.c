@@ -307,6 +307,7 @@ int main(int argc, char **argv)
 	buf_destroy(&d.out);
 	tfmc_tokenizer_close(d.tokenizer);
 	tfmc_tokenizer_close(d.target_tokenizer);
+	cache_close(&d.cache);
 	arena_destroy(&d.arena);
 	return (int)code;
 }

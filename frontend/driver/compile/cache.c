@@ -3,7 +3,7 @@
  * Files of the cache: checked small ones, large ones that are mapped, and which
  * of them are removed.
  */
-#define _GNU_SOURCE /* mkostemp */
+#define _GNU_SOURCE /* O_TMPFILE */
 #include "frontend/driver/compile/cache.h"
 
 #include <dirent.h>
@@ -13,11 +13,78 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ENTRY_MAX (256u << 20) /* bytes of a file that is read */
-#define TEMPORARY "new-"       /* what files are called until they are complete */
+#define ENTRY_MAX  (256u << 20) /* bytes of a file that is read */
+#define HEX        ((size_t)2 * BLAKE2B_BYTES)
+#define TEMPORARY  "new-"   /* + hex: a file until it is complete */
+#define BINARY     ".clbin" /* hex +: a program of libtfmccl, which keeps its own */
+#define BINARY_END 7        /* '.' and six characters behind it: one that is not complete */
+
+/* Directories with this file are caches to programs that make backups; what it says is the mark of this one. */
+#define TAG "CACHEDIR.TAG"
+static const char tag[] =
+        "Signature: 8a477f597d28d172789f06886806bc55\n"
+        "# Cache of tfmc: files named KIND-HASH and HASH.clbin are removed when it is full.\n";
+
+static const char *const kinds[] = {
+        [CACHE_CODE] = "code-", [CACHE_WEIGHTS] = "weights-", [CACHE_SEEN] = "seen-"};
+
+/* ---- names ---- */
+
+enum entry_form {
+	ENTRY_FOREIGN, /* somebody else's: never touched */
+	ENTRY_COMPLETE,
+	ENTRY_INCOMPLETE, /* without a writer it is garbage */
+};
+
+static bool is_hex(const char *s)
+{
+	return strspn(s, "0123456789abcdef") >= HEX;
+}
+
+/* By the whole name: `new-features.md` is no file of the cache. */
+static enum entry_form form_of(const char *name)
+{
+	if (is_hex(name) && !strncmp(name + HEX, BINARY, strlen(BINARY))) {
+		const char *end = name + HEX + strlen(BINARY);
+		bool is_incomplete = *end == '.' && strlen(end) == BINARY_END;
+		return !*end ? ENTRY_COMPLETE : is_incomplete ? ENTRY_INCOMPLETE : ENTRY_FOREIGN;
+	}
+	const char *dash = strchr(name, '-');
+	if (!dash || strlen(dash + 1) != HEX || !is_hex(dash + 1))
+		return ENTRY_FOREIGN;
+	size_t n = (size_t)(dash - name) + 1;
+	if (n == strlen(TEMPORARY) && !memcmp(name, TEMPORARY, n))
+		return ENTRY_INCOMPLETE;
+	for (size_t i = 0; i < TFMC_COUNT(kinds); i++)
+		if (n == strlen(kinds[i]) && !memcmp(name, kinds[i], n))
+			return ENTRY_COMPLETE;
+	return ENTRY_FOREIGN;
+}
+
+static const char *name_of(struct arena *a, const char *prefix, const unsigned char bytes[BLAKE2B_BYTES])
+{
+	static const char digits[] = "0123456789abcdef";
+	char hex[HEX + 1] = {0};
+	for (int i = 0; i < BLAKE2B_BYTES; i++) {
+		hex[2 * i] = digits[bytes[i] >> 4];
+		hex[2 * i + 1] = digits[bytes[i] & 15];
+	}
+	return arena_printf(a, "%s%s", prefix, hex);
+}
+
+const char *cache_entry(struct arena *a, enum cache_kind kind, const struct cache_key *key)
+{
+	return name_of(a, kinds[kind], key->bytes);
+}
+
+const char *cache_path(const struct cache *c, struct arena *a, const char *name)
+{
+	return arena_printf(a, "%s/%s", c->dir, name);
+}
 
 /* ---- the directory ---- */
 
@@ -36,17 +103,115 @@ static bool make_path(char *path)
 	return !mkdir(path, 0700) || errno == EEXIST;
 }
 
-/* Code of this directory is run: nobody else may write there. */
-static const char *fault_of(const char *path)
+static int open_regular(int dir, const char *name)
 {
 	struct stat st;
-	if (stat(path, &st))
+	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode))) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+static bool write_all(int fd, const void *bytes, size_t n)
+{
+	for (size_t at = 0; at < n;) {
+		ssize_t done = write(fd, (const char *)bytes + at, n - at);
+		if (done < 0 && errno != EINTR)
+			return false;
+		at += done > 0 ? (size_t)done : 0;
+	}
+	return true;
+}
+
+static bool is_marked(int dir)
+{
+	char text[sizeof(tag)];
+	int fd = open_regular(dir, TAG);
+	bool ok = fd >= 0 && read(fd, text, sizeof(text)) == (ssize_t)strlen(tag) &&
+	          !memcmp(text, tag, strlen(tag));
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+/* Complete from its first moment on, where the system can. */
+static bool write_mark(int dir)
+{
+	char path[64];
+	int fd = openat(dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	bool ok = fd >= 0 && write_all(fd, tag, strlen(tag)) &&
+	          !linkat(AT_FDCWD, path, dir, TAG, AT_SYMLINK_FOLLOW);
+	if (fd >= 0)
+		close(fd);
+	if (ok)
+		return true;
+	fd = openat(dir, TAG, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	ok = fd >= 0 && write_all(fd, tag, strlen(tag));
+	if (fd >= 0)
+		close(fd);
+	if (fd >= 0 && !ok)
+		(void)unlinkat(dir, TAG, 0);
+	return ok;
+}
+
+/*
+ * Nothing is there but what the cache made: nothing at all, or, before there were marks, files of its names, of
+ * which one proves it by its check.
+ */
+static bool may_be_marked(struct cache *c)
+{
+	bool is_own = true, is_empty = true, is_proved = false;
+	int fd = openat(c->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	if (!d)
+		return false;
+	for (const struct dirent *e; is_own && (e = readdir(d));) {
+		struct buf text;
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+			continue;
+		is_empty = false;
+		is_own = form_of(e->d_name) == ENTRY_COMPLETE;
+		buf_init(&text);
+		is_proved = is_proved || (is_own && cache_read(c, e->d_name, &text));
+		buf_destroy(&text);
+	}
+	closedir(d);
+	return is_empty || (is_own && is_proved);
+}
+
+/* Code of this directory is run: nobody else may write there. Files of it are removed: nobody else's are there. */
+static const char *fault_of(struct cache *c)
+{
+	struct stat st;
+	if (fstat(c->fd, &st))
 		return strerror(errno);
-	if (!S_ISDIR(st.st_mode))
-		return "it is not a directory";
 	if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
 		return "others may write there";
-	return access(path, R_OK | W_OK | X_OK) ? strerror(errno) : NULL;
+	if (faccessat(c->fd, ".", R_OK | W_OK | X_OK, 0))
+		return strerror(errno);
+	if (is_marked(c->fd) || (may_be_marked(c) && write_mark(c->fd)) || is_marked(c->fd))
+		return NULL;
+	return "files are there, and no " TAG " that says they are tfmc's";
+}
+
+static const char *open_directory(struct cache *c, char *path)
+{
+	struct stat st;
+	if (!make_path(path) || lstat(path, &st))
+		return strerror(errno);
+	if (S_ISLNK(st.st_mode))
+		return "it is a symbolic link";
+	c->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (c->fd < 0)
+		return strerror(errno);
+	c->dir = path;
+	const char *fault = fault_of(c);
+	if (fault)
+		cache_close(c);
+	return fault;
 }
 
 void cache_begin(struct cache *c)
@@ -70,32 +235,27 @@ void cache_open(struct cache *c, struct arena *a, uint64_t limit)
 	c->why = "out of memory";
 	if (arena_failed(a))
 		return;
-	const char *fault = make_path(path) ? fault_of(path) : strerror(errno);
+	const char *fault = open_directory(c, path);
 	c->why = fault ? arena_printf(a, "%s: %s", path, fault) : NULL;
-	c->dir = fault ? NULL : path;
 }
 
-const char *cache_entry(struct arena *a, const char *kind, const struct cache_key *key)
+void cache_close(struct cache *c)
 {
-	static const char digits[] = "0123456789abcdef";
-	char hex[2 * BLAKE2B_BYTES + 1] = {0};
-	for (int i = 0; i < BLAKE2B_BYTES; i++) {
-		hex[2 * i] = digits[key->bytes[i] >> 4];
-		hex[2 * i + 1] = digits[key->bytes[i] & 15];
-	}
-	return arena_printf(a, "%s-%s", kind, hex);
-}
-
-const char *cache_path(const struct cache *c, struct arena *a, const char *name)
-{
-	return arena_printf(a, "%s/%s", c->dir, name);
+	if (c->dir)
+		close(c->fd);
+	c->dir = NULL;
 }
 
 /* The file's times stay what they are: they tell whether it is the one that was checked. */
-void cache_touch(const char *path)
+void cache_touch(const struct cache *c, const char *name)
 {
 	const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
-	(void)utimensat(AT_FDCWD, path, times, 0);
+	(void)utimensat(c->fd, name, times, AT_SYMLINK_NOFOLLOW);
+}
+
+bool cache_stat(const struct cache *c, const char *name, struct stat *out)
+{
+	return c->dir && name && !fstatat(c->fd, name, out, AT_SYMLINK_NOFOLLOW) && S_ISREG(out->st_mode);
 }
 
 /* ---- files that are written ---- */
@@ -103,11 +263,12 @@ void cache_touch(const char *path)
 /* Its lock tells others that somebody still writes it. */
 struct cache_file cache_create(struct cache *c, struct arena *a)
 {
-	struct cache_file f = {.fd = -1};
-	if (!c->dir)
+	struct cache_file f = {.fd = -1, .dir = c->fd};
+	unsigned char random[BLAKE2B_BYTES];
+	if (!c->dir || getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
 		return f;
-	f.path = (char *)(uintptr_t)cache_path(c, a, TEMPORARY "XXXXXX");
-	f.fd = f.path ? mkostemp(f.path, O_CLOEXEC) : -1;
+	f.name = name_of(a, TEMPORARY, random);
+	f.fd = f.name ? openat(f.dir, f.name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
 	if (f.fd >= 0 && flock(f.fd, LOCK_EX | LOCK_NB))
 		cache_drop(&f);
 	return f;
@@ -117,7 +278,8 @@ void cache_drop(struct cache_file *f)
 {
 	if (f->fd < 0)
 		return;
-	unlink(f->path);
+	if (f->name)
+		(void)unlinkat(f->dir, f->name, 0);
 	close(f->fd);
 	f->fd = -1;
 }
@@ -140,7 +302,7 @@ static int by_use(const void *a, const void *b)
 /* A file whose writer is gone. */
 static void remove_left(int dir, const char *name)
 {
-	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = open_regular(dir, name);
 	if (fd < 0)
 		return;
 	if (!flock(fd, LOCK_EX | LOCK_NB))
@@ -156,9 +318,11 @@ static bool list(DIR *d, struct arena *a, struct old_file **out, size_t *n)
 	} all = {0};
 	for (const struct dirent *e; (e = readdir(d));) {
 		struct stat st;
-		if (!strncmp(e->d_name, TEMPORARY, strlen(TEMPORARY)))
+		enum entry_form form = form_of(e->d_name);
+		if (form == ENTRY_INCOMPLETE)
 			remove_left(dirfd(d), e->d_name);
-		if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+		if (form == ENTRY_FOREIGN || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
+		    !S_ISREG(st.st_mode))
 			continue;
 		struct old_file *f = ARENA_PUSH(a, &all);
 		if (!f)
@@ -178,7 +342,8 @@ static void remove_old(const struct cache *c, const char *kept)
 	struct old_file *files = NULL;
 	size_t n = 0;
 	uint64_t bytes = 0;
-	DIR *d = opendir(c->dir);
+	int fd = openat(c->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	if (!d)
 		return;
 	arena_init(&a);
@@ -189,7 +354,7 @@ static void remove_old(const struct cache *c, const char *kept)
 	for (size_t i = 0; i < n; i++)
 		bytes += files[i].bytes;
 	for (size_t i = 0; i < n && bytes > c->limit; i++) {
-		if (!strcmp(files[i].name, kept) || !strncmp(files[i].name, TEMPORARY, strlen(TEMPORARY)))
+		if (!strcmp(files[i].name, kept) || form_of(files[i].name) == ENTRY_INCOMPLETE)
 			continue;
 		if (!unlinkat(dirfd(d), files[i].name, 0))
 			bytes -= files[i].bytes;
@@ -200,13 +365,11 @@ static void remove_old(const struct cache *c, const char *kept)
 
 bool cache_keep(struct cache *c, struct cache_file *f, const char *name)
 {
-	struct arena a;
 	struct stat st;
 	if (f->fd < 0)
 		return false;
-	arena_init(&a);
 	bool ok = !fstat(f->fd, &st) && (uint64_t)st.st_size <= c->limit &&
-	          !rename(f->path, cache_path(c, &a, name));
+	          !renameat(f->dir, f->name, c->fd, name);
 	if (ok)
 		close(f->fd);
 	else
@@ -214,7 +377,6 @@ bool cache_keep(struct cache *c, struct cache_file *f, const char *name)
 	f->fd = -1;
 	if (ok)
 		remove_old(c, name);
-	arena_destroy(&a);
 	return ok;
 }
 
@@ -230,28 +392,29 @@ static void check_of(const char *name, const void *bytes, size_t n, unsigned cha
 	blake2b_end(&b, out);
 }
 
-static bool read_file(const char *path, struct buf *out)
+static bool read_file(const struct cache *c, const char *name, struct buf *out)
 {
 	char block[65536];
-	FILE *f = fopen(path, "rbe");
-	if (!f)
+	ssize_t n = 1;
+	int fd = open_regular(c->fd, name);
+	if (fd < 0)
 		return false;
-	for (size_t n; (n = fread(block, 1, sizeof(block), f)) > 0 && out->len < ENTRY_MAX;)
-		buf_bytes(out, block, n);
-	bool ok = !ferror(f) && out->len < ENTRY_MAX && !buf_failed(out);
-	fclose(f);
-	return ok;
+	while (n != 0 && out->len < ENTRY_MAX) {
+		n = read(fd, block, sizeof(block));
+		if (n < 0 && errno != EINTR)
+			break;
+		buf_bytes(out, block, n > 0 ? (size_t)n : 0);
+	}
+	close(fd);
+	return n == 0 && !buf_failed(out);
 }
 
 bool cache_read(struct cache *c, const char *name, struct buf *out)
 {
-	struct arena a;
 	unsigned char check[BLAKE2B_BYTES];
 	if (!c->dir)
 		return false;
-	arena_init(&a);
-	const char *path = cache_path(c, &a, name);
-	bool ok = read_file(path, out) && out->len >= sizeof(check);
+	bool ok = read_file(c, name, out) && out->len >= sizeof(check);
 	if (ok) {
 		check_of(name, out->data + sizeof(check), out->len - sizeof(check), check);
 		ok = !memcmp(check, out->data, sizeof(check));
@@ -259,23 +422,11 @@ bool cache_read(struct cache *c, const char *name, struct buf *out)
 	if (ok) {
 		memmove(out->data, out->data + sizeof(check), out->len - sizeof(check));
 		out->len -= sizeof(check);
-		cache_touch(path);
+		cache_touch(c, name);
 	} else {
 		buf_clear(out);
 	}
-	arena_destroy(&a);
 	return ok;
-}
-
-static bool write_all(int fd, const void *bytes, size_t n)
-{
-	for (size_t at = 0; at < n;) {
-		ssize_t done = write(fd, (const char *)bytes + at, n - at);
-		if (done < 0 && errno != EINTR)
-			return false;
-		at += done > 0 ? (size_t)done : 0;
-	}
-	return true;
 }
 
 bool cache_write(struct cache *c, const char *name, const void *bytes, size_t n)

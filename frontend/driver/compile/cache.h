@@ -5,6 +5,10 @@
  * ~/.cache/tfmc. Whatever goes wrong with it (no directory, no permission, a
  * full disk, a damaged file) is as if a file were not there.
  *
+ * The directory is the cache's own: it made it, or found it empty, and left a
+ * mark there. Others are not used, nor is a symbolic link. In it, only regular
+ * files whose whole name has the form of one of its own are ever removed.
+ *
  * INVARIANT: a file has its name when it is complete (written to another one,
  * renamed), and is not changed afterwards; who maps it may go on reading when
  * it is removed. So processes need no lock.
@@ -14,6 +18,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "ir/support/arena.h"
@@ -27,8 +32,15 @@ struct cache_key {
 	unsigned char bytes[BLAKE2B_BYTES];
 };
 
+enum cache_kind {
+	CACHE_CODE,
+	CACHE_WEIGHTS,
+	CACHE_SEEN, /* the content of a file elsewhere, or that a file here was found whole */
+};
+
 struct cache {
 	const char *dir;                 /* NULL: not used */
+	int fd;                          /* of it, open while dir is not NULL */
 	const char *why;                 /* it is not used */
 	uint64_t limit;                  /* bytes of all files */
 	struct cache_key files;          /* content of all that were read, of who uses the cache */
@@ -38,14 +50,17 @@ struct cache {
 
 /* A file that is being written, without its name yet. */
 struct cache_file {
-	int fd; /* -1: none */
-	char *path;
+	int fd;           /* -1: none */
+	int dir;          /* of the cache */
+	const char *name; /* there; NULL: the file is elsewhere */
 };
 
 /* Before files are read whose content is asked for. */
 void cache_begin(struct cache *c);
 /* The directory, which is made where it is absent. */
 void cache_open(struct cache *c, struct arena *a, uint64_t limit);
+/* Also of one that was not opened. */
+void cache_close(struct cache *c);
 
 /* The bytes under a name, checked against what cache_write was given. False: there are none. */
 bool cache_read(struct cache *c, const char *name, struct buf *out);
@@ -59,15 +74,17 @@ struct cache_file cache_create(struct cache *c, struct arena *a);
 bool cache_keep(struct cache *c, struct cache_file *f, const char *name);
 void cache_drop(struct cache_file *f);
 /* KIND-HEX, in the arena. */
-const char *cache_entry(struct arena *a, const char *kind, const struct cache_key *key);
+const char *cache_entry(struct arena *a, enum cache_kind kind, const struct cache_key *key);
 /* DIR/NAME, in the arena. */
 const char *cache_path(const struct cache *c, struct arena *a, const char *name);
+/* Names below are those of files of the cache. False: there is none, or something else has the name. */
+bool cache_stat(const struct cache *c, const char *name, struct stat *out);
 /* It was of use. */
-void cache_touch(const char *path);
+void cache_touch(const struct cache *c, const char *name);
 /* Whether the file, which nobody changes in place, was found whole since the machine was started; and that it
  * was. */
-bool cache_was_checked(struct cache *c, const char *path);
-void cache_note_checked(struct cache *c, const char *path);
+bool cache_was_checked(struct cache *c, const char *name);
+void cache_note_checked(struct cache *c, const char *name);
 
 /*
  * The content of a file: remembered for one that is as it was (device, inode, size, times), so that large

@@ -44,7 +44,7 @@ static const char *name_of(struct arena *a, const struct stat *st, bool with_cha
 	blake2b_number(&b, with_changes ? (int64_t)st->st_ctim.tv_sec : -1);
 	blake2b_number(&b, with_changes ? (int64_t)st->st_ctim.tv_nsec : -1);
 	blake2b_end(&b, key.bytes);
-	return cache_entry(a, "seen", &key);
+	return cache_entry(a, CACHE_SEEN, &key);
 }
 
 static bool is_before(const struct timespec *a, const struct timespec *b)
@@ -125,12 +125,12 @@ bool cache_content(struct cache *c, const char *path, struct cache_key *out)
 }
 
 /* When it was last used changes the file's ctime. */
-bool cache_was_checked(struct cache *c, const char *path)
+bool cache_was_checked(struct cache *c, const char *name)
 {
 	struct stat st;
 	struct cache_key key;
 	struct arena a;
-	if (stat(path, &st) || st.st_size < LARGE)
+	if (!cache_stat(c, name, &st) || st.st_size < LARGE)
 		return false;
 	arena_init(&a);
 	bool ok = remembered(c, name_of(&a, &st, false), &key);
@@ -138,12 +138,12 @@ bool cache_was_checked(struct cache *c, const char *path)
 	return ok;
 }
 
-void cache_note_checked(struct cache *c, const char *path)
+void cache_note_checked(struct cache *c, const char *name)
 {
 	struct stat st;
 	static const struct cache_key none;
 	struct arena a;
-	if (stat(path, &st) || st.st_size < LARGE)
+	if (!cache_stat(c, name, &st) || st.st_size < LARGE)
 		return;
 	arena_init(&a);
 	(void)cache_write(c, name_of(&a, &st, false), none.bytes, sizeof(none.bytes));

@@ -144,7 +144,7 @@ const char *native_cache_name(struct driver *d, const struct native_request *q)
 		return NULL;
 	blake2b_item(&b, d->cache.files.bytes, sizeof(d->cache.files.bytes));
 	blake2b_end(&b, key.bytes);
-	return cache_entry(&d->arena, "code", &key);
+	return cache_entry(&d->arena, CACHE_CODE, &key);
 }
 
 /* ---- in and out ---- */
@@ -156,7 +156,7 @@ static const char *weights_name(struct arena *a, const struct weights_id *id)
 	blake2b_begin(&b);
 	blake2b_item(&b, id, sizeof(*id));
 	blake2b_end(&b, key.bytes);
-	return cache_entry(a, "weights", &key);
+	return cache_entry(a, CACHE_WEIGHTS, &key);
 }
 
 static bool map_weights(struct driver *d, const struct weights_id *id, struct tfmc_mapping *out)
@@ -164,9 +164,11 @@ static bool map_weights(struct driver *d, const struct weights_id *id, struct tf
 	struct tfmc_record wanted = {.structure_hash = id->structure, .weights_bytes = id->bytes};
 	if (id->bytes == 0)
 		return true;
-	const char *path = cache_path(&d->cache, &d->arena, weights_name(&d->arena, id));
-	bool is_checked = cache_was_checked(&d->cache, path);
-	if (tfmc_weights_map(path, &wanted, is_checked ? 0 : TFMC_MAP_VERIFY, out) != TFMC_RT_OK)
+	const char *name = weights_name(&d->arena, id), *path = cache_path(&d->cache, &d->arena, name);
+	struct stat st;
+	bool is_checked = cache_was_checked(&d->cache, name);
+	if (!cache_stat(&d->cache, name, &st) ||
+	    tfmc_weights_map(path, &wanted, is_checked ? 0 : TFMC_MAP_VERIFY, out) != TFMC_RT_OK)
 		return false;
 	struct tfmc_weights_header header;
 	memcpy(&header, out->base, sizeof(header));
@@ -174,9 +176,9 @@ static bool map_weights(struct driver *d, const struct weights_id *id, struct tf
 		tfmc_weights_unmap(out);
 		return false;
 	}
-	cache_touch(path);
+	cache_touch(&d->cache, name);
 	if (!is_checked)
-		cache_note_checked(&d->cache, path);
+		cache_note_checked(&d->cache, name);
 	return true;
 }
 
@@ -205,12 +207,12 @@ static bool files_are_same(const struct driver *d)
 /* Another command may have them already. */
 static bool keep_weights(struct driver *d, const struct weights_id *id, struct packed *weights)
 {
-	const char *name = weights_name(&d->arena, id), *path = cache_path(&d->cache, &d->arena, name);
-	if (id->bytes == 0 || cache_was_checked(&d->cache, path))
+	const char *name = weights_name(&d->arena, id);
+	if (id->bytes == 0 || cache_was_checked(&d->cache, name))
 		return true;
 	if (!packed_keep(weights, name))
 		return false;
-	cache_note_checked(&d->cache, path);
+	cache_note_checked(&d->cache, name);
 	return true;
 }
 

@@ -66,7 +66,7 @@ bool packed_write(void *packed, uint64_t offset, const void *bytes, size_t n)
 	if (p->file.fd < 0)
 		p->file = in_memory();
 	bool ok = p->file.fd >= 0 && write_all(p->file.fd, offset, bytes, n);
-	if (!ok && p->file.fd >= 0 && p->file.path)
+	if (!ok && p->file.fd >= 0 && p->file.name)
 		ok = leave_cache(p) && write_all(p->file.fd, offset, bytes, n);
 	if (ok) {
 		give_back(p, n);
@@ -99,15 +99,11 @@ enum tfmc_status packed_map(struct packed *p)
 
 bool packed_keep(struct packed *p, const char *name)
 {
-	return p->file.path && cache_keep(p->cache, &p->file, name);
+	return p->file.name && cache_keep(p->cache, &p->file, name);
 }
 
 void packed_close(struct packed *p)
 {
 	tfmc_weights_unmap(&p->map);
-	if (p->file.path)
-		cache_drop(&p->file);
-	else if (p->file.fd >= 0)
-		close(p->file.fd);
-	p->file.fd = -1;
+	cache_drop(&p->file);
 }
