@@ -40,9 +40,11 @@ struct backend_ids {
 struct backend_facts {
 	int64_t generate_kind; /* 0 none, 1 causal, 2 seq2seq */
 	struct backend_ids start, stop, suppress, suppress_first;
-	int64_t pad;     /* -1: none */
-	int64_t max_len; /* 0: none */
-	int64_t prefix;  /* first positions that see each other: one call has to bring them all */
+	int64_t pad;       /* -1: none */
+	int64_t max_len;   /* 0: none */
+	int64_t prefix;    /* first positions that see each other: one call has to bring them all */
+	int64_t long_from; /* longer sequences have other rotary frequencies; 0: none have */
+	bool reread;       /* one that grows past long_from is read again */
 	const char *tokens, *source, *logits; /* names of generate's tensors, NULL: none */
 	const char *vocabulary;               /* newline-separated tokens, one for each id; NULL: none */
 	const char *source_vocabulary;

@@ -138,6 +138,9 @@ struct frontend_generate {
 	int64_t pad;
 	int64_t max_len; /* start and prompt included; length of the cache */
 	int64_t prefix;  /* positions that all may see (mask: prefix): the first call has to bring them all */
+	/* Longer sequences turn by the long factors of longrope; 0: none do. Known once the model is lowered. */
+	int64_t long_from;
+	bool reread; /* a sequence that grows past long_from is read again from its first token */
 	struct frontend_sample sample;
 	struct frontend_search search;
 };

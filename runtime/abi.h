@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TFMC_ABI_VERSION  9u
+#define TFMC_ABI_VERSION  10u
 #define TFMC_RECORD_MAGIC 0x31434d46u /* "FMC1" */
 
 /* Status codes of every call into an object, one row each: name, value, text. */
@@ -156,6 +156,10 @@ struct tfmc_record {
 	uint64_t floor; /* i32 for each sequence in the fixed part, where states are rings: the least length
 	                   above 0 that it may be trimmed to; 0: no rings */
 	uint64_t system[2]; /* bits of tfmc_config.system that some variant wants */
+	/* > 0: a call that makes a sequence longer turns its positions by other frequencies, and prefill, step and score
+	 * have the input `call_end`, i32 [B]: the length after the last part of a text that is read in several calls. */
+	int64_t long_from;
+	int64_t reread; /* 1: generating reads a sequence that grows past long_from again from its first token */
 };
 
 /* One state in the block of a sequence: axes [B, ..], the last one the densest; dims[0] is 0. */

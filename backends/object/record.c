@@ -232,6 +232,8 @@ static void put_facts(struct writer *w, struct tfmc_record *r)
 	r->pad = f->pad;
 	r->max_len = f->max_len;
 	r->prefix = f->prefix;
+	r->long_from = f->long_from;
+	r->reread = f->long_from > 0 && f->reread;
 	r->generate_kind = f->generate_kind;
 	r->vocabulary = put_optional_text(w, f->vocabulary);
 	r->source_vocabulary = put_optional_text(w, f->source_vocabulary);

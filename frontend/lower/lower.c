@@ -109,6 +109,26 @@ static bool add_state(struct lowering *lw, const char *name)
 	return !irb_failed(lw->b);
 }
 
+/* Where rotary positions depend on the length of a call: the length that a sequence has after the last part of a
+ * text that is read in several calls. */
+static bool add_call_end(struct lowering *lw)
+{
+	struct ir_param p = {.name = "call_end",
+	                     .loc = {lw->m->generate.loc, NULL},
+	                     .role = ROLE_INPUT,
+	                     .has_default = true,
+	                     .default_value = ir_dim_const(lw->module->dims, 0),
+	                     .lengths = -1};
+	if (lower_find(lw, p.name) != NULL)
+		return lower_fail(
+		        lw, lw->m->generate.loc, DIAG_GENERATE,
+		        "an input is called '%s', which models with two lists of longrope take as a "
+		        "name of their own",
+		        p.name);
+	lw->call_end = irb_param(lw->b, &p, batch_type(lw));
+	return !irb_failed(lw->b);
+}
+
 static bool add_params(struct lowering *lw, const struct entry *e)
 {
 	int *index = number_inputs(lw, e);
@@ -130,6 +150,8 @@ static bool add_params(struct lowering *lw, const struct entry *e)
 		lw->past = irb_param(lw->b, &past, batch_type(lw));
 		lw->grows = lower_dim(lw, lw->m->inputs.items[lw->m->tokens].dims[1]);
 	}
+	if (e->mode == LOWER_DECODE && lw->m->generate.long_from > 0 && !add_call_end(lw))
+		return false;
 	if (e->mode != LOWER_DECODE && e->mode != LOWER_ENCODE)
 		return true;
 	if (!lower_body_states(lw, &e->body, &names))
@@ -411,7 +433,7 @@ static void check_cache(const struct frontend_model *m, const struct ir_module *
 static bool build_all(struct frontend_model *m, struct ir_module *module)
 {
 	struct entry run;
-	struct state_types types = {NULL, 0, 0};
+	struct state_types types = {0};
 	struct split_result parts = {.run = m->graph};
 	bool has_parts = m->generate.kind == GENERATE_SEQ2SEQ;
 	if ((has_parts && !split_graph(m, &parts)) || !run_entry(m, &parts.run, &run) ||
@@ -475,7 +497,7 @@ bool lower_probe(struct frontend_model *m, const struct probe_value *given, size
                  const struct graph_body *body, struct probe_value *want)
 {
 	struct lowering lw;
-	struct state_types types = {NULL, 0, 0};
+	struct state_types types = {0};
 	struct entry e = {.name = "probe", .mode = LOWER_PROBE, .values = &want->name, .n_outputs = 1};
 	struct ir_module *module = create_module(m);
 	bool ok = module != NULL && begin(&lw, m, module, &e, &types) && probe(&lw, given, n, body, want);

@@ -85,6 +85,7 @@ struct lowering {
 		size_t n, cap;
 	} states;
 	struct ir_value past;       /* LOWER_DECODE */
+	struct ir_value call_end;   /* LOWER_DECODE: i32 [B], where generate.long_from > 0 */
 	const struct ir_dim *grows; /* LOWER_DECODE: the sequence dim of tokens */
 	const struct ir_dim *bound; /* stands for the symbol bound_sym in this function; NULL: none */
 	int bound_sym;

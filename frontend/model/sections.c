@@ -112,7 +112,8 @@ bool model_read_generate(struct frontend_model *m)
 	        SCHEMA_MEMBER(frontend_generate, source),   SCHEMA_MEMBER(frontend_generate, logits),
 	        SCHEMA_MEMBER(frontend_generate, start),    SCHEMA_MEMBER(frontend_generate, stop),
 	        SCHEMA_MEMBER(frontend_generate, suppress), SCHEMA_MEMBER(frontend_generate, suppress_first),
-	        SCHEMA_MEMBER(frontend_generate, pad),      SCHEMA_MEMBER(frontend_generate, max_len)};
+	        SCHEMA_MEMBER(frontend_generate, pad),      SCHEMA_MEMBER(frontend_generate, max_len),
+	        SCHEMA_MEMBER(frontend_generate, reread)};
 	const struct yaml_node *node = model_section(m, "generate");
 	struct frontend_generate *g = &m->generate;
 	struct expr_env env = model_env(&m->scope, false);

@@ -32,31 +32,33 @@ static const struct scaling_row *find_scaling(const struct expr *e)
 	return NULL;
 }
 
-/* [1.0, 2.0], or the name of such a parameter */
-static bool factors(const struct call *s, struct rope_turn *r)
+/* [1.0, 2.0], or the name of such a parameter; absent: left alone */
+static bool factors(const struct call *s, const char *name, const double **out, size_t *n)
 {
-	const struct expr *e = call_arg(s, "factors");
+	const struct expr *e = call_arg(s, name);
 	const struct expr_env *env = &s->lw->env;
 	struct value list = {.kind = VALUE_NONE}, one;
+	if (lower_is_none(e))
+		return true;
 	bool written = e->kind == EX_LIST;
 	if (!written && !expr_eval(env, e, &list))
 		return false;
 	if (!written && list.kind != VALUE_LIST)
-		return lower_fail(s->lw, e->loc, DIAG_VALUE_TYPE, "'factors' of a scaling wants a list");
-	r->n_factors = written ? e->n_args : list.n;
-	double *out = ARENA_ARRAY(s->lw->arena, double, r->n_factors + 1);
-	for (size_t i = 0; out != NULL && i < r->n_factors; i++) {
+		return lower_fail(s->lw, e->loc, DIAG_VALUE_TYPE, "'%s' of a scaling wants a list", name);
+	*n = written ? e->n_args : list.n;
+	double *values = ARENA_ARRAY(s->lw->arena, double, *n + 1);
+	for (size_t i = 0; values != NULL && i < *n; i++) {
 		if (written && !expr_eval(env, e->args[i], &one))
 			return false;
-		if (!expr_want_float(env, e->loc, "factors", written ? &one : &list.items[i], &out[i]))
+		if (!expr_want_float(env, e->loc, name, written ? &one : &list.items[i], &values[i]))
 			return false;
 	}
-	r->factors = out;
-	return out != NULL;
+	*out = values;
+	return values != NULL;
 }
 
-/* KIND(factor=8.0, ...) */
-static bool scaling(const struct call *c, struct rope_turn *r)
+/* KIND(factor=8.0, ...); *lengths: of longrope, where it has them */
+static bool scaling(const struct call *c, struct rope_turn *r, struct ir_value *lengths)
 {
 	const struct expr *e = call_arg(c, "scaling");
 	if (lower_is_none(e))
@@ -92,14 +94,20 @@ static bool scaling(const struct call *c, struct rope_turn *r)
 	}
 	if (signature_find(&row->signature, "truncate") >= 0 && !call_bool(&s, "truncate", &r->truncate))
 		return false;
-	return signature_find(&row->signature, "factors") < 0 || factors(&s, r);
+	if (row->kind != ROPE_LONGROPE)
+		return true;
+	if (!lower_is_none(call_arg(&s, "lengths")) && !call_tensor(&s, "lengths", lengths))
+		return false;
+	return factors(&s, "factors", &r->factors, &r->n_factors) &&
+	       factors(&s, "short", &r->short_factors, &r->n_short);
 }
 
-static bool read_turn(const struct call *c, int64_t width, struct rope_turn *r, int *layout)
+static bool read_turn(const struct call *c, int64_t width, struct rope_turn *r, struct ir_value *lengths,
+                      int *layout)
 {
 	const char *word = NULL;
 	*r = (struct rope_turn){.dim = width};
-	if (!call_float(c, "theta", &r->theta) || !call_int(c, "dim", &r->dim) || !scaling(c, r) ||
+	if (!call_float(c, "theta", &r->theta) || !call_int(c, "dim", &r->dim) || !scaling(c, r, lengths) ||
 	    !call_word(c, "layout", &word))
 		return false;
 	*layout = strcmp(word, "halves") == 0 ? ROPE_halves : ROPE_interleaved;
@@ -183,25 +191,103 @@ static bool table_rows(const struct call *c, struct ir_value pos, int64_t *out)
 	return true;
 }
 
-static bool make_table(const struct call *c, const struct rope_turn *r, int64_t rows, struct ir_value *out)
+/* Rows of angles at positions [0, rows); adds the frequencies to *hash. */
+static const struct ir_wexpr *angles(const struct call *c, const struct rope_turn *r, int64_t rows,
+                                     uint64_t *hash)
 {
 	struct lowering *lw = c->lw;
 	size_t n = (size_t)r->dim / 2;
 	double scale, *list = ARENA_ARRAY(lw->arena, double, n);
 	if (list == NULL)
-		return false;
+		return NULL;
 	rope_frequencies(r, list, &scale);
-	const struct ir_wexpr *e = wexpr_rotary(&lw->m->arena, rows, scale, list, n);
-	if (e == NULL)
+	*hash = hash_bytes64(hash_bytes64(*hash, &scale, sizeof(scale)), list, n * sizeof(*list));
+	return wexpr_rotary(&lw->m->arena, rows, scale, list, n);
+}
+
+/* Positions [0, rows) by the frequencies of the scaling; before them positions [0, short_rows) by the short factors. */
+static bool make_table(const struct call *c, const struct rope_turn *r, int64_t short_rows, int64_t rows,
+                       struct ir_value *out)
+{
+	struct lowering *lw = c->lw;
+	struct rope_turn near = *r;
+	uint64_t hash = HASH64_SEED;
+	near.factors = r->short_factors;
+	const struct ir_wexpr *parts[] = {short_rows > 0 ? angles(c, &near, short_rows, &hash) : NULL,
+	                                  angles(c, r, rows, &hash)};
+	const struct ir_wexpr *e = parts[1];
+	if (short_rows > 0 && parts[0] != NULL && parts[1] != NULL)
+		e = wexpr_concat(&lw->m->arena, 0, 2, parts);
+	if (e == NULL || (short_rows > 0 && parts[0] == NULL))
 		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
 		                  "rope: a table of %lld positions is not possible", (long long)rows);
-	const char *name = arena_printf(lw->arena, "rope.%lldx%lld", (long long)rows, (long long)r->dim);
-	if (r->theta != 10000.0 || r->scaling != ROPE_PLAIN) {
-		uint64_t hash = hash_bytes64(HASH64_SEED, &scale, sizeof(scale));
-		hash = hash_bytes64(hash, list, n * sizeof(*list));
+	const char *name =
+	        arena_printf(lw->arena, "rope.%lldx%lld", (long long)(short_rows + rows), (long long)r->dim);
+	if (r->theta != 10000.0 || r->scaling != ROPE_PLAIN)
 		name = arena_printf(lw->arena, "%s.%016llx", name, (unsigned long long)hash);
-	}
 	return lower_table(lw, name, e, out);
+}
+
+/* ---- the length of a call ---- */
+
+/* Positions of the tokens of a call: the axis counted from 0, or from the tokens before. */
+static bool is_counted(const struct lowering *lw, struct ir_value pos)
+{
+	const struct ir_op *op = ir_def(irb_func(lw->b), stripped(lw, pos));
+	if (op == NULL || op->code != OP_add)
+		return op != NULL && op->code == OP_iota;
+	bool past = lw->past.id != 0 && (ir_same(stripped(lw, op->operands[0]), lw->past) ||
+	                                 ir_same(stripped(lw, op->operands[1]), lw->past));
+	return past && (is_counted(lw, op->operands[0]) || is_counted(lw, op->operands[1]));
+}
+
+/*
+ * i32 [B]: how many positions a sequence has with this call: the tokens before, and the real ones of the call. A
+ * caller that reads a text in several calls gives the length of the whole (call_end). Of positions that
+ * are not counted: one more than the largest.
+ */
+static bool length_of_call(const struct call *c, struct ir_value pos, struct ir_value lengths,
+                           struct ir_value *out)
+{
+	struct lowering *lw = c->lw;
+	struct ir_builder *b = lw->b;
+	const struct ir_type *t = irb_type(b, pos);
+	const struct ir_dim *const batch[] = {t->dims[0]}, *rows = t->dims[1];
+	if (!is_counted(lw, pos)) {
+		int64_t axis = 1;
+		struct ir_value last = irb_reduce_max(b, pos, &(struct attrs_reduce_max){.axes = {&axis, 1}});
+		*out = irb_add(b, last, irb_full_of(b, 1.0, DT_I32, 1, batch), NULL);
+		return !irb_failed(b);
+	}
+	*out = lengths.id != 0 ? lengths : irb_dim_value_of(b, rows, 1, batch);
+	t = irb_type(b, *out);
+	if (t->dtype != DT_I32 || t->rank != 1 || t->dims[0] != batch[0])
+		return lower_fail(lw, c->e->loc, DIAG_SHAPE, "'lengths' of longrope wants i32 [B], found %s",
+		                  type_text(lw, *out));
+	if (lw->mode != LOWER_DECODE || rows != lw->grows)
+		return !irb_failed(b);
+	*out = irb_add(b, lw->past, *out, NULL);
+	if (lw->call_end.id != 0)
+		*out = irb_max(b, *out, lw->call_end, NULL);
+	return !irb_failed(b);
+}
+
+/* Positions as rows of the table: those of long calls come after `short_rows` rows. */
+static bool rows_by_length(const struct call *c, int64_t short_rows, struct ir_value lengths,
+                           struct ir_value *pos)
+{
+	struct ir_builder *b = c->lw->b;
+	const struct ir_type *t = irb_type(b, *pos);
+	const struct ir_dim *const column[] = {t->dims[0], ir_dim_const(c->lw->module->dims, 1)};
+	struct ir_value length;
+	if (!length_of_call(c, *pos, lengths, &length))
+		return false;
+	struct ir_value border = irb_full_of(b, (double)short_rows, DT_I32, 1, column);
+	struct ir_value is_long = irb_cmp(b, length, border, &(struct attrs_cmp){.kind = CMP_gt});
+	struct ir_value first = irb_where(b, is_long, border, irb_full_of(b, 0.0, DT_I32, 1, column), NULL);
+	first = irb_broadcast_to(b, irb_reshape_to(b, first, 2, column), 2, t->dims);
+	*pos = irb_add(b, *pos, first, NULL);
+	return !irb_failed(b);
 }
 
 /* ---- the call ---- */
@@ -230,9 +316,9 @@ static bool align(const struct call *c, struct ir_value *x, struct ir_value *pos
 bool lower_rope(const struct call *c, struct lval *out)
 {
 	struct ir_builder *b = c->lw->b;
-	struct ir_value x, pos, table;
+	struct ir_value x, pos, table, lengths = IR_NO_VALUE;
 	struct rope_turn r;
-	int64_t width = 0, rows = 0;
+	int64_t width = 0, rows = 0, short_rows = 0;
 	int layout = 0;
 	if (!call_tensor(c, "x", &x) || !call_tensor(c, "pos", &pos))
 		return false;
@@ -242,8 +328,16 @@ bool lower_rope(const struct call *c, struct lval *out)
 		return lower_fail(c->lw, c->e->loc, DIAG_SHAPE,
 		                  "rope wants floats [..., n, e] with e constant, found %s",
 		                  type_text(c->lw, x));
-	if (!read_turn(c, width, &r, &layout) || !align(c, &x, &pos) || !table_rows(c, pos, &rows) ||
-	    !make_table(c, &r, rows, &table))
+	if (!read_turn(c, width, &r, &lengths, &layout) || !align(c, &x, &pos) || !table_rows(c, pos, &rows))
+		return false;
+	if (r.short_factors != NULL && r.original >= (double)rows)
+		r.factors = r.short_factors;
+	else if (r.short_factors != NULL)
+		short_rows = (int64_t)r.original;
+	if (short_rows > 0)
+		c->lw->m->generate.long_from = short_rows;
+	if (!make_table(c, &r, short_rows, rows, &table) ||
+	    (short_rows > 0 && !rows_by_length(c, short_rows, lengths, &pos)))
 		return false;
 	x = irb_rope(b, x, table, pos, &(struct attrs_rope){.layout = layout});
 	*out = lval_tensor(t->rank == 2 ? irb_reshape_to(b, x, 2, t->dims) : x);

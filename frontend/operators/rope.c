@@ -16,22 +16,32 @@ static bool is_positive(double v)
 	return v > 0 && isfinite(v);
 }
 
-static const char *check_factors(struct arena *a, const struct rope_turn *r)
+static const char *check_factors(struct arena *a, const double *factors, size_t n, int64_t pairs)
 {
-	if ((int64_t)r->n_factors != r->dim / 2)
-		return arena_printf(a, "%zu factors for %lld pairs of features", r->n_factors,
-		                    (long long)(r->dim / 2));
-	for (size_t i = 0; i < r->n_factors; i++)
-		if (!is_positive(r->factors[i]))
+	if ((int64_t)n != pairs)
+		return arena_printf(a, "%zu factors for %lld pairs of features", n, (long long)pairs);
+	for (size_t i = 0; i < n; i++)
+		if (!is_positive(factors[i]))
 			return "the factors of a scaling must be positive";
 	return NULL;
+}
+
+static const char *check_longrope(struct arena *a, const struct rope_turn *r)
+{
+	const char *wrong = check_factors(a, r->factors, r->n_factors, r->dim / 2);
+	if (wrong != NULL)
+		return wrong;
+	if ((r->short_factors == NULL) != (r->original == 0))
+		return "'short' and 'original' of longrope go together";
+	return r->short_factors == NULL ? NULL : check_factors(a, r->short_factors, r->n_short, r->dim / 2);
 }
 
 static const char *check_scaling(struct arena *a, struct rope_turn *r)
 {
 	double attention = r->scaling == ROPE_YARN ? 0.1 * log(r->factor) + 1 : 1;
-	if (r->scaling == ROPE_LONGROPE && check_factors(a, r) != NULL)
-		return check_factors(a, r);
+	const char *wrong = r->scaling == ROPE_LONGROPE ? check_longrope(a, r) : NULL;
+	if (wrong != NULL)
+		return wrong;
 	if (r->scaling == ROPE_LLAMA3 && r->low >= r->high)
 		return "'low' of a scaling must be below 'high'";
 	if (r->scaling == ROPE_YARN && r->theta <= 1)

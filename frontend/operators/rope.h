@@ -22,8 +22,8 @@ struct rope_turn {
 	double factor, low, high, original, beta_fast, beta_slow; /* positive where the scaling has them */
 	double attention_factor;                                  /* 0: that of the scaling */
 	bool truncate;                                            /* yarn: limits are cut to whole pairs */
-	const double *factors;                                    /* longrope: [n_factors] */
-	size_t n_factors;
+	const double *factors, *short_factors; /* longrope: [n_factors], [n_short]; short ones NULL: none */
+	size_t n_factors, n_short;
 };
 
 /*

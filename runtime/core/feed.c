@@ -144,6 +144,9 @@ static int begin_call(struct feeder *f, struct feeding *c, const char *entry_nam
 	if (f->lengths)
 		c->inputs[t->lengths] =
 		        (struct tfmc_buffer){(void *)(uintptr_t)f->lengths, (uint64_t)f->batch};
+	int64_t end = r->long_from > 0 ? find_tensor(r, c->entry, "call_end", 0) : -1;
+	if (f->call_end > 0 && f->batch == 1 && end >= 0 && end < MAX_TENSORS)
+		c->inputs[end] = (struct tfmc_buffer){&f->call_end, 1};
 	return TFMC_RT_OK;
 }
 
@@ -281,11 +284,21 @@ int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n)
 		return TFMC_RT_E_NULL;
 	if (n > rows)
 		TRY(check_ids(f, ids, n));
-	for (uint64_t at = 0, part; at < n; at += part) {
+	int32_t call_end = f->call_end;
+	if (n > rows && !call_end)
+		f->call_end = (int32_t)(session_first_length(f->session) + (int64_t)n);
+	int status = TFMC_RT_OK;
+	for (uint64_t at = 0, part; status == TFMC_RT_OK && at < n; at += part) {
 		part = n - at < rows ? n - at : rows;
-		TRY(feed(f, "prefill", f->record->tokens_name, ids + at, part, at + part == n));
+		status = feed(f, "prefill", f->record->tokens_name, ids + at, part, at + part == n);
 	}
-	return TFMC_RT_OK;
+	f->call_end = call_end;
+	return status;
+}
+
+int feeder_rereads(const struct feeder *f, int64_t sequence)
+{
+	return f->record->reread && tfmc_session_length(f->session, sequence) == f->record->long_from;
 }
 
 int feeder_step(struct feeder *f, const int32_t *ids)

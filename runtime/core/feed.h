@@ -23,6 +23,8 @@ struct feeder {
 	uint64_t score_rows;    /* rows that one call of score takes; 0: the object has no such entry */
 	const int32_t *lengths; /* [batch]: real tokens of each row of the next calls; NULL: all. Needs
 	                           feeder_has_lengths */
+	int32_t call_end; /* of one sequence: its length after the last part of a text that is read in several calls;
+	                     0: after the call */
 };
 
 /* TFMC_RT_E_GENERATE when the object does not generate, TFMC_RT_E_BEAM when it has no room for the batch.
@@ -34,6 +36,8 @@ void feeder_close(struct feeder *f);
 int feeder_encode(struct feeder *f, const int32_t *ids, uint64_t n);
 int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n);
 int feeder_step(struct feeder *f, const int32_t *ids);
+/* The sequence has as many tokens as turn by the short factors, and has to be read again with one more. */
+int feeder_rereads(const struct feeder *f, int64_t sequence);
 /* The entry step can leave rows alone. */
 int feeder_has_lengths(const struct feeder *f);
 /* Feeds ids [batch, n], n <= score_rows; log_p [batch, n]: of targets [batch, n], each after its id. */
@@ -47,6 +51,8 @@ struct session_source {
 };
 const struct session_source *session_source(const struct tfmc_session *session);
 
+/* Tokens of the sequence that row 0 of a call works on. */
+int64_t session_first_length(const struct tfmc_session *session);
 /* Tokens of each of `batch` sequences that one call of the session may have. */
 uint64_t session_call_rows(const struct tfmc_session *session, int64_t batch);
 

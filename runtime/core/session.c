@@ -31,6 +31,7 @@ struct tfmc_session {
 	int64_t workers, decode_workers; /* at most */
 	int64_t current;                 /* of the context */
 	int64_t batch;                   /* sequences of the state */
+	int64_t first;                   /* the one that row 0 of a call works on */
 	int64_t call_tokens;             /* 0: no bound; else at least the positions that see each other */
 	int all_workers;
 	struct tfmc_device device;
@@ -288,6 +289,7 @@ int tfmc_session_reset(struct tfmc_session *session)
 {
 	if (!session)
 		return TFMC_RT_E_NULL;
+	session->first = 0;
 	if (memory_clear(&session->state))
 		return session->model.select(session->context, 0, -1);
 	return session->model.reset(session->context);
@@ -361,7 +363,11 @@ int tfmc_session_fork(struct tfmc_session *session, int64_t from, int64_t to)
 
 int tfmc_session_select(struct tfmc_session *session, int64_t first, int64_t source)
 {
-	return session ? session->model.select(session->context, first, source) : (int)TFMC_RT_E_NULL;
+	if (!session)
+		return TFMC_RT_E_NULL;
+	TRY(session->model.select(session->context, first, source));
+	session->first = first;
+	return TFMC_RT_OK;
 }
 
 int tfmc_session_reorder(struct tfmc_session *session, const int64_t *from, int64_t n)
@@ -386,6 +392,11 @@ int64_t tfmc_session_length(const struct tfmc_session *session, int64_t sequence
 	const char *past = (const char *)session->state.data + session->model.record->past;
 	memcpy(&n, past + (uint64_t)sequence * sizeof(n), sizeof(n));
 	return n;
+}
+
+int64_t session_first_length(const struct tfmc_session *session)
+{
+	return tfmc_session_length(session, session->first);
 }
 
 int tfmc_session_save(const struct tfmc_session *session, int64_t sequence, void *out, uint64_t cap,

@@ -234,9 +234,34 @@ static int settle(struct search *s)
 	return TFMC_RT_OK;
 }
 
+/* All beams are read again from their first tokens. */
+static int reread(struct search *s)
+{
+	struct feeder *f = &s->feeder;
+	int64_t source = f->record->generate_kind == 1 ? -1 : 0;
+	float *logits = f->logits;
+	int status = TFMC_RT_OK;
+	f->batch = 1;
+	for (int64_t i = 0; status == TFMC_RT_OK && i < s->n_live; i++) {
+		const struct live *l = &s->live[i];
+		uint64_t n = recall(s, l->node);
+		f->logits = logits + l->slot * f->vocab;
+		status = session_trim(f->session, l->slot, 0);
+		if (status == TFMC_RT_OK)
+			status = tfmc_session_select(f->session, l->slot, source);
+		if (status == TFMC_RT_OK)
+			status = feeder_prefill(f, s->history, n);
+	}
+	f->logits = logits;
+	f->batch = s->width;
+	return status == TFMC_RT_OK ? tfmc_session_select(f->session, 0, source) : status;
+}
+
 /* All beams grow by their last id; slots without a beam by the pad id. */
 static int step(struct search *s)
 {
+	if (feeder_rereads(&s->feeder, s->live[0].slot))
+		return reread(s);
 	int64_t pad = s->feeder.record->pad;
 	for (int64_t i = 0; i < s->width; i++)
 		s->ids[i] = pad > 0 && pad < s->feeder.vocab ? (int32_t)pad : 0;

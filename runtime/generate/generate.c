@@ -132,6 +132,15 @@ int generator_next(struct generator *g, float *logits, double *log_p, bool *ends
 	return status;
 }
 
+/* The last id alone, or all ids where the cached keys would have other rotary frequencies than the new one. */
+static int step(struct generator *g, struct feeder *f)
+{
+	if (!feeder_rereads(f, 0))
+		return feeder_step(f, &g->ids[g->n - 1]);
+	int status = session_trim(f->session, 0, 0);
+	return status == TFMC_RT_OK ? feeder_prefill(f, g->ids, g->n) : status;
+}
+
 /* From the first tokens of the growing sequence to its end. */
 static int grow(struct generator *g, struct feeder *f, const int32_t *first, uint64_t n_first, int32_t *out,
                 uint64_t cap, uint64_t *n_out)
@@ -146,7 +155,7 @@ static int grow(struct generator *g, struct feeder *f, const int32_t *first, uin
 		for (; *n_out < g->n - n_first; ++*n_out)
 			out[*n_out] = g->ids[n_first + *n_out];
 		if (!ends && status == TFMC_RT_OK)
-			status = feeder_step(f, &out[*n_out - 1]);
+			status = step(g, f);
 		ends = ends || status != TFMC_RT_OK;
 	}
 	stream_end(&g->stream);

@@ -91,16 +91,30 @@ static int begin(struct many *m, struct running *r, struct tfmc_generation *item
 	return joined == TFMC_RT_E_CANCELLED || joined == TFMC_RT_E_DEVICE ? joined : (int)TFMC_RT_OK;
 }
 
+/* Reads a sequence again from its first token, the new one with it. */
+static int reread(struct many *m, const struct running *r)
+{
+	int status = tfmc_slots_trim(m->slots, r->slot, 0);
+	return status == TFMC_RT_OK ? tfmc_slots_feed(m->slots, r->slot, r->generator.ids, r->generator.n)
+	                            : status;
+}
+
 /* One more token for everyone who goes on. */
 static int step(struct many *m)
 {
+	const struct tfmc_record *record = tfmc_session_record(m->session);
 	uint64_t n = 0;
-	for (int64_t i = 0; i < m->n_places; i++) {
+	int status = TFMC_RT_OK;
+	for (int64_t i = 0; status == TFMC_RT_OK && i < m->n_places; i++) {
 		const struct running *r = &m->places[i];
-		if (r->item)
+		if (!r->item)
+			continue;
+		if (record->reread && tfmc_slots_length(m->slots, r->slot) == record->long_from)
+			status = reread(m, r);
+		else
 			m->tokens[n++] = (struct tfmc_slot_token){r->slot, r->item->out[r->item->n - 1]};
 	}
-	int status = tfmc_slots_step(m->slots, m->tokens, n);
+	status = status == TFMC_RT_OK ? tfmc_slots_step(m->slots, m->tokens, n) : status;
 	for (int64_t i = 0; status == TFMC_RT_OK && i < m->n_places; i++)
 		if (m->places[i].item)
 			choose(m, &m->places[i]);

@@ -72,6 +72,7 @@ static int score_rows(struct feeder *f, const int32_t *all, uint64_t n_before, u
 
 static int score_all(struct feeder *f, const int32_t *all, uint64_t n_before, uint64_t n, double *log_p)
 {
+	f->call_end = (int32_t)(n_before + n - 1);
 	if (f->score_rows)
 		return score_rows(f, all, n_before, n, log_p);
 	if (f->record->prefix > (int64_t)n_before)

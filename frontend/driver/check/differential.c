@@ -403,6 +403,16 @@ static enum tfmc_status add_others(const struct incremental *x, struct named_ten
 	return TFMC_OK;
 }
 
+/* Parts of a text turn by the frequencies of the whole. */
+static enum tfmc_status add_call_end(const struct incremental *x, struct named_tensors *in)
+{
+	int64_t batch = x->tokens->dims[0];
+	struct named_tensor *t = tensors_add(x->d, in, "call_end", DT_I32, 1, &batch);
+	for (int64_t b = 0; t && b < batch; b++)
+		((int32_t *)t->data)[b] = (int32_t)x->tokens->dims[1];
+	return t ? TFMC_OK : TFMC_NO_MEMORY;
+}
+
 /* Feeds tokens [from, to) of every sequence and compares the last logits. */
 static enum tfmc_status feed(struct incremental *x, const char *entry, int64_t from, int64_t to)
 {
@@ -420,6 +430,8 @@ static enum tfmc_status feed(struct incremental *x, const char *entry, int64_t f
 	        .name = x->g->tokens, .dtype = DT_I32, .rank = 2, .dims = {batch, n}, .data = ids};
 	t->count = batch * n;
 	TFMC_TRY(add_others(x, &in));
+	if (x->g->long_from > 0)
+		TFMC_TRY(add_call_end(x, &in));
 	TFMC_TRY(caller_run(x->object, entry, &in, &out));
 	const struct named_tensor *got = tensors_find(&out, x->g->logits);
 	for (int64_t b = 0; got && b < batch; b++) {

@@ -439,6 +439,8 @@ enum tfmc_status driver_facts(struct driver *d, struct frontend_model *m, struct
 	out->pad = g->pad;
 	out->max_len = g->max_len;
 	out->prefix = g->prefix;
+	out->long_from = g->long_from;
+	out->reread = g->reread;
 	out->tokens = g->tokens;
 	out->source = g->source;
 	out->logits = g->logits;

@@ -44,6 +44,8 @@ static void add_facts(struct blake2b *b, const struct backend_facts *f)
 	blake2b_number(b, f->pad);
 	blake2b_number(b, f->max_len);
 	blake2b_number(b, f->prefix);
+	blake2b_number(b, f->long_from);
+	blake2b_number(b, f->reread);
 	blake2b_text(b, f->tokens);
 	blake2b_text(b, f->source);
 	blake2b_text(b, f->logits);

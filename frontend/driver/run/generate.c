@@ -34,6 +34,7 @@ struct generation {
 	int32_t *out; /* [cap] */
 	double *log_p;
 	uint64_t cap;
+	bool border_said;
 	bool side_by_side; /* prompts wait until there are enough for one batch after another */
 	struct {
 		struct ids *items;
@@ -70,6 +71,22 @@ static void say_speed(struct generation *g, uint64_t n_prompt, uint64_t n)
 		buf_printf(&d->log, " in %.2f s, %.1f tokens/s", written, (double)(n - 1) / written);
 	buf_char(&d->log, '\n');
 	driver_flush_log(d);
+}
+
+/* Once a command: the last token of a text is not fed, so that it does not count. */
+static void say_border(struct generation *g, uint64_t n_prompt, uint64_t n)
+{
+	const struct tfmc_record *r = g->record;
+	uint64_t border = (uint64_t)r->long_from;
+	if (g->border_said || border == 0 || n_prompt > border || n_prompt + n <= border + 1)
+		return;
+	g->border_said = true;
+	(void)driver_flush_out(g->d);
+	diag_note(&g->d->diag, LOC_NONE,
+	          "the text grew past %llu tokens, from where positions turn by the long factors: %s",
+	          (unsigned long long)border,
+	          r->reread ? "it was read again from its first token"
+	                    : "keys that were cached before keep the rotation by the short factors");
 }
 
 static int print_id(void *user, int32_t id)
@@ -153,6 +170,8 @@ static enum tfmc_status search_ids(struct generation *g, const struct ids *promp
 	TFMC_TRY(prompt_status(g->d, g->session, "generate", status));
 	for (uint64_t i = 0; i < n; i++)
 		TFMC_TRY(print_line(g, best[i].score, w->n_best > 0, best[i].tokens, best[i].n));
+	for (uint64_t i = 0; i < n; i++)
+		say_border(g, prompt->n, best[i].n);
 	return TFMC_OK;
 }
 
@@ -171,6 +190,7 @@ static enum tfmc_status draw_ids(struct generation *g, const struct ids *prompt)
 		for (uint64_t k = 0; k < n; k++)
 			sum += g->log_p[k];
 		TFMC_TRY(print_line(g, sum, true, g->out, n));
+		say_border(g, prompt->n, n);
 	}
 	return TFMC_OK;
 }
@@ -199,6 +219,7 @@ static enum tfmc_status generate_waiting(struct generation *g)
 		TFMC_TRY(prompt_at_line(g->d, g->waiting.items[i].line,
 		                        prompt_status(g->d, g->session, "generate", items[i].status)));
 		TFMC_TRY(print_line(g, 0, false, items[i].out, items[i].n));
+		say_border(g, items[i].n_prompt, items[i].n);
 	}
 	arena_release(a, mark);
 	TFMC_TRY(prompt_status(g->d, g->session, "generate", status));
@@ -240,8 +261,10 @@ static enum tfmc_status generate_alone(struct generation *g, const struct ids *p
 	(void)tfmc_token_stream_end(&g->stream);
 	if (status == TFMC_RT_OK || g->n_printed)
 		buf_char(&g->d->out, '\n');
-	if (status == TFMC_RT_OK)
+	if (status == TFMC_RT_OK) {
 		say_speed(g, prompt->n, n);
+		say_border(g, prompt->n, n);
+	}
 	return prompt_status(g->d, g->session, "generate", status);
 }
 

@@ -190,7 +190,11 @@ FAMILIES = {
     "phi3_long": causal("Phi3ForCausalLM", hf.Phi3Config(
         **llama_like(original_max_position_embeddings=16), rope_parameters={"rope_theta": 10000.0, "rope_type": "longrope",
         "original_max_position_embeddings": 16, "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5], "long_factor": [1.0, 1.5, 2.0, 3.5, 5.0, 8.0]}),
-        lengths=(17, 19, 37), prompt=17, batch=[19, 17, 18]),
+        lengths=(1, 3, 16, 17, 37), prompt=9, batch=[19, 3, 16], by_length=True),
+    # the library's cache keeps the rotation of keys where the text passes the original length
+    "llama_long": causal("LlamaForCausalLM", hf.LlamaConfig(**llama_like(), rope_parameters={
+        "rope_theta": 10000.0, "rope_type": "longrope", "factor": 1.5, "original_max_position_embeddings": 20,
+        "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5], "long_factor": [1.0, 1.5, 2.0, 3.5, 5.0, 8.0]}), by_length=True, cached=True),
     "phi3_short": causal("Phi3ForCausalLM", hf.Phi3Config(
         **llama_like(original_max_position_embeddings=41), rope_parameters={"rope_theta": 10000.0, "rope_type": "longrope", "factor": 3.0,
         "original_max_position_embeddings": 41, "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5], "long_factor": [1.0, 1.5, 2.0, 3.5, 5.0, 8.0]})),

@@ -126,18 +126,19 @@ def cut(x, lengths):
 class Cases:
     """Tensors `CASE.NAME` and the checks that read them."""
 
-    def __init__(self, f32, f64):
+    def __init__(self, f32, f64, by_length=False):
         self.f32, self.f64 = f32, f64
+        self.by_length = by_length  # a batch of the library turns every sequence by the length of the longest
         self.tensors, self.checks = {}, []
 
-    def alone(self, want, inputs, lengths):
-        """The wanted outputs of the f64 model, every sequence by itself without padding; 0 at padding."""
+    def alone(self, model, want, inputs, lengths):
+        """The wanted outputs of a model, every sequence by itself without padding; 0 at padding."""
         results = []
         for b in range(next(iter(inputs.values())).shape[0]):
             given = {k: v[b:b + 1, :lengths[k][b]] if k in lengths else v[b:b + 1] for k, v in inputs.items()}
-            given = {k: v.to(torch.float64) if v.is_floating_point() else v for k, v in given.items()}
+            given = {k: v.to(next(model.parameters()).dtype) if v.is_floating_point() else v for k, v in given.items()}
             with torch.no_grad():
-                out = self.f64(**given)
+                out = model(**given)
             results.append({k: f(out)[0].detach().to(torch.float64).numpy() for k, f in want.items()})
         longest = {k: max(r[k].shape[0] for r in results) for k in want}
         pad = lambda x, n: numpy.pad(x, [(0, n - x.shape[0])] + [(0, 0)] * (x.ndim - 1)) if x.ndim > 1 else x
@@ -148,11 +149,12 @@ class Cases:
 
         lengths: name of an input or output -> its lengths; masks: what tells the f32 model about padding."""
         lengths = lengths or {}
-        exact = self.alone(want, inputs, lengths)
+        exact = self.alone(self.f64, want, inputs, lengths)
         with torch.no_grad():
             out = self.f32(**inputs, **(masks or {}))
+        single = self.alone(self.f32, want, inputs, lengths) if self.by_length else None
         for k, x in exact.items():
-            batch = cut(want[k](out).detach().numpy(), lengths.get(k))
+            batch = single[k] if single else cut(want[k](out).detach().numpy(), lengths.get(k))
             assert numpy.isfinite(x).all()
             error = numpy.abs(x - batch).max() / max(1.0, numpy.abs(x).max())
             assert error < F32_BOUND, (k, error)
@@ -251,9 +253,14 @@ def causal_cases(cs, family):
     text_cases(cs, family)
     longest = family.get("longest", 37)
 
-    def last_logits(_, ids):
+    def last_logits(prompt, ids):
         with torch.no_grad():
-            return cs.f64(input_ids=torch.from_numpy(ids)).logits[0, -1].numpy()
+            if not family.get("cached"):
+                return cs.f64(input_ids=torch.from_numpy(ids)).logits[0, -1].numpy()
+            new = ids if "cache" not in prompt else ids[:, -1:]
+            out = cs.f64(input_ids=torch.from_numpy(new), use_cache=True, cache=prompt.get("cache"))
+            prompt["cache"] = out.cache
+            return out.logits[0, -1].numpy()
 
     first = family.get("prompt", 5)
     prompt, new = good_greedy(lambda seed: {"start": list(ids_of(500 + seed, first, family))}, last_logits, longest - first)
@@ -330,7 +337,7 @@ def make(name):
     os.makedirs(folder)
     f32 = make_model(name, family, folder)
     f64 = family.get("wrap", lambda m: m)(copy.deepcopy(f32).double())
-    cs = Cases(family.get("wrap", lambda m: m)(f32), f64)
+    cs = Cases(family.get("wrap", lambda m: m)(f32), f64, family.get("by_length", False))
     KINDS[family["kind"]](cs, family)
     save_file(cs.tensors, os.path.join(folder, "cases.safetensors"))
     with open(os.path.join(folder, "checks.yaml"), "w", encoding="utf-8") as f:
