@@ -197,6 +197,14 @@ struct kb_val kb_param(struct kb *k, const char *name, struct kb_type type, unsi
 	return kb_emit(k, inst, NULL, 0, true);
 }
 
+void kb_assume_multiple(struct kb *k, struct kb_val param, int align)
+{
+	struct kb_inst *inst = &k->insts.items[k->defs.items[param.id]];
+	if (kb_require(k, inst->op == KBO_PARAM && align > 0 && (align & (align - 1)) == 0,
+	               "a parameter is a multiple of a power of two"))
+		inst->align = align;
+}
+
 void kb_comment(struct kb *k, const char *fmt, ...)
 {
 	va_list ap;

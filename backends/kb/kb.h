@@ -106,6 +106,8 @@ enum kb_param_flags { KB_NOALIAS = 1, KB_READONLY = 2 };
  * follow. Never NULL: without memory what is recorded is lost, and the module has failed. */
 struct kb *kb_begin(struct kb_module *m, const char *name, enum kb_linkage linkage, enum kb_scalar result);
 struct kb_val kb_param(struct kb *k, const char *name, struct kb_type type, unsigned flags);
+/* States that a parameter, a number or an address in bytes, is a multiple of `align`, a power of two. */
+void kb_assume_multiple(struct kb *k, struct kb_val param, int align);
 void kb_comment(struct kb *k, const char *fmt, ...) TFMC_PRINTF(2, 3);
 /* A comment that says which place of the model follows: FILE:LINE:COL and perhaps a path. */
 void kb_place(struct kb *k, const char *fmt, ...) TFMC_PRINTF(2, 3);

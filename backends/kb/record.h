@@ -37,7 +37,7 @@ struct kb_inst {
 		} cpuid;
 		int detail; /* any of them, to be compared */
 	};
-	int align;
+	int align;   /* bytes: of an access, an array; PARAM: kb_assume_multiple, or 0 */
 	int64_t imm; /* integer constant, displacement, loop step, local count, variable id of GET and SET */
 	double fimm; /* float constant */
 	const char *name; /* symbol, callee, string text, comment, loop or variable name */
@@ -94,6 +94,13 @@ const struct kb_func *kb_share_last(struct kb_module *m);
  * their numbers. New parts live in `arena`; when there is no memory (arena_failed) it gives f.
  */
 const struct kb_func *kb_legalize(const struct kb_func *f, struct arena *arena, const struct kb_caps *has);
+/*
+ * log2 of a power of two that divides each value of f (an integer, or an address in bytes), by value id; 0 where nothing
+ * is known. In `arena`; NULL when there is no memory.
+ */
+const uint8_t *kb_alignments(const struct kb_func *f, struct arena *arena);
+/* Bytes that the address of a LOAD, STORE or a kind of them is a multiple of: at most 4096. */
+int kb_access_align(const uint8_t *alignments, const struct kb_inst *i);
 /* Bytes of an element in memory; 0 for what has no place there (VOID, BOOL). */
 int kb_scalar_bytes(enum kb_scalar s);
 bool kb_is_float(enum kb_scalar s);

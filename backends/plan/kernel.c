@@ -12,6 +12,9 @@
 
 #include "backends/kb/record.h"
 
+#define DEVICE_ALIGN \
+	64 /* bytes: where buffers of a device begin (backends/opencl/README.md, "The launch contract") */
+
 struct recording {
 	struct object *object;
 	struct plan_kernel *kernel;
@@ -51,6 +54,17 @@ static void add_areas(struct recording *r)
 
 /* ---- parameters ---- */
 
+/* Bytes that an offset is a multiple of in every launch, a power of two: those that all its terms are. */
+static int offset_align(const struct area *area)
+{
+	uint64_t all = DEVICE_ALIGN;
+	for (size_t i = 0; i < area->offset->n_terms; i++)
+		all |= (uint64_t)area->offset->terms[i].coeff;
+	for (int i = 0; i < OBJECT_REPEAT_MAX; i++)
+		all |= (uint64_t)area->step[i];
+	return (int)(all & -all);
+}
+
 static struct kb_val declare(struct recording *r, const char *name, enum plan_arg_kind kind, size_t number)
 {
 	ARENA_ADD(r->object->arena, &r->args, (struct plan_arg){kind, number});
@@ -70,8 +84,11 @@ static void declare_all(struct recording *r, struct kb_val *offsets, struct kb_v
 		const char *name = r->e.areas.items[i].name;
 		has_source |= r->e.areas.items[i].is_source;
 		r->e.pointers[i] = declare(r, name, PLAN_BUFFER, i);
-		if (is_device)
-			offsets[i] = declare(r, arena_printf(a, "%s_at", name), PLAN_OFFSET, i);
+		if (!is_device)
+			continue;
+		kb_assume_multiple(r->e.k, r->e.pointers[i], DEVICE_ALIGN);
+		offsets[i] = declare(r, arena_printf(a, "%s_at", name), PLAN_OFFSET, i);
+		kb_assume_multiple(r->e.k, offsets[i], offset_align(&r->e.areas.items[i]));
 	}
 	for (size_t i = 0; i < ir_dims_count(t); i++)
 		if (r->e.function->has_dim[i])

@@ -38,8 +38,9 @@ static bool begin_function(struct print *p, size_t number)
 	p->values = ARENA_ARRAY(p->arena, struct print_value, f->n_values + 1);
 	p->vars = ARENA_ARRAY(p->arena, struct print_var, f->n_vars + 1);
 	p->pending = ARENA_ARRAY(p->arena, uint32_t, f->n_values + 1);
+	p->alignments = kb_alignments(f, p->arena);
 	p->n_pending = 0;
-	if (!p->values || !p->vars || !p->pending || !print_locals_begin(p))
+	if (!p->alignments || !p->values || !p->vars || !p->pending || !print_locals_begin(p))
 		return false;
 	for (size_t i = 0; i < f->n_insts && f->insts[i].op == KBO_PARAM; i++)
 		print_name_value(p, f->insts[i].result, print_local_name(p, f->insts[i].name));

@@ -63,6 +63,7 @@ struct print {
 	size_t f_number;
 	struct print_value *values; /* [n_values], by value id */
 	struct print_var *vars;     /* [n_vars], by variable id */
+	const uint8_t *alignments;  /* kb_alignments */
 	struct strmap locals;       /* name -> the flag of its block: in use while that is open */
 	bool **blocks;              /* [depth + 1]: is open */
 	uint32_t *pending;          /* ids of values whose text is an expression, in order of definition */

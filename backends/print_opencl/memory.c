@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory in OpenCL C. Each access says the type of its element. Vectors are members of packed structs, which ask only
- * for the alignment of an element (vload and vstore do, too, but drivers have them as functions that take the elements
- * one by one, and a program of them is compiled in twice the time); parts of vectors element by element, because the
- * memory after them is not ours to touch.
+ * Memory in OpenCL C. Each access has the type of its element. A vector is a member of a packed struct whose alignment is
+ * the one that is known of the access: a GPU's compiler makes one load of each element where less than the whole vector
+ * is aligned. (vload and vstore take the alignment of an element, and drivers have them as functions on elements: a
+ * program of them is compiled in twice the time.) Parts of vectors are accessed element by element, because the memory
+ * after them belongs to others.
  */
 #include "backends/print_opencl/internal.h"
 
@@ -53,14 +54,17 @@ static void element(struct print *p, const struct kb_inst *i, size_t k, int lane
 	buf_char(out, ']');
 }
 
-/* ((__global const struct packed_float4 *)((__global const float *)p + i))->v; operand k is the pointer */
+/* ((__global const struct packed16_float4 *)((__global const float *)p + i))->v; operand k is the pointer */
 static void packed_vector(struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
 {
 	const char *type = opencl_lanes(p, opencl_memory_scalar(p, i->type.scalar), i->type.lanes);
-	struct print_helper h = {arena_printf(p->arena, "packed_%s", type),
+	int align = kb_access_align(p->alignments, i),
+	    bytes = kb_scalar_bytes(i->type.scalar) * i->type.lanes;
+	const char *text = arena_printf(p->arena, "%d", align < bytes ? align : bytes);
+	struct print_helper h = {arena_printf(p->arena, "packed%s_%s", text, type),
 	                         i->type.scalar,
 	                         i->type.lanes,
-	                         {type, arena_printf(p->arena, "%d", (int)kb_scalar_bytes(i->type.scalar))}};
+	                         {type, text}};
 	buf_str(out, "((");
 	opencl_qualifiers(print_arg_space(p, i, k), out);
 	buf_printf(out, "struct %s *)(", print_helper(p, "vector in memory", &h));

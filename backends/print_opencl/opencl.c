@@ -294,9 +294,10 @@ static bool is_type(const char *name)
 
 static bool is_helper(const char *name)
 {
-	static const char *const prefixes[] = {"fma_",      "lesser_",     "greater_", "sum_",   "least_",
-	                                       "most_",     "f16_of_",     "f16_to_",  "trunc_", "dot_u8s8_",
-	                                       "dot_s8s8_", "dot_s16s16_", "packed_"};
+	static const char *const prefixes[] = {
+	        "fma_",     "lesser_",  "greater_",  "sum_",      "least_",      "most_",     "f16_of_",
+	        "f16_to_",  "trunc_",   "dot_u8s8_", "dot_s8s8_", "dot_s16s16_", "packed1_",  "packed2_",
+	        "packed4_", "packed8_", "packed16_", "packed32_", "packed64_",   "packed128_"};
 	for (size_t i = 0; i < TFMC_COUNT(prefixes); i++) {
 		size_t n = strlen(prefixes[i]);
 		if (strncmp(name, prefixes[i], n) == 0 && is_type(name + n))

@@ -284,7 +284,7 @@ START_TEST(reads_well)
 	        "__kernel __attribute__((reqd_work_group_size(1, 1, 1)))",
 	        "__global const uchar *restrict in",
 	        "__global uchar *restrict out",
-	        "((__global const struct packed_float4 *)((__global const float *)in))->v",
+	        "((__global const struct packed4_float4 *)((__global const float *)in))->v",
 	        "0x1.99999ap-4f",
 	};
 	struct opencl_case c = {.body = text_body, .in = &numbers, .in_bytes = 16, .out_bytes = 16};

@@ -382,10 +382,62 @@ END_TEST
 
 Suite *suite_kb(void);
 
+/* ---- alignment ---- */
+
+/* Alignments of the loads of the last function, in their order. */
+static void check_loads(struct fixture *t, const int *expected)
+{
+	const struct kb_func *f = kb_func_at(t->m, kb_func_count(t->m) - 1);
+	const uint8_t *known = kb_alignments(f, &t->arena);
+	ck_assert_ptr_nonnull(known);
+	size_t n = 0;
+	for (size_t i = 0; i < f->n_insts; i++)
+		if (f->insts[i].op == KBO_LOAD) {
+			int align = kb_access_align(known, &f->insts[i]);
+			ck_assert_msg(align == expected[n], "load %zu: %d, not %d", n, align, expected[n]);
+			n++;
+		}
+	ck_assert_int_eq(expected[n], 0);
+}
+
+/* p is a multiple of 64 and at of 32; a variable that a loop assigns has the least alignment of all its values. */
+START_TEST(derives_alignments)
+{
+	struct fixture t;
+	setup(&t);
+	struct kb *k = begin(&t, "f", KB_VOID);
+	struct kb_val p = kb_param(k, "p", KB_PTR_T, 0), q = kb_param(k, "q", KB_PTR_T, 0);
+	struct kb_val at = kb_param(k, "at", KB_INDEX_T, 0), n = kb_param(k, "n", KB_INDEX_T, 0);
+	struct kb_type four = KB_TYPE(KB_F32, 4);
+	kb_assume_multiple(k, p, 64);
+	kb_assume_multiple(k, at, 32);
+	struct kb_var falls = kb_var(k, "falls", KB_INDEX_T, kb_index(k, 64));
+	struct kb_val base = kb_ptr_add(k, p, at, 0);
+	(void)kb_load(k, four, base, kb_index(k, 0), 0, 0);
+	(void)kb_load(k, four, base, kb_index(k, 0), 2, 0);
+	(void)kb_load(k, four, q, kb_index(k, 0), 0, 0);
+	(void)kb_load(k, four, q, kb_index(k, 0), 0, 16);
+	(void)kb_load(k, four, p, n, 0, 0);
+	(void)kb_load(k, four, p, kb_mul_const(k, n, 4), 8, 0);
+	(void)kb_load(k, four, p, kb_bin(k, KB_AND, n, kb_index(k, -8)), 0, 0);
+	(void)kb_load(k, four, p, kb_min(k, kb_mul_const(k, n, 16), kb_index(k, 24)), 0, 0);
+	struct kb_val i = kb_loop(k, "i", kb_index(k, 8), n, 4, 0);
+	(void)kb_load(k, four, p, i, 0, 0);
+	(void)kb_load(k, four, p, kb_get(k, falls), 0, 0);
+	kb_set(k, falls, kb_add(k, kb_get(k, falls), kb_index(k, 2)));
+	kb_end_loop(k);
+	kb_end(k);
+	ck_assert(!kb_module_failed(t.m));
+	check_loads(&t, (const int[]){32, 8, 4, 16, 4, 16, 32, 32, 16, 8, 0});
+	teardown(&t);
+}
+END_TEST
+
 Suite *suite_kb(void)
 {
 	Suite *s = suite_create("kb");
 	TCase *t = tcase_create("all");
+	tcase_add_test(t, derives_alignments);
 	tcase_add_test(t, dump_reads_like_the_program);
 	tcase_add_test(t, indices_fold);
 	tcase_add_loop_test(t, misuse_is_reported, 0, (int)TFMC_COUNT(misuses));
