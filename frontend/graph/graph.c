@@ -18,7 +18,9 @@ struct graph_node *graph_push(struct arena *a, struct graph_body *body, enum gra
 	*slot = node;
 	node->kind = kind;
 	node->loc = loc;
-	return node;
+	if (kind == GRAPH_REPEAT)
+		node->cuts = ARENA_NEW(a, struct graph_cuts);
+	return kind == GRAPH_REPEAT && node->cuts == NULL ? NULL : node;
 }
 
 bool graph_push_statement(struct arena *a, struct graph_body *body, struct ir_loc loc,

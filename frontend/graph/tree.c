@@ -143,8 +143,10 @@ static bool fill_node(struct filling *f, const struct graph_node *node, struct g
 	struct graph_node *copy = graph_push(f->arena, out, node->kind, loc);
 	if (copy == NULL)
 		return false;
+	struct graph_cuts *own = copy->cuts;
 	*copy = *node;
 	copy->loc = loc;
+	copy->cuts = own;
 	copy->body = (struct graph_body){NULL, 0, 0};
 	return graph_substitute(f->arena, &node->body, f->name, f->with, &copy->body);
 }
@@ -158,4 +160,65 @@ bool graph_substitute(struct arena *a, const struct graph_body *body, const char
 			return false;
 	}
 	return true;
+}
+
+/* ---- repeats in parts ---- */
+
+bool graph_push_rounds(struct arena *a, const struct graph_node *repeat, int64_t from, int64_t to,
+                       struct graph_body *out)
+{
+	const char *first = arena_printf(a, "%lld", (long long)(repeat->start + from));
+	if (to - from == 1)
+		return graph_substitute(a, &repeat->body, repeat->as, first, out);
+	struct graph_node *node = graph_push(a, out, GRAPH_REPEAT, repeat->loc);
+	if (node == NULL)
+		return false;
+	node->count = to - from;
+	node->start = repeat->start + from;
+	node->as = repeat->as;
+	node->body = repeat->body;
+	node->label = arena_printf(a, "%s_%lld", first, (long long)(repeat->start + to - 1));
+	return true;
+}
+
+static bool divide_repeat(struct arena *a, const struct graph_node *node, struct graph_body *out)
+{
+	struct graph_node whole = *node;
+	whole.body = (struct graph_body){NULL, 0, 0};
+	if (!graph_divide(a, &node->body, &whole.body))
+		return false;
+	if (node->cuts->before == NULL) {
+		struct graph_node *copy = graph_push(a, out, GRAPH_REPEAT, node->loc);
+		if (copy != NULL)
+			*copy = whole;
+		return copy != NULL;
+	}
+	int64_t from = 0;
+	for (int64_t k = 1; k <= node->count; k++) {
+		if (k < node->count && !node->cuts->before[k])
+			continue;
+		if (!graph_push_rounds(a, &whole, from, k, out))
+			return false;
+		from = k;
+	}
+	return true;
+}
+
+bool graph_divide(struct arena *a, const struct graph_body *body, struct graph_body *out)
+{
+	bool ok = true;
+	for (size_t i = 0; ok && i < body->n; i++) {
+		const struct graph_node *node = body->items[i];
+		ok = node->kind == GRAPH_REPEAT ? divide_repeat(a, node, out)
+		                                : graph_push_statement(a, out, node->loc, node->st);
+	}
+	return ok;
+}
+
+size_t graph_count(const struct graph_body *body)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < body->n; i++)
+		n += body->items[i]->kind == GRAPH_REPEAT ? graph_count(&body->items[i]->body) : 1;
+	return n;
 }

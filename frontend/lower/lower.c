@@ -443,9 +443,22 @@ static bool build_all(struct frontend_model *m, struct ir_module *module)
 		return false;
 	if (has_parts && !build_pair(m, module, &parts, &types))
 		return false;
-	check_cache(m, module);
-	return weight_map_finish(m->weights.map, m->options.allow_unused) && model_quantize_finish(m) &&
-	       profile_finish(m);
+	return true;
+}
+
+/* With repeats divided where parameters change their format, if they are mixed, unless that is too much to lower. */
+static bool divide_repeats(struct frontend_model *m, struct ir_module **module)
+{
+	struct graph_body parts = {NULL, 0, 0};
+	if (!graph_divide(&m->arena, &m->graph, &parts))
+		return false;
+	m->weights.are_mixed = false;
+	if (graph_count(&parts) > MODEL_STEPS_MAX)
+		return true;
+	ir_module_destroy(*module);
+	*module = create_module(m);
+	m->graph = parts;
+	return *module != NULL && build_all(m, *module);
 }
 
 enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out)
@@ -456,7 +469,14 @@ enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out
 	if (module == NULL)
 		return TFMC_NO_MEMORY;
 	enum tfmc_status opened = weights_open(m);
-	if (opened == TFMC_OK && build_all(m, module) && m->cx->n_errors == errors) {
+	bool ok = opened == TFMC_OK && build_all(m, module);
+	if (ok && m->weights.are_mixed)
+		ok = divide_repeats(m, &module);
+	if (ok)
+		check_cache(m, module);
+	ok = ok && weight_map_finish(m->weights.map, m->options.allow_unused) && model_quantize_finish(m) &&
+	     profile_finish(m);
+	if (ok && m->cx->n_errors == errors) {
 		*out = module;
 		return TFMC_OK;
 	}

@@ -212,6 +212,61 @@ static const struct ir_wexpr *stack(struct lowering *lw, const struct weight_nee
 	return ok ? wexpr_stack(a, (size_t)node->count, parts) : NULL;
 }
 
+/* ---- formats ---- */
+
+/* quantize, dtype.weights: what matrices and tables lie in memory as; vectors are small, and passes fold them. */
+static enum ir_format kept_as(const struct lowering *lw, const struct weight_need *need,
+                              const struct ir_wexpr *e, size_t n_loops)
+{
+	int rank = e->rank - (int)n_loops - (need->experts > 0);
+	if (rank < 2)
+		return FORMAT_PLAIN;
+	if (lw->m->dtypes.keeps_weights || (lw->m->quantize.n > 0 && ir_format_has_codes(wexpr_format(e))))
+		return wexpr_format(e);
+	return wexpr_holds(e, lw->m->dtypes.weights) ? lw->m->dtypes.weights : FORMAT_PLAIN;
+}
+
+/* The formats of all parts of a stack for n loops, in order; gives where the next one goes. */
+static enum ir_format *formats_of(const struct lowering *lw, const struct weight_need *need,
+                                  const struct ir_wexpr *e, size_t n, enum ir_format *out)
+{
+	if (n == 0)
+		*out++ = kept_as(lw, need, e, 0);
+	for (size_t i = 0; n > 0 && i < e->n_args; i++)
+		out = formats_of(lw, need, e->args[i], n - 1, out);
+	return out;
+}
+
+/* Rounds whose parts of the stack e differ in format from those of the round before begin a repeat of their own: one weight
+ * has one format, and what a linear multiplies is rounded as the format wants it. */
+static bool cut_at_formats(struct lowering *lw, const struct weight_need *need, const struct ir_wexpr *e,
+                           const struct lower_loop *const *loops, size_t n)
+{
+	size_t parts = 1, inner = 1;
+	for (size_t l = 0; l < n; l++)
+		parts *= (size_t)loops[l]->node->count;
+	enum ir_format *formats = ARENA_ARRAY(lw->arena, enum ir_format, parts);
+	if (formats == NULL)
+		return false;
+	(void)formats_of(lw, need, e, n, formats);
+	for (size_t l = n; l-- > 0;) {
+		size_t count = (size_t)loops[l]->node->count;
+		struct graph_cuts *cuts = loops[l]->node->cuts;
+		for (size_t i = 1; i * inner < parts; i++) {
+			const enum ir_format *at = formats + i * inner;
+			if (i % count == 0 || memcmp(at, at - inner, inner * sizeof(*at)) == 0)
+				continue;
+			if (cuts->before == NULL)
+				cuts->before = ARENA_ARRAY(&lw->m->arena, bool, count);
+			if (cuts->before == NULL)
+				return false;
+			cuts->before[i % count] = lw->m->weights.are_mixed = true;
+		}
+		inner *= count;
+	}
+	return true;
+}
+
 /* ---- names ---- */
 
 static const char *drop_index(struct arena *a, const char *text, const struct graph_node *node, bool label)
@@ -318,18 +373,6 @@ static const char *rows_text(struct lowering *lw, const struct weight_need *need
 	return groups == 1 ? rows : arena_printf(lw->arena, "%s.of%lld", rows, (long long)groups);
 }
 
-/* quantize, dtype.weights: what matrices and tables lie in memory as; vectors are small, and passes fold them. */
-static enum ir_format kept_as(const struct lowering *lw, const struct weight_need *need,
-                              const struct ir_wexpr *e, size_t n_loops)
-{
-	int rank = e->rank - (int)n_loops - (need->experts > 0);
-	if (rank < 2)
-		return FORMAT_PLAIN;
-	if (lw->m->dtypes.keeps_weights || (lw->m->quantize.n > 0 && ir_format_has_codes(wexpr_format(e))))
-		return wexpr_format(e);
-	return wexpr_holds(e, lw->m->dtypes.weights) ? lw->m->dtypes.weights : FORMAT_PLAIN;
-}
-
 static bool has_quantized(const struct ir_wexpr *e)
 {
 	bool found = e->kind == WX_QUANTIZE;
@@ -377,7 +420,9 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 	if (e == NULL)
 		return false;
 	enum ir_format format = kept_as(lw, need, e, n);
-	if (!ir_format_has_codes(format) && has_quantized(e))
+	if (format == FORMAT_PLAIN && !need->plus_one && !cut_at_formats(lw, need, e, loops, n))
+		return false;
+	if (!ir_format_has_codes(format) && has_quantized(e) && !lw->m->weights.are_mixed)
 		diag_warning(lw->cx, lw->loc.at, DIAG_UNSUPPORTED,
 		             "the parameters '%s' have different formats: one weight of f32 holds them",
 		             need->pattern);

@@ -152,19 +152,13 @@ static bool expand_round(struct step *st, const struct rounds *r, int64_t k)
 static bool push_rounds(struct step *st, const struct rounds *r, int64_t from, int64_t to)
 {
 	struct blocks *b = st->b;
-	const char *first = arena_printf(b->arena, "%lld", (long long)(r->start + from));
-	if (to - from == 1)
-		return graph_substitute(b->arena, &r->items[from].body, r->as, first, b->out);
-	struct graph_node *node =
-	        graph_push(b->arena, b->out, GRAPH_REPEAT, (struct ir_loc){st->loc, st->path});
-	if (node == NULL)
+	const struct graph_node all = {
+	        .loc = {st->loc, st->path}, .start = r->start, .as = r->as, .body = r->items[from].body};
+	if (!graph_push_rounds(b->arena, &all, from, to, b->out))
 		return false;
-	node->count = to - from;
-	node->start = r->start + from;
-	node->as = r->as;
-	node->body = r->items[from].body;
-	if (from > 0 || to < r->count || (b->locals != NULL && node->start > 0))
-		node->label = arena_printf(b->arena, "%s_%lld", first, (long long)(r->start + to - 1));
+	bool is_whole = to - from == r->count && !(b->locals != NULL && r->start > 0);
+	if (is_whole && r->count > 1) /* names of weights leave out the index */
+		b->out->items[b->out->n - 1]->label = NULL;
 	return true;
 }
 

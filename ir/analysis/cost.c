@@ -109,6 +109,9 @@ static double operand_bytes(const struct ir_func *f, const struct ir_op *op, str
 	if (op->code == OP_expert_linear)
 		read = elements(t, 1, values) *
 		       elements(ir_type_of(f, op->operands[OPERAND(expert_linear, ids)]), 0, values);
+	else if (op->code == OP_rope)
+		read = elements(t, 1, values) *
+		       elements(ir_type_of(f, op->operands[OPERAND(rope, at)]), 0, values);
 	else if (ir_op_desc(op->code)->traits & TRAIT_MOVE)
 		read = elements(ir_type_of(f, op->results[0]), 0, values);
 	return (read < all ? read : all) * element_bytes(w);
