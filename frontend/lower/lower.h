@@ -165,6 +165,8 @@ struct weight_need {
 };
 #define LOWER_EXPERT "{*}" /* the number of an expert */
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out);
+/* Whether the weight of `path`, which is tied to that of `tie`, is stored with values of its own (weight_map_unties). */
+bool lower_unties(struct lowering *lw, const char *path, const char *tie);
 /* Adds what the arguments bias, alibi and rel_bias of sdpa say to scores [B, H, S, T], and -inf where a key
  * is not visible (bool, rank 4, broadcast; may be none). */
 bool lower_score_bias(const struct call *c, struct ir_value visible, struct ir_value *scores);

@@ -316,6 +316,15 @@ const char *lower_indexed(struct lowering *lw, const char *pattern, const struct
 
 /* ---- references ---- */
 
+bool lower_unties(struct lowering *lw, const char *path, const char *tie)
+{
+	struct arena *a = &lw->m->arena;
+	if (lw->mode == LOWER_PROBE || lw->m->weights.map == NULL || strchr(path, '{') != NULL)
+		return false;
+	return weight_map_unties(lw->m->weights.map, arena_printf(a, "%s.weight", path),
+	                         arena_printf(a, "%s.weight", tie));
+}
+
 static const struct ir_weight *add(struct lowering *lw, const char *name, const struct ir_wexpr *e,
                                    enum ir_format format)
 {

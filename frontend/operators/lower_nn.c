@@ -94,7 +94,7 @@ bool lower_linear(const struct call *c, struct lval *out)
 	need.first = first;
 	need.rows = of > 0 ? rows : 0;
 	need.groups = groups;
-	if (!weight(c, tie != NULL ? tie : path, "weight", &need, &w))
+	if (!weight(c, tie == NULL || lower_unties(c->lw, path, tie) ? path : tie, "weight", &need, &w))
 		return false;
 	need.rank = 1;
 	if (bias && !weight(c, path, "bias", &need, &b))

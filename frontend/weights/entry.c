@@ -157,6 +157,15 @@ bool weight_entry_exists(struct weight_build *b, const struct weight_entry *e)
 	return (e->kind == WX_INDEX || name_exists(b, e->name)) && ok;
 }
 
+struct stored_tensor *weight_entry_tensor(struct weight_build *b, const struct weight_entry *e)
+{
+	while (e != NULL && e->op->apply == apply_any)
+		e = first_existing(b, e);
+	bool is_one = e != NULL && e->kind == WX_TENSOR && e->name != NULL && e->n_of == 0;
+	const char *name = is_one ? weight_template_fill(b->arena, e->name, b->captures) : NULL;
+	return name == NULL ? NULL : weight_files_find(b->files, name);
+}
+
 static const struct ir_wexpr *reverse_axes(struct arena *a, const struct ir_wexpr *x)
 {
 	int64_t from[IR_RANK_MAX];

@@ -82,6 +82,8 @@ struct weight_build {
 
 /* All names exist. Sets missing when not. */
 bool weight_entry_exists(struct weight_build *b, const struct weight_entry *e);
+/* The stored tensor that the entry names when it is one as it is stored, else NULL. */
+struct stored_tensor *weight_entry_tensor(struct weight_build *b, const struct weight_entry *e);
 /* The expression of an entry whose names exist; marks its tensors used. NULL after a diagnostic. */
 const struct ir_wexpr *weight_entry_build(struct weight_build *b, const struct weight_entry *e);
 /* The stored tensor of a name, as it is meant; marks it used. */

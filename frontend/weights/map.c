@@ -337,6 +337,44 @@ const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight
 	return x == NULL ? NULL : check_shape(m, want, p, x);
 }
 
+/* ---- tied parameters ---- */
+
+/* Of one type and shape, with the same bytes. */
+static bool is_copy(const struct stored_tensor *a, const struct stored_tensor *b)
+{
+	return a == b ||
+	       (a->bytes == b->bytes && a->rank == b->rank && strcmp(a->type_name, b->type_name) == 0 &&
+	        memcmp(a->dims, b->dims, (size_t)a->rank * sizeof(*a->dims)) == 0 &&
+	        (a->bytes == 0 || memcmp(a->data, b->data, a->bytes) == 0));
+}
+
+/* The entry of a parameter; *tensor is what it names when that is one stored tensor as it is, else NULL. */
+static const struct weight_entry *find_entry(struct weight_map *m, const char *path, struct weight_build *b,
+                                             struct weight_captures *captures, struct stored_tensor **tensor)
+{
+	const struct weight_want want = {.path = path};
+	bool clash;
+	const struct pattern *p = find_pattern(m, &want, captures, &clash);
+	*b = (struct weight_build){m->arena, m->cx, m->files, captures, NULL, NULL};
+	*tensor = p != NULL ? weight_entry_tensor(b, p->source) : weight_files_find(m->files, path);
+	return p == NULL ? NULL : p->source;
+}
+
+bool weight_map_unties(struct weight_map *m, const char *path, const char *tied)
+{
+	struct weight_captures captures;
+	struct weight_build b;
+	struct stored_tensor *own, *other;
+	const struct weight_entry *e = find_entry(m, path, &b, &captures, &own);
+	if (e == NULL || !weight_entry_exists(&b, e))
+		return false;
+	find_entry(m, tied, &b, &captures, &other);
+	if (own == NULL || other == NULL || !is_copy(own, other))
+		return true;
+	own->used = true;
+	return false;
+}
+
 /* ---- the end ---- */
 
 /* The parameter path most like a name with more than `least` bytes in common, or NULL. */
@@ -420,47 +458,35 @@ static bool check_unused(struct weight_map *m, bool allow_unused)
 	return unused == 0 || allow_unused;
 }
 
-#define SAMPLES      64
-#define SAMPLE_BYTES 64
-
-/* Of one type and shape, and equal where it is looked at. */
-static bool is_copy(const struct stored_tensor *a, const struct stored_tensor *b)
+/* A tensor that is ignored and has an entry in the map, which no parameter matches, is a copy of one that is used: of
+ * a table that two embeddings share. */
+static bool check_ignored(const struct weight_map *m, const struct pattern *p)
 {
-	bool same = a->bytes == b->bytes && a->rank == b->rank && strcmp(a->type_name, b->type_name) == 0 &&
-	            memcmp(a->dims, b->dims, (size_t)a->rank * sizeof(*a->dims)) == 0;
-	size_t n = a->bytes < SAMPLE_BYTES ? a->bytes : SAMPLE_BYTES;
-	for (size_t i = 0; same && n > 0 && i < SAMPLES; i++) {
-		size_t at = (a->bytes - n) / SAMPLES * i;
-		same = memcmp((const char *)a->data + at, (const char *)b->data + at, n) == 0;
-	}
-	return same;
-}
-
-/* A tensor that has a place in the map which no parameter takes, and is ignored, is a copy: of the table of a tied head. */
-static void check_ignored(const struct weight_map *m, const struct pattern *p)
-{
-	const struct weight_entry *e = p->source;
-	bool is_one = p->key.n_captures == 0 && e->kind == WX_TENSOR && e->name != NULL && e->n_of == 0;
-	const struct stored_tensor *t =
-	        is_one && !p->matched ? weight_files_find(m->files, e->name->node->text) : NULL;
+	struct weight_captures none = {.n = 0};
+	struct weight_build b = {m->arena, m->cx, m->files, &none, NULL, NULL};
+	bool may = p->key.n_captures == 0 && !p->matched;
+	const struct stored_tensor *t = may ? weight_entry_tensor(&b, p->source) : NULL;
 	if (t == NULL || t->used || !t->ignored)
-		return;
+		return true;
 	for (size_t i = 0; i < weight_files_count(m->files); i++) {
 		const struct stored_tensor *other = weight_files_at(m->files, i);
 		if (other->used && is_copy(t, other))
-			return;
+			return true;
 	}
-	diag_warning(
+	diag_error(
 	        m->cx, t->loc, DIAG_UNUSED_TENSOR,
-	        "'%.200s' is stored but not used, and no tensor that is used has its numbers: is it tied?",
+	        "not supported yet: '%.200s' is stored with values of its own, no parameter reads it and it "
+	        "is not a copy of a tensor that is read",
 	        t->key);
+	diag_note(m->cx, p->source_loc, "the map names it here");
+	return false;
 }
 
 bool weight_map_finish(struct weight_map *m, bool allow_unused)
 {
 	bool matched = check_patterns(m);
 	for (size_t i = 0; i < m->all.n && !m->missing; i++)
-		check_ignored(m, m->all.items[i]);
+		matched = check_ignored(m, m->all.items[i]) && matched;
 	/* Tensors that a wrong name in the map does not reach are left over because of it. */
 	bool used = m->missing || check_unused(m, allow_unused);
 	return matched && used;

@@ -54,6 +54,13 @@ struct weight_want {
 const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight_want *want);
 
 /*
+ * Whether a parameter that is tied to another one has values of its own: the map has an entry for it (a tensor that
+ * merely has its name is none), the entry's tensors are stored, and they are not a copy of the other's. Hub files
+ * whose configuration ties a head may store another head all the same, and the library takes the stored one.
+ */
+bool weight_map_unties(struct weight_map *m, const char *path, const char *tied);
+
+/*
  * After the last parameter: patterns without match and, when every parameter
  * has its tensors, tensors neither used nor ignored (a warning with allow_unused). True when nothing was
  * wrong.

@@ -5,7 +5,8 @@
 1. SAME: further or older keys of config.json, after which the model expands to the very same statements.
 2. ALIKE: two configurations that must mean the same, and a third that must not.
 3. REFUSED: keys that change the computation, refused by name; all of them at once.
-4. NAMES: tensors under older names, and further ones that files carry: `tfmc plan` of a file with a hole for a body takes them.
+4. HEADS: configurations that tie a head whose file stores another one: the stored one is used, whatever the configuration says.
+5. NAMES: tensors under older names, and further ones that files carry: `tfmc plan` of a file with a hole for a body takes them.
 """
 import json
 import os
@@ -29,6 +30,12 @@ BIGCODE = {**GPT2, "model_type": "gpt_bigcode"}
 LLAMA = {"model_type": "llama", "hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 1, "intermediate_size": 7, "vocab_size": 5}
 MISTRAL = {**LLAMA, "model_type": "mistral", "num_key_value_heads": 3, "max_position_embeddings": 9000}
 GEMMA2 = {**LLAMA, "model_type": "gemma2", "num_key_value_heads": 3, "max_position_embeddings": 9}
+MOE = {**LLAMA, "model_type": "qwen3_moe", "num_key_value_heads": 3, "head_dim": 8, "num_hidden_layers": 2, "num_experts": 3, "num_experts_per_tok": 2,
+       "moe_intermediate_size": 5, "use_sliding_window": True, "sliding_window": 4}
+VIT = {"model_type": "vit", "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 7, "image_size": 4, "patch_size": 2}
+BERT = {"model_type": "bert", "architectures": ["BertForSequenceClassification"], "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3,
+        "intermediate_size": 7, "vocab_size": 17, "max_position_embeddings": 9}
+LABELS = {"id2label": {"0": "a", "1": "b"}}
 YARN = {"factor": 4.0, "original_max_position_embeddings": 6}
 
 SAME = [
@@ -57,6 +64,11 @@ ALIKE = [
      {**LLAMA, "rope_scaling": {**YARN, "type": "yarn", "mscale": 1.0, "mscale_all_dim": 0.5}}),
     ({**LLAMA, "rope_scaling": {"type": "linear", "factor": 2.0}}, {**LLAMA, "rope_parameters": {"type": "linear", "rope_type": "linear", "factor": 2.0}}, LLAMA),
     ({**LLAMA, "model_type": "qwen2"}, {**LLAMA, "model_type": "qwen2", "rope_theta": 10000.0}, {**LLAMA, "model_type": "qwen2", "rope_theta": 1000000.0}),
+    # the library gives all layers of Qwen3-MoE the window
+    ({**MOE, "max_window_layers": 1}, {**MOE, "max_window_layers": 0, "layer_types": ["full_attention", "sliding_attention"]}, {**MOE, "use_sliding_window": False}),
+    # labels: as many as have names, else num_labels, else two
+    *(({**c, **LABELS, "num_labels": 3}, c, {**c, "num_labels": 3}) for c in (VIT, {**VIT, "model_type": "deit"}, BERT, {**BERT, "architectures": ["BertForTokenClassification"]},
+      {**{k: v for k, v in VIT.items() if k != "intermediate_size"}, "model_type": "dinov2", "mlp_ratio": 2, "architectures": ["Dinov2ForImageClassification"]})),
     ({**LLAMA, "model_type": "phi", "partial_rotary_factor": 0.5}, {**LLAMA, "model_type": "phi"}, {**LLAMA, "model_type": "phi", "partial_rotary_factor": 0.25}),
 ]
 REFUSED = [
@@ -66,6 +78,14 @@ REFUSED = [
     ({**MARIAN, "normalize_embedding": True}, ["'normalize_embedding' is true"]),
     ({**LLAMA, "model_type": "phi3", "lm_head_bias": True}, ["'lm_head_bias' is true"]),
     ({**MPT, "attn_config": {"qk_ln": True}}, ["'attn_config.qk_ln' is true"]),
+]
+# (family, the stored head in place of the tied one, its parameter)
+HEADS = [
+    *((family, "lm_head.weight", "head.weight") for family in ("gemma", "gemma3", "starcoder2", "falcon", "gpt_neo", "gpt_bigcode", "mpt_clipped", "opt_bare")),
+    *((family, "lm_head.weight", "decoder.head.weight") for family in ("mbart", "m2m_100", "pegasus", "mt5")),
+    ("bert_words", "cls.predictions.decoder.weight", "head.weight"), ("roberta_words", "lm_head.decoder.weight", "head.weight"),
+    ("albert_words", "predictions.decoder.weight", "head.weight"), ("distilbert_words", "vocab_projector.weight", "head.weight"),
+    ("electra_words", "generator_lm_head.weight", "head.weight"), ("mpnet_words", "lm_head.decoder.weight", "head.weight"), ("modernbert", "decoder.weight", "head.weight"),
 ]
 # (family, [old name -> new name], further tensors for each name that fits)
 INV = (r"(.*layers\.\d+\.self_attn)\.(q_proj|qkv_proj)\.weight", r"\1.rotary_emb.inv_freq", [6])
@@ -152,6 +172,31 @@ def names(family, renamed, further):
     return shapes
 
 
+def heads(tmp, family, name, parameter):
+    """Weights of the folder with a head of ones beside a table that is a hole; the same with a copy of the table, and untied."""
+    shapes = {n: list(s) for n, s, *_ in seeded.read_list(os.path.join(HERE, family, "tensors.txt"))}
+    table = max((n for n in shapes if re.search(r"(embed_tokens|word_embeddings|tok_embeddings|shared|wte)\.weight$", n)), key=len)
+    shapes.pop(name, None)
+    shapes[name] = shapes[table]
+    folder = folder_of(tmp, config_of(family), shapes)
+    path = os.path.join(folder, "model.safetensors")
+    found = []
+    for own in (False, True):
+        with open(path, "r+b") as f:
+            n = int.from_bytes(f.read(8), "little")
+            f.seek(8 + n + json.loads(f.read(n))[name]["data_offsets"][0])
+            f.write(struct.pack("<f", float(own)))
+        result = call("inspect", folder)
+        if result.returncode != 0:
+            fail(family, name, result.stderr)
+        found.append(f"\n  {parameter}: " in result.stdout)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+        json.dump({**config_of(family), "tie_word_embeddings": False}, f)
+    result = call("inspect", folder)
+    if result.returncode != 0 or found + [f"\n  {parameter}: " in result.stdout] != [False, True, True]:
+        fail(family, name, "copy, own, untied:", found, result.stdout, result.stderr)
+
+
 def own_keys(tmp):
     """A model file may say of keys that they change nothing."""
     folder = folder_of(tmp, {**GPT2, "wandb": {"run": 3}})
@@ -187,8 +232,10 @@ def main():
             result = call("plan", folder_of(tmp, config_of(family), names(family, renamed, further)))
             if result.returncode != 0:
                 fail(family, renamed, further, result.stderr)
+        for family, name, parameter in HEADS:
+            heads(tmp, family, name, parameter)
         own_keys(tmp)
-    print(f"{len(SAME)} same, {len(ALIKE)} alike, {len(REFUSED)} refused, {len(NAMES)} files")
+    print(f"{len(SAME)} same, {len(ALIKE)} alike, {len(REFUSED)} refused, {len(HEADS)} heads, {len(NAMES)} files")
 
 
 if __name__ == "__main__":
