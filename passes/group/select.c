@@ -16,10 +16,10 @@
 #include "passes/group/form.h"
 #include "passes/group/tiles.h"
 
-#define SPLIT_ROWS_MAX   16 /* query heads of a head of keys, in a step */
-#define SPLIT_BLOCKS_MIN 4  /* of keys */
-#define SPLIT_BLOCKS_MAX 512
-#define SPLIT_GROUPS_MIN 2 /* blocks that work-groups divide */
+#define SPLIT_ROWS_MAX   16   /* query heads of a head of keys, in a step */
+#define SPLIT_BLOCKS_MIN 4    /* of keys */
+#define SPLIT_BLOCKS_MAX 2048 /* 131 072 keys in blocks of 64: 8 MiB of partial results for each worker */
+#define SPLIT_GROUPS_MIN 2    /* blocks that work-groups divide */
 #define SCRATCH_MAX      ((int64_t)1 << 32)
 
 struct selector {
@@ -243,7 +243,7 @@ static int64_t attention_rows(const struct rebuild *r, const struct ir_op *root,
 /*
  * Blocks of keys of a head, where dividing them among workers may pay: one new token, long contexts. The
  * blocks and the order in which they join are the same without it. On processors all query heads of a head of keys are
- * one task then.
+ * one task then. 0: they are not divided.
  */
 static int64_t split_of(const struct rebuild *r, const struct ir_op *root, int64_t rows, int64_t br,
                         int64_t bc)
@@ -264,6 +264,12 @@ static int64_t split_of(const struct rebuild *r, const struct ir_op *root, int64
 	    !ir_dim_is_const(key->dims[1], &heads))
 		return 0;
 	int64_t blocks = keys / bc + (keys % bc != 0);
+	if (blocks > SPLIT_BLOCKS_MAX)
+		pass_missed(r->p, root->loc,
+		            "not divided: %lld blocks of keys are more than the %d that workers may share, "
+		            "so one "
+		            "worker computes a head",
+		            (long long)blocks, SPLIT_BLOCKS_MAX);
 	return blocks >= least && blocks <= SPLIT_BLOCKS_MAX ? blocks : 0;
 }
 
