@@ -55,6 +55,13 @@ void tfmc_cl_context_close(struct tfmc_cl_context *c)
 	free(c);
 }
 
+int tfmc_cl_flush(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
+{
+	if (!c)
+		return cl_fail(error, TFMC_CL_E_NULL, "there is no context");
+	return CL_CALL(c->calls, clFlush, error, c->queue);
+}
+
 int tfmc_cl_finish(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
 {
 	if (!c)

@@ -102,6 +102,8 @@ int tfmc_cl_context_open(const struct tfmc_cl *cl, size_t number, uint64_t piece
                          struct tfmc_cl_context **out, struct tfmc_cl_error *error);
 /* Waits for what is under way. NULL is allowed, here and where something is freed. */
 void tfmc_cl_context_close(struct tfmc_cl_context *context);
+/* Submits what was enqueued so far to the device, and does not wait. */
+int tfmc_cl_flush(struct tfmc_cl_context *context, struct tfmc_cl_error *error);
 /* Waits until everything is done. Faults of kernels may show here, and at a download. */
 int tfmc_cl_finish(struct tfmc_cl_context *context, struct tfmc_cl_error *error);
 

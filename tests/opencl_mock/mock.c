@@ -139,6 +139,12 @@ cl_int clReleaseCommandQueue(cl_command_queue queue)
 	return release("clReleaseCommandQueue", queue, QUEUE);
 }
 
+cl_int clFlush(cl_command_queue queue)
+{
+	cl_int code = begin("clFlush");
+	return is_object(queue, QUEUE) ? code : misuse(CL_INVALID_COMMAND_QUEUE);
+}
+
 cl_int clFinish(cl_command_queue queue)
 {
 	cl_int code = begin("clFinish");

@@ -12,6 +12,8 @@
  * a time. */
 #define GROUPS_CPU 4
 #define GROUPS     16
+#define FLUSH_EVERY \
+	8 /* launches: drivers that batch commands begin with these while the host enqueues the rest */
 
 struct run {
 	struct tfmc_cl_model *model;
@@ -416,8 +418,11 @@ static int32_t tell(const struct run *r, int32_t status)
 static int32_t ask(const struct run *r, const struct span *lengths)
 {
 	TRY(checked(r, NULL, upload(r)));
-	for (size_t i = 0; i < r->f->n; i++)
+	for (size_t i = 0; i < r->f->n; i++) {
 		TRY(launch(r, &r->f->launches[i]));
+		if (i % FLUSH_EVERY == FLUSH_EVERY - 1)
+			TRY(checked(r, NULL, tfmc_cl_flush(r->model->context, &r->model->error)));
+	}
 	return checked(r, NULL, download(r, lengths));
 }
 

@@ -258,6 +258,7 @@ START_TEST(null_pointers)
 	ck_assert_int_eq(tfmc_cl_context_open(cl, 0, 0, NULL, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_context_open(cl, MOCK_DEVICES, 0, &c, &error), TFMC_CL_E_DEVICE);
 	ck_assert_int_eq(tfmc_cl_finish(NULL, &error), TFMC_CL_E_NULL);
+	ck_assert_int_eq(tfmc_cl_flush(NULL, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_buffer_create(NULL, 1, &b, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_buffer_share(NULL, data, 1, &b, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_upload(NULL, 0, &byte, 1, &error), TFMC_CL_E_NULL);

@@ -301,6 +301,7 @@ START_TEST(wanted)
 	open_model();
 	size_t n = run_as_planned(&all);
 	ck_assert_int_eq(count("clEnqueueReadBuffer"), 2);
+	ck_assert_int_eq(count("clFlush"), (int)n / 8);
 	size_t fewer = run_as_planned(&some);
 	ck_assert_uint_le(fewer, n);
 	ck_assert_int_eq(count("clEnqueueReadBuffer"), 1);
