@@ -13,7 +13,7 @@
 
 /* ---- items ---- */
 
-/* What kernel_linear_shared reads: f32 in memory or of a norm, packed weights. */
+/* What kernel_linear_shared reads: f32 in memory, packed weights. */
 static bool is_shared_linear(const struct ir_func *f, const struct ir_op *group, const struct ir_op *root)
 {
 	const struct attrs_group *attrs = group->attrs;
@@ -21,8 +21,7 @@ static bool is_shared_linear(const struct ir_func *f, const struct ir_op *group,
 		return false;
 	struct ir_value x = ir_view_base(f, root->operands[0]);
 	const struct ir_weight *w = ir_weight_of(f, root->operands[1]);
-	const struct ir_op *norm = ir_info(f, x)->region == group->region ? ir_def(f, x) : NULL;
-	return (!norm || ir_is_norm(norm->code)) && ir_type_of(f, x)->dtype == DT_F32 && w &&
+	return ir_info(f, x)->region != group->region && ir_type_of(f, x)->dtype == DT_F32 && w &&
 	       w->encoding == ENC_PANEL16;
 }
 

@@ -65,6 +65,8 @@ static const char *keeps_norm_apart(const struct former *s, const struct ir_op *
 	const struct ir_type *w = ir_type_of(s->f, linear->operands[1]);
 	int64_t depth = ir_dim_hi(s->m->dims, w->dims[1]);
 
+	if (t != NULL && t->group_size > 1)
+		return "every work-group would compute it again";
 	if (t != NULL && t->group_size == 1 && depth > t->l2_bytes / (2 * 4 * target_linear_tile(t).mr))
 		return "a tile of its rows does not fit into half of the second-level cache";
 	return NULL;

@@ -40,7 +40,7 @@ struct shared_matmul {
 	int64_t width;             /* columns of its products: whole tiles, of all halves */
 	struct kb_val first_panel; /* of the open strip */
 	struct kb_val before;      /* panels of the strip before the open tile */
-	struct rowwise_tile norm;  /* rows of the strip; .norm NULL: x lies in memory */
+	struct rowwise_tile norm;  /* rows of the strip, for a norm after the product */
 	int n_sums;
 	struct kb_var sum[SUMS_MAX]; /* vectors of this item: [mr][HALVES], of few rows [rows][panels] */
 	bool has_codes;              /* x and weights are codes */
@@ -51,9 +51,8 @@ struct shared_matmul {
 struct x_share {
 	bool is_vector;
 	int n;
-	int64_t step, per_row;       /* of these in a row of a step */
-	struct kb_val row[16];       /* element where the row begins in x */
-	struct eval_point point[16]; /* of a norm: the same place */
+	int64_t step, per_row; /* of these in a row of a step */
+	struct kb_val row[16]; /* element where the row begins in x */
 };
 /* Elements of a row of a step in shared memory: padded, so that rows begin in other banks, and at whole vectors. */
 static inline int64_t gpu_x_row(int64_t step)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operands of a tile: x, which items copy to shared memory for each other, normalised where a norm is before; and
- * vectors of weights, whatever their format.
+ * Operands of a tile: x, which items copy to shared memory for each other, and vectors of weights, whatever their
+ * format.
  */
 #include "backends/linear/gpu/internal.h"
 
@@ -34,41 +34,12 @@ static struct x_share divide_x(struct shared_matmul *g, int64_t step, bool is_ve
 	for (int m = 0; m < x.n; m++) {
 		struct kb_val row = kb_add(k, g->norm.first, share_row(g, &x, m));
 		row = kb_min(k, row, kb_add_const(k, l->rows, -1));
-		if (l->norm.before) {
-			x.point[m] = rowwise_tile_row(&g->norm, row);
-			continue;
-		}
 		size_t mark = eval_mark(l->eval);
 		struct eval_point p = matmul_point(l, row, kb_index(k, 0));
 		x.row[m] = eval_offset(l->eval, l->x, &p);
 		eval_release(l->eval, mark);
 	}
 	return x;
-}
-
-/* An item has neighbours of x at once. */
-static bool x_by_vectors(const struct shared_matmul *g)
-{
-	const struct linear *l = &g->l;
-	return l->norm.before ? eval_vectorizes(l->eval, l->norm.before->operands[0], l->rank - 1)
-	                      : l->along.is_const && l->along.c == 1;
-}
-
-/* x from `column` on in row m of the share: as it lies in memory, or of a norm. */
-static struct kb_val load_x(struct shared_matmul *g, const struct x_share *x, int m, struct kb_val column,
-                            int lanes)
-{
-	struct kb *k = g->l.k;
-	if (!g->l.norm.before) {
-		struct kb_val at = kb_add(k, x->row[m], kb_mul(k, column, g->l.along.v));
-		return kb_load(k, KB_TYPE(KB_F32, lanes), g->l.x->t.ptr, at, 0, 0);
-	}
-	struct eval_point p = x->point[m];
-	struct kb_val last = kb_add_const(k, g->norm.rows, -1);
-	struct kb_val row = kb_min(k, share_row(g, x, m), last);
-	p.vec = lanes > 1 ? p.rank - 1 : -1;
-	p.index[p.rank - 1] = column;
-	return rowwise_tile_value(&g->norm, row, &p, lanes);
 }
 
 static void copy_share(struct shared_matmul *g, const struct x_share *x, int m, struct kb_val from)
@@ -79,7 +50,8 @@ static void copy_share(struct shared_matmul *g, const struct x_share *x, int m, 
 	struct kb_val element = kb_add(k, from, column);
 	if (!x->is_vector)
 		element = kb_min(k, element, kb_index(k, g->l.depth - 1));
-	struct kb_val v = load_x(g, x, m, element, lanes);
+	struct kb_val at = kb_add(k, x->row[m], kb_mul(k, element, g->l.along.v));
+	struct kb_val v = kb_load(k, KB_TYPE(KB_F32, lanes), g->l.x->t.ptr, at, 0, 0);
 	struct kb_val to = kb_add(k, kb_mul_const(k, share_row(g, x, m), gpu_x_row(x->step)), column);
 	kb_store(k, v, g->tile, to, g->operands, x->is_vector ? LANES * 4 : 0);
 }
@@ -101,7 +73,7 @@ void gpu_walk_steps(struct shared_matmul *g, int64_t step, gpu_step_fn *emit)
 	struct kb *k = g->l.k;
 	int64_t whole = g->l.depth / step * step;
 	if (whole > 0) {
-		const struct x_share x = divide_x(g, step, x_by_vectors(g));
+		const struct x_share x = divide_x(g, step, g->l.along.is_const && g->l.along.c == 1);
 		struct kb_val from =
 		        kb_loop(k, "part", kb_index(k, 0), kb_index(k, whole), (int)step, KB_NONEMPTY);
 		emit(g, &x, from, step);

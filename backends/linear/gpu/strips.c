@@ -75,8 +75,6 @@ static void emit_strip(struct shared_matmul *g)
 	struct kb *k = g->l.k;
 	bool is_one = g->width == g->panels * MATMUL_PANEL;
 	g->before = kb_index(k, 0);
-	if (g->l.norm.before)
-		rowwise_tile_begin(&g->norm);
 	if (!is_one)
 		g->before =
 		        kb_loop(k, "panel", g->before, kb_index(k, g->strip), (int)g->panels, KB_NONEMPTY);
@@ -200,7 +198,6 @@ static void emit_kind(struct shared_matmul *g, struct kb_val tile, struct kb_val
 	g->column = kb_rem_const(k, g->item, g->is_few ? VECTORS : SIDE);
 	g->tile = tile;
 	g->norm = (struct rowwise_tile){.e = g->l.eval,
-	                                .norm = g->l.norm.before,
 	                                .most = g->rows,
 	                                .items = GPU_ITEMS,
 	                                .item = g->item,
@@ -215,7 +212,7 @@ bool kernel_linear_shared(struct kernel *kernel)
 	struct linear l;
 	struct shared_matmul g[2];
 	int64_t elements = 0, rows = 0;
-	if (kernel->job->items != GPU_ITEMS || !matmul_begin(&l, kernel))
+	if (kernel->job->items != GPU_ITEMS || !matmul_begin(&l, kernel) || l.norm.before)
 		return false;
 	if (l.columns.panels == 0 || l.rows_hi == 0)
 		return true;
@@ -227,7 +224,9 @@ bool kernel_linear_shared(struct kernel *kernel)
 		rows = g[i].rows > rows ? g[i].rows : rows;
 	}
 	struct kb_val tile = kb_shared(k, "tile", KB_F32, elements);
-	struct kb_val means = kb_shared(k, "means", KB_F32, 2 * rows);
+	struct kb_val means = {0};
+	if (l.norm.after)
+		means = kb_shared(k, "means", KB_F32, 2 * rows);
 	if (n > 1)
 		kb_if(k, kb_cmp(k, KB_LE, l.rows, kb_index(k, FEW)));
 	emit_kind(&g[0], tile, means);

@@ -175,15 +175,9 @@ END_TEST
 	"post %q = transpose %r {perm=[0,2,1,3]} : f32[B,3,S," #n "] "                                      \
 	"post %m = rms_norm %q, %g {eps=1e-05} : f32[B,3,S," #n "] "                                        \
 	"post %z = rope %m, %t, %at : f32[B,3,S," #n "] yield %z } : f32[B,3,S," #n "] return %y }"
-#define BEFORE(k, n, norm)                                                                                   \
-	"func @f(%x: f32[B,S," #k "], %w: f32[" #n "," #k "], %b: f32[" #n "], %g: f32[" #k "], %e: f32[" #k \
-	"]) "                                                                                                \
-	"-> (y: f32[B,S," #n "]) { %y = group linear { pre %m = " norm " : f32[B,S," #k "] "                 \
-	"root %h = linear %m, %w, %b : f32[B,S," #n "] post %a = gelu %h : f32[B,S," #n "] "                 \
-	"yield %a } : f32[B,S," #n "] return %y }"
-#define BEHIND(k, n, pre, x, norm)                                                                           \
+#define BEHIND(k, n, norm)                                                                                   \
 	"func @f(%x: f32[B,S," #k "], %w: f32[" #n "," #k "], %b: f32[" #n "], %g: f32[" #n "], %e: f32[" #n \
-	"], %r: f32[B,S," #n "]) -> (y: f32[B,S," #n "]) { %y = group linear { " pre "root %h = linear " x   \
+	"], %r: f32[B,S," #n "]) -> (y: f32[B,S," #n "]) { %y = group linear { root %h = linear %x"          \
 	", %w, %b : f32[B,S," #n "] post %a = add %h, %r : f32[B,S," #n "] "                                 \
 	"post %m = " norm " : f32[B,S," #n "] post %z = gelu %m : f32[B,S," #n "] yield %z } "               \
 	": f32[B,S," #n "] return %y }"
@@ -196,8 +190,7 @@ END_TEST
 	": f32[B,S," #n "] return %y }"
 
 /* Heads that fill a part of a tile, one, one and a part of the next, two, more; gate and up of whole and of half tiles;
- * norms of heads, of those that begin inside of a panel; columns that begin inside of a vector; norms of rows before
- * and behind. */
+ * norms of heads, of those that begin inside of a panel; columns that begin inside of a vector; norms of rows after. */
 static const char *const parts[] = {
         HEADS(8, 24),
         HEADS(12, 36),
@@ -215,13 +208,8 @@ static const char *const parts[] = {
         INSIDE(36, 70, 108, 250),
         COLUMNS(13, 21, 34),
         COLUMNS(101, 101, 202),
-        BEFORE(20, 37, "rms_norm %x, %g {eps=1e-05}"),
-        BEFORE(130, 65, "layer_norm %x, %g, %e {eps=1e-05}"),
-        BEFORE(64, 16, "layer_norm %x {eps=1e-05}"),
-        BEHIND(20, 37, "", "%x", "layer_norm %a, %g, %e {eps=1e-05}"),
-        BEHIND(20, 64, "", "%x", "layer_norm %a {eps=1e-05}"),
-        BEHIND(12, 130, "pre %p = rms_norm %x {eps=1e-05} : f32[B,S,12] ", "%p",
-               "rms_norm %a, %g {eps=1e-05}"),
+        BEHIND(20, 37, "layer_norm %a, %g, %e {eps=1e-05}"),
+        BEHIND(20, 64, "layer_norm %a {eps=1e-05}"),
 };
 
 /* A function of dims B in [0,most] and S, for B 1, 2, .. and these S. */
