@@ -27,6 +27,7 @@ struct frontend_options {
 	const char *quantize; /* in place of the formats of the section: the name of one; NULL: the file's */
 	const char *dtype;    /* "key=word,..", in place of keys of the section; NULL: the file's */
 	const char *profile;  /* in place of the profile of the section, a path; NULL: the file's */
+	int64_t context;      /* tokens of a sequence, at most; 0: as many as the file allows */
 	const char *name;     /* instead of the file's, a name for expr_is_name; NULL: the file's */
 };
 

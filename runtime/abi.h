@@ -97,6 +97,9 @@ struct tfmc_config {
 	 */
 	uint64_t system[2];
 	const struct tfmc_device *device; /* stays until the context is closed; NULL: as one of zeros */
+	/* Nonzero: all bytes of `state` are 0, as calloc and mmap return them. Init then writes none of them, so
+	 * that pages of a large state take no memory before a token needs them. 0: init writes zeros. */
+	int64_t state_is_zero;
 };
 #endif
 

@@ -131,10 +131,20 @@ struct tfmc_session_options {
 	int verify_weights; /* nonzero: all bytes of weights_path are hashed, not only its header read */
 	/* Of objects with code for OpenCL devices; stays until the session is closed. NULL: the best one. */
 	const struct tfmc_device *device;
+	/*
+	 * Tokens that a sequence may have in this session, at most; 0: the bound of the object, more than it is
+	 * TFMC_RT_E_DIM. The state takes memory for tokens as they come, so this bounds the memory of the session.
+	 * Prompts and generation of this library keep to it; entries that are called by tfmc_session_call know the
+	 * bound of the object alone.
+	 */
+	int64_t context;
 };
 /* The model is copied; its functions must stay loaded. options may be NULL. */
 int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
                       struct tfmc_session **out);
+/* Bytes for intermediate values that a session with these options reserves; 0: there are none, or an option is wrong.
+ * The state takes tfmc_model.state_size of its batch at most, page by page as tokens come. */
+uint64_t tfmc_session_arena_bytes(const struct tfmc_model *model, const struct tfmc_session_options *options);
 void tfmc_session_close(struct tfmc_session *session); /* NULL is allowed */
 const struct tfmc_record *tfmc_session_record(const struct tfmc_session *session);
 /*

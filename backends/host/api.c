@@ -227,8 +227,10 @@ static void emit_init(struct object *o)
 	emit_store(k, kb_null(k), n.start, 8 * START_DEVICE);
 	n.variant = emit_choice(e, n.config, n.start); /* last: a device that is opened is kept */
 	init_write(&n);
+	kb_if(k, is_zero(e, config(&n, KB_INDEX, CONFIG(state_is_zero))));
 	kb_return(k, kb_call(k, emit_name(o, "reset"), KB_I32, &e->context, 1));
-	kb_end(k);
+	kb_end_if(k);
+	emit_end(e, TFMC_RT_OK);
 }
 
 static void close_context(struct emit *e, const struct kb_val *args)

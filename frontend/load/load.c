@@ -74,6 +74,7 @@ static bool read_all(struct frontend_model *m)
 		return false;
 	}
 	ok = model_read_generate(m) && ok;
+	ok = ok && model_limit_context(m);
 	ok = model_read_checks(m) && ok;
 	return blocks_expand(m) && ok;
 }

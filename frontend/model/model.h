@@ -196,6 +196,8 @@ bool model_read_definitions(struct model_scope *s, const struct yaml_node *defin
 
 /* ---- sections.c ---- */
 bool model_read_generate(struct frontend_model *m);
+/* options.context: bounds of the dims of token ids, max_len. */
+bool model_limit_context(struct frontend_model *m);
 bool model_read_sections(struct frontend_model *m); /* weights, dtype, tokenizer, target: keys and words */
 
 /* ---- quantize.c ---- */

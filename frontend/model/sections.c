@@ -126,6 +126,66 @@ bool model_read_generate(struct frontend_model *m)
 	return ok && find_tokens(m, node) && check_generate(m, node);
 }
 
+/* ---- --context ---- */
+
+/* Number of the symbol that a dim is; -1: it is none, or of a formula. */
+static int symbol_of(struct ir_dims *dims, const struct ir_dim *d)
+{
+	for (size_t i = 0; i < ir_dims_count(dims); i++)
+		if (ir_dim_sym(dims, ir_dims_sym(dims, i)->name) == d)
+			return (int)i;
+	return -1;
+}
+
+/* Token ids: i32 [B, S], or what has lengths. */
+static bool is_sequence(const struct frontend_input *in)
+{
+	return in->rank >= 2 && (in->lengths != NULL || (in->dtype == DT_I32 && in->rank == 2));
+}
+
+/* Only bounds change, never params: tables of learned positions and scalings of rotary ones are as the file has them. */
+bool model_limit_context(struct frontend_model *m)
+{
+	struct ir_dims *dims = m->scope.dims;
+	int64_t context = m->options.context, most = m->generate.max_len,
+	        least = (int64_t)m->generate.start.n;
+	if (context == 0)
+		return true;
+	for (size_t i = 0; i < m->inputs.n; i++) {
+		const struct frontend_input *in = &m->inputs.items[i];
+		if (!is_sequence(in))
+			continue;
+		int64_t hi = ir_dim_hi(dims, in->dims[1]);
+		most = hi > most ? hi : most;
+	}
+	if (most == 0) {
+		diag_error(m->cx, LOC_NONE, DIAG_OPTION,
+		           "--context: no input of the model is a sequence of ids");
+		return false;
+	}
+	if (context > most || context < least) {
+		diag_error(m->cx, LOC_NONE, DIAG_OPTION,
+		           "--context=%lld: a sequence of the model has %lld to %lld tokens",
+		           (long long)context, (long long)(least > 1 ? least : 1), (long long)most);
+		return false;
+	}
+	for (size_t i = 0; i < m->inputs.n; i++) {
+		const struct frontend_input *in = &m->inputs.items[i];
+		if (!is_sequence(in) || ir_dim_hi(dims, in->dims[1]) <= context)
+			continue;
+		int symbol = symbol_of(dims, in->dims[1]);
+		if (symbol < 0 || !ir_dims_lower(dims, (size_t)symbol, context)) {
+			diag_error(m->cx, in->loc, DIAG_OPTION,
+			           "--context=%lld: axis 1 of '%s' is not one dim whose bounds allow it",
+			           (long long)context, in->name);
+			return false;
+		}
+	}
+	if (m->generate.max_len > context)
+		m->generate.max_len = context;
+	return true;
+}
+
 /* ---- weights, dtype, tokenizer, target ---- */
 
 struct dtype_words {

@@ -42,6 +42,15 @@ const struct ir_dim_sym *ir_dims_sym(const struct ir_dims *t, size_t index)
 	return &t->syms.items[index];
 }
 
+bool ir_dims_lower(struct ir_dims *t, size_t index, int64_t hi)
+{
+	struct ir_dim_sym *s = &t->syms.items[index];
+	if (hi < s->lo || hi > s->hi)
+		return false;
+	s->hi = hi;
+	return true;
+}
+
 int ir_dims_find(const struct ir_dims *t, const char *name)
 {
 	for (size_t i = 0; i < t->syms.n; i++)

@@ -51,6 +51,8 @@ bool ir_dims_declare(struct ir_dims *t, const char *name, int64_t lo, int64_t hi
 size_t ir_dims_count(const struct ir_dims *t);
 const struct ir_dim_sym *ir_dims_sym(const struct ir_dims *t, size_t index);
 int ir_dims_find(const struct ir_dims *t, const char *name); /* index or -1 */
+/* Lowers the upper bound of a symbol; false when it is below the lower one, or above the one that there was. */
+bool ir_dims_lower(struct ir_dims *t, size_t index, int64_t hi);
 /* True after an overflow; the results of the failing calls were the constant 0. */
 bool ir_dims_failed(const struct ir_dims *t);
 

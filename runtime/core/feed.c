@@ -43,7 +43,7 @@ int feed_check_first(struct tfmc_session *session, uint64_t n_first, int64_t roo
 {
 	const struct tfmc_record *r = tfmc_session_record(session);
 	const char *what = r->generate_kind == 1 ? "prompt" : "target";
-	int64_t most = r->max_len - room;
+	int64_t most = session_max_len(session) - room;
 	if (!n_first)
 		return session_fault(session, "the %s is empty, and the model has no start ids", what);
 	if (most < 0 || n_first > (uint64_t)most)
@@ -269,10 +269,10 @@ static int check_ids(const struct feeder *f, const int32_t *ids, uint64_t n)
 
 int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n)
 {
-	uint64_t rows = f->batch == 1 ? prefill_rows(f) : n, room = f->record->context_limit;
+	uint64_t rows = f->batch == 1 ? prefill_rows(f) : n, room = session_context(f->session);
 	if (!n)
 		return session_fault(f->session, "the prompt is empty, and the model has no start ids");
-	if (room && n > room)
+	if (n > room)
 		return session_fault(f->session, "the prompt has %llu ids; the state has room for %llu",
 		                     (unsigned long long)n, (unsigned long long)room);
 	if ((int64_t)n < f->record->prefix && f->record->prefix != f->record->max_len)

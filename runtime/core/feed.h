@@ -53,6 +53,10 @@ const struct session_source *session_source(const struct tfmc_session *session);
 
 /* Tokens of the sequence that row 0 of a call works on. */
 int64_t session_first_length(const struct tfmc_session *session);
+/* Tokens that a sequence may have in the state: the bound of the object or the session's own. */
+uint64_t session_context(const struct tfmc_session *session);
+/* Tokens of a generated sequence with those before it; max_len of the record, within session_context. */
+int64_t session_max_len(const struct tfmc_session *session);
 /* Tokens of each of `batch` sequences that one call of the session may have. */
 uint64_t session_call_rows(const struct tfmc_session *session, int64_t batch);
 
@@ -76,7 +80,7 @@ int session_has_source(const struct tfmc_session *session, int64_t sequence);
 int session_fault(struct tfmc_session *session, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 const char *session_last_fault(const struct tfmc_session *session);
 void session_clear_fault(struct tfmc_session *session);
-/* TFMC_RT_E_PROMPT, with words, unless there are 1 to the model's max_len - room tokens before new ones.
+/* TFMC_RT_E_PROMPT, with words, unless there are 1 to session_max_len - room tokens before new ones.
  */
 int feed_check_first(struct tfmc_session *session, uint64_t n_first, int64_t room);
 /* TFMC_RT_E_PROMPT, with words, unless all ids are in [0, below). what: "the prompt". */

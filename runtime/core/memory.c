@@ -13,8 +13,13 @@
 #include <sys/mman.h>
 
 #define LARGE_PAGE ((uint64_t)2 << 20)
-#define MAPPED_MIN (2 * LARGE_PAGE) /* smaller blocks come from the heap */
 #define CLEAR_MIN  (8 * LARGE_PAGE) /* below that writing zeros takes less time than pages that come anew */
+
+/* Bytes from which a block is a mapping: smaller ones come from the heap, which touches all their pages. */
+static uint64_t mapped_min(enum memory_pages pages)
+{
+	return pages == MEMORY_LARGE_PAGES ? 2 * LARGE_PAGE : LARGE_PAGE / 16;
+}
 
 static int take_heap(struct memory_block *block, uint64_t bytes)
 {
@@ -25,13 +30,28 @@ static int take_heap(struct memory_block *block, uint64_t bytes)
 	return TFMC_RT_OK;
 }
 
-/* A mapping with room to begin at a large page; what is before and after goes back. */
+/* Large pages are a wish; small ones are not: where the system makes all pages large, a token of a long context
+ * would take 2 MiB in each head of each layer. */
+static void advise_pages(const struct memory_block *block, enum memory_pages pages)
+{
+#ifdef MADV_HUGEPAGE
+	int advice = pages == MEMORY_LARGE_PAGES ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
+	(void)madvise(block->data, (size_t)block->mapped, advice);
+#else
+	(void)block;
+	(void)pages;
+#endif
+}
+
+/* A mapping that begins at a large page; the rest of the reservation goes back. MAP_NORESERVE: the block is as large
+ * as all tokens that could come, the system counts the pages that are touched. */
 static int take_mapping(struct memory_block *block, uint64_t bytes, enum memory_pages pages)
 {
 	if (bytes > SIZE_MAX / 2)
 		return TFMC_RT_E_MEMORY;
 	uint64_t size = (bytes + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE, room = size + LARGE_PAGE;
-	char *base = mmap(NULL, (size_t)room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *base = mmap(NULL, (size_t)room, PROT_READ | PROT_WRITE,
+	                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (base == MAP_FAILED)
 		return TFMC_RT_E_MEMORY;
 	uint64_t before = -(uint64_t)(uintptr_t)base & (LARGE_PAGE - 1);
@@ -40,12 +60,7 @@ static int take_mapping(struct memory_block *block, uint64_t bytes, enum memory_
 	munmap(base + before + size, (size_t)(LARGE_PAGE - before));
 	block->data = base + before;
 	block->mapped = size;
-#ifdef MADV_HUGEPAGE
-	if (pages == MEMORY_LARGE_PAGES)
-		(void)madvise(block->data, (size_t)size, MADV_HUGEPAGE); /* a wish */
-#else
-	(void)pages;
-#endif
+	advise_pages(block, pages);
 	return TFMC_RT_OK;
 }
 
@@ -54,7 +69,7 @@ int memory_take(struct memory_block *block, uint64_t bytes, enum memory_pages pa
 	*block = (struct memory_block){0};
 	if (bytes == 0)
 		return TFMC_RT_OK;
-	return bytes < MAPPED_MIN ? take_heap(block, bytes) : take_mapping(block, bytes, pages);
+	return bytes < mapped_min(pages) ? take_heap(block, bytes) : take_mapping(block, bytes, pages);
 }
 
 bool memory_clear(struct memory_block *block)

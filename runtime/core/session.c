@@ -32,6 +32,7 @@ struct tfmc_session {
 	int64_t current;                 /* of the context */
 	int64_t batch;                   /* sequences of the state */
 	int64_t first;                   /* the one that row 0 of a call works on */
+	int64_t tokens;                  /* of a sequence, at most */
 	int64_t call_tokens;             /* 0: no bound; else at least the positions that see each other */
 	int all_workers;
 	struct tfmc_device device;
@@ -115,31 +116,65 @@ static uint64_t arena_bytes(const struct tfmc_session *s, const int64_t *bounds,
 	return most;
 }
 
-static int open_memory(struct tfmc_session *s, const struct tfmc_session_options *o,
-                       struct tfmc_config *config)
+/* The room of the object's state, or less when the options say so. */
+static int choose_tokens(struct tfmc_session *s, int64_t wanted)
+{
+	uint64_t room = s->model.record->context_limit;
+	s->tokens = room && room < INT32_MAX ? (int64_t)room : INT32_MAX;
+	if (wanted < 0 || wanted > s->tokens)
+		return TFMC_RT_E_DIM;
+	s->tokens = wanted ? wanted : s->tokens;
+	return TFMC_RT_OK;
+}
+
+/* Largest dims of calls, from options. */
+static int read_bounds(const struct tfmc_session *s, const struct tfmc_session_options *o,
+                       int64_t bounds[MAX_DIMS])
 {
 	const struct tfmc_record *r = s->model.record;
-	int64_t bounds[MAX_DIMS];
 	for (uint64_t i = 0; i < r->n_dims; i++) {
 		int64_t most = tfmc_record_dim_at(r, i)->hi;
 		bounds[i] = o->dims_max ? o->dims_max[i] : most;
 		if (bounds[i] < 0 || bounds[i] > most)
 			return TFMC_RT_E_DIM;
 	}
+	if (s->call_tokens > 0 && batch_dim(r) >= 0 && bounds[batch_dim(r)] > s->batch)
+		bounds[batch_dim(r)] = s->batch;
+	return TFMC_RT_OK;
+}
+
+/* Sequences, workers and tokens from options. */
+static int read_counts(struct tfmc_session *s, const struct tfmc_session_options *o)
+{
+	const struct tfmc_record *r = s->model.record;
 	if (o->batch < 0 || o->batch > batch_bound(r))
 		return TFMC_RT_E_DIM;
 	if (o->workers < 0 || o->decode_workers < 0 || o->workers > MAX_WORKERS ||
 	    o->decode_workers > MAX_WORKERS)
 		return TFMC_RT_E_WORKER;
+	TRY(choose_tokens(s, o->context));
 	s->call_tokens = o->call_tokens;
-	config->batch = o->batch ? o->batch : batch_bound(r);
+	s->batch = o->batch ? o->batch : batch_bound(r);
 	s->workers = o->workers ? o->workers : 1;
 	s->decode_workers = o->decode_workers ? o->decode_workers : s->workers;
 	s->all_workers = o->all_workers;
-	config->workers = s->workers > s->decode_workers ? s->workers : s->decode_workers;
-	s->batch = config->batch;
-	if (s->call_tokens > 0 && batch_dim(r) >= 0 && bounds[batch_dim(r)] > s->batch)
-		bounds[batch_dim(r)] = s->batch;
+	return TFMC_RT_OK;
+}
+
+static int64_t most_workers(const struct tfmc_session *s)
+{
+	return s->workers > s->decode_workers ? s->workers : s->decode_workers;
+}
+
+static int open_memory(struct tfmc_session *s, const struct tfmc_session_options *o,
+                       struct tfmc_config *config)
+{
+	const struct tfmc_record *r = s->model.record;
+	int64_t bounds[MAX_DIMS];
+	TRY(read_counts(s, o));
+	TRY(read_bounds(s, o, bounds));
+	config->batch = s->batch;
+	config->workers = most_workers(s);
 	config->arena_bytes = arena_bytes(s, bounds, config->workers);
 	config->state_bytes =
 	        r->state_batch_bytes || r->state_fixed_bytes ? s->model.state_size(config->batch) : 0;
@@ -149,6 +184,7 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 	s->context = s->context_block.data;
 	config->arena = s->arena.data;
 	config->state = s->state.data;
+	config->state_is_zero = 1;
 	return TFMC_RT_OK;
 }
 
@@ -185,9 +221,7 @@ static int open_session(struct tfmc_session *s, const struct tfmc_session_option
 	config.device = &s->device;
 	tfmc_system_words(r, config.system);
 	config.parallel_for = s->gang ? tfmc_gang_parallel_for : NULL;
-	TRY(s->model.init(s->context, &config));
-	/* It has reset the state, which touches all of it. */
-	return memory_clear(&s->state) ? s->model.select(s->context, 0, -1) : (int)TFMC_RT_OK;
+	return s->model.init(s->context, &config);
 }
 
 static bool has_functions(const struct tfmc_model *m)
@@ -204,19 +238,40 @@ static bool is_options_size(uint64_t bytes)
 	       bytes <= sizeof(struct tfmc_session_options) && bytes % sizeof(uint64_t) == 0;
 }
 
+/* Options of this header's struct; what an older one lacks is 0. */
+static int take_options(const struct tfmc_session_options *options, struct tfmc_session_options *out)
+{
+	*out = (struct tfmc_session_options){0};
+	if (options && !is_options_size(options->struct_size))
+		return TFMC_RT_E_ABI;
+	if (options)
+		memcpy(out, options, (size_t)options->struct_size);
+	return TFMC_RT_OK;
+}
+
+uint64_t tfmc_session_arena_bytes(const struct tfmc_model *model, const struct tfmc_session_options *options)
+{
+	struct tfmc_session_options o;
+	int64_t bounds[MAX_DIMS];
+	if (!model || !has_functions(model) || model->record->n_dims > MAX_DIMS ||
+	    take_options(options, &o) != TFMC_RT_OK)
+		return 0;
+	struct tfmc_session s = {.model = *model};
+	if (read_counts(&s, &o) != TFMC_RT_OK || read_bounds(&s, &o, bounds) != TFMC_RT_OK)
+		return 0;
+	return arena_bytes(&s, bounds, most_workers(&s));
+}
+
 int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
                       struct tfmc_session **out)
 {
-	struct tfmc_session_options given = {0};
+	struct tfmc_session_options given;
 	if (!out)
 		return TFMC_RT_E_NULL;
 	*out = NULL;
 	if (!model || !has_functions(model))
 		return TFMC_RT_E_NULL;
-	if (options && !is_options_size(options->struct_size))
-		return TFMC_RT_E_ABI;
-	if (options)
-		memcpy(&given, options, (size_t)options->struct_size);
+	TRY(take_options(options, &given));
 	struct tfmc_session *s = calloc(1, sizeof(*s));
 	if (!s)
 		return TFMC_RT_E_MEMORY;
@@ -424,6 +479,17 @@ int tfmc_session_restore(struct tfmc_session *session, int64_t sequence, const v
 	if (status == TFMC_RT_E_DEVICE)
 		(void)session->model.trim(session->context, sequence, 0);
 	return status;
+}
+
+uint64_t session_context(const struct tfmc_session *session)
+{
+	return (uint64_t)session->tokens;
+}
+
+int64_t session_max_len(const struct tfmc_session *session)
+{
+	int64_t most = session->model.record->max_len;
+	return most < session->tokens ? most : session->tokens;
 }
 
 uint64_t session_call_rows(const struct tfmc_session *session, int64_t batch)

@@ -126,8 +126,8 @@ static void keep_logits(struct tfmc_slots *s, int64_t slot, const float *row)
 static int prefill(struct tfmc_slots *s, int64_t sequence, const int32_t *ids, uint64_t n)
 {
 	int64_t before = tfmc_session_length(s->session, sequence);
-	uint64_t room = s->feeder.record->context_limit;
-	if (room && n > room - (uint64_t)before)
+	uint64_t room = session_context(s->session);
+	if (n > room || (uint64_t)before > room - n)
 		return TFMC_RT_E_FULL;
 	s->feeder.batch = 1;
 	s->feeder.lengths = NULL;
@@ -264,6 +264,8 @@ static int set_rows(struct tfmc_slots *s, const struct tfmc_slot_token *tokens, 
 		int64_t row = s->slots[tokens[i].slot].sequence;
 		if (s->lengths[row])
 			return TFMC_RT_E_SLOT;
+		if (tfmc_session_length(s->session, row) >= (int64_t)session_context(s->session))
+			return TFMC_RT_E_FULL;
 		s->lengths[row] = 1;
 		s->ids[row] = tokens[i].id;
 		*end = row + 1 > *end ? row + 1 : *end;

@@ -379,7 +379,7 @@ static int search(struct search *s, const int32_t *prompt, uint64_t n_prompt, co
 	int status = feed_check_first(s->feeder.session, n_first, 1);
 	if (status != TFMC_RT_OK)
 		return status;
-	int64_t limit = s->feeder.record->max_len - (int64_t)n_first;
+	int64_t limit = session_max_len(s->feeder.session) - (int64_t)n_first;
 	int64_t wanted = s->options->max_new_tokens;
 	s->limit = wanted > 0 && wanted < limit ? wanted : limit;
 	s->rules.n_first = n_first;

@@ -65,10 +65,10 @@ static int tell(struct generator *g, int32_t id, bool *ends)
 	return status;
 }
 
-/* How many new tokens may follow n_first ones, at most max_len. */
+/* How many new tokens may follow n_first ones, at most session_max_len. */
 static int64_t token_limit(const struct generator *g, uint64_t n_first, uint64_t cap)
 {
-	int64_t limit = g->record->max_len - (int64_t)n_first;
+	int64_t limit = session_max_len(g->session) - (int64_t)n_first;
 	int64_t wanted = g->options.max_new_tokens;
 	if (wanted > 0 && wanted < limit)
 		limit = wanted;

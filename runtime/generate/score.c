@@ -88,8 +88,7 @@ static int score_all(struct feeder *f, const int32_t *all, uint64_t n_before, ui
 static int check_count(const struct feeder *f, uint64_t n)
 {
 	const struct tfmc_record *r = f->record;
-	uint64_t room = r->context_limit ? r->context_limit : INT32_MAX,
-	         n_before = r->n_start > 0 ? (uint64_t)r->n_start : 0;
+	uint64_t room = session_context(f->session), n_before = r->n_start > 0 ? (uint64_t)r->n_start : 0;
 	if (n_before <= room && n <= room + 1 - n_before)
 		return TFMC_RT_OK;
 	return session_fault(f->session,

@@ -67,7 +67,7 @@ for row in "${rows[@]}"; do
 	linear) beside linear "$out/linear.tir" ;;
 	e3) beside e3-128 "$out/e3.yaml" --dim S=128 ;;
 	e2) beside e2-128 "$out/e2.yaml" --dim S=128 ;;
-	step) beside step "$out/d2.yaml" --entry step --context 64 ;;
+	step) beside step "$out/d2.yaml" --entry step --past 64 ;;
 	prompt) beside prompt-128 "$out/d2.yaml" --entry prefill --dim S=128 ;;
 	start) start ;;
 	*)

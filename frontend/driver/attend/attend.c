@@ -171,7 +171,7 @@ static enum tfmc_status generate(struct attend *a, int64_t steps)
 	static const char *const entries[] = {"prefill", "step", "encode"};
 	struct compiled c = {0};
 	const struct entry_names called = {entries, g->kind == GENERATE_SEQ2SEQ ? 3 : 2};
-	enum tfmc_status st = driver_open(a->d, a->l, called, 0, &c);
+	enum tfmc_status st = driver_open(a->d, a->l, called, 1, &c);
 	if (st == TFMC_OK)
 		st = continue_tokens(a, c.session, steps);
 	driver_release(&c);

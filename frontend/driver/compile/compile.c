@@ -123,6 +123,11 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 {
 	const char *path = d->options.input, *text;
 	size_t len;
+	if (d->options.context) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+		           "--context is for model files; IR text has its bounds in `dim`");
+		return TFMC_INVALID;
+	}
 	TFMC_TRY(file_read(&d->arena, &d->diag, path, TIR_LIMIT, LOC_NONE, &text, &len));
 	out->text = text;
 	out->text_len = len;
@@ -150,6 +155,7 @@ struct frontend_options driver_frontend_options(const struct driver *d)
 	                                 .n_sets = o->set.n,
 	                                 .allow_unused = o->allow_unused,
 	                                 .name = o->name,
+	                                 .context = option_int(o->context, 0),
 	                                 .unrounded = d->is_unrounded,
 	                                 .quantize = d->is_unrounded ? NULL : o->quantize,
 	                                 .dtype = d->is_unrounded ? NULL : o->dtype,

@@ -58,6 +58,7 @@ struct driver {
 	bool is_reporting;                       /* a diagnostic is being written */
 	bool out_failed;                         /* stdout could not be written */
 	bool is_unrounded;                       /* models are loaded so, see frontend_options */
+	int64_t session_tokens; /* of a sequence, that --limit-memory leaves room for in the last session; 0: all */
 	bool texts_failed; /* a dump or reproducer that was asked for could not be written */
 };
 
@@ -212,6 +213,8 @@ struct compiled {
 const char *driver_opencl_library(void);
 /* That of --device, with messages in *c. */
 struct tfmc_device driver_device(const struct driver *d, struct compiled *c);
+/* --device=..: why; TFMC_IO. */
+enum tfmc_status driver_refuse_device(struct driver *d, const char *why);
 /* What it can do at best, reading so many bytes. */
 TFMC_MUST_USE enum tfmc_status driver_device_roof(struct driver *d, uint64_t bytes, struct backend_roof *out);
 /* For the options' target or variants and pipeline. */
@@ -225,14 +228,20 @@ typedef enum tfmc_status variant_work(void *user, struct compiled *c, const stru
 TFMC_MUST_USE enum tfmc_status driver_each_variant(struct driver *d, struct compiled *c, variant_work *each,
                                                    void *user);
 /*
- * A session on a compiled model with --threads workers, in place of the one that was open; with memory for `batch`
- * sequences (at most the bound; 0: the bound).
+ * A session on a compiled model with --threads workers, in place of the one that was open; for `batch` sequences
+ * (at most the bound; 0: the bound) of as many tokens as the model or, below that, --limit-memory allows
+ * (d->session_tokens). Prompts of causal models are read in calls of bounded size when a batch is given.
  */
 TFMC_MUST_USE enum tfmc_status driver_session(struct driver *d, struct compiled *c, int64_t batch);
+/* Sequences for a session, up to `most`, at least 1, for each of which --limit-memory has room for all tokens of the
+ * model. */
+int64_t driver_side_by_side(struct driver *d, const struct compiled *c, int64_t most);
 /* The same for one call of an entry on inputs of these shapes: no larger dims are used in the session. */
 struct named_tensors;
 TFMC_MUST_USE enum tfmc_status driver_session_of(struct driver *d, struct compiled *c, const char *entry,
                                                  const struct named_tensors *in);
+/* Says how many tokens --limit-memory leaves room for, where they are fewer than those of the model. */
+void driver_note_room(struct driver *d);
 /* Compiles and opens a session. */
 TFMC_MUST_USE enum tfmc_status driver_open(struct driver *d, struct loaded *l, struct entry_names entries,
                                            int64_t batch, struct compiled *out);

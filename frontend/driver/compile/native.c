@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From a loaded model to functions in this process (run, generate, score,
- * attend, verify, bench), and sessions on them. Packed weights lie in pages of
- * their own (packed.h), never in the object.
+ * attend, verify, bench). Packed weights lie in pages of their own (packed.h),
+ * never in the object.
  */
 #include "frontend/driver/compile/native_cache.h"
 
@@ -32,7 +32,7 @@ static const struct target *family_of(const struct tfmc_cl_device *device)
 	                                                : "opencl-cpu");
 }
 
-static enum tfmc_status refuse_device(struct driver *d, const char *why)
+enum tfmc_status driver_refuse_device(struct driver *d, const char *why)
 {
 	diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "--device=%s: %s", d->options.device, why);
 	return TFMC_IO;
@@ -45,7 +45,7 @@ static enum tfmc_status find_device(struct driver *d, struct tfmc_cl **cl, size_
 	int status = tfmc_cl_open(driver_opencl_library(), cl, &error);
 	if (status == TFMC_CL_OK)
 		status = tfmc_cl_choose(*cl, 0, device_name(d), number, &error);
-	return status == TFMC_CL_OK ? TFMC_OK : refuse_device(d, error.text);
+	return status == TFMC_CL_OK ? TFMC_OK : driver_refuse_device(d, error.text);
 }
 
 /* Without --target the family of the device. */
@@ -78,7 +78,7 @@ enum tfmc_status driver_device_roof(struct driver *d, uint64_t bytes, struct bac
 	size_t number;
 	enum tfmc_status st = find_device(d, &cl, &number);
 	if (st == TFMC_OK && tfmc_cl_roofs(cl, number, bytes, &roofs, &error) != TFMC_CL_OK)
-		st = refuse_device(d, error.text);
+		st = driver_refuse_device(d, error.text);
 	if (st == TFMC_OK)
 		*out = (struct backend_roof){.flops = {[PRODUCTS_F32] = roofs.f32,
 		                                       [PRODUCTS_INT8] = roofs.int8,
@@ -256,88 +256,4 @@ void driver_release(struct compiled *c)
 	}
 	driver_forget_plans(&c->variants);
 	*c = (struct compiled){0};
-}
-
-/* The batch dim is the first one of the first entry: it becomes *batch or its bound, others take their
- * bounds. */
-static const int64_t *dims_for(struct driver *d, const struct tfmc_record *r, int64_t *batch)
-{
-	int64_t *dims = ARENA_ARRAY(&d->arena, int64_t, (size_t)r->n_dims + 1);
-	const struct tfmc_record_entry *e = tfmc_entry_at(r, 0);
-	for (uint64_t i = 0; dims && i < r->n_dims; i++)
-		dims[i] = tfmc_record_dim_at(r, i)->hi;
-	if (dims && e && e->n_dims) {
-		uint64_t first = *(const uint64_t *)(const void *)((const char *)r + e->dims);
-		*batch = *batch < dims[first] ? *batch : dims[first];
-		dims[first] = *batch;
-	}
-	return dims;
-}
-
-/* What a session takes, against --limit-memory: a large number of pages is no failure until they are used. */
-static enum tfmc_status check_memory(struct driver *d, const struct compiled *c,
-                                     const struct tfmc_session_options *o)
-{
-	const struct tfmc_record *r = c->model.record;
-	int64_t batch = o->batch ? o->batch : INT64_MAX;
-	const int64_t *bounds = dims_for(d, r, &batch);
-	int64_t workers = o->workers > o->decode_workers ? o->workers : o->decode_workers;
-	if (!bounds)
-		return TFMC_NO_MEMORY;
-	bool has_state = r->state_batch_bytes || r->state_fixed_bytes;
-	return limits_session(&d->limits, &d->diag,
-	                      c->model.arena_size(o->dims_max ? o->dims_max : bounds, workers),
-	                      has_state ? c->model.state_size(batch) : 0);
-}
-
-static enum tfmc_status open_session(struct driver *d, struct compiled *c, int64_t batch,
-                                     const int64_t *dims_max)
-{
-	struct tfmc_session_options o = {.struct_size = sizeof(o),
-	                                 .batch = batch,
-	                                 .workers = option_int(d->options.threads, 1),
-	                                 .decode_workers = option_int(d->options.decode_threads, 0),
-	                                 .all_workers = c->all_workers,
-	                                 .variant = c->forced,
-	                                 .dims_max = dims_max,
-	                                 .weights = &c->weights.map};
-	struct tfmc_device device = driver_device(d, c);
-	if (d->options.device)
-		o.device = &device;
-	TFMC_TRY(check_memory(d, c, &o));
-	tfmc_session_close(c->session);
-	c->session = NULL;
-	int status = tfmc_session_open(&c->model, &o, &c->session);
-	if (status == TFMC_RT_OK)
-		return TFMC_OK;
-	if (status == TFMC_RT_E_DEVICE)
-		return refuse_device(d, *c->device_message ? c->device_message : tfmc_rt_status_text(status));
-	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "cannot open a session: %s", tfmc_rt_status_text(status));
-	return status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ? TFMC_NO_MEMORY : TFMC_INVALID;
-}
-
-enum tfmc_status driver_session_of(struct driver *d, struct compiled *c, const char *entry,
-                                   const struct named_tensors *in)
-{
-	const struct tfmc_record *r = c->model.record;
-	int64_t number = tfmc_entry_find(r, entry);
-	int64_t *dims = number < 0 ? NULL : tensors_dims(d, r, number, in);
-	for (uint64_t i = 0; dims && i < r->n_dims; i++) {
-		const struct tfmc_record_dim *dim = tfmc_record_dim_at(r, i);
-		dims[i] = dims[i] < dim->lo ? dim->lo : dims[i] > dim->hi ? dim->hi : dims[i];
-	}
-	return open_session(d, c, 0, dims); /* NULL: the bounds; the call says what is wrong */
-}
-
-enum tfmc_status driver_session(struct driver *d, struct compiled *c, int64_t batch)
-{
-	const int64_t *dims = batch ? dims_for(d, c->model.record, &batch) : NULL;
-	return batch && !dims ? TFMC_NO_MEMORY : open_session(d, c, batch, dims);
-}
-
-enum tfmc_status driver_open(struct driver *d, struct loaded *l, struct entry_names entries, int64_t batch,
-                             struct compiled *out)
-{
-	TFMC_TRY(driver_compile_native(d, l, entries, out));
-	return driver_session(d, out, batch);
 }

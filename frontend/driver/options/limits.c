@@ -29,18 +29,21 @@ struct limits limits_of(const struct driver_options *o)
 enum tfmc_status limits_session(const struct limits *l, struct diag_context *cx, uint64_t arena,
                                 uint64_t state)
 {
-	char all[NUMBER_TEXT_MAX], limit[NUMBER_TEXT_MAX];
+	char values[NUMBER_TEXT_MAX], states[NUMBER_TEXT_MAX], limit[NUMBER_TEXT_MAX];
 	uint64_t sum = arena > UINT64_MAX - state ? UINT64_MAX : arena + state;
 	if (sum <= l->memory)
 		return TFMC_OK;
-	number_print_bytes(all, sum);
+	number_print_bytes(values, arena);
+	number_print_bytes(states, state);
 	number_print_bytes(limit, l->memory);
-	diag_error(
-	        cx, LOC_NONE, DIAG_LIMIT,
-	        "a session takes %s for intermediate values and state at the largest dims, the limit is %s",
-	        all, limit);
+	diag_error(cx, LOC_NONE, DIAG_LIMIT,
+	           "a session takes %s for intermediate values at the largest dims and %s for state, the "
+	           "limit is %s",
+	           values, states, limit);
 	diag_note(cx, LOC_NONE,
-	          "smaller bounds in `dims` make it smaller, --limit-memory=%llu raises the limit",
+	          "--context=N (tokens of a sequence) or smaller bounds in `dims` of a model file make it "
+	          "smaller, "
+	          "--limit-memory=%llu raises the limit",
 	          (unsigned long long)sum);
 	return TFMC_INVALID;
 }

@@ -252,8 +252,9 @@ static enum tfmc_status open_slots(struct quality *q, struct side *s)
 {
 	static const char *const entries[] = {"prefill", "step", "encode"};
 	bool is_pair = q->texts.kind == GENERATE_SEQ2SEQ;
-	TFMC_TRY(driver_open(q->d, &s->loaded, (struct entry_names){entries, 2 + (size_t)is_pair},
-	                     SIDE_BY_SIDE, &s->compiled));
+	TFMC_TRY(driver_compile_native(q->d, &s->loaded, (struct entry_names){entries, 2 + (size_t)is_pair},
+	                               &s->compiled));
+	TFMC_TRY(driver_session(q->d, &s->compiled, driver_side_by_side(q->d, &s->compiled, SIDE_BY_SIDE)));
 	TFMC_TRY(status_of(q, s, tfmc_slots_open(s->compiled.session, &s->slots)));
 	const struct tfmc_record *r = tfmc_session_record(s->compiled.session);
 	uint64_t room = r->context_limit ? r->context_limit : INT32_MAX;

@@ -141,11 +141,11 @@ static enum tfmc_status set_up(struct bench *b, const struct call *main, const s
 /* After a step: the state before it. False: the caller sets it up again (a ring that has lost tokens, another entry). */
 static bool step_back(struct bench *b, const struct call *main)
 {
-	int64_t context = option_int(b->d->options.context, 1), n = b->record->n_dims ? main->dims[0] : 1;
+	int64_t past = option_int(b->d->options.past, 1), n = b->record->n_dims ? main->dims[0] : 1;
 	bool back = !strcmp(main->name, "step");
 	for (int64_t i = 0; back && i < n; i++)
-		back = (b->groups ? bench_groups_trim(b->groups, i, context)
-		                  : tfmc_session_trim(b->session, i, context)) == TFMC_RT_OK;
+		back = (b->groups ? bench_groups_trim(b->groups, i, past)
+		                  : tfmc_session_trim(b->session, i, past)) == TFMC_RT_OK;
 	return back;
 }
 
@@ -182,13 +182,13 @@ static bool has_dim(const struct bench *b, const char *entry, uint64_t i)
 	return false;
 }
 
-/* A prompt before a step: a token, or as many as --context says, in the dim that step does not have. */
+/* A prompt before a step: a token, or as many as --past says, in the dim that step does not have. */
 static enum tfmc_status prepare_context(struct bench *b, struct call *c)
 {
 	const char *name = "prefill";
-	int64_t n = option_int(b->d->options.context, 1), before[RECORD_DIMS];
+	int64_t n = option_int(b->d->options.past, 1), before[RECORD_DIMS];
 	memcpy(before, b->dims, sizeof(before));
-	if (!b->d->options.context)
+	if (!b->d->options.past)
 		return prepare(b, "step", c);
 	for (uint64_t i = 0; i < b->record->n_dims && tfmc_entry_find(b->record, name) >= 0; i++) {
 		const struct tfmc_record_dim *dim = tfmc_record_dim_at(b->record, i);
@@ -196,7 +196,7 @@ static enum tfmc_status prepare_context(struct bench *b, struct call *c)
 			continue;
 		if (n < dim->lo || n > dim->hi) {
 			diag_error(&b->d->diag, LOC_NONE, DIAG_OPTION,
-			           "--context is a number from %lld to %lld, not %lld", (long long)dim->lo,
+			           "--past is a number from %lld to %lld, not %lld", (long long)dim->lo,
 			           (long long)dim->hi, (long long)n);
 			return TFMC_INVALID;
 		}

@@ -89,6 +89,17 @@ static void say_border(struct generation *g, uint64_t n_prompt, uint64_t n)
 	                    : "keys that were cached before keep the rotation by the short factors");
 }
 
+/* The text ended where memory does: --limit-memory leaves room for fewer tokens than the model has. */
+static void warn_full(struct generation *g, uint64_t n_tokens)
+{
+	if (!g->d->session_tokens || n_tokens < (uint64_t)g->d->session_tokens)
+		return;
+	(void)driver_flush_out(g->d);
+	diag_warning(&g->d->diag, LOC_NONE, DIAG_LIMIT,
+	             "the text ends at %llu tokens: there is no room for more", (unsigned long long)n_tokens);
+	driver_note_room(g->d);
+}
+
 static int print_id(void *user, int32_t id)
 {
 	struct generation *g = user;
@@ -257,6 +268,8 @@ static enum tfmc_status generate_alone(struct generation *g, const struct ids *p
 	g->n_printed = 0;
 	g->first = 0;
 	g->begin = driver_clock(NULL);
+	enum tfmc_finish finish = TFMC_FINISH_FAILED;
+	o.finish = &finish;
 	int status = tfmc_generate(g->session, &o, prompt->items, prompt->n, NULL, 0, g->out, g->cap, &n);
 	(void)tfmc_token_stream_end(&g->stream);
 	if (status == TFMC_RT_OK || g->n_printed)
@@ -264,6 +277,8 @@ static enum tfmc_status generate_alone(struct generation *g, const struct ids *p
 	if (status == TFMC_RT_OK) {
 		say_speed(g, prompt->n, n);
 		say_border(g, prompt->n, n);
+		if (finish == TFMC_FINISH_LENGTH)
+			warn_full(g, prompt->n + n);
 	}
 	return prompt_status(g->d, g->session, "generate", status);
 }
@@ -357,6 +372,8 @@ static enum tfmc_status generate_all(struct generation *g)
 {
 	const struct driver_options *o = &g->d->options;
 	g->cap = g->record->max_len > 0 ? (uint64_t)g->record->max_len : 0;
+	if (g->wish.steps > 0 && (uint64_t)g->wish.steps < g->cap)
+		g->cap = (uint64_t)g->wish.steps;
 	g->out = ARENA_ARRAY(&g->d->arena, int32_t, g->cap + 1);
 	g->log_p = ARENA_ARRAY(&g->d->arena, double, g->cap + 1);
 	g->as_ids = o->print_tokens || !(g->record->vocabulary || g->d->tokenizer);
@@ -395,11 +412,13 @@ static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const
 		st = prompt_features(d, l->model, &g.source);
 	const struct entry_names called = {entries,
 	                                   frontend_generate(l->model)->kind == GENERATE_SEQ2SEQ ? 3 : 2};
-	int64_t batch = g.wish.beam.beam;
-	if (batch == 1 && !g.wish.samples && (d->options.prompt_file || d->options.tokens_file))
-		batch = SIDE_BY_SIDE;
+	bool side_by_side = g.wish.beam.beam == 1 && !g.wish.samples &&
+	                    (d->options.prompt_file || d->options.tokens_file);
 	if (st == TFMC_OK)
-		st = driver_open(d, l, called, batch, &c);
+		st = driver_compile_native(d, l, called, &c);
+	if (st == TFMC_OK)
+		st = driver_session(
+		        d, &c, side_by_side ? driver_side_by_side(d, &c, SIDE_BY_SIDE) : g.wish.beam.beam);
 	g.session = c.session;
 	g.record = tfmc_session_record(g.session);
 	if (st == TFMC_OK)

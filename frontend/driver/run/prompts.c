@@ -44,6 +44,8 @@ enum tfmc_status prompt_status(struct driver *d, const struct tfmc_session *sess
 		return TFMC_OK;
 	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: %s", command,
 	           tfmc_session_status_text(session, status));
+	if (status == TFMC_RT_E_PROMPT || status == TFMC_RT_E_FULL)
+		driver_note_room(d);
 	return status == TFMC_RT_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
 }
 

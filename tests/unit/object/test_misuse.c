@@ -153,6 +153,7 @@ START_TEST(sessions)
 		if (o.struct_size != offsetof(struct tfmc_session_options, weights) &&
 		    o.struct_size != offsetof(struct tfmc_session_options, verify_weights) &&
 		    o.struct_size != offsetof(struct tfmc_session_options, device) &&
+		    o.struct_size != offsetof(struct tfmc_session_options, context) &&
 		    o.struct_size != sizeof(o))
 			IS(TFMC_RT_E_ABI, tfmc_session_open(&model, &o, &s));
 	o.struct_size = HUGE_N;
@@ -167,6 +168,11 @@ START_TEST(sessions)
 	tfmc_session_close(s);
 	tfmc_session_close(NULL);
 	const int64_t far[16] = {LARGE, LARGE, LARGE}, less[16] = {-1};
+	IS(0, tfmc_session_arena_bytes(NULL, NULL));
+	IS(0, tfmc_session_arena_bytes(&none, NULL));
+	IS(0, tfmc_session_arena_bytes(&model, &(struct tfmc_session_options){.struct_size = 8}));
+	open_one(TFMC_RT_E_DIM, (struct tfmc_session_options){.context = -1});
+	open_one(TFMC_RT_E_DIM, (struct tfmc_session_options){.context = LARGE});
 	open_one(TFMC_RT_E_DIM, (struct tfmc_session_options){.batch = LARGE});
 	open_one(TFMC_RT_E_DIM, (struct tfmc_session_options){.batch = -1});
 	open_one(TFMC_RT_E_DIM, (struct tfmc_session_options){.batch = LARGE, .call_tokens = 1});
@@ -385,6 +391,41 @@ START_TEST(small_arenas)
 }
 END_TEST
 
+/* A session for fewer tokens than the object allows writes the same ids until it is full. */
+START_TEST(few_tokens)
+{
+	struct tfmc_model model;
+	struct tfmc_session *s;
+	struct tfmc_slots *l;
+	int32_t all[MINI_MAX_T], out[MINI_MAX_T];
+	uint64_t n, n_all = generate(m.session, all);
+	int64_t slot;
+	enum tfmc_finish finish;
+	struct tfmc_generate_options g = {.struct_size = sizeof(g), .ignore_stop = 1, .finish = &finish};
+	IS(TFMC_RT_OK, tfmc_generate(m.session, &g, source, N_SOURCE, NULL, 0, all, MINI_MAX_T, &n_all));
+	ck_assert(backend_jit_model(m.jit, "mini", &model));
+	struct tfmc_session_options o = {.struct_size = sizeof(o), .context = 4};
+	IS(TFMC_RT_OK, tfmc_session_open(&model, &o, &s));
+	ck_assert_uint_eq(tfmc_session_arena_bytes(&model, &o), tfmc_session_arena_bytes(&model, NULL));
+	IS(TFMC_RT_OK, tfmc_generate(s, &g, source, N_SOURCE, NULL, 0, out, MINI_MAX_T, &n));
+	IS(3, n); /* after the start id */
+	IS(TFMC_FINISH_LENGTH, finish);
+	ck_assert_mem_eq(out, all, 3 * sizeof(*out));
+	IS(TFMC_RT_E_PROMPT, tfmc_generate(s, &g, source, N_SOURCE, source, 5, out, MINI_MAX_T, &n));
+	ck_assert_str_eq(tfmc_session_status_text(s, TFMC_RT_E_PROMPT),
+	                 "the target has 5 ids; at most 4 are possible");
+	IS(TFMC_RT_OK, tfmc_slots_open(s, &l));
+	IS(TFMC_RT_OK, tfmc_slots_join(l, first, 3, source, N_SOURCE, &slot));
+	const struct tfmc_slot_token next = {slot, 1};
+	IS(TFMC_RT_OK, tfmc_slots_step(l, &next, 1));
+	IS(TFMC_RT_E_FULL, tfmc_slots_step(l, &next, 1));
+	IS(TFMC_RT_E_FULL, tfmc_slots_feed(l, slot, first, 1));
+	IS(4, tfmc_slots_length(l, slot));
+	tfmc_slots_close(l);
+	tfmc_session_close(s);
+}
+END_TEST
+
 static int cancel_late(void *user, int32_t id)
 {
 	(void)id;
@@ -552,6 +593,7 @@ Suite *suite_misuse(void)
 	tcase_add_test(c, generation);
 	tcase_add_test(c, many);
 	tcase_add_test(c, small_arenas);
+	tcase_add_test(c, few_tokens);
 	tcase_add_test(c, cancels);
 	tcase_add_test(c, rules_and_samplers);
 	tcase_add_test(c, texts);

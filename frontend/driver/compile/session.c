@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sessions on compiled models: workers, and memory within --limit-memory. The
+ * arena is counted as a whole, the state by the tokens that it may get, since
+ * its pages take memory when a token is written: a session opens with room for
+ * all tokens of the model, or for as many as the limit allows.
+ */
+#include "frontend/driver/compile/driver.h"
+
+#include "ir/support/number.h"
+
+#define CALL_TOKENS 4096 /* of prompts, at most: longer ones are read in several calls, with the same bits */
+#define PAGE        4096
+
+/* A session to be opened. */
+struct wanted {
+	int64_t batch;       /* sequences of the state; 0: the bound */
+	const int64_t *dims; /* largest dims of its calls; NULL: the bounds */
+	bool in_parts;       /* prompts are read in several calls */
+	int64_t tokens;      /* that each sequence has room for at least */
+};
+
+/* Number of the batch dim: the first one of the first entry; -1: none. */
+static int64_t batch_dim(const struct tfmc_record *r)
+{
+	const struct tfmc_record_entry *e = tfmc_entry_at(r, 0);
+	return e && e->n_dims ? (int64_t) * (const uint64_t *)(const void *)((const char *)r + e->dims) : -1;
+}
+
+/* The bounds of all dims, that of the batch at most `batch`, in the arena. */
+static int64_t *dims_for(struct driver *d, const struct tfmc_record *r, int64_t batch)
+{
+	int64_t *dims = ARENA_ARRAY(&d->arena, int64_t, (size_t)r->n_dims + 1), at = batch_dim(r);
+	for (uint64_t i = 0; dims && i < r->n_dims; i++)
+		dims[i] = tfmc_record_dim_at(r, i)->hi;
+	if (dims && at >= 0 && batch < dims[at])
+		dims[at] = batch;
+	return dims;
+}
+
+/* ---- memory ---- */
+
+/* Bytes of the pages that `tokens` tokens of a sequence touch in one of its states, as matrices [rows, columns] that
+ * follow each other. */
+static uint64_t state_bytes(const struct tfmc_record_state *s, int64_t tokens)
+{
+	uint64_t matrices = 1, rows = 1, columns = 1, bytes = tfmc_dtype_bytes(s->dtype);
+	if (s->rank >= 2)
+		columns = (uint64_t)s->dims[s->rank - 1];
+	if (s->rank >= 3)
+		rows = (uint64_t)s->dims[s->rank - 2];
+	for (uint64_t i = 1; i + 2 < s->rank; i++)
+		matrices *= (uint64_t)s->dims[i];
+	uint64_t all = rows * columns * bytes, used = (uint64_t)tokens < rows ? (uint64_t)tokens : rows;
+	uint64_t touched = (used * columns * bytes + PAGE - 1) / PAGE * PAGE;
+	return matrices * (s->grows && touched < all ? touched : all);
+}
+
+static uint64_t session_state_bytes(const struct tfmc_record *r, int64_t batch, int64_t tokens)
+{
+	const struct tfmc_record_state *states = (const void *)((const char *)r + r->states);
+	uint64_t sum = 0;
+	for (uint64_t i = 0; i < r->n_states; i++)
+		sum += state_bytes(&states[i], tokens);
+	bool is_far = batch > 0 && sum > (UINT64_MAX - r->state_fixed_bytes) / (uint64_t)batch;
+	return is_far ? UINT64_MAX : sum * (uint64_t)batch + r->state_fixed_bytes;
+}
+
+/* The most tokens, up to those of the model, of each sequence whose state fits into `bytes`; 0: not one. */
+static int64_t tokens_within(const struct tfmc_record *r, int64_t batch, uint64_t bytes)
+{
+	int64_t fits = 0, most = r->context_limit && r->context_limit < INT32_MAX ? (int64_t)r->context_limit
+	                                                                          : INT32_MAX;
+	while (fits < most) {
+		int64_t middle = fits + (most - fits + 1) / 2;
+		if (session_state_bytes(r, batch, middle) <= bytes)
+			fits = middle;
+		else
+			most = middle - 1;
+	}
+	return fits;
+}
+
+static int64_t sequences_of(const struct tfmc_record *r, const struct wanted *w)
+{
+	int64_t at = batch_dim(r), bound = at < 0 ? 1 : tfmc_record_dim_at(r, (uint64_t)at)->hi;
+	int64_t used = at >= 0 && w->dims ? w->dims[at] : bound;
+	return w->batch && w->batch < used ? w->batch : used;
+}
+
+/* What a session has room for with the limit of memory: *tokens of each sequence, 0: all of the model. On a device the
+ * whole state is allocated. */
+static enum tfmc_status fit_session(struct driver *d, const struct compiled *c, const struct wanted *w,
+                                    const struct tfmc_session_options *o, int64_t *tokens)
+{
+	const struct tfmc_record *r = c->model.record;
+	uint64_t limit = d->limits.memory, arena = tfmc_session_arena_bytes(&c->model, o);
+	int64_t sequences = sequences_of(r, w), least = d->options.device ? INT32_MAX : w->tokens;
+	if (r->context_limit && (uint64_t)least > r->context_limit)
+		least = (int64_t)r->context_limit;
+	bool has_state = r->state_batch_bytes || r->state_fixed_bytes;
+	uint64_t state = has_state ? session_state_bytes(r, sequences, least) : 0;
+	TFMC_TRY(limits_session(&d->limits, &d->diag, arena, state));
+	int64_t fits = has_state ? tokens_within(r, sequences, limit - arena) : 0;
+	*tokens = fits < INT32_MAX && (uint64_t)fits != r->context_limit ? fits : 0;
+	return TFMC_OK;
+}
+
+int64_t driver_side_by_side(struct driver *d, const struct compiled *c, int64_t most)
+{
+	const struct tfmc_record *r = c->model.record;
+	while (most > 1 && r->context_limit &&
+	       session_state_bytes(r, most, (int64_t)r->context_limit) > d->limits.memory / 2)
+		most /= 2;
+	return most;
+}
+
+void driver_note_room(struct driver *d)
+{
+	char limit[NUMBER_TEXT_MAX];
+	if (!d->session_tokens)
+		return;
+	number_print_bytes(limit, d->limits.memory);
+	diag_note(&d->diag, LOC_NONE,
+	          "%s of memory have room for %lld tokens of a sequence; --limit-memory=BYTES for more",
+	          limit, (long long)d->session_tokens);
+}
+
+/* ---- opening ---- */
+
+/* Tokens of a call for which the arena takes a fraction of the limit: of a model with all scores of attention in memory
+ * each token takes as much as the context is long. */
+static int64_t call_tokens(struct driver *d, const struct compiled *c, struct tfmc_session_options o)
+{
+	for (o.call_tokens = CALL_TOKENS; o.call_tokens > 1; o.call_tokens /= 2)
+		if (tfmc_session_arena_bytes(&c->model, &o) <= d->limits.memory / 4)
+			break;
+	return o.call_tokens;
+}
+
+static enum tfmc_status open_session(struct driver *d, struct compiled *c, const struct wanted *w)
+{
+	struct tfmc_session_options o = {.struct_size = sizeof(o),
+	                                 .batch = w->batch,
+	                                 .workers = option_int(d->options.threads, 1),
+	                                 .decode_workers = option_int(d->options.decode_threads, 0),
+	                                 .all_workers = c->all_workers,
+	                                 .variant = c->forced,
+	                                 .dims_max = w->dims,
+	                                 .weights = &c->weights.map};
+	struct tfmc_device device = driver_device(d, c);
+	if (d->options.device)
+		o.device = &device;
+	if (w->in_parts)
+		o.call_tokens = call_tokens(d, c, o);
+	TFMC_TRY(fit_session(d, c, w, &o, &o.context));
+	d->session_tokens = o.context;
+	tfmc_session_close(c->session);
+	c->session = NULL;
+	int status = tfmc_session_open(&c->model, &o, &c->session);
+	if (status == TFMC_RT_OK)
+		return TFMC_OK;
+	if (status == TFMC_RT_E_DEVICE)
+		return driver_refuse_device(d, *c->device_message ? c->device_message
+		                                                  : tfmc_rt_status_text(status));
+	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "cannot open a session: %s", tfmc_rt_status_text(status));
+	if (status == TFMC_RT_E_MEMORY)
+		diag_note(
+		        &d->diag, LOC_NONE,
+		        "addresses for %llu bytes of state are reserved; --context=N makes sequences shorter",
+		        (unsigned long long)c->model.state_size(sequences_of(c->model.record, w)));
+	return status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ? TFMC_NO_MEMORY : TFMC_INVALID;
+}
+
+enum tfmc_status driver_session_of(struct driver *d, struct compiled *c, const char *entry,
+                                   const struct named_tensors *in)
+{
+	const struct tfmc_record *r = c->model.record;
+	int64_t number = tfmc_entry_find(r, entry), at = batch_dim(r), tokens = 1;
+	int64_t *dims = number < 0 ? NULL : tensors_dims(d, r, number, in);
+	for (uint64_t i = 0; dims && i < r->n_dims; i++) {
+		const struct tfmc_record_dim *dim = tfmc_record_dim_at(r, i);
+		dims[i] = dims[i] < dim->lo ? dim->lo : dims[i] > dim->hi ? dim->hi : dims[i];
+		tokens = (int64_t)i != at && dims[i] > tokens ? dims[i] : tokens;
+	}
+	/* NULL: the bounds; the call says what is wrong */
+	return open_session(d, c, &(struct wanted){.dims = dims, .tokens = tokens});
+}
+
+enum tfmc_status driver_session(struct driver *d, struct compiled *c, int64_t batch)
+{
+	struct wanted w = {.tokens = 1};
+	if (batch == 0)
+		return open_session(d, c, &w);
+	int64_t *dims = dims_for(d, c->model.record, batch), at = batch_dim(c->model.record);
+	if (!dims)
+		return TFMC_NO_MEMORY;
+	w.dims = dims;
+	w.batch = at >= 0 ? dims[at] : batch;
+	w.in_parts = c->model.record->generate_kind == 1;
+	return open_session(d, c, &w);
+}
+
+enum tfmc_status driver_open(struct driver *d, struct loaded *l, struct entry_names entries, int64_t batch,
+                             struct compiled *out)
+{
+	TFMC_TRY(driver_compile_native(d, l, entries, out));
+	return driver_session(d, out, batch);
+}
