@@ -120,6 +120,7 @@ struct frontend_sample {
 
 /* Enums are the words of schema.def after a 0. */
 enum frontend_penalty { PENALTY_NONE, PENALTY_POWER, PENALTY_GNMT };
+enum frontend_early { EARLY_NONE, EARLY_TRUE, EARLY_FALSE, EARLY_NEVER };
 
 struct frontend_search {
 	bool given; /* false: greedy (beam 1) */
@@ -127,6 +128,24 @@ struct frontend_search {
 	int64_t beam;
 	double length_penalty;
 	enum frontend_penalty penalty;
+	enum frontend_early early_stopping;
+};
+
+/* Ids one after another, and what the score of the last one grows by. */
+struct frontend_sequence {
+	struct frontend_ids ids;
+	double by;
+};
+
+struct frontend_sequences {
+	const struct frontend_sequence *items;
+	size_t n;
+};
+
+/* factor 0: none */
+struct frontend_decay {
+	int64_t after;
+	double factor;
 };
 
 struct frontend_generate {
@@ -135,7 +154,15 @@ struct frontend_generate {
 	const char *tokens; /* input that grows */
 	const char *source; /* seq2seq: the other input; else NULL */
 	const char *logits; /* output */
-	struct frontend_ids start, stop, suppress, suppress_first;
+	struct frontend_ids start, stop, suppress, suppress_first, forced_last;
+	struct frontend_sequences banned, bias; /* banned: `by` is 0 */
+	int64_t forced;                         /* so many of the last start ids */
+	double repetition_penalty, source_repetition_penalty;
+	int64_t no_repeat_ngram, source_no_repeat_ngram;
+	struct frontend_decay decay;
+	bool renormalize;
+	int64_t min_new, min_total, max_new, max_total; /* 0: none */
+	const char *unsupported;                        /* NULL: all is followed */
 	int64_t pad;
 	int64_t max_len; /* start and prompt included; length of the cache */
 	int64_t prefix;  /* positions that all may see (mask: prefix): the first call has to bring them all */

@@ -321,6 +321,10 @@ struct tfmc_ids {
 	const int32_t *items;
 	uint64_t n;
 };
+struct tfmc_bias {
+	struct tfmc_ids ids; /* at least one */
+	double by;
+};
 struct tfmc_rules {
 	uint64_t struct_size;          /* sizeof of this struct, else TFMC_RT_E_ABI */
 	struct tfmc_ids forced;        /* the first new tokens; a stop id among them ends nothing */
@@ -350,6 +354,28 @@ struct tfmc_rules {
 	 */
 	int (*on_logits)(void *user, float *logits, int64_t vocab, const int32_t *ids, uint64_t n);
 	void *user;
+	/*
+	 * Changes of scores, in this order: of logits, in a beam search of log p. Like `transformers` does it. The
+	 * source is that of a sequence-to-sequence model, where it has ids, else the prompt.
+	 */
+	const struct tfmc_bias
+	        *biases; /* [n_biases]: the score of the last id grows where the others are before it */
+	uint64_t n_biases;
+	double source_repetition_penalty; /* positive scores of ids of the source are multiplied by it, negative
+	                                     ones divided; 0, 1: none */
+	double repetition_penalty;      /* positive scores of ids seen before are divided by it, negative ones
+	                                     multiplied; 0, 1: none */
+	double presence_penalty;        /* subtracted from scores of ids seen before */
+	double frequency_penalty;       /* subtracted once for each time an id was seen */
+	int64_t decay_after;            /* from the k-th new token after so many the score s of a stop id */
+	double decay;                   /* grows by |s| (decay^k - 1); 0: it does not */
+	int64_t source_no_repeat_ngram; /* n: no n ids of the source occur in the sequence; 0: any may */
+	int64_t min_tokens; /* stop ids are not chosen before; prompt or start and new ones together */
+	int64_t max_tokens; /* most of them, 0: the model's max_len; TFMC_RT_E_PROMPT when no new one fits */
+	struct tfmc_ids
+	        forced_last; /* one of these is chosen where only one more token may follow; its score is 0 */
+	int64_t n_counted;   /* of the ids before the new ones: a beam's score counts them as new */
+	int renormalize;     /* beam search: log p is among the ids that may follow, after all changes */
 };
 
 /* ---- generation ---- */
@@ -423,12 +449,18 @@ int tfmc_generate_many(struct tfmc_session *session, const struct tfmc_generate_
 int tfmc_session_set_source(struct tfmc_session *session, const void *data, const int64_t *sizes,
                             uint64_t rank);
 
+/*
+ * When a beam search ends: as soon as `beam` hypotheses are finished, or not before no live one can be better
+ * than the worst of them, as judged by its log p with the length penalty of its present length, or (NEVER, where
+ * the penalty is positive) of the limit of length.
+ */
+enum tfmc_early_stopping { TFMC_EARLY_ALWAYS, TFMC_EARLY_JUDGED, TFMC_EARLY_NEVER };
 struct tfmc_beam_options {
-	uint64_t struct_size;   /* sizeof of this struct, else TFMC_RT_E_ABI */
-	int64_t beam;           /* live hypotheses, 1 to the session's batch */
-	double length_penalty;  /* a: the score is log p / n^a for n new tokens, the stop token included */
-	int gnmt;               /* nonzero: log p / ((5 + n) / 6)^a (Wu et al. 2016) */
-	int64_t max_new_tokens; /* 0: as many as the model's max_len allows */
+	uint64_t struct_size; /* sizeof of this struct, else TFMC_RT_E_ABI */
+	int64_t beam;         /* live hypotheses, 1 to the session's batch */
+	double length_penalty; /* a, -100 to 100: the score is log p / n^a for n new tokens, the stop token included */
+	int gnmt;              /* nonzero: log p / ((5 + n) / 6)^a (Wu et al. 2016) */
+	int64_t max_new_tokens;         /* 0: as many as the model's max_len allows */
 	const struct tfmc_rules *rules; /* NULL: only those of the model */
 	/*
 	 * Nonzero: log_p and score of a hypothesis count its stop token neither as a probability nor as a
@@ -436,6 +468,7 @@ struct tfmc_beam_options {
 	 * CTranslate2.
 	 */
 	int bare_scores;
+	enum tfmc_early_stopping early_stopping;
 };
 struct tfmc_hypothesis {
 	int32_t *tokens; /* [cap], the caller's: new tokens, the stop token included */
@@ -445,9 +478,10 @@ struct tfmc_hypothesis {
 	double score; /* log_p with the length penalty */
 };
 /*
- * Beam search for one sequence, prompt and target as in tfmc_generate. At each step the 2 beam likeliest
- * continuations are taken (ties: earlier beam, lower id): those of the first `beam` that stop are finished,
- * the first `beam` that do not stop go on, until `beam` are finished or the length is reached. Hypotheses go
+ * Beam search for one sequence, prompt and target as in tfmc_generate. At each step the likeliest continuations
+ * are taken, beam (1 + stop ids) of them and at least 2 beam (ties: earlier beam, lower id): those of the first
+ * `beam` that stop, or reach the limit of length, are finished, and the `beam` best of all finished ones are kept; the
+ * first `beam` that do not stop go on. early_stopping says when that ends. Hypotheses go
  * to out[0..cap), best score first. Statuses as of tfmc_generate.
  */
 int tfmc_beam_search(struct tfmc_session *session, const struct tfmc_beam_options *options,

@@ -25,6 +25,10 @@ const struct yaml_node *compose_moved(struct arena *a, const struct yaml_node *r
 const char *preset_text(const char *name);
 /* The preset that has this word in presets.def, or NULL. */
 const char *preset_of_type(const char *type);
+/* The `kind` of the section `generate` that the preset of a configuration has, NULL without one; false after a
+ * diagnostic. */
+bool preset_generates(struct arena *a, struct diag_context *cx, const char *type, const char *architecture,
+                      const char **kind);
 /* "; did you mean 'llama'?" for a `model_type` that no preset has, or "". */
 const char *preset_nearest_type(struct arena *a, const char *type);
 /* What after the prefix chooses presets: "bert, bloom, ..." */

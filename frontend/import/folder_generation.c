@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hub folders of models that write: what generation_config.json says of ids becomes parameters of the preset,
- * over what config.json says of them, as in the library the folder is made for. How to choose among ids
- * (sampling, beams) stays with the caller and is only repeated in a comment.
+ * Hub folders of models that write: how `transformers` generates with them, as the section `generate` of the model
+ * file. Like there generation_config.json replaces what config.json says of generation; without that file
+ * config.json is read in its place, as it is stored, without defaults of its class. Sampling stays with the caller
+ * and is only repeated in a comment.
  */
 #include <string.h>
 
 #include "frontend/text/files.h"
+#include "frontend/expr/expr.h"
+#include "frontend/import/compose.h"
 #include "frontend/import/folder.h"
 #include "frontend/text/json.h"
 #include "ir/support/buf.h"
@@ -15,10 +18,10 @@
 
 struct generation {
 	struct parsed_files *f;
-	const char *name; /* of the file */
+	const char *dir, *name; /* name: of the file that counts */
 	const struct json_node *root, *config;
-	int64_t language;   /* to write, -1: no tokenizer says which */
-	struct buf *params; /* "stop: [1, 2], pad: 0" */
+	bool has_file;    /* root is that of generation_config.json, else of config.json */
+	struct buf *keys; /* "stop: [1, 2], pad: 0" */
 };
 
 static bool refuse(const struct generation *g, const char *key, const char *what)
@@ -27,100 +30,222 @@ static bool refuse(const struct generation *g, const char *key, const char *what
 	return false;
 }
 
+/* The value of a key; NULL when there is none, or null. */
+static const struct json_node *find(const struct json_node *object, const char *key)
+{
+	const struct json_node *v = json_find(object, key);
+	return v == NULL || v->kind == JSON_NODE_NULL ? NULL : v;
+}
+
+static bool is_number(const struct json_node *v)
+{
+	return v->kind == JSON_NODE_INT || v->kind == JSON_NODE_REAL;
+}
+
+static double number_of(const struct json_node *v)
+{
+	return v->kind == JSON_NODE_REAL ? v->f : (double)v->i;
+}
+
 static bool is_id(const struct json_node *n)
 {
 	return n->kind == JSON_NODE_INT && n->i >= 0 && n->i <= INT32_MAX;
 }
 
-/* An id or a list of ids. */
-static bool are_ids(const struct json_node *n)
+/* ---- writing ---- */
+
+static void begin_key(struct buf *out, const char *key)
 {
-	bool ok = n->kind == JSON_NODE_ARRAY || is_id(n);
-	for (size_t i = 0; ok && n->kind == JSON_NODE_ARRAY && i < n->n; i++)
-		ok = is_id(&n->items[i]);
+	buf_printf(out, "%s%s: ", out->len != 0 ? ", " : "", key);
+}
+
+static void put_number(struct buf *out, const struct json_node *v)
+{
+	if (v->kind == JSON_NODE_REAL)
+		value_print_float(out, v->f);
+	else
+		buf_printf(out, "%lld", (long long)v->i);
+}
+
+static void put_id(struct buf *out, int64_t id)
+{
+	buf_printf(out, "%s%lld", out->data[out->len - 1] == '[' ? "" : ", ", (long long)id);
+}
+
+/* ---- ids ---- */
+
+/*
+ * The ids of a key, an id or a list, to a list that is begun. Ids that no token has, negative ones and those from
+ * vocab_size on, are left out where the library never meets them.
+ */
+static bool put_ids(struct generation *g, const char *key, const struct json_node *ids, bool all)
+{
+	const struct json_node *vocab = find(g->config, "vocab_size");
+	int64_t below = !all && vocab != NULL && vocab->kind == JSON_NODE_INT ? vocab->i : INT64_MAX;
+	bool is_list = ids->kind == JSON_NODE_ARRAY;
+	for (size_t i = 0; i < (is_list ? ids->n : 1); i++) {
+		const struct json_node *id = is_list ? &ids->items[i] : ids;
+		if (id->kind != JSON_NODE_INT || id->i > INT32_MAX || id->i < (all ? 0 : INT32_MIN))
+			return refuse(g, key, "is no id and no list of ids");
+		if (id->i >= 0 && id->i < below)
+			put_id(g->keys, id->i);
+	}
+	return true;
+}
+
+static bool take_ids(struct generation *g, const char *key, const char *name)
+{
+	const struct json_node *ids = find(g->root, key);
+	if (ids == NULL)
+		return true;
+	begin_key(g->keys, name);
+	buf_char(g->keys, '[');
+	bool ok = put_ids(g, key, ids, false);
+	buf_char(g->keys, ']');
 	return ok;
 }
 
-static void begin_param(struct generation *g, const char *param)
+/* The same; a list of config.json, which the preset has read, does not count beside generation_config.json. */
+static bool take_listed(struct generation *g, const char *key, const char *name)
 {
-	buf_printf(g->params, "%s%s: [", g->params->len != 0 ? ", " : "", param);
-}
-
-static void put_id(struct generation *g, int64_t id)
-{
-	bool first = g->params->data[g->params->len - 1] == '[';
-	buf_printf(g->params, "%s%lld", first ? "" : ", ", (long long)id);
-}
-
-static void put_ids(struct generation *g, const struct json_node *ids)
-{
-	if (ids->kind == JSON_NODE_INT)
-		put_id(g, ids->i);
-	for (size_t i = 0; ids->kind == JSON_NODE_ARRAY && i < ids->n; i++)
-		put_id(g, ids->items[i].i);
-}
-
-/* The value of a key that names ids; NULL in *out when there is none. */
-static bool find_ids(const struct generation *g, const struct json_node *object, const char *key,
-                     const struct json_node **out)
-{
-	const struct json_node *v = json_find(object, key);
-	*out = v == NULL || v->kind == JSON_NODE_NULL ? NULL : v;
-	return *out == NULL || are_ids(v) || refuse(g, key, "is no id and no list of ids");
-}
-
-static bool take_ids(struct generation *g, const char *key, const char *param)
-{
-	const struct json_node *ids;
-	if (!find_ids(g, g->root, key, &ids))
-		return false;
-	if (ids == NULL)
-		return true;
-	begin_param(g, param);
-	put_ids(g, ids);
-	buf_str(g->params, "]");
-	return true;
-}
-
-/* suppress_tokens, and the ids that bad_words_ids, [[id, ..], ..], bans alone; longer ones are choices, as beams are. */
-static bool take_suppressed(struct generation *g, const struct json_node *object)
-{
-	const struct json_node *ids, *words = json_find(object, "bad_words_ids");
-	if (!find_ids(g, object, "suppress_tokens", &ids))
-		return false;
-	bool has_words = words != NULL && words->kind == JSON_NODE_ARRAY && words->n > 0;
-	if (ids == NULL && !has_words)
-		return true;
-	begin_param(g, "suppress");
-	if (ids != NULL)
-		put_ids(g, ids);
-	for (size_t i = 0; has_words && i < words->n; i++) {
-		const struct json_node *word = &words->items[i];
-		if (word->kind != JSON_NODE_ARRAY || !are_ids(word))
-			return refuse(g, "bad_words_ids", "is no list of lists of ids");
-		if (word->n == 1)
-			put_ids(g, word);
+	if (find(g->root, key) == NULL && find(g->config, key) != NULL) {
+		begin_key(g->keys, name);
+		buf_str(g->keys, "[]");
 	}
-	buf_str(g->params, "]");
-	return true;
+	return take_ids(g, key, name);
 }
 
 static bool take_pad(struct generation *g)
 {
-	const struct json_node *pad = json_find(g->root, "pad_token_id");
-	if (pad == NULL || pad->kind == JSON_NODE_NULL)
+	const struct json_node *pad = find(g->root, "pad_token_id");
+	if (pad == NULL)
 		return true;
 	if (pad->kind != JSON_NODE_INT || pad->i < INT32_MIN || pad->i > INT32_MAX)
 		return refuse(g, "pad_token_id", "is no id");
-	if (pad->i >= 0) /* -1 stands for none */
-		buf_printf(g->params, "%spad: %lld", g->params->len != 0 ? ", " : "", (long long)pad->i);
+	if (pad->i >= 0) { /* -1 stands for none */
+		begin_key(g->keys, "pad");
+		put_number(g->keys, pad);
+	}
 	return true;
+}
+
+static bool are_ids(const struct json_node *list)
+{
+	bool ok = list->kind == JSON_NODE_ARRAY && list->n > 0;
+	for (size_t i = 0; ok && i < list->n; i++)
+		ok = is_id(&list->items[i]);
+	return ok;
+}
+
+static bool is_stop(const struct generation *g, int64_t id)
+{
+	const struct json_node *stop = find(g->root, "eos_token_id");
+	if (stop == NULL || stop->kind != JSON_NODE_ARRAY)
+		return stop != NULL && stop->kind == JSON_NODE_INT && stop->i == id;
+	for (size_t i = 0; i < stop->n; i++)
+		if (stop->items[i].kind == JSON_NODE_INT && stop->items[i].i == id)
+			return true;
+	return false;
+}
+
+/* [id, ..] */
+static void put_list(struct buf *out, const struct json_node *ids)
+{
+	buf_str(out, out->data[out->len - 1] == '[' ? "[" : ", [");
+	for (size_t i = 0; i < ids->n; i++)
+		put_id(out, ids->items[i].i);
+	buf_char(out, ']');
+}
+
+/* bad_words_ids, [[id, ..], ..]; the library leaves out those that are a stop id alone. */
+static bool take_banned(struct generation *g)
+{
+	const struct json_node *words = find(g->root, "bad_words_ids");
+	if (words == NULL)
+		return true;
+	if (words->kind != JSON_NODE_ARRAY)
+		return refuse(g, "bad_words_ids", "is no list of lists of ids");
+	begin_key(g->keys, "banned");
+	buf_char(g->keys, '[');
+	for (size_t i = 0; i < words->n; i++) {
+		const struct json_node *word = &words->items[i];
+		if (!are_ids(word))
+			return refuse(g, "bad_words_ids", "is no list of lists of ids");
+		if (word->n > 1 || !is_stop(g, word->items[0].i))
+			put_list(g->keys, word);
+	}
+	buf_char(g->keys, ']');
+	return true;
+}
+
+/* sequence_bias, [[[id, ..], number], ..] */
+static bool take_bias(struct generation *g)
+{
+	const struct json_node *list = find(g->root, "sequence_bias");
+	if (list == NULL)
+		return true;
+	if (list->kind != JSON_NODE_ARRAY)
+		return refuse(g, "sequence_bias", "is no list of lists of ids and numbers");
+	begin_key(g->keys, "bias");
+	buf_char(g->keys, '[');
+	for (size_t i = 0; i < list->n; i++) {
+		const struct json_node *pair = &list->items[i];
+		if (pair->kind != JSON_NODE_ARRAY || pair->n != 2 || !are_ids(&pair->items[0]) ||
+		    !is_number(&pair->items[1]))
+			return refuse(g, "sequence_bias", "is no list of lists of ids and numbers");
+		buf_str(g->keys, i == 0 ? "[" : ", [");
+		put_list(g->keys, &pair->items[0]);
+		buf_str(g->keys, ", ");
+		put_number(g->keys, &pair->items[1]);
+		buf_char(g->keys, ']');
+	}
+	buf_char(g->keys, ']');
+	return true;
+}
+
+/* ---- the start ---- */
+
+/* Endings of architectures that write ids one after the other: after a text, or after a source. */
+static const char *const causal[] = {"ForCausalLM", "LMHeadModel"};
+static const char *const pairs[] = {"ForConditionalGeneration", "MTModel"};
+
+static bool has_suffix(const char *text, const char *end)
+{
+	size_t n = strlen(text), k = strlen(end);
+	return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+static const char *architecture(const struct generation *g)
+{
+	const struct json_node *list = find(g->config, "architectures");
+	const struct json_node *first =
+	        list != NULL && list->kind == JSON_NODE_ARRAY && list->n > 0 ? list->items : NULL;
+	return first != NULL && first->kind == JSON_NODE_STRING ? first->text : "";
+}
+
+static bool writes(const struct generation *g, const char *const *endings, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (has_suffix(architecture(g), endings[i]))
+			return true;
+	return false;
+}
+
+/* The id of the language to write, -1 when tokenizer_config.json names none. */
+static bool find_language(const struct generation *g, int64_t *id)
+{
+	const char *text;
+	*id = -1;
+	return folder_token_of(g->f, g->dir, "tgt_lang", &text) &&
+	       (text == NULL || folder_token_id(g->f, g->dir, text, id));
 }
 
 /* forced_decoder_ids: [[1, id], [2, id], ..]: ids after the first one; those whose place or id is open end
  * them. */
 static bool put_forced_list(struct generation *g, const struct json_node *list)
 {
+	if (list->kind != JSON_NODE_ARRAY)
+		return refuse(g, "forced_decoder_ids", "is no list");
 	for (size_t i = 0; i < list->n; i++) {
 		const struct json_node *pair = &list->items[i];
 		bool is_pair =
@@ -129,69 +254,212 @@ static bool put_forced_list(struct generation *g, const struct json_node *list)
 			return refuse(g, "forced_decoder_ids", "is no list of pairs of a position and an id");
 		if (pair->items[0].i != (int64_t)i + 1 || pair->items[1].kind == JSON_NODE_NULL)
 			return true;
-		put_id(g, pair->items[1].i);
+		put_id(g->keys, pair->items[1].i);
 	}
 	return true;
 }
 
-/* After the start, unless that is the language itself. */
-static void put_language(struct generation *g, const struct json_node *start)
+/*
+ * A decoder begins with decoder_start_token_id, else bos_token_id, then with forced_bos_token_id or the language.
+ * Without the file the preset's start stays where config.json has neither, as in folders that were never
+ * generated with.
+ */
+static bool take_start(struct generation *g, bool *is_forced)
 {
-	if (g->language >= 0 && !(start->kind == JSON_NODE_INT && start->i == g->language))
-		put_id(g, g->language);
-}
-
-/* What a decoder begins with: its start id (of config.json, when it is there alone) and ids that are
- * forced after it. */
-static bool take_start(struct generation *g)
-{
-	const struct json_node *start, *first, *list = json_find(g->root, "forced_decoder_ids");
-	if (!find_ids(g, g->root, "decoder_start_token_id", &start) ||
-	    (start == NULL && !find_ids(g, g->config, "decoder_start_token_id", &start)) ||
-	    !find_ids(g, g->root, "forced_bos_token_id", &first))
+	const struct json_node *start = find(g->root, "decoder_start_token_id");
+	const struct json_node *first = find(g->root, "forced_bos_token_id");
+	const struct json_node *list = find(g->root, "forced_decoder_ids");
+	bool is_whisper = strcmp(architecture(g), "WhisperForConditionalGeneration") == 0;
+	int64_t language = -1;
+	if (first == NULL && writes(g, pairs, TFMC_COUNT(pairs)) && !find_language(g, &language))
 		return false;
-	bool lists = list != NULL && list->kind != JSON_NODE_NULL;
-	if (lists && list->kind != JSON_NODE_ARRAY)
-		return refuse(g, "forced_decoder_ids", "is no list");
-	if (start == NULL)
-		return take_ids(g, "bos_token_id", "start");
-	begin_param(g, "start");
-	put_ids(g, start);
-	if (first != NULL)
-		put_ids(g, first);
-	if (lists && first == NULL && !put_forced_list(g, list))
+	if (first != NULL && !is_id(first))
+		return refuse(g, "forced_bos_token_id", "is no id");
+	start = start != NULL ? start : find(g->root, "bos_token_id");
+	if (start == NULL && !g->has_file)
+		return true;
+	begin_key(g->keys, "start");
+	buf_char(g->keys, '[');
+	if (start != NULL && !put_ids(g, "decoder_start_token_id", start, true))
 		return false;
-	if (!lists && first == NULL)
-		put_language(g, start);
-	buf_str(g->params, "]");
+	bool is_start = start != NULL && start->kind == JSON_NODE_INT && start->i == language;
+	*is_forced = first != NULL || (language >= 0 && !is_start);
+	if (*is_forced)
+		put_id(g->keys, first != NULL ? first->i : language);
+	if (is_whisper && list != NULL && !put_forced_list(g, list))
+		return false;
+	buf_char(g->keys, ']');
+	if (*is_forced)
+		buf_str(g->keys, ", forced: 1");
 	return true;
 }
 
-/* One value of a way to choose, as it is in the file; others than numbers and bools are left out. */
-static void put_choice(struct buf *out, const char *key, const struct json_node *v)
+/*
+ * Stop ids. The token that ends a text ends what a causal model writes, when neither configuration says what does.
+ */
+static bool take_stop(struct generation *g, bool is_causal)
 {
-	const char *before = out->len != 0 ? ", " : "";
-	if (v->kind == JSON_NODE_INT)
-		buf_printf(out, "%s%s %lld", before, key, (long long)v->i);
-	else if (v->kind == JSON_NODE_REAL)
-		buf_printf(out, "%s%s %.6g", before, key, v->f);
-	else if (v->kind == JSON_NODE_BOOL)
-		buf_printf(out, "%s%s %s", before, key, v->i != 0 ? "true" : "false");
+	const char *text = NULL;
+	int64_t id = -1;
+	if (find(g->root, "eos_token_id") != NULL)
+		return !g->has_file || take_ids(g, "eos_token_id", "stop");
+	bool asks =
+	        is_causal && find(g->config, "eos_token_id") == NULL && writes(g, causal, TFMC_COUNT(causal));
+	if (asks && !folder_token_of(g->f, g->dir, "eos_token", &text))
+		return false;
+	if (text != NULL && !folder_token_id(g->f, g->dir, text, &id))
+		return false;
+	begin_key(g->keys, "stop");
+	buf_char(g->keys, '[');
+	if (id >= 0)
+		put_id(g->keys, id);
+	buf_char(g->keys, ']');
+	return true;
 }
 
-/* A comment with the choices the file asks for, "" when it does not. */
-static const char *choices(const struct generation *g)
+/* ---- numbers ---- */
+
+/* Keys of one number, and the value that changes nothing; `shift`: new tokens, of which a forced start is one. */
+static const struct rule {
+	const char *key, *name;
+	double neutral;
+	bool is_int, shift;
+} rules[] = {
+        {"max_new_tokens", "max_new", 0, true, true},
+        {"max_length", "max_total", 0, true, false},
+        {"min_new_tokens", "min_new", 0, true, true},
+        {"min_length", "min_total", 0, true, false},
+        {"repetition_penalty", "repetition_penalty", 1, false, false},
+        {"encoder_repetition_penalty", "source_repetition_penalty", 1, false, false},
+        {"no_repeat_ngram_size", "no_repeat_ngram", 0, true, false},
+        {"encoder_no_repeat_ngram_size", "source_no_repeat_ngram", 0, true, false},
+};
+
+/* The number of new tokens replaces that of all tokens. */
+static bool is_replaced(const struct generation *g, const char *key)
 {
-	static const char *const keys[] = {
-	        "do_sample",      "temperature",          "top_k",     "top_p",
-	        "min_p",          "repetition_penalty",   "num_beams", "length_penalty",
-	        "early_stopping", "no_repeat_ngram_size", "min_length"};
+	return (strcmp(key, "max_length") == 0 && find(g->root, "max_new_tokens") != NULL) ||
+	       (strcmp(key, "min_length") == 0 && find(g->root, "min_new_tokens") != NULL);
+}
+
+static bool take_rules(struct generation *g, bool is_forced)
+{
+	for (size_t i = 0; i < TFMC_COUNT(rules); i++) {
+		const struct rule *r = &rules[i];
+		const struct json_node *v = find(g->root, r->key);
+		if (v == NULL || is_replaced(g, r->key))
+			continue;
+		if (r->is_int ? v->kind != JSON_NODE_INT || v->i < 0 : !is_number(v) || !(number_of(v) > 0))
+			return refuse(g, r->key, r->is_int ? "is no count" : "is no number above 0");
+		double number = number_of(v) - (r->shift && is_forced && number_of(v) > 1);
+		if (number == r->neutral)
+			continue;
+		begin_key(g->keys, r->name);
+		if (r->is_int)
+			buf_printf(g->keys, "%lld", (long long)number);
+		else
+			put_number(g->keys, v);
+	}
+	return true;
+}
+
+/* exponential_decay_length_penalty: [new tokens, factor] */
+static bool take_decay(struct generation *g, bool is_forced)
+{
+	const struct json_node *pair = find(g->root, "exponential_decay_length_penalty");
+	if (pair == NULL)
+		return true;
+	if (pair->kind != JSON_NODE_ARRAY || pair->n != 2 || pair->items[0].kind != JSON_NODE_INT ||
+	    pair->items[0].i < 0 || !is_number(&pair->items[1]))
+		return refuse(g, "exponential_decay_length_penalty", "is no pair of a count and a factor");
+	begin_key(g->keys, "decay");
+	int64_t after = pair->items[0].i - (is_forced && pair->items[0].i > 0);
+	buf_printf(g->keys, "{after: %lld, factor: ", (long long)after);
+	put_number(g->keys, &pair->items[1]);
+	buf_char(g->keys, '}');
+	return true;
+}
+
+static bool take_search(struct generation *g)
+{
+	const struct json_node *beams = find(g->root, "num_beams"),
+	                       *penalty = find(g->root, "length_penalty");
+	const struct json_node *early = find(g->root, "early_stopping");
+	int64_t width = beams == NULL ? 1 : beams->i;
+	if (beams != NULL && (beams->kind != JSON_NODE_INT || beams->i < 1))
+		return refuse(g, "num_beams", "is no count");
+	if (penalty != NULL && !is_number(penalty))
+		return refuse(g, "length_penalty", "is no number");
+	bool is_never = early != NULL && early->kind == JSON_NODE_STRING && strcmp(early->text, "never") == 0;
+	if (early != NULL && early->kind != JSON_NODE_BOOL && !is_never)
+		return refuse(g, "early_stopping", "is none of true, false, \"never\"");
+	if (width == 1 && penalty == NULL && early == NULL)
+		return true;
+	begin_key(g->keys, "search");
+	buf_printf(g->keys, "{beam: %lld", (long long)width);
+	if (penalty != NULL) {
+		buf_str(g->keys, ", length_penalty: ");
+		put_number(g->keys, penalty);
+	}
+	if (width > 1 || early != NULL)
+		buf_printf(g->keys, ", early_stopping: %s",
+		           is_never                         ? "never"
+		           : early != NULL && early->i != 0 ? "true"
+		                                            : "false");
+	buf_char(g->keys, '}');
+	return true;
+}
+
+static bool take_flag(struct generation *g, const char *key, const char *name)
+{
+	const struct json_node *v = find(g->root, key);
+	if (v != NULL && v->kind != JSON_NODE_BOOL)
+		return refuse(g, key, "is not true or false");
+	if (v != NULL && v->i != 0) {
+		begin_key(g->keys, name);
+		buf_str(g->keys, "true");
+	}
+	return true;
+}
+
+/* ---- the rest ---- */
+
+/* Keys that change a greedy text or a beam search in ways that are not built, and the value that does not. */
+static const struct {
+	const char *key;
+	double neutral;
+} unsupported[] = {
+        {"guidance_scale", 1}, {"token_healing", 0},     {"watermarking_config", 0}, {"penalty_alpha", 0},
+        {"dola_layers", 0},    {"constraints", 0},       {"force_words_ids", 0},     {"num_beam_groups", 1},
+        {"stop_strings", 0},   {"diversity_penalty", 0},
+};
+
+static void take_unsupported(struct generation *g)
+{
+	for (size_t i = 0; i < TFMC_COUNT(unsupported); i++) {
+		const struct json_node *v = find(g->root, unsupported[i].key);
+		bool is_plain = v != NULL && (is_number(v) || v->kind == JSON_NODE_BOOL);
+		if (v == NULL || (is_plain && number_of(v) == unsupported[i].neutral))
+			continue;
+		begin_key(g->keys, "unsupported");
+		buf_str(g->keys, unsupported[i].key);
+		return;
+	}
+}
+
+/* A comment with how the file samples, "" when it does not say. */
+static const char *sampling(const struct generation *g)
+{
+	static const char *const keys[] = {"do_sample", "temperature", "top_k", "top_p", "min_p"};
 	struct buf text;
 	buf_init(&text);
-	for (size_t i = 0; i < TFMC_COUNT(keys); i++) {
-		const struct json_node *v = json_find(g->root, keys[i]);
-		if (v != NULL)
-			put_choice(&text, keys[i], v);
+	for (size_t i = 0; g->has_file && i < TFMC_COUNT(keys); i++) {
+		const struct json_node *v = find(g->root, keys[i]);
+		const char *before = text.len != 0 ? ", " : "";
+		if (v != NULL && v->kind == JSON_NODE_BOOL)
+			buf_printf(&text, "%s%s %s", before, keys[i], v->i != 0 ? "true" : "false");
+		else if (v != NULL && is_number(v))
+			buf_printf(&text, "%s%s %.6g", before, keys[i], number_of(v));
 	}
 	const char *comment =
 	        text.len == 0 ? "" : arena_printf(g->f->arena, "# " FILE_NAME " also says: %s\n", text.data);
@@ -199,115 +467,42 @@ static const char *choices(const struct generation *g)
 	return comment;
 }
 
-/* ---- ids that only the tokenizer has ---- */
-
-static bool has_suffix(const char *text, const char *end)
+static bool take_all(struct generation *g, bool is_causal)
 {
-	size_t n = strlen(text), k = strlen(end);
-	return n >= k && strcmp(text + n - k, end) == 0;
-}
-
-/* Endings of architectures that write ids one after the other: after a text, or after a source. */
-static const char *const causal[] = {"ForCausalLM", "LMHeadModel"};
-static const char *const pairs[] = {"ForConditionalGeneration"};
-
-static bool writes(const struct generation *g, const char *const *endings, size_t n)
-{
-	const struct json_node *list = json_find(g->config, "architectures");
-	const struct json_node *first =
-	        list != NULL && list->kind == JSON_NODE_ARRAY && list->n > 0 ? list->items : NULL;
-	for (size_t i = 0; first != NULL && first->kind == JSON_NODE_STRING && i < n; i++)
-		if (has_suffix(first->text, endings[i]))
-			return true;
-	return false;
-}
-
-static bool has_id(const struct json_node *object, const char *key)
-{
-	const struct json_node *v = json_find(object, key);
-	return v != NULL && v->kind != JSON_NODE_NULL;
-}
-
-/* The token that ends a text ends what the model writes, when neither configuration says what does. */
-static bool take_end(struct generation *g, const char *dir)
-{
-	const char *text;
-	int64_t id;
-	if (has_id(g->root, "eos_token_id") || has_id(g->config, "eos_token_id") ||
-	    !writes(g, causal, TFMC_COUNT(causal)))
-		return true;
-	if (!folder_token_of(g->f, dir, "eos_token", &text))
-		return false;
-	if (text == NULL)
-		return true;
-	if (!folder_token_id(g->f, dir, text, &id))
-		return false;
-	if (id < 0)
-		return true;
-	begin_param(g, "stop");
-	put_id(g, id);
-	buf_str(g->params, "]");
-	return true;
-}
-
-/* The id of the language to write, -1 when tokenizer_config.json names none or a configuration forces an id.
- */
-static bool find_language(const struct generation *g, const char *dir, int64_t *id)
-{
-	const char *text;
-	*id = -1;
-	if (has_id(g->root, "forced_bos_token_id") || has_id(g->config, "forced_bos_token_id") ||
-	    !writes(g, pairs, TFMC_COUNT(pairs)))
-		return true;
-	return folder_token_of(g->f, dir, "tgt_lang", &text) &&
-	       (text == NULL || folder_token_id(g->f, dir, text, id));
-}
-
-/* A decoder's start without generation_config.json: that of config.json, after it the id it forces or the
- * language. */
-static bool take_language(struct generation *g)
-{
-	const struct json_node *start, *first;
-	if (!writes(g, pairs, TFMC_COUNT(pairs)))
-		return true;
-	if (!find_ids(g, g->config, "decoder_start_token_id", &start) ||
-	    !find_ids(g, g->config, "forced_bos_token_id", &first))
-		return false;
-	if (start == NULL || (first == NULL && g->language < 0))
-		return true;
-	begin_param(g, "start");
-	put_ids(g, start);
-	if (first != NULL)
-		put_ids(g, first);
-	else
-		put_language(g, start);
-	buf_str(g->params, "]");
-	return true;
-}
-
-static bool take_file(struct generation *g)
-{
-	return take_start(g) && take_ids(g, "eos_token_id", "stop") && take_pad(g) &&
-	       take_suppressed(g, g->root) && take_ids(g, "begin_suppress_tokens", "suppress_first");
+	bool is_forced = false;
+	bool ok =
+	        is_causal ? !g->has_file || take_ids(g, "bos_token_id", "start") : take_start(g, &is_forced);
+	if (is_causal && find(g->root, "forced_bos_token_id") != NULL)
+		return refuse(g, "forced_bos_token_id", "is for models with a source");
+	ok = ok && take_stop(g, is_causal) && (!g->has_file || take_pad(g)) &&
+	     take_listed(g, "suppress_tokens", "suppress") &&
+	     take_listed(g, "begin_suppress_tokens", "suppress_first") &&
+	     take_ids(g, "forced_eos_token_id", "forced_last") && take_banned(g) && take_bias(g) &&
+	     take_rules(g, is_forced) && take_decay(g, is_forced) && take_search(g) &&
+	     take_flag(g, "renormalize_logits", "renormalize");
+	if (ok)
+		take_unsupported(g);
+	return ok;
 }
 
 const char *folder_generation(struct parsed_files *f, const char *dir, const struct json_node *config)
 {
-	static const struct json_node empty = {.kind = JSON_NODE_OBJECT};
-	struct buf params;
-	buf_init(&params);
-	bool has_file = folder_has(f->arena, dir, FILE_NAME);
-	struct generation g = {.f = f, .params = &params, .config = config, .language = -1};
-	g.name = file_join(f->arena, dir, FILE_NAME);
-	g.root = has_file ? folder_json(f, dir, FILE_NAME) : &empty;
-	bool ok = g.root != NULL && find_language(&g, dir, &g.language) &&
-	          (has_file ? take_file(&g) : take_language(&g) && take_suppressed(&g, config)) &&
-	          take_end(&g, dir);
-	const char *text = NULL;
-	if (ok && params.len == 0)
-		text = choices(&g);
-	else if (ok)
-		text = arena_printf(f->arena, "%sparams: {%s}\n", choices(&g), params.data);
-	buf_destroy(&params);
+	struct buf keys;
+	const char *text = NULL, *kind = NULL;
+	const struct json_node *type = find(config, "model_type");
+	struct generation g = {.f = f, .dir = dir, .config = config, .keys = &keys};
+	if (type != NULL && type->kind == JSON_NODE_STRING &&
+	    !preset_generates(f->arena, f->cx, type->text, architecture(&g), &kind))
+		return NULL;
+	g.has_file = folder_has(f->arena, dir, FILE_NAME);
+	g.name = file_join(f->arena, dir, g.has_file ? FILE_NAME : "config.json");
+	g.root = g.has_file ? folder_json(f, dir, FILE_NAME) : config;
+	if (g.root == NULL || kind == NULL)
+		return g.root == NULL ? NULL : "";
+	buf_init(&keys);
+	if (take_all(&g, strcmp(kind, "causal") == 0))
+		text = keys.len == 0 ? sampling(&g)
+		                     : arena_printf(f->arena, "%sgenerate: {%s}\n", sampling(&g), keys.data);
+	buf_destroy(&keys);
 	return text;
 }

@@ -49,6 +49,27 @@ const char *preset_of_type(const char *type)
 	return NULL;
 }
 
+bool preset_generates(struct arena *a, struct diag_context *cx, const char *type, const char *architecture,
+                      const char **kind)
+{
+	const char *name = preset_of_type(arena_printf(a, "%s:%s", type, architecture));
+	*kind = NULL;
+	for (name = name != NULL ? name : preset_of_type(type); name != NULL;) {
+		const char *text = preset_text(name);
+		const struct yaml_node *root, *generate, *below;
+		if (yaml_parse(a, cx, name, text, strlen(text), false, &root) != TFMC_OK)
+			return false;
+		generate = yaml_find(root, "generate");
+		if (generate != NULL && generate->kind != YAML_MAPPING)
+			return true;
+		if (generate != NULL && yaml_find(generate, "kind") != NULL)
+			*kind = yaml_find(generate, "kind")->text;
+		below = *kind == NULL ? yaml_find(root, "preset") : NULL;
+		name = below != NULL ? below->text : NULL;
+	}
+	return true;
+}
+
 const char *preset_nearest_type(struct arena *a, const char *type)
 {
 	struct {

@@ -244,6 +244,15 @@ static bool check_ids(struct lowering *lw, const char *key, const struct fronten
 	return true;
 }
 
+static bool check_sequences(struct lowering *lw, const char *key, const struct frontend_sequences *list,
+                            int64_t below)
+{
+	bool ok = true;
+	for (size_t i = 0; ok && i < list->n; i++)
+		ok = check_ids(lw, key, &list->items[i].ids, below);
+	return ok;
+}
+
 /* What is read must be below the rows of the embedding, what is chosen below the number of logits. */
 static bool check_generate_ids(struct lowering *lw, const char *logits)
 {
@@ -257,7 +266,10 @@ static bool check_generate_ids(struct lowering *lw, const char *logits)
 	read = read > 0 ? read : vocab;
 	return check_ids(lw, "start", &g->start, read) && check_ids(lw, "pad", &pad, read) &&
 	       check_ids(lw, "stop", &g->stop, vocab) && check_ids(lw, "suppress", &g->suppress, vocab) &&
-	       check_ids(lw, "suppress_first", &g->suppress_first, vocab);
+	       check_ids(lw, "suppress_first", &g->suppress_first, vocab) &&
+	       check_ids(lw, "forced_last", &g->forced_last, vocab) &&
+	       check_sequences(lw, "banned", &g->banned, vocab) &&
+	       check_sequences(lw, "bias", &g->bias, vocab);
 }
 
 static bool decode_body(struct lowering *lw, const struct entry *e)

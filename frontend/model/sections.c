@@ -32,12 +32,66 @@ static bool read_sample(const struct expr_env *env, const struct yaml_node *node
 
 static bool read_search(const struct expr_env *env, const struct yaml_node *node, struct frontend_search *out)
 {
-	static const struct schema_member members[] = {SCHEMA_MEMBER(frontend_search, beam),
-	                                               SCHEMA_MEMBER(frontend_search, length_penalty),
-	                                               SCHEMA_MEMBER(frontend_search, penalty)};
+	static const struct schema_member members[] = {
+	        SCHEMA_MEMBER(frontend_search, beam), SCHEMA_MEMBER(frontend_search, length_penalty),
+	        SCHEMA_MEMBER(frontend_search, penalty), SCHEMA_MEMBER(frontend_search, early_stopping)};
 	*out = (struct frontend_search){
 	        .given = node != NULL, .beam = 1, .loc = node != NULL ? node->loc : LOC_NONE};
 	return schema_read(env, node, "search", "search", members, TFMC_COUNT(members), out);
+}
+
+static bool read_decay(const struct expr_env *env, const struct yaml_node *node, struct frontend_decay *out)
+{
+	static const struct schema_member members[] = {SCHEMA_MEMBER(frontend_decay, after),
+	                                               SCHEMA_MEMBER(frontend_decay, factor)};
+	return node == NULL || schema_read(env, node, "decay", "decay", members, TFMC_COUNT(members), out);
+}
+
+static bool read_sequence(const struct expr_env *env, const struct yaml_node *node, const char *what,
+                          struct frontend_ids *out)
+{
+	int64_t *items = ARENA_ARRAY(env->arena, int64_t, node->n + 1);
+	if (items == NULL || !yaml_expect(env->cx, node, YAML_SEQUENCE, what))
+		return false;
+	for (size_t i = 0; i < node->n; i++) {
+		if (!expr_read_int(env, node->items[i], what, &items[i]))
+			return false;
+		if (items[i] < 0 || items[i] > INT32_MAX) {
+			diag_error(env->cx, node->items[i]->loc, DIAG_VALUE_TYPE, "%s has the id %lld", what,
+			           (long long)items[i]);
+			return false;
+		}
+	}
+	*out = (struct frontend_ids){items, node->n};
+	if (node->n == 0)
+		diag_error(env->cx, node->loc, DIAG_VALUE_TYPE, "%s has a list without ids", what);
+	return node->n != 0;
+}
+
+/* A list of [id, ..], or with a number of [[id, ..], number]. */
+static bool read_sequences(const struct expr_env *env, const struct yaml_node *list, const char *what,
+                           bool has_number, struct frontend_sequences *out)
+{
+	if (list == NULL)
+		return true;
+	struct frontend_sequence *items = ARENA_ARRAY(env->arena, struct frontend_sequence, list->n + 1);
+	if (items == NULL || !yaml_expect(env->cx, list, YAML_SEQUENCE, what))
+		return false;
+	for (size_t i = 0; i < list->n; i++) {
+		const struct yaml_node *node = list->items[i];
+		if (!yaml_expect(env->cx, node, YAML_SEQUENCE, what))
+			return false;
+		if (has_number && node->n != 2) {
+			diag_error(env->cx, node->loc, DIAG_VALUE_TYPE, "%s wants pairs of ids and a number",
+			           what);
+			return false;
+		}
+		if (!read_sequence(env, has_number ? node->items[0] : node, what, &items[i].ids) ||
+		    (has_number && !expr_read_float(env, node->items[1], what, &items[i].by)))
+			return false;
+	}
+	*out = (struct frontend_sequences){items, list->n};
+	return true;
 }
 
 /* An input by name; NULL gives -1. */
@@ -87,13 +141,18 @@ static bool find_tokens(struct frontend_model *m, const struct yaml_node *node)
 static bool check_generate(struct frontend_model *m, const struct yaml_node *node)
 {
 	const struct frontend_generate *g = &m->generate;
-	if (g->kind == GENERATE_SEQ2SEQ && g->start.n == 0) {
+	if (g->kind == GENERATE_SEQ2SEQ && yaml_find(node, "start") == NULL) {
 		diag_error(m->cx, node->loc, DIAG_MISSING, "generate of kind seq2seq needs 'start'");
 		return false;
 	}
 	if (model_find_output(&m->outputs, g->logits) < 0) {
 		diag_error(m->cx, node->loc, DIAG_GENERATE,
 		           "no output is called '%s', which generate takes as logits", g->logits);
+		return false;
+	}
+	if (g->forced > (int64_t)g->start.n) {
+		diag_error(m->cx, yaml_find(node, "forced")->loc, DIAG_GENERATE,
+		           "forced is %lld of %zu start ids", (long long)g->forced, g->start.n);
 		return false;
 	}
 	const struct yaml_pair *p = yaml_find_pair(node, "max_len");
@@ -108,11 +167,28 @@ static bool check_generate(struct frontend_model *m, const struct yaml_node *nod
 bool model_read_generate(struct frontend_model *m)
 {
 	static const struct schema_member members[] = {
-	        SCHEMA_MEMBER(frontend_generate, kind),     SCHEMA_MEMBER(frontend_generate, tokens),
-	        SCHEMA_MEMBER(frontend_generate, source),   SCHEMA_MEMBER(frontend_generate, logits),
-	        SCHEMA_MEMBER(frontend_generate, start),    SCHEMA_MEMBER(frontend_generate, stop),
-	        SCHEMA_MEMBER(frontend_generate, suppress), SCHEMA_MEMBER(frontend_generate, suppress_first),
-	        SCHEMA_MEMBER(frontend_generate, pad),      SCHEMA_MEMBER(frontend_generate, max_len),
+	        SCHEMA_MEMBER(frontend_generate, kind),
+	        SCHEMA_MEMBER(frontend_generate, tokens),
+	        SCHEMA_MEMBER(frontend_generate, source),
+	        SCHEMA_MEMBER(frontend_generate, logits),
+	        SCHEMA_MEMBER(frontend_generate, start),
+	        SCHEMA_MEMBER(frontend_generate, stop),
+	        SCHEMA_MEMBER(frontend_generate, suppress),
+	        SCHEMA_MEMBER(frontend_generate, suppress_first),
+	        SCHEMA_MEMBER(frontend_generate, pad),
+	        SCHEMA_MEMBER(frontend_generate, max_len),
+	        SCHEMA_MEMBER(frontend_generate, forced),
+	        SCHEMA_MEMBER(frontend_generate, forced_last),
+	        SCHEMA_MEMBER(frontend_generate, min_new),
+	        SCHEMA_MEMBER(frontend_generate, min_total),
+	        SCHEMA_MEMBER(frontend_generate, max_new),
+	        SCHEMA_MEMBER(frontend_generate, max_total),
+	        SCHEMA_MEMBER(frontend_generate, repetition_penalty),
+	        SCHEMA_MEMBER(frontend_generate, source_repetition_penalty),
+	        SCHEMA_MEMBER(frontend_generate, no_repeat_ngram),
+	        SCHEMA_MEMBER(frontend_generate, source_no_repeat_ngram),
+	        SCHEMA_MEMBER(frontend_generate, renormalize),
+	        SCHEMA_MEMBER(frontend_generate, unsupported),
 	        SCHEMA_MEMBER(frontend_generate, reread)};
 	const struct yaml_node *node = model_section(m, "generate");
 	struct frontend_generate *g = &m->generate;
@@ -123,6 +199,9 @@ bool model_read_generate(struct frontend_model *m)
 	bool ok = schema_read(&env, node, "generate", "generate", members, TFMC_COUNT(members), g);
 	ok = read_sample(&env, not_greedy(yaml_find(node, "sample")), &g->sample) && ok;
 	ok = read_search(&env, not_greedy(yaml_find(node, "search")), &g->search) && ok;
+	ok = read_decay(&env, yaml_find(node, "decay"), &g->decay) && ok;
+	ok = read_sequences(&env, yaml_find(node, "banned"), "banned", false, &g->banned) && ok;
+	ok = read_sequences(&env, yaml_find(node, "bias"), "bias", true, &g->bias) && ok;
 	return ok && find_tokens(m, node) && check_generate(m, node);
 }
 

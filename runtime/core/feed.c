@@ -39,11 +39,10 @@ int32_t *record_start_ids(const struct tfmc_record *r, uint64_t *n)
 	return ids;
 }
 
-int feed_check_first(struct tfmc_session *session, uint64_t n_first, int64_t room)
+int feed_check_first(struct tfmc_session *session, uint64_t n_first, int64_t most)
 {
 	const struct tfmc_record *r = tfmc_session_record(session);
 	const char *what = r->generate_kind == 1 ? "prompt" : "target";
-	int64_t most = session_max_len(session) - room;
 	if (!n_first)
 		return session_fault(session, "the %s is empty, and the model has no start ids", what);
 	if (most < 0 || n_first > (uint64_t)most)

@@ -80,9 +80,8 @@ int session_has_source(const struct tfmc_session *session, int64_t sequence);
 int session_fault(struct tfmc_session *session, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 const char *session_last_fault(const struct tfmc_session *session);
 void session_clear_fault(struct tfmc_session *session);
-/* TFMC_RT_E_PROMPT, with words, unless there are 1 to session_max_len - room tokens before new ones.
- */
-int feed_check_first(struct tfmc_session *session, uint64_t n_first, int64_t room);
+/* TFMC_RT_E_PROMPT, with words, unless there are 1 to `most` tokens before new ones. */
+int feed_check_first(struct tfmc_session *session, uint64_t n_first, int64_t most);
 /* TFMC_RT_E_PROMPT, with words, unless all ids are in [0, below). what: "the prompt". */
 int feed_check_ids(struct tfmc_session *session, const char *what, const int32_t *ids, uint64_t n,
                    int64_t below);

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Beam search for one sequence. Every step takes the 2 W best continuations of
- * the W live beams by the sum of log-probabilities (ties: earlier beam, lower
- * id); those among the first W of them that stop are finished, the first W that
- * do not stop live on. A beam lives in a sequence of the state; the first child
- * of a beam stays there, further ones are copied into sequences that died.
+ * Beam search for one sequence. Every step takes the likeliest continuations of the W live beams by the sum of
+ * log-probabilities (ties: earlier beam, lower id), so many that W of them do not stop; those among the first W that
+ * stop are finished, of which the W best are kept, the first W that do not stop live on. A beam lives in a
+ * sequence of the state; the first child of a beam stays there, further ones are copied into sequences that died.
  */
 #include "runtime/core/feed.h"
 #include "runtime/generate/real.h"
 #include "runtime/generate/rules.h"
 
-#include <float.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,13 +46,14 @@ struct search {
 	struct feeder feeder;
 	const struct tfmc_beam_options *options;
 	int64_t width, limit; /* beams, new ids */
+	double *scores;       /* [vocab]: log p of what may follow a beam */
 	struct node *nodes;
 	int64_t n_nodes, cap_nodes;
 	struct live *live, *next; /* [width] */
 	int64_t n_live, n_next;
-	struct candidate *candidates; /* [2 width], best first */
-	int64_t n_candidates;
-	struct finished *finished; /* [2 width] */
+	struct candidate *candidates; /* [cap_candidates], best first */
+	int64_t n_candidates, cap_candidates;
+	struct finished *finished; /* [width], best first */
 	int64_t n_finished;
 	int32_t *ids; /* [width]: of a step */
 	struct rules rules;
@@ -71,7 +71,7 @@ static bool is_better(const struct candidate *a, const struct candidate *b)
 
 static void offer(struct search *s, struct candidate c)
 {
-	int64_t cap = 2 * s->width, at = s->n_candidates;
+	int64_t cap = s->cap_candidates, at = s->n_candidates;
 	if (at == cap && !is_better(&c, &s->candidates[cap - 1]))
 		return;
 	at = at == cap ? cap - 1 : at;
@@ -90,6 +90,19 @@ static uint64_t recall(struct search *s, int64_t node)
 	return n;
 }
 
+/* log of the sum of e^score over the ids that may follow. */
+static double allowed_log_sum(const struct search *s)
+{
+	double most = -INFINITY, sum = 0;
+	for (int64_t id = 0; id < s->feeder.vocab; id++)
+		if (!s->rules.excluded[id] && s->scores[id] > most)
+			most = s->scores[id];
+	for (int64_t id = 0; most > -INFINITY && id < s->feeder.vocab; id++)
+		if (!s->rules.excluded[id])
+			sum += real_exp(s->scores[id] - most);
+	return sum > 0 ? most + real_log(sum) : 0;
+}
+
 /* Offers what may follow a live beam. */
 static int collect_beam(struct search *s, int64_t beam)
 {
@@ -98,18 +111,15 @@ static int collect_beam(struct search *s, int64_t beam)
 	float *logits = f->logits + l->slot * f->vocab;
 	uint64_t n = recall(s, l->node);
 	double whole;
-	int status = rules_logits(&s->rules, logits, s->history, n);
-	if (status != TFMC_RT_OK)
-		return status;
+	TRY(rules_logits(&s->rules, logits, s->history, n));
+	TRY(row_log_sum(logits, f->vocab, &whole));
 	rules_mark(&s->rules, s->history, n);
-	for (int64_t id = 0; s->options->bare_scores && id < f->vocab; id++)
-		if (s->rules.excluded[id])
-			logits[id] = -FLT_MAX;
-	status = row_log_sum(logits, f->vocab, &whole);
-	if (status != TFMC_RT_OK)
-		return status;
+	for (int64_t id = 0; id < f->vocab; id++)
+		s->scores[id] = rules_score(&s->rules, (int32_t)id, (double)logits[id] - whole);
+	bool shares = s->options->bare_scores || s->rules.given.renormalize;
+	double allowed = shares ? allowed_log_sum(s) : 0;
 	for (int64_t id = 0; id < f->vocab; id++) {
-		double p = l->log_p + ((double)logits[id] - whole);
+		double p = l->log_p + (s->scores[id] - allowed);
 		if (p > -1e300 && !s->rules.excluded[id])
 			offer(s, (struct candidate){p, beam, (int32_t)id});
 	}
@@ -153,25 +163,30 @@ static double log_p_of(const struct search *s, const struct node *n)
 	return !n->is_bare ? n->log_p : n->parent < 0 ? 0 : s->nodes[n->parent].log_p;
 }
 
-/* log p / n^a, or log p / ((5 + n) / 6)^a (Wu et al. 2016, equation 14). */
-static double score_of(const struct search *s, const struct node *n)
+/* log p / n^a, or log p / ((5 + n) / 6)^a (Wu et al. 2016, equation 14); ids that are counted are before n new ones.
+ */
+static double score_of(const struct search *s, double log_p, int64_t n)
 {
-	double count = (double)(n->n - n->is_bare);
+	double count = (double)(n + s->rules.given.n_counted);
 	double length = s->options->gnmt ? (5 + count) / 6 : count > 0 ? count : 1;
 	double a = s->options->length_penalty;
 	double log_length = real_log(length) * a; /* of the divisor */
 	double divisor = log_length <= 0 ? real_exp(log_length) : 1 / real_exp(-log_length);
-	return log_p_of(s, n) / divisor;
+	return log_p / divisor;
 }
 
-/* Sorted by score; the earlier one first among equals. */
+/* Sorted by score, the earlier one first among equals; the worst of too many is dropped. */
 static void finish(struct search *s, int64_t node)
 {
-	double score = score_of(s, &s->nodes[node]);
-	int64_t at = s->n_finished++;
+	const struct node *n = &s->nodes[node];
+	double score = score_of(s, log_p_of(s, n), n->n - n->is_bare);
+	int64_t at = s->n_finished;
 	for (; at > 0 && score > s->finished[at - 1].score; at--)
-		s->finished[at] = s->finished[at - 1];
-	s->finished[at] = (struct finished){node, score};
+		if (at < s->width)
+			s->finished[at] = s->finished[at - 1];
+	if (at < s->width)
+		s->finished[at] = (struct finished){node, score};
+	s->n_finished += s->n_finished < s->width;
 }
 
 /* Ends with a stop id that is not forced, or with a stop text. */
@@ -184,26 +199,39 @@ static bool is_end_of(struct search *s, const struct candidate *c)
 	       rules_stop_text(&s->rules, s->history, n + 1);
 }
 
-/* Deals the candidates out to the finished and the living; slots are given later. */
-static int advance(struct search *s)
+/* Deals the candidates with n new ids out to the finished and the living; slots are given later. */
+static int advance(struct search *s, int64_t n)
 {
 	s->n_next = 0;
 	for (int64_t i = 0; i < s->n_candidates; i++) {
 		const struct candidate *c = &s->candidates[i];
-		bool stops = is_end_of(s, c);
-		if (stops ? i >= s->width : s->n_next >= s->width)
+		bool stops = is_end_of(s, c), ends = stops || n == s->limit;
+		if (ends ? i >= s->width : s->n_next >= s->width)
 			continue;
 		int64_t node = add_node(s, c);
 		if (node < 0)
 			return TFMC_RT_E_MEMORY;
 		s->nodes[node].is_bare = stops && s->options->bare_scores && rules_is_stop(&s->rules, c->id);
-		if (stops)
+		if (ends)
 			finish(s, node);
 		else
 			s->next[s->n_next++] =
 			        (struct live){node, c->beam, c->log_p}; /* slot: of the parent */
 	}
 	return TFMC_RT_OK;
+}
+
+/* No live beam of n new ids can replace a finished one, or none shall. */
+static bool is_over(const struct search *s, int64_t n)
+{
+	const struct tfmc_beam_options *o = s->options;
+	if (s->n_next == 0)
+		return true;
+	if (s->n_finished < s->width)
+		return false;
+	bool at_limit = o->early_stopping == TFMC_EARLY_NEVER && o->length_penalty > 0;
+	double best = score_of(s, s->next[0].log_p, at_limit ? s->limit : n);
+	return o->early_stopping == TFMC_EARLY_ALWAYS || best <= s->finished[s->width - 1].score;
 }
 
 /* Turns parents' numbers into slots: the first child stays, others are copied into slots without children. */
@@ -298,21 +326,12 @@ static int begin(struct search *s, const int32_t *source, uint64_t n_source, con
 static int grow(struct search *s)
 {
 	for (int64_t n = 1; n <= s->limit && s->n_live > 0; n++) {
-		int status = collect(s);
-		if (status == TFMC_RT_OK)
-			status = advance(s);
-		if (status != TFMC_RT_OK)
-			return status;
-		bool is_end = s->n_finished >= s->width || n == s->limit;
-		for (int64_t i = 0; is_end && n == s->limit && s->n_finished < s->width && i < s->n_next; i++)
-			finish(s, s->next[i].node);
-		if (is_end)
+		TRY(collect(s));
+		TRY(advance(s, n));
+		if (is_over(s, n))
 			return TFMC_RT_OK;
-		status = settle(s);
-		if (status == TFMC_RT_OK)
-			status = step(s);
-		if (status != TFMC_RT_OK)
-			return status;
+		TRY(settle(s));
+		TRY(step(s));
 	}
 	return TFMC_RT_OK;
 }
@@ -324,25 +343,32 @@ static int open_search(struct search *s, struct tfmc_session *session, const str
 		return TFMC_RT_E_NULL;
 	if (o->struct_size != sizeof(*o))
 		return TFMC_RT_E_ABI;
-	bool in_range =
-	        o->beam >= 1 && o->beam <= BEAM_MAX && o->length_penalty >= 0 && o->length_penalty <= 100;
+	bool in_range = o->beam >= 1 && o->beam <= BEAM_MAX && o->length_penalty >= -100 &&
+	                o->length_penalty <= 100 && o->early_stopping <= TFMC_EARLY_NEVER;
 	if (!in_range)
 		return TFMC_RT_E_BEAM;
 	s->width = o->beam;
 	size_t n = (size_t)o->beam;
 	s->live = calloc(n, sizeof(*s->live));
 	s->next = calloc(n, sizeof(*s->next));
-	s->candidates = calloc(2 * n, sizeof(*s->candidates));
-	s->finished = calloc(3 * n, sizeof(*s->finished));
+	s->finished = calloc(n, sizeof(*s->finished));
 	s->ids = calloc(n, sizeof(*s->ids));
 	int status = feeder_open(&s->feeder, session, s->width);
 	if (status == TFMC_RT_OK && !s->feeder.logits)
 		status = TFMC_RT_E_GENERATE;
 	if (status == TFMC_RT_OK)
 		status = rules_open(&s->rules, s->feeder.record, o->rules, s->feeder.vocab);
-	if (status == TFMC_RT_OK && !(s->live && s->next && s->candidates && s->finished && s->ids))
-		status = TFMC_RT_E_MEMORY;
-	return status;
+	if (status != TFMC_RT_OK)
+		return status;
+	/* All beams may be followed by every stop id; of more there are no more than the vocabulary has ids. */
+	int64_t stops = s->feeder.record->n_stop + (int64_t)s->rules.given.stop.n;
+	s->cap_candidates = s->width * (stops < 1                 ? 2
+	                                : stops < s->feeder.vocab ? 1 + stops
+	                                                          : s->feeder.vocab);
+	s->candidates = calloc((size_t)s->cap_candidates, sizeof(*s->candidates));
+	s->scores = calloc((size_t)s->feeder.vocab, sizeof(*s->scores));
+	bool ok = s->live && s->next && s->candidates && s->finished && s->ids && s->scores;
+	return ok ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
 }
 
 static void close_search(struct search *s)
@@ -350,6 +376,7 @@ static void close_search(struct search *s)
 	feeder_close(&s->feeder);
 	rules_close(&s->rules);
 	free(s->history);
+	free(s->scores);
 	free(s->nodes);
 	free(s->live);
 	free(s->next);
@@ -376,19 +403,23 @@ static int give(const struct search *s, struct tfmc_hypothesis *out, uint64_t ca
 static int search(struct search *s, const int32_t *prompt, uint64_t n_prompt, const int32_t *first,
                   uint64_t n_first)
 {
-	int status = feed_check_first(s->feeder.session, n_first, 1);
-	if (status != TFMC_RT_OK)
-		return status;
-	int64_t limit = session_max_len(s->feeder.session) - (int64_t)n_first;
-	int64_t wanted = s->options->max_new_tokens;
+	const struct tfmc_record *r = s->feeder.record;
+	int64_t most = rules_most(s->options->rules, s->feeder.session);
+	TRY(feed_check_first(s->feeder.session, n_first, most - 1));
+	int64_t limit = most - (int64_t)n_first, wanted = s->options->max_new_tokens;
 	s->limit = wanted > 0 && wanted < limit ? wanted : limit;
-	s->rules.n_first = n_first;
 	s->history = calloc((size_t)n_first + (size_t)s->limit + 1, sizeof(*s->history));
 	if (!s->history)
 		return TFMC_RT_E_MEMORY;
 	memcpy(s->history, first, (size_t)n_first * sizeof(*first));
-	status = begin(s, prompt, n_prompt, first, n_first);
-	return status == TFMC_RT_OK ? grow(s) : status;
+	struct tfmc_ids source = {prompt, n_prompt};
+	if (r->generate_kind == 1)
+		source = (struct tfmc_ids){first, n_first};
+	else if (session_source(s->feeder.session)->data)
+		source = (struct tfmc_ids){0};
+	rules_begin(&s->rules, n_first, n_first + (uint64_t)s->limit, source);
+	TRY(begin(s, prompt, n_prompt, first, n_first));
+	return grow(s);
 }
 
 int tfmc_beam_search(struct tfmc_session *session, const struct tfmc_beam_options *options,

@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The allowed id with the largest logit, -1 when all of them are -infinity. */
-static int32_t arg_max(const struct generator *g, const float *logits)
+/* The allowed id with the largest score, -1 when all of them are -infinity. */
+static int32_t arg_max(const struct generator *g, const float *scores)
 {
 	int32_t best = -1;
 	float most = -INFINITY;
 	for (int64_t id = 0; id < g->vocab; id++) {
-		float v = logits[id];
+		float v = scores[id];
 		if (v > most && !g->rules.excluded[id]) {
 			best = (int32_t)id;
 			most = v;
@@ -29,21 +29,19 @@ static int32_t arg_max(const struct generator *g, const float *logits)
 /* The next id after g->ids; log_p: NULL or where its log p goes. */
 static int choose(struct generator *g, float *logits, int32_t *id, double *log_p)
 {
-	double whole;
-	int status = rules_logits(&g->rules, logits, g->ids, g->n);
-	if (status != TFMC_RT_OK)
-		return status;
+	double whole = 0;
+	TRY(rules_logits(&g->rules, logits, g->ids, g->n));
+	if (log_p)
+		TRY(row_log_sum(logits, g->vocab, &whole));
 	rules_mark(&g->rules, g->ids, g->n);
-	*id = g->sampler ? tfmc_sampler_draw(g->sampler, logits, g->rules.excluded, g->ids, g->n)
-	                 : arg_max(g, logits);
+	const float *scores = rules_scores(&g->rules, logits);
+	*id = g->sampler ? tfmc_sampler_draw(g->sampler, scores, g->rules.excluded, g->ids, g->n)
+	                 : arg_max(g, scores);
 	if (*id < 0)
 		return TFMC_RT_E_LOGITS;
-	if (!log_p)
-		return TFMC_RT_OK;
-	status = row_log_sum(logits, g->vocab, &whole);
-	if (status == TFMC_RT_OK)
+	if (log_p)
 		*log_p = (double)logits[*id] - whole;
-	return status;
+	return TFMC_RT_OK;
 }
 
 /* Tells the caller of a new id. *ends: it was the last one, for the reason in g->finish. */
@@ -65,10 +63,10 @@ static int tell(struct generator *g, int32_t id, bool *ends)
 	return status;
 }
 
-/* How many new tokens may follow n_first ones, at most session_max_len. */
+/* How many new tokens may follow n_first ones. */
 static int64_t token_limit(const struct generator *g, uint64_t n_first, uint64_t cap)
 {
-	int64_t limit = session_max_len(g->session) - (int64_t)n_first;
+	int64_t limit = rules_most(g->options.rules, g->session) - (int64_t)n_first;
 	int64_t wanted = g->options.max_new_tokens;
 	if (wanted > 0 && wanted < limit)
 		limit = wanted;
@@ -94,16 +92,15 @@ void generator_close(struct generator *g)
 	g->sampler = NULL;
 }
 
-int generator_begin(struct generator *g, const int32_t *first, uint64_t n_first, uint64_t cap)
+int generator_begin(struct generator *g, const int32_t *first, uint64_t n_first, struct tfmc_ids source,
+                    uint64_t cap)
 {
 	const struct tfmc_generate_options *o = &g->options;
-	int status = feed_check_first(g->session, n_first, 0);
-	if (status != TFMC_RT_OK)
-		return status;
+	bool has_most = o->rules && o->rules->max_tokens > 0; /* then a new one has to fit */
+	TRY(feed_check_first(g->session, n_first, rules_most(o->rules, g->session) - has_most));
 	g->limit = token_limit(g, n_first, cap);
-	status = rules_open(&g->rules, g->record, o->rules, g->vocab);
+	int status = rules_open(&g->rules, g->record, o->rules, g->vocab);
 	g->rules.ignore_stop = o->ignore_stop != 0;
-	g->rules.n_first = n_first;
 	g->stream = (struct stream){.rules = &g->rules, .emit = o->on_text, .user = o->user};
 	if (status == TFMC_RT_OK && o->on_text && !rules_have_text(&g->rules))
 		status = TFMC_RT_E_TEXT;
@@ -116,6 +113,9 @@ int generator_begin(struct generator *g, const int32_t *first, uint64_t n_first,
 		return TFMC_RT_E_MEMORY;
 	memcpy(g->ids, first, (size_t)n_first * sizeof(*first));
 	g->n = g->n_first = n_first;
+	bool is_causal = g->record->generate_kind == 1;
+	rules_begin(&g->rules, n_first, n_first + (uint64_t)g->limit,
+	            is_causal ? (struct tfmc_ids){g->ids, n_first} : source);
 	return TFMC_RT_OK;
 }
 
@@ -142,11 +142,11 @@ static int step(struct generator *g, struct feeder *f)
 }
 
 /* From the first tokens of the growing sequence to its end. */
-static int grow(struct generator *g, struct feeder *f, const int32_t *first, uint64_t n_first, int32_t *out,
-                uint64_t cap, uint64_t *n_out)
+static int grow(struct generator *g, struct feeder *f, const int32_t *first, uint64_t n_first,
+                struct tfmc_ids source, int32_t *out, uint64_t cap, uint64_t *n_out)
 {
 	double *log_p = g->options.log_p;
-	int status = generator_begin(g, first, n_first, cap);
+	int status = generator_begin(g, first, n_first, source, cap);
 	if (status == TFMC_RT_OK)
 		status = feeder_prefill(f, first, n_first);
 	bool ends = status != TFMC_RT_OK || g->limit == 0;
@@ -174,10 +174,12 @@ static int run(struct generator *g, struct feeder *f, const int32_t *prompt, uin
 		status = feeder_encode(f, prompt, n_prompt);
 	if (status != TFMC_RT_OK)
 		return status;
+	const struct tfmc_ids source =
+	        session_source(f->session)->data ? (struct tfmc_ids){0} : (struct tfmc_ids){prompt, n_prompt};
 	if (n_first)
-		return grow(g, f, first, n_first, out, cap, n_out);
+		return grow(g, f, first, n_first, source, out, cap, n_out);
 	int32_t *start = record_start_ids(r, &n_first);
-	status = start ? grow(g, f, start, n_first, out, cap, n_out) : TFMC_RT_E_MEMORY;
+	status = start ? grow(g, f, start, n_first, source, out, cap, n_out) : TFMC_RT_E_MEMORY;
 	free(start);
 	return status;
 }

@@ -27,8 +27,9 @@ struct generator {
 int generator_open(struct generator *g, struct tfmc_session *session, int64_t vocab,
                    const struct tfmc_generate_options *options);
 void generator_close(struct generator *g);
-/* The ids before the new ones, which are at most cap. */
-int generator_begin(struct generator *g, const int32_t *first, uint64_t n_first, uint64_t cap);
+/* The ids before the new ones, which are at most cap. The source, if it is ids, stays the caller's. */
+int generator_begin(struct generator *g, const int32_t *first, uint64_t n_first, struct tfmc_ids source,
+                    uint64_t cap);
 /*
  * The next id, from logits [vocab], which the caller's function may change. log_p: NULL or where its log p
  * goes. *ends: it is the last one, for the reason in g->finish. The id counts as new also when telling of it

@@ -76,7 +76,8 @@ static int begin(struct many *m, struct running *r, struct tfmc_generation *item
 		status = start ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
 	}
 	if (status == TFMC_RT_OK)
-		status = generator_begin(&r->generator, first, n_first, item->cap);
+		status = generator_begin(&r->generator, first, n_first,
+		                         (struct tfmc_ids){item->prompt, item->n_prompt}, item->cap);
 	int joined = TFMC_RT_OK;
 	if (status == TFMC_RT_OK)
 		status = joined = tfmc_slots_join(m->slots, first, n_first, is_causal ? NULL : item->prompt,

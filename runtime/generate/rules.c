@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which ids may come next. What never may is marked once; what depends on the
- * sequence (forced ids, first ids, n-grams, banned sequences and texts, a minimum of new
- * tokens) is marked anew for every row.
+ * Which ids may come next, and how their scores change before one is chosen. Ids that never may are marked once;
+ * those that depend on the sequence (forced ids, first ids, n-grams, banned sequences and texts, least lengths)
+ * are marked again for every row, as are penalties and biases. Scores change in the order of the logits processors of
+ * `transformers`: biases, source penalty, repetition penalty, decay.
  */
 #include "runtime/generate/rules.h"
 
 #include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,15 +69,31 @@ static bool are_texts(const char *const *texts, uint64_t n)
 	return ok;
 }
 
+#define NUMBER_MAX 1e6 /* of penalties */
+
+static bool are_numbers(const struct tfmc_rules *g)
+{
+	const double factors[] = {g->repetition_penalty, g->source_repetition_penalty, g->decay};
+	bool ok = fabs(g->presence_penalty) <= NUMBER_MAX && fabs(g->frequency_penalty) <= NUMBER_MAX;
+	for (size_t i = 0; i < sizeof(factors) / sizeof(*factors); i++)
+		ok = ok && factors[i] >= 0 && factors[i] <= NUMBER_MAX;
+	return ok && g->decay_after >= 0 && g->source_no_repeat_ngram >= 0 && g->min_tokens >= 0 &&
+	       g->max_tokens >= 0 && g->n_counted >= 0;
+}
+
 static int check(const struct rules *r)
 {
 	const struct tfmc_rules *g = &r->given;
-	bool ok = in_vocabulary(&g->forced, r->vocab) && in_vocabulary(&g->suppress, r->vocab) &&
+	bool ok = are_numbers(g) && in_vocabulary(&g->forced_last, r->vocab) && (g->biases || !g->n_biases) &&
+	          in_vocabulary(&g->forced, r->vocab) && in_vocabulary(&g->suppress, r->vocab) &&
 	          in_vocabulary(&g->stop, r->vocab) && g->no_repeat_ngram >= 0 && g->min_new_tokens >= 0 &&
 	          (g->banned || !g->n_banned) && are_texts(g->stop_texts, g->n_stop_texts) &&
 	          are_texts(g->banned_texts, g->n_banned_texts);
 	for (uint64_t i = 0; ok && i < g->n_banned; i++)
 		ok = g->banned[i].n > 0 && in_vocabulary(&g->banned[i], r->vocab);
+	for (uint64_t i = 0; ok && i < g->n_biases; i++)
+		ok = g->biases[i].ids.n > 0 && in_vocabulary(&g->biases[i].ids, r->vocab) &&
+		     isfinite(g->biases[i].by);
 	if (!ok)
 		return TFMC_RT_E_RULES;
 	if (g->n_stop_texts + g->n_banned_texts > 0 && !rules_have_text(r))
@@ -144,6 +162,29 @@ static int open_tail(struct rules *r)
 	return r->tail ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
 }
 
+static bool is_factor(double v)
+{
+	return v != 0 && v != 1;
+}
+
+/* Memory for the changes of scores that the rules ask for. */
+static int open_scores(struct rules *r)
+{
+	const struct tfmc_rules *g = &r->given;
+	size_t n = (size_t)r->vocab;
+	bool counts =
+	        is_factor(g->repetition_penalty) || g->presence_penalty != 0 || g->frequency_penalty != 0;
+	bool in_source = is_factor(g->source_repetition_penalty);
+	bool any = counts || in_source || g->n_biases || is_factor(g->decay) || g->forced_last.n > 1;
+	r->counts = counts ? malloc(n * sizeof(*r->counts)) : NULL;
+	r->in_source = in_source ? calloc(n, 1) : NULL;
+	r->bias = g->n_biases ? malloc(n * sizeof(*r->bias)) : NULL;
+	r->scores = any ? malloc(n * sizeof(*r->scores)) : NULL;
+	bool ok = (r->counts || !counts) && (r->in_source || !in_source) && (r->bias || !g->n_biases) &&
+	          (r->scores || !any);
+	return ok ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
+}
+
 int rules_open(struct rules *r, const struct tfmc_record *record, const struct tfmc_rules *given,
                int64_t vocab)
 {
@@ -158,7 +199,24 @@ int rules_open(struct rules *r, const struct tfmc_record *record, const struct t
 	if (!r->always || !r->excluded)
 		return TFMC_RT_E_MEMORY;
 	mark_always(r);
+	TRY(open_scores(r));
 	return open_tail(r);
+}
+
+void rules_begin(struct rules *r, uint64_t n_first, uint64_t n_most, struct tfmc_ids source)
+{
+	r->n_first = n_first;
+	r->n_most = n_most;
+	r->source = source;
+	for (uint64_t i = 0; r->in_source && i < source.n; i++)
+		if (source.items[i] >= 0 && source.items[i] < r->vocab)
+			r->in_source[source.items[i]] = 1;
+}
+
+int64_t rules_most(const struct tfmc_rules *rules, const struct tfmc_session *session)
+{
+	int64_t most = rules ? rules->max_tokens : 0, room = session_max_len(session);
+	return most > 0 && most < room ? most : room;
 }
 
 void rules_close(struct rules *r)
@@ -166,8 +224,15 @@ void rules_close(struct rules *r)
 	free(r->always);
 	free(r->excluded);
 	free(r->tail);
-	r->always = r->excluded = NULL;
+	free(r->bias);
+	free(r->counts);
+	free(r->in_source);
+	free(r->scores);
+	r->always = r->excluded = r->in_source = NULL;
 	r->tail = NULL;
+	r->bias = NULL;
+	r->counts = NULL;
+	r->scores = NULL;
 }
 
 /* ---- a row ---- */
@@ -182,29 +247,60 @@ int rules_logits(const struct rules *r, float *logits, const int32_t *ids, uint6
 	return wrong ? (int)TFMC_RT_E_LOGITS : (int)TFMC_RT_OK;
 }
 
-/* Ids that would repeat n ids of the sequence. */
-static void mark_ngrams(struct rules *r, const int32_t *ids, uint64_t n)
+/* Ids that would complete `length` ids of a text. */
+static void mark_ngrams(struct rules *r, int64_t length, struct tfmc_ids text, const int32_t *ids, uint64_t n)
 {
-	uint64_t length = (uint64_t)r->given.no_repeat_ngram;
-	if (length == 0 || n < length)
+	uint64_t before = (uint64_t)length - 1;
+	if (length == 0 || n < before)
 		return;
-	const int32_t *last = ids + n - (length - 1);
-	for (uint64_t i = 0; i + length <= n; i++) {
-		int32_t next = ids[i + length - 1];
+	for (uint64_t i = 0; text.n > before && i < text.n - before; i++) {
+		int32_t next = text.items[i + before];
 		if (next >= 0 && next < r->vocab &&
-		    !memcmp(ids + i, last, (size_t)(length - 1) * sizeof(*ids)))
+		    !memcmp(text.items + i, ids + n - before, (size_t)before * sizeof(*ids)))
 			r->excluded[next] = 1;
 	}
+}
+
+/* The ids before the last one of a sequence stand at the end of ids[0..n). */
+static bool is_begun(const struct tfmc_ids *sequence, const int32_t *ids, uint64_t n)
+{
+	uint64_t before = sequence->n - 1;
+	return n >= before && !memcmp(ids + n - before, sequence->items, (size_t)before * sizeof(*ids));
 }
 
 static void mark_banned(struct rules *r, const int32_t *ids, uint64_t n)
 {
 	for (uint64_t i = 0; i < r->given.n_banned; i++) {
 		const struct tfmc_ids *b = &r->given.banned[i];
-		uint64_t before = b->n - 1;
-		if (n >= before && !memcmp(ids + n - before, b->items, (size_t)before * sizeof(*ids)))
-			r->excluded[b->items[before]] = 1;
+		if (is_begun(b, ids, n))
+			r->excluded[b->items[b->n - 1]] = 1;
 	}
+}
+
+static double power(double base, uint64_t exponent)
+{
+	double product = 1;
+	for (; exponent; exponent >>= 1, base *= base)
+		product = exponent & 1 ? product * base : product;
+	return product;
+}
+
+/* What rules_score asks for. */
+static void mark_scores(struct rules *r, const int32_t *ids, uint64_t n)
+{
+	const struct tfmc_rules *g = &r->given;
+	uint64_t n_new = n - r->n_first, after = (uint64_t)g->decay_after;
+	r->decay = is_factor(g->decay) && n_new > after ? power(g->decay, n_new - after) - 1 : 0;
+	if (r->bias)
+		memset(r->bias, 0, (size_t)r->vocab * sizeof(*r->bias));
+	for (uint64_t i = 0; i < g->n_biases; i++)
+		if (is_begun(&g->biases[i].ids, ids, n))
+			r->bias[g->biases[i].ids.items[g->biases[i].ids.n - 1]] += g->biases[i].by;
+	if (r->counts)
+		memset(r->counts, 0, (size_t)r->vocab * sizeof(*r->counts));
+	for (uint64_t i = 0; r->counts && i < n; i++)
+		if (ids[i] >= 0 && ids[i] < r->vocab)
+			r->counts[ids[i]]++;
 }
 
 /* The end of the text of the new ids, as far as there is room, at r->tail[at .. tail_cap); *last: bytes of the last id.
@@ -257,23 +353,65 @@ static void mark_stops(struct rules *r)
 		r->excluded[id] |= rules_is_stop(r, (int32_t)id);
 }
 
+static void exclude_others(struct rules *r, struct tfmc_ids ids)
+{
+	memset(r->excluded, 1, (size_t)r->vocab);
+	for (uint64_t i = 0; i < ids.n; i++)
+		r->excluded[ids.items[i]] = 0;
+}
+
 void rules_mark(struct rules *r, const int32_t *ids, uint64_t n)
 {
 	const struct tfmc_rules *g = &r->given;
 	uint64_t n_new = n - r->n_first;
-	if (n_new < g->forced.n) {
-		memset(r->excluded, 1, (size_t)r->vocab);
-		r->excluded[g->forced.items[n_new]] = 0;
+	mark_scores(r, ids, n);
+	r->is_last = g->forced_last.n && !r->ignore_stop && n + 1 == r->n_most;
+	if (r->is_last || n_new < g->forced.n) {
+		exclude_others(r,
+		               r->is_last ? g->forced_last : (struct tfmc_ids){&g->forced.items[n_new], 1});
 		return;
 	}
 	memcpy(r->excluded, r->always, (size_t)r->vocab);
 	for (int64_t id = 0; n_new == 0 && id < r->vocab; id++)
 		r->excluded[id] |= !record_allows(r->record, id, 1);
-	if (n_new < (uint64_t)g->min_new_tokens)
+	if (n_new < (uint64_t)g->min_new_tokens || n < (uint64_t)g->min_tokens)
 		mark_stops(r);
-	mark_ngrams(r, ids, n);
+	mark_ngrams(r, g->no_repeat_ngram, (struct tfmc_ids){ids, n}, ids, n);
+	mark_ngrams(r, g->source_no_repeat_ngram, r->source, ids, n);
 	mark_banned(r, ids, n);
 	mark_banned_texts(r, ids, n);
+}
+
+/* Keskar et al. 2019, section 4.1; negative scores are multiplied. */
+static double penalized(double score, double penalty)
+{
+	return score < 0 ? score * penalty : score / penalty;
+}
+
+double rules_score(const struct rules *r, int32_t id, double score)
+{
+	const struct tfmc_rules *g = &r->given;
+	int32_t count = r->counts ? r->counts[id] : 0;
+	if (r->is_last)
+		return 0;
+	if (r->bias)
+		score += r->bias[id];
+	if (r->in_source && r->in_source[id])
+		score = penalized(score, 1 / g->source_repetition_penalty);
+	if (count && is_factor(g->repetition_penalty))
+		score = penalized(score, g->repetition_penalty);
+	if (count)
+		score -= g->presence_penalty + g->frequency_penalty * (double)count;
+	if (r->decay != 0 && isfinite(score) && rules_is_stop(r, id))
+		score += fabs(score) * r->decay;
+	return score;
+}
+
+const float *rules_scores(struct rules *r, const float *logits)
+{
+	for (int64_t id = 0; r->scores && id < r->vocab; id++)
+		r->scores[id] = (float)rules_score(r, (int32_t)id, (double)logits[id]);
+	return r->scores ? r->scores : logits;
 }
 
 bool rules_is_stop(const struct rules *r, int32_t id)

@@ -82,11 +82,11 @@ nm "$tmp/cached.o" | grep -c ' short_tales_step$' >/dev/null
 code=0; "$TFMC" import "$example/tales" --name=no-name >/dev/null 2>"$tmp/error" || code=$?
 [ $code -eq 2 ] && grep -c -e '--name is a name' "$tmp/error" >/dev/null
 
-# generation_config.json: ids become parameters, over those of config.json; ways to choose are repeated; -MD names the file.
+# generation_config.json becomes the section generate, in place of what config.json says; ways to sample are repeated; -MD names the file.
 settings() { printf '%s\n' "$2" >"$1/generation_config.json"; "$TFMC" import "$1"; }
 cp -r "$example/tales" "$tmp/set"
 settings "$tmp/set" '{"bos_token_id": 0, "eos_token_id": [1, 17], "pad_token_id": 5, "do_sample": true, "temperature": 0.6, "top_p": 0.95, "x": null}' >"$tmp/out"
-grep -cx 'params: {start: \[0\], stop: \[1, 17\], pad: 5}' "$tmp/out" >/dev/null
+grep -cx 'generate: {start: \[0\], stop: \[1, 17\], pad: 5}' "$tmp/out" >/dev/null
 grep -cx '# generation_config.json also says: do_sample true, temperature 0.6, top_p 0.95' "$tmp/out" >/dev/null
 "$TFMC" generate "$example/tales" --prompt="Once there was a" --print-tokens | tr ', ' '\n\n' >"$tmp/ids"
 stop=$(sed -n 4p "$tmp/ids")
@@ -94,10 +94,11 @@ settings "$tmp/set" "{\"eos_token_id\": [1, $stop]}" >"$tmp/out"
 "$TFMC" generate "$tmp/set" --prompt="Once there was a" --print-tokens | tr ', ' '\n\n' | cmp - <(sed "/^$stop\$/q" "$tmp/ids")
 "$TFMC" "$tmp/set" -o "$tmp/set.o" -MD
 grep -c '/set/generation_config.json' "$tmp/set.d" >/dev/null
-settings "$tmp/set" '{"eos_token_id": null, "pad_token_id": -1, "max_length": 20}' >"$tmp/out"
-[ "$(grep -c '^params\|^#' "$tmp/out" || true)" = 0 ]
-for wrong in '{"eos_token_id": "1"}' '{"eos_token_id": [1, -2]}' '{"pad_token_id": 1.5}' '[1]' '{"eos_token_id": 99999999999}' '{"eos_token_id": 1' \
-	'{"forced_decoder_ids": [1], "decoder_start_token_id": 2}' '{"forced_decoder_ids": {}}'; do
+settings "$tmp/set" '{"eos_token_id": null, "pad_token_id": -1, "repetition_penalty": 1, "unheard_of": "x"}' >"$tmp/out"
+grep -cx 'generate: {stop: \[\]}' "$tmp/out" >/dev/null
+for wrong in '{"eos_token_id": "1"}' '{"eos_token_id": [1, "2"]}' '{"pad_token_id": 1.5}' '[1]' '{"eos_token_id": 99999999999}' '{"eos_token_id": 1' \
+	'{"bad_words_ids": [1]}' '{"bad_words_ids": [[]]}' '{"sequence_bias": [[[1]]]}' '{"num_beams": 0}' '{"early_stopping": "maybe"}' '{"repetition_penalty": 0}' \
+	'{"min_length": -1}' '{"exponential_decay_length_penalty": [1]}' '{"forced_bos_token_id": 3}' '{"renormalize_logits": 1}'; do
 	code=0; settings "$tmp/set" "$wrong" >/dev/null 2>"$tmp/error" || code=$?
 	[ $code -eq 1 ] && grep -c 'generation_config.json' "$tmp/error" >/dev/null || { cat "$tmp/error" >&2; exit 1; }
 done
@@ -107,5 +108,8 @@ mkdir "$tmp/mbart"
 cp "$family"/*.json "$tmp/mbart/"
 PYTHONPATH=$TFMC_SOURCE/tests/golden/families python3 -B -c "import seeded, sys
 seeded.write('mbart', seeded.read_list(sys.argv[1]), sys.argv[2])" "$family/tensors.txt" "$tmp/mbart/model.safetensors"
-settings "$tmp/mbart" '{"decoder_start_token_id": 2, "forced_bos_token_id": 9, "eos_token_id": 2, "num_beams": 5}' | grep -c '^params: {start: \[2, 9\], stop: \[2\]}' >/dev/null
-settings "$tmp/mbart" '{"decoder_start_token_id": [2, 4], "forced_decoder_ids": [[1, 8], [2, 9], [3, null], [4, 1]]}' | grep -c '^params: {start: \[2, 4, 8, 9\]}' >/dev/null
+import_mbart() { settings "$tmp/mbart" "$1" | sed -n 's/^generate: //p'; }
+[ "$(import_mbart '{"decoder_start_token_id": 2, "forced_bos_token_id": 9, "eos_token_id": [2, -1, 500], "num_beams": 5, "max_new_tokens": 7}')" = \
+	'{start: [2, 9], forced: 1, stop: [2], max_new: 6, search: {beam: 5, early_stopping: false}}' ]
+[ "$(import_mbart '{"bos_token_id": 3, "bad_words_ids": [[2, 4], [2]], "eos_token_id": 2, "forced_decoder_ids": [[1, 8]]}')" = '{start: [3], stop: [2], banned: [[2, 4]]}' ]
+[ "$(import_mbart '{"eos_token_id": 2}')" = '{start: [], stop: [2]}' ]

@@ -45,19 +45,19 @@ lacks() { [ "$(grep -c -- "$2" <<<"$1")" = 0 ] || { printf '"%s" in:\n%s\n' "$2"
 
 # The tokenizer's end stops a model that no configuration stops; encoders stop nowhere.
 has "$(import llama_json_map 'architectures=["LlamaForCausalLM"]')" '^tokenizer: {file: tokenizer.json, config: tokenizer_config.json, special: special_tokens_map.json, class: LlamaTokenizer,'
-lacks "$(import llama_json_map)" stop: # no eos_token is named
-has "$(import fast_decoder 'architectures=["LlamaForCausalLM"]')" '^params: {stop: \[2\]}$'
+has "$(import llama_json_map)" '^generate: {stop: \[\]}$' # no eos_token is named
+has "$(import fast_decoder 'architectures=["LlamaForCausalLM"]')" '^generate: {stop: \[2\]}$'
 lacks "$(import fast_decoder 'eos_token_id=5')" stop:
-has "$(import opt_lists 'architectures=["OPTForCausalLM"]')" '^params: {stop: \[2\]}$'
-lacks "$(import roberta_json 'architectures=["RobertaModel"]')" params:
+has "$(import opt_lists 'architectures=["OPTForCausalLM"]')" '^generate: {stop: \[2\]}$'
+lacks "$(import roberta_json 'architectures=["RobertaModel"]')" generate:
 
 # The language to write stands behind the start, unless an id is forced.
 target=$(import nllb_json 'architectures=["M2M100ForConditionalGeneration"]' 'decoder_start_token_id=2')
 eng=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["model"]["vocab"]["eng_Latn"])' "$tmp/nllb_json/tokenizer.json")
-has "$target" "^params: {start: \\[2, $eng\\]}\$"
-has "$(import nllb_json 'forced_bos_token_id=7')" '^params: {start: \[2, 7\]}$'
+has "$target" "^generate: {start: \\[2, $eng\\], forced: 1, stop: \\[\\]}\$"
+has "$(import nllb_json 'forced_bos_token_id=7')" '^generate: {start: \[2, 7\], forced: 1, stop: \[\]}$'
 echo '{"decoder_start_token_id": 3}' >"$tmp/nllb_json/generation_config.json"
-has "$(import nllb_json 'forced_bos_token_id=null')" "^params: {start: \\[3, $eng\\]}\$"
+has "$(import nllb_json 'forced_bos_token_id=null')" "^generate: {start: \\[3, $eng\\], forced: 1, stop: \\[\\]}\$"
 
 # refuse FOLDER TEXT MESSAGE: tokenizer_config.json with that text
 refuse() {

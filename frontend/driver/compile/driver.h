@@ -251,10 +251,11 @@ bool driver_sampling(const struct driver *d, const struct frontend_generate *g,
                      struct tfmc_sample_options *out);
 
 /*
- * The rules of the options, in the arena. False after a message when an option is no list, or a text has no
- * ids.
+ * The rules of the model and of the options, in the arena. False after a message when an option is no list, or a
+ * text has no ids.
  */
-bool driver_rules(struct driver *d, const struct tfmc_record *r, struct tfmc_rules *out);
+bool driver_rules(struct driver *d, const struct frontend_generate *g, const struct tfmc_record *r,
+                  struct tfmc_rules *out);
 
 /* "1,2,3" or "1 2 3" as ids, in the arena. False when it is no such list. */
 bool driver_ids(struct driver *d, const char *text, int32_t **items, size_t *n);

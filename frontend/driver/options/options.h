@@ -15,6 +15,9 @@
 /* The words of options of the kind WORD: options.def names the list NAME, whose words are enum NAME_word. The first
  * is the default. */
 #define backend_WORDS(W) W(RUN_COMPILED, "cpu") W(RUN_INTERPRETED, "interp")
+#define early_WORDS(W)           \
+	W(EARLY_BY_FILE, "file") \
+	W(EARLY_WORD_TRUE, "true") W(EARLY_WORD_FALSE, "false") W(EARLY_WORD_NEVER, "never")
 #define form_WORDS(W)                \
 	W(FORM_TEXT, "text")         \
 	W(FORM_MARKDOWN, "markdown") \
@@ -28,6 +31,7 @@
 #define WORD_ID(id, text)   id,
 #define WORD_TEXT(id, text) "|" text
 enum backend_word { backend_WORDS(WORD_ID) };
+enum early_word { early_WORDS(WORD_ID) };
 enum form_word { form_WORDS(WORD_ID) };
 enum message_word { message_WORDS(WORD_ID) };
 enum place_word { place_WORDS(WORD_ID) };

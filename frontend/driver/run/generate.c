@@ -342,8 +342,23 @@ static enum tfmc_status choose_search(struct driver *d, const struct frontend_mo
 		diag_error(&d->diag, LOC_NONE, DIAG_GENERATE, "the model has no generate section");
 		return TFMC_INVALID;
 	}
+	if (g->unsupported) {
+		diag_error(&d->diag, g->loc, DIAG_UNSUPPORTED, "not supported yet: generation with '%s'",
+		           g->unsupported);
+		diag_note(&d->diag, LOC_NONE,
+		          "`tfmc import` writes a model file in which it can be left out");
+		return TFMC_INVALID;
+	}
+	w->steps = d->options.steps ? w->steps : g->max_new;
 	w->beam = driver_beam(g);
 	w->beam.bare_scores = d->options.bare_scores;
+	w->beam.length_penalty = option_real(d->options.length_penalty, w->beam.length_penalty);
+	switch (d->options.early_stopping) {
+	case EARLY_BY_FILE: break;
+	case EARLY_WORD_TRUE: w->beam.early_stopping = TFMC_EARLY_ALWAYS; break;
+	case EARLY_WORD_FALSE: w->beam.early_stopping = TFMC_EARLY_JUDGED; break;
+	case EARLY_WORD_NEVER: w->beam.early_stopping = TFMC_EARLY_NEVER; break;
+	}
 	w->beam.max_new_tokens = w->steps;
 	w->n_best = option_int(d->options.n_best, 0);
 	if (w->is_sampled || d->options.temperature)
@@ -354,9 +369,14 @@ static enum tfmc_status choose_search(struct driver *d, const struct frontend_mo
 		           "--samples goes with sampling, such as --temperature 1");
 		return TFMC_INVALID;
 	}
-	if (w->beam.beam == 1 && (w->n_best || w->beam.bare_scores)) {
+	const char *searching = w->n_best                                    ? "--n-best"
+	                        : w->beam.bare_scores                        ? "--bare-scores"
+	                        : d->options.length_penalty                  ? "--length-penalty"
+	                        : d->options.early_stopping != EARLY_BY_FILE ? "--early-stopping"
+	                                                                     : NULL;
+	if (w->beam.beam == 1 && searching) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s goes with a beam search, such as --beam 4",
-		           w->n_best ? "--n-best" : "--bare-scores");
+		           searching);
 		return TFMC_INVALID;
 	}
 	if (w->beam.beam > 1 && (w->is_sampled || d->options.ignore_stop)) {
@@ -368,7 +388,7 @@ static enum tfmc_status choose_search(struct driver *d, const struct frontend_mo
 	return TFMC_OK;
 }
 
-static enum tfmc_status generate_all(struct generation *g)
+static enum tfmc_status generate_all(struct generation *g, const struct frontend_generate *model)
 {
 	const struct driver_options *o = &g->d->options;
 	g->cap = g->record->max_len > 0 ? (uint64_t)g->record->max_len : 0;
@@ -379,7 +399,7 @@ static enum tfmc_status generate_all(struct generation *g)
 	g->as_ids = o->print_tokens || !(g->record->vocabulary || g->d->tokenizer);
 	if (!g->out || !g->log_p)
 		return TFMC_NO_MEMORY;
-	if (!driver_rules(g->d, g->record, &g->wish.rules))
+	if (!driver_rules(g->d, model, g->record, &g->wish.rules))
 		return TFMC_INVALID;
 	if (g->d->tokenizer) {
 		g->token_text.tokenizer = g->d->target_tokenizer;
@@ -422,7 +442,7 @@ static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const
 	g.session = c.session;
 	g.record = tfmc_session_record(g.session);
 	if (st == TFMC_OK)
-		st = generate_all(&g);
+		st = generate_all(&g, frontend_generate(l->model));
 	driver_release(&c);
 	return st;
 }

@@ -13,6 +13,12 @@ struct tfmc_beam_options driver_beam(const struct frontend_generate *g)
 	o.beam = g->search.beam;
 	o.length_penalty = g->search.length_penalty;
 	o.gnmt = g->search.penalty == PENALTY_GNMT;
+	switch (g->search.early_stopping) {
+	case EARLY_NONE:
+	case EARLY_TRUE: o.early_stopping = TFMC_EARLY_ALWAYS; break;
+	case EARLY_FALSE: o.early_stopping = TFMC_EARLY_JUDGED; break;
+	case EARLY_NEVER: o.early_stopping = TFMC_EARLY_NEVER; break;
+	}
 	return o;
 }
 
@@ -21,7 +27,6 @@ bool driver_sampling(const struct driver *d, const struct frontend_generate *g,
 {
 	const struct driver_options *o = &d->options;
 	const struct tfmc_sample_options defaults = TFMC_SAMPLE_DEFAULTS;
-	bool penalties = o->repetition_penalty || o->presence_penalty || o->frequency_penalty;
 	bool asked = o->temperature || o->top_k || o->top_p || o->min_p || o->seed;
 	bool by_file = g->sample.given && !o->beam;
 	*out = defaults;
@@ -37,12 +42,5 @@ bool driver_sampling(const struct driver *d, const struct frontend_generate *g,
 	out->top_p = option_real(o->top_p, out->top_p);
 	out->min_p = option_real(o->min_p, out->min_p);
 	out->seed = (uint64_t)option_int(o->seed, (int64_t)out->seed);
-	out->repetition_penalty = option_real(o->repetition_penalty, out->repetition_penalty);
-	out->presence_penalty = option_real(o->presence_penalty, out->presence_penalty);
-	out->frequency_penalty = option_real(o->frequency_penalty, out->frequency_penalty);
-	if (out->temperature != 0 && (asked || by_file || !penalties))
-		return asked || by_file;
-	out->temperature = 1; /* greedy, but for what the penalties change */
-	out->top_k = 1;
-	return penalties;
+	return out->temperature != 0 && (asked || by_file);
 }

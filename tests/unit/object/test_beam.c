@@ -29,7 +29,7 @@ struct plain {
 	struct tfmc_session *session;
 	int width;
 	bool bare; /* probabilities are among the ids that may follow */
-	struct hypothesis live[MAX_B], finished[3 * MAX_B], candidates[MAX_B * V];
+	struct hypothesis live[MAX_B], finished[MAX_B + 1], candidates[MAX_B * V];
 	int n_live, n_finished, n_candidates;
 };
 
@@ -66,37 +66,58 @@ static void extend(struct plain *p, int beam, bool first)
 	}
 }
 
+static double score_of(const struct tfmc_beam_options *o, double log_p, int count)
+{
+	double length = o->gnmt ? (5.0 + count) / 6 : count > 0 ? count : 1;
+	return log_p / pow(length, o->length_penalty);
+}
+
+/* The best `width` are kept. */
 static void finish(struct plain *p, struct hypothesis *h, const struct tfmc_beam_options *o)
 {
 	bool bare = o->bare_scores && h->ids[h->n - 1] == STOP;
-	int count = h->n - bare;
-	double length = o->gnmt ? (5.0 + count) / 6 : count > 0 ? count : 1;
 	h->log_p = bare ? h->before : h->log_p;
-	h->score = h->log_p / pow(length, o->length_penalty);
+	h->score = score_of(o, h->log_p, h->n - bare);
 	int at = p->n_finished++;
 	for (; at > 0 && h->score > p->finished[at - 1].score; at--)
 		p->finished[at] = p->finished[at - 1];
 	p->finished[at] = *h;
+	p->n_finished = p->n_finished > p->width ? p->width : p->n_finished;
+}
+
+/* As tfmc_early_stopping says. */
+static bool goes_on(const struct plain *p, const struct tfmc_beam_options *o, int step, int limit)
+{
+	if (p->n_finished < p->width)
+		return true;
+	double worst = p->finished[p->width - 1].score, best = p->live[0].log_p;
+	switch (o->early_stopping) {
+	case TFMC_EARLY_ALWAYS: return false;
+	case TFMC_EARLY_JUDGED: return score_of(o, best, step) > worst;
+	case TFMC_EARLY_NEVER: return score_of(o, best, o->length_penalty > 0 ? limit : step) > worst;
+	}
+	return false;
 }
 
 static void search(struct plain *p, const struct tfmc_beam_options *o, int limit)
 {
 	p->n_live = 1;
 	memset(&p->live[0], 0, sizeof(p->live[0]));
-	for (int step = 1; step <= limit && p->n_live > 0 && p->n_finished < p->width; step++) {
+	bool runs = true;
+	for (int step = 1; step <= limit && p->n_live > 0 && runs; step++) {
 		p->n_candidates = 0;
 		for (int b = 0; b < p->n_live; b++)
 			extend(p, b, step == 1);
 		qsort(p->candidates, (size_t)p->n_candidates, sizeof(p->candidates[0]), by_log_p);
 		p->n_live = 0;
 		for (int i = 0; i < p->n_candidates && i < 2 * p->width; i++) {
-			if (p->candidates[i].next == STOP && i < p->width)
+			bool ends = p->candidates[i].next == STOP || step == limit;
+			if (ends && i < p->width)
 				finish(p, &p->candidates[i], o);
-			else if (p->candidates[i].next != STOP && p->n_live < p->width)
+			else if (!ends && p->n_live < p->width)
 				p->live[p->n_live++] = p->candidates[i];
 		}
-		for (int b = 0; step == limit && p->n_finished < p->width && b < p->n_live; b++)
-			finish(p, &p->live[b], o);
+		runs = p->n_live > 0 && goes_on(p, o, step, limit);
 	}
 }
 
@@ -123,7 +144,7 @@ static void compare(struct tfmc_session *s, const struct tfmc_beam_options *o)
 
 START_TEST(agrees_with_the_plain_search)
 {
-	static const double penalties[] = {0, 0.6, 1, 2};
+	static const double penalties[] = {0, 0.6, 1, 2, -1};
 	struct mini_session b;
 	mini_open(&b, NULL, 1);
 	for (int64_t beam = 1; beam <= MAX_B; beam++)
@@ -134,9 +155,13 @@ START_TEST(agrees_with_the_plain_search)
 				                              .length_penalty = penalties[i],
 				                              .gnmt = i % 2 == 1,
 				                              .max_new_tokens = limit};
-				compare(b.session, &o);
-				o.bare_scores = 1;
-				compare(b.session, &o);
+				for (int early = TFMC_EARLY_ALWAYS; early <= TFMC_EARLY_NEVER; early++) {
+					o.early_stopping = (enum tfmc_early_stopping)early;
+					o.bare_scores = 0;
+					compare(b.session, &o);
+					o.bare_scores = 1;
+					compare(b.session, &o);
+				}
 			}
 	mini_close(&b);
 }

@@ -46,8 +46,13 @@ static bool may_follow(const struct tfmc_rules *r, const int32_t *ids, int n, in
 		return id == r->forced.items[n_new];
 	if (id == MINI_BANNED || (n_new == 0 && id == MINI_FIRST) || contains(&r->suppress, id))
 		return false;
-	if (n_new < r->min_new_tokens && (id == MINI_STOP || contains(&r->stop, id)))
+	bool stops = id == MINI_STOP || contains(&r->stop, id);
+	if ((n_new < r->min_new_tokens || n < r->min_tokens) && stops)
 		return false;
+	for (int at = 0, length = (int)r->source_no_repeat_ngram; length > 0 && at + length <= N_SOURCE; at++)
+		if (length <= n + 1 &&
+		    !memcmp(source + at, all + n + 1 - length, (size_t)length * sizeof(*all)))
+			return false;
 	for (uint64_t i = 0; i < r->n_banned; i++) {
 		int length = (int)r->banned[i].n;
 		if (length <= n + 1 &&
@@ -55,6 +60,41 @@ static bool may_follow(const struct tfmc_rules *r, const int32_t *ids, int n, in
 			return false;
 	}
 	return !repeats(all, n + 1, (int)r->no_repeat_ngram);
+}
+
+static int count_of(const int32_t *ids, int n, int32_t id)
+{
+	int count = 0;
+	for (int i = 0; i < n; i++)
+		count += ids[i] == id;
+	return count;
+}
+
+static double divided(double score, double by)
+{
+	return score < 0 ? score * by : score / by;
+}
+
+/* The score of an id after ids[0..n). */
+static float changed(const struct tfmc_rules *r, const int32_t *ids, int n, int32_t id, double score)
+{
+	int32_t all[MAX_T + 1];
+	int count = count_of(ids, n, id), decays = n - 1 - (int)r->decay_after;
+	memcpy(all, ids, (size_t)n * sizeof(*ids));
+	all[n] = id;
+	for (uint64_t i = 0; i < r->n_biases; i++) {
+		const struct tfmc_ids *b = &r->biases[i].ids;
+		if ((int)b->n <= n + 1 && !memcmp(all + n + 1 - b->n, b->items, (size_t)b->n * sizeof(*all)))
+			score += r->biases[i].by;
+	}
+	if (count_of(source, N_SOURCE, id))
+		score = divided(score, 1 / r->source_repetition_penalty);
+	if (count)
+		score = divided(score, r->repetition_penalty) - r->presence_penalty -
+		        r->frequency_penalty * count;
+	if (r->decay > 0 && decays > 0 && (id == MINI_STOP || contains(&r->stop, id)))
+		score += fabs(score) * (pow(r->decay, decays) - 1);
+	return (float)score;
 }
 
 /* Greedy, every step from the beginning. Gives the number of new ids. */
@@ -66,8 +106,13 @@ static int plain_greedy(struct tfmc_session *s, const struct tfmc_rules *r, int 
 		int32_t best = -1;
 		mini_encode(s, source, N_SOURCE);
 		mini_prefill(s, ids, (uint64_t)n + 1, logits);
+		bool is_last = n + 1 == limit && r->forced_last.n;
 		for (int32_t id = 0; id < V; id++)
-			if (may_follow(r, ids, n + 1, id) && (best < 0 || logits[id] > logits[best]))
+			logits[id] = changed(r, ids, n + 1, id, (double)logits[id]);
+		for (int32_t id = 0; id < V; id++)
+			if (is_last ? contains(&r->forced_last, id) && best < 0
+			            : may_follow(r, ids, n + 1, id) &&
+			                      (best < 0 || logits[id] > logits[best]))
 				best = id;
 		if (best < 0)
 			return -1;
@@ -82,6 +127,8 @@ struct random_rules {
 	struct tfmc_rules rules;
 	int32_t forced[3], suppress[V], stop[4], sequences[6][3];
 	struct tfmc_ids banned[6];
+	struct tfmc_bias biases[4];
+	int32_t biased[4][3], last[2];
 };
 
 static void draw_ids(struct rng *rng, int32_t *ids, int64_t n)
@@ -110,10 +157,33 @@ static void draw_rules(struct rng *rng, struct random_rules *r)
 	r->rules.min_new_tokens = rng_below(rng, 6);
 }
 
+/* Changes of scores, of which the best id depends. */
+static void draw_changes(struct rng *rng, struct random_rules *r)
+{
+	static const double factors[] = {1, 1, 1.3, 0.7, 2.5};
+	r->rules.n_biases = (uint64_t)rng_below(rng, 5);
+	r->rules.biases = r->biases;
+	for (uint64_t i = 0; i < r->rules.n_biases; i++) {
+		draw_ids(rng, r->biased[i], 3);
+		r->biases[i].ids = (struct tfmc_ids){r->biased[i], (uint64_t)rng_between(rng, 1, 3)};
+		r->biases[i].by = (double)rng_between(rng, -8, 8) / 2;
+	}
+	r->rules.repetition_penalty = factors[rng_below(rng, 5)];
+	r->rules.source_repetition_penalty = factors[rng_below(rng, 5)];
+	r->rules.presence_penalty = (double)rng_below(rng, 3) / 4;
+	r->rules.frequency_penalty = (double)rng_below(rng, 3) / 4;
+	r->rules.decay = rng_below(rng, 2) ? 0 : factors[rng_below(rng, 5)];
+	r->rules.decay_after = rng_below(rng, 4);
+	r->rules.source_no_repeat_ngram = rng_below(rng, 4);
+	r->rules.min_tokens = rng_below(rng, 6);
+	draw_ids(rng, r->last, 2);
+	r->rules.forced_last = (struct tfmc_ids){r->last, (uint64_t)rng_below(rng, 3)};
+}
+
 START_TEST(follows_the_rules)
 {
 	struct mini_session m;
-	struct rng rng = rng_seed(11);
+	struct rng rng = rng_seed(11), changes = rng_seed(12);
 	int n_stopped = 0, n_stuck = 0;
 	mini_open(&m, NULL, 1);
 	for (int round = 0; round < 300; round++) {
@@ -122,6 +192,7 @@ START_TEST(follows_the_rules)
 		uint64_t n;
 		enum tfmc_finish finish;
 		draw_rules(&rng, &r);
+		draw_changes(&changes, &r);
 		struct tfmc_sample_options one = TFMC_SAMPLE_DEFAULTS;
 		struct tfmc_generate_options o = {
 		        .struct_size = sizeof(o), .rules = &r.rules, .finish = &finish};
@@ -393,6 +464,13 @@ START_TEST(refuses_rules)
 	REFUSED(m, TFMC_RT_E_RULES, .banned = &empty, .n_banned = 1);
 	REFUSED(m, TFMC_RT_E_RULES, .no_repeat_ngram = -1);
 	REFUSED(m, TFMC_RT_E_RULES, .min_new_tokens = -1);
+	REFUSED(m, TFMC_RT_E_RULES, .repetition_penalty = -1);
+	REFUSED(m, TFMC_RT_E_RULES, .source_repetition_penalty = NAN);
+	REFUSED(m, TFMC_RT_E_RULES, .decay = INFINITY);
+	REFUSED(m, TFMC_RT_E_RULES, .presence_penalty = 1e9);
+	REFUSED(m, TFMC_RT_E_RULES, .n_biases = 1);
+	REFUSED(m, TFMC_RT_E_RULES, .max_tokens = -1);
+	REFUSED(m, TFMC_RT_E_PROMPT, .max_tokens = 1);
 	REFUSED(m, TFMC_RT_E_RULES, .stop_texts = texts, .n_stop_texts = 2);
 	REFUSED(silent, TFMC_RT_E_TEXT, .stop_texts = texts, .n_stop_texts = 1);
 	REFUSED(m, TFMC_RT_E_RULES, .banned_texts = texts, .n_banned_texts = 2);
