@@ -470,6 +470,7 @@ static bool divide_repeats(struct frontend_model *m, struct ir_module **module)
 	ir_module_destroy(*module);
 	*module = create_module(m);
 	m->graph = parts;
+	m->weights.are_divided = true;
 	return *module != NULL && build_all(m, *module);
 }
 

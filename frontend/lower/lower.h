@@ -157,16 +157,20 @@ struct weight_need {
 	enum weight_form form;
 	const struct ir_wexpr *(*make)(void *user, const struct ir_wexpr *parameter); /* WEIGHT_MADE */
 	void *user;
-	const char *made; /* how the result differs from the parameter; part of its name */
-	bool plus_one;    /* 1 + the parameter */
-	bool quantizes;   /* a matrix that a linear multiplies, or a table */
-	bool is_table;    /* rows are looked up */
-	int64_t experts;  /* > 0: the pattern has LOWER_EXPERT, as many matrices are stacked */
+	const char *made;   /* how the result differs from the parameter; part of its name */
+	bool plus_one;      /* 1 + the parameter */
+	bool quantizes;     /* a matrix that a linear multiplies, or a table */
+	bool is_table;      /* rows are looked up */
+	int64_t experts;    /* > 0: the pattern has LOWER_EXPERT, as many matrices are stacked */
+	const bool *some;   /* [experts]: only these; NULL: all */
+	const char *called; /* what the name of the weight has in place of their numbers; NULL: "all" */
 };
 #define LOWER_EXPERT "{*}" /* the number of an expert */
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out);
 /* Whether the weight of `path`, which is tied to that of `tie`, is stored with values of its own (weight_map_unties). */
 bool lower_unties(struct lowering *lw, const char *path, const char *tie);
+/* What the matrix of each expert is kept as, in the first round of the loops around: [experts]. */
+bool lower_expert_formats(struct lowering *lw, const struct weight_need *need, enum ir_format *out);
 /* Adds what the arguments bias, alibi and rel_bias of sdpa say to scores [B, H, S, T], and -inf where a key
  * is not visible (bool, rank 4, broadcast; may be none). */
 bool lower_score_bias(const struct call *c, struct ir_value visible, struct ir_value *scores);

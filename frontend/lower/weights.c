@@ -173,19 +173,22 @@ static const char *form_text(const struct weight_need *need)
 static const struct ir_wexpr *stack(struct lowering *lw, const struct weight_need *need, const char *path,
                                     const struct lower_loop *const *loops, size_t n, size_t level);
 
-/* All experts one after the other; `path` has their number still open. */
+/* The experts one after the other; `path` has their number still open. */
 static const struct ir_wexpr *stack_experts(struct lowering *lw, const struct weight_need *need,
                                             const char *path)
 {
 	struct arena *a = &lw->m->arena;
 	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, need->experts);
+	size_t n = 0;
 	bool ok = parts != NULL;
 	for (int64_t k = 0; parts != NULL && k < need->experts; k++) {
+		if (need->some != NULL && !need->some[k])
+			continue;
 		const char *one = graph_fill(a, path, "*", arena_printf(a, "%lld", (long long)k));
-		parts[k] = stack(lw, need, one, NULL, 0, 0);
-		ok = parts[k] != NULL && ok;
+		parts[n] = stack(lw, need, one, NULL, 0, 0);
+		ok = parts[n++] != NULL && ok;
 	}
-	return ok ? wexpr_stack(a, (size_t)need->experts, parts) : NULL;
+	return ok ? wexpr_stack(a, n, parts) : NULL;
 }
 
 /* The expression for the loops from `level` on; `path` has the outer ones filled in. */
@@ -214,11 +217,9 @@ static const struct ir_wexpr *stack(struct lowering *lw, const struct weight_nee
 
 /* ---- formats ---- */
 
-/* quantize, dtype.weights: what matrices and tables lie in memory as; vectors are small, and passes fold them. */
-static enum ir_format kept_as(const struct lowering *lw, const struct weight_need *need,
-                              const struct ir_wexpr *e, size_t n_loops)
+/* quantize, dtype.weights: what parameters of so many axes lie in memory as; vectors are small, and passes fold them. */
+static enum ir_format kept_as(const struct lowering *lw, int rank, const struct ir_wexpr *e)
 {
-	int rank = e->rank - (int)n_loops - (need->experts > 0);
 	if (rank < 2)
 		return FORMAT_PLAIN;
 	if (lw->m->dtypes.keeps_weights || (lw->m->quantize.n > 0 && ir_format_has_codes(wexpr_format(e))))
@@ -226,14 +227,14 @@ static enum ir_format kept_as(const struct lowering *lw, const struct weight_nee
 	return wexpr_holds(e, lw->m->dtypes.weights) ? lw->m->dtypes.weights : FORMAT_PLAIN;
 }
 
-/* The formats of all parts of a stack for n loops, in order; gives where the next one goes. */
-static enum ir_format *formats_of(const struct lowering *lw, const struct weight_need *need,
-                                  const struct ir_wexpr *e, size_t n, enum ir_format *out)
+/* The formats of all parts of a stack of n levels, in order; gives where the next one goes. */
+static enum ir_format *formats_of(const struct lowering *lw, const struct ir_wexpr *e, size_t n,
+                                  enum ir_format *out)
 {
 	if (n == 0)
-		*out++ = kept_as(lw, need, e, 0);
+		*out++ = kept_as(lw, e->rank, e);
 	for (size_t i = 0; n > 0 && i < e->n_args; i++)
-		out = formats_of(lw, need, e->args[i], n - 1, out);
+		out = formats_of(lw, e->args[i], n - 1, out);
 	return out;
 }
 
@@ -242,13 +243,13 @@ static enum ir_format *formats_of(const struct lowering *lw, const struct weight
 static bool cut_at_formats(struct lowering *lw, const struct weight_need *need, const struct ir_wexpr *e,
                            const struct lower_loop *const *loops, size_t n)
 {
-	size_t parts = 1, inner = 1;
+	size_t inner = need->experts > 0 ? (size_t)e->dims[n] : 1, parts = inner;
 	for (size_t l = 0; l < n; l++)
 		parts *= (size_t)loops[l]->node->count;
 	enum ir_format *formats = ARENA_ARRAY(lw->arena, enum ir_format, parts);
 	if (formats == NULL)
 		return false;
-	(void)formats_of(lw, need, e, n, formats);
+	(void)formats_of(lw, e, n + (need->experts > 0), formats);
 	for (size_t l = n; l-- > 0;) {
 		size_t count = (size_t)loops[l]->node->count;
 		struct graph_cuts *cuts = loops[l]->node->cuts;
@@ -265,6 +266,53 @@ static bool cut_at_formats(struct lowering *lw, const struct weight_need *need, 
 		inner *= count;
 	}
 	return true;
+}
+
+/* What the tensors of e are, the first format that is not f32; PLAIN: all are f32. */
+static enum ir_format stored_as(const struct ir_wexpr *e)
+{
+	enum ir_format f = e->format;
+	if (f != FORMAT_PLAIN)
+		return f;
+	if (e->kind == WX_TENSOR || e->kind == WX_ROUND)
+		return ir_format_of_dtype(e->stored);
+	for (size_t i = 0; f == FORMAT_PLAIN && i < e->n_args; i++)
+		f = stored_as(e->args[i]);
+	return f;
+}
+
+static bool all_stored_as(const struct ir_wexpr *e, enum ir_format f)
+{
+	bool all = true;
+	if (e->format != FORMAT_PLAIN || e->kind == WX_TENSOR || e->kind == WX_ROUND)
+		return stored_as(e) == f;
+	for (size_t i = 0; all && i < e->n_args; i++)
+		all = all_stored_as(e->args[i], f);
+	return all;
+}
+
+static bool is_computed(const struct ir_wexpr *e)
+{
+	bool computed = e->kind == WX_MUL || e->kind == WX_DIV || e->kind == WX_OFFSET;
+	for (size_t i = 0; !computed && i < e->n_args; i++)
+		computed = is_computed(e->args[i]);
+	return computed;
+}
+
+/* Why a weight of f32 has more bits than its tensors, though nobody asked for f32; NULL: it has not. What is computed from
+ * floats has numbers of f32. */
+static const char *why_widened(const struct lowering *lw, const struct ir_wexpr *e, int rank)
+{
+	enum ir_format f = stored_as(e);
+	bool has_codes = ir_format_has_codes(f);
+	bool is_kept = lw->m->dtypes.keeps_weights || (lw->m->quantize.n > 0 && has_codes);
+	if (rank < 2 || f == FORMAT_PLAIN || !is_kept)
+		return NULL;
+	if (is_computed(e))
+		return has_codes ? "its numbers are computed from them" : NULL;
+	if (!all_stored_as(e, f))
+		return "its parts have different formats";
+	return has_codes ? "its rows do not stay whole" : NULL;
 }
 
 /* ---- names ---- */
@@ -382,32 +430,43 @@ static const char *rows_text(struct lowering *lw, const struct weight_need *need
 	return groups == 1 ? rows : arena_printf(lw->arena, "%s.of%lld", rows, (long long)groups);
 }
 
-static bool has_quantized(const struct ir_wexpr *e)
-{
-	bool found = e->kind == WX_QUANTIZE;
-	for (size_t i = 0; i < e->n_args && !found; i++)
-		found = has_quantized(e->args[i]);
-	return found;
-}
-
-/* Why the weight is not in a format of codes, though `quantize` names some; about the first of its parameters where a rule
- * decides. */
+/* Why the weight is not in a format of codes, though `quantize` names some or others are; about the first of its parameters
+ * where a rule decides. */
 static const char *why_kept(struct lowering *lw, const struct weight_need *need, const struct ir_wexpr *e,
                             const struct lower_loop *const *loops, size_t n)
 {
 	struct arena *a = &lw->m->arena;
 	const char *path = graph_fill(a, arena_printf(a, "%s", need->pattern), "*", "0");
+	const char *widened = why_widened(lw, e, need->rank);
+	if (widened == NULL && lw->m->quantize.n == 0)
+		return "its numbers are f32";
 	if (need->rank < 2)
 		return "it is a vector";
 	if (!need->quantizes)
 		return "it is neither the matrix of a linear nor a table";
-	if (has_quantized(e))
-		return "its parameters have different formats";
+	if (widened != NULL)
+		return widened;
 	for (size_t i = 0; i < n; i++)
 		path = graph_fill(a, path, loops[i]->node->as,
 		                  arena_printf(a, "%lld", (long long)loops[i]->node->start));
 	const struct quantize_rule *rule = model_quantize_rule(&lw->m->quantize, path);
 	return rule == NULL ? "no pattern is about it" : arena_printf(a, "'%s' keeps it", rule->pattern);
+}
+
+bool lower_expert_formats(struct lowering *lw, const struct weight_need *need, enum ir_format *out)
+{
+	const struct lower_loop *loops[IR_RANK_MAX];
+	size_t n;
+	const char *path = need->pattern;
+	if (indexed(lw, path, loops, &n, false) == NULL)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		path = graph_fill(lw->arena, path, loops[i]->node->as,
+		                  arena_printf(lw->arena, "%lld", (long long)loops[i]->node->start));
+	const struct ir_wexpr *e = stack_experts(lw, need, path);
+	for (size_t k = 0; e != NULL && k < e->n_args; k++)
+		out[k] = kept_as(lw, e->args[k]->rank, e->args[k]);
+	return e != NULL;
 }
 
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out)
@@ -417,7 +476,8 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 	size_t n;
 	const char *pattern = need->pattern;
 	if (need->experts > 0)
-		pattern = graph_fill(lw->arena, arena_printf(lw->arena, "%s", pattern), "*", "all");
+		pattern = graph_fill(lw->arena, arena_printf(lw->arena, "%s", pattern), "*",
+		                     need->called != NULL ? need->called : "all");
 	const char *name = indexed(lw, pattern, loops, &n, false);
 	if (name == NULL)
 		return false;
@@ -428,17 +488,14 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 		e = wexpr_offset(lw->arena, 1.0, e);
 	if (e == NULL)
 		return false;
-	enum ir_format format = kept_as(lw, need, e, n);
+	enum ir_format format = kept_as(lw, e->rank - (int)n - (need->experts > 0), e);
 	if (format == FORMAT_PLAIN && !need->plus_one && !cut_at_formats(lw, need, e, loops, n))
 		return false;
-	if (!ir_format_has_codes(format) && has_quantized(e) && !lw->m->weights.are_mixed)
-		diag_warning(lw->cx, lw->loc.at, DIAG_UNSUPPORTED,
-		             "the parameters '%s' have different formats: one weight of f32 holds them",
-		             need->pattern);
 	const char *part = rows_text(lw, need);
 	if (need->plus_one)
 		part = arena_printf(lw->arena, "%s.plus_one", part);
 	part = arena_printf(lw->arena, "%s%s", part, form_text(need));
+	size_t known = lw->module->weights.n;
 	const struct ir_weight *w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e, format);
 	if (w == NULL) {
 		name = indexed(lw, pattern, loops, &n, true);
@@ -447,8 +504,14 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 	if (w == NULL)
 		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "the parameter '%s' is used in two ways",
 		                  need->pattern);
-	if (lw->m->quantize.n > 0 && lw->mode != LOWER_PROBE && !ir_format_has_codes(format) &&
-	    !strmap_has(&lw->m->weights.kept, w->name))
+	const char *widened = format == FORMAT_PLAIN ? why_widened(lw, e, need->rank) : NULL;
+	if (widened != NULL && lw->module->weights.n > known && !lw->m->weights.are_mixed)
+		diag_warning(lw->cx, lw->loc.at, DIAG_UNSUPPORTED, "the weight '%s' of %s becomes f32: %s",
+		             w->name, ir_format(stored_as(e))->name, widened);
+	bool is_told =
+	        lw->m->quantize.n > 0 || widened != NULL || (lw->m->weights.are_divided && need->rank > 1);
+	if (is_told && lw->mode != LOWER_PROBE && !ir_format_has_codes(format) &&
+	    (lw->m->quantize.n > 0 || format == FORMAT_PLAIN) && !strmap_has(&lw->m->weights.kept, w->name))
 		strmap_set(&lw->m->weights.kept, w->name, (void *)(uintptr_t)why_kept(lw, need, e, loops, n));
 	lower_index_operands(loops, n, index);
 	*out = irb_weight_ref(lw->b, w, index, n);

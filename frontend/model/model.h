@@ -119,8 +119,9 @@ struct model_weights {
 	struct weight_map *map;
 	struct expr_env env;    /* of the map */
 	struct strmap resolved; /* canonical path -> struct resolved_weight * */
-	bool are_mixed;         /* lowering has cut repeats where the format of a parameter changes */
-	struct strmap kept;     /* weight of the module -> why it is no codes, as text */
+	/* Lowering has cut repeats where the format of a parameter changes; repeats are divided there. */
+	bool are_mixed, are_divided;
+	struct strmap kept; /* weight of the module -> why it is no codes, as text */
 	struct {
 		size_t first, n;        /* its tensors in `files` */
 		size_t wanted, unknown; /* quantized matrices, and of those what it says nothing of */

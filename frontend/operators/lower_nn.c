@@ -103,11 +103,72 @@ bool lower_linear(const struct call *c, struct lval *out)
 	return activate(c, &y) && give(c, out, y);
 }
 
-/* Rows go through the matrix of the expert that their id names: parameters PATH.N.ROLE. */
+/* Where each of the chosen experts lies in their weight, -1 for others, by the ids: i32, as ids. */
+static bool places_of(const struct call *c, const struct weight_need *need, const char *weight,
+                      struct ir_value ids, struct ir_value *out)
+{
+	struct lowering *lw = c->lw;
+	const struct ir_wexpr **parts = ARENA_ARRAY(lw->arena, const struct ir_wexpr *, need->experts);
+	double place = 0;
+	for (int64_t k = 0; parts != NULL && k < need->experts; k++)
+		parts[k] = wexpr_full(lw->arena, need->some[k] ? place++ : -1, 0, NULL);
+	const struct ir_wexpr *e =
+	        parts == NULL ? NULL : wexpr_stack(lw->arena, (size_t)need->experts, parts);
+	struct ir_value table;
+	if (e == NULL || !lower_table(lw, arena_printf(lw->arena, "%s.places", weight), e, &table))
+		return false;
+	*out = irb_cast(lw->b, irb_gather(lw->b, table, ids, NULL), &(struct attrs_cast){.dtype = DT_I32});
+	return !irb_failed(lw->b);
+}
+
+/* y where the expert of the row is one of those at `places`, else before. */
+static struct ir_value chosen_rows(const struct call *c, struct ir_value places, struct ir_value y,
+                                   struct ir_value before)
+{
+	struct ir_builder *b = c->lw->b;
+	const struct ir_type *t = irb_type(b, places), *to = irb_type(b, y);
+	const struct ir_dim *dims[IR_RANK_MAX];
+	if (t == NULL || to == NULL || t->rank + 1 != to->rank)
+		return y; /* the builder has failed */
+	struct ir_value zero = irb_full_of(b, 0.0, DT_I32, t->rank, t->dims);
+	struct ir_value is_one = irb_cmp(b, places, zero, &(struct attrs_cmp){.kind = CMP_ge});
+	for (int i = 0; i < t->rank; i++)
+		dims[i] = t->dims[i];
+	dims[t->rank] = ir_dim_const(c->lw->module->dims, 1);
+	is_one = irb_broadcast_to(b, irb_reshape_to(b, is_one, to->rank, dims), to->rank, to->dims);
+	return irb_where(b, is_one, y, before, NULL);
+}
+
+/* x through the matrices of the experts of `need`, with their bias. */
+static bool expert_product(const struct call *c, struct ir_value x, struct ir_value ids, const char *path,
+                           const char *role, struct weight_need need, bool bias, struct ir_value *places,
+                           struct ir_value *out)
+{
+	struct lowering *lw = c->lw;
+	struct ir_value w, b = IR_NO_VALUE;
+	path = arena_printf(lw->arena, "%s." LOWER_EXPERT ".%s", path, role);
+	if (!weight(c, path, "weight", &need, &w))
+		return false;
+	const char *name = ir_weight_of(irb_func(lw->b), w)->name;
+	if (need.some != NULL && !places_of(c, &need, name, ids, places))
+		return false;
+	ids = need.some != NULL ? *places : ids;
+	need.rank = 1;
+	if (bias && !weight(c, path, "bias", &need, &b))
+		return false;
+	*out = irb_expert_linear(lw->b, multiplied(lw, x, w), w, ids, b, NULL);
+	return !irb_failed(lw->b);
+}
+
+/*
+ * Rows go through the matrix of the expert that their id names: parameters PATH.N.ROLE. Experts of one format are one weight.
+ * Where there are several formats, each weight multiplies all rows, those of other experts by its first matrix, and each row
+ * takes what its own expert gave: a matrix more is read for each format, and all keep their bytes.
+ */
 bool lower_expert_linear(const struct call *c, struct lval *out)
 {
 	struct lowering *lw = c->lw;
-	struct ir_value x, ids, w, b = IR_NO_VALUE;
+	struct ir_value x, ids, y = IR_NO_VALUE;
 	const char *path = NULL, *role = NULL;
 	struct weight_need need = {.rank = 2, .quantizes = true};
 	bool bias = false;
@@ -119,13 +180,30 @@ bool lower_expert_linear(const struct call *c, struct lval *out)
 	if (need.experts < 1 || need.experts > EXPERTS_MAX || need.dims[0] < 1)
 		return lower_fail(lw, c->e->loc, DIAG_VALUE_TYPE,
 		                  "expert_linear has 1 to %d experts and a positive width", EXPERTS_MAX);
-	path = arena_printf(lw->arena, "%s." LOWER_EXPERT ".%s", path, role);
-	if (!weight(c, path, "weight", &need, &w))
+	enum ir_format formats[EXPERTS_MAX];
+	need.pattern = arena_printf(lw->arena, "%s." LOWER_EXPERT ".%s.weight", path, role);
+	if (!lower_expert_formats(lw, &need, formats))
 		return false;
-	need.rank = 1;
-	if (bias && !weight(c, path, "bias", &need, &b))
-		return false;
-	struct ir_value y = irb_expert_linear(lw->b, multiplied(lw, x, w), w, ids, b, NULL);
+	for (int64_t first = 0, seen = 0; seen < need.experts; first++) {
+		struct ir_value places = IR_NO_VALUE, before = y;
+		bool *some = ARENA_ARRAY(lw->arena, bool, need.experts), is_new = some != NULL;
+		for (int64_t k = 0; is_new && k < first; k++)
+			is_new = formats[k] != formats[first];
+		if (some == NULL)
+			return false;
+		if (!is_new)
+			continue;
+		for (int64_t k = first; k < need.experts; k++)
+			seen += some[k] = formats[k] == formats[first];
+		bool is_all = first == 0 && seen == need.experts;
+		need.some = is_all ? NULL : some;
+		need.called = is_all                           ? NULL
+		              : formats[first] == FORMAT_PLAIN ? "f32"
+		                                               : ir_format(formats[first])->name;
+		if (!expert_product(c, x, ids, path, role, need, bias, &places, &y))
+			return false;
+		y = before.id != 0 ? chosen_rows(c, places, y, before) : y;
+	}
 	return activate(c, &y) && give(c, out, y);
 }
 

@@ -58,6 +58,10 @@ static const struct ir_weight *turned(struct rebuild *r, const struct ir_weight 
 	t.init = wexpr_transpose(&r->out->arena, w->init);
 	/* Codes are of rows, which are columns now. */
 	t.format = ir_format_has_codes(w->format) ? FORMAT_PLAIN : w->format;
+	if (t.format != w->format && ir_find_weight(r->out, t.name) == NULL)
+		diag_warning(r->p->cx, w->loc.at, DIAG_UNSUPPORTED,
+		             "the weight '%s' of %s becomes f32: it is multiplied from the other side",
+		             w->name, ir_format(w->format)->name);
 	return t.type != NULL && t.init != NULL ? join_add_weight(r, &t) : NULL;
 }
 

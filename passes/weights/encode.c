@@ -154,6 +154,14 @@ enum tfmc_status pass_encode(struct pass_context *p, const struct ir_module *in,
 	for (size_t i = 0; i < in->funcs.n; i++)
 		for (struct ir_iter it = ir_ops(in->funcs.items[i]->body); it.op != NULL; ir_next(&it))
 			mark_weights(in->funcs.items[i], it.op, &e);
+	for (size_t i = 0; i < in->weights.n; i++) {
+		const struct ir_weight *w = in->weights.items[i];
+		if (ir_format_has_codes(w->format) && strmap_has(&e.row_uses, w->name))
+			diag_warning(p->cx, w->loc.at, DIAG_UNSUPPORTED,
+			             "the weight '%s' of %s becomes f32: more reads it than products and "
+			             "lookups of rows",
+			             w->name, ir_format(w->format)->name);
+	}
 	encode_states(p, in, out);
 	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
 	return p->cx->n_errors > errors ? TFMC_INTERNAL : TFMC_OK;

@@ -107,18 +107,25 @@ def gpt2():
     return "gpt2", keys, out
 
 
-def hub(folder, kinds):
-    """A folder of type llama; kinds: (role, layer) -> type. Gives the bytes in memory."""
-    config = {"model_type": "llama", "hidden_size": D, "num_hidden_layers": 4, "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": HEAD,
+def hub(folder, kinds, experts=0):
+    """A folder of type llama, with experts mixtral; kinds: (role, layer) -> type, roles of experts end in their number. Gives the
+    bytes in memory."""
+    config = {"model_type": "mixtral" if experts else "llama", "hidden_size": D, "num_hidden_layers": 4, "num_attention_heads": HEADS, "num_key_value_heads": KV, "head_dim": HEAD,
               "intermediate_size": FF, "hidden_act": "silu", "vocab_size": VOCAB, "rms_norm_eps": 1e-5, "max_position_embeddings": 32,
               "rope_theta": 10000.0, "tie_word_embeddings": False}
+    if experts:
+        config.update({"num_local_experts": experts, "num_experts_per_tok": 2})
     source, kept, tensors = random.Random(6), 0, {}
     matrices = {"self_attn.q_proj": [HEADS * HEAD, D], "self_attn.k_proj": [KV * HEAD, D], "self_attn.v_proj": [KV * HEAD, D],
                 "self_attn.o_proj": [D, HEADS * HEAD], "mlp.gate_proj": [FF, D], "mlp.up_proj": [FF, D], "mlp.down_proj": [D, FF]}
     shapes = {"model.embed_tokens.weight": ("table", 0, [VOCAB, D]), "model.norm.weight": (None, 0, [D]), "lm_head.weight": ("output", 0, [VOCAB, D])}
     for i in range(4):
         shapes.update({f"model.layers.{i}.{n}.weight": (None, i, [D]) for n in ("input_layernorm", "post_attention_layernorm")})
-        shapes.update({f"model.layers.{i}.{n}.weight": (n.split(".")[1].split("_")[0], i, shape) for n, shape in matrices.items()})
+        at = f"model.layers.{i}."
+        shapes.update({f"{at}{n}.weight": (n.split(".")[1].split("_")[0], i, shape) for n, shape in matrices.items() if "mlp" not in n or not experts})
+        shapes.update({f"{at}block_sparse_moe.gate.weight": (None, i, [experts, D])} if experts else {})
+        shapes.update({f"{at}block_sparse_moe.experts.{e}.{n}.weight": (f"{r}.{e}", i, [FF, D]) for e in range(experts)
+                       for r, n in (("gate", "w1"), ("up", "w3"), ("down", "w2"))})
     for name, (role, i, shape) in shapes.items():
         kind, n = kinds(role, i) if role else "F32", math.prod(shape)
         tensors[name] = (kind, shape, blocks(source, kind, n))
@@ -143,6 +150,7 @@ def main():
     say("qwen3moe_Q4_K_M.gguf", gguf(f"{at}/qwen3moe_Q4_K_M.gguf", *llama("qwen3moe"), RECIPES["Q4_K_M"]))
     say("first_f32", hub(f"{at}/first_f32", lambda role, i: "F32" if i == 0 else "BF16"))
     say("down_f16", hub(f"{at}/down_f16", lambda role, i: "F16" if (role, i) == ("down", 2) else "BF16"))
+    say("experts", hub(f"{at}/experts", lambda role, i: "F32" if (role, i) == ("down.1", 1) else "BF16", EXPERTS))
     kept = hub(f"{at}/keeps", lambda role, i: "BF16")
     for name, rules in (("keep_first", '{"layers.0.**": keep, "layers.**": q8}'), ("two", '{"layers.1.mlp.**": q4, "layers.**": q8}')):
         with open(f"{at}/{name}.yaml", "w", encoding="utf-8") as f:

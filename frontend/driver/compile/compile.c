@@ -232,18 +232,43 @@ static enum tfmc_status print_format(struct driver *d, const struct loaded *l, c
 	return TFMC_OK;
 }
 
+/* Some weights are bf16 or f16, and there is another format. */
+static bool floats_differ(const struct loaded *l)
+{
+	const struct ir_module *m = l->module;
+	enum ir_format f = FORMAT_PLAIN;
+	bool differ = false, floats = false;
+	for (size_t i = 0; i < m->weights.n; i++) {
+		const struct ir_weight *w = m->weights.items[i];
+		differ = differ || kept(l, w);
+		if (w->format == FORMAT_PLAIN)
+			continue;
+		differ = differ || (f != FORMAT_PLAIN && w->format != f);
+		floats = floats || !ir_format_has_codes(w->format);
+		f = w->format;
+	}
+	return floats && differ;
+}
+
+static bool is_listed(const struct ir_weight *w, bool differ)
+{
+	return ir_format_has_codes(w->format) || (differ && w->format != FORMAT_PLAIN);
+}
+
 enum tfmc_status driver_print_formats(struct driver *d, const struct loaded *l, bool with_errors,
                                       struct buf *out)
 {
 	const struct ir_module *m = l->module;
+	bool differ = floats_differ(l);
 	double before = 0, after = 0;
 	for (size_t i = 0; i < m->weights.n; i++) {
 		const struct ir_weight *w = m->weights.items[i];
-		if (!w->init || !ir_format_has_codes(w->format))
+		if (!w->init || !is_listed(w, differ))
 			continue;
 		if (after == 0)
-			buf_printf(out, "%-44s %-7s %12s %12s%s\n", "weights of codes", "format",
-			           "bytes of f32", "bytes", with_errors ? "  RMS error  of products" : "");
+			buf_printf(out, "%-44s %-7s %12s %12s%s\n", differ ? "weights" : "weights of codes",
+			           "format", "bytes of f32", "bytes",
+			           with_errors ? "  RMS error  of products" : "");
 		TFMC_TRY(print_format(d, l, w, with_errors, out));
 		before += bytes_in(w, FORMAT_PLAIN);
 		after += bytes_in(w, w->format);
