@@ -52,6 +52,10 @@ struct kernel_binding {
 	void *user;
 };
 
+/* The calls that a kernel is for, by their rows: kernel_few_rows. */
+enum { KERNEL_FEW = 8 };
+enum kernel_rows { KERNEL_ANY_ROWS, KERNEL_FEW_ROWS /* at most KERNEL_FEW */, KERNEL_MANY_ROWS };
+
 struct kernel_job {
 	struct kb *k;
 	const struct ir_module *module;
@@ -64,6 +68,7 @@ struct kernel_job {
 	/* Work-items that are this worker together (kernel_items); they know themselves by kb_item_id. 0, 1:
 	 * one. */
 	int64_t items;
+	enum kernel_rows rows;
 	struct kb_val scratch; /* this worker's scratch, 64-byte aligned, attrs_group.scratch bytes */
 	/* Of an attention with `split`: the scratch of the next worker lies so many bytes after. The second
 	 * step joins what the workers left there; it comes after a barrier, where kernel_is_split. */
@@ -96,9 +101,16 @@ struct kb_val kernel_is_split(struct kb *k, struct kb_val heads, struct kb_val n
  */
 int64_t kernel_items(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
                      const struct target *t);
+/*
+ * Rows of a call, where calls of at most KERNEL_FEW rows and others have kernels of their own: a work-group that holds code
+ * for both has the registers and local memory of the larger one (gfx1100: 4 waves of 16 instead of 15). NULL: one kernel
+ * is for all calls.
+ */
+const struct ir_dim *kernel_few_rows(const struct ir_module *m, const struct ir_func *f,
+                                     const struct ir_op *group, const struct target *t);
 /* Tasks that workers of the group can take; an estimate, more or fewer workers are never wrong. */
 const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_func *f,
-                                  const struct ir_op *group, const struct target *t);
+                                  const struct ir_op *group, const struct target *t, enum kernel_rows rows);
 /* Those of its second step. */
 const struct ir_dim *kernel_join_tasks(const struct ir_module *m, const struct ir_func *f,
                                        const struct ir_op *group);

@@ -3,6 +3,7 @@
  * Plans as bytes: each section is collected in a buffer of its own, its rows counted. A formula that was written
  * before is not written again.
  */
+#include "backends/kernel/group.h"
 #include "backends/opencl/opencl.h"
 
 #include <string.h>
@@ -116,6 +117,9 @@ static int64_t add_kernel(struct writer *w, const struct plan_kernel *k)
 	        [KERNEL_ITEMS] = k->items,
 	        [KERNEL_WORKERS] = k->workers,
 	        [KERNEL_SCRATCH] = k->scratch,
+	        [KERNEL_ROWS] = k->rows ? 1 + formula(w, k->rows) : 0,
+	        [KERNEL_ROWS_LO] = k->is_for_few ? 0 : KERNEL_FEW + 1,
+	        [KERNEL_ROWS_HI] = k->is_for_few ? KERNEL_FEW : INT64_MAX,
 	        [KERNEL_GROUP] = (int64_t)k->number,
 	};
 	for (size_t i = 0; i < k->areas.n; i++)

@@ -159,6 +159,16 @@ static struct kb_val find_worker(struct recording *r, size_t i)
 	return slot;
 }
 
+/* The rows that group i is recorded for: those of the kernel, where its calls are the kernel's. */
+static enum kernel_rows rows_of(const struct recording *r, const struct ir_op *group)
+{
+	const struct object *o = r->object;
+	const struct plan_kernel *k = r->kernel;
+	if (!k->rows || kernel_few_rows(o->module, r->e.function->func, group, o->target) != k->rows)
+		return KERNEL_ANY_ROWS;
+	return k->is_for_few ? KERNEL_FEW_ROWS : KERNEL_MANY_ROWS;
+}
+
 static enum tfmc_status record_group(struct recording *r, size_t i)
 {
 	const struct object *o = r->object;
@@ -167,6 +177,7 @@ static enum tfmc_status record_group(struct recording *r, size_t i)
 	struct kb_val slot = {0};
 	r->e.group = r->kernel->groups[i];
 	r->job.items = items_of(r, r->e.group);
+	r->job.rows = rows_of(r, r->e.group);
 	if (i > 0 && o->target->group_size > 1)
 		kb_reuse_shared(k);
 	if (i > 0)
@@ -254,8 +265,9 @@ static void count_work(const struct recording *r)
 	for (size_t i = 0; i < out->n_groups; i++) {
 		const struct ir_op *group = out->groups[i];
 		int64_t workers = workers_of(r, group);
-		const struct ir_dim *tasks = out->is_join ? kernel_join_tasks(o->module, f, group)
-		                                          : kernel_tasks(o->module, f, group, o->target);
+		const struct ir_dim *tasks =
+		        out->is_join ? kernel_join_tasks(o->module, f, group)
+		                     : kernel_tasks(o->module, f, group, o->target, rows_of(r, group));
 		tasks = ir_dim_add(t, tasks, ir_dim_const(t, workers - 1));
 		out->tasks = ir_dim_add(t, out->tasks, ir_dim_floordiv(t, tasks, workers));
 		out->workers = workers > out->workers ? workers : out->workers;

@@ -48,7 +48,10 @@ struct plan_kernel {
 	const struct ir_op *const *groups;
 	size_t n_groups, number;
 	unsigned reversed; /* bits: groups whose workers are counted from the last one on */
-	bool is_join;      /* the second step of an attention whose blocks the workers have divided */
+	/* The calls that launch it: those whose `rows` are few or many (kernel_few_rows); NULL: all. */
+	const struct ir_dim *rows;
+	bool is_for_few;
+	bool is_join; /* the second step of an attention whose blocks the workers have divided */
 	int64_t rounds[OBJECT_REPEAT_MAX]; /* of the repeats around it, outermost first; then 0 */
 	struct area_list areas;            /* that the kernel touches, results last, then scratch */
 	const struct plan_arg *args;       /* in the kernel's order */

@@ -3,6 +3,7 @@
  * Plans as text. A kernel's line says what its areas are, in the order of its parameters, and of OpenCL how many
  * work-groups there are.
  */
+#include "backends/kernel/group.h"
 #include "backends/plan/plan.h"
 
 #include <inttypes.h>
@@ -64,6 +65,11 @@ static void print_kernel(struct buf *out, const struct ir_module *m, const struc
 	print_dim(out, m, k->tasks);
 	buf_printf(out, " groups of %" PRId64 "%s", k->items,
 	           k->items > 1 && k->workers == 1 ? " together" : "");
+	if (!k->rows)
+		return;
+	buf_str(out, " when ");
+	print_dim(out, m, k->rows);
+	buf_printf(out, " %s %d", k->is_for_few ? "<=" : ">", KERNEL_FEW);
 }
 
 /* Indices are counted by the repeats that are open. */

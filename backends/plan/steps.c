@@ -47,14 +47,12 @@ static void add_barrier(struct maker *m)
 		m->open.n = 0;
 }
 
-static void wait_for_open(struct maker *m, const struct plan_kernel *kernel)
+static bool must_wait(const struct maker *m, const struct plan_kernel *kernel)
 {
 	bool waits = false;
 	for (size_t i = 0; i < m->open.n && !waits; i++)
 		waits = !is_free(m->object->module->dims, m->open.items[i], kernel);
-	if (waits)
-		add_barrier(m);
-	ARENA_ADD(m->object->arena, &m->open, kernel);
+	return waits;
 }
 
 static void open_condition(struct maker *m, struct plan_step step)
@@ -71,22 +69,46 @@ static void close_condition(struct maker *m)
 
 /* ---- groups ---- */
 
+/* The first of the kernel's groups whose calls of few rows have a kernel of their own decides. */
+static const struct ir_dim *few_rows(const struct object *o, const struct ir_func *f,
+                                     const struct plan_kernel *k)
+{
+	const struct ir_dim *rows = NULL;
+	for (size_t i = 0; object_is_device(o) && !k->is_join && i < k->n_groups && !rows; i++)
+		rows = kernel_few_rows(o->module, f, k->groups[i], o->target);
+	return rows;
+}
+
+/* The kernel for all calls, or one for calls of few rows and one for the others: of these a call launches one, so that
+ * neither waits for the other. */
 static enum tfmc_status add_kernel(struct maker *m, size_t number, bool is_join)
 {
 	const struct function *f = m->function;
-	struct plan_kernel *k = ARENA_NEW(m->object->arena, struct plan_kernel);
+	struct plan_kernel *k = ARENA_ARRAY(m->object->arena, struct plan_kernel, 2);
 	if (!k)
 		return TFMC_NO_MEMORY;
-	*k = (struct plan_kernel){
+	k[0] = (struct plan_kernel){
 	        .groups = &f->groups[number], .n_groups = 1, .number = number, .is_join = is_join};
 	if (!is_join)
-		k->n_groups = plan_together(m->object, f, number, &k->reversed);
-	m->group = number + k->n_groups;
-	k->areas = group_areas(m->object, f, k->groups, k->n_groups);
-	memcpy(k->rounds, m->rounds, sizeof(k->rounds));
-	TFMC_TRY(kernel_record(m->object, f, k));
-	wait_for_open(m, k);
-	add(m, (struct plan_step){.kind = PLAN_KERNEL, .kernel = k});
+		k[0].n_groups = plan_together(m->object, f, number, &k[0].reversed);
+	m->group = number + k[0].n_groups;
+	k[0].areas = group_areas(m->object, f, k[0].groups, k[0].n_groups);
+	memcpy(k[0].rounds, m->rounds, sizeof(k[0].rounds));
+	k[0].rows = few_rows(m->object, f->func, &k[0]);
+	k[1] = k[0];
+	k[0].is_for_few = k[0].rows != NULL;
+	size_t n = k[0].rows ? 2 : 1;
+	bool waits = false;
+	for (size_t i = 0; i < n; i++) {
+		TFMC_TRY(kernel_record(m->object, f, &k[i]));
+		waits = waits || must_wait(m, &k[i]);
+	}
+	if (waits)
+		add_barrier(m);
+	for (size_t i = 0; i < n; i++) {
+		ARENA_ADD(m->object->arena, &m->open, &k[i]);
+		add(m, (struct plan_step){.kind = PLAN_KERNEL, .kernel = &k[i]});
+	}
 	return TFMC_OK;
 }
 

@@ -75,17 +75,37 @@ static const struct ir_dim *last_of(const struct ir_module *m, const struct ir_t
 	return t->rank > 0 ? t->dims[t->rank - 1] : ir_dim_const(m->dims, 1);
 }
 
-/* Few rows: single panels. Many: tiles of rows times strips of panels; the sum is right for the first. */
-static const struct ir_dim *linear_tasks(const struct ir_module *m, const struct ir_type *y, int64_t mr,
-                                         bool is_shared)
+const struct ir_dim *kernel_few_rows(const struct ir_module *m, const struct ir_func *f,
+                                     const struct ir_op *group, const struct target *t)
+{
+	const struct ir_op *root = ir_group_root(group);
+	if (t->group_size != GPU_ITEMS || !root || !is_shared_linear(f, group, root))
+		return NULL;
+	const struct ir_dim *rows = rows_of(m, ir_type_of(f, root->results[0]));
+	return ir_dim_lo(m->dims, rows) <= KERNEL_FEW && ir_dim_hi(m->dims, rows) > KERNEL_FEW ? rows : NULL;
+}
+
+/* Few rows: single panels. Many: tiles of rows times strips of panels. */
+static const struct ir_dim *shared_linear_tasks(const struct ir_module *m, const struct ir_type *y,
+                                                enum kernel_rows kind)
 {
 	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
-	if (is_shared) {
-		int64_t height = kernel_linear_shared_rows(ir_dim_hi(m->dims, rows));
-		const struct ir_dim *many =
-		        ir_dim_mul(m->dims, div_up(m, rows, height), div_up(m, columns, GPU_COLUMNS));
-		return ir_dim_max(m->dims, many, div_up(m, columns, TILE_PANEL));
+	int64_t height = kernel_linear_shared_rows(ir_dim_hi(m->dims, rows));
+	const struct ir_dim *few = div_up(m, columns, TILE_PANEL),
+	                    *many = ir_dim_mul(m->dims, div_up(m, rows, height),
+	                                       div_up(m, columns, GPU_COLUMNS));
+	switch (kind) {
+	case KERNEL_FEW_ROWS: return few;
+	case KERNEL_MANY_ROWS: return many;
+	case KERNEL_ANY_ROWS: break;
 	}
+	return ir_dim_max(m->dims, many, few);
+}
+
+/* Few rows: single panels. Many: tiles of rows times strips of panels; the sum is right for the first. */
+static const struct ir_dim *linear_tasks(const struct ir_module *m, const struct ir_type *y, int64_t mr)
+{
+	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
 	const struct ir_dim *panels = div_up(m, columns, TILE_PANEL),
 	                    *strips = div_up(m, panels, TILE_PANELS_MAX);
 	const struct ir_dim *tiles = div_up(m, rows, mr);
@@ -131,7 +151,8 @@ const struct ir_dim *kernel_join_tasks(const struct ir_module *m, const struct i
 }
 
 const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_func *f,
-                                  const struct ir_op *group, const struct target *t)
+                                  const struct ir_op *group, const struct target *t,
+                                  enum kernel_rows rows_kind)
 {
 	const struct attrs_group *attrs = group->attrs;
 	const struct ir_op *root = ir_group_root(group);
@@ -151,7 +172,8 @@ const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_fun
 	if (kernel_is_rowwise(attrs, root))
 		return rows_of(m, y);
 	if (attrs->kind == GROUP_linear && root->code == OP_linear)
-		return linear_tasks(m, y, attrs->mr > 0 ? attrs->mr : target_linear_tile(t).mr,
-		                    kernel_items(m, f, group, t) > 1);
+		return kernel_items(m, f, group, t) > 1
+		               ? shared_linear_tasks(m, y, rows_kind)
+		               : linear_tasks(m, y, attrs->mr > 0 ? attrs->mr : target_linear_tile(t).mr);
 	return loops_tasks(m, f, group, t);
 }

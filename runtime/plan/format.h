@@ -16,7 +16,7 @@
 #define TFMC_RUNTIME_PLAN_FORMAT_H
 
 #define PLAN_MAGIC   0x6e616c70636d6674 /* "tfmcplan" */
-#define PLAN_VERSION 6
+#define PLAN_VERSION 7
 
 #define PLAN_REPEATS 4  /* repeats inside each other */
 #define PLAN_DEPTH   8  /* repeats and conditions inside each other */
@@ -129,6 +129,10 @@ enum {
 	KERNEL_ITEMS,
 	KERNEL_WORKERS,
 	KERNEL_SCRATCH,
+	/* Optional: a formula. Calls launch the kernel when its value is within [KERNEL_ROWS_LO, KERNEL_ROWS_HI]. */
+	KERNEL_ROWS,
+	KERNEL_ROWS_LO,
+	KERNEL_ROWS_HI,
 	KERNEL_GROUP, /* number of the first group that it computes, among those of the function */
 	KERNEL_COLUMNS
 };

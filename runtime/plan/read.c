@@ -128,6 +128,7 @@ static const struct bound {
         {PLAN_AREAS, AREA_C_SPARE, 0, MOST_OPTIONAL, "there is no such formula"},
         {PLAN_KERNELS, KERNEL_NAME, 0, MOST_NAME, "a name is outside the names"},
         {PLAN_KERNELS, KERNEL_TASKS, 0, MOST_FORMULA, "there is no such formula"},
+        {PLAN_KERNELS, KERNEL_ROWS, 0, MOST_OPTIONAL, "there is no such formula"},
         {PLAN_KERNELS, KERNEL_ITEMS, 1, INT64_MAX, "a kernel has no work-items"},
         {PLAN_KERNELS, KERNEL_SCRATCH, 0, INT64_MAX, "scratch is negative"},
         {PLAN_FUNCTIONS, FUNCTION_NAME, 0, MOST_NAME, "a name is outside the names"},

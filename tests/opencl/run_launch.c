@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "tests/opencl/run_internal.h"
+#include "tests/support/plan_rows.h"
 
 /* ---- numbers ---- */
 
@@ -116,7 +117,8 @@ static enum tfmc_status run_range(struct run *r, size_t from, size_t to, run_lau
 		if (s->kind == PLAN_KERNEL) {
 			if (s->kernel->areas.n > PLACES_MAX || s->kernel->n_args > ARGS_MAX)
 				return run_fail(r, s->kernel, "too many arguments");
-			TFMC_TRY(launch(r, s->kernel));
+			if (plan_has_its_rows(s->kernel, r->call->dims))
+				TFMC_TRY(launch(r, s->kernel));
 		} else if (s->kind == PLAN_REPEAT) {
 			size_t end = behind(r->f, i);
 			TFMC_TRY(run_repeat(r, i, end, launch));

@@ -77,6 +77,7 @@ loop() {
 
 failed=0
 printf '%-12s %-9s | %8s %8s | %5s %6s %5s %12s\n' weights rows vectors elements VGPRs local waves instructions
+kernels=0
 for format in f32 bf16 q8 q4 q4_k; do
 	for rows in 1 1..8 1..2048; do
 		name=${format}_${rows//./_}
@@ -110,18 +111,22 @@ for format in f32 bf16 q8 q4 q4_k; do
 			vectors=$(grep -cE 'ld\.global\.(nc\.)?v[24]\.' "$out/code.ptx" || true)
 			elements=$(grep -cE 'ld\.global\.(nc\.)?[fubs][0-9]+' "$out/code.ptx" || true)
 			# four bytes of scales are one element of PTX
-			elements=$((elements - $(grep -oE '__global const struct packed4_u?char4' "$out/$name.cl" | wc -l || true)))
+			elements=$((elements - $(sed -n "/^#ifndef WITHOUT_$kernel\$/,/^#endif/p" "$out/$name.cl" | grep -oE '__global const struct packed4_u?char4' | wc -l)))
 			vgprs=$(sed -n 's/^; NumVgprs: //p' "$out/code.s" | sort -n | tail -1)
 			bytes=$(sed -n 's/^; LDSByteSize: \([0-9]*\).*/\1/p' "$out/code.s" | head -1)
 			waves=$(sed -n 's/^; Occupancy: //p' "$out/code.s" | head -1)
 			read -r instructions loaded <<<"$(loop <"$out/code.s")"
 			each=$(awk -v i="$instructions" -v l="$loaded" -v b="$bits" 'BEGIN { printf "%.2f", l ? i * b / l : 0 }')
 			printf '%-12s %-9s | %8s %8s | %5s %6s %5s %12s  %s\n' "$format" "$rows" "$vectors" "$elements" "$vgprs" "$bytes" "$waves" "$each" "$kernel"
-			if [ "${1:-}" = --check ] && [ "$rows" != 1..2048 ] && { [ "$elements" -gt 0 ] || [ "$waves" -lt 12 ]; }; then
+			few=$(grep -cE " $kernel\(.* when .* <= 8$" "$out/$name.cl" || true)
+			if [ "${1:-}" = --check ] && { [ "$rows" != 1..2048 ] || [ "$few" = 1 ]; } && { [ "$elements" -gt 0 ] || [ "$waves" -lt 12 ]; }; then
 				echo "$name: $kernel loads $elements single elements, $waves waves" >&2
 				failed=1
 			fi
+			kernels=$((kernels + few))
 		done
 	done
 done
+# One kernel for few rows for each format.
+[ "$kernels" = 5 ] || failed=1
 exit $failed

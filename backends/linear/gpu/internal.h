@@ -20,7 +20,6 @@
 	12 /* words of such a block of x in shared memory: codes, scale, scale times their sum, and padding */
 
 /* Few rows: items divide K, see few.c. */
-#define FEW      8 /* rows of a call at most */
 #define FEW_ROWS 4 /* of a tile */
 #define VECTORS  (MATMUL_PANEL / LANES)
 #define LINES    (GPU_ITEMS / VECTORS) /* elements along K that items have side by side */

@@ -176,14 +176,15 @@ static struct shared_matmul begin(const struct linear *l, int64_t rows)
 	return g;
 }
 
-/* Tiles of few rows and of many: those that calls may need, where no norm follows. */
+/* Tiles of few rows and of many: those that calls of this kernel may need; where a norm follows, of many alone. */
 static int find_tiles(const struct linear *l, struct shared_matmul g[2])
 {
 	int n = 0;
-	bool may_be_few = !l->norm.after && l->rows_lo <= FEW;
+	enum kernel_rows rows = l->job->rows;
+	bool may_be_few = !l->norm.after && l->rows_lo <= KERNEL_FEW && rows != KERNEL_MANY_ROWS;
 	if (may_be_few)
 		g[n++] = begin(l, l->rows_hi < FEW_ROWS ? l->rows_hi : FEW_ROWS);
-	if (!may_be_few || l->rows_hi > FEW)
+	if (!may_be_few || (l->rows_hi > KERNEL_FEW && rows != KERNEL_FEW_ROWS))
 		g[n++] = begin(l, kernel_linear_shared_rows(l->rows_hi));
 	return n;
 }
@@ -228,7 +229,7 @@ bool kernel_linear_shared(struct kernel *kernel)
 	if (l.norm.after)
 		means = kb_shared(k, "means", KB_F32, 2 * rows);
 	if (n > 1)
-		kb_if(k, kb_cmp(k, KB_LE, l.rows, kb_index(k, FEW)));
+		kb_if(k, kb_cmp(k, KB_LE, l.rows, kb_index(k, KERNEL_FEW)));
 	emit_kind(&g[0], tile, means);
 	if (n > 1) {
 		kb_else(k);

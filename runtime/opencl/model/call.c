@@ -180,6 +180,17 @@ static bool is_any_wanted(const struct run *r, int64_t step)
 	return any;
 }
 
+/* Of a kernel for few rows, or for many; where the formula overflows there are many. */
+static bool has_its_rows(const struct run *r, const struct model_launch *l)
+{
+	const struct tfmc_cl_model *m = r->model;
+	int64_t formula = model_kernel(m, l, KERNEL_ROWS), rows = INT64_MAX;
+	if (formula == 0)
+		return true;
+	(void)tfmc_plan_value(&m->plan, formula - 1, r->f->dims, &rows);
+	return rows >= model_kernel(m, l, KERNEL_ROWS_LO) && rows <= model_kernel(m, l, KERNEL_ROWS_HI);
+}
+
 static int32_t measure(struct run *r)
 {
 	struct model_function *f = r->f;
@@ -188,7 +199,7 @@ static int32_t measure(struct run *r)
 	f->past_begin = f->past_bytes = 0;
 	for (size_t i = 0; i < f->n; i++) {
 		struct model_launch *l = &f->launches[i];
-		l->is_wanted = true;
+		l->is_wanted = has_its_rows(r, l);
 		for (int k = 0; k < PLAN_DEPTH && l->wanted[k] >= 0; k++)
 			l->is_wanted = l->is_wanted && is_any_wanted(r, l->wanted[k]);
 		if (l->is_wanted)

@@ -531,7 +531,7 @@ START_TEST(test_work)
 	ck_assert_ptr_nonnull(group);
 	const struct target *target = target_find(w->target);
 	ck_assert_int_eq(kernel_items(t.m, f, group, target), w->items);
-	ck_assert(ir_dim_eval(kernel_tasks(t.m, f, group, target), dims, &tasks));
+	ck_assert(ir_dim_eval(kernel_tasks(t.m, f, group, target, KERNEL_ANY_ROWS), dims, &tasks));
 	ck_assert_int_eq(tasks, w->tasks);
 	tir_destroy(&t);
 }

@@ -12,6 +12,7 @@
 #include "runtime/opencl/model.h"
 #include "runtime/plan/format.h"
 #include "tests/support/mini_model.h"
+#include "tests/support/plan_rows.h"
 #include "tests/support/opencl/mocked.h"
 #include "tests/support/opencl/model_code.h"
 
@@ -155,7 +156,7 @@ static size_t expect(struct expected *x, const struct plan *p, size_t at, bool i
 {
 	for (; at < p->n && p->items[at].kind != PLAN_END; at++) {
 		const struct plan_step *s = &p->items[at];
-		if (s->kind == PLAN_KERNEL && is_run) {
+		if (s->kind == PLAN_KERNEL && is_run && plan_has_its_rows(s->kernel, x->asked->dims)) {
 			ck_assert_uint_lt(x->n, LAUNCHES);
 			x->launches[x->n].kernel = s->kernel;
 			memcpy(x->launches[x->n++].turns, x->turns, sizeof(x->turns));
@@ -318,10 +319,10 @@ START_TEST(memory_grows_only)
 	(void)run_as_planned(&small);
 	(void)run_as_planned(&large);
 	ck_assert_int_gt(count("clCreateBuffer"), 0);
-	ck_assert_int_eq(count("clCreateKernel"), 0);
 	int64_t live = mock->live;
 	(void)run_as_planned(&small);
 	ck_assert_int_gt(count("clSetKernelArg"), 0);
+	ck_assert_int_eq(count("clCreateKernel"), 0);
 	ck_assert_int_eq(count("clCreateBuffer"), 0);
 	ck_assert_int_eq(mock->live, live);
 }

@@ -13,6 +13,7 @@
 #include "passes/framework/pass.h"
 #include "runtime/plan/read.h"
 #include "tests/support/mini_model.h"
+#include "tests/support/plan_rows.h"
 #include "tests/support/random/random_ir.h"
 #include "tests/support/tir.h"
 
@@ -207,7 +208,10 @@ static size_t execute(struct execution *x, size_t at)
 	for (; at < x->plan->n; at++) {
 		const struct plan_step *s = &x->plan->items[at];
 		switch (s->kind) {
-		case PLAN_KERNEL: run_kernel(x, s->kernel); break;
+		case PLAN_KERNEL:
+			if (plan_has_its_rows(s->kernel, x->dims))
+				run_kernel(x, s->kernel);
+			break;
 		case PLAN_REPEAT:
 			x->depth++;
 			for (int64_t turn = 0; turn < s->count; turn++) {
@@ -508,6 +512,7 @@ START_TEST(reasons)
 	        {PLAN_AREAS, AREA_C_SPARE, INT64_MIN, "there is no such formula"},
 	        {PLAN_AREAS, AREA_C_STEP + 3, 64, "an area depends on a repeat that is not open"},
 	        {PLAN_ARGS, ARG_KIND, PLAN_WORKER, "an argument is nothing that the kernel may have"},
+	        {PLAN_KERNELS, KERNEL_ROWS, 1 << 20, "there is no such formula"},
 	        {PLAN_KERNELS, KERNEL_ITEMS, 0, "a kernel has no work-items"},
 	        {PLAN_KERNELS, KERNEL_AREAS_FIRST, 1, "rows are not those after the last ones"},
 	        {PLAN_STEPS, STEP_KIND, PLAN_END, "a step ends that has not begun"},
