@@ -186,19 +186,35 @@ static enum tfmc_status pack_panels(struct packer *p, const struct weight_place 
 
 /* ---- codes ---- */
 
-/* Code of element k of column c of the panel at `to`. */
-static void put_code(const struct ir_format_desc *d, uint8_t *to, int64_t k, int64_t c, int8_t code)
+/* What is stored of each code, by the byte that the code is. */
+struct stored {
+	uint8_t of[256];
+	uint8_t none; /* beyond the end of a row */
+};
+
+static struct stored stored_codes(const struct ir_format_desc *d)
 {
-	unsigned bits = (unsigned)(code + d->zero);
-	for (unsigned i = 0; d->codebook && i < 16; i++)
-		if (d->codebook[i] == code)
-			bits = i;
-	if (d->bits == 8) {
-		to[k / 4 * TILE_LINE + 4 * c + k % 4] = (uint8_t)bits;
-		return;
-	}
-	uint8_t *byte = &to[(k / 32 * 4 + k % 16 / 4) * TILE_LINE + 4 * c + k % 4];
-	*byte = (uint8_t)(k % 32 < 16 ? (*byte & 0xf0) | bits : (*byte & 0x0f) | bits << 4);
+	struct stored s = {.none = (uint8_t)(d->codebook ? 0 : d->zero)};
+	for (int i = 0; i < 256; i++)
+		s.of[i] = (uint8_t)(i + d->zero);
+	for (int i = 0; d->codebook && i < 16; i++)
+		s.of[(uint8_t)d->codebook[i]] = (uint8_t)i;
+	return s;
+}
+
+/* Up to 32 elements of column c. */
+static void put_codes(const struct stored *s, int bits, const int8_t *codes, int64_t n, int shift, int64_t c,
+                      uint8_t *to)
+{
+	uint8_t code[32];
+	for (int64_t i = 0; i < n; i++)
+		code[i] = s->of[(uint8_t)(codes[i] - shift)];
+	for (int64_t i = n; i < 32; i++)
+		code[i] = s->none;
+	for (int i = 0; bits == 4 && i < 16; i++)
+		code[i] = (uint8_t)(code[i] | code[i + 16] << 4);
+	for (int64_t i = 0; i < (bits == 4 ? 4 : (n + 3) / 4); i++)
+		memcpy(to + i * TILE_LINE + 4 * c, code + 4 * i, 4);
 }
 
 /* Numbers [from, from + n) of a column times `unit`, 16 apart. */
@@ -207,32 +223,27 @@ static void put_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *num
 {
 	for (int64_t i = 0; numbers && i < n; i++) {
 		double v = (double)numbers[from + i] * unit;
-		int8_t byte = (int8_t)v;
 		int64_t at = (i * PANEL + c) * ir_dtype_bytes(t);
 		if (t == DT_I8)
-			memcpy(to + at, &byte, 1);
+			to[at] = (uint8_t)(int8_t)v;
 		else
 			weight_write_floats(t, &v, 1, to + at);
 	}
 }
 
-/* Of element k. */
-static int shift_of(const struct weight_codes *row, int64_t k)
-{
-	int64_t block = ir_format(row->format)->block;
-	return weight_codes_shift(row, block > 0 ? k / block : 0);
-}
-
 /* Elements [from, from + n) of a row, which are those of the section at `to`. */
-static void put_section(const struct tile_codes *at, const struct weight_codes *row, int64_t from, int64_t n,
-                        int64_t c, uint8_t *to)
+static void put_section(const struct tile_codes *at, const struct stored *stored,
+                        const struct weight_codes *row, int64_t from, int64_t n, int64_t c, uint8_t *to)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
 	int64_t block = d->block > 0 ? from / d->block : 0, blocks = ir_format_blocks(row->format, n);
 	int64_t super = block / d->super, supers = ir_format_supers(row->format, n);
 	enum ir_dtype t = d->super > 1 ? DT_I8 : d->scale;
-	for (int64_t k = 0; k < n; k++)
-		put_code(d, to + at->lines, k, c, (int8_t)(row->codes[from + k] - shift_of(row, from + k)));
+	for (int64_t k = 0; k < n; k += 32) { /* a block of a format with shifts */
+		int shift = d->shift > 0 ? weight_codes_shift(row, (from + k) / d->block) : 0;
+		put_codes(stored, d->bits, row->codes + from + k, n - k < 32 ? n - k : 32, shift, c,
+		          to + at->lines + k / 32 * d->bits * TILE_LINE);
+	}
 	put_column(t, to + at->scales, c, row->scales, block, blocks, d->shift > 0 ? FORMAT_SHIFT_UNIT : 1);
 	put_column(t, to + at->offsets, c, row->offsets, block, blocks, 1);
 	put_column(d->scale, to + at->super_scales, c, row->super_scales, super, supers, 1);
@@ -244,6 +255,7 @@ static void turn_codes(const struct weight_codes *rows, int64_t n, uint8_t *to)
 {
 	const struct ir_format_desc *d = ir_format(rows->format);
 	const struct tile_codes at = tile_codes(rows->format, rows->k);
+	const struct stored stored = stored_codes(d);
 	uint8_t *end = to + at.bytes, zero = (uint8_t)(d->bits == 8 ? d->zero : d->zero * 17);
 	memset(to, d->codebook ? 0 : zero, (size_t)at.bytes);
 	for (int64_t from = 0; to < end; to += at.section_bytes, from += at.section) {
@@ -251,7 +263,7 @@ static void turn_codes(const struct weight_codes *rows, int64_t n, uint8_t *to)
 		memset(to, 0, (size_t)at.lines);
 		for (int64_t c = 0; c < n; c++) {
 			const struct weight_codes row = weight_codes_from(rows, c);
-			put_section(&at, &row, from, length, c, to);
+			put_section(&at, &stored, &row, from, length, c, to);
 		}
 	}
 }

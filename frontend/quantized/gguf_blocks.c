@@ -211,9 +211,12 @@ static void take_rows(struct stored_block b, const void *data, int64_t row, int6
 		b.take(p, &to);
 		to.codes += b.elements;
 		to.scales += scales;
-		to.offsets += to.offsets ? scales : 0;
-		to.super_scales += to.super_scales ? 1 : 0;
-		to.super_offsets += to.super_offsets ? 1 : 0;
+		if (to.offsets)
+			to.offsets += scales;
+		if (to.super_scales)
+			to.super_scales++;
+		if (to.super_offsets)
+			to.super_offsets++;
 	}
 }
 

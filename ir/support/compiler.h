@@ -34,4 +34,26 @@ enum tfmc_status {
 			return st_;            \
 	} while (0)
 
+/*
+ * Of a function with loops over many elements, a copy for each width of vectors, of which a program chooses when it starts.
+ * Where the C library cannot choose and under sanitizers, one. Arithmetic is that of the source: no product and sum become one
+ * operation (FP_CONTRACT; GCC does so only in its own dialects of C), so that all copies give the same numbers.
+ */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define TFMC_SANITIZED
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TFMC_SANITIZED
+#endif
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(TFMC_SANITIZED)
+#define TFMC_EACH_WIDTH __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define TFMC_EACH_WIDTH
+#endif
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF
+#endif
+
 #endif

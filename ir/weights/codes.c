@@ -3,8 +3,10 @@
 #include "ir/weights/codes.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ir/support/checked.h"
+#include "ir/support/compiler.h"
 #include "ir/support/memory.h"
 #include "ir/weights/weight.h"
 
@@ -116,6 +118,20 @@ static int8_t nearest_code(const struct ir_format_desc *d, double v)
 	return d->codebook[best];
 }
 
+struct weight_quantizer weight_quantizer(enum ir_format f)
+{
+	const struct ir_format_desc *d = ir_format(f);
+	struct weight_quantizer z = {.format = f, .fixed = fixed_format(f)};
+	/* Between two places of the same code there is no other. */
+	for (int i = 0, step = 16; d->codebook && i < CODE_PLACES; i += step) {
+		int8_t here = nearest_code(d, (i - CODE_PLACES / 2) / 4.0);
+		bool same = here == nearest_code(d, (i + step - CODE_PLACES / 2) / 4.0);
+		for (int k = i; k < i + step && k < CODE_PLACES; k++)
+			z.nearest[k] = same ? here : nearest_code(d, (k - CODE_PLACES / 2) / 4.0);
+	}
+	return z;
+}
+
 /* Scale and offset of a block. */
 struct fit {
 	double scale, offset;
@@ -140,29 +156,6 @@ static double weight_of(const struct sample *s, int64_t i)
 	return s->in.squares ? weight_inputs_variance(&s->in, i) : 1;
 }
 
-/* The scale and offset of least squared error, *error, for the codes that f gives; f where they do not say. */
-static struct fit refine(const struct ir_format_desc *d, const struct sample *s, struct fit f, double *error)
-{
-	double n = 0, q = 0, qq = 0, x = 0, qx = 0, xx = 0, inverse = isfinite(1 / f.scale) ? 1 / f.scale : 0;
-	for (int64_t i = 0; i < s->n; i++) {
-		double w = weight_of(s, i), v = s->x[i], wv = w * v;
-		double c = nearest_code(d, (v - f.offset) * inverse);
-		n += w;
-		q += w * c;
-		qq += w * c * c;
-		x += wv;
-		qx += wv * c;
-		xx += wv * v;
-	}
-	double det = d->has_offset ? n * qq - q * q : qq;
-	if (det > 0 && d->has_offset)
-		f = (struct fit){(n * qx - q * x) / det, (qq * x - q * qx) / det};
-	else if (det > 0)
-		f.scale = qx / det;
-	*error = xx + f.scale * (f.scale * qq - 2 * qx) + f.offset * (n * f.offset + 2 * (f.scale * q - x));
-	return f;
-}
-
 /* Ends of a block that get the first and the last code. */
 static struct fit between(const struct ir_format_desc *d, double least, double most)
 {
@@ -184,43 +177,56 @@ static struct fit reaching(const struct ir_format_desc *d, double far, double mo
  * Where a search begins: elements fall between codes in another way where the ends are moved by parts of a step, and may
  * be cut off. The best of some such draws loses a fifth less in blocks of 32.
  */
-static bool start(const struct ir_format_desc *d, double least, double most, size_t number, struct fit *out)
+static const double cuts[] = {0, -0.45, 0.45, 0.9, 1.35, 1.8, 2.25},
+                    more[] = {0, 0.25, 0.5, 0.8, 1.1, 1.4, 1.75, -0.3, -0.6, -1, -1.6, -2.3};
+enum { CUTS = TFMC_COUNT(cuts), STARTS = TFMC_COUNT(more) };
+
+/* In units the ends of a block are +-32767, or the farther one is. */
+static void start(const struct ir_format_desc *d, const struct fixed_blocks *b, int number,
+                  struct fixed_fit *out)
 {
-	static const double cuts[] = {0, -0.45, 0.45, 0.9, 1.35, 1.8, 2.25},
-	                    more[] = {0, 0.25, 0.5, 0.8, 1.1, 1.4, 1.75, -0.3, -0.6, -1, -1.6, -2.3};
-	size_t n = TFMC_COUNT(cuts);
-	double step = between(d, least, most).scale;
-	if (d->has_offset && number < n * n)
-		*out = between(d, least + cuts[number / n] * step, most - cuts[number % n] * step);
-	else if (!d->has_offset && number < TFMC_COUNT(more))
-		*out = reaching(d, -least > most ? least : most, more[number]);
-	return number < (d->has_offset ? n * n : TFMC_COUNT(more));
+	double end = INT16_MAX, step = between(d, -end, end).scale;
+	struct fit f = reaching(d, end, more[number % STARTS]);
+	if (d->has_offset)
+		f = between(d, cuts[number / CUTS] * step - end, end - cuts[number % CUTS] * step);
+	for (int l = 0; l < FIXED_LANES; l++) {
+		bool turned = !d->has_offset && d->bits == 4 && -b->least[l] > b->most[l];
+		out->scale[l] = turned ? -f.scale : f.scale;
+		out->offset[l] = f.offset;
+	}
 }
 
 /* The best of the starts, refined until that helps no more. */
-static struct fit fit_block(const struct ir_format_desc *d, const struct sample *s)
+static void fit_blocks(const struct weight_quantizer *z, struct fixed_blocks *b, struct fixed_fit *best)
 {
-	double least = s->x[0], most = s->x[0], least_error = HUGE_VAL, error;
-	for (int64_t i = 0; i < s->n; i++) {
-		least = s->x[i] < least ? s->x[i] : least;
-		most = s->x[i] > most ? s->x[i] : most;
-	}
-	struct fit best = {0}, f;
-	for (size_t k = 0; start(d, least, most, k, &f); k++) {
-		f = refine(d, s, f, &error);
-		if (error < least_error || k == 0) {
-			least_error = error;
-			best = f;
+	const struct ir_format_desc *d = ir_format(z->format);
+	struct fixed_fit fits[STARTS];
+	struct fixed_sums sums[STARTS];
+	double gain[FIXED_LANES], most[FIXED_LANES];
+	int all = d->has_offset ? CUTS * CUTS : STARTS, n;
+	bool better = true;
+	for (int l = 0; l < FIXED_LANES; l++)
+		most[l] = -1;
+	for (int first = 0; first < all; first += n) {
+		n = all - first < STARTS ? all - first : STARTS;
+		for (int i = 0; i < n; i++)
+			start(d, b, first + i, &fits[i]);
+		fixed_sum(&z->fixed, b, n, fits, sums);
+		for (int i = 0; i < n; i++) {
+			fixed_solve(b, &sums[i], d->has_offset, &fits[i], gain);
+			(void)fixed_keep_better(best, most, &fits[i], gain);
 		}
 	}
-	for (int turn = 0; turn < REFINED_MAX; turn++) {
-		f = refine(d, s, best, &error);
-		if (!(error < least_error))
-			break;
-		least_error = error;
-		best = f;
+	for (int turn = 0; better && turn < REFINED_MAX; turn++) {
+		fits[0] = *best;
+		fixed_sum(&z->fixed, b, 1, fits, sums);
+		fixed_solve(b, sums, d->has_offset, fits, gain);
+		better = fixed_keep_better(best, most, fits, gain);
 	}
-	return best;
+	for (int l = 0; l < FIXED_LANES; l++) {
+		best->scale[l] *= b->unit[l];
+		best->offset[l] = best->offset[l] * b->unit[l] + b->centre[l];
+	}
 }
 
 /* The largest magnitude of n numbers. */
@@ -348,17 +354,98 @@ static void balance(const struct weight_codes *row, const double *x, const struc
 	}
 }
 
-static void find_scales(const struct weight_codes *row, const double *x, const struct weight_inputs *in)
+/* Of all blocks of some rows. */
+static void find_scales(const struct weight_quantizer *z, const struct weight_codes *codes, int64_t rows,
+                        const double *x, const struct weight_inputs *in)
+{
+	const struct ir_format_desc *d = ir_format(codes->format);
+	int64_t blocks = ir_format_blocks(codes->format, codes->k), size = d->block ? d->block : codes->k;
+	struct fixed_blocks b = {.in = in};
+	struct fixed_fit fit;
+	for (int64_t first = 0; first < rows * blocks; first += FIXED_LANES) {
+		int64_t lanes = rows * blocks - first < FIXED_LANES ? rows * blocks - first : FIXED_LANES;
+		for (int64_t l = 0; l < FIXED_LANES; l++) {
+			int64_t row = (first + l) / blocks, column = (first + l) % blocks * size;
+			int64_t left = l < lanes ? codes->k - column : 0;
+			b.from[l] = l < lanes ? x + row * codes->k + column : x;
+			b.column[l] = column;
+			b.n[l] = left < size ? left : size;
+		}
+		fixed_begin(&b, d->has_offset);
+		if (d->shift > 0)
+			weight_codes_shifted_scales(z, &b, fit.scale);
+		else
+			fit_blocks(z, &b, &fit);
+		for (int64_t l = 0; l < lanes; l++)
+			codes->scales[first + l] = (float)fit.scale[l];
+		for (int64_t l = 0; d->has_offset && l < lanes; l++)
+			codes->offsets[first + l] = (float)fit.offset[l];
+	}
+}
+
+/* Integers nearest to (x - offset) inverse, of two as near the even one. */
+TFMC_EACH_WIDTH static void round_integers(const double *restrict x, int64_t n, double offset, double inverse,
+                                           double least, double most, int8_t *restrict out)
+{
+	for (int64_t i = 0; i < n; i++) {
+		double v = (x[i] - offset) * inverse;
+		v = v > least ? v : least;
+		v = v < most ? v : most;
+		/* beside 1.5 * 2^52 a double has no fraction */
+		out[i] = (int8_t)(int32_t)(v + 0x1.8p52 - 0x1.8p52);
+	}
+}
+
+TFMC_EACH_WIDTH static void round_to_book(const int8_t *restrict nearest, const double *restrict x, int64_t n,
+                                          double offset, double inverse, int shift, int8_t *restrict out)
+{
+	double far = CODE_PLACES / 4, zero = far - 2 * shift;
+	int place[FIXED_LANES];
+	for (int64_t at = 0; at < n; at += FIXED_LANES) {
+		int64_t some = n - at < FIXED_LANES ? n - at : FIXED_LANES;
+		for (int64_t i = 0; i < some; i++) {
+			double halves = (x[at + i] - offset) * (2 * inverse) + zero;
+			halves = halves > 0 ? halves : 0;
+			halves = halves < 2 * far ? halves : 2 * far;
+			int whole = (int)halves;
+			place[i] = 2 * whole + (halves > whole);
+		}
+		for (int64_t i = 0; i < some; i++)
+			out[at + i] = (int8_t)(nearest[place[i]] + shift);
+	}
+}
+
+static void round_codes(const struct weight_quantizer *z, const struct weight_codes *row, const double *x)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
 	for (int64_t b = 0; b < ir_format_blocks(row->format, row->k); b++) {
-		const struct sample s = block_from(row, x, in, b);
-		struct fit f = fit_block(d, &s);
-		row->scales[b] = (float)f.scale;
-		if (d->has_offset)
-			row->offsets[b] = (float)f.offset;
+		const struct sample s = block_from(row, x, NULL, b);
+		int8_t *out = row->codes + (s.x - x);
+		double scale, offset;
+		block_of(row, b, &scale, &offset);
+		if (!isfinite(1 / scale))
+			memset(out, 0, (size_t)s.n);
+		else if (d->codebook)
+			round_to_book(z->nearest, s.x, s.n, offset, 1 / scale, weight_codes_shift(row, b),
+			              out);
+		else
+			round_integers(s.x, s.n, offset, 1 / scale, z->fixed.least, z->fixed.most, out);
 	}
-	round_scales(row, d);
+}
+
+/* The sum of all magnitudes; not finite where one element is not. */
+TFMC_EACH_WIDTH static double sum_magnitudes(const double *x, int64_t n)
+{
+	double sums[8] = {0};
+	int64_t i = 0;
+	for (; i + 8 <= n; i += 8)
+		for (int l = 0; l < 8; l++)
+			sums[l] += fabs(x[i + l]);
+	for (; i < n; i++)
+		sums[0] += fabs(x[i]);
+	for (int l = 1; l < 8; l++)
+		sums[0] += sums[l];
+	return sums[0];
 }
 
 static bool are_finite(const float *v, int64_t n)
@@ -369,33 +456,43 @@ static bool are_finite(const float *v, int64_t n)
 	return true;
 }
 
-bool weight_codes_quantize(const struct weight_codes *row, const double *x, const struct weight_inputs *in,
-                           double *worst)
+static bool quantize_row(const struct weight_quantizer *z, const struct weight_codes *row, const double *x,
+                         const struct weight_inputs *in)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
-	int64_t block = d->block ? d->block : row->k, blocks = ir_format_blocks(row->format, row->k),
+	int64_t blocks = ir_format_blocks(row->format, row->k),
 	        supers = ir_format_supers(row->format, row->k);
-	double sum = 0;
-	*worst = 0;
-	for (int64_t i = 0; i < row->k; i++) {
-		sum += fabs(x[i]);
-		*worst = isnan(x[i]) || fabs(x[i]) > fabs(*worst) ? x[i] : *worst;
-	}
-	if (!isfinite((float)sum))
+	if (d->shift == 0) /* others are found as they are stored */
+		round_scales(row, d);
+	if (!are_finite(row->scales, blocks) || !are_finite(row->offsets, blocks) ||
+	    !are_finite(row->super_scales, supers) || !are_finite(row->super_offsets, supers))
 		return false;
-	if (d->shift > 0)
-		weight_codes_shifted_scales(row, x, in);
-	else
-		find_scales(row, x, in);
-	for (int64_t i = 0; i < row->k; i++) {
-		int shift = weight_codes_shift(row, i / block);
-		double scale, offset, v;
-		block_of(row, i / block, &scale, &offset);
-		v = (x[i] - offset) / scale - shift;
-		row->codes[i] = (int8_t)(isfinite(v) ? nearest_code(d, v) + shift : 0);
-	}
+	round_codes(z, row, x);
 	if (in)
 		balance(row, x, in);
-	return are_finite(row->scales, blocks) && are_finite(row->offsets, blocks) &&
-	       are_finite(row->super_scales, supers) && are_finite(row->super_offsets, supers);
+	return true;
+}
+
+static double farthest(const double *x, int64_t n)
+{
+	double far = 0;
+	for (int64_t i = 0; i < n; i++)
+		far = isnan(x[i]) || fabs(x[i]) > fabs(far) ? x[i] : far;
+	return far;
+}
+
+bool weight_codes_quantize(const struct weight_quantizer *z, const struct weight_codes *codes, int64_t rows,
+                           const double *x, const struct weight_inputs *in, double *worst)
+{
+	int64_t k = codes->k, wrong = -1;
+	for (int64_t i = 0; i < rows && wrong < 0; i++)
+		wrong = isfinite((float)sum_magnitudes(x + i * k, k)) ? -1 : i;
+	if (wrong < 0)
+		find_scales(z, codes, rows, x, in);
+	for (int64_t i = 0; i < rows && wrong < 0; i++) {
+		const struct weight_codes row = weight_codes_from(codes, i);
+		wrong = quantize_row(z, &row, x + i * k, in) ? -1 : i;
+	}
+	*worst = wrong < 0 ? 0 : farthest(x + wrong * k, k);
+	return wrong < 0;
 }

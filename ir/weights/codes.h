@@ -6,7 +6,7 @@
 #ifndef TFMC_IR_WEIGHTS_CODES_H
 #define TFMC_IR_WEIGHTS_CODES_H
 
-#include "ir/types/format.h"
+#include "ir/weights/fixed.h"
 
 /* Arrays of somebody else, for some rows; floats are numbers of the format's scale type (with a shift, divided by
  * FORMAT_SHIFT_UNIT), integers as floats in `scales` and `offsets` where there are super blocks. Codes have the shift added. */
@@ -35,19 +35,26 @@ struct weight_inputs {
 };
 /* The variance of one; a hundredth of its square at least, as texts are few and f32 rounds. */
 double weight_inputs_variance(const struct weight_inputs *in, int64_t i);
+/* What quantizing needs of a format. `nearest` [CODE_PLACES] for codebooks: the code nearest to (i - CODE_PLACES / 2) / 4. */
+#define CODE_PLACES 1025
+struct weight_quantizer {
+	enum ir_format format;
+	struct fixed_format fixed;
+	int8_t nearest[CODE_PLACES];
+};
+struct weight_quantizer weight_quantizer(enum ir_format f);
 /*
- * Codes of the row x [k], with scales that are found from it: to the nearest where `in` is NULL. Else errors e count as inputs
+ * Codes of rows x [rows, k], with scales that are found from them: to the nearest where `in` is NULL. Else errors e count as inputs
  * z say, with the means m and variances v of their columns as if these were independent:
  *
  *     mean (sum of e(k) z(k))^2  =  sum of v(k) e(k)^2  +  (sum of m(k) e(k))^2
  *
  * Scales make the first sum small, and codes one further from the nearest the second. False: a scale would be beyond its type,
- * or the sum of all magnitudes is beyond f32, as the products of the row then are; *worst is the largest element, or NaN.
+ * or the sum of all magnitudes of a row is beyond f32, as the products of the row then are; *worst is its largest element, or NaN.
  */
-bool weight_codes_quantize(const struct weight_codes *row, const double *x, const struct weight_inputs *in,
-                           double *worst);
-/* shift.c: only the scales of a format with shifts, which say them; NaN beyond their type. */
-void weight_codes_shifted_scales(const struct weight_codes *row, const double *x,
-                                 const struct weight_inputs *in);
+bool weight_codes_quantize(const struct weight_quantizer *z, const struct weight_codes *codes, int64_t rows,
+                           const double *x, const struct weight_inputs *in, double *worst);
+/* shift.c: scales [FIXED_LANES] of a format with shifts, which say them; NaN beyond their type. */
+void weight_codes_shifted_scales(const struct weight_quantizer *z, struct fixed_blocks *b, double *scales);
 
 #endif

@@ -4,6 +4,8 @@
 #include "ir/weights/codes.h"
 #include "ir/weights/weight.h"
 
+#define AT_ONCE 16384 /* elements, at least a row */
+
 /* A row x that became q; in: means of squares and means of the inputs, NULL: not known. */
 static void add_row(struct wexpr_errors *out, const double *x, const double *q, const double *in, int64_t k)
 {
@@ -25,18 +27,19 @@ static void add_row(struct wexpr_errors *out, const double *x, const double *q, 
 static enum tfmc_status add_matrix(struct diag_context *cx, const struct ir_wexpr *e,
                                    const struct weight_source *source, struct wexpr_errors *out)
 {
-	int64_t k = e->dims[e->rank - 1], n = wexpr_count(e);
-	double *x = memory_alloc((size_t)(4 * k) * sizeof(*x) + 1), *q = x + k, *in = x + 2 * k;
+	int64_t k = e->dims[e->rank - 1], n = wexpr_count(e), some = k < AT_ONCE ? AT_ONCE / k * k : k;
+	double *x = memory_alloc((size_t)(2 * some + 2 * k) * sizeof(*x) + 1), *q = x + some, *in = q + some;
 	bool has_inputs = e->n_args > 1;
 	enum tfmc_status st = x ? TFMC_OK : TFMC_NO_MEMORY;
 	if (st == TFMC_OK && has_inputs)
 		st = wexpr_eval(cx, e->args[1], source, 0, 2 * k, in);
-	for (int64_t at = 0; st == TFMC_OK && at < n; at += k) {
-		st = wexpr_eval(cx, e->args[0], source, at, k, x);
+	for (int64_t at = 0; st == TFMC_OK && at < n; at += some) {
+		some = n - at < some ? n - at : some;
+		st = wexpr_eval(cx, e->args[0], source, at, some, x);
 		if (st == TFMC_OK)
-			st = wexpr_eval(cx, e, source, at, k, q);
-		if (st == TFMC_OK)
-			add_row(out, x, q, has_inputs ? in : NULL, k);
+			st = wexpr_eval(cx, e, source, at, some, q);
+		for (int64_t i = 0; st == TFMC_OK && i < some; i += k)
+			add_row(out, x + i, q + i, has_inputs ? in : NULL, k);
 	}
 	memory_free(x);
 	return st;

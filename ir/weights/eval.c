@@ -19,6 +19,7 @@
 #define TILE_COLUMNS 8
 #define INPUT_LEAST  0.01 /* of the mean square */
 #define TILE_ROWS    128
+#define QUANTIZED    65536 /* elements at once, at least a row */
 
 /* One call of wexpr_eval: the stored tensors met last, so that short ranges do not look names up again. */
 struct weval {
@@ -462,18 +463,28 @@ static enum tfmc_status eval_inputs(struct weval *ev, const struct ir_wexpr *e, 
 	return TFMC_OK;
 }
 
+/* Rows of k elements that are quantized at once. */
+static int64_t quantized_rows(int64_t k, int64_t rows)
+{
+	int64_t some = k > 0 && k < QUANTIZED ? QUANTIZED / k : 1;
+	return weval_min(rows, some);
+}
+
 /* Rows [row, row + n) of the argument as codes. */
 static enum tfmc_status quantize_rows(struct weval *ev, const struct ir_wexpr *e, int64_t row, int64_t n,
                                       const struct weight_codes *out)
 {
-	int64_t k = out->k;
-	double *x = memory_alloc((size_t)(3 * k) * sizeof(*x) + 1), worst;
+	const struct weight_quantizer z = weight_quantizer(e->format);
+	int64_t k = out->k, some = quantized_rows(k, n);
+	double *x = memory_alloc((size_t)((some + 2) * k) * sizeof(*x) + 1), worst;
 	struct weight_inputs in;
-	enum tfmc_status st = x ? eval_inputs(ev, e, x + k, &in) : TFMC_NO_MEMORY;
-	for (int64_t i = 0; st == TFMC_OK && i < n; i++) {
+	enum tfmc_status st = x ? eval_inputs(ev, e, x + some * k, &in) : TFMC_NO_MEMORY;
+	for (int64_t i = 0; st == TFMC_OK && i < n; i += some) {
 		const struct weight_codes to = weight_codes_from(out, i);
-		st = weval(ev, e->args[0], (row + i) * k, k, x);
-		if (st == TFMC_OK && !weight_codes_quantize(&to, x, in.squares ? &in : NULL, &worst))
+		some = weval_min(n - i, some);
+		st = weval(ev, e->args[0], (row + i) * k, some * k, x);
+		if (st == TFMC_OK &&
+		    !weight_codes_quantize(&z, &to, some, x, in.squares ? &in : NULL, &worst))
 			st = too_large(ev, e, worst, ir_format(e->format)->name);
 	}
 	memory_free(x);
@@ -484,24 +495,25 @@ static enum tfmc_status quantize_rows(struct weval *ev, const struct ir_wexpr *e
 static enum tfmc_status eval_quantize(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                       double *out)
 {
-	int64_t k = e->dims[e->rank - 1];
+	int64_t k = e->dims[e->rank - 1], some = quantized_rows(k, n / k + 2);
 	struct weight_codes codes;
-	double *row = memory_alloc((size_t)k * sizeof(*row) + 1);
-	bool ok = weight_codes_alloc(&codes, e->format, k, 1) && row;
+	double *values = memory_alloc((size_t)(some * k) * sizeof(*values) + 1);
+	bool ok = weight_codes_alloc(&codes, e->format, k, some) && values;
 	enum tfmc_status st = ok ? TFMC_OK : TFMC_NO_MEMORY;
 	while (st == TFMC_OK && n > 0) {
-		int64_t in = begin % k, run = weval_min(n, k - in);
-		st = quantize_rows(ev, e, begin / k, 1, &codes);
+		int64_t in = begin % k, rows = weval_min(some, (in + n + k - 1) / k),
+		        run = weval_min(n, rows * k - in);
+		st = quantize_rows(ev, e, begin / k, rows, &codes);
 		if (st == TFMC_OK) {
-			weight_codes_decode(&codes, 1, row);
-			memcpy(out, row + in, (size_t)run * sizeof(*row));
+			weight_codes_decode(&codes, rows, values);
+			memcpy(out, values + in, (size_t)run * sizeof(*values));
 		}
 		begin += run;
 		out += run;
 		n -= run;
 	}
 	weight_codes_release(&codes);
-	memory_free(row);
+	memory_free(values);
 	return st;
 }
 

@@ -1,86 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Scales of formats with shifts. Starts differ in the shift, in how far the ends of the codes are beyond those of the
- * elements and in the sign of the scale; of the codes that each gives the scale and offset of least squared error say how
- * good it can become. The best are refined: the scale that says the nearest shift, the codes for it, and so on.
+ * elements and in the sign of the scale; of the codes that each gives the fit of least squared error says how good it can
+ * become. The best are tried with other ends, too, and the best of all refined: the scale that says the nearest shift, the
+ * codes for it, and so on. All lanes do the same.
  */
 #include <math.h>
+#include <string.h>
 
+#include "ir/support/compiler.h"
 #include "ir/weights/codes.h"
 #include "ir/weights/weight.h"
 
-#define BLOCK       32 /* elements at most */
-#define CODE_MOST   64 /* magnitude of a code */
-#define CANDIDATES  4  /* starts that are refined */
-#define REFINED_MAX 8  /* times */
+#define LANES   FIXED_LANES
+#define STARTS  16
+#define BEST    4 /* that are tried with other ends, and that are refined */
+#define REFINED 2 /* times */
 
-/* nearest[i]: the code nearest to numbers between i and i + 1 halves from -CODE_MOST on. Codes of integers change sides
- * only there. */
+static const double first_end = 0.97, other_ends[] = {1.03, 0.91};
+enum { OTHERS = TFMC_COUNT(other_ends) };
+
+/* Fits with the sums of the codes they come from, and gains (fixed_solve). */
 struct search {
-	const struct ir_format_desc *d;
-	double nearest[4 * CODE_MOST];
+	struct fixed_fit reach[STARTS], fits[STARTS + BEST * OTHERS];
+	struct fixed_sums sums[STARTS + BEST * OTHERS];
+	double gain[STARTS + BEST * OTHERS][LANES];
+	int best[BEST][LANES]; /* numbers of fits */
 };
-
-/* x, what the square of an error counts, and sums of w and w x. */
-struct block {
-	double x[BLOCK], w[BLOCK];
-	int64_t n;
-	double sum, sum_x, least, most;
-};
-
-/* A scale and what is added to codes, the sums over a block of w q, w q q, w x q of the codes that come, and what these
- * explain of the squares. */
-struct candidate {
-	double scale, shift, q, qq, xq, gain;
-};
-
-static struct search search_of(const struct ir_format_desc *d)
-{
-	struct search s = {.d = d};
-	const int8_t *code = d->codebook;
-	for (int i = 0, c = 0; i < 4 * CODE_MOST; i++) {
-		double v = (i + 0.5) / 2 - CODE_MOST;
-		while (c < 15 && v - code[c] > code[c + 1] - v)
-			c++;
-		s.nearest[i] = code[c];
-	}
-	return s;
-}
-
-/* The sums of the codes for a scale and shift. Two loops, as the first has no look-ups. */
-static void sum_codes(const struct search *s, const struct block *b, struct candidate *c)
-{
-	const double last = TFMC_COUNT(s->nearest) - 1;
-	double halves = isfinite(2 / c->scale) ? 2 / c->scale : 0, zero = 2 * (CODE_MOST - c->shift);
-	double q = 0, qq = 0, xq = 0;
-	int at[BLOCK];
-	for (int i = 0; i < BLOCK; i++) {
-		double v = b->x[i] * halves + zero;
-		v = v > 0 ? v : 0;
-		at[i] = (int)(v < last ? v : last);
-	}
-	for (int64_t i = 0; i < b->n; i++) {
-		double code = s->nearest[at[i]], wq = b->w[i] * code;
-		q += wq;
-		qq += wq * code;
-		xq += wq * b->x[i];
-	}
-	c->q = q;
-	c->qq = qq;
-	c->xq = xq;
-}
-
-/* The scale and shift of least squared error for the codes, the shift any number. */
-static void fit(const struct block *b, struct candidate *c)
-{
-	double with = c->xq - c->q * b->sum_x / b->sum, own = c->qq - c->q * c->q / b->sum;
-	c->gain = 0;
-	if (!(own > 0 && with != 0))
-		return;
-	c->gain = with * with / own;
-	c->scale = with / own;
-	c->shift = (b->sum_x - c->scale * c->q) / (b->sum * c->scale);
-}
 
 /* The scale nearest to `scale` that says `shift`. */
 static double scale_with(const struct ir_format_desc *d, double scale, int shift)
@@ -91,119 +37,178 @@ static double scale_with(const struct ir_format_desc *d, double scale, int shift
 	return half_to_f64((uint16_t)bits) / FORMAT_SHIFT_UNIT;
 }
 
-/* For the codes, of the scales that say the shift or one beside it that of least error. */
-static struct candidate round_shift(const struct search *s, const struct block *b, const struct candidate *c)
+/* The same where stored scales are normal numbers of f16: those of f32 less 13 bits. 0: they are not. */
+static inline double normal_scale_with(int bits, int low, double scale)
 {
-	int zero = ir_format_shift_zero(s->d);
-	double within = c->shift > -zero ? c->shift < zero - 1 ? c->shift : zero - 1 : -zero;
-	int middle = (int)nearbyint(within);
-	struct candidate best = {.scale = NAN, .gain = -HUGE_VAL};
-	for (int i = middle - 1; i <= middle + 1; i++) {
-		double qq = c->qq + i * (2 * c->q + i * b->sum), xq = c->xq + i * b->sum_x;
-		if (i < -zero || i >= zero)
-			continue;
-		double scale = scale_with(s->d, qq > 0 ? xq / qq : c->scale, i);
-		double gain = scale * (2 * xq - scale * qq);
-		if (gain > best.gain)
-			best = (struct candidate){.scale = scale, .shift = i, .gain = gain};
+	const uint32_t step = UINT32_C(1) << (13 + bits), floor = (uint32_t)low << 13;
+	float stored = (float)(scale * FORMAT_SHIFT_UNIT);
+	uint32_t word, magnitude;
+	memcpy(&word, &stored, sizeof(word));
+	magnitude = word & 0x7fffffff;
+	word = (word & 0x80000000) | (((magnitude - floor + step / 2) & ~(step - 1)) + floor);
+	word = magnitude > 0x38ffffff && magnitude < 0x47000000 ? word : 0; /* 2^-13, 2^15 */
+	memcpy(&stored, &word, sizeof(word));
+	return (double)stored / FORMAT_SHIFT_UNIT;
+}
+
+/* Whether the scales of a lane are normal numbers: those of the farthest element and codes around 64. */
+static bool is_normal(const struct fixed_blocks *b, int l)
+{
+	double far = b->unit[l] * INT16_MAX * FORMAT_SHIFT_UNIT / 64;
+	return far > 0x1p-11 && far < 0x1p13;
+}
+
+/* For the codes of a lane, of the scales that say the shift of the fit or one beside it that of least error. */
+static inline __attribute__((always_inline)) void round_lane(const struct ir_format_desc *d, bool normal,
+                                                             const struct fixed_blocks *b,
+                                                             const struct fixed_sums *s, int l,
+                                                             struct fixed_fit *fit, double *gain)
+{
+	const int zero = 1 << (d->shift - 1);
+	double shift = fit->offset[l] / fit->scale[l], best = 0, best_shift = 0, most = -HUGE_VAL;
+	shift = shift > 1 - zero ? shift : 1 - zero;
+	shift = shift < zero - 2 ? shift : zero - 2;
+	int middle = (int)(shift + zero + 0.5) - zero;
+	for (int k = middle - 1; k <= middle + 1; k++) {
+		double qq = s->qq[l] + k * (2 * s->q[l] + k * b->w[l]), xq = s->xq[l] + k * b->wx[l];
+		double scale = xq / qq * b->unit[l];
+		scale = (normal ? normal_scale_with(d->shift, k + zero, scale) : scale_with(d, scale, k)) /
+		        b->unit[l];
+		double by = scale * (2 * xq - scale * qq);
+		bool better = by > most;
+		best = better ? scale : best;
+		best_shift = better ? k : best_shift;
+		most = better ? by : most;
 	}
-	return best;
+	gain[l] = most;
+	fit->scale[l] = best;
+	fit->offset[l] = best * best_shift;
+}
+
+TFMC_EACH_WIDTH static void round_normal(const struct ir_format_desc *d,
+                                         const struct fixed_blocks *restrict b,
+                                         const struct fixed_sums *restrict s, struct fixed_fit *restrict fit,
+                                         double *restrict gain)
+{
+	const struct ir_format_desc format = *d;
+	for (int l = 0; l < LANES; l++)
+		round_lane(&format, true, b, s, l, fit, gain);
+}
+
+/* Fits of all lanes to those that scales can say. */
+static void round_fits(const struct ir_format_desc *d, const struct fixed_blocks *b,
+                       const struct fixed_sums *s, struct fixed_fit *fit, double *gain)
+{
+	struct fixed_fit given = *fit;
+	round_normal(d, b, s, fit, gain);
+	for (int l = 0; l < LANES; l++)
+		if (b->unit[l] > 0 && !is_normal(b, l)) {
+			fit->scale[l] = given.scale[l];
+			fit->offset[l] = given.offset[l];
+			round_lane(d, false, b, s, l, fit, gain);
+		}
 }
 
 /* The least scale of a sign for which no element is beyond the codes. */
-static double reaching(const struct search *s, const struct block *b, int shift, bool is_negative)
+TFMC_EACH_WIDTH static void reach(const struct ir_format_desc *d, const struct fixed_blocks *b, int shift,
+                                  bool is_negative, struct fixed_fit *out)
 {
-	double low = is_negative ? -b->most : b->least, high = is_negative ? -b->least : b->most;
-	double by_low = low / (s->d->codebook[0] + shift), by_high = high / (s->d->codebook[15] + shift);
-	double scale = by_low > by_high ? by_low : by_high;
-	return is_negative ? -scale : scale;
+	for (int l = 0; l < LANES; l++) {
+		double low = (is_negative ? -b->most[l] : b->least[l]) / (d->codebook[0] + shift);
+		double high = (is_negative ? -b->least[l] : b->most[l]) / (d->codebook[15] + shift);
+		double scale = (low > high ? low : high) / b->unit[l];
+		out->scale[l] = is_negative ? -scale : scale;
+		out->offset[l] = out->scale[l] * shift;
+	}
 }
 
-/* The best first. */
-static void consider(struct candidate *list, const struct candidate *one)
+static void stretch(double by, const struct fixed_fit *from, int l, struct fixed_fit *to)
 {
-	int i = CANDIDATES - 1;
-	if (!(one->gain > list[i].gain))
-		return;
-	for (; i > 0 && one->gain > list[i - 1].gain; i--)
-		list[i] = list[i - 1];
-	list[i] = *one;
+	to->scale[l] = by * from->scale[l];
+	to->offset[l] = by * from->offset[l];
 }
 
-static void try_starts(const struct search *s, const struct block *b, struct candidate *list)
+/* Of n fits the best of each lane, in order. */
+TFMC_EACH_WIDTH static void find_best(struct search *s, int n)
 {
-	static const double parts[] = {1, 0.92, 0.84};
-	for (int i = 0; i < CANDIDATES; i++)
-		list[i] = (struct candidate){.scale = NAN, .gain = -1};
-	for (int n = 0; n < 16; n++) {
-		int shift = n / 2 * 4 - 14;
-		double scale = reaching(s, b, shift, n % 2 == 1);
-		for (size_t p = 0; p < TFMC_COUNT(parts); p++) {
-			struct candidate one = {.scale = parts[p] * scale, .shift = shift};
-			sum_codes(s, b, &one);
-			fit(b, &one);
-			consider(list, &one);
+	double gain[BEST][LANES];
+	for (int k = 0; k < BEST; k++)
+		for (int l = 0; l < LANES; l++) {
+			gain[k][l] = -1;
+			s->best[k][l] = 0;
+		}
+	for (int i = 0; i < n; i++)
+		for (int l = 0; l < LANES; l++) {
+			double g = s->gain[i][l];
+			int number = i;
+			for (int k = 0; k < BEST; k++) {
+				bool better = g > gain[k][l];
+				double next = better ? gain[k][l] : g;
+				int other = better ? s->best[k][l] : number;
+				gain[k][l] = better ? g : gain[k][l];
+				s->best[k][l] = better ? number : s->best[k][l];
+				g = next;
+				number = other;
+			}
+		}
+}
+
+/* Fits [first, end). */
+static void try_fits(const struct weight_quantizer *z, struct fixed_blocks *b, struct search *s, int first,
+                     int end)
+{
+	fixed_sum(&z->fixed, b, end - first, s->fits + first, s->sums + first);
+	for (int i = first; i < end; i++)
+		fixed_solve(b, &s->sums[i], true, &s->fits[i], s->gain[i]);
+}
+
+TFMC_EACH_WIDTH static void try_starts(const struct weight_quantizer *z, struct fixed_blocks *b,
+                                       struct search *s)
+{
+	for (int i = 0; i < STARTS; i++) {
+		reach(ir_format(z->format), b, i / 2 * 4 - 14, i % 2 == 1, &s->reach[i]);
+		for (int l = 0; l < LANES; l++)
+			stretch(first_end, &s->reach[i], l, &s->fits[i]);
+	}
+	try_fits(z, b, s, 0, STARTS);
+	find_best(s, STARTS);
+	for (int i = 0; i < BEST * OTHERS; i++)
+		for (int l = 0; l < LANES; l++)
+			stretch(other_ends[i % OTHERS], &s->reach[s->best[i / OTHERS][l]], l,
+			        &s->fits[STARTS + i]);
+	try_fits(z, b, s, STARTS, STARTS + BEST * OTHERS);
+	find_best(s, STARTS + BEST * OTHERS);
+}
+
+TFMC_EACH_WIDTH void weight_codes_shifted_scales(const struct weight_quantizer *z, struct fixed_blocks *b,
+                                                 double *scales)
+{
+	const struct ir_format_desc *d = ir_format(z->format);
+	struct search s;
+	struct fixed_fit from[BEST], best;
+	struct fixed_sums sums[BEST];
+	double gain[LANES], most[LANES];
+	try_starts(z, b, &s);
+	for (int l = 0; l < LANES; l++) {
+		most[l] = -HUGE_VAL;
+		best.scale[l] = NAN;
+		for (int k = 0; k < BEST; k++) {
+			int i = s.best[k][l];
+			sums[k].q[l] = s.sums[i].q[l];
+			sums[k].qq[l] = s.sums[i].qq[l];
+			sums[k].xq[l] = s.sums[i].xq[l];
+			from[k].scale[l] = s.fits[i].scale[l];
+			from[k].offset[l] = s.fits[i].offset[l];
 		}
 	}
-}
-
-static double refine(const struct search *s, const struct block *b, struct candidate from, double *gain)
-{
-	struct candidate best = round_shift(s, b, &from), next = best;
-	for (int turn = 0; turn < REFINED_MAX; turn++) {
-		sum_codes(s, b, &next);
-		next = round_shift(s, b, &next);
-		if (!(next.gain > best.gain))
-			break;
-		best = next;
-	}
-	*gain = best.gain;
-	return best.scale;
-}
-
-/* NaN where all starts are beyond the type. */
-static double find_scale(const struct search *s, const struct block *b)
-{
-	struct candidate list[CANDIDATES];
-	double best = NAN, most = -HUGE_VAL, gain;
-	if (b->least == 0 && b->most == 0)
-		return 0;
-	try_starts(s, b, list);
-	for (int i = 0; i < CANDIDATES && list[i].gain >= 0; i++) {
-		if (isinf(ir_round(s->d->scale, list[i].scale * FORMAT_SHIFT_UNIT)))
-			continue;
-		double scale = refine(s, b, list[i], &gain);
-		if (gain > most) {
-			most = gain;
-			best = scale;
+	for (int turn = 0; turn <= REFINED; turn++) {
+		if (turn > 0)
+			fixed_sum(&z->fixed, b, BEST, from, sums);
+		for (int k = 0; k < BEST; k++) {
+			round_fits(d, b, &sums[k], &from[k], gain);
+			(void)fixed_keep_better(&best, most, &from[k], gain);
 		}
 	}
-	return best;
-}
-
-static void read_block(struct block *b, const double *x, const struct weight_inputs *in, int64_t from,
-                       int64_t n)
-{
-	*b = (struct block){.n = n, .least = x[from], .most = x[from]};
-	for (int64_t i = 0; i < n; i++) {
-		double v = x[from + i], w = in ? weight_inputs_variance(in, from + i) : 1;
-		b->x[i] = v;
-		b->w[i] = w;
-		b->sum += w;
-		b->sum_x += w * v;
-		b->least = v < b->least ? v : b->least;
-		b->most = v > b->most ? v : b->most;
-	}
-}
-
-void weight_codes_shifted_scales(const struct weight_codes *row, const double *x,
-                                 const struct weight_inputs *in)
-{
-	const struct search s = search_of(ir_format(row->format));
-	for (int64_t k = 0; k < row->k; k += s.d->block) {
-		struct block b;
-		int64_t n = row->k - k < s.d->block ? row->k - k : s.d->block;
-		read_block(&b, x, in, k, n);
-		row->scales[k / s.d->block] = (float)find_scale(&s, &b);
-	}
+	for (int l = 0; l < LANES; l++)
+		scales[l] = b->unit[l] > 0 ? best.scale[l] * b->unit[l] : 0;
 }

@@ -270,6 +270,7 @@ static void find_codes(struct linear_case *c, struct linear_call *call, float *w
 {
 	struct weight_codes *codes = &call->codes;
 	double *row = ARENA_ARRAY(&c->arena, double, (size_t)depth + 1), worst;
+	const struct weight_quantizer z = weight_quantizer(c->format);
 	int64_t blocks = ir_format_blocks(c->format, depth) * n,
 	        supers = ir_format_supers(c->format, depth) * n;
 	*codes = (struct weight_codes){.format = c->format, .k = depth};
@@ -282,7 +283,7 @@ static void find_codes(struct linear_case *c, struct linear_call *call, float *w
 		struct weight_codes one = weight_codes_from(codes, i);
 		for (int64_t k = 0; k < depth; k++)
 			row[k] = (double)w[i * depth + k];
-		ck_assert(weight_codes_quantize(&one, row, NULL, &worst));
+		ck_assert(weight_codes_quantize(&z, &one, 1, row, NULL, &worst));
 		weight_codes_decode(&one, 1, row);
 		for (int64_t k = 0; k < depth; k++)
 			w[i * depth + k] = (float)row[k];

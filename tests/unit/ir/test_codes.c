@@ -304,6 +304,55 @@ START_TEST(refuses_what_it_cannot_hold)
 }
 END_TEST
 
+/* FNV-1a of numbers, of which every bit counts. */
+static uint32_t hash_of(const double *v, int64_t n)
+{
+	uint32_t h = 2166136261u;
+	for (int64_t i = 0; i < n; i++) {
+		float one = (float)v[i];
+		uint32_t bits;
+		memcpy(&bits, &one, sizeof(bits));
+		h = (h ^ bits) * 16777619u;
+	}
+	return h;
+}
+
+/* The same numbers on every processor, with every width of its vectors and for any number of rows at once. */
+START_TEST(is_the_same_everywhere)
+{
+	static const uint32_t known[IR_N_FORMATS][2] = {
+	        [FORMAT_Q8_ROW] = {2705694099u, 705392727u},  [FORMAT_Q8] = {3894360805u, 1302806181u},
+	        [FORMAT_Q8_128] = {1742302245u, 467486245u},  [FORMAT_Q8A] = {833541029u, 3582045301u},
+	        [FORMAT_Q6_K] = {885087132u, 2258731329u},    [FORMAT_Q2_K] = {1771202127u, 624750353u},
+	        [FORMAT_Q5_K] = {3955054406u, 1266670536u},   [FORMAT_Q4] = {4214095205u, 3033501029u},
+	        [FORMAT_Q4_128] = {2017892709u, 3180313957u}, [FORMAT_Q4A] = {1282345189u, 4180879781u},
+	        [FORMAT_Q4_K] = {3277701937u, 1491591993u},   [FORMAT_Q4G_32] = {661557947u, 2336992901u},
+	        [FORMAT_Q4G_64] = {1426103663u, 4174096046u}, [FORMAT_Q4G_128] = {3233556630u, 1638524900u},
+	        [FORMAT_IQ4_NL] = {329456741u, 1585023141u},  [FORMAT_IQ4_XS] = {44802459u, 381719729u},
+	        [FORMAT_MXFP4] = {638704997u, 1266867557u},   [FORMAT_Q4S] = {4215987109u, 5395941u},
+	};
+	enum ir_format f = (enum ir_format)_i;
+	if (!ir_format_has_codes(f))
+		return;
+	const struct ir_wexpr *m = matrix(300),
+	                      *by = wexpr_tensor(&arena, "f", "inputs", DT_F32, 2, (int64_t[]){2, 300});
+	for (int i = 0; i < 300; i++) {
+		inputs[i] = (float)(1 + i % 7);
+		inputs[300 + i] = (float)(i % 3) / 4;
+	}
+	for (int k = 0; k < 2; k++) {
+		const struct ir_wexpr *q = wexpr_quantize(&arena, f, m, k ? by : NULL);
+		const double *all = values(q);
+		double row[300];
+		for (int64_t r = 0; r < ROWS; r++) {
+			ck_assert_int_eq(wexpr_eval(&cx, q, &source, r * 300, 300, row), TFMC_OK);
+			ck_assert_mem_eq(row, all + r * 300, sizeof(row));
+		}
+		ck_assert_uint_eq(hash_of(all, ROWS * 300), known[f][k]);
+	}
+}
+END_TEST
+
 START_TEST(refuses_misfits)
 {
 	const struct ir_wexpr *m = matrix(8), *flat = wexpr_reshape(&arena, 1, (int64_t[]){8 * ROWS}, m);
@@ -332,6 +381,7 @@ Suite *suite_codes(void)
 	tcase_add_loop_test(t, finds_what_it_holds, 0, IR_N_FORMATS);
 	tcase_add_loop_test(t, bears_odd_rows, 0, IR_N_FORMATS);
 	tcase_add_loop_test(t, errors_count_by_inputs, 0, IR_N_FORMATS);
+	tcase_add_loop_test(t, is_the_same_everywhere, 0, IR_N_FORMATS);
 	tcase_add_test(t, evaluates_every_range);
 	tcase_add_test(t, searches);
 	tcase_add_test(t, refuses_misfits);

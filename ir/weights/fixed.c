@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ir/weights/fixed.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ir/support/compiler.h"
+#include "ir/weights/codes.h"
+
+#define LANES    FIXED_LANES
+#define FRACTION 6 /* bits behind the point of what thresholds of codebooks and rounding of integers see */
+
+/* Ascending, without duplicates; their number. */
+static int sort_codes(const int8_t *codebook, int8_t *out)
+{
+	int n = 0;
+	for (int code = INT8_MIN; code <= INT8_MAX; code++)
+		if (memchr(codebook, (unsigned char)code, 16))
+			out[n++] = (int8_t)code;
+	return n;
+}
+
+struct fixed_format fixed_format(enum ir_format format)
+{
+	const struct ir_format_desc *d = ir_format(format);
+	struct fixed_format f = {.bits = FRACTION, .has_book = d->codebook != NULL};
+	f.least = (int16_t)(d->bits == 8 ? -127 : -d->zero);
+	f.most = (int16_t)(d->bits == 8 ? 127 : 15 - d->zero);
+	f.nearest = 1 << (FRACTION - 1);
+	if (!f.has_book)
+		return f;
+	int8_t codes[16];
+	int n = sort_codes(d->codebook, codes), far = codes[n - 1] > -codes[0] ? codes[n - 1] : -codes[0];
+	/* A quotient is compared as a byte. */
+	while (far << (f.bits + 1 - FRACTION) <= 128)
+		f.bits++;
+	f.first = codes[0];
+	f.nearest = 0;
+	memset(f.below, INT8_MAX, sizeof(f.below));
+	for (int i = 0; i + 1 < n; i++) {
+		int twice = (codes[i] + codes[i + 1]) * (1 << (f.bits - FRACTION));
+		memset(f.below[i], (twice + (twice & 1)) / 2 - 1, LANES);
+		f.nearest = twice & 1 ? 1 << (FRACTION - 2) : f.nearest;
+		memset(f.step[i], codes[i + 1] - codes[i], LANES);
+	}
+	return f;
+}
+
+/* Least and most of n > 0 elements. */
+TFMC_EACH_WIDTH static void find_range(const double *restrict x, int64_t n, double *least, double *most)
+{
+	double low[8], high[8];
+	int64_t i = 0;
+	for (int l = 0; l < 8; l++)
+		low[l] = high[l] = x[0];
+	for (; i + 8 <= n; i += 8)
+		for (int l = 0; l < 8; l++) {
+			low[l] = x[i + l] < low[l] ? x[i + l] : low[l];
+			high[l] = x[i + l] > high[l] ? x[i + l] : high[l];
+		}
+	for (; i < n; i++) {
+		low[0] = x[i] < low[0] ? x[i] : low[0];
+		high[0] = x[i] > high[0] ? x[i] : high[0];
+	}
+	for (int l = 1; l < 8; l++) {
+		low[0] = low[l] < low[0] ? low[l] : low[0];
+		high[0] = high[l] > high[0] ? high[l] : high[0];
+	}
+	*least = low[0];
+	*most = high[0];
+}
+
+TFMC_EACH_WIDTH static void convert(const double *restrict x, int64_t n, double centre, double unit,
+                                    int16_t *restrict out)
+{
+	double inverse = unit > 0 ? 1 / unit : 0;
+	for (int64_t i = 0; i < n; i++)
+		out[i] = (int16_t)((int32_t)((x[i] - centre) * inverse + 32768.5) - 32768);
+}
+
+/* Elements [at, at + FIXED_PART) of all lanes. */
+static void read_part(struct fixed_blocks *b, int64_t at)
+{
+	b->at = at;
+	b->count = b->longest - at < FIXED_PART ? b->longest - at : FIXED_PART;
+	for (int l = 0; l < LANES; l++) {
+		int16_t x[FIXED_PART];
+		int64_t left = b->n[l] > at ? b->n[l] - at : 0, n = left < b->count ? left : b->count;
+		convert(b->from[l] + at, n, b->centre[l], b->unit[l], x);
+		for (int64_t i = 0; i < n; i++)
+			b->x[i][l] = x[i];
+		for (int64_t i = 0; i < n; i++)
+			b->is_element[i][l] = -1;
+		for (int64_t i = n; i < b->count; i++)
+			b->x[i][l] = b->is_element[i][l] = 0;
+		for (int64_t i = 0; b->in && i < b->count; i++)
+			b->weight[i][l] =
+			        i < n ? (float)weight_inputs_variance(b->in, b->column[l] + at + i) : 0;
+	}
+}
+
+TFMC_EACH_WIDTH static void add_elements(struct fixed_blocks *b)
+{
+	for (int64_t i = 0; i < b->count; i++)
+		for (int l = 0; l < LANES; l++) {
+			double w = b->in ? (double)b->weight[i][l] : -b->is_element[i][l];
+			b->w[l] += w;
+			b->wx[l] += w * b->x[i][l];
+		}
+}
+
+void fixed_begin(struct fixed_blocks *b, bool has_offset)
+{
+	b->longest = 0;
+	for (int l = 0; l < LANES; l++) {
+		b->least[l] = b->most[l] = b->w[l] = b->wx[l] = 0;
+		if (b->n[l] > 0)
+			find_range(b->from[l], b->n[l], &b->least[l], &b->most[l]);
+		b->longest = b->n[l] > b->longest ? b->n[l] : b->longest;
+		b->centre[l] = has_offset ? (b->least[l] + b->most[l]) / 2 : 0;
+		double above = b->most[l] - b->centre[l], below = b->centre[l] - b->least[l];
+		double far = above > below ? above : below;
+		b->unit[l] = isfinite(INT16_MAX / far) ? far / INT16_MAX : 0;
+	}
+	for (int64_t at = 0; at < b->longest; at += FIXED_PART) {
+		read_part(b, at);
+		add_elements(b);
+	}
+}
+
+/* ---- loops over elements ---- */
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* A candidate of all lanes: the quotient is x factor / 2^16 + zero. */
+struct trial {
+	int16_t factor[LANES], zero[LANES];
+};
+
+/* Factors are of 15 bits and a sign, quotients of 14: the rest is room for candidates that cut elements off. */
+INLINE void begin_trial(const struct fixed_format *f, const struct fixed_fit *fit, struct trial *t)
+{
+	const double one = 1 << f->bits;
+	for (int l = 0; l < LANES; l++) {
+		double inverse = fit->scale[l] != 0 ? one / fit->scale[l] : 0;
+		double factor = inverse * 0x1p16, zero = f->nearest - fit->offset[l] * inverse;
+		factor = factor < INT16_MAX ? factor : INT16_MAX;
+		factor = factor > -INT16_MAX ? factor : -INT16_MAX;
+		zero = zero < INT16_MAX / 2 ? zero : INT16_MAX / 2;
+		zero = zero > -INT16_MAX / 2 ? zero : -INT16_MAX / 2;
+		t->factor[l] = (int16_t)(int32_t)factor;
+		t->zero[l] = (int16_t)(int32_t)zero;
+	}
+}
+
+INLINE void quotients(const struct trial *t, const int16_t *restrict x, int16_t *restrict out)
+{
+	for (int l = 0; l < LANES; l++) {
+		int16_t product = (int16_t)((x[l] * t->factor[l]) >> 16);
+		out[l] = (int16_t)((int16_t)(product + t->zero[l]) >> FRACTION);
+	}
+}
+
+INLINE void codes_of_integers(const struct fixed_format *f, const struct trial *t, const int16_t *restrict x,
+                              const int16_t *restrict is_element, int16_t *restrict out)
+{
+	const int16_t least = f->least, most = f->most;
+	quotients(t, x, out);
+	for (int l = 0; l < LANES; l++) {
+		int16_t v = out[l] < least ? least : out[l];
+		out[l] = (int16_t)((v > most ? most : v) & is_element[l]);
+	}
+}
+
+INLINE void codes_of_book(const struct fixed_format *f, const struct trial *t, const int16_t *restrict x,
+                          const int16_t *restrict is_element, int16_t *restrict out)
+{
+	int8_t at[LANES], code[LANES];
+	quotients(t, x, out);
+	for (int l = 0; l < LANES; l++) {
+		int16_t v = out[l] < INT8_MIN ? INT8_MIN : out[l];
+		at[l] = (int8_t)(v > INT8_MAX ? INT8_MAX : v);
+		code[l] = f->first;
+	}
+	for (int k = 0; k < 15; k++)
+		for (int l = 0; l < LANES; l++)
+			code[l] = (int8_t)(code[l] + (f->step[k][l] & -(at[l] > f->below[k][l])));
+	for (int l = 0; l < LANES; l++)
+		out[l] = (int16_t)(code[l] & is_element[l]);
+}
+
+/* Sums of integers over a part: at most FIXED_PART 127 32767. */
+INLINE void add_integers(bool has_book, const struct fixed_format *f, const struct trial *t,
+                         const struct fixed_blocks *b, struct fixed_sums *out)
+{
+	int16_t q[LANES] = {0}, code[LANES];
+	int32_t qq[LANES] = {0}, xq[LANES] = {0};
+	for (int64_t i = 0; i < b->count; i++) {
+		if (has_book)
+			codes_of_book(f, t, b->x[i], b->is_element[i], code);
+		else
+			codes_of_integers(f, t, b->x[i], b->is_element[i], code);
+		for (int l = 0; l < LANES; l++)
+			q[l] = (int16_t)(q[l] + code[l]);
+		for (int l = 0; l < LANES; l++)
+			qq[l] += (int16_t)(code[l] * code[l]);
+		for (int l = 0; l < LANES; l++)
+			xq[l] += code[l] * b->x[i][l];
+	}
+	for (int l = 0; l < LANES; l++) {
+		out->q[l] += q[l];
+		out->qq[l] += qq[l];
+		out->xq[l] += xq[l];
+	}
+}
+
+INLINE void add_weighted(bool has_book, const struct fixed_format *f, const struct trial *t,
+                         const struct fixed_blocks *b, struct fixed_sums *out)
+{
+	int16_t code[LANES];
+	for (int64_t i = 0; i < b->count; i++) {
+		if (has_book)
+			codes_of_book(f, t, b->x[i], b->is_element[i], code);
+		else
+			codes_of_integers(f, t, b->x[i], b->is_element[i], code);
+		for (int l = 0; l < LANES; l++) {
+			double wq = (double)b->weight[i][l] * code[l];
+			out->q[l] += wq;
+			out->qq[l] += wq * code[l];
+			out->xq[l] += wq * b->x[i][l];
+		}
+	}
+}
+
+TFMC_EACH_WIDTH static void add_part(const struct fixed_format *f, const struct fixed_blocks *b,
+                                     const struct fixed_fit *fit, struct fixed_sums *out)
+{
+	struct trial t;
+	begin_trial(f, fit, &t);
+	if (b->in && f->has_book)
+		add_weighted(true, f, &t, b, out);
+	else if (b->in)
+		add_weighted(false, f, &t, b, out);
+	else if (f->has_book)
+		add_integers(true, f, &t, b, out);
+	else
+		add_integers(false, f, &t, b, out);
+}
+
+void fixed_sum(const struct fixed_format *f, struct fixed_blocks *b, int n, const struct fixed_fit *fits,
+               struct fixed_sums *out)
+{
+	memset(out, 0, (size_t)n * sizeof(*out));
+	for (int64_t at = 0; at < b->longest; at += FIXED_PART) {
+		if (at != b->at)
+			read_part(b, at);
+		for (int i = 0; i < n; i++)
+			add_part(f, b, &fits[i], &out[i]);
+	}
+}
+
+TFMC_EACH_WIDTH void fixed_solve(const struct fixed_blocks *b, const struct fixed_sums *restrict sums,
+                                 bool has_offset, struct fixed_fit *restrict fit, double *restrict gain)
+{
+	for (int l = 0; l < LANES; l++) {
+		double n = has_offset ? 1 / b->w[l] : 0, mean = b->wx[l] * n;
+		double with = sums->xq[l] - sums->q[l] * mean,
+		       own = sums->qq[l] - sums->q[l] * sums->q[l] * n;
+		double scale = with / own, offset = mean - scale * sums->q[l] * n;
+		bool says = own > 0 && with != 0;
+		gain[l] = says ? with * scale : 0;
+		fit->scale[l] = says ? scale : fit->scale[l];
+		fit->offset[l] = says ? offset : fit->offset[l];
+	}
+}
+
+TFMC_EACH_WIDTH bool fixed_keep_better(struct fixed_fit *restrict best, double *restrict most,
+                                       const struct fixed_fit *restrict fit, const double *restrict gain)
+{
+	int any = 0;
+	for (int l = 0; l < LANES; l++) {
+		bool better = gain[l] > most[l];
+		best->scale[l] = better ? fit->scale[l] : best->scale[l];
+		best->offset[l] = better ? fit->offset[l] : best->offset[l];
+		most[l] = better ? gain[l] : most[l];
+		any |= better;
+	}
+	return any;
+}
