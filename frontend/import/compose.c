@@ -5,6 +5,7 @@
  * overridden by a hub configuration.
  */
 #include "frontend/import/compose.h"
+#include "frontend/import/hub.h"
 
 #include <string.h>
 
@@ -192,13 +193,66 @@ static bool owns_weights(const struct yaml_node *root)
 	return weights != NULL && yaml_is(weights, "own");
 }
 
+/* Whether a step has the id `head`. */
+static bool is_head(const struct yaml_node *step)
+{
+	const struct yaml_node *arguments =
+	        step->kind == YAML_MAPPING && step->n == 1 ? step->pairs[0].value : NULL;
+	const struct yaml_node *id =
+	        arguments != NULL && arguments->kind == YAML_MAPPING ? yaml_find(arguments, "id") : NULL;
+	return id != NULL && yaml_is(id, "head");
+}
+
+/* Without the entries of the map for parameters of the head: a stored one is ignored, as by the library. */
+static const struct yaml_node *without_head(struct model_document *d, const struct yaml_node *decoder)
+{
+	const struct yaml_node *weights = yaml_find(decoder, "weights"), *map = yaml_find(weights, "map");
+	const struct yaml_node *rest = map;
+	for (size_t i = 0; map != NULL && i < map->n; i++) {
+		const char *path = map->pairs[i].key->text;
+		if (strncmp(path, "head.", strlen("head.")) == 0)
+			rest = yaml_without(d->arena, rest, path);
+	}
+	return map == NULL
+	               ? decoder
+	               : yaml_with(d->arena, decoder, "weights", yaml_with(d->arena, weights, "map", rest));
+}
+
+/* A decoder with the steps `head` of another document in place of its own from the one with the id `head` on. */
+static const struct yaml_node *with_head(struct model_document *d, const struct yaml_node *decoder,
+                                         const struct yaml_node *top)
+{
+	const struct yaml_node *steps = yaml_find(decoder, "model"), *head = yaml_find(top, "head");
+	struct yaml_node *all = ARENA_NEW(d->arena, struct yaml_node);
+	size_t n = 0;
+	if (all == NULL || !yaml_expect(d->cx, steps, YAML_SEQUENCE, "model") ||
+	    !yaml_expect(d->cx, head, YAML_SEQUENCE, "head"))
+		return NULL;
+	while (n < steps->n && !is_head(steps->items[n]))
+		n++;
+	*all = (struct yaml_node){.kind = YAML_SEQUENCE, .loc = steps->loc, .n = n + head->n};
+	all->items = ARENA_ARRAY(d->arena, const struct yaml_node *, all->n + 1);
+	for (size_t i = 0; all->items != NULL && i < all->n; i++)
+		all->items[i] = i < n ? steps->items[i] : head->items[i - n];
+	decoder = without_head(d, yaml_with(d->arena, decoder, "model", all));
+	return decoder == NULL ? NULL : merge(d, decoder, yaml_without(d->arena, top, "head"));
+}
+
 /* The preset with those it is based on; its table `hub` is part of it. */
 static const struct yaml_node *read_preset(struct model_document *d, const struct yaml_node *name, int depth)
 {
 	const struct yaml_node *root;
+	const char *decoder, *head;
 	if (!yaml_expect(d->cx, name, YAML_SCALAR, "preset"))
 		return NULL;
 	const char *text = preset_text(name->text), *shown = arena_printf(d->arena, "preset %s", name->text);
+	if (text == NULL && preset_split(d->arena, name->text, &decoder, &head)) {
+		const struct yaml_node *below =
+		        read_preset(d, yaml_scalar(d->arena, name->loc, decoder, false), depth + 1);
+		const struct yaml_node *top =
+		        read_preset(d, yaml_scalar(d->arena, name->loc, head, false), depth + 1);
+		return below == NULL || top == NULL ? NULL : with_head(d, below, top);
+	}
 	if (text == NULL || depth > COMPOSE_DEPTH_MAX)
 		return unknown_preset(d, name);
 	if (yaml_parse(d->arena, d->cx, shown, text, strlen(text), false, &root) != TFMC_OK)
@@ -217,10 +271,17 @@ static const struct yaml_node *preset_name(struct model_document *d, const struc
 {
 	if (name != NULL)
 		return name;
-	const char *type = hub_type(config), *preset = hub_preset(d, config);
+	const char *type = hub_type(config), *architecture = hub_architecture(config);
+	const char *preset = type == NULL           ? NULL
+	                     : architecture == NULL ? preset_of_type(type)
+	                                            : preset_of_architecture(d->arena, type, architecture);
 	if (preset != NULL)
 		return yaml_scalar(d->arena, hf->loc, preset, false);
-	if (type == NULL)
+	if (type != NULL && architecture != NULL && preset_of_type(type) != NULL)
+		diag_error(d->cx, hub_place(config, "architectures"), DIAG_UNSUPPORTED,
+		           "not supported yet: the architecture '%s' of models of type '%s' (known are %s)",
+		           architecture, type, preset_architectures(d->arena, type));
+	else if (type == NULL)
 		diag_error(d->cx, hf->loc, DIAG_MISSING,
 		           "the configuration has no 'model_type'; name a preset");
 	else if (hub_is_gguf(config))

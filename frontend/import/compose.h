@@ -29,6 +29,14 @@ const char *preset_of_type(const char *type);
  * diagnostic. */
 bool preset_generates(struct arena *a, struct diag_context *cx, const char *type, const char *architecture,
                       const char **kind);
+/*
+ * The preset of an architecture, such as llama_classes of LlamaForSequenceClassification; NULL: of its type none computes
+ * it, only preset_architectures.
+ */
+const char *preset_of_architecture(struct arena *a, const char *type, const char *architecture);
+const char *preset_architectures(struct arena *a, const char *type);
+/* Whether the name is that of a decoder with another head, such as llama_classes: the presets llama, head_classes. */
+bool preset_split(struct arena *a, const char *name, const char **base, const char **head);
 /* "; did you mean 'llama'?" for a `model_type` that no preset has, or "". */
 const char *preset_nearest_type(struct arena *a, const char *type);
 /* What after the prefix chooses presets: "bert, bloom, ..." */
@@ -46,9 +54,8 @@ struct hub_config;
 const struct hub_config *hub_read(struct model_document *d, const struct yaml_node *file);
 /* Its `model_type`, or NULL; "gguf:ARCHITECTURE" of a GGUF file. */
 const char *hub_type(const struct hub_config *c);
-/* The preset for it, by the first of its `architectures` if there is one for that; NULL when there is none.
- */
-const char *hub_preset(struct model_document *d, const struct hub_config *c);
+/* The first of its `architectures`, or NULL. */
+const char *hub_architecture(const struct hub_config *c);
 bool hub_is_gguf(const struct hub_config *c);
 /* What the configuration says of how weights are packed: a value of `weights.packed`; NULL after a diagnostic. */
 const char *hub_packed(struct model_document *d, const struct hub_config *c);

@@ -240,7 +240,7 @@ const char *folder_sentence(struct parsed_files *f, const char *dir, const char 
 	const struct json_node *type = config != NULL ? json_find(config, "model_type") : NULL;
 	const char *preset = NULL;
 	if (type != NULL && type->kind == JSON_NODE_STRING) {
-		preset = preset_of_type(arena_printf(f->arena, "%s:sentence", type->text));
+		preset = preset_of_architecture(f->arena, type->text, "sentence");
 		preset = preset != NULL ? preset : preset_of_type(type->text);
 	}
 	if (preset == NULL) {

@@ -130,16 +130,11 @@ bool hub_is_gguf(const struct hub_config *c)
 	return c->gguf != NULL;
 }
 
-const char *hub_preset(struct model_document *d, const struct hub_config *c)
+const char *hub_architecture(const struct hub_config *c)
 {
 	const struct json_node *list = json_find(c->root, "architectures");
-	const char *type = hub_type(c), *preset = NULL;
-	if (type == NULL)
-		return NULL;
-	if (list != NULL && list->kind == JSON_NODE_ARRAY && list->n > 0 &&
-	    list->items[0].kind == JSON_NODE_STRING)
-		preset = preset_of_type(arena_printf(d->arena, "%s:%s", type, list->items[0].text));
-	return preset != NULL ? preset : preset_of_type(type);
+	bool is_list = list != NULL && list->kind == JSON_NODE_ARRAY && list->n > 0;
+	return is_list && list->items[0].kind == JSON_NODE_STRING ? list->items[0].text : NULL;
 }
 
 /* ---- values ---- */

@@ -31,6 +31,86 @@ const char *const *preset_names(size_t *n)
 	return names;
 }
 
+static const char *const decoders[] = {
+#define PRESET(name, types)
+#define DECODER(name, types) #name,
+#include "frontend/presets/presets.def"
+};
+
+static const struct {
+	const char *name;
+	const char *ends; /* of architectures */
+} heads[] = {
+#define PRESET(name, types)
+#define HEAD(name, ends) {#name, ends},
+#include "frontend/presets/presets.def"
+};
+
+static bool is_decoder(const char *name)
+{
+	for (size_t i = 0; i < TFMC_COUNT(decoders); i++) {
+		if (strcmp(decoders[i], name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool ends_with_one(const char *text, const char *ends)
+{
+	struct word w = {ends, 0};
+	size_t n = strlen(text);
+	while (word_next(&w)) {
+		if (w.n <= n && memcmp(text + n - w.n, w.text, w.n) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool preset_split(struct arena *a, const char *name, const char **base, const char **head)
+{
+	for (size_t i = 0; i < TFMC_COUNT(heads); i++) {
+		const char *end = arena_printf(a, "_%s", heads[i].name);
+		if (!ends_with_one(name, end))
+			continue;
+		*base = arena_strndup(a, name, strlen(name) - strlen(end));
+		*head = arena_printf(a, "head%s", end);
+		return *base != NULL && is_decoder(*base);
+	}
+	return false;
+}
+
+const char *preset_of_architecture(struct arena *a, const char *type, const char *architecture)
+{
+	const char *preset = preset_of_type(arena_printf(a, "%s:%s", type, architecture));
+	const char *base = preset_of_type(type);
+	if (preset != NULL || base == NULL || !is_decoder(base))
+		return preset;
+	if (ends_with_one(architecture, "ForCausalLM LMHeadModel"))
+		return base;
+	for (size_t i = 0; i < TFMC_COUNT(heads) && !ends_with_one(architecture, "HeadsModel"); i++) {
+		if (ends_with_one(architecture, heads[i].ends))
+			return arena_printf(a, "%s_%s", base, heads[i].name);
+	}
+	return NULL;
+}
+
+const char *preset_architectures(struct arena *a, const char *type)
+{
+	const char *base = preset_of_type(type), *before = arena_printf(a, "%s:", type), *list = "";
+	if (base != NULL && is_decoder(base))
+		return "..ForCausalLM, ..ForSequenceClassification, ..ForTokenClassification, ..Model";
+	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
+		struct word w = {presets[i].types, 0};
+		while (word_next(&w)) {
+			size_t n = strlen(before);
+			if (w.n > n && memcmp(w.text, before, n) == 0 && w.text[n] >= 'A' && w.text[n] <= 'Z')
+				list = arena_printf(a, "%s%s%.*s", list, *list ? ", " : "", (int)(w.n - n),
+				                    w.text + n);
+		}
+	}
+	return list;
+}
+
 const char *preset_text(const char *name)
 {
 	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {

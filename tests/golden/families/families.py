@@ -88,6 +88,13 @@ def ends(token):
     return mark
 
 
+def ends_with_pad(ids, lengths):
+    """The last id of every longer text is the padding's own: it is no token for a classifier of decoders."""
+    for row, n in zip(ids, lengths):
+        if n > 1:
+            row[n - 1] = 0
+
+
 def from_timm(tensors):
     """Tensors in timm's names as those of the hub's files."""
     out = {}
@@ -288,6 +295,15 @@ weights: {files: [model.safetensors]}
         **bert_like(embedding_size=36, num_hidden_layers=3, num_labels=3))),
     "albert_words": dict(kind="text", cls="AlbertForMaskedLM", types=True, outputs=LOGITS, config=hf.AlbertConfig(
         **bert_like(embedding_size=36, num_hidden_layers=3))),
+    "albert_pretraining": dict(kind="text", cls="AlbertForPreTraining", types=True, config=hf.AlbertConfig(
+        **bert_like(embedding_size=36, num_hidden_layers=3)), outputs={k: (lambda o, k=k: getattr(o, k)) for k in ("prediction_logits", "sop_logits")}),
+    "bert_next": dict(kind="text", cls="BertForNextSentencePrediction", types=True, outputs=LOGITS, config=hf.BertConfig(**bert_like())),
+    "bert_pretraining": dict(kind="text", cls="BertForPreTraining", types=True, config=hf.BertConfig(**bert_like()),
+                             outputs={k: (lambda o, k=k: getattr(o, k)) for k in ("prediction_logits", "seq_relationship_logits")}),
+    "llama_classes": dict(kind="text", cls="LlamaForSequenceClassification", outputs=LOGITS, mark=ends_with_pad, config=hf.LlamaConfig(
+        **llama_like(num_labels=3), **rope())),
+    "gpt2_tags": dict(kind="text", cls="GPT2ForTokenClassification", outputs=LOGITS, transposed=True, config=hf.GPT2Config(
+        vocab_size=V, n_embd=84, n_inner=101, n_layer=2, n_head=7, n_positions=41, num_labels=3, **IDS)),
     "gptj": causal("GPTJForCausalLM", hf.GPTJConfig(
         vocab_size=V, n_embd=84, n_inner=101, n_layer=2, n_head=7, rotary_dim=6, n_positions=41, **IDS)),
     "codegen": causal("CodeGenForCausalLM", hf.CodeGenConfig(

@@ -180,7 +180,7 @@ def check_modules(folder):
     config = os.path.join(folder, "config.json")
     with open(config, encoding="utf-8") as f:
         text = f.read()
-    write_config(folder, {"model_type": "opt"})
+    write_config(folder, {"model_type": "bart"})
     result = call("expand", folder)
     if result.returncode != 1 or "no param is called 'pooling'" not in result.stderr:
         fail("a family that does not pool is not refused", result)
