@@ -535,6 +535,7 @@ bool blocks_expand(struct frontend_model *m)
 	strmap_init(&b.owned, &m->arena);
 	strmap_init(&b.paths, &m->arena);
 	strmap_init(&b.ties, &m->arena);
+	strmap_init(&b.biased, &m->arena);
 	strmap_init(&b.graph_names, &m->arena);
 	declare_inputs(&b);
 	if (!read_prelude(&b) || !check_defaults(&b) || !expand_model(&b, model))

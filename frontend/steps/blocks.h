@@ -66,6 +66,7 @@ struct blocks {
 	struct strmap owned;              /* concrete paths with parameters */
 	struct strmap paths;              /* concrete paths of all parameters' steps */
 	struct strmap ties;               /* concrete tied paths -> struct loc * */
+	struct strmap biased;  /* concrete paths of attention with a table of relative biases of its own */
 	struct strmap *locals; /* not NULL: bodies are graph statements; their names -> trees at level 3 */
 	struct strmap graph_names;            /* what the statements of a top-level graph assign */
 	const struct function_call *function; /* whose body is written out, or NULL (graph_function.c) */

@@ -217,6 +217,42 @@ static bool fn_cache_name(const struct use *u)
 	return give(u, value_string(add_turns(u->t->st, u->t->st->b->scope, u->t->st->path)));
 }
 
+/*
+ * `share: PATH` is the table of the attention at that path, which comes before; one that no attention owns begins with a
+ * slash. NULL share: the step's own.
+ */
+static bool fn_bias_table(const struct use *u)
+{
+	const struct step *st = u->t->st;
+	struct blocks *b = st->b;
+	const struct yaml_node *bias = arg(st, "rel_bias");
+	const struct yaml_node *share =
+	        bias == NULL || bias->kind != YAML_MAPPING ? NULL : yaml_find(bias, "share");
+	if (u->args[0].v.kind != VALUE_STRING) {
+		strmap_set(&b->biased, concrete(b, st->params), b);
+		return give(u, value_string(arena_printf(b->arena, "%s.rel_bias", st->params)));
+	}
+	const char *path = u->args[0].v.s;
+	if (strmap_has(&b->biased, concrete(b, path)))
+		return give(u, value_string(arena_printf(b->arena, "%s.rel_bias", path)));
+	const char *dot = strrchr(path, '.');
+	bool is_table =
+	        dot != NULL && strcmp(dot, ".rel_bias") == 0 &&
+	        strmap_has(&b->biased, concrete(b, arena_strndup(b->arena, path, (size_t)(dot - path))));
+	if (is_table || (share != NULL && share->text[0] == '/'))
+		return give(u, u->args[0].v);
+	size_t n = 0;
+	const char **names = ARENA_ARRAY(b->arena, const char *, b->biased.n + 1);
+	for (; names != NULL && n < b->biased.n; n++)
+		names[n] = b->biased.items[n].key;
+	diag_error(b->cx, share != NULL ? share->loc : st->loc, DIAG_UNKNOWN_PATH,
+	           "no attention before has a rel_bias of its own at the path '%s'%s; a table that no "
+	           "attention owns begins with "
+	           "a slash, as in share: /distances",
+	           concrete(b, path), did_you_mean(b->arena, concrete(b, path), names, n));
+	return false;
+}
+
 /* Why attention with (window, is causal) has no cache of so many positions, or null. */
 static bool fn_cache_refusal(const struct use *u)
 {
