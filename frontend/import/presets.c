@@ -132,8 +132,10 @@ const char *preset_of_type(const char *type)
 bool preset_generates(struct arena *a, struct diag_context *cx, const char *type, const char *architecture,
                       const char **kind)
 {
-	const char *name = preset_of_type(arena_printf(a, "%s:%s", type, architecture));
+	const char *name = preset_of_architecture(a, type, architecture), *decoder, *head;
 	*kind = NULL;
+	if (name != NULL && preset_split(a, name, &decoder, &head))
+		return true; /* classes, tags, states */
 	for (name = name != NULL ? name : preset_of_type(type); name != NULL;) {
 		const char *text = preset_text(name);
 		const struct yaml_node *root, *generate, *below;
