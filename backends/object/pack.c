@@ -29,6 +29,7 @@ struct packer {
 	uint32_t *elements; /* [capacity] words: elements as they lie in memory, row by row */
 	uint32_t *panel;    /* [capacity] words */
 	size_t capacity;
+	bool warned; /* of an element that is not finite; the first one is enough */
 };
 
 static void release(struct packer *p)
@@ -72,6 +73,119 @@ static enum tfmc_status pad_to(struct packer *p, uint64_t offset)
 	return TFMC_OK;
 }
 
+/* ---- elements that are not finite ---- */
+
+/* The exponent bits of floats are all ones. Blocks without a branch inside are vectorized. */
+static int64_t first_wide(enum ir_dtype t, const void *elements, int64_t n)
+{
+	const uint32_t *words = elements;
+	const uint16_t *halves = elements;
+	const uint32_t most = t == DT_F32 ? 0x7f800000u : t == DT_BF16 ? 0x7f80u : 0x7c00u;
+	for (int64_t i = 0; i < n; i += 256) {
+		int64_t end = n - i < 256 ? n : i + 256;
+		unsigned any = 0;
+		for (int64_t k = i; t == DT_F32 && k < end; k++)
+			any |= (words[k] & most) == most;
+		for (int64_t k = i; t != DT_F32 && k < end; k++)
+			any |= (halves[k] & most) == most;
+		for (int64_t k = i; any && k < end; k++)
+			if (((t == DT_F32 ? words[k] : halves[k]) & most) == most)
+				return k;
+	}
+	return -1;
+}
+
+/* "[0,4,17]" of an element of a tensor. */
+static void print_index(struct buf *out, int rank, const int64_t *dims, int64_t at)
+{
+	int64_t inner = 1;
+	for (int i = 0; i < rank; i++)
+		inner *= dims[i];
+	buf_char(out, '[');
+	for (int i = 0; i < rank && inner > 0; i++) {
+		inner /= dims[i];
+		buf_printf(out, "%s%lld", i ? "," : "", (long long)(at / inner % dims[i]));
+	}
+	buf_char(out, ']');
+}
+
+/* Prints the first stored element that is not finite; false when there is none: narrowing made it so. */
+static bool print_stored(struct packer *p, const struct ir_wexpr *e, struct buf *out)
+{
+	for (size_t i = 0; i < e->n_args; i++)
+		if (print_stored(p, e->args[i], out))
+			return true;
+	int64_t count = e->kind == WX_TENSOR ? wexpr_count(e) : 0;
+	double values[1024];
+	for (int64_t begin = 0; begin < count; begin += (int64_t)TFMC_COUNT(values)) {
+		int64_t left = count - begin,
+		        n = left < (int64_t)TFMC_COUNT(values) ? left : (int64_t)TFMC_COUNT(values);
+		if (wexpr_eval(p->object->cx, e, p->source, begin, n, values) != TFMC_OK)
+			return false;
+		for (int64_t i = 0; i < n; i++) {
+			if (values[i] - values[i] == 0)
+				continue;
+			buf_printf(out, "the tensor '%s' of '%s' has %s at ", e->tensor, e->file,
+			           values[i] != values[i] ? "NaN"
+			           : values[i] < 0        ? "-infinity"
+			                                  : "infinity");
+			print_index(out, e->rank, e->dims, begin + i);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void warn_wide(struct packer *p, const struct ir_weight *w, int64_t at)
+{
+	int64_t dims[IR_RANK_MAX];
+	struct buf text;
+	buf_init(&text);
+	for (int i = 0; i < w->type->rank; i++)
+		if (!ir_dim_is_const(w->type->dims[i], &dims[i]))
+			dims[i] = 1;
+	if (!print_stored(p, w->init, &text)) {
+		buf_str(&text, "elements are too large for their type, the first one at ");
+		print_index(&text, w->type->rank, dims, at);
+	}
+	p->warned = true;
+	diag_warning(p->object->cx, w->loc.at, DIAG_WEIGHT_RANGE, "the weight '%s' is not finite: %s",
+	             w->name, text.data);
+	buf_destroy(&text);
+}
+
+/* Elements [begin, begin + n) as they lie in p->elements. */
+static void check_elements(struct packer *p, const struct ir_weight *w, int64_t begin, int64_t n)
+{
+	enum ir_dtype t = ir_format(ir_weight_kept(w))->dtype;
+	bool is_float = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT &&
+	                (t == DT_F32 || t == DT_BF16 || t == DT_F16);
+	int64_t at = is_float && !p->warned ? first_wide(t, p->elements, n) : -1;
+	if (at >= 0)
+		warn_wide(p, w, begin + at);
+}
+
+/* Scales of n rows of codes, the first of which begins at element `begin`. */
+static void check_codes(struct packer *p, const struct ir_weight *w, const struct weight_codes *rows,
+                        int64_t begin, int64_t n)
+{
+	const struct ir_format_desc *d = ir_format(rows->format);
+	int64_t block = d->block > 0 ? d->block : rows->k, blocks = ir_format_blocks(rows->format, rows->k);
+	int64_t supers = ir_format_supers(rows->format, rows->k);
+	const struct {
+		const float *numbers;
+		int64_t each, of; /* numbers of a row, elements of one */
+	} all[] = {{rows->scales, blocks, block},
+	           {rows->offsets, blocks, block},
+	           {rows->super_scales, supers, block * d->super},
+	           {rows->super_offsets, supers, block * d->super}};
+	for (size_t i = 0; i < TFMC_COUNT(all) && !p->warned; i++) {
+		int64_t at = all[i].numbers ? first_wide(DT_F32, all[i].numbers, n * all[i].each) : -1;
+		if (at >= 0)
+			warn_wide(p, w, begin + at / all[i].each * rows->k + at % all[i].each * all[i].of);
+	}
+}
+
 /* Elements [begin, begin + n) of the weight as they lie in memory, to p->elements. */
 static enum tfmc_status eval_elements(struct packer *p, const struct ir_weight *w, int64_t begin, int64_t n)
 {
@@ -99,6 +213,7 @@ static enum tfmc_status pack_rows(struct packer *p, const struct weight_place *w
 	for (int64_t i = 0; i < w->columns; i += BLOCK) {
 		int64_t n = w->columns - i < BLOCK ? w->columns - i : BLOCK;
 		TFMC_TRY(eval_elements(p, w->weight, i, n));
+		check_elements(p, w->weight, i, n);
 		TFMC_TRY(put(p, p->elements, (size_t)(n * weight_element_bytes(w->weight))));
 	}
 	return TFMC_OK;
@@ -157,6 +272,7 @@ static enum tfmc_status pack_some(struct packer *p, const struct weight_place *w
 	int64_t columns = w->columns, panels = (n + PANEL - 1) / PANEL;
 	int64_t words = tile_lines(t, columns) * PANEL, pitch = columns * weight_element_bytes(w->weight);
 	TFMC_TRY(eval_elements(p, w->weight, begin + row * columns, n * columns));
+	check_elements(p, w->weight, begin + row * columns, n * columns);
 	for (int64_t i = 0; i < panels; i++) {
 		int64_t rows = n - i * PANEL < PANEL ? n - i * PANEL : PANEL;
 		const char *from = (const char *)p->elements + i * PANEL * pitch;
@@ -278,6 +394,7 @@ static enum tfmc_status pack_code_panels(struct packer *p, const struct weight_p
 			int64_t begin = (m * w->rows + row) * w->columns;
 			TFMC_TRY(wexpr_eval_to(p->object->cx, w->weight->init, p->source, begin,
 			                       n * w->columns, (struct wexpr_out){.codes = *rows}));
+			check_codes(p, w->weight, rows, begin, n);
 			turn_codes(rows, n, panel);
 			TFMC_TRY(put(p, panel, (size_t)bytes));
 		}

@@ -111,6 +111,16 @@ static void warn_unused(struct driver *d, const struct named_tensors *in)
 			             "tensor %s is not an input of this entry", in->items[i].name);
 }
 
+static void warn_not_finite(struct driver *d, const struct named_tensors *out)
+{
+	for (size_t i = 0; i < out->n; i++) {
+		const char *which = tensor_not_finite(d, &out->items[i]);
+		if (which)
+			diag_warning(&d->diag, LOC_NONE, DIAG_CHECK_FAILED,
+			             "the output %s is not finite in %s", out->items[i].name, which);
+	}
+}
+
 /* Those of --input come first, and so before others of their names. */
 static enum tfmc_status read_inputs(struct driver *d, const struct loaded *l, const char *entry,
                                     struct named_tensors *in)
@@ -119,7 +129,9 @@ static enum tfmc_status read_inputs(struct driver *d, const struct loaded *l, co
 	const struct ir_func *f = ir_find_func(l->module, entry_function(entry));
 	for (size_t i = 0; f && i < given->n; i++)
 		TFMC_TRY(values_read(d, f, given->items[i], in));
-	return d->options.inputs ? tensors_read(d, d->options.inputs, d->options.prefix, in) : TFMC_OK;
+	if (d->options.inputs)
+		TFMC_TRY(tensors_read(d, d->options.inputs, d->options.prefix, in));
+	return f ? values_of_library(d, f, in) : TFMC_OK;
 }
 
 static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct compiled *c)
@@ -148,6 +160,7 @@ static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct com
 		warn_unused(d, &in);
 	if (st != TFMC_OK)
 		return st;
+	warn_not_finite(d, &out);
 	return d->options.outputs ? tensors_write(d, d->options.outputs, &out)
 	                          : values_print(d, &out, &d->out);
 }

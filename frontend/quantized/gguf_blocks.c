@@ -12,9 +12,11 @@
 #define ELEMENTS_MAX 256 /* of a stored block */
 #define SCALES_MAX   16
 
+/* An infinite scale (of a damaged file) is NaN: then all elements of the block are, in whatever order they are multiplied. */
 static float half_at(const unsigned char *p)
 {
-	return (float)half_to_f64((uint16_t)(p[0] | p[1] << 8));
+	float v = (float)half_to_f64((uint16_t)(p[0] | p[1] << 8));
+	return isfinite(v) ? v : NAN;
 }
 
 static uint32_t bits_at(const unsigned char *p)

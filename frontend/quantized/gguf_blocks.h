@@ -5,7 +5,7 @@
  *   gguf_elements_NAME  its elements as numbers of f32
  *   gguf_rows_NAME      its rows as codes of the format of its row there; exact
  *
- * Blocks divide rows. A scale that is NaN or infinite stays what it is.
+ * Blocks divide rows. A scale of f16 that is infinite is read as NaN.
  */
 #ifndef TFMC_FRONTEND_QUANTIZED_GGUF_BLOCKS_H
 #define TFMC_FRONTEND_QUANTIZED_GGUF_BLOCKS_H

@@ -325,6 +325,15 @@ static void report_probes(struct driver *d, const char *entry, const struct prob
 	}
 }
 
+/* NaN and infinity in an output are no results, however alike they are; -infinity is one (a mask). NULL: there are none. */
+static const char *not_a_result(struct driver *d, const struct named_tensor *t)
+{
+	for (int64_t i = 0; ir_dtype_class(t->dtype) == DTCLASS_FLOAT && i < t->count; i++)
+		if (!(tensor_value(t, i) < INFINITY))
+			return tensor_not_finite(d, t);
+	return NULL;
+}
+
 static enum tfmc_status compare_entry(struct driver *d, struct caller *object, struct reference *interp,
                                       const char *entry, struct round *round, struct probe_errors *errors,
                                       bool *failed)
@@ -342,10 +351,15 @@ static enum tfmc_status compare_entry(struct driver *d, struct caller *object, s
 			continue;
 		}
 		double error = tensor_relative_l2(&got.items[i], &want.items[i]);
-		bool ok = error <= bound;
+		const char *wide = not_a_result(d, &got.items[i]);
+		bool ok = error <= bound && !wide;
 		const char *what = arena_printf(&d->arena, "%s %s, seeded inputs %d, against interpreter",
 		                                entry, got.items[i].name, round->number + 1);
 		verify_line(d, what, error, bound, ok);
+		if (wide)
+			diag_error(&d->diag, LOC_NONE, DIAG_CHECK_FAILED,
+			           "%s %s is not finite in %s, seeded inputs %d", entry, got.items[i].name,
+			           wide, round->number + 1);
 		*failed = *failed || !ok;
 	}
 	return TFMC_OK;

@@ -16,13 +16,6 @@ void verify_line(struct driver *d, const char *what, double error, double bound,
 	(void)driver_flush_out(d);
 }
 
-double tensor_value(const struct named_tensor *t, int64_t i)
-{
-	double value;
-	weight_read_elements(t->dtype, t->data, i, 1, &value);
-	return value;
-}
-
 /* ---- tensors of a check ---- */
 struct check_run {
 	struct driver *d;

@@ -11,7 +11,6 @@
 
 /* One line of the report. */
 void verify_line(struct driver *d, const char *what, double error, double bound, bool ok);
-double tensor_value(const struct named_tensor *t, int64_t i);
 /* ||got - want|| / ||want||; equal infinities and NaN are no difference. */
 double tensor_relative_l2(const struct named_tensor *got, const struct named_tensor *want);
 /* The parameter of this name; NULL: none, also of no function. */

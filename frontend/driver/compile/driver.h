@@ -281,6 +281,9 @@ struct named_tensors {
 struct named_tensor *tensors_add(struct driver *d, struct named_tensors *list, const char *name,
                                  enum ir_dtype dtype, int rank, const int64_t *dims);
 struct named_tensor *tensors_find(const struct named_tensors *t, const char *name);
+double tensor_value(const struct named_tensor *t, int64_t i);
+/* Which elements of a float tensor are not finite: "12 of 97 elements, the first NaN at [0,4,17]"; NULL: none. */
+const char *tensor_not_finite(struct driver *d, const struct named_tensor *t);
 /* Gives a tensor its elements, rounded to its type. */
 void tensor_set(struct named_tensor *t, const double *values);
 /* Reads a safetensors file; with a prefix only tensors whose names begin so, without it. */

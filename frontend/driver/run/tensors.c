@@ -5,6 +5,7 @@
  */
 #include "frontend/driver/run/probes.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "frontend/text/files.h"
@@ -36,6 +37,42 @@ struct named_tensor *tensors_add(struct driver *d, struct named_tensors *list, c
 	if (slot)
 		*slot = t;
 	return slot;
+}
+
+double tensor_value(const struct named_tensor *t, int64_t i)
+{
+	double value;
+	weight_read_elements(t->dtype, t->data, i, 1, &value);
+	return value;
+}
+
+const char *tensor_not_finite(struct driver *d, const struct named_tensor *t)
+{
+	int64_t first = -1, n = 0, inner = t->count;
+	struct buf at;
+	if (ir_dtype_class(t->dtype) != DTCLASS_FLOAT)
+		return NULL;
+	for (int64_t i = 0; i < t->count; i++) {
+		bool is_finite = isfinite(tensor_value(t, i));
+		first = !is_finite && first < 0 ? i : first;
+		n += !is_finite;
+	}
+	if (n == 0)
+		return NULL;
+	buf_init(&at);
+	for (int k = 0; k < t->rank; k++) {
+		inner = t->dims[k] ? inner / t->dims[k] : 0;
+		buf_printf(&at, "%s%lld", k ? "," : "", (long long)(inner ? first / inner % t->dims[k] : 0));
+	}
+	double v = tensor_value(t, first);
+	const char *text = arena_printf(&d->arena, "%lld of %lld elements, the first %s at [%s]",
+	                                (long long)n, (long long)t->count,
+	                                isnan(v) ? "NaN"
+	                                : v < 0  ? "-infinity"
+	                                         : "infinity",
+	                                t->rank ? at.data : "");
+	buf_destroy(&at);
+	return text;
 }
 
 void tensor_set(struct named_tensor *t, const double *values)

@@ -12,6 +12,13 @@
  */
 TFMC_MUST_USE enum tfmc_status values_read(struct driver *d, const struct ir_func *f, const char *text,
                                            struct named_tensors *out);
+/*
+ * Tensors of the library's names that are no inputs of the function. A mask of padding behind the tokens becomes lengths, one of
+ * ones alone says nothing; any other mask, and tensors that would change what is computed (position_ids, inputs_embeds,
+ * ..), are TFMC_INVALID after a diagnostic unless they say what holds anyway.
+ */
+TFMC_MUST_USE enum tfmc_status values_of_library(struct driver *d, const struct ir_func *f,
+                                                 struct named_tensors *in);
 /* Appends name, type and values, one line for each row; of long rows and many rows the beginning. */
 TFMC_MUST_USE enum tfmc_status values_print(struct driver *d, const struct named_tensors *t, struct buf *out);
 

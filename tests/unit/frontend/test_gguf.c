@@ -187,6 +187,21 @@ START_TEST(codes_are_the_elements)
 }
 END_TEST
 
+/* Halves of damaged files that are infinite: then elements are NaN, and none is infinite by the sign of its code. */
+START_TEST(no_element_is_infinite)
+{
+	enum { K = 512 };
+	const struct blocks *b = &blocks[_i];
+	static unsigned char bytes[K * 2];
+	static double elements[K];
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = i % 2 ? 0x7c : 0;
+	b->read(bytes, 0, K, elements);
+	for (int i = 0; i < K; i++)
+		ck_assert_msg(!isinf(elements[i]), "%s: element %d is %g", b->name, i, elements[i]);
+}
+END_TEST
+
 /* ---- single lies ---- */
 
 static void no_magic(void)
@@ -421,6 +436,7 @@ Suite *suite_gguf(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, a_good_file);
 	tcase_add_loop_test(tc, codes_are_the_elements, 0, (int)TFMC_COUNT(blocks));
+	tcase_add_loop_test(tc, no_element_is_infinite, 0, (int)TFMC_COUNT(blocks));
 	tcase_add_loop_test(tc, a_lie, 0, (int)TFMC_COUNT(lies));
 	tcase_add_test(tc, cut_files);
 	tcase_add_loop_test(tc, mutated_files, 0, 4);
