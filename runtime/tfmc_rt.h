@@ -120,7 +120,7 @@ struct tfmc_session_options {
 	int all_workers;        /* nonzero: every call takes all of them, however small it is */
 	int64_t spin_us; /* that idle workers look for work; 0: as tfmc_gang_create, negative: not at all */
 	/*
-	 * Tokens of one call, over all its sequences; 0: as many as the bounds allow. The arena is made for
+	 * Tokens of one call, over all its sequences; 0: as many as the bounds allow; TFMC_RT_E_DIM where negative. The arena is made for
 	 * calls of so many (of one token for each sequence at least, and of the prefix whose positions see
 	 * each other), longer prompts are read in several calls, with the same bits. Sources of
 	 * sequence-to-sequence models and inputs of `run` must fit as a whole.

@@ -87,6 +87,29 @@ static const struct ir_wexpr *as_wanted(struct lowering *lw, const struct weight
 	return rounded;
 }
 
+/* A tensor of ints whose elements would be taken as they are: codes that a file forgot the scales of, or another tensor. */
+static const struct ir_wexpr *taken_ints(const struct ir_wexpr *e)
+{
+	const struct ir_wexpr *found = NULL;
+	bool moves = e->kind != WX_MUL && e->kind != WX_DIV && e->kind != WX_OFFSET;
+	if (e->kind == WX_TENSOR)
+		return e->format == FORMAT_PLAIN && ir_dtype_class(e->stored) != DTCLASS_FLOAT ? e : NULL;
+	for (size_t i = 0; moves && found == NULL && i < e->n_args; i++)
+		found = taken_ints(e->args[i]);
+	return found;
+}
+
+static const struct ir_wexpr *check_floats(struct lowering *lw, const char *path, const struct ir_wexpr *e)
+{
+	const struct ir_wexpr *ints = e == NULL ? NULL : taken_ints(e);
+	if (ints == NULL)
+		return e;
+	lower_fail(lw, LOC_NONE, DIAG_VALUE_TYPE,
+	           "the parameter '%s' wants floats, the tensor '%s' of '%s' holds %s", path, ints->tensor,
+	           ints->file, ir_dtype_name(ints->stored));
+	return NULL;
+}
+
 static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_need *need, const char *path)
 {
 	struct frontend_model *m = lw->m;
@@ -109,7 +132,8 @@ static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_n
 		           path);
 		return NULL;
 	}
-	r->e = as_wanted(lw, need, &r->want, weight_map_find(m->weights.map, &r->want));
+	r->e = as_wanted(lw, need, &r->want,
+	                 check_floats(lw, path, weight_map_find(m->weights.map, &r->want)));
 	if (r->e == NULL) /* the others are looked at, too: all mistakes of a map in one run */
 		r->e = wexpr_full(&m->arena, 0.0, need->rank, need->dims);
 	strmap_set(&m->weights.resolved, path, r);

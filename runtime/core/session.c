@@ -147,7 +147,7 @@ static int read_bounds(const struct tfmc_session *s, const struct tfmc_session_o
 static int read_counts(struct tfmc_session *s, const struct tfmc_session_options *o)
 {
 	const struct tfmc_record *r = s->model.record;
-	if (o->batch < 0 || o->batch > batch_bound(r))
+	if (o->batch < 0 || o->batch > batch_bound(r) || o->call_tokens < 0)
 		return TFMC_RT_E_DIM;
 	if (o->workers < 0 || o->decode_workers < 0 || o->workers > MAX_WORKERS ||
 	    o->decode_workers > MAX_WORKERS)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# A weight that is not finite: compiling names its tensor and place once, run says which outputs are not finite, verify fails.
+# A weight that is not finite: compiling names its tensor and place once, run says which outputs are not finite, verify fails. A
+# norm's weight that is stored as ints is refused; more steps than the context has room for, and probes that fit nothing, are said.
 set -euo pipefail
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -37,3 +38,28 @@ nan NaN
 inf infinity
 -inf -infinity
 END
+
+# The same bytes, called ints.
+python3 - "$tmp/whole" "$tmp/m/model.safetensors" <<'END'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+n = struct.unpack("<Q", data[:8])[0]
+head = json.loads(data[8:8 + n])
+name = next(k for k in head if k.endswith("norm.weight"))
+head[name]["dtype"] = "I32"
+text = json.dumps(head).encode()
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + data[8 + n:])
+END
+status=0
+"$TFMC" "$tmp/m/model.yaml" -o "$tmp/m.o" "${quick[@]}" 2>"$tmp/said" || status=$?
+[ $status -eq 1 ]
+grep -q "error: the parameter '.*norm.weight' wants floats, the tensor '.*norm.weight' of 'model.safetensors' holds i32" "$tmp/said"
+cp "$tmp/whole" "$tmp/m/model.safetensors"
+
+"$TFMC" generate "$tmp/m/model.yaml" "${quick[@]}" --tokens 4,5 --steps 100000 --print-tokens >"$tmp/log" 2>"$tmp/said"
+grep -c 'warning: --steps 100000: a sequence has at most' "$tmp/said" | grep -qx 1
+"$TFMC" generate "$tmp/m/model.yaml" "${quick[@]}" --tokens 4,5 --steps 3 --print-tokens >"$tmp/log" 2>"$tmp/said"
+if grep -q 'warning' "$tmp/said"; then exit 1; fi
+status=0
+"$TFMC" inspect "$tmp/m/model.yaml" --probe tokens --probe 'none*' >"$tmp/log" 2>"$tmp/said" || status=$?
+[ $status -eq 1 ] && grep -q "no value of the model matches 'none\*'" "$tmp/said"

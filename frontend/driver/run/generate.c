@@ -34,7 +34,7 @@ struct generation {
 	int32_t *out; /* [cap] */
 	double *log_p;
 	uint64_t cap;
-	bool border_said;
+	bool border_said, room_said;
 	bool side_by_side; /* prompts wait until there are enough for one batch after another */
 	struct {
 		struct ids *items;
@@ -98,6 +98,20 @@ static void warn_full(struct generation *g, uint64_t n_tokens)
 	diag_warning(&g->d->diag, LOC_NONE, DIAG_LIMIT,
 	             "the text ends at %llu tokens: there is no room for more", (unsigned long long)n_tokens);
 	driver_note_room(g->d);
+}
+
+/* Once a command: more tokens are wanted than there is room for. */
+static void say_room(struct generation *g, uint64_t n_prompt)
+{
+	const struct tfmc_record *r = g->record;
+	int64_t first = r->generate_kind == 1 ? (int64_t)n_prompt : r->n_start, room = r->max_len - first;
+	if (g->room_said || !g->d->options.steps || room < 0 || g->wish.steps <= room)
+		return;
+	g->room_said = true;
+	diag_warning(
+	        &g->d->diag, LOC_NONE, DIAG_OPTION,
+	        "--steps %lld: a sequence has at most %lld tokens, so that %lld may follow the first %lld",
+	        (long long)g->wish.steps, (long long)r->max_len, (long long)room, (long long)first);
 }
 
 static int print_id(void *user, int32_t id)
@@ -312,6 +326,8 @@ static enum tfmc_status generate_prompt(void *user, const char *text, size_t num
 	struct ids prompt = {.line = number};
 	bool is_list = g->d->options.tokens || g->d->options.tokens_file;
 	enum tfmc_status st = is_list ? list_ids(g, text, &prompt) : text_ids(g, text, &prompt);
+	if (st == TFMC_OK)
+		say_room(g, prompt.n);
 	if (st == TFMC_OK && g->side_by_side)
 		return wait_for_others(g, &prompt);
 	if (st == TFMC_OK)

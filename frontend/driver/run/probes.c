@@ -101,8 +101,9 @@ static void print_name(struct driver *d, const struct ir_module *m, const struct
 	buf_char(&d->out, '\n');
 }
 
+/* matched: [patterns], those that a name fits. */
 static enum tfmc_status print_names(struct driver *d, const struct ir_module *m, const char *function,
-                                    size_t *n)
+                                    bool *matched)
 {
 	const struct ir_func *f = ir_find_func(m, function);
 	struct probe_request q = {.cx = &d->diag, .arena = &d->arena};
@@ -114,11 +115,13 @@ static enum tfmc_status print_names(struct driver *d, const struct ir_module *m,
 	buf_printf(&d->out, "%s:\n", function);
 	for (size_t i = 0; i < names.n; i++) {
 		bool found = false;
-		for (size_t k = 0; k < d->options.probe.n && !found; k++)
-			found = glob_match(d->options.probe.items[k], names.items[i].name);
+		for (size_t k = 0; k < d->options.probe.n; k++) {
+			bool fits = glob_match(d->options.probe.items[k], names.items[i].name);
+			matched[k] = matched[k] || fits;
+			found = found || fits;
+		}
 		if (found)
 			print_name(d, m, f, &sites.items[names.items[i].site], names.items[i].name);
-		*n += found;
 	}
 	return TFMC_OK;
 }
@@ -126,15 +129,19 @@ static enum tfmc_status print_names(struct driver *d, const struct ir_module *m,
 enum exit_code inspect_probes(struct driver *d)
 {
 	struct loaded l;
-	size_t n = 0;
+	bool *matched = ARENA_ARRAY(&d->arena, bool, d->options.probe.n + 1);
 	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK && !matched)
+		st = TFMC_NO_MEMORY;
 	if (st == TFMC_OK)
-		st = print_names(d, l.module, "run", &n);
+		st = print_names(d, l.module, "run", matched);
 	if (st == TFMC_OK)
-		st = print_names(d, l.module, "encode", &n);
-	if (st == TFMC_OK && !n) {
+		st = print_names(d, l.module, "encode", matched);
+	for (size_t k = 0; st == TFMC_OK && k < d->options.probe.n; k++) {
+		if (matched[k])
+			continue;
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "no value of the model matches '%s'",
-		           d->options.probe.items[0]);
+		           d->options.probe.items[k]);
 		st = TFMC_INVALID;
 	}
 	driver_unload(&l);

@@ -186,7 +186,9 @@ START_TEST(sessions)
 	open_one(TFMC_RT_E_NAME, (struct tfmc_session_options){.variant = "none"});
 	open_one(TFMC_RT_E_FILE, (struct tfmc_session_options){.weights_path = "/"});
 	open_one(TFMC_RT_OK, (struct tfmc_session_options){.call_tokens = LARGE});
-	open_one(TFMC_RT_OK, (struct tfmc_session_options){.call_tokens = INT64_MIN, .spin_us = INT64_MIN});
+	open_one(TFMC_RT_E_DIM, (struct tfmc_session_options){.call_tokens = INT64_MIN});
+	open_one(TFMC_RT_E_DIM, (struct tfmc_session_options){.call_tokens = -5});
+	open_one(TFMC_RT_OK, (struct tfmc_session_options){.spin_us = INT64_MIN});
 }
 END_TEST
 
