@@ -18,6 +18,7 @@ struct writer {
 	struct buf *out;
 	const char *upper; /* the model's name for macros */
 	struct strmap taken;
+	bool are_bare; /* the names of `taken` stand in the header without the model's in front */
 };
 
 static const char *upper_of(const struct object *o, const char *s)
@@ -47,82 +48,98 @@ static const char *c_type(enum ir_dtype t)
 	return "void";
 }
 
-/* Of C++; those that C has as well are cfamily_is_word's. */
-static bool is_keyword(const char *s)
+/* ---- names ---- */
+
+/* Keywords of C++; those that C has as well are cfamily_is_word's. */
+static const char *const keywords[] = {
+        "and",       "and_eq",       "bitand",     "bitor",     "catch",     "char16_t",
+        "char32_t",  "char8_t",      "class",      "co_await",  "co_return", "co_yield",
+        "compl",     "concept",      "const_cast", "consteval", "constinit", "decltype",
+        "delete",    "dynamic_cast", "explicit",   "export",    "friend",    "mutable",
+        "namespace", "new",          "noexcept",   "not",       "not_eq",    "operator",
+        "or",        "or_eq",        "private",    "protected", "public",    "reinterpret_cast",
+        "requires",  "static_cast",  "template",   "this",      "throw",     "try",
+        "typeid",    "typename",     "using",      "virtual",   "wchar_t",   "xor",
+        "xor_eq",
+};
+
+/* backends/object/c_names.def: such names are replaced in all members, since a program may include any header first. */
+static const char *const standard[] = {
+#define NAME(name) #name,
+#define BEGINS(word)
+#include "backends/object/c_names.def"
+};
+
+static const char *const beginnings[] = {
+#define NAME(name)
+#define BEGINS(word) #word "_",
+#include "backends/object/c_names.def"
+};
+
+static bool is_in(const char *const *list, size_t n, const char *s)
 {
-	static const char *const words[] = {
-	        "and",
-	        "and_eq",
-	        "bitand",
-	        "bitor",
-	        "catch",
-	        "char16_t",
-	        "char32_t",
-	        "char8_t",
-	        "class",
-	        "co_await",
-	        "co_return",
-	        "co_yield",
-	        "compl",
-	        "concept",
-	        "const_cast",
-	        "consteval",
-	        "constinit",
-	        "decltype",
-	        "delete",
-	        "dynamic_cast",
-	        "explicit",
-	        "export",
-	        "friend",
-	        "mutable",
-	        "namespace",
-	        "new",
-	        "noexcept",
-	        "not",
-	        "not_eq",
-	        "operator",
-	        "or",
-	        "or_eq",
-	        "private",
-	        "protected",
-	        "public",
-	        "requires",
-	        "static_cast",
-	        "template",
-	        "this",
-	        "throw",
-	        "try",
-	        "typeid",
-	        "typename",
-	        "using",
-	        "virtual",
-	        "wchar_t",
-	        "xor",
-	        "xor_eq",
-	        "reinterpret_cast",
-	};
-	for (size_t i = 0; i < TFMC_COUNT(words); i++)
-		if (!strcmp(words[i], s))
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(list[i], s))
 			return true;
-	return cfamily_is_word(s);
+	return false;
+}
+
+static bool is_capital(char c)
+{
+	return (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+static bool are_capitals(const char *s)
+{
+	while (is_capital(*s) || (*s >= '0' && *s <= '9'))
+		s++;
+	return *s == 0;
+}
+
+static bool begins_as_macro(const char *s)
+{
+	size_t n;
+	for (size_t i = 0; i < TFMC_COUNT(beginnings); i++) {
+		n = strlen(beginnings[i]);
+		if (!strncmp(s, beginnings[i], n) && are_capitals(s + n))
+			return true;
+	}
+	/* Formats of inttypes.h: PRId64, SCNxPTR. */
+	return (!strncmp(s, "PRI", 3) || !strncmp(s, "SCN", 3)) && s[3] && strchr("diouxX", s[3]) &&
+	       are_capitals(s + 4);
+}
+
+/* _Bool, __FILE__, .. are the language's, whatever they will mean. */
+static bool is_reserved(const char *s)
+{
+	return s[0] == '_' && is_capital(s[1]);
+}
+
+static bool is_taken_by_c(const char *s)
+{
+	return is_reserved(s) || cfamily_is_word(s) || is_in(keywords, TFMC_COUNT(keywords), s) ||
+	       is_in(standard, TFMC_COUNT(standard), s) || begins_as_macro(s);
 }
 
 /* The members of one struct, or macros of one ending. */
-static void begin_names(struct writer *w)
+static void begin_names(struct writer *w, bool are_bare)
 {
+	w->are_bare = are_bare;
 	strmap_init(&w->taken, w->object->arena);
 }
 
-/* The name, or with the ending and a number when it is a keyword or stands there already; beside, if not NULL, is what
+/* The name, or with the ending and a number when it is one of C's or stands there already; beside, if not NULL, is what
  * another one ends in that comes with it. */
 static const char *new_name(struct writer *w, const char *name, const char *ending, const char *beside)
 {
 	struct arena *a = w->object->arena;
-	const char *text = name, *other = beside ? arena_printf(a, "%s%s", name, beside) : name;
-	for (int n = 1; is_keyword(text) || strmap_has(&w->taken, text) || strmap_has(&w->taken, other);
+	const char *base = w->are_bare && is_reserved(name) ? arena_printf(a, "%s%s", ending, name) : name;
+	const char *text = base, *other = beside ? arena_printf(a, "%s%s", base, beside) : base;
+	for (int n = 1; (w->are_bare && is_taken_by_c(text)) || strmap_has(&w->taken, text) ||
+	                strmap_has(&w->taken, other);
 	     n++) {
-		text = n == 1 ? arena_printf(a, "%s_%s", name, ending)
-		              : arena_printf(a, "%s_%s%d", name, ending, n);
+		text = n == 1 ? arena_printf(a, "%s_%s", base, ending)
+		              : arena_printf(a, "%s_%s%d", base, ending, n);
 		other = beside ? arena_printf(a, "%s%s", text, beside) : text;
 	}
 	(void)strmap_set(&w->taken, text, w);
@@ -180,7 +197,7 @@ static void print_macros(struct writer *w)
 {
 	const struct object *o = w->object;
 	const struct ir_dims *dims = o->module->dims;
-	begin_names(w);
+	begin_names(w, false);
 	buf_str(w->out, "/* Bounds of the dims, inclusive. */\n");
 	for (size_t i = 0; i < ir_dims_count(dims); i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(dims, i);
@@ -317,7 +334,7 @@ static void print_entry(struct writer *w, const struct entry *e)
 	uint64_t *dims = ARENA_ARRAY(o->arena, uint64_t, ir_dims_count(o->module->dims) + 1);
 	size_t n = dims ? entry_dims(o, e, dims) : 0;
 	buf_printf(w->out, "/* %s */\nstruct %s_%s_args {\n", about(e->kind), o->name, e->name);
-	begin_names(w);
+	begin_names(w, true);
 	for (size_t i = 0; i < n; i++) {
 		const char *name = ir_dims_sym(o->module->dims, dims[i])->name;
 		buf_printf(w->out, "\tint64_t %s;\n", new_name(w, name, "dim", NULL));

@@ -9,13 +9,14 @@
 #include <string.h>
 
 static const char *const words[] = {
-        "asm",          "auto",   "bool",   "break",    "case",      "char",     "const",    "continue",
-        "default",      "do",     "double", "else",     "enum",      "extern",   "false",    "float",
-        "for",          "goto",   "if",     "inline",   "int",       "long",     "register", "return",
-        "restrict",     "short",  "signed", "sizeof",   "static",    "struct",   "switch",   "true",
-        "typedef",      "typeof", "union",  "unsigned", "void",      "volatile", "while",    "linux",
-        "unix",         "i386",   "main",   "nullptr",  "constexpr", "alignas",  "alignof",  "static_assert",
-        "thread_local", "NULL",   NULL};
+        "asm",           "auto",     "bool",      "break",    "case",    "char",          "const",
+        "continue",      "default",  "do",        "double",   "else",    "enum",          "extern",
+        "false",         "float",    "for",       "goto",     "if",      "inline",        "int",
+        "long",          "register", "return",    "restrict", "short",   "signed",        "sizeof",
+        "static",        "struct",   "switch",    "true",     "typedef", "typeof",        "union",
+        "unsigned",      "void",     "volatile",  "while",    "linux",   "unix",          "i386",
+        "main",          "nullptr",  "constexpr", "alignas",  "alignof", "static_assert", "thread_local",
+        "typeof_unqual", "NULL",     NULL};
 
 static bool is_in(const char *const *list, const char *name)
 {

@@ -120,6 +120,24 @@ static enum tfmc_status put_files(struct driver *d, const char *folder, const ch
 	return outputs_commit(&d->outputs);
 }
 
+/* What else the name is, so that the project would not build; NULL: nothing. */
+static const char *other_meaning(const char *name)
+{
+#define HEADER  "a header of the system or of tfmc (NAME.h), which the model's own would hide"
+#define TARGET  "a target or a file of CMake's own"
+#define KEYWORD "a word of CMake"
+	static const struct {
+		const char *name, *meaning;
+	} refused[] = {
+#define NAME(name, meaning) {#name, meaning},
+#include "frontend/driver/create/refused.def"
+	};
+	for (size_t i = 0; i < TFMC_COUNT(refused); i++)
+		if (!strcmp(name, refused[i].name))
+			return refused[i].meaning;
+	return NULL;
+}
+
 enum exit_code command_new(struct driver *d)
 {
 	const char *folder = d->options.input, *slash = strrchr(folder, '/'),
@@ -129,9 +147,16 @@ enum exit_code command_new(struct driver *d)
 	if (!expr_is_name(name))
 		return driver_usage(d, "a new model has a name (letters, digits, _; at most 63), not %s",
 		                    name);
+	const char *meaning = other_meaning(name);
+	if (meaning)
+		return driver_usage(d, "%s is %s; give another name", name, meaning);
+	if (!strncmp(name, "tfmc_", strlen("tfmc_")))
+		return driver_usage(
+		        d, "%s: names with tfmc_ in front are those of tfmc's library; give another name",
+		        name);
 	if (!outputs_make_folder(&held, folder)) {
-		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder %s: %s", folder,
-		           errno == EEXIST ? "it exists already; give another name" : strerror(errno));
+		diag_environment(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder %s: %s", folder,
+		                 errno == EEXIST ? "it exists already; give another name" : strerror(errno));
 		return EXIT_ENVIRONMENT;
 	}
 	buf_init(&text);
