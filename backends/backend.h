@@ -170,10 +170,10 @@ TFMC_MUST_USE enum tfmc_status backend_jit_link(struct diag_context *cx, const s
                                                 const struct backend_function *functions, size_t n_functions,
                                                 struct backend_jit **out);
 void backend_jit_destroy(struct backend_jit *jit); /* NULL is allowed */
-/* Address of an exported symbol, or NULL. */
-void *backend_jit_symbol(const struct backend_jit *jit, const char *symbol);
+/* Address of an exported symbol, or NULL; after a diagnostic (diag_environment) when there is no memory for the code. */
+void *backend_jit_symbol(struct backend_jit *jit, const char *symbol);
 /* The functions of the model `name`, as the header's NAME_model() gives them. False when one is absent. */
-bool backend_jit_model(const struct backend_jit *jit, const char *name, struct tfmc_model *out);
+bool backend_jit_model(struct backend_jit *jit, const char *name, struct tfmc_model *out);
 
 /* What so many workers can do at best in a second, all together. */
 struct backend_roof {

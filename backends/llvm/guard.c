@@ -15,9 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "ir/support/memory.h"
 
+#define PROBE_BYTES ((size_t)16 << 20) /* without so much memory a crash is a lack of it */
 #define STACK_BYTES ((size_t)64 << 10) /* of handlers: a stack that is full is a reason to be called */
 
 static const int crashes[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE};
@@ -38,19 +40,29 @@ static _Noreturn void go_back(enum ending how, const char *why)
 
 static void on_fatal(const char *why)
 {
-	go_back(ENDED_FATAL, why);
+	go_back(llvm_says_memory(why) ? ENDED_MEMORY : ENDED_FATAL, why);
 }
 
+static bool is_memory_short(void)
+{
+	void *p = mmap(NULL, PROBE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p != MAP_FAILED)
+		munmap(p, PROBE_BYTES);
+	return p == MAP_FAILED;
+}
+
+/* LLVM does not check every pointer that it is given, and ends at exceptions that nobody catches. */
 static void on_crash(int number)
 {
-	go_back(ENDED_CRASH, number == SIGABRT ? "LLVM gave up" : "LLVM crashed");
+	go_back(is_memory_short() ? ENDED_MEMORY : ENDED_CRASH,
+	        number == SIGABRT ? "LLVM gave up" : "LLVM crashed");
 }
 
 static void on_new(void)
 {
-	memory_refused(0);
 	if (guard.is_active)
 		go_back(ENDED_MEMORY, "");
+	memory_refused(0);
 }
 
 static void on_bad_alloc(void *user, const char *why, bool is_crash_wanted)
@@ -87,13 +99,24 @@ static enum tfmc_status report(struct diag_context *cx, enum ending how)
 		return TFMC_INTERNAL;
 	switch (how) {
 	case ENDED_NOT: return TFMC_OK;
-	case ENDED_MEMORY: return TFMC_NO_MEMORY;
+	case ENDED_MEMORY: memory_refused(0); return TFMC_NO_MEMORY;
 	case ENDED_FATAL: diag_error(cx, LOC_NONE, DIAG_INTERNAL, "LLVM: %s", guard.why); break;
 	case ENDED_CRASH:
 		diag_error(cx, LOC_NONE, DIAG_INTERNAL, "%s while code was generated", guard.why);
 		break;
 	}
 	return TFMC_INTERNAL;
+}
+
+bool llvm_says_memory(const char *text)
+{
+	static const char *const words[] = {"allocate memory",   "out of memory",
+	                                    "Allocation failed", "allocate section memory",
+	                                    "not enough memory", "bad alloc"};
+	bool found = false;
+	for (size_t i = 0; i < TFMC_COUNT(words); i++)
+		found = found || strstr(text, words[i]);
+	return found;
 }
 
 enum tfmc_status llvm_guard(struct diag_context *cx, void (*work)(void *user), void *user)

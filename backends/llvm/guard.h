@@ -7,6 +7,8 @@
 #ifndef TFMC_BACKENDS_LLVM_GUARD_H
 #define TFMC_BACKENDS_LLVM_GUARD_H
 
+#include <stdbool.h>
+
 #include "ir/diag/diag.h"
 
 /*
@@ -15,5 +17,8 @@
  * at a time.
  */
 TFMC_MUST_USE enum tfmc_status llvm_guard(struct diag_context *cx, void (*work)(void *user), void *user);
+
+/* Whether a message of LLVM says that the system gave no memory. */
+bool llvm_says_memory(const char *text);
 
 #endif

@@ -12,6 +12,7 @@
 #include <llvm-c/Target.h>
 #include <llvm/Config/llvm-config.h>
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ir/support/memory.h"
@@ -20,11 +21,13 @@
 
 struct backend_jit {
 	LLVMOrcLLJITRef jit;
+	struct diag_context *cx;
+	char why[256]; /* the code could not be placed in memory; "": it could, or nobody asked yet */
 };
 
 /* One call of LLVM, for the guard. */
 struct call {
-	const struct backend_jit *jit;
+	struct backend_jit *jit;
 	const struct buf *object;
 	const struct backend_function *functions;
 	size_t n_functions;
@@ -34,12 +37,25 @@ struct call {
 	LLVMOrcLLJITRef opened;
 };
 
-static enum tfmc_status report(struct diag_context *cx, LLVMErrorRef error)
+/* The object is one of ours and whole: pages that the system does not give are the reason. */
+static enum tfmc_status report(struct diag_context *cx, const char *text)
 {
+	if (llvm_says_memory(text)) {
+		memory_refused(0);
+		return TFMC_NO_MEMORY;
+	}
+	diag_environment(cx, LOC_NONE, DIAG_TARGET, "the code cannot be loaded into memory: %s", text);
+	return TFMC_IO;
+}
+
+/* Of what happens while a symbol is looked up; the first is the cause. */
+static void on_session_error(void *user, LLVMErrorRef error)
+{
+	struct backend_jit *jit = user;
 	char *text = LLVMGetErrorMessage(error);
-	diag_error(cx, LOC_NONE, DIAG_INTERNAL, "loading the object: %s", text);
+	if (!*jit->why)
+		(void)snprintf(jit->why, sizeof(jit->why), "%s", text);
 	LLVMDisposeErrorMessage(text);
-	return TFMC_INTERNAL;
 }
 
 static LLVMErrorRef add_process_symbols(LLVMOrcLLJITRef jit)
@@ -70,6 +86,8 @@ static LLVMErrorRef open(LLVMOrcLLJITRef *jit, const struct call *c)
 	LLVMErrorRef error = LLVMOrcCreateLLJIT(jit, NULL);
 	if (error)
 		return error;
+	LLVMOrcExecutionSessionSetErrorReporter(LLVMOrcLLJITGetExecutionSession(*jit), on_session_error,
+	                                        c->jit);
 	error = add_process_symbols(*jit);
 	if (!error && c->n_functions > 0)
 		error = add_functions(*jit, c->functions, c->n_functions);
@@ -108,8 +126,9 @@ enum tfmc_status backend_jit_link(struct diag_context *cx, const struct buf *obj
 	struct backend_jit *j = memory_zeroed(1, sizeof(*j));
 	if (!j)
 		return TFMC_NO_MEMORY;
+	j->cx = cx;
 	memory_stage("loading the code", NULL);
-	struct call c = {.object = object, .functions = functions, .n_functions = n_functions};
+	struct call c = {.jit = j, .object = object, .functions = functions, .n_functions = n_functions};
 	enum tfmc_status status = llvm_guard(cx, load, &c);
 	if (status != TFMC_OK) {
 		memory_free(j);
@@ -117,8 +136,11 @@ enum tfmc_status backend_jit_link(struct diag_context *cx, const struct buf *obj
 	}
 	j->jit = c.opened;
 	if (c.error) {
+		char *text = LLVMGetErrorMessage(c.error);
 		backend_jit_destroy(j);
-		return report(cx, c.error);
+		status = report(cx, text);
+		LLVMDisposeErrorMessage(text);
+		return status;
 	}
 	*out = j;
 	return TFMC_OK;
@@ -133,17 +155,19 @@ void backend_jit_destroy(struct backend_jit *jit)
 	memory_free(jit);
 }
 
-void *backend_jit_symbol(const struct backend_jit *jit, const char *symbol)
+void *backend_jit_symbol(struct backend_jit *jit, const char *symbol)
 {
 	struct call c = {.jit = jit, .symbol = symbol};
 	if (llvm_guard(NULL, look_up, &c) != TFMC_OK)
 		return NULL;
 	LLVMConsumeError(c.error);
+	if (*jit->why && !c.at)
+		(void)report(jit->cx, jit->why);
 	return (void *)(uintptr_t)c.at;
 }
 
 /* The address of the symbol name_suffix goes to the pointer at `out`. */
-static bool find(const struct backend_jit *jit, const char *name, const char *suffix, void *out)
+static bool find(struct backend_jit *jit, const char *name, const char *suffix, void *out)
 {
 	struct buf symbol;
 	buf_init(&symbol);
@@ -154,7 +178,7 @@ static bool find(const struct backend_jit *jit, const char *name, const char *su
 	return at != NULL;
 }
 
-bool backend_jit_model(const struct backend_jit *jit, const char *name, struct tfmc_model *out)
+bool backend_jit_model(struct backend_jit *jit, const char *name, struct tfmc_model *out)
 {
 	memset(out, 0, sizeof(*out));
 	bool found = find(jit, name, "record", &out->record);

@@ -159,8 +159,7 @@ static double rate(double amount, double seconds)
 	return seconds > 0 ? amount / seconds : 0;
 }
 
-static void measure(const struct backend_roof_options *o, const struct backend_jit *jit,
-                    struct backend_roof *out)
+static void measure(const struct backend_roof_options *o, struct backend_jit *jit, struct backend_roof *out)
 {
 	struct work w = {.data = o->data};
 	double workers = (double)o->workers;

@@ -5,6 +5,7 @@
  */
 #include "frontend/driver/compile/driver.h"
 #include "frontend/driver/help/help.h"
+#include "frontend/driver/shrunk.h"
 #include "frontend/expr/expr.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
@@ -83,24 +84,46 @@ static void print_diagnostic(void *user, const struct diag_context *cx, const st
 	driver_flush_log(d);
 }
 
-/* The one answer to it, wherever it happens. Nothing is destroyed: the process ends. */
-static void out_of_memory(void *user, const char *stage, size_t bytes)
+/* The last diagnostic of the process: one that was being written is dropped. */
+static void begin_last(struct driver *d)
 {
-	struct driver *d = user;
 	if (d->is_reporting) {
 		buf_clear(&d->log);
 		diagnostics_restart(&d->diagnostics);
 	}
 	d->diag.max_errors = 0;
+}
+
+/* Nothing is destroyed, which would want memory or what is damaged. */
+static _Noreturn void end_now(struct driver *d)
+{
+	outputs_abandon();
+	diagnostics_finish(&d->diagnostics, (int)EXIT_ENVIRONMENT, DRIVER_VERSION, &d->log);
+	driver_flush_log(d);
+	_exit((int)EXIT_ENVIRONMENT);
+}
+
+/* The one answer to it, wherever it happens. */
+static void out_of_memory(void *user, const char *stage, size_t bytes)
+{
+	struct driver *d = user;
+	begin_last(d);
 	if (bytes)
 		diag_error(&d->diag, LOC_NONE, DIAG_MEMORY, "out of memory while %s (%zu bytes wanted)",
 		           stage, bytes);
 	else
 		diag_error(&d->diag, LOC_NONE, DIAG_MEMORY, "out of memory while %s", stage);
-	outputs_abandon();
-	diagnostics_finish(&d->diagnostics, (int)EXIT_ENVIRONMENT, DRIVER_VERSION, &d->log);
-	driver_flush_log(d);
-	_exit((int)EXIT_ENVIRONMENT);
+	end_now(d);
+}
+
+/* Other threads may go on until the end of the process. */
+static void file_shrank(void *user, const char *path)
+{
+	struct driver *d = user;
+	begin_last(d);
+	diag_error(&d->diag, LOC_NONE, DIAG_FILE,
+	           "cannot read '%.400s': it became shorter while it was read, or its disk fails", path);
+	end_now(d);
 }
 
 /* Text that other options write to stderr would be between the diagnostics. */
@@ -226,7 +249,8 @@ bool driver_flush_out(struct driver *d)
 		errno = 0;
 	d->out_failed = errno != 0;
 	if (d->out_failed)
-		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot write to stdout: %s", strerror(errno));
+		diag_environment(&d->diag, LOC_NONE, DIAG_FILE, "cannot write to stdout: %s",
+		                 strerror(errno));
 	buf_clear(&d->out);
 	return !d->out_failed;
 }
@@ -255,7 +279,11 @@ static void note_hidden_errors(struct diag_context *cx)
 static enum exit_code finish(struct driver *d, enum exit_code code)
 {
 	check_reason(d, code);
+	if (code == EXIT_INPUT && d->diag.n_environment)
+		code = EXIT_ENVIRONMENT;
 	note_hidden_errors(&d->diag);
+	if ((code == EXIT_OK || code == EXIT_VERIFY) && outputs_commit(&d->outputs) != TFMC_OK)
+		code = EXIT_ENVIRONMENT;
 	outputs_discard(&d->outputs);
 	driver_flush_log(d);
 	if (!driver_flush_out(d) && code == EXIT_OK)
@@ -288,6 +316,7 @@ int main(int argc, char **argv)
 	outputs_init(&d.outputs, &d.arena, &d.diag);
 	outputs_handle_signals();
 	memory_on_refusal(out_of_memory, &d);
+	shrunk_handle(file_shrank, &d);
 
 	struct buf error;
 	buf_init(&error);

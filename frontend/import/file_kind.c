@@ -81,7 +81,7 @@ static bool is_other_json(const char *path)
 bool file_kind_may_be_model(struct arena *a, struct diag_context *cx, const char *path)
 {
 	char head[HEAD_BYTES];
-	size_t n = file_head(path, head, sizeof(head));
+	size_t n = file_head(cx, path, head, sizeof(head));
 	for (size_t i = 0; i < TFMC_COUNT(kinds); i++) {
 		const struct kind *k = &kinds[i];
 		if (k->at + k->n > n || memcmp(head + k->at, k->magic, k->n) != 0)

@@ -28,8 +28,7 @@ bool folder_is(const char *path)
 
 bool folder_has(struct arena *a, const char *dir, const char *name)
 {
-	struct stat st;
-	return stat(file_join(a, dir, name), &st) == 0 && S_ISREG(st.st_mode);
+	return file_exists(file_join(a, dir, name));
 }
 
 /* A part of a path: [from, end). */
@@ -127,7 +126,7 @@ static const char *files_ending(struct arena *a, struct diag_context *cx, const 
 	size_t n = 0;
 	DIR *d = opendir(dir);
 	if (d == NULL) {
-		diag_error(cx, LOC_NONE, DIAG_FILE, "cannot read '%s': %s", dir, strerror(errno));
+		diag_environment(cx, LOC_NONE, DIAG_FILE, "cannot read '%s': %s", dir, strerror(errno));
 		return NULL;
 	}
 	for (struct dirent *e; n < FILES_MAX && (e = readdir(d)) != NULL;) {
@@ -186,9 +185,9 @@ const char *folder_model(struct parsed_files *f, const char *path, const char *n
 
 #define PARTS_MAX 1000
 
-bool gguf_model_is(const char *path)
+bool gguf_model_is(struct diag_context *cx, const char *path)
 {
-	return file_begins_with(path, "GGUF", 4);
+	return file_begins_with(cx, path, "GGUF", 4);
 }
 
 static const char part_ending[] = "-00001-of-#####.gguf";

@@ -46,7 +46,7 @@ bool folder_token_of(struct parsed_files *f, const char *dir, const char *key, c
 bool folder_token_id(struct parsed_files *f, const char *dir, const char *text, int64_t *id);
 
 /* A GGUF file, by its first bytes. */
-bool gguf_model_is(const char *path);
+bool gguf_model_is(struct diag_context *cx, const char *path);
 /* How many parts a file has by its name (NAME-00001-of-0000N.gguf), 1 for other names; the name of part i
  * from 1. */
 int gguf_parts(const char *path);

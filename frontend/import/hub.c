@@ -116,7 +116,7 @@ const struct hub_config *hub_read(struct model_document *d, const struct yaml_no
 	document_note_file(d, path);
 	d->hub_path = path;
 	*c = (struct hub_config){.name = file->text, .loc = file->loc};
-	bool ok = file_begins_with(path, "GGUF", 4) ? read_gguf(d, path, c) : read_json(d, path, c);
+	bool ok = file_begins_with(d->cx, path, "GGUF", 4) ? read_gguf(d, path, c) : read_json(d, path, c);
 	return ok ? c : NULL;
 }
 

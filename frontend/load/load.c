@@ -103,12 +103,13 @@ static struct frontend_model *create(struct diag_context *cx, const char *path,
 }
 
 /* The text that stands for a hub folder or a GGUF file; NULL for other files, or after a diagnostic. */
-static const char *made_text(struct frontend_model *m, const char *at, enum tfmc_status *st)
+static const char *made_text(struct frontend_model *m, bool is_folder, const char *at, enum tfmc_status *st)
 {
-	if (folder_is(m->doc.path))
+	if (is_folder)
 		return folder_model(&m->doc.parsed, m->doc.path, m->options.name, at, st);
-	return gguf_model_is(m->doc.path) ? gguf_model(&m->doc.parsed, m->doc.path, m->options.name, at)
-	                                  : NULL;
+	return gguf_model_is(m->cx, m->doc.path)
+	               ? gguf_model(&m->doc.parsed, m->doc.path, m->options.name, at)
+	               : NULL;
 }
 
 /* Files of a folder that its text is made of and does not name. */
@@ -172,12 +173,13 @@ static void note_later_files(struct frontend_model *m)
 static enum tfmc_status read_written(struct frontend_model *m)
 {
 	bool folder = folder_is(m->doc.path);
-	if (!folder && !gguf_model_is(m->doc.path) && !file_kind_may_be_model(&m->arena, m->cx, m->doc.path))
+	if (!folder && !gguf_model_is(m->cx, m->doc.path) &&
+	    !file_kind_may_be_model(&m->arena, m->cx, m->doc.path))
 		return TFMC_INVALID;
-	if (!folder && !gguf_model_is(m->doc.path))
+	if (!folder && !gguf_model_is(m->cx, m->doc.path))
 		return yaml_read(&m->arena, m->cx, m->doc.path, m->doc.path, LOC_NONE, &m->doc.written);
 	enum tfmc_status st = TFMC_INVALID;
-	const char *text = made_text(m, "", &st);
+	const char *text = made_text(m, folder, "", &st);
 	if (folder) {
 		m->doc.dir = m->doc.path;
 		note_folder_files(m);
@@ -233,7 +235,7 @@ enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
 const char *frontend_folder_text(struct frontend_model *m, const char *at)
 {
 	enum tfmc_status st;
-	return made_text(m, at, &st);
+	return made_text(m, folder_is(m->doc.path), at, &st);
 }
 
 const char *frontend_name(const struct frontend_model *m)

@@ -98,12 +98,12 @@ static const char *errno_text(int e)
 
 static enum tfmc_status io_error(struct diag_context *cx, struct loc loc, const char *path, const char *why)
 {
-	diag_error(cx, loc, DIAG_FILE, "cannot read '%.400s': %s", path, why);
+	diag_environment(cx, loc, DIAG_FILE, "cannot read '%.400s': %s", path, why);
 	return TFMC_IO;
 }
 
-/* A descriptor of a regular file and its size, or -1 after a diagnostic. */
-static int open_regular(struct diag_context *cx, const char *path, struct loc loc, size_t *size)
+/* A descriptor of a regular file, or -1 after a diagnostic. */
+static int open_regular(struct diag_context *cx, const char *path, struct loc loc, struct stat *out)
 {
 	struct stat st;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -123,7 +123,7 @@ static int open_regular(struct diag_context *cx, const char *path, struct loc lo
 		close(fd);
 		return -1;
 	}
-	*size = (size_t)st.st_size;
+	*out = st;
 	return fd;
 }
 
@@ -144,31 +144,51 @@ static size_t read_all(int fd, char *data, size_t n)
 	return at;
 }
 
-size_t file_head(const char *path, char *out, size_t n)
+/* Of the name: whoever opens the file for its content says so. */
+static bool is_of_name(int error)
 {
-	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0)
-		return 0;
-	size_t got = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? read_all(fd, out, n) : 0;
-	close(fd);
-	return got == SIZE_MAX ? 0 : got;
+	return error == ENOENT || error == ENOTDIR || error == EACCES || error == ELOOP || error == ENXIO ||
+	       error == ENAMETOOLONG || error == ENODEV;
 }
 
-bool file_begins_with(const char *path, const char *magic, size_t n)
+size_t file_head(struct diag_context *cx, const char *path, char *out, size_t n)
+{
+	struct stat st;
+	size_t got = SIZE_MAX;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd >= 0 && fstat(fd, &st) == 0)
+		got = S_ISREG(st.st_mode) ? read_all(fd, out, n) : 0;
+	int error = errno;
+	if (fd >= 0)
+		close(fd);
+	if (got != SIZE_MAX)
+		return got;
+	if (!is_of_name(error) && cx->n_environment == 0)
+		io_error(cx, LOC_NONE, path, errno_text(error));
+	return 0;
+}
+
+bool file_begins_with(struct diag_context *cx, const char *path, const char *magic, size_t n)
 {
 	char bytes[16];
-	return n <= sizeof(bytes) && file_head(path, bytes, n) == n && memcmp(bytes, magic, n) == 0;
+	return n <= sizeof(bytes) && file_head(cx, path, bytes, n) == n && memcmp(bytes, magic, n) == 0;
+}
+
+bool file_exists(const char *path)
+{
+	struct stat st;
+	return stat(path, &st) == 0 ? S_ISREG(st.st_mode) : errno != ENOENT && errno != ENOTDIR;
 }
 
 enum tfmc_status file_read(struct arena *a, struct diag_context *cx, const char *path, size_t limit,
                            struct loc loc, const char **text, size_t *len)
 {
 	enum tfmc_status st = TFMC_OK;
-	size_t size;
-	int fd = open_regular(cx, path, loc, &size);
+	struct stat info;
+	int fd = open_regular(cx, path, loc, &info);
 	if (fd < 0)
 		return TFMC_IO;
+	size_t size = (size_t)info.st_size;
 	if (size > limit) {
 		diag_error(cx, loc, DIAG_LIMIT, "'%.400s' has %zu bytes, the limit is %zu", path, size,
 		           limit);
@@ -182,6 +202,8 @@ enum tfmc_status file_read(struct arena *a, struct diag_context *cx, const char 
 		size_t got = read_all(fd, data, size);
 		if (got == SIZE_MAX)
 			st = io_error(cx, loc, path, errno_text(errno));
+		else if (got < size)
+			st = io_error(cx, loc, path, "it became shorter while it was read");
 		*len = got;
 		*text = data;
 	}
@@ -192,19 +214,36 @@ enum tfmc_status file_read(struct arena *a, struct diag_context *cx, const char 
 enum tfmc_status file_map_open(struct diag_context *cx, const char *path, struct loc loc,
                                struct file_map *out)
 {
-	size_t size;
+	struct stat info;
 	*out = (struct file_map){.data = empty_file};
-	int fd = open_regular(cx, path, loc, &size);
+	int fd = open_regular(cx, path, loc, &info);
 	if (fd < 0)
 		return TFMC_IO;
+	size_t size = (size_t)info.st_size;
 	void *p = size == 0 ? NULL : mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
 	int error = errno;
 	close(fd);
 	if (p == MAP_FAILED)
 		return io_error(cx, loc, path, errno_text(error));
 	if (p != NULL)
-		*out = (struct file_map){.data = p, .len = size, .mapped = p};
+		*out = (struct file_map){.data = p,
+		                         .len = size,
+		                         .mapped = p,
+		                         .device = (uint64_t)info.st_dev,
+		                         .inode = (uint64_t)info.st_ino,
+		                         .changed = info.st_mtim};
 	return TFMC_OK;
+}
+
+/* A file that was cut off within its last page reads as zeros, without a signal. */
+bool file_map_is_same(const struct file_map *m, const char *path)
+{
+	struct stat st;
+	if (m->mapped == NULL || stat(path, &st) != 0 || (uint64_t)st.st_dev != m->device ||
+	    (uint64_t)st.st_ino != m->inode)
+		return true;
+	return (uintmax_t)st.st_size == m->len && st.st_mtim.tv_sec == m->changed.tv_sec &&
+	       st.st_mtim.tv_nsec == m->changed.tv_nsec;
 }
 
 void file_map_close(struct file_map *m)

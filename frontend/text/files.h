@@ -9,6 +9,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <time.h>
 
 #include "ir/support/arena.h"
 #include "ir/support/compiler.h"
@@ -33,10 +35,15 @@ const char *file_beneath(struct arena *a, struct diag_context *cx, const char *d
 const char *file_named(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
                        struct loc loc);
 
-/* The first bytes of a regular file, at most n; how many, 0 also when it cannot be read. */
-size_t file_head(const char *path, char *out, size_t n);
-/* A regular file that begins with these bytes; false also when it cannot be read. */
-bool file_begins_with(const char *path, const char *magic, size_t n);
+/*
+ * The first bytes of a regular file, at most n; how many, 0 also when it cannot be read. When the system fails, not
+ * the name, that is an error: the kind of the file is not known.
+ */
+size_t file_head(struct diag_context *cx, const char *path, char *out, size_t n);
+/* A regular file that begins with these bytes; false as above. */
+bool file_begins_with(struct diag_context *cx, const char *path, const char *magic, size_t n);
+/* Whether a regular file has the name. One that the system cannot look at counts, so that reading it says why. */
+bool file_exists(const char *path);
 
 /* The bytes, followed by a zero byte that is not counted. TFMC_IO, or TFMC_INVALID over the limit; reported
  * at loc. */
@@ -48,10 +55,16 @@ struct file_map {
 	        *data; /* never NULL after success; a zero-length file has one readable zero byte */
 	size_t len;
 	void *mapped; /* NULL: nothing to unmap */
+	/* As it was opened. */
+	uint64_t device, inode;
+	struct timespec changed;
 };
 TFMC_MUST_USE enum tfmc_status file_map_open(struct diag_context *cx, const char *path, struct loc loc,
                                              struct file_map *out);
 void file_map_close(struct file_map *m);
+/* Whether the bytes are still those that were mapped: nobody wrote to the file `path`, or cut it off. True of one that
+ * another took the place of. */
+bool file_map_is_same(const struct file_map *m, const char *path);
 /* Gives the pages back to the system: those that are read again are mapped again. */
 void file_map_give_back(const struct file_map *m);
 

@@ -20,6 +20,7 @@
 #define TYPO_NAMES_MAX  20000 /* among more names, edit distances take too long */
 
 struct mapped_file {
+	const char *path;
 	struct file_map map;
 	const struct parsed_file *parsed; /* whose mapping it is; NULL: our own */
 };
@@ -77,6 +78,19 @@ void weight_files_give_back(const struct weight_files *wf)
 		file_map_give_back(&wf->files.items[i].map);
 }
 
+enum tfmc_status weight_files_check(const struct weight_files *wf)
+{
+	for (size_t i = 0; i < wf->files.n; i++) {
+		const struct mapped_file *file = &wf->files.items[i];
+		if (file_map_is_same(&file->map, file->path))
+			continue;
+		diag_environment(wf->cx, LOC_NONE, DIAG_FILE, "'%.400s' was changed while it was read",
+		                 file->path);
+		return TFMC_IO;
+	}
+	return TFMC_OK;
+}
+
 /* ---- opening ---- */
 
 static bool add_tensor(struct weight_files *wf, struct stored_tensor *t, const char *file, struct loc loc)
@@ -116,7 +130,8 @@ static struct mapped_file *map_file(struct weight_files *wf, const char *path, s
 		return NULL;
 	const struct parsed_file *parsed = wf->parsed != NULL ? parsed_find(wf->parsed, path) : NULL;
 	bool is_gguf = parsed != NULL && parsed->map.data != NULL;
-	*file = (struct mapped_file){.parsed = is_gguf ? parsed : NULL};
+	*file = (struct mapped_file){.path = arena_strdup(wf->arena, path),
+	                             .parsed = is_gguf ? parsed : NULL};
 	if (is_gguf)
 		file->map = parsed->map;
 	if (is_gguf || file_map_open(wf->cx, path, loc, &file->map) == TFMC_OK)
@@ -307,9 +322,11 @@ enum tfmc_status weight_files_open(struct weight_files *wf, const char *dir, con
 	if (mapped == NULL)
 		return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_IO;
 	const struct mapped_file file = *mapped; /* more files may move the list */
-	if (is_index(&file.map, name))
-		return add_index(wf, &file.map, from, name, loc);
-	return is_known(&file.map, name) ? add_file(wf, &file, name, loc) : refuse_format(wf, name, loc);
+	enum tfmc_status st = is_index(&file.map, name)   ? add_index(wf, &file.map, from, name, loc)
+	                      : is_known(&file.map, name) ? add_file(wf, &file, name, loc)
+	                                                  : refuse_format(wf, name, loc);
+	/* One that is cut off meanwhile ends in zeros. */
+	return st == TFMC_INVALID && weight_files_check(wf) != TFMC_OK ? TFMC_IO : st;
 }
 
 const char *const *weight_files_paths(const struct weight_files *wf, size_t *n)

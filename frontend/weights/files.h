@@ -32,6 +32,9 @@ void weight_files_destroy(struct weight_files *wf);
 /* Memory that holds what was read of the files goes back to the system; they stay readable. */
 void weight_files_give_back(const struct weight_files *wf);
 
+/* TFMC_IO after a diagnostic when one of the files was written to since it was opened. */
+TFMC_MUST_USE enum tfmc_status weight_files_check(const struct weight_files *wf);
+
 /*
  * Opens one file. `dir` is the directory of the YAML file ("" = current);
  * `name` is any path as seen from there. dir NULL: `name` comes from the

@@ -84,6 +84,17 @@ void diag_error(struct diag_context *cx, struct loc loc, enum diag_code code, co
 	va_end(ap);
 }
 
+void diag_environment(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
+{
+	cx->n_environment++;
+	if (!admit(cx, DIAG_ERROR))
+		return;
+	va_list ap;
+	va_start(ap, fmt);
+	emit(cx, (struct diag){DIAG_ERROR, code, loc, NULL, NULL}, fmt, ap);
+	va_end(ap);
+}
+
 void diag_warning(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
 {
 	enum diag_severity severity = cx->warnings_are_errors ? DIAG_ERROR : DIAG_WARNING;

@@ -71,8 +71,9 @@ struct diag_context {
 	diag_sink *sink; /* may be NULL: only counted */
 	void *user;
 	size_t n_errors, n_warnings;
-	size_t max_errors; /* default 20; later errors are only counted */
-	bool drop_notes;   /* the error before was suppressed */
+	size_t n_environment; /* of the errors: not the input's fault (diag_environment) */
+	size_t max_errors;    /* default 20; later errors are only counted */
+	bool drop_notes;      /* the error before was suppressed */
 	bool warnings_are_errors;
 };
 
@@ -86,6 +87,10 @@ uint32_t diag_find_source(const struct diag_context *cx, const char *name);
 const char *diag_source_name(const struct diag_context *cx, uint32_t source);
 
 void diag_error(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
+        TFMC_PRINTF(4, 5);
+/* An error of the system that was asked, not of the input: a file that cannot be read, no memory, no device.
+ * However the stages go on, the command ends with the exit code of such errors. */
+void diag_environment(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
         TFMC_PRINTF(4, 5);
 void diag_warning(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
         TFMC_PRINTF(4, 5);

@@ -5,6 +5,9 @@
  *   REFUSE_UNNAMED=1      there are no files without a name
  *   REFUSE_SYNC=ERRNO     fsync fails; 0: it waits for a signal
  *   REFUSE_FOLDERS=ERRNO  no folder can be read
+ *   REFUSE_CALL=NAME      call REFUSE_AT (from 1) of open, openat, read, fstat, stat, mmap, rename or linkat fails with
+ *                         REFUSE_ERRNO; with REFUSE_COUNT=1 their numbers are printed
+ *   REFUSE_SHRINK=FILE    is cut to REFUSE_BYTES as soon as it was mapped
  *   REFUSE_PASSES=N       LLVM's passes end by signal N, or by a fatal error when N is 0
  */
 #define _GNU_SOURCE
@@ -18,11 +21,44 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *p, size_t n);
+
+enum call {
+	CALL_open,
+	CALL_openat,
+	CALL_read,
+	CALL_fstat,
+	CALL_stat,
+	CALL_mmap,
+	CALL_rename,
+	CALL_linkat,
+	N_CALLS
+};
+
+static const char *const call_names[N_CALLS] = {"open", "openat", "read",   "fstat",
+                                                "stat", "mmap",   "rename", "linkat"};
+static atomic_long calls[N_CALLS];
+
+/* Whether this call is the one that fails. */
+static int fails(enum call call)
+{
+	const char *name = getenv("REFUSE_CALL"), *at = getenv("REFUSE_AT"), *error = getenv("REFUSE_ERRNO");
+	long n = atomic_fetch_add(&calls[call], 1) + 1;
+	if (!name || !at || !error || strcmp(name, call_names[call]) || n != atol(at))
+		return 0;
+	errno = atoi(error);
+	return 1;
+}
+
+#define NEXT(pointer, name)                           \
+	void *found_##name = dlsym(RTLD_NEXT, #name); \
+	memcpy(&pointer, &found_##name, sizeof(pointer))
 
 static atomic_long asked;
 static long refused = -1;
@@ -40,6 +76,8 @@ __attribute__((destructor)) static void end(void)
 {
 	if (getenv("REFUSE_COUNT"))
 		dprintf(STDERR_FILENO, "allocations: %ld\n", (long)asked);
+	for (int i = 0; getenv("REFUSE_COUNT") && i < N_CALLS; i++)
+		dprintf(STDERR_FILENO, "calls of %s: %ld\n", call_names[i], (long)calls[i]);
 }
 
 static int is_refused(void)
@@ -75,11 +113,82 @@ int open(const char *path, int flags, ...)
 	va_start(ap, flags);
 	int mode = va_arg(ap, int);
 	va_end(ap);
+	if (fails(CALL_open))
+		return -1;
 	if ((flags & O_TMPFILE) == O_TMPFILE && getenv("REFUSE_UNNAMED")) {
 		errno = EOPNOTSUPP;
 		return -1;
 	}
 	return next(path, flags, mode);
+}
+
+int openat(int dir, const char *path, int flags, ...)
+{
+	int (*next)(int, const char *, int, ...);
+	va_list ap;
+	NEXT(next, openat);
+	va_start(ap, flags);
+	int mode = va_arg(ap, int);
+	va_end(ap);
+	return fails(CALL_openat) ? -1 : next(dir, path, flags, mode);
+}
+
+ssize_t read(int fd, void *bytes, size_t n)
+{
+	ssize_t (*next)(int, void *, size_t);
+	NEXT(next, read);
+	return fails(CALL_read) ? -1 : next(fd, bytes, n);
+}
+
+int fstat(int fd, struct stat *out)
+{
+	int (*next)(int, struct stat *);
+	NEXT(next, fstat);
+	return fails(CALL_fstat) ? -1 : next(fd, out);
+}
+
+int stat(const char *path, struct stat *out)
+{
+	int (*next)(const char *, struct stat *);
+	NEXT(next, stat);
+	return fails(CALL_stat) ? -1 : next(path, out);
+}
+
+int rename(const char *from, const char *to)
+{
+	int (*next)(const char *, const char *);
+	NEXT(next, rename);
+	return fails(CALL_rename) ? -1 : next(from, to);
+}
+
+int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags)
+{
+	int (*next)(int, const char *, int, const char *, int);
+	NEXT(next, linkat);
+	return fails(CALL_linkat) ? -1 : next(from_dir, from, to_dir, to, flags);
+}
+
+static int is_shrinking(int fd, const char *path)
+{
+	struct stat a, b;
+	int (*of_fd)(int, struct stat *), (*of_path)(const char *, struct stat *);
+	NEXT(of_fd, fstat);
+	NEXT(of_path, stat);
+	return path && fd >= 0 && !of_fd(fd, &a) && !of_path(path, &b) && a.st_dev == b.st_dev &&
+	       a.st_ino == b.st_ino;
+}
+
+void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
+{
+	void *(*next)(void *, size_t, int, int, int, off_t);
+	const char *path = getenv("REFUSE_SHRINK"), *bytes = getenv("REFUSE_BYTES");
+	NEXT(next, mmap);
+	if (fails(CALL_mmap))
+		return MAP_FAILED;
+	void *p = next(at, n, protection, flags, fd, offset);
+	if (p != MAP_FAILED && is_shrinking(fd, path) && truncate(path, atol(bytes)))
+		abort();
+	return p;
 }
 
 DIR *opendir(const char *path)

@@ -110,4 +110,38 @@ pid=$!
 wait_for test -e case.tir.candidate.tir
 kill -TERM $pid; wait $pid || true
 [ ! -e case.tir.candidate.tir ] || complain "reduce left its candidate"
+# One that a killed reduce left is taken over; another's file of the name is not, nor that of one that runs.
+"$TFMC" reduce case.tir --test='sleep 5; true' >log 2>&1 &
+pid=$!
+wait_for test -s case.tir.candidate.tir
+code=0
+"$TFMC" reduce case.tir --test=true -o small.tir >log 2>&1 || code=$?
+[ $code = 3 ] && grep -q 'another tfmc reduce uses it' log || complain "two at once: exit $code: $(cat log)"
+kill -KILL $pid; wait $pid || true
+"$TFMC" reduce case.tir --test='test -s' -o small.tir >log 2>&1 || complain "reduce after one that was killed: $(cat log)"
+[ ! -e case.tir.candidate.tir ] && [ -s small.tir ] || complain "reduce after one that was killed left its candidate"
+for made in 'echo mine >' mkfifo 'ln -s case.tir'; do
+	eval "$made case.tir.candidate.tir"
+	before=$(md5sum case.tir) code=0
+	timeout 20 "$TFMC" reduce case.tir --test=true -o small.tir >log 2>&1 || code=$?
+	[ $code = 3 ] && grep -q 'cannot write the candidate' log && [ "$(md5sum case.tir)" = "$before" ] ||
+		complain "$made in place of the candidate: exit $code: $(cat log)"
+	[ -p case.tir.candidate.tir ] || [ -L case.tir.candidate.tir ] || grep -qx mine case.tir.candidate.tir || complain "$made: it is gone"
+	rm case.tir.candidate.tir
+done
+
+# A path that is a link stays one: what it leads to is written, whether it is there or not.
+mkdir -p there && rm -f x.* there/*
+ln -s there/y.o x.o && ln -s ../there/y.h there/loop.h && ln -s there/loop.h x.h && echo old >there/y.h
+compile >log 2>&1 || complain "outputs that are links: $(cat log)"
+[ -L x.o ] && [ -L x.h ] && [ -L there/loop.h ] && [ ! -L there/y.o ] && [ -s there/y.o ] && ! grep -qx old there/y.h ||
+	complain "outputs that are links: $(ls -l . there)"
+rm -f x.* && ln -s there/circle x.o && ln -s ../x.o there/circle
+code=0
+compile >log 2>&1 || code=$?
+[ $code = 3 ] && grep -q 'cannot write x.o: Too many levels' log || complain "a circle of links: exit $code: $(cat log)"
+rm -f x.* && ln -s there/z.h x.o && ln -s there/z.h x.h
+code=0
+compile >log 2>&1 || code=$?
+[ $code = 3 ] && grep -q 'two outputs are the file' log || complain "two links to one file: exit $code: $(cat log)"
 exit $fails

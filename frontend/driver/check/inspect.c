@@ -134,7 +134,7 @@ static enum tfmc_status inspect_tokenizer(struct driver *d, struct report *out, 
 /* Kinds by their first bytes; everything else is read as a model, which says what it is not. */
 enum kind { KIND_MODEL, KIND_OBJECT, KIND_GGUF, KIND_WEIGHTS, KIND_TOKENIZER, KIND_TENSORS };
 
-static enum kind kind_of(const char *path)
+static enum kind kind_of(struct diag_context *cx, const char *path)
 {
 	static const struct {
 		enum kind kind;
@@ -145,7 +145,7 @@ static enum kind kind_of(const char *path)
 	             {KIND_WEIGHTS, "WIGHTS1", 8},
 	             {KIND_TOKENIZER, "TFMCTOK1", 8}};
 	char head[16];
-	size_t n = file_head(path, head, sizeof(head));
+	size_t n = file_head(cx, path, head, sizeof(head));
 	for (size_t i = 0; i < TFMC_COUNT(kinds); i++)
 		if (n >= kinds[i].n && !memcmp(head, kinds[i].magic, kinds[i].n))
 			return kinds[i].kind;
@@ -191,7 +191,7 @@ enum exit_code command_inspect(struct driver *d)
 	enum tfmc_status st;
 	if (d->options.probe.n)
 		return inspect_probes(d);
-	enum kind kind = kind_of(path);
+	enum kind kind = kind_of(&d->diag, path);
 	report_begin(&report, &d->out, d->options.json);
 	if (kind == KIND_MODEL) {
 		st = inspect_model(d, &report);

@@ -264,7 +264,7 @@ static enum tfmc_status draw(struct plan *p)
 	struct buf text;
 	buf_init(&text);
 	plan_print_svg(&text, p->report->plans.items, p->report->plans.n, p->dims);
-	enum tfmc_status st = driver_write_output(p->d, p->d->options.svg, &text);
+	enum tfmc_status st = driver_put(p->d, p->d->options.svg, &text);
 	buf_destroy(&text);
 	return st;
 }

@@ -2,14 +2,19 @@
 /*
  * tfmc reduce: the smallest text on which a command still ends with a given
  * status. The command gets the name of a candidate, which lies beside the
- * input, so that weight files are found, and is removed at the end.
+ * input, so that weight files are found, and is removed at the end. It is
+ * locked while this process lives: one that a killed process left, which says
+ * so in its first line, is taken over.
  */
-#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE /* flock */
 #include "frontend/driver/compile/driver.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,11 +23,14 @@
 
 #define STATUS_NONE 126 /* from here on the shell says that the command cannot run, or a signal ended it */
 
+static const char mark[] = "; a candidate of tfmc reduce\n";
+
 extern char **environ;
 
 struct test {
 	struct driver *d;
 	const char *command, *candidate;
+	int fd; /* of the candidate, locked */
 	int64_t wanted;
 	enum tfmc_status status; /* of writing and running */
 };
@@ -47,6 +55,45 @@ static bool run_command(const struct test *t, int *status)
 	return ok;
 }
 
+static bool refuse_candidate(const struct test *t, const char *why)
+{
+	diag_environment(&t->d->diag, LOC_NONE, DIAG_FILE, "cannot write the candidate %s: %s", t->candidate,
+	                 why);
+	return false;
+}
+
+/* A file of this name that is not a candidate is somebody's. */
+static bool open_candidate(struct test *t)
+{
+	char text[sizeof(mark)] = "";
+	struct stat st;
+	int fd = open(t->candidate, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	bool is_new = fd >= 0;
+	if (!is_new && errno == EEXIST)
+		fd = open(t->candidate, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	t->fd = fd;
+	if (fd < 0)
+		return refuse_candidate(t, errno == ELOOP ? "it exists" : strerror(errno));
+	if (flock(fd, LOCK_EX | LOCK_NB))
+		return refuse_candidate(t, errno == EWOULDBLOCK ? "another tfmc reduce uses it"
+		                                                : strerror(errno));
+	bool is_left = !fstat(fd, &st) && S_ISREG(st.st_mode) &&
+	               (st.st_size == 0 ||
+	                (pread(fd, text, strlen(mark), 0) == (ssize_t)strlen(mark) && !strcmp(text, mark)));
+	return is_new || is_left || refuse_candidate(t, "it exists, and is no candidate of tfmc reduce");
+}
+
+static bool write_candidate(const struct test *t, const struct buf *text)
+{
+	bool ok = !buf_failed(text) && !ftruncate(t->fd, 0);
+	for (size_t at = 0; ok && at < text->len;) {
+		ssize_t n = pwrite(t->fd, text->data + at, text->len - at, (off_t)at);
+		ok = n > 0 || (n < 0 && errno == EINTR);
+		at += n > 0 ? (size_t)n : 0;
+	}
+	return ok || refuse_candidate(t, strerror(errno));
+}
+
 static bool keeps(void *user, const struct ir_module *m)
 {
 	struct test *t = user;
@@ -55,8 +102,9 @@ static bool keeps(void *user, const struct ir_module *m)
 	if (t->status != TFMC_OK)
 		return false;
 	buf_init(&text);
+	buf_str(&text, mark);
 	ir_print(&text, &t->d->diag, m);
-	bool ok = driver_write_text(t->d, t->candidate, &text);
+	bool ok = write_candidate(t, &text);
 	buf_destroy(&text);
 	if (!ok || !run_command(t, &status))
 		t->status = TFMC_IO;
@@ -69,8 +117,10 @@ static enum tfmc_status check_whole(struct test *t, const struct ir_module *m)
 	int status = 0;
 	if (keeps(t, m))
 		return TFMC_OK;
+	if (t->status != TFMC_OK && t->d->diag.n_environment)
+		return t->status;
 	if (t->status != TFMC_OK || !run_command(t, &status)) {
-		diag_error(&t->d->diag, LOC_NONE, DIAG_FILE, "the command of --test cannot be started");
+		diag_environment(&t->d->diag, LOC_NONE, DIAG_FILE, "the command of --test cannot be started");
 		return TFMC_IO;
 	}
 	diag_error(&t->d->diag, LOC_NONE, DIAG_OPTION,
@@ -101,7 +151,7 @@ static enum tfmc_status reduce(struct driver *d, const struct loaded *l, struct 
 enum exit_code command_reduce(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	struct test t = {.d = d, .command = o->test, .wanted = option_int(o->status, 0)};
+	struct test t = {.d = d, .command = o->test, .wanted = option_int(o->status, 0), .fd = -1};
 	struct loaded l = {0};
 	struct output_file candidate;
 	if (!o->test)
@@ -113,15 +163,15 @@ enum exit_code command_reduce(struct driver *d)
 		        d, "reduce wants IR text; `tfmc MODEL --emit=tir --stop-after=PASS` writes one");
 	enum tfmc_status st = driver_load(d, &l);
 	t.candidate = arena_printf(&d->arena, "%s.candidate.tir", o->input);
-	if (st == TFMC_OK && !access(t.candidate, F_OK)) {
-		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "%s exists; reduce writes its candidates there",
-		           t.candidate);
-		st = TFMC_INVALID;
-	} else if (st == TFMC_OK) {
+	if (st == TFMC_OK && open_candidate(&t)) {
 		outputs_hold(&candidate, t.candidate);
 		st = reduce(d, &l, &t);
 		outputs_release(&candidate);
+	} else if (st == TFMC_OK) {
+		st = TFMC_IO;
 	}
+	if (t.fd >= 0)
+		close(t.fd);
 	driver_unload(&l);
 	return exit_code_of(st);
 }

@@ -259,9 +259,8 @@ static enum tfmc_status give_source(struct check_run *r, struct named_tensors *p
 	prompt->n = 0;
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
-	diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_FAILED, "check %s: %s", r->check->name,
-	           tfmc_session_status_text(r->caller->session, status));
-	return TFMC_INVALID;
+	return driver_call_failed(r->d, r->check->loc, DIAG_CHECK_FAILED, status, "check %s: %s",
+	                          r->check->name, tfmc_session_status_text(r->caller->session, status));
 }
 
 static enum tfmc_status check_generate(struct check_run *r)
@@ -302,11 +301,10 @@ static enum tfmc_status check_generate(struct check_run *r)
 	int status = generate_for_check(r, &o, lists, &result);
 	tfmc_session_set_source(r->caller->session, NULL, NULL, 0);
 	n = result.n;
-	if (status != TFMC_RT_OK) {
-		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_FAILED, "check %s: %s", r->check->name,
-		           tfmc_session_status_text(r->caller->session, status));
-		return TFMC_INVALID;
-	}
+	if (status != TFMC_RT_OK)
+		return driver_call_failed(r->d, r->check->loc, DIAG_CHECK_FAILED, status, "check %s: %s",
+		                          r->check->name,
+		                          tfmc_session_status_text(r->caller->session, status));
 	compare_ids(r, want, out, n, fresh.n ? 0 : n_start);
 	return TFMC_OK;
 }

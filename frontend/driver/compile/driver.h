@@ -79,10 +79,8 @@ double driver_clock(void *user);
 void driver_time_part(struct driver *d, const char *part, double seconds);
 /* One text file, complete or not at all; false after a diagnostic. */
 bool driver_write_text(struct driver *d, const char *path, const struct buf *text);
-/* The same for a file that an option names: "-" is stdout, and no later output may be the same file. */
-TFMC_MUST_USE enum tfmc_status driver_write_output(struct driver *d, const char *path,
-                                                   const struct buf *text);
-/* Puts text to an output of the command; "-" is stdout. The caller commits the outputs. */
+/* Puts text to an output of the command; "-" is stdout. The outputs are committed when
+ * the command has succeeded, or by the caller. */
 TFMC_MUST_USE enum tfmc_status driver_put(struct driver *d, const char *path, const struct buf *text);
 /* Puts text to -o FILE, or to stdout. */
 TFMC_MUST_USE enum tfmc_status driver_emit_text(struct driver *d, const struct buf *text);
@@ -108,6 +106,12 @@ struct loaded {
 struct frontend_options driver_frontend_options(const struct driver *d);
 /* The option that gives the model other numbers than its file says, without dashes; NULL: there is none. */
 const char *driver_rounding_option(const struct driver *d);
+/*
+ * A call of the runtime library failed: the message, and the status that goes on. Of memory, threads, files and
+ * devices it is that of the environment, whatever the command was doing.
+ */
+enum tfmc_status driver_call_failed(struct driver *d, struct loc loc, enum diag_code code, int status,
+                                    const char *fmt, ...) TFMC_PRINTF(5, 6);
 /* The model alone, as it is written. No output may take the place of a file that it was read from, or is to be. */
 TFMC_MUST_USE enum tfmc_status driver_read(struct driver *d, struct frontend_model **out);
 TFMC_MUST_USE enum tfmc_status driver_load(struct driver *d, struct loaded *out);
@@ -129,10 +133,12 @@ TFMC_MUST_USE enum tfmc_status driver_targets(struct driver *d, struct variant_s
 TFMC_MUST_USE enum tfmc_status driver_plan(struct driver *d, const struct ir_module *in, const char *pipeline,
                                            struct variant_set *set);
 void driver_forget_plans(struct variant_set *set);
-/* backend_compile_variants; a failure of the compiler itself writes the planned IR of the first variant. */
+/* backend_compile_variants, of weight files that nobody changed meanwhile (TFMC_IO); a failure of the compiler itself writes the planned IR of the first variant. */
 TFMC_MUST_USE enum tfmc_status driver_generate(struct driver *d, const struct variant_set *set,
-                                               const struct weight_source *weights,
-                                               const struct backend_options *o, struct backend_output *out);
+                                               const struct loaded *l, const struct backend_options *o,
+                                               struct backend_output *out);
+/* Of a model or of IR text; NULL: there are none. */
+struct weight_files *driver_weight_files(const struct loaded *l);
 /* Whose code an object holds. */
 struct code_names {
 	const char *model;

@@ -34,7 +34,7 @@ static const struct target *family_of(const struct tfmc_cl_device *device)
 
 enum tfmc_status driver_refuse_device(struct driver *d, const char *why)
 {
-	diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "--device=%s: %s", d->options.device, why);
+	diag_environment(&d->diag, LOC_NONE, DIAG_TARGET, "--device=%s: %s", d->options.device, why);
 	return TFMC_IO;
 }
 
@@ -108,6 +108,26 @@ static bool runs_here(const struct driver *d, const struct target *t)
 	return t->arch == ARCH_OPENCL ? d->options.device != NULL : target_runs_here(t);
 }
 
+enum tfmc_status driver_call_failed(struct driver *d, struct loc loc, enum diag_code code, int status,
+                                    const char *fmt, ...)
+{
+	struct buf text;
+	va_list ap;
+	buf_init(&text);
+	va_start(ap, fmt);
+	buf_vprintf(&text, fmt, ap);
+	va_end(ap);
+	bool is_system = status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ||
+	                 status == TFMC_RT_E_FILE || status == TFMC_RT_E_DEVICE;
+	if (is_system)
+		diag_environment(&d->diag, loc, status == TFMC_RT_E_MEMORY ? DIAG_MEMORY : DIAG_TARGET, "%s",
+		                 text.data);
+	else
+		diag_error(&d->diag, loc, code, "%s", text.data);
+	buf_destroy(&text);
+	return is_system ? TFMC_IO : TFMC_INVALID;
+}
+
 /* ---- code ---- */
 
 /* The most demanding of those this machine runs; NULL after a diagnostic. */
@@ -153,7 +173,7 @@ static enum tfmc_status compile_here(struct driver *d, const struct native_reque
 	o.entries = q->entries.items;
 	o.n_entries = q->entries.n;
 	TFMC_TRY(plan_here(d, q, out));
-	TFMC_TRY(driver_generate(d, &out->variants, &q->loaded->weights, &o, &out->object));
+	TFMC_TRY(driver_generate(d, &out->variants, q->loaded, &o, &out->object));
 	driver_time(d, "code generation");
 	return packed_map(&out->weights);
 }
@@ -172,6 +192,8 @@ static enum tfmc_status load_here(struct driver *d, const char *name, struct com
 	        backend_jit_link(&d->diag, &out->object.object, functions, TFMC_COUNT(functions), &out->jit));
 	if (backend_jit_model(out->jit, name, &out->model))
 		return TFMC_OK;
+	if (d->diag.n_environment)
+		return TFMC_IO;
 	diag_error(&d->diag, LOC_NONE, DIAG_INTERNAL,
 	           "the object does not define all functions of its interface");
 	return TFMC_INTERNAL;
@@ -220,7 +242,7 @@ enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l, struc
 		q.opt_level = 0;
 	backend_output_init(&out->object);
 	out->weights = (struct packed){.cx = &d->diag, .cache = &d->cache, .file.fd = -1, .arena = &d->arena};
-	out->weights.read = l->model ? frontend_weight_files(l->model) : l->files;
+	out->weights.read = driver_weight_files(l);
 	TFMC_TRY(choose_device(d));
 	TFMC_TRY(driver_targets(d, &out->variants));
 	if (!find_runnable(d, &out->variants))

@@ -184,7 +184,7 @@ static enum tfmc_status emit_object(struct emission *e, const struct variant_set
 	}
 	if (e->l->model)
 		TFMC_TRY(driver_facts(d, e->l->model, &facts));
-	TFMC_TRY(driver_generate(d, set, &e->l->weights, &o, object));
+	TFMC_TRY(driver_generate(d, set, e->l, &o, object));
 	driver_time(d, "code generation");
 	driver_time_part(d, "weight packing", object->pack_seconds);
 	report_code(e, set, &object->object);

@@ -101,16 +101,6 @@ bool driver_write_text(struct driver *d, const char *path, const struct buf *tex
 	return f && outputs_commit(&o) == TFMC_OK;
 }
 
-enum tfmc_status driver_write_output(struct driver *d, const char *path, const struct buf *text)
-{
-	if (!strcmp(path, "-"))
-		return driver_put(d, path, text);
-	if (!driver_write_text(d, path, text))
-		return TFMC_IO;
-	outputs_take(&d->outputs, path);
-	return TFMC_OK;
-}
-
 static void dump_ir(void *user, const char *file_name, const struct buf *text)
 {
 	struct driver *d = user;
@@ -119,8 +109,8 @@ static void dump_ir(void *user, const char *file_name, const struct buf *text)
 	if (d->texts_failed)
 		return;
 	if (mkdir(dir, 0777) && errno != EEXIST)
-		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder '%s': %s", dir,
-		           strerror(errno));
+		diag_environment(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder '%s': %s", dir,
+		                 strerror(errno));
 	else
 		ok = driver_write_text(d, arena_printf(&d->arena, "%s/%s", dir, file_name), text);
 	d->texts_failed = !ok;
@@ -145,14 +135,20 @@ static void write_reproducer(void *user, const struct buf *text)
 		diag_note(&d->diag, LOC_NONE, "`tfmc opt %s` runs the failing pass again", path);
 }
 
-enum tfmc_status driver_generate(struct driver *d, const struct variant_set *set,
-                                 const struct weight_source *weights, const struct backend_options *o,
-                                 struct backend_output *out)
+struct weight_files *driver_weight_files(const struct loaded *l)
+{
+	return l->model ? frontend_weight_files(l->model) : l->files;
+}
+
+enum tfmc_status driver_generate(struct driver *d, const struct variant_set *set, const struct loaded *l,
+                                 const struct backend_options *o, struct backend_output *out)
 {
 	const struct backend_variant *first = &set->items[0];
 	const char *path = reproducer_path(d);
 	struct buf text;
-	enum tfmc_status st = backend_compile_variants(&d->diag, set->items, set->n, weights, o, out);
+	enum tfmc_status st = backend_compile_variants(&d->diag, set->items, set->n, &l->weights, o, out);
+	if (st == TFMC_OK && driver_weight_files(l))
+		st = weight_files_check(driver_weight_files(l));
 	if (st != TFMC_INTERNAL)
 		return st;
 	buf_init(&text);
@@ -230,7 +226,7 @@ static enum tfmc_status write_tiles(struct driver *d, const struct ir_module *m,
 	struct buf text;
 	buf_init(&text);
 	tiles_print(&text, m, target);
-	enum tfmc_status st = driver_write_output(d, d->options.emit_tiles, &text);
+	enum tfmc_status st = driver_put(d, d->options.emit_tiles, &text);
 	buf_destroy(&text);
 	return st;
 }

@@ -163,13 +163,14 @@ static enum tfmc_status open_session(struct driver *d, struct compiled *c, const
 	if (status == TFMC_RT_E_DEVICE)
 		return driver_refuse_device(d, *c->device_message ? c->device_message
 		                                                  : tfmc_rt_status_text(status));
-	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "cannot open a session: %s", tfmc_rt_status_text(status));
+	enum tfmc_status st = driver_call_failed(d, LOC_NONE, DIAG_INPUT, status, "cannot open a session: %s",
+	                                         tfmc_rt_status_text(status));
 	if (status == TFMC_RT_E_MEMORY)
 		diag_note(
 		        &d->diag, LOC_NONE,
 		        "addresses for %llu bytes of state are reserved; --context=N makes sequences shorter",
 		        (unsigned long long)c->model.state_size(sequences_of(c->model.record, w)));
-	return status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ? TFMC_NO_MEMORY : TFMC_INVALID;
+	return st;
 }
 
 enum tfmc_status driver_session_of(struct driver *d, struct compiled *c, const char *entry,

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/file.h>
@@ -16,6 +17,7 @@
 
 #define SUFFIX_DIGITS 6
 #define ATTEMPTS      100
+#define LINKS_MAX     40
 
 /* ---- signals ---- */
 
@@ -113,6 +115,27 @@ static const char *folder_of(struct arena *a, const char *path)
 	return arena_printf(a, "%.*s.", folder_length(path), path);
 }
 
+/*
+ * The file that a path leads to: symbolic links stay links, and what the last one names is written, whether it is
+ * there or not, as by open. NULL: the links have no end (errno).
+ */
+static const char *behind_links(struct arena *a, const char *path)
+{
+	char to[PATH_MAX];
+	for (int i = 0; i < LINKS_MAX; i++) {
+		struct stat st;
+		if (lstat(path, &st) || !S_ISLNK(st.st_mode))
+			return path;
+		ssize_t n = readlink(path, to, sizeof(to));
+		if (n < 0 || n == (ssize_t)sizeof(to))
+			return NULL;
+		int folder = to[0] == '/' ? 0 : folder_length(path);
+		path = arena_printf(a, "%.*s%.*s", folder, path, (int)n, to);
+	}
+	errno = ELOOP;
+	return NULL;
+}
+
 /* folder/.name.tfmc-NNNNNN; another one for each attempt. */
 static const char *temporary_name(struct arena *a, const char *path, int attempt)
 {
@@ -127,7 +150,7 @@ static const char *temporary_name(struct arena *a, const char *path, int attempt
 static void fail(struct output_file *f)
 {
 	f->failed = true;
-	diag_error(f->cx, LOC_NONE, DIAG_FILE, "cannot write %s: %s", f->path, strerror(errno));
+	diag_environment(f->cx, LOC_NONE, DIAG_FILE, "cannot write %s: %s", f->path, strerror(errno));
 }
 
 /* A temporary file that nobody has locked belongs to a process that was killed. */
@@ -187,7 +210,7 @@ static int open_named(struct arena *a, struct output_file *f)
 	sigset_t before;
 	errno = EEXIST;
 	for (int i = 0; i < ATTEMPTS && fd < 0 && errno == EEXIST; i++) {
-		f->temporary = temporary_name(a, f->path, i);
+		f->temporary = temporary_name(a, f->target, i);
 		hold_signals(&before);
 		fd = open_locked(f->temporary);
 		if (fd >= 0) {
@@ -248,8 +271,8 @@ void outputs_release(struct output_file *f)
 
 static bool open_file(struct arena *a, struct output_file *f)
 {
-	remove_left(a, f->path);
-	int fd = open_unnamed(a, f->path);
+	remove_left(a, f->target);
+	int fd = open_unnamed(a, f->target);
 	if (fd < 0)
 		fd = open_named(a, f);
 	f->stream = fd < 0 ? NULL : fdopen(fd, "wb");
@@ -264,7 +287,8 @@ static bool open_file(struct arena *a, struct output_file *f)
 
 void outputs_take(struct outputs *o, const char *path)
 {
-	ARENA_ADD(o->arena, &o->taken, path);
+	const char *target = behind_links(o->arena, path);
+	ARENA_ADD(o->arena, &o->taken, target ? target : path);
 }
 
 /* Files of one folder with one name, whether they exist or not. */
@@ -278,7 +302,7 @@ static bool is_taken(const struct outputs *o, const char *path)
 {
 	bool found = false;
 	for (size_t i = 0; !found && i < o->n; i++)
-		found = is_same_name(o->arena, path, o->items[i]->path);
+		found = is_same_name(o->arena, path, o->items[i]->target);
 	for (size_t i = 0; !found && i < o->taken.n; i++)
 		found = is_same_name(o->arena, path, o->taken.items[i]);
 	return found;
@@ -286,7 +310,12 @@ static bool is_taken(const struct outputs *o, const char *path)
 
 struct output_file *outputs_add(struct outputs *o, const char *path, const char *input)
 {
-	if (is_taken(o, path)) {
+	const char *target = behind_links(o->arena, path);
+	if (!target) {
+		diag_environment(o->cx, LOC_NONE, DIAG_FILE, "cannot write %s: %s", path, strerror(errno));
+		return NULL;
+	}
+	if (is_taken(o, target)) {
 		diag_error(o->cx, LOC_NONE, DIAG_FILE, "two outputs are the file %s", path);
 		return NULL;
 	}
@@ -305,7 +334,7 @@ struct output_file *outputs_add(struct outputs *o, const char *path, const char 
 	if (!slot)
 		return NULL;
 	*slot = f;
-	*f = (struct output_file){.cx = o->cx, .path = path};
+	*f = (struct output_file){.cx = o->cx, .path = path, .target = target};
 	if (open_file(o->arena, f))
 		return f;
 	o->n--;
@@ -366,26 +395,39 @@ static bool complete(struct output_file *f)
 }
 
 /* A temporary name for a file without one. */
-static bool link_file(struct arena *a, struct output_file *f)
+static bool name_new(struct arena *a, struct output_file *f)
 {
 	char from[64];
 	(void)snprintf(from, sizeof(from), "/proc/self/fd/%d", fileno(f->stream));
-	for (int i = 0; i < ATTEMPTS; i++) {
-		const char *to = temporary_name(a, f->path, i);
-		if (!linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW)) {
+	for (int i = 0; i < ATTEMPTS && !f->temporary; i++) {
+		const char *to = temporary_name(a, f->target, i);
+		if (!linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW))
 			f->temporary = to;
-			return true;
-		}
-		if (errno != EEXIST)
-			return false;
+		else if (errno != EEXIST)
+			break;
 	}
-	return false;
+	if (!f->temporary)
+		fail(f);
+	return f->temporary != NULL;
+}
+
+/* A second name for the file that is there; none where there is no file, or no hard links. */
+static void name_old(struct arena *a, struct output_file *f)
+{
+	for (int i = 0; i < ATTEMPTS && !f->old; i++) {
+		const char *to = temporary_name(a, f->target, i);
+		if (!linkat(AT_FDCWD, f->target, AT_FDCWD, to, 0))
+			f->old = to;
+		else if (errno != EEXIST)
+			break;
+	}
+	f->was_there = f->old || !access(f->target, F_OK);
 }
 
 /* A link does not replace a file that is there: a rename does. */
-static bool put_in_place(struct arena *a, struct output_file *f)
+static bool put_in_place(struct output_file *f)
 {
-	if ((!f->temporary && !link_file(a, f)) || rename(f->temporary, f->path)) {
+	if (rename(f->temporary, f->target)) {
 		fail(f);
 		return false;
 	}
@@ -393,16 +435,37 @@ static bool put_in_place(struct arena *a, struct output_file *f)
 	return true;
 }
 
-/* No signal comes between the first name and the last. */
+static void take_back(struct output_file *f)
+{
+	bool done = f->old ? !rename(f->old, f->target) : !f->was_there && !unlink(f->target);
+	if (done)
+		f->old = NULL;
+	else
+		diag_note(f->cx, LOC_NONE, "%s is new: the file of before could not be put back", f->path);
+}
+
+/*
+ * All names or none. What can fail for want of space or of a directory is done before the first rename; when a rename
+ * fails, those before it are taken back. No signal comes between the first name and the last.
+ */
 enum tfmc_status outputs_commit(struct outputs *o)
 {
 	bool ok = true;
+	size_t n = 0;
 	sigset_t before;
 	for (size_t i = 0; i < o->n; i++)
 		ok = complete(o->items[i]) && ok;
 	hold_signals(&before);
 	for (size_t i = 0; ok && i < o->n; i++)
-		ok = put_in_place(o->arena, o->items[i]);
+		ok = o->items[i]->temporary || name_new(o->arena, o->items[i]);
+	for (size_t i = 0; ok && o->n > 1 && i < o->n; i++)
+		name_old(o->arena, o->items[i]);
+	while (ok && n < o->n) {
+		ok = put_in_place(o->items[n]);
+		n += ok;
+	}
+	while (!ok && n > 0)
+		take_back(o->items[--n]);
 	outputs_discard(o);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return ok ? TFMC_OK : TFMC_IO;
@@ -412,6 +475,8 @@ void outputs_discard(struct outputs *o)
 {
 	for (size_t i = 0; i < o->n; i++) {
 		fclose(o->items[i]->stream);
+		if (o->items[i]->old)
+			(void)unlink(o->items[i]->old);
 		forget(o->items[i]);
 	}
 	o->n = 0;

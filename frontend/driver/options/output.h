@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Output files: each is written to a file without a name in its directory, and
- * all get their names together at the end, in the order they were added. A
- * failure or a signal leaves old files untouched and no other files.
+ * Output files: each is written to a file without a name in its directory, is
+ * on the disk, and all get their names together at the end, in the order they
+ * were added. A failure or a signal leaves old files untouched and no other
+ * files: where one name cannot be given, the others are taken back. A process
+ * that is killed in the microseconds between two renames leaves some new files
+ * and some old ones, each of them complete: POSIX renames one file at a time.
+ *
+ * A path that is a symbolic link stays one: the file it leads to is written.
  *
  * Where the system has no files without names they are called .NAME.tfmc-NNNNNN;
  * signals remove them, and each is locked while its process lives: what a killed
@@ -25,8 +30,11 @@
 
 struct output_file {
 	struct diag_context *cx;
-	const char *path;
+	const char *path;      /* as it was given */
+	const char *target;    /* the same behind symbolic links */
 	const char *temporary; /* NULL: the file has no name */
+	const char *old;       /* a second name of the file that was there; NULL: it has none */
+	bool was_there;        /* such a file */
 	FILE *stream;
 	uint64_t at;    /* position of the next byte */
 	uint64_t bytes; /* after the last one */
@@ -83,7 +91,7 @@ bool output_text(struct output_file *f, const struct buf *text);
 void outputs_move_first(struct outputs *o);
 /* The file is renamed after all others. */
 void outputs_move_last(struct outputs *o, struct output_file *f);
-/* Closes and renames all. On failure a diagnostic, and nothing is renamed that was not yet. */
+/* Closes and renames all. On failure a diagnostic, and all is as it was. */
 TFMC_MUST_USE enum tfmc_status outputs_commit(struct outputs *o);
 /* Drops the files that were not committed. */
 void outputs_discard(struct outputs *o);

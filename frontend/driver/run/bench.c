@@ -99,9 +99,8 @@ static enum tfmc_status checked(struct bench *b, const char *entry, int status)
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
 	bool is_device = status == TFMC_RT_E_DEVICE && *b->compiled->device_message;
-	diag_error(&b->d->diag, LOC_NONE, is_device ? DIAG_TARGET : DIAG_INPUT, "entry %s: %s", entry,
-	           is_device ? b->compiled->device_message : tfmc_rt_status_text(status));
-	return is_device ? TFMC_IO : TFMC_INVALID;
+	return driver_call_failed(b->d, LOC_NONE, DIAG_INPUT, status, "entry %s: %s", entry,
+	                          is_device ? b->compiled->device_message : tfmc_rt_status_text(status));
 }
 
 static enum tfmc_status run_call(struct bench *b, const struct call *c)

@@ -42,11 +42,11 @@ enum tfmc_status prompt_status(struct driver *d, const struct tfmc_session *sess
 {
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
-	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: %s", command,
-	           tfmc_session_status_text(session, status));
+	enum tfmc_status st = driver_call_failed(d, LOC_NONE, DIAG_INPUT, status, "%s: %s", command,
+	                                         tfmc_session_status_text(session, status));
 	if (status == TFMC_RT_E_PROMPT || status == TFMC_RT_E_FULL)
 		driver_note_room(d);
-	return status == TFMC_RT_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
+	return st;
 }
 
 enum tfmc_status prompt_append(struct driver *d, const int32_t *ids, uint64_t n, struct ids *out)
@@ -234,8 +234,8 @@ static enum tfmc_status read_stdin(struct driver *d, const char **out)
 	if (st == TFMC_OK && (buf_failed(&text) || !(*out = arena_strdup(&d->arena, text.data))))
 		st = TFMC_NO_MEMORY;
 	else if (st == TFMC_IO)
-		diag_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot read the prompt from stdin: %s",
-		           strerror(errno));
+		diag_environment(&d->diag, LOC_NONE, DIAG_FILE, "cannot read the prompt from stdin: %s",
+		                 strerror(errno));
 	else if (st == TFMC_INVALID)
 		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
 		           "the prompt from stdin is not a text of at most %zu bytes", PROMPT_FILE_LIMIT);

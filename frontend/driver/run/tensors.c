@@ -360,9 +360,9 @@ static enum tfmc_status session_call(struct caller *c, int64_t entry, const char
 	int status = tfmc_session_call(c->session, entry, dims, inputs, outputs);
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
-	diag_error(&c->d->diag, LOC_NONE, DIAG_INPUT, "entry %s: %s%s", name, tfmc_rt_status_text(status),
-	           status == TFMC_RT_E_DIM ? wrong_dim(c, entry, dims) : "");
-	return TFMC_INVALID;
+	return driver_call_failed(c->d, LOC_NONE, DIAG_INPUT, status, "entry %s: %s%s", name,
+	                          tfmc_session_status_text(c->session, status),
+	                          status == TFMC_RT_E_DIM ? wrong_dim(c, entry, dims) : "");
 }
 
 int64_t driver_find_entry(struct driver *d, const struct tfmc_record *r, const char *name)

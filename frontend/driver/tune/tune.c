@@ -246,16 +246,19 @@ static enum tfmc_status make_tensors(struct tune *t)
 	return TFMC_OK;
 }
 
-/* Seconds of a call, as the mean of n; negative: it failed. */
-static double time_calls(struct tune *t, struct candidate *c, int64_t n)
+/* Seconds of a call, as the mean of n. */
+static enum tfmc_status time_calls(struct tune *t, struct candidate *c, int64_t n, double *seconds)
 {
 	uint64_t inputs = tfmc_entry_at(c->compiled.model.record, 0)->n_inputs;
 	double start = driver_clock(NULL);
-	for (int64_t i = 0; i < n; i++)
-		if (tfmc_session_call(c->compiled.session, 0, NULL, t->tensors, t->tensors + inputs) !=
-		    TFMC_RT_OK)
-			return -1;
-	return (driver_clock(NULL) - start) / (double)n;
+	for (int64_t i = 0; i < n; i++) {
+		int status = tfmc_session_call(c->compiled.session, 0, NULL, t->tensors, t->tensors + inputs);
+		if (status != TFMC_RT_OK)
+			return driver_call_failed(t->d, LOC_NONE, DIAG_INTERNAL, status, "a candidate: %s",
+			                          tfmc_session_status_text(c->compiled.session, status));
+	}
+	*seconds = (driver_clock(NULL) - start) / (double)n;
+	return TFMC_OK;
 }
 
 /* ---- one shape ---- */
@@ -288,15 +291,14 @@ static enum tfmc_status open_candidates(struct tune *t, const struct shape *s, d
 
 static enum tfmc_status measure(struct tune *t, double end)
 {
-	double once = time_calls(t, &t->candidates[0], 2);
+	double once;
+	TFMC_TRY(time_calls(t, &t->candidates[0], 2, &once));
 	int64_t calls = once > 0 && once < SLICE ? (int64_t)(SLICE / once) : 1;
 	while (t->n_rounds < ROUNDS_MAX && (t->n_rounds < ROUNDS_MIN || driver_clock(NULL) < end)) {
 		double *row = &t->seconds[t->n_rounds * t->n];
 		for (size_t i = 0; i < t->n; i++) {
 			size_t c = (i + t->n_rounds) % t->n;
-			row[c] = time_calls(t, &t->candidates[c], calls);
-			if (row[c] < 0)
-				return TFMC_INTERNAL;
+			TFMC_TRY(time_calls(t, &t->candidates[c], calls, &row[c]));
 		}
 		t->n_rounds++;
 	}

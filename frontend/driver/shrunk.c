@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The handler of SIGBUS. Which file an address belongs to is in /proc/self/maps.
+ */
+#define _GNU_SOURCE /* siginfo_t */
+#include "frontend/driver/shrunk.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct {
+	shrunk_handler *call;
+	void *user;
+} handler;
+
+/* "7f0000000000-7f0000200000 r--p 00000000 fe:01 1234    /path"; lines without a path are no files. */
+static bool is_in_line(const char *line, uintptr_t at, char path[PATH_MAX])
+{
+	unsigned long long begin, end;
+	int length = 0;
+	if (sscanf(line, "%llx-%llx %*s %*s %*s %*s %n", &begin, &end, &length) != 2 || at < begin ||
+	    at >= end || length == 0 || line[length] != '/')
+		return false;
+	size_t n = strcspn(line + length, "\n");
+	n = n < PATH_MAX ? n : PATH_MAX - 1;
+	memcpy(path, line + length, n);
+	path[n] = 0;
+	return true;
+}
+
+static bool find_file(uintptr_t at, char path[PATH_MAX])
+{
+	char line[PATH_MAX + 256];
+	bool found = false;
+	FILE *f = fopen("/proc/self/maps", "re");
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = is_in_line(line, at, path);
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* Returning means the default action: the read happens again. */
+static void on_bus(int number, siginfo_t *info, void *context)
+{
+	char path[PATH_MAX];
+	(void)number;
+	(void)context;
+	if (info->si_code == BUS_ADRERR && find_file((uintptr_t)info->si_addr, path))
+		handler.call(handler.user, path);
+}
+
+void shrunk_handle(shrunk_handler *call, void *user)
+{
+	struct sigaction act = {.sa_sigaction = on_bus,
+	                        .sa_flags = (int)(SA_SIGINFO | SA_RESETHAND | SA_NODEFER)};
+	handler.call = call;
+	handler.user = user;
+	sigaction(SIGBUS, &act, NULL);
+}
