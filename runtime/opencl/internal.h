@@ -121,6 +121,8 @@ bool cl_key_make(const struct tfmc_cl_context *c, const struct tfmc_cl_source *s
 /* A file with bytes [*at, *n) of its binary, which the caller frees; NULL: there is none that fits the key. */
 unsigned char *cl_cache_read(const char *folder, const struct cl_key *key, size_t *at, size_t *n);
 void cl_cache_write(const char *folder, const struct cl_key *key, const unsigned char *binary, size_t n);
+/* Binaries in the open directory down to so many bytes, the least recently used first; `kept` stays. */
+void cl_cache_trim(int dir, const char *kept, uint64_t limit);
 
 /* ---- the list ---- */
 /* Frees the texts that belong to it. */

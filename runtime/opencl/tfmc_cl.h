@@ -146,7 +146,8 @@ struct tfmc_cl_source {
 	const char *text; /* OpenCL C [bytes] */
 	uint64_t bytes;
 	const char *options; /* of clBuildProgram; NULL: none */
-	const char *cache;   /* a folder of the user that exists; NULL: none */
+	const char
+	        *cache; /* a folder of the user that exists, into which nobody else may write; NULL: none */
 };
 /*
  * TFMC_CL_E_BUILD: the compiler refuses it. With a cache the binary is kept there for equal sources, options, devices

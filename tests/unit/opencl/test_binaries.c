@@ -6,6 +6,7 @@
 #define _XOPEN_SOURCE 700 /* mkdtemp */
 #include <check.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +15,11 @@
 #include <unistd.h>
 
 #include "runtime/opencl/calls.h"
+#include "runtime/opencl/internal.h"
 #include "runtime/opencl/tfmc_cl.h"
 #include "tests/support/opencl/mocked.h"
 
-#define FILE_MAX 4096
+#define BYTES_MAX 4096
 
 static struct mock *mock;
 static struct tfmc_cl *cl;
@@ -96,12 +98,12 @@ static bool build(struct tfmc_cl_source s)
 	return is_cached;
 }
 
-static size_t read_file(const char *path, char bytes[FILE_MAX])
+static size_t read_file(const char *path, char bytes[BYTES_MAX])
 {
 	FILE *f = fopen(path, "rb");
 	ck_assert_ptr_nonnull(f);
-	size_t n = fread(bytes, 1, FILE_MAX, f);
-	ck_assert(fclose(f) == 0 && n < FILE_MAX);
+	size_t n = fread(bytes, 1, BYTES_MAX, f);
+	ck_assert(fclose(f) == 0 && n < BYTES_MAX);
 	return n;
 }
 
@@ -155,7 +157,7 @@ END_TEST
 
 START_TEST(other_key_in_the_file)
 {
-	char path[512], bytes[FILE_MAX];
+	char path[512], bytes[BYTES_MAX];
 	struct tfmc_cl_source other = source();
 	other.options = "-x";
 	ck_assert(!build(other));
@@ -174,7 +176,7 @@ END_TEST
 
 START_TEST(damaged_files)
 {
-	char path[512], bytes[FILE_MAX], damaged[FILE_MAX];
+	char path[512], bytes[BYTES_MAX], damaged[BYTES_MAX];
 	ck_assert(!build(source()));
 	ck_assert_uint_eq(files(path, false), 1);
 	size_t n = read_file(path, bytes);
@@ -215,6 +217,60 @@ START_TEST(no_files)
 	ck_assert_msg(!build(source()), "a FIFO is not waited for");
 	ck_assert(build(source()));
 	ck_assert_uint_eq(files(path, false), 1);
+}
+END_TEST
+
+START_TEST(folders_of_others)
+{
+	char path[512];
+	ck_assert(!build(source()) && build(source()));
+	for (mode_t bits = S_IWOTH; bits <= S_IWGRP; bits <<= 3) {
+		ck_assert_int_eq(chmod(folder, 0700 | bits), 0);
+		ck_assert_msg(!build(source()) && !build(source()), "a folder into which others may write");
+	}
+	ck_assert_int_eq(chmod(folder, 0755), 0);
+	ck_assert(build(source()));
+	ck_assert_uint_eq(files(path, false), 1);
+	char elsewhere[600];
+	(void)snprintf(elsewhere, sizeof(elsewhere), "%s/elsewhere", folder);
+	ck_assert(rename(path, elsewhere) == 0 && symlink(elsewhere, path) == 0);
+	ck_assert_msg(!build(source()), "a link in place of the file");
+	ck_assert(build(source()));
+}
+END_TEST
+
+/* Files of other names stay; of those of the cache the one that was just made and those that fit. */
+START_TEST(limit)
+{
+	static const char *const foreign[] = {"notes.clbin", "0123456789abcdef.clbin", "x.clbin.abcdef"};
+	char path[512], kept[512], left[600];
+	struct tfmc_cl_source s = source();
+	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
+		(void)snprintf(path, sizeof(path), "%s/%s", folder, foreign[i]);
+		write_file(path, "mine", 4);
+	}
+	ck_assert(!build(s));
+	s.bytes--;
+	ck_assert(!build(s));
+	s.bytes--;
+	ck_assert(!build(s));
+	ck_assert_uint_eq(files(path, false), 6);
+	int dir = open(folder, O_RDONLY | O_DIRECTORY);
+	cl_cache_trim(dir, "", (uint64_t)1 << 20);
+	ck_assert_uint_eq(files(path, false), 6);
+	DIR *d = opendir(folder);
+	for (struct dirent *e = readdir(d); e; e = readdir(d))
+		if (strlen(e->d_name) > 64)
+			(void)snprintf(kept, sizeof(kept), "%s", e->d_name);
+	closedir(d);
+	(void)snprintf(left, sizeof(left), "%s/%s.abcdef", folder, kept);
+	write_file(left, "cut", 3);
+	cl_cache_trim(dir, kept, 1);
+	ck_assert_uint_eq(files(path, false), 4);
+	ck_assert_int_eq(faccessat(dir, kept, F_OK, 0), 0);
+	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
+		ck_assert_int_eq(faccessat(dir, foreign[i], F_OK, 0), 0);
+	ck_assert_int_eq(close(dir), 0);
 }
 END_TEST
 
@@ -280,6 +336,8 @@ Suite *suite_binaries(void)
 	tcase_add_test(c, other_key_in_the_file);
 	tcase_add_test(c, damaged_files);
 	tcase_add_test(c, no_files);
+	tcase_add_test(c, folders_of_others);
+	tcase_add_test(c, limit);
 	tcase_add_test(c, every_call_fails);
 	tcase_add_test(c, odd_binaries);
 	suite_add_tcase(s, c);
