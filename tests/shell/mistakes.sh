@@ -99,7 +99,7 @@ step.yaml:18:5: error: unknown key 'liner' in a list of steps; did you mean 'lin
    18 |   - liner: {id: head, out: vocab, bias: false}
       |     ^~~~~
 EXPECTED
-says 1 include.yaml -o m.o <<'EXPECTED'
+says 3 include.yaml -o m.o <<'EXPECTED'
 include.yaml:2:11: error: cannot read 'nothing.yaml': there is no such file [E701]
     2 | include: [nothing.yaml]
       |           ^~~~~~~~~~~~
