@@ -7,7 +7,8 @@
 
 #include <math.h>
 
-#define PI 3.14159265358979323846
+#define ROPE_DIM_MAX ((int64_t)1 << 16) /* a frequency takes 8 bytes of the compiler, one for each pair */
+#define PI           3.14159265358979323846
 
 /* ---- checks ---- */
 
@@ -56,6 +57,9 @@ const char *rope_check(struct arena *a, struct rope_turn *r, int64_t width)
 	if (r->dim < 2 || r->dim % 2 != 0 || r->dim > width)
 		return arena_printf(a, "dim is %lld, it must be even and at most %lld", (long long)r->dim,
 		                    (long long)width);
+	if (r->dim > ROPE_DIM_MAX)
+		return arena_printf(a, "dim is %lld, the limit is %lld", (long long)r->dim,
+		                    (long long)ROPE_DIM_MAX);
 	if (!is_positive(r->theta))
 		return "theta must be positive";
 	return check_scaling(a, r);
