@@ -47,13 +47,14 @@ static const char *text_of(const struct json_node *object, const char *key)
 }
 
 /* The class that a configuration names itself, or that of its type. */
-static const char *class_of(const struct json_node *config)
+static const char *class_of(const struct json_node *config, bool has_json)
 {
 	const char *own = text_of(config, "tokenizer_class"), *type = text_of(config, "model_type");
-	if (own != NULL && own[0] != '\0' &&
-	    strspn(own, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == strlen(own))
-		return own;
-	return type != NULL ? tokenizer_class_of_type(type) : NULL;
+	const char *of_type = type != NULL ? tokenizer_class_of_type(type, has_json) : NULL;
+	if (own == NULL || own[0] == '\0' || (of_type != NULL && strcmp(of_type, TOKENIZER_AS_IT_IS) == 0) ||
+	    strspn(own, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") != strlen(own))
+		return of_type;
+	return own;
 }
 
 const char *folder_tokenizer(struct arena *a, const char *dir, const char *at, const struct json_node *config)
@@ -70,8 +71,8 @@ const char *folder_tokenizer(struct arena *a, const char *dir, const char *at, c
 		if (folder_has(a, dir, beside[i][1]))
 			more = arena_printf(a, "%s, %s: %s", more, beside[i][0],
 			                    folder_file(a, at, beside[i][1]));
-	const char *class = class_of(config);
-	if (class != NULL && !marian && (more[0] != '\0' || files != &known[0]))
+	const char *class = class_of(config, files == &known[0]);
+	if (class != NULL && !marian)
 		more = arena_printf(a, "%s, class: %s", more, class);
 	if (marian && folder_has(a, dir, "target_vocab.json"))
 		more = arena_printf(a, ", target_vocab: %s", folder_file(a, at, "target_vocab.json"));

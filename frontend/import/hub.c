@@ -247,15 +247,23 @@ static bool is_number(const struct yaml_node *def)
 	return *end == '\0' && strchr("0123456789-.", def->text[0]) != NULL;
 }
 
+/* The same text, or two spellings of one number (1, 1.0). */
+static bool same_value(const char *a, const char *b)
+{
+	char *end_a, *end_b;
+	if (strcmp(a, b) == 0)
+		return true;
+	double x = strtod(a, &end_a), y = strtod(b, &end_b);
+	return x == y && end_a != a && *end_a == '\0' && end_b != b && *end_b == '\0';
+}
+
 /* Two keys for one param agree: which one counts is the reader's choice, not the order of the file's. */
 static bool is_agreed(struct hub *h, const char *param, const char *key, const struct json_node *v)
 {
 	const char *now = scalar_text(h, v), *before = strmap_get(&h->said, param);
-	char *end = NULL;
 	if (before == NULL)
 		strmap_set(&h->said, param, (void *)(uintptr_t)now);
-	if (before == NULL || strcmp(before, now) == 0 ||
-	    (strtod(before, &end) == strtod(now, NULL) && *end == '\0' && end != before))
+	if (before == NULL || same_value(before, now))
 		return true;
 	diag_error(h->d->cx, hub_place(h->c, key), DIAG_UNSUPPORTED,
 	           "not supported yet: '%s' is %s in %s, where another key for the same thing says %s", key,
@@ -325,7 +333,7 @@ static bool check_same(struct hub *h, const char *key, const struct yaml_node *w
 	struct yaml_list list = yaml_as_list(h->d->arena, want);
 	const char *found = scalar_text(h, v);
 	for (size_t i = 0; i < list.n; i++) {
-		if (list.items[i]->kind == YAML_SCALAR && strcmp(list.items[i]->text, found) == 0)
+		if (list.items[i]->kind == YAML_SCALAR && same_value(list.items[i]->text, found))
 			return true;
 	}
 	diag_error(h->d->cx, hub_place(h->c, key), DIAG_UNSUPPORTED, "not supported yet: '%s' is %s in %s",

@@ -47,36 +47,106 @@ static struct json_node node_of(struct model_document *d, const struct gguf_valu
 	return equal ? items[0] : (struct json_node){.kind = JSON_NODE_ARRAY, .n = n, .items = items};
 }
 
-/* Further tokens that end what a model writes, of a turn or of a message, join the one that ends a text. */
-static bool join_stops(struct model_document *d, struct json_node *items, const char **keys, size_t n)
+/* ---- ids that end what a model writes ---- */
+
+#define EOS_KEY "tokenizer.ggml.eos_token_id"
+#define EOT_KEY "tokenizer.ggml.eot_token_id"
+#define EOM_KEY "tokenizer.ggml.eom_token_id"
+
+enum end {
+#define END(name, text, key) END_##name,
+#include "frontend/import/gguf_ends.def"
+	N_ENDS
+};
+
+static const struct {
+	const char *text, *key;
+} ends[N_ENDS] = {
+#define END(name, text, key) {text, key},
+#include "frontend/import/gguf_ends.def"
+};
+
+struct stops {
+	struct json_node *items;
+	size_t n, cap;
+};
+
+static bool add_stop(struct model_document *d, struct stops *s, int64_t id)
 {
-	static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-	                                   "tokenizer.ggml.eom_token_id"};
-	struct json_node *ids = ARENA_ARRAY(d->arena, struct json_node, TFMC_COUNT(ends));
-	struct json_node *first = NULL;
-	size_t n_ids = 0;
-	if (ids == NULL)
-		return false;
-	for (size_t k = 0; k < TFMC_COUNT(ends); k++) {
-		for (size_t i = 0; i < n; i++) {
-			if (strcmp(keys[i], ends[k]) != 0 || items[i].kind != JSON_NODE_INT ||
-			    items[i].i < 0 || items[i].i > INT32_MAX)
-				continue;
-			bool known = false;
-			for (size_t j = 0; j < n_ids; j++)
-				known = known || ids[j].i == items[i].i;
-			if (!known)
-				ids[n_ids++] = items[i];
-			keys[i] = ends[0];
-			if (first == NULL)
-				first = &items[i];
-			else
-				items[i] = (struct json_node){.kind = JSON_NODE_NULL};
-		}
+	for (size_t i = 0; i < s->n; i++)
+		if (s->items[i].i == id)
+			return true;
+	return id < 0 || id > INT32_MAX ||
+	       ARENA_ADDED(d->arena, s, (struct json_node){.kind = JSON_NODE_INT, .i = id});
+}
+
+/* The id of the first token of each text of the table, -1: none. */
+static void find_ends(const struct gguf *g, int64_t *ids)
+{
+	const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
+	struct gguf_value v;
+	size_t at = 0;
+	for (size_t k = 0; k < N_ENDS; k++)
+		ids[k] = -1;
+	if (tokens == NULL || tokens->type != GGUF_ARRAY || tokens->element != GGUF_STRING)
+		return;
+	for (int64_t id = 0; gguf_next(tokens, &at, &v); id++) {
+		for (size_t k = 0; v.len > 0 && k < N_ENDS; k++)
+			if (ids[k] < 0 && ends[k].text[0] == v.text[0] && strlen(ends[k].text) == v.len &&
+			    memcmp(ends[k].text, v.text, v.len) == 0)
+				ids[k] = id;
 	}
-	if (n_ids > 1)
-		*first = (struct json_node){.kind = JSON_NODE_ARRAY, .n = n_ids, .items = ids};
-	return true;
+}
+
+static bool add_stops(struct model_document *d, struct stops *s, const struct json_node *v)
+{
+	bool ok = true;
+	if (v != NULL && v->kind == JSON_NODE_INT)
+		return add_stop(d, s, v->i);
+	for (size_t i = 0; v != NULL && v->kind == JSON_NODE_ARRAY && i < v->n; i++)
+		ok = ok && add_stops(d, s, &v->items[i]);
+	return ok;
+}
+
+/*
+ * Ids by their keys, then those of the texts, whatever the keys say. Two texts end nothing beside others: `<|end|>` closes one
+ * of several messages where calls and returns end the turn, `</s>` is plain text where `<|tool_response>` is a token.
+ */
+static bool find_stops(struct model_document *d, const struct gguf *g, const struct json_node *root,
+                       struct stops *stops)
+{
+	static const char *const keys[] = {EOS_KEY,
+	                                   EOT_KEY,
+	                                   EOM_KEY,
+	                                   "tokenizer.ggml.eot_token_ids",
+	                                   "tokenizer.ggml.fim_pad_token_id",
+	                                   "tokenizer.ggml.fim_rep_token_id",
+	                                   "tokenizer.ggml.fim_sep_token_id"};
+	int64_t ids[N_ENDS];
+	size_t n = 0;
+	bool ok = true;
+	find_ends(g, ids);
+	for (size_t k = 0; k < TFMC_COUNT(keys); k++)
+		ok = ok && add_stops(d, stops, json_find(root, keys[k]));
+	for (size_t k = 0; k < N_ENDS; k++)
+		if (json_find(root, ends[k].key) == NULL)
+			ok = ok && add_stop(d, stops, ids[k]);
+	bool is_inner = (ids[END_return] >= 0 && ids[END_call] >= 0) ||
+	                (ids[END_flush] >= 0 && (ids[END_call] >= 0 || ids[END_calls] >= 0));
+	bool is_text = ids[END_tool_response] >= 0;
+	for (size_t i = 0; i < stops->n; i++)
+		if (!(is_inner && stops->items[i].i == ids[END_end]) &&
+		    !(is_text && stops->items[i].i == ids[END_slash_s]))
+			stops->items[n++] = stops->items[i];
+	stops->n = n;
+	return ok;
+}
+
+/* ---- the tree ---- */
+
+static bool begins(const char *key, const char *space)
+{
+	return strncmp(key, space, strlen(space)) == 0;
 }
 
 const struct json_node *hub_gguf_tree(struct model_document *d, const struct gguf *g, const char **type)
@@ -85,6 +155,7 @@ const struct json_node *hub_gguf_tree(struct model_document *d, const struct ggu
 	struct json_node *root = ARENA_NEW(d->arena, struct json_node);
 	struct json_node *items = ARENA_ARRAY(d->arena, struct json_node, g->n_entries + 1);
 	const char **keys = ARENA_ARRAY(d->arena, const char *, g->n_entries + 1);
+	struct stops stops = {0};
 	*type = NULL;
 	if (root == NULL || items == NULL || keys == NULL || arena_failed(d->arena))
 		return NULL;
@@ -94,15 +165,31 @@ const struct json_node *hub_gguf_tree(struct model_document *d, const struct ggu
 		prefix = arena_printf(d->arena, "%s.", name);
 		*type = arena_printf(d->arena, "gguf:%s", name);
 	}
+	size_t n = 0;
 	for (size_t i = 0; i < g->n_entries; i++) {
 		const char *key = g->entries[i].key;
-		bool own = strncmp(key, prefix, strlen(prefix)) == 0;
-		keys[i] = own ? key + strlen(prefix) : key;
-		items[i] = node_of(d, &g->entries[i].value);
+		bool own = begins(key, prefix);
+		if (!own && !begins(key, "general.") && !begins(key, "tokenizer."))
+			continue; /* provenance: who quantized the file, how it was split */
+		keys[n] = own ? key + strlen(prefix) : key;
+		items[n++] = node_of(d, &g->entries[i].value);
 	}
-	if (!join_stops(d, items, keys, g->n_entries))
+	*root = (struct json_node){.kind = JSON_NODE_OBJECT, .n = n, .items = items, .keys = keys};
+	if (!find_stops(d, g, root, &stops))
 		return NULL;
-	*root = (struct json_node){.kind = JSON_NODE_OBJECT, .n = g->n_entries, .items = items, .keys = keys};
+	n = 0; /* one key instead of the three */
+	for (size_t i = 0; i < root->n; i++) {
+		if (strcmp(keys[i], EOS_KEY) == 0 || strcmp(keys[i], EOT_KEY) == 0 ||
+		    strcmp(keys[i], EOM_KEY) == 0)
+			continue;
+		keys[n] = keys[i];
+		items[n++] = items[i];
+	}
+	keys[n] = EOS_KEY;
+	items[n] = (struct json_node){.kind = JSON_NODE_ARRAY, .n = stops.n, .items = stops.items};
+	if (stops.n == 1)
+		items[n] = stops.items[0];
+	root->n = n + (stops.n > 0);
 	return root;
 }
 

@@ -25,6 +25,7 @@ struct reader {
 	const struct gguf_value *scores, *types;  /* numbers, one for each token */
 	uint32_t unknown;
 	int add_bos, add_eos, prefix, strip_blanks;
+	int lowercase, strip_accents; /* of WordPiece */
 };
 
 /* ---- keys ---- */
@@ -121,6 +122,8 @@ static enum tfmc_status read_keys(struct reader *r)
 	r->add_eos = read_flag(r, "add_eos_token");
 	r->prefix = read_flag(r, "add_space_prefix");
 	r->strip_blanks = read_flag(r, "remove_extra_whitespaces");
+	r->lowercase = read_flag(r, "normalizer.lowercase");
+	r->strip_accents = read_flag(r, "normalizer.strip_accents");
 	return r->failed ? TFMC_INVALID : TFMC_OK;
 }
 
@@ -295,12 +298,15 @@ static enum tfmc_status from_bytes(struct reader *r, struct tokenizer_packed *ou
 		if (d->tokens[i].is_matched)
 			d->tokens[i].piece = tokenizer_letters_to_bytes(r->s->arena, d->tokens[i].piece);
 	d->model = TFMC_TOK_BPE;
+	if (read_flag(r, "normalizer.nfc") == 1 &&
+	    !tokenizer_add_op(&d->normalize, TFMC_TOK_NFC, 0, none, none))
+		return TFMC_NO_MEMORY;
 	d->flags = TFMC_TOK_H_BYTE_LEVEL | (p->whole ? TFMC_TOK_H_WHOLE_WORDS : 0u);
 	tokenizer_find_single(d);
 	if (!add_splits(r, p))
 		return TFMC_NO_MEMORY;
 	set_template(r, p->bos, false);
-	return tokenizer_pack(r->s, d, out);
+	return r->failed ? TFMC_INVALID : tokenizer_pack(r->s, d, out);
 }
 
 /* ---- WordPiece ---- */
@@ -324,7 +330,37 @@ static enum tfmc_status from_bert(struct reader *r, struct tokenizer_packed *out
 		words[i] = arena_printf(r->s->arena, "%s%.*s", continues ? "##" : "",
 		                        (int)(begins ? p.n - 3 : p.n), begins ? p.text + 3 : p.text);
 	}
-	return tokenizer_from_words(r->s, words, d->n_tokens, d->bos, d->eos, out);
+	struct tokenizer_bert bert = TOKENIZER_BERT;
+	int add_sep = read_flag(r, "add_sep_token");
+	bert.lowercase = r->lowercase;
+	bert.strip_accents = r->strip_accents;
+	if (r->unknown != TFMC_TOK_NONE)
+		bert.unknown = words[r->unknown];
+	bert.bos = bert.cls = d->bos;
+	bert.eos = d->eos;
+	bert.sep = read_id(r, find(r, "seperator_token_id") != NULL ? "seperator_token_id" : "eos_token_id");
+	bert.add_cls = r->add_bos != 0;
+	bert.add_sep = r->add_eos != 0;
+	bert.add_between = bert.add_sep || add_sep == 1;
+	return r->failed ? TFMC_INVALID : tokenizer_from_words(r->s, words, d->n_tokens, &bert, out);
+}
+
+/* A key of normalizers that the model does not read, NULL: none. One that is false changes nothing. */
+static const char *unread_normalizer(const struct reader *r)
+{
+	static const char space[] = PREFIX "normalizer.";
+	bool words = tokenizer_is(r->model, "bert"), bytes = tokenizer_is(r->model, "gpt2");
+	for (size_t i = 0; i < r->g->n_entries; i++) {
+		const struct gguf_entry *e = &r->g->entries[i];
+		const char *name = e->key + strlen(space);
+		bool is_false = e->value.type == GGUF_BOOL && e->value.i == 0;
+		if (strncmp(e->key, space, strlen(space)) != 0 || is_false ||
+		    (words && (strcmp(name, "lowercase") == 0 || strcmp(name, "strip_accents") == 0)) ||
+		    (bytes && strcmp(name, "nfc") == 0))
+			continue;
+		return e->key;
+	}
+	return NULL;
 }
 
 bool gguf_has_tokenizer(const struct gguf *g)
@@ -345,12 +381,16 @@ enum tfmc_status gguf_tokenizer(const struct tokenizer_source *s, const struct g
 	if (r.failed)
 		return TFMC_INVALID;
 	TFMC_TRY(read_keys(&r));
+	const char *normalizer = unread_normalizer(&r);
+	if (normalizer != NULL)
+		return tokenizer_refuse(s, TOKENIZER_UNSUPPORTED, NULL, "%s with " PREFIX "model '%.*s'",
+		                        normalizer, (int)r.model.n, r.model.text);
+	if (tokenizer_is(r.model, "bert"))
+		return from_bert(&r, out);
 	if (tokenizer_is(r.model, "llama") || tokenizer_is(r.model, "t5"))
 		return from_spm(&r, r.model.text[0] == 't', out);
 	if (tokenizer_is(r.model, "gpt2"))
 		return from_bytes(&r, out);
-	if (tokenizer_is(r.model, "bert"))
-		return from_bert(&r, out);
 	return tokenizer_refuse(s, TOKENIZER_UNSUPPORTED, NULL, PREFIX "model '%.*s'", (int)r.model.n,
 	                        r.model.text);
 }

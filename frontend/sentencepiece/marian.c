@@ -21,12 +21,13 @@ static enum tfmc_status make_room(const struct tokenizer_source *s, struct token
 		all[i].is_matched = false;
 	}
 	d->tokens = all;
-	return TFMC_OK;
+	d->added = ARENA_ARRAY(s->arena, struct tokenizer_added, d->n_tokens + n_pieces + 1);
+	return d->added != NULL ? TFMC_OK : TFMC_NO_MEMORY;
 }
 
-/* Pieces of text with their scores. */
-static void take_pieces(struct tokenizer_desc *d, const struct tokenizer_desc *spm,
-                        const struct tokenizer_index *ids)
+/* Pieces of text with their scores. False: no memory. */
+static bool take_pieces(const struct tokenizer_source *s, struct tokenizer_desc *d,
+                        const struct tokenizer_desc *spm, const struct tokenizer_index *ids)
 {
 	for (size_t i = 0; i < spm->n_tokens; i++) {
 		const struct tokenizer_token *p = &spm->tokens[i];
@@ -40,7 +41,11 @@ static void take_pieces(struct tokenizer_desc *d, const struct tokenizer_desc *s
 		t->is_matched = true;
 		t->is_written = known;
 		t->flags |= known ? 0u : TFMC_TOK_F_UNKNOWN;
+		if (p->flags & TFMC_TOK_F_ADDED &&
+		    !tokenizer_add_token(s, d, (uint32_t)(t - d->tokens), 0, true))
+			return false;
 	}
+	return true;
 }
 
 /* Characters that this side's model does not know are looked up in the vocabulary all the same. */
@@ -58,21 +63,22 @@ static void take_characters(struct tokenizer_desc *d, size_t n)
 	}
 }
 
-/* </s>, <pad>, <unk> and languages such as >>fr<< are found in the text, and end and fill it. */
+/* </s>, <pad> and <unk> are found in the text, and end and fill it; languages such as >>fr<< at its beginning alone. */
 static enum tfmc_status take_specials(const struct tokenizer_source *s, struct tokenizer_desc *d, size_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		struct tokenizer_string p = d->tokens[i].piece;
-		bool language = p.n > 4 && !memcmp(p.text, ">>", 2) && !memcmp(p.text + p.n - 2, "<<", 2);
+		bool language = p.n >= 4 && !memcmp(p.text, ">>", 2) && !memcmp(p.text + p.n - 2, "<<", 2);
 		bool end = tokenizer_is(p, "</s>"), pad = tokenizer_is(p, "<pad>"),
 		     unknown = tokenizer_is(p, "<unk>");
 		d->eos = end ? i : d->eos;
 		d->pad = pad ? i : d->pad;
 		d->unknown = unknown ? i : d->unknown;
 		if ((language || end || pad || unknown) &&
-		    !tokenizer_add_token(s, d, i, language ? 0u : TFMC_TOK_A_SPECIAL, false))
+		    !tokenizer_add_token(s, d, i, language ? TFMC_TOK_A_HIDDEN : TFMC_TOK_A_SPECIAL, false))
 			return TFMC_NO_MEMORY;
 	}
+	d->flags |= TFMC_TOK_H_CODES;
 	if (d->unknown != TFMC_TOK_NONE && d->eos != TFMC_TOK_NONE)
 		return TFMC_OK;
 	return tokenizer_refuse(s, TOKENIZER_WRONG, NULL, "the vocabulary has no %s",
@@ -93,7 +99,8 @@ enum tfmc_status tokenizer_from_marian(const struct tokenizer_source *s, const u
 	if (ids == NULL)
 		return TFMC_NO_MEMORY;
 	TFMC_TRY(take_specials(s, d, n));
-	take_pieces(d, pieces, ids);
+	if (!take_pieces(s, d, pieces, ids))
+		return TFMC_NO_MEMORY;
 	d->charsmap = pieces->charsmap;
 	const struct tokenizer_named_id end[] = {{"eos_token", d->eos}, {NULL, 0}};
 	tokenizer_set_template(d, "$A eos_token", "$A $B eos_token", end);

@@ -6,6 +6,7 @@
  */
 #include "frontend/sentencepiece/spm.h"
 
+#include <float.h>
 #include <string.h>
 
 /* ---- what all sources have in common ---- */
@@ -50,21 +51,24 @@ bool tokenizer_set_type(const struct tokenizer_source *s, struct tokenizer_desc 
 	return ok;
 }
 
-static bool add_operations(struct tokenizer_desc *d, const struct tokenizer_spm *spm)
+/*
+ * Unigram: pieces of users are not cut out but take part in the cut with a score that makes them better than any pieces of the
+ * same bytes, so that of two that overlap the sum decides. BPE cuts at the longest from the left.
+ */
+static void score_user_pieces(struct tokenizer_desc *d)
 {
-	const struct tokenizer_string none = {"", 0}, mark = tokenizer_string(spm->mark);
-	struct tokenizer_ops *ops = &d->normalize;
-	bool ok = true;
-	if (d->charsmap.n)
-		ok = ok && tokenizer_add_op(ops, TFMC_TOK_CHARS, 0, none, none);
-	if (!spm->extra_blanks)
-		ok = ok && tokenizer_add_op(ops, TFMC_TOK_STRIP, 7, none, none) &&
-		     tokenizer_add_op(ops, TFMC_TOK_REPLACE_BLANKS, 2, tokenizer_string(" "), none);
-	if (strcmp(spm->mark, " ") != 0)
-		ok = ok && tokenizer_add_op(ops, TFMC_TOK_REPLACE, 0, tokenizer_string(" "), mark);
-	if (spm->prefix)
-		ok = ok && tokenizer_add_op(ops, TFMC_TOK_PREPEND, 0, mark, none);
-	return ok;
+	double best = FLT_MIN; /* as SentencePiece begins, so that it is the best one in practice */
+	for (size_t i = 0; i < d->n_tokens; i++)
+		if (d->tokens[i].is_matched && !(d->tokens[i].flags & TFMC_TOK_F_ADDED) &&
+		    d->tokens[i].score > best)
+			best = d->tokens[i].score;
+	for (size_t i = 0; i < d->n_added; i++) {
+		struct tokenizer_token *t = &d->tokens[d->added[i].id];
+		if (!d->added[i].in_normalized || !t->is_matched)
+			continue;
+		d->added[i].flags |= TFMC_TOK_A_HIDDEN;
+		t->score = (double)((float)t->piece.n * (float)best - 0.1f);
+	}
 }
 
 enum tfmc_status tokenizer_spm_finish(const struct tokenizer_source *s, struct tokenizer_desc *d,
@@ -72,7 +76,10 @@ enum tfmc_status tokenizer_spm_finish(const struct tokenizer_source *s, struct t
 {
 	double lowest = 0;
 	bool is_first = true;
-	if (arena_failed(s->arena) || !add_operations(d, spm))
+	uint32_t flags = (spm->extra_blanks ? 0u : 1u) | (spm->prefix ? 2u : 0u);
+	if (arena_failed(s->arena) ||
+	    !tokenizer_add_op(&d->normalize, TFMC_TOK_SENTENCEPIECE, flags, tokenizer_string(spm->mark),
+	                      (struct tokenizer_string){"", 0}))
 		return TFMC_NO_MEMORY;
 	d->model = spm->is_unigram ? TFMC_TOK_UNIGRAM : TFMC_TOK_BPE;
 	d->mark = tokenizer_string(spm->mark);
@@ -82,12 +89,14 @@ enum tfmc_status tokenizer_spm_finish(const struct tokenizer_source *s, struct t
 	if (d->has_single)
 		d->flags |= TFMC_TOK_H_FALLBACK;
 	for (size_t i = 0; i < d->n_tokens; i++) {
-		if (!d->tokens[i].is_matched)
+		if (!d->tokens[i].is_matched || d->tokens[i].flags & TFMC_TOK_F_ADDED)
 			continue;
 		lowest = is_first || d->tokens[i].score < lowest ? d->tokens[i].score : lowest;
 		is_first = false;
 	}
 	d->unknown_score = lowest - 10;
+	if (spm->is_unigram)
+		score_user_pieces(d);
 	return spm->is_unigram ? TFMC_OK : tokenizer_merges_by_score(s, d);
 }
 

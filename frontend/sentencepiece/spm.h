@@ -47,9 +47,23 @@ bool tokenizer_add_token(const struct tokenizer_source *s, struct tokenizer_desc
 TFMC_MUST_USE enum tfmc_status tokenizer_spm_finish(const struct tokenizer_source *s,
                                                     struct tokenizer_desc *d,
                                                     const struct tokenizer_spm *spm);
-/* WordPiece as BERT has it: special tokens by their names; bos and eos may be NONE. */
+/* WordPiece as BERT has it, of a source without a configuration. */
+struct tokenizer_bert {
+	int lowercase, strip_accents; /* 0, 1; -1: as the words are written, as `lowercase` */
+	const char *unknown;          /* its word */
+	uint32_t bos, eos;            /* NONE: not known */
+	uint32_t cls, sep;            /* around a text; NONE: [CLS] and [SEP], if the words have both */
+	bool add_cls, add_between, add_sep;
+};
+#define TOKENIZER_BERT                                                                                   \
+	{                                                                                                \
+		-1, -1, "[UNK]", TFMC_TOK_NONE, TFMC_TOK_NONE, TFMC_TOK_NONE, TFMC_TOK_NONE, true, true, \
+		        true                                                                             \
+	}
+/* `bert` counts where the source has no configuration. */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_words(const struct tokenizer_source *s,
-                                                    const char *const *words, size_t n, uint32_t bos,
-                                                    uint32_t eos, struct tokenizer_packed *out);
+                                                    const char *const *words, size_t n,
+                                                    const struct tokenizer_bert *bert,
+                                                    struct tokenizer_packed *out);
 
 #endif

@@ -44,19 +44,19 @@
 /* clang-format on */
 
 #define CLASS(names, files, around, normalizer, splitter, model, bos, eos, unk, sep, pad, cls, mask, prefix, \
-              strips, languages)                                                                             \
-	{names,  files,  around,   normalizer, splitter, model, {bos, eos, unk, sep, pad, cls, mask},        \
-	 prefix, strips, languages},
-#define TYPE(types, name)
+              reads, strips, languages)                                                                      \
+	{names,  files, around, normalizer, splitter, model, {bos, eos, unk, sep, pad, cls, mask},           \
+	 prefix, reads, strips, languages},
+#define TYPE(types, with_json, without)
 static const struct tokenizer_class classes[] = {
 #include "frontend/tokenizer_files/classes.def"
 };
 
 #define CLASS(names, files, around, normalizer, splitter, model, bos, eos, unk, sep, pad, cls, mask, prefix, \
-              strips, languages)
-#define TYPE(types, name) {types, name},
+              reads, strips, languages)
+#define TYPE(types, with_json, without) {types, with_json, without},
 static const struct {
-	const char *types, *name;
+	const char *types, *with_json, *without;
 } types[] = {
 #include "frontend/tokenizer_files/classes.def"
 };
@@ -73,11 +73,13 @@ const struct tokenizer_class *tokenizer_class_find(const char *name)
 	return NULL;
 }
 
-const char *tokenizer_class_of_type(const char *type)
+const char *tokenizer_class_of_type(const char *type, bool has_json)
 {
-	for (size_t i = 0; i < TFMC_COUNT(types); i++)
-		if (word_in(types[i].types, type, strlen(type)))
-			return types[i].name;
+	for (size_t i = 0; i < TFMC_COUNT(types); i++) {
+		const char *name = has_json ? types[i].with_json : types[i].without;
+		if (name[0] != '\0' && word_in(types[i].types, type, strlen(type)))
+			return name;
+	}
 	return NULL;
 }
 
@@ -185,12 +187,28 @@ bool tokenizer_class_language(struct tokenizer_reader *r)
 	return !decides || around(r, c->class->around);
 }
 
+/* Llama's class leaves a tokenizer.json alone where nothing is said; the others have a default of their own. */
 int tokenizer_class_prefix(const struct tokenizer_reader *r)
 {
 	const struct tokenizer_config *c = r->config;
-	if (c == NULL || c->class == NULL)
+	if (c == NULL || c->class == NULL || !c->class->reads_prefix)
 		return -1;
-	return c->prefix_space < 0 && r->lists != NULL ? c->class->prefix_space : c->prefix_space;
+	bool is_llama = c->class->files == TOKENIZER_F_PIECES;
+	return c->prefix_space >= 0 || (is_llama && r->lists == NULL) ? c->prefix_space
+	                                                              : c->class->prefix_space;
+}
+
+int tokenizer_class_byte_prefix(const struct tokenizer_reader *r)
+{
+	bool is_bytes =
+	        r->config != NULL && r->config->class != NULL && r->config->class->files == TOKENIZER_F_BPE;
+	return is_bytes ? tokenizer_class_prefix(r) : -1;
+}
+
+bool tokenizer_class_is_bert(const struct tokenizer_reader *r)
+{
+	const struct tokenizer_config *c = r->config;
+	return c != NULL && c->class != NULL && strcmp(c->class->normalizer, BERT_NORMALIZER) == 0;
 }
 
 bool tokenizer_class_roles(struct tokenizer_reader *r)

@@ -15,6 +15,10 @@ bool tokenizer_class_around(struct tokenizer_reader *r);
 bool tokenizer_class_language(struct tokenizer_reader *r);
 /* A blank before the text: what the files say, or -1 for the file at hand. */
 int tokenizer_class_prefix(const struct tokenizer_reader *r);
+/* The same before text that a ByteLevel splits: classes of SentencePiece have none. */
+int tokenizer_class_byte_prefix(const struct tokenizer_reader *r);
+/* The class sets all flags of a BertNormalizer. */
+bool tokenizer_class_is_bert(const struct tokenizer_reader *r);
 /* The ids of bos, eos, pad and mask. */
 bool tokenizer_class_roles(struct tokenizer_reader *r);
 

@@ -22,6 +22,7 @@ static const char *const role_keys[TOKENIZER_N_ROLES] = {
 struct reader {
 	struct tokenizer_source source; /* with the name of the file that is read */
 	struct tokenizer_config *c;
+	const char *class_name;        /* of the model's type */
 	bool roles[TOKENIZER_N_ROLES]; /* that a file has, null or not */
 	size_t cap;
 };
@@ -238,7 +239,6 @@ static bool take_members(struct reader *r, const struct json_node *root)
 	       take_flag(r, root, "strip_accents", &c->strip_accents) &&
 	       take_flag(r, root, "tokenize_chinese_chars", &c->chinese) &&
 	       take_flag(r, root, "legacy_behaviour", &c->legacy_language) &&
-	       take_flag(r, root, "legacy", &c->legacy_prefix) &&
 	       take_flag(r, root, "predict_timestamps", &c->timestamps) &&
 	       take_text(r, root, "src_lang", &c->src_lang) && take_text(r, root, "language", &c->language) &&
 	       take_text(r, root, "task", &c->task) && refuse_others(r, root);
@@ -261,6 +261,9 @@ static const struct json_node *begin_file(struct reader *r, const struct tokeniz
 static bool take_class(struct reader *r)
 {
 	struct tokenizer_config *c = r->c;
+	bool as_it_is = r->class_name != NULL && strcmp(r->class_name, TOKENIZER_AS_IT_IS) == 0;
+	if (as_it_is)
+		c->class_name = r->class_name;
 	c->class = c->class_name != NULL ? tokenizer_class_find(c->class_name) : NULL;
 	for (size_t i = 0; c->class != NULL && i < TOKENIZER_N_ROLES; i++) {
 		const char *text = c->class->roles[i];
@@ -302,10 +305,9 @@ enum tfmc_status tokenizer_config_read(const struct tokenizer_source *s,
                                        const struct tokenizer_config_files *files,
                                        struct tokenizer_config *out)
 {
-	struct reader r = {.source = *s, .c = out};
+	struct reader r = {.source = *s, .c = out, .class_name = files->class_name};
 	*out = (struct tokenizer_config){.name = files->config.root != NULL ? files->config.name : s->name,
 	                                 .class_name = files->class_name,
-	                                 .has_file = files->config.root != NULL,
 	                                 .add_bos = -1,
 	                                 .add_eos = -1,
 	                                 .prefix_space = -1,
@@ -313,7 +315,6 @@ enum tfmc_status tokenizer_config_read(const struct tokenizer_source *s,
 	                                 .strip_accents = -1,
 	                                 .chinese = -1,
 	                                 .legacy_language = -1,
-	                                 .legacy_prefix = -1,
 	                                 .timestamps = -1};
 	if (read_files(&r, files))
 		return TFMC_OK;

@@ -50,6 +50,7 @@ struct tokenizer_class {
 	const char *normalizer, *splitter, *model; /* members of a tokenizer.json; of files that are lists */
 	const char *roles[TOKENIZER_N_ROLES];      /* "": none */
 	bool prefix_space;                         /* unless the file says otherwise */
+	bool reads_prefix;                         /* add_prefix_space counts, also against tokenizer.json */
 	bool mask_strips;                          /* the mask takes blanks before it */
 	const char *languages;                     /* tokens after the pieces, unless the file lists them */
 };
@@ -67,12 +68,10 @@ struct tokenizer_named {
 /* Flags are -1 where the files do not have them. */
 struct tokenizer_config {
 	const char *name; /* of the file, for messages */
-	bool has_file;    /* tokenizer_config.json is there */
 	const char *class_name;
 	const struct tokenizer_class *class;  /* NULL: none that is known */
 	const char *roles[TOKENIZER_N_ROLES]; /* NULL: none */
-	int add_bos, add_eos, prefix_space, lowercase, strip_accents, chinese, legacy_language, legacy_prefix,
-	        timestamps;
+	int add_bos, add_eos, prefix_space, lowercase, strip_accents, chinese, legacy_language, timestamps;
 	const char *src_lang, *language, *task; /* NULL: none */
 	struct tokenizer_named *tokens;
 	size_t n_tokens;
@@ -84,7 +83,8 @@ struct tokenizer_config_file {
 };
 struct tokenizer_config_files {
 	struct tokenizer_config_file config, special, added;
-	const char *class_name; /* where the files name none; NULL */
+	const char *
+	        class_name; /* where the files name none; TOKENIZER_AS_IT_IS: whatever they name; NULL: none */
 };
 
 /* Messages name the file that is wrong. */
@@ -94,7 +94,9 @@ TFMC_MUST_USE enum tfmc_status tokenizer_config_read(const struct tokenizer_sour
 
 /* NULL: none that is known. A name may end in Fast. */
 const struct tokenizer_class *tokenizer_class_find(const char *name);
-/* The class for a type of config.json; NULL: none that is known. */
-const char *tokenizer_class_of_type(const char *type);
+/* The class for a type of config.json; NULL: none that is known. TOKENIZER_AS_IT_IS: its tokenizer.json, if it has one, is read
+ * without a class, whatever files name. */
+#define TOKENIZER_AS_IT_IS "TokenizersBackend"
+const char *tokenizer_class_of_type(const char *type, bool has_json);
 
 #endif

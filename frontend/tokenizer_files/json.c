@@ -191,6 +191,10 @@ static enum tfmc_status normalize_one(struct tokenizer_reader *r, const struct t
 	struct arena *arena = r->source->arena;
 	uint64_t n;
 	int status = tfmc_tokenizer_normalize(t, a->text.text, a->text.n, NULL, 0, &n);
+	if (status == TFMC_TOKENIZER_E_GROWTH)
+		return tokenizer_refuse(r->source, TOKENIZER_WRONG, "added_tokens", "of '%.*s' %s",
+		                        (int)(a->text.n < 40 ? a->text.n : 40), a->text.text,
+		                        tfmc_tokenizer_status_text(status));
 	char *text = status == TFMC_TOKENIZER_OK ? arena_alloc(arena, (size_t)n + 1) : NULL;
 	if (text == NULL || tfmc_tokenizer_normalize(t, a->text.text, a->text.n, text, n, &n) != 0)
 		return TFMC_NO_MEMORY;

@@ -91,25 +91,23 @@ static bool read_charsmap(struct tokenizer_reader *r, const struct json_node *n,
 	if (r->desc->charsmap.n)
 		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "two maps of characters");
 	r->desc->charsmap = tokenizer_base64(r, tokenizer_path(r, path, "precompiled_charsmap"), text);
-	return !r->failed && normalize_with(r, path, TFMC_TOK_CHARS, 1, nothing, nothing);
-}
-
-/* A flag of tokenizer_config.json overrides that of the component; only classes that are known read it. */
-static bool over(const struct tokenizer_reader *r, int flag, bool component)
-{
-	return flag >= 0 && r->config->class != NULL ? flag == 1 : component;
+	return !r->failed && normalize_with(r, path, TFMC_TOK_CHARS, 0, nothing, nothing);
 }
 
 static bool read_bert(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
-	bool lower = over(r, r->config != NULL ? r->config->lowercase : -1,
-	                  tokenizer_bool(r, n, path, "lowercase", true));
-	bool strip = over(r, r->config != NULL ? r->config->strip_accents : -1,
-	                  tokenizer_bool(r, n, path, "strip_accents", lower));
-	bool chinese = over(r, r->config != NULL ? r->config->chinese : -1,
-	                    tokenizer_bool(r, n, path, "handle_chinese_chars", true));
-	bool ok = true;
-	if (tokenizer_bool(r, n, path, "clean_text", true))
+	const struct tokenizer_config *c = r->config;
+	bool lower = tokenizer_bool(r, n, path, "lowercase", true);
+	bool strip = tokenizer_bool(r, n, path, "strip_accents", lower);
+	bool chinese = tokenizer_bool(r, n, path, "handle_chinese_chars", true);
+	bool clean = tokenizer_bool(r, n, path, "clean_text", true), ok = true;
+	if (tokenizer_class_is_bert(r)) { /* its flags and defaults are above those of the file */
+		lower = c->lowercase != 0;
+		strip = c->strip_accents < 0 ? lower : c->strip_accents == 1;
+		chinese = c->chinese != 0;
+		clean = true;
+	}
+	if (clean)
 		ok = ok && normalize_with(r, path, TFMC_TOK_BERT_CLEAN, 0, nothing, nothing);
 	if (chinese)
 		ok = ok && normalize_with(r, path, TFMC_TOK_BERT_CJK, 0, nothing, nothing);
@@ -160,7 +158,7 @@ static bool read_behavior(struct tokenizer_reader *r, const struct json_node *n,
 
 static bool read_byte_level(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
-	int prefix = tokenizer_class_prefix(r);
+	int prefix = tokenizer_class_byte_prefix(r);
 	bool add = tokenizer_bool(r, n, path, "add_prefix_space", true);
 	if ((prefix < 0 ? add : prefix == 1) && !split_with(r, path, TFMC_TOK_PREFIX_SPACE, 0, nothing))
 		return false;

@@ -133,57 +133,82 @@ static bool has_capitals(const char *word)
 	return !is_name && strpbrk(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != NULL;
 }
 
+static const char *template_token(struct arena *a, char name, bool is_there, int type)
+{
+	return is_there ? arena_printf(a, "{\"SpecialToken\":{\"id\":\"%c\",\"type_id\":%d}},", name, type)
+	                : "";
+}
+
+static const char *bert_template(struct arena *a, const struct tokenizer_bert *b, uint32_t cls, uint32_t sep)
+{
+	const char *front = template_token(a, 'c', b->add_cls, 0);
+	return arena_printf(
+	        a,
+	        ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"special_tokens\":{\"c\":{\"ids\":[%u]"
+	        "},"
+	        "\"s\":{\"ids\":[%u]}},\"single\":[%s{\"Sequence\":{\"id\":\"A\"}},%s{}],\"pair\":[%s"
+	        "{\"Sequence\":{\"id\":\"A\"}},%s{\"Sequence\":{\"id\":\"B\",\"type_id\":1}},%s{}]}",
+	        cls, sep, front, template_token(a, 's', b->add_sep, 0), front,
+	        template_token(a, 's', b->add_between, 0), template_token(a, 's', b->add_sep, 1));
+}
+
+static uint32_t id_of(const struct json_node *vocab, const char *word)
+{
+	const struct json_node *id = json_find(vocab, word);
+	return id != NULL ? (uint32_t)id->i : TFMC_TOK_NONE;
+}
+
 /* Tokens by their names, and what is around the text when there are the two that do. */
-static const char *bert_members(struct arena *a, const struct json_node *vocab, uint32_t bos, uint32_t eos)
+static const char *bert_members(struct arena *a, const struct json_node *vocab,
+                                const struct tokenizer_bert *b)
 {
 	static const char *const names[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
-	const struct json_node *cls = json_find(vocab, "[CLS]"), *sep = json_find(vocab, "[SEP]");
-	const struct json_node *pad = json_find(vocab, "[PAD]"), *mask = json_find(vocab, "[MASK]");
 	const struct {
 		const char *key;
-		int64_t id;
-	} roles[] = {{"bos", bos == TFMC_TOK_NONE ? -1 : (int64_t)bos},
-	             {"eos", eos == TFMC_TOK_NONE ? -1 : (int64_t)eos},
-	             {"pad", pad != NULL ? pad->i : -1},
-	             {"mask", mask != NULL ? mask->i : -1}};
+		uint32_t id;
+	} roles[] = {{"bos", b->bos},
+	             {"eos", b->eos},
+	             {"pad", id_of(vocab, "[PAD]")},
+	             {"mask", id_of(vocab, "[MASK]")}};
 	const char *more = special_tokens(a, vocab, names, TFMC_COUNT(names));
-	if (cls != NULL && sep != NULL)
-		more = arena_printf(a,
-		                    "%s,\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"\",%lld],"
-		                    "\"cls\":[\"\",%lld]}",
-		                    more, (long long)sep->i, (long long)cls->i);
+	uint32_t cls = b->cls != TFMC_TOK_NONE ? b->cls : id_of(vocab, "[CLS]");
+	uint32_t sep = b->sep != TFMC_TOK_NONE ? b->sep : id_of(vocab, "[SEP]");
+	if (cls != TFMC_TOK_NONE && sep != TFMC_TOK_NONE)
+		more = arena_printf(a, "%s%s", more, bert_template(a, b, cls, sep));
 	for (size_t i = 0; i < TFMC_COUNT(roles); i++)
-		if (roles[i].id >= 0)
-			more = arena_printf(a, "%s,\"%s_token_id\":%lld", more, roles[i].key,
-			                    (long long)roles[i].id);
+		if (roles[i].id != TFMC_TOK_NONE)
+			more = arena_printf(a, "%s,\"%s_token_id\":%u", more, roles[i].key, roles[i].id);
 	return more;
 }
 
-/* Without a configuration words with capitals say that text is not made lower case. */
+/* Words with capitals say that text is not made lower case, where nothing else does. */
+static const char *bert_normalizer(struct arena *a, const struct tokenizer_bert *b, const char *const *words,
+                                   size_t n)
+{
+	bool capitals = false;
+	for (size_t i = 0; i < n; i++)
+		capitals = capitals || has_capitals(words[i]);
+	bool lower = b->lowercase < 0 ? !capitals : b->lowercase == 1;
+	bool strip = b->strip_accents < 0 ? lower : b->strip_accents == 1;
+	return arena_printf(a, "{\"type\":\"BertNormalizer\",\"lowercase\":%s,\"strip_accents\":%s}",
+	                    lower ? "true" : "false", strip ? "true" : "false");
+}
+
 enum tfmc_status tokenizer_from_words(const struct tokenizer_source *s, const char *const *words, size_t n,
-                                      uint32_t bos, uint32_t eos, struct tokenizer_packed *out)
+                                      const struct tokenizer_bert *bert, struct tokenizer_packed *out)
 {
 	struct json_node *items = ARENA_ARRAY(s->arena, struct json_node, n + 1);
 	const struct json_node vocab = {.kind = JSON_NODE_OBJECT, .n = n, .items = items, .keys = words};
-	struct tokenizer_lists lists = {.vocab = &vocab, .unknown = "[UNK]", .more = ""};
-	struct tokenizer_source own = *s;
-	bool capitals = false;
+	struct tokenizer_lists lists = {.vocab = &vocab, .unknown = bert->unknown, .more = ""};
 	if (items == NULL || arena_failed(s->arena))
 		return TFMC_NO_MEMORY;
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++)
 		items[i] = (struct json_node){.kind = JSON_NODE_INT, .i = (int64_t)i};
-		capitals = capitals || has_capitals(words[i]);
-	}
-	if (s->config != NULL) {
-		struct tokenizer_config config = *s->config;
-		if (config.lowercase < 0 && !config.has_file)
-			config.lowercase = !capitals;
-		own.config = &config;
-		return tokenizer_from_lists(&own, &lists, out);
-	}
+	if (s->config != NULL)
+		return tokenizer_from_lists(s, &lists, out);
 	lists.class = tokenizer_class_find("BertTokenizer");
-	lists.normalizer = capitals ? "{\"type\":\"BertNormalizer\",\"lowercase\":false}" : NULL;
-	lists.more = bert_members(s->arena, &vocab, bos, eos);
+	lists.normalizer = bert_normalizer(s->arena, bert, words, n);
+	lists.more = bert_members(s->arena, &vocab, bert);
 	return tokenizer_from_lists(s, &lists, out);
 }
 
@@ -194,12 +219,12 @@ enum tfmc_status tokenizer_from_wordpiece(const struct tokenizer_source *s, cons
 	const char **words = ARENA_ARRAY(s->arena, const char *, n + 1);
 	struct lines l = {text, text + len, 0};
 	struct tokenizer_string line;
+	const struct tokenizer_bert bert = TOKENIZER_BERT;
 	if (!class_reads(s, TOKENIZER_F_WORDS))
 		return TFMC_INVALID;
 	while (words != NULL && next_line(&l, &line))
 		words[l.number - 1] = arena_strndup(s->arena, line.text, line.n);
-	return words != NULL ? tokenizer_from_words(s, words, n, TFMC_TOK_NONE, TFMC_TOK_NONE, out)
-	                     : TFMC_NO_MEMORY;
+	return words != NULL ? tokenizer_from_words(s, words, n, &bert, out) : TFMC_NO_MEMORY;
 }
 
 /* ---- scores with bytes as they are ---- */

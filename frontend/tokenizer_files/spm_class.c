@@ -115,26 +115,13 @@ static void in_text(struct tokenizer_desc *d, size_t from)
 		d->added[i].in_normalized = false;
 }
 
-static bool is_llama(const struct tokenizer_config *c)
+/*
+ * The mark before a text and after every added token, as SentencePiece writes it. Llama's class of transformers 5 has it before
+ * the first text alone and not before a blank, which neither its tokenizer.json nor a GGUF file does: one answer for all three.
+ */
+static bool prefix_of(const struct tokenizer_config *c, bool of_model)
 {
-	return c->class->files == TOKENIZER_F_PIECES && c->class->prefix_space;
-}
-
-/* The mark before a text; Llama has it before the first text alone, not after special tokens. */
-static bool prefix_of(const struct tokenizer_reader *r, bool of_model)
-{
-	const struct tokenizer_config *c = r->config;
-	return !is_llama(c) && (c->prefix_space < 0 ? of_model : c->prefix_space == 1);
-}
-
-static bool mark_first(struct tokenizer_reader *r)
-{
-	const struct tokenizer_config *c = r->config;
-	if (c->prefix_space == 0)
-		return true;
-	r->desc->flags |= TFMC_TOK_H_DECODE_STRIP;
-	return tokenizer_add_op(&r->desc->split, TFMC_TOK_METASPACE, c->legacy_prefix == 1 ? 2 : 1,
-	                        tokenizer_string(TOKENIZER_MARK), (struct tokenizer_string){NULL, 0});
+	return c->class->reads_prefix && c->prefix_space >= 0 ? c->prefix_space == 1 : of_model;
 }
 
 enum tfmc_status tokenizer_spm_of_class(const struct tokenizer_source *s, struct tokenizer_desc *d,
@@ -152,10 +139,8 @@ enum tfmc_status tokenizer_spm_of_class(const struct tokenizer_source *s, struct
 	if (!tokenizer_add_configured(&r))
 		return r.no_memory || arena_failed(s->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
 	in_text(d, n_added);
-	own.prefix = prefix_of(&r, spm->prefix);
+	own.prefix = prefix_of(c, spm->prefix);
 	TFMC_TRY(tokenizer_spm_finish(s, d, &own));
-	if (is_llama(c) && !mark_first(&r))
-		return TFMC_NO_MEMORY;
 	tokenizer_class_roles(&r);
 	if (!tokenizer_class_around(&r))
 		return TFMC_INVALID;

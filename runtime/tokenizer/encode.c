@@ -45,6 +45,37 @@ void tok_push_unknown(struct tok_run *r, const char *s, size_t n)
 		tok_push(r, t->head->unknown);
 }
 
+/* A damaged or hostile file may replace every byte by a megabyte. What any script needs is below: NFKC makes
+ * 11 bytes of one, SentencePiece writes 3 for a space. */
+#define GROWTH 32u
+#define SPARE  (64u << 10)
+
+void tok_limit(struct tok_run *r, uint64_t bytes)
+{
+	r->normal_most = r->level_most =
+	        bytes < (SIZE_MAX - SPARE) / GROWTH ? (size_t)bytes * GROWTH + SPARE : SIZE_MAX;
+}
+
+void tok_begin_text(struct tok_text *out, size_t most)
+{
+	out->n = 0;
+	out->most = most;
+}
+
+void tok_end_text(struct tok_run *r, const struct tok_text *out, size_t *most)
+{
+	r->failed = r->failed || out->failed;
+	r->is_longer = r->is_longer || out->is_longer;
+	*most -= out->n < *most ? out->n : *most - 1;
+}
+
+int tok_run_status(const struct tok_run *r)
+{
+	return r->is_longer ? TFMC_TOKENIZER_E_GROWTH
+	       : r->failed  ? TFMC_TOKENIZER_E_MEMORY
+	                    : TFMC_TOKENIZER_OK;
+}
+
 static void emit(struct tok_run *r, uint32_t id)
 {
 	if (r->n < r->cap)
@@ -194,6 +225,10 @@ static bool next_added(const struct tok_run *r, const struct tok_trie *trie, con
 			continue;
 		}
 		const struct tfmc_tok_added *a = &r->t->added[index];
+		if (a->flags & TFMC_TOK_A_HIDDEN) {
+			++*at;
+			continue;
+		}
 		*f = (struct found){*at, *at + len, 0};
 		*at += len;
 		if (!(r->is_plain && a->flags & TFMC_TOK_A_SPECIAL) && accept(a, s, n, from, f))
@@ -219,20 +254,43 @@ static void encode_normal(struct tok_run *r, const char *s, size_t n)
 	r->is_start = false;
 }
 
+/* Bytes of `>>code<<` at the beginning of a segment of Marian, which are one token; 0: none. */
+static size_t encode_code(struct tok_run *r, const char *s, size_t n)
+{
+	uint32_t index;
+	size_t end = 2;
+	if (!(r->t->head->flags & TFMC_TOK_H_CODES) || n < 4 || memcmp(s, ">>", 2) != 0)
+		return 0;
+	while (end + 2 <= n && memcmp(s + end, "<<", 2) != 0)
+		end++;
+	if (end + 2 > n)
+		return 0;
+	end += 2;
+	bool known = tok_longest(&r->t->raw, s, end, &index) == end && index < r->t->n_added;
+	emit(r, known ? r->t->added[index].id : r->t->head->unknown);
+	r->is_start = false;
+	return end;
+}
+
+static void encode_segment(struct tok_run *r, const char *s, size_t n)
+{
+	size_t code = encode_code(r, s, n);
+	if (n > code)
+		encode_normal(r, s + code, n - code);
+}
+
 static void encode_text(struct tok_run *r, const char *s, size_t n)
 {
 	size_t from = 0, at = 0;
 	struct found f;
 	r->is_start = true;
 	while (!r->failed && next_added(r, &r->t->raw, s, n, from, &at, &f)) {
-		if (f.from > from)
-			encode_normal(r, s + from, f.from - from);
+		encode_segment(r, s + from, f.from - from);
 		emit(r, f.id);
 		r->is_start = false;
 		from = f.to;
 	}
-	if (n > from)
-		encode_normal(r, s + from, n - from);
+	encode_segment(r, s + from, n - from);
 }
 
 /* ---- runs ---- */
@@ -244,6 +302,7 @@ static void open_run(struct tok_run *r, const struct tfmc_tokenizer *t, uint64_t
 	*r = (struct tok_run){.t = t, .ids = ids, .cap = cap};
 	while (lines < CACHE_MOST && lines < bytes / 8)
 		lines *= 2;
+	tok_limit(r, bytes);
 	r->cache = calloc(lines, sizeof(*r->cache)); /* without memory it goes without */
 	r->cache_mask = lines - 1;
 }
@@ -262,7 +321,7 @@ static int close_run(struct tok_run *r, uint64_t *n)
 	free(r->heap);
 	free(r->best);
 	free(r->cache);
-	return r->failed ? TFMC_TOKENIZER_E_MEMORY : TFMC_TOKENIZER_OK;
+	return tok_run_status(r);
 }
 
 int tfmc_tokenizer_encode(const struct tfmc_tokenizer *t, const char *text, uint64_t bytes, unsigned flags,

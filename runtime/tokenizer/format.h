@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define TFMC_TOK_MAGIC   0x314b4f54434d4654ull /* "TFMCTOK1" */
-#define TFMC_TOK_VERSION 2u
+#define TFMC_TOK_VERSION 3u
 #define TFMC_TOK_NONE    0xffffffffu
 #define TFMC_TOK_ALIGN   16u
 
@@ -56,6 +56,8 @@ enum tfmc_tok_added_flag {
 	TFMC_TOK_A_RSTRIP = 2,
 	TFMC_TOK_A_WORD = 4, /* only between characters that belong to no word */
 	TFMC_TOK_A_SPECIAL = 8,
+	TFMC_TOK_A_HIDDEN =
+	        16, /* does not cut the text: of NORM_TRIE SENTENCEPIECE keeps it, of RAW_TRIE H_CODES finds it */
 };
 
 /* What the header says of the whole. */
@@ -71,6 +73,8 @@ enum tfmc_tok_header_flag {
 	TFMC_TOK_H_DECODE_SUFFIX =
 	        256, /* the suffix of a word becomes a blank, at the end of the text nothing */
 	TFMC_TOK_H_DECODE_STRIP_ALL = 1024, /* with DECODE_STRIP: all blanks at the beginning */
+	TFMC_TOK_H_CODES =
+	        2048, /* Marian: `>>code<<` at the beginning of a text, or after an added token, is one token */
 	TFMC_TOK_H_BARE = 512, /* the source says nothing of special tokens: a model's start ids go before */
 };
 
@@ -104,16 +108,22 @@ enum tfmc_tok_normalize {
 	TFMC_TOK_NFKC,
 	TFMC_TOK_NFKD,
 	TFMC_TOK_LOWER,
-	TFMC_TOK_STRIP_MARKS,    /* flags 0: all combining marks; 1: those without width */
-	TFMC_TOK_REPLACE,        /* every a becomes b */
-	TFMC_TOK_REPLACE_BLANKS, /* runs of at least `flags` spaces become a; flags 0: runs of white space */
-	TFMC_TOK_PREPEND,        /* a before text that is not empty; flags 1: unless it is there */
-	TFMC_TOK_STRIP,          /* white space: flags 1 left, 2 right; 4 spaces alone */
-	TFMC_TOK_BERT_CLEAN,     /* control characters away, white space becomes a space */
-	TFMC_TOK_BERT_CJK,       /* spaces around ideographs */
-	TFMC_TOK_CHARS, /* the precompiled map of characters; flags 1: by graphemes, see normalize.c */
-	TFMC_TOK_NMT,   /* control characters away, odd blanks become spaces */
+	TFMC_TOK_STRIP_MARKS,     /* flags 0: all combining marks; 1: those without width */
+	TFMC_TOK_REPLACE,         /* every a becomes b */
+	TFMC_TOK_REPLACE_BLANKS,  /* runs of at least `flags` spaces become a; flags 0: runs of white space */
+	TFMC_TOK_PREPEND,         /* a before text that is not empty; flags 1: unless it is there */
+	TFMC_TOK_STRIP,           /* white space: flags 1 left, 2 right */
+	TFMC_TOK_BERT_CLEAN,      /* control characters away, white space becomes a space */
+	TFMC_TOK_BERT_CJK,        /* spaces around ideographs */
+	TFMC_TOK_CHARS,           /* the precompiled map of characters by graphemes, see normalize.c */
+	TFMC_TOK_NMT,             /* control characters away, odd blanks become spaces */
 	TFMC_TOK_REPLACE_PATTERN, /* every match of the automaton a becomes b */
+	/*
+	 * All that SentencePiece does, a the mark: tokens of NORM_TRIE stay as they are, the map of characters, spaces become
+	 * marks; flags 1: spaces at both ends go, others after one that was written; flags 2: a mark before text that is not
+	 * empty.
+	 */
+	TFMC_TOK_SENTENCEPIECE,
 	TFMC_TOK_N_NORMALIZE
 };
 

@@ -40,14 +40,6 @@ static size_t find_chars(const struct tfmc_tokenizer *t, const char *s, size_t n
 	return longest;
 }
 
-static void put_kept(const char *s, size_t len, uint32_t cp, struct tok_text *out)
-{
-	if (cp & TOK_INVALID)
-		tok_put(out, "\xef\xbf\xbd", 3);
-	else
-		tok_put(out, s, len);
-}
-
 /* Text that is copied up to `kept`. */
 struct mapping {
 	const struct tfmc_tokenizer *t;
@@ -98,20 +90,67 @@ static void map_graphemes(const struct tfmc_tokenizer *t, const char *s, size_t 
 	tok_put(out, s + m.kept, n - m.kept);
 }
 
-static void map_chars(const struct tfmc_tokenizer *t, const char *s, size_t n, struct tok_text *out)
+/* ---- SentencePiece ---- */
+
+/* What begins at s and becomes `text` as a whole: a token that stays, a key of the map, a character, or a run
+ * of such that nothing begins with. */
+struct unit {
+	size_t len, n;
+	const char *text;
+};
+
+static struct unit next_unit(const struct tfmc_tokenizer *t, const char *s, size_t n)
+{
+	uint32_t value = 0, cp;
+	bool may_stay = t->norm.n && t->norm.begins[(unsigned char)s[0]];
+	size_t len = may_stay ? tok_longest(&t->norm, s, n, &value) : 0;
+	if (len)
+		return (struct unit){len, len, s};
+	len = t->chars.units ? find_chars(t, s, n, false, &value) : 0;
+	if (len && value < t->chars.n_texts)
+		return (struct unit){len, strlen(t->chars.texts + value), t->chars.texts + value};
+	len = tok_decode(s, n, &cp);
+	if (t->chars.units && cp & TOK_INVALID)
+		return (struct unit){len, 3, "\xef\xbf\xbd"};
+	while (!t->chars.units && s[0] != ' ' && len < n && s[len] != ' ' &&
+	       !(t->norm.n && t->norm.begins[(unsigned char)s[len]]))
+		len++;
+	return (struct unit){len, len, s};
+}
+
+static void put_marked(const char *s, size_t n, const char *mark, size_t n_mark, struct tok_text *out)
 {
 	for (size_t at = 0; at < n;) {
-		uint32_t value = 0, cp;
-		size_t len = find_chars(t, s + at, n - at, false, &value);
-		if (len && value < t->chars.n_texts) {
-			const char *text = t->chars.texts + value;
-			tok_put(out, text, strlen(text)); /* the last text is ended, open.c */
-		} else {
-			len = tok_decode(s + at, n - at, &cp);
-			put_kept(s + at, len, cp, out);
-		}
-		at += len;
+		const char *blank = memchr(s + at, ' ', n - at);
+		size_t end = blank ? (size_t)(blank - s) : n;
+		tok_put(out, s + at, end - at);
+		if (blank)
+			tok_put(out, mark, n_mark);
+		at = end + (blank != NULL);
 	}
+}
+
+static void sentencepiece(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s,
+                          size_t n, struct tok_text *out)
+{
+	const char *mark = t->texts + op->a;
+	bool strips = op->flags & 1, is_begun = false, was_blank = strips;
+	for (size_t at = 0; at < n;) {
+		struct unit u = next_unit(t, s + at, n - at);
+		at += u.len;
+		if (!is_begun && op->flags & 2 && !(strips && u.n == 1 && u.text[0] == ' ')) {
+			tok_put(out, mark, op->n_a);
+			is_begun = true;
+		}
+		while (was_blank && u.n && u.text[0] == ' ') {
+			u.text++;
+			u.n--;
+		}
+		put_marked(u.text, u.n, mark, op->n_a, out);
+		was_blank = strips && (u.n ? u.text[u.n - 1] == ' ' : was_blank);
+	}
+	while (strips && out->n >= op->n_a && !memcmp(out->data + out->n - op->n_a, mark, op->n_a))
+		out->n -= op->n_a;
 }
 
 /* ---- characters that go or change ---- */
@@ -249,25 +288,20 @@ static void replace_matches(const struct tfmc_tokenizer *t, const struct tfmc_to
 	tok_ahead_end(&ahead);
 }
 
-static bool is_stripped(uint32_t cp, uint32_t sides)
-{
-	return sides & 4 ? cp == ' ' : tok_class(cp) & TOK_SPACE;
-}
-
 static void strip(const char *s, size_t n, uint32_t sides, struct tok_text *out)
 {
 	size_t from = 0;
 	uint32_t cp;
 	while (sides & 1 && from < n) {
 		size_t len = tok_decode(s + from, n - from, &cp);
-		if (!is_stripped(cp, sides))
+		if (!(tok_class(cp) & TOK_SPACE))
 			break;
 		from += len;
 	}
 	while (sides & 2 && n > from) {
 		size_t last = tok_before(s + from, n - from);
 		tok_decode(s + from + last, n - from - last, &cp);
-		if (!is_stripped(cp, sides))
+		if (!(tok_class(cp) & TOK_SPACE))
 			break;
 		n = from + last;
 	}
@@ -291,13 +325,12 @@ static void apply(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, 
 			tok_put(out, a, op->n_a);
 		tok_put(out, s, n);
 		break;
+	case TFMC_TOK_SENTENCEPIECE: sentencepiece(t, op, s, n, out); break;
 	case TFMC_TOK_REPLACE_PATTERN: replace_matches(t, op, s, n, out); break;
 	case TFMC_TOK_STRIP: strip(s, n, op->flags, out); break;
 	case TFMC_TOK_CHARS:
-		if (t->chars.units && op->flags)
+		if (t->chars.units)
 			map_graphemes(t, s, n, out);
-		else if (t->chars.units)
-			map_chars(t, s, n, out);
 		else
 			tok_put(out, s, n);
 		break;
@@ -313,9 +346,10 @@ const char *tok_normalize(struct tok_run *r, const char *s, size_t n, size_t *ou
 {
 	for (uint32_t i = 0; i < r->t->normalize.n; i++) {
 		struct tok_text *out = &r->normal[i % 2];
-		out->n = 0;
+		size_t most = r->normal_most;
+		tok_begin_text(out, most);
 		apply(r->t, &r->t->normalize.items[i], s, n, out);
-		r->failed = r->failed || out->failed;
+		tok_end_text(r, out, i + 1 == r->t->normalize.n ? &r->normal_most : &most);
 		s = out->data ? out->data : "";
 		n = out->n;
 	}

@@ -25,6 +25,9 @@ const char *tfmc_tokenizer_status_text(int status)
 	case TFMC_TOKENIZER_E_FILE: return "the file cannot be read";
 	case TFMC_TOKENIZER_E_ID: return "an id is not that of a token";
 	case TFMC_TOKENIZER_E_STOPPED: return "a callback wanted no more";
+	case TFMC_TOKENIZER_E_GROWTH:
+		return "normalizers make the text longer than the limit of 32 bytes for each of its bytes, "
+		       "and 64 KiB";
 	default: return "unknown status";
 	}
 }
@@ -139,7 +142,7 @@ static bool op_fits(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op
 	bool is_pattern = op->kind ==
 	                  (is_split ? (uint32_t)TFMC_TOK_MATCH_PATTERN : (uint32_t)TFMC_TOK_REPLACE_PATTERN);
 	bool needs_a = is_split ? op->kind == TFMC_TOK_MATCH_TEXT || op->kind == TFMC_TOK_METASPACE
-	                        : op->kind == TFMC_TOK_REPLACE;
+	                        : op->kind == TFMC_TOK_REPLACE || op->kind == TFMC_TOK_SENTENCEPIECE;
 	bool matches = is_split && op->kind >= TFMC_TOK_MATCH_TEXT && op->kind <= TFMC_TOK_MATCH_PATTERN;
 	return op->kind < (is_split ? (uint32_t)TFMC_TOK_N_SPLIT : (uint32_t)TFMC_TOK_N_NORMALIZE) &&
 	       text_fits(op->a, op->n_a, texts) && text_fits(op->b, op->n_b, texts) &&
@@ -346,13 +349,14 @@ int tfmc_tokenizer_normalize(const struct tfmc_tokenizer *t, const char *text, u
 	size_t len;
 	if (!t || (!text && bytes) || (!out && cap) || !n)
 		return TFMC_TOKENIZER_E_NULL;
+	tok_limit(&r, bytes);
 	const char *s = tok_normalize(&r, text, (size_t)bytes, &len);
 	*n = len;
 	if (!r.failed && len && cap)
 		memcpy(out, s, len < cap ? len : (size_t)cap);
 	free(r.normal[0].data);
 	free(r.normal[1].data);
-	return r.failed ? TFMC_TOKENIZER_E_MEMORY : TFMC_TOKENIZER_OK;
+	return tok_run_status(&r);
 }
 
 int32_t tfmc_tokenizer_find(const struct tfmc_tokenizer *t, const char *piece, uint64_t bytes)

@@ -115,7 +115,7 @@ static void metaspace(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t 
 	struct tok_text *out = &r->level[level];
 	const char *mark = r->t->texts + op->a;
 	bool leads = op->flags == 2 || (op->flags == 1 && r->is_start);
-	out->n = 0;
+	tok_begin_text(out, r->level_most);
 	if (leads && !begins(s, n, " ", 1) && !begins(s, n, mark, op->n_a))
 		tok_put(out, mark, op->n_a);
 	for (size_t at = 0; at < n;) {
@@ -126,7 +126,7 @@ static void metaspace(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t 
 			tok_put(out, mark, op->n_a);
 		at = end + (blank != NULL);
 	}
-	r->failed = r->failed || out->failed;
+	tok_end_text(r, out, &r->level_most);
 	if (!r->failed && out->n)
 		tok_split(r, level + 1, out->data, out->n);
 }
@@ -138,10 +138,10 @@ static void prefix_space(struct tok_run *r, uint32_t level, const char *s, size_
 		tok_split(r, level + 1, s, n);
 		return;
 	}
-	out->n = 0;
+	tok_begin_text(out, r->level_most);
 	tok_put(out, " ", 1);
 	tok_put(out, s, n);
-	r->failed = r->failed || out->failed;
+	tok_end_text(r, out, &r->level_most);
 	if (!r->failed)
 		tok_split(r, level + 1, out->data, out->n);
 }

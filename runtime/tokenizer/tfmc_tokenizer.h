@@ -24,6 +24,7 @@ enum tfmc_tokenizer_status {
 	TFMC_TOKENIZER_E_FILE,       /* the file cannot be read */
 	TFMC_TOKENIZER_E_ID,         /* an id is not that of a token */
 	TFMC_TOKENIZER_E_STOPPED,    /* a callback wanted no more */
+	TFMC_TOKENIZER_E_GROWTH,     /* normalizers make the text more than 32 times as long, and 64 KiB */
 };
 const char *tfmc_tokenizer_status_text(int status);
 
@@ -60,7 +61,8 @@ int32_t tfmc_tokenizer_find(const struct tfmc_tokenizer *t, const char *piece, u
  * Ids of text[0..bytes) go to ids[0..cap); *n: how many there are, also when cap is smaller (call it with
  * cap 0 to ask). Any bytes are text: what is no UTF-8 is kept by byte-level models and by models with tokens
  * for bytes, and is unknown to others. The time is linear in the text, whatever is in it, but for merging
- * within words of more than 32 characters, which is n log n.
+ * within words of more than 32 characters, which is n log n. Normalizers and splitters may write 32 bytes for
+ * each byte of the text, and 64 KiB.
  */
 int tfmc_tokenizer_encode(const struct tfmc_tokenizer *t, const char *text, uint64_t bytes, unsigned flags,
                           int32_t *ids, uint64_t cap, uint64_t *n);

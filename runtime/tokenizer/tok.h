@@ -124,9 +124,11 @@ struct tok_run {
 	const struct tfmc_tokenizer *t;
 	int32_t *ids;
 	uint64_t cap, n;
-	bool failed;   /* no memory */
-	bool is_plain; /* control tokens in the text are text */
-	bool is_start; /* nothing of the text is before the segment */
+	bool failed; /* no memory, or is_longer */
+	bool is_longer;
+	bool is_plain;                  /* control tokens in the text are text */
+	bool is_start;                  /* nothing of the text is before the segment */
+	size_t normal_most, level_most; /* bytes that normalizers and splitters may still write; not 0 */
 	struct tok_text normal[2];
 	struct tok_text level[TFMC_TOK_OPS_MAX]; /* text that a splitter rewrote */
 	struct tok_ahead ahead[TFMC_TOK_OPS_MAX];
@@ -147,6 +149,13 @@ void tok_push(struct tok_run *r, uint32_t id); /* to r->word */
 /* Bytes without a token of their own: tokens of bytes, or one unknown token. */
 void tok_push_unknown(struct tok_run *r, const char *s, size_t n);
 
+/* Before a text of so many bytes. */
+void tok_limit(struct tok_run *r, uint64_t bytes);
+/* `out` is empty and may take *most bytes; afterwards they are fewer by those that it has. */
+void tok_begin_text(struct tok_text *out, size_t most);
+void tok_end_text(struct tok_run *r, const struct tok_text *out, size_t *most);
+/* TFMC_TOKENIZER_OK, or why the run failed. */
+int tok_run_status(const struct tok_run *r);
 /* The letter that byte-level vocabularies write for a byte. */
 uint32_t tok_letter(unsigned char byte);
 /* The text after all normalizers: in `s`, or in a buffer of the run. */

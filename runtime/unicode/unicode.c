@@ -82,6 +82,10 @@ size_t tok_before(const char *s, size_t n)
 
 void tok_put(struct tok_text *t, const char *bytes, size_t n)
 {
+	if (t->most && n > t->most - t->n) {
+		t->failed = t->is_longer = true;
+		return;
+	}
 	if (n > t->cap - t->n) {
 		size_t cap = 2 * t->cap + n + 64;
 		char *grown = cap > n ? realloc(t->data, cap) : NULL;

@@ -85,7 +85,9 @@ size_t tok_before(const char *s, size_t n);
 struct tok_text {
 	char *data;
 	size_t n, cap;
-	bool failed; /* sticky: no memory */
+	size_t most;    /* bytes; 0: any number */
+	bool failed;    /* sticky: no memory, or more than `most` */
+	bool is_longer; /* more than `most` */
 };
 void tok_put(struct tok_text *t, const char *bytes, size_t n);
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Keys of GGUF metadata beside those of the computation: ids that end a turn or a message stop generation as the end of a text
-# does, the pooling that an embedder names is an output.
+# Keys of GGUF metadata beside those of the computation: ids that end a turn or a message, by their keys or by their texts, stop
+# generation as the end of a text does, the pooling that an embedder names is an output, provenance and neutral values change
+# nothing, others are refused by name, normalizers and ends of BERT are followed.
 set -euo pipefail
 models=$TFMC_SHARED/models
 [ -d "$models" ] || { echo "SKIPPED: $models is absent"; exit 77; }
@@ -40,6 +41,41 @@ stops '[7,9]' "$t.eos_token_id=7" "$t.eot_token_id=9"
 stops '[7,9,11]' "$t.eos_token_id=7" "$t.eom_token_id=11" "$t.eot_token_id=9"
 stops 7 "$t.eos_token_id=7" "$t.eot_token_id=7"
 stops 9 "$t.eos_token_id=" "$t.eot_token_id=9"
+# Texts: [ID, TEXT] pairs replace pieces of the vocabulary. A key for a kind of token goes before its texts.
+texts() { python3 -c 'import json, sys; w = dict(a.split(":") for a in sys.argv[1:]); print(json.dumps([w.get(str(i), f"t{i}") for i in range(64)]))' "$@"; }
+stops '[7,20]' "$t.eos_token_id=7" "$t.tokens=$(texts '20:<|im_end|>')"
+stops '[7,21,20,22]' "$t.eos_token_id=7" "$t.tokens=$(texts '20:<end_of_turn>' '21:<|eot_id|>' '22:<|eom_id|>')"
+stops '[7,9,20]' "$t.eos_token_id=7" "$t.eot_token_id=9" "$t.tokens=$(texts '20:<|eot_id|>')"
+stops '[7,9]' "$t.eos_token_id=7" "$t.fim_pad_token_id=9" "$t.tokens=$(texts '20:<|fim_pad|>')"
+stops '[7,20]' "$t.eos_token_id=7" "$t.tokens=$(texts '20:<|fim_pad|>')"
+stops 7 "$t.eos_token_id=7" "$t.tokens=$(texts '20:<|eot_id|> ' '21:eot_id' '22:im_end' '23:<|im_start|>')"
+stops '[7,21,22]' "$t.eos_token_id=7" "$t.tokens=$(texts '20:<|end|>' '21:<|return|>' '22:<|call|>')" # of several messages
+stops '[7,20,21]' "$t.eos_token_id=7" "$t.tokens=$(texts '20:<|end|>' '21:<|return|>')"
+stops 20 "$t.eos_token_id=7" "$t.tokens=$(texts '7:</s>' '20:<|tool_response>')"
+
+# Provenance and neutral values change nothing; the same keys with other values are refused.
+"$TFMC" import "$tmp/llama.gguf" >"$tmp/want"
+same() {
+	write "$models/variants/llama" "$tmp/llama.gguf" "$t.eos_token_id=7" "$t.tokens=$(texts '7:</s>' '20:<|tool_response>')" "$@"
+	"$TFMC" import "$tmp/llama.gguf" >"$tmp/got" && cmp "$tmp/want" "$tmp/got" || { echo "$*: another model" >&2; exit 1; }
+}
+refused() {
+	write "$models/variants/llama" "$tmp/llama.gguf" "$1"
+	if "$TFMC" import "$tmp/llama.gguf" >/dev/null 2>"$tmp/error"; then echo "$1 is taken" >&2; exit 1; fi
+	key=${1%%=*}
+	grep -F "'${key#llama.}'" "$tmp/error" >/dev/null || { cat "$tmp/error" >&2; exit 1; }
+}
+same 'someone.quantized_by="me"' someone.quantize_version=2 'quantize.imatrix.file="x"' split.no=0 block_count=9 other.block_count=9 \
+	other.attention.causal=false 'general.anything="x"'
+same llama.pooling_type=0 llama.attention.causal=true llama.leading_dense_block_count=0 llama.nextn_predict_layers=0 \
+	llama.expert_count=0 llama.expert_used_count=0 llama.attn_logit_softcapping=0.0 llama.logit_scale=1.0 llama.rope.scaling.factor=0.0 \
+	llama.attention.clamp_kqv=0.0 llama.attention.sliding_window=0
+for key in llama.pooling_type=1 llama.attention.causal=false llama.leading_dense_block_count=1 llama.nextn_predict_layers=1 \
+	llama.attn_logit_softcapping=30.0 llama.logit_scale=0.5 llama.unheard_of=1 tokenizer.ggml.unheard_of=1; do
+	refused "$key"
+done
+write "$models/variants/llama" "$tmp/llama.gguf" "$t.suppress_tokens=[5,9]"
+"$TFMC" expand "$tmp/llama.gguf" | grep 'suppress: \[5, 9\]' >/dev/null
 
 # Generation ends there: the third token of the model is made one that ends a turn.
 write "$models/variants/llama" "$tmp/plain.gguf"
@@ -87,3 +123,27 @@ if want:
 print("pooling", kind)
 P
 done
+
+# Normalizers and what is around a text of BERT. bert WANT TEXT KEY=VALUE..: its ids
+bert() {
+	local want=$1 text=$2 got
+	shift 2
+	write "$models/bert-tiny" "$tmp/bert.gguf" "$t.model=\"bert\"" "$t.token_type=[3,3,3,3,1,1,1,1,1,1]" \
+		"$t.tokens=[\"[PAD]\",\"[UNK]\",\"[CLS]\",\"[SEP]\",\"▁Ab\",\"▁ab\",\"▁Éb\",\"▁eb\",\"▁éb\",\"▁Eb\"]" "$@"
+	got=$("$TFMC_BUILD/tests/tfmc_tokens" "$tmp/bert.gguf" ids special <<<"$text" | tr '\0\n' '  ' | xargs)
+	[ "$got" = "$want" ] || { echo "bert $*: '$text' is '$got', not '$want'" >&2; exit 1; }
+}
+bert '2 4 6 3' 'Ab Éb' # words have capitals
+bert '2 5 7 3' 'Ab Éb' "$t.normalizer.lowercase=true"
+bert '2 5 8 3' 'Ab Éb' "$t.normalizer.lowercase=true" "$t.normalizer.strip_accents=false"
+bert '2 4 9 3' 'Ab Éb' "$t.normalizer.lowercase=false" "$t.normalizer.strip_accents=true"
+bert '2 4 6 3' 'Ab Éb' "$t.normalizer.lowercase=false" "$t.normalizer.strip_accents=false"
+bert '4 6 3' 'Ab Éb' "$t.add_bos_token=false"
+bert '2 4 6' 'Ab Éb' "$t.add_eos_token=false"
+bert '4 6' 'Ab Éb' "$t.add_bos_token=false" "$t.add_eos_token=false"
+bert '2 4 6 3' 'Ab Éb' "$t.add_bos_token=true" "$t.add_eos_token=true"
+write "$models/bert-tiny" "$tmp/bert.gguf" "$t.model=\"bert\"" "$t.tokens=[\"[UNK]\"]" \
+	"$t.normalizer.squash=true"
+if "$TFMC_BUILD/tests/tfmc_tokens" "$tmp/bert.gguf" ids </dev/null 2>"$tmp/error"; then exit 1; fi
+grep -F tokenizer.ggml.normalizer.squash "$tmp/error" >/dev/null
+echo "keys, normalizers, ends"
