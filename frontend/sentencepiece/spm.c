@@ -6,7 +6,6 @@
  */
 #include "frontend/sentencepiece/spm.h"
 
-#include <float.h>
 #include <string.h>
 
 /* ---- what all sources have in common ---- */
@@ -52,22 +51,17 @@ bool tokenizer_set_type(const struct tokenizer_source *s, struct tokenizer_desc 
 }
 
 /*
- * Unigram: pieces of users are not cut out but take part in the cut with a score that makes them better than any pieces of the
- * same bytes, so that of two that overlap the sum decides. BPE cuts at the longest from the left.
+ * Unigram: pieces of users are not cut out but take part in the cut with the scores that SentencePiece gives them, which are
+ * above those of other pieces, so that of two that overlap the sum decides. BPE cuts at the longest from the left.
  */
 static void score_user_pieces(struct tokenizer_desc *d)
 {
-	double best = FLT_MIN; /* as SentencePiece begins, so that it is the best one in practice */
-	for (size_t i = 0; i < d->n_tokens; i++)
-		if (d->tokens[i].is_matched && !(d->tokens[i].flags & TFMC_TOK_F_ADDED) &&
-		    d->tokens[i].score > best)
-			best = d->tokens[i].score;
 	for (size_t i = 0; i < d->n_added; i++) {
 		struct tokenizer_token *t = &d->tokens[d->added[i].id];
 		if (!d->added[i].in_normalized || !t->is_matched)
 			continue;
 		d->added[i].flags |= TFMC_TOK_A_HIDDEN;
-		t->score = (double)((float)t->piece.n * (float)best - 0.1f);
+		t->score = 0.1 * ((double)t->piece.n - 1);
 	}
 }
 

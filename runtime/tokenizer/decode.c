@@ -11,8 +11,9 @@
 struct sink {
 	const struct tfmc_tokenizer *t;
 	unsigned flags;
-	bool is_begun;  /* text is before */
-	bool has_blank; /* of the suffix of a word, written when something follows */
+	bool is_begun;    /* text is before */
+	bool is_stripped; /* the token has lost its first blank */
+	bool has_blank;   /* of the suffix of a word, written when something follows */
 	void (*put)(struct sink *s, const char *bytes, size_t n);
 	void *user;
 	char *out;
@@ -22,9 +23,10 @@ struct sink {
 static void put_text(struct sink *s, const char *bytes, size_t n)
 {
 	uint32_t flags = s->t->head->flags;
-	while (n && !s->is_begun && flags & TFMC_TOK_H_DECODE_STRIP && bytes[0] == ' ') {
+	if (n && !s->is_begun && flags & TFMC_TOK_H_DECODE_STRIP && !s->is_stripped && bytes[0] == ' ') {
 		bytes++;
 		n--;
+		s->is_stripped = true;
 		s->is_begun = !(flags & TFMC_TOK_H_DECODE_STRIP_ALL);
 	}
 	if (n) {
@@ -86,6 +88,7 @@ static int put_token(struct sink *s, int32_t id)
 	const struct tfmc_tokenizer *t = s->t;
 	uint64_t n;
 	const char *p = tfmc_tokenizer_piece(t, id, &n);
+	s->is_stripped = false;
 	if (!p)
 		return TFMC_TOKENIZER_E_ID;
 	if (t->flags[id] & TFMC_TOK_F_SPECIAL && !(s->flags & TFMC_DETOKENIZE_KEEP))

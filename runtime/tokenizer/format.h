@@ -72,7 +72,7 @@ enum tfmc_tok_header_flag {
 	TFMC_TOK_H_DECODE_WORDS = 128, /* WordPiece: a blank before each piece without the prefix */
 	TFMC_TOK_H_DECODE_SUFFIX =
 	        256, /* the suffix of a word becomes a blank, at the end of the text nothing */
-	TFMC_TOK_H_DECODE_STRIP_ALL = 1024, /* with DECODE_STRIP: all blanks at the beginning */
+	TFMC_TOK_H_DECODE_STRIP_ALL = 1024, /* with DECODE_STRIP: one of each token until text is written */
 	TFMC_TOK_H_CODES =
 	        2048, /* Marian: `>>code<<` at the beginning of a text, or after an added token, is one token */
 	TFMC_TOK_H_BARE = 512, /* the source says nothing of special tokens: a model's start ids go before */

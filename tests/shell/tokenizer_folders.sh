@@ -22,6 +22,65 @@ done
 [ $bad = 0 ]
 echo "$n texts"
 
+# Llama's tokenizer.model gives the same ids with a class as alone: those of SentencePiece, a mark also after added tokens and before blanks.
+printf '%s\0' ' two  blanks ' 'a</s>b <s> c' 'Hello' '  ' >"$tmp/texts"
+"$tokens" "$TFMC_SOURCE/tests/golden/tokenizers/spm_bpe.model" ids <"$tmp/texts" >"$tmp/alone"
+for folder in llama_pieces llama_pieces_legacy; do
+	"$tokens" "$tmp/$folder" ids <"$tmp/texts" | diff "$tmp/alone" -
+done
+
+# A flag that a class reads is above tokenizer.json, and so is its default; a type whose file is read as it is has neither.
+one() {
+	rm -rf "$tmp/one"
+	mkdir "$tmp/one"
+	: >"$tmp/one/model.safetensors"
+	echo "{\"model_type\": \"$1\"}" >"$tmp/one/config.json"
+	[ "$2" = - ] || echo "$2" >"$tmp/one/tokenizer_config.json"
+}
+# prefix TYPE CONFIG FLAG: whether a blank goes before the text, where tokenizer.json says FLAG
+prefix() {
+	one "$1" "$2"
+	sed "s/\"add_prefix_space\":[a-z]*/\"add_prefix_space\":$3/" "$TFMC_SOURCE/tests/golden/tokenizers/gpt2.json" >"$tmp/one/tokenizer.json"
+	[ "$(printf 'a\0' | "$tokens" "$tmp/one" ids)" = "$(printf ' a\0' | "$tokens" "$tmp/one" ids)" ] && echo yes || echo no
+}
+[ "$(prefix gpt2 - true)" = no ]
+[ "$(prefix gpt2 '{}' true)" = no ]
+[ "$(prefix gpt2 '{"add_prefix_space": true}' false)" = yes ]
+[ "$(prefix gpt2 '{"tokenizer_class": "PreTrainedTokenizerFast"}' true)" = yes ]
+[ "$(prefix gpt2 '{"tokenizer_class": "PreTrainedTokenizerFast", "add_prefix_space": true}' false)" = no ]
+[ "$(prefix mistral '{"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true}' false)" = no ]
+[ "$(prefix llama '{"tokenizer_class": "LlamaTokenizer", "add_prefix_space": true}' false)" = no ]
+[ "$(prefix llama '{"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true}' false)" = yes ]
+[ "$(prefix blenderbot '{}' false)" = yes ]
+# lower TYPE CONFIG FLAG: what BERT's class makes of "Éa", where tokenizer.json says FLAG (-: words alone)
+lower() {
+	one "$1" "$2"
+	printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' Éa éa ea Ea >"$tmp/one/vocab.txt"
+	[ "$3" = - ] || printf '{"normalizer": {"type": "BertNormalizer", "lowercase": %s}, "pre_tokenizer": {"type": "BertPreTokenizer"}, "model":
+		{"type": "WordPiece", "unk_token": "[UNK]", "vocab": {"[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "Éa": 5, "éa": 6, "ea": 7, "Ea": 8}}}' "$3" >"$tmp/one/tokenizer.json"
+	printf 'Éa\0' | "$tokens" "$tmp/one" ids
+}
+for flag in - true false; do
+	[ "$(lower bert - $flag)" = 7 ]
+	[ "$(lower bert '{}' $flag)" = 7 ]
+	[ "$(lower bert '{"do_lower_case": false}' $flag)" = 5 ]
+	[ "$(lower bert '{"strip_accents": false}' $flag)" = 6 ]
+	[ "$(lower bert '{"strip_accents": true, "do_lower_case": false}' $flag)" = 8 ]
+done
+[ "$(lower bert '{"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": true}' false)" = 5 ]
+[ "$(lower modernbert '{"tokenizer_class": "BertTokenizer", "do_lower_case": true}' false)" = 5 ]
+
+# Normalizers that make a text longer and longer: refused when the text is read, or with an added token.
+for normalizer in '{"type": "Replace", "pattern": {"String": "a"}, "content": "'"$(printf 'b%.0s' {1..70000})"'"}' \
+	"{\"type\": \"Sequence\", \"normalizers\": [$(printf '{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"},%.0s' {1..23}){\"type\": \"NFC\"}]}"; do
+	one gpt2 -
+	sed "s/\"normalizer\":null/\"normalizer\":NORMALIZER/" "$TFMC_SOURCE/tests/golden/tokenizers/gpt2.json" | python3 -c '
+import sys
+sys.stdout.write(sys.stdin.read().replace("NORMALIZER", sys.argv[1]))' "$normalizer" >"$tmp/one/tokenizer.json"
+	printf 'b\0' | "$tokens" "$tmp/one" ids >/dev/null
+	if printf 'a\0' | "$tokens" "$tmp/one" ids >/dev/null 2>"$tmp/error"; then echo "a normalizer without a limit" >&2; exit 1; fi
+done
+
 # import FOLDER KEY=VALUE..: what `tfmc import` writes for the folder with these members in its config.json
 import() {
 	local folder=$tmp/$1
@@ -44,7 +103,7 @@ has() { grep -c -- "$2" <<<"$1" >/dev/null || { printf 'no "%s" in:\n%s\n' "$2" 
 lacks() { [ "$(grep -c -- "$2" <<<"$1")" = 0 ] || { printf '"%s" in:\n%s\n' "$2" "$1" >&2; exit 1; }; }
 
 # The tokenizer's end stops a model that no configuration stops; encoders stop nowhere.
-has "$(import llama_json_map 'architectures=["LlamaForCausalLM"]')" '^tokenizer: {file: tokenizer.json, config: tokenizer_config.json, special: special_tokens_map.json, class: LlamaTokenizer,'
+has "$(import llama_json_map 'architectures=["LlamaForCausalLM"]')" '^tokenizer: {file: tokenizer.json, config: tokenizer_config.json, special: special_tokens_map.json, embed: true,'
 has "$(import llama_json_map)" '^generate: {stop: \[\]}$' # no eos_token is named
 has "$(import fast_decoder 'architectures=["LlamaForCausalLM"]')" '^generate: {stop: \[2\]}$'
 lacks "$(import fast_decoder 'eos_token_id=5')" stop:

@@ -140,14 +140,24 @@ def spm_bpe():
                character_coverage=0.98, user_defined_symbols=["<tool>", "    "])
 
 
-def spm_unigram():
+def with_rules(kind, **options):
     rules = [("\ufb01", "fi"), ("\ufb02", "fl"), ("\xbd", "1/2"), ("e\u0301", "\xe9"), ("\u3000", " "), ("\t", " "), ("\xa0", " "),
              ("\u2167", "VIII"), ("\uff41", "a"), ("\uff42", "b"), ("\u200b", " "), ("\ufeff", ""), ("\r", " "), ("\n", " ")]
     with tempfile.NamedTemporaryFile("w", suffix=".tsv") as f:
         for a, b in rules:
             f.write(" ".join(f"{ord(c):X}" for c in a) + "\t" + " ".join(f"{ord(c):X}" for c in b) + "\n")
         f.flush()
-        return spm("unigram", vocab_size=360, normalization_rule_tsv=f.name, character_coverage=0.98)
+        return spm(kind, normalization_rule_tsv=f.name, character_coverage=0.98, **options)
+
+
+def spm_unigram():
+    return with_rules("unigram", vocab_size=360)
+
+
+# Symbols of users that the rules would change, and runs of spaces where spaces are removed.
+USER = ["<code>", "\xbd", "\ufb01", "  ", "\u2581\u2581", "\u2581\u2581\u2581\u2581"]
+USER_TEXTS = ["tb\xbd", "x\xbdy\xbd", "\xbd \xbd", " \xbd", "a  b", "a    b", "  a  ", "a   b", "\u2581\u2581a", "a \u2581\u2581 b", "a <code> b", "<code>a", "a<code>", "<CODE>", "\ufb01x \ufb01",
+              "\ufb02x", "  \xbd  a", "a \xa0b", "  ", "\xbd", "e\u0301\xbd\u3000\u3000x"]
 
 
 def merges_of(pieces):
@@ -280,7 +290,8 @@ HF = {"gpt2": gpt2, "roberta": roberta, "llama3": llama3, "qwen2": qwen2, "qwen3
       "o200k": lambda: byte_level(CASED), "falcon": falcon, "starcoder": lambda: byte_level(digits=True), "bloom": bloom, "clip": clip,
       "llama2": llama2, "mistral": mistral, "gemma": gemma, "t5": t5, "xlmr": xlmr, "bert": bert, "bert_cased": lambda: bert(True),
       "words": words}
-SPM = {"spm_bpe": spm_bpe, "spm_unigram": spm_unigram}
+SPM = {"spm_bpe": spm_bpe, "spm_unigram": spm_unigram, "spm_user_bpe": lambda: with_rules("bpe", vocab_size=420, user_defined_symbols=USER),
+       "spm_user_unigram": lambda: with_rules("unigram", vocab_size=360, user_defined_symbols=USER)}
 
 
 # ---- components as popular families have them; sizes are small, the texts many ----
@@ -426,7 +437,7 @@ def main():
             with open(path, "wb") as f:
                 f.write(blob)
         sp = sentencepiece.SentencePieceProcessor(model_proto=blob)
-        write_cases(out, name, [{"text": x, "ids": sp.encode(x), "all": sp.encode(x), "back": sp.decode(sp.encode(x)).replace(" \u2047 ", "<unk>")} for x in texts(n)])
+        write_cases(out, name, [{"text": x, "ids": sp.encode(x), "all": sp.encode(x), "back": sp.decode(sp.encode(x)).replace(" \u2047 ", "<unk>")} for x in (USER_TEXTS if "user" in name and not n else []) + texts(n)])
     write_scored(out, n)
     if not n:
         write_marian(out)
@@ -485,6 +496,11 @@ def marian_vocab(models_of):
     return {p: i for i, p in enumerate(names)}
 
 
+# A code is one at the beginning of a text or after an added token; unknown ones are <unk>, others are plain text.
+MARIAN_TEXTS = [">>fr<< Hello world", ">>de<<Hello", ">>xx<< Hello", " >>fr<< Hello", "Hello >>fr<< world", ">>fr<<>>de<< a", ">>xx<< >>fr<< a", ">><< a", ">>fr", "</s>>>fr<< a",
+                "a</s> >>fr<<", "<unk>>>xx<<b", ">>a\nb<< c", ">>>fr<< a", ">>fr<<<< a"]
+
+
 def write_marian(out):
     from transformers import MarianTokenizer
     folder = os.path.join(out, "marian")
@@ -498,7 +514,7 @@ def write_marian(out):
         with open(paths[2], "w", encoding="utf-8") as f:
             json.dump(marian_vocab(blobs), f, ensure_ascii=True, separators=(",", ":"))
     t = MarianTokenizer(*paths)
-    texts_of = [x for x in EXTRA + TEXT.splitlines() + [">>fr<< Hello world", ">>de<<Hello"] if "</s>" not in x and "\ufeff" not in x and "\u0001" not in x]
+    texts_of = [x for x in EXTRA + TEXT.splitlines() + MARIAN_TEXTS if x in MARIAN_TEXTS or "</s>" not in x and "\ufeff" not in x and "\u0001" not in x]
     cases = []
     for x in texts_of:
         ids = t(x).input_ids

@@ -21,14 +21,24 @@ Suite *suite_tokenizer(void);
 #define IDS_MAX   4096
 #define BYTES_MAX 65536
 
-static const char *const names[] = {
-        "gpt2.json",         "roberta.json",        "llama3.json",      "qwen2.json",    "qwen35.json",
-        "o200k.json",        "falcon.json",         "starcoder.json",   "bloom.json",    "clip.json",
-        "llama2.json",       "mistral.json",        "gemma.json",       "t5.json",       "xlmr.json",
-        "bert.json",         "bert_cased.json",     "words.json",       "spm_bpe.model", "spm_unigram.model",
-        "deepseek_llm.json", "deepseek_coder.json", "deepseek_v3.json", "han.json",      "possessive.json",
-        "mbart.json",        "albert.json",         "deberta.json",     "added.json",    "added_marked.json",
-        "added_bytes.json",  "word_level.json",     "llama2c.bin",      "llama2c.tsv"};
+static const char *const names[] = {"gpt2.json",          "roberta.json",
+                                    "llama3.json",        "qwen2.json",
+                                    "qwen35.json",        "o200k.json",
+                                    "falcon.json",        "starcoder.json",
+                                    "bloom.json",         "clip.json",
+                                    "llama2.json",        "mistral.json",
+                                    "gemma.json",         "t5.json",
+                                    "xlmr.json",          "bert.json",
+                                    "bert_cased.json",    "words.json",
+                                    "spm_bpe.model",      "spm_unigram.model",
+                                    "spm_user_bpe.model", "spm_user_unigram.model",
+                                    "deepseek_llm.json",  "deepseek_coder.json",
+                                    "deepseek_v3.json",   "han.json",
+                                    "possessive.json",    "mbart.json",
+                                    "albert.json",        "deberta.json",
+                                    "added.json",         "added_marked.json",
+                                    "added_bytes.json",   "word_level.json",
+                                    "llama2c.bin",        "llama2c.tsv"};
 
 static const char *golden(struct reading *r, const char *name)
 {
