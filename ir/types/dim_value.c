@@ -173,6 +173,58 @@ static bool has_no_negative_atom(const struct ir_dims *t, const struct dim_poly 
 	return true;
 }
 
+static bool is_floor(const struct ir_dim_term *x)
+{
+	return x->n_atoms == 1 && x->atoms[0]->sym < 0 && x->atoms[0]->other == NULL;
+}
+
+/*
+ * by * floor(of / by) is of - (by - 1) at least and of at most: 4*S <= 64*((4*S + 63)//64). The difference d is taken
+ * without its common factor and so many times that every such term has a multiple of its divisor. It is an integer: where
+ * `scale` times it is more than -scale, it is at least 0.
+ */
+static bool is_positive_by_floors(struct ir_dims *t, const struct ir_dim *d)
+{
+	int64_t scale = 1, common = 0;
+	struct dim_poly p;
+	p.n = 0;
+	for (size_t i = 0; i < d->n_terms; i++)
+		common = gcd_i64(common, d->terms[i].coeff);
+	for (size_t i = 0; i < d->n_terms; i++) {
+		const struct ir_dim_term *x = &d->terms[i];
+		int64_t c;
+		if (!is_floor(x) || !checked_mul_i64(x->coeff / common, scale, &c))
+			continue;
+		if (!checked_mul_i64(scale, x->atoms[0]->by / gcd_i64(c, x->atoms[0]->by), &scale))
+			return false;
+	}
+	for (size_t i = 0; i < d->n_terms; i++) {
+		const struct ir_dim_term *x = &d->terms[i];
+		int64_t c, below = 0;
+		if (!checked_mul_i64(x->coeff / common, scale, &c))
+			return false;
+		if (!is_floor(x)) {
+			if (!dim_poly_add(&p, c, x->atoms, x->n_atoms))
+				return false;
+			continue;
+		}
+		int64_t by = x->atoms[0]->by, times = c / by;
+		if ((times > 0 && !checked_mul_i64(-times, by - 1, &below)) ||
+		    !dim_poly_add_dim(&p, x->atoms[0]->of, times) || !dim_poly_add(&p, below, NULL, 0))
+			return false;
+	}
+	return ir_dim_lo(t, dims_intern(t, &p)) > -scale ||
+	       (has_no_negative_atom(t, &p) && absorb(t, &p) > -scale);
+}
+
+static bool has_floor(const struct ir_dim *d)
+{
+	for (size_t i = 0; i < d->n_terms; i++)
+		if (is_floor(&d->terms[i]))
+			return true;
+	return false;
+}
+
 /* a <= b without a look into maxima. */
 static bool le_plain(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b)
 {
@@ -180,7 +232,9 @@ static bool le_plain(struct ir_dims *t, const struct ir_dim *a, const struct ir_
 	p.n = 0;
 	if (!dim_poly_add_dim(&p, b, 1) || !dim_poly_add_dim(&p, a, -1))
 		return false;
-	return ir_dim_lo(t, dims_intern(t, &p)) >= 0 || (has_no_negative_atom(t, &p) && absorb(t, &p) >= 0);
+	const struct ir_dim *d = dims_intern(t, &p);
+	return ir_dim_lo(t, d) >= 0 || (has_no_negative_atom(t, &p) && absorb(t, &p) >= 0) ||
+	       (has_floor(d) && is_positive_by_floors(t, d));
 }
 
 /* The term of d that is a positive multiple of a maximum; n_terms: none. */

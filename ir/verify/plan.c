@@ -19,6 +19,7 @@
 struct slot {
 	struct ir_value value;
 	const struct ir_dim *at, *end;
+	const struct ir_dim *line_end; /* end, rounded up to a line */
 };
 
 struct plan_verifier {
@@ -57,16 +58,27 @@ static void add_slot(struct plan_verifier *p, uint32_t v)
 	bool is_view = def != NULL && ir_op_has(def->code, TRAIT_VIEW);
 	if (at == NULL || t->kind != IR_TENSOR || is_view || p->life.first[v] > p->life.last[v])
 		return;
+	struct ir_dims *dims = p->v->m->dims;
+	const struct ir_dim *bytes = ir_value_bytes(p->v->m, p->v->f, value), *line = ir_dim_const(dims, 64);
+	const struct ir_dim *lines =
+	        ir_dim_floordiv(dims, ir_dim_add(dims, bytes, ir_dim_const(dims, 63)), 64);
 	ARENA_ADD(&p->v->arena, &p->slots,
-	          (struct slot){value, at,
-	                        ir_dim_add(p->v->m->dims, at, ir_value_bytes(p->v->m, p->v->f, value))});
+	          (struct slot){value, at, ir_dim_add(dims, at, bytes),
+	                        ir_dim_add(dims, at, ir_dim_mul(dims, line, lines))});
 }
 
 /* ---- comparisons ---- */
 
+/* Offsets are multiples of 64, so that either end will do. */
+static bool ends_before(const struct plan_verifier *p, const struct slot *a, const struct ir_dim *at)
+{
+	struct ir_dims *dims = p->v->m->dims;
+	return ir_dim_le(dims, a->end, at) || ir_dim_le(dims, a->line_end, at);
+}
+
 static bool apart(const struct plan_verifier *p, const struct slot *a, const struct slot *b)
 {
-	return ir_dim_le(p->v->m->dims, a->end, b->at) || ir_dim_le(p->v->m->dims, b->end, a->at);
+	return ends_before(p, a, b->at) || ends_before(p, b, a->at);
 }
 
 /* b is written at the time when a is read for the last time, by the group that reads it. */
@@ -96,7 +108,7 @@ static void compare(struct plan_verifier *p, const struct slot *a, const struct 
 
 static bool inside(const struct plan_verifier *p, const struct slot *s)
 {
-	return ir_dim_le(p->v->m->dims, s->end, p->v->f->arena);
+	return ends_before(p, s, p->v->f->arena);
 }
 
 /* ---- all ---- */

@@ -81,6 +81,7 @@ struct plan_buffer {
 	const char *name;        /* of the first value: `layers.ffn.up linear (model.yaml:14)`, `%h` */
 	size_t lane;             /* index into plan_func.lanes */
 	int64_t size;            /* coefficient of the lane's unit; bytes, a multiple of 64 */
+	int64_t raw;             /* the same without the padding to that */
 	const struct ir_dim *at; /* bytes from the begin of the arena on */
 	size_t first, last;      /* inclusive */
 };

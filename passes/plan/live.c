@@ -9,6 +9,8 @@
 #include "ir/support/checked.h"
 #include "ir/core/view.h"
 
+#define PADDING_PAGE 4096
+
 struct liver {
 	struct pass_context *p;
 	const struct ir_module *m;
@@ -28,24 +30,47 @@ static enum tfmc_status too_large(const struct liver *s, struct ir_value v)
 	return TFMC_INVALID;
 }
 
-/* bytes = size * unit; a unit that might be negative as far as the bounds tell is replaced by a constant. */
-static enum tfmc_status split_size(struct liver *s, struct ir_value v, int64_t *size,
-                                   const struct ir_dim **unit)
+/* Bytes of a value as `raw` times a unit, and with the padding to lines as `size` times the same. */
+struct extent {
+	int64_t raw, size;
+	const struct ir_dim *unit;
+};
+
+/*
+ * Rounding the coefficient pads each unit: 4*B*S bytes would become 64*B*S. Where that adds more than an eighth of units
+ * below a line, and a page at the largest dims, the unit is lines of the whole, 64 * ((4*B*S + 63)//64); elsewhere buffers
+ * keep the units that the packer knows to compare.
+ */
+static void pad(struct ir_dims *dims, const struct ir_dim *bytes, struct extent *x)
+{
+	int64_t padding, most = ir_dim_hi(dims, x->unit);
+	x->size = (x->raw + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
+	padding = x->size - x->raw;
+	if (x->raw >= PLAN_ALIGN || padding <= x->raw / 8 || most <= PADDING_PAGE / padding)
+		return;
+	const struct ir_dim *up = ir_dim_add(dims, bytes, ir_dim_const(dims, PLAN_ALIGN - 1));
+	x->unit = ir_dim_floordiv(dims, up, PLAN_ALIGN);
+	x->raw = x->size = PLAN_ALIGN;
+}
+
+/* A unit that might be negative as far as the bounds tell is replaced by a constant. */
+static enum tfmc_status find_extent(struct liver *s, struct ir_value v, struct extent *out)
 {
 	struct ir_dims *dims = s->m->dims;
 	const struct ir_dim *bytes = ir_value_bytes(s->m, s->f, v);
+	struct extent x = {0};
 
-	*size = 0;
 	for (size_t i = 0; i < bytes->n_terms; i++)
-		*size = gcd_i64(*size, bytes->terms[i].coeff);
-	*unit = *size > 0 ? ir_dim_divide(dims, bytes, ir_dim_const(dims, *size)) : ir_dim_const(dims, 1);
-	if (*unit == NULL || ir_dim_lo(dims, *unit) < 0) {
-		*size = ir_dim_hi(dims, bytes);
-		*unit = ir_dim_const(dims, 1);
+		x.raw = gcd_i64(x.raw, bytes->terms[i].coeff);
+	x.unit = x.raw > 0 ? ir_dim_divide(dims, bytes, ir_dim_const(dims, x.raw)) : ir_dim_const(dims, 1);
+	if (x.unit == NULL || ir_dim_lo(dims, x.unit) < 0) {
+		x.raw = ir_dim_hi(dims, bytes);
+		x.unit = ir_dim_const(dims, 1);
 	}
-	if (ir_dims_failed(dims) || ir_dim_hi(dims, bytes) >= INT64_MAX / 4 || *size >= INT64_MAX / 4)
+	if (ir_dims_failed(dims) || ir_dim_hi(dims, bytes) >= INT64_MAX / 4 || x.raw >= INT64_MAX / 4)
 		return too_large(s, v);
-	*size = (*size + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
+	pad(dims, bytes, &x);
+	*out = x;
 	return TFMC_OK;
 }
 
@@ -90,17 +115,19 @@ static void find_span(struct liver *s, uint32_t class, struct plan_buffer *b)
 static enum tfmc_status add_buffer(struct liver *s, uint32_t v)
 {
 	struct plan_func *plan = s->out->plan;
-	const struct ir_dim *unit;
+	struct extent x;
 	if (plan->n_buffers >= PLAN_BUFFERS_MAX)
 		return too_many(s);
 	struct plan_buffer *b = &plan->buffers[plan->n_buffers++];
-	TFMC_TRY(split_size(s, (struct ir_value){v}, &b->size, &unit));
+	TFMC_TRY(find_extent(s, (struct ir_value){v}, &x));
+	b->size = x.size;
+	b->raw = x.raw;
 	/* So sums of coefficients do not overflow. */
 	if (!checked_add_i64(s->total, b->size, &s->total) || s->total >= INT64_MAX / 4)
 		return too_large(s, (struct ir_value){v});
 	const char *name = plan_value_text(s->p, s->f, (struct ir_value){v});
 	b->name = arena_strdup(&s->p->report->arena, name != NULL ? name : "");
-	b->lane = lane_of(s, unit);
+	b->lane = lane_of(s, x.unit);
 	find_span(s, s->classes->class_of[v], b);
 	return TFMC_OK;
 }
@@ -192,13 +219,12 @@ static enum tfmc_status check_edges(struct liver *s)
 static enum tfmc_status check_ends(struct liver *s)
 {
 	const struct ir_op *ret = s->f->body->ops[s->f->body->n_ops - 1];
-	const struct ir_dim *unit;
-	int64_t size;
+	struct extent x;
 	for (size_t i = 0; i < ret->n_operands + s->f->n_params; i++) {
 		struct ir_value v =
 		        i < ret->n_operands ? ret->operands[i] : s->f->body->args[i - ret->n_operands];
 		if (is_tensor(s, v))
-			TFMC_TRY(split_size(s, v, &size, &unit));
+			TFMC_TRY(find_extent(s, v, &x));
 	}
 	return TFMC_OK;
 }

@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+#include "ir/support/checked.h"
+
 #define MANY_BUFFERS 256 /* above this, one order, once */
 #define PROMOTIONS   12  /* of buffers at the peak, for each order */
 #define TOPS_MAX     8   /* sides of the maximum in the size of an arena */
@@ -30,6 +32,7 @@ struct packer {
 	double (*unit)[PLAN_POINTS]; /* [n_lanes] bytes for each coefficient at the points */
 	int64_t *least; /* [n_lanes][n_lanes] unit i is at least so many times unit j; 0: not known */
 	int64_t *alive; /* [n_times + 2][n_lanes] sums of sizes */
+	int64_t *raw;   /* [n_times + 2][n_lanes] the same without padding */
 	double bound[PLAN_POINTS]; /* bytes that are alive at once, at least */
 	int64_t *at;               /* [n_buffers][n_lanes] offsets */
 	size_t *order;             /* [n_buffers] of placement */
@@ -90,8 +93,10 @@ static void find_alive(struct packer *k)
 	const struct plan_func *p = k->plan;
 	for (size_t i = 0; i < p->n_buffers; i++) {
 		const struct plan_buffer *b = &p->buffers[i];
-		for (size_t t = b->first; t <= b->last; t++)
+		for (size_t t = b->first; t <= b->last; t++) {
 			k->alive[t * k->n_lanes + b->lane] += b->size;
+			k->raw[t * k->n_lanes + b->lane] += b->raw;
+		}
 	}
 	for (size_t t = 0; t <= p->n_times; t++)
 		for (int point = 0; point < PLAN_POINTS; point++) {
@@ -340,35 +345,39 @@ static bool add_top(struct tops *t, const int64_t *top)
 	return true;
 }
 
-/* Sum of coefficients (multiples of 64) times units, divided by 64. */
-static const struct ir_dim *lines_of(const struct packer *k, const int64_t *top)
+/* Sum of coefficients (multiples of `quantum`) times units, divided by it. */
+static const struct ir_dim *sum_of(const struct packer *k, const int64_t *top, int64_t quantum)
 {
 	const struct ir_dim *sum = ir_dim_const(k->dims, 0);
 	for (size_t i = 0; i < k->n_lanes; i++) {
-		const struct ir_dim *lines = ir_dim_const(k->dims, top[i] / PLAN_ALIGN);
-		sum = ir_dim_add(k->dims, sum, ir_dim_mul(k->dims, lines, k->plan->lanes[i].unit));
+		const struct ir_dim *times = ir_dim_const(k->dims, top[i] / quantum);
+		sum = ir_dim_add(k->dims, sum, ir_dim_mul(k->dims, times, k->plan->lanes[i].unit));
 	}
 	return sum;
 }
 
-static const struct ir_dim *bytes_of(const struct packer *k, const struct ir_dim *lines)
+static const struct ir_dim *bytes_of(const struct packer *k, const struct ir_dim *sum, int64_t quantum)
 {
-	return ir_dim_mul(k->dims, ir_dim_const(k->dims, PLAN_ALIGN), lines);
+	return ir_dim_mul(k->dims, ir_dim_const(k->dims, quantum), sum);
 }
 
 static const struct ir_dim *largest(const struct packer *k, const struct tops *t)
 {
 	const struct ir_dim *most = ir_dim_const(k->dims, 0);
+	int64_t quantum = PLAN_ALIGN;
+	for (size_t i = 0; i < t->n * k->n_lanes; i++)
+		quantum = gcd_i64(quantum, t->items[i]);
 	for (size_t i = 0; i < t->n; i++)
-		most = ir_dim_max(k->dims, most, lines_of(k, t->items + i * k->n_lanes));
-	return bytes_of(k, most);
+		most = ir_dim_max(k->dims, most, sum_of(k, t->items + i * k->n_lanes, quantum));
+	return bytes_of(k, most, quantum);
 }
 
 static void keep(struct packer *k, struct tops *tops, struct tops *times)
 {
 	struct plan_func *p = k->plan;
+	bool is_proved = true;
 	for (size_t i = 0; i < p->n_buffers; i++) {
-		p->buffers[i].at = bytes_of(k, lines_of(k, at_of(k, i)));
+		p->buffers[i].at = bytes_of(k, sum_of(k, at_of(k, i), PLAN_ALIGN), PLAN_ALIGN);
 		top_of(k, i, k->place);
 		if (add_top(tops, k->place))
 			continue;
@@ -379,8 +388,18 @@ static void keep(struct packer *k, struct tops *tops, struct tops *times)
 	}
 	/* A bound without some of its times is a bound, too. */
 	for (size_t t = 0; t <= p->n_times; t++)
-		(void)add_top(times, k->alive + t * k->n_lanes);
+		(void)add_top(times, k->raw + t * k->n_lanes);
 	p->arena = largest(k, tops);
+	for (size_t i = 0; i < p->n_buffers; i++) {
+		top_of(k, i, k->place);
+		for (size_t j = 0; j < k->n_lanes; j++)
+			k->rest[j] = i > 0 && k->rest[j] > k->place[j] ? k->rest[j] : k->place[j];
+		const struct ir_dim *end = bytes_of(k, sum_of(k, k->place, PLAN_ALIGN), PLAN_ALIGN);
+		is_proved = is_proved && ir_dim_le(k->dims, end, p->arena);
+	}
+	/* Order of quotients does not follow from order to a third one: then the arena is the sum of all lanes. */
+	if (!is_proved)
+		p->arena = bytes_of(k, sum_of(k, k->rest, PLAN_ALIGN), PLAN_ALIGN);
 	p->lower_bound = largest(k, times);
 }
 
@@ -395,6 +414,7 @@ bool plan_pack(struct arena *a, struct ir_dims *dims, struct plan_func *plan)
 	k.unit = arena_alloc(a, (lanes + 1) * sizeof(*k.unit));
 	k.least = ARENA_ARRAY(a, int64_t, lanes * lanes + 1);
 	k.alive = ARENA_ARRAY(a, int64_t, (plan->n_times + 2) * (lanes + 1));
+	k.raw = ARENA_ARRAY(a, int64_t, (plan->n_times + 2) * (lanes + 1));
 	k.at = ARENA_ARRAY(a, int64_t, cells);
 	k.order = ARENA_ARRAY(a, size_t, n + 1);
 	k.near = ARENA_ARRAY(a, size_t, n + 1);

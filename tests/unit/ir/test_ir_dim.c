@@ -172,6 +172,28 @@ START_TEST(bounds)
 }
 END_TEST
 
+/* Order that holds because a quotient that is rounded down is near to its dividend. */
+START_TEST(floors)
+{
+	struct table x;
+	setup(&x);
+	const struct ir_dim *bs = ir_dim_mul(x.t, x.B, x.S), *bytes = ir_dim_mul(x.t, num(&x, 4), bs);
+	const struct ir_dim *up = ir_dim_add(x.t, bytes, num(&x, 63)), *lines = ir_dim_floordiv(x.t, up, 64);
+	const struct ir_dim *whole = ir_dim_mul(x.t, num(&x, 64), lines);
+	ck_assert(ir_dim_le(x.t, bytes, whole) && !ir_dim_le(x.t, whole, bytes));
+	ck_assert(!ir_dim_le(x.t, ir_dim_add(x.t, bytes, num(&x, 1)), whole));
+	ck_assert(ir_dim_le(x.t, whole, up) && !ir_dim_le(x.t, up, whole));
+	ck_assert(ir_dim_le(x.t, lines, bs)); /* B*S is at least 1 */
+	ck_assert(ir_dim_le(x.t, whole, ir_dim_mul(x.t, num(&x, 64), bs)));
+	ck_assert(!ir_dim_le(x.t, ir_dim_mul(x.t, num(&x, 17), lines), bs));
+	const struct ir_dim *none = ir_dim_floordiv(x.t, x.T, 3);
+	ck_assert(ir_dim_le(x.t, none, x.T));
+	ck_assert(!ir_dim_le(x.t, num(&x, 1), none)); /* T may be 0 */
+	ck_assert(!ir_dims_failed(x.t));
+	arena_destroy(&x.arena);
+}
+END_TEST
+
 START_TEST(evaluation)
 {
 	struct table x;
@@ -276,6 +298,7 @@ Suite *suite_ir_dim(void)
 	tcase_add_test(c, exact_quotients);
 	tcase_add_test(c, binding);
 	tcase_add_test(c, bounds);
+	tcase_add_test(c, floors);
 	tcase_add_test(c, evaluation);
 	tcase_add_test(c, maxima);
 	tcase_add_test(c, overflow_is_sticky);
