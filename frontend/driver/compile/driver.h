@@ -246,6 +246,10 @@ int64_t driver_side_by_side(struct driver *d, const struct compiled *c, int64_t 
 struct named_tensors;
 TFMC_MUST_USE enum tfmc_status driver_session_of(struct driver *d, struct compiled *c, const char *entry,
                                                  const struct named_tensors *in);
+/* Workers of a session: --threads, or what the command takes by default. */
+int64_t driver_workers(const struct driver *d);
+/* Of a step of one sequence: as many as it gains from. */
+int64_t driver_step_workers(struct driver *d, const struct tfmc_record *r);
 /* Says how many tokens --limit-memory leaves room for, where they are fewer than those of the model. */
 void driver_note_room(struct driver *d);
 /* Compiles and opens a session. */

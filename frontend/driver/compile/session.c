@@ -11,6 +11,7 @@
 
 #define CALL_TOKENS 4096 /* of prompts, at most: longer ones are read in several calls, with the same bits */
 #define PAGE        4096
+#define WORKERS_MAX 4096 /* of an object */
 
 /* A session to be opened. */
 struct wanted {
@@ -126,6 +127,28 @@ void driver_note_room(struct driver *d)
 	          limit, (long long)d->session_tokens);
 }
 
+/* ---- workers ---- */
+
+/* Commands that read and write texts take all processors; those that measure or compare take one. */
+int64_t driver_workers(const struct driver *d)
+{
+	const unsigned texts =
+	        COMMAND_GENERATE | COMMAND_SCORE | COMMAND_QUALITY | COMMAND_CALIBRATE | COMMAND_ATTEND;
+	if (d->options.threads || !(d->options.command & texts) || d->options.device)
+		return option_int(d->options.threads, 1);
+	int64_t n = limits_processors();
+	return n < WORKERS_MAX ? n : WORKERS_MAX;
+}
+
+int64_t driver_step_workers(struct driver *d, const struct tfmc_record *r)
+{
+	int64_t most = option_int(d->options.decode_threads, driver_workers(d));
+	int64_t step = tfmc_entry_find(r, "step"), *dims = ARENA_ARRAY(&d->arena, int64_t, r->n_dims + 1);
+	for (uint64_t i = 0; dims && i < r->n_dims; i++)
+		dims[i] = tfmc_record_dim_at(r, i)->lo;
+	return step < 0 || !dims ? 1 : tfmc_entry_workers(r, step, dims, most);
+}
+
 /* ---- opening ---- */
 
 /* Tokens of a call for which the arena takes a fraction of the limit: of a model with all scores of attention in memory
@@ -142,7 +165,7 @@ static enum tfmc_status open_session(struct driver *d, struct compiled *c, const
 {
 	struct tfmc_session_options o = {.struct_size = sizeof(o),
 	                                 .batch = w->batch,
-	                                 .workers = option_int(d->options.threads, 1),
+	                                 .workers = driver_workers(d),
 	                                 .decode_workers = option_int(d->options.decode_threads, 0),
 	                                 .all_workers = c->all_workers,
 	                                 .variant = c->forced,
@@ -158,6 +181,10 @@ static enum tfmc_status open_session(struct driver *d, struct compiled *c, const
 	tfmc_session_close(c->session);
 	c->session = NULL;
 	int status = tfmc_session_open(&c->model, &o, &c->session);
+	if (status == TFMC_RT_E_THREAD && !d->options.threads) { /* as many were not asked for */
+		o.workers = 1;
+		status = tfmc_session_open(&c->model, &o, &c->session);
+	}
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
 	if (status == TFMC_RT_E_DEVICE)

@@ -2,9 +2,11 @@
 /*
  * The limits of one run of the command.
  */
-#define _DEFAULT_SOURCE /* _SC_PHYS_PAGES */
+#define _GNU_SOURCE /* _SC_PHYS_PAGES, sched_getaffinity */
 #include "frontend/driver/options/limits.h"
 
+#include <sched.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "frontend/driver/options/options.h"
@@ -17,6 +19,30 @@ static uint64_t machine_memory(void)
 {
 	long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
 	return pages > 0 && bytes > 0 ? (uint64_t)pages * (uint64_t)bytes : UINT64_MAX;
+}
+
+/* Processors that a container has, by the quota of its control group; `most` where there is none. */
+static int64_t quota_processors(int64_t most)
+{
+	long long quota, period;
+	FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");
+	bool is_given = f && fscanf(f, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0;
+	if (f)
+		fclose(f);
+	int64_t n = is_given ? (quota + period - 1) / period : most;
+	return n < most ? n : most;
+}
+
+int64_t limits_processors(void)
+{
+	long online = sysconf(_SC_NPROCESSORS_ONLN);
+	int64_t n = online > 0 ? online : 1;
+#ifdef __linux__
+	cpu_set_t allowed;
+	if (!sched_getaffinity(0, sizeof(allowed), &allowed) && CPU_COUNT(&allowed) > 0)
+		n = CPU_COUNT(&allowed);
+#endif
+	return quota_processors(n);
 }
 
 struct limits limits_of(const struct driver_options *o)

@@ -15,6 +15,8 @@ struct limits {
 	uint64_t memory;  /* bytes of a session's arena and state */
 };
 struct limits limits_of(const struct driver_options *o);
+/* Processors that this process may use: its affinity, within the quota of its control group; at least 1. */
+int64_t limits_processors(void);
 /* TFMC_INVALID after a message when a session of so many bytes is too large. */
 TFMC_MUST_USE enum tfmc_status limits_session(const struct limits *l, struct diag_context *cx, uint64_t arena,
                                               uint64_t state);

@@ -69,6 +69,10 @@ static void say_speed(struct generation *g, uint64_t n_prompt, uint64_t n)
 	/* The first one came with the prompt. */
 	if (n > 1 && written > 0)
 		buf_printf(&d->log, " in %.2f s, %.1f tokens/s", written, (double)(n - 1) / written);
+	int64_t workers = driver_workers(d), in_steps = driver_step_workers(d, g->record);
+	buf_printf(&d->log, "; %lld thread%s", (long long)workers, workers == 1 ? "" : "s");
+	if (workers > 1)
+		buf_printf(&d->log, ", steps %lld", (long long)in_steps);
 	buf_char(&d->log, '\n');
 	driver_flush_log(d);
 }
