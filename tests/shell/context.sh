@@ -32,7 +32,7 @@ P
 }
 
 # 48 tokens of a million positions: 268 MB of keys and values, of which pages of 48 rows are written.
-generate=("$TFMC" generate long --tokens 1,5,9 --steps 48 --ignore-stop --print-tokens "${quick[@]}")
+generate=("$TFMC" generate long --threads=1 --tokens 1,5,9 --steps 48 --ignore-stop --print-tokens "${quick[@]}")
 "${generate[@]}" --context=64 >want
 for context in --context=64 --context=100000 --ctx-size=1000000 -v; do
 	"${generate[@]}" $context 2>log | cmp - want
@@ -56,7 +56,7 @@ grep -q 'warning: the text ends at [0-9]* tokens: there is no room for more' log
 grep -q '1.0 MB of memory have room for [0-9]* tokens of a sequence; --limit-memory=BYTES' log
 cut -d ' ' -f 1-48 short | cmp - want
 fails 'the prompt has 9000 ids; at most [0-9]* are possible' \
-	"$TFMC" generate long "${quick[@]}" --limit-memory=1M --tokens "$(seq -s, 1 9000 | sed 's/[0-9]*/7/g')"
+	"$TFMC" generate long --threads=1 "${quick[@]}" --limit-memory=1M --tokens "$(seq -s, 1 9000 | sed 's/[0-9]*/7/g')"
 grep -q 'have room for' out
 fails 'a session takes .* for intermediate values .* the limit is 100.0 kB' \
 	"${generate[@]}" --limit-memory=100k
