@@ -46,7 +46,8 @@ for model in Q4_K_M.gguf gpt2_Q4_K_M.gguf qwen3moe_Q4_K_M.gguf floats.gguf exper
 done
 
 # What is kept as what is listed, and what becomes f32 all the same has a warning.
-"$TFMC" plan "$tmp/down_f16" >"$tmp/plan"
+"$TFMC" plan "$tmp/down_f16" --remarks >"$tmp/plan" 2>"$tmp/remarks"
+grep -q "remark: quantize: layers.2.mlp.ffn.down.weight is f16" "$tmp/remarks" || say "remarks do not say what is f16"
 grep -q '^layers.2.mlp.ffn.down.weight  *f16 ' "$tmp/plan" || say "plan does not list what is f16"
 grep -q '^layers.3.mlp.ffn.down.weight  *bf16 ' "$tmp/plan" || say "plan does not list what is bf16"
 "$TFMC" plan "$tmp/first_f32" | grep -q '^layers.0.mlp.ffn.down.weight  *f32: its numbers are f32$' || say "plan does not list what is f32"

@@ -287,6 +287,7 @@ enum tfmc_status driver_print_formats(struct driver *d, const struct loaded *l, 
 
 static void remark_formats(struct driver *d, const struct loaded *l)
 {
+	bool differ = floats_differ(l);
 	for (size_t i = 0; i < l->module->weights.n; i++) {
 		const struct ir_weight *w = l->module->weights.items[i];
 		const char *why = kept(l, w);
@@ -297,7 +298,7 @@ static void remark_formats(struct driver *d, const struct loaded *l)
 		                    : arena_printf(&d->arena, "%s is %s", w->name,
 		                                   ir_format(w->format)->name),
 		        .is_missed = why != NULL};
-		if (why || ir_format_has_codes(w->format))
+		if (why || is_listed(w, differ))
 			diag_remark_about(&d->diag, w->loc.at, &about);
 	}
 }
