@@ -148,6 +148,39 @@ struct frontend_decay {
 	double factor;
 };
 
+/* Names and ids, in the order of the file. */
+struct frontend_names {
+	const char *const *names;
+	const int64_t *ids;
+	size_t n;
+};
+
+/* How the decoder of a model of speech begins. */
+struct frontend_speech {
+	bool given;
+	int64_t start;                          /* the first id */
+	struct frontend_names languages, tasks; /* <|fr|>, translate */
+	const char *language, *task;            /* NULL: not said */
+	struct frontend_ids
+	        forced; /* ids after the first one where neither is said; SPEECH_DETECTED: the language */
+	int64_t no_timestamps; /* the id that says so; those after it are timestamps; -1: none */
+	int64_t latest_first;  /* number of the latest timestamp to begin with, -1: any */
+	bool timestamps;       /* are written where nobody asks */
+	bool english_only;
+};
+
+/* What a caller asks for; NULL, false: as the file says. */
+struct speech_wish {
+	const char *language, *task;
+	bool timestamps;
+};
+
+#define SPEECH_START_MAX 16
+#define SPEECH_DETECTED  (-1) /* out[1]: the likeliest language after the first id */
+/* The ids that the decoder begins with; gives NULL, or why there are none (in the arena). */
+const char *frontend_speech_start(struct arena *a, const struct frontend_speech *s,
+                                  const struct speech_wish *w, int64_t out[SPEECH_START_MAX], size_t *n);
+
 struct frontend_generate {
 	enum frontend_generate_kind kind; /* GENERATE_NONE: no section */
 	struct loc loc;
@@ -163,6 +196,7 @@ struct frontend_generate {
 	bool renormalize;
 	int64_t min_new, min_total, max_new, max_total; /* 0: none */
 	const char *unsupported;                        /* NULL: all is followed */
+	struct frontend_speech speech;                  /* start: with all ids that need no detection */
 	int64_t pad;
 	int64_t max_len; /* start and prompt included; length of the cache */
 	int64_t prefix;  /* positions that all may see (mask: prefix): the first call has to bring them all */

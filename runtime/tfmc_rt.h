@@ -374,8 +374,14 @@ struct tfmc_rules {
 	int64_t max_tokens; /* most of them, 0: the model's max_len; TFMC_RT_E_PROMPT when no new one fits */
 	struct tfmc_ids
 	        forced_last; /* one of these is chosen where only one more token may follow; its score is 0 */
-	int64_t n_counted;   /* of the ids before the new ones: a beam's score counts them as new */
-	int renormalize;     /* beam search: log p is among the ids that may follow, after all changes */
+	/*
+	 * Models of speech: ids from here on are timestamps, 0: no rules about them. A text begins with one, at most
+	 * latest_timestamp (0: any); they come in pairs and do not decrease; one is chosen where all together are
+	 * likelier than any other id. The id before the first one is never chosen.
+	 */
+	int64_t timestamps, latest_timestamp;
+	int64_t n_counted; /* of the ids before the new ones: a beam's score counts them as new */
+	int renormalize;   /* beam search: log p is among the ids that may follow, after all changes */
 };
 
 /* ---- generation ---- */

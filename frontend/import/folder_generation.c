@@ -240,23 +240,119 @@ static bool find_language(const struct generation *g, int64_t *id)
 	       (text == NULL || folder_token_id(g->f, g->dir, text, id));
 }
 
-/* forced_decoder_ids: [[1, id], [2, id], ..]: ids after the first one; those whose place or id is open end
- * them. */
-static bool put_forced_list(struct generation *g, const struct json_node *list)
+/* ---- models of speech ---- */
+
+/* A text in single quotes; false: it cannot be written so. */
+static bool put_text(struct buf *out, const char *text)
 {
+	for (const char *c = text; *c != '\0'; c++)
+		if ((unsigned char)*c < ' ' || *c == '\'')
+			return false;
+	buf_printf(out, "'%s'", text);
+	return true;
+}
+
+static bool take_names(struct generation *g, struct buf *out, const char *key, const char *name)
+{
+	const struct json_node *map = find(g->root, key);
+	if (map == NULL)
+		return true;
+	if (map->kind != JSON_NODE_OBJECT)
+		return refuse(g, key, "is no object of names and ids");
+	begin_key(out, name);
+	buf_char(out, '{');
+	for (size_t i = 0; i < map->n; i++) {
+		buf_str(out, i == 0 ? "" : ", ");
+		if (!is_id(&map->items[i]) || !put_text(out, map->keys[i]))
+			return refuse(g, key, "is no object of names and ids");
+		buf_printf(out, ": %lld", (long long)map->items[i].i);
+	}
+	buf_char(out, '}');
+	return true;
+}
+
+static bool take_word(struct generation *g, struct buf *out, const char *key)
+{
+	const struct json_node *v = find(g->root, key);
+	if (v == NULL)
+		return true;
+	begin_key(out, key);
+	return (v->kind == JSON_NODE_STRING && put_text(out, v->text)) || refuse(g, key, "is no name");
+}
+
+/* forced_decoder_ids of either file: [[1, id or null], [2, id], ..], ids after the first one. */
+static bool take_forced_list(struct generation *g, struct buf *out)
+{
+	const struct json_node *list = find(g->root, "forced_decoder_ids");
+	list = list != NULL ? list : find(g->config, "forced_decoder_ids");
+	if (list == NULL)
+		return true;
 	if (list->kind != JSON_NODE_ARRAY)
 		return refuse(g, "forced_decoder_ids", "is no list");
+	begin_key(out, "forced");
+	buf_char(out, '[');
 	for (size_t i = 0; i < list->n; i++) {
 		const struct json_node *pair = &list->items[i];
-		bool is_pair =
-		        pair->kind == JSON_NODE_ARRAY && pair->n == 2 && pair->items[0].kind == JSON_NODE_INT;
-		if (!is_pair || (pair->items[1].kind != JSON_NODE_NULL && !is_id(&pair->items[1])))
+		bool is_pair = pair->kind == JSON_NODE_ARRAY && pair->n == 2;
+		const struct json_node *at = is_pair ? &pair->items[0] : NULL,
+		                       *id = is_pair ? &pair->items[1] : NULL;
+		if (!is_pair || at->kind != JSON_NODE_INT || (id->kind != JSON_NODE_NULL && !is_id(id)))
 			return refuse(g, "forced_decoder_ids", "is no list of pairs of a position and an id");
-		if (pair->items[0].i != (int64_t)i + 1 || pair->items[1].kind == JSON_NODE_NULL)
-			return true;
-		put_id(g->keys, pair->items[1].i);
+		if (i == 0 && at->i != 1)
+			break; /* the library looks at lists that begin with 1 */
+		if (at->i != (int64_t)i + 1)
+			return refuse(g, "forced_decoder_ids", "leaves out a position");
+		if (id->kind == JSON_NODE_NULL)
+			buf_str(out, i == 0 ? "null" : ", null");
+		else
+			put_id(out, id->i);
+	}
+	buf_char(out, ']');
+	return true;
+}
+
+static bool take_count(struct generation *g, struct buf *out, const char *key, const char *name)
+{
+	const struct json_node *v = find(g->root, key);
+	if (v == NULL)
+		return true;
+	begin_key(out, name);
+	buf_printf(out, "%lld", (long long)v->i);
+	return is_id(v) || refuse(g, key, "is no count");
+}
+
+static bool take_switch(struct generation *g, struct buf *out, const char *key, const char *name, bool value)
+{
+	const struct json_node *v = find(g->root, key);
+	if (v != NULL && v->kind != JSON_NODE_BOOL)
+		return refuse(g, key, "is not true or false");
+	if (v != NULL && (v->i != 0) == value) {
+		begin_key(out, name);
+		buf_str(out, "true");
 	}
 	return true;
+}
+
+/* Of config.json the library follows forced_decoder_ids alone. */
+static bool take_speech(struct generation *g)
+{
+	struct buf keys;
+	if (strcmp(architecture(g), "WhisperForConditionalGeneration") != 0)
+		return true;
+	buf_init(&keys);
+	bool ok = take_forced_list(g, &keys);
+	if (g->has_file)
+		ok = ok && take_names(g, &keys, "lang_to_id", "languages") &&
+		     take_names(g, &keys, "task_to_id", "tasks") && take_word(g, &keys, "language") &&
+		     take_word(g, &keys, "task") &&
+		     take_count(g, &keys, "no_timestamps_token_id", "no_timestamps") &&
+		     take_count(g, &keys, "max_initial_timestamp_index", "latest_first") &&
+		     take_switch(g, &keys, "return_timestamps", "timestamps", true) &&
+		     take_switch(g, &keys, "is_multilingual", "english_only", false);
+	begin_key(g->keys, "speech");
+	buf_printf(g->keys, "{%s}", ok ? keys.data : "");
+	buf_destroy(&keys);
+	return ok;
 }
 
 /*
@@ -268,8 +364,6 @@ static bool take_start(struct generation *g, bool *is_forced)
 {
 	const struct json_node *start = find(g->root, "decoder_start_token_id");
 	const struct json_node *first = find(g->root, "forced_bos_token_id");
-	const struct json_node *list = find(g->root, "forced_decoder_ids");
-	bool is_whisper = strcmp(architecture(g), "WhisperForConditionalGeneration") == 0;
 	int64_t language = -1;
 	if (first == NULL && writes(g, pairs, TFMC_COUNT(pairs)) && !find_language(g, &language))
 		return false;
@@ -286,8 +380,6 @@ static bool take_start(struct generation *g, bool *is_forced)
 	*is_forced = first != NULL || (language >= 0 && !is_start);
 	if (*is_forced)
 		put_id(g->keys, first != NULL ? first->i : language);
-	if (is_whisper && list != NULL && !put_forced_list(g, list))
-		return false;
 	buf_char(g->keys, ']');
 	if (*is_forced)
 		buf_str(g->keys, ", forced: 1");
@@ -410,18 +502,6 @@ static bool take_search(struct generation *g)
 	return true;
 }
 
-static bool take_flag(struct generation *g, const char *key, const char *name)
-{
-	const struct json_node *v = find(g->root, key);
-	if (v != NULL && v->kind != JSON_NODE_BOOL)
-		return refuse(g, key, "is not true or false");
-	if (v != NULL && v->i != 0) {
-		begin_key(g->keys, name);
-		buf_str(g->keys, "true");
-	}
-	return true;
-}
-
 /* ---- the rest ---- */
 
 /* Keys that change a greedy text or a beam search in ways that are not built, and the value that does not. */
@@ -479,7 +559,7 @@ static bool take_all(struct generation *g, bool is_causal)
 	     take_listed(g, "begin_suppress_tokens", "suppress_first") &&
 	     take_ids(g, "forced_eos_token_id", "forced_last") && take_banned(g) && take_bias(g) &&
 	     take_rules(g, is_forced) && take_decay(g, is_forced) && take_search(g) &&
-	     take_flag(g, "renormalize_logits", "renormalize");
+	     take_switch(g, g->keys, "renormalize_logits", "renormalize", true) && take_speech(g);
 	if (ok)
 		take_unsupported(g);
 	return ok;

@@ -196,6 +196,7 @@ struct signature definition_signature(const struct definition *d);
 bool model_read_definitions(struct model_scope *s, const struct yaml_node *define, struct definitions *out);
 
 /* ---- sections.c ---- */
+bool model_read_speech(const struct expr_env *env, const struct yaml_node *node, struct frontend_generate *g);
 bool model_read_generate(struct frontend_model *m);
 /* options.context: bounds of the dims of token ids, max_len. */
 bool model_limit_context(struct frontend_model *m);

@@ -202,6 +202,7 @@ bool model_read_generate(struct frontend_model *m)
 	ok = read_decay(&env, yaml_find(node, "decay"), &g->decay) && ok;
 	ok = read_sequences(&env, yaml_find(node, "banned"), "banned", false, &g->banned) && ok;
 	ok = read_sequences(&env, yaml_find(node, "bias"), "bias", true, &g->bias) && ok;
+	ok = ok && model_read_speech(&env, yaml_find(node, "speech"), g);
 	return ok && find_tokens(m, node) && check_generate(m, node);
 }
 

@@ -23,6 +23,11 @@ int record_has_id(const struct tfmc_record *r, int64_t ids, int64_t n, int64_t i
 	return 0;
 }
 
+int64_t record_id(const struct tfmc_record *r, int64_t ids)
+{
+	return ids_at(r, ids)[0];
+}
+
 int record_allows(const struct tfmc_record *r, int64_t id, int first)
 {
 	if (record_has_id(r, r->suppress, r->n_suppress, id))

@@ -92,6 +92,8 @@ int row_log_sum(const float *logits, int64_t vocab, double *out);
 
 /* ids: offset of int64 [n] in the record. */
 int record_has_id(const struct tfmc_record *r, int64_t ids, int64_t n, int64_t id);
+/* The first of ids. */
+int64_t record_id(const struct tfmc_record *r, int64_t ids);
 int record_allows(const struct tfmc_record *r, int64_t id, int first);
 /* The model's start ids as i32; the caller frees. NULL when memory ran out. */
 int32_t *record_start_ids(const struct tfmc_record *r, uint64_t *n);

@@ -114,6 +114,7 @@ static int collect_beam(struct search *s, int64_t beam)
 	TRY(rules_logits(&s->rules, logits, s->history, n));
 	TRY(row_log_sum(logits, f->vocab, &whole));
 	rules_mark(&s->rules, s->history, n);
+	rules_weigh_timestamps(&s->rules, logits, whole);
 	for (int64_t id = 0; id < f->vocab; id++)
 		s->scores[id] = rules_score(&s->rules, (int32_t)id, (double)logits[id] - whole);
 	bool shares = s->options->bare_scores || s->rules.given.renormalize;

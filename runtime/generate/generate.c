@@ -34,6 +34,7 @@ static int choose(struct generator *g, float *logits, int32_t *id, double *log_p
 	if (log_p)
 		TRY(row_log_sum(logits, g->vocab, &whole));
 	rules_mark(&g->rules, g->ids, g->n);
+	rules_weigh_timestamps(&g->rules, logits, 0);
 	const float *scores = rules_scores(&g->rules, logits);
 	*id = g->sampler ? tfmc_sampler_draw(g->sampler, scores, g->rules.excluded, g->ids, g->n)
 	                 : arg_max(g, scores);

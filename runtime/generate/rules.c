@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "runtime/core/feed.h"
+#include "runtime/generate/real.h"
 
 /* ---- texts of tokens ---- */
 
@@ -78,7 +79,7 @@ static bool are_numbers(const struct tfmc_rules *g)
 	for (size_t i = 0; i < sizeof(factors) / sizeof(*factors); i++)
 		ok = ok && factors[i] >= 0 && factors[i] <= NUMBER_MAX;
 	return ok && g->decay_after >= 0 && g->source_no_repeat_ngram >= 0 && g->min_tokens >= 0 &&
-	       g->max_tokens >= 0 && g->n_counted >= 0;
+	       g->max_tokens >= 0 && g->n_counted >= 0 && g->timestamps >= 0 && g->latest_timestamp >= 0;
 }
 
 static int check(const struct rules *r)
@@ -353,6 +354,54 @@ static void mark_stops(struct rules *r)
 		r->excluded[id] |= rules_is_stop(r, (int32_t)id);
 }
 
+static void exclude_range(struct rules *r, int64_t from, int64_t end)
+{
+	end = end < r->vocab ? end : r->vocab;
+	if (from < end)
+		memset(r->excluded + from, 1, (size_t)(end - from));
+}
+
+/* Timestamps of speech after new ids[0..n): a text lies between two, the end of one is the beginning of the next. */
+static void mark_timestamps(struct rules *r, const int32_t *ids, uint64_t n)
+{
+	int64_t first = r->given.timestamps, least = first;
+	if (first <= 0)
+		return;
+	int64_t stop = r->record->n_stop > 0 ? record_id(r->record, r->record->stop) : first;
+	bool last = n >= 1 && ids[n - 1] >= first, before = n < 2 || ids[n - 2] >= first;
+	exclude_range(r, first - 1, first);
+	if (last && before)
+		exclude_range(r, first, r->vocab);
+	else if (last)
+		exclude_range(r, 0, stop);
+	for (uint64_t i = 0; i < n; i++)
+		least = ids[i] >= first ? ids[i] + !(last && !before) : least;
+	exclude_range(r, first, least);
+	if (n == 0)
+		exclude_range(r, 0, first);
+	if (n == 0 && r->given.latest_timestamp > 0)
+		exclude_range(r, r->given.latest_timestamp + 1, r->vocab);
+}
+
+void rules_weigh_timestamps(struct rules *r, const float *logits, double shift)
+{
+	int64_t first = r->given.timestamps;
+	double text = -INFINITY, most = -INFINITY, sum = 0;
+	if (first <= 0 || r->is_last)
+		return;
+	for (int64_t id = 0; id < r->vocab; id++) {
+		double score =
+		        r->excluded[id] ? -INFINITY : rules_score(r, (int32_t)id, (double)logits[id] - shift);
+		double *side = id < first ? &text : &most;
+		*side = score > *side ? score : *side;
+	}
+	for (int64_t id = first; most > -INFINITY && id < r->vocab; id++)
+		if (!r->excluded[id])
+			sum += real_exp(rules_score(r, (int32_t)id, (double)logits[id] - shift) - most);
+	if (sum > 0 && most + real_log(sum) > text)
+		exclude_range(r, 0, first);
+}
+
 static void exclude_others(struct rules *r, struct tfmc_ids ids)
 {
 	memset(r->excluded, 1, (size_t)r->vocab);
@@ -380,6 +429,7 @@ void rules_mark(struct rules *r, const int32_t *ids, uint64_t n)
 	mark_ngrams(r, g->source_no_repeat_ngram, r->source, ids, n);
 	mark_banned(r, ids, n);
 	mark_banned_texts(r, ids, n);
+	mark_timestamps(r, ids + r->n_first, n_new);
 }
 
 /* Keskar et al. 2019, section 4.1; negative scores are multiplied. */

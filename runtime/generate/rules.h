@@ -45,6 +45,8 @@ int64_t rules_most(const struct tfmc_rules *rules, const struct tfmc_session *se
 int rules_logits(const struct rules *r, float *logits, const int32_t *ids, uint64_t n);
 /* Which ids may not follow ids[0..n), of which n - n_first are new, to r->excluded. */
 void rules_mark(struct rules *r, const int32_t *ids, uint64_t n);
+/* Excludes text where timestamps together are likelier than any of it. shift: subtracted from logits to make scores. */
+void rules_weigh_timestamps(struct rules *r, const float *logits, double shift);
 /* The score of an id after the changes of the rules, and those of a row: logits itself without any. For the
  * sequence of rules_mark. */
 double rules_score(const struct rules *r, int32_t id, double score);

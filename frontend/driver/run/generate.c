@@ -30,8 +30,9 @@ struct generation {
 	struct wish wish;
 	const struct frontend_input *source; /* that is no ids; NULL: ids */
 	bool as_ids;
-	bool follows; /* the new text is after that of the prompt */
-	int32_t *out; /* [cap] */
+	bool follows;      /* the new text is after that of the prompt */
+	struct ids target; /* that the decoder begins with; empty: the model's start ids */
+	int32_t *out;      /* [cap] */
 	double *log_p;
 	uint64_t cap;
 	bool border_said, room_said;
@@ -195,7 +196,8 @@ static enum tfmc_status search_ids(struct generation *g, const struct ids *promp
 	}
 	if (arena_failed(a))
 		return TFMC_NO_MEMORY;
-	int status = tfmc_beam_search(g->session, &w->beam, prompt->items, prompt->n, NULL, 0, best, cap, &n);
+	int status = tfmc_beam_search(g->session, &w->beam, prompt->items, prompt->n, g->target.items,
+	                              g->target.n, best, cap, &n);
 	TFMC_TRY(prompt_status(g->d, g->session, "generate", status));
 	for (uint64_t i = 0; i < n; i++)
 		TFMC_TRY(print_line(g, best[i].score, w->n_best > 0, best[i].tokens, best[i].n));
@@ -213,8 +215,8 @@ static enum tfmc_status draw_ids(struct generation *g, const struct ids *prompt)
 	for (int64_t i = 0; i < g->wish.samples; i++, sample.seed++) {
 		uint64_t n;
 		double sum = 0;
-		int status =
-		        tfmc_generate(g->session, &o, prompt->items, prompt->n, NULL, 0, g->out, g->cap, &n);
+		int status = tfmc_generate(g->session, &o, prompt->items, prompt->n, g->target.items,
+		                           g->target.n, g->out, g->cap, &n);
 		TFMC_TRY(prompt_status(g->d, g->session, "generate", status));
 		for (uint64_t k = 0; k < n; k++)
 			sum += g->log_p[k];
@@ -288,7 +290,8 @@ static enum tfmc_status generate_alone(struct generation *g, const struct ids *p
 	g->begin = driver_clock(NULL);
 	enum tfmc_finish finish = TFMC_FINISH_FAILED;
 	o.finish = &finish;
-	int status = tfmc_generate(g->session, &o, prompt->items, prompt->n, NULL, 0, g->out, g->cap, &n);
+	int status = tfmc_generate(g->session, &o, prompt->items, prompt->n, g->target.items, g->target.n,
+	                           g->out, g->cap, &n);
 	(void)tfmc_token_stream_end(&g->stream);
 	if (status == TFMC_RT_OK || g->n_printed)
 		buf_char(&g->d->out, '\n');
@@ -341,12 +344,17 @@ static enum tfmc_status generate_prompt(void *user, const char *text, size_t num
 
 /* ---- sources that are no ids ---- */
 
-static enum tfmc_status generate_sources(struct generation *g)
+static enum tfmc_status generate_sources(struct generation *g, const struct frontend_generate *model)
 {
 	const struct named_tensor *rows;
 	TFMC_TRY(prompt_rows(g->d, g->source, &rows));
 	for (int64_t i = 0; i < rows->dims[0]; i++) {
 		TFMC_TRY(prompt_set_row(g->d, g->session, "generate", rows, i));
+		g->target.n = 0;
+		TFMC_TRY(driver_speech_start(g->d, g->session, model, &g->target));
+		/* As in the library the most tokens of speech are counted after these ids. */
+		if (g->target.n && !g->d->options.steps && model->max_total)
+			g->wish.rules.max_tokens = model->max_total + (int64_t)g->target.n;
 		TFMC_TRY(generate_alone(g, &(struct ids){0}));
 	}
 	return TFMC_OK;
@@ -370,6 +378,11 @@ static enum tfmc_status choose_search(struct driver *d, const struct frontend_mo
 		return TFMC_INVALID;
 	}
 	w->steps = d->options.steps ? w->steps : g->max_new;
+	if (!g->speech.given && (d->options.language || d->options.task || d->options.timestamps)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
+		           "--language, --task and --timestamps go with a model of speech");
+		return TFMC_INVALID;
+	}
 	w->beam = driver_beam(g);
 	w->beam.bare_scores = d->options.bare_scores;
 	w->beam.length_penalty = option_real(d->options.length_penalty, w->beam.length_penalty);
@@ -434,7 +447,7 @@ static enum tfmc_status generate_all(struct generation *g, const struct frontend
 		return finish_waiting(g, prompt_lines(g->d, o->prompt_file ? o->prompt_file : o->tokens_file,
 		                                      generate_prompt, g));
 	if (o->inputs)
-		return generate_sources(g);
+		return generate_sources(g, model);
 	return generate_prompt(g, o->tokens ? o->tokens : o->prompt ? o->prompt : "", 0);
 }
 

@@ -48,6 +48,13 @@ TFMC_MUST_USE enum tfmc_status prompt_set_row(struct driver *d, struct tfmc_sess
                                               const char *command, const struct named_tensor *rows,
                                               int64_t row);
 
+/*
+ * Appends the ids that the decoder of a model of speech begins with, for the session's source; nothing for other
+ * models. TFMC_INVALID when the model does not have what --language, --task or --timestamps ask for.
+ */
+TFMC_MUST_USE enum tfmc_status driver_speech_start(struct driver *d, struct tfmc_session *session,
+                                                   const struct frontend_generate *g, struct ids *out);
+
 /* Calls each(user, line, number from 1) for every line of a file until one fails; lines are in the arena, without their
  * end (a line feed, or carriage return and line feed), the first without a byte order mark. */
 typedef enum tfmc_status prompt_line(void *user, const char *line, size_t number);

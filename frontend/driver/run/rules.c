@@ -86,6 +86,11 @@ bool driver_rules(struct driver *d, const struct frontend_generate *g, const str
 	out->decay = g->decay.factor;
 	out->n_counted = g->forced;
 	out->renormalize = g->renormalize;
+	if (g->speech.given && (o->timestamps || g->speech.timestamps)) {
+		out->timestamps = g->speech.no_timestamps + 1;
+		out->latest_timestamp =
+		        g->speech.latest_first < 0 ? 0 : out->timestamps + g->speech.latest_first;
+	}
 	return take_banned(d, g, out) && take_biases(d, g, out) &&
 	       parse_ids(d, o->suppress, &out->suppress) && parse_ids(d, o->stop_tokens, &out->stop) &&
 	       parse_text(d, r, o->forced_text, &out->forced) &&
