@@ -17,7 +17,7 @@
 #define BEST    4 /* that are tried with other ends, and that are refined */
 #define REFINED 2 /* times */
 
-static const double first_end = 0.97, other_ends[] = {1.03, 0.91};
+static const double first_end = 0.96, other_ends[] = {1, 0.92};
 enum { OTHERS = TFMC_COUNT(other_ends) };
 
 /* Fits with the sums of the codes they come from, and gains (fixed_solve). */
