@@ -21,6 +21,8 @@ struct frontend_model;
 struct frontend_options {
 	const char *const *sets; /* "key=value", as given to --set */
 	size_t n_sets;
+	const char *const *ignored; /* keys of a configuration that count as absent, globs, as given to --ignore-key */
+	size_t n_ignored;
 	bool allow_unused; /* tensors that are neither used nor ignored: warnings instead of errors */
 	bool score;        /* with generate: also the function score */
 	bool unrounded; /* `dtype` and `quantize` of the file are not followed: weights as they are stored, caches f32 */

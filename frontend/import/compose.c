@@ -335,6 +335,11 @@ static const struct yaml_node *with_preset(struct model_document *d, const struc
 		           "'hub' is about a configuration and 'hf' names none");
 		return NULL;
 	}
+	if (d->n_ignored > 0 && hf == NULL) {
+		diag_error(d->cx, LOC_NONE, DIAG_OPTION,
+		           "--ignore-key is about a configuration and 'hf' names none");
+		return NULL;
+	}
 	if (name == NULL && hf == NULL)
 		return root;
 	if (hf != NULL && (config = hub_read(d, hf)) == NULL)
@@ -349,7 +354,8 @@ static const struct yaml_node *with_preset(struct model_document *d, const struc
 	if (config != NULL) {
 		const struct yaml_node *table = hub_table(d, preset, root), *params = NULL;
 		if (table != NULL)
-			params = hub_apply(d, config, table, yaml_find(preset, "params"));
+			params = hub_apply(d, config, table, hub_ignored(d, own, hf->loc),
+			                   yaml_find(preset, "params"));
 		if (params == NULL)
 			return NULL;
 		preset = with_packing(d, yaml_with(d->arena, preset, "params", params), config, hf->loc);

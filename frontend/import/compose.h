@@ -59,7 +59,12 @@ const char *hub_architecture(const struct hub_config *c);
 bool hub_is_gguf(const struct hub_config *c);
 /* What the configuration says of how weights are packed: a value of `weights.packed`; NULL after a diagnostic. */
 const char *hub_packed(struct model_document *d, const struct hub_config *c);
+/* own: what hub_ignored gives. */
 const struct yaml_node *hub_apply(struct model_document *d, const struct hub_config *c,
-                                  const struct yaml_node *table, const struct yaml_node *params);
+                                  const struct yaml_node *table, const struct yaml_node *own,
+                                  const struct yaml_node *params);
+/* The lists of keys that count as absent: those of the section `hub` of a model file (NULL: none), those of
+ * --ignore-key; NULL without any. */
+const struct yaml_node *hub_ignored(struct model_document *d, const struct yaml_node *own, struct loc loc);
 
 #endif

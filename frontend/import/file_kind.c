@@ -95,6 +95,11 @@ bool file_kind_may_be_model(struct arena *a, struct diag_context *cx, const char
 		           "'%s' is no GGUF file: its first four bytes are not 'GGUF'", path);
 		return false;
 	}
+	if (ends_with(path, ".onnx")) {
+		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' is a graph of ONNX, not a model of tfmc", path);
+		diag_note(cx, LOC_NONE, ONNX_ADVICE);
+		return false;
+	}
 	if (is_other_json(path)) {
 		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' is a JSON file, not a model", path);
 		advise(a, cx, path, ADVICE_FOLDER);

@@ -93,15 +93,29 @@ static int compare(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* In single quotes, which are doubled inside. */
-static const char *quoted(struct arena *a, const char *text)
+static bool is_control(char c)
+{
+	return (unsigned char)c < 0x20 || c == 0x7f;
+}
+
+/* In single quotes, which are doubled inside, or in double quotes with escapes of control characters. */
+const char *folder_scalar(struct arena *a, const char *text)
 {
 	struct buf out;
+	bool escapes = false;
+	for (const char *p = text; *p != '\0'; p++)
+		escapes = escapes || is_control(*p);
 	buf_init(&out);
-	buf_char(&out, '\'');
-	for (; *text != '\0'; text++)
-		buf_str(&out, *text == '\'' ? "''" : (const char[]){*text, '\0'});
-	buf_char(&out, '\'');
+	buf_char(&out, escapes ? '"' : '\'');
+	for (; *text != '\0'; text++) {
+		if (is_control(*text))
+			buf_printf(&out, "\\x%02x", (unsigned)(unsigned char)*text);
+		else if (escapes && (*text == '"' || *text == '\\'))
+			buf_printf(&out, "\\%c", *text);
+		else
+			buf_str(&out, !escapes && *text == '\'' ? "''" : (const char[]){*text, '\0'});
+	}
+	buf_char(&out, escapes ? '"' : '\'');
 	const char *word = arena_strdup(a, out.data);
 	buf_destroy(&out);
 	return word;
@@ -110,12 +124,12 @@ static const char *quoted(struct arena *a, const char *text)
 /* `name` of a description; null would be none. */
 static const char *plain_name(struct arena *a, const char *name)
 {
-	return strcasecmp(name, "null") == 0 ? quoted(a, name) : name;
+	return strcasecmp(name, "null") == 0 ? folder_scalar(a, name) : name;
 }
 
 const char *folder_file(struct arena *a, const char *at, const char *name)
 {
-	return at[0] == '\0' ? name : quoted(a, file_join(a, at, name));
+	return at[0] == '\0' ? name : folder_scalar(a, file_join(a, at, name));
 }
 
 /* All files of that ending, sorted by name; NULL after a diagnostic when there are none. */
@@ -131,18 +145,73 @@ static const char *files_ending(struct arena *a, struct diag_context *cx, const 
 	}
 	for (struct dirent *e; n < FILES_MAX && (e = readdir(d)) != NULL;) {
 		size_t len = strlen(e->d_name), end = strlen(ending);
-		if (len > end && strcmp(e->d_name + len - end, ending) == 0 &&
-		    folder_has(a, dir, e->d_name) && strpbrk(e->d_name, "'\n") == NULL)
+		if (len > end && strcmp(e->d_name + len - end, ending) == 0 && folder_has(a, dir, e->d_name))
 			names[n++] = arena_strdup(a, e->d_name);
 	}
 	closedir(d);
 	qsort(names, n, sizeof(names[0]), compare);
 	for (size_t i = 0; i < n; i++)
 		list = arena_printf(a, "%s%s%s", list == NULL ? "" : list, list == NULL ? "" : ", ",
-		                    quoted(a, file_join(a, at, names[i])));
-	if (list == NULL)
-		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' has no weights: no file ends with %s", dir, ending);
+		                    folder_scalar(a, file_join(a, at, names[i])));
 	return list;
+}
+
+/* What stands in a folder in place of the weights that a model has, and how to go on. */
+static const struct substitute {
+	const char *name; /* of a file, or with a dot in front an ending */
+	const char *what, *advice;
+} substitutes[] = {
+        {"adapter_config.json", "an adapter (LoRA) for another model",
+         "peft merges it into that model: AutoPeftModelForCausalLM.from_pretrained(FOLDER).merge_and_unload()"
+         ".save_pretrained(OTHER); OTHER is a model"},
+        {".bin", "weights as pickles of PyTorch",
+         "transformers writes safetensors: AutoModel.from_pretrained(FOLDER).save_pretrained(OTHER), with "
+         "the class "
+         "that 'architectures' of config.json names in place of AutoModel"},
+        {".pt", "weights as pickles of PyTorch",
+         "safetensors.torch.save_file(torch.load(FILE), 'model.safetensors') converts them"},
+        {".pth", "weights as pickles of PyTorch",
+         "safetensors.torch.save_file(torch.load(FILE), 'model.safetensors') converts them"},
+        {".gguf", "GGUF files", "a GGUF file is a model of its own: give its name in place of the folder's"},
+        {".onnx", "a model as a graph of ONNX", ONNX_ADVICE},
+        {".h5", "weights of TensorFlow",
+         "transformers of version 4 reads them: from_pretrained(FOLDER, "
+         "from_tf=True).save_pretrained(OTHER)"},
+        {".msgpack", "weights of Flax",
+         "transformers of version 4 reads them: from_pretrained(FOLDER, "
+         "from_flax=True).save_pretrained(OTHER)"},
+};
+
+static const char *first_ending(struct arena *a, const char *dir, const char *ending)
+{
+	const char *first = NULL;
+	DIR *d = opendir(dir);
+	if (d == NULL)
+		return NULL;
+	for (struct dirent *e; (e = readdir(d)) != NULL;) {
+		if (file_ends_with(e->d_name, ending) && (first == NULL || strcmp(e->d_name, first) < 0))
+			first = arena_strdup(a, e->d_name);
+	}
+	closedir(d);
+	return first;
+}
+
+/* True after an error that says what the folder holds. */
+static bool report_substitute(struct arena *a, struct diag_context *cx, const char *dir)
+{
+	for (size_t i = 0; i < TFMC_COUNT(substitutes); i++) {
+		const struct substitute *s = &substitutes[i];
+		const char *found = s->name[0] == '.'             ? first_ending(a, dir, s->name)
+		                    : folder_has(a, dir, s->name) ? s->name
+		                                                  : NULL;
+		if (found == NULL)
+			continue;
+		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' holds %s ('%s'), which tfmc does not read", dir,
+		           s->what, found);
+		diag_note(cx, LOC_NONE, "%s", s->advice);
+		return true;
+	}
+	return false;
 }
 
 const char *folder_model(struct parsed_files *f, const char *path, const char *name, const char *at,
@@ -152,8 +221,11 @@ const char *folder_model(struct parsed_files *f, const char *path, const char *n
 	struct diag_context *cx = f->cx;
 	static const char *const whole[] = {"model.safetensors.index.json", "model.safetensors"};
 	const char *files = NULL;
+	size_t errors = cx->n_errors;
 	*st = TFMC_IO;
 	if (!folder_has(a, path, "config.json")) {
+		if (report_substitute(a, cx, path))
+			return NULL;
 		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' is a folder without config.json", path);
 		diag_note(cx, LOC_NONE,
 		          "a model folder has config.json and safetensors; a model file (.yaml) is given by "
@@ -162,7 +234,11 @@ const char *folder_model(struct parsed_files *f, const char *path, const char *n
 	}
 	for (size_t i = 0; files == NULL && i < TFMC_COUNT(whole); i++)
 		files = folder_has(a, path, whole[i]) ? folder_file(a, at, whole[i]) : NULL;
-	files = files != NULL ? files : files_ending(a, cx, path, at, ".safetensors");
+	if (files == NULL && !folder_has(a, path, "adapter_config.json"))
+		files = files_ending(a, cx, path, at, ".safetensors");
+	if (files == NULL && cx->n_errors == errors && !report_substitute(a, cx, path))
+		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' has no weights: no file ends with .safetensors",
+		           path);
 	if (files == NULL)
 		return NULL;
 	const char *more = NULL, *projection = NULL;
@@ -172,7 +248,7 @@ const char *folder_model(struct parsed_files *f, const char *path, const char *n
 	else if (config != NULL)
 		more = folder_generation(f, path, config);
 	if (projection != NULL)
-		files = arena_printf(a, "%s, %s", files, quoted(a, file_join(a, at, projection)));
+		files = arena_printf(a, "%s, %s", files, folder_scalar(a, file_join(a, at, projection)));
 	*st = more == NULL ? TFMC_INVALID : TFMC_OK;
 	return more == NULL ? NULL
 	                    : arena_printf(a, "tfmc: 1\nname: %s\nhf: %s\n%sweights: {files: [%s]}\n%s",
@@ -190,22 +266,33 @@ bool gguf_model_is(struct diag_context *cx, const char *path)
 	return file_begins_with(cx, path, "GGUF", 4);
 }
 
-static const char part_ending[] = "-00001-of-#####.gguf";
+static const char part_ending[] = "-#####-of-#####.gguf";
+
+/* The numbers of NAME-00002-of-00003.gguf; false for other names. */
+static bool split_numbers(const char *path, int *part, int *parts)
+{
+	size_t n = strlen(path), len = sizeof(part_ending) - 1;
+	int numbers[2] = {0, 0}, at = 0;
+	if (n <= len)
+		return false;
+	const char *end = path + n - len;
+	for (size_t i = 0; i < len; i++) {
+		bool digit = part_ending[i] == '#' && isdigit((unsigned char)end[i]);
+		if (!digit && part_ending[i] != end[i])
+			return false;
+		if (digit)
+			numbers[at] = numbers[at] * 10 + (end[i] - '0');
+		at += digit && part_ending[i + 1] != '#' && at == 0;
+	}
+	*part = numbers[0];
+	*parts = numbers[1];
+	return *part >= 1 && *part <= *parts && *parts <= PARTS_MAX;
+}
 
 int gguf_parts(const char *path)
 {
-	size_t n = strlen(path), len = sizeof(part_ending) - 1;
-	int parts = 0;
-	if (n <= len)
-		return 1;
-	const char *end = path + n - len;
-	for (size_t i = 0; i < len; i++) {
-		if (part_ending[i] == '#' && isdigit((unsigned char)end[i]))
-			parts = parts * 10 + (end[i] - '0');
-		else if (part_ending[i] != end[i])
-			return 1;
-	}
-	return parts < 1 || parts > PARTS_MAX ? 1 : parts;
+	int part, parts;
+	return split_numbers(path, &part, &parts) && part == 1 ? parts : 1;
 }
 
 const char *gguf_part(struct arena *a, const char *path, int i)
@@ -255,22 +342,27 @@ static const char *gguf_sections(struct parsed_files *f, const char *path, const
 	if (!gguf_has_tokenizer(&file->gguf))
 		return pooling;
 	return arena_printf(f->arena, "%stokenizer: {kind: gguf, file: %s, embed: true, optional: true}\n",
-	                    pooling, quoted(f->arena, base));
+	                    pooling, folder_scalar(f->arena, base));
 }
 
 const char *gguf_model(struct parsed_files *f, const char *path, const char *name, const char *at)
 {
 	struct arena *a = f->arena;
 	const char *slash = strrchr(path, '/'), *base = slash == NULL ? path : slash + 1;
-	const char *first = file_join(a, at, base), *files = quoted(a, first);
+	const char *first = file_join(a, at, base), *files = folder_scalar(a, first);
 	size_t n = strlen(base);
 	int parts = gguf_parts(base);
-	if (strpbrk(base, "\n\r") != NULL) {
-		diag_error(f->cx, LOC_NONE, DIAG_FILE, "the name of '%s' has line breaks", path);
+	int part, of;
+	if (split_numbers(base, &part, &of) && part > 1) {
+		diag_error(f->cx, LOC_NONE, DIAG_FILE, "'%s' is part %d of %d of a GGUF file", path, part,
+		           of);
+		diag_note(f->cx, LOC_NONE,
+		          "give the first part, '%.*s-00001-of-%05d.gguf'; the others beside it are read",
+		          (int)(n - (sizeof(part_ending) - 1)), base, of);
 		return NULL;
 	}
 	for (int i = 2; i <= parts; i++)
-		files = arena_printf(a, "%s, %s", files, quoted(a, gguf_part(a, first, i)));
+		files = arena_printf(a, "%s, %s", files, folder_scalar(a, gguf_part(a, first, i)));
 	if (parts > 1)
 		n -= sizeof(part_ending) - 1;
 	else if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
@@ -280,5 +372,5 @@ const char *gguf_model(struct parsed_files *f, const char *path, const char *nam
 		return NULL;
 	return arena_printf(a, "tfmc: 1\nname: %s\nhf: %s\nweights: {files: [%s]}\n%s",
 	                    plain_name(a, name != NULL ? name : folder_name(a, arena_strndup(a, base, n))),
-	                    quoted(a, first), files, sections);
+	                    folder_scalar(a, first), files, sections);
 }

@@ -19,6 +19,8 @@ bool folder_has(struct arena *a, const char *dir, const char *name);
  */
 const char *folder_model(struct parsed_files *f, const char *path, const char *name, const char *at,
                          enum tfmc_status *st);
+/* A string as a scalar of YAML. */
+const char *folder_scalar(struct arena *a, const char *text);
 /* A file of the folder as a word of that text. */
 const char *folder_file(struct arena *a, const char *at, const char *name);
 /*
@@ -44,6 +46,12 @@ const struct json_node *folder_json(struct parsed_files *f, const char *dir, con
 bool folder_token_of(struct parsed_files *f, const char *dir, const char *key, const char **text);
 /* The id that the files of the tokenizer give a text, -1 without one; false after a diagnostic. */
 bool folder_token_id(struct parsed_files *f, const char *dir, const char *text, int64_t *id);
+
+/* How a model of ONNX becomes one of tfmc. */
+#define ONNX_ADVICE                                                                                 \
+	"tfmc reads no ONNX: a folder of the same model in the form of transformers (config.json, " \
+	"safetensors) is "                                                                          \
+	"read; else write the model as a model file and its initializers with safetensors.numpy.save_file"
 
 /* A GGUF file, by its first bytes. */
 bool gguf_model_is(struct diag_context *cx, const char *path);

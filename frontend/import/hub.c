@@ -8,8 +8,9 @@
  *     count: {id2label: classes}                      how many entries an object has -> param
  *     runs: {attention_types: types}                  [[[a, b], 2], ...] -> param: the list a, b, a, b,
  *     nulls: {sliding_window: 0}                      what null says where absence says something else
- *     ignore: {name: [use_cache, "*dropout"]}         does not change the computation; lists with names,
- *                                                     to which presets on top and model files add theirs
+ *     ignore: {name: [use_cache, "*dropout"]}         does not change the computation; lists with names, which
+ *                                                     add up along presets. The lists of a model file and
+ *                                                     --ignore-key come first: such a key counts as absent
  *     stored: {output.weight: untied}                 GGUF: this tensor is there -> param (true, false);
  *                                                     with one `*`: the list of the numbers in its place
  *     rows: {token_embd.weight: vocab}                GGUF: size of its outermost axis -> param
@@ -35,8 +36,13 @@ struct hub {
 	const struct hub_config *c;
 	const struct yaml_node *keys, *same, *count, *runs, *words, *within, *nulls, *ignore;
 	const struct yaml_node *params;
-	const char *unknown; /* a key that is in no list */
-	struct strmap said;  /* param -> what a key said of it, as text */
+	const struct yaml_node *own; /* lists of the model file and the command line, or NULL */
+	struct {
+		const char **items;
+		size_t n, cap;
+	} unknown;          /* keys that are in no list */
+	struct loc here;    /* of the key that is read: the place of its values */
+	struct strmap said; /* param -> what a key said of it, as text */
 };
 
 static bool read_json(struct model_document *d, const char *path, struct hub_config *c)
@@ -157,17 +163,17 @@ static const char *scalar_text(struct hub *h, const struct json_node *v)
 	return text;
 }
 
-static const struct yaml_node *node_of(struct hub *h, const struct json_node *v)
+static const struct yaml_node *node_of(struct hub *h, const struct json_node *v, struct loc loc)
 {
 	if (v->kind != JSON_NODE_ARRAY)
-		return yaml_scalar(h->d->arena, h->c->loc, scalar_text(h, v), v->kind == JSON_NODE_STRING);
+		return yaml_scalar(h->d->arena, loc, scalar_text(h, v), v->kind == JSON_NODE_STRING);
 	struct yaml_node *list = ARENA_NEW(h->d->arena, struct yaml_node);
 	if (list == NULL)
 		return NULL;
-	*list = (struct yaml_node){.kind = YAML_SEQUENCE, .loc = h->c->loc, .n = v->n};
+	*list = (struct yaml_node){.kind = YAML_SEQUENCE, .loc = loc, .n = v->n};
 	list->items = ARENA_ARRAY(h->d->arena, const struct yaml_node *, v->n + 1);
 	for (size_t i = 0; list->items != NULL && i < v->n; i++)
-		list->items[i] = node_of(h, &v->items[i]);
+		list->items[i] = node_of(h, &v->items[i], loc);
 	return list;
 }
 
@@ -185,9 +191,8 @@ static const char *key_within(const struct hub *h, const char *key)
 	return NULL;
 }
 
-static bool is_ignored(const struct hub *h, const char *key)
+static bool is_listed(const struct yaml_node *lists, const char *key)
 {
-	const struct yaml_node *lists = h->ignore;
 	for (size_t i = 0; lists != NULL && lists->kind == YAML_MAPPING && i < lists->n; i++) {
 		const struct yaml_node *list = lists->pairs[i].value;
 		for (size_t k = 0; list->kind == YAML_SEQUENCE && k < list->n; k++) {
@@ -225,12 +230,12 @@ static bool check_words(struct hub *h, const char *key, const struct yaml_node *
 static bool ignored(const struct hub *h, const char *key)
 {
 	const char *inner = key_within(h, key);
-	return is_ignored(h, key) || (inner != NULL && is_ignored(h, inner));
+	return is_listed(h->ignore, key) || (inner != NULL && is_listed(h->ignore, inner));
 }
 
 static bool take(struct hub *h, const struct yaml_node *param, const struct json_node *v)
 {
-	const struct yaml_node *value = node_of(h, v);
+	const struct yaml_node *value = node_of(h, v, h->here);
 	if (value == NULL || param->kind != YAML_SCALAR)
 		return false;
 	h->params = yaml_with(h->d->arena, h->params, param->text, value);
@@ -347,10 +352,14 @@ static bool one_key(struct hub *h, const char *key, const struct json_node *v)
 	const struct yaml_node *counted = yaml_find(h->count, key), *runs = yaml_find(h->runs, key);
 	const struct yaml_node *words = yaml_find(h->words, key);
 	bool ok = true;
+	if (is_listed(h->own, key))
+		return true;
 	if (v->kind == JSON_NODE_NULL)
 		return take_null(h, key, param);
 	if (words != NULL && !check_words(h, key, words, v))
 		return false;
+	if (param != NULL || runs != NULL || counted != NULL)
+		h->here = hub_place(h->c, key);
 	if (param != NULL)
 		return (param->kind != YAML_SCALAR || is_agreed(h, param->text, key, v)) &&
 		       take_key(h, param, key, v);
@@ -367,12 +376,12 @@ static bool one_key(struct hub *h, const char *key, const struct json_node *v)
 	if (want != NULL)
 		return check_same(h, key, want, v);
 	if (v->kind == JSON_NODE_OBJECT) {
-		for (size_t i = 0; i < v->n; i++)
+		for (size_t i = 0; i < v->n && !diag_is_full(h->d->cx); i++)
 			ok = one_key(h, arena_printf(h->d->arena, "%s.%s", key, v->keys[i]), &v->items[i]) &&
 			     ok;
 		return ok;
 	}
-	h->unknown = key;
+	(void)ARENA_ADDED(h->d->arena, &h->unknown, key);
 	diag_error(
 	        h->d->cx, hub_place(h->c, key), DIAG_UNSUPPORTED,
 	        "not supported yet: '%s' (%s) in %s is unknown to the preset and may change the computation",
@@ -463,8 +472,68 @@ static bool take_tensors(struct hub *h, const struct yaml_node *table)
 	return ok;
 }
 
+/* ---- keys that are to be ignored ---- */
+
+static void note_unknown(const struct hub *h)
+{
+	struct buf options, list;
+	buf_init(&options);
+	buf_init(&list);
+	for (size_t i = 0; i < h->unknown.n; i++) {
+		buf_printf(&options, " --ignore-key=%s", h->unknown.items[i]);
+		buf_printf(&list, "%s\"%s\"", i == 0 ? "" : ", ", h->unknown.items[i]);
+	}
+	diag_note(
+	        h->d->cx, h->c->source != 0 ? LOC_NONE : h->c->loc,
+	        "where they do not change the computation:%s, or in a model file hub: {ignore: {mine: [%s]}}",
+	        options.data, list.data);
+	buf_destroy(&options);
+	buf_destroy(&list);
+}
+
+static bool has_key(struct arena *a, const struct json_node *object, const char *before, const char *pattern)
+{
+	for (size_t i = 0; object->kind == JSON_NODE_OBJECT && i < object->n; i++) {
+		const char *key = arena_printf(a, "%s%s", before, object->keys[i]);
+		if (glob_match(pattern, key) ||
+		    has_key(a, &object->items[i], arena_printf(a, "%s.", key), pattern))
+			return true;
+	}
+	return false;
+}
+
+/* A name of --ignore-key that no key has is a mistake. */
+static bool check_given(struct model_document *d, const struct hub_config *c)
+{
+	bool ok = true;
+	for (size_t i = 0; i < d->n_ignored; i++) {
+		if (has_key(d->arena, c->root, "", d->ignored[i]))
+			continue;
+		diag_error(d->cx, LOC_NONE, DIAG_OPTION, "--ignore-key: no key of %s is called '%s'", c->name,
+		           d->ignored[i]);
+		ok = false;
+	}
+	return ok;
+}
+
+const struct yaml_node *hub_ignored(struct model_document *d, const struct yaml_node *own, struct loc loc)
+{
+	const struct yaml_node *lists = yaml_find(own, "ignore");
+	struct yaml_node *list = ARENA_NEW(d->arena, struct yaml_node);
+	if (d->n_ignored == 0 || list == NULL)
+		return lists;
+	*list = (struct yaml_node){.kind = YAML_SEQUENCE, .loc = loc, .n = d->n_ignored};
+	list->items = ARENA_ARRAY(d->arena, const struct yaml_node *, d->n_ignored);
+	for (size_t i = 0; list->items != NULL && i < d->n_ignored; i++)
+		list->items[i] = yaml_scalar(d->arena, loc, d->ignored[i], true);
+	if (lists == NULL || lists->kind != YAML_MAPPING)
+		lists = yaml_new_map(d->arena, loc, 0);
+	return yaml_with(d->arena, lists, "command line", list);
+}
+
 const struct yaml_node *hub_apply(struct model_document *d, const struct hub_config *c,
-                                  const struct yaml_node *table, const struct yaml_node *params)
+                                  const struct yaml_node *table, const struct yaml_node *own,
+                                  const struct yaml_node *params)
 {
 	struct hub h = {.d = d,
 	                .c = c,
@@ -476,18 +545,19 @@ const struct yaml_node *hub_apply(struct model_document *d, const struct hub_con
 	                .within = yaml_find(table, "within"),
 	                .nulls = yaml_find(table, "nulls"),
 	                .ignore = yaml_find(table, "ignore"),
+	                .own = own,
+	                .here = c->loc,
 	                .params = params};
 	strmap_init(&h.said, d->arena);
-	bool ok = params != NULL;
-	for (size_t i = 0; h.params != NULL && i < c->root->n; i++) {
+	bool ok = params != NULL && check_given(d, c);
+	for (size_t i = 0; h.params != NULL && i < c->root->n && !diag_is_full(d->cx); i++) {
 		if (strcmp(c->root->keys[i], "model_type") != 0 &&
 		    strcmp(c->root->keys[i], "quantization_config") != 0)
 			ok = one_key(&h, c->root->keys[i], &c->root->items[i]) && ok;
 	}
-	if (h.unknown != NULL)
-		diag_note(d->cx, c->source != 0 ? LOC_NONE : c->loc,
-		          "a model file may list what does not change it: hub: {ignore: {mine: [\"%s\"]}}",
-		          h.unknown);
+	if (h.unknown.n != 0)
+		note_unknown(&h);
+	h.here = c->loc;
 	if (ok && c->gguf != NULL)
 		ok = take_tensors(&h, table);
 	return ok ? h.params : NULL;

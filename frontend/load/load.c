@@ -90,8 +90,12 @@ static struct frontend_model *create(struct diag_context *cx, const char *path,
 	m->cx = cx;
 	if (options != NULL)
 		m->options = *options;
-	m->doc = (struct model_document){
-	        .arena = a, .cx = cx, .path = arena_strdup(a, path), .dir = file_dir(a, path)};
+	m->doc = (struct model_document){.arena = a,
+	                                 .cx = cx,
+	                                 .path = arena_strdup(a, path),
+	                                 .dir = file_dir(a, path),
+	                                 .ignored = m->options.ignored,
+	                                 .n_ignored = m->options.n_ignored};
 	parsed_files_init(&m->doc.parsed, a, cx);
 	m->scope = (struct model_scope){.arena = a, .cx = cx, .dims = ir_dims_create(a)};
 	strmap_init(&m->scope.params, a);
@@ -105,11 +109,15 @@ static struct frontend_model *create(struct diag_context *cx, const char *path,
 /* The text that stands for a hub folder or a GGUF file; NULL for other files, or after a diagnostic. */
 static const char *made_text(struct frontend_model *m, bool is_folder, const char *at, enum tfmc_status *st)
 {
+	const char *text = NULL, *keys = NULL;
 	if (is_folder)
-		return folder_model(&m->doc.parsed, m->doc.path, m->options.name, at, st);
-	return gguf_model_is(m->cx, m->doc.path)
-	               ? gguf_model(&m->doc.parsed, m->doc.path, m->options.name, at)
-	               : NULL;
+		text = folder_model(&m->doc.parsed, m->doc.path, m->options.name, at, st);
+	else if (gguf_model_is(m->cx, m->doc.path))
+		text = gguf_model(&m->doc.parsed, m->doc.path, m->options.name, at);
+	for (size_t i = 0; text != NULL && i < m->options.n_ignored; i++)
+		keys = arena_printf(&m->arena, "%s%s%s", keys == NULL ? "" : keys, keys == NULL ? "" : ", ",
+		                    folder_scalar(&m->arena, m->options.ignored[i]));
+	return keys == NULL ? text : arena_printf(&m->arena, "%shub: {ignore: {mine: [%s]}}\n", text, keys);
 }
 
 /* Files of a folder that its text is made of and does not name. */

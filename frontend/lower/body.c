@@ -217,6 +217,7 @@ static const char *plain_path(struct lowering *lw, const char *pattern)
 bool lower_body(struct lowering *lw, const struct graph_body *body, bool loop)
 {
 	struct lower_frame frame = {lw->frame, body, 0, loop};
+	size_t errors = lw->cx->n_errors;
 	bool ok = true;
 	lw->frame = &frame;
 	for (size_t i = 0; ok && i < body->n; i++) {
@@ -227,6 +228,10 @@ bool lower_body(struct lowering *lw, const struct graph_body *body, bool loop)
 		irb_set_loc(lw->b, loc);
 		ok = node->kind == GRAPH_REPEAT ? repeat(lw, node) : statement(lw, node->st);
 	}
+	/* The builder refuses sizes beyond its limits without a message. */
+	bool counted = !arena_failed(lw->arena) && !arena_failed(&lw->module->arena);
+	if (!ok && counted && lw->cx->n_errors == errors)
+		lower_fail(lw, LOC_NONE, DIAG_LIMIT, "a tensor of this statement is too large");
 	lw->frame = frame.outer;
 	return ok;
 }

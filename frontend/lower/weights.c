@@ -37,6 +37,7 @@ enum tfmc_status weights_open(struct frontend_model *m)
 	    (weight_files_open_all(m->weights.files, m->doc.dir, yaml_find(section, "files")) != TFMC_OK ||
 	     weight_files_unpack(m->weights.files, &m->arena, m->cx, yaml_find(section, "packed")) !=
 	             TFMC_OK ||
+	     weight_files_unwrap(m->weights.files, yaml_find(section, "unwrap")) != TFMC_OK ||
 	     weight_files_strip(m->weights.files, yaml_find(section, "strip_prefix")) != TFMC_OK ||
 	     weight_files_ignore(m->weights.files, yaml_find(section, "ignore")) != TFMC_OK))
 		return TFMC_INVALID;
@@ -110,6 +111,14 @@ static const struct ir_wexpr *check_floats(struct lowering *lw, const char *path
 	return NULL;
 }
 
+/* Hub files may have more rows than the configuration has ids: tables are padded to a multiple of 64. */
+static bool is_vocabulary(const struct frontend_model *m, const struct weight_need *need)
+{
+	const struct model_param *vocab = strmap_get(&m->scope.params, "vocab");
+	return m->doc.hub_path != NULL && vocab != NULL && vocab->state == PARAM_DONE &&
+	       vocab->value.kind == VALUE_INT && vocab->value.i == need->dims[0] && need->groups <= 1;
+}
+
 static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_need *need, const char *path)
 {
 	struct frontend_model *m = lw->m;
@@ -127,6 +136,7 @@ static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_n
 		return NULL;
 	r->want = (struct weight_want){.path = path, .loc = lw->loc.at, .rank = need->rank};
 	memcpy(r->want.dims, need->dims, sizeof(need->dims));
+	r->want.is_vocabulary = is_vocabulary(m, need);
 	if (model_section(m, "weights") == NULL) {
 		lower_fail(lw, LOC_NONE, DIAG_MISSING, "the model has parameters ('%s') but no 'weights'",
 		           path);

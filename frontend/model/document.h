@@ -17,7 +17,9 @@ struct model_document {
 	const struct yaml_node *root;    /* with what it is based on: base, include, preset */
 	const char *preset;              /* name of the one it is made from; NULL: none */
 	const char *hub_path;            /* configuration that parameters of the preset come from, or NULL */
-	struct parsed_files parsed;      /* JSON and GGUF files */
+	const char *const *ignored;      /* --ignore-key: globs of keys of the configuration */
+	size_t n_ignored;
+	struct parsed_files parsed; /* JSON and GGUF files */
 	struct {
 		const char **items;
 		size_t n, cap;

@@ -359,7 +359,7 @@ static bool has_prefix(const char *s, const char *prefix)
 static bool fits_any(const struct weight_files *wf, const char *prefix)
 {
 	for (size_t i = 0; i < wf->tensors.n; i++) {
-		if (has_prefix(wf->tensors.items[i]->name, prefix))
+		if (has_prefix(wf->tensors.items[i]->key, prefix))
 			return true;
 	}
 	return prefix[0] == '\0';
@@ -371,8 +371,8 @@ static enum tfmc_status strip(struct weight_files *wf, const struct yaml_node *p
 	wf->names = NULL;
 	for (size_t i = 0; i < wf->tensors.n; i++) {
 		struct stored_tensor *t = wf->tensors.items[i];
-		bool strips = has_prefix(t->name, prefix->text) && strlen(t->name) > prefix->len;
-		t->key = t->name + (strips ? prefix->len : 0);
+		bool strips = has_prefix(t->key, prefix->text) && strlen(t->key) > prefix->len;
+		t->key += strips ? prefix->len : 0;
 		const struct stored_tensor *before = strmap_get(&wf->by_name, t->key);
 		if (before != NULL) {
 			diag_error(wf->cx, prefix->loc, DIAG_NAME_CLASH,
@@ -403,6 +403,21 @@ enum tfmc_status weight_files_strip(struct weight_files *wf, const struct yaml_n
 		diag_note(wf->cx, wf->tensors.items[0]->loc, "the first tensor is '%.200s'",
 		          wf->tensors.items[0]->name);
 	return TFMC_INVALID;
+}
+
+enum tfmc_status weight_files_unwrap(struct weight_files *wf, const struct yaml_node *prefixes)
+{
+	if (prefixes == NULL)
+		return TFMC_OK;
+	struct yaml_list list = yaml_as_list(wf->arena, prefixes);
+	for (size_t i = 0; i < list.n * list.n; i++) { /* in any order around each other */
+		const struct yaml_node *prefix = list.items[i % list.n];
+		if (!yaml_expect(wf->cx, prefix, YAML_SCALAR, "unwrap"))
+			return TFMC_INVALID;
+		if (prefix->len > 0 && fits_any(wf, prefix->text))
+			TFMC_TRY(strip(wf, prefix));
+	}
+	return TFMC_OK;
 }
 
 enum tfmc_status weight_files_ignore(struct weight_files *wf, const struct yaml_node *globs)

@@ -51,7 +51,9 @@ TFMC_MUST_USE enum tfmc_status weight_files_unpack(struct weight_files *wf, stru
                                                    struct diag_context *cx, const struct yaml_node *word);
 /* A further tensor with its name, file and place; false after a diagnostic when there is one of the name. */
 TFMC_MUST_USE bool weight_files_add(struct weight_files *wf, struct stored_tensor *t);
-/* weights.strip_prefix and weights.ignore (NULL: absent); after all files are open, strip first. */
+/* weights.unwrap, weights.strip_prefix and weights.ignore (NULL: absent), in this order after all files are open. Of the
+ * prefixes of unwrap each one is taken from the names that begin with it; of strip_prefix the first that fits a name. */
+TFMC_MUST_USE enum tfmc_status weight_files_unwrap(struct weight_files *wf, const struct yaml_node *prefixes);
 TFMC_MUST_USE enum tfmc_status weight_files_strip(struct weight_files *wf, const struct yaml_node *prefixes);
 TFMC_MUST_USE enum tfmc_status weight_files_ignore(struct weight_files *wf, const struct yaml_node *globs);
 

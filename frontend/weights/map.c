@@ -303,6 +303,14 @@ static const struct ir_wexpr *check_shape(struct weight_map *m, const struct wei
 	            memcmp(x->dims, want->dims, (size_t)want->rank * sizeof(int64_t)) == 0;
 	if (same)
 		return x;
+	bool longer = want->is_vocabulary && x->rank == want->rank && x->dims[0] > want->dims[0] &&
+	              memcmp(x->dims + 1, want->dims + 1, (size_t)(want->rank - 1) * sizeof(int64_t)) == 0;
+	if (longer) {
+		diag_warning(m->cx, want->loc, DIAG_WEIGHT_SHAPE,
+		             "the vocabulary has %lld ids, %s has rows for %lld: the first ones are used",
+		             (long long)want->dims[0], describe_source(m, x), (long long)x->dims[0]);
+		return wexpr_slice(m->arena, 0, 0, want->dims[0], x);
+	}
 	const char *hint = shape_hint(m, want, p, x);
 	diag_error(m->cx, want->loc, DIAG_WEIGHT_SHAPE, "the parameter '%.200s' wants %s, %s is %s%s",
 	           want->path, weight_shape_text(m->arena, want->rank, want->dims), describe_source(m, x),

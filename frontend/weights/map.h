@@ -49,6 +49,7 @@ struct weight_want {
 	struct loc loc;   /* the step that owns the parameter */
 	int rank;
 	int64_t dims[IR_RANK_MAX];
+	bool is_vocabulary; /* a row for each id: the tensor may have further rows, which are left out with a warning */
 };
 /* The expression of a parameter, exactly of the wanted shape; NULL after a diagnostic. */
 const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight_want *want);

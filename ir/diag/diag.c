@@ -74,6 +74,11 @@ static bool admit(struct diag_context *cx, enum diag_severity severity)
 	return !cx->drop_notes;
 }
 
+bool diag_is_full(const struct diag_context *cx)
+{
+	return cx->max_errors != 0 && cx->n_errors >= cx->max_errors;
+}
+
 void diag_error(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
 {
 	if (!admit(cx, DIAG_ERROR))

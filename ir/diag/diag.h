@@ -94,6 +94,8 @@ void diag_environment(struct diag_context *cx, struct loc loc, enum diag_code co
         TFMC_PRINTF(4, 5);
 void diag_warning(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
         TFMC_PRINTF(4, 5);
+/* Whether a further error would only be counted. */
+bool diag_is_full(const struct diag_context *cx);
 /* Attached to the diagnostic before it, and suppressed with it. */
 void diag_note(struct diag_context *cx, struct loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
 void diag_remark(struct diag_context *cx, struct loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);

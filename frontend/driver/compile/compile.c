@@ -153,6 +153,8 @@ struct frontend_options driver_frontend_options(const struct driver *d)
 	const struct driver_options *o = &d->options;
 	return (struct frontend_options){.sets = o->set.items,
 	                                 .n_sets = o->set.n,
+	                                 .ignored = o->ignore_key.items,
+	                                 .n_ignored = o->ignore_key.n,
 	                                 .allow_unused = o->allow_unused,
 	                                 .name = o->name,
 	                                 .context = option_int(o->context, 0),

@@ -19,7 +19,8 @@ import tempfile
 import seeded
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TOOLS = {"unsloth_fixed": True, "unsloth_version": "1.2", "model_max_length": 99, "_attn_implementation_autoset": True, "tokenizer_name": "x/y",
+TOOLS = {"unsloth_fixed": True, "unsloth_version": "1.2", "model_max_length": 99, "_model_name_or_path": "x", "eos_token_ids": [1, 2], "unk_token_id": 3, "xla_device": None,
+         "image_token_id": 4, "cache_implementation": "static", "experts_implementation": "eager", "base_model": "x", "language": ["en"], "_attn_implementation_autoset": True, "tokenizer_name": "x/y",
          "custom_pipelines": {"text-generation": {"impl": "a.B", "pt": "C"}}, "transformers.js_config": {"kv_cache_dtype": {"q4f16": "float16"}},
          "sentence_transformers": {"activation_fn": "x.Identity", "version": "4"}, "sbert_ce_default_activation_function": "x.Identity"}
 GPT2 = {"model_type": "gpt2", "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 9, "vocab_size": 17}
@@ -47,6 +48,7 @@ SAME = [
     ("falcon", {"ff_factor": 4}),
     ("opt_bare", {"learned_embeddings": True, "scale_embeddings": False}),
     ("nomic_bert", {"parallel_block_tied_norm": False}),
+    ({**LLAMA, "is_decoder": True}, {"pretraining_tp": None, "bos_token_ids": [1], "assistant_early_exit": None}),
     (MARIAN, {"normalize_embedding": False, "static_position_embeddings": True, "normalize_before": False, "add_final_layer_norm": False}),
     ("mbart", {"save_step": 3, "replacing_rate": 0, "student_encoder_layers": None, "student_decoder_layers": None}),
     ({**MPT, "attn_config": {"alibi": True}}, {"attn_config": {"alibi": True, "_name_or_path": "", "bad_words_ids": None, "clip_qkv": None, "softmax_scale": None,
@@ -72,13 +74,17 @@ ALIKE = [
     ({**LLAMA, "model_type": "phi", "partial_rotary_factor": 0.5}, {**LLAMA, "model_type": "phi"}, {**LLAMA, "model_type": "phi", "partial_rotary_factor": 0.25}),
 ]
 REFUSED = [
-    ({**LLAMA, "use_mrope": 1, "second": 2}, ["'use_mrope'", "'second'", "hub: {ignore: {mine: ["]),
+    ({**LLAMA, "use_mrope": 1, "second": 2}, ["'use_mrope'", "'second'", "--ignore-key=use_mrope --ignore-key=second,", 'hub: {ignore: {mine: ["use_mrope", "second"]}}']),
+    ({**LLAMA, "num_attention_heads": 100000, "head_dim": 24}, ["a tensor of this statement is too large"]),
     ({**LLAMA, "model_type": "qwen2", "use_mrope": True}, ["'use_mrope' is true"]),
     ({**LLAMA, "rope_interleaved": True}, ["'rope_interleaved' is true"]),
     ({**MARIAN, "normalize_embedding": True}, ["'normalize_embedding' is true"]),
     ({**LLAMA, "model_type": "phi3", "lm_head_bias": True}, ["'lm_head_bias' is true"]),
     ({**MPT, "attn_config": {"qk_ln": True}}, ["'attn_config.qk_ln' is true"]),
 ]
+# beginnings that wrappers put in front of the names of tensors: what replaces the beginning of a name
+WRAPPED = [("llama3", "", "_orig_mod."), ("llama3", "", "module._orig_mod."), ("llama3", "", "language_model."), ("llama3", r"model\.", "model.language_model."),
+           ("bert_classes", "", "module."), ("flan_t5", "", "_orig_mod.")]
 # (family, the stored head in place of the tied one, its parameter)
 HEADS = [
     *((family, "lm_head.weight", "head.weight") for family in ("gemma", "gemma3", "starcoder2", "falcon", "gpt_neo", "gpt_bigcode", "mpt_clipped", "opt_bare")),
@@ -197,6 +203,41 @@ def heads(tmp, family, name, parameter):
         fail(family, name, "copy, own, untied:", found, result.stdout, result.stderr)
 
 
+def folders(tmp):
+    """--ignore-key on every kind of command and in what import writes; names of weight files; rows behind the vocabulary."""
+    folder = folder_of(tmp, {**GPT2, "unheard": {"of": 3}})
+    plain = os.path.join(tmp, "m.yaml")
+    made = call("import", folder, "-o", plain, "--ignore-key=unheard.*")
+    for result, code, part in ((made, 0, ""), (call("expand", plain), 0, ""), (call("expand", folder), 1, "--ignore-key=unheard.of,"),
+                               (call("expand", folder, "--ignore-key=unheard.of"), 0, ""), (call("expand", folder, "--ignore-key=unheard.of", "--ignore-key=nope"), 1, "no key of config.json is called 'nope'"),
+                               (call("inspect", folder, "--ignore-key=unheard.of", "--ignore-key=n_layer"), 1, "h.2.ln_1.weight"),
+                               (call("expand", os.path.join(HERE, "vit_timm", "head.yaml"), "--ignore-key=x"), 1, "--ignore-key is about a configuration")):
+        if result.returncode != code or part not in result.stderr:
+            fail("--ignore-key:", result.args, result.stderr)
+    rows = [(n, list(s)) for n, s, *_ in seeded.read_list(os.path.join(HERE, "llama3", "tensors.txt"))]
+    folder = folder_of(tmp, config_of("llama3"), [(n, [s[0] + 7, *s[1:]] if s[0] == 193 else s) for n, s in rows])
+    os.rename(os.path.join(folder, "model.safetensors"), os.path.join(folder, "it's \"new\"\n.safetensors"))
+    result = call("inspect", folder)
+    if result.returncode != 0 or result.stderr.count("the vocabulary has 193 ids") != 2 or "head.weight: f32[193,84]" not in result.stdout:
+        fail("more rows, odd names:", result.stdout, result.stderr)
+    for name in os.listdir(folder):
+        if name != "config.json":
+            os.remove(os.path.join(folder, name))
+    for name, part in (("pytorch_model.bin", "pickles of PyTorch"), ("model.onnx", "a graph of ONNX"), ("x.gguf", "GGUF files"), ("adapter_config.json", "an adapter (LoRA)")):
+        open(os.path.join(folder, name), "w", encoding="utf-8").close()
+        result = call("inspect", folder)
+        os.remove(os.path.join(folder, name))
+        if result.returncode != 3 or part not in result.stderr or "note: " not in result.stderr:
+            fail("a folder with", name, result.stderr)
+    part = os.path.join(folder, "x-00002-of-00003.gguf")
+    with open(part, "wb") as f:
+        f.write(b"GGUF\3\0\0\0" + bytes(16))
+    result = call("expand", part)
+    if "part 2 of 3" not in result.stderr or "'x-00001-of-00003.gguf'" not in result.stderr:
+        fail("part 2:", result.stderr)
+    os.remove(part)
+
+
 def own_keys(tmp):
     """A model file may say of keys that they change nothing."""
     folder = folder_of(tmp, {**GPT2, "wandb": {"run": 3}})
@@ -234,7 +275,12 @@ def main():
                 fail(family, renamed, further, result.stderr)
         for family, name, parameter in HEADS:
             heads(tmp, family, name, parameter)
+        for family, old, new in WRAPPED:
+            result = call("plan", folder_of(tmp, config_of(family), names(family, [("^" + old, new)], [])))
+            if result.returncode != 0:
+                fail(family, new, result.stderr)
         own_keys(tmp)
+        folders(tmp)
     print(f"{len(SAME)} same, {len(ALIKE)} alike, {len(REFUSED)} refused, {len(HEADS)} heads, {len(NAMES)} files")
 
 
