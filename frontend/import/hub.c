@@ -7,6 +7,7 @@
  *     same: {pretraining_tp: 1}                       only this value is what the preset computes
  *     count: {id2label: classes}                      how many entries an object has -> param
  *     runs: {attention_types: types}                  [[[a, b], 2], ...] -> param: the list a, b, a, b,
+ *     given: {rope: {kind: default}}           an object that is there -> params that are else than without it
  *     nulls: {sliding_window: 0}                      what null says where absence says something else
  *     ignore: {name: [use_cache, "*dropout"]}         does not change the computation; lists with names, which
  *                                                     add up along presets. The lists of a model file and
@@ -36,6 +37,7 @@ struct hub {
 	const struct hub_config *c;
 	const struct yaml_node *keys, *same, *count, *runs, *words, *within, *nulls, *ignore;
 	const struct yaml_node *params;
+	const struct yaml_node *given;
 	const struct yaml_node *own; /* lists of the model file and the command line, or NULL */
 	struct {
 		const char **items;
@@ -376,6 +378,10 @@ static bool one_key(struct hub *h, const char *key, const struct json_node *v)
 	if (want != NULL)
 		return check_same(h, key, want, v);
 	if (v->kind == JSON_NODE_OBJECT) {
+		const struct yaml_node *given = yaml_find(h->given, key);
+		for (size_t i = 0; given != NULL && given->kind == YAML_MAPPING && i < given->n; i++)
+			h->params = yaml_with(h->d->arena, h->params, given->pairs[i].key->text,
+			                      given->pairs[i].value);
 		for (size_t i = 0; i < v->n && !diag_is_full(h->d->cx); i++)
 			ok = one_key(h, arena_printf(h->d->arena, "%s.%s", key, v->keys[i]), &v->items[i]) &&
 			     ok;
@@ -545,6 +551,7 @@ const struct yaml_node *hub_apply(struct model_document *d, const struct hub_con
 	                .within = yaml_find(table, "within"),
 	                .nulls = yaml_find(table, "nulls"),
 	                .ignore = yaml_find(table, "ignore"),
+	                .given = yaml_find(table, "given"),
 	                .own = own,
 	                .here = c->loc,
 	                .params = params};

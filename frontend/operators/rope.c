@@ -90,7 +90,11 @@ static double yarn(const struct rope_turn *r, int64_t pair, double frequency)
 	double fast = pair_of_turns(r, r->beta_fast), slow = pair_of_turns(r, r->beta_slow);
 	double lo = fmax(r->truncate ? floor(fast) : fast, 0);
 	double hi = fmin(r->truncate ? ceil(slow) : slow, (double)r->dim - 1);
-	double ramp = fmin(fmax(((double)pair - lo) / fmax(hi - lo, 0.001), 0), 1);
+	double span =
+	        hi == lo
+	                ? 0.001
+	                : hi - lo; /* negative where both lie on one side: no pair, or every one, is on the ramp */
+	double ramp = fmin(fmax(((double)pair - lo) / span, 0), 1);
 	return frequency / r->factor * ramp + frequency * (1 - ramp);
 }
 

@@ -33,6 +33,7 @@ MISTRAL = {**LLAMA, "model_type": "mistral", "num_key_value_heads": 3, "max_posi
 GEMMA2 = {**LLAMA, "model_type": "gemma2", "num_key_value_heads": 3, "max_position_embeddings": 9}
 MOE = {**LLAMA, "model_type": "qwen3_moe", "num_key_value_heads": 3, "head_dim": 8, "num_hidden_layers": 2, "num_experts": 3, "num_experts_per_tok": 2,
        "moe_intermediate_size": 5, "use_sliding_window": True, "sliding_window": 4}
+OSS = {**LLAMA, "model_type": "gpt_oss", "num_key_value_heads": 3, "head_dim": 8, "num_local_experts": 3, "num_experts_per_tok": 2, "max_position_embeddings": 9}
 VIT = {"model_type": "vit", "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 7, "image_size": 4, "patch_size": 2}
 BERT = {"model_type": "bert", "architectures": ["BertForSequenceClassification"], "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3,
         "intermediate_size": 7, "vocab_size": 17, "max_position_embeddings": 9}
@@ -66,6 +67,11 @@ ALIKE = [
      {**LLAMA, "rope_scaling": {**YARN, "type": "yarn", "mscale": 1.0, "mscale_all_dim": 0.5}}),
     ({**LLAMA, "rope_scaling": {"type": "linear", "factor": 2.0}}, {**LLAMA, "rope_parameters": {"type": "linear", "rope_type": "linear", "factor": 2.0}}, LLAMA),
     ({**LLAMA, "model_type": "qwen2"}, {**LLAMA, "model_type": "qwen2", "rope_theta": 10000.0}, {**LLAMA, "model_type": "qwen2", "rope_theta": 1000000.0}),
+    # the defaults of gpt-oss are one object of rope_parameters: a part of it alone has other ones
+    ({**OSS, "rope_parameters": {"rope_theta": 150000.0}}, {**OSS, "rope_parameters": {"rope_type": "default"}}, OSS),
+    ({**OSS, "rope_parameters": {"rope_type": "yarn", "factor": 2.0, "truncate": False}},
+     {**OSS, "rope_scaling": {"rope_type": "yarn", "factor": 2.0, "truncate": False, "original_max_position_embeddings": 9}},
+     {**OSS, "rope_parameters": {"rope_type": "yarn", "factor": 2.0, "truncate": False, "original_max_position_embeddings": 4096}}),
     # the library gives all layers of Qwen3-MoE the window
     ({**MOE, "max_window_layers": 1}, {**MOE, "max_window_layers": 0, "layer_types": ["full_attention", "sliding_attention"]}, {**MOE, "use_sliding_window": False}),
     # labels: as many as have names, else num_labels, else two
