@@ -21,7 +21,8 @@ struct frontend_model;
 struct frontend_options {
 	const char *const *sets; /* "key=value", as given to --set */
 	size_t n_sets;
-	const char *const *ignored; /* keys of a configuration that count as absent, globs, as given to --ignore-key */
+	const char *const
+	        *ignored; /* keys of a configuration that count as absent, globs, as given to --ignore-key */
 	size_t n_ignored;
 	bool allow_unused; /* tensors that are neither used nor ignored: warnings instead of errors */
 	bool score;        /* with generate: also the function score */
