@@ -60,9 +60,9 @@ TFMC_MUST_USE enum tfmc_status frontend_lower(struct frontend_model *m, struct i
  * ("": it lies there); NULL when the model was loaded from a file. */
 const char *frontend_folder_text(struct frontend_model *m, const char *at);
 
-/* Appends the model as one YAML document of the next lower level: a preset by its steps, steps by statements.
- */
-TFMC_MUST_USE enum tfmc_status frontend_expand(struct frontend_model *m, struct buf *out);
+/* Appends the model as one YAML document of the next lower level: a preset by its steps, steps by statements. `at`: the
+ * model's directory as seen from the document ("": it lies there), for the names of files. */
+TFMC_MUST_USE enum tfmc_status frontend_expand(struct frontend_model *m, const char *at, struct buf *out);
 
 /* Appends the JSON Schema of model files. */
 void frontend_schema(struct buf *out);

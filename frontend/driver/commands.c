@@ -29,22 +29,6 @@ enum tfmc_status driver_emit_text(struct driver *d, const struct buf *text)
 	return outputs_commit(&d->outputs);
 }
 
-enum exit_code command_expand(struct driver *d)
-{
-	struct frontend_model *m;
-	enum tfmc_status st = driver_read(d, &m);
-	if (st != TFMC_OK)
-		return exit_code_of(st);
-	struct buf text;
-	buf_init(&text);
-	st = frontend_expand(m, &text);
-	if (st == TFMC_OK)
-		st = driver_emit_text(d, &text);
-	buf_destroy(&text);
-	frontend_destroy(m);
-	return exit_code_of(st);
-}
-
 static const char *real_dir(struct driver *d, const char *dir)
 {
 	char *real = realpath(dir[0] == '\0' ? "." : dir, NULL);
@@ -76,6 +60,22 @@ static const char *seen_from_output(struct driver *d, const char *dir)
 	if (*down == '\0' && *up != '\0')
 		return arena_strndup(&d->arena, up, strlen(up) - 1);
 	return arena_printf(&d->arena, "%s%s", up, down);
+}
+
+enum exit_code command_expand(struct driver *d)
+{
+	struct frontend_model *m;
+	enum tfmc_status st = driver_read(d, &m);
+	if (st != TFMC_OK)
+		return exit_code_of(st);
+	struct buf text;
+	buf_init(&text);
+	st = frontend_expand(m, seen_from_output(d, frontend_dir(m)), &text);
+	if (st == TFMC_OK)
+		st = driver_emit_text(d, &text);
+	buf_destroy(&text);
+	frontend_destroy(m);
+	return exit_code_of(st);
 }
 
 /* The folder is loaded first, so that what is written has been checked. */

@@ -62,12 +62,16 @@ static const struct yaml_node *moved_check(struct arena *a, const struct yaml_no
 
 const struct yaml_node *compose_moved(struct arena *a, const struct yaml_node *root, const char *dir)
 {
-	static const char *const top[] = {"hf"}, *const files[] = {"files"}, *const map[] = {"map"};
+	static const char *const top[] = {"hf"}, *const files[] = {"files"}, *const map[] = {"map"},
+	                         *const profile[] = {"profile"};
 	static const char *const tokenizer[] = {"file",  "vocab",  "merges", "config",      "special",
 	                                        "added", "source", "target", "target_vocab"};
 	const struct yaml_node *weights = yaml_find(root, "weights"), *tok = yaml_find(root, "tokenizer");
 	const struct yaml_node *checks = yaml_find(root, "checks"), *rows = yaml_find(weights, "map");
+	const struct yaml_node *quantize = yaml_find(root, "quantize");
 	root = moved_keys(a, root, top, 1, dir);
+	if (quantize != NULL)
+		root = yaml_with(a, root, "quantize", moved_keys(a, quantize, profile, 1, dir));
 	weights = moved_keys(a, weights, files, 1, dir);
 	if (rows != NULL && rows->kind == YAML_SCALAR && !yaml_is(rows, "identity"))
 		weights = moved_keys(a, weights, map, 1, dir);

@@ -7,7 +7,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "frontend/import/compose.h"
 #include "frontend/model/model.h"
+#include "frontend/text/yaml_edit.h"
 
 static bool needs_quotes(const struct yaml_node *node)
 {
@@ -178,6 +180,23 @@ static void print_interface(struct buf *out, const struct frontend_model *m)
 		print_input(out, m, &m->inputs.items[i]);
 }
 
+/* The document with names of files as seen from `at`. Patterns of a preset, which may fit no parameter, may do so in what is
+ * written, too. */
+static const struct yaml_node *moved_document(struct frontend_model *m, const char *at)
+{
+	const struct yaml_node *root = m->doc.root, *weights = yaml_find(root, "weights"),
+	                       *map = yaml_find(weights, "map");
+	bool is_foreign = false;
+	for (size_t i = 0; map != NULL && map->kind == YAML_MAPPING && i < map->n; i++)
+		is_foreign = is_foreign || map->pairs[i].key->loc.source != root->loc.source;
+	if (is_foreign) {
+		const struct yaml_node *allow = yaml_scalar(&m->arena, weights->loc, "allow", false);
+		weights = allow != NULL ? yaml_with(&m->arena, weights, "unmatched", allow) : NULL;
+		root = weights != NULL ? yaml_with(&m->arena, root, "weights", weights) : NULL;
+	}
+	return root != NULL && at[0] != '\0' ? compose_moved(&m->arena, root, at) : root;
+}
+
 /* The merged document; params have been printed. */
 static void print_steps(struct buf *out, const struct frontend_model *m)
 {
@@ -194,8 +213,11 @@ static void print_steps(struct buf *out, const struct frontend_model *m)
 	}
 }
 
-enum tfmc_status frontend_expand(struct frontend_model *m, struct buf *out)
+enum tfmc_status frontend_expand(struct frontend_model *m, const char *at, struct buf *out)
 {
+	m->doc.root = moved_document(m, at);
+	if (m->doc.root == NULL)
+		return TFMC_NO_MEMORY;
 	buf_printf(out, "tfmc: 1\nname: %s\n", m->name);
 	print_params(out, m);
 	if (yaml_find(m->doc.written, "preset") != NULL || yaml_find(m->doc.written, "hf") != NULL) {

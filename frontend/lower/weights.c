@@ -43,8 +43,9 @@ enum tfmc_status weights_open(struct frontend_model *m)
 		return TFMC_INVALID;
 	TFMC_TRY(profile_open(m));
 	struct weight_map *map = weight_map_create(&m->arena, m->cx, m->weights.files, &m->weights.env);
-	if (map == NULL ||
-	    weight_map_read(map, yaml_find(section, "map"), m->doc.dir, m->doc.root->loc.source) != TFMC_OK)
+	/* Patterns of presets and bases serve several models; those of the model's own file are there for a reason. */
+	uint32_t must_match = yaml_is(yaml_find(section, "unmatched"), "allow") ? 0 : m->doc.root->loc.source;
+	if (map == NULL || weight_map_read(map, yaml_find(section, "map"), m->doc.dir, must_match) != TFMC_OK)
 		return TFMC_INVALID;
 	note_files(m, yaml_find(section, "map"));
 	m->weights.map = map;

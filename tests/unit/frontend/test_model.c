@@ -70,7 +70,7 @@ static struct frontend_model *load(const char *text, const struct frontend_optio
 static const char *expanded(struct frontend_model *m, struct buf *out)
 {
 	buf_init(out);
-	ck_assert_int_eq(frontend_expand(m, out), TFMC_OK);
+	ck_assert_int_eq(frontend_expand(m, "", out), TFMC_OK);
 	return out->data;
 }
 
