@@ -263,11 +263,9 @@ static uint64_t prefill_rows(const struct feeder *f)
 	return most > 0 && (uint64_t)most < rows ? (uint64_t)most : rows;
 }
 
-/* Of a prompt that takes several calls, all ids are looked at before the first: rings cannot be taken back.
- */
-static int check_ids(const struct feeder *f, const int32_t *ids, uint64_t n)
+int feeder_check_ids(const struct feeder *f, const char *entry, const int32_t *ids, uint64_t n)
 {
-	const struct tfmc_record_tensor *t = tokens_of(f, "prefill");
+	const struct tfmc_record_tensor *t = tokens_of(f, entry);
 	return t ? feed_check_ids(f->session, phrase(f->record, t), ids, n, t->below) : (int)TFMC_RT_OK;
 }
 
@@ -286,8 +284,8 @@ int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n)
 		                     (unsigned long long)n, (long long)f->record->prefix);
 	if (!ids)
 		return TFMC_RT_E_NULL;
-	if (n > rows)
-		TRY(check_ids(f, ids, n));
+	if (n > rows) /* all ids before the first call: rings cannot be taken back */
+		TRY(feeder_check_ids(f, "prefill", ids, n));
 	int32_t call_end = f->call_end;
 	if (n > rows && !call_end)
 		f->call_end = (int32_t)(session_first_length(f->session) + (int64_t)n);

@@ -38,6 +38,8 @@ int feeder_prefill(struct feeder *f, const int32_t *ids, uint64_t n);
 int feeder_step(struct feeder *f, const int32_t *ids);
 /* The sequence has as many tokens as turn by the short factors, and has to be read again with one more. */
 int feeder_rereads(const struct feeder *f, int64_t sequence);
+/* TFMC_RT_E_PROMPT, with a fault: one of n ids is outside of the vocabulary of the entry `prefill` or `step`. */
+int feeder_check_ids(const struct feeder *f, const char *entry, const int32_t *ids, uint64_t n);
 /* The entry step can leave rows alone. */
 int feeder_has_lengths(const struct feeder *f);
 /* Feeds ids [batch, n], n <= score_rows; log_p [batch, n]: of targets [batch, n], each after its id. */

@@ -264,12 +264,18 @@ static int set_rows(struct tfmc_slots *s, const struct tfmc_slot_token *tokens, 
 		int64_t row = s->slots[tokens[i].slot].sequence;
 		if (s->lengths[row])
 			return TFMC_RT_E_SLOT;
-		if (tfmc_session_length(s->session, row) >= (int64_t)session_context(s->session))
-			return TFMC_RT_E_FULL;
 		s->lengths[row] = 1;
 		s->ids[row] = tokens[i].id;
 		*end = row + 1 > *end ? row + 1 : *end;
 	}
+	/* The state's own limit is the object's to check. */
+	uint64_t room = session_context(s->session);
+	if (room >= s->feeder.record->context_limit)
+		return TFMC_RT_OK;
+	TRY(feeder_check_ids(&s->feeder, "step", s->ids, (uint64_t)*end));
+	for (int64_t row = 0; row < *end; row++)
+		if (s->lengths[row] && tfmc_session_length(s->session, row) >= (int64_t)room)
+			return TFMC_RT_E_FULL;
 	return TFMC_RT_OK;
 }
 

@@ -26,8 +26,8 @@ else
 	echo "SKIPPED: the page for man (no groff)" >&2
 fi
 
-# Every option occurs in a block of the manual that is run.
-awk '/^```(sh|console)/ && !/skip=/ { on = 1; next } /^```/ { on = 0 } on || /^- (run|wrong): `tfmc / || /^ +tfmc /' \
+# Every option occurs in a block of the manual (of blocks that are not run the options are checked).
+awk '/^```(sh|console)/ { on = 1; next } /^```/ { on = 0 } on || /^- (run|wrong): `tfmc / || /^ +tfmc /' \
 	"$TFMC_SOURCE"/frontend/manual/*.md "$TFMC_SOURCE"/frontend/manual/reference/*.md >"$tmp/blocks"
 for option in $(sed -n 's/^OPTION([a-z0-9_]*, "\([^"]*\)", .*/\1/p' "$TFMC_SOURCE/frontend/driver/options/options.def"); do
 	grep -qE -- "(^|[ '\"])--?$option([= .;]|$)" "$tmp/blocks" || fail "no example of the manual has the option $option: see commands.def"

@@ -158,7 +158,8 @@ START_TEST(test_report_text)
 	buf_init(&out);
 	pass_report_print(&out, &t.report);
 	ck_assert_ptr_nonnull(strstr(out.data, "group: loops 2\n"));
-	ck_assert_msg(strstr(out.data, "arena of f: 64*S bytes, lower bound 4*S, gap") != NULL, "%s", out.data);
+	ck_assert_msg(strstr(out.data, "arena of f: 64*S bytes, lower bound 4*S, gap") != NULL, "%s",
+	              out.data);
 	buf_destroy(&out);
 	teardown(&t);
 }
