@@ -246,10 +246,31 @@ bool lower_norm(const struct call *c, struct lval *out)
 
 /* ---- positions and rows ---- */
 
+/*
+ * real, bool [B, n]: real rows are counted from 0 within the call, others are at -1. The tokens of earlier calls count
+ * without exception, as cache_length does in the library: a text with padding inside that is read in several calls has
+ * larger positions than one that is read at once.
+ */
+static bool count_real(const struct call *c, const struct ir_dim *const dims[2], struct ir_value *real,
+                       struct ir_value *count)
+{
+	struct lowering *lw = c->lw;
+	if (!call_tensor(c, "real", real))
+		return false;
+	const struct ir_type *t = type_of(c, *real);
+	if (t->dtype != DT_BOOL || t->rank != 2 || t->dims[0] != dims[0] || t->dims[1] != dims[1])
+		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
+		                  "'real' of positions wants a bool for each row, found %s",
+		                  type_text(lw, *real));
+	*count = irb_cumsum(lw->b, irb_cast(lw->b, *real, &(struct attrs_cast){.dtype = DT_I32}), NULL);
+	*count = irb_sub(lw->b, *count, irb_full_of(lw->b, 1.0, DT_I32, 2, dims), NULL);
+	return true;
+}
+
 /* i32 [B, n]: the absolute position of each row of axis 1. */
 bool lower_positions(const struct call *c, struct lval *out)
 {
-	struct ir_value x;
+	struct ir_value x, p, real;
 	struct lowering *lw = c->lw;
 	if (!call_tensor(c, "x", &x))
 		return false;
@@ -258,12 +279,18 @@ bool lower_positions(const struct call *c, struct lval *out)
 		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
 		                  "positions wants the axes batch and sequence, found %s", type_text(lw, x));
 	const struct ir_dim *dims[] = {t->dims[0], t->dims[1]};
-	struct ir_value p = irb_iota(lw->b, &(struct attrs_iota){.dims = {dims, 2}, .axis = 1});
+	bool counts = !lower_is_none(call_arg(c, "real"));
+	if (counts && !count_real(c, dims, &real, &p))
+		return false;
+	if (!counts)
+		p = irb_iota(lw->b, &(struct attrs_iota){.dims = {dims, 2}, .axis = 1});
 	if (lw->mode == LOWER_DECODE && t->dims[1] == lw->grows) {
 		const struct ir_dim *column[] = {t->dims[0], ir_dim_const(lw->module->dims, 1)};
 		struct ir_value past = irb_reshape_to(lw->b, lw->past, 2, column);
 		p = irb_add(lw->b, p, irb_broadcast_to(lw->b, past, 2, dims), NULL);
 	}
+	if (counts)
+		p = irb_where(lw->b, real, p, irb_full_of(lw->b, -1.0, DT_I32, 2, dims), NULL);
 	return give(c, out, p);
 }
 

@@ -273,8 +273,9 @@ static bool bind_own(struct template *t)
 	struct item in = item_named(t, &t->st->in), start = item_named(t, &b->start);
 	struct item path = item_value(value_string(t->st->params));
 	struct item kind = item_value(value_string(t->st->kind->kind));
-	return bind(t, "in", &in) && bind(t, "start", &start) && bind(t, "path", &path) &&
-	       bind(t, "kind_name", &kind);
+	/* stack_input: the same for the bodies of steps with an argument that is called start */
+	return bind(t, "in", &in) && bind(t, "start", &start) && bind(t, "stack_input", &start) &&
+	       bind(t, "path", &path) && bind(t, "kind_name", &kind);
 }
 
 /* x after the statements from `from` on. */

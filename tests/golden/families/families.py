@@ -95,6 +95,14 @@ def ends_with_pad(ids, lengths):
             row[n - 1] = 0
 
 
+def padding_inside(pad):
+    """Longer texts have the id of padding inside, which takes no position."""
+    def mark(ids, lengths):
+        for row, n in zip(ids, lengths):
+            row[n // 2 : n // 2 + 2 if n > 3 else 0] = pad
+    return mark
+
+
 def from_timm(tensors):
     """Tensors in timm's names as those of the hub's files."""
     out = {}
@@ -174,7 +182,7 @@ FAMILIES = {
     "qwen3_moe": causal("Qwen3MoeForCausalLM", hf.Qwen3MoeConfig(
         **llama_like(num_hidden_layers=3), head_dim=10, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=29, norm_topk_prob=True,
         decoder_sparse_step=2, **rope(1000000.0)), load=dict(experts_implementation="eager")),
-    "roberta": dict(kind="text", cls="RobertaModel", outputs=HIDDEN, pad=1, config=hf.RobertaConfig(
+    "roberta": dict(kind="text", cls="RobertaModel", outputs=HIDDEN, pad=1, mark=padding_inside(1), config=hf.RobertaConfig(
         **bert_like(pad_token_id=1, max_position_embeddings=43, type_vocab_size=1, layer_norm_eps=1e-5))),
     "stablelm": causal("StableLmForCausalLM", hf.StableLmConfig(
         **llama_like(use_qkv_bias=True), **rope(partial_rotary_factor=0.5))),
@@ -275,7 +283,7 @@ weights: {files: [model.safetensors]}
     "bert_tags": dict(kind="text", cls="BertForTokenClassification", outputs=LOGITS, types=True, config=hf.BertConfig(**bert_like(num_labels=7))),
     "distilbert_tags": dict(kind="text", cls="DistilBertForTokenClassification", outputs=LOGITS, config=hf.DistilBertConfig(
         vocab_size=V, dim=84, hidden_dim=101, n_layers=2, n_heads=7, max_position_embeddings=41, num_labels=7)),
-    "mpnet": dict(kind="text", cls="MPNetModel", pad=1, wrap=Sentence, outputs=SENTENCE, files=sentence_files(84), config=hf.MPNetConfig(
+    "mpnet": dict(kind="text", cls="MPNetModel", pad=1, mark=padding_inside(1), wrap=Sentence, outputs=SENTENCE, files=sentence_files(84), config=hf.MPNetConfig(
         **bert_like(pad_token_id=1, max_position_embeddings=43, type_vocab_size=None, layer_norm_eps=1e-5))),
     "mpnet_classes": dict(kind="text", cls="MPNetForSequenceClassification", pad=1, outputs=LOGITS, config=hf.MPNetConfig(
         **bert_like(pad_token_id=1, max_position_embeddings=43, type_vocab_size=None, num_labels=3))),
@@ -348,7 +356,7 @@ weights: {files: [model.safetensors]}
     "m2m_100": seq2seq("M2M100ForConditionalGeneration", hf.M2M100Config(
         vocab_size=V, d_model=84, encoder_layers=2, decoder_layers=3, encoder_attention_heads=7, decoder_attention_heads=6, encoder_ffn_dim=101,
         decoder_ffn_dim=75, max_position_embeddings=41, pad_token_id=1, bos_token_id=0, eos_token_id=2, decoder_start_token_id=2), 2,
-        pad=1, table=0.15, gain=1.5),
+        pad=1, mark=padding_inside(1), table=0.15, gain=1.5),
     "pegasus": seq2seq("PegasusForConditionalGeneration", hf.PegasusConfig(
         vocab_size=V, d_model=84, encoder_layers=2, decoder_layers=3, encoder_attention_heads=7, decoder_attention_heads=6, encoder_ffn_dim=101,
         decoder_ffn_dim=75, max_position_embeddings=41, scale_embedding=True, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0), 0,

@@ -274,6 +274,7 @@ def seq2seq_cases(cs, family):
         y = ids_of(30 + t, (1, t), family)
         y[:, 0] = start
         inputs = {"input_ids": ids_of(20 + n, (1, n), family), "decoder_input_ids": y}
+        family.get("mark", lambda x, l: None)(inputs["input_ids"], [n])
         out = cs.compute(want, torch_of(inputs))
         kept = {"encoder_last_hidden_state": out["encoder_last_hidden_state"][:, [0]], "logits": out["logits"][:, [0]]}
         if t == n:
@@ -282,7 +283,9 @@ def seq2seq_cases(cs, family):
         for name, size in (("encoder_last_hidden_state", n), ("logits", t)):
             cs.add(f"{'source' if size == n else 'target'}{n}x{t}", inputs, pick({name: out[name]}, some_rows(size)), some_rows(size))
     lengths, rows = [19, 3, 1], [0, 2]
-    x, mask = masked(family, ids_of(7, (3, 19), family), lengths)
+    x = ids_of(7, (3, 19), family)
+    family.get("mark", lambda x, l: None)(x, lengths)
+    x, mask = masked(family, x, lengths)
     y = ids_of(8, (3, 19), family)
     y[:, 0] = start
     y_lengths = [3, 19, 1]
