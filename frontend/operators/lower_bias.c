@@ -140,7 +140,7 @@ static bool read_buckets(const struct score_bias *s, struct buckets *k)
 	    !call_bool(c, "bidirectional", &k->both))
 		return false;
 	int64_t n = k->both ? k->n / 2 : k->n;
-	if (k->n < 2 || k->n > DISTANCE_MAX || (k->both && k->n % 2 != 0) || n < 2)
+	if (k->n < 2 || k->n > DISTANCE_MAX || n < 2)
 		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE,
 		                  "rel_bias wants at least 2 buckets for each direction");
 	if (k->reach <= n / 2 || k->reach > DISTANCE_MAX)

@@ -70,6 +70,35 @@ def marked_files():
     return out
 
 
+def word_files(more):
+    """vocab.txt of BERT's words with the tokens of another class in front."""
+    pieces = more + [w for w in folders.words("bert.json")["vocab.txt"].split("\n") if w and not w.startswith("[")]
+    vocab = {w: i for i, w in enumerate(pieces)}
+    t = folders.golden("bert.json")
+    t["model"]["vocab"], t["added_tokens"], t["post_processor"] = vocab, [dict(folders.added(w, True), id=vocab[w]) for w in more], None
+    t["model"]["unk_token"] = "[UNK]"
+    lists = {"vocab.txt": "".join(w + "\n" for w in pieces)}
+    return {"words": lists, "json": {"tokenizer.json": t}, "both": {"tokenizer.json": t, **lists}}
+
+
+def clip_files():
+    ends = ["<|startoftext|>", END]
+    lists, whole = folders.bpe_lists("clip.json", ends), folders.with_json("clip.json", specials=ends)
+    bare = {"tokenizer.json": dict(whole["tokenizer.json"], post_processor=None)}
+    return {"lists": lists, "json": whole, "bare json": bare, "both": {**lists, **bare}}
+
+
+def language_files(kind):
+    codes = folders.MBART if kind == "mbart" else folders.NLLB
+    whole = folders.languages(codes) if kind == "mbart" else folders.nllb()
+    bare = {"tokenizer.json": dict(whole["tokenizer.json"], post_processor=None, normalizer=None)}
+    return {"json": whole, "bare json": bare}
+
+
+MPNET = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
+# special_tokens_map.json: none, one that names tokens anew, one that contradicts the others
+MAPS = (None, {"mask_token": "<mask>", "pad_token": {"content": "<pad>", "lstrip": False, "rstrip": False, "single_word": False, "normalized": False}},
+        {"sep_token": "</s>", "cls_token": "<s>", "eos_token": "</s>", "bos_token": "<s>"})
 # type of config.json, class, files, flags
 CLASSES = {
     "bert": ("BertTokenizer", BERT_FILES, BERT_FLAGS),
@@ -88,14 +117,29 @@ CLASSES = {
     "xlm-roberta": ("XLMRobertaTokenizer", {"pieces": {"sentencepiece.bpe.model": folders.blob("spm_unigram.model")}, **marked_files()}, ["add_prefix_space"]),
     "t5": ("T5Tokenizer", {"pieces": {"spiece.model": folders.t5_pieces()}}, ["add_prefix_space", "legacy"]),
     "mistral": ("LlamaTokenizer", {k: v for k, v in llama_files().items() if k != "pieces"}, BYTE_FLAGS + ["legacy"]),
+    "mpnet": ("MPNetTokenizer", word_files(MPNET), BERT_FLAGS),
+    "clip_text_model": ("CLIPTokenizer", clip_files(), ["do_lower_case", "add_prefix_space"]),
+    "gemma": ("GemmaTokenizer", {"json": folders.with_json("gemma.json"), "pieces": {"tokenizer.model": folders.blob("spm_bpe.model")}}, BYTE_FLAGS[1:]),
+    "mbart": ("MBartTokenizer", language_files("mbart"), ["add_prefix_space"]),
+    "m2m_100": ("NllbTokenizer", language_files("nllb"), ["legacy_behaviour"]),
+    "albert": ("AlbertTokenizer", {"json": folders.with_json("albert.json"), "pieces": {"spiece.model": folders.blob("spm_unigram.model")}}, ["do_lower_case", "keep_accents", "remove_space"]),
+    "pegasus": ("PegasusTokenizer", {"json": folders.with_json("t5.json")}, []),
+    "deberta": ("DebertaTokenizer", byte_files("roberta.json", ["<mask>"]), ["add_prefix_space"]),
+    "camembert": ("CamembertTokenizer", {"json": folders.with_json("xlmr.json")}, ["add_prefix_space"]),
+    "mixtral": ("LlamaTokenizer", {k: v for k, v in llama_files().items() if k != "pieces"}, BYTE_FLAGS + ["legacy"]),
+    "qwen3": ("Qwen2Tokenizer", qwen_files(), BYTE_FLAGS),
+    "phi3": ("LlamaTokenizer", {"json": folders.with_json("mistral.json")}, BYTE_FLAGS),
+    "cohere": ("CohereTokenizer", {k: v for k, v in byte_files("gpt2.json", [END]).items() if k != "lists"}, BYTE_FLAGS),
     "gpt_bigcode": ("GPT2Tokenizer", {k: v for k, v in byte_files("gpt2.json", [END]).items() if k != "lists"}, BYTE_FLAGS),
 }
 
 
-def build(folder, kind, files, config):
+def build(folder, kind, files, config, special):
     everything = {"config.json": {"model_type": kind}, "model.safetensors": b"", **files}
     if config is not None:
         everything["tokenizer_config.json"] = config
+    if special is not None:
+        everything["special_tokens_map.json"] = special
     for name in os.listdir(folder):
         os.remove(os.path.join(folder, name))
     for name, content in everything.items():
@@ -140,12 +184,12 @@ def main():
         if sys.argv[2:] and kind not in sys.argv[2:]:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            for (label, content), config in itertools.product(files.items(), configs(name, flags)):
-                build(folder, kind, content, config)
+            for (label, content), config, special in itertools.product(files.items(), configs(name, flags), MAPS):
+                build(folder, kind, content, config, special)
                 try:
                     want = ids_of_library(folder)
                 except Exception as e:
-                    print(kind, label, config, "library:", str(e)[:100])
+                    print(kind, label, config, special, "library:", str(e)[:100])
                     continue
                 got = ids_of_tfmc(sys.argv[1], folder)
                 refused += got is None
@@ -153,7 +197,7 @@ def main():
                 wrong = [i for i in range(len(TEXTS)) if got is not None and got[i] != want[i] and explained(kind, label, config, i) is None]
                 if wrong:
                     bad += 1
-                    print(f"{kind}, {label}, {config}: {len(wrong)} texts, {TEXTS[wrong[0]]!r}: {got[wrong[0]]}, library {want[wrong[0]]}")
+                    print(f"{kind}, {label}, {config}, {special}: {len(wrong)} texts, {TEXTS[wrong[0]]!r}: {got[wrong[0]]}, library {want[wrong[0]]}")
     print(f"{n} folders, {refused} refused, {bad} differ")
     sys.exit(bad > 0)
 

@@ -143,7 +143,7 @@ def mutations(full, minimal, common):
 
 
 # Refusals by what a key makes of the model: they name params, and the note behind them the file they come from.
-REFUSALS = ("is not a multiple of", "required condition does not hold:", "it must be even", "is odd")
+REFUSALS = ("is not a multiple of", "required condition does not hold:", "it must be even", "is odd", "is stored with values of its own")
 
 
 class Refused(Exception):
@@ -175,8 +175,9 @@ def library_model(family, folder):
         torch.manual_seed(0)
         model = quietly(cls, config)
         with torch.no_grad():
-            for name, p in model.named_parameters():
-                p.copy_(torch.from_numpy(draw(family, name, tuple(p.shape))))
+            for name, p in model.named_parameters():  # but sinusoids, which the library computes
+                if p.requires_grad:
+                    p.copy_(torch.from_numpy(draw(family, name, tuple(p.shape))))
         quietly(model.save_pretrained, folder)
     except Exception as e:
         raise Refused(f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}") from e

@@ -37,6 +37,9 @@ OSS = {**LLAMA, "model_type": "gpt_oss", "num_key_value_heads": 3, "head_dim": 8
 VIT = {"model_type": "vit", "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 7, "image_size": 4, "patch_size": 2}
 BERT = {"model_type": "bert", "architectures": ["BertForSequenceClassification"], "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 3,
         "intermediate_size": 7, "vocab_size": 17, "max_position_embeddings": 9}
+BART = {"model_type": "bart", "d_model": 48, "encoder_layers": 1, "encoder_attention_heads": 3, "encoder_ffn_dim": 7, "vocab_size": 17, "max_position_embeddings": 9}
+WHISPER = {"model_type": "whisper", "d_model": 12, "encoder_layers": 1, "encoder_attention_heads": 3, "encoder_ffn_dim": 7, "vocab_size": 17, "num_mel_bins": 4}
+T5 = {"model_type": "t5", "d_model": 12, "d_kv": 4, "d_ff": 7, "num_layers": 1, "num_heads": 3, "vocab_size": 17}
 LABELS = {"id2label": {"0": "a", "1": "b"}}
 YARN = {"factor": 4.0, "original_max_position_embeddings": 6}
 
@@ -77,6 +80,13 @@ ALIKE = [
     # labels: as many as have names, else num_labels, else two
     *(({**c, **LABELS, "num_labels": 3}, c, {**c, "num_labels": 3}) for c in (VIT, {**VIT, "model_type": "deit"}, BERT, {**BERT, "architectures": ["BertForTokenClassification"]},
       {**{k: v for k, v in VIT.items() if k != "intermediate_size"}, "model_type": "dinov2", "mlp_ratio": 2, "architectures": ["Dinov2ForImageClassification"]})),
+    # a decoder has defaults of its own, not the encoder's values
+    *(({**BART, **m}, {**BART, **m, "decoder_layers": 12, "decoder_ffn_dim": 4096, "decoder_attention_heads": 16}, {**BART, **m, "decoder_layers": 1})
+      for m in ({}, {"model_type": "mbart"}, {"model_type": "m2m_100"}, {"model_type": "marian"}, {"model_type": "pegasus"})),
+    ({**BART, "model_type": "blenderbot", "decoder_attention_heads": 3}, {**BART, "model_type": "blenderbot", "decoder_attention_heads": 3, "decoder_layers": 24, "decoder_ffn_dim": 10240},
+     {**BART, "model_type": "blenderbot", "decoder_attention_heads": 3, "decoder_ffn_dim": 7}),
+    (WHISPER, {**WHISPER, "decoder_layers": 4, "decoder_attention_heads": 6, "decoder_ffn_dim": 1536}, {**WHISPER, "decoder_attention_heads": 3}),
+    ({**T5, "scale_decoder_outputs": None}, {**T5, "scale_decoder_outputs": False}, {**T5, "scale_decoder_outputs": True}),
     ({**LLAMA, "model_type": "phi", "partial_rotary_factor": 0.5}, {**LLAMA, "model_type": "phi"}, {**LLAMA, "model_type": "phi", "partial_rotary_factor": 0.25}),
 ]
 REFUSED = [
