@@ -207,12 +207,12 @@ static bool header_range(const struct stored_source *src, const char *tensor, co
 	return true;
 }
 
-bool npy_array(const struct stored_source *src, const unsigned char *bytes, size_t len,
-               struct stored_tensor *t)
+bool npy_header(const struct stored_source *src, const unsigned char *bytes, size_t have, size_t len,
+                struct stored_tensor *t, size_t *data)
 {
 	size_t begin, end;
 	int64_t count, size;
-	if (!header_range(src, t->name, bytes, len, &begin, &end))
+	if (!header_range(src, t->name, bytes, have, &begin, &end))
 		return false;
 	struct header h = {.src = src,
 	                   .tensor = t->name,
@@ -233,7 +233,7 @@ bool npy_array(const struct stored_source *src, const unsigned char *bytes, size
 	t->read = h.type->read;
 	t->reversed = t->reversed && t->rank > 1;
 	t->bytes = (size_t)size;
-	t->data = size == 0 ? NULL : bytes + end;
+	*data = end;
 	return true;
 }
 
@@ -258,9 +258,12 @@ enum tfmc_status npy_read(const struct stored_source *s, struct stored_tensors *
 	if (t == NULL || arena_failed(s->arena))
 		return TFMC_NO_MEMORY;
 	t->name = array_name(s->arena, s->name);
-	bool ok = npy_array(s, s->bytes, s->len, t);
+	size_t data;
+	bool ok = npy_header(s, s->bytes, s->len, s->len, t, &data);
 	if (arena_failed(s->arena))
 		return TFMC_NO_MEMORY;
+	if (ok && t->bytes > 0)
+		t->data = s->bytes + data;
 	if (ok)
 		*out = (struct stored_tensors){t, 1};
 	return ok ? TFMC_OK : TFMC_INVALID;

@@ -22,13 +22,17 @@ bool npz_is(const unsigned char *bytes, size_t len);
 /* The tensor of an .npy file is called as the file without directory and ending, those of an .npz file as their
  * entries without ending. */
 TFMC_MUST_USE stored_reader npy_read;
-/* What was compressed lies in the arena, up to 4 GiB of an archive; the rest is read where it lies. */
+/* What was compressed lies in the arena, up to 4 GiB of an archive, once its header says the size that the directory names; the
+ * rest is read where it lies. */
 TFMC_MUST_USE stored_reader npz_read;
 
 /* ---- private to npy.c, npz.c ---- */
 
-/* One array, the whole of `bytes`, into *t, whose name is set. False after a diagnostic. */
-bool npy_array(const struct stored_source *src, const unsigned char *bytes, size_t len,
-               struct stored_tensor *t);
+/* Bytes of a file that have the whole header, where it is longer. */
+#define NPY_HEAD_MAX (12 + NPY_HEADER_MAX)
+/* One array of `len` bytes, of which the first `have` are at `bytes`, the whole header at least, into *t, whose name is set:
+ * but for data, *data bytes behind them. False after a diagnostic. */
+bool npy_header(const struct stored_source *src, const unsigned char *bytes, size_t have, size_t len,
+                struct stored_tensor *t, size_t *data);
 
 #endif

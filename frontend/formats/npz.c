@@ -9,6 +9,7 @@
 #include "frontend/formats/npy.h"
 #include "frontend/formats/stored.h"
 #include "frontend/formats/zip_inflate.h"
+#include "ir/support/memory.h"
 #include "ir/support/strmap.h"
 
 #define LOCAL_BYTES    30
@@ -182,26 +183,46 @@ static bool check_kind(const struct zip *z, const struct zip_entry *e)
 	return true;
 }
 
-/* The bytes of the array, for as long as the arena lives; NULL after a diagnostic. */
-static const unsigned char *array_of(struct zip *z, const struct zip_entry *e)
+/* Its data, which are `data` bytes behind the header. */
+static bool inflate_array(struct zip *z, const struct zip_entry *e, size_t data, struct stored_tensor *t)
 {
 	const char *why;
-	if (e->method == 0)
-		return z->bytes + e->begin;
-	if (e->size > ZIP_INFLATED_MAX - z->inflated) {
-		stored_bad_item(
+	if (e->size > ZIP_INFLATED_MAX - z->inflated)
+		return stored_bad_item(
 		        z->s, "entry", e->name,
 		        "with it more than 4 GiB of the archive are compressed, which would be held in "
 		        "memory; "
 		        "numpy.savez stores arrays as they are");
-		return NULL;
-	}
 	z->inflated += e->size;
 	const unsigned char *bytes = zip_inflate(z->s->arena, z->bytes + e->begin, (size_t)e->packed,
 	                                         (size_t)e->size, e->crc, &why);
 	if (bytes == NULL && why != NULL)
-		stored_bad_item(z->s, "entry", e->name, "%s", why);
-	return bytes;
+		return stored_bad_item(z->s, "entry", e->name, "%s", why);
+	t->data = bytes != NULL && t->bytes > 0 ? bytes + data : NULL;
+	return bytes != NULL;
+}
+
+/* The header of a compressed array is read before memory for its data is taken. */
+static bool read_array(struct zip *z, const struct zip_entry *e, struct stored_tensor *t)
+{
+	const unsigned char *from = z->bytes + e->begin;
+	unsigned char *head;
+	size_t data, have = e->size < NPY_HEAD_MAX ? (size_t)e->size : NPY_HEAD_MAX;
+	if (e->method == 0) {
+		if (!npy_header(z->s, from, (size_t)e->size, (size_t)e->size, t, &data))
+			return false;
+		t->data = t->bytes > 0 ? from + data : NULL;
+		return true;
+	}
+	head = memory_alloc(have);
+	if (head == NULL)
+		return false;
+	bool ok = zip_inflate_head(from, (size_t)e->packed, head, have) == have;
+	if (!ok)
+		stored_bad_item(z->s, "entry", e->name, "its compressed data are damaged");
+	ok = ok && npy_header(z->s, head, have, (size_t)e->size, t, &data);
+	memory_free(head);
+	return ok && (z->s->headers_only || inflate_array(z, e, data, t));
 }
 
 static int by_place(const void *a, const void *b)
@@ -230,8 +251,7 @@ static bool make_tensors(struct zip *z, struct zip_entry *entries, size_t n, str
 			return stored_bad_item(z->s, "entry", e->name, "is there twice");
 		strmap_set(&names, e->name, &items[i]);
 		items[i].name = arena_strndup(z->s->arena, e->name, strlen(e->name) - 4);
-		const unsigned char *bytes = array_of(z, e);
-		if (bytes == NULL || !npy_array(z->s, bytes, (size_t)e->size, &items[i]))
+		if (!read_array(z, e, &items[i]))
 			return false;
 	}
 	*out = (struct stored_tensors){items, n};

@@ -60,7 +60,7 @@ enum tfmc_status parsed_gguf(struct parsed_files *f, const char *path, struct lo
 	if (*out != NULL)
 		return TFMC_OK;
 	TFMC_TRY(file_map_open(f->cx, path, loc, &file.map));
-	const struct stored_source src = {f->arena, f->cx, path, loc, file.map.data, file.map.len};
+	const struct stored_source src = {f->arena, f->cx, path, loc, file.map.data, file.map.len, false};
 	enum tfmc_status st = gguf_read(&src, &file.gguf);
 	if (st == TFMC_OK)
 		st = keep(f, &file, out);

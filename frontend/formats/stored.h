@@ -48,6 +48,7 @@ struct stored_source {
 	struct loc loc;   /* who asked for it */
 	const unsigned char *bytes;
 	size_t len;
+	bool headers_only; /* what would have to be decompressed stays so: data is NULL */
 };
 
 /* A format: TFMC_INVALID after a diagnostic. */

@@ -47,6 +47,22 @@ static uint32_t checksum(const unsigned char *bytes, size_t n)
 	return (uint32_t)crc;
 }
 
+size_t zip_inflate_head(const unsigned char *from, size_t packed, unsigned char *to, size_t size)
+{
+	z_stream z = {.next_in = (z_const Bytef *)from,
+	              .avail_in = next_piece(packed),
+	              .next_out = to,
+	              .avail_out = next_piece(size)};
+	const unsigned room = z.avail_out;
+	if (inflateInit2(&z, -MAX_WBITS) != Z_OK) {
+		memory_refused(0);
+		return 0;
+	}
+	(void)inflate(&z, Z_SYNC_FLUSH);
+	(void)inflateEnd(&z);
+	return room - z.avail_out;
+}
+
 unsigned char *zip_inflate(struct arena *a, const unsigned char *from, size_t packed, size_t size,
                            uint32_t crc, const char **why)
 {

@@ -14,6 +14,9 @@
 /* Could `packed` bytes become `size`? A byte becomes at most 1032 (a run of 258 takes two bits). */
 bool zip_inflate_can(uint64_t packed, uint64_t size);
 
+/* The first bytes of what was compressed, at most `size`, to `to`; how many. Fewer: it ended, or is damaged. */
+size_t zip_inflate_head(const unsigned char *from, size_t packed, unsigned char *to, size_t size);
+
 /*
  * What was compressed to the `packed` bytes at `from`, in the arena: exactly `size` bytes with this CRC-32.
  * NULL: *why says what is wrong, or is NULL when memory ran out.

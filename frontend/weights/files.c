@@ -188,7 +188,7 @@ static enum tfmc_status add_file(struct weight_files *wf, const struct mapped_fi
 {
 	struct stored_tensors st;
 	const char *kept = arena_strdup(wf->arena, name);
-	const struct stored_source src = {wf->arena, wf->cx, name, loc, file->map.data, file->map.len};
+	const struct stored_source src = {wf->arena, wf->cx, name, loc, file->map.data, file->map.len, false};
 	bool ok = true;
 	if (file->parsed != NULL)
 		st = file->parsed->gguf.tensors;

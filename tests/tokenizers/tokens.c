@@ -39,7 +39,7 @@ static enum tfmc_status read_gguf(const struct tokenizer_source *s, const unsign
                                   struct tokenizer_packed *out)
 {
 	struct gguf g;
-	const struct stored_source src = {s->arena, s->cx, s->name, s->loc, bytes, len};
+	const struct stored_source src = {s->arena, s->cx, s->name, s->loc, bytes, len, false};
 	TFMC_TRY(gguf_read(&src, &g));
 	return gguf_tokenizer(s, &g, out);
 }

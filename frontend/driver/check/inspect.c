@@ -79,8 +79,8 @@ static enum tfmc_status inspect_gguf(struct driver *d, struct report *out, const
 {
 	struct gguf g;
 	bool is_readable = true;
-	const struct stored_source src = {&d->arena, &d->diag,  d->options.input,
-	                                  LOC_NONE,  map->data, map->len};
+	const struct stored_source src = {&d->arena, &d->diag, d->options.input, LOC_NONE, map->data,
+	                                  map->len,  false};
 	TFMC_TRY(gguf_read(&src, &g));
 	report_text(out, "format", "GGUF, version %u", g.version);
 	report_open(out, "metadata");
@@ -157,8 +157,8 @@ static enum tfmc_status inspect_tensors(struct driver *d, struct report *out, co
 {
 	const char *format = weight_file_format(map->data, map->len);
 	struct stored_tensors s;
-	const struct stored_source src = {&d->arena, &d->diag,  d->options.input,
-	                                  LOC_NONE,  map->data, map->len};
+	const struct stored_source src = {&d->arena, &d->diag, d->options.input,    LOC_NONE,
+	                                  map->data, map->len, .headers_only = true};
 	TFMC_TRY(weight_file_read(&src, &s));
 	report_text(out, "kind", "%s", format != NULL ? format : "safetensors");
 	report_tensors(out, &s);

@@ -98,7 +98,7 @@ enum tfmc_status tensors_read(struct driver *d, const char *path, const char *pr
 	struct stored_tensors file;
 	TFMC_TRY(file_map_open(&d->diag, path, LOC_NONE, &map));
 	outputs_protect(&d->outputs, path);
-	const struct stored_source src = {&d->arena, &d->diag, path, LOC_NONE, map.data, map.len};
+	const struct stored_source src = {&d->arena, &d->diag, path, LOC_NONE, map.data, map.len, false};
 	enum tfmc_status st =
 	        npy_is(map.data, map.len) ? npy_read(&src, &file) : safetensors_read(&src, &file);
 	size_t skip = prefix ? strlen(prefix) : 0;

@@ -79,7 +79,7 @@ static enum tfmc_status read_bytes(const char *bytes, size_t n, struct gguf *out
 {
 	unsigned char *copy = arena_alloc(&r.arena, n + 1);
 	memcpy(copy, bytes, n);
-	return gguf_read(&(struct stored_source){&r.arena, &r.cx, "m.gguf", LOC_NONE, copy, n}, out);
+	return gguf_read(&(struct stored_source){&r.arena, &r.cx, "m.gguf", LOC_NONE, copy, n, false}, out);
 }
 
 static enum tfmc_status read(struct gguf *out)
@@ -420,7 +420,8 @@ START_TEST(mutated_files)
 		memcpy(bytes, file.data, file.len);
 		for (int k = 0; k <= round % 4; k++)
 			bytes[rng_next(&rng) % file.len] = (unsigned char)(rng_next(&rng) >> (round % 3 * 8));
-		if (gguf_read(&(struct stored_source){&r.arena, &r.cx, "m.gguf", LOC_NONE, bytes, file.len},
+		if (gguf_read(&(struct stored_source){&r.arena, &r.cx, "m.gguf", LOC_NONE, bytes, file.len,
+		                                      false},
 		              &g) == TFMC_OK)
 			check_inside(&g, bytes, file.len);
 		reading_clear(&r);

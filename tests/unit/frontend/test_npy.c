@@ -53,8 +53,9 @@ static enum tfmc_status read_array(const char *header, const void *data, size_t 
 	struct buf file;
 	buf_init(&file);
 	put_array(&file, header, data, n);
-	enum tfmc_status st = npy_read(
-	        &(struct stored_source){&r.arena, &r.cx, "dir/w.npy", LOC_NONE, exact(&file), file.len}, out);
+	enum tfmc_status st = npy_read(&(struct stored_source){&r.arena, &r.cx, "dir/w.npy", LOC_NONE,
+	                                                       exact(&file), file.len, false},
+	                               out);
 	buf_destroy(&file);
 	return st;
 }
@@ -274,7 +275,8 @@ static enum tfmc_status read_archive(const char *const *names, size_t n, unsigne
 	buf_init(&file);
 	put_archive(&file, names, n, method);
 	enum tfmc_status st = npz_read(
-	        &(struct stored_source){&r.arena, &r.cx, "w.npz", LOC_NONE, exact(&file), file.len}, out);
+	        &(struct stored_source){&r.arena, &r.cx, "w.npz", LOC_NONE, exact(&file), file.len, false},
+	        out);
 	buf_destroy(&file);
 	return st;
 }
@@ -299,15 +301,22 @@ START_TEST(archives)
 }
 END_TEST
 
-static enum tfmc_status read_part(const struct part *part, struct stored_tensors *out)
+static enum tfmc_status read_part_or_header(const struct part *part, bool headers_only,
+                                            struct stored_tensors *out)
 {
 	struct buf file;
 	buf_init(&file);
 	put_parts(&file, (const char *const[]){"a.npy"}, 1, part);
-	enum tfmc_status st = npz_read(
-	        &(struct stored_source){&r.arena, &r.cx, "w.npz", LOC_NONE, exact(&file), file.len}, out);
+	enum tfmc_status st = npz_read(&(struct stored_source){&r.arena, &r.cx, "w.npz", LOC_NONE,
+	                                                       exact(&file), file.len, headers_only},
+	                               out);
 	buf_destroy(&file);
 	return st;
+}
+
+static enum tfmc_status read_part(const struct part *part, struct stored_tensors *out)
+{
+	return read_part_or_header(part, false, out);
 }
 
 START_TEST(compressed_archives)
@@ -325,9 +334,9 @@ START_TEST(compressed_archives)
 	p.size++;
 	ck_assert_int_eq(read_part(&p, &st), TFMC_INVALID);
 	ck_assert(reading_says(&r, "entry 'a.npy': its compressed data are damaged"));
-	p.size -= 2;
+	p.size -= 2; /* seen in the header, before anything is taken for its data */
 	ck_assert_int_eq(read_part(&p, &st), TFMC_INVALID);
-	ck_assert(reading_says(&r, "entry 'a.npy': its compressed data are damaged"));
+	ck_assert(reading_says(&r, "array 'a': its shape needs 4 bytes, there are 3"));
 	p.size = 1032 * p.packed.len + 1032;
 	ck_assert_int_eq(read_part(&p, &st), TFMC_INVALID);
 	ck_assert(reading_says(&r, "entry 'a.npy': it cannot have the size"));
@@ -335,6 +344,28 @@ START_TEST(compressed_archives)
 	p.packed.data[0] = 7; /* a kind of block that there is not */
 	ck_assert_int_eq(read_part(&p, &st), TFMC_INVALID);
 	ck_assert(reading_says(&r, "entry 'a.npy': its compressed data are damaged"));
+	part_end(&p);
+}
+END_TEST
+
+/* What prints shapes alone reads no data, whatever they would become. */
+START_TEST(headers_of_archives)
+{
+	struct stored_tensors st;
+	struct part p;
+	part_begin(&p, 8);
+	p.crc ^= 1; /* of data that are not read */
+	ck_assert_int_eq(read_part_or_header(&p, true, &st), TFMC_OK);
+	ck_assert(st.n == 1 && st.items[0].bytes == 4 && st.items[0].data == NULL);
+	ck_assert(st.items[0].rank == 1 && st.items[0].dims[0] == 1 && st.items[0].dtype == DT_F32);
+	part_end(&p);
+	part_begin(&p, 0);
+	ck_assert_int_eq(read_part_or_header(&p, true, &st), TFMC_OK);
+	ck_assert_double_eq(first(&st.items[0]), 1.0);
+	p.packed.len--;
+	p.size--;
+	ck_assert_int_eq(read_part_or_header(&p, true, &st), TFMC_INVALID);
+	ck_assert(reading_says(&r, "needs 4 bytes, there are 3"));
 	part_end(&p);
 }
 END_TEST
@@ -354,8 +385,8 @@ START_TEST(damaged_archives)
 		memcpy(bytes, file.data, n);
 		for (int k = 0; n > 0 && k <= round % 4; k++)
 			bytes[rng_next(&rng) % n] = (unsigned char)rng_next(&rng);
-		if (npz_read(&(struct stored_source){&r.arena, &r.cx, "w.npz", LOC_NONE, bytes, n}, &st) ==
-		    TFMC_OK) {
+		if (npz_read(&(struct stored_source){&r.arena, &r.cx, "w.npz", LOC_NONE, bytes, n, false},
+		             &st) == TFMC_OK) {
 			for (size_t i = 0; i < st.n && !is_packed; i++)
 				ck_assert((const unsigned char *)st.items[i].data + st.items[i].bytes <=
 				          bytes + n);
@@ -423,6 +454,7 @@ Suite *suite_npy(void)
 	tcase_add_loop_test(tc, wrong_headers, 0, (int)TFMC_COUNT(wrong));
 	tcase_add_test(tc, archives);
 	tcase_add_test(tc, compressed_archives);
+	tcase_add_test(tc, headers_of_archives);
 	tcase_add_loop_test(tc, damaged_archives, 0, 4);
 	tcase_add_test(tc, small_floats);
 	tcase_add_test(tc, small_floats_fit);

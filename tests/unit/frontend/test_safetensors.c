@@ -26,8 +26,8 @@ static void teardown(void)
 
 static enum tfmc_status read(const void *bytes, size_t n, struct stored_tensors *out)
 {
-	return safetensors_read(&(struct stored_source){&r.arena, &r.cx, "w.safetensors", LOC_NONE, bytes, n},
-	                        out);
+	return safetensors_read(
+	        &(struct stored_source){&r.arena, &r.cx, "w.safetensors", LOC_NONE, bytes, n, false}, out);
 }
 
 /* A file with this header and so many bytes of data. */
