@@ -73,7 +73,11 @@ struct backend_options {
 	int opt_level;  /* effort of LLVM's code generation: 0 none, made in a third of the time, 1 and 2 full
 	                 */
 	const struct progress *progress; /* told while weights are packed and code is made; NULL: nobody */
-	double (*clock)(void *user);     /* seconds; NULL: nothing is timed */
+	/* Workers that pack weights; the bytes are the same for any number. NULL: the caller alone. */
+	tfmc_parallel_for_fn *parallel_for;
+	void *parallel_user;
+	int64_t workers;             /* >= 1 */
+	double (*clock)(void *user); /* seconds; NULL: nothing is timed */
 	void *clock_user;
 };
 

@@ -9,68 +9,82 @@
  */
 #include "backends/object/internal.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "ir/support/memory.h"
 #include "ir/target/tile.h"
 
 #define PANEL       TILE_PANEL
-#define BLOCK       65536 /* elements evaluated at once, at least one panel */
+#define BLOCK       65536 /* elements of a unit, at least one panel */
 #define COLUMNS_MAX (1 << 22)
+/* Rows of a unit whose scales are each of a whole row: so many are searched for at once. */
+#define SCALED_ROWS    FIXED_LANES
+#define SCALED_COLUMNS 16384 /* of longer rows a panel */
+
+/*
+ * Workers take units in order, pack each into memory of their own, and give its bytes in the same order: they do not depend on
+ * the number of workers. What is said about a unit is said in its turn, too: a worker packs without saying anything,
+ * and a unit that fails is packed again when all before it are done.
+ */
+struct unit {
+	const struct weight_place *place;
+	int64_t begin; /* first element of the weight */
+	int64_t rows, columns;
+	int64_t number;
+};
 
 struct packer {
 	struct object *object;
 	const struct weight_source *source;
 	const struct backend_sink *sink;
 	uint64_t base; /* position of the packed weights in the sink */
-	uint64_t at;   /* bytes packed so far */
+	pthread_mutex_t lock;
+	pthread_cond_t turn;
+	/* Under the lock. */
+	size_t weight; /* number of the next unit's, and its first row (ENC_ROW: element) in all matrices */
+	int64_t row;
+	int64_t taken, given; /* units */
+	enum tfmc_status status;
+	uint64_t at; /* bytes given so far */
 	struct tfmc_weights_hash hash;
-	double *values;     /* [capacity]; before they are rounded */
-	uint32_t *elements; /* [capacity] words: elements as they lie in memory, row by row */
-	uint32_t *panel;    /* [capacity] words */
-	size_t capacity;
 	bool warned; /* of an element that is not finite; the first one is enough */
 };
 
-static void release(struct packer *p)
-{
-	memory_free(p->values);
-	memory_free(p->elements);
-	memory_free(p->panel);
-}
+/* Memory that grows. */
+struct room {
+	void *at;
+	size_t bytes;
+};
 
-static bool reserve(struct packer *p, size_t n)
+struct worker {
+	struct packer *packer;
+	struct diag_context *cx;
+	const struct weight_source *source;
+	struct room values;   /* f64, before they are rounded */
+	struct room elements; /* as they lie in memory, row by row */
+	struct room packed;   /* elements in the order of the kernels */
+	struct weight_codes codes;
+	int64_t codes_rows;
+	int64_t not_finite; /* the first element of the unit that is not, counted in the weight; -1: none */
+};
+
+static bool reserve(struct room *r, int64_t bytes)
 {
-	if (n <= p->capacity)
+	if ((size_t)bytes <= r->bytes)
 		return true;
-	release(p);
-	p->values = memory_alloc(n * sizeof(*p->values));
-	p->elements = memory_alloc(n * sizeof(*p->elements));
-	p->panel = memory_alloc(n * sizeof(*p->panel));
-	p->capacity = p->values && p->elements && p->panel ? n : 0;
-	return p->capacity == n;
+	memory_free(r->at);
+	r->at = memory_alloc((size_t)bytes);
+	r->bytes = r->at ? (size_t)bytes : 0;
+	return r->at != NULL;
 }
 
-static enum tfmc_status put(struct packer *p, const void *bytes, size_t n)
+static void release(struct worker *k)
 {
-	tfmc_weights_hash_add(&p->hash, bytes, n);
-	if (p->sink && n && !p->sink->write_at(p->sink->user, p->base + p->at, bytes, n))
-		return TFMC_IO;
-	p->at += n;
-	progress_tell(p->object->options->progress, "packing weights", NULL, p->at,
-	              (uint64_t)p->object->weights.bytes);
-	return TFMC_OK;
-}
-
-/* Zeros up to the next weight. */
-static enum tfmc_status pad_to(struct packer *p, uint64_t offset)
-{
-	static const char zeros[OBJECT_ALIGN];
-	while (p->at < offset) {
-		uint64_t n = offset - p->at;
-		TFMC_TRY(put(p, zeros, n < sizeof(zeros) ? (size_t)n : sizeof(zeros)));
-	}
-	return TFMC_OK;
+	memory_free(k->values.at);
+	memory_free(k->elements.at);
+	memory_free(k->packed.at);
+	weight_codes_release(&k->codes);
 }
 
 /* ---- elements that are not finite ---- */
@@ -154,20 +168,19 @@ static void warn_wide(struct packer *p, const struct ir_weight *w, int64_t at)
 	buf_destroy(&text);
 }
 
-/* Elements [begin, begin + n) as they lie in p->elements. */
-static void check_elements(struct packer *p, const struct ir_weight *w, int64_t begin, int64_t n)
+/* Elements [begin, begin + n) as they lie in k->elements. */
+static void check_elements(struct worker *k, const struct ir_weight *w, int64_t begin, int64_t n)
 {
 	enum ir_dtype t = ir_format(ir_weight_kept(w))->dtype;
 	bool is_float = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT &&
 	                (t == DT_F32 || t == DT_BF16 || t == DT_F16);
-	int64_t at = is_float && !p->warned ? first_wide(t, p->elements, n) : -1;
+	int64_t at = is_float ? first_wide(t, k->elements.at, n) : -1;
 	if (at >= 0)
-		warn_wide(p, w, begin + at);
+		k->not_finite = begin + at;
 }
 
 /* Scales of n rows of codes, the first of which begins at element `begin`. */
-static void check_codes(struct packer *p, const struct ir_weight *w, const struct weight_codes *rows,
-                        int64_t begin, int64_t n)
+static void check_codes(struct worker *k, const struct weight_codes *rows, int64_t begin, int64_t n)
 {
 	const struct ir_format_desc *d = ir_format(rows->format);
 	int64_t block = d->block > 0 ? d->block : rows->k, blocks = ir_format_blocks(rows->format, rows->k);
@@ -179,43 +192,38 @@ static void check_codes(struct packer *p, const struct ir_weight *w, const struc
 	           {rows->offsets, blocks, block},
 	           {rows->super_scales, supers, block * d->super},
 	           {rows->super_offsets, supers, block * d->super}};
-	for (size_t i = 0; i < TFMC_COUNT(all) && !p->warned; i++) {
+	for (size_t i = 0; i < TFMC_COUNT(all) && k->not_finite < 0; i++) {
 		int64_t at = all[i].numbers ? first_wide(DT_F32, all[i].numbers, n * all[i].each) : -1;
 		if (at >= 0)
-			warn_wide(p, w, begin + at / all[i].each * rows->k + at % all[i].each * all[i].of);
+			k->not_finite = begin + at / all[i].each * rows->k + at % all[i].each * all[i].of;
 	}
 }
 
-/* Elements [begin, begin + n) of the weight as they lie in memory, to p->elements. */
-static enum tfmc_status eval_elements(struct packer *p, const struct ir_weight *w, int64_t begin, int64_t n)
+/* The unit's elements as they lie in memory, to k->elements. */
+static enum tfmc_status eval_elements(struct worker *k, const struct unit *u)
 {
-	struct diag_context *cx = p->object->cx;
-	struct wexpr_out out = {.at = p->elements, .dtype = ir_format(ir_weight_kept(w))->dtype};
+	const struct ir_weight *w = u->place->weight;
+	int64_t n = u->rows * u->columns;
 	bool is_float = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT;
-	if (!ir_weight_has_value(cx, w))
-		return TFMC_INVALID;
-	if (w->type->dtype == DT_F32)
-		return wexpr_eval_to(cx, w->init, p->source, begin, n, out);
-	TFMC_TRY(wexpr_eval(cx, w->init, p->source, begin, n, p->values));
-	for (int64_t i = 0; i < n; i++)
-		p->values[i] = ir_round(is_float ? w->type->dtype : DT_I32, p->values[i]);
-	if (is_float)
-		weight_write_floats(out.dtype, p->values, n, p->elements);
-	for (int64_t i = 0; !is_float && i < n; i++)
-		p->elements[i] = (uint32_t)(int32_t)p->values[i];
-	return TFMC_OK;
-}
-
-static enum tfmc_status pack_rows(struct packer *p, const struct weight_place *w)
-{
-	if (!reserve(p, BLOCK))
+	if (!reserve(&k->elements, n * (int64_t)sizeof(uint32_t)))
 		return TFMC_NO_MEMORY;
-	for (int64_t i = 0; i < w->columns; i += BLOCK) {
-		int64_t n = w->columns - i < BLOCK ? w->columns - i : BLOCK;
-		TFMC_TRY(eval_elements(p, w->weight, i, n));
-		check_elements(p, w->weight, i, n);
-		TFMC_TRY(put(p, p->elements, (size_t)(n * weight_element_bytes(w->weight))));
+	struct wexpr_out out = {.at = k->elements.at, .dtype = ir_format(ir_weight_kept(w))->dtype};
+	if (w->type->dtype == DT_F32) {
+		TFMC_TRY(wexpr_eval_to(k->cx, w->init, k->source, u->begin, n, out));
+	} else {
+		if (!reserve(&k->values, n * (int64_t)sizeof(double)))
+			return TFMC_NO_MEMORY;
+		double *values = k->values.at;
+		int32_t *integers = k->elements.at;
+		TFMC_TRY(wexpr_eval(k->cx, w->init, k->source, u->begin, n, values));
+		for (int64_t i = 0; i < n; i++)
+			values[i] = ir_round(is_float ? w->type->dtype : DT_I32, values[i]);
+		if (is_float)
+			weight_write_floats(out.dtype, values, n, out.at);
+		for (int64_t i = 0; !is_float && i < n; i++)
+			integers[i] = (int32_t)values[i];
 	}
+	check_elements(k, w, u->begin, n);
 	return TFMC_OK;
 }
 
@@ -264,73 +272,81 @@ static void turn_panel(enum ir_dtype t, uint32_t *to, int64_t words, const char 
 		turn_words(to, from, n, columns, columns * 4);
 }
 
-/* Rows [row, row + n) of the matrix that begins at element `begin`, as panels. */
-static enum tfmc_status pack_some(struct packer *p, const struct weight_place *w, int64_t begin, int64_t row,
-                                  int64_t n)
+/* The unit's rows as panels. */
+static enum tfmc_status pack_panels(struct worker *k, const struct unit *u, int64_t *bytes)
 {
-	enum ir_dtype t = ir_format(w->weight->format)->dtype;
-	int64_t columns = w->columns, panels = (n + PANEL - 1) / PANEL;
-	int64_t words = tile_lines(t, columns) * PANEL, pitch = columns * weight_element_bytes(w->weight);
-	TFMC_TRY(eval_elements(p, w->weight, begin + row * columns, n * columns));
-	check_elements(p, w->weight, begin + row * columns, n * columns);
-	for (int64_t i = 0; i < panels; i++) {
-		int64_t rows = n - i * PANEL < PANEL ? n - i * PANEL : PANEL;
-		const char *from = (const char *)p->elements + i * PANEL * pitch;
-		turn_panel(t, p->panel + i * words, words, from, rows, columns);
-	}
-	return put(p, p->panel, (size_t)(panels * words) * sizeof(*p->panel));
-}
-
-static enum tfmc_status pack_panels(struct packer *p, const struct weight_place *w)
-{
-	if (w->columns > COLUMNS_MAX) {
-		diag_error(p->object->cx, w->weight->loc.at, DIAG_LIMIT,
-		           "weight '%s' has rows of %lld elements", w->weight->name, (long long)w->columns);
-		return TFMC_INVALID;
-	}
-	int64_t panels = w->columns > 0 && w->columns * PANEL < BLOCK ? BLOCK / (w->columns * PANEL) : 1;
-	int64_t rows = panels * PANEL;
-	if (!reserve(p, (size_t)(w->columns * rows)))
+	const struct ir_weight *w = u->place->weight;
+	enum ir_dtype t = ir_format(w->format)->dtype;
+	int64_t panels = (u->rows + PANEL - 1) / PANEL, words = tile_lines(t, u->columns) * PANEL;
+	int64_t pitch = u->columns * weight_element_bytes(w);
+	*bytes = panels * words * (int64_t)sizeof(uint32_t);
+	TFMC_TRY(eval_elements(k, u));
+	if (!reserve(&k->packed, *bytes))
 		return TFMC_NO_MEMORY;
-	for (int64_t m = 0; m < w->matrices; m++)
-		for (int64_t row = 0; row < w->rows; row += rows) {
-			int64_t n = w->rows - row < rows ? w->rows - row : rows;
-			TFMC_TRY(pack_some(p, w, m * w->rows * w->columns, row, n));
-		}
+	for (int64_t i = 0; i < panels; i++) {
+		int64_t rows = u->rows - i * PANEL < PANEL ? u->rows - i * PANEL : PANEL;
+		const char *from = (const char *)k->elements.at + i * PANEL * pitch;
+		turn_panel(t, (uint32_t *)k->packed.at + i * words, words, from, rows, u->columns);
+	}
 	return TFMC_OK;
 }
 
 /* ---- codes ---- */
 
-/* What is stored of each code, by the byte that the code is. */
+#define GROUP 32 /* elements whose codes of 4 bits are interleaved; a block of a format with shifts */
+
+/*
+ * What is stored of codes: code + zero, or the place in a codebook, which is the sum of the steps of all codes of the book
+ * that are not above. Bytes wrap.
+ */
 struct stored {
-	uint8_t of[256];
+	bool has_book;
+	int8_t codes[16];
+	uint8_t steps[16];
+	uint8_t zero;
 	uint8_t none; /* beyond the end of a row */
 };
 
 static struct stored stored_codes(const struct ir_format_desc *d)
 {
-	struct stored s = {.none = (uint8_t)(d->codebook ? 0 : d->zero)};
-	for (int i = 0; i < 256; i++)
-		s.of[i] = (uint8_t)(i + d->zero);
-	for (int i = 0; d->codebook && i < 16; i++)
-		s.of[(uint8_t)d->codebook[i]] = (uint8_t)i;
+	struct stored s = {.has_book = d->codebook, .zero = (uint8_t)d->zero};
+	int n = 0;
+	uint8_t before = 0;
+	s.none = d->codebook ? 0 : s.zero;
+	for (int code = INT8_MIN; d->codebook && code <= INT8_MAX; code++) {
+		int place = -1;
+		for (int i = 0; i < 16; i++)
+			place = d->codebook[i] == code ? i : place;
+		if (place < 0)
+			continue;
+		s.codes[n] = (int8_t)code;
+		s.steps[n++] = (uint8_t)(place - before);
+		before = (uint8_t)place;
+	}
 	return s;
 }
 
-/* Up to 32 elements of column c. */
-static void put_codes(const struct stored *s, int bits, const int8_t *codes, int64_t n, int shift, int64_t c,
-                      uint8_t *to)
+/* Up to GROUP elements of column c. */
+TFMC_EACH_WIDTH static void put_codes(const struct stored *s, int bits, const int8_t *codes, int64_t n,
+                                      int shift, int64_t c, uint8_t *to)
 {
-	uint8_t code[32];
-	for (int64_t i = 0; i < n; i++)
-		code[i] = s->of[(uint8_t)(codes[i] - shift)];
-	for (int64_t i = n; i < 32; i++)
-		code[i] = s->none;
-	for (int i = 0; bits == 4 && i < 16; i++)
-		code[i] = (uint8_t)(code[i] | code[i + 16] << 4);
+	int8_t code[GROUP] = {0};
+	uint8_t out[GROUP] = {0};
+	memcpy(code, codes, n < GROUP ? (size_t)n : GROUP);
+	for (int b = 0; s->has_book && b < 16; b++) {
+		const int8_t from = (int8_t)(s->codes[b] + shift);
+		const uint8_t step = s->steps[b];
+		for (int i = 0; i < GROUP; i++)
+			out[i] = (uint8_t)(out[i] + (step & -(code[i] >= from)));
+	}
+	for (int i = 0; !s->has_book && i < GROUP; i++)
+		out[i] = (uint8_t)(code[i] + s->zero);
+	for (int64_t i = n; i < GROUP; i++)
+		out[i] = s->none;
+	for (int i = 0; bits == 4 && i < GROUP / 2; i++)
+		out[i] = (uint8_t)(out[i] | out[i + GROUP / 2] << 4);
 	for (int64_t i = 0; i < (bits == 4 ? 4 : (n + 3) / 4); i++)
-		memcpy(to + i * TILE_LINE + 4 * c, code + 4 * i, 4);
+		memcpy(to + i * TILE_LINE + 4 * c, out + 4 * i, 4);
 }
 
 /* Numbers [from, from + n) of a column times `unit`, 16 apart. */
@@ -355,10 +371,10 @@ static void put_section(const struct tile_codes *at, const struct stored *stored
 	int64_t block = d->block > 0 ? from / d->block : 0, blocks = ir_format_blocks(row->format, n);
 	int64_t super = block / d->super, supers = ir_format_supers(row->format, n);
 	enum ir_dtype t = d->super > 1 ? DT_I8 : d->scale;
-	for (int64_t k = 0; k < n; k += 32) { /* a block of a format with shifts */
+	for (int64_t k = 0; k < n; k += GROUP) {
 		int shift = d->shift > 0 ? weight_codes_shift(row, (from + k) / d->block) : 0;
-		put_codes(stored, d->bits, row->codes + from + k, n - k < 32 ? n - k : 32, shift, c,
-		          to + at->lines + k / 32 * d->bits * TILE_LINE);
+		put_codes(stored, d->bits, row->codes + from + k, n - k < GROUP ? n - k : GROUP, shift, c,
+		          to + at->lines + k / GROUP * d->bits * TILE_LINE);
 	}
 	put_column(t, to + at->scales, c, row->scales, block, blocks, d->shift > 0 ? FORMAT_SHIFT_UNIT : 1);
 	put_column(t, to + at->offsets, c, row->offsets, block, blocks, 1);
@@ -384,67 +400,208 @@ static void turn_codes(const struct weight_codes *rows, int64_t n, uint8_t *to)
 	}
 }
 
-static enum tfmc_status pack_code_panels(struct packer *p, const struct weight_place *w,
-                                         const struct weight_codes *rows, uint8_t *panel)
+/* Arrays of rows of codes, which mostly are those of the unit before. */
+static bool reserve_codes(struct worker *k, enum ir_format f, int64_t columns, int64_t rows)
 {
-	int64_t bytes = tile_codes(rows->format, rows->k).bytes;
-	for (int64_t m = 0; m < w->matrices; m++)
-		for (int64_t row = 0; row < w->rows; row += PANEL) {
-			int64_t n = w->rows - row < PANEL ? w->rows - row : PANEL;
-			int64_t begin = (m * w->rows + row) * w->columns;
-			TFMC_TRY(wexpr_eval_to(p->object->cx, w->weight->init, p->source, begin,
-			                       n * w->columns, (struct wexpr_out){.codes = *rows}));
-			check_codes(p, w->weight, rows, begin, n);
-			turn_codes(rows, n, panel);
-			TFMC_TRY(put(p, panel, (size_t)bytes));
-		}
+	if (k->codes.scales && k->codes.format == f && k->codes.k == columns && k->codes_rows >= rows)
+		return true;
+	weight_codes_release(&k->codes);
+	k->codes_rows = rows;
+	return weight_codes_alloc(&k->codes, f, columns, rows);
+}
+
+static enum tfmc_status pack_codes(struct worker *k, const struct unit *u, int64_t *bytes)
+{
+	const struct ir_weight *w = u->place->weight;
+	int64_t panel = tile_codes(w->format, u->columns).bytes, panels = (u->rows + PANEL - 1) / PANEL;
+	*bytes = panels * panel;
+	if (!reserve_codes(k, w->format, u->columns, u->rows) || !reserve(&k->packed, *bytes + 1))
+		return TFMC_NO_MEMORY;
+	TFMC_TRY(wexpr_eval_to(k->cx, w->init, k->source, u->begin, u->rows * u->columns,
+	                       (struct wexpr_out){.codes = k->codes}));
+	check_codes(k, &k->codes, u->begin, u->rows);
+	for (int64_t i = 0; i < panels; i++) {
+		const struct weight_codes rows = weight_codes_from(&k->codes, i * PANEL);
+		int64_t n = u->rows - i * PANEL < PANEL ? u->rows - i * PANEL : PANEL;
+		turn_codes(&rows, n, (uint8_t *)k->packed.at + i * panel);
+	}
 	return TFMC_OK;
 }
 
-static enum tfmc_status pack_codes(struct packer *p, const struct weight_place *w)
+/* ---- units ---- */
+
+/* *out: the unit's bytes, in the worker's memory. */
+static enum tfmc_status pack_unit(struct worker *k, const struct unit *u, const void **out, int64_t *bytes)
 {
-	struct weight_codes rows;
-	enum tfmc_status status = TFMC_NO_MEMORY;
-	if (!ir_weight_has_value(p->object->cx, w->weight))
+	const struct ir_weight *w = u->place->weight;
+	k->not_finite = -1;
+	if (!ir_weight_has_value(k->cx, w))
 		return TFMC_INVALID;
-	uint8_t *panel = memory_alloc((size_t)tile_codes(w->weight->format, w->columns).bytes + 1);
-	if (weight_codes_alloc(&rows, w->weight->format, w->columns, PANEL) && panel)
-		status = pack_code_panels(p, w, &rows, panel);
-	weight_codes_release(&rows);
-	memory_free(panel);
-	return status;
+	if (w->encoding == ENC_PANEL16) {
+		TFMC_TRY(ir_format_has_codes(w->format) ? pack_codes(k, u, bytes) : pack_panels(k, u, bytes));
+		*out = k->packed.at;
+		return TFMC_OK;
+	}
+	TFMC_TRY(eval_elements(k, u));
+	*bytes = u->columns * weight_element_bytes(w);
+	*out = k->elements.at;
+	return TFMC_OK;
 }
 
-static enum tfmc_status pack_encoded(struct packer *p, const struct weight_place *w)
+/* Rows of a matrix that are a unit: whole panels. */
+static int64_t rows_at_once(const struct weight_place *w)
 {
-	switch (w->weight->encoding) {
-	case ENC_ROW: return pack_rows(p, w);
-	case ENC_PANEL16:
-		return ir_format_has_codes(w->weight->format) ? pack_codes(p, w) : pack_panels(p, w);
-	}
-	return TFMC_INTERNAL;
+	const struct ir_format_desc *d = ir_format(w->weight->format);
+	if (d->bits > 0 && d->block == 0 && w->columns <= SCALED_COLUMNS)
+		return SCALED_ROWS;
+	return w->columns > 0 && w->columns * PANEL < BLOCK ? BLOCK / (w->columns * PANEL) * PANEL : PANEL;
 }
 
-static enum tfmc_status pack_all(struct packer *p)
+/* The next one; false: there is none. */
+static bool take_unit(struct packer *p, struct unit *u)
 {
-	const struct object *o = p->object;
-	for (size_t i = 0; i < o->weights.n; i++) {
-		TFMC_TRY(pad_to(p, (uint64_t)o->weights.items[i].offset));
-		TFMC_TRY(pack_encoded(p, &o->weights.items[i]));
+	const struct weight_list *all = &p->object->weights;
+	for (; p->weight < all->n; p->weight++, p->row = 0) {
+		const struct weight_place *w = &all->items[p->weight];
+		bool is_row = w->weight->encoding == ENC_ROW;
+		int64_t count = is_row ? w->columns : w->matrices * w->rows, first = p->row;
+		if (first >= count)
+			continue;
+		int64_t left = is_row ? count - first : w->rows - first % w->rows,
+		        most = is_row ? BLOCK : rows_at_once(w), n = left < most ? left : most;
+		p->row += n;
+		*u = (struct unit){.place = w,
+		                   .begin = is_row ? first : first * w->columns,
+		                   .rows = is_row ? 1 : n,
+		                   .columns = is_row ? n : w->columns,
+		                   .number = p->taken++};
+		return true;
 	}
-	return pad_to(p, (uint64_t)o->weights.bytes);
+	return false;
+}
+
+static enum tfmc_status put(struct packer *p, const void *bytes, size_t n)
+{
+	tfmc_weights_hash_add(&p->hash, bytes, n);
+	if (p->sink && n && !p->sink->write_at(p->sink->user, p->base + p->at, bytes, n))
+		return TFMC_IO;
+	p->at += n;
+	progress_tell(p->object->options->progress, "packing weights", NULL, p->at,
+	              (uint64_t)p->object->weights.bytes);
+	return TFMC_OK;
+}
+
+/* Zeros up to the next weight. */
+static enum tfmc_status pad_to(struct packer *p, uint64_t offset)
+{
+	static const char zeros[OBJECT_ALIGN];
+	while (p->at < offset) {
+		uint64_t n = offset - p->at;
+		TFMC_TRY(put(p, zeros, n < sizeof(zeros) ? (size_t)n : sizeof(zeros)));
+	}
+	return TFMC_OK;
+}
+
+/* In the unit's turn, under the lock. */
+static enum tfmc_status give_unit(struct worker *k, const struct unit *u, enum tfmc_status st,
+                                  const void *packed, int64_t bytes)
+{
+	struct packer *p = k->packer;
+	if (st != TFMC_OK) { /* again, to say why */
+		struct worker aloud = *k;
+		aloud.cx = p->object->cx;
+		aloud.source = p->source;
+		st = pack_unit(&aloud, u, &packed, &bytes);
+		aloud.cx = k->cx;
+		aloud.source = k->source;
+		*k = aloud;
+	}
+	TFMC_TRY(st);
+	if (k->not_finite >= 0 && !p->warned)
+		warn_wide(p, u->place->weight, k->not_finite);
+	TFMC_TRY(pad_to(p, (uint64_t)u->place->offset));
+	return put(p, packed, (size_t)bytes);
+}
+
+static void work(void *user, int64_t number, int64_t n_workers)
+{
+	struct packer *p = user;
+	struct diag_context silent;
+	struct worker k = {.packer = p, .cx = &silent, .source = p->source};
+	struct unit u;
+	(void)number, (void)n_workers;
+	diag_init(&silent, NULL, NULL);
+	pthread_mutex_lock(&p->lock);
+	while (p->status == TFMC_OK && take_unit(p, &u)) {
+		const void *packed = NULL;
+		int64_t bytes = 0;
+		pthread_mutex_unlock(&p->lock);
+		enum tfmc_status st = pack_unit(&k, &u, &packed, &bytes);
+		pthread_mutex_lock(&p->lock);
+		while (p->given != u.number)
+			pthread_cond_wait(&p->turn, &p->lock);
+		if (p->status == TFMC_OK)
+			p->status = give_unit(&k, &u, st, packed, bytes);
+		p->given++;
+		pthread_cond_broadcast(&p->turn);
+	}
+	pthread_mutex_unlock(&p->lock);
+	release(&k);
+	diag_destroy(&silent);
+}
+
+/* Sources look for tensors and open files here, so that workers only find them. */
+static enum tfmc_status find_tensors(struct packer *p, const struct ir_wexpr *e)
+{
+	struct weight_bytes bytes;
+	for (size_t i = 0; i < e->n_args; i++)
+		TFMC_TRY(find_tensors(p, e->args[i]));
+	if (e->kind != WX_TENSOR || !p->source || !p->source->read)
+		return TFMC_OK;
+	return p->source->read(p->source->user, p->object->cx, e->file, e->tensor, &bytes);
+}
+
+static enum tfmc_status check_weights(struct packer *p)
+{
+	const struct weight_list *all = &p->object->weights;
+	for (size_t i = 0; i < all->n; i++) {
+		const struct weight_place *w = &all->items[i];
+		bool is_plain = w->weight->encoding == ENC_PANEL16 && !ir_format_has_codes(w->weight->format);
+		if (is_plain && w->columns > COLUMNS_MAX) {
+			diag_error(p->object->cx, w->weight->loc.at, DIAG_LIMIT,
+			           "weight '%s' has rows of %lld elements", w->weight->name,
+			           (long long)w->columns);
+			return TFMC_INVALID;
+		}
+		if (w->weight->init)
+			TFMC_TRY(find_tensors(p, w->weight->init));
+	}
+	return TFMC_OK;
 }
 
 enum tfmc_status pack_weights(struct object *o, const struct weight_source *source,
                               const struct backend_sink *sink, uint64_t base)
 {
-	struct packer p = {.object = o, .source = source, .sink = sink, .base = base};
+	const struct backend_options *options = o->options;
+	struct packer p = {.object = o,
+	                   .source = source,
+	                   .sink = sink,
+	                   .base = base,
+	                   .lock = PTHREAD_MUTEX_INITIALIZER,
+	                   .turn = PTHREAD_COND_INITIALIZER};
 	memory_stage("packing weights", NULL);
 	tfmc_weights_hash_begin(&p.hash);
-	enum tfmc_status status = pack_all(&p);
-	release(&p);
+	p.status = check_weights(&p);
+	if (options->parallel_for)
+		options->parallel_for(options->parallel_user, options->workers, work, &p);
+	else
+		work(&p, 0, 1);
+	if (p.status == TFMC_OK)
+		p.status = pad_to(&p, (uint64_t)o->weights.bytes);
+	pthread_cond_destroy(&p.turn);
+	pthread_mutex_destroy(&p.lock);
 	o->weights_hash = tfmc_weights_hash_end(&p.hash);
-	return status;
+	return p.status;
 }
 
 enum tfmc_status pack_header(struct object *o, const struct backend_sink *sink)

@@ -43,6 +43,7 @@ struct cache {
 	int fd;                          /* of it, open while dir is not NULL */
 	const char *why;                 /* it is not used */
 	uint64_t limit;                  /* bytes of all files */
+	int64_t workers;                 /* that read and hash large files; at least 1, 0 as 1 */
 	struct cache_key files;          /* content of all that were read, of who uses the cache */
 	struct timespec start;           /* files that changed since may have changed while they were read */
 	const struct progress *progress; /* told while content is read; NULL: nobody */

@@ -14,6 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ir/support/memory.h"
+#include "runtime/tfmc_rt.h"
+
 #define LARGE (1 << 20) /* bytes: smaller files are read each time */
 
 /* ---- files ---- */
@@ -52,23 +55,96 @@ static bool is_before(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
 }
 
+/*
+ * The content of a file is a tree: groups of BLAKE2B_LANES chunks, which the lanes of vectors hash side
+ * by side, workers share the groups, and the root is made of the size and the hashes of the groups. So files are read and
+ * hashed by all processors at the same time. What is left behind the last group is hashed with the root.
+ */
+#define CHUNK ((size_t)128 << 10)
+#define GROUP (BLAKE2B_LANES * CHUNK)
+
+struct tree {
+	const struct cache *cache;
+	int fd;
+	uint64_t size;
+	unsigned char (*hashes)[BLAKE2B_BYTES]; /* of groups */
+	_Atomic bool has_failed;
+};
+
+static bool read_at(int fd, unsigned char *to, size_t n, uint64_t at)
+{
+	while (n > 0) {
+		ssize_t done = pread(fd, to, n, (off_t)at);
+		if (done == 0 || (done < 0 && errno != EINTR))
+			return false;
+		size_t some = done > 0 ? (size_t)done : 0;
+		to += some;
+		at += some;
+		n -= some;
+	}
+	return true;
+}
+
+static bool hash_group(struct tree *t, uint64_t group, unsigned char *bytes)
+{
+	unsigned char chunks[BLAKE2B_LANES][BLAKE2B_BYTES];
+	struct blake2b b;
+	if (!read_at(t->fd, bytes, GROUP, group * GROUP))
+		return false;
+	blake2b_chunks(bytes, CHUNK, chunks);
+	blake2b_begin(&b);
+	blake2b_add(&b, chunks, sizeof(chunks));
+	blake2b_end(&b, t->hashes[group]);
+	return true;
+}
+
+static void hash_groups(void *user, int64_t worker, int64_t n_workers)
+{
+	struct tree *t = user;
+	unsigned char *bytes = memory_alloc(GROUP);
+	t->has_failed |= bytes == NULL;
+	for (uint64_t i = (uint64_t)worker; i < t->size / GROUP && !t->has_failed; i += (uint64_t)n_workers) {
+		if (!hash_group(t, i, bytes))
+			t->has_failed = true;
+		if (worker == 0)
+			progress_tell(t->cache->progress, "checking content", NULL, i * GROUP, t->size);
+	}
+	memory_free(bytes);
+}
+
+static bool hash_tail(struct blake2b *b, int fd, uint64_t at, uint64_t size)
+{
+	unsigned char block[65536];
+	while (at < size) {
+		size_t n = size - at < sizeof(block) ? (size_t)(size - at) : sizeof(block);
+		if (!read_at(fd, block, n, at))
+			return false;
+		blake2b_add(b, block, n);
+		at += n;
+	}
+	return true;
+}
+
 static bool hash_file(const struct cache *c, int fd, uint64_t size, struct cache_key *out)
 {
-	static const size_t step = 1 << 16;
-	char block[1 << 16];
+	const uint64_t groups = size / GROUP;
+	struct tree t = {.cache = c, .fd = fd, .size = size};
+	struct tfmc_gang *gang = NULL; /* NULL, where there are no threads: the caller alone */
 	struct blake2b b;
-	uint64_t done = 0;
-	ssize_t n;
+	t.hashes = memory_alloc((size_t)groups * sizeof(*t.hashes) + 1);
+	if (t.hashes == NULL)
+		return false;
+	if (groups > 1 && c->workers > 1)
+		(void)tfmc_gang_create_spinning(c->workers, 0, &gang);
+	tfmc_gang_run(gang, hash_groups, &t);
+	tfmc_gang_destroy(gang);
 	blake2b_begin(&b);
-	while ((n = read(fd, block, step)) != 0) {
-		if (n < 0 && errno != EINTR)
-			return false;
-		blake2b_add(&b, block, n > 0 ? (size_t)n : 0);
-		done += n > 0 ? (uint64_t)n : 0;
-		progress_tell(c->progress, "checking content", NULL, done, size);
-	}
+	blake2b_number(&b, (int64_t)size);
+	blake2b_add(&b, t.hashes, (size_t)groups * sizeof(*t.hashes));
+	bool ok = !t.has_failed && hash_tail(&b, fd, groups * GROUP, size);
 	blake2b_end(&b, out->bytes);
-	return true;
+	memory_free(t.hashes);
+	return ok;
 }
 
 static bool remembered(struct cache *c, const char *name, struct cache_key *out)

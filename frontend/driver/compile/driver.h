@@ -246,6 +246,9 @@ int64_t driver_side_by_side(struct driver *d, const struct compiled *c, int64_t 
 struct named_tensors;
 TFMC_MUST_USE enum tfmc_status driver_session_of(struct driver *d, struct compiled *c, const char *entry,
                                                  const struct named_tensors *in);
+/* Workers of what is done before a session opens, packing and hashing: as many as the machine has, or --threads if that
+ * is less. */
+int64_t driver_packers(const struct driver *d);
 /* Workers of a session: --threads, or what the command takes by default. */
 int64_t driver_workers(const struct driver *d);
 /* Of a step of one sequence: as many as it gains from. */

@@ -119,6 +119,7 @@ enum tfmc_status native_cache_open(struct driver *d)
 		return TFMC_INVALID;
 	}
 	d->cache.progress = &d->progress;
+	d->cache.workers = driver_packers(d);
 	d->cache.why = reason_against(&d->options);
 	if (!d->cache.why)
 		cache_open(&d->cache, &d->arena, limit);

@@ -140,13 +140,29 @@ struct weight_files *driver_weight_files(const struct loaded *l)
 	return l->model ? frontend_weight_files(l->model) : l->files;
 }
 
+/* Without threads, where the system has none left, the same by one worker. */
+static enum tfmc_status compile_variants(struct driver *d, const struct variant_set *set,
+                                         const struct loaded *l, struct backend_options o,
+                                         struct backend_output *out)
+{
+	struct tfmc_gang *gang = NULL;
+	o.workers = driver_packers(d);
+	if (o.workers > 1 && tfmc_gang_create_spinning(o.workers, 0, &gang) == TFMC_RT_OK) {
+		o.parallel_for = tfmc_gang_parallel_for;
+		o.parallel_user = gang;
+	}
+	enum tfmc_status st = backend_compile_variants(&d->diag, set->items, set->n, &l->weights, &o, out);
+	tfmc_gang_destroy(gang);
+	return st;
+}
+
 enum tfmc_status driver_generate(struct driver *d, const struct variant_set *set, const struct loaded *l,
                                  const struct backend_options *o, struct backend_output *out)
 {
 	const struct backend_variant *first = &set->items[0];
 	const char *path = reproducer_path(d);
 	struct buf text;
-	enum tfmc_status st = backend_compile_variants(&d->diag, set->items, set->n, &l->weights, o, out);
+	enum tfmc_status st = compile_variants(d, set, l, *o, out);
 	if (st == TFMC_OK && driver_weight_files(l))
 		st = weight_files_check(driver_weight_files(l));
 	if (st != TFMC_INTERNAL)

@@ -140,6 +140,12 @@ int64_t driver_workers(const struct driver *d)
 	return n < WORKERS_MAX ? n : WORKERS_MAX;
 }
 
+int64_t driver_packers(const struct driver *d)
+{
+	int64_t all = limits_processors(), asked = option_int(d->options.threads, all);
+	return asked < all ? asked : all;
+}
+
 int64_t driver_step_workers(struct driver *d, const struct tfmc_record *r)
 {
 	int64_t most = option_int(d->options.decode_threads, driver_workers(d));

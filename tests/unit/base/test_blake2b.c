@@ -81,6 +81,26 @@ START_TEST(items)
 }
 END_TEST
 
+/* In the lanes of vectors the same as one after the other. */
+START_TEST(side_by_side)
+{
+	static unsigned char bytes[BLAKE2B_LANES * 3 * BLAKE2B_BLOCK];
+	unsigned char out[BLAKE2B_LANES][BLAKE2B_BYTES], one[BLAKE2B_BYTES];
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (unsigned char)(i * i >> 5);
+	for (size_t n = BLAKE2B_BLOCK; n <= 3 * BLAKE2B_BLOCK; n += BLAKE2B_BLOCK) {
+		blake2b_chunks(bytes, n, out);
+		for (size_t l = 0; l < BLAKE2B_LANES; l++) {
+			struct blake2b b;
+			blake2b_begin(&b);
+			blake2b_add(&b, bytes + l * n, n);
+			blake2b_end(&b, one);
+			ck_assert_mem_eq(one, out[l], sizeof(one));
+		}
+	}
+}
+END_TEST
+
 Suite *suite_blake2b(void)
 {
 	Suite *s = suite_create("blake2b");
@@ -88,6 +108,7 @@ Suite *suite_blake2b(void)
 	tcase_add_test(t, known);
 	tcase_add_test(t, pieces);
 	tcase_add_test(t, items);
+	tcase_add_test(t, side_by_side);
 	suite_add_tcase(s, t);
 	return s;
 }
