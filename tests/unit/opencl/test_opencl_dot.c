@@ -114,9 +114,9 @@ static void check_rows(const struct buf *dots, int64_t rows, bool is_compared)
 	ck_assert_msg(differs, "the other products were not used");
 }
 
-static const char *const formats[] = {"q8",     "q8_row", "q8_128", "q8a",   "q5_k",
-                                      "q4",     "q4_128", "q4a",    "q4_k",  "q4g_32",
-                                      "q4g_64", "iq4_nl", "iq4_xs", "mxfp4", "q4s"};
+static const char *const formats[] = {"q8",     "q8_row", "q8_128", "q8a",    "q5_k",   "q4",
+                                      "q4_128", "q4a",    "q4_k",   "q4g_32", "q4g_64", "iq4_nl",
+                                      "iq4_xs", "mxfp4",  "q4s",    "q8f_32", "q8g_64"};
 
 START_TEST(with_dots)
 {
