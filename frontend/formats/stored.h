@@ -28,6 +28,9 @@ struct stored_tensor {
 	int64_t dims[IR_RANK_MAX]; /* outermost first, of the tensor as it is meant */
 	const void *data; /* into the given bytes or the arena; may be unaligned; NULL when bytes = 0 */
 	size_t bytes;
+	const struct stored_tensor
+	        *order;        /* i32 [K]: the column that each one of a matrix really is; NULL: itself */
+	const char *packed_as; /* of a matrix of few bits in parts: how many, and groups; else NULL */
 	/* Of a tensor of a model (frontend/weights/files.h), which writes them. */
 	const char *key;  /* what the map and `ignore` see: the name after strip_prefix */
 	const char *file; /* as written in the model (an index: the shard beside it) */

@@ -47,7 +47,8 @@ static const struct rule {
         {"compressed-tensors", "config_groups.*.weights.type", "int"},
         {"compressed-tensors", "config_groups.*.weights.strategy", "tensor channel group"},
         {"compressed-tensors", "config_groups.*.weights.symmetric", "true"},
-        {"compressed-tensors", "config_groups.*.weights.{dynamic,actorder}", "false"},
+        {"compressed-tensors", "config_groups.*.weights.dynamic", "false"},
+        {"compressed-tensors", "config_groups.*.weights.actorder", "false true weight group static dynamic"},
         {"compressed-tensors", "config_groups.*.weights.{group_size,observer*,observer_kwargs.**}", NULL},
         /* Rounding of activations to 8 bits when it runs: what is computed here is what that is near to. */
         {"compressed-tensors", "config_groups.*.input_activations.dynamic", "true"},

@@ -164,6 +164,9 @@ struct weight_need {
 	int64_t experts;    /* > 0: the pattern has LOWER_EXPERT, as many matrices are stacked */
 	const bool *some;   /* [experts]: only these; NULL: all */
 	const char *called; /* what the name of the weight has in place of their numbers; NULL: "all" */
+	struct ir_value *
+	        order; /* NULL: columns must be in order; else i32 [K]: what is multiplied by each; left alone
+	                           where they are */
 };
 #define LOWER_EXPERT "{*}" /* the number of an expert */
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out);
@@ -179,6 +182,8 @@ bool lower_score_bias(const struct call *c, struct ir_value visible, struct ir_v
 struct ir_value lower_axis_first(struct lowering *lw, struct ir_value x, int axis);
 /* The first n axes come to lie at `axis`. */
 struct ir_value lower_axes_back(struct lowering *lw, struct ir_value x, int n, int axis);
+/* Elements of an axis, i32 ids of any shape, whose axes come to lie there. */
+struct ir_value lower_gather_axis(struct lowering *lw, struct ir_value x, int axis, struct ir_value at);
 /* [.., n, ..] -> [.., count, size, ..]: window i holds the elements i hop + k step, k < size; all exist. */
 struct lower_windows {
 	const struct ir_dim *count;

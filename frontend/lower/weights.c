@@ -8,6 +8,8 @@
 #include "frontend/text/files.h"
 #include "frontend/lower/lower.h"
 
+#define COLUMNS_MAX (1 << 24) /* numbers of columns are exact in f32 */
+
 struct resolved_weight {
 	const struct ir_wexpr *e; /* of a parameter whose source is wrong (reported): zeros */
 	struct weight_want want;
@@ -77,7 +79,12 @@ static const struct ir_wexpr *as_wanted(struct lowering *lw, const struct weight
 	        need->quantizes ? model_quantize_rule(&m->quantize, want->path) : NULL;
 	enum ir_format codes = rule != NULL ? rule->format : FORMAT_PLAIN;
 	const struct ir_wexpr *rounded = e, *inputs = NULL;
-	if (codes != FORMAT_PLAIN && !ir_format_has_codes(wexpr_format(e))) {
+	const struct ir_wexpr *order = NULL, *stored = wexpr_below_columns(&m->arena, e, &order);
+	enum ir_format is = wexpr_format(stored != NULL ? stored : e);
+	if (codes != FORMAT_PLAIN && ir_format_has_codes(is))
+		m->quantize.leaves_codes = m->quantize.leaves_codes || is != codes;
+	else if (codes != FORMAT_PLAIN) {
+		m->quantize.makes_codes = true;
 		if (!profile_find(m, want, need->is_table, &inputs))
 			return NULL;
 		rounded = wexpr_quantize(&m->arena, codes, e, inputs);
@@ -94,9 +101,10 @@ static const struct ir_wexpr *taken_ints(const struct ir_wexpr *e)
 {
 	const struct ir_wexpr *found = NULL;
 	bool moves = e->kind != WX_MUL && e->kind != WX_DIV && e->kind != WX_OFFSET;
+	size_t n = e->kind == WX_COLUMNS ? 1 : e->n_args; /* an order is ints */
 	if (e->kind == WX_TENSOR)
 		return e->format == FORMAT_PLAIN && ir_dtype_class(e->stored) != DTCLASS_FLOAT ? e : NULL;
-	for (size_t i = 0; moves && found == NULL && i < e->n_args; i++)
+	for (size_t i = 0; moves && found == NULL && i < n; i++)
 		found = taken_ints(e->args[i]);
 	return found;
 }
@@ -262,18 +270,51 @@ static enum ir_format kept_as(const struct lowering *lw, int rank, const struct 
 	return wexpr_holds(e, lw->m->dtypes.weights) ? lw->m->dtypes.weights : FORMAT_PLAIN;
 }
 
-/* The formats of all parts of a stack of n levels, in order; gives where the next one goes. */
-static enum ir_format *formats_of(const struct lowering *lw, const struct ir_wexpr *e, size_t n,
-                                  enum ir_format *out)
+/* A stack of n levels with the columns of its parts as they are stored, and *order: a stack of their orders [.., K]. NULL: a part
+ * has them in order already, they differ within a part, or no format holds the result. */
+static const struct ir_wexpr *stored_columns(const struct lowering *lw, const struct ir_wexpr *e, size_t n,
+                                             const struct ir_wexpr **order)
+{
+	struct arena *a = &lw->m->arena;
+	*order = NULL;
+	if (n == 0 && e->dims[e->rank - 1] > COLUMNS_MAX)
+		return NULL;
+	if (n == 0)
+		return wexpr_below_columns(a, e, order);
+	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, e->n_args),
+	                      **orders = ARENA_ARRAY(a, const struct ir_wexpr *, e->n_args);
+	for (size_t i = 0; parts != NULL && orders != NULL && i < e->n_args; i++) {
+		parts[i] = stored_columns(lw, e->args[i], n - 1, &orders[i]);
+		if (parts[i] == NULL)
+			return NULL;
+	}
+	if (parts == NULL || orders == NULL)
+		return NULL;
+	*order = wexpr_stack(a, e->n_args, orders);
+	return wexpr_stack(a, e->n_args, parts);
+}
+
+/* How a part of a weight is kept: its format, and whether its columns are those that are stored. */
+static unsigned char kept_form(const struct lowering *lw, const struct weight_need *need,
+                               const struct ir_wexpr *e)
+{
+	const struct ir_wexpr *order, *stored = need->order != NULL ? stored_columns(lw, e, 0, &order) : NULL;
+	enum ir_format format = kept_as(lw, e->rank, stored != NULL ? stored : e);
+	return (unsigned char)(stored != NULL ? IR_N_FORMATS + format : format);
+}
+
+/* The forms of all parts of a stack of n levels, in order; gives where the next one goes. */
+static unsigned char *forms_of(const struct lowering *lw, const struct weight_need *need,
+                               const struct ir_wexpr *e, size_t n, unsigned char *out)
 {
 	if (n == 0)
-		*out++ = kept_as(lw, e->rank, e);
+		*out++ = kept_form(lw, need, e);
 	for (size_t i = 0; n > 0 && i < e->n_args; i++)
-		out = formats_of(lw, e->args[i], n - 1, out);
+		out = forms_of(lw, need, e->args[i], n - 1, out);
 	return out;
 }
 
-/* Rounds whose parts of the stack e differ in format from those of the round before begin a repeat of their own: one weight
+/* Rounds whose parts of the stack e differ in form from those of the round before begin a repeat of their own: one weight
  * has one format, and what a linear multiplies is rounded as the format wants it. */
 static bool cut_at_formats(struct lowering *lw, const struct weight_need *need, const struct ir_wexpr *e,
                            const struct lower_loop *const *loops, size_t n)
@@ -281,16 +322,16 @@ static bool cut_at_formats(struct lowering *lw, const struct weight_need *need, 
 	size_t inner = need->experts > 0 ? (size_t)e->dims[n] : 1, parts = inner;
 	for (size_t l = 0; l < n; l++)
 		parts *= (size_t)loops[l]->node->count;
-	enum ir_format *formats = ARENA_ARRAY(lw->arena, enum ir_format, parts);
-	if (formats == NULL)
+	unsigned char *forms = ARENA_ARRAY(lw->arena, unsigned char, parts);
+	if (forms == NULL)
 		return false;
-	(void)formats_of(lw, e, n + (need->experts > 0), formats);
+	(void)forms_of(lw, need, e, n + (need->experts > 0), forms);
 	for (size_t l = n; l-- > 0;) {
 		size_t count = (size_t)loops[l]->node->count;
 		struct graph_cuts *cuts = loops[l]->node->cuts;
 		for (size_t i = 1; i * inner < parts; i++) {
-			const enum ir_format *at = formats + i * inner;
-			if (i % count == 0 || memcmp(at, at - inner, inner * sizeof(*at)) == 0)
+			const unsigned char *at = forms + i * inner;
+			if (i % count == 0 || memcmp(at, at - inner, inner) == 0)
 				continue;
 			if (cuts->before == NULL)
 				cuts->before = ARENA_ARRAY(&lw->m->arena, bool, count);
@@ -318,10 +359,11 @@ static enum ir_format stored_as(const struct ir_wexpr *e)
 
 static bool all_stored_as(const struct ir_wexpr *e, enum ir_format f)
 {
+	size_t n = e->kind == WX_COLUMNS ? 1 : e->n_args;
 	bool all = true;
 	if (e->format != FORMAT_PLAIN || e->kind == WX_TENSOR || e->kind == WX_ROUND)
 		return stored_as(e) == f;
-	for (size_t i = 0; all && i < e->n_args; i++)
+	for (size_t i = 0; all && i < n; i++)
 		all = all_stored_as(e->args[i], f);
 	return all;
 }
@@ -334,6 +376,28 @@ static bool is_computed(const struct ir_wexpr *e)
 	return computed;
 }
 
+static bool has_columns(const struct ir_wexpr *e)
+{
+	bool has = e->kind == WX_COLUMNS;
+	for (size_t i = 0; !has && i < e->n_args; i++)
+		has = has_columns(e->args[i]);
+	return has;
+}
+
+/* The first tensor below e that is packed into words, and of which no format has the groups; NULL: there is none. */
+static const struct stored_tensor *unheld_groups(const struct lowering *lw, const struct ir_wexpr *e)
+{
+	const struct stored_tensor *found =
+	        e->kind == WX_TENSOR && e->format == FORMAT_PLAIN
+	                ? weight_files_stored(lw->m->weights.files, e->file, e->tensor)
+	                : NULL;
+	if (found != NULL && found->packed_as == NULL)
+		found = NULL;
+	for (size_t i = 0; found == NULL && i < e->n_args; i++)
+		found = unheld_groups(lw, e->args[i]);
+	return found;
+}
+
 /* Why a weight of f32 has more bits than its tensors, though nobody asked for f32; NULL: it has not. What is computed from
  * floats has numbers of f32. */
 static const char *why_widened(const struct lowering *lw, const struct ir_wexpr *e, int rank)
@@ -341,12 +405,18 @@ static const char *why_widened(const struct lowering *lw, const struct ir_wexpr 
 	enum ir_format f = stored_as(e);
 	bool has_codes = ir_format_has_codes(f);
 	bool is_kept = lw->m->dtypes.keeps_weights || (lw->m->quantize.n > 0 && has_codes);
+	const struct stored_tensor *unheld =
+	        rank < 2 || !lw->m->dtypes.keeps_weights ? NULL : unheld_groups(lw, e);
+	if (unheld != NULL)
+		return arena_printf(&lw->m->arena, "no format has %s", unheld->packed_as);
 	if (rank < 2 || f == FORMAT_PLAIN || !is_kept)
 		return NULL;
 	if (is_computed(e))
 		return has_codes ? "its numbers are computed from them" : NULL;
 	if (!all_stored_as(e, f))
 		return "its parts have different formats";
+	if (has_columns(e))
+		return "its columns are stored in the order of groups, and only linears of one matrix gather";
 	return has_codes ? "its rows do not stay whole" : NULL;
 }
 
@@ -465,26 +535,45 @@ static const char *rows_text(struct lowering *lw, const struct weight_need *need
 	return groups == 1 ? rows : arena_printf(lw->arena, "%s.of%lld", rows, (long long)groups);
 }
 
-/* Why the weight is not in a format of codes, though `quantize` names some or others are; about the first of its parameters
- * where a rule decides. */
-static const char *why_kept(struct lowering *lw, const struct weight_need *need, const struct ir_wexpr *e,
-                            const struct lower_loop *const *loops, size_t n)
+/* The first of the parameters that a weight is made of. */
+static const char *first_path(struct lowering *lw, const struct weight_need *need,
+                              const struct lower_loop *const *loops, size_t n)
 {
 	struct arena *a = &lw->m->arena;
 	const char *path = graph_fill(a, arena_printf(a, "%s", need->pattern), "*", "0");
-	const char *widened = why_widened(lw, e, need->rank);
-	if (widened == NULL && lw->m->quantize.n == 0)
+	for (size_t i = 0; i < n; i++)
+		path = graph_fill(a, path, loops[i]->node->as,
+		                  arena_printf(a, "%lld", (long long)loops[i]->node->start));
+	return path;
+}
+
+/* Why the weight has not the format of codes that `quantize` names, or none though it names some or others are codes; about the first
+ * of its parameters where a rule decides. NULL: there is nothing to say. */
+static const char *why_kept(struct lowering *lw, const struct weight_need *need, const struct ir_wexpr *e,
+                            enum ir_format format, const struct lower_loop *const *loops, size_t n)
+{
+	struct model_quantize *q = &lw->m->quantize;
+	struct arena *a = &lw->m->arena;
+	const char *widened = format == FORMAT_PLAIN ? why_widened(lw, e, need->rank) : NULL;
+	bool is_told = q->n > 0 || widened != NULL || (lw->m->weights.are_divided && need->rank > 1);
+	if (!is_told || (q->n == 0 && format != FORMAT_PLAIN))
+		return NULL;
+	if (widened == NULL && q->n == 0)
 		return "its numbers are f32";
 	if (need->rank < 2)
 		return "it is a vector";
 	if (!need->quantizes)
-		return "it is neither the matrix of a linear nor a table";
+		return ir_format_has_codes(format) ? NULL
+		                                   : "it is neither the matrix of a linear nor a table";
 	if (widened != NULL)
 		return widened;
-	for (size_t i = 0; i < n; i++)
-		path = graph_fill(a, path, loops[i]->node->as,
-		                  arena_printf(a, "%lld", (long long)loops[i]->node->start));
-	const struct quantize_rule *rule = model_quantize_rule(&lw->m->quantize, path);
+	const struct quantize_rule *rule = model_quantize_rule(q, first_path(lw, need, loops, n));
+	bool stays = ir_format_has_codes(format);
+	if (stays && (rule == NULL || rule->format == FORMAT_PLAIN || rule->format == format))
+		return NULL;
+	if (stays)
+		return arena_printf(a, "codes of files stay, also where '%s' says %s", rule->pattern,
+		                    ir_format(rule->format)->name);
 	return rule == NULL ? "no pattern is about it" : arena_printf(a, "'%s' keeps it", rule->pattern);
 }
 
@@ -502,6 +591,22 @@ bool lower_expert_formats(struct lowering *lw, const struct weight_need *need, e
 	for (size_t k = 0; e != NULL && k < e->n_args; k++)
 		out[k] = kept_as(lw, e->args[k]->rank, e->args[k]);
 	return e != NULL;
+}
+
+/* The order of the columns of w, i32 [.., K]; weights of one order share it, and what they multiply is gathered once. */
+static bool add_order(struct lowering *lw, const struct ir_weight *w, const struct ir_wexpr *order,
+                      const struct ir_value *index, size_t n, struct ir_value *out)
+{
+	const struct ir_weight *found = NULL;
+	for (size_t i = 0; found == NULL && i < lw->module->weights.n; i++)
+		if (wexpr_equal(lw->module->weights.items[i]->init, order))
+			found = lw->module->weights.items[i];
+	if (found == NULL)
+		found = add(lw, arena_printf(lw->arena, "%s.order", w->name), order, FORMAT_PLAIN);
+	if (found == NULL)
+		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "a parameter is called '%s.order'", w->name);
+	*out = irb_cast(lw->b, irb_weight_ref(lw->b, found, index, n), &(struct attrs_cast){.dtype = DT_I32});
+	return !irb_failed(lw->b);
 }
 
 bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out)
@@ -523,7 +628,13 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 		e = wexpr_offset(lw->arena, 1.0, e);
 	if (e == NULL)
 		return false;
-	enum ir_format format = kept_as(lw, e->rank - (int)n - (need->experts > 0), e);
+	int rank = e->rank - (int)n - (need->experts > 0);
+	const struct ir_wexpr *order = NULL,
+	                      *stored = need->order != NULL ? stored_columns(lw, e, n, &order) : NULL;
+	bool is_stored = stored != NULL && kept_as(lw, rank, stored) != FORMAT_PLAIN;
+	if (is_stored)
+		e = stored;
+	enum ir_format format = kept_as(lw, rank, e);
 	if (format == FORMAT_PLAIN && !need->plus_one && !cut_at_formats(lw, need, e, loops, n))
 		return false;
 	const char *part = rows_text(lw, need);
@@ -540,15 +651,15 @@ bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir
 		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "the parameter '%s' is used in two ways",
 		                  need->pattern);
 	const char *widened = format == FORMAT_PLAIN ? why_widened(lw, e, need->rank) : NULL;
+	enum ir_format is = stored_as(e);
 	if (widened != NULL && lw->module->weights.n > known && !lw->m->weights.are_mixed)
-		diag_warning(lw->cx, lw->loc.at, DIAG_UNSUPPORTED, "the weight '%s' of %s becomes f32: %s",
-		             w->name, ir_format(stored_as(e))->name, widened);
-	bool is_told =
-	        lw->m->quantize.n > 0 || widened != NULL || (lw->m->weights.are_divided && need->rank > 1);
-	if (is_told && lw->mode != LOWER_PROBE && !ir_format_has_codes(format) &&
-	    (lw->m->quantize.n > 0 || format == FORMAT_PLAIN) && !strmap_has(&lw->m->weights.kept, w->name))
-		strmap_set(&lw->m->weights.kept, w->name, (void *)(uintptr_t)why_kept(lw, need, e, loops, n));
+		diag_warning(lw->cx, lw->loc.at, DIAG_UNSUPPORTED, "the weight '%s'%s%s becomes f32: %s",
+		             w->name, is != FORMAT_PLAIN ? " of " : "",
+		             is != FORMAT_PLAIN ? ir_format(is)->name : "", widened);
+	const char *why = lw->mode != LOWER_PROBE ? why_kept(lw, need, e, format, loops, n) : NULL;
+	if (why != NULL && !strmap_has(&lw->m->weights.kept, w->name))
+		strmap_set(&lw->m->weights.kept, w->name, (void *)(uintptr_t)why);
 	lower_index_operands(loops, n, index);
 	*out = irb_weight_ref(lw->b, w, index, n);
-	return !irb_failed(lw->b);
+	return !irb_failed(lw->b) && (!is_stored || add_order(lw, w, order, index, n, need->order));
 }

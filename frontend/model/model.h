@@ -111,6 +111,8 @@ struct model_quantize {
 	const char *profile;     /* NULL: none */
 	const char *profile_dir; /* what it is relative to; NULL: as it is */
 	struct loc profile_loc;
+	/* By the lowering: it has matrices of floats become codes; matrices stay that files have in other codes. */
+	bool makes_codes, leaves_codes;
 };
 
 /* Opened by the lowering. */

@@ -127,5 +127,9 @@ bool model_quantize_finish(struct frontend_model *m)
 		           rule->pattern);
 		ok = false;
 	}
+	if (ok && m->quantize.leaves_codes && !m->quantize.makes_codes)
+		diag_warning(m->cx, m->options.quantize != NULL ? LOC_NONE : m->quantize.items[0].loc,
+		             DIAG_UNSUPPORTED,
+		             "quantize changes nothing: the files have codes already, and codes stay");
 	return ok;
 }

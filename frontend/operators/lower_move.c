@@ -126,8 +126,7 @@ static struct ir_value lower_every(struct lowering *lw, struct ir_value x, int a
 	n = ir_dim_floordiv(dims, ir_dim_add(dims, n, ir_dim_const(dims, step - 1)), step);
 	struct ir_value at = irb_iota(b, &(struct attrs_iota){.dims = {&n, 1}, .axis = 0});
 	at = irb_mul(b, at, irb_full_of(b, (double)step, DT_I32, 1, &n), NULL);
-	x = irb_gather(b, lower_axis_first(lw, x, axis), at, NULL);
-	return irb_failed(b) ? x : lower_axes_back(lw, x, 1, axis);
+	return lower_gather_axis(lw, x, axis, at);
 }
 
 bool lower_slice(const struct call *c, struct lval *out)
@@ -166,6 +165,13 @@ struct ir_value lower_axes_back(struct lowering *lw, struct ir_value x, int n, i
 	return axis == 0 ? x : irb_transpose_by(lw->b, x, rank, perm);
 }
 
+struct ir_value lower_gather_axis(struct lowering *lw, struct ir_value x, int axis, struct ir_value at)
+{
+	const struct ir_type *ids = irb_type(lw->b, at);
+	x = irb_gather(lw->b, lower_axis_first(lw, x, axis), at, NULL);
+	return irb_failed(lw->b) ? x : lower_axes_back(lw, x, ids->rank, axis);
+}
+
 struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis, const struct lower_windows *w)
 {
 	struct ir_builder *b = lw->b;
@@ -178,8 +184,7 @@ struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis, 
 	if (irb_failed(b))
 		return x;
 	struct ir_value at = irb_add(b, first, next, NULL);
-	x = irb_gather(b, lower_axis_first(lw, x, axis), at, NULL);
-	return irb_failed(b) ? x : lower_axes_back(lw, x, 2, axis);
+	return lower_gather_axis(lw, x, axis, at);
 }
 
 /* [.., n, ..] -> [.., (n - size) // hop + 1, size, ..] */

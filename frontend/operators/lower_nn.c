@@ -78,9 +78,16 @@ static struct ir_value multiplied(const struct lowering *lw, struct ir_value x, 
 	return irb_round_rows(lw->b, x, &(struct attrs_round_rows){.block = rounded_together(f)});
 }
 
+/* Columns of x [.., K] in the order [K] of those of a matrix, unless they are so. */
+static struct ir_value gathered(struct lowering *lw, struct ir_value x, struct ir_value order)
+{
+	const struct ir_type *t = irb_type(lw->b, x);
+	return t == NULL || order.id == IR_NO_VALUE.id ? x : lower_gather_axis(lw, x, t->rank - 1, order);
+}
+
 bool lower_linear(const struct call *c, struct lval *out)
 {
-	struct ir_value x, w, b = IR_NO_VALUE;
+	struct ir_value x, w, b = IR_NO_VALUE, order = IR_NO_VALUE;
 	const char *path = NULL, *tie = NULL;
 	struct weight_need need = {.rank = 2, .quantizes = true};
 	int64_t rows = 0, first = 0, of = 0, groups = 0;
@@ -94,12 +101,14 @@ bool lower_linear(const struct call *c, struct lval *out)
 	need.first = first;
 	need.rows = of > 0 ? rows : 0;
 	need.groups = groups;
+	need.order = &order;
 	if (!weight(c, tie == NULL || lower_unties(c->lw, path, tie) ? path : tie, "weight", &need, &w))
 		return false;
 	need.rank = 1;
+	need.order = NULL;
 	if (bias && !weight(c, path, "bias", &need, &b))
 		return false;
-	struct ir_value y = irb_linear(c->lw->b, multiplied(c->lw, x, w), w, b, NULL);
+	struct ir_value y = irb_linear(c->lw->b, multiplied(c->lw, gathered(c->lw, x, order), w), w, b, NULL);
 	return activate(c, &y) && give(c, out, y);
 }
 

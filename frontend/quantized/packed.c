@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packed matrices as elements and as codes. Products of a scale of 16 bits and a whole number of 9 are exact in f32,
- * so codes with f32 offsets lose nothing; scales of f32 keep their codes only where the zero point is that of a
- * format.
+ * Packed matrices as elements and as codes. Products of a scale of 16 bits and a whole number of 9 are exact in f32, so
+ * codes with f32 offsets lose nothing; with a scale of f32 the offset is the product rounded once.
  */
 #include <math.h>
 
@@ -27,6 +26,7 @@ static int field_at(const struct packed_words *w, int64_t r, int64_t c)
 
 static int q_at(const struct packed_matrix *m, int64_t n, int64_t k)
 {
+	k = m->order ? m->order[k] : k;
 	return m->by_column ? field_at(&m->q, k, n) : field_at(&m->q, n, k);
 }
 
@@ -97,48 +97,75 @@ bool packed_groups_exist(const struct packed_matrix *m, bool *in_order)
 	return true;
 }
 
-/* Blocks of the format are parts of groups, or its rows have one scale and those of the matrix, too. */
-static bool blocks_fit(const struct packed_matrix *m, enum ir_format f)
+bool packed_sort_columns(struct arena *a, struct packed_matrix *m)
 {
-	int64_t block = ir_format(f)->block;
-	if (block == 0)
-		return m->group >= m->k;
-	return m->group % block == 0 || m->group >= m->k;
+	int64_t groups = packed_groups(m);
+	int64_t *next = ARENA_ARRAY(a, int64_t, groups);
+	int32_t *order = ARENA_ARRAY(a, int32_t, m->k);
+	if (!next || !order || m->k > INT32_MAX)
+		return false;
+	for (int64_t g = 0; g < groups; g++)
+		next[g] = g * m->group;
+	for (int64_t k = 0; k < m->k; k++) {
+		int64_t g = group_of(m, k), end = (g + 1) * m->group;
+		if (next[g] == (end < m->k ? end : m->k))
+			return false;
+		order[next[g]++] = (int32_t)k;
+	}
+	m->order = order;
+	m->group_of = NULL;
+	return true;
 }
 
+/* Blocks of the format are parts of groups, or its rows have one scale and those of the matrix, too. */
+static bool blocks_fit(const struct packed_matrix *m, const struct ir_format_desc *d)
+{
+	return m->group >= m->k || (d->block != 0 && m->group % d->block == 0);
+}
+
+/* Of the formats whose codes and scales are those of the matrix, the one with the smallest rows. */
 enum ir_format packed_format(const struct packed_matrix *m)
 {
-	static const enum ir_format formats[] = {FORMAT_Q8_ROW, FORMAT_Q8_128,  FORMAT_Q8,     FORMAT_Q4_128,
-	                                         FORMAT_Q4,     FORMAT_Q4G_128, FORMAT_Q4G_64, FORMAT_Q4G_32};
+	enum ir_format best = FORMAT_PLAIN;
 	int zero, middle = 1 << (m->q.bits - 1);
 	if (is_mxfp4(m))
 		return FORMAT_MXFP4;
 	bool centered = packed_same_zeros(m, &zero) && zero == middle;
-	for (size_t i = 0; i < sizeof(formats) / sizeof(*formats) && !m->group_of; i++) {
-		const struct ir_format_desc *d = ir_format(formats[i]);
-		bool scales_fit =
-		        d->scale == m->scale_dtype ||
-		        (d->scale == DT_F32 && (m->scale_dtype == DT_F16 || m->scale_dtype == DT_BF16));
-		bool offsets_fit = d->has_offset ? m->scale_dtype != DT_F32 || centered : centered;
-		if (d->bits == m->q.bits && blocks_fit(m, formats[i]) && scales_fit && offsets_fit)
-			return formats[i];
+	for (int i = 0; i < IR_N_FORMATS && !m->group_of; i++) {
+		enum ir_format f = (enum ir_format)i;
+		const struct ir_format_desc *d = ir_format(f);
+		bool codes_fit = d->bits == m->q.bits && d->super == 1 && d->shift == 0 && !d->codebook &&
+		                 blocks_fit(m, d);
+		bool scales_fit = d->scale == DT_F32 || (d->scale == m->scale_dtype && !d->has_offset);
+		if (codes_fit && scales_fit && (d->has_offset || centered) &&
+		    (best == FORMAT_PLAIN || ir_format_row_bytes(f, m->k) < ir_format_row_bytes(best, m->k)))
+			best = f;
 	}
-	return FORMAT_PLAIN;
+	return best;
+}
+
+/* What is added to the products of a scale and a code: numbers less the middle of a format, which stores them so. */
+static float offset_of(const struct packed_matrix *m, double scale, int zero)
+{
+	return (float)(scale * (ir_format(m->format)->zero - zero));
 }
 
 void packed_elements(const void *data, int64_t begin, int64_t n, double *out)
 {
 	const struct packed_matrix *m = data;
 	int64_t row = begin / m->k, k = begin % m->k, group = -1;
-	double scale = 0;
+	bool has_offset = ir_format(m->format)->has_offset;
+	double scale = 0, offset = 0;
 	int zero = 0;
 	for (int64_t i = 0; i < n; i++) {
 		if (group_of(m, k) != group) {
 			group = group_of(m, k);
 			scale = scale_at(m, row, group);
 			zero = zero_at(m, row, group);
+			offset = has_offset ? (double)offset_of(m, scale, zero) : 0;
+			zero = has_offset ? ir_format(m->format)->zero : zero;
 		}
-		out[i] = (float)(scale * number_at(m, row, k, zero));
+		out[i] = (float)(scale * number_at(m, row, k, zero) + offset);
 		if (++k == m->k) {
 			row++;
 			k = 0;
@@ -151,16 +178,15 @@ static void packed_row(const struct packed_matrix *m, int64_t row, const struct 
 {
 	const struct ir_format_desc *d = ir_format(m->format);
 	int64_t blocks = ir_format_blocks(m->format, m->k), block = d->block ? d->block : m->k;
-	int middle = d->has_offset ? 0 : 1 << (m->q.bits - 1);
 	for (int64_t b = 0; b < blocks; b++) {
 		int64_t group = b * block / m->group;
 		double scale = scale_at(m, row, group);
 		out->scales[b] = (float)scale;
 		if (d->has_offset)
-			out->offsets[b] = (float)(scale * -zero_at(m, row, group));
+			out->offsets[b] = offset_of(m, scale, zero_at(m, row, group));
 	}
 	for (int64_t k = 0; k < m->k; k++)
-		out->codes[k] = (int8_t)number_at(m, row, k, middle);
+		out->codes[k] = (int8_t)number_at(m, row, k, d->zero);
 }
 
 void packed_rows(const void *data, int64_t row, int64_t n, const struct weight_codes *out)

@@ -3,7 +3,9 @@
  * Matrices [N, K] of 4 or 8 bits as files of other makers store them: whole numbers q packed into words, a scale for
  * each group of columns of a row and a zero point, or the numbers that q count (OCP Microscaling Formats 1.0):
  *
- *   element = scale (q - zero)          rounded once to f32; a scale that is NaN or infinite stays what it is
+ *   element = scale (q - zero)          rounded once to f32; a scale that is NaN or infinite stays what it is. Where the format
+ *                                       has offsets and scales are f32: scale (q - m) + (scale (m - zero) rounded to f32),
+ *                                       m what the format adds to codes
  *   element = 2^(e - 127) E2M1[q]       MXFP4: e is what the scale's byte says
  *
  * A word has the q of several columns of a row, or of several rows of a column. Data of hostile files: sizes must have
@@ -40,13 +42,17 @@ struct packed_matrix {
 	        scale_group; /* elements from that of a row, of a group to the next; 0: it is the same */
 	const unsigned char
 	        *group_of;     /* i32 [K]: numbers of groups that columns belong to; NULL: k / group */
+	const int32_t *order;  /* [K]: places of columns in q, by packed_sort_columns; NULL: k */
 	enum ir_format format; /* of packed_rows; PLAIN: no format holds the elements exactly */
 };
 
-/* The format of codes that holds the elements exactly, or PLAIN. */
+/* The format of codes that holds the elements, or PLAIN. */
 enum ir_format packed_format(const struct packed_matrix *m);
 /* group_of names groups that exist; *in_order: it is k / group. */
 bool packed_groups_exist(const struct packed_matrix *m, bool *in_order);
+/* Columns in the order of their groups, those of a group as they are: group_of becomes NULL. False: a group has more
+ * columns than others, or memory ran out; nothing has changed. */
+bool packed_sort_columns(struct arena *a, struct packed_matrix *m);
 
 /* Data: a struct packed_matrix. */
 weight_elements packed_elements;

@@ -192,6 +192,10 @@ const struct ir_wexpr *weight_tensor(struct weight_build *b, const char *name, s
 	        bytes.format != FORMAT_PLAIN
 	                ? wexpr_tensor_codes(b->arena, w->file, w->name, bytes.format, bytes.rank, bytes.dims)
 	                : wexpr_tensor(b->arena, w->file, w->name, bytes.dtype, bytes.rank, bytes.dims);
+	if (x != NULL && w->order != NULL)
+		return wexpr_columns(
+		        b->arena, x,
+		        wexpr_tensor(b->arena, w->order->file, w->order->name, DT_I32, 1, w->order->dims));
 	return x == NULL || !w->reversed ? x : reverse_axes(b->arena, x);
 }
 

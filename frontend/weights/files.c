@@ -543,12 +543,18 @@ void weight_tensor_bytes(const struct stored_tensor *t, struct weight_bytes *out
 		out->dims[i] = t->dims[t->reversed ? t->rank - 1 - i : i];
 }
 
+const struct stored_tensor *weight_files_stored(const struct weight_files *wf, const char *file,
+                                                const char *tensor)
+{
+	const struct stored_tensor *t = strmap_get(&wf->by_stored, tensor);
+	return t == NULL || strcmp(t->file, file) != 0 ? NULL : t;
+}
+
 static enum tfmc_status read_tensor(void *user, struct diag_context *cx, const char *file, const char *tensor,
                                     struct weight_bytes *out)
 {
-	const struct weight_files *wf = user;
-	const struct stored_tensor *t = strmap_get(&wf->by_stored, tensor);
-	if (t == NULL || strcmp(t->file, file) != 0 || !t->readable) {
+	const struct stored_tensor *t = weight_files_stored(user, file, tensor);
+	if (t == NULL || !t->readable) {
 		diag_error(cx, LOC_NONE, DIAG_MISSING_TENSOR,
 		           "the file '%.200s' has no readable tensor '%.200s'", file, tensor);
 		return TFMC_IO;

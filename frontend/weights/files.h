@@ -65,6 +65,9 @@ size_t weight_files_count(const struct weight_files *wf);
 struct stored_tensor *weight_files_at(const struct weight_files *wf, size_t index);
 /* By the stripped name, or NULL. */
 struct stored_tensor *weight_files_find(const struct weight_files *wf, const char *name);
+/* The tensor that a WX_TENSOR leaf of a file reads, or NULL. */
+const struct stored_tensor *weight_files_stored(const struct weight_files *wf, const char *file,
+                                                const char *tensor);
 /* "a, b, c": the few tensor names most like `name`, by common parts and edit distance; "" when there are
  * none. */
 const char *weight_files_nearest(struct weight_files *wf, const char *name);

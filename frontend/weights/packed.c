@@ -7,12 +7,14 @@
 
 #include "frontend/quantized/packed.h"
 #include "frontend/weights/files.h"
+#include "ir/support/strmap.h"
 
 struct packing {
 	struct weight_files *files;
 	struct arena *arena;
 	struct diag_context *cx;
 	const struct stored_tensor *last; /* what messages are about */
+	struct strmap orders;             /* hash of an order of columns -> its stored_tensor */
 };
 
 static const char *shape(struct packing *p, const struct stored_tensor *t)
@@ -104,6 +106,10 @@ static bool becomes(struct packing *p, struct stored_tensor *t, const struct pac
 		return false;
 	*kept = *m;
 	kept->format = packed_format(m);
+	t->packed_as = arena_printf(
+	        p->arena, "%d bits, %s", m->q.bits,
+	        m->group_of != NULL ? "groups of columns that differ in size"
+	                            : arena_printf(p->arena, "groups of %lld columns", (long long)m->group));
 	t->read = packed_elements;
 	t->format = kept->format;
 	t->dtype = t->format == FORMAT_PLAIN ? DT_F64 : DT_F32;
@@ -115,17 +121,73 @@ static bool becomes(struct packing *p, struct stored_tensor *t, const struct pac
 	return true;
 }
 
-/* A tensor X.weight beside that of its numbers. */
+/* Columns in the order of their groups have a tensor X.weight.order, one for all matrices of the same order: what they multiply
+ * is then gathered once. */
+static bool sort_columns(struct packing *p, const char *x, const struct stored_tensor *groups,
+                         struct packed_matrix *m, const struct stored_tensor **order)
+{
+	uint64_t hash = 14695981039346656037u; /* FNV-1a */
+	*order = NULL;
+	if (!packed_sort_columns(p->arena, m))
+		return !arena_failed(p->arena);
+	size_t bytes = (size_t)m->k * sizeof(*m->order);
+	for (int64_t k = 0; k < m->k; k++)
+		hash = (hash ^ (uint64_t)m->order[k]) * 1099511628211u;
+	const char *key = arena_printf(p->arena, "%llx", (unsigned long long)hash);
+	*order = strmap_get(&p->orders, key);
+	if (*order != NULL && (*order)->bytes == bytes && memcmp((*order)->data, m->order, bytes) == 0)
+		return true;
+	struct stored_tensor *t = ARENA_NEW(p->arena, struct stored_tensor);
+	if (t == NULL)
+		return false;
+	*t = *groups;
+	t->name = arena_printf(p->arena, "%s.weight.order", x);
+	t->data = m->order;
+	t->bytes = bytes;
+	*order = t;
+	return strmap_set(&p->orders, key, t) && weight_files_add(p->files, t);
+}
+
+/* A tensor X.weight beside that of its numbers; order: that of its columns, or NULL. */
 static bool add_matrix(struct packing *p, const char *x, const struct stored_tensor *numbers,
-                       const struct packed_matrix *m)
+                       const struct stored_tensor *order, const struct packed_matrix *m)
 {
 	struct stored_tensor *t = ARENA_NEW(p->arena, struct stored_tensor);
 	if (t == NULL)
 		return false;
 	*t = *numbers;
 	t->name = arena_printf(p->arena, "%s.weight", x);
+	t->order = order;
 	t->ignored = false;
 	return becomes(p, t, m) && weight_files_add(p->files, t);
+}
+
+/* X.END [K], i32: the group of each column; absent, or where it may be unset all of them -1, as compressed-tensors makes it: they are
+ * in order. *order as in add_matrix. */
+static bool set_order(struct packing *p, const char *x, const char *end, struct packed_matrix *m,
+                      bool may_be_unset, const struct stored_tensor **order)
+{
+	const struct stored_tensor *g = part(p, x, end);
+	bool in_order = true;
+	*order = NULL;
+	if (g == NULL)
+		return true;
+	if (g->rank != 1 || g->dims[0] != m->k || strcmp(g->type_name, "I32") != 0)
+		return misfit(
+		        p, g,
+		        arena_printf(p->arena, "the groups of columns are I32 [%lld]", (long long)m->k));
+	m->group_of = g->data;
+	bool is_unset = may_be_unset;
+	for (size_t i = 0; is_unset && i < g->bytes; i++)
+		is_unset = m->group_of[i] == 0xff;
+	if (is_unset) {
+		m->group_of = NULL;
+		return true;
+	}
+	if (!packed_groups_exist(m, &in_order))
+		return misfit(p, g, "a column is in a group that has no scales");
+	m->group_of = in_order ? NULL : m->group_of;
+	return in_order || sort_columns(p, x, g, m, order);
 }
 
 /* X.scales [groups, N] and X.qzeros [groups, N / 8 or 4] of GPTQ and AWQ. */
@@ -160,7 +222,6 @@ static bool gptq(struct packing *p, const char *x, int zero)
 {
 	struct stored_tensor *q = needed(p, x, ".qweight", 2, "I32");
 	const struct stored_tensor *z = q != NULL ? needed(p, x, ".qzeros", 2, "I32") : NULL;
-	bool in_order = true;
 	if (z == NULL)
 		return false;
 	int bits = bits_of(q->dims[1], z->dims[1]);
@@ -176,17 +237,9 @@ static bool gptq(struct packing *p, const char *x, int zero)
 	                            .down = log_of_word(bits),
 	                            .across = 0,
 	                            .row_words = m.n};
-	const struct stored_tensor *g = part(p, x, ".g_idx");
-	if (!set_zeros(p, x, &m))
-		return false;
-	if (g != NULL && (g->rank != 1 || g->dims[0] != m.k || strcmp(g->type_name, "I32") != 0))
-		return misfit(p, g,
-		              arena_printf(p->arena, "the groups of columns are I32 [%lld]", (long long)m.k));
-	m.group_of = g != NULL ? g->data : NULL;
-	if (!packed_groups_exist(&m, &in_order))
-		return misfit(p, g, "a column is in a group that has no scales");
-	m.group_of = in_order ? NULL : m.group_of;
-	return add_matrix(p, x, q, &m);
+	const struct stored_tensor *order;
+	return set_zeros(p, x, &m) && set_order(p, x, ".g_idx", &m, false, &order) &&
+	       add_matrix(p, x, q, order, &m);
 }
 
 /* Version 1 stores zero points less one. */
@@ -215,7 +268,7 @@ static bool awq(struct packing *p, const char *x)
 	                            .across = 3,
 	                            .row_words = q->dims[1],
 	                            .order = order};
-	return set_zeros(p, x, &m) && add_matrix(p, x, q, &m);
+	return set_zeros(p, x, &m) && add_matrix(p, x, q, NULL, &m);
 }
 
 /* X.weight_scale of compressed-tensors: one, one for each row, or [N, groups]. */
@@ -263,7 +316,9 @@ static bool compressed_words(struct packing *p, const char *x)
 	}
 	if (m.k == 0)
 		return misfit(p, q, "its words are not the numbers of 4 or 8 bits of the stored shape");
-	return set_row_scales(p, s, &m) && add_matrix(p, x, q, &m);
+	const struct stored_tensor *order;
+	return set_row_scales(p, s, &m) && set_order(p, x, ".weight_g_idx", &m, true, &order) &&
+	       add_matrix(p, x, q, order, &m);
 }
 
 /* The numbers of 8 bits X, if they are a matrix. */
@@ -297,7 +352,8 @@ static bool compressed(struct packing *p, const char *x)
 		return weight_files_find(p->files, name) != NULL || compressed_words(p, x);
 	struct packed_matrix m = matrix_of(q);
 	const struct stored_tensor *s = scales(p, x, ".weight_scale", &m);
-	return s != NULL && set_row_scales(p, s, &m) && becomes(p, q, &m);
+	return s != NULL && set_row_scales(p, s, &m) &&
+	       set_order(p, x, ".weight_g_idx", &m, true, &q->order) && becomes(p, q, &m);
 }
 
 /* CTranslate2: X i8 [N, K], and X_scale f32 [N], which the elements were multiplied with. */
@@ -342,7 +398,7 @@ static bool mxfp4(struct packing *p, const char *x)
 	                          .scale_group = 1};
 	struct stored_tensor numbers = *q;
 	numbers.rank = 3;
-	return add_matrix(p, x, &numbers, &m);
+	return add_matrix(p, x, &numbers, NULL, &m);
 }
 
 static const struct {
@@ -360,6 +416,7 @@ enum tfmc_status weight_files_unpack(struct weight_files *wf, struct arena *a, s
 {
 	struct packing p = {.files = wf, .arena = a, .cx = cx};
 	size_t n = weight_files_count(wf), i = 0;
+	strmap_init(&p.orders, a);
 	while (word != NULL && i < TFMC_COUNT(packings) && !yaml_is(word, packings[i].word))
 		i++;
 	for (size_t k = 0; word != NULL && i < TFMC_COUNT(packings) && k < n; k++) {

@@ -444,6 +444,46 @@ static enum tfmc_status eval_round(struct weval *ev, const struct ir_wexpr *e, i
 	return TFMC_OK;
 }
 
+/* Places of the columns of the argument: that of column c of the result. `room`: for K numbers. */
+static enum tfmc_status eval_places(struct weval *ev, const struct ir_wexpr *e, double *room, int64_t *places)
+{
+	int64_t k = e->dims[e->rank - 1];
+	TFMC_TRY(weval(ev, e->args[1], 0, k, room));
+	for (int64_t i = 0; i < k; i++)
+		places[i] = -1;
+	for (int64_t i = 0; i < k; i++) {
+		bool is_one = room[i] >= 0 && room[i] < (double)k && room[i] == floor(room[i]);
+		if (!is_one || places[(int64_t)room[i]] >= 0) {
+			diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_RANGE,
+			           "%.9g is no column, or there twice: the order of %lld columns has each of "
+			           "them once",
+			           room[i], (long long)k);
+			return TFMC_INVALID;
+		}
+		places[(int64_t)room[i]] = i;
+	}
+	return TFMC_OK;
+}
+
+/* Whole rows of the argument, one after the other. */
+static enum tfmc_status eval_columns(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                     double *out)
+{
+	int64_t k = e->dims[e->rank - 1];
+	double *row = memory_alloc((size_t)k * sizeof(*row) + 1);
+	int64_t *places = memory_alloc((size_t)k * sizeof(*places) + 1);
+	enum tfmc_status st = row && places ? eval_places(ev, e, row, places) : TFMC_NO_MEMORY;
+	for (int64_t i = 0; st == TFMC_OK && i < n; i++) {
+		int64_t column = (begin + i) % k;
+		if (i == 0 || column == 0)
+			st = weval(ev, e->args[0], begin + i - column, k, row);
+		out[i] = row[places[column]];
+	}
+	memory_free(places);
+	memory_free(row);
+	return st;
+}
+
 /* ---- codes ---- */
 
 /* What multiplies the matrix; squares NULL where nothing is known, as where all are zero. `room`: for 2 k numbers. */
@@ -532,6 +572,7 @@ static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int6
 	case WX_DIV: return eval_binary(ev, e, begin, n, out);
 	case WX_OFFSET: return eval_offset(ev, e, begin, n, out);
 	case WX_REPEAT: return eval_repeat_elements(ev, e, begin, n, out);
+	case WX_COLUMNS: return eval_columns(ev, e, begin, n, out);
 	case WX_ROUND: return eval_round(ev, e, begin, n, out);
 	case WX_QUANTIZE: return eval_quantize(ev, e, begin, n, out);
 	case WX_TENSOR:
@@ -588,6 +629,7 @@ static enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int
 	case WX_DIV:
 	case WX_OFFSET:
 	case WX_QUANTIZE:
+	case WX_COLUMNS:
 	case WX_ROUND: return compute_to(ev, e, begin, n, out);
 	}
 	return TFMC_INTERNAL;

@@ -315,6 +315,14 @@ const struct ir_wexpr *wexpr_repeat(struct arena *a, int axis, int64_t times, co
 	return e;
 }
 
+const struct ir_wexpr *wexpr_columns(struct arena *a, const struct ir_wexpr *e, const struct ir_wexpr *order)
+{
+	if (!e || !order || e->rank < 1 || order->rank != 1 || order->dims[0] != e->dims[e->rank - 1])
+		return NULL;
+	struct ir_wexpr *c = make(a, WX_COLUMNS, e->rank, e->dims);
+	return c && set_args(a, c, 2, (const struct ir_wexpr *const[]){e, order}) ? c : NULL;
+}
+
 const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e)
 {
 	const struct ir_wexpr *x = e->n_args > 0 ? e->args[0] : NULL;
@@ -339,6 +347,7 @@ const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e)
 	case WX_DIV: return wexpr_binary(a, e->kind, x, e->n_args > 1 ? e->args[1] : NULL);
 	case WX_OFFSET: return wexpr_offset(a, e->value, x);
 	case WX_REPEAT: return wexpr_repeat(a, e->axis, e->begin, x);
+	case WX_COLUMNS: return wexpr_columns(a, x, e->n_args > 1 ? e->args[1] : NULL);
 	case WX_ROUND: return wexpr_round(a, e->stored, x);
 	case WX_QUANTIZE:
 		return e->n_args > 2 ? NULL
@@ -418,10 +427,32 @@ static bool moves_rows(const struct ir_wexpr *e)
 	case WX_MUL:
 	case WX_DIV:
 	case WX_OFFSET:
+	case WX_COLUMNS:
 	case WX_ROUND:
 	case WX_QUANTIZE: break;
 	}
 	return false;
+}
+
+const struct ir_wexpr *wexpr_below_columns(struct arena *a, const struct ir_wexpr *e,
+                                           const struct ir_wexpr **order)
+{
+	if (e->kind == WX_COLUMNS) {
+		if (*order && !wexpr_equal(*order, e->args[1]))
+			return NULL;
+		*order = e->args[1];
+		return e->args[0];
+	}
+	const struct ir_wexpr **args =
+	        moves_rows(e) ? ARENA_ARRAY(a, const struct ir_wexpr *, e->n_args) : NULL;
+	struct ir_wexpr copy = *e;
+	for (size_t i = 0; args && i < e->n_args; i++) {
+		args[i] = wexpr_below_columns(a, e->args[i], order);
+		if (!args[i])
+			return NULL;
+	}
+	copy.args = args;
+	return args ? wexpr_make(a, &copy) : NULL;
 }
 
 static bool args_hold(const struct ir_wexpr *e, enum ir_format format)

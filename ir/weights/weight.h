@@ -13,12 +13,14 @@
  *        mul(E, E)  div(E, E)  offset(1.0, E)  full(0.0, [32])  repeat(1, 4, E)  round(bf16, E)
  *        quantize(q4, E)  or, with means of squares and means of what it multiplies [2, K], quantize(q4, E, E); all zeros
  *        are as none
+ *        columns(E, E)
  *        sinusoid(rows=64, dim=32, layout=halves, spacing=t2t, start=1, base=10000.0)
  *        rotary(rows=64, scale=1.0, frequencies=[1.0, 0.01])
  * mul and div broadcast the second operand from axis 0 (a row scale [N] or [N, 1] fits [N, K]). repeat has
  * every element of an axis n times in a row. round is to the nearest bf16 or f16, ties to even, of the f64: a
  * finite number that becomes infinite is an error. quantize gives the nearest numbers of a format of codes, row by
- * row (codes.h); a tensor of a file that stores codes has the name of the format in place of f32.
+ * row (codes.h); a tensor of a file that stores codes has the name of the format in place of f32. columns(E, P) permutes the
+ * last axis: column i of E is column P[i] of the result; a P [K] that has not each of 0 .. K - 1 once is an error.
  */
 #ifndef TFMC_IR_WEIGHTS_WEIGHT_H
 #define TFMC_IR_WEIGHTS_WEIGHT_H
@@ -100,6 +102,10 @@ const struct ir_wexpr *wexpr_round(struct arena *a, enum ir_dtype dtype, const s
 /* Numbers of a format of codes, of a matrix or more; inputs [2, K] or NULL. */
 const struct ir_wexpr *wexpr_quantize(struct arena *a, enum ir_format format, const struct ir_wexpr *e,
                                       const struct ir_wexpr *inputs);
+const struct ir_wexpr *wexpr_columns(struct arena *a, const struct ir_wexpr *e, const struct ir_wexpr *order);
+/* The expression below columns, of which those above only move rows, and *order [K], one for all; NULL: there is none. */
+const struct ir_wexpr *wexpr_below_columns(struct arena *a, const struct ir_wexpr *e,
+                                           const struct ir_wexpr **order);
 /* The constructor of e->kind, with what e has of its arguments. */
 const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e);
 /* Number of elements; the constructors guarantee that it fits. */

@@ -17,6 +17,10 @@ while read -r model want; do
 	packed=$(sed -n 's/^weights  *\([0-9]*\) bytes.*/\1/p' "$tmp/plan")
 	[ "$packed" -ge "$want" ] && [ $((packed * 100)) -le $((want * 102)) ] ||
 		say "$model: weights of $packed bytes, its tensors have $want"
+	# A step reads each byte once, but for the table, of which it takes a row; of experts it takes some.
+	sed -n 's/^  weights  *\([0-9.]*\) \([KM]\)iB are read$/\1 \2/p' "$tmp/plan" |
+		awk -v want="$want" '{ read = $1 * ($2 == "K" ? 1024 : 1048576) } END { exit !(NR > 0 && read < 1.02 * want) }' ||
+		say "$model: a step reads more than its tensors have"
 	echo "$model: $packed bytes, its tensors $want"
 done <"$tmp/list"
 
@@ -66,28 +70,54 @@ Y
 "$TFMC" plan "$tmp/halves.yaml" 2>&1 >"$tmp/plan" | grep -q "warning: the weight 'both.weight' of q4_k becomes f32: its parts have different formats" ||
 	say "a weight that became f32 is not told"
 
-# A packed folder with a layer that was not converted: the others keep their codes.
-python3 "$support/make_llama.py" "$tmp/llama" llama hidden_size=64 intermediate_size=128 num_attention_heads=4 num_key_value_heads=2 head_dim=16 num_hidden_layers=3
-python3 -B "$support/to_packed.py" "$tmp/llama" "$tmp/awq" awq
-python3 -B - "$support" "$tmp/awq" <<'P'
-import json, struct, sys
-sys.path.insert(0, sys.argv[1])
-import quantized
+# Codes of files stay, which is said where another format is wanted.
+"$TFMC" plan "$tmp/Q4_K_M.gguf" --quantize=q8 --remarks >"$tmp/plan" 2>"$tmp/remarks"
+grep -q "^warning: quantize changes nothing: the files have codes already, and codes stay" "$tmp/remarks" || say "--quantize says nothing of codes"
+grep -q "layers.0.mlp.ffn.down.weight is q6_k: codes of files stay, also where '\*' says q8" "$tmp/remarks" || say "remarks do not say why q6_k is no q8"
+grep -q "^layers.0.mlp.ffn.up.weight  *q4_k: codes of files stay" "$tmp/plan" || say "plan does not say why q4_k is no q8"
+"$TFMC" plan "$tmp/floats.gguf" --quantize=q8 2>&1 | grep -q "changes nothing" && say "floats become codes, and this is denied"
 
-def tensors(path):
-    data = open(path, "rb").read()
-    begin = 8 + struct.unpack("<Q", data[:8])[0]
-    return {k: (v["dtype"], v["shape"], data[begin + v["data_offsets"][0]:begin + v["data_offsets"][1]])
-            for k, v in json.loads(data[8:begin]).items()}
+# Packed folders: each matrix keeps the bits of its file, also beside others and where columns are in another order, and the model is
+# that of the same numbers in f32.
+python3 "$support/make_llama.py" "$tmp/llama" llama hidden_size=128 intermediate_size=256 num_attention_heads=4 num_key_value_heads=2 head_dim=32 num_hidden_layers=3
+packed() { # NAME WANT OPTION..: WANT: weight=format, with commas
+	local at=$tmp/$1 wanted=${2//,/ } kind want
+	shift 2
+	python3 -B "$support/to_packed.py" "$tmp/llama" "$at" "$@"
+	"$TFMC" plan "$at/packed" >"$at/plan" 2>"$at/warnings"
+	[ ! -s "$at/warnings" ] || say "$*: $(cat "$at/warnings")"
+	for want in $wanted; do
+		grep -q "^layers\(.[0-9_]*\|\).${want%=*}.weight  *${want#*=}[: ]" "$at/plan" || say "$*: ${want%=*} is not ${want#*=}: $(cat "$at/plan")"
+	done
+	for kind in packed plain; do
+		"$TFMC" run "$at/$kind" --inputs "$tmp/llama/inputs.safetensors" --outputs "$at/$kind.out" -mcpu=native "${quick[@]}" --dtype=compute=f32
+	done
+	echo "$*: $(python3 "$support/near.py" "$at/packed.out" "$at/plain.out" 6e-5)" || say "$*: other numbers"
+}
+one='0.self.attention.q' two='1_2.mlp.ffn.down'
+packed awq_first "$one=f32,$two=q4g_32" awq --keep 'layers\.0\.'
+packed gptq_one "1.mlp.ffn.down=f32,0.mlp.ffn.down=q4g_128,mlp.ffn.up=q4g_128" gptq --group 128 --keep 'layers\.1\.mlp\.down'
+packed eight "2.mlp.ffn.down=q8,0_1.mlp.ffn.down=q4,2.mlp.ffn.gate=q4" words --symmetric --eight 'layers\.2\.mlp\.down'
+packed order "self.attention.v=q4g_32,mlp.ffn.down=q4g_32" gptq --shuffle
+packed order_one "$one=f32,1_2.self.attention.q=q4g_64" gptq --group 64 --shuffle shared --keep 'layers\.0\.'
+packed order_some "0.mlp.ffn.up=q4g_32,1_2.mlp.ffn.up=q4g_32" gptq --shuffle shared --still 'layers\.0\.'
+packed order_words "self.attention.q=q8f_32" words --bits 8 --symmetric --scales BF16 --shuffle
+packed eight_zero "self.attention.q=q8g_128" gptq --bits 8 --group 128
+packed eight_float "mlp.ffn.up=q8g_64" gptq_v2 --bits 8 --group 64 --scales F32
+packed eight_bytes "mlp.ffn.up=q8_row,mlp.ffn.down=q8f_128" bytes --bits 8 --symmetric --group 128 --scales BF16
+packed float "mlp.ffn.up=q4g_128" gptq --group 128 --scales F32
+packed weight "mlp.ffn.up=q4" words --symmetric --actorder weight
 
-packed, plain = (tensors(f"{sys.argv[2]}/{kind}/model.safetensors") for kind in ("packed", "plain"))
-one = {k: v for k, v in packed.items() if ".layers.0." not in k}
-one.update({k: v for k, v in plain.items() if ".layers.0." in k})
-quantized.write_safetensors(sys.argv[2] + "/packed/model.safetensors", one)
-P
-"$TFMC" plan "$tmp/awq/packed" >"$tmp/plan"
-grep -q '^layers.1_2.mlp.ffn.down.weight  *q4g_32 ' "$tmp/plan" || say "layers beside one that was not converted lost their codes"
-for kind in packed plain; do
-	"$TFMC" run "$tmp/awq/$kind" --inputs "$tmp/llama/inputs.safetensors" --outputs "$tmp/$kind.out" -mcpu=native "${quick[@]}" --dtype=compute=f32
-done
-python3 "$support/near.py" "$tmp/packed.out" "$tmp/plain.out" 2e-5
+# An order that q, k and v share is gathered once.
+gathers() { "$TFMC" "$tmp/$1/packed" --emit=tir=- -O2 --stop-after=merge-linear | sed -n '/^func @run/,/^}/p' | grep -c "= gather .*f32\[128,B,S\]"; }
+python3 -B "$support/to_packed.py" "$tmp/llama" "$tmp/order_shared" gptq --shuffle shared
+[ "$(gathers order)" = 6 ] && [ "$(gathers order_shared)" = 3 ] || say "$(gathers order) and $(gathers order_shared) gathers for 6 and 3 orders"
+
+# Codes of packed matrices stay, too; groups that no format has become f32, which is said once for each weight.
+"$TFMC" plan "$tmp/order/packed" --quantize=q8 >"$tmp/plan"
+grep -q "^layers.mlp.ffn.up.weight  *q4g_32: codes of files stay, also where '\*' says q8" "$tmp/plan" || say "plan does not say why packed codes are no q8"
+python3 -B "$support/to_packed.py" "$tmp/llama" "$tmp/small" gptq --group 16
+"$TFMC" plan "$tmp/small/packed" --diagnostics=short >"$tmp/plan" 2>"$tmp/warnings"
+[ "$(grep -c "warning: the weight 'layers.*' becomes f32: no format has 4 bits, groups of 16 columns" "$tmp/warnings")" = 7 ] || say "$(cat "$tmp/warnings")"
+grep -q "^layers.mlp.ffn.up.weight  *f32: no format has 4 bits, groups of 16 columns" "$tmp/plan" || say "plan does not say why packed matrices are f32"
+"$TFMC" inspect "$tmp/order/packed" | grep -c "layers.mlp.ffn.down.weight: .* stored q4g_32$" >/dev/null || say "inspect does not say q4g_32"

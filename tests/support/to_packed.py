@@ -2,17 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packs the projections of a hub folder (config.json, model.safetensors, float32) into few bits, as quantizers do.
 
-    to_packed.py FOLDER OUT KIND [--group N] [--bits 4|8] [--symmetric] [--scales F16|BF16|F32] [--shuffle]
+    to_packed.py FOLDER OUT KIND [--group N] [--bits 4|8] [--symmetric] [--scales F16|BF16|F32] [--shuffle [shared]]
+              [--actorder WORD] [--keep RE] [--eight RE] [--still RE]
 
 KIND: gptq, gptq_v2, awq, words, bytes (the last two of compressed-tensors), mxfp4 (experts of gpt_oss). OUT/packed is the
-folder with parts, OUT/plain the same model whose projections are the numbers that these parts stand for, in float32. --shuffle: columns
-are in groups in another order (g_idx). Written after what each format is read as elsewhere, not after tfmc. Pure Python.
+folder with parts, OUT/plain the same model whose projections are the numbers that these parts stand for, in float32.
+--shuffle: columns are in groups in another order (g_idx), one for each matrix, or shared by those of a layer that have one
+width. --keep, --eight, --still: matrices (a regular expression) that are not converted, that have 8 bits, that are in order.
+Written after what each format is read as elsewhere, not after tfmc. Pure Python.
 """
 import argparse
 import json
 import math
 import os
 import random
+import re
 import struct
 
 import to_gguf
@@ -78,8 +82,8 @@ def pack(name, rows, args, rng):
     group = args.group if args.group > 0 else k
     groups = k // group
     group_of = [j // group for j in range(k)]
-    if args.shuffle:
-        rng.shuffle(group_of)
+    if args.shuffle and not (args.still and re.search(args.still, name)):
+        random.Random(f"{name.split(chr(46))[2]} {k}" if args.shuffle == "shared" else rng.random()).shuffle(group_of)
     q, zeros, (by_row, by_group), elements = quantize(rows, group_of, groups, args)
     x = name.removesuffix(".weight")
     if args.kind.startswith("gptq"):
@@ -95,6 +99,8 @@ def pack(name, rows, args, rng):
     elif args.kind == "words":
         parts = {"weight_packed": words(q, args.bits), "weight_scale": (args.scales, [n, groups], by_row),
                  "weight_shape": ("I64", [2], struct.pack("<2q", n, k))}
+        if args.shuffle:
+            parts["weight_g_idx"] = ("I32", [k], struct.pack(f"<{k}i", *group_of))
     else:
         parts = {"weight": ("I8", [n, k], struct.pack(f"<{n * k}b", *(v - 128 for row in q for v in row))),
                  "weight_scale": (args.scales, [n, groups], by_row)}
@@ -123,12 +129,12 @@ def described(args):
     if args.kind == "mxfp4":
         return {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}
     if args.kind.startswith("gptq"):
-        return {"bits": args.bits, "group_size": args.group, "desc_act": args.shuffle, "sym": args.symmetric, "lm_head": False,
+        return {"bits": args.bits, "group_size": args.group, "desc_act": bool(args.shuffle), "sym": args.symmetric, "lm_head": False,
                 "quant_method": "gptq", "checkpoint_format": args.kind, "meta": {"damp_percent": 0.01}}
     if args.kind == "awq":
         return {"bits": 4, "group_size": args.group, "quant_method": "awq", "version": "gemm", "zero_point": True,
                 "modules_to_not_convert": None}
-    weights = {"actorder": None, "dynamic": False, "group_size": args.group, "num_bits": args.bits, "observer": "minmax",
+    weights = {"actorder": "group" if args.shuffle else args.actorder, "dynamic": False, "group_size": args.group, "num_bits": args.bits, "observer": "minmax",
                "observer_kwargs": {}, "strategy": "group" if args.group > 0 else "channel", "symmetric": True, "type": "int"}
     return {"config_groups": {"group_0": {"input_activations": None, "output_activations": None, "targets": ["Linear"], "weights": weights}},
             "format": "pack-quantized" if args.kind == "words" else "int-quantized", "ignore": ["lm_head"], "kv_cache_scheme": None,
@@ -144,7 +150,9 @@ def main():
     parser.add_argument("--bits", type=int, default=4)
     parser.add_argument("--symmetric", action="store_true")
     parser.add_argument("--scales", default="F16")
-    parser.add_argument("--shuffle", action="store_true")
+    for name in ("--actorder", "--keep", "--eight", "--still"):
+        parser.add_argument(name)
+    parser.add_argument("--shuffle", nargs="?", const="each")
     args = parser.parse_args()
     with open(f"{args.folder}/config.json", encoding="utf-8") as f:
         config = json.load(f)
@@ -154,8 +162,10 @@ def main():
         if args.kind == "mxfp4" and name.endswith("_proj"):
             parts, plain[name] = pack_experts(name, shape, values)
             packed.update(parts)
-        elif args.kind != "mxfp4" and name.endswith("_proj.weight"):
-            parts, plain[name] = pack(name, to_gguf.rows_of((shape, values)), args, rng)
+        elif args.kind != "mxfp4" and name.endswith("_proj.weight") and not (args.keep and re.search(args.keep, name)):
+            has_eight = args.eight and re.search(args.eight, name)
+            one = argparse.Namespace(**{**vars(args), "bits": 8}) if has_eight else args
+            parts, plain[name] = pack(name, to_gguf.rows_of((shape, values)), one, rng)
             packed.update(parts)
         else:
             packed[name] = plain[name] = whole

@@ -292,13 +292,14 @@ static void remark_formats(struct driver *d, const struct loaded *l)
 	bool differ = floats_differ(l);
 	for (size_t i = 0; i < l->module->weights.n; i++) {
 		const struct ir_weight *w = l->module->weights.items[i];
-		const char *why = kept(l, w);
+		const char *why = kept(l, w), *name = ir_format(w->format)->name;
+		bool is_codes = ir_format_has_codes(w->format);
 		const struct diag_remark about = {
 		        .pass = "quantize",
 		        .path = w->loc.path,
-		        .text = why ? arena_printf(&d->arena, "%s is not quantized: %s", w->name, why)
-		                    : arena_printf(&d->arena, "%s is %s", w->name,
-		                                   ir_format(w->format)->name),
+		        .text = !why       ? arena_printf(&d->arena, "%s is %s", w->name, name)
+		                : is_codes ? arena_printf(&d->arena, "%s is %s: %s", w->name, name, why)
+		                           : arena_printf(&d->arena, "%s is not quantized: %s", w->name, why),
 		        .is_missed = why != NULL};
 		if (why || is_listed(w, differ))
 			diag_remark_about(&d->diag, w->loc.at, &about);

@@ -64,12 +64,28 @@ static struct packed_matrix with_zeros(struct packed_matrix m)
 	return m;
 }
 
+/* Where offsets are rounded: by at most half a unit of the largest product of a scale and a zero point, and of the element. */
+static void check_offsets(const struct packed_matrix *m, const double *elements)
+{
+	static double exact[ELEMENTS];
+	struct packed_matrix plain = *m;
+	plain.format = FORMAT_PLAIN;
+	packed_elements(&plain, 0, ELEMENTS, exact);
+	for (int i = 0; i < ELEMENTS; i++) {
+		double bound = m->scale_dtype == DT_F32 ? ldexp(2 * 256, -24) : 0;
+		ck_assert_msg(fabs(elements[i] - exact[i]) <= bound ||
+		                      (isnan(exact[i]) && isnan(elements[i])),
+		              "element %d is %g, not %g", i, elements[i], exact[i]);
+	}
+}
+
 /* The format, and that its codes are the elements. */
 static enum ir_format checked_format(struct packed_matrix *m)
 {
 	static double elements[ELEMENTS], some[ELEMENTS], decoded[ELEMENTS];
 	struct weight_codes codes;
 	struct rng rng = rng_seed(2);
+	m->format = packed_format(m);
 	packed_elements(m, 0, ELEMENTS, elements);
 	for (int64_t begin = 0, n; begin < ELEMENTS; begin += n) {
 		n = rng_between(&rng, 1, 90);
@@ -77,7 +93,7 @@ static enum ir_format checked_format(struct packed_matrix *m)
 		packed_elements(m, begin, n, some + begin);
 	}
 	ck_assert_mem_eq(some, elements, sizeof(some));
-	m->format = packed_format(m);
+	check_offsets(m, elements);
 	if (m->format == FORMAT_PLAIN)
 		return m->format;
 	ck_assert(weight_codes_alloc(&codes, m->format, COLUMNS, ROWS));
@@ -106,13 +122,22 @@ START_TEST(formats_hold_the_elements)
 		m = matrix(4, by_column, DT_F32);
 		ck_assert_int_eq(checked_format(&m), FORMAT_Q4G_32);
 		m = with_zeros(matrix(4, by_column, DT_F32));
-		ck_assert_int_eq(checked_format(&m), FORMAT_PLAIN);
+		ck_assert_int_eq(checked_format(&m), FORMAT_Q4G_32);
 		m = matrix(8, by_column, DT_F16);
 		ck_assert_int_eq(checked_format(&m), FORMAT_Q8);
 		m.group = COLUMNS;
 		ck_assert_int_eq(checked_format(&m), FORMAT_Q8_ROW);
+		m = matrix(8, by_column, DT_BF16);
+		ck_assert_int_eq(checked_format(&m), FORMAT_Q8F_32);
+		m = matrix(8, by_column, DT_F32);
+		ck_assert_int_eq(checked_format(&m), FORMAT_Q8F_32);
 		m = with_zeros(matrix(8, by_column, DT_F16));
-		ck_assert_int_eq(checked_format(&m), FORMAT_PLAIN);
+		ck_assert_int_eq(checked_format(&m), FORMAT_Q8G_32);
+		m = with_zeros(matrix(8, by_column, DT_F32));
+		ck_assert_int_eq(checked_format(&m), FORMAT_Q8G_32);
+		m = with_zeros(matrix(8, by_column, DT_BF16));
+		m.group = 2 * GROUP;
+		ck_assert_int_eq(checked_format(&m), FORMAT_Q8G_64);
 		m = matrix(4, by_column, DT_F16);
 		m.group = SMALLEST;
 		ck_assert_int_eq(checked_format(&m), FORMAT_PLAIN);
@@ -127,8 +152,10 @@ START_TEST(order_of_groups)
 {
 	static unsigned char group_of[4 * COLUMNS];
 	struct packed_matrix m = matrix(4, true, DT_F16), sorted = m;
+	struct arena arena;
 	bool in_order;
 	double a, b;
+	arena_init(&arena);
 	for (int k = 0; k < COLUMNS; k++)
 		group_of[4 * k] = (unsigned char)(k / GROUP);
 	m.group_of = group_of;
@@ -139,10 +166,20 @@ START_TEST(order_of_groups)
 	packed_elements(&m, 0, 1, &a);
 	packed_elements(&sorted, 0, 1, &b);
 	ck_assert(a * half_to_f64(scales[0]) == b * half_to_f64(scales[(GROUPS - 1) * ROWS]));
+	ck_assert(!packed_sort_columns(&arena, &m) && m.order == NULL && m.group_of == group_of);
+	group_of[4 * (COLUMNS - 1)] = 0;
+	ck_assert(packed_sort_columns(&arena, &m) && m.group_of == NULL);
+	ck_assert(m.order[0] == 1 && m.order[GROUP - 1] == COLUMNS - 1 && m.order[COLUMNS - GROUP] == 0);
+	ck_assert_int_eq(checked_format(&m), FORMAT_Q4);
+	packed_elements(&m, COLUMNS - GROUP, 1, &b);
+	ck_assert(a == b);
+	m.order = NULL;
+	m.group_of = group_of;
 	group_of[0] = GROUPS;
 	ck_assert(!packed_groups_exist(&m, &in_order));
 	group_of[3] = 0x80;
 	ck_assert(!packed_groups_exist(&m, &in_order));
+	arena_destroy(&arena);
 }
 END_TEST
 

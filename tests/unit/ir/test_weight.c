@@ -184,6 +184,36 @@ START_TEST(moves_elements)
 }
 END_TEST
 
+/* Columns by an order, as packed matrices are read, and what lies below it. */
+START_TEST(orders_columns)
+{
+	static const int32_t orders[2][4] = {{2, 0, 3, 1}, {2, 0, 2, 1}};
+	struct arena *a = &fx.arena;
+	for (size_t i = 0; i < 2; i++)
+		fx.items[6 + i] =
+		        (struct stored){i == 0 ? "order" : "wrong",
+		                        {.data = orders[i], .dtype = DT_I32, .rank = 1, .dims = {4}}};
+	fx.store.n = 8;
+	const struct ir_wexpr *m = leaf("m"), *e = wexpr_columns(a, m, leaf("order")), *order = NULL;
+	double row[4];
+	EXPECT(e, 1, 3, 0, 2, 5, 7, 4, 6, 9, 11, 8, 10);
+	expect_text(e, "columns(tensor \"f\":\"m\" f32[3,4], tensor \"f\":\"order\" i32[4])");
+	ck_assert_ptr_null(wexpr_columns(a, m, leaf("row")));
+	ck_assert_int_eq(wexpr_eval(&fx.cx, wexpr_columns(a, m, leaf("wrong")), &fx.source, 4, 4, row),
+	                 TFMC_INVALID);
+	ck_assert_ptr_nonnull(strstr(fx.messages.data, "2 is no column, or there twice"));
+	const struct ir_wexpr *both[] = {wexpr_slice(a, 0, 1, 2, e), e, m};
+	const struct ir_wexpr *below = wexpr_below_columns(a, wexpr_concat(a, 0, 2, both), &order);
+	ck_assert_ptr_nonnull(below);
+	ck_assert(wexpr_equal(order, leaf("order")));
+	EXPECT(below, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11);
+	ck_assert_ptr_null(wexpr_below_columns(a, wexpr_concat(a, 0, 3, both), &order)); /* m is in order */
+	ck_assert_ptr_null(wexpr_below_columns(a, wexpr_transpose(a, e), &order));
+	both[0] = wexpr_columns(a, m, leaf("wrong"));
+	ck_assert_ptr_null(wexpr_below_columns(a, wexpr_concat(a, 0, 2, both), &order));
+}
+END_TEST
+
 START_TEST(turns_positions)
 {
 	struct arena *a = &fx.arena;
@@ -512,6 +542,7 @@ Suite *suite_weight(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, moves_bits, 0, 2);
 	tcase_add_test(t, moves_elements);
+	tcase_add_test(t, orders_columns);
 	tcase_add_test(t, turns_positions);
 	tcase_add_test(t, orders_rope_rows);
 	tcase_add_test(t, computes);
