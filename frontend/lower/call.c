@@ -224,15 +224,16 @@ static bool depends(const struct ir_dim *d, const struct ir_dim *sym)
 	return false;
 }
 
-bool call_refuse_mixing(const struct call *c, struct ir_value x, int64_t axis)
+bool call_mix(const struct call *c, struct ir_value *x, int64_t axis, enum call_fill fill)
 {
-	const struct ir_type *t = irb_type(c->lw->b, x);
+	const struct ir_type *t = irb_type(c->lw->b, *x);
 	const struct ir_dim *grows = c->lw->grows;
-	if (c->lw->mode != LOWER_DECODE || grows == NULL || t == NULL || axis >= t->rank ||
-	    ir_dim_is_const(grows, NULL) || !depends(t->dims[axis], grows))
+	if (c->lw->mode != LOWER_DECODE || grows == NULL || t == NULL || axis >= t->rank)
 		return true;
+	if (ir_dim_is_const(grows, NULL) || !depends(t->dims[axis], grows))
+		return !lower_is_source(c->lw, t->dims[axis]) || lower_fill_source(c, x, axis, fill);
 	return lower_fail(
 	        c->lw, c->e->loc, DIAG_GENERATE,
 	        "%s mixes positions between tokens and logits of a generating model: axis %lld of %s",
-	        c->e->text, (long long)axis, type_text(c->lw, x));
+	        c->e->text, (long long)axis, type_text(c->lw, *x));
 }

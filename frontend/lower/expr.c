@@ -125,7 +125,12 @@ bool lower_spread(struct lowering *lw, struct loc at, struct lval *v, struct ir_
 	if (t == NULL)
 		return false;
 	if (v->kind == LV_SCALAR && v->s.kind == VALUE_DIM) {
-		struct ir_value n = irb_dim_value_of(lw->b, lower_dim(lw, v->s.dim), t->rank, t->dims);
+		const struct ir_dim *size = lower_dim(lw, v->s.dim);
+		struct ir_value n;
+		if (!lower_is_source(lw, size))
+			n = irb_dim_value_of(lw->b, size, t->rank, t->dims);
+		else if (!lower_spread_size(lw, at, size, t, &n))
+			return false;
 		if (t->dtype != DT_I32)
 			n = irb_cast(lw->b, n, &(struct attrs_cast){.dtype = t->dtype});
 		*v = lval_tensor(n);

@@ -28,6 +28,8 @@ static bool begin(struct lowering *lw, struct frontend_model *m, struct ir_modul
 	lw->outputs = e->values;
 	lw->n_outputs = e->n_outputs;
 	strmap_init(&lw->vars, &m->arena);
+	if ((e->mode == LOWER_DECODE || e->mode == LOWER_ENCODE) && !lower_find_source(lw))
+		return false;
 	lw->b = irb_begin(module, m->cx, e->name, (struct ir_loc){e->loc, NULL});
 	return lw->b != NULL && lower_bind_rows(lw, e->scores);
 }
@@ -160,7 +162,11 @@ static bool add_params(struct lowering *lw, const struct entry *e)
 		if (!add_state(lw, names.items[i]))
 			return false;
 	}
-	return true;
+	for (size_t i = 0; i < lw->source.n; i++) {
+		if ((lw->types->sizes >> i & 1) != 0 && !add_state(lw, lw->source.items[i].state))
+			return false;
+	}
+	return e->mode == LOWER_DECODE ? lower_get_sizes(lw) : lower_put_sizes(lw);
 }
 
 /* ---- the last real row ---- */
@@ -351,7 +357,10 @@ static struct ir_module *create_module(struct frontend_model *m)
 		const struct ir_dim_sym *s = ir_dims_sym(m->scope.dims, i);
 		ir_dims_declare(module->dims, s->name, s->lo, s->hi);
 	}
-	return module;
+	if (module == NULL || lower_declare_source(m, module->dims, &m->arena))
+		return module;
+	ir_module_destroy(module);
+	return NULL;
 }
 
 static bool run_entry(struct frontend_model *m, const struct graph_body *body, struct entry *e)
@@ -408,6 +417,19 @@ static bool build_decode(struct frontend_model *m, struct ir_module *module, con
 	return build(m, module, &e, types);
 }
 
+/* decode and score of a seq2seq model in a module of their own; once more where they turn out to read sizes of the source. */
+static struct ir_module *build_with_source(struct frontend_model *m, const struct graph_body *body,
+                                           struct state_types *types)
+{
+	struct ir_module *module = create_module(m);
+	bool ok = module != NULL && build_decode(m, module, body, types), again = ok && types->sizes_missed;
+	if (ok && !again)
+		return module;
+	ir_module_destroy(module);
+	types->sizes_missed = false;
+	return again ? build_with_source(m, body, types) : NULL;
+}
+
 static bool build_pair(struct frontend_model *m, struct ir_module *module, const struct split_result *s,
                        struct state_types *types)
 {
@@ -428,10 +450,16 @@ static bool build_pair(struct frontend_model *m, struct ir_module *module, const
 	for (size_t i = 0; ok && i < types->n; i++) {
 		for (int k = 0; k < types->items[i].rank; k++)
 			types->items[i].dims[k] = ir_import_dim(module, types->items[i].dims[k]);
+		for (int k = 0; k < types->items[i].kept_rank; k++)
+			types->items[i].kept[k] = ir_import_dim(module, types->items[i].kept[k]);
 	}
 	ir_module_destroy(scratch);
+	ok = ok && lower_record_sizes(m, module, types);
 	encode.mode = LOWER_ENCODE;
-	return ok && build(m, module, &encode, types) && build_decode(m, module, &s->decode, types);
+	struct ir_module *decode = ok ? build_with_source(m, &s->decode, types) : NULL;
+	ok = decode != NULL && build(m, module, &encode, types) && lower_bind_source(m, decode, module);
+	ir_module_destroy(decode);
+	return ok;
 }
 
 static void check_cache(const struct frontend_model *m, const struct ir_module *module)

@@ -55,6 +55,8 @@ struct state_type {
 	enum ir_dtype dtype;
 	int rank;
 	const struct ir_dim *dims[IR_RANK_MAX];
+	int kept_rank; /* of what encode leaves: its own axes, of a source as long as it is */
+	const struct ir_dim *kept[IR_RANK_MAX];
 	struct ir_loc loc;
 	int64_t call_rows; /* of a ring: tokens that one call may append at most; else 0 */
 };
@@ -63,6 +65,15 @@ struct state_type {
 struct state_types {
 	struct state_type *items;
 	size_t n, cap;
+	uint64_t sizes;    /* bit i: decode reads the size of dim i of the source, so encode keeps it */
+	bool sizes_missed; /* it was not yet known when decode was lowered */
+};
+
+/* A dim of the source. */
+struct source_dim {
+	int sym, in_decode; /* symbols; other ones only where the tokens have the dim, too */
+	const char *state;
+	struct ir_value size; /* LOWER_DECODE: i32 [B], of each sequence; none: not read so far */
 };
 
 struct lowering {
@@ -84,6 +95,10 @@ struct lowering {
 		struct lower_state *items;
 		size_t n, cap;
 	} states;
+	struct {
+		struct source_dim *items;
+		size_t n;
+	} source;
 	struct ir_value past;       /* LOWER_DECODE */
 	struct ir_value call_end;   /* LOWER_DECODE: i32 [B], where generate.long_from > 0 */
 	const struct ir_dim *grows; /* LOWER_DECODE: the sequence dim of tokens */
@@ -131,8 +146,17 @@ bool call_word(const struct call *c, const char *name, const char **out); /* wor
 bool call_dims(const struct call *c, const char *name, int *rank, const struct ir_dim **dims);
 bool call_axis(const struct call *c, const char *name, int rank, int64_t *axis); /* negative ones resolved */
 bool lower_call(struct lowering *lw, const struct expr *e, struct lval *out);
-/* LOWER_DECODE: reports an operation that mixes positions of the growing axis. */
-bool call_refuse_mixing(const struct call *c, struct ir_value x, int64_t axis);
+/* What an operator that mixes positions reads past the end of a source. */
+enum call_fill {
+	FILL_KEPT, /* nothing: it reads no position past the end, or none of its results before the end does */
+	FILL_ZERO,
+	FILL_LOWEST,
+	FILL_HIGHEST,
+	FILL_REFUSED
+};
+/* LOWER_DECODE: reports an operation that mixes positions of the growing axis; positions of a source past its end become
+ * neutral. */
+bool call_mix(const struct call *c, struct ir_value *x, int64_t axis, enum call_fill fill);
 
 /* ops.c, state.c, frontend/operators */
 typedef bool op_lowering(const struct call *c, struct lval *out);
@@ -254,6 +278,34 @@ bool score_add_targets(struct lowering *lw, int lengths);
 /* Binds `name` to log p of the targets, f32 [B, rows], instead of logits. */
 bool score_finish(struct lowering *lw, const char *name);
 extern const char score_output[];
+
+/* source.c: decode sees a source as long as it is, in states with room for the longest */
+enum dim_owner { DIM_FREE, DIM_OF_SOURCE, DIM_OF_TOKENS, DIM_OF_BOTH };
+/* Which inputs of a seq2seq model have the symbol, that of the batch apart. */
+enum dim_owner lower_dim_owner(const struct frontend_model *m, int sym);
+/* Declares what stands for dims that the source shares with the tokens. */
+bool lower_declare_source(const struct frontend_model *m, struct ir_dims *dims, struct arena *a);
+bool lower_find_source(struct lowering *lw);
+/* The dim of a value of the source as decode calls it. */
+const struct ir_dim *lower_source_dim(struct lowering *lw, const struct ir_dim *d);
+/* LOWER_DECODE: whether the dim depends on the size of the source. */
+bool lower_is_source(const struct lowering *lw, const struct ir_dim *d);
+/* i32 [B]: the dim for the source of each sequence; the same spread to the dims of t. */
+struct ir_value lower_source_size(struct lowering *lw, const struct ir_dim *d);
+bool lower_spread_size(struct lowering *lw, struct loc at, const struct ir_dim *d, const struct ir_type *t,
+                       struct ir_value *out);
+/* call_mix of an axis of the source. */
+bool lower_fill_source(const struct call *c, struct ir_value *x, int64_t axis, enum call_fill fill);
+/* Reports a reshape after which the end of a source is no end of an axis. */
+bool lower_reshape_source(const struct call *c, struct ir_value x, int rank,
+                          const struct ir_dim *const *dims);
+/* Records the types of states of sizes. */
+bool lower_record_sizes(struct frontend_model *m, struct ir_module *module, struct state_types *types);
+/* LOWER_ENCODE writes the sizes that decode reads, LOWER_DECODE reads them. */
+bool lower_put_sizes(struct lowering *lw);
+bool lower_get_sizes(struct lowering *lw);
+/* The functions of `from` with the source as long as its room; states are declared. */
+bool lower_bind_source(struct frontend_model *m, struct ir_module *from, struct ir_module *out);
 
 /* split.c: a seq2seq model whole, and its parts before and with the tokens */
 struct split_result {

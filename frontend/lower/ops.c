@@ -264,14 +264,14 @@ bool lower_cast(const struct call *c, struct lval *out)
 
 /* ---- reductions ---- */
 
-/* An int or a list of ints, ascending. */
-static bool axes_of(const struct call *c, struct ir_value x, int64_t *axes, size_t *n)
+/* An int or a list of ints, ascending; x becomes neutral past the end of a source. */
+static bool axes_of(const struct call *c, struct ir_value *x, enum call_fill fill, int64_t *axes, size_t *n)
 {
 	const struct expr *e = call_arg(c, "axis");
-	int rank = type_of(c, x)->rank;
+	int rank = type_of(c, *x)->rank;
 	*n = e->kind == EX_LIST ? e->n_args : 1;
 	if (*n == 0 || *n > (size_t)rank)
-		return lower_fail(c->lw, e->loc, DIAG_SHAPE, "%zu axes of %s", *n, type_text(c->lw, x));
+		return lower_fail(c->lw, e->loc, DIAG_SHAPE, "%zu axes of %s", *n, type_text(c->lw, *x));
 	for (size_t i = 0; i < *n; i++) {
 		struct value v;
 		const struct expr *item = e->kind == EX_LIST ? e->args[i] : e;
@@ -281,14 +281,14 @@ static bool axes_of(const struct call *c, struct ir_value x, int64_t *axes, size
 		axes[i] += axes[i] < 0 ? rank : 0;
 		if (axes[i] < 0 || axes[i] >= rank)
 			return lower_fail(c->lw, e->loc, DIAG_SHAPE, "axis %lld of %s", (long long)axes[i],
-			                  type_text(c->lw, x));
+			                  type_text(c->lw, *x));
+		if (!call_mix(c, x, axes[i], fill))
+			return false;
 		for (size_t k = i; k > 0 && axes[k - 1] > axes[k]; k--) {
 			int64_t t = axes[k];
 			axes[k] = axes[k - 1];
 			axes[k - 1] = t;
 		}
-		if (!call_refuse_mixing(c, x, axes[i]))
-			return false;
 	}
 	return true;
 }
@@ -301,23 +301,45 @@ static struct ir_value as_float(const struct call *c, struct ir_value x)
 	return irb_cast(c->lw->b, x, &(struct attrs_cast){.dtype = DT_F32});
 }
 
+/* The mean, along axes of the source over as many positions as the source of each sequence has. */
+static bool source_mean(const struct call *c, struct ir_value x, const struct attrs_reduce_sum *sum,
+                        struct lval *out)
+{
+	struct lowering *lw = c->lw;
+	const struct ir_type *t = type_of(c, x);
+	const struct ir_dim *d = ir_dim_const(lw->module->dims, 1);
+	struct attrs_reduce_mean mean = {.axes = sum->axes, .keep = sum->keep};
+	struct ir_value n;
+	for (size_t i = 0; i < sum->axes.n; i++)
+		d = ir_dim_mul(lw->module->dims, d, t->dims[sum->axes.items[i]]);
+	if (!lower_is_source(lw, d))
+		return give(c, out, irb_reduce_mean(lw->b, x, &mean));
+	x = irb_reduce_sum(lw->b, x, sum);
+	if (irb_failed(lw->b) || !lower_spread_size(lw, c->e->loc, d, type_of(c, x), &n))
+		return false;
+	n = irb_cast(lw->b, n, &(struct attrs_cast){.dtype = t->dtype});
+	return give(c, out, irb_div(lw->b, x, n, NULL));
+}
+
 bool lower_reduce(const struct call *c, struct lval *out)
 {
 	struct ir_value x;
 	int64_t axes[IR_RANK_MAX];
 	size_t n;
 	bool keep = false;
-	const char *name = c->e->text;
-	if (!call_tensor(c, "x", &x) || !axes_of(c, x, axes, &n) || !call_bool(c, "keep", &keep))
+	const char *name = c->signature->name;
+	enum call_fill fill = strcmp(name, "max") == 0   ? FILL_LOWEST
+	                      : strcmp(name, "min") == 0 ? FILL_HIGHEST
+	                                                 : FILL_ZERO;
+	if (!call_tensor(c, "x", &x) || !axes_of(c, &x, fill, axes, &n) || !call_bool(c, "keep", &keep))
 		return false;
 	struct attrs_reduce_sum sum = {.axes = {axes, n}, .keep = keep};
-	struct attrs_reduce_mean mean = {.axes = {axes, n}, .keep = keep};
 	struct attrs_reduce_max max = {.axes = {axes, n}, .keep = keep};
 	struct attrs_reduce_min min = {.axes = {axes, n}, .keep = keep};
 	if (strcmp(name, "sum") == 0)
 		return give(c, out, irb_reduce_sum(c->lw->b, x, &sum));
 	if (strcmp(name, "mean") == 0)
-		return give(c, out, irb_reduce_mean(c->lw->b, as_float(c, x), &mean));
+		return source_mean(c, as_float(c, x), &sum, out);
 	return give(c, out,
 	            strcmp(name, "max") == 0 ? irb_reduce_max(c->lw->b, x, &max)
 	                                     : irb_reduce_min(c->lw->b, x, &min));
@@ -354,7 +376,7 @@ bool lower_argmax(const struct call *c, struct lval *out)
 	struct ir_value x;
 	int64_t axis = 0;
 	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
-	    !call_refuse_mixing(c, x, axis))
+	    !call_mix(c, &x, axis, FILL_LOWEST))
 		return false;
 	return give(c, out, irb_argmax(c->lw->b, x, &(struct attrs_argmax){.axis = axis}));
 }
@@ -366,7 +388,7 @@ bool lower_softmax(const struct call *c, struct lval *out)
 	if (!call_tensor(c, "x", &x))
 		return false;
 	int rank = type_of(c, x)->rank;
-	if (!call_axis(c, "axis", rank, &axis) || !call_refuse_mixing(c, x, axis))
+	if (!call_axis(c, "axis", rank, &axis) || !call_mix(c, &x, axis, FILL_LOWEST))
 		return false;
 	for (int i = 0; i < rank; i++)
 		perm[i] = i;
@@ -401,7 +423,8 @@ bool lower_logsumexp(const struct call *c, struct lval *out)
 	size_t n;
 	bool keep = false;
 	struct ir_builder *b = c->lw->b;
-	if (!call_tensor(c, "x", &x) || !axes_of(c, x, axes, &n) || !call_bool(c, "keep", &keep))
+	if (!call_tensor(c, "x", &x) || !axes_of(c, &x, FILL_LOWEST, axes, &n) ||
+	    !call_bool(c, "keep", &keep))
 		return false;
 	enum ir_dtype dtype = type_of(c, x)->dtype;
 	if (is_narrow(dtype))

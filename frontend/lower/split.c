@@ -3,10 +3,12 @@
  * Splits the graph of a seq2seq model into what does not depend on the tokens
  * (encode) and the rest (decode). Every name has a level: constant, source,
  * tokens. A source value that a tokens statement reads crosses over: encode
- * puts it into a state where it was defined, decode gets it there. With narrow
- * caches keys and values cross narrowed, and so run reads them: a third part,
- * the graph with what the other two round. With compute in bf16, too: what a
- * state keeps is not rounded for the products of attention (lower_sdpa.c).
+ * puts it into a state where it was defined, decode gets it there, whatever it
+ * is. A source expression inside a tokens statement gets a name of its own, so
+ * that encode computes it, once. With narrow caches keys and values cross
+ * narrowed, and so run reads them: a third part, the graph with what the other
+ * two round. With compute in bf16, too: what a state keeps is not rounded for
+ * the products of attention (lower_sdpa.c).
  *
  * INVARIANT: a loop appears in both parts with the same count, so that a state
  * that is indexed by the loop has one entry for each round.
@@ -25,7 +27,6 @@ struct split_scope {
 	struct graph_body run, encode, decode;
 	struct strmap crossed; /* names that decode has already got here */
 	struct strmap narrow;  /* name -> struct narrow *, what was made of it here; NULL: nothing */
-	struct strmap lengths; /* name of keys -> name of their lengths, likewise */
 };
 
 /* A name that statements between those of the graph define. */
@@ -181,51 +182,34 @@ static bool is_call(const struct expr *e, const char *name)
 	return e->kind == EX_CALL && strcmp(e->text, name) == 0;
 }
 
-/* True when every mention of the name is as keys or values of an sdpa. */
-static bool only_keys(const struct expr *e, const char *name, bool key)
-{
-	if (e->kind == EX_NAME && strcmp(e->text, name) == 0)
-		return key;
-	bool sdpa = is_call(e, "sdpa"), wide = key && is_call(e, "wide_keys");
-	for (size_t i = 0; i < expr_n_children(e); i++) {
-		bool read = sdpa ? i < e->n_args && (i == 1 || i == 2) : wide;
-		if (!only_keys(expr_child(e, i), name, read))
-			return false;
-	}
-	return true;
-}
-
 static bool push(struct split *s, struct graph_body *body, struct ir_loc loc, const char *text)
 {
 	return graph_push_text(s->arena, s->m->cx, body, loc, text);
 }
 
-static bool cross(struct split *s, struct split_scope *scope, const struct graph_node *node, const char *name,
-                  bool keys)
+static bool cross(struct split *s, struct split_scope *scope, const struct graph_node *node, const char *name)
 {
 	if (strmap_get(&scope->crossed, name) != NULL)
 		return true;
 	const char *state = state_name(s, scope, node, name);
 	strmap_set(&scope->crossed, name, s);
 	return push(s, &scope->encode, node->loc,
-	            arena_printf(s->arena, "put_%s = state_put(\"%s\", %s, padded=%s)", name, state, name,
-	                         keys ? "true" : "false")) &&
+	            arena_printf(s->arena, "put_%s = state_put(\"%s\", %s)", name, state, name)) &&
 	       push(s, &scope->decode, node->loc,
 	            arena_printf(s->arena, "%s = state_get(\"%s\")", name, state));
 }
 
-static bool cross_reads(struct split *s, const struct graph_node *node, const struct expr *e,
-                        const struct expr *whole)
+static bool cross_reads(struct split *s, const struct graph_node *node, const struct expr *e)
 {
 	bool ok = true;
 	if (e->kind == EX_NAME && level_of_name(s, e->text) == LEVEL_SOURCE)
-		ok = cross(s, defining_scope(s, e->text), node, e->text, only_keys(whole, e->text, false));
+		ok = cross(s, defining_scope(s, e->text), node, e->text);
 	for (size_t i = 0; ok && i < expr_n_children(e); i++)
-		ok = cross_reads(s, node, expr_child(e, i), whole);
+		ok = cross_reads(s, node, expr_child(e, i));
 	return ok;
 }
 
-/* ---- keys and values that cross are kept as caches are ---- */
+/* ---- new names ---- */
 
 static const char *new_name(struct split *s, const char *begin, const char *name)
 {
@@ -236,18 +220,107 @@ static const char *new_name(struct split *s, const char *begin, const char *name
 	return unique;
 }
 
-/* A new name, BEGIN_`name`, which is defined in the scope of `name` and kept as the state `state`. */
-static const char *make_name(struct split *s, const char *begin, const char *name, const char *state)
+/* A new name, BEGIN_`name`, which is defined in the scope and kept as the state `state`; NULL: called so, too. */
+static const char *make_name(struct split *s, struct split_scope *scope, const char *begin, const char *name,
+                             const char *state)
 {
 	struct made *made = ARENA_NEW(s->arena, struct made);
 	const char *unique = new_name(s, begin, name);
 	if (made == NULL)
 		return NULL;
-	*made = (struct made){defining_scope(s, name), state};
+	*made = (struct made){scope, state == NULL ? unique : state};
 	strmap_set(&s->made, unique, made);
 	set_level(s, unique, LEVEL_SOURCE);
 	return unique;
 }
+
+struct rewriting {
+	struct split *s;
+	const struct graph_node *node;
+	bool failed;
+};
+
+/* ---- source expressions in statements of tokens ---- */
+
+/* Names, and views and repetitions of them: nothing that is worth a state of its own. */
+static bool only_moves(const struct expr *e)
+{
+	static const char *const calls[] = {"reshape", "transpose", "broadcast", "slice", "identity"};
+	bool moves = e->kind != EX_CALL && e->kind != EX_BINARY && e->kind != EX_UNARY;
+	for (size_t i = 0; e->kind == EX_CALL && !moves && i < TFMC_COUNT(calls); i++)
+		moves = is_call(e, calls[i]);
+	return moves && (e->n_args == 0 || only_moves(e->args[0]));
+}
+
+/* The outermost scope in which the expression means the same. */
+static struct split_scope *scope_of(const struct split *s, const struct expr *e)
+{
+	struct split_scope *inner = s->scope, *found;
+	while (inner->outer != NULL)
+		inner = inner->outer;
+	if (e->kind == EX_NAME && level_of_name(s, e->text) != LEVEL_CONST)
+		return defining_scope(s, e->text);
+	if (e->kind == EX_NAME && strmap_has(&s->taken, e->text))
+		return s->scope; /* a constant may change from round to round */
+	for (found = s->scope; e->kind == EX_STRING && found->loop != NULL; found = found->outer) {
+		if (strstr(e->text, arena_printf(s->arena, "{%s}", found->loop->as)) != NULL)
+			return found;
+	}
+	for (size_t i = 0; i < expr_n_children(e); i++) {
+		found = scope_of(s, expr_child(e, i));
+		for (struct split_scope *c = found; c != NULL; c = c->outer)
+			inner = c == inner ? found : inner;
+	}
+	return inner;
+}
+
+static const struct expr *name_expr(struct rewriting *r, const struct expr *e)
+{
+	struct split *s = r->s;
+	struct split_scope *scope = scope_of(s, e);
+	const char *target = r->node->st->targets[0].name,
+	           *name = make_name(s, scope, "source", target, NULL);
+	struct expr_target *to = ARENA_NEW(s->arena, struct expr_target);
+	struct expr *copy = ARENA_NEW(s->arena, struct expr);
+	struct expr_statement *st = ARENA_NEW(s->arena, struct expr_statement);
+	const struct expr **value = ARENA_ARRAY(s->arena, const struct expr *, 1);
+	r->failed = r->failed || name == NULL || to == NULL || copy == NULL || st == NULL || value == NULL;
+	if (r->failed)
+		return e;
+	*to = (struct expr_target){.name = name, .loc = e->loc};
+	*value = e;
+	*st = (struct expr_statement){
+	        .targets = to, .n_targets = 1, .values = value, .n_values = 1, .loc = e->loc};
+	*copy = (struct expr){.kind = EX_NAME, .loc = e->loc, .text = name};
+	r->failed = !graph_push_statement(s->arena, &scope->run, r->node->loc, st) ||
+	            !graph_push_statement(s->arena, &scope->encode, r->node->loc, st);
+	return copy;
+}
+
+/* The largest parts that depend on the source alone become names; of sdpa, keys and values in any case. */
+static const struct expr *named(void *user, const struct expr *e)
+{
+	struct rewriting *r = user;
+	if (level_of(r->s, e) == LEVEL_SOURCE && e->kind != EX_NAME && e->kind != EX_LIST)
+		return only_moves(e) ? e : name_expr(r, e);
+	if (!is_call(e, "sdpa") || e->n_args < 3)
+		return NULL;
+	const struct expr **args = ARENA_ARRAY(r->s->arena, const struct expr *, e->n_args);
+	struct expr *copy = ARENA_NEW(r->s->arena, struct expr);
+	r->failed = r->failed || args == NULL || copy == NULL;
+	if (r->failed)
+		return e;
+	*copy = *e;
+	copy->args = args;
+	for (size_t i = 0; i < e->n_args; i++) {
+		const struct expr *x = e->args[i];
+		bool moved = (i == 1 || i == 2) && x->kind != EX_NAME && level_of(r->s, x) == LEVEL_SOURCE;
+		args[i] = moved ? name_expr(r, x) : x;
+	}
+	return expr_map_children(r->s->arena, copy, named, r);
+}
+
+/* ---- keys and values that cross are kept as caches are ---- */
 
 /* Narrows the value of `name` after what has been read of the scope that defines it. */
 static const struct narrow *narrow_name(struct split *s, const struct graph_node *node, const char *name)
@@ -257,9 +330,10 @@ static const struct narrow *narrow_name(struct split *s, const struct graph_node
 	if (n != NULL)
 		return n;
 	n = ARENA_NEW(s->arena, struct narrow);
-	const char *x = make_name(s, "narrow", name, name), *scale = NULL, *targets = x;
+	const char *state = state_of(s, name);
+	const char *x = make_name(s, scope, "narrow", name, state), *scale = NULL, *targets = x;
 	if (s->m->dtypes.cache == DT_I8) {
-		scale = make_name(s, "scale", name, arena_printf(s->arena, "%s_scale", name));
+		scale = make_name(s, scope, "scale", name, arena_printf(s->arena, "%s_scale", state));
 		targets = arena_printf(s->arena, "%s, %s", x, scale);
 	}
 	const char *text = arena_printf(s->arena, "%s = narrow_keys(%s)", targets, name);
@@ -279,12 +353,6 @@ static const struct expr *keyword(const struct expr *e, const char *name)
 	}
 	return NULL;
 }
-
-struct rewriting {
-	struct split *s;
-	const struct graph_node *node;
-	bool failed;
-};
 
 static const struct expr *wide_keys(struct rewriting *r, const struct expr *keys)
 {
@@ -331,86 +399,6 @@ static const struct expr *narrowed(void *user, const struct expr *e)
 	return copy;
 }
 
-/* ---- the state is longer than the source, so the number of keys crosses too where lengths do not end there ---- */
-
-/* The input says of another one how much of it is real: calls check that it is no more than there is, and steps of
- * attention read it with keys of as many positions. */
-static bool is_checked(const struct split *s, const struct expr *lengths)
-{
-	if (model_section(s->m, "model") == NULL)
-		return false;
-	for (size_t i = 0; lengths->kind == EX_NAME && i < s->m->inputs.n; i++) {
-		const char *of = s->m->inputs.items[i].lengths;
-		if (of != NULL && strcmp(of, lengths->text) == 0)
-			return true;
-	}
-	return false;
-}
-
-static const char *lengths_name(struct split *s, const struct graph_node *node, const char *keys)
-{
-	struct split_scope *scope = defining_scope(s, keys);
-	const char *name = strmap_get(&scope->lengths, keys);
-	if (name != NULL)
-		return name;
-	name = make_name(s, "len", keys, arena_printf(s->arena, "len_%s", state_of(s, keys)));
-	strmap_set(&scope->lengths, keys, (void *)(uintptr_t)name);
-	return push(s, &scope->encode, node->loc, arena_printf(s->arena, "%s = key_lengths(%s)", name, keys))
-	               ? name
-	               : NULL;
-}
-
-static bool add_lengths(struct split *s, const struct graph_node *node, const char *keys,
-                        const struct expr **call)
-{
-	const char *name = lengths_name(s, node, keys);
-	struct expr *copy = ARENA_NEW(s->arena, struct expr), *value = ARENA_ARRAY(s->arena, struct expr, 2);
-	const struct expr **both = ARENA_ARRAY(s->arena, const struct expr *, 2);
-	if (name == NULL || copy == NULL || value == NULL || both == NULL ||
-	    !cross(s, defining_scope(s, name), node, name, false))
-		return false;
-	*copy = **call;
-	copy->n_keywords = 0;
-	copy->keywords = ARENA_ARRAY(s->arena, struct expr_keyword, (*call)->n_keywords + 1);
-	if (copy->keywords == NULL)
-		return false;
-	value[0] = (struct expr){.kind = EX_NAME, .loc = copy->loc, .text = name};
-	value[1] = (struct expr){
-	        .kind = EX_CALL, .loc = copy->loc, .text = "minimum", .n_args = 2, .args = both};
-	both[0] = keyword(*call, "lengths");
-	both[1] = value;
-	const struct expr *all = both[0] != NULL ? &value[1] : value;
-	for (size_t i = 0; i < (*call)->n_keywords; i++)
-		if (strcmp((*call)->keywords[i].name, "lengths") != 0)
-			copy->keywords[copy->n_keywords++] = (*call)->keywords[i];
-	copy->keywords[copy->n_keywords++] = (struct expr_keyword){"lengths", copy->loc, all};
-	*call = copy;
-	return true;
-}
-
-/* The name of keys of the source, as they are or narrowed; NULL: other keys. */
-static const char *source_keys(const struct split *s, const struct expr *keys)
-{
-	if (is_call(keys, "wide_keys"))
-		return keys->args[0]->text;
-	return keys->kind == EX_NAME && level_of_name(s, keys->text) == LEVEL_SOURCE ? keys->text : NULL;
-}
-
-/* A call of sdpa over keys of the source that says no lengths gets them, one that says other ones ends there. */
-static const struct expr *complete(void *user, const struct expr *e)
-{
-	struct rewriting *r = user;
-	if (!is_call(e, "sdpa") || e->n_args < 3)
-		return NULL;
-	const struct expr *with = expr_map_children(r->s->arena, e, complete, r);
-	const struct expr *given = keyword(e, "lengths");
-	bool ends = given != NULL && is_checked(r->s, given);
-	const char *keys = ends ? NULL : source_keys(r->s, e->args[1]);
-	if (keys != NULL)
-		r->failed = !add_lengths(r->s, r->node, keys, &with) || r->failed;
-	return with;
-}
-
 /* ---- the walk ---- */
 
 static bool push_node(struct split *s, struct graph_body *body, const struct graph_node *node)
@@ -422,13 +410,12 @@ static bool push_node(struct split *s, struct graph_body *body, const struct gra
 	return true;
 }
 
-static bool push_rewritten(struct split *s, struct graph_body *out, const struct graph_node *node,
-                           expr_map_fn *fn, const struct expr_statement **st)
+static bool rewrite(struct split *s, const struct graph_node *node, expr_map_fn *fn,
+                    const struct expr_statement **st)
 {
-	struct graph_node *copy = ARENA_NEW(s->arena, struct graph_node);
 	struct expr_statement *made = ARENA_NEW(s->arena, struct expr_statement);
 	const struct expr **values = ARENA_ARRAY(s->arena, const struct expr *, (*st)->n_values);
-	struct rewriting r = {s, node, copy == NULL || made == NULL || values == NULL};
+	struct rewriting r = {s, node, made == NULL || values == NULL};
 	for (size_t i = 0; !r.failed && i < (*st)->n_values; i++)
 		values[i] = expr_map(s->arena, (*st)->values[i], fn, &r);
 	if (r.failed)
@@ -436,23 +423,21 @@ static bool push_rewritten(struct split *s, struct graph_body *out, const struct
 	*made = **st;
 	made->values = values;
 	*st = made;
-	*copy = *node;
-	copy->st = made;
-	return push_node(s, out, copy);
+	return true;
 }
 
 static bool split_tokens(struct split *s, const struct graph_node *node)
 {
-	const struct expr_statement *st = node->st;
+	struct graph_node with = *node;
 	bool as_kept = s->m->dtypes.cache != DT_F32 || s->m->dtypes.compute == COMPUTE_BF16;
-	if (!(as_kept ? push_rewritten(s, &s->scope->run, node, narrowed, &st)
-	              : push_node(s, &s->scope->run, node)))
+	if (!rewrite(s, node, named, &with.st) || (as_kept && !rewrite(s, node, narrowed, &with.st)) ||
+	    !push_node(s, &s->scope->run, &with))
 		return false;
-	for (size_t i = 0; i < st->n_values; i++) {
-		if (!cross_reads(s, node, st->values[i], st->values[i]))
+	for (size_t i = 0; i < with.st->n_values; i++) {
+		if (!cross_reads(s, node, with.st->values[i]))
 			return false;
 	}
-	return push_rewritten(s, &s->scope->decode, node, complete, &st);
+	return push_node(s, &s->scope->decode, &with);
 }
 
 static void forget(struct strmap *made, const char *name)
@@ -467,7 +452,6 @@ static void forget_crossings(struct split *s, const struct expr_statement *st)
 		for (struct split_scope *c = s->scope; c != NULL; c = c->outer) {
 			forget(&c->crossed, st->targets[i].name);
 			forget(&c->narrow, st->targets[i].name);
-			forget(&c->lengths, st->targets[i].name);
 		}
 	}
 }
@@ -506,7 +490,6 @@ static void enter_scope(struct split *s, struct split_scope *scope)
 {
 	strmap_init(&scope->crossed, s->arena);
 	strmap_init(&scope->narrow, s->arena);
-	strmap_init(&scope->lengths, s->arena);
 	s->scope = scope;
 }
 
@@ -549,6 +532,10 @@ static void start_levels(struct split *s)
 	for (size_t i = 0; i < m->inputs.n; i++) {
 		bool tokens = (int)i == m->tokens || m->inputs.items[m->tokens].lengths_at == (int)i;
 		set_level(s, m->inputs.items[i].name, tokens ? LEVEL_TOKENS : LEVEL_SOURCE);
+	}
+	for (size_t i = 0; i < ir_dims_count(m->scope.dims); i++) {
+		if (lower_dim_owner(m, (int)i) == DIM_OF_TOKENS)
+			set_level(s, ir_dims_sym(m->scope.dims, i)->name, LEVEL_TOKENS);
 	}
 }
 

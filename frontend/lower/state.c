@@ -126,22 +126,45 @@ bool lower_body_states(struct lowering *lw, const struct graph_body *body, struc
 
 /* ---- statements of split bodies ---- */
 
-static bool record_put(const struct call *c, const char *name, struct ir_value x, bool padded)
+/* How a value is kept: the axis of sequences first, rows of it as an axis of their own. */
+struct kept {
+	int axis; /* that comes first; -1: none, the first axis is divided */
+	int rank;
+	const struct ir_dim *dims[IR_RANK_MAX];
+};
+
+static bool plan_kept(struct lowering *lw, int rank, const struct ir_dim *const *dims, struct kept *out)
+{
+	struct ir_dims *table = lw->module->dims;
+	const struct ir_dim *batch = lower_dim(lw, lw->m->inputs.items[lw->m->tokens].dims[0]);
+	*out = (struct kept){.axis = rank - 1, .rank = rank};
+	while (out->axis >= 0 && dims[out->axis] != batch)
+		out->axis--;
+	out->dims[0] = batch;
+	for (int i = 0, to = 1; out->axis >= 0 && i < rank; i++) {
+		if (i != out->axis)
+			out->dims[to++] = dims[i];
+	}
+	if (out->axis >= 0)
+		return true;
+	out->dims[1] = rank == 0 || rank == IR_RANK_MAX ? NULL : ir_dim_divide(table, dims[0], batch);
+	out->rank = rank + 1;
+	for (int i = 1; out->dims[1] != NULL && i < rank; i++)
+		out->dims[i + 1] = dims[i];
+	return out->dims[1] != NULL;
+}
+
+static bool record_put(const struct call *c, const char *name, const struct ir_type *t, const struct kept *k)
 {
 	struct lowering *lw = c->lw;
-	const struct ir_type *t = irb_type(lw->b, x);
-	struct state_type slice = {.dtype = t->dtype, .rank = t->rank, .loc = lw->loc};
-	for (int i = 0; i < t->rank; i++) {
-		bool constant = i == 0 || ir_dim_is_const(t->dims[i], NULL);
-		slice.dims[i] = t->dims[i];
-		if (!constant)
-			slice.dims[i] =
-			        ir_dim_const(lw->module->dims, ir_dim_hi(lw->module->dims, t->dims[i]));
-		if (!constant && !padded)
-			return lower_fail(lw, LOC_NONE, DIAG_UNSUPPORTED,
-			                  "not supported yet: %s of the source is used beside the tokens "
-			                  "other than as keys and values of attention",
-			                  type_text(lw, x));
+	struct state_type slice = {.dtype = t->dtype, .rank = k->rank, .loc = lw->loc, .kept_rank = t->rank};
+	for (int i = 0; i < t->rank; i++)
+		slice.kept[i] = t->dims[i];
+	for (int i = 0; i < k->rank; i++) {
+		bool constant = i == 0 || ir_dim_is_const(k->dims[i], NULL);
+		slice.dims[i] =
+		        constant ? k->dims[i]
+		                 : ir_dim_const(lw->module->dims, ir_dim_hi(lw->module->dims, k->dims[i]));
 	}
 	return lower_record_state(lw, name, &slice);
 }
@@ -151,12 +174,19 @@ bool lower_state_put(const struct call *c, struct lval *out)
 	struct lowering *lw = c->lw;
 	const char *pattern = "";
 	struct ir_value x;
-	bool padded = false;
-	if (!call_word(c, "name", &pattern) || !call_tensor(c, "x", &x) || !call_bool(c, "padded", &padded))
+	struct kept k;
+	if (!call_word(c, "name", &pattern) || !call_tensor(c, "x", &x))
 		return false;
+	const struct ir_type *t = irb_type(lw->b, x);
 	*out = lval_tensor(x);
+	if (!plan_kept(lw, t->rank, t->dims, &k))
+		return lower_fail(
+		        lw, LOC_NONE, DIAG_UNSUPPORTED,
+		        "not supported yet: %s of the source is used beside the tokens, and has no axis "
+		        "of sequences",
+		        type_text(lw, x));
 	if (lw->mode == LOWER_PROBE)
-		return record_put(c, pattern, x, padded);
+		return record_put(c, pattern, t, &k);
 	const struct lower_loop *loops[IR_RANK_MAX];
 	struct ir_value in[2 + IR_RANK_MAX];
 	size_t n;
@@ -165,9 +195,29 @@ bool lower_state_put(const struct call *c, struct lval *out)
 	if (state == NULL)
 		return false;
 	in[0] = state->value;
-	in[1] = x;
+	in[1] = k.axis < 0 ? irb_reshape_to(lw->b, x, k.rank, k.dims) : lower_axis_first(lw, x, k.axis);
 	lower_index_operands(loops, n, in + 2);
 	state->value = irb_op1(lw->b, OP_state_write, in, 2 + n, NULL);
+	return !irb_failed(lw->b);
+}
+
+/* The value as it was put: the part of its room that the source has. */
+static bool unkeep(struct lowering *lw, const char *name, struct ir_value *x)
+{
+	const struct state_type *s = lw->types->items;
+	const struct ir_dim *dims[IR_RANK_MAX];
+	struct kept k;
+	while (strcmp(s->name, name) != 0)
+		s++;
+	for (int i = 0; i < s->kept_rank; i++)
+		dims[i] = lower_source_dim(lw, s->kept[i]);
+	if (!plan_kept(lw, s->kept_rank, dims, &k))
+		return false;
+	for (int i = 1; i < k.rank; i++)
+		*x = irb_slice_of(lw->b, *x, i, ir_dim_const(lw->module->dims, 0), k.dims[i]);
+	if (irb_failed(lw->b))
+		return false;
+	*x = k.axis < 0 ? irb_reshape_to(lw->b, *x, s->kept_rank, dims) : lower_axes_back(lw, *x, 1, k.axis);
 	return !irb_failed(lw->b);
 }
 
@@ -188,21 +238,8 @@ bool lower_state_get(const struct call *c, struct lval *out)
 	lower_index_operands(loops, n, in + 1);
 	irb_op(lw->b, OP_state_read, in, 1 + n, NULL, results, 2);
 	state->value = results[1];
-	*out = lval_tensor(results[0]);
-	return !irb_failed(lw->b);
-}
-
-/* i32 [B]: the number of keys in x [B, g, m, e]. */
-bool lower_key_lengths(const struct call *c, struct lval *out)
-{
-	struct lowering *lw = c->lw;
-	struct ir_value x;
-	if (!call_tensor(c, "x", &x))
+	if (irb_failed(lw->b) || !unkeep(lw, name, &results[0]))
 		return false;
-	const struct ir_type *t = irb_type(lw->b, x);
-	if (t->rank != 4)
-		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "keys have four axes, found %s",
-		                  type_text(lw, x));
-	*out = lval_tensor(irb_dim_value_of(lw->b, t->dims[2], 1, t->dims));
-	return !irb_failed(lw->b);
+	*out = lval_tensor(results[0]);
+	return true;
 }

@@ -296,7 +296,7 @@ bool lower_conv1d(const struct call *c, struct lval *out)
 {
 	struct conv v = {.c = c, .b = c->lw->b, .n_axes = 1};
 	struct ir_value x, y;
-	if (!call_tensor(c, "x", &x) || !read_arguments(&v) || !call_refuse_mixing(c, x, 1) ||
+	if (!call_tensor(c, "x", &x) || !read_arguments(&v) || !call_mix(c, &x, 1, FILL_REFUSED) ||
 	    !check_input(&v, irb_type(v.b, x), 2))
 		return false;
 	if (!convolve(&v, x, &y))
@@ -310,8 +310,8 @@ bool lower_conv2d(const struct call *c, struct lval *out)
 	static const int64_t last[] = {0, 2, 3, 1}, second[] = {0, 3, 1, 2};
 	struct conv v = {.c = c, .b = c->lw->b, .n_axes = 2};
 	struct ir_value x, y;
-	if (!call_tensor(c, "x", &x) || !read_arguments(&v) || !call_refuse_mixing(c, x, 1) ||
-	    !check_input(&v, irb_type(v.b, x), 1))
+	if (!call_tensor(c, "x", &x) || !read_arguments(&v) || !call_mix(c, &x, 2, FILL_REFUSED) ||
+	    !call_mix(c, &x, 3, FILL_REFUSED) || !check_input(&v, irb_type(v.b, x), 1))
 		return false;
 	bool tiled = tiles(&v, irb_type(v.b, x));
 	if (tiled ? !patches(&v, x, &y) : !convolve(&v, irb_transpose_by(v.b, x, 4, last), &y))

@@ -82,7 +82,7 @@ static bool take_diagonal(const struct einsum *s, struct term *t, int first, int
 	if (type->dims[first] != type->dims[second])
 		return fail(s, arena_printf(s->lw->arena, "sizes of '%c' differ: %s", t->labels[first],
 		                            type_text(s->lw, t->v)));
-	if (!call_refuse_mixing(s->c, t->v, first))
+	if (!call_mix(s->c, &t->v, first, FILL_KEPT))
 		return false;
 	struct ir_value i = irb_iota(b, &(struct attrs_iota){.dims = dims, .axis = first});
 	struct ir_value j = irb_iota(b, &(struct attrs_iota){.dims = dims, .axis = second});
@@ -182,7 +182,7 @@ static bool sum_own(struct einsum *s, int which)
 	for (int i = 0; i < t->rank; i++) {
 		if (!is_own(s, which, t->labels[i]))
 			rest.labels[rest.rank++] = t->labels[i];
-		else if (!call_refuse_mixing(s->c, t->v, i))
+		else if (!call_mix(s->c, &t->v, i, FILL_ZERO))
 			return false;
 		else
 			axes[n++] = i;
@@ -242,18 +242,18 @@ static struct ir_value matrices(const struct einsum *s, const struct term *t, co
 	return irb_reshape_to(s->lw->b, v, n, dims);
 }
 
-static bool refuse_mixing(const struct einsum *s, const char *labels)
+static bool mix(struct einsum *s, const char *labels, enum call_fill fill)
 {
 	for (; *labels != '\0'; labels++)
 		for (int i = 0; i < 2; i++) {
 			int axis = axis_of(&s->in[i], *labels);
-			if (axis >= 0 && !call_refuse_mixing(s->c, s->in[i].v, axis))
+			if (axis >= 0 && !call_mix(s->c, &s->in[i].v, axis, fill))
 				return false;
 		}
 	return true;
 }
 
-static bool multiply(const struct einsum *s, struct term *y)
+static bool multiply(struct einsum *s, struct term *y)
 {
 	char shared[IR_RANK_MAX + 1], left[IR_RANK_MAX + 1], right[IR_RANK_MAX + 1], sum[IR_RANK_MAX + 1];
 	const struct term *a = &s->in[0], *b = &s->in[1];
@@ -263,7 +263,7 @@ static bool multiply(const struct einsum *s, struct term *y)
 	pick(s, a, b, false, true, sum);
 	if (strlen(shared) + 2 > IR_RANK_MAX || n > IR_RANK_MAX)
 		return fail(s, "too many axes");
-	if (!refuse_mixing(s, sum) || !refuse_mixing(s, right))
+	if (!mix(s, sum, FILL_ZERO) || !mix(s, right, FILL_KEPT))
 		return false;
 	struct ir_value p = matrices(s, a, shared, left, sum), q = matrices(s, b, shared, sum, right);
 	if (irb_failed(s->lw->b))

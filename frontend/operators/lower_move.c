@@ -22,6 +22,7 @@ bool lower_reshape(const struct call *c, struct lval *out)
 	const struct ir_dim *dims[IR_RANK_MAX];
 	int rank;
 	return call_tensor(c, "x", &x) && call_dims(c, "shape", &rank, dims) &&
+	       lower_reshape_source(c, x, rank, dims) &&
 	       give(c, out, irb_reshape_to(c->lw->b, x, rank, dims));
 }
 
@@ -67,8 +68,12 @@ bool lower_concat(const struct call *c, struct lval *out)
 			return lower_fail(c->lw, list->args[i]->loc, DIAG_VALUE_TYPE, "concat wants tensors");
 		xs[i] = t.v;
 	}
-	if (!call_axis(c, "axis", type_of(c, xs[0])->rank, &axis) || !call_refuse_mixing(c, xs[0], axis))
+	if (!call_axis(c, "axis", type_of(c, xs[0])->rank, &axis))
 		return false;
+	for (size_t i = 0; i < list->n_args; i++) { /* nothing follows the end of a source */
+		if (!call_mix(c, &xs[i], axis, i + 1 == list->n_args ? FILL_KEPT : FILL_REFUSED))
+			return false;
+	}
 	v = irb_op1(c->lw->b, OP_concat, xs, list->n_args, &(struct attrs_concat){.axis = axis});
 	return give(c, out, v);
 }
@@ -81,7 +86,12 @@ bool lower_split(const struct call *c, struct lval *out)
 	int64_t axis = 0;
 	struct lowering *lw = c->lw;
 	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
-	    !call_refuse_mixing(c, x, axis) || !call_dims(c, "sizes", &n, sizes))
+	    !call_dims(c, "sizes", &n, sizes))
+		return false;
+	bool is_behind = false; /* a part that begins where something of the source ends */
+	for (int i = 0; i + 1 < n; i++)
+		is_behind = is_behind || lower_is_source(lw, sizes[i]);
+	if (!call_mix(c, &x, axis, is_behind ? FILL_REFUSED : FILL_KEPT))
 		return false;
 	const struct ir_dim *begin = ir_dim_const(lw->module->dims, 0);
 	*out = (struct lval){
@@ -135,7 +145,8 @@ bool lower_slice(const struct call *c, struct lval *out)
 	const struct ir_dim *begin, *end;
 	int64_t axis = 0, step = 0;
 	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
-	    !call_refuse_mixing(c, x, axis) || !place(c, "begin", type_of(c, x)->dims[axis], &begin) ||
+	    !place(c, "begin", type_of(c, x)->dims[axis], &begin) ||
+	    !call_mix(c, &x, axis, lower_is_source(c->lw, begin) ? FILL_REFUSED : FILL_KEPT) ||
 	    !place(c, "end", type_of(c, x)->dims[axis], &end) || !call_int(c, "step", &step))
 		return false;
 	if (step < 1 || step > INT32_MAX)
@@ -195,7 +206,7 @@ bool lower_frame(const struct call *c, struct lval *out)
 	int64_t axis = 0;
 	struct ir_dims *dims = c->lw->module->dims;
 	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
-	    !call_refuse_mixing(c, x, axis) || !call_int(c, "size", &w.size) || !call_int(c, "hop", &w.hop))
+	    !call_mix(c, &x, axis, FILL_KEPT) || !call_int(c, "size", &w.size) || !call_int(c, "hop", &w.hop))
 		return false;
 	if (w.size < 1 || w.size > INT32_MAX || w.hop < 1 || w.hop > INT32_MAX)
 		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "size and hop of frame are at least 1");
@@ -215,8 +226,9 @@ bool lower_pad(const struct call *c, struct lval *out)
 	struct ir_value x;
 	struct attrs_pad at = {.axis = 0};
 	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &at.axis) ||
-	    !call_refuse_mixing(c, x, at.axis) || !call_int(c, "before", &at.before) ||
-	    !call_int(c, "after", &at.after) || !call_float(c, "value", &at.value))
+	    !call_int(c, "before", &at.before) || !call_int(c, "after", &at.after) ||
+	    !call_mix(c, &x, at.axis, at.after > 0 ? FILL_REFUSED : FILL_KEPT) ||
+	    !call_float(c, "value", &at.value))
 		return false;
 	if (!lower_fits(type_of(c, x)->dtype, at.value))
 		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE,
@@ -230,7 +242,7 @@ bool lower_gather(const struct call *c, struct lval *out)
 	struct ir_value x, ids;
 	int64_t axis = 0;
 	if (!call_tensor(c, "x", &x) || !call_tensor(c, "ids", &ids) ||
-	    !call_axis(c, "axis", type_of(c, x)->rank, &axis) || !call_refuse_mixing(c, x, axis))
+	    !call_axis(c, "axis", type_of(c, x)->rank, &axis) || !call_mix(c, &x, axis, FILL_KEPT))
 		return false;
 	int n = type_of(c, ids)->rank;
 	if (type_of(c, x)->rank - 1 + n > IR_RANK_MAX)
@@ -273,10 +285,11 @@ bool lower_matmul(const struct call *c, struct lval *out)
 	if (!call_tensor(c, "a", &a) || !call_tensor(c, "b", &b) || !call_bool(c, "transpose_a", &at.ta) ||
 	    !call_bool(c, "transpose_b", &at.tb))
 		return false;
-	int ra = type_of(c, a)->rank, rb = type_of(c, b)->rank;
-	if (ra >= 2 && rb >= 2 &&
-	    (!call_refuse_mixing(c, a, at.ta ? ra - 2 : ra - 1) || !call_refuse_mixing(c, b, rb - 1) ||
-	     !call_refuse_mixing(c, b, rb - 2)))
+	if (!match_leading(c, &a, &b))
 		return false;
-	return match_leading(c, &a, &b) && give(c, out, irb_matmul(c->lw->b, a, b, &at));
+	int row = type_of(c, a)->rank - 2, column = row + 1;
+	return call_mix(c, &a, at.ta ? row : column, FILL_ZERO) &&
+	       call_mix(c, &b, at.tb ? column : row, FILL_ZERO) &&
+	       call_mix(c, &b, at.tb ? row : column, FILL_KEPT) &&
+	       give(c, out, irb_matmul(c->lw->b, a, b, &at));
 }

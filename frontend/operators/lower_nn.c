@@ -321,7 +321,7 @@ bool lower_mask_rows(const struct call *c, struct lval *out)
 bool lower_take_rows(const struct call *c, struct lval *out)
 {
 	struct ir_value x, at;
-	return call_tensor(c, "x", &x) && call_tensor(c, "at", &at) && call_refuse_mixing(c, x, 1) &&
+	return call_tensor(c, "x", &x) && call_tensor(c, "at", &at) && call_mix(c, &x, 1, FILL_KEPT) &&
 	       give(c, out, irb_take_rows(c->lw->b, x, at, NULL));
 }
 

@@ -45,6 +45,21 @@ static bool read_keys(const struct call *c, const char *name, struct ir_value q,
 	return !irb_failed(c->lw->b);
 }
 
+/* The input says of another one how much of it is real: calls check that it is no more than there is, and steps of
+ * attention read it with keys of as many positions. */
+static bool is_checked(const struct call *c, const struct expr *lengths)
+{
+	const struct frontend_model *m = c->lw->m;
+	if (model_section(m, "model") == NULL || lengths == NULL)
+		return false;
+	for (size_t i = 0; lengths->kind == EX_NAME && i < m->inputs.n; i++) {
+		const char *of = m->inputs.items[i].lengths;
+		if (of != NULL && strcmp(of, lengths->text) == 0)
+			return true;
+	}
+	return false;
+}
+
 static bool read_sdpa(const struct call *c, struct sdpa *s)
 {
 	struct lowering *lw = c->lw;
@@ -60,6 +75,10 @@ static bool read_sdpa(const struct call *c, struct sdpa *s)
 	s->scale = 1.0 / sqrt((double)(e > 0 ? e : 1));
 	if (!lower_is_none(call_arg(c, "lengths")) && !call_tensor(c, "lengths", &s->len))
 		return false;
+	if (lower_is_source(lw, k->dims[2]) && !is_checked(c, call_arg(c, "lengths"))) {
+		struct ir_value end = lower_source_size(lw, k->dims[2]);
+		s->len = s->len.id == 0 ? end : irb_min(lw->b, s->len, end, NULL);
+	}
 	if (!call_int(c, "window", &s->window))
 		return false;
 	if (s->window < 0 || s->window > IR_WINDOW_MAX)

@@ -54,7 +54,7 @@ bool lower_cumsum(const struct call *c, struct lval *out)
 	struct ir_value x;
 	int64_t axis = 0;
 	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
-	    !check_numbers(c, x) || !call_refuse_mixing(c, x, axis))
+	    !check_numbers(c, x) || !call_mix(c, &x, axis, FILL_KEPT))
 		return false;
 	x = irb_cumsum(b, with_last(b, x, axis), NULL);
 	return !irb_failed(b) && give(c, out, with_last(b, x, axis));
@@ -93,18 +93,18 @@ static struct ir_value part(const struct call *c, struct ir_value pairs, int64_t
 	return irb_failed(b) ? pairs : as_type(b, pairs, dtype);
 }
 
-static bool check_topk(const struct call *c, struct ir_value x, int64_t k)
+static bool check_topk(const struct call *c, struct ir_value *x, int64_t k)
 {
 	struct lowering *lw = c->lw;
-	const struct ir_type *t = type_of(c, x);
+	const struct ir_type *t = type_of(c, *x);
 	if (t->rank < 1)
-		return lower_fail(lw, c->e->loc, DIAG_SHAPE, "topk of %s", type_text(lw, x));
+		return lower_fail(lw, c->e->loc, DIAG_SHAPE, "topk of %s", type_text(lw, *x));
 	if (t->rank + 1 > IR_RANK_MAX)
 		return lower_fail(lw, c->e->loc, DIAG_LIMIT, "topk of more than %d axes", IR_RANK_MAX - 1);
 	if (k < 1 || k > ir_dim_lo(lw->module->dims, t->dims[t->rank - 1]))
 		return lower_fail(lw, c->e->loc, DIAG_VALUE_TYPE, "topk of %lld elements of %s", (long long)k,
-		                  type_text(lw, x));
-	return check_numbers(c, x) && call_refuse_mixing(c, x, t->rank - 1);
+		                  type_text(lw, *x));
+	return check_numbers(c, *x) && call_mix(c, x, t->rank - 1, FILL_LOWEST);
 }
 
 bool lower_topk(const struct call *c, struct lval *out)
@@ -112,7 +112,7 @@ bool lower_topk(const struct call *c, struct lval *out)
 	struct lowering *lw = c->lw;
 	struct ir_value x;
 	int64_t k = 0;
-	if (!call_tensor(c, "x", &x) || !call_int(c, "k", &k) || !check_topk(c, x, k))
+	if (!call_tensor(c, "x", &x) || !call_int(c, "k", &k) || !check_topk(c, &x, k))
 		return false;
 	enum ir_dtype dtype = type_of(c, x)->dtype;
 	struct ir_value pairs =
@@ -141,7 +141,7 @@ static bool read_scatter(struct scatter *s)
 	const struct ir_dim *dims[IR_RANK_MAX];
 	if (!call_tensor(s->c, "x", &s->x) || !call_tensor(s->c, "ids", &s->ids) ||
 	    !call_tensor(s->c, "y", &s->y) || !call_axis(s->c, "axis", type_of(s->c, s->x)->rank, &s->axis) ||
-	    !call_refuse_mixing(s->c, s->x, s->axis))
+	    !call_mix(s->c, &s->x, s->axis, FILL_KEPT))
 		return false;
 	const struct ir_type *x = type_of(s->c, s->x), *ids = type_of(s->c, s->ids), *y = type_of(s->c, s->y);
 	int n = ids->rank;

@@ -28,7 +28,8 @@ struct ir_builder {
 	struct diag_context *cx;
 	struct ir_func *f;
 	struct ir_loc loc;
-	struct loc report_at; /* where messages point when it has a source; else loc.at */
+	struct loc report_at;        /* where messages point when it has a source; else loc.at */
+	const struct ir_case *bound; /* what dims of clones have their symbols replaced by; NULL: nothing */
 	bool failed, literal;
 	size_t depth, n_ops, cap_params;
 	struct build_scope *scope;

@@ -183,7 +183,7 @@ void ir_case_print(struct buf *out, const struct ir_module *m, const struct ir_c
 	}
 }
 
-void irb_case(struct ir_builder *b, const struct ir_case *c)
+void irb_bind(struct ir_builder *b, const struct ir_case *c)
 {
 	if (b->failed)
 		return;
@@ -200,5 +200,12 @@ void irb_case(struct ir_builder *b, const struct ir_case *c)
 			build_fail(b, DIAG_INTERNAL, "a condition of @%s cannot be copied", c->of);
 	}
 	*copy = (struct ir_case){strmap_intern(&b->m->strings, c->of, strlen(c->of)), list, c->n};
-	b->f->when = copy;
+	b->bound = copy;
+}
+
+void irb_case(struct ir_builder *b, const struct ir_case *c)
+{
+	irb_bind(b, c);
+	if (!b->failed)
+		b->f->when = b->bound;
 }

@@ -10,13 +10,13 @@
 static const struct ir_dim *import_dim(struct ir_builder *b, const struct ir_dim *d)
 {
 	d = ir_import_dim(b->m, d);
-	return d != NULL && b->f->when != NULL ? ir_case_bind(b->m, b->f->when, d) : d;
+	return d != NULL && b->bound != NULL ? ir_case_bind(b->m, b->bound, d) : d;
 }
 
 static const struct ir_type *import_type(struct ir_builder *b, const struct ir_type *t)
 {
 	t = ir_import_type(b->m, t);
-	return t != NULL && b->f->when != NULL ? ir_case_bind_type(b->m, b->f->when, t) : t;
+	return t != NULL && b->bound != NULL ? ir_case_bind_type(b->m, b->bound, t) : t;
 }
 
 static const struct ir_weight *import_weight(struct ir_builder *b, const struct ir_weight *w)

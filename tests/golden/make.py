@@ -108,6 +108,48 @@ class Seq2seqPrenorm(nn.Module):
         return self.head(x)
 
 
+class Additive(nn.Module):
+    """Attention over a source written out: in every layer Bahdanau's, with a bias for each position of the source and values that
+    the layers share, then Luong's once; a pooled source begins every position of the target."""
+
+    tables = ("source.weight", "target.weight")
+    source_vocab, target_vocab, d, heads, hidden, layers = 29, 37, 20, 4, 25, 2
+    max_source, max_target = 12, 10
+
+    def __init__(self):
+        super().__init__()
+        d, hidden = self.d, self.hidden
+        self.source = nn.Embedding(self.source_vocab, d)
+        self.target = nn.Embedding(self.target_vocab, d)
+        self.encoder = nn.TransformerEncoderLayer(d, self.heads, 33, dropout=0.0, batch_first=True)
+        self.place, self.value = nn.Linear(d, 1), nn.Linear(d, d)
+        self.self_attn = nn.ModuleList(nn.MultiheadAttention(d, self.heads, batch_first=True)
+                                       for _ in range(self.layers))
+        self.norm = nn.ModuleList(nn.LayerNorm(d) for _ in range(self.layers))
+        self.query = nn.ModuleList(nn.Linear(d, hidden) for _ in range(self.layers))
+        self.key = nn.ModuleList(nn.Linear(d, hidden, bias=False) for _ in range(self.layers))
+        self.score = nn.ModuleList(nn.Linear(hidden, 1, bias=False) for _ in range(self.layers))
+        self.general = nn.Linear(d, d, bias=False)
+        self.head = nn.Linear(2 * d, self.target_vocab)
+
+    def encode(self, src, lengths):
+        x = self.source(src) + sinusoid(src.shape[1], self.d, "halves", "paper")
+        return self.encoder(x, src_key_padding_mask=padding(lengths, src.shape[1]))
+
+    def decode(self, tgt, memory, lengths):
+        pad = padding(lengths, memory.shape[1])
+        pooled = memory.masked_fill(pad[:, :, None], 0.0).sum(1) / lengths[:, None]
+        x = 4 * self.target(tgt) + sinusoid(tgt.shape[1], self.d, "halves", "paper") + pooled[:, None]
+        for i in range(self.layers):
+            x = x + self.self_attn[i](x, x, x, attn_mask=causal(tgt.shape[1]), need_weights=False)[0]
+            h = torch.tanh(self.query[i](x)[:, :, None] + self.key[i](memory)[:, None])
+            e = self.score[i](h)[..., 0] + self.place(memory)[:, None, :, 0]
+            e = e.masked_fill(pad[:, None], -math.inf)
+            x = self.norm[i](x + torch.softmax(e, -1) @ self.value(memory))
+        e = (self.general(x) @ memory.transpose(1, 2)).masked_fill(pad[:, None], -math.inf)
+        return self.head(torch.cat([x, torch.softmax(e, -1) @ memory], -1))
+
+
 class Encoder(nn.Module):
     """nn.TransformerEncoder, post-norm, GELU, learned positions, no final norm, logits at every position."""
 
@@ -642,6 +684,7 @@ def block_cases(model, rng):
 MODELS = {
     "torch_seq2seq": (Seq2seq, seq2seq_cases),
     "torch_seq2seq_prenorm": (Seq2seqPrenorm, seq2seq_cases),
+    "torch_additive": (Additive, seq2seq_cases),
     "torch_encoder": (Encoder, encoder_cases),
     "torch_decoder": (Decoder, decoder_cases),
     "torch_rotary": (Rotary, decoder_cases),

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Axes of the source in decode. A state has room for the longest source, so
+ * rows from the end of a sequence's own source on hold anything. While decode is
+ * lowered these axes have the dims of the source, so that every operator that
+ * mixes positions sees them: it reads a neutral element there, or is refused.
+ * At last the dims are bound to the room (lower_bind_source).
+ */
+#include <inttypes.h>
+#include <math.h>
+
+#include "frontend/lower/lower.h"
+#include "ir/builder/case.h"
+
+static bool input_has(const struct frontend_model *m, size_t input, int sym)
+{
+	const struct frontend_input *in = &m->inputs.items[input];
+	for (int i = 0; i < in->rank; i++) {
+		if (ir_dim_has(in->dims[i], sym))
+			return true;
+	}
+	return false;
+}
+
+enum dim_owner lower_dim_owner(const struct frontend_model *m, int sym)
+{
+	bool of_source = false;
+	if (m->generate.kind != GENERATE_SEQ2SEQ || ir_dim_has(m->inputs.items[m->tokens].dims[0], sym))
+		return DIM_FREE;
+	for (size_t i = 0; i < m->inputs.n; i++)
+		of_source = of_source || ((int)i != m->tokens && input_has(m, i, sym));
+	if (input_has(m, (size_t)m->tokens, sym))
+		return of_source ? DIM_OF_BOTH : DIM_OF_TOKENS;
+	return of_source ? DIM_OF_SOURCE : DIM_FREE;
+}
+
+/* A source of up to as many positions as the tokens has a dim of its own in decode. */
+bool lower_declare_source(const struct frontend_model *m, struct ir_dims *dims, struct arena *a)
+{
+	for (size_t i = 0, n = ir_dims_count(m->scope.dims); i < n; i++) {
+		const struct ir_dim_sym *s = ir_dims_sym(m->scope.dims, i);
+		if (lower_dim_owner(m, (int)i) != DIM_OF_BOTH)
+			continue;
+		const char *base = arena_printf(a, "source_%s", s->name), *name = base;
+		for (int k = 2; ir_dims_find(dims, name) >= 0; k++)
+			name = arena_printf(a, "%s%d", base, k);
+		if (!ir_dims_declare(dims, name, s->lo, s->hi))
+			return false;
+	}
+	return true;
+}
+
+bool lower_find_source(struct lowering *lw)
+{
+	struct ir_dims *own = lw->m->scope.dims;
+	size_t n = ir_dims_count(own);
+	int next = (int)n;
+	lw->source.items = ARENA_ARRAY(lw->arena, struct source_dim, n + 1);
+	for (size_t i = 0; lw->source.items != NULL && i < n; i++) {
+		enum dim_owner owner = lower_dim_owner(lw->m, (int)i);
+		const struct ir_dim_sym *s = ir_dims_sym(own, i);
+		if (owner != DIM_OF_SOURCE && owner != DIM_OF_BOTH)
+			continue;
+		lw->source.items[lw->source.n++] =
+		        (struct source_dim){.sym = (int)i,
+		                            .in_decode = owner == DIM_OF_BOTH ? next++ : (int)i,
+		                            .state = arena_printf(lw->arena, "source.%s", s->name)};
+	}
+	return lw->source.items != NULL;
+}
+
+static const struct ir_dim *symbol(const struct lowering *lw, int sym)
+{
+	return ir_dim_sym(lw->module->dims, ir_dims_sym(lw->module->dims, (size_t)sym)->name);
+}
+
+const struct ir_dim *lower_source_dim(struct lowering *lw, const struct ir_dim *d)
+{
+	d = ir_import_dim(lw->module, d);
+	for (size_t i = 0; i < lw->source.n; i++) {
+		const struct source_dim *s = &lw->source.items[i];
+		if (s->in_decode != s->sym)
+			d = ir_dim_bind(lw->module->dims, d, s->sym, symbol(lw, s->in_decode));
+	}
+	return d;
+}
+
+bool lower_is_source(const struct lowering *lw, const struct ir_dim *d)
+{
+	for (size_t i = 0; lw->mode == LOWER_DECODE && i < lw->source.n; i++) {
+		if (ir_dim_has(d, lw->source.items[i].in_decode))
+			return true;
+	}
+	return false;
+}
+
+/* ---- sizes ---- */
+
+static const struct ir_dim *batch_of(struct lowering *lw)
+{
+	return lower_dim(lw, lw->m->inputs.items[lw->m->tokens].dims[0]);
+}
+
+static struct ir_value number(struct lowering *lw, double v)
+{
+	const struct ir_dim *dims[] = {batch_of(lw)};
+	return irb_full_of(lw->b, v, DT_I32, 1, dims);
+}
+
+static struct ir_value size_of(struct lowering *lw, const struct ir_dim *d);
+
+static struct ir_value size_of_atom(struct lowering *lw, const struct ir_dim_atom *a)
+{
+	const struct ir_dim *dims[] = {batch_of(lw)};
+	if (a->sym < 0) {
+		struct ir_value x = size_of(lw, a->of);
+		if (a->by == 0)
+			return irb_max(lw->b, x, size_of(lw, a->other), NULL);
+		return irb_floor_div(lw->b, x, number(lw, (double)a->by), NULL);
+	}
+	for (size_t i = 0; i < lw->source.n; i++) {
+		struct source_dim *s = &lw->source.items[i];
+		if (s->in_decode != a->sym)
+			continue;
+		lw->types->sizes_missed = lw->types->sizes_missed || s->size.id == 0;
+		lw->types->sizes |= UINT64_C(1) << i;
+		return s->size.id != 0 ? s->size : number(lw, 0);
+	}
+	return irb_dim_value_of(lw->b, symbol(lw, a->sym), 1, dims);
+}
+
+/* i32 [B]: the value of d for each sequence. */
+static struct ir_value size_of(struct lowering *lw, const struct ir_dim *d)
+{
+	struct ir_value sum = IR_NO_VALUE;
+	for (size_t i = 0; i < d->n_terms; i++) {
+		struct ir_value x = number(lw, (double)d->terms[i].coeff);
+		for (size_t k = 0; k < d->terms[i].n_atoms; k++)
+			x = irb_mul(lw->b, x, size_of_atom(lw, d->terms[i].atoms[k]), NULL);
+		sum = sum.id == 0 ? x : irb_add(lw->b, sum, x, NULL);
+	}
+	return sum.id == 0 ? number(lw, 0) : sum;
+}
+
+struct ir_value lower_source_size(struct lowering *lw, const struct ir_dim *d)
+{
+	return size_of(lw, d);
+}
+
+/* The axis along which the sequences lie, B or B rows of each; -1: none. */
+static int batch_axis(struct lowering *lw, const struct ir_type *t, const struct ir_dim **rows)
+{
+	const struct ir_dim *batch = batch_of(lw);
+	*rows = ir_dim_const(lw->module->dims, 1);
+	for (int i = 0; i < t->rank; i++) {
+		if (t->dims[i] == batch)
+			return i;
+	}
+	*rows = t->rank > 0 ? ir_dim_divide(lw->module->dims, t->dims[0], batch) : NULL;
+	return *rows != NULL && !lower_is_source(lw, *rows) ? 0 : -1;
+}
+
+bool lower_spread_size(struct lowering *lw, struct loc at, const struct ir_dim *d, const struct ir_type *t,
+                       struct ir_value *out)
+{
+	const struct ir_dim *rows, *dims[IR_RANK_MAX], *one = ir_dim_const(lw->module->dims, 1);
+	int axis = batch_axis(lw, t, &rows);
+	if (axis < 0)
+		return lower_fail(lw, at, DIAG_UNSUPPORTED,
+		                  "not supported yet: a size of the source beside the tokens, with %s, "
+		                  "which has no axis of sequences",
+		                  ir_type_text(lw->arena, lw->module->dims, t));
+	const struct ir_dim *two[] = {batch_of(lw), rows}, *column[] = {two[0], one};
+	for (int i = 0; i < t->rank; i++)
+		dims[i] = i == axis ? t->dims[i] : one;
+	struct ir_value n = irb_reshape_to(lw->b, size_of(lw, d), 2, column);
+	n = irb_reshape_to(lw->b, irb_broadcast_to(lw->b, n, 2, two), t->rank, dims);
+	*out = irb_broadcast_to(lw->b, n, t->rank, t->dims);
+	return !irb_failed(lw->b);
+}
+
+/* ---- mixing ---- */
+
+static double neutral(enum call_fill fill, enum ir_dtype t)
+{
+	bool is_least = fill == FILL_LOWEST;
+	switch (t) {
+	case DT_F32:
+	case DT_F16:
+	case DT_BF16:
+	case DT_F64: break;
+	case DT_I8: return is_least ? INT8_MIN : INT8_MAX;
+	case DT_U8: return is_least ? 0 : UINT8_MAX;
+	case DT_I16: return is_least ? INT16_MIN : INT16_MAX;
+	case DT_I32: return is_least ? INT32_MIN : INT32_MAX;
+	case DT_I64: return is_least ? -0x1p63 : 0x1.fffffffffffffp62;
+	case DT_BOOL: return is_least ? 0 : 1;
+	}
+	return is_least ? -HUGE_VAL : HUGE_VAL;
+}
+
+bool lower_fill_source(const struct call *c, struct ir_value *x, int64_t axis, enum call_fill fill)
+{
+	struct lowering *lw = c->lw;
+	struct ir_builder *b = lw->b;
+	const struct ir_type *t = irb_type(b, *x);
+	const struct ir_dim *rows, *d = t->dims[axis];
+	const struct ir_dim *dims[IR_RANK_MAX], *one = ir_dim_const(lw->module->dims, 1);
+	if (fill == FILL_KEPT && ir_dim_divide(lw->module->dims, d, batch_of(lw)) == NULL)
+		return true;
+	int sequences = batch_axis(lw, t, &rows);
+	if (fill == FILL_REFUSED || sequences < 0 || sequences == axis)
+		return lower_fail(
+		        lw, c->e->loc, DIAG_UNSUPPORTED,
+		        "not supported yet: %s mixes positions of the source beside the tokens: axis "
+		        "%" PRId64 " of %s%s",
+		        c->e->text, axis, type_text(lw, *x),
+		        sequences < 0 ? ", which has no axis of sequences" : "");
+	for (int i = 0; i < t->rank; i++)
+		dims[i] = i == axis || i == sequences ? t->dims[i] : one;
+	const struct ir_type *narrow = ir_type_tensor(lw->module->types, DT_I32, t->rank, dims);
+	struct ir_value end;
+	if (narrow == NULL || !lower_spread_size(lw, c->e->loc, d, narrow, &end))
+		return false;
+	struct ir_value at = irb_iota(b, &(struct attrs_iota){.dims = {dims, (size_t)t->rank}, .axis = axis});
+	struct ir_value is_real = irb_cmp(b, at, end, &(struct attrs_cmp){.kind = CMP_lt});
+	struct ir_value other =
+	        irb_full_of(b, fill == FILL_ZERO ? 0.0 : neutral(fill, t->dtype), t->dtype, t->rank, t->dims);
+	*x = irb_where(b, irb_broadcast_to(b, is_real, t->rank, t->dims), *x, other, NULL);
+	return !irb_failed(b);
+}
+
+/* Elements before axis `axis`. */
+static const struct ir_dim *before(struct lowering *lw, const struct ir_dim *const *dims, int axis)
+{
+	const struct ir_dim *n = ir_dim_const(lw->module->dims, 1);
+	for (int i = 0; i < axis; i++)
+		n = ir_dim_mul(lw->module->dims, n, dims[i]);
+	return n;
+}
+
+/* Whether rows past the end of the source stay past the end of axis `axis` of the result: the axis begins where one of the
+ * source does, or is one of several sequences. */
+static bool keeps_end(struct lowering *lw, const struct ir_type *t, const struct ir_dim *const *dims,
+                      int axis)
+{
+	struct ir_dims *table = lw->module->dims;
+	const struct ir_dim *start = before(lw, dims, axis), *batch = batch_of(lw);
+	for (int i = 0; i < t->rank; i++) {
+		const struct ir_dim *first = before(lw, t->dims, i),
+		                    *rest = ir_dim_divide(table, start, first);
+		bool is_batch = ir_dim_divide(table, dims[axis], batch) != NULL;
+		if (first == start && (lower_is_source(lw, t->dims[i]) || (is_batch && t->dims[i] == batch)))
+			return true;
+		if (rest != NULL && ir_dim_divide(table, rest, batch) != NULL &&
+		    lower_is_source(lw, t->dims[i]) && ir_dim_divide(table, t->dims[i], rest) != NULL)
+			return true;
+	}
+	return false;
+}
+
+bool lower_reshape_source(const struct call *c, struct ir_value x, int rank, const struct ir_dim *const *dims)
+{
+	const struct ir_type *t = irb_type(c->lw->b, x);
+	for (int i = 0; i < rank; i++) {
+		if (lower_is_source(c->lw, dims[i]) && !keeps_end(c->lw, t, dims, i))
+			return lower_fail(
+			        c->lw, c->e->loc, DIAG_UNSUPPORTED,
+			        "not supported yet: reshape of %s beside the tokens: positions of the "
+			        "source would not be neighbours in axis %d of the result",
+			        type_text(c->lw, x), i);
+	}
+	return true;
+}
+
+/* ---- state ---- */
+
+bool lower_record_sizes(struct frontend_model *m, struct ir_module *module, struct state_types *types)
+{
+	struct lowering lw = {.m = m, .arena = &m->arena, .module = module, .types = types};
+	if (!lower_find_source(&lw))
+		return false;
+	for (size_t i = 0; i < lw.source.n; i++) {
+		struct state_type *t = ARENA_PUSH(lw.arena, types);
+		if (t == NULL)
+			return false;
+		*t = (struct state_type){.name = lw.source.items[i].state, .dtype = DT_I32, .rank = 1};
+		t->dims[0] = batch_of(&lw);
+		t->loc = (struct ir_loc){m->generate.loc, NULL};
+	}
+	return true;
+}
+
+bool lower_put_sizes(struct lowering *lw)
+{
+	const struct ir_dim *dims[] = {batch_of(lw)};
+	for (size_t i = 0; i < lw->source.n; i++) {
+		if ((lw->types->sizes >> i & 1) == 0)
+			continue;
+		struct lower_state *state = lower_find_state(lw, lw->source.items[i].state);
+		if (state == NULL)
+			return false;
+		struct ir_value n = irb_dim_value_of(lw->b, symbol(lw, lw->source.items[i].sym), 1, dims);
+		const struct ir_value in[] = {state->value, n};
+		state->value = irb_op1(lw->b, OP_state_write, in, 2, NULL);
+	}
+	return !irb_failed(lw->b);
+}
+
+bool lower_get_sizes(struct lowering *lw)
+{
+	for (size_t i = 0; i < lw->source.n; i++) {
+		struct ir_value results[2];
+		if ((lw->types->sizes >> i & 1) == 0)
+			continue;
+		struct lower_state *state = lower_find_state(lw, lw->source.items[i].state);
+		if (state == NULL)
+			return false;
+		irb_op(lw->b, OP_state_read, &state->value, 1, NULL, results, 2);
+		lw->source.items[i].size = results[0];
+		state->value = results[1];
+	}
+	return !irb_failed(lw->b);
+}
+
+/* A copy of decode or score in which the source has the size of its room. */
+static bool bind_func(struct frontend_model *m, const struct lowering *lw, const struct ir_func *f,
+                      struct ir_module *out)
+{
+	struct ir_condition *room = ARENA_ARRAY(&m->arena, struct ir_condition, lw->source.n + 1);
+	struct ir_value *map = ARENA_ARRAY(&m->arena, struct ir_value, f->n_values);
+	struct ir_builder *b = irb_begin(out, m->cx, f->name, f->loc);
+	if (room == NULL || map == NULL || b == NULL)
+		return false;
+	for (size_t i = 0; i < lw->source.n; i++) {
+		const struct ir_dim *d = ir_import_dim(out, symbol(lw, lw->source.items[i].in_decode));
+		room[i] = (struct ir_condition){d, IR_EQUAL, ir_dim_hi(out->dims, d)};
+	}
+	irb_bind(b, &(struct ir_case){f->name, room, lw->source.n});
+	irb_clone_params(b, f, map);
+	struct ir_copy copy = {.b = b, .from = f, .map = map};
+	ir_copy_region(&copy, f->body);
+	return ir_copy_finish(&copy, NULL) == TFMC_OK;
+}
+
+bool lower_bind_source(struct frontend_model *m, struct ir_module *from, struct ir_module *out)
+{
+	struct lowering lw = {.m = m, .arena = &m->arena, .module = from};
+	if (!lower_find_source(&lw))
+		return false;
+	for (size_t i = 0; i < from->states.n; i++) {
+		const struct ir_state_decl *d = from->states.items[i];
+		if (ir_add_state(out, d->name, d->type, d->loc) == NULL)
+			return false;
+	}
+	for (size_t i = 0; i < from->funcs.n; i++) {
+		if (!bind_func(m, &lw, from->funcs.items[i], out))
+			return false;
+	}
+	return true;
+}
