@@ -53,6 +53,12 @@ struct backend_facts {
 	size_t tokenizer_bytes;
 };
 
+/* Weights that were packed before: the data of a weights file. */
+struct backend_packed {
+	const void *data;
+	uint64_t bytes, structure_hash, weights_hash;
+};
+
 struct backend_options {
 	enum backend_weights weights;
 	/* Entries to export, by name (run, encode, prefill, step); n_entries 0: all the module has. */
@@ -61,6 +67,11 @@ struct backend_options {
 	const struct backend_facts *facts; /* NULL: none */
 	const struct backend_sink
 	        *weights_sink; /* for weights that are not embedded; NULL: they are only hashed */
+	/* Taken instead of packing where the structure is that of the module; NULL: none. */
+	const struct backend_packed *packed;
+	bool packed_stays; /* then nothing is written to weights_sink: whoever gave them has them */
+	/* Takes the weights as a file, too, embedded or not, when they are packed; NULL: nobody. */
+	const struct backend_sink *packed_sink;
 	/* Takes the object, with its weights as they are packed; NULL: it is put together in backend_output.
 	 */
 	const struct backend_sink *object_sink;
@@ -91,6 +102,7 @@ struct backend_output {
 	struct buf c;        /* NAME.c, when wanted: the object's functions, and its weights when embedded */
 	uint64_t weights_bytes;
 	double pack_seconds; /* part of the call that packed weights; 0 without a clock */
+	bool packed_taken;   /* the weights are those of options.packed */
 	bool embedded;       /* true: the weights are in the object, the sink was not used */
 };
 

@@ -78,18 +78,31 @@ static bool is_streamed(const struct object *o)
 	return o->options->object_sink && !o->options->want_c && !o->options->no_object;
 }
 
+/* Weights, packed or copied, at `base` of the sink. */
+static enum tfmc_status put_weights(struct object *o, const struct weight_source *source,
+                                    const struct backend_sink *sink, uint64_t base)
+{
+	const struct backend_sink *also = o->options->packed_sink;
+	if (pack_is_done(o))
+		return pack_copy(o, sink, base);
+	TFMC_TRY(pack_weights(o, source, sink, base));
+	return also && o->weights.bytes > 0 ? pack_header(o, also) : TFMC_OK;
+}
+
 static enum tfmc_status pack(struct object *o, const struct weight_source *source, struct buf *blob)
 {
 	struct backend_sink to_buf = {write_buf, blob};
 	const struct backend_sink *sink = o->options->weights_sink;
 	if (o->embedded && is_streamed(o))
-		return pack_weights(o, source, o->options->object_sink, EMBED_AT);
+		return put_weights(o, source, o->options->object_sink, EMBED_AT);
 	if (o->embedded) {
 		buf_fill(blob, 0, EMBED_AT);
-		enum tfmc_status status = pack_weights(o, source, &to_buf, EMBED_AT);
+		enum tfmc_status status = put_weights(o, source, &to_buf, EMBED_AT);
 		return buf_failed(blob) ? TFMC_NO_MEMORY : status;
 	}
-	TFMC_TRY(pack_weights(o, source, sink, TFMC_WEIGHTS_DATA));
+	if (pack_is_done(o) && o->options->packed_stays)
+		sink = NULL;
+	TFMC_TRY(put_weights(o, source, sink, TFMC_WEIGHTS_DATA));
 	return sink && o->weights.bytes > 0 ? pack_header(o, sink) : TFMC_OK;
 }
 
@@ -292,6 +305,7 @@ static enum tfmc_status compile(struct object *o, const struct weight_source *so
 	buf_destroy(&blob);
 	out->weights_bytes = (uint64_t)o->weights.bytes;
 	out->embedded = o->embedded;
+	out->packed_taken = pack_is_done(o);
 	if (status == TFMC_OK && buf_failed(&out->header))
 		return TFMC_NO_MEMORY;
 	return status;

@@ -11,6 +11,9 @@
  * weights_hash. */
 TFMC_MUST_USE enum tfmc_status pack_weights(struct object *o, const struct weight_source *source,
                                             const struct backend_sink *sink, uint64_t base);
+/* Whether options.packed are the weights of this layout; those to `sink` (NULL: nowhere) instead, which sets weights_hash, too. */
+bool pack_is_done(const struct object *o);
+TFMC_MUST_USE enum tfmc_status pack_copy(struct object *o, const struct backend_sink *sink, uint64_t base);
 TFMC_MUST_USE enum tfmc_status pack_header(struct object *o, const struct backend_sink *sink);
 /* The arena at the bounds of all dims, beside the scratch: the largest of all variants. */
 int64_t object_arena_max(const struct object *o);

@@ -18,6 +18,7 @@
 #define PANEL       TILE_PANEL
 #define BLOCK       65536 /* elements of a unit, at least one panel */
 #define COLUMNS_MAX (1 << 22)
+#define COPIED      (1u << 20) /* bytes at once */
 /* Rows of a unit whose scales are each of a whole row: so many are searched for at once. */
 #define SCALED_ROWS    FIXED_LANES
 #define SCALED_COLUMNS 16384 /* of longer rows a panel */
@@ -482,8 +483,11 @@ static bool take_unit(struct packer *p, struct unit *u)
 
 static enum tfmc_status put(struct packer *p, const void *bytes, size_t n)
 {
+	const struct backend_sink *also = p->object->options->packed_sink;
 	tfmc_weights_hash_add(&p->hash, bytes, n);
 	if (p->sink && n && !p->sink->write_at(p->sink->user, p->base + p->at, bytes, n))
+		return TFMC_IO;
+	if (also && n && !also->write_at(also->user, TFMC_WEIGHTS_DATA + p->at, bytes, n))
 		return TFMC_IO;
 	p->at += n;
 	progress_tell(p->object->options->progress, "packing weights", NULL, p->at,
@@ -602,6 +606,28 @@ enum tfmc_status pack_weights(struct object *o, const struct weight_source *sour
 	pthread_mutex_destroy(&p.lock);
 	o->weights_hash = tfmc_weights_hash_end(&p.hash);
 	return p.status;
+}
+
+bool pack_is_done(const struct object *o)
+{
+	const struct backend_packed *packed = o->options->packed;
+	return packed && packed->structure_hash == o->structure_hash &&
+	       packed->bytes == (uint64_t)o->weights.bytes;
+}
+
+enum tfmc_status pack_copy(struct object *o, const struct backend_sink *sink, uint64_t base)
+{
+	const struct backend_packed *packed = o->options->packed;
+	const char *from = packed->data;
+	o->weights_hash = packed->weights_hash;
+	for (uint64_t at = 0; sink && at < packed->bytes;) {
+		uint64_t left = packed->bytes - at, n = left < COPIED ? left : COPIED;
+		if (!sink->write_at(sink->user, base + at, from + at, (size_t)n))
+			return TFMC_IO;
+		at += n;
+		progress_tell(o->options->progress, "copying weights", NULL, at, packed->bytes);
+	}
+	return TFMC_OK;
 }
 
 enum tfmc_status pack_header(struct object *o, const struct backend_sink *sink)

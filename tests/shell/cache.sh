@@ -43,7 +43,7 @@ fresh "--no-cache" --no-cache && same "--no-cache"
 # Another command has other code and the same packed weights.
 "$TFMC" score "$tmp/dates/model.yaml" --prompt "3rd of March 2021" --target-text 2021-03-03 -O0 >"$tmp/err" 2>&1 ||
 	complain "score failed"
-[ "$(ls "$cache" | cut -d- -f1 | sort | uniq -c | tr -s ' \n' ' ')" = ' 1 CACHEDIR.TAG 2 code 2 seen 1 weights ' ] ||
+[ "$(ls "$cache" | cut -d- -f1 | sort | uniq -c | tr -s ' \n' ' ')" = ' 1 CACHEDIR.TAG 2 code 1 packed 2 seen 1 weights ' ] ||
 	complain "generate and score keep $(ls "$cache")"
 
 # The name of the folder is nothing to it; what the files hold is.
@@ -117,7 +117,7 @@ XDG_CACHE_HOME=/dev/null none "no directory" "Not a directory"
 # Files that tfmc did not make stay, whatever they are called: in a folder without its mark, which is not used, behind a
 # link, and beside its own files when these are removed.
 hash=$(printf %064d 7)
-own=("code-$hash" "weights-$hash" "seen-$hash" "new-$hash" "$hash.clbin" "$hash.clbin.abcdef")
+own=("code-$hash" "weights-$hash" "packed-$hash" "seen-$hash" "new-$hash" "$hash.clbin" "$hash.clbin.abcdef")
 odd=(README.md new-features.md new-left00 code-review weights-of-mine seen- "code-${hash}0" "code-${hash%7}g" "Code-$hash"
 	"$hash.clbin2" "$hash.clbin.abcdefg" "x$hash.clbin" CACHEDIR.TAG.old)
 plant() { # FOLDER NAME..

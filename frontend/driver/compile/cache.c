@@ -29,8 +29,10 @@ static const char tag[] =
         "Signature: 8a477f597d28d172789f06886806bc55\n"
         "# Cache of tfmc: files named KIND-HASH and HASH.clbin are removed when it is full.\n";
 
-static const char *const kinds[] = {
-        [CACHE_CODE] = "code-", [CACHE_WEIGHTS] = "weights-", [CACHE_SEEN] = "seen-"};
+static const char *const kinds[] = {[CACHE_CODE] = "code-",
+                                    [CACHE_WEIGHTS] = "weights-",
+                                    [CACHE_PACKED] = "packed-",
+                                    [CACHE_SEEN] = "seen-"};
 
 /* ---- names ---- */
 

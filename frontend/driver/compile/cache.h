@@ -35,7 +35,8 @@ struct cache_key {
 enum cache_kind {
 	CACHE_CODE,
 	CACHE_WEIGHTS,
-	CACHE_SEEN, /* the content of a file elsewhere, or that a file here was found whole */
+	CACHE_PACKED, /* which packed weights some weights became */
+	CACHE_SEEN,   /* the content of a file elsewhere, or that a file here was found whole */
 };
 
 struct cache {

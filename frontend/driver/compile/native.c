@@ -164,6 +164,7 @@ static enum tfmc_status plan_here(struct driver *d, const struct native_request 
 static enum tfmc_status compile_here(struct driver *d, const struct native_request *q, struct compiled *out)
 {
 	struct backend_sink sink = {packed_write, &out->weights};
+	struct packed_before before;
 	struct backend_options o = {
 	        .weights = BACKEND_WEIGHTS_FILE, .facts = q->facts, .weights_sink = &sink};
 	o.opt_level = q->opt_level;
@@ -173,9 +174,17 @@ static enum tfmc_status compile_here(struct driver *d, const struct native_reque
 	o.entries = q->entries.items;
 	o.n_entries = q->entries.n;
 	TFMC_TRY(plan_here(d, q, out));
-	TFMC_TRY(driver_generate(d, &out->variants, q->loaded, &o, &out->object));
+	native_cache_find_packed(d, out->variants.items[0].planned, &before);
+	o.packed = before.map.base ? &before.packed : NULL;
+	o.packed_stays = true;
+	enum tfmc_status st = driver_generate(d, &out->variants, q->loaded, &o, &out->object);
 	driver_time(d, "code generation");
-	return packed_map(&out->weights);
+	if (st == TFMC_OK && out->object.packed_taken) {
+		out->weights.map = before.map;
+		return TFMC_OK;
+	}
+	tfmc_weights_unmap(&before.map);
+	return st == TFMC_OK ? packed_map(&out->weights) : st;
 }
 
 static enum tfmc_status load_here(struct driver *d, const char *name, struct compiled *out)

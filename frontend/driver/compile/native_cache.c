@@ -2,10 +2,12 @@
 /*
  * Names of code in the cache, and the way in and out.
  */
+#define _POSIX_C_SOURCE 200809L /* pread */
 #include "frontend/driver/compile/native_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ir/support/number.h"
 #include "ir/print/text.h"
@@ -150,6 +152,42 @@ const char *native_cache_name(struct driver *d, const struct native_request *q)
 	return cache_entry(&d->arena, CACHE_CODE, &key);
 }
 
+/* Shapes are a part of the expressions' text. */
+static void add_weight(struct blake2b *b, const struct ir_weight *w)
+{
+	struct buf text;
+	buf_init(&text);
+	if (w->init)
+		wexpr_print(&text, w->init);
+	blake2b_text(b, w->name);
+	blake2b_number(b, w->format);
+	blake2b_number(b, w->encoding);
+	blake2b_number(b, w->type->dtype);
+	blake2b_number(b, w->type->rank);
+	for (int i = 0; i < w->type->rank; i++) {
+		int64_t n = -1;
+		(void)ir_dim_is_const(w->type->dims[i], &n);
+		blake2b_number(b, n);
+	}
+	blake2b_item(b, text.data, text.len);
+	blake2b_number(b, buf_failed(&text));
+	buf_destroy(&text);
+}
+
+static const char *packed_name(struct driver *d, const struct ir_module *planned)
+{
+	struct cache_key key;
+	struct blake2b b;
+	blake2b_begin(&b);
+	blake2b_number(&b, FORM);
+	cache_add_build(&b);
+	blake2b_item(&b, d->cache.files.bytes, sizeof(d->cache.files.bytes));
+	for (size_t i = 0; i < planned->weights.n; i++)
+		add_weight(&b, planned->weights.items[i]);
+	blake2b_end(&b, key.bytes);
+	return cache_entry(&d->arena, CACHE_PACKED, &key);
+}
+
 /* ---- in and out ---- */
 
 static const char *weights_name(struct arena *a, const struct weights_id *id)
@@ -185,6 +223,41 @@ static bool map_weights(struct driver *d, const struct weights_id *id, struct tf
 	return true;
 }
 
+void native_cache_find_packed(struct driver *d, const struct ir_module *planned, struct packed_before *out)
+{
+	struct weights_id id;
+	struct buf text;
+	*out = (struct packed_before){0};
+	if (!d->cache.dir)
+		return;
+	out->name = packed_name(d, planned);
+	buf_init(&text);
+	bool is_there = cache_read(&d->cache, out->name, &text) && text.len == sizeof(id);
+	if (is_there)
+		memcpy(&id, text.data, sizeof(id));
+	if (is_there && id.bytes > 0 && map_weights(d, &id, &out->map))
+		out->packed = (struct backend_packed){out->map.data, id.bytes, id.structure, id.weights};
+	buf_destroy(&text);
+}
+
+static bool is_quantized(const struct ir_wexpr *e)
+{
+	bool found = e->kind == WX_QUANTIZE;
+	for (size_t i = 0; i < e->n_args && !found; i++)
+		found = is_quantized(e->args[i]);
+	return found;
+}
+
+void native_cache_find_quantized(struct driver *d, const struct ir_module *planned, struct packed_before *out)
+{
+	bool any = false;
+	*out = (struct packed_before){0};
+	for (size_t i = 0; i < planned->weights.n && !any; i++)
+		any = planned->weights.items[i]->init && is_quantized(planned->weights.items[i]->init);
+	if (any && d->cache.dir && hash_files(d))
+		native_cache_find_packed(d, planned, out);
+}
+
 bool native_cache_load(struct driver *d, const char *name, struct compiled *out)
 {
 	struct weights_id id;
@@ -211,12 +284,29 @@ static bool files_are_same(const struct driver *d)
 static bool keep_weights(struct driver *d, const struct weights_id *id, struct packed *weights)
 {
 	const char *name = weights_name(&d->arena, id);
+	struct stat st;
 	if (id->bytes == 0 || cache_was_checked(&d->cache, name))
 		return true;
+	if (weights->file.fd < 0) /* those of the cache were taken */
+		return cache_stat(&d->cache, name, &st);
 	if (!packed_keep(weights, name))
 		return false;
 	cache_note_checked(&d->cache, name);
 	return true;
+}
+
+static bool note_packed(struct driver *d, const char *name, const struct weights_id *id)
+{
+	return name && cache_write(&d->cache, name, id, sizeof(*id));
+}
+
+bool native_cache_store_packed(struct driver *d, const char *name, struct packed *weights)
+{
+	struct tfmc_weights_header h;
+	if (weights->file.fd < 0 || pread(weights->file.fd, &h, sizeof(h), 0) != (ssize_t)sizeof(h))
+		return false;
+	struct weights_id id = {d->cache.files, h.structure_hash, h.weights_hash, h.bytes};
+	return files_are_same(d) && keep_weights(d, &id, weights) && note_packed(d, name, &id);
 }
 
 bool native_cache_store(struct driver *d, const char *name, struct compiled *c)
@@ -226,6 +316,7 @@ bool native_cache_store(struct driver *d, const char *name, struct compiled *c)
 	struct buf code;
 	if (!files_are_same(d) || !keep_weights(d, &id, &c->weights))
 		return false;
+	(void)note_packed(d, packed_name(d, c->variants.items[0].planned), &id);
 	buf_init(&code);
 	buf_append(&code, &c->object.object);
 	buf_bytes(&code, &id, sizeof(id));

@@ -22,6 +22,23 @@ struct native_request {
 TFMC_MUST_USE enum tfmc_status native_cache_open(struct driver *d);
 /* Name of the code, in the arena; NULL: it is not cached. */
 const char *native_cache_name(struct driver *d, const struct native_request *q);
+/*
+ * Packed weights have a name of their own, made of what they are packed from and how, so that whoever packed them serves all:
+ * commands that run a model, and `-o`.
+ */
+struct packed_before {
+	const char *name;        /* of the entry that says which file; NULL: they are not cached */
+	struct tfmc_mapping map; /* base NULL: the cache has none */
+	struct backend_packed packed;
+};
+/* After native_cache_name. */
+void native_cache_find_packed(struct driver *d, const struct ir_module *planned, struct packed_before *out);
+/* The same after native_cache_open, without a name of code, for weights that are quantized; for others nothing: to pack
+ * them takes no longer than to copy. */
+void native_cache_find_quantized(struct driver *d, const struct ir_module *planned,
+                                 struct packed_before *out);
+/* The file is that of the name. False: it is not kept. */
+bool native_cache_store_packed(struct driver *d, const char *name, struct packed *weights);
 /* Gives *out object and weights. False: the cache does not have both. */
 bool native_cache_load(struct driver *d, const char *name, struct compiled *out);
 /* Of a model that was compiled and loaded. False: it is not kept. */

@@ -3,7 +3,7 @@
  * From planned IR to an object in a file: tfmc model.yaml -o model.o. Into this
  * process: native.c.
  */
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/compile/native_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -157,6 +157,32 @@ static void report_code(struct emission *e, const struct variant_set *set, const
 		driver_remark_variants(e->d, set, object);
 }
 
+/* With what the cache has of the weights; what it has not it gets. */
+static enum tfmc_status generate(struct emission *e, const struct variant_set *set, struct backend_options o,
+                                 struct backend_output *object)
+{
+	struct driver *d = e->d;
+	struct packed_before before = {0};
+	struct packed copy = {.cx = &d->diag, .cache = &d->cache, .file.fd = -1, .arena = &d->arena};
+	struct backend_sink to_cache = {packed_write_copy, &copy};
+	if (o.weights_sink) {
+		TFMC_TRY(native_cache_open(d));
+		native_cache_find_quantized(d, set->items[0].planned, &before);
+	}
+	if (before.map.base)
+		o.packed = &before.packed;
+	else if (before.name)
+		copy.file = cache_create(&d->cache, &d->arena);
+	o.packed_sink = copy.file.fd >= 0 ? &to_cache : NULL;
+	size_t said = d->diag.n_warnings;
+	enum tfmc_status st = driver_generate(d, set, e->l, &o, object);
+	if (st == TFMC_OK && said == d->diag.n_warnings && before.name && !object->packed_taken)
+		(void)native_cache_store_packed(d, before.name, &copy);
+	packed_close(&copy);
+	tfmc_weights_unmap(&before.map);
+	return st;
+}
+
 static enum tfmc_status emit_object(struct emission *e, const struct variant_set *set,
                                     struct backend_output *object)
 {
@@ -184,7 +210,7 @@ static enum tfmc_status emit_object(struct emission *e, const struct variant_set
 	}
 	if (e->l->model)
 		TFMC_TRY(driver_facts(d, e->l->model, &facts));
-	TFMC_TRY(driver_generate(d, set, e->l, &o, object));
+	TFMC_TRY(generate(e, set, o, object));
 	driver_time(d, "code generation");
 	driver_time_part(d, "weight packing", object->pack_seconds);
 	report_code(e, set, &object->object);

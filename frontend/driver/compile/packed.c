@@ -77,6 +77,14 @@ bool packed_write(void *packed, uint64_t offset, const void *bytes, size_t n)
 	return false;
 }
 
+bool packed_write_copy(void *packed, uint64_t offset, const void *bytes, size_t n)
+{
+	struct packed *p = packed;
+	if (p->file.fd >= 0 && !write_all(p->file.fd, offset, bytes, n))
+		cache_drop(&p->file);
+	return true;
+}
+
 enum tfmc_status packed_map(struct packed *p)
 {
 	struct stat st;

@@ -23,6 +23,8 @@ struct packed {
 
 /* For struct backend_sink; cx, cache, read, arena are given, file.fd is -1. False after a diagnostic. */
 bool packed_write(void *packed, uint64_t offset, const void *bytes, size_t n);
+/* The same for a file of the cache that is a copy, begun by cache_create: it is dropped when the cache takes no more. */
+bool packed_write_copy(void *packed, uint64_t offset, const void *bytes, size_t n);
 /* Maps what was written, a weights file, to `map`. Nothing was written: all zero. */
 TFMC_MUST_USE enum tfmc_status packed_map(struct packed *p);
 /* The file stays in the cache under this name. False: it does not. */
