@@ -213,6 +213,8 @@ struct backend_roof_options {
 TFMC_MUST_USE enum tfmc_status backend_roof(struct diag_context *cx, const struct backend_roof_options *o,
                                             struct backend_roof *out);
 
+/* Pages of the LLVM library that were only read go back to the system; those that are needed again are read again. */
+void backend_llvm_release(void);
 /* Version of the LLVM library, for --version. */
 const char *backend_llvm_version(void);
 

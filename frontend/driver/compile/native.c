@@ -235,6 +235,7 @@ static enum tfmc_status make_here(struct driver *d, const struct native_request 
 	else if (wants_plan(d))
 		TFMC_TRY(plan_here(d, q, out));
 	TFMC_TRY(load_here(d, q->loaded->module->name, out));
+	backend_llvm_release(); /* code is there: what runs now is the model */
 	/* Warnings are given each time. */
 	if (!verb && name && said == d->diag.n_warnings && native_cache_store(d, name, out))
 		verb = "are kept in";
