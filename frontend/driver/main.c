@@ -269,7 +269,8 @@ static void check_reason(struct driver *d, enum exit_code code)
 
 static void note_hidden_errors(struct diag_context *cx)
 {
-	size_t hidden = cx->max_errors && cx->n_errors > cx->max_errors ? cx->n_errors - cx->max_errors : 0;
+	size_t told = cx->n_errors - cx->n_repeated;
+	size_t hidden = cx->max_errors && told > cx->max_errors ? told - cx->max_errors : 0;
 	cx->drop_notes = false;
 	if (hidden)
 		diag_note(cx, LOC_NONE, "%zu further error%s not shown", hidden,

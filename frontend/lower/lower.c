@@ -515,6 +515,8 @@ enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out
 		ok = divide_repeats(m, &module);
 	if (ok)
 		check_cache(m, module);
+	if (!ok && m->weights.map != NULL)
+		(void)weight_map_report(m->weights.map);
 	ok = ok && weight_map_finish(m->weights.map, m->options.allow_unused) && model_quantize_finish(m) &&
 	     profile_finish(m);
 	if (ok && m->cx->n_errors == errors) {

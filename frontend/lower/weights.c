@@ -96,30 +96,6 @@ static const struct ir_wexpr *as_wanted(struct lowering *lw, const struct weight
 	return rounded;
 }
 
-/* A tensor of ints whose elements would be taken as they are: codes that a file forgot the scales of, or another tensor. */
-static const struct ir_wexpr *taken_ints(const struct ir_wexpr *e)
-{
-	const struct ir_wexpr *found = NULL;
-	bool moves = e->kind != WX_MUL && e->kind != WX_DIV && e->kind != WX_OFFSET;
-	size_t n = e->kind == WX_COLUMNS ? 1 : e->n_args; /* an order is ints */
-	if (e->kind == WX_TENSOR)
-		return e->format == FORMAT_PLAIN && ir_dtype_class(e->stored) != DTCLASS_FLOAT ? e : NULL;
-	for (size_t i = 0; moves && found == NULL && i < n; i++)
-		found = taken_ints(e->args[i]);
-	return found;
-}
-
-static const struct ir_wexpr *check_floats(struct lowering *lw, const char *path, const struct ir_wexpr *e)
-{
-	const struct ir_wexpr *ints = e == NULL ? NULL : taken_ints(e);
-	if (ints == NULL)
-		return e;
-	lower_fail(lw, LOC_NONE, DIAG_VALUE_TYPE,
-	           "the parameter '%s' wants floats, the tensor '%s' of '%s' holds %s", path, ints->tensor,
-	           ints->file, ir_dtype_name(ints->stored));
-	return NULL;
-}
-
 /* Hub files may have more rows than the configuration has ids: tables are padded to a multiple of 64. */
 static bool is_vocabulary(const struct frontend_model *m, const struct weight_need *need)
 {
@@ -151,8 +127,7 @@ static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_n
 		           path);
 		return NULL;
 	}
-	r->e = as_wanted(lw, need, &r->want,
-	                 check_floats(lw, path, weight_map_find(m->weights.map, &r->want)));
+	r->e = as_wanted(lw, need, &r->want, weight_map_find(m->weights.map, &r->want));
 	if (r->e == NULL) /* the others are looked at, too: all mistakes of a map in one run */
 		r->e = wexpr_full(&m->arena, 0.0, need->rank, need->dims);
 	strmap_set(&m->weights.resolved, path, r);

@@ -9,6 +9,7 @@
 
 #include "frontend/text/files.h"
 #include "frontend/weights/entry.h"
+#include "frontend/weights/faults.h"
 #include "frontend/weights/pattern.h"
 #include "ir/support/strmap.h"
 
@@ -33,7 +34,8 @@ struct weight_map {
 	struct diag_context *cx;
 	struct weight_files *files;
 	const struct expr_env *env;
-	bool missing;             /* a parameter has no tensor, or two: reported */
+	struct weight_faults faults;
+	bool missing;             /* a parameter has no tensor, or two */
 	struct pattern_list all;  /* in the order of reading */
 	struct strmap by_text;    /* pattern text -> struct pattern */
 	struct strmap parameters; /* paths asked for; the value is never used */
@@ -147,12 +149,7 @@ enum tfmc_status weight_map_read(struct weight_map *m, const struct yaml_node *m
 /* After the limit on errors nobody reads suggestions, and they are not cheap. */
 static bool wants_advice(const struct weight_map *m)
 {
-	return m->cx->max_errors == 0 || m->cx->n_errors <= m->cx->max_errors;
-}
-
-static const char *nearest_tensors(struct weight_map *m, const char *name)
-{
-	return wants_advice(m) ? weight_files_nearest(m->files, name) : "";
+	return !diag_is_full(m->cx);
 }
 
 static void report_clash(struct weight_map *m, const struct weight_want *want, struct pattern *a,
@@ -188,7 +185,7 @@ static struct pattern *find_pattern(struct weight_map *m, const struct weight_wa
 	for (size_t i = 0; i < m->all.n; i++) {
 		struct pattern *p = m->all.items[i];
 		if (p->key.n_captures == 0 ||
-		    !weight_template_match(&p->key, &p->templates, want->path, &trial))
+		    !weight_template_match(&p->key, &p->templates, want->path, false, &trial))
 			continue;
 		p->matched = true;
 		if (literal)
@@ -204,39 +201,14 @@ static struct pattern *find_pattern(struct weight_map *m, const struct weight_wa
 	return found;
 }
 
-static const struct ir_wexpr *report_missing(struct weight_map *m, const struct weight_want *want,
-                                             const struct pattern *p, const char *name)
+/* A parameter without a fitting tensor; NULL. */
+static const struct ir_wexpr *blame(struct weight_map *m, const struct weight_want *want,
+                                    const struct pattern *p, struct weight_fault fault)
 {
-	const char *near = nearest_tensors(m, name);
-	m->missing = true;
-	diag_error(m->cx, want->loc, DIAG_MISSING_TENSOR,
-	           "no weight file has the tensor '%.200s' for parameter '%.200s'", name, want->path);
-	if (p != NULL)
-		diag_note(m->cx, p->source_loc, "the map names it here");
-	if (near[0] != '\0')
-		diag_note(m->cx, LOC_NONE, "nearest tensors: %s", near);
-	return NULL;
-}
-
-static const struct ir_wexpr *report_unmapped(struct weight_map *m, const struct weight_want *want)
-{
-	const char *near = nearest_tensors(m, want->path);
-	const char *shape = weight_shape_text(m->arena, want->rank, want->dims);
-	if (m->all.n == 0)
-		diag_error(m->cx, want->loc, DIAG_MISSING_TENSOR,
-		           "the parameter '%.200s' %s has no tensor: no file has one of this name",
-		           want->path, shape);
-	else
-		diag_error(
-		        m->cx, want->loc, DIAG_MISSING_TENSOR,
-		        "no entry of weights.map fits the parameter '%.200s' %s, and no tensor is called so",
-		        want->path, shape);
-	if (m->all.n == 0 && !m->missing)
-		diag_note(m->cx, LOC_NONE,
-		          "weights.map says which tensor it is when the file has another name for it");
-	m->missing = true;
-	if (near[0] != '\0')
-		diag_note(m->cx, LOC_NONE, "nearest tensors: %s", near);
+	fault.want = *want;
+	fault.mapped = p != NULL ? p->source_loc : LOC_NONE;
+	m->missing = m->missing || fault.kind <= FAULT_UNMAPPED;
+	(void)ARENA_ADDED(m->arena, &m->faults, fault);
 	return NULL;
 }
 
@@ -312,12 +284,23 @@ static const struct ir_wexpr *check_shape(struct weight_map *m, const struct wei
 		return wexpr_slice(m->arena, 0, 0, want->dims[0], x);
 	}
 	const char *hint = shape_hint(m, want, p, x);
-	diag_error(m->cx, want->loc, DIAG_WEIGHT_SHAPE, "the parameter '%.200s' wants %s, %s is %s%s",
-	           want->path, weight_shape_text(m->arena, want->rank, want->dims), describe_source(m, x),
-	           weight_shape_text(m->arena, x->rank, x->dims), hint);
-	if (p != NULL)
-		diag_note(m->cx, p->source_loc, "mapped here");
-	return NULL;
+	struct weight_fault fault = {
+	        .kind = FAULT_SHAPE, .source = describe_source(m, x), .hint = hint, .rank = x->rank};
+	memcpy(fault.dims, x->dims, sizeof(x->dims));
+	return blame(m, want, p, fault);
+}
+
+/* A tensor of ints whose elements would be taken as they are: codes that a file forgot the scales of, or another tensor. */
+static const struct ir_wexpr *taken_ints(const struct ir_wexpr *e)
+{
+	const struct ir_wexpr *found = NULL;
+	bool moves = e->kind != WX_MUL && e->kind != WX_DIV && e->kind != WX_OFFSET;
+	size_t n = e->kind == WX_COLUMNS ? 1 : e->n_args; /* an order is ints */
+	if (e->kind == WX_TENSOR)
+		return e->format == FORMAT_PLAIN && ir_dtype_class(e->stored) != DTCLASS_FLOAT ? e : NULL;
+	for (size_t i = 0; moves && found == NULL && i < n; i++)
+		found = taken_ints(e->args[i]);
+	return found;
 }
 
 const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight_want *want)
@@ -335,14 +318,23 @@ const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight
 	if (arena_failed(m->arena))
 		return NULL;
 	if (!exists && e == NULL)
-		return report_unmapped(m, want);
+		return blame(m, want, p, (struct weight_fault){.kind = FAULT_UNMAPPED, .tensor = want->path});
 	if (!exists && p->optional == OPTIONAL_NONE)
-		return report_missing(m, want, p, b.missing == NULL ? want->path : b.missing);
+		return blame(m, want, p,
+		             (struct weight_fault){.kind = FAULT_MISSING,
+		                                   .tensor = b.missing == NULL ? want->path : b.missing});
 	if (!exists)
 		return wexpr_full(m->arena, p->optional == OPTIONAL_ONES ? 1.0 : 0.0, want->rank, want->dims);
 	const struct ir_wexpr *x =
 	        e != NULL ? weight_entry_build(&b, e) : weight_tensor(&b, want->path, want->loc);
-	return x == NULL ? NULL : check_shape(m, want, p, x);
+	x = x == NULL ? NULL : check_shape(m, want, p, x);
+	const struct ir_wexpr *ints = x == NULL ? NULL : taken_ints(x);
+	if (ints == NULL)
+		return x;
+	return blame(m, want, p,
+	             (struct weight_fault){.kind = FAULT_INTS,
+	                                   .tensor = ir_dtype_name(ints->stored),
+	                                   .source = describe_source(m, ints)});
 }
 
 /* ---- tied parameters ---- */
@@ -400,17 +392,64 @@ static const char *nearest_parameter(const struct weight_map *m, const char *nam
 	return best;
 }
 
+/* A parameter that the pattern would fit if its captures went on behind dots, or NULL. */
+static const char *beyond_dots(const struct weight_map *m, const struct pattern *p)
+{
+	struct weight_captures captures;
+	for (size_t i = 0; i < m->parameters.n && p->key.n_captures > 0; i++)
+		if (weight_template_match(&p->key, &p->templates, m->parameters.items[i].key, true,
+		                          &captures))
+			return m->parameters.items[i].key;
+	return NULL;
+}
+
+/* The pattern that an unmapped parameter would fit if captures went on behind dots, which then is not reported for itself. */
+static void blame_dots(struct weight_map *m)
+{
+	struct weight_captures captures;
+	for (size_t i = 0; i < m->all.n; i++) {
+		struct pattern *p = m->all.items[i];
+		for (size_t k = 0; k < m->faults.n && !p->matched && p->key.n_captures > 0; k++) {
+			struct weight_fault *f = &m->faults.items[k];
+			if (f->kind != FAULT_UNMAPPED || f->mapped.source != 0 ||
+			    !weight_template_match(&p->key, &p->templates, f->want.path, true, &captures))
+				continue;
+			f->mapped = p->loc;
+			p->matched = true;
+		}
+	}
+}
+
+static bool is_idle(const struct pattern *p)
+{
+	return p->must_match && !p->matched;
+}
+
+/* Patterns that fit no parameter: each for itself, but one error where parameters without an entry are their other side. */
 static bool check_patterns(struct weight_map *m)
 {
-	bool ok = true;
-	for (size_t i = 0; i < m->all.n; i++) {
+	bool ok = true, renamed = false;
+	size_t idle = 0;
+	for (size_t i = 0; i < m->faults.n; i++)
+		renamed = renamed || m->faults.items[i].kind == FAULT_UNMAPPED;
+	for (size_t i = 0; i < m->all.n; i++)
+		idle += is_idle(m->all.items[i]);
+	for (size_t i = 0; i < m->all.n && (ok || !renamed); i++) {
 		const struct pattern *p = m->all.items[i];
-		if (p->matched || !p->must_match)
+		if (!is_idle(p))
 			continue;
+		const char *dotted = wants_advice(m) ? beyond_dots(m, p) : NULL;
 		const char *near = wants_advice(m) ? nearest_parameter(m, p->key.node->text, 0) : NULL;
-		diag_error(m->cx, p->loc, DIAG_NO_MATCH, "the pattern '%.200s' fits no parameter%s%s%s",
-		           p->key.node->text, near == NULL ? "" : "; the nearest is '",
-		           near == NULL ? "" : near, near == NULL ? "" : "'");
+		const char *hint = "";
+		if (dotted != NULL)
+			hint = arena_printf(m->arena, "; captures end at dots, else it would fit '%.200s'",
+			                    dotted);
+		else if (renamed && idle > 1)
+			hint = arena_printf(m->arena, "; %zu more fit none", idle - 1);
+		else if (near != NULL)
+			hint = arena_printf(m->arena, "; the nearest is '%.200s'", near);
+		diag_error(m->cx, p->loc, DIAG_NO_MATCH, "the pattern '%.200s' fits no parameter%s",
+		           p->key.node->text, hint);
 		ok = false;
 	}
 	return ok;
@@ -419,6 +458,16 @@ static bool check_patterns(struct weight_map *m)
 static bool is_unused(const struct stored_tensor *t)
 {
 	return !t->used && !t->ignored;
+}
+
+static struct weight_fault_context fault_context(const struct weight_map *m)
+{
+	return (struct weight_fault_context){.arena = m->arena,
+	                                     .cx = m->cx,
+	                                     .files = m->files,
+	                                     .env = m->env,
+	                                     .n_parameters = m->parameters.n,
+	                                     .has_map = m->all.n > 0};
 }
 
 /* Where each of the first few might belong. */
@@ -436,9 +485,33 @@ static void note_unused(struct weight_map *m)
 	}
 }
 
+/* "; the files have 3 of 'layers.*', the model asks for 2" where all tensors that are left over are beyond the indices of
+ * those that are read; NULL: some are not. */
+static const char *left_over(struct weight_map *m)
+{
+	const struct weight_fault_context x = fault_context(m);
+	const char *series = NULL;
+	int64_t asked = 0, stored = 0;
+	for (size_t i = 0; i < weight_files_count(m->files); i++) {
+		const struct stored_tensor *t = weight_files_at(m->files, i);
+		if (!is_unused(t))
+			continue;
+		series = series != NULL ? series : weight_series(&x, t->key, true, &asked);
+		int64_t index = series == NULL ? -1 : weight_series_index(m->arena, series, t->key);
+		if (index < asked)
+			return NULL;
+		stored = index >= stored ? index + 1 : stored;
+	}
+	return series == NULL
+	               ? NULL
+	               : arena_printf(m->arena, "the files have %lld of '%s*', the model asks for %lld",
+	                              (long long)stored, series, (long long)asked);
+}
+
 static bool check_unused(struct weight_map *m, bool allow_unused)
 {
 	size_t n = weight_files_count(m->files), unused = 0;
+	const char *series = left_over(m);
 	struct loc loc = LOC_NONE;
 	struct buf names;
 	buf_init(&names);
@@ -446,13 +519,14 @@ static bool check_unused(struct weight_map *m, bool allow_unused)
 		const struct stored_tensor *t = weight_files_at(m->files, i);
 		if (!is_unused(t))
 			continue;
-		if (unused < UNUSED_LISTED)
+		if (unused < (series != NULL ? 1 : UNUSED_LISTED))
 			buf_printf(&names, "%s%.200s", unused == 0 ? "" : ", ", t->key);
 		loc = unused == 0 ? t->loc : loc;
 		unused++;
 	}
-	if (unused > UNUSED_LISTED)
-		buf_printf(&names, " and %zu more", unused - UNUSED_LISTED);
+	size_t listed = series != NULL ? 1 : UNUSED_LISTED;
+	if (unused > listed)
+		buf_printf(&names, " and %zu more", unused - listed);
 	if (unused != 0 && allow_unused)
 		diag_warning(m->cx, loc, DIAG_UNUSED_TENSOR, "stored but neither used nor ignored: %s",
 		             names.data);
@@ -461,7 +535,9 @@ static bool check_unused(struct weight_map *m, bool allow_unused)
 		           "stored but neither used nor ignored: %s; map them or list them in weights.ignore",
 		           names.data);
 	buf_destroy(&names);
-	if (unused != 0)
+	if (unused != 0 && series != NULL)
+		diag_note(m->cx, LOC_NONE, "%s", series);
+	else if (unused != 0)
 		note_unused(m);
 	return unused == 0 || allow_unused;
 }
@@ -490,9 +566,18 @@ static bool check_ignored(const struct weight_map *m, const struct pattern *p)
 	return false;
 }
 
+bool weight_map_report(struct weight_map *m)
+{
+	const struct weight_fault_context x = fault_context(m);
+	blame_dots(m);
+	weight_faults_report(&x, &m->faults);
+	return m->faults.n == 0;
+}
+
 bool weight_map_finish(struct weight_map *m, bool allow_unused)
 {
-	bool matched = check_patterns(m);
+	bool matched = weight_map_report(m);
+	matched = check_patterns(m) && matched;
 	for (size_t i = 0; i < m->all.n && !m->missing; i++)
 		matched = check_ignored(m, m->all.items[i]) && matched;
 	/* Tensors that a wrong name in the map does not reach are left over because of it. */

@@ -51,7 +51,8 @@ struct weight_want {
 	int64_t dims[IR_RANK_MAX];
 	bool is_vocabulary; /* a row for each id: the tensor may have further rows, which are left out with a warning */
 };
-/* The expression of a parameter, exactly of the wanted shape; NULL after a diagnostic. */
+/* The expression of a parameter, exactly of the wanted shape; NULL after a diagnostic, or when no tensor fits, which
+ * weight_map_report says. */
 const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight_want *want);
 
 /*
@@ -61,8 +62,11 @@ const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight
  */
 bool weight_map_unties(struct weight_map *m, const char *path, const char *tied);
 
+/* The parameters that no tensor fits, one error for each cause. False when there is one. */
+bool weight_map_report(struct weight_map *m);
+
 /*
- * After the last parameter: patterns without match and, when every parameter
+ * After the last parameter: that, patterns without match and, when every parameter
  * has its tensors, tensors neither used nor ignored (a warning with allow_unused). True when nothing was
  * wrong.
  */

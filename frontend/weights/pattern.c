@@ -182,6 +182,7 @@ struct matcher {
 	const struct weight_templates *allow;
 	struct weight_captures *captures;
 	unsigned budget;
+	bool crosses_dots;
 };
 
 static bool match_from(struct matcher *m, size_t i, const char *text);
@@ -199,7 +200,7 @@ static bool match_capture(struct matcher *m, size_t i, const char *text)
 		return match_bound(m, i, bound, text);
 	struct weight_capture *c = &m->captures->items[m->captures->n++];
 	*c = (struct weight_capture){piece->capture, text, 0};
-	while (text[c->len] != '\0' && text[c->len] != '.' && m->budget > 0) {
+	while (text[c->len] != '\0' && (m->crosses_dots || text[c->len] != '.') && m->budget > 0) {
 		c->len++;
 		if (match_from(m, i + 1, text + c->len))
 			return true;
@@ -227,9 +228,9 @@ static bool match_from(struct matcher *m, size_t i, const char *text)
 }
 
 bool weight_template_match(const struct weight_template *pattern, const struct weight_templates *allow,
-                           const char *path, struct weight_captures *out)
+                           const char *path, bool crosses_dots, struct weight_captures *out)
 {
-	struct matcher m = {pattern, allow, out, MATCH_BUDGET};
+	struct matcher m = {pattern, allow, out, MATCH_BUDGET, crosses_dots};
 	out->n = 0;
 	return match_from(&m, 0, path);
 }

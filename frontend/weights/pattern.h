@@ -57,9 +57,10 @@ struct weight_templates {
 bool weight_template_parse(struct arena *a, struct diag_context *cx, const struct yaml_node *node,
                            bool is_pattern, struct weight_template *out);
 bool weight_template_has(const struct weight_template *t, const char *capture);
-/* The first way to match in which every template allows its captures; shorter captures are tried first. */
+/* The first way to match in which every template allows its captures; shorter captures are tried first. Captures end at
+ * dots, unless `crosses_dots`: for messages alone. */
 bool weight_template_match(const struct weight_template *pattern, const struct weight_templates *allow,
-                           const char *path, struct weight_captures *out);
+                           const char *path, bool crosses_dots, struct weight_captures *out);
 const char *weight_template_fill(struct arena *a, const struct weight_template *t,
                                  const struct weight_captures *c);
 

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ir/support/strmap.h"
+
 #define MAX_ERRORS_DEFAULT 20
 
 void diag_init(struct diag_context *cx, diag_sink *sink, void *user)
@@ -51,38 +53,51 @@ const char *diag_source_name(const struct diag_context *cx, uint32_t source)
 	return source == 0 || source > cx->n_sources ? "" : cx->sources[source - 1].name;
 }
 
-static void emit(struct diag_context *cx, struct diag d, const char *fmt, va_list ap)
+/* An error of the same code, place and words was told before; else it is remembered, while there is space. */
+static bool is_repeated(struct diag_context *cx, const struct diag *d)
 {
-	struct buf message;
-	if (cx->sink == NULL)
-		return;
-	buf_init(&message);
-	buf_vprintf(&message, fmt, ap);
-	d.message = message.data;
-	cx->sink(cx->user, cx, &d);
-	buf_destroy(&message);
-}
-
-/* Counts; false when the diagnostic goes beyond the limit. */
-static bool admit(struct diag_context *cx, enum diag_severity severity)
-{
-	if (severity == DIAG_WARNING)
-		cx->n_warnings++;
-	if (severity == DIAG_ERROR)
-		cx->n_errors++;
-	cx->drop_notes = severity == DIAG_ERROR && cx->max_errors != 0 && cx->n_errors > cx->max_errors;
-	return !cx->drop_notes;
+	const uint32_t at[] = {(uint32_t)d->code, d->loc.source, d->loc.line, d->loc.col};
+	uint64_t hash = hash_bytes64(HASH64_SEED, at, sizeof(at));
+	hash = hash_bytes64(hash, d->message, strlen(d->message)) | 1;
+	size_t i = 0;
+	while (i < DIAG_TOLD_MAX && cx->told[i] != 0 && cx->told[i] != hash)
+		i++;
+	if (i < DIAG_TOLD_MAX && cx->told[i] == hash)
+		return true;
+	if (i < DIAG_TOLD_MAX)
+		cx->told[i] = hash;
+	return false;
 }
 
 bool diag_is_full(const struct diag_context *cx)
 {
-	return cx->max_errors != 0 && cx->n_errors >= cx->max_errors;
+	return cx->max_errors != 0 && cx->n_errors - cx->n_repeated >= cx->max_errors;
+}
+
+/* Counts, and passes the message on unless it is an error that was told before or is beyond the limit. */
+static void emit(struct diag_context *cx, struct diag d, const char *fmt, va_list ap)
+{
+	struct buf message;
+	buf_init(&message);
+	buf_vprintf(&message, fmt, ap);
+	d.message = message.data;
+	if (d.severity == DIAG_WARNING)
+		cx->n_warnings++;
+	if (d.severity == DIAG_ERROR) {
+		bool was_full = diag_is_full(cx), repeated = is_repeated(cx, &d);
+		cx->n_errors++;
+		cx->n_repeated += repeated;
+		cx->drop_notes = was_full || repeated;
+	} else if (d.severity == DIAG_WARNING)
+		cx->drop_notes = false;
+	bool dropped = cx->drop_notes && (d.severity == DIAG_ERROR || d.severity == DIAG_NOTE);
+	if (cx->sink != NULL && !dropped)
+		cx->sink(cx->user, cx, &d);
+	buf_destroy(&message);
 }
 
 void diag_error(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
 {
-	if (!admit(cx, DIAG_ERROR))
-		return;
 	va_list ap;
 	va_start(ap, fmt);
 	emit(cx, (struct diag){DIAG_ERROR, code, loc, NULL, NULL}, fmt, ap);
@@ -91,10 +106,8 @@ void diag_error(struct diag_context *cx, struct loc loc, enum diag_code code, co
 
 void diag_environment(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
 {
-	cx->n_environment++;
-	if (!admit(cx, DIAG_ERROR))
-		return;
 	va_list ap;
+	cx->n_environment++;
 	va_start(ap, fmt);
 	emit(cx, (struct diag){DIAG_ERROR, code, loc, NULL, NULL}, fmt, ap);
 	va_end(ap);
@@ -103,8 +116,6 @@ void diag_environment(struct diag_context *cx, struct loc loc, enum diag_code co
 void diag_warning(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
 {
 	enum diag_severity severity = cx->warnings_are_errors ? DIAG_ERROR : DIAG_WARNING;
-	if (!admit(cx, severity))
-		return;
 	va_list ap;
 	va_start(ap, fmt);
 	emit(cx, (struct diag){severity, code, loc, NULL, NULL}, fmt, ap);
@@ -113,8 +124,6 @@ void diag_warning(struct diag_context *cx, struct loc loc, enum diag_code code, 
 
 void diag_note(struct diag_context *cx, struct loc loc, const char *fmt, ...)
 {
-	if (cx->drop_notes)
-		return;
 	va_list ap;
 	va_start(ap, fmt);
 	emit(cx, (struct diag){DIAG_NOTE, DIAG_NONE, loc, NULL, NULL}, fmt, ap);

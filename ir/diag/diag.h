@@ -37,6 +37,8 @@ struct loc {
 
 #define LOC_NONE ((struct loc){0, 0, 0, 0})
 
+#define DIAG_TOLD_MAX 32
+
 struct diag_source {
 	const char *name; /* as shown */
 	const char *text; /* may be NULL: no source line is drawn */
@@ -71,9 +73,11 @@ struct diag_context {
 	diag_sink *sink; /* may be NULL: only counted */
 	void *user;
 	size_t n_errors, n_warnings;
-	size_t n_environment; /* of the errors: not the input's fault (diag_environment) */
-	size_t max_errors;    /* default 20; later errors are only counted */
-	bool drop_notes;      /* the error before was suppressed */
+	size_t n_environment;         /* of the errors: not the input's fault (diag_environment) */
+	size_t n_repeated;            /* of the errors: told before, at the same place in the same words */
+	size_t max_errors;            /* default 20; later errors are only counted */
+	uint64_t told[DIAG_TOLD_MAX]; /* hashes of the first errors: an error is told once */
+	bool drop_notes;              /* the error before was suppressed */
 	bool warnings_are_errors;
 };
 

@@ -127,6 +127,7 @@ says 1 shape.yaml -o m.o <<'EXPECTED'
 shape.yaml:12:5: error: the parameter 'pos.weight' wants [7, 8], the tensor 'pos.weight' of 'base/model.safetensors' is [6, 8] [E401]
    12 |   - positions: {id: pos, kind: learned, len: ctx}
       |     ^~~~~~~~~
+note: 'ctx' is 7, the files have 6
 shape.yaml:24:16: note: mapped here
    24 |     "{a}.{w}": "{a}.{w}"
       |                ^~~~~~~~~

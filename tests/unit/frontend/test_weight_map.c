@@ -84,7 +84,9 @@ static enum tfmc_status read_map(const char *yaml)
 static const struct ir_wexpr *find(const char *path, int rank, int64_t a, int64_t b)
 {
 	struct weight_want want = {.path = path, .rank = rank, .dims = {a, b}};
-	return weight_map_find(map, &want);
+	const struct ir_wexpr *e = weight_map_find(map, &want);
+	(void)weight_map_report(map);
+	return e;
 }
 
 /* The printed expression of a parameter, or the diagnostics. */
