@@ -25,6 +25,7 @@ struct frontend_options {
 	        *ignored; /* keys of a configuration that count as absent, globs, as given to --ignore-key */
 	size_t n_ignored;
 	bool allow_unused; /* tensors that are neither used nor ignored: warnings instead of errors */
+	bool shapes;       /* where a weight file is missing none is opened: parameters have shapes alone */
 	bool score;        /* with generate: also the function score */
 	bool unrounded; /* `dtype` and `quantize` of the file are not followed: weights as they are stored, caches f32 */
 	const char *quantize; /* in place of the formats of the section: the name of one; NULL: the file's */
@@ -78,6 +79,10 @@ struct weight_files *frontend_weight_files(const struct frontend_model *m);
 
 /* Why a weight of the module is in no format of codes, where `quantize` is given; NULL: it is, or nothing is wanted. */
 const char *frontend_kept(const struct frontend_model *m, const char *weight);
+
+/* Parameter i of a model that was lowered with `shapes` and has no weights yet, in the order of use; NULL behind the last
+ * one, and where there are weights. */
+const char *frontend_parameter(const struct frontend_model *m, size_t i, int *rank, const int64_t **dims);
 
 const char *frontend_name(const struct frontend_model *m);   /* `name`: prefix of all symbols */
 const char *frontend_preset(const struct frontend_model *m); /* the preset it is made from; NULL: none */

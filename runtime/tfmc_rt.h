@@ -191,7 +191,10 @@ uint64_t tfmc_dtype_bytes(uint64_t dtype);
 int64_t tfmc_entry_workers(const struct tfmc_record *record, int64_t entry, const int64_t *dims,
                            int64_t most);
 
-/* Calls an entry. dims: all dims of the record (those the entry does not have are ignored).
+/*
+ * Calls an entry. dims: all dims of the record (those the entry does not have are ignored). inputs, outputs: one buffer for
+ * each of the entry, in the order of tfmc_entry_input and tfmc_entry_output, which is that of the model file. data NULL: an
+ * output that is not wanted, an optional input that has its default.
  */
 int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t *dims,
                       const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs);

@@ -184,12 +184,14 @@ int main(int argc, char **argv)
 	struct request r = {.workers = 1};
 	struct talk t = {0};
 	int i = 1, ok = 1;
+	static const char usage[] =
+	        "talk [-n TOKENS] [-t TEMPERATURE] [-s SEED] [-w WORKERS] [-m WEIGHTS] TEXT";
+	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
+		return puts(usage) < 0;
 	for (; ok && i + 2 < argc; i += 2)
 		ok = parse_option(&r, argv[i], argv[i + 1]);
 	if (!ok || i + 1 != argc)
-		return complain(NULL,
-		                "talk [-n TOKENS] [-t TEMPERATURE] [-s SEED] [-w WORKERS] [-m WEIGHTS] TEXT",
-		                0);
+		return complain(NULL, usage, 0);
 	r.prompt = argv[i];
 	int failed = open_talk(&t, &r) || answer(&t, &r);
 	tfmc_tokenizer_close(t.tokenizer);

@@ -149,9 +149,8 @@ static enum exit_code check_rounding(struct driver *d)
 		                    of_models);
 	if (!o->quantize || ir_format_of_word(o->quantize, &format))
 		return EXIT_OK;
-	const char *near = did_you_mean(&d->arena, o->quantize, words, n);
-	return driver_usage(d, "--quantize: no format is called '%.60s'%s%s", o->quantize,
-	                    *near ? near : "; there are ", *near ? "" : ir_format_words_listed());
+	return driver_usage(d, "--quantize: no format is called '%.60s'%s", o->quantize,
+	                    did_you_mean_or_known(&d->arena, o->quantize, words, n));
 }
 
 static enum exit_code check_choices(struct driver *d)
@@ -184,6 +183,7 @@ static enum exit_code dispatch(struct driver *d)
 	static driver_run *const functions[] = {
 #define COMMAND(id, name, input, synopsis, line, example, text) command_##name,
 #include "frontend/driver/options/commands.def"
+#include "ir/support/strmap.h"
 	};
 	return functions[options_command(d->options.command) - command_rows](d);
 }

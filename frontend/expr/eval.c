@@ -10,6 +10,7 @@
 #include "frontend/expr/expr.h"
 #include "frontend/expr/func.h"
 #include "ir/support/checked.h"
+#include "ir/support/strmap.h"
 
 /* ---- errors ---- */
 

@@ -10,6 +10,7 @@
 
 #include "frontend/expr/signature.h"
 #include "ir/support/checked.h"
+#include "ir/support/strmap.h"
 
 struct call {
 	const struct expr_env *env;

@@ -234,6 +234,12 @@ static struct token point(struct lexer *lx, size_t from)
 	}
 	if (is_digit(peek(lx, from + 1)))
 		return bad_number(lx, from, to, "write digits on both sides of the point");
+	if (from > 0 && is_letter(peek(lx, from + 1))) {
+		struct token t = make(lx, TOK_ERROR, from, to);
+		diag_error(lx->cx, expr_lex_loc(&lx->src, from, to - from), DIAG_EXPRESSION,
+		           "values have no members; operators are functions, as transpose(x, [1, 0])");
+		return t;
+	}
 	return bad_number(lx, from, to == from ? from + 1 : to,
 	                  "the only literal that begins with a point is .inf");
 }
@@ -254,6 +260,24 @@ static struct token string(struct lexer *lx, size_t from)
 	t.len = to + 1 - from;
 	lx->at = to + 1;
 	return t;
+}
+
+/* What to write instead of a character of other languages, or "". */
+static const char *instead_of(char c)
+{
+	static const char *const advice[][2] = {
+	        {"@", "; the product of matrices is matmul(a, b)"},
+	        {":", "; a part of an axis is slice(x, axis, begin, end), one element is slice and reshape"},
+	        {"^", "; a power is written **"},
+	        {"&", "; write `and`"},
+	        {"|", "; write `or`"},
+	        {"!", "; write `not`"},
+	        {"?", "; a choice is if(condition, a, b), of tensors where(condition, a, b)"},
+	};
+	for (size_t i = 0; i < TFMC_COUNT(advice); i++)
+		if (advice[i][0][0] == c)
+			return advice[i][1];
+	return "";
 }
 
 struct token expr_lex_next(struct lexer *lx)
@@ -283,6 +307,6 @@ struct token expr_lex_next(struct lexer *lx)
 	size_t n = utf8_decode(lx->src.text + from, lx->src.len - from, &cp);
 	struct token t = make(lx, TOK_ERROR, from, from + (n == 0 ? 1 : n));
 	diag_error(lx->cx, expr_lex_loc(&lx->src, from, t.len), DIAG_EXPRESSION,
-	           "the character '%s' has no meaning in an expression", t.text);
+	           "the character '%s' has no meaning in an expression%s", t.text, instead_of(c));
 	return t;
 }

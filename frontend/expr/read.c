@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "frontend/expr/expr.h"
+#include "ir/support/strmap.h"
 
 /* A text with one of these is an expression, not a misspelt word. */
 #define EXPRESSION_MARKS "([' "

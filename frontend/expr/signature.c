@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "frontend/expr/signature.h"
+#include "ir/support/strmap.h"
 
 #include <string.h>
 
@@ -65,9 +66,10 @@ void signature_print(struct buf *out, const struct signature *s)
 static bool refuse(const struct signature_use *use, const struct signature *s, struct loc at,
                    const char *what)
 {
-	const char *open = use->path == NULL ? "" : " (", *close = use->path == NULL ? "" : ")";
+	bool has_path = use->path != NULL && use->path[0] != '\0';
+	const char *open = has_path ? " (" : "", *close = has_path ? ")" : "";
 	diag_error(use->cx, at.line != 0 ? at : use->loc, DIAG_ARGUMENTS, "'%.63s' %s%s%s%s", s->name, what,
-	           open, use->path == NULL ? "" : use->path, close);
+	           open, has_path ? use->path : "", close);
 	if (s->loc.line != 0) {
 		diag_note(use->cx, s->loc, "it is defined here");
 		return false;

@@ -11,6 +11,7 @@
 
 #include "frontend/text/files.h"
 #include "frontend/text/yaml_edit.h"
+#include "ir/support/strmap.h"
 
 /* The files that led here, innermost first. */
 struct compose_chain {
@@ -290,8 +291,7 @@ static const struct yaml_node *preset_name(struct model_document *d, const struc
 		           type + strlen("gguf:"), preset_types(d->arena, "gguf:"));
 	else
 		diag_error(d->cx, hf->loc, DIAG_UNSUPPORTED,
-		           "not supported yet: models of type '%s'%s; describe the model by steps", type,
-		           preset_nearest_type(d->arena, type));
+		           "not supported yet: models of type '%s'; describe the model by steps", type);
 	return NULL;
 }
 

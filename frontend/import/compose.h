@@ -37,8 +37,6 @@ const char *preset_of_architecture(struct arena *a, const char *type, const char
 const char *preset_architectures(struct arena *a, const char *type);
 /* Whether the name is that of a decoder with another head, such as llama_classes: the presets llama, head_classes. */
 bool preset_split(struct arena *a, const char *name, const char **base, const char **head);
-/* "; did you mean 'llama'?" for a `model_type` that no preset has, or "". */
-const char *preset_nearest_type(struct arena *a, const char *type);
 /* What after the prefix chooses presets: "bert, bloom, ..." */
 const char *preset_types(struct arena *a, const char *prefix);
 /* All names, in order. */

@@ -152,23 +152,6 @@ bool preset_generates(struct arena *a, struct diag_context *cx, const char *type
 	return true;
 }
 
-const char *preset_nearest_type(struct arena *a, const char *type)
-{
-	struct {
-		const char **items;
-		size_t n, cap;
-	} all = {NULL, 0, 0};
-	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
-		struct word w = {presets[i].types, 0};
-		while (word_next(&w)) {
-			const char **slot = memchr(w.text, ':', w.n) == NULL ? ARENA_PUSH(a, &all) : NULL;
-			if (slot != NULL)
-				*slot = arena_strndup(a, w.text, w.n);
-		}
-	}
-	return did_you_mean(a, type, all.items, arena_failed(a) ? 0 : all.n);
-}
-
 const char *preset_types(struct arena *a, const char *prefix)
 {
 	const char *list = "";

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "frontend/lower/lower.h"
-
-#define NEAR_LISTED 3 /* operators that a message names instead of an unknown one */
+#include "ir/support/strmap.h"
 
 struct op_row {
 	struct signature signature;
@@ -30,34 +29,16 @@ static const struct op_row *find_row(const char *name)
 	return NULL;
 }
 
-/* The few operators of nearly that name, else all of them. */
 static bool unknown_operator(struct lowering *lw, const struct expr *e)
 {
 	const char *names[TFMC_COUNT(rows)];
-	size_t n = 0, listed = 0;
-	struct buf near;
+	size_t n = 0;
 	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
 		if (rows[i].is_public)
 			names[n++] = rows[i].signature.name;
 	}
-	buf_init(&near);
-	for (const char *name; listed < NEAR_LISTED && (name = nearest_name(e->text, names, n)) != NULL;
-	     listed++) {
-		buf_printf(&near, "%s'%s'", listed == 0 ? "; did you mean " : " or ", name);
-		for (size_t i = 0; i < n; i++) {
-			if (names[i] == name)
-				names[i] = names[--n];
-		}
-	}
-	buf_str(&near, listed == 0 ? "" : "?");
-	lower_fail(lw, e->loc, DIAG_UNKNOWN_NAME, "no operator is called '%s'%s", e->text, near.data);
-	buf_clear(&near);
-	for (size_t i = 0; listed == 0 && i < n; i++)
-		buf_printf(&near, "%s%s", i == 0 ? "" : ", ", names[i]);
-	if (listed == 0)
-		diag_note(lw->cx, LOC_NONE, "the operators are %s", near.data);
-	buf_destroy(&near);
-	return false;
+	return lower_fail(lw, e->loc, DIAG_UNKNOWN_NAME, "no operator is called '%s'%s", e->text,
+	                  did_you_mean_or_known(lw->arena, e->text, names, n));
 }
 
 bool lower_call(struct lowering *lw, const struct expr *e, struct lval *out)
@@ -190,7 +171,11 @@ bool call_dims(const struct call *c, const char *name, int *rank, const struct i
 		if (!expr_eval(&c->lw->env, item, &v) || !expr_want_dim(&c->lw->env, item->loc, name, &v, &d))
 			return false;
 		if (ir_dim_lo(c->lw->m->scope.dims, d) < 0)
-			return lower_fail(c->lw, item->loc, DIAG_SHAPE, "an axis may be negative");
+			return lower_fail(c->lw, item->loc, DIAG_SHAPE,
+			                  v.kind == VALUE_INT
+			                          ? "the axis %lld: write the size, none is inferred"
+			                          : "an axis may be negative (%lld)",
+			                  (long long)ir_dim_lo(c->lw->m->scope.dims, d));
 		dims[i] = lower_dim(c->lw, d);
 	}
 	*rank = (int)n;

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "frontend/lower/lower.h"
+#include "ir/support/strmap.h"
 
 bool lower_fail(struct lowering *lw, struct loc at, enum diag_code code, const char *fmt, ...)
 {

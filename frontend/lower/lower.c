@@ -517,8 +517,9 @@ enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out
 		check_cache(m, module);
 	if (!ok && m->weights.map != NULL)
 		(void)weight_map_report(m->weights.map);
-	ok = ok && weight_map_finish(m->weights.map, m->options.allow_unused) && model_quantize_finish(m) &&
-	     profile_finish(m);
+	bool has_weights = ok && !m->weights.are_absent;
+	ok = ok && (!has_weights || weight_map_finish(m->weights.map, m->options.allow_unused)) &&
+	     model_quantize_finish(m) && profile_finish(m);
 	if (ok && m->cx->n_errors == errors) {
 		*out = module;
 		return TFMC_OK;

@@ -3,7 +3,9 @@
  * Parameters of graph statements: paths with indices become stacked weights,
  * one expression for each index from the weight map, resolved once per model.
  */
+#define _POSIX_C_SOURCE 200809L /* access */
 #include <string.h>
+#include <unistd.h>
 
 #include "frontend/text/files.h"
 #include "frontend/lower/lower.h"
@@ -26,6 +28,20 @@ static void note_files(struct frontend_model *m, const struct yaml_node *map)
 		document_note_file(&m->doc, file_join(&m->arena, m->doc.dir, map->text));
 }
 
+/* The section names files, and all of them are there. */
+static bool weights_exist(struct frontend_model *m, const struct yaml_node *section)
+{
+	const struct yaml_node *files = section == NULL ? NULL : yaml_find(section, "files");
+	if (files == NULL)
+		return false;
+	struct yaml_list list = yaml_as_list(&m->arena, files);
+	for (size_t i = 0; i < list.n; i++)
+		if (list.items[i]->kind == YAML_SCALAR &&
+		    access(file_join(&m->arena, m->doc.dir, list.items[i]->text), F_OK) != 0)
+			return false;
+	return true;
+}
+
 enum tfmc_status weights_open(struct frontend_model *m)
 {
 	const struct yaml_node *section = model_section(m, "weights");
@@ -35,6 +51,11 @@ enum tfmc_status weights_open(struct frontend_model *m)
 	m->weights.env = model_env(&m->scope, false);
 	if (m->weights.files == NULL)
 		return TFMC_NO_MEMORY;
+	m->weights.are_absent = m->options.shapes && !weights_exist(m, section);
+	if (m->weights.are_absent) {
+		m->weights.map = weight_map_create(&m->arena, m->cx, m->weights.files, &m->weights.env);
+		return m->weights.map == NULL ? TFMC_NO_MEMORY : TFMC_OK;
+	}
 	if (section != NULL &&
 	    (weight_files_open_all(m->weights.files, m->doc.dir, yaml_find(section, "files")) != TFMC_OK ||
 	     weight_files_unpack(m->weights.files, &m->arena, m->cx, yaml_find(section, "packed")) !=
@@ -52,6 +73,16 @@ enum tfmc_status weights_open(struct frontend_model *m)
 	note_files(m, yaml_find(section, "map"));
 	m->weights.map = map;
 	return TFMC_OK;
+}
+
+const char *frontend_parameter(const struct frontend_model *m, size_t i, int *rank, const int64_t **dims)
+{
+	if (!m->weights.are_absent || i >= m->weights.resolved.n)
+		return NULL;
+	const struct resolved_weight *r = m->weights.resolved.items[i].value;
+	*rank = r->want.rank;
+	*dims = r->want.dims;
+	return r->want.path;
 }
 
 /* ---- one parameter ---- */
@@ -122,6 +153,11 @@ static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_n
 	r->want = (struct weight_want){.path = path, .loc = lw->loc.at, .rank = need->rank};
 	memcpy(r->want.dims, need->dims, sizeof(need->dims));
 	r->want.is_vocabulary = is_vocabulary(m, need);
+	if (m->weights.are_absent) {
+		r->e = wexpr_full(&m->arena, 0.0, need->rank, need->dims);
+		strmap_set(&m->weights.resolved, path, r);
+		return r->e;
+	}
 	if (model_section(m, "weights") == NULL) {
 		lower_fail(lw, LOC_NONE, DIAG_MISSING, "the model has parameters ('%s') but no 'weights'",
 		           path);

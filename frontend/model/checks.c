@@ -6,6 +6,7 @@
 
 #include "frontend/model/model.h"
 #include "frontend/model/schema.h"
+#include "ir/support/strmap.h"
 
 #define CHECK_VALUES_MAX 1000000
 

@@ -4,6 +4,7 @@
  * in its lists.
  */
 #include "frontend/model/model.h"
+#include "ir/support/strmap.h"
 
 #include <string.h>
 
@@ -70,7 +71,7 @@ void model_unknown_input(struct model_scope *s, const struct model_inputs *in, s
 	for (size_t i = 0; names != NULL && i < in->n; i++)
 		names[i] = in->items[i].name;
 	diag_error(s->cx, loc, code, "no input is called '%s'%s", name,
-	           did_you_mean(s->arena, name, names, names == NULL ? 0 : in->n));
+	           did_you_mean_or_known(s->arena, name, names, names == NULL ? 0 : in->n));
 }
 
 int model_find_output(const struct model_outputs *out, const char *name)

@@ -123,6 +123,7 @@ struct model_weights {
 	struct strmap resolved; /* canonical path -> struct resolved_weight * */
 	/* Lowering has cut repeats where the format of a parameter changes; repeats are divided there. */
 	bool are_mixed, are_divided;
+	bool are_absent;    /* a file is missing, and shapes are enough */
 	struct strmap kept; /* weight of the module -> why it is no codes, as text */
 	struct {
 		size_t first, n;        /* its tensors in `files` */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "frontend/model/model.h"
+#include "ir/support/strmap.h"
 
 static struct model_param *add_param(struct model_scope *s, const struct yaml_pair *pair)
 {
@@ -34,7 +35,7 @@ static bool override_param(struct model_scope *s, const char *name, struct loc l
 		const char *const *names = model_names(s, &n);
 		diag_error(s->cx, loc, DIAG_UNKNOWN_NAME,
 		           "no param is called '%s'; only existing params can be set%s", name,
-		           did_you_mean(s->arena, name, names, n));
+		           did_you_mean_or_known(s->arena, name, names, n));
 		return false;
 	}
 	p->node = value;

@@ -6,6 +6,7 @@
 
 #include "frontend/model/model.h"
 #include "ir/algorithms/glob.h"
+#include "ir/support/strmap.h"
 
 /* What a single format leaves out: a step of a position, or of a choice among experts, is large beside the bytes. */
 static const char *const left_out[] = {"*position*", "*.router.*"};
@@ -16,10 +17,8 @@ static bool read_format(struct frontend_model *m, const char *word, struct loc l
 	const char *const *words = ir_format_words(&n);
 	if (ir_format_of_word(word, out))
 		return true;
-	const char *near = did_you_mean(&m->arena, word, words, n);
-	diag_error(m->cx, loc, DIAG_VALUE_TYPE, "quantize: no format is called '%.60s'%s", word, near);
-	if (*near == 0)
-		diag_note(m->cx, LOC_NONE, "there are %s", ir_format_words_listed());
+	diag_error(m->cx, loc, DIAG_VALUE_TYPE, "quantize: no format is called '%.60s'%s", word,
+	           did_you_mean_or_known(&m->arena, word, words, n));
 	return false;
 }
 

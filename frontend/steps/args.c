@@ -7,6 +7,7 @@
 #include "frontend/steps/blocks.h"
 #include "frontend/steps/graph_close.h"
 #include "frontend/text/yaml_edit.h"
+#include "ir/support/strmap.h"
 
 /* ---- names ---- */
 

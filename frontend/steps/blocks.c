@@ -9,6 +9,7 @@
 
 #include "frontend/steps/graph_close.h"
 #include "frontend/steps/template.h"
+#include "ir/support/strmap.h"
 
 /* ---- text helpers ---- */
 

@@ -7,6 +7,7 @@
 
 #include "frontend/steps/graph_close.h"
 #include "frontend/steps/template.h"
+#include "ir/support/strmap.h"
 
 static bool same_type(const struct block_value *a, const struct block_value *b)
 {

@@ -323,6 +323,7 @@ static const struct {
 #define FORM(name, doc, args)       {SIGNATURE(name, doc, args), NULL, form_##name},
 #define QUERY_FORM(name, doc, args) {SIGNATURE(name, doc, args), NULL, form_##name},
 #include "frontend/expr/calls.def"
+#include "ir/support/strmap.h"
 };
 
 static bool call(struct template *t, const struct expr *e, size_t row, struct item *out)

@@ -9,8 +9,7 @@
 #include "ir/support/strmap.h"
 #include "ir/support/utf8.h"
 
-#define CLIP_BYTES  48 /* of a text quoted in a message */
-#define LISTED_KEYS 16 /* so many allowed keys are listed when none is near */
+#define CLIP_BYTES 48 /* of a text quoted in a message */
 
 /* Keys that matter only for training, at any place of a model file. */
 static const char *const training_keys[] = {
@@ -75,12 +74,6 @@ const char *yaml_describe(struct arena *a, const struct yaml_node *node)
 	return "";
 }
 
-const char *did_you_mean(struct arena *a, const char *name, const char *const *candidates, size_t n)
-{
-	const char *nearest = nearest_name(name, candidates, n);
-	return nearest == NULL ? "" : arena_printf(a, "; did you mean '%s'?", nearest);
-}
-
 static bool is_one_of(const char *text, const char *const *words, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -88,18 +81,6 @@ static bool is_one_of(const char *text, const char *const *words, size_t n)
 			return true;
 	}
 	return false;
-}
-
-/* The nearest key, else all allowed ones when they are few. */
-static void put_advice(struct buf *out, const char *text, const char *const *allowed, size_t n)
-{
-	const char *nearest = nearest_name(text, allowed, n);
-	if (nearest != NULL) {
-		buf_printf(out, "; did you mean '%s'?", nearest);
-		return;
-	}
-	for (size_t i = 0; i < n && n <= LISTED_KEYS; i++)
-		buf_printf(out, "%s%s", i == 0 ? "; known: " : ", ", allowed[i]);
 }
 
 void yaml_unknown_key(struct diag_context *cx, const struct yaml_node *key, const char *const *allowed,
@@ -111,12 +92,11 @@ void yaml_unknown_key(struct diag_context *cx, const struct yaml_node *key, cons
 		           key->text);
 		return;
 	}
-	struct buf advice;
-	buf_init(&advice);
-	put_advice(&advice, key->text, allowed, n);
+	struct arena scratch;
+	arena_init(&scratch);
 	diag_error(cx, key->loc, DIAG_UNKNOWN_KEY, "unknown key '%.60s' in %s%s", key->text, what,
-	           advice.data);
-	buf_destroy(&advice);
+	           did_you_mean_or_known(&scratch, key->text, allowed, n));
+	arena_destroy(&scratch);
 }
 
 bool yaml_check_keys(struct diag_context *cx, const struct yaml_node *map, const char *const *allowed,

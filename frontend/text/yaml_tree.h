@@ -90,8 +90,6 @@ bool yaml_expect(struct diag_context *cx, const struct yaml_node *node, enum yam
                  const char *what);
 /* "a list", "a mapping", "null", "'text'"; the text clipped. */
 const char *yaml_describe(struct arena *a, const struct yaml_node *node);
-/* "; did you mean 'NAME'?" for the nearest candidate, or "". */
-const char *did_you_mean(struct arena *a, const char *name, const char *const *candidates, size_t n);
 
 struct yaml_list {
 	const struct yaml_node *const *items;

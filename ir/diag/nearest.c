@@ -3,18 +3,42 @@
  * Nearest name: one that was not written to its end, else by optimal string
  * alignment distance (insert, delete, replace, swap of neighbours). Declared in strmap.h.
  */
+#include <ctype.h>
 #include <string.h>
 
+#include "ir/support/buf.h"
 #include "ir/support/strmap.h"
 
 #define NAME_MAX_BYTES 160 /* longer names are not compared */
-#define PREFIX_BYTES   3   /* shorter names begin too many others */
+#define KNOWN_LISTED   100 /* more names than these are not listed */
+#define SHORT_BYTES    6
+#define PREFIX_BYTES   3 /* shorter names begin too many others */
 
-/* A third of the longer name may be wrong; of one letter nothing, of two one. */
+/* Of every four letters one may be wrong; of one or two nothing. */
 static unsigned threshold(size_t a, size_t b)
 {
 	size_t n = a > b ? a : b;
-	return n < 2 ? 0 : n == 2 ? 1 : (unsigned)((n + 2) / 3);
+	return n < 3 ? 0 : n < 8 ? 1 : (unsigned)(n / 4);
+}
+
+/* The first letters agree, or are swapped: what begins otherwise is another name (mllama, llama), not a typing mistake. */
+static bool begins_alike(const char *a, const char *b)
+{
+	int a0 = tolower((unsigned char)a[0]), b0 = tolower((unsigned char)b[0]);
+	return a0 == b0 || (a[0] != '\0' && b[0] != '\0' && a[0] == b[1] && a[1] == b[0]);
+}
+
+/* Names that differ in their digits are different things (int5, int8), not a typing mistake. */
+static bool same_digits(const char *a, const char *b)
+{
+	for (;; a++, b++) {
+		while (*a != '\0' && !isdigit((unsigned char)*a))
+			a++;
+		while (*b != '\0' && !isdigit((unsigned char)*b))
+			b++;
+		if (*a != *b || *a == '\0')
+			return *a == *b;
+	}
 }
 
 static unsigned min3(unsigned a, unsigned b, unsigned c)
@@ -24,6 +48,7 @@ static unsigned min3(unsigned a, unsigned b, unsigned c)
 }
 
 struct rows {
+	unsigned replaced; /* cost of another letter: in short names it makes another word (llava, llama) */
 	unsigned row[3][NAME_MAX_BYTES + 1];
 };
 
@@ -34,7 +59,8 @@ static unsigned next_row(struct rows *r, const char *a, size_t i, const char *b,
 	unsigned *cur = r->row[i % 3], best = (unsigned)i;
 	cur[0] = (unsigned)i;
 	for (size_t j = 1; j <= n; j++) {
-		unsigned cost = a[i - 1] != b[j - 1];
+		bool same_letter = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
+		unsigned cost = a[i - 1] == b[j - 1] ? 0 : same_letter ? 1 : r->replaced;
 		unsigned d = min3(above[j] + 1, cur[j - 1] + 1, above[j - 1] + cost);
 		if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < d)
 			d = before[j - 2] + 1;
@@ -48,6 +74,7 @@ static unsigned next_row(struct rows *r, const char *a, size_t i, const char *b,
 static unsigned distance(const char *a, size_t na, const char *b, size_t nb, unsigned limit)
 {
 	struct rows r;
+	r.replaced = na < SHORT_BYTES && nb < SHORT_BYTES ? 2 : 1;
 	if ((na > nb ? na - nb : nb - na) > limit)
 		return limit + 1;
 	for (size_t j = 0; j <= nb; j++)
@@ -81,7 +108,8 @@ const char *nearest_name(const char *name, const char *const *candidates, size_t
 		return nearest;
 	for (size_t i = 0; i < n && best > 0; i++) {
 		size_t nb = strlen(candidates[i]);
-		if (nb > NAME_MAX_BYTES)
+		if (nb > NAME_MAX_BYTES || !begins_alike(name, candidates[i]) ||
+		    !same_digits(name, candidates[i]))
 			continue;
 		unsigned limit = threshold(na, nb);
 		if (limit > best - 1)
@@ -93,4 +121,28 @@ const char *nearest_name(const char *name, const char *const *candidates, size_t
 		}
 	}
 	return nearest;
+}
+
+const char *did_you_mean(struct arena *a, const char *name, const char *const *candidates, size_t n)
+{
+	const char *nearest = nearest_name(name, candidates, n);
+	return nearest == NULL ? "" : arena_printf(a, "; did you mean '%s'?", nearest);
+}
+
+const char *did_you_mean_or_known(struct arena *a, const char *name, const char *const *candidates, size_t n)
+{
+	struct buf out;
+	if (nearest_name(name, candidates, n) != NULL)
+		return did_you_mean(a, name, candidates, n);
+	buf_init(&out);
+	for (size_t i = 0; i < n && n <= KNOWN_LISTED; i++) {
+		size_t first = 0;
+		while (strcmp(candidates[first], candidates[i]) != 0)
+			first++;
+		if (first == i)
+			buf_printf(&out, "%s%s", i == 0 ? "; known: " : ", ", candidates[i]);
+	}
+	const char *text = arena_strdup(a, out.data);
+	buf_destroy(&out);
+	return text;
 }

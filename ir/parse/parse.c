@@ -11,6 +11,7 @@
 #include "ir/parse/parser.h"
 #include "ir/support/number.h"
 #include "ir/support/utf8.h"
+#include "ir/support/strmap.h"
 
 /* ---- tokens ---- */
 
@@ -31,11 +32,8 @@ bool parse_fail(struct parser *p, struct loc at, enum diag_code code, const char
 bool parse_unknown(struct parser *p, const struct tok *t, const char *what, const char *const *candidates,
                    size_t n)
 {
-	const char *near = nearest_name(t->text, candidates, n);
-	if (near != NULL)
-		return parse_fail(p, t->loc, DIAG_TIR_NAME, "unknown %s '%s'; did you mean '%s'?", what,
-		                  t->text, near);
-	return parse_fail(p, t->loc, DIAG_TIR_NAME, "unknown %s '%s'", what, t->text);
+	return parse_fail(p, t->loc, DIAG_TIR_NAME, "unknown %s '%s'%s", what, t->text,
+	                  did_you_mean(&p->arena, t->text, candidates, n));
 }
 
 int parse_find(struct parser *p, const struct tok *t, const char *what, const char *const *names, size_t n)

@@ -116,13 +116,3 @@ const char *const *ir_format_words(size_t *n)
 	*n = TFMC_COUNT(list);
 	return list;
 }
-
-const char *ir_format_words_listed(void)
-{
-	static const char list[] =
-#define SYNONYM(word, NAME)                                                          ", " #word
-#define FORMAT(NAME, name, bits, block, super, scale, offset, zero, shift, codebook) ", " #name
-#include "ir/types/formats.def"
-	        ;
-	return list + 2;
-}

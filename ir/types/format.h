@@ -65,6 +65,5 @@ bool ir_format_parse(const char *s, size_t n, enum ir_format *out);
 bool ir_format_of_word(const char *word, enum ir_format *out);
 /* All of these words. */
 const char *const *ir_format_words(size_t *n);
-const char *ir_format_words_listed(void); /* with commas */
 
 #endif

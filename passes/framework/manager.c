@@ -230,8 +230,11 @@ static bool check_words(const struct manager *g, const struct pass_words *w, con
 		bool known = pass_find(w->items[i]) != NULL || strcmp(w->items[i], "all") == 0;
 		if (known || strcmp(w->items[i], more) == 0)
 			continue;
-		diag_error(g->cx, LOC_NONE, DIAG_PIPELINE, "%s: there is no pass '%s'", what, w->items[i]);
-		pass_suggest(g->cx, w->items[i]);
+		struct buf by;
+		buf_init(&by);
+		buf_printf(&by, "%s: ", what);
+		pass_unknown(g->cx, by.data, w->items[i]);
+		buf_destroy(&by);
 		return false;
 	}
 	return true;
@@ -271,10 +274,11 @@ static bool check_options(const struct manager *g)
 	    !check_words(g, &o->diff, "all", "diff"))
 		return false;
 	if (o->stop_after != NULL && !has_pass(g, o->stop_after)) {
-		diag_error(g->cx, LOC_NONE, DIAG_PIPELINE, "stop after: %s '%s'",
-		           pass_find(o->stop_after) == NULL ? "there is no pass"
-		                                            : "the pipeline does not have the pass",
-		           o->stop_after);
+		if (pass_find(o->stop_after) == NULL)
+			pass_unknown(g->cx, "stop after: ", o->stop_after);
+		else
+			diag_error(g->cx, LOC_NONE, DIAG_PIPELINE,
+			           "stop after: the pipeline does not have the pass '%s'", o->stop_after);
 		return false;
 	}
 	for (size_t i = 0; i < o->require_fusion.n; i++)

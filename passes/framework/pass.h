@@ -37,8 +37,8 @@ struct pass_desc {
 /* Row i of passes.def, in order; NULL after the last. */
 const struct pass_desc *pass_at(size_t i);
 const struct pass_desc *pass_find(const char *name);
-/* A note with the pass whose name is nearest to an unknown one, when there is one near. */
-void pass_suggest(struct diag_context *cx, const char *name);
+/* Reports a name that no pass has; `what`: "", or who wants it: "stop after: ". */
+void pass_unknown(struct diag_context *cx, const char *what, const char *name);
 /* What a pass may change, as the classes of rules. canonicalize: beside what its rules say. */
 enum pass_exactness { EXACT_REASSOCIATE, EXACT_ROUND, EXACT_BITS };
 enum pass_exactness pass_exactness(const struct pass_desc *pass);

@@ -160,20 +160,21 @@ static enum tfmc_status read_settings(struct reader *r, struct pipeline_step *st
 	return TFMC_OK;
 }
 
-void pass_suggest(struct diag_context *cx, const char *name)
+void pass_unknown(struct diag_context *cx, const char *what, const char *name)
 {
 	const char *names[TFMC_COUNT(passes)];
+	struct arena scratch;
+	arena_init(&scratch);
 	for (size_t i = 0; i < TFMC_COUNT(passes); i++)
 		names[i] = passes[i].name;
-	const char *near = nearest_name(name, names, TFMC_COUNT(passes));
-	if (near != NULL)
-		diag_note(cx, LOC_NONE, "did you mean '%s'?", near);
+	diag_error(cx, LOC_NONE, DIAG_PIPELINE, "%sthere is no pass '%s'%s", what, name,
+	           did_you_mean_or_known(&scratch, name, names, TFMC_COUNT(passes)));
+	arena_destroy(&scratch);
 }
 
 static enum tfmc_status unknown_pass(struct reader *r, const char *name)
 {
-	refuse(r, "there is no pass", name);
-	pass_suggest(r->cx, name);
+	pass_unknown(r->cx, "", name);
 	return TFMC_INVALID;
 }
 

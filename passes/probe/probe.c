@@ -5,10 +5,12 @@
  */
 #include "passes/probe/probe.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #include "ir/builder/build.h"
 #include "ir/algorithms/glob.h"
+#include "ir/support/strmap.h"
 
 /* The interface of an object has at most 128 tensors for an entry. */
 #define MAX_SITES 96
@@ -38,10 +40,47 @@ static bool is_wanted(struct probing *p, const char *name)
 	return found;
 }
 
-static void want(struct probing *p, struct probe_site *s, int64_t round)
+static bool has_result(const struct ir_func *f, const struct probe_sites *sites, const char *name)
 {
-	if (!s->wanted)
-		s->result_name = arena_printf(p->q->arena, "probe_%zu", p->n_results++);
+	for (size_t i = 0; i < f->n_results; i++)
+		if (f->results[i].name && !strcmp(f->results[i].name, name))
+			return true;
+	for (size_t i = 0; i < sites->n; i++)
+		if (sites->items[i].wanted && !strcmp(sites->items[i].result_name, name))
+			return true;
+	return false;
+}
+
+/* "layers_self_attention_weights" of layers.2.self.attention.weights; a second one of the name ends in _2. */
+static const char *name_result(struct probing *p, const struct ir_func *f, const struct probe_sites *sites,
+                               const char *value)
+{
+	struct buf name;
+	buf_init(&name);
+	for (const char *part = value; *part; part += strcspn(part, "."), part += *part == '.') {
+		size_t n = strcspn(part, ".");
+		if (strspn(part, "0123456789") == n)
+			continue;
+		buf_str(&name, name.len ? "_" : "");
+		for (size_t i = 0; i < n; i++)
+			buf_char(&name, isalnum((unsigned char)part[i]) ? part[i] : '_');
+	}
+	const char *base = arena_strdup(p->q->arena, name.data), *text = base;
+	for (size_t i = 2; has_result(f, sites, text) && i <= sites->n + f->n_results + 2; i++)
+		text = arena_printf(p->q->arena, "%s_%zu", base, i);
+	buf_destroy(&name);
+	return text;
+}
+
+static void want(struct probing *p, const struct ir_func *f, const struct probe_sites *sites,
+                 struct probe_site *s, const struct probe_name *n)
+{
+	int64_t round = n->round;
+	if (!s->wanted) {
+		s->result_name = p->q->by_path ? name_result(p, f, sites, n->name)
+		                               : arena_printf(p->q->arena, "probe_%zu", p->n_results);
+		p->n_results++;
+	}
 	s->first = s->wanted && s->first < round ? s->first : round;
 	s->last = s->wanted && s->last > round ? s->last : round;
 	s->wanted = true;
@@ -70,7 +109,7 @@ static enum tfmc_status choose(struct probing *p, const struct ir_func *f, struc
 			*near = n->name;
 		if (p->q->attentions ? p->q->taken && !p->q->taken[i] : !is_wanted(p, n->name))
 			continue;
-		want(p, s, n->round);
+		want(p, f, sites, s, n);
 		struct probe_value *v = ARENA_PUSH(p->q->arena, p->values);
 		if (!v)
 			return TFMC_NO_MEMORY;
@@ -135,11 +174,10 @@ static bool all_matched(struct probing *p)
 		const char *pattern = p->q->patterns[i];
 		if (p->matched[i])
 			continue;
-		const char *near = p->all.n ? nearest_name(pattern, p->all.items, p->all.n) : NULL;
-		diag_error(p->q->cx, LOC_NONE, DIAG_OPTION, "no value of the model is called '%s'", pattern);
-		if (near)
-			diag_note(p->q->cx, LOC_NONE, "did you mean '%s'?", near);
-		else if (p->all.n)
+		const char *near = did_you_mean(p->q->arena, pattern, p->all.items, p->all.n);
+		diag_error(p->q->cx, LOC_NONE, DIAG_OPTION, "no value of the model is called '%s'%s", pattern,
+		           near);
+		if (near[0] == '\0' && p->all.n > 0)
 			diag_note(p->q->cx, LOC_NONE, "names are such as '%s' and '%s'", p->all.items[0],
 			          p->all.items[p->all.n / 2]);
 		ok = false;

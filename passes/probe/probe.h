@@ -31,9 +31,10 @@ struct probe_request {
 	const char *const *functions; /* which functions get results; those that do not exist are left out */
 	size_t n_functions;
 	enum probe_mode mode;
-	bool attentions;   /* the weights of every op `attention` instead of patterns; names are those of its
+	bool attentions; /* the weights of every op `attention` instead of patterns; names are those of its
 	                      step */
-	bool alone;        /* the function loses its other results */
+	bool by_path; /* results are named by paths, with _ for dots and without indices; else probe_0, .. */
+	bool alone;   /* the function loses its other results */
 	const bool *taken; /* of one function's attentions: those that are wanted, for each name of
 	                      probe_list; NULL: all */
 };

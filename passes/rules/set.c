@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "passes/rules/rule.h"
+#include "ir/support/strmap.h"
 
 void rule_set_init(struct rule_set *s)
 {
@@ -40,10 +41,8 @@ static enum tfmc_status unknown_rule(const struct rule_set *s, struct diag_conte
 	const char **names = ARENA_ARRAY(&scratch, const char *, s->rules.n + 1);
 	for (size_t i = 0; names != NULL && i < s->rules.n; i++)
 		names[i] = s->rules.items[i]->name;
-	const char *near = names != NULL ? nearest_name(name, names, s->rules.n) : NULL;
-	diag_error(cx, LOC_NONE, DIAG_PIPELINE, "disable rule: there is no rule '%s'", name);
-	if (near != NULL)
-		diag_note(cx, LOC_NONE, "did you mean '%s'?", near);
+	diag_error(cx, LOC_NONE, DIAG_PIPELINE, "disable rule: there is no rule '%s'%s", name,
+	           did_you_mean_or_known(&scratch, name, names, names != NULL ? s->rules.n : 0));
 	arena_destroy(&scratch);
 	return TFMC_INVALID;
 }

@@ -64,12 +64,10 @@ says 2 ok.yaml -o m.o --color=maybe <<'EXPECTED'
 tfmc: --color is auto, always or never, not maybe (see tfmc help)
 EXPECTED
 says 1 ok.yaml -o m.o --target=aarch64-linux-gun <<'EXPECTED'
-error: unknown target aarch64-linux-gun; known are native, x86_64-linux-gnu, x86_64-unknown-linux-gnu, x86_64-pc-linux-gnu, aarch64-linux-gnu, aarch64-unknown-linux-gnu, opencl, opencl-cpu, opencl-cpu512, opencl-gpu [E703]
-note: did you mean 'aarch64-linux-gnu'?
+error: unknown target aarch64-linux-gun; did you mean 'aarch64-linux-gnu'? [E703]
 EXPECTED
 says 1 ok.yaml -o m.o --passes=fuse-sofmax <<'EXPECTED'
-error: there is no pass 'fuse-sofmax' [E604]
-note: did you mean 'fuse-softmax'?
+error: there is no pass 'fuse-sofmax'; did you mean 'fuse-softmax'? [E604]
 EXPECTED
 says 1 key.yaml -o m.o <<'EXPECTED'
 key.yaml:15:55: error: unknown key 'haeds' in step 'attention'; did you mean 'heads'? [E103]

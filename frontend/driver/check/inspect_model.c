@@ -101,6 +101,27 @@ static void report_parameters(struct report *out, const struct loaded *l)
 	report_number(out, "parameter_bytes", bytes);
 }
 
+/* Names and shapes, each parameter for itself; false: there are weights. */
+static bool report_shapes(struct driver *d, struct report *out, const struct frontend_model *m)
+{
+	int rank;
+	const int64_t *dims;
+	const char *path = frontend_parameter(m, 0, &rank, &dims);
+	if (!path)
+		return false;
+	report_text(out, "weights", "none yet: parameters have names and shapes alone");
+	report_open(out, "parameters");
+	for (size_t i = 0; (path = frontend_parameter(m, i, &rank, &dims)) != NULL; i++) {
+		const char *shape = "";
+		for (int k = 0; k < rank; k++)
+			shape = arena_printf(&d->arena, "%s%s%lld", shape, k > 0 ? ", " : "",
+			                     (long long)dims[k]);
+		report_text(out, path, "[%s]", shape);
+	}
+	report_close(out);
+	return true;
+}
+
 static enum tfmc_status measure(struct driver *d, const struct ir_module *in, struct ir_module **planned,
                                 struct backend_sizes *sizes)
 {
@@ -183,6 +204,10 @@ static enum tfmc_status report_model(struct driver *d, struct report *out, const
 	report_close(out);
 	if (ir_find_func(l->module, "run"))
 		report_interface(out, l->module, ir_find_func(l->module, "run"));
+	if (l->model && report_shapes(d, out, l->model)) {
+		report_generation(out, l->model);
+		return TFMC_OK;
+	}
 	report_parameters(out, l);
 	if (!l->model)
 		return TFMC_OK;

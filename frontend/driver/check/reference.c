@@ -13,6 +13,7 @@
 
 #include "frontend/driver/run/probes.h"
 #include "frontend/driver/check/verify.h"
+#include "ir/support/strmap.h"
 
 struct reference {
 	struct driver *d;
@@ -68,9 +69,8 @@ static void warn_unknown(struct reference *r, const struct probe_names *names, c
 	const char **all = ARENA_ARRAY(&r->d->arena, const char *, names->n + 1);
 	for (size_t i = 0; all && i < names->n; i++)
 		all[i] = names->items[i].name;
-	const char *near = all ? nearest_name(name, all, names->n) : NULL;
-	diag_warning(&r->d->diag, LOC_NONE, DIAG_INPUT, "no value of the model is called '%s'%s%s%s", name,
-	             near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+	diag_warning(&r->d->diag, LOC_NONE, DIAG_INPUT, "no value of the model is called '%s'%s", name,
+	             did_you_mean(&r->d->arena, name, all, all ? names->n : 0));
 }
 
 static enum tfmc_status sort_tensors(struct reference *r)

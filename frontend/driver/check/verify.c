@@ -22,7 +22,8 @@ struct check_run {
 	struct frontend_model *m;
 	const struct frontend_check *check;
 	struct caller *caller;
-	double worst, bound; /* the comparison that is nearest to (or furthest beyond) its bound */
+	double worst, bound;        /* the comparison that is nearest to (or furthest beyond) its bound */
+	const char *wanted, *found; /* tokens that differ */
 	bool ok;
 };
 
@@ -202,6 +203,29 @@ static int32_t *as_ids(struct driver *d, const struct named_tensors *t)
 	return ids;
 }
 
+#define TOKENS_LISTED 32
+
+/* "7 12 3: 'text'": ids, and their text where the model has a tokenizer. */
+static const char *tokens_text(struct check_run *r, const int32_t *ids, uint64_t n)
+{
+	struct buf out;
+	uint64_t bytes = 0;
+	buf_init(&out);
+	for (uint64_t i = 0; i < n && i < TOKENS_LISTED; i++)
+		buf_printf(&out, "%s%d", i > 0 ? " " : "", ids[i]);
+	if (n > TOKENS_LISTED)
+		buf_printf(&out, " .. (%llu)", (unsigned long long)n);
+	if (tfmc_text_decode(r->caller->record, ids, n, NULL, 0, &bytes) == TFMC_RT_OK && bytes > 0) {
+		char *text = arena_alloc(&r->d->arena, (size_t)bytes + 1);
+		if (text &&
+		    tfmc_text_decode(r->caller->record, ids, n, text, bytes + 1, &bytes) == TFMC_RT_OK)
+			buf_printf(&out, ": '%.200s'", text);
+	}
+	const char *text = arena_strdup(&r->d->arena, n > 0 ? out.data : "nothing");
+	buf_destroy(&out);
+	return text;
+}
+
 /* new_tokens, or tokens with the first ones before. */
 static void compare_ids(struct check_run *r, const struct named_tensor *want, const int32_t *got, uint64_t n,
                         uint64_t skip)
@@ -212,6 +236,14 @@ static void compare_ids(struct check_run *r, const struct named_tensor *want, co
 		r->ok = tensor_value(want, (int64_t)(i + skip)) == (double)got[i];
 	if (!r->ok)
 		r->worst = 1;
+	if (r->ok)
+		return;
+	int32_t *wanted = ARENA_ARRAY(&r->d->arena, int32_t, (uint64_t)want->count + 1);
+	uint64_t n_wanted = (uint64_t)want->count > skip ? (uint64_t)want->count - skip : 0;
+	for (uint64_t i = 0; wanted && i < n_wanted; i++)
+		wanted[i] = (int32_t)tensor_value(want, (int64_t)(i + skip));
+	r->wanted = tokens_text(r, wanted, wanted ? n_wanted : 0);
+	r->found = tokens_text(r, got, n);
 }
 
 struct id_list {
@@ -324,7 +356,11 @@ static enum tfmc_status run_check(struct driver *d, struct frontend_model *m, st
 	TFMC_TRY(generates ? check_generate(&r) : check_entry(&r));
 	const char *what = arena_printf(&d->arena, "%s %s", check->call, check->name);
 	verify_line(d, what, r.worst, r.bound, r.ok);
-	if (!r.ok)
+	if (!r.ok && r.wanted) {
+		diag_error(&d->diag, check->loc, DIAG_CHECK_FAILED, "check %s: other tokens", check->name);
+		diag_note(&d->diag, LOC_NONE, "wanted %s", r.wanted);
+		diag_note(&d->diag, LOC_NONE, "found  %s", r.found);
+	} else if (!r.ok)
 		diag_error(&d->diag, check->loc, DIAG_CHECK_FAILED, "check %s: largest error %g, allowed %g",
 		           check->name, r.worst, r.bound);
 	*failed = *failed || !r.ok;

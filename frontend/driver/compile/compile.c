@@ -17,6 +17,7 @@
 #include "ir/support/number.h"
 #include "ir/print/text.h"
 #include "ir/verify/verify.h"
+#include "ir/support/strmap.h"
 
 #define TIR_LIMIT ((size_t)64 << 20)
 
@@ -156,6 +157,7 @@ struct frontend_options driver_frontend_options(const struct driver *d)
 	                                 .ignored = o->ignore_key.items,
 	                                 .n_ignored = o->ignore_key.n,
 	                                 .allow_unused = o->allow_unused,
+	                                 .shapes = o->command == COMMAND_INSPECT,
 	                                 .name = o->name,
 	                                 .context = option_int(o->context, 0),
 	                                 .unrounded = d->is_unrounded,
@@ -306,9 +308,24 @@ static void remark_formats(struct driver *d, const struct loaded *l)
 	}
 }
 
+/* A --set of what is an option. */
+static void note_options(struct driver *d)
+{
+	for (size_t i = 0; i < d->options.set.n; i++) {
+		const char *set = d->options.set.items[i];
+		const char *name = arena_strndup(&d->arena, set, strcspn(set, "="));
+		const char *meant = option_meant(&d->arena, name);
+		if (meant != NULL)
+			diag_note(&d->diag, LOC_NONE, "for '%s' there is the option %s%s", name,
+			          option_dash(meant), meant);
+	}
+}
+
 enum tfmc_status driver_load(struct driver *d, struct loaded *out)
 {
 	enum tfmc_status st = load(d, out);
+	if (st != TFMC_OK)
+		note_options(d);
 	if (st == TFMC_OK && d->options.remarks)
 		remark_formats(d, out);
 	say_read(d);
@@ -361,17 +378,35 @@ void driver_unload(struct loaded *l)
 	*l = (struct loaded){0};
 }
 
+enum tfmc_status driver_probe(struct driver *d, struct loaded *l, const struct option_list *patterns,
+                              const struct option_list *functions)
+{
+	struct probe_request q = {.cx = &d->diag,
+	                          .arena = &d->arena,
+	                          .patterns = patterns->items,
+	                          .n_patterns = patterns->n,
+	                          .functions = functions->items,
+	                          .n_functions = functions->n,
+	                          .by_path = d->options.command == COMMAND_COMPILE,
+	                          .mode = d->options.probe_barrier ? PROBE_BARRIER : PROBE_RECOMPUTE};
+	struct ir_module *probed;
+	if (!patterns->n)
+		return TFMC_OK;
+	TFMC_TRY(probe_insert(&q, l->module, &probed, &l->probes));
+	l->plain = l->module;
+	l->module = probed;
+	return TFMC_OK;
+}
+
 /* ---- target, pipeline ---- */
-/* The word of a list "a, b, c" that was meant. */
-static void note_nearest(struct driver *d, const char *name, const char *known)
+/* Of words as "a, b, c": the one that was meant, or all. */
+static const char *meant_or_known(struct driver *d, const char *name, const char *known)
 {
 	struct option_list words = {0};
 	driver_split_list(d, known, &words);
 	for (size_t i = 0; i < words.n; i++)
 		words.items[i] += words.items[i][0] == ' ';
-	const char *near = nearest_name(name, words.items, words.n);
-	if (near)
-		diag_note(&d->diag, LOC_NONE, "did you mean '%s'?", near);
+	return did_you_mean_or_known(&d->arena, name, words.items, words.n);
 }
 
 static void report_target(struct driver *d, enum target_choice choice, const char *mcpu)
@@ -381,18 +416,17 @@ static void report_target(struct driver *d, enum target_choice choice, const cha
 	buf_init(&known);
 	if (choice == TARGET_NO_TRIPLE) {
 		target_print_triples(&known);
-		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "unknown target %s; known are %s", triple,
-		           known.data);
-		note_nearest(d, triple, known.data);
+		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "unknown target %s%s", triple,
+		           meant_or_known(d, triple, known.data));
 	} else if (choice == TARGET_NO_NATIVE) {
 		target_print_cpus(&known, NULL);
 		diag_error(&d->diag, LOC_NONE, DIAG_TARGET,
 		           "no target fits the machine tfmc runs on; -mcpu names one of %s", known.data);
 	} else {
 		target_print_cpus(&known, triple);
-		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "unknown processor %s%s%s; known are %s", mcpu,
-		           triple ? " of target " : "", triple ? triple : "", known.data);
-		note_nearest(d, mcpu ? mcpu : "", known.data);
+		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "unknown processor %s%s%s%s", mcpu,
+		           triple ? " of target " : "", triple ? triple : "",
+		           meant_or_known(d, mcpu ? mcpu : "", known.data));
 	}
 	buf_destroy(&known);
 }

@@ -116,6 +116,13 @@ enum tfmc_status driver_call_failed(struct driver *d, struct loc loc, enum diag_
 TFMC_MUST_USE enum tfmc_status driver_read(struct driver *d, struct frontend_model **out);
 TFMC_MUST_USE enum tfmc_status driver_load(struct driver *d, struct loaded *out);
 void driver_unload(struct loaded *l);
+/*
+ * The module of *l gets results for all values of the functions that match (none: nothing happens). *l keeps
+ * the module that was read, for places and types.
+ */
+TFMC_MUST_USE enum tfmc_status driver_probe(struct driver *d, struct loaded *l,
+                                            const struct option_list *patterns,
+                                            const struct option_list *functions);
 
 /* The row of a processor (NULL: not given) and --target. NULL after a diagnostic. */
 const struct target *driver_row(struct driver *d, const char *mcpu);

@@ -382,6 +382,7 @@ static void choose_target(struct emission *e)
 
 enum exit_code command_compile(struct driver *d)
 {
+	static const char *probed[] = {"run", "encode"};
 	struct loaded l;
 	struct emission e = {.d = d, .l = &l};
 	if (!parse_emit(&e))
@@ -394,6 +395,8 @@ enum exit_code command_compile(struct driver *d)
 	e.stem = find_stem(d);
 	buf_init(&e.tir);
 	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK)
+		st = driver_probe(d, &l, &d->options.probe, &(struct option_list){probed, 2, 2});
 	if (st == TFMC_OK && d->options.stats)
 		st = driver_print_formats(d, &l, true, &d->log);
 	if (st == TFMC_OK)

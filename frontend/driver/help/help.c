@@ -79,6 +79,8 @@ bool options_help(struct buf *out, const char *name, struct buf *error)
 	         "MODEL is a model file (.yaml), a hub folder (config.json and safetensors) or a GGUF file.",
 	         0, 0, HELP_COLUMNS);
 	buf_str(out, "Options of a command: tfmc help COMMAND\n");
+	buf_str(out,
+	        "Manual: share/doc/tfmc/manual where tfmc is installed, frontend/manual in its sources\n");
 	buf_wrap(out, "Exit codes: " HELP_EXIT_CODES, 0, 12, HELP_COLUMNS);
 	return true;
 }

@@ -6,6 +6,7 @@
 #include "frontend/driver/options/options.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,15 +22,18 @@ enum {
 	ALL = -1
 };
 
-#define VALUE_FLAG(value)  value
-#define VALUE_TEXT(value)  value
-#define VALUE_LIST(value)  value
-#define VALUE_NAMES(value) value
-#define VALUE_INT(value)   value
-#define VALUE_COUNT(value) value
-#define VALUE_REAL(value)  value
-#define VALUE_BYTES(value) value
-#define VALUE_WORD(list)   &(list##_WORDS(WORD_TEXT))[1]
+#define VALUE_FLAG(value)     value
+#define VALUE_TEXT(value)     value
+#define VALUE_LIST(value)     value
+#define VALUE_NAMES(value)    value
+#define VALUE_INT(value)      value
+#define VALUE_COUNT(value)    value
+#define VALUE_REAL(value)     value
+#define VALUE_AMOUNT(value)   value
+#define VALUE_FRACTION(value) value
+#define VALUE_FACTOR(value)   value
+#define VALUE_BYTES(value)    value
+#define VALUE_WORD(list)      &(list##_WORDS(WORD_TEXT))[1]
 const struct option_row option_rows[] = {
 #define OPTION(field, name, kind, value, commands, help)  \
 	{name, KIND_##kind,          VALUE_##kind(value), \
@@ -152,6 +156,16 @@ static const struct option_row *find_option(const char *name)
 	return NULL;
 }
 
+const char *option_meant(struct arena *a, const char *name)
+{
+	char *plain = (char *)(uintptr_t)arena_strdup(a, name);
+	for (char *c = plain; c != NULL && *c != '\0'; c++)
+		*c = *c == '_' ? '-' : *c;
+	const struct alias *other = plain == NULL ? NULL : find_alias(ALIAS_OTHER, plain);
+	const struct option_row *row = plain == NULL ? NULL : find_option(other ? other->ours : plain);
+	return row == NULL ? NULL : row->name;
+}
+
 const char *option_dash(const char *name)
 {
 	return strlen(name) <= 2 || !strncmp(name, "mcpu", 4) ? "-" : "--";
@@ -235,9 +249,15 @@ static bool store_number(struct parser *p, const struct option_row *row, const c
 	bool ok = false;
 	if (!v)
 		return fail(p, "out of memory");
-	if (row->kind == KIND_REAL) {
-		what = "a number";
-		ok = number_parse_f64(text, n, &v->real);
+	if (row->kind == KIND_REAL || row->kind == KIND_AMOUNT || row->kind == KIND_FRACTION ||
+	    row->kind == KIND_FACTOR) {
+		what = row->kind == KIND_AMOUNT     ? "a number from 0"
+		       : row->kind == KIND_FRACTION ? "a number from 0 to 1"
+		       : row->kind == KIND_FACTOR   ? "a number above 0"
+		                                    : "a number";
+		ok = number_parse_f64(text, n, &v->real) && isfinite(v->real) &&
+		     (row->kind == KIND_REAL || v->real > 0 || (v->real == 0 && row->kind != KIND_FACTOR)) &&
+		     (row->kind != KIND_FRACTION || v->real <= 1);
 	} else if (row->kind == KIND_BYTES) {
 		what = "a number of bytes from 1, such as 500M or 2G";
 		ok = number_parse_bytes(text, n, &v->bytes);
@@ -295,6 +315,9 @@ static bool store(struct parser *p, const struct option_row *row, const char *va
 	case KIND_INT:
 	case KIND_COUNT:
 	case KIND_REAL:
+	case KIND_AMOUNT:
+	case KIND_FRACTION:
+	case KIND_FACTOR:
 	case KIND_BYTES: return store_number(p, row, value);
 	}
 	return false;

@@ -59,10 +59,13 @@ struct option_list {
 #define OPTION_FIELD_NAMES(field, value) struct option_list field;
 #define OPTION_FIELD_WORD(field, value)  enum value##_word field;
 /* Numbers, too: NULL when not given. */
-#define OPTION_FIELD_INT(field, value)   const int64_t *field;
-#define OPTION_FIELD_COUNT(field, value) const int64_t *field;
-#define OPTION_FIELD_REAL(field, value)  const double *field;
-#define OPTION_FIELD_BYTES(field, value) const uint64_t *field;
+#define OPTION_FIELD_INT(field, value)      const int64_t *field;
+#define OPTION_FIELD_COUNT(field, value)    const int64_t *field;
+#define OPTION_FIELD_REAL(field, value)     const double *field;
+#define OPTION_FIELD_AMOUNT(field, value)   const double *field;
+#define OPTION_FIELD_FRACTION(field, value) const double *field;
+#define OPTION_FIELD_FACTOR(field, value)   const double *field;
+#define OPTION_FIELD_BYTES(field, value)    const uint64_t *field;
 struct driver_options {
 	enum driver_command command;
 	bool command_named; /* by the first argument */
@@ -99,6 +102,9 @@ enum option_kind {
 	KIND_INT,
 	KIND_COUNT,
 	KIND_REAL,
+	KIND_AMOUNT,   /* a real from 0 */
+	KIND_FRACTION, /* from 0 to 1 */
+	KIND_FACTOR,   /* above 0 */
 	KIND_BYTES
 };
 
@@ -132,6 +138,8 @@ void options_print_commands(struct buf *out, unsigned commands);
 const char *option_dash(const char *name);
 /* The second name of an option; NULL: it has none. */
 const char *option_second_name(const char *name);
+/* The option that is called so here or elsewhere, _ as -; or NULL. */
+const char *option_meant(struct arena *a, const char *name);
 /* The command of that name; NULL after a message in `error`. */
 const struct command_row *options_find_command(const char *name, struct buf *error);
 

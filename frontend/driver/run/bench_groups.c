@@ -421,6 +421,9 @@ void bench_groups_print(const struct bench_groups *g, struct buf *out, const str
 		t.total += g->groups[i].least.seconds;
 	if (func)
 		ir_walk(func->body, count_group, &known);
+	if (!is_json)
+		buf_printf(out, "%11s %7s %6s%s %16s %8s  %s\n", "time", "of all", "times",
+		           g->threads > 1 ? "       busy" : "", "rate", "of roof", "group");
 	bool is_known = func && (g->device.launched || known == g->n);
 	if (is_known)
 		ir_walk(func->body, print_group, &t);

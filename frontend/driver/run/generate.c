@@ -3,6 +3,8 @@
  * tfmc generate: text or token ids through the compiled object, printed as they
  * come when nothing has to be before them.
  */
+#define _POSIX_C_SOURCE 200809L /* sigaction */
+#include <signal.h>
 #include <stdlib.h>
 
 #include "frontend/driver/run/prompts.h"
@@ -53,6 +55,27 @@ static void note_time(struct generation *g)
 {
 	if (g->first == 0)
 		g->first = driver_clock(NULL);
+}
+
+/* ^C ends the text at its next token, so that its line ends and its speed is printed; a second one ends the command. */
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int number)
+{
+	interrupted = number;
+}
+
+static void catch_interrupts(void)
+{
+	struct sigaction now, ours = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
+	if (sigaction(SIGINT, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+		(void)sigaction(SIGINT, &ours, NULL);
+}
+
+/* What a callback returns after a piece was put into the output: 0 goes on. */
+static int go_on(struct generation *g)
+{
+	return driver_flush_out(g->d) && !interrupted ? 0 : 1;
 }
 
 /* -v, or on a terminal: how fast the prompt was read and the answer written. */
@@ -124,7 +147,7 @@ static int print_id(void *user, int32_t id)
 	struct generation *g = user;
 	note_time(g);
 	buf_printf(&g->d->out, "%s%d", g->n_printed++ ? " " : "", id);
-	return driver_flush_out(g->d) ? 0 : 1;
+	return go_on(g);
 }
 
 static int print_text(void *user, const char *text, uint64_t bytes)
@@ -133,7 +156,7 @@ static int print_text(void *user, const char *text, uint64_t bytes)
 	note_time(g);
 	buf_bytes(&g->d->out, text, (size_t)bytes);
 	g->n_printed++;
-	return driver_flush_out(g->d) ? 0 : 1;
+	return go_on(g);
 }
 
 static int stream_text(void *user, int32_t id)
@@ -141,7 +164,7 @@ static int stream_text(void *user, int32_t id)
 	struct generation *g = user;
 	note_time(g);
 	/* A model may have more ids than its tokenizer: they are no text. */
-	return tfmc_token_stream_add(&g->stream, id) == TFMC_TOKENIZER_E_STOPPED;
+	return tfmc_token_stream_add(&g->stream, id) == TFMC_TOKENIZER_E_STOPPED || interrupted;
 }
 
 /* Tokens of a finished sequence on a line, after a number. */
@@ -290,6 +313,7 @@ static enum tfmc_status generate_alone(struct generation *g, const struct ids *p
 	g->begin = driver_clock(NULL);
 	enum tfmc_finish finish = TFMC_FINISH_FAILED;
 	o.finish = &finish;
+	catch_interrupts();
 	int status = tfmc_generate(g->session, &o, prompt->items, prompt->n, g->target.items, g->target.n,
 	                           g->out, g->cap, &n);
 	(void)tfmc_token_stream_end(&g->stream);
@@ -300,6 +324,11 @@ static enum tfmc_status generate_alone(struct generation *g, const struct ids *p
 		say_border(g, prompt->n, n);
 		if (finish == TFMC_FINISH_LENGTH)
 			warn_full(g, prompt->n + n);
+	}
+	if (interrupted) {
+		(void)driver_flush_out(g->d);
+		(void)raise(
+		        SIGINT); /* as its default action has it: the caller sees a command ended by the signal */
 	}
 	return prompt_status(g->d, g->session, "generate", status);
 }
@@ -480,18 +509,22 @@ static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const
 	return st;
 }
 
-/* Of the options that are lists of ids; NULL: all are right. */
+/* "--suppress is a list .. not 1,x" of the options that are lists of ids; NULL: all are right. */
 static const char *first_bad_list(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	const char *const lists[] = {o->tokens, o->suppress, o->stop_tokens, o->forced_tokens};
+	const char *const lists[][2] = {{"tokens", o->tokens},
+	                                {"suppress", o->suppress},
+	                                {"stop-tokens", o->stop_tokens},
+	                                {"forced-tokens", o->forced_tokens}};
+	static const char form[] = "--%s is a list of ids such as 1,2,3, not %s";
 	struct ids ids = {0};
 	for (size_t i = 0; i < TFMC_COUNT(lists); i++)
-		if (lists[i] && !driver_ids(d, lists[i], &ids.items, &ids.n))
-			return lists[i];
+		if (lists[i][1] && !driver_ids(d, lists[i][1], &ids.items, &ids.n))
+			return arena_printf(&d->arena, form, lists[i][0], lists[i][1]);
 	for (size_t i = 0; i < o->ban_tokens.n; i++)
 		if (!driver_ids(d, o->ban_tokens.items[i], &ids.items, &ids.n))
-			return o->ban_tokens.items[i];
+			return arena_printf(&d->arena, form, "ban-tokens", o->ban_tokens.items[i]);
 	return NULL;
 }
 
@@ -505,7 +538,7 @@ enum exit_code command_generate(struct driver *d)
 		                    "only one of --prompt, --prompt-file, --tokens, --tokens-file, --inputs");
 	const char *bad = first_bad_list(d);
 	if (bad)
-		return driver_usage(d, "a list of ids is such as 1,2,3, not %s", bad);
+		return driver_usage(d, "%s", bad);
 	if (o->forced_text && o->forced_tokens)
 		return driver_usage(d, "only one of --forced-text, --forced-tokens");
 	if (o->ignore_stop && !o->steps)

@@ -9,25 +9,6 @@
 
 #include "ir/algorithms/glob.h"
 
-enum tfmc_status driver_probe(struct driver *d, struct loaded *l, const struct option_list *patterns,
-                              const struct option_list *functions)
-{
-	struct probe_request q = {.cx = &d->diag,
-	                          .arena = &d->arena,
-	                          .patterns = patterns->items,
-	                          .n_patterns = patterns->n,
-	                          .functions = functions->items,
-	                          .n_functions = functions->n,
-	                          .mode = d->options.probe_barrier ? PROBE_BARRIER : PROBE_RECOMPUTE};
-	struct ir_module *probed;
-	if (!patterns->n)
-		return TFMC_OK;
-	TFMC_TRY(probe_insert(&q, l->module, &probed, &l->probes));
-	l->plain = l->module;
-	l->module = probed;
-	return TFMC_OK;
-}
-
 /* A slot of a result, or all of it. */
 static bool add_value(struct driver *d, const struct probe_value *v, const struct named_tensor *all,
                       struct named_tensors *out)

@@ -8,13 +8,6 @@
 
 #include "frontend/driver/compile/driver.h"
 
-/*
- * The module of *l gets results for all values of the functions that match (none: nothing happens). *l keeps
- * the module that was read, for places and types.
- */
-TFMC_MUST_USE enum tfmc_status driver_probe(struct driver *d, struct loaded *l,
-                                            const struct option_list *patterns,
-                                            const struct option_list *functions);
 /* inspect --probe: names, types and places of the values that match, of run and of encode. */
 enum exit_code inspect_probes(struct driver *d);
 /* In place of the results of a function that hold probes: one tensor for each value, in order. */

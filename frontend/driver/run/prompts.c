@@ -245,6 +245,23 @@ static enum tfmc_status read_stdin(struct driver *d, const char **out)
 
 enum tfmc_status driver_read_prompt(struct driver *d)
 {
-	const char **prompt = &d->options.prompt;
+	const char **prompt = &d->options.prompt, *file = d->options.file, *text;
+	size_t len;
+	if (file && *prompt) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "only one of --prompt, --file");
+		return TFMC_INVALID;
+	}
+	if (file && strcmp(file, "-")) {
+		outputs_protect(&d->outputs, file);
+		TFMC_TRY(file_read(&d->arena, &d->diag, file, PROMPT_FILE_LIMIT, LOC_NONE, &text, &len));
+		if (memchr(text, 0, len)) {
+			diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
+			           "%s has a zero byte: prompts are UTF-8 text", file);
+			return TFMC_INVALID;
+		}
+		*prompt = arena_strndup(&d->arena, text, len - (len > 0 && text[len - 1] == '\n'));
+		return *prompt ? TFMC_OK : TFMC_NO_MEMORY;
+	}
+	*prompt = file ? file : *prompt;
 	return *prompt && !strcmp(*prompt, "-") ? read_stdin(d, prompt) : TFMC_OK;
 }

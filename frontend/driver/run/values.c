@@ -8,6 +8,7 @@
 
 #include "ir/support/checked.h"
 #include "ir/support/number.h"
+#include "ir/support/strmap.h"
 
 #define WHOLE_VALUES 1024 /* tensors of so many values are printed in full */
 #define LINE_VALUES  8    /* of longer ones: values of a row, */
@@ -100,17 +101,12 @@ static const struct ir_param *find_input(const struct ir_func *f, const char *na
 static enum tfmc_status unknown_input(struct driver *d, const struct ir_func *f, const char *name)
 {
 	const char *names[64];
-	const char *list = "";
 	size_t n = 0;
 	for (size_t i = 0; i < f->n_params && n < TFMC_COUNT(names); i++)
-		if (f->params[i].role == ROLE_INPUT && f->params[i].name) {
-			list = arena_printf(&d->arena, "%s%s%s", list, n ? ", " : "", f->params[i].name);
+		if (f->params[i].role == ROLE_INPUT && f->params[i].name)
 			names[n++] = f->params[i].name;
-		}
-	const char *near = nearest_name(name, names, n);
-	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "--input: there is no input '%s'%s%s%s", name,
-	           near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-	diag_note(&d->diag, LOC_NONE, "inputs are %s", list);
+	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "--input: there is no input '%s'%s", name,
+	           did_you_mean_or_known(&d->arena, name, names, n));
 	return TFMC_INVALID;
 }
 

@@ -69,6 +69,15 @@ START_TEST(nearest_names)
 	ck_assert_ptr_null(nearest("x"));
 	ck_assert_ptr_null(nearest(""));
 	ck_assert_str_eq(nearest("d"), "d");
+	ck_assert_str_eq(nearest("Heads"), "heads");
+	ck_assert_str_eq(nearest("ehads"), "heads");
+	ck_assert_str_eq(nearest("head-dim"), "head_dim");
+	static const char *const other[][2] = {
+	        {"mllama", "llama"}, {"xlnet", "mpnet"},   {"riscv64", "aarch64"},
+	        {"llava", "llama"},  {"llama4", "llama"},  {"int5", "int8"},
+	        {"foo", "from"},     {"znver9", "znver5"}, {"E9", "E109"}};
+	for (size_t i = 0; i < TFMC_COUNT(other); i++)
+		ck_assert_ptr_null(nearest_name(other[i][0], &other[i][1], 1));
 	ck_assert_ptr_null(nearest_name("a", NULL, 0));
 }
 END_TEST
