@@ -234,7 +234,8 @@ def library_results(family, model, inputs):
 
 
 def call(*args):
-    return subprocess.run([os.environ["TFMC"], *args], capture_output=True, text=True, errors="replace")
+    """Within the scratch folder, where a failing pass leaves its reproducer."""
+    return subprocess.run([os.path.abspath(os.environ["TFMC"]), *args], capture_output=True, text=True, errors="replace", cwd=tempfile.gettempdir())
 
 
 def write_holes(folder, shapes):
