@@ -236,6 +236,7 @@ static bool take_members(struct reader *r, const struct json_node *root)
 	       take_flag(r, root, "add_eos_token", &c->add_eos) &&
 	       take_flag(r, root, "add_prefix_space", &c->prefix_space) &&
 	       take_flag(r, root, "do_lower_case", &c->lowercase) &&
+	       take_flag(r, root, "keep_accents", &c->keep_accents) &&
 	       take_flag(r, root, "strip_accents", &c->strip_accents) &&
 	       take_flag(r, root, "tokenize_chinese_chars", &c->chinese) &&
 	       take_flag(r, root, "legacy_behaviour", &c->legacy_language) &&
@@ -312,6 +313,7 @@ enum tfmc_status tokenizer_config_read(const struct tokenizer_source *s,
 	                                 .add_eos = -1,
 	                                 .prefix_space = -1,
 	                                 .lowercase = -1,
+	                                 .keep_accents = -1,
 	                                 .strip_accents = -1,
 	                                 .chinese = -1,
 	                                 .legacy_language = -1,

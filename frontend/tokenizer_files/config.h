@@ -36,6 +36,7 @@ enum tokenizer_template {
 
 /* Which files a class reads when there is no tokenizer.json. */
 enum tokenizer_files {
+	TOKENIZER_F_JSON,     /* tokenizer.json alone */
 	TOKENIZER_F_BPE,      /* vocab.json, merges.txt */
 	TOKENIZER_F_WORDS,    /* vocab.txt */
 	TOKENIZER_F_PIECES,   /* a model of SentencePiece; its ids */
@@ -71,7 +72,8 @@ struct tokenizer_config {
 	const char *class_name;
 	const struct tokenizer_class *class;  /* NULL: none that is known */
 	const char *roles[TOKENIZER_N_ROLES]; /* NULL: none */
-	int add_bos, add_eos, prefix_space, lowercase, strip_accents, chinese, legacy_language, timestamps;
+	int add_bos, add_eos, prefix_space, lowercase, keep_accents, strip_accents, chinese, legacy_language,
+	        timestamps;
 	const char *src_lang, *language, *task; /* NULL: none */
 	struct tokenizer_named *tokens;
 	size_t n_tokens;

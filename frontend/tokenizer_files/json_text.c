@@ -119,6 +119,16 @@ static bool read_bert(struct tokenizer_reader *r, const struct json_node *n, con
 	return ok;
 }
 
+/* Albert's class puts its normalizer in place of the file's, which differs in what the flags ask for. */
+static bool is_left_out(const struct tokenizer_reader *r, enum tfmc_tok_normalize kind)
+{
+	const struct tokenizer_config *c = r->config;
+	if (c == NULL || c->class == NULL || strcmp(c->class->names, "AlbertTokenizer") != 0)
+		return false;
+	bool accents = kind == TFMC_TOK_NFKD || kind == TFMC_TOK_STRIP_MARKS;
+	return (kind == TFMC_TOK_LOWER && c->lowercase == 0) || (accents && c->keep_accents == 1);
+}
+
 bool tokenizer_read_normalizer(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	static const struct {
@@ -134,7 +144,8 @@ bool tokenizer_read_normalizer(struct tokenizer_reader *r, const struct json_nod
 	};
 	for (size_t i = 0; i < TFMC_COUNT(plain); i++)
 		if (tokenizer_is_type(n, plain[i].type))
-			return normalize_with(r, path, plain[i].kind, 0, nothing, nothing);
+			return is_left_out(r, plain[i].kind) ||
+			       normalize_with(r, path, plain[i].kind, 0, nothing, nothing);
 	return tokenizer_read_part(r, n, path, parts, "normalizers", tokenizer_read_normalizer);
 }
 

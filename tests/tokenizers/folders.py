@@ -119,6 +119,15 @@ def languages(codes):
     return {"tokenizer.json": t}
 
 
+def albert():
+    """<unk> at 1, as the class has it."""
+    t = golden("albert.json")
+    front = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+    t["model"]["vocab"], t["model"]["unk_id"] = [[w, 0.0] for w in front] + t["model"]["vocab"][3:], 1
+    t["added_tokens"] = [dict(added(w, True, lstrip=w == "[MASK]"), id=i) for i, w in enumerate(front)]
+    return {"tokenizer.json": t}
+
+
 MBART = "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN".split()
 
 # name: (config.json, files, tokenizer_config.json or None, further files)
@@ -157,6 +166,9 @@ FOLDERS = {
     "xlmr_pieces": ({"model_type": "xlm-roberta"}, {"sentencepiece.bpe.model": blob("spm_unigram.model")}, {"tokenizer_class": "XLMRobertaTokenizer"}, {}),
     "t5_pieces": ({"model_type": "t5"}, {"spiece.model": t5_pieces()}, {"tokenizer_class": "T5Tokenizer", "extra_ids": 2, "added_tokens_decoder":
                   {"0": added("<pad>", True), "1": added("</s>", True), "2": added("<unk>", True), "361": added("<extra_id_0>", True), "360": added("<extra_id_1>", True)}}, {}),
+    "albert_json": ({"model_type": "albert"}, albert(), None, {}),
+    "albert_json_cased": ({"model_type": "albert"}, albert(), {"tokenizer_class": "AlbertTokenizer", "do_lower_case": False, "keep_accents": True}, {}),
+    "camembert_json": ({"model_type": "camembert"}, with_json("xlmr.json", specials=["<pad>", "<mask>"]), {"tokenizer_class": "CamembertTokenizerFast", "add_prefix_space": False}, {}),
     "mbart_pieces": ({"model_type": "mbart"}, {"sentencepiece.bpe.model": blob("spm_unigram.model")}, {"tokenizer_class": "MBartTokenizer", "src_lang": "fr_XX"}, {}),
     "mbart50_pieces": ({"model_type": "mbart"}, {"sentencepiece.bpe.model": blob("spm_unigram.model")}, {"tokenizer_class": "MBart50Tokenizer", "src_lang": "gl_ES"}, {}),
 }
