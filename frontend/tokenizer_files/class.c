@@ -181,9 +181,13 @@ bool tokenizer_class_around(struct tokenizer_reader *r)
 bool tokenizer_class_language(struct tokenizer_reader *r)
 {
 	const struct tokenizer_config *c = r->config;
-	bool decides = c != NULL && c->class != NULL &&
-	               (c->class->around == TOKENIZER_T_LANGUAGE || c->class->around == TOKENIZER_T_BEHIND ||
-	                c->class->around == TOKENIZER_T_WHISPER);
+	bool is_known = c != NULL && c->class != NULL;
+	bool ends = is_known &&
+	            (c->class->around == TOKENIZER_T_BERT || c->class->around == TOKENIZER_T_ROBERTA) &&
+	            role_id(r, TOKENIZER_CLS) != TFMC_TOK_NONE && role_id(r, TOKENIZER_SEP) != TFMC_TOK_NONE;
+	bool decides = ends || (is_known && (c->class->around == TOKENIZER_T_LANGUAGE ||
+	                                     c->class->around == TOKENIZER_T_BEHIND ||
+	                                     c->class->around == TOKENIZER_T_WHISPER));
 	return !decides || around(r, c->class->around);
 }
 

@@ -11,7 +11,7 @@
 
 /* After tokenizer_add_configured; false after a refusal. What the class puts around the text. */
 bool tokenizer_class_around(struct tokenizer_reader *r);
-/* The same where it replaces a template of the file: languages. */
+/* The same where it replaces a template of the file: languages, and tokens of roles. */
 bool tokenizer_class_language(struct tokenizer_reader *r);
 /* A blank before the text: what the files say, or -1 for the file at hand. */
 int tokenizer_class_prefix(const struct tokenizer_reader *r);

@@ -38,12 +38,19 @@ if cmp -s "$tmp/lengths.out" "$tmp/plain.out"; then exit 1; fi
 while read -r case says; do
 	status=0
 	run "$case" 2>"$tmp/said" || status=$?
-	[ $status -eq 1 ] && grep -q "error: the tensor $says" "$tmp/said"
+	[ $status -eq 1 ] && grep -q "error: the input $says" "$tmp/said"
 done <<'END'
-left attention_mask of --inputs has tokens behind padding in row 0
-hole attention_mask of --inputs has tokens behind padding in row 0
-other attention_mask of --inputs contradicts lengths
-shape attention_mask of --inputs has not the shape of input_ids
-moved position_ids of --inputs changes what is computed
-types token_type_ids of --inputs changes what is computed
+left attention_mask has tokens behind padding in row 0
+hole attention_mask has tokens behind padding in row 0
+other attention_mask contradicts lengths
+shape attention_mask has not the shape of input_ids
+moved position_ids changes what is computed
+types token_type_ids changes what is computed
 END
+# the same as numbers on the command line
+ids='4,5,6,7,8,9;20,21,22,4,4,4'
+"$TFMC" run "$tmp/m" -O0 --passes=O2 --input "input_ids=$ids" --input 'attention_mask=1,1,1,1,1,1;1,1,1,0,0,0' --outputs "$tmp/typed.out"
+cmp "$tmp/lengths.out" "$tmp/typed.out"
+status=0
+"$TFMC" run "$tmp/m" -O0 --passes=O2 --input "input_ids=$ids" --input 'attention_mask=0,1,1,1,1,1;1,1,1,0,0,0' 2>"$tmp/said" || status=$?
+[ $status -eq 1 ] && grep -q 'error: the input attention_mask has tokens behind padding in row 0' "$tmp/said"

@@ -7,9 +7,21 @@
 
 #include <string.h>
 
+enum holds { MASK, ZEROS, POSITIONS, NOTHING }; /* what says nothing new */
+static const struct {
+	const char *name;
+	enum holds neutral;
+	const char *ids; /* of a mask */
+} known[] = {{"attention_mask", MASK, "input_ids"},     {"decoder_attention_mask", MASK, "decoder_input_ids"},
+             {"token_type_ids", ZEROS, NULL},           {"position_ids", POSITIONS, NULL},
+             {"decoder_position_ids", POSITIONS, NULL}, {"inputs_embeds", NOTHING, NULL},
+             {"decoder_inputs_embeds", NOTHING, NULL},  {"encoder_hidden_states", NOTHING, NULL},
+             {"encoder_attention_mask", NOTHING, NULL}, {"head_mask", NOTHING, NULL},
+             {"bool_masked_pos", NOTHING, NULL}};
+
 static bool refuse(struct driver *d, const struct named_tensor *t, const char *why)
 {
-	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "the tensor %s of --inputs %s", t->name, why);
+	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "the input %s %s", t->name, why);
 	return false;
 }
 
@@ -87,24 +99,16 @@ static bool take_mask(struct driver *d, const struct ir_func *f, struct named_te
 	return true;
 }
 
+bool values_are_of_library(const char *name)
+{
+	for (size_t k = 0; k < TFMC_COUNT(known); k++)
+		if (known[k].neutral != NOTHING && strcmp(known[k].name, name) == 0)
+			return true;
+	return false;
+}
+
 enum tfmc_status values_of_library(struct driver *d, const struct ir_func *f, struct named_tensors *in)
 {
-	enum holds { MASK, ZEROS, POSITIONS, NOTHING }; /* what says nothing new */
-	static const struct {
-		const char *name;
-		enum holds neutral;
-		const char *ids; /* of a mask */
-	} known[] = {{"attention_mask", MASK, "input_ids"},
-	             {"decoder_attention_mask", MASK, "decoder_input_ids"},
-	             {"token_type_ids", ZEROS, NULL},
-	             {"position_ids", POSITIONS, NULL},
-	             {"decoder_position_ids", POSITIONS, NULL},
-	             {"inputs_embeds", NOTHING, NULL},
-	             {"decoder_inputs_embeds", NOTHING, NULL},
-	             {"encoder_hidden_states", NOTHING, NULL},
-	             {"encoder_attention_mask", NOTHING, NULL},
-	             {"head_mask", NOTHING, NULL},
-	             {"bool_masked_pos", NOTHING, NULL}};
 	bool ok = true;
 	for (size_t k = 0; k < TFMC_COUNT(known); k++) {
 		struct named_tensor *t = tensors_find(in, known[k].name);

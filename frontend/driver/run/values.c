@@ -36,7 +36,7 @@ static bool holds(enum ir_dtype t, double v)
 }
 
 /* The numbers of a text and how many rows they are in; false after a diagnostic. */
-static bool read_numbers(struct driver *d, const struct ir_param *p, enum ir_dtype t, const char *text,
+static bool read_numbers(struct driver *d, const char *name, enum ir_dtype t, const char *text,
                          struct numbers *out, int64_t *rows)
 {
 	*rows = 1;
@@ -45,11 +45,11 @@ static bool read_numbers(struct driver *d, const struct ir_param *p, enum ir_dty
 		double *slot = n ? ARENA_PUSH(&d->arena, out) : NULL;
 		if (!n && *s == ',' && (s == text || s[-1] == ',')) {
 			diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
-			           "--input %s: a number is missing before a comma", p->name);
+			           "--input %s: a number is missing before a comma", name);
 			return false;
 		}
 		if (n && (!slot || !number_parse_f64(s, n, slot) || !holds(t, *slot))) {
-			diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "--input %s: '%.*s' is no %s", p->name,
+			diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "--input %s: '%.*s' is no %s", name,
 			           (int)n, s, ir_dtype_name(t));
 			return false;
 		}
@@ -124,20 +124,23 @@ enum tfmc_status values_read(struct driver *d, const struct ir_func *f, const ch
 		           "--input is NAME=VALUES, such as ids=1,2,3, not %s", text);
 		return TFMC_INVALID;
 	}
-	if (!p)
+	if (!p && !values_are_of_library(name))
 		return unknown_input(d, f, name);
-	const struct ir_type *t = ir_type_of(f, p->value);
-	if (!read_numbers(d, p, t->dtype, text + n + 1, &numbers, &rows))
+	const struct ir_type *t = p ? ir_type_of(f, p->value) : NULL;
+	wide.dtype = t ? t->dtype : DT_I32;
+	wide.rank = t ? t->rank : 2;
+	if (!read_numbers(d, name, wide.dtype, text + n + 1, &numbers, &rows))
 		return TFMC_INVALID;
-	if (!find_shape(t, (int64_t)numbers.n, rows, wide.dims)) {
+	wide.dims[0] = rows;
+	wide.dims[1] = (int64_t)numbers.n / rows;
+	bool fits = t ? find_shape(t, (int64_t)numbers.n, rows, wide.dims) : (int64_t)numbers.n % rows == 0;
+	if (!fits) {
 		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
 		           "--input %s: %zu values in rows: %lld do not fill its axes of fixed size", name,
 		           numbers.n, (long long)rows);
 		return TFMC_INVALID;
 	}
-	wide.dtype = t->dtype;
-	wide.rank = t->rank;
-	struct named_tensor *made = tensors_add(d, out, name, t->dtype, t->rank, wide.dims);
+	struct named_tensor *made = tensors_add(d, out, name, wide.dtype, wide.rank, wide.dims);
 	if (!made || !interp_tensor_alloc(&d->arena, &wide))
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < numbers.n; i++) {

@@ -12,6 +12,8 @@
  */
 TFMC_MUST_USE enum tfmc_status values_read(struct driver *d, const struct ir_func *f, const char *text,
                                            struct named_tensors *out);
+/* Whether the library has an input of integers for each token with that name: i32 [rows, values] for values_read. */
+bool values_are_of_library(const char *name);
 /*
  * Tensors of the library's names that are no inputs of the function. A mask of padding behind the tokens becomes lengths, one of
  * ones alone says nothing; any other mask, and tensors that would change what is computed (position_ids, inputs_embeds,
