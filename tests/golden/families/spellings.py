@@ -126,6 +126,9 @@ NAMES = [
     ("modernbert_states", [(r"^", "model.")], []),
     ("clip_text_states", [(r"^(?!text_model\.)", "text_model.")], [(r".*token_embedding\.weight", "text_model.embeddings.position_ids", [1, 41])]),
     ("mt5", [], [(r"shared\.weight", side + ".embed_tokens.weight", [193, 84]) for side in ("encoder", "decoder")]),
+    # writers that store tied tables once keep any of them
+    *((family, [(r"^(model\.)?shared\.weight", rf"\1{side}.embed_tokens.weight")], []) for family in ("mbart", "flan_t5") for side in ("encoder", "decoder")),
+    ("t5_encoder", [(r"^shared\.weight", "encoder.embed_tokens.weight")], []),
     ("m2m_100", [], [(r"model\.shared\.weight", "lm_head.weight", [193, 84]), (r"model\.shared\.weight", "final_logits_bias", [1, 193])]),
 ]
 
