@@ -154,6 +154,20 @@ int64_t ir_func_dim_hi(const struct ir_module *m, const struct ir_func *f, const
 	return hi;
 }
 
+/* The dim of the tokens of a function that counts them and appends to no state: of its first ids [B, T]. */
+static int param_rows(const struct ir_func *f)
+{
+	bool counts = false;
+	int rows = -1;
+	for (size_t i = f->n_params; i-- > 0;) {
+		const struct ir_type *t = ir_type_of(f, f->params[i].value);
+		counts = counts || f->params[i].role == ROLE_PAST;
+		if (t->kind == IR_TENSOR && t->dtype == DT_I32 && t->rank == 2)
+			rows = ir_dim_only_sym(t->dims[1]);
+	}
+	return counts ? rows : -1;
+}
+
 int ir_func_token_dim(const struct ir_func *f)
 {
 	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it)) {
@@ -166,7 +180,7 @@ int ir_func_token_dim(const struct ir_func *f)
 		if (rows >= 0 && rows != ir_dim_only_sym(state->dims[0]))
 			return rows;
 	}
-	return -1;
+	return param_rows(f);
 }
 
 /* ---- text and copies ---- */
