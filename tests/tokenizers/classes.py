@@ -171,6 +171,8 @@ def explained(kind, files, config, i):
         return "transformers 5 puts a Metaspace of its own in place of what tokenizer.json and tokenizer.model say; these are followed, as by GGUF readers"
     if kind == "llama" and files == "pieces" and "tokenizer_class" not in config and config.get("add_prefix_space") is False:
         return "without the name of a class transformers reads tokenizer.model without its flags"
+    if kind == "cohere":
+        return "the class puts normalizer and splitter of its own in place of the file's; tfmc follows tokenizer.json, which in published folders has the same"
     if kind == "xlm-roberta" and files == "pieces" and config.get("add_prefix_space") is False:
         return "the class of transformers then drops the marks of all words"
     return None
