@@ -291,8 +291,6 @@ START_TEST(test_formats)
 {
 	const char *target = targets[_i % (int)TFMC_COUNT(targets)];
 	int f = _i / (int)TFMC_COUNT(targets);
-	if (f % 2 == _i % 2 && strcmp(target, "x86-64-v4-vnni") != 0)
-		return; /* half of the pairs */
 	check_case(formats[f], depths[(f + _i) % (int)TFMC_COUNT(depths)], _i + f, target, false);
 }
 END_TEST
@@ -485,13 +483,13 @@ Suite *suite_kernel_integer(void)
 	TCase *t = tcase_create("kernel_integer");
 	int n = (int)TFMC_COUNT(targets);
 	tcase_set_timeout(t, 120);
-	tcase_add_loop_test(t, test_formats, 0, n * (int)TFMC_COUNT(formats));
+	effort_add_loop(t, test_formats, n * (int)TFMC_COUNT(formats), 2);
 	tcase_add_loop_test(t, test_depths, 0, 4);
 	tcase_add_loop_test(t, test_bf16, 0, 5);
 	tcase_add_loop_test(t, test_experts, 0, n);
 	tcase_add_loop_test(t, test_matrix_tiles, 0, 2);
 	tcase_add_loop_test(t, test_no_rows, 0, 2);
-	tcase_add_loop_test(t, test_matrix_steps, 0, 14);
+	effort_add_loop(t, test_matrix_steps, 14, 3);
 	tcase_add_loop_test(t, test_matrices_of_words, 0, 2);
 	tcase_add_loop_test(t, test_special_rows, 0, n);
 	tcase_add_loop_test(t, test_dot_loops, 0, 5);

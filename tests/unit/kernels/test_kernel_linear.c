@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "ir/support/compiler.h"
+#include "tests/support/effort.h"
 #include "tests/support/kernels/linear_case.h"
 #include "tests/support/random/rng.h"
 #include "tests/kb_interp/live.h"
@@ -505,10 +506,10 @@ Suite *suite_kernel_linear(void)
 	tcase_add_test(t, test_heights);
 	tcase_add_loop_test(t, test_norms, 0, 2 * n);
 	tcase_add_loop_test(t, test_fixed_rows, 0, n);
-	tcase_add_loop_test(t, test_forms, 0, (int)TFMC_COUNT(forms));
+	effort_add_loop(t, test_forms, (int)TFMC_COUNT(forms), 2);
 	tcase_add_loop_test(t, test_accesses, 0, n);
 	tcase_add_loop_test(t, test_streams, 0, n);
-	tcase_add_loop_test(t, test_streamed_forms, 0, (int)TFMC_COUNT(forms));
+	effort_add_loop(t, test_streamed_forms, (int)TFMC_COUNT(forms), 3);
 	tcase_add_loop_test(t, test_registers, 0, n);
 	suite_add_tcase(s, t);
 	return s;

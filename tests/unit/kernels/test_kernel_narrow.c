@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ir/support/compiler.h"
+#include "tests/support/effort.h"
 #include "tests/support/kernels/linear_case.h"
 
 static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"};
@@ -251,12 +252,12 @@ Suite *suite_kernel_narrow(void)
 	Suite *s = suite_create("kernel_narrow");
 	TCase *t = tcase_create("all");
 	tcase_set_timeout(t, 120);
-	tcase_add_loop_test(t, test_products, 0, N_TARGETS * (int)TFMC_COUNT(kept));
-	tcase_add_loop_test(t, test_schedules, 0, N_TARGETS * 5);
-	tcase_add_loop_test(t, test_norm, 0, N_TARGETS * (int)TFMC_COUNT(kept));
+	effort_add_loop(t, test_products, N_TARGETS * (int)TFMC_COUNT(kept), 3);
+	effort_add_loop(t, test_schedules, N_TARGETS * 5, 3);
+	effort_add_loop(t, test_norm, N_TARGETS * (int)TFMC_COUNT(kept), 3);
 	tcase_add_loop_test(t, test_bytes, 0, 3);
-	tcase_add_loop_test(t, test_codes, 0, N_TARGETS * IR_N_FORMATS);
-	tcase_add_loop_test(t, test_copies, 0, N_TARGETS * 5);
+	effort_add_loop(t, test_codes, N_TARGETS * IR_N_FORMATS, 3);
+	effort_add_loop(t, test_copies, N_TARGETS * 5, 3);
 	tcase_add_loop_test(t, test_code_groups, 0, IR_N_FORMATS);
 	suite_add_tcase(s, t);
 	return s;

@@ -508,8 +508,8 @@ Suite *suite_kernel_random(void)
 	tcase_set_timeout(t, 240);
 	tcase_add_loop_test(t, ops, 0, IR_N_OPS);
 	tcase_add_loop_test(t, ops_of_all_dtypes, 0, IR_N_OPS);
-	tcase_add_loop_test(t, programs, 0, PROGRAMS);
-	tcase_add_loop_test(t, transformers, 0, PROGRAMS);
+	effort_add_loop(t, programs, PROGRAMS, 2);
+	effort_add_loop(t, transformers, PROGRAMS, 2);
 	tcase_add_loop_test(t, parts, 0, (int)TFMC_COUNT(part_texts));
 	tcase_add_loop_test(t, experts, 0, (int)TFMC_COUNT(expert_texts));
 	tcase_add_loop_test(t, divided_heads, 0, (int)TFMC_COUNT(divided_texts));

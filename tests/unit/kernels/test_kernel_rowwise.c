@@ -12,6 +12,7 @@
 
 #include "backends/rows/rowwise.h"
 #include "ir/support/compiler.h"
+#include "tests/support/effort.h"
 #include "tests/support/kernels/group_case.h"
 
 static const char *const targets[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"};
@@ -441,18 +442,18 @@ Suite *suite_kernel_rowwise(void)
 	TCase *t = tcase_create("kernel_rowwise");
 	int n_targets = (int)TFMC_COUNT(targets), all = (int)TFMC_COUNT(recipes) * n_targets;
 	tcase_set_timeout(t, 120);
-	tcase_add_loop_test(t, rows_of_constant_length, 0, all);
-	tcase_add_loop_test(t, rows_of_any_length, 0, all);
-	tcase_add_loop_test(t, rows_kept_in_the_result, 0, all);
-	tcase_add_loop_test(t, strided_rows, 0, all);
-	tcase_add_loop_test(t, strided_rows_of_constant_length, 0, all);
-	tcase_add_loop_test(t, workers_give_the_same_bits, 0, all);
+	effort_add_loop(t, rows_of_constant_length, all, 3);
+	effort_add_loop(t, rows_of_any_length, all, 3);
+	effort_add_loop(t, rows_kept_in_the_result, all, 3);
+	effort_add_loop(t, strided_rows, all, 3);
+	effort_add_loop(t, strided_rows_of_constant_length, all, 3);
+	effort_add_loop(t, workers_give_the_same_bits, all, 3);
 	tcase_add_loop_test(t, extreme_scores, 0, 2 * n_targets);
 	tcase_add_loop_test(t, norms_keep_digits, 0, n_targets);
-	tcase_add_loop_test(t, masked_rows, 0, (int)TFMC_COUNT(masks) * n_targets);
+	effort_add_loop(t, masked_rows, (int)TFMC_COUNT(masks) * n_targets, 3);
 	tcase_add_loop_test(t, lengths_give_the_same_bits, 0, n_targets);
-	tcase_add_loop_test(t, rows_of_16_bits, 0, all);
-	tcase_add_loop_test(t, masked_rows_of_16_bits, 0, (int)TFMC_COUNT(masks) * n_targets);
+	effort_add_loop(t, rows_of_16_bits, all, 3);
+	effort_add_loop(t, masked_rows_of_16_bits, (int)TFMC_COUNT(masks) * n_targets, 3);
 	tcase_add_test(t, refuses_f64);
 	suite_add_tcase(s, t);
 	return s;

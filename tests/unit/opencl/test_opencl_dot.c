@@ -12,6 +12,7 @@
 #include "runtime/opencl/calls.h"
 #include "runtime/opencl/model.h"
 #include "runtime/opencl/tfmc_cl.h"
+#include "tests/support/effort.h"
 #include "tests/support/opencl/mocked.h"
 #include "tests/support/opencl/model_code.h"
 
@@ -235,7 +236,7 @@ Suite *suite_opencl_dot(void)
 	Suite *s = suite_create("opencl_dot");
 	TCase *t = tcase_create("dot products of a device");
 	tcase_set_timeout(t, 120);
-	tcase_add_loop_test(t, with_dots, 0, (int)TFMC_COUNT(formats));
+	effort_add_loop(t, with_dots, (int)TFMC_COUNT(formats), 2);
 	tcase_add_loop_test(t, others, 0, 2);
 	tcase_add_test(t, probes);
 	tcase_add_test(t, probe_fails);
