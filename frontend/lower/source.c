@@ -25,7 +25,8 @@ static bool input_has(const struct frontend_model *m, size_t input, int sym)
 enum dim_owner lower_dim_owner(const struct frontend_model *m, int sym)
 {
 	bool of_source = false;
-	if (m->generate.kind != GENERATE_SEQ2SEQ || ir_dim_has(m->inputs.items[m->tokens].dims[0], sym))
+	if (m->generate.kind != GENERATE_SEQ2SEQ || m->tokens < 0 ||
+	    ir_dim_has(m->inputs.items[m->tokens].dims[0], sym))
 		return DIM_FREE;
 	for (size_t i = 0; i < m->inputs.n; i++)
 		of_source = of_source || ((int)i != m->tokens && input_has(m, i, sym));
@@ -348,6 +349,13 @@ bool lower_bind_source(struct frontend_model *m, struct ir_module *from, struct 
 	struct lowering lw = {.m = m, .arena = &m->arena, .module = from};
 	if (!lower_find_source(&lw))
 		return false;
+	for (size_t i = 0; i < ir_dims_count(from->dims);
+	     i++) { /* score may have declared the dim of its rows */
+		const struct ir_dim_sym *s = ir_dims_sym(from->dims, i);
+		if (ir_dims_find(out->dims, s->name) < 0 &&
+		    !ir_dims_declare(out->dims, s->name, s->lo, s->hi))
+			return false;
+	}
 	for (size_t i = 0; i < from->states.n; i++) {
 		const struct ir_state_decl *d = from->states.items[i];
 		if (ir_add_state(out, d->name, d->type, d->loc) == NULL)
