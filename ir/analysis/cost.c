@@ -41,9 +41,11 @@ static const struct ir_dim *region_flops(const struct ir_module *m, const struct
 	return sum;
 }
 
-/* Rounding before a linear, in its kernel; elsewhere it leaves f32. */
+/* Rounding before a linear, in its kernel; elsewhere it leaves f32. Attention rounds its own factors. */
 static enum ir_products products_of(const struct ir_func *f, const struct ir_op *op)
 {
+	if (op->code == OP_attention && ((const struct attrs_attention *)op->attrs)->factors == FACTORS_bf16)
+		return PRODUCTS_BF16;
 	const struct ir_op *x = op->n_operands > 0 ? ir_def(f, op->operands[0]) : NULL;
 	if (x == NULL || x->code != OP_round_rows || (op->code != OP_linear && op->code != OP_expert_linear))
 		return PRODUCTS_F32;
@@ -76,6 +78,61 @@ const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func
 const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_func *f, enum ir_products kind)
 {
 	return region_flops(m, f, f->body, kind);
+}
+
+/* Keys that the rows of one head see, summed over the rows, by causality and window: row i is the query at past + i. */
+static double visible_keys(const struct ir_func *f, const struct ir_op *op, const int64_t *values,
+                           int64_t past)
+{
+	const struct attrs_attention *a = op->attrs;
+	struct ir_value q = op->operands[OPERAND(attention, q)], v = op->operands[OPERAND(attention, v)];
+	int64_t rows, keys;
+	double sum = 0;
+	if (!ir_dim_eval(axis_from_end(f, q, 2), values, &rows) ||
+	    !ir_dim_eval(axis_from_end(f, v, 2), values, &keys))
+		return 0;
+	if (op->operands[OPERAND(attention, past)].id == IR_NO_VALUE.id)
+		past = 0;
+	for (int64_t i = 0; i < rows; i++) {
+		int64_t first = a->window > 0 ? past + i - a->window + 1 : 0;
+		int64_t end = a->mask == MASK_causal ? past + i + 1
+		              : a->window > 0        ? past + i + a->window
+		                                     : keys;
+		first = first < 0 ? 0 : first;
+		end = end > keys ? keys : end;
+		sum += first < end ? (double)(end - first) : 0;
+	}
+	return sum;
+}
+
+static double attention_flops_at(const struct ir_func *f, const struct ir_op *op, const int64_t *values,
+                                 int64_t past)
+{
+	const struct ir_type *q = ir_type_of(f, op->operands[OPERAND(attention, q)]);
+	double heads = 1;
+	int64_t size, width, value_width;
+	for (int i = 0; i < q->rank - 2; i++)
+		heads *= ir_dim_eval(q->dims[i], values, &size) ? (double)size : 0;
+	if (!ir_dim_eval(q->dims[q->rank - 1], values, &width) ||
+	    !ir_dim_eval(axis_from_end(f, op->operands[OPERAND(attention, v)], 1), values, &value_width))
+		return 0;
+	return 2 * heads * visible_keys(f, op, values, past) * (double)(width + value_width);
+}
+
+double ir_op_flops_at(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
+                      enum ir_products kind, const int64_t *values, int64_t past)
+{
+	int64_t flops;
+	double sum = 0;
+	if (op->code == OP_attention)
+		return kind == PRODUCTS_ALL || kind == products_of(f, op)
+		               ? attention_flops_at(f, op, values, past)
+		               : 0;
+	if (!op->region)
+		return ir_dim_eval(ir_op_flops(m, f, op, kind), values, &flops) ? (double)flops : 0;
+	for (size_t i = 0; i < op->region->n_ops; i++)
+		sum += ir_op_flops_at(m, f, op->region->ops[i], kind, values, past);
+	return op->code == OP_repeat ? sum * (double)((const struct attrs_repeat *)op->attrs)->count : sum;
 }
 
 /* Elements of the axes from `first` on; 0 when that is too large a number. */

@@ -21,6 +21,13 @@ const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func
 /* The sum over the body of a function. */
 const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_func *f, enum ir_products kind);
 /*
+ * Operations of the products of that kind that one execution of `op` computes at these values of the dims: as
+ * ir_op_flops, but attention counts the keys that causality and window let each row see, behind `past` cached tokens
+ * where it has a past, and regions their ops. A dim that overflows counts 0.
+ */
+double ir_op_flops_at(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
+                      enum ir_products kind, const int64_t *values, int64_t past);
+/*
  * Bytes of the weights that one execution of `op` reads at these values of the dims, as they lie in memory
  * without padding; with regions, those of what is in them with its repetitions. Of a table or of experts that are
  * chosen by ids, a row for each id and not more than there are.

@@ -240,16 +240,24 @@ static void dim_values(const struct bench *b, const char *entry, int64_t *values
 		values[i] = has_dim(b, entry, i) ? b->dims[i] : 1;
 }
 
-/* Operations of the products of an entry, by kind. */
+/* Tokens in the caches before a call of the entry: those of the prompt before a step. */
+static int64_t past_of(const struct bench *b, const char *entry)
+{
+	return strcmp(entry, "step") ? 0 : option_int(b->d->options.past, 1);
+}
+
+/* Operations of the products that a call of the entry computes, by kind. */
 static void flops_of(const struct bench *b, const char *entry, double out[PRODUCTS_ALL])
 {
 	const struct ir_func *f = func_of(b, entry);
-	int64_t values[RECORD_DIMS], flops;
+	int64_t values[RECORD_DIMS];
 	dim_values(b, entry, values);
-	for (enum ir_products kind = 0; kind < PRODUCTS_ALL; kind++)
-		out[kind] = f && ir_dim_eval(ir_func_flops(b->planned, f, kind), values, &flops)
-		                    ? (double)flops
-		                    : 0;
+	for (enum ir_products kind = 0; kind < PRODUCTS_ALL; kind++) {
+		out[kind] = 0;
+		for (size_t i = 0; f && i < f->body->n_ops; i++)
+			out[kind] += ir_op_flops_at(b->planned, f, f->body->ops[i], kind, values,
+			                            past_of(b, entry));
+	}
 }
 
 static double weights_of(const struct bench *b, const char *entry)
@@ -267,7 +275,7 @@ static void print_groups(struct bench *b, const char *entry, struct backend_roof
 	dim_values(b, entry, values);
 	if (f)
 		f = ir_case_for(b->planned, f, values);
-	bench_groups_print(b->groups, &b->d->out, &b->d->diag, b->planned, f, values, roof,
+	bench_groups_print(b->groups, &b->d->out, &b->d->diag, b->planned, f, values, past_of(b, entry), roof,
 	                   b->d->options.json);
 }
 

@@ -275,6 +275,7 @@ struct table {
 	const struct ir_module *m;
 	const struct ir_func *func;
 	const int64_t *values;
+	int64_t past;
 	struct backend_roof roof;
 	double total;
 	bool is_json;
@@ -395,18 +396,16 @@ static void print_group(void *user, const struct ir_op *op)
 	}
 	t->amount.bytes += ir_op_weight_bytes(t->func, op, t->values);
 	for (enum ir_products kind = 0; kind < PRODUCTS_ALL; kind++) {
-		int64_t flops;
-		if (!ir_dim_eval(ir_op_flops(t->m, t->func, op, kind), t->values, &flops))
-			continue;
-		t->amount.flops += (double)flops;
-		t->amount.ideal += part_of((double)flops, t->roof.flops[kind]);
+		double flops = ir_op_flops_at(t->m, t->func, op, kind, t->values, t->past);
+		t->amount.flops += flops;
+		t->amount.ideal += part_of(flops, t->roof.flops[kind]);
 	}
 	t->group++;
 }
 
 void bench_groups_print(const struct bench_groups *g, struct buf *out, const struct diag_context *cx,
                         const struct ir_module *m, const struct ir_func *func, const int64_t *values,
-                        struct backend_roof roof, bool is_json)
+                        int64_t past, struct backend_roof roof, bool is_json)
 {
 	struct table t = {.g = g,
 	                  .out = out,
@@ -414,6 +413,7 @@ void bench_groups_print(const struct bench_groups *g, struct buf *out, const str
 	                  .m = m,
 	                  .func = func,
 	                  .values = values,
+	                  .past = past,
 	                  .roof = roof,
 	                  .is_json = is_json};
 	size_t known = 0;

@@ -37,12 +37,12 @@ void bench_groups_end(struct bench_groups *g);
 /*
  * The table: for each group of `func` (the function or case that the calls ran) in order, with the step of
  * the model it comes from (cx: names of files). values: those of
- * the module's dims; roof: of as many workers. A row has the rate that is the larger part of its roof, operations of
+ * the module's dims; past: cached tokens of each sequence; roof: of as many workers. A row has the rate that is the larger part of its roof, operations of
  * its products or bytes of its weights. Several workers: "busy" is the part of
  * their time that they were inside the group. is_json: objects with commas between them.
  */
 void bench_groups_print(const struct bench_groups *g, struct buf *out, const struct diag_context *cx,
                         const struct ir_module *m, const struct ir_func *func, const int64_t *values,
-                        struct backend_roof roof, bool is_json);
+                        int64_t past, struct backend_roof roof, bool is_json);
 
 #endif
