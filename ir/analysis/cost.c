@@ -80,18 +80,19 @@ const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_fu
 	return region_flops(m, f, f->body, kind);
 }
 
-/* Keys that the rows of one head see, summed over the rows, by causality and window: row i is the query at past + i. */
-static double visible_keys(const struct ir_func *f, const struct ir_op *op, const int64_t *values,
-                           int64_t past)
+/* The part of ir_op_flops of an attention whose keys its rows see, by causality and window: row i is the query at
+ * past + i. */
+static double attention_flops_at(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
+                                 const int64_t *values, int64_t past)
 {
 	const struct attrs_attention *a = op->attrs;
-	struct ir_value q = op->operands[OPERAND(attention, q)], v = op->operands[OPERAND(attention, v)];
-	int64_t rows, keys;
-	double sum = 0;
-	if (!ir_dim_eval(axis_from_end(f, q, 2), values, &rows) ||
-	    !ir_dim_eval(axis_from_end(f, v, 2), values, &keys))
+	int64_t rows, keys, all;
+	double seen = 0;
+	if (!ir_dim_eval(axis_from_end(f, op->operands[OPERAND(attention, q)], 2), values, &rows) ||
+	    !ir_dim_eval(axis_from_end(f, op->operands[OPERAND(attention, v)], 2), values, &keys) ||
+	    !ir_dim_eval(attention_flops(m, f, op), values, &all) || rows == 0 || keys == 0)
 		return 0;
-	if (op->operands[OPERAND(attention, past)].id == IR_NO_VALUE.id)
+	if (op->operands[OPERAND(attention, past)].id == 0)
 		past = 0;
 	for (int64_t i = 0; i < rows; i++) {
 		int64_t first = a->window > 0 ? past + i - a->window + 1 : 0;
@@ -100,23 +101,9 @@ static double visible_keys(const struct ir_func *f, const struct ir_op *op, cons
 		                                     : keys;
 		first = first < 0 ? 0 : first;
 		end = end > keys ? keys : end;
-		sum += first < end ? (double)(end - first) : 0;
+		seen += first < end ? (double)(end - first) : 0;
 	}
-	return sum;
-}
-
-static double attention_flops_at(const struct ir_func *f, const struct ir_op *op, const int64_t *values,
-                                 int64_t past)
-{
-	const struct ir_type *q = ir_type_of(f, op->operands[OPERAND(attention, q)]);
-	double heads = 1;
-	int64_t size, width, value_width;
-	for (int i = 0; i < q->rank - 2; i++)
-		heads *= ir_dim_eval(q->dims[i], values, &size) ? (double)size : 0;
-	if (!ir_dim_eval(q->dims[q->rank - 1], values, &width) ||
-	    !ir_dim_eval(axis_from_end(f, op->operands[OPERAND(attention, v)], 1), values, &value_width))
-		return 0;
-	return 2 * heads * visible_keys(f, op, values, past) * (double)(width + value_width);
+	return (double)all / ((double)rows * (double)keys) * seen;
 }
 
 double ir_op_flops_at(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
@@ -126,7 +113,7 @@ double ir_op_flops_at(const struct ir_module *m, const struct ir_func *f, const 
 	double sum = 0;
 	if (op->code == OP_attention)
 		return kind == PRODUCTS_ALL || kind == products_of(f, op)
-		               ? attention_flops_at(f, op, values, past)
+		               ? attention_flops_at(m, f, op, values, past)
 		               : 0;
 	if (!op->region)
 		return ir_dim_eval(ir_op_flops(m, f, op, kind), values, &flops) ? (double)flops : 0;
