@@ -186,7 +186,7 @@ TFMC_MUST_USE enum tfmc_status backend_jit_link(struct diag_context *cx, const s
                                                 const struct backend_function *functions, size_t n_functions,
                                                 struct backend_jit **out);
 void backend_jit_destroy(struct backend_jit *jit); /* NULL is allowed */
-/* Address of an exported symbol, or NULL; after a diagnostic (diag_environment) when there is no memory for the code. */
+/* Address of an exported symbol, or NULL; after a diagnostic (diag_environment_error) when there is no memory for the code. */
 void *backend_jit_symbol(struct backend_jit *jit, const char *symbol);
 /* The functions of the model `name`, as the header's NAME_model() gives them. False when one is absent. */
 bool backend_jit_model(struct backend_jit *jit, const char *name, struct tfmc_model *out);
@@ -195,12 +195,12 @@ bool backend_jit_model(struct backend_jit *jit, const char *name, struct tfmc_mo
 struct backend_roof {
 	/* Multiply-adds of f32, int8 or bf16 with the target's vectors or matrix tiles, two operations each: one core times
 	 * workers. Those of options.products; else 0. */
-	double flops[PRODUCTS_ALL];
+	double flops[MAC_ALL];
 	double bytes; /* read from `data` by all at once, again and again; 0: there is less than a step of the loop */
 };
 struct backend_roof_options {
 	const struct target *target;
-	bool products[PRODUCTS_ALL];
+	bool products[MAC_ALL];
 	const void *data; /* [n_bytes], aligned to 64 bytes */
 	uint64_t n_bytes;
 	int64_t workers; /* >= 1 */

@@ -42,29 +42,30 @@ static struct rows rows_ahead(struct kb *k, struct rows now, struct kb_val row, 
 /* The rows that AHEAD is, in whole panels. */
 static int64_t ahead_of(int64_t bytes)
 {
-	return tile_whole((AHEAD + bytes - 1) / bytes);
+	return panel_round_up((AHEAD + bytes - 1) / bytes);
 }
 
 void attention_ask_by_keys(const struct attention *a, const struct attention_block *b, struct kb_val panel,
                            int panels, int rows, struct kb_val ahead[TILE_PANELS_MAX])
 {
 	struct kb *k = a->k;
-	int64_t bytes = a->size * ir_dtype_bytes(a->key_dtype), all = (int64_t)panels * TILE_PANEL;
+	int64_t bytes = a->size * ir_dtype_bytes(a->key_dtype), all = (int64_t)panels * PANEL_COLUMNS;
 	for (int i = 0; i < TILE_PANELS_MAX; i++)
 		ahead[i] = (struct kb_val){0};
 	if (!asks(a, rows) || !attention_has_run(a))
 		return;
 	int64_t far = rows > 1 && all > ahead_of(bytes) ? all : ahead_of(bytes);
-	const struct rows now = {b->keys, attention_round_up(k, b->n, TILE_PANEL)}, next = {b->values, b->n};
+	const struct rows now = {b->keys, attention_round_up(k, b->n, PANEL_COLUMNS)},
+	                  next = {b->values, b->n};
 	for (int i = 0; i < panels; i++) {
-		struct kb_val row = kb_mul_const(k, kb_add_const(k, panel, i), TILE_PANEL);
+		struct kb_val row = kb_mul_const(k, kb_add_const(k, panel, i), PANEL_COLUMNS);
 		const struct rows from = rows_ahead(k, now, row, next, far, bytes);
 		if (rows > 1) {
 			ahead[i] = from.at;
 			continue;
 		}
-		struct kb_val n = kb_min(k, from.n, kb_index(k, TILE_PANEL)), zero = kb_index(k, 0);
-		struct kb_val line = kb_loop(k, "ahead", zero, kb_mul_const(k, n, bytes), TILE_LINE, 0);
+		struct kb_val n = kb_min(k, from.n, kb_index(k, PANEL_COLUMNS)), zero = kb_index(k, 0);
+		struct kb_val line = kb_loop(k, "ahead", zero, kb_mul_const(k, n, bytes), PANEL_ROW_BYTES, 0);
 		kb_prefetch(k, from.at, line, 0);
 		kb_end_loop(k);
 	}
@@ -90,6 +91,6 @@ void attention_ask_by_values(const struct attention *a, const struct attention_b
 		return;
 	struct kb_val from = values_ahead(a, b, j, a->value_size * element);
 	struct kb_val first = kb_mul_const(k, column, element);
-	for (int64_t x = 0; x < columns * element; x += TILE_LINE)
+	for (int64_t x = 0; x < columns * element; x += PANEL_ROW_BYTES)
 		kb_prefetch(k, from, first, x);
 }

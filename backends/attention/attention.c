@@ -23,7 +23,7 @@ enum {
 };
 
 #define HEAD_MAX  65536
-#define BLOCK_MAX TILE_BLOCK_MAX
+#define BLOCK_MAX ATTENTION_BLOCK_MAX
 #define UNROLLED  8 /* vectors of a row that need no loop */
 
 /* ---- tensors ---- */
@@ -108,12 +108,13 @@ void attention_walk_row(const struct attention *a, int64_t count, int lanes, att
 int attention_tile_vectors(const struct attention *a, int rows)
 {
 	const struct target *t = a->job->target;
-	int panel = TILE_PANEL / a->lanes, best = panel;
+	int panel = PANEL_COLUMNS / a->lanes, best = panel;
 	if (rows == a->mr)
-		return target_linear_tile(t).nr / a->lanes;
+		return target_register_tile(t).nr / a->lanes;
 	for (int v = panel; v <= TILE_PANELS_MAX * panel; v *= 2) {
 		int by_lane = t->k_lanes > 1 ? rows : 0;
-		if (rows * v <= t->tile_sums && rows * v + v + by_lane + 1 + !t->has_fma <= t->registers)
+		if (rows * v <= t->max_accumulators &&
+		    rows * v + v + by_lane + 1 + !t->has_fma <= t->registers)
 			best = v;
 	}
 	return best;
@@ -172,7 +173,7 @@ static enum tfmc_status bind_operands(struct attention *a, const struct ir_op *r
 	TFMC_TRY(float_operand(a, x[Q], &a->q));
 	TFMC_TRY(scaled_operand(a, x[KEY], x[K_SCALE], &a->key, &a->k_scale));
 	TFMC_TRY(scaled_operand(a, x[VALUE], x[V_SCALE], &a->value, &a->v_scale));
-	if (a->value.ring != a->key.ring || a->q.ring > 0 || a->key.ring % TILE_PANEL != 0)
+	if (a->value.ring != a->key.ring || a->q.ring > 0 || a->key.ring % PANEL_COLUMNS != 0)
 		return internal(a, "keys and values lie in different rings");
 	if (x[BIAS].id)
 		TFMC_TRY(float_operand(a, x[BIAS], &a->bias));
@@ -192,7 +193,7 @@ static enum tfmc_status bind_result(struct attention *a, const struct ir_op *roo
 	struct eval_outputs out;
 	TFMC_TRY(eval_begin(&e, a->job));
 	TFMC_TRY(eval_outputs(&e, &out));
-	if (out.n != 1 || !ir_same(out.items[0].value, root->results[0]))
+	if (out.n != 1 || !ir_same_value(out.items[0].value, root->results[0]))
 		return internal(a, "the group's one result is no view of the root");
 	a->out = out.items[0].to.t;
 	return is_float(a->out.dtype) ? TFMC_OK : internal(a, "the result has another element type");
@@ -204,7 +205,7 @@ static enum tfmc_status bind_result(struct attention *a, const struct ir_op *roo
 static struct kb_val take(const struct attention *a, int64_t *at, int64_t n)
 {
 	struct kb_val p = kb_ptr_add(a->k, a->job->scratch, kb_index(a->k, 0), *at * 4);
-	*at += tile_whole(n);
+	*at += panel_round_up(n);
 	return p;
 }
 
@@ -277,7 +278,7 @@ static bool has_pairs(const struct attention *a)
 	const struct kb_tensor *const read[] = {&a->q, &a->key, &a->value};
 	const struct kb_caps *caps = kb_caps(a->k);
 	bool fits = a->rounds && caps->has_dot_bf16 && a->matrix == caps->has_tiles &&
-	            a->lanes == TILE_PANEL && a->job->target->k_lanes == 1 && !a->mask.rows_differ &&
+	            a->lanes == PANEL_COLUMNS && a->job->target->k_lanes == 1 && !a->mask.rows_differ &&
 	            a->key.ring == 0 && a->key.encoding == ENC_ROW;
 	for (size_t i = 0; i < TFMC_COUNT(read); i++)
 		fits = fits && attention_is_dense(read[i], ATTENTION_ELEMENT);
@@ -288,7 +289,7 @@ static bool has_pairs(const struct attention *a)
  * and values side by side are widened where they are multiplied. */
 static void choose_copies(struct attention *a)
 {
-	a->matrix = kb_caps(a->k)->has_tiles && target_attention_by_matrix(a->job->target, a->size);
+	a->matrix = kb_caps(a->k)->has_tiles && target_attention_uses_amx(a->job->target, a->size);
 	a->pairs = has_pairs(a);
 	a->matrix = a->matrix && a->pairs;
 	const struct kb_size *step = &a->value.stride[ATTENTION_ROW];
@@ -309,11 +310,11 @@ static enum tfmc_status choose_schedule(struct attention *a, const struct attrs_
 	a->bc = s->bc > 0 ? s->bc : bc;
 	int64_t lanes = s->lanes > 0 ? s->lanes : kb_caps(a->k)->lanes;
 	a->lanes = lanes < ATTENTION_LANES_MAX ? (int)lanes : ATTENTION_LANES_MAX;
-	a->size_pad = tile_whole(a->size);
-	a->value_pad = tile_whole(a->value_size);
+	a->size_pad = panel_round_up(a->size);
+	a->value_pad = panel_round_up(a->value_size);
 	choose_copies(a);
-	a->mr = a->matrix ? TILE_MATRIX_ROWS : target_linear_tile(a->job->target).mr;
-	bool fits = (a->lanes & (a->lanes - 1)) == 0 && a->bc % TILE_PANEL == 0 && a->br <= BLOCK_MAX &&
+	a->mr = a->matrix ? AMX_TILE_ROWS : target_register_tile(a->job->target).mr;
+	bool fits = (a->lanes & (a->lanes - 1)) == 0 && a->bc % PANEL_COLUMNS == 0 && a->br <= BLOCK_MAX &&
 	            a->bc <= BLOCK_MAX;
 	return fits ? divide_scratch(a, s) : internal(a, "the schedule does not fit");
 }

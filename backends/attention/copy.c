@@ -7,7 +7,7 @@
  */
 #include "backends/attention/internal.h"
 
-#define PANEL TILE_PANEL
+#define PANEL PANEL_COLUMNS
 
 /* ---- queries ---- */
 
@@ -384,7 +384,7 @@ static void copy_scales(const struct attention *a, const struct kb_tensor *t, co
 	struct kb *k = a->k;
 	if (!attention_has(t))
 		return;
-	struct kb_val whole = b->begin, end = attention_round_up(k, b->n, TILE_PANEL);
+	struct kb_val whole = b->begin, end = attention_round_up(k, b->n, PANEL_COLUMNS);
 	if (attention_is_dense(t, ATTENTION_ROW)) {
 		whole = attention_round_down(k, b->n, a->lanes);
 		struct kb_val j = kb_loop(k, "j", b->begin, whole, a->lanes, 0);

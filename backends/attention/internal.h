@@ -190,7 +190,7 @@ void attention_walk_row(const struct attention *a, int64_t count, int lanes, att
 /* Rows of the register tile for few rows; 0: there is none. */
 static inline int attention_few(const struct attention *a)
 {
-	return target_attention_few(a->job->target);
+	return target_attention_skinny_mr(a->job->target);
 }
 /* Vectors of the sums of a register tile of `rows` rows, for each row: whole panels. */
 int attention_tile_vectors(const struct attention *a, int rows);

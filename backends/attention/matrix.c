@@ -7,15 +7,15 @@
  */
 #include "backends/attention/internal.h"
 
-#define COLUMNS    2                /* tiles side by side */
-#define TILE_STEPS (2 * TILE_PANEL) /* elements of a row that a tile multiplies */
+#define COLUMNS    2                   /* tiles side by side */
+#define TILE_STEPS (2 * PANEL_COLUMNS) /* elements of a row that a tile multiplies */
 #define SUMS_STEP  (COLUMNS * KB_TILE_BYTES)
 
 void attention_begin_matrix(struct attention *a)
 {
 	if (!a->matrix)
 		return;
-	a->scratch.matrix_sums = kb_local(a->k, "sums", KB_I32, TILE_MATRIX_ROWS * SUMS_STEP / 4);
+	a->scratch.matrix_sums = kb_local(a->k, "sums", KB_I32, AMX_TILE_ROWS * SUMS_STEP / 4);
 	kb_tile_config_products(a->k, kb_local(a->k, "config", KB_I32, KB_TILE_CONFIG / 4), KB_TILE_BYTES);
 }
 
@@ -70,7 +70,7 @@ static void score_panels(const struct attention *a, const struct attention_block
 	struct kb_val queries = attention_scratch_row(k, a->scratch.queries, t->row, a->size_pad);
 	struct kb_val keys = kb_ptr_add(k, b->keys, kb_mul_const(k, panel, bytes), 0);
 	multiply(&p, a, queries, keys, kb_index(k, a->size / TILE_STEPS));
-	struct kb_val to = kb_mul_const(k, panel, TILE_PANEL),
+	struct kb_val to = kb_mul_const(k, panel, PANEL_COLUMNS),
 	              scale = kb_splat(k, kb_f32(k, a->score.q_factor), a->lanes);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), t->rows, 1, KB_NONEMPTY);
 	struct kb_val row = attention_scratch_row(k, a->scratch.scores, i, a->scratch.stride);
@@ -83,7 +83,7 @@ void attention_matrix_scores(const struct attention *a, const struct attention_b
                              const struct attention_tile *t, int rows)
 {
 	struct kb *k = a->k;
-	struct kb_val panels = kb_div_const(k, attention_round_up(k, t->last, TILE_PANEL), TILE_PANEL);
+	struct kb_val panels = kb_div_const(k, attention_round_up(k, t->last, PANEL_COLUMNS), PANEL_COLUMNS);
 	struct kb_val whole = attention_round_down(k, panels, COLUMNS);
 	struct kb_val panel = kb_loop(k, "panel", kb_index(k, 0), whole, COLUMNS, 0);
 	score_panels(a, b, t, panel, rows, COLUMNS);
@@ -123,7 +123,7 @@ void attention_matrix_values(const struct attention *a, const struct attention_b
                              const struct attention_tile *t, int rows)
 {
 	struct kb *k = a->k;
-	int64_t step = COLUMNS * TILE_PANEL, whole = a->value_pad - a->value_pad % step;
+	int64_t step = COLUMNS * PANEL_COLUMNS, whole = a->value_pad - a->value_pad % step;
 	struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, whole), step, 0);
 	value_columns(a, b, t, e, rows, COLUMNS);
 	kb_end_loop(k);

@@ -18,9 +18,9 @@ static struct kb_val load_keys(const void *user, struct kb_val line, int i, int 
 {
 	const struct score_tile *t = user;
 	const struct attention *a = t->a;
-	int per_panel = TILE_PANEL / a->lanes;
-	int64_t disp = v / per_panel * attention_key_lines(a) * TILE_PANEL + v % per_panel * a->lanes;
-	disp += (int64_t)i * TILE_PANEL;
+	int per_panel = PANEL_COLUMNS / a->lanes;
+	int64_t disp = v / per_panel * attention_key_lines(a) * PANEL_COLUMNS + v % per_panel * a->lanes;
+	disp += (int64_t)i * PANEL_COLUMNS;
 	if (a->pairs)
 		return kb_load(a->k, KB_TYPE(KB_I32, a->lanes), t->keys, line, disp, a->lanes * 4);
 	struct kb_val x = attention_widen(a, a->key_dtype, t->keys, line, disp, true);
@@ -31,7 +31,7 @@ static struct kb_val load_keys(const void *user, struct kb_val line, int i, int 
 static void score_step(const struct score_tile *t, struct kb_val e, int lanes)
 {
 	struct kb *k = t->a->k;
-	struct kb_val x[TILE_ROWS_MAX], line = kb_mul_const(k, e, TILE_PANEL);
+	struct kb_val x[TILE_MR_MAX], line = kb_mul_const(k, e, PANEL_COLUMNS);
 	if (lanes == 1) {
 		struct kb_val bytes = kb_mul_const(k, line, ir_dtype_bytes(t->a->key_dtype));
 		for (int i = 0; i < TILE_PANELS_MAX && t->ahead[i].id; i++)
@@ -51,9 +51,9 @@ static void score_panels(const struct attention *a, const struct attention_block
 	struct kb *k = a->k;
 	int lanes = a->job->target->k_lanes;
 	int64_t lines = attention_key_lines(a), whole = lines - lines % lanes;
-	int64_t bytes = lines * TILE_PANEL * ir_dtype_bytes(a->key_dtype);
+	int64_t bytes = lines * PANEL_COLUMNS * ir_dtype_bytes(a->key_dtype);
 	t->keys = kb_ptr_add(k, b->keys, kb_mul_const(k, panel, bytes), 0);
-	attention_ask_by_keys(a, b, panel, t->p.vectors * a->lanes / TILE_PANEL, t->p.rows, t->ahead);
+	attention_ask_by_keys(a, b, panel, t->p.vectors * a->lanes / PANEL_COLUMNS, t->p.rows, t->ahead);
 	products_begin(&t->p, "score");
 	for (int64_t lo = 0, hi = whole; lo < lines; lo = hi, hi = lines, lanes = 1) {
 		if (lo == hi)
@@ -62,7 +62,7 @@ static void score_panels(const struct attention *a, const struct attention_block
 		score_step(t, e, lanes);
 		kb_end_loop(k);
 	}
-	struct kb_val to = kb_mul_const(k, panel, TILE_PANEL);
+	struct kb_val to = kb_mul_const(k, panel, PANEL_COLUMNS);
 	for (int v = 0; v < t->p.vectors; v++) {
 		struct kb_val scale = {0};
 		if (a->pairs)
@@ -86,15 +86,15 @@ void attention_scores(const struct attention *a, const struct attention_block *b
 		attention_matrix_scores(a, b, t, rows);
 		return;
 	}
-	int vectors = attention_tile_vectors(a, rows), single = TILE_PANEL / a->lanes;
+	int vectors = attention_tile_vectors(a, rows), single = PANEL_COLUMNS / a->lanes;
 	struct score_tile s = {.a = a, .p = {.k = k, .rows = rows, .vectors = vectors, .lanes = a->lanes}};
 	s.p.pairs = a->pairs;
 	s.p.weights = load_keys;
 	s.p.user = &s;
 	attention_set_x(&s.p, attention_scratch_row(k, a->scratch.queries, t->row, a->size_pad), a->size_pad);
-	struct kb_val panels = attention_round_up(k, t->last, TILE_PANEL);
-	panels = kb_div_const(k, panels, TILE_PANEL);
-	struct kb_val first = kb_div_const(k, t->low, TILE_PANEL);
+	struct kb_val panels = attention_round_up(k, t->last, PANEL_COLUMNS);
+	panels = kb_div_const(k, panels, PANEL_COLUMNS);
+	struct kb_val first = kb_div_const(k, t->low, PANEL_COLUMNS);
 	struct kb_val whole = attention_round_down(k, kb_sub(k, panels, first), vectors / single);
 	whole = kb_add(k, first, whole);
 	struct kb_val panel = kb_loop(k, "panel", first, whole, vectors / single, 0);

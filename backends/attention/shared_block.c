@@ -62,8 +62,8 @@ static struct kb_val key_index(struct kb *k, const struct kb_tensor *t, int64_t 
 {
 	struct kb_val row = t->ring > 0 ? kb_rem_const(k, j, t->ring) : j;
 	if (t->encoding == ENC_PANEL16) {
-		struct kb_val line = shared_place(k, kb_div_const(k, row, TILE_PANEL), size, e);
-		return shared_place(k, line, TILE_PANEL, kb_rem_const(k, row, TILE_PANEL));
+		struct kb_val line = shared_place(k, kb_div_const(k, row, PANEL_COLUMNS), size, e);
+		return shared_place(k, line, PANEL_COLUMNS, kb_rem_const(k, row, PANEL_COLUMNS));
 	}
 	struct kb_val at = attention_step(k, t, ATTENTION_ROW, row);
 	return kb_add(k, at, attention_step(k, t, ATTENTION_ELEMENT, e));
@@ -79,9 +79,9 @@ static void copy_block(struct shared_attention *s, const struct kb_tensor *t, st
 	struct kb_val i = kb_loop(k, "i", s->item, n, ITEMS, 0);
 	struct kb_val key = kb_div_const(k, i, size), e = kb_rem_const(k, i, size);
 	if (t->encoding == ENC_PANEL16) { /* as it lies */
-		struct kb_val line = kb_div_const(k, i, TILE_PANEL);
+		struct kb_val line = kb_div_const(k, i, PANEL_COLUMNS);
 		struct kb_val panel = kb_div_const(k, line, size);
-		key = shared_place(k, panel, TILE_PANEL, kb_rem_const(k, i, TILE_PANEL));
+		key = shared_place(k, panel, PANEL_COLUMNS, kb_rem_const(k, i, PANEL_COLUMNS));
 		e = kb_rem_const(k, line, size);
 	}
 	struct kb_val last = kb_add_const(k, end, -1), j = kb_min(k, kb_add(k, first, key), last);

@@ -35,7 +35,7 @@ static struct score_row row_of_tile(const struct attention *a, const struct atte
 	r.s = attention_scratch_row(k, a->scratch.scores, i, a->scratch.stride);
 	r.low = attention_row_first(a, b, r.row);
 	r.n = attention_row_end(a, b, r.row);
-	r.end = attention_round_up(k, t->last, a->matrix ? 2 * TILE_PANEL : a->lanes);
+	r.end = attention_round_up(k, t->last, a->matrix ? 2 * PANEL_COLUMNS : a->lanes);
 	r.begin = attention_round_down(k, t->low, a->lanes);
 	r.first = kb_index(k, 0);
 	r.whole = attention_round_down(k, r.n, a->lanes);

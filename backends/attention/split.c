@@ -19,9 +19,9 @@ enum { Q = OPERAND(attention, q), KEY = OPERAND(attention, k), VALUE = OPERAND(a
 
 struct attention_slots attention_group_slots(int64_t queries, int64_t value_size)
 {
-	int64_t list = tile_whole(queries);
+	int64_t list = panel_round_up(queries);
 	return (struct attention_slots){
-	        .rows = queries, .size = queries * tile_whole(value_size) + 2 * list, .list = list};
+	        .rows = queries, .size = queries * panel_round_up(value_size) + 2 * list, .list = list};
 }
 
 static const struct ir_type *operand_type(const struct ir_func *f, const struct ir_op *group, size_t i)

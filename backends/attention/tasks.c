@@ -205,7 +205,7 @@ static struct kb_val first_key(const struct attention *a, const struct attention
 		return kb_index(k, 0);
 	struct kb_val last = kb_add_const(k, end, -1);
 	struct kb_val begin = kb_min(k, attention_row_begin(a, l, first), last);
-	return attention_round_down(k, kb_max(k, begin, kb_index(k, 0)), TILE_PANEL);
+	return attention_round_down(k, kb_max(k, begin, kb_index(k, 0)), PANEL_COLUMNS);
 }
 
 struct attention_task attention_find_task(const struct attention *a, const struct attention_limits *l,
@@ -343,7 +343,7 @@ static struct kb_val tile_length(const struct attention *a, const struct attenti
 	struct kb_val begin = attention_row_begin(a, l, first);
 	struct kb_val keys = kb_sub(k, attention_row_limit(a, l, last), begin);
 	keys = kb_max(k, keys, kb_index(k, 0));
-	return kb_add_const(k, kb_div_const(k, keys, TILE_PANEL), 1);
+	return kb_add_const(k, kb_div_const(k, keys, PANEL_COLUMNS), 1);
 }
 
 /* Length of all heads, of so many tiles each. */

@@ -42,7 +42,7 @@ static void value_step(const struct value_tile *t, struct kb_val j, int from, in
 /* Keys [j, j + lanes), which all rows of the tile see. */
 static void value_lanes(const struct value_tile *t, struct kb_val j, int lanes)
 {
-	struct kb_val weights[TILE_ROWS_MAX];
+	struct kb_val weights[TILE_MR_MAX];
 	products_load_x(&t->p, j, lanes, weights);
 	for (int i = 0; i < lanes; i++)
 		products_lane(&t->p, weights, line_of(t->a, kb_add_const(t->a->k, j, i)), i);

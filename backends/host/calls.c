@@ -44,8 +44,8 @@ static void raise_floors(struct emit *e, struct kb_val worker)
 	struct kb_val before = kb_cvt(k, kb_load(k, KB_I32_T, at, b, 0, 4), KB_INDEX);
 	struct kb_var floor = kb_var(k, "floor", KB_INDEX_T, before);
 	struct kb_val past = kb_cvt(k, kb_load(k, KB_I32_T, e->past, b, 0, 4), KB_INDEX);
-	for (struct ir_iter it = ir_ops(f->body); it.op; ir_next(&it)) {
-		if (it.op->code != OP_state_append || !ir_slice_ring(f, it.op->results[0], &held))
+	for (struct ir_iter it = ir_iter_begin(f->body); it.op; ir_iter_next(&it)) {
+		if (it.op->code != OP_state_append || !ir_is_ring_slice(f, it.op->results[0], &held))
 			continue;
 		const struct ir_type *x = ir_type_of(f, it.op->operands[1]);
 		int64_t window = ((const struct attrs_state_append *)it.op->attrs)->window;

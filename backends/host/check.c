@@ -156,7 +156,7 @@ static void check_rooms(struct emit *e)
 	int64_t capacity;
 	if (e->object->states.batch_dim < 0 || e->function->past_param < 0)
 		return;
-	for (struct ir_iter it = ir_ops(f->body); it.op; ir_next(&it)) {
+	for (struct ir_iter it = ir_iter_begin(f->body); it.op; ir_iter_next(&it)) {
 		if (it.op->code != OP_state_append)
 			continue;
 		const struct ir_type *x = ir_type_of(f, it.op->operands[1]);

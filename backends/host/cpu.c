@@ -14,20 +14,20 @@ static void require_bits(struct emit *e, struct kb_val word, struct kb_val bits)
 	api_require(e, kb_cmp(e->k, KB_EQ, kb_bin(e->k, KB_AND, word, bits), bits), TFMC_RT_E_CPU);
 }
 
-struct target_needs object_needs(const struct object *o)
+struct target_requirements object_needs(const struct object *o)
 {
 	const uint64_t tiles = UINT64_C(1) << FEATURE_AMX_TILE | UINT64_C(1) << FEATURE_AMX_INT8 |
 	                       UINT64_C(1) << FEATURE_AMX_BF16;
 	struct target used = *o->target;
 	if (!kb_module_has_tiles(o->kb, (int)(o - o->all)))
 		used.features &= ~tiles;
-	return target_needs(&used);
+	return target_requirements(&used);
 }
 
 void emit_cpu(struct object *o)
 {
 	struct emit e = {.object = o};
-	struct target_needs needs = {0};
+	struct target_requirements needs = {0};
 	e.k = kb_begin(o->kb, emit_internal(o, "cpu"), KB_INTERNAL, KB_I32);
 	struct kb_val config = kb_param(e.k, "config", KB_PTR_T, KB_READONLY);
 	struct kb_val start = kb_param(e.k, "start", KB_PTR_T, 0);
@@ -39,7 +39,7 @@ void emit_cpu(struct object *o)
 	if (!o->is_text)
 		needs = object_needs(o);
 	for (int i = 0; i < needs.n_words; i++) {
-		const struct target_cpu_word *w = &needs.words[i];
+		const struct cpuid_requirement *w = &needs.words[i];
 		/* The highest leaf is compared as unsigned by its distance from the base of its range. */
 		uint32_t base = w->leaf & 0x80000000u;
 		struct kb_val highest = kb_cpuid(e.k, base, 0, 0);

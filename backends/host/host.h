@@ -40,7 +40,7 @@ void emit_set_window(struct emit *e, struct kb_val first, struct kb_val source);
 
 /* What the code of the variant needs, which has been recorded: of its target's features tiles only where it has some,
  * as a process must ask for them. */
-struct target_needs object_needs(const struct object *o);
+struct target_requirements object_needs(const struct object *o);
 /* Words of init that NAME.cpu takes beside the config. */
 enum start { START_WEIGHTS, START_BATCH, START_DEVICE /* CONTEXT_DEVICE; written */, START_WORDS };
 void emit_cpu(struct object *o); /* NAME.cpu(config, start) -> status, for each variant */

@@ -228,7 +228,7 @@ bool kernel_in_order(struct kernel *g)
 {
 	enum ir_opcode code = g->root->code;
 	bool is_own = code == OP_cumsum || code == OP_topk || code == OP_last_at;
-	if (!is_own || g->out.n != 1 || !ir_same(g->out.items[0].value, g->root->results[0]))
+	if (!is_own || g->out.n != 1 || !ir_same_value(g->out.items[0].value, g->root->results[0]))
 		return false;
 	const struct ir_type *x = ir_type_of(g->job->func, g->root->operands[0]);
 	struct walk w = {

@@ -48,7 +48,7 @@ struct kb_val eval_unsupported(struct eval *e, const struct ir_op *op, const cha
 
 bool eval_is_inside(const struct eval *e, struct ir_value v)
 {
-	return ir_info(e->job->func, v)->region == e->job->group->region;
+	return ir_value_info(e->job->func, v)->region == e->job->group->region;
 }
 
 /*
@@ -154,9 +154,9 @@ static bool make_output(struct eval *e, size_t i, struct ir_value y, struct eval
 	}
 	out->to.is_flat = ir_view_resolve(job->module, job->func, job->group->results[i], &view) &&
 	                  flatten(e, &view, &out->to.t);
-	bool moved = !ir_same(base, y) && eval_is_inside(e, base) &&
-	             ir_view_store(job->module, job->func, y, ir_row_pad(job->func, job->group->results[i]),
-	                           &view);
+	bool moved = !ir_same_value(base, y) && eval_is_inside(e, base) &&
+	             ir_view_inverse(job->module, job->func, y, ir_row_pad(job->func, job->group->results[i]),
+	                             &view);
 	if (moved) {
 		out->value = base;
 		output_strides(e, &view, &out->to.t);
@@ -438,7 +438,7 @@ static struct kb_val load_code(struct eval *e, const struct eval_tensor *t, cons
 {
 	struct kb *k = e->k;
 	int row = t->t.rank - 2;
-	struct kb_val width = kb_index(k, TILE_PANEL), n = p->index[row];
+	struct kb_val width = kb_index(k, PANEL_COLUMNS), n = p->index[row];
 	if (!t->t.size[row + 1].is_const)
 		return eval_internal(e, NULL, "codes in rows of an unknown length");
 	const struct panel panel = panel_of(t->t.format, t->t.size[row + 1].c);
@@ -459,9 +459,9 @@ static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, con
 	if (p->vec >= 0 && p->vec != row && e->lanes > 1)
 		return load_panel_apart(e, t, p);
 	struct kb_val n = p->index[row], i = p->index[row + 1], width = kb_index(k, 16);
-	if (ir_format_has_codes(t->t.format))
+	if (ir_format_is_quantized(t->t.format))
 		return load_code(e, t, p);
-	struct kb_val depth = t->t.size[row + 1].v, steps = kb_index(k, tile_line_steps(t->t.dtype));
+	struct kb_val depth = t->t.size[row + 1].v, steps = kb_index(k, panel_row_k(t->t.dtype));
 	if (t->t.dtype != DT_F32) /* whole pairs */
 		depth = kb_mul(k, kb_bin(k, KB_DIV, kb_add_const(k, depth, 1), steps), steps);
 	bool pairs = t->t.dtype == DT_BF16;

@@ -87,7 +87,7 @@ static int unary_of(enum ir_opcode code)
 
 static enum kb_cmp compare_of(int kind)
 {
-	switch ((enum ir_word_cmp)kind) {
+	switch ((enum ir_keyword_cmp)kind) {
 	case CMP_lt: return KB_LT;
 	case CMP_le: return KB_LE;
 	case CMP_gt: return KB_GT;

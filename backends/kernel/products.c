@@ -31,7 +31,7 @@ void products_add_lane(const struct products *p, int v, const struct kb_val *x, 
 void products_step(const struct products *p, struct kb_val element, struct kb_val line, int i, int from,
                    int to)
 {
-	struct kb_val w[TILE_SUMS_MAX];
+	struct kb_val w[TILE_ACC_MAX];
 	for (int v = 0; v < p->vectors; v++)
 		w[v] = p->weights(p->user, line, i, v);
 	for (int row = from; row < to; row++) {

@@ -13,9 +13,9 @@ struct products {
 	struct kb *k;
 	int rows, vectors, lanes;
 	bool pairs; /* elements of x and of weights are words of two bf16, a step is two of f32 */
-	struct kb_val x[TILE_ROWS_MAX];   /* addresses of the rows of x, f32 */
-	int64_t x_disp[TILE_ROWS_MAX];    /* elements */
-	struct kb_var sum[TILE_SUMS_MAX]; /* [rows, vectors] */
+	struct kb_val x[TILE_MR_MAX];    /* addresses of the rows of x, f32 */
+	int64_t x_disp[TILE_MR_MAX];     /* elements */
+	struct kb_var sum[TILE_ACC_MAX]; /* [rows, vectors] */
 	/* Vector v, f32, of the weights of a step, of which this is the line; i: its place among unrolled ones. */
 	struct kb_val (*weights)(const void *user, struct kb_val line, int i, int v);
 	const void *user;

@@ -49,7 +49,7 @@ bool matmul_find_panels(struct linear *l)
 	l->columns.n = w->size[w->rank - 2].c;
 	l->columns.panels = (l->columns.n + MATMUL_PANEL - 1) / MATMUL_PANEL;
 	l->depth = w->size[w->rank - 1].c;
-	l->panel = panel_of(w->format != FORMAT_PLAIN ? w->format : ir_format_of_dtype(w->dtype), l->depth);
+	l->panel = panel_of(w->format != FORMAT_PLAIN ? w->format : ir_format_from_dtype(w->dtype), l->depth);
 	return true;
 }
 
@@ -84,9 +84,9 @@ bool matmul_choose_schedule(struct linear *l)
 {
 	const struct attrs_group *s = l->g->attrs;
 	const struct target *t = l->job->target;
-	const struct target_tile tile = target_linear_tile(t);
+	const struct register_tile tile = target_register_tile(t);
 	int64_t lanes = s->lanes > 0 ? s->lanes : t->lanes,
-	        mr = s->mr > 0 ? s->mr : target_tile_height(t, tile, ir_format(l->panel.format)->dtype);
+	        mr = s->mr > 0 ? s->mr : register_tile_mr(t, tile, ir_format(l->panel.format)->dtype);
 	int64_t nr = s->nr > 0 ? s->nr : tile.nr;
 	lanes = lanes < MATMUL_PANEL ? lanes : MATMUL_PANEL;
 	if (mr > MATMUL_ROWS_MAX || nr % MATMUL_PANEL != 0 || nr > MATMUL_STRIP * MATMUL_PANEL ||
@@ -240,7 +240,7 @@ static struct kb_val emit_by_steps(const struct linear *l, struct matmul_strip s
 	struct kb_val height = kb_index(k, KB_TILE_ROWS), rows = kb_sub(k, s.row_end, s.row),
 	              whole = kb_mul(k, kb_bin(k, KB_DIV, rows, height), height);
 	struct kb_var first = kb_var(k, "first", KB_INDEX_T, s.row);
-	kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, TILE_UNPACKED_ROWS)));
+	kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, UNPACK_MIN_ROWS)));
 	matmul_unpack_strip(l, &s);
 	s.is_unpacked = true;
 	t.ahead = matmul_begin_ahead(l, rows, t.rows, t.panels);
@@ -293,7 +293,7 @@ void matmul_strip(const struct linear *l, const struct matmul_strip *s)
 		return;
 	}
 	if (!l->stage.kc && l->unpacked.panels.id) {
-		kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, TILE_UNPACKED_ROWS)));
+		kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, UNPACK_MIN_ROWS)));
 		emit_wide(l, &part);
 		kb_else(k);
 		emit_rows(l, &part, s->row);
@@ -335,7 +335,7 @@ static struct kb_val div_up(struct kb *k, struct kb_val a, struct kb_val b)
 static int64_t rows_of_block(const struct linear *l)
 {
 	int64_t depth = l->stage.kc ? l->stage.kc : l->depth > 0 ? l->depth : 1;
-	int64_t height = matmul_tile_height(l), rows = target_linear_rows(l->job->target, depth);
+	int64_t height = matmul_tile_height(l), rows = target_gemm_mc(l->job->target, depth);
 	rows = l->matrix.config.id ? l->stage.rows : l->unpacked.sums.id ? l->norm.rows : rows;
 	rows = l->stage.kc && rows > l->stage.rows ? l->stage.rows : rows;
 	rows = matmul_makes_rows(l) && rows > l->norm.rows ? l->norm.rows : rows;
@@ -391,7 +391,7 @@ static struct kb_val least_blocks(const struct linear *l)
 	struct kb_val least = div_up(k, kb_max(k, l->rows, kb_index(k, 1)), most);
 	if (!l->matrix.config.id)
 		return least;
-	struct kb_val tiles = div_up(k, l->rows, kb_index(k, TILE_MATRIX_ROWS));
+	struct kb_val tiles = div_up(k, l->rows, kb_index(k, AMX_TILE_ROWS));
 	struct kb_val all = kb_max(k, least, kb_min(k, l->job->n_workers, tiles));
 	struct kb_val columns = kb_index(k, l->columns.n * l->columns.halves / COLUMNS_OF_ROW);
 	return kb_select(k, kb_cmp(k, KB_GE, l->rows, columns), all, least);

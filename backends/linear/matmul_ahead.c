@@ -93,7 +93,7 @@ void matmul_steps_ahead(const struct linear *l, const struct matmul_ahead *a, st
 	if (!a->from.id)
 		return;
 	struct kb_val begin = kb_mul(k, at, a->step), end = kb_add(k, begin, kb_mul_const(k, a->step, n));
-	kb_prefetch_l2(k, a->from, kb_loop(k, "ahead", begin, end, TILE_LINE, KB_NONEMPTY), 0);
+	kb_prefetch_l2(k, a->from, kb_loop(k, "ahead", begin, end, PANEL_ROW_BYTES, KB_NONEMPTY), 0);
 	kb_end_loop(k);
 }
 

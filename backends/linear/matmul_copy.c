@@ -100,7 +100,7 @@ static void copy_line(void *user, const struct panel_walk *w, struct kb_val from
 /* Bytes from the copy's place to where its K would be 0. */
 static struct kb_val before(const struct linear *l, const struct matmul_strip *s)
 {
-	return kb_mul_const(l->k, s->k_lo, -TILE_LINE);
+	return kb_mul_const(l->k, s->k_lo, -PANEL_ROW_BYTES);
 }
 
 static void copy_panel(const struct linear *l, const struct matmul_strip *s, struct kb_val panel,
@@ -154,10 +154,10 @@ void matmul_choose_unpacked(struct linear *l, int64_t begin)
 	const struct attrs_group *s = l->g->attrs;
 	bool is_whole = l->stage.at.id || l->parts || l->strips || matmul_by_steps(l);
 	int step = is_whole ? l->columns.strip : l->nr;
-	if (!l->rounded.round || l->rows_hi < TILE_UNPACKED_ROWS)
+	if (!l->rounded.round || l->rows_hi < UNPACK_MIN_ROWS)
 		return;
-	struct tile_unpacked of;
-	if (!tile_unpacked(l->job->target, l->panel.format, l->rounded.to, l->depth, &of))
+	struct tile_unpacked_bytes of;
+	if (!tile_unpacked_bytes(l->job->target, l->panel.format, l->rounded.to, l->depth, &of))
 		return;
 	if (matmul_by_steps(l) && KB_TILE_ROWS * MATMUL_PANEL / l->lanes > MATMUL_ACC_MAX)
 		return; /* short vectors: too many sums */

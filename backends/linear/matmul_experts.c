@@ -59,7 +59,7 @@ static void choose_block(struct experts *x)
 {
 	struct linear *l = &x->l;
 	int64_t rows = matmul_makes_rows(l) ? l->norm.rows
-	                                    : target_linear_rows(l->job->target, l->depth > 0 ? l->depth : 1);
+	                                    : target_gemm_mc(l->job->target, l->depth > 0 ? l->depth : 1);
 	rows = rows < LIST_MAX ? rows / l->mr * l->mr : LIST_MAX / l->mr * l->mr;
 	rows = rows > l->mr ? rows : l->mr;
 	x->list_rows = rows < l->rows_hi ? rows : l->rows_hi;

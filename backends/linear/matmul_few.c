@@ -32,8 +32,8 @@ static int64_t bytes_of_model(const struct linear *l)
 		return INT64_MAX;
 	for (size_t i = 0; i < m->weights.n; i++) {
 		const struct ir_type *t = m->weights.items[i]->type;
-		enum ir_format kept = ir_weight_kept(m->weights.items[i]);
-		int last = ir_format_has_codes(kept) ? t->rank - 1 : t->rank;
+		enum ir_format kept = ir_weight_stored_format(m->weights.items[i]);
+		int last = ir_format_is_quantized(kept) ? t->rank - 1 : t->rank;
 		int64_t bytes =
 		        ir_dtype_bytes(ir_format(kept)->dtype); /* DT_F32 where elements have 4 bytes */
 		if (last < t->rank)

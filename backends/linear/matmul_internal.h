@@ -12,10 +12,10 @@
 #include "backends/panel/panel.h"
 #include "ir/target/tile.h"
 
-#define MATMUL_PANEL    TILE_PANEL
+#define MATMUL_PANEL    PANEL_COLUMNS
 #define MATMUL_STRIP    TILE_PANELS_MAX /* panels that are walked over together at least; no tile is wider */
-#define MATMUL_ROWS_MAX TILE_ROWS_MAX
-#define MATMUL_ACC_MAX  TILE_SUMS_MAX
+#define MATMUL_ROWS_MAX TILE_MR_MAX
+#define MATMUL_ACC_MAX  TILE_ACC_MAX
 
 /* How columns of the result are divided. */
 struct matmul_columns {
@@ -31,17 +31,17 @@ struct matmul_columns {
 /* Norms of the group: of the rows of x, and of the rows of the result. */
 struct matmul_norms {
 	const struct ir_op *before; /* its result is x; NULL: x lies in memory */
-	struct kb_val at;           /* scratch [rows, tile_row_step(K)]: x of the open block */
+	struct kb_val at;           /* scratch [rows, tile_row_stride(K)]: x of the open block */
 	int64_t rows;
 	const struct ir_op *after; /* NULL: none */
 };
 
-/* round_rows before the product: x is codes or pairs of bf16 in scratch (tile_rounded_row), and products are those of
+/* round_rows before the product: x is codes or pairs of bf16 in scratch (activation_row_layout), and products are those of
  * integers or of bf16. */
 struct matmul_rounded {
 	const struct ir_op *round; /* its result is x, of the norm or in memory; NULL: x is f32 */
-	struct tile_rounding to;
-	struct tile_rounded_row row;
+	struct activation_quant to;
+	struct activation_row_layout row;
 	struct kb_val source; /* scratch f32 [K]: a row before it is rounded */
 };
 
@@ -65,7 +65,7 @@ struct matmul_copy {
 	struct panel panel; /* one of these */
 };
 
-/* What integers are multiplied as, for many rows (tile_unpacked). Halves of 16 bits: words of four bytes of rows and
+/* What integers are multiplied as, for many rows (tile_unpacked_bytes). Halves of 16 bits: words of four bytes of rows and
  * panels are two words, of bytes 0 and 2 and of bytes 1 and 3. Where matrix tiles multiply the steps: signed codes. */
 struct matmul_unpacked {
 	/* Scratch [rows][2][as many bytes as codes], or none; [panels][bytes]. No panels: tiles read codes as they lie. */
@@ -143,10 +143,10 @@ struct matmul_tile {
 struct linear matmul_new(struct kernel *g);
 /* Columns, K and panels of the matrix w [.., N, K]. False: their sizes are not known. matmul.c */
 bool matmul_find_panels(struct linear *l);
-/* Bytes of an element of K in a line of TILE_LINE bytes. */
+/* Bytes of an element of K in a line of PANEL_ROW_BYTES bytes. */
 static inline int64_t matmul_step_bytes(const struct linear *l)
 {
-	return TILE_LINE / l->panel.per_line;
+	return PANEL_ROW_BYTES / l->panel.per_line;
 }
 /* True: the code is compiled when a program starts (OpenCL), and is to be short before it is fast for every number of
  * rows. matmul_heights.c */
@@ -201,7 +201,7 @@ struct matmul_rounded_tile {
 	/* Where each panel begins, and the same again: the table of a codebook in tiles of more rows than panels, or
 	 * words of x, have the registers that would keep a line. */
 	struct kb_val panel[MATMUL_STRIP], again[MATMUL_STRIP];
-	struct tile_codes codes;
+	struct quant_panel_layout codes;
 	/* Of the step that is open: where its section begins, its first word of x, the word of weights of its first
 	 * line, from the beginning of a panel on. */
 	struct kb_val section, first, line;
@@ -239,13 +239,13 @@ void matmul_matrix_strip(const struct linear *l, const struct matmul_strip *s);
 /* Rounded rows go through matrix tiles. */
 static inline bool matmul_by_matrix(const struct linear *l)
 {
-	return l->rounded.round && tile_by_matrix(l->job->target, l->panel.format, l->rounded.to, l->depth);
+	return l->rounded.round && tile_uses_amx(l->job->target, l->panel.format, l->rounded.to, l->depth);
 }
 /* Each step of them does, where there are many. */
 static inline bool matmul_by_steps(const struct linear *l)
 {
 	return l->rounded.round &&
-	       tile_steps_by_matrix(l->job->target, l->panel.format, l->rounded.to, l->depth);
+	       tile_blocks_use_amx(l->job->target, l->panel.format, l->rounded.to, l->depth);
 }
 /* Those of the strip's tiles: 16 rows of one panel, unpacked. */
 static inline bool matmul_strip_by_steps(const struct linear *l, const struct matmul_strip *s)

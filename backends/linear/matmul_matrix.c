@@ -16,7 +16,7 @@
 #include "backends/linear/matmul_internal.h"
 
 #define LINES       KB_TILE_ROWS
-#define CHUNK_BYTES (LINES * TILE_LINE)
+#define CHUNK_BYTES (LINES * PANEL_ROW_BYTES)
 #define COLUMNS     2 /* panels side by side */
 #define SQUARES_ROWS \
 	4 /* of a tile at least: fewer rows are not worth putting words of weights beside each other */
@@ -64,7 +64,7 @@ void matmul_begin_matrix(struct linear *l)
 	        width = (int64_t)l->columns.halves * l->columns.strip * MATMUL_PANEL;
 	l->stage = (struct matmul_stage){.at = kb_ptr_add(k, l->job->scratch, kb_index(k, before), 0),
 	                                 .width = width};
-	l->stage.rows = (s->scratch - before) / (width * 4) / TILE_MATRIX_ROWS * TILE_MATRIX_ROWS;
+	l->stage.rows = (s->scratch - before) / (width * 4) / AMX_TILE_ROWS * AMX_TILE_ROWS;
 	l->matrix.config = kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4);
 	if (lines_of(l) % LINES > 0)
 		l->matrix.rest = kb_local(k, "rest", KB_I32, COLUMNS * CHUNK_BYTES / 4);
@@ -108,7 +108,7 @@ static void ask_ahead(const struct linear *l, const struct columns *c, const str
 	struct kb_val line = kb_mul(k, before, part->share), end = kb_add(k, line, part->share);
 	line = kb_loop(k, "ahead", line, end, 1, KB_NONEMPTY);
 	for (int p = 0; p < c->n; p++)
-		kb_prefetch_l2(k, part->next, kb_mul_const(k, line, TILE_LINE), p * l->panel.bytes);
+		kb_prefetch_l2(k, part->next, kb_mul_const(k, line, PANEL_ROW_BYTES), p * l->panel.bytes);
 	kb_end_loop(k);
 }
 
@@ -124,7 +124,7 @@ static void add_products(const struct linear *l, const struct columns *c, const 
 	                          .columns = c->n,
 	                          .x_step = row_bytes,
 	                          .x_apart = KB_TILE_ROWS * row_bytes,
-	                          .w_step = TILE_LINE,
+	                          .w_step = PANEL_ROW_BYTES,
 	                          .w_apart = l->panel.bytes};
 	struct kb_val x = kb_ptr_add(k, l->norm.at, kb_mul_const(k, row, row_bytes), 0);
 	struct kb_val sums = kb_ptr_add(k, c->sums, kb_mul_const(k, row, sums_step), 0);
@@ -133,7 +133,7 @@ static void add_products(const struct linear *l, const struct columns *c, const 
 	kb_else(k);
 	product_tiles_load(&t, sums, sums_step);
 	kb_end_if(k);
-	struct kb_val turn = kb_div_const(k, row, TILE_MATRIX_ROWS);
+	struct kb_val turn = kb_div_const(k, row, AMX_TILE_ROWS);
 	struct kb_val chunk = kb_loop(k, "chunk", part->from, part->to, 1, 0);
 	ask_ahead(l, c, part, turn, chunk);
 	struct kb_val words = kb_ptr_add(k, x, kb_mul_const(k, chunk, KB_TILE_BYTES), 0),
@@ -154,10 +154,10 @@ static void add_part(const struct linear *l, const struct columns *c, const stru
                      struct kb_val rows)
 {
 	struct kb *k = l->k;
-	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, TILE_MATRIX_ROWS, 0);
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, AMX_TILE_ROWS, 0);
 	if (l->rows_hi > KB_TILE_ROWS) {
 		kb_if(k, kb_cmp(k, KB_GT, kb_sub(k, rows, row), kb_index(k, KB_TILE_ROWS)));
-		add_products(l, c, part, row, TILE_MATRIX_ROWS);
+		add_products(l, c, part, row, AMX_TILE_ROWS);
 		kb_else(k);
 	}
 	add_products(l, c, part, row, KB_TILE_ROWS);
@@ -187,8 +187,8 @@ static void add_columns(const struct linear *l, const struct columns *c, struct 
 {
 	struct kb *k = l->k;
 	int64_t whole = whole_chunks(l), step = chunks_of_part(l);
-	struct kb_val tiles = kb_add_const(k, rows, TILE_MATRIX_ROWS - 1), end = kb_index(k, whole);
-	tiles = kb_max(k, kb_div_const(k, tiles, TILE_MATRIX_ROWS), kb_index(k, 1));
+	struct kb_val tiles = kb_add_const(k, rows, AMX_TILE_ROWS - 1), end = kb_index(k, whole);
+	tiles = kb_max(k, kb_div_const(k, tiles, AMX_TILE_ROWS), kb_index(k, 1));
 	struct part part = {.share = kb_bin(k, KB_DIV, kb_add_const(k, tiles, LINES - 1), tiles)};
 	copy_rest(l, c);
 	part.from = kb_loop(k, "part", kb_index(k, 0), kb_index(k, whole > 0 ? whole : 1), step, KB_NONEMPTY);
@@ -338,18 +338,18 @@ void matmul_steps_depth(const struct matmul_rounded_tile *c)
 	                         .rows = 1,
 	                         .columns = 1,
 	                         .x_step = l->rounded.row.bytes,
-	                         .w_step = TILE_LINE}};
+	                         .w_step = PANEL_ROW_BYTES}};
 	int64_t size = l->rounded.row.step, n = l->rounded.row.steps, rest = l->depth - (n - 1) * size;
 	add_step(&s, kb_index(k, 0), size);
 	struct kb_val step = kb_loop(k, "step", kb_index(k, 0), kb_index(k, n - 2), 1, 0);
-	product_tiles_store(&s.tiles, l->unpacked.sums, TILE_LINE);
+	product_tiles_store(&s.tiles, l->unpacked.sums, PANEL_ROW_BYTES);
 	add_step(&s, kb_add_const(k, step, 1), size);
 	scale_step(&s, step);
 	kb_end_loop(k);
-	product_tiles_store(&s.tiles, l->unpacked.sums, TILE_LINE);
+	product_tiles_store(&s.tiles, l->unpacked.sums, PANEL_ROW_BYTES);
 	add_step(&s, kb_index(k, n - 1), rest);
 	scale_step(&s, kb_index(k, n - 2));
-	product_tiles_store(&s.tiles, l->unpacked.sums, TILE_LINE);
+	product_tiles_store(&s.tiles, l->unpacked.sums, PANEL_ROW_BYTES);
 	scale_step(&s, kb_index(k, n - 1));
 }
 

@@ -71,7 +71,7 @@ static bool trace_slice(struct matmul_parts *p, const struct ir_op *op)
 {
 	const struct attrs_slice *a = op->attrs;
 	int64_t begin, size;
-	return ir_same(op->operands[0], eval_result(p->g->root)) &&
+	return ir_same_value(op->operands[0], eval_result(p->g->root)) &&
 	       a->axis == type_of(p, op->operands[0])->rank - 1 && ir_dim_is_const(a->begin, &begin) &&
 	       ir_dim_is_const(a->size, &size) && add_part(p, eval_result(op), begin, size);
 }
@@ -176,7 +176,8 @@ static bool has_slices(const struct kernel *g)
 {
 	const struct ir_region *r = g->job->group->region;
 	for (size_t i = 0; i < r->n_ops; i++)
-		if (r->ops[i]->code == OP_slice && ir_same(r->ops[i]->operands[0], eval_result(g->root)))
+		if (r->ops[i]->code == OP_slice &&
+		    ir_same_value(r->ops[i]->operands[0], eval_result(g->root)))
 			return true;
 	return false;
 }

@@ -8,7 +8,7 @@
  *   y += (sum of (w + zero) x - zero sum of x) (d_x d_w) + offset_w (d_x sum of x)
  *
  * where w is without what a block adds to its codes, which is taken from zero instead. Codes of 4 bits are so small that
- * products of a chunk of K are first added with 16 bits where that is faster (tile_adds_halves); the sums are the same.
+ * products of a chunk of K are first added with 16 bits where that is faster (tile_accumulates_i16); the sums are the same.
  *
  * Where the machine multiplies by an element of a vector, four words of each row of x are loaded at once. Where it
  * multiplies matrices of 2 x 2 words, tiles of several rows without steps are made of these: two rows of x times two
@@ -30,12 +30,12 @@ static struct kb_type words_of(const struct matmul_rounded_tile *c)
 static bool turns_codes(const struct linear *l)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
-	return ir_format_byte_most(l->panel.format) > 127 && caps->has_dot_s8s8 && !caps->has_dot_u8s8;
+	return ir_format_u8_max(l->panel.format) > 127 && caps->has_dot_s8s8 && !caps->has_dot_u8s8;
 }
 
 int matmul_codes_zero(const struct linear *l)
 {
-	return ir_format_byte_zero(l->panel.format) - (turns_codes(l) ? 128 : 0);
+	return ir_format_u8_zero_point(l->panel.format) - (turns_codes(l) ? 128 : 0);
 }
 
 static bool has_elements(const struct matmul_rounded_tile *c)
@@ -87,7 +87,7 @@ static bool is_by_parts(const struct matmul_rounded_tile *c)
 /* In halves of 16 bits, c->half. */
 static bool is_in_halves(const struct matmul_rounded_tile *c)
 {
-	return tile_adds_halves(c->l->job->target, c->l->panel.format);
+	return tile_accumulates_i16(c->l->job->target, c->l->panel.format);
 }
 
 static struct kb_val dot_codes(const struct matmul_rounded_tile *c, struct kb_val sum, struct kb_val w,
@@ -98,8 +98,8 @@ static struct kb_val dot_codes(const struct matmul_rounded_tile *c, struct kb_va
 		return kb_dot_u7s8_halves(k, sum, w, x);
 	if (turns_codes(c->l))
 		return kb_dot_s8s8(k, sum, w, x);
-	return ir_format_byte_most(c->l->panel.format) > 127 ? kb_dot_u8s8(k, sum, w, x)
-	                                                     : kb_dot_u7s8(k, sum, w, x);
+	return ir_format_u8_max(c->l->panel.format) > 127 ? kb_dot_u8s8(k, sum, w, x)
+	                                                  : kb_dot_u7s8(k, sum, w, x);
 }
 
 /* Codes of four bits of every byte, from bit `shift` on. Machines with products by element shift bytes, too. Look-ups need no
@@ -392,7 +392,7 @@ struct kb_val matmul_add_scaled(const struct matmul_rounded_tile *c, struct kb_v
 {
 	struct kb *k = c->l->k;
 	const struct products *p = c->p;
-	const struct tile_rounded_row *row = &c->l->rounded.row;
+	const struct activation_row_layout *row = &c->l->rounded.row;
 	struct kb_type type = KB_TYPE(KB_F32, c->l->lanes);
 	struct kb_val d = kb_load_splat(k, type, p->x[m], step, p->x_disp[m] + row->scales / 4);
 	struct kb_val both = kb_mul(k, d, s->scale);
@@ -455,7 +455,7 @@ static struct kb_val open_step(struct matmul_rounded_tile *c, struct kb_val step
 		struct kb_val bytes = kb_mul_const(k, section, c->codes.section_bytes);
 		c->section = kb_ptr_add(k, c->w, bytes, 0);
 	}
-	int64_t per_element = TILE_PANEL / c->l->panel.per_line;
+	int64_t per_element = PANEL_COLUMNS / c->l->panel.per_line;
 	c->first = kb_mul_const(k, step, size / 4);
 	c->line = kb_add(k, line, kb_mul_const(k, in_section, size * per_element));
 	ask_for_head(c, in_section);
@@ -514,12 +514,12 @@ static void add_step(struct matmul_rounded_tile *c, struct kb_val step, int64_t 
 void matmul_integer_depth(struct matmul_rounded_tile *c)
 {
 	struct kb *k = c->l->k;
-	const struct tile_rounded_row *row = &c->l->rounded.row;
+	const struct activation_row_layout *row = &c->l->rounded.row;
 	int64_t whole = c->l->depth / row->step, rest = c->l->depth % row->step;
 	if (c->unpacked_w.id) /* codes of what is widened next: no step of K reads any */
 		matmul_steps_ahead(c->l, c->ahead, kb_index(k, 0), c->l->depth);
 	find_panels(c);
-	c->codes = tile_codes(c->l->panel.format, c->l->depth);
+	c->codes = quant_panel_layout(c->l->panel.format, c->l->depth);
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		c->sum[i] = kb_var(k, "dot", words_of(c), (struct kb_val){0});
 	for (int i = 0; is_in_halves(c) && i < c->p->rows * c->p->vectors; i++)
@@ -579,7 +579,7 @@ static void add_bf16_squares(const struct matmul_rounded_tile *c, int64_t lines)
 void matmul_bf16_depth(struct matmul_rounded_tile *c)
 {
 	struct kb *k = c->l->k;
-	int64_t lines = tile_lines(DT_BF16, c->l->depth);
+	int64_t lines = panel_row_count(DT_BF16, c->l->depth);
 	int turn = c->p->rows * c->p->vectors <= SUMS_FEW ? TURN : has_elements(c) ? MATMUL_WORDS : 1;
 	int64_t whole = lines / turn * turn;
 	find_panels(c);

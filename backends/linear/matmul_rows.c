@@ -23,13 +23,12 @@ static bool find_rounding(struct linear *l, const struct ir_op *op)
 {
 	const struct kb_tensor *w = &l->w->t;
 	const struct attrs_round_rows *a = op->attrs;
-	struct tile_rounding to = {.bf16 = a->to == ROUND_bf16, .block = a->block};
+	struct activation_quant to = {.bf16 = a->to == ROUND_bf16, .block = a->block};
 	int64_t depth = w->size[w->rank - 1].c;
-	if (!w->size[w->rank - 1].is_const || l->job->items > 1 ||
-	    tile_rounded_step(w->format, to, depth) < 0)
+	if (!w->size[w->rank - 1].is_const || l->job->items > 1 || quant_dot_block(w->format, to, depth) < 0)
 		return false;
-	l->rounded =
-	        (struct matmul_rounded){.round = op, .to = to, .row = tile_rounded_row(w->format, to, depth)};
+	l->rounded = (struct matmul_rounded){
+	        .round = op, .to = to, .row = activation_row_layout(w->format, to, depth)};
 	return true;
 }
 
@@ -59,13 +58,13 @@ bool matmul_find_rows(struct linear *l)
 
 static int64_t row_bytes(const struct linear *l)
 {
-	return l->rounded.round ? l->rounded.row.bytes : 4 * tile_row_step(l->depth);
+	return l->rounded.round ? l->rounded.row.bytes : 4 * tile_row_stride(l->depth);
 }
 
 /* Behind those of the block, which tiles of always as many rows read. */
 static int64_t spare_rows(const struct linear *l)
 {
-	return matmul_by_matrix(l) ? TILE_MATRIX_SPARE : 0;
+	return matmul_by_matrix(l) ? AMX_OVERREAD_ROWS : 0;
 }
 
 int64_t matmul_rows_bytes(const struct linear *l)
@@ -86,7 +85,7 @@ bool matmul_place_rows(struct linear *l)
 		return false;
 	l->norm.rows = s->br;
 	l->norm.at = l->job->scratch;
-	int64_t stage = matmul_by_matrix(l) ? TILE_MATRIX_STAGE(s->br) : 0;
+	int64_t stage = matmul_by_matrix(l) ? AMX_C_BUFFER_BYTES(s->br) : 0;
 	if (l->rounded.round && matmul_rows_bytes(l) > s->scratch - stage)
 		return false;
 	l->rounded.source = kb_ptr_add(l->k, l->norm.at, kb_index(l->k, bytes), 0);
@@ -157,7 +156,7 @@ static struct kb_val reduce(const struct span *s, enum kb_bin op)
 static void emit_step(struct span *s, struct kb_val step, struct kb_val scale)
 {
 	struct kb *k = s->l->k;
-	const struct tile_rounded_row *row = &s->l->rounded.row;
+	const struct activation_row_layout *row = &s->l->rounded.row;
 	const struct ir_format_desc *d = ir_format(s->l->panel.format);
 	s->acc = kb_var(k, "codes", KB_TYPE(KB_I32, s->lanes), kb_splat(k, kb_i32(k, 0), s->lanes));
 	walk_span(s, store_codes);
@@ -243,7 +242,7 @@ static void emit_norm(const struct linear *l, struct kb_val first, struct kb_val
 	                            .first = first,
 	                            .end = end,
 	                            .to = to,
-	                            .step = tile_row_step(l->depth)};
+	                            .step = tile_row_stride(l->depth)};
 	rowwise_norm_rows(l->eval, &rows);
 }
 

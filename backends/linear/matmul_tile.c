@@ -73,7 +73,7 @@ static void find_made_rows(const struct linear *l, struct accumulators *a)
 {
 	struct kb *k = l->k;
 	struct kb_val row = kb_sub(k, a->tile->row, a->strip->row);
-	int64_t step = l->rounded.round ? l->rounded.row.bytes / 4 : tile_row_step(l->depth);
+	int64_t step = l->rounded.round ? l->rounded.row.bytes / 4 : tile_row_stride(l->depth);
 	struct kb_val first = kb_ptr_add(k, l->norm.at, kb_mul_const(k, row, step * 4), 0);
 	for (int m = 0; m < a->tile->rows; m++) {
 		a->p.x[m] = first;

@@ -41,8 +41,8 @@ static void on_diagnostic(LLVMDiagnosticInfoRef info, void *user)
 {
 	struct codegen *g = user;
 	if (LLVMGetDiagInfoSeverity(info) == LLVMDSRemark)
-		progress_tell(g->replay.options->progress, g->stage, "functions", ++g->n_done,
-		              kb_func_count(g->replay.record));
+		progress_report(g->replay.options->progress, g->stage, "functions", ++g->n_done,
+		                kb_func_count(g->replay.record));
 	if (LLVMGetDiagInfoSeverity(info) != LLVMDSError)
 		return;
 	char *text = LLVMGetDiagInfoDescription(info);
@@ -100,7 +100,7 @@ static void create_machine(struct codegen *g)
 	LLVMCodeGenOptLevel effort =
 	        level == 0 && o->target->arch == ARCH_AARCH64 ? LLVMCodeGenLevelLess : levels[level];
 	char features[TARGET_FEATURES_BYTES];
-	target_features_text(o->target, features);
+	target_features_string(o->target, features);
 	g->machine = LLVMCreateTargetMachine(target, triple, o->target->llvm_cpu, features, effort,
 	                                     LLVMRelocPIC, LLVMCodeModelSmall);
 	if (!g->machine)

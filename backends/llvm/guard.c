@@ -62,7 +62,7 @@ static void on_new(void)
 {
 	if (guard.is_active)
 		go_back(ENDED_MEMORY, "");
-	memory_refused(0);
+	memory_failed(0);
 }
 
 static void on_bad_alloc(void *user, const char *why, bool is_crash_wanted)
@@ -99,7 +99,7 @@ static enum tfmc_status report(struct diag_context *cx, enum ending how)
 		return TFMC_INTERNAL;
 	switch (how) {
 	case ENDED_NOT: return TFMC_OK;
-	case ENDED_MEMORY: memory_refused(0); return TFMC_NO_MEMORY;
+	case ENDED_MEMORY: memory_failed(0); return TFMC_NO_MEMORY;
 	case ENDED_FATAL: diag_error(cx, LOC_NONE, DIAG_INTERNAL, "LLVM: %s", guard.why); break;
 	case ENDED_CRASH:
 		diag_error(cx, LOC_NONE, DIAG_INTERNAL, "%s while code was generated", guard.why);

@@ -41,10 +41,10 @@ struct call {
 static enum tfmc_status report(struct diag_context *cx, const char *text)
 {
 	if (llvm_says_memory(text)) {
-		memory_refused(0);
+		memory_failed(0);
 		return TFMC_NO_MEMORY;
 	}
-	diag_environment(cx, LOC_NONE, DIAG_TARGET, "the code cannot be loaded into memory: %s", text);
+	diag_environment_error(cx, LOC_NONE, DIAG_TARGET, "the code cannot be loaded into memory: %s", text);
 	return TFMC_IO;
 }
 

@@ -86,7 +86,7 @@ static const struct target *target_of(const struct replay_module *m, const struc
 static void features_attribute(const struct replay_module *m, LLVMValueRef fn, const struct target *t)
 {
 	char features[TARGET_FEATURES_BYTES];
-	target_features_text(t, features);
+	target_features_string(t, features);
 	if (features[0])
 		text_attribute(m, fn, "target-features", features);
 }

@@ -192,7 +192,7 @@ static enum tfmc_status to_c(struct object *o, const struct buf *blob, struct ba
 	struct cfamily_options options = {.dialect = CFAMILY_C, .index_bits = 64, .data = &weights};
 	options.n_data = o->embedded ? 1 : 0;
 	const char *cpu = o->target->llvm_cpu;
-	bool any = !strcmp(cpu, target_least(o->target->arch)->llvm_cpu);
+	bool any = !strcmp(cpu, target_baseline(o->target->arch)->llvm_cpu);
 	options.title = arena_printf(
 	        o->arena, "%s as C, for %s.h and tfmc_rt.h; made for %s: vectors of %d floats%s%s.", o->name,
 	        o->name, o->target->name, o->target->lanes,
@@ -341,7 +341,7 @@ enum tfmc_status backend_compile_variants(struct diag_context *cx, const struct 
 		object_init(&all[i], cx, &arena, variants[i].planned, variants[i].target, options);
 		if (n > 1)
 			all[i].prefix =
-			        arena_printf(&arena, "%s.%s", all[i].name, target_level(all[i].target));
+			        arena_printf(&arena, "%s.%s", all[i].name, target_level_name(all[i].target));
 		all[i].all = all;
 		all[i].n_all = n;
 	}

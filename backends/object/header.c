@@ -234,7 +234,7 @@ static void print_variants(struct writer *w)
 	        "/* Variants of the code, for tfmc_config.variants; what runs where init is called. */\n");
 	for (size_t i = 0; i < o->n_all; i++)
 		buf_printf(w->out, "#define %s_VARIANT_%s %uu /* %s */\n", w->upper,
-		           upper_of(o, target_level(o->all[i].target)), 1u << i, o->all[i].target->name);
+		           upper_of(o, target_level_name(o->all[i].target)), 1u << i, o->all[i].target->name);
 	buf_str(w->out, "\n");
 }
 

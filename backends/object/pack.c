@@ -5,7 +5,7 @@
  * they are kept as, everything else as i32.
  *   row      the elements in order
  *   panel16  a matrix [N, K] as [ceil(N/16)][K][16], rows beyond N zero; bf16:
- * [ceil(N/16)][ceil(K/2)][16][2], f16: [ceil(N/16)][K rounded up to even][16]; codes: struct tile_codes
+ * [ceil(N/16)][ceil(K/2)][16][2], f16: [ceil(N/16)][K rounded up to even][16]; codes: struct quant_panel_layout
  */
 #include "backends/object/internal.h"
 
@@ -15,7 +15,7 @@
 #include "ir/support/memory.h"
 #include "ir/target/tile.h"
 
-#define PANEL       TILE_PANEL
+#define PANEL       PANEL_COLUMNS
 #define BLOCK       65536 /* elements of a unit, at least one panel */
 #define COLUMNS_MAX (1 << 22)
 #define COPIED      (1u << 20) /* bytes at once */
@@ -65,7 +65,7 @@ struct worker {
 	struct room values;   /* f64, before they are rounded */
 	struct room elements; /* as they lie in memory, row by row */
 	struct room packed;   /* elements in the order of the kernels */
-	struct weight_codes codes;
+	struct weight_quants codes;
 	int64_t codes_rows;
 	int64_t not_finite; /* the first element of the unit that is not, counted in the weight; -1: none */
 };
@@ -85,7 +85,7 @@ static void release(struct worker *k)
 	memory_free(k->values.at);
 	memory_free(k->elements.at);
 	memory_free(k->packed.at);
-	weight_codes_release(&k->codes);
+	weight_quants_free(&k->codes);
 }
 
 /* ---- elements that are not finite ---- */
@@ -172,7 +172,7 @@ static void warn_wide(struct packer *p, const struct ir_weight *w, int64_t at)
 /* Elements [begin, begin + n) as they lie in k->elements. */
 static void check_elements(struct worker *k, const struct ir_weight *w, int64_t begin, int64_t n)
 {
-	enum ir_dtype t = ir_format(ir_weight_kept(w))->dtype;
+	enum ir_dtype t = ir_format(ir_weight_stored_format(w))->dtype;
 	bool is_float = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT &&
 	                (t == DT_F32 || t == DT_BF16 || t == DT_F16);
 	int64_t at = is_float ? first_wide(t, k->elements.at, n) : -1;
@@ -181,11 +181,11 @@ static void check_elements(struct worker *k, const struct ir_weight *w, int64_t 
 }
 
 /* Scales of n rows of codes, the first of which begins at element `begin`. */
-static void check_codes(struct worker *k, const struct weight_codes *rows, int64_t begin, int64_t n)
+static void check_codes(struct worker *k, const struct weight_quants *rows, int64_t begin, int64_t n)
 {
 	const struct ir_format_desc *d = ir_format(rows->format);
 	int64_t block = d->block > 0 ? d->block : rows->k, blocks = ir_format_blocks(rows->format, rows->k);
-	int64_t supers = ir_format_supers(rows->format, rows->k);
+	int64_t supers = ir_format_super_blocks(rows->format, rows->k);
 	const struct {
 		const float *numbers;
 		int64_t each, of; /* numbers of a row, elements of one */
@@ -208,7 +208,7 @@ static enum tfmc_status eval_elements(struct worker *k, const struct unit *u)
 	bool is_float = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT;
 	if (!reserve(&k->elements, n * (int64_t)sizeof(uint32_t)))
 		return TFMC_NO_MEMORY;
-	struct wexpr_out out = {.at = k->elements.at, .dtype = ir_format(ir_weight_kept(w))->dtype};
+	struct wexpr_out out = {.at = k->elements.at, .dtype = ir_format(ir_weight_stored_format(w))->dtype};
 	if (w->type->dtype == DT_F32) {
 		TFMC_TRY(wexpr_eval_to(k->cx, w->init, k->source, u->begin, n, out));
 	} else {
@@ -278,7 +278,7 @@ static enum tfmc_status pack_panels(struct worker *k, const struct unit *u, int6
 {
 	const struct ir_weight *w = u->place->weight;
 	enum ir_dtype t = ir_format(w->format)->dtype;
-	int64_t panels = (u->rows + PANEL - 1) / PANEL, words = tile_lines(t, u->columns) * PANEL;
+	int64_t panels = (u->rows + PANEL - 1) / PANEL, words = panel_row_count(t, u->columns) * PANEL;
 	int64_t pitch = u->columns * weight_element_bytes(w);
 	*bytes = panels * words * (int64_t)sizeof(uint32_t);
 	TFMC_TRY(eval_elements(k, u));
@@ -328,8 +328,8 @@ static struct stored stored_codes(const struct ir_format_desc *d)
 }
 
 /* Up to GROUP elements of column c. */
-TFMC_EACH_WIDTH static void put_codes(const struct stored *s, int bits, const int8_t *codes, int64_t n,
-                                      int shift, int64_t c, uint8_t *to)
+TFMC_MULTIVERSION static void put_codes(const struct stored *s, int bits, const int8_t *codes, int64_t n,
+                                        int shift, int64_t c, uint8_t *to)
 {
 	int8_t code[GROUP] = {0};
 	uint8_t out[GROUP] = {0};
@@ -347,7 +347,7 @@ TFMC_EACH_WIDTH static void put_codes(const struct stored *s, int bits, const in
 	for (int i = 0; bits == 4 && i < GROUP / 2; i++)
 		out[i] = (uint8_t)(out[i] | out[i + GROUP / 2] << 4);
 	for (int64_t i = 0; i < (bits == 4 ? 4 : (n + 3) / 4); i++)
-		memcpy(to + i * TILE_LINE + 4 * c, out + 4 * i, 4);
+		memcpy(to + i * PANEL_ROW_BYTES + 4 * c, out + 4 * i, 4);
 }
 
 /* Numbers [from, from + n) of a column times `unit`, 16 apart. */
@@ -365,29 +365,29 @@ static void put_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *num
 }
 
 /* Elements [from, from + n) of a row, which are those of the section at `to`. */
-static void put_section(const struct tile_codes *at, const struct stored *stored,
-                        const struct weight_codes *row, int64_t from, int64_t n, int64_t c, uint8_t *to)
+static void put_section(const struct quant_panel_layout *at, const struct stored *stored,
+                        const struct weight_quants *row, int64_t from, int64_t n, int64_t c, uint8_t *to)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
 	int64_t block = d->block > 0 ? from / d->block : 0, blocks = ir_format_blocks(row->format, n);
-	int64_t super = block / d->super, supers = ir_format_supers(row->format, n);
+	int64_t super = block / d->super, supers = ir_format_super_blocks(row->format, n);
 	enum ir_dtype t = d->super > 1 ? DT_I8 : d->scale;
 	for (int64_t k = 0; k < n; k += GROUP) {
-		int shift = d->shift > 0 ? weight_codes_shift(row, (from + k) / d->block) : 0;
+		int shift = d->shift > 0 ? weight_block_shift(row, (from + k) / d->block) : 0;
 		put_codes(stored, d->bits, row->codes + from + k, n - k < GROUP ? n - k : GROUP, shift, c,
-		          to + at->lines + k / GROUP * d->bits * TILE_LINE);
+		          to + at->lines + k / GROUP * d->bits * PANEL_ROW_BYTES);
 	}
-	put_column(t, to + at->scales, c, row->scales, block, blocks, d->shift > 0 ? FORMAT_SHIFT_UNIT : 1);
+	put_column(t, to + at->scales, c, row->scales, block, blocks, d->shift > 0 ? FORMAT_SHIFT_SCALE : 1);
 	put_column(t, to + at->offsets, c, row->offsets, block, blocks, 1);
 	put_column(d->scale, to + at->super_scales, c, row->super_scales, super, supers, 1);
 	put_column(d->scale, to + at->super_offsets, c, row->super_offsets, super, supers, 1);
 }
 
 /* n rows of codes as one panel. */
-static void turn_codes(const struct weight_codes *rows, int64_t n, uint8_t *to)
+static void turn_codes(const struct weight_quants *rows, int64_t n, uint8_t *to)
 {
 	const struct ir_format_desc *d = ir_format(rows->format);
-	const struct tile_codes at = tile_codes(rows->format, rows->k);
+	const struct quant_panel_layout at = quant_panel_layout(rows->format, rows->k);
 	const struct stored stored = stored_codes(d);
 	uint8_t *end = to + at.bytes, zero = (uint8_t)(d->bits == 8 ? d->zero : d->zero * 17);
 	memset(to, d->codebook ? 0 : zero, (size_t)at.bytes);
@@ -395,7 +395,7 @@ static void turn_codes(const struct weight_codes *rows, int64_t n, uint8_t *to)
 		int64_t left = rows->k - from, length = left < at.section ? left : at.section;
 		memset(to, 0, (size_t)at.lines);
 		for (int64_t c = 0; c < n; c++) {
-			const struct weight_codes row = weight_codes_from(rows, c);
+			const struct weight_quants row = weight_quants_from_row(rows, c);
 			put_section(&at, &stored, &row, from, length, c, to);
 		}
 	}
@@ -406,15 +406,16 @@ static bool reserve_codes(struct worker *k, enum ir_format f, int64_t columns, i
 {
 	if (k->codes.scales && k->codes.format == f && k->codes.k == columns && k->codes_rows >= rows)
 		return true;
-	weight_codes_release(&k->codes);
+	weight_quants_free(&k->codes);
 	k->codes_rows = rows;
-	return weight_codes_alloc(&k->codes, f, columns, rows);
+	return weight_quants_alloc(&k->codes, f, columns, rows);
 }
 
 static enum tfmc_status pack_codes(struct worker *k, const struct unit *u, int64_t *bytes)
 {
 	const struct ir_weight *w = u->place->weight;
-	int64_t panel = tile_codes(w->format, u->columns).bytes, panels = (u->rows + PANEL - 1) / PANEL;
+	int64_t panel = quant_panel_layout(w->format, u->columns).bytes,
+	        panels = (u->rows + PANEL - 1) / PANEL;
 	*bytes = panels * panel;
 	if (!reserve_codes(k, w->format, u->columns, u->rows) || !reserve(&k->packed, *bytes + 1))
 		return TFMC_NO_MEMORY;
@@ -422,7 +423,7 @@ static enum tfmc_status pack_codes(struct worker *k, const struct unit *u, int64
 	                       (struct wexpr_out){.codes = k->codes}));
 	check_codes(k, &k->codes, u->begin, u->rows);
 	for (int64_t i = 0; i < panels; i++) {
-		const struct weight_codes rows = weight_codes_from(&k->codes, i * PANEL);
+		const struct weight_quants rows = weight_quants_from_row(&k->codes, i * PANEL);
 		int64_t n = u->rows - i * PANEL < PANEL ? u->rows - i * PANEL : PANEL;
 		turn_codes(&rows, n, (uint8_t *)k->packed.at + i * panel);
 	}
@@ -439,7 +440,8 @@ static enum tfmc_status pack_unit(struct worker *k, const struct unit *u, const 
 	if (!ir_weight_has_value(k->cx, w))
 		return TFMC_INVALID;
 	if (w->encoding == ENC_PANEL16) {
-		TFMC_TRY(ir_format_has_codes(w->format) ? pack_codes(k, u, bytes) : pack_panels(k, u, bytes));
+		TFMC_TRY(ir_format_is_quantized(w->format) ? pack_codes(k, u, bytes)
+		                                           : pack_panels(k, u, bytes));
 		*out = k->packed.at;
 		return TFMC_OK;
 	}
@@ -490,8 +492,8 @@ static enum tfmc_status put(struct packer *p, const void *bytes, size_t n)
 	if (also && n && !also->write_at(also->user, TFMC_WEIGHTS_DATA + p->at, bytes, n))
 		return TFMC_IO;
 	p->at += n;
-	progress_tell(p->object->options->progress, "packing weights", NULL, p->at,
-	              (uint64_t)p->object->weights.bytes);
+	progress_report(p->object->options->progress, "packing weights", NULL, p->at,
+	                (uint64_t)p->object->weights.bytes);
 	return TFMC_OK;
 }
 
@@ -570,7 +572,8 @@ static enum tfmc_status check_weights(struct packer *p)
 	const struct weight_list *all = &p->object->weights;
 	for (size_t i = 0; i < all->n; i++) {
 		const struct weight_place *w = &all->items[i];
-		bool is_plain = w->weight->encoding == ENC_PANEL16 && !ir_format_has_codes(w->weight->format);
+		bool is_plain =
+		        w->weight->encoding == ENC_PANEL16 && !ir_format_is_quantized(w->weight->format);
 		if (is_plain && w->columns > COLUMNS_MAX) {
 			diag_error(p->object->cx, w->weight->loc.at, DIAG_LIMIT,
 			           "weight '%s' has rows of %lld elements", w->weight->name,
@@ -625,7 +628,7 @@ enum tfmc_status pack_copy(struct object *o, const struct backend_sink *sink, ui
 		if (!sink->write_at(sink->user, base + at, from + at, (size_t)n))
 			return TFMC_IO;
 		at += n;
-		progress_tell(o->options->progress, "copying weights", NULL, at, packed->bytes);
+		progress_report(o->options->progress, "copying weights", NULL, at, packed->bytes);
 	}
 	return TFMC_OK;
 }

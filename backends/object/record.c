@@ -93,8 +93,8 @@ static uint64_t put_dims(struct writer *w)
 static int64_t turns_of(const struct ir_func *f, const struct ir_op *group)
 {
 	int64_t n = 1;
-	for (const struct ir_op *op = ir_info(f, group->results[0])->region->owner; op;
-	     op = ir_info(f, op->results[0])->region->owner)
+	for (const struct ir_op *op = ir_value_info(f, group->results[0])->region->owner; op;
+	     op = ir_value_info(f, op->results[0])->region->owner)
 		if (op->code == OP_repeat)
 			n *= ((const struct attrs_repeat *)op->attrs)->count;
 	return n;
@@ -108,7 +108,7 @@ static const struct ir_dim *group_flops(const struct object *o, const struct ir_
 	const struct ir_dim *sum = ir_dim_const(dims, 0);
 	for (size_t i = 0; i < group->region->n_ops; i++) {
 		const struct ir_op *op = group->region->ops[i];
-		const struct ir_dim *flops = ir_op_flops(o->module, f, op, PRODUCTS_ALL);
+		const struct ir_dim *flops = ir_op_flops(o->module, f, op, MAC_ALL);
 		if (op->code == OP_attention && ir_is_state_slice(f, op->operands[1]))
 			flops = ir_dim_floordiv(dims, flops, 4);
 		sum = ir_dim_add(dims, sum, flops);
@@ -271,7 +271,7 @@ static uint64_t put_variants(struct writer *w)
 static void need_system(const struct object *o, uint64_t system[TARGET_SYSTEM_WORDS])
 {
 	for (size_t i = 0; i < o->n_all && !o->is_text; i++) {
-		const struct target_needs needs = object_needs(&o->all[i]);
+		const struct target_requirements needs = object_needs(&o->all[i]);
 		for (int w = 0; w < TARGET_SYSTEM_WORDS; w++)
 			system[w] |= needs.system[w];
 	}

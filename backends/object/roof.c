@@ -23,29 +23,29 @@
 #define TILE_DOTS   4 /* of a step */
 #define READ        "tfmc_roof_read"
 
-static const char *const multiply_names[PRODUCTS_ALL] = {"tfmc_roof_f32", "tfmc_roof_int8", "tfmc_roof_bf16"};
+static const char *const multiply_names[MAC_ALL] = {"tfmc_roof_f32", "tfmc_roof_int8", "tfmc_roof_bf16"};
 
-static bool has_tiles(const struct target *t, enum ir_products kind)
+static bool has_tiles(const struct target *t, enum ir_mac_type kind)
 {
-	return kind != PRODUCTS_F32 && target_has(t, FEATURE_AMX_TILE);
+	return kind != MAC_F32 && target_has(t, FEATURE_AMX_TILE);
 }
 
-static struct kb_val grow(struct kb *k, enum ir_products kind, struct kb_val sum, struct kb_val x)
+static struct kb_val grow(struct kb *k, enum ir_mac_type kind, struct kb_val sum, struct kb_val x)
 {
 	switch (kind) {
-	case PRODUCTS_F32: return kb_fma(k, sum, x, x);
-	case PRODUCTS_INT8: return kb_dot_u8s8(k, sum, x, x);
-	case PRODUCTS_BF16: return kb_dot_bf16(k, sum, x, x);
-	case PRODUCTS_ALL: break;
+	case MAC_F32: return kb_fma(k, sum, x, x);
+	case MAC_INT8: return kb_dot_u8s8(k, sum, x, x);
+	case MAC_BF16: return kb_dot_bf16(k, sum, x, x);
+	case MAC_ALL: break;
 	}
 	return sum;
 }
 
 /* Sums of n steps; x is 1, or small codes, so that values stay small and unknown to the compiler. */
-static void record_multiply(struct kb_module *m, int lanes, enum ir_products kind)
+static void record_multiply(struct kb_module *m, int lanes, enum ir_mac_type kind)
 {
-	struct kb_type t = KB_TYPE(kind == PRODUCTS_INT8 ? KB_I32 : KB_F32, lanes);
-	struct kb_type words = KB_TYPE(kind == PRODUCTS_F32 ? KB_F32 : KB_I32, lanes);
+	struct kb_type t = KB_TYPE(kind == MAC_INT8 ? KB_I32 : KB_F32, lanes);
+	struct kb_type words = KB_TYPE(kind == MAC_F32 ? KB_F32 : KB_I32, lanes);
 	struct kb *k = kb_begin(m, multiply_names[kind], KB_EXPORTED, KB_VOID);
 	struct kb_var sum[CHAINS];
 	struct kb_val data = kb_param(k, "data", KB_PTR_T, 0), n = kb_param(k, "n", KB_INDEX_T, 0);
@@ -62,14 +62,14 @@ static void record_multiply(struct kb_module *m, int lanes, enum ir_products kin
 }
 
 /* Two by two sums, of whole tiles of zeros. */
-static void record_tiles(struct kb_module *m, enum ir_products kind)
+static void record_tiles(struct kb_module *m, enum ir_mac_type kind)
 {
 	struct kb *k = kb_begin(m, multiply_names[kind], KB_EXPORTED, KB_VOID);
 	struct kb_val data = kb_param(k, "data", KB_PTR_T, 0), n = kb_param(k, "n", KB_INDEX_T, 0);
 	kb_tile_config_products(k, data, KB_TILE_BYTES);
 	kb_loop(k, "i", kb_index(k, 0), n, 1, 0);
 	for (int i = 0; i < TILE_DOTS; i++)
-		kb_tile_dot(k, kind == PRODUCTS_BF16 ? KB_DOT_BF16 : KB_DOT_U8S8, i, KB_TILE_WEIGHTS + i % 2,
+		kb_tile_dot(k, kind == MAC_BF16 ? KB_DOT_BF16 : KB_DOT_U8S8, i, KB_TILE_WEIGHTS + i % 2,
 		            KB_TILE_X + i / 2);
 	kb_end_loop(k);
 	kb_tile_release(k);
@@ -77,9 +77,9 @@ static void record_tiles(struct kb_module *m, enum ir_products kind)
 }
 
 /* Operations of a step. */
-static double step_flops(const struct target *t, enum ir_products kind)
+static double step_flops(const struct target *t, enum ir_mac_type kind)
 {
-	static const int of_word[PRODUCTS_ALL] = {1, 4, 2};
+	static const int of_word[MAC_ALL] = {1, 4, 2};
 	int tile = KB_TILE_ROWS * KB_TILE_ROWS * (KB_TILE_BYTES / 4);
 	return 2.0 * of_word[kind] * (has_tiles(t, kind) ? TILE_DOTS * tile : CHAINS * t->lanes);
 }
@@ -171,7 +171,7 @@ static void measure(const struct backend_roof_options *o, struct backend_jit *ji
 	void *read = backend_jit_symbol(jit, READ);
 	memcpy(&w.read, &read, sizeof(read));
 	*out = (struct backend_roof){0};
-	for (enum ir_products kind = 0; kind < PRODUCTS_ALL; kind++) {
+	for (enum ir_mac_type kind = 0; kind < MAC_ALL; kind++) {
 		void *multiply = backend_jit_symbol(jit, multiply_names[kind]);
 		memcpy(&w.multiply, &multiply, sizeof(multiply));
 		if (multiply)
@@ -197,7 +197,7 @@ enum tfmc_status backend_roof(struct diag_context *cx, const struct backend_roof
 	buf_init(&object);
 	struct kb_module *m = kb_module_create(&arena, &caps);
 	if (m) {
-		for (enum ir_products kind = 0; kind < PRODUCTS_ALL; kind++) {
+		for (enum ir_mac_type kind = 0; kind < MAC_ALL; kind++) {
 			if (o->products[kind] && has_tiles(target, kind))
 				record_tiles(m, kind);
 			else if (o->products[kind])

@@ -58,11 +58,11 @@ static struct kb_val block_numbers(struct kb *k, const struct panel *p, struct l
                                    int lanes)
 {
 	const struct ir_format_desc *d = ir_format(p->format);
-	struct kb_val width = kb_index(k, TILE_PANEL), first = kb_add(k, kb_mul(k, b, width), column);
+	struct kb_val width = kb_index(k, PANEL_COLUMNS), first = kb_add(k, kb_mul(k, b, width), column);
 	enum kb_scalar s = scalar_of(d->scale);
 	if (d->super == 1) {
 		struct kb_val v = load_numbers(k, at, s, panel + level.blocks, first, disp, lanes);
-		return d->shift > 0 ? kb_mul(k, v, splat_f32(k, 1.0f / FORMAT_SHIFT_UNIT, lanes)) : v;
+		return d->shift > 0 ? kb_mul(k, v, splat_f32(k, 1.0f / FORMAT_SHIFT_SCALE, lanes)) : v;
 	}
 	struct kb_val v = load_numbers(k, at, KB_I8, panel + level.blocks, first, disp, lanes);
 	struct kb_val super = kb_div_const(k, b, d->super);
@@ -70,7 +70,7 @@ static struct kb_val block_numbers(struct kb *k, const struct panel *p, struct l
 	return kb_mul(k, v, load_numbers(k, at, s, panel + level.supers, first, disp, lanes));
 }
 
-static struct level scales_of(const struct tile_codes *t)
+static struct level scales_of(const struct quant_panel_layout *t)
 {
 	return (struct level){t->scales, t->super_scales};
 }
@@ -80,10 +80,10 @@ static struct kb_val block_shift(struct kb *k, const struct panel *p, int64_t sc
                                  struct kb_val b, struct kb_val column, int64_t disp, int lanes)
 {
 	const struct ir_format_desc *d = ir_format(p->format);
-	struct kb_val first = kb_add(k, kb_mul_const(k, b, TILE_PANEL), column);
+	struct kb_val first = kb_add(k, kb_mul_const(k, b, PANEL_COLUMNS), column);
 	struct kb_val bits = kb_load(k, KB_TYPE(KB_I16, lanes), at, first, scales / 2 + disp, 0);
 	bits = kb_bin(k, KB_AND, bits, kb_cvt(k, splat_i32(k, (1 << d->shift) - 1, lanes), KB_I16));
-	return kb_sub(k, bits, kb_cvt(k, splat_i32(k, ir_format_shift_zero(d), lanes), KB_I16));
+	return kb_sub(k, bits, kb_cvt(k, splat_i32(k, ir_format_shift_bias(d), lanes), KB_I16));
 }
 
 /* Offsets of columns from column + disp on; none: the format has none. Those of shifts are exact. */
@@ -91,7 +91,7 @@ static struct kb_val block_offset(struct kb *k, const struct panel *p, struct kb
                                   struct kb_val b, struct kb_val column, int64_t disp, int lanes)
 {
 	const struct ir_format_desc *d = ir_format(p->format);
-	const struct tile_codes t = tile_codes(p->format, p->depth);
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
 	struct level offsets = {t.offsets, t.super_offsets};
 	if (d->has_offset)
 		return block_numbers(k, p, offsets, at, panel, b, column, disp, lanes);
@@ -147,7 +147,7 @@ struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val w
 /* Where element i of a section lies: its word of column 0 from the first line on, and the lowest bit of its code. */
 static struct kb_val place_of(struct kb *k, const struct panel *p, struct kb_val i, struct kb_val *bit)
 {
-	struct kb_val four = kb_index(k, 4), width = kb_index(k, TILE_PANEL),
+	struct kb_val four = kb_index(k, 4), width = kb_index(k, PANEL_COLUMNS),
 	              byte = kb_bin(k, KB_REM, i, four);
 	*bit = kb_mul_const(k, byte, 8);
 	if (ir_format(p->format)->bits == 8)
@@ -166,8 +166,8 @@ static struct kb_val element(struct kb *k, struct kb_val code, struct kb_val sca
 }
 
 /* The section that element *i of a panel lies in; *i becomes its element. */
-static struct kb_val section_at(struct kb *k, const struct tile_codes *t, struct kb_val at, struct kb_val *i,
-                                int64_t depth)
+static struct kb_val section_at(struct kb *k, const struct quant_panel_layout *t, struct kb_val at,
+                                struct kb_val *i, int64_t depth)
 {
 	struct kb_val n = kb_index(k, t->section);
 	if (depth <= t->section)
@@ -182,7 +182,7 @@ static struct panel_block block_of(struct kb *k, const struct panel *p, struct k
                                    struct kb_val column, struct kb_val i, int lanes)
 {
 	const struct ir_format_desc *d = ir_format(p->format);
-	const struct tile_codes t = tile_codes(p->format, p->depth);
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
 	struct kb_val b = d->block ? kb_div_const(k, i, d->block) : kb_index(k, 0);
 	struct kb_val scale = block_numbers(k, p, scales_of(&t), at, 0, b, column, 0, lanes);
 	return (struct panel_block){scale, block_offset(k, p, at, 0, b, column, 0, lanes)};
@@ -192,7 +192,7 @@ void panel_codes(struct kb *k, const struct panel *p, struct kb_val at, struct k
                  int n, int lanes, struct kb_val *out)
 {
 	const struct ir_format_desc *d = ir_format(p->format);
-	const struct tile_codes t = tile_codes(p->format, p->depth);
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
 	at = section_at(k, &t, at, &i, p->depth);
 	struct kb_val bit, word = place_of(k, p, i, &bit);
 	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column), p->head / 4, 0);
@@ -202,10 +202,10 @@ void panel_codes(struct kb *k, const struct panel *p, struct kb_val at, struct k
 		struct kb_val code = u > 0 ? kb_bin(k, KB_SHR, words, splat_i32(k, 8 * u, lanes)) : words;
 		code = kb_bin(k, KB_AND, code, splat_i32(k, d->bits == 8 ? 255 : 15, lanes));
 		if (d->codebook) {
-			code = panel_look_up(k, p, code, ir_format_byte_zero(p->format), lanes);
+			code = panel_look_up(k, p, code, ir_format_u8_zero_point(p->format), lanes);
 			code = kb_bin(k, KB_AND, code, splat_i32(k, 255, lanes));
 		}
-		code = kb_sub(k, code, splat_i32(k, ir_format_byte_zero(p->format), lanes));
+		code = kb_sub(k, code, splat_i32(k, ir_format_u8_zero_point(p->format), lanes));
 		out[u] = element(k, kb_cvt(k, code, KB_F32), b.scale, b.offset);
 	}
 }
@@ -222,7 +222,7 @@ struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, 
 static struct kb_val add_shift(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                                struct kb_val i, struct kb_val words, int lanes)
 {
-	const struct tile_codes t = tile_codes(p->format, p->depth);
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
 	struct kb_val b = kb_div_const(k, i, ir_format(p->format)->block);
 	struct kb_val shift = kb_cvt(k, block_shift(k, p, t.scales, at, b, column, 0, lanes), KB_I32);
 	shift = kb_bin(k, KB_AND, shift, splat_i32(k, 255, lanes));
@@ -236,7 +236,7 @@ static struct kb_val add_shift(struct kb *k, const struct panel *p, struct kb_va
 struct panel_block panel_block(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                                struct kb_val i, int lanes)
 {
-	const struct tile_codes t = tile_codes(p->format, p->depth);
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
 	at = section_at(k, &t, at, &i, p->depth);
 	struct panel_block b = block_of(k, p, at, column, i, lanes);
 	if (ir_format(p->format)->shift > 0)
@@ -248,12 +248,12 @@ struct kb_val panel_words(struct kb *k, const struct panel *p, struct kb_val at,
                           struct kb_val i, int line, int lanes)
 {
 	const struct ir_format_desc *d = ir_format(p->format);
-	const struct tile_codes t = tile_codes(p->format, p->depth);
-	int zero = ir_format_byte_zero(p->format);
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
+	int zero = ir_format_u8_zero_point(p->format);
 	at = section_at(k, &t, at, &i, p->depth);
 	struct kb_val bit, word = place_of(k, p, i, &bit), signs = splat_i32(k, -0x7f7f7f80, lanes);
 	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column),
-	                              p->head / 4 + (int64_t)line * TILE_PANEL, 0);
+	                              p->head / 4 + (int64_t)line * PANEL_COLUMNS, 0);
 	if (d->bits == 8)
 		return kb_bin(k, KB_XOR, words, signs);
 	words = kb_bin(k, KB_SHR, words, to_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
@@ -277,7 +277,7 @@ static bool is_folded(const struct ir_format_desc *d)
 
 static int64_t panel_of_vector(const struct panel *p, int lanes, int v, int64_t *column)
 {
-	int per_panel = TILE_PANEL / lanes;
+	int per_panel = PANEL_COLUMNS / lanes;
 	*column = (int64_t)(v % per_panel) * lanes;
 	return v / per_panel * p->bytes;
 }
@@ -285,7 +285,7 @@ static int64_t panel_of_vector(const struct panel *p, int lanes, int v, int64_t 
 struct kb_val panel_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
                           int lanes)
 {
-	const struct tile_codes t = tile_codes(p->format, p->depth);
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
 	int64_t column, panel = panel_of_vector(p, lanes, v, &column);
 	return block_numbers(k, p, scales_of(&t), at, panel, b, kb_index(k, 0), column, lanes);
 }
@@ -293,7 +293,7 @@ struct kb_val panel_scale(struct kb *k, const struct panel *p, struct kb_val at,
 struct kb_val panel_shift(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
                           int lanes)
 {
-	const struct tile_codes t = tile_codes(p->format, p->depth);
+	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
 	int64_t column, panel = panel_of_vector(p, lanes, v, &column);
 	return block_shift(k, p, panel + t.scales, at, b, kb_index(k, 0), column, lanes);
 }
@@ -351,7 +351,7 @@ struct kb_val panel_walk_vector(const struct panel_walk *w, int i, int v)
 		return panel_code(k, w->panel, at, kb_index(k, column), w->alone, w->lanes);
 	}
 	struct kb_val words = d->codebook ? w->codes[v] : load_words(w, v);
-	int bits = d->codebook ? 8 : d->bits, zero = ir_format_byte_zero(w->panel->format);
+	int bits = d->codebook ? 8 : d->bits, zero = ir_format_u8_zero_point(w->panel->format);
 	int bit = 8 * i + (d->codebook ? 0 : 4 * w->half);
 	if (is_folded(d))
 		return kb_fma(k, in_mantissa(k, words, bit, bits, 23 - bits, ONE_BITS), w->scale[v],
@@ -369,8 +369,8 @@ static void emit_line(struct panel_walk *w, struct kb_val from)
 		struct kb_val words = load_words(w, v);
 		if (w->half)
 			words = kb_bin(k, KB_SHR, words, splat_i32(k, 4, w->lanes));
-		w->codes[v] =
-		        panel_look_up(k, w->panel, words, ir_format_byte_zero(w->panel->format), w->lanes);
+		w->codes[v] = panel_look_up(k, w->panel, words, ir_format_u8_zero_point(w->panel->format),
+		                            w->lanes);
 	}
 	w->line(w->user, w, from, 4);
 }
@@ -383,7 +383,7 @@ static void emit_group(struct panel_walk *w, struct kb_val g, struct kb_val from
 	if (ir_format(w->panel->format)->bits == 8) {
 		w->is_first = true;
 		w->position = from;
-		w->word = kb_add_const(k, kb_mul_const(k, g, TILE_PANEL / 4), words);
+		w->word = kb_add_const(k, kb_mul_const(k, g, PANEL_COLUMNS / 4), words);
 		emit_line(w, from);
 		return;
 	}
@@ -417,7 +417,7 @@ static void emit_groups(struct panel_walk *w, struct kb_val at, struct kb_val fi
 /* Opens the section of element *i of K, which becomes its element. */
 static void open_section(struct panel_walk *w, struct kb_val *i)
 {
-	const struct tile_codes t = tile_codes(w->panel->format, w->panel->depth);
+	const struct quant_panel_layout t = quant_panel_layout(w->panel->format, w->panel->depth);
 	w->section = section_at(w->k, &t, w->at, i, w->panel->depth);
 }
 

@@ -13,13 +13,13 @@ struct panel panel_of(enum ir_format f, int64_t depth)
 {
 	const struct ir_format_desc *d = ir_format(f);
 	struct panel p = {.format = f, .lines = lines_of(d), .depth = depth};
-	(void)tile_panel_bytes(f, depth, &p.bytes);
-	p.per_line = d->bits ? 32 / d->bits : tile_line_steps(d->dtype);
+	(void)panel_bytes(f, depth, &p.bytes);
+	p.per_line = d->bits ? 32 / d->bits : panel_row_k(d->dtype);
 	p.unit = p.per_line;
 	if (d->bits) {
 		bool has_sum = d->has_offset || d->shift > 0 ||
 		               (d->scale == DT_F16 && d->super == 1 && !d->codebook);
-		const struct tile_codes t = tile_codes(f, depth);
+		const struct quant_panel_layout t = quant_panel_layout(f, depth);
 		int group = d->bits == 8 ? 4 : 32;
 		p.unit = d->block > group ? d->block : group;
 		p.head = t.lines;
@@ -38,16 +38,16 @@ struct kb_val panel_line(const struct panel_reader *r, struct kb_val at, int i)
 {
 	struct kb *k = r->k;
 	if (r->panel->lines != PANEL_PAIRS)
-		return kb_mul_const(k, kb_add_const(k, at, i), TILE_PANEL);
-	struct kb_val even = kb_mul_const(k, at, TILE_PANEL / 2);
-	return kb_add_const(k, even, (int64_t)i / 2 * TILE_PANEL);
+		return kb_mul_const(k, kb_add_const(k, at, i), PANEL_COLUMNS);
+	struct kb_val even = kb_mul_const(k, at, PANEL_COLUMNS / 2);
+	return kb_add_const(k, even, (int64_t)i / 2 * PANEL_COLUMNS);
 }
 
 /* Vector n of a line of elements of so many bytes. */
 static struct kb_val load(const struct panel_reader *r, enum kb_scalar s, int bytes, struct kb_val from,
                           struct kb_val line, int n)
 {
-	int per_panel = TILE_PANEL / r->lanes;
+	int per_panel = PANEL_COLUMNS / r->lanes;
 	int64_t in_panel = n % per_panel * r->lanes, panel = n / per_panel * r->panel->bytes;
 	return kb_load(r->k, KB_TYPE(s, r->lanes), from, line, panel / bytes + in_panel, 0);
 }

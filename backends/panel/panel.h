@@ -13,7 +13,7 @@
 #include "backends/kb/kb.h"
 #include "ir/target/tile.h"
 
-/* What is in a line of TILE_LINE bytes: f32; pairs of bf16; rows of f16; codes. */
+/* What is in a line of PANEL_ROW_BYTES bytes: f32; pairs of bf16; rows of f16; codes. */
 enum panel_lines { PANEL_WORDS, PANEL_PAIRS, PANEL_HALVES, PANEL_CODES };
 
 struct panel {
@@ -95,7 +95,7 @@ struct panel_walk {
 	struct kb_val word;  /* of the line, from the section's beginning on */
 	struct kb_val alone; /* the one element, at no line; or none */
 	int half;
-	struct kb_val scale[TILE_SUMS_MAX], offset[TILE_SUMS_MAX], codes[TILE_SUMS_MAX];
+	struct kb_val scale[TILE_ACC_MAX], offset[TILE_ACC_MAX], codes[TILE_ACC_MAX];
 };
 void panel_walk(struct panel_walk *w);
 /* Vector v of neighbour i, f32. */

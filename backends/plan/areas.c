@@ -23,7 +23,7 @@ static bool add_index(const struct emit *e, struct ir_value v, int64_t bytes, st
 	const struct ir_op *op = ir_def(e->function->func, v);
 	const struct ir_dim *at;
 	for (size_t i = 0; i < e->n_repeats; i++)
-		if (ir_same(e->repeat_index[i], v)) {
+		if (ir_same_value(e->repeat_index[i], v)) {
 			a->step[i] += bytes;
 			return true;
 		}
@@ -92,14 +92,14 @@ bool area_of_value(const struct emit *e, struct ir_value v, struct area *out)
 	switch (p->kind) {
 	case PLACE_NONE:
 	case PLACE_SLICE:
-		return binding_slice(e->object, f, ir_slice_op(f, base), &slice) &&
+		return binding_slice(e->object, f, ir_state_slice_op(f, base), &slice) &&
 		       area_of_slice(e, &slice, out);
 	case PLACE_WEIGHT: return area_of_weight(e, ir_def(f, base), out);
 	case PLACE_PLAN:
 		out->memory = AREA_ARENA;
 		out->offset = p->at;
 		out->number = 0;
-		out->name = ir_info(f, base)->name;
+		out->name = ir_value_info(f, base)->name;
 		return p->at != NULL;
 	case PLACE_INPUT:
 		out->memory = AREA_INPUT;
@@ -208,7 +208,7 @@ static void add_operands(const struct emit *e, const struct ir_op *op, struct ar
 		struct ir_value v = op->operands[k];
 		struct binding_slice slice;
 		struct area a;
-		bool is_inner = v.id && ir_info(f, v)->region == e->group->region;
+		bool is_inner = v.id && ir_value_info(f, v)->region == e->group->region;
 		if (!v.id || (is_inner && ir_op_has(op->code, TRAIT_TERMINATOR)))
 			continue;
 		if (ir_type_of(f, v)->kind == IR_TENSOR) {

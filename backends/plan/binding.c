@@ -45,7 +45,7 @@ static void slice_strides(struct emit *e, const struct state_place *p, size_t n,
 		int axis = i == 0 ? 0 : i + (int)n;
 		int64_t stride = i == 0 ? sequence_elements(e, t->dtype) : layout_state_count(d, axis + 1);
 		if (d->encoding == ENC_PANEL16 && axis >= t->rank - 2)
-			stride = axis == t->rank - 1 ? TILE_PANEL : 0;
+			stride = axis == t->rank - 1 ? PANEL_COLUMNS : 0;
 		out->size[i] = emit_size(e, t->dims[axis]);
 		out->stride[i] = (struct kb_size){true, stride, kb_index(e->k, stride)};
 	}
@@ -77,7 +77,7 @@ static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *pt
 	const struct ir_weight *w = ir_weight_of(f, base);
 	if (w) { /* how it is packed, whatever its type says */
 		out->encoding = w->encoding;
-		out->format = ir_weight_kept(w);
+		out->format = ir_weight_stored_format(w);
 		out->dtype = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT ? ir_format(out->format)->dtype
 		                                                             : DT_I32;
 	}
@@ -125,15 +125,16 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 		return false;
 	out->ptr = ptr;
 	struct binding_slice slice = {0}; /* that the view is one of */
-	(void)binding_slice(e->object, e->function->func, ir_slice_op(e->function->func, view.base), &slice);
-	if (ir_slice_ring(e->function->func, view.base, &out->ring) && !reads_rings(e))
+	(void)binding_slice(e->object, e->function->func, ir_state_slice_op(e->function->func, view.base),
+	                    &slice);
+	if (ir_is_ring_slice(e->function->func, view.base, &out->ring) && !reads_rings(e))
 		return false;
 	if (slice.state && slice.state->decl->encoding == ENC_PANEL16) {
 		/* as a whole: there are no views of it */
 		slice_strides(e, slice.state, slice.n_at, out);
 		for (int i = 0; i < out->rank && i < view.rank; i++)
 			out->size[i] = emit_size(e, view.size[i]);
-		return view.rank == out->rank && ir_same(view.base, v);
+		return view.rank == out->rank && ir_same_value(view.base, v);
 	}
 	const struct state_place *state = slice.state;
 	const struct ir_dim *bytes = ir_dim_mul(t, view.offset, ir_dim_const(t, ir_dtype_bytes(out->dtype)));
@@ -165,7 +166,7 @@ static struct kb_val bind_index(void *user, struct kb *k, struct ir_value v)
 	struct emit *e = user;
 	(void)k;
 	for (size_t i = 0; i < e->n_repeats; i++)
-		if (ir_same(e->repeat_index[i], v))
+		if (ir_same_value(e->repeat_index[i], v))
 			return e->index[i];
 	return (struct kb_val){0};
 }

@@ -20,7 +20,7 @@ static uint64_t add_chain(uint64_t h, const struct ir_func *f, struct ir_value v
 		if (!op)
 			break;
 		if (op->code == OP_group) {
-			v = op->region->ops[op->region->n_ops - 1]->operands[ir_info(f, v)->index];
+			v = op->region->ops[op->region->n_ops - 1]->operands[ir_value_info(f, v)->index];
 			continue;
 		}
 		if (!ir_op_has(op->code, TRAIT_VIEW))
@@ -48,7 +48,7 @@ static uint64_t add_state(uint64_t h, const struct object *o, const struct state
 		h = object_hash_number(h, p->window);
 	for (size_t i = 0; i < o->module->funcs.n; i++) {
 		const struct ir_func *f = o->module->funcs.items[i];
-		for (struct ir_iter it = ir_ops(f->body); it.op; ir_next(&it))
+		for (struct ir_iter it = ir_iter_begin(f->body); it.op; ir_iter_next(&it))
 			if ((it.op->code == OP_state_append || it.op->code == OP_state_write) &&
 			    !strcmp(ir_type_of(f, it.op->operands[0])->state->name, p->decl->name))
 				return add_chain(h, f, it.op->operands[1]);

@@ -187,9 +187,9 @@ struct emit emit_of_group(const struct object *o, const struct function *f, cons
 {
 	struct emit e = {.object = o, .function = f, .group = group};
 	struct ir_value inner[OBJECT_REPEAT_MAX]; /* innermost first; plans refuse more */
-	const struct ir_region *r = ir_info(f->func, group->results[0])->region;
+	const struct ir_region *r = ir_value_info(f->func, group->results[0])->region;
 	for (; r->owner && e.n_repeats < OBJECT_REPEAT_MAX;
-	     r = ir_info(f->func, r->owner->results[0])->region)
+	     r = ir_value_info(f->func, r->owner->results[0])->region)
 		if (r->owner->code == OP_repeat)
 			inner[e.n_repeats++] = r->args[REPEAT_INDEX];
 	for (size_t i = 0; i < e.n_repeats; i++)

@@ -16,7 +16,7 @@ struct binding_slice {
 	size_t n_at;
 };
 
-/* The slice that a state op works on, such as ir_slice_op of a value. False: it is no such op, or NULL. */
+/* The slice that a state op works on, such as ir_state_slice_op of a value. False: it is no such op, or NULL. */
 bool binding_slice(const struct object *o, const struct ir_func *f, const struct ir_op *op,
                    struct binding_slice *out);
 

@@ -55,7 +55,7 @@ static void find_words(struct object *o, struct function *f)
 		f->has_dim[i] = f->has_state && (int)i == o->states.batch_dim;
 		for (size_t k = 0; k < o->module->funcs.n && !f->has_dim[i]; k++)
 			f->has_dim[i] = ir_case_base(o->module, o->module->funcs.items[k]) == f->base &&
-			                ir_func_has_dim(o->module->funcs.items[k], (int)i);
+			                ir_func_has_symbol(o->module->funcs.items[k], (int)i);
 		if (f->has_dim[i])
 			f->dim_word[i] = f->n_dims++;
 	}
@@ -92,7 +92,7 @@ static bool only_returned(const struct function *f, struct ir_value v)
 {
 	struct ir_value r = func_result(f->func, f->places[v.id]->number);
 	for (; f->uses[r.id] == 1; r = ir_def(f->func, r)->operands[0]) {
-		if (ir_same(r, v))
+		if (ir_same_value(r, v))
 			return true;
 		if (!ir_def(f->func, r) || !ir_op_has(ir_def(f->func, r)->code, TRAIT_VIEW))
 			return false;
@@ -207,7 +207,7 @@ const struct ir_dim *entry_dim(const struct object *o, const struct entry *e, co
 {
 	if (e->fixed_dim < 0)
 		return d;
-	return ir_dim_bind(o->module->dims, d, e->fixed_dim, ir_dim_const(o->module->dims, 1));
+	return ir_dim_substitute(o->module->dims, d, e->fixed_dim, ir_dim_const(o->module->dims, 1));
 }
 
 size_t entry_dims(const struct object *o, const struct entry *e, uint64_t *out)

@@ -195,7 +195,7 @@ static enum tfmc_status record_group(struct recording *r, size_t i)
 static bool has_f64(const struct ir_func *f, const struct ir_op *group)
 {
 	bool any = false;
-	for (struct ir_iter it = ir_ops(group->region); it.op != NULL; ir_next(&it)) {
+	for (struct ir_iter it = ir_iter_begin(group->region); it.op != NULL; ir_iter_next(&it)) {
 		for (size_t i = 0; i < it.op->n_operands; i++)
 			any = any ||
 			      (it.op->operands[i].id && ir_type_of(f, it.op->operands[i])->dtype == DT_F64);
@@ -279,8 +279,8 @@ static void count_work(const struct recording *r)
 const char *kernel_symbol(const struct object *o, const struct function *f, const struct plan_kernel *k)
 {
 	const struct attrs_group *a = k->groups[0]->attrs;
-	return arena_printf(o->arena, "%s.%zu.%s%s", f->symbol, k->number, ir_word(WORDS_GROUP, a->kind),
-	                    k->is_join ? ".join" : "");
+	return arena_printf(o->arena, "%s.%zu.%s%s", f->symbol, k->number,
+	                    ir_keyword(KEYWORDS_GROUP, a->kind), k->is_join ? ".join" : "");
 }
 
 /* The ops of the groups, and a number. */

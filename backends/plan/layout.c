@@ -14,7 +14,7 @@
 #include "ir/support/checked.h"
 #include "ir/target/tile.h"
 
-#define PANEL TILE_PANEL
+#define PANEL PANEL_COLUMNS
 
 bool object_is_device(const struct object *o)
 {
@@ -45,7 +45,7 @@ void object_init(struct object *o, struct diag_context *cx, struct arena *arena,
 	                     .all = o,
 	                     .n_all = 1};
 	if (object_is_device(o))
-		o->driver = target_least(here ? here->arch : ARCH_X86_64);
+		o->driver = target_baseline(here ? here->arch : ARCH_X86_64);
 }
 
 const struct weight_place *object_weight(const struct object *o, const struct ir_weight *w)
@@ -75,7 +75,7 @@ static enum tfmc_status too_large(struct object *o, struct ir_loc loc, const cha
 /* What is no float of a smaller type has 4 bytes an element. */
 int64_t weight_element_bytes(const struct ir_weight *w)
 {
-	enum ir_format kept = ir_weight_kept(w);
+	enum ir_format kept = ir_weight_stored_format(w);
 	return kept != FORMAT_PLAIN ? ir_dtype_bytes(ir_format(kept)->dtype) : 4;
 }
 
@@ -98,10 +98,10 @@ static bool weight_sizes(struct weight_place *p)
 	} else {
 		p->rows = dims[t->rank - 2];
 		p->columns = dims[t->rank - 1];
-		if (!checked_round_up_i64(p->rows, TILE_PANEL, &count) ||
-		    !tile_panel_bytes(p->weight->format, p->columns, &each))
+		if (!checked_round_up_i64(p->rows, PANEL_COLUMNS, &count) ||
+		    !panel_bytes(p->weight->format, p->columns, &each))
 			return false;
-		count /= TILE_PANEL;
+		count /= PANEL_COLUMNS;
 	}
 	return checked_mul_i64(count, each, &p->matrix_bytes) &&
 	       checked_mul_i64(p->matrix_bytes, p->matrices, &p->bytes);
@@ -160,7 +160,8 @@ enum tfmc_status layout_weights(struct object *o)
 	for (size_t v = 0; v < o->n_all; v++) {
 		const struct ir_module *m = o->all[v].module;
 		for (size_t i = 0; i < m->funcs.n; i++)
-			for (struct ir_iter it = ir_ops(m->funcs.items[i]->body); it.op; ir_next(&it))
+			for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op;
+			     ir_iter_next(&it))
 				if (it.op->code == OP_weight)
 					TFMC_TRY(add_weight(
 					        o, ((const struct attrs_weight *)it.op->attrs)->weight));
@@ -192,7 +193,7 @@ static enum tfmc_status add_state(struct object *o, const struct ir_state_decl *
 {
 	struct state_place p = {.decl = d, .offset = o->states.batch_bytes};
 	int64_t end, count = layout_state_count(d, 1), element = ir_dtype_bytes(d->type->dtype);
-	int batch = d->type->rank > 0 ? ir_dim_only_sym(d->type->dims[0]) : -1;
+	int batch = d->type->rank > 0 ? ir_dim_as_symbol(d->type->dims[0]) : -1;
 	if (batch < 0 || (o->states.batch_dim >= 0 && batch != o->states.batch_dim)) {
 		diag_error(o->cx, d->loc.at, DIAG_INTERNAL, "state '%s' does not begin with the batch dim",
 		           d->name);
@@ -231,7 +232,7 @@ enum tfmc_status layout_state(struct object *o)
 		TFMC_TRY(add_state(o, o->module->states.items[i]));
 	for (size_t i = 0; i < o->module->funcs.n; i++) {
 		const struct ir_func *f = o->module->funcs.items[i];
-		for (struct ir_iter it = ir_ops(f->body); it.op; ir_next(&it))
+		for (struct ir_iter it = ir_iter_begin(f->body); it.op; ir_iter_next(&it))
 			if (it.op->code == OP_state_append)
 				limit_context(o, f, it.op);
 	}

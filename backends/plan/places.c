@@ -115,7 +115,7 @@ enum tfmc_status places_find(struct object *o, struct function *f, const uint32_
 	f->places = ARENA_ARRAY(o->arena, struct place *, n);
 	if (!w.sets || !f->places)
 		return TFMC_NO_MEMORY;
-	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it))
+	for (struct ir_iter it = ir_iter_begin(f->func->body); it.op; ir_iter_next(&it))
 		if (it.op->code == OP_repeat)
 			check_carries(&w, it.op);
 	for (size_t i = 0; i < f->func->n_params; i++) {
@@ -124,7 +124,7 @@ enum tfmc_status places_find(struct object *o, struct function *f, const uint32_
 			*place_of(&w, param->value.id) = (struct place){
 			        .kind = param->role == ROLE_PAST ? PLACE_PAST : PLACE_INPUT, .number = i};
 	}
-	for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it)) {
+	for (struct ir_iter it = ir_iter_begin(f->func->body); it.op; ir_iter_next(&it)) {
 		if (it.op->code == OP_weight)
 			place_of(&w, it.op->results[0].id)->kind = PLACE_WEIGHT;
 		if (it.op->code == OP_group)

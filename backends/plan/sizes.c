@@ -100,7 +100,7 @@ enum tfmc_status backend_measure(struct diag_context *cx, const struct ir_module
 		const struct function *f = &o.functions.items[i];
 		struct backend_function_sizes *sizes = &out->functions[i];
 		*sizes = (struct backend_function_sizes){.func = f->func, .arena = f->arena};
-		for (struct ir_iter it = ir_ops(f->func->body); it.op; ir_next(&it)) {
+		for (struct ir_iter it = ir_iter_begin(f->func->body); it.op; ir_iter_next(&it)) {
 			const struct weight_place *p =
 			        it.op->code == OP_weight
 			                ? object_weight(&o,

@@ -141,7 +141,7 @@ static enum tfmc_status add_group(struct maker *m, const struct ir_op *group)
 	}
 	TFMC_TRY(add_kernel(m, number, false));
 	TFMC_TRY(add_join(m, number));
-	progress_tell(m->object->options->progress, "kernels", "groups", m->group, m->function->n_groups);
+	progress_report(m->object->options->progress, "kernels", "groups", m->group, m->function->n_groups);
 	TFMC_TRY(budget_code(m->object, group));
 	if (is_optional)
 		close_condition(m);

@@ -44,8 +44,8 @@ static bool divide_products_alike(const struct pair *p)
 	bool is_product = a->kind == GROUP_linear && (x->code == OP_linear || x->code == OP_expert_linear);
 	bool is_same = a->kind == b->kind && x->code == y->code && a->mr == b->mr && a->nr == b->nr &&
 	               a->kc == b->kc && a->br == b->br && a->lanes == b->lanes && a->scratch == b->scratch;
-	if (!is_product || !is_same || !ir_same(x->operands[0], y->operands[0]) ||
-	    (x->code == OP_expert_linear && !ir_same(x->operands[2], y->operands[2])))
+	if (!is_product || !is_same || !ir_same_value(x->operands[0], y->operands[0]) ||
+	    (x->code == OP_expert_linear && !ir_same_value(x->operands[2], y->operands[2])))
 		return false;
 	const struct ir_weight *v = ir_weight_of(p->function->func, x->operands[1]),
 	                       *w = ir_weight_of(p->function->func, y->operands[1]);
@@ -111,10 +111,10 @@ static bool reads_own(const struct pair *p, bool by_rows)
 	for (size_t i = 0; i + 1 < r->n_ops; i++)
 		for (size_t k = 0; k < r->ops[i]->n_operands; k++) {
 			struct ir_value v = r->ops[i]->operands[k];
-			if (v.id == 0 || !ir_same(ir_view_base(p->function->func, v), result))
+			if (v.id == 0 || !ir_same_value(ir_view_base(p->function->func, v), result))
 				continue;
 			all = all && (by_rows ? keeps_rows(p, v)
-			                      : r->ops[i] != root && ir_same(v, result) &&
+			                      : r->ops[i] != root && ir_same_value(v, result) &&
 			                                type_of(p, v) == type_of(p, r->ops[i]->results[0]));
 		}
 	return all;
@@ -163,12 +163,13 @@ static bool may_follow(const struct object *o, const struct function *f, const s
 size_t plan_together(const struct object *o, const struct function *f, size_t first, unsigned *reversed)
 {
 	const struct ir_op *const *groups = &f->groups[first];
-	const struct ir_region *r = ir_info(f->func, groups[0]->results[0])->region;
+	const struct ir_region *r = ir_value_info(f->func, groups[0]->results[0])->region;
 	const struct ir_dim *heads;
 	size_t n = 0;
 	*reversed = 0;
 	for (; object_is_device(o) && first + n < f->n_groups && n < TOGETHER_MAX; n++)
-		if (ir_info(f->func, groups[n]->results[0])->region != r || group_is_optional(f, groups[n]) ||
+		if (ir_value_info(f->func, groups[n]->results[0])->region != r ||
+		    group_is_optional(f, groups[n]) ||
 		    kernel_has_join(o->module, f->func, groups[n], o->target, &heads) ||
 		    !may_follow(o, f, groups, n, reversed))
 			break;

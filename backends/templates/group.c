@@ -34,7 +34,7 @@ static void comment_types(const struct kernel *g)
 	const struct ir_func *f = g->job->func;
 	const struct ir_op *op = g->root;
 	buf_init(&text);
-	buf_printf(&text, "%s %s", ir_word(WORDS_GROUP, g->attrs->kind), ir_op_desc(op->code)->name);
+	buf_printf(&text, "%s %s", ir_keyword(KEYWORDS_GROUP, g->attrs->kind), ir_op_desc(op->code)->name);
 	for (size_t i = 0; i < op->n_operands; i++) {
 		if (!op->operands[i].id)
 			continue;

@@ -21,7 +21,7 @@ static bool is_shared_linear(const struct ir_func *f, const struct ir_op *group,
 		return false;
 	struct ir_value x = ir_view_base(f, root->operands[0]);
 	const struct ir_weight *w = ir_weight_of(f, root->operands[1]);
-	return ir_info(f, x)->region != group->region && ir_type_of(f, x)->dtype == DT_F32 && w &&
+	return ir_value_info(f, x)->region != group->region && ir_type_of(f, x)->dtype == DT_F32 && w &&
 	       w->encoding == ENC_PANEL16;
 }
 
@@ -91,7 +91,7 @@ static const struct ir_dim *shared_linear_tasks(const struct ir_module *m, const
 {
 	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
 	int64_t height = kernel_linear_shared_rows(ir_dim_hi(m->dims, rows));
-	const struct ir_dim *few = div_up(m, columns, TILE_PANEL),
+	const struct ir_dim *few = div_up(m, columns, PANEL_COLUMNS),
 	                    *many = ir_dim_mul(m->dims, div_up(m, rows, height),
 	                                       div_up(m, columns, GPU_COLUMNS));
 	switch (kind) {
@@ -106,7 +106,7 @@ static const struct ir_dim *shared_linear_tasks(const struct ir_module *m, const
 static const struct ir_dim *linear_tasks(const struct ir_module *m, const struct ir_type *y, int64_t mr)
 {
 	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
-	const struct ir_dim *panels = div_up(m, columns, TILE_PANEL),
+	const struct ir_dim *panels = div_up(m, columns, PANEL_COLUMNS),
 	                    *strips = div_up(m, panels, TILE_PANELS_MAX);
 	const struct ir_dim *tiles = div_up(m, rows, mr);
 	const struct ir_dim *more = ir_dim_sub(m->dims, panels, strips);
@@ -174,6 +174,6 @@ const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_fun
 	if (attrs->kind == GROUP_linear && root->code == OP_linear)
 		return kernel_items(m, f, group, t) > 1
 		               ? shared_linear_tasks(m, y, rows_kind)
-		               : linear_tasks(m, y, attrs->mr > 0 ? attrs->mr : target_linear_tile(t).mr);
+		               : linear_tasks(m, y, attrs->mr > 0 ? attrs->mr : target_register_tile(t).mr);
 	return loops_tasks(m, f, group, t);
 }

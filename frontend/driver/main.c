@@ -142,12 +142,12 @@ static enum exit_code check_rounding(struct driver *d)
 	const struct driver_options *o = &d->options;
 	enum ir_format format;
 	size_t n;
-	const char *const *words = ir_format_words(&n);
+	const char *const *words = ir_format_options(&n);
 	const char *of_models = driver_rounding_option(d);
 	if (of_models && o->input && file_ends_with(o->input, ".tir"))
 		return driver_usage(d, "--%s is for models; the values of IR text have their types",
 		                    of_models);
-	if (!o->quantize || ir_format_of_word(o->quantize, &format))
+	if (!o->quantize || ir_format_from_option(o->quantize, &format))
 		return EXIT_OK;
 	return driver_usage(d, "--quantize: no format is called '%.60s'%s", o->quantize,
 	                    did_you_mean_or_known(&d->arena, o->quantize, words, n));
@@ -249,8 +249,8 @@ bool driver_flush_out(struct driver *d)
 		errno = 0;
 	d->out_failed = errno != 0;
 	if (d->out_failed)
-		diag_environment(&d->diag, LOC_NONE, DIAG_FILE, "cannot write to stdout: %s",
-		                 strerror(errno));
+		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot write to stdout: %s",
+		                       strerror(errno));
 	buf_clear(&d->out);
 	return !d->out_failed;
 }
@@ -261,7 +261,7 @@ static void check_reason(struct driver *d, enum exit_code code)
 	if (d->diag.n_errors)
 		return;
 	if (code == EXIT_ENVIRONMENT)
-		memory_refused(0);
+		memory_failed(0);
 	else if (code == EXIT_INPUT || code == EXIT_INTERNAL)
 		diag_error(&d->diag, LOC_NONE, DIAG_INTERNAL, "the reason for exit code %d was not reported",
 		           (int)code);
@@ -316,7 +316,7 @@ int main(int argc, char **argv)
 	diagnostics_init(&d.diagnostics, &d.arena);
 	outputs_init(&d.outputs, &d.arena, &d.diag);
 	outputs_handle_signals();
-	memory_on_refusal(out_of_memory, &d);
+	memory_set_handler(out_of_memory, &d);
 	shrunk_handle(file_shrank, &d);
 
 	struct buf error;

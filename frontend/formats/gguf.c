@@ -30,7 +30,7 @@ static const struct element_type {
 	enum ir_dtype dtype;
 	weight_elements *read;
 	enum ir_format format;
-	weight_rows *read_codes;
+	weight_rows *read_quants;
 } element_types[] = {
 #define PLAIN(number, name, bytes, dtype) {number, #name, 1, bytes, true, dtype, NULL, FORMAT_PLAIN, NULL},
 #define CODES(number, name, block, bytes, format) \
@@ -332,7 +332,7 @@ static bool take_tensor(struct cursor *c, struct stored_tensor *t, uint64_t *off
 	t->read = type->read;
 	if (t->rank >= 2) {
 		t->format = type->format;
-		t->read_codes = type->read_codes;
+		t->read_quants = type->read_quants;
 	} else if (t->read != NULL) {
 		t->dtype = DT_F64;
 	}

@@ -21,8 +21,8 @@ struct stored_tensor {
 	weight_elements
 	        *read; /* NULL: elements are dtype; else how they are read, dtype holds all their values */
 	enum ir_format
-	        format; /* of codes, which read_codes reads: dtype is F32, rank at least 2; else PLAIN */
-	weight_rows *read_codes;
+	        format; /* of codes, which read_quants reads: dtype is F32, rank at least 2; else PLAIN */
+	weight_rows *read_quants;
 	bool reversed; /* the data are those of the tensor with its axes in reverse order (order of Fortran) */
 	int rank;
 	int64_t dims[IR_RANK_MAX]; /* outermost first, of the tensor as it is meant */

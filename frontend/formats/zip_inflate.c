@@ -55,7 +55,7 @@ size_t zip_inflate_head(const unsigned char *from, size_t packed, unsigned char 
 	              .avail_out = next_piece(size)};
 	const unsigned room = z.avail_out;
 	if (inflateInit2(&z, -MAX_WBITS) != Z_OK) {
-		memory_refused(0);
+		memory_failed(0);
 		return 0;
 	}
 	(void)inflate(&z, Z_SYNC_FLUSH);
@@ -72,7 +72,7 @@ unsigned char *zip_inflate(struct arena *a, const unsigned char *from, size_t pa
 	if (to == NULL)
 		return NULL;
 	if (inflateInit2(&z, -MAX_WBITS) != Z_OK) {
-		memory_refused(0);
+		memory_failed(0);
 		return NULL;
 	}
 	bool whole = inflate_all(&z, from, packed, to, size);

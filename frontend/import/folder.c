@@ -140,7 +140,7 @@ static const char *files_ending(struct arena *a, struct diag_context *cx, const 
 	size_t n = 0;
 	DIR *d = opendir(dir);
 	if (d == NULL) {
-		diag_environment(cx, LOC_NONE, DIAG_FILE, "cannot read '%s': %s", dir, strerror(errno));
+		diag_environment_error(cx, LOC_NONE, DIAG_FILE, "cannot read '%s': %s", dir, strerror(errno));
 		return NULL;
 	}
 	for (struct dirent *e; n < FILES_MAX && (e = readdir(d)) != NULL;) {

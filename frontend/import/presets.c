@@ -59,7 +59,7 @@ static bool ends_with_one(const char *text, const char *ends)
 {
 	struct word w = {ends, 0};
 	size_t n = strlen(text);
-	while (word_next(&w)) {
+	while (list_word_next(&w)) {
 		if (w.n <= n && memcmp(text + n - w.n, w.text, w.n) == 0)
 			return true;
 	}
@@ -101,7 +101,7 @@ const char *preset_architectures(struct arena *a, const char *type)
 		return "..ForCausalLM, ..ForSequenceClassification, ..ForTokenClassification, ..Model";
 	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
 		struct word w = {presets[i].types, 0};
-		while (word_next(&w)) {
+		while (list_word_next(&w)) {
 			size_t n = strlen(before);
 			if (w.n > n && memcmp(w.text, before, n) == 0 && w.text[n] >= 'A' && w.text[n] <= 'Z')
 				list = arena_printf(a, "%s%s%.*s", list, *list ? ", " : "", (int)(w.n - n),
@@ -123,7 +123,7 @@ const char *preset_text(const char *name)
 const char *preset_of_type(const char *type)
 {
 	for (size_t i = 0; i < TFMC_COUNT(presets); i++) {
-		if (word_in(presets[i].types, type, strlen(type)))
+		if (list_has_word(presets[i].types, type, strlen(type)))
 			return presets[i].name;
 	}
 	return NULL;

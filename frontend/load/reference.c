@@ -71,7 +71,7 @@ static void print_type(struct buf *out, const struct schema_key *k)
 	bool is_number = k->type == KEY_INT || k->type == KEY_FLOAT;
 	if (k->type == KEY_WORD && words[0] != '\0' && !is_activation(k)) {
 		struct word w = {words, 0};
-		while (word_next(&w))
+		while (list_word_next(&w))
 			buf_printf(out, "%s`%.*s`", w.text == words ? "" : " ", (int)w.n, w.text);
 		return;
 	}

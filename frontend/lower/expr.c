@@ -26,12 +26,12 @@ bool lower_fail(struct lowering *lw, struct loc at, enum diag_code code, const c
 const struct ir_dim *lower_dim(struct lowering *lw, const struct ir_dim *d)
 {
 	const struct ir_dim *own = ir_import_dim(lw->module, d);
-	return lw->bound == NULL ? own : ir_dim_bind(lw->module->dims, own, lw->bound_sym, lw->bound);
+	return lw->bound == NULL ? own : ir_dim_substitute(lw->module->dims, own, lw->bound_sym, lw->bound);
 }
 
 const char *type_text(struct lowering *lw, struct ir_value v)
 {
-	return ir_type_text(lw->arena, lw->module->dims, irb_type(lw->b, v));
+	return ir_type_to_string(lw->arena, lw->module->dims, irb_type(lw->b, v));
 }
 
 struct lval lval_tensor(struct ir_value v)

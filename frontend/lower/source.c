@@ -16,7 +16,7 @@ static bool input_has(const struct frontend_model *m, size_t input, int sym)
 {
 	const struct frontend_input *in = &m->inputs.items[input];
 	for (int i = 0; i < in->rank; i++) {
-		if (ir_dim_has(in->dims[i], sym))
+		if (ir_dim_has_symbol(in->dims[i], sym))
 			return true;
 	}
 	return false;
@@ -26,7 +26,7 @@ enum dim_owner lower_dim_owner(const struct frontend_model *m, int sym)
 {
 	bool of_source = false;
 	if (m->generate.kind != GENERATE_SEQ2SEQ || m->tokens < 0 ||
-	    ir_dim_has(m->inputs.items[m->tokens].dims[0], sym))
+	    ir_dim_has_symbol(m->inputs.items[m->tokens].dims[0], sym))
 		return DIM_FREE;
 	for (size_t i = 0; i < m->inputs.n; i++)
 		of_source = of_source || ((int)i != m->tokens && input_has(m, i, sym));
@@ -81,7 +81,7 @@ const struct ir_dim *lower_source_dim(struct lowering *lw, const struct ir_dim *
 	for (size_t i = 0; i < lw->source.n; i++) {
 		const struct source_dim *s = &lw->source.items[i];
 		if (s->in_decode != s->sym)
-			d = ir_dim_bind(lw->module->dims, d, s->sym, symbol(lw, s->in_decode));
+			d = ir_dim_substitute(lw->module->dims, d, s->sym, symbol(lw, s->in_decode));
 	}
 	return d;
 }
@@ -89,7 +89,7 @@ const struct ir_dim *lower_source_dim(struct lowering *lw, const struct ir_dim *
 bool lower_is_source(const struct lowering *lw, const struct ir_dim *d)
 {
 	for (size_t i = 0; lw->mode == LOWER_DECODE && i < lw->source.n; i++) {
-		if (ir_dim_has(d, lw->source.items[i].in_decode))
+		if (ir_dim_has_symbol(d, lw->source.items[i].in_decode))
 			return true;
 	}
 	return false;
@@ -170,7 +170,7 @@ bool lower_spread_size(struct lowering *lw, struct loc at, const struct ir_dim *
 		return lower_fail(lw, at, DIAG_UNSUPPORTED,
 		                  "not supported yet: a size of the source beside the tokens, with %s, "
 		                  "which has no axis of sequences",
-		                  ir_type_text(lw->arena, lw->module->dims, t));
+		                  ir_type_to_string(lw->arena, lw->module->dims, t));
 	const struct ir_dim *two[] = {batch_of(lw), rows}, *column[] = {two[0], one};
 	for (int i = 0; i < t->rank; i++)
 		dims[i] = i == axis ? t->dims[i] : one;
@@ -337,7 +337,7 @@ static bool bind_func(struct frontend_model *m, const struct lowering *lw, const
 		const struct ir_dim *d = ir_import_dim(out, symbol(lw, lw->source.items[i].in_decode));
 		room[i] = (struct ir_condition){d, IR_EQUAL, ir_dim_hi(out->dims, d)};
 	}
-	irb_bind(b, &(struct ir_case){f->name, room, lw->source.n});
+	irb_bind_dims(b, &(struct ir_case){f->name, room, lw->source.n});
 	irb_clone_params(b, f, map);
 	struct ir_copy copy = {.b = b, .from = f, .map = map};
 	ir_copy_region(&copy, f->body);

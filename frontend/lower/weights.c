@@ -110,9 +110,9 @@ static const struct ir_wexpr *as_wanted(struct lowering *lw, const struct weight
 	        need->quantizes ? model_quantize_rule(&m->quantize, want->path) : NULL;
 	enum ir_format codes = rule != NULL ? rule->format : FORMAT_PLAIN;
 	const struct ir_wexpr *rounded = e, *inputs = NULL;
-	const struct ir_wexpr *order = NULL, *stored = wexpr_below_columns(&m->arena, e, &order);
+	const struct ir_wexpr *order = NULL, *stored = wexpr_without_columns(&m->arena, e, &order);
 	enum ir_format is = wexpr_format(stored != NULL ? stored : e);
-	if (codes != FORMAT_PLAIN && ir_format_has_codes(is))
+	if (codes != FORMAT_PLAIN && ir_format_is_quantized(is))
 		m->quantize.leaves_codes = m->quantize.leaves_codes || is != codes;
 	else if (codes != FORMAT_PLAIN) {
 		m->quantize.makes_codes = true;
@@ -276,9 +276,9 @@ static enum ir_format kept_as(const struct lowering *lw, int rank, const struct 
 {
 	if (rank < 2)
 		return FORMAT_PLAIN;
-	if (lw->m->dtypes.keeps_weights || (lw->m->quantize.n > 0 && ir_format_has_codes(wexpr_format(e))))
+	if (lw->m->dtypes.keeps_weights || (lw->m->quantize.n > 0 && ir_format_is_quantized(wexpr_format(e))))
 		return wexpr_format(e);
-	return wexpr_holds(e, lw->m->dtypes.weights) ? lw->m->dtypes.weights : FORMAT_PLAIN;
+	return wexpr_fits_format(e, lw->m->dtypes.weights) ? lw->m->dtypes.weights : FORMAT_PLAIN;
 }
 
 /* A stack of n levels with the columns of its parts as they are stored, and *order: a stack of their orders [.., K]. NULL: a part
@@ -291,7 +291,7 @@ static const struct ir_wexpr *stored_columns(const struct lowering *lw, const st
 	if (n == 0 && e->dims[e->rank - 1] > COLUMNS_MAX)
 		return NULL;
 	if (n == 0)
-		return wexpr_below_columns(a, e, order);
+		return wexpr_without_columns(a, e, order);
 	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, e->n_args),
 	                      **orders = ARENA_ARRAY(a, const struct ir_wexpr *, e->n_args);
 	for (size_t i = 0; parts != NULL && orders != NULL && i < e->n_args; i++) {
@@ -362,7 +362,7 @@ static enum ir_format stored_as(const struct ir_wexpr *e)
 	if (f != FORMAT_PLAIN)
 		return f;
 	if (e->kind == WX_TENSOR || e->kind == WX_ROUND)
-		return ir_format_of_dtype(e->stored);
+		return ir_format_from_dtype(e->stored);
 	for (size_t i = 0; f == FORMAT_PLAIN && i < e->n_args; i++)
 		f = stored_as(e->args[i]);
 	return f;
@@ -414,7 +414,7 @@ static const struct stored_tensor *unheld_groups(const struct lowering *lw, cons
 static const char *why_widened(const struct lowering *lw, const struct ir_wexpr *e, int rank)
 {
 	enum ir_format f = stored_as(e);
-	bool has_codes = ir_format_has_codes(f);
+	bool has_codes = ir_format_is_quantized(f);
 	bool is_kept = lw->m->dtypes.keeps_weights || (lw->m->quantize.n > 0 && has_codes);
 	const struct stored_tensor *unheld =
 	        rank < 2 || !lw->m->dtypes.keeps_weights ? NULL : unheld_groups(lw, e);
@@ -574,12 +574,12 @@ static const char *why_kept(struct lowering *lw, const struct weight_need *need,
 	if (need->rank < 2)
 		return "it is a vector";
 	if (!need->quantizes)
-		return ir_format_has_codes(format) ? NULL
-		                                   : "it is neither the matrix of a linear nor a table";
+		return ir_format_is_quantized(format) ? NULL
+		                                      : "it is neither the matrix of a linear nor a table";
 	if (widened != NULL)
 		return widened;
 	const struct quantize_rule *rule = model_quantize_rule(q, first_path(lw, need, loops, n));
-	bool stays = ir_format_has_codes(format);
+	bool stays = ir_format_is_quantized(format);
 	if (stays && (rule == NULL || rule->format == FORMAT_PLAIN || rule->format == format))
 		return NULL;
 	if (stays)

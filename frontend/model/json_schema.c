@@ -47,7 +47,7 @@ static json_t *words(const char *list)
 {
 	json_t *array = json_array();
 	struct word w = {list, 0};
-	while (word_next(&w))
+	while (list_word_next(&w))
 		json_array_append_new(array, json_stringn(w.text, w.n));
 	return array;
 }

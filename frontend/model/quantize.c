@@ -14,8 +14,8 @@ static const char *const left_out[] = {"*position*", "*.router.*"};
 static bool read_format(struct frontend_model *m, const char *word, struct loc loc, enum ir_format *out)
 {
 	size_t n;
-	const char *const *words = ir_format_words(&n);
-	if (ir_format_of_word(word, out))
+	const char *const *words = ir_format_options(&n);
+	if (ir_format_from_option(word, out))
 		return true;
 	diag_error(m->cx, loc, DIAG_VALUE_TYPE, "quantize: no format is called '%.60s'%s", word,
 	           did_you_mean_or_known(&m->arena, word, words, n));

@@ -160,7 +160,7 @@ const char *const *schema_words(struct arena *a, const struct schema_key *key, s
 {
 	struct word w = {key->words, 0};
 	const char **list = ARENA_ARRAY(a, const char *, strlen(key->words) / 2 + 1);
-	for (*n = 0; list != NULL && word_next(&w);)
+	for (*n = 0; list != NULL && list_word_next(&w);)
 		list[(*n)++] = arena_strndup(a, w.text, w.n);
 	return list;
 }

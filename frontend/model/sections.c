@@ -254,7 +254,7 @@ bool model_limit_context(struct frontend_model *m)
 		if (!is_sequence(in) || ir_dim_hi(dims, in->dims[1]) <= context)
 			continue;
 		int symbol = symbol_of(dims, in->dims[1]);
-		if (symbol < 0 || !ir_dims_lower(dims, (size_t)symbol, context)) {
+		if (symbol < 0 || !ir_dims_set_hi(dims, (size_t)symbol, context)) {
 			diag_error(m->cx, in->loc, DIAG_OPTION,
 			           "--context=%lld: axis 1 of '%s' is not one dim whose bounds allow it",
 			           (long long)context, in->name);
@@ -309,7 +309,7 @@ static bool read_dtypes(struct frontend_model *m, const struct expr_env *env, st
 	if (words.compute == 1 + COMPUTE_BF16 && words.weights == 1)
 		words.weights = 4; /* what is multiplied in bf16 is kept so */
 	*out = (struct model_dtypes){.keeps_weights = words.weights == 1,
-	                             .weights = ir_format_of_dtype(types[words.weights]),
+	                             .weights = ir_format_from_dtype(types[words.weights]),
 	                             .compute = (enum model_compute)(words.compute - 1),
 	                             .cache = types[1 + words.cache]};
 	return true;

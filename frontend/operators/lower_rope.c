@@ -136,7 +136,7 @@ static bool input_below(const struct lowering *lw, struct ir_value v, int64_t *o
 {
 	const struct ir_func *f = irb_func(lw->b);
 	for (size_t i = 0; i < f->n_params; i++) {
-		if (!ir_same(f->params[i].value, v))
+		if (!ir_same_value(f->params[i].value, v))
 			continue;
 		*out = f->params[i].below;
 		return *out > 0;
@@ -150,7 +150,7 @@ static bool bound_of(const struct lowering *lw, struct ir_value v, int64_t *out)
 	int64_t a, b;
 	v = stripped(lw, v);
 	const struct ir_op *op = ir_def(irb_func(lw->b), v);
-	if (lw->past.id != 0 && ir_same(v, lw->past)) {
+	if (lw->past.id != 0 && ir_same_value(v, lw->past)) {
 		*out = lw->m->generate.max_len;
 		return true;
 	}
@@ -168,8 +168,8 @@ static bool bound_of(const struct lowering *lw, struct ir_value v, int64_t *out)
 	if (op->code != OP_add || !bound_of(lw, op->operands[0], &a) || !bound_of(lw, op->operands[1], &b))
 		return false;
 	/* past + new positions: the caller keeps the sum below the length of the caches */
-	bool past = lw->past.id != 0 && (ir_same(stripped(lw, op->operands[0]), lw->past) ||
-	                                 ir_same(stripped(lw, op->operands[1]), lw->past));
+	bool past = lw->past.id != 0 && (ir_same_value(stripped(lw, op->operands[0]), lw->past) ||
+	                                 ir_same_value(stripped(lw, op->operands[1]), lw->past));
 	*out = a > b ? a : b;
 	return past || checked_add_i64(a, b - 1, out);
 }
@@ -236,8 +236,8 @@ static bool is_counted(const struct lowering *lw, struct ir_value pos)
 	const struct ir_op *op = ir_def(irb_func(lw->b), stripped(lw, pos));
 	if (op == NULL || op->code != OP_add)
 		return op != NULL && op->code == OP_iota;
-	bool past = lw->past.id != 0 && (ir_same(stripped(lw, op->operands[0]), lw->past) ||
-	                                 ir_same(stripped(lw, op->operands[1]), lw->past));
+	bool past = lw->past.id != 0 && (ir_same_value(stripped(lw, op->operands[0]), lw->past) ||
+	                                 ir_same_value(stripped(lw, op->operands[1]), lw->past));
 	return past && (is_counted(lw, op->operands[0]) || is_counted(lw, op->operands[1]));
 }
 

@@ -15,7 +15,7 @@
 /* An infinite scale (of a damaged file) is NaN: then all elements of the block are, in whatever order they are multiplied. */
 static float half_at(const unsigned char *p)
 {
-	float v = (float)half_to_f64((uint16_t)(p[0] | p[1] << 8));
+	float v = (float)f16_to_f64((uint16_t)(p[0] | p[1] << 8));
 	return isfinite(v) ? v : NAN;
 }
 
@@ -49,27 +49,27 @@ static void take_fifth(const unsigned char *p, int8_t *codes)
 		codes[i] = (int8_t)(codes[i] | (int)(bits >> i & 1) << 4);
 }
 
-static void take_Q8_0(const unsigned char *p, const struct weight_codes *to)
+static void take_Q8_0(const unsigned char *p, const struct weight_quants *to)
 {
 	to->scales[0] = half_at(p);
 	memcpy(to->codes, p + 2, 32);
 }
 
-static void take_Q4_0(const unsigned char *p, const struct weight_codes *to)
+static void take_Q4_0(const unsigned char *p, const struct weight_quants *to)
 {
 	to->scales[0] = half_at(p);
 	take_nibbles(p + 2, 16, to->codes);
 	add_to_codes(to->codes, 32, -8);
 }
 
-static void take_Q4_1(const unsigned char *p, const struct weight_codes *to)
+static void take_Q4_1(const unsigned char *p, const struct weight_quants *to)
 {
 	to->scales[0] = half_at(p);
 	to->offsets[0] = half_at(p + 2);
 	take_nibbles(p + 4, 16, to->codes);
 }
 
-static void take_Q5_0(const unsigned char *p, const struct weight_codes *to)
+static void take_Q5_0(const unsigned char *p, const struct weight_quants *to)
 {
 	to->scales[0] = half_at(p);
 	take_nibbles(p + 6, 16, to->codes);
@@ -77,7 +77,7 @@ static void take_Q5_0(const unsigned char *p, const struct weight_codes *to)
 	add_to_codes(to->codes, 32, -16);
 }
 
-static void take_Q5_1(const unsigned char *p, const struct weight_codes *to)
+static void take_Q5_1(const unsigned char *p, const struct weight_quants *to)
 {
 	to->scales[0] = half_at(p);
 	to->offsets[0] = half_at(p + 2);
@@ -92,14 +92,14 @@ static void take_numbered(enum ir_format format, const unsigned char *p, int8_t 
 		codes[i] = ir_format(format)->codebook[codes[i]];
 }
 
-static void take_IQ4_NL(const unsigned char *p, const struct weight_codes *to)
+static void take_IQ4_NL(const unsigned char *p, const struct weight_quants *to)
 {
 	to->scales[0] = half_at(p);
 	take_numbered(FORMAT_IQ4_NL, p + 2, to->codes);
 }
 
 /* The codes are twice what E2M1 says, the scale is half of 2^(e - 127). */
-static void take_MXFP4(const unsigned char *p, const struct weight_codes *to)
+static void take_MXFP4(const unsigned char *p, const struct weight_quants *to)
 {
 	to->scales[0] = (float)ldexp(1.0, p[0] - 128);
 	take_numbered(FORMAT_MXFP4, p + 1, to->codes);
@@ -118,7 +118,7 @@ static void take_scales_of_8(const unsigned char *p, float *scales, float *offse
 	}
 }
 
-static void take_Q4_K(const unsigned char *p, const struct weight_codes *to)
+static void take_Q4_K(const unsigned char *p, const struct weight_quants *to)
 {
 	to->super_scales[0] = half_at(p);
 	to->super_offsets[0] = -half_at(p + 2);
@@ -127,7 +127,7 @@ static void take_Q4_K(const unsigned char *p, const struct weight_codes *to)
 		take_nibbles(p + 16 + 32 * i, 32, to->codes + 64 * i);
 }
 
-static void take_Q5_K(const unsigned char *p, const struct weight_codes *to)
+static void take_Q5_K(const unsigned char *p, const struct weight_quants *to)
 {
 	const unsigned char *high = p + 16, *low = p + 48;
 	to->super_scales[0] = half_at(p);
@@ -145,7 +145,7 @@ static int two_bits(const unsigned char *p, int i)
 	return p[i % 32] >> (2 * (i / 32)) & 3;
 }
 
-static void take_Q6_K(const unsigned char *p, const struct weight_codes *to)
+static void take_Q6_K(const unsigned char *p, const struct weight_quants *to)
 {
 	const unsigned char *high = p + 128, *scales = p + 192;
 	to->super_scales[0] = half_at(p + 208);
@@ -157,7 +157,7 @@ static void take_Q6_K(const unsigned char *p, const struct weight_codes *to)
 		to->codes[i] = (int8_t)((to->codes[i] | two_bits(high + i / 128 * 32, i % 128) << 4) - 32);
 }
 
-static void take_Q3_K(const unsigned char *p, const struct weight_codes *to)
+static void take_Q3_K(const unsigned char *p, const struct weight_quants *to)
 {
 	const unsigned char *high = p, *low = p + 32, *scales = p + 96;
 	to->super_scales[0] = half_at(p + 108);
@@ -171,7 +171,7 @@ static void take_Q3_K(const unsigned char *p, const struct weight_codes *to)
 	}
 }
 
-static void take_Q2_K(const unsigned char *p, const struct weight_codes *to)
+static void take_Q2_K(const unsigned char *p, const struct weight_quants *to)
 {
 	to->super_scales[0] = half_at(p + 80);
 	to->super_offsets[0] = -half_at(p + 82);
@@ -183,7 +183,7 @@ static void take_Q2_K(const unsigned char *p, const struct weight_codes *to)
 		to->codes[i] = (int8_t)two_bits(p + 16 + i / 128 * 32, i % 128);
 }
 
-static void take_IQ4_XS(const unsigned char *p, const struct weight_codes *to)
+static void take_IQ4_XS(const unsigned char *p, const struct weight_quants *to)
 {
 	int high = p[2] | p[3] << 8;
 	to->super_scales[0] = half_at(p);
@@ -199,16 +199,16 @@ static void take_IQ4_XS(const unsigned char *p, const struct weight_codes *to)
 struct stored_block {
 	int64_t elements, bytes;
 	enum ir_format format;
-	void (*take)(const unsigned char *p, const struct weight_codes *to);
+	void (*take)(const unsigned char *p, const struct weight_quants *to);
 };
 
 /* Rows are whole blocks, so that those of all rows follow each other. */
 static void take_rows(struct stored_block b, const void *data, int64_t row, int64_t n,
-                      const struct weight_codes *out)
+                      const struct weight_quants *out)
 {
 	int64_t blocks = out->k / b.elements, scales = ir_format_blocks(b.format, b.elements);
 	const unsigned char *p = (const unsigned char *)data + row * blocks * b.bytes;
-	struct weight_codes to = *out;
+	struct weight_quants to = *out;
 	for (int64_t i = 0; i < n * blocks; i++, p += b.bytes) {
 		b.take(p, &to);
 		to.codes += b.elements;
@@ -228,17 +228,17 @@ static void take_elements(struct stored_block b, const void *data, int64_t begin
 	int8_t codes[ELEMENTS_MAX];
 	float scales[SCALES_MAX], offsets[SCALES_MAX], super_scale, super_offset;
 	double values[ELEMENTS_MAX];
-	const struct weight_codes to = {b.format,
-	                                b.elements,
-	                                codes,
-	                                scales,
-	                                d->has_offset ? offsets : NULL,
-	                                d->super > 1 ? &super_scale : NULL,
-	                                d->super > 1 && d->has_offset ? &super_offset : NULL};
+	const struct weight_quants to = {b.format,
+	                                 b.elements,
+	                                 codes,
+	                                 scales,
+	                                 d->has_offset ? offsets : NULL,
+	                                 d->super > 1 ? &super_scale : NULL,
+	                                 d->super > 1 && d->has_offset ? &super_offset : NULL};
 	while (n > 0) {
 		int64_t in = begin % b.elements, run = n < b.elements - in ? n : b.elements - in;
 		b.take((const unsigned char *)data + begin / b.elements * b.bytes, &to);
-		weight_codes_decode(&to, 1, values);
+		weight_dequantize(&to, 1, values);
 		memcpy(out, values + in, (size_t)run * sizeof(*out));
 		begin += run;
 		out += run;
@@ -246,14 +246,14 @@ static void take_elements(struct stored_block b, const void *data, int64_t begin
 	}
 }
 
-#define CODES(number, name, block, bytes, format)                                                       \
-	static const struct stored_block block_##name = {block, bytes, FORMAT_##format, take_##name};   \
-	void gguf_elements_##name(const void *data, int64_t begin, int64_t n, double *out)              \
-	{                                                                                               \
-		take_elements(block_##name, data, begin, n, out);                                       \
-	}                                                                                               \
-	void gguf_rows_##name(const void *data, int64_t row, int64_t n, const struct weight_codes *out) \
-	{                                                                                               \
-		take_rows(block_##name, data, row, n, out);                                             \
+#define CODES(number, name, block, bytes, format)                                                        \
+	static const struct stored_block block_##name = {block, bytes, FORMAT_##format, take_##name};    \
+	void gguf_elements_##name(const void *data, int64_t begin, int64_t n, double *out)               \
+	{                                                                                                \
+		take_elements(block_##name, data, begin, n, out);                                        \
+	}                                                                                                \
+	void gguf_rows_##name(const void *data, int64_t row, int64_t n, const struct weight_quants *out) \
+	{                                                                                                \
+		take_rows(block_##name, data, row, n, out);                                              \
 	}
 #include "frontend/quantized/gguf_types.def"

@@ -174,7 +174,7 @@ void packed_elements(const void *data, int64_t begin, int64_t n, double *out)
 	}
 }
 
-static void packed_row(const struct packed_matrix *m, int64_t row, const struct weight_codes *out)
+static void packed_row(const struct packed_matrix *m, int64_t row, const struct weight_quants *out)
 {
 	const struct ir_format_desc *d = ir_format(m->format);
 	int64_t blocks = ir_format_blocks(m->format, m->k), block = d->block ? d->block : m->k;
@@ -189,11 +189,11 @@ static void packed_row(const struct packed_matrix *m, int64_t row, const struct 
 		out->codes[k] = (int8_t)number_at(m, row, k, d->zero);
 }
 
-void packed_rows(const void *data, int64_t row, int64_t n, const struct weight_codes *out)
+void packed_rows(const void *data, int64_t row, int64_t n, const struct weight_quants *out)
 {
 	const struct packed_matrix *m = data;
 	for (int64_t i = 0; i < n; i++) {
-		const struct weight_codes to = weight_codes_from(out, i);
+		const struct weight_quants to = weight_quants_from_row(out, i);
 		packed_row(m, row + i, &to);
 	}
 }

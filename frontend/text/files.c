@@ -98,7 +98,7 @@ static const char *errno_text(int e)
 
 static enum tfmc_status io_error(struct diag_context *cx, struct loc loc, const char *path, const char *why)
 {
-	diag_environment(cx, loc, DIAG_FILE, "cannot read '%.400s': %s", path, why);
+	diag_environment_error(cx, loc, DIAG_FILE, "cannot read '%.400s': %s", path, why);
 	return TFMC_IO;
 }
 

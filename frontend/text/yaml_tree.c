@@ -411,7 +411,7 @@ static void report_problem(struct reader *r)
 {
 	const yaml_parser_t *p = &r->parser;
 	if (p->error == YAML_MEMORY_ERROR) {
-		memory_refused(0);
+		memory_failed(0);
 		return;
 	}
 	if (p->error == YAML_READER_ERROR) {
@@ -437,7 +437,7 @@ static void report_problem(struct reader *r)
 static void read_events(struct reader *r)
 {
 	if (!yaml_parser_initialize(&r->parser)) {
-		memory_refused(0);
+		memory_failed(0);
 		r->fatal = true;
 		return;
 	}

@@ -68,7 +68,7 @@ const struct tokenizer_class *tokenizer_class_find(const char *name)
 	if (n > end && strcmp(name + n - end, fast) == 0)
 		n -= end;
 	for (size_t i = 0; i < TFMC_COUNT(classes); i++)
-		if (word_in(classes[i].names, name, n))
+		if (list_has_word(classes[i].names, name, n))
 			return &classes[i];
 	return NULL;
 }
@@ -77,7 +77,7 @@ const char *tokenizer_class_of_type(const char *type, bool has_json)
 {
 	for (size_t i = 0; i < TFMC_COUNT(types); i++) {
 		const char *name = has_json ? types[i].with_json : types[i].without;
-		if (name[0] != '\0' && word_in(types[i].types, type, strlen(type)))
+		if (name[0] != '\0' && list_has_word(types[i].types, type, strlen(type)))
 			return name;
 	}
 	return NULL;

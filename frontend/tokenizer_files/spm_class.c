@@ -57,7 +57,7 @@ static void put_front(struct tokenizer_desc *d)
 static void put_words(struct tokenizer_desc *d, const char *words)
 {
 	struct word w = {words, 0};
-	while (word_next(&w))
+	while (list_word_next(&w))
 		put_added(d, (uint32_t)d->n_tokens++, (struct tokenizer_string){w.text, w.n},
 		          w.n == 6 && memcmp(w.text, "<mask>", w.n) == 0);
 }
@@ -74,7 +74,7 @@ static size_t count_words(const char *words)
 {
 	struct word w = {words, 0};
 	size_t n = 0;
-	while (word_next(&w))
+	while (list_word_next(&w))
 		n++;
 	return n;
 }

@@ -190,7 +190,8 @@ const struct ir_wexpr *weight_tensor(struct weight_build *b, const char *name, s
 	weight_tensor_bytes(w, &bytes);
 	const struct ir_wexpr *x =
 	        bytes.format != FORMAT_PLAIN
-	                ? wexpr_tensor_codes(b->arena, w->file, w->name, bytes.format, bytes.rank, bytes.dims)
+	                ? wexpr_tensor_quants(b->arena, w->file, w->name, bytes.format, bytes.rank,
+	                                      bytes.dims)
 	                : wexpr_tensor(b->arena, w->file, w->name, bytes.dtype, bytes.rank, bytes.dims);
 	if (x != NULL && w->order != NULL)
 		return wexpr_columns(

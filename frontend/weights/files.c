@@ -84,8 +84,8 @@ enum tfmc_status weight_files_check(const struct weight_files *wf)
 		const struct mapped_file *file = &wf->files.items[i];
 		if (file_map_is_same(&file->map, file->path))
 			continue;
-		diag_environment(wf->cx, LOC_NONE, DIAG_FILE, "'%.400s' was changed while it was read",
-		                 file->path);
+		diag_environment_error(wf->cx, LOC_NONE, DIAG_FILE, "'%.400s' was changed while it was read",
+		                       file->path);
 		return TFMC_IO;
 	}
 	return TFMC_OK;
@@ -538,7 +538,7 @@ void weight_tensor_bytes(const struct stored_tensor *t, struct weight_bytes *out
 	                             .dtype = t->dtype,
 	                             .rank = t->rank,
 	                             .format = t->format,
-	                             .read_codes = t->read_codes};
+	                             .read_quants = t->read_quants};
 	for (int i = 0; i < t->rank; i++)
 		out->dims[i] = t->dims[t->reversed ? t->rank - 1 - i : i];
 }

@@ -113,7 +113,7 @@ static bool becomes(struct packing *p, struct stored_tensor *t, const struct pac
 	t->read = packed_elements;
 	t->format = kept->format;
 	t->dtype = t->format == FORMAT_PLAIN ? DT_F64 : DT_F32;
-	t->read_codes = t->format == FORMAT_PLAIN ? NULL : packed_rows;
+	t->read_quants = t->format == FORMAT_PLAIN ? NULL : packed_rows;
 	if (t->rank == 2) /* the leading axes of experts stay as they are */
 		t->dims[0] = m->n;
 	t->dims[t->rank - 1] = m->k;

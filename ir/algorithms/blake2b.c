@@ -99,7 +99,7 @@ void blake2b_add(struct blake2b *b, const void *bytes, size_t n)
 	}
 }
 
-void blake2b_number(struct blake2b *b, int64_t v)
+void blake2b_i64(struct blake2b *b, int64_t v)
 {
 	unsigned char bytes[8];
 	for (int i = 0; i < 8; i++)
@@ -109,16 +109,16 @@ void blake2b_number(struct blake2b *b, int64_t v)
 
 void blake2b_item(struct blake2b *b, const void *bytes, size_t n)
 {
-	blake2b_number(b, (int64_t)n);
+	blake2b_i64(b, (int64_t)n);
 	blake2b_add(b, bytes, n);
 }
 
-void blake2b_text(struct blake2b *b, const char *text)
+void blake2b_string(struct blake2b *b, const char *text)
 {
 	if (text)
 		blake2b_item(b, text, strlen(text));
 	else
-		blake2b_number(b, -1);
+		blake2b_i64(b, -1);
 }
 
 void blake2b_end(struct blake2b *b, unsigned char out[BLAKE2B_BYTES])
@@ -179,8 +179,8 @@ static inline __attribute__((always_inline)) void compress_lanes(lanes *h, const
 		h[i] ^= v[i] ^ v[i + 8];
 }
 
-TFMC_EACH_WIDTH void blake2b_chunks(const void *bytes, size_t n,
-                                    unsigned char out[BLAKE2B_LANES][BLAKE2B_BYTES])
+TFMC_MULTIVERSION void blake2b_chunks(const void *bytes, size_t n,
+                                      unsigned char out[BLAKE2B_LANES][BLAKE2B_BYTES])
 {
 	lanes h[8], m[16];
 	for (int i = 0; i < 8; i++)

@@ -23,8 +23,8 @@ void blake2b_begin(struct blake2b *b);
 void blake2b_add(struct blake2b *b, const void *bytes, size_t n);
 /* A text or other bytes with their length, so that what follows cannot be taken for a part of them. */
 void blake2b_item(struct blake2b *b, const void *bytes, size_t n);
-void blake2b_text(struct blake2b *b, const char *text); /* NULL is another text than "" */
-void blake2b_number(struct blake2b *b, int64_t v);
+void blake2b_string(struct blake2b *b, const char *text); /* NULL is another text than "" */
+void blake2b_i64(struct blake2b *b, int64_t v);
 void blake2b_end(struct blake2b *b, unsigned char out[BLAKE2B_BYTES]);
 
 /* Chunks of a longer content, hashed side by side in the lanes of vectors: several times as fast as one after the other. */

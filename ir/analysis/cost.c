@@ -33,7 +33,7 @@ static const struct ir_dim *attention_flops(const struct ir_module *m, const str
 }
 
 static const struct ir_dim *region_flops(const struct ir_module *m, const struct ir_func *f,
-                                         const struct ir_region *r, enum ir_products kind)
+                                         const struct ir_region *r, enum ir_mac_type kind)
 {
 	const struct ir_dim *sum = ir_dim_const(m->dims, 0);
 	for (size_t i = 0; i < r->n_ops; i++)
@@ -42,21 +42,21 @@ static const struct ir_dim *region_flops(const struct ir_module *m, const struct
 }
 
 /* Rounding before a linear, in its kernel; elsewhere it leaves f32. Attention rounds its own factors. */
-static enum ir_products products_of(const struct ir_func *f, const struct ir_op *op)
+static enum ir_mac_type products_of(const struct ir_func *f, const struct ir_op *op)
 {
 	if (op->code == OP_attention && ((const struct attrs_attention *)op->attrs)->factors == FACTORS_bf16)
-		return PRODUCTS_BF16;
+		return MAC_BF16;
 	const struct ir_op *x = op->n_operands > 0 ? ir_def(f, op->operands[0]) : NULL;
 	if (x == NULL || x->code != OP_round_rows || (op->code != OP_linear && op->code != OP_expert_linear))
-		return PRODUCTS_F32;
-	return ((const struct attrs_round_rows *)x->attrs)->to == ROUND_bf16 ? PRODUCTS_BF16 : PRODUCTS_INT8;
+		return MAC_F32;
+	return ((const struct attrs_round_rows *)x->attrs)->to == ROUND_bf16 ? MAC_BF16 : MAC_INT8;
 }
 
 const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
-                                 enum ir_products kind)
+                                 enum ir_mac_type kind)
 {
 	struct ir_dims *dims = m->dims;
-	if (!op->region && kind != PRODUCTS_ALL && kind != products_of(f, op))
+	if (!op->region && kind != MAC_ALL && kind != products_of(f, op))
 		return ir_dim_const(dims, 0);
 	if (op->code == OP_linear || op->code == OP_expert_linear)
 		return product(m, f, op, axis_from_end(f, op->operands[0], 1));
@@ -75,7 +75,7 @@ const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func
 	return body;
 }
 
-const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_func *f, enum ir_products kind)
+const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_func *f, enum ir_mac_type kind)
 {
 	return region_flops(m, f, f->body, kind);
 }
@@ -107,12 +107,12 @@ static double attention_flops_at(const struct ir_module *m, const struct ir_func
 }
 
 double ir_op_flops_at(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
-                      enum ir_products kind, const int64_t *values, int64_t past)
+                      enum ir_mac_type kind, const int64_t *values, int64_t past)
 {
 	int64_t flops;
 	double sum = 0;
 	if (op->code == OP_attention)
-		return kind == PRODUCTS_ALL || kind == products_of(f, op)
+		return kind == MAC_ALL || kind == products_of(f, op)
 		               ? attention_flops_at(m, f, op, values, past)
 		               : 0;
 	if (!op->region)
@@ -135,9 +135,9 @@ static double elements(const struct ir_type *t, int first, const int64_t *values
 /* Of an element of a weight, with its share of scales. */
 static double element_bytes(const struct ir_weight *w)
 {
-	enum ir_format kept = ir_weight_kept(w);
+	enum ir_format kept = ir_weight_stored_format(w);
 	int64_t k;
-	if (!ir_format_has_codes(kept) || !ir_dim_is_const(w->type->dims[w->type->rank - 1], &k) || k == 0)
+	if (!ir_format_is_quantized(kept) || !ir_dim_is_const(w->type->dims[w->type->rank - 1], &k) || k == 0)
 		return (double)ir_dtype_bytes(kept != FORMAT_PLAIN ? ir_format(kept)->dtype : w->type->dtype);
 	return (double)ir_format_row_bytes(kept, k) / (double)k;
 }

@@ -156,7 +156,7 @@ static void live_repeat(struct liver *s, const struct ir_op *op)
 	live_region(s, op->region);
 	s->here = body;
 	for (size_t i = 0; i < yield->n_operands; i++)
-		if (!span.is_empty || ir_info(s->f, yield->operands[i])->region != op->region)
+		if (!span.is_empty || ir_value_info(s->f, yield->operands[i])->region != op->region)
 			touch(s, yield->operands[i], end);
 	s->here = outer;
 }
@@ -188,7 +188,7 @@ bool ir_lifetimes(struct arena *a, const struct ir_func *f, struct ir_lifetimes 
 		out->first[v] = SIZE_MAX;
 		out->carry[v] = v;
 	}
-	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it))
 		unite_carries(&s, it.op);
 	number_region(&s, f->body);
 	if (arena_failed(a))

@@ -21,7 +21,7 @@ struct ir_lifetimes {
 /* f: stage groups or plan. False when memory ran out. */
 TFMC_MUST_USE bool ir_lifetimes(struct arena *a, const struct ir_func *f, struct ir_lifetimes *out);
 /* Both hold something at the same time. */
-static inline bool ir_lifetimes_meet(const struct ir_lifetimes *l, struct ir_value a, struct ir_value b)
+static inline bool ir_lifetimes_overlap(const struct ir_lifetimes *l, struct ir_value a, struct ir_value b)
 {
 	return l->first[a.id] <= l->last[b.id] && l->first[b.id] <= l->last[a.id];
 }

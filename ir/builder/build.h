@@ -33,7 +33,7 @@ void irb_set_literal(struct ir_builder *b, bool literal);
  */
 void irb_case(struct ir_builder *b, const struct ir_case *c);
 /* The same dims are bound, but the function is no case: its symbols have these values in all calls. */
-void irb_bind(struct ir_builder *b, const struct ir_case *c);
+void irb_bind_dims(struct ir_builder *b, const struct ir_case *c);
 /* Parameters, before any op. `p` gives everything but value; p->name becomes the value's name. */
 struct ir_value irb_param(struct ir_builder *b, const struct ir_param *p, const struct ir_type *type);
 /* Hint for the printed name, when the value has none. */

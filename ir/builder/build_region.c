@@ -163,8 +163,8 @@ static bool yields_fit(struct ir_builder *b, const struct ir_value *yields, size
 		if (want == got)
 			continue;
 		build_fail(b, DIAG_IR_TYPE, "carried value %zu of repeat is %s, the body yields %s", i,
-		           ir_type_text(&b->m->arena, b->m->dims, want),
-		           ir_type_text(&b->m->arena, b->m->dims, got));
+		           ir_type_to_string(&b->m->arena, b->m->dims, want),
+		           ir_type_to_string(&b->m->arena, b->m->dims, got));
 		return false;
 	}
 	return true;

@@ -15,10 +15,11 @@ static bool atom_has(const struct ir_dim_atom *atom, int sym)
 {
 	if (atom->sym >= 0)
 		return atom->sym == sym;
-	return ir_dim_has(atom->of, sym) || (atom->other != NULL && ir_dim_has(atom->other, sym));
+	return ir_dim_has_symbol(atom->of, sym) ||
+	       (atom->other != NULL && ir_dim_has_symbol(atom->other, sym));
 }
 
-bool ir_dim_has(const struct ir_dim *d, int sym)
+bool ir_dim_has_symbol(const struct ir_dim *d, int sym)
 {
 	for (size_t t = 0; t < d->n_terms; t++)
 		for (size_t a = 0; a < d->terms[t].n_atoms; a++)
@@ -27,14 +28,14 @@ bool ir_dim_has(const struct ir_dim *d, int sym)
 	return false;
 }
 
-bool ir_type_has_dim(const struct ir_type *t, int sym)
+bool ir_type_has_symbol(const struct ir_type *t, int sym)
 {
 	if (t == NULL)
 		return false;
 	if (t->kind == IR_STATE)
 		t = t->state->type;
 	for (int i = 0; i < t->rank; i++)
-		if (ir_dim_has(t->dims[i], sym))
+		if (ir_dim_has_symbol(t->dims[i], sym))
 			return true;
 	return false;
 }
@@ -47,29 +48,29 @@ static bool attrs_have(const struct ir_op *op, int sym)
 		const void *at = (const char *)op->attrs + d->offset;
 		const struct ir_dim_list *list = at;
 		if (d->kind == ATTR_DIM)
-			found = found || ir_dim_has(*(const struct ir_dim *const *)at, sym);
+			found = found || ir_dim_has_symbol(*(const struct ir_dim *const *)at, sym);
 		for (size_t i = 0; d->kind == ATTR_DIMS && i < list->n; i++)
-			found = found || ir_dim_has(list->items[i], sym);
+			found = found || ir_dim_has_symbol(list->items[i], sym);
 	}
 	return found;
 }
 
-bool ir_func_has_dim(const struct ir_func *f, int sym)
+bool ir_func_has_symbol(const struct ir_func *f, int sym)
 {
-	bool found = f->arena != NULL && ir_dim_has(f->arena, sym);
+	bool found = f->arena != NULL && ir_dim_has_symbol(f->arena, sym);
 	for (size_t i = 1; i < f->n_values; i++)
-		found = found || ir_type_has_dim(f->values[i].type, sym);
+		found = found || ir_type_has_symbol(f->values[i].type, sym);
 	for (size_t i = 0; i < f->n_params; i++) {
 		const struct ir_param *p = &f->params[i];
-		found = found || (p->default_value != NULL && ir_dim_has(p->default_value, sym)) ||
-		        (p->max != NULL && ir_dim_has(p->max, sym));
+		found = found || (p->default_value != NULL && ir_dim_has_symbol(p->default_value, sym)) ||
+		        (p->max != NULL && ir_dim_has_symbol(p->max, sym));
 	}
-	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it))
 		found = found || attrs_have(it.op, sym);
 	return found;
 }
 
-int ir_dim_only_sym(const struct ir_dim *d)
+int ir_dim_as_symbol(const struct ir_dim *d)
 {
 	if (d->n_terms != 1 || d->terms[0].coeff != 1 || d->terms[0].n_atoms != 1)
 		return -1;
@@ -96,8 +97,8 @@ bool ir_case_holds(const struct ir_case *c, const int64_t *values)
 	return true;
 }
 
-const struct ir_func *ir_case_for(const struct ir_module *m, const struct ir_func *base,
-                                  const int64_t *values)
+const struct ir_func *ir_select_case(const struct ir_module *m, const struct ir_func *base,
+                                     const int64_t *values)
 {
 	for (size_t i = 0; i < m->funcs.n; i++) {
 		const struct ir_func *f = m->funcs.items[i];
@@ -109,13 +110,13 @@ const struct ir_func *ir_case_for(const struct ir_module *m, const struct ir_fun
 
 /* ---- dims ---- */
 
-const struct ir_dim *ir_case_bind(struct ir_module *m, const struct ir_case *c, const struct ir_dim *d)
+const struct ir_dim *ir_case_bind_dim(struct ir_module *m, const struct ir_case *c, const struct ir_dim *d)
 {
 	for (size_t i = 0; i < c->n; i++) {
 		const struct ir_condition *x = &c->conditions[i];
-		int sym = ir_dim_only_sym(x->dim);
+		int sym = ir_dim_as_symbol(x->dim);
 		if (x->relation == IR_EQUAL && sym >= 0)
-			d = ir_dim_bind(m->dims, d, sym, ir_dim_const(m->dims, x->value));
+			d = ir_dim_substitute(m->dims, d, sym, ir_dim_const(m->dims, x->value));
 	}
 	return d;
 }
@@ -126,7 +127,7 @@ const struct ir_type *ir_case_bind_type(struct ir_module *m, const struct ir_cas
 	if (t->kind != IR_TENSOR)
 		return t;
 	for (int i = 0; i < t->rank; i++)
-		dims[i] = ir_case_bind(m, c, t->dims[i]);
+		dims[i] = ir_case_bind_dim(m, c, t->dims[i]);
 	return ir_type_tensor(m->types, t->dtype, t->rank, dims);
 }
 
@@ -163,21 +164,21 @@ static int param_rows(const struct ir_func *f)
 		const struct ir_type *t = ir_type_of(f, f->params[i].value);
 		counts = counts || f->params[i].role == ROLE_PAST;
 		if (t->kind == IR_TENSOR && t->dtype == DT_I32 && t->rank == 2)
-			rows = ir_dim_only_sym(t->dims[1]);
+			rows = ir_dim_as_symbol(t->dims[1]);
 	}
 	return counts ? rows : -1;
 }
 
 int ir_func_token_dim(const struct ir_func *f)
 {
-	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it)) {
+	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it)) {
 		if (it.op->code != OP_state_append)
 			continue;
 		const struct ir_type *x = ir_type_of(f, it.op->operands[OPERAND(state_append, x)]);
 		const struct ir_type *state =
 		        ir_type_of(f, it.op->operands[OPERAND(state_append, state)])->state->type;
-		int rows = ir_dim_only_sym(x->dims[x->rank - 2]);
-		if (rows >= 0 && rows != ir_dim_only_sym(state->dims[0]))
+		int rows = ir_dim_as_symbol(x->dims[x->rank - 2]);
+		if (rows >= 0 && rows != ir_dim_as_symbol(state->dims[0]))
 			return rows;
 	}
 	return param_rows(f);
@@ -197,7 +198,7 @@ void ir_case_print(struct buf *out, const struct ir_module *m, const struct ir_c
 	}
 }
 
-void irb_bind(struct ir_builder *b, const struct ir_case *c)
+void irb_bind_dims(struct ir_builder *b, const struct ir_case *c)
 {
 	if (b->failed)
 		return;
@@ -219,7 +220,7 @@ void irb_bind(struct ir_builder *b, const struct ir_case *c)
 
 void irb_case(struct ir_builder *b, const struct ir_case *c)
 {
-	irb_bind(b, c);
+	irb_bind_dims(b, c);
 	if (!b->failed)
 		b->f->when = b->bound;
 }

@@ -13,24 +13,24 @@
 #define IR_CONDITIONS_MAX 16 /* of one case */
 
 /* Whether the symbol occurs in d. */
-bool ir_dim_has(const struct ir_dim *d, int sym);
+bool ir_dim_has_symbol(const struct ir_dim *d, int sym);
 /* The symbol that d consists of, or -1. */
-int ir_dim_only_sym(const struct ir_dim *d);
+int ir_dim_as_symbol(const struct ir_dim *d);
 
 /* Whether it occurs in the type; in a value, an attribute, a parameter or the arena of f. */
-bool ir_type_has_dim(const struct ir_type *t, int sym);
-bool ir_func_has_dim(const struct ir_func *f, int sym);
+bool ir_type_has_symbol(const struct ir_type *t, int sym);
+bool ir_func_has_symbol(const struct ir_func *f, int sym);
 
 /* The function that f is a case of, f itself when it is none. NULL when there is no such function. */
 const struct ir_func *ir_case_base(const struct ir_module *m, const struct ir_func *f);
 /* values[i]: the value of symbol i. */
 bool ir_case_holds(const struct ir_case *c, const int64_t *values);
 /* The first case of `base` whose conditions hold, otherwise base. */
-const struct ir_func *ir_case_for(const struct ir_module *m, const struct ir_func *base,
-                                  const int64_t *values);
+const struct ir_func *ir_select_case(const struct ir_module *m, const struct ir_func *base,
+                                     const int64_t *values);
 
 /* d and t with the symbols that `= value` binds replaced. */
-const struct ir_dim *ir_case_bind(struct ir_module *m, const struct ir_case *c, const struct ir_dim *d);
+const struct ir_dim *ir_case_bind_dim(struct ir_module *m, const struct ir_case *c, const struct ir_dim *d);
 const struct ir_type *ir_case_bind_type(struct ir_module *m, const struct ir_case *c,
                                         const struct ir_type *t);
 

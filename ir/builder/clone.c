@@ -10,7 +10,7 @@
 static const struct ir_dim *import_dim(struct ir_builder *b, const struct ir_dim *d)
 {
 	d = ir_import_dim(b->m, d);
-	return d != NULL && b->bound != NULL ? ir_case_bind(b->m, b->bound, d) : d;
+	return d != NULL && b->bound != NULL ? ir_case_bind_dim(b->m, b->bound, d) : d;
 }
 
 static const struct ir_type *import_type(struct ir_builder *b, const struct ir_type *t)
@@ -76,7 +76,7 @@ void ir_copy_values(const struct ir_copy *c, const struct ir_value *old, size_t 
 void ir_copy_set(struct ir_copy *c, struct ir_value old, struct ir_value now)
 {
 	c->map[old.id] = now;
-	irb_name(c->b, now, ir_info(c->from, old)->name);
+	irb_name(c->b, now, ir_value_info(c->from, old)->name);
 }
 
 static void set_all(struct ir_copy *c, const struct ir_value *old, const struct ir_value *now, size_t n)

@@ -124,13 +124,13 @@ static struct ir_value fold_not(const struct fold *f)
 
 static struct ir_value fold_where(const struct fold *f)
 {
-	return ir_same(f->operands[1], f->operands[2]) ? f->operands[1] : IR_NO_VALUE;
+	return ir_same_value(f->operands[1], f->operands[2]) ? f->operands[1] : IR_NO_VALUE;
 }
 
 static struct ir_value fold_mask_rows(const struct fold *f)
 {
 	const struct ir_op *op = defined_by(f, 0, OP_mask_rows);
-	return op != NULL && ir_same(op->operands[1], f->operands[1]) ? f->operands[0] : IR_NO_VALUE;
+	return op != NULL && ir_same_value(op->operands[1], f->operands[1]) ? f->operands[0] : IR_NO_VALUE;
 }
 
 /* ---- movement ---- */

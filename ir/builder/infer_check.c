@@ -20,12 +20,12 @@ bool infer_fail(const struct infer *c, enum diag_code code, const char *fmt, ...
 
 const char *infer_text(const struct infer *c, const struct ir_type *t)
 {
-	return ir_type_text(&c->m->arena, c->m->dims, t);
+	return ir_type_to_string(&c->m->arena, c->m->dims, t);
 }
 
 const char *infer_dim_text(const struct infer *c, const struct ir_dim *d)
 {
-	return ir_dim_text(&c->m->arena, c->m->dims, d, false);
+	return ir_dim_to_string(&c->m->arena, c->m->dims, d, false);
 }
 
 static const char *infer_name(const struct infer *c, size_t i)

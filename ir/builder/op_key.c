@@ -24,7 +24,7 @@ void *ir_default_attrs(struct arena *a, enum ir_opcode code)
 			memcpy(attrs + d->offset, &d->float_default, sizeof(double));
 		else if (d->kind == ATTR_INT)
 			memcpy(attrs + d->offset, &d->int_default, sizeof(int64_t));
-		else if (d->kind == ATTR_WORD)
+		else if (d->kind == ATTR_KEYWORD)
 			memcpy(attrs + d->offset, &word, sizeof(word));
 	}
 	return attrs;
@@ -79,7 +79,7 @@ static bool attr_equal(const struct ir_attr_desc *d, const void *a, const void *
 	case ATTR_FLAG: return *(const bool *)a == *(const bool *)b;
 	case ATTR_DIM: return *(const struct ir_dim *const *)a == *(const struct ir_dim *const *)b;
 	case ATTR_DTYPE: return *(const enum ir_dtype *)a == *(const enum ir_dtype *)b;
-	case ATTR_WORD: return *(const int *)a == *(const int *)b;
+	case ATTR_KEYWORD: return *(const int *)a == *(const int *)b;
 	case ATTR_WEIGHT: return *(const struct ir_weight *const *)a == *(const struct ir_weight *const *)b;
 	case ATTR_DIMS: {
 		const struct ir_dim_list *x = a, *y = b;
@@ -108,7 +108,7 @@ static uint64_t attr_hash(uint64_t h, const struct ir_attr_desc *d, const void *
 	case ATTR_INT: return hash_bytes64(h, a, sizeof(int64_t));
 	case ATTR_FLAG: return hash_bytes64(h, a, sizeof(bool));
 	case ATTR_DTYPE: return hash_bytes64(h, a, sizeof(enum ir_dtype));
-	case ATTR_WORD: return hash_bytes64(h, a, sizeof(int));
+	case ATTR_KEYWORD: return hash_bytes64(h, a, sizeof(int));
 	case ATTR_DIM: {
 		const struct ir_dim *x = *(const struct ir_dim *const *)a;
 		return x == NULL ? h : hash_bytes64(h, &x->serial, sizeof(x->serial));
@@ -160,11 +160,11 @@ bool op_key_equal(const void *item, const void *k)
 	if (op->code != key->code || op->n_operands != key->n_operands ||
 	    !ir_attrs_equal(op->code, op->attrs, key->attrs))
 		return false;
-	if (is_pair(key) && ir_same(op->operands[0], key->operands[1]) &&
-	    ir_same(op->operands[1], key->operands[0]))
+	if (is_pair(key) && ir_same_value(op->operands[0], key->operands[1]) &&
+	    ir_same_value(op->operands[1], key->operands[0]))
 		return true;
 	for (size_t i = 0; i < op->n_operands; i++)
-		if (!ir_same(op->operands[i], key->operands[i]))
+		if (!ir_same_value(op->operands[i], key->operands[i]))
 			return false;
 	return true;
 }

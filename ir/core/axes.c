@@ -201,7 +201,7 @@ static int find(const struct ir_axes *a, size_t i, int name)
 	return -1;
 }
 
-enum ir_axis_kind ir_axis_rows(const struct ir_func *f, const struct ir_op *op, int axis, int *from)
+enum ir_axis_kind ir_axis_dependence(const struct ir_func *f, const struct ir_op *op, int axis, int *from)
 {
 	const struct ir_type *types[IR_AXES_OPERANDS_MAX];
 	struct ir_axes a;
@@ -226,5 +226,5 @@ enum ir_axis_kind ir_axis_rows(const struct ir_func *f, const struct ir_op *op, 
 	}
 	if (a.out.mark[entry] == '@')
 		return IR_AXIS_POSITION;
-	return a.out.name[entry] == '*' || a.out.name[entry] == '&' ? IR_AXIS_RUN : IR_AXIS_ROWS;
+	return a.out.name[entry] == '*' || a.out.name[entry] == '&' ? IR_AXIS_WILDCARD : IR_AXIS_ROWS;
 }

@@ -41,13 +41,13 @@ bool ir_axes(enum ir_opcode code, const void *attrs, const struct ir_type *const
 int ir_axes_rank(const struct ir_axes *a, const struct ir_axis_list *list);
 int ir_axis_name(const struct ir_axes *a, const struct ir_axis_list *list, int axis);
 
-enum ir_axis_kind { IR_AXIS_MIXED, IR_AXIS_ROWS, IR_AXIS_RUN, IR_AXIS_POSITION };
+enum ir_axis_kind { IR_AXIS_MIXED, IR_AXIS_ROWS, IR_AXIS_WILDCARD, IR_AXIS_POSITION };
 /*
  * How rows along axis `axis` > 0 of op's first result follow from rows of its operands, with axis 0 the same one in
  * all of them. from[i]: the axis of operand i that has the rows, 0: it is read whole. MIXED: they need other rows,
  * or none are known. RUN: the axis is one of a run, the op is the same without it. POSITION: what is computed depends on
  * where the row stands, too.
  */
-enum ir_axis_kind ir_axis_rows(const struct ir_func *f, const struct ir_op *op, int axis, int *from);
+enum ir_axis_kind ir_axis_dependence(const struct ir_func *f, const struct ir_op *op, int axis, int *from);
 
 #endif

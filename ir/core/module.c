@@ -44,7 +44,7 @@ struct ir_module *ir_module_create_like(const struct ir_module *m)
 	if (like == NULL)
 		return NULL;
 	like->stage = m->stage;
-	like->own_source = m->own_source;
+	like->tir_source = m->tir_source;
 	for (size_t i = 0; i < ir_dims_count(m->dims); i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(m->dims, i);
 		if (!ir_dims_declare(like->dims, s->name, s->lo, s->hi))
@@ -53,7 +53,7 @@ struct ir_module *ir_module_create_like(const struct ir_module *m)
 	for (size_t i = 0; i < m->states.n; i++) {
 		const struct ir_state_decl *s = m->states.items[i];
 		if (ir_add_state(like, s->name, s->type, s->loc) == NULL ||
-		    !ir_encode_state(like, s->name, s->encoding))
+		    !ir_set_state_encoding(like, s->name, s->encoding))
 			goto failed;
 	}
 	return like;
@@ -62,9 +62,9 @@ failed:
 	return NULL;
 }
 
-enum ir_format ir_weight_kept(const struct ir_weight *w)
+enum ir_format ir_weight_stored_format(const struct ir_weight *w)
 {
-	return ir_format_has_codes(w->format) && w->encoding != ENC_PANEL16 ? FORMAT_PLAIN : w->format;
+	return ir_format_is_quantized(w->format) && w->encoding != ENC_PANEL16 ? FORMAT_PLAIN : w->format;
 }
 
 const char *ir_encoding_name(enum ir_encoding e)
@@ -195,7 +195,7 @@ const struct ir_state_decl *ir_add_state(struct ir_module *m, const char *name, 
 	return r;
 }
 
-bool ir_encode_state(struct ir_module *m, const char *name, enum ir_encoding encoding)
+bool ir_set_state_encoding(struct ir_module *m, const char *name, enum ir_encoding encoding)
 {
 	for (size_t i = 0; i < m->states.n; i++) {
 		if (strcmp(m->states.items[i]->name, name) != 0)
@@ -268,7 +268,7 @@ static void settle(struct ir_iter *it)
 	it->op = at < r->n_ops ? r->ops[at] : NULL;
 }
 
-struct ir_iter ir_ops(const struct ir_region *r)
+struct ir_iter ir_iter_begin(const struct ir_region *r)
 {
 	struct ir_iter it;
 	it.depth = 0;
@@ -278,7 +278,7 @@ struct ir_iter ir_ops(const struct ir_region *r)
 	return it;
 }
 
-void ir_next(struct ir_iter *it)
+void ir_iter_next(struct ir_iter *it)
 {
 	if (it->op->region != NULL && it->depth < IR_DEPTH_MAX) {
 		it->depth++;
@@ -290,9 +290,9 @@ void ir_next(struct ir_iter *it)
 	settle(it);
 }
 
-void ir_walk(const struct ir_region *r, ir_visit *visit, void *user)
+void ir_visit_ops(const struct ir_region *r, ir_op_visitor *visit, void *user)
 {
-	for (struct ir_iter it = ir_ops(r); it.op != NULL; ir_next(&it))
+	for (struct ir_iter it = ir_iter_begin(r); it.op != NULL; ir_iter_next(&it))
 		visit(user, it.op);
 }
 
@@ -301,7 +301,7 @@ uint32_t *ir_count_uses(struct arena *a, const struct ir_func *f)
 	uint32_t *uses = ARENA_ARRAY(a, uint32_t, f->n_values);
 	if (uses == NULL)
 		return NULL;
-	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it))
 		for (size_t i = 0; i < it.op->n_operands; i++)
 			uses[it.op->operands[i].id]++;
 	uses[0] = 0;
@@ -342,7 +342,7 @@ void ir_type_print(struct buf *out, const struct ir_dims *dims, const struct ir_
 	buf_char(out, ']');
 }
 
-const char *ir_type_text(struct arena *a, const struct ir_dims *dims, const struct ir_type *type)
+const char *ir_type_to_string(struct arena *a, const struct ir_dims *dims, const struct ir_type *type)
 {
 	struct buf text;
 	buf_init(&text);

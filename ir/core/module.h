@@ -58,7 +58,7 @@ struct ir_weight {
 };
 
 /* What the elements lie in memory as: the format, but for codes that are not in panels. */
-enum ir_format ir_weight_kept(const struct ir_weight *w);
+enum ir_format ir_weight_stored_format(const struct ir_weight *w);
 
 /*
  * Memory that outlives a call. Axis 0 is always the batch dim (its symbol), so
@@ -171,7 +171,7 @@ struct ir_module {
 	struct ir_dims *dims;
 	struct ir_types *types;
 	struct strmap strings;
-	uint32_t own_source; /* the .tir this module was parsed from; such locations are not printed. 0: none
+	uint32_t tir_source; /* the .tir this module was parsed from; such locations are not printed. 0: none
 	                      */
 	struct strmap weight_names, state_names, func_names;
 	struct {
@@ -206,7 +206,7 @@ const struct ir_weight *ir_add_weight(struct ir_module *m, const struct ir_weigh
 const struct ir_state_decl *ir_add_state(struct ir_module *m, const char *name, const struct ir_type *type,
                                          struct ir_loc loc);
 /* Says how a state of m is stored. False: m has no state of that name. */
-bool ir_encode_state(struct ir_module *m, const char *name, enum ir_encoding encoding);
+bool ir_set_state_encoding(struct ir_module *m, const char *name, enum ir_encoding encoding);
 /* Types and dims of another module, made again in m (m has the same dim symbols). */
 /* A dim of another table that declares the same symbols in the same order; NULL: it has more. */
 const struct ir_dim *ir_dim_import(struct ir_dims *t, const struct ir_dim *d);
@@ -220,9 +220,9 @@ void ir_print_name(struct buf *out, char sigil, const char *name);
 /* `f32[B,S]`, `state @name`. */
 void ir_type_print(struct buf *out, const struct ir_dims *dims, const struct ir_type *type);
 /* The same as a text in `a`. */
-const char *ir_type_text(struct arena *a, const struct ir_dims *dims, const struct ir_type *type);
+const char *ir_type_to_string(struct arena *a, const struct ir_dims *dims, const struct ir_type *type);
 
-static inline const struct ir_value_info *ir_info(const struct ir_func *f, struct ir_value v)
+static inline const struct ir_value_info *ir_value_info(const struct ir_func *f, struct ir_value v)
 {
 	return &f->values[v.id];
 }
@@ -253,14 +253,14 @@ static inline const struct ir_op *ir_group_root(const struct ir_op *group)
 	const struct attrs_group *a = group->attrs;
 	return a->root >= 0 && (size_t)a->root < group->region->n_ops ? group->region->ops[a->root] : NULL;
 }
-static inline bool ir_same(struct ir_value a, struct ir_value b)
+static inline bool ir_same_value(struct ir_value a, struct ir_value b)
 {
 	return a.id == b.id;
 }
 
 /*
  * Every op of a region, outer before inner, in order:
- * for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it)) .. it.op ..
+ * for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it)) .. it.op ..
  */
 struct ir_iter {
 	const struct ir_op *op; /* NULL: there is none left */
@@ -270,11 +270,11 @@ struct ir_iter {
 	} stack[IR_DEPTH_MAX + 1]; /* from the region on */
 	int depth;
 };
-struct ir_iter ir_ops(const struct ir_region *r);
-void ir_next(struct ir_iter *it);
+struct ir_iter ir_iter_begin(const struct ir_region *r);
+void ir_iter_next(struct ir_iter *it);
 /* The same with a call for every op. */
-typedef void ir_visit(void *user, const struct ir_op *op);
-void ir_walk(const struct ir_region *r, ir_visit *visit, void *user);
+typedef void ir_op_visitor(void *user, const struct ir_op *op);
+void ir_visit_ops(const struct ir_region *r, ir_op_visitor *visit, void *user);
 /* uses[v.id]: number of operands (in all regions) that name v; array of f->n_values in `a`. */
 uint32_t *ir_count_uses(struct arena *a, const struct ir_func *f);
 

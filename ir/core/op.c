@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Descriptors of all ops, expanded from ops.def and words.def. One function
+ * Descriptors of all ops, expanded from ops.def and keywords.def. One function
  * per op holds its constant tables, so that offsets of attributes can name the
  * op's own struct.
  */
@@ -26,7 +26,7 @@ enum {
 
 #define WORD(list, word)         #word,
 #define WORDS(list, name, words) static const char *const words_of_##list[] = {words};
-#include "ir/core/words.def"
+#include "ir/core/keywords.def"
 #undef WORD
 
 struct word_list {
@@ -35,16 +35,16 @@ struct word_list {
 };
 
 static const struct word_list word_lists[] = {
-#define WORDS(list, name, words) [WORDS_##list] = {words_of_##list, (int)TFMC_COUNT(words_of_##list)},
-#include "ir/core/words.def"
+#define WORDS(list, name, words) [KEYWORDS_##list] = {words_of_##list, (int)TFMC_COUNT(words_of_##list)},
+#include "ir/core/keywords.def"
 };
 
-int ir_words_count(enum ir_word_list list)
+int ir_keyword_count(enum ir_keyword_list list)
 {
 	return word_lists[list].n;
 }
 
-const char *ir_word(enum ir_word_list list, int word)
+const char *ir_keyword(enum ir_keyword_list list, int word)
 {
 	return word_lists[list].words[word];
 }
@@ -53,15 +53,15 @@ const char *ir_word(enum ir_word_list list, int word)
 #define OPT(name, cls)                {#name, CLASS_##cls, OPERAND_OPTIONAL},
 #define VAR(name, cls)                {#name, CLASS_##cls, OPERAND_VARIADIC},
 #define ATTR(name, kind, f, i, words) {#name, kind, offsetof(self, name), f, i, words},
-#define FLOAT(name, def)              ATTR(name, ATTR_FLOAT, def, 0, WORDS_MASK)
-#define INT(name, def)                ATTR(name, ATTR_INT, 0.0, def, WORDS_MASK)
-#define FLAG(name)                    ATTR(name, ATTR_FLAG, 0.0, 0, WORDS_MASK)
-#define DIMATTR(name)                 ATTR(name, ATTR_DIM, 0.0, 0, WORDS_MASK)
-#define DIMS(name)                    ATTR(name, ATTR_DIMS, 0.0, 0, WORDS_MASK)
-#define INTS(name)                    ATTR(name, ATTR_INTS, 0.0, 0, WORDS_MASK)
-#define DTYPEATTR(name)               ATTR(name, ATTR_DTYPE, 0.0, 0, WORDS_MASK)
-#define WORDATTR(name, list, def)     ATTR(name, ATTR_WORD, 0.0, list##_##def, WORDS_##list)
-#define WEIGHT(name)                  ATTR(name, ATTR_WEIGHT, 0.0, 0, WORDS_MASK)
+#define FLOAT(name, def)              ATTR(name, ATTR_FLOAT, def, 0, KEYWORDS_MASK)
+#define INT(name, def)                ATTR(name, ATTR_INT, 0.0, def, KEYWORDS_MASK)
+#define FLAG(name)                    ATTR(name, ATTR_FLAG, 0.0, 0, KEYWORDS_MASK)
+#define DIMATTR(name)                 ATTR(name, ATTR_DIM, 0.0, 0, KEYWORDS_MASK)
+#define DIMS(name)                    ATTR(name, ATTR_DIMS, 0.0, 0, KEYWORDS_MASK)
+#define INTS(name)                    ATTR(name, ATTR_INTS, 0.0, 0, KEYWORDS_MASK)
+#define DTYPEATTR(name)               ATTR(name, ATTR_DTYPE, 0.0, 0, KEYWORDS_MASK)
+#define KEYWORDATTR(name, list, def)  ATTR(name, ATTR_KEYWORD, 0.0, list##_##def, KEYWORDS_##list)
+#define WEIGHT(name)                  ATTR(name, ATTR_WEIGHT, 0.0, 0, KEYWORDS_MASK)
 #define EACH                          "EACH"
 #define BY_RULE                       NULL
 #define OP(op, op_traits, op_operands, op_attributes, op_results, op_axes, op_formula) \
@@ -71,7 +71,7 @@ const char *ir_word(enum ir_word_list list, int word)
 		static const struct ir_operand_desc operands[] = {                     \
 		        op_operands{NULL, CLASS_ANY, OPERAND_REQUIRED}};               \
 		static const struct ir_attr_desc attrs[] = {                           \
-		        op_attributes{NULL, ATTR_FLOAT, 0, 0.0, 0, WORDS_MASK}};       \
+		        op_attributes{NULL, ATTR_FLOAT, 0, 0.0, 0, KEYWORDS_MASK}};    \
 		static const struct ir_op_desc desc = {.code = OP_##op,                \
 		                                       .name = #op,                    \
 		                                       .traits = op_traits,            \
@@ -114,7 +114,7 @@ bool ir_op_has(enum ir_opcode code, unsigned traits)
 	return (ir_op_desc(code)->traits & traits) == traits;
 }
 
-bool ir_swaps_last(const struct ir_int_list *perm)
+bool ir_is_matrix_transpose(const struct ir_int_list *perm)
 {
 	int64_t n = (int64_t)perm->n;
 	for (int64_t i = 0; i < n; i++)

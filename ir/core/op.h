@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What ops are: enums, attribute structs and descriptors, all derived from
- * ops.def and words.def. Facts only; what is done with an op lives in the
+ * ops.def and keywords.def. Facts only; what is done with an op lives in the
  * tables of its consumers.
  */
 #ifndef TFMC_IR_CORE_OP_H
@@ -39,17 +39,17 @@ enum ir_traits {
 
 /* Word lists: enum mask { MASK_none, MASK_causal }, ... */
 #define WORD(list, word)         list##_##word,
-#define WORDS(list, name, words) enum ir_word_##name{words};
-#include "ir/core/words.def"
+#define WORDS(list, name, words) enum ir_keyword_##name{words};
+#include "ir/core/keywords.def"
 #undef WORD
 
-enum ir_word_list {
-#define WORDS(list, name, words) WORDS_##list,
-#include "ir/core/words.def"
+enum ir_keyword_list {
+#define WORDS(list, name, words) KEYWORDS_##list,
+#include "ir/core/keywords.def"
 };
 /* Number of words of a list and the spelling of one. */
-int ir_words_count(enum ir_word_list list);
-const char *ir_word(enum ir_word_list list, int word);
+int ir_keyword_count(enum ir_keyword_list list);
+const char *ir_keyword(enum ir_keyword_list list, int word);
 
 struct ir_weight;
 
@@ -63,18 +63,18 @@ struct ir_int_list {
 };
 
 /* The permutation exchanges the last two axes and leaves the others. */
-bool ir_swaps_last(const struct ir_int_list *perm);
+bool ir_is_matrix_transpose(const struct ir_int_list *perm);
 
 /* struct attrs_<op>; ops without attributes have one unused member. */
-#define FLOAT(name, def)          double name;
-#define INT(name, def)            int64_t name;
-#define FLAG(name)                bool name;
-#define DIMATTR(name)             const struct ir_dim *name;
-#define DIMS(name)                struct ir_dim_list name;
-#define INTS(name)                struct ir_int_list name;
-#define DTYPEATTR(name)           enum ir_dtype name;
-#define WORDATTR(name, list, def) int name; /* a word of `list` */
-#define WEIGHT(name)              const struct ir_weight *name;
+#define FLOAT(name, def)             double name;
+#define INT(name, def)               int64_t name;
+#define FLAG(name)                   bool name;
+#define DIMATTR(name)                const struct ir_dim *name;
+#define DIMS(name)                   struct ir_dim_list name;
+#define INTS(name)                   struct ir_int_list name;
+#define DTYPEATTR(name)              enum ir_dtype name;
+#define KEYWORDATTR(name, list, def) int name; /* a word of `list` */
+#define WEIGHT(name)                 const struct ir_weight *name;
 #define OP(name, traits, operands, attributes, results, axes, formula) \
 	struct attrs_##name {                                          \
 		attributes char unused_;                               \
@@ -113,17 +113,17 @@ enum ir_attr_kind {
 	ATTR_DIMS,
 	ATTR_INTS,
 	ATTR_DTYPE,
-	ATTR_WORD,
+	ATTR_KEYWORD,
 	ATTR_WEIGHT,
 };
 
 struct ir_attr_desc {
 	const char *name; /* NULL ends the list */
 	enum ir_attr_kind kind;
-	size_t offset;           /* in struct attrs_<op> */
-	double float_default;    /* ATTR_FLOAT */
-	int64_t int_default;     /* ATTR_INT, ATTR_WORD */
-	enum ir_word_list words; /* ATTR_WORD */
+	size_t offset;              /* in struct attrs_<op> */
+	double float_default;       /* ATTR_FLOAT */
+	int64_t int_default;        /* ATTR_INT, ATTR_KEYWORD */
+	enum ir_keyword_list words; /* ATTR_KEYWORD */
 };
 
 struct ir_op_desc {

@@ -21,29 +21,30 @@ struct ir_value ir_view_base(const struct ir_func *f, struct ir_value v)
 	return v;
 }
 
-const struct ir_op *ir_slice_op(const struct ir_func *f, struct ir_value v)
+const struct ir_op *ir_state_slice_op(const struct ir_func *f, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(f, v);
 	while (op != NULL && op->code == OP_group) {
 		const struct ir_region *r = op->region;
-		if (r == NULL || r->n_ops == 0 || ir_info(f, v)->index >= r->ops[r->n_ops - 1]->n_operands)
+		if (r == NULL || r->n_ops == 0 ||
+		    ir_value_info(f, v)->index >= r->ops[r->n_ops - 1]->n_operands)
 			return NULL;
-		v = r->ops[r->n_ops - 1]->operands[ir_info(f, v)->index];
+		v = r->ops[r->n_ops - 1]->operands[ir_value_info(f, v)->index];
 		op = ir_def(f, v);
 	}
-	if (op == NULL || ir_info(f, v)->index != 0)
+	if (op == NULL || ir_value_info(f, v)->index != 0)
 		return NULL;
 	return op->code == OP_state_append || op->code == OP_state_read ? op : NULL;
 }
 
 bool ir_is_state_slice(const struct ir_func *f, struct ir_value v)
 {
-	return ir_slice_op(f, v) != NULL;
+	return ir_state_slice_op(f, v) != NULL;
 }
 
-bool ir_slice_ring(const struct ir_func *f, struct ir_value v, int64_t *held)
+bool ir_is_ring_slice(const struct ir_func *f, struct ir_value v, int64_t *held)
 {
-	const struct ir_op *op = ir_slice_op(f, v);
+	const struct ir_op *op = ir_state_slice_op(f, v);
 	*held = 0;
 	if (op == NULL || op->code != OP_state_append ||
 	    ((const struct attrs_state_append *)op->attrs)->rows == 0)
@@ -245,7 +246,7 @@ bool ir_view_resolve(const struct ir_module *m, const struct ir_func *f, struct 
 		v = op->operands[0];
 	}
 	int64_t held;
-	bool is_ring = ir_slice_ring(f, v, &held);
+	bool is_ring = ir_is_ring_slice(f, v, &held);
 	if (is_ring && n > 0)
 		return false;
 	view_identity(m, f, v, ir_row_pad(f, v), out);
@@ -262,8 +263,8 @@ bool ir_view_resolve(const struct ir_module *m, const struct ir_func *f, struct 
 	return !ir_dims_failed(m->dims);
 }
 
-bool ir_view_store(const struct ir_module *m, const struct ir_func *f, struct ir_value v, int64_t pad,
-                   struct ir_view *out)
+bool ir_view_inverse(const struct ir_module *m, const struct ir_func *f, struct ir_value v, int64_t pad,
+                     struct ir_view *out)
 {
 	size_t n = 0;
 

@@ -42,12 +42,12 @@ int64_t ir_row_pad(const struct ir_func *f, struct ir_value v);
 /* Bytes that v takes where it lies row-major, with what is behind its rows. */
 const struct ir_dim *ir_value_bytes(const struct ir_module *m, const struct ir_func *f, struct ir_value v);
 /* The op that gives a state slice, in the group it came from; NULL: v is none. */
-const struct ir_op *ir_slice_op(const struct ir_func *f, struct ir_value v);
+const struct ir_op *ir_state_slice_op(const struct ir_func *f, struct ir_value v);
 /* True when v is a state slice: state_append or state_read result 0, also as the result of a group. */
 bool ir_is_state_slice(const struct ir_func *f, struct ir_value v);
 
 /* True when v is the slice of a ring (state_append with rows), whose row t is row t mod *held in memory. */
-bool ir_slice_ring(const struct ir_func *f, struct ir_value v, int64_t *held);
+bool ir_is_ring_slice(const struct ir_func *f, struct ir_value v, int64_t *held);
 
 /* Where the elements of v lie in its base. False when a reshape cannot be expressed, the chain is too long,
  * or it is one of a ring's slice. */
@@ -59,8 +59,8 @@ TFMC_MUST_USE bool ir_view_resolve(const struct ir_module *m, const struct ir_fu
  * the base's axes inside the row-major buffer of v, with `pad` elements behind each of its rows. out->size is
  * that of the base. False when the chain has a broadcast or slice, or cannot be expressed.
  */
-TFMC_MUST_USE bool ir_view_store(const struct ir_module *m, const struct ir_func *f, struct ir_value v,
-                                 int64_t pad, struct ir_view *out);
+TFMC_MUST_USE bool ir_view_inverse(const struct ir_module *m, const struct ir_func *f, struct ir_value v,
+                                   int64_t pad, struct ir_view *out);
 
 /*
  * A reshape that divides the last axis into heads: [.., n] to [.., H, E], or with the axis H further to the

@@ -60,11 +60,11 @@ static bool is_repeated(struct diag_context *cx, const struct diag *d)
 	uint64_t hash = hash_bytes64(HASH64_SEED, at, sizeof(at));
 	hash = hash_bytes64(hash, d->message, strlen(d->message)) | 1;
 	size_t i = 0;
-	while (i < DIAG_TOLD_MAX && cx->told[i] != 0 && cx->told[i] != hash)
+	while (i < DIAG_REPORTED_MAX && cx->told[i] != 0 && cx->told[i] != hash)
 		i++;
-	if (i < DIAG_TOLD_MAX && cx->told[i] == hash)
+	if (i < DIAG_REPORTED_MAX && cx->told[i] == hash)
 		return true;
-	if (i < DIAG_TOLD_MAX)
+	if (i < DIAG_REPORTED_MAX)
 		cx->told[i] = hash;
 	return false;
 }
@@ -104,7 +104,8 @@ void diag_error(struct diag_context *cx, struct loc loc, enum diag_code code, co
 	va_end(ap);
 }
 
-void diag_environment(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
+void diag_environment_error(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt,
+                            ...)
 {
 	va_list ap;
 	cx->n_environment++;

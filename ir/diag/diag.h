@@ -37,7 +37,7 @@ struct loc {
 
 #define LOC_NONE ((struct loc){0, 0, 0, 0})
 
-#define DIAG_TOLD_MAX 32
+#define DIAG_REPORTED_MAX 32
 
 struct diag_source {
 	const char *name; /* as shown */
@@ -73,11 +73,11 @@ struct diag_context {
 	diag_sink *sink; /* may be NULL: only counted */
 	void *user;
 	size_t n_errors, n_warnings;
-	size_t n_environment;         /* of the errors: not the input's fault (diag_environment) */
-	size_t n_repeated;            /* of the errors: told before, at the same place in the same words */
-	size_t max_errors;            /* default 20; later errors are only counted */
-	uint64_t told[DIAG_TOLD_MAX]; /* hashes of the first errors: an error is told once */
-	bool drop_notes;              /* the error before was suppressed */
+	size_t n_environment; /* of the errors: not the input's fault (diag_environment_error) */
+	size_t n_repeated;    /* of the errors: told before, at the same place in the same words */
+	size_t max_errors;    /* default 20; later errors are only counted */
+	uint64_t told[DIAG_REPORTED_MAX]; /* hashes of the first errors: an error is told once */
+	bool drop_notes;                  /* the error before was suppressed */
 	bool warnings_are_errors;
 };
 
@@ -94,8 +94,8 @@ void diag_error(struct diag_context *cx, struct loc loc, enum diag_code code, co
         TFMC_PRINTF(4, 5);
 /* An error of the system that was asked, not of the input: a file that cannot be read, no memory, no device.
  * However the stages go on, the command ends with the exit code of such errors. */
-void diag_environment(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
-        TFMC_PRINTF(4, 5);
+void diag_environment_error(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt,
+                            ...) TFMC_PRINTF(4, 5);
 void diag_warning(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
         TFMC_PRINTF(4, 5);
 /* Whether a further error would only be counted. */

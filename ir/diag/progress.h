@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What long work tells while it goes on. Who works calls progress_tell after each piece; who listens decides
+ * What long work tells while it goes on. Who works calls progress_report after each piece; who listens decides
  * whether and how it is shown.
  */
 #ifndef TFMC_IR_DIAG_PROGRESS_H
@@ -22,8 +22,8 @@ struct progress {
 };
 
 /* progress NULL: nobody listens. */
-static inline void progress_tell(const struct progress *progress, const char *name, const char *unit,
-                                 uint64_t done, uint64_t total)
+static inline void progress_report(const struct progress *progress, const char *name, const char *unit,
+                                   uint64_t done, uint64_t total)
 {
 	const struct progress_state s = {name, unit, done, total};
 	if (progress != NULL)

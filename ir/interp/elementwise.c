@@ -45,7 +45,7 @@ static double positive(double v)
 	{                                                                                \
 		for (int64_t i = 0; i < interp_size(out); i++) {                         \
 			double v = x[0]->data[i];                                        \
-			int64_t n = is_int(x[0]) ? interp_exact(x[0], i) : 0;            \
+			int64_t n = is_int(x[0]) ? interp_get_int(x[0], i) : 0;          \
 			out->data[i] = (expr);                                           \
 			if (is_int(x[0]))                                                \
 				interp_put(out, i, interp_wrap(out->dtype, (int_expr))); \
@@ -92,7 +92,7 @@ static double cast(const struct interp_tensor *x, int64_t i, enum ir_dtype to)
 {
 	bool is_narrow = ir_dtype_class(to) == DTCLASS_FLOAT && to != DT_F64;
 	if (x->exact && is_narrow)
-		return odd(interp_exact(x, i));
+		return odd(interp_get_int(x, i));
 	return ir_dtype_class(to) == DTCLASS_INT ? trunc(x->data[i]) : x->data[i];
 }
 
@@ -100,7 +100,7 @@ INTERP_EVAL(cast)
 {
 	for (int64_t i = 0; i < interp_size(out); i++)
 		if (is_int(x[0]) && is_int(out))
-			interp_put(out, i, interp_exact(x[0], i));
+			interp_put(out, i, interp_get_int(x[0], i));
 		else
 			out->data[i] = cast(x[0], i, out->dtype);
 	return TFMC_OK;
@@ -118,18 +118,18 @@ static double larger(double a, double b)
 	return isnan(a) || isnan(b) ? (double)NAN : a > b ? a : b;
 }
 
-#define COMPARE(name, type)                                     \
-	static bool name(enum ir_word_cmp kind, type a, type b) \
-	{                                                       \
-		switch (kind) {                                 \
-		case CMP_lt: return a < b;                      \
-		case CMP_le: return a <= b;                     \
-		case CMP_gt: return a > b;                      \
-		case CMP_ge: return a >= b;                     \
-		case CMP_eq: return a == b;                     \
-		case CMP_ne: return a != b;                     \
-		}                                               \
-		return false;                                   \
+#define COMPARE(name, type)                                        \
+	static bool name(enum ir_keyword_cmp kind, type a, type b) \
+	{                                                          \
+		switch (kind) {                                    \
+		case CMP_lt: return a < b;                         \
+		case CMP_le: return a <= b;                        \
+		case CMP_gt: return a > b;                         \
+		case CMP_ge: return a >= b;                        \
+		case CMP_eq: return a == b;                        \
+		case CMP_ne: return a != b;                        \
+		}                                                  \
+		return false;                                      \
 	}
 
 COMPARE(compare, double)
@@ -186,19 +186,19 @@ static uint64_t int_power(int64_t x, int64_t n)
 		return TFMC_OK;                                      \
 	}
 
-#define BINARY_NUMBER(name, expr, int_expr)                                           \
-	INTERP_EVAL(name)                                                             \
-	{                                                                             \
-		for (int64_t i = 0; i < interp_size(out); i++) {                      \
-			double a = x[0]->data[i], b = x[1]->data[i];                  \
-			if (!is_int(x[0])) {                                          \
-				out->data[i] = (expr);                                \
-				continue;                                             \
-			}                                                             \
-			int64_t n = interp_exact(x[0], i), m = interp_exact(x[1], i); \
-			interp_put(out, i, interp_wrap(out->dtype, (int_expr)));      \
-		}                                                                     \
-		return TFMC_OK;                                                       \
+#define BINARY_NUMBER(name, expr, int_expr)                                               \
+	INTERP_EVAL(name)                                                                 \
+	{                                                                                 \
+		for (int64_t i = 0; i < interp_size(out); i++) {                          \
+			double a = x[0]->data[i], b = x[1]->data[i];                      \
+			if (!is_int(x[0])) {                                              \
+				out->data[i] = (expr);                                    \
+				continue;                                                 \
+			}                                                                 \
+			int64_t n = interp_get_int(x[0], i), m = interp_get_int(x[1], i); \
+			interp_put(out, i, interp_wrap(out->dtype, (int_expr)));          \
+		}                                                                         \
+		return TFMC_OK;                                                           \
 	}
 
 BINARY_NUMBER(add, a + b, (uint64_t)n + (uint64_t)m)
@@ -215,10 +215,11 @@ BINARY(or, a != 0 || b != 0)
 
 INTERP_EVAL(cmp)
 {
-	enum ir_word_cmp kind = (enum ir_word_cmp)((const struct attrs_cmp *)op->attrs)->kind;
+	enum ir_keyword_cmp kind = (enum ir_keyword_cmp)((const struct attrs_cmp *)op->attrs)->kind;
 	for (int64_t i = 0; i < interp_size(out); i++)
-		out->data[i] = is_int(x[0]) ? compare_ints(kind, interp_exact(x[0], i), interp_exact(x[1], i))
-		                            : compare(kind, x[0]->data[i], x[1]->data[i]);
+		out->data[i] = is_int(x[0])
+		                       ? compare_ints(kind, interp_get_int(x[0], i), interp_get_int(x[1], i))
+		                       : compare(kind, x[0]->data[i], x[1]->data[i]);
 	return TFMC_OK;
 }
 

@@ -21,7 +21,7 @@ INTERP_EVAL(cumsum)
 	for (int64_t i = 0; i < interp_size(out); i++) {
 		bool is_first = i % n == 0;
 		if (is_int)
-			add_int(out, i, is_first ? 0 : interp_exact(out, i - 1), interp_exact(x[0], i));
+			add_int(out, i, is_first ? 0 : interp_get_int(out, i - 1), interp_get_int(x[0], i));
 		else
 			out->data[i] = (is_first ? 0 : out->data[i - 1]) + x[0]->data[i];
 	}
@@ -37,7 +37,7 @@ struct element {
 
 static struct element element_of(const struct interp_tensor *x, int64_t at, int64_t index)
 {
-	return (struct element){x->data[at], x->exact ? interp_exact(x, at) : 0, index};
+	return (struct element){x->data[at], x->exact ? interp_get_int(x, at) : 0, index};
 }
 
 /* Larger ones first, then lower indices; NaN last. */

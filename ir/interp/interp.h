@@ -25,9 +25,9 @@ struct interp_tensor {
 /* Number of elements, or -1 when it does not fit. */
 int64_t interp_count(const struct interp_tensor *t);
 /* Element i of a tensor of ints. */
-int64_t interp_exact(const struct interp_tensor *t, int64_t i);
+int64_t interp_get_int(const struct interp_tensor *t, int64_t i);
 /* |a - b| of elements i, of ints without rounding before; equal infinities and NaN are 0 apart. */
-double interp_distance(const struct interp_tensor *a, const struct interp_tensor *b, int64_t i);
+double interp_abs_diff(const struct interp_tensor *a, const struct interp_tensor *b, int64_t i);
 /* Converts from and to bytes in memory layout of the dtype. */
 void interp_from_bytes(struct interp_tensor *t, const void *bytes);
 void interp_to_bytes(const struct interp_tensor *t, void *bytes);

@@ -113,7 +113,7 @@ static inline void interp_move(struct interp_tensor *t, int64_t i, const struct 
 	for (int64_t k = 0; k < n; k++)
 		t->data[i + k] = x->data[j + k];
 	for (int64_t k = 0; t->exact && k < n; k++)
-		t->exact[i + k] = interp_exact(x, j + k);
+		t->exact[i + k] = interp_get_int(x, j + k);
 }
 static inline int64_t interp_clamp(int64_t v, int64_t lo, int64_t hi)
 {

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "ir/analysis/overwrite.h"
+#include "ir/analysis/inplace.h"
 #include "ir/support/memory.h"
 #include "ir/core/view.h"
 
@@ -77,13 +77,13 @@ void interp_memory_carry(struct interp *in, struct ir_value to, struct ir_value 
 
 static const char *name_of(const struct interp *in, struct ir_value v)
 {
-	const char *name = v.id != 0 ? ir_info(in->f, v)->name : NULL;
+	const char *name = v.id != 0 ? ir_value_info(in->f, v)->name : NULL;
 	return name != NULL ? name : "(unnamed)";
 }
 
 static bool is_inside(const struct ir_op *group, const struct interp *in, struct ir_value v)
 {
-	return ir_info(in->f, v)->region == group->region;
+	return ir_value_info(in->f, v)->region == group->region;
 }
 
 /* Takes v's elements from the arena; an error when somebody else wrote there. */
@@ -116,7 +116,7 @@ static enum tfmc_status check_overwrite(struct interp *in, const struct ir_op *g
 	if (from->bytes <= 0 || to->at >= from->at + from->bytes || from->at >= to->at + to->bytes)
 		return TFMC_OK;
 	const char *why =
-	        from->at == to->at ? ir_overwrite_refusal(in->m, in->f, group, read) : "they overlap in part";
+	        from->at == to->at ? ir_inplace_conflict(in->m, in->f, group, read) : "they overlap in part";
 	if (why == NULL)
 		return TFMC_OK;
 	return interp_error(in, group, "plan: the group writes over %%%s, which it reads: %s",

@@ -66,7 +66,7 @@ static const struct folding smallest = {HUGE_VAL, fold_min, INT64_MAX, fold_int_
 /* Wraps at every step: what lies between need not be a double. */
 static void fold_int(const struct folding *f, int64_t v, struct interp_tensor *out, int64_t at)
 {
-	int64_t r = f->fold_int(interp_exact(out, at), v);
+	int64_t r = f->fold_int(interp_get_int(out, at), v);
 	interp_put(out, at, interp_wrap(out->dtype, (uint64_t)r));
 }
 
@@ -87,7 +87,7 @@ static void reduce(const struct interp_tensor *x, const struct ir_int_list *axes
 		for (int k = 0; k < x->rank; k++)
 			at += index[k] * stride[k];
 		if (is_int)
-			fold_int(f, interp_exact(x, i), out, at);
+			fold_int(f, interp_get_int(x, i), out, at);
 		else
 			out->data[at] = f->fold(out->data[at], x->data[i]);
 	}
@@ -125,7 +125,7 @@ INTERP_EVAL(reduce_min)
 
 static bool is_larger(const struct interp_tensor *x, int64_t i, int64_t j)
 {
-	return x->exact ? interp_exact(x, i) > interp_exact(x, j) : x->data[i] > x->data[j];
+	return x->exact ? interp_get_int(x, i) > interp_get_int(x, j) : x->data[i] > x->data[j];
 }
 
 /* Lowest index of the largest of n numbers that are `stride` apart from number `at` on. */

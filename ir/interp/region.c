@@ -26,7 +26,7 @@ struct frame {
 static void record_use(struct interp *in, const struct frame *frame, const struct ir_op *op,
                        struct ir_value v)
 {
-	const struct ir_region *home = ir_info(in->f, v)->region;
+	const struct ir_region *home = ir_value_info(in->f, v)->region;
 	for (; frame && frame->region != home; frame = frame->outer)
 		op = frame->region->owner;
 	in->slots[v.id].last_use = op;

@@ -53,23 +53,23 @@ void interp_to_bytes(const struct interp_tensor *t, void *bytes)
 	case DT_U8: WRITE_LOOP(uint8_t, int_bits(DT_U8, t->data[i]));
 	case DT_I16: WRITE_LOOP(int16_t, int_bits(DT_I16, t->data[i]));
 	case DT_I32: WRITE_LOOP(int32_t, int_bits(DT_I32, t->data[i]));
-	case DT_I64: WRITE_LOOP(int64_t, interp_exact(t, i));
+	case DT_I64: WRITE_LOOP(int64_t, interp_get_int(t, i));
 	case DT_BOOL: WRITE_LOOP(uint8_t, t->data[i] != 0);
 	}
 }
 
-int64_t interp_exact(const struct interp_tensor *t, int64_t i)
+int64_t interp_get_int(const struct interp_tensor *t, int64_t i)
 {
 	bool is_known = t->exact && (double)t->exact[i] == t->data[i];
 	return is_known ? t->exact[i] : interp_int(t->data[i]);
 }
 
-double interp_distance(const struct interp_tensor *a, const struct interp_tensor *b, int64_t i)
+double interp_abs_diff(const struct interp_tensor *a, const struct interp_tensor *b, int64_t i)
 {
 	double x = a->data[i], y = b->data[i];
 	if (ir_dtype_class(a->dtype) != DTCLASS_INT)
 		return x == y || (isnan(x) && isnan(y)) ? 0 : fabs(x - y);
-	int64_t n = interp_exact(a, i), m = interp_exact(b, i);
+	int64_t n = interp_get_int(a, i), m = interp_get_int(b, i);
 	return (double)(n > m ? (uint64_t)n - (uint64_t)m : (uint64_t)m - (uint64_t)n);
 }
 

@@ -8,13 +8,14 @@
 #define ATTRS_MAX 32
 #define WORDS_MAX 32 /* of a list */
 
-bool parse_ir_word(struct parser *p, enum ir_word_list list, const char *expected, const char *what, int *out)
+bool parse_ir_keyword(struct parser *p, enum ir_keyword_list list, const char *expected, const char *what,
+                      int *out)
 {
 	const char *names[WORDS_MAX];
-	int n = ir_words_count(list);
+	int n = ir_keyword_count(list);
 	n = n < WORDS_MAX ? n : WORDS_MAX;
 	for (int i = 0; i < n; i++)
-		names[i] = ir_word(list, i);
+		names[i] = ir_keyword(list, i);
 	return parse_one_of(p, expected, what, names, (size_t)n, out);
 }
 
@@ -33,7 +34,7 @@ static bool parse_attr_value(struct parser *p, const struct ir_attr_desc *d, voi
 	case ATTR_DIMS: return parse_dims(p, at);
 	case ATTR_INTS: return parse_ints(p, at);
 	case ATTR_DTYPE: return parse_dtype(p, at);
-	case ATTR_WORD: return parse_ir_word(p, d->words, "a word", "word", at);
+	case ATTR_KEYWORD: return parse_ir_keyword(p, d->words, "a word", "word", at);
 	case ATTR_FLAG:
 	case ATTR_WEIGHT: break;
 	}
@@ -50,7 +51,7 @@ static bool is_required(const struct ir_attr_desc *d)
 	case ATTR_FLOAT:
 	case ATTR_INT:
 	case ATTR_FLAG:
-	case ATTR_WORD:
+	case ATTR_KEYWORD:
 	case ATTR_WEIGHT: return false;
 	}
 	return false;

@@ -160,7 +160,7 @@ bool parse_at_format(const struct parser *p)
 {
 	enum ir_format f;
 	return p->tok.kind == TOK_WORD && ir_format_parse(p->tok.text, strlen(p->tok.text), &f) &&
-	       ir_format_has_codes(f);
+	       ir_format_is_quantized(f);
 }
 
 bool parse_format(struct parser *p, enum ir_format *out)

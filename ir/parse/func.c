@@ -257,8 +257,8 @@ static bool check_returned(struct parser *p, const struct signature *s, const st
 		if (got != want)
 			return parse_fail(p, s->results.items[i].at, DIAG_IR_TYPE,
 			                  "result %zu is %s, returned is %s", i,
-			                  ir_type_text(&p->arena, p->m->dims, want),
-			                  ir_type_text(&p->arena, p->m->dims, got));
+			                  ir_type_to_string(&p->arena, p->m->dims, want),
+			                  ir_type_to_string(&p->arena, p->m->dims, got));
 	}
 	return true;
 }

@@ -142,8 +142,8 @@ static bool parse_operands(struct parser *p, const struct ir_op_desc *op, struct
 static bool type_fits(struct parser *p, struct loc at, const struct ir_type *got, const struct ir_type *said)
 {
 	return got == said || parse_fail(p, at, DIAG_IR_TYPE, "the text says %s, the op gives %s",
-	                                 ir_type_text(&p->arena, p->m->dims, said),
-	                                 ir_type_text(&p->arena, p->m->dims, got));
+	                                 ir_type_to_string(&p->arena, p->m->dims, said),
+	                                 ir_type_to_string(&p->arena, p->m->dims, got));
 }
 
 /* Reads the types after `:`; *types has n of them. */

@@ -213,14 +213,14 @@ static bool parse_state_decl(struct parser *p)
 		return false;
 	if (type->kind != IR_TENSOR)
 		return parse_fail(p, name.loc, DIAG_IR_TYPE, "the state @%s is not a tensor", name.text);
-	if (encoding == ENC_PANEL16 && (type->rank < 3 || !ir_may_be_panels(type->dtype)))
+	if (encoding == ENC_PANEL16 && (type->rank < 3 || !ir_dtype_allows_panels(type->dtype)))
 		return parse_fail(p, name.loc, DIAG_UNSUPPORTED,
 		                  "not supported yet: a state #panel16 that is no f32, f16 or bf16 of three "
 		                  "axes or more");
 	if (ir_find_state(p->m, name.text) != NULL)
 		return parse_fail(p, name.loc, DIAG_NAME_CLASH, "the state @%s is declared twice", name.text);
 	return (ir_add_state(p->m, name.text, type, loc) != NULL &&
-	        ir_encode_state(p->m, name.text, encoding)) ||
+	        ir_set_state_encoding(p->m, name.text, encoding)) ||
 	       parse_fail(p, name.loc, DIAG_INTERNAL, "out of memory");
 }
 
@@ -266,7 +266,7 @@ static bool parse_header(struct parser *p)
 	if (p->m == NULL)
 		return parse_fail(p, p->tok.loc, DIAG_INTERNAL, "out of memory");
 	p->m->stage = stage;
-	p->m->own_source = p->lex.source;
+	p->m->tir_source = p->lex.source;
 	return true;
 }
 

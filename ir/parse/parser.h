@@ -82,8 +82,8 @@ bool parse_loc(struct parser *p, struct ir_loc *out);
 bool parse_encoding(struct parser *p, enum ir_encoding *out);
 /* The row of the attribute that a token names, -1 after a report; the place of a word of a list. */
 int parse_attr_name(struct parser *p, const struct ir_op_desc *op, const struct tok *t);
-bool parse_ir_word(struct parser *p, enum ir_word_list list, const char *expected, const char *what,
-                   int *out);
+bool parse_ir_keyword(struct parser *p, enum ir_keyword_list list, const char *expected, const char *what,
+                      int *out);
 /* {name=value ...} of an op; `attrs` has the defaults. `skip_required`: lists may be absent (group). */
 bool parse_attrs(struct parser *p, enum ir_opcode code, void *attrs, bool skip_required);
 

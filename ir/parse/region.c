@@ -120,7 +120,7 @@ bool parse_group(struct parser *p, const struct parse_names *results, struct ir_
 	size_t mark = p->defined.n;
 	int64_t root = -1;
 	if (attrs == NULL ||
-	    !parse_ir_word(p, WORDS_GROUP, "the kind of the group", "kind of group", &attrs->kind))
+	    !parse_ir_keyword(p, KEYWORDS_GROUP, "the kind of the group", "kind of group", &attrs->kind))
 		return false;
 	if (at_attrs(p) && !parse_attrs(p, OP_group, attrs, true))
 		return false;

@@ -40,7 +40,7 @@ static const char *unique(struct naming *n, const char *hint)
 
 static void name_value(struct naming *n, struct ir_value v)
 {
-	const char *hint = ir_info(n->p->f, v)->name;
+	const char *hint = ir_value_info(n->p->f, v)->name;
 	if (v.id == 0 || v.id >= n->p->f->n_values || n->p->names == NULL)
 		return;
 	if (hint == NULL || n->p->is_plain || is_number(hint))

@@ -17,7 +17,7 @@ static bool is_default(const struct ir_attr_desc *d, const void *a)
 	case ATTR_FLOAT: return memcmp(a, &d->float_default, sizeof(double)) == 0;
 	case ATTR_INT: return *(const int64_t *)a == d->int_default;
 	case ATTR_FLAG: return !*(const bool *)a;
-	case ATTR_WORD: return *(const int *)a == (int)d->int_default;
+	case ATTR_KEYWORD: return *(const int *)a == (int)d->int_default;
 	case ATTR_WEIGHT: return true; /* printed with the operands */
 	case ATTR_DIMS: return ((const struct ir_dim_list *)a)->n == 0;
 	case ATTR_DIM:
@@ -58,7 +58,7 @@ static void print_attr(const struct printer *p, const struct ir_attr_desc *d, co
 	case ATTR_DIMS: print_dims(p, a, ","); break;
 	case ATTR_INTS: print_ints(p, a); break;
 	case ATTR_DTYPE: buf_str(p->out, ir_dtype_name(*(const enum ir_dtype *)a)); break;
-	case ATTR_WORD: buf_str(p->out, ir_word(d->words, *(const int *)a)); break;
+	case ATTR_KEYWORD: buf_str(p->out, ir_keyword(d->words, *(const int *)a)); break;
 	case ATTR_WEIGHT: break;
 	}
 }
@@ -136,7 +136,7 @@ static void print_repeat_head(const struct printer *p, const struct ir_op *op)
 static void print_group_head(const struct printer *p, const struct ir_op *op)
 {
 	const struct attrs_group *a = op->attrs;
-	buf_printf(p->out, " %s", ir_word(WORDS_GROUP, a->kind));
+	buf_printf(p->out, " %s", ir_keyword(KEYWORDS_GROUP, a->kind));
 	print_attrs(p, op);
 }
 

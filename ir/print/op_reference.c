@@ -30,8 +30,8 @@ static void operands(struct buf *out, const struct ir_operand_desc *d)
 
 static void words(struct buf *out, const struct ir_attr_desc *d)
 {
-	for (int i = 0; i < ir_words_count(d->words); i++)
-		buf_printf(out, "%s%s%s", i > 0 ? " " : "", ir_word(d->words, i),
+	for (int i = 0; i < ir_keyword_count(d->words); i++)
+		buf_printf(out, "%s%s%s", i > 0 ? " " : "", ir_keyword(d->words, i),
 		           i == (int)d->int_default ? "*" : "");
 }
 
@@ -49,7 +49,7 @@ static void attribute(struct buf *out, const struct ir_attr_desc *d)
 	case ATTR_DIMS: buf_str(out, "=[]"); break;
 	case ATTR_INTS: buf_str(out, ": ints"); break;
 	case ATTR_DTYPE: buf_str(out, ": dtype"); break;
-	case ATTR_WORD:
+	case ATTR_KEYWORD:
 		buf_str(out, ": ");
 		words(out, d);
 		break;

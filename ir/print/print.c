@@ -11,7 +11,7 @@
 void print_loc(struct buf *out, const struct diag_context *cx, const struct ir_module *m, struct ir_loc loc)
 {
 	bool place = loc.at.source != 0;
-	if (cx == NULL || (place && loc.at.source == m->own_source) || (!place && loc.path == NULL))
+	if (cx == NULL || (place && loc.at.source == m->tir_source) || (!place && loc.path == NULL))
 		return;
 	buf_str(out, " loc(");
 	if (place) {

@@ -17,7 +17,7 @@
 TFMC_MUST_USE enum tfmc_status ir_parse(struct diag_context *cx, const char *file_name, const char *text,
                                         size_t len, struct ir_module **out);
 
-/* Locations whose source is the module's `own_source` (a parsed .tir) are left out; `cx` resolves source
+/* Locations whose source is the module's `tir_source` (a parsed .tir) are left out; `cx` resolves source
  * names, NULL: no locations at all. */
 void ir_print(struct buf *out, const struct diag_context *cx, const struct ir_module *m);
 /*

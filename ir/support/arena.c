@@ -99,7 +99,7 @@ void *arena_alloc(struct arena *a, size_t n)
 	if (a->failed)
 		return fail(a, n);
 	if (!checked_add_size(n, align - 1, &padded)) {
-		memory_refused(n);
+		memory_failed(n);
 		return fail(a, n);
 	}
 	padded &= ~(align - 1);
@@ -118,7 +118,7 @@ void *arena_calloc(struct arena *a, size_t count, size_t size)
 {
 	size_t n;
 	if (!checked_mul_size(count, size, &n)) {
-		memory_refused(SIZE_MAX);
+		memory_failed(SIZE_MAX);
 		a->failed = true;
 		return NULL;
 	}

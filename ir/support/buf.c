@@ -47,7 +47,7 @@ static bool reserve(struct buf *b, size_t n)
 	if (b->failed)
 		return false;
 	if (!checked_add_size(b->len, n, &need) || !checked_add_size(need, 1, &need)) {
-		memory_refused(SIZE_MAX);
+		memory_failed(SIZE_MAX);
 		b->failed = true;
 		return false;
 	}

@@ -48,9 +48,9 @@ enum tfmc_status {
 #define TFMC_SANITIZED
 #endif
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(TFMC_SANITIZED)
-#define TFMC_EACH_WIDTH __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define TFMC_MULTIVERSION __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
-#define TFMC_EACH_WIDTH
+#define TFMC_MULTIVERSION
 #endif
 #ifdef __clang__
 #pragma STDC FP_CONTRACT OFF

@@ -22,7 +22,7 @@ static struct {
 
 static _Alignas(max_align_t) unsigned char reserve[MEMORY_RESERVE];
 
-void memory_on_refusal(memory_handler *handler, void *user)
+void memory_set_handler(memory_handler *handler, void *user)
 {
 	process.handler = handler;
 	process.user = user;
@@ -34,7 +34,7 @@ void memory_stage(const char *what, const char *name)
 	process.name = name;
 }
 
-void memory_refused(size_t bytes)
+void memory_failed(size_t bytes)
 {
 	char stage[STAGE_MAX];
 	if (process.handler == NULL || process.is_running)
@@ -70,7 +70,7 @@ void *memory_alloc(size_t n)
 		return from_reserve(n);
 	void *p = malloc(n != 0 ? n : 1);
 	if (p == NULL)
-		memory_refused(n);
+		memory_failed(n);
 	return p;
 }
 
@@ -83,7 +83,7 @@ void *memory_zeroed(size_t count, size_t size)
 	}
 	void *p = calloc(count != 0 ? count : 1, size != 0 ? size : 1);
 	if (p == NULL)
-		memory_refused(size != 0 && count > SIZE_MAX / size ? SIZE_MAX : count * size);
+		memory_failed(size != 0 && count > SIZE_MAX / size ? SIZE_MAX : count * size);
 	return p;
 }
 
@@ -92,7 +92,7 @@ void *memory_resize(void *p, size_t old, size_t n)
 	if (!process.is_running) {
 		void *grown = realloc(p, n != 0 ? n : 1);
 		if (grown == NULL)
-			memory_refused(n);
+			memory_failed(n);
 		return grown;
 	}
 	void *copy = from_reserve(n);

@@ -20,13 +20,13 @@
 typedef void memory_handler(void *user, const char *stage, size_t bytes);
 #define MEMORY_RESERVE ((size_t)256 << 10)
 
-void memory_on_refusal(memory_handler *handler, void *user);
+void memory_set_handler(memory_handler *handler, void *user);
 /* What is done from now on: "reading the model"; `name` (NULL: none) is put after it. Both stay valid. */
 void memory_stage(const char *what, const char *name);
 /* The system, or a library that we call, has no memory. Returns only without a handler, or in it. */
-void memory_refused(size_t bytes);
+void memory_failed(size_t bytes);
 
-/* At least one byte. Calls memory_refused and returns NULL when there is none. */
+/* At least one byte. Calls memory_failed and returns NULL when there is none. */
 void *memory_alloc(size_t n);
 void *memory_zeroed(size_t count, size_t size);
 /* p (NULL: none) has `old` bytes, and stays as it is when the result is NULL. */

@@ -125,7 +125,7 @@ const char *strmap_intern(struct strmap *m, const char *s, size_t n)
 
 /* ---- words ---- */
 
-bool word_next(struct word *w)
+bool list_word_next(struct word *w)
 {
 	w->text += w->n;
 	w->text += *w->text == ' ';
@@ -133,10 +133,10 @@ bool word_next(struct word *w)
 	return w->n > 0;
 }
 
-bool word_in(const char *list, const char *text, size_t n)
+bool list_has_word(const char *list, const char *text, size_t n)
 {
 	struct word w = {list, 0};
-	while (word_next(&w))
+	while (list_word_next(&w))
 		if (w.n == n && memcmp(w.text, text, n) == 0)
 			return true;
 	return false;

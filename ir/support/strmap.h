@@ -36,14 +36,14 @@ bool strmap_set(struct strmap *m, const char *key, void *value);
 /* One copy of each distinct string: equal texts give equal pointers. Never NULL ("" on failure). */
 const char *strmap_intern(struct strmap *m, const char *s, size_t n);
 
-/* A word of a list in which blanks separate them: `struct word w = {list, 0}; while (word_next(&w))`. */
+/* A word of a list in which blanks separate them: `struct word w = {list, 0}; while (list_word_next(&w))`. */
 struct word {
 	const char *text;
 	size_t n;
 };
-bool word_next(struct word *w);
+bool list_word_next(struct word *w);
 /* The list has the first n characters of `text` as a word. */
-bool word_in(const char *list, const char *text, size_t n);
+bool list_has_word(const char *list, const char *text, size_t n);
 
 /* FNV-1a, 32 and 64 bit. */
 uint32_t hash_bytes32(const void *p, size_t n);

@@ -74,9 +74,9 @@ void target_print_triples(struct buf *out)
 	buf_str(out, "native");
 	for (size_t i = 0; i < TFMC_COUNT(triples); i++)
 		buf_printf(out, ", %s", triples[i].name);
-	for (size_t i = 0; target_at(i); i++)
-		if (target_at(i)->arch == ARCH_OPENCL)
-			buf_printf(out, ", %s", target_at(i)->name);
+	for (size_t i = 0; target_level_at(i); i++)
+		if (target_level_at(i)->arch == ARCH_OPENCL)
+			buf_printf(out, ", %s", target_level_at(i)->name);
 }
 
 void target_print_cpus(struct buf *out, const char *triple)
@@ -91,7 +91,7 @@ void target_print_cpus(struct buf *out, const char *triple)
 	}
 	for (int tuned = 0; tuned < 2; tuned++) {
 		const struct target *row;
-		for (size_t i = 0; (row = tuned ? target_tuned_at(i) : target_at(i)) != NULL; i++) {
+		for (size_t i = 0; (row = tuned ? target_processor_at(i) : target_level_at(i)) != NULL; i++) {
 			if (!all && row->arch != t.arch)
 				continue;
 			buf_printf(out, "%s%s", separator, row->name);

@@ -45,7 +45,7 @@ static uint64_t system_here(void *user, int word)
 	return permitted;
 }
 
-const struct target_machine *target_machine_here(void)
+const struct target_machine *target_host_machine(void)
 {
 	static const struct target_machine here = {ARCH_X86_64, cpuid_here, xcr0_here, system_here, NULL};
 	return &here;
@@ -61,7 +61,7 @@ static uint64_t system_here(void *user, int word)
 	return getauxval(word == 0 ? AT_HWCAP : AT_HWCAP2);
 }
 
-const struct target_machine *target_machine_here(void)
+const struct target_machine *target_host_machine(void)
 {
 	static const struct target_machine here = {.arch = ARCH_AARCH64, .system = system_here};
 	return &here;
@@ -69,7 +69,7 @@ const struct target_machine *target_machine_here(void)
 
 #else
 
-const struct target_machine *target_machine_here(void)
+const struct target_machine *target_host_machine(void)
 {
 	return NULL;
 }

@@ -39,7 +39,7 @@ enum { EAX, EBX, ECX, EDX };
 
 struct feature {
 	const char *name;
-	struct target_cpu_word cpu; /* without bits: not asked for */
+	struct cpuid_requirement cpu; /* without bits: not asked for */
 	uint32_t xcr0;
 	uint64_t system[TARGET_SYSTEM_WORDS];
 };
@@ -55,10 +55,10 @@ _Static_assert(N_FEATURES <= 64, "the features of a row are bits of a word");
 
 /* ---- what a row needs ---- */
 
-static void need_word(struct target_needs *n, const struct target_cpu_word *w)
+static void need_word(struct target_requirements *n, const struct cpuid_requirement *w)
 {
 	for (int i = 0; i < n->n_words; i++) {
-		struct target_cpu_word *have = &n->words[i];
+		struct cpuid_requirement *have = &n->words[i];
 		if (have->leaf == w->leaf && have->subleaf == w->subleaf && have->reg == w->reg) {
 			have->bits |= w->bits;
 			return;
@@ -67,9 +67,9 @@ static void need_word(struct target_needs *n, const struct target_cpu_word *w)
 	n->words[n->n_words++] = *w;
 }
 
-struct target_needs target_needs(const struct target *t)
+struct target_requirements target_requirements(const struct target *t)
 {
-	struct target_needs n = {0};
+	struct target_requirements n = {0};
 	for (int i = 0; i < N_FEATURES; i++) {
 		const struct feature *f = &features[i];
 		if (!target_has(t, (enum target_feature)i))
@@ -85,11 +85,11 @@ struct target_needs target_needs(const struct target *t)
 
 static bool target_runs(const struct target *t, const struct target_machine *m)
 {
-	const struct target_needs n = target_needs(t);
+	const struct target_requirements n = target_requirements(t);
 	if (t->arch != m->arch)
 		return false;
 	for (int i = 0; i < n.n_words; i++) {
-		const struct target_cpu_word *w = &n.words[i];
+		const struct cpuid_requirement *w = &n.words[i];
 		if ((m->cpuid(m->user, w->leaf, w->subleaf, w->reg) & w->bits) != w->bits)
 			return false;
 	}
@@ -101,7 +101,7 @@ static bool target_runs(const struct target *t, const struct target_machine *m)
 	return true;
 }
 
-const struct target *target_best(const struct target_machine *m)
+const struct target *target_level_for_machine(const struct target_machine *m)
 {
 	const struct target *best = NULL;
 	for (size_t i = 0; i < TFMC_COUNT(targets); i++)
@@ -110,9 +110,9 @@ const struct target *target_best(const struct target_machine *m)
 	return best;
 }
 
-bool target_runs_here(const struct target *t)
+bool target_runs_on_host(const struct target *t)
 {
-	const struct target_machine *here = target_machine_here();
+	const struct target_machine *here = target_host_machine();
 	return here && target_runs(t, here);
 }
 
@@ -131,9 +131,9 @@ static bool is_processor(const struct processor *p, const struct target_machine 
 	return !strcmp(vendor, p->vendor) && family == p->family && p->from <= model && model <= p->to;
 }
 
-const struct target *target_tuned(const struct target_machine *m)
+const struct target *target_for_machine(const struct target_machine *m)
 {
-	const struct target *best = target_best(m);
+	const struct target *best = target_level_for_machine(m);
 	for (size_t i = 0; m->arch == ARCH_X86_64 && best && i < TFMC_COUNT(processors); i++) {
 		const struct target *t = target_find(processors[i].name);
 		if (t->features == best->features && is_processor(&processors[i], m))
@@ -144,8 +144,8 @@ const struct target *target_tuned(const struct target_machine *m)
 
 const struct target *target_native(void)
 {
-	const struct target_machine *here = target_machine_here();
-	return here ? target_tuned(here) : NULL;
+	const struct target_machine *here = target_host_machine();
+	return here ? target_for_machine(here) : NULL;
 }
 
 /* ---- the table ---- */
@@ -161,24 +161,24 @@ const struct target *target_find(const char *name)
 	return NULL;
 }
 
-const char *target_level(const struct target *t)
+const char *target_level_name(const struct target *t)
 {
 	static const char family[] = "x86-64-";
 	size_t n = sizeof(family) - 1;
 	return strncmp(t->name, family, n) ? t->name : t->name + n;
 }
 
-const struct target *target_at(size_t i)
+const struct target *target_level_at(size_t i)
 {
 	return i < TFMC_COUNT(targets) ? &targets[i] : NULL;
 }
 
-const struct target *target_tuned_at(size_t i)
+const struct target *target_processor_at(size_t i)
 {
 	return i < TFMC_COUNT(tuned) ? &tuned[i] : NULL;
 }
 
-const struct target *target_least(enum target_arch arch)
+const struct target *target_baseline(enum target_arch arch)
 {
 	for (size_t i = 0; i < TFMC_COUNT(targets); i++)
 		if (targets[i].arch == arch)
@@ -186,7 +186,7 @@ const struct target *target_least(enum target_arch arch)
 	return NULL;
 }
 
-const struct target *target_without_tiles(const struct target *t)
+const struct target *target_without_amx(const struct target *t)
 {
 	const struct target *best = t;
 	for (size_t i = 0; target_has(t, FEATURE_AMX_TILE) && i < TFMC_COUNT(targets); i++)
@@ -197,7 +197,7 @@ const struct target *target_without_tiles(const struct target *t)
 }
 
 /* The processors of LLVM that have features of their own are rows, too. */
-void target_features_text(const struct target *t, char out[TARGET_FEATURES_BYTES])
+void target_features_string(const struct target *t, char out[TARGET_FEATURES_BYTES])
 {
 	const struct target *cpu = target_find(t->llvm_cpu);
 	uint64_t beside = t->features & ~(cpu ? cpu->features : 0);

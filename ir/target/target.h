@@ -27,10 +27,10 @@ struct target {
 	int lanes;         /* f32 elements of a vector register */
 	int registers;     /* vector registers */
 	bool has_fma;
-	int fma_ports;   /* multiply-adds of whole vectors that begin in a cycle */
-	int fma_latency; /* cycles until the result of one can be used */
-	int load_ports;  /* vectors that are loaded in a cycle */
-	int tile_sums;   /* accumulators of a register tile at most: what the compiler of the machine keeps in
+	int fma_ports;        /* multiply-adds of whole vectors that begin in a cycle */
+	int fma_latency;      /* cycles until the result of one can be used */
+	int load_ports;       /* vectors that are loaded in a cycle */
+	int max_accumulators; /* accumulators of a register tile at most: what the compiler of the machine keeps in
 	                    registers */
 	/* Neighbours along K that are loaded as one vector, whose lanes then multiply one after another
 	 * (a multiply-add by element); 1: each element is loaded into all lanes. */
@@ -46,12 +46,12 @@ struct target {
 /* A level or a processor. */
 const struct target *target_find(const char *name);
 /* t, or the best level without matrix tiles whose features t has. */
-const struct target *target_without_tiles(const struct target *t);
+const struct target *target_without_amx(const struct target *t);
 /* The end of a name that tells rows of an arch apart: v3 of x86-64-v3; other names whole. */
-const char *target_level(const struct target *t);
+const char *target_level_name(const struct target *t);
 /* Level i of the table, processor i, or NULL. */
-const struct target *target_at(size_t i);
-const struct target *target_tuned_at(size_t i);
+const struct target *target_level_at(size_t i);
+const struct target *target_processor_at(size_t i);
 static inline bool target_has(const struct target *t, enum target_feature f)
 {
 	return t->features >> f & 1;
@@ -63,9 +63,9 @@ enum {
 #define HWCAP(NAME, name, word, bit)                             +sizeof(name) + 1
 #include "ir/target/features.def"
 };
-void target_features_text(const struct target *t, char out[TARGET_FEATURES_BYTES]);
+void target_features_string(const struct target *t, char out[TARGET_FEATURES_BYTES]);
 /* The least demanding row of an arch: every machine of it executes its code. */
-const struct target *target_least(enum target_arch arch);
+const struct target *target_baseline(enum target_arch arch);
 
 /*
  * What code for a row needs of a machine: bits of registers (0 eax .. 3 edx) of cpuid, register state that the
@@ -73,15 +73,15 @@ const struct target *target_least(enum target_arch arch);
  * (tfmc_config.system in runtime/abi.h).
  */
 enum { TARGET_CPU_WORDS = 7, TARGET_SYSTEM_WORDS = 2 };
-struct target_needs {
-	struct target_cpu_word {
+struct target_requirements {
+	struct cpuid_requirement {
 		uint32_t leaf, subleaf, reg, bits;
 	} words[TARGET_CPU_WORDS];
 	int n_words;
 	uint32_t xcr0;
 	uint64_t system[TARGET_SYSTEM_WORDS];
 };
-struct target_needs target_needs(const struct target *t);
+struct target_requirements target_requirements(const struct target *t);
 
 /* A machine to be asked; cpuid and xcr0 where the arch has them. system is asked last, for a word that is needed. */
 struct target_machine {
@@ -92,13 +92,13 @@ struct target_machine {
 	void *user;
 };
 /* NULL: tfmc was built for a machine it knows no way to ask. */
-const struct target_machine *target_machine_here(void);
+const struct target_machine *target_host_machine(void);
 /* The last level of the table that the machine executes. NULL: none. */
-const struct target *target_best(const struct target_machine *m);
+const struct target *target_level_for_machine(const struct target_machine *m);
 /* The processor that the machine is, where the table has it and it executes no less than that; else the level. */
-const struct target *target_tuned(const struct target_machine *m);
+const struct target *target_for_machine(const struct target_machine *m);
 /* Of the machine tfmc runs on. */
-bool target_runs_here(const struct target *t);
+bool target_runs_on_host(const struct target *t);
 const struct target *target_native(void);
 
 /* What became of a choice. NO_NATIVE: no row fits the machine tfmc runs on; NO_CPU: no row of that name

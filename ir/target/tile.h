@@ -10,34 +10,34 @@
 #include "ir/target/target.h"
 #include "ir/types/format.h"
 
-#define TILE_PANEL        16   /* columns of a panel of weights; features of attention are rounded up to it */
-#define TILE_PANELS_MAX   4    /* of a tile: the strip that a linear walks over together */
-#define TILE_ROWS_MAX     32   /* of a register tile */
-#define TILE_SUMS_MAX     64   /* accumulators of a register tile */
-#define TILE_BLOCK_MAX    4096 /* queries and keys of a block of attention */
-#define TILE_WAY_BYTES    4096 /* of L1, everywhere: addresses that far apart meet in a set */
-#define TILE_PAD          16   /* elements between rows that would meet: a line */
-#define TILE_DEPTH_MAX    65536
-#define TILE_WAITING_ROWS 256 /* rows whose sums wait while K is walked over in parts */
+#define PANEL_COLUMNS       16 /* columns of a panel of weights; features of attention are rounded up to it */
+#define TILE_PANELS_MAX     4  /* of a tile: the strip that a linear walks over together */
+#define TILE_MR_MAX         32 /* of a register tile */
+#define TILE_ACC_MAX        64 /* accumulators of a register tile */
+#define ATTENTION_BLOCK_MAX 4096 /* queries and keys of a block of attention */
+#define TILE_WAY_BYTES      4096 /* of L1, everywhere: addresses that far apart meet in a set */
+#define TILE_PAD            16   /* elements between rows that would meet: a line */
+#define TILE_KC_MAX         65536
+#define C_BUFFER_ROWS       256 /* rows whose sums wait while K is walked over in parts */
 /* Scratch for the sums of a strip. */
-#define TILE_WAITING_BYTES ((int64_t)4 * TILE_WAITING_ROWS * TILE_PANELS_MAX * TILE_PANEL)
+#define C_BUFFER_BYTES ((int64_t)4 * C_BUFFER_ROWS * TILE_PANELS_MAX * PANEL_COLUMNS)
 
 /* n, rounded up to whole panels. */
-static inline int64_t tile_whole(int64_t n)
+static inline int64_t panel_round_up(int64_t n)
 {
-	return (n + TILE_PANEL - 1) / TILE_PANEL * TILE_PANEL;
+	return (n + PANEL_COLUMNS - 1) / PANEL_COLUMNS * PANEL_COLUMNS;
 }
 
 /* A panel is lines of 64 bytes: 16 columns of one element of K, or of two where elements have 2 bytes. bf16
  * lies in pairs, element 2 i of K in the low half of a word; f16 as two rows of 16. */
-#define TILE_LINE (4 * TILE_PANEL)
-static inline int tile_line_steps(enum ir_dtype t)
+#define PANEL_ROW_BYTES (4 * PANEL_COLUMNS)
+static inline int panel_row_k(enum ir_dtype t)
 {
 	return ir_dtype_bytes(t) == 2 ? 2 : 1;
 }
-static inline int64_t tile_lines(enum ir_dtype t, int64_t depth)
+static inline int64_t panel_row_count(enum ir_dtype t, int64_t depth)
 {
-	return depth / tile_line_steps(t) + depth % tile_line_steps(t);
+	return depth / panel_row_k(t) + depth % panel_row_k(t);
 }
 
 /*
@@ -53,7 +53,7 @@ static inline int64_t tile_lines(enum ir_dtype t, int64_t depth)
  *
  * The last section has no more lines than K wants. Elements beyond K have code 0.
  */
-struct tile_codes {
+struct quant_panel_layout {
 	int64_t section; /* elements of K */
 	int64_t scales, offsets, super_scales,
 	        super_offsets;        /* bytes from the section's beginning on; offsets: only
@@ -61,12 +61,12 @@ struct tile_codes {
 	int64_t lines, section_bytes; /* the same; of a whole section */
 	int64_t bytes;                /* of a panel */
 };
-struct tile_codes tile_codes(enum ir_format f, int64_t depth);
+struct quant_panel_layout quant_panel_layout(enum ir_format f, int64_t depth);
 /* Bytes of a panel of any format. False: too many. */
-bool tile_panel_bytes(enum ir_format f, int64_t depth, int64_t *bytes);
+bool panel_bytes(enum ir_format f, int64_t depth, int64_t *bytes);
 
 /* What round_rows makes of x: bf16, or integers by blocks (0: whole rows). */
-struct tile_rounding {
+struct activation_quant {
 	bool bf16;
 	int64_t block;
 };
@@ -75,47 +75,48 @@ struct tile_rounding {
  * elements of K have one scale of x and one of each column, and are summed as integers of 32 bits; 0: all of K. -1: x
  * and the weights have no such products, or sums that do not fit.
  */
-int64_t tile_rounded_step(enum ir_format f, struct tile_rounding r, int64_t depth);
+int64_t quant_dot_block(enum ir_format f, struct activation_quant r, int64_t depth);
 /*
  * A row of x in scratch, bytes from its beginning: its codes or numbers, zeros up to a whole line; then of integers for
  * each step i32: minus the sum of codes that weights stored as code + zero want, in formats with shifts the sum itself;
  * f32: the scale; and for formats with offsets f32: the sum of codes times the scale.
  */
-struct tile_rounded_row {
+struct activation_row_layout {
 	int64_t step, steps; /* step: as above, K instead of 0 */
 	int64_t starts, scales, totals, bytes;
 };
-struct tile_rounded_row tile_rounded_row(enum ir_format f, struct tile_rounding r, int64_t depth);
+struct activation_row_layout activation_row_layout(enum ir_format f, struct activation_quant r,
+                                                   int64_t depth);
 
 /*
  * The target has matrix tiles, and they multiply such rows: bf16, or bytes with one scale for all of K. A register tile
  * of a linear is then two by two of them, and rows of x behind the last one of a block may be read, not used.
  */
-#define TILE_MATRIX_ROWS  32
-#define TILE_MATRIX_SPARE (TILE_MATRIX_ROWS - 1)
+#define AMX_TILE_ROWS     32
+#define AMX_OVERREAD_ROWS (AMX_TILE_ROWS - 1)
 /* Bytes of scratch where sums of a block of so many rows wait: whole tiles of 128 columns, one tile of 256 at least. */
-#define TILE_MATRIX_STAGE(rows) (512 * ((rows) / TILE_MATRIX_ROWS + 2) * TILE_MATRIX_ROWS)
-bool tile_by_matrix(const struct target *t, enum ir_format f, struct tile_rounding r, int64_t depth);
+#define AMX_C_BUFFER_BYTES(rows) (512 * ((rows) / AMX_TILE_ROWS + 2) * AMX_TILE_ROWS)
+bool tile_uses_amx(const struct target *t, enum ir_format f, struct activation_quant r, int64_t depth);
 
 /*
  * Products of integers of at least so many rows, in forms of the factors that pay to make in scratch once. Where no
  * instruction multiplies bytes, they are halves of 16 bits: two words for each word of a row's codes and of a panel.
  * Where the target has matrix tiles, weights with a scale for each step are signed bytes, lines of all steps.
  */
-#define TILE_UNPACKED_ROWS 16
-bool tile_is_widened(const struct target *t, enum ir_format f);
+#define UNPACK_MIN_ROWS 16
+bool tile_unpacks_to_i16(const struct target *t, enum ir_format f);
 /* Products of 32 codes of 4 bits are added with 16 bits where the target has no dot products of bytes. */
-bool tile_adds_halves(const struct target *t, enum ir_format f);
-bool tile_steps_by_matrix(const struct target *t, enum ir_format f, struct tile_rounding r, int64_t depth);
+bool tile_accumulates_i16(const struct target *t, enum ir_format f);
+bool tile_blocks_use_amx(const struct target *t, enum ir_format f, struct activation_quant r, int64_t depth);
 /* Bytes of these of a row of x and of a panel; 0: codes are multiplied as they lie. False: too many. */
-struct tile_unpacked {
+struct tile_unpacked_bytes {
 	int64_t row, panel;
 };
-bool tile_unpacked(const struct target *t, enum ir_format f, struct tile_rounding r, int64_t depth,
-                   struct tile_unpacked *out);
+bool tile_unpacked_bytes(const struct target *t, enum ir_format f, struct activation_quant r, int64_t depth,
+                         struct tile_unpacked_bytes *out);
 
 /* Rows and columns of the register tile of a linear. */
-struct target_tile {
+struct register_tile {
 	int mr, nr;
 };
 
@@ -128,35 +129,35 @@ int target_tile_registers(const struct target *t, int mr, int nr);
  * Among the tiles that fit into the registers, hide the latency of multiply-adds and are not bound by loads:
  * the one with most products for each element that is loaded, mr nr / (mr + nr).
  */
-struct target_tile target_linear_tile(const struct target *t);
+struct register_tile target_register_tile(const struct target *t);
 /* Rows of the tile for weights that lie in memory as `stored`: narrow ones take a register more on their way
  * to f32, two where vectors of x are open beside them. */
-int target_tile_height(const struct target *t, struct target_tile tile, enum ir_dtype stored);
+int register_tile_mr(const struct target *t, struct register_tile tile, enum ir_dtype stored);
 /* Rows of the tile of such products: where there are several steps, sums of f32 wait beside those of integers. */
-int target_rounded_height(const struct target *t, struct target_tile tile, bool has_steps);
+int register_tile_mr_quantized(const struct target *t, struct register_tile tile, bool has_steps);
 /* The same where products are added with 16 bits: meanwhile sums of f32 wait in memory. */
-int target_halves_height(const struct target *t, struct target_tile tile);
+int register_tile_mr_i16(const struct target *t, struct register_tile tile);
 /*
  * Rows of f32 of this length that lie side by side are a multiple of TILE_WAY_BYTES apart: they fall into one set
- * of L1, which holds target_ways of them.
+ * of L1, which holds target_l1_ways of them.
  */
-static inline bool tile_rows_meet(int64_t length)
+static inline bool tile_rows_collide(int64_t length)
 {
 	return length > 0 && length % (TILE_WAY_BYTES / 4) == 0;
 }
-int target_ways(const struct target *t);
+int target_l1_ways(const struct target *t);
 /* Elements from one row of f32 to the next in memory of our own: such rows have a line between them. */
-static inline int64_t tile_row_step(int64_t length)
+static inline int64_t tile_row_stride(int64_t length)
 {
-	return tile_rows_meet(length) ? length + TILE_PAD : length;
+	return tile_rows_collide(length) ? length + TILE_PAD : length;
 }
 /* Rows of K that a linear walks over at once: a strip of weights takes a quarter of L2 at most. A multiple of 16. */
-int64_t target_linear_depth(const struct target *t);
+int64_t target_gemm_kc(const struct target *t);
 /* Rows of x, as deep, that stay in three quarters of L2 while weights pass; enough of them where K is deep.
  */
-int64_t target_linear_rows(const struct target *t, int64_t depth);
+int64_t target_gemm_mc(const struct target *t, int64_t depth);
 /* Weights of l2_tiles register tiles, as deep, take more than three quarters of L2: walking over K in parts pays. */
-bool target_is_deep(const struct target *t, int64_t depth);
+bool target_blocks_k(const struct target *t, int64_t depth);
 /*
  * Rows of queries of a task and keys of a block of attention, for heads of e features and values of v: keys
  * and values of a block take an eighth of L2, and 32 lines of a panel of keys in L1; queries and sums of a
@@ -185,8 +186,8 @@ struct target_attention_sizes {
 void target_attention_scratch(const struct target *t, int64_t e, int64_t v,
                               const struct target_attention_sizes *s, struct target_attention_scratch *out);
 /* Rows of the lower register tile of attention, 0: there is none. */
-int target_attention_few(const struct target *t);
-/* bf16 factors of heads of e features are multiplied by matrix tiles, TILE_MATRIX_ROWS rows at a time. */
-bool target_attention_by_matrix(const struct target *t, int64_t e);
+int target_attention_skinny_mr(const struct target *t);
+/* bf16 factors of heads of e features are multiplied by matrix tiles, AMX_TILE_ROWS rows at a time. */
+bool target_attention_uses_amx(const struct target *t, int64_t e);
 
 #endif

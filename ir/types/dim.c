@@ -42,7 +42,7 @@ const struct ir_dim_sym *ir_dims_sym(const struct ir_dims *t, size_t index)
 	return &t->syms.items[index];
 }
 
-bool ir_dims_lower(struct ir_dims *t, size_t index, int64_t hi)
+bool ir_dims_set_hi(struct ir_dims *t, size_t index, int64_t hi)
 {
 	struct ir_dim_sym *s = &t->syms.items[index];
 	if (hi < s->lo || hi > s->hi)

@@ -52,7 +52,7 @@ size_t ir_dims_count(const struct ir_dims *t);
 const struct ir_dim_sym *ir_dims_sym(const struct ir_dims *t, size_t index);
 int ir_dims_find(const struct ir_dims *t, const char *name); /* index or -1 */
 /* Lowers the upper bound of a symbol; false when it is below the lower one, or above the one that there was. */
-bool ir_dims_lower(struct ir_dims *t, size_t index, int64_t hi);
+bool ir_dims_set_hi(struct ir_dims *t, size_t index, int64_t hi);
 /* True after an overflow; the results of the failing calls were the constant 0. */
 bool ir_dims_failed(const struct ir_dims *t);
 
@@ -68,8 +68,8 @@ const struct ir_dim *ir_dim_max(struct ir_dims *t, const struct ir_dim *a, const
 /* Exact quotient a / b when b divides a as a polynomial, else NULL. */
 const struct ir_dim *ir_dim_divide(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b);
 /* Replaces symbol `sym` by `with` everywhere. */
-const struct ir_dim *ir_dim_bind(struct ir_dims *t, const struct ir_dim *a, int sym,
-                                 const struct ir_dim *with);
+const struct ir_dim *ir_dim_substitute(struct ir_dims *t, const struct ir_dim *a, int sym,
+                                       const struct ir_dim *with);
 
 bool ir_dim_is_const(const struct ir_dim *d, int64_t *out); /* out may be NULL */
 bool ir_dim_equals(const struct ir_dim *d, int64_t v);
@@ -85,6 +85,6 @@ bool ir_dim_eval(const struct ir_dim *d, const int64_t *values, int64_t *out);
  * `tight`. */
 void ir_dim_print(struct buf *out, const struct ir_dims *t, const struct ir_dim *d, bool tight);
 /* The same as a text in `a`. */
-const char *ir_dim_text(struct arena *a, const struct ir_dims *t, const struct ir_dim *d, bool tight);
+const char *ir_dim_to_string(struct arena *a, const struct ir_dims *t, const struct ir_dim *d, bool tight);
 
 #endif

@@ -130,12 +130,13 @@ static const struct ir_dim *bind_atom(struct ir_dims *t, const struct ir_dim_ato
 	if (a->sym >= 0)
 		return dims_atom_dim(t, a);
 	if (a->other != NULL)
-		return ir_dim_max(t, ir_dim_bind(t, a->of, sym, with), ir_dim_bind(t, a->other, sym, with));
-	return ir_dim_floordiv(t, ir_dim_bind(t, a->of, sym, with), a->by);
+		return ir_dim_max(t, ir_dim_substitute(t, a->of, sym, with),
+		                  ir_dim_substitute(t, a->other, sym, with));
+	return ir_dim_floordiv(t, ir_dim_substitute(t, a->of, sym, with), a->by);
 }
 
-const struct ir_dim *ir_dim_bind(struct ir_dims *t, const struct ir_dim *a, int sym,
-                                 const struct ir_dim *with)
+const struct ir_dim *ir_dim_substitute(struct ir_dims *t, const struct ir_dim *a, int sym,
+                                       const struct ir_dim *with)
 {
 	const struct ir_dim *r = ir_dim_const(t, 0);
 	for (size_t i = 0; i < a->n_terms; i++) {

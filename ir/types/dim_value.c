@@ -381,7 +381,7 @@ void ir_dim_print(struct buf *out, const struct ir_dims *t, const struct ir_dim 
 	}
 }
 
-const char *ir_dim_text(struct arena *a, const struct ir_dims *t, const struct ir_dim *d, bool tight)
+const char *ir_dim_to_string(struct arena *a, const struct ir_dims *t, const struct ir_dim *d, bool tight)
 {
 	struct buf text;
 	buf_init(&text);

@@ -27,7 +27,7 @@ const struct ir_format_desc *ir_format(enum ir_format f)
 	return &formats[f];
 }
 
-int ir_format_byte_zero(enum ir_format f)
+int ir_format_u8_zero_point(enum ir_format f)
 {
 	const struct ir_format_desc *d = &formats[f];
 	int lowest = -d->zero;
@@ -36,16 +36,16 @@ int ir_format_byte_zero(enum ir_format f)
 	return -lowest;
 }
 
-int ir_format_byte_most(enum ir_format f)
+int ir_format_u8_max(enum ir_format f)
 {
 	const struct ir_format_desc *d = &formats[f];
-	int most = d->codebook ? 0 : (1 << d->bits) - 1, zero = ir_format_byte_zero(f);
+	int most = d->codebook ? 0 : (1 << d->bits) - 1, zero = ir_format_u8_zero_point(f);
 	for (int i = 0; d->codebook && i < 16; i++)
 		most = d->codebook[i] + zero > most ? d->codebook[i] + zero : most;
 	return most;
 }
 
-enum ir_format ir_format_of_dtype(enum ir_dtype t)
+enum ir_format ir_format_from_dtype(enum ir_dtype t)
 {
 	return t == DT_BF16 ? FORMAT_BF16 : t == DT_F16 ? FORMAT_F16 : FORMAT_PLAIN;
 }
@@ -61,7 +61,7 @@ int64_t ir_format_blocks(enum ir_format f, int64_t k)
 	return block ? groups(k, block) : k > 0;
 }
 
-int64_t ir_format_supers(enum ir_format f, int64_t k)
+int64_t ir_format_super_blocks(enum ir_format f, int64_t k)
 {
 	int64_t super = formats[f].super;
 	return super > 1 ? groups(ir_format_blocks(f, k), super) : 0;
@@ -74,8 +74,8 @@ int64_t ir_format_row_bytes(enum ir_format f, int64_t k)
 	if (d->bits == 0)
 		return k * ir_dtype_bytes(d->dtype);
 	return k / 8 * d->bits + groups(k % 8 * d->bits, 8) +
-	       levels *
-	               (ir_format_blocks(f, k) * (d->super > 1 ? 1 : scale) + ir_format_supers(f, k) * scale);
+	       levels * (ir_format_blocks(f, k) * (d->super > 1 ? 1 : scale) +
+	                 ir_format_super_blocks(f, k) * scale);
 }
 
 bool ir_format_parse(const char *s, size_t n, enum ir_format *out)
@@ -97,7 +97,7 @@ static const struct {
 #include "ir/types/formats.def"
 };
 
-bool ir_format_of_word(const char *word, enum ir_format *out)
+bool ir_format_from_option(const char *word, enum ir_format *out)
 {
 	size_t i = 0;
 	while (i < TFMC_COUNT(words) && strcmp(words[i].word, word) != 0)
@@ -106,7 +106,7 @@ bool ir_format_of_word(const char *word, enum ir_format *out)
 	return i < TFMC_COUNT(words);
 }
 
-const char *const *ir_format_words(size_t *n)
+const char *const *ir_format_options(size_t *n)
 {
 	static const char *const list[] = {
 #define SYNONYM(word, NAME)                                                          #word,

@@ -37,33 +37,33 @@ struct ir_format_desc {
 	const int8_t *codebook; /* [16], NULL: none */
 };
 /* Scales with a shift are stored multiplied by it: those of small weights are normal numbers, too. */
-#define FORMAT_SHIFT_UNIT 256
+#define FORMAT_SHIFT_SCALE 256
 /* What the lowest bits of a stored scale of shift 0 are. */
-static inline int ir_format_shift_zero(const struct ir_format_desc *d)
+static inline int ir_format_shift_bias(const struct ir_format_desc *d)
 {
 	return d->shift > 0 ? 1 << (d->shift - 1) : 0;
 }
 /* What is added to codes so that they are unsigned bytes, the lowest of a codebook 0; the largest of these bytes. */
-int ir_format_byte_zero(enum ir_format f);
-int ir_format_byte_most(enum ir_format f);
+int ir_format_u8_zero_point(enum ir_format f);
+int ir_format_u8_max(enum ir_format f);
 
 const struct ir_format_desc *ir_format(enum ir_format f);
-static inline bool ir_format_has_codes(enum ir_format f)
+static inline bool ir_format_is_quantized(enum ir_format f)
 {
 	return ir_format(f)->bits != 0;
 }
 /* The floats of a dtype; FORMAT_PLAIN for others than bf16 and f16. */
-enum ir_format ir_format_of_dtype(enum ir_dtype t);
+enum ir_format ir_format_from_dtype(enum ir_dtype t);
 /* Blocks and super blocks of a row of k elements; 0 of super blocks where there are none. */
 int64_t ir_format_blocks(enum ir_format f, int64_t k);
-int64_t ir_format_supers(enum ir_format f, int64_t k);
+int64_t ir_format_super_blocks(enum ir_format f, int64_t k);
 /* Bytes of a row of k elements of a format other than PLAIN, with its scales and offsets; rounded up. */
 int64_t ir_format_row_bytes(enum ir_format f, int64_t k);
 /* By its name. */
 bool ir_format_parse(const char *s, size_t n, enum ir_format *out);
 /* What users call formats of codes: names and synonyms; "keep" is PLAIN. */
-bool ir_format_of_word(const char *word, enum ir_format *out);
+bool ir_format_from_option(const char *word, enum ir_format *out);
 /* All of these words. */
-const char *const *ir_format_words(size_t *n);
+const char *const *ir_format_options(size_t *n);
 
 #endif

@@ -29,7 +29,7 @@ const char *ir_dtype_name(enum ir_dtype t);
 int64_t ir_dtype_bytes(enum ir_dtype t);
 enum ir_dtype_class ir_dtype_class(enum ir_dtype t);
 /* Keys of that type may lie in panels. */
-static inline bool ir_may_be_panels(enum ir_dtype t)
+static inline bool ir_dtype_allows_panels(enum ir_dtype t)
 {
 	return t == DT_F32 || t == DT_F16 || t == DT_BF16 || t == DT_I8;
 }

@@ -10,7 +10,7 @@
 
 static const char *dim_text(struct verifier *v, const struct ir_dim *d)
 {
-	return ir_dim_text(&v->arena, v->m->dims, d, true);
+	return ir_dim_to_string(&v->arena, v->m->dims, d, true);
 }
 
 static const char *sym_name(const struct verifier *v, int sym)
@@ -23,7 +23,7 @@ static const char *sym_name(const struct verifier *v, int sym)
 static bool params_have(const struct ir_func *f, int sym)
 {
 	for (size_t i = 0; i < f->n_params; i++)
-		if (ir_type_has_dim(ir_type_of(f, f->params[i].value), sym))
+		if (ir_type_has_symbol(ir_type_of(f, f->params[i].value), sym))
 			return true;
 	return false;
 }
@@ -32,7 +32,7 @@ static bool params_have(const struct ir_func *f, int sym)
 static bool is_over_base(struct verifier *v, const struct ir_func *base, const struct ir_dim *d)
 {
 	for (size_t i = 0; i < ir_dims_count(v->m->dims); i++) {
-		if (!ir_dim_has(d, (int)i) || params_have(base, (int)i))
+		if (!ir_dim_has_symbol(d, (int)i) || params_have(base, (int)i))
 			continue;
 		verify_fail(v, v->f->loc, "the condition on %s: @%s has no dim %s", dim_text(v, d),
 		            base->name, sym_name(v, (int)i));
@@ -43,7 +43,7 @@ static bool is_over_base(struct verifier *v, const struct ir_func *base, const s
 
 static bool binds(const struct ir_condition *x)
 {
-	return x->relation == IR_EQUAL && ir_dim_only_sym(x->dim) >= 0;
+	return x->relation == IR_EQUAL && ir_dim_as_symbol(x->dim) >= 0;
 }
 
 /* Nothing that an earlier condition binds. */
@@ -51,8 +51,8 @@ static void check_bound_before(struct verifier *v, size_t n)
 {
 	const struct ir_case *c = v->f->when;
 	for (size_t i = 0; i < c->n; i++) {
-		int sym = ir_dim_only_sym(c->conditions[i].dim);
-		if (i != n && binds(&c->conditions[i]) && ir_dim_has(c->conditions[n].dim, sym))
+		int sym = ir_dim_as_symbol(c->conditions[i].dim);
+		if (i != n && binds(&c->conditions[i]) && ir_dim_has_symbol(c->conditions[n].dim, sym))
 			verify_fail(v, v->f->loc, "the condition on %s: %s is bound by another one",
 			            dim_text(v, c->conditions[n].dim), sym_name(v, sym));
 	}
@@ -79,7 +79,7 @@ static void check_condition(struct verifier *v, const struct ir_func *base, size
 
 static void check_is_bound(struct verifier *v, int sym)
 {
-	if (ir_func_has_dim(v->f, sym))
+	if (ir_func_has_symbol(v->f, sym))
 		verify_fail(v, v->f->loc, "%s is bound by this case, but occurs in it", sym_name(v, sym));
 }
 
@@ -92,7 +92,7 @@ static bool same_dim(struct verifier *v, const struct ir_dim *mine, const struct
 {
 	if (mine == NULL || theirs == NULL)
 		return mine == theirs;
-	return mine == ir_case_bind(v->m, v->f->when, theirs);
+	return mine == ir_case_bind_dim(v->m, v->f->when, theirs);
 }
 
 static bool same_type(struct verifier *v, struct ir_value mine, const struct ir_func *base,
@@ -180,7 +180,7 @@ void verify_case(struct verifier *v)
 	for (size_t i = 0; i < c->n; i++) {
 		check_condition(v, base, i);
 		if (binds(&c->conditions[i]))
-			check_is_bound(v, ir_dim_only_sym(c->conditions[i].dim));
+			check_is_bound(v, ir_dim_as_symbol(c->conditions[i].dim));
 	}
 	check_params(v, base);
 	check_results(v, base);

@@ -40,12 +40,12 @@ static void verify_weight(struct verifier *v, const struct ir_weight *w)
 	if (w->format != FORMAT_PLAIN && w->type->dtype != DT_F32)
 		verify_fail(v, w->loc, "the weight @%s is %s: only f32 is kept as %s", w->name,
 		            verify_type_text(v, w->type), ir_format(w->format)->name);
-	if (ir_format_has_codes(w->format) && w->type->rank < 2)
+	if (ir_format_is_quantized(w->format) && w->type->rank < 2)
 		verify_fail(v, w->loc, "the weight @%s is %s: %s needs two axes", w->name,
 		            verify_type_text(v, w->type), ir_format(w->format)->name);
 	if (w->init == NULL)
 		return;
-	if (w->format != FORMAT_PLAIN && !wexpr_holds(w->init, w->format))
+	if (w->format != FORMAT_PLAIN && !wexpr_fits_format(w->init, w->format))
 		verify_fail(v, w->loc, "the weight @%s is kept as %s, its expression has other numbers",
 		            w->name, ir_format(w->format)->name);
 	bool same = w->init->rank == w->type->rank;
@@ -74,7 +74,7 @@ static void verify_state(struct verifier *v, const struct ir_state_decl *s)
 	    !is_symbol(s->type->dims[0]))
 		verify_fail(v, s->loc, "the state @%s is %s: its axis 0 must be a batch dim", s->name,
 		            s->type == NULL ? "without type" : verify_type_text(v, s->type));
-	else if (s->encoding == ENC_PANEL16 && (s->type->rank < 3 || !ir_may_be_panels(s->type->dtype)))
+	else if (s->encoding == ENC_PANEL16 && (s->type->rank < 3 || !ir_dtype_allows_panels(s->type->dtype)))
 		verify_fail(v, s->loc, "the state @%s is %s: only matrices of f32, f16 and bf16 are #panel16",
 		            s->name, verify_type_text(v, s->type));
 }

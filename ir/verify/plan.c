@@ -3,7 +3,7 @@
  * A memory plan is right when, for all values of the dims: what is alive at the
  * same time lies apart, everything lies inside the arena, the values of a
  * carry lie at one offset, and a group writes over something that it reads only
- * where its kernel allows that (ir/analysis/overwrite.h). Sizes are bytes of types; all
+ * where its kernel allows that (ir/analysis/inplace.h). Sizes are bytes of types; all
  * comparisons are proofs over the bounds of the dims, what cannot be proved is
  * an error.
  *
@@ -12,7 +12,7 @@
  * last reader has run (this file).
  */
 #include "ir/analysis/lifetime.h"
-#include "ir/analysis/overwrite.h"
+#include "ir/analysis/inplace.h"
 #include "ir/verify/internal.h"
 #include "ir/core/view.h"
 
@@ -90,14 +90,14 @@ static const char *handed_over(const struct plan_verifier *p, const struct slot 
 	const struct ir_op *group = p->life.groups[t];
 	if (ir_def(p->v->f, b->value) != group || a->at != b->at || !ir_group_reads(p->v->f, group, a->value))
 		return "both are alive";
-	return ir_overwrite_refusal(p->v->m, p->v->f, group, a->value);
+	return ir_inplace_conflict(p->v->m, p->v->f, group, a->value);
 }
 
 static void compare(struct plan_verifier *p, const struct slot *a, const struct slot *b)
 {
 	const struct ir_op *op = ir_def(p->v->f, b->value);
 	const char *why;
-	if (!ir_lifetimes_meet(&p->life, a->value, b->value) || apart(p, a, b) ||
+	if (!ir_lifetimes_overlap(&p->life, a->value, b->value) || apart(p, a, b) ||
 	    handed_over(p, b, a) == NULL)
 		return;
 	why = handed_over(p, a, b);

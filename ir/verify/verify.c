@@ -23,12 +23,12 @@ void verify_fail(struct verifier *v, struct ir_loc loc, const char *fmt, ...)
 
 const char *verify_type_text(struct verifier *v, const struct ir_type *t)
 {
-	return t == NULL ? "without type" : ir_type_text(&v->arena, v->m->dims, t);
+	return t == NULL ? "without type" : ir_type_to_string(&v->arena, v->m->dims, t);
 }
 
 const char *verify_value_text(struct verifier *v, struct ir_value value)
 {
-	const char *name = value.id < v->f->n_values ? ir_info(v->f, value)->name : NULL;
+	const char *name = value.id < v->f->n_values ? ir_value_info(v->f, value)->name : NULL;
 	return name != NULL ? arena_printf(&v->arena, "%%%s", name)
 	                    : arena_printf(&v->arena, "value %u", value.id);
 }
@@ -70,7 +70,7 @@ static bool verify_operand(struct verifier *v, const struct ir_region *r, const 
 		            name, verify_value_text(v, x));
 		return false;
 	}
-	if (ir_type_of(v->f, x)->kind == IR_STATE && !state_may_cross(ir_info(v->f, x)->region, r))
+	if (ir_type_of(v->f, x)->kind == IR_STATE && !state_may_cross(ir_value_info(v->f, x)->region, r))
 		verify_fail(v, op->loc, "%s uses the state %s of an enclosing region: carry it", name,
 		            verify_value_text(v, x));
 	const struct ir_op *def = ir_def(v->f, x);
@@ -165,7 +165,7 @@ static void define(struct verifier *v, const struct ir_value *values, size_t n, 
 			verify_fail(v, loc, "a value is defined twice or does not exist");
 			continue;
 		}
-		const struct ir_value_info *info = ir_info(v->f, x);
+		const struct ir_value_info *info = ir_value_info(v->f, x);
 		v->visible[x.id] = true;
 		if (info->type == NULL || info->def != def || info->index != i || info->region != r)
 			verify_fail(v, loc, "the record of %s is wrong", verify_value_text(v, x));

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What codes changed. */
 #include "ir/support/memory.h"
-#include "ir/weights/codes.h"
+#include "ir/weights/quants.h"
 #include "ir/weights/weight.h"
 
 #define AT_ONCE 16384 /* elements, at least a row */
 
 /* A row x that became q; in: means of squares and means of the inputs, NULL: not known. */
-static void add_row(struct wexpr_errors *out, const double *x, const double *q, const double *in, int64_t k)
+static void add_row(struct wexpr_quant_errors *out, const double *x, const double *q, const double *in,
+                    int64_t k)
 {
-	const struct weight_inputs inputs = {in, in ? in + k : NULL};
+	const struct weight_input_stats inputs = {in, in ? in + k : NULL};
 	double sum = 0, sum_x = 0;
 	for (int64_t i = 0; i < k; i++) {
-		double e = q[i] - x[i], variance = in ? weight_inputs_variance(&inputs, i) : 0;
+		double e = q[i] - x[i], variance = in ? weight_input_variance(&inputs, i) : 0;
 		out->elements += e * e;
 		out->of_elements += x[i] * x[i];
 		out->products += variance * e * e;
@@ -25,7 +26,7 @@ static void add_row(struct wexpr_errors *out, const double *x, const double *q, 
 }
 
 static enum tfmc_status add_matrix(struct diag_context *cx, const struct ir_wexpr *e,
-                                   const struct weight_source *source, struct wexpr_errors *out)
+                                   const struct weight_source *source, struct wexpr_quant_errors *out)
 {
 	int64_t k = e->dims[e->rank - 1], n = wexpr_count(e), some = k < AT_ONCE ? AT_ONCE / k * k : k;
 	double *x = memory_alloc((size_t)(2 * some + 2 * k) * sizeof(*x) + 1), *q = x + some, *in = q + some;
@@ -45,12 +46,12 @@ static enum tfmc_status add_matrix(struct diag_context *cx, const struct ir_wexp
 	return st;
 }
 
-enum tfmc_status wexpr_add_errors(struct diag_context *cx, const struct ir_wexpr *e,
-                                  const struct weight_source *source, struct wexpr_errors *out)
+enum tfmc_status wexpr_add_quant_errors(struct diag_context *cx, const struct ir_wexpr *e,
+                                        const struct weight_source *source, struct wexpr_quant_errors *out)
 {
 	if (e->kind == WX_QUANTIZE)
 		return add_matrix(cx, e, source, out);
 	for (size_t i = 0; i < e->n_args; i++)
-		TFMC_TRY(wexpr_add_errors(cx, e->args[i], source, out));
+		TFMC_TRY(wexpr_add_quant_errors(cx, e->args[i], source, out));
 	return TFMC_OK;
 }

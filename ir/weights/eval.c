@@ -44,7 +44,7 @@ static enum tfmc_status weval(struct weval *ev, const struct ir_wexpr *e, int64_
 static struct wexpr_out weval_behind(struct wexpr_out out, int64_t n)
 {
 	if (!out.at)
-		return (struct wexpr_out){.codes = weight_codes_from(&out.codes, n / out.codes.k)};
+		return (struct wexpr_out){.codes = weight_quants_from_row(&out.codes, n / out.codes.k)};
 	return (struct wexpr_out){.at = (char *)out.at + n * ir_dtype_bytes(out.dtype), .dtype = out.dtype};
 }
 
@@ -137,7 +137,7 @@ static enum tfmc_status eval_tensor(struct weval *ev, const struct ir_wexpr *e, 
 	const struct weight_bytes *b;
 	TFMC_TRY(find_leaf(ev, e, &b));
 	if (!out.at) {
-		b->read_codes(b->data, begin / out.codes.k, n / out.codes.k, &out.codes);
+		b->read_quants(b->data, begin / out.codes.k, n / out.codes.k, &out.codes);
 		return TFMC_OK;
 	}
 	if (out.dtype == e->stored && !b->read) {
@@ -488,7 +488,7 @@ static enum tfmc_status eval_columns(struct weval *ev, const struct ir_wexpr *e,
 
 /* What multiplies the matrix; squares NULL where nothing is known, as where all are zero. `room`: for 2 k numbers. */
 static enum tfmc_status eval_inputs(struct weval *ev, const struct ir_wexpr *e, double *room,
-                                    struct weight_inputs *out)
+                                    struct weight_input_stats *out)
 {
 	int64_t k = e->dims[e->rank - 1];
 	double sum = 0;
@@ -499,7 +499,7 @@ static enum tfmc_status eval_inputs(struct weval *ev, const struct ir_wexpr *e, 
 	/* What the texts of a profile never reached may still be reached. GPTQ (Frantar et al. 2022) adds as much. */
 	for (int64_t i = 0; sum > 0 && i < k; i++)
 		room[i] += INPUT_LEAST * sum / (double)k;
-	*out = sum > 0 ? (struct weight_inputs){room, room + k} : (struct weight_inputs){0};
+	*out = sum > 0 ? (struct weight_input_stats){room, room + k} : (struct weight_input_stats){0};
 	return TFMC_OK;
 }
 
@@ -512,19 +512,18 @@ static int64_t quantized_rows(int64_t k, int64_t rows)
 
 /* Rows [row, row + n) of the argument as codes. */
 static enum tfmc_status quantize_rows(struct weval *ev, const struct ir_wexpr *e, int64_t row, int64_t n,
-                                      const struct weight_codes *out)
+                                      const struct weight_quants *out)
 {
 	const struct weight_quantizer z = weight_quantizer(e->format);
 	int64_t k = out->k, some = quantized_rows(k, n);
 	double *x = memory_alloc((size_t)((some + 2) * k) * sizeof(*x) + 1), worst;
-	struct weight_inputs in;
+	struct weight_input_stats in;
 	enum tfmc_status st = x ? eval_inputs(ev, e, x + some * k, &in) : TFMC_NO_MEMORY;
 	for (int64_t i = 0; st == TFMC_OK && i < n; i += some) {
-		const struct weight_codes to = weight_codes_from(out, i);
+		const struct weight_quants to = weight_quants_from_row(out, i);
 		some = weval_min(n - i, some);
 		st = weval(ev, e->args[0], (row + i) * k, some * k, x);
-		if (st == TFMC_OK &&
-		    !weight_codes_quantize(&z, &to, some, x, in.squares ? &in : NULL, &worst))
+		if (st == TFMC_OK && !weight_quantize(&z, &to, some, x, in.squares ? &in : NULL, &worst))
 			st = too_large(ev, e, worst, ir_format(e->format)->name);
 	}
 	memory_free(x);
@@ -536,23 +535,23 @@ static enum tfmc_status eval_quantize(struct weval *ev, const struct ir_wexpr *e
                                       double *out)
 {
 	int64_t k = e->dims[e->rank - 1], some = quantized_rows(k, n / k + 2);
-	struct weight_codes codes;
+	struct weight_quants codes;
 	double *values = memory_alloc((size_t)(some * k) * sizeof(*values) + 1);
-	bool ok = weight_codes_alloc(&codes, e->format, k, some) && values;
+	bool ok = weight_quants_alloc(&codes, e->format, k, some) && values;
 	enum tfmc_status st = ok ? TFMC_OK : TFMC_NO_MEMORY;
 	while (st == TFMC_OK && n > 0) {
 		int64_t in = begin % k, rows = weval_min(some, (in + n + k - 1) / k),
 		        run = weval_min(n, rows * k - in);
 		st = quantize_rows(ev, e, begin / k, rows, &codes);
 		if (st == TFMC_OK) {
-			weight_codes_decode(&codes, rows, values);
+			weight_dequantize(&codes, rows, values);
 			memcpy(out, values + in, (size_t)run * sizeof(*values));
 		}
 		begin += run;
 		out += run;
 		n -= run;
 	}
-	weight_codes_release(&codes);
+	weight_quants_free(&codes);
 	memory_free(values);
 	return st;
 }
@@ -641,7 +640,7 @@ enum tfmc_status wexpr_eval_to(struct diag_context *cx, const struct ir_wexpr *e
 {
 	assert(begin >= 0 && n >= 0 && begin + n <= wexpr_count(e));
 	assert(out.at ||
-	       (wexpr_holds(e, out.codes.format) && begin % out.codes.k == 0 && n % out.codes.k == 0));
+	       (wexpr_fits_format(e, out.codes.format) && begin % out.codes.k == 0 && n % out.codes.k == 0));
 	struct weval ev = {.cx = cx, .source = source};
 	return weval_to(&ev, e, begin, n, out);
 }

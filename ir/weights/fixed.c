@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ir/support/compiler.h"
-#include "ir/weights/codes.h"
+#include "ir/weights/quants.h"
 
 #define LANES    FIXED_LANES
 #define FRACTION 6 /* bits behind the point of what thresholds of codebooks and rounding of integers see */
@@ -47,7 +47,7 @@ struct fixed_format fixed_format(enum ir_format format)
 }
 
 /* Least and most of n > 0 elements. */
-TFMC_EACH_WIDTH static void find_range(const double *restrict x, int64_t n, double *least, double *most)
+TFMC_MULTIVERSION static void find_range(const double *restrict x, int64_t n, double *least, double *most)
 {
 	double low[8], high[8];
 	int64_t i = 0;
@@ -70,8 +70,8 @@ TFMC_EACH_WIDTH static void find_range(const double *restrict x, int64_t n, doub
 	*most = high[0];
 }
 
-TFMC_EACH_WIDTH static void convert(const double *restrict x, int64_t n, double centre, double unit,
-                                    int16_t *restrict out)
+TFMC_MULTIVERSION static void convert(const double *restrict x, int64_t n, double centre, double unit,
+                                      int16_t *restrict out)
 {
 	double inverse = unit > 0 ? 1 / unit : 0;
 	for (int64_t i = 0; i < n; i++)
@@ -95,11 +95,11 @@ static void read_part(struct fixed_blocks *b, int64_t at)
 			b->x[i][l] = b->is_element[i][l] = 0;
 		for (int64_t i = 0; b->in && i < b->count; i++)
 			b->weight[i][l] =
-			        i < n ? (float)weight_inputs_variance(b->in, b->column[l] + at + i) : 0;
+			        i < n ? (float)weight_input_variance(b->in, b->column[l] + at + i) : 0;
 	}
 }
 
-TFMC_EACH_WIDTH static void add_elements(struct fixed_blocks *b)
+TFMC_MULTIVERSION static void add_elements(struct fixed_blocks *b)
 {
 	for (int64_t i = 0; i < b->count; i++)
 		for (int l = 0; l < LANES; l++) {
@@ -232,8 +232,8 @@ INLINE void add_weighted(bool has_book, const struct fixed_format *f, const stru
 	}
 }
 
-TFMC_EACH_WIDTH static void add_part(const struct fixed_format *f, const struct fixed_blocks *b,
-                                     const struct fixed_fit *fit, struct fixed_sums *out)
+TFMC_MULTIVERSION static void add_part(const struct fixed_format *f, const struct fixed_blocks *b,
+                                       const struct fixed_fit *fit, struct fixed_sums *out)
 {
 	struct trial t;
 	begin_trial(f, fit, &t);
@@ -259,8 +259,8 @@ void fixed_sum(const struct fixed_format *f, struct fixed_blocks *b, int n, cons
 	}
 }
 
-TFMC_EACH_WIDTH void fixed_solve(const struct fixed_blocks *b, const struct fixed_sums *restrict sums,
-                                 bool has_offset, struct fixed_fit *restrict fit, double *restrict gain)
+TFMC_MULTIVERSION void fixed_solve(const struct fixed_blocks *b, const struct fixed_sums *restrict sums,
+                                   bool has_offset, struct fixed_fit *restrict fit, double *restrict gain)
 {
 	for (int l = 0; l < LANES; l++) {
 		double n = has_offset ? 1 / b->w[l] : 0, mean = b->wx[l] * n;
@@ -274,8 +274,8 @@ TFMC_EACH_WIDTH void fixed_solve(const struct fixed_blocks *b, const struct fixe
 	}
 }
 
-TFMC_EACH_WIDTH bool fixed_keep_better(struct fixed_fit *restrict best, double *restrict most,
-                                       const struct fixed_fit *restrict fit, const double *restrict gain)
+TFMC_MULTIVERSION bool fixed_keep_better(struct fixed_fit *restrict best, double *restrict most,
+                                         const struct fixed_fit *restrict fit, const double *restrict gain)
 {
 	int any = 0;
 	for (int l = 0; l < LANES; l++) {

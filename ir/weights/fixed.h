@@ -15,7 +15,7 @@
 #define FIXED_PART  128 /* elements of each that are converted at once */
 #define FIXED_TRIED 16  /* candidates at once */
 
-struct weight_inputs; /* codes.h */
+struct weight_input_stats; /* codes.h */
 
 /* The codes of a format. */
 struct fixed_format {
@@ -30,7 +30,7 @@ struct fixed_format {
 /* Elements of lane l are centre + unit x with integers x, that of the farthest +-32767. */
 struct fixed_blocks {
 	const double *from[FIXED_LANES];
-	const struct weight_inputs
+	const struct weight_input_stats
 	        *in; /* of the rows; squared errors count by their variance. NULL: all alike */
 	int64_t column[FIXED_LANES]; /* of the first element in `in` */
 	int64_t n[FIXED_LANES];      /* elements; 0: no block */

@@ -194,7 +194,7 @@ static void print(struct buf *out, const struct ir_wexpr *e, const struct ir_wex
 		print_tensor(out, e, next);
 		return;
 	}
-	buf_printf(out, "%s(", wexpr_word(e->kind));
+	buf_printf(out, "%s(", wexpr_keyword(e->kind));
 	if (e->kind == WX_STACK && !next && stack_counts(e, &start)) {
 		buf_printf(out, "i in %" PRId64 "..%" PRId64 ", ", start, start + (int64_t)e->n_args);
 		next = e->args[1];

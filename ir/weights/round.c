@@ -17,7 +17,7 @@ struct small_float {
 	double (*widen)(uint16_t bits);
 };
 
-static const struct small_float half = {5, 10, half_to_f64};
+static const struct small_float half = {5, 10, f16_to_f64};
 static const struct small_float brain = {8, 7, bf16_to_f64};
 
 static uint64_t bits_of(double v)
@@ -66,7 +66,7 @@ static uint16_t to_small(struct small_float f, double v)
 	return (uint16_t)(sign | shift_nearest(fraction | UINT64_C(1) << 52, 52 - f.mant + 1 - bias - e));
 }
 
-double half_to_f64(uint16_t bits)
+double f16_to_f64(uint16_t bits)
 {
 	/* Where those of an f64 lie they are 2^1008 times too small, subnormal ones as well. */
 	uint64_t u = (uint64_t)(bits & 0x7fff) << 42, sign = (uint64_t)(bits >> 15) << 63;
@@ -96,7 +96,7 @@ static double nearest(struct small_float f, double v)
 	return v;
 }
 
-uint16_t f64_to_half(double v)
+uint16_t f64_to_f16(double v)
 {
 	return to_small(half, v);
 }
@@ -149,7 +149,7 @@ void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, 
 	const unsigned char *bytes = (const unsigned char *)data + begin * ir_dtype_bytes(dtype);
 	switch (dtype) {
 	case DT_F32: READ_LOOP(float, v);
-	case DT_F16: READ_LOOP(uint16_t, half_to_f64(v));
+	case DT_F16: READ_LOOP(uint16_t, f16_to_f64(v));
 	case DT_BF16: READ_LOOP(uint16_t, bf16_to_f64(v));
 	case DT_F64: READ_LOOP(double, v);
 	case DT_I8: READ_LOOP(int8_t, v);
@@ -174,7 +174,7 @@ void weight_write_floats(enum ir_dtype dtype, const double *values, int64_t n, v
 	assert(ir_dtype_class(dtype) == DTCLASS_FLOAT);
 	switch (dtype) {
 	case DT_F32: WRITE_LOOP(float, values[i]);
-	case DT_F16: WRITE_LOOP(uint16_t, f64_to_half(values[i]));
+	case DT_F16: WRITE_LOOP(uint16_t, f64_to_f16(values[i]));
 	case DT_BF16: WRITE_LOOP(uint16_t, f64_to_bf16(values[i]));
 	case DT_F64: WRITE_LOOP(double, values[i]);
 	case DT_I8:

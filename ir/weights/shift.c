@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ir/support/compiler.h"
-#include "ir/weights/codes.h"
+#include "ir/weights/quants.h"
 #include "ir/weights/weight.h"
 
 #define LANES   FIXED_LANES
@@ -31,30 +31,30 @@ struct search {
 /* The scale nearest to `scale` that says `shift`. */
 static double scale_with(const struct ir_format_desc *d, double scale, int shift)
 {
-	int bits = f64_to_half(scale * FORMAT_SHIFT_UNIT), low = shift + ir_format_shift_zero(d);
-	int steps = ((bits & 0x7fff) - low + ir_format_shift_zero(d)) >> d->shift;
+	int bits = f64_to_f16(scale * FORMAT_SHIFT_SCALE), low = shift + ir_format_shift_bias(d);
+	int steps = ((bits & 0x7fff) - low + ir_format_shift_bias(d)) >> d->shift;
 	bits = (bits & 0x8000) + (steps > 0 ? steps << d->shift : 0) + low;
-	return half_to_f64((uint16_t)bits) / FORMAT_SHIFT_UNIT;
+	return f16_to_f64((uint16_t)bits) / FORMAT_SHIFT_SCALE;
 }
 
 /* The same where stored scales are normal numbers of f16: those of f32 less 13 bits. 0: they are not. */
 static inline double normal_scale_with(int bits, int low, double scale)
 {
 	const uint32_t step = UINT32_C(1) << (13 + bits), floor = (uint32_t)low << 13;
-	float stored = (float)(scale * FORMAT_SHIFT_UNIT);
+	float stored = (float)(scale * FORMAT_SHIFT_SCALE);
 	uint32_t word, magnitude;
 	memcpy(&word, &stored, sizeof(word));
 	magnitude = word & 0x7fffffff;
 	word = (word & 0x80000000) | (((magnitude - floor + step / 2) & ~(step - 1)) + floor);
 	word = magnitude > 0x38ffffff && magnitude < 0x47000000 ? word : 0; /* 2^-13, 2^15 */
 	memcpy(&stored, &word, sizeof(word));
-	return (double)stored / FORMAT_SHIFT_UNIT;
+	return (double)stored / FORMAT_SHIFT_SCALE;
 }
 
 /* Whether the scales of a lane are normal numbers: those of the farthest element and codes around 64. */
 static bool is_normal(const struct fixed_blocks *b, int l)
 {
-	double far = b->unit[l] * INT16_MAX * FORMAT_SHIFT_UNIT / 64;
+	double far = b->unit[l] * INT16_MAX * FORMAT_SHIFT_SCALE / 64;
 	return far > 0x1p-11 && far < 0x1p13;
 }
 
@@ -85,10 +85,10 @@ static inline __attribute__((always_inline)) void round_lane(const struct ir_for
 	fit->offset[l] = best * best_shift;
 }
 
-TFMC_EACH_WIDTH static void round_normal(const struct ir_format_desc *d,
-                                         const struct fixed_blocks *restrict b,
-                                         const struct fixed_sums *restrict s, struct fixed_fit *restrict fit,
-                                         double *restrict gain)
+TFMC_MULTIVERSION static void round_normal(const struct ir_format_desc *d,
+                                           const struct fixed_blocks *restrict b,
+                                           const struct fixed_sums *restrict s,
+                                           struct fixed_fit *restrict fit, double *restrict gain)
 {
 	const struct ir_format_desc format = *d;
 	for (int l = 0; l < LANES; l++)
@@ -110,8 +110,8 @@ static void round_fits(const struct ir_format_desc *d, const struct fixed_blocks
 }
 
 /* The least scale of a sign for which no element is beyond the codes. */
-TFMC_EACH_WIDTH static void reach(const struct ir_format_desc *d, const struct fixed_blocks *b, int shift,
-                                  bool is_negative, struct fixed_fit *out)
+TFMC_MULTIVERSION static void reach(const struct ir_format_desc *d, const struct fixed_blocks *b, int shift,
+                                    bool is_negative, struct fixed_fit *out)
 {
 	for (int l = 0; l < LANES; l++) {
 		double low = (is_negative ? -b->most[l] : b->least[l]) / (d->codebook[0] + shift);
@@ -129,7 +129,7 @@ static void stretch(double by, const struct fixed_fit *from, int l, struct fixed
 }
 
 /* Of n fits the best of each lane, in order. */
-TFMC_EACH_WIDTH static void find_best(struct search *s, int n)
+TFMC_MULTIVERSION static void find_best(struct search *s, int n)
 {
 	double gain[BEST][LANES];
 	for (int k = 0; k < BEST; k++)
@@ -162,8 +162,8 @@ static void try_fits(const struct weight_quantizer *z, struct fixed_blocks *b, s
 		fixed_solve(b, &s->sums[i], true, &s->fits[i], s->gain[i]);
 }
 
-TFMC_EACH_WIDTH static void try_starts(const struct weight_quantizer *z, struct fixed_blocks *b,
-                                       struct search *s)
+TFMC_MULTIVERSION static void try_starts(const struct weight_quantizer *z, struct fixed_blocks *b,
+                                         struct search *s)
 {
 	for (int i = 0; i < STARTS; i++) {
 		reach(ir_format(z->format), b, i / 2 * 4 - 14, i % 2 == 1, &s->reach[i]);
@@ -180,7 +180,7 @@ TFMC_EACH_WIDTH static void try_starts(const struct weight_quantizer *z, struct 
 	find_best(s, STARTS + BEST * OTHERS);
 }
 
-TFMC_EACH_WIDTH void weight_codes_shifted_scales(const struct weight_quantizer *z, struct fixed_blocks *b,
+TFMC_MULTIVERSION void weight_fit_shifted_scales(const struct weight_quantizer *z, struct fixed_blocks *b,
                                                  double *scales)
 {
 	const struct ir_format_desc *d = ir_format(z->format);

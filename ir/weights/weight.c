@@ -22,7 +22,7 @@ static const struct {
 #undef WX
 };
 
-const char *wexpr_word(enum ir_wexpr_kind kind)
+const char *wexpr_keyword(enum ir_wexpr_kind kind)
 {
 	return kinds[kind].word;
 }
@@ -96,10 +96,10 @@ const struct ir_wexpr *wexpr_tensor(struct arena *a, const char *file, const cha
 	return arena_failed(a) ? NULL : e;
 }
 
-const struct ir_wexpr *wexpr_tensor_codes(struct arena *a, const char *file, const char *tensor,
-                                          enum ir_format format, int rank, const int64_t *dims)
+const struct ir_wexpr *wexpr_tensor_quants(struct arena *a, const char *file, const char *tensor,
+                                           enum ir_format format, int rank, const int64_t *dims)
 {
-	if (rank < 2 || !ir_format_has_codes(format))
+	if (rank < 2 || !ir_format_is_quantized(format))
 		return NULL;
 	const struct ir_wexpr *e = wexpr_tensor(a, file, tensor, DT_F32, rank, dims);
 	struct ir_wexpr *codes = e ? ARENA_NEW(a, struct ir_wexpr) : NULL;
@@ -329,7 +329,7 @@ const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e)
 	switch (e->kind) {
 	case WX_TENSOR:
 		return e->format != FORMAT_PLAIN
-		               ? wexpr_tensor_codes(a, e->file, e->tensor, e->format, e->rank, e->dims)
+		               ? wexpr_tensor_quants(a, e->file, e->tensor, e->format, e->rank, e->dims)
 		               : wexpr_tensor(a, e->file, e->tensor, e->stored, e->rank, e->dims);
 	case WX_FULL: return wexpr_full(a, e->value, e->rank, e->dims);
 	case WX_SINUSOID:
@@ -373,7 +373,7 @@ static const struct ir_wexpr *round_args(struct arena *a, enum ir_dtype dtype, c
 const struct ir_wexpr *wexpr_round(struct arena *a, enum ir_dtype dtype, const struct ir_wexpr *e)
 {
 	assert(dtype == DT_F16 || dtype == DT_BF16);
-	if (!e || wexpr_holds(e, ir_format_of_dtype(dtype)))
+	if (!e || wexpr_fits_format(e, ir_format_from_dtype(dtype)))
 		return e;
 	if (kinds[e->kind].moves)
 		return round_args(a, dtype, e);
@@ -387,7 +387,7 @@ const struct ir_wexpr *wexpr_quantize(struct arena *a, enum ir_format format, co
                                       const struct ir_wexpr *inputs)
 {
 	const struct ir_wexpr *const args[] = {e, inputs};
-	if (!e || e->rank < 2 || !ir_format_has_codes(format) ||
+	if (!e || e->rank < 2 || !ir_format_is_quantized(format) ||
 	    (inputs &&
 	     (inputs->rank != 2 || inputs->dims[0] != 2 || inputs->dims[1] != e->dims[e->rank - 1])))
 		return NULL;
@@ -434,8 +434,8 @@ static bool moves_rows(const struct ir_wexpr *e)
 	return false;
 }
 
-const struct ir_wexpr *wexpr_below_columns(struct arena *a, const struct ir_wexpr *e,
-                                           const struct ir_wexpr **order)
+const struct ir_wexpr *wexpr_without_columns(struct arena *a, const struct ir_wexpr *e,
+                                             const struct ir_wexpr **order)
 {
 	if (e->kind == WX_COLUMNS) {
 		if (*order && !wexpr_equal(*order, e->args[1]))
@@ -447,7 +447,7 @@ const struct ir_wexpr *wexpr_below_columns(struct arena *a, const struct ir_wexp
 	        moves_rows(e) ? ARENA_ARRAY(a, const struct ir_wexpr *, e->n_args) : NULL;
 	struct ir_wexpr copy = *e;
 	for (size_t i = 0; args && i < e->n_args; i++) {
-		args[i] = wexpr_below_columns(a, e->args[i], order);
+		args[i] = wexpr_without_columns(a, e->args[i], order);
 		if (!args[i])
 			return NULL;
 	}
@@ -458,15 +458,15 @@ const struct ir_wexpr *wexpr_below_columns(struct arena *a, const struct ir_wexp
 static bool args_hold(const struct ir_wexpr *e, enum ir_format format)
 {
 	for (size_t i = 0; i < e->n_args; i++)
-		if (!wexpr_holds(e->args[i], format))
+		if (!wexpr_fits_format(e->args[i], format))
 			return false;
 	return true;
 }
 
-bool wexpr_holds(const struct ir_wexpr *e, enum ir_format format)
+bool wexpr_fits_format(const struct ir_wexpr *e, enum ir_format format)
 {
 	const struct ir_format_desc *f = ir_format(format);
-	bool has_codes = ir_format_has_codes(format);
+	bool has_codes = ir_format_is_quantized(format);
 	if (e->format != FORMAT_PLAIN)
 		return e->format == format;
 	if (has_codes)
@@ -488,10 +488,10 @@ static enum ir_format first_format(const struct ir_wexpr *e)
 
 enum ir_format wexpr_format(const struct ir_wexpr *e)
 {
-	bool bf16 = wexpr_holds(e, FORMAT_BF16), f16 = wexpr_holds(e, FORMAT_F16);
+	bool bf16 = wexpr_fits_format(e, FORMAT_BF16), f16 = wexpr_fits_format(e, FORMAT_F16);
 	enum ir_format codes = first_format(e);
 	if (codes != FORMAT_PLAIN)
-		return wexpr_holds(e, codes) ? codes : FORMAT_PLAIN;
+		return wexpr_fits_format(e, codes) ? codes : FORMAT_PLAIN;
 	return bf16 == f16 ? FORMAT_PLAIN : bf16 ? FORMAT_BF16 : FORMAT_F16;
 }
 

@@ -27,7 +27,7 @@
 
 #include "ir/diag/diag.h"
 #include "ir/types/type.h"
-#include "ir/weights/codes.h"
+#include "ir/weights/quants.h"
 
 enum ir_wexpr_kind {
 #define WX(kind, word, moves, fields) WX_##kind,
@@ -35,7 +35,7 @@ enum ir_wexpr_kind {
 #undef WX
 };
 /* The word of a kind in the text, and what follows it (kinds.def). */
-const char *wexpr_word(enum ir_wexpr_kind kind);
+const char *wexpr_keyword(enum ir_wexpr_kind kind);
 const char *wexpr_fields(enum ir_wexpr_kind kind);
 
 enum ir_sinusoid_layout { SINUSOID_INTERLEAVED, SINUSOID_HALVES };
@@ -74,8 +74,8 @@ struct ir_wexpr {
 const struct ir_wexpr *wexpr_tensor(struct arena *a, const char *file, const char *tensor,
                                     enum ir_dtype stored, int rank, const int64_t *dims);
 /* A matrix or more, stored as codes. */
-const struct ir_wexpr *wexpr_tensor_codes(struct arena *a, const char *file, const char *tensor,
-                                          enum ir_format format, int rank, const int64_t *dims);
+const struct ir_wexpr *wexpr_tensor_quants(struct arena *a, const char *file, const char *tensor,
+                                           enum ir_format format, int rank, const int64_t *dims);
 const struct ir_wexpr *wexpr_full(struct arena *a, double value, int rank, const int64_t *dims);
 const struct ir_wexpr *wexpr_sinusoid(struct arena *a, int64_t rows, int64_t dim,
                                       enum ir_sinusoid_layout layout, enum ir_sinusoid_spacing spacing,
@@ -104,8 +104,8 @@ const struct ir_wexpr *wexpr_quantize(struct arena *a, enum ir_format format, co
                                       const struct ir_wexpr *inputs);
 const struct ir_wexpr *wexpr_columns(struct arena *a, const struct ir_wexpr *e, const struct ir_wexpr *order);
 /* The expression below columns, of which those above only move rows, and *order [K], one for all; NULL: there is none. */
-const struct ir_wexpr *wexpr_below_columns(struct arena *a, const struct ir_wexpr *e,
-                                           const struct ir_wexpr **order);
+const struct ir_wexpr *wexpr_without_columns(struct arena *a, const struct ir_wexpr *e,
+                                             const struct ir_wexpr **order);
 /* The constructor of e->kind, with what e has of its arguments. */
 const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e);
 /* Number of elements; the constructors guarantee that it fits. */
@@ -115,7 +115,7 @@ bool wexpr_equal(const struct ir_wexpr *a, const struct ir_wexpr *b);
 bool wexpr_same_node(const struct ir_wexpr *a, const struct ir_wexpr *b);
 /* Every element is a number of the format, as tensors of it are whose elements, of codes whose rows, are only moved.
  */
-bool wexpr_holds(const struct ir_wexpr *e, enum ir_format format);
+bool wexpr_fits_format(const struct ir_wexpr *e, enum ir_format format);
 /* The format that the expression has numbers of; PLAIN: none, or constants. */
 enum ir_format wexpr_format(const struct ir_wexpr *e);
 void wexpr_print(struct buf *out, const struct ir_wexpr *e);
@@ -124,7 +124,7 @@ void wexpr_print(struct buf *out, const struct ir_wexpr *e);
 typedef void weight_elements(const void *data, int64_t begin, int64_t n, double *out);
 
 /* Rows [row, row + n) of row-major codes. */
-typedef void weight_rows(const void *data, int64_t row, int64_t n, const struct weight_codes *out);
+typedef void weight_rows(const void *data, int64_t row, int64_t n, const struct weight_quants *out);
 
 /*
  * What a stored tensor is; `data` stays valid as long as the source. `read` serves stored types that have no
@@ -137,8 +137,8 @@ struct weight_bytes {
 	int64_t dims[IR_RANK_MAX];
 	weight_elements *read;
 	enum ir_format
-	        format; /* of codes: dtype is f32, `read` gives elements and read_codes rows; else PLAIN */
-	weight_rows *read_codes;
+	        format; /* of codes: dtype is f32, `read` gives elements and read_quants rows; else PLAIN */
+	weight_rows *read_quants;
 };
 
 /* Where stored tensors come from: the frontend implements it on its weight files. */
@@ -162,7 +162,7 @@ enum tfmc_status wexpr_eval(struct diag_context *cx, const struct ir_wexpr *e,
 struct wexpr_out {
 	void *at; /* NULL: codes */
 	enum ir_dtype dtype;
-	struct weight_codes codes;
+	struct weight_quants codes;
 };
 /* The same, rounded once to a type; stored elements of this type that are only moved keep their bits. */
 enum tfmc_status wexpr_eval_to(struct diag_context *cx, const struct ir_wexpr *e,
@@ -171,12 +171,12 @@ enum tfmc_status wexpr_eval_to(struct diag_context *cx, const struct ir_wexpr *e
 
 /* Sums over rows that were quantized: of squared errors and of squares, of elements and, where inputs are known, of the
  * products with them (codes.h). */
-struct wexpr_errors {
+struct wexpr_quant_errors {
 	double elements, of_elements, products, of_products;
 };
 /* Adds those of all quantize of the expression; each matrix is quantized again. */
-enum tfmc_status wexpr_add_errors(struct diag_context *cx, const struct ir_wexpr *e,
-                                  const struct weight_source *source, struct wexpr_errors *out);
+enum tfmc_status wexpr_add_quant_errors(struct diag_context *cx, const struct ir_wexpr *e,
+                                        const struct weight_source *source, struct wexpr_quant_errors *out);
 
 /* Elements [begin, begin + n) of row-major bytes of a dtype (any alignment) as f64; bool bytes as 0 or 1. */
 void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, int64_t n, double *out);
@@ -185,9 +185,9 @@ void weight_read_elements(enum ir_dtype dtype, const void *data, int64_t begin, 
 void weight_write_floats(enum ir_dtype dtype, const double *values, int64_t n, void *bytes);
 
 /* f16 and bf16 bits, round to nearest even; exact back. */
-double half_to_f64(uint16_t bits);
+double f16_to_f64(uint16_t bits);
 double bf16_to_f64(uint16_t bits);
-uint16_t f64_to_half(double v);
+uint16_t f64_to_f16(double v);
 uint16_t f64_to_bf16(double v);
 /* Rounds to the nearest value of the dtype (ints saturate, NaN gives 0); kept as a double. */
 double ir_round(enum ir_dtype dtype, double v);

@@ -132,7 +132,7 @@ static struct ir_value build_general(struct demand_builder *d, const struct ir_o
                                      struct ir_value *operands)
 {
 	int axis = d->plan->of[op->results[0].id].axis, from[DEMAND_OPERANDS_MAX];
-	if (ir_axis_rows(d->r->f, op, axis, from) == IR_AXIS_POSITION) {
+	if (ir_axis_dependence(d->r->f, op, axis, from) == IR_AXIS_POSITION) {
 		if (op->code == OP_mask_rows)
 			operands[OPERAND(mask_rows, len)] =
 			        irb_sub(d->r->b, operands[OPERAND(mask_rows, len)], demand_at(d), NULL);
@@ -187,5 +187,5 @@ void demand_build(struct demand_builder *d, const struct ir_op *op)
 	irb_set_loc(d->r->b, op->loc);
 	struct ir_value now = build_op(d, op, operands);
 	d->rows[op->results[0].id] = now;
-	irb_name(d->r->b, now, ir_info(d->r->f, op->results[0])->name);
+	irb_name(d->r->b, now, ir_value_info(d->r->f, op->results[0])->name);
 }

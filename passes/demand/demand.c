@@ -56,12 +56,13 @@ static struct demand_key key_of(const struct demand_plan *plan, const struct ir_
 
 static bool same_key(const struct demand_key *a, const struct demand_key *b)
 {
-	return a->batch == b->batch && a->rows == b->rows && ir_same(a->at, b->at) && a->begin == b->begin;
+	return a->batch == b->batch && a->rows == b->rows && ir_same_value(a->at, b->at) &&
+	       a->begin == b->begin;
 }
 
 bool demand_is_root(const struct demand_plan *plan, const struct ir_op *op)
 {
-	if (!picks_rows(plan->f, op) || ir_info(plan->f, op->results[0])->region != plan->f->body)
+	if (!picks_rows(plan->f, op) || ir_value_info(plan->f, op->results[0])->region != plan->f->body)
 		return false;
 	const struct demand_key key = key_of(plan, op);
 	return same_key(&key, &plan->key);
@@ -72,9 +73,9 @@ static bool is_early(const struct ir_func *f, struct ir_value v, int *left)
 {
 	const struct ir_op *op = ir_def(f, v);
 	if (op == NULL)
-		return v.id == 0 || ir_info(f, v)->region == f->body;
+		return v.id == 0 || ir_value_info(f, v)->region == f->body;
 	if (--*left < 0 || op->region != NULL || !ir_op_has(op->code, TRAIT_PURE) ||
-	    ir_info(f, v)->region != f->body)
+	    ir_value_info(f, v)->region != f->body)
 		return false;
 	for (size_t i = 0; i < op->n_operands; i++)
 		if (!is_early(f, op->operands[i], left))
@@ -155,7 +156,7 @@ static void see_plain(struct demand_plan *plan, const struct ir_op *op)
 	want_operands(plan, op);
 	if (op->region == NULL)
 		return;
-	for (struct ir_iter it = ir_ops(op->region); it.op != NULL; ir_next(&it))
+	for (struct ir_iter it = ir_iter_begin(op->region); it.op != NULL; ir_iter_next(&it))
 		want_operands(plan, it.op);
 }
 
@@ -264,10 +265,11 @@ static bool may_merge(const struct siblings *s, const struct ir_op *op)
 /* Another linear of the same input, all of whose rows are read. */
 static bool has_sibling(const struct siblings *s, const struct ir_op *op)
 {
-	const struct ir_region *here = ir_info(s->plan->f, op->results[0])->region;
+	const struct ir_region *here = ir_value_info(s->plan->f, op->results[0])->region;
 	for (size_t i = 0; i < here->n_ops; i++) {
 		const struct ir_op *other = here->ops[i];
-		if (other != op && may_merge(s, other) && ir_same(other->operands[0], op->operands[0]) &&
+		if (other != op && may_merge(s, other) &&
+		    ir_same_value(other->operands[0], op->operands[0]) &&
 		    demand_of(s->plan, other->results[0])->all)
 			return true;
 	}
@@ -307,13 +309,13 @@ static void find_for_key(struct demand_plan *plan)
 	plan->kept = plan->products = 0;
 	if (plan->of == NULL || plan->peel == NULL || s.elementwise == NULL)
 		return;
-	for (struct ir_iter it = ir_ops(plan->f->body); it.op != NULL; ir_next(&it))
+	for (struct ir_iter it = ir_iter_begin(plan->f->body); it.op != NULL; ir_iter_next(&it))
 		mark_elementwise(&s, it.op);
 	for (int i = 0; i < ROUNDS_MAX && s.changed; i++) {
 		forget(plan);
 		see_region(plan, plan->f->body);
 		s.changed = false;
-		for (struct ir_iter it = ir_ops(plan->f->body); it.op != NULL; ir_next(&it))
+		for (struct ir_iter it = ir_iter_begin(plan->f->body); it.op != NULL; ir_iter_next(&it))
 			keep_with_siblings(&s, it.op);
 	}
 	if (s.changed)

@@ -52,7 +52,7 @@ static bool match_repeat(struct rebuild *r, const struct ir_op *op)
 	if (r->number == 0)
 		return false;
 	need_operands(r, op);
-	for (struct ir_iter it = ir_ops(op->region); it.op != NULL; ir_next(&it))
+	for (struct ir_iter it = ir_iter_begin(op->region); it.op != NULL; ir_iter_next(&it))
 		need_operands(r, it.op);
 	return true;
 }
@@ -113,7 +113,7 @@ static bool match_rows(struct rebuild *r, const struct ir_op *op)
 		s->number = pass_take_fuel(r->p);
 		s->active = s->number > 0;
 	}
-	if (!s->active || ir_info(r->f, op->results[0])->region != r->f->body)
+	if (!s->active || ir_value_info(r->f, op->results[0])->region != r->f->body)
 		return false;
 	if (!demand_is_root(plan, op) && !plan->of[op->results[0].id].taken)
 		return false;

@@ -35,7 +35,7 @@ static bool rule_of(const struct demand_plan *plan, const struct ir_op *op, int 
 		return ir_type_of(plan->f, op->results[0])->rank == 2 ||
 		       ((const struct attrs_iota *)op->attrs)->axis != axis;
 	/* An op of which no axes are known reads all rows. */
-	return op->code == OP_full || ir_axis_rows(plan->f, op, axis, axes) != IR_AXIS_MIXED;
+	return op->code == OP_full || ir_axis_dependence(plan->f, op, axis, axes) != IR_AXIS_MIXED;
 }
 
 bool demand_rule(const struct demand_plan *plan, const struct ir_op *op, int axis, int *axes)

@@ -196,7 +196,7 @@ static enum tfmc_status advance(struct manager *g, size_t i, const struct ir_mod
 	}
 	manager_show_after(g, step->pass->name, before, after);
 	manager_dump(g, step->pass->name, after);
-	progress_tell(g->options->sink.progress, "passes", "passes", i + 1, g->pipeline->n);
+	progress_report(g->options->sink.progress, "passes", "passes", i + 1, g->pipeline->n);
 	if (*m != NULL)
 		ir_module_destroy(*m);
 	*m = after;

@@ -22,7 +22,7 @@ void rebuild_set(struct rebuild *r, struct ir_value old, struct ir_value now)
 		diag_error(r->p->cx, r->f->loc.at, DIAG_INTERNAL,
 		           "a replacement has another type than what it replaces");
 	r->map[old.id] = now;
-	irb_name(r->b, now, ir_info(r->f, old)->name);
+	irb_name(r->b, now, ir_value_info(r->f, old)->name);
 }
 
 bool rebuild_once(const struct rebuild *r, struct ir_value v)

@@ -228,9 +228,9 @@ static void read_operands(const struct rebuild *r, const struct ir_op *op, struc
 
 static bool spans_regions(const struct rebuild *r, const struct ir_op *op, const struct found *m)
 {
-	const struct ir_region *here = ir_info(r->f, op->results[0])->region;
-	return ir_info(r->f, m->softmax->results[0])->region != here ||
-	       ir_info(r->f, m->qk->results[0])->region != here;
+	const struct ir_region *here = ir_value_info(r->f, op->results[0])->region;
+	return ir_value_info(r->f, m->softmax->results[0])->region != here ||
+	       ir_value_info(r->f, m->qk->results[0])->region != here;
 }
 
 /* p is what a softmax gives, as it is or without the column of sinks. */
@@ -383,7 +383,8 @@ enum tfmc_status pass_fuse_attention(struct pass_context *p, const struct ir_mod
 	pass_count(p, "fused", 0);
 	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));
 	for (size_t i = 0; i < out->funcs.n; i++)
-		for (struct ir_iter it = ir_ops(out->funcs.items[i]->body); it.op != NULL; ir_next(&it))
+		for (struct ir_iter it = ir_iter_begin(out->funcs.items[i]->body); it.op != NULL;
+		     ir_iter_next(&it))
 			n += it.op->code == OP_attention;
 	if (n == 0 && p->cx->n_errors == errors && pass_requires(p, "attention"))
 		diag_error(p->cx, LOC_NONE, DIAG_FUSION, "the model has no attention");

@@ -41,7 +41,7 @@ struct heads {
 
 static bool here(const struct rebuild *r, const struct ir_op *root, struct ir_value v)
 {
-	return ir_info(r->f, v)->region == ir_info(r->f, root->results[0])->region;
+	return ir_value_info(r->f, v)->region == ir_value_info(r->f, root->results[0])->region;
 }
 
 /* [B,1,S,E] and [B,S,E] */
@@ -77,7 +77,8 @@ static bool same_kind(const struct rebuild *r, const struct ir_op *a, const stru
 	for (size_t i = Q; i <= V; i++)
 		if (ir_type_of(r->f, a->operands[i]) != ir_type_of(r->f, b->operands[i]))
 			return false;
-	return ir_same(a->operands[LEN], b->operands[LEN]) && ir_same(a->operands[PAST], b->operands[PAST]);
+	return ir_same_value(a->operands[LEN], b->operands[LEN]) &&
+	       ir_same_value(a->operands[PAST], b->operands[PAST]);
 }
 
 static bool add_head(const struct rebuild *r, struct heads *h, const struct ir_op *attention,
@@ -163,7 +164,7 @@ static bool linears_behind(const struct rebuild *r, const struct heads *h, size_
 		                     : NULL;
 		if (linears[k] == NULL || !rebuild_once(r, wide->operands[0]) ||
 		    !here(r, h->attention[k], wide->operands[0]) || !can_join(r, linears[0], linears[k]) ||
-		    !ir_same(linears[k]->operands[0], linears[0]->operands[0]) ||
+		    !ir_same_value(linears[k]->operands[0], linears[0]->operands[0]) ||
 		    !is_one_head(ir_type_of(r->f, v), ir_type_of(r->f, wide->operands[0])))
 			return false;
 	}

@@ -178,7 +178,7 @@ static enum tfmc_status add_cases(struct specializer *s)
 	if (sym >= 0) {
 		c[0].dim = ir_dim_sym(dims, ir_dims_sym(dims, (size_t)sym)->name);
 		const struct ir_dim *rest =
-		        count ? ir_dim_bind(dims, count, sym, ir_dim_const(dims, 1)) : NULL;
+		        count ? ir_dim_substitute(dims, count, sym, ir_dim_const(dims, 1)) : NULL;
 		if (rest != NULL && divides(s, rest, limit)) {
 			c[1] = (struct ir_condition){rest, IR_AT_MOST, limit};
 			const char *name = arena_printf(s->p->arena, "step_%lld", (long long)limit);

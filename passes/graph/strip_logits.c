@@ -22,7 +22,9 @@
 
 #define CHAIN_MAX 8 /* elementwise ops after the linear */
 
-enum { WIDTH = TILE_PANELS_MAX * TILE_PANEL }; /* columns of a strip: what the kernel walks over together */
+enum {
+	WIDTH = TILE_PANELS_MAX * PANEL_COLUMNS
+}; /* columns of a strip: what the kernel walks over together */
 
 static bool is_packed(const struct rebuild *r, const struct ir_op *linear)
 {

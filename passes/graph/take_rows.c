@@ -26,8 +26,8 @@ static bool can_move(const struct taker *t, struct ir_value v, const struct ir_o
 	const struct rebuild *r = t->r;
 	return op != NULL && op->n_operands > 0 && op->n_operands <= OPERANDS_MAX &&
 	       (rebuild_once(r, v) || op->code == OP_round_rows) &&
-	       ir_axis_rows(r->f, op, 1, from) == IR_AXIS_RUN &&
-	       ir_info(r->f, v)->region == ir_info(r->f, t->take->results[0])->region;
+	       ir_axis_dependence(r->f, op, 1, from) == IR_AXIS_WILDCARD &&
+	       ir_value_info(r->f, v)->region == ir_value_info(r->f, t->take->results[0])->region;
 }
 
 /* dims of v without axis 1, of the new module */
@@ -104,7 +104,7 @@ static struct ir_value rows_of(struct taker *t, struct ir_value v, int depth)
 		return IR_NO_VALUE;
 	irb_set_loc(t->r->b, op->loc);
 	struct ir_value now = irb_op1(t->r->b, op->code, operands, op->n_operands, op->attrs);
-	irb_name(t->r->b, now, ir_info(t->r->f, v)->name);
+	irb_name(t->r->b, now, ir_value_info(t->r->f, v)->name);
 	return now;
 }
 

@@ -10,7 +10,7 @@
 
 static bool exchanges_last_two(const struct ir_op *op)
 {
-	return ir_swaps_last(&((const struct attrs_transpose *)op->attrs)->perm);
+	return ir_is_matrix_transpose(&((const struct attrs_transpose *)op->attrs)->perm);
 }
 
 static bool reads_weight(const struct ir_func *f, const struct ir_op *op, const struct ir_weight *w)
@@ -25,7 +25,8 @@ static bool reads_weight(const struct ir_func *f, const struct ir_op *op, const 
 static bool read_as_stored(const struct ir_module *m, const struct ir_weight *w)
 {
 	for (size_t i = 0; i < m->funcs.n; i++)
-		for (struct ir_iter it = ir_ops(m->funcs.items[i]->body); it.op != NULL; ir_next(&it))
+		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL;
+		     ir_iter_next(&it))
 			if (reads_weight(m->funcs.items[i], it.op, w) &&
 			    (it.op->code != OP_transpose || !exchanges_last_two(it.op)))
 				return true;
@@ -57,7 +58,7 @@ static const struct ir_weight *turned(struct rebuild *r, const struct ir_weight 
 	t.type = ir_type_tensor(r->out->types, w->type->dtype, rank, dims);
 	t.init = wexpr_transpose(&r->out->arena, w->init);
 	/* Codes are of rows, which are columns now. */
-	t.format = ir_format_has_codes(w->format) ? FORMAT_PLAIN : w->format;
+	t.format = ir_format_is_quantized(w->format) ? FORMAT_PLAIN : w->format;
 	if (t.format != w->format && ir_find_weight(r->out, t.name) == NULL)
 		diag_warning(r->p->cx, w->loc.at, DIAG_UNSUPPORTED,
 		             "the weight '%s' of %s becomes f32: it is multiplied from the other side",

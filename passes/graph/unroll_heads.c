@@ -15,14 +15,14 @@
 
 static bool defined_inside(const struct rebuild *r, const struct ir_region *body, struct ir_value v)
 {
-	return ir_info(r->f, v)->region == body;
+	return ir_value_info(r->f, v)->region == body;
 }
 
 /* Position of the loop index among the indices of a weight op, or -1. */
 static int index_position(const struct ir_op *weight, struct ir_value index)
 {
 	for (size_t i = 0; i < weight->n_operands; i++)
-		if (ir_same(weight->operands[i], index))
+		if (ir_same_value(weight->operands[i], index))
 			return (int)i;
 	return -1;
 }
@@ -77,8 +77,8 @@ static bool adds_a_head(const struct rebuild *r, const struct ir_region *body)
 	struct ir_value carry = body->args[CARRY_ARG];
 	if (sum == NULL || r->uses[carry.id] != 1)
 		return false;
-	size_t at = ir_same(sum->operands[0], carry) ? 0 : 1;
-	return ir_same(sum->operands[at], carry) && is_head_term(r, body, sum->operands[1 - at]);
+	size_t at = ir_same_value(sum->operands[0], carry) ? 0 : 1;
+	return ir_same_value(sum->operands[at], carry) && is_head_term(r, body, sum->operands[1 - at]);
 }
 
 bool unroll_heads_match(struct rebuild *r, const struct ir_op *op)

@@ -24,11 +24,11 @@ static bool own_buffer(const struct grouper *g, struct ir_value old)
 
 void group_carry_inits(struct grouper *g, const struct ir_op *op, struct ir_value *out)
 {
-	const struct ir_region *here = op->n_results > 0 ? ir_info(g->f, op->results[0])->region : NULL;
+	const struct ir_region *here = op->n_results > 0 ? ir_value_info(g->f, op->results[0])->region : NULL;
 	for (size_t i = 0; i < op->n_operands; i++) {
 		struct ir_value v = op->operands[i];
-		bool direct =
-		        own_buffer(g, v) && g->formed.uses[v.id] == 1 && ir_info(g->f, v)->region == here;
+		bool direct = own_buffer(g, v) && g->formed.uses[v.id] == 1 &&
+		              ir_value_info(g->f, v)->region == here;
 		out[i] = direct || !is_tensor(g, v) ? g->map[v.id] : group_copy(g, g->map[v.id], op->loc);
 	}
 }
@@ -60,7 +60,8 @@ static bool is_elementwise_group(const struct reading *s, const struct ir_op *op
 	const struct formed *d = &s->g->formed;
 	const struct cluster *c = formed_cluster(d, op);
 	bool behind = c != NULL && c->kind == GROUP_linear && d->role_of[formed_index(d, op)] == MEMBER_POST;
-	if (c == NULL || (c->kind != GROUP_loops && !behind) || !ir_same(c->last->results[0], s->yielded))
+	if (c == NULL || (c->kind != GROUP_loops && !behind) ||
+	    !ir_same_value(c->last->results[0], s->yielded))
 		return false;
 	size_t number = d->cluster_of[formed_index(d, op)];
 	for (size_t i = d->first_of[number - 1]; i < d->n_ops; i = d->next_of[i])
@@ -85,10 +86,10 @@ static void look_at(struct reading *s, const struct ir_op *op)
 		return;
 	for (size_t i = 0; i < op->n_operands; i++) {
 		struct ir_value v = read_by(s, op, i);
-		if (v.id == 0 || !ir_same(ir_view_base(s->g->f, v), s->carry))
+		if (v.id == 0 || !ir_same_value(ir_view_base(s->g->f, v), s->carry))
 			continue;
-		bool same_element =
-		        ir_same(v, s->carry) && ir_type_of(s->g->f, v) == ir_type_of(s->g->f, s->yielded);
+		bool same_element = ir_same_value(v, s->carry) &&
+		                    ir_type_of(s->g->f, v) == ir_type_of(s->g->f, s->yielded);
 		bool in_place = same_element && op->n_results > 0 && op->region == NULL &&
 		                is_elementwise_group(s, op);
 		s->reads = s->reads || !in_place;
@@ -109,16 +110,16 @@ static bool may_overwrite(struct grouper *g, const struct ir_op *op, size_t i)
 		s.reads = false;
 		look_at(&s, at);
 		if (at->region != NULL)
-			for (struct ir_iter it = ir_ops(at->region); it.op != NULL; ir_next(&it))
+			for (struct ir_iter it = ir_iter_begin(at->region); it.op != NULL; ir_iter_next(&it))
 				look_at(&s, it.op);
 		size_t runs = s.reads ? runs_at(&s, at, body) + 1 : 0;
 		last = runs > last ? runs : last;
 		for (size_t n = 0; n < at->n_results; n++)
-			if (ir_same(at->results[n], s.yielded))
+			if (ir_same_value(at->results[n], s.yielded))
 				written = runs_at(&s, at, body) + 1;
 	}
 	for (size_t k = 0; k < yield->n_operands; k++)
-		if (k != i && ir_same(ir_view_base(g->f, yield->operands[k]), s.carry))
+		if (k != i && ir_same_value(ir_view_base(g->f, yield->operands[k]), s.carry))
 			return false;
 	return written > last;
 }
@@ -129,14 +130,14 @@ static bool yielded_once(const struct ir_op *yield, struct ir_value v)
 {
 	size_t n = 0;
 	for (size_t i = 0; i < yield->n_operands; i++)
-		n += ir_same(yield->operands[i], v);
+		n += ir_same_value(yield->operands[i], v);
 	return n == 1;
 }
 
 static bool is_carry(const struct ir_op *op, struct ir_value v)
 {
 	for (size_t i = 1; i < op->region->n_args; i++)
-		if (ir_same(op->region->args[i], v))
+		if (ir_same_value(op->region->args[i], v))
 			return true;
 	return false;
 }
@@ -145,9 +146,9 @@ static bool direct_yield(struct grouper *g, const struct ir_op *op, size_t i)
 {
 	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
 	struct ir_value v = yield->operands[i];
-	if (!is_tensor(g, v) || ir_same(v, op->region->args[i + 1]))
+	if (!is_tensor(g, v) || ir_same_value(v, op->region->args[i + 1]))
 		return true;
-	return own_buffer(g, v) && ir_info(g->f, v)->region == op->region && yielded_once(yield, v) &&
+	return own_buffer(g, v) && ir_value_info(g->f, v)->region == op->region && yielded_once(yield, v) &&
 	       !is_carry(op, ir_view_base(g->f, v)) && may_overwrite(g, op, i);
 }
 
@@ -179,7 +180,7 @@ void group_results(struct grouper *g, const struct ir_op *ret, struct ir_value *
 	for (size_t i = 0; i < ret->n_operands; i++) {
 		struct ir_value v = ret->operands[i];
 		bool direct = own_buffer(g, v) && g->formed.uses[v.id] == 1 &&
-		              ir_info(g->f, v)->region == g->f->body;
+		              ir_value_info(g->f, v)->region == g->f->body;
 		out[i] = direct || !is_tensor(g, v) ? g->map[v.id] : group_copy(g, g->map[v.id], ret->loc);
 	}
 }

@@ -72,10 +72,10 @@ bool former_is_f32(const struct ir_func *f, struct ir_value v)
 	return v.id == 0 || ir_type_of(f, v)->dtype == DT_F32;
 }
 
-struct tile_rounding group_rounding(const struct ir_op *op)
+struct activation_quant group_rounding(const struct ir_op *op)
 {
 	const struct attrs_round_rows *a = op->attrs;
-	return (struct tile_rounding){.bf16 = a->to == ROUND_bf16, .block = a->block};
+	return (struct activation_quant){.bf16 = a->to == ROUND_bf16, .block = a->block};
 }
 
 bool group_rounds_for(const struct pass_context *p, const struct ir_func *f, const struct ir_op *linear,
@@ -83,15 +83,15 @@ bool group_rounds_for(const struct pass_context *p, const struct ir_func *f, con
 {
 	const struct target *t = p->options->target;
 	int64_t depth;
-	if (op == NULL || op->code != OP_round_rows || !ir_same(linear->operands[0], op->results[0]) ||
+	if (op == NULL || op->code != OP_round_rows || !ir_same_value(linear->operands[0], op->results[0]) ||
 	    former_kind_of(f, linear) != GROUP_linear || (t != NULL && t->group_size > 1))
 		return false;
 	const struct ir_type *w = ir_type_of(f, linear->operands[1]);
-	struct tile_rounding to = group_rounding(op);
+	struct activation_quant to = group_rounding(op);
 	if (to.bf16 && t != NULL && !target_has(t, FEATURE_AVX512BF16) && !target_has(t, FEATURE_BF16))
 		return false; /* f32 is faster */
 	return ir_dim_is_const(w->dims[w->rank - 1], &depth) &&
-	       tile_rounded_step(ir_weight_of(f, linear->operands[1])->format, to, depth) >= 0;
+	       quant_dot_block(ir_weight_of(f, linear->operands[1])->format, to, depth) >= 0;
 }
 
 /* All that read op round, or compute the norm, for themselves. */
@@ -158,7 +158,7 @@ static size_t begin(struct former *s, const struct ir_op *op)
 
 const struct ir_region *former_region_of(const struct former *s, const struct ir_op *op)
 {
-	return ir_info(s->f, op->results[0])->region;
+	return ir_value_info(s->f, op->results[0])->region;
 }
 
 /* The one op that reads v (perhaps twice), in the same region; NULL when there are more, or others. */
@@ -171,7 +171,7 @@ const struct ir_op *former_only_reader(const struct former *s, struct ir_value v
 		if (u->items[i] != u->items[0])
 			return NULL;
 	const struct ir_op *op = u->items[0];
-	return op->n_results > 0 && former_region_of(s, op) == ir_info(s->f, v)->region ? op : NULL;
+	return op->n_results > 0 && former_region_of(s, op) == ir_value_info(s->f, v)->region ? op : NULL;
 }
 
 /* ---- step 1: epilogues ---- */
@@ -185,7 +185,7 @@ static bool can_follow(const struct former *s, const struct ir_op *op, struct ir
 	for (size_t i = 0; i < op->n_operands; i++) {
 		bool reads_element = former_same_element(s->f, op, i);
 		bool is_condition = op->code == OP_where && i == 0;
-		if (ir_same(op->operands[i], v) && (!reads_element || is_condition))
+		if (ir_same_value(op->operands[i], v) && (!reads_element || is_condition))
 			return false;
 		if (reads_element && !is_condition && !former_is_f32(s->f, op->operands[i]))
 			return false;
@@ -199,7 +199,7 @@ static bool can_strip(const struct former *s, const struct cluster *c, const str
 {
 	return c->kind == GROUP_linear && c->root->code == OP_linear && !c->has_norm &&
 	       (op->code == OP_strip_argmax || op->code == OP_strip_score) && former_is_free(s, op) &&
-	       ir_same(op->operands[0], v) && former_is_f32(s->f, v);
+	       ir_same_value(op->operands[0], v) && former_is_f32(s->f, v);
 }
 
 static void take_epilogue(struct former *s, size_t cluster)
@@ -310,7 +310,7 @@ static size_t common_cluster(const struct former *s, const struct ir_op *op)
 			return 0;
 		common = at;
 		for (size_t k = 0; k < reader->n_operands; k++)
-			if (ir_same(reader->operands[k], op->results[0]) &&
+			if (ir_same_value(reader->operands[k], op->results[0]) &&
 			    !may_read_inside(s, reader, k, op))
 				return 0;
 	}
@@ -366,7 +366,7 @@ static void take_views(struct former *s, size_t cluster)
 		chain[n++] = op;
 		if (ir_view_resolve(s->m, s->f, op->results[0], &view))
 			continue;
-		if (!ir_view_store(s->m, s->f, op->results[0], 0, &view))
+		if (!ir_view_inverse(s->m, s->f, op->results[0], 0, &view))
 			return;
 		for (size_t i = 0; i < n; i++)
 			former_join(s, chain[i], cluster, MEMBER_POST);
@@ -421,7 +421,7 @@ static bool reads_memory(const struct former *s, const struct ir_op *reader, str
 	if (formed_cluster(s->g, reader) == NULL || ir_op_has(reader->code, TRAIT_VIEW))
 		return true;
 	for (size_t i = 0; i < reader->n_operands; i++)
-		if (ir_same(reader->operands[i], constant) && !group_constant_inside(s->f, reader, i))
+		if (ir_same_value(reader->operands[i], constant) && !group_constant_inside(s->f, reader, i))
 			return true;
 	return false;
 }
@@ -501,7 +501,7 @@ bool group_form(struct pass_context *p, const struct ir_module *m, const struct 
 	s.users = ARENA_ARRAY(p->arena, struct user_list, f->n_values);
 	if (arena_failed(p->arena))
 		return false;
-	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it))
 		number_op(&s, it.op);
 	out->repeats_norm = ARENA_ARRAY(p->arena, bool, out->n_ops + 1);
 	if (arena_failed(p->arena))

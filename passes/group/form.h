@@ -57,7 +57,7 @@ size_t formed_index(const struct formed *g, const struct ir_op *op);
 /* The cluster of op, or NULL. */
 const struct cluster *formed_cluster(const struct formed *g, const struct ir_op *op);
 /* What round_rows rounds to. */
-struct tile_rounding group_rounding(const struct ir_op *op);
+struct activation_quant group_rounding(const struct ir_op *op);
 /* op is round_rows for a linear whose kernel multiplies integers or bf16: each such linear rounds for itself,
  * so that its arithmetic does not depend on what else reads the rows. */
 bool group_rounds_for(const struct pass_context *p, const struct ir_func *f, const struct ir_op *linear,

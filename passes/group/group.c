@@ -120,7 +120,7 @@ static void emit_cluster(struct grouper *g, const struct cluster *c)
 	irb_group_end(g->b, &attrs, yields, n, results);
 	for (size_t i = 0; i < n; i++) {
 		g->map[leave[i].id] = results[i];
-		irb_name(g->b, results[i], ir_info(g->f, leave[i])->name);
+		irb_name(g->b, results[i], ir_value_info(g->f, leave[i])->name);
 	}
 }
 
@@ -135,7 +135,7 @@ static void emit_alone(struct grouper *g, const struct ir_op *op)
 	irb_clone(g->b, g->f, op, g->map);
 	inner = g->map[old.id];
 	irb_group_end(g->b, &attrs, &inner, 1, &g->map[old.id]);
-	irb_name(g->b, g->map[old.id], ir_info(g->f, old)->name);
+	irb_name(g->b, g->map[old.id], ir_value_info(g->f, old)->name);
 }
 
 struct ir_value group_copy(struct grouper *g, struct ir_value v, struct ir_loc loc)
@@ -222,7 +222,7 @@ static bool reads_before(const struct grouper *g, const struct cluster *c)
 /* Its memory becomes that of a carry, which every turn writes. */
 static bool is_carried(const struct grouper *g, const struct ir_region *r, const struct cluster *c)
 {
-	for (struct ir_iter it = ir_ops(r); it.op != NULL; ir_next(&it))
+	for (struct ir_iter it = ir_iter_begin(r); it.op != NULL; ir_iter_next(&it))
 		for (size_t i = 0; i < it.op->n_operands; i++) {
 			const struct ir_op *def = ir_def(g->f, ir_view_base(g->f, it.op->operands[i]));
 			bool hands_on = it.op->region != NULL || ir_op_has(it.op->code, TRAIT_TERMINATOR);
@@ -235,7 +235,7 @@ static bool is_carried(const struct grouper *g, const struct ir_region *r, const
 /* Kernels that need nothing of the repeat run once, before it. */
 static void hoist(struct grouper *g, const struct ir_region *r)
 {
-	for (struct ir_iter it = ir_ops(r); it.op != NULL; ir_next(&it)) {
+	for (struct ir_iter it = ir_iter_begin(r); it.op != NULL; ir_iter_next(&it)) {
 		const struct cluster *c = formed_cluster(&g->formed, it.op);
 		if (c == NULL || c->at != it.op || g->map[it.op->results[0].id].id != 0 ||
 		    !reads_before(g, c) || is_carried(g, r, c))
@@ -316,7 +316,8 @@ static enum tfmc_status group_func(struct grouper *g)
 static void count_ops(const struct ir_module *m, int64_t *n)
 {
 	for (size_t i = 0; i < m->funcs.n; i++)
-		for (struct ir_iter it = ir_ops(m->funcs.items[i]->body); it.op != NULL; ir_next(&it))
+		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL;
+		     ir_iter_next(&it))
 			n[it.op->code]++;
 }
 

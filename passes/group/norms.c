@@ -38,11 +38,11 @@ bool group_norm_can_follow(const struct former *s, const struct cluster *c, cons
 	struct ir_value v = c->last->results[0];
 
 	if (w == NULL || !s->norms || !ir_is_norm(op->code) || !former_is_free(s, op) ||
-	    !ir_same(op->operands[0], v) || c->has_norm ||
+	    !ir_same_value(op->operands[0], v) || c->has_norm ||
 	    !former_same_dims(ir_type_of(s->f, c->root->results[0]), ir_type_of(s->f, v)))
 		return false;
 	for (size_t i = 1; i < op->n_operands; i++)
-		if (ir_same(op->operands[i], v) || !former_is_f32(s->f, op->operands[i]))
+		if (ir_same_value(op->operands[i], v) || !former_is_f32(s->f, op->operands[i]))
 			return false;
 	const struct ir_op *reader = reader_of(s, op->results[0]);
 	if (reader != NULL && reader->code == OP_linear && former_kind_of(s->f, reader) == GROUP_linear)
@@ -67,7 +67,7 @@ static const char *keeps_norm_apart(const struct former *s, const struct ir_op *
 
 	if (t != NULL && t->group_size > 1)
 		return "every work-group would compute it again";
-	if (t != NULL && t->group_size == 1 && depth > t->l2_bytes / (2 * 4 * target_linear_tile(t).mr))
+	if (t != NULL && t->group_size == 1 && depth > t->l2_bytes / (2 * 4 * target_register_tile(t).mr))
 		return "a tile of its rows does not fit into half of the second-level cache";
 	return NULL;
 }
@@ -75,8 +75,9 @@ static const char *keeps_norm_apart(const struct former *s, const struct ir_op *
 /* op is a linear with packed weights whose input is v, and only that. */
 static bool is_input_of(const struct former *s, struct ir_value v, const struct ir_op *op)
 {
-	bool once = op->code == OP_linear && ir_same(input_of(s, op), v) && !ir_same(op->operands[1], v) &&
-	            (op->n_operands < 3 || !ir_same(op->operands[2], v));
+	bool once = op->code == OP_linear && ir_same_value(input_of(s, op), v) &&
+	            !ir_same_value(op->operands[1], v) &&
+	            (op->n_operands < 3 || !ir_same_value(op->operands[2], v));
 	return once && former_kind_of(s->f, op) == GROUP_linear;
 }
 
@@ -115,7 +116,8 @@ bool group_repeats_norm(const struct former *s, const struct ir_op *linear, cons
 	const struct target *t = s->p->options->target;
 	return t != NULL && t->arch == ARCH_OPENCL && s->max_ops > 1 && s->norms && ir_is_norm(norm->code) &&
 	       former_kind_of(s->f, norm) == GROUP_rowwise && linear->n_results > 0 &&
-	       ir_same(linear->operands[0], norm->results[0]) && is_input_of(s, norm->results[0], linear) &&
+	       ir_same_value(linear->operands[0], norm->results[0]) &&
+	       is_input_of(s, norm->results[0], linear) &&
 	       former_region_of(s, linear) == former_region_of(s, norm) &&
 	       former_only_reader(s, norm->results[0]) == NULL &&
 	       former_only_reader(s, norm->operands[0]) == NULL && keeps_norm_apart(s, linear) == NULL;

@@ -100,7 +100,7 @@ static bool take_index(struct parts *p, struct ir_value v, int depth)
 static struct part *part_at(struct parts *p, struct ir_value v)
 {
 	for (size_t i = 0; i < p->n; i++)
-		if (!p->items[i].gone && !p->items[i].done && ir_same(p->items[i].v, v))
+		if (!p->items[i].gone && !p->items[i].done && ir_same_value(p->items[i].v, v))
 			return &p->items[i];
 	return NULL;
 }
@@ -118,7 +118,7 @@ static bool may_read(struct parts *p, const struct part *x, const struct ir_op *
 	struct ir_value v = op->operands[i];
 	bool reads_element = former_same_element(p->s->f, op, i);
 	bool is_condition = op->code == OP_where && i == 0;
-	if (ir_same(v, x->v))
+	if (ir_same_value(v, x->v))
 		return reads_element && !is_condition;
 	if (reads_element && !is_condition && !former_is_f32(p->s->f, v))
 		return false;
@@ -210,11 +210,11 @@ static bool step_view(struct parts *p, struct part *x, const struct ir_op *op)
 static bool step_norm(struct parts *p, struct part *x, const struct ir_op *op)
 {
 	if (!ir_is_norm(op->code) || !p->s->norms || !x->turned || !former_is_free(p->s, op) ||
-	    !ir_same(op->operands[0], x->v) || !former_is_f32(p->s->f, op->results[0]))
+	    !ir_same_value(op->operands[0], x->v) || !former_is_f32(p->s->f, op->results[0]))
 		return false;
 	for (size_t i = 1; i < op->n_operands; i++)
 		if (op->operands[i].id != 0 &&
-		    (ir_same(op->operands[i], x->v) || !is_outside(p, op->operands[i]) ||
+		    (ir_same_value(op->operands[i], x->v) || !is_outside(p, op->operands[i]) ||
 		     !former_is_f32(p->s->f, op->operands[i])))
 			return false;
 	if (!take(p, op))
@@ -227,7 +227,7 @@ static bool step_norm(struct parts *p, struct part *x, const struct ir_op *op)
 static bool step_rope(struct parts *p, struct part *x, const struct ir_op *op)
 {
 	if (op->code != OP_rope || p->no_rope || !x->turned || !former_is_free(p->s, op) ||
-	    !ir_same(op->operands[0], x->v) || !is_outside(p, op->operands[1]) ||
+	    !ir_same_value(op->operands[0], x->v) || !is_outside(p, op->operands[1]) ||
 	    !former_is_f32(p->s->f, op->operands[1]) || !take_index(p, op->operands[2], 0) || !take(p, op))
 		return false;
 	p->n_ropes++;
@@ -258,10 +258,11 @@ static bool state_is_read_between(const struct parts *p, const struct ir_op *op)
 static bool step_state(struct parts *p, struct part *x, const struct ir_op *op)
 {
 	if ((op->code != OP_state_append && op->code != OP_state_write) || !x->turned ||
-	    !former_is_free(p->s, op) || !ir_same(op->operands[1], x->v) || state_is_read_between(p, op))
+	    !former_is_free(p->s, op) || !ir_same_value(op->operands[1], x->v) ||
+	    state_is_read_between(p, op))
 		return false;
 	for (size_t i = 0; i < op->n_operands; i++)
-		if (i != 1 && (ir_same(op->operands[i], x->v) || !is_outside(p, op->operands[i])))
+		if (i != 1 && (ir_same_value(op->operands[i], x->v) || !is_outside(p, op->operands[i])))
 			return false;
 	if (!take(p, op))
 		return false;
@@ -292,7 +293,8 @@ static bool add_slice(struct parts *p, const struct ir_op *op)
 			return true;
 	if (op->code != OP_slice || a->axis != y->rank - 1 || p->n == PARTS_MAX ||
 	    !ir_dim_is_const(a->begin, &begin) || !ir_dim_is_const(a->size, &size) ||
-	    ir_info(p->s->f, op->results[0])->region != ir_info(p->s->f, p->root->results[0])->region)
+	    ir_value_info(p->s->f, op->results[0])->region !=
+	            ir_value_info(p->s->f, p->root->results[0])->region)
 		return false;
 	for (size_t i = 0; i < p->n; i++) /* a norm of heads changes what another part would read */
 		if (begin < p->items[i].begin + p->items[i].size && p->items[i].begin < begin + size)

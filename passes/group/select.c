@@ -23,9 +23,9 @@
 #define SCRATCH_MAX      ((int64_t)1 << 32)
 
 struct selector {
-	struct tile_lines lines; /* of --tiles */
-	const struct ir_func *f; /* the function that is open */
-	uint32_t *reads;         /* [f->n_values]: uses of a value as x of a linear */
+	struct panel_row_count lines; /* of --tiles */
+	const struct ir_func *f;      /* the function that is open */
+	uint32_t *reads;              /* [f->n_values]: uses of a value as x of a linear */
 };
 
 /* ---- rows that would meet in the cache ---- */
@@ -33,7 +33,7 @@ struct selector {
 static uint32_t *count_reads(struct arena *a, const struct ir_func *f)
 {
 	uint32_t *reads = ARENA_ARRAY(a, uint32_t, f->n_values);
-	for (struct ir_iter it = ir_ops(f->body); reads != NULL && it.op != NULL; ir_next(&it)) {
+	for (struct ir_iter it = ir_iter_begin(f->body); reads != NULL && it.op != NULL; ir_iter_next(&it)) {
 		const struct attrs_group *a_group = it.op->attrs;
 		if (it.op->code == OP_group && a_group->kind == GROUP_linear)
 			reads[it.op->region->ops[a_group->root]->operands[OPERAND(linear, x)].id]++;
@@ -50,14 +50,14 @@ static bool may_pad(struct rebuild *r, const struct ir_op *group)
 	struct selector *s = r->rewrite->user;
 	const struct target *t = r->p->options->target;
 	if (group == NULL || group->code != OP_group || group->n_results != 1 || t->group_size > 1 ||
-	    target_linear_tile(t).mr <= target_ways(t))
+	    target_register_tile(t).mr <= target_l1_ways(t))
 		return false;
 	struct ir_value v = group->results[0];
 	const struct ir_type *y = ir_type_of(r->f, v);
 	int64_t row;
 	if (y->kind != IR_TENSOR || y->dtype != DT_F32 || y->rank < 2 ||
-	    !ir_dim_is_const(y->dims[y->rank - 1], &row) || !tile_rows_meet(row) ||
-	    ir_dim_hi(r->in->dims, ir_type_count_range(r->in->dims, y, 0, y->rank - 1)) <= target_ways(t))
+	    !ir_dim_is_const(y->dims[y->rank - 1], &row) || !tile_rows_collide(row) ||
+	    ir_dim_hi(r->in->dims, ir_type_count_range(r->in->dims, y, 0, y->rank - 1)) <= target_l1_ways(t))
 		return false;
 	if (s->f != r->f) {
 		s->f = r->f;
@@ -70,8 +70,8 @@ static bool may_pad(struct rebuild *r, const struct ir_op *group)
 static int64_t height_of(struct rebuild *r, const struct ir_op *root, int64_t depth, bool in_scratch)
 {
 	const struct target *t = r->p->options->target;
-	int height = target_linear_tile(t).mr, ways = target_ways(t);
-	bool apart = in_scratch || !tile_rows_meet(depth) || may_pad(r, ir_def(r->f, root->operands[0]));
+	int height = target_register_tile(t).mr, ways = target_l1_ways(t);
+	bool apart = in_scratch || !tile_rows_collide(depth) || may_pad(r, ir_def(r->f, root->operands[0]));
 	return apart || height < ways ? height : ways;
 }
 
@@ -79,7 +79,7 @@ static int64_t height_of(struct rebuild *r, const struct ir_op *root, int64_t de
 
 /* What the file of tiles says about a group, by its k, n and rows. */
 struct wanted {
-	const struct tile_lines *lines;
+	const struct panel_row_count *lines;
 	int64_t k, n, rows;
 };
 
@@ -95,7 +95,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 static const struct ir_op *rows_of(const struct rebuild *r, const struct ir_op *group, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(r->f, v);
-	bool inside = op != NULL && ir_info(r->f, v)->region == group->region;
+	bool inside = op != NULL && ir_value_info(r->f, v)->region == group->region;
 	return inside && ir_op_has(op->code, TRAIT_ROWWISE) ? op : NULL;
 }
 
@@ -111,8 +111,8 @@ static int64_t row_bytes(const struct rebuild *r, const struct ir_op *root, cons
                          int64_t depth)
 {
 	if (rows->code != OP_round_rows)
-		return 4 * tile_row_step(depth);
-	return tile_rounded_row(stored_as(r, root), group_rounding(rows), depth).bytes;
+		return 4 * tile_row_stride(depth);
+	return activation_row_layout(stored_as(r, root), group_rounding(rows), depth).bytes;
 }
 
 /* By matrix tiles. */
@@ -120,11 +120,11 @@ static bool by_matrix(const struct rebuild *r, const struct ir_op *root, const s
                       int64_t depth)
 {
 	return before != NULL && before->code == OP_round_rows &&
-	       tile_by_matrix(r->p->options->target, stored_as(r, root), group_rounding(before), depth);
+	       tile_uses_amx(r->p->options->target, stored_as(r, root), group_rounding(before), depth);
 }
 
 /* Room for the rows of a block and for a strip of panels, of gates and what they multiply, unpacked. */
-static bool select_unpacked(const struct tile_unpacked *of, struct attrs_group *a)
+static bool select_unpacked(const struct tile_unpacked_bytes *of, struct attrs_group *a)
 {
 	int64_t panel, rows;
 	return checked_mul_i64(a->br, of->row, &rows) && checked_add_i64(a->scratch, rows, &a->scratch) &&
@@ -142,23 +142,23 @@ static bool select_rows(const struct rebuild *r, const struct ir_op *root, const
 	bool is_matrix = by_matrix(r, root, before, depth);
 	int64_t one_row = row_bytes(r, root, before, depth);
 	bool rounds = before->code == OP_round_rows;
-	struct tile_rounding to = rounds ? group_rounding(before) : (struct tile_rounding){0};
-	bool by_steps = rounds && tile_steps_by_matrix(t, stored_as(r, root), to, depth);
-	int64_t rows = target_linear_rows(t, is_matrix || by_steps ? one_row / 4 : depth);
-	int64_t height = by_steps ? TILE_UNPACKED_ROWS : a->mr;
+	struct activation_quant to = rounds ? group_rounding(before) : (struct activation_quant){0};
+	bool by_steps = rounds && tile_blocks_use_amx(t, stored_as(r, root), to, depth);
+	int64_t rows = target_gemm_mc(t, is_matrix || by_steps ? one_row / 4 : depth);
+	int64_t height = by_steps ? UNPACK_MIN_ROWS : a->mr;
 
 	rows = rows > height ? rows / height * height : a->mr;
 	a->br = rows < most ? rows : most;
 	int64_t one = rounds ? 4 * depth : 0; /* what is rounded, row by row */
-	int64_t spare = is_matrix ? TILE_MATRIX_SPARE : 0, stage = is_matrix ? TILE_MATRIX_STAGE(a->br) : 0;
+	int64_t spare = is_matrix ? AMX_OVERREAD_ROWS : 0, stage = is_matrix ? AMX_C_BUFFER_BYTES(a->br) : 0;
 	if (!checked_mul_i64(a->br + spare, one_row, &bytes) ||
 	    !checked_add_i64(bytes, one + stage, &bytes) || !checked_round_up_i64(bytes, 64, &bytes) ||
 	    !checked_add_i64(a->scratch, bytes, &a->scratch))
 		return false;
-	if (!rounds || most < TILE_UNPACKED_ROWS)
+	if (!rounds || most < UNPACK_MIN_ROWS)
 		return true;
-	struct tile_unpacked of;
-	return tile_unpacked(t, stored_as(r, root), to, depth, &of) && select_unpacked(&of, a);
+	struct tile_unpacked_bytes of;
+	return tile_unpacked_bytes(t, stored_as(r, root), to, depth, &of) && select_unpacked(&of, a);
 }
 
 static int64_t choose(const struct wanted *w, int kind, enum tile_size size, int64_t by_model)
@@ -170,22 +170,22 @@ static int64_t choose(const struct wanted *w, int kind, enum tile_size size, int
 /* Room for the strip of codes that is open, as f32: all of K where that leaves half of L2. */
 static void select_copy(const struct target *t, int64_t depth, struct attrs_group *a)
 {
-	int64_t line = TILE_PANELS_MAX * TILE_LINE;
+	int64_t line = TILE_PANELS_MAX * PANEL_ROW_BYTES;
 	if (depth <= t->l2_bytes / 2 / line)
 		a->scratch = depth * line;
 	else
-		a->scratch = TILE_WAITING_BYTES + a->kc * line;
+		a->scratch = C_BUFFER_BYTES + a->kc * line;
 }
 
 static int64_t rounded_height(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
                               int64_t depth)
 {
 	const struct target *t = r->p->options->target;
-	const struct tile_rounding to = group_rounding(before);
-	if (!to.bf16 && tile_adds_halves(t, stored_as(r, root)))
-		return target_halves_height(t, target_linear_tile(t));
-	bool has_steps = tile_rounded_row(stored_as(r, root), to, depth).steps > 1;
-	return target_rounded_height(t, target_linear_tile(t), has_steps);
+	const struct activation_quant to = group_rounding(before);
+	if (!to.bf16 && tile_accumulates_i16(t, stored_as(r, root)))
+		return register_tile_mr_i16(t, target_register_tile(t));
+	bool has_steps = activation_row_layout(stored_as(r, root), to, depth).steps > 1;
+	return register_tile_mr_quantized(t, target_register_tile(t), has_steps);
 }
 
 /* A matrix of one panel takes tiles of one panel, with as many rows as others have: no more code. */
@@ -193,8 +193,8 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
                           const struct wanted *w, struct attrs_group *a)
 {
 	const struct target *t = r->p->options->target;
-	const struct target_tile tile = target_linear_tile(t);
-	int64_t nr = w->n < 2 * TILE_PANEL ? TILE_PANEL : tile.nr;
+	const struct register_tile tile = target_register_tile(t);
+	int64_t nr = w->n < 2 * PANEL_COLUMNS ? PANEL_COLUMNS : tile.nr;
 
 	const struct ir_op *before = rows_of(r, group, root->operands[0]);
 	bool is_matrix = by_matrix(r, root, before, w->k);
@@ -203,17 +203,17 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
 	bool rounds = before != NULL && before->code == OP_round_rows;
 	enum ir_format format = stored_as(r, root);
 	int64_t most = rounds ? rounded_height(r, root, before, w->k)
-	                      : target_tile_height(t, tile, ir_format(format)->dtype);
-	a->mr = is_matrix ? TILE_MATRIX_ROWS : choose(w, GROUP_linear, TILE_MR, mr < most ? mr : most);
+	                      : register_tile_mr(t, tile, ir_format(format)->dtype);
+	a->mr = is_matrix ? AMX_TILE_ROWS : choose(w, GROUP_linear, TILE_MR, mr < most ? mr : most);
 	int64_t named = tiles_find(w->lines, GROUP_linear, w->k, w->n, w->rows, TILE_KC);
-	int64_t kc = named != 0 ? named : target_linear_depth(t);
+	int64_t kc = named != 0 ? named : target_gemm_kc(t);
 	a->kc = w->k < kc || rounds ? w->k : kc;
 	/* Parts pay when the weights of a strip do not stay in the second-level cache: sums [rows, columns].
 	 */
 	bool divides = root->code == OP_linear && !rounds; /* experts walk over all of K */
-	if (divides && (target_is_deep(t, w->k) || (named != 0 && named < w->k)))
-		a->scratch = TILE_WAITING_BYTES;
-	if (!rounds && ir_format_has_codes(format))
+	if (divides && (target_blocks_k(t, w->k) || (named != 0 && named < w->k)))
+		a->scratch = C_BUFFER_BYTES;
+	if (!rounds && ir_format_is_quantized(format))
 		select_copy(t, w->k, a);
 	return before == NULL || select_rows(r, root, before, w->k, a);
 }
@@ -297,7 +297,7 @@ static bool select_attention(const struct rebuild *r, const struct ir_op *root, 
 	a->br = choose(w, GROUP_attention, TILE_BR, a->br);
 	a->bc = choose(w, GROUP_attention, TILE_BC, a->bc);
 	a->br = rows > 0 && rows < a->br ? rows : a->br;
-	a->bc = keys > 0 && keys < a->bc ? tile_whole(keys) : a->bc;
+	a->bc = keys > 0 && keys < a->bc ? panel_round_up(keys) : a->bc;
 	a->split = split_of(r, root, rows, a->br, a->bc);
 	const struct target_attention_sizes sizes = {a->br, a->bc, a->split, scales_of(root)};
 	target_attention_scratch(t, w->k, w->n, &sizes, &s);
@@ -326,7 +326,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	a.mr = a.nr = a.kc = a.br = a.bc = a.split = a.scratch = 0;
 	a.pad = may_pad(r, op) ? TILE_PAD : 0;
 	a.lanes = r->p->options->target->lanes;
-	switch ((enum ir_word_group)a.kind) {
+	switch ((enum ir_keyword_group)a.kind) {
 	case GROUP_linear:
 		fits = select_linear(r, op, root, &w, &a);
 		check_linear(r, op, root, &w, &a);

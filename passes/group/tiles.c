@@ -36,11 +36,11 @@ static const struct {
 	int kind;
 	int64_t lo, hi, step;
 } sizes[N_TILE_SIZES] = {
-        [TILE_MR] = {"mr", GROUP_linear, 1, TILE_ROWS_MAX, 1},
-        [TILE_NR] = {"nr", GROUP_linear, TILE_PANEL, TILE_PANEL *TILE_PANELS_MAX, TILE_PANEL},
-        [TILE_KC] = {"kc", GROUP_linear, TILE_PANEL, TILE_DEPTH_MAX, TILE_PANEL},
-        [TILE_BR] = {"br", GROUP_attention, 1, TILE_BLOCK_MAX, 1},
-        [TILE_BC] = {"bc", GROUP_attention, TILE_PANEL, TILE_BLOCK_MAX, TILE_PANEL},
+        [TILE_MR] = {"mr", GROUP_linear, 1, TILE_MR_MAX, 1},
+        [TILE_NR] = {"nr", GROUP_linear, PANEL_COLUMNS, PANEL_COLUMNS *TILE_PANELS_MAX, PANEL_COLUMNS},
+        [TILE_KC] = {"kc", GROUP_linear, PANEL_COLUMNS, TILE_KC_MAX, PANEL_COLUMNS},
+        [TILE_BR] = {"br", GROUP_attention, 1, ATTENTION_BLOCK_MAX, 1},
+        [TILE_BC] = {"bc", GROUP_attention, PANEL_COLUMNS, ATTENTION_BLOCK_MAX, PANEL_COLUMNS},
 };
 
 /* ---- reading ---- */
@@ -137,15 +137,15 @@ static void read_size(struct reader *r, const struct words *w, size_t i, struct 
 static void check_line(struct reader *r, const struct words *w, const struct tile_line *line)
 {
 	const struct target *t = r->target;
-	const struct target_tile model = target_linear_tile(t);
+	const struct register_tile model = target_register_tile(t);
 	int mr = (int)(line->size[TILE_MR] != 0 ? line->size[TILE_MR] : model.mr);
 	int nr = (int)(line->size[TILE_NR] != 0 ? line->size[TILE_NR] : model.nr);
 	int need = target_tile_registers(t, mr, nr);
 	bool is_tile = line->size[TILE_MR] != 0 || line->size[TILE_NR] != 0;
 
-	if (nr != TILE_PANEL && nr != 2 * TILE_PANEL && nr != TILE_PANELS_MAX * TILE_PANEL)
-		REFUSE(r, w, 5, "nr is %d, %d or %d", TILE_PANEL, 2 * TILE_PANEL,
-		       TILE_PANELS_MAX * TILE_PANEL);
+	if (nr != PANEL_COLUMNS && nr != 2 * PANEL_COLUMNS && nr != TILE_PANELS_MAX * PANEL_COLUMNS)
+		REFUSE(r, w, 5, "nr is %d, %d or %d", PANEL_COLUMNS, 2 * PANEL_COLUMNS,
+		       TILE_PANELS_MAX * PANEL_COLUMNS);
 	else if (is_tile && need > t->registers)
 		REFUSE(r, w, 5, "a tile of %d x %d wants %d vector registers, %s has %d", mr, nr, need,
 		       t->name, t->registers);
@@ -159,7 +159,7 @@ static bool is_known_target(const char *name)
 	return target_find(name) != NULL;
 }
 
-static void read_line(struct reader *r, const struct words *w, struct tile_lines *out)
+static void read_line(struct reader *r, const struct words *w, struct panel_row_count *out)
 {
 	struct tile_line line = {.loc = place(r, w, 0), .kind = -1};
 	if (w->too_many || w->n < 6) {
@@ -195,7 +195,7 @@ static void read_head(struct reader *r, const struct words *w)
 }
 
 enum tfmc_status tiles_read(struct arena *a, struct diag_context *cx, const struct target *target,
-                            const char *name, const char *text, size_t len, struct tile_lines *out)
+                            const char *name, const char *text, size_t len, struct panel_row_count *out)
 {
 	struct reader r = {a, cx, target, diag_add_source(cx, name, text, len), 0, false};
 	struct words w = {.n = 0};
@@ -234,7 +234,7 @@ static bool fits(int64_t want, int64_t have)
 	return want < 0 || want == have;
 }
 
-int64_t tiles_find(const struct tile_lines *t, int kind, int64_t k, int64_t n, int64_t rows,
+int64_t tiles_find(const struct panel_row_count *t, int kind, int64_t k, int64_t n, int64_t rows,
                    enum tile_size size)
 {
 	for (size_t i = 0; i < t->n; i++) {
@@ -268,7 +268,7 @@ void tiles_of(const struct ir_op *group, int64_t k, int64_t *size)
 	const struct attrs_group *a = group->attrs;
 	bool is_linear = a->kind == GROUP_linear, is_attention = a->kind == GROUP_attention;
 	/* Without scratch for sums, beside the rows of a norm, K is not divided. */
-	bool divided = a->kc < k && a->scratch / 4 - a->br * tile_row_step(k) >= TILE_WAITING_BYTES / 4;
+	bool divided = a->kc < k && a->scratch / 4 - a->br * tile_row_stride(k) >= C_BUFFER_BYTES / 4;
 
 	size[TILE_MR] = is_linear ? a->mr : 0;
 	size[TILE_NR] = is_linear ? a->nr : 0;
@@ -294,11 +294,11 @@ static void print_group(struct buf *out, const struct target *target, const stru
 
 	if (op->code != OP_group || !tiles_key(m, f, op, &k, &n, &rows))
 		return;
-	if (a->kind == GROUP_linear && a->mr == TILE_MATRIX_ROWS)
+	if (a->kind == GROUP_linear && a->mr == AMX_TILE_ROWS)
 		return; /* matrix tiles have one size */
 	buf_init(&line);
-	buf_printf(&line, "\n%s %s %lld %lld *", ir_word(WORDS_GROUP, a->kind), target->name, (long long)k,
-	           (long long)n);
+	buf_printf(&line, "\n%s %s %lld %lld *", ir_keyword(KEYWORDS_GROUP, a->kind), target->name,
+	           (long long)k, (long long)n);
 	bool is_new = line.data != NULL && (out->data == NULL || strstr(out->data, line.data) == NULL);
 	tiles_of(op, k, size);
 	tiles_print_sizes(&line, size);
@@ -311,7 +311,8 @@ void tiles_print(struct buf *out, const struct ir_module *m, const struct target
 {
 	buf_str(out, "tiles 1\n# kind target k n rows sizes");
 	for (size_t i = 0; i < m->funcs.n; i++)
-		for (struct ir_iter it = ir_ops(m->funcs.items[i]->body); it.op != NULL; ir_next(&it))
+		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL;
+		     ir_iter_next(&it))
 			print_group(out, target, m, m->funcs.items[i], it.op);
 	buf_char(out, '\n');
 }

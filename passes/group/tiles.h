@@ -24,12 +24,12 @@ enum tile_size { TILE_MR, TILE_NR, TILE_KC, TILE_BR, TILE_BC, N_TILE_SIZES };
 
 struct tile_line {
 	struct loc loc;
-	int kind;                   /* enum ir_word_group */
+	int kind;                   /* enum ir_keyword_group */
 	const char *target;         /* NULL: all */
 	int64_t k, n, rows;         /* -1: all */
 	int64_t size[N_TILE_SIZES]; /* 0: not named */
 };
-struct tile_lines {
+struct panel_row_count {
 	struct tile_line *items;
 	size_t n, cap;
 };
@@ -40,9 +40,9 @@ struct tile_lines {
  */
 TFMC_MUST_USE enum tfmc_status tiles_read(struct arena *a, struct diag_context *cx,
                                           const struct target *target, const char *name, const char *text,
-                                          size_t len, struct tile_lines *out);
+                                          size_t len, struct panel_row_count *out);
 /* The size that a group of this kind gets; 0: no line says so. */
-int64_t tiles_find(const struct tile_lines *t, int kind, int64_t k, int64_t n, int64_t rows,
+int64_t tiles_find(const struct panel_row_count *t, int kind, int64_t k, int64_t n, int64_t rows,
                    enum tile_size size);
 /* k, n and rows of a group, as the lines mean them. False for kinds without tiles. */
 bool tiles_key(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group, int64_t *k,

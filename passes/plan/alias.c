@@ -2,7 +2,7 @@
 /*
  * alias, the first step of plan-memory: which values share memory. The values
  * of a carry do; beyond that the result of a group is written over a value that
- * the group reads, when the kernel allows it (ir/analysis/overwrite.h) and nothing reads
+ * the group reads, when the kernel allows it (ir/analysis/inplace.h) and nothing reads
  * that value later.
  *
  * Invariant: two values of one class never hold something at the same time,
@@ -13,7 +13,7 @@
  *            another number of elements, it is read through a gather, other tasks read it, ..
  */
 #include "ir/analysis/describe.h"
-#include "ir/analysis/overwrite.h"
+#include "ir/analysis/inplace.h"
 #include "ir/core/view.h"
 #include "passes/plan/plan.h"
 
@@ -48,7 +48,7 @@ static bool hands_over(const struct plan_classes *c, struct ir_value a, struct i
 		return false;
 	const struct ir_op *group = c->life.groups[t];
 	return ir_def(c->f, b) == group && ir_group_reads(c->f, group, a) &&
-	       ir_overwrite_refusal(c->m, c->f, group, a) == NULL;
+	       ir_inplace_conflict(c->m, c->f, group, a) == NULL;
 }
 
 /* A member of a's class and one of b's that hold something at the same time: *v is that of a's class. */
@@ -61,7 +61,7 @@ static bool in_conflict(const struct plan_classes *c, struct ir_value a, struct 
 		do {
 			*v = (struct ir_value){x};
 			*w = (struct ir_value){y};
-			if (ir_lifetimes_meet(&c->life, *v, *w) && !hands_over(c, *v, *w) &&
+			if (ir_lifetimes_overlap(&c->life, *v, *w) && !hands_over(c, *v, *w) &&
 			    !hands_over(c, *w, *v))
 				return true;
 			y = c->next[y];
@@ -75,7 +75,7 @@ static bool in_conflict(const struct plan_classes *c, struct ir_value a, struct 
 
 const char *plan_value_text(struct pass_context *p, const struct ir_func *f, struct ir_value v)
 {
-	const struct ir_value_info *info = ir_info(f, v);
+	const struct ir_value_info *info = ir_value_info(f, v);
 	const struct ir_op *op = info->def != NULL ? info->def : info->region->owner;
 	const char *name = info->name != NULL ? arena_printf(p->arena, "%%%s", info->name) : "a value";
 	if (op == NULL || op->loc.path == NULL)
@@ -114,7 +114,7 @@ static const struct ir_op *later_reader(const struct plan_classes *c, size_t t, 
 static const char *explain(struct pass_context *p, const struct plan_classes *c, struct ir_value x,
                            struct ir_value v, struct ir_value w, size_t t)
 {
-	bool is_self = ir_same(v, x) && c->life.last[x.id] > t;
+	bool is_self = ir_same_value(v, x) && c->life.last[x.id] > t;
 	const struct ir_op *reader = is_self ? later_reader(c, t, c->class_of[x.id]) : NULL;
 	if (reader != NULL && reader->loc.at.line > 0)
 		return arena_printf(p->arena, "it is read later, at %u:%u%s%s", reader->loc.at.line,
@@ -135,9 +135,9 @@ static size_t collect_reads(const struct plan_classes *c, const struct ir_op *gr
 			struct ir_value v = group->region->ops[k]->operands[i];
 			bool seen = v.id == 0 || !is_tensor(c, v);
 			v = seen ? v : ir_view_base(c->f, v);
-			seen = seen || ir_info(c->f, v)->region == group->region || !c->in_arena[v.id];
+			seen = seen || ir_value_info(c->f, v)->region == group->region || !c->in_arena[v.id];
 			for (size_t j = 0; j < n; j++)
-				seen = seen || ir_same(out[j], v);
+				seen = seen || ir_same_value(out[j], v);
 			if (!seen && n < READS_MAX)
 				out[n++] = v;
 		}
@@ -149,7 +149,7 @@ static bool try_over(struct pass_context *p, struct plan_classes *c, size_t t, s
 {
 	const struct ir_op *group = c->life.groups[t];
 	struct ir_value y = group->results[0], v, w;
-	const char *why = ir_overwrite_refusal(c->m, c->f, group, x);
+	const char *why = ir_inplace_conflict(c->m, c->f, group, x);
 	if (c->class_of[x.id] == c->class_of[y.id])
 		return false;
 	if (why == NULL && in_conflict(c, x, y, &v, &w))

@@ -177,7 +177,7 @@ static bool from_group(const struct liver *s, struct ir_value v, const struct ir
 {
 	const struct ir_op *op = ir_def(s->f, v);
 	return op != NULL && op->code == OP_group && !ir_is_state_slice(s->f, v) &&
-	       ir_info(s->f, v)->region == region;
+	       ir_value_info(s->f, v)->region == region;
 }
 
 static void check_carries(struct edges *e, const struct ir_op *op)
@@ -190,11 +190,11 @@ static void check_carries(struct edges *e, const struct ir_op *op)
 		struct ir_value init = op->operands[i], next = yield->operands[i];
 		if (!is_tensor(e->s, init))
 			continue;
-		if (!from_group(e->s, init, ir_info(e->s->f, op->results[i])->region) ||
+		if (!from_group(e->s, init, ir_value_info(e->s->f, op->results[i])->region) ||
 		    e->uses[init.id] != 1)
 			refuse_edge(e, op,
 			            "the first value of a carry must be a result of a group and read once");
-		if (!ir_same(next, body->args[i + 1]) && !from_group(e->s, next, body))
+		if (!ir_same_value(next, body->args[i + 1]) && !from_group(e->s, next, body))
 			refuse_edge(e, op, "a body must yield results of its groups");
 	}
 }
@@ -205,7 +205,7 @@ static enum tfmc_status check_edges(struct liver *s)
 	struct edges e = {.s = s, .uses = ir_count_uses(s->p->arena, s->f)};
 	if (e.uses == NULL)
 		return TFMC_NO_MEMORY;
-	for (struct ir_iter it = ir_ops(s->f->body); it.op != NULL; ir_next(&it))
+	for (struct ir_iter it = ir_iter_begin(s->f->body); it.op != NULL; ir_iter_next(&it))
 		check_carries(&e, it.op);
 	for (size_t i = 0; i < ret->n_operands; i++) {
 		struct ir_value v = ret->operands[i];

@@ -80,12 +80,12 @@ static const struct ir_op *weight_op(const struct ir_func *f, const struct ir_op
 /* Products of one value share its sums; those of experts also want the same ids and as many experts. */
 static bool reads_the_same(const struct ir_func *f, const struct ir_op *a, const struct ir_op *b)
 {
-	bool same = a->code == b->code && ir_same(a->operands[0], b->operands[0]) &&
-	            ir_info(f, a->results[0])->region == ir_info(f, b->results[0])->region;
+	bool same = a->code == b->code && ir_same_value(a->operands[0], b->operands[0]) &&
+	            ir_value_info(f, a->results[0])->region == ir_value_info(f, b->results[0])->region;
 	if (!same || a->code == OP_linear)
 		return same;
 	const size_t w = OPERAND(expert_linear, w), ids = OPERAND(expert_linear, ids);
-	return ir_same(a->operands[ids], b->operands[ids]) &&
+	return ir_same_value(a->operands[ids], b->operands[ids]) &&
 	       ir_type_of(f, a->operands[w])->dims[0] == ir_type_of(f, b->operands[w])->dims[0];
 }
 

@@ -42,13 +42,13 @@ static bool has_value(const struct ir_func *f, const struct ir_op *op)
 	const struct ir_type *t = ir_type_of(f, op->results[0]);
 	bool is_float =
 	        t->kind == IR_TENSOR && (t->dtype == DT_F32 || t->dtype == DT_F16 || t->dtype == DT_BF16);
-	return is_float && (!ir_op_has(op->code, TRAIT_VIEW) || ir_info(f, op->results[0])->name);
+	return is_float && (!ir_op_has(op->code, TRAIT_VIEW) || ir_value_info(f, op->results[0])->name);
 }
 
 /* "x" is what steps call the stream that they all continue: no name of a value. */
 static const char *own_name(const struct ir_func *f, const struct ir_op *op)
 {
-	const char *name = ir_info(f, op->results[0])->name;
+	const char *name = ir_value_info(f, op->results[0])->name;
 	return name && *name && strcmp(name, "x") ? name : ir_op_desc(op->code)->name;
 }
 
@@ -110,7 +110,7 @@ static void note_steps(struct listing *l, const char *path, size_t moment)
 static void note_moment(struct listing *l, size_t number, int64_t round)
 {
 	const struct probe_site *site = &l->sites->items[number];
-	const struct ir_region *region = ir_info(l->f, site->op->results[0])->region;
+	const struct ir_region *region = ir_value_info(l->f, site->op->results[0])->region;
 	const char *path = site->op->loc.path;
 	struct moment *m = ARENA_PUSH(l->q->arena, &l->moments);
 	if (!m)

@@ -71,8 +71,8 @@ static bool uses_index(const struct ir_func *f, const struct ir_op *weight, cons
 {
 	for (size_t i = 0; i < weight->n_operands; i++) {
 		struct ir_value v = weight->operands[i];
-		const struct ir_region *r = ir_info(f, v)->region;
-		if (!ir_def(f, v) && r && r->owner == repeat && ir_info(f, v)->index == REPEAT_INDEX)
+		const struct ir_region *r = ir_value_info(f, v)->region;
+		if (!ir_def(f, v) && r && r->owner == repeat && ir_value_info(f, v)->index == REPEAT_INDEX)
 			return true;
 	}
 	return false;

@@ -41,7 +41,8 @@ static void note_readers(struct writing *w, const struct ir_op *op)
 static bool is_boundary(const struct writing *w, struct ir_value v, const struct ir_region *here)
 {
 	const struct ir_op *op = ir_def(w->f, v);
-	if (!op || ir_info(w->f, v)->region != here || op->region || ir_op_has(op->code, TRAIT_STATEFUL))
+	if (!op || ir_value_info(w->f, v)->region != here || op->region ||
+	    ir_op_has(op->code, TRAIT_STATEFUL))
 		return true;
 	if (ir_op_has(op->code, TRAIT_VIEW))
 		return false;
@@ -59,7 +60,7 @@ static struct ir_value boundary_copy(struct writing *w, struct ir_value v, const
 {
 	const struct ir_op *op = ir_def(w->f, v);
 	const struct ir_type *t = irb_type(w->b, w->map[v.id]);
-	bool is_own = ir_info(w->f, v)->region == here && !(op && ir_op_has(op->code, TRAIT_STATEFUL));
+	bool is_own = ir_value_info(w->f, v)->region == here && !(op && ir_op_has(op->code, TRAIT_STATEFUL));
 	if (!is_own || !is_float(t))
 		return w->map[v.id];
 	struct ir_value low = irb_full_of(w->b, -INFINITY, t->dtype, t->rank, t->dims);
@@ -85,20 +86,20 @@ static void copy_op(struct writing *w, const struct ir_op *op, const struct ir_r
 		if (!v.id || w->shadow[v.id].id)
 			continue;
 		bool is_outside =
-		        ir_info(w->f, v)->region != here || (def && ir_op_has(def->code, TRAIT_CONST));
+		        ir_value_info(w->f, v)->region != here || (def && ir_op_has(def->code, TRAIT_CONST));
 		struct ir_value now = is_outside ? w->map[v.id] : boundary_copy(w, v, here);
 		w->shadow[v.id] = now;
 	}
 	irb_clone(w->b, w->f, op, w->shadow);
 	for (size_t i = 0; i < op->n_operands; i++)
-		if (op->operands[i].id && ir_info(w->f, op->operands[i])->region != here)
+		if (op->operands[i].id && ir_value_info(w->f, op->operands[i])->region != here)
 			w->shadow[op->operands[i].id] = IR_NO_VALUE; /* of another region, never kept */
 }
 
 /* The value again, from what lies before it in its region. */
 static struct ir_value recompute(struct writing *w, struct ir_value v)
 {
-	const struct ir_region *here = ir_info(w->f, v)->region;
+	const struct ir_region *here = ir_value_info(w->f, v)->region;
 	const struct ir_op *op = ir_def(w->f, v);
 	size_t end = 0;
 	if (!op || is_boundary(w, v, here))
@@ -264,7 +265,7 @@ static void begin_slots(struct writing *w, struct probe_site *s)
 static void fill_slot(struct writing *w, struct probe_site *s, struct ir_value v)
 {
 	const struct ir_type *t = irb_type(w->b, s->now);
-	const struct ir_region *r = ir_info(w->f, s->op->results[0])->region;
+	const struct ir_region *r = ir_value_info(w->f, s->op->results[0])->region;
 	const struct attrs_iota count = {
 	        .dims = {(const struct ir_dim **)(uintptr_t)t->dims, (size_t)t->rank},
 	        .axis = 0,
@@ -279,7 +280,7 @@ static void fill_slot(struct writing *w, struct probe_site *s, struct ir_value v
 
 static bool is_inside(const struct writing *w, const struct probe_site *s, const struct ir_op *repeat)
 {
-	const struct ir_region *r = ir_info(w->f, s->op->results[0])->region;
+	const struct ir_region *r = ir_value_info(w->f, s->op->results[0])->region;
 	for (; s->wanted && r; r = r->parent)
 		if (r->owner == repeat)
 			return true;
@@ -404,7 +405,7 @@ enum tfmc_status probe_write(const struct probe_request *q, const struct ir_func
 	if (arena_failed(a) || !w.uses || !w.b)
 		return TFMC_NO_MEMORY;
 	irb_set_literal(w.b, true);
-	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it))
 		note_readers(&w, it.op);
 	irb_clone_params(w.b, f, w.map);
 	ir_copy_region(&(struct ir_copy){w.b, f, w.map, write_op, &w}, f->body);

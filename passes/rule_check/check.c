@@ -263,7 +263,7 @@ static void compare_bits(struct checker *c, const struct pair *p, enum style sty
 {
 	const struct interp_tensor *l = &p->left.out, *r = &p->right.out;
 	for (int64_t i = 0; i < interp_count(l); i++) {
-		bool is_same = same_bits(l->data[i], r->data[i]) && interp_distance(l, r, i) == 0;
+		bool is_same = same_bits(l->data[i], r->data[i]) && interp_abs_diff(l, r, i) == 0;
 		if (is_same || (c->rule->except_nan && isnan(l->data[i])))
 			continue;
 		say_wrong(c, p, style, describe(c, i, r->data[i], l->data[i], 0));

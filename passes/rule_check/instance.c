@@ -110,7 +110,7 @@ static double draw_number(struct drawn *d, enum ir_attr_kind kind)
 	static const double floats[] = {1e-5, 0.5, 1, 2, -1, 0.125, 3, -2.5, 1e-3, -1e9, -1e4};
 	if (kind == ATTR_FLAG)
 		return rule_below(&d->rng, 2);
-	if (kind == ATTR_INT || kind == ATTR_WORD)
+	if (kind == ATTR_INT || kind == ATTR_KEYWORD)
 		return rule_below(&d->rng, 3);
 	if (kind == ATTR_DTYPE)
 		return d->floats;

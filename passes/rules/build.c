@@ -86,7 +86,7 @@ static void put_number(const struct ir_attr_desc *d, void *at, double v)
 	case ATTR_FLOAT: *(double *)at = v; return;
 	case ATTR_INT: *(int64_t *)at = (int64_t)v; return;
 	case ATTR_FLAG: *(bool *)at = v != 0; return;
-	case ATTR_WORD: *(int *)at = (int)v; return;
+	case ATTR_KEYWORD: *(int *)at = (int)v; return;
 	case ATTR_DTYPE: *(enum ir_dtype *)at = (enum ir_dtype)v; return;
 	case ATTR_DIM:
 	case ATTR_DIMS:

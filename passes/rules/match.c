@@ -70,7 +70,7 @@ static double number_at(const struct ir_attr_desc *d, const void *at)
 	case ATTR_FLOAT: return *(const double *)at;
 	case ATTR_INT: return (double)*(const int64_t *)at;
 	case ATTR_FLAG: return *(const bool *)at;
-	case ATTR_WORD: return *(const int *)at;
+	case ATTR_KEYWORD: return *(const int *)at;
 	case ATTR_DTYPE: return *(const enum ir_dtype *)at;
 	case ATTR_DIM:
 	case ATTR_DIMS:
@@ -132,7 +132,7 @@ static bool match_attr(struct matcher *t, const struct rule_attr *p, const struc
 		want.items = items;
 		return same_ints(&want, ints);
 	case RULE_ATTR_LAST: return ints->n == 1 && ints->items[0] == rank - 1;
-	case RULE_ATTR_SWAP: return ir_swaps_last(ints);
+	case RULE_ATTR_SWAP: return ir_is_matrix_transpose(ints);
 	case RULE_ATTR_DTYPE: return *(const enum ir_dtype *)at == p->dtype;
 	}
 	return false;
@@ -174,7 +174,7 @@ static bool enter_op(struct matcher *t, const struct rule_op *p, const struct ir
 	if (op == NULL || op->code != p->code || op->n_operands != p->n_operands)
 		return false;
 	bool moves = !is_free(op->code) && !t->rule->values[p->result].is_shared;
-	if (moves && ir_info(t->r->f, op->results[0])->region != t->region)
+	if (moves && ir_value_info(t->r->f, op->results[0])->region != t->region)
 		return false;
 	const struct rule_type *type = t->rule->values[p->result].type;
 	if (!match_attrs(t, p, op) ||
@@ -270,7 +270,7 @@ static bool step(struct matcher *t, int at)
 			continue;
 		}
 		if (t->m->values[p->index].id != 0) {
-			if (!ir_same(t->m->values[p->index], v))
+			if (!ir_same_value(t->m->values[p->index], v))
 				return false;
 			continue;
 		}
@@ -294,7 +294,7 @@ static uint32_t readers_inside(const struct rule_match *m, struct ir_value v)
 		for (int k = 0; k < i; k++)
 			again |= m->ops[k] == m->ops[i];
 		for (size_t k = 0; k < m->ops[i]->n_operands && !again; k++)
-			n += ir_same(m->ops[i]->operands[k], v);
+			n += ir_same_value(m->ops[i]->operands[k], v);
 	}
 	return n;
 }
@@ -345,7 +345,7 @@ bool rule_matches(const struct rebuild *r, const struct rule *rule, const struct
 	t.rule = rule;
 	t.m = out;
 	t.n = 0;
-	t.region = ir_info(r->f, op->results[0])->region;
+	t.region = ir_value_info(r->f, op->results[0])->region;
 	out->values[rule->root] = op->results[0];
 	if (!try_op(&t, root, op, 0) || !rule_preds_hold(out, NULL) || !nobody_else_reads(r, out))
 		return false;

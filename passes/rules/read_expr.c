@@ -16,7 +16,7 @@ static bool is_number_kind(enum ir_attr_kind kind)
 	case ATTR_FLOAT:
 	case ATTR_INT:
 	case ATTR_FLAG:
-	case ATTR_WORD: return true;
+	case ATTR_KEYWORD: return true;
 	case ATTR_DIM:
 	case ATTR_DIMS:
 	case ATTR_INTS:

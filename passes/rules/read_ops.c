@@ -168,10 +168,10 @@ static bool read_number(struct rule_reader *r, double number, struct rule_attr *
 	return true;
 }
 
-static bool read_word_attr(struct rule_reader *r, enum ir_word_list list, struct rule_attr *out)
+static bool read_word_attr(struct rule_reader *r, enum ir_keyword_list list, struct rule_attr *out)
 {
 	int i;
-	return parse_ir_word(&r->p, list, "a word", "word", &i) && read_number(r, i, out);
+	return parse_ir_keyword(&r->p, list, "a word", "word", &i) && read_number(r, i, out);
 }
 
 static bool read_ints_attr(struct rule_reader *r, struct rule_attr *out)
@@ -198,7 +198,7 @@ static bool read_attr_value(struct rule_reader *r, const struct ir_attr_desc *d,
 		return out->var >= 0;
 	}
 	switch (d->kind) {
-	case ATTR_WORD: return read_word_attr(r, d->words, out);
+	case ATTR_KEYWORD: return read_word_attr(r, d->words, out);
 	case ATTR_INTS: return read_ints_attr(r, out);
 	case ATTR_DTYPE: out->kind = RULE_ATTR_DTYPE; return parse_dtype(&r->p, &out->dtype);
 	case ATTR_FLOAT:
@@ -219,7 +219,7 @@ static enum rule_attr_kind unwritten(enum ir_attr_kind kind)
 	case ATTR_FLOAT:
 	case ATTR_INT:
 	case ATTR_FLAG:
-	case ATTR_WORD: return RULE_ATTR_DEFAULT;
+	case ATTR_KEYWORD: return RULE_ATTR_DEFAULT;
 	case ATTR_DIM:
 	case ATTR_DIMS:
 	case ATTR_INTS:

@@ -38,7 +38,7 @@ static bool try_edit(struct reducer *r, struct reduce_edit edit)
 static size_t count_ops(const struct ir_func *f)
 {
 	size_t n = 0;
-	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it))
 		n++;
 	return n;
 }

@@ -33,8 +33,8 @@ static bool edits(const struct copier *c, enum reduce_kind kind)
 
 static const struct ir_op *find_op(const struct ir_func *f, size_t at)
 {
-	struct ir_iter it = ir_ops(f->body);
-	for (; it.op != NULL && at > 0; ir_next(&it))
+	struct ir_iter it = ir_iter_begin(f->body);
+	for (; it.op != NULL && at > 0; ir_iter_next(&it))
 		at--;
 	return it.op;
 }
@@ -64,7 +64,7 @@ static bool returns(const struct copier *c, size_t i)
 /* What result i of the function is after the edit. */
 static struct ir_value result_value(const struct copier *c, const struct ir_op *ret, size_t i)
 {
-	const struct ir_op *def = ir_info(c->f, ret->operands[i])->def;
+	const struct ir_op *def = ir_value_info(c->f, ret->operands[i])->def;
 	bool earlier = c->edit->kind == REDUCE_EARLIER && c->edit->at == i &&
 	               c->in->funcs.items[c->edit->func] == c->f;
 	return earlier ? def->operands[c->edit->choice] : ret->operands[i];
@@ -235,7 +235,7 @@ static bool finish(struct copier *c)
 		results[n] = c->f->results[i];
 		struct ir_value v = result_value(c, ret, i);
 		bool same = ir_type_of(c->f, v) == ir_type_of(c->f, ret->operands[i]);
-		c->applied = c->applied || !ir_same(v, ret->operands[i]);
+		c->applied = c->applied || !ir_same_value(v, ret->operands[i]);
 		results[n].lengths = same ? lengths_after(c, results[n].lengths) : -1;
 		values[n++] = c->copy.map[v.id];
 	}
@@ -282,10 +282,10 @@ static struct ir_module *begin_module(const struct ir_module *in, const struct r
 		if (edit->kind == REDUCE_STATE && i == edit->at)
 			continue;
 		ok = ir_add_state(m, s->name, ir_import_type(m, s->type), ir_import_loc(m, s->loc)) != NULL &&
-		     ir_encode_state(m, s->name, s->encoding);
+		     ir_set_state_encoding(m, s->name, s->encoding);
 	}
 	if (ok) {
-		m->own_source = in->own_source;
+		m->tir_source = in->tir_source;
 		return m;
 	}
 	ir_module_destroy(m);
@@ -307,7 +307,8 @@ static bool has_earlier(const struct ir_module *in, const struct reduce_edit *e)
 {
 	const struct ir_func *f = in->funcs.items[e->func];
 	const struct ir_op *ret = f->body->ops[f->body->n_ops - 1];
-	const struct ir_op *def = e->at < ret->n_operands ? ir_info(f, ret->operands[e->at])->def : NULL;
+	const struct ir_op *def =
+	        e->at < ret->n_operands ? ir_value_info(f, ret->operands[e->at])->def : NULL;
 	if (def == NULL || (size_t)e->choice >= def->n_operands || def->operands[e->choice].id == 0)
 		return false;
 	return ir_type_of(f, ret->operands[e->at])->kind == IR_TENSOR &&

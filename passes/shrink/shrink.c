@@ -157,7 +157,7 @@ static bool copy_func(struct copier *c, size_t at)
 
 static bool declare(const struct ir_module *m, struct ir_module *out)
 {
-	out->own_source = m->own_source;
+	out->tir_source = m->tir_source;
 	for (size_t i = 0; i < ir_dims_count(m->dims); i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(m->dims, i);
 		int64_t most = s->lo > BOUND_MAX ? s->lo : BOUND_MAX;
@@ -174,7 +174,7 @@ static bool add_states(struct copier *c)
 		const struct ir_state_decl *s = m->states.items[i];
 		const struct ir_type *t = shapes_type(&c->shapes, &c->shapes.states[i], s->type);
 		if (t == NULL || ir_add_state(c->out, s->name, t, ir_import_loc(c->out, s->loc)) == NULL ||
-		    !ir_encode_state(c->out, s->name, s->encoding))
+		    !ir_set_state_encoding(c->out, s->name, s->encoding))
 			return false;
 	}
 	return true;

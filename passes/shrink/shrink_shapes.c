@@ -218,7 +218,7 @@ static const struct ir_param *ids_from(const struct shapes *s, struct ir_value v
 	       (op->code == OP_mask_rows || ir_op_has(op->code, TRAIT_VIEW)))
 		v = op->operands[0];
 	for (size_t i = 0; op == NULL && i < s->f->n_params; i++)
-		if (ir_same(s->f->params[i].value, v))
+		if (ir_same_value(s->f->params[i].value, v))
 			return &s->f->params[i];
 	return NULL;
 }
@@ -455,7 +455,7 @@ static bool make_function(struct shapes *s, size_t at)
 		make_axes(s, f->values[v].type, &s->values[at][v]);
 	s->f = f;
 	s->func = at;
-	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it))
 		see_op(s, it.op);
 	return true;
 }

@@ -97,7 +97,7 @@ static void put(enum ir_dtype dtype, double v, void *data, int64_t i)
 	switch (dtype) {
 	case DT_F32: ((float *)data)[i] = (float)v; return;
 	case DT_F64: ((double *)data)[i] = v; return;
-	case DT_F16: ((uint16_t *)data)[i] = f64_to_half(v); return;
+	case DT_F16: ((uint16_t *)data)[i] = f64_to_f16(v); return;
 	case DT_BF16: ((uint16_t *)data)[i] = f64_to_bf16(v); return;
 	case DT_I8: ((int8_t *)data)[i] = (int8_t)(v * 4); return;
 	case DT_U8: ((uint8_t *)data)[i] = (uint8_t)fabs(v * 4); return;
@@ -175,7 +175,7 @@ static bool make_weight(struct maker *k, size_t at)
 	if (type == NULL)
 		return false;
 	w.init = make_init(k, &w, k->roles[at], type->rank, dims);
-	if (w.init != NULL && ir_format_has_codes(w.format))
+	if (w.init != NULL && ir_format_is_quantized(w.format))
 		w.init = wexpr_quantize(k->arena, w.format, w.init, NULL);
 	w.type = type;
 	w.loc = ir_import_loc(k->s->out, w.loc);
@@ -191,7 +191,7 @@ bool shrink_weights(struct shapes *s, struct arena *arena, struct weight_source 
 	strmap_init(&k.store->by_name, arena);
 	for (size_t i = 0; i < s->m->funcs.n; i++) {
 		k.f = s->m->funcs.items[i];
-		for (struct ir_iter it = ir_ops(k.f->body); it.op != NULL; ir_next(&it))
+		for (struct ir_iter it = ir_iter_begin(k.f->body); it.op != NULL; ir_iter_next(&it))
 			see_role(&k, it.op);
 	}
 	for (size_t i = 0; i < s->m->weights.n; i++)

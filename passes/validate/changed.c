@@ -36,7 +36,7 @@ static void record(void *user, const struct ir_func *f, const struct ir_op *op,
 		if (slot == NULL || !interp_tensor_copy(t->arena, v, &copy))
 			return;
 		t->elements += n;
-		*slot = (struct traced){ir_info(f, op->results[i])->name, op->code, op->loc, copy};
+		*slot = (struct traced){ir_value_info(f, op->results[i])->name, op->code, op->loc, copy};
 	}
 }
 

@@ -28,7 +28,7 @@ struct execution {
 static const struct ir_func *trial_func(const struct ir_module *m, const struct trial_call *call)
 {
 	const struct ir_func *f = ir_find_func(m, call->func);
-	return f != NULL ? ir_case_for(m, f, call->dims) : NULL;
+	return f != NULL ? ir_select_case(m, f, call->dims) : NULL;
 }
 
 static const struct trial_input *find_input(const struct trial_call *c, const char *name)
@@ -152,7 +152,7 @@ double trial_tensor_difference(const struct interp_tensor *a, const struct inter
 		double x = a->data[i], y = b->data[i];
 		if (isfinite(y) && fabs(y) > largest)
 			largest = fabs(y);
-		double distance = interp_distance(a, b, i);
+		double distance = interp_abs_diff(a, b, i);
 		if (distance == 0)
 			continue;
 		if (!isfinite(x) || !isfinite(y))

@@ -77,12 +77,12 @@ static bool choose_dims(struct trial *t, const struct ir_module *m, const struct
 
 bool trial_is_positive(const struct ir_func *f, struct ir_value v)
 {
-	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it)) {
+	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it)) {
 		const struct ir_op *op = it.op;
 		bool base = op->code == OP_log || op->code == OP_sqrt || op->code == OP_rsqrt ||
 		            op->code == OP_pow;
-		if ((base && ir_same(op->operands[0], v)) ||
-		    (op->code == OP_div && ir_same(op->operands[OPERAND(div, b)], v)))
+		if ((base && ir_same_value(op->operands[0], v)) ||
+		    (op->code == OP_div && ir_same_value(op->operands[OPERAND(div, b)], v)))
 			return true;
 	}
 	return false;
@@ -101,7 +101,7 @@ bool trial_is_narrow(const struct ir_module *m)
 {
 	bool found = false;
 	for (size_t i = 0; i < m->funcs.n; i++)
-		ir_walk(m->funcs.items[i]->body, see_narrow, &found);
+		ir_visit_ops(m->funcs.items[i]->body, see_narrow, &found);
 	return found;
 }
 

@@ -37,7 +37,7 @@ static const struct ir_state_decl *slice_of(const struct ir_func *f, struct ir_v
 {
 	const struct ir_op *op = ir_def(f, v);
 	bool gives = op != NULL && (op->code == OP_state_append || op->code == OP_state_read) &&
-	             ir_same(op->results[0], v);
+	             ir_same_value(op->results[0], v);
 	return gives ? ir_type_of(f, op->operands[0])->state : NULL;
 }
 
@@ -49,7 +49,7 @@ static void mark_slices(const struct ir_func *f, const struct ir_op *op, struct 
 		const struct ir_state_decl *s = slice_of(f, op->operands[i]);
 		if (s == NULL)
 			continue;
-		bool is_key = op->code == OP_attention && i == 1 && ir_may_be_panels(s->type->dtype) &&
+		bool is_key = op->code == OP_attention && i == 1 && ir_dtype_allows_panels(s->type->dtype) &&
 		              ir_type_of(f, op->operands[i])->rank == 4;
 		strmap_set(is_key ? keys : others, s->name, keys);
 	}
@@ -62,12 +62,13 @@ static void encode_states(struct pass_context *p, const struct ir_module *in, st
 	strmap_init(&keys, p->arena);
 	strmap_init(&others, p->arena);
 	for (size_t i = 0; i < in->funcs.n; i++)
-		for (struct ir_iter it = ir_ops(in->funcs.items[i]->body); it.op != NULL; ir_next(&it))
+		for (struct ir_iter it = ir_iter_begin(in->funcs.items[i]->body); it.op != NULL;
+		     ir_iter_next(&it))
 			mark_slices(in->funcs.items[i], it.op, &keys, &others);
 	for (size_t i = 0; i < in->states.n; i++) {
 		const char *name = in->states.items[i]->name;
 		if (strmap_has(&keys, name) && !strmap_has(&others, name) &&
-		    ir_encode_state(out, name, ENC_PANEL16))
+		    ir_set_state_encoding(out, name, ENC_PANEL16))
 			pass_count(p, "states", 1);
 	}
 }
@@ -92,7 +93,7 @@ static const struct ir_weight *panel_weight(const struct encoder *e, const struc
 		return linear_weight(f, op);
 	const struct ir_weight *w = ir_weight_of(f, op->operands[0]);
 	bool in_panels = w != NULL && !strmap_has(&e->row_uses, w->name) &&
-	                 (strmap_has(&e->linears, w->name) || ir_format_has_codes(w->format));
+	                 (strmap_has(&e->linears, w->name) || ir_format_is_quantized(w->format));
 	return in_panels && w->encoding == ENC_ROW ? w : NULL;
 }
 
@@ -152,11 +153,12 @@ enum tfmc_status pass_encode(struct pass_context *p, const struct ir_module *in,
 	strmap_init(&e.linears, p->arena);
 	strmap_init(&e.row_uses, p->arena);
 	for (size_t i = 0; i < in->funcs.n; i++)
-		for (struct ir_iter it = ir_ops(in->funcs.items[i]->body); it.op != NULL; ir_next(&it))
+		for (struct ir_iter it = ir_iter_begin(in->funcs.items[i]->body); it.op != NULL;
+		     ir_iter_next(&it))
 			mark_weights(in->funcs.items[i], it.op, &e);
 	for (size_t i = 0; i < in->weights.n; i++) {
 		const struct ir_weight *w = in->weights.items[i];
-		if (ir_format_has_codes(w->format) && strmap_has(&e.row_uses, w->name))
+		if (ir_format_is_quantized(w->format) && strmap_has(&e.row_uses, w->name))
 			diag_warning(p->cx, w->loc.at, DIAG_UNSUPPORTED,
 			             "the weight '%s' of %s becomes f32: more reads it than products and "
 			             "lookups of rows",

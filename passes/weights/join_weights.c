@@ -16,7 +16,7 @@ static bool same_stack(const struct ir_op *a, const struct ir_op *b)
 	                       *w = ((const struct attrs_weight *)b->attrs)->weight;
 	bool same = a->n_operands == b->n_operands && w->init != NULL && w->init->depth < WEXPR_DEPTH_MAX;
 	for (size_t i = 0; same && i < a->n_operands; i++)
-		same = ir_same(a->operands[i], b->operands[i]) && v->init->dims[i] == w->init->dims[i];
+		same = ir_same_value(a->operands[i], b->operands[i]) && v->init->dims[i] == w->init->dims[i];
 	return same;
 }
 
@@ -128,7 +128,7 @@ static const struct ir_weight *join_weights(struct rebuild *r, const struct join
 	struct ir_weight w = {.name = wide_name(r, s, operand),
 	                      .type = ir_type_tensor(r->out->types, model->type->dtype, init->rank, dims),
 	                      .encoding = ENC_ROW,
-	                      .format = wexpr_holds(init, model->format) ? model->format : FORMAT_PLAIN,
+	                      .format = wexpr_fits_format(init, model->format) ? model->format : FORMAT_PLAIN,
 	                      .init = init,
 	                      .loc = model->loc};
 	return join_add_weight(r, &w);

@@ -33,8 +33,9 @@ static bool is_candidate(const struct collector *c, const struct ir_op *op)
 static bool fits(const struct collector *c, const struct merge_set *s, const struct ir_op *op)
 {
 	const struct ir_op *first = s->items[0];
-	return ir_same(first->operands[0], op->operands[0]) &&
-	       ir_info(c->f, first->results[0])->region == ir_info(c->f, op->results[0])->region &&
+	return ir_same_value(first->operands[0], op->operands[0]) &&
+	       ir_value_info(c->f, first->results[0])->region ==
+	               ir_value_info(c->f, op->results[0])->region &&
 	       join_fits(c->f, first, op);
 }
 
@@ -115,7 +116,7 @@ static void add_pair(struct collector *c, const struct ir_op *op)
 	}
 	const struct merge_set alone = {.items = &a, .n = 1};
 	if (!join_fits(c->f, a, a) || !fits(c, &alone, b) ||
-	    ir_info(c->f, op->results[0])->region != ir_info(c->f, a->results[0])->region ||
+	    ir_value_info(c->f, op->results[0])->region != ir_value_info(c->f, a->results[0])->region ||
 	    !may_pair(c, a, b))
 		return;
 	struct merge_set *s = ARENA_PUSH(c->p->arena, c->sets);
@@ -137,13 +138,13 @@ static void collect_func(struct collector *c, const struct ir_func *f)
 	c->uses = ir_count_uses(c->p->arena, f);
 	if (c->elementwise == NULL || c->uses == NULL)
 		return;
-	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it)) {
+	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it)) {
 		for (size_t i = 0; ir_op_has(it.op->code, TRAIT_ELEMENTWISE) && i < it.op->n_operands; i++)
 			c->elementwise[it.op->operands[i].id] = true;
 		add_pair(c, it.op);
 	}
 	c->first = c->sets->n;
-	for (struct ir_iter it = ir_ops(f->body); it.op != NULL; ir_next(&it))
+	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it))
 		add_candidate(c, it.op);
 }
 

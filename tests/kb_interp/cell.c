@@ -36,7 +36,7 @@ union kb_cell kb_cell_float(enum kb_scalar s, double v)
 	if (s == KB_F32)
 		c.f = (double)(float)v;
 	else if (s == KB_F16)
-		c.f = half_to_f64(f64_to_half(v));
+		c.f = f16_to_f64(f64_to_f16(v));
 	else if (s == KB_BF16)
 		c.f = bf16_to_f64(f64_to_bf16(v));
 	return c;
@@ -191,7 +191,7 @@ union kb_cell kb_cell_read(enum kb_scalar s, const void *p)
 	} else if (s == KB_F64) {
 		memcpy(&c.f, p, sizeof c.f);
 	} else if (s == KB_F16 || s == KB_BF16) {
-		c.f = s == KB_F16 ? half_to_f64((uint16_t)bits) : bf16_to_f64((uint16_t)bits);
+		c.f = s == KB_F16 ? f16_to_f64((uint16_t)bits) : bf16_to_f64((uint16_t)bits);
 	} else {
 		c = kb_cell_int(s, (int64_t)bits);
 	}
@@ -204,7 +204,7 @@ void kb_cell_write(enum kb_scalar s, union kb_cell v, void *p)
 	float f = (float)v.f;
 	uint64_t bits = (uint64_t)v.i;
 	if (s == KB_F16)
-		bits = f64_to_half(v.f);
+		bits = f64_to_f16(v.f);
 	if (s == KB_BF16)
 		bits = f64_to_bf16(v.f);
 	for (int i = 0; i < 8; i++)

@@ -21,7 +21,7 @@ static void see_op(void *user, const struct ir_op *op)
 struct ops_set ops_of(const struct ir_func *f)
 {
 	struct ops_set o = {{0}};
-	ir_walk(f->body, see_op, &o);
+	ir_visit_ops(f->body, see_op, &o);
 	return o;
 }
 

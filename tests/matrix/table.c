@@ -45,7 +45,7 @@ static void compare_elements(struct comparison *r, struct arena *a, size_t outpu
                              const double *bounds)
 {
 	for (int64_t i = 0; i < interp_count(want); i++) {
-		double h = have->data[i], w = want->data[i], e = interp_distance(have, want, i),
+		double h = have->data[i], w = want->data[i], e = interp_abs_diff(have, want, i),
 		       b = bounds[i];
 		if (e == 0)
 			continue;

@@ -127,7 +127,7 @@ static bool same_call(struct tester *t, const char *name)
 	if (g == NULL || !random_call_make(&t->arena, t->before, f, t->seed, &a) ||
 	    random_call_run(&t->cx, t->before, f, &t->arena, &a) != TFMC_OK)
 		return fail(t, "the module itself does not run");
-	g = ir_case_for(t->after, g, a.dims);
+	g = ir_select_case(t->after, g, a.dims);
 	b = a;
 	b.outputs = ARENA_ARRAY(&t->arena, struct interp_tensor, a.n_outputs + 1);
 	if (b.outputs == NULL || random_call_run(&t->cx, t->after, g, &t->arena, &b) != TFMC_OK)
@@ -172,7 +172,7 @@ static bool decode(struct tester *t, struct decoding *d, const int64_t *dims, co
 {
 	const struct interp_args args = {
 	        .dims = dims, .inputs = in, .outputs = d->outputs, .state = d->state, .arena = &t->arena};
-	return interp_run(&t->cx, d->m, ir_case_for(d->m, d->f, dims), &args) == TFMC_OK ||
+	return interp_run(&t->cx, d->m, ir_select_case(d->m, d->f, dims), &args) == TFMC_OK ||
 	       fail(t, "@decode does not run");
 }
 

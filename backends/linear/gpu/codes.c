@@ -16,7 +16,7 @@ bool gpu_has_codes(const struct linear *l)
 		return false;
 	const struct ir_op *last = before->region->ops[before->region->n_ops - 1];
 	const struct attrs_round_rows *a = op->attrs;
-	return ir_same(last->operands[0], op->results[0]) && a->to == ROUND_int8 && a->block == BLOCK &&
+	return ir_same_value(last->operands[0], op->results[0]) && a->to == ROUND_int8 && a->block == BLOCK &&
 	       l->panel.lines == PANEL_CODES && d->block % BLOCK == 0 && l->depth % BLOCK == 0 &&
 	       l->along.is_const && l->along.c == 1;
 }

@@ -215,8 +215,8 @@ static enum tfmc_status write_all(struct attend *a, bool *made)
 	if (o->npy) {
 		*made = !mkdir(o->npy, 0777);
 		if (!*made && errno != EEXIST) {
-			diag_environment(&a->d->diag, LOC_NONE, DIAG_FILE, "cannot make the directory %s: %s",
-			                 o->npy, strerror(errno));
+			diag_environment_error(&a->d->diag, LOC_NONE, DIAG_FILE,
+			                       "cannot make the directory %s: %s", o->npy, strerror(errno));
 			return TFMC_IO;
 		}
 	}

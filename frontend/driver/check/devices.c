@@ -73,7 +73,7 @@ enum exit_code command_devices(struct driver *d)
 	const char *library = driver_opencl_library();
 	int status = tfmc_cl_open(library, &cl, &error);
 	if (status != TFMC_CL_OK && (library || status != TFMC_CL_E_LIBRARY)) {
-		diag_environment(&d->diag, LOC_NONE, DIAG_FILE, "%s", error.text);
+		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "%s", error.text);
 		return EXIT_ENVIRONMENT;
 	}
 	print_devices(d, cl, status == TFMC_CL_OK ? tfmc_cl_fault(cl, 0) : error.text);

@@ -148,7 +148,7 @@ static double work_of(const struct ir_module *m, const char *entry, const int64_
 	double elements = 0;
 	if (!f)
 		return 0;
-	if (!ir_dim_eval(ir_func_flops(m, f, PRODUCTS_ALL), dims, &flops))
+	if (!ir_dim_eval(ir_func_flops(m, f, MAC_ALL), dims, &flops))
 		flops = INT64_MAX;
 	for (size_t i = 0; i < m->weights.n; i++) {
 		const struct ir_type *type = m->weights.items[i]->type;
@@ -371,7 +371,7 @@ static enum tfmc_status compare_rounds(struct driver *d, struct caller *object, 
 	struct probe_errors errors = {0};
 	struct sample sample = choose_rounds(interp, &entry, 1);
 	for (int i = 0; i < N_ROUNDS; i++) {
-		progress_tell(&d->progress, "seeded inputs", "calls", (uint64_t)i, N_ROUNDS);
+		progress_report(&d->progress, "seeded inputs", "calls", (uint64_t)i, N_ROUNDS);
 		if (!sample.chosen[i])
 			continue;
 		struct round round = {.random = {(uint64_t)i * 977 + 1}, .number = i};

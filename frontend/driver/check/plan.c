@@ -211,11 +211,11 @@ static void print_written(struct plan *p, const struct ir_func *planned)
 {
 	const struct ir_func *f = ir_find_func(p->in, planned->name);
 	double before, after;
-	if (!f || !value_of(p, ir_func_flops(p->in, f, PRODUCTS_ALL), &before) ||
-	    !value_of(p, ir_func_flops(p->planned, planned, PRODUCTS_ALL), &after) || after >= before)
+	if (!f || !value_of(p, ir_func_flops(p->in, f, MAC_ALL), &before) ||
+	    !value_of(p, ir_func_flops(p->planned, planned, MAC_ALL), &after) || after >= before)
 		return;
 	buf_str(&p->d->out, "\n  as written ");
-	ir_dim_print(&p->d->out, p->in->dims, ir_func_flops(p->in, f, PRODUCTS_ALL), false);
+	ir_dim_print(&p->d->out, p->in->dims, ir_func_flops(p->in, f, MAC_ALL), false);
 	buf_str(&p->d->out, " = ");
 	print_flops(&p->d->out, before);
 	buf_printf(&p->d->out, ", the passes left %.1f %%", before > 0 ? 100 * after / before : 0.0);
@@ -226,7 +226,7 @@ static void print_function(struct plan *p, const struct backend_function_sizes *
 	struct buf *out = &p->d->out;
 	print_head(p, s->func);
 	buf_str(out, "  products   ");
-	print_formula(p, ir_func_flops(p->planned, s->func, PRODUCTS_ALL), print_flops);
+	print_formula(p, ir_func_flops(p->planned, s->func, MAC_ALL), print_flops);
 	print_written(p, s->func);
 	buf_str(out, "\n  weights    ");
 	print_bytes(out, (double)s->weights);

@@ -57,8 +57,8 @@ static bool run_command(const struct test *t, int *status)
 
 static bool refuse_candidate(const struct test *t, const char *why)
 {
-	diag_environment(&t->d->diag, LOC_NONE, DIAG_FILE, "cannot write the candidate %s: %s", t->candidate,
-	                 why);
+	diag_environment_error(&t->d->diag, LOC_NONE, DIAG_FILE, "cannot write the candidate %s: %s",
+	                       t->candidate, why);
 	return false;
 }
 
@@ -120,7 +120,8 @@ static enum tfmc_status check_whole(struct test *t, const struct ir_module *m)
 	if (t->status != TFMC_OK && t->d->diag.n_environment)
 		return t->status;
 	if (t->status != TFMC_OK || !run_command(t, &status)) {
-		diag_environment(&t->d->diag, LOC_NONE, DIAG_FILE, "the command of --test cannot be started");
+		diag_environment_error(&t->d->diag, LOC_NONE, DIAG_FILE,
+		                       "the command of --test cannot be started");
 		return TFMC_IO;
 	}
 	diag_error(&t->d->diag, LOC_NONE, DIAG_OPTION,

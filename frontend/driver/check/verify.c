@@ -381,7 +381,7 @@ static enum tfmc_status run_checks(struct driver *d, struct loaded *l, struct co
 	        .d = d, .session = c->session, .record = c->model.record, .probes = &l->probes};
 	enum tfmc_status st = TFMC_OK;
 	for (size_t i = 0; st == TFMC_OK && i < n; i++) {
-		progress_tell(&d->progress, "checks", "checks", i, n);
+		progress_report(&d->progress, "checks", "checks", i, n);
 		st = run_check(d, l->model, &caller, &checks[i], failed);
 	}
 	return st;

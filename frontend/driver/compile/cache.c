@@ -389,7 +389,7 @@ static void check_of(const char *name, const void *bytes, size_t n, unsigned cha
 {
 	struct blake2b b;
 	blake2b_begin(&b);
-	blake2b_text(&b, name);
+	blake2b_string(&b, name);
 	blake2b_item(&b, bytes, n);
 	blake2b_end(&b, out);
 }

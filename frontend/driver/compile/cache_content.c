@@ -39,13 +39,13 @@ static const char *name_of(struct arena *a, const struct stat *st, bool with_cha
 	struct blake2b b;
 	blake2b_begin(&b);
 	add_boot(&b);
-	blake2b_number(&b, (int64_t)st->st_dev);
-	blake2b_number(&b, (int64_t)st->st_ino);
-	blake2b_number(&b, (int64_t)st->st_size);
-	blake2b_number(&b, (int64_t)st->st_mtim.tv_sec);
-	blake2b_number(&b, (int64_t)st->st_mtim.tv_nsec);
-	blake2b_number(&b, with_changes ? (int64_t)st->st_ctim.tv_sec : -1);
-	blake2b_number(&b, with_changes ? (int64_t)st->st_ctim.tv_nsec : -1);
+	blake2b_i64(&b, (int64_t)st->st_dev);
+	blake2b_i64(&b, (int64_t)st->st_ino);
+	blake2b_i64(&b, (int64_t)st->st_size);
+	blake2b_i64(&b, (int64_t)st->st_mtim.tv_sec);
+	blake2b_i64(&b, (int64_t)st->st_mtim.tv_nsec);
+	blake2b_i64(&b, with_changes ? (int64_t)st->st_ctim.tv_sec : -1);
+	blake2b_i64(&b, with_changes ? (int64_t)st->st_ctim.tv_nsec : -1);
 	blake2b_end(&b, key.bytes);
 	return cache_entry(a, CACHE_SEEN, &key);
 }
@@ -107,7 +107,7 @@ static void hash_groups(void *user, int64_t worker, int64_t n_workers)
 		if (!hash_group(t, i, bytes))
 			t->has_failed = true;
 		if (worker == 0)
-			progress_tell(t->cache->progress, "checking content", NULL, i * GROUP, t->size);
+			progress_report(t->cache->progress, "checking content", NULL, i * GROUP, t->size);
 	}
 	memory_free(bytes);
 }
@@ -139,7 +139,7 @@ static bool hash_file(const struct cache *c, int fd, uint64_t size, struct cache
 	tfmc_gang_run(gang, hash_groups, &t);
 	tfmc_gang_destroy(gang);
 	blake2b_begin(&b);
-	blake2b_number(&b, (int64_t)size);
+	blake2b_i64(&b, (int64_t)size);
 	blake2b_add(&b, t.hashes, (size_t)groups * sizeof(*t.hashes));
 	bool ok = !t.has_failed && hash_tail(&b, fd, groups * GROUP, size);
 	blake2b_end(&b, out->bytes);
@@ -262,7 +262,7 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *user)
 	if (!found && !stat(*info->dlpi_name ? info->dlpi_name : "/proc/self/exe", &st)) {
 		struct arena a;
 		arena_init(&a);
-		blake2b_text(b, name_of(&a, &st, true));
+		blake2b_string(b, name_of(&a, &st, true));
 		arena_destroy(&a);
 	}
 	return 0;

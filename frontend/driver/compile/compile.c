@@ -223,11 +223,11 @@ static double relative(double error, double of)
 static enum tfmc_status print_format(struct driver *d, const struct loaded *l, const struct ir_weight *w,
                                      bool with_errors, struct buf *out)
 {
-	struct wexpr_errors e = {0};
+	struct wexpr_quant_errors e = {0};
 	buf_printf(out, "%-44s %-7s %12.0f %12.0f", w->name, ir_format(w->format)->name,
 	           bytes_in(w, FORMAT_PLAIN), bytes_in(w, w->format));
 	if (with_errors)
-		TFMC_TRY(wexpr_add_errors(&d->diag, w->init, &l->weights, &e));
+		TFMC_TRY(wexpr_add_quant_errors(&d->diag, w->init, &l->weights, &e));
 	if (e.of_elements > 0)
 		buf_printf(out, " %10.4f", relative(e.elements, e.of_elements));
 	if (e.of_products > 0)
@@ -248,7 +248,7 @@ static bool floats_differ(const struct loaded *l)
 		if (w->format == FORMAT_PLAIN)
 			continue;
 		differ = differ || (f != FORMAT_PLAIN && w->format != f);
-		floats = floats || !ir_format_has_codes(w->format);
+		floats = floats || !ir_format_is_quantized(w->format);
 		f = w->format;
 	}
 	return floats && differ;
@@ -256,7 +256,7 @@ static bool floats_differ(const struct loaded *l)
 
 static bool is_listed(const struct ir_weight *w, bool differ)
 {
-	return ir_format_has_codes(w->format) || (differ && w->format != FORMAT_PLAIN);
+	return ir_format_is_quantized(w->format) || (differ && w->format != FORMAT_PLAIN);
 }
 
 enum tfmc_status driver_print_formats(struct driver *d, const struct loaded *l, bool with_errors,
@@ -295,7 +295,7 @@ static void remark_formats(struct driver *d, const struct loaded *l)
 	for (size_t i = 0; i < l->module->weights.n; i++) {
 		const struct ir_weight *w = l->module->weights.items[i];
 		const char *why = kept(l, w), *name = ir_format(w->format)->name;
-		bool is_codes = ir_format_has_codes(w->format);
+		bool is_codes = ir_format_is_quantized(w->format);
 		const struct diag_remark about = {
 		        .pass = "quantize",
 		        .path = w->loc.path,

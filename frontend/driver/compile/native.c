@@ -34,7 +34,7 @@ static const struct target *family_of(const struct tfmc_cl_device *device)
 
 enum tfmc_status driver_refuse_device(struct driver *d, const char *why)
 {
-	diag_environment(&d->diag, LOC_NONE, DIAG_TARGET, "--device=%s: %s", d->options.device, why);
+	diag_environment_error(&d->diag, LOC_NONE, DIAG_TARGET, "--device=%s: %s", d->options.device, why);
 	return TFMC_IO;
 }
 
@@ -80,10 +80,9 @@ enum tfmc_status driver_device_roof(struct driver *d, uint64_t bytes, struct bac
 	if (st == TFMC_OK && tfmc_cl_roofs(cl, number, bytes, &roofs, &error) != TFMC_CL_OK)
 		st = driver_refuse_device(d, error.text);
 	if (st == TFMC_OK)
-		*out = (struct backend_roof){.flops = {[PRODUCTS_F32] = roofs.f32,
-		                                       [PRODUCTS_INT8] = roofs.int8,
-		                                       [PRODUCTS_BF16] = roofs.f32},
-		                             .bytes = roofs.bytes};
+		*out = (struct backend_roof){
+		        .flops = {[MAC_F32] = roofs.f32, [MAC_INT8] = roofs.int8, [MAC_BF16] = roofs.f32},
+		        .bytes = roofs.bytes};
 	tfmc_cl_close(cl);
 	return st;
 }
@@ -105,7 +104,7 @@ const char *driver_opencl_library(void)
 
 static bool runs_here(const struct driver *d, const struct target *t)
 {
-	return t->arch == ARCH_OPENCL ? d->options.device != NULL : target_runs_here(t);
+	return t->arch == ARCH_OPENCL ? d->options.device != NULL : target_runs_on_host(t);
 }
 
 enum tfmc_status driver_call_failed(struct driver *d, struct loc loc, enum diag_code code, int status,
@@ -120,8 +119,8 @@ enum tfmc_status driver_call_failed(struct driver *d, struct loc loc, enum diag_
 	bool is_system = status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ||
 	                 status == TFMC_RT_E_FILE || status == TFMC_RT_E_DEVICE;
 	if (is_system)
-		diag_environment(&d->diag, loc, status == TFMC_RT_E_MEMORY ? DIAG_MEMORY : DIAG_TARGET, "%s",
-		                 text.data);
+		diag_environment_error(&d->diag, loc, status == TFMC_RT_E_MEMORY ? DIAG_MEMORY : DIAG_TARGET,
+		                       "%s", text.data);
 	else
 		diag_error(&d->diag, loc, code, "%s", text.data);
 	buf_destroy(&text);

@@ -24,36 +24,36 @@ struct weights_id {
 
 static void add_words(struct blake2b *b, const char *const *words, size_t n)
 {
-	blake2b_number(b, (int64_t)n);
+	blake2b_i64(b, (int64_t)n);
 	for (size_t i = 0; i < n; i++)
-		blake2b_text(b, words[i]);
+		blake2b_string(b, words[i]);
 }
 
 static void add_ids(struct blake2b *b, const struct backend_ids *ids)
 {
-	blake2b_number(b, (int64_t)ids->n);
+	blake2b_i64(b, (int64_t)ids->n);
 	for (size_t i = 0; i < ids->n; i++)
-		blake2b_number(b, ids->items[i]);
+		blake2b_i64(b, ids->items[i]);
 }
 
 static void add_facts(struct blake2b *b, const struct backend_facts *f)
 {
-	blake2b_number(b, f->generate_kind);
+	blake2b_i64(b, f->generate_kind);
 	add_ids(b, &f->start);
 	add_ids(b, &f->stop);
 	add_ids(b, &f->suppress);
 	add_ids(b, &f->suppress_first);
-	blake2b_number(b, f->pad);
-	blake2b_number(b, f->max_len);
-	blake2b_number(b, f->prefix);
-	blake2b_number(b, f->long_from);
-	blake2b_number(b, f->reread);
-	blake2b_text(b, f->tokens);
-	blake2b_text(b, f->source);
-	blake2b_text(b, f->logits);
-	blake2b_text(b, f->vocabulary);
-	blake2b_text(b, f->source_vocabulary);
-	blake2b_text(b, f->unknown_token);
+	blake2b_i64(b, f->pad);
+	blake2b_i64(b, f->max_len);
+	blake2b_i64(b, f->prefix);
+	blake2b_i64(b, f->long_from);
+	blake2b_i64(b, f->reread);
+	blake2b_string(b, f->tokens);
+	blake2b_string(b, f->source);
+	blake2b_string(b, f->logits);
+	blake2b_string(b, f->vocabulary);
+	blake2b_string(b, f->source_vocabulary);
+	blake2b_string(b, f->unknown_token);
 	blake2b_item(b, f->tokenizer, f->tokenizer_bytes);
 }
 
@@ -94,7 +94,7 @@ static bool hash_files(struct driver *d)
 			d->cache.why = arena_printf(&d->arena, "'%s' has just changed", path);
 			return false;
 		}
-		blake2b_text(&b, slash ? slash + 1 : path);
+		blake2b_string(&b, slash ? slash + 1 : path);
 		blake2b_item(&b, content.bytes, sizeof(content.bytes));
 	}
 	blake2b_end(&b, d->cache.files.bytes);
@@ -135,13 +135,13 @@ const char *native_cache_name(struct driver *d, const struct native_request *q)
 	if (!d->cache.dir)
 		return NULL;
 	blake2b_begin(&b);
-	blake2b_number(&b, FORM);
+	blake2b_i64(&b, FORM);
 	cache_add_build(&b);
-	blake2b_text(&b, q->pipeline);
-	blake2b_number(&b, q->opt_level);
-	blake2b_number(&b, (int64_t)q->variants->n);
+	blake2b_string(&b, q->pipeline);
+	blake2b_i64(&b, q->opt_level);
+	blake2b_i64(&b, (int64_t)q->variants->n);
 	for (size_t i = 0; i < q->variants->n; i++)
-		blake2b_text(&b, q->variants->items[i].target->name);
+		blake2b_string(&b, q->variants->items[i].target->name);
 	add_options(&b, d);
 	add_words(&b, q->entries.items, q->entries.n);
 	add_facts(&b, q->facts);
@@ -159,18 +159,18 @@ static void add_weight(struct blake2b *b, const struct ir_weight *w)
 	buf_init(&text);
 	if (w->init)
 		wexpr_print(&text, w->init);
-	blake2b_text(b, w->name);
-	blake2b_number(b, w->format);
-	blake2b_number(b, w->encoding);
-	blake2b_number(b, w->type->dtype);
-	blake2b_number(b, w->type->rank);
+	blake2b_string(b, w->name);
+	blake2b_i64(b, w->format);
+	blake2b_i64(b, w->encoding);
+	blake2b_i64(b, w->type->dtype);
+	blake2b_i64(b, w->type->rank);
 	for (int i = 0; i < w->type->rank; i++) {
 		int64_t n = -1;
 		(void)ir_dim_is_const(w->type->dims[i], &n);
-		blake2b_number(b, n);
+		blake2b_i64(b, n);
 	}
 	blake2b_item(b, text.data, text.len);
-	blake2b_number(b, buf_failed(&text));
+	blake2b_i64(b, buf_failed(&text));
 	buf_destroy(&text);
 }
 
@@ -179,7 +179,7 @@ static const char *packed_name(struct driver *d, const struct ir_module *planned
 	struct cache_key key;
 	struct blake2b b;
 	blake2b_begin(&b);
-	blake2b_number(&b, FORM);
+	blake2b_i64(&b, FORM);
 	cache_add_build(&b);
 	blake2b_item(&b, d->cache.files.bytes, sizeof(d->cache.files.bytes));
 	for (size_t i = 0; i < planned->weights.n; i++)

@@ -369,7 +369,7 @@ static void choose_target(struct emission *e)
 	bool c_alone = wants_only(e, EMIT_C, EMIT_HEADER) && !o->variants &&
 	               target_choose(o->target, o->mcpu, &t) == TARGET_CHOSEN && t->arch != ARCH_OPENCL;
 	if (o->mcpu && c_alone)
-		o->mcpu = target_without_tiles(t)->name;
+		o->mcpu = target_without_amx(t)->name;
 	if (o->mcpu)
 		return;
 	if (wants_only(e, EMIT_OPENCL, EMIT_OPENCL) && !o->target)
@@ -377,7 +377,7 @@ static void choose_target(struct emission *e)
 	else if (o->target && !strcmp(o->target, "opencl") && !e->wanted[EMIT_OPENCL] && !e->wanted[EMIT_TIR])
 		o->target = "opencl,opencl"; /* the first family and all others */
 	else if (c_alone)
-		o->mcpu = target_least(t->arch)->name;
+		o->mcpu = target_baseline(t->arch)->name;
 }
 
 enum exit_code command_compile(struct driver *d)

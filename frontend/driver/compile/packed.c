@@ -72,8 +72,8 @@ bool packed_write(void *packed, uint64_t offset, const void *bytes, size_t n)
 		give_back(p, n);
 		return true;
 	}
-	diag_environment(p->cx, LOC_NONE, DIAG_FILE, "cannot keep packed weights in memory: %s",
-	                 strerror(errno));
+	diag_environment_error(p->cx, LOC_NONE, DIAG_FILE, "cannot keep packed weights in memory: %s",
+	                       strerror(errno));
 	return false;
 }
 
@@ -94,8 +94,8 @@ enum tfmc_status packed_map(struct packed *p)
 	if (!fstat(p->file.fd, &st))
 		base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, p->file.fd, 0);
 	if (base == MAP_FAILED) {
-		diag_environment(p->cx, LOC_NONE, DIAG_FILE, "cannot map packed weights: %s",
-		                 strerror(errno));
+		diag_environment_error(p->cx, LOC_NONE, DIAG_FILE, "cannot map packed weights: %s",
+		                       strerror(errno));
 		return TFMC_IO;
 	}
 	p->map = (struct tfmc_mapping){.data = (const char *)base + TFMC_WEIGHTS_DATA,

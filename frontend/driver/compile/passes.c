@@ -109,8 +109,8 @@ static void dump_ir(void *user, const char *file_name, const struct buf *text)
 	if (d->texts_failed)
 		return;
 	if (mkdir(dir, 0777) && errno != EEXIST)
-		diag_environment(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder '%s': %s", dir,
-		                 strerror(errno));
+		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder '%s': %s", dir,
+		                       strerror(errno));
 	else
 		ok = driver_write_text(d, arena_printf(&d->arena, "%s/%s", dir, file_name), text);
 	d->texts_failed = !ok;

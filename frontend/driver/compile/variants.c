@@ -12,9 +12,9 @@
 /* A row of the arch by its name or its level (v3). */
 static const struct target *find_level(enum target_arch arch, const char *name)
 {
-	for (size_t i = 0; target_at(i); i++) {
-		const struct target *t = target_at(i);
-		if (t->arch == arch && (!strcmp(t->name, name) || !strcmp(target_level(t), name)))
+	for (size_t i = 0; target_level_at(i); i++) {
+		const struct target *t = target_level_at(i);
+		if (t->arch == arch && (!strcmp(t->name, name) || !strcmp(target_level_name(t), name)))
 			return t;
 	}
 	return NULL;
@@ -23,10 +23,10 @@ static const struct target *find_level(enum target_arch arch, const char *name)
 static const char *known_levels(struct driver *d, enum target_arch arch)
 {
 	const char *known = "";
-	for (size_t i = 0; target_at(i); i++)
-		if (target_at(i)->arch == arch)
+	for (size_t i = 0; target_level_at(i); i++)
+		if (target_level_at(i)->arch == arch)
 			known = arena_printf(&d->arena, "%s%s%s", known, *known ? ", " : "",
-			                     target_level(target_at(i)));
+			                     target_level_name(target_level_at(i)));
 	return known;
 }
 
@@ -56,7 +56,8 @@ static enum tfmc_status insert(struct driver *d, struct variant_set *set, const 
 	size_t at = set->n;
 	for (size_t i = 0; i < set->n; i++)
 		if (set->items[i].target == t) {
-			diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s is given twice", target_level(t));
+			diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s is given twice",
+			           target_level_name(t));
 			return TFMC_INVALID;
 		}
 	for (; at > 0 && t->arch == set->items[0].target->arch && set->items[at - 1].target > t; at--)
@@ -73,8 +74,8 @@ static enum tfmc_status add_families(struct driver *d, struct variant_set *set)
 	driver_split_list(d, d->options.target, &names);
 	for (size_t i = 1; i < names.n; i++) {
 		bool all = !strcmp(names.items[i], "opencl"), known = all;
-		for (size_t row = 0; target_at(row) && set->n < BACKEND_VARIANTS_MAX; row++) {
-			const struct target *t = target_at(row);
+		for (size_t row = 0; target_level_at(row) && set->n < BACKEND_VARIANTS_MAX; row++) {
+			const struct target *t = target_level_at(row);
 			bool is_one = !strcmp(t->name, names.items[i]);
 			if (t->arch != ARCH_OPENCL || !(is_one || (all && t != set->items[0].target)))
 				continue;
@@ -146,7 +147,7 @@ static enum tfmc_status take_variants(struct driver *d, const struct frontend_ta
 	const char *list = "";
 	const struct target *base;
 	if (target_choose(t->triple, NULL, &base) != TARGET_CHOSEN)
-		base = target_at(0);
+		base = target_level_at(0);
 	for (size_t i = 0; i < t->n_variants; i++) {
 		if (!find_level(base->arch, t->variants[i])) {
 			diag_error(&d->diag, t->variants_loc, DIAG_TARGET,
@@ -213,7 +214,7 @@ static enum tfmc_status plan_each(struct driver *d, const struct pipeline *p, st
 	for (size_t i = 0; i < set->n && st == TFMC_OK; i++) {
 		struct ir_module *planned = NULL;
 		options.target = set->items[i].target;
-		options.variant = target_level(options.target);
+		options.variant = target_level_name(options.target);
 		st = driver_passes_part(d, &rest, &options, common, &planned);
 		set->items[i].planned = planned;
 	}
@@ -255,7 +256,7 @@ uint64_t driver_code_bytes(struct driver *d, const struct code_names *names, con
 	                backend_code_bytes(object, bytes, arena_printf(a, "%s.", names->model));
 	for (size_t i = 0; i < names->n; i++) {
 		const struct target *t = target_find(names->targets[i]);
-		const char *level = t ? target_level(t) : names->targets[i];
+		const char *level = t ? target_level_name(t) : names->targets[i];
 		const char *prefix = names->n > 1 ? arena_printf(a, "%s.%s.", names->model, level)
 		                                  : arena_printf(a, "%s.", names->model);
 		variants[i] = backend_code_bytes(object, bytes, prefix);
@@ -267,23 +268,23 @@ uint64_t driver_code_bytes(struct driver *d, const struct code_names *names, con
 /* The first row of the arch with more lanes than t. */
 static const struct target *wider(const struct target *t)
 {
-	for (size_t i = 0; target_at(i); i++)
-		if (target_at(i)->arch == t->arch && target_at(i)->lanes > t->lanes)
-			return target_at(i);
+	for (size_t i = 0; target_level_at(i); i++)
+		if (target_level_at(i)->arch == t->arch && target_level_at(i)->lanes > t->lanes)
+			return target_level_at(i);
 	return NULL;
 }
 
 void driver_remark_variants(struct driver *d, const struct variant_set *set, const struct buf *object)
 {
 	const struct target *t = set->items[0].target, *best = t;
-	const char *levels = target_level(t);
+	const char *levels = target_level_name(t);
 	uint64_t more = 0, code;
 	if (!d->options.remarks || set->n > 1 || !wider(t))
 		return;
 	code = backend_code_bytes(object->data, object->len,
 	                          arena_printf(&d->arena, "%s.", set->items[0].planned->name));
 	for (const struct target *u; (u = wider(best)) != NULL; best = u) {
-		levels = arena_printf(&d->arena, "%s,%s", levels, target_level(u));
+		levels = arena_printf(&d->arena, "%s,%s", levels, target_level_name(u));
 		more += code;
 	}
 	const struct diag_remark about = {

@@ -155,8 +155,9 @@ enum exit_code command_new(struct driver *d)
 		        d, "%s: names with tfmc_ in front are those of tfmc's library; give another name",
 		        name);
 	if (!outputs_make_folder(&held, folder)) {
-		diag_environment(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder %s: %s", folder,
-		                 errno == EEXIST ? "it exists already; give another name" : strerror(errno));
+		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder %s: %s", folder,
+		                       errno == EEXIST ? "it exists already; give another name"
+		                                       : strerror(errno));
 		return EXIT_ENVIRONMENT;
 	}
 	buf_init(&text);

@@ -150,7 +150,7 @@ static const char *temporary_name(struct arena *a, const char *path, int attempt
 static void fail(struct output_file *f)
 {
 	f->failed = true;
-	diag_environment(f->cx, LOC_NONE, DIAG_FILE, "cannot write %s: %s", f->path, strerror(errno));
+	diag_environment_error(f->cx, LOC_NONE, DIAG_FILE, "cannot write %s: %s", f->path, strerror(errno));
 }
 
 /* A temporary file that nobody has locked belongs to a process that was killed. */
@@ -312,7 +312,8 @@ struct output_file *outputs_add(struct outputs *o, const char *path, const char 
 {
 	const char *target = behind_links(o->arena, path);
 	if (!target) {
-		diag_environment(o->cx, LOC_NONE, DIAG_FILE, "cannot write %s: %s", path, strerror(errno));
+		diag_environment_error(o->cx, LOC_NONE, DIAG_FILE, "cannot write %s: %s", path,
+		                       strerror(errno));
 		return NULL;
 	}
 	if (is_taken(o, target)) {

@@ -7,7 +7,7 @@
  * ("layers.3.self.attention.q.weight.inputs"); its shape is [2, K], for a parameter that holds E experts [E, 2, K]. Row 0
  * has the means of x(k)^2 over all rows x that were multiplied with W (of an expert: that it was given), for a parameter
  * that is used in several places over the rows of all of them; row 1 the means of x(k). What is made of them:
- * ir/weights/codes.h. All zeros: no row came there, nothing is known of it. Parameters that are in no product (tables that
+ * ir/weights/quants.h. All zeros: no row came there, nothing is known of it. Parameters that are in no product (tables that
  * are looked up alone, norms, biases) have no tensor.
  *
  * The reader is frontend/lower/profile.c. It refuses, with the place: a file of no tensors, one of another type or shape than

@@ -247,12 +247,12 @@ static int64_t past_of(const struct bench *b, const char *entry)
 }
 
 /* Operations of the products that a call of the entry computes, by kind. */
-static void flops_of(const struct bench *b, const char *entry, double out[PRODUCTS_ALL])
+static void flops_of(const struct bench *b, const char *entry, double out[MAC_ALL])
 {
 	const struct ir_func *f = func_of(b, entry);
 	int64_t values[RECORD_DIMS];
 	dim_values(b, entry, values);
-	for (enum ir_products kind = 0; kind < PRODUCTS_ALL; kind++) {
+	for (enum ir_mac_type kind = 0; kind < MAC_ALL; kind++) {
 		out[kind] = 0;
 		for (size_t i = 0; f && i < f->body->n_ops; i++)
 			out[kind] += ir_op_flops_at(b->planned, f, f->body->ops[i], kind, values,
@@ -274,7 +274,7 @@ static void print_groups(struct bench *b, const char *entry, struct backend_roof
 	int64_t values[RECORD_DIMS];
 	dim_values(b, entry, values);
 	if (f)
-		f = ir_case_for(b->planned, f, values);
+		f = ir_select_case(b->planned, f, values);
 	bench_groups_print(b->groups, &b->d->out, &b->d->diag, b->planned, f, values, past_of(b, entry), roof,
 	                   b->d->options.json);
 }
@@ -351,7 +351,7 @@ static void print_json(struct bench *b, const char *entry, const struct figures 
 
 /* With the workers of the calls, reading the model's weights: as many bytes as a call reads. */
 static enum tfmc_status measure_roof(struct bench *b, const struct compiled *c, const struct target *target,
-                                     const double flops[PRODUCTS_ALL], struct figures *f)
+                                     const double flops[MAC_ALL], struct figures *f)
 {
 	struct tfmc_gang *gang = NULL;
 	const struct tfmc_mapping *weights = &c->weights.map;
@@ -364,14 +364,14 @@ static enum tfmc_status measure_roof(struct bench *b, const struct compiled *c, 
 	                                 .parallel_for = tfmc_gang_parallel_for,
 	                                 .user = gang,
 	                                 .clock = driver_clock};
-	for (int kind = 0; kind < PRODUCTS_ALL; kind++)
+	for (int kind = 0; kind < MAC_ALL; kind++)
 		o.products[kind] = flops[kind] > 0;
 	if (f->weights < (double)o.n_bytes)
 		o.n_bytes = (uint64_t)f->weights;
 	enum tfmc_status st = target->arch == ARCH_OPENCL ? driver_device_roof(b->d, o.n_bytes, &f->roof)
 	                                                  : backend_roof(&b->d->diag, &o, &f->roof);
 	tfmc_gang_destroy(gang);
-	for (int kind = 0; kind < PRODUCTS_ALL; kind++) {
+	for (int kind = 0; kind < MAC_ALL; kind++) {
 		f->flops += flops[kind];
 		f->ideal += f->roof.flops[kind] > 0 ? flops[kind] / f->roof.flops[kind] : 0;
 	}
@@ -382,7 +382,7 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
                                const struct target *target)
 {
 	struct figures f = {.threads = b->threads, .target = target->name};
-	double flops[PRODUCTS_ALL];
+	double flops[MAC_ALL];
 	f.weights = weights_of(b, entry);
 	flops_of(b, entry, flops);
 	TFMC_TRY(measure_roof(b, c, target, flops, &f));

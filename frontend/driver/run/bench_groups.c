@@ -134,7 +134,7 @@ static int line_memory(uint64_t bytes, void **out)
 	if (!bytes)
 		return TFMC_RT_OK;
 	if (bytes > SIZE_MAX - 64 || posix_memalign(out, 64, (size_t)bytes)) {
-		memory_refused((size_t)bytes);
+		memory_failed((size_t)bytes);
 		return TFMC_RT_E_MEMORY;
 	}
 	memset(*out, 0, (size_t)bytes);
@@ -336,7 +336,7 @@ static void print_name(const struct table *t, struct buf *out, const struct ir_o
 {
 	const struct attrs_group *a = op->attrs;
 	ir_op_describe(out, t->cx, t->func, op);
-	buf_printf(out, ", kernel %s", ir_word(WORDS_GROUP, a->kind));
+	buf_printf(out, ", kernel %s", ir_keyword(KEYWORDS_GROUP, a->kind));
 	if (a->mr > 0)
 		buf_printf(out, " %lldx%lldx%lld", (long long)a->mr, (long long)a->nr, (long long)a->kc);
 	if (a->br > 0)
@@ -395,7 +395,7 @@ static void print_group(void *user, const struct ir_op *op)
 		t->amount = (struct amount){0};
 	}
 	t->amount.bytes += ir_op_weight_bytes(t->func, op, t->values);
-	for (enum ir_products kind = 0; kind < PRODUCTS_ALL; kind++) {
+	for (enum ir_mac_type kind = 0; kind < MAC_ALL; kind++) {
 		double flops = ir_op_flops_at(t->m, t->func, op, kind, t->values, t->past);
 		t->amount.flops += flops;
 		t->amount.ideal += part_of(flops, t->roof.flops[kind]);
@@ -420,13 +420,13 @@ void bench_groups_print(const struct bench_groups *g, struct buf *out, const str
 	for (size_t i = 0; i < g->n; i++)
 		t.total += g->groups[i].least.seconds;
 	if (func)
-		ir_walk(func->body, count_group, &known);
+		ir_visit_ops(func->body, count_group, &known);
 	if (!is_json)
 		buf_printf(out, "%11s %7s %6s%s %16s %8s  %s\n", "time", "of all", "times",
 		           g->threads > 1 ? "       busy" : "", "rate", "of roof", "group");
 	bool is_known = func && (g->device.launched || known == g->n);
 	if (is_known)
-		ir_walk(func->body, print_group, &t);
+		ir_visit_ops(func->body, print_group, &t);
 	print_waiting(&t);
 	if (!is_known)
 		for (size_t i = 0; i < g->n; i++)

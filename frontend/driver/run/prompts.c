@@ -234,8 +234,8 @@ static enum tfmc_status read_stdin(struct driver *d, const char **out)
 	if (st == TFMC_OK && (buf_failed(&text) || !(*out = arena_strdup(&d->arena, text.data))))
 		st = TFMC_NO_MEMORY;
 	else if (st == TFMC_IO)
-		diag_environment(&d->diag, LOC_NONE, DIAG_FILE, "cannot read the prompt from stdin: %s",
-		                 strerror(errno));
+		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot read the prompt from stdin: %s",
+		                       strerror(errno));
 	else if (st == TFMC_INVALID)
 		diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
 		           "the prompt from stdin is not a text of at most %zu bytes", PROMPT_FILE_LIMIT);

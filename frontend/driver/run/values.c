@@ -164,7 +164,7 @@ static void print_value(struct buf *out, const struct interp_tensor *t, int64_t 
 			buf_f32(out, (float)t->data[i]);
 		return;
 	case DTCLASS_INT:
-	case DTCLASS_BOOL: buf_printf(out, "%lld", (long long)interp_exact(t, i)); return;
+	case DTCLASS_BOOL: buf_printf(out, "%lld", (long long)interp_get_int(t, i)); return;
 	}
 }
 

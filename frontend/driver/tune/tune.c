@@ -23,7 +23,7 @@
 
 /* A shape, and the sizes that the model of the target gives it. */
 struct shape {
-	int kind; /* enum ir_word_group */
+	int kind; /* enum ir_keyword_group */
 	int64_t k, n, rows;
 	int64_t heads, key_heads; /* of an attention */
 	int mask;
@@ -58,7 +58,8 @@ struct tune {
 static bool is_plain(const struct ir_func *f, const struct ir_op *root)
 {
 	const struct ir_weight *w = ir_weight_of(f, root->operands[OPERAND(linear, w)]);
-	return root->code == OP_linear && w != NULL && ir_weight_kept(w) == ir_format_of_dtype(DT_F32);
+	return root->code == OP_linear && w != NULL &&
+	       ir_weight_stored_format(w) == ir_format_from_dtype(DT_F32);
 }
 
 static bool make_shape(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
@@ -94,7 +95,8 @@ static enum tfmc_status add_shape(struct tune *t, const struct shape *s)
 static enum tfmc_status find_shapes(struct tune *t, const struct ir_module *m)
 {
 	for (size_t i = 0; i < m->funcs.n; i++)
-		for (struct ir_iter it = ir_ops(m->funcs.items[i]->body); it.op != NULL; ir_next(&it)) {
+		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL;
+		     ir_iter_next(&it)) {
 			struct shape s;
 			if (it.op->code == OP_group && make_shape(m, m->funcs.items[i], it.op, &s))
 				TFMC_TRY(add_shape(t, &s));
@@ -121,8 +123,8 @@ static void add_candidate(struct tune *t, const struct shape *s, const int64_t *
 static int highest(const struct target *t, int nr)
 {
 	int rows = 1, vectors = nr > t->lanes ? nr / t->lanes : 1;
-	while (rows < TILE_ROWS_MAX && target_tile_registers(t, rows + 1, nr) <= t->registers &&
-	       (rows + 1) * vectors <= t->tile_sums)
+	while (rows < TILE_MR_MAX && target_tile_registers(t, rows + 1, nr) <= t->registers &&
+	       (rows + 1) * vectors <= t->max_accumulators)
 		rows++;
 	return rows;
 }
@@ -130,8 +132,8 @@ static int highest(const struct target *t, int nr)
 /* Each width of a tile with the most rows and with three quarters of them; K in parts. */
 static void linear_candidates(struct tune *t, const struct shape *s)
 {
-	for (int nr = TILE_PANEL; nr <= TILE_PANELS_MAX * TILE_PANEL && (nr == TILE_PANEL || nr <= s->n);
-	     nr *= 2) {
+	for (int nr = PANEL_COLUMNS;
+	     nr <= TILE_PANELS_MAX * PANEL_COLUMNS && (nr == PANEL_COLUMNS || nr <= s->n); nr *= 2) {
 		int most = highest(t->target, nr), fewer = most > 4 ? most * 3 / 4 / 2 * 2 : most;
 		add_candidate(t, s, (const int64_t[N_TILE_SIZES]){[TILE_MR] = most, [TILE_NR] = nr});
 		add_candidate(t, s, (const int64_t[N_TILE_SIZES]){[TILE_MR] = fewer, [TILE_NR] = nr});
@@ -149,8 +151,8 @@ static void attention_candidates(struct tune *t, const struct shape *s)
 
 static void print_line(struct buf *out, const struct tune *t, const struct shape *s, const int64_t *size)
 {
-	buf_printf(out, "%s %s %lld %lld *", ir_word(WORDS_GROUP, s->kind), t->target->name, (long long)s->k,
-	           (long long)s->n);
+	buf_printf(out, "%s %s %lld %lld *", ir_keyword(KEYWORDS_GROUP, s->kind), t->target->name,
+	           (long long)s->k, (long long)s->n);
 	tiles_print_sizes(out, size);
 	buf_str(out, "\n");
 }
@@ -166,14 +168,14 @@ static void print_linear(struct buf *out, const struct shape *s)
 {
 	long long k = (long long)s->k, rows = (long long)rows_of(s), n = (long long)s->n;
 	if (s->n > WEIGHTS_MAX / s->k) {
-		n = (long long)(WEIGHTS_MAX / s->k / (TILE_PANELS_MAX * TILE_PANEL) *
-		                (TILE_PANELS_MAX * TILE_PANEL));
-		n = n > 0 ? n : TILE_PANELS_MAX * TILE_PANEL;
+		n = (long long)(WEIGHTS_MAX / s->k / (TILE_PANELS_MAX * PANEL_COLUMNS) *
+		                (TILE_PANELS_MAX * PANEL_COLUMNS));
+		n = n > 0 ? n : TILE_PANELS_MAX * PANEL_COLUMNS;
 	}
 	buf_printf(out, "module \"tune\"\nweight @w : f32[%lld,%lld] = full(0.5, [%lld,%lld])\n", n, k, n, k);
 	buf_printf(out, "func @run(%%x: f32[%lld,%lld]) -> (y: f32[%lld,%lld]) {\n", rows, k, rows, n);
 	/* Rows that would meet in the cache have room between them when a step of the model made them. */
-	bool made = tile_rows_meet(s->k);
+	bool made = tile_rows_collide(s->k);
 	if (made)
 		buf_printf(out, "  %%r = relu %%x : f32[%lld,%lld]\n", rows, k);
 	buf_printf(out, "  %%y = linear %s, @w : f32[%lld,%lld]\n  return %%y\n}\n", made ? "%r" : "%x", rows,
@@ -189,7 +191,7 @@ static void print_attention(struct buf *out, const struct shape *s)
 	buf_printf(out, "%%v: f32[1,%lld,%lld,%lld]) -> (y: f32[1,%lld,%lld,%lld]) {\n", kv, rows, v, h, rows,
 	           v);
 	buf_printf(out, "  %%y = attention %%q, %%k, %%v {scale=0.125 mask=%s} : f32[1,%lld,%lld,%lld]\n",
-	           ir_word(WORDS_MASK, s->mask), h, rows, v);
+	           ir_keyword(KEYWORDS_MASK, s->mask), h, rows, v);
 	buf_str(out, "  return %y\n}\n");
 }
 
@@ -310,7 +312,7 @@ static void print_choice(struct tune *t, const struct shape *s)
 {
 	size_t best = tune_choose(t->seconds, t->n_rounds, t->n);
 	struct buf *out = &t->file;
-	buf_printf(out, "# %s %lld -> %lld, %lld rows:", ir_word(WORDS_GROUP, s->kind), (long long)s->k,
+	buf_printf(out, "# %s %lld -> %lld, %lld rows:", ir_keyword(KEYWORDS_GROUP, s->kind), (long long)s->k,
 	           (long long)s->n, (long long)rows_of(s));
 	for (size_t i = 0; i < t->n; i++) {
 		buf_str(out, i > 0 ? ";" : "");

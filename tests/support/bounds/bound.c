@@ -154,7 +154,7 @@ const char *bound_complaint(struct diag_context *cx, const struct ir_module *m, 
 		return "no memory";
 	interp_from_bytes(&out, got);
 	for (int64_t i = 0, n = interp_count(&out); i < n; i++) {
-		double apart = interp_distance(&out, &expected, i);
+		double apart = interp_abs_diff(&out, &expected, i);
 		if (apart != 0 && !(isfinite(apart) && isfinite(bounds[i]) && apart <= bounds[i]))
 			return arena_printf(a, "element %lld is %.9g, expected %.9g within %.3g",
 			                    (long long)i, out.data[i], expected.data[i], bounds[i]);

@@ -216,7 +216,7 @@ static struct kb_val word(const struct binding *b, struct kb *k, struct kb_type 
 static int word_of(const struct attention_case *c, struct ir_value base)
 {
 	for (size_t i = 0; i < c->f->n_params; i++)
-		if (ir_same(c->f->params[i].value, base))
+		if (ir_same_value(c->f->params[i].value, base))
 			return (int)i;
 	return WORD_OUT;
 }
@@ -341,7 +341,7 @@ void attention_case_init(struct attention_case *c, const struct attention_config
 	ck_assert_ptr_nonnull(target);
 	c->is_shared = attention_shared_rows(target, config->size, config->value_size) > 0;
 	emit_kernels(c, target);
-	if (target_runs_here(target))
+	if (target_runs_on_host(target))
 		compile_kernel(c, target);
 }
 

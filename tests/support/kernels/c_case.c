@@ -115,7 +115,7 @@ static bool check_build(const struct suite_of_cases *s, const struct build *b)
 {
 	char command[512];
 	const struct target *t = target_find(b->target);
-	if (!t || !target_runs_here(t) || !has_compiler(b->compiler))
+	if (!t || !target_runs_on_host(t) || !has_compiler(b->compiler))
 		return false;
 	(void)snprintf(command, sizeof(command),
 	               "%s %s -O2 -Wall -Wextra -Werror -Wno-psabi -shared -fPIC -nostdlib -o %s %s",

@@ -53,9 +53,9 @@ static struct kb_size bind_dim(void *user, struct kb *k, const struct ir_dim *d)
 static int word_of(const struct group_case *c, struct ir_value base)
 {
 	for (size_t i = 0; i < c->f->n_params; i++)
-		if (ir_same(c->f->params[i].value, base))
+		if (ir_same_value(c->f->params[i].value, base))
 			return (int)i;
-	return ir_same(c->group->results[0], base) ? WORD_OUT : -1;
+	return ir_same_value(c->group->results[0], base) ? WORD_OUT : -1;
 }
 
 static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out)
@@ -163,7 +163,7 @@ void group_case_init_shared(struct group_case *c, const char *text, const char *
 			c->group = c->f->body->ops[i];
 	ck_assert_ptr_nonnull(c->group);
 	emit_kernel(c, target, emit);
-	if (target_runs_here(target))
+	if (target_runs_on_host(target))
 		compile_kernel(c, target);
 }
 

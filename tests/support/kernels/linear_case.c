@@ -48,7 +48,7 @@ static struct kb_size bind_dim(void *user, struct kb *k, const struct ir_dim *d)
 static int param_of(const struct linear_case *c, struct ir_value v)
 {
 	for (size_t i = 0; i < c->f->n_params; i++)
-		if (ir_same(c->f->params[i].value, v))
+		if (ir_same_value(c->f->params[i].value, v))
 			return (int)i;
 	return -1;
 }
@@ -65,9 +65,9 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	out->encoding = is_w ? ENC_PANEL16 : ENC_ROW;
 	if (is_w) {
 		out->dtype = b->c->kept;
-		out->format = ir_format_has_codes(b->c->format) && !b->c->is_wide
+		out->format = ir_format_is_quantized(b->c->format) && !b->c->is_wide
 		                      ? b->c->format
-		                      : ir_format_of_dtype(b->c->kept);
+		                      : ir_format_from_dtype(b->c->kept);
 	}
 	struct kb_val word = kb_index(k, param >= 0 ? param : WORD_OUT);
 	struct kb_val skip = kb_mul_const(k, bind_dim(user, k, view.offset).v, 4);
@@ -78,7 +78,7 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	}
 	int64_t panel;
 	if (is_w && out->rank == 3) { /* from one matrix to the next, as they are packed */
-		ck_assert(tile_panel_bytes(out->format, out->size[2].c, &panel));
+		ck_assert(panel_bytes(out->format, out->size[2].c, &panel));
 		int64_t elements = out->size[1].c / 16 * panel / ir_dtype_bytes(out->dtype);
 		out->stride[0] = (struct kb_size){true, elements, kb_index(k, elements)};
 	}
@@ -181,7 +181,7 @@ static void init(struct linear_case *c, const char *text, const struct target *t
 	tir_load(&c->tir, text);
 	c->f = c->tir.m->funcs.items[0];
 	emit_kernel(c, t);
-	if (target_runs_here(t))
+	if (target_runs_on_host(t))
 		compile_kernel(c, t);
 }
 
@@ -259,7 +259,7 @@ static void fill_param(struct linear_case *c, struct linear_call *call, size_t i
  */
 static int64_t place_of(enum ir_dtype t, int64_t row, int64_t k, int64_t depth)
 {
-	int64_t panel = row / 16 * tile_lines(t, depth) * TILE_LINE, column = row % 16;
+	int64_t panel = row / 16 * panel_row_count(t, depth) * PANEL_ROW_BYTES, column = row % 16;
 	if (t == DT_BF16)
 		return panel + (k / 2 * 16 + column) * 4 + k % 2 * 2;
 	return panel + (k * 16 + column) * ir_dtype_bytes(t);
@@ -268,23 +268,23 @@ static int64_t place_of(enum ir_dtype t, int64_t row, int64_t k, int64_t depth)
 /* w becomes numbers of the format. */
 static void find_codes(struct linear_case *c, struct linear_call *call, float *w, int64_t n, int64_t depth)
 {
-	struct weight_codes *codes = &call->codes;
+	struct weight_quants *codes = &call->codes;
 	double *row = ARENA_ARRAY(&c->arena, double, (size_t)depth + 1), worst;
 	const struct weight_quantizer z = weight_quantizer(c->format);
 	int64_t blocks = ir_format_blocks(c->format, depth) * n,
-	        supers = ir_format_supers(c->format, depth) * n;
-	*codes = (struct weight_codes){.format = c->format, .k = depth};
+	        supers = ir_format_super_blocks(c->format, depth) * n;
+	*codes = (struct weight_quants){.format = c->format, .k = depth};
 	codes->codes = aligned(c, n * depth / 4 + 1);
 	codes->scales = aligned(c, blocks);
 	codes->offsets = ir_format(c->format)->has_offset ? aligned(c, blocks) : NULL;
 	codes->super_scales = supers > 0 ? aligned(c, supers) : NULL;
 	codes->super_offsets = supers > 0 && codes->offsets ? aligned(c, supers) : NULL;
 	for (int64_t i = 0; i < n; i++) {
-		struct weight_codes one = weight_codes_from(codes, i);
+		struct weight_quants one = weight_quants_from_row(codes, i);
 		for (int64_t k = 0; k < depth; k++)
 			row[k] = (double)w[i * depth + k];
-		ck_assert(weight_codes_quantize(&z, &one, 1, row, NULL, &worst));
-		weight_codes_decode(&one, 1, row);
+		ck_assert(weight_quantize(&z, &one, 1, row, NULL, &worst));
+		weight_dequantize(&one, 1, row);
 		for (int64_t k = 0; k < depth; k++)
 			w[i * depth + k] = (float)row[k];
 	}
@@ -293,7 +293,7 @@ static void find_codes(struct linear_case *c, struct linear_call *call, float *w
 /* One number of a block, and one code, where tile.h says. */
 static void put_number(char *to, enum ir_dtype t, int64_t i, float v)
 {
-	uint16_t half = t == DT_F16 ? f64_to_half((double)v) : f64_to_bf16((double)v);
+	uint16_t half = t == DT_F16 ? f64_to_f16((double)v) : f64_to_bf16((double)v);
 	int8_t byte = t == DT_I8 ? (int8_t)v : 0;
 	memcpy(to + i * ir_dtype_bytes(t),
 	       t == DT_F32  ? (void *)&v
@@ -315,7 +315,7 @@ static void put_code(unsigned char *to, const struct ir_format_desc *d, int64_t 
 }
 
 /* n numbers of a row, of `each` elements (0: all), byte `at` of a section on. */
-static void put_numbers(const struct tile_codes *codes, char *to, int64_t at, enum ir_dtype t,
+static void put_numbers(const struct quant_panel_layout *codes, char *to, int64_t at, enum ir_dtype t,
                         const float *from, int64_t row, int64_t n, int64_t each)
 {
 	int64_t in_section = each > 0 ? codes->section / each : 1;
@@ -326,18 +326,18 @@ static void put_numbers(const struct tile_codes *codes, char *to, int64_t at, en
 }
 
 /* The five lowest bits of the f16 that is 256 times the scale, less 16. */
-static int shift_of(const struct weight_codes *codes, int64_t first, int64_t k)
+static int shift_of(const struct weight_quants *codes, int64_t first, int64_t k)
 {
 	const struct ir_format_desc *d = ir_format(codes->format);
-	return d->shift > 0 ? (f64_to_half((double)codes->scales[first + k / d->block] * 256) & 31) - 16 : 0;
+	return d->shift > 0 ? (f64_to_f16((double)codes->scales[first + k / d->block] * 256) & 31) - 16 : 0;
 }
 
 /* Codes beyond K multiply zeros: any will do. */
 static void pack_codes(struct linear_case *c, struct linear_call *call, int64_t n, int64_t depth)
 {
-	const struct tile_codes at = tile_codes(c->format, depth);
+	const struct quant_panel_layout at = quant_panel_layout(c->format, depth);
 	const struct ir_format_desc *d = ir_format(c->format);
-	const struct weight_codes *codes = &call->codes;
+	const struct weight_quants *codes = &call->codes;
 	enum ir_dtype t = d->super > 1 ? DT_I8 : d->scale;
 	int64_t block = d->block, super = block * d->super;
 	int64_t n_scales = n * ir_format_blocks(c->format, depth);
@@ -350,7 +350,7 @@ static void pack_codes(struct linear_case *c, struct linear_call *call, int64_t 
 	for (int64_t row = 0; row < n; row++) {
 		char *to = out + row / 16 * at.bytes;
 		int64_t blocks = ir_format_blocks(c->format, depth),
-		        supers = ir_format_supers(c->format, depth);
+		        supers = ir_format_super_blocks(c->format, depth);
 		for (int64_t k = 0; k < depth; k++)
 			put_code((unsigned char *)to + k / at.section * at.section_bytes + at.lines, d,
 			         k % at.section, row % 16,
@@ -383,7 +383,7 @@ static void pack(struct linear_case *c, struct linear_call *call, size_t i)
 	float *w = call->param[i];
 	int64_t n, depth;
 	n = find_rows(t, &depth);
-	if (ir_format_has_codes(c->format)) {
+	if (ir_format_is_quantized(c->format)) {
 		find_codes(c, call, w, n, depth);
 		if (!c->is_wide) {
 			pack_codes(c, call, n, depth);
@@ -391,11 +391,11 @@ static void pack(struct linear_case *c, struct linear_call *call, size_t i)
 		}
 	}
 	int64_t panels = (n + 15) / 16;
-	call->packed_bytes = (size_t)(panels * tile_lines(c->kept, depth)) * TILE_LINE;
+	call->packed_bytes = (size_t)(panels * panel_row_count(c->kept, depth)) * PANEL_ROW_BYTES;
 	char *out = aligned(c, (int64_t)call->packed_bytes / 4);
 	memset(out, 0, call->packed_bytes);
 	for (int64_t at = 0; at < n * depth; at++) {
-		uint16_t bits = c->kept == DT_BF16 ? f64_to_bf16((double)w[at]) : f64_to_half((double)w[at]);
+		uint16_t bits = c->kept == DT_BF16 ? f64_to_bf16((double)w[at]) : f64_to_f16((double)w[at]);
 		const void *from = c->kept == DT_F32 ? (const void *)&w[at] : &bits;
 		memcpy(out + place_of(c->kept, at / depth, at % depth, depth), from,
 		       (size_t)ir_dtype_bytes(c->kept));

@@ -10,7 +10,7 @@
 #include "backends/backend.h"
 #include "backends/kb/kb.h"
 #include "ir/target/target.h"
-#include "ir/weights/codes.h"
+#include "ir/weights/quants.h"
 #include "tests/support/tir.h"
 
 #define LINEAR_PARAMS_MAX 8
@@ -36,7 +36,7 @@ struct linear_call {
 	int64_t count[LINEAR_PARAMS_MAX]; /* elements */
 	void *packed;                     /* w as the kernel reads it */
 	size_t packed_bytes;
-	struct weight_codes codes; /* of w, of a format that has them */
+	struct weight_quants codes; /* of w, of a format that has them */
 	float *out;
 	int64_t n_out;
 };

@@ -53,7 +53,7 @@ static void run_machine(struct diag_context *cx, const struct kb_module *m, cons
 	struct llvm_options options = {.target = t, .opt_level = 2};
 	struct llvm_output result = {.object = &object};
 	ck_assert_int_eq(llvm_compile(cx, m, FUNCTION, &options, &result), TFMC_OK);
-	if (target_runs_here(t))
+	if (target_runs_on_host(t))
 		run_object(cx, &object, c, out);
 	else
 		cross_call(&object, FUNCTION, c->in, c->in_bytes, out, c->out_bytes);
@@ -109,9 +109,9 @@ void llvm_case_check_on(const struct llvm_case *c, const struct target *t, const
 
 void llvm_case_check(const struct llvm_case *c)
 {
-	for (size_t i = 0; target_at(i); i++) {
-		const struct target *t = target_at(i);
-		bool runs = target_runs_here(t);
+	for (size_t i = 0; target_level_at(i); i++) {
+		const struct target *t = target_level_at(i);
+		bool runs = target_runs_on_host(t);
 		struct kb_caps caps = kb_caps_of(t);
 		if (runs || (t->arch == ARCH_AARCH64 && cross_has_tools()))
 			llvm_case_check_on(c, t, &caps);

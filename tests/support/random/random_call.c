@@ -122,7 +122,7 @@ const char *random_compare(struct arena *a, const struct interp_tensor *have,
 	double allowed = ir_dtype_class(want->dtype) == DTCLASS_FLOAT ? tolerance * largest : 0;
 	for (int64_t i = 0; i < interp_count(want); i++)
 		if (!same_value(have->data[i], want->data[i], allowed) ||
-		    (allowed == 0 && interp_distance(have, want, i) != 0))
+		    (allowed == 0 && interp_abs_diff(have, want, i) != 0))
 			return arena_printf(a, "element %" PRId64 " is %.9g, expected %.9g, allowed %.3g", i,
 			                    have->data[i], want->data[i], allowed);
 	return NULL;

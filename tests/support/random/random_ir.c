@@ -33,7 +33,7 @@ static bool is_float(const struct ir_type *t)
 static struct entry *find_entry(struct program *p, struct ir_value v)
 {
 	for (size_t i = 0; i < p->n; i++)
-		if (ir_same(p->pool[i].value, v))
+		if (ir_same_value(p->pool[i].value, v))
 			return &p->pool[i];
 	return NULL;
 }

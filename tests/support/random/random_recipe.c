@@ -484,7 +484,7 @@ static bool make_rows(struct gen *g, const struct ir_type *x, struct recipe *out
 
 static bool make_cmp(struct gen *g, const struct ir_type *x, struct recipe *out)
 {
-	((struct attrs_cmp *)out->attrs)->kind = (int)rng_below(&g->rng, ir_words_count(WORDS_CMP));
+	((struct attrs_cmp *)out->attrs)->kind = (int)rng_below(&g->rng, ir_keyword_count(KEYWORDS_CMP));
 	return equal_operands(g, x, CLASS_NUMBER, 2, out);
 }
 

@@ -65,18 +65,18 @@ START_TEST(items)
 	char first[2 * BLAKE2B_BYTES + 1];
 	struct blake2b b;
 	blake2b_begin(&b);
-	blake2b_text(&b, "ab");
-	blake2b_text(&b, "c");
+	blake2b_string(&b, "ab");
+	blake2b_string(&b, "c");
 	snprintf(first, sizeof(first), "%s", hex_of(&b));
 	blake2b_begin(&b);
-	blake2b_text(&b, "a");
-	blake2b_text(&b, "bc");
+	blake2b_string(&b, "a");
+	blake2b_string(&b, "bc");
 	ck_assert_str_ne(hex_of(&b), first);
 	blake2b_begin(&b);
-	blake2b_text(&b, NULL);
+	blake2b_string(&b, NULL);
 	snprintf(first, sizeof(first), "%s", hex_of(&b));
 	blake2b_begin(&b);
-	blake2b_text(&b, "");
+	blake2b_string(&b, "");
 	ck_assert_str_ne(hex_of(&b), first);
 }
 END_TEST

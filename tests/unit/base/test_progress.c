@@ -39,7 +39,7 @@ static void tell(struct progress_view *v, double seconds, const char *name, uint
 {
 	const struct progress p = {progress_show, v};
 	fx.seconds = seconds;
-	progress_tell(&p, name, strcmp(name, "packing") ? "groups" : NULL, done, 1000000000);
+	progress_report(&p, name, strcmp(name, "packing") ? "groups" : NULL, done, 1000000000);
 }
 
 START_TEST(bar)

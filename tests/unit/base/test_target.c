@@ -14,9 +14,9 @@ START_TEST(finds_rows)
 	ck_assert_ptr_nonnull(t);
 	ck_assert_int_eq(t->lanes, 8);
 	ck_assert(t->has_fma);
-	ck_assert_ptr_eq(target_at(1), t);
+	ck_assert_ptr_eq(target_level_at(1), t);
 	ck_assert_ptr_null(target_find("x86-64-v9"));
-	ck_assert_ptr_null(target_at(1000));
+	ck_assert_ptr_null(target_level_at(1000));
 }
 END_TEST
 
@@ -24,13 +24,14 @@ END_TEST
 START_TEST(native_is_the_last)
 {
 	const struct target *best = NULL;
-	for (size_t i = 0; target_at(i); i++) {
-		const struct target *t = target_at(i);
-		if (target_runs_here(t))
+	for (size_t i = 0; target_level_at(i); i++) {
+		const struct target *t = target_level_at(i);
+		if (target_runs_on_host(t))
 			best = t;
-		for (size_t j = 0; target_at(j); j++)
-			if (target_at(j)->arch == t->arch && (target_at(j)->features & ~t->features) == 0)
-				ck_assert(!target_runs_here(t) || target_runs_here(target_at(j)));
+		for (size_t j = 0; target_level_at(j); j++)
+			if (target_level_at(j)->arch == t->arch &&
+			    (target_level_at(j)->features & ~t->features) == 0)
+				ck_assert(!target_runs_on_host(t) || target_runs_on_host(target_level_at(j)));
 	}
 	const struct target *native = target_native();
 	ck_assert_int_eq(native == NULL, best == NULL);
@@ -73,12 +74,12 @@ START_TEST(features_as_text)
 	};
 	char text[TARGET_FEATURES_BYTES];
 	for (size_t i = 0; i < TFMC_COUNT(wants); i++) {
-		target_features_text(target_find(wants[i][0]), text);
+		target_features_string(target_find(wants[i][0]), text);
 		ck_assert_str_eq(text, wants[i][1]);
 	}
 	struct target all = *target_find("opencl-cpu");
 	all.features = ~(uint64_t)0;
-	target_features_text(&all, text);
+	target_features_string(&all, text);
 	ck_assert_uint_lt(strlen(text), TARGET_FEATURES_BYTES);
 }
 END_TEST
@@ -88,14 +89,14 @@ START_TEST(every_feature_is_asked_for)
 {
 	for (int i = 0; i < N_FEATURES; i++) {
 		const struct target one = {.features = (uint64_t)1 << i};
-		const struct target_needs n = target_needs(&one);
+		const struct target_requirements n = target_requirements(&one);
 		uint64_t bits = n.n_words ? n.words[0].bits : n.system[0] | n.system[1];
 		ck_assert_int_le(n.n_words, 1);
 		ck_assert_uint_ne(bits, 0);
 		ck_assert_uint_eq(bits & (bits - 1), 0);
 		for (int j = 0; j < i; j++) {
 			const struct target other = {.features = (uint64_t)1 << j};
-			const struct target_needs m = target_needs(&other);
+			const struct target_requirements m = target_requirements(&other);
 			ck_assert(memcmp(&n.words[0], &m.words[0], sizeof(n.words[0])) ||
 			          memcmp(n.system, m.system, sizeof(n.system)));
 		}
@@ -119,7 +120,7 @@ static uint32_t told_cpuid(void *user, uint32_t leaf, uint32_t subleaf, uint32_t
 	static const int place[] = {0, 0, 8, 4}; /* of the vendor's letters */
 	const struct machine *m = user;
 	const struct target t = {.features = m->has};
-	const struct target_needs n = target_needs(&t);
+	const struct target_requirements n = target_requirements(&t);
 	uint32_t letters = 0;
 	if (leaf == 0 && reg > 0 && m->vendor)
 		memcpy(&letters, m->vendor + place[reg], sizeof(letters));
@@ -148,7 +149,7 @@ static uint64_t told_system(void *user, int word)
 static const char *best(enum target_arch arch, struct machine *machine)
 {
 	const struct target_machine m = {arch, told_cpuid, told_xcr0, told_system, machine};
-	const struct target *t = target_best(&m);
+	const struct target *t = target_level_for_machine(&m);
 	return t ? t->name : "none";
 }
 
@@ -190,17 +191,18 @@ END_TEST
 /* A processor is a level with caches and ports of its own. */
 START_TEST(processors_are_tuned_levels)
 {
-	for (size_t i = 0; target_tuned_at(i); i++) {
-		const struct target *t = target_tuned_at(i), *level = NULL;
-		for (size_t j = 0; target_at(j); j++)
-			if (target_at(j)->arch == t->arch && target_at(j)->features == t->features)
-				level = target_at(j);
+	for (size_t i = 0; target_processor_at(i); i++) {
+		const struct target *t = target_processor_at(i), *level = NULL;
+		for (size_t j = 0; target_level_at(j); j++)
+			if (target_level_at(j)->arch == t->arch &&
+			    target_level_at(j)->features == t->features)
+				level = target_level_at(j);
 		ck_assert_msg(level != NULL, "%s", t->name);
 		ck_assert_str_eq(t->llvm_cpu, level->llvm_cpu);
 		ck_assert_int_eq(t->lanes, level->lanes);
 		ck_assert_int_eq(t->registers, level->registers);
 		ck_assert_int_eq(t->k_lanes, level->k_lanes);
-		const struct target_tile mine = target_linear_tile(t), its = target_linear_tile(level);
+		const struct register_tile mine = target_register_tile(t), its = target_register_tile(level);
 		ck_assert_msg(mine.mr == its.mr && mine.nr == its.nr, "%s", t->name);
 	}
 }
@@ -209,7 +211,7 @@ END_TEST
 static const char *tuned(struct machine *machine)
 {
 	const struct target_machine m = {ARCH_X86_64, told_cpuid, told_xcr0, told_system, machine};
-	return target_tuned(&m)->name;
+	return target_for_machine(&m)->name;
 }
 
 START_TEST(processors_are_known_by_cpuid)
@@ -301,16 +303,17 @@ END_TEST
 START_TEST(agrees_with_the_compiler)
 {
 	__builtin_cpu_init();
-	ck_assert_int_eq(target_runs_here(target_find("x86-64-v3")), __builtin_cpu_supports("avx2") &&
-	                                                                     __builtin_cpu_supports("fma") &&
-	                                                                     __builtin_cpu_supports("bmi2"));
-	ck_assert_int_eq(target_runs_here(target_find("x86-64-v4-vnni")),
-	                 target_runs_here(target_find("x86-64-v4")) && __builtin_cpu_supports("avx512vbmi") &&
+	ck_assert_int_eq(target_runs_on_host(target_find("x86-64-v3")),
+	                 __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+	                         __builtin_cpu_supports("bmi2"));
+	ck_assert_int_eq(target_runs_on_host(target_find("x86-64-v4-vnni")),
+	                 target_runs_on_host(target_find("x86-64-v4")) &&
+	                         __builtin_cpu_supports("avx512vbmi") &&
 	                         __builtin_cpu_supports("avx512vnni"));
-	ck_assert_int_eq(target_runs_here(target_find("x86-64-v4-bf16")),
-	                 target_runs_here(target_find("x86-64-v4-vnni")) &&
+	ck_assert_int_eq(target_runs_on_host(target_find("x86-64-v4-bf16")),
+	                 target_runs_on_host(target_find("x86-64-v4-vnni")) &&
 	                         __builtin_cpu_supports("avx512bf16"));
-	ck_assert_int_eq(target_runs_here(target_find("x86-64-v4")),
+	ck_assert_int_eq(target_runs_on_host(target_find("x86-64-v4")),
 	                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
 	                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd"));
 }

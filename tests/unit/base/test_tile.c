@@ -25,18 +25,18 @@ START_TEST(follows_the_record)
 	const struct target *t = target_find(w->target);
 	int64_t br, bc;
 	ck_assert_ptr_nonnull(t);
-	const struct target_tile tile = target_linear_tile(t);
+	const struct register_tile tile = target_register_tile(t);
 	ck_assert_int_eq(tile.mr, w->mr);
 	ck_assert_int_eq(tile.nr, w->nr);
-	ck_assert_int_eq(target_linear_depth(t), w->depth);
+	ck_assert_int_eq(target_gemm_kc(t), w->depth);
 	/* Narrow weights take a register on their way: there is one but where vectors of x are open. */
-	ck_assert_int_eq(target_tile_height(t, tile, DT_F32), w->mr);
-	ck_assert_int_eq(target_tile_height(t, tile, DT_BF16), t->k_lanes > 1 ? w->mr - 1 : w->mr);
-	ck_assert_int_eq(target_ways(t), 8); /* of 32 KiB */
-	ck_assert_int_eq(tile_row_step(768), 768);
-	ck_assert_int_eq(tile_row_step(3072), 3088);
-	ck_assert(!target_is_deep(t, 2048) && target_is_deep(t, 8192));
-	ck_assert_int_ge(target_linear_rows(t, 8192), 128);
+	ck_assert_int_eq(register_tile_mr(t, tile, DT_F32), w->mr);
+	ck_assert_int_eq(register_tile_mr(t, tile, DT_BF16), t->k_lanes > 1 ? w->mr - 1 : w->mr);
+	ck_assert_int_eq(target_l1_ways(t), 8); /* of 32 KiB */
+	ck_assert_int_eq(tile_row_stride(768), 768);
+	ck_assert_int_eq(tile_row_stride(3072), 3088);
+	ck_assert(!target_blocks_k(t, 2048) && target_blocks_k(t, 8192));
+	ck_assert_int_ge(target_gemm_mc(t, 8192), 128);
 	target_attention_blocks(t, 64, 64, &br, &bc);
 	ck_assert_int_eq(br, w->br);
 	ck_assert_int_eq(bc, w->bc);
@@ -53,8 +53,8 @@ START_TEST(divides_deep_products)
 	        {"x86-64-v4", 6145}, {"x86-64-v3", 6145}, {"x86-64-v4-amx", 2458}, {"sapphirerapids", 2458}};
 	const struct target *t = target_find(rows[_i].target);
 	ck_assert_ptr_nonnull(t);
-	ck_assert(target_is_deep(t, rows[_i].least) && !target_is_deep(t, rows[_i].least - 1));
-	ck_assert_int_eq(target_linear_depth(t), 512);
+	ck_assert(target_blocks_k(t, rows[_i].least) && !target_blocks_k(t, rows[_i].least - 1));
+	ck_assert_int_eq(target_gemm_kc(t), 512);
 }
 END_TEST
 
@@ -71,22 +71,22 @@ START_TEST(stays_in_bounds)
 				                         .fma_ports = 2,
 				                         .fma_latency = 4,
 				                         .load_ports = 2,
-				                         .tile_sums = TILE_SUMS_MAX,
+				                         .max_accumulators = TILE_ACC_MAX,
 				                         .l1_bytes = cache,
 				                         .l2_bytes = cache};
-				const struct target_tile tile = target_linear_tile(&t);
-				int64_t br, bc, depth = target_linear_depth(&t);
-				ck_assert(tile.mr >= 1 && tile.mr <= TILE_ROWS_MAX);
+				const struct register_tile tile = target_register_tile(&t);
+				int64_t br, bc, depth = target_gemm_kc(&t);
+				ck_assert(tile.mr >= 1 && tile.mr <= TILE_MR_MAX);
 				ck_assert(tile.nr == 16 || tile.nr == 32 || tile.nr == 64);
-				ck_assert(tile.mr * tile.nr / t.lanes <= TILE_SUMS_MAX);
+				ck_assert(tile.mr * tile.nr / t.lanes <= TILE_ACC_MAX);
 				ck_assert(tile.mr == 1 ||
 				          target_tile_registers(&t, tile.mr, tile.nr) <= registers);
-				ck_assert(depth >= TILE_PANEL && depth % TILE_PANEL == 0);
+				ck_assert(depth >= PANEL_COLUMNS && depth % PANEL_COLUMNS == 0);
 				for (int64_t e = 1; e <= 65536; e *= 4) {
 					target_attention_blocks(&t, e, e, &br, &bc);
-					ck_assert(br >= 1 && br <= TILE_BLOCK_MAX);
-					ck_assert(bc >= TILE_PANEL && bc <= TILE_BLOCK_MAX);
-					ck_assert(bc % TILE_PANEL == 0);
+					ck_assert(br >= 1 && br <= ATTENTION_BLOCK_MAX);
+					ck_assert(bc >= PANEL_COLUMNS && bc <= ATTENTION_BLOCK_MAX);
+					ck_assert(bc % PANEL_COLUMNS == 0);
 				}
 			}
 }

@@ -140,7 +140,7 @@ START_TEST(a_good_file)
 	ck_assert(g.tensors.n == 3 && t[0].rank == 2 && t[0].dims[0] == 2 && t[0].dims[1] == 3);
 	ck_assert(t[0].readable && t[0].dtype == DT_F32 && t[0].bytes == 24 && *(const char *)t[0].data == 1);
 	ck_assert(t[1].readable && t[1].bytes == 18 && *(const char *)t[1].data == 2);
-	ck_assert(t[1].format == FORMAT_Q4 && t[1].read != NULL && t[1].read_codes != NULL);
+	ck_assert(t[1].format == FORMAT_Q4 && t[1].read != NULL && t[1].read_quants != NULL);
 	ck_assert_str_eq(t[1].type_name, "Q4_0");
 	ck_assert(t[2].dtype == DT_BF16 && *(const char *)t[2].data == 3);
 }
@@ -153,7 +153,7 @@ static const struct blocks {
 	int64_t elements, bytes;
 	enum ir_format format;
 	weight_elements *read;
-	weight_rows *read_codes;
+	weight_rows *read_quants;
 } blocks[] = {
 #define CODES(number, name, block, bytes, format) \
 	{#name, block, bytes, FORMAT_##format, gguf_elements_##name, gguf_rows_##name},
@@ -169,12 +169,12 @@ START_TEST(codes_are_the_elements)
 	static double decoded[ROWS * K], elements[ROWS * K];
 	size_t size = (size_t)(ROWS * K / b->elements * b->bytes);
 	struct rng rng = rng_seed((uint64_t)_i + 1);
-	struct weight_codes codes;
+	struct weight_quants codes;
 	for (size_t i = 0; i < size; i++)
 		bytes[i] = (unsigned char)rng_next(&rng);
-	ck_assert(weight_codes_alloc(&codes, b->format, K, ROWS - 1));
-	b->read_codes(bytes, 1, ROWS - 1, &codes);
-	weight_codes_decode(&codes, ROWS - 1, decoded);
+	ck_assert(weight_quants_alloc(&codes, b->format, K, ROWS - 1));
+	b->read_quants(bytes, 1, ROWS - 1, &codes);
+	weight_dequantize(&codes, ROWS - 1, decoded);
 	for (int64_t begin = 0, n; begin < (ROWS - 1) * K; begin += n) {
 		n = 1 + (int64_t)(rng_next(&rng) % 300);
 		n = n < (ROWS - 1) * K - begin ? n : (ROWS - 1) * K - begin;
@@ -183,7 +183,7 @@ START_TEST(codes_are_the_elements)
 	for (int i = 0; i < (ROWS - 1) * K; i++)
 		ck_assert_msg(elements[i] == decoded[i] || (isnan(elements[i]) && isnan(decoded[i])),
 		              "%s: element %d is %g, its code %g", b->name, i, elements[i], decoded[i]);
-	weight_codes_release(&codes);
+	weight_quants_free(&codes);
 }
 END_TEST
 

@@ -33,7 +33,7 @@ static void setup(void)
 	for (size_t i = 0; i < sizeof(zeros); i++)
 		zeros[i] = (unsigned char)rng_next(&rng);
 	for (size_t i = 0; i < SCALES; i++) {
-		scales[i] = f64_to_half(rng_real(&rng, -2, 2));
+		scales[i] = f64_to_f16(rng_real(&rng, -2, 2));
 		wide_scales[i] = (float)rng_real(&rng, -2, 2);
 		exponents[i] = (unsigned char)rng_between(&rng, 0, 251);
 	}
@@ -83,7 +83,7 @@ static void check_offsets(const struct packed_matrix *m, const double *elements)
 static enum ir_format checked_format(struct packed_matrix *m)
 {
 	static double elements[ELEMENTS], some[ELEMENTS], decoded[ELEMENTS];
-	struct weight_codes codes;
+	struct weight_quants codes;
 	struct rng rng = rng_seed(2);
 	m->format = packed_format(m);
 	packed_elements(m, 0, ELEMENTS, elements);
@@ -96,13 +96,13 @@ static enum ir_format checked_format(struct packed_matrix *m)
 	check_offsets(m, elements);
 	if (m->format == FORMAT_PLAIN)
 		return m->format;
-	ck_assert(weight_codes_alloc(&codes, m->format, COLUMNS, ROWS));
+	ck_assert(weight_quants_alloc(&codes, m->format, COLUMNS, ROWS));
 	packed_rows(m, 0, ROWS, &codes);
-	weight_codes_decode(&codes, ROWS, decoded);
+	weight_dequantize(&codes, ROWS, decoded);
 	for (int i = 0; i < ELEMENTS; i++)
 		ck_assert_msg(decoded[i] == elements[i], "%s: element %d is %g, not %g",
 		              ir_format(m->format)->name, i, decoded[i], elements[i]);
-	weight_codes_release(&codes);
+	weight_quants_free(&codes);
 	return m->format;
 }
 
@@ -165,7 +165,7 @@ START_TEST(order_of_groups)
 	ck_assert_int_eq(checked_format(&m), FORMAT_PLAIN);
 	packed_elements(&m, 0, 1, &a);
 	packed_elements(&sorted, 0, 1, &b);
-	ck_assert(a * half_to_f64(scales[0]) == b * half_to_f64(scales[(GROUPS - 1) * ROWS]));
+	ck_assert(a * f16_to_f64(scales[0]) == b * f16_to_f64(scales[(GROUPS - 1) * ROWS]));
 	ck_assert(!packed_sort_columns(&arena, &m) && m.order == NULL && m.group_of == group_of);
 	group_of[4 * (COLUMNS - 1)] = 0;
 	ck_assert(packed_sort_columns(&arena, &m) && m.group_of == NULL);

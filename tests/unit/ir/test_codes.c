@@ -85,7 +85,7 @@ START_TEST(is_near)
 {
 	enum ir_format f = (enum ir_format)_i;
 	const struct ir_format_desc *d = ir_format(f);
-	if (!ir_format_has_codes(f))
+	if (!ir_format_is_quantized(f))
 		return;
 	for (size_t w = 0; w < TFMC_COUNT(widths); w++) {
 		int64_t k = widths[w], block = d->block ? d->block : k;
@@ -110,7 +110,7 @@ END_TEST
 START_TEST(moves_rows)
 {
 	enum ir_format f = (enum ir_format)_i;
-	if (!ir_format_has_codes(f))
+	if (!ir_format_is_quantized(f))
 		return;
 	const struct ir_wexpr *q = wexpr_quantize(&arena, f, matrix(96), NULL);
 	const struct ir_wexpr *parts[] = {wexpr_slice(&arena, 0, 4, 6, q), q};
@@ -124,21 +124,21 @@ START_TEST(moves_rows)
 	for (size_t i = 0; i < TFMC_COUNT(all); i++) {
 		const struct ir_wexpr *e = all[i];
 		int64_t n = wexpr_count(e), rows = n / 96;
-		struct weight_codes codes;
-		ck_assert(wexpr_holds(e, f) && wexpr_format(e) == f);
-		ck_assert(weight_codes_alloc(&codes, f, 96, rows));
+		struct weight_quants codes;
+		ck_assert(wexpr_fits_format(e, f) && wexpr_format(e) == f);
+		ck_assert(weight_quants_alloc(&codes, f, 96, rows));
 		ck_assert_int_eq(wexpr_eval_to(&cx, e, &source, 0, n, (struct wexpr_out){.codes = codes}),
 		                 TFMC_OK);
 		double *decoded = arena_alloc(&arena, (size_t)n * sizeof(*decoded));
-		weight_codes_decode(&codes, rows, decoded);
+		weight_dequantize(&codes, rows, decoded);
 		ck_assert_mem_eq(decoded, values(e), (size_t)n * sizeof(*decoded));
-		weight_codes_release(&codes);
+		weight_quants_free(&codes);
 	}
 	const struct ir_wexpr *none[] = {wexpr_transpose(&arena, q), wexpr_slice(&arena, 1, 0, 32, q),
 	                                 wexpr_reshape(&arena, 2, (int64_t[]){12, 48}, q),
 	                                 wexpr_offset(&arena, 1, q), wexpr_round(&arena, DT_BF16, q)};
 	for (size_t i = 0; i < TFMC_COUNT(none); i++)
-		ck_assert(!wexpr_holds(none[i], f) && wexpr_format(none[i]) != f);
+		ck_assert(!wexpr_fits_format(none[i], f) && wexpr_format(none[i]) != f);
 }
 END_TEST
 
@@ -165,7 +165,7 @@ START_TEST(errors_count_by_inputs)
 	enum ir_format f = (enum ir_format)_i;
 	const struct ir_wexpr *m = matrix(300);
 	const struct ir_wexpr *in = wexpr_tensor(&arena, "f", "inputs", DT_F32, 2, (int64_t[]){2, 300});
-	if (!ir_format_has_codes(f))
+	if (!ir_format_is_quantized(f))
 		return;
 	memset(inputs, 0, sizeof(inputs));
 	const double *plain = values(wexpr_quantize(&arena, f, m, NULL));
@@ -228,14 +228,14 @@ START_TEST(finds_what_it_holds)
 {
 	enum ir_format f = (enum ir_format)_i;
 	const struct ir_format_desc *d = ir_format(f);
-	if (!ir_format_has_codes(f) || d->super > 1)
+	if (!ir_format_is_quantized(f) || d->super > 1)
 		return;
 	const struct ir_wexpr *m = matrix(32);
 	for (int turn = 0; turn < 32; turn++) {
 		int shift = d->shift > 0 ? turn - 16 : 0;
 		/* 4, and in its lowest bits the shift */
 		double scale =
-		        d->shift > 0 ? half_to_f64((uint16_t)(0x4400 + turn)) / FORMAT_SHIFT_UNIT : 0.25;
+		        d->shift > 0 ? f16_to_f64((uint16_t)(0x4400 + turn)) / FORMAT_SHIFT_SCALE : 0.25;
 		for (int i = 0; i < ROWS * 32; i++) {
 			int n = (i * 7 + i / 32) % 16, code = d->bits == 8 ? n * 254 / 15 - 127 : n - d->zero;
 			stored[i] = (float)(scale * ((d->codebook ? d->codebook[n] : code) + shift));
@@ -255,7 +255,7 @@ START_TEST(bears_odd_rows)
 	static const float odd[][3] = {{0, 0, 0},           {3000, 1e-6f, 0},       {-3000, 1, 1},
 	                               {1e-40f, 1e-45f, 0}, {-1e-7f, 2e-7f, 1e-6f}, {5, 5, 5}};
 	enum ir_format f = (enum ir_format)_i;
-	if (!ir_format_has_codes(f))
+	if (!ir_format_is_quantized(f))
 		return;
 	const struct ir_wexpr *m = matrix(300);
 	for (int i = 0; i < ROWS * 300; i++) {
@@ -281,7 +281,7 @@ END_TEST
 START_TEST(refuses_what_it_cannot_hold)
 {
 	enum ir_format f = (enum ir_format)_i;
-	if (!ir_format_has_codes(f))
+	if (!ir_format_is_quantized(f))
 		return;
 	static const struct {
 		float wrong, beside;
@@ -335,7 +335,7 @@ START_TEST(is_the_same_everywhere)
 	        [FORMAT_Q8G_128] = {1413632465u, 2849850833u},
 	};
 	enum ir_format f = (enum ir_format)_i;
-	if (!ir_format_has_codes(f))
+	if (!ir_format_is_quantized(f))
 		return;
 	const struct ir_wexpr *m = matrix(300),
 	                      *by = wexpr_tensor(&arena, "f", "inputs", DT_F32, 2, (int64_t[]){2, 300});
@@ -368,8 +368,8 @@ START_TEST(refuses_misfits)
 	ck_assert_ptr_null(wexpr_quantize(&arena, FORMAT_BF16, m, NULL));
 	ck_assert_ptr_null(wexpr_quantize(&arena, FORMAT_Q8, m, m));
 	ck_assert_ptr_null(wexpr_quantize(&arena, FORMAT_Q8, NULL, NULL));
-	ck_assert_ptr_null(wexpr_tensor_codes(&arena, "f", "m", FORMAT_Q8, 1, (int64_t[]){8}));
-	ck_assert_ptr_null(wexpr_tensor_codes(&arena, "f", "m", FORMAT_F16, 2, (int64_t[]){8, 8}));
+	ck_assert_ptr_null(wexpr_tensor_quants(&arena, "f", "m", FORMAT_Q8, 1, (int64_t[]){8}));
+	ck_assert_ptr_null(wexpr_tensor_quants(&arena, "f", "m", FORMAT_F16, 2, (int64_t[]){8, 8}));
 }
 END_TEST
 

@@ -233,11 +233,11 @@ START_TEST(keeps_wide_ints)
 	interp_to_bytes(&copy, back);
 	ck_assert_mem_eq(back, ends, sizeof(ends));
 	copy.exact[3]--;
-	ck_assert(interp_distance(&t, &copy, 3) == 1 && interp_distance(&t, &copy, 4) == 0);
-	ck_assert(interp_distance(&t, &(struct interp_tensor){.dtype = DT_I64, .data = copy.data + 4}, 0) ==
+	ck_assert(interp_abs_diff(&t, &copy, 3) == 1 && interp_abs_diff(&t, &copy, 4) == 0);
+	ck_assert(interp_abs_diff(&t, &(struct interp_tensor){.dtype = DT_I64, .data = copy.data + 4}, 0) ==
 	          0x1p64);
 	t.data[1] = 7;
-	ck_assert_int_eq(interp_exact(&t, 1), 7);
+	ck_assert_int_eq(interp_get_int(&t, 1), 7);
 	interp_to_bytes(&t, back);
 	ck_assert(back[1] == 7 && back[3] == ends[3]);
 }

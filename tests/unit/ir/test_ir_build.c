@@ -51,7 +51,7 @@ static void finish(struct site *s, struct ir_value v)
 
 static bool same(struct ir_value a, struct ir_value b)
 {
-	return a.id != 0 && ir_same(a, b);
+	return a.id != 0 && ir_same_value(a, b);
 }
 
 START_TEST(folds_arithmetic)

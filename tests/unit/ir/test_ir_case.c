@@ -55,15 +55,15 @@ START_TEST(symbols_are_bound)
 	struct ir_case one = one_row(t.m, c);
 	const struct ir_dim *b = c[1].dim, *s = c[0].dim, *bs = ir_dim_mul(d, b, s);
 	const struct ir_dim *up = ir_dim_floordiv(d, ir_dim_add(d, s, ir_dim_const(d, 7)), 4);
-	ck_assert_ptr_eq(ir_case_bind(t.m, &one, bs), b);
-	ck_assert_ptr_eq(ir_case_bind(t.m, &one, up), ir_dim_const(d, 2));
-	ck_assert(ir_dim_has(up, 1) && !ir_dim_has(up, 0) && ir_dim_has(bs, 0));
+	ck_assert_ptr_eq(ir_case_bind_dim(t.m, &one, bs), b);
+	ck_assert_ptr_eq(ir_case_bind_dim(t.m, &one, up), ir_dim_const(d, 2));
+	ck_assert(ir_dim_has_symbol(up, 1) && !ir_dim_has_symbol(up, 0) && ir_dim_has_symbol(bs, 0));
 	const struct ir_dim *most = ir_dim_max(d, ir_dim_mul(d, b, b), s);
-	ck_assert(ir_dim_has(most, 0) && ir_dim_has(most, 1) && !ir_dim_has(most, 2));
-	ck_assert_ptr_eq(ir_case_bind(t.m, &one, most), ir_dim_mul(d, b, b));
-	ck_assert_int_eq(ir_dim_only_sym(s), 1);
-	ck_assert_int_eq(ir_dim_only_sym(bs), -1);
-	ck_assert_int_eq(ir_dim_only_sym(ir_dim_floordiv(d, s, 4)), -1);
+	ck_assert(ir_dim_has_symbol(most, 0) && ir_dim_has_symbol(most, 1) && !ir_dim_has_symbol(most, 2));
+	ck_assert_ptr_eq(ir_case_bind_dim(t.m, &one, most), ir_dim_mul(d, b, b));
+	ck_assert_int_eq(ir_dim_as_symbol(s), 1);
+	ck_assert_int_eq(ir_dim_as_symbol(bs), -1);
+	ck_assert_int_eq(ir_dim_as_symbol(ir_dim_floordiv(d, s, 4)), -1);
 	const struct ir_dim *dims[] = {b, s}, *bound[] = {b, ir_dim_const(d, 1)};
 	ck_assert_ptr_eq(ir_case_bind_type(t.m, &one, ir_type_tensor(t.m->types, DT_F32, 2, dims)),
 	                 ir_type_tensor(t.m->types, DT_F32, 2, bound));
@@ -101,8 +101,8 @@ START_TEST(clones_compute_the_same)
 	arena_init(&a);
 	struct ir_case one = one_row(t.m, c);
 	const struct ir_func *f = ir_find_func(t.m, "f"), *g = tir_add_case(&t.cx, t.m, f, "f.one", &one);
-	ck_assert_ptr_eq(ir_case_for(t.m, f, (int64_t[]){4, 1}), g);
-	ck_assert_ptr_eq(ir_case_for(t.m, f, (int64_t[]){5, 1}), f);
+	ck_assert_ptr_eq(ir_select_case(t.m, f, (int64_t[]){4, 1}), g);
+	ck_assert_ptr_eq(ir_select_case(t.m, f, (int64_t[]){5, 1}), f);
 	for (uint64_t seed = 1; seed < 20; seed++) {
 		struct random_call general, special;
 		ck_assert(random_call_make(&a, t.m, g, seed, &special));

@@ -144,8 +144,8 @@ START_TEST(binding)
 	setup(&x);
 	const struct ir_dim *d = ir_dim_floordiv(x.t, ir_dim_add(x.t, x.S, num(&x, 3)), 4);
 	d = ir_dim_add(x.t, ir_dim_mul(x.t, d, x.B), x.S);
-	ck_assert_ptr_eq(ir_dim_bind(x.t, d, 1, num(&x, 1)), ir_dim_add(x.t, x.B, num(&x, 1)));
-	reads(&x, ir_dim_bind(x.t, d, 0, x.T), true, "T*((S+3)//4)+S");
+	ck_assert_ptr_eq(ir_dim_substitute(x.t, d, 1, num(&x, 1)), ir_dim_add(x.t, x.B, num(&x, 1)));
+	reads(&x, ir_dim_substitute(x.t, d, 0, x.T), true, "T*((S+3)//4)+S");
 	arena_destroy(&x.arena);
 }
 END_TEST
@@ -232,7 +232,7 @@ START_TEST(maxima)
 	                    *thrice = ir_dim_mul(x.t, num(&x, 3), bs);
 	ck_assert(ir_dim_le(x.t, three_and_t, ir_dim_add(x.t, thrice, num(&x, 512)))); /* T is at most 512 */
 	ck_assert(!ir_dim_le(x.t, three_and_t, ir_dim_add(x.t, thrice, num(&x, 511))));
-	ck_assert_ptr_eq(ir_dim_bind(x.t, m, 2, num(&x, 1)), bs);
+	ck_assert_ptr_eq(ir_dim_substitute(x.t, m, 2, num(&x, 1)), bs);
 	ck_assert(!ir_dims_failed(x.t));
 	arena_destroy(&x.arena);
 }

@@ -297,7 +297,7 @@ START_TEST(every_op_is_covered)
 	for (size_t i = 0; i < TFMC_COUNT(canonical); i++) {
 		tir_load(&t, canonical[i]);
 		for (size_t k = 0; k < t.m->funcs.n; k++)
-			ir_walk(t.m->funcs.items[k]->body, see, seen);
+			ir_visit_ops(t.m->funcs.items[k]->body, see, seen);
 	}
 	for (int i = 0; i < IR_N_OPS; i++)
 		ck_assert_msg(seen[i], "no canonical text has the op %s",
@@ -352,7 +352,7 @@ START_TEST(locations)
 	ck_assert_uint_eq(r->ops[0]->loc.at.line, 24);
 	ck_assert_uint_eq(r->ops[0]->loc.at.col, 7);
 	ck_assert_str_eq(r->ops[0]->loc.path, "encoder.layers");
-	ck_assert_uint_eq(r->ops[1]->loc.at.source, t.m->own_source);
+	ck_assert_uint_eq(r->ops[1]->loc.at.source, t.m->tir_source);
 	ck_assert_uint_eq(r->ops[1]->loc.at.line, 6);
 	struct buf out;
 	buf_init(&out);

@@ -161,7 +161,7 @@ START_TEST(reaches_every_op_and_stays_finite)
 	for (uint64_t seed = 0; seed < 200; seed++) {
 		struct ir_module *m = random_module(&fx.cx, seed, NULL);
 		ck_assert_ptr_nonnull(m);
-		ir_walk(ir_find_func(m, "f")->body, count_op, count);
+		ir_visit_ops(ir_find_func(m, "f")->body, count_op, count);
 		struct random_call call = run(m, seed);
 		for (size_t i = 0; i < call.n_outputs; i++)
 			with_nan += has_nan(&call.outputs[i]);

@@ -25,7 +25,7 @@ static void expect_worth(double have, double want)
 START_TEST(widens_every_pattern)
 {
 	for (unsigned i = 0; i <= 0xffff; i++) {
-		expect_worth(half_to_f64((uint16_t)i), worth(i, 5, 10));
+		expect_worth(f16_to_f64((uint16_t)i), worth(i, 5, 10));
 		expect_worth(bf16_to_f64((uint16_t)i), worth(i, 8, 7));
 	}
 }
@@ -35,23 +35,23 @@ START_TEST(converts_half_and_bf16)
 {
 	/* Every finite pattern comes back; between neighbours the even one wins. */
 	for (unsigned i = 0; i < 0x7c00; i++) {
-		double v = half_to_f64((uint16_t)i), next = half_to_f64((uint16_t)(i + 1));
-		ck_assert_uint_eq(f64_to_half(v), i);
-		ck_assert_uint_eq(f64_to_half(-v), i | 0x8000);
+		double v = f16_to_f64((uint16_t)i), next = f16_to_f64((uint16_t)(i + 1));
+		ck_assert_uint_eq(f64_to_f16(v), i);
+		ck_assert_uint_eq(f64_to_f16(-v), i | 0x8000);
 		if (i + 1 < 0x7c00)
-			ck_assert_uint_eq(f64_to_half((v + next) / 2), (i + 1) & ~1u);
+			ck_assert_uint_eq(f64_to_f16((v + next) / 2), (i + 1) & ~1u);
 	}
 	for (unsigned i = 0; i + 1 < 0x7f80; i++) {
 		double v = bf16_to_f64((uint16_t)i), next = bf16_to_f64((uint16_t)(i + 1));
 		ck_assert_uint_eq(f64_to_bf16(v), i);
 		ck_assert_uint_eq(f64_to_bf16((v + next) / 2), (i + 1) & ~1u);
 	}
-	ck_assert_uint_eq(f64_to_half(65519), 0x7bff);
-	ck_assert_uint_eq(f64_to_half(65520), 0x7c00);
-	ck_assert_uint_eq(f64_to_half(1e300), 0x7c00);
-	ck_assert_uint_eq(f64_to_half(-1e-300), 0x8000);
-	ck_assert_uint_eq(f64_to_half(-HUGE_VAL), 0xfc00);
-	ck_assert(isnan(half_to_f64(f64_to_half((double)NAN))));
+	ck_assert_uint_eq(f64_to_f16(65519), 0x7bff);
+	ck_assert_uint_eq(f64_to_f16(65520), 0x7c00);
+	ck_assert_uint_eq(f64_to_f16(1e300), 0x7c00);
+	ck_assert_uint_eq(f64_to_f16(-1e-300), 0x8000);
+	ck_assert_uint_eq(f64_to_f16(-HUGE_VAL), 0xfc00);
+	ck_assert(isnan(f16_to_f64(f64_to_f16((double)NAN))));
 	ck_assert(isnan(bf16_to_f64(f64_to_bf16((double)NAN))));
 }
 END_TEST
@@ -77,14 +77,14 @@ START_TEST(rounds_like_the_bits)
 {
 	for (unsigned i = 0; i < 0xfffe; i++) {
 		uint16_t bits = (uint16_t)i, next = (uint16_t)(i + 1);
-		const double values[2][2] = {{half_to_f64(bits), half_to_f64(next)},
+		const double values[2][2] = {{f16_to_f64(bits), f16_to_f64(next)},
 		                             {bf16_to_f64(bits), bf16_to_f64(next)}};
 		for (int f = 0; f < 2; f++) {
 			double half_way = (values[f][0] + values[f][1]) / 2;
 			const double v[] = {values[f][0], half_way, nextafter(half_way, 0),
 			                    nextafter(half_way, HUGE_VAL), nextafter(half_way, -HUGE_VAL)};
 			for (size_t k = 0; k < sizeof(v) / sizeof(v[0]) && !isnan(half_way); k++) {
-				double want = f == 0 ? half_to_f64(f64_to_half(v[k]))
+				double want = f == 0 ? f16_to_f64(f64_to_f16(v[k]))
 				                     : bf16_to_f64(f64_to_bf16(v[k]));
 				double have = ir_round(f == 0 ? DT_F16 : DT_BF16, v[k]);
 				ck_assert_msg(memcmp(&have, &want, sizeof(have)) == 0, "%a gives %a, not %a",

@@ -203,14 +203,14 @@ START_TEST(orders_columns)
 	                 TFMC_INVALID);
 	ck_assert_ptr_nonnull(strstr(fx.messages.data, "2 is no column, or there twice"));
 	const struct ir_wexpr *both[] = {wexpr_slice(a, 0, 1, 2, e), e, m};
-	const struct ir_wexpr *below = wexpr_below_columns(a, wexpr_concat(a, 0, 2, both), &order);
+	const struct ir_wexpr *below = wexpr_without_columns(a, wexpr_concat(a, 0, 2, both), &order);
 	ck_assert_ptr_nonnull(below);
 	ck_assert(wexpr_equal(order, leaf("order")));
 	EXPECT(below, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11);
-	ck_assert_ptr_null(wexpr_below_columns(a, wexpr_concat(a, 0, 3, both), &order)); /* m is in order */
-	ck_assert_ptr_null(wexpr_below_columns(a, wexpr_transpose(a, e), &order));
+	ck_assert_ptr_null(wexpr_without_columns(a, wexpr_concat(a, 0, 3, both), &order)); /* m is in order */
+	ck_assert_ptr_null(wexpr_without_columns(a, wexpr_transpose(a, e), &order));
 	both[0] = wexpr_columns(a, m, leaf("wrong"));
-	ck_assert_ptr_null(wexpr_below_columns(a, wexpr_concat(a, 0, 2, both), &order));
+	ck_assert_ptr_null(wexpr_without_columns(a, wexpr_concat(a, 0, 2, both), &order));
 }
 END_TEST
 
@@ -350,7 +350,7 @@ START_TEST(rounds_what_is_stored)
 	fx.items[1] = (struct stored){"sum", {.data = sum, .dtype = DT_F32, .rank = 1, .dims = {2}}};
 	const struct ir_wexpr *e = wexpr_round(a, DT_F16, wexpr_slice(a, 0, 0, 2, leaf("big")));
 	expect_text(e, "slice(0, 0, 2, round(f16, tensor \"f\":\"big\" f32[2]))");
-	ck_assert(wexpr_holds(e, FORMAT_F16) && !wexpr_holds(e, FORMAT_BF16) &&
+	ck_assert(wexpr_fits_format(e, FORMAT_F16) && !wexpr_fits_format(e, FORMAT_BF16) &&
 	          wexpr_format(e) == FORMAT_F16);
 	ck_assert_ptr_eq(wexpr_round(a, DT_F16, e), e);
 	ck_assert(!wexpr_equal(wexpr_round(a, DT_F16, leaf("big")), wexpr_round(a, DT_BF16, leaf("big"))));

@@ -42,9 +42,9 @@ struct reference {
 	bool experts;
 };
 
-static struct tile_rounding rounding_of(const struct reference *r)
+static struct activation_quant rounding_of(const struct reference *r)
 {
-	return (struct tile_rounding){.bf16 = r->bf16, .block = r->block};
+	return (struct activation_quant){.bf16 = r->bf16, .block = r->block};
 }
 
 static float largest_of(const float *x, int64_t n)
@@ -62,7 +62,8 @@ static float number_of(const struct reference *r, const float *numbers, const fl
 	const struct ir_format_desc *d = ir_format(r->c->format);
 	int64_t block = d->block > 0 ? k / d->block : 0;
 	float v = numbers[row * ir_format_blocks(r->c->format, r->depth) + block];
-	return supers ? v * supers[row * ir_format_supers(r->c->format, r->depth) + block / d->super] : v;
+	return supers ? v * supers[row * ir_format_super_blocks(r->c->format, r->depth) + block / d->super]
+	              : v;
 }
 
 static float add_product(const struct reference *r, float a, float b, float sum)
@@ -75,7 +76,7 @@ static float add_product(const struct reference *r, float a, float b, float sum)
 static float add_step(const struct reference *r, const float *x, int64_t row, int64_t from, int64_t n,
                       float sum)
 {
-	const struct weight_codes *w = &r->call->codes;
+	const struct weight_quants *w = &r->call->codes;
 	int64_t block = r->block > 0 ? r->block : r->depth, first = from / block * block, products = 0,
 	        codes = 0;
 	float most = largest_of(x + first, r->depth - first < block ? r->depth - first : block);
@@ -162,7 +163,7 @@ static float sum_of_odd_pairs(const struct reference *r, const float *x, int64_t
 
 static float sum_of_integers(const struct reference *r, const float *x, int64_t row)
 {
-	int64_t step = tile_rounded_step(r->c->format, rounding_of(r), r->depth);
+	int64_t step = quant_dot_block(r->c->format, rounding_of(r), r->depth);
 	float sum = 0;
 	step = step > 0 ? step : r->depth;
 	for (int64_t k = 0; k < r->depth; k += step)
@@ -214,12 +215,13 @@ static void write_text(struct buf *text, const struct reference *r, enum ir_form
                        const struct schedule *s, const char *target)
 {
 	long long k = (long long)r->depth, n = (long long)columns;
-	struct tile_rounded_row row = tile_rounded_row(r->bf16 ? FORMAT_BF16 : f, rounding_of(r), r->depth);
-	int64_t rows = s->br + (r->matrix ? TILE_MATRIX_SPARE : 0), unpacked = 0;
-	int64_t stage = r->matrix ? TILE_MATRIX_STAGE(s->br) : 0;
+	struct activation_row_layout row =
+	        activation_row_layout(r->bf16 ? FORMAT_BF16 : f, rounding_of(r), r->depth);
+	int64_t rows = s->br + (r->matrix ? AMX_OVERREAD_ROWS : 0), unpacked = 0;
+	int64_t stage = r->matrix ? AMX_C_BUFFER_BYTES(s->br) : 0;
 	if (!r->bf16) { /* for blocks of many rows */
-		struct tile_unpacked of;
-		ck_assert(tile_unpacked(target_find(target), f, rounding_of(r), r->depth, &of));
+		struct tile_unpacked_bytes of;
+		ck_assert(tile_unpacked_bytes(target_find(target), f, rounding_of(r), r->depth, &of));
 		unpacked = s->br * of.row + TILE_PANELS_MAX * of.panel;
 	}
 	char several[16] = "";
@@ -363,8 +365,8 @@ START_TEST(test_matrix_steps)
 	                                      FORMAT_Q4S,    FORMAT_Q8G_128};
 	const char *target = "x86-64-v4-amx";
 	const int64_t depth = depths[2 + _i % 4];
-	ck_assert(depth < 257 || tile_steps_by_matrix(target_find(target), some[_i],
-	                                              (struct tile_rounding){.block = 32}, depth));
+	ck_assert(depth < 257 || tile_blocks_use_amx(target_find(target), some[_i],
+	                                             (struct activation_quant){.block = 32}, depth));
 	check_case(some[_i], 257, 3 * _i, target, false); /* steps as long as blocks of weights */
 	check_case(some[_i], depth, 3 * _i + 1, target, false);
 	check_case(some[_i], 320, 3 * _i + 2, target, _i % 4 == 0);

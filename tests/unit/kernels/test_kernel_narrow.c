@@ -188,7 +188,7 @@ START_TEST(test_codes)
 	static const int64_t depths[] = {1, 95, 33, 64, 15, 160, 31, 300, 17};
 	static const int64_t widths[] = {1, 80, 31, 16, 101};
 	enum ir_format f = (enum ir_format)(_i / N_TARGETS);
-	if (!ir_format_has_codes(f))
+	if (!ir_format_is_quantized(f))
 		return;
 	for (size_t i = 0; i < 4; i++) {
 		struct buf text;
@@ -231,7 +231,7 @@ START_TEST(test_code_groups)
 	struct linear_case c;
 	struct linear_call call;
 	struct buf text;
-	if (!ir_format_has_codes(f))
+	if (!ir_format_is_quantized(f))
 		return;
 	buf_init(&text);
 	format_product(&text, 37 + _i % 3, 40, "", "");

@@ -204,9 +204,9 @@ static void check(struct fixture *t, uint64_t seed, int only)
 {
 	const struct target *here[32];
 	int n_targets = 0;
-	for (size_t i = 0; target_at(i) && n_targets < (int)TFMC_COUNT(here); i++)
-		if (target_runs_here(target_at(i)))
-			here[n_targets++] = target_at(i);
+	for (size_t i = 0; target_level_at(i) && n_targets < (int)TFMC_COUNT(here); i++)
+		if (target_runs_on_host(target_level_at(i)))
+			here[n_targets++] = target_level_at(i);
 	static const char *const pipelines[] = {"O0", "O2"};
 	ck_assert(random_call_make(&t->arena, t->graph, t->f, seed, &t->call));
 	enum tfmc_status st = random_call_run(&t->cx, t->graph, t->f, &t->arena, &t->call);

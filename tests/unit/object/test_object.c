@@ -198,11 +198,11 @@ static void check_decode(struct tfmc_session *s)
 START_TEST(computes_what_the_interpreter_computes)
 {
 	struct backend_options o = {.opt_level = 2};
-	for (size_t i = 0; target_at(i); i++) {
+	for (size_t i = 0; target_level_at(i); i++) {
 		struct loaded l;
-		if (!target_runs_here(target_at(i)))
+		if (!target_runs_on_host(target_level_at(i)))
 			continue;
-		load(&l, target_at(i), &o);
+		load(&l, target_level_at(i), &o);
 		for (int64_t workers = 1; workers <= 3; workers++)
 			for (int driver = TFMC_DRIVER_SPMD; driver <= TFMC_DRIVER_PARALLEL_FOR; driver++) {
 				struct tfmc_session *s = open_session(&l, workers, (enum tfmc_driver)driver);

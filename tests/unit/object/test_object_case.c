@@ -140,10 +140,10 @@ START_TEST(the_interpreter_agrees)
 	tir_load(&t, liar);
 	const struct ir_func *run = ir_find_func(t.m, "run"), *decode = ir_find_func(t.m, "decode");
 	for (size_t i = 0; i < TFMC_COUNT(rows); i++)
-		ck_assert_str_eq(ir_case_for(t.m, run, rows[i].dims)->name, rows[i].name);
-	ck_assert_str_eq(ir_case_for(t.m, decode, (int64_t[]){2, 1})->name, "decode.pair");
-	ck_assert_str_eq(ir_case_for(t.m, decode, (int64_t[]){3, 1})->name, "decode.one");
-	ck_assert_ptr_eq(ir_case_for(t.m, decode, (int64_t[]){3, 2}), decode);
+		ck_assert_str_eq(ir_select_case(t.m, run, rows[i].dims)->name, rows[i].name);
+	ck_assert_str_eq(ir_select_case(t.m, decode, (int64_t[]){2, 1})->name, "decode.pair");
+	ck_assert_str_eq(ir_select_case(t.m, decode, (int64_t[]){3, 1})->name, "decode.one");
+	ck_assert_ptr_eq(ir_select_case(t.m, decode, (int64_t[]){3, 2}), decode);
 	ck_assert_ptr_eq(ir_case_base(t.m, ir_find_func(t.m, "decode.one")), decode);
 	tir_destroy(&t);
 }

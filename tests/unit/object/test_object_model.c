@@ -209,12 +209,12 @@ static void check_talks(struct built *b, const char *what)
 
 static void check_level(const char *level)
 {
-	for (size_t i = 0; target_at(i); i++) {
+	for (size_t i = 0; target_level_at(i); i++) {
 		struct built b;
-		if (!target_runs_here(target_at(i)))
+		if (!target_runs_on_host(target_level_at(i)))
 			continue;
-		build(&b, target_at(i), level);
-		check_talks(&b, target_at(i)->name);
+		build(&b, target_level_at(i), level);
+		check_talks(&b, target_level_at(i)->name);
 		release(&b);
 	}
 }
@@ -248,7 +248,8 @@ START_TEST(sizes_are_known_before)
 	for (int64_t i = 0; i < 12; i++) {
 		int64_t dims[] = {1 + i % 3, 1 + i % 5, 1 + i % 2}, arena, most = 0;
 		for (size_t f = 0; f < sizes.n_functions; f++) {
-			if (ir_case_for(b.planned, sizes.functions[f].func, dims) != sizes.functions[f].func)
+			if (ir_select_case(b.planned, sizes.functions[f].func, dims) !=
+			    sizes.functions[f].func)
 				continue; /* its case takes the call */
 			ck_assert(ir_dim_eval(sizes.functions[f].arena, dims, &arena));
 			most = arena > most ? arena : most;

@@ -214,7 +214,7 @@ START_TEST(narrow_caches_come_back)
 	struct buf model;
 	uint64_t n;
 	const struct target *target = target_find(names[_i]);
-	if (!target_runs_here(target))
+	if (!target_runs_on_host(target))
 		return;
 	buf_init(&model);
 	narrow_model(&model);
@@ -270,7 +270,7 @@ START_TEST(other_variants_take_them)
 	float want[V], got[V];
 	int n = 0;
 	for (int i = 0; i < 3; i++)
-		if (target_runs_here(target_find(names[i])))
+		if (target_runs_on_host(target_find(names[i])))
 			mini_open_for(&m[n++], NULL, 1, target_find(names[i]), "O2");
 	for (int from = 0; from < n; from++)
 		for (int to = 0; to < n; to++) {

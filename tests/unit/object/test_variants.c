@@ -184,7 +184,7 @@ static void close_answers(const struct answers *x, const struct answers *y)
 
 static bool runs(size_t level)
 {
-	return target_runs_here(target_find(levels[level]));
+	return target_runs_on_host(target_find(levels[level]));
 }
 
 /* ---- tests ---- */
@@ -317,7 +317,8 @@ START_TEST(code_is_counted_by_name)
 	uint64_t all = backend_code_bytes(object, n, "mini"), sum = backend_code_bytes(object, n, "mini_");
 	for (size_t i = 0; i < N; i++) {
 		uint64_t code = backend_code_bytes(
-		        object, n, arena_printf(&b.arena, "mini.%s.", target_level(target_find(levels[i]))));
+		        object, n,
+		        arena_printf(&b.arena, "mini.%s.", target_level_name(target_find(levels[i]))));
 		ck_assert_uint_gt(code, 1000);
 		sum += code;
 	}

@@ -128,7 +128,7 @@ static void check_case(struct fixture *t, const char *pipeline, const struct ir_
 	reads_back(t);
 	const struct ir_func *f = ir_find_func(t->before, "f"), *g = ir_find_func(t->after, "f.one");
 	ck_assert(random_call_make(&t->arena, t->before, c, seed, &a));
-	a.dims[ir_dim_only_sym(c->when->conditions[0].dim)] = 1;
+	a.dims[ir_dim_as_symbol(c->when->conditions[0].dim)] = 1;
 	b = a;
 	ck_assert_int_eq(random_call_run(&t->cx, t->before, f, &t->arena, &a), TFMC_OK);
 	enum tfmc_status st = random_call_run(&t->cx, t->after, g, &t->arena, &b);
@@ -158,7 +158,7 @@ START_TEST(test_cases)
 		const struct ir_type *type = ir_type_of(f, f->params[i].value);
 		of_state = of_state || type->kind == IR_STATE;
 		for (int k = 0; type->kind == IR_TENSOR && k < type->rank; k++)
-			has = has || ir_dim_has(type->dims[k], ir_dim_only_sym(sym));
+			has = has || ir_dim_has_symbol(type->dims[k], ir_dim_as_symbol(sym));
 	}
 	if (has && !of_state) {
 		const struct ir_condition one = {sym, IR_EQUAL, 1};

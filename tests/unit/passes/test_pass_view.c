@@ -139,7 +139,7 @@ static void check_store(const char *body, const char *type)
 	char text[2048];
 	snprintf(text, sizeof(text), "%s%s) {\n%s return %%y\n}\n", HEAD, type, body);
 	setup(&t, text);
-	ck_assert(ir_view_store(t.tir.m, t.f, t.y, 0, &v));
+	ck_assert(ir_view_inverse(t.tir.m, t.f, t.y, 0, &v));
 	ck_assert_uint_eq(v.base.id, t.f->params[0].value.id);
 	struct interp_tensor out = run(&t);
 	for (int64_t e = 0; e < interp_count(&out); e++)
@@ -164,7 +164,7 @@ START_TEST(test_store_refuses)
 	struct fixture t;
 	struct ir_view v;
 	setup(&t, HEAD "f32[B,S,2]) {\n %y = slice %x {axis=2 begin=0 size=2} : f32[B,S,2]\n return %y\n}\n");
-	ck_assert(!ir_view_store(t.tir.m, t.f, t.y, 0, &v));
+	ck_assert(!ir_view_inverse(t.tir.m, t.f, t.y, 0, &v));
 	teardown(&t);
 }
 END_TEST

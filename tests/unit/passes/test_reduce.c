@@ -35,7 +35,7 @@ static bool holds(void *user, const struct ir_module *m)
 	struct want *w = user;
 	w->ops = w->found = 0;
 	for (size_t i = 0; i < m->funcs.n; i++)
-		ir_walk(m->funcs.items[i]->body, count, w);
+		ir_visit_ops(m->funcs.items[i]->body, count, w);
 	return w->found > 0;
 }
 

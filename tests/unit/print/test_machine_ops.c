@@ -289,7 +289,7 @@ START_TEST(machines_compute_what_the_interpreter_does)
 		const struct level *l = &levels[i];
 		struct target t = target_of(l);
 		struct kb_caps caps = kb_caps_of(&t);
-		if (target_runs_here(&t) || (t.arch == ARCH_AARCH64 && cross_has_tools()))
+		if (target_runs_on_host(&t) || (t.arch == ARCH_AARCH64 && cross_has_tools()))
 			llvm_case_check_on(&c, &t, &caps);
 		else
 			(void)fprintf(stderr, "%s, level %d, cannot run here\n", l->target, i);
@@ -345,7 +345,7 @@ START_TEST(machines_flush_before_they_round)
 	struct llvm_case c = {least_results, NULL, &in, sizeof(in), 16};
 	struct target t = target_of(&levels[BF16]);
 	struct kb_caps caps = kb_caps_of(&t);
-	if (target_runs_here(&t))
+	if (target_runs_on_host(&t))
 		llvm_case_check_on(&c, &t, &caps);
 	else
 		(void)fprintf(stderr, "%s cannot run here\n", t.name);

@@ -3,38 +3,38 @@
  * Rows of a matrix in a format of codes (ir/types/format.h): what readers of files, the quantizer, packing and the
  * interpreter give each other.
  */
-#ifndef TFMC_IR_WEIGHTS_CODES_H
-#define TFMC_IR_WEIGHTS_CODES_H
+#ifndef TFMC_IR_WEIGHTS_QUANTS_H
+#define TFMC_IR_WEIGHTS_QUANTS_H
 
 #include "ir/weights/fixed.h"
 
 /* Arrays of somebody else, for some rows; floats are numbers of the format's scale type (with a shift, divided by
- * FORMAT_SHIFT_UNIT), integers as floats in `scales` and `offsets` where there are super blocks. Codes have the shift added. */
-struct weight_codes {
+ * FORMAT_SHIFT_SCALE), integers as floats in `scales` and `offsets` where there are super blocks. Codes have the shift added. */
+struct weight_quants {
 	enum ir_format format;
 	int64_t k;            /* elements of a row */
 	int8_t *codes;        /* [rows, k] */
 	float *scales;        /* [rows, ir_format_blocks] */
 	float *offsets;       /* the same, of formats that have them; else NULL */
-	float *super_scales;  /* [rows, ir_format_supers], of formats with super blocks; else NULL */
+	float *super_scales;  /* [rows, ir_format_super_blocks], of formats with super blocks; else NULL */
 	float *super_offsets; /* the same, of formats that have offsets, too */
 };
 
 /* Arrays for `rows` rows of k elements, in one block. False when memory ran out; codes_release is harmless then. */
-bool weight_codes_alloc(struct weight_codes *c, enum ir_format format, int64_t k, int64_t rows);
-void weight_codes_release(struct weight_codes *c);
+bool weight_quants_alloc(struct weight_quants *c, enum ir_format format, int64_t k, int64_t rows);
+void weight_quants_free(struct weight_quants *c);
 /* The same arrays from row `row` on. */
-struct weight_codes weight_codes_from(const struct weight_codes *c, int64_t row);
+struct weight_quants weight_quants_from_row(const struct weight_quants *c, int64_t row);
 /* What is added to the codes of block b of a row, as its scale says; 0 in formats without shifts. */
-int weight_codes_shift(const struct weight_codes *row, int64_t b);
+int weight_block_shift(const struct weight_quants *row, int64_t b);
 /* All elements of some rows [rows, k]. */
-void weight_codes_decode(const struct weight_codes *c, int64_t rows, double *out);
+void weight_dequantize(const struct weight_quants *c, int64_t rows, double *out);
 /* What multiplies a matrix [.., K]: the means of the squares and the means of its inputs, [K] each. */
-struct weight_inputs {
+struct weight_input_stats {
 	const double *squares, *means;
 };
 /* The variance of one; a hundredth of its square at least, as texts are few and f32 rounds. */
-double weight_inputs_variance(const struct weight_inputs *in, int64_t i);
+double weight_input_variance(const struct weight_input_stats *in, int64_t i);
 /* What quantizing needs of a format. `nearest` [CODE_PLACES] for codebooks: the code nearest to (i - CODE_PLACES / 2) / 4. */
 #define CODE_PLACES 1025
 struct weight_quantizer {
@@ -52,9 +52,9 @@ struct weight_quantizer weight_quantizer(enum ir_format f);
  * Scales make the first sum small, and codes one further from the nearest the second. False: a scale would be beyond its type,
  * or the sum of all magnitudes of a row is beyond f32, as the products of the row then are; *worst is its largest element, or NaN.
  */
-bool weight_codes_quantize(const struct weight_quantizer *z, const struct weight_codes *codes, int64_t rows,
-                           const double *x, const struct weight_inputs *in, double *worst);
+bool weight_quantize(const struct weight_quantizer *z, const struct weight_quants *codes, int64_t rows,
+                     const double *x, const struct weight_input_stats *in, double *worst);
 /* shift.c: scales [FIXED_LANES] of a format with shifts, which say them; NaN beyond their type. */
-void weight_codes_shifted_scales(const struct weight_quantizer *z, struct fixed_blocks *b, double *scales);
+void weight_fit_shifted_scales(const struct weight_quantizer *z, struct fixed_blocks *b, double *scales);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of codes: memory, elements, and codes for elements. */
-#include "ir/weights/codes.h"
+#include "ir/weights/quants.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,16 +17,16 @@ struct row_sizes {
 	int64_t blocks, offsets, supers, super_offsets;
 };
 
-static struct row_sizes row_sizes(const struct weight_codes *c)
+static struct row_sizes row_sizes(const struct weight_quants *c)
 {
 	bool has_offset = ir_format(c->format)->has_offset;
-	int64_t blocks = ir_format_blocks(c->format, c->k), supers = ir_format_supers(c->format, c->k);
+	int64_t blocks = ir_format_blocks(c->format, c->k), supers = ir_format_super_blocks(c->format, c->k);
 	return (struct row_sizes){blocks, has_offset ? blocks : 0, supers, has_offset ? supers : 0};
 }
 
-bool weight_codes_alloc(struct weight_codes *c, enum ir_format format, int64_t k, int64_t rows)
+bool weight_quants_alloc(struct weight_quants *c, enum ir_format format, int64_t k, int64_t rows)
 {
-	*c = (struct weight_codes){.format = format, .k = k};
+	*c = (struct weight_quants){.format = format, .k = k};
 	struct row_sizes n = row_sizes(c);
 	int64_t floats, bytes, codes;
 	if (!checked_mul_i64(n.blocks + n.offsets + n.supers + n.super_offsets, rows, &floats) ||
@@ -47,16 +47,16 @@ bool weight_codes_alloc(struct weight_codes *c, enum ir_format format, int64_t k
 	return true;
 }
 
-void weight_codes_release(struct weight_codes *c)
+void weight_quants_free(struct weight_quants *c)
 {
 	memory_free(c->scales);
-	*c = (struct weight_codes){0};
+	*c = (struct weight_quants){0};
 }
 
-struct weight_codes weight_codes_from(const struct weight_codes *c, int64_t row)
+struct weight_quants weight_quants_from_row(const struct weight_quants *c, int64_t row)
 {
 	struct row_sizes n = row_sizes(c);
-	struct weight_codes r = *c;
+	struct weight_quants r = *c;
 	r.codes += row * c->k;
 	r.scales += row * n.blocks;
 	r.offsets = n.offsets ? r.offsets + row * n.offsets : NULL;
@@ -65,17 +65,17 @@ struct weight_codes weight_codes_from(const struct weight_codes *c, int64_t row)
 	return r;
 }
 
-int weight_codes_shift(const struct weight_codes *row, int64_t b)
+int weight_block_shift(const struct weight_quants *row, int64_t b)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
 	if (d->shift == 0)
 		return 0;
-	int bits = f64_to_half((double)row->scales[b] * FORMAT_SHIFT_UNIT);
-	return (bits & ((1 << d->shift) - 1)) - ir_format_shift_zero(d);
+	int bits = f64_to_f16((double)row->scales[b] * FORMAT_SHIFT_SCALE);
+	return (bits & ((1 << d->shift) - 1)) - ir_format_shift_bias(d);
 }
 
 /* Scale and offset of block b of a row. */
-static void block_of(const struct weight_codes *row, int64_t b, double *scale, double *offset)
+static void block_of(const struct weight_quants *row, int64_t b, double *scale, double *offset)
 {
 	int64_t s = b / ir_format(row->format)->super;
 	*scale = row->scales[b];
@@ -86,13 +86,13 @@ static void block_of(const struct weight_codes *row, int64_t b, double *scale, d
 		*offset *= row->super_offsets[s];
 }
 
-void weight_codes_decode(const struct weight_codes *c, int64_t rows, double *out)
+void weight_dequantize(const struct weight_quants *c, int64_t rows, double *out)
 {
 	int64_t blocks = ir_format_blocks(c->format, c->k), block = ir_format(c->format)->block;
 	if (block == 0)
 		block = c->k;
 	for (int64_t r = 0; r < rows; r++) {
-		const struct weight_codes row = weight_codes_from(c, r);
+		const struct weight_quants row = weight_quants_from_row(c, r);
 		for (int64_t b = 0; b < blocks; b++) {
 			double scale, offset;
 			int64_t end = (b + 1) * block < c->k ? (b + 1) * block : c->k;
@@ -140,11 +140,11 @@ struct fit {
 /* Elements of a block, and their inputs from there on (squares NULL: not known). */
 struct sample {
 	const double *x;
-	struct weight_inputs in;
+	struct weight_input_stats in;
 	int64_t n;
 };
 
-double weight_inputs_variance(const struct weight_inputs *in, int64_t i)
+double weight_input_variance(const struct weight_input_stats *in, int64_t i)
 {
 	double v = in->squares[i] - in->means[i] * in->means[i], least = in->squares[i] / 100;
 	return v > least ? v : least;
@@ -153,7 +153,7 @@ double weight_inputs_variance(const struct weight_inputs *in, int64_t i)
 /* What the square of an error counts. */
 static double weight_of(const struct sample *s, int64_t i)
 {
-	return s->in.squares ? weight_inputs_variance(&s->in, i) : 1;
+	return s->in.squares ? weight_input_variance(&s->in, i) : 1;
 }
 
 /* Ends of a block that get the first and the last code. */
@@ -249,7 +249,7 @@ static void share_scale(enum ir_dtype type, float *v, int64_t n, float *of)
 	}
 }
 
-static void round_scales(const struct weight_codes *row, const struct ir_format_desc *d)
+static void round_scales(const struct weight_quants *row, const struct ir_format_desc *d)
 {
 	int64_t blocks = ir_format_blocks(row->format, row->k);
 	for (int64_t b = 0; b < blocks; b += d->super) {
@@ -266,14 +266,14 @@ static void round_scales(const struct weight_codes *row, const struct ir_format_
 	}
 }
 
-static struct sample block_from(const struct weight_codes *row, const double *x,
-                                const struct weight_inputs *in, int64_t b)
+static struct sample block_from(const struct weight_quants *row, const double *x,
+                                const struct weight_input_stats *in, int64_t b)
 {
 	int block = ir_format(row->format)->block;
 	int64_t size = block ? block : row->k, at = b * size;
 	struct sample s = {.x = x + at, .n = row->k - at < size ? row->k - at : size};
 	if (in)
-		s.in = (struct weight_inputs){in->squares + at, in->means + at};
+		s.in = (struct weight_input_stats){in->squares + at, in->means + at};
 	return s;
 }
 
@@ -307,12 +307,12 @@ static bool other_side(const struct ir_format_desc *d, int8_t code, bool up, int
 }
 
 /* The best change in a block, if it is better than *best; sum: of m(k) e(k) now. */
-static void find_change(const struct weight_codes *row, const struct sample *s, int64_t b, double sum,
+static void find_change(const struct weight_quants *row, const struct sample *s, int64_t b, double sum,
                         struct change *best)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
 	int64_t at = b * (d->block ? d->block : row->k);
-	int shift = weight_codes_shift(row, b);
+	int shift = weight_block_shift(row, b);
 	struct fit f;
 	block_of(row, b, &f.scale, &f.offset);
 	for (int64_t i = 0; i < s->n; i++) {
@@ -330,7 +330,7 @@ static void find_change(const struct weight_codes *row, const struct sample *s, 
 }
 
 /* Changes codes one by one, the best first, as long as errors count less. */
-static void balance(const struct weight_codes *row, const double *x, const struct weight_inputs *in)
+static void balance(const struct weight_quants *row, const double *x, const struct weight_input_stats *in)
 {
 	int64_t blocks = ir_format_blocks(row->format, row->k);
 	double sum = 0;
@@ -355,8 +355,8 @@ static void balance(const struct weight_codes *row, const double *x, const struc
 }
 
 /* Of all blocks of some rows. */
-static void find_scales(const struct weight_quantizer *z, const struct weight_codes *codes, int64_t rows,
-                        const double *x, const struct weight_inputs *in)
+static void find_scales(const struct weight_quantizer *z, const struct weight_quants *codes, int64_t rows,
+                        const double *x, const struct weight_input_stats *in)
 {
 	const struct ir_format_desc *d = ir_format(codes->format);
 	int64_t blocks = ir_format_blocks(codes->format, codes->k), size = d->block ? d->block : codes->k;
@@ -373,7 +373,7 @@ static void find_scales(const struct weight_quantizer *z, const struct weight_co
 		}
 		fixed_begin(&b, d->has_offset);
 		if (d->shift > 0)
-			weight_codes_shifted_scales(z, &b, fit.scale);
+			weight_fit_shifted_scales(z, &b, fit.scale);
 		else
 			fit_blocks(z, &b, &fit);
 		for (int64_t l = 0; l < lanes; l++)
@@ -384,8 +384,8 @@ static void find_scales(const struct weight_quantizer *z, const struct weight_co
 }
 
 /* Integers nearest to (x - offset) inverse, of two as near the even one. */
-TFMC_EACH_WIDTH static void round_integers(const double *restrict x, int64_t n, double offset, double inverse,
-                                           double least, double most, int8_t *restrict out)
+TFMC_MULTIVERSION static void round_integers(const double *restrict x, int64_t n, double offset,
+                                             double inverse, double least, double most, int8_t *restrict out)
 {
 	for (int64_t i = 0; i < n; i++) {
 		double v = (x[i] - offset) * inverse;
@@ -396,8 +396,9 @@ TFMC_EACH_WIDTH static void round_integers(const double *restrict x, int64_t n, 
 	}
 }
 
-TFMC_EACH_WIDTH static void round_to_book(const int8_t *restrict nearest, const double *restrict x, int64_t n,
-                                          double offset, double inverse, int shift, int8_t *restrict out)
+TFMC_MULTIVERSION static void round_to_book(const int8_t *restrict nearest, const double *restrict x,
+                                            int64_t n, double offset, double inverse, int shift,
+                                            int8_t *restrict out)
 {
 	double far = CODE_PLACES / 4, zero = far - 2 * shift;
 	int place[FIXED_LANES];
@@ -415,7 +416,7 @@ TFMC_EACH_WIDTH static void round_to_book(const int8_t *restrict nearest, const 
 	}
 }
 
-static void round_codes(const struct weight_quantizer *z, const struct weight_codes *row, const double *x)
+static void round_codes(const struct weight_quantizer *z, const struct weight_quants *row, const double *x)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
 	for (int64_t b = 0; b < ir_format_blocks(row->format, row->k); b++) {
@@ -426,7 +427,7 @@ static void round_codes(const struct weight_quantizer *z, const struct weight_co
 		if (!isfinite(1 / scale))
 			memset(out, 0, (size_t)s.n);
 		else if (d->codebook)
-			round_to_book(z->nearest, s.x, s.n, offset, 1 / scale, weight_codes_shift(row, b),
+			round_to_book(z->nearest, s.x, s.n, offset, 1 / scale, weight_block_shift(row, b),
 			              out);
 		else
 			round_integers(s.x, s.n, offset, 1 / scale, z->fixed.least, z->fixed.most, out);
@@ -434,7 +435,7 @@ static void round_codes(const struct weight_quantizer *z, const struct weight_co
 }
 
 /* The sum of all magnitudes; not finite where one element is not. */
-TFMC_EACH_WIDTH static double sum_magnitudes(const double *x, int64_t n)
+TFMC_MULTIVERSION static double sum_magnitudes(const double *x, int64_t n)
 {
 	double sums[8] = {0};
 	int64_t i = 0;
@@ -456,12 +457,12 @@ static bool are_finite(const float *v, int64_t n)
 	return true;
 }
 
-static bool quantize_row(const struct weight_quantizer *z, const struct weight_codes *row, const double *x,
-                         const struct weight_inputs *in)
+static bool quantize_row(const struct weight_quantizer *z, const struct weight_quants *row, const double *x,
+                         const struct weight_input_stats *in)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
 	int64_t blocks = ir_format_blocks(row->format, row->k),
-	        supers = ir_format_supers(row->format, row->k);
+	        supers = ir_format_super_blocks(row->format, row->k);
 	if (d->shift == 0) /* others are found as they are stored */
 		round_scales(row, d);
 	if (!are_finite(row->scales, blocks) || !are_finite(row->offsets, blocks) ||
@@ -481,8 +482,8 @@ static double farthest(const double *x, int64_t n)
 	return far;
 }
 
-bool weight_codes_quantize(const struct weight_quantizer *z, const struct weight_codes *codes, int64_t rows,
-                           const double *x, const struct weight_inputs *in, double *worst)
+bool weight_quantize(const struct weight_quantizer *z, const struct weight_quants *codes, int64_t rows,
+                     const double *x, const struct weight_input_stats *in, double *worst)
 {
 	int64_t k = codes->k, wrong = -1;
 	for (int64_t i = 0; i < rows && wrong < 0; i++)
@@ -490,7 +491,7 @@ bool weight_codes_quantize(const struct weight_quantizer *z, const struct weight
 	if (wrong < 0)
 		find_scales(z, codes, rows, x, in);
 	for (int64_t i = 0; i < rows && wrong < 0; i++) {
-		const struct weight_codes row = weight_codes_from(codes, i);
+		const struct weight_quants row = weight_quants_from_row(codes, i);
 		wrong = quantize_row(z, &row, x + i * k, in) ? -1 : i;
 	}
 	*worst = wrong < 0 ? 0 : farthest(x + wrong * k, k);

@@ -11,8 +11,8 @@
  *   linear     elementwise ops of the epilogue, before a norm after it; never the rows of x
  *   attention  q, when the rows of a task lie where it writes its results
  */
-#ifndef TFMC_IR_ANALYSIS_OVERWRITE_H
-#define TFMC_IR_ANALYSIS_OVERWRITE_H
+#ifndef TFMC_IR_ANALYSIS_INPLACE_H
+#define TFMC_IR_ANALYSIS_INPLACE_H
 
 #include "ir/core/module.h"
 
@@ -21,8 +21,8 @@
  * reads (a value that is no view). Else why not, as a phrase: "it is read
  * through a gather".
  */
-const char *ir_overwrite_refusal(const struct ir_module *m, const struct ir_func *f,
-                                 const struct ir_op *group, struct ir_value base);
+const char *ir_inplace_conflict(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
+                                struct ir_value base);
 /* The group reads the memory of base. */
 bool ir_group_reads(const struct ir_func *f, const struct ir_op *group, struct ir_value base);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See overwrite.h. Elements are compared as positions in memory: the result is
+ * See inplace.h. Elements are compared as positions in memory: the result is
  * row-major, so what is read must be the whole of `base` in the same order.
  */
-#include "ir/analysis/overwrite.h"
+#include "ir/analysis/inplace.h"
 
 #include "ir/core/view.h"
 
@@ -18,7 +18,7 @@ struct question {
 
 static bool reads(const struct question *q, const struct ir_op *op, size_t i)
 {
-	return op->operands[i].id != 0 && ir_same(ir_view_base(q->f, op->operands[i]), q->base);
+	return op->operands[i].id != 0 && ir_same_value(ir_view_base(q->f, op->operands[i]), q->base);
 }
 
 bool ir_group_reads(const struct ir_func *f, const struct ir_op *group, struct ir_value base)
@@ -34,7 +34,7 @@ bool ir_group_reads(const struct ir_func *f, const struct ir_op *group, struct i
 static bool is_inside(const struct question *q, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(q->f, v);
-	return op != NULL && ir_info(q->f, v)->region == q->group->region;
+	return op != NULL && ir_value_info(q->f, v)->region == q->group->region;
 }
 
 static bool same_dims(const struct question *q, struct ir_value a, struct ir_value b)
@@ -52,8 +52,8 @@ static bool is_whole(const struct question *q, struct ir_value v)
 	struct ir_view view;
 	const struct ir_type *t = ir_type_of(q->f, q->base);
 	const struct ir_dim *step = ir_dim_const(q->m->dims, 1);
-	bool whole = ir_view_resolve(q->m, q->f, v, &view) && ir_same(view.base, q->base) && !view.is_state &&
-	             ir_dim_equals(view.offset, 0);
+	bool whole = ir_view_resolve(q->m, q->f, v, &view) && ir_same_value(view.base, q->base) &&
+	             !view.is_state && ir_dim_equals(view.offset, 0);
 	for (int i = whole ? view.rank - 1 : -1; i >= 0; i--) {
 		whole = whole && (view.stride[i] == step || ir_dim_equals(view.size[i], 1));
 		step = ir_dim_mul(q->m->dims, step, view.size[i]);
@@ -88,12 +88,12 @@ static bool at_element(const struct question *q, const struct ir_op *op, size_t 
 static bool is_placed(const struct question *q, struct ir_value v, size_t depth)
 {
 	const struct ir_region *r = q->group->region;
-	if (ir_same(v, q->out))
+	if (ir_same_value(v, q->out))
 		return true;
 	for (size_t k = 0; k < r->n_ops && depth < r->n_ops; k++) {
 		const struct ir_op *op = r->ops[k];
 		for (size_t i = 0; i < op->n_operands; i++) {
-			if (!ir_same(op->operands[i], v))
+			if (!ir_same_value(op->operands[i], v))
 				continue;
 			if (op->n_results != 1 || !at_element(q, op, i) ||
 			    !is_placed(q, op->results[0], depth + 1))
@@ -172,8 +172,8 @@ static const char *refuse_attention(const struct question *q)
 			if (reads(q, r->ops[k], i) && !(r->ops[k] == root && i == OPERAND(attention, q)))
 				return "other tasks read it";
 	if (!ir_view_resolve(q->m, q->f, root->operands[OPERAND(attention, q)], &from) ||
-	    !ir_same(from.base, q->base) || !ir_view_store(q->m, q->f, yield->operands[0], 0, &to) ||
-	    !ir_same(to.base, root->results[0]) || from.rank != to.rank || from.is_state ||
+	    !ir_same_value(from.base, q->base) || !ir_view_inverse(q->m, q->f, yield->operands[0], 0, &to) ||
+	    !ir_same_value(to.base, root->results[0]) || from.rank != to.rank || from.is_state ||
 	    !ir_dim_equals(from.offset, 0))
 		return "q is only a part of it";
 	for (int i = 0; i < from.rank; i++)
@@ -185,8 +185,8 @@ static const char *refuse_attention(const struct question *q)
 
 /* ---- all ---- */
 
-const char *ir_overwrite_refusal(const struct ir_module *m, const struct ir_func *f,
-                                 const struct ir_op *group, struct ir_value base)
+const char *ir_inplace_conflict(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
+                                struct ir_value base)
 {
 	const struct ir_region *r = group->region;
 	const struct ir_op *yield = r->ops[r->n_ops - 1];
@@ -203,7 +203,7 @@ const char *ir_overwrite_refusal(const struct ir_module *m, const struct ir_func
 		return "it has another number of elements";
 	if (q.attrs->pad != 0 || ir_row_pad(f, base) != 0)
 		return "rows lie further apart";
-	switch ((enum ir_word_group)q.attrs->kind) {
+	switch ((enum ir_keyword_group)q.attrs->kind) {
 	case GROUP_attention:
 		return q.root->code == OP_attention ? refuse_attention(&q) : "other tasks read it";
 	case GROUP_rowwise:
