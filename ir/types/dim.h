@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bounded symbolic dimensions: polynomials with integer coefficients over
- * named symbols, floor divisions by a constant and maxima, interned in normal
- * form, so that pointer equality is provable equality. Every symbol has inclusive
- * bounds. Overflow and unknown names are sticky in the table (ir_dims_failed).
+ * Symbolic dimensions (shape arithmetic): polynomials with integer coefficients over named symbols, floor divisions
+ * by a constant, and maxima. They are interned in normal form, so equal pointers mean provably equal dims. Every
+ * symbol has inclusive bounds. Errors are sticky in the table: after an overflow all further results are the constant
+ * 0, and ir_dims_failed returns true.
  */
 #ifndef TFMC_IR_TYPES_DIM_H
 #define TFMC_IR_TYPES_DIM_H
@@ -25,13 +25,13 @@ struct ir_dim_sym {
 
 /* One factor of a monomial: a symbol, floor(of / by), or max(of, other). */
 struct ir_dim_atom {
-	int sym;                    /* index of the symbol, or -1 */
-	const struct ir_dim *of;    /* floor division: dividend; maximum: one of two */
-	int64_t by;                 /* floor division: divisor >= 2; maximum: 0 */
-	const struct ir_dim *other; /* maximum: the other one; else NULL */
+	int sym;                    /* index of the symbol; -1: a floor division or a maximum */
+	const struct ir_dim *of;    /* dividend, or first operand of the maximum; NULL for a symbol */
+	int64_t by;                 /* divisor >= 2; 0 unless a floor division */
+	const struct ir_dim *other; /* second operand of the maximum; NULL otherwise */
 };
 
-/* coeff * product of atoms; atoms sorted, repeated for powers. */
+/* A monomial: coeff * product of atoms. Atoms are sorted and repeated for powers. */
 struct ir_dim_term {
 	int64_t coeff;
 	size_t n_atoms;
@@ -46,14 +46,16 @@ struct ir_dim {
 };
 
 struct ir_dims *ir_dims_create(struct arena *arena);
-/* Declares a symbol. False when the name exists or bounds are not 0 <= lo <= hi < 2^31. */
+/* Declares a symbol. False if the name exists, or the bounds are not 0 <= lo <= hi < 2^31. */
 bool ir_dims_declare(struct ir_dims *t, const char *name, int64_t lo, int64_t hi);
 size_t ir_dims_count(const struct ir_dims *t);
 const struct ir_dim_sym *ir_dims_sym(const struct ir_dims *t, size_t index);
 int ir_dims_find(const struct ir_dims *t, const char *name); /* index or -1 */
-/* Lowers the upper bound of a symbol; false when it is below the lower one, or above the one that there was. */
+/*
+ * Lowers the upper bound of symbol `index` to hi. False, and unchanged, if hi is below lo or above the present bound.
+ */
 bool ir_dims_set_hi(struct ir_dims *t, size_t index, int64_t hi);
-/* True after an overflow; the results of the failing calls were the constant 0. */
+/* True after an overflow (also: too many terms or factors, no memory); the failing calls returned the constant 0. */
 bool ir_dims_failed(const struct ir_dims *t);
 
 const struct ir_dim *ir_dim_const(struct ir_dims *t, int64_t v);
@@ -61,30 +63,31 @@ const struct ir_dim *ir_dim_sym(struct ir_dims *t, const char *name); /* NULL wh
 const struct ir_dim *ir_dim_add(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b);
 const struct ir_dim *ir_dim_sub(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b);
 const struct ir_dim *ir_dim_mul(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b);
-/* floor(a / by), by >= 1; exact division is carried out when every coefficient is divisible. */
+/* floor(a / by) in normal form, by >= 1: whole multiples leave the quotient, (4*S + 7)//4 = S + 1. */
 const struct ir_dim *ir_dim_floordiv(struct ir_dims *t, const struct ir_dim *a, int64_t by);
-/* The larger one: a or b where the bounds prove it, else a maximum. */
+/* max(a, b): a or b itself if ir_dim_le proves which is larger, else an atom. */
 const struct ir_dim *ir_dim_max(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b);
-/* Exact quotient a / b when b divides a as a polynomial, else NULL. */
+/* Exact quotient a / b if b divides a as a polynomial (multivariate long division), else NULL. */
 const struct ir_dim *ir_dim_divide(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b);
-/* Replaces symbol `sym` by `with` everywhere. */
+/* a with `with` in place of symbol `sym`, also inside floors and maxima. */
 const struct ir_dim *ir_dim_substitute(struct ir_dims *t, const struct ir_dim *a, int sym,
                                        const struct ir_dim *with);
 
 bool ir_dim_is_const(const struct ir_dim *d, int64_t *out); /* out may be NULL */
-bool ir_dim_equals(const struct ir_dim *d, int64_t v);
-/* Interval bounds over the symbols' bounds; saturate at INT64_MIN / INT64_MAX. */
+bool ir_dim_equals(const struct ir_dim *d, int64_t v);      /* d is the constant v */
+/* Bounds of the value by interval arithmetic over the symbols' bounds; they saturate at INT64_MIN and INT64_MAX and
+ * need not be tight. */
 int64_t ir_dim_lo(const struct ir_dims *t, const struct ir_dim *d);
 int64_t ir_dim_hi(const struct ir_dims *t, const struct ir_dim *d);
-/* True only when a <= b is provable from the bounds. */
+/* True if a <= b is proved for all values of the symbols; false if it is not proved, which need not mean that it is
+ * wrong. */
 bool ir_dim_le(struct ir_dims *t, const struct ir_dim *a, const struct ir_dim *b);
-/* values[i]: the value of symbol i. False on overflow. */
+/* The value of d where symbol i is values[i]. False on overflow. */
 bool ir_dim_eval(const struct ir_dim *d, const int64_t *values, int64_t *out);
 
-/* Canonical text: `B*S`, `2*S + 3`, `S*S - 1`, `(S + 3)//4`, `max(S, T)`; without blanks inside shapes when
- * `tight`. */
+/* Canonical text: `B*S`, `2*S + 3`, `S*S - 1`, `(S + 3)//4`, `max(S, T)`; `tight`: without blanks, as in shapes. */
 void ir_dim_print(struct buf *out, const struct ir_dims *t, const struct ir_dim *d, bool tight);
-/* The same as a text in `a`. */
+/* The same as a string in `a`. */
 const char *ir_dim_to_string(struct arena *a, const struct ir_dims *t, const struct ir_dim *d, bool tight);
 
 #endif

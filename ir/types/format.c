@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of formats, and their codebooks. */
+/* The table of storage formats and their codebooks. */
 #include "ir/types/format.h"
 
 #include <string.h>
 
-/* The 16 values of GGUF's IQ4_NL, denser around zero. */
+/* GGUF's IQ4_NL: 16 values, denser around zero. */
 static const int8_t codebook_IQ4_NL[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                            1,    13,   25,  38,  53,  69,  89,  113};
-/* Twice 0, 0.5, 1, 1.5, 2, 3, 4, 6 and the same below zero: E2M1 of the OCP Microscaling Formats 1.0, 5.3.3. */
+/* E2M1 (OCP Microscaling Formats 1.0, 5.3.3) times two, so that values are integers: 0, 0.5, 1, 1.5, 2, 3, 4, 6, +-. */
 static const int8_t codebook_E2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-/* Least squared error for normal numbers in blocks of 32 whose scale, its sign and shift are chosen, by Lloyd's iteration; of seven
- * bits. */
+/* 7-bit values found by Lloyd's algorithm: least squared error for normally distributed blocks of 32 whose scale,
+ * sign of the scale and shift are fitted. */
 static const int8_t codebook_BELL[16] = {-63, -52, -42, -34, -27, -20, -13, -7, 0, 6, 13, 20, 28, 36, 46, 64};
 #define codebook_NONE NULL
 
@@ -50,21 +50,21 @@ enum ir_format ir_format_from_dtype(enum ir_dtype t)
 	return t == DT_BF16 ? FORMAT_BF16 : t == DT_F16 ? FORMAT_F16 : FORMAT_PLAIN;
 }
 
-static int64_t groups(int64_t n, int64_t of)
+static int64_t ceil_div(int64_t n, int64_t by)
 {
-	return n / of + (n % of != 0);
+	return n / by + (n % by != 0);
 }
 
 int64_t ir_format_blocks(enum ir_format f, int64_t k)
 {
 	int64_t block = formats[f].block;
-	return block ? groups(k, block) : k > 0;
+	return block ? ceil_div(k, block) : k > 0;
 }
 
 int64_t ir_format_super_blocks(enum ir_format f, int64_t k)
 {
 	int64_t super = formats[f].super;
-	return super > 1 ? groups(ir_format_blocks(f, k), super) : 0;
+	return super > 1 ? ceil_div(ir_format_blocks(f, k), super) : 0;
 }
 
 int64_t ir_format_row_bytes(enum ir_format f, int64_t k)
@@ -73,7 +73,7 @@ int64_t ir_format_row_bytes(enum ir_format f, int64_t k)
 	int64_t levels = 1 + d->has_offset, scale = ir_dtype_bytes(d->scale);
 	if (d->bits == 0)
 		return k * ir_dtype_bytes(d->dtype);
-	return k / 8 * d->bits + groups(k % 8 * d->bits, 8) +
+	return k / 8 * d->bits + ceil_div(k % 8 * d->bits, 8) +
 	       levels * (ir_format_blocks(f, k) * (d->super > 1 ? 1 : scale) +
 	                 ir_format_super_blocks(f, k) * scale);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Formats of weights: floats of a type, or codes. A matrix of codes [N, K] has in every row ceil(K / block) blocks;
+ * Storage formats of weights: plain floats, or block quantization as in GGUF. A quantized matrix [N, K] has
+ * ceil(K / block) blocks in every row; a quant is an int8 and stands for
  *
- *   element = scale code + offset                     with the scale and offset of its block, or
- *   element = (S scale) code + (O offset)             with those of its super block, too,
+ *   scale * quant + offset                   with scale and offset (negated minimum) of its block, or
+ *   (S * scale) * quant + (O * offset)       with super-block factors S and O over int8 scales and offsets (K-quants),
  *
- * rounded once to f32. A code is an integer of 8 bits. formats.def has them all. A format changes no value: the
- * expression of the weight gives numbers that the format holds.
+ * rounded once to f32. formats.def lists all formats. Choosing a format never changes values: the expression of the
+ * weight must yield values that the format represents exactly (wexpr_fits_format).
  */
 #ifndef TFMC_IR_TYPES_FORMAT_H
 #define TFMC_IR_TYPES_FORMAT_H
@@ -27,23 +28,25 @@ enum {
 
 struct ir_format_desc {
 	const char *name;
-	enum ir_dtype dtype; /* of the floats */
-	int bits;            /* of what is stored of a code, 4 or 8; 0: floats */
-	int block, super;    /* elements; blocks. 0: the whole row; 1: no super blocks */
-	enum ir_dtype scale; /* type of scales and offsets, or of those of super blocks */
-	bool has_offset;
-	int zero;  /* of codes that are stored as code + zero */
-	int shift; /* bits of a scale that say what is added to the codes of a block; 0: nothing is */
-	const int8_t *codebook; /* [16], NULL: none */
+	enum ir_dtype dtype; /* of plain floats; f32 for quantized formats */
+	int bits;            /* stored bits of a quant, 4 or 8; 0: plain floats */
+	int block;           /* elements of a block; 0: the whole row */
+	int super;           /* blocks of a super-block; 1: no super-blocks */
+	enum ir_dtype scale; /* type of scales and offsets, or of the super-block factors */
+	bool has_offset;     /* blocks have an offset in addition to the scale */
+	int zero;            /* zero point: quant + zero is stored, unsigned */
+	int shift; /* low bits of a block's scale that encode a shift added to its quants; 0: none */
+	const int8_t *codebook; /* [16] values of 4-bit indices; NULL: quants are integers */
 };
-/* Scales with a shift are stored multiplied by it: those of small weights are normal numbers, too. */
+/* Scales that encode a shift are stored times this factor, so that scales of small weights are normal f16 too. */
 #define FORMAT_SHIFT_SCALE 256
-/* What the lowest bits of a stored scale of shift 0 are. */
+/* The low bits of a scale whose shift is 0: shifts are stored biased. */
 static inline int ir_format_shift_bias(const struct ir_format_desc *d)
 {
 	return d->shift > 0 ? 1 << (d->shift - 1) : 0;
 }
-/* What is added to codes so that they are unsigned bytes, the lowest of a codebook 0; the largest of these bytes. */
+/* Zero point that makes all quants unsigned bytes (the lowest value of a codebook becomes 0), and the largest such
+ * byte. */
 int ir_format_u8_zero_point(enum ir_format f);
 int ir_format_u8_max(enum ir_format f);
 
@@ -52,18 +55,18 @@ static inline bool ir_format_is_quantized(enum ir_format f)
 {
 	return ir_format(f)->bits != 0;
 }
-/* The floats of a dtype; FORMAT_PLAIN for others than bf16 and f16. */
+/* FORMAT_BF16 or FORMAT_F16 for these types, else FORMAT_PLAIN. */
 enum ir_format ir_format_from_dtype(enum ir_dtype t);
-/* Blocks and super blocks of a row of k elements; 0 of super blocks where there are none. */
+/* Number of blocks and of super-blocks of a row of k elements; the latter 0 in formats without. */
 int64_t ir_format_blocks(enum ir_format f, int64_t k);
 int64_t ir_format_super_blocks(enum ir_format f, int64_t k);
-/* Bytes of a row of k elements of a format other than PLAIN, with its scales and offsets; rounded up. */
+/* Bytes of a row of k elements with its scales and offsets, rounded up; not for PLAIN. */
 int64_t ir_format_row_bytes(enum ir_format f, int64_t k);
-/* By its name. */
+/* The format of that name (formats.def); false if there is none. */
 bool ir_format_parse(const char *s, size_t n, enum ir_format *out);
-/* What users call formats of codes: names and synonyms; "keep" is PLAIN. */
+/* The quantized format an option value names: a name or synonym of formats.def; "keep" is PLAIN. False if unknown. */
 bool ir_format_from_option(const char *word, enum ir_format *out);
-/* All of these words. */
+/* All values that ir_format_from_option accepts. */
 const char *const *ir_format_options(size_t *n);
 
 #endif

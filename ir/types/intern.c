@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Open addressing, at most half full; growing leaves the old slots in the
- * arena.
- */
+/* Open addressing with linear probing, at most half full. Growing leaves the old slots in the arena. */
 #include "ir/types/intern.h"
 
 void intern_init(struct intern *t, struct arena *arena)
@@ -20,7 +17,7 @@ void *intern_find(const struct intern *t, uint64_t hash, intern_equal *equal, co
 	return NULL;
 }
 
-static void place(struct intern *t, struct intern_slot slot)
+static void insert_slot(struct intern *t, struct intern_slot slot)
 {
 	size_t i = (size_t)slot.hash & (t->cap - 1);
 	while (t->slots[i].item != NULL)
@@ -39,7 +36,7 @@ static bool grow(struct intern *t)
 	t->cap = cap;
 	for (size_t i = 0; i < old.cap; i++)
 		if (old.slots[i].item != NULL)
-			place(t, old.slots[i]);
+			insert_slot(t, old.slots[i]);
 	return true;
 }
 
@@ -47,7 +44,7 @@ bool intern_add(struct intern *t, uint64_t hash, void *item)
 {
 	if (t->n >= t->cap / 2 && !grow(t))
 		return false;
-	place(t, (struct intern_slot){hash, item});
+	insert_slot(t, (struct intern_slot){hash, item});
 	t->n++;
 	return true;
 }

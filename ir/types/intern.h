@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Set of interned items by hash: the shared bottom of dims, types and merged
- * ops. Items are found by a key that the caller compares; nothing is iterated,
- * so results never depend on hash values.
+ * Hash-consing set, used for dims, types and common subexpressions (equal pure ops). The caller supplies hash and
+ * equality. There is no iteration, so results never depend on hash values.
  */
 #ifndef TFMC_IR_TYPES_INTERN_H
 #define TFMC_IR_TYPES_INTERN_H
@@ -27,9 +26,9 @@ struct intern {
 typedef bool intern_equal(const void *item, const void *key);
 
 void intern_init(struct intern *t, struct arena *arena);
-/* The item equal to key, or NULL. */
+/* The item with this hash for which equal(item, key), or NULL. */
 void *intern_find(const struct intern *t, uint64_t hash, intern_equal *equal, const void *key);
-/* Adds an item that is not there yet. False when memory ran out. */
+/* Adds an item that is not in the set. False without memory. */
 bool intern_add(struct intern *t, uint64_t hash, void *item);
 
 #endif

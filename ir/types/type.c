@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Element types, from dtypes.def, and the interned types of a module.
- * Invariant: dims of a tensor type are provably not negative.
- */
+/* Element types (dtypes.def) and the interned types of a module. Invariant: dims of a tensor type are provably >= 0. */
 #include "ir/types/type.h"
 
 #include <string.h>
@@ -42,7 +39,7 @@ const char *ir_dtype_safetensors(enum ir_dtype t)
 	return dtype_rows[t].safetensors;
 }
 
-static bool spelled(const char *name, const char *s, size_t n)
+static bool equals_bytes(const char *name, const char *s, size_t n)
 {
 	return strlen(name) == n && memcmp(name, s, n) == 0;
 }
@@ -50,7 +47,7 @@ static bool spelled(const char *name, const char *s, size_t n)
 bool ir_dtype_parse(const char *s, size_t n, enum ir_dtype *out)
 {
 	for (size_t i = 0; i < TFMC_COUNT(dtype_rows); i++) {
-		if (spelled(dtype_rows[i].name, s, n) || spelled(dtype_rows[i].safetensors, s, n)) {
+		if (equals_bytes(dtype_rows[i].name, s, n) || equals_bytes(dtype_rows[i].safetensors, s, n)) {
 			*out = (enum ir_dtype)i;
 			return true;
 		}
@@ -95,7 +92,7 @@ static uint64_t type_hash(const struct ir_type *key)
 	uint64_t h = hash_bytes64(HASH64_SEED, head, sizeof(head));
 	for (int i = 0; i < key->rank; i++)
 		h = hash_bytes64(h, &key->dims[i]->serial, sizeof(uint32_t));
-	return h; /* states are few: they may share a slot */
+	return h; /* all state types have one hash: there are few */
 }
 
 static const struct ir_type *intern_type(struct ir_types *t, const struct ir_type *key)
