@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Evaluation of weight expressions, range by range. Every kind of node maps a
- * contiguous range of its elements to a few contiguous ranges of its
- * arguments; only transposition and the rope orders have short ranges. What
- * moves elements does so in the type that is wanted, what computes is f64 and rounded once.
- * Scratch is one block of WEVAL_CHUNK doubles for each level of the expression.
+ * Evaluation of weight expressions, range by range. Every node maps a contiguous range of its elements to a few
+ * contiguous ranges of its arguments; only transpose and the RoPE permutations have short ranges. Nodes that move
+ * elements do so in the type of the destination; nodes that compute use f64 and round once. Each level of the
+ * expression needs one scratch buffer of WEVAL_CHUNK doubles.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -12,16 +11,16 @@
 #include <string.h>
 
 #include "ir/support/memory.h"
-#include "ir/weights/tables.h"
+#include "ir/weights/weight.h"
 
-#define WEVAL_CHUNK  1024
-#define WEVAL_RECENT 8
-#define TILE_COLUMNS 8
-#define INPUT_LEAST  0.01 /* of the mean square */
-#define TILE_ROWS    128
-#define QUANTIZED    65536 /* elements at once, at least a row */
+#define WEVAL_CHUNK    1024
+#define WEVAL_RECENT   8
+#define TILE_COLUMNS   8
+#define TILE_ROWS      128
+#define QUANTIZE_DAMP  0.01  /* added to mean squares of inputs, times their average */
+#define QUANTIZE_BLOCK 65536 /* elements that are quantized at once, at least a row */
 
-/* One call of wexpr_eval: the stored tensors met last, so that short ranges do not look names up again. */
+/* State of one evaluation: a cache of the last stored tensors, so that short ranges do not look names up again. */
 struct weval {
 	struct diag_context *cx;
 	const struct weight_source *source;
@@ -30,7 +29,7 @@ struct weval {
 	size_t next;
 };
 
-/* Elements [begin, begin + n) of e. */
+/* Writes elements [begin, begin + n) of e to out. */
 static enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                  struct wexpr_out out);
 
@@ -41,7 +40,8 @@ static enum tfmc_status weval(struct weval *ev, const struct ir_wexpr *e, int64_
 	return weval_to(ev, e, begin, n, (struct wexpr_out){.at = out, .dtype = DT_F64});
 }
 
-static struct wexpr_out weval_behind(struct wexpr_out out, int64_t n)
+/* The destination n elements further. */
+static struct wexpr_out advance(struct wexpr_out out, int64_t n)
 {
 	if (!out.at)
 		return (struct wexpr_out){.codes = weight_quants_from_row(&out.codes, n / out.codes.k)};
@@ -73,6 +73,7 @@ static void shape_text(struct buf *out, enum ir_dtype dtype, enum ir_format form
 	buf_char(out, ']');
 }
 
+/* Checks that the stored tensor b has the type and shape of the leaf e. */
 static enum tfmc_status check_leaf(struct weval *ev, const struct ir_wexpr *e, const struct weight_bytes *b)
 {
 	bool same = b->rank == e->rank && b->dtype == e->stored && b->format == e->format;
@@ -98,6 +99,7 @@ static enum tfmc_status check_leaf(struct weval *ev, const struct ir_wexpr *e, c
 	return TFMC_INVALID;
 }
 
+/* The stored tensor of leaf e, from the cache or the source. */
 static enum tfmc_status find_leaf(struct weval *ev, const struct ir_wexpr *e, const struct weight_bytes **out)
 {
 	for (size_t i = 0; i < WEVAL_RECENT; i++) {
@@ -121,8 +123,9 @@ static enum tfmc_status find_leaf(struct weval *ev, const struct ir_wexpr *e, co
 	return TFMC_OK;
 }
 
-static void read_some(const struct ir_wexpr *e, const struct weight_bytes *b, int64_t begin, int64_t n,
-                      double *out)
+/* Reads stored elements as f64. */
+static void read_elements(const struct ir_wexpr *e, const struct weight_bytes *b, int64_t begin, int64_t n,
+                          double *out)
 {
 	if (b->read)
 		b->read(b->data, begin, n, out);
@@ -146,20 +149,20 @@ static enum tfmc_status eval_tensor(struct weval *ev, const struct ir_wexpr *e, 
 		return TFMC_OK;
 	}
 	if (out.dtype == DT_F64) {
-		read_some(e, b, begin, n, out.at);
+		read_elements(e, b, begin, n, out.at);
 		return TFMC_OK;
 	}
 	for (int64_t i = 0; i < n; i += WEVAL_CHUNK) {
 		int64_t some = weval_min(n - i, WEVAL_CHUNK);
-		read_some(e, b, begin + i, some, scratch);
-		weight_write_floats(out.dtype, scratch, some, weval_behind(out, i).at);
+		read_elements(e, b, begin + i, some, scratch);
+		weight_write_floats(out.dtype, scratch, some, advance(out, i).at);
 	}
 	return TFMC_OK;
 }
 
 /* ---- nodes that move elements ---- */
 
-/* One element of the new axis 0 after the other. */
+/* The arguments follow each other along the new axis 0. */
 static enum tfmc_status eval_stack(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                    struct wexpr_out out)
 {
@@ -169,13 +172,13 @@ static enum tfmc_status eval_stack(struct weval *ev, const struct ir_wexpr *e, i
 		int64_t run = weval_min(n, block - in);
 		TFMC_TRY(weval_to(ev, e->args[begin / block], in, run, out));
 		begin += run;
-		out = weval_behind(out, run);
+		out = advance(out, run);
 		n -= run;
 	}
 	return TFMC_OK;
 }
 
-/* Axes before `axis` are outer; within one outer index the arguments' blocks follow each other. */
+/* For each index of the axes before `axis`, the blocks of the arguments follow each other. */
 static enum tfmc_status eval_concat(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                     struct wexpr_out out)
 {
@@ -191,15 +194,15 @@ static enum tfmc_status eval_concat(struct weval *ev, const struct ir_wexpr *e, 
 		int64_t run = weval_min(n, block - in);
 		TFMC_TRY(weval_to(ev, e->args[arg], outer * block + in, run, out));
 		begin += run;
-		out = weval_behind(out, run);
+		out = advance(out, run);
 		n -= run;
 	}
 	return TFMC_OK;
 }
 
-/* index and slice: of every block of the argument below the outer axes, `keep` elements from `skip` on. */
-static enum tfmc_status eval_window(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
-                                    struct wexpr_out out)
+/* index and slice: for each index of the axes before `axis`, `keep` contiguous elements of the argument's block. */
+static enum tfmc_status eval_slice(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
+                                   struct wexpr_out out)
 {
 	const struct ir_wexpr *x = e->args[0];
 	int64_t inner = weval_inner(x, e->axis + 1);
@@ -210,16 +213,15 @@ static enum tfmc_status eval_window(struct weval *ev, const struct ir_wexpr *e, 
 		int64_t run = weval_min(n, keep - in);
 		TFMC_TRY(weval_to(ev, x, begin / keep * block + e->begin * inner + in, run, out));
 		begin += run;
-		out = weval_behind(out, run);
+		out = advance(out, run);
 		n -= run;
 	}
 	return TFMC_OK;
 }
 
 /*
- * The part of a transposed range that lies in columns [c0, c1) of rows
- * [r0, r1) of one matrix: for each column one contiguous run of the argument.
- * at: element of the argument where the matrix begins; x [C, R], e [R, C].
+ * Rows [r0, r1) and columns [c0, c1) of one matrix of the transposed result e [R, C]: each column is one contiguous
+ * run of the argument x [C, R]. at: element of the argument at which the matrix begins.
  */
 struct tile {
 	int64_t at, r0, r1, c0, c1;
@@ -231,8 +233,8 @@ struct tile {
 			memcpy(to + (i * pitch + k) * (size), from + (k * TILE_ROWS + i) * (size), size); \
 	break
 
-/* n rows of m elements, `pitch` elements apart, from m columns of TILE_ROWS elements. */
-static void gather(char *to, int64_t pitch, const char *from, int64_t n, int64_t m, int64_t size)
+/* Writes n rows of m elements, `pitch` elements apart, from m columns that are TILE_ROWS elements apart. */
+static void interleave_columns(char *to, int64_t pitch, const char *from, int64_t n, int64_t m, int64_t size)
 {
 	switch (size) {
 	case 2: GATHER(2);
@@ -241,7 +243,7 @@ static void gather(char *to, int64_t pitch, const char *from, int64_t n, int64_t
 	}
 }
 
-/* Eight columns at a time: what is written of a row lies in one line of the cache. */
+/* TILE_COLUMNS columns at a time, so that the elements written to a row are in one cache line. */
 static enum tfmc_status transpose_tile(struct weval *ev, const struct ir_wexpr *e, struct tile t,
                                        struct wexpr_out out)
 {
@@ -254,15 +256,15 @@ static enum tfmc_status transpose_tile(struct weval *ev, const struct ir_wexpr *
 			int64_t m = weval_min(t.c1 - c, TILE_COLUMNS);
 			for (int64_t k = 0; k < m; k++)
 				TFMC_TRY(weval_to(ev, e->args[0], t.at + (c + k) * rows + r, n,
-				                  weval_behind(column, k * TILE_ROWS)));
-			struct wexpr_out to = weval_behind(out, (r - t.r0) * cols + c - t.c0);
-			gather(to.at, cols, (const char *)scratch, n, m, size);
+				                  advance(column, k * TILE_ROWS)));
+			struct wexpr_out to = advance(out, (r - t.r0) * cols + c - t.c0);
+			interleave_columns(to.at, cols, (const char *)scratch, n, m, size);
 		}
 	}
 	return TFMC_OK;
 }
 
-/* A range is a part of a row, whole rows, and a part of a row; each is a tile. */
+/* Splits the range into tiles: the end of a row, full rows, the beginning of a row. */
 static enum tfmc_status eval_transpose(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                        struct wexpr_out out)
 {
@@ -278,13 +280,13 @@ static enum tfmc_status eval_transpose(struct weval *ev, const struct ir_wexpr *
 		TFMC_TRY(transpose_tile(ev, e, t, out));
 		int64_t done = (t.r1 - t.r0) * (t.c1 - t.c0);
 		begin += done;
-		out = weval_behind(out, done);
+		out = advance(out, done);
 		n -= done;
 	}
 	return TFMC_OK;
 }
 
-/* The row of the argument that becomes row `row`. */
+/* The row of the argument that becomes row `row` in the other RoPE layout. */
 static int64_t rope_source_row(const struct ir_wexpr *e, int64_t row)
 {
 	int64_t size = e->dims[0] / e->begin, half = size / 2;
@@ -303,13 +305,13 @@ static enum tfmc_status eval_rope(struct weval *ev, const struct ir_wexpr *e, in
 		int64_t source = rope_source_row(e, begin / inner);
 		TFMC_TRY(weval_to(ev, e->args[0], source * inner + in, run, out));
 		begin += run;
-		out = weval_behind(out, run);
+		out = advance(out, run);
 		n -= run;
 	}
 	return TFMC_OK;
 }
 
-/* Single elements repeated: a block of the argument gives `begin` times as many elements. */
+/* repeat of the last axis: each element e->begin times. */
 static enum tfmc_status eval_repeat_elements(struct weval *ev, const struct ir_wexpr *e, int64_t begin,
                                              int64_t n, double *out)
 {
@@ -328,7 +330,7 @@ static enum tfmc_status eval_repeat_elements(struct weval *ev, const struct ir_w
 	return TFMC_OK;
 }
 
-/* Whole rows repeated. */
+/* repeat of another axis: contiguous rows, each e->begin times. */
 static enum tfmc_status eval_repeat_rows(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                          struct wexpr_out out)
 {
@@ -337,16 +339,49 @@ static enum tfmc_status eval_repeat_rows(struct weval *ev, const struct ir_wexpr
 		int64_t in = begin % inner, run = weval_min(n, inner - in);
 		TFMC_TRY(weval_to(ev, e->args[0], begin / inner / e->begin * inner + in, run, out));
 		begin += run;
-		out = weval_behind(out, run);
+		out = advance(out, run);
 		n -= run;
 	}
 	return TFMC_OK;
 }
 
+/* ---- tables with a formula ---- */
+
+static double sinusoid_at(const struct ir_wexpr *e, int64_t row, int64_t col)
+{
+	int64_t half = e->dims[1] / 2;
+	bool halves = e->layout == SINUSOID_HALVES;
+	int64_t j = halves ? col % half : col / 2;
+	bool cosine = halves ? col >= half : col % 2 == 1;
+	double exponent = e->spacing == SINUSOID_T2T ? -(double)j / ((double)half - 1)
+	                                             : -2.0 * (double)j / (double)e->dims[1];
+	double angle = (double)(row + e->begin) * pow(e->value, exponent);
+	return cosine ? cos(angle) : sin(angle);
+}
+
+static void table_sinusoid(const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
+{
+	for (int64_t i = 0; i < n; i++)
+		out[i] = sinusoid_at(e, (begin + i) / e->dims[1], (begin + i) % e->dims[1]);
+}
+
+static double rotary_at(const struct ir_wexpr *e, int64_t row, int64_t col)
+{
+	int64_t half = e->dims[1] / 2;
+	double angle = (double)row * e->frequencies[col % half];
+	return e->value * (col < half ? cos(angle) : sin(angle));
+}
+
+static void table_rotary(const struct ir_wexpr *e, int64_t begin, int64_t n, double *out)
+{
+	for (int64_t i = 0; i < n; i++)
+		out[i] = rotary_at(e, (begin + i) / e->dims[1], (begin + i) % e->dims[1]);
+}
+
 /* ---- arithmetic ---- */
 
 /* out[i] op= y */
-static void combine_one(enum ir_wexpr_kind kind, double *out, int64_t n, double y)
+static void combine_scalar(enum ir_wexpr_kind kind, double *out, int64_t n, double y)
 {
 	if (kind == WX_MUL)
 		for (int64_t i = 0; i < n; i++)
@@ -357,7 +392,7 @@ static void combine_one(enum ir_wexpr_kind kind, double *out, int64_t n, double 
 }
 
 /* out[i] op= y[i] */
-static void combine_each(enum ir_wexpr_kind kind, double *restrict out, int64_t n, const double *restrict y)
+static void combine_vector(enum ir_wexpr_kind kind, double *restrict out, int64_t n, const double *restrict y)
 {
 	if (kind == WX_MUL)
 		for (int64_t i = 0; i < n; i++)
@@ -367,23 +402,23 @@ static void combine_each(enum ir_wexpr_kind kind, double *restrict out, int64_t 
 			out[i] /= y[i];
 }
 
-/* Elements [begin, begin + n), of which `below` neighbours meet the same y; y[0] is that of the first. */
-static void combine(enum ir_wexpr_kind kind, double *out, int64_t begin, int64_t n, int64_t below,
-                    const double *y)
+/* Elements [begin, begin + n), where `below` neighbours share one y; y[0] belongs to the first element. */
+static void combine_broadcast(enum ir_wexpr_kind kind, double *out, int64_t begin, int64_t n, int64_t below,
+                              const double *y)
 {
 	if (below == 1) {
-		combine_each(kind, out, n, y);
+		combine_vector(kind, out, n, y);
 		return;
 	}
 	for (int64_t left = below - begin % below; n > 0; left = below) {
 		int64_t run = weval_min(n, left);
-		combine_one(kind, out, run, *y++);
+		combine_scalar(kind, out, run, *y++);
 		out += run;
 		n -= run;
 	}
 }
 
-/* Element i of the result meets element i / below of the second argument. */
+/* mul and div: element i with element i / below of the second argument. */
 static enum tfmc_status eval_binary(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                     double *out)
 {
@@ -394,7 +429,7 @@ static enum tfmc_status eval_binary(struct weval *ev, const struct ir_wexpr *e, 
 		int64_t first = begin / below;
 		int64_t run = weval_min(n, (first + WEVAL_CHUNK) * below - begin);
 		TFMC_TRY(weval(ev, e->args[1], first, (begin + run - 1) / below - first + 1, scratch));
-		combine(e->kind, out, begin, run, below, scratch);
+		combine_broadcast(e->kind, out, begin, run, below, scratch);
 		begin += run;
 		out += run;
 		n -= run;
@@ -418,11 +453,12 @@ static const struct ir_wexpr *first_tensor(const struct ir_wexpr *e)
 	return e;
 }
 
+/* Reports that v is NaN or too large for `type`, naming the first tensor below e. */
 static enum tfmc_status too_large(struct weval *ev, const struct ir_wexpr *e, double v, const char *type)
 {
 	const struct ir_wexpr *t = first_tensor(e);
 	const char *is = isnan(v) ? "cannot be" : "is too large for";
-	v = isnan(v) ? fabs(v) : v; /* without a sign */
+	v = isnan(v) ? fabs(v) : v; /* printed without a sign */
 	if (t->kind == WX_TENSOR)
 		diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_RANGE, "%.9g in tensor '%s' of '%s' %s %s", v,
 		           t->tensor, t->file, is, type);
@@ -444,81 +480,84 @@ static enum tfmc_status eval_round(struct weval *ev, const struct ir_wexpr *e, i
 	return TFMC_OK;
 }
 
-/* Places of the columns of the argument: that of column c of the result. `room`: for K numbers. */
-static enum tfmc_status eval_places(struct weval *ev, const struct ir_wexpr *e, double *room, int64_t *places)
+/* source[c]: the column of the argument that becomes column c. Reports an order that is no permutation. order:
+ * scratch for K values. */
+static enum tfmc_status invert_order(struct weval *ev, const struct ir_wexpr *e, double *order,
+                                     int64_t *source)
 {
 	int64_t k = e->dims[e->rank - 1];
-	TFMC_TRY(weval(ev, e->args[1], 0, k, room));
+	TFMC_TRY(weval(ev, e->args[1], 0, k, order));
 	for (int64_t i = 0; i < k; i++)
-		places[i] = -1;
+		source[i] = -1;
 	for (int64_t i = 0; i < k; i++) {
-		bool is_one = room[i] >= 0 && room[i] < (double)k && room[i] == floor(room[i]);
-		if (!is_one || places[(int64_t)room[i]] >= 0) {
+		bool is_column = order[i] >= 0 && order[i] < (double)k && order[i] == floor(order[i]);
+		if (!is_column || source[(int64_t)order[i]] >= 0) {
 			diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_RANGE,
 			           "%.9g is no column, or there twice: the order of %lld columns has each of "
 			           "them once",
-			           room[i], (long long)k);
+			           order[i], (long long)k);
 			return TFMC_INVALID;
 		}
-		places[(int64_t)room[i]] = i;
+		source[(int64_t)order[i]] = i;
 	}
 	return TFMC_OK;
 }
 
-/* Whole rows of the argument, one after the other. */
+/* Evaluates full rows of the argument, one at a time. */
 static enum tfmc_status eval_columns(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                      double *out)
 {
 	int64_t k = e->dims[e->rank - 1];
 	double *row = memory_alloc((size_t)k * sizeof(*row) + 1);
-	int64_t *places = memory_alloc((size_t)k * sizeof(*places) + 1);
-	enum tfmc_status st = row && places ? eval_places(ev, e, row, places) : TFMC_NO_MEMORY;
+	int64_t *source = memory_alloc((size_t)k * sizeof(*source) + 1);
+	enum tfmc_status st = row && source ? invert_order(ev, e, row, source) : TFMC_NO_MEMORY;
 	for (int64_t i = 0; st == TFMC_OK && i < n; i++) {
 		int64_t column = (begin + i) % k;
 		if (i == 0 || column == 0)
 			st = weval(ev, e->args[0], begin + i - column, k, row);
-		out[i] = row[places[column]];
+		out[i] = row[source[column]];
 	}
-	memory_free(places);
+	memory_free(source);
 	memory_free(row);
 	return st;
 }
 
-/* ---- codes ---- */
+/* ---- quantization ---- */
 
-/* What multiplies the matrix; squares NULL where nothing is known, as where all are zero. `room`: for 2 k numbers. */
-static enum tfmc_status eval_inputs(struct weval *ev, const struct ir_wexpr *e, double *room,
-                                    struct weight_input_stats *out)
+/* Statistics of the activations that the matrix multiplies, in `values` [2 k]; out->squares NULL if unknown or all
+ * zero. */
+static enum tfmc_status eval_input_stats(struct weval *ev, const struct ir_wexpr *e, double *values,
+                                         struct weight_input_stats *out)
 {
 	int64_t k = e->dims[e->rank - 1];
 	double sum = 0;
 	if (e->n_args > 1)
-		TFMC_TRY(weval(ev, e->args[1], 0, 2 * k, room));
+		TFMC_TRY(weval(ev, e->args[1], 0, 2 * k, values));
 	for (int64_t i = 0; e->n_args > 1 && i < k; i++)
-		sum += room[i];
-	/* What the texts of a profile never reached may still be reached. GPTQ (Frantar et al. 2022) adds as much. */
+		sum += values[i];
+	/* dampening, as in GPTQ (Frantar et al. 2022): inputs that calibration never saw still count */
 	for (int64_t i = 0; sum > 0 && i < k; i++)
-		room[i] += INPUT_LEAST * sum / (double)k;
-	*out = sum > 0 ? (struct weight_input_stats){room, room + k} : (struct weight_input_stats){0};
+		values[i] += QUANTIZE_DAMP * sum / (double)k;
+	*out = sum > 0 ? (struct weight_input_stats){values, values + k} : (struct weight_input_stats){0};
 	return TFMC_OK;
 }
 
-/* Rows of k elements that are quantized at once. */
-static int64_t quantized_rows(int64_t k, int64_t rows)
+/* Number of rows of k elements to quantize at once, at most `rows`. */
+static int64_t rows_per_block(int64_t k, int64_t rows)
 {
-	int64_t some = k > 0 && k < QUANTIZED ? QUANTIZED / k : 1;
+	int64_t some = k > 0 && k < QUANTIZE_BLOCK ? QUANTIZE_BLOCK / k : 1;
 	return weval_min(rows, some);
 }
 
-/* Rows [row, row + n) of the argument as codes. */
+/* Quantizes rows [row, row + n) of the argument. */
 static enum tfmc_status quantize_rows(struct weval *ev, const struct ir_wexpr *e, int64_t row, int64_t n,
                                       const struct weight_quants *out)
 {
 	const struct weight_quantizer z = weight_quantizer(e->format);
-	int64_t k = out->k, some = quantized_rows(k, n);
+	int64_t k = out->k, some = rows_per_block(k, n);
 	double *x = memory_alloc((size_t)((some + 2) * k) * sizeof(*x) + 1), worst;
 	struct weight_input_stats in;
-	enum tfmc_status st = x ? eval_inputs(ev, e, x + some * k, &in) : TFMC_NO_MEMORY;
+	enum tfmc_status st = x ? eval_input_stats(ev, e, x + some * k, &in) : TFMC_NO_MEMORY;
 	for (int64_t i = 0; st == TFMC_OK && i < n; i += some) {
 		const struct weight_quants to = weight_quants_from_row(out, i);
 		some = weval_min(n - i, some);
@@ -530,11 +569,11 @@ static enum tfmc_status quantize_rows(struct weval *ev, const struct ir_wexpr *e
 	return st;
 }
 
-/* Elements [begin, begin + n), which need not be whole rows. */
+/* Elements [begin, begin + n) of the dequantized matrix; the range need not begin or end at a row. */
 static enum tfmc_status eval_quantize(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                       double *out)
 {
-	int64_t k = e->dims[e->rank - 1], some = quantized_rows(k, n / k + 2);
+	int64_t k = e->dims[e->rank - 1], some = rows_per_block(k, n / k + 2);
 	struct weight_quants codes;
 	double *values = memory_alloc((size_t)(some * k) * sizeof(*values) + 1);
 	bool ok = weight_quants_alloc(&codes, e->format, k, some) && values;
@@ -556,7 +595,7 @@ static enum tfmc_status eval_quantize(struct weval *ev, const struct ir_wexpr *e
 	return st;
 }
 
-/* What computes, in f64. */
+/* Nodes that compute, in f64. */
 static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                 double *out)
 {
@@ -587,6 +626,7 @@ static enum tfmc_status compute(struct weval *ev, const struct ir_wexpr *e, int6
 	return TFMC_INTERNAL;
 }
 
+/* Nodes that compute, converted to the type of the destination. */
 static enum tfmc_status compute_to(struct weval *ev, const struct ir_wexpr *e, int64_t begin, int64_t n,
                                    struct wexpr_out out)
 {
@@ -598,7 +638,7 @@ static enum tfmc_status compute_to(struct weval *ev, const struct ir_wexpr *e, i
 	for (int64_t i = 0; i < n; i += WEVAL_CHUNK) {
 		int64_t some = weval_min(n - i, WEVAL_CHUNK);
 		TFMC_TRY(compute(ev, e, begin + i, some, scratch));
-		weight_write_floats(out.dtype, scratch, some, weval_behind(out, i).at);
+		weight_write_floats(out.dtype, scratch, some, advance(out, i).at);
 	}
 	return TFMC_OK;
 }
@@ -613,7 +653,7 @@ static enum tfmc_status weval_to(struct weval *ev, const struct ir_wexpr *e, int
 	case WX_STACK: return eval_stack(ev, e, begin, n, out);
 	case WX_CONCAT: return eval_concat(ev, e, begin, n, out);
 	case WX_INDEX:
-	case WX_SLICE: return eval_window(ev, e, begin, n, out);
+	case WX_SLICE: return eval_slice(ev, e, begin, n, out);
 	case WX_RESHAPE: return weval_to(ev, e->args[0], begin, n, out);
 	case WX_ROPE_H2I:
 	case WX_ROPE_I2H: return eval_rope(ev, e, begin, n, out);

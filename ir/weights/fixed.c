@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fixed-point search for block scales, see fixed.h. Loops run over lanes (blocks), so that compilers vectorize them;
+ * int16 products are taken as high halves, as pmulhw and sqdmulh do.
+ */
 #include "ir/weights/fixed.h"
 
 #include <math.h>
@@ -8,10 +12,10 @@
 #include "ir/weights/quants.h"
 
 #define LANES    FIXED_LANES
-#define FRACTION 6 /* bits behind the point of what thresholds of codebooks and rounding of integers see */
+#define FRACTION 6 /* fraction bits that are dropped before rounding or comparing with thresholds */
 
-/* Ascending, without duplicates; their number. */
-static int sort_codes(const int8_t *codebook, int8_t *out)
+/* Distinct values of a codebook in ascending order; returns their number. */
+static int sort_codebook(const int8_t *codebook, int8_t *out)
 {
 	int n = 0;
 	for (int code = INT8_MIN; code <= INT8_MAX; code++)
@@ -30,8 +34,8 @@ struct fixed_format fixed_format(enum ir_format format)
 	if (!f.has_book)
 		return f;
 	int8_t codes[16];
-	int n = sort_codes(d->codebook, codes), far = codes[n - 1] > -codes[0] ? codes[n - 1] : -codes[0];
-	/* A quotient is compared as a byte. */
+	int n = sort_codebook(d->codebook, codes), far = codes[n - 1] > -codes[0] ? codes[n - 1] : -codes[0];
+	/* quotients are compared with the thresholds as bytes: as many fraction bits as still fit */
 	while (far << (f.bits + 1 - FRACTION) <= 128)
 		f.bits++;
 	f.first = codes[0];
@@ -46,7 +50,7 @@ struct fixed_format fixed_format(enum ir_format format)
 	return f;
 }
 
-/* Least and most of n > 0 elements. */
+/* Minimum and maximum of n > 0 elements. */
 TFMC_MULTIVERSION static void find_range(const double *restrict x, int64_t n, double *least, double *most)
 {
 	double low[8], high[8];
@@ -70,6 +74,7 @@ TFMC_MULTIVERSION static void find_range(const double *restrict x, int64_t n, do
 	*most = high[0];
 }
 
+/* out[i]: (x[i] - centre) / unit, rounded. */
 TFMC_MULTIVERSION static void convert(const double *restrict x, int64_t n, double centre, double unit,
                                       int16_t *restrict out)
 {
@@ -78,7 +83,7 @@ TFMC_MULTIVERSION static void convert(const double *restrict x, int64_t n, doubl
 		out[i] = (int16_t)((int32_t)((x[i] - centre) * inverse + 32768.5) - 32768);
 }
 
-/* Elements [at, at + FIXED_PART) of all lanes. */
+/* Converts elements [at, at + FIXED_PART) of all lanes to int16, with masks and weights. */
 static void read_part(struct fixed_blocks *b, int64_t at)
 {
 	b->at = at;
@@ -99,7 +104,8 @@ static void read_part(struct fixed_blocks *b, int64_t at)
 	}
 }
 
-TFMC_MULTIVERSION static void add_elements(struct fixed_blocks *b)
+/* Adds the weights of the current part to b->w and b->wx. */
+TFMC_MULTIVERSION static void add_weights(struct fixed_blocks *b)
 {
 	for (int64_t i = 0; i < b->count; i++)
 		for (int l = 0; l < LANES; l++) {
@@ -124,21 +130,21 @@ void fixed_begin(struct fixed_blocks *b, bool has_offset)
 	}
 	for (int64_t at = 0; at < b->longest; at += FIXED_PART) {
 		read_part(b, at);
-		add_elements(b);
+		add_weights(b);
 	}
 }
 
-/* ---- loops over elements ---- */
+/* ---- sums over the quants of a candidate ---- */
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* A candidate of all lanes: the quotient is x factor / 2^16 + zero. */
-struct trial {
+/* A candidate as multiplier: the quotient of x is x * factor / 2^16 + zero. */
+struct reciprocal {
 	int16_t factor[LANES], zero[LANES];
 };
 
-/* Factors are of 15 bits and a sign, quotients of 14: the rest is room for candidates that cut elements off. */
-INLINE void begin_trial(const struct fixed_format *f, const struct fixed_fit *fit, struct trial *t)
+/* Factors use 15 bits and a sign, quotients 14 bits: the headroom is for candidates that clip elements. */
+INLINE void make_reciprocal(const struct fixed_format *f, const struct fixed_fit *fit, struct reciprocal *t)
 {
 	const double one = 1 << f->bits;
 	for (int l = 0; l < LANES; l++) {
@@ -153,7 +159,8 @@ INLINE void begin_trial(const struct fixed_format *f, const struct fixed_fit *fi
 	}
 }
 
-INLINE void quotients(const struct trial *t, const int16_t *restrict x, int16_t *restrict out)
+/* out[l]: integer part of the quotient of x[l], with the rounding constant added. */
+INLINE void quotients(const struct reciprocal *t, const int16_t *restrict x, int16_t *restrict out)
 {
 	for (int l = 0; l < LANES; l++) {
 		int16_t product = (int16_t)((x[l] * t->factor[l]) >> 16);
@@ -161,8 +168,10 @@ INLINE void quotients(const struct trial *t, const int16_t *restrict x, int16_t 
 	}
 }
 
-INLINE void codes_of_integers(const struct fixed_format *f, const struct trial *t, const int16_t *restrict x,
-                              const int16_t *restrict is_element, int16_t *restrict out)
+/* out[l]: the quant of x[l], 0 after the end of the block. */
+INLINE void round_to_integers(const struct fixed_format *f, const struct reciprocal *t,
+                              const int16_t *restrict x, const int16_t *restrict is_element,
+                              int16_t *restrict out)
 {
 	const int16_t least = f->least, most = f->most;
 	quotients(t, x, out);
@@ -172,8 +181,10 @@ INLINE void codes_of_integers(const struct fixed_format *f, const struct trial *
 	}
 }
 
-INLINE void codes_of_book(const struct fixed_format *f, const struct trial *t, const int16_t *restrict x,
-                          const int16_t *restrict is_element, int16_t *restrict out)
+/* The same by counting the thresholds below the quotient. */
+INLINE void round_to_codebook(const struct fixed_format *f, const struct reciprocal *t,
+                              const int16_t *restrict x, const int16_t *restrict is_element,
+                              int16_t *restrict out)
 {
 	int8_t at[LANES], code[LANES];
 	quotients(t, x, out);
@@ -189,17 +200,17 @@ INLINE void codes_of_book(const struct fixed_format *f, const struct trial *t, c
 		out[l] = (int16_t)(code[l] & is_element[l]);
 }
 
-/* Sums of integers over a part: at most FIXED_PART 127 32767. */
-INLINE void add_integers(bool has_book, const struct fixed_format *f, const struct trial *t,
-                         const struct fixed_blocks *b, struct fixed_sums *out)
+/* Adds the sums of the current part, exact integers: |xq| <= FIXED_PART * 127 * 32767 < 2^31. */
+INLINE void add_unweighted(bool has_book, const struct fixed_format *f, const struct reciprocal *t,
+                           const struct fixed_blocks *b, struct fixed_sums *out)
 {
 	int16_t q[LANES] = {0}, code[LANES];
 	int32_t qq[LANES] = {0}, xq[LANES] = {0};
 	for (int64_t i = 0; i < b->count; i++) {
 		if (has_book)
-			codes_of_book(f, t, b->x[i], b->is_element[i], code);
+			round_to_codebook(f, t, b->x[i], b->is_element[i], code);
 		else
-			codes_of_integers(f, t, b->x[i], b->is_element[i], code);
+			round_to_integers(f, t, b->x[i], b->is_element[i], code);
 		for (int l = 0; l < LANES; l++)
 			q[l] = (int16_t)(q[l] + code[l]);
 		for (int l = 0; l < LANES; l++)
@@ -214,15 +225,16 @@ INLINE void add_integers(bool has_book, const struct fixed_format *f, const stru
 	}
 }
 
-INLINE void add_weighted(bool has_book, const struct fixed_format *f, const struct trial *t,
+/* The same with the weights of the elements, in f64. */
+INLINE void add_weighted(bool has_book, const struct fixed_format *f, const struct reciprocal *t,
                          const struct fixed_blocks *b, struct fixed_sums *out)
 {
 	int16_t code[LANES];
 	for (int64_t i = 0; i < b->count; i++) {
 		if (has_book)
-			codes_of_book(f, t, b->x[i], b->is_element[i], code);
+			round_to_codebook(f, t, b->x[i], b->is_element[i], code);
 		else
-			codes_of_integers(f, t, b->x[i], b->is_element[i], code);
+			round_to_integers(f, t, b->x[i], b->is_element[i], code);
 		for (int l = 0; l < LANES; l++) {
 			double wq = (double)b->weight[i][l] * code[l];
 			out->q[l] += wq;
@@ -235,16 +247,16 @@ INLINE void add_weighted(bool has_book, const struct fixed_format *f, const stru
 TFMC_MULTIVERSION static void add_part(const struct fixed_format *f, const struct fixed_blocks *b,
                                        const struct fixed_fit *fit, struct fixed_sums *out)
 {
-	struct trial t;
-	begin_trial(f, fit, &t);
+	struct reciprocal t;
+	make_reciprocal(f, fit, &t);
 	if (b->in && f->has_book)
 		add_weighted(true, f, &t, b, out);
 	else if (b->in)
 		add_weighted(false, f, &t, b, out);
 	else if (f->has_book)
-		add_integers(true, f, &t, b, out);
+		add_unweighted(true, f, &t, b, out);
 	else
-		add_integers(false, f, &t, b, out);
+		add_unweighted(false, f, &t, b, out);
 }
 
 void fixed_sum(const struct fixed_format *f, struct fixed_blocks *b, int n, const struct fixed_fit *fits,
@@ -264,13 +276,13 @@ TFMC_MULTIVERSION void fixed_solve(const struct fixed_blocks *b, const struct fi
 {
 	for (int l = 0; l < LANES; l++) {
 		double n = has_offset ? 1 / b->w[l] : 0, mean = b->wx[l] * n;
-		double with = sums->xq[l] - sums->q[l] * mean,
-		       own = sums->qq[l] - sums->q[l] * sums->q[l] * n;
-		double scale = with / own, offset = mean - scale * sums->q[l] * n;
-		bool says = own > 0 && with != 0;
-		gain[l] = says ? with * scale : 0;
-		fit->scale[l] = says ? scale : fit->scale[l];
-		fit->offset[l] = says ? offset : fit->offset[l];
+		double covariance = sums->xq[l] - sums->q[l] * mean,
+		       variance = sums->qq[l] - sums->q[l] * sums->q[l] * n;
+		double scale = covariance / variance, offset = mean - scale * sums->q[l] * n;
+		bool is_known = variance > 0 && covariance != 0;
+		gain[l] = is_known ? covariance * scale : 0;
+		fit->scale[l] = is_known ? scale : fit->scale[l];
+		fit->offset[l] = is_known ? offset : fit->offset[l];
 	}
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Candidate scales of blocks of codes, tried in fixed point and FIXED_LANES blocks at a time: element i of each, side by side.
- * Elements are integers of 16 bits and codes of 8, so that every processor has them in wide vectors, and sums over a block are
- * exact integers.
+ * Search for block scales in fixed point, SIMD over blocks: lane l is block l, FIXED_LANES blocks at a time. Elements
+ * are int16 and quants int8, so that every vector ISA has wide operations for them and sums over a block are exact.
  */
 #ifndef TFMC_IR_WEIGHTS_FIXED_H
 #define TFMC_IR_WEIGHTS_FIXED_H
@@ -12,59 +11,61 @@
 #include "ir/types/format.h"
 
 #define FIXED_LANES 64  /* blocks at a time */
-#define FIXED_PART  128 /* elements of each that are converted at once */
-#define FIXED_TRIED 16  /* candidates at once */
+#define FIXED_PART  128 /* elements of a block that are converted at a time */
+#define FIXED_TRIED 16  /* candidates at a time */
 
-struct weight_input_stats; /* codes.h */
+struct weight_input_stats; /* quants.h */
 
-/* The codes of a format. */
+/* Rounding to the quants of a format, on quotients x / scale in fixed point. */
 struct fixed_format {
-	int bits;            /* behind the point of a quotient x / scale */
-	int16_t least, most; /* codes that are integers */
-	int16_t nearest; /* what makes of rounding down that to the nearest, or of thresholds as bytes the nearest bytes */
+	int bits;            /* fraction bits of the quotient */
+	int16_t least, most; /* smallest and largest integer quant */
+	int16_t nearest;     /* rounding constant added before the shift right */
 	bool has_book;
-	/* The code of a codebook is `first` and the steps of all thresholds below the quotient. A row repeats one number. */
+	/* Codebooks: the value is `first` plus step[i] for every threshold i below the quotient. Each row repeats one
+	 * number for all lanes. */
 	int8_t first, below[15][FIXED_LANES], step[15][FIXED_LANES];
 };
 
-/* Elements of lane l are centre + unit x with integers x, that of the farthest +-32767. */
+/* Elements of lane l are centre + unit * x with int16 x; the farthest from the centre is +-32767. */
 struct fixed_blocks {
 	const double *from[FIXED_LANES];
 	const struct weight_input_stats
-	        *in; /* of the rows; squared errors count by their variance. NULL: all alike */
-	int64_t column[FIXED_LANES]; /* of the first element in `in` */
-	int64_t n[FIXED_LANES];      /* elements; 0: no block */
+	        *in;                 /* squared errors are weighted by input variances; NULL: equally */
+	int64_t column[FIXED_LANES]; /* of the block's first element in `in` */
+	int64_t n[FIXED_LANES];      /* elements; 0: unused lane */
 	double least[FIXED_LANES], most[FIXED_LANES];
-	double centre[FIXED_LANES], unit[FIXED_LANES]; /* unit 0: all elements are the centre, or nearly so */
-	double w[FIXED_LANES], wx[FIXED_LANES];        /* sums over the block: of weights, of weights and x */
-	/* Elements [at, at + count). */
+	double centre[FIXED_LANES], unit[FIXED_LANES]; /* unit 0: all elements are (nearly) the centre */
+	double w[FIXED_LANES], wx[FIXED_LANES];        /* sums over the block of the weights w, and of w x */
+	/* The part that is converted now: elements [at, at + count) of blocks of at most `longest`. */
 	int64_t longest, at, count;
 	int16_t x[FIXED_PART][FIXED_LANES];
-	int16_t is_element[FIXED_PART][FIXED_LANES]; /* -1; 0: beyond the end of the block */
+	int16_t is_element[FIXED_PART][FIXED_LANES]; /* mask: -1; 0 after the end of the block */
 	float weight[FIXED_PART][FIXED_LANES];
 };
 
-/* An x is about scale code + offset. */
+/* A candidate: x is approximated by scale * q + offset. */
 struct fixed_fit {
 	double scale[FIXED_LANES], offset[FIXED_LANES];
 };
 
-/* Of w q, w q q and w x q over the codes q of a block. */
+/* Weighted sums over the quants q of a block: of w q, w q^2 and w x q. */
 struct fixed_sums {
 	double q[FIXED_LANES], qq[FIXED_LANES], xq[FIXED_LANES];
 };
 
 struct fixed_format fixed_format(enum ir_format f);
-/* from, in, column and n are given. The centre is 0 without an offset. */
+/* Fills b, of which the caller has set from, in, column and n. The centre is 0 unless the format has an offset. */
 void fixed_begin(struct fixed_blocks *b, bool has_offset);
-/* Sums of the codes that each of n fits gives. */
+/* out[i]: sums over the quants that rounding with candidate fits[i] yields, i < n. */
 void fixed_sum(const struct fixed_format *f, struct fixed_blocks *b, int n, const struct fixed_fit *fits,
                struct fixed_sums *out);
-/* The fit of least squared error for codes, `fit` as it is where they say nothing; gain [FIXED_LANES]: by how much its error is
- * below that of one code for all, without an offset of zeros. */
+/* Least-squares scale and offset for given quants (linear regression); `fit` is unchanged where the sums determine
+ * none. gain [FIXED_LANES]: reduction of the squared error compared with all elements at the mean (with an offset) or
+ * at 0. */
 void fixed_solve(const struct fixed_blocks *b, const struct fixed_sums *sums, bool has_offset,
                  struct fixed_fit *fit, double *gain);
-/* In each lane the better of two fits, by their gains; false: in none the new one. */
+/* Keeps in each lane the candidate with the larger gain; false if the new one is better in no lane. */
 bool fixed_keep_better(struct fixed_fit *best, double *most, const struct fixed_fit *fit, const double *gain);
 
 #endif

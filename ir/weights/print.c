@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Canonical text of weight expressions. One expression has one text: a stack
- * whose elements differ only by a number that counts up in tensor names is
- * printed once with {i} instead of the number, every other stack as a list.
- * Inside a counted stack nested stacks are lists, so {i} has one meaning; a
- * name that holds the letters {i} itself forces the list.
+ * Canonical text of weight expressions: each has exactly one. A stack whose elements differ only in a number of their
+ * tensor names that counts up (layers) is printed once, with {i} for the number; every other stack as a list. Stacks
+ * inside of a counted stack are lists, so that {i} has one meaning; a tensor name that contains "{i}" forces the list.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -14,8 +12,8 @@
 
 #define PLACEHOLDER "{i}"
 
-/* The number in a tensor name that counts: bytes [begin, end) of the name of element 0. */
-struct place {
+/* The number in a tensor name that counts: bytes [begin, end) of the name of element 0, and its value there. */
+struct counter {
 	size_t begin, end;
 	int64_t start;
 };
@@ -25,8 +23,8 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* Where `a` has a number at its first difference from `b`. False when there is no canonical number. */
-static bool find_place(const char *a, const char *b, struct place *out)
+/* The number of name `a` at its first difference from `b`. False if there is none in canonical form. */
+static bool find_counter(const char *a, const char *b, struct counter *out)
 {
 	size_t at = 0;
 	while (a[at] && a[at] == b[at])
@@ -43,8 +41,8 @@ static bool find_place(const char *a, const char *b, struct place *out)
 	return number_parse_i64(a + out->begin, n, &out->start);
 }
 
-/* True when `name` is `first` with `number` in the place. */
-static bool has_number(const char *first, const struct place *p, int64_t number, const char *name)
+/* True if `name` is `first` with `number` in place of the counter. */
+static bool has_number(const char *first, const struct counter *p, int64_t number, const char *name)
 {
 	char digits[24];
 	size_t n = 0;
@@ -55,17 +53,17 @@ static bool has_number(const char *first, const struct place *p, int64_t number,
 	       !strcmp(name + p->begin + n, first + p->end);
 }
 
-/* Leaves of elements 0, 1 and k of a stack: the same tensor, or names that count from *start (-1: not known
- * yet). */
+/* Leaves of elements 0, 1 and k of a stack: true if they are the same tensor, or their names count from *start (-1:
+ * not known yet). */
 static bool leaves_count(const struct ir_wexpr *e0, const struct ir_wexpr *e1, const struct ir_wexpr *ek,
                          int64_t k, int64_t *start)
 {
-	struct place p;
+	struct counter p;
 	if (strstr(e0->tensor, PLACEHOLDER))
 		return false;
 	if (!strcmp(e0->tensor, e1->tensor))
 		return !strcmp(e0->tensor, ek->tensor);
-	if (!find_place(e0->tensor, e1->tensor, &p) || (*start >= 0 && *start != p.start))
+	if (!find_counter(e0->tensor, e1->tensor, &p) || (*start >= 0 && *start != p.start))
 		return false;
 	*start = p.start;
 	return has_number(e0->tensor, &p, p.start + 1, e1->tensor) &&
@@ -85,7 +83,7 @@ static bool elements_count(const struct ir_wexpr *e0, const struct ir_wexpr *e1,
 	return true;
 }
 
-/* True when the stack can be written with {i}; *start is the first number. */
+/* True if the stack can be written with {i}; *start is the first number. */
 static bool stack_counts(const struct ir_wexpr *e, int64_t *start)
 {
 	*start = -1;
@@ -103,14 +101,14 @@ static void print_dims(struct buf *out, const struct ir_wexpr *e)
 	buf_char(out, ']');
 }
 
-/* A tensor; `next`: the same leaf of element 1 of the counted stack around, or NULL. */
+/* A leaf; `next`: the same leaf in element 1 of the enclosing counted stack, which shows the counter; NULL: none. */
 static void print_tensor(struct buf *out, const struct ir_wexpr *e, const struct ir_wexpr *next)
 {
-	struct place p;
+	struct counter p;
 	buf_str(out, "tensor ");
 	buf_quoted(out, e->file);
 	buf_char(out, ':');
-	if (next && strcmp(e->tensor, next->tensor) != 0 && find_place(e->tensor, next->tensor, &p)) {
+	if (next && strcmp(e->tensor, next->tensor) != 0 && find_counter(e->tensor, next->tensor, &p)) {
 		struct buf name;
 		buf_init(&name);
 		buf_bytes(&name, e->tensor, p.begin);
@@ -137,7 +135,7 @@ static void print_frequencies(struct buf *out, const struct ir_wexpr *e)
 	buf_char(out, ']');
 }
 
-/* `next` as in print_tensor, the node beside e in element 1. */
+/* `next`: the node of element 1 that corresponds to e, as in print_tensor. */
 static void print(struct buf *out, const struct ir_wexpr *e, const struct ir_wexpr *next);
 
 static void print_args(struct buf *out, const struct ir_wexpr *e, size_t from, size_t to,

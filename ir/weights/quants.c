@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of codes: memory, elements, and codes for elements. */
+/*
+ * Quantized rows: memory, dequantization, quantization, and the error of quantization. For quantization see quants.h;
+ * the search for scales works in fixed point (fixed.c, shift.c), the final rounding in f64.
+ */
 #include "ir/weights/quants.h"
 
 #include <math.h>
@@ -10,9 +13,10 @@
 #include "ir/support/memory.h"
 #include "ir/weights/weight.h"
 
-#define REFINED_MAX 8
+#define REFINED_MAX      8     /* iterations of rounding and least squares */
+#define ERROR_BLOCK_SIZE 16384 /* elements that are quantized again at once, at least a row */
 
-/* Arrays of a row. */
+/* Number of values in each array of a row. */
 struct row_sizes {
 	int64_t blocks, offsets, supers, super_offsets;
 };
@@ -74,8 +78,8 @@ int weight_block_shift(const struct weight_quants *row, int64_t b)
 	return (bits & ((1 << d->shift) - 1)) - ir_format_shift_bias(d);
 }
 
-/* Scale and offset of block b of a row. */
-static void block_of(const struct weight_quants *row, int64_t b, double *scale, double *offset)
+/* Scale and offset of block b of a row, times the factors of its super-block. */
+static void block_scale(const struct weight_quants *row, int64_t b, double *scale, double *offset)
 {
 	int64_t s = b / ir_format(row->format)->super;
 	*scale = row->scales[b];
@@ -96,20 +100,20 @@ void weight_dequantize(const struct weight_quants *c, int64_t rows, double *out)
 		for (int64_t b = 0; b < blocks; b++) {
 			double scale, offset;
 			int64_t end = (b + 1) * block < c->k ? (b + 1) * block : c->k;
-			block_of(&row, b, &scale, &offset);
+			block_scale(&row, b, &scale, &offset);
 			for (int64_t i = b * block; i < end; i++)
 				out[r * c->k + i] = (float)(scale * row.codes[i] + offset);
 		}
 	}
 }
 
-/* ---- codes for elements ---- */
+/* ---- candidate scales ---- */
 
-/* The code nearest to v; of two as near the even one, of a codebook the first. NaN: any. */
-static int8_t nearest_code(const struct ir_format_desc *d, double v)
+/* The quant nearest to v; ties to even, of a codebook to the first. NaN: any. */
+static int8_t nearest_quant(const struct ir_format_desc *d, double v)
 {
 	int least = d->bits == 8 ? -127 : -d->zero, most = d->bits == 8 ? 127 : 15 - d->zero;
-	if (!d->codebook) /* beside 1.5 * 2^52 a double has no fraction */
+	if (!d->codebook) /* adding 1.5 * 2^52 rounds to an integer: doubles of that size have no fraction bits */
 		return (int8_t)((v > least ? v < most ? v : most : least) + 0x1.8p52 - 0x1.8p52);
 	int best = 0;
 	for (int i = 1; i < 16; i++)
@@ -122,12 +126,12 @@ struct weight_quantizer weight_quantizer(enum ir_format f)
 {
 	const struct ir_format_desc *d = ir_format(f);
 	struct weight_quantizer z = {.format = f, .fixed = fixed_format(f)};
-	/* Between two places of the same code there is no other. */
+	/* Only intervals whose ends round to different values are filled one by one. */
 	for (int i = 0, step = 16; d->codebook && i < CODE_PLACES; i += step) {
-		int8_t here = nearest_code(d, (i - CODE_PLACES / 2) / 4.0);
-		bool same = here == nearest_code(d, (i + step - CODE_PLACES / 2) / 4.0);
+		int8_t here = nearest_quant(d, (i - CODE_PLACES / 2) / 4.0);
+		bool same = here == nearest_quant(d, (i + step - CODE_PLACES / 2) / 4.0);
 		for (int k = i; k < i + step && k < CODE_PLACES; k++)
-			z.nearest[k] = same ? here : nearest_code(d, (k - CODE_PLACES / 2) / 4.0);
+			z.nearest[k] = same ? here : nearest_quant(d, (k - CODE_PLACES / 2) / 4.0);
 	}
 	return z;
 }
@@ -137,7 +141,7 @@ struct fit {
 	double scale, offset;
 };
 
-/* Elements of a block, and their inputs from there on (squares NULL: not known). */
+/* Elements of a block, and the statistics of their inputs (squares NULL: unknown). */
 struct sample {
 	const double *x;
 	struct weight_input_stats in;
@@ -150,22 +154,23 @@ double weight_input_variance(const struct weight_input_stats *in, int64_t i)
 	return v > least ? v : least;
 }
 
-/* What the square of an error counts. */
-static double weight_of(const struct sample *s, int64_t i)
+/* Weight of the squared error of element i. */
+static double error_weight(const struct sample *s, int64_t i)
 {
 	return s->in.squares ? weight_input_variance(&s->in, i) : 1;
 }
 
-/* Ends of a block that get the first and the last code. */
-static struct fit between(const struct ir_format_desc *d, double least, double most)
+/* Scale and offset that map `least` and `most` to the first and the last quant. */
+static struct fit fit_range(const struct ir_format_desc *d, double least, double most)
 {
 	if (d->bits == 8)
 		return (struct fit){(most - least) / 254, (most + least) / 2};
 	return (struct fit){(most - least) / 15, least};
 }
 
-/* The element that is farthest from zero gets the code that is, and `more` of what is a step between codes there. */
-static struct fit reaching(const struct ir_format_desc *d, double far, double more)
+/* Scale without offset that maps the element `far`, the one of largest magnitude, to the quant of largest magnitude
+ * plus `more` quant steps. */
+static struct fit fit_magnitude(const struct ir_format_desc *d, double far, double more)
 {
 	int first = d->codebook ? d->codebook[0] : -8, last = first != 0 ? first : d->codebook[7];
 	if (d->bits == 8)
@@ -174,29 +179,33 @@ static struct fit reaching(const struct ir_format_desc *d, double far, double mo
 }
 
 /*
- * Where a search begins: elements fall between codes in another way where the ends are moved by parts of a step, and may
- * be cut off. The best of some such draws loses a fifth less in blocks of 32.
+ * Candidates move the ends of the range by fractions of a quant step, clipping elements where it shrinks: each rounds
+ * the elements differently. The best candidate has a fifth less squared error in blocks of 32 than the range itself.
  */
 static const double cuts[] = {0, -0.45, 0.45, 0.9, 1.35, 1.8, 2.25},
                     more[] = {0, 0.25, 0.5, 0.8, 1.1, 1.4, 1.75, -0.3, -0.6, -1, -1.6, -2.3};
 enum { CUTS = TFMC_COUNT(cuts), STARTS = TFMC_COUNT(more) };
 
-/* In units the ends of a block are +-32767, or the farther one is. */
-static void start(const struct ir_format_desc *d, const struct fixed_blocks *b, int number,
-                  struct fixed_fit *out)
+/* Candidate `number` of all lanes, in units of fixed_blocks: there the range of a block, or its larger end, is
+ * +-32767. */
+static void make_candidate(const struct ir_format_desc *d, const struct fixed_blocks *b, int number,
+                           struct fixed_fit *out)
 {
-	double end = INT16_MAX, step = between(d, -end, end).scale;
-	struct fit f = reaching(d, end, more[number % STARTS]);
+	double end = INT16_MAX, step = fit_range(d, -end, end).scale;
+	struct fit f = fit_magnitude(d, end, more[number % STARTS]);
 	if (d->has_offset)
-		f = between(d, cuts[number / CUTS] * step - end, end - cuts[number % CUTS] * step);
+		f = fit_range(d, cuts[number / CUTS] * step - end, end - cuts[number % CUTS] * step);
 	for (int l = 0; l < FIXED_LANES; l++) {
-		bool turned = !d->has_offset && d->bits == 4 && -b->least[l] > b->most[l];
-		out->scale[l] = turned ? -f.scale : f.scale;
+		/* 4-bit quants reach further on the negative side: a negative scale if the largest element is
+		 * negative */
+		bool is_negative = !d->has_offset && d->bits == 4 && -b->least[l] > b->most[l];
+		out->scale[l] = is_negative ? -f.scale : f.scale;
 		out->offset[l] = f.offset;
 	}
 }
 
-/* The best of the starts, refined until that helps no more. */
+/* Scales and offsets of all lanes: the best candidate, then rounding and least squares in alternation while they
+ * help. */
 static void fit_blocks(const struct weight_quantizer *z, struct fixed_blocks *b, struct fixed_fit *best)
 {
 	const struct ir_format_desc *d = ir_format(z->format);
@@ -210,14 +219,14 @@ static void fit_blocks(const struct weight_quantizer *z, struct fixed_blocks *b,
 	for (int first = 0; first < all; first += n) {
 		n = all - first < STARTS ? all - first : STARTS;
 		for (int i = 0; i < n; i++)
-			start(d, b, first + i, &fits[i]);
+			make_candidate(d, b, first + i, &fits[i]);
 		fixed_sum(&z->fixed, b, n, fits, sums);
 		for (int i = 0; i < n; i++) {
 			fixed_solve(b, &sums[i], d->has_offset, &fits[i], gain);
 			(void)fixed_keep_better(best, most, &fits[i], gain);
 		}
 	}
-	for (int turn = 0; better && turn < REFINED_MAX; turn++) {
+	for (int i = 0; better && i < REFINED_MAX; i++) {
 		fits[0] = *best;
 		fixed_sum(&z->fixed, b, 1, fits, sums);
 		fixed_solve(b, sums, d->has_offset, fits, gain);
@@ -229,19 +238,13 @@ static void fit_blocks(const struct weight_quantizer *z, struct fixed_blocks *b,
 	}
 }
 
-/* The largest magnitude of n numbers. */
-static double largest(const float *v, int64_t n)
+/* Quantizes the scales (or offsets) v of a super-block to int8 in place, with the factor *of of type `type`. */
+static void quantize_scales(enum ir_dtype type, float *v, int64_t n, float *of)
 {
-	double most = 0;
+	double largest = 0;
 	for (int64_t i = 0; i < n; i++)
-		most = fabs((double)v[i]) > most ? fabs((double)v[i]) : most;
-	return most;
-}
-
-/* Numbers of a super block as integers of 8 bits that *of multiplies, which is a number of the type. */
-static void share_scale(enum ir_dtype type, float *v, int64_t n, float *of)
-{
-	double step = ir_round(type, largest(v, n) / 127);
+		largest = fabs((double)v[i]) > largest ? fabs((double)v[i]) : largest;
+	double step = ir_round(type, largest / 127);
 	*of = (float)step;
 	for (int64_t i = 0; i < n; i++) {
 		double q = step != 0 ? nearbyint((double)v[i] / step) : 0;
@@ -249,15 +252,17 @@ static void share_scale(enum ir_dtype type, float *v, int64_t n, float *of)
 	}
 }
 
+/* Rounds the scales and offsets of a row to their stored type. */
 static void round_scales(const struct weight_quants *row, const struct ir_format_desc *d)
 {
 	int64_t blocks = ir_format_blocks(row->format, row->k);
 	for (int64_t b = 0; b < blocks; b += d->super) {
 		int64_t n = blocks - b < d->super ? blocks - b : d->super;
 		if (d->super > 1) {
-			share_scale(d->scale, row->scales + b, n, &row->super_scales[b / d->super]);
+			quantize_scales(d->scale, row->scales + b, n, &row->super_scales[b / d->super]);
 			if (d->has_offset)
-				share_scale(d->scale, row->offsets + b, n, &row->super_offsets[b / d->super]);
+				quantize_scales(d->scale, row->offsets + b, n,
+				                &row->super_offsets[b / d->super]);
 			continue;
 		}
 		row->scales[b] = (float)ir_round(d->scale, (double)row->scales[b]);
@@ -266,8 +271,9 @@ static void round_scales(const struct weight_quants *row, const struct ir_format
 	}
 }
 
-static struct sample block_from(const struct weight_quants *row, const double *x,
-                                const struct weight_input_stats *in, int64_t b)
+/* Block b of the row x. */
+static struct sample block_sample(const struct weight_quants *row, const double *x,
+                                  const struct weight_input_stats *in, int64_t b)
 {
 	int block = ir_format(row->format)->block;
 	int64_t size = block ? block : row->k, at = b * size;
@@ -277,17 +283,18 @@ static struct sample block_from(const struct weight_quants *row, const double *x
 	return s;
 }
 
-/* ---- the sum of all errors ---- */
+/* ---- the sum of weighted errors ---- */
 
-/* A code that is changed by one, and by how much that changes what errors count. */
+/* A quant replaced by its neighbour. */
 struct change {
-	int64_t i; /* of the row; -1: none is better */
+	int64_t i; /* element of the row; -1: none lowers the error */
 	int8_t code;
-	double by, counts;
+	double by;     /* change of the sum of m(k) e(k) */
+	double counts; /* change of the expected squared error */
 };
 
-/* The next code on the other side of the element; false: the code is the last one. */
-static bool other_side(const struct ir_format_desc *d, int8_t code, bool up, int8_t *out)
+/* The next quant above (up) or below; false if `code` is the last one. */
+static bool neighbour_quant(const struct ir_format_desc *d, int8_t code, bool up, int8_t *out)
 {
 	int least = d->bits == 8 ? -127 : -d->zero, most = d->bits == 8 ? 127 : 15 - d->zero;
 	bool found = false;
@@ -306,7 +313,7 @@ static bool other_side(const struct ir_format_desc *d, int8_t code, bool up, int
 	return found;
 }
 
-/* The best change in a block, if it is better than *best; sum: of m(k) e(k) now. */
+/* Updates *best with the best change in block b; sum: of m(k) e(k) over the row. */
 static void find_change(const struct weight_quants *row, const struct sample *s, int64_t b, double sum,
                         struct change *best)
 {
@@ -314,37 +321,39 @@ static void find_change(const struct weight_quants *row, const struct sample *s,
 	int64_t at = b * (d->block ? d->block : row->k);
 	int shift = weight_block_shift(row, b);
 	struct fit f;
-	block_of(row, b, &f.scale, &f.offset);
+	block_scale(row, b, &f.scale, &f.offset);
 	for (int64_t i = 0; i < s->n; i++) {
 		int8_t code = (int8_t)(row->codes[at + i] - shift);
 		double e = f.scale * row->codes[at + i] + f.offset - s->x[i], m = s->in.means[i];
 		bool rises = e < 0;
-		if ((rises ? m : -m) * sum >= 0 || !other_side(d, code, rises == (f.scale > 0), &code))
+		/* the quant on the other side of the element; only if that moves the sum toward 0 */
+		if ((rises ? m : -m) * sum >= 0 || !neighbour_quant(d, code, rises == (f.scale > 0), &code))
 			continue;
 		code = (int8_t)(code + shift);
 		double step = f.scale * (code - row->codes[at + i]), by = m * step;
-		double counts = weight_of(s, i) * step * (2 * e + step) + by * (2 * sum + by);
+		double counts = error_weight(s, i) * step * (2 * e + step) + by * (2 * sum + by);
 		if (counts < best->counts)
 			*best = (struct change){at + i, code, by, counts};
 	}
 }
 
-/* Changes codes one by one, the best first, as long as errors count less. */
-static void balance(const struct weight_quants *row, const double *x, const struct weight_input_stats *in)
+/* Lowers the expected squared error of the row's dot product: greedily replaces single quants by their neighbours. */
+static void cancel_mean_error(const struct weight_quants *row, const double *x,
+                              const struct weight_input_stats *in)
 {
 	int64_t blocks = ir_format_blocks(row->format, row->k);
 	double sum = 0;
 	for (int64_t b = 0; b < blocks; b++) {
-		const struct sample s = block_from(row, x, in, b);
+		const struct sample s = block_sample(row, x, in, b);
 		struct fit f;
-		block_of(row, b, &f.scale, &f.offset);
+		block_scale(row, b, &f.scale, &f.offset);
 		for (int64_t i = 0; i < s.n; i++)
 			sum += s.in.means[i] * (f.scale * row->codes[s.x + i - x] + f.offset - s.x[i]);
 	}
 	for (int64_t n = 0; n < row->k && isfinite(sum); n++) {
 		struct change best = {.i = -1};
 		for (int64_t b = 0; b < blocks; b++) {
-			const struct sample s = block_from(row, x, in, b);
+			const struct sample s = block_sample(row, x, in, b);
 			find_change(row, &s, b, sum, &best);
 		}
 		if (best.i < 0)
@@ -354,7 +363,7 @@ static void balance(const struct weight_quants *row, const double *x, const stru
 	}
 }
 
-/* Of all blocks of some rows. */
+/* Fits the scales (and offsets) of all blocks of `rows` rows, FIXED_LANES blocks at a time. */
 static void find_scales(const struct weight_quantizer *z, const struct weight_quants *codes, int64_t rows,
                         const double *x, const struct weight_input_stats *in)
 {
@@ -383,7 +392,9 @@ static void find_scales(const struct weight_quantizer *z, const struct weight_qu
 	}
 }
 
-/* Integers nearest to (x - offset) inverse, of two as near the even one. */
+/* ---- rounding to quants ---- */
+
+/* out[i]: (x[i] - offset) * inverse, clamped to [least, most] and rounded to nearest even. */
 TFMC_MULTIVERSION static void round_integers(const double *restrict x, int64_t n, double offset,
                                              double inverse, double least, double most, int8_t *restrict out)
 {
@@ -391,11 +402,12 @@ TFMC_MULTIVERSION static void round_integers(const double *restrict x, int64_t n
 		double v = (x[i] - offset) * inverse;
 		v = v > least ? v : least;
 		v = v < most ? v : most;
-		/* beside 1.5 * 2^52 a double has no fraction */
+		/* adding 1.5 * 2^52 rounds to an integer */
 		out[i] = (int8_t)(int32_t)(v + 0x1.8p52 - 0x1.8p52);
 	}
 }
 
+/* The same for a codebook, with the table nearest[CODE_PLACES] over quotients in steps of 1/4. */
 TFMC_MULTIVERSION static void round_to_book(const int8_t *restrict nearest, const double *restrict x,
                                             int64_t n, double offset, double inverse, int shift,
                                             int8_t *restrict out)
@@ -416,14 +428,15 @@ TFMC_MULTIVERSION static void round_to_book(const int8_t *restrict nearest, cons
 	}
 }
 
-static void round_codes(const struct weight_quantizer *z, const struct weight_quants *row, const double *x)
+/* Quants of a row for its stored scales; 0 where 1 / scale is not finite. */
+static void round_quants(const struct weight_quantizer *z, const struct weight_quants *row, const double *x)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
 	for (int64_t b = 0; b < ir_format_blocks(row->format, row->k); b++) {
-		const struct sample s = block_from(row, x, NULL, b);
+		const struct sample s = block_sample(row, x, NULL, b);
 		int8_t *out = row->codes + (s.x - x);
 		double scale, offset;
-		block_of(row, b, &scale, &offset);
+		block_scale(row, b, &scale, &offset);
 		if (!isfinite(1 / scale))
 			memset(out, 0, (size_t)s.n);
 		else if (d->codebook)
@@ -434,7 +447,7 @@ static void round_codes(const struct weight_quantizer *z, const struct weight_qu
 	}
 }
 
-/* The sum of all magnitudes; not finite where one element is not. */
+/* Sum of |x|; not finite if an element is not. */
 TFMC_MULTIVERSION static double sum_magnitudes(const double *x, int64_t n)
 {
 	double sums[8] = {0};
@@ -457,23 +470,25 @@ static bool are_finite(const float *v, int64_t n)
 	return true;
 }
 
+/* Quantizes one row whose scales are fitted. False if a scale or offset overflowed. */
 static bool quantize_row(const struct weight_quantizer *z, const struct weight_quants *row, const double *x,
                          const struct weight_input_stats *in)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
 	int64_t blocks = ir_format_blocks(row->format, row->k),
 	        supers = ir_format_super_blocks(row->format, row->k);
-	if (d->shift == 0) /* others are found as they are stored */
+	if (d->shift == 0) /* scales with shifts are fitted as stored values */
 		round_scales(row, d);
 	if (!are_finite(row->scales, blocks) || !are_finite(row->offsets, blocks) ||
 	    !are_finite(row->super_scales, supers) || !are_finite(row->super_offsets, supers))
 		return false;
-	round_codes(z, row, x);
+	round_quants(z, row, x);
 	if (in)
-		balance(row, x, in);
+		cancel_mean_error(row, x, in);
 	return true;
 }
 
+/* The element of largest magnitude, or NaN. */
 static double farthest(const double *x, int64_t n)
 {
 	double far = 0;
@@ -496,4 +511,58 @@ bool weight_quantize(const struct weight_quantizer *z, const struct weight_quant
 	}
 	*worst = wrong < 0 ? 0 : farthest(x + wrong * k, k);
 	return wrong < 0;
+}
+
+/* ---- the error of quantization ---- */
+
+/* Adds the error of a row x that was quantized to q; in: mean squares and means of its inputs [2, k], NULL: unknown. */
+static void add_row_error(struct wexpr_quant_errors *out, const double *x, const double *q, const double *in,
+                          int64_t k)
+{
+	const struct weight_input_stats inputs = {in, in ? in + k : NULL};
+	double sum = 0, sum_x = 0;
+	for (int64_t i = 0; i < k; i++) {
+		double e = q[i] - x[i], variance = in ? weight_input_variance(&inputs, i) : 0;
+		out->elements += e * e;
+		out->of_elements += x[i] * x[i];
+		out->products += variance * e * e;
+		out->of_products += variance * x[i] * x[i];
+		sum += in ? in[k + i] * e : 0;
+		sum_x += in ? in[k + i] * x[i] : 0;
+	}
+	out->products += sum * sum;
+	out->of_products += sum_x * sum_x;
+}
+
+/* Adds the errors of a `quantize` node, some rows at a time. */
+static enum tfmc_status add_matrix_errors(struct diag_context *cx, const struct ir_wexpr *e,
+                                          const struct weight_source *source, struct wexpr_quant_errors *out)
+{
+	int64_t k = e->dims[e->rank - 1], n = wexpr_count(e),
+	        some = k < ERROR_BLOCK_SIZE ? ERROR_BLOCK_SIZE / k * k : k;
+	double *x = memory_alloc((size_t)(2 * some + 2 * k) * sizeof(*x) + 1), *q = x + some, *in = q + some;
+	bool has_inputs = e->n_args > 1;
+	enum tfmc_status st = x ? TFMC_OK : TFMC_NO_MEMORY;
+	if (st == TFMC_OK && has_inputs)
+		st = wexpr_eval(cx, e->args[1], source, 0, 2 * k, in);
+	for (int64_t at = 0; st == TFMC_OK && at < n; at += some) {
+		some = n - at < some ? n - at : some;
+		st = wexpr_eval(cx, e->args[0], source, at, some, x);
+		if (st == TFMC_OK)
+			st = wexpr_eval(cx, e, source, at, some, q);
+		for (int64_t i = 0; st == TFMC_OK && i < some; i += k)
+			add_row_error(out, x + i, q + i, has_inputs ? in : NULL, k);
+	}
+	memory_free(x);
+	return st;
+}
+
+enum tfmc_status wexpr_add_quant_errors(struct diag_context *cx, const struct ir_wexpr *e,
+                                        const struct weight_source *source, struct wexpr_quant_errors *out)
+{
+	if (e->kind == WX_QUANTIZE)
+		return add_matrix_errors(cx, e, source, out);
+	for (size_t i = 0; i < e->n_args; i++)
+		TFMC_TRY(wexpr_add_quant_errors(cx, e->args[i], source, out));
+	return TFMC_OK;
 }

@@ -1,41 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows of a matrix in a format of codes (ir/types/format.h): what readers of files, the quantizer, packing and the
- * interpreter give each other.
+ * Quantized rows of a matrix (ir/types/format.h): the exchange form between file readers, quantizer, packing and
+ * interpreter; and the quantizer. Block scales are chosen by trying candidates and refining the best by least squares
+ * (fixed.h); with activation statistics the expected error of the dot products is minimized, as GPTQ and imatrix do.
  */
 #ifndef TFMC_IR_WEIGHTS_QUANTS_H
 #define TFMC_IR_WEIGHTS_QUANTS_H
 
 #include "ir/weights/fixed.h"
 
-/* Arrays of somebody else, for some rows; floats are numbers of the format's scale type (with a shift, divided by
- * FORMAT_SHIFT_SCALE), integers as floats in `scales` and `offsets` where there are super blocks. Codes have the shift added. */
+/*
+ * Unpacked quantized rows; does not own its arrays. Scales and offsets are values of the format's scale type; of
+ * formats with super-blocks, int8 values as floats; of formats with shifts, divided by FORMAT_SHIFT_SCALE. Quants
+ * have the shift of their block added.
+ */
 struct weight_quants {
 	enum ir_format format;
 	int64_t k;            /* elements of a row */
-	int8_t *codes;        /* [rows, k] */
+	int8_t *codes;        /* quants [rows, k] */
 	float *scales;        /* [rows, ir_format_blocks] */
-	float *offsets;       /* the same, of formats that have them; else NULL */
-	float *super_scales;  /* [rows, ir_format_super_blocks], of formats with super blocks; else NULL */
-	float *super_offsets; /* the same, of formats that have offsets, too */
+	float *offsets;       /* [rows, ir_format_blocks]; NULL in formats without offset */
+	float *super_scales;  /* [rows, ir_format_super_blocks]; NULL in formats without super-blocks */
+	float *super_offsets; /* [rows, ir_format_super_blocks]; NULL without super-blocks or offset */
 };
 
-/* Arrays for `rows` rows of k elements, in one block. False when memory ran out; codes_release is harmless then. */
+/* Allocates the arrays for `rows` rows of k elements as one block. False without memory or on overflow; calling
+ * weight_quants_free is then allowed. */
 bool weight_quants_alloc(struct weight_quants *c, enum ir_format format, int64_t k, int64_t rows);
 void weight_quants_free(struct weight_quants *c);
-/* The same arrays from row `row` on. */
+/* The same arrays, from row `row` on. */
 struct weight_quants weight_quants_from_row(const struct weight_quants *c, int64_t row);
-/* What is added to the codes of block b of a row, as its scale says; 0 in formats without shifts. */
+/* The shift of block b of a row, decoded from its scale; 0 in formats without shifts. */
 int weight_block_shift(const struct weight_quants *row, int64_t b);
-/* All elements of some rows [rows, k]. */
+/* Dequantizes `rows` rows to out [rows, k]. */
 void weight_dequantize(const struct weight_quants *c, int64_t rows, double *out);
-/* What multiplies a matrix [.., K]: the means of the squares and the means of its inputs, [K] each. */
+/* Statistics of the activations that a matrix [.., K] multiplies, from calibration. */
 struct weight_input_stats {
-	const double *squares, *means;
+	const double *squares, *means; /* mean square and mean of each input, [K] */
 };
-/* The variance of one; a hundredth of its square at least, as texts are few and f32 rounds. */
+/* Variance of input i; at least 1 % of its mean square, as calibration samples are few. */
 double weight_input_variance(const struct weight_input_stats *in, int64_t i);
-/* What quantizing needs of a format. `nearest` [CODE_PLACES] for codebooks: the code nearest to (i - CODE_PLACES / 2) / 4. */
+/* Tables of the quantizer for a format. nearest[i], of codebooks: the value nearest to (i - CODE_PLACES / 2) / 4. */
 #define CODE_PLACES 1025
 struct weight_quantizer {
 	enum ir_format format;
@@ -44,17 +49,19 @@ struct weight_quantizer {
 };
 struct weight_quantizer weight_quantizer(enum ir_format f);
 /*
- * Codes of rows x [rows, k], with scales that are found from them: to the nearest where `in` is NULL. Else errors e count as inputs
- * z say, with the means m and variances v of their columns as if these were independent:
+ * Quantizes rows x [rows, k]: fits the scales of all blocks, then rounds to the nearest quants. With `in`, the
+ * expected squared error of the dot product with an activation vector z is minimized; for independent z(k) with means
+ * m(k) and variances v(k), and rounding errors e(k), it is
  *
- *     mean (sum of e(k) z(k))^2  =  sum of v(k) e(k)^2  +  (sum of m(k) e(k))^2
+ *     E (sum of e(k) z(k))^2  =  sum of v(k) e(k)^2  +  (sum of m(k) e(k))^2
  *
- * Scales make the first sum small, and codes one further from the nearest the second. False: a scale would be beyond its type,
- * or the sum of all magnitudes of a row is beyond f32, as the products of the row then are; *worst is its largest element, or NaN.
+ * Scales minimize the first term; then single quants move to the other neighbour of their element to lower the
+ * second. False if a scale overflows its type, or the sum of |x| of a row overflows f32 (dot products would); *worst
+ * is then the element of that row with the largest magnitude, or NaN.
  */
 bool weight_quantize(const struct weight_quantizer *z, const struct weight_quants *codes, int64_t rows,
                      const double *x, const struct weight_input_stats *in, double *worst);
-/* shift.c: scales [FIXED_LANES] of a format with shifts, which say them; NaN beyond their type. */
+/* Scales [FIXED_LANES] with encoded shifts for the blocks of b (shift.c); NaN on overflow of the scale type. */
 void weight_fit_shifted_scales(const struct weight_quantizer *z, struct fixed_blocks *b, double *scales);
 
 #endif

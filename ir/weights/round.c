@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Conversions between f64 and the narrow float formats, and the rounding to an
- * element type that ends every op. One rounding step, nearest even, directly
- * from f64: no detour over f32. Bytes of stored elements to f64 and back.
+ * Conversions between f64 and f16, bf16; rounding to an element type; stored elements to f64 and back. Rounding is one
+ * step from f64 to nearest even: going through f32 would round twice.
  */
 #include <assert.h>
 #include <math.h>
@@ -10,15 +9,14 @@
 
 #include "ir/weights/weight.h"
 
-/* A binary format with one sign bit, `exp` exponent bits and `mant` stored mantissa bits; at most 16 in all.
- */
+/* A binary format of at most 16 bits: a sign bit, `exp` exponent bits and `mant` stored mantissa bits. */
 struct small_float {
 	int exp, mant;
-	double (*widen)(uint16_t bits);
+	double (*to_f64)(uint16_t bits);
 };
 
-static const struct small_float half = {5, 10, f16_to_f64};
-static const struct small_float brain = {8, 7, bf16_to_f64};
+static const struct small_float f16 = {5, 10, f16_to_f64};
+static const struct small_float bf16 = {8, 7, bf16_to_f64};
 
 static uint64_t bits_of(double v)
 {
@@ -40,9 +38,9 @@ static uint64_t shift_nearest(uint64_t v, int shift)
 	if (shift > 63)
 		return 0;
 	uint64_t down = v >> shift;
-	uint64_t rest = v & ((UINT64_C(1) << shift) - 1);
-	uint64_t half_way = UINT64_C(1) << (shift - 1);
-	return down + (rest > half_way || (rest == half_way && (down & 1)));
+	uint64_t remainder = v & ((UINT64_C(1) << shift) - 1);
+	uint64_t half = UINT64_C(1) << (shift - 1);
+	return down + (remainder > half || (remainder == half && (down & 1)));
 }
 
 static uint16_t to_small(struct small_float f, double v)
@@ -57,9 +55,9 @@ static uint16_t to_small(struct small_float f, double v)
 		return (uint16_t)(sign | infinity | UINT64_C(1) << (f.mant - 1));
 	if (e > bias)
 		return (uint16_t)(sign | infinity);
-	if (e == -1023) /* zero, or far below the smallest number */
+	if (e == -1023) /* zero, or an f64 subnormal far below the smallest value */
 		return (uint16_t)sign;
-	/* A carry out of the mantissa raises the exponent, up to infinity: what rounding wants. */
+	/* A carry out of the mantissa increments the exponent, up to infinity, as rounding requires. */
 	if (e >= 1 - bias)
 		return (uint16_t)(sign |
 		                  (((uint64_t)(e + bias) << f.mant) + shift_nearest(fraction, 52 - f.mant)));
@@ -68,7 +66,7 @@ static uint16_t to_small(struct small_float f, double v)
 
 double f16_to_f64(uint16_t bits)
 {
-	/* Where those of an f64 lie they are 2^1008 times too small, subnormal ones as well. */
+	/* Exponent and mantissa moved to their place in an f64 are 2^1008 times too small, also of subnormals. */
 	uint64_t u = (uint64_t)(bits & 0x7fff) << 42, sign = (uint64_t)(bits >> 15) << 63;
 	double v = f64_of(u) * 0x1p1008;
 	bool is_finite = (bits & 0x7c00) != 0x7c00;
@@ -83,14 +81,14 @@ double bf16_to_f64(uint16_t bits)
 	return (double)v;
 }
 
-/* v as the nearest number of the format. */
-static double nearest(struct small_float f, double v)
+/* v rounded to the format. */
+static double round_small(struct small_float f, double v)
 {
 	uint64_t u = bits_of(v), one = UINT64_C(1) << (52 - f.mant);
 	int bias = (1 << (f.exp - 1)) - 1, e = (int)((u >> 52) & 0x7ff) - 1023;
 	if (e < 1 - bias || e >= bias)
-		return f.widen(to_small(f, v));
-	/* A normal number, and what it is rounded up to is finite: the bits of the f64 are rounded. */
+		return f.to_f64(to_small(f, v));
+	/* Fast path: the result is normal and finite, so the mantissa bits of the f64 are rounded in place. */
 	u = (u + one / 2 - 1 + (u / one & 1)) & ~(one - 1);
 	memcpy(&v, &u, sizeof(v));
 	return v;
@@ -98,12 +96,12 @@ static double nearest(struct small_float f, double v)
 
 uint16_t f64_to_f16(double v)
 {
-	return to_small(half, v);
+	return to_small(f16, v);
 }
 
 uint16_t f64_to_bf16(double v)
 {
-	return to_small(brain, v);
+	return to_small(bf16, v);
 }
 
 static double clamp_int(double v, double lo, double hi)
@@ -118,15 +116,15 @@ double ir_round(enum ir_dtype dtype, double v)
 {
 	switch (dtype) {
 	case DT_F32: return (double)(float)v;
-	case DT_F16: return nearest(half, v);
-	case DT_BF16: return nearest(brain, v);
+	case DT_F16: return round_small(f16, v);
+	case DT_BF16: return round_small(bf16, v);
 	case DT_F64: return v;
 	case DT_I8: return clamp_int(v, -128, 127);
 	case DT_U8: return clamp_int(v, 0, 255);
 	case DT_I16: return clamp_int(v, INT16_MIN, INT16_MAX);
 	case DT_I32: return clamp_int(v, INT32_MIN, INT32_MAX);
 	case DT_I64:
-		/* 2^63 is not an i64, but no double lies between; conversion to bytes saturates. */
+		/* 2^63 is not an i64, but the double below it is 2^63 - 1024; conversion to bytes saturates */
 		return clamp_int(v, -0x1p63, 0x1p63);
 	case DT_BOOL: return v != 0;
 	}
@@ -135,7 +133,7 @@ double ir_round(enum ir_dtype dtype, double v)
 
 /* ---- bytes ---- */
 
-/* Stored bytes may be unaligned: every element goes through memcpy. */
+/* Stored elements may be unaligned, hence memcpy. */
 #define READ_LOOP(type, expr)                                         \
 	for (int64_t i = 0; i < n; i++) {                             \
 		type v;                                               \

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scales of formats with shifts. Starts differ in the shift, in how far the ends of the codes are beyond those of the
- * elements and in the sign of the scale; of the codes that each gives the fit of least squared error says how good it can
- * become. The best are tried with other ends, too, and the best of all refined: the scale that says the nearest shift, the
- * codes for it, and so on. All lanes do the same.
+ * Search for scales of formats with shifts (ir_format_desc.shift): element = scale * (quant + shift), and the low
+ * bits of the f16 scale encode the shift. Candidates differ in shift, sign of the scale, and how far the codebook
+ * reaches beyond the elements; the least-squares fit of their quants ranks them. The best are tried with other
+ * reaches, and the best of those refined by alternating: choose scale and shift for the quants, then round to the
+ * quants. SIMD over blocks as in fixed.h: all lanes take the same path.
  */
 #include <math.h>
 #include <string.h>
@@ -13,23 +14,24 @@
 #include "ir/weights/weight.h"
 
 #define LANES   FIXED_LANES
-#define STARTS  16
-#define BEST    4 /* that are tried with other ends, and that are refined */
-#define REFINED 2 /* times */
+#define STARTS  16 /* 8 shifts, 2 signs */
+#define BEST    4  /* candidates that are tried with other reaches, and candidates that are refined */
+#define REFINED 2  /* iterations */
 
+/* Scale of a candidate relative to the least scale for which no element is clipped. */
 static const double first_end = 0.96, other_ends[] = {1, 0.92};
 enum { OTHERS = TFMC_COUNT(other_ends) };
 
-/* Fits with the sums of the codes they come from, and gains (fixed_solve). */
+/* Candidates, the sums over their quants, and gains (fixed_solve). */
 struct search {
 	struct fixed_fit reach[STARTS], fits[STARTS + BEST * OTHERS];
 	struct fixed_sums sums[STARTS + BEST * OTHERS];
 	double gain[STARTS + BEST * OTHERS][LANES];
-	int best[BEST][LANES]; /* numbers of fits */
+	int best[BEST][LANES]; /* indices of the best candidates, the best first */
 };
 
-/* The scale nearest to `scale` that says `shift`. */
-static double scale_with(const struct ir_format_desc *d, double scale, int shift)
+/* The representable scale nearest to `scale` whose low bits encode `shift`. */
+static double scale_with_shift(const struct ir_format_desc *d, double scale, int shift)
 {
 	int bits = f64_to_f16(scale * FORMAT_SHIFT_SCALE), low = shift + ir_format_shift_bias(d);
 	int steps = ((bits & 0x7fff) - low + ir_format_shift_bias(d)) >> d->shift;
@@ -37,8 +39,9 @@ static double scale_with(const struct ir_format_desc *d, double scale, int shift
 	return f16_to_f64((uint16_t)bits) / FORMAT_SHIFT_SCALE;
 }
 
-/* The same where stored scales are normal numbers of f16: those of f32 less 13 bits. 0: they are not. */
-static inline double normal_scale_with(int bits, int low, double scale)
+/* The same by f32 bit operations, if the stored scale is a normal f16 (f32 with 13 fewer mantissa bits); else 0. low:
+ * the biased shift. */
+static inline double normal_scale_with_shift(int bits, int low, double scale)
 {
 	const uint32_t step = UINT32_C(1) << (13 + bits), floor = (uint32_t)low << 13;
 	float stored = (float)(scale * FORMAT_SHIFT_SCALE);
@@ -51,14 +54,15 @@ static inline double normal_scale_with(int bits, int low, double scale)
 	return (double)stored / FORMAT_SHIFT_SCALE;
 }
 
-/* Whether the scales of a lane are normal numbers: those of the farthest element and codes around 64. */
+/* True if all scales tried for a lane are normal f16 values: the farthest element over quants of about 64. */
 static bool is_normal(const struct fixed_blocks *b, int l)
 {
 	double far = b->unit[l] * INT16_MAX * FORMAT_SHIFT_SCALE / 64;
 	return far > 0x1p-11 && far < 0x1p13;
 }
 
-/* For the codes of a lane, of the scales that say the shift of the fit or one beside it that of least error. */
+/* Replaces the fit of a lane by the best representable one for its quants: of the shift nearest to the fit's and its
+ * two neighbours, the one with the least squared error. */
 static inline __attribute__((always_inline)) void round_lane(const struct ir_format_desc *d, bool normal,
                                                              const struct fixed_blocks *b,
                                                              const struct fixed_sums *s, int l,
@@ -72,7 +76,8 @@ static inline __attribute__((always_inline)) void round_lane(const struct ir_for
 	for (int k = middle - 1; k <= middle + 1; k++) {
 		double qq = s->qq[l] + k * (2 * s->q[l] + k * b->w[l]), xq = s->xq[l] + k * b->wx[l];
 		double scale = xq / qq * b->unit[l];
-		scale = (normal ? normal_scale_with(d->shift, k + zero, scale) : scale_with(d, scale, k)) /
+		scale = (normal ? normal_scale_with_shift(d->shift, k + zero, scale)
+		                : scale_with_shift(d, scale, k)) /
 		        b->unit[l];
 		double by = scale * (2 * xq - scale * qq);
 		bool better = by > most;
@@ -85,6 +90,7 @@ static inline __attribute__((always_inline)) void round_lane(const struct ir_for
 	fit->offset[l] = best * best_shift;
 }
 
+/* round_lane for all lanes, vectorized; right for normal scales only. */
 TFMC_MULTIVERSION static void round_normal(const struct ir_format_desc *d,
                                            const struct fixed_blocks *restrict b,
                                            const struct fixed_sums *restrict s,
@@ -95,7 +101,7 @@ TFMC_MULTIVERSION static void round_normal(const struct ir_format_desc *d,
 		round_lane(&format, true, b, s, l, fit, gain);
 }
 
-/* Fits of all lanes to those that scales can say. */
+/* Rounds the fits of all lanes to representable scales and shifts. */
 static void round_fits(const struct ir_format_desc *d, const struct fixed_blocks *b,
                        const struct fixed_sums *s, struct fixed_fit *fit, double *gain)
 {
@@ -109,9 +115,9 @@ static void round_fits(const struct ir_format_desc *d, const struct fixed_blocks
 		}
 }
 
-/* The least scale of a sign for which no element is beyond the codes. */
-TFMC_MULTIVERSION static void reach(const struct ir_format_desc *d, const struct fixed_blocks *b, int shift,
-                                    bool is_negative, struct fixed_fit *out)
+/* Least scale of the given sign for which the shifted codebook covers all elements. */
+TFMC_MULTIVERSION static void cover_elements(const struct ir_format_desc *d, const struct fixed_blocks *b,
+                                             int shift, bool is_negative, struct fixed_fit *out)
 {
 	for (int l = 0; l < LANES; l++) {
 		double low = (is_negative ? -b->most[l] : b->least[l]) / (d->codebook[0] + shift);
@@ -122,13 +128,13 @@ TFMC_MULTIVERSION static void reach(const struct ir_format_desc *d, const struct
 	}
 }
 
-static void stretch(double by, const struct fixed_fit *from, int l, struct fixed_fit *to)
+static void multiply_fit(double by, const struct fixed_fit *from, int l, struct fixed_fit *to)
 {
 	to->scale[l] = by * from->scale[l];
 	to->offset[l] = by * from->offset[l];
 }
 
-/* Of n fits the best of each lane, in order. */
+/* s->best: the BEST of the first n candidates in each lane, by insertion. */
 TFMC_MULTIVERSION static void find_best(struct search *s, int n)
 {
 	double gain[BEST][LANES];
@@ -153,7 +159,7 @@ TFMC_MULTIVERSION static void find_best(struct search *s, int n)
 		}
 }
 
-/* Fits [first, end). */
+/* Rounds with candidates [first, end), and replaces each by the least-squares fit of its quants. */
 static void try_fits(const struct weight_quantizer *z, struct fixed_blocks *b, struct search *s, int first,
                      int end)
 {
@@ -166,16 +172,16 @@ TFMC_MULTIVERSION static void try_starts(const struct weight_quantizer *z, struc
                                          struct search *s)
 {
 	for (int i = 0; i < STARTS; i++) {
-		reach(ir_format(z->format), b, i / 2 * 4 - 14, i % 2 == 1, &s->reach[i]);
+		cover_elements(ir_format(z->format), b, i / 2 * 4 - 14, i % 2 == 1, &s->reach[i]);
 		for (int l = 0; l < LANES; l++)
-			stretch(first_end, &s->reach[i], l, &s->fits[i]);
+			multiply_fit(first_end, &s->reach[i], l, &s->fits[i]);
 	}
 	try_fits(z, b, s, 0, STARTS);
 	find_best(s, STARTS);
 	for (int i = 0; i < BEST * OTHERS; i++)
 		for (int l = 0; l < LANES; l++)
-			stretch(other_ends[i % OTHERS], &s->reach[s->best[i / OTHERS][l]], l,
-			        &s->fits[STARTS + i]);
+			multiply_fit(other_ends[i % OTHERS], &s->reach[s->best[i / OTHERS][l]], l,
+			             &s->fits[STARTS + i]);
 	try_fits(z, b, s, STARTS, STARTS + BEST * OTHERS);
 	find_best(s, STARTS + BEST * OTHERS);
 }
@@ -201,8 +207,8 @@ TFMC_MULTIVERSION void weight_fit_shifted_scales(const struct weight_quantizer *
 			from[k].offset[l] = s.fits[i].offset[l];
 		}
 	}
-	for (int turn = 0; turn <= REFINED; turn++) {
-		if (turn > 0)
+	for (int i = 0; i <= REFINED; i++) {
+		if (i > 0)
 			fixed_sum(&z->fixed, b, BEST, from, sums);
 		for (int k = 0; k < BEST; k++) {
 			round_fits(d, b, &sums[k], &from[k], gain);

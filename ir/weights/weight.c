@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Construction and equality of weight expressions. Every constructor checks
- * that its shape exists, that the number of elements fits 64 bits, and that the
- * expression does not nest deeper than WEXPR_DEPTH_MAX; so evaluation and
- * printing recurse without checks of their own.
+ * Construction, formats and equality of weight expressions. Every constructor checks its shape, that byte sizes fit
+ * 64 bits, and that the tree is at most WEXPR_DEPTH_MAX high; evaluation and printing can then recurse without
+ * checks.
  */
 #include "ir/weights/weight.h"
 
@@ -40,10 +39,11 @@ static bool shape_fits(int rank, const int64_t *dims)
 		if (dims[i] < 0)
 			return false;
 	int64_t count, bytes;
-	/* The widest element has 8 bytes: byte sizes fit too. */
+	/* the largest element has 8 bytes */
 	return checked_product_i64(dims, (size_t)rank, &count) && checked_mul_i64(count, 8, &bytes);
 }
 
+/* A node without arguments; NULL if the shape does not fit. */
 static struct ir_wexpr *make(struct arena *a, enum ir_wexpr_kind kind, int rank, const int64_t *dims)
 {
 	if (!shape_fits(rank, dims))
@@ -59,7 +59,7 @@ static struct ir_wexpr *make(struct arena *a, enum ir_wexpr_kind kind, int rank,
 	return e;
 }
 
-/* Copies the arguments; false when one is missing or the result would be too deep. */
+/* Copies the arguments to e; false if one is NULL or the tree becomes too high. */
 static bool set_args(struct arena *a, struct ir_wexpr *e, size_t n, const struct ir_wexpr *const *args)
 {
 	const struct ir_wexpr **copy = ARENA_ARRAY(a, const struct ir_wexpr *, n);
@@ -125,7 +125,7 @@ const struct ir_wexpr *wexpr_sinusoid(struct arena *a, int64_t rows, int64_t dim
 	int64_t end;
 	if (dim < 2 || dim % 2 != 0 || !(base > 0) || !checked_add_i64(start, rows, &end))
 		return NULL;
-	/* t2t divides by d/2 - 1. */
+	/* spacing=t2t divides by d/2 - 1 */
 	if (spacing == SINUSOID_T2T && dim < 4)
 		return NULL;
 	struct ir_wexpr *e = make(a, WX_SINUSOID, 2, (int64_t[]){rows, dim});
@@ -176,8 +176,8 @@ const struct ir_wexpr *wexpr_stack(struct arena *a, size_t n, const struct ir_we
 	return e && set_args(a, e, n, args) ? e : NULL;
 }
 
-/* Adds the size of `arg` along `axis` to dims; false when another axis differs. */
-static bool concat_one(int64_t *dims, int rank, int axis, const struct ir_wexpr *arg)
+/* Adds the size of `arg` along `axis` to dims; false if another axis differs. */
+static bool add_concat_size(int64_t *dims, int rank, int axis, const struct ir_wexpr *arg)
 {
 	if (!arg || arg->rank != rank)
 		return false;
@@ -194,7 +194,7 @@ const struct ir_wexpr *wexpr_concat(struct arena *a, int axis, size_t n, const s
 	int64_t dims[IR_RANK_MAX] = {0};
 	memcpy(dims, args[0]->dims, sizeof(dims));
 	for (size_t i = 1; i < n; i++)
-		if (!concat_one(dims, args[0]->rank, axis, args[i]))
+		if (!add_concat_size(dims, args[0]->rank, axis, args[i]))
 			return NULL;
 	struct ir_wexpr *e = make(a, WX_CONCAT, args[0]->rank, dims);
 	if (!e || !set_args(a, e, n, args))
@@ -356,7 +356,7 @@ const struct ir_wexpr *wexpr_make(struct arena *a, const struct ir_wexpr *e)
 	return NULL;
 }
 
-/* e with rounded arguments. */
+/* A copy of e with rounded arguments. */
 static const struct ir_wexpr *round_args(struct arena *a, enum ir_dtype dtype, const struct ir_wexpr *e)
 {
 	const struct ir_wexpr **args = ARENA_ARRAY(a, const struct ir_wexpr *, e->n_args);
@@ -407,7 +407,7 @@ int64_t wexpr_count(const struct ir_wexpr *e)
 	return n;
 }
 
-/* Rows, along the last axis, stay whole. */
+/* The node moves full rows of the last axis. */
 static bool moves_rows(const struct ir_wexpr *e)
 {
 	switch (e->kind) {
@@ -455,7 +455,7 @@ const struct ir_wexpr *wexpr_without_columns(struct arena *a, const struct ir_we
 	return args ? wexpr_make(a, &copy) : NULL;
 }
 
-static bool args_hold(const struct ir_wexpr *e, enum ir_format format)
+static bool args_fit_format(const struct ir_wexpr *e, enum ir_format format)
 {
 	for (size_t i = 0; i < e->n_args; i++)
 		if (!wexpr_fits_format(e->args[i], format))
@@ -466,19 +466,18 @@ static bool args_hold(const struct ir_wexpr *e, enum ir_format format)
 bool wexpr_fits_format(const struct ir_wexpr *e, enum ir_format format)
 {
 	const struct ir_format_desc *f = ir_format(format);
-	bool has_codes = ir_format_is_quantized(format);
 	if (e->format != FORMAT_PLAIN)
 		return e->format == format;
-	if (has_codes)
-		return moves_rows(e) && args_hold(e, format);
+	if (ir_format_is_quantized(format))
+		return moves_rows(e) && args_fit_format(e, format);
 	if (e->kind == WX_TENSOR || e->kind == WX_ROUND)
 		return e->stored == f->dtype;
 	if (e->kind == WX_FULL)
 		return ir_round(f->dtype, e->value) == e->value;
-	return kinds[e->kind].moves ? args_hold(e, format) : format == FORMAT_PLAIN;
+	return kinds[e->kind].moves ? args_fit_format(e, format) : format == FORMAT_PLAIN;
 }
 
-/* What the first tensor below e is. */
+/* The quantized format of the first leaf, or PLAIN. */
 static enum ir_format first_format(const struct ir_wexpr *e)
 {
 	while (e->kind != WX_QUANTIZE && e->n_args > 0)
@@ -489,9 +488,9 @@ static enum ir_format first_format(const struct ir_wexpr *e)
 enum ir_format wexpr_format(const struct ir_wexpr *e)
 {
 	bool bf16 = wexpr_fits_format(e, FORMAT_BF16), f16 = wexpr_fits_format(e, FORMAT_F16);
-	enum ir_format codes = first_format(e);
-	if (codes != FORMAT_PLAIN)
-		return wexpr_fits_format(e, codes) ? codes : FORMAT_PLAIN;
+	enum ir_format quantized = first_format(e);
+	if (quantized != FORMAT_PLAIN)
+		return wexpr_fits_format(e, quantized) ? quantized : FORMAT_PLAIN;
 	return bf16 == f16 ? FORMAT_PLAIN : bf16 ? FORMAT_BF16 : FORMAT_F16;
 }
 
