@@ -56,14 +56,14 @@ struct kb_val attention_at(struct kb *k, const struct kb_tensor *t, struct kb_va
 struct kb_val attention_load(struct kb *k, const struct kb_tensor *t, struct kb_val ptr, struct kb_val index,
                              int64_t disp, int lanes, int n)
 {
-	struct kb_type type = KB_TYPE(eval_stored(t->dtype), lanes);
+	struct kb_type type = KB_TYPE(eval_stored_scalar(t->dtype), lanes);
 	return kb_cvt(k, kb_load_part(k, type, n, ptr, index, disp), KB_F32);
 }
 
 struct kb_val attention_widen(const struct attention *a, enum ir_dtype dtype, struct kb_val ptr,
                               struct kb_val index, int64_t disp, bool is_aligned)
 {
-	struct kb_type type = KB_TYPE(eval_stored(dtype), a->lanes);
+	struct kb_type type = KB_TYPE(eval_stored_scalar(dtype), a->lanes);
 	int align = is_aligned ? a->lanes * (int)ir_dtype_bytes(dtype) : 0;
 	return kb_cvt(a->k, kb_load(a->k, type, ptr, index, disp, align), KB_F32);
 }
@@ -358,9 +358,9 @@ enum tfmc_status kernel_attention(const struct kernel_job *job)
 		a.split = schedule->split;
 		a.scratch.slots = attention_group_slots(queries, a.value_size);
 	}
-	if (!job->is_join)
+	if (!job->is_combine)
 		attention_begin_matrix(&a);
-	if (job->is_join)
+	if (job->is_combine)
 		attention_join(&a);
 	else if (job->items > 1)
 		attention_shared(&a);

@@ -28,13 +28,13 @@ static void copy_part(void *user, struct kb_val e, int lanes, int n)
 	struct kb *k = c->a->k;
 	struct kb_val index = attention_step(k, c->t, ATTENTION_ELEMENT, e);
 	if (c->dtype != DT_F32) {
-		struct kb_type type = KB_TYPE(eval_stored(c->dtype), lanes);
+		struct kb_type type = KB_TYPE(eval_stored_scalar(c->dtype), lanes);
 		kb_store(k, kb_load(k, type, c->from, index, 0, 0), c->to, e, 0, 0);
 		return;
 	}
 	struct kb_val x = attention_load(k, c->t, c->from, index, 0, lanes, n);
 	if (c->narrow) {
-		kb_store(k, kb_cvt_factor(k, x), c->to, e, 0, lanes * 2);
+		kb_store(k, kb_cvt_bf16_ftz(k, x), c->to, e, 0, lanes * 2);
 		return;
 	}
 	x = attention_rounded(c->a, x);
@@ -135,8 +135,8 @@ static struct kb_val pair_up(struct kb *k, struct kb_val low, struct kb_val high
 		lanes[2 * i] = i;
 		lanes[2 * i + 1] = ATTENTION_LANES_MAX + i;
 	}
-	low = kb_cvt_factor(k, low);
-	high = kb_cvt_factor(k, high);
+	low = kb_cvt_bf16_ftz(k, low);
+	high = kb_cvt_bf16_ftz(k, high);
 	return kb_bitcast(k, kb_shuffle(k, low, high, lanes, 2 * ATTENTION_LANES_MAX), KB_I32);
 }
 
@@ -235,7 +235,7 @@ static void copy_panels(const struct attention *a, const struct attention_head *
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_index(k, 0);
-	struct kb_type type = KB_TYPE(eval_stored(a->key_dtype), a->lanes);
+	struct kb_type type = KB_TYPE(eval_stored_scalar(a->key_dtype), a->lanes);
 	int align = a->lanes * (int)ir_dtype_bytes(a->key_dtype);
 	struct kb_val j = kb_loop(k, "j", b->begin, b->n, PANEL, 0);
 	struct kb_val from = attention_panel_at(a, h->k, ring_row(a, b, j)),

@@ -19,7 +19,7 @@
 #define TFMC_BACKENDS_ATTENTION_INTERNAL_H
 
 #include "backends/kernel/eval.h"
-#include "backends/kernel/products.h"
+#include "backends/kernel/reg_tile.h"
 #include "ir/target/tile.h"
 
 #define ATTENTION_LANES_MAX 16
@@ -195,7 +195,7 @@ static inline int attention_few(const struct attention *a)
 /* Vectors of the sums of a register tile of `rows` rows, for each row: whole panels. */
 int attention_tile_vectors(const struct attention *a, int rows);
 /* The rows of x begin at `first`, `step` elements from each other. */
-static inline void attention_set_x(struct products *p, struct kb_val first, int64_t step)
+static inline void attention_set_x(struct reg_tile *p, struct kb_val first, int64_t step)
 {
 	for (int i = 0; i < p->rows; i++) {
 		p->x[i] = first;

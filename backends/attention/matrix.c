@@ -16,7 +16,7 @@ void attention_begin_matrix(struct attention *a)
 	if (!a->matrix)
 		return;
 	a->scratch.matrix_sums = kb_local(a->k, "sums", KB_I32, AMX_TILE_ROWS * SUMS_STEP / 4);
-	kb_tile_config_products(a->k, kb_local(a->k, "config", KB_I32, KB_TILE_CONFIG / 4), KB_TILE_BYTES);
+	kb_tile_config_gemm(a->k, kb_local(a->k, "config", KB_I32, KB_TILE_CONFIG / 4), KB_TILE_BYTES);
 }
 
 void attention_end_matrix(const struct attention *a)
@@ -26,28 +26,28 @@ void attention_end_matrix(const struct attention *a)
 }
 
 /* Rows of bf16 at x, where those of f32 would be `length` elements apart. */
-static struct product_tiles tiles_of(const struct attention *a, int rows, int columns, int64_t length)
+static struct matrix_tiles tiles_of(const struct attention *a, int rows, int columns, int64_t length)
 {
-	return (struct product_tiles){.k = a->k,
-	                              .dot = KB_DOT_BF16,
-	                              .rows = rows / KB_TILE_ROWS,
-	                              .columns = columns,
-	                              .x_step = length * 4,
-	                              .x_apart = KB_TILE_ROWS * length * 4};
+	return (struct matrix_tiles){.k = a->k,
+	                             .dot = KB_DOT_BF16,
+	                             .rows = rows / KB_TILE_ROWS,
+	                             .columns = columns,
+	                             .x_step = length * 4,
+	                             .x_apart = KB_TILE_ROWS * length * 4};
 }
 
 /* Sums of `steps` tiles of the rows at x and of as many lines at w, in scratch. */
-static void multiply(const struct product_tiles *t, const struct attention *a, struct kb_val x,
+static void multiply(const struct matrix_tiles *t, const struct attention *a, struct kb_val x,
                      struct kb_val w, struct kb_val steps)
 {
 	struct kb *k = a->k;
-	product_tiles_begin(t);
+	matrix_tiles_zero(t);
 	struct kb_val i = kb_loop(k, "step", kb_index(k, 0), steps, 1, KB_NONEMPTY);
 	x = kb_ptr_add(k, x, kb_mul_const(k, i, KB_TILE_BYTES), 0);
 	w = kb_ptr_add(k, w, kb_mul_const(k, i, KB_TILE_ROWS * t->w_step), 0);
-	product_tiles_step(t, x, w);
+	matrix_tiles_mac_k(t, x, w);
 	kb_end_loop(k);
-	product_tiles_store(t, a->scratch.matrix_sums, SUMS_STEP);
+	matrix_tiles_store(t, a->scratch.matrix_sums, SUMS_STEP);
 }
 
 /* Vector v of the sums of row i. */
@@ -64,7 +64,7 @@ static void score_panels(const struct attention *a, const struct attention_block
 {
 	struct kb *k = a->k;
 	int64_t bytes = attention_key_lines(a) * KB_TILE_BYTES;
-	struct product_tiles p = tiles_of(a, rows, columns, a->size_pad);
+	struct matrix_tiles p = tiles_of(a, rows, columns, a->size_pad);
 	p.w_step = KB_TILE_BYTES;
 	p.w_apart = bytes;
 	struct kb_val queries = attention_scratch_row(k, a->scratch.queries, t->row, a->size_pad);
@@ -99,7 +99,7 @@ static void value_columns(const struct attention *a, const struct attention_bloc
 {
 	struct kb *k = a->k;
 	struct kb_type type = attention_vector(a);
-	struct product_tiles p = tiles_of(a, rows, columns, a->scratch.stride);
+	struct matrix_tiles p = tiles_of(a, rows, columns, a->scratch.stride);
 	p.w_step = a->value_pad * 4;
 	p.w_apart = KB_TILE_BYTES;
 	struct kb_val steps = attention_round_up(k, t->last, TILE_STEPS);

@@ -8,7 +8,7 @@
 
 struct score_tile {
 	const struct attention *a;
-	struct products p;
+	struct reg_tile p;
 	struct kb_val keys;                   /* address of the first panel */
 	struct kb_val ahead[TILE_PANELS_MAX]; /* lines to be asked for; may be none */
 };
@@ -36,12 +36,12 @@ static void score_step(const struct score_tile *t, struct kb_val e, int lanes)
 		struct kb_val bytes = kb_mul_const(k, line, ir_dtype_bytes(t->a->key_dtype));
 		for (int i = 0; i < TILE_PANELS_MAX && t->ahead[i].id; i++)
 			kb_prefetch(k, t->ahead[i], bytes, 0);
-		products_step(&t->p, e, line, 0, 0, t->p.rows);
+		reg_tile_mac_k(&t->p, e, line, 0, 0, t->p.rows);
 		return;
 	}
-	products_load_x(&t->p, e, lanes, x);
+	reg_tile_load_x(&t->p, e, lanes, x);
 	for (int i = 0; i < lanes; i++)
-		products_lane(&t->p, x, line, i);
+		reg_tile_mac_k_lane(&t->p, x, line, i);
 }
 
 /* Scores of the panels from `panel` on. */
@@ -54,7 +54,7 @@ static void score_panels(const struct attention *a, const struct attention_block
 	int64_t bytes = lines * PANEL_COLUMNS * ir_dtype_bytes(a->key_dtype);
 	t->keys = kb_ptr_add(k, b->keys, kb_mul_const(k, panel, bytes), 0);
 	attention_ask_by_keys(a, b, panel, t->p.vectors * a->lanes / PANEL_COLUMNS, t->p.rows, t->ahead);
-	products_begin(&t->p, "score");
+	reg_tile_zero(&t->p, "score");
 	for (int64_t lo = 0, hi = whole; lo < lines; lo = hi, hi = lines, lanes = 1) {
 		if (lo == hi)
 			continue;
@@ -71,7 +71,7 @@ static void score_panels(const struct attention *a, const struct attention_block
 			scale = kb_load(k, attention_vector(a), a->scratch.k_scale, to, v * a->lanes,
 			                a->lanes * 4);
 		for (int i = 0; i < t->p.rows; i++) {
-			struct kb_val sum = products_sum(&t->p, i, v);
+			struct kb_val sum = reg_tile_acc(&t->p, i, v);
 			kb_store(k, scale.id ? kb_mul(k, sum, scale) : sum, a->scratch.scores, to,
 			         i * a->scratch.stride + v * a->lanes, a->lanes * 4);
 		}

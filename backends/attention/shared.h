@@ -4,7 +4,7 @@
 #define TFMC_BACKENDS_ATTENTION_SHARED_H
 
 #include "backends/attention/internal.h"
-#include "backends/kernel/templates.h"
+#include "backends/kernel/generator.h"
 
 #define ITEMS GPU_ITEMS
 

@@ -200,7 +200,7 @@ static void weight_step(const struct attention *a, const struct score_row *r, st
 	if (attention_has(&a->v_scale))
 		x = kb_mul(k, x, kb_load(k, attention_vector(a), a->scratch.v_scale, j, 0, a->lanes * 4));
 	if (a->pairs) /* behind what is still to be read */
-		kb_store(k, kb_cvt_factor(k, x), r->s, j, 0, a->lanes * 2);
+		kb_store(k, kb_cvt_bf16_ftz(k, x), r->s, j, 0, a->lanes * 2);
 	else
 		kb_store(k, attention_rounded(a, x), r->s, j, 0, a->lanes * 4);
 }

@@ -42,8 +42,8 @@ static bool find_group_slots(const struct ir_module *m, const struct ir_func *f,
 	return true;
 }
 
-bool kernel_has_join(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
-                     const struct target *t, const struct ir_dim **heads)
+bool kernel_has_combine(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
+                        const struct target *t, const struct ir_dim **heads)
 {
 	const struct attrs_group *attrs = group->attrs;
 	struct attention_slots s;
@@ -56,12 +56,12 @@ bool kernel_has_join(const struct ir_module *m, const struct ir_func *f, const s
 	return true;
 }
 
-const struct ir_dim *kernel_join_bytes(const struct ir_module *m, const struct ir_func *f,
-                                       const struct ir_op *group, const struct target *t)
+const struct ir_dim *kernel_combine_bytes(const struct ir_module *m, const struct ir_func *f,
+                                          const struct ir_op *group, const struct target *t)
 {
 	const struct ir_dim *heads;
 	struct attention_slots s;
-	if (t->group_size <= 1 || !kernel_has_join(m, f, group, t, &heads) ||
+	if (t->group_size <= 1 || !kernel_has_combine(m, f, group, t, &heads) ||
 	    !find_group_slots(m, f, group, t, &s))
 		return NULL;
 	int64_t split = ((const struct attrs_group *)group->attrs)->split;
@@ -160,7 +160,7 @@ static struct attention_sums find_slot(const struct attention *a, const struct r
 	kb_set(k, owner, next);
 	kb_end_forever(k);
 	struct kb_val w = kb_get(k, owner), away = kb_sub(k, w, a->job->worker);
-	struct kb_val step = kb_mul_const(k, away, a->job->scratch_step);
+	struct kb_val step = kb_mul_const(k, away, a->job->scratch_stride);
 	struct kb_val index = kb_sub(k, at, attention_part_begin(a, r->length, w));
 	return attention_slot(a, kb_ptr_add(k, a->scratch.slots.base, step, 0), index);
 }

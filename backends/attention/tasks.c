@@ -8,7 +8,7 @@
 #include <float.h>
 
 #include "backends/attention/internal.h"
-#include "backends/kernel/templates.h"
+#include "backends/kernel/generator.h"
 
 /* ---- rows of a head ---- */
 
@@ -140,7 +140,7 @@ static void store_part(void *user, struct kb_val e, int lanes, int n)
 	const struct kb_tensor *out = &s->a->out;
 	struct kb_val x = kb_load(k, KB_TYPE(KB_F32, lanes), s->acc, e, 0, lanes * 4);
 	x = kb_mul(k, x, kb_splat(k, s->factor, lanes));
-	x = kb_cvt(k, x, eval_stored(out->dtype));
+	x = kb_cvt(k, x, eval_stored_scalar(out->dtype));
 	kb_store_part(k, x, n, s->out, attention_step(k, out, ATTENTION_ELEMENT, e), 0);
 }
 
@@ -177,7 +177,7 @@ void attention_store(const struct attention *a, const struct attention_head *h, 
 	struct kb *k = a->k;
 	struct kb_val at = attention_step(k, &a->out, ATTENTION_ELEMENT, column);
 	at = kb_add(k, attention_row_index(a, &a->out, r), at);
-	kb_store(k, kb_cvt(k, x, eval_stored(a->out.dtype)), h->out, at, 0, 0);
+	kb_store(k, kb_cvt(k, x, eval_stored_scalar(a->out.dtype)), h->out, at, 0, 0);
 }
 
 /* The weighted mean of one row. */

@@ -10,7 +10,7 @@
 struct value_tile {
 	const struct attention *a;
 	const struct attention_tile *rows_of;
-	struct products p; /* of weights and values: a step is a key */
+	struct reg_tile p; /* of weights and values: a step is a key */
 	const struct attention_block *block;
 	struct kb_val column; /* the first one */
 	struct kb_val values; /* its address, of the block's first key */
@@ -36,16 +36,16 @@ static struct kb_val line_of(const struct attention *a, struct kb_val key)
 /* A key that the rows [from, to) of the tile see. */
 static void value_step(const struct value_tile *t, struct kb_val j, int from, int to)
 {
-	products_step(&t->p, j, line_of(t->a, j), 0, from, to);
+	reg_tile_mac_k(&t->p, j, line_of(t->a, j), 0, from, to);
 }
 
 /* Keys [j, j + lanes), which all rows of the tile see. */
 static void value_lanes(const struct value_tile *t, struct kb_val j, int lanes)
 {
 	struct kb_val weights[TILE_MR_MAX];
-	products_load_x(&t->p, j, lanes, weights);
+	reg_tile_load_x(&t->p, j, lanes, weights);
 	for (int i = 0; i < lanes; i++)
-		products_lane(&t->p, weights, line_of(t->a, kb_add_const(t->a->k, j, i)), i);
+		reg_tile_mac_k_lane(&t->p, weights, line_of(t->a, kb_add_const(t->a->k, j, i)), i);
 }
 
 /*
@@ -147,7 +147,7 @@ static void join_sums(const struct attention *a, const struct value_tile *t, str
 		struct kb_val new_factor = kb_load_splat(k, type, a->scratch.new_factor, zero, i);
 		for (int x = 0; x < t->p.vectors; x++) {
 			int64_t disp = i * a->value_pad + x * a->lanes;
-			struct kb_val sum = kb_mul(k, products_sum(&t->p, i, x), new_factor);
+			struct kb_val sum = kb_mul(k, reg_tile_acc(&t->p, i, x), new_factor);
 			struct kb_val before = kb_load(k, type, acc, e0, disp, a->lanes * 4);
 			kb_store(k, kb_fma(k, before, old_factor, sum), acc, e0, disp, a->lanes * 4);
 		}
@@ -161,7 +161,7 @@ static void value_columns(const struct attention *a, const struct attention_bloc
 	struct kb_val bytes = kb_mul_const(k, e0, ir_dtype_bytes(a->value_dtype));
 	t->column = e0;
 	t->values = kb_ptr_add(k, b->values, bytes, 0);
-	products_begin(&t->p, "sum");
+	reg_tile_zero(&t->p, "sum");
 	walk_keys(a, t);
 	struct kb_val acc = attention_scratch_row(k, b->sums.acc, t->rows_of->row, a->value_pad);
 	join_sums(a, t, acc, e0);

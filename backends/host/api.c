@@ -239,7 +239,7 @@ static void close_context(struct emit *e, const struct kb_val *args)
 	emit_set_context(e, kb_index(e->k, 0), CONTEXT_MAGIC);
 	if (object_has_device(e->object)) {
 		struct kb_val device = emit_context(e, KB_PTR, CONTEXT_DEVICE);
-		(void)kb_call_other(e->k, "tfmc_cl_model_close", KB_VOID, &device, 1);
+		(void)kb_call_external(e->k, "tfmc_cl_model_close", KB_VOID, &device, 1);
 	}
 }
 

@@ -73,7 +73,7 @@ static void check_state(struct emit *e)
 /* Element i of an integer input as i64. */
 static struct kb_val int_at(struct emit *e, const struct ir_type *t, struct kb_val ptr, struct kb_val i)
 {
-	struct kb_val v = kb_load(e->k, KB_TYPE(eval_stored(t->dtype), 1), ptr, i, 0, 0);
+	struct kb_val v = kb_load(e->k, KB_TYPE(eval_stored_scalar(t->dtype), 1), ptr, i, 0, 0);
 	return kb_cvt(e->k, v, KB_INDEX);
 }
 

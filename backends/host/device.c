@@ -62,7 +62,7 @@ void emit_device_open(struct emit *e, struct kb_val config, struct kb_val start)
 	emit_store(k, batch, code, AT(tfmc_cl_code, batch));
 	struct kb_val device = emit_load(k, KB_PTR, config, AT(tfmc_config, device));
 	struct kb_val args[] = {code, device, kb_ptr_add(k, start, kb_index(k, 0), 8 * START_DEVICE)};
-	kb_return(k, kb_call_other(k, "tfmc_cl_model_open", KB_I32, args, 3));
+	kb_return(k, kb_call_external(k, "tfmc_cl_model_open", KB_I32, args, 3));
 }
 
 /* ---- calls ---- */
@@ -113,7 +113,7 @@ void emit_device_body(struct object *o, const struct function *f)
 	emit_store(k, params, call, AT(tfmc_cl_call, params));
 	emit_store(k, results, call, AT(tfmc_cl_call, results));
 	struct kb_val args[] = {emit_context(&e, KB_PTR, CONTEXT_DEVICE), call};
-	kb_return(k, kb_call_other(k, "tfmc_cl_model_call", KB_I32, args, 2));
+	kb_return(k, kb_call_external(k, "tfmc_cl_model_call", KB_I32, args, 2));
 	kb_end(k);
 }
 
@@ -129,7 +129,7 @@ void emit_device_call(struct emit *e, const char *function, const struct kb_val 
 	struct kb_val all[8] = {emit_context(e, KB_PTR, CONTEXT_DEVICE)};
 	for (size_t i = 0; i < n; i++)
 		all[i + 1] = args[i];
-	struct kb_val status = kb_call_other(e->k, function, KB_I32, all, n + 1);
+	struct kb_val status = kb_call_external(e->k, function, KB_I32, all, n + 1);
 	kb_if(e->k, kb_cmp(e->k, KB_NE, status, kb_i32(e->k, TFMC_RT_OK)));
 	kb_return(e->k, status);
 	kb_end_if(e->k);

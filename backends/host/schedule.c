@@ -83,7 +83,7 @@ static void fill_default(struct emit *e, size_t param, struct kb_val is_first, s
 	struct kb_val v = p->default_value      ? emit_dim(e, p->default_value)
 	                  : t->dtype == DT_BOOL ? kb_i32(k, (int32_t)p->fill)
 	                                        : kb_f64(k, p->fill);
-	struct kb_val element = kb_cvt(k, v, eval_stored(t->dtype));
+	struct kb_val element = kb_cvt(k, v, eval_stored_scalar(t->dtype));
 	struct kb_val n = emit_dim(e, ir_type_count(e->object->module->dims, t));
 	struct kb_val end = kb_select(k, is_first, n, kb_index(k, 0));
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), end, 1, 0);

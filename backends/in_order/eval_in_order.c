@@ -49,7 +49,7 @@ static struct kb_val cumsum(struct eval *e, const struct ir_op *op, const struct
 	kb_set(k, sum, kb_add(k, kb_get(k, sum), x));
 	kb_end_loop(k);
 	eval_release(e, mark);
-	return eval_narrow(e, dtype, kb_get(k, sum));
+	return eval_round_to_dtype(e, dtype, kb_get(k, sum));
 }
 
 /* The best of the row that comes after `last` (all, when its index is -1). */

@@ -41,7 +41,7 @@ static void sum_row(struct walk *w)
 	struct kb_val x = x_at(w, i);
 	kb_set(k, sum, kb_add(k, kb_get(k, sum), x));
 	w->out.index[w->out.rank - 1] = i;
-	eval_store(w->e, w->to, &w->out, eval_narrow(w->e, w->dtype, kb_get(k, sum)));
+	eval_store(w->e, w->to, &w->out, eval_round_to_dtype(w->e, w->dtype, kb_get(k, sum)));
 	eval_release(w->e, mark);
 	kb_end_loop(k);
 }
@@ -188,7 +188,7 @@ static void mark_rows(struct walk *w)
 {
 	struct kb *k = w->k;
 	struct kb_val hi, rows = eval_dim(w->e, ir_type_of(w->g->job->func, w->op->results[0])->dims[0]);
-	struct kb_val lo = eval_split(w->e, rows, &hi);
+	struct kb_val lo = eval_worker_range(w->e, rows, &hi);
 	struct kb_val i = kb_loop(k, "row", lo, hi, 1, 0);
 	w->out.index[0] = i;
 	eval_store(w->e, w->to, &w->out, kb_i32(k, -1));
@@ -213,7 +213,7 @@ static void each_row(struct walk *w, void (*row)(struct walk *w))
 	struct kb_val size[IR_RANK_MAX], hi;
 	int lead = w->at.rank - 1;
 	eval_sizes(w->e, w->op->operands[0], size);
-	struct kb_val lo = eval_split(w->e, eval_product(w->e, size, 0, lead), &hi);
+	struct kb_val lo = eval_worker_range(w->e, eval_dim_product(w->e, size, 0, lead), &hi);
 	struct kb_val t = kb_loop(k, "row", lo, hi, 1, 0);
 	size_t mark = eval_mark(w->e);
 	eval_unravel(w->e, t, size, lead, w->at.index);

@@ -7,7 +7,7 @@
 #ifndef TFMC_BACKENDS_IN_ORDER_IN_ORDER_H
 #define TFMC_BACKENDS_IN_ORDER_IN_ORDER_H
 
-#include "backends/kernel/templates.h"
+#include "backends/kernel/generator.h"
 
 /* An element and where it is; larger ones come first, then lower indices; NaN comes last. */
 struct ranked {

@@ -66,7 +66,7 @@ static void kernel_row_loop(const struct row_loop *l)
 
 static void store_element(void *user, struct eval *e, const struct eval_point *at)
 {
-	eval_output_at(e, user, at);
+	eval_store_output(e, user, at);
 }
 
 void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_point *at, struct kb_val lo,
@@ -92,7 +92,7 @@ static void output_scalar(struct kernel *g, const struct eval_output *o)
 	struct kb_val first = kb_cmp(g->k, KB_EQ, g->job->worker, kb_index(g->k, 0));
 	size_t mark = eval_mark(g->e);
 	kb_if(g->k, first);
-	eval_output_at(g->e, o, &at);
+	eval_store_output(g->e, o, &at);
 	kb_end_if(g->k);
 	eval_release(g->e, mark);
 }
@@ -111,8 +111,8 @@ static void output_tensor(struct kernel *g, struct eval_output *o)
 	eval_sizes(g->e, o->value, size);
 	struct kb_val width = size[rank - 1];
 	struct kb_val pieces = kb_bin(k, KB_DIV, kb_add_const(k, width, most - 1), block);
-	struct kb_val rows = eval_product(g->e, size, 0, rank - 1);
-	struct kb_val lo = eval_split(g->e, kb_mul(k, rows, pieces), &hi);
+	struct kb_val rows = eval_dim_product(g->e, size, 0, rank - 1);
+	struct kb_val lo = eval_worker_range(g->e, kb_mul(k, rows, pieces), &hi);
 	struct kb_val t = kb_loop(k, "task", lo, hi, 1, 0);
 	struct kb_val row = kb_bin(k, KB_DIV, t, pieces);
 	struct kb_val begin = kb_mul(k, kb_bin(k, KB_REM, t, pieces), block);
@@ -193,7 +193,7 @@ static void write_state(struct kernel *g, const struct ir_op *op)
 	}
 	struct eval_point at = {.rank = rank};
 	eval_sizes(g->e, w.x, size);
-	struct kb_val lo = eval_split(g->e, eval_product(g->e, size, 0, rank - 1), &hi);
+	struct kb_val lo = eval_worker_range(g->e, eval_dim_product(g->e, size, 0, rank - 1), &hi);
 	struct kb_val row = kb_loop(k, "row", lo, hi, 1, 0);
 	eval_unravel(g->e, row, size, rank - 1, at.index);
 	at.flat = row;

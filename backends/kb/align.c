@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Alignment of memory accesses, derived from the record. For every value the largest power of two that surely divides it
- * (an integer) or its address (a pointer) is found by a forward pass, as LLVM's known bits of low zeros; variables,
- * which loops assign, are taken at their best and lowered until nothing changes. GPU compilers split a vector access
- * into one for each element unless its alignment is stated.
+ * Alignment analysis: for every value the largest known power of two that divides it (an integer) or its address (a
+ * pointer), as LLVM's KnownBits counts trailing zeros. A forward data-flow pass; variables, which loops assign, begin
+ * at the maximum and are lowered until a fixed point. OpenCL needs it: GPU compilers split a vector access into
+ * scalar ones unless its alignment is stated.
  */
 #include "backends/kb/internal.h"
 
-#define ZERO 31 /* log2: what divides 0, and more than any access needs */
+#define LOG2_MAX 31 /* the alignment of 0, above any that an access needs */
 
 struct alignments {
 	const struct kb_func *f;
@@ -18,7 +18,7 @@ struct alignments {
 static int log2_of(int64_t v)
 {
 	int n = 0;
-	while (n < ZERO && !((uint64_t)v >> n & 1))
+	while (n < LOG2_MAX && !((uint64_t)v >> n & 1))
 		n++;
 	return n;
 }
@@ -28,13 +28,15 @@ static int least(int a, int b)
 	return a < b ? a : b;
 }
 
-static int of_binary(enum kb_bin op, int a, int b, const struct kb_inst *by)
+/* log2 of the alignment of x op y, those of x and y being a and b. by: the instruction that defines y, or NULL. */
+static int align_of_bin(enum kb_bin op, int a, int b, const struct kb_inst *by)
 {
 	bool is_const = by != NULL && by->op == KBO_CONST_INT;
 	switch (op) {
-	case KB_MUL: return least(a + b, ZERO);
+	case KB_MUL: return least(a + b, LOG2_MAX);
 	case KB_AND: return a > b ? a : b;
-	case KB_SHL: return is_const && by->imm >= 0 && by->imm < ZERO ? least(a + (int)by->imm, ZERO) : a;
+	case KB_SHL:
+		return is_const && by->imm >= 0 && by->imm < LOG2_MAX ? least(a + (int)by->imm, LOG2_MAX) : a;
 	case KB_ADD:
 	case KB_SUB:
 	case KB_REM:
@@ -49,9 +51,9 @@ static int of_binary(enum kb_bin op, int a, int b, const struct kb_inst *by)
 	return 0;
 }
 
-/* log2 of the divisor of the result; definitions: the instruction of each value, by id. */
-static int of_result(const struct alignments *a, const struct kb_inst *i,
-                     const struct kb_inst *const *definitions)
+/* log2 of the alignment of the result of i. definitions: by value id, the instruction that defines it. */
+static int align_of_result(const struct alignments *a, const struct kb_inst *i,
+                           const struct kb_inst *const *definitions)
 {
 	int arg[3] = {0};
 	for (size_t n = 0; n < i->n_args && n < 3; n++)
@@ -66,32 +68,32 @@ static int of_result(const struct alignments *a, const struct kb_inst *i,
 		return least(arg[0], log2_of(i->imm));
 	if (i->op == KBO_PTR_ADD)
 		return least(least(arg[0], arg[1]), log2_of(i->imm));
-	if (i->op == KBO_PTR_APART || (i->op == KBO_CVT && !kb_is_float(i->type.scalar) &&
-	                               !kb_is_float(a->f->types[i->args[0].id].scalar)))
+	if (i->op == KBO_PTR_OPAQUE || (i->op == KBO_CVT && !kb_is_float(i->type.scalar) &&
+	                                !kb_is_float(a->f->types[i->args[0].id].scalar)))
 		return arg[0];
 	if (i->op == KBO_SELECT)
 		return least(arg[1], arg[2]);
 	if (i->op == KBO_BIN && !kb_is_float(i->type.scalar))
-		return of_binary(i->bin, arg[0], arg[1], definitions[i->args[1].id]);
+		return align_of_bin(i->bin, arg[0], arg[1], definitions[i->args[1].id]);
 	return 0;
 }
 
-static void lower(struct alignments *a, uint8_t *of, int to)
+static void lower_to(struct alignments *a, uint8_t *align, int to)
 {
-	if (to >= *of)
+	if (to >= *align)
 		return;
-	*of = (uint8_t)to;
+	*align = (uint8_t)to;
 	a->changed = true;
 }
 
 static void visit(struct alignments *a, const struct kb_inst *i, const struct kb_inst *const *definitions)
 {
 	if (i->op == KBO_VAR && i->n_args > 0 && i->args[0].id)
-		lower(a, &a->vars[i->result], a->values[i->args[0].id]);
+		lower_to(a, &a->vars[i->result], a->values[i->args[0].id]);
 	else if (i->op == KBO_SET)
-		lower(a, &a->vars[i->imm], a->values[i->args[0].id]);
+		lower_to(a, &a->vars[i->imm], a->values[i->args[0].id]);
 	else if (i->op != KBO_VAR && i->result)
-		lower(a, &a->values[i->result], of_result(a, i, definitions));
+		lower_to(a, &a->values[i->result], align_of_result(a, i, definitions));
 }
 
 const uint8_t *kb_alignments(const struct kb_func *f, struct arena *arena)
@@ -103,9 +105,9 @@ const uint8_t *kb_alignments(const struct kb_func *f, struct arena *arena)
 	if (arena_failed(arena))
 		return NULL;
 	for (size_t i = 0; i <= f->n_values; i++)
-		a.values[i] = ZERO;
+		a.values[i] = LOG2_MAX;
 	for (size_t i = 0; i <= f->n_vars; i++)
-		a.vars[i] = ZERO;
+		a.vars[i] = LOG2_MAX;
 	for (size_t i = 0; i < f->n_insts; i++)
 		if (f->insts[i].result && f->insts[i].op != KBO_VAR)
 			definitions[f->insts[i].result] = &f->insts[i];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text of a recorded function, for people and tests:
+ * The text form of the kernel IR, for debugging and tests. It cannot be parsed back.
  *
  *   internal @scale(%1: ptr x noalias, %2: i64 n) -> void {
  *     loop %5 i = %3 to %2 step 16 {
@@ -35,8 +35,8 @@ static void print_address(struct buf *out, const struct kb_inst *inst, size_t at
 	           inst->imm, inst->align);
 }
 
-/* What follows the operation's name and type. */
-static void print_memory(struct buf *out, const struct kb_inst *inst)
+/* Lane count, stored value, address and alignment of a load or store. */
+static void print_access(struct buf *out, const struct kb_inst *inst)
 {
 	bool is_store = inst->op == KBO_STORE || inst->op == KBO_STORE_PART;
 	bool is_part = inst->op == KBO_LOAD_PART || inst->op == KBO_STORE_PART;
@@ -72,8 +72,8 @@ static void print_loop(struct buf *out, const struct kb_inst *inst)
 	           inst->flags & KB_NONEMPTY ? " nonempty" : "");
 }
 
-/* `%7 = name type operands` of an ordinary instruction. */
-static void print_plain(struct buf *out, const struct kb_inst *inst)
+/* `%7 = name type` of an instruction that print_structure does not print. */
+static void print_result_and_name(struct buf *out, const struct kb_inst *inst)
 {
 	if (inst->result)
 		buf_printf(out, "%%%u = ", inst->result);
@@ -102,7 +102,7 @@ static void print_operands(struct buf *out, const struct kb_func *f, const struc
 	case KBO_STORE:
 	case KBO_LOAD_SPLAT:
 	case KBO_LOAD_PART:
-	case KBO_STORE_PART: print_memory(out, inst); return;
+	case KBO_STORE_PART: print_access(out, inst); return;
 	case KBO_CONST_INT:
 	case KBO_CONST_FLOAT: print_const(out, inst); return;
 	case KBO_SHUFFLE: print_shuffle(out, inst); return;
@@ -157,7 +157,7 @@ static void print_operands(struct buf *out, const struct kb_func *f, const struc
 	}
 }
 
-/* Structure, variables and comments; false when the instruction is an ordinary one. */
+/* Control flow, variables and comments. False, and prints nothing, for all other instructions. */
 static bool print_structure(struct buf *out, const struct kb_inst *inst)
 {
 	switch (inst->op) {
@@ -218,7 +218,7 @@ static void print_func(struct buf *out, const struct kb_func *f)
 		depth -= ends;
 		buf_fill(out, ' ', 2 * depth);
 		if (!print_structure(out, inst)) {
-			print_plain(out, inst);
+			print_result_and_name(out, inst);
 			print_operands(out, f, inst);
 		}
 		buf_char(out, '\n');

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the kernel builder share: the module, the function under
- * construction, and how an instruction is appended. Printers and templates do
- * not include this; they use record.h and kb.h.
+ * Internals of the kernel builder: the module, the function under construction, and kb_emit, which appends an
+ * instruction. Emitters include kernel_ir.h and kernel generators kb.h instead.
  */
 #ifndef TFMC_BACKENDS_KB_INTERNAL_H
 #define TFMC_BACKENDS_KB_INTERNAL_H
 
-#include "backends/kb/record.h"
+#include "backends/kb/kernel_ir.h"
 
 struct kb {
 	struct kb_module *module;
-	struct kb_caps caps; /* of its variant */
+	struct kb_caps caps; /* of the function's variant */
 	struct kb_func *func;
 	struct {
 		struct kb_inst *items;
@@ -30,21 +29,22 @@ struct kb {
 		size_t n, cap;
 	} vars;
 	struct {
-		enum kb_opcode *items; /* open constructs: LOOP, FOREVER, IF, ELSE */
+		enum kb_opcode *items; /* stack of open scopes: LOOP, FOREVER, IF, ELSE */
 		size_t n, cap;
 	} open;
-	size_t reused, reused_end; /* instructions whose arrays that items share are taken again */
+	size_t reused, reused_end; /* kb_reuse_shared: SHARED among these instructions are free again */
 	bool ended;
 };
 
 struct kb_module {
 	struct arena *arena;
-	struct kb_caps caps; /* of the functions that begin now */
-	int variant;         /* likewise */
-	uint64_t tiled;      /* bit i: code of variant i configures tiles */
-	struct kb lost;      /* is recorded when there is no memory; the arena remembers */
+	struct kb_caps caps; /* of functions begun from now on: kb_module_set_variant */
+	int variant;         /* of functions begun from now on */
+	uint64_t tiled;      /* bit i: code of variant i configures AMX tiles */
+	struct kb
+	        lost; /* the function that kb_begin returns without memory; the arena remembers the failure */
 	struct kb_func lost_func;
-	const char *error; /* the first misuse, NULL: none */
+	const char *error; /* the first invalid call, NULL: none */
 	struct {
 		struct kb **items;
 		size_t n, cap;
@@ -53,27 +53,19 @@ struct kb_module {
 		struct kb_data_item *items;
 		size_t n, cap;
 	} data;
-	size_t n_insts; /* of the functions that have ended */
+	size_t n_insts; /* of all finished functions */
 };
 
-/* Remembers the first misuse, when `ok` is false; gives ok. */
+/* Returns ok. If it is false, sets the module's error to `what`, unless an earlier one is set. */
 bool kb_require(struct kb *k, bool ok, const char *what);
-/* The type of v, KB_VOID for none. */
-struct kb_type kb_typeof(const struct kb *k, struct kb_val v);
-/* Appends an instruction with copies of its operands; a result when its type is not void and it is no store.
- */
+/* Appends inst with copies of its n operands. Returns its new value, none without has_result or memory. */
 struct kb_val kb_emit(struct kb *k, struct kb_inst inst, const struct kb_val *args, size_t n,
                       bool has_result);
-/* A valid value of a type after a misuse, so that recording goes on. */
+/* Sets the module's error and returns a valid value of the type, so that generation goes on. */
 struct kb_val kb_poison(struct kb *k, struct kb_type type);
 
-/* What stands for a dot product, or a conversion to the nearest, on a machine that has none of it. */
-struct kb_val kb_write_dot(struct kb *k, enum kb_dot dot, const struct kb_val *args,
-                           const struct kb_caps *has);
-struct kb_val kb_write_nearest(struct kb *k, struct kb_val v);
-
-bool kb_is_int(enum kb_scalar s); /* I8 .. I64 */
-/* Whether the operation takes operands of the type. */
+bool kb_is_int(enum kb_scalar s); /* I8 .. I64, INDEX */
+/* Whether the operator accepts operands of the type. */
 bool kb_bin_fits(enum kb_bin op, enum kb_scalar s);
 bool kb_un_fits(enum kb_un op, enum kb_scalar s);
 const char *kb_scalar_name(enum kb_scalar s);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Recording: modules, functions, constants, variables and control flow of the
- * kernel builder. Types are checked while recording; the first misuse is kept
- * and reported by kb_verify, later calls give harmless values of the right type.
+ * The kernel builder, part 1: modules, functions, constants, variables and control flow. Operand types are checked
+ * when an instruction is appended; the first error is stored in the module and reported by kb_verify.
  */
 #include "backends/kb/internal.h"
 
@@ -19,14 +18,14 @@ struct kb_caps kb_caps_of(const struct target *t)
 	        .lanes = t->lanes,
 	        .registers = t->registers,
 	        .has_fma = t->has_fma,
-	        .has_f16 = t->has_fma, /* F16C came with AVX2 and FMA */
+	        .has_f16 = t->has_fma, /* every processor with FMA has F16C */
 	        .has_nearest = t->arch != ARCH_OPENCL,
 	        .has_dot_u8s8 = target_has(t, FEATURE_AVXVNNI) || target_has(t, FEATURE_AVX512VNNI) ||
 	                        target_has(t, FEATURE_I8MM),
 	        .has_dot_s8s8 = target_has(t, FEATURE_AVXVNNIINT8) || target_has(t, FEATURE_DOTPROD),
 	        .has_dot_u7s8 = t->arch == ARCH_X86_64,
 	        .has_dot_s16s16 = t->arch == ARCH_X86_64,
-	        .has_dot_u7s8_halves = t->arch == ARCH_X86_64,
+	        .has_dot_u7s8_i16 = t->arch == ARCH_X86_64,
 	        .has_dot_bf16 = target_has(t, FEATURE_AVX512BF16),
 	        .has_dot_bf16_odd = target_has(t, FEATURE_BF16),
 	        .has_dot_u8s8_2x2 = target_has(t, FEATURE_I8MM),
@@ -48,7 +47,7 @@ struct kb_module *kb_module_create(struct arena *arena, const struct kb_caps *ca
 	return m;
 }
 
-void kb_module_variant(struct kb_module *m, int number, const struct kb_caps *caps)
+void kb_module_set_variant(struct kb_module *m, int number, const struct kb_caps *caps)
 {
 	m->variant = number;
 	m->caps = *caps;
@@ -102,19 +101,14 @@ bool kb_require(struct kb *k, bool ok, const char *what)
 	return ok;
 }
 
-struct kb_type kb_typeof(const struct kb *k, struct kb_val v)
+struct kb_type kb_type_of(const struct kb *k, struct kb_val v)
 {
 	if (v.id == 0 || v.id >= k->types.n)
 		return KB_TYPE(KB_VOID, 1);
 	return k->types.items[v.id];
 }
 
-struct kb_type kb_type_of(const struct kb *k, struct kb_val v)
-{
-	return kb_typeof(k, v);
-}
-
-/* A new value id of the type, defined by the next instruction. */
+/* A new value id, defined by the next instruction. 0 without memory. */
 static uint32_t new_value(struct kb *k, struct kb_type type)
 {
 	struct kb_type *t = ARENA_PUSH(k->module->arena, &k->types);
@@ -171,13 +165,13 @@ struct kb *kb_begin(struct kb_module *m, const char *name, enum kb_linkage linka
 	                      .group_size = 1};
 	if (slot)
 		*slot = k;
-	/* ids count from 1 */
+	/* ids begin at 1 */
 	(void)ARENA_PUSH(m->arena, &k->types);
 	(void)ARENA_PUSH(m->arena, &k->defs);
 	(void)ARENA_PUSH(m->arena, &k->vars);
 	bool fits = result == KB_VOID || result == KB_I32 || result == KB_INDEX || result == KB_PTR;
-	kb_require(k, fits, "a function gives void, i32, index or ptr");
-	kb_require(k, linkage != KB_KERNEL || result == KB_VOID, "a kernel gives nothing");
+	kb_require(k, fits, "a function returns void, i32, index or ptr");
+	kb_require(k, linkage != KB_KERNEL || result == KB_VOID, "a kernel returns nothing");
 	return k;
 }
 
@@ -214,12 +208,12 @@ void kb_comment(struct kb *k, const char *fmt, ...)
 	kb_emit(k, inst, NULL, 0, false);
 }
 
-void kb_place(struct kb *k, const char *fmt, ...)
+void kb_source_loc(struct kb *k, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
 	struct kb_inst inst = {
-	        .op = KBO_COMMENT, .flags = KB_PLACE, .name = arena_vprintf(k->module->arena, fmt, ap)};
+	        .op = KBO_COMMENT, .flags = KB_SOURCE_LOC, .name = arena_vprintf(k->module->arena, fmt, ap)};
 	va_end(ap);
 	kb_emit(k, inst, NULL, 0, false);
 }
@@ -227,10 +221,11 @@ void kb_place(struct kb *k, const char *fmt, ...)
 void kb_return(struct kb *k, struct kb_val v)
 {
 	bool none = v.id == 0;
-	kb_require(k, none == (k->func->result == KB_VOID), "return fits the function");
+	kb_require(k, none == (k->func->result == KB_VOID),
+	           "the returned value does not match the result type");
 	if (!none)
-		kb_require(k, kb_same_type(kb_typeof(k, v), KB_TYPE(k->func->result, 1)),
-		           "return fits the function");
+		kb_require(k, kb_same_type(kb_type_of(k, v), KB_TYPE(k->func->result, 1)),
+		           "the returned value does not match the result type");
 	struct kb_inst inst = {.op = KBO_RETURN};
 	kb_emit(k, inst, &v, none ? 0 : 1, false);
 }
@@ -250,8 +245,8 @@ void kb_end(struct kb *k)
 	f->n_vars = k->vars.n;
 }
 
-static struct kb_val call(struct kb *k, const char *name, unsigned flags, enum kb_scalar result,
-                          const struct kb_val *args, size_t n)
+static struct kb_val emit_call(struct kb *k, const char *name, unsigned flags, enum kb_scalar result,
+                               const struct kb_val *args, size_t n)
 {
 	struct kb_inst inst = {.op = KBO_CALL,
 	                       .type = KB_TYPE(result, 1),
@@ -263,19 +258,19 @@ static struct kb_val call(struct kb *k, const char *name, unsigned flags, enum k
 struct kb_val kb_call(struct kb *k, const char *name, enum kb_scalar result, const struct kb_val *args,
                       size_t n)
 {
-	return call(k, name, 0, result, args, n);
+	return emit_call(k, name, 0, result, args, n);
 }
 
-struct kb_val kb_call_other(struct kb *k, const char *name, enum kb_scalar result, const struct kb_val *args,
-                            size_t n)
+struct kb_val kb_call_external(struct kb *k, const char *name, enum kb_scalar result,
+                               const struct kb_val *args, size_t n)
 {
-	return call(k, name, KB_OTHER, result, args, n);
+	return emit_call(k, name, KB_EXTERNAL, result, args, n);
 }
 
 struct kb_val kb_call_ptr(struct kb *k, struct kb_val fn, enum kb_scalar result, const struct kb_val *args,
                           size_t n)
 {
-	kb_require(k, kb_same_type(kb_typeof(k, fn), KB_PTR_T), "a call goes through a pointer");
+	kb_require(k, kb_same_type(kb_type_of(k, fn), KB_PTR_T), "a call goes through a pointer");
 	struct kb_val *all = ARENA_ARRAY(k->module->arena, struct kb_val, n + 1);
 	if (!all)
 		return (struct kb_val){0};
@@ -286,7 +281,8 @@ struct kb_val kb_call_ptr(struct kb *k, struct kb_val fn, enum kb_scalar result,
 	return kb_emit(k, inst, all, n + 1, result != KB_VOID);
 }
 
-static struct kb_val named(struct kb *k, enum kb_opcode op, const char *name)
+/* An address by name: FUNC_ADDR, STRING, SYMBOL. */
+static struct kb_val emit_address(struct kb *k, enum kb_opcode op, const char *name)
 {
 	struct kb_inst inst = {.op = op, .type = KB_PTR_T, .name = arena_strdup(k->module->arena, name)};
 	return kb_emit(k, inst, NULL, 0, true);
@@ -294,7 +290,7 @@ static struct kb_val named(struct kb *k, enum kb_opcode op, const char *name)
 
 struct kb_val kb_func_addr(struct kb *k, const char *name)
 {
-	return named(k, KBO_FUNC_ADDR, name);
+	return emit_address(k, KBO_FUNC_ADDR, name);
 }
 
 /* ---- constants ---- */
@@ -349,12 +345,12 @@ struct kb_val kb_null(struct kb *k)
 
 struct kb_val kb_string(struct kb *k, const char *text)
 {
-	return named(k, KBO_STRING, text);
+	return emit_address(k, KBO_STRING, text);
 }
 
 struct kb_val kb_symbol(struct kb *k, const char *name)
 {
-	return named(k, KBO_SYMBOL, name);
+	return emit_address(k, KBO_SYMBOL, name);
 }
 
 void kb_data(struct kb_module *m, const char *name, enum kb_linkage linkage, const void *bytes, size_t n,
@@ -395,7 +391,7 @@ struct kb_var kb_var(struct kb *k, const char *name, struct kb_type type, struct
 		return (struct kb_var){0};
 	struct kb_var v = {(uint32_t)(k->vars.n - 1)};
 	if (init.id)
-		kb_require(k, kb_same_type(kb_typeof(k, init), type), "the first value of a variable fits");
+		kb_require(k, kb_same_type(kb_type_of(k, init), type), "the first value of a variable fits");
 	struct kb_inst inst = {
 	        .op = KBO_VAR, .type = type, .result = v.id, .name = arena_strdup(k->module->arena, name)};
 	kb_emit(k, inst, &init, init.id ? 1 : 0, false);
@@ -418,12 +414,12 @@ struct kb_val kb_get(struct kb *k, struct kb_var v)
 void kb_set(struct kb *k, struct kb_var v, struct kb_val value)
 {
 	struct kb_inst inst = {.op = KBO_SET, .type = var_type(k, v), .imm = v.id};
-	kb_require(k, kb_same_type(kb_typeof(k, value), inst.type), "the value of a variable fits");
+	kb_require(k, kb_same_type(kb_type_of(k, value), inst.type), "the value of a variable fits");
 	kb_emit(k, inst, &value, 1, false);
 }
 
-static struct kb_val array(struct kb *k, enum kb_opcode op, const char *name, enum kb_scalar type,
-                           int64_t count)
+static struct kb_val emit_array(struct kb *k, enum kb_opcode op, const char *name, enum kb_scalar type,
+                                int64_t count)
 {
 	kb_require(k, k->open.n == 0, "arrays stand at function level");
 	kb_require(k, count > 0 && count <= 65536 && kb_scalar_bytes(type) > 0, "size of an array");
@@ -438,20 +434,20 @@ static struct kb_val array(struct kb *k, enum kb_opcode op, const char *name, en
 
 struct kb_val kb_local(struct kb *k, const char *name, enum kb_scalar type, int64_t count)
 {
-	return array(k, KBO_LOCAL, name, type, count);
+	return emit_array(k, KBO_LOCAL, name, type, count);
 }
 
 struct kb_val kb_shared(struct kb *k, const char *name, enum kb_scalar type, int64_t count)
 {
 	kb_require(k, k->func->linkage == KB_KERNEL, "only kernels have work-groups");
 	while (k->reused < k->reused_end) {
-		struct kb_inst *before = &k->insts.items[k->reused++];
-		if (before->op != KBO_SHARED || before->element != type)
+		struct kb_inst *array = &k->insts.items[k->reused++];
+		if (array->op != KBO_SHARED || array->element != type)
 			continue;
-		before->imm = count > before->imm ? count : before->imm;
-		return (struct kb_val){before->result};
+		array->imm = count > array->imm ? count : array->imm;
+		return (struct kb_val){array->result};
 	}
-	return array(k, KBO_SHARED, name, type, count);
+	return emit_array(k, KBO_SHARED, name, type, count);
 }
 
 void kb_reuse_shared(struct kb *k)
@@ -468,6 +464,7 @@ static void open_scope(struct kb *k, enum kb_opcode op)
 	ARENA_ADD(k->module->arena, &k->open, op);
 }
 
+/* Closes the innermost scope. False after an error if it is neither op nor or_op. */
 static bool close_scope(struct kb *k, enum kb_opcode op, enum kb_opcode or_op)
 {
 	size_t n = k->open.n;
@@ -482,7 +479,7 @@ struct kb_val kb_loop(struct kb *k, const char *name, struct kb_val lo, struct k
 {
 	struct kb_val args[] = {lo, hi};
 	for (int i = 0; i < 2; i++)
-		kb_require(k, kb_same_type(kb_typeof(k, args[i]), KB_INDEX_T),
+		kb_require(k, kb_same_type(kb_type_of(k, args[i]), KB_INDEX_T),
 		           "loop bounds are of type index");
 	kb_require(k, step > 0, "loop steps are positive");
 	open_scope(k, KBO_LOOP);
@@ -494,7 +491,7 @@ struct kb_val kb_loop(struct kb *k, const char *name, struct kb_val lo, struct k
 	return kb_emit(k, inst, args, 2, true);
 }
 
-static void bracket(struct kb *k, enum kb_opcode op)
+static void emit_bracket(struct kb *k, enum kb_opcode op)
 {
 	struct kb_inst inst = {.op = op};
 	kb_emit(k, inst, NULL, 0, false);
@@ -503,18 +500,19 @@ static void bracket(struct kb *k, enum kb_opcode op)
 void kb_end_loop(struct kb *k)
 {
 	if (close_scope(k, KBO_LOOP, KBO_LOOP))
-		bracket(k, KBO_END_LOOP);
+		emit_bracket(k, KBO_END_LOOP);
 }
 
 void kb_forever(struct kb *k)
 {
 	open_scope(k, KBO_FOREVER);
-	bracket(k, KBO_FOREVER);
+	emit_bracket(k, KBO_FOREVER);
 }
 
-static void conditional(struct kb *k, enum kb_opcode op, struct kb_val cond)
+/* IF or BREAK_IF */
+static void emit_conditional(struct kb *k, enum kb_opcode op, struct kb_val cond)
 {
-	kb_require(k, kb_same_type(kb_typeof(k, cond), KB_BOOL_T), "conditions are one bool");
+	kb_require(k, kb_same_type(kb_type_of(k, cond), KB_BOOL_T), "conditions are one bool");
 	struct kb_inst inst = {.op = op};
 	kb_emit(k, inst, &cond, 1, false);
 }
@@ -523,19 +521,19 @@ void kb_break_if(struct kb *k, struct kb_val cond)
 {
 	bool inside = k->open.n > 0 && k->open.items[k->open.n - 1] == KBO_FOREVER;
 	if (kb_require(k, inside, "break_if stands directly inside forever"))
-		conditional(k, KBO_BREAK_IF, cond);
+		emit_conditional(k, KBO_BREAK_IF, cond);
 }
 
 void kb_end_forever(struct kb *k)
 {
 	if (close_scope(k, KBO_FOREVER, KBO_FOREVER))
-		bracket(k, KBO_END_FOREVER);
+		emit_bracket(k, KBO_END_FOREVER);
 }
 
 void kb_if(struct kb *k, struct kb_val cond)
 {
 	open_scope(k, KBO_IF);
-	conditional(k, KBO_IF, cond);
+	emit_conditional(k, KBO_IF, cond);
 }
 
 void kb_else(struct kb *k)
@@ -543,16 +541,16 @@ void kb_else(struct kb *k)
 	if (!close_scope(k, KBO_IF, KBO_IF))
 		return;
 	open_scope(k, KBO_ELSE);
-	bracket(k, KBO_ELSE);
+	emit_bracket(k, KBO_ELSE);
 }
 
 void kb_end_if(struct kb *k)
 {
 	if (close_scope(k, KBO_IF, KBO_ELSE))
-		bracket(k, KBO_END_IF);
+		emit_bracket(k, KBO_END_IF);
 }
 
-size_t kb_module_instructions(const struct kb_module *m)
+size_t kb_module_inst_count(const struct kb_module *m)
 {
 	return m->n_insts;
 }

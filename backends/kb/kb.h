@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel builder: about fifty operations on scalars and vectors that
- * templates call in plain C. It records {op, type, operands, immediate} and
- * replays the record to a printer (backends/llvm: LLVM IR), to a dump, or to
- * the kernel interpreter that tests templates without any back end.
+ * The kernel builder: constructs functions of the kernel IR from C calls, one call an instruction, as LLVM's
+ * IRBuilder does. The IR (kernel_ir.h) has about 65 operations on scalars and vectors. Kernel generators call the
+ * builder; the IR is then legalized and emitted as LLVM IR (backends/llvm), C or OpenCL C (backends/print), printed
+ * (kb_dump), or executed by the interpreter of the tests (tests/kb_interp), which needs no back end.
  *
- * A template never asks which printer will come; it asks capabilities. All
- * values are immutable; named variables are the only mutable things. `get`
- * snapshots. Failure (out of memory, ill-typed use) is sticky; kb_verify tells.
- * Index values have a type of their own, whose width the printer chooses (i64 on
- * CPUs, int in OpenCL C). Addresses are bytes: load and store take a pointer, an
- * index in elements of the accessed scalar type, and a constant displacement
- * in elements that printers keep apart from the index (no extra registers).
+ * A generator does not know which emitter follows; it queries capabilities (kb_caps). Values are immutable; only
+ * named variables can be assigned, and kb_get reads one at that point. Errors (no memory, wrong types) are sticky:
+ * calls go on with harmless values, and kb_verify reports the first error. Control flow is structured: loops and
+ * conditionals nest.
+ *
+ * Sizes and element indices have a type of their own, KB_INDEX, whose width the emitter chooses (i64 on CPUs, int in
+ * OpenCL C). Loads and stores take a byte pointer, an index in elements of the accessed scalar type, and a constant
+ * displacement in elements; emitters keep the displacement separate, so that it folds into the addressing mode.
+ *
+ * Each call appends an instruction, and C does not define the order of two calls in one argument list, operator or
+ * initializer: use statements there, so that the output does not depend on the compiler (tests/shell/emit_order.py
+ * checks).
  */
 #ifndef TFMC_BACKENDS_KB_KB_H
 #define TFMC_BACKENDS_KB_KB_H
@@ -35,7 +40,7 @@ enum kb_scalar {
 	KB_U16,
 	KB_I32,
 	KB_I64,
-	KB_INDEX, /* of elements and bytes; in memory, where it may be at all, as i64 */
+	KB_INDEX, /* sizes and indices; stored in memory as i64 */
 	KB_F16,
 	KB_BF16,
 	KB_F32,
@@ -54,73 +59,77 @@ struct kb_type {
 #define KB_BOOL_T     KB_TYPE(KB_BOOL, 1)
 #define KB_PTR_T      KB_TYPE(KB_PTR, 1)
 
+/* An SSA value of one function. */
 struct kb_val {
 	uint32_t id; /* 0: none */
 };
+/* A mutable variable of one function. */
 struct kb_var {
 	uint32_t id;
 };
 
-/* What the machine offers; schedules are chosen before, templates only ask. */
+/* What the target offers. Tile sizes and loop orders are chosen before, by passes; generators only query this. */
 struct kb_caps {
 	int lanes;        /* f32 elements of a native vector */
 	int registers;    /* vector registers */
-	bool has_fma;     /* fma is one instruction; otherwise it may round twice */
+	bool has_fma;     /* kb_fma is one instruction; otherwise it may round twice */
 	bool has_f16;     /* conversions between f16 and f32 are instructions */
-	bool has_nearest; /* kb_cvt_nearest is one, of four lanes and more */
-	/* bool has_dot_u8s8, ..: the dot product is one, of four lanes and more; others are written out */
+	bool has_nearest; /* kb_cvt_nearest of 4 and more lanes is an instruction */
+	/* bool has_dot_u8s8, ..: the dot product of 4 and more lanes is an instruction; others are legalized */
 #define KB_DOT(op, name) bool has_##name;
 #include "backends/kb/kb_ops.def"
-	bool has_tiles;       /* kb_tile_config, .. */
+	bool has_tiles;       /* AMX: kb_tile_config, .. */
 	bool short_bytes;     /* vectors of bytes have at most 16 lanes */
-	int64_t shared_bytes; /* that the items of a work-group may share */
+	int64_t shared_bytes; /* shared (local) memory of a work-group, bytes */
 };
 
 struct target;
-/* Of a machine. */
 struct kb_caps kb_caps_of(const struct target *t);
 
-struct kb_module; /* all kernels and functions of an object, in order of definition */
+struct kb_module; /* all functions and constant data of an object, in order of definition */
 struct kb;        /* the function under construction */
 
+/* An empty module in `arena`, which owns all of it; its functions are for `caps`. NULL without memory. */
 struct kb_module *kb_module_create(struct arena *arena, const struct kb_caps *caps);
-/* Of all functions that have ended. */
-size_t kb_module_instructions(const struct kb_module *m);
+/* Instructions of all finished functions. */
+size_t kb_module_inst_count(const struct kb_module *m);
 enum { KB_BASELINE = -1 };
-/* Functions that begin from here on are code of variant `number` (at first 0), for a machine with these caps;
- * KB_BASELINE: they run on every processor of the architecture. */
-void kb_module_variant(struct kb_module *m, int number, const struct kb_caps *caps);
-/* Whether a function of the variant has called kb_tile_config. */
+/* Function multiversioning: functions begun from now on belong to variant `number` (initially 0), for a processor
+ * with these caps; KB_BASELINE: they run on every processor of the architecture. */
+void kb_module_set_variant(struct kb_module *m, int number, const struct kb_caps *caps);
+/* True if a function of the variant configures AMX tiles. */
 bool kb_module_has_tiles(const struct kb_module *m, int number);
 const struct kb_caps *kb_caps(const struct kb *k);
+/* True after an error or without memory. */
 bool kb_module_failed(const struct kb_module *m);
 
-/* KERNEL: launched over work-groups; gives nothing, is not called. */
+/* KB_KERNEL: launched over work-groups; returns nothing and is never called. */
 enum kb_linkage { KB_INTERNAL, KB_EXPORTED, KB_KERNEL };
-enum kb_comment_flags { KB_PLACE = 1 };
-enum kb_call_flags { KB_OTHER = 1 };
+enum kb_comment_flags { KB_SOURCE_LOC = 1 };
+enum kb_call_flags { KB_EXTERNAL = 1 };
 enum kb_param_flags { KB_NOALIAS = 1, KB_READONLY = 2 };
 
 /* ---- functions ---- */
-/* Begins a function; result KB_VOID, KB_I32, KB_INDEX or KB_PTR. A comment line (shapes, YAML place) may
- * follow. Never NULL: without memory what is recorded is lost, and the module has failed. */
+/* Begins a function; result is KB_VOID, KB_I32, KB_INDEX or KB_PTR. Never NULL: without memory the function is
+ * lost and the module has failed. */
 struct kb *kb_begin(struct kb_module *m, const char *name, enum kb_linkage linkage, enum kb_scalar result);
 struct kb_val kb_param(struct kb *k, const char *name, struct kb_type type, unsigned flags);
-/* States that a parameter, a number or an address in bytes, is a multiple of `align`, a power of two. */
+/* Promises that a parameter (an integer, or an address in bytes) is a multiple of `align`, a power of two. */
 void kb_assume_multiple(struct kb *k, struct kb_val param, int align);
 void kb_comment(struct kb *k, const char *fmt, ...) TFMC_PRINTF(2, 3);
-/* A comment that says which place of the model follows: FILE:LINE:COL and perhaps a path. */
-void kb_place(struct kb *k, const char *fmt, ...) TFMC_PRINTF(2, 3);
-void kb_return(struct kb *k, struct kb_val v); /* none for KB_VOID; may be inside if_ */
+/* A comment that gives the source location of the following code in the model: FILE:LINE:COL and perhaps a path. */
+void kb_source_loc(struct kb *k, const char *fmt, ...) TFMC_PRINTF(2, 3);
+void kb_return(struct kb *k, struct kb_val v); /* v: none for KB_VOID; may be inside kb_if */
 void kb_end(struct kb *k);
-/* Takes away what an ended function does not need: unused values and parameters, variables nobody reads. */
-void kb_prune(struct kb *k);
-/* Calls a function of the module by name (defined before or later). Gives none for KB_VOID. */
+/* Dead code elimination in a finished function: removes unused values and parameters, and variables that are never
+ * read. */
+void kb_dce(struct kb *k);
+/* Calls a function of the module by name; it may be defined later. Returns none for KB_VOID. */
 struct kb_val kb_call(struct kb *k, const char *name, enum kb_scalar result, const struct kb_val *args,
                       size_t n);
-/* Calls a function of another object, with the C calling convention. */
-struct kb_val kb_call_other(struct kb *k, const char *name, enum kb_scalar result, const struct kb_val *args,
-                            size_t n);
+/* Calls a function outside of the module, with the C calling convention. */
+struct kb_val kb_call_external(struct kb *k, const char *name, enum kb_scalar result,
+                               const struct kb_val *args, size_t n);
 /* Calls through a function pointer with the C calling convention. */
 struct kb_val kb_call_ptr(struct kb *k, struct kb_val fn, enum kb_scalar result, const struct kb_val *args,
                           size_t n);
@@ -134,27 +143,29 @@ struct kb_val kb_i64(struct kb *k, int64_t v);
 struct kb_val kb_index(struct kb *k, int64_t v);
 struct kb_val kb_bool(struct kb *k, bool v);
 struct kb_val kb_null(struct kb *k);
-/* Address of a zero-terminated constant string, of constant bytes (align: power of two), or of an external
- * read-only symbol. */
+/* Address of a zero-terminated constant string. */
 struct kb_val kb_string(struct kb *k, const char *text);
-/* Defines read-only data of the module; visible by kb_symbol under its name. */
+/* Defines n bytes of read-only data of the module, which are copied; align: a power of two. kb_symbol gives its
+ * address. */
 void kb_data(struct kb_module *m, const char *name, enum kb_linkage linkage, const void *bytes, size_t n,
              int align);
+/* Address of data of the module, or of an external read-only symbol. */
 struct kb_val kb_symbol(struct kb *k, const char *name);
 /* <0, 1, .., lanes-1> as i32. */
 struct kb_val kb_lane_ids(struct kb *k, int lanes);
 
 /* ---- variables, local arrays ---- */
-struct kb_var kb_var(struct kb *k, const char *name, struct kb_type type,
-                     struct kb_val init); /* init may be none */
+/* Declares a variable; init may be none. */
+struct kb_var kb_var(struct kb *k, const char *name, struct kb_type type, struct kb_val init);
 struct kb_val kb_get(struct kb *k, struct kb_var v);
 void kb_set(struct kb *k, struct kb_var v, struct kb_val value);
-/* A small array on the stack, 64-byte aligned; gives its address. Call at function level. */
+/* Address of a new array on the stack, 64-byte aligned, of at most 65536 elements. Only outside of loops and
+ * conditionals. */
 struct kb_val kb_local(struct kb *k, const char *name, enum kb_scalar type, int64_t count);
 
 /* ---- control flow ---- */
-enum kb_loop_flags { KB_NONEMPTY = 1 /* lo < hi is known: no guard */ };
-/* for (i = lo; i < hi; i += step): gives i (index). step > 0 constant. */
+enum kb_loop_flags { KB_NONEMPTY = 1 /* lo < hi is known: no guard is emitted */ };
+/* for (i = lo; i < hi; i += step): returns i (KB_INDEX). step: a constant > 0. */
 struct kb_val kb_loop(struct kb *k, const char *name, struct kb_val lo, struct kb_val hi, int64_t step,
                       unsigned flags);
 void kb_end_loop(struct kb *k);
@@ -166,28 +177,30 @@ void kb_else(struct kb *k);
 void kb_end_if(struct kb *k);
 
 /* ---- memory ---- */
-/* Element index + disp, in elements of type.scalar. align in bytes (0: that of the scalar). */
+/* Loads at ptr + (index + disp) elements of type.scalar. Lanes: a power of two up to KB_LANES_MAX. align: bytes
+ * (0: the size of the scalar). */
 struct kb_val kb_load(struct kb *k, struct kb_type type, struct kb_val ptr, struct kb_val index, int64_t disp,
                       int align);
 void kb_store(struct kb *k, struct kb_val value, struct kb_val ptr, struct kb_val index, int64_t disp,
               int align);
-/* Loads one scalar into all lanes. */
+/* Broadcast: loads one scalar into all lanes. */
 struct kb_val kb_load_splat(struct kb *k, struct kb_type type, struct kb_val ptr, struct kb_val index,
                             int64_t disp);
-/* Only the first n lanes (constant, 1..lanes): memory of the others is not touched, loaded as 0. */
+/* Masked: only the first n lanes (1 .. lanes). Memory of the other lanes is not accessed; they are loaded as 0. */
 struct kb_val kb_load_part(struct kb *k, struct kb_type type, int n, struct kb_val ptr, struct kb_val index,
                            int64_t disp);
 void kb_store_part(struct kb *k, struct kb_val value, int n, struct kb_val ptr, struct kb_val index,
                    int64_t disp);
 struct kb_val kb_ptr_add(struct kb *k, struct kb_val ptr, struct kb_val bytes, int64_t disp_bytes);
-/* The same address, which a compiler does not know to be the same: what is loaded through it is loaded again,
- * where it would have taken a register to keep what was loaded through ptr. */
-struct kb_val kb_ptr_apart(struct kb *k, struct kb_val ptr);
-/* Into all caches; into the second-level cache and those behind it. */
+/* An opaque copy of the address (LLVM: empty inline assembly). The compiler cannot tell that both are equal, so a
+ * load through the copy is emitted again instead of keeping the earlier value in a register (less register
+ * pressure). */
+struct kb_val kb_ptr_opaque(struct kb *k, struct kb_val ptr);
+/* Prefetches for reading, into all cache levels; _l2: into the second level and outer ones. */
 void kb_prefetch(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int64_t disp_bytes);
 void kb_prefetch_l2(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int64_t disp_bytes);
 
-/* ---- arithmetic: operands of equal type; ints wrap ---- */
+/* ---- arithmetic: operands of equal type; integers wrap ---- */
 enum kb_bin {
 #define KB_BIN(op, name, sign, operands) KB_##op,
 #include "backends/kb/kb_ops.def"
@@ -208,94 +221,98 @@ struct kb_val kb_bin(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_va
 struct kb_val kb_un(struct kb *k, enum kb_un op, struct kb_val a);
 struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val c); /* a * b + c */
 /*
- * kb_dot_u8s8(k, sum, a, b), .._u7s8, .._s8s8, .._s16s16, .._u7s8_halves (sum i32) and .._bf16, .._bf16_odd (sum f32): sum[i] + a[i] . b[i],
- * where each word i32 of a and b holds neighbours along K; .._2x2: the same for matrices of 2 x 2 words. kb_ops.def has
- * the arithmetic. The operand that is loaded into all lanes should be b: then it is an operand in memory.
+ * kb_dot_u8s8(k, acc, a, b), .._s8s8, ..: acc[i] + dot(a[i], b[i]). Each i32 lane of a and b packs neighbours along K
+ * (4 bytes, 2 i16 or 2 bf16), as VNNI and SDOT take them; acc is i32, of bf16 f32. .._2x2: matrices of 2 x 2 lanes
+ * (MMLA). kb_ops.def defines the arithmetic. Pass a broadcast operand as b: x86 then takes it from memory.
  */
 #define KB_DOT(op, name) \
-	struct kb_val kb_##name(struct kb *k, struct kb_val sum, struct kb_val a, struct kb_val b);
+	struct kb_val kb_##name(struct kb *k, struct kb_val acc, struct kb_val a, struct kb_val b);
 #include "backends/kb/kb_ops.def"
 struct kb_val kb_cmp(struct kb *k, enum kb_cmp op, struct kb_val a, struct kb_val b); /* bool, same lanes */
+/* cond ? a : b, lane by lane; a scalar cond is broadcast. */
 struct kb_val kb_select(struct kb *k, struct kb_val cond, struct kb_val a, struct kb_val b);
 struct kb_val kb_splat(struct kb *k, struct kb_val scalar, int lanes);
 struct kb_val kb_lane(struct kb *k, struct kb_val vector, int lane);
-/* Value conversion (float to int truncates, saturating; a wider int sign-extends, from U8 and U16 zero-extends; a
- * narrower one takes the low bits; f16/bf16 round to even). */
+/* Converts values. Float to integer truncates, saturates, NaN gives 0; a wider integer sign-extends (from U8 and U16
+ * zero-extends), a narrower one takes the low bits; to f16 and bf16 rounds to nearest even. */
 struct kb_val kb_cvt(struct kb *k, struct kb_val v, enum kb_scalar to);
-/* f32 to bf16 for kb_dot_bf16 and tiles, where numbers below 2^-126 count as zeros: they may become some here. */
-struct kb_val kb_cvt_factor(struct kb *k, struct kb_val v);
-/* f32 to the nearest i32, halfway to the even one. For |v| <= 2^22; other v and NaN give some number. One
+/* f32 to bf16 as an operand of kb_dot_bf16 and AMX tiles, which treat denormals as zero: they may be flushed here, so
+ * that vcvtneps2bf16 can be used. */
+struct kb_val kb_cvt_bf16_ftz(struct kb *k, struct kb_val v);
+/* f32 to the nearest i32, ties to even, for |v| <= 2^22; the result for other v and NaN is unspecified. One
  * instruction: vcvtps2dq, fcvtns. */
 struct kb_val kb_cvt_nearest(struct kb *k, struct kb_val v);
-/* The same bytes, as in memory (little-endian): as many lanes as they are of the other type. */
+/* Reinterprets the bytes as they are in memory (little-endian); the number of lanes changes with the element size. */
 struct kb_val kb_bitcast(struct kb *k, struct kb_val v, enum kb_scalar to);
-/* lanes[i] in [0, 2 * lanes of a): element of a then b; b may be none. */
+/* Result lane i is lane lanes[i] of the concatenation of a and b; b may be none. The array is copied. */
 struct kb_val kb_shuffle(struct kb *k, struct kb_val a, struct kb_val b, const int *lanes, int n);
-/*
- * Byte indices[i] modulo 16 of the table, which is U8 x 16; indices are U8, 16, 32 or 64 of them. One instruction: vpermb;
- * vpshufb, tbl behind an `and`.
- */
+/* Table look-up: byte indices[i] mod 16 of the table. table: U8 x 16; indices: U8 x 16, 32 or 64. One instruction:
+ * vpermb; vpshufb and tbl after an `and`. */
 struct kb_val kb_lookup16(struct kb *k, struct kb_val table, struct kb_val indices);
-/* A constant table, U8 x 16. */
-struct kb_val kb_bytes16(struct kb *k, const uint8_t bytes[16]);
-/* One fixed tree everywhere: halves added pairwise. op: KB_ADD, KB_MAX, KB_MIN. */
+/* The constant U8 x 16. */
+struct kb_val kb_const_u8x16(struct kb *k, const uint8_t bytes[16]);
+/* Horizontal reduction by the same tree for every target: lower half op upper half, until one lane is left. op:
+ * KB_ADD, KB_MAX, KB_MIN. */
 struct kb_val kb_reduce(struct kb *k, enum kb_bin op, struct kb_val vector);
 
-/* ---- several workers ---- */
+/* ---- atomics ---- */
 struct kb_val kb_atomic_load(struct kb *k, struct kb_val ptr, int64_t disp);              /* i32, acquire */
 void kb_atomic_store(struct kb *k, struct kb_val value, struct kb_val ptr, int64_t disp); /* i32, release */
-struct kb_val kb_atomic_add(struct kb *k, struct kb_val value, struct kb_val ptr,
-                            int64_t disp); /* i32, acq_rel; old value */
+/* i32, acq_rel; returns the old value */
+struct kb_val kb_atomic_add(struct kb *k, struct kb_val value, struct kb_val ptr, int64_t disp);
 
-/* ---- what takes nothing: kb_pause, kb_barrier, ..; kb_ops.def says what each gives ---- */
-#define KB_ASK(op, name, effect, result, in_kernels) struct kb_val kb_##name(struct kb *k);
+/* ---- operations without operands: kb_pause, kb_barrier, ..; defined in kb_ops.def ---- */
+#define KB_NULLARY(op, name, effect, result, in_kernels) struct kb_val kb_##name(struct kb *k);
 #include "backends/kb/kb_ops.def"
 
-/* ---- matrix tiles: only where kb_caps says has_tiles ---- */
+/* ---- matrix tiles (AMX): only with kb_caps.has_tiles ---- */
 /*
- * Registers 0 .. 7 of the worker, of up to 16 rows of up to 64 bytes. They keep their contents over calls and belong
- * to the code between kb_tile_config and kb_tile_release; other printers than LLVM refuse them. LLVM: AMX.
+ * Tile registers 0 .. 7 of the worker, up to 16 rows of up to 64 bytes each. They keep their contents over calls and
+ * are valid between kb_tile_config and kb_tile_release. Only the LLVM emitter supports them.
  */
 enum { KB_TILES = 8, KB_TILE_ROWS = 16, KB_TILE_BYTES = 64, KB_TILE_CONFIG = 64 };
-/* Writes what kb_tile_config reads, of one tile; bytes a multiple of 4. The rest of `config` is zero at first. */
+/* Sets the shape of one tile in the operand of kb_tile_config, which is zero at first; bytes: a multiple of 4. */
 void kb_tile_shape(uint8_t config[KB_TILE_CONFIG], int tile, int rows, int bytes);
-/* Gives the tiles the shapes at ptr, KB_TILE_CONFIG bytes, and zeros. ldtilecfg */
+/* Sets all shapes from the KB_TILE_CONFIG bytes at ptr and zeroes the tiles. ldtilecfg */
 void kb_tile_config(struct kb *k, struct kb_val ptr);
-/* The same with shapes that it writes there first: from these on whole tiles of sums, 16 rows of so many bytes of x, as
- * many bytes of each column of weights. */
-enum { KB_TILE_SUMS = 0, KB_TILE_X = 4, KB_TILE_WEIGHTS = 6 };
-void kb_tile_config_products(struct kb *k, struct kb_val ptr, int bytes);
+/* Configures the tiles of a GEMM; ptr: KB_TILE_CONFIG bytes, which it writes. From KB_TILE_ACC on: 16 x 16
+ * accumulators; from KB_TILE_X on: 16 rows of `bytes` bytes of x; from KB_TILE_WEIGHTS on: `bytes` bytes of each
+ * of 16 columns. */
+enum { KB_TILE_ACC = 0, KB_TILE_X = 4, KB_TILE_WEIGHTS = 6 };
+void kb_tile_config_gemm(struct kb *k, struct kb_val ptr, int bytes);
 void kb_tile_zero(struct kb *k, int tile); /* tilezero */
-/* Rows at ptr, ptr + stride, ..; stride (index) in bytes. tileloadd, tilestored */
+/* The rows are at ptr, ptr + stride, ..; stride: KB_INDEX, bytes. tileloadd, tilestored */
 void kb_tile_load(struct kb *k, int tile, struct kb_val ptr, struct kb_val stride);
 void kb_tile_store(struct kb *k, int tile, struct kb_val ptr, struct kb_val stride);
 /*
- * Row m, word n of the sum grows by the dot products of words [k][n] of a and [m][k] of b, over all k: a is a matrix in
- * panels (a line of 16 columns is a row of a), b rows of x. DOT_U8S8 (tdpbsud), DOT_S8S8 (tdpbssd): exact, wraps.
- * DOT_BF16 (tdpbf16ps): the first of the pairs have a sum of their own from 0 on, and the second, each by fma; then
- * sum + (first + second); with the zeros of kb_dot_bf16.
+ * acc[m][n] += dot(a[k][n], b[m][k]) over all k, on lanes of 32 bits: a is packed weights (a k-row of a 16-column
+ * panel is a row of a), b is rows of x; both are exchanged against Intel's names. DOT_U8S8 (tdpbsud), DOT_S8S8
+ * (tdpbssd): exact, wraps. DOT_BF16 (tdpbf16ps): the first elements of the pairs are accumulated from 0 by fma, the
+ * second ones likewise; then acc + (first + second); denormals count as zero, as in kb_dot_bf16.
  */
-void kb_tile_dot(struct kb *k, enum kb_dot dot, int sum, int a, int b);
+void kb_tile_dot(struct kb *k, enum kb_dot dot, int acc, int a, int b);
 
 /* ---- work-groups (KB_KERNEL functions) ---- */
 /*
- * A launch runs `groups` work-groups of `items` work-items each, in one dimension; templates make more of
- * them by division. Items of a group share arrays and wait for each other, groups never do.
+ * A launch runs `groups` work-groups of `items` work-items each, in one dimension. Work-items of a group share arrays
+ * and synchronize by barriers; groups are independent.
  */
-/* Sets the items of a group; after the parameters, once. Functions that do not say have one. */
+/* Sets the work-items of a group, once, after the parameters; the default is 1. */
 void kb_group_size(struct kb *k, int64_t items);
-/* An array that all items of a group share; at function level; its contents are undefined at first. */
+/* Address of a new array in shared (OpenCL: local) memory of the group, uninitialized. Only outside of loops and
+ * conditionals. */
 struct kb_val kb_shared(struct kb *k, const char *name, enum kb_scalar type, int64_t count);
-/* A barrier: nobody needs the arrays any more. Those that are asked for from now on lie in their place. */
+/* Emits a barrier and frees all shared arrays: later kb_shared calls return their memory again, first fit by type. */
 void kb_reuse_shared(struct kb *k);
 
-/* ---- x86 processors: what they offer ---- */
-/* Register reg (0..3: eax, ebx, ecx, edx) of cpuid with that leaf and subleaf, i32. */
+/* ---- x86 ---- */
+/* Register reg (0..3: eax, ebx, ecx, edx) of cpuid for the leaf and subleaf, i32. */
 struct kb_val kb_cpuid(struct kb *k, int64_t leaf, int subleaf, int reg);
 
-/* Type of a value (lanes and scalar). */
+/* Type of a value; KB_VOID for none. */
 struct kb_type kb_type_of(const struct kb *k, struct kb_val v);
-bool kb_const_index(const struct kb *k, struct kb_val v, int64_t *out); /* true when v is a constant index */
+/* True, with the value in *out, if v is a constant KB_INDEX. */
+bool kb_const_index(const struct kb *k, struct kb_val v, int64_t *out);
 
 /* Shorthands. */
 static inline struct kb_val kb_add(struct kb *k, struct kb_val a, struct kb_val b)
@@ -335,10 +352,9 @@ static inline struct kb_val kb_rem_const(struct kb *k, struct kb_val a, int64_t 
 	return kb_bin(k, KB_REM, a, kb_index(k, c));
 }
 
-/* Checks the whole record: types, nesting, definitions before use, calls fit. Reports INTERNAL diagnostics.
- */
+/* Verifies the module (verify.c). TFMC_INTERNAL after a diagnostic for the first violation. */
 TFMC_MUST_USE enum tfmc_status kb_verify(const struct kb_module *m, struct diag_context *cx);
-/* Deterministic text of one function (NULL: all), for people and tests. */
+/* Appends the text form of one function (NULL: all). */
 void kb_dump(struct buf *out, const struct kb_module *m, const char *name);
 
 #endif

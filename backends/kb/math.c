@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elementary functions: range reduction with constants short enough that the
- * first products are exact (with or without a fused multiply-add), a polynomial
- * fitted for small largest error, and exact scaling. Branch-free: both sides of
- * a case are computed and selected.
+ * Elementary functions, as in SLEEF or Cephes: Cody-Waite range reduction (constants short enough that their products
+ * are exact with and without fma), a minimax polynomial, exact scaling by powers of two. Branch-free: both cases are
+ * computed and one is selected.
  */
 #include "backends/kb/math.h"
 
 #include <math.h>
 
-/* 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits. */
+/* 1.5 * 2^23: the sum with it has ulp 1, so it rounds x to an integer, which is in the low mantissa bits. */
 #define ROUND_MAGIC 0x1.8p23f
 #define LOG2E       0x1.715476p0f
 #define LN2_HIGH    0x1.62e4p-1f /* 15 bits */
@@ -40,21 +39,21 @@ static struct kb_val abs_of(struct kb *k, struct kb_val x)
 	return kb_un(k, KB_ABS, x);
 }
 
-/* NaN stays. */
+/* min(|x|, most); NaN gives NaN, since kb_min returns its second operand then. */
 static struct kb_val bounded_abs(struct kb *k, struct kb_val x, float most)
 {
 	struct kb_val a = abs_of(k, x);
 	return kb_min(k, math_const(k, x, most), a);
 }
 
-/* x * factor + term */
+/* x * factor + term, fused */
 static struct kb_val fma_consts(struct kb *k, struct kb_val x, float factor, float term)
 {
 	struct kb_val last = math_const(k, x, term);
 	return kb_fma(k, x, math_const(k, x, factor), last);
 }
 
-/* The sign of s on the magnitude of x >= 0. */
+/* copysign(x, s) for x >= 0. */
 static struct kb_val with_sign(struct kb *k, struct kb_val x, struct kb_val s)
 {
 	struct kb_val bit = const_i32(k, x, INT32_MIN);
@@ -71,8 +70,8 @@ static struct kb_val math_poly(struct kb *k, struct kb_val x, const float *c, in
 	return sum;
 }
 
-/* The same in powers of x^2, even and odd coefficients apart: half as long a chain for one product more; n
- * >= 4. */
+/* The same polynomial by even and odd coefficients in x^2 (as Estrin's scheme): half the dependency chain for one
+ * more multiplication. n >= 4. */
 static struct kb_val split_poly(struct kb *k, struct kb_val x, const float *c, int n)
 {
 	struct kb_val square = kb_mul(k, x, x), sum[2];
@@ -115,18 +114,18 @@ static struct rounded round_near(struct kb *k, struct kb_val x)
 	struct kb_val t = add_const(k, x, ROUND_MAGIC);
 	struct kb_val bits = kb_bitcast(k, t, KB_I32);
 	struct kb_val magic = kb_bitcast(k, math_const(k, x, ROUND_MAGIC), KB_I32);
-	struct kb_val whole = add_const(k, t, -ROUND_MAGIC);
-	return (struct rounded){whole, kb_sub(k, bits, magic)};
+	struct kb_val integer = add_const(k, t, -ROUND_MAGIC);
+	return (struct rounded){integer, kb_sub(k, bits, magic)};
 }
 
-/* 2^n for n in [-126, 127], as bits of the exponent. */
+/* 2^n for n in [-126, 127], built from its exponent bits. */
 static struct kb_val power_of_two(struct kb *k, struct kb_val n)
 {
 	struct kb_val biased = kb_add(k, n, const_i32(k, n, 127));
 	return kb_bitcast(k, kb_bin(k, KB_SHL, biased, const_i32(k, n, 23)), KB_F32);
 }
 
-/* x * 2^n for n in [-252, 254]: two steps, so that only the last can overflow or be subnormal. */
+/* x * 2^n for n in [-252, 254], by two factors: only the second product can overflow or become subnormal. */
 static struct kb_val scale_by_power(struct kb *k, struct kb_val x, struct kb_val n)
 {
 	struct kb_val half = kb_bin(k, KB_SAR, n, const_i32(k, n, 1));
@@ -134,14 +133,15 @@ static struct kb_val scale_by_power(struct kb *k, struct kb_val x, struct kb_val
 	return kb_mul(k, y, power_of_two(k, kb_sub(k, n, half)));
 }
 
-/* The nearest integer n of a product, n in [-127, 128], and 2^n: 0 for -127, infinity for 128. */
+/* n in [-127, 128] as a float, and scale = 2^n: 0 for -127, infinity for 128. */
 struct power {
 	struct kb_val n, scale;
 };
 
-/* The exponent's bias is in the constant that rounds: what is shifted up is the exponent. */
+/* Rounds as ROUND_MAGIC and adds the exponent bias: the low mantissa bits are the exponent field of 2^n. */
 #define BIASED_MAGIC (ROUND_MAGIC + 127.0f)
 
+/* t: x + BIASED_MAGIC. n is x rounded to the nearest integer. */
 static struct power power_near(struct kb *k, struct kb_val t)
 {
 	struct kb_val width = const_i32(k, t, 23);
@@ -158,7 +158,7 @@ static struct kb_val expm1_poly(struct kb *k, struct kb_val r)
 	return kb_fma(k, kb_mul(k, r, r), p, r);
 }
 
-/* e^-r - 1, the sign in the coefficients. */
+/* e^-r - 1; the sign is in the coefficients. */
 static struct kb_val expm1_poly_negative(struct kb *k, struct kb_val r)
 {
 	static const float c[] = {-0x1.0p0f,      0x1.0p-1f,       -0x1.5554dcp-3f,
@@ -173,7 +173,7 @@ static struct kb_val add_ln2(struct kb *k, struct kb_val x, struct kb_val n, flo
 	return kb_fma(k, n, math_const(k, x, factor * LN2_LOW), r);
 }
 
-/* Bounds x; NaN stays. */
+/* min(max(x, lo), hi); NaN gives NaN. */
 static struct kb_val clamp(struct kb *k, struct kb_val x, float lo, float hi)
 {
 	struct kb_val below = kb_min(k, math_const(k, x, hi), x);
@@ -188,7 +188,7 @@ struct kb_val math_exp(struct kb *k, struct kb_val x)
 	return scale_by_power(k, add_const(k, q, 1.0f), n.i);
 }
 
-/* -88 rounds to the power -127, whose bits are those of 0: nothing is compared and nothing selected. */
+/* x <= -88 is clamped to -88, where the scale 2^-127 has the bits of 0, so no compare and select is needed. */
 struct kb_val math_exp_nonpositive(struct kb *k, struct kb_val x)
 {
 	struct kb_val y = kb_max(k, math_const(k, x, -88.0f), x);
@@ -226,12 +226,12 @@ struct kb_val math_exp2_nonpositive(struct kb *k, struct kb_val x)
 
 /* ---- logarithm ---- */
 
-/* A normal x > 0 as m 2^e with m in [sqrt 1/2, sqrt 2). */
-struct parts {
+/* x = m 2^e; split_float: m in [sqrt 1/2, sqrt 2) for a normal x > 0. */
+struct mantissa_exponent {
 	struct kb_val m, e; /* e as a float */
 };
 
-static struct parts split_float(struct kb *k, struct kb_val x)
+static struct mantissa_exponent split_float(struct kb *k, struct kb_val x)
 {
 	struct kb_val bits = kb_bitcast(k, x, KB_I32);
 	struct kb_val root_half = const_i32(k, x, 0x3f3504f3);
@@ -239,10 +239,10 @@ static struct parts split_float(struct kb *k, struct kb_val x)
 	struct kb_val e = kb_bin(k, KB_SAR, above, const_i32(k, x, 23));
 	struct kb_val m = kb_sub(k, bits, kb_bin(k, KB_SHL, e, const_i32(k, x, 23)));
 	m = kb_bitcast(k, m, KB_F32);
-	return (struct parts){m, kb_cvt(k, e, KB_F32)};
+	return (struct mantissa_exponent){m, kb_cvt(k, e, KB_F32)};
 }
 
-/* log(1 + f) = f - f^2/2 + f^3 P(f): gives the part after f. */
+/* log(1 + f) - f = -f^2/2 + f^3 P(f). */
 static struct kb_val log_tail(struct kb *k, struct kb_val f)
 {
 	static const float c[] = {0x1.555554p-2f,  -0x1.ffffe6p-3f, 0x1.999d36p-3f,
@@ -254,30 +254,30 @@ static struct kb_val log_tail(struct kb *k, struct kb_val f)
 	return kb_fma(k, square, math_const(k, f, -0.5f), cube);
 }
 
-/* x, or x 2^24 and a correction of the exponent when x is subnormal. */
-static struct parts normalize(struct kb *k, struct kb_val x)
+/* A subnormal x as x 2^24 with e = -24; otherwise x with e = 0. */
+static struct mantissa_exponent normalize(struct kb *k, struct kb_val x)
 {
 	struct kb_val small = kb_cmp(k, KB_LT, x, math_const(k, x, 0x1p-126f));
 	struct kb_val zero = math_const(k, x, 0.0f);
 	struct kb_val m = kb_select(k, small, mul_const(k, x, 0x1p24f), x);
-	return (struct parts){m, kb_select(k, small, math_const(k, x, -24.0f), zero)};
+	return (struct mantissa_exponent){m, kb_select(k, small, math_const(k, x, -24.0f), zero)};
 }
 
-/* Where x is not a positive number: 0 gives -inf, less gives NaN, +inf and NaN stay. */
+/* log(x) for special x: 0 gives -inf, x < 0 NaN, +inf and NaN themselves; otherwise y. */
 static struct kb_val log_special(struct kb *k, struct kb_val x, struct kb_val y)
 {
 	struct kb_val zero = math_const(k, x, 0.0f), inf = math_const(k, x, HUGE_VALF);
 	struct kb_val finite = kb_cmp(k, KB_LT, x, inf);
 	struct kb_val r = kb_select(k, finite, y, x);
-	struct kb_val least = math_const(k, x, -HUGE_VALF), none = math_const(k, x, NAN);
-	r = kb_select(k, kb_cmp(k, KB_EQ, x, zero), least, r);
-	return kb_select(k, kb_cmp(k, KB_LT, x, zero), none, r);
+	struct kb_val minus_inf = math_const(k, x, -HUGE_VALF), nan = math_const(k, x, NAN);
+	r = kb_select(k, kb_cmp(k, KB_EQ, x, zero), minus_inf, r);
+	return kb_select(k, kb_cmp(k, KB_LT, x, zero), nan, r);
 }
 
 struct kb_val math_log(struct kb *k, struct kb_val x)
 {
-	struct parts n = normalize(k, x);
-	struct parts p = split_float(k, n.m);
+	struct mantissa_exponent n = normalize(k, x);
+	struct mantissa_exponent p = split_float(k, n.m);
 	struct kb_val e = kb_add(k, p.e, n.e);
 	struct kb_val f = add_const(k, p.m, -1.0f);
 	struct kb_val tail = log_tail(k, f);
@@ -288,11 +288,11 @@ struct kb_val math_log(struct kb *k, struct kb_val x)
 
 /* ---- power ---- */
 
-/* |a|^b = 2^(b e + b log2 m), with the rounding error of b e carried along. */
+/* a^b for a > 0: 2^(b e + b log2 m) for a = m 2^e; `rest` is the rounding error of b e. */
 static struct kb_val pow_positive(struct kb *k, struct kb_val a, struct kb_val b)
 {
-	struct parts n = normalize(k, a);
-	struct parts p = split_float(k, n.m);
+	struct mantissa_exponent n = normalize(k, a);
+	struct mantissa_exponent p = split_float(k, n.m);
 	struct kb_val e = kb_add(k, p.e, n.e);
 	struct kb_val f = add_const(k, p.m, -1.0f);
 	struct kb_val log2m = mul_const(k, kb_add(k, f, log_tail(k, f)), LOG2E);
@@ -313,7 +313,7 @@ static struct kb_val is_integer(struct kb *k, struct kb_val x)
 	return kb_cmp(k, KB_EQ, kb_un(k, KB_FLOOR, x), x);
 }
 
-/* A base of 0 or infinity: 0, 1 or infinity by the sign of the exponent. */
+/* |a|^b for a = 0 and |a| = infinity: 0 or infinity by the sign of b; otherwise y. */
 static struct kb_val pow_extreme(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val y)
 {
 	struct kb_val zero = math_const(k, a, 0.0f), inf = math_const(k, a, HUGE_VALF);
@@ -326,17 +326,18 @@ static struct kb_val pow_extreme(struct kb *k, struct kb_val a, struct kb_val b,
 struct kb_val math_pow(struct kb *k, struct kb_val a, struct kb_val b)
 {
 	struct kb_val zero = math_const(k, a, 0.0f), one = math_const(k, a, 1.0f);
-	/* Beyond 2^40 only 1 has a finite nonzero power: no need to multiply by infinity. */
+	/* |b| > 2^40: every |a| but 1 gives 0 or infinity already at 2^40; infinity * 0 would be NaN */
 	struct kb_val bounded = clamp(k, b, -0x1p40f, 0x1p40f);
 	struct kb_val y = pow_extreme(k, a, b, pow_positive(k, abs_of(k, a), bounded));
-	struct kb_val whole = is_integer(k, b);
-	struct kb_val half_whole = is_integer(k, mul_const(k, b, 0.5f));
-	struct kb_val is_odd = kb_bin(k, KB_AND, whole, kb_un(k, KB_NOT, half_whole));
+	struct kb_val b_is_integer = is_integer(k, b);
+	struct kb_val is_even = is_integer(k, mul_const(k, b, 0.5f));
+	struct kb_val is_odd = kb_bin(k, KB_AND, b_is_integer, kb_un(k, KB_NOT, is_even));
 	y = kb_select(k, is_odd, with_sign(k, y, a), y);
-	struct kb_val is_below = kb_cmp(k, KB_GT, a, math_const(k, a, -HUGE_VALF));
-	is_below = kb_bin(k, KB_AND, kb_cmp(k, KB_LT, a, zero), is_below);
-	is_below = kb_bin(k, KB_AND, is_below, kb_un(k, KB_NOT, whole));
-	y = kb_select(k, is_below, math_const(k, a, NAN), y);
+	/* a finite negative base with a fractional exponent has no real power */
+	struct kb_val is_nan = kb_cmp(k, KB_GT, a, math_const(k, a, -HUGE_VALF));
+	is_nan = kb_bin(k, KB_AND, kb_cmp(k, KB_LT, a, zero), is_nan);
+	is_nan = kb_bin(k, KB_AND, is_nan, kb_un(k, KB_NOT, b_is_integer));
+	y = kb_select(k, is_nan, math_const(k, a, NAN), y);
 	y = kb_select(k, kb_cmp(k, KB_NE, a, a), a, y);
 	y = kb_select(k, kb_cmp(k, KB_NE, b, b), b, y);
 	struct kb_val is_one = kb_cmp(k, KB_EQ, a, one);
@@ -346,7 +347,8 @@ struct kb_val math_pow(struct kb *k, struct kb_val a, struct kb_val b)
 
 /* ---- trigonometry ---- */
 
-/* x = n pi/2 + r; pieces of pi/2 of 9 bits keep n piece exact for |n| < 2^15. */
+/* Cody-Waite reduction x = n pi/2 + r. pi/2 is split into pieces of 9 bits, whose products with n are exact for |n| <
+ * 2^15. Returns r. */
 static struct kb_val trig_reduce(struct kb *k, struct kb_val x, struct rounded *n)
 {
 	static const float pieces[] = {0x1.92p0f, 0x1.fbp-12f, 0x1.51p-22f, 0x1.0b4612p-34f};
@@ -357,7 +359,7 @@ static struct kb_val trig_reduce(struct kb *k, struct kb_val x, struct rounded *
 	return r;
 }
 
-/* sin(r + quarter pi/2) for a reduced r. */
+/* sin(r + quarter pi/2), |r| <= pi/4: sine or cosine polynomial, and sign, by the low two bits of quarter. */
 static struct kb_val sin_quarter(struct kb *k, struct kb_val r, struct kb_val quarter)
 {
 	static const float s[] = {-0x1.555552p-3f, 0x1.110c28p-7f, -0x1.9ac8f8p-13f};
@@ -408,7 +410,8 @@ struct kb_val math_relu(struct kb *k, struct kb_val x)
 	return kb_max(k, math_const(k, x, 0.0f), x);
 }
 
-/* E / (E + 2), E = e^2|x| - 1 = 2^n - 1 + 2^n (e^r - 1), which loses nothing near 0; 1 from |x| = 10 on. */
+/* tanh|x| = E / (E + 2) with E = e^(2|x|) - 1 = (2^n - 1) + 2^n (e^r - 1), which does not cancel near 0; |x| >= 10
+ * gives 1. */
 struct kb_val math_tanh(struct kb *k, struct kb_val x)
 {
 	struct kb_val a = bounded_abs(k, x, 10.0f), y = kb_add(k, a, a);
@@ -441,14 +444,14 @@ struct kb_val math_erf(struct kb *k, struct kb_val x)
 {
 	struct kb_val a = abs_of(k, x);
 	struct kb_val is_near = kb_cmp(k, KB_LT, a, math_const(k, a, 0.96f));
-	struct kb_val rest = erfc_far(k, a);
-	struct kb_val far = with_sign(k, kb_sub(k, math_const(k, x, 1.0f), rest), x);
+	struct kb_val erfc = erfc_far(k, a);
+	struct kb_val far = with_sign(k, kb_sub(k, math_const(k, x, 1.0f), erfc), x);
 	return kb_select(k, is_near, erf_near(k, x), far);
 }
 
 /*
- * x Phi(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation anywhere. Phi(-a) = 2^P(a), P(0) = -1, fitted on
- * [0, 5.8]; after that P falls on without end. The bound keeps infinity from meeting 0.
+ * x Phi(x) = max(x, 0) - a Phi(-a), a = |x|, which never cancels. Phi(-a) = 2^P(a), P(0) = -1, fitted on [0, 5.8]; P
+ * decreases beyond. a is bounded because infinity * 0 would be NaN.
  */
 struct kb_val math_gelu(struct kb *k, struct kb_val x)
 {
@@ -461,7 +464,7 @@ struct kb_val math_gelu(struct kb *k, struct kb_val x)
 	return kb_fma(k, kb_un(k, KB_NEG, a), tail, ramp);
 }
 
-/* x / (1 + e^-t) */
+/* x sigmoid(t) = x / (1 + e^-t) */
 static struct kb_val gated(struct kb *k, struct kb_val x, struct kb_val t)
 {
 	return kb_bin(k, KB_DIV, x, one_plus_exp_of_minus(k, t));
@@ -472,7 +475,7 @@ struct kb_val math_silu(struct kb *k, struct kb_val x)
 	return gated(k, x, x);
 }
 
-/* (1 + tanh u) / 2 = sigmoid(2 u) */
+/* x (1 + tanh u) / 2 = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3) */
 struct kb_val math_gelu_tanh(struct kb *k, struct kb_val x)
 {
 	struct kb_val inner = fma_consts(k, kb_mul(k, x, x), 0.044715f, 1.0f);

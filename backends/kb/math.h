@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elementary functions in kernel-builder operations, for f32 with any number of lanes. No library call is ever
- * emitted, so every printer computes the same. Errors in units in the last place of the exact result, with fma,
- * as tests/unit/kernels/test_kernel_math.c asserts them:
+ * Elementary functions in kernel IR, f32, any number of lanes. They call no library, so every back end computes the
+ * same bits. Maximum errors in ulp of the exact result, with fma, as tests/unit/kernels/test_kernel_math.c asserts
+ * them:
  *
- *   exp, exp2, log, 1/sqrt    1.5 (log near 1: 2.5)    all x; subnormal results to one unit
- *   exp, exp2 for x <= 0      1.5                      results below 2^-126 to one subnormal unit, or 0
+ *   exp, exp2, log, 1/sqrt    1.5 (log near 1: 2.5)    all x; subnormal results to one ulp
+ *   exp, exp2 for x <= 0      1.5                      results below 2^-126 to one subnormal ulp, or 0
  *   tanh, erf                 2.5                      all x
  *   sigmoid, silu             3                        x >= -88; below that 0
  *   gelu                      4; in [-5, 0] 40         absolute error below 1e-6 of x everywhere
- *   gelu_tanh, gelu_quick     6 and 40                 the rounding of the argument of exp is what shows
+ *   gelu_tanh, gelu_quick     6 and 40                 dominated by the rounding of the argument of exp
  *   sin, cos                  2; near zeros 1e-3 rel.  |x| < 2^15
  *   pow                       relative 4e-6            sign rules of IEEE 754
  */
@@ -18,11 +18,11 @@
 
 #include "backends/kb/kb.h"
 
-/* A constant in as many lanes as x has. */
+/* c in the lanes of x. */
 struct kb_val math_const(struct kb *k, struct kb_val x, float c);
 
 struct kb_val math_exp(struct kb *k, struct kb_val x);
-/* For x <= 0 (softmax): results below 2^-126 are subnormal or 0; -inf gives 0, NaN stays. */
+/* For x <= 0 (softmax): results below 2^-126 are subnormal or 0; -inf gives 0, NaN gives NaN. */
 struct kb_val math_exp_nonpositive(struct kb *k, struct kb_val x);
 /* 2^x for x <= 0, as math_exp_nonpositive. */
 struct kb_val math_exp2_nonpositive(struct kb *k, struct kb_val x);
@@ -40,7 +40,7 @@ struct kb_val math_gelu_quick(struct kb *k, struct kb_val x);
 struct kb_val math_silu(struct kb *k, struct kb_val x);
 /* a^b with the sign rules of IEEE 754 for a < 0 and a = 0. */
 struct kb_val math_pow(struct kb *k, struct kb_val a, struct kb_val b);
-/* NaN if either is NaN; floats and ints. */
+/* NaN if either operand is NaN; also of integers. */
 struct kb_val math_min(struct kb *k, struct kb_val a, struct kb_val b);
 struct kb_val math_max(struct kb *k, struct kb_val a, struct kb_val b);
 

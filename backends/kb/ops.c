@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Recording: memory, arithmetic, vectors and atomics. Index arithmetic on
- * constants folds while recording, so that templates may write plain formulas
- * and printers still see constant displacements and strides.
+ * The kernel builder, part 2: memory, arithmetic, vectors, atomics, matrix tiles. Index arithmetic on constants is
+ * folded when it is emitted, so that generators write plain formulas and emitters still see constant displacements
+ * and strides.
  */
 #include "backends/kb/internal.h"
 
@@ -14,18 +14,18 @@
 
 static void check_address(struct kb *k, enum kb_scalar s, struct kb_val ptr, struct kb_val index)
 {
-	kb_require(k, kb_same_type(kb_typeof(k, ptr), KB_PTR_T), "addresses are pointers");
-	kb_require(k, kb_same_type(kb_typeof(k, index), KB_INDEX_T), "element indices are of type index");
-	kb_require(k, kb_scalar_bytes(s) > 0, "the type has no place in memory");
+	kb_require(k, kb_same_type(kb_type_of(k, ptr), KB_PTR_T), "addresses are pointers");
+	kb_require(k, kb_same_type(kb_type_of(k, index), KB_INDEX_T), "element indices are of type index");
+	kb_require(k, kb_scalar_bytes(s) > 0, "the type cannot be stored");
 }
 
-static bool good_lanes(int lanes)
+static bool is_lane_count(int lanes)
 {
 	return lanes >= 1 && lanes <= KB_LANES_MAX && (lanes & (lanes - 1)) == 0;
 }
 
-/* Moves a constant index into the displacement. */
-static struct kb_val split_index(struct kb *k, struct kb_val index, int64_t *disp)
+/* Moves a constant index into *disp. Returns the remaining index. */
+static struct kb_val fold_into_disp(struct kb *k, struct kb_val index, int64_t *disp)
 {
 	int64_t c, sum;
 	if (!kb_const_index(k, index, &c) || c == 0 || !checked_add_i64(*disp, c, &sum))
@@ -34,11 +34,11 @@ static struct kb_val split_index(struct kb *k, struct kb_val index, int64_t *dis
 	return kb_index(k, 0);
 }
 
-static struct kb_val load(struct kb *k, struct kb_inst inst, struct kb_val ptr, struct kb_val index)
+static struct kb_val emit_load(struct kb *k, struct kb_inst inst, struct kb_val ptr, struct kb_val index)
 {
 	check_address(k, inst.type.scalar, ptr, index);
-	kb_require(k, good_lanes(inst.type.lanes), "lanes are a power of two up to 64");
-	struct kb_val args[] = {ptr, split_index(k, index, &inst.imm)};
+	kb_require(k, is_lane_count(inst.type.lanes), "lanes are a power of two up to 64");
+	struct kb_val args[] = {ptr, fold_into_disp(k, index, &inst.imm)};
 	return kb_emit(k, inst, args, 2, true);
 }
 
@@ -52,7 +52,7 @@ struct kb_val kb_load(struct kb *k, struct kb_type type, struct kb_val ptr, stru
 {
 	struct kb_inst inst = {
 	        .op = KBO_LOAD, .type = type, .imm = disp, .align = default_align(type.scalar, align)};
-	return load(k, inst, ptr, index);
+	return emit_load(k, inst, ptr, index);
 }
 
 struct kb_val kb_load_splat(struct kb *k, struct kb_type type, struct kb_val ptr, struct kb_val index,
@@ -62,7 +62,7 @@ struct kb_val kb_load_splat(struct kb *k, struct kb_type type, struct kb_val ptr
 	        .op = KBO_LOAD_SPLAT, .type = type, .imm = disp, .align = kb_scalar_bytes(type.scalar)};
 	if (type.lanes == 1)
 		inst.op = KBO_LOAD;
-	return load(k, inst, ptr, index);
+	return emit_load(k, inst, ptr, index);
 }
 
 struct kb_val kb_load_part(struct kb *k, struct kb_type type, int n, struct kb_val ptr, struct kb_val index,
@@ -76,31 +76,31 @@ struct kb_val kb_load_part(struct kb *k, struct kb_type type, int n, struct kb_v
 	kb_require(k, n >= 1 && n <= type.lanes, "part of the lanes");
 	if (n == type.lanes)
 		inst.op = KBO_LOAD;
-	return load(k, inst, ptr, index);
+	return emit_load(k, inst, ptr, index);
 }
 
-static void store(struct kb *k, struct kb_inst inst, struct kb_val value, struct kb_val ptr,
-                  struct kb_val index)
+static void emit_store(struct kb *k, struct kb_inst inst, struct kb_val value, struct kb_val ptr,
+                       struct kb_val index)
 {
 	check_address(k, inst.type.scalar, ptr, index);
-	kb_require(k, good_lanes(inst.type.lanes), "lanes are a power of two up to 64");
-	struct kb_val args[] = {value, ptr, split_index(k, index, &inst.imm)};
+	kb_require(k, is_lane_count(inst.type.lanes), "lanes are a power of two up to 64");
+	struct kb_val args[] = {value, ptr, fold_into_disp(k, index, &inst.imm)};
 	kb_emit(k, inst, args, 3, false);
 }
 
 void kb_store(struct kb *k, struct kb_val value, struct kb_val ptr, struct kb_val index, int64_t disp,
               int align)
 {
-	struct kb_type type = kb_typeof(k, value);
+	struct kb_type type = kb_type_of(k, value);
 	struct kb_inst inst = {
 	        .op = KBO_STORE, .type = type, .imm = disp, .align = default_align(type.scalar, align)};
-	store(k, inst, value, ptr, index);
+	emit_store(k, inst, value, ptr, index);
 }
 
 void kb_store_part(struct kb *k, struct kb_val value, int n, struct kb_val ptr, struct kb_val index,
                    int64_t disp)
 {
-	struct kb_type type = kb_typeof(k, value);
+	struct kb_type type = kb_type_of(k, value);
 	struct kb_inst inst = {.op = KBO_STORE_PART,
 	                       .type = type,
 	                       .n_lanes = n,
@@ -109,28 +109,28 @@ void kb_store_part(struct kb *k, struct kb_val value, int n, struct kb_val ptr, 
 	kb_require(k, n >= 1 && n <= type.lanes, "part of the lanes");
 	if (n == type.lanes)
 		inst.op = KBO_STORE;
-	store(k, inst, value, ptr, index);
+	emit_store(k, inst, value, ptr, index);
 }
 
 struct kb_val kb_ptr_add(struct kb *k, struct kb_val ptr, struct kb_val bytes, int64_t disp_bytes)
 {
 	struct kb_inst inst = {.op = KBO_PTR_ADD, .type = KB_PTR_T, .imm = disp_bytes};
 	check_address(k, KB_I8, ptr, bytes);
-	struct kb_val args[] = {ptr, split_index(k, bytes, &inst.imm)};
+	struct kb_val args[] = {ptr, fold_into_disp(k, bytes, &inst.imm)};
 	int64_t zero;
 	if (inst.imm == 0 && kb_const_index(k, args[1], &zero) && zero == 0)
 		return ptr;
 	return kb_emit(k, inst, args, 2, true);
 }
 
-struct kb_val kb_ptr_apart(struct kb *k, struct kb_val ptr)
+struct kb_val kb_ptr_opaque(struct kb *k, struct kb_val ptr)
 {
-	kb_require(k, kb_same_type(kb_typeof(k, ptr), KB_PTR_T), "addresses are pointers");
-	return kb_emit(k, (struct kb_inst){.op = KBO_PTR_APART, .type = KB_PTR_T}, &ptr, 1, true);
+	kb_require(k, kb_same_type(kb_type_of(k, ptr), KB_PTR_T), "addresses are pointers");
+	return kb_emit(k, (struct kb_inst){.op = KBO_PTR_OPAQUE, .type = KB_PTR_T}, &ptr, 1, true);
 }
 
-static void prefetch(struct kb *k, unsigned flags, struct kb_val ptr, struct kb_val index_bytes,
-                     int64_t disp_bytes)
+static void emit_prefetch(struct kb *k, unsigned flags, struct kb_val ptr, struct kb_val index_bytes,
+                          int64_t disp_bytes)
 {
 	struct kb_inst inst = {.op = KBO_PREFETCH, .flags = flags, .imm = disp_bytes};
 	check_address(k, KB_I8, ptr, index_bytes);
@@ -140,12 +140,12 @@ static void prefetch(struct kb *k, unsigned flags, struct kb_val ptr, struct kb_
 
 void kb_prefetch(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int64_t disp_bytes)
 {
-	prefetch(k, 0, ptr, index_bytes, disp_bytes);
+	emit_prefetch(k, 0, ptr, index_bytes, disp_bytes);
 }
 
 void kb_prefetch_l2(struct kb *k, struct kb_val ptr, struct kb_val index_bytes, int64_t disp_bytes)
 {
-	prefetch(k, KB_L2, ptr, index_bytes, disp_bytes);
+	emit_prefetch(k, KB_L2, ptr, index_bytes, disp_bytes);
 }
 
 /* ---- arithmetic ---- */
@@ -172,8 +172,8 @@ static bool fold_consts(enum kb_bin op, int64_t x, int64_t y, int64_t *out)
 	}
 }
 
-/* x + 0, x - 0, x * 1, x / 1 and x * 0 of indices. */
-static bool fold_neutral(struct kb *k, enum kb_bin op, struct kb_val x, int64_t c, struct kb_val *out)
+/* x op c for x + 0, x - 0, x * 1, x / 1 (identities) and x * 0, x % 1 (zero). False for other constants. */
+static bool fold_identity(struct kb *k, enum kb_bin op, struct kb_val x, int64_t c, struct kb_val *out)
 {
 	bool same = (c == 0 && (op == KB_ADD || op == KB_SUB)) || (c == 1 && (op == KB_MUL || op == KB_DIV));
 	bool zero = (c == 0 && op == KB_MUL) || (c == 1 && op == KB_REM);
@@ -183,6 +183,7 @@ static bool fold_neutral(struct kb *k, enum kb_bin op, struct kb_val x, int64_t 
 	return true;
 }
 
+/* Constant folding of index arithmetic. False if a op b must be emitted. */
 static bool fold_index(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_val b, struct kb_val *out)
 {
 	int64_t x = 0, y = 0, c;
@@ -192,14 +193,14 @@ static bool fold_index(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_
 		return true;
 	}
 	if (cb)
-		return fold_neutral(k, op, a, y, out);
-	return ca && (op == KB_ADD || op == KB_MUL) && fold_neutral(k, op, b, x, out);
+		return fold_identity(k, op, a, y, out);
+	return ca && (op == KB_ADD || op == KB_MUL) && fold_identity(k, op, b, x, out);
 }
 
 struct kb_val kb_bin(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_val b)
 {
-	struct kb_type type = kb_typeof(k, a);
-	if (!kb_same_type(type, kb_typeof(k, b)) || !kb_bin_fits(op, type.scalar))
+	struct kb_type type = kb_type_of(k, a);
+	if (!kb_same_type(type, kb_type_of(k, b)) || !kb_bin_fits(op, type.scalar))
 		return kb_poison(k, type);
 	struct kb_val folded;
 	if (type.scalar == KB_INDEX && type.lanes == 1 && fold_index(k, op, a, b, &folded))
@@ -211,7 +212,7 @@ struct kb_val kb_bin(struct kb *k, enum kb_bin op, struct kb_val a, struct kb_va
 
 struct kb_val kb_un(struct kb *k, enum kb_un op, struct kb_val a)
 {
-	struct kb_type type = kb_typeof(k, a);
+	struct kb_type type = kb_type_of(k, a);
 	if (!kb_un_fits(op, type.scalar))
 		return kb_poison(k, type);
 	struct kb_inst inst = {.op = KBO_UN, .type = type, .un = op};
@@ -220,8 +221,8 @@ struct kb_val kb_un(struct kb *k, enum kb_un op, struct kb_val a)
 
 struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_val c)
 {
-	struct kb_type type = kb_typeof(k, a);
-	bool fits = kb_same_type(type, kb_typeof(k, b)) && kb_same_type(type, kb_typeof(k, c));
+	struct kb_type type = kb_type_of(k, a);
+	bool fits = kb_same_type(type, kb_type_of(k, b)) && kb_same_type(type, kb_type_of(k, c));
 	if (!fits || (type.scalar != KB_F32 && type.scalar != KB_F64))
 		return kb_poison(k, type);
 	struct kb_inst inst = {.op = KBO_FMA, .type = type};
@@ -229,35 +230,38 @@ struct kb_val kb_fma(struct kb *k, struct kb_val a, struct kb_val b, struct kb_v
 	return kb_emit(k, inst, args, 3, true);
 }
 
-static struct kb_val dot(struct kb *k, enum kb_dot what, struct kb_val sum, struct kb_val a, struct kb_val b)
+static struct kb_val emit_dot(struct kb *k, enum kb_dot dot, struct kb_val acc, struct kb_val a,
+                              struct kb_val b)
 {
-	struct kb_type type = kb_typeof(k, sum), words = KB_TYPE(KB_I32, type.lanes);
-	bool fits = kb_same_type(words, kb_typeof(k, a)) && kb_same_type(words, kb_typeof(k, b)) &&
-	            type.scalar == (kb_dot_is_float(what) ? KB_F32 : KB_I32) &&
-	            (type.lanes >= 4 || !kb_dot_is_2x2(what));
-	struct kb_inst inst = {.op = KBO_DOT, .type = type, .dot = what};
-	struct kb_val args[] = {sum, a, b};
+	struct kb_type type = kb_type_of(k, acc), packed = KB_TYPE(KB_I32, type.lanes);
+	bool fits = kb_same_type(packed, kb_type_of(k, a)) && kb_same_type(packed, kb_type_of(k, b)) &&
+	            type.scalar == (kb_dot_is_float(dot) ? KB_F32 : KB_I32) &&
+	            (type.lanes >= 4 || !kb_dot_is_2x2(dot));
+	struct kb_inst inst = {.op = KBO_DOT, .type = type, .dot = dot};
+	struct kb_val args[] = {acc, a, b};
 	return fits ? kb_emit(k, inst, args, 3, true) : kb_poison(k, type);
 }
 
 #define KB_DOT(op, name)                                                                           \
-	struct kb_val kb_##name(struct kb *k, struct kb_val sum, struct kb_val a, struct kb_val b) \
+	struct kb_val kb_##name(struct kb *k, struct kb_val acc, struct kb_val a, struct kb_val b) \
 	{                                                                                          \
-		return dot(k, KB_##op, sum, a, b);                                                 \
+		return emit_dot(k, KB_##op, acc, a, b);                                            \
 	}
 #include "backends/kb/kb_ops.def"
 
 struct kb_val kb_lookup16(struct kb *k, struct kb_val table, struct kb_val indices)
 {
-	struct kb_type type = kb_typeof(k, indices);
-	bool fits = kb_same_type(kb_typeof(k, table), KB_TYPE(KB_U8, 16)) && type.scalar == KB_U8 &&
+	struct kb_type type = kb_type_of(k, indices);
+	bool fits = kb_same_type(kb_type_of(k, table), KB_TYPE(KB_U8, 16)) && type.scalar == KB_U8 &&
 	            type.lanes >= 16;
 	struct kb_val args[] = {table, indices};
 	return fits ? kb_emit(k, (struct kb_inst){.op = KBO_LOOKUP16, .type = type}, args, 2, true)
 	            : kb_poison(k, type);
 }
 
-struct kb_val kb_bytes16(struct kb *k, const uint8_t bytes[16])
+/* The IR has scalar constants only: selects four u32 constants by lane number. LLVM folds it to one vector
+ * constant. */
+struct kb_val kb_const_u8x16(struct kb *k, const uint8_t bytes[16])
 {
 	struct kb_val ids = kb_lane_ids(k, 4), words = {0};
 	for (int i = 0; i < 4; i++) {
@@ -273,11 +277,11 @@ struct kb_val kb_bytes16(struct kb *k, const uint8_t bytes[16])
 
 struct kb_val kb_cmp(struct kb *k, enum kb_cmp op, struct kb_val a, struct kb_val b)
 {
-	struct kb_type type = kb_typeof(k, a);
+	struct kb_type type = kb_type_of(k, a);
 	struct kb_inst inst = {.op = KBO_CMP, .type = KB_TYPE(KB_BOOL, type.lanes), .cmp = op};
 	bool number = type.scalar == KB_F32 || type.scalar == KB_F64 || kb_is_int(type.scalar);
 	bool equality = (op == KB_EQ || op == KB_NE) && type.scalar == KB_PTR;
-	if (!kb_same_type(type, kb_typeof(k, b)) || !(number || equality))
+	if (!kb_same_type(type, kb_type_of(k, b)) || !(number || equality))
 		return kb_poison(k, inst.type);
 	struct kb_val args[] = {a, b};
 	return kb_emit(k, inst, args, 2, true);
@@ -285,9 +289,9 @@ struct kb_val kb_cmp(struct kb *k, enum kb_cmp op, struct kb_val a, struct kb_va
 
 struct kb_val kb_select(struct kb *k, struct kb_val cond, struct kb_val a, struct kb_val b)
 {
-	struct kb_type type = kb_typeof(k, a);
-	struct kb_type c = kb_typeof(k, cond);
-	bool fits = kb_same_type(type, kb_typeof(k, b)) && c.scalar == KB_BOOL &&
+	struct kb_type type = kb_type_of(k, a);
+	struct kb_type c = kb_type_of(k, cond);
+	bool fits = kb_same_type(type, kb_type_of(k, b)) && c.scalar == KB_BOOL &&
 	            (c.lanes == type.lanes || c.lanes == 1);
 	if (!fits)
 		return kb_poison(k, type);
@@ -298,18 +302,18 @@ struct kb_val kb_select(struct kb *k, struct kb_val cond, struct kb_val a, struc
 
 struct kb_val kb_splat(struct kb *k, struct kb_val scalar, int lanes)
 {
-	struct kb_type type = kb_typeof(k, scalar);
+	struct kb_type type = kb_type_of(k, scalar);
 	if (type.lanes == lanes)
 		return scalar;
 	struct kb_inst inst = {.op = KBO_SPLAT, .type = KB_TYPE(type.scalar, lanes)};
-	if (type.lanes != 1 || type.scalar == KB_PTR || !good_lanes(lanes))
+	if (type.lanes != 1 || type.scalar == KB_PTR || !is_lane_count(lanes))
 		return kb_poison(k, inst.type);
 	return kb_emit(k, inst, &scalar, 1, true);
 }
 
 struct kb_val kb_lane(struct kb *k, struct kb_val vector, int lane)
 {
-	struct kb_type type = kb_typeof(k, vector);
+	struct kb_type type = kb_type_of(k, vector);
 	if (type.lanes == 1 && lane == 0)
 		return vector;
 	struct kb_inst inst = {.op = KBO_LANE, .type = KB_TYPE(type.scalar, 1), .lane = lane};
@@ -320,13 +324,13 @@ struct kb_val kb_lane(struct kb *k, struct kb_val vector, int lane)
 
 struct kb_val kb_cvt(struct kb *k, struct kb_val v, enum kb_scalar to)
 {
-	struct kb_type from = kb_typeof(k, v);
+	struct kb_type from = kb_type_of(k, v);
 	if (from.scalar == to)
 		return v;
 	struct kb_inst inst = {.op = KBO_CVT, .type = KB_TYPE(to, from.lanes)};
 	bool source = kb_is_float(from.scalar) || kb_is_int(from.scalar) || from.scalar == KB_BOOL;
-	bool is_rounded = kb_is_float(from.scalar) && to == KB_U16; /* nobody wants it */
-	if (!source || is_rounded || !(kb_is_float(to) || kb_is_int(to)))
+	bool float_to_u16 = kb_is_float(from.scalar) && to == KB_U16; /* no emitter has it */
+	if (!source || float_to_u16 || !(kb_is_float(to) || kb_is_int(to)))
 		return kb_poison(k, inst.type);
 	int64_t c;
 	if (kb_const_index(k, v, &c) && to == KB_I32 && c == (int32_t)c)
@@ -334,10 +338,10 @@ struct kb_val kb_cvt(struct kb *k, struct kb_val v, enum kb_scalar to)
 	return kb_emit(k, inst, &v, 1, true);
 }
 
-struct kb_val kb_cvt_factor(struct kb *k, struct kb_val v)
+struct kb_val kb_cvt_bf16_ftz(struct kb *k, struct kb_val v)
 {
-	struct kb_type from = kb_typeof(k, v);
-	struct kb_inst inst = {.op = KBO_CVT, .flags = KB_FACTOR, .type = KB_TYPE(KB_BF16, from.lanes)};
+	struct kb_type from = kb_type_of(k, v);
+	struct kb_inst inst = {.op = KBO_CVT, .flags = KB_FTZ, .type = KB_TYPE(KB_BF16, from.lanes)};
 	if (from.scalar != KB_F32)
 		return kb_poison(k, inst.type);
 	return kb_emit(k, inst, &v, 1, true);
@@ -345,7 +349,7 @@ struct kb_val kb_cvt_factor(struct kb *k, struct kb_val v)
 
 struct kb_val kb_cvt_nearest(struct kb *k, struct kb_val v)
 {
-	struct kb_type from = kb_typeof(k, v);
+	struct kb_type from = kb_type_of(k, v);
 	struct kb_inst inst = {.op = KBO_NEAREST, .type = KB_TYPE(KB_I32, from.lanes)};
 	if (from.scalar != KB_F32)
 		return kb_poison(k, inst.type);
@@ -354,21 +358,21 @@ struct kb_val kb_cvt_nearest(struct kb *k, struct kb_val v)
 
 struct kb_val kb_bitcast(struct kb *k, struct kb_val v, enum kb_scalar to)
 {
-	struct kb_type from = kb_typeof(k, v);
+	struct kb_type from = kb_type_of(k, v);
 	int before = kb_scalar_bytes(from.scalar), after = kb_scalar_bytes(to), bytes = before * from.lanes;
 	bool fits = after > 0 && bytes >= after && from.scalar != KB_PTR && to != KB_PTR;
 	struct kb_inst inst = {.op = KBO_BITCAST, .type = KB_TYPE(to, fits ? bytes / after : 1)};
-	if (!fits || !good_lanes(inst.type.lanes))
+	if (!fits || !is_lane_count(inst.type.lanes))
 		return kb_poison(k, inst.type);
 	return kb_emit(k, inst, &v, 1, true);
 }
 
 struct kb_val kb_shuffle(struct kb *k, struct kb_val a, struct kb_val b, const int *lanes, int n)
 {
-	struct kb_type type = kb_typeof(k, a);
+	struct kb_type type = kb_type_of(k, a);
 	struct kb_inst inst = {.op = KBO_SHUFFLE, .type = KB_TYPE(type.scalar, n)};
 	int limit = b.id ? 2 * type.lanes : type.lanes;
-	bool fits = good_lanes(n) && (!b.id || kb_same_type(type, kb_typeof(k, b)));
+	bool fits = is_lane_count(n) && (!b.id || kb_same_type(type, kb_type_of(k, b)));
 	int *copy = ARENA_ARRAY(k->module->arena, int, n);
 	for (int i = 0; fits && copy && i < n; i++) {
 		fits = lanes[i] >= 0 && lanes[i] < limit;
@@ -383,7 +387,7 @@ struct kb_val kb_shuffle(struct kb *k, struct kb_val a, struct kb_val b, const i
 
 struct kb_val kb_reduce(struct kb *k, enum kb_bin op, struct kb_val vector)
 {
-	struct kb_type type = kb_typeof(k, vector);
+	struct kb_type type = kb_type_of(k, vector);
 	struct kb_inst inst = {.op = KBO_REDUCE, .type = KB_TYPE(type.scalar, 1), .bin = op};
 	bool is_wide = kb_scalar_bytes(type.scalar) >= 4;
 	bool fits = (op == KB_ADD || op == KB_MIN || op == KB_MAX) && is_wide && kb_bin_fits(op, type.scalar);
@@ -394,19 +398,19 @@ struct kb_val kb_reduce(struct kb *k, enum kb_bin op, struct kb_val vector)
 	return kb_emit(k, inst, &vector, 1, true);
 }
 
-/* ---- several workers ---- */
+/* ---- atomics ---- */
 
 struct kb_val kb_atomic_load(struct kb *k, struct kb_val ptr, int64_t disp)
 {
-	kb_require(k, kb_same_type(kb_typeof(k, ptr), KB_PTR_T), "addresses are pointers");
+	kb_require(k, kb_same_type(kb_type_of(k, ptr), KB_PTR_T), "addresses are pointers");
 	struct kb_inst inst = {.op = KBO_ATOMIC_LOAD, .type = KB_I32_T, .imm = disp, .align = 4};
 	return kb_emit(k, inst, &ptr, 1, true);
 }
 
 static void check_atomic(struct kb *k, struct kb_val value, struct kb_val ptr)
 {
-	kb_require(k, kb_same_type(kb_typeof(k, ptr), KB_PTR_T), "addresses are pointers");
-	kb_require(k, kb_same_type(kb_typeof(k, value), KB_I32_T), "atomics are i32");
+	kb_require(k, kb_same_type(kb_type_of(k, ptr), KB_PTR_T), "addresses are pointers");
+	kb_require(k, kb_same_type(kb_type_of(k, value), KB_I32_T), "atomics are i32");
 }
 
 void kb_atomic_store(struct kb *k, struct kb_val value, struct kb_val ptr, int64_t disp)
@@ -429,12 +433,13 @@ struct kb_val kb_atomic_add(struct kb *k, struct kb_val value, struct kb_val ptr
 
 void kb_tile_shape(uint8_t config[KB_TILE_CONFIG], int tile, int rows, int bytes)
 {
-	config[0] = 1; /* palette: eight tiles of a kilobyte */
+	config[0] = 1; /* palette 1: eight tiles of 1 KiB; byte offsets as ldtilecfg defines them */
 	config[16 + 2 * tile] = (uint8_t)bytes;
 	config[48 + tile] = (uint8_t)rows;
 }
 
-static void tile(struct kb *k, struct kb_inst inst, int number, struct kb_val ptr, struct kb_val stride)
+/* ptr none: the instruction accesses no memory. */
+static void emit_tile(struct kb *k, struct kb_inst inst, int number, struct kb_val ptr, struct kb_val stride)
 {
 	struct kb_val args[] = {ptr, stride};
 	kb_require(k, number >= 0 && number < KB_TILES, "there are eight tiles");
@@ -446,13 +451,13 @@ static void tile(struct kb *k, struct kb_inst inst, int number, struct kb_val pt
 
 void kb_tile_config(struct kb *k, struct kb_val ptr)
 {
-	kb_require(k, kb_same_type(kb_typeof(k, ptr), KB_PTR_T), "addresses are pointers");
+	kb_require(k, kb_same_type(kb_type_of(k, ptr), KB_PTR_T), "addresses are pointers");
 	kb_emit(k, (struct kb_inst){.op = KBO_TILE_CONFIG}, &ptr, 1, false);
 	if (k->module->variant != KB_BASELINE)
 		k->module->tiled |= UINT64_C(1) << k->module->variant;
 }
 
-void kb_tile_config_products(struct kb *k, struct kb_val ptr, int bytes)
+void kb_tile_config_gemm(struct kb *k, struct kb_val ptr, int bytes)
 {
 	uint8_t config[KB_TILE_CONFIG] = {0};
 	int32_t words[KB_TILE_CONFIG / 4];
@@ -467,17 +472,17 @@ void kb_tile_config_products(struct kb *k, struct kb_val ptr, int bytes)
 
 void kb_tile_zero(struct kb *k, int number)
 {
-	tile(k, (struct kb_inst){.op = KBO_TILE_ZERO}, number, (struct kb_val){0}, (struct kb_val){0});
+	emit_tile(k, (struct kb_inst){.op = KBO_TILE_ZERO}, number, (struct kb_val){0}, (struct kb_val){0});
 }
 
 void kb_tile_load(struct kb *k, int number, struct kb_val ptr, struct kb_val stride)
 {
-	tile(k, (struct kb_inst){.op = KBO_TILE_LOAD}, number, ptr, stride);
+	emit_tile(k, (struct kb_inst){.op = KBO_TILE_LOAD}, number, ptr, stride);
 }
 
 void kb_tile_store(struct kb *k, int number, struct kb_val ptr, struct kb_val stride)
 {
-	tile(k, (struct kb_inst){.op = KBO_TILE_STORE}, number, ptr, stride);
+	emit_tile(k, (struct kb_inst){.op = KBO_TILE_STORE}, number, ptr, stride);
 }
 
 void kb_tile_dot(struct kb *k, enum kb_dot dot, int sum, int a, int b)
@@ -493,24 +498,24 @@ void kb_tile_dot(struct kb *k, enum kb_dot dot, int sum, int a, int b)
 
 struct kb_val kb_cpuid(struct kb *k, int64_t leaf, int subleaf, int reg)
 {
-	kb_require(k, reg >= 0 && reg < 4, "cpuid gives four registers");
+	kb_require(k, reg >= 0 && reg < 4, "cpuid returns four registers");
 	struct kb_inst inst = {
 	        .op = KBO_CPUID, .type = KB_I32_T, .imm = leaf, .cpuid = {(int16_t)subleaf, (int16_t)reg}};
 	return kb_emit(k, inst, NULL, 0, true);
 }
 
-/* ---- what takes nothing ---- */
+/* ---- operations without operands ---- */
 
-static struct kb_val ask(struct kb *k, enum kb_opcode op, enum kb_scalar result, bool in_kernels)
+static struct kb_val emit_nullary(struct kb *k, enum kb_opcode op, enum kb_scalar result, bool in_kernels)
 {
 	kb_require(k, !in_kernels || k->func->linkage == KB_KERNEL, "only kernels have work-groups");
 	struct kb_inst inst = {.op = op, .type = KB_TYPE(result, result != KB_VOID)};
 	return kb_emit(k, inst, NULL, 0, result != KB_VOID);
 }
 
-#define KB_ASK(op, name, effect, result, in_kernels)              \
-	struct kb_val kb_##name(struct kb *k)                     \
-	{                                                         \
-		return ask(k, KBO_##op, KB_##result, in_kernels); \
+#define KB_NULLARY(op, name, effect, result, in_kernels)                   \
+	struct kb_val kb_##name(struct kb *k)                              \
+	{                                                                  \
+		return emit_nullary(k, KBO_##op, KB_##result, in_kernels); \
 	}
 #include "backends/kb/kb_ops.def"

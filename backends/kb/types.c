@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Facts about types and operations, from the rows of kb_ops.def.
+ * Properties of scalar types and operations: sizes, names, side effects, operand types. Generated from kb_ops.def.
  */
 #include "backends/kb/internal.h"
 
@@ -9,22 +9,22 @@ bool kb_is_float(enum kb_scalar s)
 	return s == KB_F16 || s == KB_BF16 || s == KB_F32 || s == KB_F64;
 }
 
-/* Full arithmetic; narrower integers have no division, negation and reduction. */
-static bool is_word(enum kb_scalar s)
+/* Integers with full arithmetic; narrower ones have no division, negation and reduction. */
+static bool is_wide_int(enum kb_scalar s)
 {
 	return s == KB_I32 || s == KB_I64 || s == KB_INDEX;
 }
 
 bool kb_is_int(enum kb_scalar s)
 {
-	return s == KB_I8 || s == KB_U8 || s == KB_I16 || s == KB_U16 || is_word(s);
+	return s == KB_I8 || s == KB_U8 || s == KB_I16 || s == KB_U16 || is_wide_int(s);
 }
 
 int kb_scalar_bytes(enum kb_scalar s)
 {
 	switch (s) {
 	case KB_VOID: return 0;
-	case KB_BOOL: return 0; /* not in memory: U8 is */
+	case KB_BOOL: return 0; /* never in memory: generators convert to U8 */
 	case KB_I8:
 	case KB_U8: return 1;
 	case KB_I16:
@@ -61,7 +61,8 @@ static const struct {
 #include "backends/kb/kb_ops.def"
 };
 
-enum kb_operands { KB_ON_NUMBERS, KB_ON_WIDE, KB_ON_FLOATS, KB_ON_WORDS, KB_ON_INTS, KB_ON_BITS };
+/* Operand types that an operator accepts (kb_ops.def). */
+enum kb_operands { KB_ON_NUMERIC, KB_ON_WIDE, KB_ON_FLOATS, KB_ON_WIDE_INTS, KB_ON_INTS, KB_ON_BITS };
 
 static const struct {
 	const char *name, *sign;
@@ -91,7 +92,7 @@ static const struct {
 #include "backends/kb/kb_ops.def"
 };
 
-bool kb_has_effect(enum kb_opcode op)
+bool kb_has_side_effect(enum kb_opcode op)
 {
 	return ops[op].has_effect;
 }
@@ -132,8 +133,8 @@ bool kb_has_dot(const struct kb_caps *caps, enum kb_dot dot)
 #define KB_DOT(op, name) [KB_##op] = caps->has_##name,
 #include "backends/kb/kb_ops.def"
 	};
-	bool is_small = dot == KB_DOT_U7S8 || dot == KB_DOT_U7S8_HALVES;
-	return has[dot] && !(is_small && caps->has_dot_u8s8);
+	bool is_u7 = dot == KB_DOT_U7S8 || dot == KB_DOT_U7S8_I16;
+	return has[dot] && !(is_u7 && caps->has_dot_u8s8); /* VNNI is better than vpmaddubsw */
 }
 
 const char *kb_cmp_name(enum kb_cmp op)
@@ -151,14 +152,14 @@ const char *kb_cmp_sign(enum kb_cmp op)
 	return cmps[op].sign;
 }
 
-static bool fits(enum kb_operands operands, enum kb_scalar s)
+static bool accepts(enum kb_operands operands, enum kb_scalar s)
 {
 	bool is_float = s == KB_F32 || s == KB_F64;
 	switch (operands) {
-	case KB_ON_NUMBERS: return is_float || kb_is_int(s);
-	case KB_ON_WIDE: return is_float || is_word(s);
+	case KB_ON_NUMERIC: return is_float || kb_is_int(s);
+	case KB_ON_WIDE: return is_float || is_wide_int(s);
 	case KB_ON_FLOATS: return is_float;
-	case KB_ON_WORDS: return is_word(s);
+	case KB_ON_WIDE_INTS: return is_wide_int(s);
 	case KB_ON_INTS: return kb_is_int(s);
 	case KB_ON_BITS: return s == KB_BOOL || kb_is_int(s);
 	}
@@ -167,10 +168,10 @@ static bool fits(enum kb_operands operands, enum kb_scalar s)
 
 bool kb_bin_fits(enum kb_bin op, enum kb_scalar s)
 {
-	return fits(bins[op].operands, s);
+	return accepts(bins[op].operands, s);
 }
 
 bool kb_un_fits(enum kb_un op, enum kb_scalar s)
 {
-	return fits(uns[op].operands, s);
+	return accepts(uns[op].operands, s);
 }

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must hold for every recorded module: nothing failed while recording,
- * functions are ended and have distinct names, values and variables are visible
- * where they are used (a region hides what it defines at its end), and calls of
- * the module's own functions fit their parameters. A violation is our bug.
+ * Verifier of the kernel IR: no error while building, functions finished and with distinct names, values and
+ * variables used only where they are visible (a scope hides its definitions at its end), calls of the module's own
+ * functions match their parameters, barriers and shared memory. A violation is a bug of tfmc.
  */
 #include "backends/kb/internal.h"
 
 #include <string.h>
 
 struct scope {
-	size_t values, vars; /* lengths of the visible lists at its begin */
+	size_t values, vars; /* n_values and n_vars of the verifier at its begin */
 };
 
 struct verifier {
@@ -19,7 +18,7 @@ struct verifier {
 	struct arena arena;
 	bool *value_seen;        /* by value id: visible now */
 	bool *var_seen;          /* by variable id */
-	uint32_t *values, *vars; /* visible ids in order of definition */
+	uint32_t *values, *vars; /* stacks of visible ids, in order of definition */
 	size_t n_values, n_vars;
 	struct scope *scopes;
 	size_t n_scopes;
@@ -69,7 +68,7 @@ static const struct kb_func *find_func(const struct kb_module *m, const char *na
 	return NULL;
 }
 
-/* Operands of a call of one of our functions fit its parameters; others are declared by the printer. */
+/* A call of a function of the module matches its parameters; external functions are declared by the emitter. */
 static void check_call(struct verifier *v, size_t at, const struct kb_inst *inst)
 {
 	const struct kb_func *callee = find_func(v->m, inst->name);
@@ -82,10 +81,10 @@ static void check_call(struct verifier *v, size_t at, const struct kb_inst *inst
 		bool fits = n < inst->n_args && inst->args[n].id < v->f->n_values &&
 		            kb_same_type(callee->insts[n].type, v->f->types[inst->args[n].id]);
 		if (!fits)
-			fail(v, at, "arguments fit the called function");
+			fail(v, at, "the arguments do not match the parameters");
 	}
 	if (n != inst->n_args || inst->type.scalar != callee->result)
-		fail(v, at, "arguments fit the called function");
+		fail(v, at, "the arguments do not match the parameters");
 }
 
 static void check_uses(struct verifier *v, size_t at, const struct kb_inst *inst)
@@ -117,11 +116,9 @@ static void check_inst(struct verifier *v, size_t at, const struct kb_inst *inst
 	define(v, at, inst);
 }
 
-/*
- * Whether all items of a group come to a barrier is not seen here (the kernel interpreter tells), but that
- * none leaves before it: a kernel with barriers returns at its end only.
- */
-static void check_group(struct verifier *v)
+/* Work-group rules that hold statically: a kernel with barriers returns only at its end, and shared arrays fit.
+ * That all work-items reach each barrier is checked by the interpreter of the tests. */
+static void check_kernel(struct verifier *v)
 {
 	const struct kb_func *f = v->f;
 	bool has_barrier = false;
@@ -136,10 +133,10 @@ static void check_group(struct verifier *v)
 		if (inst->op == KBO_SHARED)
 			shared += inst->imm * kb_scalar_bytes(inst->element);
 		if (inst->op == KBO_RETURN && has_barrier && (open > 0 || i + 1 < f->n_insts))
-			fail(v, i, "a return in front of the barriers of others");
+			fail(v, i, "a return before the end of a kernel with barriers");
 	}
 	if (shared > f->caps.shared_bytes)
-		fail(v, f->n_insts, "more shared memory than work-groups of the target have");
+		fail(v, f->n_insts, "more shared memory than a work-group of the target has");
 }
 
 static bool verifier_begin(struct verifier *v, const struct kb_module *m, const struct kb_func *f)
@@ -164,7 +161,7 @@ static enum tfmc_status verify_func(const struct kb_module *m, const struct kb_f
 	for (size_t i = 0; st == TFMC_OK && i < f->n_insts && !v.error; i++)
 		check_inst(&v, i, &f->insts[i]);
 	if (st == TFMC_OK && f->linkage == KB_KERNEL)
-		check_group(&v);
+		check_kernel(&v);
 	if (v.error) {
 		diag_error(cx, LOC_NONE, DIAG_INTERNAL, "%s", v.error);
 		st = TFMC_INTERNAL;

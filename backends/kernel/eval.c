@@ -46,7 +46,7 @@ struct kb_val eval_unsupported(struct eval *e, const struct ir_op *op, const cha
 
 /* ---- tensors ---- */
 
-bool eval_is_inside(const struct eval *e, struct ir_value v)
+bool eval_is_in_group(const struct eval *e, struct ir_value v)
 {
 	return ir_value_info(e->job->func, v)->region == e->job->group->region;
 }
@@ -77,7 +77,7 @@ static bool flatten(const struct eval *e, const struct ir_view *v, struct kb_ten
 static bool is_computed(const struct eval *e, struct ir_value base)
 {
 	const struct ir_op *op = ir_def(e->job->func, base);
-	return eval_is_inside(e, base) && !(op && op->code == OP_weight);
+	return eval_is_in_group(e, base) && !(op && op->code == OP_weight);
 }
 
 static void resolve(struct eval *e, struct ir_value v)
@@ -119,7 +119,8 @@ const struct eval_tensor *eval_tensor(const struct eval *e, struct ir_value v)
 	return e->tensors[v.id].t.rank >= 0 ? &e->tensors[v.id] : NULL;
 }
 
-void eval_place(struct eval *e, struct ir_value v, const struct eval_tensor *t, const struct eval_bias *bias)
+void eval_set_tensor(struct eval *e, struct ir_value v, const struct eval_tensor *t,
+                     const struct eval_bias *bias)
 {
 	struct eval_bias *own = bias->v.id ? ARENA_NEW(e->job->arena, struct eval_bias) : NULL;
 	if (own)
@@ -154,7 +155,7 @@ static bool make_output(struct eval *e, size_t i, struct ir_value y, struct eval
 	}
 	out->to.is_flat = ir_view_resolve(job->module, job->func, job->group->results[i], &view) &&
 	                  flatten(e, &view, &out->to.t);
-	bool moved = !ir_same_value(base, y) && eval_is_inside(e, base) &&
+	bool moved = !ir_same_value(base, y) && eval_is_in_group(e, base) &&
 	             ir_view_inverse(job->module, job->func, y, ir_row_pad(job->func, job->group->results[i]),
 	                             &view);
 	if (moved) {
@@ -177,7 +178,7 @@ enum tfmc_status eval_outputs(struct eval *e, struct eval_outputs *out)
 	for (size_t i = 0; i < yield->n_operands; i++) {
 		struct ir_value y = yield->operands[i], base = ir_view_base(job->func, y);
 		/* a slice that this group wrote is in its place; of any other one this is a copy */
-		bool written = eval_is_inside(e, base) && ir_is_state_slice(job->func, base);
+		bool written = eval_is_in_group(e, base) && ir_is_state_slice(job->func, base);
 		if (ir_type_of(job->func, y)->kind == IR_STATE || written)
 			continue;
 		if (!make_output(e, i, y, &out->items[out->n++]))
@@ -296,8 +297,8 @@ static struct kb_val op_value(struct eval *e, const struct ir_op *op, const stru
 	if (ir_op_has(op->code, TRAIT_ELEMENTWISE))
 		return eval_elementwise(e, op, p);
 	if (ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_MOVE))
-		return eval_move(e, op, p);
-	return eval_pull(e, op, p);
+		return eval_movement(e, op, p);
+	return eval_by_loops(e, op, p);
 }
 
 static struct kb_val computed_value(struct eval *e, struct ir_value v, const struct eval_point *p)
@@ -349,7 +350,7 @@ struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_po
 
 /* ---- memory ---- */
 
-enum kb_scalar eval_stored(enum ir_dtype t)
+enum kb_scalar eval_stored_scalar(enum ir_dtype t)
 {
 	switch (t) {
 	case DT_F32: return KB_F32;
@@ -405,7 +406,8 @@ struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const str
 	return sum;
 }
 
-struct kb_val eval_load_pairs(struct kb *k, struct kb_val ptr, struct kb_val at, struct kb_val i, int lanes)
+struct kb_val eval_load_bf16_pair(struct kb *k, struct kb_val ptr, struct kb_val at, struct kb_val i,
+                                  int lanes)
 {
 	struct kb_val pair = kb_load(k, KB_TYPE(KB_I32, lanes), ptr, at, 0, 0);
 	struct kb_val odd = kb_bin(k, KB_REM, kb_cvt(k, i, KB_I32), kb_i32(k, 2));
@@ -430,7 +432,7 @@ static struct kb_val load_panel_apart(struct eval *e, const struct eval_tensor *
 		at.index[p->vec] = kb_add_const(e->k, p->index[p->vec], l);
 		lane[l] = load_panel(e, t, &at);
 	}
-	return eval_gather_lanes(e, lane);
+	return eval_build_vector(e, lane);
 }
 
 /* Element (.., n, i) of matrices of codes. */
@@ -474,8 +476,8 @@ static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, con
 	}
 	int lanes = p->vec == row ? e->lanes : 1;
 	if (pairs)
-		return eval_load_pairs(k, t->t.ptr, at, i, lanes);
-	struct kb_val raw = kb_load(k, KB_TYPE(eval_stored(t->t.dtype), lanes), t->t.ptr, at, 0, 0);
+		return eval_load_bf16_pair(k, t->t.ptr, at, i, lanes);
+	struct kb_val raw = kb_load(k, KB_TYPE(eval_stored_scalar(t->t.dtype), lanes), t->t.ptr, at, 0, 0);
 	return from_stored(e, t->t.dtype, raw);
 }
 
@@ -484,21 +486,21 @@ static struct kb_val load_lanes(struct eval *e, const struct eval_tensor *t, str
 {
 	struct kb_val stride = t->t.stride[axis].v;
 	struct kb_val lane[KB_LANES_MAX];
-	enum kb_scalar s = eval_stored(t->t.dtype);
+	enum kb_scalar s = eval_stored_scalar(t->t.dtype);
 	for (int l = 0; l < e->valid; l++) {
 		struct kb_val index = in_ring(e, &t->t, axis, kb_add_const(e->k, first, l));
 		struct kb_val at = kb_add(e->k, row, kb_mul(e->k, index, stride));
 		struct kb_val raw = kb_load(e->k, KB_TYPE(s, 1), t->t.ptr, at, 0, 0);
 		lane[l] = from_stored(e, t->t.dtype, raw);
 	}
-	return eval_gather_lanes(e, lane);
+	return eval_build_vector(e, lane);
 }
 
 struct kb_val eval_load(struct eval *e, struct ir_value v, const struct eval_tensor *t,
                         const struct eval_point *p)
 {
 	struct kb *k = e->k;
-	enum kb_scalar s = eval_stored(t->t.dtype);
+	enum kb_scalar s = eval_stored_scalar(t->t.dtype);
 	const struct ir_op *def = ir_def(e->job->func, v);
 	if (t->t.encoding == ENC_PANEL16 && t->t.rank > 2 && !(def && def->code == OP_weight))
 		return eval_internal(e, NULL, "a state in panels is read by element");
@@ -537,7 +539,7 @@ void eval_store(struct eval *e, const struct eval_tensor *t, const struct eval_p
 {
 	struct kb *k = e->k;
 	struct kb_val row = eval_offset(e, t, p);
-	value = kb_cvt(k, value, eval_stored(t->t.dtype));
+	value = kb_cvt(k, value, eval_stored_scalar(t->t.dtype));
 	if (p->vec < 0) {
 		kb_store(k, value, t->t.ptr, row, 0, 0);
 		return;
@@ -550,8 +552,120 @@ void eval_store(struct eval *e, const struct eval_tensor *t, const struct eval_p
 		store_lanes(e, t, row, p, value);
 }
 
-void eval_output_at(struct eval *e, const struct eval_output *o, const struct eval_point *p)
+void eval_store_output(struct eval *e, const struct eval_output *o, const struct eval_point *p)
 {
 	struct kb_val v = eval_value(e, o->value, p);
 	eval_store(e, &o->to, p, v);
+}
+
+/* ---- sizes, indices, constants, tasks ---- */
+
+enum kb_scalar eval_scalar(enum ir_dtype t)
+{
+	switch (t) {
+	case DT_F32:
+	case DT_F16:
+	case DT_BF16: return KB_F32;
+	case DT_F64: return KB_F64;
+	case DT_I8:
+	case DT_U8:
+	case DT_I16:
+	case DT_I32: return KB_I32;
+	case DT_I64: return KB_I64;
+	case DT_BOOL: return KB_BOOL;
+	}
+	return KB_F32;
+}
+
+struct kb_val eval_dim(struct eval *e, const struct ir_dim *d)
+{
+	return e->job->bind->dim(e->job->bind->user, e->k, d).v;
+}
+
+void eval_sizes(struct eval *e, struct ir_value v, struct kb_val size[IR_RANK_MAX])
+{
+	const struct ir_type *t = ir_type_of(e->job->func, v);
+	for (int i = 0; i < t->rank; i++)
+		size[i] = eval_dim(e, t->dims[i]);
+}
+
+struct kb_val eval_dim_product(struct eval *e, const struct kb_val *size, int from, int to)
+{
+	struct kb_val n = kb_index(e->k, 1);
+	for (int i = from; i < to; i++)
+		n = kb_mul(e->k, n, size[i]);
+	return n;
+}
+
+void eval_unravel(struct eval *e, struct kb_val at, const struct kb_val *size, int n, struct kb_val *index)
+{
+	for (int i = n - 1; i > 0; i--) {
+		index[i] = kb_bin(e->k, KB_REM, at, size[i]);
+		at = kb_bin(e->k, KB_DIV, at, size[i]);
+	}
+	if (n > 0)
+		index[0] = at;
+}
+
+/* The first total % n_workers workers take one more; no product that an index might not hold. */
+struct kb_val eval_worker_range(struct eval *e, struct kb_val total, struct kb_val *hi)
+{
+	struct kb *k = e->k;
+	struct kb_val worker = e->job->worker, n = e->job->n_workers;
+	struct kb_val each = kb_bin(k, KB_DIV, total, n), more = kb_bin(k, KB_REM, total, n);
+	struct kb_val extra = kb_min(k, worker, more);
+	struct kb_val lo = kb_add(k, kb_mul(k, worker, each), extra);
+	struct kb_val one = kb_index(k, 1), zero = kb_index(k, 0);
+	struct kb_val longer = kb_select(k, kb_cmp(k, KB_LT, worker, more), one, zero);
+	*hi = kb_add(k, kb_add(k, lo, each), longer);
+	return lo;
+}
+
+static struct kb_val scalar_const(struct eval *e, enum kb_scalar s, double v)
+{
+	switch (s) {
+	case KB_F32: return kb_f32(e->k, (float)v);
+	case KB_F64: return kb_f64(e->k, v);
+	case KB_I32: return kb_i32(e->k, (int32_t)v);
+	case KB_I64: return kb_i64(e->k, (int64_t)v);
+	case KB_INDEX: return kb_index(e->k, (int64_t)v);
+	case KB_BOOL: return kb_bool(e->k, v != 0);
+	case KB_VOID:
+	case KB_I8:
+	case KB_U8:
+	case KB_I16:
+	case KB_U16:
+	case KB_F16:
+	case KB_BF16:
+	case KB_PTR: break;
+	}
+	return kb_f32(e->k, (float)v);
+}
+
+struct kb_val eval_const(struct eval *e, const struct eval_point *p, enum kb_scalar s, double v)
+{
+	struct kb_val c = scalar_const(e, s, v);
+	return p->vec < 0 ? c : kb_splat(e->k, c, e->lanes);
+}
+
+struct kb_val eval_index_i32(struct eval *e, const struct eval_point *p, int axis)
+{
+	struct kb_val i = kb_cvt(e->k, p->index[axis], KB_I32);
+	if (p->vec < 0 || e->lanes == 1)
+		return i;
+	i = kb_splat(e->k, i, e->lanes);
+	return p->vec == axis ? kb_add(e->k, i, kb_lane_ids(e->k, e->lanes)) : i;
+}
+
+struct kb_val eval_build_vector(struct eval *e, const struct kb_val *lane)
+{
+	if (e->lanes == 1)
+		return lane[0];
+	struct kb_val all = kb_splat(e->k, lane[0], e->lanes);
+	struct kb_val ids = kb_lane_ids(e->k, e->lanes);
+	for (int l = 1; l < e->valid; l++) {
+		struct kb_val here = kb_cmp(e->k, KB_EQ, ids, kb_splat(e->k, kb_i32(e->k, l), e->lanes));
+		all = kb_select(e->k, here, kb_splat(e->k, lane[l], e->lanes), all);
+	}
+	return all;
 }

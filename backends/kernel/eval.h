@@ -109,33 +109,35 @@ struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const str
 struct kb_val eval_load(struct eval *e, struct ir_value v, const struct eval_tensor *t,
                         const struct eval_point *p);
 /* Words `at` of panels of bf16 (ir/target/tile.h), one for each of `lanes` columns: element i of K as f32. */
-struct kb_val eval_load_pairs(struct kb *k, struct kb_val ptr, struct kb_val at, struct kb_val i, int lanes);
+struct kb_val eval_load_bf16_pair(struct kb *k, struct kb_val ptr, struct kb_val at, struct kb_val i,
+                                  int lanes);
 void eval_store(struct eval *e, const struct eval_tensor *t, const struct eval_point *p, struct kb_val value);
 /* Evaluates and stores an output at p. */
-void eval_output_at(struct eval *e, const struct eval_output *o, const struct eval_point *p);
+void eval_store_output(struct eval *e, const struct eval_output *o, const struct eval_point *p);
 
 /* The scalar in which a dtype is computed: f32, f64, i32, i64 or bool. */
 enum kb_scalar eval_scalar(enum ir_dtype t);
 /* What it is in memory; a bool is a byte. */
-enum kb_scalar eval_stored(enum ir_dtype t);
-bool eval_is_inside(const struct eval *e, struct ir_value v); /* computed by the group */
+enum kb_scalar eval_stored_scalar(enum ir_dtype t);
+bool eval_is_in_group(const struct eval *e, struct ir_value v); /* computed by the group */
 struct kb_val eval_dim(struct eval *e, const struct ir_dim *d);
 /* Sizes of the axes of v. */
 void eval_sizes(struct eval *e, struct ir_value v, struct kb_val size[IR_RANK_MAX]);
 /* Product of size[from, to). */
-struct kb_val eval_product(struct eval *e, const struct kb_val *size, int from, int to);
+struct kb_val eval_dim_product(struct eval *e, const struct kb_val *size, int from, int to);
 /* From now on v lies in memory, as `t` says; with a bias that was not added yet where it has a value. */
-void eval_place(struct eval *e, struct ir_value v, const struct eval_tensor *t, const struct eval_bias *bias);
+void eval_set_tensor(struct eval *e, struct ir_value v, const struct eval_tensor *t,
+                     const struct eval_bias *bias);
 /* Row-major position -> indices of the axes [0, n). */
 void eval_unravel(struct eval *e, struct kb_val at, const struct kb_val *size, int n, struct kb_val *index);
 /* This worker's part of `total` tasks. */
-struct kb_val eval_split(struct eval *e, struct kb_val total, struct kb_val *hi);
+struct kb_val eval_worker_range(struct eval *e, struct kb_val total, struct kb_val *hi);
 /* A constant of a computing type in the lanes of p. */
 struct kb_val eval_const(struct eval *e, const struct eval_point *p, enum kb_scalar s, double v);
 /* index[axis] as i32 in the lanes of p. */
 struct kb_val eval_index_i32(struct eval *e, const struct eval_point *p, int axis);
 /* A vector from scalars, one for each valid lane. */
-struct kb_val eval_gather_lanes(struct eval *e, const struct kb_val *lane);
+struct kb_val eval_build_vector(struct eval *e, const struct kb_val *lane);
 
 /* Makes the row address of a load at p ready. */
 void eval_hoist_offset(struct eval *e, struct ir_value v, const struct eval_tensor *t,
@@ -143,23 +145,23 @@ void eval_hoist_offset(struct eval *e, struct ir_value v, const struct eval_tens
 
 /* Parts of eval_value; each gives the value of op's result at p. */
 struct kb_val eval_elementwise(struct eval *e, const struct ir_op *op, const struct eval_point *p);
-struct kb_val eval_move(struct eval *e, const struct ir_op *op, const struct eval_point *p);
-struct kb_val eval_pull(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+struct kb_val eval_movement(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+struct kb_val eval_by_loops(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 struct kb_val eval_rope(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* floor_div and mod of a and b. */
-struct kb_val eval_quotient(struct eval *e, const struct ir_op *op, struct kb_val a, struct kb_val b);
+struct kb_val eval_floor_division(struct eval *e, const struct ir_op *op, struct kb_val a, struct kb_val b);
 /* pow of ints. */
 struct kb_val eval_int_power(struct eval *e, const struct ir_op *op, struct kb_val a, struct kb_val b);
 /* Rounds to a dtype that is narrower than the type it is computed in; ints wrap. */
-struct kb_val eval_narrow(struct eval *e, enum ir_dtype t, struct kb_val v);
+struct kb_val eval_round_to_dtype(struct eval *e, enum ir_dtype t, struct kb_val v);
 /* The same, one lane after the other. */
-struct kb_val eval_apart(struct eval *e, const struct ir_op *op, const struct eval_point *p);
+struct kb_val eval_per_lane(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* One number of a strip; p without lanes. */
 struct kb_val eval_strip(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* cumsum, topk, last_at; p without lanes. */
 struct kb_val eval_in_order(struct eval *e, const struct ir_op *op, const struct eval_point *p);
 /* index clamped into [0, n). */
-struct kb_val eval_clamped(struct eval *e, struct kb_val index, struct kb_val n);
+struct kb_val eval_clamp_index(struct eval *e, struct kb_val index, struct kb_val n);
 /* True when lanes along the last axis of a rope turn alike, each with its own angle. */
 bool eval_rope_vectorizes(const struct eval *e, const struct ir_op *op, int lanes);
 /* The point of operand 0 that a view op shows at p. False when lanes would not be neighbours there. */
@@ -177,11 +179,11 @@ struct eval_columns {
 	int64_t unrolled; /* so many columns are taken without a loop, whole vectors: all of them; 0: none */
 };
 /* The largest and the lowest column that holds it, i32: NaN is passed over; of nothing else NaN in the first. */
-struct kb_val eval_largest(struct eval *e, const struct eval_columns *c, struct kb_val *where);
-/* The numbers of a strip op for these columns of its operand, at most EVAL_NUMBERS; gives how many. */
-#define EVAL_NUMBERS 3
-int eval_strip_numbers(struct eval *e, const struct ir_op *op, const struct eval_columns *c,
-                       struct kb_val number[EVAL_NUMBERS]);
+struct kb_val eval_argmax_columns(struct eval *e, const struct eval_columns *c, struct kb_val *where);
+/* The numbers of a strip op for these columns of its operand, at most EVAL_STRIP_VALUES; gives how many. */
+#define EVAL_STRIP_VALUES 3
+int eval_strip_values(struct eval *e, const struct ir_op *op, const struct eval_columns *c,
+                      struct kb_val number[EVAL_STRIP_VALUES]);
 int64_t eval_strip_width(const struct ir_op *op);
 
 /*
@@ -194,9 +196,9 @@ struct eval_mask {
 	int64_t window; /* 0: none */
 };
 /* i32: one past the last key that query i sees, or none when that is all of them. */
-struct kb_val eval_visible(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i);
+struct kb_val eval_visible_end(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i);
 /* i32: the first one, which may be negative, or none without a window. */
-struct kb_val eval_first_visible(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i);
+struct kb_val eval_visible_begin(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i);
 
 static inline struct ir_value eval_result(const struct ir_op *op)
 {

@@ -16,7 +16,7 @@ static struct kb_val operand(struct eval *e, const struct ir_op *op, size_t i, c
 	return p->vec < 0 ? v : kb_splat(e->k, v, e->lanes);
 }
 
-struct kb_val eval_narrow(struct eval *e, enum ir_dtype t, struct kb_val v)
+struct kb_val eval_round_to_dtype(struct eval *e, enum ir_dtype t, struct kb_val v)
 {
 	switch (t) {
 	case DT_F16: return kb_cvt(e->k, kb_cvt(e->k, v, KB_F16), KB_F32);
@@ -185,7 +185,7 @@ static struct kb_val on_operands(struct eval *e, const struct ir_op *op, const s
 		x[i] = operand(e, op, i, p);
 	switch ((int)op->code) {
 	case OP_floor_div:
-	case OP_mod: return eval_quotient(e, op, x[0], x[1]);
+	case OP_mod: return eval_floor_division(e, op, x[0], x[1]);
 	case OP_div: return kb_bin(k, KB_DIV, x[0], x[1]);
 	case OP_and: return kb_bin(k, KB_AND, x[0], x[1]);
 	case OP_or: return kb_bin(k, KB_OR, x[0], x[1]);
@@ -227,5 +227,5 @@ static struct kb_val plain(struct eval *e, const struct ir_op *op, const struct 
 
 struct kb_val eval_elementwise(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
-	return eval_narrow(e, ir_type_of(e->job->func, eval_result(op))->dtype, plain(e, op, p));
+	return eval_round_to_dtype(e, ir_type_of(e->job->func, eval_result(op))->dtype, plain(e, op, p));
 }

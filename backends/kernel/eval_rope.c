@@ -62,7 +62,7 @@ static struct kb_val table_row(const struct rope *r)
 	at.index[0] = r->p->index[0];
 	at.index[1] = r->p->index[r->p->rank - 2];
 	struct kb_val place = eval_value(r->e, r->op->operands[2], &at);
-	return eval_clamped(r->e, place, eval_dim(r->e, type_of(r->e, r->op->operands[1])->dims[0]));
+	return eval_clamp_index(r->e, place, eval_dim(r->e, type_of(r->e, r->op->operands[1])->dims[0]));
 }
 
 static struct kb_val sign(const struct rope *r)
@@ -152,7 +152,7 @@ struct kb_val eval_rope(struct eval *e, const struct ir_op *op, const struct eva
 	struct rope r = {.e = e, .op = op, .p = p};
 	bool along = p->vec == last && !p->shifted && eval_rope_vectorizes(e, op, e->lanes);
 	if (p->vec >= 0 && e->lanes > 1 && !along)
-		return eval_apart(e, op, p);
+		return eval_per_lane(e, op, p);
 	r.scalar = eval_scalar(type_of(e, op->operands[0])->dtype);
 	r.turned = constant_axis(e, op->operands[1], 1);
 	r.halves = ((const struct attrs_rope *)op->attrs)->layout == ROPE_halves;

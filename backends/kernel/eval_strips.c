@@ -133,7 +133,7 @@ static void find_low(struct eval *e, const struct eval_columns *c, struct kb_val
 	eval_release(e, mark);
 }
 
-struct kb_val eval_largest(struct eval *e, const struct eval_columns *c, struct kb_val *where)
+struct kb_val eval_argmax_columns(struct eval *e, const struct eval_columns *c, struct kb_val *where)
 {
 	struct kb *k = e->k;
 	const struct eval_point one = {.vec = -1};
@@ -187,7 +187,7 @@ static void take_power(struct eval *e, struct kb_val column, struct kb_val x, in
 /* The largest; the sum of powers relative to it, of nothing but -infinity 1; the column of the wanted id relative
  * to it. Of columns of -infinity the shift is 0; NaN reaches the sum. */
 static void score(struct eval *e, const struct ir_op *op, const struct eval_columns *c,
-                  struct kb_val number[EVAL_NUMBERS])
+                  struct kb_val number[EVAL_STRIP_VALUES])
 {
 	struct kb *k = e->k;
 	struct kb_val none = kb_f32(k, -HUGE_VALF), zero = kb_f32(k, 0);
@@ -205,7 +205,7 @@ static void score(struct eval *e, const struct ir_op *op, const struct eval_colu
 	row.flat = (struct kb_val){0};
 	const struct ir_type *x = ir_type_of(e->job->func, c->x);
 	struct kb_val at = kb_cvt(k, eval_value(e, op->operands[1], &row), KB_INDEX);
-	at = eval_clamped(e, at, eval_dim(e, x->dims[x->rank - 1]));
+	at = eval_clamp_index(e, at, eval_dim(e, x->dims[x->rank - 1]));
 	struct kb_val is_below = kb_cmp(k, KB_LT, at, c->end);
 	kb_if(k, kb_bin(k, KB_AND, kb_cmp(k, KB_GE, at, c->first), is_below));
 	size_t mark = eval_mark(e);
@@ -217,15 +217,15 @@ static void score(struct eval *e, const struct ir_op *op, const struct eval_colu
 	number[2] = kb_get(k, within);
 }
 
-int eval_strip_numbers(struct eval *e, const struct ir_op *op, const struct eval_columns *c,
-                       struct kb_val number[EVAL_NUMBERS])
+int eval_strip_values(struct eval *e, const struct ir_op *op, const struct eval_columns *c,
+                      struct kb_val number[EVAL_STRIP_VALUES])
 {
 	if (op->code == OP_strip_score) {
 		score(e, op, c, number);
 		return 3;
 	}
 	struct kb_val where;
-	number[0] = eval_largest(e, c, &where);
+	number[0] = eval_argmax_columns(e, c, &where);
 	number[1] = kb_cvt(e->k, where, kb_type_of(e->k, number[0]).scalar);
 	return 2;
 }
@@ -241,14 +241,14 @@ struct kb_val eval_strip(struct eval *e, const struct ir_op *op, const struct ev
 	struct kb *k = e->k;
 	const struct ir_type *x = ir_type_of(e->job->func, op->operands[0]);
 	struct eval_columns c = {.x = op->operands[0], .row = {.rank = x->rank, .vec = -1}, .lanes = 1};
-	struct kb_val number[EVAL_NUMBERS], width = kb_index(k, eval_strip_width(op));
+	struct kb_val number[EVAL_STRIP_VALUES], width = kb_index(k, eval_strip_width(op));
 	if (op->code == OP_strip_score && eval_scalar(x->dtype) != KB_F32)
 		return eval_unsupported(e, op, "strip_score of f64");
 	for (int i = 0; i + 1 < x->rank; i++)
 		c.row.index[i] = p->index[i];
 	c.first = kb_mul(k, p->index[x->rank], width);
 	c.end = kb_min(k, kb_add(k, c.first, width), eval_dim(e, x->dims[x->rank - 1]));
-	int n = eval_strip_numbers(e, op, &c, number);
+	int n = eval_strip_values(e, op, &c, number);
 	struct kb_val wanted = number[n - 1];
 	for (int i = n - 2; i >= 0; i--) {
 		struct kb_val is_it = kb_cmp(k, KB_EQ, p->index[x->rank - 1], kb_index(k, i));

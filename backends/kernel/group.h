@@ -53,8 +53,8 @@ struct kernel_binding {
 };
 
 /* The calls that a kernel is for, by their rows: kernel_few_rows. */
-enum { KERNEL_FEW = 8 };
-enum kernel_rows { KERNEL_ANY_ROWS, KERNEL_FEW_ROWS /* at most KERNEL_FEW */, KERNEL_MANY_ROWS };
+enum { KERNEL_FEW_ROWS_MAX = 8 };
+enum kernel_rows { KERNEL_ANY_ROWS, KERNEL_FEW_ROWS /* at most KERNEL_FEW_ROWS_MAX */, KERNEL_MANY_ROWS };
 
 struct kernel_job {
 	struct kb *k;
@@ -72,10 +72,10 @@ struct kernel_job {
 	struct kb_val scratch; /* this worker's scratch, 64-byte aligned, attrs_group.scratch bytes */
 	/* Of an attention with `split`: the scratch of the next worker lies so many bytes after. The second
 	 * step joins what the workers left there; it comes after a barrier, where kernel_is_split. */
-	int64_t scratch_step;
-	/* Of work-groups: kernel_join_bytes where they leave what the second step joins, which always follows. */
+	int64_t scratch_stride;
+	/* Of work-groups: kernel_combine_bytes where they leave what the second step joins, which always follows. */
 	struct kb_val sums;
-	bool is_join;
+	bool is_combine;
 	struct diag_context *cx;
 	struct arena *arena;
 };
@@ -87,11 +87,11 @@ struct kernel_job {
 TFMC_MUST_USE enum tfmc_status kernel_emit_group(const struct kernel_job *job);
 
 /* The group is an attention with a second step; *heads: heads of keys in all sequences. */
-bool kernel_has_join(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
-                     const struct target *t, const struct ir_dim **heads);
+bool kernel_has_combine(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
+                        const struct target *t, const struct ir_dim **heads);
 /* Memory between the steps where work-groups share tasks; NULL: none. */
-const struct ir_dim *kernel_join_bytes(const struct ir_module *m, const struct ir_func *f,
-                                       const struct ir_op *group, const struct target *t);
+const struct ir_dim *kernel_combine_bytes(const struct ir_module *m, const struct ir_func *f,
+                                          const struct ir_op *group, const struct target *t);
 /* bool: workers divide the blocks of a head, since whole heads would leave some without work. */
 struct kb_val kernel_is_split(struct kb *k, struct kb_val heads, struct kb_val n_workers);
 
@@ -102,7 +102,7 @@ struct kb_val kernel_is_split(struct kb *k, struct kb_val heads, struct kb_val n
 int64_t kernel_items(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
                      const struct target *t);
 /*
- * Rows of a call, where calls of at most KERNEL_FEW rows and others have kernels of their own: a work-group that holds code
+ * Rows of a call, where calls of at most KERNEL_FEW_ROWS_MAX rows and others have kernels of their own: a work-group that holds code
  * for both has the registers and local memory of the larger one (gfx1100: 4 waves of 16 instead of 15). NULL: one kernel
  * is for all calls.
  */
@@ -112,7 +112,7 @@ const struct ir_dim *kernel_few_rows(const struct ir_module *m, const struct ir_
 const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_func *f,
                                   const struct ir_op *group, const struct target *t, enum kernel_rows rows);
 /* Those of its second step. */
-const struct ir_dim *kernel_join_tasks(const struct ir_module *m, const struct ir_func *f,
-                                       const struct ir_op *group);
+const struct ir_dim *kernel_combine_tasks(const struct ir_module *m, const struct ir_func *f,
+                                          const struct ir_op *group);
 
 #endif

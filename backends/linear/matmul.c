@@ -437,7 +437,7 @@ static void emit_blocks(const struct linear *l)
 	struct kb *k = l->k;
 	struct division d = divide(l);
 	struct kb_val hi, zero = kb_index(k, 0);
-	struct kb_val lo = eval_split(l->eval, kb_mul(k, d.blocks, d.groups), &hi);
+	struct kb_val lo = eval_worker_range(l->eval, kb_mul(k, d.blocks, d.groups), &hi);
 	struct kb_val first_block = kb_bin(k, KB_DIV, lo, d.groups);
 	struct kb_val block = kb_loop(k, "block", first_block, div_up(k, hi, d.groups), 1, 0);
 	struct kb_val before = kb_mul(k, block, d.groups), row = kb_mul(k, block, d.block);

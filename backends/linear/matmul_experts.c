@@ -34,7 +34,7 @@ static bool bind_operands(struct experts *x)
 	if (!l->w || l->w->t.encoding != ENC_PANEL16 || l->w->t.rank != 3 || !l->w->t.stride[0].is_const)
 		return false;
 	/* no norm: the rows of one are in scratch, where there is no x */
-	return matmul_find_rows(l) && l->x && !eval_is_inside(l->eval, x->ids);
+	return matmul_find_rows(l) && l->x && !eval_is_in_group(l->eval, x->ids);
 }
 
 static bool find_sizes(struct experts *x)
@@ -87,7 +87,7 @@ static struct kb_val expert_of(const struct experts *x, struct kb_val row)
 	eval_unravel(l->eval, row, l->size, l->rank - 1, p.index);
 	struct kb_val id = eval_value(l->eval, x->ids, &p);
 	eval_release(l->eval, mark);
-	return eval_clamped(l->eval, id, kb_index(l->k, x->n));
+	return eval_clamp_index(l->eval, id, kb_index(l->k, x->n));
 }
 
 /* Rows from *next on that name the expert, at most a block of them; gives how many. */
@@ -133,7 +133,8 @@ static void find_run(struct experts *x)
 	struct linear *l = &x->l;
 	struct kb *k = l->k;
 	struct kb_val hi, unit = kb_index(k, l->nr);
-	struct kb_val lo = eval_split(l->eval, kb_index(k, (l->columns.panels + l->nr - 1) / l->nr), &hi);
+	struct kb_val lo =
+	        eval_worker_range(l->eval, kb_index(k, (l->columns.panels + l->nr - 1) / l->nr), &hi);
 	x->lo = kb_mul(k, lo, unit);
 	x->hi = kb_min(k, kb_mul(k, hi, unit), kb_index(k, l->columns.panels));
 }

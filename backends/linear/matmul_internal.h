@@ -7,8 +7,8 @@
 #ifndef TFMC_BACKENDS_LINEAR_MATMUL_INTERNAL_H
 #define TFMC_BACKENDS_LINEAR_MATMUL_INTERNAL_H
 
-#include "backends/kernel/products.h"
-#include "backends/kernel/templates.h"
+#include "backends/kernel/reg_tile.h"
+#include "backends/kernel/generator.h"
 #include "backends/panel/panel.h"
 #include "ir/target/tile.h"
 
@@ -196,7 +196,7 @@ void matmul_make_rows(const struct linear *l, struct kb_val row, struct kb_val r
  * distances in words; w: where the first panel of the tile begins. */
 struct matmul_rounded_tile {
 	const struct linear *l;
-	const struct products *p;
+	const struct reg_tile *p;
 	struct kb_val w;
 	/* Where each panel begins, and the same again: the table of a codebook in tiles of more rows than panels, or
 	 * words of x, have the registers that would keep a line. */

@@ -68,7 +68,7 @@ void matmul_begin_matrix(struct linear *l)
 	l->matrix.config = kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4);
 	if (lines_of(l) % LINES > 0)
 		l->matrix.rest = kb_local(k, "rest", KB_I32, COLUMNS * CHUNK_BYTES / 4);
-	kb_tile_config_products(k, l->matrix.config, KB_TILE_BYTES);
+	kb_tile_config_gemm(k, l->matrix.config, KB_TILE_BYTES);
 }
 
 void matmul_end_matrix(const struct linear *l)
@@ -118,36 +118,36 @@ static void add_products(const struct linear *l, const struct columns *c, const 
 {
 	struct kb *k = l->k;
 	int64_t row_bytes = l->rounded.row.bytes, whole = whole_chunks(l), sums_step = l->stage.width * 4;
-	struct product_tiles t = {.k = k,
-	                          .dot = l->rounded.to.bf16 ? KB_DOT_BF16 : KB_DOT_U8S8,
-	                          .rows = rows / KB_TILE_ROWS,
-	                          .columns = c->n,
-	                          .x_step = row_bytes,
-	                          .x_apart = KB_TILE_ROWS * row_bytes,
-	                          .w_step = PANEL_ROW_BYTES,
-	                          .w_apart = l->panel.bytes};
+	struct matrix_tiles t = {.k = k,
+	                         .dot = l->rounded.to.bf16 ? KB_DOT_BF16 : KB_DOT_U8S8,
+	                         .rows = rows / KB_TILE_ROWS,
+	                         .columns = c->n,
+	                         .x_step = row_bytes,
+	                         .x_apart = KB_TILE_ROWS * row_bytes,
+	                         .w_step = PANEL_ROW_BYTES,
+	                         .w_apart = l->panel.bytes};
 	struct kb_val x = kb_ptr_add(k, l->norm.at, kb_mul_const(k, row, row_bytes), 0);
 	struct kb_val sums = kb_ptr_add(k, c->sums, kb_mul_const(k, row, sums_step), 0);
 	kb_if(k, kb_cmp(k, KB_EQ, part->from, kb_index(k, 0)));
-	product_tiles_begin(&t);
+	matrix_tiles_zero(&t);
 	kb_else(k);
-	product_tiles_load(&t, sums, sums_step);
+	matrix_tiles_load(&t, sums, sums_step);
 	kb_end_if(k);
 	struct kb_val turn = kb_div_const(k, row, AMX_TILE_ROWS);
 	struct kb_val chunk = kb_loop(k, "chunk", part->from, part->to, 1, 0);
 	ask_ahead(l, c, part, turn, chunk);
 	struct kb_val words = kb_ptr_add(k, x, kb_mul_const(k, chunk, KB_TILE_BYTES), 0),
 	              w = kb_ptr_add(k, c->w, kb_mul_const(k, chunk, CHUNK_BYTES), l->panel.head);
-	product_tiles_step(&t, words, w);
+	matrix_tiles_mac_k(&t, words, w);
 	kb_end_loop(k);
 	if (l->matrix.rest.id) {
 		t.w_apart = CHUNK_BYTES;
 		kb_if(k, kb_cmp(k, KB_EQ, part->to, kb_index(k, whole)));
-		product_tiles_step(&t, kb_ptr_add(k, x, kb_index(k, 0), whole * KB_TILE_BYTES),
+		matrix_tiles_mac_k(&t, kb_ptr_add(k, x, kb_index(k, 0), whole * KB_TILE_BYTES),
 		                   l->matrix.rest);
 		kb_end_if(k);
 	}
-	product_tiles_store(&t, sums, sums_step);
+	matrix_tiles_store(&t, sums, sums_step);
 }
 
 static void add_part(const struct linear *l, const struct columns *c, const struct part *part,
@@ -171,7 +171,7 @@ static void scale_sums(const struct linear *l, const struct columns *c, struct k
 {
 	struct kb *k = l->k;
 	int64_t step = l->rounded.row.bytes;
-	struct products p = {.k = k, .rows = 1, .vectors = c->n * MATMUL_PANEL / l->lanes, .lanes = l->lanes};
+	struct reg_tile p = {.k = k, .rows = 1, .vectors = c->n * MATMUL_PANEL / l->lanes, .lanes = l->lanes};
 	const struct matmul_rounded_tile tile = {.l = l, .p = &p, .w = c->w};
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, 1, 0);
 	struct kb_val at = kb_mul_const(k, row, l->stage.width);
@@ -259,7 +259,7 @@ void matmul_begin_steps(struct linear *l)
 	struct kb *k = l->k;
 	struct kb_val config = kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4);
 	l->unpacked.sums = kb_local(k, "sums", KB_I32, CHUNK_BYTES / 4);
-	kb_tile_config_products(k, config, chunk_of_step(l));
+	kb_tile_config_gemm(k, config, chunk_of_step(l));
 }
 
 /* n lines from element i of K on. */
@@ -289,7 +289,7 @@ void matmul_unpack_panel(const struct linear *l, struct kb_val from, struct kb_v
 
 struct steps {
 	const struct matmul_rounded_tile *c;
-	struct product_tiles tiles;
+	struct matrix_tiles tiles;
 };
 
 /* The tile becomes the sums of the n elements of a step. */
@@ -300,17 +300,17 @@ static void add_step(const struct steps *s, struct kb_val step, int64_t n)
 	struct kb_val first = kb_mul_const(k, step, c->l->rounded.row.step);
 	struct kb_val x = kb_ptr_add(k, c->p->x[0], first, 0);
 	struct kb_val w = kb_ptr_add(k, c->unpacked_w, kb_mul_const(k, first, MATMUL_PANEL), 0);
-	product_tiles_begin(&s->tiles);
+	matrix_tiles_zero(&s->tiles);
 	for (int64_t at = 0; at < n; at += chunk_of_step(c->l)) {
 		struct kb_val words = kb_ptr_add(k, x, kb_index(k, 0), at);
-		product_tiles_step(&s->tiles, words, kb_ptr_add(k, w, kb_index(k, 0), at * MATMUL_PANEL));
+		matrix_tiles_mac_k(&s->tiles, words, kb_ptr_add(k, w, kb_index(k, 0), at * MATMUL_PANEL));
 	}
 }
 
 static void scale_step(const struct steps *s, struct kb_val step)
 {
 	const struct linear *l = s->c->l;
-	const struct products *p = s->c->p;
+	const struct reg_tile *p = s->c->p;
 	struct kb *k = l->k;
 	int64_t size = l->rounded.row.step;
 	struct kb_val zero = kb_index(k, 0), first = kb_mul_const(k, step, size);
@@ -342,14 +342,14 @@ void matmul_steps_depth(const struct matmul_rounded_tile *c)
 	int64_t size = l->rounded.row.step, n = l->rounded.row.steps, rest = l->depth - (n - 1) * size;
 	add_step(&s, kb_index(k, 0), size);
 	struct kb_val step = kb_loop(k, "step", kb_index(k, 0), kb_index(k, n - 2), 1, 0);
-	product_tiles_store(&s.tiles, l->unpacked.sums, PANEL_ROW_BYTES);
+	matrix_tiles_store(&s.tiles, l->unpacked.sums, PANEL_ROW_BYTES);
 	add_step(&s, kb_add_const(k, step, 1), size);
 	scale_step(&s, step);
 	kb_end_loop(k);
-	product_tiles_store(&s.tiles, l->unpacked.sums, PANEL_ROW_BYTES);
+	matrix_tiles_store(&s.tiles, l->unpacked.sums, PANEL_ROW_BYTES);
 	add_step(&s, kb_index(k, n - 1), rest);
 	scale_step(&s, kb_index(k, n - 2));
-	product_tiles_store(&s.tiles, l->unpacked.sums, PANEL_ROW_BYTES);
+	matrix_tiles_store(&s.tiles, l->unpacked.sums, PANEL_ROW_BYTES);
 	scale_step(&s, kb_index(k, n - 1));
 }
 
@@ -368,7 +368,7 @@ bool matmul_by_squares(const struct matmul_rounded_tile *c)
 static struct kb_val rows_of_square(const struct matmul_rounded_tile *c, int m, struct kb_val x, int i)
 {
 	static const int beside[] = {0, 1, 2, 3};
-	const struct products *p = c->p;
+	const struct reg_tile *p = c->p;
 	struct kb_val row[2];
 	for (int r = 0; r < 2; r++) {
 		int at = m + r < p->rows ? m + r : m;
@@ -381,7 +381,7 @@ static struct kb_val rows_of_square(const struct matmul_rounded_tile *c, int m, 
 static void add_squares(const struct matmul_rounded_tile *c, const struct kb_var *sum, struct kb_val x, int i)
 {
 	static const int columns[2][MATMUL_WORDS] = {{0, 4, 1, 5}, {2, 6, 3, 7}};
-	const struct products *p = c->p;
+	const struct reg_tile *p = c->p;
 	struct kb *k = p->k;
 	struct kb_val rows[MATMUL_ROWS_MAX], line[2];
 	struct kb_val at = kb_add_const(k, kb_mul_const(k, x, MATMUL_PANEL), c->l->panel.head / 4),
@@ -407,7 +407,7 @@ static void add_squares(const struct matmul_rounded_tile *c, const struct kb_var
 void matmul_walk_squares(const struct matmul_rounded_tile *c, int64_t n, struct kb_val *sum)
 {
 	static const int of_row[2][MATMUL_WORDS] = {{0, 2, 4, 6}, {1, 3, 5, 7}};
-	const struct products *p = c->p;
+	const struct reg_tile *p = c->p;
 	struct kb *k = p->k;
 	struct kb_var square[2 * MATMUL_ACC_MAX];
 	enum kb_scalar s = c->l->rounded.to.bf16 ? KB_F32 : KB_I32;

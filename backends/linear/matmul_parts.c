@@ -310,7 +310,7 @@ static void place(const struct linear *l, struct ir_value v, const struct trace 
 	eval_sizes(l->eval, v, size);
 	for (int i = 0; i < rank; i++)
 		at.t.size[i] = (struct kb_size){.v = size[i]};
-	eval_place(l->eval, v, &at, &bias);
+	eval_set_tensor(l->eval, v, &at, &bias);
 }
 
 /* Element of the stage at which column 0 of the part in row 0 would lie. */

@@ -46,7 +46,7 @@ static bool has_elements(const struct matmul_rounded_tile *c)
 /* Words x + 4 i to x + 4 i + 3 of all rows: of bf16 as f32, of which LLVM knows that an element may be an operand. */
 static void open_words(struct matmul_rounded_tile *c, struct kb_val x, int i)
 {
-	const struct products *p = c->p;
+	const struct reg_tile *p = c->p;
 	struct kb_type type = KB_TYPE(c->l->rounded.to.bf16 ? KB_F32 : KB_I32, MATMUL_WORDS);
 	for (int m = 0; has_elements(c) && m < p->rows; m++)
 		c->words[i][m] = kb_load(p->k, type, p->x[m], x, p->x_disp[m] + (int64_t)i * MATMUL_WORDS, 0);
@@ -95,7 +95,7 @@ static struct kb_val dot_codes(const struct matmul_rounded_tile *c, struct kb_va
 {
 	struct kb *k = c->l->k;
 	if (is_in_halves(c))
-		return kb_dot_u7s8_halves(k, sum, w, x);
+		return kb_dot_u7s8_i16(k, sum, w, x);
 	if (turns_codes(c->l))
 		return kb_dot_s8s8(k, sum, w, x);
 	return ir_format_u8_max(c->l->panel.format) > 127 ? kb_dot_u8s8(k, sum, w, x)
@@ -155,7 +155,7 @@ enum part { BYTES, LOW, HIGH };
 /* The registers have no place for all words of x of a chunk: one half of the bytes after the other. */
 static bool is_by_halves(const struct matmul_rounded_tile *c)
 {
-	const struct products *p = c->p;
+	const struct reg_tile *p = c->p;
 	int sums = matmul_sum_registers(c->l) * p->rows * p->vectors,
 	    others = 3; /* a line, its halves, a mask */
 	return has_elements(c) && sums + 2 * p->rows + others > kb_caps(p->k)->registers;
@@ -172,8 +172,8 @@ static void find_panels(struct matmul_rounded_tile *c)
 	int64_t bytes = c->l->panel.bytes * (c->unpacked_w.id ? 2 : 1);
 	for (int i = 0; i < panels; i++) {
 		struct kb_val at = kb_ptr_add(k, w, kb_index(k, 0), i * bytes);
-		c->panel[i] = has_elements(c) && i > 0 ? kb_ptr_apart(k, at) : at;
-		c->again[i] = is_again ? kb_ptr_apart(k, at) : c->panel[i];
+		c->panel[i] = has_elements(c) && i > 0 ? kb_ptr_opaque(k, at) : at;
+		c->again[i] = is_again ? kb_ptr_opaque(k, at) : c->panel[i];
 	}
 }
 
@@ -201,7 +201,7 @@ static struct kb_val codes_of(const struct matmul_rounded_tile *c, struct kb_val
  * codes of a line are together in registers, or, where words of x are, one vector after the other. */
 static void add_line(struct matmul_rounded_tile *c, struct kb_val first, int line, enum part part)
 {
-	const struct products *p = c->p;
+	const struct reg_tile *p = c->p;
 	struct kb_val at = line_of(c, first), x = kb_add(p->k, c->first, first);
 	if (c->turn.id) {
 		at = kb_add(p->k, at, kb_mul_const(p->k, c->turn, MATMUL_PANEL));
@@ -226,7 +226,7 @@ static void add_line(struct matmul_rounded_tile *c, struct kb_val first, int lin
 /* Line `line` of a chunk, widened. */
 static void add_wide_line(const struct matmul_rounded_tile *c, struct kb_val first, int line)
 {
-	const struct products *p = c->p;
+	const struct reg_tile *p = c->p;
 	struct kb *k = p->k;
 	struct kb_val w[MATMUL_ACC_MAX], at = line_of(c, first), x = kb_add(k, c->first, first);
 	int64_t words = c->l->rounded.row.starts / 4;
@@ -345,7 +345,7 @@ static struct kb_val start_of(const struct matmul_rounded_tile *c, struct kb_val
 
 static void begin_sums(struct matmul_rounded_tile *c, struct kb_val step, struct kb_val block)
 {
-	const struct products *p = c->p;
+	const struct reg_tile *p = c->p;
 	for (int v = 0; v < p->vectors; v++) {
 		struct kb_val beyond = beyond_bytes(c->l, c->section, block, v);
 		for (int m = 0; m < p->rows; m++)
@@ -391,7 +391,7 @@ struct kb_val matmul_add_scaled(const struct matmul_rounded_tile *c, struct kb_v
                                 const struct panel_block *s, struct kb_val integers, struct kb_val sum)
 {
 	struct kb *k = c->l->k;
-	const struct products *p = c->p;
+	const struct reg_tile *p = c->p;
 	const struct activation_row_layout *row = &c->l->rounded.row;
 	struct kb_type type = KB_TYPE(KB_F32, c->l->lanes);
 	struct kb_val d = kb_load_splat(k, type, p->x[m], step, p->x_disp[m] + row->scales / 4);
@@ -548,7 +548,7 @@ static struct kb_val dot_pairs(const struct matmul_rounded_tile *c, struct kb_va
 static void add_pairs(struct matmul_rounded_tile *c, struct kb_val at, int i)
 {
 	struct kb *k = c->l->k;
-	const struct products *p = c->p;
+	const struct reg_tile *p = c->p;
 	struct kb_val words = kb_mul_const(k, at, MATMUL_PANEL), w[MATMUL_ACC_MAX];
 	int n = has_elements(c) ? 1 : p->vectors;
 	if (c->ahead->from.id)

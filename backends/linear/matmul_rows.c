@@ -16,7 +16,7 @@
 /* The op of the group that gives v. */
 static const struct ir_op *op_inside(const struct linear *l, struct ir_value v)
 {
-	return eval_is_inside(l->eval, v) ? ir_def(l->job->func, v) : NULL;
+	return eval_is_in_group(l->eval, v) ? ir_def(l->job->func, v) : NULL;
 }
 
 static bool find_rounding(struct linear *l, const struct ir_op *op)
@@ -207,7 +207,7 @@ static void clear_last_line(const struct span *s, int64_t bytes)
 static void store_bf16(const struct span *s, struct kb_val at, int valid)
 {
 	struct kb *k = s->l->k;
-	kb_store_part(k, kb_cvt_factor(k, load_x(s, at, valid)), valid, s->codes, at, 0);
+	kb_store_part(k, kb_cvt_bf16_ftz(k, load_x(s, at, valid)), valid, s->codes, at, 0);
 }
 
 static void emit_bf16(struct span *s)

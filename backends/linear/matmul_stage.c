@@ -19,7 +19,7 @@ static void place_row(const struct linear *l, const struct matmul_strip *s, stru
 		at.t.stride[i] = (struct kb_size){true, i == last, kb_index(k, i == last)};
 	}
 	bias.step[last] = 1;
-	eval_place(l->eval, eval_result(l->g->root), &at, &bias);
+	eval_set_tensor(l->eval, eval_result(l->g->root), &at, &bias);
 }
 
 static void store_vector(const struct linear *l, const struct eval_output *out, const struct eval_point *at,
@@ -27,7 +27,7 @@ static void store_vector(const struct linear *l, const struct eval_output *out, 
 {
 	size_t mark = eval_mark(l->eval);
 	struct eval_width before = eval_width(l->eval, lanes, valid);
-	eval_output_at(l->eval, out, at);
+	eval_store_output(l->eval, out, at);
 	eval_width(l->eval, before.lanes, before.valid);
 	eval_release(l->eval, mark);
 }

@@ -40,9 +40,9 @@ bool matmul_find_strips(struct linear *l)
 static void store_numbers(const struct linear *l, const struct eval_columns *c)
 {
 	struct kb *k = l->k;
-	struct kb_val number[EVAL_NUMBERS];
+	struct kb_val number[EVAL_STRIP_VALUES];
 	size_t mark = eval_mark(l->eval);
-	int n = eval_strip_numbers(l->eval, l->strips, c, number);
+	int n = eval_strip_values(l->eval, l->strips, c, number);
 	struct eval_point p = c->row;
 	p.rank = l->rank + 1;
 	p.vec = -1;

@@ -16,7 +16,7 @@ struct accumulators {
 	const struct linear *l;
 	const struct matmul_strip *strip;
 	const struct matmul_tile *tile;
-	struct products p;
+	struct reg_tile p;
 	struct panel_reader r;
 	const struct panel_walk *walk; /* over codes, while one is open */
 	struct matmul_ahead ahead;     /* its share of the weights that come next, or none */
@@ -55,7 +55,7 @@ static void matmul_finish(const struct linear *l, struct kb_val expert, const st
                           struct kb_val product)
 {
 	matmul_bind(l, expert, p, product);
-	eval_output_at(l->eval, &l->out, p);
+	eval_store_output(l->eval, &l->out, p);
 }
 
 /* ---- the K loop ---- */
@@ -135,7 +135,7 @@ static struct kb_val in_stage(const struct linear *l, const struct accumulators 
 static void begin_sums(const struct linear *l, struct accumulators *a)
 {
 	if (!l->stage.kc) {
-		products_begin(&a->p, "sum");
+		reg_tile_zero(&a->p, "sum");
 		return;
 	}
 	struct kb_val from = in_stage(l, a);
@@ -183,12 +183,12 @@ static void step(const struct linear *l, const struct accumulators *a, struct kb
 	if (a->ahead.from.id && i % a->r.panel->per_line == 0)
 		matmul_step_ahead(l, &a->ahead, kb_add_const(l->k, at, i));
 	if (!is_widened_last(l, a)) {
-		products_step(&a->p, element_of(l, at, i), line, i, 0, a->p.rows);
+		reg_tile_mac_k(&a->p, element_of(l, at, i), line, i, 0, a->p.rows);
 		return;
 	}
 	splat_x(l, a, at, i, x);
 	for (int n = 0; n < a->p.vectors; n++)
-		products_add_vector(&a->p, n, x, load_weights(a, line, i, n));
+		reg_tile_mac_vector(&a->p, n, x, load_weights(a, line, i, n));
 }
 
 /* Registers hold two elements of every row, so that the pairs of one vector can be used up before the next
@@ -211,7 +211,7 @@ static void step_pair(const struct linear *l, const struct accumulators *a, stru
 	for (int n = 0; n < a->p.vectors; n++) {
 		struct kb_val words = panel_pairs(&a->r, a->r.at, line, n);
 		for (int odd = 0; odd < 2; odd++)
-			products_add_vector(&a->p, n, x[odd], panel_half(l->k, words, odd));
+			reg_tile_mac_vector(&a->p, n, x[odd], panel_half(l->k, words, odd));
 	}
 }
 
@@ -222,7 +222,7 @@ static void lane_pair(const struct linear *l, const struct accumulators *a, stru
 	for (int n = 0; n < a->p.vectors; n++) {
 		struct kb_val words = panel_pairs(&a->r, a->r.at, line, n);
 		for (int odd = 0; odd < 2; odd++)
-			products_add_lane(&a->p, n, x, i + odd, panel_half(l->k, words, odd));
+			reg_tile_mac_lane(&a->p, n, x, i + odd, panel_half(l->k, words, odd));
 	}
 }
 
@@ -231,7 +231,7 @@ static void step_lanes(const struct linear *l, const struct accumulators *a, str
 {
 	struct kb_val x[MATMUL_ROWS_MAX];
 	bool pairs = a->r.panel->lines == PANEL_PAIRS;
-	products_load_x(&a->p, at, lanes, x);
+	reg_tile_load_x(&a->p, at, lanes, x);
 	for (int i = 0; i < lanes; i += 1 + pairs) {
 		struct kb_val line = panel_line(&a->r, at, i);
 		/* a share is half a line at most, unless rows are few */
@@ -240,7 +240,7 @@ static void step_lanes(const struct linear *l, const struct accumulators *a, str
 		if (pairs)
 			lane_pair(l, a, line, x, i);
 		else
-			products_lane(&a->p, x, line, i);
+			reg_tile_mac_k_lane(&a->p, x, line, i);
 	}
 }
 
@@ -287,12 +287,12 @@ static void step_codes(void *user, const struct panel_walk *w, struct kb_val at,
 	if (a->ahead.from.id && w->is_first)
 		matmul_line_ahead(l, &a->ahead, w->position, w->section, w->word);
 	if (by_lanes)
-		products_load_x(&a->p, at, n, x);
+		reg_tile_load_x(&a->p, at, n, x);
 	for (int i = 0; i < n; i++) {
 		if (by_lanes)
-			products_lane(&a->p, x, at, i);
+			reg_tile_mac_k_lane(&a->p, x, at, i);
 		else
-			products_step(&a->p, element_of(l, at, i), at, i, 0, a->p.rows);
+			reg_tile_mac_k(&a->p, element_of(l, at, i), at, i, 0, a->p.rows);
 	}
 }
 
@@ -377,7 +377,7 @@ static void finish_tile(const struct linear *l, struct accumulators *a, int last
 		struct eval_width before = eval_width(l->eval, l->lanes, valid);
 		for (int m = 0; m < a->tile->rows; m++) {
 			p[m].index[l->rank - 1] = at;
-			matmul_finish(l, a->strip->expert, &p[m], products_sum(&a->p, m, n));
+			matmul_finish(l, a->strip->expert, &p[m], reg_tile_acc(&a->p, m, n));
 		}
 		eval_width(l->eval, before.lanes, before.valid);
 	}
@@ -416,7 +416,7 @@ static void leave_in_stage(const struct linear *l, struct accumulators *a)
 	struct kb_val at = in_stage(l, a);
 	for (int m = 0; m < a->tile->rows; m++)
 		for (int n = 0; n < a->p.vectors; n++)
-			kb_store(k, products_sum(&a->p, m, n), l->stage.at, at,
+			kb_store(k, reg_tile_acc(&a->p, m, n), l->stage.at, at,
 			         m * l->stage.width + n * l->lanes, 0);
 }
 
@@ -424,7 +424,7 @@ void matmul_tile(const struct linear *l, const struct matmul_strip *s, const str
 {
 	struct kb *k = l->k;
 	struct accumulators a = {.l = l, .strip = s, .tile = t};
-	a.p = (struct products){
+	a.p = (struct reg_tile){
 	        .k = k, .rows = t->rows, .lanes = l->lanes, .weights = load_weights, .user = &a};
 	a.p.vectors = t->panels * (MATMUL_PANEL / l->lanes);
 	const struct panel *lies = s->copied ? s->copied : &l->panel;
@@ -437,7 +437,7 @@ void matmul_tile(const struct linear *l, const struct matmul_strip *s, const str
 	a.r = (struct panel_reader){.k = k, .panel = lies, .lanes = l->lanes};
 	a.r.at = kb_ptr_add(k, s->weights, line, 0);
 	if (lies->lines == PANEL_PAIRS && !is_paired(l, &a) && kb_caps(k)->registers < REGISTERS_TO_KEEP)
-		a.r.again = kb_ptr_apart(k, a.r.at);
+		a.r.again = kb_ptr_opaque(k, a.r.at);
 	size_t mark = eval_mark(l->eval);
 	find_rows(l, &a);
 	eval_release(l->eval, mark);

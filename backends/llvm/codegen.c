@@ -5,7 +5,7 @@
  * code that is wanted, and every other list cost time and gained nothing.
  */
 #include "backends/llvm/guard.h"
-#include "backends/llvm/replay.h"
+#include "backends/llvm/emit.h"
 
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Error.h>
@@ -23,7 +23,7 @@ struct codegen {
 	struct diag_context *cx;
 	const char *name;
 	const struct llvm_output *out;
-	struct replay_module replay;
+	struct llvm_module llvm;
 	LLVMTargetMachineRef machine;
 	const char *stage; /* of progress */
 	uint64_t n_done;   /* functions of that stage */
@@ -41,8 +41,8 @@ static void on_diagnostic(LLVMDiagnosticInfoRef info, void *user)
 {
 	struct codegen *g = user;
 	if (LLVMGetDiagInfoSeverity(info) == LLVMDSRemark)
-		progress_report(g->replay.options->progress, g->stage, "functions", ++g->n_done,
-		                kb_func_count(g->replay.record));
+		progress_report(g->llvm.options->progress, g->stage, "functions", ++g->n_done,
+		                kb_func_count(g->llvm.kernels));
 	if (LLVMGetDiagInfoSeverity(info) != LLVMDSError)
 		return;
 	char *text = LLVMGetDiagInfoDescription(info);
@@ -85,7 +85,7 @@ static void create_machine(struct codegen *g)
 {
 	static const LLVMCodeGenOptLevel levels[] = {LLVMCodeGenLevelNone, LLVMCodeGenLevelDefault,
 	                                             LLVMCodeGenLevelDefault};
-	const struct llvm_options *o = g->replay.options;
+	const struct llvm_options *o = g->llvm.options;
 	const char *triple = triple_of(o->target->arch);
 	LLVMTargetRef target = NULL;
 	char *error = NULL;
@@ -109,16 +109,16 @@ static void create_machine(struct codegen *g)
 
 static void module_flag(struct codegen *g, const char *name, uint64_t value)
 {
-	LLVMTypeRef i32 = LLVMInt32TypeInContext(g->replay.context);
+	LLVMTypeRef i32 = LLVMInt32TypeInContext(g->llvm.context);
 	LLVMMetadataRef v = LLVMValueAsMetadata(LLVMConstInt(i32, value, 0));
-	LLVMAddModuleFlag(g->replay.module, LLVMModuleFlagBehaviorOverride, name, strlen(name), v);
+	LLVMAddModuleFlag(g->llvm.module, LLVMModuleFlagBehaviorOverride, name, strlen(name), v);
 }
 
 /* Marks the object as built for control-flow protection, so that it does not switch it off for others. */
 static void module_flags(struct codegen *g)
 {
 	module_flag(g, "PIC Level", 2);
-	switch (g->replay.options->target->arch) {
+	switch (g->llvm.options->target->arch) {
 	case ARCH_X86_64:
 		module_flag(g, "cf-protection-branch", 1);
 		module_flag(g, "cf-protection-return", 1);
@@ -130,26 +130,26 @@ static void module_flags(struct codegen *g)
 
 static void create_module(struct codegen *g, const char *name)
 {
-	g->replay.context = LLVMContextCreate();
-	LLVMContextSetDiagnosticHandler(g->replay.context, on_diagnostic, g);
-	g->replay.module = LLVMModuleCreateWithNameInContext(name, g->replay.context);
-	LLVMSetTarget(g->replay.module, triple_of(g->replay.options->target->arch));
+	g->llvm.context = LLVMContextCreate();
+	LLVMContextSetDiagnosticHandler(g->llvm.context, on_diagnostic, g);
+	g->llvm.module = LLVMModuleCreateWithNameInContext(name, g->llvm.context);
+	LLVMSetTarget(g->llvm.module, triple_of(g->llvm.options->target->arch));
 	LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(g->machine);
-	LLVMSetModuleDataLayout(g->replay.module, layout);
+	LLVMSetModuleDataLayout(g->llvm.module, layout);
 	LLVMDisposeTargetData(layout);
 	module_flags(g);
 }
 
 static void build(struct codegen *g)
 {
-	if (!replay_all(&g->replay))
-		fail(g, "replay", g->replay.error);
+	if (!llvm_emit_module(&g->llvm))
+		fail(g, "LLVM IR", g->llvm.error);
 }
 
 static void verify(struct codegen *g)
 {
 	char *error = NULL;
-	if (LLVMVerifyModule(g->replay.module, LLVMReturnStatusAction, &error))
+	if (LLVMVerifyModule(g->llvm.module, LLVMReturnStatusAction, &error))
 		fail(g, "LLVM's verifier", error);
 	LLVMDisposeMessage(error);
 }
@@ -157,7 +157,7 @@ static void verify(struct codegen *g)
 static void optimize(struct codegen *g)
 {
 	LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
-	LLVMErrorRef error = LLVMRunPasses(g->replay.module, PASSES, g->machine, options);
+	LLVMErrorRef error = LLVMRunPasses(g->llvm.module, PASSES, g->machine, options);
 	LLVMDisposePassBuilderOptions(options);
 	if (!error)
 		return;
@@ -170,7 +170,7 @@ static void print_text(struct codegen *g, struct buf *out)
 {
 	if (!out)
 		return;
-	char *text = LLVMPrintModuleToString(g->replay.module);
+	char *text = LLVMPrintModuleToString(g->llvm.module);
 	buf_str(out, text);
 	LLVMDisposeMessage(text);
 }
@@ -195,7 +195,7 @@ static void emit_assembly(struct codegen *g, struct buf *out)
 {
 	if (!out)
 		return;
-	LLVMModuleRef copy = LLVMCloneModule(g->replay.module);
+	LLVMModuleRef copy = LLVMCloneModule(g->llvm.module);
 	LLVMSetTargetMachineAsmVerbosity(g->machine, 1);
 	emit(g, copy, LLVMAssemblyFile, out);
 	LLVMDisposeModule(copy);
@@ -203,10 +203,10 @@ static void emit_assembly(struct codegen *g, struct buf *out)
 
 static void dispose(struct codegen *g)
 {
-	if (g->replay.module)
-		LLVMDisposeModule(g->replay.module);
-	if (g->replay.context)
-		LLVMContextDispose(g->replay.context);
+	if (g->llvm.module)
+		LLVMDisposeModule(g->llvm.module);
+	if (g->llvm.context)
+		LLVMContextDispose(g->llvm.context);
 	if (g->machine)
 		LLVMDisposeTargetMachine(g->machine);
 }
@@ -234,7 +234,7 @@ static void generate(struct codegen *g)
 	print_text(g, out->text);
 	emit_assembly(g, out->assembly);
 	if (out->object && !g->failed)
-		emit(g, g->replay.module, LLVMObjectFile, out->object);
+		emit(g, g->llvm.module, LLVMObjectFile, out->object);
 }
 
 static void compile(void *user)
@@ -258,7 +258,7 @@ enum tfmc_status llvm_compile(struct diag_context *cx, const struct kb_module *m
 	                    .name = name,
 	                    .out = out,
 	                    .stage = "machine code",
-	                    .replay = {.record = m, .options = options, .arena = &arena}};
+	                    .llvm = {.kernels = m, .options = options, .arena = &arena}};
 	memory_stage("generating code", NULL);
 	enum tfmc_status status = llvm_guard(cx, compile, &g);
 	arena_destroy(&arena);

@@ -18,6 +18,9 @@
 #include <sys/mman.h>
 
 #include "ir/support/memory.h"
+#include <link.h>
+#include <unistd.h>
+#include "backends/backend.h"
 
 #define PROBE_BYTES ((size_t)16 << 20) /* without so much memory a crash is a lack of it */
 #define STACK_BYTES ((size_t)64 << 10) /* of handlers: a stack that is full is a reason to be called */
@@ -141,4 +144,33 @@ enum tfmc_status llvm_guard(struct diag_context *cx, void (*work)(void *user), v
 		sigaction(crashes[i], &before[i], NULL);
 	sigaltstack(&stack_before, NULL);
 	return report(cx, how);
+}
+
+/* ---- resident pages ---- */
+
+#define _GNU_SOURCE /* dl_iterate_phdr */
+
+/* What cannot be written to is the file's: a page that is read again comes from there. */
+static int release_module(struct dl_phdr_info *m, size_t size, void *user)
+{
+	const char *base = m->dlpi_name ? strrchr(m->dlpi_name, '/') : NULL;
+	uintptr_t page = *(const uintptr_t *)user;
+	(void)size;
+	if (!base || strncmp(base, "/libLLVM", strlen("/libLLVM")) != 0)
+		return 0;
+	for (int i = 0; i < m->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &m->dlpi_phdr[i];
+		uintptr_t begin = (m->dlpi_addr + p->p_vaddr + page - 1) / page * page,
+		          end = (m->dlpi_addr + p->p_vaddr + p->p_memsz) / page * page;
+		if (p->p_type == PT_LOAD && !(p->p_flags & PF_W) && begin < end)
+			(void)madvise((void *)begin, end - begin, MADV_DONTNEED); /* a wish */
+	}
+	return 0;
+}
+
+void backend_llvm_release(void)
+{
+	long size = sysconf(_SC_PAGESIZE);
+	uintptr_t page = size > 0 ? (uintptr_t)size : 4096;
+	(void)dl_iterate_phdr(release_module, &page);
 }

@@ -7,7 +7,7 @@
 #ifndef TFMC_BACKENDS_LLVM_LLVM_H
 #define TFMC_BACKENDS_LLVM_LLVM_H
 
-#include "backends/kb/record.h"
+#include "backends/kb/kernel_ir.h"
 #include "ir/diag/progress.h"
 #include "ir/target/target.h"
 

@@ -145,11 +145,11 @@ static enum tfmc_status emit_all(struct object *o)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < o->n_all; i++) {
 		struct kb_caps caps = kb_caps_of(o->all[i].driver);
-		kb_module_variant(m, (int)i, &caps);
+		kb_module_set_variant(m, (int)i, &caps);
 		o->all[i].kb = m;
 		TFMC_TRY(emit_variant(&o->all[i]));
 	}
-	kb_module_variant(m, KB_BASELINE, &first);
+	kb_module_set_variant(m, KB_BASELINE, &first);
 	return emit_interface(o);
 }
 

@@ -50,7 +50,7 @@ static const char *c_type(enum ir_dtype t)
 
 /* ---- names ---- */
 
-/* Keywords of C++; those that C has as well are cfamily_is_word's. */
+/* Keywords of C++; those that C has as well are cfamily_is_keyword's. */
 static const char *const keywords[] = {
         "and",       "and_eq",       "bitand",     "bitor",     "catch",     "char16_t",
         "char32_t",  "char8_t",      "class",      "co_await",  "co_return", "co_yield",
@@ -117,7 +117,7 @@ static bool is_reserved(const char *s)
 
 static bool is_taken_by_c(const char *s)
 {
-	return is_reserved(s) || cfamily_is_word(s) || is_in(keywords, TFMC_COUNT(keywords), s) ||
+	return is_reserved(s) || cfamily_is_keyword(s) || is_in(keywords, TFMC_COUNT(keywords), s) ||
 	       is_in(standard, TFMC_COUNT(standard), s) || begins_as_macro(s);
 }
 

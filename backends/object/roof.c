@@ -66,7 +66,7 @@ static void record_tiles(struct kb_module *m, enum ir_mac_type kind)
 {
 	struct kb *k = kb_begin(m, multiply_names[kind], KB_EXPORTED, KB_VOID);
 	struct kb_val data = kb_param(k, "data", KB_PTR_T, 0), n = kb_param(k, "n", KB_INDEX_T, 0);
-	kb_tile_config_products(k, data, KB_TILE_BYTES);
+	kb_tile_config_gemm(k, data, KB_TILE_BYTES);
 	kb_loop(k, "i", kb_index(k, 0), n, 1, 0);
 	for (int i = 0; i < TILE_DOTS; i++)
 		kb_tile_dot(k, kind == MAC_BF16 ? KB_DOT_BF16 : KB_DOT_U8S8, i, KB_TILE_WEIGHTS + i % 2,

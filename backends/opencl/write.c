@@ -118,8 +118,8 @@ static int64_t add_kernel(struct writer *w, const struct plan_kernel *k)
 	        [KERNEL_WORKERS] = k->workers,
 	        [KERNEL_SCRATCH] = k->scratch,
 	        [KERNEL_ROWS] = k->rows ? 1 + formula(w, k->rows) : 0,
-	        [KERNEL_ROWS_LO] = k->is_for_few ? 0 : KERNEL_FEW + 1,
-	        [KERNEL_ROWS_HI] = k->is_for_few ? KERNEL_FEW : INT64_MAX,
+	        [KERNEL_ROWS_LO] = k->is_for_few ? 0 : KERNEL_FEW_ROWS_MAX + 1,
+	        [KERNEL_ROWS_HI] = k->is_for_few ? KERNEL_FEW_ROWS_MAX : INT64_MAX,
 	        [KERNEL_GROUP] = (int64_t)k->number,
 	};
 	for (size_t i = 0; i < k->areas.n; i++)

@@ -139,7 +139,7 @@ struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val w
 		return look_up_by_bits(k, bytes, words, lanes);
 	if (lanes != wide)
 		words = kb_splat(k, lanes > 1 ? kb_lane(k, words, 0) : words, wide);
-	struct kb_val table = kb_bytes16(k, bytes);
+	struct kb_val table = kb_const_u8x16(k, bytes);
 	words = kb_bitcast(k, kb_lookup16(k, table, kb_bitcast(k, words, KB_U8)), KB_I32);
 	return lanes == 1 ? kb_lane(k, words, 0) : words;
 }

@@ -203,8 +203,8 @@ void emit_group_comment(struct emit *e)
 	struct ir_loc loc = e->group->loc;
 	const char *path = loc.path ? loc.path : "";
 	if (loc.at.source)
-		kb_place(e->k, "%s:%u:%u%s%s", diag_source_name(o->cx, loc.at.source), loc.at.line,
-		         loc.at.col, *path ? " " : "", path);
+		kb_source_loc(e->k, "%s:%u:%u%s%s", diag_source_name(o->cx, loc.at.source), loc.at.line,
+		              loc.at.col, *path ? " " : "", path);
 	else
 		kb_comment(e->k, "%s", path);
 }

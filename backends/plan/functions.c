@@ -140,7 +140,7 @@ static void extend_arena(struct object *o, struct function *f)
 			f->places[v]->at = take(o, f, ir_type_of(func, (struct ir_value){v}));
 	/* Of all kernels that join what others left; none runs before the one before it has read all. */
 	for (size_t i = 0; i < f->n_groups; i++) {
-		const struct ir_dim *bytes = kernel_join_bytes(o->module, func, f->groups[i], o->target);
+		const struct ir_dim *bytes = kernel_combine_bytes(o->module, func, f->groups[i], o->target);
 		sums = bytes ? ir_dim_max(t, sums, bytes) : sums;
 	}
 	f->sums_at = f->arena;

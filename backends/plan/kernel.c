@@ -10,7 +10,7 @@
  */
 #include "backends/plan/emit.h"
 
-#include "backends/kb/record.h"
+#include "backends/kb/kernel_ir.h"
 
 #define DEVICE_ALIGN \
 	64 /* bytes: where buffers of a device begin (backends/opencl/README.md, "The launch contract") */
@@ -34,14 +34,15 @@ static void add_areas(struct recording *r)
 	const struct object *o = r->object;
 	struct ir_dims *t = o->module->dims;
 	int64_t scratch = groups_scratch(r->kernel->groups, r->kernel->n_groups);
-	const struct ir_dim *sums = kernel_join_bytes(o->module, r->e.function->func, r->e.group, o->target);
+	const struct ir_dim *sums =
+	        kernel_combine_bytes(o->module, r->e.function->func, r->e.group, o->target);
 	if (sums)
 		ARENA_ADD(o->arena, &r->e.areas,
 		          (struct area){.name = "sums",
 		                        .memory = AREA_ARENA,
 		                        .offset = r->e.function->sums_at,
 		                        .bytes = sums,
-		                        .is_written = !r->kernel->is_join});
+		                        .is_written = !r->kernel->is_combine});
 	r->sums = sums ? r->e.areas.n : 0;
 	if (scratch > 0)
 		ARENA_ADD(o->arena, &r->e.areas,
@@ -266,8 +267,8 @@ static void count_work(const struct recording *r)
 		const struct ir_op *group = out->groups[i];
 		int64_t workers = workers_of(r, group);
 		const struct ir_dim *tasks =
-		        out->is_join ? kernel_join_tasks(o->module, f, group)
-		                     : kernel_tasks(o->module, f, group, o->target, rows_of(r, group));
+		        out->is_combine ? kernel_combine_tasks(o->module, f, group)
+		                        : kernel_tasks(o->module, f, group, o->target, rows_of(r, group));
 		tasks = ir_dim_add(t, tasks, ir_dim_const(t, workers - 1));
 		out->tasks = ir_dim_add(t, out->tasks, ir_dim_floordiv(t, tasks, workers));
 		out->workers = workers > out->workers ? workers : out->workers;
@@ -280,7 +281,7 @@ const char *kernel_symbol(const struct object *o, const struct function *f, cons
 {
 	const struct attrs_group *a = k->groups[0]->attrs;
 	return arena_printf(o->arena, "%s.%zu.%s%s", f->symbol, k->number,
-	                    ir_keyword(KEYWORDS_GROUP, a->kind), k->is_join ? ".join" : "");
+	                    ir_keyword(KEYWORDS_GROUP, a->kind), k->is_combine ? ".join" : "");
 }
 
 /* The ops of the groups, and a number. */
@@ -291,7 +292,7 @@ static const char *name_of(const struct object *o, const struct plan_kernel *k)
 		const struct ir_op *root = ir_group_root(k->groups[i]);
 		name = arena_printf(o->arena, "%s%s_", name, ir_op_desc(root ? root->code : OP_group)->name);
 	}
-	return arena_printf(o->arena, "%s%s%zu", name, k->is_join ? "join_" : "", kb_func_count(o->kb));
+	return arena_printf(o->arena, "%s%s%zu", name, k->is_combine ? "join_" : "", kb_func_count(o->kb));
 }
 
 enum tfmc_status kernel_record(struct object *o, const struct function *f, struct plan_kernel *k)
@@ -303,19 +304,19 @@ enum tfmc_status kernel_record(struct object *o, const struct function *f, struc
 	add_areas(&r);
 	count_work(&r);
 	TFMC_TRY(begin(&r));
-	r.job.scratch_step = o->scratch;
+	r.job.scratch_stride = o->scratch;
 	if (r.sums)
 		r.job.sums = r.e.pointers[r.sums - 1];
-	r.job.is_join = k->is_join;
+	r.job.is_combine = k->is_combine;
 	for (size_t i = 0; i < k->n_groups; i++)
 		TFMC_TRY(record_group(&r, i));
 	kb_end(r.e.k);
 	if (kb_module_failed(o->kb))
 		return kb_verify(o->kb, o->cx);
-	kb_prune(r.e.k);
+	kb_dce(r.e.k);
 	const struct kb_func *recorded = kb_func_at(o->kb, kb_func_count(o->kb) - 1);
 	TFMC_TRY(check_types(&r, recorded));
 	TFMC_TRY(take_args(&r, recorded));
-	k->name = kb_share_last(o->kb)->name;
+	k->name = kb_dedup_last(o->kb)->name;
 	return TFMC_OK;
 }

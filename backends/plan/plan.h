@@ -51,7 +51,7 @@ struct plan_kernel {
 	/* The calls that launch it: those whose `rows` are few or many (kernel_few_rows); NULL: all. */
 	const struct ir_dim *rows;
 	bool is_for_few;
-	bool is_join; /* the second step of an attention whose blocks the workers have divided */
+	bool is_combine; /* the second step of an attention whose blocks the workers have divided */
 	int64_t rounds[OBJECT_REPEAT_MAX]; /* of the repeats around it, outermost first; then 0 */
 	struct area_list areas;            /* that the kernel touches, results last, then scratch */
 	const struct plan_arg *args;       /* in the kernel's order */

@@ -69,7 +69,7 @@ static void print_kernel(struct buf *out, const struct ir_module *m, const struc
 		return;
 	buf_str(out, " when ");
 	print_dim(out, m, k->rows);
-	buf_printf(out, " %s %d", k->is_for_few ? "<=" : ">", KERNEL_FEW);
+	buf_printf(out, " %s %d", k->is_for_few ? "<=" : ">", KERNEL_FEW_ROWS_MAX);
 }
 
 /* Indices are counted by the repeats that are open. */

@@ -63,7 +63,7 @@ enum tfmc_status budget_weights(struct object *o)
 enum tfmc_status budget_code(const struct object *o, const struct ir_op *group)
 {
 	char bytes[NUMBER_TEXT_MAX], limit[NUMBER_TEXT_MAX];
-	uint64_t some = (uint64_t)kb_module_instructions(o->kb) * INSTRUCTION_BYTES;
+	uint64_t some = (uint64_t)kb_module_inst_count(o->kb) * INSTRUCTION_BYTES;
 	if (o->options->code_limit == 0 || some <= o->options->code_limit)
 		return TFMC_OK;
 	number_print_bytes(bytes, some);

@@ -32,7 +32,7 @@ static void add(struct maker *m, struct plan_step step)
 /* A join reads the scratch of all workers. */
 static bool is_free(struct ir_dims *t, const struct plan_kernel *before, const struct plan_kernel *kernel)
 {
-	if ((before->is_join && kernel->scratch > 0) || (kernel->is_join && before->scratch > 0))
+	if ((before->is_combine && kernel->scratch > 0) || (kernel->is_combine && before->scratch > 0))
 		return false;
 	return !areas_meet(t, &before->areas, &kernel->areas, NULL);
 }
@@ -74,22 +74,22 @@ static const struct ir_dim *few_rows(const struct object *o, const struct ir_fun
                                      const struct plan_kernel *k)
 {
 	const struct ir_dim *rows = NULL;
-	for (size_t i = 0; object_is_device(o) && !k->is_join && i < k->n_groups && !rows; i++)
+	for (size_t i = 0; object_is_device(o) && !k->is_combine && i < k->n_groups && !rows; i++)
 		rows = kernel_few_rows(o->module, f, k->groups[i], o->target);
 	return rows;
 }
 
 /* The kernel for all calls, or one for calls of few rows and one for the others: of these a call launches one, so that
  * neither waits for the other. */
-static enum tfmc_status add_kernel(struct maker *m, size_t number, bool is_join)
+static enum tfmc_status add_kernel(struct maker *m, size_t number, bool is_combine)
 {
 	const struct function *f = m->function;
 	struct plan_kernel *k = ARENA_ARRAY(m->object->arena, struct plan_kernel, 2);
 	if (!k)
 		return TFMC_NO_MEMORY;
 	k[0] = (struct plan_kernel){
-	        .groups = &f->groups[number], .n_groups = 1, .number = number, .is_join = is_join};
-	if (!is_join)
+	        .groups = &f->groups[number], .n_groups = 1, .number = number, .is_combine = is_combine};
+	if (!is_combine)
 		k[0].n_groups = plan_together(m->object, f, number, &k[0].reversed);
 	m->group = number + k[0].n_groups;
 	k[0].areas = group_areas(m->object, f, k[0].groups, k[0].n_groups);
@@ -117,7 +117,7 @@ static enum tfmc_status add_join(struct maker *m, size_t number)
 {
 	const struct function *f = m->function;
 	const struct ir_dim *heads;
-	if (!kernel_has_join(m->object->module, f->func, f->groups[number], m->object->target, &heads))
+	if (!kernel_has_combine(m->object->module, f->func, f->groups[number], m->object->target, &heads))
 		return TFMC_OK;
 	if (object_is_device(m->object))
 		return add_kernel(m, number, true);

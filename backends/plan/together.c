@@ -7,7 +7,7 @@
  */
 #include "backends/plan/emit.h"
 
-#include "backends/kernel/templates.h"
+#include "backends/kernel/generator.h"
 #include "ir/core/view.h"
 
 #define TOGETHER_MAX 4 /* groups of a kernel: there may be no more than 1024 bytes of arguments */
@@ -170,7 +170,7 @@ size_t plan_together(const struct object *o, const struct function *f, size_t fi
 	for (; object_is_device(o) && first + n < f->n_groups && n < TOGETHER_MAX; n++)
 		if (ir_value_info(f->func, groups[n]->results[0])->region != r ||
 		    group_is_optional(f, groups[n]) ||
-		    kernel_has_join(o->module, f->func, groups[n], o->target, &heads) ||
+		    kernel_has_combine(o->module, f->func, groups[n], o->target, &heads) ||
 		    !may_follow(o, f, groups, n, reversed))
 			break;
 	return n > 1 ? n : 1;

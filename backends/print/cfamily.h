@@ -7,7 +7,7 @@
 #ifndef TFMC_BACKENDS_PRINT_CFAMILY_H
 #define TFMC_BACKENDS_PRINT_CFAMILY_H
 
-#include "backends/kb/record.h"
+#include "backends/kb/kernel_ir.h"
 
 enum cfamily_dialect { CFAMILY_C, CFAMILY_OPENCL };
 
@@ -34,6 +34,6 @@ TFMC_MUST_USE enum tfmc_status cfamily_print(struct diag_context *cx, const stru
                                              const struct cfamily_options *options, struct buf *out);
 
 /* Keywords of C up to C23 and what compilers define without being asked (linux, ..). */
-bool cfamily_is_word(const char *name);
+bool cfamily_is_keyword(const char *name);
 
 #endif

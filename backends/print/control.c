@@ -23,7 +23,7 @@ void print_fail(struct print *p, const char *what)
 	p->failed = true;
 }
 
-enum print_level print_refuse(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec print_unsupported(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)out;
 	print_fail(p, arena_printf(p->arena, "%s in %s", kb_op_name(i->op), p->dialect->name));
@@ -33,7 +33,7 @@ enum print_level print_refuse(struct print *p, const struct kb_inst *i, struct b
 /* The end of a comment inside one is broken up. */
 void print_comment(struct print *p, const struct kb_inst *i)
 {
-	if (p->dialect->place && i->flags & KB_PLACE) {
+	if (p->dialect->place && i->flags & KB_SOURCE_LOC) {
 		p->dialect->place(p, i->name);
 		return;
 	}
@@ -65,7 +65,7 @@ static void print_loop(struct print *p, const struct kb_inst *i)
 	buf_init(&head);
 	buf_str(&head, "for (");
 	p->dialect->type(p, i->type, (struct space_pointer){SPACE_NONE, false}, &head);
-	buf_printf(&head, " %s = %s; %s < %s; ", name, print_bare(p, i, 0), name, print_arg(p, i, 1));
+	buf_printf(&head, " %s = %s; %s < %s; ", name, print_bare_arg(p, i, 0), name, print_arg(p, i, 1));
 	if (i->imm == 1)
 		buf_printf(&head, "%s++) {", name);
 	else
@@ -80,7 +80,7 @@ static void with_condition(struct print *p, const struct kb_inst *i, const char 
 {
 	print_consume(p, i);
 	print_flush(p, FLUSH_ALL, 0);
-	print_line(p, "if (%s)%s", print_bare(p, i, 0), after);
+	print_line(p, "if (%s)%s", print_bare_arg(p, i, 0), after);
 }
 
 static void print_forever(struct print *p, const struct kb_inst *i)
@@ -124,7 +124,7 @@ static void print_return(struct print *p, const struct kb_inst *i)
 {
 	print_consume(p, i);
 	print_flush(p, FLUSH_ALL, 0);
-	print_line(p, i->n_args ? "return %s;" : "return;", i->n_args ? print_bare(p, i, 0) : "");
+	print_line(p, i->n_args ? "return %s;" : "return;", i->n_args ? print_bare_arg(p, i, 0) : "");
 }
 
 static void call_text(struct print *p, const struct kb_inst *i)
@@ -152,7 +152,7 @@ static void print_ordered(struct print *p, const struct kb_inst *i)
 /* Of which the dialect has the text. */
 static void print_value(struct print *p, const struct kb_inst *i)
 {
-	if (kb_has_effect(i->op))
+	if (kb_has_side_effect(i->op))
 		print_ordered(p, i);
 	else if (p->values[i->result].uses)
 		print_define(p, i);
@@ -194,7 +194,7 @@ static void print_var(struct print *p, const struct kb_inst *i)
 		buf_char(&line, ' ');
 	buf_printf(&line, "%s = ", v->name);
 	if (i->n_args)
-		buf_str(&line, print_bare(p, i, 0));
+		buf_str(&line, print_bare_arg(p, i, 0));
 	else
 		print_zero(p, i->type, &line);
 	print_line(p, "%s;", line.data);
@@ -208,7 +208,7 @@ static void print_set(struct print *p, const struct kb_inst *i)
 		return;
 	print_consume(p, i);
 	print_flush(p, FLUSH_VAR, (uint32_t)i->imm);
-	print_line(p, "%s = %s;", p->vars[i->imm].name, print_bare(p, i, 0));
+	print_line(p, "%s = %s;", p->vars[i->imm].name, print_bare_arg(p, i, 0));
 }
 
 static void print_array(struct print *p, const struct kb_inst *i)
@@ -241,8 +241,8 @@ static void print_param(struct print *p, const struct kb_inst *i)
 void print_control(struct print *p, const struct kb_inst *i)
 {
 	static void (*const print[])(struct print *, const struct kb_inst *) = {
-#define KB_BLOCK(op, name, effect) [KBO_##op] = print_##name,
-#define KB_OP(op, name, effect)    [KBO_##op] = print_value,
+#define KB_CFAMILY(op, name, effect) [KBO_##op] = print_##name,
+#define KB_OP(op, name, effect)      [KBO_##op] = print_value,
 #include "backends/kb/kb_ops.def"
 	};
 	print[i->op](p, i);

@@ -26,14 +26,14 @@ static bool is_in(const char *const *list, const char *name)
 	return false;
 }
 
-bool cfamily_is_word(const char *name)
+bool cfamily_is_keyword(const char *name)
 {
 	return is_in(words, name);
 }
 
 static bool is_reserved(const struct print *p, const char *name)
 {
-	return cfamily_is_word(name) || is_in(p->dialect->reserved, name) || p->dialect->is_reserved(name);
+	return cfamily_is_keyword(name) || is_in(p->dialect->reserved, name) || p->dialect->is_reserved(name);
 }
 
 static bool is_letter(char c)

@@ -16,22 +16,22 @@
 #include "ir/support/strmap.h"
 
 /* How tightly an expression binds. */
-enum print_level {
+enum print_prec {
 	PRINT_PRIMARY, /* a name, a literal, a call, or a cast or a member of something that binds as tightly */
-	PRINT_SUM,     /* + - * / %: another term may follow */
-	PRINT_LOOSE    /* anything else */
+	PRINT_ADDITIVE, /* + - * / %: another term may follow */
+	PRINT_LOWEST    /* anything else */
 };
 
 struct print_value {
 	const char *text;  /* as an operand; NULL: not defined yet, or not used */
 	const char *bare;  /* between commas or after `=` */
 	const char *inner; /* C: the unsigned expression whose conversion `text` is; NULL: text is none */
-	enum print_level level; /* of inner, else of bare */
-	bool is_name;           /* text is one */
-	uint32_t uses;          /* by instructions that are printed */
-	bool is_pending;        /* text is an expression of its own, not a name or a literal */
-	bool has_load;          /* the expression reads memory */
-	uint32_t *gets;         /* [n_gets] variables the expression reads */
+	enum print_prec precedence; /* of inner, else of bare */
+	bool is_name;               /* text is one */
+	uint32_t uses;              /* by instructions that are printed */
+	bool is_pending;            /* text is an expression of its own, not a name or a literal */
+	bool has_load;              /* the expression reads memory */
+	uint32_t *gets;             /* [n_gets] variables the expression reads */
 	size_t n_gets;
 	enum kb_opcode user; /* the last instruction that uses it */
 	const struct kb_inst *definition;
@@ -79,7 +79,7 @@ struct print {
  * An operation in a dialect: the expression of its value; of an operation that gives none the statement without its
  * semicolon, or nothing when there is no statement or it is written by print_line. Operands come from print_arg.
  */
-typedef enum print_level print_op(struct print *p, const struct kb_inst *i, struct buf *out);
+typedef enum print_prec print_op(struct print *p, const struct kb_inst *i, struct buf *out);
 
 /* A helper function of a printed file: a block of the dialect's text for an element and a number of lanes. */
 struct print_helper {
@@ -105,7 +105,7 @@ struct cfamily_dialect_table {
 	/* "static void name(int32_t a, ...)" without ; or {. Parameter names: print_value_name. is_used:
 	 * something in the module refers to it. */
 	void (*head)(struct print *p, const struct kb_func *f, bool is_used, struct buf *out);
-	/* [enum kb_opcode]: of all rows of kb_ops.def but KB_BLOCK. */
+	/* [enum kb_opcode]: of all rows of kb_ops.def but KB_CFAMILY. */
 	print_op *const *ops;
 	/* The declaration of LOCAL or SHARED as one line by print_line; the value's text becomes what
 	 * array_text writes. */
@@ -126,24 +126,25 @@ const struct cfamily_dialect_table *cfamily_opencl(void);
 
 /* ---- for dialects ---- */
 /* True the first time somebody asks for `name`: the caller then writes it into types or helpers. */
-bool print_need(struct print *p, const char *name);
+bool print_once(struct print *p, const char *name);
 /* Operand k as an operand of any operator. */
 const char *print_arg(const struct print *p, const struct kb_inst *i, size_t k);
 /* What is known about operand k. */
 const struct print_value *print_arg_value(const struct print *p, const struct kb_inst *i, size_t k);
-/* The value of i is operand k: writes it and gives its level. */
-enum print_level print_same(const struct print *p, const struct kb_inst *i, size_t k, struct buf *out);
-/* The value of i is `inner`, an unsigned expression of that level, converted to `type`: writes "(type)(inner)". */
-enum print_level print_converted(struct print *p, const struct kb_inst *i, const char *type,
-                                 const char *inner, enum print_level level, struct buf *out);
+/* The value of i is operand k: writes it and gives its precedence. */
+enum print_prec print_forwarded_arg(const struct print *p, const struct kb_inst *i, size_t k,
+                                    struct buf *out);
+/* The value of i is `inner`, an unsigned expression of that precedence, converted to `type`: writes "(type)(inner)". */
+enum print_prec print_converted(struct print *p, const struct kb_inst *i, const char *type, const char *inner,
+                                enum print_prec precedence, struct buf *out);
 struct kb_type print_arg_type(const struct print *p, const struct kb_inst *i, size_t k);
 struct space_pointer print_arg_space(const struct print *p, const struct kb_inst *i, size_t k);
 struct space_pointer print_value_space(const struct print *p, uint32_t id);
 /* Operand k as something between commas or after `=`: without outer parentheses. */
-const char *print_bare(const struct print *p, const struct kb_inst *i, size_t k);
+const char *print_bare_arg(const struct print *p, const struct kb_inst *i, size_t k);
 /* "name(a, b, c)" of the operands from number `first` on. */
-enum print_level print_call_text(const struct print *p, const struct kb_inst *i, size_t first,
-                                 const char *name, struct buf *out);
+enum print_prec print_call_text(const struct print *p, const struct kb_inst *i, size_t first,
+                                const char *name, struct buf *out);
 /* True for a constant index or integer operand. */
 bool print_const_arg(const struct print *p, const struct kb_inst *i, size_t k, int64_t *out);
 /* The name of a value that has one (parameters). */
@@ -157,7 +158,7 @@ void print_block(struct print *p, const char *block, const struct print_helper *
 /* A string literal. */
 void print_string(const char *text, struct buf *out);
 /* What the dialect has no words for: a diagnostic that names the operation. */
-print_op print_refuse;
+print_op print_unsupported;
 /* One statement on its own line at the current depth; the text brings its semicolon. */
 void print_line(struct print *p, const char *fmt, ...) TFMC_PRINTF(2, 3);
 

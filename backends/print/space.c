@@ -163,7 +163,7 @@ static void walk(struct infer *s, const struct kb_inst *i)
 			join(s, value_node(s, i->result), var_node(s, i->imm));
 		return;
 	case KBO_PTR_ADD:
-	case KBO_PTR_APART:
+	case KBO_PTR_OPAQUE:
 	case KBO_SELECT:
 		if (i->type.scalar == KB_PTR)
 			walk_copy(s, i, value_node(s, i->result));

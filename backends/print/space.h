@@ -8,7 +8,7 @@
 #ifndef TFMC_BACKENDS_PRINT_SPACE_H
 #define TFMC_BACKENDS_PRINT_SPACE_H
 
-#include "backends/kb/record.h"
+#include "backends/kb/kernel_ir.h"
 
 /* NONE: no pointer, or one that is only ever null. */
 enum space { SPACE_NONE, SPACE_GLOBAL, SPACE_LOCAL, SPACE_PRIVATE, SPACE_CONSTANT };

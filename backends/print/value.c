@@ -19,7 +19,7 @@ static bool is_printed(const struct print *p, const struct kb_inst *i)
 		return p->vars[i->result].is_read;
 	if (i->op == KBO_SET)
 		return p->vars[i->imm].is_read;
-	return kb_has_effect(i->op) || (i->result && p->values[i->result].uses > 0);
+	return kb_has_side_effect(i->op) || (i->result && p->values[i->result].uses > 0);
 }
 
 /* From the last instruction to the first: users come before what they use. True when a variable turned out to
@@ -176,18 +176,18 @@ static void expression(struct print *p, const struct kb_inst *i, struct print_va
 		return;
 	}
 	buf_clear(&p->scratch);
-	v->level = p->dialect->ops[i->op](p, i, &p->scratch);
+	v->precedence = p->dialect->ops[i->op](p, i, &p->scratch);
 	v->text = v->bare = arena_strndup(p->arena, p->scratch.data, p->scratch.len);
-	if (v->level != PRINT_PRIMARY && !v->inner)
+	if (v->precedence != PRINT_PRIMARY && !v->inner)
 		v->text = arena_printf(p->arena, "(%s)", v->bare);
 }
 
-enum print_level print_converted(struct print *p, const struct kb_inst *i, const char *type,
-                                 const char *inner, enum print_level level, struct buf *out)
+enum print_prec print_converted(struct print *p, const struct kb_inst *i, const char *type, const char *inner,
+                                enum print_prec precedence, struct buf *out)
 {
 	p->values[i->result].inner = arena_strdup(p->arena, inner);
 	buf_printf(out, "(%s)(%s)", type, inner);
-	return level;
+	return precedence;
 }
 
 void print_define(struct print *p, const struct kb_inst *i)
@@ -237,27 +237,27 @@ struct space_pointer print_arg_space(const struct print *p, const struct kb_inst
 	return print_value_space(p, i->args[k].id);
 }
 
-const char *print_bare(const struct print *p, const struct kb_inst *i, size_t k)
+const char *print_bare_arg(const struct print *p, const struct kb_inst *i, size_t k)
 {
 	const char *text = p->values[i->args[k].id].bare;
 	return text ? text : "";
 }
 
-enum print_level print_call_text(const struct print *p, const struct kb_inst *i, size_t first,
-                                 const char *name, struct buf *out)
+enum print_prec print_call_text(const struct print *p, const struct kb_inst *i, size_t first,
+                                const char *name, struct buf *out)
 {
 	buf_printf(out, "%s(", name);
 	for (size_t k = first; k < i->n_args; k++)
-		buf_printf(out, "%s%s", k > first ? ", " : "", print_bare(p, i, k));
+		buf_printf(out, "%s%s", k > first ? ", " : "", print_bare_arg(p, i, k));
 	buf_char(out, ')');
 	return PRINT_PRIMARY;
 }
 
-enum print_level print_same(const struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
+enum print_prec print_forwarded_arg(const struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
 {
 	const struct print_value *v = print_arg_value(p, i, k);
-	buf_str(out, print_bare(p, i, k));
-	return v->inner ? PRINT_PRIMARY : v->level;
+	buf_str(out, print_bare_arg(p, i, k));
+	return v->inner ? PRINT_PRIMARY : v->precedence;
 }
 
 bool print_const_arg(const struct print *p, const struct kb_inst *i, size_t k, int64_t *out)

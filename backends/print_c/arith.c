@@ -12,7 +12,7 @@
 
 /* ---- constants ---- */
 
-static enum print_level int_text(enum kb_scalar s, int64_t v, struct buf *out)
+static enum print_prec int_text(enum kb_scalar s, int64_t v, struct buf *out)
 {
 	bool wide = v > INT32_MAX || v < -(int64_t)INT32_MAX;
 	if (s == KB_BOOL)
@@ -26,10 +26,10 @@ static enum print_level int_text(enum kb_scalar s, int64_t v, struct buf *out)
 		           v < 0 ? 0 - (unsigned long long)v : (unsigned long long)v);
 	else
 		buf_printf(out, "%lld", (long long)v);
-	return s != KB_BOOL && v < 0 ? PRINT_SUM : PRINT_PRIMARY;
+	return s != KB_BOOL && v < 0 ? PRINT_ADDITIVE : PRINT_PRIMARY;
 }
 
-static enum print_level float_text(enum kb_scalar s, double v, struct buf *out)
+static enum print_prec float_text(enum kb_scalar s, double v, struct buf *out)
 {
 	char text[NUMBER_TEXT_MAX];
 	const char *f = s == KB_F32 ? "f" : "";
@@ -39,30 +39,30 @@ static enum print_level float_text(enum kb_scalar s, double v, struct buf *out)
 	}
 	if (isinf(v)) {
 		buf_printf(out, v < 0 ? "-__builtin_inf%s()" : "__builtin_inf%s()", f);
-		return v < 0 ? PRINT_SUM : PRINT_PRIMARY;
+		return v < 0 ? PRINT_ADDITIVE : PRINT_PRIMARY;
 	}
 	if (s == KB_F32)
 		number_print_f32(text, (float)v);
 	else
 		number_print_f64(text, v);
 	buf_printf(out, "%s%s", text, f);
-	return signbit(v) ? PRINT_SUM : PRINT_PRIMARY;
+	return signbit(v) ? PRINT_ADDITIVE : PRINT_PRIMARY;
 }
 
-enum print_level c_const_int(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_const_int(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)p;
 	bool is_float = i->type.scalar == KB_F32 || i->type.scalar == KB_F64;
 	return is_float ? float_text(i->type.scalar, 0, out) : int_text(i->type.scalar, i->imm, out);
 }
 
-enum print_level c_const_float(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_const_float(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)p;
 	return float_text(i->type.scalar, i->fimm, out);
 }
 
-enum print_level c_null(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_null(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)p;
 	(void)i;
@@ -70,7 +70,7 @@ enum print_level c_null(struct print *p, const struct kb_inst *i, struct buf *ou
 	return PRINT_PRIMARY;
 }
 
-enum print_level c_lane_ids(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_lane_ids(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	if (i->type.lanes == 1) {
 		buf_char(out, '0');
@@ -111,7 +111,7 @@ static void shift_count(const struct print *p, const struct kb_inst *i, int bits
 }
 
 /* a + b, a - b, a * b of words, and shifts but SAR: in the unsigned type. */
-static enum print_level wrapping(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_prec wrapping(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct buf a, b, both;
 	enum c_element e = c_element_of(i->type.scalar, 1);
@@ -130,21 +130,21 @@ static enum print_level wrapping(struct print *p, const struct kb_inst *i, struc
 	if (!done)
 		buf_printf(&both, "(%s)", c_element_scalar(c_unsigned(e)));
 	buf_printf(&both, "%s %s %s", a.data, kb_bin_sign(i->bin), b.data);
-	enum print_level level = print_converted(p, i, c_element_scalar(e), both.data,
-	                                         is_shift ? PRINT_LOOSE : PRINT_SUM, out);
+	enum print_prec precedence = print_converted(p, i, c_element_scalar(e), both.data,
+	                                             is_shift ? PRINT_LOWEST : PRINT_ADDITIVE, out);
 	out->failed |= a.failed || b.failed || both.failed;
 	buf_destroy(&a);
 	buf_destroy(&b);
 	buf_destroy(&both);
-	return level;
+	return precedence;
 }
 
-static enum print_level shift_arithmetic(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_prec shift_arithmetic(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, 1);
 	buf_printf(out, "(%s)%s >> ", c_element_scalar(e), print_arg(p, i, 0));
 	shift_count(p, i, c_bits(e), out);
-	return PRINT_LOOSE;
+	return PRINT_LOWEST;
 }
 
 static void vector_int(struct print *p, const struct kb_inst *i, struct buf *out)
@@ -163,11 +163,11 @@ static void vector_int(struct print *p, const struct kb_inst *i, struct buf *out
 }
 
 /* a op b */
-static enum print_level plain(struct print *p, const struct kb_inst *i, const char *sign, struct buf *out)
+static enum print_prec plain(struct print *p, const struct kb_inst *i, const char *sign, struct buf *out)
 {
 	bool is_bits = i->op != KBO_BIN || i->bin == KB_AND || i->bin == KB_OR || i->bin == KB_XOR;
 	buf_printf(out, "%s %s %s", print_arg(p, i, 0), sign, print_arg(p, i, 1));
-	return is_bits ? PRINT_LOOSE : PRINT_SUM;
+	return is_bits ? PRINT_LOWEST : PRINT_ADDITIVE;
 }
 
 /* Narrow integers are int in expressions: the result goes back. */
@@ -180,7 +180,7 @@ static const char *narrow_cast(struct print *p, struct kb_type t)
 }
 
 /* One narrow integer is an int in expressions: no sum or product of two leaves 32 bits without a sign. */
-static enum print_level narrow(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_prec narrow(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, 1);
 	bool is_shift = i->bin == KB_SHL || i->bin == KB_SHR || i->bin == KB_SAR;
@@ -195,7 +195,7 @@ static enum print_level narrow(struct print *p, const struct kb_inst *i, struct 
 	return PRINT_PRIMARY;
 }
 
-enum print_level c_bin(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum kb_bin op = i->bin;
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
@@ -272,28 +272,28 @@ static const char *need_abs(struct print *p, const struct print_helper *h)
 	return print_helper(p, h->lanes == 1 ? "abs of one float" : "abs of floats", &all);
 }
 
-static enum print_level negated(struct print *p, const struct kb_inst *i, enum c_element e, struct buf *out)
+static enum print_prec negated(struct print *p, const struct kb_inst *i, enum c_element e, struct buf *out)
 {
 	if (c_is_float(e)) {
 		buf_printf(out, "-%s", print_arg(p, i, 0));
-		return PRINT_SUM;
+		return PRINT_ADDITIVE;
 	}
 	const char *unsigned_type = c_type(p, c_unsigned(e), i->type.lanes);
 	const char *inner = arena_printf(p->arena, "0 - (%s)%s", unsigned_type, print_arg(p, i, 0));
 	if (i->type.lanes == 1)
-		return print_converted(p, i, c_element_scalar(e), inner, PRINT_SUM, out);
+		return print_converted(p, i, c_element_scalar(e), inner, PRINT_ADDITIVE, out);
 	buf_printf(out, "(%s)(%s)", c_type(p, e, i->type.lanes), inner);
 	return PRINT_PRIMARY;
 }
 
-static enum print_level inverted(struct print *p, const struct kb_inst *i, enum c_element e, struct buf *out)
+static enum print_prec inverted(struct print *p, const struct kb_inst *i, enum c_element e, struct buf *out)
 {
 	const char *cast = narrow_cast(p, i->type);
 	buf_printf(out, *cast ? "%s(%s%s)" : "%s%s%s", cast, e == C_BOOL ? "!" : "~", print_arg(p, i, 0));
-	return *cast ? PRINT_PRIMARY : PRINT_SUM;
+	return *cast ? PRINT_PRIMARY : PRINT_ADDITIVE;
 }
 
-enum print_level c_un(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_un(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
 	struct print_helper h = {.element = e, .lanes = i->type.lanes};
@@ -311,7 +311,7 @@ enum print_level c_un(struct print *p, const struct kb_inst *i, struct buf *out)
 
 /* ---- compares ---- */
 
-enum print_level c_cmp(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_cmp(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_type from = print_arg_type(p, i, 0);
 	const char *a = print_arg(p, i, 0), *b = print_arg(p, i, 1), *sign = kb_cmp_sign(i->cmp);
@@ -326,7 +326,7 @@ enum print_level c_cmp(struct print *p, const struct kb_inst *i, struct buf *out
 }
 
 /* dot_u8s8_i32x16(sum, a, b); kb_legalize has written out the others. */
-enum print_level c_dot(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_dot(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int lanes = i->type.lanes;
 	const char *name = arena_printf(p->arena, "%s_%s", kb_dot_name(i->dot), c_suffix(p, C_I32, lanes));
@@ -340,8 +340,230 @@ enum print_level c_dot(struct print *p, const struct kb_inst *i, struct buf *out
 	return print_call_text(p, i, 0, print_helper(p, block, &h), out);
 }
 
-enum print_level c_fma(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_fma(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	buf_printf(out, "%s * %s + %s", print_arg(p, i, 0), print_arg(p, i, 1), print_arg(p, i, 2));
-	return PRINT_SUM;
+	return PRINT_ADDITIVE;
+}
+
+/* ---- conversions ---- */
+
+/* ---- float to integer ---- */
+
+struct limits {
+	const char *lo, *hi;         /* as floats: outside them is saturated */
+	const char *least, *largest; /* as integers */
+};
+
+static struct limits limits_of(enum c_element e, bool wide)
+{
+	switch (e) {
+	case C_I8: return (struct limits){"-128.0", "127.0", "INT8_MIN", "INT8_MAX"};
+	case C_U8: return (struct limits){"0.0", "255.0", "0", "UINT8_MAX"};
+	case C_I16: return (struct limits){"-32768.0", "32767.0", "INT16_MIN", "INT16_MAX"};
+	case C_I32:
+		return (struct limits){"-2147483648.0", wide ? "2147483647.0" : "2147483648.0", "INT32_MIN",
+		                       "INT32_MAX"};
+	default: return (struct limits){"-0x1p63", "0x1p63", "INT64_MIN", "INT64_MAX"};
+	}
+}
+
+static const char *need_saturating(struct print *p, enum c_element from, enum c_element to, int lanes)
+{
+	struct limits l = limits_of(to, from == C_F64);
+	const char *name = arena_printf(p->arena, "%s_to_%s", c_element_name(from), c_suffix(p, to, lanes));
+	const char *f = from == C_F32 ? "f" : "";
+	bool is_one = lanes == 1;
+	struct print_helper h = {
+	        name,
+	        to,
+	        lanes,
+	        {c_type(p, from, lanes), arena_printf(p->arena, "%s%s", l.lo, f),
+	         arena_printf(p->arena, "%s%s", l.hi, f), is_one ? l.least : c_fill(p, l.least, lanes),
+	         is_one ? l.largest : c_fill(p, l.largest, lanes), c_type(p, c_signed(from), lanes)}};
+	return print_helper(p, is_one ? "saturating conversion of one" : "saturating conversion", &h);
+}
+
+/* ---- the operations ---- */
+
+/* Of one lane by a cast, of vectors by a builtin. */
+static enum print_prec cast(const char *type, int lanes, const char *text, struct buf *out)
+{
+	if (lanes > 1)
+		buf_printf(out, "__builtin_convertvector(%s, %s)", text, type);
+	else
+		buf_printf(out, "(%s)%s", type, text);
+	return lanes > 1 ? PRINT_PRIMARY : PRINT_ADDITIVE;
+}
+
+enum print_prec c_cvt(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	struct kb_type from = print_arg_type(p, i, 0), to = i->type;
+	enum c_element before = c_element_of(from.scalar, from.lanes),
+	               after = c_element_of(to.scalar, to.lanes);
+	bool is_mask = from.scalar == KB_BOOL && from.lanes > 1;
+	const char *text = print_arg(p, i, 0);
+	if (is_mask)
+		text = arena_printf(p->arena, "(%s & 1)", text);
+	if (before == after && is_mask) {
+		buf_printf(out, "%s & 1", print_arg(p, i, 0));
+		return PRINT_LOWEST;
+	}
+	if (before == after)
+		return print_forwarded_arg(p, i, 0, out);
+	if (!c_is_float(before) || c_is_float(after))
+		return cast(c_type(p, after, to.lanes), to.lanes, text, out);
+	buf_printf(out, "%s(%s)", need_saturating(p, before, after, to.lanes), text);
+	return PRINT_PRIMARY;
+}
+
+enum print_prec c_bitcast(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	int before = print_arg_type(p, i, 0).lanes, lanes = i->type.lanes;
+	enum c_element from = c_element_of(print_arg_type(p, i, 0).scalar, before),
+	               to = c_element_of(i->type.scalar, lanes);
+	bool are_ints = before == 1 && lanes == 1 && !c_is_float(from) && !c_is_float(to);
+	if (from == to)
+		return print_forwarded_arg(p, i, 0, out);
+	if (are_ints || (before > 1 && lanes > 1)) {
+		buf_printf(out, "(%s)%s", c_type(p, to, lanes), print_arg(p, i, 0));
+		return PRINT_ADDITIVE;
+	}
+	const char *name =
+	        arena_printf(p->arena, "%s_bits_%s", c_suffix(p, from, before), c_suffix(p, to, lanes));
+	(void)print_helper(p, "bits", &(struct print_helper){name, to, lanes, {c_type(p, from, before)}});
+	return print_call_text(p, i, 0, name, out);
+}
+
+/* ---- lanes ---- */
+
+const char *c_need_select(struct print *p, enum c_element e, int lanes)
+{
+	struct print_helper h = {arena_printf(p->arena, "select_%s", c_suffix(p, e, lanes)), e, lanes, {0}};
+	return print_helper(p, c_bits(e) == 32 ? "select of 32 bits" : "select", &h);
+}
+
+const char *c_need_splat(struct print *p, enum c_element e, int lanes)
+{
+	const char *name = arena_printf(p->arena, "splat_%s", c_suffix(p, e, lanes));
+	if (strmap_has(&p->needed, name))
+		return name;
+	struct print_helper h = {name, e, lanes, {c_fill(p, "x", lanes)}};
+	return print_helper(p, "splat", &h);
+}
+
+enum print_prec c_splat(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	const char *name = c_need_splat(p, c_element_of(i->type.scalar, i->type.lanes), i->type.lanes);
+	if (i->type.scalar != KB_BOOL)
+		return print_call_text(p, i, 0, name, out);
+	buf_printf(out, "%s(-(int32_t)%s)", name, print_arg(p, i, 0));
+	return PRINT_PRIMARY;
+}
+
+enum print_prec c_select(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	int lanes = i->type.lanes;
+	if (lanes == 1) {
+		buf_printf(out, "%s ? %s : %s", print_arg(p, i, 0), print_arg(p, i, 1), print_arg(p, i, 2));
+		return PRINT_LOWEST;
+	}
+	return print_call_text(p, i, 0, c_need_select(p, c_element_of(i->type.scalar, lanes), lanes), out);
+}
+
+static enum print_prec lane(const struct print *p, const struct kb_inst *i, size_t k, int number,
+                            struct buf *out)
+{
+	const struct print_value *v = print_arg_value(p, i, k);
+	bool is_bool = i->type.scalar == KB_BOOL;
+	buf_printf(out, v->is_name || v->text != v->bare ? "%s[%d]" : "(%s)[%d]", v->text, number);
+	buf_str(out, is_bool ? " != 0" : "");
+	return is_bool ? PRINT_LOWEST : PRINT_PRIMARY;
+}
+
+enum print_prec c_lane(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	return lane(p, i, 0, i->lane, out);
+}
+
+/* Lanes of scalars, one after another. */
+static enum print_prec shuffle_scalars(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
+	bool is_bool = i->type.scalar == KB_BOOL && i->type.lanes > 1;
+	if (i->type.lanes == 1)
+		return print_forwarded_arg(p, i, (size_t)i->lanes[0], out);
+	buf_printf(out, "(%s)", c_type(p, e, i->type.lanes));
+	for (int k = 0; k < i->type.lanes; k++)
+		buf_printf(out, "%s%s%s", k ? ", " : "{", is_bool ? "-(int32_t)" : "",
+		           print_arg(p, i, (size_t)i->lanes[k]));
+	buf_char(out, '}');
+	return PRINT_PRIMARY;
+}
+
+enum print_prec c_shuffle(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	int from = print_arg_type(p, i, 0).lanes;
+	if (from == 1)
+		return shuffle_scalars(p, i, out);
+	if (i->type.lanes == 1)
+		return lane(p, i, i->lanes[0] < from ? 0 : 1, i->lanes[0] % from, out);
+	(void)c_type(p, c_element_of(i->type.scalar, i->type.lanes), i->type.lanes);
+	buf_printf(out, "__builtin_shufflevector(%s, %s", print_arg(p, i, 0), print_arg(p, i, i->n_args > 1));
+	for (int k = 0; k < i->type.lanes; k++)
+		buf_printf(out, ", %d", i->lanes[k]);
+	buf_char(out, ')');
+	return PRINT_PRIMARY;
+}
+
+enum print_prec c_lookup16(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	int lanes = i->type.lanes;
+	struct print_helper h = {arena_printf(p->arena, "lookup16_%s", c_suffix(p, C_U8, lanes)),
+	                         C_U8,
+	                         lanes,
+	                         {c_type(p, C_U8, 16)}};
+	return print_call_text(p, i, 0, print_helper(p, "lookup16", &h), out);
+}
+
+/* ---- reductions ---- */
+
+static const char *lane_list(struct print *p, int first, int n)
+{
+	const char *text = arena_printf(p->arena, "%d", first);
+	for (int k = 1; k < n; k++)
+		text = arena_printf(p->arena, "%s, %d", text, first + k);
+	return text;
+}
+
+/* a op b of n lanes. */
+static const char *combine(struct print *p, enum kb_bin op, enum c_element e, int n)
+{
+	if (op != KB_ADD)
+		return arena_printf(p->arena, "%s(a, b)", c_need_extreme(p, op, e, n));
+	if (c_is_float(e))
+		return "a + b";
+	const char *words = c_type(p, c_unsigned(e), n);
+	return arena_printf(p->arena, "(%s)((%s)a + (%s)b)", c_type(p, e, n), words, words);
+}
+
+static const char *need_reduce(struct print *p, enum kb_bin op, enum c_element e, int lanes)
+{
+	int n = lanes / 2;
+	const char *name = arena_printf(p->arena, "reduce_%s_%s", kb_bin_name(op), c_suffix(p, e, lanes));
+	if (strmap_has(&p->needed, name))
+		return name;
+	const char *both = combine(p, op, e, n);
+	if (n == 1)
+		return print_helper(p, "reduce to one", &(struct print_helper){name, e, lanes, {both}});
+	const char *rest = need_reduce(p, op, e, n);
+	struct print_helper h = {
+	        name, e, lanes, {c_type(p, e, n), lane_list(p, 0, n), lane_list(p, n, n), both, rest}};
+	return print_helper(p, "reduce", &h);
+}
+
+enum print_prec c_reduce(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	int lanes = print_arg_type(p, i, 0).lanes;
+	return print_call_text(p, i, 0, need_reduce(p, i->bin, c_element_of(i->type.scalar, 1), lanes), out);
 }

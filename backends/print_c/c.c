@@ -89,7 +89,7 @@ const char *c_type(struct print *p, enum c_element e, int lanes)
 	if (lanes == 1)
 		return elements[e].scalar;
 	const char *name = c_suffix(p, e, lanes);
-	if (print_need(p, name))
+	if (print_once(p, name))
 		buf_printf(&p->types, "typedef %s %s __attribute__((vector_size(%d)));\n", elements[e].scalar,
 		           name, elements[e].bits / 8 * lanes);
 	return name;
@@ -204,7 +204,7 @@ static void data(struct print *p, const struct kb_data_item *d, const char *name
 
 /* ---- values ---- */
 
-enum print_level c_call_ptr(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_call_ptr(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	buf_str(out, "((");
 	result_type(i->type.scalar, out);
@@ -218,22 +218,22 @@ enum print_level c_call_ptr(struct print *p, const struct kb_inst *i, struct buf
 	return print_call_text(p, i, 1, "", out);
 }
 
-enum print_level c_symbol(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_symbol(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	bool known = strmap_has(&p->globals, i->name);
-	if (!known && print_need(p, i->name))
+	if (!known && print_once(p, i->name))
 		buf_printf(&p->types, "extern const char %s[];\n", i->name);
 	buf_printf(out, "(char *)%s", print_global(p, i->name));
 	return PRINT_PRIMARY;
 }
 
-enum print_level c_func_addr(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_func_addr(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	buf_printf(out, "(char *)(uintptr_t)%s", print_global(p, i->name));
 	return PRINT_PRIMARY;
 }
 
-enum print_level c_string(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_string(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)p;
 	buf_str(out, "(char *)");
@@ -276,23 +276,23 @@ static const char *const reserved[] = {"INT64_C", "UINT64_C", "spin_pause", NULL
 #define c_store_part   c_store
 #define c_atomic_store c_atomic_load
 #define c_atomic_add   c_atomic_load
-#define c_nearest      print_refuse
-#define c_tile_config  print_refuse
-#define c_tile_zero    print_refuse
-#define c_tile_load    print_refuse
-#define c_tile_store   print_refuse
-#define c_tile_dot     print_refuse
-#define c_tile_release print_refuse
-#define c_cpuid        print_refuse
-#define c_xgetbv       print_refuse
-#define c_group_id     print_refuse
-#define c_group_count  print_refuse
-#define c_item_id      print_refuse
-#define c_device_dot   print_refuse
-#define c_barrier      print_refuse
+#define c_nearest      print_unsupported
+#define c_tile_config  print_unsupported
+#define c_tile_zero    print_unsupported
+#define c_tile_load    print_unsupported
+#define c_tile_store   print_unsupported
+#define c_tile_dot     print_unsupported
+#define c_tile_release print_unsupported
+#define c_cpuid        print_unsupported
+#define c_xgetbv       print_unsupported
+#define c_group_id     print_unsupported
+#define c_group_count  print_unsupported
+#define c_item_id      print_unsupported
+#define c_device_dot   print_unsupported
+#define c_barrier      print_unsupported
 
 static print_op *const ops[] = {
-#define KB_BLOCK(op, name, effect)
+#define KB_CFAMILY(op, name, effect)
 #define KB_OP(op, name, effect) [KBO_##op] = c_##name,
 #include "backends/kb/kb_ops.def"
 };

@@ -28,7 +28,7 @@ const char *c_type(struct print *p, enum c_element e, int lanes);
 /* "{x, x, ...}" or "(x)" as an initialiser of that many lanes. */
 const char *c_fill(struct print *p, const char *x, int lanes);
 
-#define KB_BLOCK(op, name, effect)
+#define KB_CFAMILY(op, name, effect)
 #define KB_OP(op, name, effect) print_op c_##name;
 #include "backends/kb/kb_ops.def"
 

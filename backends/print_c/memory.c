@@ -23,7 +23,7 @@ static const char *alignment(enum c_element e, int lanes, int align, int *out)
 static const char *memory_type(struct print *p, enum c_element e, int lanes, const char *prefix, int align)
 {
 	const char *name = arena_printf(p->arena, "%s%s_m", prefix, c_suffix(p, e, lanes));
-	if (e == C_BOOL || !print_need(p, name))
+	if (e == C_BOOL || !print_once(p, name))
 		return name;
 	buf_printf(&p->types, "typedef %s %s __attribute__((", c_element_scalar(e), name);
 	if (lanes > 1)
@@ -61,7 +61,7 @@ static void index_text(const struct print *p, const struct kb_inst *i, size_t k,
 		return;
 	}
 	const struct print_value *v = print_arg_value(p, i, k);
-	bool is_loose = v->level == PRINT_LOOSE && i->imm != 0;
+	bool is_loose = v->precedence == PRINT_LOWEST && i->imm != 0;
 	buf_printf(out, is_loose ? "(%s)" : "%s", v->inner ? v->inner : v->bare);
 	if (i->imm > 0)
 		buf_printf(out, " + %lld", (long long)i->imm);
@@ -69,14 +69,14 @@ static void index_text(const struct print *p, const struct kb_inst *i, size_t k,
 		buf_printf(out, " - %llu", 0 - (unsigned long long)i->imm);
 }
 
-enum print_level c_load(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_load(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
 	bool part = i->op == KBO_LOAD_PART;
 	buf_printf(out, "%s(",
 	           part ? part_accessor(p, "load_part", e, i->type.lanes)
 	                : accessor(p, "load", e, i->type.lanes, i->align));
-	buf_printf(out, "%s, ", print_bare(p, i, 0));
+	buf_printf(out, "%s, ", print_bare_arg(p, i, 0));
 	index_text(p, i, 1, out);
 	if (part)
 		buf_printf(out, ", %d", i->n_lanes);
@@ -84,7 +84,7 @@ enum print_level c_load(struct print *p, const struct kb_inst *i, struct buf *ou
 	return PRINT_PRIMARY;
 }
 
-enum print_level c_load_splat(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_load_splat(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_inst one = *i;
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
@@ -96,14 +96,14 @@ enum print_level c_load_splat(struct print *p, const struct kb_inst *i, struct b
 	return PRINT_PRIMARY;
 }
 
-enum print_level c_store(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_store(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
 	bool part = i->op == KBO_STORE_PART;
 	buf_printf(out, "%s(",
 	           part ? part_accessor(p, "store_part", e, i->type.lanes)
 	                : accessor(p, "store", e, i->type.lanes, i->align));
-	buf_printf(out, "%s, ", print_bare(p, i, 1));
+	buf_printf(out, "%s, ", print_bare_arg(p, i, 1));
 	index_text(p, i, 2, out);
 	buf_str(out, ", ");
 	const struct print_value *v = print_arg_value(p, i, 0);
@@ -114,7 +114,7 @@ enum print_level c_store(struct print *p, const struct kb_inst *i, struct buf *o
 	return PRINT_PRIMARY;
 }
 
-enum print_level c_prefetch(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_prefetch(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	buf_printf(out, "__builtin_prefetch(%s + (", print_arg(p, i, 0));
 	index_text(p, i, 1, out);
@@ -122,12 +122,12 @@ enum print_level c_prefetch(struct print *p, const struct kb_inst *i, struct buf
 	return PRINT_PRIMARY;
 }
 
-enum print_level c_ptr_apart(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_ptr_opaque(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	return print_same(p, i, 0, out);
+	return print_forwarded_arg(p, i, 0, out);
 }
 
-enum print_level c_ptr_add(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_ptr_add(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int64_t c = 0;
 	bool only_disp = print_const_arg(p, i, 1, &c) && c == 0;
@@ -139,25 +139,25 @@ enum print_level c_ptr_add(struct print *p, const struct kb_inst *i, struct buf 
 		index_text(p, i, 1, out);
 		buf_str(out, only_disp && i->imm >= 0 ? "" : ")");
 	}
-	return PRINT_SUM;
+	return PRINT_ADDITIVE;
 }
 
 /* ---- several workers ---- */
 
 /* atomic_add_i32(p, displacement, x), which is also its block of the prelude. */
-enum print_level c_atomic_load(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_atomic_load(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	bool is_load = i->op == KBO_ATOMIC_LOAD;
 	const char *block = kb_op_name(i->op);
 	(void)memory_type(p, C_I32, 1, "", 4);
 	struct print_helper h = {arena_printf(p->arena, "%s_i32", block), C_I32, 1, {0}};
-	buf_printf(out, "%s(%s, %lld", print_helper(p, block, &h), print_bare(p, i, is_load ? 0 : 1),
+	buf_printf(out, "%s(%s, %lld", print_helper(p, block, &h), print_bare_arg(p, i, is_load ? 0 : 1),
 	           (long long)i->imm);
-	buf_printf(out, is_load ? ")" : ", %s)", print_bare(p, i, 0));
+	buf_printf(out, is_load ? ")" : ", %s)", print_bare_arg(p, i, 0));
 	return PRINT_PRIMARY;
 }
 
-enum print_level c_pause(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec c_pause(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)i;
 	buf_printf(out, "%s()", print_helper(p, "spin_pause", &(struct print_helper){.name = "spin_pause"}));

@@ -82,7 +82,7 @@ static const char *integer_type(struct print *p, struct kb_type t, bool is_signe
 
 /* as_int4(as_uint4(a) + as_uint4(b)); one narrow integer becomes an int first, which no product of two leaves without
  * a sign. */
-static enum print_level converted_bin(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_prec converted_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	const char *type = opencl_type(p, i->type.scalar, i->type.lanes), *sign = kb_bin_sign(i->bin);
 	const char *as = integer_type(p, i->type, i->bin == KB_SAR);
@@ -103,7 +103,7 @@ static bool is_converted(enum kb_bin op, enum kb_scalar s)
 }
 
 /* a op b; x + (-1) of indices reads better as x - 1 */
-static enum print_level plain_bin(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_prec plain_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum kb_bin op = i->bin;
 	bool is_int = i->type.lanes == 1 && is_narrow(i->type.scalar); /* in C, until it is converted */
@@ -118,8 +118,8 @@ static enum print_level plain_bin(struct print *p, const struct kb_inst *i, stru
 	else
 		buf_printf(out, "%s %s %s", print_arg(p, i, 0), kb_bin_sign(op), print_arg(p, i, 1));
 	return is_int                                                        ? PRINT_PRIMARY
-	       : op == KB_AND || op == KB_OR || op == KB_XOR || op == KB_SAR ? PRINT_LOOSE
-	                                                                     : PRINT_SUM;
+	       : op == KB_AND || op == KB_OR || op == KB_XOR || op == KB_SAR ? PRINT_LOWEST
+	                                                                     : PRINT_ADDITIVE;
 }
 
 static const char *need_extreme(struct print *p, enum kb_bin op, int lanes)
@@ -128,7 +128,7 @@ static const char *need_extreme(struct print *p, enum kb_bin op, int lanes)
 	                   (struct print_helper){NULL, KB_F32, lanes, {kb_bin_sign(op)}});
 }
 
-enum print_level opencl_bin(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	bool picks = i->bin == KB_MIN || i->bin == KB_MAX;
 	if (picks && i->type.scalar == KB_F32)
@@ -138,7 +138,7 @@ enum print_level opencl_bin(struct print *p, const struct kb_inst *i, struct buf
 	return is_converted(i->bin, i->type.scalar) ? converted_bin(p, i, out) : plain_bin(p, i, out);
 }
 
-static enum print_level print_not(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_prec print_not(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_type t = i->type;
 	bool is_one = t.scalar == KB_BOOL && t.lanes == 1;
@@ -146,10 +146,10 @@ static enum print_level print_not(struct print *p, const struct kb_inst *i, stru
 	if (!is_one && t.lanes == 1 && !is_wrapping(t.scalar))
 		buf_printf(out, "(%s)", opencl_scalar(p, t.scalar));
 	buf_printf(out, "%s%s", is_one ? "!" : "~", print_arg(p, i, 0));
-	return PRINT_SUM;
+	return PRINT_ADDITIVE;
 }
 
-enum print_level opencl_un(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_un(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	bool is_float = i->type.scalar == KB_F32;
 	const char *a = print_arg(p, i, 0), *type = opencl_type(p, i->type.scalar, i->type.lanes);
@@ -159,7 +159,7 @@ enum print_level opencl_un(struct print *p, const struct kb_inst *i, struct buf 
 			buf_printf(out, "-%s", a);
 		else
 			buf_printf(out, "as_%s(-as_u%s(%s))", type, type, a);
-		return is_float ? PRINT_SUM : PRINT_PRIMARY;
+		return is_float ? PRINT_ADDITIVE : PRINT_PRIMARY;
 	case KB_ABS:
 		if (is_float)
 			buf_printf(out, "fabs(%s)", a);
@@ -174,7 +174,7 @@ enum print_level opencl_un(struct print *p, const struct kb_inst *i, struct buf 
 	return PRINT_PRIMARY;
 }
 
-enum print_level opencl_fma(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_fma(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct print_helper h = {NULL, KB_F32, i->type.lanes, {0}};
 	return print_call_text(p, i, 0, opencl_need(p, "fma", "fma", h), out);
@@ -192,7 +192,7 @@ static const char *dots_of_device(struct print *p, const char *type, const char 
 }
 
 /* dot_u8s8_int4(sum, a, b); kb_legalize has written out the others. */
-enum print_level opencl_dot(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_dot(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	const char *type = opencl_type(p, KB_I32, i->type.lanes), *words = integer_type(p, i->type, false);
 	struct print_helper h = {
@@ -203,7 +203,7 @@ enum print_level opencl_dot(struct print *p, const struct kb_inst *i, struct buf
 	return print_call_text(p, i, 0, opencl_need(p, block, kb_dot_name(i->dot), h), out);
 }
 
-enum print_level opencl_cmp(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_cmp(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_type t = print_arg_type(p, i, 0);
 	const char *a = print_arg(p, i, 0), *b = print_arg(p, i, 1), *sign = kb_cmp_sign(i->cmp);
@@ -213,12 +213,12 @@ enum print_level opencl_cmp(struct print *p, const struct kb_inst *i, struct buf
 		buf_printf(out, "convert_int%d(%s %s %s)", t.lanes, a, sign, b);
 	else
 		buf_printf(out, "%s %s %s", a, sign, b);
-	return converts ? PRINT_PRIMARY : PRINT_LOOSE;
+	return converts ? PRINT_PRIMARY : PRINT_LOWEST;
 }
 
 /* ---- constants ---- */
 
-enum print_level opencl_const_int(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_const_int(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int64_t v = i->imm;
 	bool is_wide = opencl_lane_bytes(p, i->type.scalar) == 8;
@@ -230,7 +230,7 @@ enum print_level opencl_const_int(struct print *p, const struct kb_inst *i, stru
 		buf_str(out, "-0x7fffffff - 1");
 	else
 		buf_printf(out, "%lld%s", (long long)v, is_wide ? "L" : "");
-	return v < 0 ? PRINT_SUM : PRINT_PRIMARY;
+	return v < 0 ? PRINT_ADDITIVE : PRINT_PRIMARY;
 }
 
 /* Whole numbers as such, others by their digits of base 16, which are exact. */
@@ -248,7 +248,7 @@ static void print_magnitude(struct buf *out, uint32_t bits)
 }
 
 /* Infinities and NaN by their bits, which no option of a compiler may take for impossible. */
-enum print_level opencl_const_float(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_const_float(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	uint32_t bits;
 	float v = (float)i->fimm;
@@ -260,10 +260,10 @@ enum print_level opencl_const_float(struct print *p, const struct kb_inst *i, st
 	}
 	buf_str(out, bits >> 31 ? "-" : "");
 	print_magnitude(out, bits & 0x7fffffff);
-	return bits >> 31 ? PRINT_SUM : PRINT_PRIMARY;
+	return bits >> 31 ? PRINT_ADDITIVE : PRINT_PRIMARY;
 }
 
-enum print_level opencl_null(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_null(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)p;
 	(void)i;
@@ -272,12 +272,219 @@ enum print_level opencl_null(struct print *p, const struct kb_inst *i, struct bu
 }
 
 /* Numbers of groups are size_t. */
-enum print_level opencl_group_id(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_group_id(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)p;
 	buf_printf(out, "(idx)%s(0)",
 	           i->op == KBO_GROUP_ID      ? "get_group_id"
 	           : i->op == KBO_GROUP_COUNT ? "get_num_groups"
 	                                      : "get_local_id");
-	return PRINT_SUM;
+	return PRINT_ADDITIVE;
+}
+
+/* ---- conversions ---- */
+
+/* The operand as a number of C: bools as 0 and 1. (A mask & 1 becomes an extension of a vector of bits, which
+ * Oclgrind gets wrong.) */
+static void print_number(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	int lanes = i->type.lanes;
+	if (print_arg_type(p, i, 0).scalar == KB_BOOL && lanes > 1)
+		buf_printf(out, "select((int%d)(0), (int%d)(1), %s)", lanes, lanes, print_arg(p, i, 0));
+	else
+		buf_str(out, print_bare_arg(p, i, 0));
+}
+
+static const char *need_f16(struct print *p, bool is_to, int lanes)
+{
+	struct print_helper h = {NULL, KB_F32, lanes, {opencl_type(p, is_to ? KB_F16 : KB_F32, lanes)}};
+	if (is_to)
+		return opencl_need(p, "f16 from bits", "f16_to", h);
+	h.name = arena_printf(p->arena, "f16_of_%s", opencl_type(p, KB_F32, lanes));
+	h.element = KB_F16;
+	return print_helper(p, "bits of f16", &h);
+}
+
+static const char *need_int(struct print *p, enum kb_scalar to, int lanes)
+{
+	const char *mask = to == KB_U8 ? "char" : opencl_scalar(p, to);
+	const char *nan = strcmp(mask, "int") == 0 ? "isnan(x)"
+	                                           : arena_printf(p->arena, "convert_%s(isnan(x))",
+	                                                          opencl_lanes(p, mask, lanes));
+	struct print_helper h = {NULL, to, lanes, {opencl_type(p, KB_F32, lanes), nan}};
+	return opencl_need(p, lanes == 1 ? "integer of one" : "integer", "trunc", h);
+}
+
+enum print_prec opencl_cvt(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	enum kb_scalar from = print_arg_type(p, i, 0).scalar, to = i->type.scalar;
+	int lanes = i->type.lanes;
+	const char *type = opencl_type(p, to, lanes);
+	if (from == KB_F16 || to == KB_F16)
+		return print_call_text(p, i, 0, need_f16(p, from == KB_F16, lanes), out);
+	if (from == KB_F32)
+		return print_call_text(p, i, 0, need_int(p, to, lanes), out);
+	if (strcmp(type, opencl_type(p, from, lanes)) != 0) {
+		buf_printf(out, "convert_%s(", type);
+		print_number(p, i, out);
+		buf_char(out, ')');
+	} else if (from != KB_BOOL || lanes == 1) {
+		return print_forwarded_arg(p, i, 0, out);
+	} else {
+		print_number(p, i, out);
+	}
+	return PRINT_PRIMARY;
+}
+
+/* Indices are i64 by contract: their bits are their value. */
+enum print_prec opencl_bitcast(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	enum kb_scalar from = print_arg_type(p, i, 0).scalar, to = i->type.scalar;
+	const char *type = opencl_type(p, to, i->type.lanes), *how = "as";
+	if (strcmp(type, opencl_type(p, from, i->type.lanes)) == 0)
+		return print_forwarded_arg(p, i, 0, out);
+	if (from == KB_INDEX || to == KB_INDEX)
+		how = "convert";
+	return print_call_text(p, i, 0, arena_printf(p->arena, "%s_%s", how, type), out);
+}
+
+/* ---- lanes ---- */
+
+/* "(int4)(" */
+static void vector_begin(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	buf_printf(out, "(%s)(", opencl_type(p, i->type.scalar, i->type.lanes));
+}
+
+enum print_prec opencl_lane_ids(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	if (i->type.lanes == 1) {
+		buf_char(out, '0');
+		return PRINT_PRIMARY;
+	}
+	vector_begin(p, i, out);
+	for (int k = 0; k < i->type.lanes; k++)
+		buf_printf(out, "%s%d", k ? ", " : "", k);
+	buf_char(out, ')');
+	return PRINT_ADDITIVE;
+}
+
+enum print_prec opencl_splat(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	if (i->type.lanes == 1)
+		return print_forwarded_arg(p, i, 0, out);
+	vector_begin(p, i, out);
+	buf_printf(out, "%s%s)", i->type.scalar == KB_BOOL ? "-" : "", print_arg(p, i, 0));
+	return PRINT_ADDITIVE;
+}
+
+enum print_prec opencl_select(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	const char *c = print_arg(p, i, 0), *a = print_arg(p, i, 1), *b = print_arg(p, i, 2);
+	int bytes = opencl_lane_bytes(p, i->type.scalar);
+	if (i->type.lanes == 1) {
+		buf_printf(out, "%s ? %s : %s", c, a, b);
+		return PRINT_LOWEST;
+	}
+	if (bytes == 4)
+		buf_printf(out, "select(%s, %s, %s)", b, a, c);
+	else
+		buf_printf(out, "select(%s, %s, convert_%s%d(%s))", b, a,
+		           bytes == 1   ? "char"
+		           : bytes == 2 ? "short"
+		                        : "long",
+		           i->type.lanes, c);
+	return PRINT_PRIMARY;
+}
+
+/* ---- shuffles ---- */
+
+static enum print_prec lane(const struct kb_inst *i, const char *vector, int number, struct buf *out)
+{
+	bool is_bool = i->type.scalar == KB_BOOL;
+	buf_printf(out, is_bool ? "%s.s%x & 1" : "%s.s%x", vector, (unsigned)number);
+	return is_bool ? PRINT_LOWEST : PRINT_PRIMARY;
+}
+
+enum print_prec opencl_lane(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	return lane(i, print_arg(p, i, 0), i->lane, out);
+}
+
+/* shuffle_float4_0819, of one vector permute_float4_1032: the lanes in digits of base 32, those of b after those of a */
+static const char *need_shuffle(struct print *p, const struct kb_inst *i, int from)
+{
+	static const char digits[] = "0123456789abcdefghijklmnopqrstuv";
+	bool is_bool = i->type.scalar == KB_BOOL, is_two = i->n_args > 1;
+	const char *type = opencl_type(p, i->type.scalar, from);
+	const char *name = arena_printf(p->arena, "%s%s%s_", is_two ? "shuffle_" : "permute_",
+	                                is_bool ? "bool_" : "", type);
+	const char *lanes = "";
+	for (int k = 0; k < i->type.lanes; k++) {
+		char which = i->lanes[k] < from ? 'a' : 'b';
+		name = arena_printf(p->arena, "%s%c", name, digits[i->lanes[k] & 31]);
+		lanes = arena_printf(p->arena, "%s%s%s%c", lanes, k ? ", " : "",
+		                     from == 1 && is_bool ? "-" : "", which);
+		if (from > 1)
+			lanes = arena_printf(p->arena, "%s.s%x", lanes, (unsigned)(i->lanes[k] % from));
+	}
+	const char *params = arena_printf(p->arena, is_two ? "%s a, %s b" : "%s a", type, type);
+	return print_helper(p, "shuffle",
+	                    &(struct print_helper){name, i->type.scalar, i->type.lanes, {params, lanes}});
+}
+
+enum print_prec opencl_shuffle(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	int from = print_arg_type(p, i, 0).lanes, n = i->type.lanes;
+	if (n == 1 && from == 1)
+		return print_forwarded_arg(p, i, (size_t)i->lanes[0], out);
+	if (n == 1)
+		return lane(i, print_arg(p, i, (size_t)(i->lanes[0] / from)), i->lanes[0] % from, out);
+	if (i->n_args > 1 || from == 1)
+		return print_call_text(p, i, 0, need_shuffle(p, i, from), out);
+	buf_printf(out, "%s.s", print_arg(p, i, 0));
+	for (int k = 0; k < n; k++)
+		buf_printf(out, "%x", (unsigned)i->lanes[k]);
+	return PRINT_PRIMARY;
+}
+
+enum print_prec opencl_lookup16(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	return print_call_text(p, i, 0, "shuffle", out);
+}
+
+/* ---- reductions ---- */
+
+/* x op y of `lanes` lanes, both plain names. */
+static const char *combine(struct print *p, enum kb_bin op, enum kb_scalar s, int lanes)
+{
+	const char *sign = kb_bin_sign(op), *type = opencl_type(p, s, lanes);
+	if (op == KB_ADD && s == KB_F32)
+		return "x + y";
+	if (op == KB_ADD)
+		return arena_printf(p->arena, "as_%s(as_u%s(x) + as_u%s(y))", type, type, type);
+	if (s != KB_F32)
+		return op == KB_MIN ? "min(x, y)" : "max(x, y)";
+	return arena_printf(p->arena, lanes == 1 ? "x %s y ? x : y" : "select(y, x, x %s y)", sign);
+}
+
+static const char *need_reduce(struct print *p, enum kb_bin op, enum kb_scalar s, int lanes)
+{
+	int half = lanes / 2;
+	const char *rest = half > 1 ? arena_printf(p->arena, "%s(", need_reduce(p, op, s, half)) : "";
+	return opencl_need(p, "reduce",
+	                   op == KB_ADD   ? "sum"
+	                   : op == KB_MIN ? "least"
+	                                  : "most",
+	                   (struct print_helper){NULL,
+	                                         s,
+	                                         lanes,
+	                                         {opencl_type(p, s, half), combine(p, op, s, half), rest,
+	                                          half > 1 ? ")" : ""}});
+}
+
+enum print_prec opencl_reduce(struct print *p, const struct kb_inst *i, struct buf *out)
+{
+	int lanes = print_arg_type(p, i, 0).lanes;
+	return print_call_text(p, i, 0, need_reduce(p, i->bin, i->type.scalar, lanes), out);
 }

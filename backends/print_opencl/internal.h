@@ -26,7 +26,7 @@ int opencl_lane_bytes(const struct print *p, enum kb_scalar s);
 /* A helper: the block of prelude.cl.in for a type, named PREFIX_type. Gives the name. */
 const char *opencl_need(struct print *p, const char *block, const char *prefix, struct print_helper h);
 
-#define KB_BLOCK(op, name, effect)
+#define KB_CFAMILY(op, name, effect)
 #define KB_OP(op, name, effect) print_op opencl_##name;
 #include "backends/kb/kb_ops.def"
 

@@ -46,7 +46,7 @@ static void element(struct print *p, const struct kb_inst *i, size_t k, int lane
 	if (is_zero)
 		buf_printf(out, "%" PRId64, disp);
 	else if (disp == 0)
-		buf_str(out, print_bare(p, i, k + 1));
+		buf_str(out, print_bare_arg(p, i, k + 1));
 	else
 		buf_str(out, print_arg(p, i, k + 1));
 	if (!is_zero)
@@ -100,7 +100,7 @@ static void load_elements(struct print *p, const struct kb_inst *i, struct buf *
 	buf_char(out, ')');
 }
 
-enum print_level opencl_load(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_load(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	bool narrow = is_narrowed(p, i->type.scalar), is_whole = i->op == KBO_LOAD;
 	check_alignment(p, i);
@@ -114,25 +114,25 @@ enum print_level opencl_load(struct print *p, const struct kb_inst *i, struct bu
 		load_elements(p, i, out);
 	}
 	buf_str(out, narrow ? ")" : "");
-	return narrow || i->type.lanes == 1 || is_whole ? PRINT_PRIMARY : PRINT_SUM;
+	return narrow || i->type.lanes == 1 || is_whole ? PRINT_PRIMARY : PRINT_ADDITIVE;
 }
 
-enum print_level opencl_store(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_store(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int lanes = i->type.lanes;
 	bool narrow = is_narrowed(p, i->type.scalar) && lanes > 1;
 	check_alignment(p, i);
 	if (lanes == 1) {
 		element(p, i, 1, 0, out);
-		buf_printf(out, " = %s", print_bare(p, i, 0));
-		return PRINT_LOOSE;
+		buf_printf(out, " = %s", print_bare_arg(p, i, 0));
+		return PRINT_LOWEST;
 	}
 	packed_vector(p, i, 1, out);
 	if (narrow)
-		buf_printf(out, " = convert_long%d(%s)", lanes, print_bare(p, i, 0));
+		buf_printf(out, " = convert_long%d(%s)", lanes, print_bare_arg(p, i, 0));
 	else
-		buf_printf(out, " = %s", print_bare(p, i, 0));
-	return PRINT_LOOSE;
+		buf_printf(out, " = %s", print_bare_arg(p, i, 0));
+	return PRINT_LOWEST;
 }
 
 /* A value that is in several statements has a name. */
@@ -146,7 +146,7 @@ static const char *named_value(struct print *p, const struct kb_inst *i)
 	return name;
 }
 
-enum print_level opencl_store_part(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_store_part(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	const char *value = named_value(p, i);
 	for (int k = 0; k < i->n_lanes; k++) {
@@ -158,15 +158,15 @@ enum print_level opencl_store_part(struct print *p, const struct kb_inst *i, str
 	return PRINT_PRIMARY;
 }
 
-enum print_level opencl_ptr_add(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_ptr_add(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	buf_str(out, print_arg(p, i, 0));
 	size_t len = out->len;
 	print_index(p, i, 1, out);
-	return out->len > len ? PRINT_SUM : PRINT_PRIMARY;
+	return out->len > len ? PRINT_ADDITIVE : PRINT_PRIMARY;
 }
 
-enum print_level opencl_ptr_apart(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_ptr_opaque(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	return print_same(p, i, 0, out);
+	return print_forwarded_arg(p, i, 0, out);
 }

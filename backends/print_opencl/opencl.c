@@ -101,7 +101,7 @@ static const char *refuse(const struct print *p, const struct kb_func *f)
 
 /* ---- names and arrays ---- */
 
-enum print_level opencl_string(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_string(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)p;
 	buf_str(out, "(__constant uchar *)");
@@ -109,7 +109,7 @@ enum print_level opencl_string(struct print *p, const struct kb_inst *i, struct 
 	return PRINT_PRIMARY;
 }
 
-enum print_level opencl_symbol(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_symbol(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	if (!strmap_has(&p->globals, i->name))
 		print_fail(p, "data outside of the file in OpenCL C");
@@ -118,14 +118,14 @@ enum print_level opencl_symbol(struct print *p, const struct kb_inst *i, struct 
 }
 
 /* A macro that the host may give. */
-enum print_level opencl_device_dot(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_device_dot(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)i;
 	buf_str(out, print_helper(p, "dots of the device", &(struct print_helper){.name = "TFMC_DOT"}));
 	return PRINT_PRIMARY;
 }
 
-enum print_level opencl_barrier(struct print *p, const struct kb_inst *i, struct buf *out)
+enum print_prec opencl_barrier(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)p;
 	(void)i;
@@ -134,7 +134,7 @@ enum print_level opencl_barrier(struct print *p, const struct kb_inst *i, struct
 }
 
 /* A prefetch and a pause are hints. */
-static enum print_level no_statement(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_prec no_statement(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)p;
 	(void)i;
@@ -328,23 +328,23 @@ static bool is_reserved(const char *name)
 #define opencl_item_id      opencl_group_id
 #define opencl_prefetch     no_statement
 #define opencl_pause        no_statement
-#define opencl_call_ptr     print_refuse
-#define opencl_func_addr    print_refuse
-#define opencl_atomic_load  print_refuse
-#define opencl_atomic_store print_refuse
-#define opencl_atomic_add   print_refuse
-#define opencl_nearest      print_refuse
-#define opencl_tile_config  print_refuse
-#define opencl_tile_zero    print_refuse
-#define opencl_tile_load    print_refuse
-#define opencl_tile_store   print_refuse
-#define opencl_tile_dot     print_refuse
-#define opencl_tile_release print_refuse
-#define opencl_cpuid        print_refuse
-#define opencl_xgetbv       print_refuse
+#define opencl_call_ptr     print_unsupported
+#define opencl_func_addr    print_unsupported
+#define opencl_atomic_load  print_unsupported
+#define opencl_atomic_store print_unsupported
+#define opencl_atomic_add   print_unsupported
+#define opencl_nearest      print_unsupported
+#define opencl_tile_config  print_unsupported
+#define opencl_tile_zero    print_unsupported
+#define opencl_tile_load    print_unsupported
+#define opencl_tile_store   print_unsupported
+#define opencl_tile_dot     print_unsupported
+#define opencl_tile_release print_unsupported
+#define opencl_cpuid        print_unsupported
+#define opencl_xgetbv       print_unsupported
 
 static print_op *const ops[] = {
-#define KB_BLOCK(op, name, effect)
+#define KB_CFAMILY(op, name, effect)
 #define KB_OP(op, name, effect) [KBO_##op] = opencl_##name,
 #include "backends/kb/kb_ops.def"
 };

@@ -20,8 +20,8 @@ struct kb_val rowwise_visible(struct rowwise *r, const struct eval_mask *mask, s
 {
 	struct kb *k = r->k;
 	struct kb_val b = r->row.index[0], i = r->row.index[r->rank - 2];
-	struct kb_val n = eval_visible(&r->e, mask, b, i);
-	*first = eval_first_visible(&r->e, mask, b, i);
+	struct kb_val n = eval_visible_end(&r->e, mask, b, i);
+	*first = eval_visible_begin(&r->e, mask, b, i);
 	if (!n.id)
 		return rowwise_width(r);
 	n = kb_min(k, kb_cvt(k, n, KB_INDEX), rowwise_width(r));
@@ -220,8 +220,8 @@ static void emit_row(struct rowwise *r, struct kb_val at)
 static void emit_rows(struct rowwise *r)
 {
 	struct kb *k = r->k;
-	struct kb_val rows = eval_product(&r->e, r->size, 0, r->rank - 1), hi;
-	struct kb_val lo = eval_split(&r->e, rows, &hi);
+	struct kb_val rows = eval_dim_product(&r->e, r->size, 0, r->rank - 1), hi;
+	struct kb_val lo = eval_worker_range(&r->e, rows, &hi);
 	size_t mark = eval_mark(&r->e);
 	struct kb_val at = kb_loop(k, "row", lo, hi, 1, 0);
 	emit_row(r, at);

@@ -209,7 +209,7 @@ void rowwise_store(struct rowwise *r, const struct rowwise_chunk *c, struct kb_v
 	}
 	eval_bind(&r->e, r->root->results[0], &p, value);
 	for (size_t i = 0; i < r->outputs.n; i++)
-		eval_output_at(&r->e, &r->outputs.items[i], &p);
+		eval_store_output(&r->e, &r->outputs.items[i], &p);
 }
 
 /* value where the chunk's lanes exist, else c. */

@@ -6,7 +6,7 @@
 #include "backends/attention/attention.h"
 #include "backends/kernel/group.h"
 #include "backends/rows/rowwise.h"
-#include "backends/kernel/templates.h"
+#include "backends/kernel/generator.h"
 
 static bool is_function(enum ir_opcode code)
 {

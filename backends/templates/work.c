@@ -5,7 +5,7 @@
  * work; group.c takes the same decisions when it emits.
  */
 #include "backends/attention/attention.h"
-#include "backends/kernel/templates.h"
+#include "backends/kernel/generator.h"
 #include "ir/target/tile.h"
 #include "ir/core/view.h"
 
@@ -82,7 +82,10 @@ const struct ir_dim *kernel_few_rows(const struct ir_module *m, const struct ir_
 	if (t->group_size != GPU_ITEMS || !root || !is_shared_linear(f, group, root))
 		return NULL;
 	const struct ir_dim *rows = rows_of(m, ir_type_of(f, root->results[0]));
-	return ir_dim_lo(m->dims, rows) <= KERNEL_FEW && ir_dim_hi(m->dims, rows) > KERNEL_FEW ? rows : NULL;
+	return ir_dim_lo(m->dims, rows) <= KERNEL_FEW_ROWS_MAX &&
+	                       ir_dim_hi(m->dims, rows) > KERNEL_FEW_ROWS_MAX
+	               ? rows
+	               : NULL;
 }
 
 /* Few rows: single panels. Many: tiles of rows times strips of panels. */
@@ -144,8 +147,8 @@ static const struct ir_dim *attention_tasks_of(const struct ir_module *m, const 
 }
 
 /* Rows of one token. */
-const struct ir_dim *kernel_join_tasks(const struct ir_module *m, const struct ir_func *f,
-                                       const struct ir_op *group)
+const struct ir_dim *kernel_combine_tasks(const struct ir_module *m, const struct ir_func *f,
+                                          const struct ir_op *group)
 {
 	return ir_type_count_range(m->dims, ir_type_of(f, ir_group_root(group)->operands[0]), 0, 2);
 }
@@ -164,7 +167,7 @@ const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_fun
 		const struct ir_dim *heads,
 		        *tasks = attention_tasks_of(m, ir_type_of(f, root->operands[0]),
 		                                    rows > 0 ? rows : ATTENTION_TASK_ROWS);
-		if (!rows || !kernel_has_join(m, f, group, t, &heads))
+		if (!rows || !kernel_has_combine(m, f, group, t, &heads))
 			return tasks;
 		return ir_dim_add(m->dims, tasks,
 		                  ir_dim_mul(m->dims, heads, ir_dim_const(m->dims, attrs->split)));

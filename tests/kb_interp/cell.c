@@ -316,7 +316,7 @@ union kb_cell kb_cell_dot(enum kb_dot dot, union kb_cell sum, union kb_cell a, u
 		return dot_bf16(sum, a, b);
 	if (dot == KB_DOT_BF16_ODD)
 		return dot_bf16_odd(sum, a, b);
-	if (dot == KB_DOT_U7S8_HALVES)
+	if (dot == KB_DOT_U7S8_I16)
 		return dot_halves(sum, a, b);
 	for (int at = 0; at < 32 / bits; at++)
 		sum.i += part_of(a, at, bits, dot != KB_DOT_U8S8 && dot != KB_DOT_U7S8) *

@@ -169,7 +169,7 @@ static bool do_store(struct kb_frame *fr, const struct kb_inst *inst, union kb_c
 	return true;
 }
 
-static bool do_ptr_apart(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
+static bool do_ptr_opaque(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
 {
 	*out = *lanes_of(fr, inst->args[0]);
 	return true;

@@ -5,7 +5,7 @@
 #ifndef TFMC_TESTS_KB_INTERP_INTERP_INTERNAL_H
 #define TFMC_TESTS_KB_INTERP_INTERP_INTERNAL_H
 
-#include "backends/kb/record.h"
+#include "backends/kb/kernel_ir.h"
 #include "tests/kb_interp/interp.h"
 
 struct kb_work;

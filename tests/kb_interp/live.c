@@ -124,7 +124,7 @@ static int count_func(const struct kb_module *m, const struct kb_func *f)
 	return most;
 }
 
-int kb_live_vectors(const struct kb_module *m, const char *name)
+int kb_max_live_vectors(const struct kb_module *m, const char *name)
 {
 	for (size_t i = 0; i < kb_func_count(m); i++)
 		if (strcmp(kb_func_at(m, i)->name, name) == 0)

@@ -80,7 +80,7 @@ hits=$(git ls-files 2>/dev/null | grep -E '\.(c|h|def|sh|md|yaml|py|txt)$|^\.ci'
 # Objects have the same bytes whatever compiler built tfmc: nothing is recorded in an order that C leaves open. The
 # check itself finds what it is there for: through a helper, a macro, an operator and an initializer.
 if command -v python3 >/dev/null; then
-	python3 tests/shell/recording_order.py ir frontend passes backends >&2 || complain "the order of recording is left to the compiler"
+	python3 tests/shell/emit_order.py ir frontend passes backends >&2 || complain "the order of recording is left to the compiler"
 	sample=$(mktemp -d)
 	cat >"$sample/sample.c" <<-'C'
 		#define TWICE(k, a) kb_add(k, a, twice(k, a))
@@ -95,8 +95,8 @@ if command -v python3 >/dev/null; then
 		int operator(struct kb *k, struct kb_val a) { return kb_emit(k, a).id + twice(k, a).id; }
 		void initializer(struct kb *k, struct kb_val a) { struct pair p = {.x = twice(k, a), .y = kb_emit(k, a)}; }
 	C
-	found=$(python3 tests/shell/recording_order.py "$sample" | cut -d: -f2 | tr '\n' ' ')
-	[ "$found" = "8 9 10 11 " ] || complain "recording_order.py finds the lines $found, not 8 9 10 11"
+	found=$(python3 tests/shell/emit_order.py "$sample" | cut -d: -f2 | tr '\n' ' ')
+	[ "$found" = "8 9 10 11 " ] || complain "emit_order.py finds the lines $found, not 8 9 10 11"
 	rm -rf "$sample"
 else
 	echo "SKIPPED: the order of recording (no python3)" >&2

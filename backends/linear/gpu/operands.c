@@ -113,7 +113,7 @@ struct kb_val gpu_load_w(const struct linear *l, struct kb_val panel, struct kb_
 	int64_t size = l->panel.bytes / (l->panel.lines == PANEL_HALVES ? 2 : 4);
 	struct kb_val at = kb_add(k, kb_mul_const(k, panel, size), in_panel);
 	if (l->panel.lines == PANEL_PAIRS)
-		return eval_load_pairs(k, ptr, at, i, LANES);
+		return eval_load_bf16_pair(k, ptr, at, i, LANES);
 	if (l->panel.lines == PANEL_HALVES)
 		return kb_cvt(k, kb_load(k, KB_TYPE(KB_F16, LANES), ptr, at, 0, LANES * 2), KB_F32);
 	return kb_load(k, KB_TYPE(KB_F32, LANES), ptr, at, 0, LANES * 4);

@@ -125,7 +125,7 @@ static void emit_norm_after(struct shared_matmul *g)
 	kb_end_loop(k);
 	size_t mark = eval_mark(l->eval);
 	tile.norm = l->norm.after;
-	eval_place(l->eval, l->out.value, &l->out.to, &(struct eval_bias){0});
+	eval_set_tensor(l->eval, l->out.value, &l->out.to, &(struct eval_bias){0});
 	rowwise_tile_begin(&tile);
 	struct kb_val i = kb_loop(k, "i", g->item, kb_mul_const(k, tile.rows, l->columns.n), GPU_ITEMS, 0);
 	struct kb_val row = kb_div_const(k, i, l->columns.n), column = kb_rem_const(k, i, l->columns.n);
@@ -133,7 +133,7 @@ static void emit_norm_after(struct shared_matmul *g)
 	p.vec = -1;
 	struct kb_val value = rowwise_tile_value(&tile, row, &p, 1);
 	eval_bind(l->eval, eval_result(tile.norm), &p, value);
-	eval_output_at(l->eval, &l->g->out.items[0], &p);
+	eval_store_output(l->eval, &l->g->out.items[0], &p);
 	kb_end_loop(k);
 	eval_release(l->eval, mark);
 	kb_barrier(k); /* before the next tile overwrites what was found of the rows */
@@ -181,10 +181,10 @@ static int find_tiles(const struct linear *l, struct shared_matmul g[2])
 {
 	int n = 0;
 	enum kernel_rows rows = l->job->rows;
-	bool may_be_few = !l->norm.after && l->rows_lo <= KERNEL_FEW && rows != KERNEL_MANY_ROWS;
+	bool may_be_few = !l->norm.after && l->rows_lo <= KERNEL_FEW_ROWS_MAX && rows != KERNEL_MANY_ROWS;
 	if (may_be_few)
 		g[n++] = begin(l, l->rows_hi < FEW_ROWS ? l->rows_hi : FEW_ROWS);
-	if (!may_be_few || (l->rows_hi > KERNEL_FEW && rows != KERNEL_FEW_ROWS))
+	if (!may_be_few || (l->rows_hi > KERNEL_FEW_ROWS_MAX && rows != KERNEL_FEW_ROWS))
 		g[n++] = begin(l, kernel_linear_shared_rows(l->rows_hi));
 	return n;
 }
@@ -229,7 +229,7 @@ bool kernel_linear_shared(struct kernel *kernel)
 	if (l.norm.after)
 		means = kb_shared(k, "means", KB_F32, 2 * rows);
 	if (n > 1)
-		kb_if(k, kb_cmp(k, KB_LE, l.rows, kb_index(k, KERNEL_FEW)));
+		kb_if(k, kb_cmp(k, KB_LE, l.rows, kb_index(k, KERNEL_FEW_ROWS_MAX)));
 	emit_kind(&g[0], tile, means);
 	if (n > 1) {
 		kb_else(k);

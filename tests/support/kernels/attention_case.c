@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "backends/attention/attention.h"
-#include "backends/kernel/templates.h"
+#include "backends/kernel/generator.h"
 #include "tests/kb_interp/interp.h"
 #include "backends/llvm/llvm.h"
 #include "ir/builder/build.h"
@@ -276,9 +276,9 @@ static const struct ir_op *group_of(const struct attention_case *c)
 	return NULL;
 }
 
-static void emit_kernel(struct attention_case *c, const struct target *target, bool is_join)
+static void emit_kernel(struct attention_case *c, const struct target *target, bool is_combine)
 {
-	struct kb *k = kb_begin(c->kernels, is_join ? "join" : "attend",
+	struct kb *k = kb_begin(c->kernels, is_combine ? "join" : "attend",
 	                        c->is_shared ? KB_KERNEL : KB_EXPORTED, KB_VOID);
 	struct binding b = {.c = c, .words = kb_param(k, "words", KB_PTR_T, 0)};
 	struct kb_val worker = c->is_shared ? kb_group_id(k) : kb_param(k, "worker", KB_INDEX_T, 0);
@@ -298,8 +298,8 @@ static void emit_kernel(struct attention_case *c, const struct target *target, b
 	                         .worker = worker,
 	                         .n_workers = n_workers,
 	                         .scratch = kb_ptr_add(k, word(&b, k, KB_PTR_T, WORD_SCRATCH), offset, 0),
-	                         .scratch_step = c->scratch_bytes,
-	                         .is_join = is_join,
+	                         .scratch_stride = c->scratch_bytes,
+	                         .is_combine = is_combine,
 	                         .sums = word(&b, k, KB_PTR_T, WORD_SUMS),
 	                         .items = c->is_shared ? GPU_ITEMS : 1,
 	                         .cx = &c->cx,
@@ -428,7 +428,7 @@ static void load_result(const struct attention_case *c, struct attention_call *c
 static int64_t sums_bytes(const struct attention_case *c, const struct attention_call *call)
 {
 	const struct ir_dim *bytes =
-	        kernel_join_bytes(c->m, c->f, group_of(c), target_find(c->config.target));
+	        kernel_combine_bytes(c->m, c->f, group_of(c), target_find(c->config.target));
 	int64_t n = 0;
 	ck_assert(!bytes || ir_dim_eval(bytes, (int64_t[]){call->b, call->s, call->t}, &n));
 	return n;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "tests/kb_interp/interp.h"
-#include "backends/kernel/templates.h"
+#include "backends/kernel/generator.h"
 #include "backends/llvm/llvm.h"
 #include "ir/interp/interp.h"
 #include "ir/target/tile.h"

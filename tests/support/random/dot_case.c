@@ -53,7 +53,7 @@ struct kb_val dot_of_numbers(struct kb *k, enum kb_dot dot, struct kb_val in, in
 	struct kb_val seven = kb_splat(k, kb_i32(k, 0x7f7f7f7f), lanes);
 	switch (dot) {
 	case KB_DOT_U7S8: return kb_dot_u7s8(k, sum, kb_bin(k, KB_AND, a, seven), b);
-	case KB_DOT_U7S8_HALVES: return kb_dot_u7s8_halves(k, sum, kb_bin(k, KB_AND, a, seven), b);
+	case KB_DOT_U7S8_I16: return kb_dot_u7s8_i16(k, sum, kb_bin(k, KB_AND, a, seven), b);
 	case KB_DOT_U8S8: return kb_dot_u8s8(k, sum, a, b);
 	case KB_DOT_S8S8: return kb_dot_s8s8(k, sum, a, b);
 	case KB_DOT_S16S16: return kb_dot_s16s16(k, sum, a, b);

@@ -6,7 +6,7 @@
 #ifndef TFMC_TESTS_SUPPORT_DOT_CASE_H
 #define TFMC_TESTS_SUPPORT_DOT_CASE_H
 
-#include "backends/kb/record.h"
+#include "backends/kb/kernel_ir.h"
 
 #define DOT_LANES 16
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "backends/rows/rowwise.h"
-#include "backends/kernel/templates.h"
+#include "backends/kernel/generator.h"
 #include "ir/support/compiler.h"
 #include "tests/support/kernels/group_case.h"
 #include "tests/support/kernels/linear_case.h"

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backends/kb/record.h"
+#include "backends/kb/kernel_ir.h"
 #include "backends/rows/rowwise.h"
 #include "tests/support/kernels/attention_case.h"
 #include "tests/support/kernels/group_case.h"

@@ -507,12 +507,12 @@ static struct kb_module *record_choice(struct arena *a, struct object *all, cons
 	struct kb_module *m = kb_module_create(a, &caps);
 	for (size_t i = 0; i < n; i++) {
 		struct kb_caps own = kb_caps_of(target_find(names[i]));
-		kb_module_variant(m, (int)i, &own);
+		kb_module_set_variant(m, (int)i, &own);
 		struct kb *k = kb_begin(m, arena_printf(a, "code%zu", i), KB_INTERNAL, KB_VOID);
 		if (own.has_tiles && with_tiles)
 			kb_tile_config(k, kb_local(k, "config", KB_I32, KB_TILE_CONFIG / 4));
 		kb_end(k);
-		kb_module_variant(m, KB_BASELINE, &caps);
+		kb_module_set_variant(m, KB_BASELINE, &caps);
 		all[i] = (struct object){.arena = a, .target = target_find(names[i]), .kb = m, .name = "m"};
 		all[i].prefix = arena_printf(a, "m.%s", names[i]);
 		all[i].all = all;

@@ -483,7 +483,7 @@ static void memory_ops(struct kb *k, struct kb_val in, struct kb_val out)
 	struct kb_val later = kb_ptr_add(k, in, kb_index(k, 64), 4);
 	put(&s, kb_load(k, KB_F32_T, kb_ptr_add(k, later, zero, -8), zero, 0, 0));
 	put(&s, kb_load(k, KB_TYPE(KB_F32, 4), kb_ptr_add(k, in, zero, 2), zero, 0, 1));
-	put(&s, kb_load(k, KB_F32_T, kb_ptr_apart(k, later), zero, 0, 0));
+	put(&s, kb_load(k, KB_F32_T, kb_ptr_opaque(k, later), zero, 0, 0));
 	put(&s, kb_load(k, KB_TYPE(KB_F64, 2), kb_ptr_add(k, in, zero, 4), zero, 0, 4));
 	kb_prefetch(k, in, kb_index(k, 8), 64);
 	put(&s, kb_load(k, KB_I32_T, kb_symbol(k, "table.of.words"), zero, 1, 0));

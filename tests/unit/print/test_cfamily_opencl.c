@@ -76,7 +76,7 @@ static void moves(struct kb *k, struct kb_val in, struct kb_val out)
 	kb_store(k, kb_load_splat(k, KB_TYPE(KB_F32, 8), in, i, 2), out, at, -13, 4);
 	kb_store_part(k, kb_load_part(k, KB_TYPE(KB_F32, 16), 1, in, i, 5), 1, out, at, -5);
 	struct kb_val far = kb_ptr_add(k, in, kb_mul(k, i, kb_index(k, 4)), 8);
-	kb_store(k, kb_load(k, KB_F32_T, kb_ptr_apart(k, far), zero(k), 1, 4), out, at, -4, 4);
+	kb_store(k, kb_load(k, KB_F32_T, kb_ptr_opaque(k, far), zero(k), 1, 4), out, at, -4, 4);
 	struct kb_val bytes = kb_load(k, KB_TYPE(KB_U8, 8), far, zero(k), -3, 1);
 	kb_store(k, bytes, kb_ptr_add(k, out, kb_mul(k, at, kb_index(k, 4)), -12), zero(k), 0, 1);
 	kb_prefetch(k, in, at, 64);
@@ -265,7 +265,7 @@ END_TEST
 
 static void text_body(struct kb *k, struct kb_val in, struct kb_val out)
 {
-	kb_place(k, "model.yaml:12:3 encoder.up");
+	kb_source_loc(k, "model.yaml:12:3 encoder.up");
 	struct kb_val a = load(k, in, 4, 0);
 	kb_store(k, kb_fma(k, a, a, kb_splat(k, kb_f32(k, 0.1f), 4)), out, zero(k), 0, 4);
 }

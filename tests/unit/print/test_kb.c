@@ -10,7 +10,7 @@
 
 #include "tests/kb_interp/interp.h"
 #include "tests/kb_interp/live.h"
-#include "backends/kb/record.h"
+#include "backends/kb/kernel_ir.h"
 
 struct fixture {
 	struct arena arena;
@@ -241,7 +241,7 @@ START_TEST(tiles_fit_registers)
 		kb_store(k, kb_get(k, sum[r]), p, kb_index(k, 8 * r), 0, 0);
 	kb_end(k);
 	ck_assert_int_eq(kb_verify(t.m, &t.cx), TFMC_OK);
-	int live = kb_live_vectors(t.m, "tile");
+	int live = kb_max_live_vectors(t.m, "tile");
 	ck_assert_msg(live >= 14 && live <= 16, "%d", live);
 	teardown(&t);
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tests/kb_interp/interp.h"
-#include "backends/kb/record.h"
+#include "backends/kb/kernel_ir.h"
 #include "ir/support/compiler.h"
 
 #define ITEMS        8

@@ -203,7 +203,7 @@ END_TEST
 static void add_one_anywhere(struct kb_module *m)
 {
 	struct kb_caps caps = kb_caps_of(target_find("x86-64-v4"));
-	kb_module_variant(m, KB_BASELINE, &caps);
+	kb_module_set_variant(m, KB_BASELINE, &caps);
 	add_one(m);
 }
 

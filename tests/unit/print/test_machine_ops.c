@@ -75,7 +75,7 @@ static struct kb_val s16s16(struct kb *k, struct kb_val in, int lanes)
 
 static struct kb_val halves(struct kb *k, struct kb_val in, int lanes)
 {
-	return dot_of_numbers(k, KB_DOT_U7S8_HALVES, in, lanes);
+	return dot_of_numbers(k, KB_DOT_U7S8_I16, in, lanes);
 }
 
 static struct kb_val bf16(struct kb *k, struct kb_val in, int lanes)
@@ -129,7 +129,7 @@ static struct kb_val look_up(struct kb *k, struct kb_val in, int lanes)
 /* 4 bits from lines of 64 bytes: a line loaded as words, both nibbles looked up, two dot products. */
 static struct kb_val codebook(struct kb *k, struct kb_val in, int lanes)
 {
-	struct kb_val zero = kb_index(k, 0), table = kb_bytes16(k, codes),
+	struct kb_val zero = kb_index(k, 0), table = kb_const_u8x16(k, codes),
 	              sum = kb_splat(k, kb_i32(k, 0), lanes);
 	struct kb_val line = kb_load(k, KB_TYPE(KB_I32, lanes), in, zero, 0, 4);
 	for (int high = 0; high < 2; high++) {
@@ -303,7 +303,7 @@ static void look_up_all(struct kb *k, struct kb_val in, struct kb_val out)
 	for (int lanes = 16, at = 0; lanes <= 64; at += lanes, lanes *= 2)
 		kb_store(k, look_up(k, in, lanes), out, zero, at, 1);
 	struct kb_val high = kb_bin(k, KB_SHR, kb_load(k, KB_TYPE(KB_U8, 16), in, zero, 80, 1), four);
-	kb_store(k, kb_lookup16(k, kb_bytes16(k, codes), high), out, zero, 16 + 32 + 64, 1);
+	kb_store(k, kb_lookup16(k, kb_const_u8x16(k, codes), high), out, zero, 16 + 32 + 64, 1);
 }
 
 START_TEST(machines_look_up)

@@ -483,7 +483,7 @@ static void narrow_arith(struct kb *k, struct kb_val in, struct kb_val out)
 	at = put(k, kb_bitcast(k, kb_add(k, bytes, bytes), KB_I32), out, at);
 	at = put(k, kb_bitcast(k, kb_lane(k, words, 1), KB_I16), out, at);
 	at = put(k, kb_lookup16(k, bytes, bytes), out, at);
-	at = put(k, kb_bytes16(k, (const uint8_t[16]){1, 200, 3, 4, [15] = 255}), out, at);
+	at = put(k, kb_const_u8x16(k, (const uint8_t[16]){1, 200, 3, 4, [15] = 255}), out, at);
 	for (size_t i = 0; i < TFMC_COUNT(all_lanes); i++)
 		at = put(k, kb_cvt_nearest(k, load(k, in, all_lanes[i], 0)), out, at);
 }

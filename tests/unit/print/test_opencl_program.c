@@ -7,7 +7,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "backends/kb/record.h"
+#include "backends/kb/kernel_ir.h"
 #include "backends/opencl/opencl.h"
 #include "passes/framework/pass.h"
 #include "tests/support/mini_model.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Changes to recorded functions for printers that keep one name for each value:
- * dead code is taken away, equal functions are found. Nothing here changes what
- * a function computes.
+ * Transformations of finished functions: dead code elimination, and merging of identical functions (as LLVM's
+ * MergeFunctions), which keeps one kernel for all layers of a model. No function computes anything else afterwards.
  */
 #include "backends/kb/internal.h"
 
@@ -10,28 +9,29 @@
 
 /* ---- dead code ---- */
 
-struct pruner {
+struct dce {
 	struct kb_func *f;
-	bool *insts, *values, *vars; /* needed */
+	bool *insts, *values, *vars; /* live; by position, value id, variable id */
 	bool changed;
 };
 
-static bool is_needed(const struct pruner *p, const struct kb_inst *inst)
+static bool is_live(const struct dce *p, const struct kb_inst *inst)
 {
 	if (inst->op == KBO_SET)
 		return p->vars[inst->imm];
 	if (inst->op == KBO_VAR)
 		return p->vars[inst->result];
-	return kb_has_effect(inst->op) || (inst->result && p->values[inst->result]);
+	return kb_has_side_effect(inst->op) || (inst->result && p->values[inst->result]);
 }
 
-/* Uses come after definitions, except those of variables in loops: repeated until nothing changes. */
-static void mark(struct pruner *p)
+/* One backward pass. Uses follow definitions, except that a loop may read a variable before the SET that follows
+ * in its body: the caller repeats until nothing changes. */
+static void mark_live(struct dce *p)
 {
 	p->changed = false;
 	for (size_t i = p->f->n_insts; i-- > 0;) {
 		const struct kb_inst *inst = &p->f->insts[i];
-		if (p->insts[i] || !is_needed(p, inst))
+		if (p->insts[i] || !is_live(p, inst))
 			continue;
 		p->insts[i] = p->changed = true;
 		for (size_t a = 0; a < inst->n_args; a++)
@@ -41,21 +41,22 @@ static void mark(struct pruner *p)
 	}
 }
 
-void kb_prune(struct kb *k)
+void kb_dce(struct kb *k)
 {
 	struct arena a;
 	struct kb_func *f = k->func;
-	if (!kb_require(k, k->ended, "only ended functions are pruned") || kb_module_failed(k->module))
+	if (!kb_require(k, k->ended, "dead code is eliminated in finished functions") ||
+	    kb_module_failed(k->module))
 		return;
 	arena_init(&a);
-	struct pruner p = {.f = f};
+	struct dce p = {.f = f};
 	p.insts = ARENA_ARRAY(&a, bool, f->n_insts + 1);
 	p.values = ARENA_ARRAY(&a, bool, f->n_values + 1);
 	p.vars = ARENA_ARRAY(&a, bool, f->n_vars + 1);
 	size_t n = 0;
 	if (!arena_failed(&a)) {
 		do
-			mark(&p);
+			mark_live(&p);
 		while (p.changed);
 		for (size_t i = 0; i < f->n_insts; i++)
 			if (p.insts[i])
@@ -65,21 +66,21 @@ void kb_prune(struct kb *k)
 	arena_destroy(&a);
 }
 
-/* ---- equal functions ---- */
+/* ---- identical functions ---- */
 
-/* Which value or variable of the other function stands for each of one. */
+/* The correspondence of values and variables of two functions. */
 struct pairing {
 	const struct kb_func *a, *b;
-	uint32_t *values, *vars; /* by id of a; 0: not seen yet */
+	uint32_t *values, *vars; /* by id of a: the id of b; 0: not defined yet */
 };
 
-static bool same_text(const char *a, const char *b)
+static bool same_string(const char *a, const char *b)
 {
 	return a == b || (a && b && !strcmp(a, b));
 }
 
-/* Names that mean something. */
-static bool names_matter(enum kb_opcode op)
+/* Names of symbols are part of the code; names of values, variables and loops are for readers. */
+static bool has_significant_name(enum kb_opcode op)
 {
 	return op == KBO_CALL || op == KBO_FUNC_ADDR || op == KBO_STRING || op == KBO_SYMBOL;
 }
@@ -98,7 +99,7 @@ static bool same_inst(struct pairing *p, const struct kb_inst *x, const struct k
 	    memcmp(&x->fimm, &y->fimm, sizeof(x->fimm)) != 0 || (x->result == 0) != (y->result == 0) ||
 	    !same_imm(p, x, y))
 		return false;
-	if (names_matter(x->op) && !same_text(x->name, y->name))
+	if (has_significant_name(x->op) && !same_string(x->name, y->name))
 		return false;
 	if (x->op == KBO_SHUFFLE &&
 	    memcmp(x->lanes, y->lanes, sizeof(*x->lanes) * (size_t)x->type.lanes) != 0)
@@ -111,7 +112,7 @@ static bool same_inst(struct pairing *p, const struct kb_inst *x, const struct k
 	return true;
 }
 
-/* The next instruction from i on that is no comment. */
+/* The position of the first instruction from i on that is not a comment. */
 static size_t skip_comments(const struct kb_func *f, size_t i)
 {
 	while (i < f->n_insts && f->insts[i].op == KBO_COMMENT)
@@ -131,9 +132,8 @@ static bool same_insts(struct pairing *p)
 	return i == p->a->n_insts && j == p->b->n_insts;
 }
 
-/* The same variant, parameters and code; names of functions, values and variables, and comments do not count.
- */
-static bool kb_same_func(const struct kb_func *a, const struct kb_func *b)
+/* Same variant, parameters and code. Names of functions, values and variables, and comments may differ. */
+static bool same_func(const struct kb_func *a, const struct kb_func *b)
 {
 	struct arena arena;
 	if (a->variant != b->variant || a->linkage != b->linkage || a->result != b->result ||
@@ -148,11 +148,11 @@ static bool kb_same_func(const struct kb_func *a, const struct kb_func *b)
 	return same;
 }
 
-const struct kb_func *kb_share_last(struct kb_module *m)
+const struct kb_func *kb_dedup_last(struct kb_module *m)
 {
 	size_t last = kb_func_count(m) - 1;
 	for (size_t i = 0; i < last; i++)
-		if (kb_same_func(kb_func_at(m, i), kb_func_at(m, last))) {
+		if (same_func(kb_func_at(m, i), kb_func_at(m, last))) {
 			m->funcs.n = last;
 			return kb_func_at(m, i);
 		}

@@ -4,15 +4,15 @@
  * select (their NaN rule is that of the builder, and it is one instruction);
  * no fast-math flags anywhere: the same bits for every schedule.
  */
-#include "backends/llvm/replay.h"
+#include "backends/llvm/emit.h"
 
 #include <string.h>
 
-LLVMValueRef replay_splat_value(struct replay *r, LLVMValueRef scalar, int lanes)
+LLVMValueRef llvm_splat(struct llvm_func *r, LLVMValueRef scalar, int lanes)
 {
 	if (lanes == 1)
 		return scalar;
-	LLVMTypeRef i32 = replay_scalar(r->module, KB_I32);
+	LLVMTypeRef i32 = llvm_scalar_type(r->module, KB_I32);
 	LLVMValueRef none = LLVMGetPoison(LLVMVectorType(LLVMTypeOf(scalar), (unsigned)lanes));
 	LLVMValueRef one = LLVMBuildInsertElement(r->builder, none, scalar, LLVMConstNull(i32), "");
 	LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(i32, (unsigned)lanes));
@@ -29,32 +29,32 @@ static LLVMValueRef const_splat(LLVMValueRef scalar, int lanes)
 	return LLVMConstVector(all, (unsigned)lanes);
 }
 
-LLVMValueRef replay_int(const struct replay_module *m, struct kb_type t, int64_t v)
+LLVMValueRef llvm_int(const struct llvm_module *m, struct kb_type t, int64_t v)
 {
-	return const_splat(LLVMConstInt(replay_scalar(m, t.scalar), (unsigned long long)v, 1), t.lanes);
+	return const_splat(LLVMConstInt(llvm_scalar_type(m, t.scalar), (unsigned long long)v, 1), t.lanes);
 }
 
-LLVMValueRef replay_lane_ids(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_lane_ids(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMValueRef ids[KB_LANES_MAX];
 	for (int k = 0; k < i->type.lanes; k++)
-		ids[k] = replay_int(r->module, KB_I32_T, k);
+		ids[k] = llvm_int(r->module, KB_I32_T, k);
 	return i->type.lanes == 1 ? ids[0] : LLVMConstVector(ids, (unsigned)i->type.lanes);
 }
 
-LLVMValueRef replay_const_int(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_const_int(struct llvm_func *r, const struct kb_inst *i)
 {
-	return kb_is_float(i->type.scalar) ? replay_null(r, i) : replay_int(r->module, i->type, i->imm);
+	return kb_is_float(i->type.scalar) ? llvm_emit_null(r, i) : llvm_int(r->module, i->type, i->imm);
 }
 
-LLVMValueRef replay_const_float(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_const_float(struct llvm_func *r, const struct kb_inst *i)
 {
-	return LLVMConstReal(replay_type(r->module, i->type), i->fimm);
+	return LLVMConstReal(llvm_type(r->module, i->type), i->fimm);
 }
 
-LLVMValueRef replay_null(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_null(struct llvm_func *r, const struct kb_inst *i)
 {
-	return LLVMConstNull(replay_type(r->module, i->type));
+	return LLVMConstNull(llvm_type(r->module, i->type));
 }
 
 /* ---- two operands ---- */
@@ -85,7 +85,7 @@ static LLVMIntPredicate int_predicate(enum kb_cmp op, bool is_unsigned)
 	return LLVMIntEQ;
 }
 
-static LLVMValueRef compare(struct replay *r, enum kb_scalar s, enum kb_cmp op, LLVMValueRef a,
+static LLVMValueRef compare(struct llvm_func *r, enum kb_scalar s, enum kb_cmp op, LLVMValueRef a,
                             LLVMValueRef b)
 {
 	if (kb_is_float(s))
@@ -95,12 +95,13 @@ static LLVMValueRef compare(struct replay *r, enum kb_scalar s, enum kb_cmp op, 
 }
 
 /* a op b ? a : b */
-static LLVMValueRef pick(struct replay *r, enum kb_scalar s, enum kb_cmp op, LLVMValueRef a, LLVMValueRef b)
+static LLVMValueRef pick(struct llvm_func *r, enum kb_scalar s, enum kb_cmp op, LLVMValueRef a,
+                         LLVMValueRef b)
 {
 	return LLVMBuildSelect(r->builder, compare(r, s, op, a, b), a, b, "");
 }
 
-static LLVMValueRef bin(struct replay *r, enum kb_scalar s, enum kb_bin op, LLVMValueRef a, LLVMValueRef b)
+static LLVMValueRef bin(struct llvm_func *r, enum kb_scalar s, enum kb_bin op, LLVMValueRef a, LLVMValueRef b)
 {
 	LLVMBuilderRef build = r->builder;
 	bool is_float = kb_is_float(s);
@@ -122,31 +123,33 @@ static LLVMValueRef bin(struct replay *r, enum kb_scalar s, enum kb_bin op, LLVM
 	return NULL;
 }
 
-LLVMValueRef replay_bin(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_bin(struct llvm_func *r, const struct kb_inst *i)
 {
-	return bin(r, i->type.scalar, i->bin, replay_arg(r, i, 0), replay_arg(r, i, 1));
+	return bin(r, i->type.scalar, i->bin, llvm_operand(r, i, 0), llvm_operand(r, i, 1));
 }
 
-LLVMValueRef replay_cmp(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_cmp(struct llvm_func *r, const struct kb_inst *i)
 {
-	return compare(r, replay_arg_type(r, i, 0).scalar, i->cmp, replay_arg(r, i, 0), replay_arg(r, i, 1));
+	return compare(r, llvm_operand_type(r, i, 0).scalar, i->cmp, llvm_operand(r, i, 0),
+	               llvm_operand(r, i, 1));
 }
 
-LLVMValueRef replay_select(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_select(struct llvm_func *r, const struct kb_inst *i)
 {
-	return LLVMBuildSelect(r->builder, replay_arg(r, i, 0), replay_arg(r, i, 1), replay_arg(r, i, 2), "");
+	return LLVMBuildSelect(r->builder, llvm_operand(r, i, 0), llvm_operand(r, i, 1),
+	                       llvm_operand(r, i, 2), "");
 }
 
-static LLVMValueRef un_intrinsic(struct replay *r, const char *name, LLVMValueRef a)
+static LLVMValueRef un_intrinsic(struct llvm_func *r, const char *name, LLVMValueRef a)
 {
 	LLVMTypeRef type = LLVMTypeOf(a);
-	return replay_intrinsic(r, name, &type, 1, &a, 1);
+	return llvm_intrinsic(r, name, &type, 1, &a, 1);
 }
 
-LLVMValueRef replay_un(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_un(struct llvm_func *r, const struct kb_inst *i)
 {
 	enum kb_scalar s = i->type.scalar;
-	LLVMValueRef a = replay_arg(r, i, 0);
+	LLVMValueRef a = llvm_operand(r, i, 0);
 	bool is_float = kb_is_float(s);
 	switch (i->un) {
 	case KB_NEG: return is_float ? LLVMBuildFNeg(r->builder, a, "") : LLVMBuildNeg(r->builder, a, "");
@@ -163,39 +166,39 @@ LLVMValueRef replay_un(struct replay *r, const struct kb_inst *i)
 }
 
 /* llvm.fma without the instruction would become a call; llvm.fmuladd becomes two instructions there. */
-LLVMValueRef replay_fma(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_fma(struct llvm_func *r, const struct kb_inst *i)
 {
-	LLVMTypeRef type = replay_type(r->module, i->type);
-	LLVMValueRef args[] = {replay_arg(r, i, 0), replay_arg(r, i, 1), replay_arg(r, i, 2)};
+	LLVMTypeRef type = llvm_type(r->module, i->type);
+	LLVMValueRef args[] = {llvm_operand(r, i, 0), llvm_operand(r, i, 1), llvm_operand(r, i, 2)};
 	const char *name = r->target->has_fma ? "llvm.fma" : "llvm.fmuladd";
-	return replay_intrinsic(r, name, &type, 1, args, 3);
+	return llvm_intrinsic(r, name, &type, 1, args, 3);
 }
 
 /* ---- vectors ---- */
 
-LLVMValueRef replay_shuffle(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_shuffle(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMValueRef mask[KB_LANES_MAX];
-	LLVMValueRef a = replay_arg(r, i, 0);
-	LLVMValueRef b = i->n_args > 1 ? replay_arg(r, i, 1) : LLVMGetPoison(LLVMTypeOf(a));
-	int from = replay_arg_type(r, i, 0).lanes;
+	LLVMValueRef a = llvm_operand(r, i, 0);
+	LLVMValueRef b = i->n_args > 1 ? llvm_operand(r, i, 1) : LLVMGetPoison(LLVMTypeOf(a));
+	int from = llvm_operand_type(r, i, 0).lanes;
 	for (int k = 0; k < i->type.lanes; k++)
-		mask[k] = replay_int(r->module, KB_I32_T, i->lanes[k]);
+		mask[k] = llvm_int(r->module, KB_I32_T, i->lanes[k]);
 	if (i->type.lanes == 1) {
 		LLVMValueRef source = i->lanes[0] < from ? a : b;
-		LLVMValueRef lane = replay_int(r->module, KB_I32_T, i->lanes[0] % from);
+		LLVMValueRef lane = llvm_int(r->module, KB_I32_T, i->lanes[0] % from);
 		return from == 1 ? source : LLVMBuildExtractElement(r->builder, source, lane, "");
 	}
 	if (from == 1)
-		return replay_splat_value(r, a, i->type.lanes);
+		return llvm_splat(r, a, i->type.lanes);
 	return LLVMBuildShuffleVector(r->builder, a, b, LLVMConstVector(mask, (unsigned)i->type.lanes), "");
 }
 
-LLVMValueRef replay_part(struct replay *r, LLVMValueRef v, int from, int n)
+LLVMValueRef llvm_lanes(struct llvm_func *r, LLVMValueRef v, int from, int n)
 {
 	LLVMValueRef mask[KB_LANES_MAX];
 	for (int k = 0; k < n; k++)
-		mask[k] = replay_int(r->module, KB_I32_T, from + k);
+		mask[k] = llvm_int(r->module, KB_I32_T, from + k);
 	if (n == 1)
 		return LLVMBuildExtractElement(r->builder, v, mask[0], "");
 	LLVMValueRef none = LLVMGetPoison(LLVMTypeOf(v));
@@ -203,46 +206,46 @@ LLVMValueRef replay_part(struct replay *r, LLVMValueRef v, int from, int n)
 }
 
 /* The lower half op the upper half, until one lane is left. */
-LLVMValueRef replay_reduce(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_reduce(struct llvm_func *r, const struct kb_inst *i)
 {
-	LLVMValueRef v = replay_arg(r, i, 0);
-	int lanes = replay_arg_type(r, i, 0).lanes;
+	LLVMValueRef v = llvm_operand(r, i, 0);
+	int lanes = llvm_operand_type(r, i, 0).lanes;
 	for (int n = lanes / 2; n >= 1; n /= 2)
-		v = bin(r, i->type.scalar, i->bin, replay_part(r, v, 0, n), replay_part(r, v, n, n));
+		v = bin(r, i->type.scalar, i->bin, llvm_lanes(r, v, 0, n), llvm_lanes(r, v, n, n));
 	return v;
 }
 
-LLVMValueRef replay_splat(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_splat(struct llvm_func *r, const struct kb_inst *i)
 {
-	return replay_splat_value(r, replay_arg(r, i, 0), i->type.lanes);
+	return llvm_splat(r, llvm_operand(r, i, 0), i->type.lanes);
 }
 
-LLVMValueRef replay_lane(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_lane(struct llvm_func *r, const struct kb_inst *i)
 {
-	return replay_part(r, replay_arg(r, i, 0), i->lane, 1);
+	return llvm_lanes(r, llvm_operand(r, i, 0), i->lane, 1);
 }
 
-LLVMValueRef replay_bitcast(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_bitcast(struct llvm_func *r, const struct kb_inst *i)
 {
-	return LLVMBuildBitCast(r->builder, replay_arg(r, i, 0), replay_type(r->module, i->type), "");
+	return LLVMBuildBitCast(r->builder, llvm_operand(r, i, 0), llvm_type(r->module, i->type), "");
 }
 
 /* ---- the machine ---- */
 
-LLVMValueRef replay_pause(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_pause(struct llvm_func *r, const struct kb_inst *i)
 {
 	(void)i;
-	LLVMValueRef yield = replay_int(r->module, KB_I32_T, 1);
+	LLVMValueRef yield = llvm_int(r->module, KB_I32_T, 1);
 	switch (r->target->arch) {
-	case ARCH_X86_64: return replay_intrinsic(r, "llvm.x86.sse2.pause", NULL, 0, NULL, 0);
-	case ARCH_AARCH64: return replay_intrinsic(r, "llvm.aarch64.hint", NULL, 0, &yield, 1);
+	case ARCH_X86_64: return llvm_intrinsic(r, "llvm.x86.sse2.pause", NULL, 0, NULL, 0);
+	case ARCH_AARCH64: return llvm_intrinsic(r, "llvm.aarch64.hint", NULL, 0, &yield, 1);
 	case ARCH_OPENCL: return NULL;
 	}
 	return NULL;
 }
 
-static LLVMValueRef assembly(struct replay *r, const char *text, const char *constraints, LLVMTypeRef result,
-                             LLVMValueRef *args, unsigned n)
+static LLVMValueRef assembly(struct llvm_func *r, const char *text, const char *constraints,
+                             LLVMTypeRef result, LLVMValueRef *args, unsigned n)
 {
 	LLVMTypeRef types[4];
 	for (unsigned i = 0; i < n; i++)
@@ -253,27 +256,68 @@ static LLVMValueRef assembly(struct replay *r, const char *text, const char *con
 	return LLVMBuildCall2(r->builder, type, code, args, n, "");
 }
 
-LLVMValueRef replay_cpuid(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_cpuid(struct llvm_func *r, const struct kb_inst *i)
 {
-	LLVMTypeRef i32 = replay_scalar(r->module, KB_I32);
+	LLVMTypeRef i32 = llvm_scalar_type(r->module, KB_I32);
 	LLVMTypeRef four[] = {i32, i32, i32, i32};
 	LLVMTypeRef result = LLVMStructTypeInContext(r->module->context, four, 4, 0);
-	LLVMValueRef args[] = {replay_int(r->module, KB_I32_T, i->imm),
-	                       replay_int(r->module, KB_I32_T, i->cpuid.subleaf)};
+	LLVMValueRef args[] = {llvm_int(r->module, KB_I32_T, i->imm),
+	                       llvm_int(r->module, KB_I32_T, i->cpuid.subleaf)};
 	LLVMValueRef all = assembly(
 	        r, "cpuid", "={ax},={bx},={cx},={dx},{ax},{cx},~{dirflag},~{fpsr},~{flags}", result, args, 2);
 	return LLVMBuildExtractValue(r->builder, all, (unsigned)i->cpuid.reg, "");
 }
 
 /* Spelled as bytes: the assembler accepts the name only with a feature that baseline code does not have. */
-LLVMValueRef replay_xgetbv(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_xgetbv(struct llvm_func *r, const struct kb_inst *i)
 {
 	(void)i;
-	LLVMTypeRef i32 = replay_scalar(r->module, KB_I32);
+	LLVMTypeRef i32 = llvm_scalar_type(r->module, KB_I32);
 	LLVMTypeRef two[] = {i32, i32};
 	LLVMTypeRef result = LLVMStructTypeInContext(r->module->context, two, 2, 0);
-	LLVMValueRef zero = replay_int(r->module, KB_I32_T, 0);
+	LLVMValueRef zero = llvm_int(r->module, KB_I32_T, 0);
 	LLVMValueRef all = assembly(r, ".byte 0x0f, 0x01, 0xd0",
 	                            "={ax},={dx},{cx},~{dirflag},~{fpsr},~{flags}", result, &zero, 1);
 	return LLVMBuildExtractValue(r->builder, all, 0, "");
+}
+
+/* ---- conversions ---- */
+
+static int width(enum kb_scalar s)
+{
+	return s == KB_BOOL ? 1 : 8 * kb_scalar_bytes(s);
+}
+
+static bool is_unsigned(enum kb_scalar s)
+{
+	return s == KB_U8 || s == KB_U16 || s == KB_BOOL;
+}
+
+/* Toward zero, saturating, NaN gives 0. */
+static LLVMValueRef float_to_int(struct llvm_func *r, LLVMValueRef v, enum kb_scalar to, LLVMTypeRef type)
+{
+	LLVMTypeRef types[] = {type, LLVMTypeOf(v)};
+	return llvm_intrinsic(r, is_unsigned(to) ? "llvm.fptoui.sat" : "llvm.fptosi.sat", types, 2, &v, 1);
+}
+
+LLVMValueRef llvm_emit_cvt(struct llvm_func *r, const struct kb_inst *i)
+{
+	LLVMValueRef v = llvm_operand(r, i, 0);
+	struct kb_type from = llvm_operand_type(r, i, 0), to = i->type;
+	LLVMBuilderRef b = r->builder;
+	LLVMTypeRef type = llvm_type(r->module, to);
+	int before = width(from.scalar), after = width(to.scalar);
+	bool float_from = kb_is_float(from.scalar), float_to = kb_is_float(to.scalar);
+	if (float_from && !float_to)
+		return float_to_int(r, v, to.scalar, type);
+	if (float_to && !float_from)
+		return is_unsigned(from.scalar) ? LLVMBuildUIToFP(b, v, type, "")
+		                                : LLVMBuildSIToFP(b, v, type, "");
+	if (after == before)
+		return v;
+	if (after < before)
+		return float_to ? LLVMBuildFPTrunc(b, v, type, "") : LLVMBuildTrunc(b, v, type, "");
+	if (float_to)
+		return LLVMBuildFPExt(b, v, type, "");
+	return is_unsigned(from.scalar) ? LLVMBuildZExt(b, v, type, "") : LLVMBuildSExt(b, v, type, "");
 }

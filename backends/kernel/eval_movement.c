@@ -124,7 +124,7 @@ bool eval_view_point(struct eval *e, const struct ir_op *op, const struct eval_p
 
 /* ---- movement ---- */
 
-struct kb_val eval_apart(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+struct kb_val eval_per_lane(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb_val lane[KB_LANES_MAX];
 	for (int l = 0; l < e->valid; l++) {
@@ -135,10 +135,10 @@ struct kb_val eval_apart(struct eval *e, const struct ir_op *op, const struct ev
 			at.flat = (struct kb_val){0};
 		lane[l] = eval_value(e, eval_result(op), &at);
 	}
-	return eval_gather_lanes(e, lane);
+	return eval_build_vector(e, lane);
 }
 
-struct kb_val eval_clamped(struct eval *e, struct kb_val index, struct kb_val n)
+struct kb_val eval_clamp_index(struct eval *e, struct kb_val index, struct kb_val n)
 {
 	struct kb *k = e->k;
 	struct kb_val top = kb_add_const(k, n, -1);
@@ -154,12 +154,12 @@ static struct kb_val gather(struct eval *e, const struct ir_op *op, const struct
 	struct eval_point id = {.rank = r, .vec = -1};
 	struct eval_point at = {.rank = table->rank, .vec = -1, .shifted = p->shifted};
 	if (p->vec >= 0 && p->vec < r && e->lanes > 1)
-		return eval_apart(e, op, p);
+		return eval_per_lane(e, op, p);
 	for (int i = 0; i < r; i++)
 		id.index[i] = p->index[i];
 	if (p->rank == r + 1)
 		id.flat = (struct kb_val){0};
-	at.index[0] = eval_clamped(e, eval_value(e, op->operands[1], &id), eval_dim(e, table->dims[0]));
+	at.index[0] = eval_clamp_index(e, eval_value(e, op->operands[1], &id), eval_dim(e, table->dims[0]));
 	for (int i = 1; i < table->rank; i++)
 		at.index[i] = p->index[r + i - 1];
 	if (p->vec >= r)
@@ -174,9 +174,9 @@ static struct kb_val take_rows(struct eval *e, const struct ir_op *op, const str
 	struct eval_point row = {.rank = 1, .vec = -1, .index = {p->index[0]}};
 	struct eval_point at = {.rank = x->rank, .vec = p->vec > 0 ? p->vec + 1 : -1, .shifted = p->shifted};
 	if (p->vec == 0 && e->lanes > 1)
-		return eval_apart(e, op, p);
+		return eval_per_lane(e, op, p);
 	at.index[0] = p->index[0];
-	at.index[1] = eval_clamped(e, eval_value(e, op->operands[1], &row), eval_dim(e, x->dims[1]));
+	at.index[1] = eval_clamp_index(e, eval_value(e, op->operands[1], &row), eval_dim(e, x->dims[1]));
 	for (int i = 2; i < x->rank; i++)
 		at.index[i] = p->index[i - 1];
 	return eval_value(e, op->operands[0], &at);
@@ -239,7 +239,7 @@ static int border_axis(const struct ir_op *op)
 	                                : ((const struct attrs_concat *)op->attrs)->axis);
 }
 
-struct kb_val eval_move(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+struct kb_val eval_movement(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct eval_point at;
 	if (op->code == OP_gather)
@@ -248,10 +248,10 @@ struct kb_val eval_move(struct eval *e, const struct ir_op *op, const struct eva
 		return take_rows(e, op, p);
 	if (op->code == OP_pad || op->code == OP_concat) {
 		if (p->vec == border_axis(op) && e->lanes > 1)
-			return eval_apart(e, op, p);
+			return eval_per_lane(e, op, p);
 		return op->code == OP_pad ? pad(e, op, p) : concat(e, op, p);
 	}
 	if (!eval_view_point(e, op, p, &at))
-		return eval_apart(e, op, p);
+		return eval_per_lane(e, op, p);
 	return eval_value(e, op->operands[0], &at);
 }

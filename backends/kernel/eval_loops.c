@@ -42,7 +42,7 @@ static struct kb_val query_position(struct eval *e, const struct eval_mask *m, s
 	return m->past.id ? kb_add(e->k, at, of_sequence(e, m->past, b)) : at;
 }
 
-struct kb_val eval_visible(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i)
+struct kb_val eval_visible_end(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i)
 {
 	struct kb *k = e->k;
 	struct kb_val limit = {0};
@@ -55,7 +55,7 @@ struct kb_val eval_visible(struct eval *e, const struct eval_mask *m, struct kb_
 	return limit.id ? kb_min(k, limit, last) : last;
 }
 
-struct kb_val eval_first_visible(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i)
+struct kb_val eval_visible_begin(struct eval *e, const struct eval_mask *m, struct kb_val b, struct kb_val i)
 {
 	struct kb *k = e->k;
 	if (m->window <= 0)
@@ -89,7 +89,7 @@ static struct kb_val mask(struct eval *e, const struct ir_op *op, const struct e
 	if (p->vec >= 0 && p->vec != p->rank - 1 && e->lanes > 1)
 		return eval_internal(e, op, "lanes across rows");
 	struct kb_val b = p->index[0], i = p->index[p->rank - 2];
-	struct kb_val limit = eval_visible(e, &m, b, i), lo = eval_first_visible(e, &m, b, i);
+	struct kb_val limit = eval_visible_end(e, &m, b, i), lo = eval_visible_begin(e, &m, b, i);
 	return masked(e, p, lo, limit, lanes_value(e, op->operands[0], p, p));
 }
 
@@ -262,7 +262,7 @@ static struct kb_val reduce_at(struct eval *e, const struct ir_op *op, const str
 	struct kb_val sum = finish(&r);
 	enum ir_dtype dtype = type_of(e, op->operands[0])->dtype;
 	if (ir_dtype_class(dtype) == DTCLASS_INT)
-		return eval_narrow(e, dtype, sum);
+		return eval_round_to_dtype(e, dtype, sum);
 	return op->code == OP_reduce_mean ? divide_by_count(&r, p, sum) : sum;
 }
 
@@ -295,7 +295,7 @@ static struct kb_val argmax_of_row(struct eval *e, const struct ir_op *op, const
 	c.lanes = kb_caps(e->k)->lanes;
 	size_t mark = eval_mark(e);
 	eval_hoist(e, c.x, &c.row);
-	(void)eval_largest(e, &c, &where);
+	(void)eval_argmax_columns(e, &c, &where);
 	eval_release(e, mark);
 	return where;
 }
@@ -407,7 +407,7 @@ static struct kb_val linear(struct eval *e, const struct ir_op *op, const struct
 		row.vec = -1;
 		row.flat = (struct kb_val){0};
 		struct kb_val id = eval_value(e, op->operands[2], &row);
-		d.at_b.index[0] = eval_clamped(e, id, eval_dim(e, type_of(e, d.b)->dims[0]));
+		d.at_b.index[0] = eval_clamp_index(e, id, eval_dim(e, type_of(e, d.b)->dims[0]));
 	}
 	d.at_b.index[n] = p->index[last];
 	d.at_a.index[last] = d.at_b.index[n + 1] = zero;
@@ -419,7 +419,7 @@ static struct kb_val linear(struct eval *e, const struct ir_op *op, const struct
 	return kb_add(e->k, sum, lanes_value(e, bias, &at, p));
 }
 
-struct kb_val eval_pull(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+struct kb_val eval_by_loops(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	switch ((int)op->code) {
 	case OP_mask: return mask(e, op, p);

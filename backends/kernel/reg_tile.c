@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backends/kernel/products.h"
+#include "backends/kernel/reg_tile.h"
 
-void products_begin(struct products *p, const char *name)
+void reg_tile_zero(struct reg_tile *p, const char *name)
 {
 	struct kb_val zero = kb_splat(p->k, kb_f32(p->k, 0), p->lanes);
 	for (int i = 0; i < p->rows * p->vectors; i++)
@@ -9,27 +9,27 @@ void products_begin(struct products *p, const char *name)
 }
 
 /* sum[row][v] += x w */
-static void products_add(const struct products *p, int row, int v, struct kb_val x, struct kb_val w)
+static void products_add(const struct reg_tile *p, int row, int v, struct kb_val x, struct kb_val w)
 {
-	struct kb_val sum = products_sum(p, row, v);
+	struct kb_val sum = reg_tile_acc(p, row, v);
 	sum = p->pairs ? kb_dot_bf16(p->k, sum, w, x) : kb_fma(p->k, x, w, sum);
 	kb_set(p->k, p->sum[row * p->vectors + v], sum);
 }
 
-void products_add_vector(const struct products *p, int v, const struct kb_val *x, struct kb_val w)
+void reg_tile_mac_vector(const struct reg_tile *p, int v, const struct kb_val *x, struct kb_val w)
 {
 	for (int row = 0; row < p->rows; row++)
 		products_add(p, row, v, x[row], w);
 }
 
-void products_add_lane(const struct products *p, int v, const struct kb_val *x, int i, struct kb_val w)
+void reg_tile_mac_lane(const struct reg_tile *p, int v, const struct kb_val *x, int i, struct kb_val w)
 {
 	for (int row = 0; row < p->rows; row++)
 		products_add(p, row, v, kb_splat(p->k, kb_lane(p->k, x[row], i), p->lanes), w);
 }
 
-void products_step(const struct products *p, struct kb_val element, struct kb_val line, int i, int from,
-                   int to)
+void reg_tile_mac_k(const struct reg_tile *p, struct kb_val element, struct kb_val line, int i, int from,
+                    int to)
 {
 	struct kb_val w[TILE_ACC_MAX];
 	for (int v = 0; v < p->vectors; v++)
@@ -42,38 +42,38 @@ void products_step(const struct products *p, struct kb_val element, struct kb_va
 	}
 }
 
-void products_load_x(const struct products *p, struct kb_val element, int lanes, struct kb_val *x)
+void reg_tile_load_x(const struct reg_tile *p, struct kb_val element, int lanes, struct kb_val *x)
 {
 	for (int row = 0; row < p->rows; row++)
 		x[row] = kb_load(p->k, KB_TYPE(KB_F32, lanes), p->x[row], element, p->x_disp[row], 0);
 }
 
-void products_lane(const struct products *p, const struct kb_val *x, struct kb_val line, int i)
+void reg_tile_mac_k_lane(const struct reg_tile *p, const struct kb_val *x, struct kb_val line, int i)
 {
 	for (int v = 0; v < p->vectors; v++)
-		products_add_lane(p, v, x, i, p->weights(p->user, line, i, v));
+		reg_tile_mac_lane(p, v, x, i, p->weights(p->user, line, i, v));
 }
 
-void product_tiles_begin(const struct product_tiles *t)
+void matrix_tiles_zero(const struct matrix_tiles *t)
 {
 	for (int i = 0; i < t->rows * t->columns; i++)
-		kb_tile_zero(t->k, KB_TILE_SUMS + i);
+		kb_tile_zero(t->k, KB_TILE_ACC + i);
 }
 
 /* Where the sums of row tile i, column tile c lie. */
-static struct kb_val sums_at(const struct product_tiles *t, struct kb_val at, int64_t step, int i, int c)
+static struct kb_val sums_at(const struct matrix_tiles *t, struct kb_val at, int64_t step, int i, int c)
 {
 	return kb_ptr_add(t->k, at, kb_index(t->k, 0), i * KB_TILE_ROWS * step + c * KB_TILE_BYTES);
 }
 
-void product_tiles_load(const struct product_tiles *t, struct kb_val from, int64_t step)
+void matrix_tiles_load(const struct matrix_tiles *t, struct kb_val from, int64_t step)
 {
 	for (int i = 0; i < t->rows * t->columns; i++)
-		kb_tile_load(t->k, KB_TILE_SUMS + i, sums_at(t, from, step, i / t->columns, i % t->columns),
+		kb_tile_load(t->k, KB_TILE_ACC + i, sums_at(t, from, step, i / t->columns, i % t->columns),
 		             kb_index(t->k, step));
 }
 
-void product_tiles_step(const struct product_tiles *t, struct kb_val x, struct kb_val w)
+void matrix_tiles_mac_k(const struct matrix_tiles *t, struct kb_val x, struct kb_val w)
 {
 	struct kb *k = t->k;
 	for (int i = 0; i < t->rows; i++)
@@ -84,13 +84,13 @@ void product_tiles_step(const struct product_tiles *t, struct kb_val x, struct k
 		kb_tile_load(k, weights, kb_ptr_add(k, w, kb_index(k, 0), c * t->w_apart),
 		             kb_index(k, t->w_step));
 		for (int i = 0; i < t->rows; i++)
-			kb_tile_dot(k, t->dot, KB_TILE_SUMS + i * t->columns + c, weights, KB_TILE_X + i);
+			kb_tile_dot(k, t->dot, KB_TILE_ACC + i * t->columns + c, weights, KB_TILE_X + i);
 	}
 }
 
-void product_tiles_store(const struct product_tiles *t, struct kb_val to, int64_t step)
+void matrix_tiles_store(const struct matrix_tiles *t, struct kb_val to, int64_t step)
 {
 	for (int i = 0; i < t->rows * t->columns; i++)
-		kb_tile_store(t->k, KB_TILE_SUMS + i, sums_at(t, to, step, i / t->columns, i % t->columns),
+		kb_tile_store(t->k, KB_TILE_ACC + i, sums_at(t, to, step, i / t->columns, i % t->columns),
 		              kb_index(t->k, step));
 }

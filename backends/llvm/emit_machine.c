@@ -3,10 +3,10 @@
  * Replay of operations that are one instruction of some machines, by the intrinsic that surely becomes it. Vectors
  * wider than the machine's are cut into parts; kb_legalize has written out what the machine lacks.
  */
-#include "backends/llvm/replay.h"
+#include "backends/llvm/emit.h"
 
 /* An instruction for vectors of some lanes. Rows of one machine: widest first. */
-struct form {
+struct intrinsic_form {
 	enum target_arch arch;
 	int detail; /* of the operation: struct kb_inst */
 	int lanes;  /* of the value */
@@ -15,8 +15,8 @@ struct form {
 };
 
 /* The widest form that fits the value and the machine's vectors; NULL: none. */
-static const struct form *find_form(const struct replay *r, const struct kb_inst *i, const struct form *forms,
-                                    size_t n)
+static const struct intrinsic_form *find_form(const struct llvm_func *r, const struct kb_inst *i,
+                                              const struct intrinsic_form *forms, size_t n)
 {
 	int most = 4 * r->target->lanes / kb_scalar_bytes(i->type.scalar);
 	most = i->type.lanes < most ? i->type.lanes : most;
@@ -28,34 +28,34 @@ static const struct form *find_form(const struct replay *r, const struct kb_inst
 }
 
 /* The value of a form for operands that fit it. */
-typedef LLVMValueRef apply_form(struct replay *r, const struct form *f, LLVMValueRef *args);
+typedef LLVMValueRef apply_form(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef *args);
 
-static LLVMValueRef concat(struct replay *r, LLVMValueRef a, LLVMValueRef b)
+static LLVMValueRef concat(struct llvm_func *r, LLVMValueRef a, LLVMValueRef b)
 {
 	LLVMValueRef ids[KB_LANES_MAX];
 	unsigned n = 2 * LLVMGetVectorSize(LLVMTypeOf(a));
 	for (unsigned k = 0; k < n; k++)
-		ids[k] = replay_int(r->module, KB_I32_T, k);
+		ids[k] = llvm_int(r->module, KB_I32_T, k);
 	return LLVMBuildShuffleVector(r->builder, a, b, LLVMConstVector(ids, n), "");
 }
 
 /* Operands with the lanes of the value are cut as it is; others every part has whole. */
-static LLVMValueRef in_parts(struct replay *r, const struct kb_inst *i, const struct form *forms,
+static LLVMValueRef in_parts(struct llvm_func *r, const struct kb_inst *i, const struct intrinsic_form *forms,
                              size_t n_forms, apply_form *apply)
 {
 	LLVMValueRef parts[KB_LANES_MAX], args[3];
-	const struct form *f = find_form(r, i, forms, n_forms);
+	const struct intrinsic_form *f = find_form(r, i, forms, n_forms);
 	if (!f) {
-		replay_fail(r->module, "an operation that the machine does not have");
-		return LLVMGetPoison(replay_type(r->module, i->type));
+		llvm_emit_fail(r->module, "an operation that the machine does not have");
+		return LLVMGetPoison(llvm_type(r->module, i->type));
 	}
 	int n = i->type.lanes / f->lanes;
 	for (int p = 0; p < n; p++) {
 		for (size_t a = 0; a < i->n_args; a++) {
-			bool is_cut = n > 1 && replay_arg_type(r, i, a).lanes == i->type.lanes;
-			args[a] = replay_arg(r, i, a);
+			bool is_cut = n > 1 && llvm_operand_type(r, i, a).lanes == i->type.lanes;
+			args[a] = llvm_operand(r, i, a);
 			if (is_cut)
-				args[a] = replay_part(r, args[a], p * f->lanes, f->lanes);
+				args[a] = llvm_lanes(r, args[a], p * f->lanes, f->lanes);
 		}
 		parts[p] = apply(r, f, args);
 	}
@@ -67,20 +67,20 @@ static LLVMValueRef in_parts(struct replay *r, const struct kb_inst *i, const st
 
 /* ---- to the nearest integer ---- */
 
-static LLVMValueRef apply_nearest(struct replay *r, const struct form *f, LLVMValueRef *args)
+static LLVMValueRef apply_nearest(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef *args)
 {
-	LLVMTypeRef types[] = {replay_type(r->module, KB_TYPE(KB_I32, f->lanes)), LLVMTypeOf(args[0])};
+	LLVMTypeRef types[] = {llvm_type(r->module, KB_TYPE(KB_I32, f->lanes)), LLVMTypeOf(args[0])};
 	LLVMTypeRef mask = LLVMInt16TypeInContext(r->module->context);
 	LLVMValueRef masked[] = {args[0], LLVMConstNull(types[0]), LLVMConstAllOnes(mask),
-	                         replay_int(r->module, KB_I32_T, 4 /* rounds as the mode says */)};
+	                         llvm_int(r->module, KB_I32_T, 4 /* rounds as the mode says */)};
 	bool is_masked = f->lanes == 16;
-	return replay_intrinsic(r, f->name, types, f->is_overloaded ? 2 : 0, is_masked ? masked : args,
-	                        is_masked ? 4 : 1);
+	return llvm_intrinsic(r, f->name, types, f->is_overloaded ? 2 : 0, is_masked ? masked : args,
+	                      is_masked ? 4 : 1);
 }
 
-LLVMValueRef replay_nearest(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_nearest(struct llvm_func *r, const struct kb_inst *i)
 {
-	static const struct form forms[] = {
+	static const struct intrinsic_form forms[] = {
 	        {ARCH_X86_64, 0, 16, "llvm.x86.avx512.mask.cvtps2dq.512", false},
 	        {ARCH_X86_64, 0, 8, "llvm.x86.avx.cvt.ps2dq.256", false},
 	        {ARCH_X86_64, 0, 4, "llvm.x86.sse2.cvtps2dq", false},
@@ -91,16 +91,16 @@ LLVMValueRef replay_nearest(struct replay *r, const struct kb_inst *i)
 
 /* ---- dot products ---- */
 
-static const struct form dot_forms[] = {
+static const struct intrinsic_form dot_forms[] = {
         {ARCH_X86_64, KB_DOT_U8S8, 16, "llvm.x86.avx512.vpdpbusd.512", false},
         {ARCH_X86_64, KB_DOT_U8S8, 8, "llvm.x86.avx512.vpdpbusd.256", false},
         {ARCH_X86_64, KB_DOT_U8S8, 4, "llvm.x86.avx512.vpdpbusd.128", false},
         {ARCH_X86_64, KB_DOT_U7S8, 16, "llvm.x86.avx512.pmaddubs.w.512", false},
         {ARCH_X86_64, KB_DOT_U7S8, 8, "llvm.x86.avx2.pmadd.ub.sw", false},
         {ARCH_X86_64, KB_DOT_U7S8, 4, "llvm.x86.ssse3.pmadd.ub.sw.128", false},
-        {ARCH_X86_64, KB_DOT_U7S8_HALVES, 16, "llvm.x86.avx512.pmaddubs.w.512", false},
-        {ARCH_X86_64, KB_DOT_U7S8_HALVES, 8, "llvm.x86.avx2.pmadd.ub.sw", false},
-        {ARCH_X86_64, KB_DOT_U7S8_HALVES, 4, "llvm.x86.ssse3.pmadd.ub.sw.128", false},
+        {ARCH_X86_64, KB_DOT_U7S8_I16, 16, "llvm.x86.avx512.pmaddubs.w.512", false},
+        {ARCH_X86_64, KB_DOT_U7S8_I16, 8, "llvm.x86.avx2.pmadd.ub.sw", false},
+        {ARCH_X86_64, KB_DOT_U7S8_I16, 4, "llvm.x86.ssse3.pmadd.ub.sw.128", false},
         {ARCH_X86_64, KB_DOT_S8S8, 8, "llvm.x86.avx2.vpdpbssd.256", false},
         {ARCH_X86_64, KB_DOT_S8S8, 4, "llvm.x86.avx2.vpdpbssd.128", false},
         {ARCH_X86_64, KB_DOT_S16S16, 16, "llvm.x86.avx512.pmaddw.d.512", false},
@@ -118,38 +118,39 @@ static const struct form dot_forms[] = {
 };
 
 /* Of x86: the sums of two products, of 16 or 32 bits. */
-static LLVMValueRef sums_of_two(struct replay *r, const struct form *f, LLVMValueRef a, LLVMValueRef b)
+static LLVMValueRef sums_of_two(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef a,
+                                LLVMValueRef b)
 {
-	LLVMTypeRef type = f->detail == KB_DOT_S16S16 ? replay_type(r->module, KB_TYPE(KB_I16, 2 * f->lanes))
-	                                              : replay_type(r->module, KB_TYPE(KB_I8, 4 * f->lanes));
+	LLVMTypeRef type = f->detail == KB_DOT_S16S16 ? llvm_type(r->module, KB_TYPE(KB_I16, 2 * f->lanes))
+	                                              : llvm_type(r->module, KB_TYPE(KB_I8, 4 * f->lanes));
 	LLVMValueRef args[] = {LLVMBuildBitCast(r->builder, a, type, ""),
 	                       LLVMBuildBitCast(r->builder, b, type, "")};
-	return replay_intrinsic(r, f->name, NULL, 0, args, 2);
+	return llvm_intrinsic(r, f->name, NULL, 0, args, 2);
 }
 
-static LLVMValueRef add_halves(struct replay *r, const struct form *f, LLVMValueRef sum, LLVMValueRef a,
-                               LLVMValueRef b)
+static LLVMValueRef add_halves(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef sum,
+                               LLVMValueRef a, LLVMValueRef b)
 {
 	return LLVMBuildAdd(r->builder, sum, sums_of_two(r, f, a, b), "");
 }
 
-static const struct form *of_halves(int lanes)
+static const struct intrinsic_form *of_halves(int lanes)
 {
-	const struct form *f = dot_forms;
+	const struct intrinsic_form *f = dot_forms;
 	while (f->detail != KB_DOT_S16S16 || f->lanes != lanes)
 		f++;
 	return f;
 }
 
-static LLVMValueRef apply_dot(struct replay *r, const struct form *f, LLVMValueRef *args)
+static LLVMValueRef apply_dot(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef *args)
 {
 	if (f->detail == KB_DOT_S16S16)
 		return add_halves(r, f, args[0], args[1], args[2]);
 	if (f->detail == KB_DOT_U7S8) {
-		LLVMValueRef ones = replay_int(r->module, KB_TYPE(KB_I16, 2 * f->lanes), 1);
+		LLVMValueRef ones = llvm_int(r->module, KB_TYPE(KB_I16, 2 * f->lanes), 1);
 		return add_halves(r, of_halves(f->lanes), args[0], sums_of_two(r, f, args[1], args[2]), ones);
 	}
-	if (f->detail == KB_DOT_U7S8_HALVES) {
+	if (f->detail == KB_DOT_U7S8_I16) {
 		LLVMValueRef pairs = sums_of_two(r, f, args[1], args[2]);
 		LLVMTypeRef words = LLVMTypeOf(args[0]);
 		args[0] = LLVMBuildBitCast(r->builder, args[0], LLVMTypeOf(pairs), "");
@@ -158,13 +159,13 @@ static LLVMValueRef apply_dot(struct replay *r, const struct form *f, LLVMValueR
 	bool is_float = kb_dot_is_float((enum kb_dot)f->detail);
 	enum kb_scalar s = is_float ? KB_BF16 : f->arch == ARCH_X86_64 ? KB_I32 : KB_I8;
 	struct kb_type operand = KB_TYPE(s, 4 * f->lanes / kb_scalar_bytes(s));
-	LLVMTypeRef types[] = {LLVMTypeOf(args[0]), replay_type(r->module, operand)};
+	LLVMTypeRef types[] = {LLVMTypeOf(args[0]), llvm_type(r->module, operand)};
 	args[1] = LLVMBuildBitCast(r->builder, args[1], types[1], "");
 	args[2] = LLVMBuildBitCast(r->builder, args[2], types[1], "");
-	return replay_intrinsic(r, f->name, types, f->is_overloaded ? 2 : 0, args, 3);
+	return llvm_intrinsic(r, f->name, types, f->is_overloaded ? 2 : 0, args, 3);
 }
 
-LLVMValueRef replay_dot(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_dot(struct llvm_func *r, const struct kb_inst *i)
 {
 	return in_parts(r, i, dot_forms, TFMC_COUNT(dot_forms), apply_dot);
 }
@@ -172,42 +173,42 @@ LLVMValueRef replay_dot(struct replay *r, const struct kb_inst *i)
 /* ---- table look-up ---- */
 
 /* The table again and again, as many bytes as the indices are. */
-static LLVMValueRef repeat_table(struct replay *r, int lanes, LLVMValueRef table)
+static LLVMValueRef repeat_table(struct llvm_func *r, int lanes, LLVMValueRef table)
 {
 	LLVMValueRef ids[KB_LANES_MAX];
 	for (int k = 0; k < lanes; k++)
-		ids[k] = replay_int(r->module, KB_I32_T, k % 16);
+		ids[k] = llvm_int(r->module, KB_I32_T, k % 16);
 	LLVMValueRef none = LLVMGetPoison(LLVMTypeOf(table)), all = LLVMConstVector(ids, (unsigned)lanes);
 	return LLVMBuildShuffleVector(r->builder, table, none, all, "");
 }
 
 /* x86 looks up in each 16 bytes; the high bits of an index want to be 0. */
-static LLVMValueRef apply_lookup(struct replay *r, const struct form *f, LLVMValueRef *args)
+static LLVMValueRef apply_lookup(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef *args)
 {
 	LLVMTypeRef type = LLVMTypeOf(args[1]);
-	LLVMValueRef low = replay_int(r->module, KB_TYPE(KB_U8, f->lanes), 15);
+	LLVMValueRef low = llvm_int(r->module, KB_TYPE(KB_U8, f->lanes), 15);
 	args[1] = LLVMBuildAnd(r->builder, args[1], low, "");
 	if (f->is_overloaded)
-		return replay_intrinsic(r, f->name, &type, 1, args, 2);
+		return llvm_intrinsic(r, f->name, &type, 1, args, 2);
 	args[0] = repeat_table(r, f->lanes, args[0]);
-	return replay_intrinsic(r, f->name, NULL, 0, args, 2);
+	return llvm_intrinsic(r, f->name, NULL, 0, args, 2);
 }
 
 /* As many bits of an index count as say which byte of all these tables. */
-static LLVMValueRef apply_permute(struct replay *r, const struct form *f, LLVMValueRef *args)
+static LLVMValueRef apply_permute(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef *args)
 {
 	args[0] = repeat_table(r, f->lanes, args[0]);
-	return replay_intrinsic(r, f->name, NULL, 0, args, 2);
+	return llvm_intrinsic(r, f->name, NULL, 0, args, 2);
 }
 
-LLVMValueRef replay_lookup16(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_lookup16(struct llvm_func *r, const struct kb_inst *i)
 {
-	static const struct form permutes[] = {
+	static const struct intrinsic_form permutes[] = {
 	        {ARCH_X86_64, 0, 64, "llvm.x86.avx512.permvar.qi.512", false},
 	        {ARCH_X86_64, 0, 32, "llvm.x86.avx512.permvar.qi.256", false},
 	        {ARCH_X86_64, 0, 16, "llvm.x86.avx512.permvar.qi.128", false},
 	};
-	static const struct form forms[] = {
+	static const struct intrinsic_form forms[] = {
 	        {ARCH_X86_64, 0, 64, "llvm.x86.avx512.pshuf.b.512", false},
 	        {ARCH_X86_64, 0, 32, "llvm.x86.avx2.pshuf.b", false},
 	        {ARCH_X86_64, 0, 16, "llvm.x86.ssse3.pshuf.b.128", false},
@@ -220,56 +221,56 @@ LLVMValueRef replay_lookup16(struct replay *r, const struct kb_inst *i)
 
 /* ---- tiles ---- */
 
-static LLVMValueRef tile_number(struct replay *r, int64_t number)
+static LLVMValueRef tile_number(struct llvm_func *r, int64_t number)
 {
-	return replay_int(r->module, KB_TYPE(KB_I8, 1), number);
+	return llvm_int(r->module, KB_TYPE(KB_I8, 1), number);
 }
 
-static LLVMValueRef tile_call(struct replay *r, const char *name, LLVMValueRef *args, unsigned n)
+static LLVMValueRef tile_call(struct llvm_func *r, const char *name, LLVMValueRef *args, unsigned n)
 {
-	if (!r->record->caps.has_tiles) {
-		replay_fail(r->module, "tiles that the machine does not have");
+	if (!r->ir->caps.has_tiles) {
+		llvm_emit_fail(r->module, "tiles that the machine does not have");
 		return NULL;
 	}
-	return replay_intrinsic(r, name, NULL, 0, args, n);
+	return llvm_intrinsic(r, name, NULL, 0, args, n);
 }
 
-LLVMValueRef replay_tile_config(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_tile_config(struct llvm_func *r, const struct kb_inst *i)
 {
-	LLVMValueRef ptr = replay_arg(r, i, 0);
+	LLVMValueRef ptr = llvm_operand(r, i, 0);
 	return tile_call(r, "llvm.x86.ldtilecfg", &ptr, 1);
 }
 
-LLVMValueRef replay_tile_release(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_tile_release(struct llvm_func *r, const struct kb_inst *i)
 {
 	(void)i;
 	return tile_call(r, "llvm.x86.tilerelease", NULL, 0);
 }
 
-LLVMValueRef replay_tile_zero(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_tile_zero(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMValueRef tile = tile_number(r, i->imm);
 	return tile_call(r, "llvm.x86.tilezero", &tile, 1);
 }
 
-static LLVMValueRef tile_memory(struct replay *r, const struct kb_inst *i, const char *name)
+static LLVMValueRef tile_memory(struct llvm_func *r, const struct kb_inst *i, const char *name)
 {
-	LLVMValueRef args[] = {tile_number(r, i->imm), replay_arg(r, i, 0), replay_arg(r, i, 1)};
+	LLVMValueRef args[] = {tile_number(r, i->imm), llvm_operand(r, i, 0), llvm_operand(r, i, 1)};
 	return tile_call(r, name, args, 3);
 }
 
-LLVMValueRef replay_tile_load(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_tile_load(struct llvm_func *r, const struct kb_inst *i)
 {
 	return tile_memory(r, i, "llvm.x86.tileloadd64");
 }
 
-LLVMValueRef replay_tile_store(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_tile_store(struct llvm_func *r, const struct kb_inst *i)
 {
 	return tile_memory(r, i, "llvm.x86.tilestored64");
 }
 
 /* The instruction names the rows first, b. */
-LLVMValueRef replay_tile_dot(struct replay *r, const struct kb_inst *i)
+LLVMValueRef llvm_emit_tile_dot(struct llvm_func *r, const struct kb_inst *i)
 {
 	static const char *const names[] = {[KB_DOT_U8S8] = "llvm.x86.tdpbsud",
 	                                    [KB_DOT_U7S8] = "llvm.x86.tdpbsud",

@@ -10,7 +10,7 @@ A function records when it calls one that does; ROOTS is where that begins. Macr
 through members named in MEMBERS record. Constants may stand anywhere: back ends write them where they are used, so
 that their place in the record reaches no output.
 
-usage: recording_order.py FOLDER...      prints the place of every such list; exits 1 when there is one
+usage: emit_order.py FOLDER...      prints the place of every such list; exits 1 when there is one
 """
 import re
 import sys

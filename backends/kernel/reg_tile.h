@@ -9,7 +9,7 @@
 #include "backends/kb/kb.h"
 #include "ir/target/tile.h"
 
-struct products {
+struct reg_tile {
 	struct kb *k;
 	int rows, vectors, lanes;
 	bool pairs; /* elements of x and of weights are words of two bf16, a step is two of f32 */
@@ -22,27 +22,27 @@ struct products {
 };
 
 /* Sums of 0. */
-void products_begin(struct products *p, const char *name);
-static inline struct kb_val products_sum(const struct products *p, int row, int v)
+void reg_tile_zero(struct reg_tile *p, const char *name);
+static inline struct kb_val reg_tile_acc(const struct reg_tile *p, int row, int v)
 {
 	return kb_get(p->k, p->sum[row * p->vectors + v]);
 }
 /* The same for all rows, x[row] being the element in all lanes, or a vector whose element i it is. */
-void products_add_vector(const struct products *p, int v, const struct kb_val *x, struct kb_val w);
-void products_add_lane(const struct products *p, int v, const struct kb_val *x, int i, struct kb_val w);
+void reg_tile_mac_vector(const struct reg_tile *p, int v, const struct kb_val *x, struct kb_val w);
+void reg_tile_mac_lane(const struct reg_tile *p, int v, const struct kb_val *x, int i, struct kb_val w);
 /* A step for the rows [from, to): a line of weights in registers, one element of x after the other. */
-void products_step(const struct products *p, struct kb_val element, struct kb_val line, int i, int from,
-                   int to);
+void reg_tile_mac_k(const struct reg_tile *p, struct kb_val element, struct kb_val line, int i, int from,
+                    int to);
 /* Vectors of `lanes` elements of all rows, from `element` on. */
-void products_load_x(const struct products *p, struct kb_val element, int lanes, struct kb_val *x);
+void reg_tile_load_x(const struct reg_tile *p, struct kb_val element, int lanes, struct kb_val *x);
 /* A step with elements i of such vectors: one vector of weights after the other. */
-void products_lane(const struct products *p, const struct kb_val *x, struct kb_val line, int i);
+void reg_tile_mac_k_lane(const struct reg_tile *p, const struct kb_val *x, struct kb_val line, int i);
 
 /*
  * Sums of a block of up to four matrix tiles (kb.h), at most two of them for rows: 16 rows of x times 16 columns each,
- * in code between kb_tile_config_products and kb_tile_release.
+ * in code between kb_tile_config_gemm and kb_tile_release.
  */
-struct product_tiles {
+struct matrix_tiles {
 	struct kb *k;
 	enum kb_dot dot;
 	int rows, columns; /* of tiles */
@@ -50,11 +50,11 @@ struct product_tiles {
 	int64_t x_step, w_step, x_apart, w_apart;
 };
 /* Sums of 0, or rows at `from`, so many bytes from each other. */
-void product_tiles_begin(const struct product_tiles *t);
-void product_tiles_load(const struct product_tiles *t, struct kb_val from, int64_t step);
+void matrix_tiles_zero(const struct matrix_tiles *t);
+void matrix_tiles_load(const struct matrix_tiles *t, struct kb_val from, int64_t step);
 /* The configured bytes of the rows at x times the lines of weights at w that they take. */
-void product_tiles_step(const struct product_tiles *t, struct kb_val x, struct kb_val w);
+void matrix_tiles_mac_k(const struct matrix_tiles *t, struct kb_val x, struct kb_val w);
 /* Sums become rows at `to`, so many bytes from each other. */
-void product_tiles_store(const struct product_tiles *t, struct kb_val to, int64_t step);
+void matrix_tiles_store(const struct matrix_tiles *t, struct kb_val to, int64_t step);
 
 #endif

@@ -171,7 +171,7 @@ static struct kb_val of_ints(struct kb *k, bool rest, struct kb_val a, struct kb
 	return kb_select(k, is_zero, zero, q);
 }
 
-struct kb_val eval_quotient(struct eval *e, const struct ir_op *op, struct kb_val a, struct kb_val b)
+struct kb_val eval_floor_division(struct eval *e, const struct ir_op *op, struct kb_val a, struct kb_val b)
 {
 	enum kb_scalar s = kb_type_of(e->k, a).scalar;
 	bool rest = op->code == OP_mod;

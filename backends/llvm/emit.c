@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replays a kernel builder's record as an LLVM module: data, functions with
+ * their attributes, and one instruction after another. All functions are
+ * declared before the first body, so that calls need no order.
+ */
+#include "backends/llvm/emit.h"
+
+#include <string.h>
+
+void llvm_emit_fail(struct llvm_module *m, const char *what)
+{
+	if (!m->error)
+		m->error = what;
+}
+
+LLVMTypeRef llvm_scalar_type(const struct llvm_module *m, enum kb_scalar s)
+{
+	switch (s) {
+	case KB_VOID: return LLVMVoidTypeInContext(m->context);
+	case KB_BOOL: return LLVMInt1TypeInContext(m->context);
+	case KB_I8:
+	case KB_U8: return LLVMInt8TypeInContext(m->context);
+	case KB_I16:
+	case KB_U16: return LLVMInt16TypeInContext(m->context);
+	case KB_I32: return LLVMInt32TypeInContext(m->context);
+	case KB_I64:
+	case KB_INDEX: return LLVMInt64TypeInContext(m->context);
+	case KB_F16: return LLVMHalfTypeInContext(m->context);
+	case KB_BF16: return LLVMBFloatTypeInContext(m->context);
+	case KB_F32: return LLVMFloatTypeInContext(m->context);
+	case KB_F64: return LLVMDoubleTypeInContext(m->context);
+	case KB_PTR: return LLVMPointerTypeInContext(m->context, 0);
+	}
+	return NULL;
+}
+
+LLVMTypeRef llvm_type(const struct llvm_module *m, struct kb_type t)
+{
+	LLVMTypeRef s = llvm_scalar_type(m, t.scalar);
+	return t.lanes > 1 ? LLVMVectorType(s, (unsigned)t.lanes) : s;
+}
+
+LLVMValueRef llvm_intrinsic(struct llvm_func *r, const char *name, LLVMTypeRef *types, size_t n_types,
+                            LLVMValueRef *args, unsigned n_args)
+{
+	struct llvm_module *m = r->module;
+	unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+	LLVMValueRef fn = LLVMGetIntrinsicDeclaration(m->module, id, types, n_types);
+	LLVMTypeRef type = LLVMIntrinsicGetType(m->context, id, types, n_types);
+	return LLVMBuildCall2(r->builder, type, fn, args, n_args, "");
+}
+
+/* ---- attributes ---- */
+
+static void enum_attribute(const struct llvm_module *m, LLVMValueRef fn, LLVMAttributeIndex at,
+                           const char *name, uint64_t value)
+{
+	unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+	LLVMAddAttributeAtIndex(fn, at, LLVMCreateEnumAttribute(m->context, kind, value));
+}
+
+static void text_attribute(const struct llvm_module *m, LLVMValueRef fn, const char *key, const char *value)
+{
+	LLVMAttributeRef a = LLVMCreateStringAttribute(m->context, key, (unsigned)strlen(key), value,
+	                                               (unsigned)strlen(value));
+	LLVMAddAttributeAtIndex(fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, a);
+}
+
+static const char *baseline_cpu(enum target_arch arch)
+{
+	switch (arch) {
+	case ARCH_X86_64: return "x86-64";
+	case ARCH_AARCH64: return "generic";
+	case ARCH_OPENCL: return "";
+	}
+	return "";
+}
+
+static const struct target *target_of(const struct llvm_module *m, const struct kb_func *f)
+{
+	bool is_one = m->options->variants && f->variant != KB_BASELINE;
+	return is_one ? m->options->variants[f->variant] : m->options->target;
+}
+
+static void features_attribute(const struct llvm_module *m, LLVMValueRef fn, const struct target *t)
+{
+	char features[TARGET_FEATURES_BYTES];
+	target_features_string(t, features);
+	if (features[0])
+		text_attribute(m, fn, "target-features", features);
+}
+
+/* Equal strings on all functions of a variant, or LLVM would refuse to inline and split vectors. */
+static void function_attributes(const struct llvm_module *m, LLVMValueRef fn, const struct kb_func *f)
+{
+	const struct target *t = target_of(m, f);
+	LLVMAttributeIndex at = (LLVMAttributeIndex)LLVMAttributeFunctionIndex;
+	bool baseline = f->variant == KB_BASELINE;
+	enum_attribute(m, fn, at, "nounwind", 0);
+	enum_attribute(m, fn, at, "uwtable", 2); /* an .eh_frame for debuggers and C++ callers */
+	text_attribute(m, fn, "frame-pointer", "none");
+	text_attribute(m, fn, "no-builtins", "");        /* loops that copy stay loops */
+	text_attribute(m, fn, "no-jump-tables", "true"); /* tables of addresses need relocations at load */
+	text_attribute(m, fn, "target-cpu", baseline ? baseline_cpu(t->arch) : t->llvm_cpu);
+	if (!baseline)
+		features_attribute(m, fn, t);
+	if (!baseline && t->lanes == 16) {
+		text_attribute(m, fn, "min-legal-vector-width", "512");
+		text_attribute(m, fn, "prefer-vector-width", "512");
+	}
+}
+
+static void param_attributes(const struct llvm_module *m, LLVMValueRef fn, unsigned number, unsigned flags)
+{
+	enum_attribute(m, fn, number + 1, "noundef", 0);
+	if (flags & KB_NOALIAS)
+		enum_attribute(m, fn, number + 1, "noalias", 0);
+	if (flags & KB_READONLY)
+		enum_attribute(m, fn, number + 1, "readonly", 0);
+}
+
+/* ---- module level ---- */
+
+static void declare(struct llvm_module *m, const struct kb_func *f)
+{
+	LLVMTypeRef *types = ARENA_ARRAY(m->arena, LLVMTypeRef, f->n_insts + 1);
+	unsigned n = 0;
+	if (!types)
+		return;
+	while (n < f->n_insts && f->insts[n].op == KBO_PARAM) {
+		types[n] = llvm_type(m, f->insts[n].type);
+		n++;
+	}
+	LLVMTypeRef type = LLVMFunctionType(llvm_scalar_type(m, f->result), types, n, 0);
+	LLVMValueRef fn = LLVMAddFunction(m->module, f->name, type);
+	if (f->linkage == KB_INTERNAL)
+		LLVMSetLinkage(fn, LLVMInternalLinkage);
+	function_attributes(m, fn, f);
+	for (unsigned i = 0; i < n; i++) {
+		LLVMValueRef p = LLVMGetParam(fn, i);
+		LLVMSetValueName2(p, f->insts[i].name, strlen(f->insts[i].name));
+		param_attributes(m, fn, i, f->insts[i].flags);
+	}
+}
+
+static void define_data(struct llvm_module *m, const struct kb_data_item *d)
+{
+	LLVMValueRef bytes = LLVMConstStringInContext2(m->context, d->bytes, d->n, 1);
+	LLVMValueRef g = LLVMAddGlobal(m->module, LLVMTypeOf(bytes), d->name);
+	LLVMSetInitializer(g, bytes);
+	LLVMSetGlobalConstant(g, 1);
+	LLVMSetAlignment(g, (unsigned)d->align);
+	if (d->linkage == KB_INTERNAL)
+		LLVMSetLinkage(g, LLVMInternalLinkage);
+}
+
+/* ---- functions ---- */
+
+static LLVMValueRef refuse_groups(struct llvm_func *r, const struct kb_inst *i)
+{
+	(void)i;
+	llvm_emit_fail(r->module, "machine code has no work-groups");
+	return NULL;
+}
+#define llvm_emit_shared      refuse_groups
+#define llvm_emit_group_id    refuse_groups
+#define llvm_emit_group_count refuse_groups
+#define llvm_emit_item_id     refuse_groups
+#define llvm_emit_device_dot  refuse_groups
+#define llvm_emit_barrier     refuse_groups
+
+static llvm_emit_op *const ops[] = {
+#define KB_OP(op, name, effect) [KBO_##op] = llvm_emit_##name,
+#include "backends/kb/kb_ops.def"
+};
+
+static bool has_result(const struct kb_inst *i)
+{
+	return i->result && i->op != KBO_VAR;
+}
+
+static void llvm_emit_body(struct llvm_func *r)
+{
+	const struct kb_func *f = r->ir;
+	for (size_t i = 0; i < f->n_insts; i++) {
+		const struct kb_inst *inst = &f->insts[i];
+		LLVMValueRef v = ops[inst->op](r, inst);
+		if (has_result(inst))
+			r->values[inst->result] = v;
+	}
+	LLVMBasicBlockRef last = LLVMGetInsertBlock(r->builder);
+	if (LLVMGetBasicBlockTerminator(last))
+		return;
+	if (f->result == KB_VOID)
+		LLVMBuildRetVoid(r->builder);
+	else
+		LLVMBuildUnreachable(r->builder);
+}
+
+static void llvm_emit_function(struct llvm_module *m, const struct kb_func *f)
+{
+	const struct target *target = target_of(m, f);
+	f = kb_legalize(f, m->arena, &f->caps);
+	struct llvm_func r = {.module = m, .target = target, .ir = f};
+	r.function = LLVMGetNamedFunction(m->module, f->name);
+	r.values = ARENA_ARRAY(m->arena, LLVMValueRef, f->n_values + 1);
+	r.vars = ARENA_ARRAY(m->arena, LLVMValueRef, f->n_vars + 1);
+	r.scopes = ARENA_ARRAY(m->arena, struct llvm_scope, f->n_insts + 1);
+	if (!r.function || !r.values || !r.vars || !r.scopes) {
+		llvm_emit_fail(m, "a function was not declared");
+		return;
+	}
+	LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(m->context, r.function, "entry");
+	LLVMBasicBlockRef start = LLVMAppendBasicBlockInContext(m->context, r.function, "start");
+	r.entry = LLVMCreateBuilderInContext(m->context);
+	r.builder = LLVMCreateBuilderInContext(m->context);
+	LLVMPositionBuilderAtEnd(r.entry, entry);
+	LLVMPositionBuilderBefore(r.entry, LLVMBuildBr(r.entry, start));
+	LLVMPositionBuilderAtEnd(r.builder, start);
+	llvm_emit_body(&r);
+	LLVMDisposeBuilder(r.builder);
+	LLVMDisposeBuilder(r.entry);
+}
+
+bool llvm_emit_module(struct llvm_module *m)
+{
+	for (size_t i = 0; i < kb_data_count(m->kernels); i++)
+		define_data(m, kb_data_at(m->kernels, i));
+	for (size_t i = 0; i < kb_func_count(m->kernels); i++)
+		declare(m, kb_func_at(m->kernels, i));
+	for (size_t i = 0; i < kb_func_count(m->kernels) && !m->error; i++)
+		llvm_emit_function(m, kb_func_at(m->kernels, i));
+	if (arena_failed(m->arena))
+		llvm_emit_fail(m, "no memory");
+	return m->error == NULL;
+}
+
+/* ---- control flow ---- */
+
+static LLVMBasicBlockRef new_block(struct llvm_func *r, const char *name)
+{
+	return LLVMAppendBasicBlockInContext(r->module->context, r->function, name);
+}
+
+/* Goes on in a block, which is put after the current one: text reads in order of execution. */
+static LLVMValueRef go_on(struct llvm_func *r, LLVMBasicBlockRef block)
+{
+	if (block != LLVMGetLastBasicBlock(r->function))
+		LLVMMoveBasicBlockAfter(block, LLVMGetLastBasicBlock(r->function));
+	LLVMPositionBuilderAtEnd(r->builder, block);
+	return NULL;
+}
+
+static struct llvm_scope *push_scope(struct llvm_func *r)
+{
+	struct llvm_scope *s = &r->scopes[r->n_scopes++];
+	*s = (struct llvm_scope){0};
+	return s;
+}
+
+/* ---- loops ---- */
+
+LLVMValueRef llvm_emit_loop(struct llvm_func *r, const struct kb_inst *i)
+{
+	struct llvm_scope *s = push_scope(r);
+	LLVMValueRef lo = llvm_operand(r, i, 0);
+	s->hi = llvm_operand(r, i, 1);
+	s->step = i->imm;
+	s->body = new_block(r, i->name);
+	s->exit = new_block(r, "end");
+	LLVMBasicBlockRef before = LLVMGetInsertBlock(r->builder);
+	if (i->flags & KB_NONEMPTY) {
+		LLVMBuildBr(r->builder, s->body);
+	} else {
+		LLVMValueRef some = LLVMBuildICmp(r->builder, LLVMIntSLT, lo, s->hi, "");
+		LLVMBuildCondBr(r->builder, some, s->body, s->exit);
+	}
+	go_on(r, s->body);
+	s->index = LLVMBuildPhi(r->builder, llvm_type(r->module, i->type), i->name);
+	LLVMAddIncoming(s->index, &lo, &before, 1);
+	return s->index;
+}
+
+LLVMValueRef llvm_emit_end_loop(struct llvm_func *r, const struct kb_inst *i)
+{
+	struct llvm_scope *s = &r->scopes[--r->n_scopes];
+	LLVMValueRef step = llvm_int(r->module, KB_INDEX_T, s->step);
+	LLVMValueRef next = LLVMBuildNSWAdd(r->builder, s->index, step, "");
+	LLVMValueRef more = LLVMBuildICmp(r->builder, LLVMIntSLT, next, s->hi, "");
+	LLVMBasicBlockRef latch = LLVMGetInsertBlock(r->builder);
+	LLVMBuildCondBr(r->builder, more, s->body, s->exit);
+	LLVMAddIncoming(s->index, &next, &latch, 1);
+	(void)i;
+	return go_on(r, s->exit);
+}
+
+LLVMValueRef llvm_emit_forever(struct llvm_func *r, const struct kb_inst *i)
+{
+	struct llvm_scope *s = push_scope(r);
+	s->body = new_block(r, "forever");
+	s->exit = new_block(r, "end");
+	LLVMBuildBr(r->builder, s->body);
+	(void)i;
+	return go_on(r, s->body);
+}
+
+LLVMValueRef llvm_emit_break_if(struct llvm_func *r, const struct kb_inst *i)
+{
+	LLVMBasicBlockRef on = new_block(r, "on");
+	LLVMBuildCondBr(r->builder, llvm_operand(r, i, 0), r->scopes[r->n_scopes - 1].exit, on);
+	return go_on(r, on);
+}
+
+LLVMValueRef llvm_emit_end_forever(struct llvm_func *r, const struct kb_inst *i)
+{
+	struct llvm_scope *s = &r->scopes[--r->n_scopes];
+	(void)i;
+	LLVMBuildBr(r->builder, s->body);
+	return go_on(r, s->exit);
+}
+
+/* ---- conditions ---- */
+
+LLVMValueRef llvm_emit_if(struct llvm_func *r, const struct kb_inst *i)
+{
+	struct llvm_scope *s = push_scope(r);
+	LLVMBasicBlockRef then = new_block(r, "then");
+	s->exit = new_block(r, "else");
+	LLVMBuildCondBr(r->builder, llvm_operand(r, i, 0), then, s->exit);
+	return go_on(r, then);
+}
+
+LLVMValueRef llvm_emit_else(struct llvm_func *r, const struct kb_inst *i)
+{
+	struct llvm_scope *s = &r->scopes[r->n_scopes - 1];
+	LLVMBasicBlockRef otherwise = s->exit;
+	(void)i;
+	s->exit = new_block(r, "endif");
+	LLVMBuildBr(r->builder, s->exit);
+	return go_on(r, otherwise);
+}
+
+LLVMValueRef llvm_emit_end_if(struct llvm_func *r, const struct kb_inst *i)
+{
+	struct llvm_scope *s = &r->scopes[--r->n_scopes];
+	(void)i;
+	LLVMBuildBr(r->builder, s->exit);
+	return go_on(r, s->exit);
+}
+
+/* ---- calls ---- */
+
+LLVMValueRef llvm_emit_return(struct llvm_func *r, const struct kb_inst *i)
+{
+	if (i->n_args)
+		LLVMBuildRet(r->builder, llvm_operand(r, i, 0));
+	else
+		LLVMBuildRetVoid(r->builder);
+	return go_on(r, new_block(r, "after"));
+}
+
+/* fn NULL: a function of another object, declared for these arguments. */
+static LLVMValueRef call(struct llvm_func *r, LLVMValueRef fn, const struct kb_inst *i, size_t first)
+{
+	size_t n = i->n_args - first;
+	LLVMTypeRef *types = ARENA_ARRAY(r->module->arena, LLVMTypeRef, n + 1);
+	LLVMValueRef *args = ARENA_ARRAY(r->module->arena, LLVMValueRef, n + 1);
+	if (!types || !args)
+		return NULL;
+	for (size_t k = 0; k < n; k++) {
+		args[k] = llvm_operand(r, i, first + k);
+		types[k] = LLVMTypeOf(args[k]);
+	}
+	LLVMTypeRef type =
+	        LLVMFunctionType(llvm_scalar_type(r->module, i->type.scalar), types, (unsigned)n, 0);
+	if (!fn)
+		fn = LLVMAddFunction(r->module->module, i->name, type);
+	return LLVMBuildCall2(r->builder, type, fn, args, (unsigned)n, "");
+}
+
+LLVMValueRef llvm_emit_call(struct llvm_func *r, const struct kb_inst *i)
+{
+	LLVMValueRef fn = LLVMGetNamedFunction(r->module->module, i->name);
+	if (!fn && !(i->flags & KB_EXTERNAL)) {
+		llvm_emit_fail(r->module, "a call of a function that is not defined");
+		return NULL;
+	}
+	return call(r, fn, i, 0);
+}
+
+LLVMValueRef llvm_emit_call_ptr(struct llvm_func *r, const struct kb_inst *i)
+{
+	return call(r, llvm_operand(r, i, 0), i, 1);
+}
+
+LLVMValueRef llvm_emit_param(struct llvm_func *r, const struct kb_inst *i)
+{
+	(void)i;
+	return LLVMGetParam(r->function, r->n_params++);
+}
+
+LLVMValueRef llvm_emit_comment(struct llvm_func *r, const struct kb_inst *i)
+{
+	(void)r;
+	(void)i;
+	return NULL;
+}
