@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The evaluator's core: where tensors lie, the cache, constants, and the walk
- * from a value to its operands.
+ * The evaluator's core: tensors in memory, the cache of emitted values, recursion from a value to its operands, loads
+ * and stores, and helpers for sizes, indices and constants.
  */
 #include "backends/kernel/eval.h"
 
@@ -22,12 +22,12 @@ enum tfmc_status eval_status(const struct eval *e)
 	return e->unsupported ? TFMC_INVALID : TFMC_INTERNAL;
 }
 
-static struct kb_val refuse(struct eval *e, const struct ir_op *op, enum diag_code code, const char *how,
+static struct kb_val report(struct eval *e, const struct ir_op *op, enum diag_code code, const char *prefix,
                             const char *what)
 {
 	struct loc at = op ? op->loc.at : e->job->group->loc.at;
 	if (!e->failed)
-		diag_error(e->job->cx, at, code, "%s%s (%s)", how, what,
+		diag_error(e->job->cx, at, code, "%s%s (%s)", prefix, what,
 		           op ? ir_op_desc(op->code)->name : "group");
 	e->unsupported = e->failed ? e->unsupported : code == DIAG_UNSUPPORTED;
 	e->failed = true;
@@ -36,12 +36,12 @@ static struct kb_val refuse(struct eval *e, const struct ir_op *op, enum diag_co
 
 struct kb_val eval_internal(struct eval *e, const struct ir_op *op, const char *what)
 {
-	return refuse(e, op, DIAG_INTERNAL, "kernel: ", what);
+	return report(e, op, DIAG_INTERNAL, "kernel: ", what);
 }
 
 struct kb_val eval_unsupported(struct eval *e, const struct ir_op *op, const char *what)
 {
-	return refuse(e, op, DIAG_UNSUPPORTED, "not supported yet: ", what);
+	return report(e, op, DIAG_UNSUPPORTED, "not supported yet: ", what);
 }
 
 /* ---- tensors ---- */
@@ -52,35 +52,36 @@ bool eval_is_in_group(const struct eval *e, struct ir_value v)
 }
 
 /*
- * True when the axes but the last step evenly over rows. Axes of size 1 have no
- * step of their own: the step of rows is put on the axis before the last, whose
- * index is 0 then.
+ * True if all axes but the last can be linearized: the stride of each is size * stride of the next, axes of size 1
+ * left out. Sets the stride of axis rank - 2 to the row stride; if that axis has size 1, its own stride was arbitrary
+ * and its index is always 0.
  */
-static bool flatten(const struct eval *e, const struct ir_view *v, struct kb_tensor *t)
+static bool linearize_rows(const struct eval *e, const struct ir_view *v, struct kb_tensor *t)
 {
-	int below = -1; /* the axis of more than one element after i */
+	int inner = -1; /* the next axis after i of more than one element */
 	for (int i = v->rank - 2; i >= 0; i--) {
 		if (v->state_axis[i])
 			return false;
 		if (ir_dim_equals(v->size[i], 1))
 			continue;
-		if (below < 0)
+		if (inner < 0)
 			t->stride[v->rank - 2] = t->stride[i];
-		else if (v->stride[i] != ir_dim_mul(e->job->module->dims, v->stride[below], v->size[below]))
+		else if (v->stride[i] != ir_dim_mul(e->job->module->dims, v->stride[inner], v->size[inner]))
 			return false;
-		below = i;
+		inner = i;
 	}
 	return v->rank >= 2 && !v->state_axis[v->rank - 1];
 }
 
-/* A weight lies in memory also where text names it inside the group. */
+/* A weight op inside of the group is a reference to memory, not a computation. */
 static bool is_computed(const struct eval *e, struct ir_value base)
 {
 	const struct ir_op *op = ir_def(e->job->func, base);
 	return eval_is_in_group(e, base) && !(op && op->code == OP_weight);
 }
 
-static void resolve(struct eval *e, struct ir_value v)
+/* Looks up the memory of v, if it has any, in the binding. */
+static void resolve_tensor(struct eval *e, struct ir_value v)
 {
 	const struct kernel_job *job = e->job;
 	struct eval_tensor *t = &e->tensors[v.id];
@@ -93,7 +94,7 @@ static void resolve(struct eval *e, struct ir_value v)
 		return;
 	t->t = found;
 	t->is_flat = found.encoding == ENC_ROW && found.ring == 0 &&
-	             ir_view_resolve(job->module, job->func, v, &view) && flatten(e, &view, &t->t);
+	             ir_view_resolve(job->module, job->func, v, &view) && linearize_rows(e, &view, &t->t);
 }
 
 enum tfmc_status eval_begin(struct eval *e, const struct kernel_job *job)
@@ -107,9 +108,9 @@ enum tfmc_status eval_begin(struct eval *e, const struct kernel_job *job)
 		e->tensors[i].t.rank = -1;
 	for (size_t i = 0; i < r->n_ops; i++) {
 		for (size_t n = 0; n < r->ops[i]->n_operands; n++)
-			resolve(e, r->ops[i]->operands[n]);
+			resolve_tensor(e, r->ops[i]->operands[n]);
 		if (ir_op_has(r->ops[i]->code, TRAIT_VIEW))
-			resolve(e, eval_result(r->ops[i]));
+			resolve_tensor(e, eval_result(r->ops[i]));
 	}
 	return TFMC_OK;
 }
@@ -122,15 +123,16 @@ const struct eval_tensor *eval_tensor(const struct eval *e, struct ir_value v)
 void eval_set_tensor(struct eval *e, struct ir_value v, const struct eval_tensor *t,
                      const struct eval_bias *bias)
 {
-	struct eval_bias *own = bias->v.id ? ARENA_NEW(e->job->arena, struct eval_bias) : NULL;
-	if (own)
-		*own = *bias;
-	e->no_memory = e->no_memory || (bias->v.id && !own);
+	struct eval_bias *copy = bias->v.id ? ARENA_NEW(e->job->arena, struct eval_bias) : NULL;
+	if (copy)
+		*copy = *bias;
+	e->no_memory = e->no_memory || (bias->v.id && !copy);
 	e->tensors[v.id] = *t;
-	e->tensors[v.id].bias = own;
+	e->tensors[v.id].bias = copy;
 }
 
-static void output_strides(struct eval *e, const struct ir_view *view, struct kb_tensor *t)
+/* Changes the tensor of a result to the axes of the value it is a view of: ir_view_inverse gives their strides. */
+static void address_by_view(struct eval *e, const struct ir_view *view, struct kb_tensor *t)
 {
 	const struct kernel_binding *b = e->job->bind;
 	int64_t bytes = ir_dtype_bytes(t->dtype);
@@ -143,6 +145,7 @@ static void output_strides(struct eval *e, const struct ir_view *view, struct kb
 	}
 }
 
+/* Result i of the group, which yields y. False after a diagnostic. */
 static bool make_output(struct eval *e, size_t i, struct ir_value y, struct eval_output *out)
 {
 	const struct kernel_job *job = e->job;
@@ -150,18 +153,18 @@ static bool make_output(struct eval *e, size_t i, struct ir_value y, struct eval
 	struct ir_view view;
 	out->value = y;
 	if (!job->bind->tensor(job->bind->user, e->k, job->group->results[i], &out->to.t)) {
-		eval_internal(e, NULL, "a result has no place");
+		eval_internal(e, NULL, "a result has no memory");
 		return false;
 	}
 	out->to.is_flat = ir_view_resolve(job->module, job->func, job->group->results[i], &view) &&
-	                  flatten(e, &view, &out->to.t);
-	bool moved = !ir_same_value(base, y) && eval_is_in_group(e, base) &&
-	             ir_view_inverse(job->module, job->func, y, ir_row_pad(job->func, job->group->results[i]),
-	                             &view);
-	if (moved) {
+	                  linearize_rows(e, &view, &out->to.t);
+	bool is_view = !ir_same_value(base, y) && eval_is_in_group(e, base) &&
+	               ir_view_inverse(job->module, job->func, y,
+	                               ir_row_pad(job->func, job->group->results[i]), &view);
+	if (is_view) {
 		out->value = base;
-		output_strides(e, &view, &out->to.t);
-		out->to.is_flat = flatten(e, &view, &out->to.t);
+		address_by_view(e, &view, &out->to.t);
+		out->to.is_flat = linearize_rows(e, &view, &out->to.t);
 	}
 	return true;
 }
@@ -177,7 +180,7 @@ enum tfmc_status eval_outputs(struct eval *e, struct eval_outputs *out)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < yield->n_operands; i++) {
 		struct ir_value y = yield->operands[i], base = ir_view_base(job->func, y);
-		/* a slice that this group wrote is in its place; of any other one this is a copy */
+		/* a state slice that this group wrote is in place already; any other one must be copied */
 		bool written = eval_is_in_group(e, base) && ir_is_state_slice(job->func, base);
 		if (ir_type_of(job->func, y)->kind == IR_STATE || written)
 			continue;
@@ -197,6 +200,7 @@ static bool same_index(const struct eval *e, struct kb_val a, struct kb_val b)
 	return kb_const_index(e->k, a, &x) && kb_const_index(e->k, b, &y) && x == y;
 }
 
+/* without: an axis that may differ; -1: none. */
 static bool same_point(const struct eval *e, const struct eval_point *a, const struct eval_point *b,
                        int without)
 {
@@ -208,8 +212,8 @@ static bool same_point(const struct eval *e, const struct eval_point *a, const s
 	return true;
 }
 
-static const struct eval_entry *find(const struct eval *e, uint32_t value, const struct eval_point *p,
-                                     bool is_offset)
+static const struct eval_entry *find_cached(const struct eval *e, uint32_t value, const struct eval_point *p,
+                                            bool is_offset)
 {
 	for (size_t i = e->cache.n; i-- > 0;) {
 		const struct eval_entry *c = &e->cache.items[i];
@@ -221,8 +225,8 @@ static const struct eval_entry *find(const struct eval *e, uint32_t value, const
 	return NULL;
 }
 
-static void remember(struct eval *e, uint32_t value, const struct eval_point *p, struct kb_val result,
-                     bool is_offset)
+static void add_cached(struct eval *e, uint32_t value, const struct eval_point *p, struct kb_val result,
+                       bool is_offset)
 {
 	struct eval_entry *c = ARENA_PUSH(e->job->arena, &e->cache);
 	if (!c) {
@@ -234,7 +238,7 @@ static void remember(struct eval *e, uint32_t value, const struct eval_point *p,
 
 void eval_bind(struct eval *e, struct ir_value v, const struct eval_point *p, struct kb_val value)
 {
-	remember(e, v.id, p, value, false);
+	add_cached(e, v.id, p, value, false);
 }
 
 size_t eval_mark(const struct eval *e)
@@ -255,15 +259,15 @@ struct eval_width eval_width(struct eval *e, int lanes, int valid)
 	return before;
 }
 
-/* The row address of t at p, found or emitted. */
+/* eval_offset of t at p, cached. */
 static struct kb_val row_offset(struct eval *e, struct ir_value v, const struct eval_tensor *t,
                                 const struct eval_point *p)
 {
-	const struct eval_entry *c = find(e, v.id, p, true);
+	const struct eval_entry *c = find_cached(e, v.id, p, true);
 	if (c)
 		return c->result;
 	struct kb_val offset = eval_offset(e, t, p);
-	remember(e, v.id, p, offset, true);
+	add_cached(e, v.id, p, offset, true);
 	return offset;
 }
 
@@ -273,7 +277,7 @@ void eval_hoist_offset(struct eval *e, struct ir_value v, const struct eval_tens
 	(void)row_offset(e, v, t, p);
 }
 
-/* ---- the walk ---- */
+/* ---- values ---- */
 
 static struct kb_val constant_value(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
@@ -309,11 +313,11 @@ static struct kb_val computed_value(struct eval *e, struct ir_value v, const str
 		return op_value(e, op, p);
 	struct kb_val index = b->index(b->user, e->k, v);
 	if (!index.id)
-		return eval_internal(e, NULL, "a value has no place in memory");
+		return eval_internal(e, NULL, "a value has no memory");
 	return kb_cvt(e->k, index, KB_I32);
 }
 
-/* x, which was loaded at p, with its bias. */
+/* x + bias; x was loaded at p. */
 static struct kb_val add_bias(struct eval *e, const struct eval_bias *b, const struct eval_point *p,
                               struct kb_val x)
 {
@@ -329,7 +333,7 @@ static struct kb_val add_bias(struct eval *e, const struct eval_bias *b, const s
 
 struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_point *p)
 {
-	const struct eval_entry *c = find(e, v.id, p, false);
+	const struct eval_entry *c = find_cached(e, v.id, p, false);
 	if (c)
 		return c->result;
 	if (e->failed)
@@ -344,7 +348,7 @@ struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_po
 	e->depth--;
 	if (!result.id)
 		return eval_const(e, p, eval_scalar(ir_type_of(e->job->func, v)->dtype), 0);
-	remember(e, v.id, p, result, false);
+	add_cached(e, v.id, p, result, false);
 	return result;
 }
 
@@ -375,15 +379,15 @@ static struct kb_val from_stored(struct eval *e, enum ir_dtype t, struct kb_val 
 	return kb_cmp(e->k, KB_NE, v, zero);
 }
 
-/* Row n of a matrix in panels [ceil(N/16)][K][16]: where its element 0 lies. */
-static struct kb_val panel_row(struct kb *k, const struct kb_tensor *t, struct kb_val n)
+/* Offset of element [n, 0] of a matrix packed as panels [ceil(N/16)][K][16]. */
+static struct kb_val panel_row_offset(struct kb *k, const struct kb_tensor *t, struct kb_val n)
 {
 	struct kb_val width = kb_index(k, 16), column = kb_bin(k, KB_REM, n, width);
 	return kb_add(k, kb_mul(k, kb_sub(k, n, column), t->size[t->rank - 1].v), column);
 }
 
-/* Of the slice of a ring, which is read by element. */
-static struct kb_val in_ring(struct eval *e, const struct kb_tensor *t, int axis, struct kb_val index)
+/* The stored index on `axis`: modulo the ring on the axis of a ring buffer. */
+static struct kb_val wrap_in_ring(struct eval *e, const struct kb_tensor *t, int axis, struct kb_val index)
 {
 	bool is_row = t->ring > 0 && axis == t->rank - 2;
 	return is_row ? kb_rem_const(e->k, index, t->ring) : index;
@@ -400,9 +404,10 @@ struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const str
 	}
 	for (int i = from; i <= last; i++)
 		if (i != p->vec)
-			sum = kb_add(k, sum, kb_mul(k, in_ring(e, &t->t, i, p->index[i]), t->t.stride[i].v));
+			sum = kb_add(k, sum,
+			             kb_mul(k, wrap_in_ring(e, &t->t, i, p->index[i]), t->t.stride[i].v));
 	if (t->t.encoding == ENC_PANEL16 && last > 1)
-		sum = kb_add(k, sum, panel_row(k, &t->t, p->index[last - 1]));
+		sum = kb_add(k, sum, panel_row_offset(k, &t->t, p->index[last - 1]));
 	return sum;
 }
 
@@ -422,8 +427,9 @@ struct kb_val eval_load_bf16_pair(struct kb *k, struct kb_val ptr, struct kb_val
 
 static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, const struct eval_point *p);
 
-/* Lanes along K are lines apart: one element after the other. */
-static struct kb_val load_panel_apart(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
+/* Lanes along K, which are k-rows of the panel apart: one element after the other. */
+static struct kb_val load_panel_per_lane(struct eval *e, const struct eval_tensor *t,
+                                         const struct eval_point *p)
 {
 	struct kb_val lane[KB_LANES_MAX];
 	for (int l = 0; l < e->valid; l++) {
@@ -435,14 +441,14 @@ static struct kb_val load_panel_apart(struct eval *e, const struct eval_tensor *
 	return eval_build_vector(e, lane);
 }
 
-/* Element (.., n, i) of matrices of codes. */
-static struct kb_val load_code(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
+/* Element (.., n, i) of quantized matrices in panels, dequantized. */
+static struct kb_val load_quantized(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
 {
 	struct kb *k = e->k;
 	int row = t->t.rank - 2;
 	struct kb_val width = kb_index(k, PANEL_COLUMNS), n = p->index[row];
 	if (!t->t.size[row + 1].is_const)
-		return eval_internal(e, NULL, "codes in rows of an unknown length");
+		return eval_internal(e, NULL, "quantized rows of an unknown length");
 	const struct panel panel = panel_of(t->t.format, t->t.size[row + 1].c);
 	struct kb_val bytes = kb_mul_const(k, kb_bin(k, KB_DIV, n, width), panel.bytes);
 	for (int a = 0; a < row; a++) {
@@ -453,18 +459,19 @@ static struct kb_val load_code(struct eval *e, const struct eval_tensor *t, cons
 	return panel_code(k, &panel, at, column, p->index[row + 1], p->vec == row ? e->lanes : 1);
 }
 
-/* Matrices [ceil(N/16)][K][16], narrow ones as tile.h says: element (.., n, i). */
+/* Element (.., n, i) of matrices packed as panels [ceil(N/16)][K][16]; f16, bf16 and quantized layouts are in
+ * tile.h. */
 static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, const struct eval_point *p)
 {
 	struct kb *k = e->k;
 	int row = t->t.rank - 2;
 	if (p->vec >= 0 && p->vec != row && e->lanes > 1)
-		return load_panel_apart(e, t, p);
+		return load_panel_per_lane(e, t, p);
 	struct kb_val n = p->index[row], i = p->index[row + 1], width = kb_index(k, 16);
 	if (ir_format_is_quantized(t->t.format))
-		return load_code(e, t, p);
+		return load_quantized(e, t, p);
 	struct kb_val depth = t->t.size[row + 1].v, steps = kb_index(k, panel_row_k(t->t.dtype));
-	if (t->t.dtype != DT_F32) /* whole pairs */
+	if (t->t.dtype != DT_F32) /* K is padded to full pairs */
 		depth = kb_mul(k, kb_bin(k, KB_DIV, kb_add_const(k, depth, 1), steps), steps);
 	bool pairs = t->t.dtype == DT_BF16;
 	struct kb_val line = kb_mul(k, kb_bin(k, KB_DIV, n, width), depth), at = kb_add(k, line, i);
@@ -481,6 +488,7 @@ static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, con
 	return from_stored(e, t->t.dtype, raw);
 }
 
+/* A gather: lanes that are not neighbours in memory. row: offset of all other axes. */
 static struct kb_val load_lanes(struct eval *e, const struct eval_tensor *t, struct kb_val row, int axis,
                                 struct kb_val first)
 {
@@ -488,7 +496,7 @@ static struct kb_val load_lanes(struct eval *e, const struct eval_tensor *t, str
 	struct kb_val lane[KB_LANES_MAX];
 	enum kb_scalar s = eval_stored_scalar(t->t.dtype);
 	for (int l = 0; l < e->valid; l++) {
-		struct kb_val index = in_ring(e, &t->t, axis, kb_add_const(e->k, first, l));
+		struct kb_val index = wrap_in_ring(e, &t->t, axis, kb_add_const(e->k, first, l));
 		struct kb_val at = kb_add(e->k, row, kb_mul(e->k, index, stride));
 		struct kb_val raw = kb_load(e->k, KB_TYPE(s, 1), t->t.ptr, at, 0, 0);
 		lane[l] = from_stored(e, t->t.dtype, raw);
@@ -512,7 +520,7 @@ struct kb_val eval_load(struct eval *e, struct ir_value v, const struct eval_ten
 	struct kb_size stride = t->t.stride[p->vec];
 	struct kb_val first = p->index[p->vec];
 	if (e->lanes == 1) {
-		first = in_ring(e, &t->t, p->vec, first);
+		first = wrap_in_ring(e, &t->t, p->vec, first);
 		struct kb_val at = kb_add(k, row, kb_mul(k, first, stride.v));
 		return from_stored(e, t->t.dtype, kb_load(k, KB_TYPE(s, 1), t->t.ptr, at, 0, 0));
 	}
@@ -525,6 +533,7 @@ struct kb_val eval_load(struct eval *e, struct ir_value v, const struct eval_ten
 	return from_stored(e, t->t.dtype, raw);
 }
 
+/* A scatter: lanes that are not neighbours in memory. */
 static void store_lanes(struct eval *e, const struct eval_tensor *t, struct kb_val row,
                         const struct eval_point *p, struct kb_val value)
 {
@@ -607,7 +616,8 @@ void eval_unravel(struct eval *e, struct kb_val at, const struct kb_val *size, i
 		index[0] = at;
 }
 
-/* The first total % n_workers workers take one more; no product that an index might not hold. */
+/* The first total % n_workers workers get one more. Not worker * total / n_workers, which may overflow a 32-bit
+ * index. */
 struct kb_val eval_worker_range(struct eval *e, struct kb_val total, struct kb_val *hi)
 {
 	struct kb *k = e->k;

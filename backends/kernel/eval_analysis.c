@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The evaluator: what can be asked before code is emitted: whether lanes along
- * an axis are neighbours in everything a value is made of, and which row
- * addresses a loop along an axis should find ready.
+ * The evaluator: analyses before code is emitted. eval_vectorizes: are lanes along an axis neighbours in every
+ * operand, down to memory. eval_hoist: which row offsets are invariant in a loop along an axis.
  */
 #include "backends/kernel/eval.h"
 
-#define BUDGET 4096 /* values visited by one question */
+#define BUDGET \
+	4096 /* values visited by one analysis, which does not mark shared operands; exceeded: the answer is no */
 
-struct question {
+struct analysis {
 	struct eval *e;
 	int budget;
 };
@@ -20,7 +20,7 @@ static const struct ir_type *type_of(const struct eval *e, struct ir_value v)
 
 #define NO_AXIS (-2) /* lanes would not be neighbours */
 
-static bool ask_tensor(const struct question *q, const struct eval_tensor *t, int axis)
+static bool tensor_vectorizes(const struct analysis *q, const struct eval_tensor *t, int axis)
 {
 	if (axis < 0)
 		return true;
@@ -43,8 +43,8 @@ static bool is_reduced(const struct ir_op *op, int rank, int axis)
 	return false;
 }
 
-/* The axis of x that becomes `axis` of the result. */
-static int reduced_axis(const struct question *q, const struct ir_op *op, int axis)
+/* The axis of a reduction's operand that becomes `axis` of the result; -1: none. */
+static int reduced_axis(const struct analysis *q, const struct ir_op *op, int axis)
 {
 	int rank = type_of(q->e, op->operands[0])->rank, at = 0;
 	bool keep = op->code != OP_argmax && ((const struct attrs_reduce_sum *)op->attrs)->keep;
@@ -56,8 +56,9 @@ static int reduced_axis(const struct question *q, const struct ir_op *op, int ax
 	return -1;
 }
 
-/* The axis of operand i along which lanes along an axis of the result run: -1: none, they are equal. */
-static int operand_axis(const struct question *q, const struct ir_op *op, size_t i, int axis)
+/* The axis of operand i that corresponds to `axis` of the result; -1: the operand is the same for all lanes;
+ * NO_AXIS. */
+static int operand_axis(const struct analysis *q, const struct ir_op *op, size_t i, int axis)
 {
 	int last = type_of(q->e, eval_result(op))->rank - 1, ids;
 	const struct attrs_matmul *matmul = op->attrs;
@@ -79,7 +80,7 @@ static int operand_axis(const struct question *q, const struct ir_op *op, size_t
 		return i == 0 ? -1 : matmul->tb ? last - 1 : last;
 	case OP_linear: return axis != last ? NO_AXIS : i == 0 ? -1 : 0;
 	case OP_expert_linear: return axis != last ? NO_AXIS : i % 2 == 0 ? -1 : 1;
-	case OP_rope: /* whole vectors of one half, in x and in the table */
+	case OP_rope: /* a vector stays in one half, in x and in the table */
 		if (axis != last || !eval_rope_vectorizes(q->e, op, kb_caps(q->e->k)->lanes))
 			return NO_AXIS;
 		return i == 0 ? last : i == 1 ? 1 : -1;
@@ -97,27 +98,28 @@ static int operand_axis(const struct question *q, const struct ir_op *op, size_t
 	return ir_op_has(op->code, TRAIT_VIEW) ? eval_view_axis(q->e, op, axis) : axis;
 }
 
-/* What no template binds and the evaluator computes from operands. */
-static bool is_pulled(enum ir_opcode code)
+/* Ops that the evaluator computes from their operands; the results of others are bound by generators. */
+static bool is_computed_from_operands(enum ir_opcode code)
 {
 	return ir_op_has(code, TRAIT_ELEMENTWISE) || ir_op_has(code, TRAIT_REDUCE) ||
 	       ir_op_has(code, TRAIT_VIEW) || ir_op_has(code, TRAIT_MOVE) || code == OP_mask ||
 	       code == OP_matmul || code == OP_linear || code == OP_expert_linear || code == OP_rope;
 }
 
-static bool ask(struct question *q, struct ir_value v, int axis)
+static bool value_vectorizes(struct analysis *q, struct ir_value v, int axis)
 {
 	const struct eval_tensor *t = eval_tensor(q->e, v);
 	const struct ir_op *op = ir_def(q->e->job->func, v);
 	if (--q->budget < 0)
 		return false;
 	if (t)
-		return ask_tensor(q, t, axis);
+		return tensor_vectorizes(q, t, axis);
 	for (size_t i = 0; op && i < op->n_operands; i++) {
 		int of = operand_axis(q, op, i, axis);
 		if (of == NO_AXIS)
 			return false;
-		if (is_pulled(op->code) && op->operands[i].id && !ask(q, op->operands[i], of))
+		if (is_computed_from_operands(op->code) && op->operands[i].id &&
+		    !value_vectorizes(q, op->operands[i], of))
 			return false;
 	}
 	return true;
@@ -125,15 +127,16 @@ static bool ask(struct question *q, struct ir_value v, int axis)
 
 bool eval_vectorizes(struct eval *e, struct ir_value v, int axis)
 {
-	struct question q = {e, BUDGET};
-	return ask(&q, v, axis);
+	struct analysis q = {e, BUDGET};
+	return value_vectorizes(&q, v, axis);
 }
 
-/* ---- row addresses ---- */
+/* ---- row offsets ---- */
 
-static void hoist(struct question *q, struct ir_value v, const struct eval_point *p);
+static void hoist(struct analysis *q, struct ir_value v, const struct eval_point *p);
 
-static void hoist_view(struct question *q, const struct ir_op *op, const struct eval_point *p)
+/* A reshape that changes the axis of lanes has no single row in its operand. */
+static void hoist_view(struct analysis *q, const struct ir_op *op, const struct eval_point *p)
 {
 	struct eval_point at;
 	bool changes_lanes = op->code == OP_reshape && eval_view_axis(q->e, op, p->vec) < 0;
@@ -141,7 +144,7 @@ static void hoist_view(struct question *q, const struct ir_op *op, const struct 
 		hoist(q, op->operands[0], &at);
 }
 
-static void hoist_op(struct question *q, const struct ir_op *op, const struct eval_point *p)
+static void hoist_op(struct analysis *q, const struct ir_op *op, const struct eval_point *p)
 {
 	if (op->code == OP_mask_rows || op->code == OP_rope) {
 		hoist(q, op->operands[0], p);
@@ -153,7 +156,7 @@ static void hoist_op(struct question *q, const struct ir_op *op, const struct ev
 	}
 }
 
-static void hoist(struct question *q, struct ir_value v, const struct eval_point *p)
+static void hoist(struct analysis *q, struct ir_value v, const struct eval_point *p)
 {
 	const struct eval_tensor *t = eval_tensor(q->e, v);
 	const struct ir_op *op = ir_def(q->e->job->func, v);
@@ -167,7 +170,7 @@ static void hoist(struct question *q, struct ir_value v, const struct eval_point
 
 void eval_hoist(struct eval *e, struct ir_value v, const struct eval_point *p)
 {
-	struct question q = {e, BUDGET};
+	struct analysis q = {e, BUDGET};
 	if (p->vec >= 0)
 		hoist(&q, v, p);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The evaluator: one element of a reduction or contraction, by loops in a fixed
- * order. Plain and correct for every shape; the templates are for speed.
+ * The evaluator: attention masks, and one element of a reduction or contraction (matmul, linear) by a loop in a fixed
+ * order. The fallback that is correct for every shape; the generators of linear, attention and rows are the fast
+ * paths.
  */
 #include <math.h>
 
@@ -18,7 +19,7 @@ static struct kb_type var_type(struct eval *e, struct ir_value v, const struct e
 	return KB_TYPE(eval_scalar(type_of(e, v)->dtype), p->vec < 0 ? 1 : e->lanes);
 }
 
-/* x at p in the lanes of `like`. */
+/* x at p, broadcast to the lanes of `like`. */
 static struct kb_val lanes_value(struct eval *e, struct ir_value x, const struct eval_point *p,
                                  const struct eval_point *like)
 {
@@ -28,13 +29,14 @@ static struct kb_val lanes_value(struct eval *e, struct ir_value x, const struct
 
 /* ---- masks ---- */
 
+/* v[b] of v [B]. */
 static struct kb_val of_sequence(struct eval *e, struct ir_value v, struct kb_val b)
 {
 	struct eval_point at = {.rank = 1, .index = {b}, .vec = -1};
 	return eval_value(e, v, &at);
 }
 
-/* Where query i is. */
+/* i + past[b], i32. */
 static struct kb_val query_position(struct eval *e, const struct eval_mask *m, struct kb_val b,
                                     struct kb_val i)
 {
@@ -63,7 +65,7 @@ struct kb_val eval_visible_begin(struct eval *e, const struct eval_mask *m, stru
 	return kb_add(k, query_position(e, m, b, i), kb_i32(k, 1 - (int32_t)m->window));
 }
 
-/* x where lo <= index[last] < limit, else -inf; both may be none. */
+/* x where lo <= index on the last axis < limit, otherwise -infinity; lo and limit may be none. */
 static struct kb_val masked(struct eval *e, const struct eval_point *p, struct kb_val lo, struct kb_val limit,
                             struct kb_val x)
 {
@@ -81,7 +83,7 @@ static struct kb_val masked(struct eval *e, const struct eval_point *p, struct k
 	return x;
 }
 
-/* x [B, .., S, T] */
+/* mask of scores x [B, .., S, T]. */
 static struct kb_val mask(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct attrs_mask *a = op->attrs;
@@ -98,12 +100,12 @@ static struct kb_val mask(struct eval *e, const struct ir_op *op, const struct e
 struct reduction {
 	struct eval *e;
 	const struct ir_op *op;
-	bool reduced[IR_RANK_MAX];
-	struct eval_point at; /* in x */
+	bool reduced[IR_RANK_MAX]; /* by axis of x, the operand */
+	struct eval_point at;      /* the current element of x */
 	int rank;
-	struct kb_var sum;  /* in the lanes of the result */
-	struct kb_var wide; /* lanes along the last axis, when it is reduced by vectors */
-	int wide_lanes;     /* 1: not by vectors */
+	struct kb_var sum;  /* accumulator in the lanes of the result */
+	struct kb_var wide; /* vector accumulator along the last axis, if wide_lanes > 1 */
+	int wide_lanes;     /* vector width of the reduction of the last axis; 1: scalar */
 };
 
 static struct kb_val combine(const struct reduction *r, struct kb_val a, struct kb_val b)
@@ -115,7 +117,7 @@ static struct kb_val combine(const struct reduction *r, struct kb_val a, struct 
 	return kb_add(r->e->k, a, b);
 }
 
-/* What a combination leaves as it is. */
+/* The identity of the reduction: 0, or the lowest or highest value of the dtype. */
 static struct kb_val neutral(const struct reduction *r)
 {
 	struct kb *k = r->e->k;
@@ -138,6 +140,7 @@ static struct kb_val neutral(const struct reduction *r)
 	return kb_f32(k, most ? HUGE_VALF : -HUGE_VALF);
 }
 
+/* to = combine(to, x at r->at) */
 static void accumulate(struct reduction *r, struct kb_var to)
 {
 	struct kb *k = r->e->k;
@@ -150,7 +153,7 @@ static void accumulate(struct reduction *r, struct kb_var to)
 
 static void reduce_axis(struct reduction *r, int axis);
 
-/* The last axis: vectors, then what is left. */
+/* The last axis: vectors, then the scalar remainder. */
 static void reduce_row(struct reduction *r, struct kb_val size)
 {
 	struct kb *k = r->e->k;
@@ -169,6 +172,7 @@ static void reduce_row(struct reduction *r, struct kb_val size)
 	kb_end_loop(k);
 }
 
+/* Emits the loop nest over the reduced axes from `axis` on. */
 static void reduce_axis(struct reduction *r, int axis)
 {
 	struct kb *k = r->e->k;
@@ -188,8 +192,9 @@ static void reduce_axis(struct reduction *r, int axis)
 	kb_end_loop(k);
 }
 
-/* Places the indices of p on the axes of x that stay. */
-static void place_indices(struct reduction *r, const struct eval_point *p, bool keep)
+/* Sets r->at to the indices of p, a point of the result, on the axes of x that are not reduced. keep: reduced axes
+ * stay in the result with size 1. */
+static void set_kept_indices(struct reduction *r, const struct eval_point *p, bool keep)
 {
 	int from = 0;
 	r->at = (struct eval_point){.rank = r->rank, .vec = -1};
@@ -205,8 +210,8 @@ static void place_indices(struct reduction *r, const struct eval_point *p, bool 
 	}
 }
 
-/* The wide sum in lane order after the scalar one. */
-static struct kb_val finish(struct reduction *r)
+/* The reduction of both accumulators. Min and max combine lane by lane, because kb_reduce would lose NaN. */
+static struct kb_val combine_accumulators(struct reduction *r)
 {
 	struct kb *k = r->e->k;
 	struct kb_val sum = kb_get(k, r->sum);
@@ -221,7 +226,7 @@ static struct kb_val finish(struct reduction *r)
 	return sum;
 }
 
-static struct kb_val divide_by_count(struct reduction *r, const struct eval_point *p, struct kb_val sum)
+static struct kb_val divide_by_count(struct reduction *r, struct kb_val sum)
 {
 	struct kb *k = r->e->k;
 	const struct ir_type *x = type_of(r->e, r->op->operands[0]);
@@ -230,7 +235,6 @@ static struct kb_val divide_by_count(struct reduction *r, const struct eval_poin
 		if (r->reduced[i])
 			n = kb_mul(k, n, eval_dim(r->e, x->dims[i]));
 	struct kb_type t = kb_type_of(k, sum);
-	(void)p;
 	return kb_bin(k, KB_DIV, sum, kb_splat(k, kb_cvt(k, n, t.scalar), t.lanes));
 }
 
@@ -239,7 +243,7 @@ static int reduced_axis(const struct attrs_reduce_sum *a, int rank, size_t i)
 	return (int)(a->axes.items[i] < 0 ? a->axes.items[i] + rank : a->axes.items[i]);
 }
 
-/* attrs_reduce_sum, _mean, _max and _min are the same. */
+/* One element of a reduction. attrs_reduce_sum, _mean, _max and _min have the same layout. */
 static struct kb_val reduce_at(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct attrs_reduce_sum *a = op->attrs;
@@ -247,7 +251,7 @@ static struct kb_val reduce_at(struct eval *e, const struct ir_op *op, const str
 	int native = kb_caps(e->k)->lanes;
 	for (size_t i = 0; i < a->axes.n; i++)
 		r.reduced[reduced_axis(a, r.rank, i)] = true;
-	place_indices(&r, p, a->keep);
+	set_kept_indices(&r, p, a->keep);
 	struct kb_type t = var_type(e, op->operands[0], p);
 	r.sum = kb_var(e->k, "sum", t, kb_splat(e->k, neutral(&r), t.lanes));
 	bool scalar = p->vec < 0 || e->lanes == 1;
@@ -259,14 +263,15 @@ static struct kb_val reduce_at(struct eval *e, const struct ir_op *op, const str
 	size_t mark = eval_mark(e);
 	reduce_axis(&r, 0);
 	eval_release(e, mark);
-	struct kb_val sum = finish(&r);
+	struct kb_val sum = combine_accumulators(&r);
 	enum ir_dtype dtype = type_of(e, op->operands[0])->dtype;
 	if (ir_dtype_class(dtype) == DTCLASS_INT)
 		return eval_round_to_dtype(e, dtype, sum);
-	return op->code == OP_reduce_mean ? divide_by_count(&r, p, sum) : sum;
+	return op->code == OP_reduce_mean ? divide_by_count(&r, sum) : sum;
 }
 
-/* Lanes along an axis that was reduced to 1 hold one element: it is computed once, its terms in the lanes. */
+/* A reduction at p. Lanes along a kept axis of size 1 are all the same element: computed once as a scalar (so that
+ * the lanes can be used for its terms) and broadcast. */
 static struct kb_val reduce(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct attrs_reduce_sum *a = op->attrs;
@@ -281,7 +286,7 @@ static struct kb_val reduce(struct eval *e, const struct ir_op *op, const struct
 	return kb_splat(e->k, reduce_at(e, op, &one), e->lanes);
 }
 
-/* argmax over the last axis of x in memory, by vectors. */
+/* argmax over the last axis of x, which is in memory, by vectors. */
 static struct kb_val argmax_of_row(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct ir_type *x = type_of(e, op->operands[0]);
@@ -300,7 +305,8 @@ static struct kb_val argmax_of_row(struct eval *e, const struct ir_op *op, const
 	return where;
 }
 
-/* Lowest index of the largest; the first best float is NaN, so that any number beats it. */
+/* The lowest index of the largest element. For floats the initial best is NaN, which any number replaces; integers
+ * take the first element. */
 static struct kb_val argmax(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -312,7 +318,7 @@ static struct kb_val argmax(struct eval *e, const struct ir_op *op, const struct
 	    eval_vectorizes(e, op->operands[0], axis))
 		return argmax_of_row(e, op, p);
 	r.reduced[axis] = true;
-	place_indices(&r, p, false);
+	set_kept_indices(&r, p, false);
 	struct kb_type t = var_type(e, op->operands[0], p);
 	bool is_int = t.scalar == KB_I32 || t.scalar == KB_I64;
 	struct kb_var best = kb_var(k, "best", t, eval_const(e, p, t.scalar, is_int ? 0 : (double)NAN));
@@ -337,7 +343,7 @@ static struct kb_val argmax(struct eval *e, const struct ir_op *op, const struct
 
 /* ---- contractions ---- */
 
-/* Sum over i < size of a at `at_a` times b at `at_b`, with i on the axes axis_a and axis_b. */
+/* The inner product over i < size of a at `at_a` and b at `at_b`, i being the index on axis_a and axis_b. */
 struct dot {
 	struct ir_value a, b;
 	struct eval_point at_a, at_b;
@@ -361,8 +367,8 @@ static struct kb_val dot(struct eval *e, struct dot *d, struct kb_val size, cons
 	return kb_get(k, sum);
 }
 
-/* Lanes run along N or not at all. */
-static bool bad_lanes(struct eval *e, const struct eval_point *p)
+/* Contractions support lanes along N, the last axis, only. */
+static bool has_lanes_across_rows(struct eval *e, const struct eval_point *p)
 {
 	return p->vec >= 0 && p->vec != p->rank - 1 && e->lanes > 1;
 }
@@ -374,7 +380,7 @@ static struct kb_val matmul(struct eval *e, const struct ir_op *op, const struct
 	struct dot d = {.a = op->operands[0], .b = op->operands[1]};
 	d.at_a = (struct eval_point){.rank = r, .vec = -1};
 	d.at_b = (struct eval_point){.rank = r, .vec = -1};
-	if (bad_lanes(e, p))
+	if (has_lanes_across_rows(e, p))
 		return eval_internal(e, op, "lanes across rows");
 	for (int i = 0; i < r - 2; i++)
 		d.at_a.index[i] = d.at_b.index[i] = p->index[i];
@@ -388,7 +394,7 @@ static struct kb_val matmul(struct eval *e, const struct ir_op *op, const struct
 	return dot(e, &d, eval_dim(e, type_of(e, d.a)->dims[d.axis_a]), p);
 }
 
-/* x [.., K], w [N, K], b [N]; of experts w [E, N, K], ids [..], b [E, N] */
+/* linear: x [.., K], w [N, K], bias [N]; expert_linear: w [E, N, K], ids [..], bias [E, N]. */
 static struct kb_val linear(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	bool is_expert = op->code == OP_expert_linear;
@@ -397,7 +403,7 @@ static struct kb_val linear(struct eval *e, const struct ir_op *op, const struct
 	struct dot d = {
 	        .a = op->operands[0], .b = op->operands[1], .at_a = *p, .axis_a = last, .axis_b = n + 1};
 	struct ir_value bias = op->operands[2 + is_expert];
-	if (bad_lanes(e, p))
+	if (has_lanes_across_rows(e, p))
 		return eval_internal(e, op, "lanes across rows");
 	d.at_a.vec = -1;
 	d.at_b = (struct eval_point){.rank = n + 2, .vec = p->vec < 0 ? -1 : n};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The evaluator: views and movement, by index arithmetic. Where lanes are no
- * neighbours in the source, every lane is evaluated for itself.
+ * The evaluator: views (reshape, transpose, broadcast, slice) and data movement (gather, take_rows, pad, concat) by
+ * index arithmetic. Where lanes are not neighbours in the operand, each lane is evaluated as a scalar.
  */
 #include "backends/kernel/eval.h"
 
@@ -10,7 +10,7 @@ static const struct ir_type *type_of(const struct eval *e, struct ir_value v)
 	return ir_type_of(e->job->func, v);
 }
 
-/* Number of trailing axes of equal size. */
+/* Number of trailing axes of equal size: a reshape leaves their indices unchanged. */
 static int common_tail(const struct ir_type *a, const struct ir_type *b)
 {
 	int n = 0;
@@ -21,7 +21,8 @@ static int common_tail(const struct ir_type *a, const struct ir_type *b)
 
 /* ---- axes ---- */
 
-/* Lanes stay neighbours when the source axis holds whole rows of the result's. */
+/* Lanes along an axis of a reshape's result stay neighbours if the operand's axis is a multiple of it; -2: they do
+ * not. */
 static int reshape_axis(struct eval *e, const struct ir_type *from, const struct ir_type *to, int axis)
 {
 	int tail = common_tail(from, to);
@@ -30,8 +31,9 @@ static int reshape_axis(struct eval *e, const struct ir_type *from, const struct
 		return axis - head + source;
 	if (axis != head - 1 || source == 0)
 		return -2;
-	bool whole = ir_dim_divide(e->job->module->dims, from->dims[source - 1], to->dims[axis]) != NULL;
-	return whole ? source - 1 : -2;
+	bool is_multiple =
+	        ir_dim_divide(e->job->module->dims, from->dims[source - 1], to->dims[axis]) != NULL;
+	return is_multiple ? source - 1 : -2;
 }
 
 static int broadcast_axis(const struct ir_type *from, const struct ir_type *to, int axis)
@@ -87,8 +89,8 @@ static void broadcast_point(struct eval *e, const struct ir_op *op, const struct
 	}
 }
 
-/* Lanes along `axis` may begin anywhere in the source. */
-static bool shifts(struct eval *e, const struct ir_op *op, int axis)
+/* True if a vector along `axis` may begin at any index of the operand, not only at multiples of the lanes. */
+static bool may_misalign(struct eval *e, const struct ir_op *op, int axis)
 {
 	const struct ir_type *from = type_of(e, op->operands[0]), *to = type_of(e, eval_result(op));
 	if (op->code == OP_reshape)
@@ -105,7 +107,7 @@ bool eval_view_point(struct eval *e, const struct ir_op *op, const struct eval_p
 	out->vec = eval_view_axis(e, op, p->vec);
 	if (out->vec == -2 && e->lanes > 1)
 		return false;
-	out->shifted = p->shifted || shifts(e, op, p->vec);
+	out->shifted = p->shifted || may_misalign(e, op, p->vec);
 	if (op->code == OP_reshape)
 		reshape_point(e, op, p, out);
 	if (op->code == OP_broadcast)
@@ -146,7 +148,7 @@ struct kb_val eval_clamp_index(struct eval *e, struct kb_val index, struct kb_va
 	return kb_max(k, i, kb_index(k, 0));
 }
 
-/* table [V, ..], ids [..]: rows of the table. */
+/* table [V, ..], ids [..]: table[ids]; ids are clamped to the table. */
 static struct kb_val gather(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct ir_type *table = type_of(e, op->operands[0]);
@@ -167,7 +169,7 @@ static struct kb_val gather(struct eval *e, const struct ir_op *op, const struct
 	return eval_value(e, op->operands[0], &at);
 }
 
-/* x [B, S, ..], at [B]: x[b, at[b]]. */
+/* x [B, S, ..], at [B]: x[b, at[b]], [B, ..]. */
 static struct kb_val take_rows(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct ir_type *x = type_of(e, op->operands[0]);
@@ -182,7 +184,7 @@ static struct kb_val take_rows(struct eval *e, const struct ir_op *op, const str
 	return eval_value(e, op->operands[0], &at);
 }
 
-/* if (lo <= index < hi) to = x at the shifted index. */
+/* if (lo <= index[axis] < hi) to = x at index[axis] - lo. */
 static void set_if_inside(struct eval *e, struct ir_value x, const struct eval_point *p, int axis,
                           struct kb_val lo, struct kb_val hi, struct kb_var to)
 {
@@ -233,6 +235,7 @@ static struct kb_val concat(struct eval *e, const struct ir_op *op, const struct
 	return kb_get(e->k, to);
 }
 
+/* The axis of a pad or concat. */
 static int border_axis(const struct ir_op *op)
 {
 	return (int)(op->code == OP_pad ? ((const struct attrs_pad *)op->attrs)->axis

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The evaluator: elementwise ops. A result of a narrow dtype is rounded to it
- * after every op, so that fused and separate ops agree.
+ * The evaluator: elementwise ops. A result of a dtype narrower than the type it is computed in is rounded after every
+ * op, so that fused and separate ops give the same bits.
  */
-
 #include "backends/kernel/eval.h"
 #include "backends/kb/math.h"
 
 typedef struct kb_val unary_fn(struct kb *k, struct kb_val x);
 typedef struct kb_val binary_fn(struct kb *k, struct kb_val a, struct kb_val b);
 
+/* Operand i at p, broadcast to the lanes of p if it is a scalar. */
 static struct kb_val operand(struct eval *e, const struct ir_op *op, size_t i, const struct eval_point *p)
 {
 	struct kb_val v = eval_value(e, op->operands[i], p);
@@ -33,7 +33,8 @@ struct kb_val eval_round_to_dtype(struct eval *e, enum ir_dtype t, struct kb_val
 	return v;
 }
 
-static struct kb_val as_f32(struct eval *e, const struct ir_op *op, struct kb_val x)
+/* Elementary functions exist for f32 only: reports an error for f64. */
+static struct kb_val require_f32(struct eval *e, const struct ir_op *op, struct kb_val x)
 {
 	if (kb_type_of(e->k, x).scalar == KB_F64) {
 		eval_unsupported(e, op, "this function of f64");
@@ -42,8 +43,7 @@ static struct kb_val as_f32(struct eval *e, const struct ir_op *op, struct kb_va
 	return x;
 }
 
-/* Functions of backends/kb/math.c, by op. */
-static unary_fn *math_of(enum ir_opcode code)
+static unary_fn *math_function(enum ir_opcode code)
 {
 	static unary_fn *const table[IR_N_OPS] = {
 	        [OP_exp] = math_exp,
@@ -63,7 +63,7 @@ static unary_fn *math_of(enum ir_opcode code)
 	return table[code];
 }
 
-static binary_fn *binary_of(enum ir_opcode code)
+static binary_fn *binary_function(enum ir_opcode code)
 {
 	static binary_fn *const table[IR_N_OPS] = {
 	        [OP_add] = kb_add,   [OP_sub] = kb_sub,   [OP_mul] = kb_mul,
@@ -72,7 +72,8 @@ static binary_fn *binary_of(enum ir_opcode code)
 	return table[code];
 }
 
-static int unary_of(enum ir_opcode code)
+/* The kb_un of an op, or -1. */
+static int unary_operator(enum ir_opcode code)
 {
 	switch ((int)code) {
 	case OP_neg: return KB_NEG;
@@ -85,7 +86,7 @@ static int unary_of(enum ir_opcode code)
 	return -1;
 }
 
-static enum kb_cmp compare_of(int kind)
+static enum kb_cmp cmp_predicate(int kind)
 {
 	switch ((enum ir_keyword_cmp)kind) {
 	case CMP_lt: return KB_LT;
@@ -98,7 +99,7 @@ static enum kb_cmp compare_of(int kind)
 	return KB_LT;
 }
 
-/* Bounds of the integer dtypes; i64 needs none. */
+/* Range of an integer dtype. False for i64, to which nothing wider is converted. */
 static bool int_bounds(enum ir_dtype t, double *lo, double *hi)
 {
 	*lo = t == DT_I8 ? INT8_MIN : t == DT_U8 ? 0 : t == DT_I16 ? INT16_MIN : INT32_MIN;
@@ -106,7 +107,7 @@ static bool int_bounds(enum ir_dtype t, double *lo, double *hi)
 	return t != DT_I64;
 }
 
-/* Saturates, from floats as from wider ints. */
+/* A cast to an integer dtype; saturates, from floats and from wider integers. */
 static struct kb_val to_int(struct eval *e, enum ir_dtype t, const struct eval_point *p, struct kb_val x)
 {
 	enum kb_scalar from = kb_type_of(e->k, x).scalar;
@@ -134,15 +135,15 @@ static struct kb_val cast(struct eval *e, const struct ir_op *op, const struct e
 	return x;
 }
 
-/* c tanh(x / c) */
+/* c * tanh(x / c) */
 static struct kb_val softcap(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	float c = (float)((const struct attrs_softcap *)op->attrs)->c;
-	struct kb_val x = as_f32(e, op, operand(e, op, 0, p)), limit = math_const(e->k, x, c);
+	struct kb_val x = require_f32(e, op, operand(e, op, 0, p)), limit = math_const(e->k, x, c);
 	return kb_mul(e->k, limit, math_tanh(e->k, kb_bin(e->k, KB_DIV, x, limit)));
 }
 
-/* x [B, S, ..]: 0 at rows s >= len[b]. */
+/* x [B, S, ..], len [B]: x where s < len[b], else 0. */
 static struct kb_val mask_rows(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct eval_point at = {.rank = 1, .index = {p->index[0]}, .vec = p->vec == 0 ? 0 : -1};
@@ -172,12 +173,12 @@ static struct kb_val power(struct eval *e, const struct ir_op *op, const struct 
 	struct kb_val a = operand(e, op, 0, p), b = operand(e, op, 1, p);
 	if (ir_dtype_class(ir_type_of(e->job->func, eval_result(op))->dtype) == DTCLASS_INT)
 		return eval_int_power(e, op, a, b);
-	b = as_f32(e, op, b);
-	return math_pow(e->k, as_f32(e, op, a), b);
+	b = require_f32(e, op, b);
+	return math_pow(e->k, require_f32(e, op, a), b);
 }
 
-/* Ops of operands as they are. */
-static struct kb_val on_operands(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+/* Ops on all operands at p, without attributes or with a comparison. */
+static struct kb_val multi_operand_op(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;
 	struct kb_val x[3] = {{0}};
@@ -189,43 +190,43 @@ static struct kb_val on_operands(struct eval *e, const struct ir_op *op, const s
 	case OP_div: return kb_bin(k, KB_DIV, x[0], x[1]);
 	case OP_and: return kb_bin(k, KB_AND, x[0], x[1]);
 	case OP_or: return kb_bin(k, KB_OR, x[0], x[1]);
-	case OP_cmp: return kb_cmp(k, compare_of(((const struct attrs_cmp *)op->attrs)->kind), x[0], x[1]);
+	case OP_cmp: return kb_cmp(k, cmp_predicate(((const struct attrs_cmp *)op->attrs)->kind), x[0], x[1]);
 	case OP_where: return kb_select(k, x[0], x[1], x[2]);
 	}
 	return eval_internal(e, op, "an elementwise op without lowering");
 }
 
-/* Ops with a form of their own. */
-static struct kb_val special(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+/* Ops with attributes, or operands that are not at p. */
+static struct kb_val special_op(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	switch ((int)op->code) {
 	case OP_cast: return cast(e, op, p);
 	case OP_softcap: return softcap(e, op, p);
 	case OP_mask_rows: return mask_rows(e, op, p);
 	case OP_scale: return scale(e, op, p);
-	case OP_relu2: return relu2(e, as_f32(e, op, operand(e, op, 0, p)));
+	case OP_relu2: return relu2(e, require_f32(e, op, operand(e, op, 0, p)));
 	case OP_pow: return power(e, op, p);
 	}
-	return on_operands(e, op, p);
+	return multi_operand_op(e, op, p);
 }
 
-static struct kb_val plain(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+static struct kb_val op_result(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
-	unary_fn *f = math_of(op->code);
-	binary_fn *g = binary_of(op->code);
-	int un = unary_of(op->code);
+	unary_fn *f = math_function(op->code);
+	binary_fn *g = binary_function(op->code);
+	int un = unary_operator(op->code);
 	if (f)
-		return f(e->k, as_f32(e, op, operand(e, op, 0, p)));
+		return f(e->k, require_f32(e, op, operand(e, op, 0, p)));
 	if (un >= 0)
 		return kb_un(e->k, (enum kb_un)un, operand(e, op, 0, p));
 	if (g) {
 		struct kb_val a = operand(e, op, 0, p), b = operand(e, op, 1, p);
 		return g(e->k, a, b);
 	}
-	return special(e, op, p);
+	return special_op(e, op, p);
 }
 
 struct kb_val eval_elementwise(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
-	return eval_round_to_dtype(e, ir_type_of(e->job->func, eval_result(op))->dtype, plain(e, op, p));
+	return eval_round_to_dtype(e, ir_type_of(e->job->func, eval_result(op))->dtype, op_result(e, op, p));
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The templates and what they share. Each emits the whole body of one group:
- * tasks are split over workers by a fixed rule, every result element is computed
- * by one worker in an order that does not depend on the split.
+ * The kernel generators (backends/attention, in_order, linear, rows) and the state they share. A generator emits the
+ * body of the kernel of one group; backends/templates/group.c chooses it. Tasks are divided among workers by
+ * eval_worker_range; every result element is computed by one worker, in an order that does not depend on the number
+ * of workers.
  */
 #ifndef TFMC_BACKENDS_KERNEL_TEMPLATES_H
 #define TFMC_BACKENDS_KERNEL_TEMPLATES_H
 
 #include "backends/kernel/eval.h"
 
-/* What every template starts from. */
+/* The kernel being generated. */
 struct kernel {
 	struct eval *e;
 	struct kb *k;
@@ -19,53 +20,54 @@ struct kernel {
 	struct eval_outputs out;
 };
 
-/* Any op, by element: elementwise, movement, reductions, products, writes into state. */
+/* Any op, element by element: elementwise ops, data movement, reductions, contractions, writes to states. The
+ * fallback for groups without a faster generator. */
 void kernel_loops(struct kernel *g);
-/* Elements of a row that one worker computes: few where thousands of them are next to each other. */
+/* Elements of a row that make one task of kernel_loops: few on GPUs, where thousands of work-items need a task
+ * each. */
 int64_t kernel_loops_block(const struct target *t);
-/* True for groups that the rowwise template computes (backends/rows/rowwise.h). */
+/* True for groups of the row generator (backends/rows/rowwise.h): norms, softmax. */
 bool kernel_is_rowwise(const struct attrs_group *attrs, const struct ir_op *root);
-/* linear with packed weights. False when an operand does not lie as the tile needs it. */
+/* GEMM of `linear` with packed weights. False, and nothing is emitted, if the layout of an operand does not fit. */
 bool kernel_linear(struct kernel *g);
-/* The same for expert_linear: rows are gathered by expert. */
+/* kernel_linear for expert_linear (mixture of experts): the rows of each expert are gathered. */
 bool kernel_expert_linear(struct kernel *g);
-/* The same by a work-group of GPU_ITEMS items, which share the work of a tile. */
+/* kernel_linear by work-groups of GPU_ITEMS work-items, which compute a tile together. */
 bool kernel_linear_shared(struct kernel *g);
 #define GPU_ITEMS   64
-#define GPU_COLUMNS 64 /* of a tile of many rows; where a call has few it is one panel */
-/* Rows of a tile of many when there are at most `rows`: 8, 16, 32 or 64. */
+#define GPU_COLUMNS 64 /* columns of a tile for many rows; for few rows a tile is one panel of 16 */
+/* Rows of a tile for at most `rows` rows: 8, 16, 32 or 64. */
 int64_t kernel_linear_shared_rows(int64_t rows);
-/* Rows are in backends/rows/rowwise.h, attention in backends/attention/attention.h. */
 
-/* A loop along the last axis: whole vectors, then what is left. `body` is recorded for both. */
+/* A loop along the last axis: full vectors, then scalar remainder. `body` is emitted for both. */
 struct row_loop {
 	struct eval *e;
-	struct kb_val lo, hi; /* hi - lo: length; lo a multiple of nothing */
+	struct kb_val lo, hi; /* elements [lo, hi), not aligned */
 	int lanes;
 	struct eval_point *at; /* index[last] and vec are set for the body */
 	void (*body)(void *user, struct eval *e, const struct eval_point *at);
 	void *user;
 };
 
-/* Elements [lo, hi) of one row of an output; the other indices of `at` are set. */
+/* Evaluates and stores elements [lo, hi) of one row of an output; the other indices of `at` are given. */
 void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_point *at, struct kb_val lo,
                        struct kb_val hi);
 
-/* A write of x into the slice of a state: state_append, state_write. */
+/* A write of x into a slice of a state (state_append, state_write), such as new keys into the KV cache. */
 struct kernel_write {
 	const struct ir_op *op;
 	struct ir_value x;
 	struct eval_tensor to;
-	int shifted;       /* axis of `to` that begins at past[b], -1: none */
-	struct kb_val row; /* on that axis, of the open row */
+	int shifted;       /* axis of `to` whose indices begin at past[b]; -1: none */
+	struct kb_val row; /* index on that axis of the row being written */
 };
-/* False after a refusal. */
+/* False after a diagnostic. */
 bool kernel_make_write(struct kernel *g, const struct ir_op *op, struct kernel_write *w);
-/* Elements [lo, hi) of one row of x; rows that do not fit into the state are dropped. */
+/* Writes elements [lo, hi) of one row of x; rows beyond the end of the state are dropped. */
 void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_point *at, struct kb_val lo,
                       struct kb_val hi);
 
-/* True when a group has functions that take many instructions. */
+/* True if the group contains transcendental functions, which cost many instructions for each element. */
 bool kernel_has_functions(const struct kernel *g);
 
 #endif

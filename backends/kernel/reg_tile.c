@@ -8,8 +8,8 @@ void reg_tile_zero(struct reg_tile *p, const char *name)
 		p->sum[i] = kb_var(p->k, name, KB_TYPE(KB_F32, p->lanes), zero);
 }
 
-/* sum[row][v] += x w */
-static void products_add(const struct reg_tile *p, int row, int v, struct kb_val x, struct kb_val w)
+/* acc[row][v] += x * w. kb_dot_bf16 takes the broadcast operand, x, last: x86 reads it from memory. */
+static void mac(const struct reg_tile *p, int row, int v, struct kb_val x, struct kb_val w)
 {
 	struct kb_val sum = reg_tile_acc(p, row, v);
 	sum = p->pairs ? kb_dot_bf16(p->k, sum, w, x) : kb_fma(p->k, x, w, sum);
@@ -19,13 +19,13 @@ static void products_add(const struct reg_tile *p, int row, int v, struct kb_val
 void reg_tile_mac_vector(const struct reg_tile *p, int v, const struct kb_val *x, struct kb_val w)
 {
 	for (int row = 0; row < p->rows; row++)
-		products_add(p, row, v, x[row], w);
+		mac(p, row, v, x[row], w);
 }
 
 void reg_tile_mac_lane(const struct reg_tile *p, int v, const struct kb_val *x, int i, struct kb_val w)
 {
 	for (int row = 0; row < p->rows; row++)
-		products_add(p, row, v, kb_splat(p->k, kb_lane(p->k, x[row], i), p->lanes), w);
+		mac(p, row, v, kb_splat(p->k, kb_lane(p->k, x[row], i), p->lanes), w);
 }
 
 void reg_tile_mac_k(const struct reg_tile *p, struct kb_val element, struct kb_val line, int i, int from,
@@ -38,7 +38,7 @@ void reg_tile_mac_k(const struct reg_tile *p, struct kb_val element, struct kb_v
 		struct kb_type type = KB_TYPE(p->pairs ? KB_I32 : KB_F32, p->lanes);
 		struct kb_val x = kb_load_splat(p->k, type, p->x[row], element, p->x_disp[row]);
 		for (int v = 0; v < p->vectors; v++)
-			products_add(p, row, v, x, w[v]);
+			mac(p, row, v, x, w[v]);
 	}
 }
 
@@ -60,8 +60,8 @@ void matrix_tiles_zero(const struct matrix_tiles *t)
 		kb_tile_zero(t->k, KB_TILE_ACC + i);
 }
 
-/* Where the sums of row tile i, column tile c lie. */
-static struct kb_val sums_at(const struct matrix_tiles *t, struct kb_val at, int64_t step, int i, int c)
+/* Address of the accumulator of row tile i, column tile c in the matrix at `at`. */
+static struct kb_val acc_address(const struct matrix_tiles *t, struct kb_val at, int64_t step, int i, int c)
 {
 	return kb_ptr_add(t->k, at, kb_index(t->k, 0), i * KB_TILE_ROWS * step + c * KB_TILE_BYTES);
 }
@@ -69,7 +69,8 @@ static struct kb_val sums_at(const struct matrix_tiles *t, struct kb_val at, int
 void matrix_tiles_load(const struct matrix_tiles *t, struct kb_val from, int64_t step)
 {
 	for (int i = 0; i < t->rows * t->columns; i++)
-		kb_tile_load(t->k, KB_TILE_ACC + i, sums_at(t, from, step, i / t->columns, i % t->columns),
+		kb_tile_load(t->k, KB_TILE_ACC + i,
+		             acc_address(t, from, step, i / t->columns, i % t->columns),
 		             kb_index(t->k, step));
 }
 
@@ -91,6 +92,6 @@ void matrix_tiles_mac_k(const struct matrix_tiles *t, struct kb_val x, struct kb
 void matrix_tiles_store(const struct matrix_tiles *t, struct kb_val to, int64_t step)
 {
 	for (int i = 0; i < t->rows * t->columns; i++)
-		kb_tile_store(t->k, KB_TILE_ACC + i, sums_at(t, to, step, i / t->columns, i % t->columns),
+		kb_tile_store(t->k, KB_TILE_ACC + i, acc_address(t, to, step, i / t->columns, i % t->columns),
 		              kb_index(t->k, step));
 }
