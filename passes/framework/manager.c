@@ -1,23 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs pipelines: makes the next module, verifies it, shows it to the sink.
- * Holds at most two modules at a time.
+ * Pass manager: pass_functions the steps of a pipeline on a module. For each step it checks the stage of the module, pass_functions the
+ * pass into a new module and verifies that; IR text, diffs, dumps, remarks and reproducers go to struct pass_sink.
+ * At most two modules exist at a time.
  */
-#include "passes/framework/manager.h"
-
 #include <stdarg.h>
 #include <string.h>
 
+#include "ir/algorithms/diff.h"
+#include "ir/print/text.h"
 #include "ir/support/memory.h"
 #include "ir/verify/verify.h"
+#include "passes/framework/pass_impl.h"
 #include "passes/framework/rebuild.h"
+#include "passes/framework/reproducer.h"
 
-static pass_run *const runs[] = {
+struct manager {
+	struct diag_context *cx;
+	const struct pipeline *pipeline;
+	const struct pass_options *options;
+	struct pass_report *report;
+	size_t dump_number; /* of the next dump file, from 1 */
+};
+
+static pass_run *const pass_functions[] = {
 #define PASS(id, name, from, to, summary) [PASS_##id] = pass_##id,
 #include "passes/framework/passes.def"
 };
 
-/* ---- what passes use ---- */
+/* ---- services for passes (pass_impl.h) ---- */
+
+bool pass_words_have(const struct pass_words *w, const char *word)
+{
+	for (size_t i = 0; i < w->n; i++)
+		if (strcmp(w->items[i], word) == 0)
+			return true;
+	return false;
+}
 
 void pass_count(struct pass_context *p, const char *name, int64_t n)
 {
@@ -32,7 +51,7 @@ void pass_count(struct pass_context *p, const char *name, int64_t n)
 	ARENA_ADD(&p->report->arena, &p->report->counters, (struct pass_counter){pass, name, n});
 }
 
-static bool same_text(const char *a, const char *b)
+static bool same_string(const char *a, const char *b)
 {
 	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
@@ -40,12 +59,13 @@ static bool same_text(const char *a, const char *b)
 static bool same_remark(const struct said_remark *a, const struct said_remark *b)
 {
 	return a->at.source == b->at.source && a->at.line == b->at.line && a->at.col == b->at.col &&
-	       a->about.is_missed == b->about.is_missed && same_text(a->about.function, b->about.function) &&
-	       same_text(a->about.path, b->about.path) && same_text(a->about.text, b->about.text);
+	       a->about.is_missed == b->about.is_missed &&
+	       same_string(a->about.function, b->about.function) &&
+	       same_string(a->about.path, b->about.path) && same_string(a->about.text, b->about.text);
 }
 
-/* Counts a remark that was made before. */
-static void remark(struct pass_context *p, struct ir_loc loc, bool is_missed, const char *text)
+/* Appends a remark, or increments the count of an equal one. */
+static void record_remark(struct pass_context *p, struct ir_loc loc, bool is_missed, const char *text)
 {
 	struct said_remark r = {loc.at,
 	                        {.pass = p->step->pass->name,
@@ -63,7 +83,7 @@ static void remark(struct pass_context *p, struct ir_loc loc, bool is_missed, co
 	ARENA_ADD(p->arena, &p->remarks, r);
 }
 
-static void tell_remarks(const struct pass_context *p)
+static void emit_remarks(const struct pass_context *p)
 {
 	for (size_t i = 0; i < p->remarks.n; i++)
 		diag_remark_about(p->cx, p->remarks.items[i].at, &p->remarks.items[i].about);
@@ -75,7 +95,7 @@ void pass_remark(struct pass_context *p, struct ir_loc loc, const char *fmt, ...
 		return;
 	va_list ap;
 	va_start(ap, fmt);
-	remark(p, loc, false, arena_vprintf(p->arena, fmt, ap));
+	record_remark(p, loc, false, arena_vprintf(p->arena, fmt, ap));
 	va_end(ap);
 }
 
@@ -85,7 +105,7 @@ void pass_missed(struct pass_context *p, struct ir_loc loc, const char *fmt, ...
 		return;
 	va_list ap;
 	va_start(ap, fmt);
-	remark(p, loc, true, arena_vprintf(p->arena, fmt, ap));
+	record_remark(p, loc, true, arena_vprintf(p->arena, fmt, ap));
 	va_end(ap);
 }
 
@@ -115,14 +135,117 @@ enum tfmc_status pass_internal(struct pass_context *p, struct ir_loc loc, const 
 	return TFMC_INTERNAL;
 }
 
+/* ---- printing, dumps and reproducers ---- */
+
+static void print_titled(const struct manager *g, const char *when, const char *pass, const struct buf *text)
+{
+	struct buf title;
+	buf_init(&title);
+	buf_printf(&title, "%s %s", when, pass);
+	g->options->sink.print(g->options->sink.user, title.data, text);
+	buf_destroy(&title);
+}
+
+static void print_module(const struct manager *g, struct buf *out, const struct ir_module *m)
+{
+	ir_print(out, g->options->no_locations ? NULL : g->cx, m);
+}
+
+static void print_module_titled(const struct manager *g, const char *when, const char *pass,
+                                const struct ir_module *m)
+{
+	struct buf text;
+	buf_init(&text);
+	print_module(g, &text, m);
+	print_titled(g, when, pass, &text);
+	buf_destroy(&text);
+}
+
+/* Unified diff of the IR text. Printed without locations: a moved op would differ by its location alone. */
+static void print_diff(const struct manager *g, const char *pass, const struct ir_module *before,
+                       const struct ir_module *after)
+{
+	struct buf a, b, text;
+	buf_init(&a);
+	buf_init(&b);
+	buf_init(&text);
+	ir_print(&a, NULL, before);
+	ir_print(&b, NULL, after);
+	const struct diff_text old = {"before", a.data, a.len}, new = {pass, b.data, b.len};
+	if (diff_unified(&text, &old, &new))
+		print_titled(g, "diff of", pass, &text);
+	buf_destroy(&a);
+	buf_destroy(&b);
+	buf_destroy(&text);
+}
+
+/* --print-ir-before */
+static void print_before(const struct manager *g, const char *pass, const struct ir_module *m)
+{
+	const struct pass_words *w = &g->options->print_before;
+	if (g->options->sink.print != NULL && (pass_words_have(w, "all") || pass_words_have(w, pass)))
+		print_module_titled(g, "before", pass, m);
+}
+
+/* --print-ir-after (`changed` compares structure, not names or locations) and --diff */
+static void print_after(const struct manager *g, const char *pass, const struct ir_module *before,
+                        const struct ir_module *after)
+{
+	const struct pass_words *print = &g->options->print_after, *diff = &g->options->diff;
+	bool is_wanted = pass_words_have(print, "all") || pass_words_have(print, pass);
+	bool is_diff = pass_words_have(diff, "all") || pass_words_have(diff, pass);
+	bool is_changed = pass_words_have(print, "changed") || is_diff;
+
+	if (g->options->sink.print == NULL)
+		return;
+	is_changed = is_changed && ir_structure_hash(before) != ir_structure_hash(after);
+	if (is_wanted || (is_changed && pass_words_have(print, "changed")))
+		print_module_titled(g, "after", pass, after);
+	if (is_changed && is_diff)
+		print_diff(g, pass, before, after);
+}
+
+/* --dump-dir: file NN-pass[.variant].tir */
+static void dump_after(struct manager *g, const char *pass, const struct ir_module *m)
+{
+	struct buf text, name;
+	size_t number = g->dump_number++;
+	if (g->options->sink.dump == NULL)
+		return;
+	buf_init(&text);
+	buf_init(&name);
+	const char *variant = g->options->variant;
+	buf_printf(&name, "%02zu-%s%s%s.tir", number, pass, variant != NULL ? "." : "",
+	           variant != NULL ? variant : "");
+	print_module(g, &text, m);
+	g->options->sink.dump(g->options->sink.user, name.data, &text);
+	buf_destroy(&name);
+	buf_destroy(&text);
+}
+
+/* The IR before step `step` with the head (reproducer.h) that lets `tfmc opt` run the remaining steps again. */
+static void write_reproducer(const struct manager *g, size_t step, const struct ir_module *m)
+{
+	const struct pipeline rest = {g->pipeline->items + step, g->pipeline->n - step, 0};
+	struct buf text;
+	if (g->options->sink.reproducer == NULL)
+		return;
+	buf_init(&text);
+	reproducer_print(&text, &rest, g->options);
+	ir_print(&text, g->cx, m);
+	g->options->sink.reproducer(g->options->sink.user, &text);
+	buf_destroy(&text);
+}
+
 /* ---- running ---- */
 
-static double now(const struct manager *g)
+static double read_clock(const struct manager *g)
 {
 	return g->options->sink.clock != NULL ? g->options->sink.clock(g->options->sink.user) : 0;
 }
 
-static enum tfmc_status run_step(struct manager *g, const struct pipeline_step *step,
+/* Runs one pass into the empty module `out` and verifies it. A result that does not verify is TFMC_INTERNAL. */
+static enum tfmc_status run_pass(struct manager *g, const struct pipeline_step *step,
                                  const struct ir_module *in, struct ir_module *out)
 {
 	struct arena arena;
@@ -133,7 +256,7 @@ static enum tfmc_status run_step(struct manager *g, const struct pipeline_step *
 	                         .report = g->report,
 	                         .step = step,
 	                         .fuel = INT64_MAX};
-	double begin = now(g);
+	double begin = read_clock(g);
 
 	memory_stage("running the pass", step->pass->name);
 	if (fuel >= 0)
@@ -142,29 +265,29 @@ static enum tfmc_status run_step(struct manager *g, const struct pipeline_step *
 		return pass_internal(&p, (struct ir_loc){0},
 		                     "the module is not at the stage that this pass reads");
 	arena_init(&arena);
-	enum tfmc_status st = runs[step->pass->id](&p, in, out);
+	enum tfmc_status st = pass_functions[step->pass->id](&p, in, out);
 	if (st == TFMC_OK && arena_failed(&arena))
 		st = TFMC_NO_MEMORY;
-	tell_remarks(&p);
+	emit_remarks(&p);
 	arena_destroy(&arena);
-	double end = now(g);
+	double end = read_clock(g);
 	if (st == TFMC_OK) {
 		out->stage = step->pass->to;
 		st = ir_verify(out, g->cx);
 		st = st == TFMC_INVALID ? TFMC_INTERNAL : st;
 	}
 	ARENA_ADD(&g->report->arena, &g->report->times,
-	          (struct pass_time){step->pass->name, end - begin, now(g) - end});
+	          (struct pass_time){step->pass->name, end - begin, read_clock(g) - end});
 	return st;
 }
 
-static bool accepted(const struct manager *g, const char *pass, const struct ir_module *m)
+static bool after_hook_accepts(const struct manager *g, const char *pass, const struct ir_module *m)
 {
 	return g->options->sink.after == NULL || g->options->sink.after(g->options->sink.user, pass, m);
 }
 
-static enum tfmc_status wrong_stage(struct manager *g, const struct pass_desc *pass,
-                                    const struct ir_module *m)
+static enum tfmc_status report_wrong_stage(struct manager *g, const struct pass_desc *pass,
+                                           const struct ir_module *m)
 {
 	static const char *const stages[] = {
 	        [STAGE_GRAPH] = "graph", [STAGE_GROUPS] = "groups", [STAGE_PLAN] = "plan"};
@@ -174,36 +297,40 @@ static enum tfmc_status wrong_stage(struct manager *g, const struct pass_desc *p
 	return TFMC_INVALID;
 }
 
-/* One step. On success the old module is gone (unless it is the input) and *m is the new one. */
-static enum tfmc_status advance(struct manager *g, size_t i, const struct ir_module *input,
-                                struct ir_module **m)
+/*
+ * Runs step i on *m, or on `input` while *m is NULL. On success *m is the new module and the old *m is destroyed;
+ * on failure *m is unchanged.
+ */
+static enum tfmc_status run_step(struct manager *g, size_t i, const struct ir_module *input,
+                                 struct ir_module **m)
 {
 	const struct pipeline_step *step = &g->pipeline->items[i];
 	const struct ir_module *before = *m != NULL ? *m : input;
 
 	if (before->stage != step->pass->from)
-		return wrong_stage(g, step->pass, before);
+		return report_wrong_stage(g, step->pass, before);
 	struct ir_module *after = ir_module_create_like(before);
 	if (after == NULL)
 		return TFMC_NO_MEMORY;
-	manager_show_before(g, step->pass->name, before);
-	enum tfmc_status st = run_step(g, step, before, after);
+	print_before(g, step->pass->name, before);
+	enum tfmc_status st = run_pass(g, step, before, after);
 	if (st != TFMC_OK) {
 		if (st == TFMC_INTERNAL && !g->options->reproduce)
-			manager_reproduce(g, i, before);
+			write_reproducer(g, i, before);
 		ir_module_destroy(after);
 		return st;
 	}
-	manager_show_after(g, step->pass->name, before, after);
-	manager_dump(g, step->pass->name, after);
+	print_after(g, step->pass->name, before, after);
+	dump_after(g, step->pass->name, after);
 	progress_report(g->options->sink.progress, "passes", "passes", i + 1, g->pipeline->n);
 	if (*m != NULL)
 		ir_module_destroy(*m);
 	*m = after;
-	return accepted(g, step->pass->name, after) ? TFMC_OK : TFMC_INVALID;
+	return after_hook_accepts(g, step->pass->name, after) ? TFMC_OK : TFMC_INVALID;
 }
 
-static enum tfmc_status copy(struct manager *g, const struct ir_module *in, struct ir_module **out)
+/* Result of an empty pipeline. */
+static enum tfmc_status copy_module(struct manager *g, const struct ir_module *in, struct ir_module **out)
 {
 	struct arena arena;
 	const struct pipeline_step step = {.pass = pass_at(0)};
@@ -223,8 +350,9 @@ static enum tfmc_status copy(struct manager *g, const struct ir_module *in, stru
 	return st;
 }
 
-static bool check_words(const struct manager *g, const struct pass_words *w, const char *more,
-                        const char *what)
+/* Every word must be the name of a pass, `all` or `more`; else a diagnostic that begins with `what`, and false. */
+static bool check_pass_names(const struct manager *g, const struct pass_words *w, const char *more,
+                             const char *what)
 {
 	for (size_t i = 0; i < w->n; i++) {
 		bool known = pass_find(w->items[i]) != NULL || strcmp(w->items[i], "all") == 0;
@@ -248,8 +376,10 @@ static bool has_pass(const struct manager *g, const char *name)
 	return false;
 }
 
-/* A fusion is required of the pass that forms it; a pipeline without that pass would never say no. */
-static bool check_required(const struct manager *g, const char *kind)
+/*
+ * --require-fusion is checked by the pass that performs the fusion; a pipeline without that pass would silently accept.
+ */
+static bool check_required_fusion(const struct manager *g, const char *kind)
 {
 	const char *pass = strcmp(kind, "attention") == 0 ? "fuse-attention"
 	                   : strcmp(kind, "softmax") == 0 ? "fuse-softmax"
@@ -269,9 +399,9 @@ static bool check_required(const struct manager *g, const char *kind)
 static bool check_options(const struct manager *g)
 {
 	const struct pass_options *o = g->options;
-	if (!check_words(g, &o->print_before, "all", "print before") ||
-	    !check_words(g, &o->print_after, "changed", "print after") ||
-	    !check_words(g, &o->diff, "all", "diff"))
+	if (!check_pass_names(g, &o->print_before, "all", "print before") ||
+	    !check_pass_names(g, &o->print_after, "changed", "print after") ||
+	    !check_pass_names(g, &o->diff, "all", "diff"))
 		return false;
 	if (o->stop_after != NULL && !has_pass(g, o->stop_after)) {
 		if (pass_find(o->stop_after) == NULL)
@@ -282,7 +412,7 @@ static bool check_options(const struct manager *g)
 		return false;
 	}
 	for (size_t i = 0; i < o->require_fusion.n; i++)
-		if (!check_required(g, o->require_fusion.items[i]))
+		if (!check_required_fusion(g, o->require_fusion.items[i]))
 			return false;
 	return true;
 }
@@ -291,27 +421,27 @@ enum tfmc_status passes_run(struct diag_context *cx, const struct pipeline *p,
                             const struct pass_options *options, const struct ir_module *in,
                             struct ir_module **out, struct pass_report *report)
 {
-	struct pass_report own;
+	struct pass_report local;
 	struct manager g = {cx, p, options, report, options->first_number > 0 ? options->first_number : 1};
 	enum tfmc_status st = check_options(&g) ? TFMC_OK : TFMC_INVALID;
 
-	pass_report_init(&own);
+	pass_report_init(&local);
 	if (report == NULL)
-		g.report = &own;
+		g.report = &local;
 	*out = NULL;
 	if (st == TFMC_OK && options->reproduce)
-		manager_reproduce(&g, 0, in);
+		write_reproducer(&g, 0, in);
 	for (size_t i = 0; i < p->n && st == TFMC_OK; i++) {
-		st = advance(&g, i, in, out);
+		st = run_step(&g, i, in, out);
 		if (options->stop_after != NULL && strcmp(p->items[i].pass->name, options->stop_after) == 0)
 			break;
 	}
 	if (st == TFMC_OK && *out == NULL)
-		st = copy(&g, in, out);
+		st = copy_module(&g, in, out);
 	if (st != TFMC_OK && *out != NULL) {
 		ir_module_destroy(*out);
 		*out = NULL;
 	}
-	pass_report_destroy(&own);
+	pass_report_destroy(&local);
 	return st;
 }

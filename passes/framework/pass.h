@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running pipelines of passes, for whoever has a module and wants the next
- * stage. A pass rebuilds: it reads one module and writes another. The manager
- * verifies after each pass, prints, dumps, counts, times and writes
- * reproducers; it writes no files itself, everything goes to the sink.
+ * Public interface of the optimizer: the table of passes, pipelines, and passes_run(). A pass reads one module and
+ * writes another; the manager verifies after each pass, prints, dumps, counts, times and writes reproducers. It opens
+ * no files: all text goes to the callbacks of struct pass_sink.
  */
 #ifndef TFMC_PASSES_FRAMEWORK_PASS_H
 #define TFMC_PASSES_FRAMEWORK_PASS_H
@@ -12,7 +11,7 @@
 #include "ir/diag/progress.h"
 #include "ir/target/target.h"
 
-/* ---- what there is ---- */
+/* ---- the table of passes (passes.def) ---- */
 
 enum pass_id {
 #define PASS(id, name, from, to, summary) PASS_##id,
@@ -34,15 +33,17 @@ struct pass_desc {
 	const struct pass_setting *settings;
 };
 
-/* Row i of passes.def, in order; NULL after the last. */
+/* Row i of passes.def; NULL after the last row. */
 const struct pass_desc *pass_at(size_t i);
+/* The pass of that name, or NULL. */
 const struct pass_desc *pass_find(const char *name);
-/* Reports a name that no pass has; `what`: "", or who wants it: "stop after: ". */
+/* Emits a diagnostic for an unknown pass name, with a suggestion; `what` begins it: "" or an option, "stop after: ". */
 void pass_unknown(struct diag_context *cx, const char *what, const char *name);
-/* What a pass may change, as the classes of rules. canonicalize: beside what its rules say. */
+/* How far a pass may change results, as rule_class of rewrite rules. For canonicalize: without its rules, which have
+ * classes of their own. */
 enum pass_exactness { EXACT_REASSOCIATE, EXACT_ROUND, EXACT_BITS };
 enum pass_exactness pass_exactness(const struct pass_desc *pass);
-/* Index of the setting of that name, -1: there is none. */
+/* Index of the setting of that name, or -1. */
 int pass_setting_find(const struct pass_desc *pass, const char *name);
 
 /* ---- pipelines ---- */
@@ -57,15 +58,14 @@ struct pipeline {
 };
 
 /*
- * Reads `canonicalize,group{max_ops=4},plan-memory`; O0, O1 and O2 stand for
- * their passes; the empty text is no pass. Allocates in `a`. TFMC_INVALID after
- * a PIPELINE diagnostic.
+ * Parses `canonicalize,group{max_ops=4},plan-memory`. O0, O1 and O2 expand to their passes; the empty string is the
+ * empty pipeline. Allocates in `a`. TFMC_INVALID after a PIPELINE diagnostic.
  */
 TFMC_MUST_USE enum tfmc_status pipeline_parse(struct arena *a, struct diag_context *cx, const char *text,
                                               struct pipeline *out);
-/* Canonical text: settings with their default are left out. Parses back to the same pipeline. */
+/* Canonical form, without settings that have their default; pipeline_parse() reads it back. */
 void pipeline_print(struct buf *out, const struct pipeline *p);
-/* The passes after a name (O0, O1, O2), or NULL. */
+/* The passes that O0, O1 or O2 stands for, or NULL. */
 const char *pipeline_named(const char *name);
 
 /* ---- report ---- */
@@ -75,32 +75,31 @@ struct pass_counter {
 	int64_t value;
 };
 
-/* One buffer of the arena: the values that share it, and when it is alive (positions of groups in program
- * order). */
+/* A buffer of the arena: one class of values that share memory, alive from group `first` to group `last`. */
 struct plan_buffer {
-	const char *name;        /* of the first value: `layers.ffn.up linear (model.yaml:14)`, `%h` */
+	const char *name;        /* of its first value: `layers.ffn.up linear (model.yaml:14)`, `%h` */
 	size_t lane;             /* index into plan_func.lanes */
-	int64_t size;            /* coefficient of the lane's unit; bytes, a multiple of 64 */
-	int64_t raw;             /* the same without the padding to that */
-	const struct ir_dim *at; /* bytes from the begin of the arena on */
-	size_t first, last;      /* inclusive */
+	int64_t size;            /* bytes = size * unit of the lane; a multiple of 64 */
+	int64_t raw;             /* size before it was rounded up */
+	const struct ir_dim *at; /* byte offset in the arena */
+	size_t first, last;      /* positions of groups in program order, inclusive */
 };
-/* Buffers whose size is a multiple of the same positive quantity. */
+/* Buffers whose sizes are multiples of one symbolic quantity, such as B*S. */
 struct plan_lane {
 	const struct ir_dim *unit;
 };
-/* Points of the dims at which a plan is compared with the bound: all at their largest, all at their smallest,
- * all in the middle, every other one at its smallest. */
+/* Sample values of the dims at which a plan is compared with its lower bound: all at the maximum, all at the minimum,
+ * all in the middle, alternating maximum and minimum. */
 #define PLAN_POINTS 4
 struct plan_func {
 	const char *name;
-	const struct ir_dims *dims; /* of the result module: valid as long as it */
+	const struct ir_dims *dims; /* of the result module, which owns them */
 	const struct ir_dim *arena, *lower_bound;
 	struct plan_lane *lanes;
 	size_t n_lanes;
 	struct plan_buffer *buffers;
 	size_t n_buffers, n_times;
-	double gap[PLAN_POINTS]; /* bytes above the lower bound of the whole arena, as a part of it */
+	double gap[PLAN_POINTS]; /* (peak - lower bound) / lower bound */
 };
 
 struct pass_report {
@@ -112,7 +111,7 @@ struct pass_report {
 	struct {
 		struct plan_func *items;
 		size_t n, cap;
-	} plans; /* of the last plan-memory */
+	} plans; /* of the last plan-memory, one for each function */
 	struct {
 		struct pass_time {
 			const char *pass;
@@ -123,66 +122,66 @@ struct pass_report {
 };
 void pass_report_init(struct pass_report *r);
 void pass_report_destroy(struct pass_report *r);
-/* The counter, 0 when nothing was counted. */
+/* Value of a counter; 0 when the pass never counted it. */
 int64_t pass_report_count(const struct pass_report *r, const char *pass, const char *name);
-/* Counters and, for each function, lower bound, peak, gap and the map of the arena. */
+/* --stats: the counters and, for each function, lower bound, size, gap and map of the arena. */
 void pass_report_print(struct buf *out, const struct pass_report *r);
-/* The map: time down, bytes across, one letter for each buffer. */
+/* Memory map as text: a line for each group, bytes across, a letter for each buffer. */
 void plan_print_map(struct buf *out, const struct plan_func *p);
-/* The maps of n functions as one picture (SVG), with the sizes at these values of the dims. */
+/* Memory maps of n functions as one SVG picture, evaluated at these values of the dims. */
 void plan_print_svg(struct buf *out, const struct plan_func *plans, size_t n, const int64_t *dims);
 
 /* ---- running ---- */
 
-/* Where text goes; every member may be NULL. */
+/* Callbacks of the caller; every member may be NULL. */
 struct pass_sink {
 	/* title: "after group" */
 	void (*print)(void *user, const char *title, const struct buf *text);
 	/* file_name: "03-fuse-attention.tir" */
 	void (*dump)(void *user, const char *file_name, const struct buf *text);
-	/* A failing pass: the head of a reproducer, then the IR before it. */
+	/* A pass failed (or options.reproduce): the head of a reproducer, then the IR before the pass. */
 	void (*reproducer)(void *user, const struct buf *text);
-	/* After each pass, with its result. False stops with TFMC_INVALID (the hook reported). */
+	/* After each pass, with its result. False stops with TFMC_INVALID; the callback has emitted the diagnostic. */
 	bool (*after)(void *user, const char *pass, const struct ir_module *m);
-	/* Application `number` of a pass with fuel: fuel=number is the least with which it happens. `what` is
-	 * the rule, or NULL. */
+	/* Application `number` of a pass with fuel, from 1: fuel=number is the least that still allows it. `what`: the
+	 * rule, or NULL. */
 	void (*applied)(void *user, const char *pass, int64_t number, const char *what, struct ir_loc loc);
 	double (*clock)(void *user); /* seconds */
 	void *user;
-	const struct progress *progress; /* told after each pass; NULL: nobody */
+	const struct progress *progress; /* notified after each pass; may be NULL */
 };
 
+/* A list of names: of passes, rules or fusions. */
 struct pass_words {
 	const char *const *items;
 	size_t n;
 };
 
 struct pass_options {
-	const struct target *target;    /* needed by select */
+	const struct target *target;    /* required by select */
 	const char *variant;            /* part of dump names; may be NULL */
 	struct pass_words print_before; /* names of passes, or all */
 	struct pass_words print_after;  /* names of passes, all, or changed */
 	struct pass_words diff; /* names of passes, or all: what they changed, as a unified difference */
 	const char *stop_after; /* name of a pass; may be NULL */
 	struct pass_words require_fusion; /* attention, softmax */
-	bool reproduce;                   /* a reproducer of the whole run, not only of a failing pass */
-	bool no_locations;                /* prints and dumps leave locations out */
-	bool remarks;                     /* diag_remark for what fused or not, and why */
-	struct pass_words disable_rules;  /* names of rewrite rules */
-	const char *rules_text;           /* more rules, tried before the built-in ones; may be NULL */
-	const char *rules_name;           /* of their file, for messages */
+	bool reproduce;                  /* write a reproducer of the whole run, not only of a failing pass */
+	bool no_locations;               /* print and dump IR without locations */
+	bool remarks;                    /* emit remarks: what was fused, or the reason why not */
+	struct pass_words disable_rules; /* names of rewrite rules */
+	const char *rules_text;          /* more rules, tried before the built-in ones; may be NULL */
+	const char *rules_name;          /* of their file, for messages */
 	size_t rules_len;
-	const char *tiles_text; /* sizes instead of those of the model (passes/group/tiles.h); may be NULL */
+	const char *tiles_text; /* overrides of tile sizes (passes/group/tiles.h); may be NULL */
 	const char *tiles_name; /* of their file, for messages */
 	size_t tiles_len;
-	size_t first_number; /* of the first dump; 0: 1 */
+	size_t first_number; /* number of the first dump; 0 means 1 */
 	struct pass_sink sink;
 };
 
 /*
- * Runs the pipeline on `in`, which stays as it is, and gives a new module that
- * the caller destroys. An empty pipeline gives a copy. report may be NULL. On
- * failure *out is NULL and a diagnostic was emitted.
+ * Runs the pipeline on `in`, which is not modified. *out: a new module (for an empty pipeline, a copy), which the caller
+ * destroys. report may be NULL. On failure *out is NULL and a diagnostic was emitted.
  */
 TFMC_MUST_USE enum tfmc_status passes_run(struct diag_context *cx, const struct pipeline *p,
                                           const struct pass_options *options, const struct ir_module *in,

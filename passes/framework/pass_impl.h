@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pass gets and returns. A pass is one function of type pass_run, named
- * pass_<id>; it reads `in`, fills the empty module `out` (same dims and
- * states) and sets nothing else. Verification, printing and timing belong to
- * the manager.
+ * Interface for implementing a pass. A pass is one function pass_<id> of type pass_run: it reads `in` and fills `out`,
+ * an empty module with the same dims and states. The manager sets the stage, verifies, prints and times.
  */
 #ifndef TFMC_PASSES_FRAMEWORK_PASS_IMPL_H
 #define TFMC_PASSES_FRAMEWORK_PASS_IMPL_H
@@ -13,26 +11,26 @@
 
 struct pass_context {
 	struct diag_context *cx;
-	struct arena *arena; /* for the time of the pass */
+	struct arena *arena; /* destroyed when the pass ends */
 	const struct pass_options *options;
 	struct pass_report *report;
 	const struct pipeline_step *step;
-	const char *function; /* the one that is worked on, for remarks; NULL: the module */
+	const char *function; /* being processed, for remarks; NULL: the module */
 	int64_t fuel;         /* applications left */
 	int64_t applied;      /* applications so far */
 	struct {
 		struct said_remark *items;
 		size_t n, cap;
-	} remarks; /* told at the end of the pass, equal ones once */
+	} remarks; /* emitted at the end of the pass, equal ones once with a count */
 };
 
-/* A remark and where it is; texts are in the arena of the pass. */
+/* A remark and its location; strings are in the arena of the pass. */
 struct said_remark {
 	struct loc at;
 	struct diag_remark about;
 };
 
-/* The ending of a word that counts n. */
+/* Plural ending for a count. */
 static inline const char *pass_plural(size_t n)
 {
 	return n == 1 ? "" : "s";
@@ -43,23 +41,25 @@ typedef enum tfmc_status pass_run(struct pass_context *p, const struct ir_module
 #define PASS(id, name, from, to, summary) pass_run pass_##id;
 #include "passes/framework/passes.def"
 
-/* Adds n to the counter `name` of the running pass. */
+/* Whether the list contains the word. */
+bool pass_words_have(const struct pass_words *w, const char *word);
+/* Adds n to the counter `name` of the running pass (--stats). */
 void pass_count(struct pass_context *p, const char *name, int64_t n);
-/* "fused: attention" at the place of an op; only with --remarks. */
+/* Remark "fused: attention" at the location of an op; no effect without --remarks. */
 void pass_remark(struct pass_context *p, struct ir_loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
-/* The same for what was not done: the reason. */
+/* Remark of a missed optimization, with its reason. */
 void pass_missed(struct pass_context *p, struct ir_loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
 /*
- * Takes fuel for one application and gives its number, from 1; 0: none is left, the pass leaves the place as
- * it is. rebuild.h does it for every match; a pass that decides on sets of ops before the walk does it for
- * each set.
+ * Consumes one unit of fuel (the number of applications that a pass may still make, for bisection). Returns the number
+ * of the application, from 1, or 0 when no fuel is left: the pass must not rewrite. rebuild_module() calls it for every
+ * match; a pass that chooses sets of ops before the traversal calls it for each set.
  */
 int64_t pass_take_fuel(struct pass_context *p);
-/* Says that application `number` happened; `what` names the rule, NULL: the pass says it all. */
+/* Notifies the `applied` callback of an application; `what`: the rule, or NULL when the name of the pass is enough. */
 void pass_applied(struct pass_context *p, int64_t number, const char *what, struct ir_loc loc);
-/* --require-fusion=kind was given. */
+/* Whether --require-fusion=kind was given. */
 bool pass_requires(const struct pass_context *p, const char *kind);
-/* An invariant of ours does not hold. Gives TFMC_INTERNAL. */
+/* Emits an internal error (a broken invariant of the compiler). Returns TFMC_INTERNAL. */
 enum tfmc_status pass_internal(struct pass_context *p, struct ir_loc loc, const char *what);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of passes, the named pipelines and their text form.
+ * The table of passes (passes.def), the named pipelines O0 to O2, and parsing and printing of pipelines.
  */
 #include "passes/framework/pass.h"
 
@@ -12,15 +12,18 @@
 #define PIPELINE_STEPS_MAX 256
 
 /*
- * Why this order: fusion compares spellings, so canonicalize (the rewrite rules) comes first; attention is
- * found around the one softmax op that fuse-softmax leaves; demand-rows looks at whole attentions, and
- * linears that get fewer rows than their neighbours must be apart before merge-linear joins them;
- * merge-heads needs the attention of each head, and makes of the linears of all heads the ones that
- * merge-linear joins; encode sees the final weights and belongs before the variants split; strip-logits wants
- * to know which linears have packed weights; specialize copies what is final into cases for one token, which
- * share the weights, and group may choose other kernels for them; group needs to know which linears read
- * packed weights; select needs groups; the plan needs the groups and nothing after it may change lifetimes.
- * O0 has no fusions at all: one kernel for each op.
+ * Reasons for the order (phase ordering):
+ *   canonicalize    first, because fusion matches canonical forms
+ *   fuse-attention  matches around the masked_softmax that fuse-softmax leaves
+ *   merge-heads     needs one attention per head; its merged linears are input of merge-linear
+ *   demand-rows     needs whole attention ops; must separate linears that need fewer rows before merge-linear
+ *                   concatenates them
+ *   encode          needs the final weights, and runs before functions are specialized
+ *   strip-logits    needs to know which linears have packed weights
+ *   specialize      copies final graphs; the copies share all weights, and group may fuse them otherwise
+ *   group           needs packed weights; select needs groups; plan-memory is last, because nothing after it may
+ *                   change lifetimes
+ * O0 has no fusion: one kernel for each op.
  */
 #define O0 "encode,group{max_ops=1},select,plan-memory"
 #define O1 "canonicalize,fuse-softmax,fuse-attention,encode,group,select,plan-memory"
@@ -94,7 +97,7 @@ struct reader {
 	struct pipeline *out;
 };
 
-static enum tfmc_status refuse(struct reader *r, const char *what, const char *name)
+static enum tfmc_status fail(struct reader *r, const char *what, const char *name)
 {
 	diag_error(r->cx, LOC_NONE, DIAG_PIPELINE, "%s '%s'", what, name);
 	return TFMC_INVALID;
@@ -106,8 +109,8 @@ static void skip_blanks(struct reader *r)
 		r->at++;
 }
 
-/* Letters, digits, '_' and '-'; may be empty. */
-static const char *take_word(struct reader *r)
+/* The next word of letters, digits, '_' and '-'; may be empty. */
+static const char *read_word(struct reader *r)
 {
 	skip_blanks(r);
 	const char *from = r->at;
@@ -122,24 +125,23 @@ static const char *take_word(struct reader *r)
 static enum tfmc_status read_setting(struct reader *r, struct pipeline_step *step)
 {
 	const struct pass_setting *s = step->pass->settings;
-	const char *name = take_word(r);
+	const char *name = read_word(r);
 	int64_t v;
 	size_t i = 0;
 
 	while (s[i].name != NULL && strcmp(s[i].name, name) != 0)
 		i++;
 	if (s[i].name == NULL)
-		return refuse(r, arena_printf(r->arena, "the pass %s has no setting", step->pass->name),
-		              name);
+		return fail(r, arena_printf(r->arena, "the pass %s has no setting", step->pass->name), name);
 	if (*r->at != '=')
-		return refuse(r, "a value is missing for the setting", name);
+		return fail(r, "a value is missing for the setting", name);
 	r->at++;
-	const char *value = take_word(r);
+	const char *value = read_word(r);
 	if (!number_parse_i64(value, strlen(value), &v) || v < s[i].lo || v > s[i].hi) {
 		const char *what =
 		        arena_printf(r->arena, "the setting %s takes a number from %lld to %lld, not", name,
 		                     (long long)s[i].lo, (long long)s[i].hi);
-		return refuse(r, what, value);
+		return fail(r, what, value);
 	}
 	step->settings[i] = v;
 	return TFMC_OK;
@@ -154,7 +156,7 @@ static enum tfmc_status read_settings(struct reader *r, struct pipeline_step *st
 	while (*r->at >= 'a' && *r->at <= 'z')
 		TFMC_TRY(read_setting(r, step));
 	if (*r->at != '}')
-		return refuse(r, "expected '}' before", r->at);
+		return fail(r, "expected '}' before", r->at);
 	r->at++;
 	skip_blanks(r);
 	return TFMC_OK;
@@ -172,7 +174,7 @@ void pass_unknown(struct diag_context *cx, const char *what, const char *name)
 	arena_destroy(&scratch);
 }
 
-static enum tfmc_status unknown_pass(struct reader *r, const char *name)
+static enum tfmc_status fail_unknown_pass(struct reader *r, const char *name)
 {
 	pass_unknown(r->cx, "", name);
 	return TFMC_INVALID;
@@ -182,7 +184,7 @@ static enum tfmc_status read_steps(struct reader *r, bool may_name);
 
 static enum tfmc_status read_step(struct reader *r, bool may_name)
 {
-	const char *name = take_word(r);
+	const char *name = read_word(r);
 	const char *text = may_name ? pipeline_named(name) : NULL;
 	if (text != NULL) {
 		struct reader inner = *r;
@@ -191,9 +193,9 @@ static enum tfmc_status read_step(struct reader *r, bool may_name)
 	}
 	const struct pass_desc *pass = pass_find(name);
 	if (pass == NULL)
-		return unknown_pass(r, name);
+		return fail_unknown_pass(r, name);
 	if (r->out->n >= PIPELINE_STEPS_MAX)
-		return refuse(r, "too many passes at", name);
+		return fail(r, "too many passes at", name);
 	struct pipeline_step *step = ARENA_PUSH(r->arena, r->out);
 	if (step == NULL)
 		return TFMC_NO_MEMORY;
@@ -213,7 +215,7 @@ static enum tfmc_status read_steps(struct reader *r, bool may_name)
 		if (*r->at == '\0')
 			return TFMC_OK;
 		if (*r->at != ',')
-			return refuse(r, "expected ',' before", r->at);
+			return fail(r, "expected ',' before", r->at);
 		r->at++;
 	}
 }

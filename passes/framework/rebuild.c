@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two walks of rebuild.h. Invariant of the backward walk: when an op is
- * reached, everything that reads its results was seen before.
+ * The traversal of rebuild.h. Invariant of the backward walk: when an op is visited, all readers of its results have been
+ * visited.
  */
 #include "passes/framework/rebuild.h"
 
@@ -20,7 +20,7 @@ void rebuild_set(struct rebuild *r, struct ir_value old, struct ir_value now)
 	const struct ir_type *type = irb_type(r->b, now);
 	if (type != NULL && type != ir_import_type(r->out, ir_type_of(r->f, old)))
 		diag_error(r->p->cx, r->f->loc.at, DIAG_INTERNAL,
-		           "a replacement has another type than what it replaces");
+		           "a replacement has another type than the value that it replaces");
 	r->map[old.id] = now;
 	irb_name(r->b, now, ir_value_info(r->f, old)->name);
 }
@@ -32,7 +32,7 @@ bool rebuild_once(const struct rebuild *r, struct ir_value v)
 
 /* ---- backward ---- */
 
-static bool any_needed(const struct rebuild *r, const struct ir_op *op)
+static bool is_needed(const struct rebuild *r, const struct ir_op *op)
 {
 	if (r->rewrite == NULL || ir_op_has(op->code, TRAIT_TERMINATOR) ||
 	    ir_op_has(op->code, TRAIT_STATEFUL))
@@ -49,8 +49,8 @@ static void need_operands(struct rebuild *r, const struct ir_op *op)
 		rebuild_need(r, op->operands[i]);
 }
 
-/* Asks the pass, when there is fuel for what it would do. */
-static bool match(struct rebuild *r, const struct ir_op *op)
+/* Calls match of the pass if there is fuel, and numbers the application. */
+static bool try_match(struct rebuild *r, const struct ir_op *op)
 {
 	const struct rewrite *rewrite = r->rewrite;
 	if (rewrite == NULL || rewrite->match == NULL || (!rewrite->is_numbered && r->p->fuel <= 0) ||
@@ -61,7 +61,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-static void emit(struct rebuild *r, const struct ir_op *op)
+static void emit_replacement(struct rebuild *r, const struct ir_op *op)
 {
 	int64_t number = r->replaced[op->results[0].id];
 	r->rewrite->emit(r, op);
@@ -70,17 +70,17 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 		pass_applied(r->p, number, NULL, op->loc);
 }
 
-static void mark_region(struct rebuild *r, const struct ir_region *region)
+static void mark_needed(struct rebuild *r, const struct ir_region *region)
 {
 	for (size_t i = region->n_ops; i-- > 0;) {
 		const struct ir_op *op = region->ops[i];
-		if (!any_needed(r, op))
+		if (!is_needed(r, op))
 			continue;
-		if (op->n_results > 0 && match(r, op))
+		if (op->n_results > 0 && try_match(r, op))
 			continue;
 		need_operands(r, op);
 		if (op->region != NULL)
-			mark_region(r, op->region);
+			mark_needed(r, op->region);
 	}
 }
 
@@ -89,11 +89,11 @@ static void mark_region(struct rebuild *r, const struct ir_region *region)
 static bool copy_op(struct ir_copy *c, const struct ir_op *op)
 {
 	struct rebuild *r = c->user;
-	if (!any_needed(r, op))
+	if (!is_needed(r, op))
 		return true;
 	if (op->n_results == 0 || r->replaced[op->results[0].id] == 0)
 		return false;
-	emit(r, op);
+	emit_replacement(r, op);
 	return true;
 }
 
@@ -121,7 +121,7 @@ static enum tfmc_status rebuild_func(struct rebuild *r)
 	if (arena_failed(r->p->arena) || r->b == NULL || r->uses == NULL)
 		return TFMC_NO_MEMORY;
 	irb_set_literal(r->b, r->rewrite == NULL);
-	mark_region(r, f->body);
+	mark_needed(r, f->body);
 	irb_clone_params(r->b, f, r->map);
 	struct ir_copy c = {r->b, f, r->map, copy_op, r};
 	ir_copy_region(&c, f->body);

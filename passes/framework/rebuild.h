@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rebuilding a module op by op. Two walks for each function: backward, to find
- * what is needed (a pass says which ops it replaces and what the replacements
- * read), then forward through the builder. What nobody needs disappears.
- * Iterative along a region, recursive only into regions, whose depth is bounded.
+ * Rewriting traversal: copies a module op by op through the builder and replaces the ops that a pass matches. For each
+ * function, a backward walk finds the needed values (mark phase of dead code elimination; a match reports the values that
+ * its replacement reads), then a forward walk emits the needed ops. Dead ops are therefore dropped. Recursion goes only
+ * into regions, whose depth is bounded.
  */
 #ifndef TFMC_PASSES_FRAMEWORK_REBUILD_H
 #define TFMC_PASSES_FRAMEWORK_REBUILD_H
@@ -14,50 +14,53 @@ struct rebuild;
 
 struct rewrite {
 	/*
-	 * Backward: true when the pass replaces op; it then has called rebuild_need for every value that its
-	 * replacement reads. Must give the same answer whenever asked.
+	 * Backward walk: returns true if the pass replaces op, after it called rebuild_need() for every value that the
+	 * replacement reads. Must be deterministic: emit may repeat the analysis.
 	 */
 	bool (*match)(struct rebuild *r, const struct ir_op *op);
-	/* Forward: builds the replacement and calls rebuild_set for the results of op that are needed. */
+	/* Forward walk: builds the replacement and calls rebuild_set() for the needed results of op. */
 	void (*emit)(struct rebuild *r, const struct ir_op *op);
 	void *user;
-	bool is_numbered; /* the pass takes fuel itself; its match may leave a number in rebuild.number */
+	bool is_numbered; /* match consumes fuel itself and stores the number of the application in rebuild.number */
 };
 
 struct rebuild {
 	struct pass_context *p;
 	const struct ir_module *in;
 	struct ir_module *out;
-	const struct ir_func *f; /* the function that is read */
-	struct ir_builder *b;    /* the one that is written */
+	const struct ir_func *f; /* function being read */
+	struct ir_builder *b;    /* function being written */
 	const struct rewrite *rewrite;
-	uint32_t *uses;       /* [f->n_values], of the function that is read */
-	bool *needed;         /* [f->n_values] */
-	int64_t *replaced;    /* [f->n_values], by the first result: number of the application, 0: stays */
-	struct ir_value *map; /* [f->n_values] values of the new function */
-	int64_t number;       /* of the application that match found, when the pass counts itself */
-	int64_t changes;      /* replaced ops */
+	uint32_t *uses; /* [f->n_values] number of uses in f */
+	bool *needed;   /* [f->n_values] */
+	int64_t *
+	        replaced; /* [f->n_values] by first result: number of the application (-1: no number), 0: op is copied */
+	struct ir_value *map; /* [f->n_values] old value -> new value */
+	int64_t number;       /* set by match when rewrite.is_numbered */
+	int64_t changes;      /* number of replaced ops */
 };
 
 /*
- * All functions. A rewrite without `match` only drops dead ops; without a rewrite all is copied as it is.
- * changes may be NULL.
+ * Rewrites all functions of `in` into `out`. With a rewrite whose match is NULL only dead ops are dropped; with rewrite
+ * NULL the module is copied literally, dead ops and unused weights included. changes (may be NULL): number of replaced
+ * ops.
  */
 TFMC_MUST_USE enum tfmc_status rebuild_module(struct pass_context *p, const struct ir_module *in,
                                               struct ir_module *out, const struct rewrite *rewrite,
                                               int64_t *changes);
 
+/* Marks a value as needed; IR_NO_VALUE is ignored. */
 void rebuild_need(struct rebuild *r, struct ir_value old);
-/* The new value of an old one that was needed. IR_NO_VALUE for none. */
+/* The new value for a needed old one; IR_NO_VALUE for IR_NO_VALUE. */
 struct ir_value rebuild_get(struct rebuild *r, struct ir_value old);
-/* now replaces old; it inherits its name. */
+/* Replaces old by now, which gets the name of old. The types must be equal. */
 void rebuild_set(struct rebuild *r, struct ir_value old, struct ir_value now);
-/* v is used by one operand only. */
+/* Whether v has exactly one use. */
 bool rebuild_once(const struct rebuild *r, struct ir_value v);
 
-/* What a group reads. */
+/* Marks all operands of the ops in a group as needed. */
 void rebuild_need_group(struct rebuild *r, const struct ir_op *group);
-/* The group with other attributes. */
+/* Emits a copy of the group with other attributes. */
 void rebuild_group(struct rebuild *r, const struct ir_op *group, const struct attrs_group *attrs);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What passes counted and planned, as text for --stats.
+ * pass_report: counters of passes, and memory plans as text for --stats.
  */
 #include "passes/framework/pass.h"
 
@@ -28,16 +28,16 @@ int64_t pass_report_count(const struct pass_report *r, const char *pass, const c
 	return 0;
 }
 
-/* ---- the map ---- */
+/* ---- memory map ---- */
 
-static char letter(size_t i)
+static char buffer_letter(size_t i)
 {
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 	return letters[i % (sizeof(letters) - 1)];
 }
 
-/* One line: what lies where at time t, at the largest dims. Every buffer has at least one column. */
-static void map_line(struct buf *out, const struct plan_func *p, size_t t)
+/* One line of the map: the buffers that are alive at group t, scaled to the largest dims; at least one column each. */
+static void print_map_line(struct buf *out, const struct plan_func *p, size_t t)
 {
 	char line[MAP_COLUMNS + 1];
 	double scale = (double)MAP_COLUMNS / (double)ir_dim_hi(p->dims, p->arena);
@@ -52,7 +52,7 @@ static void map_line(struct buf *out, const struct plan_func *p, size_t t)
 		double bytes = (double)b->size * (double)ir_dim_hi(p->dims, p->lanes[b->lane].unit);
 		size_t from = (size_t)(at * scale), to = (size_t)((at + bytes) * scale + 0.5);
 		for (size_t c = from; c < MAP_COLUMNS && (c < to || c == from); c++)
-			line[c] = letter(i);
+			line[c] = buffer_letter(i);
 	}
 	buf_printf(out, "  %4zu %s\n", t, line);
 }
@@ -66,17 +66,17 @@ void plan_print_map(struct buf *out, const struct plan_func *p)
 {
 	for (size_t i = 0; i < p->n_buffers; i++) {
 		const struct plan_buffer *b = &p->buffers[i];
-		buf_printf(out, "  %c %%%s: %lld x ", letter(i), b->name, (long long)b->size);
+		buf_printf(out, "  %c %%%s: %lld x ", buffer_letter(i), b->name, (long long)b->size);
 		print_dim(out, p, p->lanes[b->lane].unit);
 		buf_str(out, " bytes at ");
 		print_dim(out, p, b->at);
 		buf_printf(out, ", groups %zu to %zu\n", b->first, b->last);
 	}
 	for (size_t t = 0; t < p->n_times; t++)
-		map_line(out, p, t);
+		print_map_line(out, p, t);
 }
 
-/* ---- everything ---- */
+/* ---- report ---- */
 
 static void print_plan(struct buf *out, const struct plan_func *p)
 {

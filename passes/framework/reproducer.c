@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Head of reproducers: written and read by one table of keys.
+ * Printing and parsing of reproducer heads (reproducer.h).
  */
 #include "passes/framework/reproducer.h"
 
@@ -8,10 +8,10 @@
 
 #include "ir/support/utf8.h"
 
-#define WORDS "; reproducer "
-#define HEAD  WORDS "1\n"
+#define MAGIC "; reproducer "
+#define HEAD  MAGIC "1\n"
 
-/* Every line of a text after its key. */
+/* `; key |line` for every line of a text. */
 static void print_lines(struct buf *out, const char *key, const char *text, size_t len)
 {
 	for (const char *line = text, *next; line < text + len; line = next) {
@@ -49,7 +49,7 @@ struct head {
 	struct buf rules, tiles;
 };
 
-/* What is after `; key ` in the line; NULL: another line. */
+/* The text after `; key ` in the line; NULL: the line has another key. */
 static const char *value_of(const char *line, const char *key)
 {
 	size_t n = strlen(key);
@@ -83,7 +83,7 @@ bool reproducer_read(struct arena *a, struct diag_context *cx, const char *text,
 	struct head h = {.arena = a, .out = out};
 	*out = (struct reproducer){.passes = ""};
 	*status = TFMC_OK;
-	if (len < strlen(WORDS) || memcmp(text, WORDS, strlen(WORDS)) != 0)
+	if (len < strlen(MAGIC) || memcmp(text, MAGIC, strlen(MAGIC)) != 0)
 		return false;
 	if (len < strlen(HEAD) || memcmp(text, HEAD, strlen(HEAD)) != 0) {
 		diag_error(cx, LOC_NONE, DIAG_PIPELINE,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sets of rules: the built-in files, those of the options, and the buckets by
- * root op. Order is that of reading, so results never depend on hash values.
+ * Rule sets: built-in files, rules of the options, and buckets by the opcode of the root. The order is that of reading, so
+ * results never depend on hash values.
  */
 #include <string.h>
 
@@ -47,14 +47,6 @@ static enum tfmc_status unknown_rule(const struct rule_set *s, struct diag_conte
 	return TFMC_INVALID;
 }
 
-static bool is_disabled(const struct pass_words *off, const char *name)
-{
-	for (size_t i = 0; i < off->n; i++)
-		if (strcmp(off->items[i], name) == 0)
-			return true;
-	return false;
-}
-
 enum tfmc_status rule_set_load(struct rule_set *s, struct diag_context *cx,
                                const struct pass_options *options)
 {
@@ -67,7 +59,7 @@ enum tfmc_status rule_set_load(struct rule_set *s, struct diag_context *cx,
 	for (size_t i = 0; i < s->rules.n; i++) {
 		const struct rule *rule = s->rules.items[i];
 		struct rule_bucket *bucket = &s->by_root[rule->match[rule->n_match - 1].code];
-		const struct rule **slot = is_disabled(&options->disable_rules, rule->name)
+		const struct rule **slot = pass_words_have(&options->disable_rules, rule->name)
 		                                   ? NULL
 		                                   : ARENA_PUSH(&s->arena, bucket);
 		if (slot != NULL)
