@@ -1,33 +1,240 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * canonicalize: one spelling for equal computations.
+ * canonicalize: brings equal computations to one canonical form.
  *
  * Requires   nothing.
- * Ensures    no rewrite rule (rules/) matches any more: multiplications by a constant are `scale` and no
- *            scale follows a scale, transposed operands of matmul are flags, a bias row added to a linear is
- *            its operand, activations, norms and softmax are one op however they were spelled; a
- *            transposed weight is a weight; take_rows comes as early as it can; no dead op, no two equal
- *            pure ops in a region (the builder merges and folds).
+ * Ensures    no rewrite rule (rules/) matches any more: multiplications by a constant are `scale`, at most one in a
+ *            chain; transposed operands of matmul are flags; a bias added to a linear is its operand; activations,
+ *            norms and softmax are single ops in whatever form they were written; a transposed weight is a weight of
+ *            its own; take_rows is as close to the inputs as possible; there are no dead ops and no two equal pure
+ *            ops in a region (the builder folds and numbers values).
  * Example    %s = div %x, %c8   %t = scale %s {f=2.0}
  *        ->  %t = scale %x {f=0.25}
- * Refuses    what a rule refuses; moving take_rows over a value that has other uses: it would be computed
- *            twice.
+ * Skips      matches that fail the conditions of their rule; take_rows over a value with other users, which would be
+ *            computed twice.
  *
- * The rules are in this pass and not in one of their own because each makes room for the other: a rule
- * leaves a value with one use, over which take_rows moves, and what take_rows built matches again. Rows are
- * taken in rounds before which the rules had nothing left to do: in the middle of a norm that is still written
- * out, take_rows would split what becomes one op.
+ * Rules, take_rows and transposed weights share one fixpoint, since each enables the others: a rule leaves a value with
+ * one use, over which take_rows moves, and the ops that it rebuilds match rules again. take_rows moves only in iterations
+ * in which no rule applied: inside a norm that is still a pattern of ops it would break the pattern.
  */
+#include "ir/core/axes.h"
 #include "passes/rules/rule.h"
-#include "passes/graph/take_rows.h"
-#include "passes/graph/turn_weight.h"
+#include "passes/weights/concat_weights.h"
 
-/* Enough for the longest ladder of spellings; each round removes at least one op of what it rewrites. */
-#define ROUNDS_MAX 32
+/* ---- take_rows moves toward the inputs ---- */
+
+/*
+ * take_rows(f(x), at) = f(take_rows(x, at)) when row [b, s] of f(x) depends only on row [b, s] of x; then only the taken
+ * rows are computed. The same recursion serves the backward walk (marks needed values) and the forward walk (builds);
+ * both must take the same branches. Single uses make the visited ops a tree; DEPTH_MAX bounds it.
+ */
+
+#define DEPTH_MAX    64
+#define OPERANDS_MAX IR_AXES_OPERANDS_MAX
+
+struct taker {
+	struct rebuild *r;
+	const struct ir_op *take;
+	bool building; /* forward walk; else the backward walk */
+	size_t moved;
+};
+
+/*
+ * take_rows may move over op, which defines v. from[i] > 0: operand i has the rows of the result. round_rows may have
+ * other users: every linear quantizes its rows itself (pass group), so nothing is computed twice.
+ */
+static bool can_move(const struct taker *t, struct ir_value v, const struct ir_op *op, int *from)
+{
+	const struct rebuild *r = t->r;
+	return op != NULL && op->n_operands > 0 && op->n_operands <= OPERANDS_MAX &&
+	       (rebuild_once(r, v) || op->code == OP_round_rows) &&
+	       ir_axis_dependence(r->f, op, 1, from) == IR_AXIS_WILDCARD &&
+	       ir_value_info(r->f, v)->region == ir_value_info(r->f, t->take->results[0])->region;
+}
+
+/* Dims of v without axis 1, imported into the new module. Returns their number. */
+static int dims_without_rows(const struct taker *t, struct ir_value v, const struct ir_dim **dims)
+{
+	const struct ir_type *type = ir_type_of(t->r->f, v);
+	int n = 0;
+	for (int i = 0; i < type->rank; i++)
+		if (i != 1)
+			dims[n++] = ir_import_dim(t->r->out, type->dims[i]);
+	return n;
+}
+
+/* op defines a value that is equal in all rows. */
+static bool is_uniform(const struct taker *t, const struct ir_op *op)
+{
+	if (op == NULL)
+		return false;
+	if (op->code == OP_full)
+		return true;
+	return op->code == OP_broadcast &&
+	       ir_type_of(t->r->f, op->operands[0])->rank + 2 <= ir_type_of(t->r->f, op->results[0])->rank;
+}
+
+static struct ir_value build_uniform(struct taker *t, struct ir_value v, const struct ir_op *op)
+{
+	const struct ir_dim *dims[IR_RANK_MAX];
+	int rank = dims_without_rows(t, v, dims);
+
+	if (op->code == OP_full) {
+		const struct attrs_full *a = op->attrs;
+		return t->building ? irb_full_of(t->r->b, a->value, a->dtype, rank, dims) : IR_NO_VALUE;
+	}
+	if (t->building)
+		return irb_broadcast_to(t->r->b, rebuild_get(t->r, op->operands[0]), rank, dims);
+	rebuild_need(t->r, op->operands[0]);
+	return IR_NO_VALUE;
+}
+
+static struct ir_value take_here(struct taker *t, struct ir_value v)
+{
+	if (t->building)
+		return irb_take_rows(t->r->b, rebuild_get(t->r, v), rebuild_get(t->r, t->take->operands[1]),
+		                     NULL);
+	rebuild_need(t->r, v);
+	rebuild_need(t->r, t->take->operands[1]);
+	return IR_NO_VALUE;
+}
+
+/* Builds (or marks) the taken rows of v, moving over ops as far as possible. */
+static struct ir_value push_take(struct taker *t, struct ir_value v, int depth)
+{
+	const struct ir_op *op = ir_def(t->r->f, v);
+	struct ir_value operands[OPERANDS_MAX];
+	int from[OPERANDS_MAX];
+
+	if (is_uniform(t, op))
+		return build_uniform(t, v, op);
+	if (depth >= DEPTH_MAX || !can_move(t, v, op, from))
+		return take_here(t, v);
+	t->moved++;
+	for (size_t i = 0; i < op->n_operands; i++) {
+		operands[i] = IR_NO_VALUE;
+		if (op->operands[i].id == 0)
+			continue;
+		if (from[i] > 0)
+			operands[i] = push_take(t, op->operands[i], depth + 1);
+		else if (t->building)
+			operands[i] = rebuild_get(t->r, op->operands[i]);
+		else
+			rebuild_need(t->r, op->operands[i]);
+	}
+	if (!t->building)
+		return IR_NO_VALUE;
+	irb_set_loc(t->r->b, op->loc);
+	struct ir_value now = irb_op1(t->r->b, op->code, operands, op->n_operands, op->attrs);
+	irb_name(t->r->b, now, ir_value_info(t->r->f, v)->name);
+	return now;
+}
+
+static bool take_rows_match(struct rebuild *r, const struct ir_op *op)
+{
+	struct taker t = {.r = r, .take = op};
+	const struct ir_op *def = ir_def(r->f, op->operands[0]);
+	int from[OPERANDS_MAX];
+	if (!is_uniform(&t, def) && !can_move(&t, op->operands[0], def, from))
+		return false;
+	push_take(&t, op->operands[0], 0);
+	return true;
+}
+
+static void take_rows_emit(struct rebuild *r, const struct ir_op *op)
+{
+	struct taker t = {.r = r, .take = op, .building = true};
+	rebuild_set(r, op->results[0], push_take(&t, op->operands[0], 0));
+	pass_count(r->p, "take_rows moved", (int64_t)t.moved);
+	pass_remark(r->p, op->loc, "take_rows moved over %zu ops", t.moved);
+}
+
+/* ---- transposed weights ---- */
+
+/*
+ * transpose(@w) of the last two axes becomes the weight @w.turned with the expression transpose(E), so packing performs
+ * the transpose, not the run time. Not when another op reads @w untransposed: both would be stored.
+ */
+
+static bool swaps_last_two_axes(const struct ir_op *op)
+{
+	return ir_is_matrix_transpose(&((const struct attrs_transpose *)op->attrs)->perm);
+}
+
+static bool reads_weight(const struct ir_func *f, const struct ir_op *op, const struct ir_weight *w)
+{
+	for (size_t i = 0; i < op->n_operands; i++)
+		if (ir_weight_of(f, op->operands[i]) == w)
+			return true;
+	return false;
+}
+
+/* Some op other than such a transpose reads w. */
+static bool has_untransposed_reader(const struct ir_module *m, const struct ir_weight *w)
+{
+	for (size_t i = 0; i < m->funcs.n; i++)
+		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL;
+		     ir_iter_next(&it))
+			if (reads_weight(m->funcs.items[i], it.op, w) &&
+			    (it.op->code != OP_transpose || !swaps_last_two_axes(it.op)))
+				return true;
+	return false;
+}
+
+static bool transpose_weight_match(struct rebuild *r, const struct ir_op *op)
+{
+	const struct ir_op *def = ir_def_as(r->f, op->operands[0], OP_weight);
+	if (def == NULL || !swaps_last_two_axes(op))
+		return false;
+	const struct ir_weight *w = ((const struct attrs_weight *)def->attrs)->weight;
+	if (w->init == NULL || w->init->depth >= WEXPR_DEPTH_MAX || w->encoding != ENC_ROW ||
+	    has_untransposed_reader(r->in, w))
+		return false;
+	for (size_t i = 0; i < def->n_operands; i++)
+		rebuild_need(r, def->operands[i]);
+	return true;
+}
+
+static const struct ir_weight *transposed_weight(struct rebuild *r, const struct ir_weight *w)
+{
+	struct ir_weight t = *w;
+	const struct ir_dim *dims[IR_RANK_MAX];
+	int rank = w->type->rank;
+	for (int i = 0; i < rank; i++)
+		dims[i] = ir_import_dim(r->out, w->type->dims[i < rank - 2 ? i : 2 * rank - 3 - i]);
+	t.name = arena_printf(&r->out->arena, "%s.turned", w->name);
+	t.type = ir_type_tensor(r->out->types, w->type->dtype, rank, dims);
+	t.init = wexpr_transpose(&r->out->arena, w->init);
+	/* Quantization blocks run along rows, which become columns: fall back to plain storage. */
+	t.format = ir_format_is_quantized(w->format) ? FORMAT_PLAIN : w->format;
+	if (t.format != w->format && ir_find_weight(r->out, t.name) == NULL)
+		diag_warning(r->p->cx, w->loc.at, DIAG_UNSUPPORTED,
+		             "the weight '%s' of %s becomes f32: it is multiplied from the other side",
+		             w->name, ir_format(w->format)->name);
+	return t.type != NULL && t.init != NULL ? add_weight_renamed(r, &t) : NULL;
+}
+
+static void transpose_weight_emit(struct rebuild *r, const struct ir_op *op)
+{
+	const struct ir_op *def = ir_def_as(r->f, op->operands[0], OP_weight);
+	const struct ir_weight *w = transposed_weight(r, ir_weight_of(r->f, op->operands[0]));
+	struct ir_value index[IR_RANK_MAX];
+	for (size_t i = 0; i < def->n_operands && i < IR_RANK_MAX; i++)
+		index[i] = rebuild_get(r, def->operands[i]);
+	if (w == NULL)
+		return;
+	rebuild_set(r, op->results[0], irb_weight_ref(r->b, w, index, def->n_operands));
+	pass_count(r->p, "weights transposed", 1);
+}
+
+/* ---- the pass ---- */
+
+/* Bound of the fixpoint iteration; every iteration removes at least one op of each match, so fewer suffice. */
+#define ITERATIONS_MAX 32
 
 struct canonicalizer {
 	struct rewriter rules;
-	bool takes_rows; /* in this round */
+	bool takes_rows; /* in this iteration: the rules have converged */
 };
 
 static bool match(struct rebuild *r, const struct ir_op *op)
@@ -37,9 +244,9 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	r->number = 0;
 	if (rewriter_match(w, r, op))
 		return true;
-	bool turns = op->code == OP_transpose && w->fuel > 0 && turn_weight_match(r, op);
+	bool transposes = op->code == OP_transpose && w->fuel > 0 && transpose_weight_match(r, op);
 	bool takes = op->code == OP_take_rows && w->fuel > 0 && c->takes_rows;
-	if (!turns && !(takes && take_rows_match(r, op)))
+	if (!transposes && !(takes && take_rows_match(r, op)))
 		return false;
 	w->fuel--;
 	r->number = ++w->matched;
@@ -51,17 +258,17 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	struct canonicalizer *c = r->rewrite->user;
 	if (rewriter_emit(&c->rules, r, op))
 		return;
-	const char *what = op->code == OP_transpose ? "a transposed weight" : "rows taken earlier";
+	const char *what = op->code == OP_transpose ? "a transposed weight" : "take_rows moved";
 	pass_applied(r->p, r->replaced[op->results[0].id], what, op->loc);
 	if (op->code == OP_transpose)
-		turn_weight_emit(r, op);
+		transpose_weight_emit(r, op);
 	else
 		take_rows_emit(r, op);
 }
 
 /*
- * A round may make room for the next one (a folded operand, a value with one use left), so there are rounds
- * until nothing is replaced. The first one also folds what the parser keeps as written.
+ * Iterates to a fixpoint: a rewrite may enable others (a folded operand, a value that is left with one use). The first
+ * iteration also folds constants, which the parser leaves as written. The last copy drops dead ops.
  */
 static enum tfmc_status rewrite_all(struct pass_context *p, const struct rule_set *set,
                                     const struct ir_module *in, struct ir_module *out)
@@ -73,7 +280,8 @@ static enum tfmc_status rewrite_all(struct pass_context *p, const struct rule_se
 	int64_t changes = 1;
 	enum tfmc_status st = TFMC_OK;
 
-	for (int round = 0; round < ROUNDS_MAX && (changes > 0 || !c.takes_rows) && st == TFMC_OK; round++) {
+	for (int iteration = 0; iteration < ITERATIONS_MAX && (changes > 0 || !c.takes_rows) && st == TFMC_OK;
+	     iteration++) {
 		struct ir_module *next = ir_module_create_like(in);
 		c.takes_rows = changes == 0;
 		c.rules.f = NULL;

@@ -1,45 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuse-attention: matmul, softmax and matmul become one attention.
+ * fuse-attention: matmul, softmax and matmul become one attention op.
  *
  * Requires   canonicalize (transposed operands of matmul are flags), fuse-softmax.
- * Ensures    every softmax between two matmuls of rank 4 is inside an attention, or a remark says why not; the
- *            counter `fused` has the exact number.
+ * Ensures    every softmax between two matmuls of rank at most 4 is inside an attention, or a remark gives the reason why
+ *            not. The counter `fused` has the number.
  * Example    %s = matmul %q, %k {tb}  %p = masked_softmax %s {scale=0.125}  %o = matmul %p, %v
  *        ->  %o = attention %q, %k, %v {scale=0.125}
- *            Keys and values of fewer heads that are broadcast to the query heads are read as they are.
- *            Operands [B,S,E] and [S,E] are one head of an attention.
- *            Keys and values of f16 or bf16 that are widened for it are read as they are, and those of i8 that
- *            are multiplied with one scale for each position and head.
- *            Where all that is multiplied is rounded to bf16 before, the attention rounds it.
- *            An additional logit for each head, in a column that is cut off after the softmax, becomes its sinks.
- * Refuses    when scores or probabilities are used again, when the probabilities alone are rounded, when operands
- *            have more than 4 axes.
- * Pays       a call takes up to 12 times as long without it, its arena up to 119 times the bytes (tests/perf/passes.md).
+ *            Grouped-query attention: keys and values broadcast to the query heads are read without the broadcast.
+ *            Operands [B,S,E] and [S,E] become an attention of one head.
+ *            Keys and values stored as f16 or bf16, or as i8 with one scale for each position and head, are read as
+ *            stored (a KV cache of reduced precision).
+ *            If q, k, v and the probabilities are rounded to bf16, the attention rounds them (factors=bf16).
+ *            Attention sinks: an additional logit for each head, a column that is cut off after the softmax.
+ * Skips      scores or probabilities with other users; rounding of the probabilities alone; operands of more than 4
+ *            axes.
+ * Benefit    without it a call takes up to 12 times as long, with an arena of up to 119 times the bytes
+ *            (tests/perf/passes.md).
  */
 #include "passes/graph/scores.h"
 
 #include <math.h>
 
-struct found {
+struct attention_match {
 	const struct ir_op *softmax, *qk;
-	struct ir_value sinks; /* [1,H,1,1] as the axes of the column broadcast from it; none: no such */
+	struct ir_value sinks; /* [1,H,1,1], or the column [B,H,S,1] itself; may be absent */
 	struct scores s;
 	struct ir_value q, k, v;
-	bool is_rounded;                    /* q, k, v and the weights, to bf16 */
-	bool q_turned, k_turned, v_turned;  /* stored with the last two axes exchanged */
-	struct ir_value k_heads, v_heads;   /* operands of the broadcasts over query groups; none: no such */
-	struct ir_value k_narrow, v_narrow; /* [B,K,T,E], what was widened; none: no such */
-	struct ir_value k_scale, v_scale;   /* [B,K,T,1], factors of what was widened; none: no such */
-	const char *why;                    /* not fused: reason */
+	bool is_bf16;                                  /* q, k, v and the probabilities are rounded to bf16 */
+	bool q_transposed, k_transposed, v_transposed; /* stored with the last two axes exchanged */
+	struct ir_value k_shared,
+	        v_shared; /* [B,K,1,T,E] before the broadcast to query heads; may be absent */
+	struct ir_value k_stored, v_stored; /* [B,K,T,E] before the conversion to f32; may be absent */
+	struct ir_value k_scale, v_scale;   /* [B,K,T,1] scales of i8 values; may be absent */
+	const char *reason;                 /* why it cannot be fused; NULL: it can */
 };
 
 /* ---- heads ---- */
 
-/*
- * v [B,H,T,E] = reshape(broadcast(x [B,K,1,T,E] to [B,K,G,T,E])): gives x.
- */
-static struct ir_value few_heads(const struct rebuild *r, struct ir_value v)
+/* If v [B,H,T,E] = reshape(broadcast(x [B,K,1,T,E] to [B,K,G,T,E])), with H = K G, returns x; else IR_NO_VALUE. */
+static struct ir_value before_head_broadcast(const struct rebuild *r, struct ir_value v)
 {
 	const struct ir_op *flat = ir_def_as(r->f, v, OP_reshape);
 	const struct ir_op *wide = flat != NULL ? ir_def_as(r->f, flat->operands[0], OP_broadcast) : NULL;
@@ -67,7 +67,7 @@ static struct ir_value drop_group_axis(struct rebuild *r, struct ir_value x)
 
 /* ---- sinks ---- */
 
-/* c, with axes that stand for the last ones of scores [B,H,S,T], is one number for each head. */
+/* c, aligned with the last axes of the scores [B,H,S,T], has one value for each head. */
 static bool is_by_head(const struct ir_type *c, const struct ir_type *scores)
 {
 	int head = c->rank - 3;
@@ -78,33 +78,34 @@ static bool is_by_head(const struct ir_type *c, const struct ir_type *scores)
 }
 
 /*
- * p [B,H,S,T] = slice(softmax(concat(scores, column))), the column [B,H,S,1] a logit for each head that is
- * cut off again: gives the softmax and the concat.
+ * Attention sinks: p [B,H,S,T] = slice(softmax(concat(scores, column))), where the column [B,H,S,1] has one logit for each
+ * head. Sets m->softmax and m->sinks and returns the concat; NULL if p is not of this form.
  */
-static const struct ir_op *find_sinks(const struct rebuild *r, struct ir_value p, struct found *m)
+static const struct ir_op *find_sinks(const struct rebuild *r, struct ir_value p, struct attention_match *m)
 {
 	const struct ir_op *cut = ir_def_as(r->f, p, OP_slice);
 	const struct ir_op *softmax = cut != NULL ? ir_def_as(r->f, cut->operands[0], OP_softmax) : NULL;
-	const struct ir_op *both = softmax != NULL ? ir_def_as(r->f, softmax->operands[0], OP_concat) : NULL;
-	if (both == NULL || both->n_operands != 2)
+	const struct ir_op *concat =
+	        softmax != NULL ? ir_def_as(r->f, softmax->operands[0], OP_concat) : NULL;
+	if (concat == NULL || concat->n_operands != 2)
 		return NULL;
 	const struct attrs_slice *s = cut->attrs;
-	const struct ir_type *scores = ir_type_of(r->f, both->operands[0]);
-	const struct ir_op *wide = ir_def_as(r->f, both->operands[1], OP_broadcast);
-	struct ir_value column = wide != NULL ? wide->operands[0] : both->operands[1];
+	const struct ir_type *scores = ir_type_of(r->f, concat->operands[0]);
+	const struct ir_op *wide = ir_def_as(r->f, concat->operands[1], OP_broadcast);
+	struct ir_value column = wide != NULL ? wide->operands[0] : concat->operands[1];
 	bool last =
-	        scores->rank == 4 && s->axis == 3 && ((const struct attrs_concat *)both->attrs)->axis == 3;
+	        scores->rank == 4 && s->axis == 3 && ((const struct attrs_concat *)concat->attrs)->axis == 3;
 	if (!last || !ir_dim_equals(s->begin, 0) || s->size != scores->dims[3] ||
-	    !ir_dim_equals(ir_type_of(r->f, both->operands[1])->dims[3], 1) ||
+	    !ir_dim_equals(ir_type_of(r->f, concat->operands[1])->dims[3], 1) ||
 	    !is_by_head(ir_type_of(r->f, column), scores))
 		return NULL;
 	m->softmax = softmax;
 	m->sinks = column;
-	return both;
+	return concat;
 }
 
-/* [1,H,1,1] as [H]. */
-static struct ir_value sinks_of(struct rebuild *r, const struct found *m)
+/* Builds the sinks as [H]; IR_NO_VALUE if there are none. */
+static struct ir_value build_sinks(struct rebuild *r, const struct attention_match *m)
 {
 	if (m->sinks.id == 0)
 		return m->sinks;
@@ -112,18 +113,18 @@ static struct ir_value sinks_of(struct rebuild *r, const struct found *m)
 	return irb_reshape_to(r->b, rebuild_get(r, m->sinks), 1, &heads);
 }
 
-/* ---- finding ---- */
+/* ---- matching ---- */
 
-/* What was rounded to bf16 to give v; none: v was not. */
-static struct ir_value before_rounding(const struct rebuild *r, struct ir_value v)
+/* The operand of the rounding to bf16 that defines v; IR_NO_VALUE if v is defined otherwise. */
+static struct ir_value before_bf16_rounding(const struct rebuild *r, struct ir_value v)
 {
 	const struct ir_op *op = ir_def_as(r->f, v, OP_round_rows);
 	bool is_bf16 = op != NULL && ((const struct attrs_round_rows *)op->attrs)->to == ROUND_bf16;
 	return is_bf16 ? op->operands[0] : IR_NO_VALUE;
 }
 
-/* A factor on q or k is a factor on the scores. */
-static struct ir_value without_scale(const struct rebuild *r, struct ir_value v, double *f)
+/* Skips scales on q or k and multiplies *f by them: a factor on q or k is a factor on the scores. */
+static struct ir_value fold_scales(const struct rebuild *r, struct ir_value v, double *f)
 {
 	const struct ir_op *op;
 	while ((op = ir_def_as(r->f, v, OP_scale)) != NULL && rebuild_once(r, v)) {
@@ -136,7 +137,8 @@ static struct ir_value without_scale(const struct rebuild *r, struct ir_value v,
 	return v;
 }
 
-static const char *check_scores(const struct rebuild *r, struct found *m)
+/* Sets m->qk, the matmul that computes the scores. Returns the reason why it cannot be fused, or NULL. */
+static const char *check_scores(const struct rebuild *r, struct attention_match *m)
 {
 	if (m->s.blocked != NULL)
 		return m->s.blocked;
@@ -148,8 +150,8 @@ static const char *check_scores(const struct rebuild *r, struct found *m)
 	return NULL;
 }
 
-/* v [B,K,T,E] = x broadcast([B,K,T,1]), in either order: gives x and sets the factors; else v. */
-static struct ir_value without_factors(const struct rebuild *r, struct ir_value v, struct ir_value *factors)
+/* If v [B,K,T,E] = x * broadcast(s [B,K,T,1]), in either order, returns x and sets *factors to s; else returns v. */
+static struct ir_value split_row_scales(const struct rebuild *r, struct ir_value v, struct ir_value *factors)
 {
 	const struct ir_op *mul = ir_def_as(r->f, v, OP_mul);
 	for (size_t i = 0; mul != NULL && i < 2; i++) {
@@ -163,13 +165,15 @@ static struct ir_value without_factors(const struct rebuild *r, struct ir_value 
 	return v;
 }
 
-/* v [B,K,T,E] or [B,K,1,T,E], widened from f16 or bf16, or from i8 and multiplied by a factor for each position:
- * what was widened. */
-static struct ir_value narrow_of(const struct rebuild *r, struct ir_value v, struct ir_value *scales)
+/*
+ * The value that v [B,K,T,E] or [B,K,1,T,E] is converted from: f16, bf16, or i8 with *scales for each position. Returns
+ * IR_NO_VALUE if v is not such a conversion.
+ */
+static struct ir_value find_stored(const struct rebuild *r, struct ir_value v, struct ir_value *scales)
 {
 	const struct ir_op *flat = ir_def_as(r->f, v, OP_reshape);
 	struct ir_value factors = IR_NO_VALUE;
-	struct ir_value wide = without_factors(r, flat != NULL ? flat->operands[0] : v, &factors);
+	struct ir_value wide = split_row_scales(r, flat != NULL ? flat->operands[0] : v, &factors);
 	const struct ir_op *cast = ir_def_as(r->f, wide, OP_cast);
 	if (cast == NULL)
 		return IR_NO_VALUE;
@@ -186,130 +190,131 @@ static struct ir_value narrow_of(const struct rebuild *r, struct ir_value v, str
 	return cast->operands[0];
 }
 
-static void read_narrow(const struct rebuild *r, struct found *m)
+static void find_stored_operands(const struct rebuild *r, struct attention_match *m)
 {
-	if (!m->k_turned)
-		m->k_narrow = narrow_of(r, m->k_heads.id != 0 ? m->k_heads : m->k, &m->k_scale);
-	if (!m->v_turned)
-		m->v_narrow = narrow_of(r, m->v_heads.id != 0 ? m->v_heads : m->v, &m->v_scale);
-	if (m->is_rounded && m->k_scale.id != 0)
-		m->k_narrow = m->k_scale = IR_NO_VALUE;
-	if (m->is_rounded && m->v_scale.id != 0)
-		m->v_narrow = m->v_scale = IR_NO_VALUE;
+	if (!m->k_transposed)
+		m->k_stored = find_stored(r, m->k_shared.id != 0 ? m->k_shared : m->k, &m->k_scale);
+	if (!m->v_transposed)
+		m->v_stored = find_stored(r, m->v_shared.id != 0 ? m->v_shared : m->v, &m->v_scale);
+	if (m->is_bf16 && m->k_scale.id != 0)
+		m->k_stored = m->k_scale = IR_NO_VALUE;
+	if (m->is_bf16 && m->v_scale.id != 0)
+		m->v_stored = m->v_scale = IR_NO_VALUE;
 }
 
-static void read_operands(const struct rebuild *r, const struct ir_op *op, struct found *m)
+static void collect_operands(const struct rebuild *r, const struct ir_op *op, struct attention_match *m)
 {
 	const struct attrs_matmul *qk = m->qk->attrs, *pv = op->attrs;
 	m->q = m->qk->operands[0];
 	m->k = m->qk->operands[1];
 	m->v = op->operands[1];
-	if (m->is_rounded) {
-		m->q = before_rounding(r, m->q);
-		m->k = before_rounding(r, m->k);
-		m->v = before_rounding(r, m->v);
+	if (m->is_bf16) {
+		m->q = before_bf16_rounding(r, m->q);
+		m->k = before_bf16_rounding(r, m->k);
+		m->v = before_bf16_rounding(r, m->v);
 	} else {
-		m->q = without_scale(r, m->q, &m->s.scale);
-		m->k = without_scale(r, m->k, &m->s.scale);
+		m->q = fold_scales(r, m->q, &m->s.scale);
+		m->k = fold_scales(r, m->k, &m->s.scale);
 	}
-	m->q_turned = qk->ta;
-	m->k_turned = !qk->tb;
-	m->v_turned = pv->tb;
-	if (!m->k_turned && !m->v_turned) {
-		m->k_heads = few_heads(r, m->k);
-		m->v_heads = few_heads(r, m->v);
+	m->q_transposed = qk->ta;
+	m->k_transposed = !qk->tb;
+	m->v_transposed = pv->tb;
+	if (!m->k_transposed && !m->v_transposed) {
+		m->k_shared = before_head_broadcast(r, m->k);
+		m->v_shared = before_head_broadcast(r, m->v);
 	}
-	bool both = m->k_heads.id != 0 && m->v_heads.id != 0 &&
-	            ir_type_of(r->f, m->k_heads)->dims[1] == ir_type_of(r->f, m->v_heads)->dims[1];
+	bool both = m->k_shared.id != 0 && m->v_shared.id != 0 &&
+	            ir_type_of(r->f, m->k_shared)->dims[1] == ir_type_of(r->f, m->v_shared)->dims[1];
 	if (!both)
-		m->k_heads = m->v_heads = IR_NO_VALUE;
-	read_narrow(r, m);
+		m->k_shared = m->v_shared = IR_NO_VALUE;
+	find_stored_operands(r, m);
 }
 
-static bool spans_regions(const struct rebuild *r, const struct ir_op *op, const struct found *m)
+static bool spans_regions(const struct rebuild *r, const struct ir_op *op, const struct attention_match *m)
 {
 	const struct ir_region *here = ir_value_info(r->f, op->results[0])->region;
 	return ir_value_info(r->f, m->softmax->results[0])->region != here ||
 	       ir_value_info(r->f, m->qk->results[0])->region != here;
 }
 
-/* p is what a softmax gives, as it is or without the column of sinks. */
-static bool find_softmax(const struct rebuild *r, struct ir_value p, struct found *m)
+/* p is the result of a softmax, perhaps without its column of sinks: fills m->softmax and m->s. */
+static bool find_softmax(const struct rebuild *r, struct ir_value p, struct attention_match *m)
 {
-	*m = (struct found){.softmax = ir_def_as(r->f, p, OP_masked_softmax)};
+	*m = (struct attention_match){.softmax = ir_def_as(r->f, p, OP_masked_softmax)};
 	if (m->softmax == NULL)
 		m->softmax = ir_def_as(r->f, p, OP_softmax);
 	if (m->softmax != NULL) {
 		scores_read(r, m->softmax, true, &m->s);
 		return true;
 	}
-	const struct ir_op *both = find_sinks(r, p, m);
-	if (both == NULL)
+	const struct ir_op *concat = find_sinks(r, p, m);
+	if (concat == NULL)
 		return false;
-	scores_read_from(r, both->operands[0], &m->s);
-	if (!rebuild_once(r, m->softmax->results[0]) || !rebuild_once(r, both->results[0]))
+	scores_read_from(r, concat->operands[0], &m->s);
+	if (!rebuild_once(r, m->softmax->results[0]) || !rebuild_once(r, concat->results[0]))
 		m->s.blocked = "the probabilities are used again";
 	return true;
 }
 
-static bool rounds_all(const struct rebuild *r, const struct ir_op *op, const struct found *m)
+static bool all_rounded(const struct rebuild *r, const struct ir_op *op, const struct attention_match *m)
 {
-	return before_rounding(r, m->qk->operands[0]).id != 0 &&
-	       before_rounding(r, m->qk->operands[1]).id != 0 && before_rounding(r, op->operands[1]).id != 0;
+	return before_bf16_rounding(r, m->qk->operands[0]).id != 0 &&
+	       before_bf16_rounding(r, m->qk->operands[1]).id != 0 &&
+	       before_bf16_rounding(r, op->operands[1]).id != 0;
 }
 
-/* op is the second matmul of an attention; with m->why set it looks like one but cannot be fused. */
-static bool find(const struct rebuild *r, const struct ir_op *op, struct found *m)
+/* op is the second matmul of an attention pattern. With m->reason set the pattern matches but cannot be fused. */
+static bool match_attention(const struct rebuild *r, const struct ir_op *op, struct attention_match *m)
 {
-	struct ir_value weights = before_rounding(r, op->operands[0]);
-	bool is_rounded = weights.id != 0;
-	if (op->code != OP_matmul || !find_softmax(r, is_rounded ? weights : op->operands[0], m))
+	struct ir_value probabilities = before_bf16_rounding(r, op->operands[0]);
+	bool is_bf16 = probabilities.id != 0;
+	if (op->code != OP_matmul || !find_softmax(r, is_bf16 ? probabilities : op->operands[0], m))
 		return false;
-	m->is_rounded = is_rounded;
-	m->why = check_scores(r, m);
-	if (m->why == NULL && is_rounded && !rounds_all(r, op, m))
-		m->why = "the probabilities alone are rounded";
-	if (m->why == NULL && is_rounded && !rebuild_once(r, weights))
-		m->why = "the probabilities are used again";
-	if (m->why == NULL && !rebuild_once(r, op->operands[0]))
-		m->why = "the probabilities are used again";
-	if (m->why == NULL && ((const struct attrs_matmul *)op->attrs)->ta)
-		m->why = "the probabilities are transposed";
-	if (m->why == NULL && ir_type_of(r->f, op->results[0])->rank > 4)
-		m->why = "the operands have more axes than [B,H,S,E]";
-	if (m->why == NULL && spans_regions(r, op, m))
-		m->why = "its ops are in different regions";
-	if (m->why == NULL)
-		read_operands(r, op, m);
+	m->is_bf16 = is_bf16;
+	m->reason = check_scores(r, m);
+	if (m->reason == NULL && is_bf16 && !all_rounded(r, op, m))
+		m->reason = "the probabilities alone are rounded";
+	if (m->reason == NULL && is_bf16 && !rebuild_once(r, probabilities))
+		m->reason = "the probabilities are used again";
+	if (m->reason == NULL && !rebuild_once(r, op->operands[0]))
+		m->reason = "the probabilities are used again";
+	if (m->reason == NULL && ((const struct attrs_matmul *)op->attrs)->ta)
+		m->reason = "the probabilities are transposed";
+	if (m->reason == NULL && ir_type_of(r->f, op->results[0])->rank > 4)
+		m->reason = "the operands have more axes than [B,H,S,E]";
+	if (m->reason == NULL && spans_regions(r, op, m))
+		m->reason = "its ops are in different regions";
+	if (m->reason == NULL)
+		collect_operands(r, op, m);
 	return true;
 }
 
 /* ---- rewriting ---- */
 
-static void refuse(struct rebuild *r, const struct ir_op *op, const char *why)
+static void report_not_fused(struct rebuild *r, const struct ir_op *op, const char *reason)
 {
-	pass_count(r->p, "refused", 1);
-	pass_missed(r->p, op->loc, "not fused: %s", why);
+	pass_count(r->p, "not fused", 1);
+	pass_missed(r->p, op->loc, "not fused: %s", reason);
 	if (pass_requires(r->p, "attention"))
-		diag_error(r->p->cx, op->loc.at, DIAG_FUSION, "attention is not fused: %s", why);
+		diag_error(r->p->cx, op->loc.at, DIAG_FUSION, "attention is not fused: %s", reason);
 }
 
-static struct ir_value first_of(struct ir_value a, struct ir_value b, struct ir_value c)
+static struct ir_value first_present(struct ir_value a, struct ir_value b, struct ir_value c)
 {
 	return a.id != 0 ? a : b.id != 0 ? b : c;
 }
 
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
-	struct found m;
-	if (op->code != OP_matmul || !find(r, op, &m))
+	struct attention_match m;
+	if (op->code != OP_matmul || !match_attention(r, op, &m))
 		return false;
-	if (m.why != NULL) {
-		refuse(r, op, m.why);
+	if (m.reason != NULL) {
+		report_not_fused(r, op, m.reason);
 		return false;
 	}
-	const struct ir_value reads[] = {m.q,      first_of(m.k_narrow, m.k_heads, m.k),
-	                                 m.s.bias, first_of(m.v_narrow, m.v_heads, m.v),
+	const struct ir_value reads[] = {m.q,      first_present(m.k_stored, m.k_shared, m.k),
+	                                 m.s.bias, first_present(m.v_stored, m.v_shared, m.v),
 	                                 m.s.len,  m.s.past,
 	                                 m.sinks,  m.k_scale,
 	                                 m.v_scale};
@@ -318,8 +323,8 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-/* v with the last two axes exchanged when they are stored so, and with the axes [B,H,S,E]. */
-static struct ir_value four_axes(struct rebuild *r, struct ir_value old, bool turned)
+/* Builds old as [B,H,S,E], transposing the last two axes if they are stored transposed. */
+static struct ir_value to_rank_4(struct rebuild *r, struct ir_value old, bool transposed)
 {
 	static const int64_t perms[5][4] = {{0}, {0}, {1, 0}, {0, 2, 1}, {0, 1, 3, 2}};
 	struct ir_value v = rebuild_get(r, old);
@@ -327,7 +332,7 @@ static struct ir_value four_axes(struct rebuild *r, struct ir_value old, bool tu
 		return v;
 	const struct ir_type *t = irb_type(r->b, v);
 	int rank = t->rank;
-	if (turned)
+	if (transposed)
 		v = irb_transpose_by(r->b, v, rank, perms[rank]);
 	t = irb_type(r->b, v);
 	if (rank == 4 || t == NULL)
@@ -338,38 +343,39 @@ static struct ir_value four_axes(struct rebuild *r, struct ir_value old, bool tu
 	return irb_reshape_to(r->b, v, 4, dims);
 }
 
-static struct ir_value with_type_of(struct rebuild *r, struct ir_value v, struct ir_value old)
+/* Builds v with the shape of old, if that has fewer than 4 axes. */
+static struct ir_value restore_rank(struct rebuild *r, struct ir_value v, struct ir_value old)
 {
 	const struct ir_type *t = ir_import_type(r->out, ir_type_of(r->f, old));
 	return t == NULL || t->rank == 4 ? v : irb_reshape_to(r->b, v, t->rank, t->dims);
 }
 
-static struct ir_value operand_of(struct rebuild *r, struct ir_value v, struct ir_value heads,
-                                  struct ir_value narrow, bool turned)
+static struct ir_value build_operand(struct rebuild *r, struct ir_value v, struct ir_value heads,
+                                     struct ir_value stored, bool transposed)
 {
-	if (narrow.id != 0)
-		return rebuild_get(r, narrow);
-	return heads.id != 0 ? drop_group_axis(r, heads) : four_axes(r, v, turned);
+	if (stored.id != 0)
+		return rebuild_get(r, stored);
+	return heads.id != 0 ? drop_group_axis(r, heads) : to_rank_4(r, v, transposed);
 }
 
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
-	struct found m;
-	find(r, op, &m);
+	struct attention_match m;
+	match_attention(r, op, &m);
 	irb_set_loc(r->b, m.softmax->loc);
-	struct ir_value k = operand_of(r, m.k, m.k_heads, m.k_narrow, m.k_turned);
-	struct ir_value v = operand_of(r, m.v, m.v_heads, m.v_narrow, m.v_turned);
+	struct ir_value k = build_operand(r, m.k, m.k_shared, m.k_stored, m.k_transposed);
+	struct ir_value v = build_operand(r, m.v, m.v_shared, m.v_stored, m.v_transposed);
 	const struct attrs_attention attrs = {.scale = m.s.scale,
 	                                      .softcap = m.s.softcap,
 	                                      .mask = m.s.mask,
 	                                      .window = m.s.window,
-	                                      .factors = m.is_rounded ? FACTORS_bf16 : FACTORS_f32};
-	struct ir_value sinks = sinks_of(r, &m);
-	struct ir_value bias = four_axes(r, m.s.bias, false);
-	struct ir_value y = irb_attention(r->b, four_axes(r, m.q, m.q_turned), k, v, bias,
+	                                      .factors = m.is_bf16 ? FACTORS_bf16 : FACTORS_f32};
+	struct ir_value sinks = build_sinks(r, &m);
+	struct ir_value bias = to_rank_4(r, m.s.bias, false);
+	struct ir_value y = irb_attention(r->b, to_rank_4(r, m.q, m.q_transposed), k, v, bias,
 	                                  rebuild_get(r, m.s.len), rebuild_get(r, m.s.past), sinks,
 	                                  rebuild_get(r, m.k_scale), rebuild_get(r, m.v_scale), &attrs);
-	rebuild_set(r, op->results[0], with_type_of(r, y, op->results[0]));
+	rebuild_set(r, op->results[0], restore_rank(r, y, op->results[0]));
 	pass_count(r->p, "fused", 1);
 	pass_remark(r->p, m.softmax->loc, "fused attention");
 }

@@ -6,8 +6,8 @@
  * Ensures    no `softmax` whose operand is a `scale`, `softcap` or `mask` with one use.
  * Example    %s = scale %x {f=0.125}  %m = mask %s, %len {mask=causal}  %p = softmax %m
  *        ->  %p = masked_softmax %x, %len {scale=0.125 mask=causal}
- * Refuses    when the masked scores are used twice: the value would be computed twice; negative scales.
- * Pays       what fuse-attention does, which needs it (tests/perf/passes.md).
+ * Skips      masked scores with other users, which would be computed twice; negative scales.
+ * Benefit    that of fuse-attention, which requires it (tests/perf/passes.md).
  */
 #include "passes/graph/scores.h"
 
@@ -19,7 +19,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	scores_read(r, op, false, &s);
 	if (s.n_peeled == 0) {
 		if (s.blocked != NULL) {
-			pass_count(r->p, "refused", 1);
+			pass_count(r->p, "not fused", 1);
 			pass_missed(r->p, op->loc, "not fused: %s", s.blocked);
 			if (pass_requires(r->p, "softmax"))
 				diag_error(r->p->cx, op->loc.at, DIAG_FUSION, "softmax is not fused: %s",

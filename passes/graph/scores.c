@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Peels scale, mask, softcap, bias off the operand of a softmax, outermost
- * first. Invariant: at each moment the softmax's operand equals
- * mask(f softcap(g x)) with f, g the factors collected outside and inside.
+ * Peels scale, mask, softcap and bias off the operand of a softmax, outermost first. Invariant: the operand of the softmax
+ * equals mask(f softcap(g x)), f and g being the factors collected outside and inside of the softcap.
  */
 #include "passes/graph/scores.h"
 
@@ -13,8 +12,8 @@ struct peel {
 	struct scores *s;
 };
 
-/* The op that defines x, when it has that code and x is read here only. */
-static const struct ir_op *next(struct peel *p, enum ir_opcode code)
+/* The op that defines x if it has that code and x has one use; else NULL, with s->blocked set for other users. */
+static const struct ir_op *single_use_def(struct peel *p, enum ir_opcode code)
 {
 	const struct ir_op *op = ir_def_as(p->r->f, p->s->x, code);
 	if (op == NULL)
@@ -25,17 +24,17 @@ static const struct ir_op *next(struct peel *p, enum ir_opcode code)
 	return NULL;
 }
 
-static void step(struct peel *p, const struct ir_op *op)
+static void advance(struct peel *p, const struct ir_op *op)
 {
 	p->s->x = op->operands[0];
 	p->s->n_peeled++;
 }
 
-/* Positive factors; a mask lets them pass, since they keep -inf. */
-static double factors(struct peel *p)
+/* Peels scales and returns their product. Only positive ones: those commute with a mask, as they preserve -inf. */
+static double peel_scales(struct peel *p)
 {
 	double f = 1;
-	for (const struct ir_op *op; (op = next(p, OP_scale)) != NULL; step(p, op)) {
+	for (const struct ir_op *op; (op = single_use_def(p, OP_scale)) != NULL; advance(p, op)) {
 		double more = ((const struct attrs_scale *)op->attrs)->f;
 		if (!(more > 0) || !isfinite(f * more))
 			return f;
@@ -46,31 +45,31 @@ static double factors(struct peel *p)
 
 static void peel_mask(struct peel *p)
 {
-	const struct ir_op *op = next(p, OP_mask);
+	const struct ir_op *op = single_use_def(p, OP_mask);
 	if (op == NULL)
 		return;
 	p->s->mask = ((const struct attrs_mask *)op->attrs)->mask;
 	p->s->window = ((const struct attrs_mask *)op->attrs)->window;
 	p->s->len = op->operands[OPERAND(mask, len)];
 	p->s->past = op->operands[OPERAND(mask, past)];
-	step(p, op);
+	advance(p, op);
 }
 
-/* f c tanh(x / c) = c' tanh(f x / c') with c' = f c, so factors outside move inside. */
+/* f c tanh(x / c) = c' tanh(f x / c') with c' = f c: a factor outside of the softcap moves inside. */
 static void peel_softcap(struct peel *p)
 {
-	const struct ir_op *op = next(p, OP_softcap);
+	const struct ir_op *op = single_use_def(p, OP_softcap);
 	double c = op != NULL ? ((const struct attrs_softcap *)op->attrs)->c : 0;
 	if (!(c > 0) || !isfinite(c * p->s->scale))
 		return;
 	p->s->softcap = c * p->s->scale;
-	step(p, op);
+	advance(p, op);
 }
 
-/* scale (x + bias) is not x scale + bias, so the factor outside must be 1. */
+/* Only if no factor was peeled before: scale (x + bias) is not scale x + bias. */
 static void peel_bias(struct peel *p)
 {
-	const struct ir_op *op = next(p, OP_add);
+	const struct ir_op *op = single_use_def(p, OP_add);
 	if (op == NULL || p->s->scale != 1)
 		return;
 	size_t x = ir_def_as(p->r->f, op->operands[1], OP_matmul) != NULL ? 1 : 0;
@@ -82,30 +81,30 @@ static void peel_bias(struct peel *p)
 	p->s->n_peeled++;
 }
 
-static void begin(struct scores *s, struct ir_value x)
+static void init_scores(struct scores *s, struct ir_value x)
 {
 	*s = (struct scores){.x = x, .scale = 1, .mask = MASK_none};
 }
 
 static void peel_inside(struct peel *p)
 {
-	p->s->scale = factors(p);
+	p->s->scale = peel_scales(p);
 	peel_mask(p);
-	p->s->scale *= factors(p);
+	p->s->scale *= peel_scales(p);
 	peel_softcap(p);
-	p->s->scale *= factors(p);
+	p->s->scale *= peel_scales(p);
 }
 
 static void peel_added(struct peel *p)
 {
 	peel_bias(p);
-	p->s->scale *= factors(p);
+	p->s->scale *= peel_scales(p);
 }
 
 void scores_read_from(const struct rebuild *r, struct ir_value x, struct scores *out)
 {
 	struct peel p = {r, out};
-	begin(out, x);
+	init_scores(out, x);
 	peel_inside(&p);
 	peel_added(&p);
 }
@@ -113,7 +112,7 @@ void scores_read_from(const struct rebuild *r, struct ir_value x, struct scores 
 void scores_read(const struct rebuild *r, const struct ir_op *op, bool with_bias, struct scores *out)
 {
 	struct peel p = {r, out};
-	begin(out, op->operands[0]);
+	init_scores(out, op->operands[0]);
 	if (op->code == OP_masked_softmax) {
 		const struct attrs_masked_softmax *a = op->attrs;
 		out->scale = a->scale;

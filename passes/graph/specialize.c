@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * specialize: functions that serve some calls of another function, with dims bound or bounded.
+ * specialize: adds copies of functions with bound or bounded dims (function multiversioning), so that the kernels of a
+ * decode step are compiled for one row.
  *
- * Requires   the final graph and final weights: what the base and the case share is decided once.
- * Ensures    each function is followed by its cases. step: calls with one token for each sequence (the dim of the
- *            rows that are appended to the state is 1). buckets=N: calls with at most N tokens (the elements of the
- *            first input of ids). A bound symbol does not occur in the case; transposes that only move axes of
- *            size 1 become reshapes, taking one row of one row becomes that row, dims that became numbers become
- *            constants. The base functions stay as they are: they are right for every call.
+ * Requires   the final graph and final weights: base and copies share all decisions made before.
+ * Ensures    each function is followed by its cases. step=1: a case for calls with one token for each sequence (the dim
+ *            of the rows that are appended to the state is 1). buckets=N: a case for calls with at most N tokens (the
+ *            element count of the first input of ids). A bound symbol does not occur in the case; a transpose that
+ *            only moves axes of size 1 becomes a reshape, take_rows of one row a reshape, constant dims become
+ *            constants. The base functions are unchanged: they are right for every call.
  * Example    func @decode(%t: i32[B,S] ..
  *        ->  and func @decode.step(%t: i32[B,1] .. case of @decode when S = 1
- * Refuses    functions that have cases; a dim that is never or always 1; OpenCL targets, whose programs are
- *            launched function by function.
- * Pays       13 % of D2 on Sapphire Rapids, nothing that shows on Zen 5; a fifth more code (tests/perf/passes.md).
+ * Skips      functions that have cases; a dim that is never or always 1; OpenCL targets, whose programs are launched
+ *            function by function.
+ * Benefit    13 % of D2 on Sapphire Rapids, nothing measurable on Zen 5; costs a fifth more code (tests/perf/passes.md).
  */
 #include "ir/builder/case.h"
 #include "passes/framework/rebuild.h"
 
-#define CONDITIONS 2
+#define CONDITIONS_MAX 2
 
-/* Settings. */
+/* Indices of the settings in passes.def. */
 enum { STEP, BUCKETS };
 
-/* ---- simpler with size 1 ---- */
+/* ---- simplification ---- */
 
-/* The axes that are not of size 1 stay in their order. */
-static bool only_moves_ones(const struct ir_type *t, const struct attrs_transpose *a)
+/* The transpose keeps the order of all axes whose size is not 1. */
+static bool is_reshape_like(const struct ir_type *t, const struct attrs_transpose *a)
 {
 	int64_t last = -1;
 	for (size_t i = 0; i < a->perm.n; i++) {
@@ -39,10 +40,10 @@ static bool only_moves_ones(const struct ir_type *t, const struct attrs_transpos
 	return true;
 }
 
-static bool is_simple(const struct rebuild *r, const struct ir_op *op)
+static bool can_simplify(const struct rebuild *r, const struct ir_op *op)
 {
 	if (op->code == OP_transpose)
-		return only_moves_ones(ir_type_of(r->f, op->operands[0]), op->attrs);
+		return is_reshape_like(ir_type_of(r->f, op->operands[0]), op->attrs);
 	if (op->code == OP_take_rows)
 		return ir_dim_equals(ir_type_of(r->f, op->operands[0])->dims[1], 1);
 	if (op->code == OP_iota) {
@@ -56,7 +57,7 @@ static bool is_simple(const struct rebuild *r, const struct ir_op *op)
 
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
-	if (r->f->when == NULL || !is_simple(r, op))
+	if (r->f->when == NULL || !can_simplify(r, op))
 		return false;
 	if (op->code == OP_transpose || op->code == OP_take_rows)
 		rebuild_need(r, op->operands[0]);
@@ -89,16 +90,16 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 struct specializer {
 	struct pass_context *p;
 	const struct ir_module *in;
-	struct ir_module *mid; /* functions and cases, not simplified yet */
+	struct ir_module *specialized; /* functions and cases before simplification */
 	const struct ir_func *f;
 };
 
-/* A copy in mid; a case when there are conditions. */
-static enum tfmc_status copy(struct specializer *s, const char *name, const struct ir_case *c)
+/* Copies s->f into s->specialized under `name`; as a case if c is not NULL. */
+static enum tfmc_status copy_function(struct specializer *s, const char *name, const struct ir_case *c)
 {
 	const struct ir_func *f = s->f;
 	struct ir_value *map = ARENA_ARRAY(s->p->arena, struct ir_value, f->n_values);
-	struct ir_builder *b = irb_begin(s->mid, s->p->cx, name, f->loc);
+	struct ir_builder *b = irb_begin(s->specialized, s->p->cx, name, f->loc);
 	if (map == NULL || b == NULL)
 		return TFMC_NO_MEMORY;
 	if (c != NULL)
@@ -123,7 +124,7 @@ static enum tfmc_status add_case(struct specializer *s, const char *suffix,
 	int64_t number = pass_take_fuel(p);
 	if (number == 0)
 		return TFMC_OK;
-	TFMC_TRY(copy(s, name, &c));
+	TFMC_TRY(copy_function(s, name, &c));
 	pass_applied(p, number, arena_printf(p->arena, "case @%s", name), s->f->loc);
 	buf_init(&text);
 	ir_case_print(&text, s->in, &c);
@@ -133,7 +134,7 @@ static enum tfmc_status add_case(struct specializer *s, const char *suffix,
 	return TFMC_OK;
 }
 
-/* The number of ids of a call, or NULL. */
+/* Number of tokens of a call: elements of the first input of ids. NULL: the function has none. */
 static const struct ir_dim *token_count(const struct specializer *s)
 {
 	for (size_t i = 0; i < s->f->n_params; i++)
@@ -142,13 +143,13 @@ static const struct ir_dim *token_count(const struct specializer *s)
 	return NULL;
 }
 
-/* Some calls are within the limit and some are not. */
-static bool divides(const struct specializer *s, const struct ir_dim *count, int64_t limit)
+/* Some calls have a count of at most limit, and some do not. */
+static bool splits_calls(const struct specializer *s, const struct ir_dim *count, int64_t limit)
 {
 	return ir_dim_lo(s->in->dims, count) <= limit && ir_dim_hi(s->in->dims, count) > limit;
 }
 
-/* The symbol that step binds, or -1. */
+/* Index of the dim symbol that the decode step binds to 1; -1 after a remark: none. */
 static int step_symbol(struct specializer *s)
 {
 	int sym = ir_func_token_dim(s->f);
@@ -167,26 +168,26 @@ static int step_symbol(struct specializer *s)
 	return -1;
 }
 
-/* The narrowest case first: the first whose conditions hold is taken. */
+/* The most specific case first: a call is served by the first whose conditions hold. */
 static enum tfmc_status add_cases(struct specializer *s)
 {
 	struct ir_dims *dims = s->in->dims;
 	int64_t limit = s->p->step->settings[BUCKETS];
 	const struct ir_dim *count = limit > 0 ? token_count(s) : NULL;
 	int sym = step_symbol(s);
-	struct ir_condition c[CONDITIONS] = {{.relation = IR_EQUAL, .value = 1}, {0}};
+	struct ir_condition c[CONDITIONS_MAX] = {{.relation = IR_EQUAL, .value = 1}, {0}};
 	if (sym >= 0) {
 		c[0].dim = ir_dim_sym(dims, ir_dims_sym(dims, (size_t)sym)->name);
 		const struct ir_dim *rest =
 		        count ? ir_dim_substitute(dims, count, sym, ir_dim_const(dims, 1)) : NULL;
-		if (rest != NULL && divides(s, rest, limit)) {
+		if (rest != NULL && splits_calls(s, rest, limit)) {
 			c[1] = (struct ir_condition){rest, IR_AT_MOST, limit};
 			const char *name = arena_printf(s->p->arena, "step_%lld", (long long)limit);
 			TFMC_TRY(add_case(s, name, c, 2));
 		}
 		TFMC_TRY(add_case(s, "step", c, 1));
 	}
-	if (count == NULL || !divides(s, count, limit))
+	if (count == NULL || !splits_calls(s, count, limit))
 		return TFMC_OK;
 	c[0] = (struct ir_condition){count, IR_AT_MOST, limit};
 	return add_case(s, arena_printf(s->p->arena, "tokens_%lld", (long long)limit), c, 1);
@@ -200,12 +201,12 @@ static bool has_cases(const struct ir_module *m, const struct ir_func *f)
 	return f->when != NULL;
 }
 
-static enum tfmc_status copy_all(struct specializer *s)
+static enum tfmc_status specialize_functions(struct specializer *s)
 {
 	for (size_t i = 0; i < s->in->funcs.n; i++) {
 		s->f = s->in->funcs.items[i];
 		s->p->function = s->f->name;
-		TFMC_TRY(copy(s, s->f->name, NULL));
+		TFMC_TRY(copy_function(s, s->f->name, NULL));
 		if (!has_cases(s->in, s->f))
 			TFMC_TRY(add_cases(s));
 		else if (s->f->when == NULL)
@@ -215,7 +216,7 @@ static enum tfmc_status copy_all(struct specializer *s)
 	return TFMC_OK;
 }
 
-/* mid, simplified; what reshapes have folded away is dropped by a second walk. */
+/* Simplifies s->specialized into out; a second traversal drops ops that folding left dead. */
 static enum tfmc_status simplify(struct specializer *s, struct ir_module *out)
 {
 	const struct rewrite rewrite = {.match = match, .emit = emit}, drop = {0};
@@ -223,7 +224,7 @@ static enum tfmc_status simplify(struct specializer *s, struct ir_module *out)
 	struct ir_module *simple = ir_module_create_like(s->in);
 	if (simple == NULL)
 		return TFMC_NO_MEMORY;
-	enum tfmc_status status = rebuild_module(s->p, s->mid, simple, &rewrite, &changes);
+	enum tfmc_status status = rebuild_module(s->p, s->specialized, simple, &rewrite, &changes);
 	if (status == TFMC_OK)
 		status = rebuild_module(s->p, simple, out, &drop, NULL);
 	ir_module_destroy(simple);
@@ -237,12 +238,12 @@ enum tfmc_status pass_specialize(struct pass_context *p, const struct ir_module 
 
 	if (p->options->target != NULL && p->options->target->arch == ARCH_OPENCL)
 		return rebuild_module(p, in, out, NULL, NULL);
-	s.mid = ir_module_create_like(in);
-	if (s.mid == NULL)
+	s.specialized = ir_module_create_like(in);
+	if (s.specialized == NULL)
 		return TFMC_NO_MEMORY;
-	enum tfmc_status status = copy_all(&s);
+	enum tfmc_status status = specialize_functions(&s);
 	if (status == TFMC_OK)
 		status = simplify(&s, out);
-	ir_module_destroy(s.mid);
+	ir_module_destroy(s.specialized);
 	return status;
 }

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * strip-logits: logits that are read only by an arg-max or by the log-probability of given ids are not stored.
+ * strip-logits: logits that are read only by an arg-max or by the log-probability of given ids are never stored; the kernel
+ * of their linear reduces each block of columns in its epilogue (online softmax statistics).
  *
- * Requires   encode (the linear has packed weights, its kernel works on strips of columns).
- * Ensures    the kernel of the linear ends in a strip op that stores two or three numbers for each strip of columns;
- *            the ops that combine the strips read 1/20 of the bytes. Counters: `argmax`, `scores`.
+ * Requires   encode (the linear has packed weights; its kernel works on blocks of columns, here called strips).
+ * Ensures    the linear's kernel ends in a strip op that stores two or three values for each block of columns; the ops
+ *            that combine the blocks read 1/20 of the bytes. Counters: `argmax`, `scores`.
  * Example    %y = linear %x, @head : f32[B,S,32000]  %i = argmax %y
  *        ->  %s = strip_argmax %y : f32[B,S,2,500]
- *            %i = the index stored for the strip that argmax finds in %s[..,0,:]
+ *            %i = the index stored for the block that argmax finds in %s[..,0,:]
  *            %y = linear ..  %p = log_softmax %y  %r = take_rows of the rows of %p, one element of each
  *        ->  %s = strip_score %y, %ids
- *            %r = the largest of log_softmax(%s[..,0,:]) + %s[..,1,:]: the probability of the strip times that of
- *            the column within it; -inf in all strips but the one that holds the column
- * Refuses    logits that something else reads; fewer columns than the setting says; kernels of work-groups
+ *            %r = the maximum of log_softmax(%s[..,0,:]) + %s[..,1,:]: log-probability of the block plus that of the
+ *            column within it, which is -inf in all blocks but the one that contains the column
+ * Skips      logits with other users; fewer columns than the setting; targets whose kernels are work-groups
  *            (target.group_size).
- * Pays       a sixteenth of the arena of `score` at 50000 ids: 12544 bytes a token for 201024 (tests/perf/passes.md).
+ * Benefit    a sixteenth of the arena of `score` at 50000 ids: 12544 bytes a token for 201024 (tests/perf/passes.md).
  */
 #include "ir/target/target.h"
 #include "ir/target/tile.h"
@@ -22,9 +23,7 @@
 
 #define CHAIN_MAX 8 /* elementwise ops after the linear */
 
-enum {
-	WIDTH = TILE_PANELS_MAX * PANEL_COLUMNS
-}; /* columns of a strip: what the kernel walks over together */
+enum { BLOCK_COLUMNS = TILE_PANELS_MAX * PANEL_COLUMNS }; /* columns of a block: nc of the kernel */
 
 static bool is_packed(const struct rebuild *r, const struct ir_op *linear)
 {
@@ -33,8 +32,8 @@ static bool is_packed(const struct rebuild *r, const struct ir_op *linear)
 	       ir_type_of(r->f, linear->operands[0])->dtype == DT_F32;
 }
 
-/* x is a linear of many columns, perhaps with elementwise ops after it, that nobody else reads. */
-static bool is_strippable(const struct rebuild *r, struct ir_value x)
+/* x is a linear with packed weights and many columns, perhaps followed by elementwise ops, without other users. */
+static bool is_logits(const struct rebuild *r, struct ir_value x)
 {
 	const struct ir_type *t = ir_type_of(r->f, x);
 	int64_t columns;
@@ -53,8 +52,8 @@ static bool is_strippable(const struct rebuild *r, struct ir_value x)
 	return false;
 }
 
-/* take_rows(reshape(log_softmax(x)), reshape(ids)): the log_softmax, or NULL. */
-static const struct ir_op *scored(const struct rebuild *r, const struct ir_op *op)
+/* op = take_rows(reshape(log_softmax(x)), ids): returns the log_softmax; NULL if op is not of this form. */
+static const struct ir_op *find_score(const struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_op *flat = ir_def_as(r->f, op->operands[0], OP_reshape), *p;
 	if (ir_type_of(r->f, op->operands[0])->rank != 2 || !rebuild_once(r, op->operands[0]))
@@ -64,10 +63,10 @@ static const struct ir_op *scored(const struct rebuild *r, const struct ir_op *o
 		return NULL;
 	const struct ir_type *x = ir_type_of(r->f, p->operands[0]);
 	bool same_rows = x->dims[x->rank - 1] == ir_type_of(r->f, op->operands[0])->dims[1];
-	return same_rows && is_strippable(r, p->operands[0]) ? p : NULL;
+	return same_rows && is_logits(r, p->operands[0]) ? p : NULL;
 }
 
-static bool is_work_group(const struct rebuild *r)
+static bool has_work_groups(const struct rebuild *r)
 {
 	const struct target *t = r->p->options->target;
 	return t != NULL && t->group_size > 1;
@@ -75,24 +74,24 @@ static bool is_work_group(const struct rebuild *r)
 
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
-	const struct ir_op *p = op->code == OP_take_rows && !is_work_group(r) ? scored(r, op) : NULL;
+	const struct ir_op *p = op->code == OP_take_rows && !has_work_groups(r) ? find_score(r, op) : NULL;
 	if (p != NULL) {
 		rebuild_need(r, p->operands[0]);
 		rebuild_need(r, op->operands[1]);
 		return true;
 	}
-	if (op->code != OP_argmax || is_work_group(r))
+	if (op->code != OP_argmax || has_work_groups(r))
 		return false;
 	int64_t axis = ((const struct attrs_argmax *)op->attrs)->axis;
 	int rank = ir_type_of(r->f, op->operands[0])->rank;
-	if ((axis != -1 && axis != rank - 1) || !is_strippable(r, op->operands[0]))
+	if ((axis != -1 && axis != rank - 1) || !is_logits(r, op->operands[0]))
 		return false;
 	rebuild_need(r, op->operands[0]);
 	return true;
 }
 
-/* Number `which` of every strip, rows as one axis: s [..,numbers,n] -> [rows,n]. */
-static struct ir_value numbers(struct rebuild *r, struct ir_value s, int64_t which)
+/* Value `which` of every block, with the rows as one axis: s [..,values,n] -> [rows,n]. */
+static struct ir_value block_values(struct rebuild *r, struct ir_value s, int64_t which)
 {
 	struct ir_dims *dims = r->out->dims;
 	const struct ir_type *t = irb_type(r->b, s);
@@ -102,7 +101,7 @@ static struct ir_value numbers(struct rebuild *r, struct ir_value s, int64_t whi
 	                      flat);
 }
 
-/* ids at the leading axes of x. */
+/* Reshapes ids to the leading axes of x. */
 static struct ir_value ids_like(struct rebuild *r, struct ir_value ids, struct ir_value x)
 {
 	const struct ir_type *t = irb_type(r->b, x);
@@ -111,12 +110,13 @@ static struct ir_value ids_like(struct rebuild *r, struct ir_value ids, struct i
 
 static void emit_score(struct rebuild *r, const struct ir_op *op)
 {
-	struct ir_value x = rebuild_get(r, scored(r, op)->operands[0]);
+	struct ir_value x = rebuild_get(r, find_score(r, op)->operands[0]);
 	struct ir_value ids = ids_like(r, rebuild_get(r, op->operands[1]), x);
-	struct ir_value s = irb_strip_score(r->b, x, ids, &(struct attrs_strip_score){.width = WIDTH});
-	struct ir_value sum = irb_log(r->b, numbers(r, s, 1), NULL);
-	struct ir_value strips = irb_log_softmax(r->b, irb_add(r->b, numbers(r, s, 0), sum, NULL), NULL);
-	struct ir_value all = irb_sub(r->b, irb_add(r->b, strips, numbers(r, s, 2), NULL), sum, NULL);
+	struct ir_value s =
+	        irb_strip_score(r->b, x, ids, &(struct attrs_strip_score){.width = BLOCK_COLUMNS});
+	struct ir_value sum = irb_log(r->b, block_values(r, s, 1), NULL);
+	struct ir_value strips = irb_log_softmax(r->b, irb_add(r->b, block_values(r, s, 0), sum, NULL), NULL);
+	struct ir_value all = irb_sub(r->b, irb_add(r->b, strips, block_values(r, s, 2), NULL), sum, NULL);
 	int64_t last = 1;
 	const struct attrs_reduce_max max = {.axes = {&last, 1}};
 	rebuild_set(r, op->results[0], irb_reduce_max(r->b, all, &max));
@@ -127,9 +127,9 @@ static void emit_score(struct rebuild *r, const struct ir_op *op)
 static void emit_argmax(struct rebuild *r, const struct ir_op *op)
 {
 	struct ir_value x = rebuild_get(r, op->operands[0]);
-	struct ir_value s = irb_strip_argmax(r->b, x, &(struct attrs_strip_argmax){.width = WIDTH});
-	struct ir_value at = irb_argmax(r->b, numbers(r, s, 0), &(struct attrs_argmax){.axis = 1});
-	struct ir_value index = irb_take_rows(r->b, numbers(r, s, 1), at, NULL);
+	struct ir_value s = irb_strip_argmax(r->b, x, &(struct attrs_strip_argmax){.width = BLOCK_COLUMNS});
+	struct ir_value at = irb_argmax(r->b, block_values(r, s, 0), &(struct attrs_argmax){.axis = 1});
+	struct ir_value index = irb_take_rows(r->b, block_values(r, s, 1), at, NULL);
 	index = irb_cast(r->b, index, &(struct attrs_cast){.dtype = DT_I32});
 	const struct ir_type *t = irb_type(r->b, x);
 	rebuild_set(r, op->results[0], irb_reshape_to(r->b, index, t->rank - 1, t->dims));

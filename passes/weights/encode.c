@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * encode: weights and keys get the layout that the kernels read.
+ * encode: gives weights and keys the packed layout that the kernels read.
  *
- * Requires   merge-linear (the final weights), when it runs at all.
- * Ensures    every f32 weight that is `w` of a linear or expert_linear is #panel16 there, and in gathers of its
- *            rows too (a tied embedding is one weight). One that something else reads as well keeps its row-major
- *            entry beside a second one named NAME.panel16. Every state of f32, f16 or bf16 whose slices are keys
- *            of attention and nothing else, in all functions, is #panel16: positions are columns.
+ * Requires   merge-linear (the final weights), if it runs at all.
+ * Ensures    every f32 weight that is operand w of a linear or expert_linear is packed (#panel16), also in gathers of its
+ *            rows (a tied embedding is one weight). If another op reads it as rows, it keeps its row-major entry and a
+ *            second weight NAME.panel16 is added. A state of f32, f16 or bf16 whose slices are keys of attention and
+ *            nothing else, in all functions, is #panel16: its columns are positions.
  * Example    weight @up.w : f32[128,32]   %y = linear %x, @up.w
  *        ->  weight @up.w : f32[128,32] #panel16
- * Refuses    other element types, and weights and slices after a view: their linears become plain loops, such
- *            keys are transposed by the kernel.
+ * Skips      other element types, and weights and slices behind a view: those linears become plain loops, those keys are
+ *            transposed by the kernel.
  */
-#include "passes/weights/join_weights.h"
+#include "passes/weights/concat_weights.h"
 
-/* By name: weights that linears read in panels, that something reads which needs rows; non-NULL. */
+/* Sets of weight names: read packed by linears; read as rows by another op. The values are non-NULL. */
 struct encoder {
 	struct strmap linears, row_uses;
 };
 
+/* The weight of an f32 linear that can be packed, or NULL. */
 static const struct ir_weight *linear_weight(const struct ir_func *f, const struct ir_op *op)
 {
 	bool experts = op->code == OP_expert_linear;
@@ -32,8 +33,8 @@ static const struct ir_weight *linear_weight(const struct ir_func *f, const stru
 	return f32 && weight->encoding == ENC_ROW ? weight : NULL;
 }
 
-/* The state whose slice v is, or NULL. */
-static const struct ir_state_decl *slice_of(const struct ir_func *f, struct ir_value v)
+/* The state that v is a slice of, or NULL. */
+static const struct ir_state_decl *state_of_slice(const struct ir_func *f, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(f, v);
 	bool gives = op != NULL && (op->code == OP_state_append || op->code == OP_state_read) &&
@@ -41,12 +42,12 @@ static const struct ir_state_decl *slice_of(const struct ir_func *f, struct ir_v
 	return gives ? ir_type_of(f, op->operands[0])->state : NULL;
 }
 
-/* keys, others: by name, states whose slices are keys, are something else; non-NULL. */
-static void mark_slices(const struct ir_func *f, const struct ir_op *op, struct strmap *keys,
-                        struct strmap *others)
+/* Adds the states that op reads to one of two sets of names: slices that are keys, or others. */
+static void note_state_readers(const struct ir_func *f, const struct ir_op *op, struct strmap *keys,
+                               struct strmap *others)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
-		const struct ir_state_decl *s = slice_of(f, op->operands[i]);
+		const struct ir_state_decl *s = state_of_slice(f, op->operands[i]);
 		if (s == NULL)
 			continue;
 		bool is_key = op->code == OP_attention && i == 1 && ir_dtype_allows_panels(s->type->dtype) &&
@@ -55,16 +56,15 @@ static void mark_slices(const struct ir_func *f, const struct ir_op *op, struct 
 	}
 }
 
-/* States of `out`, which are those of `in`. */
+/* Packs the states of `out` (those of `in`) whose slices are keys only. */
 static void encode_states(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
 {
 	struct strmap keys, others;
 	strmap_init(&keys, p->arena);
 	strmap_init(&others, p->arena);
 	for (size_t i = 0; i < in->funcs.n; i++)
-		for (struct ir_iter it = ir_iter_begin(in->funcs.items[i]->body); it.op != NULL;
-		     ir_iter_next(&it))
-			mark_slices(in->funcs.items[i], it.op, &keys, &others);
+		for (struct ir_iter it = ir_iter_begin(in->funcs.items[i]->body); it.op != NULL; ir_iter_next(&it))
+			note_state_readers(in->funcs.items[i], it.op, &keys, &others);
 	for (size_t i = 0; i < in->states.n; i++) {
 		const char *name = in->states.items[i]->name;
 		if (strmap_has(&keys, name) && !strmap_has(&others, name) &&
@@ -73,7 +73,7 @@ static void encode_states(struct pass_context *p, const struct ir_module *in, st
 	}
 }
 
-static void mark_weights(const struct ir_func *f, const struct ir_op *op, struct encoder *e)
+static void note_weight_readers(const struct ir_func *f, const struct ir_op *op, struct encoder *e)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
 		const struct ir_weight *w = ir_weight_of(f, op->operands[i]);
@@ -84,9 +84,9 @@ static void mark_weights(const struct ir_func *f, const struct ir_op *op, struct
 	}
 }
 
-/* The weight that op reads in panels, *at: its operand; or NULL. */
-static const struct ir_weight *panel_weight(const struct encoder *e, const struct ir_func *f,
-                                            const struct ir_op *op, size_t *at)
+/* The weight that op reads packed, or NULL; *at: index of the operand. */
+static const struct ir_weight *packed_operand(const struct encoder *e, const struct ir_func *f,
+                                              const struct ir_op *op, size_t *at)
 {
 	*at = op->code == OP_gather ? 0 : 1;
 	if (op->code != OP_gather)
@@ -100,7 +100,7 @@ static const struct ir_weight *panel_weight(const struct encoder *e, const struc
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	size_t w;
-	if (panel_weight(r->rewrite->user, r->f, op, &w) == NULL)
+	if (packed_operand(r->rewrite->user, r->f, op, &w) == NULL)
 		return false;
 	const struct ir_op *ref = ir_def(r->f, op->operands[w]);
 	for (size_t i = 0; i < op->n_operands; i++)
@@ -111,7 +111,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-static const struct ir_weight *packed(struct rebuild *r, const struct ir_weight *w)
+static const struct ir_weight *add_packed(struct rebuild *r, const struct ir_weight *w)
 {
 	const struct encoder *e = r->rewrite->user;
 	struct ir_weight copy = *w;
@@ -120,13 +120,13 @@ static const struct ir_weight *packed(struct rebuild *r, const struct ir_weight 
 	if (!strmap_has(&e->row_uses, w->name))
 		return ir_add_weight(r->out, &copy);
 	copy.name = arena_printf(r->p->arena, "%s.panel16", w->name);
-	return join_add_weight(r, &copy);
+	return add_weight_renamed(r, &copy);
 }
 
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	size_t at_weight;
-	const struct ir_weight *w = packed(r, panel_weight(r->rewrite->user, r->f, op, &at_weight));
+	const struct ir_weight *w = add_packed(r, packed_operand(r->rewrite->user, r->f, op, &at_weight));
 	const struct ir_op *ref = ir_def(r->f, op->operands[at_weight]);
 	struct ir_value at[IR_RANK_MAX];
 
@@ -153,9 +153,8 @@ enum tfmc_status pass_encode(struct pass_context *p, const struct ir_module *in,
 	strmap_init(&e.linears, p->arena);
 	strmap_init(&e.row_uses, p->arena);
 	for (size_t i = 0; i < in->funcs.n; i++)
-		for (struct ir_iter it = ir_iter_begin(in->funcs.items[i]->body); it.op != NULL;
-		     ir_iter_next(&it))
-			mark_weights(in->funcs.items[i], it.op, &e);
+		for (struct ir_iter it = ir_iter_begin(in->funcs.items[i]->body); it.op != NULL; ir_iter_next(&it))
+			note_weight_readers(in->funcs.items[i], it.op, &e);
 	for (size_t i = 0; i < in->weights.n; i++) {
 		const struct ir_weight *w = in->weights.items[i];
 		if (ir_format_is_quantized(w->format) && strmap_has(&e.row_uses, w->name))

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Weights of several linears as one weight, by concatenation of their
- * provenance, see join_weights.h.
+ * Concatenation of weights by concatenating their expressions (concat_weights.h).
  */
-#include "passes/weights/join_weights.h"
+#include "passes/weights/concat_weights.h"
 
 #include <string.h>
 
-#include "passes/weights/merge_sets.h"
-
-/* b has the indices of a, and every one chooses from as many. */
+/* Weight ops a and b have the same indices, into stacks of equal height. */
 static bool same_stack(const struct ir_op *a, const struct ir_op *b)
 {
 	const struct ir_weight *v = ((const struct attrs_weight *)a->attrs)->weight,
@@ -20,7 +17,7 @@ static bool same_stack(const struct ir_op *a, const struct ir_op *b)
 	return same;
 }
 
-bool join_fits(const struct ir_func *f, const struct ir_op *a, const struct ir_op *b)
+bool can_concat_weights(const struct ir_func *f, const struct ir_op *a, const struct ir_op *b)
 {
 	enum { W = OPERAND(linear, w), BIAS = OPERAND(linear, b) };
 	const struct ir_op *first = ir_def_as(f, a->operands[W], OP_weight),
@@ -35,29 +32,50 @@ bool join_fits(const struct ir_func *f, const struct ir_op *a, const struct ir_o
 	       (b->operands[BIAS].id == 0 || (bias != NULL && same_stack(next, bias)));
 }
 
-/* Zeros for a missing bias: the weight's dims without K. */
-static const struct ir_wexpr *no_bias(struct rebuild *r, const struct ir_wexpr *w)
+/* Zeros for a missing bias: the dims of the weight without K. */
+static const struct ir_wexpr *zero_bias(struct rebuild *r, const struct ir_wexpr *w)
 {
 	return wexpr_full(&r->out->arena, 0.0, w->rank - 1, w->dims);
 }
 
-static const struct ir_wexpr *concat_of(struct rebuild *r, const struct join *s, size_t operand, int axis)
+static const struct ir_wexpr *concat_expressions(struct rebuild *r, const struct linear_list *s,
+                                                 size_t operand, int axis)
 {
 	const struct ir_wexpr **parts = ARENA_ARRAY(r->p->arena, const struct ir_wexpr *, s->n);
 	if (parts == NULL)
 		return NULL;
 	for (size_t i = 0; i < s->n; i++) {
 		const struct ir_weight *w = ir_weight_of(r->f, s->items[i]->operands[operand]);
-		parts[i] =
-		        w != NULL ? w->init : no_bias(r, ir_weight_of(r->f, s->items[i]->operands[1])->init);
+		parts[i] = w != NULL ? w->init
+		                     : zero_bias(r, ir_weight_of(r->f, s->items[i]->operands[1])->init);
 		if (parts[i] == NULL)
 			return NULL;
 	}
 	return wexpr_concat(&r->out->arena, axis, s->n, parts);
 }
 
+/*
+ * Shortens *head and *tail to the lengths of the parts before and after the middle in which a and b differ,
+ * cut at dots: "a.q.w" and "a.k.w" give 2 and 2.
+ */
+static void common_name_parts(const char *a, const char *b, size_t *head, size_t *tail)
+{
+	size_t n = strlen(a), k = strlen(b), same = 0, end = 0;
+
+	while (same < *head && same < k && a[same] == b[same])
+		same++;
+	while (same > 0 && a[same - 1] != '.')
+		same--;
+	while (end < *tail && end < n - same && end < k - same && a[n - 1 - end] == b[k - 1 - end])
+		end++;
+	while (end > 0 && a[n - end] != '.')
+		end--;
+	*head = same;
+	*tail = end;
+}
+
 /* "a.q.weight", "a.k.weight" -> "a.q_k.weight" */
-static const char *joined_name(struct rebuild *r, const struct join *s, size_t operand)
+static const char *join_names(struct rebuild *r, const struct linear_list *s, size_t operand)
 {
 	const char *first = NULL;
 	struct buf name;
@@ -70,7 +88,7 @@ static const char *joined_name(struct rebuild *r, const struct join *s, size_t o
 			first = w->name;
 			head = tail = strlen(first);
 		} else {
-			merge_name_parts(first, w->name, &head, &tail);
+			common_name_parts(first, w->name, &head, &tail);
 		}
 	}
 	buf_init(&name);
@@ -88,16 +106,16 @@ static const char *joined_name(struct rebuild *r, const struct join *s, size_t o
 	return text;
 }
 
-/* Biases of which some are missing are named after the weights. */
-static const char *wide_name(struct rebuild *r, const struct join *s, size_t operand)
+/* Name of the concatenation. If some biases are missing, theirs is the name of the weights with .bias. */
+static const char *concat_name(struct rebuild *r, const struct linear_list *s, size_t operand)
 {
 	for (size_t i = 0; i < s->n; i++)
 		if (ir_weight_of(r->f, s->items[i]->operands[operand]) == NULL)
-			return arena_printf(r->p->arena, "%s.bias", joined_name(r, s, 1));
-	return joined_name(r, s, operand);
+			return arena_printf(r->p->arena, "%s.bias", join_names(r, s, 1));
+	return join_names(r, s, operand);
 }
 
-const struct ir_weight *join_add_weight(struct rebuild *r, struct ir_weight *w)
+const struct ir_weight *add_weight_renamed(struct rebuild *r, struct ir_weight *w)
 {
 	const char *name = w->name;
 	for (int i = 2; i < 1000; i++) {
@@ -110,8 +128,9 @@ const struct ir_weight *join_add_weight(struct rebuild *r, struct ir_weight *w)
 	return NULL;
 }
 
-/* NULL: there is none, no memory, or they cannot be joined, which is the pass's fault. */
-static const struct ir_weight *join_weights(struct rebuild *r, const struct join *s, size_t operand, int axis)
+/* Adds the concatenated weight. NULL: no linear has the operand, memory ran out, or the pass concatenates what does not fit. */
+static const struct ir_weight *concat_weights(struct rebuild *r, const struct linear_list *s, size_t operand,
+                                              int axis)
 {
 	const struct ir_weight *model = NULL;
 	for (size_t i = 0; i < s->n && model == NULL; i++)
@@ -119,22 +138,22 @@ static const struct ir_weight *join_weights(struct rebuild *r, const struct join
 	if (model == NULL)
 		return NULL;
 	axis += (int)ir_def_as(r->f, s->items[0]->operands[1], OP_weight)->n_operands;
-	const struct ir_wexpr *init = concat_of(r, s, operand, axis);
+	const struct ir_wexpr *init = concat_expressions(r, s, operand, axis);
 	const struct ir_dim *dims[IR_RANK_MAX];
 	if (init == NULL)
 		return NULL;
 	for (int i = 0; i < init->rank; i++)
 		dims[i] = ir_dim_const(r->out->dims, init->dims[i]);
-	struct ir_weight w = {.name = wide_name(r, s, operand),
+	struct ir_weight w = {.name = concat_name(r, s, operand),
 	                      .type = ir_type_tensor(r->out->types, model->type->dtype, init->rank, dims),
 	                      .encoding = ENC_ROW,
 	                      .format = wexpr_fits_format(init, model->format) ? model->format : FORMAT_PLAIN,
 	                      .init = init,
 	                      .loc = model->loc};
-	return join_add_weight(r, &w);
+	return add_weight_renamed(r, &w);
 }
 
-struct ir_value join_reference(struct rebuild *r, const struct join *s, size_t operand, int axis)
+struct ir_value concat_weight_ref(struct rebuild *r, const struct linear_list *s, size_t operand, int axis)
 {
 	const struct ir_op *like = ir_def_as(r->f, s->items[0]->operands[1], OP_weight);
 	struct ir_value at[IR_RANK_MAX];
@@ -143,11 +162,11 @@ struct ir_value join_reference(struct rebuild *r, const struct join *s, size_t o
 		has = has || s->items[i]->operands[operand].id != 0;
 	if (!has)
 		return IR_NO_VALUE;
-	const struct ir_weight *w = join_weights(r, s, operand, axis);
+	const struct ir_weight *w = concat_weights(r, s, operand, axis);
 	for (size_t i = 0; i < like->n_operands; i++)
 		at[i] = rebuild_get(r, like->operands[i]);
 	if (w != NULL)
 		return irb_weight_ref(r->b, w, at, like->n_operands);
-	diag_error(r->p->cx, s->items[0]->loc.at, DIAG_INTERNAL, "weights of linears cannot be joined");
+	diag_error(r->p->cx, s->items[0]->loc.at, DIAG_INTERNAL, "weights of linears cannot be concatenated");
 	return IR_NO_VALUE;
 }
