@@ -1,54 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Norms in kernels of linears, see norms.h. The sizes of weights and the
- * target decide; bits do not depend on it, since a linear's kernel walks over
- * the rows of a norm as a kernel of the norm alone does.
+ * Fusion of norms into linears, as prologue or epilogue. Weight sizes and the target decide. The bits do not depend on the
+ * decision, since the kernel of a linear traverses the rows of a norm exactly as the norm's own kernel does.
  */
-#include "passes/group/norms.h"
+#include "passes/group/fusion.h"
 
 #include "ir/target/tile.h"
 
-/* The value that the linear reads, before it rounds it. */
-static struct ir_value input_of(const struct former *s, const struct ir_op *linear)
+/* The input of the linear, before it is rounded inside the kernel. */
+static struct ir_value unrounded_input(const struct fuser *s, const struct ir_op *linear)
 {
 	const struct ir_op *op = ir_def(s->f, linear->operands[0]);
-	return group_rounds_for(s->p, s->f, linear, op) ? op->operands[0] : linear->operands[0];
+	return rounds_inside_linear(s->p, s->f, linear, op) ? op->operands[0] : linear->operands[0];
 }
 
-/* The one reader of v, or of what it is rounded to. */
-static const struct ir_op *reader_of(const struct former *s, struct ir_value v)
+/* The only reader of v, looking through a rounding that the reader performs itself; NULL: none or several. */
+static const struct ir_op *reader_through_rounding(const struct fuser *s, struct ir_value v)
 {
-	const struct ir_op *op = former_only_reader(s, v);
+	const struct ir_op *op = fusion_single_reader(s, v);
 	const struct ir_op *next =
-	        op != NULL && op->code == OP_round_rows ? former_only_reader(s, op->results[0]) : NULL;
-	return next != NULL && group_rounds_for(s->p, s->f, next, op) ? next : op;
+	        op != NULL && op->code == OP_round_rows ? fusion_single_reader(s, op->results[0]) : NULL;
+	return next != NULL && rounds_inside_linear(s->p, s->f, next, op) ? next : op;
 }
 
-/* Elements of the weights of linears that one worker may be left alone with, when there is one row only. */
-#define WHOLE_ROWS_MAX 65536
+/* A linear of at most this many weights may be computed by one worker. */
+#define SINGLE_WORKER_WEIGHTS_MAX 65536
 
 /*
- * A norm needs whole rows, so that no two workers may share one: with one row, one worker computes it. That
- * is quicker than to wait for all only when the linear is small.
+ * A norm needs complete rows, so workers divide rows, not columns, and a single row is left to a single worker. That is
+ * faster than a barrier between two kernels only if the linear is small.
  */
-bool group_norm_can_follow(const struct former *s, const struct cluster *c, const struct ir_op *op)
+bool can_fuse_norm_epilogue(const struct fuser *s, const struct cluster *c, const struct ir_op *op)
 {
 	bool linear = c->kind == GROUP_linear && c->root->code == OP_linear;
 	const struct ir_type *w = linear ? ir_type_of(s->f, c->root->operands[1]) : NULL;
 	struct ir_value v = c->last->results[0];
 
-	if (w == NULL || !s->norms || !ir_is_norm(op->code) || !former_is_free(s, op) ||
-	    !ir_same_value(op->operands[0], v) || c->has_norm ||
-	    !former_same_dims(ir_type_of(s->f, c->root->results[0]), ir_type_of(s->f, v)))
+	if (w == NULL || !s->norms || !ir_is_norm(op->code) || !fusion_is_unassigned(s, op) ||
+	    !ir_same_value(op->operands[0], v) || c->has_norm_epilogue ||
+	    !fusion_same_dims(ir_type_of(s->f, c->root->results[0]), ir_type_of(s->f, v)))
 		return false;
 	for (size_t i = 1; i < op->n_operands; i++)
-		if (ir_same_value(op->operands[i], v) || !former_is_f32(s->f, op->operands[i]))
+		if (ir_same_value(op->operands[i], v) || !fusion_is_f32(s->f, op->operands[i]))
 			return false;
-	const struct ir_op *reader = reader_of(s, op->results[0]);
-	if (reader != NULL && reader->code == OP_linear && former_kind_of(s->f, reader) == GROUP_linear)
-		return false; /* its prologue */
+	const struct ir_op *reader = reader_through_rounding(s, op->results[0]);
+	if (reader != NULL && reader->code == OP_linear && fusion_kernel_kind(s->f, reader) == GROUP_linear)
+		return false; /* better the prologue of that linear */
 	int64_t columns = ir_dim_hi(s->m->dims, w->dims[0]), depth = ir_dim_hi(s->m->dims, w->dims[1]);
-	if (columns <= WHOLE_ROWS_MAX / (depth > 0 ? depth : 1))
+	if (columns <= SINGLE_WORKER_WEIGHTS_MAX / (depth > 0 ? depth : 1))
 		return true;
 	pass_missed(s->p, op->loc,
 	            "not fused: %s stays a kernel of its own: workers share the rows of the linear before it",
@@ -56,10 +55,10 @@ bool group_norm_can_follow(const struct former *s, const struct cluster *c, cons
 	return false;
 }
 
-/* ---- norms before ---- */
+/* ---- norms as prologue ---- */
 
-/* Why the norm cannot be computed by the kernel of `linear`, which reads it; NULL: it can. */
-static const char *keeps_norm_apart(const struct former *s, const struct ir_op *linear)
+/* Reason why the kernel of `linear` should not compute the norm that it reads; NULL: it should. */
+static const char *norm_prologue_obstacle(const struct fuser *s, const struct ir_op *linear)
 {
 	const struct target *t = s->p->options->target;
 	const struct ir_type *w = ir_type_of(s->f, linear->operands[1]);
@@ -72,16 +71,15 @@ static const char *keeps_norm_apart(const struct former *s, const struct ir_op *
 	return NULL;
 }
 
-/* op is a linear with packed weights whose input is v, and only that. */
-static bool is_input_of(const struct former *s, struct ir_value v, const struct ir_op *op)
+/* op is a linear with packed weights that reads v as its input and as nothing else. */
+static bool is_input_of(const struct fuser *s, struct ir_value v, const struct ir_op *op)
 {
-	bool once = op->code == OP_linear && ir_same_value(input_of(s, op), v) &&
-	            !ir_same_value(op->operands[1], v) &&
-	            (op->n_operands < 3 || !ir_same_value(op->operands[2], v));
-	return once && former_kind_of(s->f, op) == GROUP_linear;
+	bool once = op->code == OP_linear && ir_same_value(unrounded_input(s, op), v) &&
+	            !ir_same_value(op->operands[1], v) && (op->n_operands < 3 || !ir_same_value(op->operands[2], v));
+	return once && fusion_kernel_kind(s->f, op) == GROUP_linear;
 }
 
-static bool any_linear_reads(const struct former *s, struct ir_value v)
+static bool any_linear_reads(const struct fuser *s, struct ir_value v)
 {
 	const struct user_list *u = &s->users[v.id];
 	for (size_t i = 0; i < u->n; i++)
@@ -90,48 +88,47 @@ static bool any_linear_reads(const struct former *s, struct ir_value v)
 	return false;
 }
 
-/* The one linear that reads this norm, as its input, when its kernel may compute the norm's rows. */
-const struct ir_op *group_linear_behind(struct former *s, const struct ir_op *norm)
+const struct ir_op *norm_prologue_linear(struct fuser *s, const struct ir_op *norm)
 {
 	struct ir_value v = norm->results[0];
-	const struct ir_op *op = reader_of(s, v);
-	const char *why = op == NULL ? "more than one step reads it" : NULL;
+	const struct ir_op *op = reader_through_rounding(s, v);
+	const char *obstacle = op == NULL ? "more than one step reads it" : NULL;
 
 	if (s->max_ops < 2 || !s->norms || (op != NULL ? !is_input_of(s, v, op) : !any_linear_reads(s, v)))
 		return NULL;
-	if (why == NULL)
-		why = keeps_norm_apart(s, op);
-	if (why != NULL)
+	if (obstacle == NULL)
+		obstacle = norm_prologue_obstacle(s, op);
+	if (obstacle != NULL)
 		pass_missed(s->p, norm->loc, "not fused: %s stays a kernel of its own: %s",
-		            ir_op_desc(norm->code)->name, why);
-	return why == NULL ? op : NULL;
+		            ir_op_desc(norm->code)->name, obstacle);
+	return obstacle == NULL ? op : NULL;
 }
 
 /*
- * So the norm is no step between what it reads and the linear. What it reads is in memory in any case: a sum that is
- * read again, not one whose linear the norm may follow.
+ * On a device a kernel of the norm would cost a launch and a barrier. The operand of the norm must have several readers,
+ * so that it is in memory anyway.
  */
-bool group_repeats_norm(const struct former *s, const struct ir_op *linear, const struct ir_op *norm)
+bool recomputes_norm(const struct fuser *s, const struct ir_op *linear, const struct ir_op *norm)
 {
 	const struct target *t = s->p->options->target;
 	return t != NULL && t->arch == ARCH_OPENCL && s->max_ops > 1 && s->norms && ir_is_norm(norm->code) &&
-	       former_kind_of(s->f, norm) == GROUP_rowwise && linear->n_results > 0 &&
-	       ir_same_value(linear->operands[0], norm->results[0]) &&
-	       is_input_of(s, norm->results[0], linear) &&
-	       former_region_of(s, linear) == former_region_of(s, norm) &&
-	       former_only_reader(s, norm->results[0]) == NULL &&
-	       former_only_reader(s, norm->operands[0]) == NULL && keeps_norm_apart(s, linear) == NULL;
+	       fusion_kernel_kind(s->f, norm) == GROUP_rowwise && linear->n_results > 0 &&
+	       ir_same_value(linear->operands[0], norm->results[0]) && is_input_of(s, norm->results[0], linear) &&
+	       fusion_region_of(s, linear) == fusion_region_of(s, norm) &&
+	       fusion_single_reader(s, norm->results[0]) == NULL &&
+	       fusion_single_reader(s, norm->operands[0]) == NULL &&
+	       norm_prologue_obstacle(s, linear) == NULL;
 }
 
-void group_take_norm(struct former *s, size_t cluster)
+void fuse_norm_prologue(struct fuser *s, size_t cluster)
 {
 	const struct ir_op *linear = s->g->clusters.items[cluster].root;
-	const struct ir_op *norm = ir_def(s->f, input_of(s, linear));
+	const struct ir_op *norm = ir_def(s->f, unrounded_input(s, linear));
 
-	if (norm == NULL || !ir_is_norm(norm->code) || !former_is_free(s, norm) ||
-	    group_linear_behind(s, norm) != linear)
+	if (norm == NULL || !ir_is_norm(norm->code) || !fusion_is_unassigned(s, norm) ||
+	    norm_prologue_linear(s, norm) != linear)
 		return;
-	former_join(s, norm, cluster, MEMBER_PRE);
+	fusion_assign(s, norm, cluster, MEMBER_PRE);
 	pass_count(s->p, "norm_prologues", 1);
 	pass_remark(s->p, norm->loc, "fused: %s into the linear after it", ir_op_desc(norm->code)->name);
 }

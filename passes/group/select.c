@@ -3,34 +3,34 @@
  * select: tile sizes and scratch of every group for the target.
  *
  * Requires   group, and a target record.
- * Ensures    the attributes of every group say how its kernel is made: for a linear the mr x nr register tile and
- *            kc rows of K at a time (and br rows that a norm or rounding makes before it), for attention br
- *            queries by bc keys; the lanes of a vector; scratch bytes for each worker (multiples of 64); room behind
- *            the rows of a result that meet in the cache, when only linears read them. The sizes are computed
- *            by ir/target/tile.h from the target record alone, unless a line of a tile file (tiles.h) fits.
+ * Ensures    the attributes of every group describe its kernel: for a linear the mr x nr register tile, the K block kc,
+ *            and br rows that a norm or rounding prologue computes at a time; for attention br queries by bc keys; the
+ *            vector lanes; scratch bytes for each worker (a multiple of 64); row padding (pad) against cache-set
+ *            conflicts where only linears read the result. ir/target/tile.h computes the sizes from the target record
+ *            alone, unless a line of a tile file (tiles.h) applies.
  * Example    group linear { .. }  ->  group linear {mr=6 nr=16 kc=512 lanes=8} { .. }
- * Refuses    rows whose largest length does not fit into memory; tiles that want more registers than there are.
+ * Skips      (errors) rows whose maximum length does not fit into memory; tiles that need more registers than there are.
  */
 #include "ir/support/checked.h"
 #include "passes/framework/rebuild.h"
-#include "passes/group/form.h"
+#include "passes/group/fusion.h"
 #include "passes/group/tiles.h"
 
-#define SPLIT_ROWS_MAX   16   /* query heads of a head of keys, in a step */
-#define SPLIT_BLOCKS_MIN 4    /* of keys */
+#define SPLIT_ROWS_MAX   16   /* query heads for each key head, in a decode step */
+#define SPLIT_BLOCKS_MIN 4    /* blocks of keys, on CPUs */
 #define SPLIT_BLOCKS_MAX 2048 /* 131 072 keys in blocks of 64: 8 MiB of partial results for each worker */
-#define SPLIT_GROUPS_MIN 2    /* blocks that work-groups divide */
+#define SPLIT_GROUPS_MIN 2    /* blocks of keys, on devices */
 #define SCRATCH_MAX      ((int64_t)1 << 32)
 
 struct selector {
 	struct panel_row_count lines; /* of --tiles */
-	const struct ir_func *f;      /* the function that is open */
-	uint32_t *reads;              /* [f->n_values]: uses of a value as x of a linear */
+	const struct ir_func *f; /* the function of `reads` */
+	uint32_t *reads;         /* [f->n_values] uses as x of a linear */
 };
 
-/* ---- rows that would meet in the cache ---- */
+/* ---- rows that conflict in the cache ---- */
 
-static uint32_t *count_reads(struct arena *a, const struct ir_func *f)
+static uint32_t *count_linear_reads(struct arena *a, const struct ir_func *f)
 {
 	uint32_t *reads = ARENA_ARRAY(a, uint32_t, f->n_values);
 	for (struct ir_iter it = ir_iter_begin(f->body); reads != NULL && it.op != NULL; ir_iter_next(&it)) {
@@ -42,8 +42,8 @@ static uint32_t *count_reads(struct arena *a, const struct ir_func *f)
 }
 
 /*
- * The result of `group` has rows that meet in the cache, a tile takes more of them than it has ways, and nothing
- * but linears reads it: then they need not lie side by side.
+ * Whether rows of the result of `group` may be padded: they map to the same cache set, a register tile reads more of them
+ * than the cache has ways, and only linears read the result.
  */
 static bool may_pad(struct rebuild *r, const struct ir_op *group)
 {
@@ -61,24 +61,25 @@ static bool may_pad(struct rebuild *r, const struct ir_op *group)
 		return false;
 	if (s->f != r->f) {
 		s->f = r->f;
-		s->reads = count_reads(r->p->arena, r->f);
+		s->reads = count_linear_reads(r->p->arena, r->f);
 	}
 	return s->reads != NULL && s->reads[v.id] > 0 && s->reads[v.id] == r->uses[v.id];
 }
 
-/* Rows of a tile: where those of x meet, no more than the cache holds. */
-static int64_t height_of(struct rebuild *r, const struct ir_op *root, int64_t depth, bool in_scratch)
+/* mr of a linear: at most the number of cache ways if rows of x conflict in one cache set. */
+static int64_t select_mr(struct rebuild *r, const struct ir_op *root, int64_t depth, bool in_scratch)
 {
 	const struct target *t = r->p->options->target;
-	int height = target_register_tile(t).mr, ways = target_l1_ways(t);
-	bool apart = in_scratch || !tile_rows_collide(depth) || may_pad(r, ir_def(r->f, root->operands[0]));
-	return apart || height < ways ? height : ways;
+	int mr = target_register_tile(t).mr, ways = target_l1_ways(t);
+	bool is_conflict_free =
+	        in_scratch || !tile_rows_collide(depth) || may_pad(r, ir_def(r->f, root->operands[0]));
+	return is_conflict_free || mr < ways ? mr : ways;
 }
 
 /* ---- sizes ---- */
 
-/* What the file of tiles says about a group, by its k, n and rows. */
-struct wanted {
+/* Key of a group for look-ups in the tile file. */
+struct tile_query {
 	const struct panel_row_count *lines;
 	int64_t k, n, rows;
 };
@@ -91,40 +92,40 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
-/* The op on rows before the one that reads v, computed by the kernel of the group. */
-static const struct ir_op *rows_of(const struct rebuild *r, const struct ir_op *group, struct ir_value v)
+/* The norm or rounding that computes v inside the group (the prologue of a linear), or NULL. */
+static const struct ir_op *prologue_of(const struct rebuild *r, const struct ir_op *group, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(r->f, v);
 	bool inside = op != NULL && ir_value_info(r->f, v)->region == group->region;
 	return inside && ir_op_has(op->code, TRAIT_ROWWISE) ? op : NULL;
 }
 
-/* What the matrix lies in memory as. */
-static enum ir_format stored_as(const struct rebuild *r, const struct ir_op *root)
+/* Storage format of the weight. */
+static enum ir_format weight_format(const struct rebuild *r, const struct ir_op *root)
 {
 	const struct ir_weight *w = ir_weight_of(r->f, root->operands[1]);
 	return w != NULL ? w->format : FORMAT_PLAIN;
 }
 
-/* Bytes of a row of x in scratch. */
+/* Bytes of a row that the prologue stores in scratch. */
 static int64_t row_bytes(const struct rebuild *r, const struct ir_op *root, const struct ir_op *rows,
                          int64_t depth)
 {
 	if (rows->code != OP_round_rows)
 		return 4 * tile_row_stride(depth);
-	return activation_row_layout(stored_as(r, root), group_rounding(rows), depth).bytes;
+	return activation_row_layout(weight_format(r, root), rounding_of(rows), depth).bytes;
 }
 
-/* By matrix tiles. */
-static bool by_matrix(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
-                      int64_t depth)
+/* The kernel uses the matrix unit (AMX tiles). */
+static bool uses_matrix_unit(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
+                             int64_t depth)
 {
 	return before != NULL && before->code == OP_round_rows &&
-	       tile_uses_amx(r->p->options->target, stored_as(r, root), group_rounding(before), depth);
+	       tile_uses_amx(r->p->options->target, weight_format(r, root), rounding_of(before), depth);
 }
 
-/* Room for the rows of a block and for a strip of panels, of gates and what they multiply, unpacked. */
-static bool select_unpacked(const struct tile_unpacked_bytes *of, struct attrs_group *a)
+/* Adds scratch for a block of unpacked rows of x and for the unpacked panels of one N block, gate and up. */
+static bool add_unpacked_scratch(const struct tile_unpacked_bytes *of, struct attrs_group *a)
 {
 	int64_t panel, rows;
 	return checked_mul_i64(a->br, of->row, &rows) && checked_add_i64(a->scratch, rows, &a->scratch) &&
@@ -132,24 +133,24 @@ static bool select_unpacked(const struct tile_unpacked_bytes *of, struct attrs_g
 	       checked_add_i64(a->scratch, panel, &a->scratch);
 }
 
-/* Rows of x of a block: whole tiles of what the second-level cache holds. */
-static bool select_rows(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
-                        int64_t depth, struct attrs_group *a)
+/* Sets br, the rows of x of a block: full tiles, as many as L2 holds; adds their scratch. False: too large. */
+static bool select_row_block(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
+                             int64_t depth, struct attrs_group *a)
 {
 	const struct target *t = r->p->options->target;
 	const struct ir_type *x = ir_type_of(r->f, root->operands[0]);
 	int64_t most = ir_dim_hi(r->in->dims, ir_type_count_range(r->in->dims, x, 0, x->rank - 1)), bytes;
-	bool is_matrix = by_matrix(r, root, before, depth);
+	bool is_matrix = uses_matrix_unit(r, root, before, depth);
 	int64_t one_row = row_bytes(r, root, before, depth);
 	bool rounds = before->code == OP_round_rows;
-	struct activation_quant to = rounds ? group_rounding(before) : (struct activation_quant){0};
-	bool by_steps = rounds && tile_blocks_use_amx(t, stored_as(r, root), to, depth);
+	struct activation_quant to = rounds ? rounding_of(before) : (struct activation_quant){0};
+	bool by_steps = rounds && tile_blocks_use_amx(t, weight_format(r, root), to, depth);
 	int64_t rows = target_gemm_mc(t, is_matrix || by_steps ? one_row / 4 : depth);
-	int64_t height = by_steps ? UNPACK_MIN_ROWS : a->mr;
+	int64_t mr = by_steps ? UNPACK_MIN_ROWS : a->mr;
 
-	rows = rows > height ? rows / height * height : a->mr;
+	rows = rows > mr ? rows / mr * mr : a->mr;
 	a->br = rows < most ? rows : most;
-	int64_t one = rounds ? 4 * depth : 0; /* what is rounded, row by row */
+	int64_t one = rounds ? 4 * depth : 0; /* f32 row before rounding */
 	int64_t spare = is_matrix ? AMX_OVERREAD_ROWS : 0, stage = is_matrix ? AMX_C_BUFFER_BYTES(a->br) : 0;
 	if (!checked_mul_i64(a->br + spare, one_row, &bytes) ||
 	    !checked_add_i64(bytes, one + stage, &bytes) || !checked_round_up_i64(bytes, 64, &bytes) ||
@@ -158,17 +159,18 @@ static bool select_rows(const struct rebuild *r, const struct ir_op *root, const
 	if (!rounds || most < UNPACK_MIN_ROWS)
 		return true;
 	struct tile_unpacked_bytes of;
-	return tile_unpacked_bytes(t, stored_as(r, root), to, depth, &of) && select_unpacked(&of, a);
+	return tile_unpacked_bytes(t, weight_format(r, root), to, depth, &of) && add_unpacked_scratch(&of, a);
 }
 
-static int64_t choose(const struct wanted *w, int kind, enum tile_size size, int64_t by_model)
+/* The size from the tile file, or `by_model` if the file has none. */
+static int64_t size_or_override(const struct tile_query *w, int kind, enum tile_size size, int64_t by_model)
 {
 	int64_t v = tiles_find(w->lines, kind, w->k, w->n, w->rows, size);
 	return v != 0 ? v : by_model;
 }
 
-/* Room for the strip of codes that is open, as f32: all of K where that leaves half of L2. */
-static void select_copy(const struct target *t, int64_t depth, struct attrs_group *a)
+/* Scratch for the dequantized f32 panels of one N block: all of K if that takes at most half of L2, else a K block. */
+static void select_dequantized_panels(const struct target *t, int64_t depth, struct attrs_group *a)
 {
 	int64_t line = TILE_PANELS_MAX * PANEL_ROW_BYTES;
 	if (depth <= t->l2_bytes / 2 / line)
@@ -177,62 +179,63 @@ static void select_copy(const struct target *t, int64_t depth, struct attrs_grou
 		a->scratch = C_BUFFER_BYTES + a->kc * line;
 }
 
-static int64_t rounded_height(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
+/* Largest mr of a kernel with quantized or bf16 activations. */
+static int64_t rounded_mr_max(const struct rebuild *r, const struct ir_op *root, const struct ir_op *before,
                               int64_t depth)
 {
 	const struct target *t = r->p->options->target;
-	const struct activation_quant to = group_rounding(before);
-	if (!to.bf16 && tile_accumulates_i16(t, stored_as(r, root)))
+	const struct activation_quant to = rounding_of(before);
+	if (!to.bf16 && tile_accumulates_i16(t, weight_format(r, root)))
 		return register_tile_mr_i16(t, target_register_tile(t));
-	bool has_steps = activation_row_layout(stored_as(r, root), to, depth).steps > 1;
+	bool has_steps = activation_row_layout(weight_format(r, root), to, depth).steps > 1;
 	return register_tile_mr_quantized(t, target_register_tile(t), has_steps);
 }
 
-/* A matrix of one panel takes tiles of one panel, with as many rows as others have: no more code. */
+/* Tile of a linear. A matrix of one panel gets nr of one panel and the usual mr, so it needs no further microkernels. */
 static bool select_linear(struct rebuild *r, const struct ir_op *group, const struct ir_op *root,
-                          const struct wanted *w, struct attrs_group *a)
+                          const struct tile_query *w, struct attrs_group *a)
 {
 	const struct target *t = r->p->options->target;
 	const struct register_tile tile = target_register_tile(t);
 	int64_t nr = w->n < 2 * PANEL_COLUMNS ? PANEL_COLUMNS : tile.nr;
 
-	const struct ir_op *before = rows_of(r, group, root->operands[0]);
-	bool is_matrix = by_matrix(r, root, before, w->k);
-	int64_t mr = height_of(r, root, w->k, before != NULL);
-	a->nr = is_matrix ? nr : choose(w, GROUP_linear, TILE_NR, nr);
+	const struct ir_op *before = prologue_of(r, group, root->operands[0]);
+	bool is_matrix = uses_matrix_unit(r, root, before, w->k);
+	int64_t mr = select_mr(r, root, w->k, before != NULL);
+	a->nr = is_matrix ? nr : size_or_override(w, GROUP_linear, TILE_NR, nr);
 	bool rounds = before != NULL && before->code == OP_round_rows;
-	enum ir_format format = stored_as(r, root);
-	int64_t most = rounds ? rounded_height(r, root, before, w->k)
+	enum ir_format format = weight_format(r, root);
+	int64_t most = rounds ? rounded_mr_max(r, root, before, w->k)
 	                      : register_tile_mr(t, tile, ir_format(format)->dtype);
-	a->mr = is_matrix ? AMX_TILE_ROWS : choose(w, GROUP_linear, TILE_MR, mr < most ? mr : most);
+	a->mr = is_matrix ? AMX_TILE_ROWS
+	                  : size_or_override(w, GROUP_linear, TILE_MR, mr < most ? mr : most);
 	int64_t named = tiles_find(w->lines, GROUP_linear, w->k, w->n, w->rows, TILE_KC);
 	int64_t kc = named != 0 ? named : target_gemm_kc(t);
 	a->kc = w->k < kc || rounds ? w->k : kc;
-	/* Parts pay when the weights of a strip do not stay in the second-level cache: sums [rows, columns].
-	 */
-	bool divides = root->code == OP_linear && !rounds; /* experts walk over all of K */
+	/* Dividing K pays when the weights of an N block exceed L2: the accumulators [rows, columns] are then in scratch. */
+	bool divides = root->code == OP_linear && !rounds; /* expert kernels do not block K */
 	if (divides && (target_blocks_k(t, w->k) || (named != 0 && named < w->k)))
 		a->scratch = C_BUFFER_BYTES;
 	if (!rounds && ir_format_is_quantized(format))
-		select_copy(t, w->k, a);
-	return before == NULL || select_rows(r, root, before, w->k, a);
+		select_dequantized_panels(t, w->k, a);
+	return before == NULL || select_row_block(r, root, before, w->k, a);
 }
 
-/* Lines of a file that are possible each may not be so together. */
+/* Lines of a tile file that are valid one by one may together give a tile that needs too many registers. */
 static void check_linear(struct rebuild *r, const struct ir_op *op, const struct ir_op *root,
-                         const struct wanted *w, const struct attrs_group *a)
+                         const struct tile_query *w, const struct attrs_group *a)
 {
 	const struct target *t = r->p->options->target;
 	int need = target_tile_registers(t, (int)a->mr, (int)a->nr);
-	if (need > t->registers && !by_matrix(r, root, rows_of(r, op, root->operands[0]), w->k))
+	if (need > t->registers && !uses_matrix_unit(r, root, prologue_of(r, op, root->operands[0]), w->k))
 		diag_error(r->p->cx, op->loc.at, DIAG_TILES,
-		           "lines of tiles give this step %lld x %lld, which wants %d vector registers, %s "
+		           "lines of tiles give this step %lld x %lld, which needs %d vector registers, %s "
 		           "has %d",
 		           (long long)a->mr, (long long)a->nr, need, t->name, t->registers);
 }
 
-/* Rows of the query heads that read one head of keys; the most there can be. 0: not known. */
-static int64_t attention_rows(const struct rebuild *r, const struct ir_op *root, int64_t tokens)
+/* Upper bound of the query rows that share one key head (GQA group times tokens); 0: unknown. */
+static int64_t query_rows(const struct rebuild *r, const struct ir_op *root, int64_t tokens)
 {
 	int64_t heads = ir_dim_hi(r->in->dims, ir_type_of(r->f, root->operands[0])->dims[1]);
 	int64_t key_heads = ir_dim_hi(r->in->dims, ir_type_of(r->f, root->operands[1])->dims[1]), rows;
@@ -241,21 +244,21 @@ static int64_t attention_rows(const struct rebuild *r, const struct ir_op *root,
 }
 
 /*
- * Blocks of keys of a head, where dividing them among workers may pay: one new token, long contexts. The
- * blocks and the order in which they join are the same without it. On processors all query heads of a head of keys are
- * one task then. 0: they are not divided.
+ * Split-KV (flash decoding): number of key blocks of a head that workers may share, for one new token and a long context;
+ * 0: not split. Blocks and the order in which partial results are combined are the same without the split, so the bits
+ * are, too. On CPUs all query heads of a key head are then one task.
  */
-static int64_t split_of(const struct rebuild *r, const struct ir_op *root, int64_t rows, int64_t br,
-                        int64_t bc)
+static int64_t select_split(const struct rebuild *r, const struct ir_op *root, int64_t rows, int64_t br,
+                            int64_t bc)
 {
 	const struct ir_type *key = ir_type_of(r->f, root->operands[1]);
 	const struct ir_type *q = ir_type_of(r->f, root->operands[0]);
 	const struct target *t = r->p->options->target;
 	int64_t keys = ir_dim_hi(r->in->dims, key->dims[2]), heads, least = SPLIT_BLOCKS_MIN;
 	bool is_step = ir_dim_equals(q->dims[2], 1);
-	if (t->group_size > 1) { /* calls of one token take another way in the same kernel */
+	if (t->group_size > 1) { /* the same kernel has a path for calls of one token */
 		is_step = q->dims[2] != key->dims[2] && ir_dim_is_const(q->dims[1], &heads);
-		rows = attention_rows(r, root, 1);
+		rows = query_rows(r, root, 1);
 		least = SPLIT_GROUPS_MIN;
 	} else if (rows > br) {
 		return 0;
@@ -273,39 +276,39 @@ static int64_t split_of(const struct rebuild *r, const struct ir_op *root, int64
 	return blocks >= least && blocks <= SPLIT_BLOCKS_MAX ? blocks : 0;
 }
 
-static int scales_of(const struct ir_op *root)
+static int count_scales(const struct ir_op *root)
 {
 	return (root->operands[OPERAND(attention, k_scale)].id != 0) +
 	       (root->operands[OPERAND(attention, v_scale)].id != 0);
 }
 
 /*
- * bc depends on nothing that differs between entries, except that it is never more than there are keys: then
- * there is one block, whatever bc is.
+ * Blocks of attention. bc determines the order of sums, so it must be the same in all entries of a model; limiting it to
+ * the number of keys is no exception, since there is then one block whatever bc is.
  */
-static bool select_attention(const struct rebuild *r, const struct ir_op *root, const struct wanted *w,
+static bool select_attention(const struct rebuild *r, const struct ir_op *root, const struct tile_query *w,
                              struct attrs_group *a)
 {
 	const struct target *t = r->p->options->target;
 	int64_t keys = ir_dim_hi(r->in->dims, ir_type_of(r->f, root->operands[1])->dims[2]);
-	int64_t rows = attention_rows(r, root, w->rows);
+	int64_t rows = query_rows(r, root, w->rows);
 	struct target_attention_scratch s;
 
 	if (w->k > SCRATCH_MAX || w->n > SCRATCH_MAX)
 		return false;
 	target_attention_blocks(t, w->k, w->n, &a->br, &a->bc);
-	a->br = choose(w, GROUP_attention, TILE_BR, a->br);
-	a->bc = choose(w, GROUP_attention, TILE_BC, a->bc);
+	a->br = size_or_override(w, GROUP_attention, TILE_BR, a->br);
+	a->bc = size_or_override(w, GROUP_attention, TILE_BC, a->bc);
 	a->br = rows > 0 && rows < a->br ? rows : a->br;
 	a->bc = keys > 0 && keys < a->bc ? panel_round_up(keys) : a->bc;
-	a->split = split_of(r, root, rows, a->br, a->bc);
-	const struct target_attention_sizes sizes = {a->br, a->bc, a->split, scales_of(root)};
+	a->split = select_split(r, root, rows, a->br, a->bc);
+	const struct target_attention_sizes sizes = {a->br, a->bc, a->split, count_scales(root)};
 	target_attention_scratch(t, w->k, w->n, &sizes, &s);
 	a->scratch = s.bytes;
 	return true;
 }
 
-/* One row in f32. */
+/* Scratch of one row in f32. */
 static bool select_rowwise(const struct rebuild *r, const struct ir_op *root, struct attrs_group *a)
 {
 	const struct ir_type *x = ir_type_of(r->f, root->operands[0]);
@@ -318,7 +321,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	struct attrs_group a = *(const struct attrs_group *)op->attrs;
 	struct selector *s = r->rewrite->user;
 	const struct ir_op *root = op->region->ops[a.root];
-	struct wanted w = {.lines = &s->lines};
+	struct tile_query w = {.lines = &s->lines};
 	bool fits = true;
 
 	(void)tiles_key(r->in, r->f, op, &w.k, &w.n, &w.rows);

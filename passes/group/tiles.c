@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading, finding and writing lines of tiles. A line is checked when it is
- * read: what it asks for is possible for its target, or it is refused with the
- * limit that it breaks. Sizes that change the order of arithmetic (bc) are one
- * for all entries of a model, so such a line cannot depend on rows.
+ * Parsing, look-up and printing of tile files. A line is checked when it is read: its sizes are possible for its target, or
+ * it is rejected with the limit that it exceeds. bc changes the order of sums and must be the same in all entries of a
+ * model, so a line with bc cannot depend on rows.
  */
 #include "passes/group/tiles.h"
 
@@ -12,13 +11,13 @@
 #include "ir/support/number.h"
 #include "ir/support/utf8.h"
 
-#define LINES_MAX 65536
-#define WORDS_MAX 16
-#define WORD_MAX  64
+#define LINES_MAX        65536
+#define FIELDS_MAX       16
+#define FIELD_LENGTH_MAX 64
 
-struct words {
-	const char *text[WORDS_MAX];
-	uint32_t col[WORDS_MAX];
+struct fields {
+	const char *text[FIELDS_MAX];
+	uint32_t col[FIELDS_MAX];
 	size_t n;
 	bool too_many;
 };
@@ -45,17 +44,17 @@ static const struct {
 
 /* ---- reading ---- */
 
-static struct loc place(const struct reader *r, const struct words *w, size_t i)
+static struct loc field_loc(const struct reader *r, const struct fields *w, size_t i)
 {
 	if (i >= w->n)
 		return (struct loc){r->source, r->line, w->n > 0 ? w->col[w->n - 1] : 1, 1};
 	return (struct loc){r->source, r->line, w->col[i], (uint32_t)strlen(w->text[i])};
 }
 
-#define REFUSE(r, w, i, ...)                                                  \
-	do {                                                                  \
-		diag_error((r)->cx, place(r, w, i), DIAG_TILES, __VA_ARGS__); \
-		(r)->failed = true;                                           \
+#define REJECT(r, w, i, ...)                                                      \
+	do {                                                                      \
+		diag_error((r)->cx, field_loc(r, w, i), DIAG_TILES, __VA_ARGS__); \
+		(r)->failed = true;                                               \
 	} while (0)
 
 static bool is_blank(char c)
@@ -63,15 +62,15 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Words of a line up to a comment. */
-static void split(struct reader *r, const char *line, size_t len, struct words *w)
+/* Splits a line into fields, up to a comment. */
+static void split_fields(struct reader *r, const char *line, size_t len, struct fields *w)
 {
-	*w = (struct words){.n = 0};
+	*w = (struct fields){.n = 0};
 	for (size_t at = 0; at < len && line[at] != '#';) {
 		size_t from = at;
 		while (at < len && !is_blank(line[at]) && line[at] != '#')
 			at++;
-		if (at > from && w->n < WORDS_MAX && at - from <= WORD_MAX) {
+		if (at > from && w->n < FIELDS_MAX && at - from <= FIELD_LENGTH_MAX) {
 			w->col[w->n] = (uint32_t)(from + 1);
 			w->text[w->n] = arena_strndup(r->arena, line + from, at - from);
 			r->failed = r->failed || w->text[w->n] == NULL;
@@ -84,18 +83,18 @@ static void split(struct reader *r, const char *line, size_t len, struct words *
 	}
 }
 
-/* `*` or a number; -1 for the star. */
-static int64_t read_key(struct reader *r, const struct words *w, size_t i, const char *what)
+/* Parses a number above 0, or `*` as -1. */
+static int64_t read_key(struct reader *r, const struct fields *w, size_t i, const char *what)
 {
 	int64_t v = -1;
 	if (strcmp(w->text[i], "*") == 0)
 		return -1;
 	if (!number_parse_i64(w->text[i], strlen(w->text[i]), &v) || v < 1)
-		REFUSE(r, w, i, "%s is a number above 0 or *, not '%s'", what, w->text[i]);
+		REJECT(r, w, i, "%s is a number above 0 or *, not '%s'", what, w->text[i]);
 	return v;
 }
 
-static void read_kind(struct reader *r, const struct words *w, struct tile_line *out)
+static void read_kind(struct reader *r, const struct fields *w, struct tile_line *out)
 {
 	const char *name = w->text[0];
 	if (strcmp(name, "linear") == 0)
@@ -103,10 +102,10 @@ static void read_kind(struct reader *r, const struct words *w, struct tile_line 
 	else if (strcmp(name, "attention") == 0)
 		out->kind = GROUP_attention;
 	else
-		REFUSE(r, w, 0, "there are tiles of linear and attention, not of '%s'", name);
+		REJECT(r, w, 0, "there are tiles of linear and attention, not of '%s'", name);
 }
 
-static void read_size(struct reader *r, const struct words *w, size_t i, struct tile_line *out)
+static void read_size(struct reader *r, const struct fields *w, size_t i, struct tile_line *out)
 {
 	const char *text = w->text[i], *equals = strchr(text, '=');
 	size_t n = equals != NULL ? (size_t)(equals - text) : strlen(text);
@@ -115,26 +114,26 @@ static void read_size(struct reader *r, const struct words *w, size_t i, struct 
 	while (s < N_TILE_SIZES && (strlen(sizes[s].name) != n || memcmp(sizes[s].name, text, n) != 0))
 		s++;
 	if (equals == NULL || s == N_TILE_SIZES) {
-		REFUSE(r, w, i, "expected mr=, nr=, kc=, br= or bc=, not '%s'", text);
+		REJECT(r, w, i, "expected mr=, nr=, kc=, br= or bc=, not '%s'", text);
 		return;
 	}
 	if (sizes[s].kind != out->kind) {
-		REFUSE(r, w, i, "%s has no %s", w->text[0], sizes[s].name);
+		REJECT(r, w, i, "%s has no %s", w->text[0], sizes[s].name);
 		return;
 	}
 	if (!number_parse_i64(equals + 1, strlen(equals + 1), &v) || v < sizes[s].lo || v > sizes[s].hi ||
 	    v % sizes[s].step != 0) {
-		REFUSE(r, w, i, "%s is a multiple of %lld from %lld to %lld, not '%s'", sizes[s].name,
+		REJECT(r, w, i, "%s is a multiple of %lld from %lld to %lld, not '%s'", sizes[s].name,
 		       (long long)sizes[s].step, (long long)sizes[s].lo, (long long)sizes[s].hi, equals + 1);
 		return;
 	}
 	if (out->size[s] != 0)
-		REFUSE(r, w, i, "%s is given twice", sizes[s].name);
+		REJECT(r, w, i, "%s is given twice", sizes[s].name);
 	out->size[s] = v;
 }
 
-/* What the target's kernels can hold. */
-static void check_line(struct reader *r, const struct words *w, const struct tile_line *line)
+/* The tile fits the registers of the target, and the line obeys the rule for bc. */
+static void check_line(struct reader *r, const struct fields *w, const struct tile_line *line)
 {
 	const struct target *t = r->target;
 	const struct register_tile model = target_register_tile(t);
@@ -144,13 +143,13 @@ static void check_line(struct reader *r, const struct words *w, const struct til
 	bool is_tile = line->size[TILE_MR] != 0 || line->size[TILE_NR] != 0;
 
 	if (nr != PANEL_COLUMNS && nr != 2 * PANEL_COLUMNS && nr != TILE_PANELS_MAX * PANEL_COLUMNS)
-		REFUSE(r, w, 5, "nr is %d, %d or %d", PANEL_COLUMNS, 2 * PANEL_COLUMNS,
+		REJECT(r, w, 5, "nr is %d, %d or %d", PANEL_COLUMNS, 2 * PANEL_COLUMNS,
 		       TILE_PANELS_MAX * PANEL_COLUMNS);
 	else if (is_tile && need > t->registers)
-		REFUSE(r, w, 5, "a tile of %d x %d wants %d vector registers, %s has %d", mr, nr, need,
+		REJECT(r, w, 5, "a tile of %d x %d needs %d vector registers, %s has %d", mr, nr, need,
 		       t->name, t->registers);
 	if (line->size[TILE_BC] != 0 && line->rows >= 0)
-		REFUSE(r, w, 4,
+		REJECT(r, w, 4,
 		       "bc changes the order of sums: it is one for all numbers of rows, so rows is *");
 }
 
@@ -159,19 +158,19 @@ static bool is_known_target(const char *name)
 	return target_find(name) != NULL;
 }
 
-static void read_line(struct reader *r, const struct words *w, struct panel_row_count *out)
+static void read_line(struct reader *r, const struct fields *w, struct panel_row_count *out)
 {
-	struct tile_line line = {.loc = place(r, w, 0), .kind = -1};
+	struct tile_line line = {.loc = field_loc(r, w, 0), .kind = -1};
 	if (w->too_many || w->n < 6) {
-		REFUSE(r, w, 0, "a line is: kind target k n rows, then sizes (mr=6 nr=16), at most %d words",
-		       WORDS_MAX);
+		REJECT(r, w, 0, "a line is: kind target k n rows, then sizes (mr=6 nr=16), at most %d words",
+		       FIELDS_MAX);
 		return;
 	}
 	read_kind(r, w, &line);
 	if (strcmp(w->text[1], "*") != 0) {
 		line.target = w->text[1];
 		if (!is_known_target(line.target))
-			REFUSE(r, w, 1, "there is no target '%s'", line.target);
+			REJECT(r, w, 1, "there is no target '%s'", line.target);
 	}
 	line.k = read_key(r, w, 2, "k");
 	line.n = read_key(r, w, 3, "n");
@@ -184,21 +183,21 @@ static void read_line(struct reader *r, const struct words *w, struct panel_row_
 	ARENA_ADD(r->arena, out, line);
 }
 
-static void read_head(struct reader *r, const struct words *w)
+static void read_head(struct reader *r, const struct fields *w)
 {
 	int64_t version = 0;
 	if (w->n != 2 || strcmp(w->text[0], "tiles") != 0 ||
 	    !number_parse_i64(w->text[1], strlen(w->text[1]), &version))
-		REFUSE(r, w, 0, "a file of tiles begins with 'tiles 1'");
+		REJECT(r, w, 0, "a file of tiles begins with 'tiles 1'");
 	else if (version != 1)
-		REFUSE(r, w, 1, "version %s of files of tiles is not known, only 1", w->text[1]);
+		REJECT(r, w, 1, "version %s of files of tiles is not known, only 1", w->text[1]);
 }
 
 enum tfmc_status tiles_read(struct arena *a, struct diag_context *cx, const struct target *target,
                             const char *name, const char *text, size_t len, struct panel_row_count *out)
 {
 	struct reader r = {a, cx, target, diag_add_source(cx, name, text, len), 0, false};
-	struct words w = {.n = 0};
+	struct fields w = {.n = 0};
 	bool has_head = false;
 
 	if (r.source == 0)
@@ -209,7 +208,7 @@ enum tfmc_status tiles_read(struct arena *a, struct diag_context *cx, const stru
 		bool failed = r.failed;
 		r.failed = false;
 		r.line++;
-		split(&r, text, n, &w);
+		split_fields(&r, text, n, &w);
 		if (w.n > 0 && !has_head)
 			read_head(&r, &w);
 		else if (w.n > 0)
@@ -222,16 +221,16 @@ enum tfmc_status tiles_read(struct arena *a, struct diag_context *cx, const stru
 	if (!has_head) {
 		r.line = 1;
 		w.n = 0;
-		REFUSE(&r, &w, 0, "a file of tiles begins with 'tiles 1'");
+		REJECT(&r, &w, 0, "a file of tiles begins with 'tiles 1'");
 	}
 	return arena_failed(a) ? TFMC_NO_MEMORY : r.failed ? TFMC_INVALID : TFMC_OK;
 }
 
-/* ---- finding and writing ---- */
+/* ---- look-up and printing ---- */
 
-static bool fits(int64_t want, int64_t have)
+static bool matches(int64_t key, int64_t value)
 {
-	return want < 0 || want == have;
+	return key < 0 || key == value;
 }
 
 int64_t tiles_find(const struct panel_row_count *t, int kind, int64_t k, int64_t n, int64_t rows,
@@ -239,7 +238,7 @@ int64_t tiles_find(const struct panel_row_count *t, int kind, int64_t k, int64_t
 {
 	for (size_t i = 0; i < t->n; i++) {
 		const struct tile_line *l = &t->items[i];
-		if (l->kind == kind && l->size[size] != 0 && fits(l->k, k) && fits(l->n, n) &&
+		if (l->kind == kind && l->size[size] != 0 && matches(l->k, k) && matches(l->n, n) &&
 		    (l->rows < 0 || rows <= l->rows))
 			return l->size[size];
 	}
@@ -267,7 +266,7 @@ void tiles_of(const struct ir_op *group, int64_t k, int64_t *size)
 {
 	const struct attrs_group *a = group->attrs;
 	bool is_linear = a->kind == GROUP_linear, is_attention = a->kind == GROUP_attention;
-	/* Without scratch for sums, beside the rows of a norm, K is not divided. */
+	/* K is divided only if there is scratch for accumulators in addition to the rows of a norm. */
 	bool divided = a->kc < k && a->scratch / 4 - a->br * tile_row_stride(k) >= C_BUFFER_BYTES / 4;
 
 	size[TILE_MR] = is_linear ? a->mr : 0;
@@ -284,7 +283,7 @@ void tiles_print_sizes(struct buf *out, const int64_t *size)
 			buf_printf(out, " %s=%lld", sizes[i].name, (long long)size[i]);
 }
 
-/* One line, unless a group with the same key was written before. */
+/* Prints one line, unless a group with the same key was printed before. */
 static void print_group(struct buf *out, const struct target *target, const struct ir_module *m,
                         const struct ir_func *f, const struct ir_op *op)
 {
@@ -297,8 +296,8 @@ static void print_group(struct buf *out, const struct target *target, const stru
 	if (a->kind == GROUP_linear && a->mr == AMX_TILE_ROWS)
 		return; /* matrix tiles have one size */
 	buf_init(&line);
-	buf_printf(&line, "\n%s %s %lld %lld *", ir_keyword(KEYWORDS_GROUP, a->kind), target->name,
-	           (long long)k, (long long)n);
+	buf_printf(&line, "\n%s %s %lld %lld *", ir_keyword(KEYWORDS_GROUP, a->kind), target->name, (long long)k,
+	           (long long)n);
 	bool is_new = line.data != NULL && (out->data == NULL || strstr(out->data, line.data) == NULL);
 	tiles_of(op, k, size);
 	tiles_print_sizes(&line, size);
@@ -311,8 +310,7 @@ void tiles_print(struct buf *out, const struct ir_module *m, const struct target
 {
 	buf_str(out, "tiles 1\n# kind target k n rows sizes");
 	for (size_t i = 0; i < m->funcs.n; i++)
-		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL;
-		     ir_iter_next(&it))
+		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL; ir_iter_next(&it))
 			print_group(out, target, m, m->funcs.items[i], it.op);
 	buf_char(out, '\n');
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of tiles (--tiles): sizes that a person wants instead of those of the
- * model of ir/target/tile.h.
+ * Tile files (--tiles): overrides of the tile sizes that ir/target/tile.h computes.
  *
  *   tiles 1
  *   # kind    target     k     n  rows  sizes
@@ -9,10 +8,9 @@
  *   linear    *          *     *  8     mr=8
  *   attention *          64    64 *     br=64 bc=256
  *
- * k and n are the depth and columns of a linear, the features of queries and of
- * values of an attention. rows: the kernel never has more rows (of queries) than
- * this. `*` fits everything. For each size the first line that fits and names it
- * counts; what no line names is chosen by the model.
+ * k and n: depth and columns of a linear; features of queries and of values of an attention. rows: maximum number of rows
+ * (of queries). `*` matches everything. Each size comes from the first line that matches and names it; sizes that no line
+ * names are computed.
  */
 #ifndef TFMC_PASSES_GROUP_TILES_H
 #define TFMC_PASSES_GROUP_TILES_H
@@ -27,7 +25,7 @@ struct tile_line {
 	int kind;                   /* enum ir_keyword_group */
 	const char *target;         /* NULL: all */
 	int64_t k, n, rows;         /* -1: all */
-	int64_t size[N_TILE_SIZES]; /* 0: not named */
+	int64_t size[N_TILE_SIZES]; /* 0: not given */
 };
 struct panel_row_count {
 	struct tile_line *items;
@@ -35,23 +33,23 @@ struct panel_row_count {
 };
 
 /*
- * Reads a file; lines for other targets are read but kept out of *out. Located TILES diagnostics for what
- * cannot be read and for sizes that `target` cannot have; TFMC_INVALID then.
+ * Parses a tile file. *out gets the lines for `target`; other lines are only checked. TFMC_INVALID after located TILES
+ * diagnostics for syntax errors and for sizes that `target` cannot have.
  */
 TFMC_MUST_USE enum tfmc_status tiles_read(struct arena *a, struct diag_context *cx,
                                           const struct target *target, const char *name, const char *text,
                                           size_t len, struct panel_row_count *out);
-/* The size that a group of this kind gets; 0: no line says so. */
+/* Size for a group of this kind and key; 0: no line gives one. */
 int64_t tiles_find(const struct panel_row_count *t, int kind, int64_t k, int64_t n, int64_t rows,
                    enum tile_size size);
-/* k, n and rows of a group, as the lines mean them. False for kinds without tiles. */
+/* Key of a group: its k, n and maximum of rows. False for kinds without tiles. */
 bool tiles_key(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group, int64_t *k,
                int64_t *n, int64_t *rows);
-/* The sizes of a group after select as a line names them, 0: not; k: of tiles_key. size: [N_TILE_SIZES] */
+/* Sizes of a group after select, as a line gives them (0: not given). k: from tiles_key. size: [N_TILE_SIZES] */
 void tiles_of(const struct ir_op *group, int64_t k, int64_t *size);
-/* ` mr=6 nr=16`: those that are named. */
+/* Prints the given sizes: ` mr=6 nr=16`. */
 void tiles_print_sizes(struct buf *out, const int64_t *size);
-/* The tiles of all groups of a module after select, as such a file. */
+/* Prints the tiles of all groups of a module after select as a tile file (--emit-tiles). */
 void tiles_print(struct buf *out, const struct ir_module *m, const struct target *target);
 
 #endif

@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Forms the clusters (fusion.h) of a function in three phases:
+ * 1. Every root with a specialized kernel takes its epilogue, the chain of elementwise ops after it; a linear also takes the
+ *    norm that only it reads as prologue, and column ranges.
+ * 2. From the last op to the first, an op becomes a prologue of the cluster that contains all its readers if they can
+ *    evaluate it in place; else it begins its own cluster.
+ * 3. Clusters that can store through strides take the views after them that could not be read as strides.
+ */
+#include "passes/group/fusion.h"
+
+#include "ir/core/view.h"
+
+size_t fusion_op_index(const struct fusion_plan *g, const struct ir_op *op)
+{
+	return g->index_of[op->results[0].id] - 1;
+}
+
+const struct cluster *fusion_cluster_of(const struct fusion_plan *g, const struct ir_op *op)
+{
+	size_t at = op->n_results == 0 || op->region != NULL ? 0 : g->cluster_of[fusion_op_index(g, op)];
+	return at == 0 ? NULL : &g->clusters.items[at - 1];
+}
+
+/* ---- properties of ops ---- */
+
+bool fusion_is_constant(const struct ir_op *op)
+{
+	return op != NULL && (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value);
+}
+
+/* Ops that are never in a group of their own. */
+static bool stays_outside(const struct ir_op *op)
+{
+	return op->region != NULL || op->code == OP_state_read || op->code == OP_weight ||
+	       fusion_is_constant(op) || ir_op_has(op->code, TRAIT_VIEW) ||
+	       ir_op_has(op->code, TRAIT_TERMINATOR);
+}
+
+bool fusion_same_dims(const struct ir_type *a, const struct ir_type *b)
+{
+	if (a->rank != b->rank)
+		return false;
+	for (int i = 0; i < a->rank; i++)
+		if (a->dims[i] != b->dims[i])
+			return false;
+	return true;
+}
+
+bool fusion_is_elementwise(const struct ir_op *op)
+{
+	return ir_op_has(op->code, TRAIT_ELEMENTWISE);
+}
+
+bool fusion_reads_same_element(const struct ir_func *f, const struct ir_op *op, size_t i)
+{
+	return fusion_is_elementwise(op) &&
+	       fusion_same_dims(ir_type_of(f, op->operands[i]), ir_type_of(f, op->results[0]));
+}
+
+bool fusion_constant_in_place(const struct ir_func *f, const struct ir_op *op, size_t i)
+{
+	if (op->code == OP_state_append || op->code == OP_state_write)
+		return i >= (op->code == OP_state_append ? 3 : 2);
+	return fusion_reads_same_element(f, op, i) ||
+	       ((op->code == OP_gather || op->code == OP_take_rows) && i == 1) ||
+	       (op->code == OP_rope && i == 2);
+}
+
+bool fusion_is_f32(const struct ir_func *f, struct ir_value v)
+{
+	return v.id == 0 || ir_type_of(f, v)->dtype == DT_F32;
+}
+
+struct activation_quant rounding_of(const struct ir_op *op)
+{
+	const struct attrs_round_rows *a = op->attrs;
+	return (struct activation_quant){.bf16 = a->to == ROUND_bf16, .block = a->block};
+}
+
+bool rounds_inside_linear(const struct pass_context *p, const struct ir_func *f, const struct ir_op *linear,
+                          const struct ir_op *op)
+{
+	const struct target *t = p->options->target;
+	int64_t depth;
+	if (op == NULL || op->code != OP_round_rows || !ir_same_value(linear->operands[0], op->results[0]) ||
+	    fusion_kernel_kind(f, linear) != GROUP_linear || (t != NULL && t->group_size > 1))
+		return false;
+	const struct ir_type *w = ir_type_of(f, linear->operands[1]);
+	struct activation_quant to = rounding_of(op);
+	if (to.bf16 && t != NULL && !target_has(t, FEATURE_AVX512BF16) && !target_has(t, FEATURE_BF16))
+		return false; /* without bf16 dot products, f32 arithmetic is faster */
+	return ir_dim_is_const(w->dims[w->rank - 1], &depth) &&
+	       quant_dot_block(ir_weight_of(f, linear->operands[1])->format, to, depth) >= 0;
+}
+
+/* op needs no kernel: all its readers are linears that round their rows, or recompute the norm, inside. */
+static bool is_computed_by_readers(const struct fuser *s, const struct ir_op *op)
+{
+	bool may_be = op->code == OP_round_rows || ir_is_norm(op->code);
+	const struct user_list *u = &s->users[op->results[0].id];
+	for (size_t i = 0; may_be && i < u->n; i++)
+		if (!rounds_inside_linear(s->p, s->f, u->items[i], op) &&
+		    !recomputes_norm(s, u->items[i], op))
+			return false;
+	return may_be && u->n > 0;
+}
+
+static bool packed_linear(const struct ir_func *f, const struct ir_op *op)
+{
+	const struct ir_weight *w = ir_weight_of(f, op->operands[1]);
+	struct ir_value bias = op->operands[op->code == OP_expert_linear ? 3 : 2];
+	return w != NULL && w->encoding == ENC_PANEL16 && fusion_is_f32(f, op->operands[0]) &&
+	       fusion_is_f32(f, op->operands[1]) && fusion_is_f32(f, bias);
+}
+
+int fusion_kernel_kind(const struct ir_func *f, const struct ir_op *op)
+{
+	if ((op->code == OP_linear || op->code == OP_expert_linear) && packed_linear(f, op))
+		return GROUP_linear;
+	if (op->code == OP_attention)
+		return GROUP_attention;
+	if (ir_op_has(op->code, TRAIT_ROWWISE) && fusion_is_f32(f, op->operands[0]))
+		return GROUP_rowwise;
+	return GROUP_loops;
+}
+
+/* ---- operations on clusters ---- */
+
+static size_t index_of(const struct fuser *s, const struct ir_op *op)
+{
+	return fusion_op_index(s->g, op);
+}
+
+bool fusion_is_unassigned(const struct fuser *s, const struct ir_op *op)
+{
+	return !stays_outside(op) && !is_computed_by_readers(s, op) && s->g->cluster_of[index_of(s, op)] == 0;
+}
+
+void fusion_assign(struct fuser *s, const struct ir_op *op, size_t cluster, enum member_role role)
+{
+	s->g->cluster_of[index_of(s, op)] = cluster + 1;
+	s->g->role_of[index_of(s, op)] = role;
+	s->g->clusters.items[cluster].n_ops++;
+}
+
+static size_t begin_cluster(struct fuser *s, const struct ir_op *op)
+{
+	struct cluster *c = ARENA_PUSH(s->p->arena, &s->g->clusters);
+	if (c == NULL) {
+		s->failed = true;
+		return 0;
+	}
+	*c = (struct cluster){.kind = fusion_kernel_kind(s->f, op), .root = op, .last = op, .emit_at = op};
+	fusion_assign(s, op, s->g->clusters.n - 1, MEMBER_ROOT);
+	return s->g->clusters.n - 1;
+}
+
+const struct ir_region *fusion_region_of(const struct fuser *s, const struct ir_op *op)
+{
+	return ir_value_info(s->f, op->results[0])->region;
+}
+
+const struct ir_op *fusion_single_reader(const struct fuser *s, struct ir_value v)
+{
+	const struct user_list *u = &s->users[v.id];
+	if (u->n == 0)
+		return NULL;
+	for (size_t i = 1; i < u->n; i++)
+		if (u->items[i] != u->items[0])
+			return NULL;
+	const struct ir_op *op = u->items[0];
+	return op->n_results > 0 && fusion_region_of(s, op) == ir_value_info(s->f, v)->region ? op : NULL;
+}
+
+/* ---- phase 1: epilogues ---- */
+
+/* op is an elementwise epilogue op: f32 at the elements of v; masks, lengths and conditions may have other types. */
+static bool can_be_epilogue(const struct fuser *s, const struct ir_op *op, struct ir_value v)
+{
+	if (!fusion_is_elementwise(op) || !fusion_is_unassigned(s, op) ||
+	    !fusion_is_f32(s->f, op->results[0]) ||
+	    !fusion_same_dims(ir_type_of(s->f, op->results[0]), ir_type_of(s->f, v)))
+		return false;
+	for (size_t i = 0; i < op->n_operands; i++) {
+		bool reads_element = fusion_reads_same_element(s->f, op, i);
+		bool is_condition = op->code == OP_where && i == 0;
+		if (ir_same_value(op->operands[i], v) && (!reads_element || is_condition))
+			return false;
+		if (reads_element && !is_condition && !fusion_is_f32(s->f, op->operands[i]))
+			return false;
+	}
+	return true;
+}
+
+/* op is a reduction of logits by blocks of columns (strip_argmax, strip_score): it ends the kernel of a linear. */
+static bool can_reduce_logits(const struct fuser *s, const struct cluster *c, const struct ir_op *op,
+                              struct ir_value v)
+{
+	return c->kind == GROUP_linear && c->root->code == OP_linear && !c->has_norm_epilogue &&
+	       (op->code == OP_strip_argmax || op->code == OP_strip_score) && fusion_is_unassigned(s, op) &&
+	       ir_same_value(op->operands[0], v) && fusion_is_f32(s->f, v);
+}
+
+static void fuse_epilogue(struct fuser *s, size_t cluster)
+{
+	for (;;) {
+		struct cluster *c = &s->g->clusters.items[cluster];
+		struct ir_value v = c->last->results[0];
+		const struct ir_op *op = fusion_single_reader(s, v);
+		if (op == NULL || c->n_ops >= s->max_ops)
+			return;
+		bool ends_in_reduction = can_reduce_logits(s, c, op, v);
+		if (!ends_in_reduction && !can_be_epilogue(s, op, v) && !can_fuse_norm_epilogue(s, c, op))
+			return;
+		fusion_assign(s, op, cluster, MEMBER_POST);
+		c->last = c->emit_at = op;
+		if (ends_in_reduction)
+			return;
+		if (!ir_is_norm(op->code))
+			continue;
+		c->has_norm_epilogue = true;
+		pass_count(s->p, "norm_epilogues", 1);
+		pass_remark(s->p, op->loc, "fused: %s into the linear before it", ir_op_desc(op->code)->name);
+	}
+}
+
+static void form_root_clusters(struct fuser *s)
+{
+	for (size_t i = 0; i < s->g->n_ops && !s->failed; i++) {
+		const struct ir_op *op = s->g->ops[i];
+		if (!fusion_is_unassigned(s, op) || fusion_kernel_kind(s->f, op) == GROUP_loops)
+			continue;
+		if (ir_is_norm(op->code) && fusion_kernel_kind(s->f, op) == GROUP_rowwise &&
+		    norm_prologue_linear(s, op) != NULL)
+			continue;
+		size_t cluster = begin_cluster(s, op);
+		if (s->failed)
+			return;
+		int kind = s->g->clusters.items[cluster].kind;
+		if (kind == GROUP_linear)
+			fuse_norm_prologue(s, cluster);
+		if (kind == GROUP_linear && s->max_ops > 1 && fuse_column_ranges(s, cluster))
+			continue;
+		if (kind != GROUP_attention)
+			fuse_epilogue(s, cluster);
+	}
+}
+
+/* ---- phase 2: prologues ---- */
+
+bool fusion_is_index_arithmetic(const struct ir_func *f, const struct ir_op *op)
+{
+	return fusion_is_elementwise(op) && ir_type_of(f, op->results[0])->dtype == DT_I32;
+}
+
+/*
+ * A linear's prologue is a norm, which several workers recompute for their rows. So only a lookup of rows (gather,
+ * take_rows) and its index arithmetic may be moved into it.
+ */
+static bool may_move_into_linear(const struct fuser *s, const struct ir_op *reader, size_t i,
+                                 const struct ir_op *op)
+{
+	if (ir_is_norm(reader->code))
+		return i == 0 && (op->code == OP_gather || op->code == OP_take_rows) &&
+		       fusion_is_f32(s->f, op->results[0]);
+	if (fusion_is_elementwise(reader))
+		return fusion_is_index_arithmetic(s->f, reader) && fusion_is_index_arithmetic(s->f, op) &&
+		       fusion_reads_same_element(s->f, reader, i);
+	return i == 1 && fusion_is_index_arithmetic(s->f, op);
+}
+
+/* The reader, a member of some cluster, may evaluate op, its operand i, in place. */
+static bool may_evaluate_in_place(const struct fuser *s, const struct ir_op *reader, size_t i,
+                                  const struct ir_op *op)
+{
+	const struct cluster *c = fusion_cluster_of(s->g, reader);
+	enum member_role role = s->g->role_of[index_of(s, reader)];
+
+	if (c->kind == GROUP_attention || role == MEMBER_POST)
+		return false;
+	if (c->kind == GROUP_linear)
+		return role == MEMBER_PRE && may_move_into_linear(s, reader, i, op);
+	if (fusion_is_elementwise(reader))
+		return fusion_reads_same_element(s->f, reader, i);
+	if (reader->code == OP_gather || reader->code == OP_take_rows)
+		return i == 1 && fusion_is_index_arithmetic(s->f, op);
+	if (reader->code == OP_rope)
+		return i == 2 && fusion_is_index_arithmetic(s->f, op);
+	if (c->kind == GROUP_rowwise)
+		return i == 0 && fusion_is_f32(s->f, op->results[0]);
+	return ir_op_has(reader->code, TRAIT_REDUCE) && i == 0;
+}
+
+/* 1 + the cluster that contains all readers of op, if all of them may evaluate it in place; else 0. */
+static size_t common_cluster(const struct fuser *s, const struct ir_op *op)
+{
+	const struct user_list *u = &s->users[op->results[0].id];
+	size_t common = 0;
+
+	for (size_t i = 0; i < u->n; i++) {
+		const struct ir_op *reader = u->items[i];
+		const struct cluster *c = fusion_cluster_of(s->g, reader);
+		if (c == NULL || fusion_region_of(s, reader) != fusion_region_of(s, op))
+			return 0;
+		size_t at = s->g->cluster_of[index_of(s, reader)];
+		if (common != 0 && common != at)
+			return 0;
+		common = at;
+		for (size_t k = 0; k < reader->n_operands; k++)
+			if (ir_same_value(reader->operands[k], op->results[0]) &&
+			    !may_evaluate_in_place(s, reader, k, op))
+				return 0;
+	}
+	return common;
+}
+
+/* op is a reduction and its only reader the elementwise root: it is computed once for each element. */
+static bool is_reduced_once(const struct fuser *s, const struct ir_op *op, size_t cluster)
+{
+	const struct ir_op *root = s->g->clusters.items[cluster - 1].root;
+	return ir_op_has(op->code, TRAIT_REDUCE) && fusion_is_elementwise(root) &&
+	       fusion_single_reader(s, op->results[0]) == root;
+}
+
+static bool can_be_prologue(const struct fuser *s, const struct ir_op *op, size_t cluster)
+{
+	return fusion_is_elementwise(op) || op->code == OP_gather || op->code == OP_take_rows ||
+	       is_reduced_once(s, op, cluster);
+}
+
+static void assign_prologues(struct fuser *s)
+{
+	for (size_t i = s->g->n_ops; i-- > 0 && !s->failed;) {
+		const struct ir_op *op = s->g->ops[i];
+		if (!fusion_is_unassigned(s, op))
+			continue;
+		size_t cluster = common_cluster(s, op);
+		if (cluster != 0 && can_be_prologue(s, op, cluster) &&
+		    s->g->clusters.items[cluster - 1].n_ops < s->max_ops)
+			fusion_assign(s, op, cluster - 1, MEMBER_PRE);
+		else
+			begin_cluster(s, op);
+	}
+}
+
+/* ---- phase 3: stored views, and constants in memory ---- */
+
+static bool is_layout_op(const struct ir_op *op)
+{
+	return op != NULL && (op->code == OP_reshape || op->code == OP_transpose);
+}
+
+/*
+ * Lets the cluster store through the reshapes and transposes after it, up to the first that cannot be read as strides.
+ * The cluster is still emitted at its old place, since a group between it and the view may read the view.
+ */
+static void fuse_stored_views(struct fuser *s, size_t cluster)
+{
+	struct cluster *c = &s->g->clusters.items[cluster];
+	const struct ir_op *chain[IR_VIEW_CHAIN_MAX];
+	struct ir_view view;
+	size_t n = 0;
+
+	const struct ir_op *op =
+	        c->last->n_results == 1 ? fusion_single_reader(s, c->last->results[0]) : NULL;
+	for (; is_layout_op(op) && n < IR_VIEW_CHAIN_MAX; op = fusion_single_reader(s, op->results[0])) {
+		chain[n++] = op;
+		if (ir_view_resolve(s->m, s->f, op->results[0], &view))
+			continue;
+		if (!ir_view_inverse(s->m, s->f, op->results[0], 0, &view))
+			return;
+		for (size_t i = 0; i < n; i++)
+			fusion_assign(s, chain[i], cluster, MEMBER_POST);
+		c->last = op;
+		return;
+	}
+}
+
+/* The only use of v is as a result of the function or of a region, or as the initial value of a carry. */
+static bool is_region_result(const struct fuser *s, struct ir_value v)
+{
+	const struct user_list *u = &s->users[v.id];
+	return u->n == 1 &&
+	       (ir_op_has(u->items[0]->code, TRAIT_TERMINATOR) || u->items[0]->code == OP_repeat);
+}
+
+/* A value that is returned, yielded or carried must be the result of a group: take the reshapes before it. */
+static void fuse_trailing_reshapes(struct fuser *s, size_t cluster)
+{
+	struct cluster *c = &s->g->clusters.items[cluster];
+	const struct ir_op *chain[IR_VIEW_CHAIN_MAX];
+	size_t n = 0;
+
+	const struct ir_op *op =
+	        c->last->n_results == 1 ? fusion_single_reader(s, c->last->results[0]) : NULL;
+	for (; op != NULL && op->code == OP_reshape && n < IR_VIEW_CHAIN_MAX;
+	     op = fusion_single_reader(s, op->results[0]))
+		chain[n++] = op;
+	if (n == 0 || !is_region_result(s, chain[n - 1]->results[0]))
+		return;
+	for (size_t i = 0; i < n; i++)
+		fusion_assign(s, chain[i], cluster, MEMBER_POST);
+	c->last = chain[n - 1];
+}
+
+static void fuse_views(struct fuser *s)
+{
+	for (size_t i = 0; i < s->g->clusters.n && s->max_ops > 1; i++) {
+		int kind = s->g->clusters.items[i].kind;
+		if (s->g->clusters.items[i].n_outputs > 0)
+			continue;
+		if (kind == GROUP_attention || kind == GROUP_loops)
+			fuse_stored_views(s, i);
+		fuse_trailing_reshapes(s, i);
+	}
+}
+
+/* The reader needs the constant in memory: a view, a repeat, or a kernel that does not evaluate it in place. */
+static bool reads_memory(const struct fuser *s, const struct ir_op *reader, struct ir_value constant)
+{
+	if (reader->code == OP_weight || reader->code == OP_state_read)
+		return false;
+	if (fusion_cluster_of(s->g, reader) == NULL || ir_op_has(reader->code, TRAIT_VIEW))
+		return true;
+	for (size_t i = 0; i < reader->n_operands; i++)
+		if (ir_same_value(reader->operands[i], constant) &&
+		    !fusion_constant_in_place(s->f, reader, i))
+			return true;
+	return false;
+}
+
+static void find_constants_in_memory(struct fuser *s)
+{
+	for (size_t i = 0; i < s->g->n_ops; i++) {
+		const struct ir_op *op = s->g->ops[i];
+		const struct user_list *u = &s->users[op->results[0].id];
+		for (size_t k = 0; fusion_is_constant(op) && k < u->n; k++)
+			s->g->needs_memory[i] =
+			        s->g->needs_memory[i] || reads_memory(s, u->items[k], op->results[0]);
+	}
+}
+
+/* ---- functions ---- */
+
+static void add_op(struct fuser *s, const struct ir_op *op)
+{
+	for (size_t i = 0; i < op->n_operands; i++)
+		ARENA_ADD(s->p->arena, &s->users[op->operands[i].id], op);
+	if (op->region != NULL || op->n_results == 0)
+		return;
+	struct {
+		const struct ir_op **items;
+		size_t n, cap;
+	} list = {s->g->ops, s->g->n_ops, s->g->cap_ops};
+	const struct ir_op **slot = ARENA_PUSH(s->p->arena, &list);
+	if (slot == NULL)
+		return;
+	*slot = op;
+	s->g->ops = list.items;
+	s->g->n_ops = list.n;
+	s->g->cap_ops = list.cap;
+	for (size_t i = 0; i < op->n_results; i++)
+		s->g->index_of[op->results[i].id] = list.n;
+}
+
+/* A linear that rounds rows, or recomputes a norm, inside its kernel reads the operand of that op. */
+static void add_indirect_readers(struct fuser *s, const struct ir_op *op)
+{
+	const struct user_list *u = &s->users[op->results[0].id];
+	for (size_t i = 0; i < u->n; i++) {
+		bool repeats = recomputes_norm(s, u->items[i], op);
+		if (repeats)
+			s->g->recomputes_norm_of[index_of(s, u->items[i])] = true;
+		if (repeats || rounds_inside_linear(s->p, s->f, u->items[i], op))
+			ARENA_ADD(s->p->arena, &s->users[op->operands[0].id], u->items[i]);
+	}
+}
+
+/* Builds the linked lists of members, in program order. */
+static void link_members(struct fuser *s)
+{
+	struct fusion_plan *g = s->g;
+	g->first_member = ARENA_ARRAY(s->p->arena, size_t, g->clusters.n + 1);
+	g->next_member = ARENA_ARRAY(s->p->arena, size_t, g->n_ops + 1);
+	for (size_t i = 0; g->first_member != NULL && i < g->clusters.n; i++)
+		g->first_member[i] = g->n_ops;
+	for (size_t i = g->n_ops; g->first_member != NULL && g->next_member != NULL && i-- > 0;) {
+		if (g->cluster_of[i] == 0)
+			continue;
+		g->next_member[i] = g->first_member[g->cluster_of[i] - 1];
+		g->first_member[g->cluster_of[i] - 1] = i;
+	}
+}
+
+bool form_clusters(struct pass_context *p, const struct ir_module *m, const struct ir_func *f, size_t max_ops,
+                   struct fusion_plan *out)
+{
+	struct fuser s = {
+	        .p = p, .m = m, .f = f, .g = out, .max_ops = max_ops, .norms = p->step->settings[1] != 0};
+
+	*out = (struct fusion_plan){0};
+	out->uses = ir_count_uses(p->arena, f);
+	out->index_of = ARENA_ARRAY(p->arena, size_t, f->n_values);
+	s.users = ARENA_ARRAY(p->arena, struct user_list, f->n_values);
+	if (arena_failed(p->arena))
+		return false;
+	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it))
+		add_op(&s, it.op);
+	out->recomputes_norm_of = ARENA_ARRAY(p->arena, bool, out->n_ops + 1);
+	if (arena_failed(p->arena))
+		return false;
+	for (size_t i = 0; i < out->n_ops; i++) {
+		const struct ir_op *op = out->ops[i];
+		if (ir_is_norm(op->code) || (op->code == OP_round_rows && !is_computed_by_readers(&s, op)))
+			add_indirect_readers(&s, op);
+	}
+	out->cluster_of = ARENA_ARRAY(p->arena, size_t, out->n_ops + 1);
+	out->role_of = ARENA_ARRAY(p->arena, enum member_role, out->n_ops + 1);
+	out->needs_memory = ARENA_ARRAY(p->arena, bool, out->n_ops + 1);
+	if (arena_failed(p->arena))
+		return false;
+	form_root_clusters(&s);
+	assign_prologues(&s);
+	fuse_views(&s);
+	find_constants_in_memory(&s);
+	link_members(&s);
+	return !s.failed && !arena_failed(p->arena);
+}
