@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which rows of each value somebody reads: all of them, or one row of each
- * sequence, at[b] of an axis. The facts are found backward over a function
- * (demand.c, by the rules of rule.c) before anything is rewritten.
+ * Demand analysis (backward slicing by row): for each value, whether its readers need all rows, or one row of each sequence,
+ * at[b] along some axis. Computed backward over a function before anything is rewritten.
  *
- * The axis of a value that holds the rows is never 0: that one counts sequences.
+ * The row axis of a value is never axis 0, which is the batch axis.
  */
 #ifndef TFMC_PASSES_DEMAND_DEMAND_H
 #define TFMC_PASSES_DEMAND_DEMAND_H
@@ -13,18 +12,18 @@
 
 #define DEMAND_OPERANDS_MAX 16
 
-/* What picks rows: take_rows x, at, or slice x {axis=1 begin size=1}; one row of all sequences is a slice. */
+/* A row selection: take_rows x, at (a row per sequence), or slice x {axis=1 begin size=1} (the same row of all). */
 struct demand_key {
 	const struct ir_dim *batch, *rows; /* axes 0 and 1 of x */
-	struct ir_value at;                /* i32[batch]; none: the row is `begin` of every sequence */
+	struct ir_value at;                /* i32[batch]; absent: the row is `begin` in every sequence */
 	const struct ir_dim *begin;
 };
 
 struct demand {
-	bool all;   /* somebody reads all rows */
-	bool taken; /* the op is computed on the rows of the key */
-	bool kept;  /* not taken, nor views of it: it becomes one linear with others that need all rows */
-	int axis;   /* > 0: somebody reads the rows of the key along this axis */
+	bool all_rows;   /* some reader needs all rows */
+	bool is_reduced; /* the op is computed for the selected rows */
+	bool stays_complete; /* computed for all rows, with its views: merge-linear merges it with linears that need all rows */
+	int axis; /* > 0: some reader needs the selected rows along this axis */
 };
 
 struct demand_plan {
@@ -34,24 +33,25 @@ struct demand_plan {
 	bool may_peel;
 	struct demand_key key;
 	struct demand *of; /* [f->n_values] */
-	bool *peel; /* [f->n_values] by the first result of a repeat: its last iteration is computed apart */
-	size_t products; /* contractions that are taken */
-	size_t ops;      /* ops that are taken */
-	size_t kept, peeled;
-	const struct ir_op *refused; /* a repeat that keeps its last iteration though rows of it are picked */
-	const char *why;
+	bool *peel;        /* [f->n_values] by first result of a repeat: peel its last iteration */
+	size_t products;   /* number of reduced contractions (matmul, linear, attention) */
+	size_t ops;        /* number of reduced ops */
+	size_t n_complete, peeled;
+	const struct ir_op
+	        *unpeeled; /* a repeat whose rows are selected but whose last iteration cannot be peeled */
+	const char *reason;
 };
 
 /*
- * Chooses what picks rows in f (that by which most products become smaller) and finds the demand for it.
- * False when no product becomes smaller; with remarks the reasons are said.
+ * Computes the demand for each row selection in f and keeps the one that makes most contractions smaller. Returns false,
+ * with remarks, if there is none.
  */
 bool demand_find(struct demand_plan *plan);
-/* op picks the rows of the key. */
-bool demand_is_root(const struct demand_plan *plan, const struct ir_op *op);
+/* op is the row selection of plan->key. */
+bool demand_is_selection(const struct demand_plan *plan, const struct ir_op *op);
 /*
- * The rows of op's result along `axis` can be computed from rows of its operands: axes[i] is the axis of the
- * rows in operand i, 0 when it is read whole.
+ * Whether a row of op's result along `axis` can be computed from rows of its operands. axes[i]: the row axis of operand i,
+ * or 0 if the complete operand is read.
  */
 bool demand_rule(const struct demand_plan *plan, const struct ir_op *op, int axis, int *axes);
 

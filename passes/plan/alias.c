@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * alias, the first step of plan-memory: which values share memory. The values
- * of a carry do; beyond that the result of a group is written over a value that
- * the group reads, when the kernel allows it (ir/analysis/inplace.h) and nothing reads
- * that value later.
+ * First phase of plan-memory: which values share memory. The values of a carry do. In addition a group may write its result
+ * over a value that it reads (in-place operation), if its kernel allows that (ir/analysis/inplace.h) and nothing reads the
+ * value later.
  *
- * Invariant: two values of one class never hold something at the same time,
- * except a value that a group reads and the one it writes over it.
+ * Invariant: no two values of a class are live at the same time, except the operand and the result of the group that
+ *            writes the one over the other.
  *
- * Example    %y = group linear { %l = linear %f, @w  post %y = add %x, %l }  ->  %y lies where %x lies
- * Refuses    with a remark for every value of the arena that the group reads: it is read later, it has
- *            another number of elements, it is read through a gather, other tasks read it, ..
+ * Example    %y = group linear { %l = linear %f, @w  post %y = add %x, %l }  ->  %y is stored at the offset of %x
+ * Skips      with a remark for every value of the arena that the group reads: it is read later, it has another number of
+ *            elements, it is read through a gather, other tasks read it, ..
  */
 #include "ir/analysis/describe.h"
 #include "ir/analysis/inplace.h"
 #include "ir/core/view.h"
 #include "passes/plan/plan.h"
 
-#define READS_MAX 256 /* values of the arena that one group reads */
+#define READS_MAX 256 /* operands in the arena of one group */
 
 /* ---- classes ---- */
 
@@ -26,7 +25,7 @@ static bool is_tensor(const struct plan_classes *c, struct ir_value v)
 	return ir_type_of(c->f, v)->kind == IR_TENSOR;
 }
 
-static void join(struct plan_classes *c, uint32_t a, uint32_t b)
+static void merge_classes(struct plan_classes *c, uint32_t a, uint32_t b)
 {
 	uint32_t from = c->class_of[a], to = c->class_of[b], v = from;
 	if (from == to)
@@ -40,8 +39,8 @@ static void join(struct plan_classes *c, uint32_t a, uint32_t b)
 	c->next[to] = v;
 }
 
-/* The group at the time where a ends and b begins writes b over a. */
-static bool hands_over(const struct plan_classes *c, struct ir_value a, struct ir_value b)
+/* a ends at the group that defines b, and that group may write b over a. */
+static bool is_written_over(const struct plan_classes *c, struct ir_value a, struct ir_value b)
 {
 	size_t t = c->life.first[b.id];
 	if (c->life.last[a.id] != t || t >= c->life.n_times)
@@ -51,9 +50,9 @@ static bool hands_over(const struct plan_classes *c, struct ir_value a, struct i
 	       ir_inplace_conflict(c->m, c->f, group, a) == NULL;
 }
 
-/* A member of a's class and one of b's that hold something at the same time: *v is that of a's class. */
-static bool in_conflict(const struct plan_classes *c, struct ir_value a, struct ir_value b,
-                        struct ir_value *v, struct ir_value *w)
+/* Two members *v of a's class and *w of b's class interfere: they are live at the same time. */
+static bool find_interference(const struct plan_classes *c, struct ir_value a, struct ir_value b,
+                              struct ir_value *v, struct ir_value *w)
 {
 	uint32_t x = a.id;
 	do {
@@ -61,8 +60,8 @@ static bool in_conflict(const struct plan_classes *c, struct ir_value a, struct 
 		do {
 			*v = (struct ir_value){x};
 			*w = (struct ir_value){y};
-			if (ir_lifetimes_overlap(&c->life, *v, *w) && !hands_over(c, *v, *w) &&
-			    !hands_over(c, *w, *v))
+			if (ir_lifetimes_overlap(&c->life, *v, *w) && !is_written_over(c, *v, *w) &&
+			    !is_written_over(c, *w, *v))
 				return true;
 			y = c->next[y];
 		} while (y != b.id);
@@ -101,7 +100,7 @@ static bool reads_class(const struct plan_classes *c, const struct ir_op *group,
 	return false;
 }
 
-/* The first group after t that reads something of the class; NULL: none. */
+/* The first group after position t that reads a member of the class, or NULL. */
 static const struct ir_op *later_reader(const struct plan_classes *c, size_t t, uint32_t class)
 {
 	for (size_t i = t + 1; i < c->life.n_times; i++)
@@ -110,9 +109,9 @@ static const struct ir_op *later_reader(const struct plan_classes *c, size_t t, 
 	return NULL;
 }
 
-/* Why the classes of x, which the group reads, and y, its result, cannot be one. */
-static const char *explain(struct pass_context *p, const struct plan_classes *c, struct ir_value x,
-                           struct ir_value v, struct ir_value w, size_t t)
+/* Reason why the result of group t cannot share the memory of its operand x: v of the class of x interferes with w. */
+static const char *explain_interference(struct pass_context *p, const struct plan_classes *c,
+                                        struct ir_value x, struct ir_value v, struct ir_value w, size_t t)
 {
 	bool is_self = ir_same_value(v, x) && c->life.last[x.id] > t;
 	const struct ir_op *reader = is_self ? later_reader(c, t, c->class_of[x.id]) : NULL;
@@ -126,7 +125,7 @@ static const char *explain(struct pass_context *p, const struct plan_classes *c,
 	                    plan_value_text(p, c->f, v), plan_value_text(p, c->f, w));
 }
 
-/* Values of the arena that the group reads, each once; gives their number. */
+/* Collects the distinct operands of a group that are in the arena; returns their number. */
 static size_t collect_reads(const struct plan_classes *c, const struct ir_op *group, struct ir_value *out)
 {
 	size_t n = 0;
@@ -144,30 +143,30 @@ static size_t collect_reads(const struct plan_classes *c, const struct ir_op *gr
 	return n;
 }
 
-/* The result takes the memory of x, or a remark says why not. */
-static bool try_over(struct pass_context *p, struct plan_classes *c, size_t t, struct ir_value x)
+/* Puts the result of group t into the memory of its operand x; false after a remark if that is not possible. */
+static bool try_in_place(struct pass_context *p, struct plan_classes *c, size_t t, struct ir_value x)
 {
 	const struct ir_op *group = c->life.groups[t];
 	struct ir_value y = group->results[0], v, w;
 	const char *why = ir_inplace_conflict(c->m, c->f, group, x);
 	if (c->class_of[x.id] == c->class_of[y.id])
 		return false;
-	if (why == NULL && in_conflict(c, x, y, &v, &w))
-		why = p->options->remarks ? explain(p, c, x, v, w, t) : "";
+	if (why == NULL && find_interference(c, x, y, &v, &w))
+		why = p->options->remarks ? explain_interference(p, c, x, v, w, t) : "";
 	if (why != NULL) {
 		if (p->options->remarks)
 			pass_missed(p, group->loc, "not written over %s: %s", plan_value_text(p, c->f, x),
 			            why);
 		return false;
 	}
-	join(c, y.id, x.id);
+	merge_classes(c, y.id, x.id);
 	pass_count(p, "in place", 1);
 	if (p->options->remarks)
 		pass_remark(p, group->loc, "written over %s", plan_value_text(p, c->f, x));
 	return true;
 }
 
-static void look_at(struct pass_context *p, struct plan_classes *c, size_t t)
+static void find_in_place(struct pass_context *p, struct plan_classes *c, size_t t)
 {
 	const struct ir_op *group = c->life.groups[t];
 	struct ir_value reads[READS_MAX];
@@ -175,14 +174,14 @@ static void look_at(struct pass_context *p, struct plan_classes *c, size_t t)
 		return;
 	size_t n = collect_reads(c, group, reads);
 	for (size_t i = 0; i < n; i++)
-		if (try_over(p, c, t, reads[i]))
+		if (try_in_place(p, c, t, reads[i]))
 			return;
 }
 
-/* ---- all ---- */
+/* ---- functions ---- */
 
-/* A result of a group that is neither returned nor in a state; with it the other values of its carry. */
-static void find_arena(struct plan_classes *c)
+/* Marks the results of groups that are neither returned nor in a state, and the other values of their carries. */
+static void mark_arena_values(struct plan_classes *c)
 {
 	const struct ir_op *ret = c->f->body->ops[c->f->body->n_ops - 1];
 	for (size_t t = 0; t < c->life.n_times; t++)
@@ -216,9 +215,9 @@ enum tfmc_status plan_classes(struct pass_context *p, const struct ir_module *m,
 	for (uint32_t v = 0; v < f->n_values; v++)
 		out->class_of[v] = out->next[v] = v;
 	for (uint32_t v = 1; v < f->n_values; v++)
-		join(out, v, out->life.carry[v]);
-	find_arena(out);
+		merge_classes(out, v, out->life.carry[v]);
+	mark_arena_values(out);
 	for (size_t t = 0; in_place && t < out->life.n_times; t++)
-		look_at(p, out, t);
+		find_in_place(p, out, t);
 	return TFMC_OK;
 }

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packing: buffers are intervals of time, offsets are polynomials with a
- * coefficient for the unit of each lane. Buffers are placed one after another,
- * each at 0, on top of one that is alive with it, or on top of all of them
- * (coefficient by coefficient); of those places that are apart from everything
- * alive with it, for all values of the dims, it takes the one with the lowest
- * top at the points of the dims. Several orders are tried; in each of them the
- * buffer at the peak moves toward the front and everything is placed again
- * ("squeaky wheel" optimization, Joslin and Clements 1999).
+ * Memory packing: buffers are intervals of time, offsets are polynomials with one coefficient for each lane. Greedy placement
+ * (as in TFLite's and TVM's memory planners, but symbolic): a buffer is tried at 0, on top of each placed buffer that is
+ * alive with it, and on top of all of them (coefficient by coefficient); of the candidates that overlap none of those for
+ * any value of the dims, the one with the lowest top at the sample points is taken. Six placement orders are tried, and in
+ * each the buffer at the peak is repeatedly moved toward the front ("squeaky wheel" optimization, Joslin and Clements
+ * 1999).
  */
 #include "passes/plan/plan.h"
 
@@ -15,12 +13,12 @@
 
 #include "ir/support/checked.h"
 
-#define MANY_BUFFERS 256 /* above this, one order, once */
-#define PROMOTIONS   12  /* of buffers at the peak, for each order */
-#define TOPS_MAX     8   /* sides of the maximum in the size of an arena */
-/* A gap at the largest dims counts so much: those are the bytes that callers have. */
+#define MANY_BUFFERS 256 /* with more, only one order, without promotions */
+#define PROMOTIONS   12  /* moves of the buffer at the peak, for each order */
+#define TOPS_MAX     8   /* operands of max() in the size of an arena */
+/* Weight of the gap at the largest dims, which determine the memory that callers allocate. */
 #define LARGEST_WEIGHT 8
-/* Bytes above the lower bound count so much more than those below it when a place is chosen. */
+/* Weight of bytes above the lower bound against bytes below it when an offset is chosen. */
 #define OVER_BOUND 100
 
 enum order { LARGE_FIRST, LONG_FIRST, AREA_FIRST, CROWDED_FIRST, EARLY_FIRST, LATE_FIRST, N_ORDERS };
@@ -29,21 +27,21 @@ struct packer {
 	struct plan_func *plan;
 	struct ir_dims *dims;
 	size_t n_lanes;
-	double (*unit)[PLAN_POINTS]; /* [n_lanes] bytes for each coefficient at the points */
-	int64_t *least; /* [n_lanes][n_lanes] unit i is at least so many times unit j; 0: not known */
-	int64_t *alive; /* [n_times + 2][n_lanes] sums of sizes */
-	int64_t *raw;   /* [n_times + 2][n_lanes] the same without padding */
-	double bound[PLAN_POINTS]; /* bytes that are alive at once, at least */
-	int64_t *at;               /* [n_buffers][n_lanes] offsets */
-	size_t *order;             /* [n_buffers] of placement */
-	size_t *near;              /* [n_near] placed, alive with the buffer at hand */
+	double (*unit)[PLAN_POINTS]; /* [n_lanes] value of the unit at the sample points */
+	int64_t *least;              /* [n_lanes][n_lanes] unit i >= least * unit j; 0: unknown */
+	int64_t *alive;              /* [n_times + 2][n_lanes] sum of the sizes that are alive */
+	int64_t *raw;                /* [n_times + 2][n_lanes] the same without padding */
+	double bound[PLAN_POINTS];   /* lower bound: maximum of the bytes alive at once */
+	int64_t *at;                 /* [n_buffers][n_lanes] offsets */
+	size_t *order;               /* [n_buffers] of placement */
+	size_t *near;                /* [n_near] placed buffers that are alive with the current one */
 	size_t n_near;
-	int64_t *place, *best, *rest; /* [n_lanes] candidate, the best one so far, of a comparison */
+	int64_t *candidate, *best, *scratch; /* [n_lanes] candidate offset, best candidate, scratch */
 };
 
-/* ---- sizes at the points of the dims ---- */
+/* ---- sizes at the sample points ---- */
 
-static int64_t at_point(const struct ir_dim_sym *s, size_t index, int point)
+static int64_t sample_dim(const struct ir_dim_sym *s, size_t index, int point)
 {
 	switch (point) {
 	case 0: return s->hi;
@@ -53,7 +51,7 @@ static int64_t at_point(const struct ir_dim_sym *s, size_t index, int point)
 	}
 }
 
-static bool find_units(struct packer *k, struct arena *a)
+static bool eval_units(struct packer *k, struct arena *a)
 {
 	size_t n = ir_dims_count(k->dims);
 	int64_t *values = ARENA_ARRAY(a, int64_t, n + 1), v;
@@ -61,7 +59,7 @@ static bool find_units(struct packer *k, struct arena *a)
 		return false;
 	for (int point = 0; point < PLAN_POINTS; point++) {
 		for (size_t i = 0; i < n; i++)
-			values[i] = at_point(ir_dims_sym(k->dims, i), i, point);
+			values[i] = sample_dim(ir_dims_sym(k->dims, i), i, point);
 		for (size_t i = 0; i < k->n_lanes; i++)
 			k->unit[i][point] = ir_dim_eval(k->plan->lanes[i].unit, values, &v) ? (double)v : 0;
 	}
@@ -76,8 +74,8 @@ static double bytes_at(const struct packer *k, const int64_t *coefficients, int 
 	return bytes;
 }
 
-/* B*T is at least 1 times B where T is at least 1. */
-static void find_least(struct packer *k)
+/* Lower bounds of the quotients of units: B*T >= 1 * B if T >= 1. */
+static void compare_units(struct packer *k)
 {
 	const struct plan_lane *l = k->plan->lanes;
 	for (size_t i = 0; i < k->n_lanes; i++)
@@ -88,7 +86,7 @@ static void find_least(struct packer *k)
 		}
 }
 
-static void find_alive(struct packer *k)
+static void sum_alive(struct packer *k)
 {
 	const struct plan_func *p = k->plan;
 	for (size_t i = 0; i < p->n_buffers; i++) {
@@ -107,7 +105,7 @@ static void find_alive(struct packer *k)
 
 /* ---- one buffer ---- */
 
-static int64_t *at_of(const struct packer *k, size_t buffer)
+static int64_t *offset_of(const struct packer *k, size_t buffer)
 {
 	return k->at + buffer * k->n_lanes;
 }
@@ -115,80 +113,82 @@ static int64_t *at_of(const struct packer *k, size_t buffer)
 static void top_of(const struct packer *k, size_t buffer, int64_t *top)
 {
 	const struct plan_buffer *b = &k->plan->buffers[buffer];
-	memcpy(top, at_of(k, buffer), k->n_lanes * sizeof(*top));
+	memcpy(top, offset_of(k, buffer), k->n_lanes * sizeof(*top));
 	top[b->lane] += b->size;
 }
 
-/* What is missing in lane i is there in lanes whose units are multiples of its unit; taken away there. */
-static bool covered(const struct packer *k, int64_t *rest, size_t i)
+/* A negative coefficient in lane i is covered by lanes whose units are known multiples of unit i; subtracts it there. */
+static bool cover_deficit(const struct packer *k, int64_t *scratch, size_t i)
 {
-	for (size_t j = 0; j < k->n_lanes && rest[i] < 0; j++) {
+	for (size_t j = 0; j < k->n_lanes && scratch[i] < 0; j++) {
 		int64_t least = k->least[j * k->n_lanes + i];
-		if (least <= 0 || rest[j] <= 0)
+		if (least <= 0 || scratch[j] <= 0)
 			continue;
-		int64_t need = -rest[i] / least + (-rest[i] % least != 0);
-		int64_t taken = need < rest[j] ? need : rest[j];
-		rest[j] -= taken;
-		rest[i] = taken == need ? 0 : rest[i] + taken * least;
+		int64_t need = -scratch[i] / least + (-scratch[i] % least != 0);
+		int64_t taken = need < scratch[j] ? need : scratch[j];
+		scratch[j] -= taken;
+		scratch[i] = taken == need ? 0 : scratch[i] + taken * least;
 	}
-	return rest[i] >= 0;
+	return scratch[i] >= 0;
 }
 
-/* a >= b + size of the buffer `under`, for all values of the dims. */
-static bool above(const struct packer *k, const int64_t *a, const int64_t *b, const struct plan_buffer *under)
+/* Offset a >= offset b + size of `under` is proved for all values of the dims. */
+static bool is_above(const struct packer *k, const int64_t *a, const int64_t *b,
+                     const struct plan_buffer *under)
 {
 	bool all = true, some = false;
 	for (size_t i = 0; i < k->n_lanes; i++) {
-		k->rest[i] = a[i] - b[i] - (i == under->lane ? under->size : 0);
-		all = all && k->rest[i] >= 0;
-		some = some || k->rest[i] > 0;
+		k->scratch[i] = a[i] - b[i] - (i == under->lane ? under->size : 0);
+		all = all && k->scratch[i] >= 0;
+		some = some || k->scratch[i] > 0;
 	}
 	for (size_t i = 0; !all && some && i < k->n_lanes; i++)
-		some = covered(k, k->rest, i);
+		some = cover_deficit(k, k->scratch, i);
 	return all || some;
 }
 
-/* The neighbors from number `from` on come first: who lies on the buffer of a candidate was often placed
- * next. */
-static bool fits(const struct packer *k, const struct plan_buffer *b, size_t from)
+/* The candidate overlaps no neighbor. Tests neighbor `from` first, which most often rejects it: the buffer on top of the
+ * candidate's base was often placed next. */
+static bool overlaps_nothing(const struct packer *k, const struct plan_buffer *b, size_t from)
 {
 	for (size_t i = 0; i < k->n_near; i++) {
 		size_t other = k->near[(from + i) % k->n_near];
 		const struct plan_buffer *x = &k->plan->buffers[other];
-		if (!above(k, k->place, at_of(k, other), x) && !above(k, at_of(k, other), k->place, b))
+		if (!is_above(k, k->candidate, offset_of(k, other), x) &&
+		    !is_above(k, offset_of(k, other), k->candidate, b))
 			return false;
 	}
 	return true;
 }
 
-/* How high the top of the candidate is, relative to the lower bounds. */
-static double height(const struct packer *k, const struct plan_buffer *b)
+/* Cost of the candidate: its top relative to the lower bounds, summed over the sample points. */
+static double candidate_cost(const struct packer *k, const struct plan_buffer *b)
 {
 	double sum = 0;
 	for (int point = 0; point < PLAN_POINTS; point++) {
-		double top = bytes_at(k, k->place, point) + (double)b->size * k->unit[b->lane][point];
+		double top = bytes_at(k, k->candidate, point) + (double)b->size * k->unit[b->lane][point];
 		double part = k->bound[point] > 0 ? top / k->bound[point] : 0;
 		sum += part > 1 ? OVER_BOUND * part : part;
 	}
 	return sum;
 }
 
-/* k->place becomes the best one if it is the lowest so far. */
-static void consider(struct packer *k, const struct plan_buffer *b, size_t from, double *lowest)
+/* Makes k->place the best candidate if its cost is the lowest so far and it overlaps nothing. */
+static void try_candidate(struct packer *k, const struct plan_buffer *b, size_t from, double *lowest)
 {
-	double h = height(k, b);
-	if ((*lowest >= 0 && h >= *lowest) || !fits(k, b, from))
+	double h = candidate_cost(k, b);
+	if ((*lowest >= 0 && h >= *lowest) || !overlaps_nothing(k, b, from))
 		return;
 	*lowest = h;
-	memcpy(k->best, k->place, k->n_lanes * sizeof(*k->best));
+	memcpy(k->best, k->candidate, k->n_lanes * sizeof(*k->best));
 }
 
-/* Places the buffer apart from those before number n_placed of the order. */
+/* Places buffer number n_placed of the order, given those before it. */
 static void place_one(struct packer *k, size_t n_placed)
 {
 	size_t here = k->order[n_placed], n = k->n_lanes;
 	const struct plan_buffer *b = &k->plan->buffers[here];
-	int64_t *all = at_of(k, here); /* above everything that is alive with it */
+	int64_t *all = offset_of(k, here); /* on top of all neighbors */
 	double lowest = -1;
 
 	k->n_near = 0;
@@ -198,31 +198,31 @@ static void place_one(struct packer *k, size_t n_placed)
 			k->near[k->n_near++] = k->order[i];
 	}
 	memset(all, 0, n * sizeof(*all));
-	memset(k->place, 0, n * sizeof(*all));
-	consider(k, b, 0, &lowest);
+	memset(k->candidate, 0, n * sizeof(*all));
+	try_candidate(k, b, 0, &lowest);
 	for (size_t i = 0; i < k->n_near; i++) {
-		top_of(k, k->near[i], k->place);
+		top_of(k, k->near[i], k->candidate);
 		for (size_t j = 0; j < n; j++)
-			all[j] = k->place[j] > all[j] ? k->place[j] : all[j];
-		consider(k, b, i + 1, &lowest);
+			all[j] = k->candidate[j] > all[j] ? k->candidate[j] : all[j];
+		try_candidate(k, b, i + 1, &lowest);
 	}
-	memcpy(k->place, all, n * sizeof(*all));
-	consider(k, b, 0, &lowest);
-	/* Where a unit is a multiple of another one: above 4*B*S and 32*B is 4*B*S + 28*B. */
+	memcpy(k->candidate, all, n * sizeof(*all));
+	try_candidate(k, b, 0, &lowest);
+	/* If one unit is a multiple of another: 4*B*S + 28*B is above 4*B*S and 32*B. */
 	for (size_t i = 0; i < n * n; i++) {
 		size_t from = i / n, to = i % n;
 		if (k->least[i] <= 0 || all[from] <= 0 || all[to] <= 0)
 			continue;
-		memcpy(k->place, all, n * sizeof(*all));
-		k->place[to] = all[from] > all[to] / k->least[i] ? 0 : all[to] - k->least[i] * all[from];
-		consider(k, b, 0, &lowest);
+		memcpy(k->candidate, all, n * sizeof(*all));
+		k->candidate[to] = all[from] > all[to] / k->least[i] ? 0 : all[to] - k->least[i] * all[from];
+		try_candidate(k, b, 0, &lowest);
 	}
 	memcpy(all, k->best, n * sizeof(*all));
 }
 
 /* ---- orders ---- */
 
-static double key_of(const struct packer *k, const struct plan_buffer *b, enum order order, int point)
+static double order_key(const struct packer *k, const struct plan_buffer *b, enum order order, int point)
 {
 	double length = (double)(b->last - b->first + 1);
 	double bytes = (double)b->size * k->unit[b->lane][point], most = 0;
@@ -243,28 +243,28 @@ static double key_of(const struct packer *k, const struct plan_buffer *b, enum o
 	return 0;
 }
 
-/* The largest keys first; equal ones in the order of definition. */
-static void sort(struct packer *k, double *key, enum order order, int point)
+/* Sorts k->order by descending key; ties in the order of definition. */
+static void sort_buffers(struct packer *k, double *key, enum order order, int point)
 {
 	for (size_t i = 0; i < k->plan->n_buffers; i++) {
 		size_t j = i;
-		key[i] = key_of(k, &k->plan->buffers[i], order, point);
+		key[i] = order_key(k, &k->plan->buffers[i], order, point);
 		for (; j > 0 && key[k->order[j - 1]] < key[i]; j--)
 			k->order[j] = k->order[j - 1];
 		k->order[j] = i;
 	}
 }
 
-/* Places all in their order. Gives the largest weighted gap of the points, its buffer and the gaps. */
+/* Places all buffers in order. Returns the largest weighted gap; *highest: position of the buffer at that peak. */
 static double place_all(struct packer *k, size_t *highest, double gap[PLAN_POINTS])
 {
 	double worst = 0, peak[PLAN_POINTS] = {0};
 	size_t at_peak[PLAN_POINTS] = {0};
 	for (size_t i = 0; i < k->plan->n_buffers; i++) {
 		place_one(k, i);
-		top_of(k, k->order[i], k->place);
+		top_of(k, k->order[i], k->candidate);
 		for (int point = 0; point < PLAN_POINTS; point++) {
-			double top = bytes_at(k, k->place, point);
+			double top = bytes_at(k, k->candidate, point);
 			if (top > peak[point]) {
 				peak[point] = top;
 				at_peak[point] = i;
@@ -282,23 +282,23 @@ static double place_all(struct packer *k, size_t *highest, double gap[PLAN_POINT
 	return worst;
 }
 
-/* Moves number i of the order half the way to the front: closer to it, the same few would take turns. */
-static void promote(struct packer *k, size_t i)
+/* Moves number i of the order halfway to the front; moved all the way, the same few buffers would alternate. */
+static void promote_buffer(struct packer *k, size_t i)
 {
 	size_t buffer = k->order[i], to = i / 2;
 	memmove(k->order + to + 1, k->order + to, (i - to) * sizeof(*k->order));
 	k->order[to] = buffer;
 }
 
-/* The best of all orders is in `best` [n_buffers][n_lanes], its gaps are in the plan. */
+/* Tries all orders. best [n_buffers][n_lanes]: offsets of the best; its gaps go into the plan. */
 static void try_orders(struct packer *k, double *key, int64_t *best)
 {
 	size_t n = k->plan->n_buffers, highest = 0;
-	bool many = n > MANY_BUFFERS;
+	bool is_large = n > MANY_BUFFERS;
 	double least = -1, gap[PLAN_POINTS];
-	for (int turn = 0; turn < (many ? 1 : 2 * N_ORDERS); turn++) {
-		sort(k, key, (enum order)(turn % N_ORDERS), turn / N_ORDERS);
-		for (int i = 0; i <= (many ? 0 : PROMOTIONS); i++) {
+	for (int pass = 0; pass < (is_large ? 1 : 2 * N_ORDERS); pass++) {
+		sort_buffers(k, key, (enum order)(pass % N_ORDERS), pass / N_ORDERS);
+		for (int i = 0; i <= (is_large ? 0 : PROMOTIONS); i++) {
 			double now = place_all(k, &highest, gap);
 			if (least < 0 || now < least) {
 				least = now;
@@ -307,20 +307,20 @@ static void try_orders(struct packer *k, double *key, int64_t *best)
 			}
 			if (!(least > 0))
 				return;
-			promote(k, highest);
+			promote_buffer(k, highest);
 		}
 	}
 }
 
-/* ---- sizes ---- */
+/* ---- size of the arena ---- */
 
-/* Vectors of coefficients of which none is below another one. */
+/* Pareto front: coefficient vectors of which none is <= another in all lanes. */
 struct tops {
 	int64_t *items; /* [TOPS_MAX][n_lanes] */
 	size_t n, n_lanes;
 };
 
-static bool below(const int64_t *a, const int64_t *b, size_t n)
+static bool is_covered_by(const int64_t *a, const int64_t *b, size_t n)
 {
 	bool all = true;
 	for (size_t i = 0; i < n; i++)
@@ -328,15 +328,15 @@ static bool below(const int64_t *a, const int64_t *b, size_t n)
 	return all;
 }
 
-/* False: there is no room; what is there stays. */
+/* Adds a vector unless another covers it. False: the set is full and unchanged. */
 static bool add_top(struct tops *t, const int64_t *top)
 {
 	size_t n = t->n_lanes, kept = 0;
 	for (size_t i = 0; i < t->n; i++)
-		if (below(top, t->items + i * n, n))
+		if (is_covered_by(top, t->items + i * n, n))
 			return true;
 	for (size_t i = 0; i < t->n; i++)
-		if (!below(t->items + i * n, top, n))
+		if (!is_covered_by(t->items + i * n, top, n))
 			memmove(t->items + kept++ * n, t->items + i * n, n * sizeof(*top));
 	t->n = kept;
 	if (kept == TOPS_MAX)
@@ -345,8 +345,8 @@ static bool add_top(struct tops *t, const int64_t *top)
 	return true;
 }
 
-/* Sum of coefficients (multiples of `quantum`) times units, divided by it. */
-static const struct ir_dim *sum_of(const struct packer *k, const int64_t *top, int64_t quantum)
+/* Sum of coefficient / quantum * unit over the lanes. */
+static const struct ir_dim *lane_sum(const struct packer *k, const int64_t *top, int64_t quantum)
 {
 	const struct ir_dim *sum = ir_dim_const(k->dims, 0);
 	for (size_t i = 0; i < k->n_lanes; i++) {
@@ -361,47 +361,48 @@ static const struct ir_dim *bytes_of(const struct packer *k, const struct ir_dim
 	return ir_dim_mul(k->dims, ir_dim_const(k->dims, quantum), sum);
 }
 
-static const struct ir_dim *largest(const struct packer *k, const struct tops *t)
+static const struct ir_dim *max_of_tops(const struct packer *k, const struct tops *t)
 {
 	const struct ir_dim *most = ir_dim_const(k->dims, 0);
 	int64_t quantum = PLAN_ALIGN;
 	for (size_t i = 0; i < t->n * k->n_lanes; i++)
 		quantum = gcd_i64(quantum, t->items[i]);
 	for (size_t i = 0; i < t->n; i++)
-		most = ir_dim_max(k->dims, most, sum_of(k, t->items + i * k->n_lanes, quantum));
+		most = ir_dim_max(k->dims, most, lane_sum(k, t->items + i * k->n_lanes, quantum));
 	return bytes_of(k, most, quantum);
 }
 
-static void keep(struct packer *k, struct tops *tops, struct tops *times)
+static void write_plan(struct packer *k, struct tops *tops, struct tops *times)
 {
 	struct plan_func *p = k->plan;
 	bool is_proved = true;
 	for (size_t i = 0; i < p->n_buffers; i++) {
-		p->buffers[i].at = bytes_of(k, sum_of(k, at_of(k, i), PLAN_ALIGN), PLAN_ALIGN);
-		top_of(k, i, k->place);
-		if (add_top(tops, k->place))
+		p->buffers[i].at = bytes_of(k, lane_sum(k, offset_of(k, i), PLAN_ALIGN), PLAN_ALIGN);
+		top_of(k, i, k->candidate);
+		if (add_top(tops, k->candidate))
 			continue;
-		/* Too many sides of the maximum: the last one covers all others. */
+		/* Too many operands of max(): merge into the last one. */
 		int64_t *last = tops->items + (tops->n - 1) * k->n_lanes;
 		for (size_t j = 0; j < k->n_lanes; j++)
-			last[j] = k->place[j] > last[j] ? k->place[j] : last[j];
+			last[j] = k->candidate[j] > last[j] ? k->candidate[j] : last[j];
 	}
-	/* A bound without some of its times is a bound, too. */
+	/* A lower bound that omits some positions is still a lower bound. */
 	for (size_t t = 0; t <= p->n_times; t++)
 		(void)add_top(times, k->raw + t * k->n_lanes);
-	p->arena = largest(k, tops);
+	p->arena = max_of_tops(k, tops);
 	for (size_t i = 0; i < p->n_buffers; i++) {
-		top_of(k, i, k->place);
+		top_of(k, i, k->candidate);
 		for (size_t j = 0; j < k->n_lanes; j++)
-			k->rest[j] = i > 0 && k->rest[j] > k->place[j] ? k->rest[j] : k->place[j];
-		/* As the verifier asks: its bytes, without the padding of the coefficient. */
-		k->place[p->buffers[i].lane] -= p->buffers[i].size - p->buffers[i].raw;
-		is_proved = is_proved && ir_dim_le(k->dims, sum_of(k, k->place, 1), p->arena);
+			k->scratch[j] =
+			        i > 0 && k->scratch[j] > k->candidate[j] ? k->scratch[j] : k->candidate[j];
+		/* The verifier checks the bytes without padding. */
+		k->candidate[p->buffers[i].lane] -= p->buffers[i].size - p->buffers[i].raw;
+		is_proved = is_proved && ir_dim_le(k->dims, lane_sum(k, k->candidate, 1), p->arena);
 	}
-	/* Order of quotients does not follow from order to a third one: then the arena is the sum of all lanes. */
+	/* Comparisons of floor divisions are not transitive for the prover: fall back to the sum of the maxima of all lanes. */
 	if (!is_proved)
-		p->arena = bytes_of(k, sum_of(k, k->rest, PLAN_ALIGN), PLAN_ALIGN);
-	p->lower_bound = largest(k, times);
+		p->arena = bytes_of(k, lane_sum(k, k->scratch, PLAN_ALIGN), PLAN_ALIGN);
+	p->lower_bound = max_of_tops(k, times);
 }
 
 bool plan_pack(struct arena *a, struct ir_dims *dims, struct plan_func *plan)
@@ -419,15 +420,15 @@ bool plan_pack(struct arena *a, struct ir_dims *dims, struct plan_func *plan)
 	k.at = ARENA_ARRAY(a, int64_t, cells);
 	k.order = ARENA_ARRAY(a, size_t, n + 1);
 	k.near = ARENA_ARRAY(a, size_t, n + 1);
-	k.place = ARENA_ARRAY(a, int64_t, lanes + 1);
+	k.candidate = ARENA_ARRAY(a, int64_t, lanes + 1);
 	k.best = ARENA_ARRAY(a, int64_t, lanes + 1);
-	k.rest = ARENA_ARRAY(a, int64_t, lanes + 1);
-	if (arena_failed(a) || !find_units(&k, a))
+	k.scratch = ARENA_ARRAY(a, int64_t, lanes + 1);
+	if (arena_failed(a) || !eval_units(&k, a))
 		return false;
-	find_least(&k);
-	find_alive(&k);
+	compare_units(&k);
+	sum_alive(&k);
 	try_orders(&k, key, best);
 	k.at = best;
-	keep(&k, &tops, &times);
+	write_plan(&k, &tops, &times);
 	return !arena_failed(a);
 }

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The map of the arena as a picture: time across (one column for each group),
- * bytes upward, a rectangle for each buffer, the lower bound as a dashed line.
- * Numbers are those at given values of the dims; the file has no script and
- * follows the light or dark setting of who looks at it.
+ * Memory map of the arena as SVG: time across (a column for each group), bytes upward, a rectangle for each buffer, the lower
+ * bound as a dashed line. Sizes are evaluated at given values of the dims. The file contains no script and follows the
+ * viewer's light or dark setting.
  */
 #include "passes/framework/pass.h"
 
 #include <string.h>
 
 #define WIDTH     960.0
-#define LEFT      76.0 /* room for the bytes */
+#define LEFT      76.0 /* margin for byte labels */
 #define RIGHT     16.0
 #define PLOT      240.0 /* height of a plot */
 #define ABOVE     46.0  /* title */
 #define BELOW     30.0  /* times */
-#define CHARACTER 6.6   /* width of one, at the size of names */
+#define CHARACTER 6.6   /* width of a character of names */
 #define COLORS    8
 
 struct picture {
@@ -60,7 +59,9 @@ static void put_text(struct buf *out, const char *s, size_t n)
 		case '>': buf_str(out, "&gt;"); break;
 		case '&': buf_str(out, "&amp;"); break;
 		case '"': buf_str(out, "&quot;"); break;
-		default: buf_char(out, *s < ' ' || *s > '~' ? '.' : *s); /* bytes of names may be any */
+		default:
+			buf_char(out,
+			         *s < ' ' || *s > '~' ? '.' : *s); /* names may contain arbitrary bytes */
 		}
 	}
 }
@@ -74,9 +75,9 @@ static void put_size(struct buf *out, double bytes)
 	buf_printf(out, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
 }
 
-/* ---- parts ---- */
+/* ---- elements ---- */
 
-/* As much of the end of the path as is not wider than `width`, without the place. Returns its length; 0: nothing. */
+/* Shortens *name to the longest suffix of its path that fits `width`, without the location. Returns its length; 0: none. */
 static size_t label_of(const char **name, double width)
 {
 	const char *place = strstr(*name, " ("), *end = place != NULL ? place : *name + strlen(*name);
@@ -191,7 +192,7 @@ static void put_function(struct picture *p)
 	buf_destroy(&last);
 }
 
-/* Text dark on light colors in both settings: fills are pale in the light and muted in the dark one. */
+/* Fills are pale in light mode and muted in dark mode, so that text is readable in both. */
 static void put_style(struct buf *out)
 {
 	static const char *const light[COLORS] = {"#9ecbff", "#ffd59e", "#b5e8b0", "#f3b6c9",
