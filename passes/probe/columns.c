@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Statistics of what products with weights read: the sums of the columns and of their squares, computed in the model
- * itself, so that a call gives 2 K numbers for a weight however many rows it has.
+ * Statistics of the inputs of linears (for calibration): sums of columns and of their squares, computed by the model itself, so
+ * that a call returns 2 K + 1 values for a weight however many rows its input has.
  */
 #include <string.h>
 
@@ -19,15 +19,15 @@ struct columns {
 	bool too_many;
 };
 
-/* ---- in the function ---- */
+/* ---- building the sums ---- */
 
 static const struct ir_dim *one(struct ir_builder *b)
 {
 	return ir_dim_const(irb_module(b)->dims, 1);
 }
 
-/* x [R, K] of f32: squares, x, and a column of ones. */
-static struct ir_value powers(struct ir_builder *b, struct ir_value x, const struct ir_dim *rows)
+/* [R, 2 K + 1]: x * x, x, and a column of ones, in f32. */
+static struct ir_value squares_and_values(struct ir_builder *b, struct ir_value x, const struct ir_dim *rows)
 {
 	const struct ir_type *t = irb_type(b, x);
 	const struct ir_dim *flat[] = {rows, t->dims[t->rank - 1]}, *column[] = {rows, one(b)};
@@ -39,9 +39,9 @@ static struct ir_value powers(struct ir_builder *b, struct ir_value x, const str
 	return irb_op1(b, OP_concat, all, TFMC_COUNT(all), &(struct attrs_concat){.axis = 1});
 }
 
-/* [R, E]: 1 where the row is given to the expert, 0 elsewhere; ids beyond E - 1 are the last one, as of the op. */
-static struct ir_value given_to(struct ir_builder *b, struct ir_value ids, const struct ir_dim *rows,
-                                int64_t experts)
+/* [R, E]: 1 if the row is routed to the expert, else 0. ids are clamped to [0, E), as by the op. */
+static struct ir_value routing_mask(struct ir_builder *b, struct ir_value ids, const struct ir_dim *rows,
+                                    int64_t experts)
 {
 	const struct ir_dim *wide[] = {rows, ir_dim_const(irb_module(b)->dims, experts)},
 	                    *column[] = {rows, one(b)};
@@ -63,22 +63,23 @@ struct ir_value probe_column_sums(struct ir_builder *b, struct ir_value x, struc
 	int64_t axis = 0;
 	for (int i = 0; i + 1 < t->rank; i++)
 		rows = ir_dim_mul(irb_module(b)->dims, rows, t->dims[i]);
-	struct ir_value all = powers(b, x, rows);
+	struct ir_value all = squares_and_values(b, x, rows);
 	if (!ids.id)
 		return irb_reduce_sum(b, all, &(struct attrs_reduce_sum){.axes = {&axis, 1}});
-	return irb_matmul(b, given_to(b, ids, rows, experts), all, &(struct attrs_matmul){.ta = true});
+	return irb_matmul(b, routing_mask(b, ids, rows, experts), all, &(struct attrs_matmul){.ta = true});
 }
 
-/* ---- which ---- */
+/* ---- sites ---- */
 
+/* The weight op of a linear or expert_linear, or NULL. */
 static const struct ir_op *weight_op(const struct ir_func *f, const struct ir_op *op)
 {
 	bool is_product = op->code == OP_linear || op->code == OP_expert_linear;
 	return is_product ? ir_def_as(f, op->operands[1], OP_weight) : NULL;
 }
 
-/* Products of one value share its sums; those of experts also want the same ids and as many experts. */
-static bool reads_the_same(const struct ir_func *f, const struct ir_op *a, const struct ir_op *b)
+/* Linears of one input share its sums; expert_linears also need the same ids and number of experts. */
+static bool shares_sums(const struct ir_func *f, const struct ir_op *a, const struct ir_op *b)
 {
 	bool same = a->code == b->code && ir_same_value(a->operands[0], b->operands[0]) &&
 	            ir_value_info(f, a->results[0])->region == ir_value_info(f, b->results[0])->region;
@@ -89,22 +90,22 @@ static bool reads_the_same(const struct ir_func *f, const struct ir_op *a, const
 	       ir_type_of(f, a->operands[w])->dims[0] == ir_type_of(f, b->operands[w])->dims[0];
 }
 
-/* The place whose sums are those of the op; products of one value share it. */
+/* The site whose sums apply to op, or NULL. */
 static struct probe_site *site_of(struct columns *c, const struct ir_op *op)
 {
 	for (size_t i = 0; i < c->sites.n; i++)
-		if (reads_the_same(c->f, c->sites.items[i].op, op))
+		if (shares_sums(c->f, c->sites.items[i].op, op))
 			return &c->sites.items[i];
 	return NULL;
 }
 
-static void find_sites(struct columns *c, const struct ir_region *r, size_t depth, int64_t rounds)
+static void find_sites(struct columns *c, const struct ir_region *r, size_t depth, int64_t iterations)
 {
 	for (size_t i = 0; i < r->n_ops; i++) {
 		const struct ir_op *op = r->ops[i];
 		if (op->code == OP_repeat && depth < MAX_DEPTH)
 			find_sites(c, op->region, depth + 1,
-			           rounds * ((const struct attrs_repeat *)op->attrs)->count);
+			           iterations * ((const struct attrs_repeat *)op->attrs)->count);
 		if (!weight_op(c->f, op) || site_of(c, op))
 			continue;
 		ARENA_ADD(c->q->arena, &c->sites,
@@ -113,12 +114,12 @@ static void find_sites(struct columns *c, const struct ir_region *r, size_t dept
 		                  .part = PART_COLUMNS,
 		                  .depth = depth,
 		                  .wanted = true,
-		                  .last = rounds - 1,
+		                  .last = iterations - 1,
 		                  .result_name = arena_printf(c->q->arena, "columns_%zu", c->sites.n - 1)});
 	}
 }
 
-/* ---- of which weights ---- */
+/* ---- list of weights ---- */
 
 static void add_column(struct columns *c, const char *weight, const struct probe_site *s, int64_t first,
                        int64_t rows)
@@ -133,7 +134,7 @@ static void add_column(struct columns *c, const char *weight, const struct probe
 	(void)ir_dim_is_const(x->dims[x->rank - 1], &slot->k);
 }
 
-/* Experts that have parameters of their own are called "all" in the name of the weight that holds them. */
+/* If experts have separate parameters, the weight that concatenates them has "all" in place of the expert's number. */
 static void add_experts(struct columns *c, const char *weight, const struct probe_site *s, int64_t round)
 {
 	int64_t experts = 0;
@@ -169,7 +170,7 @@ static void list_region(struct columns *c, const struct ir_region *r, int64_t *a
 	}
 }
 
-static enum tfmc_status refuse(const struct columns *c, size_t n)
+static enum tfmc_status report_count(const struct columns *c, size_t n)
 {
 	if (n == 0)
 		diag_error(c->q->cx, c->f->loc.at, DIAG_OPTION, "%s multiplies nothing with a weight",
@@ -190,10 +191,10 @@ static enum tfmc_status write_sums(struct columns *c, const struct ir_module *in
 	if (arena_failed(c->q->arena))
 		return TFMC_NO_MEMORY;
 	if (c->sites.n == 0 || c->sites.n > MAX_RESULTS)
-		return refuse(c, c->sites.n);
+		return report_count(c, c->sites.n);
 	list_region(c, c->f->body, at, 0, 0);
 	if (c->too_many)
-		return arena_failed(c->q->arena) ? TFMC_NO_MEMORY : refuse(c, c->list->n);
+		return arena_failed(c->q->arena) ? TFMC_NO_MEMORY : report_count(c, c->list->n);
 	for (size_t i = 0; i < in->weights.n; i++)
 		if (!ir_add_weight(out, in->weights.items[i]))
 			return TFMC_NO_MEMORY;

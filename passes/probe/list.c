@@ -1,21 +1,127 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which values a function has, and how they are called: its ops are walked as they
- * are executed, round after round, so names come in the order of computation.
- * The last value below a path is that of the step with this path.
+ * Names of the values of a function. The ops are traversed in order of execution, iteration by iteration, so names come in
+ * that order. The last value below a path has the name of the step with this path. A repeat that was split into several
+ * loops has their iterations in its path ("layers.0_3"), which names do not contain.
  */
+#include "passes/probe/probe.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "passes/probe/probe.h"
+#include "ir/support/number.h"
+
+#define MAX_REPEATS 32 /* regions are at most 16 deep */
+
+/* Paths of the repeats around a region, outermost first. Returns their number. */
+static size_t repeat_paths(const struct ir_region *r, const char *paths[MAX_REPEATS])
+{
+	size_t n = 0;
+	for (; r && n < MAX_REPEATS; r = r->parent)
+		if (r->owner && r->owner->code == OP_repeat)
+			paths[n++] = r->owner->loc.path;
+	for (size_t i = 0; i < n / 2; i++) {
+		const char *inner = paths[i];
+		paths[i] = paths[n - 1 - i];
+		paths[n - 1 - i] = inner;
+	}
+	return n;
+}
+
+/* Length of ".3_5" at the beginning of a path: the iterations of a loop that was split off a repeat; *first: 3. 0: none. */
+static size_t split_label_length(const char *path, int64_t *first)
+{
+	size_t low = path[0] == '.' ? strspn(path + 1, "0123456789") : 0;
+	size_t high = low && path[1 + low] == '_' ? strspn(path + 2 + low, "0123456789") : 0;
+	char end = high ? path[2 + low + high] : 'x';
+	*first = 0;
+	if ((end != '.' && end) || !number_parse_i64(path + 1, low, first))
+		return 0;
+	return 2 + low + high;
+}
+
+static const char *insert_iterations(struct arena *arena, const char *path, const char *const *paths,
+                                     const int64_t *at, size_t n)
+{
+	const char *text = "";
+	size_t total = strlen(path), done = 0;
+	for (size_t i = 0; i < n; i++) {
+		int64_t first;
+		size_t k = paths[i] ? strlen(paths[i]) : 0;
+		bool inside = k && k >= done && k < total && path[k] == '.' && !strncmp(path, paths[i], k);
+		size_t to = inside ? k : total, label = split_label_length(path + to, &first);
+		text = arena_printf(arena, "%s%.*s.%lld", text, (int)(to - done), path + done,
+		                    (long long)(at[i] + (label ? first : 0)));
+		done = to + label;
+	}
+	return arena_printf(arena, "%s%.*s", text, done < total ? (int)(total - done) : 0, path + done);
+}
+
+const char *probe_path(struct arena *arena, const char *path, const struct ir_region *region,
+                       const int64_t *at, size_t n_at)
+{
+	const char *paths[MAX_REPEATS];
+	size_t n = repeat_paths(region, paths);
+	return insert_iterations(arena, path, paths, at, n < n_at ? n : n_at);
+}
+
+/* ---- weights ---- */
+
+/* The weight is selected by the index of the repeat. */
+static bool is_selected_by(const struct ir_func *f, const struct ir_op *weight, const struct ir_op *repeat)
+{
+	for (size_t i = 0; i < weight->n_operands; i++) {
+		struct ir_value v = weight->operands[i];
+		const struct ir_region *r = ir_value_info(f, v)->region;
+		if (!ir_def(f, v) && r && r->owner == repeat && ir_value_info(f, v)->index == REPEAT_INDEX)
+			return true;
+	}
+	return false;
+}
+
+/* Length of a name without ".rows0_63". */
+static size_t parameter_length(const char *name)
+{
+	const char *rows = strstr(name, ".rows");
+	return rows && strspn(rows + 5, "0123456789") > 0 ? (size_t)(rows - name) : strlen(name);
+}
+
+const char *probe_weight_path(struct arena *arena, const struct ir_func *f, const struct ir_op *weight,
+                              const struct ir_region *region, const int64_t *at, size_t n_at)
+{
+	const char *paths[MAX_REPEATS], *used[MAX_REPEATS];
+	const char *name = ((const struct attrs_weight *)weight->attrs)->weight->name;
+	int64_t indices[MAX_REPEATS];
+	size_t n = repeat_paths(region, paths), k = 0, i = n;
+	for (const struct ir_region *r = region; r && i > 0; r = r->parent) {
+		if (!r->owner || r->owner->code != OP_repeat)
+			continue;
+		i--;
+		if (i < n_at && is_selected_by(f, weight, r->owner)) {
+			used[k] = paths[i];
+			indices[k++] = at[i];
+		}
+	}
+	for (i = 0; i < k / 2; i++) {
+		const char *path = used[i];
+		int64_t index = indices[i];
+		used[i] = used[k - 1 - i];
+		indices[i] = indices[k - 1 - i];
+		used[k - 1 - i] = path;
+		indices[k - 1 - i] = index;
+	}
+	name = arena_strndup(arena, name, parameter_length(name));
+	return name ? insert_iterations(arena, name, used, indices, k) : NULL;
+}
 
 #define MAX_MOMENTS ((size_t)1 << 19)
 #define MAX_DEPTH   32
 
+/* The execution of a site in one iteration. */
 struct moment {
 	size_t site;
 	int64_t round;
-	const char *path; /* with indices; "" when the op has none */
+	const char *path; /* with iterations; "" if the op has none */
 };
 
 struct listing {
@@ -23,16 +129,16 @@ struct listing {
 	const struct ir_func *f;
 	struct probe_sites *sites;
 	struct probe_names *names;
-	size_t *first_site; /* [n_values] of the op with this first result, plus 1 */
+	size_t *first_site; /* [n_values] first site of the op with this first result, plus 1 */
 	struct {
 		struct moment *items;
 		size_t n, cap;
 	} moments;
-	struct strmap steps; /* path to its last moment, plus 1 */
+	struct strmap steps; /* path -> its last moment, plus 1 */
 	int64_t at[MAX_DEPTH];
 };
 
-/* ---- places ---- */
+/* ---- sites ---- */
 
 static bool has_value(const struct ir_func *f, const struct ir_op *op)
 {
@@ -45,8 +151,8 @@ static bool has_value(const struct ir_func *f, const struct ir_op *op)
 	return is_float && (!ir_op_has(op->code, TRAIT_VIEW) || ir_value_info(f, op->results[0])->name);
 }
 
-/* "x" is what steps call the stream that they all continue: no name of a value. */
-static const char *own_name(const struct ir_func *f, const struct ir_op *op)
+/* Name of a value within its step: its own, or that of its op. "x" is the residual stream of all steps, not a name. */
+static const char *local_name(const struct ir_func *f, const struct ir_op *op)
 {
 	const char *name = ir_value_info(f, op->results[0])->name;
 	return name && *name && strcmp(name, "x") ? name : ir_op_desc(op->code)->name;
@@ -90,14 +196,14 @@ static void find_sites(struct listing *l, const struct ir_region *r, size_t dept
 		}
 		if (l->q->attentions || !has_value(l->f, op))
 			continue;
-		site.name = own_name(l->f, op);
+		site.name = local_name(l->f, op);
 		add_site(l, &counts, site);
 	}
 }
 
 /* ---- moments ---- */
 
-/* This and what it is a part of: h.0.attn, h.0, h. Indices alone have no path before them. */
+/* Makes this moment the last one of its step and of all enclosing steps: h.0.attn, h.0, h. */
 static void note_steps(struct listing *l, const char *path, size_t moment)
 {
 	struct arena *a = l->q->arena;
@@ -122,7 +228,7 @@ static void note_moment(struct listing *l, size_t number, int64_t round)
 		note_steps(l, m->path, l->moments.n - 1);
 }
 
-static bool run_region(struct listing *l, const struct ir_region *r, size_t depth, int64_t round)
+static bool trace_region(struct listing *l, const struct ir_region *r, size_t depth, int64_t round)
 {
 	for (size_t i = 0; i < r->n_ops; i++) {
 		const struct ir_op *op = r->ops[i];
@@ -135,10 +241,10 @@ static bool run_region(struct listing *l, const struct ir_region *r, size_t dept
 		for (int64_t k = 0; k < count && depth < MAX_DEPTH; k++) {
 			size_t before = l->moments.n;
 			l->at[depth] = k;
-			if (!run_region(l, op->region, depth + 1, round * count + k))
+			if (!trace_region(l, op->region, depth + 1, round * count + k))
 				return false;
 			if (l->moments.n == before)
-				break; /* nothing to see in it, however many rounds it has */
+				break; /* no sites inside: skip the other iterations */
 		}
 	}
 	return true;
@@ -169,7 +275,7 @@ static void name_moment(struct listing *l, size_t moment)
 		add_name(l, arena_printf(l->q->arena, "%s.%lld", site->name, (long long)m->round), moment);
 }
 
-/* The longest name of a value first: the step itself, then what ends with it. */
+/* Order of execution; names of one value: longest first (the step itself, then the steps that end with it). */
 static int by_moment(const void *a, const void *b)
 {
 	const struct probe_name *x = a, *y = b;
@@ -188,7 +294,7 @@ enum tfmc_status probe_list(const struct probe_request *q, const struct ir_func 
 	if (!l.first_site)
 		return TFMC_NO_MEMORY;
 	find_sites(&l, f->body, 0);
-	if (!run_region(&l, f->body, 0, 0)) {
+	if (!trace_region(&l, f->body, 0, 0)) {
 		diag_error(q->cx, f->loc.at, DIAG_UNSUPPORTED,
 		           "not supported yet: probes of function %s, which computes more than %zu values",
 		           f->name, MAX_MOMENTS);

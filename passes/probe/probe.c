@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From patterns to sites, and from the sites to a module with further results. All
- * functions that are not asked for are copied as they are.
+ * Inserting probes: patterns to sites, and a copy of the module with additional results. Functions that are not probed are
+ * copied unchanged.
  */
 #include "passes/probe/probe.h"
 
@@ -14,7 +14,7 @@
 
 /* The interface of an object has at most 128 tensors for an entry. */
 #define MAX_SITES 96
-#define NEAR_MAX  4096 /* names that are looked at for a suggestion */
+#define NEAR_MAX  4096 /* names that are considered for suggestions */
 
 struct probing {
 	const struct probe_request *q;
@@ -24,7 +24,7 @@ struct probing {
 	struct {
 		const char **items;
 		size_t n, cap;
-	} all; /* names, for suggestions */
+	} all_names; /* names, for suggestions */
 	size_t n_results;
 };
 
@@ -51,7 +51,7 @@ static bool has_result(const struct ir_func *f, const struct probe_sites *sites,
 	return false;
 }
 
-/* "layers_self_attention_weights" of layers.2.self.attention.weights; a second one of the name ends in _2. */
+/* Result name for a value: "layers_self_attention_weights" for layers.2.self.attention.weights; a second one ends in _2. */
 static const char *name_result(struct probing *p, const struct ir_func *f, const struct probe_sites *sites,
                                const char *value)
 {
@@ -72,8 +72,9 @@ static const char *name_result(struct probing *p, const struct ir_func *f, const
 	return text;
 }
 
-static void want(struct probing *p, const struct ir_func *f, const struct probe_sites *sites,
-                 struct probe_site *s, const struct probe_name *n)
+/* Marks a site as wanted in the iteration of n. */
+static void request_site(struct probing *p, const struct ir_func *f, const struct probe_sites *sites,
+                         struct probe_site *s, const struct probe_name *n)
 {
 	int64_t round = n->round;
 	if (!s->wanted) {
@@ -95,8 +96,8 @@ static void drop_unwanted(struct probe_sites *sites)
 	sites->n = n;
 }
 
-/* Marks what is wanted of a function; slots follow when all rounds are known. */
-static enum tfmc_status choose(struct probing *p, const struct ir_func *f, struct probe_sites *sites)
+/* Marks the requested sites of a function and lists their values; slots are set when the range of iterations is known. */
+static enum tfmc_status select_sites(struct probing *p, const struct ir_func *f, struct probe_sites *sites)
 {
 	struct probe_names names = {0};
 	size_t from = p->values->n, before = p->n_results;
@@ -104,12 +105,12 @@ static enum tfmc_status choose(struct probing *p, const struct ir_func *f, struc
 	for (size_t i = 0; i < names.n; i++) {
 		const struct probe_name *n = &names.items[i];
 		struct probe_site *s = &sites->items[n->site];
-		const char **near = p->all.n < NEAR_MAX ? ARENA_PUSH(p->q->arena, &p->all) : NULL;
+		const char **near = p->all_names.n < NEAR_MAX ? ARENA_PUSH(p->q->arena, &p->all_names) : NULL;
 		if (near)
 			*near = n->name;
 		if (p->q->attentions ? p->q->taken && !p->q->taken[i] : !is_wanted(p, n->name))
 			continue;
-		want(p, f, sites, s, n);
+		request_site(p, f, sites, s, n);
 		struct probe_value *v = ARENA_PUSH(p->q->arena, p->values);
 		if (!v)
 			return TFMC_NO_MEMORY;
@@ -140,7 +141,7 @@ static enum tfmc_status copy_function(const struct probe_request *q, const struc
 	return probe_write(q, f, out, &none);
 }
 
-static bool is_asked(const struct probe_request *q, const char *function)
+static bool is_requested(const struct probe_request *q, const char *function)
 {
 	for (size_t i = 0; i < q->n_functions; i++)
 		if (!strcmp(q->functions[i], function))
@@ -156,11 +157,11 @@ static enum tfmc_status insert_all(struct probing *p, const struct ir_module *in
 	for (size_t i = 0; i < in->funcs.n; i++) {
 		const struct ir_func *f = in->funcs.items[i];
 		struct probe_sites sites = {0};
-		if (!is_asked(p->q, f->name)) {
+		if (!is_requested(p->q, f->name)) {
 			TFMC_TRY(copy_function(p->q, f, p->out));
 			continue;
 		}
-		TFMC_TRY(choose(p, f, &sites));
+		TFMC_TRY(select_sites(p, f, &sites));
 		TFMC_TRY(probe_write(p->q, f, p->out, &sites));
 	}
 	return TFMC_OK;
@@ -174,12 +175,12 @@ static bool all_matched(struct probing *p)
 		const char *pattern = p->q->patterns[i];
 		if (p->matched[i])
 			continue;
-		const char *near = did_you_mean(p->q->arena, pattern, p->all.items, p->all.n);
+		const char *near = did_you_mean(p->q->arena, pattern, p->all_names.items, p->all_names.n);
 		diag_error(p->q->cx, LOC_NONE, DIAG_OPTION, "no value of the model is called '%s'%s", pattern,
 		           near);
-		if (near[0] == '\0' && p->all.n > 0)
-			diag_note(p->q->cx, LOC_NONE, "names are such as '%s' and '%s'", p->all.items[0],
-			          p->all.items[p->all.n / 2]);
+		if (near[0] == '\0' && p->all_names.n > 0)
+			diag_note(p->q->cx, LOC_NONE, "names are such as '%s' and '%s'",
+			          p->all_names.items[0], p->all_names.items[p->all_names.n / 2]);
 		ok = false;
 	}
 	return ok;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A function again, with further results. Of a place inside repeats a tensor with
- * one slot for each round goes around with them: slot i becomes the value in round i,
- * the others stay. Values that are computed beside the function are copies of ops
- * over x = max(x, -inf), which is x, but no pass merges the copies with the ops.
+ * Adds probed values as results of a function. Inside a repeat, a loop-carried tensor [count, ..] collects one slot for each
+ * iteration: slot i is replaced in iteration i. Values that fusion keeps in registers are recomputed from the nearest
+ * materialized values; the clones read max(x, -inf) (= x), so that CSE cannot merge them with the originals.
  */
 #include <math.h>
 #include <string.h>
@@ -17,15 +16,15 @@ struct writing {
 	struct ir_builder *b;
 	struct probe_sites *sites;
 	struct ir_value *map;    /* [n_values] */
-	struct ir_value *shadow; /* [n_values] computed beside the function; id 0: not yet */
+	struct ir_value *clones; /* [n_values] clone that recomputes the value; id 0: none yet */
 	uint32_t *uses;          /* [n_values] */
 	bool *is_summed;         /* [n_values] an add reads it */
-	bool *is_passed;         /* [n_values] goes round in a repeat, or is returned */
-	bool *marked;            /* [n_values] of the cone that is copied, by first result */
+	bool *is_carried;        /* [n_values] is yielded or returned */
+	bool *in_slice;          /* [n_values] by first result: op of the backward slice that is cloned */
 	bool too_long;
 };
 
-/* ---- values beside the function ---- */
+/* ---- recomputation ---- */
 
 static void note_readers(struct writing *w, const struct ir_op *op)
 {
@@ -33,21 +32,20 @@ static void note_readers(struct writing *w, const struct ir_op *op)
 		if (op->code == OP_add)
 			w->is_summed[op->operands[i].id] = true;
 		if (ir_op_has(op->code, TRAIT_TERMINATOR))
-			w->is_passed[op->operands[i].id] = true;
+			w->is_carried[op->operands[i].id] = true;
 	}
 }
 
-/* Where recomputing begins: what the function holds in memory however it is fused. */
+/* v is materialized in memory however the function is fused: recomputation starts from it. */
 static bool is_boundary(const struct writing *w, struct ir_value v, const struct ir_region *here)
 {
 	const struct ir_op *op = ir_def(w->f, v);
-	if (!op || ir_value_info(w->f, v)->region != here || op->region ||
-	    ir_op_has(op->code, TRAIT_STATEFUL))
+	if (!op || ir_value_info(w->f, v)->region != here || op->region || ir_op_has(op->code, TRAIT_STATEFUL))
 		return true;
 	if (ir_op_has(op->code, TRAIT_VIEW))
 		return false;
 	bool is_local = ir_op_has(op->code, TRAIT_ELEMENTWISE) || ir_is_norm(op->code);
-	return is_local && (w->is_passed[v.id] || (w->is_summed[v.id] && w->uses[v.id] > 1));
+	return is_local && (w->is_carried[v.id] || (w->is_summed[v.id] && w->uses[v.id] > 1));
 }
 
 static bool is_float(const struct ir_type *t)
@@ -55,48 +53,49 @@ static bool is_float(const struct ir_type *t)
 	return t->kind == IR_TENSOR && (t->dtype == DT_F32 || t->dtype == DT_F16 || t->dtype == DT_BF16);
 }
 
-/* What the copies read instead of a value where recomputing begins. */
+/* The value that clones read in place of a materialized one: max(v, -inf). */
 static struct ir_value boundary_copy(struct writing *w, struct ir_value v, const struct ir_region *here)
 {
 	const struct ir_op *op = ir_def(w->f, v);
 	const struct ir_type *t = irb_type(w->b, w->map[v.id]);
-	bool is_own = ir_value_info(w->f, v)->region == here && !(op && ir_op_has(op->code, TRAIT_STATEFUL));
-	if (!is_own || !is_float(t))
+	bool is_local = ir_value_info(w->f, v)->region == here && !(op && ir_op_has(op->code, TRAIT_STATEFUL));
+	if (!is_local || !is_float(t))
 		return w->map[v.id];
 	struct ir_value low = irb_full_of(w->b, -INFINITY, t->dtype, t->rank, t->dims);
 	return irb_max(w->b, w->map[v.id], low, NULL);
 }
 
-static void mark_operands(struct writing *w, const struct ir_op *op, const struct ir_region *here)
+static void mark_slice_operands(struct writing *w, const struct ir_op *op, const struct ir_region *here)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
 		struct ir_value v = op->operands[i];
 		const struct ir_op *def = v.id ? ir_def(w->f, v) : NULL;
-		if (def && !w->shadow[v.id].id && !ir_op_has(def->code, TRAIT_CONST) &&
+		if (def && !w->clones[v.id].id && !ir_op_has(def->code, TRAIT_CONST) &&
 		    !is_boundary(w, v, here))
-			w->marked[def->results[0].id] = true;
+			w->in_slice[def->results[0].id] = true;
 	}
 }
 
-static void copy_op(struct writing *w, const struct ir_op *op, const struct ir_region *here)
+static void clone_op(struct writing *w, const struct ir_op *op, const struct ir_region *here)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
 		struct ir_value v = op->operands[i];
 		const struct ir_op *def = v.id ? ir_def(w->f, v) : NULL;
-		if (!v.id || w->shadow[v.id].id)
+		if (!v.id || w->clones[v.id].id)
 			continue;
 		bool is_outside =
 		        ir_value_info(w->f, v)->region != here || (def && ir_op_has(def->code, TRAIT_CONST));
 		struct ir_value now = is_outside ? w->map[v.id] : boundary_copy(w, v, here);
-		w->shadow[v.id] = now;
+		w->clones[v.id] = now;
 	}
-	irb_clone(w->b, w->f, op, w->shadow);
+	irb_clone(w->b, w->f, op, w->clones);
 	for (size_t i = 0; i < op->n_operands; i++)
 		if (op->operands[i].id && ir_value_info(w->f, op->operands[i])->region != here)
-			w->shadow[op->operands[i].id] = IR_NO_VALUE; /* of another region, never kept */
+			w->clones[op->operands[i].id] =
+			        IR_NO_VALUE; /* of another region: valid for this clone only */
 }
 
-/* The value again, from what lies before it in its region. */
+/* Recomputes v by cloning its backward slice within its region, up to materialized values. */
 static struct ir_value recompute(struct writing *w, struct ir_value v)
 {
 	const struct ir_region *here = ir_value_info(w->f, v)->region;
@@ -104,49 +103,47 @@ static struct ir_value recompute(struct writing *w, struct ir_value v)
 	size_t end = 0;
 	if (!op || is_boundary(w, v, here))
 		return w->map[v.id];
-	if (w->shadow[v.id].id)
-		return w->shadow[v.id];
+	if (w->clones[v.id].id)
+		return w->clones[v.id];
 	while (here->ops[end] != op)
 		end++;
-	memset(w->marked, 0, w->f->n_values * sizeof(*w->marked));
-	w->marked[op->results[0].id] = true;
+	memset(w->in_slice, 0, w->f->n_values * sizeof(*w->in_slice));
+	w->in_slice[op->results[0].id] = true;
 	for (size_t i = end + 1; i-- > 0;)
-		if (here->ops[i]->n_results && w->marked[here->ops[i]->results[0].id])
-			mark_operands(w, here->ops[i], here);
+		if (here->ops[i]->n_results && w->in_slice[here->ops[i]->results[0].id])
+			mark_slice_operands(w, here->ops[i], here);
 	for (size_t i = 0; i <= end; i++)
-		if (here->ops[i]->n_results && w->marked[here->ops[i]->results[0].id])
-			copy_op(w, here->ops[i], here);
-	return w->shadow[v.id];
+		if (here->ops[i]->n_results && w->in_slice[here->ops[i]->results[0].id])
+			clone_op(w, here->ops[i], here);
+	return w->clones[v.id];
 }
 
-static struct ir_value look(struct writing *w, struct ir_value v)
+/* The value to store for a probe of v. */
+static struct ir_value probed_value(struct writing *w, struct ir_value v)
 {
 	return !v.id || w->q->mode == PROBE_BARRIER ? w->map[v.id] : recompute(w, v);
 }
 
-/* k [B, K, T, E] for each head of q [B, H, S, E]. */
-static struct ir_value spread_heads(struct writing *w, struct ir_value k, const struct ir_type *q)
+/* Broadcasts keys k [B, K, T, E] to the heads of q: [B, H, T, E]. */
+static struct ir_value broadcast_heads(struct writing *w, struct ir_value k, const struct ir_type *q)
 {
 	const struct ir_type *t = irb_type(w->b, k);
 	struct ir_dims *d = irb_module(w->b)->dims;
-	int64_t heads, own;
-	if (!ir_dim_is_const(q->dims[1], &heads) || !ir_dim_is_const(t->dims[1], &own) || own < 1 ||
-	    heads == own)
+	int64_t heads, key_heads;
+	if (!ir_dim_is_const(q->dims[1], &heads) || !ir_dim_is_const(t->dims[1], &key_heads) ||
+	    key_heads < 1 || heads == key_heads)
 		return k;
 	const struct ir_dim *one[] = {t->dims[0], t->dims[1], ir_dim_const(d, 1), t->dims[2], t->dims[3]};
-	const struct ir_dim *wide[] = {t->dims[0], t->dims[1], ir_dim_const(d, heads / own), t->dims[2],
+	const struct ir_dim *wide[] = {t->dims[0], t->dims[1], ir_dim_const(d, heads / key_heads), t->dims[2],
 	                               t->dims[3]};
 	const struct ir_dim *flat[] = {t->dims[0], q->dims[1], t->dims[2], t->dims[3]};
 	k = irb_broadcast_to(w->b, irb_reshape_to(w->b, k, 5, one), 5, wide);
 	return irb_reshape_to(w->b, k, 4, flat);
 }
 
-/*
- * The weights of scores [B, H, S, T] beside one more logit for each head: the op masked_softmax knows none.
- * The sinks are logits of e, so that scores of 2 become some.
- */
-static struct ir_value weights_beside(struct writing *w, const struct ir_op *op, struct ir_value p,
-                                      const struct attrs_masked_softmax *m)
+/* Probabilities of scores p [B, H, S, T] with attention sinks, written out, since masked_softmax has no sinks. */
+static struct ir_value probabilities_with_sinks(struct writing *w, const struct ir_op *op, struct ir_value p,
+                                                const struct attrs_masked_softmax *m)
 {
 	struct ir_builder *b = w->b;
 	const struct attrs_mask mask = {.mask = m->mask, .window = m->window};
@@ -159,20 +156,21 @@ static struct ir_value weights_beside(struct writing *w, const struct ir_op *op,
 		p = irb_softcap(b, p, &(struct attrs_softcap){.c = m->softcap});
 	p = irb_mask(b, p, w->map[op->operands[OPERAND(attention, len)].id],
 	             w->map[op->operands[OPERAND(attention, past)].id], &mask);
-	struct ir_value sinks = irb_reshape_to(b, look(w, op->operands[OPERAND(attention, sinks)]), 4, heads);
+	struct ir_value sinks =
+	        irb_reshape_to(b, probed_value(w, op->operands[OPERAND(attention, sinks)]), 4, heads);
 	const struct ir_value both[] = {p, irb_broadcast_to(b, sinks, 4, column)};
 	p = irb_op1(b, OP_concat, both, 2, &(struct attrs_concat){.axis = 3});
 	return irb_slice_of(b, irb_softmax(b, p, NULL), 3, ir_dim_const(irb_module(b)->dims, 0), t->dims[3]);
 }
 
-/* softmax(mask(softcap(q k^T scale + bias))) of an attention, spelled out. */
-static struct ir_value weights_of(struct writing *w, const struct ir_op *op)
+/* Probabilities of an attention, written out: softmax(mask(softcap(q k^T scale + bias))). */
+static struct ir_value probabilities_of(struct writing *w, const struct ir_op *op)
 {
 	const struct attrs_attention *a = op->attrs;
-	struct ir_value q = look(w, op->operands[OPERAND(attention, q)]);
-	struct ir_value k = look(w, op->operands[OPERAND(attention, k)]);
-	struct ir_value bias = look(w, op->operands[OPERAND(attention, bias)]);
-	struct ir_value scale = look(w, op->operands[OPERAND(attention, k_scale)]);
+	struct ir_value q = probed_value(w, op->operands[OPERAND(attention, q)]);
+	struct ir_value k = probed_value(w, op->operands[OPERAND(attention, k)]);
+	struct ir_value bias = probed_value(w, op->operands[OPERAND(attention, bias)]);
+	struct ir_value scale = probed_value(w, op->operands[OPERAND(attention, k_scale)]);
 	if (irb_type(w->b, k)->dtype != irb_type(w->b, q)->dtype)
 		k = irb_cast(w->b, k, &(struct attrs_cast){.dtype = irb_type(w->b, q)->dtype});
 	if (scale.id)
@@ -181,7 +179,7 @@ static struct ir_value weights_of(struct writing *w, const struct ir_op *op)
 		q = irb_round_rows(w->b, q, &(struct attrs_round_rows){.to = ROUND_bf16});
 		k = irb_round_rows(w->b, k, &(struct attrs_round_rows){.to = ROUND_bf16});
 	}
-	k = spread_heads(w, k, irb_type(w->b, q));
+	k = broadcast_heads(w, k, irb_type(w->b, q));
 	struct ir_value p = irb_matmul(w->b, q, k, &(struct attrs_matmul){.tb = true});
 	struct attrs_masked_softmax m = {
 	        .scale = a->scale, .softcap = a->softcap, .mask = a->mask, .window = a->window};
@@ -190,15 +188,15 @@ static struct ir_value weights_of(struct writing *w, const struct ir_op *op)
 		m.scale = 1.0;
 	}
 	if (op->operands[OPERAND(attention, sinks)].id)
-		return weights_beside(w, op, p, &m);
+		return probabilities_with_sinks(w, op, p, &m);
 	return irb_masked_softmax(w->b, p, w->map[op->operands[OPERAND(attention, len)].id],
 	                          w->map[op->operands[OPERAND(attention, past)].id], &m);
 }
 
-/* ---- rounds ---- */
+/* ---- iterations ---- */
 
-/* Number of the round among all rounds of the repeats around a region; i32[]. */
-static struct ir_value round_number(struct writing *w, const struct ir_region *r)
+/* Iteration, flattened over the repeats around a region; i32[]. */
+static struct ir_value iteration_number(struct writing *w, const struct ir_region *r)
 {
 	const struct ir_region *around[64];
 	size_t n = 0;
@@ -218,9 +216,9 @@ static struct ir_value round_number(struct writing *w, const struct ir_region *r
 	return number;
 }
 
-/* Dims of the tensor with a slot for each wanted round. */
-static int slots(struct writing *w, const struct probe_site *s, const struct ir_type *t,
-                 const struct ir_dim *dims[IR_RANK_MAX])
+/* Dims of the tensor with a slot for each requested iteration. Returns its rank. */
+static int slot_dims(struct writing *w, const struct probe_site *s, const struct ir_type *t,
+                     const struct ir_dim *dims[IR_RANK_MAX])
 {
 	dims[0] = ir_dim_const(irb_module(w->b)->dims, s->last - s->first + 1);
 	for (int i = 0; i < t->rank && i + 1 < IR_RANK_MAX; i++)
@@ -228,7 +226,7 @@ static int slots(struct writing *w, const struct probe_site *s, const struct ir_
 	return t->rank + 1;
 }
 
-/* f32 [2 K + 1], of experts [E, 2 K + 1] */
+/* Type of column sums: f32 [2 K + 1], of experts [E, 2 K + 1]. */
 static const struct ir_type *columns_type(struct writing *w, const struct ir_op *op)
 {
 	struct ir_module *m = irb_module(w->b);
@@ -242,7 +240,7 @@ static const struct ir_type *columns_type(struct writing *w, const struct ir_op 
 	return ir_import_type(m, &t);
 }
 
-/* Before the outermost repeat. */
+/* Creates the tensor of slots, before the outermost repeat. */
 static void begin_slots(struct writing *w, struct probe_site *s)
 {
 	const struct ir_type *t = ir_type_of(w->f, s->op->results[s->result]);
@@ -258,7 +256,7 @@ static void begin_slots(struct writing *w, struct probe_site *s)
 		w->too_long = true;
 		return;
 	}
-	int rank = slots(w, s, now, dims);
+	int rank = slot_dims(w, s, now, dims);
 	s->now = irb_full_of(w->b, 0.0, now->dtype, rank, dims);
 }
 
@@ -271,8 +269,8 @@ static void fill_slot(struct writing *w, struct probe_site *s, struct ir_value v
 	        .axis = 0,
 	        .start = s->first};
 	struct ir_value slot = irb_iota(w->b, &count);
-	struct ir_value round = irb_broadcast_to(w->b, round_number(w, r), t->rank, t->dims);
-	struct ir_value is_now = irb_cmp(w->b, slot, round, &(struct attrs_cmp){.kind = CMP_eq});
+	struct ir_value iteration = irb_broadcast_to(w->b, iteration_number(w, r), t->rank, t->dims);
+	struct ir_value is_now = irb_cmp(w->b, slot, iteration, &(struct attrs_cmp){.kind = CMP_eq});
 	s->now = irb_where(w->b, is_now, irb_broadcast_to(w->b, v, t->rank, t->dims), s->now, NULL);
 }
 
@@ -327,13 +325,13 @@ static struct ir_value columns_of(struct writing *w, const struct ir_op *op)
 	return probe_column_sums(w->b, x, w->map[op->operands[OPERAND(expert_linear, ids)].id], experts);
 }
 
-static void observe(struct writing *w, struct probe_site *s)
+static void write_probe(struct writing *w, struct probe_site *s)
 {
 	irb_set_loc(w->b, s->op->loc);
 	struct ir_value v = IR_NO_VALUE;
 	switch (s->part) {
-	case PART_RESULT: v = look(w, s->op->results[s->result]); break;
-	case PART_WEIGHTS: v = weights_of(w, s->op); break;
+	case PART_RESULT: v = probed_value(w, s->op->results[s->result]); break;
+	case PART_WEIGHTS: v = probabilities_of(w, s->op); break;
 	case PART_COLUMNS: v = columns_of(w, s->op); break;
 	}
 	if (s->depth)
@@ -342,7 +340,7 @@ static void observe(struct writing *w, struct probe_site *s)
 		s->now = v;
 }
 
-/* Op, and after it what is wanted of it. */
+/* Copies an op, and after it the probes of its results. */
 static bool write_op(struct ir_copy *c, const struct ir_op *op)
 {
 	struct writing *w = c->user;
@@ -357,11 +355,11 @@ static bool write_op(struct ir_copy *c, const struct ir_op *op)
 		irb_clone(w->b, w->f, op, w->map);
 	for (size_t k = 0; k < w->sites->n; k++)
 		if (w->sites->items[k].wanted && w->sites->items[k].op == op)
-			observe(w, &w->sites->items[k]);
+			write_probe(w, &w->sites->items[k]);
 	return true;
 }
 
-/* Named results stay before what the object keeps to itself. */
+/* Finishes the function. Results without a name are internal to the object and stay last. */
 static enum tfmc_status finish(struct writing *w)
 {
 	const struct ir_op *ret = w->f->body->ops[w->f->body->n_ops - 1];
@@ -396,10 +394,10 @@ enum tfmc_status probe_write(const struct probe_request *q, const struct ir_func
 	struct arena *a = q->arena;
 	struct writing w = {.q = q, .f = f, .sites = sites};
 	w.map = ARENA_ARRAY(a, struct ir_value, f->n_values);
-	w.shadow = ARENA_ARRAY(a, struct ir_value, f->n_values);
+	w.clones = ARENA_ARRAY(a, struct ir_value, f->n_values);
 	w.is_summed = ARENA_ARRAY(a, bool, f->n_values);
-	w.is_passed = ARENA_ARRAY(a, bool, f->n_values);
-	w.marked = ARENA_ARRAY(a, bool, f->n_values);
+	w.is_carried = ARENA_ARRAY(a, bool, f->n_values);
+	w.in_slice = ARENA_ARRAY(a, bool, f->n_values);
 	w.uses = ir_count_uses(a, f);
 	w.b = irb_begin(out, q->cx, f->name, f->loc);
 	if (arena_failed(a) || !w.uses || !w.b)
