@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running both sides of a rule in the interpreter, see check.h. An instance is
- * made twice from one seed, in f64 (the reference) and in the narrow type;
- * both get the same numbers, rounded to the narrow type. Invariant: a run is
- * compared only when the rule was applied to exactly this instance.
+ * Runs both sides of a rule in the interpreter (check.h). An instance is made twice from one seed, in f64 (the reference) and in
+ * the reduced type; both get the same inputs, rounded to the reduced type. A run is compared only if the rule was applied to
+ * exactly this instance.
  */
 #include "passes/rule_check/check.h"
 
@@ -14,7 +13,7 @@
 #include "ir/support/number.h"
 #include "ir/print/text.h"
 
-/* Numbers that hurt. */
+/* Kinds of inputs. */
 enum style {
 	STYLE_PLAIN,
 	STYLE_ZEROS,
@@ -31,12 +30,12 @@ static const char *const style_names[] = {"plain", "zeros", "masked rows", "infi
 #define F64_TOLERANCE 1e-9
 #define ULPS          4.0
 
-/* One side of an instance: the module and what it gave. */
+/* One side of an instance and its result. */
 struct side {
 	struct ir_module *m;
 	const struct ir_func *f;
 	struct interp_tensor out;
-	double inside; /* largest finite magnitude of all values */
+	double magnitude; /* largest finite magnitude of all intermediate values */
 	bool overflowed;
 };
 
@@ -46,12 +45,12 @@ struct pair {
 };
 
 struct checker {
-	struct diag_context *cx; /* of the caller: only for memory */
+	struct diag_context *cx; /* of the caller */
 	struct diag_context mute;
 	struct arena *arena;
 	struct arena scratch; /* of one seed */
 	const struct rule *rule;
-	struct rule_set set; /* that rule only */
+	struct rule_set set; /* contains only the rule */
 	struct rule_check *out;
 	bool tried;
 };
@@ -68,7 +67,7 @@ static void rule_emit_hook(struct rebuild *r, const struct ir_op *op)
 	rewriter_emit(r->rewrite->user, r, op);
 }
 
-/* The left side rewritten once by the rule. NULL when it did not match; *wrong when it was built wrongly. */
+/* Applies the rule once to m. Returns NULL if it does not match, or with *wrong if the replacement is ill-typed. */
 static struct ir_module *rewrite(struct checker *c, const struct ir_module *m, bool *wrong)
 {
 	const struct pipeline_step step = {.pass = pass_at(0)};
@@ -96,7 +95,7 @@ static struct ir_module *rewrite(struct checker *c, const struct ir_module *m, b
 	return NULL;
 }
 
-static void drop(struct pair *p)
+static void destroy_pair(struct pair *p)
 {
 	ir_module_destroy(p->left.m);
 	ir_module_destroy(p->right.m);
@@ -114,7 +113,7 @@ static bool make_pair(struct checker *c, uint64_t seed, enum ir_dtype floats, st
 	if (wrong)
 		c->out->wrong = "the right side does not fit together, or has another type than the left";
 	if (out->right.m == NULL) {
-		drop(out);
+		destroy_pair(out);
 		return false;
 	}
 	out->left.f = out->left.m->funcs.items[0];
@@ -124,7 +123,7 @@ static bool make_pair(struct checker *c, uint64_t seed, enum ir_dtype floats, st
 
 /* ---- numbers ---- */
 
-static double draw(struct rule_rng *r, enum style style, bool masked)
+static double draw_value(struct rule_rng *r, enum style style, bool masked)
 {
 	double x = 4 * rule_real(r) - 2;
 	switch (style) {
@@ -141,16 +140,16 @@ static double draw(struct rule_rng *r, enum style style, bool masked)
 	return x;
 }
 
-static void fill(struct interp_tensor *t, struct rule_rng *r, enum style style, enum ir_dtype narrow)
+static void fill_input(struct interp_tensor *t, struct rule_rng *r, enum style style, enum ir_dtype lowp)
 {
 	int64_t n = interp_count(t), row = t->rank > 0 ? t->dims[t->rank - 1] : 1;
 	bool masked = false;
 	for (int64_t i = 0; i < n; i++) {
 		if (row > 0 && i % row == 0)
 			masked = rule_below(r, 3) == 0;
-		double x = draw(r, style, masked);
+		double x = draw_value(r, style, masked);
 		switch (ir_dtype_class(t->dtype)) {
-		case DTCLASS_FLOAT: t->data[i] = ir_round(narrow, x); break;
+		case DTCLASS_FLOAT: t->data[i] = ir_round(lowp, x); break;
 		case DTCLASS_INT: t->data[i] = rule_below(r, 6); break;
 		case DTCLASS_BOOL: t->data[i] = rule_below(r, 2); break;
 		}
@@ -161,7 +160,7 @@ static void fill(struct interp_tensor *t, struct rule_rng *r, enum style style, 
 
 struct watch {
 	bool *infinite; /* [values] not all finite */
-	double inside;
+	double magnitude;
 	bool overflowed;
 };
 
@@ -183,9 +182,9 @@ static bool all_finite(const struct interp_tensor *t)
 	return true;
 }
 
-/* An op that makes infinities or NaN of finite operands. */
-static void see(void *user, const struct ir_func *f, const struct ir_op *op,
-                const struct interp_tensor *const *results)
+/* Trace callback: records magnitudes, and ops that compute an infinity or NaN from finite operands. */
+static void trace_op(void *user, const struct ir_func *f, const struct ir_op *op,
+                     const struct interp_tensor *const *results)
 {
 	struct watch *w = user;
 	bool operands_finite = true;
@@ -195,13 +194,13 @@ static void see(void *user, const struct ir_func *f, const struct ir_op *op,
 	for (size_t i = 0; i < op->n_operands; i++)
 		operands_finite &= !w->infinite[op->operands[i].id];
 	bool finite = all_finite(results[0]);
-	w->inside = fmax(w->inside, largest(results[0]));
+	w->magnitude = fmax(w->magnitude, largest(results[0]));
 	w->infinite[op->results[0].id] = !finite;
 	w->overflowed |= !finite && operands_finite && op->code != OP_full && op->code != OP_mask;
 }
 
-/* Inputs are drawn again for every side: the same generator gives the same numbers. */
-static bool run_side(struct checker *c, struct side *s, uint64_t seed, enum style style, enum ir_dtype narrow)
+/* Runs a side. Inputs are drawn from the seed, so all sides get the same ones. */
+static bool run_side(struct checker *c, struct side *s, uint64_t seed, enum style style, enum ir_dtype lowp)
 {
 	struct rule_rng rng = {seed ^ UINT64_C(0x5851f42d4c957f2d)};
 	struct interp_tensor *inputs = ARENA_ARRAY(&c->scratch, struct interp_tensor, s->f->n_params + 1);
@@ -213,25 +212,25 @@ static bool run_side(struct checker *c, struct side *s, uint64_t seed, enum styl
 		struct ir_value v = s->f->params[i].value;
 		if (!interp_tensor_make(&c->scratch, ir_type_of(s->f, v), no_dims, &inputs[i]))
 			return false;
-		fill(&inputs[i], &rng, style, narrow);
+		fill_input(&inputs[i], &rng, style, lowp);
 		w.infinite[v.id] = !all_finite(&inputs[i]);
-		w.inside = fmax(w.inside, largest(&inputs[i]));
+		w.magnitude = fmax(w.magnitude, largest(&inputs[i]));
 	}
 	const struct interp_args args = {.dims = no_dims,
 	                                 .inputs = inputs,
 	                                 .outputs = &s->out,
 	                                 .arena = &c->scratch,
-	                                 .trace = see,
+	                                 .trace = trace_op,
 	                                 .trace_user = &w};
 	bool ok = interp_run(&c->mute, s->m, s->f, &args) == TFMC_OK;
 	s->overflowed = w.overflowed;
-	s->inside = w.inside;
+	s->magnitude = w.magnitude;
 	return ok;
 }
 
 /* ---- comparing ---- */
 
-static void say_wrong(struct checker *c, const struct pair *p, enum style style, const char *what)
+static void report_wrong(struct checker *c, const struct pair *p, enum style style, const char *what)
 {
 	struct buf text;
 	if (c->out->wrong != NULL)
@@ -266,12 +265,12 @@ static void compare_bits(struct checker *c, const struct pair *p, enum style sty
 		bool is_same = same_bits(l->data[i], r->data[i]) && interp_abs_diff(l, r, i) == 0;
 		if (is_same || (c->rule->except_nan && isnan(l->data[i])))
 			continue;
-		say_wrong(c, p, style, describe(c, i, r->data[i], l->data[i], 0));
+		report_wrong(c, p, style, describe(c, i, r->data[i], l->data[i], 0));
 	}
 	c->out->compared++;
 }
 
-/* The row of the last axis that holds element i has a NaN. */
+/* The row (last axis) of element i contains a NaN. */
 static bool row_has_nan(const struct interp_tensor *t, int64_t i)
 {
 	int64_t n = t->rank > 0 ? t->dims[t->rank - 1] : 1;
@@ -281,7 +280,7 @@ static bool row_has_nan(const struct interp_tensor *t, int64_t i)
 	return false;
 }
 
-/* The row of scores has no visible key: the op gives 0 everywhere. */
+/* The row of element i is all 0: a row of scores without a visible key. */
 static bool row_is_empty(const struct interp_tensor *t, int64_t i)
 {
 	int64_t n = t->rank > 0 ? t->dims[t->rank - 1] : 1;
@@ -291,8 +290,9 @@ static bool row_is_empty(const struct interp_tensor *t, int64_t i)
 	return true;
 }
 
-/* NaN and infinities must be the same, as far as the rule promises. True when the element needs no more. */
-static bool special(struct checker *c, const struct interp_tensor *l, int64_t i, double right, bool *differs)
+/* Compares NaN and infinities, as far as the rule defines them. True: the element needs no further comparison. */
+static bool compare_special(struct checker *c, const struct interp_tensor *l, int64_t i, double right,
+                            bool *differs)
 {
 	double left = l->data[i];
 	*differs = false;
@@ -304,32 +304,32 @@ static bool special(struct checker *c, const struct interp_tensor *l, int64_t i,
 	return true;
 }
 
-/* want: what the result should be near, element by element. */
-static void compare_near(struct checker *c, const struct pair *p, const struct interp_tensor *want,
+/* Compares the right side with `expected`, element by element, with the absolute bound `allowed`. */
+static void compare_near(struct checker *c, const struct pair *p, const struct interp_tensor *expected,
                          double allowed, enum style style)
 {
 	const struct interp_tensor *r = &p->right.out;
 	for (int64_t i = 0; i < interp_count(r); i++) {
 		bool differs;
-		double error = fabs(r->data[i] - want->data[i]);
+		double error = fabs(r->data[i] - expected->data[i]);
 		if (c->rule->except_empty && row_is_empty(r, i))
 			continue;
-		if (special(c, &p->left.out, i, r->data[i], &differs)) {
+		if (compare_special(c, &p->left.out, i, r->data[i], &differs)) {
 			if (differs)
-				say_wrong(c, p, style,
-				          describe(c, i, r->data[i], p->left.out.data[i], allowed));
+				report_wrong(c, p, style,
+				             describe(c, i, r->data[i], p->left.out.data[i], allowed));
 			continue;
 		}
-		if (!isfinite(want->data[i]))
+		if (!isfinite(expected->data[i]))
 			continue;
 		c->out->worst = fmax(c->out->worst, allowed > 0 ? error / allowed : error > 0);
 		if (!(error <= allowed))
-			say_wrong(c, p, style, describe(c, i, r->data[i], want->data[i], allowed));
+			report_wrong(c, p, style, describe(c, i, r->data[i], expected->data[i], allowed));
 	}
 	c->out->compared++;
 }
 
-/* Elements of the largest value: a bound of how many are summed. */
+/* Element count of the largest value: a bound of the length of sums. */
 static double sum_length(const struct ir_func *f)
 {
 	int64_t most = 1, n;
@@ -348,25 +348,25 @@ static double epsilon(enum ir_dtype t)
 	return t == DT_F64 ? DBL_EPSILON : t == DT_F32 ? (double)FLT_EPSILON : t == DT_F16 ? 0x1p-10 : 0x1p-7;
 }
 
-/* What is lost in f64 when large values inside the left side cancel. */
-static double cancelled(const struct pair *wide)
+/* Error of f64 from cancellation of large intermediate values. */
+static double cancellation_error(const struct pair *wide)
 {
-	return 4 * ULPS * DBL_EPSILON * wide->left.inside;
+	return 4 * ULPS * DBL_EPSILON * wide->left.magnitude;
 }
 
-/* How far the right side may be from the exact result in the narrow type. */
-static double allowed_narrow(struct checker *c, const struct pair *wide, const struct pair *narrow,
-                             enum ir_dtype t)
+/* Allowed distance of the right side in the reduced type from the f64 result. */
+static double allowed_lowp(struct checker *c, const struct pair *wide, const struct pair *lowp,
+                           enum ir_dtype t)
 {
-	const struct interp_tensor *exact = &wide->left.out, *left = &narrow->left.out;
+	const struct interp_tensor *exact = &wide->left.out, *left = &lowp->left.out;
 	double worst = 0, ulps = ULPS;
 	for (int64_t i = 0; i < interp_count(left); i++)
 		if (isfinite(left->data[i]) && isfinite(exact->data[i]))
 			worst = fmax(worst, fabs(left->data[i] - exact->data[i]));
 	if (c->rule->class == RULE_REASSOCIATE)
-		ulps *= sum_length(narrow->left.f);
-	double bound =
-	        2 * worst + ulps * epsilon(t) * largest(exact) + 8 * (double)FLT_TRUE_MIN + cancelled(wide);
+		ulps *= sum_length(lowp->left.f);
+	double bound = 2 * worst + ulps * epsilon(t) * largest(exact) + 8 * (double)FLT_TRUE_MIN +
+	               cancellation_error(wide);
 	if (c->rule->class == RULE_APPROXIMATE)
 		bound += c->rule->tolerance * largest(exact);
 	return bound;
@@ -374,7 +374,7 @@ static double allowed_narrow(struct checker *c, const struct pair *wide, const s
 
 /* ---- one seed ---- */
 
-static bool permits(const struct rule *rule, enum style style)
+static bool allows_style(const struct rule *rule, enum style style)
 {
 	if (rule->class == RULE_APPROXIMATE)
 		return style == STYLE_PLAIN || style == STYLE_ZEROS;
@@ -387,43 +387,43 @@ static void check_bits(struct checker *c, uint64_t seed, enum ir_dtype t)
 	if (!make_pair(c, seed, t, &p))
 		return;
 	for (int s = 0; s < N_STYLES; s++)
-		if (permits(c->rule, (enum style)s) && run_side(c, &p.left, seed, (enum style)s, t) &&
+		if (allows_style(c->rule, (enum style)s) && run_side(c, &p.left, seed, (enum style)s, t) &&
 		    run_side(c, &p.right, seed, (enum style)s, t))
 			compare_bits(c, &p, (enum style)s);
-	drop(&p);
+	destroy_pair(&p);
 }
 
-static void check_style(struct checker *c, struct pair *wide, struct pair *narrow, uint64_t seed,
+static void check_style(struct checker *c, struct pair *wide, struct pair *lowp, uint64_t seed,
                         enum style style)
 {
 	bool ran = run_side(c, &wide->left, seed, style, DT_F32) &&
 	           run_side(c, &wide->right, seed, style, DT_F32) &&
-	           run_side(c, &narrow->left, seed, style, DT_F32) &&
-	           run_side(c, &narrow->right, seed, style, DT_F32);
+	           run_side(c, &lowp->left, seed, style, DT_F32) &&
+	           run_side(c, &lowp->right, seed, style, DT_F32);
 	if (!ran)
 		return;
-	if (wide->left.overflowed || narrow->left.overflowed) {
+	if (wide->left.overflowed || lowp->left.overflowed) {
 		c->out->skipped++;
 		return;
 	}
 	double rel = c->rule->class == RULE_APPROXIMATE ? c->rule->tolerance : F64_TOLERANCE;
-	double allowed = rel * largest(&wide->left.out) + 8 * DBL_MIN + cancelled(wide);
+	double allowed = rel * largest(&wide->left.out) + 8 * DBL_MIN + cancellation_error(wide);
 	compare_near(c, wide, &wide->left.out, allowed, style);
-	compare_near(c, narrow, &wide->left.out, allowed_narrow(c, wide, narrow, DT_F32), style);
+	compare_near(c, lowp, &wide->left.out, allowed_lowp(c, wide, lowp, DT_F32), style);
 }
 
 static void check_near(struct checker *c, uint64_t seed)
 {
-	struct pair wide, narrow;
+	struct pair wide, lowp;
 	if (!make_pair(c, seed, DT_F64, &wide))
 		return;
-	if (make_pair(c, seed, DT_F32, &narrow)) {
+	if (make_pair(c, seed, DT_F32, &lowp)) {
 		for (int s = 0; s < N_STYLES; s++)
-			if (permits(c->rule, (enum style)s))
-				check_style(c, &wide, &narrow, seed, (enum style)s);
-		drop(&narrow);
+			if (allows_style(c->rule, (enum style)s))
+				check_style(c, &wide, &lowp, seed, (enum style)s);
+		destroy_pair(&lowp);
 	}
-	drop(&wide);
+	destroy_pair(&wide);
 }
 
 static void check_seed(struct checker *c, uint64_t seed)
@@ -445,7 +445,7 @@ static bool add_rule(struct checker *c)
 	return ARENA_ADDED(&c->set.arena, b, c->rule);
 }
 
-/* `seeds` instances of the rule. TFMC_OK also when the rule is wrong; other states are environment's. */
+/* Tests one rule. TFMC_OK also if the rule is wrong (out->wrong). */
 static enum tfmc_status rule_check_run(struct diag_context *cx, struct arena *a, const struct rule *rule,
                                        int seeds, struct rule_check *out)
 {
@@ -455,7 +455,7 @@ static enum tfmc_status rule_check_run(struct diag_context *cx, struct arena *a,
 	rule_set_init(&c.set);
 	bool ok = add_rule(&c);
 	uint64_t seed = hash_bytes64(HASH64_SEED, rule->name, strlen(rule->name));
-	/* A draw that does not fit together costs little, so there may be more of them. */
+	/* Draws that violate the predicates are cheap: allow many. */
 	for (int i = 0; ok && i < 50 * seeds && out->compared < 4 * (int64_t)seeds && out->wrong == NULL;
 	     i++) {
 		arena_init(&c.scratch);

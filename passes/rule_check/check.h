@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numeric checks of rules: small random instances of the left side are built, rewritten by that one rule, and
- * both sides run in the interpreter on numbers chosen to provoke errors. What "equal" means follows from the
- * class of the rule:
+ * Numeric tests of rewrite rules (`tfmc opt --check-rules`): random small instances of the left side are rewritten by the rule,
+ * and both sides run in the interpreter on inputs chosen to provoke errors. The comparison depends on the class of the rule:
  *
- *   bits         the same bits, also of NaN, infinities and signed zeros, in f32, bf16 and (where it fits) i32
- *   round        in f64 both sides agree to 1e-9 of the largest result; in f32 the right side is at most
- *                twice as far from the f64 result as the left side, plus 4 units in the last place
- *   reassociate  as round, with 4 units for each element that is summed
- *   approximate  on moderate numbers, to the stated tolerance of the largest result
+ *   bits         the same bits, also for NaN, infinities and signed zeros, in f32, bf16 and (where it fits) i32
+ *   round        in f64 both sides agree to 1e-9 of the largest result; in f32 the right side is at most twice as far
+ *                from the f64 result as the left side, plus 4 units in the last place (ulp)
+ *   reassociate  as round, with 4 ulp for each element that is summed
+ *   approximate  on moderate inputs, to the stated tolerance of the largest result
  *
- * Except for bits, an instance on which the left side overflows (an infinite or NaN intermediate result of
- * finite operands) promises nothing and is not compared.
+ * Except for bits, an instance on which the left side overflows (an infinite or NaN intermediate result of finite operands)
+ * is undefined and not compared.
  */
 #ifndef TFMC_PASSES_RULE_CHECK_CHECK_H
 #define TFMC_PASSES_RULE_CHECK_CHECK_H
@@ -23,14 +22,14 @@ struct rule_check {
 	const struct rule *rule;
 	int64_t compared;     /* runs whose results were compared */
 	int64_t skipped;      /* runs on which the left side overflowed */
-	double worst;         /* largest error as a part of what is allowed */
-	const char *wrong;    /* NULL: all is well; else what differs, in the arena */
-	const char *instance; /* IR text of the left side that shows it; NULL when there is none */
+	double worst;         /* largest error, relative to the bound */
+	const char *wrong;    /* NULL: no error; else a description, in the arena */
+	const char *instance; /* IR text of the failing left side, or NULL */
 };
 
 /*
- * All rules of a set; a table goes to `table` (may be NULL). A wrong rule is an
- * error diagnostic at its text, with the instance as note; then TFMC_INVALID.
+ * Tests all rules of a set on `seeds` instances each and prints a table (may be NULL). For a wrong rule an error at its text,
+ * with the instance as note, and TFMC_INVALID.
  */
 TFMC_MUST_USE enum tfmc_status rule_check_all(struct diag_context *cx, const struct rule_set *set, int seeds,
                                               struct buf *table);
@@ -41,16 +40,15 @@ TFMC_MUST_USE enum tfmc_status rule_check_all(struct diag_context *cx, const str
 struct rule_rng {
 	uint64_t state;
 };
-/* In [0, n), n > 0. */
+/* Random integer in [0, n), n > 0. */
 int rule_below(struct rule_rng *r, int n);
-/* In [0, 1). */
+/* Random number in [0, 1). */
 double rule_real(struct rule_rng *r);
 
 /*
- * A module with one function whose body is the left side: its operands are the
- * parameters, its root is the result. The same seed gives the same shapes and
- * attributes for every dtype of the floats. NULL when this draw does not fit
- * together (types or predicates).
+ * Returns a module with one function, whose body is the left side of the rule; operands are parameters, the root is the
+ * result. The same seed gives the same shapes and attributes for every floating type. NULL: this draw violates types or
+ * predicates.
  */
 struct ir_module *rule_instance(const struct rule *rule, uint64_t seed, enum ir_dtype floats);
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random instances of the left side of a rule. Shapes come from the type
- * patterns, attribute variables are drawn until the predicates hold, and what
- * a pattern leaves open (an operand without a type, the sizes of a broadcast)
- * follows from the op that reads it.
+ * Random instances of the left side of a rule. Shapes are drawn from the type patterns, attribute variables until the
+ * predicates hold; whatever a pattern leaves open (an operand without a type, the sizes of a broadcast) follows from the op
+ * that reads it.
  */
 #include <string.h>
 
@@ -16,7 +15,7 @@ struct drawn {
 	const struct rule *rule;
 	struct rule_rng rng;
 	enum ir_dtype floats;
-	struct diag_context cx; /* nobody listens */
+	struct diag_context cx; /* without output */
 	struct ir_module *m;
 	struct rule_match bound; /* dims, lead and variables; values of the new function */
 	struct rule_side side;
@@ -50,7 +49,7 @@ static bool has_axes(const struct rule *rule)
 	return false;
 }
 
-/* Without named axes `..` is the whole shape, which rows need to be at least one axis. */
+/* Without named axes `..` is the complete shape, which must have at least one axis. */
 static void draw_shapes(struct drawn *d)
 {
 	struct rule_match *m = &d->bound;
@@ -76,8 +75,8 @@ static enum ir_dtype dtype_of_class(const struct drawn *d, enum ir_operand_class
 	return d->floats;
 }
 
-/* The class that the first op which reads the value wants. */
-static enum ir_operand_class wanted_class(const struct rule *rule, int value)
+/* The operand class required by the first op that reads the value. */
+static enum ir_operand_class required_class(const struct rule *rule, int value)
 {
 	for (int i = 0; i < rule->n_match; i++)
 		for (size_t k = 0; k < rule->match[i].n_operands; k++) {
@@ -100,7 +99,7 @@ static enum ir_dtype operand_dtype(const struct drawn *d, int value)
 	case ELEM_NUMBER:
 	case ELEM_ANY: break;
 	}
-	return dtype_of_class(d, wanted_class(d->rule, value));
+	return dtype_of_class(d, required_class(d->rule, value));
 }
 
 /* ---- variables ---- */
@@ -119,7 +118,7 @@ static double draw_number(struct drawn *d, enum ir_attr_kind kind)
 	return 8 * rule_real(&d->rng) - 4;
 }
 
-/* A random order of the axes, or a few of them ascending. */
+/* A random permutation of the axes, or an ascending subset. */
 static void draw_ints(struct drawn *d, struct rule_bound *v, bool is_perm, int rank)
 {
 	v->ints.items = ARENA_ARRAY(&d->m->arena, int64_t, IR_RANK_MAX);
@@ -176,20 +175,20 @@ static void draw_variables(struct drawn *d)
 	}
 }
 
-/* equal($a, e), near($a, e): the variable gets the number. near($a*b, e) and near($a*$b, e): it is solved. */
+/* Solves equal($a, e), near($a, e), near($a*b, e) and near($a*$b, e) for $a. */
 static void solve(struct drawn *d, const struct rule_pred *p)
 {
 	const struct rule_expr *left = p->args[0], *factor = NULL;
-	double want, by = 1;
+	double value, divisor = 1;
 	if (left->kind == EXPR_MUL && left->args[0]->kind == EXPR_VAR) {
 		factor = left->args[1];
 		left = left->args[0];
 	}
 	if ((p->kind != PRED_EQUAL && p->kind != PRED_NEAR) || left->kind != EXPR_VAR ||
-	    !rule_expr_eval(p->args[1], &d->bound, &want) ||
-	    (factor != NULL && !rule_expr_eval(factor, &d->bound, &by)))
+	    !rule_expr_eval(p->args[1], &d->bound, &value) ||
+	    (factor != NULL && !rule_expr_eval(factor, &d->bound, &divisor)))
 		return;
-	d->bound.vars[left->index].number = want / by;
+	d->bound.vars[left->index].number = value / divisor;
 }
 
 static bool draw_until_true(struct drawn *d)
@@ -206,7 +205,7 @@ static bool draw_until_true(struct drawn *d)
 
 /* ---- operands ---- */
 
-/* Different numbers for every element: a column of sinusoids, shaped. */
+/* A weight whose elements differ: a column of a sinusoid table, reshaped. */
 static struct ir_value draw_weight(struct drawn *d, const struct ir_type *t, int value)
 {
 	struct arena *a = &d->m->arena;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Building what a rule puts instead of a match, and the rewriter that brings
- * rules into the two walks of passes/framework/rebuild.h. The replacement has the location of
- * the root. Invariant: it has the type of the root, or the pass fails with an
- * internal error that names the rule.
+ * Instantiates the right side of a rule for a match, and applies rules in a rebuild traversal (struct rewriter). The
+ * replacement has the location of the root. If its type differs from that of the root, the pass fails with an internal error
+ * that names the rule.
  */
 
 #include "passes/rules/rule.h"
@@ -29,7 +28,7 @@ const struct ir_type *rule_side_type(const struct rule_side *s, const struct rul
 	return ir_type_tensor(out->types, dtype, rank, dims);
 }
 
-/* The type of the first operand that is a value; the condition of where is none of its kind. */
+/* Type of the first operand that is a value (not the condition of where); NULL: there is none. */
 static const struct ir_type *operand_type(const struct rule_side *s, const struct rule_op *op)
 {
 	for (size_t i = op->code == OP_where ? 1 : 0; i < op->n_operands; i++) {
@@ -40,7 +39,7 @@ static const struct ir_type *operand_type(const struct rule_side *s, const struc
 	return NULL;
 }
 
-/* The op of the side that reads a value first. */
+/* The first op of the side that reads the value, or NULL. */
 static const struct rule_op *reader_of(const struct rule_side *s, int value)
 {
 	for (int i = 0; i < s->n; i++)
@@ -50,20 +49,20 @@ static const struct rule_op *reader_of(const struct rule_side *s, int value)
 	return NULL;
 }
 
-/* Of the result of op: as it is written, else that of what it meets, else that of the root. */
+/* Type of the result of op: as written, else that of the other operands of its reader, else that of the root. */
 static const struct ir_type *result_type(const struct rule_side *s, const struct rule_op *op)
 {
 	const struct rule_type *t = s->m->rule->values[op->result].type;
 	const struct rule_op *reader = reader_of(s, op->result);
-	const struct ir_type *met = t == NULL && reader != NULL ? operand_type(s, reader) : NULL;
+	const struct ir_type *sibling = t == NULL && reader != NULL ? operand_type(s, reader) : NULL;
 	if (t != NULL)
 		return rule_side_type(s, t, t->elem == ELEM_DTYPE ? t->dtype : s->type->dtype);
-	return met != NULL ? met : s->type;
+	return sibling != NULL ? sibling : s->type;
 }
 
 /* ---- operands ---- */
 
-static struct ir_value operand(const struct rule_side *s, const struct rule_op *op, size_t i)
+static struct ir_value build_operand(const struct rule_side *s, const struct rule_op *op, size_t i)
 {
 	const struct rule_operand *x = &op->operands[i];
 	const struct ir_type *t = operand_type(s, op);
@@ -80,7 +79,7 @@ static struct ir_value operand(const struct rule_side *s, const struct rule_op *
 
 /* ---- attributes ---- */
 
-static void put_number(const struct ir_attr_desc *d, void *at, double v)
+static void set_number(const struct ir_attr_desc *d, void *at, double v)
 {
 	switch (d->kind) {
 	case ATTR_FLOAT: *(double *)at = v; return;
@@ -95,7 +94,7 @@ static void put_number(const struct ir_attr_desc *d, void *at, double v)
 	}
 }
 
-static bool put_dims(const struct rule_side *s, struct ir_dim_list *out, const struct ir_dim *const *dims,
+static bool set_dims(const struct rule_side *s, struct ir_dim_list *out, const struct ir_dim *const *dims,
                      size_t n)
 {
 	out->items = ARENA_ARRAY(s->arena, const struct ir_dim *, n + 1);
@@ -105,23 +104,23 @@ static bool put_dims(const struct rule_side *s, struct ir_dim_list *out, const s
 	return out->items != NULL;
 }
 
-static bool put_var(const struct rule_side *s, const struct ir_attr_desc *d, void *at,
-                    const struct rule_bound *v)
+static bool set_from_variable(const struct rule_side *s, const struct ir_attr_desc *d, void *at,
+                              const struct rule_bound *v)
 {
 	if (!v->is_set)
 		return false;
 	if (d->kind == ATTR_DIMS)
-		return put_dims(s, at, v->dims.items, v->dims.n);
+		return set_dims(s, at, v->dims.items, v->dims.n);
 	if (d->kind == ATTR_INTS)
 		*(struct ir_int_list *)at = v->ints;
 	else if (d->kind == ATTR_DIM)
 		*(const struct ir_dim **)at = ir_import_dim(irb_module(s->b), v->dim);
 	else
-		put_number(d, at, v->number);
+		set_number(d, at, v->number);
 	return true;
 }
 
-static bool put_ints(const struct rule_side *s, struct ir_int_list *out, const struct rule_attr *a, int rank)
+static bool set_ints(const struct rule_side *s, struct ir_int_list *out, const struct rule_attr *a, int rank)
 {
 	int n = a->kind == RULE_ATTR_LAST ? 1 : a->kind == RULE_ATTR_SWAP ? rank : a->n_ints;
 	out->items = ARENA_ARRAY(s->arena, int64_t, n + 1);
@@ -139,20 +138,20 @@ static bool put_ints(const struct rule_side *s, struct ir_int_list *out, const s
 	return true;
 }
 
-/* Sizes and element types that are not written come from the type of the result. */
-static bool put_from_type(const struct rule_side *s, const struct rule_op *op, const struct ir_attr_desc *d,
+/* Attributes that hold sizes or element types and are not written are taken from the type of the result. */
+static bool set_from_type(const struct rule_side *s, const struct rule_op *op, const struct ir_attr_desc *d,
                           void *at)
 {
 	const struct ir_type *t = result_type(s, op);
 	if (t == NULL || (d->kind != ATTR_DTYPE && d->kind != ATTR_DIMS))
 		return false;
 	if (d->kind == ATTR_DIMS)
-		return put_dims(s, at, t->dims, (size_t)t->rank);
+		return set_dims(s, at, t->dims, (size_t)t->rank);
 	*(enum ir_dtype *)at = t->dtype;
 	return true;
 }
 
-static bool put_attr(const struct rule_side *s, const struct rule_op *op, int i, void *attrs, int rank)
+static bool set_attr(const struct rule_side *s, const struct rule_op *op, int i, void *attrs, int rank)
 {
 	const struct ir_attr_desc *d = &ir_op_desc(op->code)->attrs[i];
 	const struct rule_attr *a = &op->attrs[i];
@@ -160,16 +159,16 @@ static bool put_attr(const struct rule_side *s, const struct rule_op *op, int i,
 	double number;
 	switch (a->kind) {
 	case RULE_ATTR_DEFAULT: return true;
-	case RULE_ATTR_ANY: return put_from_type(s, op, d, at);
-	case RULE_ATTR_VAR: return put_var(s, d, at, &s->m->vars[a->var]);
+	case RULE_ATTR_ANY: return set_from_type(s, op, d, at);
+	case RULE_ATTR_VAR: return set_from_variable(s, d, at, &s->m->vars[a->var]);
 	case RULE_ATTR_EXPR:
 		if (!rule_expr_eval(a->expr, s->m, &number))
 			return false;
-		put_number(d, at, number);
+		set_number(d, at, number);
 		return true;
 	case RULE_ATTR_INTS:
 	case RULE_ATTR_LAST:
-	case RULE_ATTR_SWAP: return put_ints(s, at, a, rank);
+	case RULE_ATTR_SWAP: return set_ints(s, at, a, rank);
 	case RULE_ATTR_DTYPE: *(enum ir_dtype *)at = a->dtype; return true;
 	}
 	return false;
@@ -177,16 +176,16 @@ static bool put_attr(const struct rule_side *s, const struct rule_op *op, int i,
 
 /* ---- ops ---- */
 
-static bool make_op(const struct rule_side *s, const struct rule_op *op)
+static bool build_op(const struct rule_side *s, const struct rule_op *op)
 {
 	struct ir_value operands[RULE_OPERANDS_MAX];
 	void *attrs = ir_default_attrs(s->arena, op->code);
 	for (size_t i = 0; i < op->n_operands; i++)
-		operands[i] = operand(s, op, i);
+		operands[i] = build_operand(s, op, i);
 	const struct ir_type *first = op->n_operands > 0 ? irb_type(s->b, operands[0]) : NULL;
 	bool ok = attrs != NULL;
 	for (int i = 0; ok && ir_op_desc(op->code)->attrs[i].name != NULL; i++)
-		ok = put_attr(s, op, i, attrs, first != NULL ? first->rank : 0);
+		ok = set_attr(s, op, i, attrs, first != NULL ? first->rank : 0);
 	if (!ok)
 		return false;
 	s->values[op->result] = irb_op1(s->b, op->code, operands, op->n_operands, attrs);
@@ -197,7 +196,7 @@ static bool make_op(const struct rule_side *s, const struct rule_op *op)
 bool rule_side_build(const struct rule_side *s)
 {
 	for (int i = 0; i < s->n; i++)
-		if (!make_op(s, &s->ops[i]))
+		if (!build_op(s, &s->ops[i]))
 			return false;
 	return true;
 }
@@ -219,21 +218,21 @@ static struct ir_value rule_build(struct rebuild *r, const struct rule_match *m)
 	return s.type != NULL && rule_side_build(&s) ? values[rule->result] : IR_NO_VALUE;
 }
 
-static void need(struct rebuild *r, const struct rule_match *m, int index)
+static void need_value(struct rebuild *r, const struct rule_match *m, int index)
 {
 	if (!m->rule->values[index].from_into)
 		rebuild_need(r, m->values[index]);
 }
 
-/* Marks what the replacement reads. */
+/* Marks the values that the replacement reads as needed. */
 static void rule_need(struct rebuild *r, const struct rule_match *m)
 {
-	need(r, m, m->rule->result);
+	need_value(r, m, m->rule->result);
 	for (int i = 0; i < m->rule->n_into; i++) {
 		const struct rule_op *op = &m->rule->into[i];
 		for (size_t k = 0; k < op->n_operands; k++)
 			if (op->operands[k].kind == ARG_VALUE)
-				need(r, m, op->operands[k].index);
+				need_value(r, m, op->operands[k].index);
 	}
 }
 
@@ -252,14 +251,14 @@ bool rewriter_match(struct rewriter *w, struct rebuild *r, const struct ir_op *o
 			continue;
 		if (!rule_matches(r, bucket->items[i], op, &found))
 			continue;
-		struct rule_match *keep = ARENA_NEW(r->p->arena, struct rule_match);
-		if (keep == NULL)
+		struct rule_match *copy = ARENA_NEW(r->p->arena, struct rule_match);
+		if (copy == NULL)
 			return false;
-		*keep = found;
-		keep->number = ++w->matched;
-		w->found[op->results[0].id] = keep;
+		*copy = found;
+		copy->number = ++w->matched;
+		w->found[op->results[0].id] = copy;
 		w->fuel--;
-		rule_need(r, keep);
+		rule_need(r, copy);
 		return true;
 	}
 	return false;
@@ -281,8 +280,8 @@ bool rewriter_emit(struct rewriter *w, struct rebuild *r, const struct ir_op *op
 	if (m == NULL)
 		return false;
 	struct ir_value now = rule_build(r, m);
-	const struct ir_type *want = ir_import_type(r->out, ir_type_of(r->f, op->results[0]));
-	if (now.id == 0 || irb_type(r->b, now) != want) {
+	const struct ir_type *expected = ir_import_type(r->out, ir_type_of(r->f, op->results[0]));
+	if (now.id == 0 || irb_type(r->b, now) != expected) {
 		if (w->wrong == NULL)
 			w->wrong_at = op->loc.at;
 		w->wrong = w->wrong != NULL ? w->wrong : m->rule;

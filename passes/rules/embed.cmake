@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DOUT=FILE.c -DFILES=a.rule,b.rule -P embed.cmake: the files as one C file with their bytes.
+# cmake -DOUT=FILE.c -DFILES=a.rule,b.rule -P embed.cmake: writes the bytes of the files as one C file.
 string(REPLACE "," ";" FILES "${FILES}")
 set(text "/* SPDX-License-Identifier: Apache-2.0 */\n/* Made by passes/rules/embed.cmake from the *.rule files. */\n")
 string(APPEND text "#include \"passes/rules/rule.h\"\n\n")

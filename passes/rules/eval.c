@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Expressions and predicates over what a match has bound. Everything is f64;
- * flags are 0 and 1, words and element types their position.
+ * Evaluation of expressions and predicates with the bindings of a match. Everything is f64; flags are 0 and 1, keywords and
+ * element types their position.
  */
 #include <math.h>
 #include <string.h>
@@ -62,7 +62,7 @@ static bool dim_value(const struct ir_dim *d, double *out)
 	return true;
 }
 
-/* Depth is that of the text, which the reader bounds. */
+/* Recursion depth is that of the text, which the parser bounds. */
 bool rule_expr_eval(const struct rule_expr *e, const struct rule_match *m, double *out)
 {
 	double a = 0, b = 0;

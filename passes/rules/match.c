@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matching a rule at an op: a list of pairs (pattern operand, value) that must
- * agree, worked off from the root. Where an op is commutative both orders of
- * its operands are tried, the written one first, so the search is a walk in a
- * small tree and its result is the same every time. Nothing of the function is
- * changed.
+ * Matches a rule at an op: backtracking over a worklist of pairs (pattern operand, value), starting at the root. For a
+ * commutative op both orders of its operands are tried, the written one first, so the result is deterministic. The function
+ * is not changed.
  */
 #include <string.h>
 
 #include "passes/rules/rule.h"
 
-/* Ops that are looked at for a mask; beyond them there might be one. */
+/* Ops that are searched for a mask; with more, a mask is assumed. */
 #define UNMASKED_MAX 32
 
-#define AGENDA_MAX (RULE_OPS_MAX * RULE_OPERANDS_MAX + 1)
+#define WORKLIST_MAX (RULE_OPS_MAX * RULE_OPERANDS_MAX + 1)
 
 struct matcher {
 	const struct rebuild *r;
@@ -23,11 +21,11 @@ struct matcher {
 	struct pair {
 		const struct rule_operand *pattern;
 		struct ir_value value;
-	} agenda[AGENDA_MAX];
+	} worklist[WORKLIST_MAX];
 	int n;
 };
 
-static bool step(struct matcher *t, int at);
+static bool match_pairs(struct matcher *t, int at);
 
 /* ---- types ---- */
 
@@ -90,7 +88,7 @@ static bool same_dims(const struct ir_dim_list *a, const struct ir_dim_list *b)
 	return a->n == b->n && (a->n == 0 || memcmp(a->items, b->items, a->n * sizeof(*a->items)) == 0);
 }
 
-/* The first place binds, the others compare. */
+/* The first occurrence of a variable binds it, the others compare. */
 static bool bind_attr(struct rule_bound *b, const struct ir_attr_desc *d, const void *at)
 {
 	struct rule_bound now = {.is_set = true, .number = number_at(d, at)};
@@ -110,15 +108,15 @@ static bool bind_attr(struct rule_bound *b, const struct ir_attr_desc *d, const 
 
 static bool is_default(const struct ir_attr_desc *d, const void *at)
 {
-	double want = d->kind == ATTR_FLOAT ? d->float_default : (double)d->int_default;
-	return number_at(d, at) == want;
+	double expected = d->kind == ATTR_FLOAT ? d->float_default : (double)d->int_default;
+	return number_at(d, at) == expected;
 }
 
 static bool match_attr(struct matcher *t, const struct rule_attr *p, const struct ir_attr_desc *d,
                        const void *at, int rank)
 {
-	const struct ir_int_list *ints = at; /* of the kinds that need it */
-	struct ir_int_list want = {.n = (size_t)p->n_ints};
+	const struct ir_int_list *ints = at; /* for kinds that are lists */
+	struct ir_int_list expected = {.n = (size_t)p->n_ints};
 	int64_t items[IR_RANK_MAX];
 	double number;
 	switch (p->kind) {
@@ -129,8 +127,8 @@ static bool match_attr(struct matcher *t, const struct rule_attr *p, const struc
 		return rule_expr_eval(p->expr, t->m, &number) && rule_number_fits(number, number_at(d, at));
 	case RULE_ATTR_INTS:
 		memcpy(items, p->ints, sizeof(items));
-		want.items = items;
-		return same_ints(&want, ints);
+		expected.items = items;
+		return same_ints(&expected, ints);
 	case RULE_ATTR_LAST: return ints->n == 1 && ints->items[0] == rank - 1;
 	case RULE_ATTR_SWAP: return ir_is_matrix_transpose(ints);
 	case RULE_ATTR_DTYPE: return *(const enum ir_dtype *)at == p->dtype;
@@ -153,10 +151,7 @@ static bool match_attrs(struct matcher *t, const struct rule_op *p, const struct
 
 /* ---- ops and operands ---- */
 
-/*
- * Ops that cost nothing, or no more than reading their result does, may be
- * in another region and have other readers.
- */
+/* Ops that cost no more than reading their result: they may be in another region and have other users. */
 static bool is_free(enum ir_opcode code)
 {
 	return ir_op_has(code, TRAIT_CONST) || ir_op_has(code, TRAIT_VIEW) || code == OP_scale ||
@@ -165,11 +160,11 @@ static bool is_free(enum ir_opcode code)
 
 static void push(struct matcher *t, const struct rule_operand *p, struct ir_value v)
 {
-	t->agenda[t->n++] = (struct pair){p, v};
+	t->worklist[t->n++] = (struct pair){p, v};
 }
 
-/* Everything about the op but its operands, which become pairs; the first two exchanged when `turned`. */
-static bool enter_op(struct matcher *t, const struct rule_op *p, const struct ir_op *op, bool turned)
+/* Matches an op except for its operands, which are pushed; the first two exchanged if `is_swapped`. */
+static bool match_op(struct matcher *t, const struct rule_op *p, const struct ir_op *op, bool is_swapped)
 {
 	if (op == NULL || op->code != p->code || op->n_operands != p->n_operands)
 		return false;
@@ -182,7 +177,7 @@ static bool enter_op(struct matcher *t, const struct rule_op *p, const struct ir
 		return false;
 	t->m->ops[p - t->rule->match] = op;
 	for (size_t i = 0; i < p->n_operands; i++)
-		push(t, &p->operands[i], op->operands[turned && i < 2 ? 1 - i : i]);
+		push(t, &p->operands[i], op->operands[is_swapped && i < 2 ? 1 - i : i]);
 	return true;
 }
 
@@ -207,8 +202,8 @@ static bool is_const(const struct rebuild *r, struct ir_value v)
 }
 
 /*
- * No element of v was set by a mask: the elementwise ops and views before it
- * have no selection, no mask and no number made of a bool.
+ * No element of v can come from a mask: the elementwise ops and views that compute it contain no where, no mask and no
+ * conversion of a bool.
  */
 static bool is_unmasked(const struct rebuild *r, struct ir_value v, int *budget)
 {
@@ -225,7 +220,7 @@ static bool is_unmasked(const struct rebuild *r, struct ir_value v, int *budget)
 	return true;
 }
 
-/* A value of the rule seen for the first time: its declared type. */
+/* Binds a value of the rule at its first occurrence and checks its declared type and properties. */
 static bool bind_operand(struct matcher *t, int index, struct ir_value v)
 {
 	const struct rule_value *value = &t->rule->values[index];
@@ -244,21 +239,21 @@ static bool try_op(struct matcher *t, const struct rule_op *p, const struct ir_o
 	struct rule_match saved;
 	int n = t->n;
 	if (!ir_op_has(p->code, TRAIT_COMMUTATIVE))
-		return enter_op(t, p, op, false) && step(t, at);
+		return match_op(t, p, op, false) && match_pairs(t, at);
 	saved = *t->m;
-	if (enter_op(t, p, op, false) && step(t, at))
+	if (match_op(t, p, op, false) && match_pairs(t, at))
 		return true;
 	*t->m = saved;
 	t->n = n;
-	return enter_op(t, p, op, true) && step(t, at);
+	return match_op(t, p, op, true) && match_pairs(t, at);
 }
 
-/* Works off the pairs from `at` on. As deep as the rule has ops. */
-static bool step(struct matcher *t, int at)
+/* Matches the pairs from `at` on. The recursion depth is at most the number of ops of the rule. */
+static bool match_pairs(struct matcher *t, int at)
 {
 	for (; at < t->n; at++) {
-		const struct rule_operand *p = t->agenda[at].pattern;
-		struct ir_value v = t->agenda[at].value;
+		const struct rule_operand *p = t->worklist[at].pattern;
+		struct ir_value v = t->worklist[at].value;
 		if (p->kind == ARG_ABSENT || v.id == 0) {
 			if (p->kind != ARG_ABSENT || v.id != 0)
 				return false;
@@ -283,10 +278,10 @@ static bool step(struct matcher *t, int at)
 	return true;
 }
 
-/* ---- the whole match ---- */
+/* ---- complete matches ---- */
 
-/* How often the ops of the match read v; an op that stands for two of the pattern counts once. */
-static uint32_t readers_inside(const struct rule_match *m, struct ir_value v)
+/* Number of uses of v by the ops of the match; an op that two ops of the pattern are bound to counts once. */
+static uint32_t uses_inside(const struct rule_match *m, struct ir_value v)
 {
 	uint32_t n = 0;
 	for (int i = 0; i < m->rule->n_match; i++) {
@@ -299,25 +294,25 @@ static uint32_t readers_inside(const struct rule_match *m, struct ir_value v)
 	return n;
 }
 
-/* What the match computes on its way would be computed twice if others read it. */
-static bool nobody_else_reads(const struct rebuild *r, const struct rule_match *m)
+/* Intermediate results of the match have no other users: they would have to be computed as well. */
+static bool has_no_other_users(const struct rebuild *r, const struct rule_match *m)
 {
 	for (int i = 0; i + 1 < m->rule->n_match; i++) {
 		const struct ir_op *op = m->ops[i];
 		const struct rule_value *value = &m->rule->values[m->rule->match[i].result];
 		if (value->is_shared || is_free(op->code))
 			continue;
-		if (readers_inside(m, op->results[0]) != r->uses[op->results[0].id])
+		if (uses_inside(m, op->results[0]) != r->uses[op->results[0].id])
 			return false;
 	}
 	return true;
 }
 
-/* A cheap look at what the operands of the root are, before anything is set up. */
+/* Cheap filter: the opcodes of the root and of its operands can match. */
 static bool may_match(const struct rebuild *r, const struct rule *rule, const struct ir_op *op)
 {
 	const struct rule_op *root = &rule->match[rule->n_match - 1];
-	bool turns = ir_op_has(root->code, TRAIT_COMMUTATIVE);
+	bool commutes = ir_op_has(root->code, TRAIT_COMMUTATIVE);
 	if (op->code != root->code || op->n_results != 1 || op->n_operands != root->n_operands)
 		return false;
 	for (size_t i = 0; i < root->n_operands; i++) {
@@ -327,7 +322,7 @@ static bool may_match(const struct rebuild *r, const struct rule *rule, const st
 		enum ir_opcode code =
 		        p->kind == ARG_VALUE ? rule->match[rule->values[p->index].op].code : OP_full;
 		if (ir_def_as(r->f, op->operands[i], code) == NULL &&
-		    !(turns && i < 2 && ir_def_as(r->f, op->operands[1 - i], code) != NULL))
+		    !(commutes && i < 2 && ir_def_as(r->f, op->operands[1 - i], code) != NULL))
 			return false;
 	}
 	return true;
@@ -347,9 +342,9 @@ bool rule_matches(const struct rebuild *r, const struct rule *rule, const struct
 	t.n = 0;
 	t.region = ir_value_info(r->f, op->results[0])->region;
 	out->values[rule->root] = op->results[0];
-	if (!try_op(&t, root, op, 0) || !rule_preds_hold(out, NULL) || !nobody_else_reads(r, out))
+	if (!try_op(&t, root, op, 0) || !rule_preds_hold(out, NULL) || !has_no_other_users(r, out))
 		return false;
-	/* When the replacement is a value that exists, it must have the type of the root. */
+	/* If the replacement is an existing value, it must have the type of the root. */
 	const struct rule_value *result = &rule->values[rule->result];
 	return result->from_into ||
 	       ir_type_of(r->f, out->values[rule->result]) == ir_type_of(r->f, op->results[0]);

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rewrite rules as data. A rule says in the text of the IR which ops it
- * matches, under which conditions, what replaces them, and how exact that is
- * (grammar in README.md beside this file). A set is read from text, verified
- * while it is read, and then const; its order is the order of the texts, and
- * for one op the first rule that matches wins.
+ * Rewrite rules as data. A rule gives in IR text the ops that it matches, conditions, the replacement, and how exact that is
+ * (grammar: README.md). A set is parsed and checked once and then constant; rules are in the order of their texts, and the
+ * first that matches an op wins.
  *
- * Values, attribute variables and dims of a rule are numbered; `struct
- * rule_match` binds those numbers to the function that is read.
+ * Values, attribute variables and dims of a rule are numbered; struct rule_match binds the numbers to the function being
+ * read.
  */
 #ifndef TFMC_PASSES_RULES_RULE_H
 #define TFMC_PASSES_RULES_RULE_H
@@ -22,12 +20,12 @@
 #define RULE_ATTRS_MAX    16
 #define RULE_PREDS_MAX    16
 
-/* What a rule may change, from the strictest. */
+/* How far a rule may change results, strictest first. */
 enum rule_class {
-	RULE_BITS,        /* nothing: the same bits for every input */
-	RULE_ROUND,       /* an op rounds where it did not, or the reverse: a few units in the last place */
-	RULE_REASSOCIATE, /* sums in another order: a bound that grows with their length */
-	RULE_APPROXIMATE, /* another function within a stated relative tolerance */
+	RULE_BITS,        /* not at all: the same bits for every input */
+	RULE_ROUND,       /* some rounding more or less: a few units in the last place */
+	RULE_REASSOCIATE, /* sums in another order: the bound grows with their length */
+	RULE_APPROXIMATE, /* another function, within a given relative tolerance */
 };
 const char *rule_class_name(enum rule_class c);
 
@@ -38,7 +36,7 @@ enum rule_expr_kind { EXPR_NUMBER, EXPR_VAR, EXPR_DIM, EXPR_ADD, EXPR_SUB, EXPR_
 struct rule_expr {
 	enum rule_expr_kind kind;
 	double number;
-	int index; /* EXPR_VAR, EXPR_DIM: which; EXPR_CALL: which function */
+	int index; /* variable, dim, or function of EXPR_CALL */
 	const struct rule_expr *args[2];
 };
 
@@ -46,14 +44,14 @@ struct rule_expr {
 
 enum rule_elem { ELEM_ANY, ELEM_NUMBER, ELEM_FLOAT, ELEM_INT, ELEM_BOOL, ELEM_DTYPE };
 
-/* float[..,K]: leading axes are those that `..` stands for in the whole rule. */
+/* A type pattern such as float[..,K]; `..` stands for the same leading axes everywhere in a rule. */
 struct rule_type {
 	enum rule_elem elem;
 	enum ir_dtype dtype; /* ELEM_DTYPE */
-	bool lead;
-	int n;
+	bool lead;           /* begins with `..` */
+	int n;               /* axes after it */
 	struct rule_axis {
-		int dim;      /* number of a dim name, or -1 */
+		int dim;      /* number of the dim, or -1 */
 		int64_t size; /* when dim is -1 */
 	} axes[IR_RANK_MAX];
 };
@@ -62,7 +60,7 @@ enum rule_operand_kind {
 	ARG_ABSENT,
 	ARG_VALUE,
 	ARG_NUMBER, /* a `full` of that number */
-	ARG_VAR,    /* a `full` of any number, which the variable gets */
+	ARG_VAR,    /* a `full` of any number, which binds the variable */
 };
 
 struct rule_operand {
@@ -72,14 +70,14 @@ struct rule_operand {
 };
 
 enum rule_attr_kind {
-	RULE_ATTR_DEFAULT, /* not written: the default of the op */
-	RULE_ATTR_ANY,     /* not written and without default (match); from the type (into) */
+	RULE_ATTR_DEFAULT, /* not written: must have the default of the op */
+	RULE_ATTR_ANY,     /* not written, no default: any (match); taken from the type (into) */
 	RULE_ATTR_VAR,
-	RULE_ATTR_EXPR,  /* a number; flags are 0 and 1, words their position */
+	RULE_ATTR_EXPR,  /* a number; flags are 0 and 1, keywords their position */
 	RULE_ATTR_INTS,  /* a list */
 	RULE_ATTR_LAST,  /* of axes: the last axis only */
 	RULE_ATTR_SWAP,  /* of perm: the last two axes exchanged */
-	RULE_ATTR_DTYPE, /* an element type, in `number` */
+	RULE_ATTR_DTYPE, /* an element type */
 };
 
 struct rule_attr {
@@ -97,22 +95,22 @@ struct rule_op {
 	int result; /* number of the value */
 	struct rule_operand operands[RULE_OPERANDS_MAX];
 	size_t n_operands;
-	struct rule_attr *attrs; /* one for each attribute of the op, in table order */
+	struct rule_attr *attrs; /* one for each attribute of the op, in the order of ops.def */
 };
 
 struct rule_value {
 	const char *name;             /* NULL: nested, without a name */
 	const struct rule_type *type; /* NULL: any */
-	int op; /* op of the match (or, below, of into) that defines it, -1: an operand */
+	int op; /* op of match (or into, see from_into) that defines it; -1: an operand of the rule */
 	bool from_into;
 	bool is_shared;   /* may have readers outside the match */
 	bool is_const;    /* must be a weight or a constant */
-	bool is_unmasked; /* no mask is in the elementwise ops before it */
+	bool is_unmasked; /* the elementwise ops before it contain no mask */
 };
 
 struct rule_var {
 	const char *name;
-	enum ir_attr_kind kind; /* of the attribute that binds it; ATTR_FLOAT for constants */
+	enum ir_attr_kind kind; /* of the binding attribute; ATTR_FLOAT for constants */
 	bool is_bound;
 };
 
@@ -128,9 +126,9 @@ struct rule {
 	struct loc loc;
 	enum rule_class class;
 	double tolerance; /* RULE_APPROXIMATE: relative */
-	bool except_nan;  /* nothing is promised for NaN inputs and for rows in which the left side has NaN */
-	bool except_inf;  /* nothing is promised where the left side is infinite */
-	bool except_empty; /* nothing is promised for rows of scores without a visible key; off by default */
+	bool except_nan;  /* undefined for NaN inputs and for rows in which the left side has a NaN */
+	bool except_inf;  /* undefined where the left side is infinite */
+	bool except_empty; /* undefined for rows of scores without a visible key; such rules are off by default */
 	struct rule_value *values;
 	int n_values;
 	struct rule_var vars[RULE_VARS_MAX];
@@ -139,8 +137,8 @@ struct rule {
 	int n_dims;
 	struct rule_op *match, *into;
 	int n_match, n_into;
-	int root;   /* number of the value that the last op of match defines */
-	int result; /* number of the value that replaces it */
+	int root;   /* value defined by the last op of match */
+	int result; /* value that replaces it */
 	struct rule_pred preds[RULE_PREDS_MAX];
 	int n_preds;
 };
@@ -159,19 +157,18 @@ struct rule_set {
 
 void rule_set_init(struct rule_set *s);
 void rule_set_destroy(struct rule_set *s);
-/* Appends the rules of a text; TFMC_INVALID after located diagnostics. */
+/* Parses and appends rules. TFMC_INVALID after located diagnostics. */
 TFMC_MUST_USE enum tfmc_status rule_set_read(struct rule_set *s, struct diag_context *cx,
                                              const char *file_name, const char *text, size_t len);
-/* The rules that are built in. */
+/* Appends the built-in rules. */
 TFMC_MUST_USE enum tfmc_status rule_set_read_builtin(struct rule_set *s, struct diag_context *cx);
-/* Reads the extra rules of the options, which are tried first, then the built-in ones without those that the
- * options disable. */
+/* Loads the rules of --rules, which are tried first, and the built-in ones, without those of --disable-rule. */
 TFMC_MUST_USE enum tfmc_status rule_set_load(struct rule_set *s, struct diag_context *cx,
                                              const struct pass_options *options);
-/* The rule of that name or NULL. */
+/* The rule of that name, or NULL. */
 const struct rule *rule_set_find(const struct rule_set *s, const char *name);
 
-/* One embedded file; a NULL name ends the list. */
+/* An embedded .rule file; a NULL name ends the list. */
 struct rule_file {
 	const char *name;
 	const unsigned char *text;
@@ -181,7 +178,7 @@ extern const struct rule_file rule_files[];
 
 /* ---- matching ---- */
 
-/* What a variable holds: a number, or a list of the function that is read. */
+/* Value of a variable: a number, or a list or dim of the function being read. */
 struct rule_bound {
 	bool is_set;
 	double number; /* float, int, flag, word, dtype */
@@ -192,9 +189,9 @@ struct rule_bound {
 
 struct rule_match {
 	const struct rule *rule;
-	int64_t number; /* counts applications from 1: fuel=number is the least with which it happens */
+	int64_t number; /* of the application, from 1: fuel=number is the least that still allows it */
 	struct ir_value values[RULE_VALUES_MAX];
-	const struct ir_op *ops[RULE_OPS_MAX]; /* what each op of the match is */
+	const struct ir_op *ops[RULE_OPS_MAX]; /* the op that each op of match is bound to */
 	struct rule_bound vars[RULE_VARS_MAX];
 	const struct ir_dim *dims[RULE_DIMS_MAX];
 	bool has_lead;
@@ -202,61 +199,60 @@ struct rule_match {
 	const struct ir_dim *lead[IR_RANK_MAX];
 };
 
-/* True when op is the root of a match; fills *out. */
+/* Whether the rule matches with op as root; fills *out. */
 bool rule_matches(const struct rebuild *r, const struct rule *rule, const struct ir_op *op,
                   struct rule_match *out);
 
 /* ---- building ---- */
 
-/* One side of a rule, built from what a match binds. */
+/* Instantiation of one side of a rule with the bindings of a match. */
 struct rule_side {
 	struct ir_builder *b;
-	struct arena *arena; /* for attributes */
+	struct arena *arena; /* for attribute lists */
 	const struct rule_match *m;
-	const struct rule_op *ops; /* the side: n of them */
+	const struct rule_op *ops; /* [n] ops of the side */
 	int n;
-	const struct ir_type *type; /* of constants and results about which nothing else says one */
-	struct ir_value
-	        *values; /* [m->rule->n_values] in the new function: operands are given, results are set */
+	const struct ir_type *type; /* default type of constants and results */
+	struct ir_value *values;    /* [m->rule->n_values] in the new function; in: operands; out: results */
 };
-/* Builds all ops. False: they do not fit together, or the builder failed. */
+/* Builds all ops. False: their types do not fit, or the builder failed. */
 bool rule_side_build(const struct rule_side *s);
-/* A type pattern with bound dims; NULL: only the leading axes. NULL when a dim is not bound. */
+/* The type of a pattern with bound dims; t NULL: the leading axes only. Returns NULL if a dim is not bound. */
 const struct ir_type *rule_side_type(const struct rule_side *s, const struct rule_type *t,
                                      enum ir_dtype dtype);
 
-/* ---- pieces that matching, building and checking share ---- */
+/* ---- evaluation, shared by matching, building and checking ---- */
 
-/* False when a dim has no constant value. */
+/* Evaluates an expression. False: a variable is unbound or a dim is not constant. */
 bool rule_expr_eval(const struct rule_expr *e, const struct rule_match *m, double *out);
-/* All predicates hold; *failed (may be NULL) receives the first that does not. */
+/* Whether all predicates are true; *failed (may be NULL): the first that is false. */
 bool rule_preds_hold(const struct rule_match *m, const struct rule_pred **failed);
-/* Function of an expression by name, or -1; names for messages. */
+/* Index of a function of expressions, or -1; all names, for messages. */
 int rule_call_find(const char *name);
 size_t rule_call_names(const char *const **names);
-/* Numbers that f32 holds are compared exactly, others to a relative 1e-6. */
+/* Compares exactly if f32 represents the pattern, else to a relative 1e-6. */
 bool rule_number_fits(double pattern, double value);
 bool rule_elem_fits(const struct rule_type *t, enum ir_dtype dtype);
 
 /* ---- rewriting ---- */
 
-/* Rules at work on one module: matches found on the way back, built on the way forward. */
+/* Applies a rule set in a rebuild traversal: matches in the backward walk, replacements in the forward walk. */
 struct rewriter {
 	const struct rule_set *set;
 	int64_t fuel;  /* applications left */
 	bool nonempty; /* rules that except empty rows may be used */
 	const struct ir_func *f;
 	const struct rule_match **found; /* [f->n_values] by first result */
-	const struct rule *wrong;        /* its replacement had another type: our mistake */
+	const struct rule *wrong; /* first rule whose replacement had another type (an error in the rule) */
 	struct loc wrong_at;
 	int64_t matched, applied;
 };
 
-/* As the members of struct rewrite, for a pass that has more than rules. */
+/* For match and emit of struct rewrite, in a pass that has more than rules. */
 bool rewriter_match(struct rewriter *w, struct rebuild *r, const struct ir_op *op);
 /* False when op was not matched by a rule. */
 bool rewriter_emit(struct rewriter *w, struct rebuild *r, const struct ir_op *op);
-/* After a walk: TFMC_INTERNAL with a diagnostic when a replacement had another type. */
+/* After a traversal: TFMC_INTERNAL after a diagnostic if a replacement had another type. */
 TFMC_MUST_USE enum tfmc_status rewriter_status(const struct rewriter *w, struct pass_context *p);
 
 #endif
