@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A copy of a graph with the same structure and tiny sizes: two layers, few
- * heads, short rows, a small vocabulary. Constant sizes that the ops make equal
- * stay equal, products and sums that reshapes, slices and concatenations need
- * still hold. Constants of the mathematics (scales, eps) stay as they are;
- * weights get seeded numbers of the magnitude that their use wants.
+ * Shrinks a module: a copy with the same structure and tiny sizes (two layers, few heads, short rows, a small vocabulary), for
+ * validation without weight files. Constant sizes that the ops make equal stay equal; the products and sums that reshapes,
+ * slices and concatenations require still hold. Mathematical constants (scales, eps) are unchanged; weights are random, with
+ * magnitudes according to their use.
  */
 #ifndef TFMC_PASSES_SHRINK_SHRINK_H
 #define TFMC_PASSES_SHRINK_SHRINK_H
@@ -12,9 +11,9 @@
 #include "ir/core/module.h"
 
 struct shrunk {
-	struct ir_module *module;     /* NULL: cannot be shrunk, see why; the caller destroys it */
-	struct weight_source weights; /* of the new weights; lives in the arena */
-	const char *why;              /* text in the arena */
+	struct ir_module *module;     /* NULL: cannot be shrunk, see why. The caller destroys it */
+	struct weight_source weights; /* of the new weights; in the arena */
+	const char *why;              /* reason, in the arena */
 };
 
 /* TFMC_NO_MEMORY is the only failure. */

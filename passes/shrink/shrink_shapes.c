@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which sizes the ops tie together (shrink_shapes.h). Follows the rules of type
- * inference: whatever those demand to be equal is merged here.
+ * Constraints between sizes (shrink_shapes.h). They follow the rules of type inference: sizes that those require to be equal are
+ * merged. All slices and pads of an axis divide it into pieces whose sizes add up; a slice is a run of pieces, so slices that
+ * touch or overlap still do in other sizes.
  */
 #include "passes/shrink/shrink_shapes.h"
 
@@ -9,9 +10,112 @@
 
 #include "ir/core/axes.h"
 
-#define CONTEXT_WANT 14 /* positions of a cache or table */
-#define WORDS_WANT   11
-#define LAYERS_WANT  2
+/* ---- slices and pads of constant bounds ---- */
+
+#define LIST_MAX 64
+
+/* Adds a cut: `part` is the range of `whole` that begins at `begin`. */
+static void add_cut(struct shapes *s, const struct ir_op *op, size_var whole, size_var part, int64_t begin)
+{
+	int64_t size = size_of(&s->sizes, part)->old;
+	ARENA_ADD(s->sizes.arena, &s->cuts,
+	          (struct cut){.op = op, .whole = whole, .part = part, .begin = begin, .end = begin + size});
+}
+
+/* The distinct ends of all slices of an axis, ascending. Returns their number; 0: too many. */
+static size_t cut_points(const struct shapes *s, size_var whole, int64_t *points)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < s->cuts.n; i++) {
+		const struct cut *c = &s->cuts.items[i];
+		int64_t ends[] = {0, c->begin, c->end, s->sizes.vars.items[whole].old};
+		if (size_find(&s->sizes, c->whole) != whole)
+			continue;
+		for (size_t k = 0; k < TFMC_COUNT(ends); k++) {
+			size_t at = 0;
+			while (at < n && points[at] < ends[k])
+				at++;
+			if (at < n && points[at] == ends[k])
+				continue;
+			if (n == LIST_MAX)
+				return 0;
+			memmove(points + at + 1, points + at, (n - at) * sizeof(*points));
+			points[at] = ends[k];
+			n++;
+		}
+	}
+	return n;
+}
+
+static void constrain_cut(struct shapes *s, struct cut *c, const int64_t *points, const size_var *pieces,
+                          size_t n)
+{
+	size_t first = 0, last = 0;
+	while (points[first] < c->begin)
+		first++;
+	for (last = first; points[last] < c->end;)
+		last++;
+	c->pieces = pieces;
+	c->n_pieces = n;
+	c->first = first;
+	c->last = last;
+	if (last - first == 1)
+		size_merge(&s->sizes, c->part, pieces[first]);
+	else
+		size_relate(&s->sizes, SIZE_SUM, pieces + first, last - first, &c->part, 1);
+}
+
+static void divide_axis(struct shapes *s, size_var whole)
+{
+	int64_t points[LIST_MAX + 1];
+	size_t n = cut_points(s, whole, points);
+	size_var *pieces = ARENA_ARRAY(s->sizes.arena, size_var, n + 1);
+	for (size_t i = 0; i + 1 < n && pieces != NULL; i++)
+		pieces[i] = size_new(&s->sizes, points[i + 1] - points[i]);
+	if (n < 2 || pieces == NULL)
+		size_fix(&s->sizes, whole);
+	else
+		size_relate(&s->sizes, SIZE_SUM, pieces, n - 1, &whole, 1);
+	for (size_t i = 0; i < s->cuts.n; i++) {
+		struct cut *c = &s->cuts.items[i];
+		if (c->pieces != NULL || size_find(&s->sizes, c->whole) != whole)
+			continue;
+		if (n < 2 || pieces == NULL)
+			size_fix(&s->sizes, c->part);
+		else
+			constrain_cut(s, c, points, pieces, n - 1);
+	}
+}
+
+/* Adds the constraints of all cuts. */
+static void constrain_cuts(struct shapes *s)
+{
+	for (size_t i = 0; i < s->cuts.n; i++)
+		if (s->cuts.items[i].pieces == NULL)
+			divide_axis(s, size_find(&s->sizes, s->cuts.items[i].whole));
+}
+
+const struct cut *shapes_cut(const struct shapes *s, const struct ir_op *op)
+{
+	for (size_t i = 0; i < s->cuts.n; i++)
+		if (s->cuts.items[i].op == op)
+			return s->cuts.items[i].pieces != NULL ? &s->cuts.items[i] : NULL;
+	return NULL;
+}
+
+int64_t shapes_pieces(struct shapes *s, const struct cut *c, size_t from, size_t to)
+{
+	int64_t size = 0;
+	for (size_t i = from; i < to; i++)
+		size += size_of(&s->sizes, c->pieces[i])->now;
+	return size;
+}
+
+/* ---- axes ---- */
+
+#define CONTEXT_SIZE 14 /* positions of a cache or table */
+#define VOCAB_SIZE   11
+#define LAYERS_SIZE  2
 
 static struct axes *axes_of(const struct shapes *s, struct ir_value v)
 {
@@ -23,14 +127,14 @@ static const struct ir_type *type_of(const struct shapes *s, struct ir_value v)
 	return ir_type_of(s->f, v);
 }
 
-static void make_axes(struct shapes *s, const struct ir_type *t, struct axes *out)
+static void new_axes(struct shapes *s, const struct ir_type *t, struct axes *out)
 {
 	int64_t n;
 	for (int i = 0; t->kind == IR_TENSOR && i < t->rank; i++)
 		out->of[i] = ir_dim_is_const(t->dims[i], &n) ? size_new(&s->sizes, n) : 0;
 }
 
-/* Axis i of a is axis j of b. */
+/* Axis i of a has the size of axis j of b. */
 static void tie(struct shapes *s, struct axes *a, int i, struct axes *b, int j)
 {
 	size_merge(&s->sizes, a->of[i], b->of[j]);
@@ -43,7 +147,7 @@ static void tie_all(struct shapes *s, struct ir_value a, struct ir_value b)
 		tie(s, axes_of(s, a), i, axes_of(s, b), i);
 }
 
-/* All axes but one. */
+/* Ties all axes but one. */
 static void tie_others(struct shapes *s, struct ir_value a, struct ir_value b, int64_t axis)
 {
 	for (int i = 0; i < type_of(s, a)->rank; i++)
@@ -51,7 +155,7 @@ static void tie_others(struct shapes *s, struct ir_value a, struct ir_value b, i
 			tie(s, axes_of(s, a), i, axes_of(s, b), i);
 }
 
-static void want(struct shapes *s, size_var v, int64_t size)
+static void prefer_size(struct shapes *s, size_var v, int64_t size)
 {
 	if (v != 0)
 		size_of(&s->sizes, v)->want = size;
@@ -59,7 +163,7 @@ static void want(struct shapes *s, size_var v, int64_t size)
 
 /* ---- indices ---- */
 
-/* The axis that a value chooses from: as long as the repeat that counts it, else as it is. */
+/* An axis that is indexed by a value has the count of the repeat whose index that is; otherwise its size is fixed. */
 static void tie_index(struct shapes *s, struct ir_value index, size_var axis)
 {
 	size_merge(&s->sizes, axis, s->counts[s->func][index.id]);
@@ -77,7 +181,7 @@ static bool is_index_operand(const struct ir_op *op, size_t i)
 
 /* ---- reshape ---- */
 
-/* Axes [from, to) of a and of b hold the same elements. */
+/* Axes [from, to) of a and of b have the same number of elements. */
 static void tie_group(struct shapes *s, struct ir_value a, const int from[2], struct ir_value b,
                       const int to[2])
 {
@@ -104,8 +208,8 @@ static void tie_group(struct shapes *s, struct ir_value a, const int from[2], st
 		size_relate(&s->sizes, SIZE_PRODUCT, left, n, right, k);
 }
 
-/* Cuts both shapes into the smallest groups of axes with equal products. */
-static void see_reshape(struct shapes *s, const struct ir_op *op)
+/* Divides both shapes into the smallest groups of axes with equal products. */
+static void visit_reshape(struct shapes *s, const struct ir_op *op)
 {
 	struct ir_value a = op->operands[0], b = op->results[0];
 	const struct ir_type *t = type_of(s, a), *u = type_of(s, b);
@@ -130,17 +234,17 @@ static void see_reshape(struct shapes *s, const struct ir_op *op)
 		tie_group(s, a, from, b, to);
 }
 
-/* ---- parts ---- */
+/* ---- slices, concat, pad ---- */
 
-/* v holds at least what a size of the new module may be. */
-static void hold(struct shapes *s, size_var v, const struct ir_dim *size)
+/* v is at least the maximum of a symbolic size of the new module. */
+static void require_at_least(struct shapes *s, size_var v, const struct ir_dim *size)
 {
 	struct size_info *info = size_of(&s->sizes, v);
 	int64_t hi = ir_dim_hi(s->out->dims, size);
 	info->least = hi > info->least ? hi : info->least;
 }
 
-static void see_slice(struct shapes *s, const struct ir_op *op)
+static void visit_slice(struct shapes *s, const struct ir_op *op)
 {
 	const struct attrs_slice *a = op->attrs;
 	size_var whole = axes_of(s, op->operands[0])->of[a->axis],
@@ -153,7 +257,7 @@ static void see_slice(struct shapes *s, const struct ir_op *op)
 	if (part == 0) {
 		const struct ir_dim *end = ir_dim_add(s->out->dims, ir_import_dim(s->out, a->begin),
 		                                      ir_import_dim(s->out, a->size));
-		hold(s, whole, end);
+		require_at_least(s, whole, end);
 		return;
 	}
 	if (!ir_dim_is_const(a->begin, &begin) || !ir_dim_is_const(a->size, &size)) {
@@ -161,10 +265,10 @@ static void see_slice(struct shapes *s, const struct ir_op *op)
 		size_fix(&s->sizes, part);
 		return;
 	}
-	shapes_add_cut(s, op, whole, part, begin);
+	add_cut(s, op, whole, part, begin);
 }
 
-static void see_concat(struct shapes *s, const struct ir_op *op)
+static void visit_concat(struct shapes *s, const struct ir_op *op)
 {
 	int64_t axis = ((const struct attrs_concat *)op->attrs)->axis;
 	size_var *parts = ARENA_ARRAY(s->sizes.arena, size_var, op->n_operands + 1);
@@ -183,8 +287,8 @@ static void see_concat(struct shapes *s, const struct ir_op *op)
 		size_relate(&s->sizes, SIZE_SUM, parts, op->n_operands, &whole, 1);
 }
 
-/* The operand is the part of the result that lies between the borders. */
-static void see_pad(struct shapes *s, const struct ir_op *op)
+/* The operand is a slice of the result. */
+static void visit_pad(struct shapes *s, const struct ir_op *op)
 {
 	const struct attrs_pad *a = op->attrs;
 	size_var whole = axes_of(s, op->results[0])->of[a->axis],
@@ -194,11 +298,11 @@ static void see_pad(struct shapes *s, const struct ir_op *op)
 		size_fix(&s->sizes, part);
 		return;
 	}
-	shapes_add_cut(s, op, whole, part, a->before);
+	add_cut(s, op, whole, part, a->before);
 }
 
-/* k elements of rows that have as many at least. */
-static void see_topk(struct shapes *s, const struct ir_op *op)
+/* k is fixed; rows have at least k elements. */
+static void visit_topk(struct shapes *s, const struct ir_op *op)
 {
 	int last = type_of(s, op->operands[0])->rank - 1;
 	size_var width = axes_of(s, op->operands[0])->of[last];
@@ -210,7 +314,7 @@ static void see_topk(struct shapes *s, const struct ir_op *op)
 
 /* ---- tables ---- */
 
-/* The parameter whose ids these are, after masks and movement. */
+/* The parameter that v is computed from by masks and views; NULL: v is computed otherwise. */
 static const struct ir_param *ids_from(const struct shapes *s, struct ir_value v)
 {
 	const struct ir_op *op;
@@ -223,24 +327,24 @@ static const struct ir_param *ids_from(const struct shapes *s, struct ir_value v
 	return NULL;
 }
 
-static void see_gather(struct shapes *s, const struct ir_op *op)
+static void visit_gather(struct shapes *s, const struct ir_op *op)
 {
 	struct axes *rows = axes_of(s, op->operands[OPERAND(gather, table)]);
 	const struct ir_param *p = ids_from(s, op->operands[OPERAND(gather, ids)]);
 	if (p == NULL || p->below <= 0) {
-		want(s, rows->of[0], CONTEXT_WANT); /* positions */
+		prefer_size(s, rows->of[0], CONTEXT_SIZE); /* positions */
 		return;
 	}
 	size_var *below = &s->below[s->func][p - s->f->params];
 	if (*below == 0)
 		*below = size_new(&s->sizes, p->below);
-	want(s, *below, WORDS_WANT);
-	want(s, rows->of[0], WORDS_WANT);
+	prefer_size(s, *below, VOCAB_SIZE);
+	prefer_size(s, rows->of[0], VOCAB_SIZE);
 	if (rows->of[0] != 0)
 		size_relate(&s->sizes, SIZE_AT_MOST, below, 1, &rows->of[0], 1);
 }
 
-static struct axes *shapes_of_weight(const struct shapes *s, const struct ir_weight *w)
+static struct axes *axes_of_weight(const struct shapes *s, const struct ir_weight *w)
 {
 	for (size_t i = 0; i < s->m->weights.n; i++)
 		if (s->m->weights.items[i] == w)
@@ -248,7 +352,7 @@ static struct axes *shapes_of_weight(const struct shapes *s, const struct ir_wei
 	return NULL;
 }
 
-static struct axes *shapes_of_state(const struct shapes *s, const struct ir_state_decl *d)
+static struct axes *axes_of_state(const struct shapes *s, const struct ir_state_decl *d)
 {
 	for (size_t i = 0; i < s->m->states.n; i++)
 		if (s->m->states.items[i] == d)
@@ -256,10 +360,10 @@ static struct axes *shapes_of_state(const struct shapes *s, const struct ir_stat
 	return NULL;
 }
 
-static void see_weight(struct shapes *s, const struct ir_op *op)
+static void visit_weight(struct shapes *s, const struct ir_op *op)
 {
 	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
-	struct axes *axes = shapes_of_weight(s, w);
+	struct axes *axes = axes_of_weight(s, w);
 	for (size_t i = 0; i < op->n_operands; i++)
 		tie_index(s, op->operands[i], axes->of[i]);
 	for (int i = 0; i < type_of(s, op->results[0])->rank; i++)
@@ -268,7 +372,7 @@ static void see_weight(struct shapes *s, const struct ir_op *op)
 
 /* ---- rows and contractions ---- */
 
-static void see_rope(struct shapes *s, const struct ir_op *op)
+static void visit_rope(struct shapes *s, const struct ir_op *op)
 {
 	struct axes *table = axes_of(s, op->operands[OPERAND(rope, table)]);
 	struct axes *x = axes_of(s, op->operands[OPERAND(rope, x)]);
@@ -277,13 +381,13 @@ static void see_rope(struct shapes *s, const struct ir_op *op)
 		tie(s, table, 1, x, last);
 	else
 		size_relate(&s->sizes, SIZE_AT_MOST, &table->of[1], 1, &x->of[last], 1);
-	want(s, table->of[0], CONTEXT_WANT);
+	prefer_size(s, table->of[0], CONTEXT_SIZE);
 	size_of(&s->sizes, table->of[1])->even = true;
 	size_of(&s->sizes, x->of[last])->even = true;
 }
 
-/* As many heads of q as those of k, or a multiple. */
-static void see_attention(struct shapes *s, const struct ir_op *op)
+/* The heads of q are those of k, or a multiple. */
+static void visit_attention(struct shapes *s, const struct ir_op *op)
 {
 	struct axes *q = axes_of(s, op->operands[OPERAND(attention, q)]);
 	struct axes *k = axes_of(s, op->operands[OPERAND(attention, k)]);
@@ -298,12 +402,12 @@ static void see_attention(struct shapes *s, const struct ir_op *op)
 
 /* ---- state ---- */
 
-/* The slice [B, rest] of a state at its indices. */
+/* Ties a slice [B, ..] of a state at its indices, except for axis `skip`. */
 static void tie_slice(struct shapes *s, const struct ir_op *op, size_t first_at, struct ir_value slice,
                       int skip)
 {
 	const struct ir_state_decl *d = type_of(s, op->operands[0])->state;
-	struct axes *axes = shapes_of_state(s, d);
+	struct axes *axes = axes_of_state(s, d);
 	int n = (int)(op->n_operands - first_at);
 	for (int i = 0; i < n; i++)
 		tie_index(s, op->operands[first_at + (size_t)i], axes->of[1 + i]);
@@ -312,28 +416,28 @@ static void tie_slice(struct shapes *s, const struct ir_op *op, size_t first_at,
 			tie(s, axes_of(s, slice), i, axes, i + n);
 }
 
-static void see_append(struct shapes *s, const struct ir_op *op)
+static void visit_append(struct shapes *s, const struct ir_op *op)
 {
 	int t = type_of(s, op->results[0])->rank - 2;
 	tie_slice(s, op, OPERAND(state_append, at), op->results[0], -1);
 	tie_slice(s, op, OPERAND(state_append, at), op->operands[OPERAND(state_append, x)], t);
-	want(s, axes_of(s, op->results[0])->of[t], CONTEXT_WANT);
+	prefer_size(s, axes_of(s, op->results[0])->of[t], CONTEXT_SIZE);
 }
 
 /* Each axis of x is at most that of the slice. */
-static void see_write(struct shapes *s, const struct ir_op *op)
+static void visit_write(struct shapes *s, const struct ir_op *op)
 {
 	const size_t at = OPERAND(state_write, at);
 	struct ir_value given = op->operands[OPERAND(state_write, x)];
 	const struct ir_type *x = type_of(s, given);
-	struct axes *state = shapes_of_state(s, type_of(s, op->operands[0])->state);
+	struct axes *state = axes_of_state(s, type_of(s, op->operands[0])->state);
 	int n = (int)(op->n_operands - at);
 	for (int i = 0; i < n; i++)
 		tie_index(s, op->operands[at + (size_t)i], state->of[1 + i]);
 	for (int i = 1; i < x->rank; i++) {
 		size_var v = axes_of(s, given)->of[i], w = state->of[i + n];
 		if (v == 0 && w != 0)
-			hold(s, w, ir_import_dim(s->out, x->dims[i]));
+			require_at_least(s, w, ir_import_dim(s->out, x->dims[i]));
 		else if (v != 0 && size_of(&s->sizes, v)->old == size_of(&s->sizes, w)->old)
 			size_merge(&s->sizes, v, w);
 		else if (v != 0)
@@ -343,13 +447,13 @@ static void see_write(struct shapes *s, const struct ir_op *op)
 
 /* ---- repeat ---- */
 
-static void see_repeat(struct shapes *s, const struct ir_op *op)
+static void visit_repeat(struct shapes *s, const struct ir_op *op)
 {
 	const struct ir_region *body = op->region;
 	const struct ir_op *yield = body->ops[body->n_ops - 1];
 	size_var *count = &s->counts[s->func][body->args[REPEAT_INDEX].id];
 	*count = size_new(&s->sizes, ((const struct attrs_repeat *)op->attrs)->count);
-	want(s, *count, LAYERS_WANT);
+	prefer_size(s, *count, LAYERS_SIZE);
 	for (size_t i = 0; i < op->n_operands; i++) {
 		tie_all(s, op->operands[i], op->results[i]);
 		tie_all(s, op->operands[i], body->args[1 + i]);
@@ -357,17 +461,17 @@ static void see_repeat(struct shapes *s, const struct ir_op *op)
 	}
 }
 
-/* A number of a repeat that is more than an index keeps its range. */
-static void see_operands(struct shapes *s, const struct ir_op *op)
+/* If the index of a repeat is used other than as an index, its count is fixed. */
+static void visit_operands(struct shapes *s, const struct ir_op *op)
 {
 	for (size_t i = 0; i < op->n_operands; i++)
 		if (!is_index_operand(op, i))
 			size_fix(&s->sizes, s->counts[s->func][op->operands[i].id]);
 }
 
-/* ---- axes of the op's row ---- */
+/* ---- axes in ops.def ---- */
 
-/* Ties axes to the first ones with their names. */
+/* Ties each axis to the first one with its name. */
 static void tie_names(struct shapes *s, const struct ir_axes *a, const struct ir_axis_list *list,
                       struct axes *axes, size_var *named, bool *known)
 {
@@ -384,7 +488,7 @@ static void tie_names(struct shapes *s, const struct ir_axes *a, const struct ir
 	}
 }
 
-static void see_axes(struct shapes *s, const struct ir_op *op)
+static void visit_axes(struct shapes *s, const struct ir_op *op)
 {
 	const struct ir_type *types[IR_AXES_OPERANDS_MAX];
 	size_var named[IR_AXIS_NAMES];
@@ -402,31 +506,33 @@ static void see_axes(struct shapes *s, const struct ir_op *op)
 	tie_names(s, &a, &a.out, axes_of(s, op->results[0]), named, known);
 }
 
-/* ---- all ops ---- */
+/* ---- dispatch ---- */
 
-typedef void see_fn(struct shapes *s, const struct ir_op *op);
+typedef void visit_fn(struct shapes *s, const struct ir_op *op);
 
-static void see_read(struct shapes *s, const struct ir_op *op)
+static void visit_read(struct shapes *s, const struct ir_op *op)
 {
 	tie_slice(s, op, OPERAND(state_read, at), op->results[0], -1);
 }
 
-static void see_op(struct shapes *s, const struct ir_op *op)
+static void visit_op(struct shapes *s, const struct ir_op *op)
 {
-	static see_fn *const special[IR_N_OPS] = {
-	        [OP_reshape] = see_reshape,   [OP_slice] = see_slice,         [OP_concat] = see_concat,
-	        [OP_pad] = see_pad,           [OP_gather] = see_gather,       [OP_weight] = see_weight,
-	        [OP_rope] = see_rope,         [OP_attention] = see_attention, [OP_state_append] = see_append,
-	        [OP_state_write] = see_write, [OP_state_read] = see_read,     [OP_repeat] = see_repeat,
-	        [OP_topk] = see_topk,
+	static visit_fn *const special[IR_N_OPS] = {
+	        [OP_reshape] = visit_reshape,     [OP_slice] = visit_slice,
+	        [OP_concat] = visit_concat,       [OP_pad] = visit_pad,
+	        [OP_gather] = visit_gather,       [OP_weight] = visit_weight,
+	        [OP_rope] = visit_rope,           [OP_attention] = visit_attention,
+	        [OP_state_append] = visit_append, [OP_state_write] = visit_write,
+	        [OP_state_read] = visit_read,     [OP_repeat] = visit_repeat,
+	        [OP_topk] = visit_topk,
 	};
-	see_operands(s, op);
-	see_axes(s, op);
+	visit_operands(s, op);
+	visit_axes(s, op);
 	if (special[op->code] != NULL)
 		special[op->code](s, op);
 }
 
-/* ---- all ---- */
+/* ---- solution ---- */
 
 /* The size of an axis in the new module. */
 static const struct ir_dim *shapes_dim(struct shapes *s, size_var v, const struct ir_dim *old)
@@ -442,7 +548,7 @@ const struct ir_type *shapes_type(struct shapes *s, const struct axes *axes, con
 	return ir_type_tensor(s->out->types, old->dtype, old->rank, dims);
 }
 
-static bool make_function(struct shapes *s, size_t at)
+static bool visit_function(struct shapes *s, size_t at)
 {
 	const struct ir_func *f = s->m->funcs.items[at];
 	struct arena *a = s->sizes.arena;
@@ -452,16 +558,16 @@ static bool make_function(struct shapes *s, size_t at)
 	if (arena_failed(a))
 		return false;
 	for (size_t v = 1; v < f->n_values; v++)
-		make_axes(s, f->values[v].type, &s->values[at][v]);
+		new_axes(s, f->values[v].type, &s->values[at][v]);
 	s->f = f;
 	s->func = at;
 	for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it))
-		see_op(s, it.op);
+		visit_op(s, it.op);
 	return true;
 }
 
-/* What the formula of a table asks of its sizes (wexpr_sinusoid). */
-static void see_formula(struct shapes *s, const struct ir_weight *w, const struct axes *axes)
+/* Constraints of the formula of a table (wexpr_sinusoid). */
+static void visit_formula(struct shapes *s, const struct ir_weight *w, const struct axes *axes)
 {
 	if (w->init == NULL || w->init->kind != WX_SINUSOID)
 		return;
@@ -482,15 +588,15 @@ bool shapes_solve(struct shapes *s, const struct ir_module *m, struct ir_module 
 	if (arena_failed(arena))
 		return false;
 	for (size_t i = 0; i < m->weights.n; i++) {
-		make_axes(s, m->weights.items[i]->type, &s->weights[i]);
-		see_formula(s, m->weights.items[i], &s->weights[i]);
+		new_axes(s, m->weights.items[i]->type, &s->weights[i]);
+		visit_formula(s, m->weights.items[i], &s->weights[i]);
 	}
 	for (size_t i = 0; i < m->states.n; i++)
-		make_axes(s, m->states.items[i]->type, &s->states[i]);
+		new_axes(s, m->states.items[i]->type, &s->states[i]);
 	for (size_t i = 0; i < m->funcs.n; i++)
-		if (!make_function(s, i))
+		if (!visit_function(s, i))
 			return false;
-	shapes_cut_axes(s);
+	constrain_cuts(s);
 	sizes_solve(&s->sizes);
 	return !arena_failed(arena);
 }

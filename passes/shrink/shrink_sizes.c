@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Union-find and the search (shrink_sizes.h). Each part of sizes that depend on
- * each other is searched by itself: the smallest open size first, small values
- * first, what follows is derived. Where the search finds nothing in time the
- * part keeps its old sizes.
+ * Union-find and backtracking search (shrink_sizes.h). Each connected component of constraints is searched separately: the
+ * smallest unassigned size first, small values first, with constraint propagation. If the search fails or exceeds its steps,
+ * the component keeps its old sizes.
  */
 #include "passes/shrink/shrink_sizes.h"
 
@@ -11,9 +10,9 @@
 
 #include "ir/support/checked.h"
 
-#define SEARCH_STEPS   8000 /* also bounds the depth */
+#define SEARCH_STEPS   8000 /* assignments of a component; also bounds the recursion */
 #define CANDIDATES_MAX 24
-#define FREE_LEAST     5 /* of a size that nothing depends on */
+#define FREE_LEAST     5 /* of an unconstrained size */
 
 void sizes_init(struct sizes *s, struct arena *arena)
 {
@@ -85,12 +84,12 @@ void size_relate(struct sizes *s, enum size_relation r, const size_var *left, si
 		s->constraints.n--;
 }
 
-/* ---- what follows ---- */
+/* ---- propagation ---- */
 
-/* Value of the known members of a side; the number of open ones and the last of them. */
+/* Product or sum of the assigned variables of a side; number of unassigned ones, and the last of them. */
 struct side {
 	int64_t value;
-	size_t open;
+	size_t n_open;
 	size_var last;
 };
 
@@ -101,7 +100,7 @@ static struct side side_of(struct sizes *s, const struct size_constraint *c, boo
 	for (size_t i = 0; i < (left ? c->n_left : c->n_right); i++) {
 		int64_t now = size_of(s, list[i])->now;
 		if (now == 0 && size_of(s, list[i])->old != 0) {
-			side.open++;
+			side.n_open++;
 			side.last = size_find(s, list[i]);
 		} else if (c->relation == SIZE_PRODUCT) {
 			if (!checked_mul_i64(side.value, now, &side.value))
@@ -113,49 +112,50 @@ static struct side side_of(struct sizes *s, const struct size_constraint *c, boo
 	return side;
 }
 
-static bool allowed(const struct size_info *v, int64_t now)
+static bool is_allowed(const struct size_info *v, int64_t now)
 {
 	return now >= 2 && now <= v->old && now >= v->least && (!v->even || now % 2 == 0);
 }
 
-/* Sets a size and remembers it on the trail. */
-static bool set(struct sizes *s, size_var v, int64_t now, size_var *trail, size_t *n)
+/* Assigns a size and pushes it on the trail (for undo). False: not allowed. */
+static bool assign(struct sizes *s, size_var v, int64_t now, size_var *trail, size_t *n)
 {
 	struct size_info *info = size_of(s, v);
-	if (!allowed(info, now))
+	if (!is_allowed(info, now))
 		return false;
 	info->now = now;
 	trail[(*n)++] = size_find(s, v);
 	return true;
 }
 
-/* *changed: something was derived. False: the constraint cannot hold. */
-static bool derive(struct sizes *s, const struct size_constraint *c, size_var *trail, size_t *n,
-                   bool *changed)
+/* Propagates one constraint: assigns its only unassigned variable (*changed). False: it is violated. */
+static bool propagate(struct sizes *s, const struct size_constraint *c, size_var *trail, size_t *n,
+                      bool *changed)
 {
 	struct side l = side_of(s, c, true), r = side_of(s, c, false);
 	if (c->relation == SIZE_AT_MOST)
-		return l.open + r.open > 0 || l.value <= r.value;
-	if (l.open + r.open == 0)
+		return l.n_open + r.n_open > 0 || l.value <= r.value;
+	if (l.n_open + r.n_open == 0)
 		return l.value == r.value;
-	if (l.open + r.open > 1)
+	if (l.n_open + r.n_open > 1)
 		return true;
-	int64_t known = l.open == 0 ? l.value : r.value, rest = l.open == 0 ? r.value : l.value;
-	size_var v = l.open == 0 ? r.last : l.last;
-	if (c->relation == SIZE_PRODUCT && (rest == 0 || known % rest != 0))
+	int64_t known = l.n_open == 0 ? l.value : r.value, remaining = l.n_open == 0 ? r.value : l.value;
+	size_var v = l.n_open == 0 ? r.last : l.last;
+	if (c->relation == SIZE_PRODUCT && (remaining == 0 || known % remaining != 0))
 		return false;
 	*changed = true;
-	return set(s, v, c->relation == SIZE_PRODUCT ? known / rest : known - rest, trail, n);
+	return assign(s, v, c->relation == SIZE_PRODUCT ? known / remaining : known - remaining, trail, n);
 }
 
-static bool derive_all(struct sizes *s, uint32_t part, size_var *trail, size_t *n)
+static bool propagate_all(struct sizes *s, uint32_t component, size_var *trail, size_t *n)
 {
 	bool changed = true;
 	while (changed) {
 		changed = false;
 		for (size_t i = 0; i < s->constraints.n; i++) {
 			const struct size_constraint *c = &s->constraints.items[i];
-			if (size_of(s, c->left[0])->part == part && !derive(s, c, trail, n, &changed))
+			if (size_of(s, c->left[0])->component == component &&
+			    !propagate(s, c, trail, n, &changed))
 				return false;
 		}
 	}
@@ -164,7 +164,7 @@ static bool derive_all(struct sizes *s, uint32_t part, size_var *trail, size_t *
 
 /* ---- the search ---- */
 
-/* The new size of another variable with this old size, 0: none. */
+/* New size of another variable with this old size; 0: none. */
 static int64_t size_of_equal(const struct sizes *s, int64_t old)
 {
 	for (size_t i = 1; i < s->vars.n; i++)
@@ -173,8 +173,8 @@ static int64_t size_of_equal(const struct sizes *s, int64_t old)
 	return 0;
 }
 
-/* Some other old size became this one. */
-static bool is_taken(const struct sizes *s, int64_t old, int64_t now)
+/* Another old size was assigned this new size. */
+static bool is_used(const struct sizes *s, int64_t old, int64_t now)
 {
 	for (size_t i = 1; i < s->vars.n; i++)
 		if (s->vars.items[i].parent == i && s->vars.items[i].old != old &&
@@ -183,7 +183,7 @@ static bool is_taken(const struct sizes *s, int64_t old, int64_t now)
 	return false;
 }
 
-/* What to try for v, best first; different sizes stay different where they can. */
+/* Candidates for v, best first: its preferred size, the size of equal ones, unused small sizes, used ones, the old size. */
 static size_t candidates(const struct sizes *s, const struct size_info *v, int64_t from, int64_t *out)
 {
 	size_t n = 0;
@@ -194,19 +194,19 @@ static size_t candidates(const struct sizes *s, const struct size_info *v, int64
 		out[n++] = equal;
 	for (int taken = 0; taken < 2; taken++)
 		for (int64_t c = first; c <= v->old && c < first + 12 && n + 1 < CANDIDATES_MAX; c++)
-			if (is_taken(s, v->old, c) == (taken == 1))
+			if (is_used(s, v->old, c) == (taken == 1))
 				out[n++] = c;
 	out[n++] = v->old;
 	return n;
 }
 
-/* The smallest open size of the part. */
-static size_var next_open(const struct sizes *s, uint32_t part)
+/* The unassigned variable of the component with the smallest old size; 0: none. */
+static size_var next_unassigned(const struct sizes *s, uint32_t component)
 {
 	size_var best = 0;
 	for (size_var i = 1; i < s->vars.n; i++) {
 		const struct size_info *v = &s->vars.items[i];
-		if (v->parent == i && v->part == part && v->now == 0 &&
+		if (v->parent == i && v->component == component && v->now == 0 &&
 		    (best == 0 || v->old < s->vars.items[best].old))
 			best = i;
 	}
@@ -219,28 +219,28 @@ static void undo(struct sizes *s, const size_var *trail, size_t from, size_t *n)
 		s->vars.items[trail[--*n]].now = 0;
 }
 
-/* Depth is bounded by the steps that are left. */
-static bool search(struct sizes *s, uint32_t part, size_var *trail, size_t *n)
+/* Assigns all variables of a component. False: no solution within the steps; the trail is undone. */
+static bool search(struct sizes *s, uint32_t component, size_var *trail, size_t *n)
 {
 	int64_t values[CANDIDATES_MAX];
-	size_var v = next_open(s, part);
+	size_var v = next_unassigned(s, component);
 	size_t from = *n;
 	if (v == 0)
 		return true;
 	size_t count = candidates(s, &s->vars.items[v], 2, values);
 	for (size_t i = 0; i < count && s->steps > 0; i++) {
 		s->steps--;
-		if (set(s, v, values[i], trail, n) && derive_all(s, part, trail, n) &&
-		    search(s, part, trail, n))
+		if (assign(s, v, values[i], trail, n) && propagate_all(s, component, trail, n) &&
+		    search(s, component, trail, n))
 			return true;
 		undo(s, trail, from, n);
 	}
 	return false;
 }
 
-/* ---- parts ---- */
+/* ---- components ---- */
 
-static void join_parts(struct sizes *s, const struct size_constraint *c, bool *changed)
+static void merge_components(struct sizes *s, const struct size_constraint *c, bool *changed)
 {
 	uint32_t least = UINT32_MAX;
 	for (int pass = 0; pass < 2; pass++)
@@ -248,57 +248,56 @@ static void join_parts(struct sizes *s, const struct size_constraint *c, bool *c
 			struct size_info *v =
 			        size_of(s, i < c->n_left ? c->left[i] : c->right[i - c->n_left]);
 			if (pass == 0) {
-				least = v->part < least ? v->part : least;
-			} else if (v->part != least) {
-				v->part = least;
+				least = v->component < least ? v->component : least;
+			} else if (v->component != least) {
+				v->component = least;
 				*changed = true;
 			}
 		}
 }
 
-/* Parts that share a size are one; a fixed size ties nothing, but that only makes parts larger than needed.
- */
-static void find_parts(struct sizes *s)
+/* Labels connected components. Fixed sizes connect, too, which only makes components larger than necessary. */
+static void find_components(struct sizes *s)
 {
 	bool changed = true;
 	for (size_var i = 0; i < s->vars.n; i++)
-		s->vars.items[i].part = i;
+		s->vars.items[i].component = i;
 	while (changed) {
 		changed = false;
 		for (size_t i = 0; i < s->constraints.n; i++)
-			join_parts(s, &s->constraints.items[i], &changed);
+			merge_components(s, &s->constraints.items[i], &changed);
 	}
 }
 
-static void keep_part(struct sizes *s, uint32_t part)
+static void keep_old_sizes(struct sizes *s, uint32_t component)
 {
 	for (size_var i = 1; i < s->vars.n; i++)
-		if (s->vars.items[i].parent == i && s->vars.items[i].part == part)
+		if (s->vars.items[i].parent == i && s->vars.items[i].component == component)
 			s->vars.items[i].now = s->vars.items[i].old;
 }
 
-static bool is_constrained(struct sizes *s, uint32_t part)
+static bool is_constrained(struct sizes *s, uint32_t component)
 {
 	for (size_t i = 0; i < s->constraints.n; i++)
-		if (size_of(s, s->constraints.items[i].left[0])->part == part)
+		if (size_of(s, s->constraints.items[i].left[0])->component == component)
 			return true;
 	return false;
 }
 
-static void choose_free(struct sizes *s, size_var v)
+static void assign_unconstrained(struct sizes *s, size_var v)
 {
 	int64_t values[CANDIDATES_MAX];
 	struct size_info *info = &s->vars.items[v];
 	size_t n = candidates(s, info, FREE_LEAST, values);
 	for (size_t i = 0; i < n && info->now == 0; i++)
-		if (allowed(info, values[i]))
+		if (is_allowed(info, values[i]))
 			info->now = values[i];
 }
 
 void sizes_solve(struct sizes *s)
 {
 	size_var *trail = ARENA_ARRAY(s->arena, size_var, s->vars.n + 1);
-	find_parts(s);
+	find_components(s);
 	for (size_var i = 1; i < s->vars.n; i++)
 		if (s->vars.items[i].parent == i && s->vars.items[i].fixed)
 			s->vars.items[i].now = s->vars.items[i].old;
@@ -307,12 +306,12 @@ void sizes_solve(struct sizes *s)
 		size_t n = 0;
 		if (v->parent != i || v->now != 0 || v->old == 0)
 			continue;
-		if (!is_constrained(s, v->part)) {
-			choose_free(s, i);
+		if (!is_constrained(s, v->component)) {
+			assign_unconstrained(s, i);
 			continue;
 		}
 		s->steps = SEARCH_STEPS;
-		if (!derive_all(s, v->part, trail, &n) || !search(s, v->part, trail, &n))
-			keep_part(s, v->part);
+		if (!propagate_all(s, v->component, trail, &n) || !search(s, v->component, trail, &n))
+			keep_old_sizes(s, v->component);
 	}
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sizes as unknowns: each constant size of a module is a variable, equal ones
- * are merged, and products and sums tie others together. The old sizes are a
- * solution, so that there always is one; a search looks for a small one.
+ * A small constraint solver for sizes: each constant size of a module is a variable; equal ones are merged (union-find), products
+ * and sums constrain the others. The old sizes are a solution; a backtracking search looks for a small one.
  */
 #ifndef TFMC_PASSES_SHRINK_SHRINK_SIZES_H
 #define TFMC_PASSES_SHRINK_SHRINK_SIZES_H
@@ -12,14 +11,14 @@
 typedef uint32_t size_var; /* 0: none */
 
 struct size_info {
-	size_var parent;     /* of the merged ones */
-	int64_t old, now;    /* now 0: open */
-	int64_t least, want; /* 0: none */
+	size_var parent;     /* union-find */
+	int64_t old, now;    /* now: new size, 0: unassigned */
+	int64_t least, want; /* lower bound, preferred size; 0: none */
 	bool even, fixed;
-	uint32_t part; /* sizes that constraints tie together */
+	uint32_t component; /* connected component of the constraints */
 };
 
-/* The product or the sum of `left` is that of `right`; or left[0] <= right[0]. */
+/* product(left) = product(right), sum(left) = sum(right), or left[0] <= right[0]. */
 enum size_relation { SIZE_PRODUCT, SIZE_SUM, SIZE_AT_MOST };
 struct size_constraint {
 	enum size_relation relation;
@@ -37,20 +36,21 @@ struct sizes {
 		struct size_constraint *items;
 		size_t n, cap;
 	} constraints;
-	size_t steps; /* of the search, left */
+	size_t steps; /* left for the search */
 };
 
 void sizes_init(struct sizes *s, struct arena *arena);
-/* A new variable. 0 and 1 stay as they are. */
+/* Adds a variable; sizes 0 and 1 are fixed. */
 size_var size_new(struct sizes *s, int64_t old);
+/* Representative of a merged variable. */
 size_var size_find(const struct sizes *s, size_var v);
-/* Of equal old sizes; with a variable that is none (a symbolic size) the other stays as it is. */
+/* Merges two variables of equal old size. If one is 0 (a symbolic size), the other is fixed. */
 void size_merge(struct sizes *s, size_var a, size_var b);
 void size_fix(struct sizes *s, size_var v);
 void size_relate(struct sizes *s, enum size_relation r, const size_var *left, size_t n_left,
                  const size_var *right, size_t n_right);
 struct size_info *size_of(struct sizes *s, size_var v);
-/* Gives every variable its new size. */
+/* Assigns every variable its new size. */
 void sizes_solve(struct sizes *s);
 
 #endif

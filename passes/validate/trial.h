@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Seeded calls of the functions of a module, made once and executed by the
- * interpreter on any module that should mean the same.
+ * Trials: seeded calls of the functions of a module, made once and executed by the interpreter on any module that should be
+ * equivalent.
  *
- * Functions without state are called on their own, with several sizes and
- * ragged lengths, 0 among them. Functions with state are called as a session
- * calls them: first those that only write (an encoder), then a prefill, single
- * steps and a chunk, each on the state that the calls before it left.
+ * Functions without state are called on their own, with several sizes and ragged lengths, 0 among them. Functions with state
+ * are called as a session would: first those that only write (an encoder), then a prefill, single decode steps and a chunk,
+ * each on the state that the previous calls left.
  */
 #ifndef TFMC_PASSES_VALIDATE_TRIAL_H
 #define TFMC_PASSES_VALIDATE_TRIAL_H
@@ -15,13 +14,13 @@
 
 struct trial_input {
 	const char *name;           /* of the parameter */
-	struct interp_tensor value; /* data NULL: left out, the default is taken */
+	struct interp_tensor value; /* data NULL: omitted, the default is used */
 };
 
 struct trial_call {
 	const char *func;
-	bool starts;   /* state is zero and nothing is past */
-	int64_t *dims; /* of the symbols of the module */
+	bool starts;   /* begins a session: zero state, past 0 */
+	int64_t *dims; /* values of the dim symbols */
 	struct trial_input *inputs;
 	size_t n_inputs;
 };
@@ -33,7 +32,7 @@ struct trial {
 		struct trial_call *items;
 		size_t n, cap;
 	} calls;
-	int64_t batch; /* the largest */
+	int64_t batch; /* maximum of all calls */
 };
 
 /* One result of one call. */
@@ -47,29 +46,30 @@ struct trial_outputs {
 	size_t n, cap;
 };
 
-/* How an execution works. */
+/* Options of an execution. */
 struct trial_mode {
-	bool wide;           /* interp_args.wide */
+	bool wide;           /* f64 throughout (interp_args.wide) */
 	interp_trace *trace; /* of call `trace_call`, may be NULL */
 	void *trace_user;
 	size_t trace_call;
 };
 
-/* Makes the calls for the functions of m. The arena and the weights must outlive the trial. */
+/* Creates the calls for the functions of m. The arena and the weights must outlive the trial. */
 TFMC_MUST_USE enum tfmc_status trial_make(struct trial *t, struct arena *arena,
                                           const struct weight_source *weights, const struct ir_module *m);
-/* Executes all calls on m, whose functions and parameters have the same names. Results live in `arena`. */
+/* Executes all calls on m, whose functions and parameters have the same names. Results are allocated in `arena`. */
 TFMC_MUST_USE enum tfmc_status trial_execute(const struct trial *t, struct diag_context *cx,
                                              const struct ir_module *m, const struct trial_mode *mode,
                                              struct arena *arena, struct trial_outputs *out);
-/* Some op that reads v wants it positive: a logarithm, a root, a power or a divisor. */
+/* An op that reads v requires a positive value: a logarithm, root, power or division. */
 bool trial_is_positive(const struct ir_func *f, struct ir_value v);
-/* A function rounds values to less than f32, or to integers of 8 bits: a difference of one f32 unit may round them to
- * neighbours, and what follows to others. */
+/*
+ * The module rounds values to f16, bf16 or 8-bit integers: a difference of one f32 ulp may become one of those, and grow
+ * from there.
+ */
 bool trial_is_narrow(const struct ir_module *m);
 
-/* Largest difference of an element, relative to the largest number of b; infinity when infinities, NaN or shapes
- * differ. */
+/* Largest difference of an element, relative to the largest magnitude in b; infinity if infinities, NaN or shapes differ. */
 double trial_tensor_difference(const struct interp_tensor *a, const struct interp_tensor *b);
 
 #endif

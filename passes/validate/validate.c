@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * After each pass, and bisection (validate.h). One stage is a module and what a
- * trial gives on it; at most three are held at a time.
+ * Comparison after each pass, and bisection (validate.h). A stage is a module and the results of the trial on it; at most three
+ * exist at a time.
  */
 #include "passes/validate/validate.h"
 
 #include <string.h>
 
 #include "passes/rules/rule.h"
-#include "passes/validate/changed.h"
+#include "passes/validate/trial.h"
 
-#define WIDE_BOUND  1e-9 /* f64 through some dozens of ops */
-#define SUM_BOUND   2e-5 /* f32, sums in another order through some layers */
-#define ROUND_BOUND 4e-6 /* f32, some values rounded once more or less */
-#define NEAR_FACTOR 64.0 /* what layers make of an approximation */
-#define OWN_FACTOR  8.0  /* errors of two roundings of a result, beside that of one of them */
-#define OWN_MOST    1e-2 /* a result of f32 with more of it says nothing about a pass */
+#define WIDE_BOUND      1e-9 /* f64 through some dozens of ops */
+#define SUM_BOUND       2e-5 /* f32, sums in another order through some layers */
+#define ROUND_BOUND     4e-6 /* f32, some values rounded once more or less */
+#define NEAR_FACTOR     64.0 /* growth of an approximation error through layers */
+#define ROUNDING_FACTOR 8.0  /* allowed multiple of the error that rounding causes in a result */
+#define ROUNDING_MAX    1e-2 /* an f32 result with a larger rounding error proves nothing about a pass */
 
 struct class
 {
@@ -28,10 +28,10 @@ struct stage {
 	struct ir_module *module; /* NULL: the caller's */
 	const struct ir_module *m;
 	struct trial_outputs rounded, wide;
-	bool is_broken; /* the pass failed, or its module cannot be executed; a diagnostic said so */
+	bool is_broken; /* the pass failed, or its module cannot be executed (after a diagnostic) */
 };
 
-/* What the hook of a run saw. */
+/* State of the `applied` callback. */
 struct applications {
 	struct arena *arena;
 	int64_t wanted, last;
@@ -40,12 +40,125 @@ struct applications {
 	bool seen;
 };
 
-struct search {
+struct validation {
 	const struct validate *v;
-	struct diag_context *cx; /* that of v, or mute */
+	struct diag_context *cx; /* that of v, or one without output */
 	const struct trial *t;
 	struct rule_set rules;
 };
+
+/* ---- the first value that a pass changes ---- */
+
+/*
+ * Traces one call on two modules and searches the second trace for the first value that the first trace does not contain.
+ * Values correspond if name, location and shape are equal, since a pass preserves those of the ops that it keeps; of
+ * several candidates any equal value will do.
+ */
+
+struct changed {
+	const char *op, *value; /* NULL: no corresponding values differ */
+	struct ir_loc loc;
+};
+
+#define TRACE_ELEMENTS_MAX ((int64_t)1 << 24) /* of all values of a trace */
+
+struct traced {
+	const char *name; /* hint, may be NULL */
+	enum ir_opcode code;
+	struct ir_loc loc;
+	struct interp_tensor value;
+};
+struct trace {
+	struct arena *arena;
+	int64_t elements;
+	struct traced *items;
+	size_t n, cap;
+};
+
+static void record_op(void *user, const struct ir_func *f, const struct ir_op *op,
+                      const struct interp_tensor *const *results)
+{
+	struct trace *t = user;
+	for (size_t i = 0; i < op->n_results && op->region == NULL; i++) {
+		const struct interp_tensor *v = results[i];
+		int64_t n = v->data != NULL ? interp_count(v) : 0;
+		if (n <= 0 || t->elements + n > TRACE_ELEMENTS_MAX)
+			continue;
+		struct traced *slot = ARENA_PUSH(t->arena, t);
+		struct interp_tensor copy;
+		if (slot == NULL || !interp_tensor_copy(t->arena, v, &copy))
+			return;
+		t->elements += n;
+		*slot = (struct traced){ir_value_info(f, op->results[i])->name, op->code, op->loc, copy};
+	}
+}
+
+static bool same_string(const char *a, const char *b)
+{
+	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+/* Named values correspond by name, others by opcode; both by location and shape. */
+static bool corresponds(const struct traced *a, const struct traced *b)
+{
+	bool same = same_string(a->name, b->name) && (a->name != NULL || a->code == b->code) &&
+	            a->loc.at.source == b->loc.at.source && a->loc.at.line == b->loc.at.line &&
+	            a->loc.at.col == b->loc.at.col && same_string(a->loc.path, b->loc.path) &&
+	            a->value.rank == b->value.rank;
+	for (int i = 0; same && i < a->value.rank; i++)
+		same = a->value.dims[i] == b->value.dims[i];
+	return same;
+}
+
+static bool is_changed(const struct trace *before, const struct traced *v, double bound)
+{
+	bool known = false;
+	for (size_t i = 0; i < before->n; i++) {
+		if (!corresponds(&before->items[i], v))
+			continue;
+		if (trial_tensor_difference(&v->value, &before->items[i].value) <= bound)
+			return false;
+		known = true;
+	}
+	return known;
+}
+
+static void find_first_changed(const struct trace *before, const struct trace *after, double bound,
+                               struct arena *arena, struct changed *out)
+{
+	for (size_t i = 0; i < after->n; i++) {
+		const struct traced *v = &after->items[i];
+		if (!is_changed(before, v, bound))
+			continue;
+		out->op = ir_op_desc(v->code)->name;
+		out->value = v->name != NULL ? arena_strdup(arena, v->name) : "";
+		out->loc = (struct ir_loc){v->loc.at,
+		                           v->loc.path != NULL ? arena_strdup(arena, v->loc.path) : NULL};
+		return;
+	}
+}
+
+/* Runs call `call` of the trial on both modules in f64; differences up to `bound` do not count. Strings are in `arena`. */
+static enum tfmc_status find_changed_value(const struct trial *t, struct diag_context *cx,
+                                           const struct ir_module *before, const struct ir_module *after,
+                                           size_t call, double bound, struct arena *arena,
+                                           struct changed *out)
+{
+	struct arena scratch;
+	struct trial_outputs results;
+	*out = (struct changed){0};
+	arena_init(&scratch);
+	struct trace a = {.arena = &scratch}, b = {.arena = &scratch};
+	struct trial_mode mode = {.wide = true, .trace = record_op, .trace_user = &a, .trace_call = call};
+	enum tfmc_status st = trial_execute(t, cx, before, &mode, &scratch, &results);
+	mode.trace_user = &b;
+	if (st == TFMC_OK)
+		st = trial_execute(t, cx, after, &mode, &scratch, &results);
+	if (st == TFMC_OK)
+		find_first_changed(&a, &b, bound, arena, out);
+	arena_destroy(&scratch);
+	return st;
+}
 
 /* ---- stages ---- */
 
@@ -57,7 +170,7 @@ static void stage_end(struct stage *s)
 	arena_init(&s->arena);
 }
 
-static enum tfmc_status stage_execute(const struct search *s, struct stage *g)
+static enum tfmc_status stage_execute(const struct validation *s, struct stage *g)
 {
 	struct trial_mode mode = {0};
 	TFMC_TRY(trial_execute(s->t, s->cx, g->m, &mode, &g->arena, &g->rounded));
@@ -65,7 +178,8 @@ static enum tfmc_status stage_execute(const struct search *s, struct stage *g)
 	return trial_execute(s->t, s->cx, g->m, &mode, &g->arena, &g->wide);
 }
 
-static void see_application(void *user, const char *pass, int64_t number, const char *what, struct ir_loc loc)
+static void note_application(void *user, const char *pass, int64_t number, const char *what,
+                             struct ir_loc loc)
 {
 	struct applications *a = user;
 	(void)pass;
@@ -77,8 +191,8 @@ static void see_application(void *user, const char *pass, int64_t number, const 
 	a->loc = (struct ir_loc){loc.at, loc.path != NULL ? arena_strdup(a->arena, loc.path) : NULL};
 }
 
-/* Runs the first n steps on m and executes the trial; seen (may be NULL) counts applications. */
-static enum tfmc_status stage_make(const struct search *s, const struct pipeline *p,
+/* Runs a pipeline on m and executes the trial on the result. seen (may be NULL): counts applications. */
+static enum tfmc_status stage_make(const struct validation *s, const struct pipeline *p,
                                    const struct ir_module *m, struct applications *seen,
                                    struct pass_report *report, struct stage *out)
 {
@@ -86,7 +200,7 @@ static enum tfmc_status stage_make(const struct search *s, const struct pipeline
 	o.remarks = false;
 	o.sink = (struct pass_sink){0};
 	if (seen != NULL) {
-		o.sink.applied = see_application;
+		o.sink.applied = note_application;
 		o.sink.user = seen;
 	}
 	arena_init(&out->arena);
@@ -102,8 +216,9 @@ static enum tfmc_status stage_make(const struct search *s, const struct pipeline
 
 /* ---- exactness ---- */
 
-/* The loosest class of the rules that fired. */
-static enum rule_class class_of_rules(const struct search *s, const struct pass_report *r, double *tolerance)
+/* The weakest class of the rules that were applied; adds the tolerances of approximations. */
+static enum rule_class class_of_rules(const struct validation *s, const struct pass_report *r,
+                                      double *tolerance)
 {
 	enum rule_class most = RULE_BITS;
 	for (size_t i = 0; i < r->counters.n; i++) {
@@ -119,7 +234,8 @@ static enum rule_class class_of_rules(const struct search *s, const struct pass_
 	return most;
 }
 
-static struct class class_of(const struct search *s, const struct pipeline *p, const struct pass_report *r)
+static struct class class_of(const struct validation *s, const struct pipeline *p,
+                             const struct pass_report *r)
 {
 	double tolerance = 0;
 	enum rule_class most = class_of_rules(s, r, &tolerance);
@@ -137,18 +253,19 @@ static struct class class_of(const struct search *s, const struct pipeline *p, c
 /* ---- comparison ---- */
 
 /*
- * A result that rounding alone moves far (a norm of numbers that nearly cancel, values of 8 bits) may move as far
- * when a pass rounds otherwise; without rounding it still has to agree to 1e-9.
+ * A result in which rounding alone causes a large error (a norm of nearly cancelling values, 8-bit values) may change as
+ * much if a pass rounds differently; in f64 it still has to agree to 1e-9.
  */
 static double bound_of_result(const struct class *class, bool is_narrow, const struct trial_output *rounded,
                               const struct trial_output *wide)
 {
-	double own = OWN_FACTOR * trial_tensor_difference(&rounded->value, &wide->value);
-	bool counts = class->bound > 0 && own > class->bound && (is_narrow || own <= OWN_MOST);
-	return counts ? own : class->bound;
+	double rounding_error = ROUNDING_FACTOR * trial_tensor_difference(&rounded->value, &wide->value);
+	bool counts = class->bound > 0 && rounding_error > class->bound &&
+	              (is_narrow || rounding_error <= ROUNDING_MAX);
+	return counts ? rounding_error : class->bound;
 }
 
-/* Results of function f, NULL: of all. *call (may be NULL) receives the call that is worst. */
+/* Compares the results of function func (NULL: of all). *worst (may be NULL): index of the worst failing result. */
 static void compare(const struct stage *a, const struct stage *b, const struct class *class, const char *func,
                     struct validate_line *line, size_t *worst)
 {
@@ -183,7 +300,7 @@ static bool agrees(const struct stage *a, const struct stage *b, const struct cl
 	return line.ok && !b->is_broken;
 }
 
-static bool show_functions(const struct search *s, const char *pass, const struct stage *a,
+static bool show_functions(const struct validation *s, const char *pass, const struct stage *a,
                            const struct stage *b, const struct class *class)
 {
 	bool ok = !b->is_broken;
@@ -201,10 +318,10 @@ static bool show_functions(const struct search *s, const char *pass, const struc
 	return ok;
 }
 
-/* ---- the application ---- */
+/* ---- bisection over applications ---- */
 
-/* The step with this fuel on `before`; seen (may be NULL) learns its applications. */
-static enum tfmc_status make_with_fuel(const struct search *s, const struct stage *before,
+/* Runs the step with this fuel on `before`. seen (may be NULL): counts its applications. */
+static enum tfmc_status make_with_fuel(const struct validation *s, const struct stage *before,
                                        struct pipeline_step step, int64_t fuel, struct applications *seen,
                                        struct class *class, struct stage *after)
 {
@@ -218,8 +335,8 @@ static enum tfmc_status make_with_fuel(const struct search *s, const struct stag
 	return st;
 }
 
-/* Is the step with this fuel right? */
-static enum tfmc_status try_fuel(const struct search *s, const struct stage *before,
+/* *ok: the step with this fuel preserves the results. */
+static enum tfmc_status try_fuel(const struct validation *s, const struct stage *before,
                                  const struct pipeline_step *step, int64_t fuel, struct applications *seen,
                                  bool *ok)
 {
@@ -232,9 +349,9 @@ static enum tfmc_status try_fuel(const struct search *s, const struct stage *bef
 	return st;
 }
 
-/* Bisection over the fuel of a pass that is wrong with all of it. */
-static enum tfmc_status halve_fuel(const struct search *s, const struct stage *before,
-                                   const struct pipeline_step *step, struct validate_culprit *c)
+/* Bisection over the fuel of a pass that is wrong with unlimited fuel. */
+static enum tfmc_status bisect_fuel(const struct validation *s, const struct stage *before,
+                                    const struct pipeline_step *step, struct validate_culprit *c)
 {
 	int setting = pass_setting_find(step->pass, "fuel");
 	struct applications seen = {.arena = s->v->arena, .wanted = -1};
@@ -261,21 +378,21 @@ static enum tfmc_status halve_fuel(const struct search *s, const struct stage *b
 	return TFMC_OK;
 }
 
-/* Quietly: what is wrong was said once. */
-static enum tfmc_status find_application(const struct search *s, const struct stage *before,
+/* Without diagnostics, which were emitted before. */
+static enum tfmc_status find_application(const struct validation *s, const struct stage *before,
                                          const struct pipeline_step *step, struct validate_culprit *c)
 {
 	struct diag_context mute;
-	struct search quiet = *s;
+	struct validation quiet = *s;
 	diag_init(&mute, NULL, NULL);
 	quiet.cx = &mute;
-	enum tfmc_status st = halve_fuel(&quiet, before, step, c);
+	enum tfmc_status st = bisect_fuel(&quiet, before, step, c);
 	diag_destroy(&mute);
 	return st;
 }
 
-/* The first value that differs between two stages, from the call that differs most. */
-static enum tfmc_status find_value(const struct search *s, const struct stage *before,
+/* Finds the first value that differs between two stages, in the call that differs most. */
+static enum tfmc_status find_value(const struct validation *s, const struct stage *before,
                                    const struct stage *after, const struct class *class,
                                    struct validate_culprit *c)
 {
@@ -289,42 +406,42 @@ static enum tfmc_status find_value(const struct search *s, const struct stage *b
 		return TFMC_OK;
 	c->func = arena_strdup(s->v->arena, before->wide.items[worst].func);
 	c->output = arena_strdup(s->v->arena, before->wide.items[worst].name);
-	TFMC_TRY(changed_find(s->t, s->cx, before->m, after->m, before->wide.items[worst].call,
-	                      class->wide_bound, s->v->arena, &changed));
+	TFMC_TRY(find_changed_value(s->t, s->cx, before->m, after->m, before->wide.items[worst].call,
+	                            class->wide_bound, s->v->arena, &changed));
 	c->op = changed.op;
 	c->value = changed.value;
 	c->op_loc = changed.loc;
 	return TFMC_OK;
 }
 
-/* With only the applications up to the wrong one the first value that changes is that of the wrong one. */
-static enum tfmc_status blame(const struct search *s, size_t step, const struct stage *before,
-                              const struct stage *after, const struct class *class,
-                              struct validate_culprit *c)
+/* Fills the culprit. With fuel limited to the wrong application, the first changed value is the one it computes. */
+static enum tfmc_status find_culprit(const struct validation *s, size_t step, const struct stage *before,
+                                     const struct stage *after, const struct class *class,
+                                     struct validate_culprit *c)
 {
 	const struct pipeline_step *p = &s->v->pipeline->items[step];
 	struct stage alone = {0};
-	struct class its;
+	struct class its_class;
 	*c = (struct validate_culprit){.step = step, .pass = p->pass->name, .fails = after->is_broken};
 	TFMC_TRY(find_application(s, before, p, c));
 	if (c->number == 0)
 		return find_value(s, before, after, class, c);
-	struct search quiet = *s;
+	struct validation quiet = *s;
 	struct diag_context mute;
 	diag_init(&mute, NULL, NULL);
 	quiet.cx = &mute;
-	enum tfmc_status st = make_with_fuel(&quiet, before, *p, c->number, NULL, &its, &alone);
+	enum tfmc_status st = make_with_fuel(&quiet, before, *p, c->number, NULL, &its_class, &alone);
 	if (st == TFMC_OK)
-		st = find_value(&quiet, before, &alone, &its, c);
+		st = find_value(&quiet, before, &alone, &its_class, c);
 	diag_destroy(&mute);
 	stage_end(&alone);
 	return st;
 }
 
-/* ---- one pass after the other ---- */
+/* ---- pass by pass ---- */
 
-static enum tfmc_status one_pass(const struct search *s, size_t i, const struct stage *before,
-                                 struct stage *after, bool *found, struct validate_culprit *culprit)
+static enum tfmc_status validate_pass(const struct validation *s, size_t i, const struct stage *before,
+                                      struct stage *after, bool *found, struct validate_culprit *culprit)
 {
 	struct pass_report report;
 	const struct pipeline one = {&s->v->pipeline->items[i], 1, 1};
@@ -334,21 +451,21 @@ static enum tfmc_status one_pass(const struct search *s, size_t i, const struct 
 		struct class class = class_of(s, &one, &report);
 		*found = !show_functions(s, one.items[0].pass->name, before, after, &class);
 		if (*found)
-			st = blame(s, i, before, after, &class, culprit);
+			st = find_culprit(s, i, before, after, &class, culprit);
 	}
 	pass_report_destroy(&report);
 	return st;
 }
 
-static enum tfmc_status each(const struct search *s, const struct ir_module *m, bool *found,
-                             struct validate_culprit *culprit)
+static enum tfmc_status validate_each(const struct validation *s, const struct ir_module *m, bool *found,
+                                      struct validate_culprit *culprit)
 {
 	struct stage before = {.m = m};
 	arena_init(&before.arena);
 	enum tfmc_status st = stage_execute(s, &before);
 	for (size_t i = 0; st == TFMC_OK && i < s->v->pipeline->n && !*found; i++) {
 		struct stage after = {0};
-		st = one_pass(s, i, &before, &after, found, culprit);
+		st = validate_pass(s, i, &before, &after, found, culprit);
 		stage_end(&before);
 		before = after;
 	}
@@ -358,7 +475,7 @@ static enum tfmc_status each(const struct search *s, const struct ir_module *m, 
 
 /* ---- bisection over the pipeline ---- */
 
-static enum tfmc_status try_prefix(const struct search *s, const struct stage *first, size_t n,
+static enum tfmc_status try_prefix(const struct validation *s, const struct stage *first, size_t n,
                                    struct stage *out, struct class *class, bool *ok)
 {
 	const struct pipeline p = {s->v->pipeline->items, n, n};
@@ -374,12 +491,12 @@ static enum tfmc_status try_prefix(const struct search *s, const struct stage *f
 	return st;
 }
 
-/* *lo: a length that is right, *hi: one that is wrong; in the end they are neighbours. */
-static enum tfmc_status halve_pipeline(const struct search *s, const struct stage *first, size_t *lo,
-                                       size_t *hi)
+/* *lo: a pipeline length that is right, *hi: one that is wrong; at the end *hi = *lo + 1. */
+static enum tfmc_status bisect_pipeline(const struct validation *s, const struct stage *first, size_t *lo,
+                                        size_t *hi)
 {
 	struct diag_context mute;
-	struct search quiet = *s;
+	struct validation quiet = *s;
 	struct stage now = {0};
 	struct class class;
 	enum tfmc_status st = TFMC_OK;
@@ -398,7 +515,7 @@ static enum tfmc_status halve_pipeline(const struct search *s, const struct stag
 	return st;
 }
 
-static enum tfmc_status bisect(const struct search *s, const struct stage *first, struct stage *good,
+static enum tfmc_status bisect(const struct validation *s, const struct stage *first, struct stage *good,
                                struct stage *bad, bool *found, struct validate_culprit *culprit)
 {
 	struct class class, ignored;
@@ -408,20 +525,20 @@ static enum tfmc_status bisect(const struct search *s, const struct stage *first
 	*found = !ok;
 	if (!*found)
 		return TFMC_OK;
-	TFMC_TRY(halve_pipeline(s, first, &lo, &hi));
+	TFMC_TRY(bisect_pipeline(s, first, &lo, &hi));
 	TFMC_TRY(try_prefix(s, first, lo, good, &ignored, &ok));
 	TFMC_TRY(try_prefix(s, first, hi, bad, &class, &ok));
-	return blame(s, hi - 1, good, bad, &class, culprit);
+	return find_culprit(s, hi - 1, good, bad, &class, culprit);
 }
 
-/* ---- both ---- */
+/* ---- entry points ---- */
 
-static enum tfmc_status search(const struct validate *v, const struct ir_module *m, bool by_halves,
-                               bool *found, struct validate_culprit *culprit)
+static enum tfmc_status run_validation(const struct validate *v, const struct ir_module *m, bool by_halves,
+                                       bool *found, struct validate_culprit *culprit)
 {
 	struct arena arena;
 	struct trial t;
-	struct search s = {.v = v, .cx = v->cx, .t = &t};
+	struct validation s = {.v = v, .cx = v->cx, .t = &t};
 	struct stage first = {.m = m}, good = {0}, bad = {0};
 	*found = false;
 	arena_init(&arena);
@@ -433,7 +550,7 @@ static enum tfmc_status search(const struct validate *v, const struct ir_module 
 	if (st == TFMC_OK)
 		st = rule_set_load(&s.rules, v->cx, v->options);
 	if (st == TFMC_OK && !by_halves)
-		st = each(&s, m, found, culprit);
+		st = validate_each(&s, m, found, culprit);
 	if (st == TFMC_OK && by_halves)
 		st = stage_execute(&s, &first);
 	if (st == TFMC_OK && by_halves)
@@ -449,11 +566,11 @@ static enum tfmc_status search(const struct validate *v, const struct ir_module 
 enum tfmc_status validate_after_each(const struct validate *v, const struct ir_module *m, bool *found,
                                      struct validate_culprit *culprit)
 {
-	return search(v, m, false, found, culprit);
+	return run_validation(v, m, false, found, culprit);
 }
 
 enum tfmc_status validate_bisect(const struct validate *v, const struct ir_module *m, bool *found,
                                  struct validate_culprit *culprit)
 {
-	return search(v, m, true, found, culprit);
+	return run_validation(v, m, true, found, culprit);
 }

@@ -1,45 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Proof by trial that passes keep what a module means: the interpreter executes
- * a trial (trial.h) after every pass and compares with the module before it,
- * and a bisection ends at the one application that changed something.
+ * Translation validation by testing: after every pass the interpreter executes a trial (trial.h) and compares the results with
+ * those of the module before the pass; bisection then finds the single application that changed a result.
  *
- * Two executions are compared. As the IR means it, every op rounded: a pass of
- * class BITS may change no bit, others stay within a bound for f32, or within
- * eight times the error that rounding gives the result anyhow. And wide,
- * floats not rounded: everything but an approximation agrees to 1e-9, so that
- * mistakes much smaller than f32 rounding are seen.
+ * Every trial runs twice. As the IR defines it, every op rounded: a pass of class BITS may change no bit, the others stay
+ * within a bound for f32, or within eight times the error that rounding causes anyway. And in f64 without rounding, where
+ * everything but an approximation agrees to 1e-9, so that errors much smaller than f32 rounding are found.
  */
 #ifndef TFMC_PASSES_VALIDATE_VALIDATE_H
 #define TFMC_PASSES_VALIDATE_VALIDATE_H
 
 #include "passes/framework/pass.h"
 
-/* One comparison: a pass and a function of the module. */
+/* Result of the comparison for one pass and one function. */
 struct validate_line {
 	const char *pass, *func;
-	const char *class;   /* bits, round, reassociate, approximate */
-	double error, bound; /* as rounded, relative to the largest number of a result */
-	double wide_error, wide_bound;
+	const char *class;             /* bits, round, reassociate, approximate */
+	double error, bound;           /* with rounding, relative to the largest magnitude of a result */
+	double wide_error, wide_bound; /* in f64 */
 	bool ok;
 };
 
-/* The application that changed something. */
+/* The application of a pass that changed a result. */
 struct validate_culprit {
 	size_t step; /* of the pipeline, from 0 */
 	const char *pass;
-	int64_t number;            /* of the application; 0: the pass counts none */
-	bool fails;                /* the pass gave no module that can be executed */
-	const char *what;          /* rule or part of the pass; may be NULL */
-	struct ir_loc loc;         /* of the application, when there is a number */
-	const char *func, *output; /* result that changed most */
+	int64_t number;            /* of the application; 0: the pass has no fuel */
+	bool fails;                /* the pass failed, or its module cannot be executed */
+	const char *what;          /* rule, or part of the pass; may be NULL */
+	struct ir_loc loc;         /* of the application, if number > 0 */
+	const char *func, *output; /* the result that changed most */
 	const char *op, *value;    /* the first op whose value changed; NULL: not found */
 	struct ir_loc op_loc;
 };
 
 struct validate {
 	struct diag_context *cx;
-	struct arena *arena; /* for what the culprit names */
+	struct arena *arena; /* for the strings of the culprit */
 	const struct pipeline *pipeline;
 	const struct pass_options *options; /* its sink is not used */
 	const struct weight_source *weights;
@@ -48,12 +45,12 @@ struct validate {
 };
 
 /*
- * Runs the pipeline on m and compares after every pass. *found is set when a comparison failed; *culprit then
- * names the first pass that changed something and its application.
+ * Runs the pipeline on m and compares after every pass. *found: a comparison failed; *culprit: the first pass that changed a
+ * result, and the application.
  */
 TFMC_MUST_USE enum tfmc_status validate_after_each(const struct validate *v, const struct ir_module *m,
                                                    bool *found, struct validate_culprit *culprit);
-/* As validate_after_each, but looks for the pass by bisection over the length of the pipeline. */
+/* As validate_after_each, but finds the pass by bisection over the length of the pipeline. */
 TFMC_MUST_USE enum tfmc_status validate_bisect(const struct validate *v, const struct ir_module *m,
                                                bool *found, struct validate_culprit *culprit);
 
