@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc_random [--from SEED] [--count N] [--rules FILE] [--print SEED]: random modules through
- * random pipelines. Odd seeds are Transformers, even ones programs of any op.
- * Every seed: the module is read, a random list of passes runs, the result
- * verifies, reads back to the same text, and computes what the module computed;
- * decoding does so over several calls that share a cache. Prints the seeds that
- * fail with their pipelines, and ends with 1 when there are any, or when 500
- * seeds left a pass with nothing to do. --rules adds rewrite rules (a wrong one
- * must be found).
+ * tfmc_random [--from SEED] [--count N] [--rules FILE] [--print SEED]: fuzzing of passes. Random modules (odd seeds: Transformers,
+ * even seeds: programs of any op) run through random pipelines. The result must verify, parse back to the same text, and
+ * compute what the module computed; decoding is compared over several calls that share a KV cache. Prints failing seeds with
+ * their pipelines. Exits with 1 if there are any, or if a pass was never applied in 500 seeds. --rules adds rewrite rules (a
+ * wrong one must be found).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,7 +19,7 @@
 #include "tests/support/random/random_transformer.h"
 #include "tests/support/random/rng.h"
 
-#define TOLERANCE    1e-4 /* of the largest result; fusions round less often */
+#define TOLERANCE    1e-4 /* relative to the largest result; fused ops round less often */
 #define STEPS_MAX    8    /* random passes on the graph */
 #define FAILURES_MAX 5
 #define CALLS        3 /* of decode */
@@ -42,7 +39,7 @@ struct tester {
 	size_t failures;
 };
 
-static bool fail(struct tester *t, const char *what)
+static bool report_failure(struct tester *t, const char *what)
 {
 	t->failures++;
 	printf("seed %" PRIu64 ": %s\n  pipeline: %s\n%s%s", t->seed, what, t->pipeline,
@@ -90,7 +87,7 @@ static void add_step(struct tester *t, struct buf *out, const struct pass_desc *
 	buf_str(out, any ? "}" : "");
 }
 
-/* Passes on the graph in any order, some more than once; then, mostly, the rest in the order of the table. */
+/* Graph passes in random order, some repeatedly; then, mostly, the remaining passes in the order of the table. */
 static void make_pipeline(struct tester *t, struct buf *out)
 {
 	const struct pass_desc *graph[64];
@@ -112,28 +109,28 @@ static void make_pipeline(struct tester *t, struct buf *out)
 
 /* ---- comparing ---- */
 
-static bool same(struct tester *t, const char *function, const struct interp_tensor *have,
-                 const struct interp_tensor *want)
+static bool compare(struct tester *t, const char *function, const struct interp_tensor *actual,
+                    const struct interp_tensor *expected)
 {
-	const char *why = random_compare(&t->arena, have, want, TOLERANCE);
-	return why == NULL || fail(t, arena_printf(&t->arena, "@%s: %s", function, why));
+	const char *why = random_compare(&t->arena, actual, expected, TOLERANCE);
+	return why == NULL || report_failure(t, arena_printf(&t->arena, "@%s: %s", function, why));
 }
 
-/* One call with random inputs; a function without state. */
-static bool same_call(struct tester *t, const char *name)
+/* Compares a call of a function without state, with random inputs. */
+static bool compare_call(struct tester *t, const char *name)
 {
 	struct random_call a, b;
 	const struct ir_func *f = ir_find_func(t->before, name), *g = ir_find_func(t->after, name);
 	if (g == NULL || !random_call_make(&t->arena, t->before, f, t->seed, &a) ||
 	    random_call_run(&t->cx, t->before, f, &t->arena, &a) != TFMC_OK)
-		return fail(t, "the module itself does not run");
+		return report_failure(t, "the module itself does not run");
 	g = ir_select_case(t->after, g, a.dims);
 	b = a;
 	b.outputs = ARENA_ARRAY(&t->arena, struct interp_tensor, a.n_outputs + 1);
 	if (b.outputs == NULL || random_call_run(&t->cx, t->after, g, &t->arena, &b) != TFMC_OK)
-		return fail(t, "the result does not run");
+		return report_failure(t, "the result does not run");
 	for (size_t i = 0; i < a.n_outputs; i++)
-		if (!same(t, name, &b.outputs[i], &a.outputs[i]))
+		if (!compare(t, name, &b.outputs[i], &a.outputs[i]))
 			return false;
 	return true;
 }
@@ -151,7 +148,7 @@ static struct decoding begin_decoding(struct tester *t, const struct ir_module *
 	        m, ir_find_func(m, "decode"), interp_state_create(&t->arena, m, batch), {{0}}};
 }
 
-/* Ids, lengths and the rows before; params in the order of random_transformer. */
+/* Ids, lengths and past; parameters in the order of random_transformer. */
 static bool make_inputs(struct tester *t, const struct decoding *d, const int64_t *dims,
                         const struct interp_tensor *past, struct interp_tensor *in)
 {
@@ -168,27 +165,28 @@ static bool make_inputs(struct tester *t, const struct decoding *d, const int64_
 	return true;
 }
 
-static bool decode(struct tester *t, struct decoding *d, const int64_t *dims, const struct interp_tensor *in)
+static bool run_decode(struct tester *t, struct decoding *d, const int64_t *dims,
+                       const struct interp_tensor *in)
 {
 	const struct interp_args args = {
 	        .dims = dims, .inputs = in, .outputs = d->outputs, .state = d->state, .arena = &t->arena};
 	return interp_run(&t->cx, d->m, ir_select_case(d->m, d->f, dims), &args) == TFMC_OK ||
-	       fail(t, "@decode does not run");
+	       report_failure(t, "@decode does not run");
 }
 
-/* Several calls that share a cache: some rows, one row, some rows. */
-static bool same_decoding(struct tester *t)
+/* Compares several calls that share a KV cache: some rows, one row, some rows. */
+static bool compare_decoding(struct tester *t)
 {
 	int64_t dims[2] = {rng_between(&t->rng, 1, 4), 0};
 	struct decoding a = begin_decoding(t, t->before, dims[0]), b = begin_decoding(t, t->after, dims[0]);
 	for (int i = 0; i < CALLS; i++) {
 		struct interp_tensor in[3];
 		dims[1] = i == 1 ? 1 : rng_between(&t->rng, 1, (RANDOM_TRANSFORMER_ROWS - 1) / 2);
-		if (!make_inputs(t, &a, dims, &a.outputs[1], in) || !decode(t, &a, dims, in) ||
-		    !decode(t, &b, dims, in))
+		if (!make_inputs(t, &a, dims, &a.outputs[1], in) || !run_decode(t, &a, dims, in) ||
+		    !run_decode(t, &b, dims, in))
 			return false;
-		if (!same(t, "decode", &b.outputs[0], &a.outputs[0]) ||
-		    !same(t, "decode", &b.outputs[1], &a.outputs[1]))
+		if (!compare(t, "decode", &b.outputs[0], &a.outputs[0]) ||
+		    !compare(t, "decode", &b.outputs[1], &a.outputs[1]))
 			return false;
 	}
 	return true;
@@ -209,7 +207,7 @@ static bool reads_back(struct tester *t)
 	ir_module_destroy(m);
 	buf_destroy(&text);
 	buf_destroy(&again);
-	return ok || fail(t, "the result does not read back");
+	return ok || report_failure(t, "the result does not read back");
 }
 
 static bool count_change(void *user, const char *pass, const struct ir_module *m)
@@ -224,7 +222,7 @@ static bool count_change(void *user, const char *pass, const struct ir_module *m
 	return true;
 }
 
-/* A pass also drops what is dead: a module that changed need not be one where the pass found its shape. */
+/* Applications, not changes of the module: a pass also drops dead ops, which does not show that it was applied. */
 static void count_application(void *user, const char *pass, int64_t number, const char *what,
                               struct ir_loc loc)
 {
@@ -247,19 +245,19 @@ static bool run_passes(struct tester *t)
 	t->hash = ir_structure_hash(t->before);
 	if (pipeline_parse(&t->arena, &t->cx, t->pipeline, &p) != TFMC_OK ||
 	    passes_run(&t->cx, &p, &options, t->before, &t->after, NULL) != TFMC_OK)
-		return fail(t, "the passes fail");
+		return report_failure(t, "the passes fail");
 	return true;
 }
 
 static bool check_module(struct tester *t)
 {
 	if (t->before == NULL)
-		return fail(t, "there is no module");
+		return report_failure(t, "there is no module");
 	if (!run_passes(t) || !reads_back(t))
 		return false;
 	if (t->seed % 2 == 0)
-		return same_call(t, "f");
-	return same_call(t, "run") && same_decoding(t);
+		return compare_call(t, "f");
+	return compare_call(t, "run") && compare_decoding(t);
 }
 
 static void check_seed(struct tester *t, uint64_t seed)
@@ -318,7 +316,7 @@ static char *read_file(const char *path)
 	return text.data;
 }
 
-/* The last line; false when something failed or was never tested. */
+/* Prints the last line. False if something failed or a pass was never applied. */
 static bool summarize(const struct tester *t, uint64_t from, uint64_t count)
 {
 	bool ok = t->failures == 0;

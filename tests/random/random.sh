@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # random.sh [COUNT [FROM]]: COUNT (default 10000) random modules through random pipelines, compared with the
-# interpreter, beginning at seed FROM (default 1). First a wrong rule must be found. TFMC_BUILD: the build folder.
+# interpreter, beginning at seed FROM (default 1). First a wrong rule must be found. TFMC_BUILD: the build directory.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 random=${TFMC_BUILD:-$here/../../build}/tests/tfmc_random
