@@ -111,7 +111,8 @@ static struct demand_key key_of(const struct demand_plan *plan, const struct ir_
 
 static bool same_key(const struct demand_key *a, const struct demand_key *b)
 {
-	return a->batch == b->batch && a->rows == b->rows && ir_same_value(a->at, b->at) && a->begin == b->begin;
+	return a->batch == b->batch && a->rows == b->rows && ir_same_value(a->at, b->at) &&
+	       a->begin == b->begin;
 }
 
 bool demand_is_selection(const struct demand_plan *plan, const struct ir_op *op)
@@ -324,7 +325,8 @@ static bool has_sibling(const struct siblings *s, const struct ir_op *op)
 	const struct ir_region *here = ir_value_info(s->plan->f, op->results[0])->region;
 	for (size_t i = 0; i < here->n_ops; i++) {
 		const struct ir_op *other = here->ops[i];
-		if (other != op && may_merge(s, other) && ir_same_value(other->operands[0], op->operands[0]) &&
+		if (other != op && may_merge(s, other) &&
+		    ir_same_value(other->operands[0], op->operands[0]) &&
 		    demand_of(s->plan, other->results[0])->all_rows)
 			return true;
 	}

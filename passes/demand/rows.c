@@ -242,7 +242,7 @@ static bool match_repeat(struct rebuild *r, const struct ir_op *op)
 	const struct demand_plan *plan = plan_for(&s->plan, &s->active, r, r->p->step->settings[0] != 0);
 	if (plan == NULL || op->code != OP_repeat || !plan->peel[op->results[0].id])
 		return false;
-	r->number = pass_take_fuel(r->p);
+	r->number = pass_consume_fuel(r->p);
 	if (r->number == 0)
 		return false;
 	need_operands(r, op);
@@ -305,7 +305,7 @@ static bool match_reduced(struct rebuild *r, const struct ir_op *op)
 	bool is_new = s->plan.f != r->f;
 	const struct demand_plan *plan = plan_for(&s->plan, &s->active, r, false);
 	if (is_new && plan != NULL) {
-		s->number = pass_take_fuel(r->p);
+		s->number = pass_consume_fuel(r->p);
 		s->active = s->number > 0;
 	}
 	if (!s->active || ir_value_info(r->f, op->results[0])->region != r->f->body)

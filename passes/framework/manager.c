@@ -30,7 +30,7 @@ static pass_run *const pass_functions[] = {
 
 /* ---- services for passes (pass_impl.h) ---- */
 
-bool pass_words_have(const struct pass_words *w, const char *word)
+bool name_list_has(const struct name_list *w, const char *word)
 {
 	for (size_t i = 0; i < w->n; i++)
 		if (strcmp(w->items[i], word) == 0)
@@ -109,7 +109,7 @@ void pass_missed(struct pass_context *p, struct ir_loc loc, const char *fmt, ...
 	va_end(ap);
 }
 
-int64_t pass_take_fuel(struct pass_context *p)
+int64_t pass_consume_fuel(struct pass_context *p)
 {
 	if (p->fuel <= 0)
 		return 0;
@@ -126,10 +126,10 @@ void pass_applied(struct pass_context *p, int64_t number, const char *what, stru
 
 bool pass_requires(const struct pass_context *p, const char *kind)
 {
-	return pass_words_have(&p->options->require_fusion, kind);
+	return name_list_has(&p->options->require_fusion, kind);
 }
 
-enum tfmc_status pass_internal(struct pass_context *p, struct ir_loc loc, const char *what)
+enum tfmc_status pass_internal_error(struct pass_context *p, struct ir_loc loc, const char *what)
 {
 	diag_error(p->cx, loc.at, DIAG_INTERNAL, "%s: %s", p->step->pass->name, what);
 	return TFMC_INTERNAL;
@@ -182,8 +182,8 @@ static void print_diff(const struct manager *g, const char *pass, const struct i
 /* --print-ir-before */
 static void print_before(const struct manager *g, const char *pass, const struct ir_module *m)
 {
-	const struct pass_words *w = &g->options->print_before;
-	if (g->options->sink.print != NULL && (pass_words_have(w, "all") || pass_words_have(w, pass)))
+	const struct name_list *w = &g->options->print_before;
+	if (g->options->sink.print != NULL && (name_list_has(w, "all") || name_list_has(w, pass)))
 		print_module_titled(g, "before", pass, m);
 }
 
@@ -191,15 +191,15 @@ static void print_before(const struct manager *g, const char *pass, const struct
 static void print_after(const struct manager *g, const char *pass, const struct ir_module *before,
                         const struct ir_module *after)
 {
-	const struct pass_words *print = &g->options->print_after, *diff = &g->options->diff;
-	bool is_wanted = pass_words_have(print, "all") || pass_words_have(print, pass);
-	bool is_diff = pass_words_have(diff, "all") || pass_words_have(diff, pass);
-	bool is_changed = pass_words_have(print, "changed") || is_diff;
+	const struct name_list *print = &g->options->print_after, *diff = &g->options->diff;
+	bool is_wanted = name_list_has(print, "all") || name_list_has(print, pass);
+	bool is_diff = name_list_has(diff, "all") || name_list_has(diff, pass);
+	bool is_changed = name_list_has(print, "changed") || is_diff;
 
 	if (g->options->sink.print == NULL)
 		return;
 	is_changed = is_changed && ir_structure_hash(before) != ir_structure_hash(after);
-	if (is_wanted || (is_changed && pass_words_have(print, "changed")))
+	if (is_wanted || (is_changed && name_list_has(print, "changed")))
 		print_module_titled(g, "after", pass, after);
 	if (is_changed && is_diff)
 		print_diff(g, pass, before, after);
@@ -262,8 +262,8 @@ static enum tfmc_status run_pass(struct manager *g, const struct pipeline_step *
 	if (fuel >= 0)
 		p.fuel = step->settings[fuel];
 	if (in->stage != step->pass->from)
-		return pass_internal(&p, (struct ir_loc){0},
-		                     "the module is not at the stage that this pass reads");
+		return pass_internal_error(&p, (struct ir_loc){0},
+		                           "the module is not at the stage that this pass reads");
 	arena_init(&arena);
 	enum tfmc_status st = pass_functions[step->pass->id](&p, in, out);
 	if (st == TFMC_OK && arena_failed(&arena))
@@ -351,7 +351,7 @@ static enum tfmc_status copy_module(struct manager *g, const struct ir_module *i
 }
 
 /* Every word must be the name of a pass, `all` or `more`; else a diagnostic that begins with `what`, and false. */
-static bool check_pass_names(const struct manager *g, const struct pass_words *w, const char *more,
+static bool check_pass_names(const struct manager *g, const struct name_list *w, const char *more,
                              const char *what)
 {
 	for (size_t i = 0; i < w->n; i++) {
@@ -361,7 +361,7 @@ static bool check_pass_names(const struct manager *g, const struct pass_words *w
 		struct buf by;
 		buf_init(&by);
 		buf_printf(&by, "%s: ", what);
-		pass_unknown(g->cx, by.data, w->items[i]);
+		pass_report_unknown(g->cx, by.data, w->items[i]);
 		buf_destroy(&by);
 		return false;
 	}
@@ -405,7 +405,7 @@ static bool check_options(const struct manager *g)
 		return false;
 	if (o->stop_after != NULL && !has_pass(g, o->stop_after)) {
 		if (pass_find(o->stop_after) == NULL)
-			pass_unknown(g->cx, "stop after: ", o->stop_after);
+			pass_report_unknown(g->cx, "stop after: ", o->stop_after);
 		else
 			diag_error(g->cx, LOC_NONE, DIAG_PIPELINE,
 			           "stop after: the pipeline does not have the pass '%s'", o->stop_after);

@@ -38,7 +38,7 @@ const struct pass_desc *pass_at(size_t i);
 /* The pass of that name, or NULL. */
 const struct pass_desc *pass_find(const char *name);
 /* Emits a diagnostic for an unknown pass name, with a suggestion; `what` begins it: "" or an option, "stop after: ". */
-void pass_unknown(struct diag_context *cx, const char *what, const char *name);
+void pass_report_unknown(struct diag_context *cx, const char *what, const char *name);
 /* How far a pass may change results, as rule_class of rewrite rules. For canonicalize: without its rules, which have
  * classes of their own. */
 enum pass_exactness { EXACT_REASSOCIATE, EXACT_ROUND, EXACT_BITS };
@@ -152,23 +152,23 @@ struct pass_sink {
 };
 
 /* A list of names: of passes, rules or fusions. */
-struct pass_words {
+struct name_list {
 	const char *const *items;
 	size_t n;
 };
 
 struct pass_options {
-	const struct target *target;    /* required by select */
-	const char *variant;            /* part of dump names; may be NULL */
-	struct pass_words print_before; /* names of passes, or all */
-	struct pass_words print_after;  /* names of passes, all, or changed */
-	struct pass_words diff; /* names of passes, or all: what they changed, as a unified difference */
+	const struct target *target;   /* required by select */
+	const char *variant;           /* part of dump names; may be NULL */
+	struct name_list print_before; /* names of passes, or all */
+	struct name_list print_after;  /* names of passes, all, or changed */
+	struct name_list diff;  /* names of passes, or all: what they changed, as a unified difference */
 	const char *stop_after; /* name of a pass; may be NULL */
-	struct pass_words require_fusion; /* attention, softmax */
+	struct name_list require_fusion; /* attention, softmax */
 	bool reproduce;                  /* write a reproducer of the whole run, not only of a failing pass */
 	bool no_locations;               /* print and dump IR without locations */
 	bool remarks;                    /* emit remarks: what was fused, or the reason why not */
-	struct pass_words disable_rules; /* names of rewrite rules */
+	struct name_list disable_rules;  /* names of rewrite rules */
 	const char *rules_text;          /* more rules, tried before the built-in ones; may be NULL */
 	const char *rules_name;          /* of their file, for messages */
 	size_t rules_len;

@@ -42,7 +42,7 @@ typedef enum tfmc_status pass_run(struct pass_context *p, const struct ir_module
 #include "passes/framework/passes.def"
 
 /* Whether the list contains the word. */
-bool pass_words_have(const struct pass_words *w, const char *word);
+bool name_list_has(const struct name_list *w, const char *word);
 /* Adds n to the counter `name` of the running pass (--stats). */
 void pass_count(struct pass_context *p, const char *name, int64_t n);
 /* Remark "fused: attention" at the location of an op; no effect without --remarks. */
@@ -54,12 +54,12 @@ void pass_missed(struct pass_context *p, struct ir_loc loc, const char *fmt, ...
  * of the application, from 1, or 0 when no fuel is left: the pass must not rewrite. rebuild_module() calls it for every
  * match; a pass that chooses sets of ops before the traversal calls it for each set.
  */
-int64_t pass_take_fuel(struct pass_context *p);
+int64_t pass_consume_fuel(struct pass_context *p);
 /* Notifies the `applied` callback of an application; `what`: the rule, or NULL when the name of the pass is enough. */
 void pass_applied(struct pass_context *p, int64_t number, const char *what, struct ir_loc loc);
 /* Whether --require-fusion=kind was given. */
 bool pass_requires(const struct pass_context *p, const char *kind);
 /* Emits an internal error (a broken invariant of the compiler). Returns TFMC_INTERNAL. */
-enum tfmc_status pass_internal(struct pass_context *p, struct ir_loc loc, const char *what);
+enum tfmc_status pass_internal_error(struct pass_context *p, struct ir_loc loc, const char *what);
 
 #endif

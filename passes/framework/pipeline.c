@@ -162,7 +162,7 @@ static enum tfmc_status read_settings(struct reader *r, struct pipeline_step *st
 	return TFMC_OK;
 }
 
-void pass_unknown(struct diag_context *cx, const char *what, const char *name)
+void pass_report_unknown(struct diag_context *cx, const char *what, const char *name)
 {
 	const char *names[TFMC_COUNT(passes)];
 	struct arena scratch;
@@ -176,7 +176,7 @@ void pass_unknown(struct diag_context *cx, const char *what, const char *name)
 
 static enum tfmc_status fail_unknown_pass(struct reader *r, const char *name)
 {
-	pass_unknown(r->cx, "", name);
+	pass_report_unknown(r->cx, "", name);
 	return TFMC_INVALID;
 }
 

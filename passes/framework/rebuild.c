@@ -25,7 +25,7 @@ void rebuild_set(struct rebuild *r, struct ir_value old, struct ir_value now)
 	irb_name(r->b, now, ir_value_info(r->f, old)->name);
 }
 
-bool rebuild_once(const struct rebuild *r, struct ir_value v)
+bool rebuild_has_one_use(const struct rebuild *r, struct ir_value v)
 {
 	return r->uses[v.id] == 1;
 }
@@ -56,7 +56,7 @@ static bool try_match(struct rebuild *r, const struct ir_op *op)
 	if (rewrite == NULL || rewrite->match == NULL || (!rewrite->is_numbered && r->p->fuel <= 0) ||
 	    !rewrite->match(r, op))
 		return false;
-	int64_t number = rewrite->is_numbered ? r->number : pass_take_fuel(r->p);
+	int64_t number = rewrite->is_numbered ? r->number : pass_consume_fuel(r->p);
 	r->replaced[op->results[0].id] = number > 0 ? number : -1;
 	return true;
 }

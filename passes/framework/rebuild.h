@@ -56,7 +56,7 @@ struct ir_value rebuild_get(struct rebuild *r, struct ir_value old);
 /* Replaces old by now, which gets the name of old. The types must be equal. */
 void rebuild_set(struct rebuild *r, struct ir_value old, struct ir_value now);
 /* Whether v has exactly one use. */
-bool rebuild_once(const struct rebuild *r, struct ir_value v);
+bool rebuild_has_one_use(const struct rebuild *r, struct ir_value v);
 
 /* Marks all operands of the ops in a group as needed. */
 void rebuild_need_group(struct rebuild *r, const struct ir_op *group);

@@ -47,7 +47,7 @@ static bool can_move(const struct taker *t, struct ir_value v, const struct ir_o
 {
 	const struct rebuild *r = t->r;
 	return op != NULL && op->n_operands > 0 && op->n_operands <= OPERANDS_MAX &&
-	       (rebuild_once(r, v) || op->code == OP_round_rows) &&
+	       (rebuild_has_one_use(r, v) || op->code == OP_round_rows) &&
 	       ir_axis_dependence(r->f, op, 1, from) == IR_AXIS_WILDCARD &&
 	       ir_value_info(r->f, v)->region == ir_value_info(r->f, t->take->results[0])->region;
 }

@@ -127,7 +127,7 @@ static struct ir_value before_bf16_rounding(const struct rebuild *r, struct ir_v
 static struct ir_value fold_scales(const struct rebuild *r, struct ir_value v, double *f)
 {
 	const struct ir_op *op;
-	while ((op = ir_def_as(r->f, v, OP_scale)) != NULL && rebuild_once(r, v)) {
+	while ((op = ir_def_as(r->f, v, OP_scale)) != NULL && rebuild_has_one_use(r, v)) {
 		double more = ((const struct attrs_scale *)op->attrs)->f;
 		if (!isfinite(*f * more))
 			break;
@@ -145,7 +145,7 @@ static const char *check_scores(const struct rebuild *r, struct attention_match 
 	m->qk = ir_def_as(r->f, m->s.x, OP_matmul);
 	if (m->qk == NULL)
 		return "the scores are not a matmul";
-	if (!rebuild_once(r, m->s.x))
+	if (!rebuild_has_one_use(r, m->s.x))
 		return "the scores are used again";
 	return NULL;
 }
@@ -251,7 +251,7 @@ static bool find_softmax(const struct rebuild *r, struct ir_value p, struct atte
 	if (concat == NULL)
 		return false;
 	scores_read_from(r, concat->operands[0], &m->s);
-	if (!rebuild_once(r, m->softmax->results[0]) || !rebuild_once(r, concat->results[0]))
+	if (!rebuild_has_one_use(r, m->softmax->results[0]) || !rebuild_has_one_use(r, concat->results[0]))
 		m->s.blocked = "the probabilities are used again";
 	return true;
 }
@@ -274,9 +274,9 @@ static bool match_attention(const struct rebuild *r, const struct ir_op *op, str
 	m->reason = check_scores(r, m);
 	if (m->reason == NULL && is_bf16 && !all_rounded(r, op, m))
 		m->reason = "the probabilities alone are rounded";
-	if (m->reason == NULL && is_bf16 && !rebuild_once(r, probabilities))
+	if (m->reason == NULL && is_bf16 && !rebuild_has_one_use(r, probabilities))
 		m->reason = "the probabilities are used again";
-	if (m->reason == NULL && !rebuild_once(r, op->operands[0]))
+	if (m->reason == NULL && !rebuild_has_one_use(r, op->operands[0]))
 		m->reason = "the probabilities are used again";
 	if (m->reason == NULL && ((const struct attrs_matmul *)op->attrs)->ta)
 		m->reason = "the probabilities are transposed";

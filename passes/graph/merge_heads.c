@@ -66,15 +66,15 @@ static bool is_unrollable(const struct rebuild *r, const struct ir_region *body,
 static bool is_head_term(const struct rebuild *r, const struct ir_region *body, struct ir_value v)
 {
 	const struct ir_op *out = ir_def_as(r->f, v, OP_linear);
-	if (out == NULL || out->operands[OPERAND(linear, b)].id != 0 || !rebuild_once(r, v))
+	if (out == NULL || out->operands[OPERAND(linear, b)].id != 0 || !rebuild_has_one_use(r, v))
 		return false;
 	const struct ir_op *w = ir_def_as(r->f, out->operands[1], OP_weight);
 	const struct ir_op *flat = ir_def_as(r->f, out->operands[0], OP_reshape);
 	if (w == NULL || flat == NULL || index_position(w, body->args[INDEX_ARG]) < 0 ||
-	    !rebuild_once(r, out->operands[1]) || !rebuild_once(r, out->operands[0]))
+	    !rebuild_has_one_use(r, out->operands[1]) || !rebuild_has_one_use(r, out->operands[0]))
 		return false;
 	const struct ir_op *a = ir_def_as(r->f, flat->operands[0], OP_attention);
-	return a != NULL && rebuild_once(r, flat->operands[0]) &&
+	return a != NULL && rebuild_has_one_use(r, flat->operands[0]) &&
 	       a->operands[OPERAND(attention, bias)].id == 0 &&
 	       a->operands[OPERAND(attention, sinks)].id == 0 &&
 	       a->operands[OPERAND(attention, k_scale)].id == 0 &&
@@ -203,11 +203,11 @@ static bool is_one_head(const struct ir_type *rank4, const struct ir_type *flat)
 static const struct ir_op *find_head(const struct rebuild *r, const struct ir_op *root, struct ir_value v)
 {
 	const struct ir_op *flat = ir_def_as(r->f, v, OP_reshape);
-	if (flat == NULL || !rebuild_once(r, v) || !in_region_of(r, root, v))
+	if (flat == NULL || !rebuild_has_one_use(r, v) || !in_region_of(r, root, v))
 		return NULL;
 	struct ir_value o = flat->operands[0];
 	const struct ir_op *a = ir_def_as(r->f, o, OP_attention);
-	if (a == NULL || !rebuild_once(r, o) || !in_region_of(r, root, o))
+	if (a == NULL || !rebuild_has_one_use(r, o) || !in_region_of(r, root, o))
 		return NULL;
 	bool one = is_one_head(ir_type_of(r->f, o), ir_type_of(r->f, v));
 	for (size_t i = BIAS; one && i < a->n_operands; i++)
@@ -224,7 +224,8 @@ static bool same_attention(const struct rebuild *r, const struct ir_op *a, const
 	for (size_t i = Q; i <= V; i++)
 		if (ir_type_of(r->f, a->operands[i]) != ir_type_of(r->f, b->operands[i]))
 			return false;
-	return ir_same_value(a->operands[LEN], b->operands[LEN]) && ir_same_value(a->operands[PAST], b->operands[PAST]);
+	return ir_same_value(a->operands[LEN], b->operands[LEN]) &&
+	       ir_same_value(a->operands[PAST], b->operands[PAST]);
 }
 
 static bool add_head(const struct rebuild *r, struct heads *h, const struct ir_op *attention,
@@ -251,7 +252,7 @@ static bool find_concat(const struct rebuild *r, const struct ir_op *op, struct 
 /* The weights of linears a and b can be concatenated and have no other user. */
 static bool can_concat(const struct rebuild *r, const struct ir_op *a, const struct ir_op *b)
 {
-	return can_concat_weights(r->f, a, b) && rebuild_once(r, b->operands[1]) &&
+	return can_concat_weights(r->f, a, b) && rebuild_has_one_use(r, b->operands[1]) &&
 	       ir_type_of(r->f, a->operands[1]) == ir_type_of(r->f, b->operands[1]);
 }
 
@@ -259,7 +260,7 @@ static bool can_concat(const struct rebuild *r, const struct ir_op *a, const str
 static bool add_term(const struct rebuild *r, const struct ir_op *root, struct ir_value v, struct heads *h)
 {
 	const struct ir_op *out = ir_def_as(r->f, v, OP_linear);
-	if (out == NULL || !rebuild_once(r, v) || !in_region_of(r, root, v) ||
+	if (out == NULL || !rebuild_has_one_use(r, v) || !in_region_of(r, root, v) ||
 	    out->operands[OPERAND(linear, b)].id != 0 || !can_concat(r, h->n > 0 ? h->out[0] : out, out))
 		return false;
 	return add_head(r, h, find_head(r, root, out->operands[0]), out);
@@ -276,7 +277,8 @@ static bool find_sum(const struct rebuild *r, const struct ir_op *op, struct hea
 	while (n > 0) {
 		struct ir_value v = stack[--n];
 		const struct ir_op *inner = ir_def_as(r->f, v, OP_add);
-		if (inner != NULL && rebuild_once(r, v) && in_region_of(r, op, v) && n + 2 <= LEAVES_MAX) {
+		if (inner != NULL && rebuild_has_one_use(r, v) && in_region_of(r, op, v) &&
+		    n + 2 <= LEAVES_MAX) {
 			stack[n++] = inner->operands[1];
 			stack[n++] = inner->operands[0];
 		} else if (!add_term(r, op, v, h)) {
@@ -306,10 +308,10 @@ static bool find_operand_linears(const struct rebuild *r, const struct heads *h,
 	for (size_t k = 0; k < h->n; k++) {
 		struct ir_value v = h->attention[k]->operands[i];
 		const struct ir_op *rank4 = ir_def_as(r->f, v, OP_reshape);
-		linears[k] = rank4 != NULL && rebuild_once(r, v)
+		linears[k] = rank4 != NULL && rebuild_has_one_use(r, v)
 		                     ? ir_def_as(r->f, rank4->operands[0], OP_linear)
 		                     : NULL;
-		if (linears[k] == NULL || !rebuild_once(r, rank4->operands[0]) ||
+		if (linears[k] == NULL || !rebuild_has_one_use(r, rank4->operands[0]) ||
 		    !in_region_of(r, h->attention[k], rank4->operands[0]) ||
 		    !can_concat(r, linears[0], linears[k]) ||
 		    !ir_same_value(linears[k]->operands[0], linears[0]->operands[0]) ||

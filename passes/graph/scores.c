@@ -18,7 +18,7 @@ static const struct ir_op *single_use_def(struct peel *p, enum ir_opcode code)
 	const struct ir_op *op = ir_def_as(p->r->f, p->s->x, code);
 	if (op == NULL)
 		return NULL;
-	if (rebuild_once(p->r, p->s->x))
+	if (rebuild_has_one_use(p->r, p->s->x))
 		return op;
 	p->s->blocked = "the scores before the softmax are used again";
 	return NULL;

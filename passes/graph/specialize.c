@@ -121,7 +121,7 @@ static enum tfmc_status add_case(struct specializer *s, const char *suffix,
 		pass_missed(p, s->f->loc, "not specialized: there is a function @%s", name);
 		return TFMC_OK;
 	}
-	int64_t number = pass_take_fuel(p);
+	int64_t number = pass_consume_fuel(p);
 	if (number == 0)
 		return TFMC_OK;
 	TFMC_TRY(copy_function(s, name, &c));

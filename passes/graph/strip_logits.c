@@ -41,7 +41,7 @@ static bool is_logits(const struct rebuild *r, struct ir_value x)
 	    !ir_dim_is_const(t->dims[t->rank - 1], &columns) || columns < r->p->step->settings[0] ||
 	    columns > 1 << 24)
 		return false;
-	for (size_t i = 0; i < CHAIN_MAX && rebuild_once(r, x); i++) {
+	for (size_t i = 0; i < CHAIN_MAX && rebuild_has_one_use(r, x); i++) {
 		const struct ir_op *op = ir_def(r->f, x);
 		if (op == NULL || op->code == OP_linear)
 			return op != NULL && is_packed(r, op);
@@ -56,10 +56,10 @@ static bool is_logits(const struct rebuild *r, struct ir_value x)
 static const struct ir_op *find_score(const struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_op *flat = ir_def_as(r->f, op->operands[0], OP_reshape), *p;
-	if (ir_type_of(r->f, op->operands[0])->rank != 2 || !rebuild_once(r, op->operands[0]))
+	if (ir_type_of(r->f, op->operands[0])->rank != 2 || !rebuild_has_one_use(r, op->operands[0]))
 		return NULL;
 	p = ir_def_as(r->f, flat != NULL ? flat->operands[0] : op->operands[0], OP_log_softmax);
-	if (p == NULL || !rebuild_once(r, p->results[0]))
+	if (p == NULL || !rebuild_has_one_use(r, p->results[0]))
 		return NULL;
 	const struct ir_type *x = ir_type_of(r->f, p->operands[0]);
 	bool same_rows = x->dims[x->rank - 1] == ir_type_of(r->f, op->operands[0])->dims[1];

@@ -259,8 +259,8 @@ static void visit_op(struct carry_readers *s, const struct ir_op *op)
 		struct ir_value v = read_in_memory(s, op, i);
 		if (v.id == 0 || !ir_same_value(ir_view_base(s->g->f, v), s->carry))
 			continue;
-		bool same_element =
-		        ir_same_value(v, s->carry) && ir_type_of(s->g->f, v) == ir_type_of(s->g->f, s->yielded);
+		bool same_element = ir_same_value(v, s->carry) &&
+		                    ir_type_of(s->g->f, v) == ir_type_of(s->g->f, s->yielded);
 		bool in_place = same_element && op->n_results > 0 && op->region == NULL &&
 		                is_elementwise_group(s, op);
 		s->reads = s->reads || !in_place;
@@ -319,8 +319,8 @@ static bool direct_yield(struct grouper *g, const struct ir_op *op, size_t i)
 	struct ir_value v = yield->operands[i];
 	if (!is_tensor(g, v) || ir_same_value(v, op->region->args[i + 1]))
 		return true;
-	return has_own_buffer(g, v) && ir_value_info(g->f, v)->region == op->region && yielded_once(yield, v) &&
-	       !is_carry(op, ir_view_base(g->f, v)) && may_overwrite(g, op, i);
+	return has_own_buffer(g, v) && ir_value_info(g->f, v)->region == op->region &&
+	       yielded_once(yield, v) && !is_carry(op, ir_view_base(g->f, v)) && may_overwrite(g, op, i);
 }
 
 /*
@@ -520,7 +520,8 @@ static enum tfmc_status group_func(struct grouper *g)
 static void count_ops(const struct ir_module *m, int64_t *n)
 {
 	for (size_t i = 0; i < m->funcs.n; i++)
-		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL; ir_iter_next(&it))
+		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL;
+		     ir_iter_next(&it))
 			n[it.op->code]++;
 }
 
@@ -546,8 +547,8 @@ static enum tfmc_status check_op_counts(struct pass_context *p, const struct ir_
 	for (int code = 0; code < IR_N_OPS; code++)
 		if (costs_work((enum ir_opcode)code) && before[code] != after[code] &&
 		    (!may_be_recomputed((enum ir_opcode)code) || after[code] < before[code]))
-			return pass_internal(p, in->funcs.items[0]->loc,
-			                     "an op is in two groups, or in none");
+			return pass_internal_error(p, in->funcs.items[0]->loc,
+			                           "an op is in two groups, or in none");
 	return TFMC_OK;
 }
 

@@ -75,7 +75,8 @@ static const char *norm_prologue_obstacle(const struct fuser *s, const struct ir
 static bool is_input_of(const struct fuser *s, struct ir_value v, const struct ir_op *op)
 {
 	bool once = op->code == OP_linear && ir_same_value(unrounded_input(s, op), v) &&
-	            !ir_same_value(op->operands[1], v) && (op->n_operands < 3 || !ir_same_value(op->operands[2], v));
+	            !ir_same_value(op->operands[1], v) &&
+	            (op->n_operands < 3 || !ir_same_value(op->operands[2], v));
 	return once && fusion_kernel_kind(s->f, op) == GROUP_linear;
 }
 
@@ -113,7 +114,8 @@ bool recomputes_norm(const struct fuser *s, const struct ir_op *linear, const st
 	const struct target *t = s->p->options->target;
 	return t != NULL && t->arch == ARCH_OPENCL && s->max_ops > 1 && s->norms && ir_is_norm(norm->code) &&
 	       fusion_kernel_kind(s->f, norm) == GROUP_rowwise && linear->n_results > 0 &&
-	       ir_same_value(linear->operands[0], norm->results[0]) && is_input_of(s, norm->results[0], linear) &&
+	       ir_same_value(linear->operands[0], norm->results[0]) &&
+	       is_input_of(s, norm->results[0], linear) &&
 	       fusion_region_of(s, linear) == fusion_region_of(s, norm) &&
 	       fusion_single_reader(s, norm->results[0]) == NULL &&
 	       fusion_single_reader(s, norm->operands[0]) == NULL &&

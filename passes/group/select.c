@@ -24,8 +24,8 @@
 
 struct selector {
 	struct panel_row_count lines; /* of --tiles */
-	const struct ir_func *f; /* the function of `reads` */
-	uint32_t *reads;         /* [f->n_values] uses as x of a linear */
+	const struct ir_func *f;      /* the function of `reads` */
+	uint32_t *reads;              /* [f->n_values] uses as x of a linear */
 };
 
 /* ---- rows that conflict in the cache ---- */
@@ -207,8 +207,7 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
 	enum ir_format format = weight_format(r, root);
 	int64_t most = rounds ? rounded_mr_max(r, root, before, w->k)
 	                      : register_tile_mr(t, tile, ir_format(format)->dtype);
-	a->mr = is_matrix ? AMX_TILE_ROWS
-	                  : size_or_override(w, GROUP_linear, TILE_MR, mr < most ? mr : most);
+	a->mr = is_matrix ? AMX_TILE_ROWS : size_or_override(w, GROUP_linear, TILE_MR, mr < most ? mr : most);
 	int64_t named = tiles_find(w->lines, GROUP_linear, w->k, w->n, w->rows, TILE_KC);
 	int64_t kc = named != 0 ? named : target_gemm_kc(t);
 	a->kc = w->k < kc || rounds ? w->k : kc;

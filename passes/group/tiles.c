@@ -296,8 +296,8 @@ static void print_group(struct buf *out, const struct target *target, const stru
 	if (a->kind == GROUP_linear && a->mr == AMX_TILE_ROWS)
 		return; /* matrix tiles have one size */
 	buf_init(&line);
-	buf_printf(&line, "\n%s %s %lld %lld *", ir_keyword(KEYWORDS_GROUP, a->kind), target->name, (long long)k,
-	           (long long)n);
+	buf_printf(&line, "\n%s %s %lld %lld *", ir_keyword(KEYWORDS_GROUP, a->kind), target->name,
+	           (long long)k, (long long)n);
 	bool is_new = line.data != NULL && (out->data == NULL || strstr(out->data, line.data) == NULL);
 	tiles_of(op, k, size);
 	tiles_print_sizes(&line, size);
@@ -310,7 +310,8 @@ void tiles_print(struct buf *out, const struct ir_module *m, const struct target
 {
 	buf_str(out, "tiles 1\n# kind target k n rows sizes");
 	for (size_t i = 0; i < m->funcs.n; i++)
-		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL; ir_iter_next(&it))
+		for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op != NULL;
+		     ir_iter_next(&it))
 			print_group(out, target, m, m->funcs.items[i], it.op);
 	buf_char(out, '\n');
 }

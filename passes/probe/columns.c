@@ -111,7 +111,7 @@ static void find_sites(struct columns *c, const struct ir_region *r, size_t dept
 		ARENA_ADD(c->q->arena, &c->sites,
 		          (struct probe_site){
 		                  .op = op,
-		                  .part = PART_COLUMNS,
+		                  .part = PROBE_COLUMN_SUMS,
 		                  .depth = depth,
 		                  .wanted = true,
 		                  .last = iterations - 1,

@@ -70,17 +70,17 @@ struct probe_names {
 };
 
 /* The value that a probe takes from an op. */
-enum probe_part {
-	PART_RESULT,
-	PART_WEIGHTS, /* probabilities of an op attention */
-	PART_COLUMNS, /* column sums of the input of a linear: see probe_columns */
+enum probe_kind {
+	PROBE_RESULT,
+	PROBE_PROBABILITIES, /* probabilities of an op attention */
+	PROBE_COLUMN_SUMS,   /* column sums of the input of a linear: see probe_columns */
 };
 
 /* A point in the function that can be probed. */
 struct probe_site {
 	const struct ir_op *op;
 	unsigned result; /* of the op */
-	enum probe_part part;
+	enum probe_kind part;
 	const char *name; /* within its step */
 	size_t depth;     /* number of repeats around it */
 	bool wanted;

@@ -40,7 +40,8 @@ static void note_readers(struct writing *w, const struct ir_op *op)
 static bool is_boundary(const struct writing *w, struct ir_value v, const struct ir_region *here)
 {
 	const struct ir_op *op = ir_def(w->f, v);
-	if (!op || ir_value_info(w->f, v)->region != here || op->region || ir_op_has(op->code, TRAIT_STATEFUL))
+	if (!op || ir_value_info(w->f, v)->region != here || op->region ||
+	    ir_op_has(op->code, TRAIT_STATEFUL))
 		return true;
 	if (ir_op_has(op->code, TRAIT_VIEW))
 		return false;
@@ -58,7 +59,8 @@ static struct ir_value boundary_copy(struct writing *w, struct ir_value v, const
 {
 	const struct ir_op *op = ir_def(w->f, v);
 	const struct ir_type *t = irb_type(w->b, w->map[v.id]);
-	bool is_local = ir_value_info(w->f, v)->region == here && !(op && ir_op_has(op->code, TRAIT_STATEFUL));
+	bool is_local =
+	        ir_value_info(w->f, v)->region == here && !(op && ir_op_has(op->code, TRAIT_STATEFUL));
 	if (!is_local || !is_float(t))
 		return w->map[v.id];
 	struct ir_value low = irb_full_of(w->b, -INFINITY, t->dtype, t->rank, t->dims);
@@ -246,10 +248,10 @@ static void begin_slots(struct writing *w, struct probe_site *s)
 	const struct ir_type *t = ir_type_of(w->f, s->op->results[s->result]);
 	const struct ir_dim *dims[IR_RANK_MAX];
 	struct ir_type copy = *t;
-	if (s->part == PART_WEIGHTS) /* [B, H, S, E] becomes [B, H, S, T] */
+	if (s->part == PROBE_PROBABILITIES) /* [B, H, S, E] becomes [B, H, S, T] */
 		copy.dims[3] = ir_type_of(w->f, s->op->operands[1])->dims[2];
-	const struct ir_type *now =
-	        s->part == PART_COLUMNS ? columns_type(w, s->op) : ir_import_type(irb_module(w->b), &copy);
+	const struct ir_type *now = s->part == PROBE_COLUMN_SUMS ? columns_type(w, s->op)
+	                                                         : ir_import_type(irb_module(w->b), &copy);
 	if (now->rank + 1 > IR_RANK_MAX) {
 		diag_error(w->q->cx, s->op->loc.at, DIAG_UNSUPPORTED,
 		           "not supported yet: a probe of rank %d in a repeat", now->rank);
@@ -330,9 +332,9 @@ static void write_probe(struct writing *w, struct probe_site *s)
 	irb_set_loc(w->b, s->op->loc);
 	struct ir_value v = IR_NO_VALUE;
 	switch (s->part) {
-	case PART_RESULT: v = probed_value(w, s->op->results[s->result]); break;
-	case PART_WEIGHTS: v = probabilities_of(w, s->op); break;
-	case PART_COLUMNS: v = columns_of(w, s->op); break;
+	case PROBE_RESULT: v = probed_value(w, s->op->results[s->result]); break;
+	case PROBE_PROBABILITIES: v = probabilities_of(w, s->op); break;
+	case PROBE_COLUMN_SUMS: v = columns_of(w, s->op); break;
 	}
 	if (s->depth)
 		fill_slot(w, s, v);

@@ -119,7 +119,7 @@ static double draw_number(struct drawn *d, enum ir_attr_kind kind)
 }
 
 /* A random permutation of the axes, or an ascending subset. */
-static void draw_ints(struct drawn *d, struct rule_bound *v, bool is_perm, int rank)
+static void draw_ints(struct drawn *d, struct rule_binding *v, bool is_perm, int rank)
 {
 	v->ints.items = ARENA_ARRAY(&d->m->arena, int64_t, IR_RANK_MAX);
 	v->ints.n = 0;
@@ -163,7 +163,7 @@ static int rank_of(const struct drawn *d, const struct rule_op *op)
 static void draw_variables(struct drawn *d)
 {
 	for (int i = 0; i < d->rule->n_vars; i++) {
-		struct rule_bound *v = &d->bound.vars[i];
+		struct rule_binding *v = &d->bound.vars[i];
 		enum ir_attr_kind kind = d->rule->vars[i].kind;
 		const struct rule_op *op = NULL;
 		const struct ir_attr_desc *attr = binding_attr(d->rule, i, &op);

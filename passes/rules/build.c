@@ -105,7 +105,7 @@ static bool set_dims(const struct rule_side *s, struct ir_dim_list *out, const s
 }
 
 static bool set_from_variable(const struct rule_side *s, const struct ir_attr_desc *d, void *at,
-                              const struct rule_bound *v)
+                              const struct rule_binding *v)
 {
 	if (!v->is_set)
 		return false;

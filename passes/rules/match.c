@@ -89,9 +89,9 @@ static bool same_dims(const struct ir_dim_list *a, const struct ir_dim_list *b)
 }
 
 /* The first occurrence of a variable binds it, the others compare. */
-static bool bind_attr(struct rule_bound *b, const struct ir_attr_desc *d, const void *at)
+static bool bind_attr(struct rule_binding *b, const struct ir_attr_desc *d, const void *at)
 {
-	struct rule_bound now = {.is_set = true, .number = number_at(d, at)};
+	struct rule_binding now = {.is_set = true, .number = number_at(d, at)};
 	if (d->kind == ATTR_INTS)
 		now.ints = *(const struct ir_int_list *)at;
 	if (d->kind == ATTR_DIMS)
@@ -189,9 +189,9 @@ static bool match_full(struct matcher *t, const struct rule_operand *p, struct i
 	double value = ((const struct attrs_full *)op->attrs)->value;
 	if (p->kind == ARG_NUMBER)
 		return rule_number_fits(p->number, value);
-	struct rule_bound *b = &t->m->vars[p->index];
+	struct rule_binding *b = &t->m->vars[p->index];
 	if (!b->is_set)
-		*b = (struct rule_bound){.is_set = true, .number = value};
+		*b = (struct rule_binding){.is_set = true, .number = value};
 	return memcmp(&b->number, &value, sizeof(value)) == 0;
 }
 

@@ -179,7 +179,7 @@ extern const struct rule_file rule_files[];
 /* ---- matching ---- */
 
 /* Value of a variable: a number, or a list or dim of the function being read. */
-struct rule_bound {
+struct rule_binding {
 	bool is_set;
 	double number; /* float, int, flag, word, dtype */
 	struct ir_int_list ints;
@@ -192,7 +192,7 @@ struct rule_match {
 	int64_t number; /* of the application, from 1: fuel=number is the least that still allows it */
 	struct ir_value values[RULE_VALUES_MAX];
 	const struct ir_op *ops[RULE_OPS_MAX]; /* the op that each op of match is bound to */
-	struct rule_bound vars[RULE_VARS_MAX];
+	struct rule_binding vars[RULE_VARS_MAX];
 	const struct ir_dim *dims[RULE_DIMS_MAX];
 	bool has_lead;
 	int n_lead;

@@ -59,7 +59,7 @@ enum tfmc_status rule_set_load(struct rule_set *s, struct diag_context *cx,
 	for (size_t i = 0; i < s->rules.n; i++) {
 		const struct rule *rule = s->rules.items[i];
 		struct rule_bucket *bucket = &s->by_root[rule->match[rule->n_match - 1].code];
-		const struct rule **slot = pass_words_have(&options->disable_rules, rule->name)
+		const struct rule **slot = name_list_has(&options->disable_rules, rule->name)
 		                                   ? NULL
 		                                   : ARENA_PUSH(&s->arena, bucket);
 		if (slot != NULL)

@@ -98,7 +98,7 @@ static void note_lowp(void *user, const struct ir_op *op)
 	*found = *found || products || t == DT_F16 || t == DT_BF16 || t == DT_I8 || op->code == OP_round_rows;
 }
 
-bool trial_is_narrow(const struct ir_module *m)
+bool trial_uses_lowp(const struct ir_module *m)
 {
 	bool found = false;
 	for (size_t i = 0; i < m->funcs.n; i++)

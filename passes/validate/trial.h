@@ -67,7 +67,7 @@ bool trial_is_positive(const struct ir_func *f, struct ir_value v);
  * The module rounds values to f16, bf16 or 8-bit integers: a difference of one f32 ulp may become one of those, and grow
  * from there.
  */
-bool trial_is_narrow(const struct ir_module *m);
+bool trial_uses_lowp(const struct ir_module *m);
 
 /* Largest difference of an element, relative to the largest magnitude in b; infinity if infinities, NaN or shapes differ. */
 double trial_tensor_difference(const struct interp_tensor *a, const struct interp_tensor *b);

@@ -270,7 +270,7 @@ static void compare(const struct stage *a, const struct stage *b, const struct c
                     struct validate_line *line, size_t *worst)
 {
 	double most = -1;
-	bool is_near = true, is_narrow = trial_is_narrow(a->m);
+	bool is_near = true, is_narrow = trial_uses_lowp(a->m);
 	*line = (struct validate_line){
 	        .class = class->name, .bound = class->bound, .wide_bound = class->wide_bound};
 	line->ok = a->rounded.n == b->rounded.n;

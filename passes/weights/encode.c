@@ -63,7 +63,8 @@ static void encode_states(struct pass_context *p, const struct ir_module *in, st
 	strmap_init(&keys, p->arena);
 	strmap_init(&others, p->arena);
 	for (size_t i = 0; i < in->funcs.n; i++)
-		for (struct ir_iter it = ir_iter_begin(in->funcs.items[i]->body); it.op != NULL; ir_iter_next(&it))
+		for (struct ir_iter it = ir_iter_begin(in->funcs.items[i]->body); it.op != NULL;
+		     ir_iter_next(&it))
 			note_state_readers(in->funcs.items[i], it.op, &keys, &others);
 	for (size_t i = 0; i < in->states.n; i++) {
 		const char *name = in->states.items[i]->name;
@@ -131,7 +132,7 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	struct ir_value at[IR_RANK_MAX];
 
 	if (w == NULL) {
-		pass_internal(r->p, op->loc, "a packed weight has two meanings");
+		pass_internal_error(r->p, op->loc, "a packed weight has two meanings");
 		return;
 	}
 	for (size_t i = 0; i < ref->n_operands; i++)
@@ -153,7 +154,8 @@ enum tfmc_status pass_encode(struct pass_context *p, const struct ir_module *in,
 	strmap_init(&e.linears, p->arena);
 	strmap_init(&e.row_uses, p->arena);
 	for (size_t i = 0; i < in->funcs.n; i++)
-		for (struct ir_iter it = ir_iter_begin(in->funcs.items[i]->body); it.op != NULL; ir_iter_next(&it))
+		for (struct ir_iter it = ir_iter_begin(in->funcs.items[i]->body); it.op != NULL;
+		     ir_iter_next(&it))
 			note_weight_readers(in->funcs.items[i], it.op, &e);
 	for (size_t i = 0; i < in->weights.n; i++) {
 		const struct ir_weight *w = in->weights.items[i];

@@ -384,7 +384,7 @@ static void number_sets(struct pass_context *p, struct merge_sets *sets)
 {
 	for (size_t i = 0; i < sets->n; i++) {
 		struct merge_set *s = &sets->items[i];
-		s->number = s->is_rejected ? 0 : pass_take_fuel(p);
+		s->number = s->is_rejected ? 0 : pass_consume_fuel(p);
 		s->is_rejected = s->number == 0;
 	}
 }

@@ -94,7 +94,7 @@ struct reference {
 static void reference_init(struct reference *x, const struct caller *interp)
 {
 	*x = (struct reference){
-	        .rounded = *interp, .other = *interp, .is_narrow = trial_is_narrow(interp->module)};
+	        .rounded = *interp, .other = *interp, .is_narrow = trial_uses_lowp(interp->module)};
 	x->other.wide = x->is_narrow;
 	x->other.single = !x->is_narrow;
 }

@@ -258,7 +258,7 @@ static enum tfmc_status plan_opencl(struct emission *e, const struct target *fam
 	struct pass_options options = driver_pass_options(d, family);
 	struct pipeline p = {0};
 	options.variant = family->name;
-	options.require_fusion = (struct pass_words){0};
+	options.require_fusion = (struct name_list){0};
 	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, driver_pipeline(d), &p));
 	TFMC_TRY(driver_passes_part(d, &p, &options, e->l->module, out));
 	return driver_check_planned(d, *out);

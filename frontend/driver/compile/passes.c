@@ -73,12 +73,12 @@ enum tfmc_status driver_set_dims(struct driver *d, const struct ir_dims *dims, i
 }
 
 /* The words of options that may be repeated and hold lists. */
-static struct pass_words split_words(struct driver *d, const struct option_list *list)
+static struct name_list split_words(struct driver *d, const struct option_list *list)
 {
 	struct option_list words = {0};
 	for (size_t i = 0; i < list->n; i++)
 		driver_split_list(d, list->items[i], &words);
-	return (struct pass_words){words.items, words.n};
+	return (struct name_list){words.items, words.n};
 }
 
 static void print_ir(void *user, const char *title, const struct buf *text)

@@ -209,7 +209,7 @@ static enum tfmc_status plan_each(struct driver *d, const struct pipeline *p, st
 	struct ir_module *common = NULL;
 	TFMC_TRY(driver_passes_part(d, &head, &options, in, &common));
 	enum tfmc_status st = TFMC_OK;
-	options.require_fusion = (struct pass_words){0};
+	options.require_fusion = (struct name_list){0};
 	options.first_number = shared + 1;
 	for (size_t i = 0; i < set->n && st == TFMC_OK; i++) {
 		struct ir_module *planned = NULL;

@@ -71,7 +71,8 @@ static void print_name(struct driver *d, const struct ir_module *m, const struct
 	const struct loc at = site->op->loc.at;
 	buf_printf(&d->out, "%-48s %s[", name, ir_dtype_name(t->dtype));
 	for (int i = 0; i < t->rank; i++) {
-		bool is_keys = site->part == PART_WEIGHTS && i == 3; /* [B, H, S, E] becomes [B, H, S, T] */
+		bool is_keys =
+		        site->part == PROBE_PROBABILITIES && i == 3; /* [B, H, S, E] becomes [B, H, S, T] */
 		buf_str(&d->out, i ? "," : "");
 		ir_dim_print(&d->out, m->dims,
 		             is_keys ? ir_type_of(f, site->op->operands[1])->dims[2] : t->dims[i], false);

@@ -102,8 +102,8 @@ START_TEST(test_sink)
 	setup(&t, "encode,group,select");
 	t.options.variant = "v3";
 	t.options.first_number = 6;
-	t.options.print_before = (struct pass_words){before, 1};
-	t.options.print_after = (struct pass_words){after, 1};
+	t.options.print_before = (struct name_list){before, 1};
+	t.options.print_after = (struct name_list){after, 1};
 	ck_assert_int_eq(run(&t), TFMC_OK);
 	ck_assert_str_eq(t.seen.data, "dump 06-encode.v3.tir\nprint before group\nprint after group\n"
 	                              "dump 07-group.v3.tir\nprint after select\ndump 08-select.v3.tir\n");

@@ -189,10 +189,10 @@ static void find_sites(struct listing *l, const struct ir_region *r, size_t dept
 		if (op->code == OP_repeat)
 			find_sites(l, op->region, depth + 1);
 		if (op->code == OP_attention) {
-			site.part = PART_WEIGHTS;
+			site.part = PROBE_PROBABILITIES;
 			site.name = "weights";
 			add_site(l, &counts, site);
-			site.part = PART_RESULT;
+			site.part = PROBE_RESULT;
 		}
 		if (l->q->attentions || !has_value(l->f, op))
 			continue;
@@ -224,7 +224,7 @@ static void note_moment(struct listing *l, size_t number, int64_t round)
 	*m = (struct moment){.site = number, .round = round, .path = ""};
 	if (path && *path)
 		m->path = probe_path(l->q->arena, path, region, l->at, site->depth);
-	if (site->part == PART_RESULT && *m->path)
+	if (site->part == PROBE_RESULT && *m->path)
 		note_steps(l, m->path, l->moments.n - 1);
 }
 
