@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The attention template: reads the group and its schedule. What is computed and
- * in which order is said in attention.h; internal.h lists the parts.
+ * Attention generator: binds operands, chooses the schedule, divides scratch. attention.h states the result;
+ * internal.h lists the parts.
  */
 #include "backends/attention/attention.h"
 
@@ -24,7 +24,7 @@ enum {
 
 #define HEAD_MAX  65536
 #define BLOCK_MAX ATTENTION_BLOCK_MAX
-#define UNROLLED  8 /* vectors of a row that need no loop */
+#define UNROLLED  8 /* vectors of a row that are unrolled */
 
 /* ---- tensors ---- */
 
@@ -38,14 +38,14 @@ bool attention_is_dense(const struct kb_tensor *t, int axis)
 	return t->stride[axis].is_const && t->stride[axis].c == 1;
 }
 
-struct kb_val attention_size(struct kb *k, const struct kb_size *s)
+struct kb_val attention_dim(struct kb *k, const struct kb_size *s)
 {
 	return s->is_const ? kb_index(k, s->c) : s->v;
 }
 
-struct kb_val attention_step(struct kb *k, const struct kb_tensor *t, int axis, struct kb_val index)
+struct kb_val attention_offset(struct kb *k, const struct kb_tensor *t, int axis, struct kb_val index)
 {
-	return kb_mul(k, index, attention_size(k, &t->stride[axis]));
+	return kb_mul(k, index, attention_dim(k, &t->stride[axis]));
 }
 
 struct kb_val attention_at(struct kb *k, const struct kb_tensor *t, struct kb_val ptr, struct kb_val index)
@@ -60,17 +60,17 @@ struct kb_val attention_load(struct kb *k, const struct kb_tensor *t, struct kb_
 	return kb_cvt(k, kb_load_part(k, type, n, ptr, index, disp), KB_F32);
 }
 
-struct kb_val attention_widen(const struct attention *a, enum ir_dtype dtype, struct kb_val ptr,
-                              struct kb_val index, int64_t disp, bool is_aligned)
+struct kb_val attention_load_vector(const struct attention *a, enum ir_dtype dtype, struct kb_val ptr,
+                                    struct kb_val index, int64_t disp, bool is_aligned)
 {
 	struct kb_type type = KB_TYPE(eval_stored_scalar(dtype), a->lanes);
 	int align = is_aligned ? a->lanes * (int)ir_dtype_bytes(dtype) : 0;
 	return kb_cvt(a->k, kb_load(a->k, type, ptr, index, disp, align), KB_F32);
 }
 
-struct kb_val attention_rounded(const struct attention *a, struct kb_val x)
+struct kb_val attention_round_factor(const struct attention *a, struct kb_val x)
 {
-	return a->rounds ? kb_cvt(a->k, kb_cvt(a->k, x, KB_BF16), KB_F32) : x;
+	return a->is_bf16 ? kb_cvt(a->k, kb_cvt(a->k, x, KB_BF16), KB_F32) : x;
 }
 
 struct kb_val attention_scratch_row(struct kb *k, struct kb_val table, struct kb_val row, int64_t length)
@@ -88,24 +88,24 @@ struct kb_val attention_round_up(struct kb *k, struct kb_val n, int64_t step)
 	return attention_round_down(k, kb_add_const(k, n, step - 1), step);
 }
 
-void attention_walk_row(const struct attention *a, int64_t count, int lanes, attention_row_step *step,
+void attention_loop_row(const struct attention *a, int64_t count, int lanes, attention_row_fn *step,
                         void *user)
 {
 	struct kb *k = a->k;
-	int64_t whole = count - count % lanes;
-	if (whole <= (int64_t)UNROLLED * lanes) {
-		for (int64_t e = 0; e < whole; e += lanes)
+	int64_t full = count - count % lanes;
+	if (full <= (int64_t)UNROLLED * lanes) {
+		for (int64_t e = 0; e < full; e += lanes)
 			step(user, kb_index(k, e), lanes, lanes);
 	} else {
-		struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, whole), lanes, KB_NONEMPTY);
+		struct kb_val e = kb_loop(k, "e", kb_index(k, 0), kb_index(k, full), lanes, KB_NONEMPTY);
 		step(user, e, lanes, lanes);
 		kb_end_loop(k);
 	}
-	if (whole < count)
-		step(user, kb_index(k, whole), lanes, (int)(count - whole));
+	if (full < count)
+		step(user, kb_index(k, full), lanes, (int)(count - full));
 }
 
-int attention_tile_vectors(const struct attention *a, int rows)
+int attention_nr_vectors(const struct attention *a, int rows)
 {
 	const struct target *t = a->job->target;
 	int panel = PANEL_COLUMNS / a->lanes, best = panel;
@@ -113,8 +113,7 @@ int attention_tile_vectors(const struct attention *a, int rows)
 		return target_register_tile(t).nr / a->lanes;
 	for (int v = panel; v <= TILE_PANELS_MAX * panel; v *= 2) {
 		int by_lane = t->k_lanes > 1 ? rows : 0;
-		if (rows * v <= t->max_accumulators &&
-		    rows * v + v + by_lane + 1 + !t->has_fma <= t->registers)
+		if (rows * v <= t->max_accumulators && rows * v + v + by_lane + 1 + !t->has_fma <= t->registers)
 			best = v;
 	}
 	return best;
@@ -154,7 +153,7 @@ static enum tfmc_status float_operand(struct attention *a, struct ir_value v, st
 	return TFMC_INVALID;
 }
 
-/* Keys or values: floats, or integers with scales, which lie in the same ring. */
+/* Keys or values: floats, or int8 with scales, which must be in the same ring buffer. */
 static enum tfmc_status scaled_operand(struct attention *a, struct ir_value v, struct ir_value scale,
                                        struct kb_tensor *out, struct kb_tensor *scales)
 {
@@ -186,7 +185,7 @@ static enum tfmc_status bind_operands(struct attention *a, const struct ir_op *r
 	return TFMC_OK;
 }
 
-/* The root's axes [B,H,S,V] inside the group's result. */
+/* Binds the storage of the root's axes [B,H,S,V] in the group's result. */
 static enum tfmc_status bind_result(struct attention *a, const struct ir_op *root)
 {
 	struct eval e;
@@ -201,8 +200,8 @@ static enum tfmc_status bind_result(struct attention *a, const struct ir_op *roo
 
 /* ---- the schedule ---- */
 
-/* `n` elements of scratch, from *at on, which moves on in whole lines. */
-static struct kb_val take(const struct attention *a, int64_t *at, int64_t n)
+/* Takes n elements of scratch at *at, which advances by full cache lines. */
+static struct kb_val alloc_scratch(const struct attention *a, int64_t *at, int64_t n)
 {
 	struct kb_val p = kb_ptr_add(a->k, a->job->scratch, kb_index(a->k, 0), *at * 4);
 	*at += panel_round_up(n);
@@ -217,24 +216,24 @@ static enum tfmc_status divide_scratch(struct attention *a, const struct attrs_g
 	target_attention_scratch(a->job->target, a->size, a->value_size, &sizes, &s);
 	struct attention_scratch *to = &a->scratch;
 	int64_t at = 0;
-	to->queries = take(a, &at, s.queries);
-	to->keys = take(a, &at, s.keys);
-	to->values = take(a, &at, s.values);
-	to->scores = take(a, &at, s.scores);
+	to->queries = alloc_scratch(a, &at, s.queries);
+	to->keys = alloc_scratch(a, &at, s.keys);
+	to->values = alloc_scratch(a, &at, s.values);
+	to->scores = alloc_scratch(a, &at, s.scores);
 	to->stride = s.score_stride;
-	to->sums.acc = take(a, &at, s.sums);
-	to->sums.max = take(a, &at, s.rows);
-	to->sums.sum = take(a, &at, s.rows);
-	to->tile_max = take(a, &at, s.tile_rows);
-	to->tile_sum = take(a, &at, s.tile_rows);
-	to->old_factor = take(a, &at, s.tile_rows);
-	to->new_factor = take(a, &at, s.tile_rows);
+	to->partial.acc = alloc_scratch(a, &at, s.sums);
+	to->partial.max = alloc_scratch(a, &at, s.rows);
+	to->partial.sum = alloc_scratch(a, &at, s.rows);
+	to->tile_max = alloc_scratch(a, &at, s.tile_rows);
+	to->tile_sum = alloc_scratch(a, &at, s.tile_rows);
+	to->old_factor = alloc_scratch(a, &at, s.tile_rows);
+	to->new_factor = alloc_scratch(a, &at, s.tile_rows);
 	to->slots = (struct attention_slots){s.n_slots, s.slot_rows, s.slot, s.rows,
-	                                     take(a, &at, s.n_slots * s.slot)};
+	                                     alloc_scratch(a, &at, s.n_slots * s.slot)};
 	if (attention_has(&a->k_scale))
-		to->k_scale = take(a, &at, s.scales);
+		to->k_scale = alloc_scratch(a, &at, s.scales);
 	if (attention_has(&a->v_scale))
-		to->v_scale = take(a, &at, s.scales);
+		to->v_scale = alloc_scratch(a, &at, s.scales);
 	return at * 4 > schedule->scratch ? internal(a, "the planned scratch is too small") : TFMC_OK;
 }
 
@@ -257,8 +256,8 @@ static struct attention_mask find_mask(const struct attrs_attention *attrs)
 	                               .reach = is_causal ? 1 : attrs->window};
 }
 
-/* Constant factors go into the queries, once for each of them. A bias may be the least float: no factor may
- * make it infinite, so the base stays e there. */
+/* Folds constant factors into the queries, once for each. With a bias the base stays e: a bias may be the
+ * lowest float, which a factor would make infinite. */
 static struct attention_score choose_factors(const struct attrs_attention *attrs, bool has_bias)
 {
 	double cap = attrs->softcap, base = has_bias || cap > 0 ? 1 : ATTENTION_LOG2E;
@@ -269,37 +268,35 @@ static struct attention_score choose_factors(const struct attrs_attention *attrs
 	                                .base2 = base != 1};
 }
 
-/*
- * Rows see the same keys, and operands are read in whole vectors. Processors with matrix tiles multiply pairs in
- * vectors at half the rate of f32, so there tiles do it or nothing.
- */
-static bool has_pairs(const struct attention *a)
+/* True if products of bf16 pairs apply: rows see the same keys, and operands are read in full vectors. CPUs
+ * with AMX multiply pairs in vectors at half the rate of f32, so AMX does it or nothing. */
+static bool can_use_bf16_dot(const struct attention *a)
 {
 	const struct kb_tensor *const read[] = {&a->q, &a->key, &a->value};
 	const struct kb_caps *caps = kb_caps(a->k);
-	bool fits = a->rounds && caps->has_dot_bf16 && a->matrix == caps->has_tiles &&
-	            a->lanes == PANEL_COLUMNS && a->job->target->k_lanes == 1 && !a->mask.rows_differ &&
-	            a->key.ring == 0 && a->key.encoding == ENC_ROW;
+	bool fits = a->is_bf16 && caps->has_dot_bf16 && a->amx == caps->has_tiles && a->lanes == PANEL_COLUMNS &&
+	            a->job->target->k_lanes == 1 && !a->mask.rows_differ && a->key.ring == 0 &&
+	            a->key.encoding == ENC_ROW;
 	for (size_t i = 0; i < TFMC_COUNT(read); i++)
 		fits = fits && attention_is_dense(read[i], ATTENTION_ELEMENT);
 	return fits;
 }
 
-/* Values that do not lie as whole vectors are copied, and those that are far from each other. Keys in panels
- * and values side by side are widened where they are multiplied. */
-static void choose_copies(struct attention *a)
+/* Values are packed if they are not full vectors, or if keys are not contiguous. Keys in panels and
+ * contiguous values are converted in registers. */
+static void choose_packing(struct attention *a)
 {
-	a->matrix = kb_caps(a->k)->has_tiles && target_attention_uses_amx(a->job->target, a->size);
-	a->pairs = has_pairs(a);
-	a->matrix = a->matrix && a->pairs;
+	a->amx = kb_caps(a->k)->has_tiles && target_attention_uses_amx(a->job->target, a->size);
+	a->bf16_dot = can_use_bf16_dot(a);
+	a->amx = a->amx && a->bf16_dot;
 	const struct kb_size *step = &a->value.stride[ATTENTION_ROW];
-	bool whole = a->value_size % a->lanes == 0 && attention_is_dense(&a->value, ATTENTION_ELEMENT);
-	a->copies_values = a->pairs || !whole || !step->is_const || step->c != a->value_size;
-	a->value_dtype = a->copies_values ? DT_F32 : a->value.dtype;
+	bool full = a->value_size % a->lanes == 0 && attention_is_dense(&a->value, ATTENTION_ELEMENT);
+	a->packs_values = a->bf16_dot || !full || !step->is_const || step->c != a->value_size;
+	a->value_dtype = a->packs_values ? DT_F32 : a->value.dtype;
 	a->key_dtype = a->key.encoding == ENC_PANEL16 ? a->key.dtype : DT_F32;
 }
 
-/* Sizes and the schedule; the group's attributes win over the defaults. */
+/* Sizes and schedule: the group's attributes, else the target's model. */
 static enum tfmc_status choose_schedule(struct attention *a, const struct attrs_group *s)
 {
 	int64_t br, bc;
@@ -312,29 +309,29 @@ static enum tfmc_status choose_schedule(struct attention *a, const struct attrs_
 	a->lanes = lanes < ATTENTION_LANES_MAX ? (int)lanes : ATTENTION_LANES_MAX;
 	a->size_pad = panel_round_up(a->size);
 	a->value_pad = panel_round_up(a->value_size);
-	choose_copies(a);
-	a->mr = a->matrix ? AMX_TILE_ROWS : target_register_tile(a->job->target).mr;
+	choose_packing(a);
+	a->mr = a->amx ? AMX_TILE_ROWS : target_register_tile(a->job->target).mr;
 	bool fits = (a->lanes & (a->lanes - 1)) == 0 && a->bc % PANEL_COLUMNS == 0 && a->br <= BLOCK_MAX &&
 	            a->bc <= BLOCK_MAX;
 	return fits ? divide_scratch(a, s) : internal(a, "the schedule does not fit");
 }
 
-static struct kb_val heads_of_a_group(const struct attention *a)
+static struct kb_val queries_of_head(const struct attention *a)
 {
 	const struct kb_size *q = &a->q.size[ATTENTION_HEAD], *key = &a->key.size[ATTENTION_HEAD];
 	if (q->is_const && key->is_const && key->c > 0)
 		return kb_index(a->k, q->c / key->c);
-	struct kb_val heads = attention_size(a->k, key);
-	return kb_bin(a->k, KB_DIV, attention_size(a->k, q), heads);
+	struct kb_val heads = attention_dim(a->k, key);
+	return kb_bin(a->k, KB_DIV, attention_dim(a->k, q), heads);
 }
 
 static struct attention_heads find_heads(const struct attention *a)
 {
 	struct kb *k = a->k;
-	struct attention_heads h = {.batch = attention_size(k, &a->q.size[ATTENTION_BATCH])};
-	h.heads = attention_size(k, &a->key.size[ATTENTION_HEAD]);
-	h.queries = heads_of_a_group(a);
-	h.rows = kb_mul(k, attention_size(k, &a->q.size[ATTENTION_ROW]), h.queries);
+	struct attention_heads h = {.batch = attention_dim(k, &a->q.size[ATTENTION_BATCH])};
+	h.heads = attention_dim(k, &a->key.size[ATTENTION_HEAD]);
+	h.queries = queries_of_head(a);
+	h.rows = kb_mul(k, attention_dim(k, &a->q.size[ATTENTION_ROW]), h.queries);
 	return h;
 }
 
@@ -350,7 +347,7 @@ enum tfmc_status kernel_attention(const struct kernel_job *job)
 	TFMC_TRY(bind_operands(&a, root));
 	TFMC_TRY(bind_result(&a, root));
 	a.mask = find_mask(root->attrs);
-	a.rounds = ((const struct attrs_attention *)root->attrs)->factors == FACTORS_bf16;
+	a.is_bf16 = ((const struct attrs_attention *)root->attrs)->factors == FACTORS_bf16;
 	a.score = choose_factors(root->attrs, attention_has(&a.bias));
 	TFMC_TRY(choose_schedule(&a, schedule));
 	a.heads = find_heads(&a);
@@ -359,13 +356,13 @@ enum tfmc_status kernel_attention(const struct kernel_job *job)
 		a.scratch.slots = attention_group_slots(queries, a.value_size);
 	}
 	if (!job->is_combine)
-		attention_begin_matrix(&a);
+		attention_amx_begin(&a);
 	if (job->is_combine)
-		attention_join(&a);
+		attention_merge(&a);
 	else if (job->items > 1)
-		attention_shared(&a);
+		attention_workgroup(&a);
 	else
 		attention_tasks(&a);
-	attention_end_matrix(&a);
+	attention_amx_end(&a);
 	return TFMC_OK;
 }

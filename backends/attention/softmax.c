@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the scores of a tile to weights: row by row the largest score of the
- * block, then the powers and their sum; at the end the rows' maxima so far and
- * the factors that join the block to what was there, for a vector of rows at
- * once. Whole vectors of visible keys first, then those that are partly visible.
+ * Online softmax of a tile of scores (Milakov and Gimelshein 2018): row by row the maximum of the block, then
+ * probabilities relative to it and their sum; at the end, for a vector of rows at once, the row maxima so far
+ * and the factors that rescale old and new partial results. Full vectors of visible keys come first, then
+ * partly visible ones.
  *
- * The least finite number stands for no maximum yet: nothing becomes -inf - -inf,
- * and a row of -inf keeps the sum 0.
+ * -FLT_MAX stands for "no maximum yet": -inf - -inf never occurs, and a row of -inf keeps the sum 0.
  */
 #include "backends/attention/internal.h"
 #include "backends/kb/math.h"
@@ -14,34 +13,34 @@
 #include <float.h>
 #include <math.h>
 
-#define MAXIMA 4
+#define MAX_ACC 4
 
 /* ---- a row ---- */
 
-/* A row of the tile. */
+/* A row of the tile, and its visible keys. */
 struct score_row {
-	struct kb_val row;          /* in the task */
-	struct kb_val s;            /* address of its scores */
-	struct kb_val low, n;       /* the keys it sees are [low, n) */
-	struct kb_val begin, end;   /* the vectors of the tile */
-	struct kb_val first, whole; /* of which those it sees whole; none: first >= whole */
+	struct kb_val row;         /* in the task */
+	struct kb_val s;           /* address of its scores */
+	struct kb_val low, n;      /* the keys it sees are [low, n) */
+	struct kb_val begin, end;  /* chunks of the tile: full vectors */
+	struct kb_val first, full; /* chunks that are fully visible; none if first >= full */
 };
 
-static struct score_row row_of_tile(const struct attention *a, const struct attention_block *b,
-                                    const struct attention_tile *t, struct kb_val i)
+static struct score_row open_row(const struct attention *a, const struct attention_block *b,
+                                 const struct attention_tile *t, struct kb_val i)
 {
 	struct kb *k = a->k;
 	struct score_row r = {.row = kb_add(k, t->row, i)};
 	r.s = attention_scratch_row(k, a->scratch.scores, i, a->scratch.stride);
 	r.low = attention_row_first(a, b, r.row);
 	r.n = attention_row_end(a, b, r.row);
-	r.end = attention_round_up(k, t->last, a->matrix ? 2 * PANEL_COLUMNS : a->lanes);
+	r.end = attention_round_up(k, t->last, a->amx ? 2 * PANEL_COLUMNS : a->lanes);
 	r.begin = attention_round_down(k, t->low, a->lanes);
 	r.first = kb_index(k, 0);
-	r.whole = attention_round_down(k, r.n, a->lanes);
+	r.full = attention_round_down(k, r.n, a->lanes);
 	if (a->mask.window > 0) {
 		r.first = kb_min(k, attention_round_up(k, r.low, a->lanes), r.end);
-		r.whole = kb_max(k, r.whole, r.first);
+		r.full = kb_max(k, r.full, r.first);
 	}
 	return r;
 }
@@ -49,13 +48,13 @@ static struct score_row row_of_tile(const struct attention *a, const struct atte
 /* ---- bias ---- */
 
 /* s[j] += bias[j] bias_factor for `lanes` keys. */
-static void bias_step(const struct attention *a, struct kb_val s, struct kb_val bias, struct kb_val j,
-                      int lanes)
+static void add_bias_chunk(const struct attention *a, struct kb_val s, struct kb_val bias, struct kb_val j,
+                           int lanes)
 {
 	struct kb *k = a->k;
 	bool side_by_side = lanes > 1 && attention_is_dense(&a->bias, ATTENTION_ELEMENT);
 	int n = side_by_side ? lanes : 1;
-	struct kb_val index = attention_step(k, &a->bias, ATTENTION_ELEMENT, j);
+	struct kb_val index = attention_offset(k, &a->bias, ATTENTION_ELEMENT, j);
 	struct kb_val x = attention_load(k, &a->bias, bias, index, 0, n, n);
 	struct kb_val y = kb_load(k, KB_TYPE(KB_F32, lanes), s, j, 0, 0);
 	x = n == lanes ? x : kb_splat(k, x, lanes);
@@ -66,7 +65,7 @@ static void bias_step(const struct attention *a, struct kb_val s, struct kb_val 
 	kb_store(k, y, s, j, 0, 0);
 }
 
-/* Vectors as far as the bias may be read, then one by one. */
+/* Full vectors while they are in the bias, then one by one. */
 static void add_bias(const struct attention *a, const struct attention_block *b, const struct score_row *r)
 {
 	struct kb *k = a->k;
@@ -74,24 +73,24 @@ static void add_bias(const struct attention *a, const struct attention_block *b,
 	const struct kb_tensor *t = &a->bias;
 	const struct kb_size *along = &t->stride[ATTENTION_ELEMENT];
 	struct kb_val index = attention_row_index(a, t, kb_add(k, b->task->first, r->row));
-	index = kb_add(k, index, attention_step(k, t, ATTENTION_ELEMENT, b->first));
+	index = kb_add(k, index, attention_offset(k, t, ATTENTION_ELEMENT, b->first));
 	struct kb_val bias = attention_at(k, t, b->bias, index);
-	struct kb_val n = kb_max(k, r->n, begin), whole = begin;
+	struct kb_val n = kb_max(k, r->n, begin), full = begin;
 	if (along->is_const && (along->c == 0 || along->c == 1)) {
-		whole = attention_round_down(k, n, a->lanes);
-		struct kb_val j = kb_loop(k, "j", begin, whole, a->lanes, 0);
-		bias_step(a, s, bias, j, a->lanes);
+		full = attention_round_down(k, n, a->lanes);
+		struct kb_val j = kb_loop(k, "j", begin, full, a->lanes, 0);
+		add_bias_chunk(a, s, bias, j, a->lanes);
 		kb_end_loop(k);
 	}
-	struct kb_val j = kb_loop(k, "j", whole, n, 1, 0);
-	bias_step(a, s, bias, j, 1);
+	struct kb_val j = kb_loop(k, "j", full, n, 1, 0);
+	add_bias_chunk(a, s, bias, j, 1);
 	kb_end_loop(k);
 }
 
 /* ---- maxima ---- */
 
-/* Which of the keys from j on the row sees. */
-static struct kb_val seen(const struct attention *a, const struct score_row *r, struct kb_val j)
+/* Mask of the keys from j on that the row sees. */
+static struct kb_val visible_lanes(const struct attention *a, const struct score_row *r, struct kb_val j)
 {
 	struct kb *k = a->k;
 	struct kb_val left = kb_cvt(k, kb_sub(k, r->n, j), KB_I32), ids = kb_lane_ids(k, a->lanes);
@@ -102,142 +101,144 @@ static struct kb_val seen(const struct attention *a, const struct score_row *r, 
 	return kb_bin(k, KB_AND, is_seen, kb_cmp(k, KB_GE, ids, kb_splat(k, before, a->lanes)));
 }
 
-struct kb_val attention_capped(struct kb *k, struct kb_val x, float cap)
+struct kb_val attention_softcap(struct kb *k, struct kb_val x, float cap)
 {
 	struct kb_val most = math_const(k, x, cap);
 	return kb_mul(k, math_tanh(k, x), most);
 }
 
-/* The vector of scores j + disp joins a maximum; NaN is ignored here. */
-static void max_step(const struct attention *a, const struct score_row *r, struct kb_val j, int64_t disp,
-                     struct kb_var max)
+/* max = max(max, scores j + disp ..), capped if there is a softcap; NaN is ignored. */
+static void update_max(const struct attention *a, const struct score_row *r, struct kb_val j, int64_t disp,
+                       struct kb_var max)
 {
 	struct kb *k = a->k;
 	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, disp, a->lanes * 4);
 	if (a->score.cap > 0) {
-		x = attention_capped(k, x, a->score.cap);
+		x = attention_softcap(k, x, a->score.cap);
 		kb_store(k, x, r->s, j, disp, a->lanes * 4);
 	}
 	kb_set(k, max, kb_max(k, x, kb_get(k, max)));
 }
 
-/* The same for keys of which some are not seen: their scores become -inf. */
-static void masked_max_step(const struct attention *a, const struct score_row *r, struct kb_val j,
-                            struct kb_var max)
+/* The same for a partly visible vector: masked scores become -inf. */
+static void update_max_masked(const struct attention *a, const struct score_row *r, struct kb_val j,
+                              struct kb_var max)
 {
 	struct kb *k = a->k;
 	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->lanes * 4);
 	if (a->score.cap > 0)
-		x = attention_capped(k, x, a->score.cap);
+		x = attention_softcap(k, x, a->score.cap);
 	struct kb_val hidden = math_const(k, x, -HUGE_VALF);
-	x = kb_select(k, seen(a, r, j), x, hidden);
+	x = kb_select(k, visible_lanes(a, r, j), x, hidden);
 	kb_store(k, x, r->s, j, 0, a->lanes * 4);
 	kb_set(k, max, kb_max(k, x, kb_get(k, max)));
 }
 
-/* A step for a vector of which the row does not see every key. */
-typedef void partly_step(const struct attention *a, const struct score_row *r, struct kb_val j,
-                         struct kb_var var);
+/* Emits a chunk of which the row does not see every key. */
+typedef void masked_chunk_fn(const struct attention *a, const struct score_row *r, struct kb_val j,
+                             struct kb_var var);
 
-static void walk_partly(const struct attention *a, const struct score_row *r, partly_step *step,
-                        struct kb_var var)
+static void loop_masked_chunks(const struct attention *a, const struct score_row *r, masked_chunk_fn *body,
+                               struct kb_var var)
 {
 	struct kb *k = a->k;
 	struct kb_val j;
 	if (a->mask.window > 0) {
 		j = kb_loop(k, "j", r->begin, r->first, a->lanes, 0);
-		step(a, r, j, var);
+		body(a, r, j, var);
 		kb_end_loop(k);
 	}
-	j = kb_loop(k, "j", r->whole, r->end, a->lanes, 0);
-	step(a, r, j, var);
+	j = kb_loop(k, "j", r->full, r->end, a->lanes, 0);
+	body(a, r, j, var);
 	kb_end_loop(k);
 }
 
-/* The row's largest score, by several maxima beside each other: one would wait for itself. */
+/* Maximum of the row. Several accumulators hide the latency of max; with a softcap, tanh dominates and one is
+ * enough. */
 static void row_max(const struct attention *a, const struct attention_block *b,
                     const struct attention_tile *t, struct kb_val i)
 {
 	struct kb *k = a->k;
-	struct score_row r = row_of_tile(a, b, t, i);
-	struct kb_var max[MAXIMA];
-	int n = a->score.cap > 0 ? 1 : MAXIMA;
+	struct score_row r = open_row(a, b, t, i);
+	struct kb_var max[MAX_ACC];
+	int n = a->score.cap > 0 ? 1 : MAX_ACC;
 	if (attention_has(&a->bias))
 		add_bias(a, b, &r);
 	for (int x = 0; x < n; x++)
 		max[x] = kb_var(k, "max", attention_vector(a), kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes));
-	struct kb_val most = attention_round_down(k, kb_sub(k, r.whole, r.first), (int64_t)a->lanes * n);
+	struct kb_val most = attention_round_down(k, kb_sub(k, r.full, r.first), (int64_t)a->lanes * n);
 	most = kb_add(k, r.first, most);
 	struct kb_val j = kb_loop(k, "j", r.first, most, (int64_t)a->lanes * n, 0);
 	for (int x = 0; x < n; x++)
-		max_step(a, &r, j, (int64_t)x * a->lanes, max[x]);
+		update_max(a, &r, j, (int64_t)x * a->lanes, max[x]);
 	kb_end_loop(k);
 	if (n > 1) {
-		j = kb_loop(k, "j", most, r.whole, a->lanes, 0);
-		max_step(a, &r, j, 0, max[0]);
+		j = kb_loop(k, "j", most, r.full, a->lanes, 0);
+		update_max(a, &r, j, 0, max[0]);
 		kb_end_loop(k);
 	}
-	walk_partly(a, &r, masked_max_step, max[0]);
+	loop_masked_chunks(a, &r, update_max_masked, max[0]);
 	struct kb_val most_of_all = kb_get(k, max[0]);
 	for (int x = 1; x < n; x++)
 		most_of_all = kb_max(k, kb_get(k, max[x]), most_of_all);
 	kb_store(k, kb_reduce(k, KB_MAX, most_of_all), a->scratch.tile_max, i, 0, 0);
 }
 
-struct kb_val attention_power(const struct attention *a, struct kb_val x)
+struct kb_val attention_exp(const struct attention *a, struct kb_val x)
 {
 	return a->score.base2 ? math_exp2_nonpositive(a->k, x) : math_exp_nonpositive(a->k, x);
 }
 
-/* A vector of scores becomes weights and joins the sum; the scale of a value goes into its weight. */
-static void weight_step(const struct attention *a, const struct score_row *r, struct kb_val j,
-                        struct kb_val max, struct kb_var sum)
+/* Turns a vector of scores into probabilities and adds them to the sum; the scale of an int8 value is
+ * multiplied in. */
+static void store_probabilities(const struct attention *a, const struct score_row *r, struct kb_val j,
+                                struct kb_val max, struct kb_var sum)
 {
 	struct kb *k = a->k;
 	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->lanes * 4);
-	x = attention_power(a, kb_sub(k, x, max));
+	x = attention_exp(a, kb_sub(k, x, max));
 	kb_set(k, sum, kb_add(k, kb_get(k, sum), x));
 	if (attention_has(&a->v_scale))
 		x = kb_mul(k, x, kb_load(k, attention_vector(a), a->scratch.v_scale, j, 0, a->lanes * 4));
-	if (a->pairs) /* behind what is still to be read */
+	if (a->bf16_dot) /* in place: bf16 never overtakes the scores still to be read */
 		kb_store(k, kb_cvt_bf16_ftz(k, x), r->s, j, 0, a->lanes * 2);
 	else
-		kb_store(k, attention_rounded(a, x), r->s, j, 0, a->lanes * 4);
+		kb_store(k, attention_round_factor(a, x), r->s, j, 0, a->lanes * 4);
 }
 
-/* Keys of a vector that the row does not see are marked. */
-static void mark_step(const struct attention *a, const struct score_row *r, struct kb_val j,
-                      struct kb_var unused)
+/* Marks masked keys of a vector, so that P V can tell them from probability 0. */
+static void mark_masked(const struct attention *a, const struct score_row *r, struct kb_val j,
+                        struct kb_var unused)
 {
 	struct kb *k = a->k;
 	struct kb_val x = kb_load(k, attention_vector(a), r->s, j, 0, a->lanes * 4);
 	(void)unused;
-	struct kb_val hidden = math_const(k, x, ATTENTION_UNSEEN);
-	x = kb_select(k, seen(a, r, j), x, hidden);
+	struct kb_val hidden = math_const(k, x, ATTENTION_MASKED);
+	x = kb_select(k, visible_lanes(a, r, j), x, hidden);
 	kb_store(k, x, r->s, j, 0, a->lanes * 4);
 }
 
-/* The row's powers and their sum, added up in the order of the keys, lane by lane. Keys a row does not see
- * are then told apart from those of weight 0: the rows of a tile see different ones. */
-static void row_weights(const struct attention *a, const struct attention_block *b,
-                        const struct attention_tile *t, struct kb_val i)
+/* Probabilities of the row and their sum, in the order of keys, lane by lane. Masked keys are then marked:
+ * rows of a tile see different keys. */
+static void row_probabilities(const struct attention *a, const struct attention_block *b,
+                              const struct attention_tile *t, struct kb_val i)
 {
 	struct kb *k = a->k;
-	struct score_row r = row_of_tile(a, b, t, i);
+	struct score_row r = open_row(a, b, t, i);
 	struct kb_val max = kb_load_splat(k, attention_vector(a), a->scratch.tile_max, i, 0);
 	struct kb_var sum = kb_var(k, "sum", attention_vector(a), kb_splat(k, kb_f32(k, 0), a->lanes));
 	struct kb_val j = kb_loop(k, "j", r.begin, r.end, a->lanes, KB_NONEMPTY);
-	weight_step(a, &r, j, max, sum);
+	store_probabilities(a, &r, j, max, sum);
 	kb_end_loop(k);
 	kb_store(k, kb_reduce(k, KB_ADD, kb_get(k, sum)), a->scratch.tile_sum, i, 0, 0);
 	if (a->mask.rows_differ)
-		walk_partly(a, &r, mark_step, sum);
+		loop_masked_chunks(a, &r, mark_masked, sum);
 }
 
 /* ---- the tile ---- */
 
-/* Rows that the last vector has beyond the tile's: nothing joins them. */
-static void clear_tile_rows(const struct attention *a)
+/* Neutral maxima and sums for rows of the last vector beyond the tile. */
+static void reset_tile_rows(const struct attention *a)
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
@@ -247,30 +248,30 @@ static void clear_tile_rows(const struct attention *a)
 	}
 }
 
-struct kb_val attention_join_max(const struct attention *a, struct kb_val before, struct kb_val now,
-                                 struct kb_val *old_factor, struct kb_val *new_factor)
+struct kb_val attention_merge_max(const struct attention *a, struct kb_val before, struct kb_val now,
+                                  struct kb_val *old_factor, struct kb_val *new_factor)
 {
 	struct kb_val max = kb_max(a->k, now, before);
-	*old_factor = attention_power(a, kb_sub(a->k, before, max));
-	*new_factor = attention_power(a, kb_sub(a->k, now, max));
+	*old_factor = attention_exp(a, kb_sub(a->k, before, max));
+	*new_factor = attention_exp(a, kb_sub(a->k, now, max));
 	return max;
 }
 
-/* Maxima and sums of the rows from tile row i on, and the factors that bring both sides to one maximum. */
-static void join_rows(const struct attention *a, const struct attention_block *b,
-                      const struct attention_tile *t, struct kb_val i)
+/* Merges maxima and sums of a vector of rows from tile row i on; stores the rescaling factors. */
+static void merge_rows(const struct attention *a, const struct attention_block *b,
+                       const struct attention_tile *t, struct kb_val i)
 {
 	struct kb *k = a->k;
 	struct kb_type type = attention_vector(a);
 	const struct attention_scratch *s = &a->scratch;
 	struct kb_val row = kb_add(k, t->row, i), old_factor, new_factor;
-	struct kb_val before = kb_load(k, type, b->sums.max, row, 0, 4),
+	struct kb_val before = kb_load(k, type, b->partial.max, row, 0, 4),
 	              now = kb_load(k, type, s->tile_max, i, 0, 4);
-	struct kb_val max = attention_join_max(a, before, now, &old_factor, &new_factor);
+	struct kb_val max = attention_merge_max(a, before, now, &old_factor, &new_factor);
 	struct kb_val sum = kb_mul(k, kb_load(k, type, s->tile_sum, i, 0, 4), new_factor);
-	sum = kb_fma(k, kb_load(k, type, b->sums.sum, row, 0, 4), old_factor, sum);
-	kb_store(k, max, b->sums.max, row, 0, 4);
-	kb_store(k, sum, b->sums.sum, row, 0, 4);
+	sum = kb_fma(k, kb_load(k, type, b->partial.sum, row, 0, 4), old_factor, sum);
+	kb_store(k, max, b->partial.max, row, 0, 4);
+	kb_store(k, sum, b->partial.sum, row, 0, 4);
 	kb_store(k, old_factor, s->old_factor, i, 0, 4);
 	kb_store(k, new_factor, s->new_factor, i, 0, 4);
 }
@@ -279,14 +280,14 @@ void attention_softmax(const struct attention *a, const struct attention_block *
                        const struct attention_tile *t)
 {
 	struct kb *k = a->k;
-	clear_tile_rows(a);
+	reset_tile_rows(a);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), t->rows, 1, KB_NONEMPTY);
 	row_max(a, b, t, i);
 	kb_end_loop(k);
 	i = kb_loop(k, "i", kb_index(k, 0), t->rows, 1, KB_NONEMPTY);
-	row_weights(a, b, t, i);
+	row_probabilities(a, b, t, i);
 	kb_end_loop(k);
 	i = kb_loop(k, "i", kb_index(k, 0), t->rows, a->lanes, KB_NONEMPTY);
-	join_rows(a, b, t, i);
+	merge_rows(a, b, t, i);
 	kb_end_loop(k);
 }

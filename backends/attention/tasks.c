@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who computes what. The tiles of rows of all heads are in one line, each as
- * long as the keys it sees; workers take equal lengths of it. So a worker has
- * few heads, reads keys and values of a head once for all rows that it has of
- * it, and causal rows are shared out evenly. Nothing a row gives depends on it.
+ * Division of attention among workers. The row tiles of all heads form one sequence, each tile with a cost
+ * (tile_cost); workers take equal shares of the total cost. So a worker has few heads, reads keys and values
+ * of a head once for all its rows, and causal rows are balanced. Results do not depend on the division.
  */
 #include <float.h>
 
@@ -31,10 +30,11 @@ static struct kb_val token_of(const struct attention *a, struct kb_val r)
 struct kb_val attention_row_index(const struct attention *a, const struct kb_tensor *t, struct kb_val r)
 {
 	struct kb *k = a->k;
-	struct kb_val index = attention_step(k, t, ATTENTION_ROW, token_of(a, r));
+	struct kb_val index = attention_offset(k, t, ATTENTION_ROW, token_of(a, r));
 	if (!is_grouped(a))
 		return index;
-	return kb_add(k, index, attention_step(k, t, ATTENTION_HEAD, kb_bin(k, KB_REM, r, a->heads.queries)));
+	return kb_add(k, index,
+	              attention_offset(k, t, ATTENTION_HEAD, kb_bin(k, KB_REM, r, a->heads.queries)));
 }
 
 struct kb_val attention_row_begin(const struct attention *a, const struct attention_limits *l,
@@ -60,13 +60,13 @@ struct kb_val attention_row_limit(const struct attention *a, const struct attent
 static struct kb_val sequence_value(const struct attention *a, const struct kb_tensor *t, struct kb_val b)
 {
 	struct kb *k = a->k;
-	return kb_cvt(k, kb_load(k, KB_I32_T, t->ptr, attention_step(k, t, 0, b), 0, 0), KB_INDEX);
+	return kb_cvt(k, kb_load(k, KB_I32_T, t->ptr, attention_offset(k, t, 0, b), 0, 0), KB_INDEX);
 }
 
 struct attention_limits attention_find_limits(const struct attention *a, struct kb_val b)
 {
 	struct kb *k = a->k;
-	struct attention_limits l = {.all = attention_size(k, &a->key.size[ATTENTION_ROW])};
+	struct attention_limits l = {.all = attention_dim(k, &a->key.size[ATTENTION_ROW])};
 	if (attention_has(&a->len))
 		l.all = kb_min(k, l.all, sequence_value(a, &a->len, b));
 	struct kb_val past = kb_index(k, 0);
@@ -81,8 +81,8 @@ static struct kb_val head_at(const struct attention *a, const struct kb_tensor *
                              struct kb_val h)
 {
 	struct kb *k = a->k;
-	struct kb_val head = attention_step(k, t, ATTENTION_HEAD, h);
-	struct kb_val index = kb_add(k, attention_step(k, t, ATTENTION_BATCH, b), head);
+	struct kb_val head = attention_offset(k, t, ATTENTION_HEAD, h);
+	struct kb_val index = kb_add(k, attention_offset(k, t, ATTENTION_BATCH, b), head);
 	return attention_at(k, t, t->ptr, index);
 }
 
@@ -101,18 +101,18 @@ struct attention_head attention_find_head(const struct attention *a, struct kb_v
 		h.v_scale = head_at(a, &a->v_scale, b, key_head);
 	if (attention_has(&a->sinks))
 		h.sink = attention_at(a->k, &a->sinks, a->sinks.ptr,
-		                      attention_step(a->k, &a->sinks, 0, first));
+		                      attention_offset(a->k, &a->sinks, 0, first));
 	return h;
 }
 
 /* ---- the task ---- */
 
-static void clear_sums(const struct attention *a, const struct attention_sums *s, struct kb_val n_rows)
+static void zero_partial(const struct attention *a, const struct attention_partial *s, struct kb_val n_rows)
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
 	struct kb_val least = kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes);
-	/* the last tile reads and adds to rows that do not exist, and vectors of them */
+	/* the last tile reads and updates rows that do not exist, in full vectors */
 	struct kb_val rows = attention_round_up(k, n_rows, a->mr);
 	if (a->scratch.slots.n > 0)
 		rows = kb_index(k, a->scratch.slots.rows);
@@ -133,7 +133,7 @@ struct row_store {
 };
 
 /* out[e ..] = acc[e ..] factor for n of `lanes` elements. */
-static void store_part(void *user, struct kb_val e, int lanes, int n)
+static void store_elements(void *user, struct kb_val e, int lanes, int n)
 {
 	const struct row_store *s = user;
 	struct kb *k = s->a->k;
@@ -141,22 +141,23 @@ static void store_part(void *user, struct kb_val e, int lanes, int n)
 	struct kb_val x = kb_load(k, KB_TYPE(KB_F32, lanes), s->acc, e, 0, lanes * 4);
 	x = kb_mul(k, x, kb_splat(k, s->factor, lanes));
 	x = kb_cvt(k, x, eval_stored_scalar(out->dtype));
-	kb_store_part(k, x, n, s->out, attention_step(k, out, ATTENTION_ELEMENT, e), 0);
+	kb_store_part(k, x, n, s->out, attention_offset(k, out, ATTENTION_ELEMENT, e), 0);
 }
 
-/* The logit of the sink of row r of the head, to the base of the kernel. */
-static struct kb_val sink_of(const struct attention *a, struct kb_val sinks, struct kb_val r)
+/* Logit of the attention sink of row r, in the base of the kernel. */
+static struct kb_val sink_logit(const struct attention *a, struct kb_val sinks, struct kb_val r)
 {
 	struct kb *k = a->k;
 	struct kb_val head = is_grouped(a) ? kb_bin(k, KB_REM, r, a->heads.queries) : kb_index(k, 0);
-	struct kb_val index = attention_step(k, &a->sinks, 0, head);
+	struct kb_val index = attention_offset(k, &a->sinks, 0, head);
 	struct kb_val x = attention_load(k, &a->sinks, sinks, index, 0, 1, 1);
 	return a->score.base2 ? kb_mul(k, x, kb_f32(k, (float)ATTENTION_LOG2E)) : x;
 }
 
 /*
- * A row that saw nothing has sum 0 and gives 0. A sink joins a row that has all of its keys: its power joins the sum,
- * relative to the larger one of the row's maximum and the sink, which bounds both powers by 1.
+ * A row without visible keys has sum 0 and result 0. A sink is merged after all keys: its exponential is
+ * added to the sum, relative to the larger one of row maximum and sink logit, so that no exponential exceeds
+ * 1.
  */
 struct kb_val attention_row_factor(const struct attention *a, const struct attention_head *h, struct kb_val r,
                                    struct kb_val max, struct kb_val sum)
@@ -164,7 +165,7 @@ struct kb_val attention_row_factor(const struct attention *a, const struct atten
 	struct kb *k = a->k;
 	struct kb_val factor = kb_f32(k, 1), power;
 	if (attention_has(&a->sinks)) {
-		(void)attention_join_max(a, max, sink_of(a, h->sink, r), &factor, &power);
+		(void)attention_merge_max(a, max, sink_logit(a, h->sink, r), &factor, &power);
 		sum = kb_fma(k, sum, factor, power);
 	}
 	struct kb_val is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
@@ -175,28 +176,27 @@ void attention_store(const struct attention *a, const struct attention_head *h, 
                      struct kb_val column, struct kb_val x)
 {
 	struct kb *k = a->k;
-	struct kb_val at = attention_step(k, &a->out, ATTENTION_ELEMENT, column);
+	struct kb_val at = attention_offset(k, &a->out, ATTENTION_ELEMENT, column);
 	at = kb_add(k, attention_row_index(a, &a->out, r), at);
 	kb_store(k, kb_cvt(k, x, eval_stored_scalar(a->out.dtype)), h->out, at, 0, 0);
 }
 
-/* The weighted mean of one row. */
 void attention_store_row(const struct attention *a, const struct attention_head *h, struct kb_val first,
                          struct kb_val row)
 {
 	struct kb *k = a->k;
-	const struct attention_sums *sums = &a->scratch.sums;
+	const struct attention_partial *partial = &a->scratch.partial;
 	int lanes = attention_is_dense(&a->out, ATTENTION_ELEMENT) ? a->lanes : 1;
-	struct row_store s = {.a = a, .acc = attention_scratch_row(k, sums->acc, row, a->value_pad)};
+	struct row_store s = {.a = a, .acc = attention_scratch_row(k, partial->acc, row, a->value_pad)};
 	struct kb_val r = kb_add(k, first, row);
 	s.out = attention_at(k, &a->out, h->out, attention_row_index(a, &a->out, r));
-	struct kb_val max = kb_load(k, KB_F32_T, sums->max, row, 0, 0);
-	struct kb_val sum = kb_load(k, KB_F32_T, sums->sum, row, 0, 0);
+	struct kb_val max = kb_load(k, KB_F32_T, partial->max, row, 0, 0);
+	struct kb_val sum = kb_load(k, KB_F32_T, partial->sum, row, 0, 0);
 	s.factor = attention_row_factor(a, h, r, max, sum);
-	attention_walk_row(a, a->value_size, lanes, store_part, &s);
+	attention_loop_row(a, a->value_size, lanes, store_elements, &s);
 }
 
-/* The first panel of keys that rows from `first` on read before `end`; with any visible key, they have one. */
+/* First key that rows from `first` on read before `end`, rounded down to a panel. */
 static struct kb_val first_key(const struct attention *a, const struct attention_limits *l,
                                struct kb_val first, struct kb_val end)
 {
@@ -219,46 +219,46 @@ struct attention_task attention_find_task(const struct attention *a, const struc
 	return t;
 }
 
-/* Blocks of keys of a task. */
+/* KV blocks of a task. */
 struct blocks {
-	struct kb_val lo, hi;   /* keys: lo begins a block */
-	struct kb_val is_split; /* bool: workers divide the blocks of a head; none: they never do */
-	struct kb_val slot;     /* of the first block, where they are divided */
+	struct kb_val lo, hi;   /* keys [lo, hi); lo is the beginning of a block */
+	struct kb_val is_split; /* bool: workers divide the blocks of a head (split-KV); none: never */
+	struct kb_val slot;     /* of the first block, if split */
 };
 
-/* Where blocks are divided, the sums of the block that begins at key `first` have a slot of their own. */
-static struct attention_sums open_sums(const struct attention *a, const struct attention_task *t,
-                                       const struct blocks *b, struct kb_val first)
+/* Partial result for the block that begins at key `first`: its slot, zeroed, if split; else the task's. */
+static struct attention_partial partial_of_block(const struct attention *a, const struct attention_task *t,
+                                                 const struct blocks *b, struct kb_val first)
 {
 	struct kb *k = a->k;
-	struct attention_sums s = a->scratch.sums;
+	struct attention_partial s = a->scratch.partial;
 	if (!b->is_split.id)
 		return s;
 	struct kb_val n = kb_div_const(k, kb_sub(k, first, b->lo), a->bc);
-	const struct attention_sums slot = attention_slot(a, a->scratch.slots.base, kb_add(k, b->slot, n));
+	const struct attention_partial slot = attention_slot(a, a->scratch.slots.base, kb_add(k, b->slot, n));
 	s.acc = kb_select(k, b->is_split, slot.acc, s.acc);
 	s.max = kb_select(k, b->is_split, slot.max, s.max);
 	s.sum = kb_select(k, b->is_split, slot.sum, s.sum);
 	kb_if(k, b->is_split);
-	clear_sums(a, &s, t->n);
+	zero_partial(a, &s, t->n);
 	kb_end_if(k);
 	return s;
 }
 
-/* The keys that are read after those of the block. */
-static struct kb_val next_keys(const struct attention *a, const struct attention_head *h,
-                               const struct attention_block *b, const struct blocks *of)
+/* Keys that are read after this block: the next block, or the next head. */
+static struct kb_val keys_read_next(const struct attention *a, const struct attention_head *h,
+                                    const struct attention_block *b, const struct blocks *of)
 {
 	struct kb *k = a->k;
-	struct kb_val step = attention_step(k, &a->key, ATTENTION_HEAD, kb_index(k, 1));
+	struct kb_val step = attention_offset(k, &a->key, ATTENTION_HEAD, kb_index(k, 1));
 	struct kb_val after = kb_add_const(k, b->first, a->bc), is_in = kb_cmp(k, KB_LT, after, of->hi);
 	struct kb_val head = kb_select(k, is_in, h->k, attention_at(k, &a->key, h->k, step));
 	return attention_panel_at(a, head, kb_select(k, is_in, after, of->lo));
 }
 
-/* Adds blocks of keys to the task's sums. */
-static void run_blocks(const struct attention *a, const struct attention_head *h,
-                       const struct attention_task *t, const struct blocks *b)
+/* Merges KV blocks into the partial results of the task. */
+static void emit_kv_blocks(const struct attention *a, const struct attention_head *h,
+                           const struct attention_task *t, const struct blocks *b)
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_index(k, 0);
@@ -267,10 +267,10 @@ static void run_blocks(const struct attention *a, const struct attention_head *h
 	if (a->mask.window > 0)
 		block.begin = kb_max(k, kb_sub(k, t->begin, block.first), zero);
 	block.n = kb_min(k, kb_sub(k, t->end, block.first), kb_index(k, a->bc));
-	block.sums = open_sums(a, t, b, block.first);
-	attention_copy_block(a, h, &block);
-	if (attention_has_run(a))
-		block.next = next_keys(a, h, &block, b);
+	block.partial = partial_of_block(a, t, b, block.first);
+	attention_pack_block(a, h, &block);
+	if (attention_is_contiguous(a))
+		block.next = keys_read_next(a, h, &block, b);
 	attention_block(a, &block);
 	kb_end_loop(k);
 }
@@ -284,16 +284,16 @@ static void store_rows(const struct attention *a, const struct attention_head *h
 	kb_end_loop(k);
 }
 
-/* All blocks of the task, or this worker's part of them. */
-static void run_task(const struct attention *a, const struct attention_head *h,
-                     const struct attention_task *t, const struct blocks *part)
+/* All KV blocks of the task, or this worker's share of them. */
+static void emit_task(const struct attention *a, const struct attention_head *h,
+                      const struct attention_task *t, const struct blocks *part)
 {
 	struct kb *k = a->k;
 	struct blocks b = {.lo = attention_round_down(k, t->begin, a->bc), .hi = t->end};
-	attention_copy_queries(a, h, t);
-	clear_sums(a, &a->scratch.sums, t->n);
+	attention_pack_queries(a, h, t);
+	zero_partial(a, &a->scratch.partial, t->n);
 	if (!part->is_split.id) {
-		run_blocks(a, h, t, &b);
+		emit_kv_blocks(a, h, t, &b);
 		store_rows(a, h, t);
 		return;
 	}
@@ -301,7 +301,7 @@ static void run_task(const struct attention *a, const struct attention_head *h,
 	b.slot = part->slot;
 	b.lo = kb_select(k, b.is_split, part->lo, b.lo);
 	b.hi = kb_select(k, b.is_split, part->hi, b.hi);
-	run_blocks(a, h, t, &b);
+	emit_kv_blocks(a, h, t, &b);
 	kb_if(k, b.is_split);
 	kb_else(k);
 	store_rows(a, h, t);
@@ -310,7 +310,7 @@ static void run_task(const struct attention *a, const struct attention_head *h,
 
 /* ---- shares ---- */
 
-/* A worker's part [lo, hi) of a line, and how far it was walked over. */
+/* A worker's share [lo, hi) of a sequence of units; at: units passed so far. */
 struct share {
 	struct kb_val lo, hi;
 	struct kb_var at;
@@ -319,22 +319,22 @@ struct share {
 static struct share find_share(const struct attention *a, struct kb_val length, const char *name)
 {
 	struct kb *k = a->k;
-	struct share s = {.lo = attention_part_begin(a, length, a->job->worker)};
-	s.hi = attention_part_begin(a, length, kb_add_const(k, a->job->worker, 1));
+	struct share s = {.lo = attention_share_begin(a, length, a->job->worker)};
+	s.hi = attention_share_begin(a, length, kb_add_const(k, a->job->worker, 1));
 	s.at = kb_var(k, name, KB_INDEX_T, kb_index(k, 0));
 	return s;
 }
 
-/* The line of the tiles of all heads, and the line of all blocks where blocks may be divided. */
-struct line {
-	struct kb_val tiles; /* of a head */
-	struct share own;
-	struct kb_val is_split; /* none: blocks are never divided */
+/* Shares of the row tiles of all heads and, if blocks may be split, of all KV blocks. */
+struct schedule {
+	struct kb_val tiles; /* row tiles of a head */
+	struct share tiles_share;
+	struct kb_val is_split; /* none: never */
 	struct share blocks;
 };
 
-/* Length of tile i of a head: keys it sees, and what it costs beside them. */
-static struct kb_val tile_length(const struct attention *a, const struct attention_limits *l, struct kb_val i)
+/* Estimated cost of row tile i of a head, in units of 16 keys: visible keys / 16, plus 1 of overhead. */
+static struct kb_val tile_cost(const struct attention *a, const struct attention_limits *l, struct kb_val i)
 {
 	struct kb *k = a->k;
 	struct kb_val first = kb_mul_const(k, i, a->mr);
@@ -346,8 +346,8 @@ static struct kb_val tile_length(const struct attention *a, const struct attenti
 	return kb_add_const(k, kb_div_const(k, keys, PANEL_COLUMNS), 1);
 }
 
-/* Length of all heads, of so many tiles each. */
-static struct kb_val line_length(const struct attention *a, struct kb_val tiles)
+/* Total cost of all heads, of `tiles` tiles each. */
+static struct kb_val total_cost(const struct attention *a, struct kb_val tiles)
 {
 	struct kb *k = a->k;
 	struct kb_var sum = kb_var(k, "length", KB_INDEX_T, kb_index(k, 0));
@@ -355,7 +355,7 @@ static struct kb_val line_length(const struct attention *a, struct kb_val tiles)
 	const struct attention_limits limits = attention_find_limits(a, b);
 	struct kb_var head = kb_var(k, "head_length", KB_INDEX_T, kb_index(k, 0));
 	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), tiles, 1, 0);
-	struct kb_val length = tile_length(a, &limits, i);
+	struct kb_val length = tile_cost(a, &limits, i);
 	kb_set(k, head, kb_add(k, kb_get(k, head), length));
 	kb_end_loop(k);
 	struct kb_val of_all = kb_mul(k, kb_get(k, head), a->heads.heads);
@@ -364,7 +364,7 @@ static struct kb_val line_length(const struct attention *a, struct kb_val tiles)
 	return kb_get(k, sum);
 }
 
-struct kb_val attention_part_begin(const struct attention *a, struct kb_val length, struct kb_val w)
+struct kb_val attention_share_begin(const struct attention *a, struct kb_val length, struct kb_val w)
 {
 	struct kb *k = a->k;
 	struct kb_val n = a->job->n_workers;
@@ -373,37 +373,37 @@ struct kb_val attention_part_begin(const struct attention *a, struct kb_val leng
 	return kb_add(k, kb_mul(k, w, each), extra);
 }
 
-/* n and the next number where the condition holds. */
+/* Increments n if the condition holds. */
 static void count_if(struct kb *k, struct kb_var n, struct kb_val cond)
 {
 	struct kb_val old = kb_get(k, n);
 	kb_set(k, n, kb_add(k, old, kb_select(k, cond, kb_index(k, 1), kb_index(k, 0))));
 }
 
-/* The tiles of the head that begin in this worker's part: rows [*lo, *hi). */
-static void find_rows(const struct attention *a, const struct line *l, const struct attention_limits *limits,
-                      struct kb_val *lo, struct kb_val *hi)
+/* Rows [*lo, *hi) of the tiles of the head whose cost interval begins in this worker's share. */
+static void find_share_rows(const struct attention *a, const struct schedule *l,
+                            const struct attention_limits *limits, struct kb_val *lo, struct kb_val *hi)
 {
 	struct kb *k = a->k;
 	struct kb_var before = kb_var(k, "before", KB_INDEX_T, kb_index(k, 0));
 	struct kb_var end = kb_var(k, "end", KB_INDEX_T, kb_index(k, 0));
-	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), l->tiles, 1, 0), at = kb_get(k, l->own.at);
-	count_if(k, before, kb_cmp(k, KB_LT, at, l->own.lo));
-	count_if(k, end, kb_cmp(k, KB_LT, at, l->own.hi));
-	kb_set(k, l->own.at, kb_add(k, at, tile_length(a, limits, i)));
+	struct kb_val i = kb_loop(k, "tile", kb_index(k, 0), l->tiles, 1, 0),
+	              at = kb_get(k, l->tiles_share.at);
+	count_if(k, before, kb_cmp(k, KB_LT, at, l->tiles_share.lo));
+	count_if(k, end, kb_cmp(k, KB_LT, at, l->tiles_share.hi));
+	kb_set(k, l->tiles_share.at, kb_add(k, at, tile_cost(a, limits, i)));
 	kb_end_loop(k);
 	struct kb_val mr = kb_index(k, a->mr);
 	*lo = kb_mul(k, kb_get(k, before), mr);
 	*hi = kb_min(k, kb_mul(k, kb_get(k, end), mr), a->heads.rows);
 }
 
-/* All rows of a head. */
-static struct attention_task whole_head(const struct attention *a, const struct attention_limits *l)
+static struct attention_task all_rows_of_head(const struct attention *a, const struct attention_limits *l)
 {
 	return attention_find_task(a, l, kb_index(a->k, 0), a->heads.rows);
 }
 
-/* Blocks of keys that the rows of a task see, from a whole block on. */
+/* Number of KV blocks that the rows of a task see, from a full block on. */
 static struct kb_val count_blocks(const struct attention *a, const struct attention_task *t)
 {
 	struct kb *k = a->k;
@@ -412,13 +412,14 @@ static struct kb_val count_blocks(const struct attention *a, const struct attent
 	return kb_div_const(k, keys, a->bc);
 }
 
-/* This worker's blocks of the head; its rows are all of them where it has any block. */
-static struct blocks find_blocks(const struct attention *a, const struct line *l,
-                                 const struct attention_limits *limits, struct kb_val *lo, struct kb_val *hi)
+/* This worker's KV blocks of the head; *lo, *hi: all rows if it has any block, else none. */
+static struct blocks find_share_blocks(const struct attention *a, const struct schedule *l,
+                                       const struct attention_limits *limits, struct kb_val *lo,
+                                       struct kb_val *hi)
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_index(k, 0), at = kb_get(k, l->blocks.at);
-	const struct attention_task all = whole_head(a, limits);
+	const struct attention_task all = all_rows_of_head(a, limits);
 	struct kb_val n = count_blocks(a, &all);
 	struct kb_val first = kb_min(k, kb_max(k, kb_sub(k, l->blocks.lo, at), zero), n);
 	struct kb_val end = kb_min(k, kb_max(k, kb_sub(k, l->blocks.hi, at), zero), n);
@@ -434,29 +435,29 @@ static struct blocks find_blocks(const struct attention *a, const struct line *l
 	return b;
 }
 
-static void run_head(const struct attention *a, const struct line *l, const struct attention_limits *limits,
-                     struct kb_val b, struct kb_val key_head)
+static void emit_head(const struct attention *a, const struct schedule *l,
+                      const struct attention_limits *limits, struct kb_val b, struct kb_val key_head)
 {
 	struct kb *k = a->k;
 	struct kb_val lo, hi;
 	struct blocks part = {.is_split = l->is_split};
-	find_rows(a, l, limits, &lo, &hi);
+	find_share_rows(a, l, limits, &lo, &hi);
 	if (l->is_split.id)
-		part = find_blocks(a, l, limits, &lo, &hi);
+		part = find_share_blocks(a, l, limits, &lo, &hi);
 	kb_if(k, kb_cmp(k, KB_LT, lo, hi));
 	const struct attention_head h = attention_find_head(a, b, key_head);
 	int64_t most = (a->br + a->mr - 1) / a->mr * a->mr;
 	struct kb_val first = kb_loop(k, "row", lo, hi, most, KB_NONEMPTY);
 	struct kb_val n = kb_min(k, kb_sub(k, hi, first), kb_index(k, most));
 	const struct attention_task t = attention_find_task(a, limits, first, n);
-	run_task(a, &h, &t, &part);
+	emit_task(a, &h, &t, &part);
 	kb_end_loop(k);
 	kb_end_if(k);
 }
 
 struct kb_val attention_head_blocks(const struct attention *a, const struct attention_limits *l)
 {
-	const struct attention_task all = whole_head(a, l);
+	const struct attention_task all = all_rows_of_head(a, l);
 	return count_blocks(a, &all);
 }
 
@@ -476,8 +477,8 @@ void attention_tasks(const struct attention *a)
 {
 	struct kb *k = a->k;
 	const struct attention_heads *all = &a->heads;
-	struct line l = {.tiles = kb_div_const(k, kb_add_const(k, all->rows, a->mr - 1), a->mr)};
-	l.own = find_share(a, line_length(a, l.tiles), "at");
+	struct schedule l = {.tiles = kb_div_const(k, kb_add_const(k, all->rows, a->mr - 1), a->mr)};
+	l.tiles_share = find_share(a, total_cost(a, l.tiles), "at");
 	if (a->scratch.slots.n > 0) {
 		l.is_split = kernel_is_split(k, kb_mul(k, all->batch, all->heads), a->job->n_workers);
 		l.blocks = find_share(a, attention_all_blocks(a), "block_at");
@@ -485,7 +486,7 @@ void attention_tasks(const struct attention *a)
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), all->batch, 1, 0);
 	const struct attention_limits limits = attention_find_limits(a, b);
 	struct kb_val head = kb_loop(k, "head", kb_index(k, 0), all->heads, 1, 0);
-	run_head(a, &l, &limits, b, head);
+	emit_head(a, &l, &limits, b, head);
 	kb_end_loop(k);
 	kb_end_loop(k);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The evaluator: one element of what depends on all elements before it, for groups
- * that the template of these ops (in_order.c) cannot compute.
+ * Evaluator of cumsum, topk and last_at: one element, by a loop over all elements before it. For groups that
+ * the generator (in_order.c) does not accept.
  */
 #include "backends/kernel/eval.h"
 
@@ -12,7 +12,7 @@ static const struct ir_type *operand_type(const struct eval *e, const struct ir_
 	return ir_type_of(e->job->func, op->operands[0]);
 }
 
-struct kb_val ranked_behind(struct kb *k, struct ranked a, struct ranked b)
+struct kb_val ranked_after(struct kb *k, struct ranked a, struct ranked b)
 {
 	enum kb_scalar s = kb_type_of(k, a.value).scalar;
 	struct kb_val less = kb_cmp(k, KB_LT, a.value, b.value), same = kb_cmp(k, KB_EQ, a.value, b.value);
@@ -26,7 +26,7 @@ struct kb_val ranked_behind(struct kb *k, struct ranked a, struct ranked b)
 	return kb_bin(k, KB_OR, less, later);
 }
 
-/* x at the last index i of the row that `at` has. */
+/* x at index i of the row of `at`. */
 static struct kb_val x_at(struct eval *e, const struct ir_op *op, struct eval_point *at, struct kb_val i)
 {
 	at->index[at->rank - 1] = i;
@@ -52,7 +52,8 @@ static struct kb_val cumsum(struct eval *e, const struct ir_op *op, const struct
 	return eval_round_to_dtype(e, dtype, kb_get(k, sum));
 }
 
-/* The best of the row that comes after `last` (all, when its index is -1). */
+/* Finds the first element of the row in ranking order after (*value, *index), and sets them; index -1: the
+ * first of all. */
 static void find_next(struct eval *e, const struct ir_op *op, struct eval_point *at, struct kb_var value,
                       struct kb_var index)
 {
@@ -68,9 +69,9 @@ static void find_next(struct eval *e, const struct ir_op *op, struct eval_point 
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), size, 1, 0);
 	struct ranked here = {x_at(e, op, at, i), i}, old = {.value = kb_get(k, best)};
 	old.index = kb_get(k, where);
-	struct kb_val behind = ranked_behind(k, here, last);
+	struct kb_val behind = ranked_after(k, here, last);
 	struct kb_val open = kb_bin(k, KB_OR, kb_cmp(k, KB_EQ, last.index, none), behind);
-	struct kb_val before = ranked_behind(k, old, here);
+	struct kb_val before = ranked_after(k, old, here);
 	struct kb_val ahead = kb_bin(k, KB_OR, kb_cmp(k, KB_EQ, old.index, none), before);
 	struct kb_val better = kb_bin(k, KB_AND, open, ahead);
 	kb_set(k, best, kb_select(k, better, here.value, old.value));
@@ -81,7 +82,7 @@ static void find_next(struct eval *e, const struct ir_op *op, struct eval_point 
 	kb_set(k, index, kb_get(k, where));
 }
 
-/* x [.., V], the point in [.., 2, k]. */
+/* x [.., V] -> [.., 2, k]: values and indices. Selection by k passes over the row. */
 static struct kb_val topk(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -96,11 +97,11 @@ static struct kb_val topk(struct eval *e, const struct ir_op *op, const struct e
 	find_next(e, op, &at, value, index);
 	kb_end_loop(k);
 	struct kb_val is_value = kb_cmp(k, KB_EQ, p->index[p->rank - 2], kb_index(k, 0));
-	struct kb_val number = ranked_number(k, kb_get(k, index), s);
+	struct kb_val number = ranked_index(k, kb_get(k, index), s);
 	return kb_select(k, is_value, kb_get(k, value), number);
 }
 
-struct kb_val ranked_number(struct kb *k, struct kb_val index, enum kb_scalar s)
+struct kb_val ranked_index(struct kb *k, struct kb_val index, enum kb_scalar s)
 {
 	return s == KB_I64 ? kb_cvt(k, index, KB_I64) : kb_cvt(k, kb_cvt(k, index, KB_I32), s);
 }

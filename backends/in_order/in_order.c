@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows in order. cumsum keeps the sum of the elements before; topk keeps the k best
- * elements before as a heap in the memory of the result, the worst at its root; last_at
- * writes the number of each id to the row that it names. Workers take whole rows, of
- * last_at whole ranges of rows.
+ * Generator of ops that scan rows in order. cumsum carries the sum. topk keeps the k best elements so far as
+ * a heap in the memory of the result, the worst at its root; full vectors are compared with the root first.
+ * last_at stores the index of each id in the row that the id selects. Workers take rows; of last_at ranges of
+ * rows of the result.
  */
 #include "backends/in_order/in_order.h"
 
 #include <math.h>
 
-struct walk {
+struct row_scan {
 	struct kernel *g;
 	struct eval *e;
 	struct kb *k;
 	const struct ir_op *op;
 	const struct eval_tensor *to;
-	struct eval_point at;  /* in x */
-	struct eval_point out; /* in the result */
+	struct eval_point at;  /* point in x */
+	struct eval_point out; /* point in the result */
 	struct kb_val size;    /* of the last axis of x */
 	enum ir_dtype dtype;
 	enum kb_scalar scalar;
 };
 
-static struct kb_val x_at(struct walk *w, struct kb_val i)
+static struct kb_val x_at(struct row_scan *w, struct kb_val i)
 {
 	w->at.index[w->at.rank - 1] = i;
 	w->at.vec = -1;
@@ -31,7 +31,7 @@ static struct kb_val x_at(struct walk *w, struct kb_val i)
 
 /* ---- cumsum ---- */
 
-static void sum_row(struct walk *w)
+static void scan_cumsum(struct row_scan *w)
 {
 	struct kb *k = w->k;
 	struct kb_val zero = eval_const(w->e, &w->out, w->scalar, 0);
@@ -46,32 +46,32 @@ static void sum_row(struct walk *w)
 	kb_end_loop(k);
 }
 
-/* ---- topk: the result [.., 2, k] is a heap of numbers and their indices ---- */
+/* ---- topk: the result [.., 2, k] is a heap of values and indices ---- */
 
 enum { VALUE, INDEX };
 
-static struct kb_val heap_offset(struct walk *w, int which, struct kb_val slot)
+static struct kb_val heap_offset(struct row_scan *w, int which, struct kb_val slot)
 {
 	w->out.index[w->out.rank - 2] = kb_index(w->k, which);
 	w->out.index[w->out.rank - 1] = slot;
 	return eval_offset(w->e, w->to, &w->out);
 }
 
-static struct ranked heap_get(struct walk *w, struct kb_val slot)
+static struct ranked heap_load(struct row_scan *w, struct kb_val slot)
 {
 	struct kb_type t = KB_TYPE(w->scalar, 1);
 	struct kb_val value = kb_load(w->k, t, w->to->t.ptr, heap_offset(w, VALUE, slot), 0, 0);
 	return (struct ranked){value, kb_load(w->k, t, w->to->t.ptr, heap_offset(w, INDEX, slot), 0, 0)};
 }
 
-static void heap_put(struct walk *w, struct kb_val slot, struct ranked x)
+static void heap_store(struct row_scan *w, struct kb_val slot, struct ranked x)
 {
 	kb_store(w->k, x.value, w->to->t.ptr, heap_offset(w, VALUE, slot), 0, 0);
 	kb_store(w->k, x.index, w->to->t.ptr, heap_offset(w, INDEX, slot), 0, 0);
 }
 
-/* Puts x at the root of the part of the heap below `slot`, of `end` slots, where the root is free. */
-static void sift_down(struct walk *w, struct kb_val slot, struct kb_val end, struct ranked x)
+/* Stores x in the subheap below `slot`, of `end` slots, whose root is free (sift-down). */
+static void sift_down(struct row_scan *w, struct kb_val slot, struct kb_val end, struct ranked x)
 {
 	struct kb *k = w->k;
 	struct kb_var hole = kb_var(k, "hole", KB_INDEX_T, slot);
@@ -81,53 +81,53 @@ static void sift_down(struct walk *w, struct kb_val slot, struct kb_val end, str
 	kb_break_if(k, kb_cmp(k, KB_GE, left, end));
 	struct kb_val right = kb_add_const(k, left, 1);
 	right = kb_select(k, kb_cmp(k, KB_LT, right, end), right, left);
-	struct ranked a = heap_get(w, left), b = heap_get(w, right);
-	struct kb_val is_right = ranked_behind(k, b, a);
+	struct ranked a = heap_load(w, left), b = heap_load(w, right);
+	struct kb_val is_right = ranked_after(k, b, a);
 	struct ranked worse = {.value = kb_select(k, is_right, b.value, a.value)};
 	worse.index = kb_select(k, is_right, b.index, a.index);
-	kb_break_if(k, ranked_behind(k, x, worse));
-	heap_put(w, at, worse);
+	kb_break_if(k, ranked_after(k, x, worse));
+	heap_store(w, at, worse);
 	kb_set(k, hole, kb_select(k, is_right, right, left));
 	kb_end_forever(k);
-	heap_put(w, kb_get(k, hole), x);
+	heap_store(w, kb_get(k, hole), x);
 }
 
-static struct ranked ranked_at(struct walk *w, struct kb_val i)
+static struct ranked load_ranked(struct row_scan *w, struct kb_val i)
 {
 	struct ranked x = {.value = x_at(w, i)};
-	x.index = ranked_number(w->k, i, w->scalar);
+	x.index = ranked_index(w->k, i, w->scalar);
 	return x;
 }
 
-/* The first k elements of the row. */
-static void fill_heap(struct walk *w, int64_t n)
+/* Builds the heap from the first n elements (Floyd). */
+static void build_heap(struct row_scan *w, int64_t n)
 {
 	struct kb *k = w->k;
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), kb_index(k, n), 1, 0);
 	size_t mark = eval_mark(w->e);
-	heap_put(w, i, ranked_at(w, i));
+	heap_store(w, i, load_ranked(w, i));
 	eval_release(w->e, mark);
 	kb_end_loop(k);
 	i = kb_loop(k, "i", kb_index(k, 0), kb_index(k, n / 2), 1, 0);
 	struct kb_val slot = kb_sub(k, kb_index(k, n / 2 - 1), i);
-	sift_down(w, slot, kb_index(k, n), heap_get(w, slot));
+	sift_down(w, slot, kb_index(k, n), heap_load(w, slot));
 	kb_end_loop(k);
 }
 
-/* Element i, which is after all that are in the heap. */
-static void offer(struct walk *w, struct kb_val i, int64_t n)
+/* Offers element i, which ranks after equal ones in the heap: replaces the root if better. */
+static void heap_offer(struct row_scan *w, struct kb_val i, int64_t n)
 {
 	struct kb *k = w->k;
 	size_t mark = eval_mark(w->e);
-	struct ranked x = ranked_at(w, i);
-	kb_if(k, ranked_behind(k, heap_get(w, kb_index(k, 0)), x));
+	struct ranked x = load_ranked(w, i);
+	kb_if(k, ranked_after(k, heap_load(w, kb_index(k, 0)), x));
 	sift_down(w, kb_index(k, 0), kb_index(k, n), x);
 	kb_end_if(k);
 	eval_release(w->e, mark);
 }
 
-/* Elements [i, i + lanes) one by one, when one of them is larger than the root. */
-static void offer_lanes(struct walk *w, struct kb_val i, int lanes, int64_t n)
+/* Offers elements [i, i + lanes) one by one, if any exceeds the root (or the root is NaN). */
+static void heap_offer_vector(struct row_scan *w, struct kb_val i, int lanes, int64_t n)
 {
 	struct kb *k = w->k;
 	size_t mark = eval_mark(w->e);
@@ -139,52 +139,52 @@ static void offer_lanes(struct walk *w, struct kb_val i, int lanes, int64_t n)
 	struct kb_val low = kb_splat(k, kb_f32(k, -HUGE_VALF), lanes);
 	x = kb_select(k, kb_cmp(k, KB_EQ, x, x), x, low);
 	eval_width(w->e, before.lanes, before.valid);
-	struct kb_val root = heap_get(w, kb_index(k, 0)).value;
+	struct kb_val root = heap_load(w, kb_index(k, 0)).value;
 	struct kb_val more = kb_cmp(k, KB_GT, kb_reduce(k, KB_MAX, x), root);
 	more = kb_bin(k, KB_OR, more, kb_cmp(k, KB_NE, root, root));
 	eval_release(w->e, mark);
 	kb_if(k, more);
 	struct kb_val j = kb_loop(k, "j", i, kb_add_const(k, i, lanes), 1, KB_NONEMPTY);
-	offer(w, j, n);
+	heap_offer(w, j, n);
 	kb_end_loop(k);
 	kb_end_if(k);
 }
 
-/* The worst of those that are left goes after them. */
-static void sort_heap(struct walk *w, int64_t n)
+/* Heapsort: moves the worst of the remaining elements behind them. */
+static void sort_heap(struct row_scan *w, int64_t n)
 {
 	struct kb *k = w->k;
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 1), kb_index(k, n), 1, 0);
 	struct kb_val end = kb_sub(k, kb_index(k, n), i);
-	struct ranked last = heap_get(w, end);
-	heap_put(w, end, heap_get(w, kb_index(k, 0)));
+	struct ranked last = heap_load(w, end);
+	heap_store(w, end, heap_load(w, kb_index(k, 0)));
 	sift_down(w, kb_index(k, 0), end, last);
 	kb_end_loop(k);
 }
 
-static void top_row(struct walk *w)
+static void scan_topk(struct row_scan *w)
 {
 	struct kb *k = w->k;
 	int64_t n = ((const struct attrs_topk *)w->op->attrs)->k;
 	int lanes = kb_caps(k)->lanes;
 	struct kb_val main = kb_index(k, n);
-	fill_heap(w, n);
+	build_heap(w, n);
 	if (w->scalar == KB_F32 && lanes > 1 && eval_vectorizes(w->e, w->op->operands[0], w->at.rank - 1)) {
 		struct kb_val wide = kb_index(k, lanes), left = kb_sub(k, w->size, main);
 		main = kb_add(k, main, kb_mul(k, kb_bin(k, KB_DIV, left, wide), wide));
 		struct kb_val i = kb_loop(k, "i", kb_index(k, n), main, lanes, 0);
-		offer_lanes(w, i, lanes, n);
+		heap_offer_vector(w, i, lanes, n);
 		kb_end_loop(k);
 	}
 	struct kb_val i = kb_loop(k, "i", main, w->size, 1, 0);
-	offer(w, i, n);
+	heap_offer(w, i, n);
 	kb_end_loop(k);
 	sort_heap(w, n);
 }
 
 /* ---- last_at ---- */
 
-static void mark_rows(struct walk *w)
+static void emit_last_at(struct row_scan *w)
 {
 	struct kb *k = w->k;
 	struct kb_val hi, rows = eval_dim(w->e, ir_type_of(w->g->job->func, w->op->results[0])->dims[0]);
@@ -205,9 +205,9 @@ static void mark_rows(struct walk *w)
 	kb_end_loop(k);
 }
 
-/* ---- all ---- */
+/* ---- rows ---- */
 
-static void each_row(struct walk *w, void (*row)(struct walk *w))
+static void loop_rows(struct row_scan *w, void (*row)(struct row_scan *w))
 {
 	struct kb *k = w->k;
 	struct kb_val size[IR_RANK_MAX], hi;
@@ -227,19 +227,19 @@ static void each_row(struct walk *w, void (*row)(struct walk *w))
 bool kernel_in_order(struct kernel *g)
 {
 	enum ir_opcode code = g->root->code;
-	bool is_own = code == OP_cumsum || code == OP_topk || code == OP_last_at;
-	if (!is_own || g->out.n != 1 || !ir_same_value(g->out.items[0].value, g->root->results[0]))
+	bool is_scan = code == OP_cumsum || code == OP_topk || code == OP_last_at;
+	if (!is_scan || g->out.n != 1 || !ir_same_value(g->out.items[0].value, g->root->results[0]))
 		return false;
 	const struct ir_type *x = ir_type_of(g->job->func, g->root->operands[0]);
-	struct walk w = {
+	struct row_scan w = {
 	        .g = g, .e = g->e, .k = g->k, .op = g->root, .to = &g->out.items[0].to, .dtype = x->dtype};
 	w.scalar = eval_scalar(x->dtype);
 	w.at = (struct eval_point){.rank = x->rank, .vec = -1};
 	w.out = (struct eval_point){.rank = ir_type_of(g->job->func, g->root->results[0])->rank, .vec = -1};
 	w.size = eval_dim(w.e, x->dims[x->rank - 1]);
 	if (code == OP_last_at)
-		mark_rows(&w);
+		emit_last_at(&w);
 	else
-		each_row(&w, code == OP_cumsum ? sum_row : top_row);
+		loop_rows(&w, code == OP_cumsum ? scan_cumsum : scan_topk);
 	return true;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plain template: for every result, all elements in row-major order, rows
- * in pieces of at most BLOCK elements split over the workers; and the writes of
- * state ops. Correct for everything the evaluator knows, any size and stride.
+ * Fallback generator, for any op that the evaluator supports, of any shape and stride: for each result a loop
+ * over all elements in row-major order, rows in pieces of at most BLOCK elements divided among workers; then
+ * the writes of state ops (KV cache).
  */
 #include "backends/in_order/in_order.h"
 
@@ -14,13 +14,13 @@ int64_t kernel_loops_block(const struct target *t)
 	return t->group_size > 1 ? SMALL_BLOCK : BLOCK;
 }
 
-/* True when lo and hi are constants and fit into vectors with one partial one. */
-static bool constant_range(const struct row_loop *l, int64_t *lo, int64_t *hi)
+/* True if lo and hi are constants: full vectors and one partial one. */
+static bool is_constant_range(const struct row_loop *l, int64_t *lo, int64_t *hi)
 {
 	return kb_const_index(l->e->k, l->lo, lo) && kb_const_index(l->e->k, l->hi, hi);
 }
 
-static void row_body(const struct row_loop *l, struct kb_val i, int lanes, int valid)
+static void emit_row_chunk(const struct row_loop *l, struct kb_val i, int lanes, int valid)
 {
 	struct eval_width before = eval_width(l->e, lanes, valid);
 	size_t mark = eval_mark(l->e);
@@ -31,35 +31,35 @@ static void row_body(const struct row_loop *l, struct kb_val i, int lanes, int v
 	eval_width(l->e, before.lanes, before.valid);
 }
 
-static void row_vectors(const struct row_loop *l, struct kb_val lo, struct kb_val hi, int lanes)
+static void emit_row_vectors(const struct row_loop *l, struct kb_val lo, struct kb_val hi, int lanes)
 {
 	struct kb_val i = kb_loop(l->e->k, "i", lo, hi, lanes, 0);
-	row_body(l, i, lanes, lanes);
+	emit_row_chunk(l, i, lanes, lanes);
 	kb_end_loop(l->e->k);
 }
 
-static void kernel_row_loop(const struct row_loop *l)
+static void emit_row_loop(const struct row_loop *l)
 {
 	struct kb *k = l->e->k;
 	int64_t lo, hi;
 	struct kb_val lanes = kb_index(k, l->lanes);
 	if (l->lanes == 1) {
-		row_vectors(l, l->lo, l->hi, 1);
+		emit_row_vectors(l, l->lo, l->hi, 1);
 		return;
 	}
-	if (constant_range(l, &lo, &hi)) {
+	if (is_constant_range(l, &lo, &hi)) {
 		int64_t main = lo + (hi - lo) / l->lanes * l->lanes;
 		if (main > lo)
-			row_vectors(l, l->lo, kb_index(k, main), l->lanes);
+			emit_row_vectors(l, l->lo, kb_index(k, main), l->lanes);
 		if (main < hi)
-			row_body(l, kb_index(k, main), l->lanes, (int)(hi - main));
+			emit_row_chunk(l, kb_index(k, main), l->lanes, (int)(hi - main));
 		return;
 	}
 	struct kb_val length = kb_max(k, kb_sub(k, l->hi, l->lo), kb_index(k, 0));
-	struct kb_val whole = kb_mul(k, kb_bin(k, KB_DIV, length, lanes), lanes);
-	struct kb_val main = kb_add(k, l->lo, whole);
-	row_vectors(l, l->lo, main, l->lanes);
-	row_vectors(l, main, l->hi, 1);
+	struct kb_val full = kb_mul(k, kb_bin(k, KB_DIV, length, lanes), lanes);
+	struct kb_val main = kb_add(k, l->lo, full);
+	emit_row_vectors(l, l->lo, main, l->lanes);
+	emit_row_vectors(l, main, l->hi, 1);
 }
 
 /* ---- results ---- */
@@ -82,11 +82,11 @@ void kernel_output_row(struct kernel *g, struct eval_output *o, struct eval_poin
 	at->index[last] = lo;
 	eval_hoist(e, o->value, at);
 	struct row_loop l = {e, lo, hi, lanes, at, store_element, o};
-	kernel_row_loop(&l);
+	emit_row_loop(&l);
 	eval_release(e, mark);
 }
 
-static void output_scalar(struct kernel *g, const struct eval_output *o)
+static void emit_scalar(struct kernel *g, const struct eval_output *o)
 {
 	struct eval_point at = {.vec = -1};
 	struct kb_val first = kb_cmp(g->k, KB_EQ, g->job->worker, kb_index(g->k, 0));
@@ -97,7 +97,7 @@ static void output_scalar(struct kernel *g, const struct eval_output *o)
 	eval_release(g->e, mark);
 }
 
-static void output_tensor(struct kernel *g, struct eval_output *o)
+static void emit_tensor(struct kernel *g, struct eval_output *o)
 {
 	struct kb *k = g->k;
 	int rank = ir_type_of(g->job->func, o->value)->rank;
@@ -105,7 +105,7 @@ static void output_tensor(struct kernel *g, struct eval_output *o)
 	struct kb_val size[IR_RANK_MAX], block = kb_index(k, most), hi;
 	struct eval_point at = {.rank = rank};
 	if (rank == 0) {
-		output_scalar(g, o);
+		emit_scalar(g, o);
 		return;
 	}
 	eval_sizes(g->e, o->value, size);
@@ -141,7 +141,7 @@ bool kernel_make_write(struct kernel *g, const struct ir_op *op, struct kernel_w
 	return true;
 }
 
-static void write_element(void *user, struct eval *e, const struct eval_point *at)
+static void store_state_element(void *user, struct eval *e, const struct eval_point *at)
 {
 	struct kernel_write *w = user;
 	struct kb_val x = eval_value(e, w->x, at);
@@ -173,13 +173,13 @@ void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_poin
 	bool vectors = eval_vectorizes(g->e, w->x, last) && w->to.t.stride[last].is_const &&
 	               (w->to.t.stride[last].c == 1 || w->to.t.encoding == ENC_PANEL16);
 	kb_if(k, inside);
-	struct row_loop l = {g->e, lo, hi, vectors ? kb_caps(k)->lanes : 1, at, write_element, w};
-	kernel_row_loop(&l);
+	struct row_loop l = {g->e, lo, hi, vectors ? kb_caps(k)->lanes : 1, at, store_state_element, w};
+	emit_row_loop(&l);
 	kb_end_if(k);
 	eval_release(g->e, mark);
 }
 
-static void write_state(struct kernel *g, const struct ir_op *op)
+static void emit_state_write(struct kernel *g, const struct ir_op *op)
 {
 	struct kb *k = g->k;
 	struct kernel_write w;
@@ -210,7 +210,7 @@ void kernel_loops(struct kernel *g)
 		return;
 	for (size_t i = 0; i < r->n_ops; i++)
 		if (r->ops[i]->code == OP_state_append || r->ops[i]->code == OP_state_write)
-			write_state(g, r->ops[i]);
+			emit_state_write(g, r->ops[i]);
 	for (size_t i = 0; i < g->out.n; i++)
-		output_tensor(g, &g->out.items[i]);
+		emit_tensor(g, &g->out.items[i]);
 }

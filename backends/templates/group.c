@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a group to its template. The kind is the schedule's choice, the root op
- * says what there is to compute; what has no fast template goes to the plain one.
+ * Dispatch from a group to its kernel generator, by the kind that the schedule chose and by the root op.
+ * Groups without a specialized generator go to in_order/loops.c.
  */
 #include "backends/attention/attention.h"
 #include "backends/kernel/group.h"
 #include "backends/rows/rowwise.h"
 #include "backends/kernel/generator.h"
 
-static bool is_function(enum ir_opcode code)
+/* True for functions of many instructions. */
+static bool is_long_function(enum ir_opcode code)
 {
 	static const bool table[IR_N_OPS] = {
 	        [OP_exp] = true,        [OP_log] = true,  [OP_sin] = true,  [OP_cos] = true,
@@ -23,11 +24,12 @@ bool kernel_has_functions(const struct kernel *g)
 {
 	const struct ir_region *r = g->job->group->region;
 	for (size_t i = 0; i < r->n_ops; i++)
-		if (is_function(r->ops[i]->code))
+		if (is_long_function(r->ops[i]->code))
 			return true;
 	return false;
 }
 
+/* A comment in the emitted code: kind, root and types of the group. */
 static void comment_types(const struct kernel *g)
 {
 	struct buf text;
@@ -61,8 +63,8 @@ bool kernel_is_rowwise(const struct attrs_group *attrs, const struct ir_op *root
 	return is_row_op(root->code) && (attrs->kind == GROUP_rowwise || root->code != OP_mask);
 }
 
-/* Each item of the work-group is a worker of its own. */
-static struct kernel_job split_items(const struct kernel_job *job)
+/* The job with each work-item as a worker of its own. */
+static struct kernel_job items_as_workers(const struct kernel_job *job)
 {
 	struct kernel_job alone = *job;
 	struct kb_val items = kb_index(job->k, job->items);
@@ -73,19 +75,19 @@ static struct kernel_job split_items(const struct kernel_job *job)
 	return alone;
 }
 
-/* The templates of work-groups; what they cannot do the items do one by one. */
-static enum tfmc_status emit_shared(struct kernel *g)
+/* Generators for work-groups; other groups are computed item by item. */
+static enum tfmc_status emit_by_workgroup(struct kernel *g)
 {
 	struct kernel_job alone;
 	if (g->attrs->kind == GROUP_linear && g->root->code == OP_linear && kernel_linear_shared(g))
 		return eval_status(g->e);
-	alone = split_items(g->job);
+	alone = items_as_workers(g->job);
 	g->job = g->e->job = &alone;
 	kernel_loops(g);
 	return eval_status(g->e);
 }
 
-static bool emit_linear(struct kernel *g)
+static bool emit_by_worker(struct kernel *g)
 {
 	if (g->attrs->kind != GROUP_linear)
 		return false;
@@ -113,8 +115,8 @@ enum tfmc_status kernel_emit_group(const struct kernel_job *job)
 	TFMC_TRY(eval_begin(&e, job));
 	TFMC_TRY(eval_outputs(&e, &g.out));
 	if (job->items > 1)
-		return emit_shared(&g);
-	if (!emit_linear(&g))
+		return emit_by_workgroup(&g);
+	if (!emit_by_worker(&g))
 		kernel_loops(&g);
 	return eval_status(&e);
 }

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much work a group is, for launches: whether the items of a work-group share
- * its tasks, and how many tasks there are. Both follow the templates' division of
- * work; group.c takes the same decisions when it emits.
+ * Launch sizes: whether the items of a work-group share a task of a group, and the number of tasks. The
+ * conditions must agree with those under which group.c emits code.
  */
 #include "backends/attention/attention.h"
 #include "backends/kernel/generator.h"
 #include "ir/target/tile.h"
 #include "ir/core/view.h"
 
-#define ROW_MIN 32 /* elements below which items do not share a row */
+#define SHARED_ROW_MIN 32 /* elements of a row, below which items do not share it */
 
 /* ---- items ---- */
 
-/* What kernel_linear_shared reads: f32 in memory, packed weights. */
-static bool is_shared_linear(const struct ir_func *f, const struct ir_op *group, const struct ir_op *root)
+/* True if kernel_linear_shared can emit the group: x is f32 in memory, weights are packed. */
+static bool is_workgroup_linear(const struct ir_func *f, const struct ir_op *group, const struct ir_op *root)
 {
 	const struct attrs_group *attrs = group->attrs;
 	if (attrs->kind != GROUP_linear || root->code != OP_linear)
@@ -31,9 +30,9 @@ static int64_t longest_row(const struct ir_module *m, const struct ir_func *f, c
 	return t->rank > 0 ? ir_dim_hi(m->dims, t->dims[t->rank - 1]) : 1;
 }
 
-/* Rows of a task of a work-group; 0: items have tasks of their own. */
-static int64_t shared_attention(const struct ir_func *f, const struct ir_op *group, const struct ir_op *root,
-                                const struct target *t)
+/* Rows of an attention task of a work-group; 0: items have tasks of their own. */
+static int64_t workgroup_attention_rows(const struct ir_func *f, const struct ir_op *group,
+                                        const struct ir_op *root, const struct target *t)
 {
 	int64_t size, value_size;
 	if (((const struct attrs_group *)group->attrs)->kind != GROUP_attention || root->code != OP_attention)
@@ -42,7 +41,7 @@ static int64_t shared_attention(const struct ir_func *f, const struct ir_op *gro
 	if (!ir_dim_is_const(q->dims[q->rank - 1], &size) ||
 	    !ir_dim_is_const(v->dims[v->rank - 1], &value_size))
 		return 0;
-	return attention_shared_rows(t, size, value_size);
+	return attention_workgroup_rows(t, size, value_size);
 }
 
 int64_t kernel_items(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
@@ -51,9 +50,9 @@ int64_t kernel_items(const struct ir_module *m, const struct ir_func *f, const s
 	const struct ir_op *root = ir_group_root(group);
 	if (t->group_size != GPU_ITEMS || !root)
 		return 1;
-	if (is_shared_linear(f, group, root) || shared_attention(f, group, root, t) > 0)
+	if (is_workgroup_linear(f, group, root) || workgroup_attention_rows(f, group, root, t) > 0)
 		return GPU_ITEMS;
-	if (kernel_is_rowwise(group->attrs, root) && longest_row(m, f, root) >= ROW_MIN)
+	if (kernel_is_rowwise(group->attrs, root) && longest_row(m, f, root) >= SHARED_ROW_MIN)
 		return GPU_ITEMS;
 	return 1;
 }
@@ -65,6 +64,7 @@ static const struct ir_dim *div_up(const struct ir_module *m, const struct ir_di
 	return ir_dim_floordiv(m->dims, ir_dim_add(m->dims, a, ir_dim_const(m->dims, by - 1)), by);
 }
 
+/* Rows of t: the product of all axes but the last. */
 static const struct ir_dim *rows_of(const struct ir_module *m, const struct ir_type *t)
 {
 	return ir_type_count_range(m->dims, t, 0, t->rank > 1 ? t->rank - 1 : 0);
@@ -79,18 +79,15 @@ const struct ir_dim *kernel_few_rows(const struct ir_module *m, const struct ir_
                                      const struct ir_op *group, const struct target *t)
 {
 	const struct ir_op *root = ir_group_root(group);
-	if (t->group_size != GPU_ITEMS || !root || !is_shared_linear(f, group, root))
+	if (t->group_size != GPU_ITEMS || !root || !is_workgroup_linear(f, group, root))
 		return NULL;
 	const struct ir_dim *rows = rows_of(m, ir_type_of(f, root->results[0]));
-	return ir_dim_lo(m->dims, rows) <= KERNEL_FEW_ROWS_MAX &&
-	                       ir_dim_hi(m->dims, rows) > KERNEL_FEW_ROWS_MAX
-	               ? rows
-	               : NULL;
+	return ir_dim_lo(m->dims, rows) <= KERNEL_FEW_ROWS_MAX && ir_dim_hi(m->dims, rows) > KERNEL_FEW_ROWS_MAX ? rows : NULL;
 }
 
-/* Few rows: single panels. Many: tiles of rows times strips of panels. */
-static const struct ir_dim *shared_linear_tasks(const struct ir_module *m, const struct ir_type *y,
-                                                enum kernel_rows kind)
+/* Few rows: single panels. Many: row tiles x N blocks. */
+static const struct ir_dim *workgroup_linear_tasks(const struct ir_module *m, const struct ir_type *y,
+                                                   enum kernel_rows kind)
 {
 	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
 	int64_t height = kernel_linear_shared_rows(ir_dim_hi(m->dims, rows));
@@ -105,7 +102,8 @@ static const struct ir_dim *shared_linear_tasks(const struct ir_module *m, const
 	return ir_dim_max(m->dims, many, few);
 }
 
-/* Few rows: single panels. Many: tiles of rows times strips of panels; the sum is right for the first. */
+/* Few rows: single panels. Many: row tiles x N blocks. The formula is exact for one row tile, where there are as many
+ * tasks as panels, and adds at most that difference for more. */
 static const struct ir_dim *linear_tasks(const struct ir_module *m, const struct ir_type *y, int64_t mr)
 {
 	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
@@ -116,7 +114,7 @@ static const struct ir_dim *linear_tasks(const struct ir_module *m, const struct
 	return ir_dim_add(m->dims, ir_dim_mul(m->dims, tiles, strips), more);
 }
 
-/* Pieces of rows of every result, rows that are written into state. */
+/* Pieces of rows of the largest result; rows that are written into state. */
 static const struct ir_dim *loops_tasks(const struct ir_module *m, const struct ir_func *f,
                                         const struct ir_op *group, const struct target *t)
 {
@@ -139,16 +137,14 @@ static const struct ir_dim *loops_tasks(const struct ir_module *m, const struct 
 	return most;
 }
 
-/* Tiles of rows of every head: rows are axis 2 of [B, H, S, E]. Any number of workers shares them evenly. */
-static const struct ir_dim *attention_tasks_of(const struct ir_module *m, const struct ir_type *q,
-                                               int64_t rows)
+/* Row tiles of all heads: rows are axis 2 of [B, H, S, E]. */
+static const struct ir_dim *attention_tasks(const struct ir_module *m, const struct ir_type *q, int64_t rows)
 {
 	return ir_dim_mul(m->dims, ir_type_count_range(m->dims, q, 0, 2), div_up(m, q->dims[2], rows));
 }
 
-/* Rows of one token. */
 const struct ir_dim *kernel_combine_tasks(const struct ir_module *m, const struct ir_func *f,
-                                          const struct ir_op *group)
+                                       const struct ir_op *group)
 {
 	return ir_type_count_range(m->dims, ir_type_of(f, ir_group_root(group)->operands[0]), 0, 2);
 }
@@ -163,10 +159,9 @@ const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_fun
 		return ir_dim_const(m->dims, 1);
 	const struct ir_type *y = ir_type_of(f, root->results[0]);
 	if (attrs->kind == GROUP_attention && root->code == OP_attention && y->rank == 4) {
-		int64_t rows = shared_attention(f, group, root, t);
-		const struct ir_dim *heads,
-		        *tasks = attention_tasks_of(m, ir_type_of(f, root->operands[0]),
-		                                    rows > 0 ? rows : ATTENTION_TASK_ROWS);
+		int64_t rows = workgroup_attention_rows(f, group, root, t);
+		const struct ir_dim *heads, *tasks = attention_tasks(m, ir_type_of(f, root->operands[0]),
+		                                                     rows > 0 ? rows : ATTENTION_TASK_ROWS);
 		if (!rows || !kernel_has_combine(m, f, group, t, &heads))
 			return tasks;
 		return ir_dim_add(m->dims, tasks,
@@ -176,7 +171,7 @@ const struct ir_dim *kernel_tasks(const struct ir_module *m, const struct ir_fun
 		return rows_of(m, y);
 	if (attrs->kind == GROUP_linear && root->code == OP_linear)
 		return kernel_items(m, f, group, t) > 1
-		               ? shared_linear_tasks(m, y, rows_kind)
+		               ? workgroup_linear_tasks(m, y, rows_kind)
 		               : linear_tasks(m, y, attrs->mr > 0 ? attrs->mr : target_register_tile(t).mr);
 	return loops_tasks(m, f, group, t);
 }
