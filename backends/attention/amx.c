@@ -7,7 +7,7 @@
  */
 #include "backends/attention/internal.h"
 
-#define PANELS     2                /* panels of a tile step */
+#define PANELS     2                   /* panels of a tile step */
 #define K_PER_TILE (2 * PANEL_COLUMNS) /* elements of a row in a matrix tile: 64 bytes of bf16 */
 #define ACC_STRIDE (PANELS * KB_TILE_BYTES)
 
@@ -29,11 +29,11 @@ void attention_amx_end(const struct attention *a)
 static struct matrix_tiles tile_shape(const struct attention *a, int rows, int columns, int64_t length)
 {
 	return (struct matrix_tiles){.k = a->k,
-	                              .dot = KB_DOT_BF16,
-	                              .rows = rows / KB_TILE_ROWS,
-	                              .columns = columns,
-	                              .x_step = length * 4,
-	                              .x_apart = KB_TILE_ROWS * length * 4};
+	                             .dot = KB_DOT_BF16,
+	                             .rows = rows / KB_TILE_ROWS,
+	                             .columns = columns,
+	                             .x_step = length * 4,
+	                             .x_apart = KB_TILE_ROWS * length * 4};
 }
 
 /* Multiplies `steps` tiles of the rows at x by k-rows at w; stores the sums in amx_acc. */

@@ -113,7 +113,8 @@ int attention_nr_vectors(const struct attention *a, int rows)
 		return target_register_tile(t).nr / a->lanes;
 	for (int v = panel; v <= TILE_PANELS_MAX * panel; v *= 2) {
 		int by_lane = t->k_lanes > 1 ? rows : 0;
-		if (rows * v <= t->max_accumulators && rows * v + v + by_lane + 1 + !t->has_fma <= t->registers)
+		if (rows * v <= t->max_accumulators &&
+		    rows * v + v + by_lane + 1 + !t->has_fma <= t->registers)
 			best = v;
 	}
 	return best;
@@ -274,9 +275,9 @@ static bool can_use_bf16_dot(const struct attention *a)
 {
 	const struct kb_tensor *const read[] = {&a->q, &a->key, &a->value};
 	const struct kb_caps *caps = kb_caps(a->k);
-	bool fits = a->is_bf16 && caps->has_dot_bf16 && a->amx == caps->has_tiles && a->lanes == PANEL_COLUMNS &&
-	            a->job->target->k_lanes == 1 && !a->mask.rows_differ && a->key.ring == 0 &&
-	            a->key.encoding == ENC_ROW;
+	bool fits = a->is_bf16 && caps->has_dot_bf16 && a->amx == caps->has_tiles &&
+	            a->lanes == PANEL_COLUMNS && a->job->target->k_lanes == 1 && !a->mask.rows_differ &&
+	            a->key.ring == 0 && a->key.encoding == ENC_ROW;
 	for (size_t i = 0; i < TFMC_COUNT(read); i++)
 		fits = fits && attention_is_dense(read[i], ATTENTION_ELEMENT);
 	return fits;
@@ -358,7 +359,7 @@ enum tfmc_status kernel_attention(const struct kernel_job *job)
 	if (!job->is_combine)
 		attention_amx_begin(&a);
 	if (job->is_combine)
-		attention_merge(&a);
+		attention_combine(&a);
 	else if (job->items > 1)
 		attention_workgroup(&a);
 	else

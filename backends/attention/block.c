@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One KV block for all rows of a task, register tile by register tile: scores, softmax relative to the
- * block's maximum, probabilities times values. Each block is computed from zero and then merged into the
- * row's partial result, so that blocks may be computed anywhere and merged in order.
+ * block's maximum, probabilities times values. Each block is computed from zero and then combined with the
+ * row's partial result, so that blocks may be computed anywhere and combined in order.
  *
  * Both products are GEMM microkernels. Scores: packed keys take the place of weights; each score is one chain
  * of multiply-adds in increasing element, times the scale of its key if the KV cache is int8. Values: rows of
@@ -38,19 +38,19 @@ struct kb_val attention_row_end(const struct attention *a, const struct attentio
 
 struct score_tile {
 	const struct attention *a;
-	struct products p;
+	struct reg_tile p;
 	struct kb_val keys;                   /* first panel */
 	struct kb_val ahead[TILE_PANELS_MAX]; /* panels to prefetch from; or none */
 };
 
-/* Vector v of the k-row i rows after offset `line` (a callback of struct products). */
+/* Vector v of the k-row i rows after offset `line` (a callback of struct reg_tile). */
 static struct kb_val load_keys(const void *user, struct kb_val line, int i, int v)
 {
 	const struct score_tile *t = user;
 	const struct attention *a = t->a;
-	int per_panel = TILE_PANEL / a->lanes;
-	int64_t disp = v / per_panel * attention_key_k_rows(a) * TILE_PANEL + v % per_panel * a->lanes;
-	disp += (int64_t)i * TILE_PANEL;
+	int per_panel = PANEL_COLUMNS / a->lanes;
+	int64_t disp = v / per_panel * attention_key_k_rows(a) * PANEL_COLUMNS + v % per_panel * a->lanes;
+	disp += (int64_t)i * PANEL_COLUMNS;
 	if (a->bf16_dot)
 		return kb_load(a->k, KB_TYPE(KB_I32, a->lanes), t->keys, line, disp, a->lanes * 4);
 	struct kb_val x = attention_load_vector(a, a->key_dtype, t->keys, line, disp, true);
@@ -61,17 +61,17 @@ static struct kb_val load_keys(const void *user, struct kb_val line, int i, int 
 static void score_k(const struct score_tile *t, struct kb_val e, int lanes)
 {
 	struct kb *k = t->a->k;
-	struct kb_val x[TILE_ROWS_MAX], line = kb_mul_const(k, e, TILE_PANEL);
+	struct kb_val x[TILE_MR_MAX], line = kb_mul_const(k, e, PANEL_COLUMNS);
 	if (lanes == 1) {
 		struct kb_val bytes = kb_mul_const(k, line, ir_dtype_bytes(t->a->key_dtype));
 		for (int i = 0; i < TILE_PANELS_MAX && t->ahead[i].id; i++)
 			kb_prefetch(k, t->ahead[i], bytes, 0);
-		products_step(&t->p, e, line, 0, 0, t->p.rows);
+		reg_tile_mac_k(&t->p, e, line, 0, 0, t->p.rows);
 		return;
 	}
-	products_load_x(&t->p, e, lanes, x);
+	reg_tile_load_x(&t->p, e, lanes, x);
 	for (int i = 0; i < lanes; i++)
-		products_lane(&t->p, x, line, i);
+		reg_tile_mac_k_lane(&t->p, x, line, i);
 }
 
 /* Scores for the panels from `panel` on. */
@@ -81,10 +81,10 @@ static void score_panels(const struct attention *a, const struct attention_block
 	struct kb *k = a->k;
 	int lanes = a->job->target->k_lanes;
 	int64_t k_rows = attention_key_k_rows(a), full = k_rows - k_rows % lanes;
-	int64_t bytes = k_rows * TILE_PANEL * ir_dtype_bytes(a->key_dtype);
+	int64_t bytes = k_rows * PANEL_COLUMNS * ir_dtype_bytes(a->key_dtype);
 	t->keys = kb_ptr_add(k, b->keys, kb_mul_const(k, panel, bytes), 0);
-	attention_prefetch_keys(a, b, panel, t->p.vectors * a->lanes / TILE_PANEL, t->p.rows, t->ahead);
-	products_begin(&t->p, "score");
+	attention_prefetch_keys(a, b, panel, t->p.vectors * a->lanes / PANEL_COLUMNS, t->p.rows, t->ahead);
+	reg_tile_zero(&t->p, "score");
 	for (int64_t lo = 0, hi = full; lo < k_rows; lo = hi, hi = k_rows, lanes = 1) {
 		if (lo == hi)
 			continue;
@@ -92,7 +92,7 @@ static void score_panels(const struct attention *a, const struct attention_block
 		score_k(t, e, lanes);
 		kb_end_loop(k);
 	}
-	struct kb_val to = kb_mul_const(k, panel, TILE_PANEL);
+	struct kb_val to = kb_mul_const(k, panel, PANEL_COLUMNS);
 	for (int v = 0; v < t->p.vectors; v++) {
 		struct kb_val scale = {0};
 		if (a->bf16_dot)
@@ -101,7 +101,7 @@ static void score_panels(const struct attention *a, const struct attention_block
 			scale = kb_load(k, attention_vector(a), a->scratch.k_scale, to, v * a->lanes,
 			                a->lanes * 4);
 		for (int i = 0; i < t->p.rows; i++) {
-			struct kb_val sum = products_sum(&t->p, i, v);
+			struct kb_val sum = reg_tile_acc(&t->p, i, v);
 			kb_store(k, scale.id ? kb_mul(k, sum, scale) : sum, a->scratch.scores, to,
 			         i * a->scratch.stride + v * a->lanes, a->lanes * 4);
 		}
@@ -117,15 +117,15 @@ static void emit_scores(const struct attention *a, const struct attention_block 
 		attention_amx_scores(a, b, t, rows);
 		return;
 	}
-	int vectors = attention_nr_vectors(a, rows), single = TILE_PANEL / a->lanes;
+	int vectors = attention_nr_vectors(a, rows), single = PANEL_COLUMNS / a->lanes;
 	struct score_tile s = {.a = a, .p = {.k = k, .rows = rows, .vectors = vectors, .lanes = a->lanes}};
 	s.p.pairs = a->bf16_dot;
 	s.p.weights = load_keys;
 	s.p.user = &s;
 	attention_set_x(&s.p, attention_scratch_row(k, a->scratch.queries, t->row, a->size_pad), a->size_pad);
-	struct kb_val panels = attention_round_up(k, t->last, TILE_PANEL);
-	panels = kb_div_const(k, panels, TILE_PANEL);
-	struct kb_val first = kb_div_const(k, t->low, TILE_PANEL);
+	struct kb_val panels = attention_round_up(k, t->last, PANEL_COLUMNS);
+	panels = kb_div_const(k, panels, PANEL_COLUMNS);
+	struct kb_val first = kb_div_const(k, t->low, PANEL_COLUMNS);
 	struct kb_val full = attention_round_down(k, kb_sub(k, panels, first), vectors / single);
 	full = kb_add(k, first, full);
 	struct kb_val panel = kb_loop(k, "panel", first, full, vectors / single, 0);
@@ -144,7 +144,7 @@ static void emit_scores(const struct attention *a, const struct attention_block 
 struct value_tile {
 	const struct attention *a;
 	const struct attention_tile *rows_of;
-	struct products p; /* probabilities times values: K of the GEMM is the key */
+	struct reg_tile p; /* probabilities times values: K of the GEMM is the key */
 	const struct attention_block *block;
 	struct kb_val column; /* first column */
 	struct kb_val values; /* its address, for the first key of the block */
@@ -170,16 +170,16 @@ static struct kb_val value_offset(const struct attention *a, struct kb_val key)
 /* Adds key j for rows [from, to) of the tile. */
 static void add_key(const struct value_tile *t, struct kb_val j, int from, int to)
 {
-	products_step(&t->p, j, value_offset(t->a, j), 0, from, to);
+	reg_tile_mac_k(&t->p, j, value_offset(t->a, j), 0, from, to);
 }
 
 /* Adds keys [j, j + lanes), visible to all rows of the tile. */
 static void add_keys_by_lane(const struct value_tile *t, struct kb_val j, int lanes)
 {
-	struct kb_val weights[TILE_ROWS_MAX];
-	products_load_x(&t->p, j, lanes, weights);
+	struct kb_val weights[TILE_MR_MAX];
+	reg_tile_load_x(&t->p, j, lanes, weights);
 	for (int i = 0; i < lanes; i++)
-		products_lane(&t->p, weights, value_offset(t->a, kb_add_const(t->a->k, j, i)), i);
+		reg_tile_mac_k_lane(&t->p, weights, value_offset(t->a, kb_add_const(t->a->k, j, i)), i);
 }
 
 /*
@@ -268,8 +268,8 @@ static void loop_keys(const struct attention *a, const struct value_tile *t)
 }
 
 /* Columns from e0 on of acc = acc old_factor + sums new_factor; acc: first row of the tile. */
-static void merge_columns(const struct attention *a, const struct value_tile *t, struct kb_val acc,
-                          struct kb_val e0)
+static void combine_columns(const struct attention *a, const struct value_tile *t, struct kb_val acc,
+                            struct kb_val e0)
 {
 	struct kb *k = a->k;
 	struct kb_type type = attention_vector(a);
@@ -279,7 +279,7 @@ static void merge_columns(const struct attention *a, const struct value_tile *t,
 		struct kb_val new_factor = kb_load_splat(k, type, a->scratch.new_factor, zero, i);
 		for (int x = 0; x < t->p.vectors; x++) {
 			int64_t disp = i * a->value_pad + x * a->lanes;
-			struct kb_val sum = kb_mul(k, products_sum(&t->p, i, x), new_factor);
+			struct kb_val sum = kb_mul(k, reg_tile_acc(&t->p, i, x), new_factor);
 			struct kb_val before = kb_load(k, type, acc, e0, disp, a->lanes * 4);
 			kb_store(k, kb_fma(k, before, old_factor, sum), acc, e0, disp, a->lanes * 4);
 		}
@@ -293,10 +293,10 @@ static void value_columns(const struct attention *a, const struct attention_bloc
 	struct kb_val bytes = kb_mul_const(k, e0, ir_dtype_bytes(a->value_dtype));
 	t->column = e0;
 	t->values = kb_ptr_add(k, b->values, bytes, 0);
-	products_begin(&t->p, "sum");
+	reg_tile_zero(&t->p, "sum");
 	loop_keys(a, t);
 	struct kb_val acc = attention_scratch_row(k, b->partial.acc, t->rows_of->row, a->value_pad);
-	merge_columns(a, t, acc, e0);
+	combine_columns(a, t, acc, e0);
 }
 
 /* acc = acc old_factor + (probabilities v) new_factor for a tile of `rows` rows. */

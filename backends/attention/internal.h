@@ -9,7 +9,7 @@
  *   softmax.c     online softmax of a tile of scores
  *   amx.c         both products by matrix tiles (AMX)
  *   prefetch.c    prefetch of keys and values for few rows
- *   split.c       split-KV: workers divide the KV blocks of a head, and merge their partial results afterwards
+ *   split.c       split-KV: workers divide the KV blocks of a head, and combine their partial results afterwards
  *   workgroup.c   all of it for work-groups with local memory
  *
  * The query heads that share a key head (GQA) are rows of one matrix: row r is token r / group of query head
@@ -132,7 +132,7 @@ struct attention_block {
 	struct kb_val values;             /* row-major */
 	struct kb_val next;               /* keys of the next block or head, to prefetch; or none */
 	struct kb_val bias;               /* of the head */
-	struct attention_partial partial; /* that the block is merged into */
+	struct attention_partial partial; /* that the block is combined with */
 };
 
 /* A register tile: rows of a task from `row` on. Of the keys of the block, [low, last) are visible to some row, [common,
@@ -196,7 +196,7 @@ static inline int attention_small_mr(const struct attention *a)
 /* Accumulators of a row in a register tile of `rows` rows: nr in vectors, full panels. */
 int attention_nr_vectors(const struct attention *a, int rows);
 /* Sets the rows of x: `step` elements apart, from `first` on. */
-static inline void attention_set_x(struct products *p, struct kb_val first, int64_t step)
+static inline void attention_set_x(struct reg_tile *p, struct kb_val first, int64_t step)
 {
 	for (int i = 0; i < p->rows; i++) {
 		p->x[i] = first;
@@ -220,8 +220,8 @@ struct attention_partial attention_slot(const struct attention *a, struct kb_val
 struct attention_slots attention_group_slots(int64_t queries, int64_t value_size);
 /* bool: the call has one new token, so that work-groups divide KV blocks. */
 struct kb_val attention_is_split(const struct attention *a);
-/* The merge step: rows are divided among workers, and the slots of each are merged in order. */
-void attention_merge(const struct attention *a);
+/* The combine step: rows are divided among workers, and the slots of each are combined in order. */
+void attention_combine(const struct attention *a);
 
 /* ---- tasks.c ---- */
 /* Visible keys of sequence b; number of KV blocks that rows of a head of it read, that of all heads. */
@@ -280,7 +280,7 @@ void attention_prefetch_values(const struct attention *a, const struct attention
                                struct kb_val column, int columns, int rows);
 
 /* ---- block.c ---- */
-/* Merges a KV block into the partial results of all rows of its task. */
+/* Combines a KV block into the partial results of all rows of its task. */
 void attention_block(const struct attention *a, const struct attention_block *b);
 /* A row of the task sees keys [first, end) of the block. */
 struct kb_val attention_row_first(const struct attention *a, const struct attention_block *b,
@@ -294,8 +294,8 @@ struct kb_val attention_softcap(struct kb *k, struct kb_val x, float cap);
 /* Exponential of x <= 0, to the base of the kernel (e or 2). */
 struct kb_val attention_exp(const struct attention *a, struct kb_val x);
 /* Returns max(before, now); the factors rescale values relative to either maximum to it. */
-struct kb_val attention_merge_max(const struct attention *a, struct kb_val before, struct kb_val now,
-                                  struct kb_val *old_factor, struct kb_val *new_factor);
+struct kb_val attention_combine_max(const struct attention *a, struct kb_val before, struct kb_val now,
+                                    struct kb_val *old_factor, struct kb_val *new_factor);
 /* Turns the tile's scores into probabilities relative to their maximum in the block; updates row maxima and sums. */
 void attention_softmax(const struct attention *a, const struct attention_block *b,
                        const struct attention_tile *t);

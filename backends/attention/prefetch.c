@@ -59,7 +59,8 @@ void attention_prefetch_keys(const struct attention *a, const struct attention_b
 	if (!prefetches(a, rows) || !attention_is_contiguous(a))
 		return;
 	int64_t far = rows > 1 && all > prefetch_rows(bytes) ? all : prefetch_rows(bytes);
-	const struct rows now = {b->keys, attention_round_up(k, b->n, PANEL_COLUMNS)}, next = {b->values, b->n};
+	const struct rows now = {b->keys, attention_round_up(k, b->n, PANEL_COLUMNS)},
+	                  next = {b->values, b->n};
 	for (int i = 0; i < panels; i++) {
 		struct kb_val row = kb_mul_const(k, kb_add_const(k, panel, i), PANEL_COLUMNS);
 		const struct rows from = advance(k, now, row, next, far, bytes);

@@ -248,8 +248,8 @@ static void reset_tile_rows(const struct attention *a)
 	}
 }
 
-struct kb_val attention_merge_max(const struct attention *a, struct kb_val before, struct kb_val now,
-                                  struct kb_val *old_factor, struct kb_val *new_factor)
+struct kb_val attention_combine_max(const struct attention *a, struct kb_val before, struct kb_val now,
+                                    struct kb_val *old_factor, struct kb_val *new_factor)
 {
 	struct kb_val max = kb_max(a->k, now, before);
 	*old_factor = attention_exp(a, kb_sub(a->k, before, max));
@@ -257,9 +257,9 @@ struct kb_val attention_merge_max(const struct attention *a, struct kb_val befor
 	return max;
 }
 
-/* Merges maxima and sums of a vector of rows from tile row i on; stores the rescaling factors. */
-static void merge_rows(const struct attention *a, const struct attention_block *b,
-                       const struct attention_tile *t, struct kb_val i)
+/* Combines maxima and sums of a vector of rows from tile row i on; stores the rescaling factors. */
+static void combine_rows(const struct attention *a, const struct attention_block *b,
+                         const struct attention_tile *t, struct kb_val i)
 {
 	struct kb *k = a->k;
 	struct kb_type type = attention_vector(a);
@@ -267,7 +267,7 @@ static void merge_rows(const struct attention *a, const struct attention_block *
 	struct kb_val row = kb_add(k, t->row, i), old_factor, new_factor;
 	struct kb_val before = kb_load(k, type, b->partial.max, row, 0, 4),
 	              now = kb_load(k, type, s->tile_max, i, 0, 4);
-	struct kb_val max = attention_merge_max(a, before, now, &old_factor, &new_factor);
+	struct kb_val max = attention_combine_max(a, before, now, &old_factor, &new_factor);
 	struct kb_val sum = kb_mul(k, kb_load(k, type, s->tile_sum, i, 0, 4), new_factor);
 	sum = kb_fma(k, kb_load(k, type, b->partial.sum, row, 0, 4), old_factor, sum);
 	kb_store(k, max, b->partial.max, row, 0, 4);
@@ -288,6 +288,6 @@ void attention_softmax(const struct attention *a, const struct attention_block *
 	row_probabilities(a, b, t, i);
 	kb_end_loop(k);
 	i = kb_loop(k, "i", kb_index(k, 0), t->rows, a->lanes, KB_NONEMPTY);
-	merge_rows(a, b, t, i);
+	combine_rows(a, b, t, i);
 	kb_end_loop(k);
 }

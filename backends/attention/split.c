@@ -2,10 +2,10 @@
 /*
  * Split-KV (Flash-Decoding: Dao and others 2023). If heads are few and workers many, the KV blocks of a new
  * token are divided among workers, which leave maxima, sums and unnormalized outputs of each block in slots
- * of their scratch. After a barrier, rows are divided, and the slots of each are merged in order, with the
+ * of their scratch. After a barrier, rows are divided, and the slots of each are combined in order, with the
  * arithmetic of one worker that has all blocks: the same bits.
  *
- * Work-groups always divide the blocks of a new token, and a second kernel merges: their slots are in memory
+ * Work-groups always divide the blocks of a new token, and a second kernel combines: their slots are in memory
  * of the call, since the number of groups is not known when compiling.
  */
 #include <float.h>
@@ -43,7 +43,7 @@ static bool find_group_slots(const struct ir_module *m, const struct ir_func *f,
 }
 
 bool kernel_has_combine(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group,
-                     const struct target *t, const struct ir_dim **heads)
+                        const struct target *t, const struct ir_dim **heads)
 {
 	const struct attrs_group *attrs = group->attrs;
 	struct attention_slots s;
@@ -57,7 +57,7 @@ bool kernel_has_combine(const struct ir_module *m, const struct ir_func *f, cons
 }
 
 const struct ir_dim *kernel_combine_bytes(const struct ir_module *m, const struct ir_func *f,
-                                       const struct ir_op *group, const struct target *t)
+                                          const struct ir_op *group, const struct target *t)
 {
 	const struct ir_dim *heads;
 	struct attention_slots s;
@@ -92,17 +92,17 @@ struct attention_partial attention_slot(const struct attention *a, struct kb_val
 	return s;
 }
 
-/* ---- the merge step ---- */
+/* ---- the combine step ---- */
 
 /* A row: its output so far, that of a block, and their rescaling factors. */
-struct merge {
+struct combine {
 	struct kb *k;
 	struct kb_val acc, block, old_factor, new_factor;
 };
 
-static void merge_elements(void *user, struct kb_val e, int lanes, int n)
+static void combine_elements(void *user, struct kb_val e, int lanes, int n)
 {
-	const struct merge *j = user;
+	const struct combine *j = user;
 	struct kb *k = j->k;
 	struct kb_type type = KB_TYPE(KB_F32, lanes);
 	struct kb_val sum = kb_mul(k, kb_load(k, type, j->block, e, 0, lanes * 4), j->new_factor);
@@ -111,16 +111,16 @@ static void merge_elements(void *user, struct kb_val e, int lanes, int n)
 	kb_store(k, kb_fma(k, before, j->old_factor, sum), j->acc, e, 0, lanes * 4);
 }
 
-/* Merges a block as softmax.c and block.c do, for one row in all lanes. */
-static void merge_block(const struct attention *a, struct kb_val row, const struct attention_partial *block)
+/* Combines a block as softmax.c and block.c do, for one row in all lanes. */
+static void combine_block(const struct attention *a, struct kb_val row, const struct attention_partial *block)
 {
 	struct kb *k = a->k;
 	struct kb_type type = attention_vector(a);
 	const struct attention_partial *to = &a->scratch.partial;
-	struct merge j = {.k = k};
+	struct combine j = {.k = k};
 	struct kb_val before = kb_load_splat(k, type, to->max, row, 0);
 	struct kb_val now = kb_load_splat(k, type, block->max, row, 0);
-	struct kb_val max = attention_merge_max(a, before, now, &j.old_factor, &j.new_factor);
+	struct kb_val max = attention_combine_max(a, before, now, &j.old_factor, &j.new_factor);
 	struct kb_val sum = kb_mul(k, kb_load_splat(k, type, block->sum, row, 0), j.new_factor);
 	sum = kb_fma(k, kb_load_splat(k, type, to->sum, row, 0), j.old_factor, sum);
 	/* full vectors are stored: the elements after the row belong to later rows */
@@ -128,7 +128,7 @@ static void merge_block(const struct attention *a, struct kb_val row, const stru
 	kb_store(k, sum, to->sum, row, 0, 4);
 	j.acc = attention_scratch_row(k, to->acc, row, a->value_pad);
 	j.block = attention_scratch_row(k, block->acc, row, a->value_pad);
-	attention_loop_row(a, a->value_pad, a->lanes, merge_elements, &j);
+	attention_loop_row(a, a->value_pad, a->lanes, combine_elements, &j);
 }
 
 static void zero_row(const struct attention *a, struct kb_val row)
@@ -165,9 +165,9 @@ static struct attention_partial find_slot(const struct attention *a, const struc
 	return attention_slot(a, kb_ptr_add(k, a->scratch.slots.base, step, 0), index);
 }
 
-/* Merges all blocks of row `row` of the head. */
-static void merge_row(const struct attention *a, const struct attention_head *h, struct kb_val row,
-                      const struct block_range *r)
+/* Combines all blocks of row `row` of the head. */
+static void combine_row(const struct attention *a, const struct attention_head *h, struct kb_val row,
+                        const struct block_range *r)
 {
 	struct kb *k = a->k;
 	struct kb_var owner = kb_var(k, "owner", KB_INDEX_T, kb_index(k, 0));
@@ -175,7 +175,7 @@ static void merge_row(const struct attention *a, const struct attention_head *h,
 	struct kb_val end = kb_add(k, r->first, r->n);
 	struct kb_val at = kb_loop(k, "block", r->first, end, 1, 0);
 	const struct attention_partial slot = find_slot(a, r, at, owner);
-	merge_block(a, row, &slot);
+	combine_block(a, row, &slot);
 	kb_end_loop(k);
 	attention_store_row(a, h, kb_index(k, 0), row);
 }
@@ -184,9 +184,9 @@ static void merge_row(const struct attention *a, const struct attention_head *h,
 
 #define COLUMNS 4 /* columns of an item, at most */
 
-/* Merges row `row` of a head, whose first slot is `slot`; each item has some columns. */
-static void merge_row_by_items(const struct attention *a, const struct attention_head *h, struct kb_val row,
-                               struct kb_val slot, struct kb_val n_slots)
+/* Combines row `row` of a head, whose first slot is `slot`; each item has some columns. */
+static void combine_row_by_items(const struct attention *a, const struct attention_head *h, struct kb_val row,
+                                 struct kb_val slot, struct kb_val n_slots)
 {
 	struct kb *k = a->k;
 	struct kb_val item = kb_item_id(k), column[COLUMNS], old_factor, new_factor, zero = kb_f32(k, 0);
@@ -200,7 +200,7 @@ static void merge_row_by_items(const struct attention *a, const struct attention
 	struct kb_val i = kb_loop(k, "block", kb_index(k, 0), n_slots, 1, 0);
 	const struct attention_partial from = attention_slot(a, a->job->sums, kb_add(k, slot, i));
 	struct kb_val now = kb_load(k, KB_F32_T, from.max, row, 0, 0);
-	kb_set(k, max, attention_merge_max(a, kb_get(k, max), now, &old_factor, &new_factor));
+	kb_set(k, max, attention_combine_max(a, kb_get(k, max), now, &old_factor, &new_factor));
 	struct kb_val more = kb_mul(k, kb_load(k, KB_F32_T, from.sum, row, 0, 0), new_factor);
 	kb_set(k, sum, kb_fma(k, kb_get(k, sum), old_factor, more));
 	struct kb_val values = attention_scratch_row(k, from.acc, row, a->value_pad);
@@ -220,7 +220,7 @@ static void merge_row_by_items(const struct attention *a, const struct attention
 }
 
 /* Rows of all heads are divided among groups. */
-static void merge_by_groups(const struct attention *a)
+static void combine_by_groups(const struct attention *a)
 {
 	struct kb *k = a->k;
 	const struct attention_heads *all = &a->heads;
@@ -235,14 +235,14 @@ static void merge_by_groups(const struct attention *a)
 	const struct attention_limits limits = attention_find_limits(a, b);
 	const struct attention_head h = attention_find_head(a, b, kb_bin(k, KB_REM, head, all->heads));
 	struct kb_val slot = kb_mul_const(k, head, a->split);
-	merge_row_by_items(a, &h, row, slot, attention_head_blocks(a, &limits));
+	combine_row_by_items(a, &h, row, slot, attention_head_blocks(a, &limits));
 	kb_set(k, next, kb_add(k, task, a->job->n_workers));
 	kb_end_forever(k);
 }
 
 /* ---- by workers ---- */
 
-static void merge_by_workers(const struct attention *a)
+static void combine_by_workers(const struct attention *a)
 {
 	struct kb *k = a->k;
 	const struct attention_heads *all = &a->heads;
@@ -262,7 +262,7 @@ static void merge_by_workers(const struct attention *a)
 	struct kb_val first = kb_max(k, kb_sub(k, lo, at), zero);
 	struct kb_val end = kb_min(k, kb_sub(k, hi, at), all->rows);
 	struct kb_val row = kb_loop(k, "row", first, end, 1, 0);
-	merge_row(a, &h, row, &r);
+	combine_row(a, &h, row, &r);
 	kb_end_loop(k);
 	kb_set(k, row_at, kb_add(k, at, all->rows));
 	kb_set(k, block_at, kb_add(k, r.first, r.n));
@@ -270,10 +270,10 @@ static void merge_by_workers(const struct attention *a)
 	kb_end_loop(k);
 }
 
-void attention_merge(const struct attention *a)
+void attention_combine(const struct attention *a)
 {
 	if (a->job->items > 1)
-		merge_by_groups(a);
+		combine_by_groups(a);
 	else
-		merge_by_workers(a);
+		combine_by_workers(a);
 }

@@ -155,7 +155,7 @@ static struct kb_val sink_logit(const struct attention *a, struct kb_val sinks, 
 }
 
 /*
- * A row without visible keys has sum 0 and result 0. A sink is merged after all keys: its exponential is
+ * A row without visible keys has sum 0 and result 0. A sink is combined after all keys: its exponential is
  * added to the sum, relative to the larger one of row maximum and sink logit, so that no exponential exceeds
  * 1.
  */
@@ -165,7 +165,7 @@ struct kb_val attention_row_factor(const struct attention *a, const struct atten
 	struct kb *k = a->k;
 	struct kb_val factor = kb_f32(k, 1), power;
 	if (attention_has(&a->sinks)) {
-		(void)attention_merge_max(a, max, sink_logit(a, h->sink, r), &factor, &power);
+		(void)attention_combine_max(a, max, sink_logit(a, h->sink, r), &factor, &power);
 		sum = kb_fma(k, sum, factor, power);
 	}
 	struct kb_val is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
@@ -256,7 +256,7 @@ static struct kb_val keys_read_next(const struct attention *a, const struct atte
 	return attention_panel_at(a, head, kb_select(k, is_in, after, of->lo));
 }
 
-/* Merges KV blocks into the partial results of the task. */
+/* Combines KV blocks into the partial results of the task. */
 static void emit_kv_blocks(const struct attention *a, const struct attention_head *h,
                            const struct attention_task *t, const struct blocks *b)
 {

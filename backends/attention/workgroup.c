@@ -6,7 +6,7 @@
  * softmax: Milakov and Gimelshein 2018, arXiv 1805.02867, algorithm 3, by blocks).
  *
  * A section is a KV block of the schedule (bc keys), at a multiple of its length: it is computed from zero,
- * local block by local block, and then merged in order. So the sections of a new token may be divided among
+ * local block by local block, and then combined in order. So the sections of a new token may be divided among
  * groups, which leave partial results for a second kernel (split.c): the same bits. A block in which a row
  * sees nothing leaves its partial result unchanged, so that a row depends only on the keys it sees. All items
  * reach all barriers.
@@ -16,7 +16,7 @@
 
 #include "backends/attention/attention.h"
 #include "backends/attention/internal.h"
-#include "backends/kernel/templates.h"
+#include "backends/kernel/generator.h"
 
 #define ITEMS GPU_ITEMS
 
@@ -147,8 +147,8 @@ static struct kb_val key_index(struct kb *k, const struct kb_tensor *t, int64_t 
 {
 	struct kb_val row = t->ring > 0 ? kb_rem_const(k, j, t->ring) : j;
 	if (t->encoding == ENC_PANEL16) {
-		struct kb_val line = index_2d(k, kb_div_const(k, row, TILE_PANEL), size, e);
-		return index_2d(k, line, TILE_PANEL, kb_rem_const(k, row, TILE_PANEL));
+		struct kb_val line = index_2d(k, kb_div_const(k, row, PANEL_COLUMNS), size, e);
+		return index_2d(k, line, PANEL_COLUMNS, kb_rem_const(k, row, PANEL_COLUMNS));
 	}
 	struct kb_val at = attention_offset(k, t, ATTENTION_ROW, row);
 	return kb_add(k, at, attention_offset(k, t, ATTENTION_ELEMENT, e));
@@ -165,9 +165,9 @@ static void copy_kv(struct wg_attention *s, const struct kb_tensor *t, struct kb
 	struct kb_val i = kb_loop(k, "i", s->item, n, ITEMS, 0);
 	struct kb_val key = kb_div_const(k, i, size), e = kb_rem_const(k, i, size);
 	if (t->encoding == ENC_PANEL16) { /* in storage order, coalesced */
-		struct kb_val line = kb_div_const(k, i, TILE_PANEL);
+		struct kb_val line = kb_div_const(k, i, PANEL_COLUMNS);
 		struct kb_val panel = kb_div_const(k, line, size);
-		key = index_2d(k, panel, TILE_PANEL, kb_rem_const(k, i, TILE_PANEL));
+		key = index_2d(k, panel, PANEL_COLUMNS, kb_rem_const(k, i, PANEL_COLUMNS));
 		e = kb_rem_const(k, line, size);
 	}
 	struct kb_val last = kb_add_const(k, end, -1), j = kb_min(k, kb_add(k, first, key), last);
@@ -367,13 +367,13 @@ static void reset_partial(struct wg_attention *s, struct kb_var max, struct kb_v
 			kb_set(k, acc[i][c], kb_f32(k, 0));
 }
 
-/* Merges the section into those before it, with the arithmetic of merge_row_by_items (split.c). */
-static void merge_section(struct wg_attention *s)
+/* Combines the section into those before it, with the arithmetic of combine_row_by_items (split.c). */
+static void combine_section(struct wg_attention *s)
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
 	struct kb_val before = kb_get(k, s->all_max), old_factor, new_factor;
-	kb_set(k, s->all_max, attention_merge_max(a, before, kb_get(k, s->max), &old_factor, &new_factor));
+	kb_set(k, s->all_max, attention_combine_max(a, before, kb_get(k, s->max), &old_factor, &new_factor));
 	struct kb_val sum = kb_mul(k, kb_get(k, s->sum), new_factor);
 	kb_set(k, s->all_sum, kb_fma(k, kb_get(k, s->all_sum), old_factor, sum));
 	kb_if(k, is_row_leader(s));
@@ -402,7 +402,7 @@ static struct kb_val has_sum(struct wg_attention *s, const struct attention_task
 	return kb_bin(k, KB_AND, has_row, kb_cmp(k, KB_LT, column, kb_index(k, s->a->value_size)));
 }
 
-/* Stores the section's partial result in a slot, for the merge kernel. */
+/* Stores the section's partial result in a slot, for the combine kernel. */
 static void store_section(struct wg_attention *s, const struct attention_task *t, struct kb_val slot)
 {
 	const struct attention *a = s->a;
@@ -482,7 +482,7 @@ static void emit_task(struct wg_attention *s, const struct attention_head *h, co
 	if (s->is_split)
 		store_section(s, t, slot);
 	else
-		merge_section(s);
+		combine_section(s);
 	kb_end_loop(k);
 	if (s->is_split)
 		return;

@@ -456,7 +456,7 @@ static struct kb_val load_quantized(struct eval *e, const struct eval_tensor *t,
 		bytes = kb_add(k, bytes, kb_mul_const(k, skip, ir_dtype_bytes(t->t.dtype)));
 	}
 	struct kb_val at = kb_ptr_add(k, t->t.ptr, bytes, 0), column = kb_bin(k, KB_REM, n, width);
-	return panel_code(k, &panel, at, column, p->index[row + 1], p->vec == row ? e->lanes : 1);
+	return panel_dequantize(k, &panel, at, column, p->index[row + 1], p->vec == row ? e->lanes : 1);
 }
 
 /* Element (.., n, i) of matrices packed as panels [ceil(N/16)][K][16]; f16, bf16 and quantized layouts are in

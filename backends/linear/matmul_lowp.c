@@ -1,114 +1,129 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products of rounded rows, which lie in scratch (matmul_rows.c), with weights in panels (ir/target/tile.h). Pairs of
- * bf16: each sum is one chain over the pairs in increasing k, with the arithmetic of kb_dot_bf16 or kb_dot_bf16_odd. Integers: over
- * each step of K the products are summed exactly in 32 bits; the sum times the scales of x and of the column is then
- * added to the sums of f32, in increasing order of steps:
+ * K loops of the microkernel in reduced precision. Rows of x were quantized to int8, or rounded to bf16, by
+ * the prologue; weights are quants or bf16 in panels.
  *
- *   y += (sum of (w + zero) x - zero sum of x) (d_x d_w) + offset_w (d_x sum of x)
+ * bf16: each sum is one chain over pairs of K elements in increasing k, with the arithmetic of kb_dot_bf16 or
+ * kb_dot_bf16_odd. int8: multiply-adds of a quant block are exact in i32; the sum is then scaled and added to
+ * the f32 accumulator, block by block in increasing k:
  *
- * where w is without what a block adds to its codes, which is taken from zero instead. Codes of 4 bits are so small that
- * products of a chunk of K are first added with 16 bits where that is faster (tile_accumulates_i16); the sums are the same.
+ *   y += (sum of (w + z) x  -  z sum of x) (scale_x scale_w)  +  minimum_w (scale_x sum of x)
  *
- * Where the machine multiplies by an element of a vector, four words of each row of x are loaded at once. Where it
- * multiplies matrices of 2 x 2 words, tiles of several rows without steps are made of these: two rows of x times two
- * columns, whose words of two lines lie beside each other.
+ * z: zero point of the stored bytes, less the shift of the block in formats with shifts. The prologue stores
+ * - z sum of x (in formats with shifts the sum itself) and scale_x sum of x with each row. Quants of 4 bits
+ * are small enough for pmaddubsw to sum a chunk of 32 elements in i16 first, where the target lacks VNNI
+ * (tile_accumulates_i16).
+ *
+ * Targets that multiply by an element of a vector (SDOT, BFDOT) load four words of each row of x at once.
+ * Targets with 2x2 matrix multiplies (I8MM, BF16 MMLA) use them for tiles of several rows if K is one quant
+ * block: two rows of x times two columns, whose words of two k-rows are interleaved.
  */
 #include "backends/linear/matmul_internal.h"
 
-#define TURN      8  /* lines of bf16 without a loop, where sums are few */
-#define CHUNK     32 /* elements of K without a loop: eight words of x */
-#define SUMS_FEW  16 /* in a tile of more of them a line alone keeps the processor busy */
-#define SUMS_WIDE 4  /* as well, where it is widened: a compiler loads the words of a longer turn ahead */
+#define BF16_UNROLL 8  /* k-rows of bf16 in an iteration, if accumulators are few */
+#define CHUNK       32 /* K elements in an iteration: eight words of x */
+#define MMLA_ROWS_MIN \
+	4 /* of a tile at least: for fewer rows, interleaving the weights costs more than MMLA gains */
+#define ACC_FEW 16 /* with more accumulators, one k-row has enough independent work to hide latency */
+#define ACC_FEW_I16 \
+	4 /* the same for i16 operands: in longer iterations LLVM hoists loads of words and spills them */
 
-static struct kb_type words_of(const struct matmul_rounded_tile *c)
+static struct kb_type word_vector(const struct matmul_lowp_tile *c)
 {
 	return KB_TYPE(KB_I32, c->l->lanes);
 }
 
-/* Unsigned bytes are made signed ones before they are multiplied, 128 less. */
-static bool turns_codes(const struct linear *l)
+/* True if unsigned bytes are converted to signed ones (128 less) in registers: the target has s8 x s8 dot
+ * products only. */
+static bool flips_sign(const struct linear *l)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
 	return ir_format_u8_max(l->panel.format) > 127 && caps->has_dot_s8s8 && !caps->has_dot_u8s8;
 }
 
-int matmul_codes_zero(const struct linear *l)
+int matmul_zero_point(const struct linear *l)
 {
-	return ir_format_u8_zero_point(l->panel.format) - (turns_codes(l) ? 128 : 0);
+	return ir_format_u8_zero_point(l->panel.format) - (flips_sign(l) ? 128 : 0);
 }
 
-static bool has_elements(const struct matmul_rounded_tile *c)
+static bool multiplies_by_element(const struct matmul_lowp_tile *c)
 {
-	return c->l->lanes == MATMUL_WORDS && c->l->job->target->k_lanes == MATMUL_WORDS;
+	return c->l->lanes == MATMUL_X_WORDS && c->l->job->target->k_lanes == MATMUL_X_WORDS;
 }
 
-/* Words x + 4 i to x + 4 i + 3 of all rows: of bf16 as f32, of which LLVM knows that an element may be an operand. */
-static void open_words(struct matmul_rounded_tile *c, struct kb_val x, int i)
+/* Loads words x + 4 i .. x + 4 i + 3 of all rows for multiplies by element. bf16 is loaded as f32, for
+ * which LLVM selects by-element operands. */
+static void load_x_words(struct matmul_lowp_tile *c, struct kb_val x, int i)
 {
 	const struct reg_tile *p = c->p;
-	struct kb_type type = KB_TYPE(c->l->rounded.to.bf16 ? KB_F32 : KB_I32, MATMUL_WORDS);
-	for (int m = 0; has_elements(c) && m < p->rows; m++)
-		c->words[i][m] = kb_load(p->k, type, p->x[m], x, p->x_disp[m] + (int64_t)i * MATMUL_WORDS, 0);
+	struct kb_type type = KB_TYPE(c->l->lowp.to.bf16 ? KB_F32 : KB_I32, MATMUL_X_WORDS);
+	for (int m = 0; multiplies_by_element(c) && m < p->rows; m++)
+		c->x_words[i][m] =
+		        kb_load(p->k, type, p->x[m], x, p->x_disp[m] + (int64_t)i * MATMUL_X_WORDS, 0);
 }
 
-/* Word x + disp of row m, in all lanes. */
-static struct kb_val row_word(const struct matmul_rounded_tile *c, int m, struct kb_val x, int64_t disp)
+/* Broadcasts word x + disp of row m. */
+static struct kb_val broadcast_x_word(const struct matmul_lowp_tile *c, int m, struct kb_val x, int64_t disp)
 {
-	return kb_load_splat(c->l->k, words_of(c), c->p->x[m], x, c->p->x_disp[m] + disp);
+	return kb_load_splat(c->l->k, word_vector(c), c->p->x[m], x, c->p->x_disp[m] + disp);
 }
 
-/* Word x + i, of those that are open. */
-static struct kb_val word_of(const struct matmul_rounded_tile *c, int m, struct kb_val x, int i)
+/* Broadcasts word x + i of row m: an element of the vectors loaded by load_x_words, if the target multiplies
+ * by element. */
+static struct kb_val x_word_of(const struct matmul_lowp_tile *c, int m, struct kb_val x, int i)
 {
 	struct kb *k = c->l->k;
-	if (!has_elements(c))
-		return row_word(c, m, x, i);
-	struct kb_val all =
-	        kb_splat(k, kb_lane(k, c->words[i / MATMUL_WORDS][m], i % MATMUL_WORDS), MATMUL_WORDS);
-	return c->l->rounded.to.bf16 ? kb_bitcast(k, all, KB_I32) : all;
+	if (!multiplies_by_element(c))
+		return broadcast_x_word(c, m, x, i);
+	struct kb_val all = kb_splat(k, kb_lane(k, c->x_words[i / MATMUL_X_WORDS][m], i % MATMUL_X_WORDS),
+	                             MATMUL_X_WORDS);
+	return c->l->lowp.to.bf16 ? kb_bitcast(k, all, KB_I32) : all;
 }
 
-bool matmul_has_dots(const struct linear *l)
+bool matmul_has_dot(const struct linear *l)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
-	return l->rounded.to.bf16 ? caps->has_dot_bf16 || caps->has_dot_bf16_odd
-	                          : caps->has_dot_u8s8 || caps->has_dot_s8s8;
+	return l->lowp.to.bf16 ? caps->has_dot_bf16 || caps->has_dot_bf16_odd
+	                       : caps->has_dot_u8s8 || caps->has_dot_s8s8;
 }
 
-/* Dot products of bytes are several instructions. */
-static bool is_by_parts(const struct matmul_rounded_tile *c)
+/* True if a dot product of bytes takes several instructions (pmaddubsw, pmaddwd, paddd). */
+static bool is_dot_emulated(const struct matmul_lowp_tile *c)
 {
-	return !c->unpacked_w.id && !matmul_has_dots(c->l);
+	return !c->repacked_w.id && !matmul_has_dot(c->l);
 }
 
-/* ---- sums of integers ---- */
+/* ---- i32 accumulators ---- */
 
-/* In halves of 16 bits, c->half. */
-static bool is_in_halves(const struct matmul_rounded_tile *c)
+/* True if a chunk is summed in i16 (c->acc16) with pmaddubsw. */
+static bool uses_acc16(const struct matmul_lowp_tile *c)
 {
 	return tile_accumulates_i16(c->l->job->target, c->l->panel.format);
 }
 
-static struct kb_val dot_codes(const struct matmul_rounded_tile *c, struct kb_val sum, struct kb_val w,
-                               struct kb_val x)
+static struct kb_val dot_quants(const struct matmul_lowp_tile *c, struct kb_val sum, struct kb_val w,
+                                struct kb_val x)
 {
 	struct kb *k = c->l->k;
-	if (is_in_halves(c))
+	if (uses_acc16(c))
 		return kb_dot_u7s8_i16(k, sum, w, x);
-	if (turns_codes(c->l))
+	if (flips_sign(c->l))
 		return kb_dot_s8s8(k, sum, w, x);
 	return ir_format_u8_max(c->l->panel.format) > 127 ? kb_dot_u8s8(k, sum, w, x)
 	                                                  : kb_dot_u7s8(k, sum, w, x);
 }
 
-/* Codes of four bits of every byte, from bit `shift` on. Machines with products by element shift bytes, too. Look-ups need no
- * mask, but where registers are scarce that reads a line from memory just before it is used. */
-static struct kb_val halves_of(const struct matmul_rounded_tile *c, struct kb_val words, int shift)
+/*
+ * Unpacks the nibbles at bit `shift` of each byte, or looks them up. aarch64 shifts bytes (one instruction,
+ * no mask). The table lookup ignores high bits, so a mask is not needed; yet with several rows, where
+ * registers are scarce, it is kept: without it the load is folded into the lookup right before its use, and
+ * its latency shows.
+ */
+static struct kb_val unpack_nibbles(const struct matmul_lowp_tile *c, struct kb_val words, int shift)
 {
 	struct kb *k = c->l->k;
 	int lanes = c->l->lanes;
-	if (shift > 0 && has_elements(c)) {
+	if (shift > 0 && multiplies_by_element(c)) {
 		struct kb_val by = kb_splat(k, kb_cvt(k, kb_i32(k, shift), KB_U8), 4 * lanes);
 		words = kb_bitcast(k, kb_bin(k, KB_SHR, kb_bitcast(k, words, KB_U8), by), KB_I32);
 	} else {
@@ -117,282 +132,367 @@ static struct kb_val halves_of(const struct matmul_rounded_tile *c, struct kb_va
 		if (!ir_format(c->l->panel.format)->codebook || c->p->rows > 1)
 			words = kb_bin(k, KB_AND, words, kb_splat(k, kb_i32(k, 0x0f0f0f0f), lanes));
 	}
-	return panel_look_up(k, &c->l->panel, words, matmul_codes_zero(c->l), lanes);
+	return panel_codebook_lookup(k, &c->l->panel, words, matmul_zero_point(c->l), lanes);
 }
 
-/* The word of weights where the line of word `first` of x in the step begins, in a panel. */
-static struct kb_val line_of(const struct matmul_rounded_tile *c, struct kb_val first)
+/* Word, in a panel, of the k-row that belongs to word `first` of x in the quant block. */
+static struct kb_val k_row_word(const struct matmul_lowp_tile *c, struct kb_val first)
 {
 	struct kb *k = c->l->k;
 	int64_t words = MATMUL_PANEL / (ir_format(c->l->panel.format)->bits == 4 ? 2 : 1);
-	return kb_add(k, c->line, kb_mul_const(k, first, words));
+	return kb_add(k, c->b_word, kb_mul_const(k, first, words));
 }
 
-/* A share of a step is less than a line, and sums of steps leave no registers for more addresses. */
-static bool asks_once(const struct matmul_rounded_tile *c)
+/* True if a quant block prefetches once: its share is under one cache line, and f32 and i32 accumulators
+ * leave no register for another address. */
+static bool prefetches_once(const struct matmul_lowp_tile *c)
 {
-	return c->ahead->turn.id && matmul_sum_registers(c->l) > 1;
+	return c->prefetch->row_tile.id && matmul_acc_registers(c->l) > 1;
 }
 
-static void ask_ahead(const struct matmul_rounded_tile *c, struct kb_val first, int line)
+static void prefetch_k_row(const struct matmul_lowp_tile *c, struct kb_val first, int line)
 {
 	struct kb *k = c->l->k;
-	int64_t per_line = c->l->panel.per_line;
-	if (!c->ahead->from.id || (asks_once(c) && (line > 0 || c->turn.id)))
+	int64_t per_line = c->l->panel.k_per_line;
+	if (!c->prefetch->base.id || (prefetches_once(c) && (line > 0 || c->b_row.id)))
 		return;
-	struct kb_val i = kb_mul_const(k, kb_add(k, c->first, first), 4), at = line_of(c, first);
-	if (c->turn.id) {
-		i = kb_add(k, i, kb_mul_const(k, c->turn, per_line));
-		at = kb_add(k, at, kb_mul_const(k, c->turn, MATMUL_PANEL));
+	struct kb_val i = kb_mul_const(k, kb_add(k, c->x_word, first), 4), at = k_row_word(c, first);
+	if (c->b_row.id) {
+		i = kb_add(k, i, kb_mul_const(k, c->b_row, per_line));
+		at = kb_add(k, at, kb_mul_const(k, c->b_row, MATMUL_PANEL));
 	}
 	i = kb_add_const(k, i, line * per_line);
-	matmul_line_ahead(c->l, c->ahead, i, c->w, kb_add_const(k, at, (int64_t)line * MATMUL_PANEL));
+	matmul_prefetch_line(c->l, c->prefetch, i, c->w, kb_add_const(k, at, (int64_t)line * MATMUL_PANEL));
 }
 
-/* What is multiplied of a line: its bytes, or of 4 bits the low or the high halves. */
-enum part { BYTES, LOW, HIGH };
+/* Quants of a k-row: its bytes; of 4 bits, its low or high nibbles. */
+enum quant_part { BYTES, LOW, HIGH };
 
-/* The registers have no place for all words of x of a chunk: one half of the bytes after the other. */
-static bool is_by_halves(const struct matmul_rounded_tile *c)
+/* True if registers cannot hold all words of x of a chunk: all low nibbles are multiplied first, then all
+ * high ones, and k-rows are loaded twice. */
+static bool is_nibble_major(const struct matmul_lowp_tile *c)
 {
 	const struct reg_tile *p = c->p;
-	int sums = matmul_sum_registers(c->l) * p->rows * p->vectors,
-	    others = 3; /* a line, its halves, a mask */
-	return has_elements(c) && sums + 2 * p->rows + others > kb_caps(p->k)->registers;
+	int sums = matmul_acc_registers(c->l) * p->rows * p->vectors,
+	    others = 3; /* a k-row, its nibbles, a mask */
+	return multiplies_by_element(c) && sums + 2 * p->rows + others > kb_caps(p->k)->registers;
 }
 
-/* An address for each panel where instructions have no room for the distance of panels. */
-static void find_panels(struct matmul_rounded_tile *c)
+/*
+ * Addresses of the panels: opaque ones where loads (NEON) have no room for the displacement of a panel;
+ * another opaque copy where the table of a codebook or the words of x need the register of a k-row that would
+ * be kept for its high nibbles.
+ */
+static void find_panel_addresses(struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
 	int panels = c->p->vectors * c->l->lanes / MATMUL_PANEL;
-	bool is_codebook = !c->l->rounded.to.bf16 && ir_format(c->l->panel.format)->codebook;
-	bool is_again = is_by_halves(c) || (is_codebook && c->p->rows > panels);
-	struct kb_val w = c->unpacked_w.id ? c->unpacked_w : c->w;
-	int64_t bytes = c->l->panel.bytes * (c->unpacked_w.id ? 2 : 1);
+	bool is_codebook = !c->l->lowp.to.bf16 && ir_format(c->l->panel.format)->codebook;
+	bool is_again = is_nibble_major(c) || (is_codebook && c->p->rows > panels);
+	struct kb_val w = c->repacked_w.id ? c->repacked_w : c->w;
+	int64_t bytes = c->l->panel.bytes * (c->repacked_w.id ? 2 : 1);
 	for (int i = 0; i < panels; i++) {
 		struct kb_val at = kb_ptr_add(k, w, kb_index(k, 0), i * bytes);
-		c->panel[i] = has_elements(c) && i > 0 ? kb_ptr_opaque(k, at) : at;
-		c->again[i] = is_again ? kb_ptr_opaque(k, at) : c->panel[i];
+		c->panel[i] = multiplies_by_element(c) && i > 0 ? kb_ptr_opaque(k, at) : at;
+		c->reload[i] = is_again ? kb_ptr_opaque(k, at) : c->panel[i];
 	}
 }
 
-struct kb_val matmul_load_words(const struct matmul_rounded_tile *c, const struct kb_val *panel,
-                                struct kb_val at, int line, int v)
+struct kb_val load_panel_words(const struct matmul_lowp_tile *c, const struct kb_val *panel, struct kb_val at,
+                               int line, int v)
 {
 	int per_panel = MATMUL_PANEL / c->l->lanes;
 	int64_t disp = (int64_t)line * MATMUL_PANEL + v % per_panel * c->l->lanes;
-	return kb_load(c->l->k, words_of(c), panel[v / per_panel], at, disp, 0);
+	return kb_load(c->l->k, word_vector(c), panel[v / per_panel], at, disp, 0);
 }
 
-static struct kb_val codes_of(const struct matmul_rounded_tile *c, struct kb_val at, int line, enum part part,
-                              int v)
+static struct kb_val load_quants(const struct matmul_lowp_tile *c, struct kb_val at, int line,
+                                 enum quant_part part, int v)
 {
 	struct kb *k = c->l->k;
-	struct kb_val w = matmul_load_words(c, part == HIGH ? c->again : c->panel, at, line, v);
+	struct kb_val w = load_panel_words(c, part == HIGH ? c->reload : c->panel, at, line, v);
 	if (part != BYTES)
-		return halves_of(c, w, part == HIGH ? 4 : 0);
-	if (!turns_codes(c->l))
+		return unpack_nibbles(c, w, part == HIGH ? 4 : 0);
+	if (!flips_sign(c->l))
 		return w;
 	return kb_bin(k, KB_XOR, w, kb_splat(k, kb_i32(k, -0x7f7f7f80), c->l->lanes)); /* 0x80808080 */
 }
 
-/* Part of line `line` of a chunk, whose first word is word `first` of the step, times the same word of all rows: the
- * codes of a line are together in registers, or, where words of x are, one vector after the other. */
-static void add_line(struct matmul_rounded_tile *c, struct kb_val first, int line, enum part part)
+/* Adds the k-row `line` of a chunk (word `first` of the quant block) times the same word of all rows. Quants
+ * of all vectors are live at once, or, where words of x fill the registers, of one vector after the other. */
+static void add_k_row(struct matmul_lowp_tile *c, struct kb_val first, int line, enum quant_part part)
 {
 	const struct reg_tile *p = c->p;
-	struct kb_val at = line_of(c, first), x = kb_add(p->k, c->first, first);
-	if (c->turn.id) {
-		at = kb_add(p->k, at, kb_mul_const(p->k, c->turn, MATMUL_PANEL));
-		x = kb_add(p->k, x, c->turn);
+	struct kb_val at = k_row_word(c, first), x = kb_add(p->k, c->x_word, first);
+	if (c->b_row.id) {
+		at = kb_add(p->k, at, kb_mul_const(p->k, c->b_row, MATMUL_PANEL));
+		x = kb_add(p->k, x, c->b_row);
 	}
 	struct kb_val w[MATMUL_ACC_MAX];
-	int i = line + (part == HIGH ? CHUNK / 8 : 0), n = has_elements(c) ? 1 : p->vectors;
+	int i = line + (part == HIGH ? CHUNK / 8 : 0), n = multiplies_by_element(c) ? 1 : p->vectors;
 	for (int from = 0; from < p->vectors; from += n) {
 		for (int v = 0; v < n; v++)
-			w[v] = codes_of(c, at, line, part, from + v);
+			w[v] = load_quants(c, at, line, part, from + v);
 		for (int m = 0; m < p->rows; m++) {
-			struct kb_val word = word_of(c, m, x, i);
+			struct kb_val word = x_word_of(c, m, x, i);
 			for (int v = 0; v < n; v++) {
 				int i_sum = m * p->vectors + from + v;
-				struct kb_var sum = is_in_halves(c) ? c->half[i_sum] : c->sum[i_sum];
-				kb_set(p->k, sum, dot_codes(c, kb_get(p->k, sum), w[v], word));
+				struct kb_var sum = uses_acc16(c) ? c->acc16[i_sum] : c->acc[i_sum];
+				kb_set(p->k, sum, dot_quants(c, kb_get(p->k, sum), w[v], word));
 			}
 		}
 	}
 }
 
-/* Line `line` of a chunk, widened. */
-static void add_wide_line(const struct matmul_rounded_tile *c, struct kb_val first, int line)
+/* The same with i16 operands (repacked): even bytes, then odd bytes; one pmaddwd each. */
+static void add_k_row_i16(const struct matmul_lowp_tile *c, struct kb_val first, int line)
 {
 	const struct reg_tile *p = c->p;
 	struct kb *k = p->k;
-	struct kb_val w[MATMUL_ACC_MAX], at = line_of(c, first), x = kb_add(k, c->first, first);
-	int64_t words = c->l->rounded.row.starts / 4;
+	struct kb_val w[MATMUL_ACC_MAX], at = k_row_word(c, first), x = kb_add(k, c->x_word, first);
+	int64_t words = c->l->lowp.layout.starts / 4;
 	for (int odd = 0; odd < 2; odd++) {
 		struct kb_val from = kb_add_const(k, at, odd * c->l->panel.bytes / 4);
 		for (int v = 0; v < p->vectors; v++)
-			w[v] = matmul_load_words(c, c->panel, from, line, v);
+			w[v] = load_panel_words(c, c->panel, from, line, v);
 		for (int m = 0; m < p->rows; m++) {
-			struct kb_val word =
-			        kb_load_splat(k, words_of(c), c->unpacked_x, x, (2 * m + odd) * words + line);
+			struct kb_val word = kb_load_splat(k, word_vector(c), c->repacked_x, x,
+			                                   (2 * m + odd) * words + line);
 			for (int v = 0; v < p->vectors; v++) {
-				struct kb_var sum = c->sum[m * p->vectors + v];
+				struct kb_var sum = c->acc[m * p->vectors + v];
 				kb_set(k, sum, kb_dot_s16s16(k, kb_get(k, sum), w[v], word));
 			}
 		}
 	}
 }
 
-/* A line in a turn, so that a compiler does not load the others ahead. */
-static void add_chunk_by_lines(struct matmul_rounded_tile *c, struct kb_val first)
+/* One k-row per iteration: unrolled, LLVM would hoist loads of the others and spill. */
+static void add_nibble_chunk_looped(struct matmul_lowp_tile *c, struct kb_val first)
 {
 	struct kb *k = c->l->k;
-	if (asks_once(c))
-		ask_ahead(c, first, 0);
-	c->turn = kb_loop(k, "line", kb_index(k, 0), kb_index(k, CHUNK / 8), 1, KB_NONEMPTY);
-	ask_ahead(c, first, 0);
-	add_line(c, first, 0, LOW);
-	add_line(c, first, 0, HIGH);
+	if (prefetches_once(c))
+		prefetch_k_row(c, first, 0);
+	c->b_row = kb_loop(k, "line", kb_index(k, 0), kb_index(k, CHUNK / 8), 1, KB_NONEMPTY);
+	prefetch_k_row(c, first, 0);
+	add_k_row(c, first, 0, LOW);
+	add_k_row(c, first, 0, HIGH);
 	kb_end_loop(k);
-	c->turn = (struct kb_val){0};
+	c->b_row = (struct kb_val){0};
 }
 
-static void add_chunk_of_halves(struct matmul_rounded_tile *c, struct kb_val first)
+static void add_nibble_chunk(struct matmul_lowp_tile *c, struct kb_val first)
 {
-	bool is_apart = is_by_halves(c);
+	bool is_nibble_major_chunk = is_nibble_major(c);
 	for (int high = 0; high < 2; high++) {
-		open_words(c, kb_add(c->l->k, c->first, first), high);
-		for (int line = 0; is_apart && line < CHUNK / 8; line++) {
+		load_x_words(c, kb_add(c->l->k, c->x_word, first), high);
+		for (int line = 0; is_nibble_major_chunk && line < CHUNK / 8; line++) {
 			if (!high)
-				ask_ahead(c, first, line);
-			add_line(c, first, line, high ? HIGH : LOW);
+				prefetch_k_row(c, first, line);
+			add_k_row(c, first, line, high ? HIGH : LOW);
 		}
 	}
-	for (int line = 0; !is_apart && line < CHUNK / 8; line++) {
-		ask_ahead(c, first, line);
-		add_line(c, first, line, LOW);
-		add_line(c, first, line, HIGH);
+	for (int line = 0; !is_nibble_major_chunk && line < CHUNK / 8; line++) {
+		prefetch_k_row(c, first, line);
+		add_k_row(c, first, line, LOW);
+		add_k_row(c, first, line, HIGH);
 	}
 }
 
-/* n elements, at most a chunk. */
-static void add_chunk(struct matmul_rounded_tile *c, struct kb_val first, int64_t n)
+/* n K elements, at most a chunk. */
+static void add_chunk(struct matmul_lowp_tile *c, struct kb_val first, int64_t n)
 {
 	if (ir_format(c->l->panel.format)->bits == 4) {
-		if (is_in_halves(c))
-			add_chunk_by_lines(c, first);
+		if (uses_acc16(c))
+			add_nibble_chunk_looped(c, first);
 		else
-			add_chunk_of_halves(c, first);
+			add_nibble_chunk(c, first);
 		return;
 	}
 	for (int line = 0; line < (int)(n + 3) / 4; line++) {
-		if (c->unpacked_w.id) {
-			add_wide_line(c, first, line);
+		if (c->repacked_w.id) {
+			add_k_row_i16(c, first, line);
 			continue;
 		}
-		if (line % MATMUL_WORDS == 0)
-			open_words(c, kb_add(c->l->k, c->first, first), line / MATMUL_WORDS);
-		ask_ahead(c, first, line);
-		add_line(c, first, line, BYTES);
+		if (line % MATMUL_X_WORDS == 0)
+			load_x_words(c, kb_add(c->l->k, c->x_word, first), line / MATMUL_X_WORDS);
+		prefetch_k_row(c, first, line);
+		add_k_row(c, first, line, BYTES);
 	}
 }
 
-static void begin_halves(const struct matmul_rounded_tile *c)
+static void zero_acc16(const struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
-	for (int i = 0; is_in_halves(c) && i < c->p->rows * c->p->vectors; i++)
-		kb_set(k, c->half[i], kb_splat(k, kb_i32(k, 0), c->l->lanes));
+	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++)
+		kb_set(k, c->acc16[i], kb_splat(k, kb_i32(k, 0), c->l->lanes));
 }
 
-static void end_halves(const struct matmul_rounded_tile *c)
+static void flush_acc16(const struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
 	struct kb_val ones = kb_splat(k, kb_i32(k, 0x00010001), c->l->lanes);
-	for (int i = 0; is_in_halves(c) && i < c->p->rows * c->p->vectors; i++) {
-		struct kb_val sum = kb_get(k, c->sum[i]), half = kb_get(k, c->half[i]);
-		kb_set(k, c->sum[i], kb_dot_s16s16(k, sum, half, ones));
+	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++) {
+		struct kb_val sum = kb_get(k, c->acc[i]), half = kb_get(k, c->acc16[i]);
+		kb_set(k, c->acc[i], kb_dot_s16s16(k, sum, half, ones));
 	}
 }
 
-/* What codes of vector v have beyond the bytes that are multiplied, in formats with shifts; else none. Where pairs of
- * halves are multiplied the high one is 0: that takes one instruction, a product of words several. */
-static struct kb_val beyond_bytes(const struct linear *l, struct kb_val section, struct kb_val block, int v)
+/* Zero-point correction of vector v in formats with shifts: shift - zero point, i32; else none. If pairs of
+ * i16 are multiplied, the high half is cleared, so that one pmaddwd replaces pmulld. */
+static struct kb_val zero_point_correction(const struct linear *l, struct kb_val section, struct kb_val block,
+                                           int v)
 {
 	struct kb *k = l->k;
 	if (ir_format(l->panel.format)->shift == 0)
 		return (struct kb_val){0};
-	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, matmul_codes_zero(l)), KB_I16), l->lanes);
-	struct kb_val v16 = kb_sub(k, panel_shift(k, &l->panel, section, block, v, l->lanes), zero);
-	struct kb_val beyond = kb_cvt(k, v16, KB_I32);
+	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, matmul_zero_point(l)), KB_I16), l->lanes);
+	struct kb_val v16 = kb_sub(k, panel_block_shift(k, &l->panel, section, block, v, l->lanes), zero);
+	struct kb_val correction = kb_cvt(k, v16, KB_I32);
 	if (!kb_caps(k)->has_dot_s16s16)
-		return beyond;
-	return kb_bin(k, KB_AND, beyond, kb_splat(k, kb_i32(k, 0xffff), l->lanes));
+		return correction;
+	return kb_bin(k, KB_AND, correction, kb_splat(k, kb_i32(k, 0xffff), l->lanes));
 }
 
-/* What the sums of integers begin with; beyond: of the vector, or none. */
-static struct kb_val start_of(const struct matmul_rounded_tile *c, struct kb_val step, int m,
-                              struct kb_val beyond)
+/* Initial value of an i32 accumulator: the stored correction of row m, or correction * sum of x. */
+static struct kb_val initial_acc(const struct matmul_lowp_tile *c, struct kb_val step, int m,
+                                 struct kb_val correction)
 {
-	struct kb_val word = row_word(c, m, step, c->l->rounded.row.starts / 4);
-	if (!beyond.id)
+	struct kb_val word = broadcast_x_word(c, m, step, c->l->lowp.layout.starts / 4);
+	if (!correction.id)
 		return word;
 	struct kb *k = c->l->k;
 	struct kb_val none = kb_splat(k, kb_i32(k, 0), c->l->lanes);
-	return kb_caps(k)->has_dot_s16s16 ? kb_dot_s16s16(k, none, beyond, word) : kb_mul(k, beyond, word);
+	return kb_caps(k)->has_dot_s16s16 ? kb_dot_s16s16(k, none, correction, word)
+	                                  : kb_mul(k, correction, word);
 }
 
-static void begin_sums(struct matmul_rounded_tile *c, struct kb_val step, struct kb_val block)
+static void begin_acc(struct matmul_lowp_tile *c, struct kb_val step, struct kb_val block)
 {
 	const struct reg_tile *p = c->p;
 	for (int v = 0; v < p->vectors; v++) {
-		struct kb_val beyond = beyond_bytes(c->l, c->section, block, v);
+		struct kb_val correction = zero_point_correction(c->l, c->section, block, v);
 		for (int m = 0; m < p->rows; m++)
-			kb_set(p->k, c->sum[m * p->vectors + v], start_of(c, step, m, beyond));
+			kb_set(p->k, c->acc[m * p->vectors + v], initial_acc(c, step, m, correction));
 	}
 }
 
-/* Sums of the first lines of the only step; gives how many elements those are. */
-static int64_t add_integer_squares(struct matmul_rounded_tile *c, int64_t n)
+/* ---- 2x2 matrix multiplies (MMLA) ---- */
+
+bool uses_mmla(const struct matmul_lowp_tile *c)
+{
+	const struct kb_caps *caps = kb_caps(c->l->k);
+	bool is_bf16 = c->l->lowp.to.bf16;
+	bool has = is_bf16 ? caps->has_dot_bf16_odd_2x2 : caps->has_dot_u8s8_2x2;
+	bool fits = is_bf16 || (c->l->lowp.layout.steps == 1 && ir_format(c->l->panel.format)->bits == 8);
+	return has && fits && c->l->lanes == MATMUL_X_WORDS && c->p->rows >= MMLA_ROWS_MIN;
+}
+
+/* Words x + i and x + i + 1 of rows m and m + 1 (of m twice if it is the last one). */
+static struct kb_val load_row_pair(const struct matmul_lowp_tile *c, int m, struct kb_val x, int i)
+{
+	static const int beside[] = {0, 1, 2, 3};
+	const struct reg_tile *p = c->p;
+	struct kb_val row[2];
+	for (int r = 0; r < 2; r++) {
+		int at = m + r < p->rows ? m + r : m;
+		row[r] = kb_load(p->k, KB_TYPE(KB_I32, 2), p->x[at], x, p->x_disp[at] + i, 0);
+	}
+	return kb_shuffle(p->k, row[0], row[1], beside, MATMUL_X_WORDS);
+}
+
+/* Adds k-rows x + i and x + i + 1; sum: [rows / 2][vectors][two columns of 2x2 tiles]. */
+static void add_mmla_k_row_pair(const struct matmul_lowp_tile *c, const struct kb_var *sum, struct kb_val x,
+                                int i)
+{
+	static const int columns[2][MATMUL_X_WORDS] = {{0, 4, 1, 5}, {2, 6, 3, 7}};
+	const struct reg_tile *p = c->p;
+	struct kb *k = p->k;
+	struct kb_val rows[MATMUL_ROWS_MAX], line[2];
+	struct kb_val at = kb_add_const(k, kb_mul_const(k, x, MATMUL_PANEL), c->l->panel.header / 4),
+	              per_word = kb_index(k, c->l->panel.k_per_line);
+	for (int r = 0; c->prefetch->base.id && r < 2; r++)
+		matmul_prefetch_k(c->l, c->prefetch, kb_mul(k, kb_add_const(k, x, i + r), per_word));
+	for (int m = 0; m < p->rows; m += 2)
+		rows[m] = load_row_pair(c, m, x, i);
+	for (int v = 0; v < 2 * p->vectors; v++) {
+		for (int r = 0; v % 2 == 0 && r < 2; r++)
+			line[r] = load_panel_words(c, c->panel, at, i + r, v / 2);
+		struct kb_val w = kb_shuffle(k, line[0], line[1], columns[v % 2], MATMUL_X_WORDS);
+		for (int m = 0; m < p->rows; m += 2) {
+			struct kb_var to = sum[m * p->vectors + v];
+			struct kb_val before = kb_get(k, to);
+			kb_set(k, to,
+			       c->l->lowp.to.bf16 ? kb_dot_bf16_odd_2x2(k, before, w, rows[m])
+			                          : kb_dot_u8s8_2x2(k, before, w, rows[m]));
+		}
+	}
+}
+
+void emit_mmla_loop(const struct matmul_lowp_tile *c, int64_t n, struct kb_val *sum)
+{
+	static const int of_row[2][MATMUL_X_WORDS] = {{0, 2, 4, 6}, {1, 3, 5, 7}};
+	const struct reg_tile *p = c->p;
+	struct kb *k = p->k;
+	struct kb_var tile[2 * MATMUL_ACC_MAX];
+	enum kb_scalar s = c->l->lowp.to.bf16 ? KB_F32 : KB_I32;
+	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, 0), s), MATMUL_X_WORDS);
+	for (int i = 0; i < (p->rows + 1) / 2 * 2 * p->vectors; i++)
+		tile[i] = kb_var(k, "square", KB_TYPE(s, MATMUL_X_WORDS), zero);
+	if (n > 0) {
+		struct kb_val x = kb_loop(k, "k", kb_index(k, 0), kb_index(k, n), 2, KB_NONEMPTY);
+		add_mmla_k_row_pair(c, tile, x, 0);
+		kb_end_loop(k);
+	}
+	for (int m = 0; m < p->rows; m++)
+		for (int v = 0; v < p->vectors; v++) {
+			const struct kb_var *of = &tile[m / 2 * 2 * p->vectors + 2 * v];
+			struct kb_val left = kb_get(k, of[0]);
+			sum[m * p->vectors + v] =
+			        kb_shuffle(k, left, kb_get(k, of[1]), of_row[m % 2], MATMUL_X_WORDS);
+		}
+}
+
+/* Sums pairs of k-rows of the only quant block by MMLA; returns the K elements done. */
+static int64_t add_mmla_k_rows(struct matmul_lowp_tile *c, int64_t n)
 {
 	struct kb *k = c->l->k;
 	struct kb_val sum[MATMUL_ACC_MAX];
 	int64_t lines = (n + 3) / 4 / 2 * 2;
-	matmul_walk_squares(c, lines, sum);
-	begin_sums(c, kb_index(k, 0), kb_index(k, 0));
+	emit_mmla_loop(c, lines, sum);
+	begin_acc(c, kb_index(k, 0), kb_index(k, 0));
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
-		kb_set(k, c->sum[i], kb_add(k, kb_get(k, c->sum[i]), sum[i]));
+		kb_set(k, c->acc[i], kb_add(k, kb_get(k, c->acc[i]), sum[i]));
 	return 4 * lines;
 }
 
 /* ---- scales ---- */
 
-/* The block of the section that its step number `step` lies in. */
-static struct kb_val block_of(const struct linear *l, struct kb_val step)
+/* Block of the super-block (for its scales) of quant block `step` of the super-block. */
+static struct kb_val block_in_section(const struct linear *l, struct kb_val step)
 {
 	int64_t block = ir_format(l->panel.format)->block;
 	if (block == 0 || block >= l->depth)
 		return kb_index(l->k, 0);
-	int64_t per = block / l->rounded.row.step;
+	int64_t per = block / l->lowp.layout.step;
 	return per == 1 ? step : kb_div_const(l->k, step, per);
 }
 
-/* Scale and offset of vector v in a block of a section; no offset where it is that of a shift. */
-static struct panel_block scales_of(const struct linear *l, struct kb_val section, struct kb_val block, int v)
+/* Scales and minima of vector v; no minimum in formats with shifts, which the integers contain. */
+static struct panel_block load_scales(const struct linear *l, struct kb_val section, struct kb_val block,
+                                      int v)
 {
-	struct panel_block s = {.scale = panel_scale(l->k, &l->panel, section, block, v, l->lanes)};
+	struct panel_block s = {.scale = panel_block_scale(l->k, &l->panel, section, block, v, l->lanes)};
 	if (ir_format(l->panel.format)->has_offset)
-		s.offset = panel_offset(l->k, &l->panel, section, block, v, l->lanes);
+		s.offset = panel_block_offset(l->k, &l->panel, section, block, v, l->lanes);
 	return s;
 }
 
-struct kb_val matmul_add_scaled(const struct matmul_rounded_tile *c, struct kb_val step, int m,
+struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val step, int m,
                                 const struct panel_block *s, struct kb_val integers, struct kb_val sum)
 {
 	struct kb *k = c->l->k;
 	const struct reg_tile *p = c->p;
-	const struct activation_row_layout *row = &c->l->rounded.row;
+	const struct activation_row_layout *row = &c->l->lowp.layout;
 	struct kb_type type = KB_TYPE(KB_F32, c->l->lanes);
 	struct kb_val d = kb_load_splat(k, type, p->x[m], step, p->x_disp[m] + row->scales / 4);
 	struct kb_val both = kb_mul(k, d, s->scale);
@@ -403,195 +503,197 @@ struct kb_val matmul_add_scaled(const struct matmul_rounded_tile *c, struct kb_v
 	return kb_fma(k, s->offset, total, sum);
 }
 
-/* Vector v of the sums of f32 grows by the sums of integers of a step, which is of that block of the section. */
-static void add_integers(const struct matmul_rounded_tile *c, struct kb_val step, struct kb_val block, int v)
+/* Scales the i32 sums of a quant block and adds them to vector v of the f32 accumulators. */
+static void scale_acc(const struct matmul_lowp_tile *c, struct kb_val step, struct kb_val block, int v)
 {
 	struct kb *k = c->l->k;
-	const struct panel_block s = scales_of(c->l, c->section, block, v);
+	const struct panel_block s = load_scales(c->l, c->section, block, v);
 	for (int m = 0; m < c->p->rows; m++) {
 		int at = m * c->p->vectors + v;
-		struct kb_val integers = kb_get(k, c->sum[at]);
+		struct kb_val integers = kb_get(k, c->acc[at]);
 		kb_set(k, c->p->sum[at],
 		       matmul_add_scaled(c, step, m, &s, integers, kb_get(k, c->p->sum[at])));
 	}
 }
 
-struct kb_val matmul_rounded_alone(const struct matmul_rounded_tile *c, int m, int v, struct kb_val integers)
+struct kb_val matmul_dequantize_acc(const struct matmul_lowp_tile *c, int m, int v, struct kb_val integers)
 {
 	struct kb *k = c->l->k;
 	struct kb_val step = kb_index(k, 0), zero = kb_splat(k, kb_f32(k, 0), c->l->lanes);
-	const struct panel_block s = scales_of(c->l, c->w, step, v);
-	struct kb_val start = start_of(c, step, m, beyond_bytes(c->l, c->w, step, v));
+	const struct panel_block s = load_scales(c->l, c->w, step, v);
+	struct kb_val start = initial_acc(c, step, m, zero_point_correction(c->l, c->w, step, v));
 	return matmul_add_scaled(c, step, m, &s, kb_add(k, integers, start), zero);
 }
 
-/* ---- K ---- */
+/* ---- the int8 loop ---- */
 
-/* What a section has before its lines is asked for as these are, in equal parts by the steps of the shortest section. */
-static void ask_for_head(const struct matmul_rounded_tile *c, struct kb_val in_section)
+/* Prefetches the header (scales) of the super-block at distance, an equal part in each quant block. */
+static void prefetch_header(const struct matmul_lowp_tile *c, struct kb_val in_section)
 {
 	struct kb *k = c->l->k;
-	int64_t size = c->l->rounded.row.step, rest = c->l->depth % c->codes.section;
-	int64_t steps = ((rest > 0 ? rest : c->codes.section) + size - 1) / size;
-	int64_t words = (c->codes.lines / 4 + steps - 1) / steps;
-	if (!c->ahead->behind)
+	int64_t size = c->l->lowp.layout.step, tail = c->l->depth % c->layout.section;
+	int64_t steps = ((tail > 0 ? tail : c->layout.section) + size - 1) / size;
+	int64_t words = (c->layout.lines / 4 + steps - 1) / steps;
+	if (!c->prefetch->distance)
 		return;
 	struct kb_val zero = kb_index(k, 0), at = kb_mul_const(k, in_section, words);
 	for (int64_t i = 0; i < words; i += MATMUL_PANEL)
-		matmul_line_ahead(c->l, c->ahead, zero, c->section, kb_add_const(k, at, i));
+		matmul_prefetch_line(c->l, c->prefetch, zero, c->section, kb_add_const(k, at, i));
 }
 
-/* The section of a step; gives its block there. */
-static struct kb_val open_step(struct matmul_rounded_tile *c, struct kb_val step)
+/* Opens quant block `step`: address of its super-block, first words of x and B. Returns its block there. */
+static struct kb_val open_quant_block(struct matmul_lowp_tile *c, struct kb_val step)
 {
 	struct kb *k = c->l->k;
-	int64_t size = c->l->rounded.row.step, per = c->codes.section / size;
-	struct kb_val in_section = step, line = kb_index(k, c->codes.lines / 4);
+	int64_t size = c->l->lowp.layout.step, per = c->layout.section / size;
+	struct kb_val in_section = step, line = kb_index(k, c->layout.lines / 4);
 	c->section = c->w;
-	if (c->l->depth > c->codes.section) {
+	if (c->l->depth > c->layout.section) {
 		struct kb_val section = kb_div_const(k, step, per);
 		in_section = kb_sub(k, step, kb_mul_const(k, section, per));
-		line = kb_add(k, line, kb_mul_const(k, section, c->codes.section_bytes / 4));
-		struct kb_val bytes = kb_mul_const(k, section, c->codes.section_bytes);
+		line = kb_add(k, line, kb_mul_const(k, section, c->layout.section_bytes / 4));
+		struct kb_val bytes = kb_mul_const(k, section, c->layout.section_bytes);
 		c->section = kb_ptr_add(k, c->w, bytes, 0);
 	}
-	int64_t per_element = PANEL_COLUMNS / c->l->panel.per_line;
-	c->first = kb_mul_const(k, step, size / 4);
-	c->line = kb_add(k, line, kb_mul_const(k, in_section, size * per_element));
-	ask_for_head(c, in_section);
-	return block_of(c->l, in_section);
+	int64_t per_element = PANEL_COLUMNS / c->l->panel.k_per_line;
+	c->x_word = kb_mul_const(k, step, size / 4);
+	c->b_word = kb_add(k, line, kb_mul_const(k, in_section, size * per_element));
+	prefetch_header(c, in_section);
+	return block_in_section(c->l, in_section);
 }
 
-/* Elements of a turn of the loop over a step. Where a dot product is several instructions, what they have in common is
- * more than registers hold of a chunk: a line alone. */
-static int turn_of(const struct matmul_rounded_tile *c)
+/* K elements of an iteration. An emulated dot product has common subexpressions that would exceed the
+ * registers over a chunk: one k-row. */
+static int k_unroll(const struct matmul_lowp_tile *c)
 {
 	bool is_full =
-	        is_by_parts(c) || c->p->rows * c->p->vectors > (c->unpacked_w.id ? SUMS_WIDE : SUMS_FEW);
+	        is_dot_emulated(c) || c->p->rows * c->p->vectors > (c->repacked_w.id ? ACC_FEW_I16 : ACC_FEW);
 	if (ir_format(c->l->panel.format)->bits == 4 || !is_full)
 		return CHUNK;
-	return has_elements(c) ? 4 * MATMUL_WORDS : 4;
+	return multiplies_by_element(c) ? 4 * MATMUL_X_WORDS : 4;
 }
 
-/* Chunks whose sums are begun. */
-static void add_whole(struct matmul_rounded_tile *c, struct kb_val first, int64_t n)
+/* A chunk, with i16 sums flushed to i32. */
+static void add_chunk_i32(struct matmul_lowp_tile *c, struct kb_val first, int64_t n)
 {
-	begin_halves(c);
+	zero_acc16(c);
 	add_chunk(c, first, n);
-	end_halves(c);
+	flush_acc16(c);
 }
 
-/* Step number `step`, of n elements. */
-static void add_step(struct matmul_rounded_tile *c, struct kb_val step, int64_t n)
+/* Quant block `step` of n elements. */
+static void add_quant_block(struct matmul_lowp_tile *c, struct kb_val step, int64_t n)
 {
 	struct kb *k = c->l->k;
-	struct kb_val block = open_step(c, step), zero = kb_index(k, 0);
-	int64_t done = 0, turn = turn_of(c), least = is_by_parts(c) || c->unpacked_w.id ? CHUNK : 4 * CHUNK;
-	if (matmul_by_squares(c)) {
-		done = add_integer_squares(c, n);
-	} else if (is_in_halves(c) &&
-	           n <= CHUNK) { /* the registers of sums are needed behind the chunk only */
-		begin_halves(c);
+	struct kb_val block = open_quant_block(c, step), zero = kb_index(k, 0);
+	int64_t done = 0, unroll = k_unroll(c),
+	        least = is_dot_emulated(c) || c->repacked_w.id ? CHUNK : 4 * CHUNK;
+	if (uses_mmla(c)) {
+		done = add_mmla_k_rows(c, n);
+	} else if (uses_acc16(c) && n <= CHUNK) { /* the i32 accumulators are live after the chunk only */
+		zero_acc16(c);
 		add_chunk(c, zero, n);
-		begin_sums(c, step, block);
-		end_halves(c);
+		begin_acc(c, step, block);
+		flush_acc16(c);
 		done = n;
 	} else {
-		begin_sums(c, step, block);
+		begin_acc(c, step, block);
 	}
 	if (done == 0 && n >= least) {
-		done = n / turn * turn;
-		struct kb_val at = kb_loop(k, "k", zero, kb_index(k, done / 4), turn / 4, KB_NONEMPTY);
-		add_whole(c, at, turn);
+		done = n / unroll * unroll;
+		struct kb_val at = kb_loop(k, "k", zero, kb_index(k, done / 4), unroll / 4, KB_NONEMPTY);
+		add_chunk_i32(c, at, unroll);
 		kb_end_loop(k);
 	}
 	for (; done < n; done += CHUNK)
-		add_whole(c, kb_index(k, done / 4), n - done < CHUNK ? n - done : CHUNK);
+		add_chunk_i32(c, kb_index(k, done / 4), n - done < CHUNK ? n - done : CHUNK);
 	for (int v = 0; v < c->p->vectors; v++)
-		add_integers(c, step, block, v);
+		scale_acc(c, step, block, v);
 }
 
-void matmul_integer_depth(struct matmul_rounded_tile *c)
+void matmul_int8_loop(struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
-	const struct activation_row_layout *row = &c->l->rounded.row;
-	int64_t whole = c->l->depth / row->step, rest = c->l->depth % row->step;
-	if (c->unpacked_w.id) /* codes of what is widened next: no step of K reads any */
-		matmul_steps_ahead(c->l, c->ahead, kb_index(k, 0), c->l->depth);
-	find_panels(c);
-	c->codes = quant_panel_layout(c->l->panel.format, c->l->depth);
+	const struct activation_row_layout *row = &c->l->lowp.layout;
+	int64_t full = c->l->depth / row->step, tail = c->l->depth % row->step;
+	if (c->repacked_w.id) /* the k-rows read are repacked ones: the next quants are prefetched at once */
+		matmul_prefetch_k_range(c->l, c->prefetch, kb_index(k, 0), c->l->depth);
+	find_panel_addresses(c);
+	c->layout = quant_panel_layout(c->l->panel.format, c->l->depth);
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
-		c->sum[i] = kb_var(k, "dot", words_of(c), (struct kb_val){0});
-	for (int i = 0; is_in_halves(c) && i < c->p->rows * c->p->vectors; i++)
-		c->half[i] = kb_var(k, "halves", words_of(c), kb_splat(k, kb_i32(k, 0), c->l->lanes));
-	if (whole == 1) {
-		add_step(c, kb_index(k, 0), row->step);
-	} else if (whole > 1) {
-		struct kb_val step = kb_loop(k, "step", kb_index(k, 0), kb_index(k, whole), 1, KB_NONEMPTY);
-		add_step(c, step, row->step);
+		c->acc[i] = kb_var(k, "dot", word_vector(c), (struct kb_val){0});
+	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++)
+		c->acc16[i] = kb_var(k, "halves", word_vector(c), kb_splat(k, kb_i32(k, 0), c->l->lanes));
+	if (full == 1) {
+		add_quant_block(c, kb_index(k, 0), row->step);
+	} else if (full > 1) {
+		struct kb_val step = kb_loop(k, "step", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
+		add_quant_block(c, step, row->step);
 		kb_end_loop(k);
 	}
-	if (rest > 0)
-		add_step(c, kb_index(k, whole), rest);
+	if (tail > 0)
+		add_quant_block(c, kb_index(k, full), tail);
 }
 
-/* ---- pairs of bf16 ---- */
+/* ---- the bf16 loop ---- */
 
-static struct kb_val dot_pairs(const struct matmul_rounded_tile *c, struct kb_val sum, struct kb_val w,
-                               struct kb_val x)
+static struct kb_val dot_bf16_pairs(const struct matmul_lowp_tile *c, struct kb_val sum, struct kb_val w,
+                                    struct kb_val x)
 {
 	struct kb *k = c->l->k;
 	return kb_caps(k)->has_dot_bf16_odd ? kb_dot_bf16_odd(k, sum, w, x) : kb_dot_bf16(k, sum, w, x);
 }
 
-/* Line number at + i. */
-static void add_pairs(struct matmul_rounded_tile *c, struct kb_val at, int i)
+/* K-row at + i: two K elements. */
+static void add_k_row_bf16(struct matmul_lowp_tile *c, struct kb_val at, int i)
 {
 	struct kb *k = c->l->k;
 	const struct reg_tile *p = c->p;
 	struct kb_val words = kb_mul_const(k, at, MATMUL_PANEL), w[MATMUL_ACC_MAX];
-	int n = has_elements(c) ? 1 : p->vectors;
-	if (c->ahead->from.id)
-		matmul_step_ahead(c->l, c->ahead, kb_mul_const(k, kb_add_const(k, at, i), 2));
-	if (i % MATMUL_WORDS == 0)
-		open_words(c, at, i / MATMUL_WORDS);
+	int n = multiplies_by_element(c) ? 1 : p->vectors;
+	if (c->prefetch->base.id)
+		matmul_prefetch_k(c->l, c->prefetch, kb_mul_const(k, kb_add_const(k, at, i), 2));
+	if (i % MATMUL_X_WORDS == 0)
+		load_x_words(c, at, i / MATMUL_X_WORDS);
 	for (int from = 0; from < p->vectors; from += n) {
 		for (int v = 0; v < n; v++)
-			w[v] = matmul_load_words(c, c->panel, words, i, from + v);
+			w[v] = load_panel_words(c, c->panel, words, i, from + v);
 		for (int m = 0; m < p->rows; m++) {
-			struct kb_val x = word_of(c, m, at, i);
+			struct kb_val x = x_word_of(c, m, at, i);
 			for (int v = 0; v < n; v++) {
 				struct kb_var sum = p->sum[m * p->vectors + from + v];
-				kb_set(k, sum, dot_pairs(c, kb_get(k, sum), w[v], x));
+				kb_set(k, sum, dot_bf16_pairs(c, kb_get(k, sum), w[v], x));
 			}
 		}
 	}
 }
 
-static void add_bf16_squares(const struct matmul_rounded_tile *c, int64_t lines)
+static void add_mmla_bf16(const struct matmul_lowp_tile *c, int64_t lines)
 {
 	struct kb_val sum[MATMUL_ACC_MAX];
-	matmul_walk_squares(c, lines, sum);
+	emit_mmla_loop(c, lines, sum);
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		kb_set(c->l->k, c->p->sum[i], sum[i]);
 }
 
-void matmul_bf16_depth(struct matmul_rounded_tile *c)
+void matmul_bf16_loop(struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
 	int64_t lines = panel_row_count(DT_BF16, c->l->depth);
-	int turn = c->p->rows * c->p->vectors <= SUMS_FEW ? TURN : has_elements(c) ? MATMUL_WORDS : 1;
-	int64_t whole = lines / turn * turn;
-	find_panels(c);
-	if (matmul_by_squares(c)) {
-		whole = lines / 2 * 2;
-		add_bf16_squares(c, whole);
-	} else if (whole > 0) {
-		struct kb_val at = kb_loop(k, "k", kb_index(k, 0), kb_index(k, whole), turn, KB_NONEMPTY);
-		for (int i = 0; i < turn; i++)
-			add_pairs(c, at, i);
+	int unroll = c->p->rows * c->p->vectors <= ACC_FEW ? BF16_UNROLL
+	             : multiplies_by_element(c)            ? MATMUL_X_WORDS
+	                                                   : 1;
+	int64_t full = lines / unroll * unroll;
+	find_panel_addresses(c);
+	if (uses_mmla(c)) {
+		full = lines / 2 * 2;
+		add_mmla_bf16(c, full);
+	} else if (full > 0) {
+		struct kb_val at = kb_loop(k, "k", kb_index(k, 0), kb_index(k, full), unroll, KB_NONEMPTY);
+		for (int i = 0; i < unroll; i++)
+			add_k_row_bf16(c, at, i);
 		kb_end_loop(k);
 	}
-	for (int i = 0; i < lines - whole; i++)
-		add_pairs(c, kb_index(k, whole), i);
+	for (int i = 0; i < lines - full; i++)
+		add_k_row_bf16(c, kb_index(k, full), i);
 }

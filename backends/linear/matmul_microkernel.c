@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One register tile of a linear: accumulators stay in registers over the whole
- * K loop, each step loads the packed lines and broadcasts one element of every
- * row. Where the machine multiplies by an element of a vector (target.k_lanes),
- * a step loads that many neighbours of every row at once and uses one after
- * another. Each element is one chain of fused multiply-adds in increasing k,
- * whichever way.
+ * Microkernel of the GEMM: one register tile of mr rows of x by nr panels of B. Accumulators stay in
+ * registers over the whole K loop; each K element loads a k-row of B and broadcasts one element of each row
+ * of x. Where the target multiplies by an element of a vector (target.k_lanes, NEON), that many K neighbours
+ * of each row are loaded at once and used lane by lane. Each sum is one chain of fused multiply-adds in
+ * increasing k either way.
  */
 #include "backends/linear/matmul_internal.h"
 
-#define REGISTERS_TO_KEEP 32 /* as many hold the pairs of a step until the next one */
-#define UNROLLED          8  /* steps of a single row: its sums are so few that the loop itself shows */
+#define REGISTERS_TO_KEEP \
+	32         /* with fewer, a vector of bf16 pairs is loaded twice, not kept for its odd elements */
+#define UNROLLED 8 /* K elements of a single row: the loop would cost as much as its few multiply-adds */
 
-struct accumulators {
+struct microkernel {
 	const struct linear *l;
-	const struct matmul_strip *strip;
+	const struct matmul_block *block;
 	const struct matmul_tile *tile;
 	struct reg_tile p;
 	struct panel_reader r;
-	const struct panel_walk *walk; /* over codes, while one is open */
-	struct matmul_ahead ahead;     /* its share of the weights that come next, or none */
+	const struct panel_loop *walk; /* of quants, while it is open */
+	struct matmul_prefetch prefetch;
 };
 
 /* ---- points ---- */
@@ -27,17 +27,17 @@ struct accumulators {
 struct eval_point matmul_point(const struct linear *l, struct kb_val row, struct kb_val column)
 {
 	struct eval_point p = {.rank = l->rank, .vec = l->lanes > 1 ? l->rank - 1 : -1};
-	if (l->list.id)
-		row = kb_cvt(l->k, kb_load(l->k, KB_TYPE(KB_I32, 1), l->list, row, 0, 0), KB_INDEX);
+	if (l->row_list.id)
+		row = kb_cvt(l->k, kb_load(l->k, KB_TYPE(KB_I32, 1), l->row_list, row, 0, 0), KB_INDEX);
 	p.flat = row;
 	eval_unravel(l->eval, row, l->size, l->rank - 1, p.index);
 	p.index[l->rank - 1] = column;
 	return p;
 }
 
-/* Adds the bias, of an expert if any, to a product at p: from now on the root's value there. */
-static void matmul_bind(const struct linear *l, struct kb_val expert, const struct eval_point *p,
-                        struct kb_val product)
+/* Stores the result of the group at p: product + bias (of the expert) is the root's value, the epilogue follows. */
+static void finish_element(const struct linear *l, struct kb_val expert, const struct eval_point *p,
+                           struct kb_val product)
 {
 	if (l->bias.id) {
 		struct kb_val column = p->index[l->rank - 1];
@@ -48,323 +48,314 @@ static void matmul_bind(const struct linear *l, struct kb_val expert, const stru
 		product = kb_add(l->k, product, eval_value(l->eval, l->bias, &at));
 	}
 	eval_bind(l->eval, eval_result(l->g->root), p, product);
-}
-
-/* The same, and computes what follows, stores. */
-static void matmul_finish(const struct linear *l, struct kb_val expert, const struct eval_point *p,
-                          struct kb_val product)
-{
-	matmul_bind(l, expert, p, product);
 	eval_store_output(l->eval, &l->out, p);
 }
 
-/* ---- the K loop ---- */
+/* ---- operands ---- */
 
-/* Element offset of a row of x in its tensor. */
-static struct kb_val x_offset(const struct linear *l, const struct eval_point *p)
-{
-	struct eval_point at = *p;
-	at.vec = l->rank - 1;
-	return eval_offset(l->eval, l->x, &at);
-}
-
-/* Rows that were made in scratch, of words. */
-static void find_made_rows(const struct linear *l, struct accumulators *a)
+/* Rows of x that the prologue made in scratch; distances in words. */
+static void find_rows_in_x_buf(const struct linear *l, struct microkernel *a)
 {
 	struct kb *k = l->k;
-	struct kb_val row = kb_sub(k, a->tile->row, a->strip->row);
-	int64_t step = l->rounded.round ? l->rounded.row.bytes / 4 : tile_row_stride(l->depth);
-	struct kb_val first = kb_ptr_add(k, l->norm.at, kb_mul_const(k, row, step * 4), 0);
+	struct kb_val row = kb_sub(k, a->tile->row, a->block->row);
+	int64_t emit_k = l->lowp.op ? l->lowp.layout.bytes / 4 : tile_row_stride(l->depth);
+	struct kb_val first = kb_ptr_add(k, l->norm.x_buf, kb_mul_const(k, row, emit_k * 4), 0);
 	for (int m = 0; m < a->tile->rows; m++) {
 		a->p.x[m] = first;
-		a->p.x_disp[m] = m * step;
+		a->p.x_disp[m] = m * emit_k;
 	}
 }
 
-/* The same rows and the tile's panels where they are unpacked. */
-static void find_unpacked(const struct accumulators *a, struct matmul_rounded_tile *c)
+/* The tile's rows and panels in the repacked buffers. */
+static void find_repacked(const struct microkernel *a, struct matmul_lowp_tile *c)
 {
 	const struct linear *l = a->l;
 	struct kb *k = l->k;
-	struct kb_val row = kb_sub(k, a->tile->row, a->strip->row);
-	struct kb_val panel = kb_sub(k, a->tile->panel, a->strip->begin);
-	if (l->columns.halves > 1)
-		panel = kb_add(k, panel, kb_mul_const(k, a->tile->half, l->unpacked.step));
-	panel = kb_mul_const(k, panel, l->unpacked.bytes);
-	c->unpacked_w = kb_ptr_add(k, l->unpacked.panels, panel, 0);
-	if (!l->unpacked.rows.id)
+	struct kb_val row = kb_sub(k, a->tile->row, a->block->row);
+	struct kb_val panel = kb_sub(k, a->tile->panel, a->block->begin);
+	if (l->columns.mats > 1)
+		panel = kb_add(k, panel, kb_mul_const(k, a->tile->mat, l->repack.group));
+	panel = kb_mul_const(k, panel, l->repack.bytes);
+	c->repacked_w = kb_ptr_add(k, l->repack.panels, panel, 0);
+	if (!l->repack.x.id)
 		return;
-	row = kb_mul_const(k, row, 2 * l->rounded.row.starts);
-	c->unpacked_x = kb_ptr_add(k, l->unpacked.rows, row, 0);
+	row = kb_mul_const(k, row, 2 * l->lowp.layout.starts);
+	c->repacked_x = kb_ptr_add(k, l->repack.x, row, 0);
 }
 
-/* Addresses of the rows: one pointer and constant distances where rows step evenly. */
-static void find_rows(const struct linear *l, struct accumulators *a)
+/* Addresses of the rows of x: one pointer and constant displacements where rows have a constant stride, to
+ * save registers. */
+static void find_x_rows(const struct linear *l, struct microkernel *a)
 {
 	struct kb *k = l->k;
-	if (matmul_makes_rows(l)) {
-		find_made_rows(l, a);
+	if (matmul_has_x_buffer(l)) {
+		find_rows_in_x_buf(l, a);
 		return;
 	}
 	const struct kb_tensor *x = &l->x->t;
-	const struct kb_size *step = l->rank >= 2 ? &x->stride[l->rank - 2] : NULL;
-	bool even = l->x->is_flat && !l->list.id && step->is_const && step->c >= 0 && step->c <= INT32_MAX;
+	const struct kb_size *emit_k = l->rank >= 2 ? &x->stride[l->rank - 2] : NULL;
+	bool even = l->x->is_flat && !l->row_list.id && emit_k->is_const && emit_k->c >= 0 &&
+	            emit_k->c <= INT32_MAX;
 	for (int m = 0; m < a->tile->rows; m++) {
-		a->p.x_disp[m] = even ? m * step->c : 0;
+		a->p.x_disp[m] = even ? m * emit_k->c : 0;
 		a->p.x[m] = a->p.x[0];
 		if (even && m > 0)
 			continue;
 		struct eval_point p = matmul_point(l, kb_add_const(k, a->tile->row, m), kb_index(k, 0));
-		struct kb_val bytes = kb_mul_const(k, x_offset(l, &p), 4);
+		p.vec = l->rank - 1;
+		struct kb_val bytes = kb_mul_const(k, eval_offset(l->eval, l->x, &p), 4);
 		a->p.x[m] = kb_ptr_add(k, x->ptr, bytes, 0);
 	}
 }
 
-/* Element of the stage where the tile begins. */
-static struct kb_val in_stage(const struct linear *l, const struct accumulators *a)
+/* Offset of the tile in the C buffer, in elements. */
+static struct kb_val c_buf_offset(const struct linear *l, const struct microkernel *a)
 {
 	struct kb *k = l->k;
 	const struct matmul_tile *t = a->tile;
-	struct kb_val column = kb_mul_const(k, kb_sub(k, t->panel, a->strip->begin), MATMUL_PANEL);
-	if (l->columns.halves > 1)
-		column = kb_add(k, column, kb_mul_const(k, t->half, l->stage.width / l->columns.halves));
-	return kb_add(k, kb_mul_const(k, t->stage_row, l->stage.width), column);
+	struct kb_val column = kb_mul_const(k, kb_sub(k, t->panel, a->block->begin), MATMUL_PANEL);
+	if (l->columns.mats > 1)
+		column = kb_add(k, column, kb_mul_const(k, t->mat, l->c_buf.width / l->columns.mats));
+	return kb_add(k, kb_mul_const(k, t->c_row, l->c_buf.width), column);
 }
 
-/* Sums begin at 0, or where the part of K before this one left them. */
-static void begin_sums(const struct linear *l, struct accumulators *a)
+/* Accumulators start at 0, or with the sums that the K block before stored in the C buffer. */
+static void begin_accumulators(const struct linear *l, struct microkernel *a)
 {
-	if (!l->stage.kc) {
+	if (!l->c_buf.kc) {
 		reg_tile_zero(&a->p, "sum");
 		return;
 	}
-	struct kb_val from = in_stage(l, a);
+	struct kb_val from = c_buf_offset(l, a);
 	struct kb_type type = KB_TYPE(KB_F32, l->lanes);
 	for (int i = 0; i < a->p.rows * a->p.vectors; i++) {
-		int64_t disp = i / a->p.vectors * l->stage.width + i % a->p.vectors * l->lanes;
-		a->p.sum[i] = kb_var(l->k, "sum", type, kb_load(l->k, type, l->stage.at, from, disp, 0));
+		int64_t disp = i / a->p.vectors * l->c_buf.width + i % a->p.vectors * l->lanes;
+		a->p.sum[i] = kb_var(l->k, "sum", type, kb_load(l->k, type, l->c_buf.at, from, disp, 0));
 	}
 }
 
-/* Vector n of the tile's weights in that line, as f32. */
-static struct kb_val load_weights(const void *user, struct kb_val line, int i, int n)
+/* Vector n of the k-row, as f32 (a callback of struct reg_tile). */
+static struct kb_val load_weights(const void *user, struct kb_val offset, int i, int n)
 {
-	const struct accumulators *a = user;
-	return a->walk ? panel_walk_vector(a->walk, i, n) : panel_vector(&a->r, line, i, n);
+	const struct microkernel *a = user;
+	return a->walk ? panel_loop_vector(a->walk, i, n) : panel_load_f32(&a->r, offset, i, n);
 }
 
-/* Element at + i of K of a row of x. */
-static struct kb_val element_of(const struct linear *l, struct kb_val at, int i)
+/* Offset of K element at + i in a row of x. */
+static struct kb_val x_element(const struct linear *l, struct kb_val at, int i)
 {
-	return kb_mul(l->k, kb_add_const(l->k, at, i), l->along.v);
+	return kb_mul(l->k, kb_add_const(l->k, at, i), l->k_stride.v);
 }
 
-/* Elements at + i of all rows, each in all lanes. */
-static void splat_x(const struct linear *l, const struct accumulators *a, struct kb_val at, int i,
-                    struct kb_val *x)
+/* Broadcasts K element at + i of each row. */
+static void broadcast_x(const struct linear *l, const struct microkernel *a, struct kb_val at, int i,
+                        struct kb_val *x)
 {
 	struct kb_type type = KB_TYPE(KB_F32, l->lanes);
 	for (int m = 0; m < a->p.rows; m++)
-		x[m] = kb_load_splat(l->k, type, a->p.x[m], element_of(l, at, i), a->p.x_disp[m]);
+		x[m] = kb_load_splat(l->k, type, a->p.x[m], x_element(l, at, i), a->p.x_disp[m]);
 }
 
-/* f16 needs registers on its way to f32; those of x are free for all rows. */
-static bool is_widened_last(const struct linear *l, const struct accumulators *a)
+/* f16 needs scratch registers to be converted. If all broadcasts fit as well, weights are converted one
+ * vector at a time, after the broadcasts. */
+static bool converts_f16_late(const struct linear *l, const struct microkernel *a)
 {
 	int widening = l->job->target->has_fma ? 2 : 4;
-	return a->r.panel->lines == PANEL_HALVES &&
+	return a->r.panel->kind == PANEL_F16 &&
 	       a->p.rows * (a->p.vectors + 1) + widening <= kb_caps(l->k)->registers;
 }
 
-/* sum[m][n] += x[m][at + i] w[n][at + i]; loads are directly before their uses. */
-static void step(const struct linear *l, const struct accumulators *a, struct kb_val at, int i)
+/* sum[m][n] += x[m][at + i] w[n][at + i]. Each load directly precedes its uses, to keep live ranges short. */
+static void emit_k(const struct linear *l, const struct microkernel *a, struct kb_val at, int i)
 {
-	struct kb_val x[MATMUL_ROWS_MAX], line = panel_line(&a->r, at, i);
-	if (a->ahead.from.id && i % a->r.panel->per_line == 0)
-		matmul_step_ahead(l, &a->ahead, kb_add_const(l->k, at, i));
-	if (!is_widened_last(l, a)) {
-		reg_tile_mac_k(&a->p, element_of(l, at, i), line, i, 0, a->p.rows);
+	struct kb_val x[MATMUL_ROWS_MAX], offset = panel_k_row_offset(&a->r, at, i);
+	if (a->prefetch.base.id && i % a->r.panel->k_per_line == 0)
+		matmul_prefetch_k(l, &a->prefetch, kb_add_const(l->k, at, i));
+	if (!converts_f16_late(l, a)) {
+		reg_tile_mac_k(&a->p, x_element(l, at, i), offset, i, 0, a->p.rows);
 		return;
 	}
-	splat_x(l, a, at, i, x);
+	broadcast_x(l, a, at, i, x);
 	for (int n = 0; n < a->p.vectors; n++)
-		reg_tile_mac_vector(&a->p, n, x, load_weights(a, line, i, n));
+		reg_tile_mac_vector(&a->p, n, x, load_weights(a, offset, i, n));
 }
 
-/* Registers hold two elements of every row, so that the pairs of one vector can be used up before the next
- * one. */
-static bool is_paired(const struct linear *l, const struct accumulators *a)
+/* bf16: true if registers hold two K elements of each row, so that a vector of pairs is used up before the
+ * next one is loaded. */
+static bool takes_pairs(const struct linear *l, const struct microkernel *a)
 {
-	int sums = a->p.rows * a->p.vectors, words = 2; /* of pairs, and what becomes of them */
+	int sums = a->p.rows * a->p.vectors,
+	    words = 2; /* a vector of pairs, and its even or odd elements as f32 */
 	int wanted = sums + 2 * a->p.rows + words + !l->job->target->has_fma;
-	return a->r.panel->lines == PANEL_PAIRS && wanted < kb_caps(l->k)->registers;
+	return a->r.panel->kind == PANEL_BF16_PAIRS && wanted < kb_caps(l->k)->registers;
 }
 
-/* Steps at + i and the next one for pairs of bf16. */
-static void step_pair(const struct linear *l, const struct accumulators *a, struct kb_val at, int i)
+/* K elements at + i and at + i + 1 of bf16 pairs. */
+static void emit_k_pair(const struct linear *l, const struct microkernel *a, struct kb_val at, int i)
 {
-	struct kb_val x[2][MATMUL_ROWS_MAX], line = panel_line(&a->r, at, i);
-	if (a->ahead.from.id)
-		matmul_step_ahead(l, &a->ahead, kb_add_const(l->k, at, i));
-	splat_x(l, a, at, i, x[0]);
-	splat_x(l, a, at, i + 1, x[1]);
+	struct kb_val x[2][MATMUL_ROWS_MAX], offset = panel_k_row_offset(&a->r, at, i);
+	if (a->prefetch.base.id)
+		matmul_prefetch_k(l, &a->prefetch, kb_add_const(l->k, at, i));
+	broadcast_x(l, a, at, i, x[0]);
+	broadcast_x(l, a, at, i + 1, x[1]);
 	for (int n = 0; n < a->p.vectors; n++) {
-		struct kb_val words = panel_pairs(&a->r, a->r.at, line, n);
+		struct kb_val words = panel_load_pairs(&a->r, a->r.at, offset, n);
 		for (int odd = 0; odd < 2; odd++)
-			reg_tile_mac_vector(&a->p, n, x[odd], panel_half(l->k, words, odd));
+			reg_tile_mac_vector(&a->p, n, x[odd], panel_bf16_half(l->k, words, odd));
 	}
 }
 
-/* The same with elements of vectors of x. */
-static void lane_pair(const struct linear *l, const struct accumulators *a, struct kb_val line,
-                      const struct kb_val *x, int i)
+/* The same by lanes of vectors of x. */
+static void add_pair_by_lane(const struct linear *l, const struct microkernel *a, struct kb_val offset,
+                             const struct kb_val *x, int i)
 {
 	for (int n = 0; n < a->p.vectors; n++) {
-		struct kb_val words = panel_pairs(&a->r, a->r.at, line, n);
+		struct kb_val words = panel_load_pairs(&a->r, a->r.at, offset, n);
 		for (int odd = 0; odd < 2; odd++)
-			reg_tile_mac_lane(&a->p, n, x, i + odd, panel_half(l->k, words, odd));
+			reg_tile_mac_lane(&a->p, n, x, i + odd, panel_bf16_half(l->k, words, odd));
 	}
 }
 
-/* `lanes` neighbours along K: beside the sums live a vector of each row and one of weights. */
-static void step_lanes(const struct linear *l, const struct accumulators *a, struct kb_val at, int lanes)
+/* `lanes` K neighbours: in addition to the accumulators, a vector of each row and one of weights are live. */
+static void emit_k_lanes(const struct linear *l, const struct microkernel *a, struct kb_val at, int lanes)
 {
 	struct kb_val x[MATMUL_ROWS_MAX];
-	bool pairs = a->r.panel->lines == PANEL_PAIRS;
+	bool pairs = a->r.panel->kind == PANEL_BF16_PAIRS;
 	reg_tile_load_x(&a->p, at, lanes, x);
 	for (int i = 0; i < lanes; i += 1 + pairs) {
-		struct kb_val line = panel_line(&a->r, at, i);
-		/* a share is half a line at most, unless rows are few */
-		if (a->ahead.from.id && i % (2 * a->r.panel->per_line) == 0)
-			matmul_step_ahead(l, &a->ahead, kb_add_const(l->k, at, i));
+		struct kb_val offset = panel_k_row_offset(&a->r, at, i);
+		/* a share is at most half a k-row, unless rows are few */
+		if (a->prefetch.base.id && i % (2 * a->r.panel->k_per_line) == 0)
+			matmul_prefetch_k(l, &a->prefetch, kb_add_const(l->k, at, i));
 		if (pairs)
-			lane_pair(l, a, line, x, i);
+			add_pair_by_lane(l, a, offset, x, i);
 		else
-			reg_tile_mac_k_lane(&a->p, x, line, i);
+			reg_tile_mac_k_lane(&a->p, x, offset, i);
 	}
 }
 
-/* Where the steps of `lanes` end; the part of K is constant unless K is divided. */
-static struct kb_val end_of_lanes(const struct linear *l, const struct matmul_strip *s, int lanes)
+/* Last multiple of `lanes` in the K block; constant unless K is blocked. */
+static struct kb_val last_multiple(const struct linear *l, const struct matmul_block *s, int lanes)
 {
 	struct kb *k = l->k;
-	if (!l->stage.kc)
+	if (!l->c_buf.kc)
 		return kb_index(k, l->depth / lanes * lanes);
 	struct kb_val n = kb_div_const(k, kb_sub(k, s->k_hi, s->k_lo), lanes);
 	return kb_add(k, s->k_lo, kb_mul_const(k, n, lanes));
 }
 
-/* Steps [*from, ..) of K in turns of n while whole ones are left; *from is where they end. */
-static void walk_turns(const struct linear *l, struct accumulators *a, struct kb_val *from, int n)
+/* K elements from *from on, n to an iteration, while n are left; *from: the first one left. */
+static void emit_unrolled(const struct linear *l, struct microkernel *a, struct kb_val *from, int n)
 {
 	struct kb *k = l->k;
 	struct kb_val first = *from;
-	*from = end_of_lanes(l, a->strip, n);
-	struct kb_val at = kb_loop(k, "k", first, *from, n, l->stage.kc ? 0 : KB_NONEMPTY);
-	bool pairs = is_paired(l, a);
+	*from = last_multiple(l, a->block, n);
+	struct kb_val at = kb_loop(k, "k", first, *from, n, l->c_buf.kc ? 0 : KB_NONEMPTY);
+	bool pairs = takes_pairs(l, a);
 	for (int i = 0; i < n; i += 1 + pairs) {
 		if (pairs)
-			step_pair(l, a, at, i);
+			emit_k_pair(l, a, at, i);
 		else
-			step(l, a, at, i);
+			emit_k(l, a, at, i);
 	}
 	kb_end_loop(k);
 }
 
-/* True when turns of n leave nothing of a part of K. */
-static bool divides_depth(const struct linear *l, int n)
+/* True if n divides every K block. */
+static bool leaves_no_tail(const struct linear *l, int n)
 {
-	return l->depth % n == 0 && l->stage.kc % n == 0;
+	return l->depth % n == 0 && l->c_buf.kc % n == 0;
 }
 
-/* n neighbours along K whose codes are in the line that is open. */
-static void step_codes(void *user, const struct panel_walk *w, struct kb_val at, int n)
+/* n K neighbours of a k-row of quants (a callback of panel_loop). */
+static void emit_quants(void *user, const struct panel_loop *w, struct kb_val at, int n)
 {
-	const struct accumulators *a = user;
+	const struct microkernel *a = user;
 	const struct linear *l = a->l;
 	struct kb_val x[MATMUL_ROWS_MAX];
-	bool by_lanes = n > 1 && n == l->job->target->k_lanes && l->along.is_const && l->along.c == 1;
-	if (a->ahead.from.id && w->is_first)
-		matmul_line_ahead(l, &a->ahead, w->position, w->section, w->word);
+	bool by_lanes = n > 1 && n == l->job->target->k_lanes && l->k_stride.is_const && l->k_stride.c == 1;
+	if (a->prefetch.base.id && w->is_first_use)
+		matmul_prefetch_line(l, &a->prefetch, w->k_before, w->section, w->row_word);
 	if (by_lanes)
 		reg_tile_load_x(&a->p, at, n, x);
 	for (int i = 0; i < n; i++) {
 		if (by_lanes)
 			reg_tile_mac_k_lane(&a->p, x, at, i);
 		else
-			reg_tile_mac_k(&a->p, element_of(l, at, i), at, i, 0, a->p.rows);
+			reg_tile_mac_k(&a->p, x_element(l, at, i), at, i, 0, a->p.rows);
 	}
 }
 
-static void walk_codes(const struct linear *l, struct accumulators *a)
+static void loop_quants(const struct linear *l, struct microkernel *a)
 {
-	struct panel_walk w = {.k = l->k,
+	struct panel_loop w = {.k = l->k,
 	                       .panel = a->r.panel,
 	                       .lanes = l->lanes,
 	                       .vectors = a->p.vectors,
 	                       .at = a->r.at,
-	                       .lo = a->strip->k_lo,
-	                       .hi = a->strip->k_hi,
-	                       .is_part = l->stage.kc != 0,
-	                       .line = step_codes,
+	                       .lo = a->block->k_lo,
+	                       .hi = a->block->k_hi,
+	                       .is_k_range = l->c_buf.kc != 0,
+	                       .body = emit_quants,
 	                       .user = a};
 	a->walk = &w;
-	panel_walk(&w);
+	panel_loop(&w);
 	a->walk = NULL;
 }
 
-/* The part of K that is open: by vectors of x or long turns as far as they go, by whole lines, by elements.
- */
-static void walk_depth(const struct linear *l, struct accumulators *a)
+/* The K block: by vectors of x or long unrolled iterations, then by full k-rows, then by elements. */
+static void emit_k_loop(const struct linear *l, struct microkernel *a)
 {
 	struct kb *k = l->k;
-	if (a->r.panel->lines == PANEL_CODES) {
-		walk_codes(l, a);
+	if (a->r.panel->kind == PANEL_QUANTS) {
+		loop_quants(l, a);
 		return;
 	}
-	int lanes = l->along.is_const && l->along.c == 1 ? l->job->target->k_lanes : 1;
+	int lanes = l->k_stride.is_const && l->k_stride.c == 1 ? l->job->target->k_lanes : 1;
 	unsigned flags = l->depth > 0 ? KB_NONEMPTY : 0;
-	struct kb_val from = a->strip->k_lo;
-	int turn = 1;
+	struct kb_val from = a->block->k_lo;
+	int unroll = 1;
 	if (lanes > 1 && l->depth >= lanes) {
-		turn = lanes;
-		from = end_of_lanes(l, a->strip, lanes);
+		unroll = lanes;
+		from = last_multiple(l, a->block, lanes);
 		struct kb_val at =
-		        kb_loop(k, "k", a->strip->k_lo, from, lanes, l->stage.kc ? 0 : KB_NONEMPTY);
-		step_lanes(l, a, at, lanes);
+		        kb_loop(k, "k", a->block->k_lo, from, lanes, l->c_buf.kc ? 0 : KB_NONEMPTY);
+		emit_k_lanes(l, a, at, lanes);
 		kb_end_loop(k);
-	} else if (lanes == 1 && a->tile->rows == 1 && !l->stage.kc && l->depth >= UNROLLED &&
-	           l->job->target->arch != ARCH_OPENCL) { /* whose compilers unroll, too */
-		turn = UNROLLED;
-		walk_turns(l, a, &from, turn);
+	} else if (lanes == 1 && a->tile->rows == 1 && !l->c_buf.kc && l->depth >= UNROLLED &&
+	           l->job->target->arch != ARCH_OPENCL) { /* its compilers unroll themselves */
+		unroll = UNROLLED;
+		emit_unrolled(l, a, &from, unroll);
 	}
-	int64_t left = turn > 1 ? l->depth % turn : l->depth;
-	if (a->r.panel->per_line > 1 && (left >= a->r.panel->per_line || l->stage.kc % turn != 0)) {
-		walk_turns(l, a, &from, a->r.panel->per_line);
-		turn = a->r.panel->per_line;
+	int64_t left = unroll > 1 ? l->depth % unroll : l->depth;
+	if (a->r.panel->k_per_line > 1 && (left >= a->r.panel->k_per_line || l->c_buf.kc % unroll != 0)) {
+		emit_unrolled(l, a, &from, a->r.panel->k_per_line);
+		unroll = a->r.panel->k_per_line;
 	}
-	if (turn > 1 && divides_depth(l, turn))
+	if (unroll > 1 && leaves_no_tail(l, unroll))
 		return;
-	if (turn > 1)
-		flags = l->stage.kc ? 0 : KB_NONEMPTY;
-	struct kb_val at = kb_loop(k, "k", from, a->strip->k_hi, 1, flags);
-	step(l, a, at, 0);
+	if (unroll > 1)
+		flags = l->c_buf.kc ? 0 : KB_NONEMPTY;
+	struct kb_val at = kb_loop(k, "k", from, a->block->k_hi, 1, flags);
+	emit_k(l, a, at, 0);
 	kb_end_loop(k);
 }
 
-/* ---- what follows ---- */
+/* ---- the end of a tile ---- */
 
-/* Columns of vector n that exist when the tile's last panel has `last` columns. */
-static int valid_lanes(const struct linear *l, const struct accumulators *a, int n, int last)
+/* Columns of vector n that exist if the last panel has `last` columns. */
+static int valid_lanes(const struct linear *l, const struct microkernel *a, int n, int last)
 {
 	int per_panel = MATMUL_PANEL / l->lanes;
 	int left = n / per_panel == a->tile->panels - 1 ? last - n % per_panel * l->lanes : l->lanes;
 	return left < 0 ? 0 : left < l->lanes ? left : l->lanes;
 }
 
-static void finish_tile(const struct linear *l, struct accumulators *a, int last)
+/* Runs the epilogue on all accumulators; last: columns of the last panel. */
+static void finish_tile(const struct linear *l, struct microkernel *a, int last)
 {
 	struct kb *k = l->k;
+	size_t mark = eval_mark(l->eval);
 	struct eval_point p[MATMUL_ROWS_MAX];
 	struct kb_val column = kb_mul_const(k, a->tile->panel, MATMUL_PANEL);
 	for (int m = 0; m < a->tile->rows; m++)
@@ -377,86 +368,81 @@ static void finish_tile(const struct linear *l, struct accumulators *a, int last
 		struct eval_width before = eval_width(l->eval, l->lanes, valid);
 		for (int m = 0; m < a->tile->rows; m++) {
 			p[m].index[l->rank - 1] = at;
-			matmul_finish(l, a->strip->expert, &p[m], reg_tile_acc(&a->p, m, n));
+			finish_element(l, a->block->expert, &p[m], reg_tile_acc(&a->p, m, n));
 		}
 		eval_width(l->eval, before.lanes, before.valid);
 	}
-}
-
-static void finish_part(const struct linear *l, struct accumulators *a, int last)
-{
-	size_t mark = eval_mark(l->eval);
-	finish_tile(l, a, last);
 	eval_release(l->eval, mark);
 }
 
-/* Only a tile of one panel can be the partial one. */
-static void finish(const struct linear *l, struct accumulators *a)
+/* The last panel of N may be partial; only tiles of one panel include it. */
+static void finish(const struct linear *l, struct microkernel *a)
 {
 	struct kb *k = l->k;
 	int last = (int)(l->columns.n % MATMUL_PANEL);
 	if (a->tile->panels > 1 || last == 0) {
-		finish_part(l, a, MATMUL_PANEL);
+		finish_tile(l, a, MATMUL_PANEL);
 		return;
 	}
 	if (l->columns.panels == 1) {
-		finish_part(l, a, last);
+		finish_tile(l, a, last);
 		return;
 	}
 	kb_if(k, kb_cmp(k, KB_LT, a->tile->panel, kb_index(k, l->columns.panels - 1)));
-	finish_part(l, a, MATMUL_PANEL);
+	finish_tile(l, a, MATMUL_PANEL);
 	kb_else(k);
-	finish_part(l, a, last);
+	finish_tile(l, a, last);
 	kb_end_if(k);
 }
 
-static void leave_in_stage(const struct linear *l, struct accumulators *a)
+static void store_c_buf(const struct linear *l, struct microkernel *a)
 {
 	struct kb *k = l->k;
-	struct kb_val at = in_stage(l, a);
+	struct kb_val at = c_buf_offset(l, a);
 	for (int m = 0; m < a->tile->rows; m++)
 		for (int n = 0; n < a->p.vectors; n++)
-			kb_store(k, reg_tile_acc(&a->p, m, n), l->stage.at, at,
-			         m * l->stage.width + n * l->lanes, 0);
+			kb_store(k, reg_tile_acc(&a->p, m, n), l->c_buf.at, at,
+			         m * l->c_buf.width + n * l->lanes, 0);
 }
 
-void matmul_tile(const struct linear *l, const struct matmul_strip *s, const struct matmul_tile *t)
+void matmul_microkernel(const struct linear *l, const struct matmul_block *s, const struct matmul_tile *t)
 {
 	struct kb *k = l->k;
-	struct accumulators a = {.l = l, .strip = s, .tile = t};
+	struct microkernel a = {.l = l, .block = s, .tile = t};
 	a.p = (struct reg_tile){
 	        .k = k, .rows = t->rows, .lanes = l->lanes, .weights = load_weights, .user = &a};
 	a.p.vectors = t->panels * (MATMUL_PANEL / l->lanes);
-	const struct panel *lies = s->copied ? s->copied : &l->panel;
-	struct kb_val panel = s->copied ? kb_sub(k, t->panel, s->begin) : t->panel;
-	if (l->columns.halves > 1) {
-		int64_t half = s->copied ? l->columns.strip : l->columns.panels;
-		panel = kb_add(k, panel, kb_mul_const(k, t->half, half));
+	const struct panel *layout = s->b_layout ? s->b_layout : &l->panel;
+	struct kb_val panel = s->b_layout ? kb_sub(k, t->panel, s->begin) : t->panel;
+	if (l->columns.mats > 1) {
+		int64_t mat_stride = s->b_layout ? l->columns.nc : l->columns.panels;
+		panel = kb_add(k, panel, kb_mul_const(k, t->mat, mat_stride));
 	}
-	struct kb_val line = kb_mul_const(k, panel, lies->bytes);
-	a.r = (struct panel_reader){.k = k, .panel = lies, .lanes = l->lanes};
-	a.r.at = kb_ptr_add(k, s->weights, line, 0);
-	if (lies->lines == PANEL_PAIRS && !is_paired(l, &a) && kb_caps(k)->registers < REGISTERS_TO_KEEP)
-		a.r.again = kb_ptr_opaque(k, a.r.at);
+	struct kb_val offset = kb_mul_const(k, panel, layout->bytes);
+	a.r = (struct panel_reader){.k = k, .panel = layout, .lanes = l->lanes};
+	a.r.at = kb_ptr_add(k, s->weights, offset, 0);
+	if (layout->kind == PANEL_BF16_PAIRS && !takes_pairs(l, &a) &&
+	    kb_caps(k)->registers < REGISTERS_TO_KEEP)
+		a.r.reload = kb_ptr_opaque(k, a.r.at);
 	size_t mark = eval_mark(l->eval);
-	find_rows(l, &a);
+	find_x_rows(l, &a);
 	eval_release(l->eval, mark);
-	a.ahead = t->ahead;
-	a.ahead.from = matmul_ahead(l, s, t, a.r.at);
-	struct matmul_rounded_tile rounded = {.l = l, .p = &a.p, .w = a.r.at, .ahead = &a.ahead};
-	if (s->is_unpacked)
-		find_unpacked(&a, &rounded);
-	begin_sums(l, &a);
-	if (matmul_strip_by_steps(l, s))
-		matmul_steps_depth(&rounded);
-	else if (l->rounded.to.bf16)
-		matmul_bf16_depth(&rounded);
-	else if (l->rounded.round)
-		matmul_integer_depth(&rounded);
+	a.prefetch = t->prefetch;
+	a.prefetch.base = matmul_prefetch_base(l, s, t, a.r.at);
+	struct matmul_lowp_tile lowp = {.l = l, .p = &a.p, .w = a.r.at, .prefetch = &a.prefetch};
+	if (s->is_repacked)
+		find_repacked(&a, &lowp);
+	begin_accumulators(l, &a);
+	if (matmul_block_uses_amx(l, s))
+		matmul_amx_per_block_loop(&lowp);
+	else if (l->lowp.to.bf16)
+		matmul_bf16_loop(&lowp);
+	else if (l->lowp.op)
+		matmul_int8_loop(&lowp);
 	else
-		walk_depth(l, &a);
-	if (l->stage.at.id)
-		leave_in_stage(l, &a);
+		emit_k_loop(l, &a);
+	if (l->c_buf.at.id)
+		store_c_buf(l, &a);
 	else
 		finish(l, &a);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How weights in panels of 16 columns (ir/target/tile.h) are read, whatever their format: as vectors of f32 of
- * neighbouring columns at one element of K.
+ * Reads packed weights (panels of NR = 16 columns, ir/target/tile.h) of any format as f32 vectors of neighbouring
+ * columns at one K element.
  *
- * An element of codes is scale code + offset of its block, rounded once where the machine has fma (scale code is
- * exact for the formats without super blocks whose scales are f16), scale and offset of a super block multiplied
- * first, which is exact. Then it is a number like any other: sums over K are those of the same numbers in f32.
+ * A quantized weight is scale * quant + minimum of its block, rounded once where the target has FMA. scale * quant
+ * alone is exact in formats without super-blocks whose scales are f16; scale and minimum of a super-block are
+ * multiplied by its own scales first, which is exact. So every kernel sees the same f32 weights, and its sums have
+ * the bits of a product with dequantized weights.
  */
 #ifndef TFMC_BACKENDS_PANEL_PANEL_H
 #define TFMC_BACKENDS_PANEL_PANEL_H
@@ -13,92 +14,94 @@
 #include "backends/kb/kb.h"
 #include "ir/target/tile.h"
 
-/* What is in a line of PANEL_ROW_BYTES bytes: f32; pairs of bf16; rows of f16; codes. */
-enum panel_lines { PANEL_WORDS, PANEL_PAIRS, PANEL_HALVES, PANEL_CODES };
+/* Contents of a k-row of PANEL_ROW_BYTES bytes: f32; pairs of bf16, even K element in the low half; two rows of f16; quants. */
+enum panel_kind { PANEL_F32, PANEL_BF16_PAIRS, PANEL_F16, PANEL_QUANTS };
 
 struct panel {
 	enum ir_format format;
-	enum panel_lines lines;
-	int64_t depth, bytes; /* K; of a panel */
-	int64_t head;         /* bytes of a section of codes before its lines */
-	int per_line;         /* elements of K */
-	int unit;             /* parts of K begin at multiples of it */
-	int held;             /* registers that a vector of columns takes while K passes, beside its sums */
+	enum panel_kind kind;
+	int64_t depth;      /* K */
+	int64_t bytes;      /* of a panel */
+	int64_t header;     /* quants: bytes of scales and minima at the beginning of a super-block */
+	int k_per_line;     /* K elements of a k-row */
+	int k_align;        /* a K block begins at multiples of it */
+	int live_registers; /* quants: scale and minimum registers of a vector of columns, live along K */
 };
 struct panel panel_of(enum ir_format f, int64_t depth);
 
-/* Panels side by side, floats. */
+/* Floats: panels side by side. */
 struct panel_reader {
 	struct kb *k;
 	const struct panel *panel;
 	int lanes;
-	struct kb_val at;    /* first line of the first panel */
-	struct kb_val again; /* the same, for the second elements of pairs; or none */
+	struct kb_val at;     /* first k-row of the first panel */
+	struct kb_val reload; /* an opaque copy of `at` for odd elements of pairs (kb_ptr_opaque); or none */
 };
-/* Where element at + i of K begins in a panel, `at` a multiple of the elements of a line: words of pairs, else
- * elements. */
-struct kb_val panel_line(const struct panel_reader *r, struct kb_val at, int i);
-/* Vector n of the pairs in that line; one half of pairs as f32. */
-struct kb_val panel_pairs(const struct panel_reader *r, struct kb_val from, struct kb_val line, int n);
-struct kb_val panel_half(struct kb *k, struct kb_val pairs, int odd);
-/* Vector n of element i in that line, as f32. */
-struct kb_val panel_vector(const struct panel_reader *r, struct kb_val line, int i, int n);
+/* Offset in a panel of the k-row of K element at + i, `at` a multiple of k_per_line: in words of pairs, else elements. */
+struct kb_val panel_k_row_offset(const struct panel_reader *r, struct kb_val at, int i);
+/* Vector n of the pairs of the k-row at `line`; its even or odd bf16 elements as f32. */
+struct kb_val panel_load_pairs(const struct panel_reader *r, struct kb_val from, struct kb_val line, int n);
+struct kb_val panel_bf16_half(struct kb *k, struct kb_val pairs, int odd);
+/* Vector n of K element i of the k-row at `line`, as f32. */
+struct kb_val panel_load_f32(const struct panel_reader *r, struct kb_val line, int i, int n);
 
-/* Columns [column, column + lanes) of element i of K of the panel of codes at `at`. */
-struct kb_val panel_code(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
-                         struct kb_val i, int lanes);
-/* The same of n elements from i on, which is a multiple of 4 where n is more than 1, n <= 4. */
-void panel_codes(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column, struct kb_val i,
-                 int n, int lanes, struct kb_val *out);
+/* Quants: columns [column, column + lanes) of K element i of the panel at `at`, dequantized to f32. */
+struct kb_val panel_dequantize(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                               struct kb_val i, int lanes);
+/* The same for elements i .. i + n - 1, n <= 4; i is a multiple of 4 if n > 1. */
+void panel_dequantize_n(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                        struct kb_val i, int n, int lanes, struct kb_val *out);
 
 /*
- * Codes of elements i + 4 line .. i + 4 line + 3, signed and with what shifts add, as bytes of words; i is a multiple of 4, and
- * of 16 where there are further lines. Formats of 8 bits: those of zero 128, of shifts: with a codebook.
+ * Quants of K elements i + 4 line .. i + 4 line + 3 as signed bytes, four in each i32 lane, zero points subtracted
+ * and shifts added; i is a multiple of 4, and of 16 if line > 0. Formats of 8 bits must have zero point 128; formats
+ * with shifts must have a codebook.
  */
-struct kb_val panel_words(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
-                          struct kb_val i, int line, int lanes);
-/* What an element of these has beside its code: scale code + offset; none: 0. */
+struct kb_val panel_load_i8(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
+                            struct kb_val i, int line, int lanes);
+/* A weight is scale * quant + offset; offset none: 0. */
 struct panel_block {
 	struct kb_val scale, offset;
 };
-struct panel_block panel_block(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
-                               struct kb_val i, int lanes);
+/* Scales and minima of the block of K element i, to be used with panel_load_i8. */
+struct panel_block panel_load_block(struct kb *k, const struct panel *p, struct kb_val at,
+                                    struct kb_val column, struct kb_val i, int lanes);
 
-/* Numbers of codes of a codebook, the low four bits of each byte of the words -> code + zero in 8 bits; of other formats the
- * words themselves. */
-struct kb_val panel_look_up(struct kb *k, const struct panel *p, struct kb_val words, int zero, int lanes);
+/* Looks up codebook indices, the low four bits of each byte: bytes entry + zero. Other formats: returns words. */
+struct kb_val panel_codebook_lookup(struct kb *k, const struct panel *p, struct kb_val words, int zero,
+                                    int lanes);
 
-/* Scales and offsets (none: the format has none) of block b of a section of codes, for vector v of the panels whose
- * section begins at `at`; i16: what is added to its codes, of formats with shifts, whose offsets are scale shift. */
-struct kb_val panel_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
-                          int lanes);
-struct kb_val panel_shift(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
-                          int lanes);
-struct kb_val panel_offset(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
-                           int lanes);
+/* Of block b of the super-block at `at`, for vector v of the panels side by side: scales; i16 shifts, which are added
+ * to quants of formats with shifts; minima (scale * shift in formats with shifts), none: the format has none. */
+struct kb_val panel_block_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
+                                int lanes);
+struct kb_val panel_block_shift(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
+                                int lanes);
+struct kb_val panel_block_offset(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b,
+                                 int v, int lanes);
 
-/* A walk along K over panels of codes side by side. */
-struct panel_walk {
+/* A loop along K over panels of quants side by side, which dequantizes in registers. */
+struct panel_loop {
 	struct kb *k;
 	const struct panel *panel;
 	int lanes, vectors;
-	struct kb_val at;     /* where the first panel begins */
-	struct kb_val lo, hi; /* elements of K; lo a multiple of the unit, hi as well or the end */
-	bool is_part;         /* they may be less than all */
-	/* Emits what becomes of n neighbours from element `from` on; panel_walk_vector gives their weights. */
-	void (*line)(void *user, const struct panel_walk *w, struct kb_val from, int n);
+	struct kb_val at;     /* first panel */
+	struct kb_val lo, hi; /* K elements; lo a multiple of k_align, hi as well or K */
+	bool is_k_range;      /* [lo, hi) may be less than all of K */
+	/* Called for n neighbours from K element `from` on; panel_loop_vector returns their weights. */
+	void (*body)(void *user, const struct panel_loop *w, struct kb_val from, int n);
 	void *user;
-	/* What is open while `line` runs. */
-	struct kb_val section; /* its address */
-	bool is_first; /* nobody saw this line before; `position` elements of K are in the lines before it */
-	struct kb_val position;
-	struct kb_val word;  /* of the line, from the section's beginning on */
-	struct kb_val alone; /* the one element, at no line; or none */
-	int half;
-	struct kb_val scale[TILE_ACC_MAX], offset[TILE_ACC_MAX], codes[TILE_ACC_MAX];
+	/* State while body runs. */
+	struct kb_val section;  /* address of the super-block */
+	bool is_first_use;      /* this k-row is read for the first time (of 4 bits: for its low nibbles) */
+	struct kb_val k_before; /* K elements in the k-rows before it */
+	struct kb_val row_word; /* word of the k-row in the super-block */
+	struct kb_val tail_k;   /* K element outside full k-rows, dequantized alone; or none */
+	int nibble;             /* 4 bits: 0 low, 1 high */
+	struct kb_val scale[TILE_ACC_MAX], offset[TILE_ACC_MAX], looked_up[TILE_ACC_MAX];
 };
-void panel_walk(struct panel_walk *w);
+void panel_loop(struct panel_loop *w);
 /* Vector v of neighbour i, f32. */
-struct kb_val panel_walk_vector(const struct panel_walk *w, int i, int v);
+struct kb_val panel_loop_vector(const struct panel_loop *w, int i, int v);
 
 #endif

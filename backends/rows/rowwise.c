@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rowwise template: reads the group, decides where rows are kept, and walks
- * over this worker's rows. The walks of one row are in rowwise_norm.c and
- * rowwise_softmax.c. Nothing depends on the number of workers but which rows
- * are computed.
+ * Rowwise generator: binds the group, chooses where rows are kept between passes, and loops over this
+ * worker's rows. The number of workers only decides which worker computes a row.
  */
 #include <assert.h>
 #include <string.h>
@@ -45,12 +43,12 @@ static bool is_masked(const struct rowwise *r)
 	return r->root->code == OP_mask || r->root->code == OP_masked_softmax;
 }
 
-static bool keeps_exp(const struct rowwise *r)
+static bool keeps_exponentials(const struct rowwise *r)
 {
 	return r->root->code == OP_softmax || r->root->code == OP_masked_softmax;
 }
 
-/* The types that the walks rely on. */
+/* Rejects types and shapes that the passes do not support. */
 static enum tfmc_status check_types(struct rowwise *r)
 {
 	const struct ir_func *f = r->job->func;
@@ -68,54 +66,53 @@ static enum tfmc_status check_types(struct rowwise *r)
 	return eval_status(&r->e);
 }
 
-/* Rows of the result can keep x: f32, side by side. */
-static bool result_keeps_rows(const struct rowwise *r)
+/* True if a row of the result can hold x between passes: f32, contiguous. */
+static bool can_keep_in_result(const struct rowwise *r)
 {
 	const struct kb_tensor *t = &r->outputs.items[0].to.t;
 	const struct kb_size *step = &t->stride[r->rank - 1];
 	return t->dtype == DT_F32 && t->encoding == ENC_ROW && step->is_const && step->c == 1;
 }
 
-/*
- * x is read again where it lies, unless the first walk changes it. Exponentials of rows of unknown length are
- * computed in the buffer, which has room for whole vectors.
- */
-static bool x_stays(const struct rowwise *r)
+/* True if later passes can read x from memory again: the first pass does not change it. Exponentials of rows
+ * of unknown length are computed in the buffer instead, which has room for full vectors. */
+static bool can_reread_x(const struct rowwise *r)
 {
 	const struct attrs_masked_softmax *a = r->root->attrs;
 	if (r->root->code == OP_masked_softmax && (a->scale != 1 || a->softcap > 0))
 		return false;
-	return eval_tensor(&r->e, r->root->operands[0]) && !r->is_filled && !(keeps_exp(r) && r->width < 0);
+	return eval_tensor(&r->e, r->root->operands[0]) && !r->is_staged &&
+	       !(keeps_exponentials(r) && r->width < 0);
 }
 
-/* The mask alone walks once; norms and log_softmax keep nothing when x stays. */
+/* mask has one pass; norms and log_softmax keep nothing if x is reread. */
 static bool needs_buffer(const struct rowwise *r)
 {
 	if (r->root->code == OP_mask)
-		return r->is_filled;
-	return !r->is_held && (keeps_exp(r) || !r->x_stays);
+		return r->is_staged;
+	return !r->in_registers && (keeps_exponentials(r) || !r->rereads_x);
 }
 
-/* Where rows are kept between walks. */
+/* Chooses the buffer: local memory, scratch, the result, or none. */
 static void choose_buffer(struct rowwise *r)
 {
 	const struct attrs_group *schedule = r->job->group->attrs;
 	const struct ir_type *x = ir_type_of(r->job->func, r->root->operands[0]);
 	int64_t longest = ir_dim_hi(r->job->module->dims, x->dims[r->rank - 1]);
-	if (!needs_buffer(r) || r->is_inner)
+	if (!needs_buffer(r) || r->is_producer)
 		return;
 	if (r->items > 1 && longest <= ROWWISE_SHARED) {
 		r->buffer = kb_shared(r->k, "kept", KB_F32, longest > 0 ? longest : 1);
 	} else if (schedule->scratch / 4 >= longest) {
 		r->buffer = r->job->scratch;
 		r->is_padded = schedule->scratch % 64 == 0 && r->lanes <= 16;
-	} else if (result_keeps_rows(r)) {
-		r->in_result = true;
+	} else if (can_keep_in_result(r)) {
+		r->buffer_is_result = true;
 	} else {
-		r->has_none = true;
-		r->lanes = r->is_filled ? 1 : r->lanes;
-		r->out_lanes = r->is_filled ? 1 : r->out_lanes;
-		r->is_filled = false;
+		r->recomputes = true;
+		r->lanes = r->is_staged ? 1 : r->lanes;
+		r->out_lanes = r->is_staged ? 1 : r->out_lanes;
+		r->is_staged = false;
 	}
 }
 
@@ -132,12 +129,12 @@ static int vector_lanes(const struct rowwise *r)
 	return lanes;
 }
 
-/* Short rows of known length, without elements that nobody may read. */
+/* True for short rows of constant length, of which all elements are read. */
 static bool fits_registers(const struct rowwise *r)
 {
 	int64_t chunks = (r->width + r->lanes - 1) / r->lanes;
-	return r->items == 1 && !is_masked(r) && !rowwise_has_blocks(r) && r->width >= 0 &&
-	       chunks <= ROWWISE_HELD_MAX && 2 * chunks <= kb_caps(r->k)->registers && !r->is_filled &&
+	return r->items == 1 && !is_masked(r) && !rowwise_has_quant_blocks(r) && r->width >= 0 &&
+	       chunks <= ROWWISE_HELD_MAX && 2 * chunks <= kb_caps(r->k)->registers && !r->is_staged &&
 	       r->out_lanes == r->lanes;
 }
 
@@ -152,9 +149,9 @@ static void choose_schedule(struct rowwise *r)
 	for (size_t i = 0; i < r->outputs.n; i++)
 		if (!eval_vectorizes(&r->e, r->outputs.items[i].value, last))
 			r->out_lanes = 1;
-	r->is_filled = r->lanes > 1 && !eval_vectorizes(&r->e, r->root->operands[0], last);
-	r->is_held = fits_registers(r);
-	r->x_stays = x_stays(r);
+	r->is_staged = r->lanes > 1 && !eval_vectorizes(&r->e, r->root->operands[0], last);
+	r->in_registers = fits_registers(r);
+	r->rereads_x = can_reread_x(r);
 	choose_buffer(r);
 }
 
@@ -165,7 +162,7 @@ static void copy_element(struct rowwise *r, const struct rowwise_chunk *c, void 
 	struct eval_point p = r->row;
 	(void)user;
 	p.index[r->rank - 1] = c->at;
-	rowwise_put(r, c, eval_value(&r->e, r->root->operands[0], &p));
+	rowwise_write_buffer(r, c, eval_value(&r->e, r->root->operands[0], &p));
 }
 
 static void emit_root(struct rowwise *r)
@@ -182,7 +179,7 @@ static void emit_root(struct rowwise *r)
 	eval_internal(&r->e, r->root, "a rowwise op without template");
 }
 
-/* Addresses that the row's walks share are computed here. */
+/* Hoists the addresses that all passes over the row share. */
 static void open_row(struct rowwise *r)
 {
 	struct kb *k = r->k;
@@ -190,7 +187,7 @@ static void open_row(struct rowwise *r)
 	eval_hoist(&r->e, r->root->operands[0], &r->row);
 	for (size_t i = 0; i < r->outputs.n; i++)
 		eval_hoist(&r->e, r->outputs.items[i].value, &r->row);
-	if (!r->in_result)
+	if (!r->buffer_is_result)
 		return;
 	const struct eval_tensor *to = &r->outputs.items[0].to;
 	struct kb_val offset = eval_offset(&r->e, to, &r->row);
@@ -200,16 +197,16 @@ static void open_row(struct rowwise *r)
 static void emit_open_row(struct rowwise *r)
 {
 	open_row(r);
-	if (r->is_filled) {
-		const struct rowwise_walk w = {.body = copy_element, .lanes = 1};
-		if (keeps_exp(r))
-			rowwise_clear_rest(r, rowwise_width(r));
-		rowwise_walk(r, kb_index(r->k, 0), rowwise_width(r), &w);
+	if (r->is_staged) {
+		const struct rowwise_loop w = {.body = copy_element, .lanes = 1};
+		if (keeps_exponentials(r))
+			rowwise_zero_tail(r, rowwise_width(r));
+		rowwise_loop(r, kb_index(r->k, 0), rowwise_width(r), &w);
 	}
 	emit_root(r);
 }
 
-/* Row `at` of all. */
+/* Row number `at` of all leading axes. */
 static void emit_row(struct rowwise *r, struct kb_val at)
 {
 	r->row = (struct eval_point){.rank = r->rank, .vec = r->rank - 1, .flat = at};
@@ -229,10 +226,10 @@ static void emit_rows(struct rowwise *r)
 	eval_release(&r->e, mark);
 }
 
-/* ---- rows before and after another root ---- */
+/* ---- norms fused with another root ---- */
 
-/* A norm in the group of another root. The evaluator is the caller's but for the cache: its widths and points are
- * those of that root. */
+/* State for a norm in the group of another root. It shares the evaluator except for the cache, whose widths
+ * and points are those of that root. */
 static struct rowwise begin_norm(struct eval *e, const struct ir_op *norm)
 {
 	struct rowwise r = {.job = e->job, .k = e->k, .root = norm, .e = *e, .items = 1};
@@ -249,14 +246,15 @@ static void end_norm(const struct rowwise *r, struct eval *e)
 	e->no_memory = r->e.no_memory;
 }
 
-/* Its rows: to rows->to where they go there, else to the result. */
+/* Emits the norm for rows [first, end): to rows->to if it produces rows for another root, else in place in
+ * the group's result. */
 static void emit_norm(struct rowwise *r, struct eval *e, const struct rowwise_rows *rows)
 {
 	struct kb *k = r->k;
 	eval_sizes(&r->e, r->root->results[0], r->size);
 	choose_schedule(r);
 	struct kb_val at = kb_loop(k, "row", rows->first, rows->end, 1, 0);
-	if (r->is_inner) {
+	if (r->is_producer) {
 		struct kb_val row = kb_sub(k, at, rows->first);
 		r->buffer = kb_ptr_add(k, rows->to, kb_mul_const(k, row, rows->step * 4), 0);
 	}
@@ -268,7 +266,7 @@ static void emit_norm(struct rowwise *r, struct eval *e, const struct rowwise_ro
 void rowwise_norm_rows(struct eval *e, const struct rowwise_rows *rows)
 {
 	struct rowwise r = begin_norm(e, rows->norm);
-	r.is_inner = true;
+	r.is_producer = true;
 	emit_norm(&r, e, rows);
 }
 
@@ -276,7 +274,7 @@ void rowwise_norm_row(struct eval *e, const struct ir_op *norm, const struct eva
                       struct kb_val to)
 {
 	struct rowwise r = begin_norm(e, norm);
-	r.is_inner = true;
+	r.is_producer = true;
 	r.buffer = to;
 	eval_sizes(&r.e, norm->results[0], r.size);
 	choose_schedule(&r);
@@ -285,7 +283,7 @@ void rowwise_norm_row(struct eval *e, const struct ir_op *norm, const struct eva
 	end_norm(&r, e);
 }
 
-/* The operand of the norm lies in the result. */
+/* A copy of the tensor table in which the operand of the norm is stored in the result. */
 void rowwise_norm_after(struct eval *e, const struct rowwise_after *after)
 {
 	struct rowwise r = begin_norm(e, after->norm);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rowwise template: round_rows. Of integers the nearest is what is left of a number after adding 1.5 2^23, where
- * numbers of f32 are one apart.
+ * Rowwise generator: round_rows, dynamic quantization to int8 or rounding to bf16; the result is the
+ * dequantized f32 value. An integer is rounded by adding and subtracting 1.5 2^23, where consecutive f32
+ * values differ by one.
  */
 #include <float.h>
 #include <math.h>
@@ -11,31 +12,31 @@
 
 #define TO_INTEGER 12582912.0F /* 1.5 2^23 */
 
-struct rounding {
-	struct rowwise_acc most; /* |x|, infinite for NaN */
+struct quantization {
+	struct rowwise_acc most; /* max |x|, infinite for NaN */
 	struct kb_val inverse, step;
 };
 
-static void see_largest(struct rowwise *r, const struct rowwise_chunk *c, void *user)
+static void update_abs_max(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
-	struct rounding *n = user;
-	struct kb_val x = rowwise_first(r, c);
-	rowwise_keep(r, c, x);
-	rowwise_acc_add(r, &n->most, c, rowwise_magnitude(r->k, x));
+	struct quantization *n = user;
+	struct kb_val x = rowwise_load_x(r, c);
+	rowwise_keep_x(r, c, x);
+	rowwise_acc_add(r, &n->most, c, rowwise_abs_or_inf(r->k, x));
 }
 
-static void round_and_store(struct rowwise *r, const struct rowwise_chunk *c, void *user)
+static void quantize_and_store(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
-	const struct rounding *n = user;
+	const struct quantization *n = user;
 	struct kb *k = r->k;
 	struct kb_val large = rowwise_splat(r, c, kb_f32(k, TO_INTEGER));
 	struct kb_val inverse = rowwise_splat(r, c, n->inverse);
-	struct kb_val v = kb_mul(k, rowwise_again(r, c), inverse);
+	struct kb_val v = kb_mul(k, rowwise_reload_x(r, c), inverse);
 	v = kb_sub(k, kb_add(k, v, large), large);
-	rowwise_store(r, c, kb_mul(k, v, rowwise_splat(r, c, n->step)));
+	rowwise_store_result(r, c, kb_mul(k, v, rowwise_splat(r, c, n->step)));
 }
 
-struct kb_val rowwise_magnitude(struct kb *k, struct kb_val x)
+struct kb_val rowwise_abs_or_inf(struct kb *k, struct kb_val x)
 {
 	int lanes = kb_type_of(k, x).lanes;
 	struct kb_val v = kb_un(k, KB_ABS, x), last = kb_splat(k, kb_f32(k, FLT_MAX), lanes);
@@ -43,35 +44,35 @@ struct kb_val rowwise_magnitude(struct kb *k, struct kb_val x)
 	return kb_select(k, kb_cmp(k, KB_LE, v, last), v, none);
 }
 
-void rowwise_rounding(struct kb *k, struct kb_val most, struct kb_val *inverse, struct kb_val *step)
+void rowwise_int8_scales(struct kb *k, struct kb_val most, struct kb_val *inverse, struct kb_val *step)
 {
 	struct kb_val levels = kb_f32(k, 127), v = kb_bin(k, KB_DIV, levels, most);
 	struct kb_val is_finite = kb_cmp(k, KB_LE, v, kb_f32(k, FLT_MAX));
 	*inverse = kb_select(k, is_finite, v, kb_f32(k, 0));
-	/* most - most: NaN when it is infinite, else 0 */
+	/* most - most: NaN if infinite, else 0 */
 	v = kb_bin(k, KB_DIV, most, levels);
 	*step = kb_add(k, v, kb_sub(k, most, most));
 }
 
-static void round_block(struct rowwise *r, struct kb_val from, struct kb_val to)
+static void quantize_block(struct rowwise *r, struct kb_val from, struct kb_val to)
 {
-	struct rounding n;
-	struct rowwise_walk w = {.body = see_largest, .user = &n, .lanes = r->lanes};
+	struct quantization n;
+	struct rowwise_loop w = {.body = update_abs_max, .user = &n, .lanes = r->lanes};
 	rowwise_acc_begin(r, &n.most, KB_MAX);
-	rowwise_walk(r, from, to, &w);
-	rowwise_rounding(r->k, rowwise_acc_value(r, &n.most), &n.inverse, &n.step);
-	w = (struct rowwise_walk){.body = round_and_store, .user = &n, .lanes = r->out_lanes};
-	rowwise_walk(r, from, to, &w);
+	rowwise_loop(r, from, to, &w);
+	rowwise_int8_scales(r->k, rowwise_acc_reduce(r, &n.most), &n.inverse, &n.step);
+	w = (struct rowwise_loop){.body = quantize_and_store, .user = &n, .lanes = r->out_lanes};
+	rowwise_loop(r, from, to, &w);
 }
 
-static void narrow_and_store(struct rowwise *r, const struct rowwise_chunk *c, void *user)
+static void round_bf16_and_store(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	(void)user;
-	struct kb_val x = rowwise_first(r, c);
-	rowwise_store(r, c, kb_cvt(r->k, kb_cvt(r->k, x, KB_BF16), KB_F32));
+	struct kb_val x = rowwise_load_x(r, c);
+	rowwise_store_result(r, c, kb_cvt(r->k, kb_cvt(r->k, x, KB_BF16), KB_F32));
 }
 
-bool rowwise_has_blocks(const struct rowwise *r)
+bool rowwise_has_quant_blocks(const struct rowwise *r)
 {
 	const struct attrs_round_rows *a = r->root->attrs;
 	return r->root->code == OP_round_rows && a->to == ROUND_int8 && a->block > 0 &&
@@ -84,20 +85,20 @@ void rowwise_round_rows(struct rowwise *r)
 	const struct attrs_round_rows *a = r->root->attrs;
 	struct kb_val zero = kb_index(k, 0), width = rowwise_width(r);
 	if (a->to == ROUND_bf16) {
-		rowwise_all(r, narrow_and_store, NULL);
+		rowwise_for_row(r, round_bf16_and_store, NULL);
 		return;
 	}
-	if (!rowwise_has_blocks(r)) {
-		round_block(r, zero, width);
+	if (!rowwise_has_quant_blocks(r)) {
+		quantize_block(r, zero, width);
 		return;
 	}
 	struct kb_val whole = kb_sub(k, width, kb_rem_const(k, width, a->block));
 	struct kb_val from = kb_loop(k, "block", zero, whole, a->block, 0);
-	round_block(r, from, kb_add_const(k, from, a->block));
+	quantize_block(r, from, kb_add_const(k, from, a->block));
 	kb_end_loop(k);
 	if (r->width >= 0 && r->width % a->block == 0)
 		return;
 	kb_if(k, kb_cmp(k, KB_LT, whole, width));
-	round_block(r, whole, width);
+	quantize_block(r, whole, width);
 	kb_end_if(k);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rowwise template: softmax, log_softmax, masked_softmax and mask. Three walks:
- * the largest score; exponentials and their sum; results. Exponentials are kept,
- * so that each is computed once, unless there is no place for them. Elements that are not visible are never
- * read.
+ * Rowwise generator: softmax, log_softmax, masked_softmax and mask. Three passes: the maximum score;
+ * exponentials and their sum; results. Exponentials are kept, so that each is computed once, unless there is
+ * no buffer. Elements that are not visible are never read.
  */
 #include <math.h>
 
@@ -18,18 +17,18 @@ enum {
 
 struct softmax {
 	struct rowwise_acc max, sum;
-	struct kb_val shift;  /* f32: the largest score */
+	struct kb_val shift;  /* f32: the maximum score */
 	struct kb_val factor; /* f32: 1 / sum, or log(sum) */
 	double scale, softcap;
-	bool keeps_exp;      /* softmax; log_softmax needs the scores again */
-	struct kb_val first; /* i32: of the elements that are visible; none: 0 */
-	float hidden;        /* results of elements that are not */
+	bool keeps_exp;      /* softmax; log_softmax reads the scores again instead */
+	struct kb_val first; /* i32: first visible element; none: 0 */
+	float hidden;        /* result of elements that are not visible */
 };
 
-/* ---- walks ---- */
+/* ---- passes ---- */
 
 /* softcap(x scale) */
-static struct kb_val score(struct rowwise *r, const struct softmax *s, struct kb_val x)
+static struct kb_val scaled_score(struct rowwise *r, const struct softmax *s, struct kb_val x)
 {
 	struct kb *k = r->k;
 	if (s->scale != 1)
@@ -41,9 +40,9 @@ static struct kb_val score(struct rowwise *r, const struct softmax *s, struct kb
 	return x;
 }
 
-/* x where the window reaches, else -inf. */
-static struct kb_val in_window(struct rowwise *r, const struct rowwise_chunk *c, const struct softmax *s,
-                               struct kb_val x)
+/* x in the window, else -inf. */
+static struct kb_val mask_window(struct rowwise *r, const struct rowwise_chunk *c, const struct softmax *s,
+                                 struct kb_val x)
 {
 	struct kb *k = r->k;
 	if (!s->first.id)
@@ -59,120 +58,120 @@ static struct kb_val in_window(struct rowwise *r, const struct rowwise_chunk *c,
 static void find_max(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	struct softmax *s = user;
-	struct kb_val x = in_window(r, c, s, score(r, s, rowwise_first(r, c)));
-	rowwise_keep(r, c, x);
+	struct kb_val x = mask_window(r, c, s, scaled_score(r, s, rowwise_load_x(r, c)));
+	rowwise_keep_x(r, c, x);
 	rowwise_acc_add(r, &s->max, c, x);
 }
 
-/* score - max, after the first walk */
-static struct kb_val shifted(struct rowwise *r, const struct rowwise_chunk *c, const struct softmax *s)
+/* score - max, after the first pass. */
+static struct kb_val shifted_score(struct rowwise *r, const struct rowwise_chunk *c, const struct softmax *s)
 {
-	struct kb_val x = rowwise_again(r, c);
-	if (r->has_none)
-		x = score(r, s, x);
-	x = in_window(r, c, s, x);
+	struct kb_val x = rowwise_reload_x(r, c);
+	if (r->recomputes)
+		x = scaled_score(r, s, x);
+	x = mask_window(r, c, s, x);
 	return kb_sub(r->k, x, rowwise_splat(r, c, s->shift));
 }
 
-/* The exponential of score - max. */
-static struct kb_val power(struct rowwise *r, const struct rowwise_chunk *c, const struct softmax *s)
+/* exp(score - max) */
+static struct kb_val exponential(struct rowwise *r, const struct rowwise_chunk *c, const struct softmax *s)
 {
-	return math_exp_nonpositive(r->k, shifted(r, c, s));
+	return math_exp_nonpositive(r->k, shifted_score(r, c, s));
 }
 
 static void add_exp(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	struct softmax *s = user;
-	struct kb_val e = power(r, c, s);
+	struct kb_val e = exponential(r, c, s);
 	rowwise_acc_add(r, &s->sum, c, e);
-	if (s->keeps_exp && !r->has_none)
-		rowwise_put(r, c, e);
+	if (s->keeps_exp && !r->recomputes)
+		rowwise_write_buffer(r, c, e);
 }
 
 static void store_quotient(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	const struct softmax *s = user;
-	struct kb_val e = r->has_none ? power(r, c, s) : rowwise_get(r, c);
-	rowwise_store(r, c, kb_mul(r->k, e, rowwise_splat(r, c, s->factor)));
+	struct kb_val e = r->recomputes ? exponential(r, c, s) : rowwise_read_buffer(r, c);
+	rowwise_store_result(r, c, kb_mul(r->k, e, rowwise_splat(r, c, s->factor)));
 }
 
 static void store_log(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	const struct softmax *s = user;
 	struct kb_val factor = rowwise_splat(r, c, s->factor);
-	rowwise_store(r, c, kb_sub(r->k, shifted(r, c, s), factor));
+	rowwise_store_result(r, c, kb_sub(r->k, shifted_score(r, c, s), factor));
 }
 
 static void store_hidden(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	const struct softmax *s = user;
-	rowwise_store(r, c, rowwise_splat(r, c, kb_f32(r->k, s->hidden)));
+	rowwise_store_result(r, c, rowwise_splat(r, c, kb_f32(r->k, s->hidden)));
 }
 
 static void store_x(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
-	rowwise_store(r, c, in_window(r, c, user, rowwise_first(r, c)));
+	rowwise_store_result(r, c, mask_window(r, c, user, rowwise_load_x(r, c)));
 }
 
 /* ---- rows ---- */
 
-/* Walks over [0, to). */
-static void walk(struct rowwise *r, struct kb_val to, int lanes, rowwise_body *body, struct softmax *s)
+/* A pass over the visible elements [0, to). */
+static void loop_visible(struct rowwise *r, struct kb_val to, int lanes, rowwise_chunk_fn *body,
+                         struct softmax *s)
 {
-	const struct rowwise_walk w = {.body = body, .user = s, .lanes = lanes};
-	rowwise_walk(r, kb_index(r->k, 0), to, &w);
+	const struct rowwise_loop w = {.body = body, .user = s, .lanes = lanes};
+	rowwise_loop(r, kb_index(r->k, 0), to, &w);
 }
 
-#define REGISTERS_OF_FOUR \
-	32 /* with fewer, four exponentials at once leave constants and sums on the stack \
-	    */
+#define REGISTERS_FOR_FOUR_EXP 32 /* with fewer, four interleaved exponentials spill constants and sums */
 
-/* Do exponentials take the place of scores in the buffer? */
-static bool in_buffer(const struct rowwise *r, const struct softmax *s)
+/* True if exponentials replace scores in the buffer. */
+static bool keeps_exp_in_buffer(const struct rowwise *r, const struct softmax *s)
 {
-	return s->keeps_exp && !r->x_stays;
+	return s->keeps_exp && !r->rereads_x;
 }
 
-/* The exponentials: in padded memory without a loop over the last elements. */
-static void walk_exp(struct rowwise *r, struct kb_val to, struct softmax *s)
+/* The pass of exponentials; in a padded buffer its tail is one masked vector. */
+static void loop_exp(struct rowwise *r, struct kb_val to, struct softmax *s)
 {
-	struct rowwise_walk w = {.body = add_exp, .user = s, .lanes = r->lanes, .pads = in_buffer(r, s)};
-	w.at_once = !s->keeps_exp && kb_caps(r->k)->registers < REGISTERS_OF_FOUR ? 2 : 0;
-	rowwise_walk(r, kb_index(r->k, 0), to, &w);
+	struct rowwise_loop w = {
+	        .body = add_exp, .user = s, .lanes = r->lanes, .is_masked_tail = keeps_exp_in_buffer(r, s)};
+	w.unroll = !s->keeps_exp && kb_caps(r->k)->registers < REGISTERS_FOR_FOUR_EXP ? 2 : 0;
+	rowwise_loop(r, kb_index(r->k, 0), to, &w);
 }
 
-static void walk_hidden(struct rowwise *r, struct kb_val from, struct softmax *s)
+static void loop_hidden(struct rowwise *r, struct kb_val from, struct softmax *s)
 {
-	const struct rowwise_walk w = {.body = store_hidden, .user = s, .lanes = r->out_lanes};
-	rowwise_walk(r, from, rowwise_width(r), &w);
+	const struct rowwise_loop w = {.body = store_hidden, .user = s, .lanes = r->out_lanes};
+	rowwise_loop(r, from, rowwise_width(r), &w);
 }
 
-/* The sum over [0, to) of exp(x - max). A row of -inf is shifted by 0 and sums to 0; NaN reaches the sum. */
+/* Sum over [0, to) of exp(x - max). A row of -inf is shifted by 0 and sums to 0; NaN reaches the sum. */
 static struct kb_val exp_sum(struct rowwise *r, struct kb_val to, struct softmax *s)
 {
 	struct kb *k = r->k;
 	int64_t n;
-	if (in_buffer(r, s) && !r->is_filled && !kb_const_index(k, to, &n))
-		rowwise_clear_rest(r, to);
+	if (keeps_exp_in_buffer(r, s) && !r->is_staged && !kb_const_index(k, to, &n))
+		rowwise_zero_tail(r, to);
 	rowwise_acc_begin(r, &s->max, KB_MAX);
-	walk(r, to, r->lanes, find_max, s);
-	s->shift = rowwise_acc_value(r, &s->max);
+	loop_visible(r, to, r->lanes, find_max, s);
+	s->shift = rowwise_acc_reduce(r, &s->max);
 	if (s->keeps_exp) {
 		struct kb_val is_empty = kb_cmp(k, KB_EQ, s->shift, kb_f32(k, -HUGE_VALF));
 		s->shift = kb_select(k, is_empty, kb_f32(k, 0), s->shift);
 	}
 	rowwise_acc_begin(r, &s->sum, KB_ADD);
-	walk_exp(r, to, s);
-	return rowwise_acc_value(r, &s->sum);
+	loop_exp(r, to, s);
+	return rowwise_acc_reduce(r, &s->sum);
 }
 
-static void softmax_to(struct rowwise *r, struct kb_val to, struct softmax *s)
+static void softmax_prefix(struct rowwise *r, struct kb_val to, struct softmax *s)
 {
 	struct kb *k = r->k;
 	struct kb_val sum = exp_sum(r, to, s);
 	struct kb_val is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
 	s->factor = kb_bin(k, KB_DIV, kb_f32(k, 1), kb_select(k, is_zero, kb_f32(k, 1), sum));
-	walk(r, to, r->out_lanes, store_quotient, s);
+	loop_visible(r, to, r->out_lanes, store_quotient, s);
 }
 
 static void masked_softmax(struct rowwise *r)
@@ -182,8 +181,8 @@ static void masked_softmax(struct rowwise *r)
 	const struct eval_mask mask = {rowwise_operand(r, LEN), rowwise_operand(r, PAST),
 	                               a->mask == MASK_causal, a->window};
 	struct kb_val n = rowwise_visible(r, &mask, &s.first);
-	softmax_to(r, n, &s);
-	walk_hidden(r, n, &s);
+	softmax_prefix(r, n, &s);
+	loop_hidden(r, n, &s);
 }
 
 void rowwise_softmax(struct rowwise *r)
@@ -192,7 +191,7 @@ void rowwise_softmax(struct rowwise *r)
 	if (r->root->code == OP_masked_softmax)
 		masked_softmax(r);
 	else
-		softmax_to(r, rowwise_width(r), &s);
+		softmax_prefix(r, rowwise_width(r), &s);
 }
 
 void rowwise_log_softmax(struct rowwise *r)
@@ -200,7 +199,7 @@ void rowwise_log_softmax(struct rowwise *r)
 	struct softmax s = {.scale = 1};
 	struct kb_val width = rowwise_width(r), sum = exp_sum(r, width, &s);
 	s.factor = math_log(r->k, sum);
-	walk(r, width, r->out_lanes, store_log, &s);
+	loop_visible(r, width, r->out_lanes, store_log, &s);
 }
 
 void rowwise_mask(struct rowwise *r)
@@ -210,6 +209,6 @@ void rowwise_mask(struct rowwise *r)
 	const struct eval_mask mask = {rowwise_operand(r, LEN), rowwise_operand(r, PAST),
 	                               a->mask == MASK_causal, a->window};
 	struct kb_val n = rowwise_visible(r, &mask, &s.first);
-	walk(r, n, r->out_lanes, store_x, &s);
-	walk_hidden(r, n, &s);
+	loop_visible(r, n, r->out_lanes, store_x, &s);
+	loop_hidden(r, n, &s);
 }

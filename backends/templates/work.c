@@ -82,7 +82,10 @@ const struct ir_dim *kernel_few_rows(const struct ir_module *m, const struct ir_
 	if (t->group_size != GPU_ITEMS || !root || !is_workgroup_linear(f, group, root))
 		return NULL;
 	const struct ir_dim *rows = rows_of(m, ir_type_of(f, root->results[0]));
-	return ir_dim_lo(m->dims, rows) <= KERNEL_FEW_ROWS_MAX && ir_dim_hi(m->dims, rows) > KERNEL_FEW_ROWS_MAX ? rows : NULL;
+	return ir_dim_lo(m->dims, rows) <= KERNEL_FEW_ROWS_MAX &&
+	                       ir_dim_hi(m->dims, rows) > KERNEL_FEW_ROWS_MAX
+	               ? rows
+	               : NULL;
 }
 
 /* Few rows: single panels. Many: row tiles x N blocks. */
@@ -144,7 +147,7 @@ static const struct ir_dim *attention_tasks(const struct ir_module *m, const str
 }
 
 const struct ir_dim *kernel_combine_tasks(const struct ir_module *m, const struct ir_func *f,
-                                       const struct ir_op *group)
+                                          const struct ir_op *group)
 {
 	return ir_type_count_range(m->dims, ir_type_of(f, ir_group_root(group)->operands[0]), 0, 2);
 }

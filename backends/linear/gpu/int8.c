@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where x was rounded to integers (round_rows) and weights are codes, devices with dot products of bytes multiply
- * these: a step is a block of 32, whose codes are found once more, which gives the same ones, and products are
- * those of matmul_rounded.c.
+ * Work-group GEMM in int8: where the kernel before quantized x to int8 (round_rows) and the weights are
+ * quantized, devices with dot4 multiply the integers. A K step is a quant block of 32. x was stored as
+ * dequantized f32; quantizing it again returns the same quants, and results have the arithmetic of
+ * matmul_lowp.c.
  */
 #include "backends/linear/gpu/internal.h"
 
-/* x is what a kernel before has rounded, and blocks of weights are no shorter. */
-bool gpu_has_codes(const struct linear *l)
+/* True if a kernel before quantized x by blocks of 32, and no block of weights is shorter. */
+bool gpu_has_int8(const struct linear *l)
 {
 	const struct ir_format_desc *d = ir_format(l->panel.format);
 	const struct ir_op *before = ir_def(l->job->func, l->g->root->operands[OPERAND(linear, x)]);
@@ -17,11 +18,11 @@ bool gpu_has_codes(const struct linear *l)
 	const struct ir_op *last = before->region->ops[before->region->n_ops - 1];
 	const struct attrs_round_rows *a = op->attrs;
 	return ir_same_value(last->operands[0], op->results[0]) && a->to == ROUND_int8 && a->block == BLOCK &&
-	       l->panel.lines == PANEL_CODES && d->block % BLOCK == 0 && l->depth % BLOCK == 0 &&
-	       l->along.is_const && l->along.c == 1;
+	       l->panel.kind == PANEL_QUANTS && d->block % BLOCK == 0 && l->depth % BLOCK == 0 &&
+	       l->k_stride.is_const && l->k_stride.c == 1;
 }
 
-struct kb_val gpu_find_row(const struct shared_matmul *g, struct kb_val row)
+struct kb_val gpu_x_row_offset(const struct wg_matmul *g, struct kb_val row)
 {
 	const struct linear *l = &g->l;
 	row = kb_add(l->k, g->norm.first, row);
@@ -30,24 +31,24 @@ struct kb_val gpu_find_row(const struct shared_matmul *g, struct kb_val row)
 	return eval_offset(l->eval, l->x, &p);
 }
 
-/* The largest |x| of a block, infinite where one is no number. */
-static struct kb_val find_most(struct kb *k, const struct kb_val *x)
+/* max |x| of a block; infinite if it contains NaN. */
+static struct kb_val block_abs_max(struct kb *k, const struct kb_val *x)
 {
 	struct kb_val most = kb_splat(k, kb_f32(k, 0), LANES);
 	for (int i = 0; i < WORDS; i++)
-		most = kb_max(k, rowwise_magnitude(k, x[i]), most);
+		most = kb_max(k, rowwise_abs_or_inf(k, x[i]), most);
 	return kb_reduce(k, KB_MAX, most);
 }
 
-void gpu_copy_x_codes(const struct shared_matmul *g, struct kb_val row, struct kb_val from, struct kb_val to)
+void gpu_quantize_x(const struct wg_matmul *g, struct kb_val row, struct kb_val from, struct kb_val to)
 {
 	struct kb *k = g->l.k;
 	struct kb_val x[WORDS], inverse, scale, sum = kb_splat(k, kb_i32(k, 0), LANES);
-	struct kb_val bytes = kb_mul_const(k, to, 4 * CODES);
-	to = kb_mul_const(k, to, CODES);
+	struct kb_val bytes = kb_mul_const(k, to, 4 * X_WORDS);
+	to = kb_mul_const(k, to, X_WORDS);
 	for (int i = 0; i < WORDS; i++)
 		x[i] = kb_load(k, KB_TYPE(KB_F32, LANES), g->l.x->t.ptr, kb_add(k, row, from), 4 * i, 0);
-	rowwise_rounding(k, find_most(k, x), &inverse, &scale);
+	rowwise_int8_scales(k, block_abs_max(k, x), &inverse, &scale);
 	for (int i = 0; i < WORDS; i++) {
 		struct kb_val code = kb_cvt_nearest(k, kb_mul(k, x[i], kb_splat(k, inverse, LANES)));
 		kb_store(k, kb_cvt(k, code, KB_I8), g->tile, bytes, 4 * (g->operands + i), 0);
@@ -58,14 +59,14 @@ void gpu_copy_x_codes(const struct shared_matmul *g, struct kb_val row, struct k
 	kb_store(k, kb_mul(k, sum, scale), g->tile, to, g->operands + WORDS + 1, 0);
 }
 
-/* Columns of weights lie behind x: [WORDS, 64] codes, [64] scales, [64] offsets. */
-static int64_t codes_begin(const struct shared_matmul *g)
+/* Weights follow x in local memory: [WORDS, 64] words of quants, [64] scales, [64] minima. */
+static int64_t w_offset(const struct wg_matmul *g)
 {
-	return g->operands + g->rows * CODES;
+	return g->operands + g->rows * X_WORDS;
 }
 
-/* An item copies two vectors of columns of one word; those of the first word their scales, too. */
-static void copy_w_codes(const struct shared_matmul *g, struct kb_val from)
+/* Each item copies two vectors of columns of one word; items of the first word copy the scales, too. */
+static void copy_w_int8(const struct wg_matmul *g, struct kb_val from)
 {
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
@@ -75,13 +76,13 @@ static void copy_w_codes(const struct shared_matmul *g, struct kb_val from)
 	struct kb_val is_first = kb_cmp(k, KB_LT, column, kb_index(k, MATMUL_PANEL));
 	struct kb_val in_panel = kb_rem_const(k, column, MATMUL_PANEL);
 	for (int h = 0; h < HALVES; h++) {
-		int64_t begin = codes_begin(g) + (int64_t)h * SIDE * LANES;
+		int64_t begin = w_offset(g) + (int64_t)h * SIDE * LANES;
 		struct kb_val one = gpu_panel(g, HALVES * h), other = gpu_panel(g, HALVES * h + 1);
 		struct kb_val at = kb_mul_const(k, kb_select(k, is_first, one, other), l->panel.bytes);
 		at = kb_ptr_add(k, l->w->t.ptr, at, 0);
-		kb_store(k, panel_words(k, &l->panel, at, in_panel, i, 0, LANES), g->tile, to, begin, 0);
+		kb_store(k, panel_load_i8(k, &l->panel, at, in_panel, i, 0, LANES), g->tile, to, begin, 0);
 		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, SIDE)));
-		const struct panel_block b = panel_block(k, &l->panel, at, in_panel, from, LANES);
+		const struct panel_block b = panel_load_block(k, &l->panel, at, in_panel, from, LANES);
 		kb_store(k, b.scale, g->tile, to, begin + (int64_t)WORDS * GPU_COLUMNS, 0);
 		if (b.offset.id)
 			kb_store(k, b.offset, g->tile, to, begin + (int64_t)(WORDS + 1) * GPU_COLUMNS, 0);
@@ -89,23 +90,23 @@ static void copy_w_codes(const struct shared_matmul *g, struct kb_val from)
 	}
 }
 
-/* Sums of integers of a block. */
-static void multiply_codes(const struct shared_matmul *g)
+/* Sums a quant block in i32. */
+static void multiply_block(const struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
 	struct kb_type vec = KB_TYPE(KB_I32, LANES);
-	struct kb_val x[MR_MAX], row = kb_mul_const(k, g->row, CODES),
+	struct kb_val x[MR_MAX], row = kb_mul_const(k, g->row, X_WORDS),
 	                         column = kb_mul_const(k, g->column, LANES);
-	for (int i = 0; i < g->n_sums; i++)
+	for (int i = 0; i < g->n_acc; i++)
 		kb_set(k, g->dot[i], kb_splat(k, kb_i32(k, 0), LANES));
 	struct kb_val at = kb_loop(k, "word", kb_index(k, 0), kb_index(k, WORDS), LANES, KB_NONEMPTY);
 	struct kb_val line = kb_add(k, kb_mul_const(k, at, GPU_COLUMNS), column);
 	for (int m = 0; m < g->mr; m++)
-		x[m] = kb_load(k, vec, g->tile, kb_add(k, row, at), g->operands + (int64_t)m * SIDE * CODES,
+		x[m] = kb_load(k, vec, g->tile, kb_add(k, row, at), g->operands + (int64_t)m * SIDE * X_WORDS,
 		               0);
 	for (int i = 0; i < LANES * HALVES; i++) {
 		int64_t disp = (int64_t)i / HALVES * GPU_COLUMNS + (int64_t)i % HALVES * SIDE * LANES;
-		struct kb_val w = kb_load(k, vec, g->tile, line, codes_begin(g) + disp, 0);
+		struct kb_val w = kb_load(k, vec, g->tile, line, w_offset(g) + disp, 0);
 		for (int m = 0; m < g->mr; m++) {
 			struct kb_var dot = g->dot[m * HALVES + i % HALVES];
 			struct kb_val e = kb_splat(k, kb_lane(k, x[m], i / HALVES), LANES);
@@ -115,8 +116,8 @@ static void multiply_codes(const struct shared_matmul *g)
 	kb_end_loop(k);
 }
 
-struct kb_val gpu_add_block(const struct shared_matmul *g, struct kb_val sum, struct kb_val dot,
-                            const struct panel_block *w, struct kb_val x, int64_t disp)
+struct kb_val gpu_add_scaled(const struct wg_matmul *g, struct kb_val sum, struct kb_val dot,
+                             const struct panel_block *w, struct kb_val x, int64_t disp)
 {
 	struct kb *k = g->l.k;
 	struct kb_type vec = KB_TYPE(KB_F32, LANES);
@@ -128,37 +129,37 @@ struct kb_val gpu_add_block(const struct shared_matmul *g, struct kb_val sum, st
 	return kb_fma(k, w->offset, kb_load_splat(k, vec, g->tile, x, g->operands + disp + WORDS + 1), sum);
 }
 
-static void add_block(const struct shared_matmul *g, bool has_offset)
+static void scale_block(const struct wg_matmul *g, bool has_offset)
 {
 	struct kb *k = g->l.k;
 	struct kb_type vec = KB_TYPE(KB_F32, LANES);
-	struct kb_val row = kb_mul_const(k, g->row, CODES), column = kb_mul_const(k, g->column, LANES);
-	int64_t begin = codes_begin(g) + (int64_t)WORDS * GPU_COLUMNS;
-	for (int i = 0; i < g->n_sums; i++) {
-		int64_t of_row = (int64_t)(i / HALVES) * SIDE * CODES,
+	struct kb_val row = kb_mul_const(k, g->row, X_WORDS), column = kb_mul_const(k, g->column, LANES);
+	int64_t begin = w_offset(g) + (int64_t)WORDS * GPU_COLUMNS;
+	for (int i = 0; i < g->n_acc; i++) {
+		int64_t of_row = (int64_t)(i / HALVES) * SIDE * X_WORDS,
 		        of_column = begin + (int64_t)(i % HALVES) * SIDE * LANES;
 		struct panel_block w = {.scale = kb_load(k, vec, g->tile, column, of_column, 0)};
 		if (has_offset)
 			w.offset = kb_load(k, vec, g->tile, column, of_column + GPU_COLUMNS, 0);
 		struct kb_val dot = kb_get(k, g->dot[i]);
-		kb_set(k, g->sum[i], gpu_add_block(g, kb_get(k, g->sum[i]), dot, &w, row, of_row));
+		kb_set(k, g->acc[i], gpu_add_scaled(g, kb_get(k, g->acc[i]), dot, &w, row, of_row));
 	}
 }
 
-void gpu_codes(struct shared_matmul *g)
+void gpu_int8(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
 	const struct ir_format_desc *d = ir_format(g->l.panel.format);
 	size_t mark = eval_mark(g->l.eval);
-	struct kb_val row = gpu_find_row(g, g->item);
+	struct kb_val row = gpu_x_row_offset(g, g->item);
 	struct kb_val from = kb_loop(k, "block", kb_index(k, 0), kb_index(k, g->l.depth), BLOCK, KB_NONEMPTY);
 	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, g->rows)));
-	gpu_copy_x_codes(g, row, from, g->item);
+	gpu_quantize_x(g, row, from, g->item);
 	kb_end_if(k);
-	copy_w_codes(g, from);
+	copy_w_int8(g, from);
 	kb_barrier(k);
-	multiply_codes(g);
-	add_block(g, d->has_offset);
+	multiply_block(g);
+	scale_block(g, d->has_offset);
 	kb_barrier(k);
 	kb_end_loop(k);
 	eval_release(g->l.eval, mark);
