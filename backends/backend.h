@@ -192,13 +192,13 @@ void *backend_jit_symbol(struct backend_jit *jit, const char *symbol);
 bool backend_jit_model(struct backend_jit *jit, const char *name, struct tfmc_model *out);
 
 /* What so many workers can do at best in a second, all together. */
-struct backend_roof {
+struct backend_peak {
 	/* Multiply-adds of f32, int8 or bf16 with the target's vectors or matrix tiles, two operations each: one core times
 	 * workers. Those of options.products; else 0. */
 	double flops[MAC_ALL];
 	double bytes; /* read from `data` by all at once, again and again; 0: there is less than a step of the loop */
 };
-struct backend_roof_options {
+struct backend_peak_options {
 	const struct target *target;
 	bool products[MAC_ALL];
 	const void *data; /* [n_bytes], aligned to 64 bytes */
@@ -210,8 +210,8 @@ struct backend_roof_options {
 	void *clock_user;
 };
 /* Measures by code made for it. */
-TFMC_MUST_USE enum tfmc_status backend_roof(struct diag_context *cx, const struct backend_roof_options *o,
-                                            struct backend_roof *out);
+TFMC_MUST_USE enum tfmc_status backend_peak(struct diag_context *cx, const struct backend_peak_options *o,
+                                            struct backend_peak *out);
 
 /* Pages of the LLVM library that were only read go back to the system; those that are needed again are read again. */
 void backend_llvm_release(void);

@@ -7,10 +7,11 @@
 
 static struct emit begin(struct object *o, const char *suffix, enum kb_scalar result)
 {
-	return (struct emit){.object = o, .k = kb_begin(o->kb, emit_name(o, suffix), KB_EXPORTED, result)};
+	return (struct emit){.object = o,
+	                     .k = kb_begin(o->kb, emit_api_symbol(o, suffix), KB_EXPORTED, result)};
 }
 
-void api_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status)
+void emit_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status)
 {
 	emit_return_if(e, kb_un(e->k, KB_NOT, ok), status);
 }
@@ -33,15 +34,15 @@ static struct kb_val is_aligned(struct emit *e, struct kb_val address)
 	return is_zero(e, kb_bin(e->k, KB_AND, address, kb_index(e->k, OBJECT_ALIGN - 1)));
 }
 
-void api_check_magic(struct emit *e)
+void emit_check_magic(struct emit *e)
 {
 	emit_return_if(e, kb_cmp(e->k, KB_EQ, e->context, kb_null(e->k)), TFMC_RT_E_NULL);
-	struct kb_val magic = emit_context(e, KB_INDEX, CONTEXT_MAGIC);
-	api_require(e, kb_cmp(e->k, KB_EQ, magic, kb_index(e->k, (int64_t)e->object->structure_hash)),
-	            TFMC_RT_E_CONTEXT);
+	struct kb_val magic = emit_load_context(e, KB_INDEX, CONTEXT_MAGIC);
+	emit_require(e, kb_cmp(e->k, KB_EQ, magic, kb_index(e->k, (int64_t)e->object->structure_hash)),
+	             TFMC_RT_E_CONTEXT);
 }
 
-void api_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes)
+void emit_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes)
 {
 	struct kb_val n = kb_div_const(e->k, bytes, 8);
 	struct kb_val i = kb_loop(e->k, "i", kb_index(e->k, 0), n, 1, 0);
@@ -113,7 +114,7 @@ struct init {
 	struct emit e;
 	struct kb_val config;
 	struct kb_val weights, state, arena, arena_bytes, batch, workers, variant;
-	struct kb_val start; /* [START_WORDS] */
+	struct kb_val start; /* [INIT_SLOTS] */
 };
 
 static struct kb_val config(struct init *n, enum kb_scalar type, int64_t offset)
@@ -130,10 +131,10 @@ static void init_memory(struct init *n)
 	struct kb_val bytes = config(n, KB_INDEX, CONFIG(weights_bytes));
 	struct kb_val absent = kb_cmp(k, KB_EQ, n->weights, kb_null(k));
 	struct kb_val fits = kb_cmp(k, KB_EQ, bytes, kb_index(k, o->weights.bytes));
-	api_require(e, kb_bin(k, KB_OR, absent, fits), TFMC_RT_E_WEIGHTS);
-	api_require(e, is_aligned(e, config(n, KB_INDEX, CONFIG(weights))), TFMC_RT_E_ALIGN);
+	emit_require(e, kb_bin(k, KB_OR, absent, fits), TFMC_RT_E_WEIGHTS);
+	emit_require(e, is_aligned(e, config(n, KB_INDEX, CONFIG(weights))), TFMC_RT_E_ALIGN);
 	if (o->embedded)
-		n->weights = kb_select(k, absent, kb_symbol(k, emit_name(o, "weights")), n->weights);
+		n->weights = kb_select(k, absent, kb_symbol(k, emit_api_symbol(o, "weights")), n->weights);
 	else if (o->weights.bytes > 0)
 		emit_return_if(e, absent, TFMC_RT_E_NO_WEIGHTS);
 	n->arena = config(n, KB_PTR, CONFIG(arena));
@@ -141,11 +142,11 @@ static void init_memory(struct init *n)
 	struct kb_val wanted = config(n, KB_INDEX, CONFIG(workers));
 	n->workers = kb_max(k, wanted, kb_index(k, 1));
 	emit_require_between(e, wanted, 0, kb_index(k, 4096), TFMC_RT_E_WORKER);
-	api_require(e, is_aligned(e, config(n, KB_INDEX, CONFIG(arena))), TFMC_RT_E_ALIGN);
+	emit_require(e, is_aligned(e, config(n, KB_INDEX, CONFIG(arena))), TFMC_RT_E_ALIGN);
 	struct kb_val none = kb_cmp(k, KB_EQ, n->arena, kb_null(k));
 	n->arena_bytes = kb_select(k, none, kb_index(k, 0), n->arena_bytes);
 	struct kb_val scratch = kb_mul_const(k, n->workers, o->scratch);
-	api_require(e, kb_cmp(k, KB_GE, n->arena_bytes, scratch), TFMC_RT_E_SIZE);
+	emit_require(e, kb_cmp(k, KB_GE, n->arena_bytes, scratch), TFMC_RT_E_SIZE);
 }
 
 /* batch 0: as many sequences as fit, at most the bound. */
@@ -160,7 +161,7 @@ static void init_state(struct init *n)
 		return;
 	}
 	n->batch = config(n, KB_INDEX, CONFIG(batch));
-	api_require(e, is_aligned(e, config(n, KB_INDEX, CONFIG(state))), TFMC_RT_E_ALIGN);
+	emit_require(e, is_aligned(e, config(n, KB_INDEX, CONFIG(state))), TFMC_RT_E_ALIGN);
 	emit_require_between(e, n->batch, 0, kb_index(k, o->states.batch_max), TFMC_RT_E_DIM);
 	struct kb_val bytes = config(n, KB_INDEX, CONFIG(state_bytes));
 	struct kb_val room = kb_bin(k, KB_SUB, bytes, kb_index(k, o->states.fixed_bytes));
@@ -170,7 +171,7 @@ static void init_state(struct init *n)
 	struct kb_val absent = kb_cmp(k, KB_EQ, n->state, kb_null(k));
 	struct kb_val some = kb_cmp(k, KB_GE, n->batch, kb_index(k, 1));
 	struct kb_val enough = kb_cmp(k, KB_GE, room, kb_mul_const(k, n->batch, block));
-	api_require(e, kb_bin(k, KB_OR, absent, kb_bin(k, KB_AND, some, enough)), TFMC_RT_E_SIZE);
+	emit_require(e, kb_bin(k, KB_OR, absent, kb_bin(k, KB_AND, some, enough)), TFMC_RT_E_SIZE);
 	n->batch = kb_select(k, absent, kb_index(k, 0), n->batch);
 }
 
@@ -179,29 +180,29 @@ static void init_write(struct init *n)
 	struct emit *e = &n->e;
 	struct kb *k = e->k;
 	struct kb_val scratch = kb_mul_const(k, n->workers, e->object->scratch);
-	api_zero_words(e, e->context, kb_index(k, CONTEXT_SHARED));
-	emit_set_context(e, n->weights, CONTEXT_WEIGHTS);
-	emit_set_context(e, n->state, CONTEXT_STATE);
-	emit_set_context(e, n->arena, CONTEXT_ARENA);
-	emit_set_context(e, n->arena_bytes, CONTEXT_ARENA_BYTES);
-	emit_set_context(e, kb_ptr_add(k, n->arena, scratch, 0), CONTEXT_PLAN);
-	emit_set_context(e, n->batch, CONTEXT_BATCH);
-	emit_set_context(e, n->variant, CONTEXT_VARIANT);
-	emit_set_context(e, emit_load(k, KB_PTR, n->start, 8 * START_DEVICE), CONTEXT_DEVICE);
-	emit_set_context(e, n->workers, CONTEXT_WORKERS_MAX);
+	emit_zero_words(e, e->context, kb_index(k, CONTEXT_SHARED));
+	emit_store_context(e, n->weights, CONTEXT_WEIGHTS);
+	emit_store_context(e, n->state, CONTEXT_STATE);
+	emit_store_context(e, n->arena, CONTEXT_ARENA);
+	emit_store_context(e, n->arena_bytes, CONTEXT_ARENA_BYTES);
+	emit_store_context(e, kb_ptr_add(k, n->arena, scratch, 0), CONTEXT_BUFFERS);
+	emit_store_context(e, n->batch, CONTEXT_BATCH);
+	emit_store_context(e, n->variant, CONTEXT_VARIANT);
+	emit_store_context(e, emit_load(k, KB_PTR, n->start, 8 * INIT_DEVICE), CONTEXT_DEVICE);
+	emit_store_context(e, n->workers, CONTEXT_WORKERS_MAX);
 	emit_set_workers(e, n->workers);
-	emit_set_context(e, config(n, KB_PTR, CONFIG(parallel_for)), CONTEXT_PARALLEL_FOR);
-	emit_set_context(e, config(n, KB_PTR, CONFIG(yield)), CONTEXT_YIELD);
-	emit_set_context(e, config(n, KB_PTR, CONFIG(user)), CONTEXT_USER);
+	emit_store_context(e, config(n, KB_PTR, CONFIG(parallel_for)), CONTEXT_PARALLEL_FOR);
+	emit_store_context(e, config(n, KB_PTR, CONFIG(yield)), CONTEXT_YIELD);
+	emit_store_context(e, config(n, KB_PTR, CONFIG(user)), CONTEXT_USER);
 	e->state = n->state;
-	emit_set_window(e, kb_index(k, 0), kb_index(k, -1));
-	emit_set_context(e, kb_index(k, (int64_t)e->object->structure_hash), CONTEXT_MAGIC);
+	emit_set_rows(e, kb_index(k, 0), kb_index(k, -1));
+	emit_store_context(e, kb_index(k, (int64_t)e->object->structure_hash), CONTEXT_MAGIC);
 }
 
 /* Between calls; what init was given stays. */
 static void set_workers(struct emit *e, const struct kb_val *args)
 {
-	struct kb_val most = emit_context(e, KB_INDEX, CONTEXT_WORKERS_MAX);
+	struct kb_val most = emit_load_context(e, KB_INDEX, CONTEXT_WORKERS_MAX);
 	emit_require_between(e, args[0], 1, most, TFMC_RT_E_WORKER);
 	emit_set_workers(e, args[0]);
 }
@@ -213,22 +214,22 @@ static void emit_init(struct object *o)
 	struct kb *k = e->k;
 	e->context = kb_param(k, "context", KB_PTR_T, 0);
 	n.config = kb_param(k, "config", KB_PTR_T, KB_READONLY);
-	n.start = kb_local(k, "start", KB_INDEX, START_WORDS);
+	n.start = kb_local(k, "start", KB_INDEX, INIT_SLOTS);
 	struct kb_val no_context = kb_cmp(k, KB_EQ, e->context, kb_null(k));
 	struct kb_val no_config = kb_cmp(k, KB_EQ, n.config, kb_null(k));
 	emit_return_if(e, kb_bin(k, KB_OR, no_context, no_config), TFMC_RT_E_NULL);
 	struct kb_val size = config(&n, KB_INDEX, CONFIG(struct_size));
-	api_require(e, kb_cmp(k, KB_EQ, size, kb_index(k, (int64_t)sizeof(struct tfmc_config))),
-	            TFMC_RT_E_ABI);
+	emit_require(e, kb_cmp(k, KB_EQ, size, kb_index(k, (int64_t)sizeof(struct tfmc_config))),
+	             TFMC_RT_E_ABI);
 	init_memory(&n);
 	init_state(&n);
-	emit_store(k, n.weights, n.start, 8 * START_WEIGHTS);
-	emit_store(k, n.batch, n.start, 8 * START_BATCH);
-	emit_store(k, kb_null(k), n.start, 8 * START_DEVICE);
-	n.variant = emit_choice(e, n.config, n.start); /* last: a device that is opened is kept */
+	emit_store(k, n.weights, n.start, 8 * INIT_WEIGHTS);
+	emit_store(k, n.batch, n.start, 8 * INIT_BATCH);
+	emit_store(k, kb_null(k), n.start, 8 * INIT_DEVICE);
+	n.variant = emit_choose_variant(e, n.config, n.start); /* last: a device that is opened is kept */
 	init_write(&n);
 	kb_if(k, is_zero(e, config(&n, KB_INDEX, CONFIG(state_is_zero))));
-	kb_return(k, kb_call(k, emit_name(o, "reset"), KB_I32, &e->context, 1));
+	kb_return(k, kb_call(k, emit_api_symbol(o, "reset"), KB_I32, &e->context, 1));
 	kb_end_if(k);
 	emit_end(e, TFMC_RT_OK);
 }
@@ -236,9 +237,9 @@ static void emit_init(struct object *o)
 static void close_context(struct emit *e, const struct kb_val *args)
 {
 	(void)args;
-	emit_set_context(e, kb_index(e->k, 0), CONTEXT_MAGIC);
+	emit_store_context(e, kb_index(e->k, 0), CONTEXT_MAGIC);
 	if (object_has_device(e->object)) {
-		struct kb_val device = emit_context(e, KB_PTR, CONTEXT_DEVICE);
+		struct kb_val device = emit_load_context(e, KB_PTR, CONTEXT_DEVICE);
 		(void)kb_call_external(e->k, "tfmc_cl_model_close", KB_VOID, &device, 1);
 	}
 }
@@ -273,8 +274,8 @@ static void emit_context_function(struct object *o, const struct context_functio
 	for (size_t i = 0; i < TFMC_COUNT(args) && f->params[i].name; i++)
 		args[i] = kb_param(e.k, f->params[i].name, KB_TYPE(f->params[i].type, 1),
 		                   f->params[i].type == KB_PTR ? KB_READONLY : 0);
-	api_check_magic(&e);
-	e.state = emit_context(&e, KB_PTR, CONTEXT_STATE);
+	emit_check_magic(&e);
+	e.state = emit_load_context(&e, KB_PTR, CONTEXT_STATE);
 	if (f->needs_state)
 		emit_return_if(&e, kb_cmp(e.k, KB_EQ, e.state, kb_null(e.k)), TFMC_RT_E_STATE);
 	f->emit(&e, args);
@@ -311,9 +312,9 @@ static void emit_variant(struct object *o)
 	struct kb *k = e.k;
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	return_if(k, kb_cmp(k, KB_EQ, e.context, kb_null(k)), -1);
-	struct kb_val magic = emit_context(&e, KB_INDEX, CONTEXT_MAGIC);
+	struct kb_val magic = emit_load_context(&e, KB_INDEX, CONTEXT_MAGIC);
 	return_if(k, kb_cmp(k, KB_NE, magic, kb_index(k, (int64_t)o->structure_hash)), -1);
-	kb_return(k, emit_context(&e, KB_INDEX, CONTEXT_VARIANT));
+	kb_return(k, emit_load_context(&e, KB_INDEX, CONTEXT_VARIANT));
 	kb_end(k);
 }
 

@@ -34,7 +34,7 @@ static const struct meeting between = {CONTEXT_ROOT, CONTEXT_CANCEL, CONTEXT_CLU
 static const struct meeting at_end = {CONTEXT_EXIT_ROOT, CONTEXT_EXIT_CANCEL, CONTEXT_EXIT_CLUSTERS};
 
 /* Offset of the epoch in words, bytes of the two lines. */
-enum { COUNT = 0, EPOCH = OBJECT_LINE / 4, CLUSTER_BYTES = 2 * OBJECT_LINE };
+enum { COUNT = 0, EPOCH = OBJECT_LINE_PAIR / 4, CLUSTER_BYTES = 2 * OBJECT_LINE_PAIR };
 
 /* A worker's place in a meeting. */
 struct place_in {
@@ -60,12 +60,12 @@ static struct place_in find_place(struct emit *e, const struct meeting *m, struc
                                   struct kb_val n)
 {
 	struct kb *k = e->k;
-	struct kb_val size = emit_context(e, KB_INDEX, CONTEXT_CLUSTER_SIZE);
+	struct kb_val size = emit_load_context(e, KB_INDEX, CONTEXT_CLUSTER_SIZE);
 	struct kb_val cluster = kb_bin(k, KB_DIV, worker, size);
 	struct kb_val left = kb_sub(k, n, kb_mul(k, cluster, size));
 	struct place_in p = {.meeting = m, .lines = cluster_lines(e, m, cluster)};
 	p.members = kb_min(k, size, left);
-	p.n_clusters = emit_context(e, KB_INDEX, CONTEXT_N_CLUSTERS);
+	p.n_clusters = emit_load_context(e, KB_INDEX, CONTEXT_N_CLUSTERS);
 	p.epoch = kb_atomic_load(k, p.lines, EPOCH);
 	return p;
 }
@@ -141,8 +141,8 @@ static void wait(struct emit *e, const struct place_in *p, struct kb_val mark)
 	kb_set(k, waited, n);
 	kb_if(k, kb_cmp(k, KB_GE, n, kb_i32(k, PAUSES_BEFORE_YIELD)));
 	kb_set(k, waited, kb_i32(k, PAUSES_BEFORE_YIELD - YIELD_EVERY));
-	struct kb_val hook = emit_context(e, KB_PTR, CONTEXT_YIELD);
-	struct kb_val user = emit_context(e, KB_PTR, CONTEXT_USER);
+	struct kb_val hook = emit_load_context(e, KB_PTR, CONTEXT_YIELD);
+	struct kb_val user = emit_load_context(e, KB_PTR, CONTEXT_USER);
 	kb_if(k, kb_cmp(k, KB_NE, hook, kb_null(k)));
 	struct kb_val stop = kb_call_ptr(k, hook, KB_I32, &user, 1);
 	kb_if(k, kb_cmp(k, KB_NE, stop, kb_i32(k, 0)));
@@ -156,7 +156,7 @@ static void wait(struct emit *e, const struct place_in *p, struct kb_val mark)
 static void emit_barrier(struct object *o)
 {
 	struct emit e = {.object = o};
-	struct kb *k = e.k = kb_begin(o->kb, emit_internal(o, "barrier"), KB_INTERNAL, KB_I32);
+	struct kb *k = e.k = kb_begin(o->kb, emit_variant_symbol(o, "barrier"), KB_INTERNAL, KB_I32);
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	struct kb_val n = kb_param(k, "n_workers", KB_INDEX_T, 0);
@@ -173,7 +173,7 @@ static void emit_barrier(struct object *o)
 
 static void emit_leave(struct object *o)
 {
-	struct emit e = emit_begin(o, NULL, emit_internal(o, "leave"), KB_INTERNAL);
+	struct emit e = emit_begin(o, NULL, emit_variant_symbol(o, "leave"), KB_INTERNAL);
 	struct kb *k = e.k;
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	struct kb_val n = kb_param(k, "n_workers", KB_INDEX_T, 0);
@@ -220,8 +220,8 @@ void emit_set_workers(struct emit *e, struct kb_val n)
 	struct kb_val size = kb_div_const(k, up, OBJECT_CLUSTERS);
 	size = kb_max(k, size, kb_index(k, OBJECT_CLUSTER_MIN));
 	struct kb_val more = kb_add_const(k, kb_add(k, n, size), -1);
-	emit_set_context(e, n, CONTEXT_WORKERS);
-	emit_set_context(e, size, CONTEXT_CLUSTER_SIZE);
-	emit_set_context(e, kb_bin(k, KB_DIV, more, size), CONTEXT_N_CLUSTERS);
-	api_zero_words(e, word_at(e, CONTEXT_SHARED), kb_index(k, CONTEXT_BYTES - CONTEXT_SHARED));
+	emit_store_context(e, n, CONTEXT_WORKERS);
+	emit_store_context(e, size, CONTEXT_CLUSTER_SIZE);
+	emit_store_context(e, kb_bin(k, KB_DIV, more, size), CONTEXT_N_CLUSTERS);
+	emit_zero_words(e, word_at(e, CONTEXT_SHARED), kb_index(k, CONTEXT_BYTES - CONTEXT_SHARED));
 }

@@ -18,8 +18,8 @@ static void set_encoded(struct emit *e, int32_t mark)
 {
 	struct kb *k = e->k;
 	const struct object *o = e->object;
-	struct kb_val state = emit_context(e, KB_PTR, CONTEXT_STATE);
-	struct kb_val first = emit_context(e, KB_INDEX, CONTEXT_FIRST);
+	struct kb_val state = emit_load_context(e, KB_PTR, CONTEXT_STATE);
+	struct kb_val first = emit_load_context(e, KB_INDEX, CONTEXT_FIRST);
 	struct kb_val end = kb_add(k, first, e->dims[o->states.batch_dim]);
 	struct kb_val b = kb_loop(k, "b", first, end, 1, 0);
 	kb_store(k, kb_i32(k, mark), kb_ptr_add(k, state, kb_index(k, 0), o->states.encoded_at), b, 0, 4);
@@ -64,7 +64,7 @@ static void raise_floors(struct emit *e, struct kb_val worker)
  * lengths, but encode has overwritten what the state held. */
 static void emit_finish(struct object *o, const struct function *f)
 {
-	struct emit e = emit_begin(o, f, emit_part(o, f, "finish"), KB_INTERNAL);
+	struct emit e = emit_begin(o, f, emit_function_symbol(o, f, "finish"), KB_INTERNAL);
 	bool has_batch = o->states.batch_dim >= 0,
 	     is_encode = has_batch && f->has_state && function_is_encode(f);
 	struct kb *k = e.k;
@@ -90,7 +90,7 @@ static void emit_finish(struct object *o, const struct function *f)
  * as a whole. */
 static void emit_call(struct object *o, const struct function *f)
 {
-	struct emit e = emit_begin(o, f, emit_part(o, f, "call"), KB_INTERNAL);
+	struct emit e = emit_begin(o, f, emit_function_symbol(o, f, "call"), KB_INTERNAL);
 	struct kb *k = e.k;
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0), zero = kb_index(k, 0);
 	if (object_is_device(o))
@@ -98,24 +98,24 @@ static void emit_call(struct object *o, const struct function *f)
 	emit_load_call(&e);
 	emit_check(&e);
 	raise_floors(&e, worker);
-	struct kb_val n = emit_context(&e, KB_INDEX, CONTEXT_WORKERS);
+	struct kb_val n = emit_load_context(&e, KB_INDEX, CONTEXT_WORKERS);
 	struct kb_val is_one = kb_cmp(k, KB_LE, n, kb_index(k, 1)),
 	              is_single = kb_cmp(k, KB_LT, worker, zero);
-	struct kb_val pool = emit_context(&e, KB_PTR, CONTEXT_PARALLEL_FOR);
+	struct kb_val pool = emit_load_context(&e, KB_PTR, CONTEXT_PARALLEL_FOR);
 	struct kb_val has_none = object_is_device(o) ? kb_bool(k, true) : kb_cmp(k, KB_EQ, pool, kb_null(k));
 	struct kb_val alone = kb_bin(k, KB_OR, is_one, kb_bin(k, KB_AND, is_single, has_none));
 	struct kb_val who = kb_select(k, alone, zero, worker), of = kb_select(k, alone, kb_index(k, 1), n);
 	struct kb_val body[] = {e.context, e.args, who, of};
-	struct kb_val status = kb_call(k, emit_part(o, f, "body"), KB_I32, body, 4);
+	struct kb_val status = kb_call(k, emit_function_symbol(o, f, "body"), KB_I32, body, 4);
 	struct kb_val finish[] = {e.context, e.args, status};
 	if (!object_is_device(o)) {
 		kb_if(k, kb_un(k, KB_NOT, kb_bin(k, KB_OR, is_one, is_single)));
 		struct kb_val leave[] = {e.context, e.args, worker, n,
-		                         kb_func_addr(k, emit_part(o, f, "finish"))};
-		kb_return(k, kb_call(k, emit_internal(o, "leave"), KB_I32, leave, 5));
+		                         kb_func_addr(k, emit_function_symbol(o, f, "finish"))};
+		kb_return(k, kb_call(k, emit_variant_symbol(o, "leave"), KB_I32, leave, 5));
 		kb_end_if(k);
 	}
-	kb_return(k, kb_call(k, emit_part(o, f, "finish"), KB_I32, finish, 3));
+	kb_return(k, kb_call(k, emit_function_symbol(o, f, "finish"), KB_I32, finish, 3));
 	kb_end(k);
 }
 
@@ -135,7 +135,7 @@ enum tfmc_status emit_function(struct object *o, struct function *f)
 static void return_call(struct emit *e, const struct function *f, struct kb_val worker)
 {
 	struct kb_val args[] = {e->context, e->args, worker};
-	kb_return(e->k, kb_call(e->k, emit_part(e->object, f, "call"), KB_I32, args, 3));
+	kb_return(e->k, kb_call(e->k, emit_function_symbol(e->object, f, "call"), KB_I32, args, 3));
 }
 
 /* The first case whose conditions hold, otherwise the function itself. e->args: the function's words. */
@@ -163,12 +163,12 @@ static void run_entry(struct emit *e, size_t number, struct kb_val worker, struc
 {
 	struct kb *k = e->k;
 	const struct object *all = e->object->all;
-	const struct kb_val given = e->args, chosen = emit_context(e, KB_INDEX, CONTEXT_VARIANT);
+	const struct kb_val given = e->args, chosen = emit_load_context(e, KB_INDEX, CONTEXT_VARIANT);
 	const struct entry *entry = &all->entries.items[number];
 	e->function = &all->functions.items[entry->function];
-	for (size_t i = 0, from = 0; entry->fixed_dim >= 0 && i < function_words(e->function); i++) {
-		bool is_fixed = i == e->function->dim_word[entry->fixed_dim];
-		emit_store(k, is_fixed ? kb_index(k, 1) : emit_word(e, KB_INDEX, from++), copy,
+	for (size_t i = 0, from = 0; entry->fixed_dim >= 0 && i < function_arg_slots(e->function); i++) {
+		bool is_fixed = i == e->function->dim_slot[entry->fixed_dim];
+		emit_store(k, is_fixed ? kb_index(k, 1) : emit_load_arg(e, KB_INDEX, from++), copy,
 		           8 * (int64_t)i);
 	}
 	e->args = entry->fixed_dim < 0 ? given : copy;
@@ -189,20 +189,20 @@ static void emit_any_entry(struct object *o)
 {
 	struct emit e = {.object = o};
 	size_t words = 0;
-	struct kb *k = e.k = kb_begin(o->kb, emit_name(o, "call"), KB_EXPORTED, KB_I32);
+	struct kb *k = e.k = kb_begin(o->kb, emit_api_symbol(o, "call"), KB_EXPORTED, KB_I32);
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	struct kb_val number = kb_param(k, "entry", KB_INDEX_T, 0);
 	e.args = kb_param(k, "args", KB_PTR_T, KB_READONLY);
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	for (size_t i = 0; i < o->functions.n; i++)
-		words = function_words(&o->functions.items[i]) > words
-		                ? function_words(&o->functions.items[i])
+		words = function_arg_slots(&o->functions.items[i]) > words
+		                ? function_arg_slots(&o->functions.items[i])
 		                : words;
 	struct kb_val copy = kb_local(k, "words", KB_INDEX, (int64_t)words + 1);
 	emit_require_between(&e, number, 0, kb_index(k, (int64_t)o->entries.n - 1), TFMC_RT_E_ENTRY);
 	emit_return_if(&e, kb_cmp(k, KB_EQ, e.args, kb_null(k)), TFMC_RT_E_NULL);
-	api_check_magic(&e);
-	struct kb_val last = kb_add_const(k, emit_context(&e, KB_INDEX, CONTEXT_WORKERS), -1);
+	emit_check_magic(&e);
+	struct kb_val last = kb_add_const(k, emit_load_context(&e, KB_INDEX, CONTEXT_WORKERS), -1);
 	emit_require_between(&e, worker, -1, last, TFMC_RT_E_WORKER);
 	for (size_t i = 0; i < o->entries.n; i++) {
 		kb_if(k, kb_cmp(k, KB_EQ, number, kb_index(k, (int64_t)i)));
@@ -217,14 +217,14 @@ static void emit_form(struct object *o, size_t number, bool spmd)
 	const char *name = o->entries.items[number].name;
 	if (spmd)
 		name = arena_printf(o->arena, "%s_spmd", name);
-	struct emit e = emit_begin(o, NULL, emit_name(o, name), KB_EXPORTED);
+	struct emit e = emit_begin(o, NULL, emit_api_symbol(o, name), KB_EXPORTED);
 	struct kb *k = e.k;
 	struct kb_val worker = spmd ? kb_param(k, "worker", KB_INDEX_T, 0) : kb_index(k, -1);
 	struct kb_val none = kb_index(k, INT64_MIN); /* -1 is the other form's */
 	if (spmd)
 		worker = kb_select(k, kb_cmp(k, KB_LT, worker, kb_index(k, 0)), none, worker);
 	struct kb_val args[] = {e.context, kb_index(k, (int64_t)number), e.args, worker};
-	kb_return(k, kb_call(k, emit_name(o, "call"), KB_I32, args, 4));
+	kb_return(k, kb_call(k, emit_api_symbol(o, "call"), KB_I32, args, 4));
 	kb_end(k);
 }
 

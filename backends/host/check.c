@@ -11,7 +11,7 @@
 static void check_size(struct emit *e, size_t word, const struct ir_type *t)
 {
 	struct kb_val need = emit_dim(e, ir_type_count(e->object->module->dims, t));
-	struct kb_val given = emit_is_given(e, word), count = emit_word(e, KB_INDEX, word + 1);
+	struct kb_val given = emit_has_arg(e, word), count = emit_load_arg(e, KB_INDEX, word + 1);
 	struct kb_val low = kb_cmp(e->k, KB_LT, count, need);
 	emit_return_if(e, kb_bin(e->k, KB_AND, given, low), TFMC_RT_E_SIZE);
 }
@@ -21,7 +21,7 @@ static void check_memory(struct emit *e)
 	const struct function *f = e->function;
 	for (size_t i = 0; i < f->func->n_params; i++)
 		if (param_is_input(f->func, i) && !f->func->params[i].has_default)
-			api_require(e, emit_is_given(e, f->param_word[i]), TFMC_RT_E_NULL);
+			emit_require(e, emit_has_arg(e, f->param_slot[i]), TFMC_RT_E_NULL);
 	for (size_t i = 0; i < ir_dims_count(e->object->module->dims); i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(e->object->module->dims, i);
 		if (f->has_dim[i])
@@ -29,15 +29,15 @@ static void check_memory(struct emit *e)
 	}
 	for (size_t i = 0; i < f->func->n_params; i++)
 		if (param_is_input(f->func, i))
-			check_size(e, f->param_word[i], ir_type_of(f->func, f->func->params[i].value));
+			check_size(e, f->param_slot[i], ir_type_of(f->func, f->func->params[i].value));
 	for (size_t i = 0; i < f->func->n_results; i++)
 		if (result_is_output(f->func, i))
-			check_size(e, f->result_word[i], ir_type_of(f->func, func_result(f->func, i)));
+			check_size(e, f->result_slot[i], ir_type_of(f->func, func_result(f->func, i)));
 	/* Behind the scratch of all workers that init was told of, whoever takes part. */
-	struct kb_val workers = emit_context(e, KB_INDEX, CONTEXT_WORKERS_MAX);
+	struct kb_val workers = emit_load_context(e, KB_INDEX, CONTEXT_WORKERS_MAX);
 	struct kb_val scratch = kb_mul_const(e->k, workers, e->object->scratch);
 	struct kb_val need = kb_add(e->k, emit_dim(e, f->arena), scratch);
-	struct kb_val have = emit_context(e, KB_INDEX, CONTEXT_ARENA_BYTES);
+	struct kb_val have = emit_load_context(e, KB_INDEX, CONTEXT_ARENA_BYTES);
 	emit_return_if(e, kb_cmp(e->k, KB_LT, have, need), TFMC_RT_E_SIZE);
 }
 
@@ -55,13 +55,13 @@ static void check_state(struct emit *e)
 	if (!e->function->has_state || o->states.batch_dim < 0)
 		return;
 	emit_return_if(e, kb_cmp(k, KB_EQ, e->state, kb_null(k)), TFMC_RT_E_STATE);
-	struct kb_val room = emit_context(e, KB_INDEX, CONTEXT_BATCH);
-	struct kb_val end = kb_add(k, emit_context(e, KB_INDEX, CONTEXT_FIRST), batch_of(e));
+	struct kb_val room = emit_load_context(e, KB_INDEX, CONTEXT_BATCH);
+	struct kb_val end = kb_add(k, emit_load_context(e, KB_INDEX, CONTEXT_FIRST), batch_of(e));
 	emit_return_if(e, kb_cmp(k, KB_GT, end, room), TFMC_RT_E_DIM);
 	if (!function_has_source(o, e->function))
 		return;
 	/* Encode has filled what each row reads. */
-	struct kb_val marks = emit_context(e, KB_PTR, CONTEXT_ENCODED);
+	struct kb_val marks = emit_load_context(e, KB_PTR, CONTEXT_ENCODED);
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), batch_of(e), 1, 0);
 	struct kb_val mark = kb_load(k, KB_I32_T, marks, kb_mul(k, b, e->source_step), 0, 4);
 	emit_return_if(e, kb_cmp(k, KB_EQ, mark, kb_i32(k, 0)), TFMC_RT_E_STATE);
@@ -82,8 +82,8 @@ static struct kb_val length_at(struct emit *e, int param, struct kb_val b, struc
 {
 	const struct ir_func *f = e->function->func;
 	struct kb_var n = kb_var(e->k, "n", KB_INDEX_T, when_left_out);
-	kb_if(e->k, emit_is_given(e, e->function->param_word[param]));
-	struct kb_val lengths = emit_word(e, KB_PTR, e->function->param_word[param]);
+	kb_if(e->k, emit_has_arg(e, e->function->param_slot[param]));
+	struct kb_val lengths = emit_load_arg(e, KB_PTR, e->function->param_slot[param]);
 	kb_set(e->k, n, int_at(e, ir_type_of(f, f->params[param].value), lengths, b));
 	kb_end_if(e->k);
 	return kb_get(e->k, n);
@@ -99,8 +99,8 @@ static void check_elements(struct emit *e, size_t param, bool is_ragged, struct 
 	int split = is_ragged ? 1 : 0;
 	struct kb_val rows = emit_dim(e, ir_type_count_range(dims, t, 0, split));
 	struct kb_val row = emit_dim(e, ir_type_count_range(dims, t, split, t->rank)), n = row;
-	struct kb_val ptr = emit_word(e, KB_PTR, e->function->param_word[param]);
-	kb_if(e->k, emit_is_given(e, e->function->param_word[param]));
+	struct kb_val ptr = emit_load_arg(e, KB_PTR, e->function->param_slot[param]);
+	kb_if(e->k, emit_has_arg(e, e->function->param_slot[param]));
 	struct kb_val b = kb_loop(e->k, "b", kb_index(e->k, 0), rows, 1, 0);
 	if (is_ragged) {
 		const struct ir_param *l = &e->function->func->params[p->lengths];

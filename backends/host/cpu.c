@@ -11,7 +11,7 @@
 
 static void require_bits(struct emit *e, struct kb_val word, struct kb_val bits)
 {
-	api_require(e, kb_cmp(e->k, KB_EQ, kb_bin(e->k, KB_AND, word, bits), bits), TFMC_RT_E_CPU);
+	emit_require(e, kb_cmp(e->k, KB_EQ, kb_bin(e->k, KB_AND, word, bits), bits), TFMC_RT_E_CPU);
 }
 
 struct target_requirements object_needs(const struct object *o)
@@ -24,11 +24,11 @@ struct target_requirements object_needs(const struct object *o)
 	return target_requirements(&used);
 }
 
-void emit_cpu(struct object *o)
+void emit_variant_check(struct object *o)
 {
 	struct emit e = {.object = o};
 	struct target_requirements needs = {0};
-	e.k = kb_begin(o->kb, emit_internal(o, "cpu"), KB_INTERNAL, KB_I32);
+	e.k = kb_begin(o->kb, emit_variant_symbol(o, "cpu"), KB_INTERNAL, KB_I32);
 	struct kb_val config = kb_param(e.k, "config", KB_PTR_T, KB_READONLY);
 	struct kb_val start = kb_param(e.k, "start", KB_PTR_T, 0);
 	if (object_is_device(o)) {
@@ -44,8 +44,8 @@ void emit_cpu(struct object *o)
 		uint32_t base = w->leaf & 0x80000000u;
 		struct kb_val highest = kb_cpuid(e.k, base, 0, 0);
 		struct kb_val distance = kb_bin(e.k, KB_SUB, highest, kb_i32(e.k, (int32_t)base));
-		api_require(&e, kb_cmp(e.k, KB_GE, distance, kb_i32(e.k, (int32_t)(w->leaf - base))),
-		            TFMC_RT_E_CPU);
+		emit_require(&e, kb_cmp(e.k, KB_GE, distance, kb_i32(e.k, (int32_t)(w->leaf - base))),
+		             TFMC_RT_E_CPU);
 		struct kb_val word = kb_cpuid(e.k, w->leaf, (int)w->subleaf, (int)w->reg);
 		require_bits(&e, word, kb_i32(e.k, (int32_t)w->bits));
 	}
@@ -67,7 +67,7 @@ static struct kb_val has_any(struct kb *k, struct kb_val bits, int64_t mask)
 	return kb_cmp(k, KB_NE, kb_bin(k, KB_AND, bits, kb_index(k, mask)), kb_index(k, 0));
 }
 
-struct kb_val emit_choice(struct emit *e, struct kb_val config, struct kb_val start)
+struct kb_val emit_choose_variant(struct emit *e, struct kb_val config, struct kb_val start)
 {
 	struct kb *k = e->k;
 	const struct object *all = e->object->all;
@@ -82,7 +82,7 @@ struct kb_val emit_choice(struct emit *e, struct kb_val config, struct kb_val st
 	for (size_t i = n; i-- > 0;) {
 		struct kb_val is_open = kb_cmp(k, KB_LT, kb_get(k, chosen), zero);
 		kb_if(k, kb_bin(k, KB_AND, is_open, has_any(k, use, (int64_t)1 << i)));
-		struct kb_val status = kb_call(k, emit_internal(&all[i], "cpu"), KB_I32, args, 2);
+		struct kb_val status = kb_call(k, emit_variant_symbol(&all[i], "cpu"), KB_I32, args, 2);
 		kb_if(k, kb_cmp(k, KB_EQ, status, kb_i32(k, TFMC_RT_OK)));
 		kb_set(k, chosen, kb_index(k, (int64_t)i));
 		kb_end_if(k);

@@ -26,8 +26,8 @@ enum tfmc_status emit_device_program(struct object *o)
 	o->device.plan_bytes = (int64_t)plan.len;
 	o->device.source_bytes = (int64_t)p.source.len;
 	if (status == TFMC_OK) {
-		kb_data(o->kb, emit_internal(o, "plan"), KB_INTERNAL, plan.data, plan.len, 8);
-		kb_data(o->kb, emit_internal(o, "source"), KB_INTERNAL, p.source.data, p.source.len, 1);
+		kb_data(o->kb, emit_variant_symbol(o, "plan"), KB_INTERNAL, plan.data, plan.len, 8);
+		kb_data(o->kb, emit_variant_symbol(o, "source"), KB_INTERNAL, p.source.data, p.source.len, 1);
 	}
 	buf_destroy(&plan);
 	opencl_program_destroy(&p);
@@ -50,18 +50,18 @@ void emit_device_open(struct emit *e, struct kb_val config, struct kb_val start)
 	struct kb *k = e->k;
 	const struct object *o = e->object;
 	struct kb_val code = kb_local(k, "code", KB_INDEX, WORDS(tfmc_cl_code, 1));
-	struct kb_val weights = emit_load(k, KB_PTR, start, 8 * START_WEIGHTS);
-	struct kb_val batch = emit_load(k, KB_INDEX, start, 8 * START_BATCH);
-	emit_store(k, kb_symbol(k, emit_internal(o, "plan")), code, AT(tfmc_cl_code, plan));
+	struct kb_val weights = emit_load(k, KB_PTR, start, 8 * INIT_WEIGHTS);
+	struct kb_val batch = emit_load(k, KB_INDEX, start, 8 * INIT_BATCH);
+	emit_store(k, kb_symbol(k, emit_variant_symbol(o, "plan")), code, AT(tfmc_cl_code, plan));
 	emit_store(k, kb_index(k, o->device.plan_bytes), code, AT(tfmc_cl_code, plan_bytes));
-	emit_store(k, kb_symbol(k, emit_internal(o, "source")), code, AT(tfmc_cl_code, source));
+	emit_store(k, kb_symbol(k, emit_variant_symbol(o, "source")), code, AT(tfmc_cl_code, source));
 	emit_store(k, kb_index(k, o->device.source_bytes), code, AT(tfmc_cl_code, source_bytes));
 	emit_store(k, weights, code, AT(tfmc_cl_code, weights));
 	emit_store(k, kb_index(k, o->weights.bytes), code, AT(tfmc_cl_code, weights_bytes));
 	emit_store(k, kb_index(k, devices_of(o)), code, AT(tfmc_cl_code, devices));
 	emit_store(k, batch, code, AT(tfmc_cl_code, batch));
 	struct kb_val device = emit_load(k, KB_PTR, config, AT(tfmc_config, device));
-	struct kb_val args[] = {code, device, kb_ptr_add(k, start, kb_index(k, 0), 8 * START_DEVICE)};
+	struct kb_val args[] = {code, device, kb_ptr_add(k, start, kb_index(k, 0), 8 * INIT_DEVICE)};
 	kb_return(k, kb_call_external(k, "tfmc_cl_model_open", KB_I32, args, 3));
 }
 
@@ -80,7 +80,7 @@ static void set_buffer(struct emit *e, struct kb_val words, size_t i, struct ir_
 
 void emit_device_body(struct object *o, const struct function *f)
 {
-	struct emit e = emit_begin(o, f, emit_part(o, f, "body"), KB_INTERNAL);
+	struct emit e = emit_begin(o, f, emit_function_symbol(o, f, "body"), KB_INTERNAL);
 	struct kb *k = e.k;
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	(void)kb_param(k, "n_workers", KB_INDEX_T, 0);
@@ -95,8 +95,8 @@ void emit_device_body(struct object *o, const struct function *f)
 	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++)
 		emit_store(k, f->has_dim[i] ? e.dims[i] : kb_index(k, ir_dims_sym(o->module->dims, i)->lo),
 		           dims, 8 * (int64_t)i);
-	api_zero_words(&e, params, kb_index(k, 8 * WORDS(tfmc_buffer, f->func->n_params)));
-	api_zero_words(&e, results, kb_index(k, 8 * WORDS(tfmc_buffer, f->func->n_results)));
+	emit_zero_words(&e, params, kb_index(k, 8 * WORDS(tfmc_buffer, f->func->n_params)));
+	emit_zero_words(&e, results, kb_index(k, 8 * WORDS(tfmc_buffer, f->func->n_results)));
 	for (input.number = 0; input.number < f->func->n_params; input.number++)
 		if (param_is_input(f->func, input.number))
 			set_buffer(&e, params, input.number, f->func->params[input.number].value,
@@ -104,15 +104,15 @@ void emit_device_body(struct object *o, const struct function *f)
 	for (size_t i = 0; i < f->func->n_results; i++)
 		if (result_is_output(f->func, i))
 			set_buffer(&e, results, i, func_result(f->func, i),
-			           emit_word(&e, KB_PTR, f->result_word[i]));
+			           emit_load_arg(&e, KB_PTR, f->result_slot[i]));
 	emit_store(k, kb_index(k, (int64_t)f->row), call, AT(tfmc_cl_call, function));
 	emit_store(k, has_past ? e.past : kb_null(k), call, AT(tfmc_cl_call, past));
-	emit_store(k, emit_context(&e, KB_INDEX, CONTEXT_FIRST), call, AT(tfmc_cl_call, first));
-	emit_store(k, emit_context(&e, KB_INDEX, CONTEXT_SOURCE), call, AT(tfmc_cl_call, source));
+	emit_store(k, emit_load_context(&e, KB_INDEX, CONTEXT_FIRST), call, AT(tfmc_cl_call, first));
+	emit_store(k, emit_load_context(&e, KB_INDEX, CONTEXT_SOURCE), call, AT(tfmc_cl_call, source));
 	emit_store(k, dims, call, AT(tfmc_cl_call, dims));
 	emit_store(k, params, call, AT(tfmc_cl_call, params));
 	emit_store(k, results, call, AT(tfmc_cl_call, results));
-	struct kb_val args[] = {emit_context(&e, KB_PTR, CONTEXT_DEVICE), call};
+	struct kb_val args[] = {emit_load_context(&e, KB_PTR, CONTEXT_DEVICE), call};
 	kb_return(k, kb_call_external(k, "tfmc_cl_model_call", KB_I32, args, 2));
 	kb_end(k);
 }
@@ -121,12 +121,12 @@ void emit_device_body(struct object *o, const struct function *f)
 
 struct kb_val emit_is_device(struct emit *e)
 {
-	return kb_cmp(e->k, KB_NE, emit_context(e, KB_PTR, CONTEXT_DEVICE), kb_null(e->k));
+	return kb_cmp(e->k, KB_NE, emit_load_context(e, KB_PTR, CONTEXT_DEVICE), kb_null(e->k));
 }
 
 void emit_device_call(struct emit *e, const char *function, const struct kb_val *args, size_t n)
 {
-	struct kb_val all[8] = {emit_context(e, KB_PTR, CONTEXT_DEVICE)};
+	struct kb_val all[8] = {emit_load_context(e, KB_PTR, CONTEXT_DEVICE)};
 	for (size_t i = 0; i < n; i++)
 		all[i + 1] = args[i];
 	struct kb_val status = kb_call_external(e->k, function, KB_I32, all, n + 1);

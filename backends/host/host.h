@@ -16,14 +16,14 @@ void emit_check(struct emit *e);
 struct kb_val emit_defaults(struct emit *e, struct kb_val worker);
 void emit_barriers(struct object *o); /* NAME.barrier NAME.leave */
 /* What the function of a kernel works on: words. */
-enum task_word { TASK_CONTEXT, TASK_ARGS, TASK_INDEX, TASK_WORDS = TASK_INDEX + OBJECT_REPEAT_MAX };
+enum task_slot { TASK_CONTEXT, TASK_ARGS, TASK_INDEX, TASK_SLOTS = TASK_INDEX + OBJECT_REPEAT_MAX };
 /* Writes the words of a context that depend on the number of workers. */
 void emit_set_workers(struct emit *e, struct kb_val n);
 void emit_entries(struct object *o); /* NAME_call, NAME_ENTRY, NAME_ENTRY_spmd */
 void emit_api(struct object *o);
-void api_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status);
-void api_check_magic(struct emit *e);
-void api_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes); /* a multiple of 8 bytes */
+void emit_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status);
+void emit_check_magic(struct emit *e);
+void emit_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes); /* a multiple of 8 bytes */
 /* ---- functions of the interface on the state (state.c): e->state, args after the context ---- */
 void emit_reset(struct emit *e, const struct kb_val *args);
 void emit_trim(struct emit *e, const struct kb_val *args);
@@ -33,7 +33,7 @@ void emit_reorder(struct emit *e, const struct kb_val *args);
 void emit_fetch(struct emit *e, const struct kb_val *args);
 void emit_store_state(struct emit *e, const struct kb_val *args);
 /* Writes the words of a context that follow from the first row's sequence and the shared source (-1: none). */
-void emit_set_window(struct emit *e, struct kb_val first, struct kb_val source);
+void emit_set_rows(struct emit *e, struct kb_val first, struct kb_val source);
 
 /* Byte offsets in struct tfmc_config. */
 #define CONFIG(field) ((int64_t)offsetof(struct tfmc_config, field))
@@ -42,10 +42,10 @@ void emit_set_window(struct emit *e, struct kb_val first, struct kb_val source);
  * as a process must ask for them. */
 struct target_requirements object_needs(const struct object *o);
 /* Words of init that NAME.cpu takes beside the config. */
-enum start { START_WEIGHTS, START_BATCH, START_DEVICE /* CONTEXT_DEVICE; written */, START_WORDS };
-void emit_cpu(struct object *o); /* NAME.cpu(config, start) -> status, for each variant */
+enum start { INIT_WEIGHTS, INIT_BATCH, INIT_DEVICE /* CONTEXT_DEVICE; written */, INIT_SLOTS };
+void emit_variant_check(struct object *o); /* NAME.cpu(config, start) -> status, for each variant */
 /* The number of the best variant that is allowed and runs here, by NAME.cpu; returns a status when there is none. */
-struct kb_val emit_choice(struct emit *e, struct kb_val config, struct kb_val start);
+struct kb_val emit_choose_variant(struct emit *e, struct kb_val config, struct kb_val start);
 
 /* ---- kernels on an OpenCL device (device.c) ---- */
 /* Records them in a module of their own; the program becomes data of the object. */

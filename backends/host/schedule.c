@@ -2,7 +2,7 @@
 /*
  * The steps of a plan.
  *
- *   NAME.func.N.kind(task, worker, n)   looks the arguments of a kernel up and calls it. `task` is enum task_word; the
+ *   NAME.func.N.kind(task, worker, n)   looks the arguments of a kernel up and calls it. `task` is enum task_slot; the
  *                 caller's parallel_for runs it as it is
  *   NAME.func.body(context, args, worker, n) -> i32   every worker runs it; a
  *                 barrier is where the plan has one, none at the end; nonzero: cancelled.
@@ -18,7 +18,7 @@ struct schedule {
 	struct kb_val worker, n_workers;
 	struct kb_val has_pool;   /* parallel_for runs the kernels */
 	struct kb_val is_several; /* workers run this together */
-	struct kb_val task;       /* [TASK_WORDS] */
+	struct kb_val task;       /* [TASK_SLOTS] */
 	size_t depth;
 };
 
@@ -33,7 +33,7 @@ static struct kb_val argument(struct emit *e, const struct plan_kernel *kernel, 
 		if (area->memory != AREA_SCRATCH)
 			return area_address(e, area);
 		/* This worker's part of that at the beginning of the arena. */
-		struct kb_val arena = emit_context(e, KB_PTR, CONTEXT_ARENA);
+		struct kb_val arena = emit_load_context(e, KB_PTR, CONTEXT_ARENA);
 		return kb_ptr_add(e->k, arena, kb_mul_const(e->k, worker, e->object->scratch), 0);
 	case PLAN_OFFSET: break;
 	case PLAN_DIM: return e->dims[arg->number];
@@ -48,7 +48,7 @@ static struct kb_val argument(struct emit *e, const struct plan_kernel *kernel, 
 static enum tfmc_status emit_kernel_call(struct object *o, const struct function *f,
                                          const struct plan_kernel *kernel)
 {
-	struct emit e = emit_of_group(o, f, kernel->groups[0]);
+	struct emit e = emit_for_group(o, f, kernel->groups[0]);
 	struct kb_val *args = ARENA_ARRAY(o->arena, struct kb_val, kernel->n_args + 1);
 	e.k = kb_begin(o->kb, kernel_symbol(o, f, kernel), KB_INTERNAL, KB_VOID);
 	if (!args)
@@ -76,7 +76,7 @@ static void fill_default(struct emit *e, size_t param, struct kb_val is_first, s
 	struct kb *k = e->k;
 	const struct ir_param *p = &e->function->func->params[param];
 	const struct ir_type *t = ir_type_of(e->function->func, p->value);
-	struct kb_val ptr = emit_word(e, KB_PTR, e->function->param_word[param]);
+	struct kb_val ptr = emit_load_arg(e, KB_PTR, e->function->param_slot[param]);
 	kb_if(k, kb_cmp(k, KB_EQ, ptr, kb_null(k)));
 	kb_set(k, any, kb_i32(k, 1));
 	struct kb_val at = kb_ptr_add(k, e->plan, emit_dim(e, e->function->default_at[param]), 0);
@@ -110,17 +110,17 @@ static void barrier(struct schedule *s)
 	struct kb *k = s->e.k;
 	struct kb_val args[] = {s->e.context, s->worker, s->n_workers};
 	kb_if(k, s->is_several);
-	struct kb_val stop = kb_call(k, emit_internal(s->e.object, "barrier"), KB_I32, args, 3);
+	struct kb_val stop = kb_call(k, emit_variant_symbol(s->e.object, "barrier"), KB_I32, args, 3);
 	emit_return_if(&s->e, kb_cmp(k, KB_NE, stop, kb_i32(k, 0)), TFMC_RT_E_CANCELLED);
 	kb_end_if(k);
 }
 
 /* Whether any of the outputs is wanted. */
-static struct kb_val is_wanted(struct schedule *s, const struct plan_step *step)
+static struct kb_val is_wanted(struct schedule *s, const struct plan_command *step)
 {
 	struct kb_val any = {0};
 	for (size_t i = 0; i < step->n_outputs; i++) {
-		struct kb_val wanted = emit_is_given(&s->e, s->e.function->result_word[step->outputs[i]]);
+		struct kb_val wanted = emit_has_arg(&s->e, s->e.function->result_slot[step->outputs[i]]);
 		any = any.id ? kb_bin(s->e.k, KB_OR, any, wanted) : wanted;
 	}
 	return any;
@@ -132,9 +132,9 @@ static void run_kernel(struct schedule *s, const struct plan_kernel *kernel)
 	const char *symbol = kernel_symbol(s->e.object, s->e.function, kernel);
 	struct kb_val here[] = {s->task, s->worker, s->n_workers};
 	kb_if(k, s->has_pool);
-	struct kb_val user = emit_context(&s->e, KB_PTR, CONTEXT_USER);
+	struct kb_val user = emit_load_context(&s->e, KB_PTR, CONTEXT_USER);
 	struct kb_val pool[] = {user, s->n_workers, kb_func_addr(k, symbol), s->task};
-	kb_call_ptr(k, emit_context(&s->e, KB_PTR, CONTEXT_PARALLEL_FOR), KB_VOID, pool, 4);
+	kb_call_ptr(k, emit_load_context(&s->e, KB_PTR, CONTEXT_PARALLEL_FOR), KB_VOID, pool, 4);
 	kb_else(k);
 	kb_call(k, symbol, KB_VOID, here, 3);
 	kb_end_if(k);
@@ -147,9 +147,9 @@ static size_t emit_steps(struct schedule *s, size_t at)
 	const struct plan *p = s->e.function->plan;
 	struct kb_val index;
 	while (at < p->n) {
-		const struct plan_step *step = &p->items[at++];
+		const struct plan_command *step = &p->items[at++];
 		switch (step->kind) {
-		case PLAN_KERNEL: run_kernel(s, step->kernel); break;
+		case PLAN_DISPATCH: run_kernel(s, step->kernel); break;
 		case PLAN_REPEAT:
 			index = kb_loop(k, "l", kb_index(k, 0), kb_index(k, step->count), 1,
 			                step->count > 0 ? KB_NONEMPTY : 0);
@@ -158,12 +158,12 @@ static size_t emit_steps(struct schedule *s, size_t at)
 			s->depth--;
 			kb_end_loop(k);
 			break;
-		case PLAN_WANTED:
+		case PLAN_IF_WANTED:
 			kb_if(k, is_wanted(s, step));
 			at = emit_steps(s, at);
 			kb_end_if(k);
 			break;
-		case PLAN_SPLIT:
+		case PLAN_IF_SPLIT:
 			kb_if(k, kernel_is_split(k, emit_dim(&s->e, step->heads), s->n_workers));
 			at = emit_steps(s, at);
 			kb_end_if(k);
@@ -183,13 +183,13 @@ enum tfmc_status emit_body(struct object *o, struct function *f)
 	struct schedule s = {0};
 	TFMC_TRY(plan_make(o, f));
 	for (size_t i = 0; i < f->plan->n; i++)
-		if (f->plan->items[i].kind == PLAN_KERNEL)
+		if (f->plan->items[i].kind == PLAN_DISPATCH)
 			TFMC_TRY(emit_kernel_call(o, f, f->plan->items[i].kernel));
-	s.e = emit_begin(o, f, emit_part(o, f, "body"), KB_INTERNAL);
+	s.e = emit_begin(o, f, emit_function_symbol(o, f, "body"), KB_INTERNAL);
 	struct kb *k = s.e.k;
 	s.worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	s.n_workers = kb_param(k, "n_workers", KB_INDEX_T, 0);
-	s.task = kb_local(k, "task", KB_INDEX, TASK_WORDS);
+	s.task = kb_local(k, "task", KB_INDEX, TASK_SLOTS);
 	s.has_pool = kb_cmp(k, KB_LT, s.worker, kb_index(k, 0));
 	struct kb_val several = kb_cmp(k, KB_GT, s.n_workers, kb_index(k, 1));
 	s.is_several = kb_bin(k, KB_AND, several, kb_un(k, KB_NOT, s.has_pool));

@@ -43,7 +43,7 @@ static struct kb_val address_of(struct emit *e, struct kb_val sequence, struct k
 
 static void require_in_batch(struct emit *e, struct kb_val sequence)
 {
-	struct kb_val last = kb_add_const(e->k, emit_context(e, KB_INDEX, CONTEXT_BATCH), -1);
+	struct kb_val last = kb_add_const(e->k, emit_load_context(e, KB_INDEX, CONTEXT_BATCH), -1);
 	emit_require_between(e, sequence, 0, last, TFMC_RT_E_DIM);
 }
 
@@ -51,13 +51,13 @@ static void require_in_batch(struct emit *e, struct kb_val sequence)
 static void require_encoded(struct emit *e, struct kb_val sequence)
 {
 	struct kb_val mark = word_at(e, e->object->states.encoded_at, sequence);
-	api_require(e, kb_cmp(e->k, KB_NE, mark, kb_index(e->k, 0)), TFMC_RT_E_STATE);
+	emit_require(e, kb_cmp(e->k, KB_NE, mark, kb_index(e->k, 0)), TFMC_RT_E_STATE);
 }
 
 /* Without a shared source what encode has left, and its mark, are the sequence's own. */
 static void if_own_source(struct emit *e)
 {
-	struct kb_val source = emit_context(e, KB_INDEX, CONTEXT_SOURCE);
+	struct kb_val source = emit_load_context(e, KB_INDEX, CONTEXT_SOURCE);
 	kb_if(e->k, kb_cmp(e->k, KB_LT, source, kb_index(e->k, 0)));
 }
 
@@ -73,19 +73,20 @@ static void require_own_encoded(struct emit *e, struct kb_val sequence)
 
 /* ---- the window ---- */
 
-void emit_set_window(struct emit *e, struct kb_val first, struct kb_val source)
+void emit_set_rows(struct emit *e, struct kb_val first, struct kb_val source)
 {
 	struct kb *k = e->k;
 	struct kb_val zero = kb_index(k, 0), own = kb_cmp(k, KB_LT, source, zero);
 	struct kb_val from = kb_select(k, own, first, source);
 	struct kb_val far = kb_mul_const(k, first, 4), from_far = kb_mul_const(k, from, 4);
-	emit_set_context(e, first, CONTEXT_FIRST);
-	emit_set_context(e, source, CONTEXT_SOURCE);
-	emit_set_context(e, kb_ptr_add(k, e->state, far, STATE_PAST), CONTEXT_PAST);
-	emit_set_context(e, address_of(e, first, zero), CONTEXT_BLOCKS);
-	emit_set_context(e, address_of(e, from, zero), CONTEXT_SOURCES);
-	emit_set_context(e, kb_select(k, own, kb_index(k, 1), zero), CONTEXT_SOURCE_STEP);
-	emit_set_context(e, kb_ptr_add(k, e->state, from_far, e->object->states.encoded_at), CONTEXT_ENCODED);
+	emit_store_context(e, first, CONTEXT_FIRST);
+	emit_store_context(e, source, CONTEXT_SOURCE);
+	emit_store_context(e, kb_ptr_add(k, e->state, far, STATE_PAST), CONTEXT_PAST);
+	emit_store_context(e, address_of(e, first, zero), CONTEXT_BLOCKS);
+	emit_store_context(e, address_of(e, from, zero), CONTEXT_SOURCES);
+	emit_store_context(e, kb_select(k, own, kb_index(k, 1), zero), CONTEXT_SOURCE_STEP);
+	emit_store_context(e, kb_ptr_add(k, e->state, from_far, e->object->states.encoded_at),
+	                   CONTEXT_ENCODED);
 }
 
 void emit_select(struct emit *e, const struct kb_val *args)
@@ -93,7 +94,7 @@ void emit_select(struct emit *e, const struct kb_val *args)
 	struct kb *k = e->k;
 	const struct kb_val first = args[0], source = args[1];
 	require_in_batch(e, first);
-	api_require(e, kb_cmp(k, KB_GE, source, kb_index(k, -1)), TFMC_RT_E_DIM);
+	emit_require(e, kb_cmp(k, KB_GE, source, kb_index(k, -1)), TFMC_RT_E_DIM);
 	kb_if(k, kb_cmp(k, KB_GE, source, kb_index(k, 0)));
 	if (e->object->states.encoded_at) {
 		require_in_batch(e, source);
@@ -102,7 +103,7 @@ void emit_select(struct emit *e, const struct kb_val *args)
 		kb_return(k, kb_i32(k, TFMC_RT_E_STATE));
 	}
 	kb_end_if(k);
-	emit_set_window(e, first, source);
+	emit_set_rows(e, first, source);
 }
 
 /* ---- reset, trim ---- */
@@ -113,12 +114,12 @@ void emit_reset(struct emit *e, const struct kb_val *args)
 	const struct object *o = e->object;
 	(void)args;
 	struct kb_val fixed = kb_index(k, o->states.fixed_bytes);
-	struct kb_val bytes = place_of(e, emit_context(e, KB_INDEX, CONTEXT_BATCH), kb_index(k, 0));
+	struct kb_val bytes = place_of(e, emit_load_context(e, KB_INDEX, CONTEXT_BATCH), kb_index(k, 0));
 	if (object_has_device(o))
 		bytes = kb_select(k, emit_is_device(e), fixed, bytes);
 	kb_if(k, kb_cmp(k, KB_NE, e->state, kb_null(k)));
-	api_zero_words(e, e->state, bytes);
-	emit_set_window(e, kb_index(k, 0), kb_index(k, -1));
+	emit_zero_words(e, e->state, bytes);
+	emit_set_rows(e, kb_index(k, 0), kb_index(k, -1));
 	kb_end_if(k);
 }
 
@@ -134,7 +135,7 @@ void emit_trim(struct emit *e, const struct kb_val *args)
 		struct kb_val floor = word_at(e, floor_at, sequence), zero = kb_index(k, 0);
 		struct kb_val is_empty = kb_cmp(k, KB_EQ, length, zero);
 		struct kb_val is_kept = kb_bin(k, KB_OR, is_empty, kb_cmp(k, KB_GE, length, floor));
-		api_require(e, is_kept, TFMC_RT_E_OVERWRITTEN);
+		emit_require(e, is_kept, TFMC_RT_E_OVERWRITTEN);
 		set_word(e, kb_select(k, is_empty, zero, floor), floor_at, sequence);
 	}
 	set_word(e, length, STATE_PAST, sequence);
@@ -154,7 +155,7 @@ typedef void part_fn(struct emit *e, void *user, struct kb_val offset, struct kb
 
 /* A state is matrices that follow each other, of units that tokens fill: a row, or a panel of 16. What does not grow,
  * or has rows of odd bytes, is one unit. A unit is whole vectors. */
-static void each_matrix(struct emit *e, const struct state_place *p, struct kb_val rows, part_fn *fn,
+static void each_matrix(struct emit *e, const struct state_layout *p, struct kb_val rows, part_fn *fn,
                         void *user)
 {
 	struct kb *k = e->k;
@@ -184,7 +185,7 @@ static void each_matrix(struct emit *e, const struct state_place *p, struct kb_v
 static void each_state(struct emit *e, struct kb_val rows, bool all, part_fn *fn, void *user)
 {
 	for (size_t i = 0; i < e->object->states.n; i++) {
-		const struct state_place *p = &e->object->states.items[i];
+		const struct state_layout *p = &e->object->states.items[i];
 		if (p->bytes == 0)
 			continue;
 		if (!p->grows && !all)
@@ -357,7 +358,7 @@ void emit_reorder(struct emit *e, const struct kb_val *args)
 		r.lanes /= 2;
 	r.local = kb_local(k, "local", KB_I32, most * r.lanes);
 	emit_return_if(e, kb_cmp(k, KB_EQ, r.from, kb_null(k)), TFMC_RT_E_NULL);
-	struct kb_val batch = emit_context(e, KB_INDEX, CONTEXT_BATCH);
+	struct kb_val batch = emit_load_context(e, KB_INDEX, CONTEXT_BATCH);
 	emit_require_between(e, r.n, 0, kb_min(k, batch, kb_index(k, most)), TFMC_RT_E_DIM);
 	struct kb_var rows = kb_var(k, "most", KB_INDEX_T, kb_index(k, 0)); /* of any sequence of the order */
 	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), r.n, 1, 0);

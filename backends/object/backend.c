@@ -127,12 +127,13 @@ static enum tfmc_status emit_interface(struct object *o)
 	struct buf record;
 	emit_entries(o);
 	for (size_t i = 0; i < o->n_all; i++)
-		emit_cpu(&o->all[i]);
+		emit_variant_check(&o->all[i]);
 	emit_api(o);
 	buf_init(&record);
 	enum tfmc_status status = record_build(o, &record);
 	if (status == TFMC_OK)
-		kb_data(o->kb, emit_name(o, "record"), KB_EXPORTED, record.data, record.len, OBJECT_ALIGN);
+		kb_data(o->kb, emit_api_symbol(o, "record"), KB_EXPORTED, record.data, record.len,
+		        OBJECT_ALIGN);
 	buf_destroy(&record);
 	return status;
 }
@@ -184,7 +185,7 @@ static enum tfmc_status to_c(struct object *o, const struct buf *blob, struct ba
 	o->is_text = true;
 	TFMC_TRY(emit_all(o));
 	TFMC_TRY(kb_verify(o->kb, o->cx));
-	struct cfamily_data weights = {.name = emit_name(o, "weights")};
+	struct cfamily_data weights = {.name = emit_api_symbol(o, "weights")};
 	if (o->embedded) {
 		weights.bytes = blob->data + EMBED_AT;
 		weights.n = blob->len - EMBED_AT;
@@ -260,7 +261,7 @@ static enum tfmc_status finish(const struct object *o, struct buf *blob, struct 
 	buf_init(&image);
 	buf_append(&image, &out->object);
 	enum tfmc_status status =
-	        embed_room(o->cx, &image, emit_name(o, "weights"), (uint64_t)o->weights.bytes);
+	        embed_room(o->cx, &image, emit_api_symbol(o, "weights"), (uint64_t)o->weights.bytes);
 	if (status == TFMC_OK && o->options->object_sink) {
 		status = write_object(o, &image, blob);
 	} else if (status == TFMC_OK) {
@@ -284,7 +285,7 @@ static enum tfmc_status compile(struct object *o, const struct weight_source *so
 {
 	struct buf blob;
 	TFMC_TRY(lay_out(o));
-	TFMC_TRY(budget_weights(o));
+	TFMC_TRY(check_weights_limit(o));
 	TFMC_TRY(choose_weights(o));
 	buf_init(&blob);
 	double start = seconds(o);

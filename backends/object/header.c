@@ -190,7 +190,7 @@ static void print_begin(struct writer *w)
 	           " */\n"
 	           "#ifndef %s_H\n#define %s_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n"
 	           "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
-	           o->name, object_targets(o, ", "), w->upper, w->upper);
+	           o->name, object_target_names(o, ", "), w->upper, w->upper);
 }
 
 static void print_macros(struct writer *w)

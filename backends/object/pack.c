@@ -29,7 +29,7 @@
  * and a unit that fails is packed again when all before it are done.
  */
 struct unit {
-	const struct weight_place *place;
+	const struct weight_layout *place;
 	int64_t begin; /* first element of the weight */
 	int64_t rows, columns;
 	int64_t number;
@@ -329,7 +329,7 @@ static struct stored stored_codes(const struct ir_format_desc *d)
 
 /* Up to GROUP elements of column c. */
 TFMC_MULTIVERSION static void put_codes(const struct stored *s, int bits, const int8_t *codes, int64_t n,
-                                        int shift, int64_t c, uint8_t *to)
+                                      int shift, int64_t c, uint8_t *to)
 {
 	int8_t code[GROUP] = {0};
 	uint8_t out[GROUP] = {0};
@@ -414,8 +414,7 @@ static bool reserve_codes(struct worker *k, enum ir_format f, int64_t columns, i
 static enum tfmc_status pack_codes(struct worker *k, const struct unit *u, int64_t *bytes)
 {
 	const struct ir_weight *w = u->place->weight;
-	int64_t panel = quant_panel_layout(w->format, u->columns).bytes,
-	        panels = (u->rows + PANEL - 1) / PANEL;
+	int64_t panel = quant_panel_layout(w->format, u->columns).bytes, panels = (u->rows + PANEL - 1) / PANEL;
 	*bytes = panels * panel;
 	if (!reserve_codes(k, w->format, u->columns, u->rows) || !reserve(&k->packed, *bytes + 1))
 		return TFMC_NO_MEMORY;
@@ -440,8 +439,7 @@ static enum tfmc_status pack_unit(struct worker *k, const struct unit *u, const 
 	if (!ir_weight_has_value(k->cx, w))
 		return TFMC_INVALID;
 	if (w->encoding == ENC_PANEL16) {
-		TFMC_TRY(ir_format_is_quantized(w->format) ? pack_codes(k, u, bytes)
-		                                           : pack_panels(k, u, bytes));
+		TFMC_TRY(ir_format_is_quantized(w->format) ? pack_codes(k, u, bytes) : pack_panels(k, u, bytes));
 		*out = k->packed.at;
 		return TFMC_OK;
 	}
@@ -452,7 +450,7 @@ static enum tfmc_status pack_unit(struct worker *k, const struct unit *u, const 
 }
 
 /* Rows of a matrix that are a unit: whole panels. */
-static int64_t rows_at_once(const struct weight_place *w)
+static int64_t rows_at_once(const struct weight_layout *w)
 {
 	const struct ir_format_desc *d = ir_format(w->weight->format);
 	if (d->bits > 0 && d->block == 0 && w->columns <= SCALED_COLUMNS)
@@ -465,7 +463,7 @@ static bool take_unit(struct packer *p, struct unit *u)
 {
 	const struct weight_list *all = &p->object->weights;
 	for (; p->weight < all->n; p->weight++, p->row = 0) {
-		const struct weight_place *w = &all->items[p->weight];
+		const struct weight_layout *w = &all->items[p->weight];
 		bool is_row = w->weight->encoding == ENC_ROW;
 		int64_t count = is_row ? w->columns : w->matrices * w->rows, first = p->row;
 		if (first >= count)
@@ -493,7 +491,7 @@ static enum tfmc_status put(struct packer *p, const void *bytes, size_t n)
 		return TFMC_IO;
 	p->at += n;
 	progress_report(p->object->options->progress, "packing weights", NULL, p->at,
-	                (uint64_t)p->object->weights.bytes);
+	              (uint64_t)p->object->weights.bytes);
 	return TFMC_OK;
 }
 
@@ -571,9 +569,8 @@ static enum tfmc_status check_weights(struct packer *p)
 {
 	const struct weight_list *all = &p->object->weights;
 	for (size_t i = 0; i < all->n; i++) {
-		const struct weight_place *w = &all->items[i];
-		bool is_plain =
-		        w->weight->encoding == ENC_PANEL16 && !ir_format_is_quantized(w->weight->format);
+		const struct weight_layout *w = &all->items[i];
+		bool is_plain = w->weight->encoding == ENC_PANEL16 && !ir_format_is_quantized(w->weight->format);
 		if (is_plain && w->columns > COLUMNS_MAX) {
 			diag_error(p->object->cx, w->weight->loc.at, DIAG_LIMIT,
 			           "weight '%s' has rows of %lld elements", w->weight->name,

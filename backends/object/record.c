@@ -282,7 +282,7 @@ static uint64_t put_states(struct writer *w)
 	struct object *o = w->object;
 	struct tfmc_record_state *all = ARENA_ARRAY(o->arena, struct tfmc_record_state, o->states.n + 1);
 	for (size_t i = 0; all && i < o->states.n; i++) {
-		const struct state_place *p = &o->states.items[i];
+		const struct state_layout *p = &o->states.items[i];
 		const struct ir_type *t = p->decl->type;
 		all[i] = (struct tfmc_record_state){.name = put_text(w, p->decl->name),
 		                                    .dtype = (uint64_t)t->dtype,
@@ -323,7 +323,7 @@ enum tfmc_status record_build(struct object *o, struct buf *out)
 	buf_fill(out, 0, sizeof(r));
 	need_system(o, r.system);
 	r.name = put_text(&w, o->name);
-	r.target = put_text(&w, object_targets(o, ","));
+	r.target = put_text(&w, object_target_names(o, ","));
 	r.variants = put_variants(&w);
 	r.dims = put_dims(&w);
 	r.entries = put_entries(&w);

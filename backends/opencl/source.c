@@ -68,8 +68,8 @@ static double most_in_kernel(const struct object *o, const struct ir_func *f, co
 	for (size_t i = 0; i < l->areas.n; i++) {
 		const struct area *p = &l->areas.items[i];
 		double end = most(o, p->offset) + most(o, p->bytes);
-		for (int d = 0; d < OBJECT_REPEAT_MAX && l->rounds[d] > 0; d++)
-			end += (double)(l->rounds[d] - 1) * (double)p->step[d];
+		for (int d = 0; d < OBJECT_REPEAT_MAX && l->repeat_counts[d] > 0; d++)
+			end += (double)(l->repeat_counts[d] - 1) * (double)p->step[d];
 		number = larger(number, end);
 	}
 	return number;
@@ -83,7 +83,7 @@ static int index_bits(const struct object *o, const struct opencl_program *p)
 		const struct plan *f = p->functions[i];
 		number = larger(number, most(o, f->arena_bytes));
 		for (size_t k = 0; k < f->n; k++)
-			if (f->items[k].kind == PLAN_KERNEL)
+			if (f->items[k].kind == PLAN_DISPATCH)
 				number = larger(number, most_in_kernel(o, f->func, f->items[k].kernel));
 	}
 	return number < 0x1p31 ? 32 : 64;

@@ -65,7 +65,7 @@ static void add_dim(struct writer *w, const struct ir_dim *d)
 			add_code(w,
 			         a->sym >= 0 ? PLAN_SYMBOL
 			         : a->other  ? PLAN_MAX
-			                     : PLAN_FLOOR,
+			                     : PLAN_FLOOR_DIV,
 			         a->sym >= 0 ? a->sym : a->by);
 			add_code(w, PLAN_MULTIPLY, 0);
 		}
@@ -101,7 +101,7 @@ static int64_t add_area(struct writer *w, const struct area *a)
 	if (a->spare)
 		cells[AREA_C_SPARE] = 1 + formula(w, a->spare);
 	for (int i = 0; i < OBJECT_REPEAT_MAX; i++)
-		cells[AREA_C_STEP + i] = a->step[i];
+		cells[AREA_C_STRIDE + i] = a->step[i];
 	return add_row(w, PLAN_AREAS, cells);
 }
 
@@ -114,12 +114,12 @@ static int64_t add_kernel(struct writer *w, const struct plan_kernel *k)
 	        [KERNEL_ARGS_FIRST] = rows_of(w, PLAN_ARGS),
 	        [KERNEL_ARGS_N] = (int64_t)k->n_args,
 	        [KERNEL_TASKS] = formula(w, k->tasks),
-	        [KERNEL_ITEMS] = k->items,
+	        [KERNEL_WORK_ITEMS] = k->items,
 	        [KERNEL_WORKERS] = k->workers,
 	        [KERNEL_SCRATCH] = k->scratch,
 	        [KERNEL_ROWS] = k->rows ? 1 + formula(w, k->rows) : 0,
-	        [KERNEL_ROWS_LO] = k->is_for_few ? 0 : KERNEL_FEW_ROWS_MAX + 1,
-	        [KERNEL_ROWS_HI] = k->is_for_few ? KERNEL_FEW_ROWS_MAX : INT64_MAX,
+	        [KERNEL_ROWS_LO] = k->is_skinny ? 0 : KERNEL_FEW_ROWS_MAX + 1,
+	        [KERNEL_ROWS_HI] = k->is_skinny ? KERNEL_FEW_ROWS_MAX : INT64_MAX,
 	        [KERNEL_GROUP] = (int64_t)k->number,
 	};
 	for (size_t i = 0; i < k->areas.n; i++)
@@ -133,32 +133,32 @@ static int64_t add_kernel(struct writer *w, const struct plan_kernel *k)
 
 /* ---- steps ---- */
 
-static void add_step(struct writer *w, const struct plan *p, const struct plan_step *s)
+static void add_step(struct writer *w, const struct plan *p, const struct plan_command *s)
 {
-	int64_t cells[STEP_COLUMNS] = {[STEP_KIND] = s->kind};
+	int64_t cells[COMMAND_COLUMNS] = {[COMMAND_KIND] = s->kind};
 	switch (s->kind) {
-	case PLAN_KERNEL: cells[STEP_A] = add_kernel(w, s->kernel); break;
-	case PLAN_REPEAT: cells[STEP_B] = s->count; break;
-	case PLAN_WANTED:
-		cells[STEP_A] = rows_of(w, PLAN_OUTPUTS);
-		cells[STEP_B] = (int64_t)s->n_outputs;
+	case PLAN_DISPATCH: cells[COMMAND_A] = add_kernel(w, s->kernel); break;
+	case PLAN_REPEAT: cells[COMMAND_B] = s->count; break;
+	case PLAN_IF_WANTED:
+		cells[COMMAND_A] = rows_of(w, PLAN_OUTPUTS);
+		cells[COMMAND_B] = (int64_t)s->n_outputs;
 		for (size_t i = 0; i < s->n_outputs; i++)
 			(void)add_row(w, PLAN_OUTPUTS, (const int64_t[]){(int64_t)s->outputs[i]});
 		break;
-	case PLAN_SPLIT:
+	case PLAN_IF_SPLIT:
 	case PLAN_END:
 	case PLAN_BARRIER: break;
-	case PLAN_LENGTHS: cells[STEP_A] = add_area(w, p->lengths); break;
+	case PLAN_LENGTHS: cells[COMMAND_A] = add_area(w, p->lengths); break;
 	}
-	(void)add_row(w, PLAN_STEPS, cells);
+	(void)add_row(w, PLAN_COMMANDS, cells);
 }
 
 static void add_function(struct writer *w, const struct plan *p)
 {
 	const int64_t cells[FUNCTION_COLUMNS] = {
 	        [FUNCTION_NAME] = add_name(w, p->func->name),
-	        [FUNCTION_STEPS_FIRST] = rows_of(w, PLAN_STEPS),
-	        [FUNCTION_STEPS_N] = (int64_t)p->n,
+	        [FUNCTION_COMMANDS_FIRST] = rows_of(w, PLAN_COMMANDS),
+	        [FUNCTION_COMMANDS_N] = (int64_t)p->n,
 	        [FUNCTION_ARENA] = formula(w, p->arena_bytes),
 	        [FUNCTION_PARAMS] = (int64_t)p->func->n_params,
 	        [FUNCTION_RESULTS] = (int64_t)p->func->n_results,

@@ -38,7 +38,7 @@ static bool add_index(const struct emit *e, struct ir_value v, int64_t bytes, st
 }
 
 /* From the first sequence's slice to the end of the last one's. */
-bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct area *out)
+bool area_of_slice(const struct emit *e, const struct state_slice_ref *s, struct area *out)
 {
 	struct ir_dims *t = dims_of(e);
 	const struct object *o = e->object;
@@ -64,7 +64,7 @@ bool area_of_slice(const struct emit *e, const struct binding_slice *s, struct a
 static bool area_of_weight(const struct emit *e, const struct ir_op *op, struct area *out)
 {
 	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
-	const struct weight_place *p = object_weight(e->object, w);
+	const struct weight_layout *p = object_weight(e->object, w);
 	*out = (struct area){.name = w->name, .memory = AREA_WEIGHTS};
 	if (!p || p->rows == 0 || p->columns == 0)
 		return false;
@@ -85,33 +85,33 @@ bool area_of_value(const struct emit *e, struct ir_value v, struct area *out)
 	const struct ir_func *f = e->function->func;
 	struct ir_value base = ir_view_base(f, v);
 	const struct place *p = e->function->places[base.id];
-	struct binding_slice slice;
+	struct state_slice_ref slice;
 	*out = (struct area){.number = p->number,
 	                     .offset = ir_dim_const(t, 0),
 	                     .bytes = ir_value_bytes(e->object->module, f, base)};
 	switch (p->kind) {
-	case PLACE_NONE:
-	case PLACE_SLICE:
-		return binding_slice(e->object, f, ir_state_slice_op(f, base), &slice) &&
+	case STORAGE_NONE:
+	case STORAGE_STATE:
+		return find_state_slice(e->object, f, ir_state_slice_op(f, base), &slice) &&
 		       area_of_slice(e, &slice, out);
-	case PLACE_WEIGHT: return area_of_weight(e, ir_def(f, base), out);
-	case PLACE_PLAN:
+	case STORAGE_WEIGHT: return area_of_weight(e, ir_def(f, base), out);
+	case STORAGE_ARENA:
 		out->memory = AREA_ARENA;
 		out->offset = p->at;
 		out->number = 0;
 		out->name = ir_value_info(f, base)->name;
 		return p->at != NULL;
-	case PLACE_INPUT:
+	case STORAGE_INPUT:
 		out->memory = AREA_INPUT;
 		out->name = f->params[p->number].name;
 		return true;
-	case PLACE_PAST:
+	case STORAGE_LENGTHS:
 		out->memory = AREA_STATE;
 		out->offset = ir_dim_const(t, STATE_PAST);
 		out->number = 0;
 		out->name = "past";
 		return true;
-	case PLACE_OUTPUT:
+	case STORAGE_OUTPUT:
 		out->memory = AREA_OUTPUT;
 		out->name = f->results[p->number].name;
 		out->spare = p->at;
@@ -134,7 +134,7 @@ static bool ends_before(struct ir_dims *t, const struct area *a, const struct ar
 }
 
 /* Nobody writes weights and inputs while a call runs. */
-static bool area_meets(struct ir_dims *t, const struct area *a, const struct area *b)
+static bool area_conflicts(struct ir_dims *t, const struct area *a, const struct area *b)
 {
 	if ((!a->is_written && !b->is_written) || a->memory != b->memory)
 		return false;
@@ -149,12 +149,12 @@ static bool area_meets(struct ir_dims *t, const struct area *a, const struct are
 	return false;
 }
 
-bool areas_meet(struct ir_dims *t, const struct area_list *a, const struct area_list *b,
-                const struct area *but)
+bool areas_conflict(struct ir_dims *t, const struct area_list *a, const struct area_list *b,
+                    const struct area *but)
 {
 	for (size_t i = 0; i < a->n; i++)
 		for (size_t k = 0; k < b->n; k++)
-			if (area_meets(t, &a->items[i], &b->items[k]) &&
+			if (area_conflicts(t, &a->items[i], &b->items[k]) &&
 			    !(but && area_is_same(&a->items[i], but) && area_is_same(&b->items[k], but)))
 				return true;
 	return false;
@@ -206,7 +206,7 @@ static void add_operands(const struct emit *e, const struct ir_op *op, struct ar
 	const struct ir_func *f = e->function->func;
 	for (size_t k = 0; k < op->n_operands; k++) {
 		struct ir_value v = op->operands[k];
-		struct binding_slice slice;
+		struct state_slice_ref slice;
 		struct area a;
 		bool is_inner = v.id && ir_value_info(f, v)->region == e->group->region;
 		if (!v.id || (is_inner && ir_op_has(op->code, TRAIT_TERMINATOR)))
@@ -214,7 +214,7 @@ static void add_operands(const struct emit *e, const struct ir_op *op, struct ar
 		if (ir_type_of(f, v)->kind == IR_TENSOR) {
 			if (area_of_value(e, v, &a))
 				add(e, l, &a, false);
-		} else if (binding_slice(e->object, f, op, &slice) && area_of_slice(e, &slice, &a)) {
+		} else if (find_state_slice(e->object, f, op, &slice) && area_of_slice(e, &slice, &a)) {
 			add(e, l, &a, op->code != OP_state_read);
 		}
 	}
@@ -239,7 +239,7 @@ struct area_list group_areas(const struct object *o, const struct function *f,
 {
 	struct area_list l = {0};
 	for (size_t i = 0; i < n; i++) {
-		const struct emit e = emit_of_group(o, f, groups[i]);
+		const struct emit e = emit_for_group(o, f, groups[i]);
 		add_group(&e, &l);
 	}
 	name_areas(o->arena, &l);
@@ -251,7 +251,7 @@ struct area_list group_areas(const struct object *o, const struct function *f,
 /* The caller's memory, or a place in the arena when there is none. */
 static struct kb_val given_or(struct emit *e, size_t word, const struct ir_dim *spare)
 {
-	struct kb_val ptr = emit_word(e, KB_PTR, word);
+	struct kb_val ptr = emit_load_arg(e, KB_PTR, word);
 	if (!spare)
 		return ptr;
 	struct kb_val is_null = kb_cmp(e->k, KB_EQ, ptr, kb_null(e->k));
@@ -274,8 +274,8 @@ struct kb_val area_address(struct emit *e, const struct area *a)
 	case AREA_ARENA:
 	case AREA_SCRATCH: break;
 	case AREA_WEIGHTS: base = e->weights; break;
-	case AREA_INPUT: base = given_or(e, f->param_word[a->number], f->default_at[a->number]); break;
-	case AREA_OUTPUT: base = given_or(e, f->result_word[a->number], a->spare); break;
+	case AREA_INPUT: base = given_or(e, f->param_slot[a->number], f->default_at[a->number]); break;
+	case AREA_OUTPUT: base = given_or(e, f->result_slot[a->number], a->spare); break;
 	case AREA_STATE: /* rows of a call begin at the first one's sequence */
 		base = !a->state ? e->past : a->is_source ? e->sources : e->blocks;
 		disp -= a->state ? e->object->states.fixed_bytes : STATE_PAST;

@@ -13,8 +13,8 @@ static int64_t sequence_elements(const struct emit *e, enum ir_dtype t)
 	return e->object->states.batch_bytes / ir_dtype_bytes(t);
 }
 
-bool binding_slice(const struct object *o, const struct ir_func *f, const struct ir_op *op,
-                   struct binding_slice *out)
+bool find_state_slice(const struct object *o, const struct ir_func *f, const struct ir_op *op,
+                      struct state_slice_ref *out)
 {
 	if (!op || (op->code != OP_state_append && op->code != OP_state_read && op->code != OP_state_write))
 		return false;
@@ -26,7 +26,7 @@ bool binding_slice(const struct object *o, const struct ir_func *f, const struct
 }
 
 /* From one row of a call to the next: what encode has left is possibly of another sequence. */
-static struct kb_size over_sequences(struct emit *e, const struct state_place *p, struct kb_size stride)
+static struct kb_size over_sequences(struct emit *e, const struct state_layout *p, struct kb_size stride)
 {
 	if (p->grows || !e->source_step.id)
 		return stride;
@@ -34,7 +34,7 @@ static struct kb_size over_sequences(struct emit *e, const struct state_place *p
 }
 
 /* Strides of the stored slice after n indices; that of the rows of panels means nothing. */
-static void slice_strides(struct emit *e, const struct state_place *p, size_t n, struct kb_tensor *out)
+static void slice_strides(struct emit *e, const struct state_layout *p, size_t n, struct kb_tensor *out)
 {
 	const struct ir_state_decl *d = p->decl;
 	const struct ir_type *t = d->type;
@@ -56,11 +56,11 @@ static void slice_strides(struct emit *e, const struct state_place *p, size_t n,
 static bool bind_state(void *user, struct kb *k, const struct ir_op *op, struct kb_tensor *out)
 {
 	struct emit *e = user;
-	struct binding_slice slice;
+	struct state_slice_ref slice;
 	struct area a;
 	(void)k;
 	*out = (struct kb_tensor){0};
-	if (!binding_slice(e->object, e->function->func, op, &slice) || !area_of_slice(e, &slice, &a) ||
+	if (!find_state_slice(e->object, e->function->func, op, &slice) || !area_of_slice(e, &slice, &a) ||
 	    !area_pointer(e, &a, &out->ptr))
 		return false;
 	slice_strides(e, slice.state, slice.n_at, out);
@@ -101,9 +101,9 @@ static struct kb_size scaled(struct emit *e, const struct ir_dim *d, int64_t by)
 static void matrix_strides(struct emit *e, struct ir_value base, struct kb_tensor *out)
 {
 	const struct place *p = e->function->places[base.id];
-	if (p->kind != PLACE_WEIGHT || out->encoding != ENC_PANEL16 || out->rank < 3)
+	if (p->kind != STORAGE_WEIGHT || out->encoding != ENC_PANEL16 || out->rank < 3)
 		return;
-	const struct weight_place *w = object_weight(e->object, ir_weight_of(e->function->func, base));
+	const struct weight_layout *w = object_weight(e->object, ir_weight_of(e->function->func, base));
 	int64_t step = w != NULL ? w->matrix_bytes / ir_dtype_bytes(out->dtype) : 0;
 	for (int i = out->rank - 3; i >= 0; i--) {
 		int64_t size = out->size[i].is_const ? out->size[i].c : 0;
@@ -124,9 +124,9 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	    !base_pointer(e, view.base, &ptr, out))
 		return false;
 	out->ptr = ptr;
-	struct binding_slice slice = {0}; /* that the view is one of */
-	(void)binding_slice(e->object, e->function->func, ir_state_slice_op(e->function->func, view.base),
-	                    &slice);
+	struct state_slice_ref slice = {0}; /* that the view is one of */
+	(void)find_state_slice(e->object, e->function->func, ir_state_slice_op(e->function->func, view.base),
+	                       &slice);
 	if (ir_is_ring_slice(e->function->func, view.base, &out->ring) && !reads_rings(e))
 		return false;
 	if (slice.state && slice.state->decl->encoding == ENC_PANEL16) {
@@ -136,7 +136,7 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 			out->size[i] = emit_size(e, view.size[i]);
 		return view.rank == out->rank && ir_same_value(view.base, v);
 	}
-	const struct state_place *state = slice.state;
+	const struct state_layout *state = slice.state;
 	const struct ir_dim *bytes = ir_dim_mul(t, view.offset, ir_dim_const(t, ir_dtype_bytes(out->dtype)));
 	out->ptr = kb_ptr_add(e->k, ptr, emit_dim(e, bytes), 0);
 	if (state) {
@@ -171,7 +171,7 @@ static struct kb_val bind_index(void *user, struct kb *k, struct ir_value v)
 	return (struct kb_val){0};
 }
 
-enum tfmc_status emit_template(struct emit *e, struct kernel_job job)
+enum tfmc_status emit_group_kernel(struct emit *e, struct kernel_job job)
 {
 	const struct object *o = e->object;
 	struct kernel_binding bind = {

@@ -33,7 +33,7 @@ static uint64_t add_chain(uint64_t h, const struct ir_func *f, struct ir_value v
 }
 
 /* Of the state and of the first statement that writes it, which speaks for all. */
-static uint64_t add_state(uint64_t h, const struct object *o, const struct state_place *p)
+static uint64_t add_state(uint64_t h, const struct object *o, const struct state_layout *p)
 {
 	const struct ir_type *t = p->decl->type;
 	h = object_hash_text(h, p->decl->name);

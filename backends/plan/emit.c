@@ -5,17 +5,17 @@
  */
 #include "backends/plan/emit.h"
 
-const char *emit_name(const struct object *o, const char *name)
+const char *emit_api_symbol(const struct object *o, const char *name)
 {
 	return arena_printf(o->arena, "%s_%s", o->name, name);
 }
 
-const char *emit_internal(const struct object *o, const char *name)
+const char *emit_variant_symbol(const struct object *o, const char *name)
 {
 	return arena_printf(o->arena, "%s.%s", o->prefix, name);
 }
 
-const char *emit_part(const struct object *o, const struct function *f, const char *suffix)
+const char *emit_function_symbol(const struct object *o, const struct function *f, const char *suffix)
 {
 	return arena_printf(o->arena, "%s.%s", f->symbol, suffix);
 }
@@ -40,24 +40,24 @@ void emit_store(struct kb *k, struct kb_val v, struct kb_val ptr, int64_t offset
 	kb_store(k, v, kb_ptr_add(k, ptr, kb_index(k, 0), offset), kb_index(k, 0), 0, 0);
 }
 
-struct kb_val emit_context(struct emit *e, enum kb_scalar type, int64_t offset)
+struct kb_val emit_load_context(struct emit *e, enum kb_scalar type, int64_t offset)
 {
 	return emit_load(e->k, type, e->context, offset);
 }
 
-void emit_set_context(struct emit *e, struct kb_val v, int64_t offset)
+void emit_store_context(struct emit *e, struct kb_val v, int64_t offset)
 {
 	emit_store(e->k, v, e->context, offset);
 }
 
-struct kb_val emit_word(struct emit *e, enum kb_scalar type, size_t word)
+struct kb_val emit_load_arg(struct emit *e, enum kb_scalar type, size_t word)
 {
 	return emit_load(e->k, type, e->args, (int64_t)word * 8);
 }
 
-struct kb_val emit_is_given(struct emit *e, size_t word)
+struct kb_val emit_has_arg(struct emit *e, size_t word)
 {
-	return kb_cmp(e->k, KB_NE, emit_word(e, KB_PTR, word), kb_null(e->k));
+	return kb_cmp(e->k, KB_NE, emit_load_arg(e, KB_PTR, word), kb_null(e->k));
 }
 
 void emit_return_if(struct emit *e, struct kb_val cond, enum tfmc_rt_status status)
@@ -89,24 +89,24 @@ void emit_load_dims(struct emit *e)
 	struct kb_val *dims = ARENA_ARRAY(e->object->arena, struct kb_val, n + 1);
 	for (size_t i = 0; dims && i < n; i++)
 		if (e->function->has_dim[i])
-			dims[i] = emit_word(e, KB_INDEX, e->function->dim_word[i]);
+			dims[i] = emit_load_arg(e, KB_INDEX, e->function->dim_slot[i]);
 	e->dims = dims;
 }
 
 void emit_load_call(struct emit *e)
 {
 	emit_load_dims(e);
-	e->plan = emit_context(e, KB_PTR, CONTEXT_PLAN);
-	e->weights = emit_context(e, KB_PTR, CONTEXT_WEIGHTS);
-	e->state = emit_context(e, KB_PTR, CONTEXT_STATE);
+	e->plan = emit_load_context(e, KB_PTR, CONTEXT_BUFFERS);
+	e->weights = emit_load_context(e, KB_PTR, CONTEXT_WEIGHTS);
+	e->state = emit_load_context(e, KB_PTR, CONTEXT_STATE);
 	if (!e->function->has_state || e->object->states.batch_dim < 0)
 		return;
-	e->past = emit_context(e, KB_PTR, CONTEXT_PAST);
-	e->blocks = emit_context(e, KB_PTR, CONTEXT_BLOCKS);
+	e->past = emit_load_context(e, KB_PTR, CONTEXT_PAST);
+	e->blocks = emit_load_context(e, KB_PTR, CONTEXT_BLOCKS);
 	if (!function_has_source(e->object, e->function))
 		return;
-	e->sources = emit_context(e, KB_PTR, CONTEXT_SOURCES);
-	e->source_step = emit_context(e, KB_INDEX, CONTEXT_SOURCE_STEP);
+	e->sources = emit_load_context(e, KB_PTR, CONTEXT_SOURCES);
+	e->source_step = emit_load_context(e, KB_INDEX, CONTEXT_SOURCE_STEP);
 }
 
 static struct kb_val atom_value(struct emit *e, const struct ir_dim_atom *atom)
@@ -183,7 +183,7 @@ const char *emit_short_name(struct arena *a, const char *path)
 	return out;
 }
 
-struct emit emit_of_group(const struct object *o, const struct function *f, const struct ir_op *group)
+struct emit emit_for_group(const struct object *o, const struct function *f, const struct ir_op *group)
 {
 	struct emit e = {.object = o, .function = f, .group = group};
 	struct ir_value inner[OBJECT_REPEAT_MAX]; /* innermost first; plans refuse more */

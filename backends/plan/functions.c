@@ -57,14 +57,14 @@ static void find_words(struct object *o, struct function *f)
 			f->has_dim[i] = ir_case_base(o->module, o->module->funcs.items[k]) == f->base &&
 			                ir_func_has_symbol(o->module->funcs.items[k], (int)i);
 		if (f->has_dim[i])
-			f->dim_word[i] = f->n_dims++;
+			f->dim_slot[i] = f->n_dims++;
 	}
 	for (size_t i = 0; i < func->n_params; i++)
 		if (param_is_input(func, i))
-			f->param_word[i] = f->n_dims + 2 * f->n_inputs++;
+			f->param_slot[i] = f->n_dims + 2 * f->n_inputs++;
 	for (size_t i = 0; i < func->n_results; i++)
 		if (result_is_output(func, i))
-			f->result_word[i] = f->n_dims + 2 * (f->n_inputs + f->n_outputs++);
+			f->result_slot[i] = f->n_dims + 2 * (f->n_inputs + f->n_outputs++);
 }
 
 /* ---- groups and arena ---- */
@@ -103,7 +103,7 @@ static bool only_returned(const struct function *f, struct ir_value v)
 bool group_is_optional(const struct function *f, const struct ir_op *group)
 {
 	for (size_t i = 0; i < group->n_results; i++)
-		if (f->places[group->results[i].id]->kind != PLACE_OUTPUT ||
+		if (f->places[group->results[i].id]->kind != STORAGE_OUTPUT ||
 		    !only_returned(f, group->results[i]))
 			return false;
 	return group->n_results > 0;
@@ -116,9 +116,9 @@ static bool needs_spare(const struct function *f, uint32_t v)
 	const struct ir_op *op = ir_def(f->func, (struct ir_value){v});
 	if (p->at || ir_type_of(f->func, (struct ir_value){v})->kind != IR_TENSOR)
 		return false;
-	if (p->kind == PLACE_PLAN)
+	if (p->kind == STORAGE_ARENA)
 		return true;
-	if (p->kind != PLACE_OUTPUT)
+	if (p->kind != STORAGE_OUTPUT)
 		return false;
 	return !(op && op->code == OP_group && op->n_results == 1 && group_is_optional(f, op));
 }
@@ -157,9 +157,9 @@ static enum tfmc_status add_function(struct object *o, const struct ir_func *fun
 	f->base = ir_case_base(o->module, func);
 	f->symbol = arena_printf(o->arena, "%s.%s", o->prefix, func->name);
 	f->has_dim = ARENA_ARRAY(o->arena, bool, n_dims + 1);
-	f->dim_word = ARENA_ARRAY(o->arena, size_t, n_dims + 1);
-	f->param_word = ARENA_ARRAY(o->arena, size_t, func->n_params + 1);
-	f->result_word = ARENA_ARRAY(o->arena, size_t, func->n_results + 1);
+	f->dim_slot = ARENA_ARRAY(o->arena, size_t, n_dims + 1);
+	f->param_slot = ARENA_ARRAY(o->arena, size_t, func->n_params + 1);
+	f->result_slot = ARENA_ARRAY(o->arena, size_t, func->n_results + 1);
 	f->default_at = ARENA_ARRAY(o->arena, const struct ir_dim *, func->n_params + 1);
 	f->uses = ir_count_uses(o->arena, func);
 	struct ir_lifetimes life;
@@ -169,7 +169,7 @@ static enum tfmc_status add_function(struct object *o, const struct ir_func *fun
 	f->groups = life.groups;
 	f->n_groups = life.n_times;
 	f->scratch = groups_scratch(f->groups, f->n_groups);
-	TFMC_TRY(places_find(o, f, life.carry));
+	TFMC_TRY(assign_storage(o, f, life.carry));
 	extend_arena(o, f);
 	o->scratch = f->scratch > o->scratch ? f->scratch : o->scratch;
 	if (!ir_dims_failed(o->module->dims) && ir_dim_hi(o->module->dims, f->arena) < INT64_MAX / 4)
@@ -189,7 +189,7 @@ bool function_has_source(const struct object *o, const struct function *f)
 	return o->states.encoded_at && !function_is_encode(f);
 }
 
-size_t function_words(const struct function *f)
+size_t function_arg_slots(const struct function *f)
 {
 	return f->n_dims + 2 * (f->n_inputs + f->n_outputs);
 }

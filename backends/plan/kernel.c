@@ -167,7 +167,7 @@ static enum kernel_rows rows_of(const struct recording *r, const struct ir_op *g
 	const struct plan_kernel *k = r->kernel;
 	if (!k->rows || kernel_few_rows(o->module, r->e.function->func, group, o->target) != k->rows)
 		return KERNEL_ANY_ROWS;
-	return k->is_for_few ? KERNEL_FEW_ROWS : KERNEL_MANY_ROWS;
+	return k->is_skinny ? KERNEL_FEW_ROWS : KERNEL_MANY_ROWS;
 }
 
 static enum tfmc_status record_group(struct recording *r, size_t i)
@@ -188,7 +188,7 @@ static enum tfmc_status record_group(struct recording *r, size_t i)
 	r->job.scratch = scratch > 0 ? r->e.pointers[r->e.areas.n - 1] : kb_null(k);
 	if (scratch > 0 && object_is_device(o)) /* of all workers */
 		r->job.scratch = kb_ptr_add(k, r->job.scratch, kb_mul_const(k, slot, scratch), 0);
-	return emit_template(&r->e, r->job);
+	return emit_group_kernel(&r->e, r->job);
 }
 
 /* ---- what is left ---- */
@@ -295,9 +295,9 @@ static const char *name_of(const struct object *o, const struct plan_kernel *k)
 	return arena_printf(o->arena, "%s%s%zu", name, k->is_combine ? "join_" : "", kb_func_count(o->kb));
 }
 
-enum tfmc_status kernel_record(struct object *o, const struct function *f, struct plan_kernel *k)
+enum tfmc_status emit_plan_kernel(struct object *o, const struct function *f, struct plan_kernel *k)
 {
-	struct recording r = {.object = o, .kernel = k, .e = emit_of_group(o, f, k->groups[0])};
+	struct recording r = {.object = o, .kernel = k, .e = emit_for_group(o, f, k->groups[0])};
 	r.e.areas = k->areas;
 	k->name = object_is_device(o) ? name_of(o, k)
 	                              : arena_printf(o->arena, "%s.kernel", kernel_symbol(o, f, k));

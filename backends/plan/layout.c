@@ -48,7 +48,7 @@ void object_init(struct object *o, struct diag_context *cx, struct arena *arena,
 		o->driver = target_baseline(here ? here->arch : ARCH_X86_64);
 }
 
-const struct weight_place *object_weight(const struct object *o, const struct ir_weight *w)
+const struct weight_layout *object_weight(const struct object *o, const struct ir_weight *w)
 {
 	for (size_t i = 0; i < o->weights.n; i++)
 		if (!strcmp(o->weights.items[i].weight->name, w->name))
@@ -56,7 +56,7 @@ const struct weight_place *object_weight(const struct object *o, const struct ir
 	return NULL;
 }
 
-struct state_place *object_state(const struct object *o, const struct ir_state_decl *d)
+struct state_layout *object_state(const struct object *o, const struct ir_state_decl *d)
 {
 	for (size_t i = 0; i < o->states.n; i++)
 		if (!strcmp(o->states.items[i].decl->name, d->name))
@@ -80,7 +80,7 @@ int64_t weight_element_bytes(const struct ir_weight *w)
 }
 
 /* Panels are rows in groups of 16. */
-static bool weight_sizes(struct weight_place *p)
+static bool weight_sizes(struct weight_layout *p)
 {
 	const struct ir_type *t = p->weight->type;
 	int leading = p->weight->encoding == ENC_PANEL16 ? t->rank - 2 : 0;
@@ -109,9 +109,9 @@ static bool weight_sizes(struct weight_place *p)
 
 static enum tfmc_status add_weight(struct object *o, const struct ir_weight *w)
 {
-	struct weight_place p = {.weight = w, .offset = o->weights.bytes};
+	struct weight_layout p = {.weight = w, .offset = o->weights.bytes};
 	int64_t end;
-	const struct weight_place *known = object_weight(o, w);
+	const struct weight_layout *known = object_weight(o, w);
 	if (known && known->weight->encoding == w->encoding && known->weight->format == w->format)
 		return TFMC_OK;
 	if (known) {
@@ -142,7 +142,7 @@ static uint64_t hash_layout(const struct object *o)
 {
 	uint64_t h = object_hash_text(object_hash_number(HASH64_SEED, TFMC_ABI_VERSION), o->name);
 	for (size_t i = 0; i < o->weights.n; i++) {
-		const struct weight_place *p = &o->weights.items[i];
+		const struct weight_layout *p = &o->weights.items[i];
 		h = object_hash_text(h, p->weight->name);
 		h = object_hash_text(h, ir_encoding_name(p->weight->encoding));
 		h = object_hash_number(h, (int64_t)p->weight->type->dtype);
@@ -191,7 +191,7 @@ int64_t layout_state_count(const struct ir_state_decl *d, int from)
 
 static enum tfmc_status add_state(struct object *o, const struct ir_state_decl *d)
 {
-	struct state_place p = {.decl = d, .offset = o->states.batch_bytes};
+	struct state_layout p = {.decl = d, .offset = o->states.batch_bytes};
 	int64_t end, count = layout_state_count(d, 1), element = ir_dtype_bytes(d->type->dtype);
 	int batch = d->type->rank > 0 ? ir_dim_as_symbol(d->type->dims[0]) : -1;
 	if (batch < 0 || (o->states.batch_dim >= 0 && batch != o->states.batch_dim)) {
@@ -213,7 +213,7 @@ static void limit_context(struct object *o, const struct ir_func *f, const struc
 {
 	int64_t capacity;
 	const struct attrs_state_append *a = append->attrs;
-	struct state_place *p = object_state(o, ir_type_of(f, append->operands[0])->state);
+	struct state_layout *p = object_state(o, ir_type_of(f, append->operands[0])->state);
 	if (p) {
 		p->grows = true;
 		p->window = a->window > p->window ? a->window : p->window;
@@ -315,7 +315,7 @@ enum tfmc_status layout_variants(struct object *o)
 	return TFMC_OK;
 }
 
-const char *object_targets(const struct object *o, const char *separator)
+const char *object_target_names(const struct object *o, const char *separator)
 {
 	const char *names = o->target->name;
 	for (size_t i = 1; i < o->n_all; i++)

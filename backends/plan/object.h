@@ -13,7 +13,8 @@
 
 #define OBJECT_ALIGN 64
 
-#define OBJECT_LINE        128 /* bytes between words that several workers use: two lines are fetched together */
+#define OBJECT_LINE_PAIR \
+	128 /* bytes between words that several workers use: two lines are fetched together */
 #define OBJECT_CLUSTERS    8
 #define OBJECT_CLUSTER_MIN 4 /* workers that meet at one counter at least */
 
@@ -24,8 +25,8 @@ enum object_context {
 	CONTEXT_STATE = 16,
 	CONTEXT_ARENA = 24, /* workers' scratch, then what functions plan */
 	CONTEXT_ARENA_BYTES = 32,
-	CONTEXT_PLAN = 40,  /* address after the scratch */
-	CONTEXT_BATCH = 48, /* sequences of the state */
+	CONTEXT_BUFFERS = 40, /* address after the scratch */
+	CONTEXT_BATCH = 48,   /* sequences of the state */
 	CONTEXT_WORKERS = 56,
 	CONTEXT_PARALLEL_FOR = 64,
 	CONTEXT_YIELD = 72,
@@ -47,13 +48,13 @@ enum object_context {
 	CONTEXT_SHARED = 256,      /* from here on: what workers write, backends/host/barrier.c */
 	/* i32: marks of the call when a worker was told to stop, at a barrier and at the end of a call. */
 	CONTEXT_CANCEL = CONTEXT_SHARED,
-	CONTEXT_EXIT_CANCEL = CONTEXT_SHARED + OBJECT_LINE,
-	CONTEXT_RESULT = CONTEXT_SHARED + 2 * OBJECT_LINE, /* i32 [2], by parity of the call */
-	CONTEXT_ROOT = CONTEXT_SHARED + 3 * OBJECT_LINE,
-	CONTEXT_CLUSTERS = CONTEXT_SHARED + 4 * OBJECT_LINE,
-	CONTEXT_EXIT_ROOT = CONTEXT_CLUSTERS + 2 * OBJECT_CLUSTERS * OBJECT_LINE,
-	CONTEXT_EXIT_CLUSTERS = CONTEXT_EXIT_ROOT + OBJECT_LINE,
-	CONTEXT_BYTES = CONTEXT_EXIT_CLUSTERS + 2 * OBJECT_CLUSTERS * OBJECT_LINE
+	CONTEXT_EXIT_CANCEL = CONTEXT_SHARED + OBJECT_LINE_PAIR,
+	CONTEXT_RESULT = CONTEXT_SHARED + 2 * OBJECT_LINE_PAIR, /* i32 [2], by parity of the call */
+	CONTEXT_ROOT = CONTEXT_SHARED + 3 * OBJECT_LINE_PAIR,
+	CONTEXT_CLUSTERS = CONTEXT_SHARED + 4 * OBJECT_LINE_PAIR,
+	CONTEXT_EXIT_ROOT = CONTEXT_CLUSTERS + 2 * OBJECT_CLUSTERS * OBJECT_LINE_PAIR,
+	CONTEXT_EXIT_CLUSTERS = CONTEXT_EXIT_ROOT + OBJECT_LINE_PAIR,
+	CONTEXT_BYTES = CONTEXT_EXIT_CLUSTERS + 2 * OBJECT_CLUSTERS * OBJECT_LINE_PAIR
 };
 
 /* Byte offsets in the fixed part of the state. */
@@ -62,7 +63,7 @@ enum object_state {
 	                   block */
 };
 
-struct weight_place {
+struct weight_layout {
 	const struct ir_weight *weight;
 	int64_t offset, bytes; /* in the packed weights */
 	int64_t rows, columns; /* of one matrix (ENC_PANEL16), or 1 and the whole count */
@@ -72,12 +73,12 @@ struct weight_place {
 
 /* One after another in the packed weights. */
 struct weight_list {
-	struct weight_place *items;
+	struct weight_layout *items;
 	size_t n, cap;
 	int64_t bytes;
 };
 
-struct state_place {
+struct state_layout {
 	const struct ir_state_decl *decl;
 	int64_t offset, bytes; /* in the block of one sequence */
 	bool grows;            /* tokens are appended to it; otherwise encode fills it */
@@ -86,7 +87,7 @@ struct state_place {
 
 /* Of one sequence after another, after a fixed part. */
 struct state_list {
-	struct state_place *items;
+	struct state_layout *items;
 	size_t n, cap;
 	int64_t fixed_bytes, batch_bytes; /* 0, 0: no state */
 	int batch_dim;                    /* symbol of axis 0 of all states, -1: none */
@@ -97,18 +98,18 @@ struct state_list {
 	uint64_t hash;         /* of what the states hold, not of how they lie */
 };
 
-enum place_kind {
-	PLACE_NONE,   /* not in memory: constants, indices, state values */
-	PLACE_PLAN,   /* at a planned offset */
-	PLACE_INPUT,  /* parameter `number` */
-	PLACE_PAST,   /* the lengths in the state */
-	PLACE_OUTPUT, /* buffer of result `number`, or `at` when that is null */
-	PLACE_WEIGHT, /* defined by a weight op */
-	PLACE_SLICE,  /* a slice of a state */
+enum storage_kind {
+	STORAGE_NONE,    /* not in memory: constants, indices, state values */
+	STORAGE_ARENA,   /* at a planned offset */
+	STORAGE_INPUT,   /* parameter `number` */
+	STORAGE_LENGTHS, /* the lengths in the state */
+	STORAGE_OUTPUT,  /* buffer of result `number`, or `at` when that is null */
+	STORAGE_WEIGHT,  /* defined by a weight op */
+	STORAGE_STATE,   /* a slice of a state */
 };
 
 struct place {
-	enum place_kind kind;
+	enum storage_kind kind;
 	size_t number;
 	const struct ir_dim *at; /* byte offset after the scratch; NULL: no spare memory */
 };
@@ -119,11 +120,11 @@ struct function {
 	const struct ir_func *base; /* the function it is a case of, or func; has the same words */
 	const char *symbol;         /* NAME.func: prefix of internal functions */
 	bool *has_dim;              /* [dims of the module]: is an argument */
-	size_t *dim_word;           /* [dims of the module]: its word */
+	size_t *dim_slot;           /* [dims of the module]: its word */
 	size_t n_dims;
 	size_t n_inputs, n_outputs;       /* tensors of the caller */
-	size_t *param_word;               /* [n_params]: word of the pointer */
-	size_t *result_word;              /* [n_results] */
+	size_t *param_slot;               /* [n_params]: word of the pointer */
+	size_t *result_slot;              /* [n_results] */
 	struct place **places;            /* [n_values]; values that share memory share one */
 	const struct ir_dim **default_at; /* [n_params]: byte offset of a left-out input, NULL: none */
 	bool has_defaults;                /* of any parameter */
@@ -132,7 +133,7 @@ struct function {
 	int64_t scratch;              /* bytes for each worker */
 	size_t n_groups;
 	const struct ir_op **groups; /* in order of emission */
-	const struct plan *plan;     /* backends/plan/steps.c; NULL: not made yet */
+	const struct plan *plan;     /* backends/plan/commands.c; NULL: not made yet */
 	size_t row;                  /* of a plan as bytes */
 	uint32_t *uses;              /* [n_values] */
 	bool has_state;
@@ -198,9 +199,9 @@ void object_init(struct object *o, struct diag_context *cx, struct arena *arena,
 /* The weights of all variants: one list, in each of them. */
 TFMC_MUST_USE enum tfmc_status layout_weights(struct object *o);
 /* After layout_weights: TFMC_INVALID after a message when the weights exceed the limit of the options. */
-TFMC_MUST_USE enum tfmc_status budget_weights(struct object *o);
+TFMC_MUST_USE enum tfmc_status check_weights_limit(struct object *o);
 /* The same of the code that is recorded, the last of it that of `group`. */
-TFMC_MUST_USE enum tfmc_status budget_code(const struct object *o, const struct ir_op *group);
+TFMC_MUST_USE enum tfmc_status check_code_limit(const struct object *o, const struct ir_op *group);
 /* After the layout of each variant: TFMC_INTERNAL when they do not fit together; the largest scratch in all.
  */
 TFMC_MUST_USE enum tfmc_status layout_variants(struct object *o);
@@ -210,19 +211,19 @@ bool function_is_encode(const struct function *f);
 /* It reads what encode has left. */
 bool function_has_source(const struct object *o, const struct function *f);
 /* Of a call: its dims, then address and count of each tensor. */
-size_t function_words(const struct function *f);
+size_t function_arg_slots(const struct function *f);
 /* How a call of the entry and a case of its function meet. */
 enum case_use { CASE_NEVER, CASE_SOMETIMES, CASE_ALWAYS };
 enum case_use entry_case(const struct object *o, const struct entry *e, const struct function *f);
 TFMC_MUST_USE enum tfmc_status layout_entries(struct object *o);
 /* Fills f->places. carry: ir_lifetimes. */
-TFMC_MUST_USE enum tfmc_status places_find(struct object *o, struct function *f, const uint32_t *carry);
+TFMC_MUST_USE enum tfmc_status assign_storage(struct object *o, struct function *f, const uint32_t *carry);
 /* Bytes of the group that needs most, in whole lines. */
 int64_t groups_scratch(const struct ir_op *const *groups, size_t n);
 /* Bytes of an element of a weight in rows. */
 int64_t weight_element_bytes(const struct ir_weight *w);
-const struct weight_place *object_weight(const struct object *o, const struct ir_weight *w);
-struct state_place *object_state(const struct object *o, const struct ir_state_decl *d);
+const struct weight_layout *object_weight(const struct object *o, const struct ir_weight *w);
+struct state_layout *object_state(const struct object *o, const struct ir_state_decl *d);
 bool param_is_input(const struct ir_func *f, size_t i); /* a tensor the caller gives */
 bool result_is_output(const struct ir_func *f, size_t i);
 /* Every result is an output that nothing else reads: the group runs only when one of them is wanted. */
@@ -236,7 +237,7 @@ int64_t layout_state_count(const struct ir_state_decl *d, int from);
 uint64_t state_content_hash(const struct object *o);
 
 /* Names of the targets of all variants. */
-const char *object_targets(const struct object *o, const char *separator);
+const char *object_target_names(const struct object *o, const char *separator);
 /* The dims of an entry in order of its words: numbers of the dims; returns how many. */
 size_t entry_dims(const struct object *o, const struct entry *e, uint64_t *out);
 /* A dim as the entry sees it. */

@@ -18,12 +18,12 @@
 struct area {
 	const char *name; /* for people: an identifier, distinct among the areas of a kernel */
 	enum area_memory memory;
-	size_t number;                   /* INPUT, OUTPUT: index into the function's params or results */
-	const struct ir_dim *offset;     /* bytes */
-	int64_t step[OBJECT_REPEAT_MAX]; /* bytes for each round, outermost repeat first */
-	const struct ir_dim *bytes;      /* SCRATCH: for one worker */
-	const struct state_place *state; /* STATE: whose slice it is; NULL: the lengths of the sequences */
-	bool is_source;                  /* what encode has left, possibly of another sequence */
+	size_t number;                    /* INPUT, OUTPUT: index into the function's params or results */
+	const struct ir_dim *offset;      /* bytes */
+	int64_t step[OBJECT_REPEAT_MAX];  /* bytes for each round, outermost repeat first */
+	const struct ir_dim *bytes;       /* SCRATCH: for one worker */
+	const struct state_layout *state; /* STATE: whose slice it is; NULL: the lengths of the sequences */
+	bool is_source;                   /* what encode has left, possibly of another sequence */
 	const struct ir_dim
 	        *spare; /* OUTPUT: place in the arena when the caller gives no memory; NULL: none */
 	bool is_written;
@@ -50,11 +50,11 @@ struct plan_kernel {
 	unsigned reversed; /* bits: groups whose workers are counted from the last one on */
 	/* The calls that launch it: those whose `rows` are few or many (kernel_few_rows); NULL: all. */
 	const struct ir_dim *rows;
-	bool is_for_few;
+	bool is_skinny;
 	bool is_combine; /* the second step of an attention whose blocks the workers have divided */
-	int64_t rounds[OBJECT_REPEAT_MAX]; /* of the repeats around it, outermost first; then 0 */
-	struct area_list areas;            /* that the kernel touches, results last, then scratch */
-	const struct plan_arg *args;       /* in the kernel's order */
+	int64_t repeat_counts[OBJECT_REPEAT_MAX]; /* of the repeats around it, outermost first; then 0 */
+	struct area_list areas;                   /* that the kernel touches, results last, then scratch */
+	const struct plan_arg *args;              /* in the kernel's order */
 	size_t n_args;
 	int64_t scratch; /* bytes that it uses for each worker; 0: no area of that kind */
 	/* OpenCL: work-groups that find something to do; every number from 1 on gives the same bits. 0: launch
@@ -66,8 +66,8 @@ struct plan_kernel {
 
 /* ---- steps ---- */
 
-struct plan_step {
-	enum plan_step_kind kind;
+struct plan_command {
+	enum plan_command_kind kind;
 	const struct plan_kernel *kernel; /* KERNEL */
 	int64_t count;                    /* REPEAT */
 	const size_t *outputs;            /* WANTED: results of the function */
@@ -77,7 +77,7 @@ struct plan_step {
 
 struct plan {
 	const struct ir_func *func;
-	struct plan_step *items;
+	struct plan_command *items;
 	size_t n, cap;
 	const struct ir_dim *arena_bytes;
 	const struct area *lengths; /* of the step LENGTHS; NULL: there is none */

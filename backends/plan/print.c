@@ -69,22 +69,22 @@ static void print_kernel(struct buf *out, const struct ir_module *m, const struc
 		return;
 	buf_str(out, " when ");
 	print_dim(out, m, k->rows);
-	buf_printf(out, " %s %d", k->is_for_few ? "<=" : ">", KERNEL_FEW_ROWS_MAX);
+	buf_printf(out, " %s %d", k->is_skinny ? "<=" : ">", KERNEL_FEW_ROWS_MAX);
 }
 
 /* Indices are counted by the repeats that are open. */
 static void print_step(struct buf *out, const struct ir_module *m, const struct plan *p,
-                       const struct plan_step *s, size_t repeats)
+                       const struct plan_command *s, size_t repeats)
 {
 	switch (s->kind) {
-	case PLAN_KERNEL: print_kernel(out, m, s->kernel); break;
+	case PLAN_DISPATCH: print_kernel(out, m, s->kernel); break;
 	case PLAN_REPEAT: buf_printf(out, "repeat %" PRId64 " as index%zu", s->count, repeats); break;
-	case PLAN_WANTED:
+	case PLAN_IF_WANTED:
 		buf_str(out, "for output");
 		for (size_t i = 0; i < s->n_outputs; i++)
 			buf_printf(out, " %s", p->func->results[s->outputs[i]].name);
 		break;
-	case PLAN_SPLIT:
+	case PLAN_IF_SPLIT:
 		buf_str(out, "when workers divide the blocks of ");
 		print_dim(out, m, s->heads);
 		buf_str(out, " heads");
@@ -101,20 +101,20 @@ static void print_step(struct buf *out, const struct ir_module *m, const struct 
 
 void plan_print(const struct plan *p, const struct ir_module *planned, struct buf *out)
 {
-	enum plan_step_kind open[OBJECT_REPEAT_MAX + 2] = {0};
+	enum plan_command_kind open[OBJECT_REPEAT_MAX + 2] = {0};
 	size_t depth = 0, repeats = 0;
 	buf_printf(out, "launches of %s: arena ", p->func->name);
 	print_dim(out, planned, p->arena_bytes);
 	buf_str(out, " bytes\n");
 	for (size_t i = 0; i < p->n; i++) {
-		const struct plan_step *s = &p->items[i];
+		const struct plan_command *s = &p->items[i];
 		if (s->kind == PLAN_END) {
 			repeats -= open[--depth] == PLAN_REPEAT;
 			continue;
 		}
 		buf_fill(out, ' ', 2 * (depth + 1));
 		print_step(out, planned, p, s, repeats);
-		if (s->kind == PLAN_REPEAT || s->kind == PLAN_WANTED || s->kind == PLAN_SPLIT)
+		if (s->kind == PLAN_REPEAT || s->kind == PLAN_IF_WANTED || s->kind == PLAN_IF_SPLIT)
 			open[depth++] = s->kind;
 		repeats += s->kind == PLAN_REPEAT;
 	}

@@ -26,9 +26,9 @@ static uint64_t stored_bytes(struct arena *a, struct strmap *seen, const struct 
 	return sum + (uint64_t)wexpr_count(e) * (uint64_t)ir_dtype_bytes(e->stored);
 }
 
-enum tfmc_status budget_weights(struct object *o)
+enum tfmc_status check_weights_limit(struct object *o)
 {
-	const struct weight_place *largest = NULL;
+	const struct weight_layout *largest = NULL;
 	char packed[NUMBER_TEXT_MAX], stored[NUMBER_TEXT_MAX], limit[NUMBER_TEXT_MAX], one[NUMBER_TEXT_MAX];
 	struct strmap seen;
 	uint64_t sum = 0, most = o->options->weights_limit;
@@ -36,7 +36,7 @@ enum tfmc_status budget_weights(struct object *o)
 		return TFMC_OK;
 	strmap_init(&seen, o->arena);
 	for (size_t i = 0; i < o->weights.n; i++) {
-		const struct weight_place *w = &o->weights.items[i];
+		const struct weight_layout *w = &o->weights.items[i];
 		sum += w->weight->init ? stored_bytes(o->arena, &seen, w->weight->init) : 0;
 		largest = largest && largest->bytes >= w->bytes ? largest : w;
 	}
@@ -60,7 +60,7 @@ enum tfmc_status budget_weights(struct object *o)
 	return TFMC_INVALID;
 }
 
-enum tfmc_status budget_code(const struct object *o, const struct ir_op *group)
+enum tfmc_status check_code_limit(const struct object *o, const struct ir_op *group)
 {
 	char bytes[NUMBER_TEXT_MAX], limit[NUMBER_TEXT_MAX];
 	uint64_t some = (uint64_t)kb_module_inst_count(o->kb) * INSTRUCTION_BYTES;
@@ -101,7 +101,7 @@ enum tfmc_status backend_measure(struct diag_context *cx, const struct ir_module
 		struct backend_function_sizes *sizes = &out->functions[i];
 		*sizes = (struct backend_function_sizes){.func = f->func, .arena = f->arena};
 		for (struct ir_iter it = ir_iter_begin(f->func->body); it.op; ir_iter_next(&it)) {
-			const struct weight_place *p =
+			const struct weight_layout *p =
 			        it.op->code == OP_weight
 			                ? object_weight(&o,
 			                                ((const struct attrs_weight *)it.op->attrs)->weight)

@@ -42,7 +42,8 @@ static void hash(const void *bytes, size_t n, unsigned char out[BLAKE2B_BYTES])
 	blake2b_end(&b, out);
 }
 
-bool cl_key_make(const struct tfmc_cl_context *c, const struct tfmc_cl_source *source, struct cl_key *out)
+bool cl_cache_key_make(const struct tfmc_cl_context *c, const struct tfmc_cl_source *source,
+                       struct cl_cache_key *out)
 {
 	const struct tfmc_cl_device *d = &c->entry->device;
 	const char *texts[] = {
@@ -51,7 +52,7 @@ bool cl_key_make(const struct tfmc_cl_context *c, const struct tfmc_cl_source *s
 	size_t n = 0, count = sizeof(texts) / sizeof(texts[0]);
 	for (size_t i = 0; i < count; i++)
 		n += strlen(texts[i]) + 1;
-	*out = (struct cl_key){0};
+	*out = (struct cl_cache_key){0};
 	if (source->bytes > FILE_MAX)
 		return false;
 	out->bytes = malloc(n + (size_t)source->bytes);
@@ -69,7 +70,7 @@ bool cl_key_make(const struct tfmc_cl_context *c, const struct tfmc_cl_source *s
 /* ---- names ---- */
 
 /* HASH.clbin */
-static void name_of(const struct cl_key *key, char name[HEX + sizeof(ENDING)])
+static void name_of(const struct cl_cache_key *key, char name[HEX + sizeof(ENDING)])
 {
 	static const char digits[] = "0123456789abcdef";
 	unsigned char bytes[BLAKE2B_BYTES];
@@ -134,7 +135,7 @@ static unsigned char *read_file(int fd, const struct stat *st, size_t *n)
 }
 
 /* Where the binary begins in the bytes of a file; 0: the file is damaged, or is of another key. */
-static size_t find_binary(unsigned char *bytes, size_t n, const struct cl_key *key)
+static size_t find_binary(unsigned char *bytes, size_t n, const struct cl_cache_key *key)
 {
 	struct header h;
 	if (n < sizeof(h))
@@ -152,7 +153,7 @@ static size_t find_binary(unsigned char *bytes, size_t n, const struct cl_key *k
 	return is_right ? sizeof(h) + key->n : 0;
 }
 
-unsigned char *cl_cache_read(const char *folder, const struct cl_key *key, size_t *at, size_t *n)
+unsigned char *cl_cache_read(const char *folder, const struct cl_cache_key *key, size_t *at, size_t *n)
 {
 	static const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
 	char name[HEX + sizeof(ENDING)];
@@ -286,7 +287,7 @@ static bool write_file(const char *folder, int dir, const char *name, const unsi
 	return ok;
 }
 
-void cl_cache_write(const char *folder, const struct cl_key *key, const unsigned char *binary, size_t n)
+void cl_cache_write(const char *folder, const struct cl_cache_key *key, const unsigned char *binary, size_t n)
 {
 	struct header h = {MAGIC, VERSION, key->n, n, {0}};
 	char name[HEX + sizeof(ENDING)];

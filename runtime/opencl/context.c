@@ -30,10 +30,10 @@ int tfmc_cl_context_open(const struct tfmc_cl *cl, size_t number, uint64_t piece
 	cl_int code = CL_SUCCESS;
 	*c = (struct tfmc_cl_context){cl, &cl->calls, e, NULL, NULL, piece ? piece : TFMC_CL_PIECE, false};
 	c->context = c->calls->clCreateContext(properties, 1, &e->id, NULL, NULL, &code);
-	int status = cl_created(c->context, code, "clCreateContext", error);
+	int status = cl_check_created(c->context, code, "clCreateContext", error);
 	if (status == TFMC_CL_OK) {
 		c->queue = c->calls->clCreateCommandQueue(c->context, e->id, 0, &code);
-		status = cl_created(c->queue, code, "clCreateCommandQueue", error);
+		status = cl_check_created(c->queue, code, "clCreateCommandQueue", error);
 	}
 	if (status == TFMC_CL_OK)
 		*out = c;
@@ -87,7 +87,7 @@ static int create(struct tfmc_cl_context *c, uint64_t bytes, void *host, struct 
 	cl_int code = CL_SUCCESS;
 	*b = (struct tfmc_cl_buffer){c, NULL, bytes, host != NULL};
 	b->memory = c->calls->clCreateBuffer(c->context, flags, bytes ? (size_t)bytes : 1, host, &code);
-	int status = cl_created(b->memory, code, "clCreateBuffer", error);
+	int status = cl_check_created(b->memory, code, "clCreateBuffer", error);
 	if (status == TFMC_CL_OK)
 		*out = b;
 	else
@@ -216,13 +216,13 @@ int tfmc_cl_download(const struct tfmc_cl_buffer *b, uint64_t offset, void *to, 
 	return download(b, offset, to, bytes, CL_TRUE, error);
 }
 
-int tfmc_cl_upload_later(struct tfmc_cl_buffer *b, uint64_t offset, const void *from, uint64_t bytes,
+int tfmc_cl_upload_async(struct tfmc_cl_buffer *b, uint64_t offset, const void *from, uint64_t bytes,
                          struct tfmc_cl_error *error)
 {
 	return upload(b, offset, from, bytes, CL_FALSE, error);
 }
 
-int tfmc_cl_download_later(const struct tfmc_cl_buffer *b, uint64_t offset, void *to, uint64_t bytes,
+int tfmc_cl_download_async(const struct tfmc_cl_buffer *b, uint64_t offset, void *to, uint64_t bytes,
                            struct tfmc_cl_error *error)
 {
 	return download(b, offset, to, bytes, CL_FALSE, error);

@@ -53,14 +53,14 @@ int cl_call_failed(struct tfmc_cl_error *error, const char *call, cl_int code)
 	return TFMC_CL_E_CALL;
 }
 
-int cl_checked(cl_int code, const char *call, struct tfmc_cl_error *error)
+int cl_check(cl_int code, const char *call, struct tfmc_cl_error *error)
 {
 	return code == CL_SUCCESS ? TFMC_CL_OK : cl_call_failed(error, call, code);
 }
 
-int cl_created(const void *object, cl_int code, const char *call, struct tfmc_cl_error *error)
+int cl_check_created(const void *object, cl_int code, const char *call, struct tfmc_cl_error *error)
 {
-	int status = cl_checked(code, call, error);
+	int status = cl_check(code, call, error);
 	if (status == TFMC_CL_OK && !object)
 		status = cl_fail(error, TFMC_CL_E_ANSWER, "%s: a null pointer", call);
 	return status;
@@ -84,23 +84,24 @@ static void clean(char *text, bool one_line)
 	text[n] = 0;
 }
 
-static cl_int ask(const struct cl_question *q, size_t size, void *value, size_t *needed)
+static cl_int ask(const struct cl_query *q, size_t size, void *value, size_t *needed)
 {
 	const struct cl_calls *c = q->calls;
 	switch (q->of) {
-	case CL_OF_PLATFORM: return c->clGetPlatformInfo(q->object, q->what, size, value, needed);
-	case CL_OF_DEVICE: return c->clGetDeviceInfo(q->device, q->what, size, value, needed);
-	case CL_OF_PROGRAM: return c->clGetProgramInfo(q->object, q->what, size, value, needed);
-	case CL_OF_BUILD: return c->clGetProgramBuildInfo(q->object, q->device, q->what, size, value, needed);
-	case CL_OF_KERNEL:
+	case CL_QUERY_PLATFORM: return c->clGetPlatformInfo(q->object, q->what, size, value, needed);
+	case CL_QUERY_DEVICE: return c->clGetDeviceInfo(q->device, q->what, size, value, needed);
+	case CL_QUERY_PROGRAM: return c->clGetProgramInfo(q->object, q->what, size, value, needed);
+	case CL_QUERY_BUILD:
+		return c->clGetProgramBuildInfo(q->object, q->device, q->what, size, value, needed);
+	case CL_QUERY_KERNEL:
 		return c->clGetKernelWorkGroupInfo(q->object, q->device, q->what, size, value, needed);
-	case CL_OF_EVENT: return c->clGetEventProfilingInfo(q->object, q->what, size, value, needed);
+	case CL_QUERY_EVENT: return c->clGetEventProfilingInfo(q->object, q->what, size, value, needed);
 	}
 	return CL_INVALID_VALUE;
 }
 
-int cl_ask_text(const struct cl_question *q, size_t cap, bool one_line, char **out,
-                struct tfmc_cl_error *error)
+int cl_query_string(const struct cl_query *q, size_t cap, bool one_line, char **out,
+                    struct tfmc_cl_error *error)
 {
 	size_t n = 0;
 	*out = NULL;
@@ -123,7 +124,7 @@ int cl_ask_text(const struct cl_question *q, size_t cap, bool one_line, char **o
 	return TFMC_CL_OK;
 }
 
-int cl_ask_value(const struct cl_question *q, void *value, size_t size, struct tfmc_cl_error *error)
+int cl_query_value(const struct cl_query *q, void *value, size_t size, struct tfmc_cl_error *error)
 {
 	size_t n = 0;
 	cl_int code = ask(q, size, value, &n);

@@ -70,7 +70,7 @@ int tfmc_cl_open(const char *library, struct tfmc_cl **out, struct tfmc_cl_error
 	cl->handle = library ? open_named(library, error) : open_any(error);
 	int status = cl->handle ? find_calls(cl, error) : TFMC_CL_E_LIBRARY;
 	if (status == TFMC_CL_OK)
-		status = cl_list(cl, error);
+		status = cl_list_devices(cl, error);
 	if (status == TFMC_CL_OK)
 		*out = cl;
 	else

@@ -66,15 +66,15 @@ static const struct property properties[] = {
 };
 
 /* The same for properties that become something else, or must hold. */
-#define ASK(cl, id, what, value, error)                                                \
-	cl_ask_value(&(struct cl_question){&(cl)->calls, CL_OF_DEVICE, NULL, id, what, \
-	                                   "clGetDeviceInfo(" #what ")"},              \
-	             value, sizeof(*(value)), error)
+#define ASK(cl, id, what, value, error)                                                  \
+	cl_query_value(&(struct cl_query){&(cl)->calls, CL_QUERY_DEVICE, NULL, id, what, \
+	                                  "clGetDeviceInfo(" #what ")"},                 \
+	               value, sizeof(*(value)), error)
 
 static int read_property(struct tfmc_cl *cl, struct cl_entry *e, const struct property *p,
                          struct tfmc_cl_error *error)
 {
-	struct cl_question q = {&cl->calls, CL_OF_DEVICE, NULL, e->id, p->what, p->name};
+	struct cl_query q = {&cl->calls, CL_QUERY_DEVICE, NULL, e->id, p->what, p->name};
 	char *field = (char *)&e->device + p->offset, *text = NULL;
 	cl_uint word = 0;
 	size_t size = 0;
@@ -82,18 +82,18 @@ static int read_property(struct tfmc_cl *cl, struct cl_entry *e, const struct pr
 	int flag, status = TFMC_CL_OK;
 	switch (p->kind) {
 	case TEXT:
-		status = cl_ask_text(&q, TEXT_MAX, true, &text, error);
+		status = cl_query_string(&q, TEXT_MAX, true, &text, error);
 		memcpy(field, &text, sizeof(text));
 		break;
-	case UINT: status = cl_ask_value(&q, field, sizeof(cl_uint), error); break;
-	case ULONG: status = cl_ask_value(&q, field, sizeof(cl_ulong), error); break;
+	case UINT: status = cl_query_value(&q, field, sizeof(cl_uint), error); break;
+	case ULONG: status = cl_query_value(&q, field, sizeof(cl_ulong), error); break;
 	case SIZE:
-		status = cl_ask_value(&q, &size, sizeof(size), error);
+		status = cl_query_value(&q, &size, sizeof(size), error);
 		number = size;
 		memcpy(field, &number, sizeof(number));
 		break;
 	case BOOL:
-		status = cl_ask_value(&q, &word, sizeof(word), error);
+		status = cl_query_value(&q, &word, sizeof(word), error);
 		flag = word != 0;
 		memcpy(field, &flag, sizeof(flag));
 		break;
@@ -186,18 +186,18 @@ static int read_device(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_er
 	return TFMC_CL_OK;
 }
 
-static unsigned remedies(const char *platform)
+static unsigned quirks(const char *platform)
 {
 	static const struct {
 		const char *platform;
-		unsigned remedies;
+		unsigned quirks;
 	} drivers[] = {
-#define DRIVER(platform, remedies) {platform, remedies},
+#define DRIVER(platform, quirks) {platform, quirks},
 #include "runtime/opencl/drivers.def"
 	};
 	unsigned all = 0;
 	for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
-		all |= strstr(platform, drivers[i].platform) ? drivers[i].remedies : 0;
+		all |= strstr(platform, drivers[i].platform) ? drivers[i].quirks : 0;
 	return all;
 }
 
@@ -216,7 +216,7 @@ static int add_devices(struct tfmc_cl *cl, size_t platform, const cl_device_id *
 		struct tfmc_cl_error why;
 		char which[32];
 		struct cl_entry *e = &cl->entries[cl->n];
-		*e = (struct cl_entry){.platform = platform, .id = ids[i], .remedies = remedies(p->name)};
+		*e = (struct cl_entry){.platform = platform, .id = ids[i], .quirks = quirks(p->name)};
 		e->device.platform = p->name;
 		e->device.platform_version = p->version;
 		int status = read_device(cl, e, &why);
@@ -252,15 +252,14 @@ static int list_devices(struct tfmc_cl *cl, size_t platform, struct tfmc_cl_erro
 
 static int read_platform(struct tfmc_cl *cl, struct cl_platform *p, struct tfmc_cl_error *error)
 {
-	struct cl_question name = {&cl->calls, CL_OF_PLATFORM,   p->id,
-	                           NULL,       CL_PLATFORM_NAME, "clGetPlatformInfo(CL_PLATFORM_NAME)"};
-	struct cl_question version = {
-	        &cl->calls, CL_OF_PLATFORM,      p->id,
-	        NULL,       CL_PLATFORM_VERSION, "clGetPlatformInfo(CL_PLATFORM_VERSION)"};
+	struct cl_query name = {&cl->calls, CL_QUERY_PLATFORM, p->id,
+	                        NULL,       CL_PLATFORM_NAME,  "clGetPlatformInfo(CL_PLATFORM_NAME)"};
+	struct cl_query version = {&cl->calls, CL_QUERY_PLATFORM,   p->id,
+	                           NULL,       CL_PLATFORM_VERSION, "clGetPlatformInfo(CL_PLATFORM_VERSION)"};
 	if (!p->id)
 		return cl_fail(error, TFMC_CL_E_ANSWER, "clGetPlatformIDs: a platform is a null pointer");
-	TRY(cl_ask_text(&name, TEXT_MAX, true, &p->name, error));
-	return cl_ask_text(&version, TEXT_MAX, true, &p->version, error);
+	TRY(cl_query_string(&name, TEXT_MAX, true, &p->name, error));
+	return cl_query_string(&version, TEXT_MAX, true, &p->version, error);
 }
 
 static int list_platform(struct tfmc_cl *cl, size_t number, struct tfmc_cl_error *error)
@@ -273,7 +272,7 @@ static int list_platform(struct tfmc_cl *cl, size_t number, struct tfmc_cl_error
 	                            : leave_out(cl, status, "", which, &why, error);
 }
 
-int cl_list(struct tfmc_cl *cl, struct tfmc_cl_error *error)
+int cl_list_devices(struct tfmc_cl *cl, struct tfmc_cl_error *error)
 {
 	static const struct tfmc_cl_error none = {.text = "no OpenCL driver (ICD) is installed"};
 	cl_platform_id ids[PLATFORMS_MAX] = {0};

@@ -28,14 +28,14 @@ static int build_failed(struct tfmc_cl_program *p, cl_int code, struct tfmc_cl_e
 {
 	static const char call[] = "clBuildProgram";
 	struct tfmc_cl_error failure, why;
-	struct cl_question q = {p->context->calls,    CL_OF_BUILD,
-	                        p->program,           p->context->entry->id,
-	                        CL_PROGRAM_BUILD_LOG, "clGetProgramBuildInfo(CL_PROGRAM_BUILD_LOG)"};
+	struct cl_query q = {p->context->calls,    CL_QUERY_BUILD,
+	                     p->program,           p->context->entry->id,
+	                     CL_PROGRAM_BUILD_LOG, "clGetProgramBuildInfo(CL_PROGRAM_BUILD_LOG)"};
 	char *log = NULL;
 	if (code != CL_BUILD_PROGRAM_FAILURE)
 		return cl_call_failed(error, call, code);
 	(void)cl_call_failed(&failure, call, code);
-	int has_log = cl_ask_text(&q, LOG_MAX, false, &log, &why) == TFMC_CL_OK && *log;
+	int has_log = cl_query_string(&q, LOG_MAX, false, &log, &why) == TFMC_CL_OK && *log;
 	if (has_log)
 		cl_fail(error, TFMC_CL_E_BUILD, "%.100s\n%s", failure.text, from_error(log));
 	else
@@ -55,7 +55,7 @@ static int build_source(struct tfmc_cl_program *p, const struct tfmc_cl_source *
 	const char *text = source->text;
 	cl_int code = CL_SUCCESS;
 	p->program = c->calls->clCreateProgramWithSource(c->context, 1, &text, &bytes, &code);
-	int status = cl_created(p->program, code, "clCreateProgramWithSource", error);
+	int status = cl_check_created(p->program, code, "clCreateProgramWithSource", error);
 	if (status != TFMC_CL_OK)
 		return status;
 	code = c->calls->clBuildProgram(p->program, 1, &c->entry->id, source->options, NULL, NULL);
@@ -81,7 +81,7 @@ static bool build_binary(struct tfmc_cl_program *p, const unsigned char *binary,
 }
 
 static bool find_cached(struct tfmc_cl_program *p, const struct tfmc_cl_source *source,
-                        const struct cl_key *key)
+                        const struct cl_cache_key *key)
 {
 	size_t at, n;
 	unsigned char *file = cl_cache_read(source->cache, key, &at, &n);
@@ -90,13 +90,13 @@ static bool find_cached(struct tfmc_cl_program *p, const struct tfmc_cl_source *
 	return is_fine;
 }
 
-static void keep(const struct tfmc_cl_program *p, const char *folder, const struct cl_key *key)
+static void keep(const struct tfmc_cl_program *p, const char *folder, const struct cl_cache_key *key)
 {
 	const struct cl_calls *calls = p->context->calls;
-	struct cl_question q = {calls, CL_OF_PROGRAM,           p->program,
-	                        NULL,  CL_PROGRAM_BINARY_SIZES, "clGetProgramInfo"};
+	struct cl_query q = {calls, CL_QUERY_PROGRAM,        p->program,
+	                     NULL,  CL_PROGRAM_BINARY_SIZES, "clGetProgramInfo"};
 	size_t n = 0;
-	bool has_size = cl_ask_value(&q, &n, sizeof(n), NULL) == TFMC_CL_OK && n > 0 && n <= BINARY_MAX;
+	bool has_size = cl_query_value(&q, &n, sizeof(n), NULL) == TFMC_CL_OK && n > 0 && n <= BINARY_MAX;
 	unsigned char *binary = has_size ? malloc(n) : NULL;
 	if (!binary)
 		return;
@@ -108,9 +108,9 @@ static void keep(const struct tfmc_cl_program *p, const char *folder, const stru
 
 static int build(struct tfmc_cl_program *p, const struct tfmc_cl_source *source, struct tfmc_cl_error *error)
 {
-	struct cl_key key = {0};
-	bool may_keep = source->cache && !(p->context->entry->remedies & CL_NO_BINARIES);
-	bool has_key = may_keep && cl_key_make(p->context, source, &key);
+	struct cl_cache_key key = {0};
+	bool may_keep = source->cache && !(p->context->entry->quirks & CL_NO_BINARIES);
+	bool has_key = may_keep && cl_cache_key_make(p->context, source, &key);
 	int status = TFMC_CL_OK;
 	p->is_cached = has_key && find_cached(p, source, &key);
 	if (!p->is_cached)
@@ -181,7 +181,7 @@ int tfmc_cl_kernel_create(struct tfmc_cl_program *p, const char *name, struct tf
 	*k = (struct tfmc_cl_kernel){p->context, p->context->calls->clCreateKernel(p->program, name, &code),
 	                             copy};
 	(void)snprintf(call, sizeof(call), "clCreateKernel(%.*s)", NAME_MAX, name);
-	int status = cl_created(k->kernel, code, call, error);
+	int status = cl_check_created(k->kernel, code, call, error);
 	if (status == TFMC_CL_OK)
 		*out = k;
 	else
@@ -204,13 +204,13 @@ int tfmc_cl_kernel_items(const struct tfmc_cl_kernel *k, uint64_t *items, struct
 	size_t n = 0;
 	if (!k || !items)
 		return cl_fail(error, TFMC_CL_E_NULL, "there is no kernel, or no place for the result");
-	struct cl_question q = {k->context->calls,
-	                        CL_OF_KERNEL,
-	                        k->kernel,
-	                        k->context->entry->id,
-	                        CL_KERNEL_WORK_GROUP_SIZE,
-	                        "clGetKernelWorkGroupInfo(CL_KERNEL_WORK_GROUP_SIZE)"};
-	int status = cl_ask_value(&q, &n, sizeof(n), error);
+	struct cl_query q = {k->context->calls,
+	                     CL_QUERY_KERNEL,
+	                     k->kernel,
+	                     k->context->entry->id,
+	                     CL_KERNEL_WORK_GROUP_SIZE,
+	                     "clGetKernelWorkGroupInfo(CL_KERNEL_WORK_GROUP_SIZE)"};
+	int status = cl_query_value(&q, &n, sizeof(n), error);
 	*items = status == TFMC_CL_OK ? n : 0;
 	return status;
 }
@@ -265,7 +265,7 @@ int cl_launch(struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t
 	                                                        global, local, 0, NULL, event);
 	if (code != CL_SUCCESS)
 		return launch_failed(k, groups, items, code, error);
-	return event ? cl_created(*event, code, "clEnqueueNDRangeKernel", error) : TFMC_CL_OK;
+	return event ? cl_check_created(*event, code, "clEnqueueNDRangeKernel", error) : TFMC_CL_OK;
 }
 
 int tfmc_cl_launch(struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t items[2],

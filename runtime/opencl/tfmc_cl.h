@@ -129,9 +129,9 @@ int tfmc_cl_upload(struct tfmc_cl_buffer *buffer, uint64_t offset, const void *f
 int tfmc_cl_download(const struct tfmc_cl_buffer *buffer, uint64_t offset, void *to, uint64_t bytes,
                      struct tfmc_cl_error *error);
 /* The same, but they do not wait: the bytes in memory of the process are in use until tfmc_cl_finish returns. */
-int tfmc_cl_upload_later(struct tfmc_cl_buffer *buffer, uint64_t offset, const void *from, uint64_t bytes,
+int tfmc_cl_upload_async(struct tfmc_cl_buffer *buffer, uint64_t offset, const void *from, uint64_t bytes,
                          struct tfmc_cl_error *error);
-int tfmc_cl_download_later(const struct tfmc_cl_buffer *buffer, uint64_t offset, void *to, uint64_t bytes,
+int tfmc_cl_download_async(const struct tfmc_cl_buffer *buffer, uint64_t offset, void *to, uint64_t bytes,
                            struct tfmc_cl_error *error);
 /* Asks for a copy on the device, between places that do not overlap; does not wait. */
 int tfmc_cl_copy(const struct tfmc_cl_buffer *from, uint64_t from_offset, struct tfmc_cl_buffer *to,
@@ -181,18 +181,18 @@ struct tfmc_cl_event;
 int tfmc_cl_launch_timed(struct tfmc_cl_kernel *kernel, const uint64_t groups[2], const uint64_t items[2],
                          struct tfmc_cl_event **out, struct tfmc_cl_error *error);
 /* Waits for that launch of this context; *nanoseconds as the device says. The event is freed, also after a failure. */
-int tfmc_cl_event_take(const struct tfmc_cl_context *context, struct tfmc_cl_event *event,
+int tfmc_cl_event_wait(const struct tfmc_cl_context *context, struct tfmc_cl_event *event,
                        uint64_t *nanoseconds, struct tfmc_cl_error *error);
 
 /* ---- roofs ---- */
 /* What a device can do in a second, measured. 0: it says no times; `bytes` also: there are too few. */
-struct tfmc_cl_roofs {
+struct tfmc_cl_peaks {
 	double f32; /* operations of fused multiply-adds of f32, two each */
 	double int8; /* of dot products of bytes in the arithmetic that all devices have, two for each pair of bytes */
 	double bytes; /* read, again and again, from a buffer of so many as the caller says */
 };
 /* On a device of the list, for about a second. `bytes` beyond one buffer, or 512 MiB, are as many. */
-int tfmc_cl_roofs(const struct tfmc_cl *cl, size_t number, uint64_t bytes, struct tfmc_cl_roofs *out,
+int tfmc_cl_peaks(const struct tfmc_cl *cl, size_t number, uint64_t bytes, struct tfmc_cl_peaks *out,
                   struct tfmc_cl_error *error);
 
 #ifdef __cplusplus

@@ -24,13 +24,13 @@
 
 /* ---- kinds ---- */
 
-enum plan_step_kind {
-	PLAN_KERNEL = 0,
-	PLAN_REPEAT = 1, /* the steps up to its END run `count` times */
-	PLAN_WANTED = 2, /* those up to its END run when the caller wants one of `outputs` */
+enum plan_command_kind {
+	PLAN_DISPATCH = 0,
+	PLAN_REPEAT = 1,    /* the steps up to its END run `count` times */
+	PLAN_IF_WANTED = 2, /* those up to its END run when the caller wants one of `outputs` */
 	/* Of an object alone, in no file: those up to its END run when the workers divide the blocks of `heads`
 	 * heads: heads < 2n and heads % n != 0 for n workers. */
-	PLAN_SPLIT = 3,
+	PLAN_IF_SPLIT = 3,
 	PLAN_END = 4,     /* of the innermost REPEAT, WANTED or SPLIT */
 	PLAN_BARRIER = 5, /* what follows needs what kernels since the last one did */
 	PLAN_LENGTHS = 6  /* last: the sequences' new lengths, i32 [B], are in `lengths` */
@@ -64,7 +64,7 @@ enum plan_op {
 	PLAN_ADD = 2,    /* of the two on top, as MULTIPLY and MAX */
 	PLAN_MULTIPLY = 3,
 	PLAN_MAX = 4,
-	PLAN_FLOOR = 5 /* floor(top / `value`), `value` >= 1 */
+	PLAN_FLOOR_DIV = 5 /* floor(top / `value`), `value` >= 1 */
 };
 
 /* What of the state an area is. */
@@ -84,7 +84,7 @@ enum plan_section {
 	PLAN_ARGS,
 	PLAN_KERNELS,
 	PLAN_OUTPUTS,
-	PLAN_STEPS,
+	PLAN_COMMANDS,
 	PLAN_FUNCTIONS,
 	PLAN_SECTIONS
 };
@@ -114,9 +114,9 @@ enum {
 	AREA_C_STATE,  /* plan_state; NONE of STATE: the lengths */
 	AREA_C_OFFSET,
 	AREA_C_BYTES,
-	AREA_C_SPARE, /* optional: offset in the arena when the caller gives no output */
-	AREA_C_STEP,  /* bytes for each turn of each repeat */
-	AREA_C_COLUMNS = AREA_C_STEP + PLAN_REPEATS
+	AREA_C_SPARE,  /* optional: offset in the arena when the caller gives no output */
+	AREA_C_STRIDE, /* bytes for each turn of each repeat */
+	AREA_C_COLUMNS = AREA_C_STRIDE + PLAN_REPEATS
 };
 enum { ARG_KIND, ARG_NUMBER, ARG_COLUMNS }; /* BUFFER, OFFSET: count from the kernel's first area */
 enum {
@@ -126,7 +126,7 @@ enum {
 	KERNEL_ARGS_FIRST,
 	KERNEL_ARGS_N,
 	KERNEL_TASKS,
-	KERNEL_ITEMS,
+	KERNEL_WORK_ITEMS,
 	KERNEL_WORKERS,
 	KERNEL_SCRATCH,
 	/* Optional: a formula. Calls launch the kernel when its value is within [KERNEL_ROWS_LO, KERNEL_ROWS_HI]. */
@@ -138,15 +138,15 @@ enum {
 };
 enum { OUTPUT_NUMBER, OUTPUT_COLUMNS };
 enum {
-	STEP_KIND,
-	STEP_A, /* KERNEL: its row. WANTED: first row of OUTPUTS. LENGTHS: row of AREAS */
-	STEP_B, /* REPEAT: count. WANTED: outputs */
-	STEP_COLUMNS
+	COMMAND_KIND,
+	COMMAND_A, /* KERNEL: its row. WANTED: first row of OUTPUTS. LENGTHS: row of AREAS */
+	COMMAND_B, /* REPEAT: count. WANTED: outputs */
+	COMMAND_COLUMNS
 };
 enum {
 	FUNCTION_NAME,
-	FUNCTION_STEPS_FIRST,
-	FUNCTION_STEPS_N,
+	FUNCTION_COMMANDS_FIRST,
+	FUNCTION_COMMANDS_N,
 	FUNCTION_ARENA, /* formula: bytes */
 	FUNCTION_PARAMS,
 	FUNCTION_RESULTS,

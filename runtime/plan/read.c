@@ -7,9 +7,11 @@
 #include <string.h>
 
 const int tfmc_plan_columns[PLAN_SECTIONS] = {
-        [PLAN_DIMS] = DIM_COLUMNS,       [PLAN_CODE] = CODE_COLUMNS,  [PLAN_FORMULAS] = FORMULA_COLUMNS,
-        [PLAN_AREAS] = AREA_C_COLUMNS,   [PLAN_ARGS] = ARG_COLUMNS,   [PLAN_KERNELS] = KERNEL_COLUMNS,
-        [PLAN_OUTPUTS] = OUTPUT_COLUMNS, [PLAN_STEPS] = STEP_COLUMNS, [PLAN_FUNCTIONS] = FUNCTION_COLUMNS,
+        [PLAN_DIMS] = DIM_COLUMNS,           [PLAN_CODE] = CODE_COLUMNS,
+        [PLAN_FORMULAS] = FORMULA_COLUMNS,   [PLAN_AREAS] = AREA_C_COLUMNS,
+        [PLAN_ARGS] = ARG_COLUMNS,           [PLAN_KERNELS] = KERNEL_COLUMNS,
+        [PLAN_OUTPUTS] = OUTPUT_COLUMNS,     [PLAN_COMMANDS] = COMMAND_COLUMNS,
+        [PLAN_FUNCTIONS] = FUNCTION_COLUMNS,
 };
 
 /* ---- numbers ---- */
@@ -52,12 +54,12 @@ static bool apply(int64_t op, int64_t value, const int64_t *dims, int64_t *stack
 		--*n;
 		stack[*n - 1] = b > stack[*n - 1] ? b : stack[*n - 1];
 		return true;
-	case PLAN_FLOOR: stack[*n - 1] = b / value - (b % value < 0); return true;
+	case PLAN_FLOOR_DIV: stack[*n - 1] = b / value - (b % value < 0); return true;
 	}
 	return false;
 }
 
-bool tfmc_plan_value(const struct tfmc_plan *p, int64_t formula, const int64_t *dims, int64_t *out)
+bool tfmc_plan_eval(const struct tfmc_plan *p, int64_t formula, const int64_t *dims, int64_t *out)
 {
 	int64_t stack[PLAN_STACK];
 	int64_t first = tfmc_plan_cell(p, PLAN_FORMULAS, formula, FORMULA_FIRST);
@@ -75,11 +77,11 @@ bool tfmc_plan_area(const struct tfmc_plan *p, int64_t area, const int64_t *dims
                     int64_t *begin, int64_t *bytes)
 {
 	int64_t end;
-	if (!tfmc_plan_value(p, tfmc_plan_cell(p, PLAN_AREAS, area, AREA_C_OFFSET), dims, begin) ||
-	    !tfmc_plan_value(p, tfmc_plan_cell(p, PLAN_AREAS, area, AREA_C_BYTES), dims, bytes))
+	if (!tfmc_plan_eval(p, tfmc_plan_cell(p, PLAN_AREAS, area, AREA_C_OFFSET), dims, begin) ||
+	    !tfmc_plan_eval(p, tfmc_plan_cell(p, PLAN_AREAS, area, AREA_C_BYTES), dims, bytes))
 		return false;
 	for (int i = 0; i < PLAN_REPEATS; i++) {
-		int64_t far, step = tfmc_plan_cell(p, PLAN_AREAS, area, AREA_C_STEP + i);
+		int64_t far, step = tfmc_plan_cell(p, PLAN_AREAS, area, AREA_C_STRIDE + i);
 		if (__builtin_mul_overflow(step, turns[i], &far) ||
 		    __builtin_add_overflow(*begin, far, begin))
 			return false;
@@ -95,7 +97,7 @@ struct check {
 	const char *wrong;
 	int64_t next[PLAN_SECTIONS]; /* rows that nothing refers to yet */
 	int64_t function;
-	int open[PLAN_DEPTH]; /* plan_step_kind */
+	int open[PLAN_DEPTH]; /* plan_command_kind */
 	int depth, repeats;
 };
 
@@ -129,7 +131,7 @@ static const struct bound {
         {PLAN_KERNELS, KERNEL_NAME, 0, MOST_NAME, "a name is outside the names"},
         {PLAN_KERNELS, KERNEL_TASKS, 0, MOST_FORMULA, "there is no such formula"},
         {PLAN_KERNELS, KERNEL_ROWS, 0, MOST_OPTIONAL, "there is no such formula"},
-        {PLAN_KERNELS, KERNEL_ITEMS, 1, INT64_MAX, "a kernel has no work-items"},
+        {PLAN_KERNELS, KERNEL_WORK_ITEMS, 1, INT64_MAX, "a kernel has no work-items"},
         {PLAN_KERNELS, KERNEL_SCRATCH, 0, INT64_MAX, "scratch is negative"},
         {PLAN_FUNCTIONS, FUNCTION_NAME, 0, MOST_NAME, "a name is outside the names"},
         {PLAN_FUNCTIONS, FUNCTION_ARENA, 0, MOST_FORMULA, "there is no such formula"},
@@ -157,7 +159,7 @@ static void check_formula(struct check *c, int64_t i)
 		int64_t op = cell(c, PLAN_CODE, at, CODE_OP), value = cell(c, PLAN_CODE, at, CODE_VALUE);
 		bool is_dim = op == PLAN_SYMBOL && value >= 0 && value < c->plan->rows[PLAN_DIMS];
 		int takes = op == PLAN_ADD || op == PLAN_MULTIPLY || op == PLAN_MAX ? 2
-		            : op == PLAN_FLOOR && value >= 1                        ? 1
+		            : op == PLAN_FLOOR_DIV && value >= 1                    ? 1
 		                                                                    : 0;
 		require(c, (takes > 0 || is_dim || op == PLAN_CONST) && depth >= takes,
 		        "a formula has a wrong operation");
@@ -182,7 +184,7 @@ static void check_area(struct check *c, int64_t i)
 	require(c, is_tensor(c, cell(c, PLAN_AREAS, i, AREA_C_MEMORY), cell(c, PLAN_AREAS, i, AREA_C_NUMBER)),
 	        "the function has no such parameter or result");
 	for (int d = c->repeats; d < PLAN_REPEATS; d++)
-		require(c, cell(c, PLAN_AREAS, i, AREA_C_STEP + d) == 0,
+		require(c, cell(c, PLAN_AREAS, i, AREA_C_STRIDE + d) == 0,
 		        "an area depends on a repeat that is not open");
 }
 
@@ -207,7 +209,7 @@ static void check_kernel(struct check *c, int64_t row)
 		return;
 	int64_t n_areas = cell(c, PLAN_KERNELS, row, KERNEL_AREAS_N);
 	int64_t workers = cell(c, PLAN_KERNELS, row, KERNEL_WORKERS);
-	require(c, workers == 1 || workers == cell(c, PLAN_KERNELS, row, KERNEL_ITEMS),
+	require(c, workers == 1 || workers == cell(c, PLAN_KERNELS, row, KERNEL_WORK_ITEMS),
 	        "a kernel has no work-items");
 	int64_t end = take_rows(c, PLAN_AREAS, cell(c, PLAN_KERNELS, row, KERNEL_AREAS_FIRST), n_areas);
 	for (; area < end; area++)
@@ -222,15 +224,15 @@ static void check_kernel(struct check *c, int64_t row)
 
 static void check_step(struct check *c, int64_t i)
 {
-	int64_t kind = cell(c, PLAN_STEPS, i, STEP_KIND), at;
-	int64_t a = cell(c, PLAN_STEPS, i, STEP_A), b = cell(c, PLAN_STEPS, i, STEP_B);
+	int64_t kind = cell(c, PLAN_COMMANDS, i, COMMAND_KIND), at;
+	int64_t a = cell(c, PLAN_COMMANDS, i, COMMAND_A), b = cell(c, PLAN_COMMANDS, i, COMMAND_B);
 	switch (kind) {
-	case PLAN_KERNEL: check_kernel(c, a); return;
+	case PLAN_DISPATCH: check_kernel(c, a); return;
 	case PLAN_REPEAT:
 		require(c, b >= 0, "a repeat has no count");
 		c->repeats++;
 		break;
-	case PLAN_WANTED:
+	case PLAN_IF_WANTED:
 		at = c->next[PLAN_OUTPUTS];
 		for (int64_t end = take_rows(c, PLAN_OUTPUTS, a, b); at < end; at++)
 			require(c, is_tensor(c, AREA_OUTPUT, cell(c, PLAN_OUTPUTS, at, OUTPUT_NUMBER)),
@@ -257,9 +259,9 @@ static void check_step(struct check *c, int64_t i)
 
 static void check_function(struct check *c, int64_t i)
 {
-	int64_t at = c->next[PLAN_STEPS];
-	int64_t end = take_rows(c, PLAN_STEPS, cell(c, PLAN_FUNCTIONS, i, FUNCTION_STEPS_FIRST),
-	                        cell(c, PLAN_FUNCTIONS, i, FUNCTION_STEPS_N));
+	int64_t at = c->next[PLAN_COMMANDS];
+	int64_t end = take_rows(c, PLAN_COMMANDS, cell(c, PLAN_FUNCTIONS, i, FUNCTION_COMMANDS_FIRST),
+	                        cell(c, PLAN_FUNCTIONS, i, FUNCTION_COMMANDS_N));
 	c->function = i;
 	for (; at < end && !c->wrong; at++)
 		check_step(c, at);
@@ -269,7 +271,7 @@ static void check_function(struct check *c, int64_t i)
 static void check_sections(struct check *c)
 {
 	static const enum plan_section taken[] = {PLAN_CODE,    PLAN_AREAS,   PLAN_ARGS,
-	                                          PLAN_KERNELS, PLAN_OUTPUTS, PLAN_STEPS};
+	                                          PLAN_KERNELS, PLAN_OUTPUTS, PLAN_COMMANDS};
 	const struct tfmc_plan *p = c->plan;
 	for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
 		const struct bound *b = &bounds[i];

@@ -33,7 +33,7 @@ int64_t tfmc_plan_header(const struct tfmc_plan *p, enum plan_header word);
 int64_t tfmc_plan_cell(const struct tfmc_plan *p, enum plan_section s, int64_t row, int column);
 const char *tfmc_plan_name(const struct tfmc_plan *p, int64_t name);
 /* The formula for these dims, one for each row of DIMS. False: it overflows. */
-bool tfmc_plan_value(const struct tfmc_plan *p, int64_t formula, const int64_t *dims, int64_t *out);
+bool tfmc_plan_eval(const struct tfmc_plan *p, int64_t formula, const int64_t *dims, int64_t *out);
 /* Bytes [*begin, *begin + *bytes) of the area's memory in these turns of the repeats around it [PLAN_REPEATS]; of
  * scratch the bytes are for one worker. False: they overflow, or are negative. */
 bool tfmc_plan_area(const struct tfmc_plan *p, int64_t area, const int64_t *dims, const int64_t *turns,

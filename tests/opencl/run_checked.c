@@ -267,7 +267,7 @@ static bool is_joined(const struct run *r, const struct plan_kernel *l)
 {
 	const struct plan *p = r->f;
 	for (size_t i = 0; !l->is_combine && i < p->n; i++)
-		if (p->items[i].kind == PLAN_KERNEL && p->items[i].kernel->is_combine &&
+		if (p->items[i].kind == PLAN_DISPATCH && p->items[i].kernel->is_combine &&
 		    p->items[i].kernel->number == l->number)
 			return true;
 	return false;

@@ -85,8 +85,8 @@ static size_t behind(const struct plan *f, size_t i)
 {
 	size_t depth = 0;
 	for (; i < f->n; i++) {
-		enum plan_step_kind kind = f->items[i].kind;
-		depth += kind == PLAN_REPEAT || kind == PLAN_WANTED || kind == PLAN_SPLIT;
+		enum plan_command_kind kind = f->items[i].kind;
+		depth += kind == PLAN_REPEAT || kind == PLAN_IF_WANTED || kind == PLAN_IF_SPLIT;
 		depth -= f->items[i].kind == PLAN_END;
 		if (depth == 0)
 			return i + 1;
@@ -113,8 +113,8 @@ static enum tfmc_status run_repeat(struct run *r, size_t at, size_t end, run_lau
 static enum tfmc_status run_range(struct run *r, size_t from, size_t to, run_launch *launch)
 {
 	for (size_t i = from; i < to; i++) {
-		const struct plan_step *s = &r->f->items[i];
-		if (s->kind == PLAN_KERNEL) {
+		const struct plan_command *s = &r->f->items[i];
+		if (s->kind == PLAN_DISPATCH) {
 			if (s->kernel->areas.n > PLACES_MAX || s->kernel->n_args > ARGS_MAX)
 				return run_fail(r, s->kernel, "too many arguments");
 			if (plan_has_its_rows(s->kernel, r->call->dims))
@@ -123,7 +123,7 @@ static enum tfmc_status run_range(struct run *r, size_t from, size_t to, run_lau
 			size_t end = behind(r->f, i);
 			TFMC_TRY(run_repeat(r, i, end, launch));
 			i = end - 1;
-		} else if (s->kind == PLAN_SPLIT) {
+		} else if (s->kind == PLAN_IF_SPLIT) {
 			return run_fail(r, NULL, "no kernel of OpenCL has a second step");
 		} /* all outputs are wanted; launches are in order */
 	}

@@ -229,7 +229,7 @@ struct tfmc_device driver_device(const struct driver *d, struct compiled *c);
 /* --device=..: why; TFMC_IO. */
 enum tfmc_status driver_refuse_device(struct driver *d, const char *why);
 /* What it can do at best, reading so many bytes. */
-TFMC_MUST_USE enum tfmc_status driver_device_roof(struct driver *d, uint64_t bytes, struct backend_roof *out);
+TFMC_MUST_USE enum tfmc_status driver_device_roof(struct driver *d, uint64_t bytes, struct backend_peak *out);
 /* For the options' target or variants and pipeline. */
 TFMC_MUST_USE enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l,
                                                      struct entry_names entries, struct compiled *out);

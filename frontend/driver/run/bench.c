@@ -268,7 +268,7 @@ static double weights_of(const struct bench *b, const char *entry)
 	return f ? ir_func_weight_bytes(f, values) : 0;
 }
 
-static void print_groups(struct bench *b, const char *entry, struct backend_roof roof)
+static void print_groups(struct bench *b, const char *entry, struct backend_peak roof)
 {
 	const struct ir_func *f = func_of(b, entry);
 	int64_t values[RECORD_DIMS];
@@ -282,7 +282,7 @@ static void print_groups(struct bench *b, const char *entry, struct backend_roof
 struct figures {
 	double min, median, flops, weights; /* seconds of a call, operations of its products, bytes */
 	double ideal;                       /* seconds of the products at their roofs */
-	struct backend_roof roof;
+	struct backend_peak roof;
 	int64_t threads;
 	const char *target;
 };
@@ -357,7 +357,7 @@ static enum tfmc_status measure_roof(struct bench *b, const struct compiled *c, 
 	const struct tfmc_mapping *weights = &c->weights.map;
 	if (b->threads > 1 && tfmc_gang_create(b->threads, &gang) != TFMC_RT_OK)
 		return TFMC_NO_MEMORY;
-	struct backend_roof_options o = {.target = target,
+	struct backend_peak_options o = {.target = target,
 	                                 .data = weights->data,
 	                                 .n_bytes = weights->bytes,
 	                                 .workers = b->threads,
@@ -369,7 +369,7 @@ static enum tfmc_status measure_roof(struct bench *b, const struct compiled *c, 
 	if (f->weights < (double)o.n_bytes)
 		o.n_bytes = (uint64_t)f->weights;
 	enum tfmc_status st = target->arch == ARCH_OPENCL ? driver_device_roof(b->d, o.n_bytes, &f->roof)
-	                                                  : backend_roof(&b->d->diag, &o, &f->roof);
+	                                                  : backend_peak(&b->d->diag, &o, &f->roof);
 	tfmc_gang_destroy(gang);
 	for (int kind = 0; kind < MAC_ALL; kind++) {
 		f->flops += flops[kind];

@@ -276,7 +276,7 @@ struct table {
 	const struct ir_func *func;
 	const int64_t *values;
 	int64_t past;
-	struct backend_roof roof;
+	struct backend_peak roof;
 	double total;
 	bool is_json;
 	size_t n_printed;
@@ -405,7 +405,7 @@ static void print_group(void *user, const struct ir_op *op)
 
 void bench_groups_print(const struct bench_groups *g, struct buf *out, const struct diag_context *cx,
                         const struct ir_module *m, const struct ir_func *func, const int64_t *values,
-                        int64_t past, struct backend_roof roof, bool is_json)
+                        int64_t past, struct backend_peak roof, bool is_json)
 {
 	struct table t = {.g = g,
 	                  .out = out,

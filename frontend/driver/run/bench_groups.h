@@ -43,6 +43,6 @@ void bench_groups_end(struct bench_groups *g);
  */
 void bench_groups_print(const struct bench_groups *g, struct buf *out, const struct diag_context *cx,
                         const struct ir_module *m, const struct ir_func *func, const int64_t *values,
-                        int64_t past, struct backend_roof roof, bool is_json);
+                        int64_t past, struct backend_peak roof, bool is_json);
 
 #endif

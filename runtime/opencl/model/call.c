@@ -27,7 +27,7 @@ static int32_t fail(const struct run *r, const struct model_launch *l, const cha
 {
 	const struct tfmc_cl_model *m = r->model;
 	const char *kernel = l ? tfmc_plan_name(&m->plan, model_kernel(m, l, KERNEL_NAME)) : NULL;
-	const struct model_where where = {r->f->name, kernel};
+	const struct model_site where = {r->f->name, kernel};
 	return model_fail(m, &where, "%s", what);
 }
 
@@ -90,7 +90,7 @@ static bool find_output(const struct run *r, int64_t area, struct span *s)
 	int64_t number = area_cell(r, area, AREA_C_NUMBER), spare = area_cell(r, area, AREA_C_SPARE), at;
 	bool is_spare = !r->f->wanted[number] && spare > 0;
 	s->memory = is_spare ? &r->model->arena : &r->model->results[number];
-	return !is_spare || (tfmc_plan_value(&r->model->plan, spare - 1, r->f->dims, &at) &&
+	return !is_spare || (tfmc_plan_eval(&r->model->plan, spare - 1, r->f->dims, &at) &&
 	                     !__builtin_add_overflow(s->begin, at, &s->begin));
 }
 
@@ -157,7 +157,7 @@ static int32_t measure_launch(struct run *r, struct model_launch *l)
 	int64_t most =
 	        (int64_t)m->chosen->compute_units * (m->chosen->type == TFMC_CL_CPU ? GROUPS_CPU : GROUPS);
 	int64_t scratch = model_kernel(m, l, KERNEL_SCRATCH);
-	if (!tfmc_plan_value(&m->plan, model_kernel(m, l, KERNEL_TASKS), r->f->dims, &l->groups))
+	if (!tfmc_plan_eval(&m->plan, model_kernel(m, l, KERNEL_TASKS), r->f->dims, &l->groups))
 		return fail(r, l, "there are too many tasks");
 	l->groups = l->groups < most ? l->groups : most;
 	l->groups = l->groups > 1 ? l->groups : 1;
@@ -172,8 +172,8 @@ static int32_t measure_launch(struct run *r, struct model_launch *l)
 /* Of a step WANTED. */
 static bool is_any_wanted(const struct run *r, int64_t step)
 {
-	int64_t first = model_cell(r->model, PLAN_STEPS, step, STEP_A);
-	int64_t end = first + model_cell(r->model, PLAN_STEPS, step, STEP_B);
+	int64_t first = model_cell(r->model, PLAN_COMMANDS, step, COMMAND_A);
+	int64_t end = first + model_cell(r->model, PLAN_COMMANDS, step, COMMAND_B);
 	bool any = false;
 	for (int64_t i = first; i < end; i++)
 		any = any || r->f->wanted[model_cell(r->model, PLAN_OUTPUTS, i, OUTPUT_NUMBER)];
@@ -187,7 +187,7 @@ static bool has_its_rows(const struct run *r, const struct model_launch *l)
 	int64_t formula = model_kernel(m, l, KERNEL_ROWS), rows = INT64_MAX;
 	if (formula == 0)
 		return true;
-	(void)tfmc_plan_value(&m->plan, formula - 1, r->f->dims, &rows);
+	(void)tfmc_plan_eval(&m->plan, formula - 1, r->f->dims, &rows);
 	return rows >= model_kernel(m, l, KERNEL_ROWS_LO) && rows <= model_kernel(m, l, KERNEL_ROWS_HI);
 }
 
@@ -212,9 +212,9 @@ static int32_t make_room(const struct run *r)
 {
 	struct tfmc_cl_model *m = r->model;
 	const struct model_function *f = r->f;
-	const struct model_where where = {f->name, NULL};
+	const struct model_site where = {f->name, NULL};
 	int64_t row = model_cell(m, PLAN_FUNCTIONS, (int64_t)r->call->function, FUNCTION_ARENA), arena;
-	if (!tfmc_plan_value(&m->plan, row, f->dims, &arena) || arena < 0)
+	if (!tfmc_plan_eval(&m->plan, row, f->dims, &arena) || arena < 0)
 		return fail(r, NULL, "the arena is too large");
 	TRY(model_grow(m, &where, &m->arena, arena));
 	TRY(model_grow(m, &where, &m->scratch, r->scratch));
@@ -367,11 +367,11 @@ static int upload(const struct run *r)
 {
 	struct tfmc_cl_model *m = r->model;
 	const struct model_function *f = r->f;
-	TRY(tfmc_cl_upload_later(m->state.buffer, (uint64_t)f->past_begin, r->call->past,
+	TRY(tfmc_cl_upload_async(m->state.buffer, (uint64_t)f->past_begin, r->call->past,
 	                         (uint64_t)f->past_bytes, &m->error));
 	for (int64_t i = 0; i < f->n_params; i++)
 		if (f->param_bytes[i] > 0)
-			TRY(tfmc_cl_upload_later(m->params[i].buffer, 0, r->call->params[i].data,
+			TRY(tfmc_cl_upload_async(m->params[i].buffer, 0, r->call->params[i].data,
 			                         (uint64_t)f->param_bytes[i], &m->error));
 	return TFMC_CL_OK;
 }
@@ -382,10 +382,10 @@ static int download(const struct run *r, const struct span *lengths)
 	const struct model_function *f = r->f;
 	for (int64_t i = 0; i < f->n_results; i++)
 		if (f->wanted[i] && f->result_bytes[i] > 0)
-			TRY(tfmc_cl_download_later(m->results[i].buffer, 0, r->call->results[i].data,
+			TRY(tfmc_cl_download_async(m->results[i].buffer, 0, r->call->results[i].data,
 			                           (uint64_t)f->result_bytes[i], &m->error));
 	if (lengths->bytes > 0)
-		TRY(tfmc_cl_download_later(lengths->memory->buffer, (uint64_t)lengths->begin, m->lengths,
+		TRY(tfmc_cl_download_async(lengths->memory->buffer, (uint64_t)lengths->begin, m->lengths,
 		                           (uint64_t)lengths->bytes, &m->error));
 	return TFMC_CL_OK;
 }
@@ -395,7 +395,7 @@ static int download(const struct run *r, const struct span *lengths)
 static int32_t launch(const struct run *r, struct model_launch *l)
 {
 	const uint64_t groups[] = {(uint64_t)l->groups, 1};
-	const uint64_t items[] = {(uint64_t)model_kernel(r->model, l, KERNEL_ITEMS), 1};
+	const uint64_t items[] = {(uint64_t)model_kernel(r->model, l, KERNEL_WORK_ITEMS), 1};
 	if (!l->is_wanted)
 		return TFMC_RT_OK;
 	int status = r->model->device.launched
@@ -414,7 +414,7 @@ static int32_t tell(const struct run *r, int32_t status)
 		uint64_t nanoseconds;
 		if (!l->event)
 			continue;
-		int taken = tfmc_cl_event_take(m->context, l->event, &nanoseconds, &m->error);
+		int taken = tfmc_cl_event_wait(m->context, l->event, &nanoseconds, &m->error);
 		l->event = NULL;
 		if (status == TFMC_RT_OK)
 			status = checked(r, l, taken);

@@ -86,7 +86,7 @@ struct tfmc_cl_model {
 };
 
 /* What a message begins with; both may be NULL. */
-struct model_where {
+struct model_site {
 	const char *function, *kernel;
 };
 
@@ -95,12 +95,12 @@ __attribute__((format(printf, 3, 4)))
 #endif
 /* Leaves a message; TFMC_RT_E_DEVICE. */
 int32_t
-model_fail(const struct tfmc_cl_model *m, const struct model_where *where, const char *fmt, ...);
+model_fail(const struct tfmc_cl_model *m, const struct model_site *where, const char *fmt, ...);
 /* TFMC_RT_OK for 0, else the same with the text of m->error. */
-int32_t model_checked(const struct tfmc_cl_model *m, const struct model_where *where, int status);
+int32_t model_status(const struct tfmc_cl_model *m, const struct model_site *where, int status);
 int32_t model_no_memory(const struct tfmc_cl_model *m);
 /* At least so many bytes; what it held is lost when it was smaller. */
-int32_t model_grow(struct tfmc_cl_model *m, const struct model_where *where, struct model_memory *memory,
+int32_t model_grow(struct tfmc_cl_model *m, const struct model_site *where, struct model_memory *memory,
                    int64_t bytes);
 
 #define MODEL_LANGUAGE "-cl-std=CL1.2 -w" /* drivers write warnings to the terminal */
@@ -110,9 +110,9 @@ bool model_has_dot(const struct tfmc_cl_model *m);
 int32_t model_build(struct tfmc_cl_model *m, struct model_function *f);
 
 /* The launches of all functions. */
-int32_t model_expand(struct tfmc_cl_model *m);
-/* The weights, in as many buffers as the device wants, after model_expand. */
-int32_t model_place_weights(struct tfmc_cl_model *m);
+int32_t model_build_launches(struct tfmc_cl_model *m);
+/* The weights, in as many buffers as the device wants, after model_build_launches. */
+int32_t model_upload_weights(struct tfmc_cl_model *m);
 
 static inline int64_t model_cell(const struct tfmc_cl_model *m, enum plan_section s, int64_t row, int column)
 {

@@ -26,7 +26,7 @@ struct walk {
 
 static bool is_repeat(const struct walk *w, int64_t step)
 {
-	return model_cell(w->model, PLAN_STEPS, step, STEP_KIND) == PLAN_REPEAT;
+	return model_cell(w->model, PLAN_COMMANDS, step, COMMAND_KIND) == PLAN_REPEAT;
 }
 
 static bool add_launch(struct walk *w, int64_t kernel)
@@ -57,13 +57,13 @@ static void open_step(struct walk *w, int64_t step)
 {
 	w->open[w->depth++] = step;
 	w->repeats += is_repeat(w, step);
-	w->dead += is_repeat(w, step) && model_cell(w->model, PLAN_STEPS, step, STEP_B) == 0;
+	w->dead += is_repeat(w, step) && model_cell(w->model, PLAN_COMMANDS, step, COMMAND_B) == 0;
 }
 
 /* Ends what was opened last, or its turn. Returns the step before the next one. */
 static int64_t close_step(struct walk *w, int64_t end)
 {
-	int64_t step = w->open[w->depth - 1], count = model_cell(w->model, PLAN_STEPS, step, STEP_B);
+	int64_t step = w->open[w->depth - 1], count = model_cell(w->model, PLAN_COMMANDS, step, COMMAND_B);
 	if (is_repeat(w, step) && ++w->turns[w->repeats - 1] < count)
 		return step;
 	w->depth--;
@@ -76,21 +76,22 @@ static int64_t close_step(struct walk *w, int64_t end)
 
 static int32_t walk(struct walk *w, int64_t first, int64_t end)
 {
-	const struct model_where where = {w->f->name, NULL};
+	const struct model_site where = {w->f->name, NULL};
 	size_t walked = 0;
 	for (int64_t at = first; at < end; at++) {
 		if (++walked > WALK_MAX || w->n_args > ARGS_MAX)
 			return model_fail(w->model, &where, "there are too many launches");
-		switch ((enum plan_step_kind)model_cell(w->model, PLAN_STEPS, at, STEP_KIND)) {
-		case PLAN_KERNEL:
-			if (w->dead == 0 && !add_launch(w, model_cell(w->model, PLAN_STEPS, at, STEP_A)))
+		switch ((enum plan_command_kind)model_cell(w->model, PLAN_COMMANDS, at, COMMAND_KIND)) {
+		case PLAN_DISPATCH:
+			if (w->dead == 0 &&
+			    !add_launch(w, model_cell(w->model, PLAN_COMMANDS, at, COMMAND_A)))
 				return model_no_memory(w->model);
 			break;
 		case PLAN_REPEAT:
-		case PLAN_WANTED: open_step(w, at); break;
+		case PLAN_IF_WANTED: open_step(w, at); break;
 		case PLAN_END: at = close_step(w, at); break;
-		case PLAN_LENGTHS: w->f->lengths = model_cell(w->model, PLAN_STEPS, at, STEP_A); break;
-		case PLAN_SPLIT:          /* in no file */
+		case PLAN_LENGTHS: w->f->lengths = model_cell(w->model, PLAN_COMMANDS, at, COMMAND_A); break;
+		case PLAN_IF_SPLIT:       /* in no file */
 		case PLAN_BARRIER: break; /* one queue, in order */
 		}
 	}
@@ -107,16 +108,16 @@ static int32_t expand(struct tfmc_cl_model *m, int64_t row)
 {
 	struct model_function *f = &m->functions[row];
 	struct walk w = {.model = m, .f = f};
-	int64_t first = model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_STEPS_FIRST);
+	int64_t first = model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_COMMANDS_FIRST);
 	*f = (struct model_function){
 	        .name = tfmc_plan_name(&m->plan, model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_NAME)),
 	        .lengths = -1,
 	        .n_params = model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_PARAMS),
 	        .n_results = model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_RESULTS)};
-	const struct model_where where = {f->name, NULL};
+	const struct model_site where = {f->name, NULL};
 	if (f->n_params > TENSORS || f->n_results > TENSORS)
 		return model_fail(m, &where, "there are too many tensors");
-	TRY(walk(&w, first, first + model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_STEPS_N)));
+	TRY(walk(&w, first, first + model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_COMMANDS_N)));
 	f->args = make((int64_t)w.n_args, sizeof(*f->args));
 	f->dims = make(m->plan.rows[PLAN_DIMS] + f->n_params + f->n_results, sizeof(*f->dims));
 	f->wanted = make(f->n_results, sizeof(*f->wanted));
@@ -129,7 +130,7 @@ static int32_t expand(struct tfmc_cl_model *m, int64_t row)
 	return TFMC_RT_OK;
 }
 
-int32_t model_expand(struct tfmc_cl_model *m)
+int32_t model_build_launches(struct tfmc_cl_model *m)
 {
 	int64_t n = m->plan.rows[PLAN_FUNCTIONS];
 	m->functions = make(n, sizeof(*m->functions));
@@ -184,11 +185,11 @@ static int32_t add_piece(struct tfmc_cl_model *m, int64_t begin, int64_t end)
 	*p = (struct model_piece){{NULL, ++m->serial}, begin, end};
 	int status = tfmc_cl_buffer_share(m->context, data ? data + begin : NULL, (uint64_t)(end - begin),
 	                                  &p->memory.buffer, &m->error);
-	return model_checked(m, NULL, status);
+	return model_status(m, NULL, status);
 }
 
 /* Pieces begin with a page, so that they may be shared; a part of it may be in two. */
-int32_t model_place_weights(struct tfmc_cl_model *m)
+int32_t model_upload_weights(struct tfmc_cl_model *m)
 {
 	int64_t bytes = (int64_t)m->code.weights_bytes, begin = 0, end = 0;
 	while (end < bytes || m->n_pieces == 0) {

@@ -12,10 +12,10 @@
 
 /* ---- failures ---- */
 
-int32_t model_fail(const struct tfmc_cl_model *m, const struct model_where *where, const char *fmt, ...)
+int32_t model_fail(const struct tfmc_cl_model *m, const struct model_site *where, const char *fmt, ...)
 {
-	static const struct model_where nowhere;
-	const struct model_where *w = where ? where : &nowhere;
+	static const struct model_site nowhere;
+	const struct model_site *w = where ? where : &nowhere;
 	char text[TFMC_CL_TEXT];
 	va_list ap;
 	if (!m->device.message || m->device.message_bytes == 0)
@@ -30,7 +30,7 @@ int32_t model_fail(const struct tfmc_cl_model *m, const struct model_where *wher
 	return TFMC_RT_E_DEVICE;
 }
 
-int32_t model_checked(const struct tfmc_cl_model *m, const struct model_where *where, int status)
+int32_t model_status(const struct tfmc_cl_model *m, const struct model_site *where, int status)
 {
 	return status == TFMC_CL_OK ? TFMC_RT_OK : model_fail(m, where, "%s", m->error.text);
 }
@@ -42,7 +42,7 @@ int32_t model_no_memory(const struct tfmc_cl_model *m)
 
 /* ---- memory ---- */
 
-int32_t model_grow(struct tfmc_cl_model *m, const struct model_where *where, struct model_memory *memory,
+int32_t model_grow(struct tfmc_cl_model *m, const struct model_site *where, struct model_memory *memory,
                    int64_t bytes)
 {
 	if (memory->buffer && tfmc_cl_buffer_bytes(memory->buffer) >= (uint64_t)bytes)
@@ -50,7 +50,7 @@ int32_t model_grow(struct tfmc_cl_model *m, const struct model_where *where, str
 	tfmc_cl_buffer_free(memory->buffer);
 	memory->serial = ++m->serial;
 	int status = tfmc_cl_buffer_create(m->context, (uint64_t)bytes, &memory->buffer, &m->error);
-	return model_checked(m, where, status);
+	return model_status(m, where, status);
 }
 
 static int32_t make_state(struct tfmc_cl_model *m)
@@ -67,7 +67,7 @@ static int32_t make_state(struct tfmc_cl_model *m)
 	if (!m->lengths || !m->readers)
 		return model_no_memory(m);
 	TRY(model_grow(m, NULL, &m->state, bytes));
-	return model_checked(m, NULL, tfmc_cl_clear(m->state.buffer, 0, (uint64_t)bytes, &m->error));
+	return model_status(m, NULL, tfmc_cl_clear(m->state.buffer, 0, (uint64_t)bytes, &m->error));
 }
 
 /* ---- what it runs on ---- */
@@ -79,11 +79,11 @@ static int32_t open_device(struct tfmc_cl_model *m)
 	if (status == TFMC_CL_OK)
 		status = tfmc_cl_choose(m->cl, (int)m->code.devices, m->device.name, &number, &m->error);
 	if (status != TFMC_CL_OK)
-		return model_checked(m, NULL, status);
+		return model_status(m, NULL, status);
 	m->chosen = tfmc_cl_device(m->cl, number);
 	status = tfmc_cl_context_open(m->cl, number, 0, &m->context, &m->error);
 	m->has_dot = status == TFMC_CL_OK && model_has_dot(m);
-	return model_checked(m, NULL, status);
+	return model_status(m, NULL, status);
 }
 
 static int32_t read_plan(struct tfmc_cl_model *m)
@@ -110,11 +110,11 @@ static const char *kernel_name(const struct tfmc_cl_model *m, int64_t row)
 /* The steps of f whose kernels no program has, and these in is_new, which may be NULL. Rows of one name are one kernel. */
 static size_t find_new(const struct tfmc_cl_model *m, const struct model_function *f, bool *is_new)
 {
-	int64_t row = f - m->functions, first = model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_STEPS_FIRST);
+	int64_t row = f - m->functions, first = model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_COMMANDS_FIRST);
 	size_t n = 0;
-	for (int64_t i = first; i < first + model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_STEPS_N); i++) {
-		int64_t kernel = model_cell(m, PLAN_STEPS, i, STEP_A);
-		if (model_cell(m, PLAN_STEPS, i, STEP_KIND) != PLAN_KERNEL || m->programs[kernel])
+	for (int64_t i = first; i < first + model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_COMMANDS_N); i++) {
+		int64_t kernel = model_cell(m, PLAN_COMMANDS, i, COMMAND_A);
+		if (model_cell(m, PLAN_COMMANDS, i, COMMAND_KIND) != PLAN_DISPATCH || m->programs[kernel])
 			continue;
 		n++;
 		for (int64_t k = 0; is_new && k < m->plan.rows[PLAN_KERNELS]; k++)
@@ -144,7 +144,7 @@ static char *make_options(const struct tfmc_cl_model *m, const bool *is_new)
 
 static int32_t build(struct tfmc_cl_model *m, struct model_function *f, const bool *is_new)
 {
-	const struct model_where where = {f->name, NULL};
+	const struct model_site where = {f->name, NULL};
 	char *options = make_options(m, is_new);
 	if (!options)
 		return model_no_memory(m);
@@ -153,7 +153,7 @@ static int32_t build(struct tfmc_cl_model *m, struct model_function *f, const bo
 	free(options);
 	for (int64_t i = 0; status == TFMC_CL_OK && i < m->plan.rows[PLAN_KERNELS]; i++)
 		m->programs[i] = is_new[i] ? f->program : m->programs[i];
-	return model_checked(m, &where, status);
+	return model_status(m, &where, status);
 }
 
 int32_t model_build(struct tfmc_cl_model *m, struct model_function *f)
@@ -186,9 +186,9 @@ static int32_t open_all(struct tfmc_cl_model *m)
 {
 	TRY(read_plan(m));
 	TRY(open_device(m));
-	TRY(model_expand(m));
+	TRY(model_build_launches(m));
 	TRY(build_largest(m));
-	TRY(model_place_weights(m));
+	TRY(model_upload_weights(m));
 	return make_state(m);
 }
 

@@ -6,25 +6,25 @@
 
 #include "runtime/opencl/model/internal.h"
 
-static const struct model_where state = {"state", NULL};
+static const struct model_site state = {"state", NULL};
 
 int32_t tfmc_cl_model_copy(struct tfmc_cl_model *m, int64_t from, int64_t to, int64_t bytes)
 {
 	int status = tfmc_cl_copy(m->state.buffer, (uint64_t)from, m->state.buffer, (uint64_t)to,
 	                          (uint64_t)bytes, &m->error);
-	return model_checked(m, &state, status);
+	return model_status(m, &state, status);
 }
 
 int32_t tfmc_cl_model_fetch(struct tfmc_cl_model *m, int64_t at, void *to, int64_t bytes)
 {
 	int status = tfmc_cl_download(m->state.buffer, (uint64_t)at, to, (uint64_t)bytes, &m->error);
-	return model_checked(m, &state, status);
+	return model_status(m, &state, status);
 }
 
 int32_t tfmc_cl_model_store(struct tfmc_cl_model *m, int64_t at, const void *from, int64_t bytes)
 {
 	int status = tfmc_cl_upload(m->state.buffer, (uint64_t)at, from, (uint64_t)bytes, &m->error);
-	return model_checked(m, &state, status);
+	return model_status(m, &state, status);
 }
 
 /* ---- permutations ---- */
@@ -53,7 +53,7 @@ static int32_t fill_from(const struct permutation *p, int64_t i)
 		int status = tfmc_cl_copy(is_aside ? m->aside.buffer : m->state.buffer,
 		                          is_aside ? 0 : place(p, p->from[i]), m->state.buffer, place(p, i),
 		                          (uint64_t)p->bytes, &m->error);
-		TRY(model_checked(m, &state, status));
+		TRY(model_status(m, &state, status));
 		m->readers[i] = -1;
 		i = p->from[i];
 		m->readers[i]--;
@@ -68,7 +68,7 @@ static int32_t turn_circle(struct permutation *p, int64_t i)
 	TRY(model_grow(m, &state, &m->aside, p->bytes));
 	int status =
 	        tfmc_cl_copy(m->state.buffer, place(p, i), m->aside.buffer, 0, (uint64_t)p->bytes, &m->error);
-	TRY(model_checked(m, &state, status));
+	TRY(model_status(m, &state, status));
 	p->aside = i;
 	m->readers[i] = 0;
 	return fill_from(p, i);

@@ -89,9 +89,9 @@ static int use(struct use *u, size_t number)
 	if (status == TFMC_CL_OK)
 		status = tfmc_cl_download(u->buffer, 1, u->back, BYTES - 1, &error);
 	if (status == TFMC_CL_OK)
-		status = tfmc_cl_upload_later(u->buffer, 7, data + 7, 2, &error);
+		status = tfmc_cl_upload_async(u->buffer, 7, data + 7, 2, &error);
 	if (status == TFMC_CL_OK)
-		status = tfmc_cl_download_later(u->buffer, 7, u->later, 2, &error);
+		status = tfmc_cl_download_async(u->buffer, 7, u->later, 2, &error);
 	return status;
 }
 
@@ -220,8 +220,8 @@ START_TEST(limits)
 	ck_assert_str_eq(error.text, "1 bytes from byte 5000 of a buffer of 5000");
 	ck_assert_int_eq(tfmc_cl_download(u.buffer, UINT64_MAX, &byte, 2, NULL), TFMC_CL_E_RANGE);
 	ck_assert_int_eq(tfmc_cl_download(u.buffer, 2, &byte, UINT64_MAX, NULL), TFMC_CL_E_RANGE);
-	ck_assert_int_eq(tfmc_cl_upload_later(u.buffer, BYTES, &byte, 1, NULL), TFMC_CL_E_RANGE);
-	ck_assert_int_eq(tfmc_cl_download_later(u.buffer, 2, &byte, BYTES, NULL), TFMC_CL_E_RANGE);
+	ck_assert_int_eq(tfmc_cl_upload_async(u.buffer, BYTES, &byte, 1, NULL), TFMC_CL_E_RANGE);
+	ck_assert_int_eq(tfmc_cl_download_async(u.buffer, 2, &byte, BYTES, NULL), TFMC_CL_E_RANGE);
 	ck_assert_int_eq(tfmc_cl_upload(u.shared, 0, &byte, 1, &error), TFMC_CL_E_RANGE);
 	ck_assert_int_eq(tfmc_cl_clear(u.shared, 0, 1, &error), TFMC_CL_E_RANGE);
 	ck_assert_int_eq(tfmc_cl_clear(u.buffer, 1, BYTES, &error), TFMC_CL_E_RANGE);
@@ -263,8 +263,8 @@ START_TEST(null_pointers)
 	ck_assert_int_eq(tfmc_cl_buffer_share(NULL, data, 1, &b, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_upload(NULL, 0, &byte, 1, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_download(NULL, 0, &byte, 1, &error), TFMC_CL_E_NULL);
-	ck_assert_int_eq(tfmc_cl_upload_later(NULL, 0, &byte, 1, &error), TFMC_CL_E_NULL);
-	ck_assert_int_eq(tfmc_cl_download_later(NULL, 0, &byte, 1, &error), TFMC_CL_E_NULL);
+	ck_assert_int_eq(tfmc_cl_upload_async(NULL, 0, &byte, 1, &error), TFMC_CL_E_NULL);
+	ck_assert_int_eq(tfmc_cl_download_async(NULL, 0, &byte, 1, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_copy(NULL, 0, NULL, 0, 1, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_clear(NULL, 0, 1, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_program_build(NULL, &source, &p, &error), TFMC_CL_E_NULL);

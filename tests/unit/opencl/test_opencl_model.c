@@ -143,9 +143,9 @@ static int64_t value(const struct ir_dim *d, const int64_t *dims)
 	return out;
 }
 
-static bool is_wanted(const struct asked *a, const struct plan_step *s)
+static bool is_wanted(const struct asked *a, const struct plan_command *s)
 {
-	bool any = s->kind != PLAN_WANTED;
+	bool any = s->kind != PLAN_IF_WANTED;
 	for (size_t i = 0; i < s->n_outputs; i++)
 		any = any || (a->wants >> s->outputs[i] & 1);
 	return any;
@@ -155,13 +155,13 @@ static bool is_wanted(const struct asked *a, const struct plan_step *s)
 static size_t expect(struct expected *x, const struct plan *p, size_t at, bool is_run)
 {
 	for (; at < p->n && p->items[at].kind != PLAN_END; at++) {
-		const struct plan_step *s = &p->items[at];
-		if (s->kind == PLAN_KERNEL && is_run && plan_has_its_rows(s->kernel, x->asked->dims)) {
+		const struct plan_command *s = &p->items[at];
+		if (s->kind == PLAN_DISPATCH && is_run && plan_has_its_rows(s->kernel, x->asked->dims)) {
 			ck_assert_uint_lt(x->n, LAUNCHES);
 			x->launches[x->n].kernel = s->kernel;
 			memcpy(x->launches[x->n++].turns, x->turns, sizeof(x->turns));
 		}
-		if (s->kind == PLAN_WANTED)
+		if (s->kind == PLAN_IF_WANTED)
 			at = expect(x, p, at + 1, is_run && is_wanted(x->asked, s)) - 1;
 		if (s->kind != PLAN_REPEAT)
 			continue;

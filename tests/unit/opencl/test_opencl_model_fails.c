@@ -188,7 +188,7 @@ START_TEST(names_the_kernel)
 	ck_assert_int_eq(use(&model, &n_open), TFMC_RT_E_DEVICE);
 	const char *kernel = NULL;
 	for (size_t i = 0; !kernel; i++)
-		if (code.device.program.functions[decode]->items[i].kind == PLAN_KERNEL)
+		if (code.device.program.functions[decode]->items[i].kind == PLAN_DISPATCH)
 			kernel = code.device.program.functions[decode]->items[i].kernel->name;
 	char want[128];
 	(void)snprintf(want, sizeof(want), "decode: kernel %s: clEnqueueNDRangeKernel(%s, ", kernel, kernel);

@@ -63,9 +63,9 @@ START_TEST(roofs)
 	        {2, 0, 2.0 * 14 * 32 * 64 * 16, 0},
 	};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct tfmc_cl_roofs r;
+		struct tfmc_cl_peaks r;
 		script(0, 0);
-		ck_assert_msg(!tfmc_cl_roofs(cl, rows[i].number, rows[i].bytes, &r, &error), "%s",
+		ck_assert_msg(!tfmc_cl_peaks(cl, rows[i].number, rows[i].bytes, &r, &error), "%s",
 		              error.text);
 		double seconds = SPENT * 1e-9;
 		ck_assert(is_near(r.f32 * seconds, rows[i].floats));
@@ -79,12 +79,12 @@ END_TEST
 /* A kernel that is too fast for the clock runs often, and without end never. */
 START_TEST(no_time)
 {
-	struct tfmc_cl_roofs r;
+	struct tfmc_cl_peaks r;
 	mock->nanoseconds = 0;
-	ck_assert_int_eq(tfmc_cl_roofs(cl, 0, 1 << 16, &r, &error), TFMC_CL_OK);
+	ck_assert_int_eq(tfmc_cl_peaks(cl, 0, 1 << 16, &r, &error), TFMC_CL_OK);
 	ck_assert(r.f32 == 0 && r.int8 == 0 && r.bytes == 0);
 	mock->odd = MOCK_BACKWARDS;
-	ck_assert_int_eq(tfmc_cl_roofs(cl, 0, 1 << 16, &r, &error), TFMC_CL_E_ANSWER);
+	ck_assert_int_eq(tfmc_cl_peaks(cl, 0, 1 << 16, &r, &error), TFMC_CL_E_ANSWER);
 	ck_assert_str_eq(error.text, "clGetEventProfilingInfo: a kernel ends before it begins");
 }
 END_TEST
@@ -93,8 +93,8 @@ END_TEST
 START_TEST(every_call_fails)
 {
 	static const char *names[MOCK_CALLS];
-	struct tfmc_cl_roofs r;
-	ck_assert_int_eq(tfmc_cl_roofs(cl, 2, 1 << 16, &r, &error), TFMC_CL_OK);
+	struct tfmc_cl_peaks r;
+	ck_assert_int_eq(tfmc_cl_peaks(cl, 2, 1 << 16, &r, &error), TFMC_CL_OK);
 	int64_t n = mock->calls, last = n; /* the last one that waits is that of closing */
 	ck_assert(n > 100 && n < MOCK_CALLS);
 	memcpy(names, mock->log, sizeof(names));
@@ -108,7 +108,7 @@ START_TEST(every_call_fails)
 			bool is_told = strncmp(names[at], "clRelease", 9) != 0 && at != last;
 			script(at + 1, mocked_codes[c].code);
 			r.f32 = 1;
-			int status = tfmc_cl_roofs(cl, 2, 1 << 16, &r, &error);
+			int status = tfmc_cl_peaks(cl, 2, 1 << 16, &r, &error);
 			ck_assert_msg((status != TFMC_CL_OK) == is_told, "%s, %s: status %d", names[at],
 			              mocked_codes[c].name, status);
 			ck_assert_msg(!is_told || mocked_tells(error.text, names[at], &mocked_codes[c]),
@@ -122,15 +122,15 @@ END_TEST
 
 START_TEST(wrong)
 {
-	struct tfmc_cl_roofs r;
+	struct tfmc_cl_peaks r;
 	struct tfmc_cl_event *event = NULL;
 	uint64_t spent;
-	ck_assert_int_eq(tfmc_cl_roofs(cl, 0, 1, NULL, &error), TFMC_CL_E_NULL);
-	ck_assert_int_eq(tfmc_cl_roofs(NULL, 0, 1, &r, &error), TFMC_CL_E_NULL);
-	ck_assert_int_eq(tfmc_cl_roofs(cl, MOCK_DEVICES, 1, &r, NULL), TFMC_CL_E_DEVICE);
+	ck_assert_int_eq(tfmc_cl_peaks(cl, 0, 1, NULL, &error), TFMC_CL_E_NULL);
+	ck_assert_int_eq(tfmc_cl_peaks(NULL, 0, 1, &r, &error), TFMC_CL_E_NULL);
+	ck_assert_int_eq(tfmc_cl_peaks(cl, MOCK_DEVICES, 1, &r, NULL), TFMC_CL_E_DEVICE);
 	ck_assert_int_eq(tfmc_cl_launch_timed(NULL, one, one, &event, &error), TFMC_CL_E_NULL);
 	ck_assert_int_eq(tfmc_cl_launch_timed(NULL, one, one, NULL, &error), TFMC_CL_E_NULL);
-	ck_assert_int_eq(tfmc_cl_event_take(NULL, event, &spent, &error), TFMC_CL_E_NULL);
+	ck_assert_int_eq(tfmc_cl_event_wait(NULL, event, &spent, &error), TFMC_CL_E_NULL);
 }
 END_TEST
 
@@ -165,7 +165,7 @@ START_TEST(queues)
 	mock->odd = MOCK_USUAL;
 	ck_assert_int_eq(tfmc_cl_launch_timed(k, none, one, &event, &error), TFMC_CL_E_RANGE);
 	for (int i = 3; i-- > 0;)
-		ck_assert(!tfmc_cl_event_take(c, events[i], &spent, &error) && spent == SPENT);
+		ck_assert(!tfmc_cl_event_wait(c, events[i], &spent, &error) && spent == SPENT);
 	ck_assert_int_eq(mock->live, live);
 	ck_assert_int_eq(tfmc_cl_launch(k, one, one, &error), TFMC_CL_OK);
 	tfmc_cl_kernel_free(k);
@@ -178,13 +178,13 @@ END_TEST
 
 START_TEST(real_device)
 {
-	struct tfmc_cl_roofs r;
+	struct tfmc_cl_peaks r;
 	if (tfmc_cl_open(NULL, &cl, &error) || tfmc_cl_count(cl) == 0) {
 		(void)fprintf(stderr, "SKIPPED: roofs of an OpenCL device: there is none\n");
 		tfmc_cl_close(cl);
 		return;
 	}
-	ck_assert_msg(!tfmc_cl_roofs(cl, 0, 1 << 20, &r, &error), "%s", error.text);
+	ck_assert_msg(!tfmc_cl_peaks(cl, 0, 1 << 20, &r, &error), "%s", error.text);
 	ck_assert(r.f32 > 1e8 && r.int8 > 1e8 && r.bytes > 1e8);
 	ck_assert_msg(r.f32 < 1e16 && r.int8 < 1e16 && r.bytes < 1e15, "the compiler has left the loops out");
 	tfmc_cl_close(cl);

@@ -148,11 +148,11 @@ static void check_kernel(const struct recorded *r, const struct plan *p, const s
 static void check_function(const struct recorded *r, const struct plan *p, const int64_t *dims)
 {
 	int64_t turns[OBJECT_REPEAT_MAX] = {0};
-	enum plan_step_kind open[OBJECT_REPEAT_MAX + 1];
+	enum plan_command_kind open[OBJECT_REPEAT_MAX + 1];
 	size_t repeats = 0, depth = 0;
 	for (size_t i = 0; i < p->n; i++) {
-		const struct plan_step *s = &p->items[i];
-		if (s->kind == PLAN_REPEAT || s->kind == PLAN_WANTED) {
+		const struct plan_command *s = &p->items[i];
+		if (s->kind == PLAN_REPEAT || s->kind == PLAN_IF_WANTED) {
 			ck_assert_uint_le(depth, OBJECT_REPEAT_MAX);
 			open[depth++] = s->kind;
 		}
@@ -163,7 +163,7 @@ static void check_function(const struct recorded *r, const struct plan *p, const
 			ck_assert_uint_gt(depth, 0);
 			if (open[--depth] == PLAN_REPEAT)
 				turns[--repeats] = 0;
-		} else if (s->kind == PLAN_KERNEL) {
+		} else if (s->kind == PLAN_DISPATCH) {
 			check_kernel(r, p, s->kernel, turns, repeats, dims);
 		}
 	}
@@ -236,9 +236,9 @@ START_TEST(model_of_states)
 	/* With O2 the last of both layers is after the loop. */
 	int64_t count = _i < (int)N_FAMILIES ? 1 : 2;
 	for (size_t i = 0; i < r.p.functions[1]->n; i++) {
-		const struct plan_step *s = &r.p.functions[1]->items[i];
+		const struct plan_command *s = &r.p.functions[1]->items[i];
 		repeats += s->kind == PLAN_REPEAT && s->count == count;
-		for (size_t p = 0; s->kind == PLAN_KERNEL && p < s->kernel->areas.n; p++) {
+		for (size_t p = 0; s->kind == PLAN_DISPATCH && p < s->kernel->areas.n; p++) {
 			const struct area *x = &s->kernel->areas.items[p];
 			reads_past += x->memory == AREA_STATE && ir_dim_equals(x->offset, STATE_PAST);
 		}
@@ -271,7 +271,7 @@ START_TEST(equal_layers_share_kernels)
 	const struct plan_kernel *kernels[16];
 	size_t n = 0, per_layer;
 	for (size_t i = 0; i < r.p.functions[0]->n; i++)
-		if (r.p.functions[0]->items[i].kind == PLAN_KERNEL) {
+		if (r.p.functions[0]->items[i].kind == PLAN_DISPATCH) {
 			ck_assert_uint_lt(n, 16);
 			kernels[n++] = r.p.functions[0]->items[i].kernel;
 		}
@@ -313,8 +313,8 @@ START_TEST(signature)
 	        "%a = exp %src : f32[B,32]\n%b = neg %other : f32[S]\nreturn %a, %b\n}\n";
 	struct recorded r;
 	record_text(&r, text, "opencl-cpu", "O2");
-	const struct plan_step *step = r.p.functions[0]->items;
-	while (step->kind != PLAN_KERNEL)
+	const struct plan_command *step = r.p.functions[0]->items;
+	while (step->kind != PLAN_DISPATCH)
 		step++;
 	const struct plan_kernel *l = step->kernel;
 	const struct kb_func *f = find_kernel(&r, l->name);

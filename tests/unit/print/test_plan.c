@@ -162,10 +162,10 @@ static struct event event_of(const struct execution *x, const struct plan_kernel
 /* Behind a repeat's last kernel any kernel of the next turn waits. */
 static void pass_barrier(struct execution *x, size_t at)
 {
-	const struct plan_step *next = &x->plan->items[at + 1];
+	const struct plan_command *next = &x->plan->items[at + 1];
 	ck_assert_uint_lt(at + 1, x->plan->n);
 	struct event e = {0};
-	if (next->kind == PLAN_KERNEL)
+	if (next->kind == PLAN_DISPATCH)
 		e = event_of(x, next->kernel);
 	if (next->kind == PLAN_REPEAT || next->kind == PLAN_END || (e.kernel && count_meets(x, &e) > 0))
 		x->is_needed[at] = true;
@@ -180,7 +180,7 @@ static void run_kernel(struct execution *x, const struct plan_kernel *k)
 	x->open[x->n_open++] = e;
 }
 
-static bool is_wanted(const struct execution *x, const struct plan_step *s)
+static bool is_wanted(const struct execution *x, const struct plan_command *s)
 {
 	bool any = false;
 	for (size_t i = 0; i < s->n_outputs; i++)
@@ -193,8 +193,8 @@ static size_t end_of(const struct plan *p, size_t at)
 {
 	size_t depth = 0;
 	for (; at < p->n; at++) {
-		enum plan_step_kind kind = p->items[at].kind;
-		depth += kind == PLAN_REPEAT || kind == PLAN_WANTED || kind == PLAN_SPLIT;
+		enum plan_command_kind kind = p->items[at].kind;
+		depth += kind == PLAN_REPEAT || kind == PLAN_IF_WANTED || kind == PLAN_IF_SPLIT;
 		depth -= kind == PLAN_END;
 		if (depth == 0)
 			break;
@@ -206,9 +206,9 @@ static size_t end_of(const struct plan *p, size_t at)
 static size_t execute(struct execution *x, size_t at)
 {
 	for (; at < x->plan->n; at++) {
-		const struct plan_step *s = &x->plan->items[at];
+		const struct plan_command *s = &x->plan->items[at];
 		switch (s->kind) {
-		case PLAN_KERNEL:
+		case PLAN_DISPATCH:
 			if (plan_has_its_rows(s->kernel, x->dims))
 				run_kernel(x, s->kernel);
 			break;
@@ -221,12 +221,12 @@ static size_t execute(struct execution *x, size_t at)
 			x->turns[--x->depth] = 0;
 			at = end_of(x->plan, at);
 			break;
-		case PLAN_WANTED:
+		case PLAN_IF_WANTED:
 			if (is_wanted(x, s))
 				(void)execute(x, at + 1);
 			at = end_of(x->plan, at);
 			break;
-		case PLAN_SPLIT: at = execute(x, at + 1); break;
+		case PLAN_IF_SPLIT: at = execute(x, at + 1); break;
 		case PLAN_END: return at;
 		case PLAN_BARRIER: pass_barrier(x, at); break;
 		case PLAN_LENGTHS: break;
@@ -323,11 +323,11 @@ static void same_kernel(const struct made *m, const struct tfmc_plan *p, int64_t
 	int64_t area = tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_AREAS_FIRST);
 	int64_t arg = tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_ARGS_FIRST), tasks;
 	ck_assert_str_eq(tfmc_plan_name(p, tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_NAME)), k->name);
-	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_ITEMS), k->items);
+	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_WORK_ITEMS), k->items);
 	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_WORKERS), k->workers);
 	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_SCRATCH), k->scratch);
 	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_GROUP), (int64_t)k->number);
-	ck_assert(tfmc_plan_value(p, tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_TASKS), m->hi, &tasks));
+	ck_assert(tfmc_plan_eval(p, tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_TASKS), m->hi, &tasks));
 	ck_assert_int_eq(tasks, value(k->tasks, m->hi));
 	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_AREAS_N), (int64_t)k->areas.n);
 	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_KERNELS, row, KERNEL_ARGS_N), (int64_t)k->n_args);
@@ -341,18 +341,18 @@ static void same_kernel(const struct made *m, const struct tfmc_plan *p, int64_t
 }
 
 static void same_step(const struct made *m, const struct tfmc_plan *p, int64_t row, const struct plan *of,
-                      const struct plan_step *s)
+                      const struct plan_command *s)
 {
-	int64_t a = tfmc_plan_cell(p, PLAN_STEPS, row, STEP_A),
-	        b = tfmc_plan_cell(p, PLAN_STEPS, row, STEP_B);
-	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_STEPS, row, STEP_KIND), s->kind);
-	if (s->kind == PLAN_KERNEL)
+	int64_t a = tfmc_plan_cell(p, PLAN_COMMANDS, row, COMMAND_A),
+	        b = tfmc_plan_cell(p, PLAN_COMMANDS, row, COMMAND_B);
+	ck_assert_int_eq(tfmc_plan_cell(p, PLAN_COMMANDS, row, COMMAND_KIND), s->kind);
+	if (s->kind == PLAN_DISPATCH)
 		same_kernel(m, p, a, s->kernel);
 	if (s->kind == PLAN_REPEAT)
 		ck_assert_int_eq(b, s->count);
 	if (s->kind == PLAN_LENGTHS)
 		same_area(m, p, a, of->lengths);
-	for (size_t i = 0; s->kind == PLAN_WANTED && i < s->n_outputs; i++)
+	for (size_t i = 0; s->kind == PLAN_IF_WANTED && i < s->n_outputs; i++)
 		ck_assert_int_eq(tfmc_plan_cell(p, PLAN_OUTPUTS, a + (int64_t)i, OUTPUT_NUMBER),
 		                 (int64_t)s->outputs[i]);
 }
@@ -377,13 +377,13 @@ START_TEST(bytes_say_the_same)
 	for (size_t i = 0; i < m.program.n_functions; i++) {
 		const struct plan *f = m.program.functions[i];
 		int64_t row = (int64_t)i,
-		        first = tfmc_plan_cell(&p, PLAN_FUNCTIONS, row, FUNCTION_STEPS_FIRST);
+		        first = tfmc_plan_cell(&p, PLAN_FUNCTIONS, row, FUNCTION_COMMANDS_FIRST);
 		int64_t arena = tfmc_plan_cell(&p, PLAN_FUNCTIONS, row, FUNCTION_ARENA), need;
 		ck_assert_str_eq(tfmc_plan_name(&p, tfmc_plan_cell(&p, PLAN_FUNCTIONS, row, FUNCTION_NAME)),
 		                 f->func->name);
-		ck_assert(tfmc_plan_value(&p, arena, m.hi, &need));
+		ck_assert(tfmc_plan_eval(&p, arena, m.hi, &need));
 		ck_assert_int_eq(need, value(f->arena_bytes, m.hi));
-		ck_assert_int_eq(tfmc_plan_cell(&p, PLAN_FUNCTIONS, row, FUNCTION_STEPS_N), (int64_t)f->n);
+		ck_assert_int_eq(tfmc_plan_cell(&p, PLAN_FUNCTIONS, row, FUNCTION_COMMANDS_N), (int64_t)f->n);
 		for (size_t k = 0; k < f->n; k++)
 			same_step(&m, &p, first + (int64_t)k, f, &f->items[k]);
 	}
@@ -405,11 +405,11 @@ static void read_all(const struct tfmc_plan *p, const int64_t *dims)
 		letters += strlen(tfmc_plan_name(p, tfmc_plan_cell(p, PLAN_AREAS, i, AREA_C_NAME)));
 	}
 	for (int64_t i = 0; i < p->rows[PLAN_KERNELS]; i++) {
-		(void)tfmc_plan_value(p, tfmc_plan_cell(p, PLAN_KERNELS, i, KERNEL_TASKS), dims, &begin);
+		(void)tfmc_plan_eval(p, tfmc_plan_cell(p, PLAN_KERNELS, i, KERNEL_TASKS), dims, &begin);
 		letters += strlen(tfmc_plan_name(p, tfmc_plan_cell(p, PLAN_KERNELS, i, KERNEL_NAME)));
 	}
 	for (int64_t i = 0; i < p->rows[PLAN_FORMULAS]; i++)
-		(void)tfmc_plan_value(p, i, dims, &begin);
+		(void)tfmc_plan_eval(p, i, dims, &begin);
 	ck_assert_uint_lt(letters, SIZE_MAX);
 }
 
@@ -510,14 +510,14 @@ START_TEST(reasons)
 	        {PLAN_AREAS, AREA_C_MEMORY, 6, "there is no such memory"},
 	        {PLAN_AREAS, AREA_C_BYTES, 1 << 20, "there is no such formula"},
 	        {PLAN_AREAS, AREA_C_SPARE, INT64_MIN, "there is no such formula"},
-	        {PLAN_AREAS, AREA_C_STEP + 3, 64, "an area depends on a repeat that is not open"},
+	        {PLAN_AREAS, AREA_C_STRIDE + 3, 64, "an area depends on a repeat that is not open"},
 	        {PLAN_ARGS, ARG_KIND, PLAN_WORKER, "an argument is nothing that the kernel may have"},
 	        {PLAN_KERNELS, KERNEL_ROWS, 1 << 20, "there is no such formula"},
-	        {PLAN_KERNELS, KERNEL_ITEMS, 0, "a kernel has no work-items"},
+	        {PLAN_KERNELS, KERNEL_WORK_ITEMS, 0, "a kernel has no work-items"},
 	        {PLAN_KERNELS, KERNEL_AREAS_FIRST, 1, "rows are not those after the last ones"},
-	        {PLAN_STEPS, STEP_KIND, PLAN_END, "a step ends that has not begun"},
-	        {PLAN_STEPS, STEP_KIND, 99, "there is no such step"},
-	        {PLAN_FUNCTIONS, FUNCTION_STEPS_N, 0, "rows are not those after the last ones"},
+	        {PLAN_COMMANDS, COMMAND_KIND, PLAN_END, "a step ends that has not begun"},
+	        {PLAN_COMMANDS, COMMAND_KIND, 99, "there is no such step"},
+	        {PLAN_FUNCTIONS, FUNCTION_COMMANDS_N, 0, "rows are not those after the last ones"},
 	};
 	struct made m;
 	struct buf b;

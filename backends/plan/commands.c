@@ -11,8 +11,8 @@ struct maker {
 	struct object *object;
 	const struct function *function;
 	struct plan *plan;
-	size_t group;                      /* number of the next one */
-	int64_t rounds[OBJECT_REPEAT_MAX]; /* of the repeats that are open */
+	size_t group;                             /* number of the next one */
+	int64_t repeat_counts[OBJECT_REPEAT_MAX]; /* of the repeats that are open */
 	size_t depth;
 	int conditions; /* that are open since the last repeat: what is inside may not run */
 	/* Kernels since the last barrier. */
@@ -22,7 +22,7 @@ struct maker {
 	} open;
 };
 
-static void add(struct maker *m, struct plan_step step)
+static void add(struct maker *m, struct plan_command step)
 {
 	ARENA_ADD(m->object->arena, m->plan, step);
 }
@@ -34,7 +34,7 @@ static bool is_free(struct ir_dims *t, const struct plan_kernel *before, const s
 {
 	if ((before->is_combine && kernel->scratch > 0) || (kernel->is_combine && before->scratch > 0))
 		return false;
-	return !areas_meet(t, &before->areas, &kernel->areas, NULL);
+	return !areas_conflict(t, &before->areas, &kernel->areas, NULL);
 }
 
 /* ---- barriers ---- */
@@ -42,7 +42,7 @@ static bool is_free(struct ir_dims *t, const struct plan_kernel *before, const s
 /* Everything before it is through, but for what is inside a condition. */
 static void add_barrier(struct maker *m)
 {
-	add(m, (struct plan_step){.kind = PLAN_BARRIER});
+	add(m, (struct plan_command){.kind = PLAN_BARRIER});
 	if (m->conditions == 0)
 		m->open.n = 0;
 }
@@ -55,7 +55,7 @@ static bool must_wait(const struct maker *m, const struct plan_kernel *kernel)
 	return waits;
 }
 
-static void open_condition(struct maker *m, struct plan_step step)
+static void open_condition(struct maker *m, struct plan_command step)
 {
 	add(m, step);
 	m->conditions++;
@@ -63,7 +63,7 @@ static void open_condition(struct maker *m, struct plan_step step)
 
 static void close_condition(struct maker *m)
 {
-	add(m, (struct plan_step){.kind = PLAN_END});
+	add(m, (struct plan_command){.kind = PLAN_END});
 	m->conditions--;
 }
 
@@ -90,24 +90,24 @@ static enum tfmc_status add_kernel(struct maker *m, size_t number, bool is_combi
 	k[0] = (struct plan_kernel){
 	        .groups = &f->groups[number], .n_groups = 1, .number = number, .is_combine = is_combine};
 	if (!is_combine)
-		k[0].n_groups = plan_together(m->object, f, number, &k[0].reversed);
+		k[0].n_groups = plan_fused_launch(m->object, f, number, &k[0].reversed);
 	m->group = number + k[0].n_groups;
 	k[0].areas = group_areas(m->object, f, k[0].groups, k[0].n_groups);
-	memcpy(k[0].rounds, m->rounds, sizeof(k[0].rounds));
+	memcpy(k[0].repeat_counts, m->repeat_counts, sizeof(k[0].repeat_counts));
 	k[0].rows = few_rows(m->object, f->func, &k[0]);
 	k[1] = k[0];
-	k[0].is_for_few = k[0].rows != NULL;
+	k[0].is_skinny = k[0].rows != NULL;
 	size_t n = k[0].rows ? 2 : 1;
 	bool waits = false;
 	for (size_t i = 0; i < n; i++) {
-		TFMC_TRY(kernel_record(m->object, f, &k[i]));
+		TFMC_TRY(emit_plan_kernel(m->object, f, &k[i]));
 		waits = waits || must_wait(m, &k[i]);
 	}
 	if (waits)
 		add_barrier(m);
 	for (size_t i = 0; i < n; i++) {
 		ARENA_ADD(m->object->arena, &m->open, &k[i]);
-		add(m, (struct plan_step){.kind = PLAN_KERNEL, .kernel = &k[i]});
+		add(m, (struct plan_command){.kind = PLAN_DISPATCH, .kernel = &k[i]});
 	}
 	return TFMC_OK;
 }
@@ -121,7 +121,7 @@ static enum tfmc_status add_join(struct maker *m, size_t number)
 		return TFMC_OK;
 	if (object_is_device(m->object))
 		return add_kernel(m, number, true);
-	open_condition(m, (struct plan_step){.kind = PLAN_SPLIT, .heads = heads});
+	open_condition(m, (struct plan_command){.kind = PLAN_IF_SPLIT, .heads = heads});
 	TFMC_TRY(add_kernel(m, number, true));
 	close_condition(m);
 	return TFMC_OK;
@@ -135,14 +135,14 @@ static enum tfmc_status add_group(struct maker *m, const struct ir_op *group)
 		size_t *outputs = ARENA_ARRAY(m->object->arena, size_t, group->n_results);
 		for (size_t i = 0; outputs && i < group->n_results; i++)
 			outputs[i] = m->function->places[group->results[i].id]->number;
-		open_condition(m, (struct plan_step){.kind = PLAN_WANTED,
-		                                     .outputs = outputs,
-		                                     .n_outputs = group->n_results});
+		open_condition(m, (struct plan_command){.kind = PLAN_IF_WANTED,
+		                                        .outputs = outputs,
+		                                        .n_outputs = group->n_results});
 	}
 	TFMC_TRY(add_kernel(m, number, false));
 	TFMC_TRY(add_join(m, number));
 	progress_report(m->object->options->progress, "kernels", "groups", m->group, m->function->n_groups);
-	TFMC_TRY(budget_code(m->object, group));
+	TFMC_TRY(check_code_limit(m->object, group));
 	if (is_optional)
 		close_condition(m);
 	return TFMC_OK;
@@ -161,13 +161,13 @@ static enum tfmc_status add_repeat(struct maker *m, const struct ir_op *op)
 	}
 	if (m->open.n > 0)
 		add_barrier(m);
-	add(m, (struct plan_step){.kind = PLAN_REPEAT, .count = count});
-	m->rounds[m->depth++] = count;
+	add(m, (struct plan_command){.kind = PLAN_REPEAT, .count = count});
+	m->repeat_counts[m->depth++] = count;
 	TFMC_TRY(add_region(m, op->region));
-	m->rounds[--m->depth] = 0;
+	m->repeat_counts[--m->depth] = 0;
 	if (m->open.n > 0)
 		add_barrier(m);
-	add(m, (struct plan_step){.kind = PLAN_END});
+	add(m, (struct plan_command){.kind = PLAN_END});
 	return TFMC_OK;
 }
 
@@ -207,7 +207,7 @@ enum tfmc_status plan_make(struct object *o, struct function *f)
 		}
 		lengths->is_written = true;
 		p->lengths = lengths;
-		add(&m, (struct plan_step){.kind = PLAN_LENGTHS});
+		add(&m, (struct plan_command){.kind = PLAN_LENGTHS});
 	}
 	return arena_failed(o->arena) ? TFMC_NO_MEMORY : TFMC_OK;
 }

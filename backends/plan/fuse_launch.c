@@ -10,7 +10,7 @@
 #include "backends/kernel/generator.h"
 #include "ir/core/view.h"
 
-#define TOGETHER_MAX 4 /* groups of a kernel: there may be no more than 1024 bytes of arguments */
+#define FUSED_MAX 4 /* groups of a kernel: there may be no more than 1024 bytes of arguments */
 
 struct pair {
 	const struct object *object;
@@ -123,10 +123,10 @@ static bool reads_own(const struct pair *p, bool by_rows)
 /* The groups share no other memory that one of them writes. */
 static bool shares_result_only(const struct pair *p)
 {
-	const struct emit e = emit_of_group(p->object, p->function, p->before);
+	const struct emit e = emit_for_group(p->object, p->function, p->before);
 	struct area own;
 	return area_of_value(&e, p->before->results[0], &own) &&
-	       !areas_meet(p->object->module->dims, &p->given, &p->taken, &own);
+	       !areas_conflict(p->object->module->dims, &p->given, &p->taken, &own);
 }
 
 static bool needs_own_only(const struct pair *p)
@@ -149,7 +149,7 @@ static bool may_follow(const struct object *o, const struct function *f, const s
 	for (size_t i = 0; i < n; i++) {
 		const struct pair p = {o, f, groups[i], groups[n], group_areas(o, f, &groups[i], 1), taken};
 		bool here = *reversed >> i & 1;
-		if (!areas_meet(o->module->dims, &p.given, &p.taken, NULL))
+		if (!areas_conflict(o->module->dims, &p.given, &p.taken, NULL))
 			continue;
 		if (!needs_own_only(&p) || (is_bound && is_reversed != here))
 			return false;
@@ -160,16 +160,15 @@ static bool may_follow(const struct object *o, const struct function *f, const s
 	return true;
 }
 
-size_t plan_together(const struct object *o, const struct function *f, size_t first, unsigned *reversed)
+size_t plan_fused_launch(const struct object *o, const struct function *f, size_t first, unsigned *reversed)
 {
 	const struct ir_op *const *groups = &f->groups[first];
 	const struct ir_region *r = ir_value_info(f->func, groups[0]->results[0])->region;
 	const struct ir_dim *heads;
 	size_t n = 0;
 	*reversed = 0;
-	for (; object_is_device(o) && first + n < f->n_groups && n < TOGETHER_MAX; n++)
-		if (ir_value_info(f->func, groups[n]->results[0])->region != r ||
-		    group_is_optional(f, groups[n]) ||
+	for (; object_is_device(o) && first + n < f->n_groups && n < FUSED_MAX; n++)
+		if (ir_value_info(f->func, groups[n]->results[0])->region != r || group_is_optional(f, groups[n]) ||
 		    kernel_has_combine(o->module, f->func, groups[n], o->target, &heads) ||
 		    !may_follow(o, f, groups, n, reversed))
 			break;

@@ -74,13 +74,13 @@ static void place_group(struct finder *w, const struct ir_op *op)
 			continue;
 		struct place *p = place_of(w, v.id);
 		if (ir_is_state_slice(w->f->func, v)) {
-			p->kind = PLACE_SLICE;
+			p->kind = STORAGE_STATE;
 		} else if (i >= at->n) {
 			w->status = fail(w, op->loc, "a group's result has no offset");
 		} else if (!ir_dim_is_const(at->items[i], &c) || c >= 0) {
-			if (p->kind == PLACE_PLAN && p->at != at->items[i])
+			if (p->kind == STORAGE_ARENA && p->at != at->items[i])
 				w->status = fail(w, op->loc, "one buffer has two offsets");
-			*p = (struct place){.kind = PLACE_PLAN, .at = at->items[i]};
+			*p = (struct place){.kind = STORAGE_ARENA, .at = at->items[i]};
 		}
 	}
 }
@@ -95,10 +95,10 @@ static void place_results(struct finder *w)
 			continue;
 		struct place *p = place_of(w, whole_base(w, ret->operands[i], ret->loc));
 		bool is_past = f->results[i].role == ROLE_PAST;
-		if (p->kind == PLACE_NONE && is_past) {
-			p->kind = PLACE_PLAN;
-		} else if (p->kind == PLACE_NONE) {
-			p->kind = PLACE_OUTPUT;
+		if (p->kind == STORAGE_NONE && is_past) {
+			p->kind = STORAGE_ARENA;
+		} else if (p->kind == STORAGE_NONE) {
+			p->kind = STORAGE_OUTPUT;
 			p->number = i;
 		} else if (!is_past) {
 			w->status = fail(w, ret->loc, "an output is not written to the caller's buffer");
@@ -107,7 +107,7 @@ static void place_results(struct finder *w)
 	}
 }
 
-enum tfmc_status places_find(struct object *o, struct function *f, const uint32_t *carry)
+enum tfmc_status assign_storage(struct object *o, struct function *f, const uint32_t *carry)
 {
 	struct finder w = {.object = o, .f = f, .carry = carry};
 	size_t n = f->func->n_values;
@@ -122,11 +122,12 @@ enum tfmc_status places_find(struct object *o, struct function *f, const uint32_
 		const struct ir_param *param = &f->func->params[i];
 		if (is_tensor(&w, param->value))
 			*place_of(&w, param->value.id) = (struct place){
-			        .kind = param->role == ROLE_PAST ? PLACE_PAST : PLACE_INPUT, .number = i};
+			        .kind = param->role == ROLE_PAST ? STORAGE_LENGTHS : STORAGE_INPUT,
+			        .number = i};
 	}
 	for (struct ir_iter it = ir_iter_begin(f->func->body); it.op; ir_iter_next(&it)) {
 		if (it.op->code == OP_weight)
-			place_of(&w, it.op->results[0].id)->kind = PLACE_WEIGHT;
+			place_of(&w, it.op->results[0].id)->kind = STORAGE_WEIGHT;
 		if (it.op->code == OP_group)
 			place_group(&w, it.op);
 	}
@@ -135,9 +136,9 @@ enum tfmc_status places_find(struct object *o, struct function *f, const uint32_
 	for (size_t i = 0; i < f->n_groups; i++)
 		for (size_t k = 0; k < f->groups[i]->n_results; k++) {
 			struct ir_value v = f->groups[i]->results[k];
-			enum place_kind kind = place_of(&w, v.id)->kind;
-			if (is_tensor(&w, v) && kind != PLACE_PLAN && kind != PLACE_OUTPUT &&
-			    kind != PLACE_SLICE && w.status == TFMC_OK)
+			enum storage_kind kind = place_of(&w, v.id)->kind;
+			if (is_tensor(&w, v) && kind != STORAGE_ARENA && kind != STORAGE_OUTPUT &&
+			    kind != STORAGE_STATE && w.status == TFMC_OK)
 				w.status = fail(&w, f->groups[i]->loc,
 				                "a group's result lies in no memory of this call");
 		}

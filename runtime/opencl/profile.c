@@ -17,7 +17,7 @@ static int keep_times(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
 	TRY(tfmc_cl_finish(c, error));
 	cl_command_queue queue =
 	        c->calls->clCreateCommandQueue(c->context, c->entry->id, CL_QUEUE_PROFILING_ENABLE, &code);
-	TRY(cl_created(queue, code, "clCreateCommandQueue", error));
+	TRY(cl_check_created(queue, code, "clCreateCommandQueue", error));
 	(void)c->calls->clReleaseCommandQueue(c->queue);
 	c->queue = queue;
 	c->is_timed = true;
@@ -42,20 +42,20 @@ int tfmc_cl_launch_timed(struct tfmc_cl_kernel *k, const uint64_t groups[2], con
 static int read_time(const struct cl_calls *calls, cl_event event, uint64_t *nanoseconds,
                      struct tfmc_cl_error *error)
 {
-	struct cl_question q = {
-	        calls, CL_OF_EVENT, event, NULL, CL_PROFILING_COMMAND_START, "clGetEventProfilingInfo"};
+	struct cl_query q = {
+	        calls, CL_QUERY_EVENT, event, NULL, CL_PROFILING_COMMAND_START, "clGetEventProfilingInfo"};
 	cl_ulong begin = 0, end = 0;
 	TRY(CL_CALL(calls, clWaitForEvents, error, 1, &event));
-	TRY(cl_ask_value(&q, &begin, sizeof(begin), error));
+	TRY(cl_query_value(&q, &begin, sizeof(begin), error));
 	q.what = CL_PROFILING_COMMAND_END;
-	TRY(cl_ask_value(&q, &end, sizeof(end), error));
+	TRY(cl_query_value(&q, &end, sizeof(end), error));
 	if (end < begin)
 		return cl_fail(error, TFMC_CL_E_ANSWER, "%s: a kernel ends before it begins", q.name);
 	*nanoseconds = end - begin;
 	return TFMC_CL_OK;
 }
 
-int tfmc_cl_event_take(const struct tfmc_cl_context *c, struct tfmc_cl_event *event, uint64_t *nanoseconds,
+int tfmc_cl_event_wait(const struct tfmc_cl_context *c, struct tfmc_cl_event *event, uint64_t *nanoseconds,
                        struct tfmc_cl_error *error)
 {
 	if (!c || !event || !nanoseconds)
@@ -156,7 +156,7 @@ static int repeat(const struct roofs *r, const struct loop *l, struct tfmc_cl_ke
 		uint64_t spent = 0;
 		TRY(tfmc_cl_kernel_set(k, 0, &n, sizeof(n), error));
 		TRY(tfmc_cl_launch_timed(k, groups, items, &event, error));
-		TRY(tfmc_cl_event_take(r->context, event, &spent, error));
+		TRY(tfmc_cl_event_wait(r->context, event, &spent, error));
 		double now = spent > 0 ? l->amount * n / ((double)spent * 1e-9) : 0;
 		*rate = now > *rate ? now : *rate;
 		left -= spent >= LONG_ENOUGH;
@@ -194,7 +194,7 @@ static int measure_read(const struct roofs *r, double *rate, struct tfmc_cl_erro
 	return measure(r, &l, rate, error);
 }
 
-static int measure_all(const struct roofs *r, struct tfmc_cl_roofs *out, struct tfmc_cl_error *error)
+static int measure_all(const struct roofs *r, struct tfmc_cl_peaks *out, struct tfmc_cl_error *error)
 {
 	double floats = 2.0 * CHAINS * (double)(r->groups * r->items * r->lanes);
 	const struct loop multiply = {"multiply_floats", NULL, r->groups, floats, 2};
@@ -235,10 +235,10 @@ static int make_memory(struct roofs *r, uint64_t bytes, struct tfmc_cl_error *er
 	return tfmc_cl_clear(r->from, 0, bytes, error);
 }
 
-int tfmc_cl_roofs(const struct tfmc_cl *cl, size_t number, uint64_t bytes, struct tfmc_cl_roofs *out,
+int tfmc_cl_peaks(const struct tfmc_cl *cl, size_t number, uint64_t bytes, struct tfmc_cl_peaks *out,
                   struct tfmc_cl_error *error)
 {
-	struct tfmc_cl_roofs found = {0};
+	struct tfmc_cl_peaks found = {0};
 	struct roofs r = {0};
 	if (!out)
 		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the result");

@@ -135,7 +135,7 @@ static void read_task(void *arg, int64_t worker, int64_t n_workers)
 }
 
 /* Seconds of all pieces, each in the run where it was fastest. The others are read before it comes again. */
-static double least_seconds(const struct backend_roof_options *o, int64_t workers, tfmc_task_fn *task,
+static double least_seconds(const struct backend_peak_options *o, int64_t workers, tfmc_task_fn *task,
                             struct work *w, int64_t pieces)
 {
 	double least[PIECES], total = 0, sum = 0;
@@ -159,7 +159,7 @@ static double rate(double amount, double seconds)
 	return seconds > 0 ? amount / seconds : 0;
 }
 
-static void measure(const struct backend_roof_options *o, struct backend_jit *jit, struct backend_roof *out)
+static void measure(const struct backend_peak_options *o, struct backend_jit *jit, struct backend_peak *out)
 {
 	struct work w = {.data = o->data};
 	double workers = (double)o->workers;
@@ -170,7 +170,7 @@ static void measure(const struct backend_roof_options *o, struct backend_jit *ji
 	w.times = w.piece_bytes ? (PIECE_BYTES / 2 + w.piece_bytes - 1) / w.piece_bytes : 0;
 	void *read = backend_jit_symbol(jit, READ);
 	memcpy(&w.read, &read, sizeof(read));
-	*out = (struct backend_roof){0};
+	*out = (struct backend_peak){0};
 	for (enum ir_mac_type kind = 0; kind < MAC_ALL; kind++) {
 		void *multiply = backend_jit_symbol(jit, multiply_names[kind]);
 		memcpy(&w.multiply, &multiply, sizeof(multiply));
@@ -183,8 +183,8 @@ static void measure(const struct backend_roof_options *o, struct backend_jit *ji
 		                  least_seconds(o, o->workers, read_task, &w, pieces));
 }
 
-enum tfmc_status backend_roof(struct diag_context *cx, const struct backend_roof_options *o,
-                              struct backend_roof *out)
+enum tfmc_status backend_peak(struct diag_context *cx, const struct backend_peak_options *o,
+                              struct backend_peak *out)
 {
 	const struct target *target = o->target;
 	struct arena arena;
