@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory that a group reads and writes: buffers, weights, inputs, outputs and slices of states. Barriers follow
- * from it, and the addresses that kernels are given, in objects and in OpenCL.
+ * Memory areas of groups: the buffers, weights, inputs, outputs and state slices that a group reads and
+ * writes, as byte ranges with symbolic offsets. Barriers (commands.c), fused launches and the addresses that
+ * kernels get are derived from them.
  */
 #include "backends/plan/emit.h"
 
@@ -9,14 +10,14 @@
 
 #include "ir/analysis/cost.h"
 
-/* ---- indexed memory ---- */
+/* ---- areas of values and slices ---- */
 
 static struct ir_dims *dims_of(const struct emit *e)
 {
 	return e->object->module->dims;
 }
 
-/* Adds index v times `bytes` to the offset: a repeat's index, a constant or a dim. */
+/* Adds v * bytes to the offset of a. False: v is no index of a repeat, constant or dim. */
 static bool add_index(const struct emit *e, struct ir_value v, int64_t bytes, struct area *a)
 {
 	struct ir_dims *t = dims_of(e);
@@ -24,7 +25,7 @@ static bool add_index(const struct emit *e, struct ir_value v, int64_t bytes, st
 	const struct ir_dim *at;
 	for (size_t i = 0; i < e->n_repeats; i++)
 		if (ir_same_value(e->repeat_index[i], v)) {
-			a->step[i] += bytes;
+			a->stride[i] += bytes;
 			return true;
 		}
 	if (op && op->code == OP_full)
@@ -37,7 +38,8 @@ static bool add_index(const struct emit *e, struct ir_value v, int64_t bytes, st
 	return true;
 }
 
-/* From the first sequence's slice to the end of the last one's. */
+/* The range from the slice of the first sequence to the end of the last one's: blocks of other states lie
+ * between, so it is an upper bound. */
 bool area_of_slice(const struct emit *e, const struct state_slice_ref *s, struct area *out)
 {
 	struct ir_dims *t = dims_of(e);
@@ -60,7 +62,8 @@ bool area_of_slice(const struct emit *e, const struct state_slice_ref *s, struct
 	return true;
 }
 
-/* Strides of packed panels mean nothing, but their matrices follow each other at a constant distance. */
+/* Indexed weights select a matrix. Packed panels have no element strides, but their matrices have a
+ * constant distance. */
 static bool area_of_weight(const struct emit *e, const struct ir_op *op, struct area *out)
 {
 	const struct ir_weight *w = ((const struct attrs_weight *)op->attrs)->weight;
@@ -84,7 +87,7 @@ bool area_of_value(const struct emit *e, struct ir_value v, struct area *out)
 	struct ir_dims *t = dims_of(e);
 	const struct ir_func *f = e->function->func;
 	struct ir_value base = ir_view_base(f, v);
-	const struct place *p = e->function->places[base.id];
+	const struct storage *p = e->function->storage[base.id];
 	struct state_slice_ref slice;
 	*out = (struct area){.number = p->number,
 	                     .offset = ir_dim_const(t, 0),
@@ -125,7 +128,7 @@ bool area_of_value(const struct emit *e, struct ir_value v, struct area *out)
 static bool area_is_same(const struct area *a, const struct area *b)
 {
 	return a->memory == b->memory && a->number == b->number && a->offset == b->offset &&
-	       a->bytes == b->bytes && memcmp(a->step, b->step, sizeof(a->step)) == 0;
+	       a->bytes == b->bytes && memcmp(a->stride, b->stride, sizeof(a->stride)) == 0;
 }
 
 static bool ends_before(struct ir_dims *t, const struct area *a, const struct area *b)
@@ -133,7 +136,7 @@ static bool ends_before(struct ir_dims *t, const struct area *a, const struct ar
 	return ir_dim_le(t, ir_dim_add(t, a->offset, a->bytes), b->offset);
 }
 
-/* Nobody writes weights and inputs while a call runs. */
+/* Only arena, state and outputs are written during a call. Slices of one state are taken as overlapping. */
 static bool area_conflicts(struct ir_dims *t, const struct area *a, const struct area *b)
 {
 	if ((!a->is_written && !b->is_written) || a->memory != b->memory)
@@ -150,17 +153,18 @@ static bool area_conflicts(struct ir_dims *t, const struct area *a, const struct
 }
 
 bool areas_conflict(struct ir_dims *t, const struct area_list *a, const struct area_list *b,
-                    const struct area *but)
+                    const struct area *except)
 {
 	for (size_t i = 0; i < a->n; i++)
 		for (size_t k = 0; k < b->n; k++)
 			if (area_conflicts(t, &a->items[i], &b->items[k]) &&
-			    !(but && area_is_same(&a->items[i], but) && area_is_same(&b->items[k], but)))
+			    !(except && area_is_same(&a->items[i], except) &&
+			      area_is_same(&b->items[k], except)))
 				return true;
 	return false;
 }
 
-static struct area *find(const struct area_list *l, const struct area *a)
+static struct area *find_area(const struct area_list *l, const struct area *a)
 {
 	for (size_t i = 0; i < l->n; i++)
 		if (area_is_same(&l->items[i], a))
@@ -168,7 +172,7 @@ static struct area *find(const struct area_list *l, const struct area *a)
 	return NULL;
 }
 
-static bool is_taken(const struct area_list *l, size_t before, const char *name)
+static bool is_name_taken(const struct area_list *l, size_t before, const char *name)
 {
 	for (size_t i = 0; i < before; i++)
 		if (!strcmp(l->items[i].name, name))
@@ -176,32 +180,35 @@ static bool is_taken(const struct area_list *l, size_t before, const char *name)
 	return false;
 }
 
+/* Gives each area a unique short identifier; kernels use it as the parameter's name. */
 static void name_areas(struct arena *a, struct area_list *l)
 {
 	for (size_t i = 0; i < l->n; i++) {
 		const struct area *p = &l->items[i];
 		const char *name = emit_short_name(a, p->name ? p->name : p->is_written ? "y" : "x");
 		const char *unique = name;
-		for (int n = 2; is_taken(l, i, unique); n++)
+		for (int n = 2; is_name_taken(l, i, unique); n++)
 			unique = arena_printf(a, "%s_%d", name, n);
 		l->items[i].name = unique;
 	}
 }
 
-static void add(const struct emit *e, struct area_list *l, const struct area *a, bool is_written)
+/* Adds an area, or merges it with an equal one. */
+static void add_area(const struct emit *e, struct area_list *l, const struct area *a, bool is_written)
 {
-	struct area *slot = find(l, a);
+	struct area *slot = find_area(l, a);
 	if (!slot) {
 		slot = ARENA_PUSH(e->object->arena, l);
 		if (!slot)
-			return; /* the arena remembers */
+			return; /* arena_failed reports it */
 		*slot = *a;
 	}
 	slot->is_written |= is_written;
 }
 
-/* What is computed inside and only yielded has no memory but that of the group's results. */
-static void add_operands(const struct emit *e, const struct ir_op *op, struct area_list *l)
+/* A value that is computed inside the group and yielded has no memory but the group's result, which
+ * add_group_areas adds. */
+static void add_operand_areas(const struct emit *e, const struct ir_op *op, struct area_list *l)
 {
 	const struct ir_func *f = e->function->func;
 	for (size_t k = 0; k < op->n_operands; k++) {
@@ -213,24 +220,24 @@ static void add_operands(const struct emit *e, const struct ir_op *op, struct ar
 			continue;
 		if (ir_type_of(f, v)->kind == IR_TENSOR) {
 			if (area_of_value(e, v, &a))
-				add(e, l, &a, false);
+				add_area(e, l, &a, false);
 		} else if (find_state_slice(e->object, f, op, &slice) && area_of_slice(e, &slice, &a)) {
-			add(e, l, &a, op->code != OP_state_read);
+			add_area(e, l, &a, op->code != OP_state_read);
 		}
 	}
 }
 
-static void add_group(const struct emit *e, struct area_list *l)
+static void add_group_areas(const struct emit *e, struct area_list *l)
 {
 	const struct ir_func *f = e->function->func;
 	struct area a;
 	for (size_t i = 0; i < e->group->region->n_ops; i++)
-		add_operands(e, e->group->region->ops[i], l);
+		add_operand_areas(e, e->group->region->ops[i], l);
 	for (size_t i = 0; i < e->group->n_results; i++) {
 		struct ir_value v = e->group->results[i];
 		bool is_tensor = ir_type_of(f, v)->kind == IR_TENSOR && !ir_is_state_slice(f, v);
 		if (is_tensor && area_of_value(e, v, &a))
-			add(e, l, &a, true);
+			add_area(e, l, &a, true);
 	}
 }
 
@@ -240,7 +247,7 @@ struct area_list group_areas(const struct object *o, const struct function *f,
 	struct area_list l = {0};
 	for (size_t i = 0; i < n; i++) {
 		const struct emit e = emit_for_group(o, f, groups[i]);
-		add_group(&e, &l);
+		add_group_areas(&e, &l);
 	}
 	name_areas(o->arena, &l);
 	return l;
@@ -248,14 +255,14 @@ struct area_list group_areas(const struct object *o, const struct function *f,
 
 /* ---- addresses in an object ---- */
 
-/* The caller's memory, or a place in the arena when there is none. */
-static struct kb_val given_or(struct emit *e, size_t word, const struct ir_dim *spare)
+/* The caller's buffer in the slot, or the arena at `spare` if that is null (NULL: the slot alone). */
+static struct kb_val caller_buffer_or(struct emit *e, size_t slot, const struct ir_dim *spare)
 {
-	struct kb_val ptr = emit_load_arg(e, KB_PTR, word);
+	struct kb_val ptr = emit_load_arg(e, KB_PTR, slot);
 	if (!spare)
 		return ptr;
 	struct kb_val is_null = kb_cmp(e->k, KB_EQ, ptr, kb_null(e->k));
-	struct kb_val instead = kb_ptr_add(e->k, e->plan, emit_dim(e, spare), 0);
+	struct kb_val instead = kb_ptr_add(e->k, e->buffers, emit_dim(e, spare), 0);
 	return kb_select(e->k, is_null, instead, ptr);
 }
 
@@ -263,20 +270,22 @@ struct kb_val area_address(struct emit *e, const struct area *a)
 {
 	struct kb *k = e->k;
 	const struct function *f = e->function;
-	struct kb_val base = e->plan, bytes = kb_index(k, 0);
+	struct kb_val base = e->buffers, bytes = kb_index(k, 0);
 	int64_t disp = 0;
 	for (size_t i = 0; i < e->n_repeats; i++)
-		if (a->step[i])
-			bytes = kb_add(k, bytes, kb_mul_const(k, e->index[i], a->step[i]));
+		if (a->stride[i])
+			bytes = kb_add(k, bytes, kb_mul_const(k, e->index[i], a->stride[i]));
 	if (!ir_dim_is_const(a->offset, &disp))
 		bytes = kb_add(k, bytes, emit_dim(e, a->offset));
 	switch (a->memory) {
 	case AREA_ARENA:
 	case AREA_SCRATCH: break;
 	case AREA_WEIGHTS: base = e->weights; break;
-	case AREA_INPUT: base = given_or(e, f->param_slot[a->number], f->default_at[a->number]); break;
-	case AREA_OUTPUT: base = given_or(e, f->result_slot[a->number], a->spare); break;
-	case AREA_STATE: /* rows of a call begin at the first one's sequence */
+	case AREA_INPUT:
+		base = caller_buffer_or(e, f->param_slot[a->number], f->default_at[a->number]);
+		break;
+	case AREA_OUTPUT: base = caller_buffer_or(e, f->result_slot[a->number], a->spare); break;
+	case AREA_STATE: /* e->past, e->blocks and e->sources already point to row 0 of the call */
 		base = !a->state ? e->past : a->is_source ? e->sources : e->blocks;
 		disp -= a->state ? e->object->states.fixed_bytes : STATE_PAST;
 		break;
@@ -286,7 +295,7 @@ struct kb_val area_address(struct emit *e, const struct area *a)
 
 bool area_pointer(struct emit *e, const struct area *a, struct kb_val *out)
 {
-	const struct area *found = find(&e->areas, a);
+	const struct area *found = find_area(&e->areas, a);
 	if (found)
 		*out = e->pointers[found - e->areas.items];
 	return found;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tells kernels where tensors lie: turns places and views into addresses and
- * strides while a group's function is emitted.
+ * kernel_binding: gives kernel generators the address, shape and strides of the tensors and state slices of a
+ * group while its kernel is emitted. Views are resolved to offsets and strides on the memory they show.
  */
 #include "backends/plan/emit.h"
 #include "ir/target/tile.h"
@@ -25,15 +25,16 @@ bool find_state_slice(const struct object *o, const struct ir_func *f, const str
 	return out->state != NULL;
 }
 
-/* From one row of a call to the next: what encode has left is possibly of another sequence. */
-static struct kb_size over_sequences(struct emit *e, const struct state_layout *p, struct kb_size stride)
+/* The stride from one row of a call to the next. Encoder output is read through source_step, since rows may
+ * share one source. */
+static struct kb_size row_stride(struct emit *e, const struct state_layout *p, struct kb_size stride)
 {
 	if (p->grows || !e->source_step.id)
 		return stride;
 	return (struct kb_size){.v = kb_mul(e->k, stride.v, e->source_step)};
 }
 
-/* Strides of the stored slice after n indices; that of the rows of panels means nothing. */
+/* Shape and strides of a state slice after n indices. Rows inside packed panels have no stride (0). */
 static void slice_strides(struct emit *e, const struct state_layout *p, size_t n, struct kb_tensor *out)
 {
 	const struct ir_state_decl *d = p->decl;
@@ -50,7 +51,7 @@ static void slice_strides(struct emit *e, const struct state_layout *p, size_t n
 		out->stride[i] = (struct kb_size){true, stride, kb_index(e->k, stride)};
 	}
 	if (out->rank > 0)
-		out->stride[0] = over_sequences(e, p, out->stride[0]);
+		out->stride[0] = row_stride(e, p, out->stride[0]);
 }
 
 static bool bind_state(void *user, struct kb *k, const struct ir_op *op, struct kb_tensor *out)
@@ -69,13 +70,13 @@ static bool bind_state(void *user, struct kb *k, const struct ir_op *op, struct 
 
 /* ---- tensors ---- */
 
-static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *ptr, struct kb_tensor *out)
+static bool bind_base(struct emit *e, struct ir_value base, struct kb_val *ptr, struct kb_tensor *out)
 {
 	const struct ir_func *f = e->function->func;
 	struct area a;
 	out->dtype = ir_type_of(f, base)->dtype;
 	const struct ir_weight *w = ir_weight_of(f, base);
-	if (w) { /* how it is packed, whatever its type says */
+	if (w) { /* the packed format decides, not the type */
 		out->encoding = w->encoding;
 		out->format = ir_weight_stored_format(w);
 		out->dtype = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT ? ir_format(out->format)->dtype
@@ -84,34 +85,35 @@ static bool base_pointer(struct emit *e, struct ir_value base, struct kb_val *pt
 	return area_of_value(e, base, &a) && area_pointer(e, &a, ptr);
 }
 
-/* Templates that know rings read them. */
-static bool reads_rings(const struct emit *e)
+/* Only these kernel generators compute position % capacity. */
+static bool supports_rings(const struct emit *e)
 {
 	const struct attrs_group *a = e->group ? e->group->attrs : NULL;
 	return !a || a->kind == GROUP_attention || a->kind == GROUP_loops;
 }
 
-static struct kb_size scaled(struct emit *e, const struct ir_dim *d, int64_t by)
+static struct kb_size scaled_size(struct emit *e, const struct ir_dim *d, int64_t by)
 {
 	struct ir_dims *t = e->object->module->dims;
 	return emit_size(e, ir_dim_mul(t, d, ir_dim_const(t, by)));
 }
 
-/* Matrices of packed weights follow each other with whole panels. */
+/* Strides between the matrices of a packed weight: whole panels. */
 static void matrix_strides(struct emit *e, struct ir_value base, struct kb_tensor *out)
 {
-	const struct place *p = e->function->places[base.id];
+	const struct storage *p = e->function->storage[base.id];
 	if (p->kind != STORAGE_WEIGHT || out->encoding != ENC_PANEL16 || out->rank < 3)
 		return;
 	const struct weight_layout *w = object_weight(e->object, ir_weight_of(e->function->func, base));
-	int64_t step = w != NULL ? w->matrix_bytes / ir_dtype_bytes(out->dtype) : 0;
+	int64_t stride = w != NULL ? w->matrix_bytes / ir_dtype_bytes(out->dtype) : 0;
 	for (int i = out->rank - 3; i >= 0; i--) {
 		int64_t size = out->size[i].is_const ? out->size[i].c : 0;
-		out->stride[i] = (struct kb_size){true, step, kb_index(e->k, step)};
-		step *= size;
+		out->stride[i] = (struct kb_size){true, stride, kb_index(e->k, stride)};
+		stride *= size;
 	}
 }
 
+/* kernel_binding.tensor. False: the value is not in memory, or its kernel cannot address it. */
 static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_tensor *out)
 {
 	struct emit *e = user;
@@ -121,16 +123,16 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	(void)k;
 	*out = (struct kb_tensor){0};
 	if (!ir_view_resolve(e->object->module, e->function->func, v, &view) ||
-	    !base_pointer(e, view.base, &ptr, out))
+	    !bind_base(e, view.base, &ptr, out))
 		return false;
 	out->ptr = ptr;
-	struct state_slice_ref slice = {0}; /* that the view is one of */
+	struct state_slice_ref slice = {0}; /* the slice that v is a view of, if any */
 	(void)find_state_slice(e->object, e->function->func, ir_state_slice_op(e->function->func, view.base),
 	                       &slice);
-	if (ir_is_ring_slice(e->function->func, view.base, &out->ring) && !reads_rings(e))
+	if (ir_is_ring_slice(e->function->func, view.base, &out->ring) && !supports_rings(e))
 		return false;
 	if (slice.state && slice.state->decl->encoding == ENC_PANEL16) {
-		/* as a whole: there are no views of it */
+		/* panels are bound without views: only a full slice has a layout */
 		slice_strides(e, slice.state, slice.n_at, out);
 		for (int i = 0; i < out->rank && i < view.rank; i++)
 			out->size[i] = emit_size(e, view.size[i]);
@@ -140,16 +142,16 @@ static bool bind_tensor(void *user, struct kb *k, struct ir_value v, struct kb_t
 	const struct ir_dim *bytes = ir_dim_mul(t, view.offset, ir_dim_const(t, ir_dtype_bytes(out->dtype)));
 	out->ptr = kb_ptr_add(e->k, ptr, emit_dim(e, bytes), 0);
 	if (state) {
-		struct kb_size far = scaled(e, view.state_offset, e->object->states.batch_bytes);
-		out->ptr = kb_ptr_add(e->k, out->ptr, over_sequences(e, state, far).v, 0);
+		struct kb_size far = scaled_size(e, view.state_offset, e->object->states.batch_bytes);
+		out->ptr = kb_ptr_add(e->k, out->ptr, row_stride(e, state, far).v, 0);
 	}
 	out->rank = view.rank;
 	for (int i = 0; i < view.rank; i++) {
 		int64_t far = view.state_axis[i] ? sequence_elements(e, out->dtype) : 1;
 		out->size[i] = emit_size(e, view.size[i]);
-		out->stride[i] = scaled(e, view.stride[i], far);
+		out->stride[i] = scaled_size(e, view.stride[i], far);
 		if (view.state_axis[i] && state)
-			out->stride[i] = over_sequences(e, state, out->stride[i]);
+			out->stride[i] = row_stride(e, state, out->stride[i]);
 	}
 	matrix_strides(e, view.base, out);
 	return true;
@@ -161,6 +163,7 @@ static struct kb_size bind_dim(void *user, struct kb *k, const struct ir_dim *d)
 	return emit_size(user, d);
 }
 
+/* kernel_binding.index: the index of an enclosing repeat; id 0: v is none. */
 static struct kb_val bind_index(void *user, struct kb *k, struct ir_value v)
 {
 	struct emit *e = user;
@@ -176,8 +179,8 @@ enum tfmc_status emit_group_kernel(struct emit *e, struct kernel_job job)
 	const struct object *o = e->object;
 	struct kernel_binding bind = {
 	        .tensor = bind_tensor, .state = bind_state, .dim = bind_dim, .index = bind_index, .user = e};
-	struct arena notes;
-	arena_init(&notes);
+	struct arena temporary;
+	arena_init(&temporary);
 	job.k = e->k;
 	job.module = o->module;
 	job.func = e->function->func;
@@ -185,10 +188,10 @@ enum tfmc_status emit_group_kernel(struct emit *e, struct kernel_job job)
 	job.target = o->target;
 	job.bind = &bind;
 	job.cx = o->cx;
-	job.arena = &notes;
+	job.arena = &temporary;
 	enum tfmc_status status = kernel_emit_group(&job);
-	if (status == TFMC_OK && arena_failed(&notes))
+	if (status == TFMC_OK && arena_failed(&temporary))
 		status = TFMC_NO_MEMORY;
-	arena_destroy(&notes);
+	arena_destroy(&temporary);
 	return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What all emitted functions of the object need: words of the context and of
- * the arguments, and the values of dims.
+ * Code that all emitted functions of an object share: fields of the context, argument slots, and the values
+ * of dim expressions.
  */
 #include "backends/plan/emit.h"
 
@@ -50,14 +50,14 @@ void emit_store_context(struct emit *e, struct kb_val v, int64_t offset)
 	emit_store(e->k, v, e->context, offset);
 }
 
-struct kb_val emit_load_arg(struct emit *e, enum kb_scalar type, size_t word)
+struct kb_val emit_load_arg(struct emit *e, enum kb_scalar type, size_t slot)
 {
-	return emit_load(e->k, type, e->args, (int64_t)word * 8);
+	return emit_load(e->k, type, e->args, (int64_t)slot * 8);
 }
 
-struct kb_val emit_has_arg(struct emit *e, size_t word)
+struct kb_val emit_has_arg(struct emit *e, size_t slot)
 {
-	return kb_cmp(e->k, KB_NE, emit_load_arg(e, KB_PTR, word), kb_null(e->k));
+	return kb_cmp(e->k, KB_NE, emit_load_arg(e, KB_PTR, slot), kb_null(e->k));
 }
 
 void emit_return_if(struct emit *e, struct kb_val cond, enum tfmc_rt_status status)
@@ -96,7 +96,7 @@ void emit_load_dims(struct emit *e)
 void emit_load_call(struct emit *e)
 {
 	emit_load_dims(e);
-	e->plan = emit_load_context(e, KB_PTR, CONTEXT_BUFFERS);
+	e->buffers = emit_load_context(e, KB_PTR, CONTEXT_BUFFERS);
 	e->weights = emit_load_context(e, KB_PTR, CONTEXT_WEIGHTS);
 	e->state = emit_load_context(e, KB_PTR, CONTEXT_STATE);
 	if (!e->function->has_state || e->object->states.batch_dim < 0)
@@ -109,6 +109,7 @@ void emit_load_call(struct emit *e)
 	e->source_step = emit_load_context(e, KB_INDEX, CONTEXT_SOURCE_STEP);
 }
 
+/* An atom is a dim symbol, a maximum of two dims, or a floor division by a constant. */
 static struct kb_val atom_value(struct emit *e, const struct ir_dim_atom *atom)
 {
 	if (atom->sym >= 0)
@@ -117,7 +118,8 @@ static struct kb_val atom_value(struct emit *e, const struct ir_dim_atom *atom)
 		struct kb_val other = emit_dim(e, atom->other);
 		return kb_max(e->k, emit_dim(e, atom->of), other);
 	}
-	struct kb_val x = emit_dim(e, atom->of), by = kb_index(e->k, atom->by); /* floor(x / by) */
+	/* floor(x / by): kb division truncates, so negative x is moved down first. */
+	struct kb_val x = emit_dim(e, atom->of), by = kb_index(e->k, atom->by);
 	if (ir_dim_lo(e->object->module->dims, atom->of) < 0) {
 		struct kb_val below = kb_cmp(e->k, KB_LT, x, kb_index(e->k, 0));
 		struct kb_val down = kb_sub(e->k, x, kb_index(e->k, atom->by - 1));
@@ -160,7 +162,7 @@ struct kb_size emit_size(struct emit *e, const struct ir_dim *d)
 
 /* ---- groups ---- */
 
-static bool is_word_char(char c)
+static bool is_identifier_char(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
@@ -179,14 +181,14 @@ const char *emit_short_name(struct arena *a, const char *path)
 	if (is_digit)
 		out[0] = 'x';
 	for (size_t i = from; i < n; i++)
-		out[i - from + is_digit] = is_word_char(path[i]) ? path[i] : '_';
+		out[i - from + is_digit] = is_identifier_char(path[i]) ? path[i] : '_';
 	return out;
 }
 
 struct emit emit_for_group(const struct object *o, const struct function *f, const struct ir_op *group)
 {
 	struct emit e = {.object = o, .function = f, .group = group};
-	struct ir_value inner[OBJECT_REPEAT_MAX]; /* innermost first; plans refuse more */
+	struct ir_value inner[OBJECT_REPEAT_MAX]; /* innermost first; plan_make rejects deeper nests */
 	const struct ir_region *r = ir_value_info(f->func, group->results[0])->region;
 	for (; r->owner && e.n_repeats < OBJECT_REPEAT_MAX;
 	     r = ir_value_info(f->func, r->owner->results[0])->region)
@@ -204,7 +206,7 @@ void emit_group_comment(struct emit *e)
 	const char *path = loc.path ? loc.path : "";
 	if (loc.at.source)
 		kb_source_loc(e->k, "%s:%u:%u%s%s", diag_source_name(o->cx, loc.at.source), loc.at.line,
-		              loc.at.col, *path ? " " : "", path);
+		         loc.at.col, *path ? " " : "", path);
 	else
 		kb_comment(e->k, "%s", path);
 }

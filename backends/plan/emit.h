@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code of the functions around kernels, their words as values of the kernel builder, and of kernels: the areas of
- * a group, the addresses it is given.
+ * Emission of an object's functions through the kernel builder (kb): access to the context and to argument
+ * slots, values of dims, memory areas of groups and their addresses, and the kernels of groups.
  */
 #ifndef TFMC_BACKENDS_PLAN_EMIT_H
 #define TFMC_BACKENDS_PLAN_EMIT_H
@@ -9,107 +9,113 @@
 #include "backends/kernel/group.h"
 #include "backends/plan/object.h"
 
-/* A slice of a state at indices of the axes after the batch. */
+/* A slice of a state, indexed on its leading axes after the batch. */
 struct state_slice_ref {
 	const struct state_layout *state;
 	const struct ir_value *at;
 	size_t n_at;
 };
 
-/* The slice that a state op works on, such as ir_state_slice_op of a value. False: it is no such op, or NULL. */
+/* *out: the slice that op (state_append, state_read, state_write) accesses. False: op is NULL or another
+ * op. */
 bool find_state_slice(const struct object *o, const struct ir_func *f, const struct ir_op *op,
                       struct state_slice_ref *out);
 
-/* ---- emission ---- */
-/* A function of the object under construction, with what all of its code reads. */
+/* The function under construction and the values that its code shares. */
 struct emit {
 	const struct object *object;
-	const struct function *function; /* NULL in functions of the interface */
+	const struct function *function; /* NULL in functions of the object's interface */
 	struct kb *k;
 	struct kb_val context, args;
-	const struct kb_val *dims; /* [dims of the module], none where absent */
-	struct kb_val plan, weights, state;
-	struct kb_val past, blocks, sources; /* addresses for row 0, of a function that has state */
-	struct kb_val source_step;           /* none: as many sequences as rows */
+	const struct kb_val *dims; /* [dims of the module]; id 0: not an argument of the function */
+	struct kb_val buffers, weights, state; /* base addresses; buffers: the arena after the scratch */
+	struct kb_val past, blocks, sources; /* base addresses for row 0 of a call, in functions with state */
+	/* sequences between the sources of two rows: 1, or 0 if all rows share one; id 0: no source */
+	struct kb_val source_step;
 	struct ir_value repeat_index[OBJECT_REPEAT_MAX]; /* [n_repeats] */
 	struct kb_val index[OBJECT_REPEAT_MAX];
 	size_t n_repeats;
 	const struct ir_op *group;
 	struct area_list areas;  /* of the group */
-	struct kb_val *pointers; /* [areas.n]: in its kernel */
+	struct kb_val *pointers; /* [areas.n]: addresses in the group's kernel */
 };
 
-/* Begins a function (context, args, ..) -> i32 of the object, that is part of f, or NULL. */
+/* Begins a function (context, args, ..) -> i32 of the object. f: the IR function that it belongs to, or
+ * NULL. */
 struct emit emit_begin(const struct object *o, const struct function *f, const char *name,
                        enum kb_linkage linkage);
-/* FUNCTION.suffix, an internal name. */
+/* The internal symbol FUNCTION.suffix. */
 const char *emit_function_symbol(const struct object *o, const struct function *f, const char *suffix);
+/* Loads and stores of context fields, at the offsets of enum object_context. */
 struct kb_val emit_load_context(struct emit *e, enum kb_scalar type, int64_t offset);
 void emit_store_context(struct emit *e, struct kb_val v, int64_t offset);
-/* Numbers and addresses at so many bytes after ptr. */
+/* Load and store `offset` bytes after ptr. */
 struct kb_val emit_load(struct kb *k, enum kb_scalar type, struct kb_val ptr, int64_t offset);
 void emit_store(struct kb *k, struct kb_val v, struct kb_val ptr, int64_t offset);
-/* if (cond) return status; */
+/* Emits: if (cond) return status; */
 void emit_return_if(struct emit *e, struct kb_val cond, enum tfmc_rt_status status);
-/* if (v < least || v > most) return status; */
+/* Emits: if (v < least || v > most) return status; */
 void emit_require_between(struct emit *e, struct kb_val v, int64_t least, struct kb_val most,
                           enum tfmc_rt_status status);
-/* Returns the status: the end of the function. */
+/* Ends the function: return status; */
 void emit_end(struct emit *e, enum tfmc_rt_status status);
-/* Loads all dims of the function from the argument words. */
+/* Sets e->dims from the argument slots. */
 void emit_load_dims(struct emit *e);
-/* Loads them and the addresses groups use. */
+/* emit_load_dims, and the base addresses that groups use. */
 void emit_load_call(struct emit *e);
-struct kb_val emit_load_arg(struct emit *e, enum kb_scalar type, size_t word);
-struct kb_val emit_has_arg(struct emit *e, size_t word); /* the address in the word is not null */
+/* The argument slot (8 bytes) of that number, as `type`. */
+struct kb_val emit_load_arg(struct emit *e, enum kb_scalar type, size_t slot);
+struct kb_val emit_has_arg(struct emit *e, size_t slot); /* the pointer in the slot is not null */
+/* The value of a dim expression, over e->dims; emit_size also reports whether it is constant. */
 struct kb_val emit_dim(struct emit *e, const struct ir_dim *d);
 struct kb_size emit_size(struct emit *e, const struct ir_dim *d);
-/* All conditions of a case, over e->dims. */
+/* Whether all conditions of a case hold, over e->dims. */
 struct kb_val emit_conditions(struct emit *e, const struct ir_case *c);
-/* The last two words of a path, as one identifier: "encoder.layers.self.q.weight" gives q_weight. */
+/* The last two components of a path as one identifier: "encoder.layers.self.q.weight" gives q_weight. */
 const char *emit_short_name(struct arena *a, const char *path);
-/* NAME_name: a symbol of the interface. */
+/* The exported symbol NAME_name. */
 const char *emit_api_symbol(const struct object *o, const char *name);
-/* An internal function of a variant: its prefix and the name. */
+/* The internal symbol PREFIX.name of a variant. */
 const char *emit_variant_symbol(const struct object *o, const char *name);
 
-/* For what a group touches, and for its kernel: with the repeats around it. */
+/* An emit for the areas of a group and for its kernel, with the enclosing repeats; no function is begun. */
 struct emit emit_for_group(const struct object *o, const struct function *f, const struct ir_op *group);
-/* Where the group comes from. */
+/* Writes the source location of e->group as a comment. */
 void emit_group_comment(struct emit *e);
-/* Records e->group by its template in the function that is begun. `job` says worker, scratch and how; the rest is
- * filled in. What the template notes down has the size of the function and is given back. */
+/* Emits the code of e->group with its kernel generator into the function that is begun. `job` has worker,
+ * scratch and the variant of the kernel; the other fields are set here. The generator's temporary memory is
+ * freed afterwards. */
 TFMC_MUST_USE enum tfmc_status emit_group_kernel(struct emit *e, struct kernel_job job);
 
 /* ---- areas ---- */
-/* Where the memory of a tensor, of a slice lies that e->group names. False: no formula says it: a constant, a slice
- * at an index that is computed. Sets no is_written. */
+/* *out: the memory of a tensor value, or of a state slice, that e->group accesses; is_written stays false.
+ * False: the address is no formula over dims and repeat indices (a constant, an index that is computed). */
 bool area_of_value(const struct emit *e, struct ir_value v, struct area *out);
 bool area_of_slice(const struct emit *e, const struct state_slice_ref *s, struct area *out);
-/* An area of the one list and one of the other share memory that one of them is written in; `but` may be shared, or is
- * NULL. */
+/* Whether the lists have a data hazard: two areas overlap and one of them is written. Both may contain
+ * `except` (NULL: none). */
 bool areas_conflict(struct ir_dims *t, const struct area_list *a, const struct area_list *b,
-                    const struct area *but);
-/* Everything that n groups touch and area_of_value names, in order of their operands, results last; no two are the
- * same memory. */
+                    const struct area *except);
+/* The areas that n groups access, in order of their operands, results last, without duplicates. Accesses
+ * that area_of_value cannot express are missing. */
 struct area_list group_areas(const struct object *o, const struct function *f,
                              const struct ir_op *const *groups, size_t n);
-/* Its address in the memory of an object, in a function that has loaded its dims and bases. */
+/* The address of an area in an object, in a function after emit_load_call. */
 struct kb_val area_address(struct emit *e, const struct area *a);
-/* Its address in the kernel of e->group, one of e->pointers. False: it is none of its areas. */
+/* *out: the pointer parameter for the area in the kernel of e->group. False: the kernel has no such area. */
 bool area_pointer(struct emit *e, const struct area *a, struct kb_val *out);
 
 /* ---- the plan ---- */
-/* Records the kernel of k->groups, unless an equal one exists, and fills in the rest: its name, arguments and
- * work; k->areas become those that it uses. */
+/* Emits the kernel of k->groups, or finds an equal one, and sets its name, arguments and work-group counts;
+ * unused areas leave k->areas. */
 TFMC_MUST_USE enum tfmc_status emit_plan_kernel(struct object *o, const struct function *f,
                                                 struct plan_kernel *k);
-/* How many groups from number `first` on one launch computes, and of which of them workers count from the last one on, by
- * bits. 1 but on devices. */
+/* The number of groups from `first` on that one device launch computes (1: no fusion). *reversed: bit i is
+ * set if group i numbers its workers from the last one down. */
 size_t plan_fused_launch(const struct object *o, const struct function *f, size_t first, unsigned *reversed);
-/* The function of an object that calls the kernel with its arguments. */
+/* Symbol of the function of an object that loads the arguments of the kernel and calls it. */
 const char *kernel_symbol(const struct object *o, const struct function *f, const struct plan_kernel *k);
-/* Makes f->plan, with all kernels. */
+/* Builds f->plan and emits all of its kernels. */
 TFMC_MUST_USE enum tfmc_status plan_make(struct object *o, struct function *f);
 
 #endif

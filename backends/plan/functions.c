@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layout of functions and entries: which dims and tensors are arguments, in
- * which word each lies, which groups there are, and the arena: what the
- * planner planned, then spare memory for left-out inputs and unwanted outputs.
+ * Layout of functions and entries: argument slots of dims and tensors, the groups in execution order, and the
+ * arena: the buffers of the memory planner, then spare buffers for omitted inputs and outputs, then partial
+ * results of split attention.
  */
 #include "backends/plan/object.h"
 
@@ -26,7 +26,7 @@ bool result_is_output(const struct ir_func *f, size_t i)
 	return f->results[i].role == ROLE_INPUT && ir_type_of(f, func_result(f, i))->kind == IR_TENSOR;
 }
 
-/* To a multiple of OBJECT_ALIGN. */
+/* x rounded up to a multiple of OBJECT_ALIGN. */
 static const struct ir_dim *round_up(const struct object *o, const struct ir_dim *x)
 {
 	struct ir_dims *t = o->module->dims;
@@ -34,9 +34,9 @@ static const struct ir_dim *round_up(const struct object *o, const struct ir_dim
 	return ir_dim_mul(t, ir_dim_floordiv(t, up, OBJECT_ALIGN), ir_dim_const(t, OBJECT_ALIGN));
 }
 
-/* ---- arguments ---- */
+/* ---- argument slots ---- */
 
-static void find_words(struct object *o, struct function *f)
+static void assign_slots(struct object *o, struct function *f)
 {
 	const struct ir_func *func = f->func;
 	f->past_param = f->past_result = -1;
@@ -49,8 +49,8 @@ static void find_words(struct object *o, struct function *f)
 		if (func->results[i].role == ROLE_PAST)
 			f->past_result = (int)i;
 	f->has_state = f->has_state || f->past_param >= 0 || f->past_result >= 0;
-	/* Every dim that any value of the function has, so that emission never meets one it cannot load; and those of
-	 * its base and all cases of it, so that a call passes the same words to all. */
+	/* Every dim of any value, so that emission can load each dim it needs; the same set for a function
+	 * and all of its cases, so that a call passes equal slots to all. */
 	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++) {
 		f->has_dim[i] = f->has_state && (int)i == o->states.batch_dim;
 		for (size_t k = 0; k < o->module->funcs.n && !f->has_dim[i]; k++)
@@ -79,7 +79,8 @@ int64_t groups_scratch(const struct ir_op *const *groups, size_t n)
 	return (most + OBJECT_ALIGN - 1) / OBJECT_ALIGN * OBJECT_ALIGN;
 }
 
-static const struct ir_dim *take(struct object *o, struct function *f, const struct ir_type *t)
+/* Appends a buffer for a tensor of type t to the arena; returns its offset. */
+static const struct ir_dim *append_buffer(struct object *o, struct function *f, const struct ir_type *t)
 {
 	struct ir_dims *dims = o->module->dims;
 	const struct ir_dim *at = f->arena, *each = ir_dim_const(dims, ir_dtype_bytes(t->dtype));
@@ -87,10 +88,10 @@ static const struct ir_dim *take(struct object *o, struct function *f, const str
 	return at;
 }
 
-/* Nothing but the return, possibly through views, reads this output. */
+/* Only the return op reads output v, directly or through views. */
 static bool only_returned(const struct function *f, struct ir_value v)
 {
-	struct ir_value r = func_result(f->func, f->places[v.id]->number);
+	struct ir_value r = func_result(f->func, f->storage[v.id]->number);
 	for (; f->uses[r.id] == 1; r = ir_def(f->func, r)->operands[0]) {
 		if (ir_same_value(r, v))
 			return true;
@@ -103,16 +104,16 @@ static bool only_returned(const struct function *f, struct ir_value v)
 bool group_is_optional(const struct function *f, const struct ir_op *group)
 {
 	for (size_t i = 0; i < group->n_results; i++)
-		if (f->places[group->results[i].id]->kind != STORAGE_OUTPUT ||
+		if (f->storage[group->results[i].id]->kind != STORAGE_OUTPUT ||
 		    !only_returned(f, group->results[i]))
 			return false;
 	return group->n_results > 0;
 }
 
-/* An output that is computed even when the caller does not want it. */
-static bool needs_spare(const struct function *f, uint32_t v)
+/* Whether v is an output that is computed even if the caller passes no buffer for it. */
+static bool needs_spare_buffer(const struct function *f, uint32_t v)
 {
-	const struct place *p = f->places[v];
+	const struct storage *p = f->storage[v];
 	const struct ir_op *op = ir_def(f->func, (struct ir_value){v});
 	if (p->at || ir_type_of(f->func, (struct ir_value){v})->kind != IR_TENSOR)
 		return false;
@@ -123,28 +124,29 @@ static bool needs_spare(const struct function *f, uint32_t v)
 	return !(op && op->code == OP_group && op->n_results == 1 && group_is_optional(f, op));
 }
 
-/* Spare memory after what was planned. */
-static void extend_arena(struct object *o, struct function *f)
+/* Spare buffers after the planned ones. */
+static void append_spare_buffers(struct object *o, struct function *f)
 {
 	const struct ir_func *func = f->func;
 	struct ir_dims *t = o->module->dims;
-	const struct ir_dim *sums = ir_dim_const(t, 0);
-	f->arena = round_up(o, func->arena ? func->arena : sums);
+	const struct ir_dim *partials = ir_dim_const(t, 0);
+	f->arena = round_up(o, func->arena ? func->arena : partials);
 	for (size_t i = 0; i < func->n_params; i++)
 		if (param_is_input(func, i) && func->params[i].has_default) {
-			f->default_at[i] = take(o, f, ir_type_of(func, func->params[i].value));
+			f->default_at[i] = append_buffer(o, f, ir_type_of(func, func->params[i].value));
 			f->has_defaults = true;
 		}
 	for (uint32_t v = 1; v < func->n_values; v++)
-		if (needs_spare(f, v))
-			f->places[v]->at = take(o, f, ir_type_of(func, (struct ir_value){v}));
-	/* Of all kernels that join what others left; none runs before the one before it has read all. */
+		if (needs_spare_buffer(f, v))
+			f->storage[v]->at = append_buffer(o, f, ir_type_of(func, (struct ir_value){v}));
+	/* One buffer for all split attentions: each one's partial results are combined before the next one
+	 * starts. */
 	for (size_t i = 0; i < f->n_groups; i++) {
 		const struct ir_dim *bytes = kernel_combine_bytes(o->module, func, f->groups[i], o->target);
-		sums = bytes ? ir_dim_max(t, sums, bytes) : sums;
+		partials = bytes ? ir_dim_max(t, partials, bytes) : partials;
 	}
-	f->sums_at = f->arena;
-	f->arena = round_up(o, ir_dim_add(t, f->arena, sums));
+	f->partials_at = f->arena;
+	f->arena = round_up(o, ir_dim_add(t, f->arena, partials));
 }
 
 static enum tfmc_status add_function(struct object *o, const struct ir_func *func)
@@ -165,12 +167,12 @@ static enum tfmc_status add_function(struct object *o, const struct ir_func *fun
 	struct ir_lifetimes life;
 	if (arena_failed(o->arena) || !ir_lifetimes(o->arena, func, &life))
 		return TFMC_NO_MEMORY;
-	find_words(o, f);
+	assign_slots(o, f);
 	f->groups = life.groups;
 	f->n_groups = life.n_times;
 	f->scratch = groups_scratch(f->groups, f->n_groups);
 	TFMC_TRY(assign_storage(o, f, life.carry));
-	extend_arena(o, f);
+	append_spare_buffers(o, f);
 	o->scratch = f->scratch > o->scratch ? f->scratch : o->scratch;
 	if (!ir_dims_failed(o->module->dims) && ir_dim_hi(o->module->dims, f->arena) < INT64_MAX / 4)
 		return TFMC_OK;
@@ -233,6 +235,7 @@ static enum tfmc_status add_entry(struct object *o, const char *name, enum tfmc_
 	return arena_failed(o->arena) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
+/* The IR function decode has two entries: prefill, and step with its token dim fixed to 1. */
 static enum tfmc_status add_decode(struct object *o, size_t function)
 {
 	const struct ir_func *f = o->functions.items[function].func;
@@ -276,7 +279,7 @@ enum tfmc_status layout_entries(struct object *o)
 		                                                     : TFMC_ENTRY_RUN;
 		TFMC_TRY(!strcmp(name, "decode") ? add_decode(o, i) : add_entry(o, name, kind, i, -1));
 	}
-	for (size_t k = 0; k < o->entries.n; k++) { /* the functions and cases that it can come to */
+	for (size_t k = 0; k < o->entries.n; k++) { /* mark the functions and cases that calls can reach */
 		enum case_use use = CASE_NEVER;
 		for (size_t i = 0; i < o->functions.n && use != CASE_ALWAYS; i++) {
 			use = entry_case(o, &o->entries.items[k], &o->functions.items[i]);

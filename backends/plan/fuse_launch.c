@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which groups one launch of a device may compute, one after the other: those that need nothing of each other, or of an
- * earlier one only what the same worker has written in it. Workers find their own again where both templates divide the
- * same work in the same way: two products of one input with matrices of one shape (up, then gate, which reads it), or
- * whole rows (topk, then what is made of its values and indices).
+ * Fused launches: consecutive groups that one device kernel computes one after the other, which saves
+ * launches. There is no barrier between work-groups, so a group may read results of an earlier one only where
+ * the same worker wrote them. That holds if both kernels divide the same work in the same way: two linears of
+ * one input with weights of one shape (up, then gate, which reads it), or row-wise groups (topk, then ops on
+ * its values and indices).
  */
 #include "backends/plan/emit.h"
 
 #include "backends/kernel/generator.h"
 #include "ir/core/view.h"
 
-#define FUSED_MAX 4 /* groups of a kernel: there may be no more than 1024 bytes of arguments */
+#define FUSED_MAX 4 /* groups of a kernel: devices guarantee only 1024 bytes of kernel arguments */
 
 struct pair {
 	const struct object *object;
 	const struct function *function;
 	const struct ir_op *before, *group;
-	struct area_list given, taken; /* areas of the one, of the other */
+	struct area_list before_areas, own_areas; /* areas of `before`, of `group` */
 };
 
 static const struct ir_type *type_of(const struct pair *p, struct ir_value v)
@@ -24,7 +25,7 @@ static const struct ir_type *type_of(const struct pair *p, struct ir_value v)
 	return ir_type_of(p->function->func, v);
 }
 
-/* Everything but the root is computed at the element that is stored. */
+/* All ops but the root are elementwise: epilogues that are computed where their element is stored. */
 static bool is_elementwise(const struct ir_op *group)
 {
 	const struct ir_region *r = group->region;
@@ -35,9 +36,10 @@ static bool is_elementwise(const struct ir_op *group)
 	return all;
 }
 
-/* ---- the same division ---- */
+/* ---- equal division of the work ---- */
 
-static bool divide_products_alike(const struct pair *p)
+/* Both are linears of the same input with equal tiles, formats and shapes. */
+static bool same_linear_tiling(const struct pair *p)
 {
 	const struct attrs_group *a = p->before->attrs, *b = p->group->attrs;
 	const struct ir_op *x = ir_group_root(p->before), *y = ir_group_root(p->group);
@@ -54,7 +56,7 @@ static bool divide_products_alike(const struct pair *p)
 	       type_of(p, p->before->results[0]) == type_of(p, p->group->results[0]);
 }
 
-/* Axes in front that are rows of which a worker has whole ones; 0: it has other things. */
+/* Leading axes of the rows that a worker computes entirely; 0: workers do not own full rows. */
 static int row_axes(const struct pair *p, const struct ir_op *group)
 {
 	const struct attrs_group *a = group->attrs;
@@ -71,7 +73,7 @@ static int row_axes(const struct pair *p, const struct ir_op *group)
 	                                                                                      : 0;
 }
 
-static bool divide_rows_alike(const struct pair *p)
+static bool same_row_split(const struct pair *p)
 {
 	const struct object *o = p->object;
 	const struct ir_type *x = type_of(p, p->before->results[0]), *y = type_of(p, p->group->results[0]);
@@ -86,23 +88,23 @@ static bool divide_rows_alike(const struct pair *p)
 
 /* ---- what is read ---- */
 
-/* v, made of the result before by views, at a row shows elements of the same row. */
-static bool keeps_rows(const struct pair *p, struct ir_value v)
+/* v, a view of the earlier result, shows at each row only elements of that row. */
+static bool view_keeps_rows(const struct pair *p, struct ir_value v)
 {
-	struct ir_view here, whole;
+	struct ir_view view, full;
 	struct ir_value result = p->before->results[0];
 	const struct ir_func *f = p->function->func;
-	bool is_same = ir_view_resolve(p->object->module, f, v, &here) &&
-	               ir_view_resolve(p->object->module, f, result, &whole);
+	bool is_same = ir_view_resolve(p->object->module, f, v, &view) &&
+	               ir_view_resolve(p->object->module, f, result, &full);
 	int n = row_axes(p, p->before);
-	is_same = is_same && here.rank == type_of(p, p->group->results[0])->rank;
+	is_same = is_same && view.rank == type_of(p, p->group->results[0])->rank;
 	for (int i = 0; is_same && i < n; i++)
-		is_same = here.size[i] == whole.size[i] && here.stride[i] == whole.stride[i];
+		is_same = view.size[i] == full.size[i] && view.stride[i] == full.stride[i];
 	return is_same;
 }
 
-/* Every op that reads what is made of the result before does so at its own element, or row. */
-static bool reads_own(const struct pair *p, bool by_rows)
+/* All ops that read the earlier result read it at their own element, or row (by_rows). */
+static bool reads_own_elements(const struct pair *p, bool by_rows)
 {
 	const struct ir_region *r = p->group->region;
 	const struct ir_op *root = ir_group_root(p->group);
@@ -113,48 +115,51 @@ static bool reads_own(const struct pair *p, bool by_rows)
 			struct ir_value v = r->ops[i]->operands[k];
 			if (v.id == 0 || !ir_same_value(ir_view_base(p->function->func, v), result))
 				continue;
-			all = all && (by_rows ? keeps_rows(p, v)
+			all = all && (by_rows ? view_keeps_rows(p, v)
 			                      : r->ops[i] != root && ir_same_value(v, result) &&
 			                                type_of(p, v) == type_of(p, r->ops[i]->results[0]));
 		}
 	return all;
 }
 
-/* The groups share no other memory that one of them writes. */
+/* The result of `before` is the only memory with a hazard between the groups. */
 static bool shares_result_only(const struct pair *p)
 {
 	const struct emit e = emit_for_group(p->object, p->function, p->before);
-	struct area own;
-	return area_of_value(&e, p->before->results[0], &own) &&
-	       !areas_conflict(p->object->module->dims, &p->given, &p->taken, &own);
+	struct area result;
+	return area_of_value(&e, p->before->results[0], &result) &&
+	       !areas_conflict(p->object->module->dims, &p->before_areas, &p->own_areas, &result);
 }
 
-static bool needs_own_only(const struct pair *p)
+static bool reads_own_part_only(const struct pair *p)
 {
 	if (!ir_group_root(p->before) || !ir_group_root(p->group) || !is_elementwise(p->before) ||
 	    !is_elementwise(p->group) || !shares_result_only(p))
 		return false;
-	return (divide_products_alike(p) && reads_own(p, false)) ||
-	       (divide_rows_alike(p) && reads_own(p, true));
+	return (same_linear_tiling(p) && reads_own_elements(p, false)) ||
+	       (same_row_split(p) && reads_own_elements(p, true));
 }
 
-/* ---- a run of groups ---- */
+/* ---- sequences of groups ---- */
 
-/* Group number n may follow those before it; sets its bit of *reversed. */
-static bool may_follow(const struct object *o, const struct function *f, const struct ir_op *const *groups,
-                       size_t n, unsigned *reversed)
+/* Whether group n can run in the launch of groups [0, n). Sets bit n of *reversed: groups that depend on
+ * each other number their workers in the same direction; independent neighbors alternate, so that workers
+ * without a task in one group are the first of the next. */
+static bool can_fuse(const struct object *o, const struct function *f, const struct ir_op *const *groups,
+                     size_t n, unsigned *reversed)
 {
 	bool is_bound = false, is_reversed = n > 0 && !(*reversed >> (n - 1) & 1);
-	const struct area_list taken = group_areas(o, f, &groups[n], 1);
+	const struct area_list own_areas = group_areas(o, f, &groups[n], 1);
 	for (size_t i = 0; i < n; i++) {
-		const struct pair p = {o, f, groups[i], groups[n], group_areas(o, f, &groups[i], 1), taken};
-		bool here = *reversed >> i & 1;
-		if (!areas_conflict(o->module->dims, &p.given, &p.taken, NULL))
+		const struct pair p = {o,        f, groups[i], groups[n], group_areas(o, f, &groups[i], 1),
+		                       own_areas};
+		bool is_before_reversed = *reversed >> i & 1;
+		if (!areas_conflict(o->module->dims, &p.before_areas, &p.own_areas, NULL))
 			continue;
-		if (!needs_own_only(&p) || (is_bound && is_reversed != here))
+		if (!reads_own_part_only(&p) || (is_bound && is_reversed != is_before_reversed))
 			return false;
 		is_bound = true;
-		is_reversed = here;
+		is_reversed = is_before_reversed;
 	}
 	*reversed |= (unsigned)is_reversed << n;
 	return true;
@@ -170,7 +175,7 @@ size_t plan_fused_launch(const struct object *o, const struct function *f, size_
 	for (; object_is_device(o) && first + n < f->n_groups && n < FUSED_MAX; n++)
 		if (ir_value_info(f->func, groups[n]->results[0])->region != r || group_is_optional(f, groups[n]) ||
 		    kernel_has_combine(o->module, f->func, groups[n], o->target, &heads) ||
-		    !may_follow(o, f, groups, n, reversed))
+		    !can_fuse(o, f, groups, n, reversed))
 			break;
 	return n > 1 ? n : 1;
 }

@@ -1,49 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One group becomes one kernel, or a few that one launch may compute do, one after the other. Parameters are declared
- * for all that the groups may need and dropped again when their templates did not use them; the plan lists what is left.
- * A kernel that equals an earlier one, in whatever function, is not kept.
+ * The kernel of a group, or of the groups of a fused launch. All parameters that the groups may need are
+ * declared first; those that the generators did not use are pruned, and the plan lists the remaining ones. A
+ * kernel that equals an earlier one of the module is shared.
  *
- *   object   addresses of areas, this worker's scratch, dims, indices of repeats, source_step, worker, n_workers
- *   OpenCL   a buffer and an offset in it for each area, the scratch of all workers, dims, indices of repeats,
- *            source_step
+ *   object   area addresses, this worker's scratch, dims, repeat indices, source_step, worker, n_workers
+ *   OpenCL   a buffer and a byte offset for each area, scratch of all workers, dims, repeat indices, source_step
  */
 #include "backends/plan/emit.h"
 
 #include "backends/kb/kernel_ir.h"
 
-#define DEVICE_ALIGN \
-	64 /* bytes: where buffers of a device begin (backends/opencl/README.md, "The launch contract") */
+/* Bytes: alignment of device buffers (backends/opencl/README.md, "The launch contract"). */
+#define DEVICE_ALIGN 64
 
-struct recording {
+struct kernel_emission {
 	struct object *object;
 	struct plan_kernel *kernel;
 	struct emit e;
 	struct kernel_job job;
-	size_t sums; /* 1 + area; 0: none */
-	/* As they were declared: value ids count from 1 in their order. */
+	size_t partials; /* 1 + the area of the partial results; 0: none */
+	/* In order of declaration: parameter i has value id i + 1. */
 	struct {
 		struct plan_arg *items;
 		size_t n, cap;
 	} args;
 };
 
-/* What groups leave for the join, then scratch. */
-static void add_areas(struct recording *r)
+/* The areas that no operand shows: partial results of split attention, and scratch. */
+static void add_areas(struct kernel_emission *r)
 {
 	const struct object *o = r->object;
 	struct ir_dims *t = o->module->dims;
 	int64_t scratch = groups_scratch(r->kernel->groups, r->kernel->n_groups);
-	const struct ir_dim *sums =
+	const struct ir_dim *partials =
 	        kernel_combine_bytes(o->module, r->e.function->func, r->e.group, o->target);
-	if (sums)
+	if (partials)
 		ARENA_ADD(o->arena, &r->e.areas,
 		          (struct area){.name = "sums",
 		                        .memory = AREA_ARENA,
-		                        .offset = r->e.function->sums_at,
-		                        .bytes = sums,
+		                        .offset = r->e.function->partials_at,
+		                        .bytes = partials,
 		                        .is_written = !r->kernel->is_combine});
-	r->sums = sums ? r->e.areas.n : 0;
+	r->partials = partials ? r->e.areas.n : 0;
 	if (scratch > 0)
 		ARENA_ADD(o->arena, &r->e.areas,
 		          (struct area){.name = "scratch",
@@ -55,18 +54,20 @@ static void add_areas(struct recording *r)
 
 /* ---- parameters ---- */
 
-/* Bytes that an offset is a multiple of in every launch, a power of two: those that all its terms are. */
+/* Alignment in bytes of an area's offset in every launch: the largest power of two that divides
+ * DEVICE_ALIGN and all terms. */
 static int offset_align(const struct area *area)
 {
 	uint64_t all = DEVICE_ALIGN;
 	for (size_t i = 0; i < area->offset->n_terms; i++)
 		all |= (uint64_t)area->offset->terms[i].coeff;
 	for (int i = 0; i < OBJECT_REPEAT_MAX; i++)
-		all |= (uint64_t)area->step[i];
+		all |= (uint64_t)area->stride[i];
 	return (int)(all & -all);
 }
 
-static struct kb_val declare(struct recording *r, const char *name, enum plan_arg_kind kind, size_t number)
+static struct kb_val declare_param(struct kernel_emission *r, const char *name, enum plan_arg_kind kind,
+                                   size_t number)
 {
 	ARENA_ADD(r->object->arena, &r->args, (struct plan_arg){kind, number});
 	bool is_constant =
@@ -75,8 +76,9 @@ static struct kb_val declare(struct recording *r, const char *name, enum plan_ar
 	                is_constant ? KB_READONLY : 0);
 }
 
-/* offsets, dims: room for those of each area, of each dim of the module. */
-static void declare_all(struct recording *r, struct kb_val *offsets, struct kb_val *dims)
+/* Fills offsets [areas] (devices only) and dims [dims of the module], and sets all other parameters of r->e
+ * and r->job. */
+static void declare_params(struct kernel_emission *r, struct kb_val *offsets, struct kb_val *dims)
 {
 	struct arena *a = r->object->arena;
 	const struct ir_dims *t = r->object->module->dims;
@@ -84,29 +86,29 @@ static void declare_all(struct recording *r, struct kb_val *offsets, struct kb_v
 	for (size_t i = 0; i < r->e.areas.n; i++) {
 		const char *name = r->e.areas.items[i].name;
 		has_source |= r->e.areas.items[i].is_source;
-		r->e.pointers[i] = declare(r, name, PLAN_BUFFER, i);
+		r->e.pointers[i] = declare_param(r, name, PLAN_BUFFER, i);
 		if (!is_device)
 			continue;
 		kb_assume_multiple(r->e.k, r->e.pointers[i], DEVICE_ALIGN);
-		offsets[i] = declare(r, arena_printf(a, "%s_at", name), PLAN_OFFSET, i);
+		offsets[i] = declare_param(r, arena_printf(a, "%s_at", name), PLAN_OFFSET, i);
 		kb_assume_multiple(r->e.k, offsets[i], offset_align(&r->e.areas.items[i]));
 	}
 	for (size_t i = 0; i < ir_dims_count(t); i++)
 		if (r->e.function->has_dim[i])
-			dims[i] = declare(r, emit_short_name(a, ir_dims_sym(t, i)->name), PLAN_DIM, i);
+			dims[i] = declare_param(r, emit_short_name(a, ir_dims_sym(t, i)->name), PLAN_DIM, i);
 	r->e.dims = dims;
 	for (size_t i = 0; i < r->e.n_repeats; i++)
 		r->e.index[i] =
-		        declare(r, arena_printf(a, is_device ? "index%zu" : "l%zu", i), PLAN_INDEX, i);
+		        declare_param(r, arena_printf(a, is_device ? "index%zu" : "l%zu", i), PLAN_INDEX, i);
 	if (has_source)
-		r->e.source_step = declare(r, "source_step", PLAN_SOURCE_STEP, 0);
+		r->e.source_step = declare_param(r, "source_step", PLAN_SOURCE_STEP, 0);
 	if (is_device)
 		return;
-	r->job.worker = declare(r, "worker", PLAN_WORKER, 0);
-	r->job.n_workers = declare(r, "n_workers", PLAN_WORKERS, 0);
+	r->job.worker = declare_param(r, "worker", PLAN_WORKER, 0);
+	r->job.n_workers = declare_param(r, "n_workers", PLAN_WORKERS, 0);
 }
 
-static enum tfmc_status begin(struct recording *r)
+static enum tfmc_status begin_kernel(struct kernel_emission *r)
 {
 	struct object *o = r->object;
 	size_t n_dims = ir_dims_count(o->module->dims);
@@ -116,7 +118,7 @@ static enum tfmc_status begin(struct recording *r)
 	r->e.k = kb_begin(o->kb, r->kernel->name, object_is_device(o) ? KB_KERNEL : KB_INTERNAL, KB_VOID);
 	if (arena_failed(o->arena))
 		return TFMC_NO_MEMORY;
-	declare_all(r, offsets, dims);
+	declare_params(r, offsets, dims);
 	if (object_is_device(o) && o->target->group_size > 1)
 		kb_group_size(r->e.k, o->target->group_size);
 	emit_group_comment(&r->e);
@@ -127,28 +129,31 @@ static enum tfmc_status begin(struct recording *r)
 
 /* ---- groups ---- */
 
-static int64_t items_of(const struct recording *r, const struct ir_op *group)
+/* Work-items that the group's kernel generator uses as one worker; 0: an object. */
+static int64_t group_items(const struct kernel_emission *r, const struct ir_op *group)
 {
 	const struct object *o = r->object;
 	return object_is_device(o) ? kernel_items(o->module, r->e.function->func, group, o->target) : 0;
 }
 
-/* Work-items that are workers of their own in one of the groups. */
-static int64_t workers_of(const struct recording *r, const struct ir_op *group)
+/* Workers of a work-group while it computes the group: 1 if its work-items share tasks, else one per
+ * work-item. */
+static int64_t workers_per_work_group(const struct kernel_emission *r, const struct ir_op *group)
 {
-	return items_of(r, group) > 1 || r->object->target->group_size <= 1 ? 1
-	                                                                    : r->object->target->group_size;
+	return group_items(r, group) > 1 || r->object->target->group_size <= 1
+	               ? 1
+	               : r->object->target->group_size;
 }
 
-/* Each item is a worker of its own, or all of them are one together; gives its number among those that have scratch. Of
- * two groups the workers that have nothing to do in the first are the first ones in the second. */
-static struct kb_val find_worker(struct recording *r, size_t i)
+/* Sets the worker number and count of group i from the launch; returns the worker's scratch slot. Reversed
+ * groups number the workers from the last one down, which balances two groups that do not fill the launch. */
+static struct kb_val set_worker(struct kernel_emission *r, size_t i)
 {
 	struct kb *k = r->e.k;
 	struct kb_val number = kb_group_id(k), most = kb_index(k, r->kernel->workers);
 	struct kb_val slot = kb_mul(k, number, most);
 	r->job.n_workers = kb_group_count(k);
-	if (workers_of(r, r->e.group) > 1) {
+	if (workers_per_work_group(r, r->e.group) > 1) {
 		number = slot = kb_add(k, slot, kb_item_id(k));
 		r->job.n_workers = kb_mul(k, r->job.n_workers, most);
 	}
@@ -160,8 +165,9 @@ static struct kb_val find_worker(struct recording *r, size_t i)
 	return slot;
 }
 
-/* The rows that group i is recorded for: those of the kernel, where its calls are the kernel's. */
-static enum kernel_rows rows_of(const struct recording *r, const struct ir_op *group)
+/* The row counts that the code of a group serves: restricted to few or many if the launch condition of the
+ * kernel is this group's. */
+static enum kernel_rows group_rows(const struct kernel_emission *r, const struct ir_op *group)
 {
 	const struct object *o = r->object;
 	const struct plan_kernel *k = r->kernel;
@@ -170,28 +176,28 @@ static enum kernel_rows rows_of(const struct recording *r, const struct ir_op *g
 	return k->is_skinny ? KERNEL_FEW_ROWS : KERNEL_MANY_ROWS;
 }
 
-static enum tfmc_status record_group(struct recording *r, size_t i)
+static enum tfmc_status emit_group(struct kernel_emission *r, size_t i)
 {
 	const struct object *o = r->object;
 	struct kb *k = r->e.k;
 	int64_t scratch = groups_scratch(r->kernel->groups, r->kernel->n_groups);
 	struct kb_val slot = {0};
 	r->e.group = r->kernel->groups[i];
-	r->job.items = items_of(r, r->e.group);
-	r->job.rows = rows_of(r, r->e.group);
+	r->job.items = group_items(r, r->e.group);
+	r->job.rows = group_rows(r, r->e.group);
 	if (i > 0 && o->target->group_size > 1)
 		kb_reuse_shared(k);
 	if (i > 0)
 		emit_group_comment(&r->e);
 	if (object_is_device(o))
-		slot = find_worker(r, i);
+		slot = set_worker(r, i);
 	r->job.scratch = scratch > 0 ? r->e.pointers[r->e.areas.n - 1] : kb_null(k);
-	if (scratch > 0 && object_is_device(o)) /* of all workers */
+	if (scratch > 0 && object_is_device(o)) /* the area has a slot for each worker */
 		r->job.scratch = kb_ptr_add(k, r->job.scratch, kb_mul_const(k, slot, scratch), 0);
 	return emit_group_kernel(&r->e, r->job);
 }
 
-/* ---- what is left ---- */
+/* ---- arguments and launch size ---- */
 
 static bool has_f64(const struct ir_func *f, const struct ir_op *group)
 {
@@ -206,8 +212,8 @@ static bool has_f64(const struct ir_func *f, const struct ir_op *group)
 	return any;
 }
 
-/* OpenCL C 1.2 has no f64 without an extension. */
-static enum tfmc_status check_types(const struct recording *r, const struct kb_func *f)
+/* OpenCL C 1.2 has f64 only as an extension; reported at the first group that has such a value. */
+static enum tfmc_status reject_f64(const struct kernel_emission *r, const struct kb_func *f)
 {
 	for (size_t i = 0; object_is_device(r->object) && i < f->n_insts; i++) {
 		if (f->insts[i].type.scalar != KB_F64)
@@ -224,13 +230,13 @@ static enum tfmc_status check_types(const struct recording *r, const struct kb_f
 	return TFMC_OK;
 }
 
-/* The parameters that are left, and the areas they name. */
-static enum tfmc_status take_args(struct recording *r, const struct kb_func *f)
+/* Lists the parameters that survived pruning and the areas they use, renumbered. */
+static enum tfmc_status keep_used_args(struct kernel_emission *r, const struct kb_func *f)
 {
 	struct plan_kernel *out = r->kernel;
 	struct arena *a = r->object->arena;
 	struct plan_arg *args = ARENA_ARRAY(a, struct plan_arg, r->args.n + 1);
-	size_t *number = ARENA_ARRAY(a, size_t, r->e.areas.n + 1); /* 0: not used, else 1 + its new number */
+	size_t *number = ARENA_ARRAY(a, size_t, r->e.areas.n + 1); /* 0: unused, else 1 + the new number */
 	if (!args || !number)
 		return TFMC_NO_MEMORY;
 	out->areas = (struct area_list){0};
@@ -252,7 +258,8 @@ static enum tfmc_status take_args(struct recording *r, const struct kb_func *f)
 	return arena_failed(a) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
-static void count_work(const struct recording *r)
+/* Work-group size and the number of work-groups that get tasks, the sum over all groups. */
+static void set_launch_size(const struct kernel_emission *r)
 {
 	const struct object *o = r->object;
 	struct plan_kernel *out = r->kernel;
@@ -265,27 +272,27 @@ static void count_work(const struct recording *r)
 	out->tasks = ir_dim_const(t, 0);
 	for (size_t i = 0; i < out->n_groups; i++) {
 		const struct ir_op *group = out->groups[i];
-		int64_t workers = workers_of(r, group);
+		int64_t workers = workers_per_work_group(r, group);
 		const struct ir_dim *tasks =
 		        out->is_combine ? kernel_combine_tasks(o->module, f, group)
-		                        : kernel_tasks(o->module, f, group, o->target, rows_of(r, group));
+		                     : kernel_tasks(o->module, f, group, o->target, group_rows(r, group));
 		tasks = ir_dim_add(t, tasks, ir_dim_const(t, workers - 1));
 		out->tasks = ir_dim_add(t, out->tasks, ir_dim_floordiv(t, tasks, workers));
 		out->workers = workers > out->workers ? workers : out->workers;
 	}
 }
 
-/* ---- the whole ---- */
+/* ---- kernels ---- */
 
 const char *kernel_symbol(const struct object *o, const struct function *f, const struct plan_kernel *k)
 {
 	const struct attrs_group *a = k->groups[0]->attrs;
-	return arena_printf(o->arena, "%s.%zu.%s%s", f->symbol, k->number,
-	                    ir_keyword(KEYWORDS_GROUP, a->kind), k->is_combine ? ".join" : "");
+	return arena_printf(o->arena, "%s.%zu.%s%s", f->symbol, k->number, ir_keyword(KEYWORDS_GROUP, a->kind),
+	                    k->is_combine ? ".join" : "");
 }
 
-/* The ops of the groups, and a number. */
-static const char *name_of(const struct object *o, const struct plan_kernel *k)
+/* Root ops of the groups and a number, such as linear_3. */
+static const char *device_kernel_name(const struct object *o, const struct plan_kernel *k)
 {
 	const char *name = "";
 	for (size_t i = 0; i < k->n_groups; i++) {
@@ -297,26 +304,26 @@ static const char *name_of(const struct object *o, const struct plan_kernel *k)
 
 enum tfmc_status emit_plan_kernel(struct object *o, const struct function *f, struct plan_kernel *k)
 {
-	struct recording r = {.object = o, .kernel = k, .e = emit_for_group(o, f, k->groups[0])};
+	struct kernel_emission r = {.object = o, .kernel = k, .e = emit_for_group(o, f, k->groups[0])};
 	r.e.areas = k->areas;
-	k->name = object_is_device(o) ? name_of(o, k)
+	k->name = object_is_device(o) ? device_kernel_name(o, k)
 	                              : arena_printf(o->arena, "%s.kernel", kernel_symbol(o, f, k));
 	add_areas(&r);
-	count_work(&r);
-	TFMC_TRY(begin(&r));
+	set_launch_size(&r);
+	TFMC_TRY(begin_kernel(&r));
 	r.job.scratch_stride = o->scratch;
-	if (r.sums)
-		r.job.sums = r.e.pointers[r.sums - 1];
+	if (r.partials)
+		r.job.sums = r.e.pointers[r.partials - 1];
 	r.job.is_combine = k->is_combine;
 	for (size_t i = 0; i < k->n_groups; i++)
-		TFMC_TRY(record_group(&r, i));
+		TFMC_TRY(emit_group(&r, i));
 	kb_end(r.e.k);
 	if (kb_module_failed(o->kb))
 		return kb_verify(o->kb, o->cx);
 	kb_dce(r.e.k);
 	const struct kb_func *recorded = kb_func_at(o->kb, kb_func_count(o->kb) - 1);
-	TFMC_TRY(check_types(&r, recorded));
-	TFMC_TRY(take_args(&r, recorded));
+	TFMC_TRY(reject_f64(&r, recorded));
+	TFMC_TRY(keep_used_args(&r, recorded));
 	k->name = kb_dedup_last(o->kb)->name;
 	return TFMC_OK;
 }

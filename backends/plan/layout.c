@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that outlives a call: packed weights in order of their first use, and
- * the block of states of one sequence. Offsets are multiples of 64 bytes. The
- * hash of this layout is what a weights file must have been made for.
- * Several variants in one object share weights, state, arena and interface, so
- * their layouts must say the same. The modules came from one module after `encode`;
- * where they differ all the same, no object is made.
+ * Layout of the memory that outlives a call: packed weights in order of their first use, and the state block
+ * of a sequence. Offsets are multiples of 64 bytes. A hash of the weight layout (structure_hash) is stored in
+ * weights files and checked against the object.
+ * The variants of an object share weights, state, arena and interface. Their modules come from one module
+ * after `encode`, so their layouts should agree; an object is rejected where they do not.
  */
 #include "backends/plan/object.h"
 
 #include <string.h>
 
 #include "ir/support/checked.h"
+#include "ir/support/strmap.h"
 #include "ir/target/tile.h"
 
-#define PANEL PANEL_COLUMNS
+#define PANEL         PANEL_COLUMNS
+#define PRODUCERS_MAX 64
 
 bool object_is_device(const struct object *o)
 {
@@ -64,6 +65,22 @@ struct state_layout *object_state(const struct object *o, const struct ir_state_
 	return NULL;
 }
 
+/* ---- hashes ---- */
+
+/* FNV-1a continued with a string and its final zero, with the 8 bytes of a number. */
+static uint64_t hash_string(uint64_t h, const char *s)
+{
+	return hash_bytes64(h, s, strlen(s) + 1);
+}
+
+static uint64_t hash_i64(uint64_t h, int64_t v)
+{
+	unsigned char bytes[8];
+	for (int i = 0; i < 8; i++)
+		bytes[i] = (unsigned char)((uint64_t)v >> (8 * i));
+	return hash_bytes64(h, bytes, sizeof(bytes));
+}
+
 /* ---- weights ---- */
 
 static enum tfmc_status too_large(struct object *o, struct ir_loc loc, const char *what, const char *name)
@@ -72,14 +89,15 @@ static enum tfmc_status too_large(struct object *o, struct ir_loc loc, const cha
 	return TFMC_INVALID;
 }
 
-/* What is no float of a smaller type has 4 bytes an element. */
+/* Bytes of the stored float type; everything else is stored as f32 or i32. */
 int64_t weight_element_bytes(const struct ir_weight *w)
 {
 	enum ir_format kept = ir_weight_stored_format(w);
 	return kept != FORMAT_PLAIN ? ir_dtype_bytes(ir_format(kept)->dtype) : 4;
 }
 
-/* Panels are rows in groups of 16. */
+/* Sets rows, columns, matrices and sizes. Panels hold 16 rows each. False: a dim is not constant, or
+ * overflow. */
 static bool weight_sizes(struct weight_layout *p)
 {
 	const struct ir_type *t = p->weight->type;
@@ -125,32 +143,19 @@ static enum tfmc_status add_weight(struct object *o, const struct ir_weight *w)
 	return TFMC_OK;
 }
 
-uint64_t object_hash_text(uint64_t h, const char *s)
-{
-	return hash_bytes64(h, s, strlen(s) + 1);
-}
-
-uint64_t object_hash_number(uint64_t h, int64_t v)
-{
-	unsigned char bytes[8];
-	for (int i = 0; i < 8; i++)
-		bytes[i] = (unsigned char)((uint64_t)v >> (8 * i));
-	return hash_bytes64(h, bytes, sizeof(bytes));
-}
-
 static uint64_t hash_layout(const struct object *o)
 {
-	uint64_t h = object_hash_text(object_hash_number(HASH64_SEED, TFMC_ABI_VERSION), o->name);
+	uint64_t h = hash_string(hash_i64(HASH64_SEED, TFMC_ABI_VERSION), o->name);
 	for (size_t i = 0; i < o->weights.n; i++) {
 		const struct weight_layout *p = &o->weights.items[i];
-		h = object_hash_text(h, p->weight->name);
-		h = object_hash_text(h, ir_encoding_name(p->weight->encoding));
-		h = object_hash_number(h, (int64_t)p->weight->type->dtype);
-		h = object_hash_number(h, (int64_t)p->weight->format);
-		h = object_hash_number(h, p->offset);
-		h = object_hash_number(h, p->rows);
-		h = object_hash_number(h, p->columns);
-		h = object_hash_number(h, p->matrices);
+		h = hash_string(h, p->weight->name);
+		h = hash_string(h, ir_encoding_name(p->weight->encoding));
+		h = hash_i64(h, (int64_t)p->weight->type->dtype);
+		h = hash_i64(h, (int64_t)p->weight->format);
+		h = hash_i64(h, p->offset);
+		h = hash_i64(h, p->rows);
+		h = hash_i64(h, p->columns);
+		h = hash_i64(h, p->matrices);
 	}
 	return h;
 }
@@ -160,8 +165,7 @@ enum tfmc_status layout_weights(struct object *o)
 	for (size_t v = 0; v < o->n_all; v++) {
 		const struct ir_module *m = o->all[v].module;
 		for (size_t i = 0; i < m->funcs.n; i++)
-			for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op;
-			     ir_iter_next(&it))
+			for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op; ir_iter_next(&it))
 				if (it.op->code == OP_weight)
 					TFMC_TRY(add_weight(
 					        o, ((const struct attrs_weight *)it.op->attrs)->weight));
@@ -208,7 +212,7 @@ static enum tfmc_status add_state(struct object *o, const struct ir_state_decl *
 	return arena_failed(o->arena) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
-/* The growing states bound the tokens of a sequence. */
+/* Marks the state as a KV cache; the smallest constant capacity of all bounds a sequence. */
 static void limit_context(struct object *o, const struct ir_func *f, const struct ir_op *append)
 {
 	int64_t capacity;
@@ -223,6 +227,63 @@ static void limit_context(struct object *o, const struct ir_func *f, const struc
 		return;
 	if (o->states.context_limit == 0 || capacity < o->states.context_limit)
 		o->states.context_limit = capacity;
+}
+
+/* Hashes the ops from v back to the linear or matmul that produces it, through groups; views are skipped. */
+static uint64_t hash_producers(uint64_t h, const struct ir_func *f, struct ir_value v)
+{
+	for (int n = 0; n < PRODUCERS_MAX; n++) {
+		const struct ir_op *op = ir_def(f, v);
+		if (!op)
+			break;
+		if (op->code == OP_group) {
+			v = op->region->ops[op->region->n_ops - 1]->operands[ir_value_info(f, v)->index];
+			continue;
+		}
+		if (!ir_op_has(op->code, TRAIT_VIEW))
+			h = hash_string(h, ir_op_desc(op->code)->name);
+		if (op->code == OP_linear || op->code == OP_matmul || op->n_operands == 0)
+			break;
+		v = op->operands[0];
+	}
+	return h;
+}
+
+/* Hashes a state's declaration and how the first op that writes it computes the value; the other writers do
+ * the same. */
+static uint64_t hash_state(uint64_t h, const struct object *o, const struct state_layout *p)
+{
+	const struct ir_type *t = p->decl->type;
+	h = hash_string(h, p->decl->name);
+	h = hash_i64(h, (int64_t)t->dtype);
+	h = hash_i64(h, t->rank);
+	for (int i = 1; i < t->rank; i++) {
+		int64_t d = 0;
+		bool is_capacity = p->grows && i == t->rank - 2;
+		h = hash_i64(h, !is_capacity && ir_dim_is_const(t->dims[i], &d) ? d : 0);
+	}
+	if (p->window > 0)
+		h = hash_i64(h, p->window);
+	for (size_t i = 0; i < o->module->funcs.n; i++) {
+		const struct ir_func *f = o->module->funcs.items[i];
+		for (struct ir_iter it = ir_iter_begin(f->body); it.op; ir_iter_next(&it))
+			if ((it.op->code == OP_state_append || it.op->code == OP_state_write) &&
+			    !strcmp(ir_type_of(f, it.op->operands[0])->state->name, p->decl->name))
+				return hash_producers(h, f, it.op->operands[1]);
+	}
+	return h;
+}
+
+/* Identifies the contents of saved states: names, types, sizes other than capacities, windows, and the ops
+ * between the projection and the cache (rope, a bias that passes moved after attention). Saved sequences
+ * carry it with the hash of the weights. Offsets are not hashed: a state may be restored into another
+ * layout. */
+static uint64_t hash_states(const struct object *o)
+{
+	uint64_t h = HASH64_SEED;
+	for (size_t i = 0; i < o->states.n; i++)
+		h = hash_state(h, o, &o->states.items[i]);
+	return h;
 }
 
 enum tfmc_status layout_state(struct object *o)
@@ -250,7 +311,7 @@ enum tfmc_status layout_state(struct object *o)
 		o->states.floor_at = bytes;
 		bytes += 4 * o->states.batch_max;
 	}
-	o->states.hash = state_content_hash(o);
+	o->states.hash = hash_states(o);
 	if (!checked_round_up_i64(bytes, OBJECT_ALIGN, &o->states.fixed_bytes) ||
 	    !checked_mul_i64(o->states.batch_bytes, o->states.batch_max, &all))
 		return too_large(o, (struct ir_loc){0}, "state of", o->name);
@@ -259,7 +320,8 @@ enum tfmc_status layout_state(struct object *o)
 
 /* ---- variants ---- */
 
-/* What the interface, made from the first variant, says of another one, too. It reads dims by their numbers. */
+/* The parts of a layout that code of the interface, emitted for all[0] only, assumes of every variant. It
+ * uses dims by number. */
 enum { HASH_DIMS, HASH_STATE, HASH_ENTRIES, HASHES };
 
 static void hash_interface(const struct object *o, uint64_t h[HASHES])
@@ -270,25 +332,25 @@ static void hash_interface(const struct object *o, uint64_t h[HASHES])
 	h[HASH_DIMS] = h[HASH_STATE] = h[HASH_ENTRIES] = HASH64_SEED;
 	for (size_t i = 0; i < n_dims; i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(o->module->dims, i);
-		h[HASH_DIMS] = object_hash_number(object_hash_text(h[HASH_DIMS], s->name), s->lo);
-		h[HASH_DIMS] = object_hash_number(h[HASH_DIMS], s->hi);
+		h[HASH_DIMS] = hash_i64(hash_string(h[HASH_DIMS], s->name), s->lo);
+		h[HASH_DIMS] = hash_i64(h[HASH_DIMS], s->hi);
 	}
 	for (size_t i = 0; i < TFMC_COUNT(numbers); i++)
-		h[HASH_STATE] = object_hash_number(h[HASH_STATE], numbers[i]);
+		h[HASH_STATE] = hash_i64(h[HASH_STATE], numbers[i]);
 	for (size_t i = 0; i < l->n; i++) {
-		h[HASH_STATE] = object_hash_text(h[HASH_STATE], l->items[i].decl->name);
-		h[HASH_STATE] = object_hash_number(h[HASH_STATE], l->items[i].offset);
-		h[HASH_STATE] = object_hash_number(h[HASH_STATE], l->items[i].bytes);
+		h[HASH_STATE] = hash_string(h[HASH_STATE], l->items[i].decl->name);
+		h[HASH_STATE] = hash_i64(h[HASH_STATE], l->items[i].offset);
+		h[HASH_STATE] = hash_i64(h[HASH_STATE], l->items[i].bytes);
 	}
 	for (size_t i = 0; i < o->entries.n; i++) {
 		const struct entry *e = &o->entries.items[i];
 		const struct function *f = &o->functions.items[e->function];
 		const int64_t of_entry[] = {e->fixed_dim, (int64_t)f->n_inputs, (int64_t)f->n_outputs};
-		h[HASH_ENTRIES] = object_hash_text(h[HASH_ENTRIES], e->name);
+		h[HASH_ENTRIES] = hash_string(h[HASH_ENTRIES], e->name);
 		for (size_t k = 0; k < TFMC_COUNT(of_entry); k++)
-			h[HASH_ENTRIES] = object_hash_number(h[HASH_ENTRIES], of_entry[k]);
+			h[HASH_ENTRIES] = hash_i64(h[HASH_ENTRIES], of_entry[k]);
 		for (size_t k = 0; k < n_dims; k++)
-			h[HASH_ENTRIES] = object_hash_number(h[HASH_ENTRIES], f->has_dim[k]);
+			h[HASH_ENTRIES] = hash_i64(h[HASH_ENTRIES], f->has_dim[k]);
 	}
 }
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a call of a function does, as data: steps in order, the memory that each kernel reads and writes, its
- * arguments, and where workers wait. The functions of an object are emitted from it, an OpenCL host walks it.
+ * The launch plan of a function: the kernels that a call runs, in order, as a list of commands (the command
+ * buffer of GPU interfaces). It names the memory that each kernel reads and writes, its arguments, and the
+ * barriers.
+ * The functions of an object are emitted from it (backends/host); an OpenCL host interprets it
+ * (runtime/plan/format.h).
  */
 #ifndef TFMC_BACKENDS_PLAN_PLAN_H
 #define TFMC_BACKENDS_PLAN_PLAN_H
@@ -14,18 +17,19 @@
 
 /* ---- memory ---- */
 
-/* `bytes` at `offset` + the sum over open repeats of index x step. */
+/* A byte range of one memory: `bytes` bytes at `offset` + the sum over the open repeats of index x stride. */
 struct area {
-	const char *name; /* for people: an identifier, distinct among the areas of a kernel */
+	const char *name; /* an identifier, unique among the areas of a kernel */
 	enum area_memory memory;
-	size_t number;                    /* INPUT, OUTPUT: index into the function's params or results */
-	const struct ir_dim *offset;      /* bytes */
-	int64_t step[OBJECT_REPEAT_MAX];  /* bytes for each round, outermost repeat first */
-	const struct ir_dim *bytes;       /* SCRATCH: for one worker */
-	const struct state_layout *state; /* STATE: whose slice it is; NULL: the lengths of the sequences */
-	bool is_source;                   /* what encode has left, possibly of another sequence */
-	const struct ir_dim
-	        *spare; /* OUTPUT: place in the arena when the caller gives no memory; NULL: none */
+	size_t number;                     /* INPUT, OUTPUT: index into the function's params or results */
+	const struct ir_dim *offset;       /* bytes */
+	int64_t stride[OBJECT_REPEAT_MAX]; /* bytes an iteration, outermost repeat first */
+	const struct ir_dim *bytes;        /* SCRATCH: of one worker */
+	/* STATE: the state that it is a slice of; NULL: the lengths of the sequences */
+	const struct state_layout *state;
+	bool is_source; /* STATE: written by encode, read through the source sequence of a row */
+	/* OUTPUT: offset in the arena that replaces the caller's buffer when that is null; NULL: none is needed. */
+	const struct ir_dim *spare;
 	bool is_written;
 };
 
@@ -42,37 +46,40 @@ struct plan_arg {
 };
 
 struct plan_kernel {
-	const char *name; /* kernels that are equal have one name */
-	/* OP_group, of the planned module, one after the other in its function, the first of them number `number`: several
-	 * only on a device. A worker needs nothing of another one, see together.c. */
+	const char *name; /* equal kernels share one name */
+	/* OP_groups of the planned module, consecutive in their function, the first of them number
+	 * `number`. Only device kernels have several (fuse_launch.c). */
 	const struct ir_op *const *groups;
 	size_t n_groups, number;
-	unsigned reversed; /* bits: groups whose workers are counted from the last one on */
-	/* The calls that launch it: those whose `rows` are few or many (kernel_few_rows); NULL: all. */
+	unsigned reversed; /* bit i: group i numbers its workers from the last one down */
+	/* Selects the calls that launch it: those whose `rows` (M of a linear) are at most KERNEL_FEW_ROWS_MAX when
+	 * is_skinny, or more than that otherwise; NULL: all. */
 	const struct ir_dim *rows;
 	bool is_skinny;
-	bool is_combine; /* the second step of an attention whose blocks the workers have divided */
-	int64_t repeat_counts[OBJECT_REPEAT_MAX]; /* of the repeats around it, outermost first; then 0 */
-	struct area_list areas;                   /* that the kernel touches, results last, then scratch */
-	const struct plan_arg *args;              /* in the kernel's order */
+	bool is_combine; /* the kernel that combines the partial results of a split attention (split-KV) */
+	/* counts of the enclosing repeats, outermost first, then 0 */
+	int64_t repeat_counts[OBJECT_REPEAT_MAX];
+	struct area_list areas;      /* areas that the kernel accesses, results last, then scratch */
+	const struct plan_arg *args; /* in the order of the kernel's parameters */
 	size_t n_args;
-	int64_t scratch; /* bytes that it uses for each worker; 0: no area of that kind */
-	/* OpenCL: work-groups that find something to do; every number from 1 on gives the same bits. 0: launch
-	 * one. Many more than this may overflow indices of 32 bits. NULL: of an object. */
+	int64_t scratch; /* scratch bytes per worker; 0: it has no scratch area */
+	/* OpenCL: number of work-groups that get a task. Any launch of 1 or more groups gives the same
+	 * bits, so a host may cap it; 0: launch one. Many more than this may overflow 32-bit indices. NULL:
+	 * the kernel of an object. */
 	const struct ir_dim *tasks;
-	int64_t items;   /* of a work-group: the local size, required by the kernel */
-	int64_t workers; /* for each work-group: 1 when its items share tasks, else `items` */
+	int64_t items;   /* work-items of a work-group: the local size that the kernel requires */
+	int64_t workers; /* workers of a work-group: 1 when its work-items share tasks, else `items` */
 };
 
-/* ---- steps ---- */
+/* ---- commands ---- */
 
 struct plan_command {
 	enum plan_command_kind kind;
-	const struct plan_kernel *kernel; /* KERNEL */
+	const struct plan_kernel *kernel; /* DISPATCH */
 	int64_t count;                    /* REPEAT */
-	const size_t *outputs;            /* WANTED: results of the function */
+	const size_t *outputs;            /* IF_WANTED: results of the function */
 	size_t n_outputs;
-	const struct ir_dim *heads; /* SPLIT */
+	const struct ir_dim *heads; /* IF_SPLIT */
 };
 
 struct plan {
@@ -80,10 +87,11 @@ struct plan {
 	struct plan_command *items;
 	size_t n, cap;
 	const struct ir_dim *arena_bytes;
-	const struct area *lengths; /* of the step LENGTHS; NULL: there is none */
+	/* the sequences' new lengths (command LENGTHS); NULL: the function has none */
+	const struct area *lengths;
 };
 
-/* As text, for people: one line for each step, offsets and sizes as formulas. */
+/* Prints one line per command, repeats indented, offsets and sizes as formulas. */
 void plan_print(const struct plan *p, const struct ir_module *planned, struct buf *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans as text. A kernel's line says what its areas are, in the order of its parameters, and of OpenCL how many
- * work-groups there are.
+ * Prints launch plans. A kernel's line lists its areas in the order of its parameters and, for OpenCL, the
+ * number of work-groups.
  */
 #include "backends/kernel/group.h"
 #include "backends/plan/plan.h"
@@ -18,7 +18,7 @@ static void print_dim(struct buf *out, const struct ir_module *m, const struct i
 	ir_dim_print(out, m->dims, d, false);
 }
 
-/* memory + offset + rounds, and the size. */
+/* memory + offset + strides [bytes] */
 static void print_area(struct buf *out, const struct ir_module *m, const struct area *p)
 {
 	if (p->name)
@@ -31,8 +31,8 @@ static void print_area(struct buf *out, const struct ir_module *m, const struct 
 		print_dim(out, m, p->offset);
 	}
 	for (int i = 0; i < OBJECT_REPEAT_MAX; i++)
-		if (p->step[i])
-			buf_printf(out, " + %" PRId64 "*index%d", p->step[i], i);
+		if (p->stride[i])
+			buf_printf(out, " + %" PRId64 "*index%d", p->stride[i], i);
 	buf_str(out, " [");
 	print_dim(out, m, p->bytes);
 	buf_str(out, p->memory == AREA_SCRATCH ? " for each worker]" : "]");
@@ -44,7 +44,7 @@ static void print_kernel(struct buf *out, const struct ir_module *m, const struc
 	buf_printf(out, "%s(", k->name);
 	for (size_t i = 0; i < k->n_args; i++) {
 		size_t number = k->args[i].number;
-		if (k->args[i].kind == PLAN_OFFSET) /* said beside the buffer */
+		if (k->args[i].kind == PLAN_OFFSET) /* printed with the buffer */
 			continue;
 		buf_str(out, separator);
 		switch (k->args[i].kind) {
@@ -72,21 +72,21 @@ static void print_kernel(struct buf *out, const struct ir_module *m, const struc
 	buf_printf(out, " %s %d", k->is_skinny ? "<=" : ">", KERNEL_FEW_ROWS_MAX);
 }
 
-/* Indices are counted by the repeats that are open. */
-static void print_step(struct buf *out, const struct ir_module *m, const struct plan *p,
-                       const struct plan_command *s, size_t repeats)
+/* repeats: number of open repeats, the index number of a new one. */
+static void print_command(struct buf *out, const struct ir_module *m, const struct plan *p,
+                          const struct plan_command *c, size_t repeats)
 {
-	switch (s->kind) {
-	case PLAN_DISPATCH: print_kernel(out, m, s->kernel); break;
-	case PLAN_REPEAT: buf_printf(out, "repeat %" PRId64 " as index%zu", s->count, repeats); break;
+	switch (c->kind) {
+	case PLAN_DISPATCH: print_kernel(out, m, c->kernel); break;
+	case PLAN_REPEAT: buf_printf(out, "repeat %" PRId64 " as index%zu", c->count, repeats); break;
 	case PLAN_IF_WANTED:
 		buf_str(out, "for output");
-		for (size_t i = 0; i < s->n_outputs; i++)
-			buf_printf(out, " %s", p->func->results[s->outputs[i]].name);
+		for (size_t i = 0; i < c->n_outputs; i++)
+			buf_printf(out, " %s", p->func->results[c->outputs[i]].name);
 		break;
 	case PLAN_IF_SPLIT:
 		buf_str(out, "when workers divide the blocks of ");
-		print_dim(out, m, s->heads);
+		print_dim(out, m, c->heads);
 		buf_str(out, " heads");
 		break;
 	case PLAN_END: break;
@@ -107,15 +107,15 @@ void plan_print(const struct plan *p, const struct ir_module *planned, struct bu
 	print_dim(out, planned, p->arena_bytes);
 	buf_str(out, " bytes\n");
 	for (size_t i = 0; i < p->n; i++) {
-		const struct plan_command *s = &p->items[i];
-		if (s->kind == PLAN_END) {
+		const struct plan_command *c = &p->items[i];
+		if (c->kind == PLAN_END) {
 			repeats -= open[--depth] == PLAN_REPEAT;
 			continue;
 		}
 		buf_fill(out, ' ', 2 * (depth + 1));
-		print_step(out, planned, p, s, repeats);
-		if (s->kind == PLAN_REPEAT || s->kind == PLAN_IF_WANTED || s->kind == PLAN_IF_SPLIT)
-			open[depth++] = s->kind;
-		repeats += s->kind == PLAN_REPEAT;
+		print_command(out, planned, p, c, repeats);
+		if (c->kind == PLAN_REPEAT || c->kind == PLAN_IF_WANTED || c->kind == PLAN_IF_SPLIT)
+			open[depth++] = c->kind;
+		repeats += c->kind == PLAN_REPEAT;
 	}
 }

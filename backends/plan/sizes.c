@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sizes of an object before anything of it is written: its memory, read off the layout it will have; and what a
- * few lines of a model can ask for without end, against the limits of the options: weights that are computed, not
- * stored, and code.
+ * Sizes and limits. backend_measure: the memory of an object, from its layout, without emitting it.
+ * check_*_limit: a few lines of a model can ask for unbounded computed weights or code, so both are bounded
+ * by the options before they are written.
  */
 #include "backends/plan/emit.h"
 
 #include "ir/support/strmap.h"
 #include "ir/support/number.h"
 
-#define INSTRUCTION_BYTES 8 /* of machine code for one of the kernel builder, about */
+#define INSTRUCTION_BYTES 8 /* estimated machine code bytes of one kb instruction */
 
-/* Bytes of the stored tensors below e that are not in `seen` yet. */
+/* Bytes of the stored tensors that e reads, each counted once (`seen`). */
 static uint64_t stored_bytes(struct arena *a, struct strmap *seen, const struct ir_wexpr *e)
 {
 	uint64_t sum = 0;
@@ -92,8 +92,8 @@ enum tfmc_status backend_measure(struct diag_context *cx, const struct ir_module
 	                              .context_limit = (uint64_t)o.states.context_limit,
 	                              .n_functions = o.functions.n};
 	out->functions = ARENA_ARRAY(arena, struct backend_function_sizes, o.functions.n + 1);
-	size_t *last =
-	        ARENA_ARRAY(arena, size_t, o.weights.n + 1); /* 1 + function that has counted a weight */
+	/* 1 + the function that counted the weight last. */
+	size_t *last = ARENA_ARRAY(arena, size_t, o.weights.n + 1);
 	if (!out->functions || !last)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < o.functions.n; i++) {

@@ -39,7 +39,7 @@ bool run_piece(struct run *r, const struct plan_kernel *l, const struct area *p,
 	if (!ir_dim_eval(p->offset, r->call->dims, &begin) || !ir_dim_eval(p->bytes, r->call->dims, &bytes))
 		return false;
 	for (size_t i = 0; i < r->n_turns; i++)
-		begin += r->turns[i] * p->step[i];
+		begin += r->turns[i] * p->stride[i];
 	if (p->memory == AREA_SCRATCH && l)
 		bytes *= l->workers * run_groups(r, l);
 	*out = (struct piece){region, (size_t)begin, (size_t)(begin + bytes)};
