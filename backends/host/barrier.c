@@ -1,76 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What workers do together.
+ * Synchronization of workers.
  *
  *   NAME.barrier(context, worker, n) -> i32
- *                                     waits for all workers; nonzero: the call is
- *                                     cancelled, leave it
+ *       waits for all workers; nonzero: the call was cancelled, leave it
  *   NAME.leave(context, args, worker, n, finish) -> i32
- *                                     the end of a call: the last worker that comes
- *                                     runs finish(context, args, status) -> status,
- *                                     all get its status
+ *       end of a call: the last worker to arrive runs finish(context, args, status) -> status, which all workers return
  *
- * Two levels: the workers of a cluster meet at a counter of their own, the last
- * one of each at that of the root; the last of all turns the epoch of every
- * cluster, at which its workers look. A worker whose yield hook says stop marks
- * the call as cancelled; who waits at a barrier leaves it then, who works sees the
- * mark at its next one. The end of a call has counters of its own, because
- * workers come there from the middle of a barrier. The last one decides whether
- * the call was cancelled, and sets the counts of barriers back that some have left.
+ * A two-level combining barrier with epochs. Workers of a cluster count arrivals on a counter of their
+ * cluster; the last of each cluster counts at the root; the last of all increments the epoch of every
+ * cluster, on which the others spin.
+ * A worker whose yield hook returns nonzero marks the call as cancelled: workers that wait at a barrier leave
+ * it, working ones see the mark at their next barrier. Calls end at a barrier of their own, because cancelled
+ * workers arrive from the middle of others. Its last worker decides whether the call was cancelled, and
+ * resets the counters of barriers that workers left.
  */
 #include "backends/host/host.h"
 
-#define PAUSES_BEFORE_YIELD 1024 /* then one more yield after each YIELD_EVERY */
+#define PAUSES_BEFORE_YIELD 1024 /* spins before the first yield, then YIELD_EVERY between yields */
 #define YIELD_EVERY         64
 
-/* Words of one of the two barriers. */
-struct meeting {
-	int64_t root;     /* i32: clusters that have come */
-	int64_t cancel;   /* i32: mark of the call that a worker wants to stop */
-	int64_t clusters; /* for each cluster a line with the count of its workers and one with its epoch */
+/* Context offsets of one of the two barriers. */
+struct barrier {
+	int64_t root;     /* i32: clusters that have arrived */
+	int64_t cancel;   /* i32: mark of the call that a worker cancelled */
+	int64_t clusters; /* per cluster a line pair with its arrival count and one with its epoch */
 };
 
-static const struct meeting between = {CONTEXT_ROOT, CONTEXT_CANCEL, CONTEXT_CLUSTERS};
-static const struct meeting at_end = {CONTEXT_EXIT_ROOT, CONTEXT_EXIT_CANCEL, CONTEXT_EXIT_CLUSTERS};
+static const struct barrier command_barrier = {CONTEXT_ROOT, CONTEXT_CANCEL, CONTEXT_CLUSTERS};
+static const struct barrier end_barrier = {CONTEXT_EXIT_ROOT, CONTEXT_EXIT_CANCEL, CONTEXT_EXIT_CLUSTERS};
 
-/* Offset of the epoch in words, bytes of the two lines. */
+/* Offsets in i32 of the count and the epoch of a cluster; bytes of both line pairs. */
 enum { COUNT = 0, EPOCH = OBJECT_LINE_PAIR / 4, CLUSTER_BYTES = 2 * OBJECT_LINE_PAIR };
 
-/* A worker's place in a meeting. */
-struct place_in {
-	const struct meeting *meeting;
-	struct kb_val lines;   /* of its cluster */
+/* A worker at a barrier. */
+struct barrier_member {
+	const struct barrier *barrier;
+	struct kb_val cluster; /* address of its cluster's count and epoch */
 	struct kb_val members; /* workers of its cluster */
 	struct kb_val n_clusters;
-	struct kb_val epoch; /* before it came */
+	struct kb_val epoch; /* the epoch before it arrives */
 };
 
-static struct kb_val word_at(struct emit *e, int64_t offset)
+static struct kb_val context_ptr(struct emit *e, int64_t offset)
 {
 	return kb_ptr_add(e->k, e->context, kb_index(e->k, 0), offset);
 }
 
-static struct kb_val cluster_lines(struct emit *e, const struct meeting *m, struct kb_val cluster)
+static struct kb_val cluster_ptr(struct emit *e, const struct barrier *m, struct kb_val cluster)
 {
 	struct kb_val far = kb_mul_const(e->k, cluster, CLUSTER_BYTES);
 	return kb_ptr_add(e->k, e->context, far, m->clusters);
 }
 
-static struct place_in find_place(struct emit *e, const struct meeting *m, struct kb_val worker,
-                                  struct kb_val n)
+static struct barrier_member barrier_enter(struct emit *e, const struct barrier *m, struct kb_val worker,
+                                           struct kb_val n)
 {
 	struct kb *k = e->k;
 	struct kb_val size = emit_load_context(e, KB_INDEX, CONTEXT_CLUSTER_SIZE);
-	struct kb_val cluster = kb_bin(k, KB_DIV, worker, size);
-	struct kb_val left = kb_sub(k, n, kb_mul(k, cluster, size));
-	struct place_in p = {.meeting = m, .lines = cluster_lines(e, m, cluster)};
+	struct kb_val number = kb_bin(k, KB_DIV, worker, size);
+	struct kb_val left = kb_sub(k, n, kb_mul(k, number, size));
+	struct barrier_member p = {.barrier = m, .cluster = cluster_ptr(e, m, number)};
 	p.members = kb_min(k, size, left);
 	p.n_clusters = emit_load_context(e, KB_INDEX, CONTEXT_N_CLUSTERS);
-	p.epoch = kb_atomic_load(k, p.lines, EPOCH);
+	p.epoch = kb_atomic_load(k, p.cluster, EPOCH);
 	return p;
 }
 
-/* Adds one to a counter; true for the last of n. The counter is then 0 again. */
+/* Atomically increments a counter; true for the last of n, which resets it to 0. */
 static struct kb_val arrive(struct emit *e, struct kb_val counter, struct kb_val n)
 {
 	struct kb *k = e->k;
@@ -83,59 +80,59 @@ static struct kb_val arrive(struct emit *e, struct kb_val counter, struct kb_val
 	return last;
 }
 
-/* The worker comes; true for the last of all. */
-static struct kb_val come(struct emit *e, const struct place_in *p)
+/* Counts the worker's arrival; true for the last of all workers. */
+static struct kb_val arrive_all(struct emit *e, const struct barrier_member *p)
 {
 	struct kb *k = e->k;
 	struct kb_var is_last = kb_var(k, "is_last", KB_I32_T, kb_i32(k, 0));
-	kb_if(k, arrive(e, p->lines, p->members));
+	kb_if(k, arrive(e, p->cluster, p->members));
 	kb_set(k, is_last, kb_i32(k, 1));
 	kb_if(k, kb_cmp(k, KB_GT, p->n_clusters, kb_index(k, 1)));
-	struct kb_val all = arrive(e, word_at(e, p->meeting->root), p->n_clusters);
+	struct kb_val all = arrive(e, context_ptr(e, p->barrier->root), p->n_clusters);
 	kb_set(k, is_last, kb_select(k, all, kb_i32(k, 1), kb_i32(k, 0)));
 	kb_end_if(k);
 	kb_end_if(k);
 	return kb_cmp(k, KB_NE, kb_get(k, is_last), kb_i32(k, 0));
 }
 
-/* Turns the epoch of every cluster. */
-static void release(struct emit *e, const struct place_in *p)
+/* Releases all workers: increments the epoch of every cluster. */
+static void release(struct emit *e, const struct barrier_member *p)
 {
 	struct kb *k = e->k;
 	struct kb_val next = kb_bin(k, KB_ADD, p->epoch, kb_i32(k, 1));
 	struct kb_val c = kb_loop(k, "cluster", kb_index(k, 0), p->n_clusters, 1, KB_NONEMPTY);
-	kb_atomic_store(k, next, cluster_lines(e, p->meeting, c), EPOCH);
+	kb_atomic_store(k, next, cluster_ptr(e, p->barrier, c), EPOCH);
 	kb_end_loop(k);
 }
 
-/*
- * What a cancel word is when this call is cancelled: made of the calls so far. At the end of a call a hook
- * may say stop while the last worker ends the call already: the mark comes late then, cancels no later call,
- * and in a word of its own hides no mark of a later call from the workers at its barriers.
- */
-static struct kb_val cancel_mark(struct emit *e, const struct place_in *p)
+/* The value of a cancel field that cancels this call: derived from the number of calls so far, so that a
+ * late mark does not cancel a later call. At the end of a call a hook may cancel while the last worker
+ * finishes already; end_barrier has a cancel field of its own, so that such a late mark cannot overwrite
+ * one of the next call. */
+static struct kb_val cancel_mark(struct emit *e, const struct barrier_member *p)
 {
 	struct kb *k = e->k;
-	struct kb_val lines = kb_ptr_add(k, p->lines, kb_index(k, 0), at_end.clusters - p->meeting->clusters);
-	struct kb_val calls = kb_atomic_load(k, lines, EPOCH);
+	struct kb_val cluster =
+	        kb_ptr_add(k, p->cluster, kb_index(k, 0), end_barrier.clusters - p->barrier->clusters);
+	struct kb_val calls = kb_atomic_load(k, cluster, EPOCH);
 	return kb_bin(k, KB_OR, kb_bin(k, KB_SHL, calls, kb_i32(k, 1)), kb_i32(k, 1));
 }
 
-static struct kb_val is_cancelled(struct emit *e, const struct meeting *m, struct kb_val mark)
+static struct kb_val is_cancelled(struct emit *e, const struct barrier *m, struct kb_val mark)
 {
-	return kb_cmp(e->k, KB_EQ, kb_atomic_load(e->k, word_at(e, m->cancel), 0), mark);
+	return kb_cmp(e->k, KB_EQ, kb_atomic_load(e->k, context_ptr(e, m->cancel), 0), mark);
 }
 
-/* Until the epoch of the cluster turns, or the call is cancelled and the worker may leave. After some pauses comes the
- * yield hook, now and then. */
-static void wait(struct emit *e, const struct place_in *p, struct kb_val mark)
+/* Spins until the epoch of the cluster changes, or, at a command barrier, the call is cancelled. Calls the
+ * yield hook every YIELD_EVERY spins after the first PAUSES_BEFORE_YIELD. */
+static void spin_wait(struct emit *e, const struct barrier_member *p, struct kb_val mark)
 {
 	struct kb *k = e->k;
 	struct kb_var waited = kb_var(k, "waited", KB_I32_T, kb_i32(k, 0));
 	kb_forever(k);
-	kb_break_if(k, kb_cmp(k, KB_NE, kb_atomic_load(k, p->lines, EPOCH), p->epoch));
-	if (p->meeting == &between)
-		kb_break_if(k, is_cancelled(e, p->meeting, mark));
+	kb_break_if(k, kb_cmp(k, KB_NE, kb_atomic_load(k, p->cluster, EPOCH), p->epoch));
+	if (p->barrier == &command_barrier)
+		kb_break_if(k, is_cancelled(e, p->barrier, mark));
 	kb_pause(k);
 	struct kb_val n = kb_bin(k, KB_ADD, kb_get(k, waited), kb_i32(k, 1));
 	kb_set(k, waited, n);
@@ -146,7 +143,7 @@ static void wait(struct emit *e, const struct place_in *p, struct kb_val mark)
 	kb_if(k, kb_cmp(k, KB_NE, hook, kb_null(k)));
 	struct kb_val stop = kb_call_ptr(k, hook, KB_I32, &user, 1);
 	kb_if(k, kb_cmp(k, KB_NE, stop, kb_i32(k, 0)));
-	kb_atomic_store(k, mark, word_at(e, p->meeting->cancel), 0);
+	kb_atomic_store(k, mark, context_ptr(e, p->barrier->cancel), 0);
 	kb_end_if(k);
 	kb_end_if(k);
 	kb_end_if(k);
@@ -160,14 +157,14 @@ static void emit_barrier(struct object *o)
 	e.context = kb_param(k, "context", KB_PTR_T, 0);
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	struct kb_val n = kb_param(k, "n_workers", KB_INDEX_T, 0);
-	struct place_in p = find_place(&e, &between, worker, n);
+	struct barrier_member p = barrier_enter(&e, &command_barrier, worker, n);
 	struct kb_val mark = cancel_mark(&e, &p);
-	kb_if(k, come(&e, &p));
+	kb_if(k, arrive_all(&e, &p));
 	release(&e, &p);
 	kb_else(k);
-	wait(&e, &p, mark);
+	spin_wait(&e, &p, mark);
 	kb_end_if(k);
-	kb_return(k, kb_select(k, is_cancelled(&e, &between, mark), kb_i32(k, 1), kb_i32(k, 0)));
+	kb_return(k, kb_select(k, is_cancelled(&e, &command_barrier, mark), kb_i32(k, 1), kb_i32(k, 0)));
 	kb_end(k);
 }
 
@@ -178,28 +175,28 @@ static void emit_leave(struct object *o)
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	struct kb_val n = kb_param(k, "n_workers", KB_INDEX_T, 0);
 	struct kb_val finish = kb_param(k, "finish", KB_PTR_T, KB_READONLY);
-	struct place_in p = find_place(&e, &at_end, worker, n);
-	/* Of calls that follow each other: a worker may still read the status of the one before. */
+	struct barrier_member p = barrier_enter(&e, &end_barrier, worker, n);
+	/* Two result fields, used in turn: a worker may still read the status of the call before. */
 	struct kb_val parity = kb_bin(k, KB_AND, kb_cvt(k, p.epoch, KB_INDEX), kb_index(k, 1));
 	struct kb_val slot = kb_ptr_add(k, e.context, kb_mul_const(k, parity, 4), CONTEXT_RESULT);
 	struct kb_val mark = cancel_mark(&e, &p);
-	kb_if(k, come(&e, &p));
-	struct kb_val cancelled = is_cancelled(&e, &at_end, mark);
-	cancelled = kb_bin(k, KB_OR, is_cancelled(&e, &between, mark), cancelled);
+	kb_if(k, arrive_all(&e, &p));
+	struct kb_val cancelled = is_cancelled(&e, &end_barrier, mark);
+	cancelled = kb_bin(k, KB_OR, is_cancelled(&e, &command_barrier, mark), cancelled);
 	struct kb_val call[] = {
 	        e.context, e.args,
 	        kb_select(k, cancelled, kb_i32(k, TFMC_RT_E_CANCELLED), kb_i32(k, TFMC_RT_OK))};
 	struct kb_val status = kb_call_ptr(k, finish, KB_I32, call, 3);
-	kb_if(k, cancelled); /* workers that left a barrier in its middle are counted there */
-	kb_atomic_store(k, kb_i32(k, 0), word_at(&e, between.root), 0);
+	kb_if(k, cancelled); /* cancelled workers left barriers with their arrivals counted */
+	kb_atomic_store(k, kb_i32(k, 0), context_ptr(&e, command_barrier.root), 0);
 	struct kb_val c = kb_loop(k, "cluster", kb_index(k, 0), p.n_clusters, 1, KB_NONEMPTY);
-	kb_atomic_store(k, kb_i32(k, 0), cluster_lines(&e, &between, c), COUNT);
+	kb_atomic_store(k, kb_i32(k, 0), cluster_ptr(&e, &command_barrier, c), COUNT);
 	kb_end_loop(k);
 	kb_end_if(k);
 	kb_atomic_store(k, status, slot, 0);
 	release(&e, &p);
 	kb_else(k);
-	wait(&e, &p, mark);
+	spin_wait(&e, &p, mark);
 	kb_end_if(k);
 	kb_return(k, kb_atomic_load(k, slot, 0));
 	kb_end(k);
@@ -211,8 +208,8 @@ void emit_barriers(struct object *o)
 	emit_leave(o);
 }
 
-/* Clusters of at least CLUSTER_MIN workers, as many as have lines. All words are 0 then: epochs of clusters
- * that took no part for a while would differ. */
+/* Up to OBJECT_CLUSTERS clusters of at least OBJECT_CLUSTER_MIN workers. All counters and epochs are
+ * cleared: epochs of clusters that were unused for a while would differ. */
 void emit_set_workers(struct emit *e, struct kb_val n)
 {
 	struct kb *k = e->k;
@@ -223,5 +220,5 @@ void emit_set_workers(struct emit *e, struct kb_val n)
 	emit_store_context(e, n, CONTEXT_WORKERS);
 	emit_store_context(e, size, CONTEXT_CLUSTER_SIZE);
 	emit_store_context(e, kb_bin(k, KB_DIV, more, size), CONTEXT_N_CLUSTERS);
-	emit_zero_words(e, word_at(e, CONTEXT_SHARED), kb_index(k, CONTEXT_BYTES - CONTEXT_SHARED));
+	emit_zero_words(e, context_ptr(e, CONTEXT_SHARED), kb_index(k, CONTEXT_BYTES - CONTEXT_SHARED));
 }

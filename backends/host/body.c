@@ -1,38 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The steps of a plan.
+ * Executes the commands of a plan.
  *
- *   NAME.func.N.kind(task, worker, n)   looks the arguments of a kernel up and calls it. `task` is enum task_slot; the
- *                 caller's parallel_for runs it as it is
- *   NAME.func.body(context, args, worker, n) -> i32   every worker runs it; a
- *                 barrier is where the plan has one, none at the end; nonzero: cancelled.
- *                 worker -1: one thread runs it and gives each kernel to the caller's parallel_for
+ *   NAME.func.N.kind(task, worker, n)   loads the arguments of kernel N and calls it. `task`: enum task_slot; it has the
+ *                 signature of a parallel_for task, so the caller's parallel_for can run it
+ *   NAME.func.body(context, args, worker, n) -> i32   run by every worker, with a barrier where the plan has one and
+ *                 none at the end; nonzero: cancelled. worker -1: one thread runs it and passes each kernel to the
+ *                 caller's parallel_for
  *
- * Before the first step worker 0 or -1 fills left-out inputs.
+ * Before the first command worker 0 or -1 fills omitted inputs with their defaults.
  */
 #include "backends/host/host.h"
 #include "backends/kernel/eval.h"
 
-struct schedule {
+struct body {
 	struct emit e;
 	struct kb_val worker, n_workers;
 	struct kb_val has_pool;   /* parallel_for runs the kernels */
-	struct kb_val is_several; /* workers run this together */
+	struct kb_val is_several; /* several workers run this function */
 	struct kb_val task;       /* [TASK_SLOTS] */
 	size_t depth;
 };
 
 /* ---- kernels ---- */
 
-static struct kb_val argument(struct emit *e, const struct plan_kernel *kernel, const struct plan_arg *arg,
-                              struct kb_val worker, struct kb_val n_workers)
+static struct kb_val kernel_argument(struct emit *e, const struct plan_kernel *kernel,
+                                     const struct plan_arg *arg, struct kb_val worker,
+                                     struct kb_val n_workers)
 {
 	const struct area *area = arg->kind == PLAN_BUFFER ? &kernel->areas.items[arg->number] : NULL;
 	switch (arg->kind) {
 	case PLAN_BUFFER:
 		if (area->memory != AREA_SCRATCH)
 			return area_address(e, area);
-		/* This worker's part of that at the beginning of the arena. */
+		/* The scratch of all workers is at the beginning of the arena. */
 		struct kb_val arena = emit_load_context(e, KB_PTR, CONTEXT_ARENA);
 		return kb_ptr_add(e->k, arena, kb_mul_const(e->k, worker, e->object->scratch), 0);
 	case PLAN_OFFSET: break;
@@ -45,8 +46,9 @@ static struct kb_val argument(struct emit *e, const struct plan_kernel *kernel, 
 	return (struct kb_val){0};
 }
 
-static enum tfmc_status emit_kernel_call(struct object *o, const struct function *f,
-                                         const struct plan_kernel *kernel)
+/* Emits NAME.func.N.kind. */
+static enum tfmc_status emit_kernel_caller(struct object *o, const struct function *f,
+                                           const struct plan_kernel *kernel)
 {
 	struct emit e = emit_for_group(o, f, kernel->groups[0]);
 	struct kb_val *args = ARENA_ARRAY(o->arena, struct kb_val, kernel->n_args + 1);
@@ -63,14 +65,15 @@ static enum tfmc_status emit_kernel_call(struct object *o, const struct function
 		e.index[i] = emit_load(e.k, KB_INDEX, task, 8 * (TASK_INDEX + (int64_t)i));
 	emit_load_call(&e);
 	for (size_t i = 0; i < kernel->n_args; i++)
-		args[i] = argument(&e, kernel, &kernel->args[i], worker, n_workers);
+		args[i] = kernel_argument(&e, kernel, &kernel->args[i], worker, n_workers);
 	kb_call(e.k, kernel->name, KB_VOID, args, kernel->n_args);
 	kb_end(e.k);
 	return TFMC_OK;
 }
 
-/* ---- left-out inputs ---- */
+/* ---- omitted inputs ---- */
 
+/* If the input is omitted: sets `any`, and the first worker fills its default buffer. */
 static void fill_default(struct emit *e, size_t param, struct kb_val is_first, struct kb_var any)
 {
 	struct kb *k = e->k;
@@ -79,7 +82,7 @@ static void fill_default(struct emit *e, size_t param, struct kb_val is_first, s
 	struct kb_val ptr = emit_load_arg(e, KB_PTR, e->function->param_slot[param]);
 	kb_if(k, kb_cmp(k, KB_EQ, ptr, kb_null(k)));
 	kb_set(k, any, kb_i32(k, 1));
-	struct kb_val at = kb_ptr_add(k, e->plan, emit_dim(e, e->function->default_at[param]), 0);
+	struct kb_val at = kb_ptr_add(k, e->buffers, emit_dim(e, e->function->default_at[param]), 0);
 	struct kb_val v = p->default_value      ? emit_dim(e, p->default_value)
 	                  : t->dtype == DT_BOOL ? kb_i32(k, (int32_t)p->fill)
 	                                        : kb_f64(k, p->fill);
@@ -103,9 +106,9 @@ struct kb_val emit_defaults(struct emit *e, struct kb_val worker)
 	return kb_cmp(k, KB_NE, kb_get(k, any), kb_i32(k, 0));
 }
 
-/* ---- steps ---- */
+/* ---- commands ---- */
 
-static void barrier(struct schedule *s)
+static void emit_barrier_call(struct body *s)
 {
 	struct kb *k = s->e.k;
 	struct kb_val args[] = {s->e.context, s->worker, s->n_workers};
@@ -115,18 +118,18 @@ static void barrier(struct schedule *s)
 	kb_end_if(k);
 }
 
-/* Whether any of the outputs is wanted. */
-static struct kb_val is_wanted(struct schedule *s, const struct plan_command *step)
+/* Whether the caller passes a buffer for any of the outputs. */
+static struct kb_val is_wanted(struct body *s, const struct plan_command *command)
 {
 	struct kb_val any = {0};
-	for (size_t i = 0; i < step->n_outputs; i++) {
-		struct kb_val wanted = emit_has_arg(&s->e, s->e.function->result_slot[step->outputs[i]]);
+	for (size_t i = 0; i < command->n_outputs; i++) {
+		struct kb_val wanted = emit_has_arg(&s->e, s->e.function->result_slot[command->outputs[i]]);
 		any = any.id ? kb_bin(s->e.k, KB_OR, any, wanted) : wanted;
 	}
 	return any;
 }
 
-static void run_kernel(struct schedule *s, const struct plan_kernel *kernel)
+static void emit_dispatch(struct body *s, const struct plan_kernel *kernel)
 {
 	struct kb *k = s->e.k;
 	const char *symbol = kernel_symbol(s->e.object, s->e.function, kernel);
@@ -140,51 +143,51 @@ static void run_kernel(struct schedule *s, const struct plan_kernel *kernel)
 	kb_end_if(k);
 }
 
-/* Steps from `at` up to the end of what is open; returns the one after it. */
-static size_t emit_steps(struct schedule *s, size_t at)
+/* Emits commands from `at` up to the end of the open block; returns the index after it. */
+static size_t emit_commands(struct body *s, size_t at)
 {
 	struct kb *k = s->e.k;
 	const struct plan *p = s->e.function->plan;
 	struct kb_val index;
 	while (at < p->n) {
-		const struct plan_command *step = &p->items[at++];
-		switch (step->kind) {
-		case PLAN_DISPATCH: run_kernel(s, step->kernel); break;
+		const struct plan_command *command = &p->items[at++];
+		switch (command->kind) {
+		case PLAN_DISPATCH: emit_dispatch(s, command->kernel); break;
 		case PLAN_REPEAT:
-			index = kb_loop(k, "l", kb_index(k, 0), kb_index(k, step->count), 1,
-			                step->count > 0 ? KB_NONEMPTY : 0);
+			index = kb_loop(k, "l", kb_index(k, 0), kb_index(k, command->count), 1,
+			                command->count > 0 ? KB_NONEMPTY : 0);
 			emit_store(k, index, s->task, 8 * (TASK_INDEX + (int64_t)s->depth++));
-			at = emit_steps(s, at);
+			at = emit_commands(s, at);
 			s->depth--;
 			kb_end_loop(k);
 			break;
 		case PLAN_IF_WANTED:
-			kb_if(k, is_wanted(s, step));
-			at = emit_steps(s, at);
+			kb_if(k, is_wanted(s, command));
+			at = emit_commands(s, at);
 			kb_end_if(k);
 			break;
 		case PLAN_IF_SPLIT:
-			kb_if(k, kernel_is_split(k, emit_dim(&s->e, step->heads), s->n_workers));
-			at = emit_steps(s, at);
+			kb_if(k, kernel_is_split(k, emit_dim(&s->e, command->heads), s->n_workers));
+			at = emit_commands(s, at);
 			kb_end_if(k);
 			break;
 		case PLAN_END: return at;
-		case PLAN_BARRIER: barrier(s); break;
+		case PLAN_BARRIER: emit_barrier_call(s); break;
 		case PLAN_LENGTHS: break;
 		}
 	}
 	return at;
 }
 
-/* ---- the driver ---- */
+/* ---- the body ---- */
 
 enum tfmc_status emit_body(struct object *o, struct function *f)
 {
-	struct schedule s = {0};
+	struct body s = {0};
 	TFMC_TRY(plan_make(o, f));
 	for (size_t i = 0; i < f->plan->n; i++)
 		if (f->plan->items[i].kind == PLAN_DISPATCH)
-			TFMC_TRY(emit_kernel_call(o, f, f->plan->items[i].kernel));
+			TFMC_TRY(emit_kernel_caller(o, f, f->plan->items[i].kernel));
 	s.e = emit_begin(o, f, emit_function_symbol(o, f, "body"), KB_INTERNAL);
 	struct kb *k = s.e.k;
 	s.worker = kb_param(k, "worker", KB_INDEX_T, 0);
@@ -196,12 +199,12 @@ enum tfmc_status emit_body(struct object *o, struct function *f)
 	emit_store(k, s.e.context, s.task, 8 * TASK_CONTEXT);
 	emit_store(k, s.e.args, s.task, 8 * TASK_ARGS);
 	emit_load_call(&s.e);
-	if (f->has_defaults) { /* all workers see the same arguments: all know whether there is something to wait for */
+	if (f->has_defaults) { /* all workers see the same arguments, so all decide alike whether to wait */
 		kb_if(k, emit_defaults(&s.e, s.worker));
-		barrier(&s);
+		emit_barrier_call(&s);
 		kb_end_if(k);
 	}
-	(void)emit_steps(&s, 0);
+	(void)emit_commands(&s, 0);
 	emit_end(&s.e, TFMC_RT_OK);
 	return TFMC_OK;
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Everything that can be wrong with a call, tested before anything is written. Order: pointers, dims, sizes, arena,
- * state, values, room. Dims are within their bounds when sizes are computed, so that
- * no product overflows (layout checked the bounds).
+ * All checks of a call's arguments, before anything is written, in this order: null pointers, dims, buffer
+ * sizes, arena, state, values, capacity. Dims are checked against their bounds before sizes are computed, so
+ * that no product overflows (the layout checked the bounds).
  */
 #include "backends/host/host.h"
 #include "backends/kernel/eval.h"
 
-/* The buffer in these words, when there is one, holds the tensor. */
-static void check_size(struct emit *e, size_t word, const struct ir_type *t)
+/* The buffer in slots [slot, slot + 2), unless null, has enough elements for the tensor. */
+static void check_size(struct emit *e, size_t slot, const struct ir_type *t)
 {
 	struct kb_val need = emit_dim(e, ir_type_count(e->object->module->dims, t));
-	struct kb_val given = emit_has_arg(e, word), count = emit_load_arg(e, KB_INDEX, word + 1);
+	struct kb_val given = emit_has_arg(e, slot), count = emit_load_arg(e, KB_INDEX, slot + 1);
 	struct kb_val low = kb_cmp(e->k, KB_LT, count, need);
 	emit_return_if(e, kb_bin(e->k, KB_AND, given, low), TFMC_RT_E_SIZE);
 }
@@ -33,7 +33,7 @@ static void check_memory(struct emit *e)
 	for (size_t i = 0; i < f->func->n_results; i++)
 		if (result_is_output(f->func, i))
 			check_size(e, f->result_slot[i], ir_type_of(f->func, func_result(f->func, i)));
-	/* Behind the scratch of all workers that init was told of, whoever takes part. */
+	/* The arena holds the scratch of all workers of the config, then the function's buffers. */
 	struct kb_val workers = emit_load_context(e, KB_INDEX, CONTEXT_WORKERS_MAX);
 	struct kb_val scratch = kb_mul_const(e->k, workers, e->object->scratch);
 	struct kb_val need = kb_add(e->k, emit_dim(e, f->arena), scratch);
@@ -43,7 +43,7 @@ static void check_memory(struct emit *e)
 
 /* ---- state ---- */
 
-static struct kb_val batch_of(struct emit *e)
+static struct kb_val call_batch(struct emit *e)
 {
 	return e->dims[e->object->states.batch_dim];
 }
@@ -55,14 +55,14 @@ static void check_state(struct emit *e)
 	if (!e->function->has_state || o->states.batch_dim < 0)
 		return;
 	emit_return_if(e, kb_cmp(k, KB_EQ, e->state, kb_null(k)), TFMC_RT_E_STATE);
-	struct kb_val room = emit_load_context(e, KB_INDEX, CONTEXT_BATCH);
-	struct kb_val end = kb_add(k, emit_load_context(e, KB_INDEX, CONTEXT_FIRST), batch_of(e));
-	emit_return_if(e, kb_cmp(k, KB_GT, end, room), TFMC_RT_E_DIM);
+	struct kb_val capacity = emit_load_context(e, KB_INDEX, CONTEXT_BATCH);
+	struct kb_val end = kb_add(k, emit_load_context(e, KB_INDEX, CONTEXT_FIRST), call_batch(e));
+	emit_return_if(e, kb_cmp(k, KB_GT, end, capacity), TFMC_RT_E_DIM);
 	if (!function_has_source(o, e->function))
 		return;
-	/* Encode has filled what each row reads. */
+	/* encode has filled the source of each row */
 	struct kb_val marks = emit_load_context(e, KB_PTR, CONTEXT_ENCODED);
-	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), batch_of(e), 1, 0);
+	struct kb_val b = kb_loop(k, "b", kb_index(k, 0), call_batch(e), 1, 0);
 	struct kb_val mark = kb_load(k, KB_I32_T, marks, kb_mul(k, b, e->source_step), 0, 4);
 	emit_return_if(e, kb_cmp(k, KB_EQ, mark, kb_i32(k, 0)), TFMC_RT_E_STATE);
 	kb_end_loop(k);
@@ -70,26 +70,26 @@ static void check_state(struct emit *e)
 
 /* ---- values ---- */
 
-/* Element i of an integer input as i64. */
-static struct kb_val int_at(struct emit *e, const struct ir_type *t, struct kb_val ptr, struct kb_val i)
+/* Element i of an integer tensor as i64. */
+static struct kb_val load_int(struct emit *e, const struct ir_type *t, struct kb_val ptr, struct kb_val i)
 {
 	struct kb_val v = kb_load(e->k, KB_TYPE(eval_stored_scalar(t->dtype), 1), ptr, i, 0, 0);
 	return kb_cvt(e->k, v, KB_INDEX);
 }
 
-/* Element b of an integer input: leading positions of row b that are real. */
-static struct kb_val length_at(struct emit *e, int param, struct kb_val b, struct kb_val when_left_out)
+/* Element b of a lengths input, or default_length if it is omitted. */
+static struct kb_val load_length(struct emit *e, int param, struct kb_val b, struct kb_val default_length)
 {
 	const struct ir_func *f = e->function->func;
-	struct kb_var n = kb_var(e->k, "n", KB_INDEX_T, when_left_out);
+	struct kb_var n = kb_var(e->k, "n", KB_INDEX_T, default_length);
 	kb_if(e->k, emit_has_arg(e, e->function->param_slot[param]));
 	struct kb_val lengths = emit_load_arg(e, KB_PTR, e->function->param_slot[param]);
-	kb_set(e->k, n, int_at(e, ir_type_of(f, f->params[param].value), lengths, b));
+	kb_set(e->k, n, load_int(e, ir_type_of(f, f->params[param].value), lengths, b));
 	kb_end_if(e->k);
 	return kb_get(e->k, n);
 }
 
-/* Elements are in [0, most]; is_ragged: of [B, S, ..] those at real positions. */
+/* Elements are in [0, most]; is_ragged: of [B, S, ..] only those at positions below the sequence's length. */
 static void check_elements(struct emit *e, size_t param, bool is_ragged, struct kb_val most,
                            enum tfmc_rt_status status)
 {
@@ -106,13 +106,13 @@ static void check_elements(struct emit *e, size_t param, bool is_ragged, struct 
 		const struct ir_param *l = &e->function->func->params[p->lengths];
 		struct kb_val real = emit_dim(e, t->dims[1]);
 		if (l->role != ROLE_PAST)
-			real = length_at(e, p->lengths, b,
-			                 l->default_value ? emit_dim(e, l->default_value) : real);
+			real = load_length(e, p->lengths, b,
+			                   l->default_value ? emit_dim(e, l->default_value) : real);
 		n = kb_mul(e->k, real, emit_dim(e, ir_type_count_range(dims, t, 2, t->rank)));
 	}
 	struct kb_val i = kb_loop(e->k, "i", kb_index(e->k, 0), n, 1, 0);
 	struct kb_val at = kb_add(e->k, kb_mul(e->k, b, row), i);
-	emit_require_between(e, int_at(e, t, ptr, at), 0, most, status);
+	emit_require_between(e, load_int(e, t, ptr, at), 0, most, status);
 	kb_end_loop(e->k);
 	kb_end_loop(e->k);
 	kb_end_if(e->k);
@@ -132,10 +132,10 @@ static void check_values(struct emit *e)
 	}
 }
 
-/* ---- room ---- */
+/* ---- capacity ---- */
 
-/* The input that says how many of `rows` new tokens of each sequence are real, or -1. */
-static int lengths_of(const struct function *f, const struct ir_dim *rows)
+/* The input with the number of valid tokens among the `rows` new ones of each sequence, or -1. */
+static int lengths_param(const struct function *f, const struct ir_dim *rows)
 {
 	for (size_t i = 0; i < f->func->n_params; i++) {
 		const struct ir_param *p = &f->func->params[i];
@@ -146,13 +146,13 @@ static int lengths_of(const struct function *f, const struct ir_dim *rows)
 	return -1;
 }
 
-/* past[b] + new tokens <= capacity for every sequence; rows after them that do not fit are not stored. After the values:
- * lengths are in their range. */
-static void check_rooms(struct emit *e)
+/* past[b] + valid new tokens <= capacity for every sequence; padding beyond the capacity is not stored.
+ * Runs after check_values, which checked the lengths. */
+static void check_capacity(struct emit *e)
 {
 	struct kb *k = e->k;
 	const struct ir_func *f = e->function->func;
-	const struct ir_dim *seen = NULL;
+	const struct ir_dim *last_rows = NULL;
 	int64_t capacity;
 	if (e->object->states.batch_dim < 0 || e->function->past_param < 0)
 		return;
@@ -162,14 +162,14 @@ static void check_rooms(struct emit *e)
 		const struct ir_type *x = ir_type_of(f, it.op->operands[1]);
 		const struct ir_type *slice = ir_type_of(f, it.op->results[0]);
 		const struct ir_dim *rows = x->dims[x->rank - 2];
-		if (rows == seen || !ir_dim_is_const(slice->dims[slice->rank - 2], &capacity))
+		if (rows == last_rows || !ir_dim_is_const(slice->dims[slice->rank - 2], &capacity))
 			continue;
-		seen = rows;
-		int lengths = lengths_of(e->function, rows);
+		last_rows = rows;
+		int lengths = lengths_param(e->function, rows);
 		struct kb_val all = emit_dim(e, rows);
-		struct kb_val b = kb_loop(k, "b", kb_index(k, 0), batch_of(e), 1, 0);
+		struct kb_val b = kb_loop(k, "b", kb_index(k, 0), call_batch(e), 1, 0);
 		struct kb_val past = kb_cvt(k, kb_load(k, KB_I32_T, e->past, b, 0, 4), KB_INDEX);
-		struct kb_val end = kb_add(k, past, lengths < 0 ? all : length_at(e, lengths, b, all));
+		struct kb_val end = kb_add(k, past, lengths < 0 ? all : load_length(e, lengths, b, all));
 		emit_return_if(e, kb_cmp(k, KB_GT, end, kb_index(k, capacity)), TFMC_RT_E_FULL);
 		kb_end_loop(k);
 	}
@@ -180,5 +180,5 @@ void emit_check(struct emit *e)
 	check_memory(e);
 	check_state(e);
 	check_values(e);
-	check_rooms(e);
+	check_capacity(e);
 }

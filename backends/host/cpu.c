@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which code runs here. Runs before anything else, so it is compiled for every
- * processor of the architecture.
+ * Selection of the variant by init. It runs before anything else, so it is compiled for the baseline of the
+ * architecture.
  *
- *   NAME.cpu(config, start) -> status    (with several variants NAME.LEVEL.cpu) whether this processor, and the
- *                                        operating system on it, has what the variant's code uses; that of a device
- *                                        opens it
+ *   NAME.cpu(config, start) -> status    (NAME.LEVEL.cpu with several variants) TFMC_RT_OK if this processor and its
+ *                                        operating system support the features that the variant uses; of a device
+ *                                        variant it opens the device
  */
 #include "backends/host/host.h"
 
@@ -30,9 +30,9 @@ void emit_variant_check(struct object *o)
 	struct target_requirements needs = {0};
 	e.k = kb_begin(o->kb, emit_variant_symbol(o, "cpu"), KB_INTERNAL, KB_I32);
 	struct kb_val config = kb_param(e.k, "config", KB_PTR_T, KB_READONLY);
-	struct kb_val start = kb_param(e.k, "start", KB_PTR_T, 0);
+	struct kb_val slots = kb_param(e.k, "start", KB_PTR_T, 0);
 	if (object_is_device(o)) {
-		emit_device_open(&e, config, start);
+		emit_device_open(&e, config, slots);
 		kb_end(e.k);
 		return;
 	}
@@ -40,7 +40,8 @@ void emit_variant_check(struct object *o)
 		needs = object_needs(o);
 	for (int i = 0; i < needs.n_words; i++) {
 		const struct cpuid_requirement *w = &needs.words[i];
-		/* The highest leaf is compared as unsigned by its distance from the base of its range. */
+		/* cpuid leaves above the highest one of their range are invalid; the distance from the
+		 * range's base compares as unsigned. */
 		uint32_t base = w->leaf & 0x80000000u;
 		struct kb_val highest = kb_cpuid(e.k, base, 0, 0);
 		struct kb_val distance = kb_bin(e.k, KB_SUB, highest, kb_i32(e.k, (int32_t)base));
@@ -56,28 +57,29 @@ void emit_variant_check(struct object *o)
 	for (int i = 0; i < TARGET_SYSTEM_WORDS; i++) {
 		if (!needs.system[i])
 			continue;
-		struct kb_val told = emit_load(e.k, KB_INDEX, config, CONFIG(system) + 8 * i);
-		require_bits(&e, told, kb_index(e.k, (int64_t)needs.system[i]));
+		struct kb_val granted = emit_load(e.k, KB_INDEX, config, CONFIG(system) + 8 * i);
+		require_bits(&e, granted, kb_index(e.k, (int64_t)needs.system[i]));
 	}
 	emit_end(&e, TFMC_RT_OK);
 }
 
+/* (bits & mask) != 0 */
 static struct kb_val has_any(struct kb *k, struct kb_val bits, int64_t mask)
 {
 	return kb_cmp(k, KB_NE, kb_bin(k, KB_AND, bits, kb_index(k, mask)), kb_index(k, 0));
 }
 
-struct kb_val emit_choose_variant(struct emit *e, struct kb_val config, struct kb_val start)
+struct kb_val emit_choose_variant(struct emit *e, struct kb_val config, struct kb_val slots)
 {
 	struct kb *k = e->k;
 	const struct object *all = e->object->all;
 	size_t n = e->object->n_all;
-	int64_t every = ((int64_t)1 << n) - 1, devices = 0;
-	struct kb_val args[] = {config, start}, zero = kb_index(k, 0);
+	int64_t all_bits = ((int64_t)1 << n) - 1, devices = 0;
+	struct kb_val args[] = {config, slots}, zero = kb_index(k, 0);
 	struct kb_val allowed = emit_load(k, KB_INDEX, config, CONFIG(variants));
-	emit_return_if(e, has_any(k, allowed, ~every), TFMC_RT_E_VARIANT);
+	emit_return_if(e, has_any(k, allowed, ~all_bits), TFMC_RT_E_VARIANT);
 	struct kb_val is_any = kb_cmp(k, KB_EQ, allowed, zero);
-	struct kb_val use = kb_select(k, is_any, kb_index(k, every), allowed);
+	struct kb_val use = kb_select(k, is_any, kb_index(k, all_bits), allowed);
 	struct kb_var chosen = kb_var(k, "variant", KB_INDEX_T, kb_index(k, -1));
 	for (size_t i = n; i-- > 0;) {
 		struct kb_val is_open = kb_cmp(k, KB_LT, kb_get(k, chosen), zero);

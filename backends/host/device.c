@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the functions around kernels ask of libtfmccl when the kernels run on an OpenCL device: its model, a call
- * of a function of the plan, bytes of the state.
+ * OpenCL variants: calls of libtfmccl from the functions around kernels. They open the device with the
+ * model's plan and source, call a function of the plan, and copy bytes of the state.
  *
- *   NAME.LEVEL.plan, NAME.LEVEL.source   data: the plan as bytes, the kernels as OpenCL C
+ *   NAME.LEVEL.plan, NAME.LEVEL.source   data: the plan's bytes, the kernels as OpenCL C
  *   NAME.LEVEL.func.body(context, args, worker, n) -> status   worker is 0, n is 1
  */
 #include "backends/host/host.h"
@@ -13,7 +13,7 @@
 #include "backends/opencl/opencl.h"
 
 #define AT(type, field)    ((int64_t)offsetof(struct type, field))
-#define WORDS(type, count) ((int64_t)(sizeof(struct type) / 8 * (count)))
+#define SLOTS(type, count) ((int64_t)(sizeof(struct type) / 8 * (count)))
 
 /* ---- the program ---- */
 
@@ -34,8 +34,9 @@ enum tfmc_status emit_device_program(struct object *o)
 	return status;
 }
 
-/* Alone in its object a family runs wherever it can. */
-static enum tfmc_cl_for devices_of(const struct object *o)
+/* Devices that the variant may use: with several OpenCL families in the object each has its own kind; a
+ * single one may use any device. */
+static enum tfmc_cl_for allowed_devices(const struct object *o)
 {
 	size_t families = 0;
 	for (size_t i = 0; i < o->n_all; i++)
@@ -45,49 +46,52 @@ static enum tfmc_cl_for devices_of(const struct object *o)
 	return families > 1 && o->target->lanes == 16 ? TFMC_CL_FOR_WIDE_CPU : TFMC_CL_FOR_ANY;
 }
 
-void emit_device_open(struct emit *e, struct kb_val config, struct kb_val start)
+void emit_device_open(struct emit *e, struct kb_val config, struct kb_val slots)
 {
 	struct kb *k = e->k;
 	const struct object *o = e->object;
-	struct kb_val code = kb_local(k, "code", KB_INDEX, WORDS(tfmc_cl_code, 1));
-	struct kb_val weights = emit_load(k, KB_PTR, start, 8 * INIT_WEIGHTS);
-	struct kb_val batch = emit_load(k, KB_INDEX, start, 8 * INIT_BATCH);
+	struct kb_val code = kb_local(k, "code", KB_INDEX, SLOTS(tfmc_cl_code, 1));
+	struct kb_val weights = emit_load(k, KB_PTR, slots, 8 * INIT_WEIGHTS);
+	struct kb_val batch = emit_load(k, KB_INDEX, slots, 8 * INIT_BATCH);
 	emit_store(k, kb_symbol(k, emit_variant_symbol(o, "plan")), code, AT(tfmc_cl_code, plan));
 	emit_store(k, kb_index(k, o->device.plan_bytes), code, AT(tfmc_cl_code, plan_bytes));
 	emit_store(k, kb_symbol(k, emit_variant_symbol(o, "source")), code, AT(tfmc_cl_code, source));
 	emit_store(k, kb_index(k, o->device.source_bytes), code, AT(tfmc_cl_code, source_bytes));
 	emit_store(k, weights, code, AT(tfmc_cl_code, weights));
 	emit_store(k, kb_index(k, o->weights.bytes), code, AT(tfmc_cl_code, weights_bytes));
-	emit_store(k, kb_index(k, devices_of(o)), code, AT(tfmc_cl_code, devices));
+	emit_store(k, kb_index(k, allowed_devices(o)), code, AT(tfmc_cl_code, devices));
 	emit_store(k, batch, code, AT(tfmc_cl_code, batch));
 	struct kb_val device = emit_load(k, KB_PTR, config, AT(tfmc_config, device));
-	struct kb_val args[] = {code, device, kb_ptr_add(k, start, kb_index(k, 0), 8 * INIT_DEVICE)};
+	struct kb_val args[] = {code, device, kb_ptr_add(k, slots, kb_index(k, 0), 8 * INIT_DEVICE)};
 	kb_return(k, kb_call_external(k, "tfmc_cl_model_open", KB_I32, args, 3));
 }
 
 /* ---- calls ---- */
 
-/* struct tfmc_buffer number i of the words: data, and the bytes of tensor v in place of its elements. */
-static void set_buffer(struct emit *e, struct kb_val words, size_t i, struct ir_value v, struct kb_val data)
+/* Fills struct tfmc_buffer i: the address, and the size of tensor v in bytes instead of elements. */
+static void store_tensor(struct emit *e, struct kb_val buffers, size_t i, struct ir_value v,
+                         struct kb_val data)
 {
 	struct kb *k = e->k;
 	int64_t at = (int64_t)(sizeof(struct tfmc_buffer) * i);
 	const struct ir_type *t = ir_type_of(e->function->func, v);
 	struct kb_val n = emit_dim(e, ir_type_count(e->object->module->dims, t));
-	emit_store(k, data, words, at + AT(tfmc_buffer, data));
-	emit_store(k, kb_mul_const(k, n, ir_dtype_bytes(t->dtype)), words, at + AT(tfmc_buffer, count));
+	emit_store(k, data, buffers, at + AT(tfmc_buffer, data));
+	emit_store(k, kb_mul_const(k, n, ir_dtype_bytes(t->dtype)), buffers, at + AT(tfmc_buffer, count));
 }
 
+/* NAME.func.body: fills omitted inputs, builds a struct tfmc_cl_call on the stack and passes it to
+ * libtfmccl. */
 void emit_device_body(struct object *o, const struct function *f)
 {
 	struct emit e = emit_begin(o, f, emit_function_symbol(o, f, "body"), KB_INTERNAL);
 	struct kb *k = e.k;
 	struct kb_val worker = kb_param(k, "worker", KB_INDEX_T, 0);
 	(void)kb_param(k, "n_workers", KB_INDEX_T, 0);
-	struct kb_val call = kb_local(k, "call", KB_INDEX, WORDS(tfmc_cl_call, 1));
+	struct kb_val call = kb_local(k, "call", KB_INDEX, SLOTS(tfmc_cl_call, 1));
 	struct kb_val dims = kb_local(k, "dims", KB_INDEX, (int64_t)ir_dims_count(o->module->dims) + 1);
-	struct kb_val params = kb_local(k, "params", KB_INDEX, WORDS(tfmc_buffer, f->func->n_params + 1));
-	struct kb_val results = kb_local(k, "results", KB_INDEX, WORDS(tfmc_buffer, f->func->n_results + 1));
+	struct kb_val params = kb_local(k, "params", KB_INDEX, SLOTS(tfmc_buffer, f->func->n_params + 1));
+	struct kb_val results = kb_local(k, "results", KB_INDEX, SLOTS(tfmc_buffer, f->func->n_results + 1));
 	bool has_past = f->has_state && o->states.batch_dim >= 0;
 	struct area input = {.memory = AREA_INPUT, .offset = ir_dim_const(o->module->dims, 0)};
 	emit_load_call(&e);
@@ -95,16 +99,16 @@ void emit_device_body(struct object *o, const struct function *f)
 	for (size_t i = 0; i < ir_dims_count(o->module->dims); i++)
 		emit_store(k, f->has_dim[i] ? e.dims[i] : kb_index(k, ir_dims_sym(o->module->dims, i)->lo),
 		           dims, 8 * (int64_t)i);
-	emit_zero_words(&e, params, kb_index(k, 8 * WORDS(tfmc_buffer, f->func->n_params)));
-	emit_zero_words(&e, results, kb_index(k, 8 * WORDS(tfmc_buffer, f->func->n_results)));
+	emit_zero_words(&e, params, kb_index(k, 8 * SLOTS(tfmc_buffer, f->func->n_params)));
+	emit_zero_words(&e, results, kb_index(k, 8 * SLOTS(tfmc_buffer, f->func->n_results)));
 	for (input.number = 0; input.number < f->func->n_params; input.number++)
 		if (param_is_input(f->func, input.number))
-			set_buffer(&e, params, input.number, f->func->params[input.number].value,
-			           area_address(&e, &input));
+			store_tensor(&e, params, input.number, f->func->params[input.number].value,
+			             area_address(&e, &input));
 	for (size_t i = 0; i < f->func->n_results; i++)
 		if (result_is_output(f->func, i))
-			set_buffer(&e, results, i, func_result(f->func, i),
-			           emit_load_arg(&e, KB_PTR, f->result_slot[i]));
+			store_tensor(&e, results, i, func_result(f->func, i),
+			             emit_load_arg(&e, KB_PTR, f->result_slot[i]));
 	emit_store(k, kb_index(k, (int64_t)f->row), call, AT(tfmc_cl_call, function));
 	emit_store(k, has_past ? e.past : kb_null(k), call, AT(tfmc_cl_call, past));
 	emit_store(k, emit_load_context(&e, KB_INDEX, CONTEXT_FIRST), call, AT(tfmc_cl_call, first));

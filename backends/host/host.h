@@ -1,30 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions of an object beside its kernels: groups, schedules, checks, calls, and the interface.
+ * The functions of an object around its kernels: command sequences, argument checks, calls, worker barriers,
+ * and the interface.
  */
 #ifndef TFMC_BACKENDS_HOST_HOST_H
 #define TFMC_BACKENDS_HOST_HOST_H
 
 #include "backends/plan/emit.h"
 
-/* Its plan, kernels and calls: NAME.func.body .finish .call, of a device by the plan that emit_device_program made. */
+/* The plan and kernels of f, and NAME.func.body, .finish and .call. Functions of a device variant use the
+ * plan of emit_device_program. */
 TFMC_MUST_USE enum tfmc_status emit_function(struct object *o, struct function *f);
+/* NAME.func.body: runs the commands of the plan, which is built here. */
 TFMC_MUST_USE enum tfmc_status emit_body(struct object *o, struct function *f);
-/* Returns a status when anything is wrong with the call of e->function, whose dims and bases are loaded. */
+/* Emits all argument checks of a call of e->function: return a status if one fails. Dims and base addresses
+ * are loaded. */
 void emit_check(struct emit *e);
-/* Worker 0, or -1, fills inputs that are left out; gives whether there are any. */
+/* Fills omitted inputs with their defaults (worker 0 or -1 only); returns whether there are any. */
 struct kb_val emit_defaults(struct emit *e, struct kb_val worker);
 void emit_barriers(struct object *o); /* NAME.barrier NAME.leave */
-/* What the function of a kernel works on: words. */
+/* Slots of the `task` argument of a kernel's calling function. */
 enum task_slot { TASK_CONTEXT, TASK_ARGS, TASK_INDEX, TASK_SLOTS = TASK_INDEX + OBJECT_REPEAT_MAX };
-/* Writes the words of a context that depend on the number of workers. */
+/* Sets the context fields that depend on the number of workers and clears the barriers. */
 void emit_set_workers(struct emit *e, struct kb_val n);
 void emit_entries(struct object *o); /* NAME_call, NAME_ENTRY, NAME_ENTRY_spmd */
 void emit_api(struct object *o);
+/* if (!ok) return status; */
 void emit_require(struct emit *e, struct kb_val ok, enum tfmc_rt_status status);
+/* Returns E_NULL or E_CONTEXT unless the context was initialized by this object. */
 void emit_check_magic(struct emit *e);
-void emit_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes); /* a multiple of 8 bytes */
-/* ---- functions of the interface on the state (state.c): e->state, args after the context ---- */
+void emit_zero_words(struct emit *e, struct kb_val ptr, struct kb_val bytes); /* bytes: a multiple of 8 */
+/* ---- interface functions on the state (state.c); args: after the context; e->state is loaded ---- */
 void emit_reset(struct emit *e, const struct kb_val *args);
 void emit_trim(struct emit *e, const struct kb_val *args);
 void emit_fork(struct emit *e, const struct kb_val *args);
@@ -32,29 +38,33 @@ void emit_select(struct emit *e, const struct kb_val *args);
 void emit_reorder(struct emit *e, const struct kb_val *args);
 void emit_fetch(struct emit *e, const struct kb_val *args);
 void emit_store_state(struct emit *e, const struct kb_val *args);
-/* Writes the words of a context that follow from the first row's sequence and the shared source (-1: none). */
+/* Selects the sequences of later calls: sets the context fields that depend on the first row's sequence and
+ * on the shared source (-1: none). */
 void emit_set_rows(struct emit *e, struct kb_val first, struct kb_val source);
 
 /* Byte offsets in struct tfmc_config. */
 #define CONFIG(field) ((int64_t)offsetof(struct tfmc_config, field))
 
-/* What the code of the variant needs, which has been recorded: of its target's features tiles only where it has some,
- * as a process must ask for them. */
+/* CPU features that the emitted code of the variant needs. Matrix tiles count only if the code uses them,
+ * because a process must request them from the operating system. */
 struct target_requirements object_needs(const struct object *o);
-/* Words of init that NAME.cpu takes beside the config. */
-enum start { INIT_WEIGHTS, INIT_BATCH, INIT_DEVICE /* CONTEXT_DEVICE; written */, INIT_SLOTS };
-void emit_variant_check(struct object *o); /* NAME.cpu(config, start) -> status, for each variant */
-/* The number of the best variant that is allowed and runs here, by NAME.cpu; returns a status when there is none. */
-struct kb_val emit_choose_variant(struct emit *e, struct kb_val config, struct kb_val start);
+/* Slots that init passes to NAME.cpu. */
+enum init_slot { INIT_WEIGHTS, INIT_BATCH, INIT_DEVICE /* result, for CONTEXT_DEVICE */, INIT_SLOTS };
+void emit_variant_check(struct object *o); /* NAME.cpu(config, slots) -> status, one per variant */
+/* The number of the most demanding variant that the config allows and that can run here, by NAME.cpu;
+ * returns a status if there is none. */
+struct kb_val emit_choose_variant(struct emit *e, struct kb_val config, struct kb_val slots);
 
 /* ---- kernels on an OpenCL device (device.c) ---- */
-/* Records them in a module of their own; the program becomes data of the object. */
+/* Emits the kernels in a kernel module of their own; the OpenCL C source and the plan become data of the
+ * object. */
 TFMC_MUST_USE enum tfmc_status emit_device_program(struct object *o);
-/* The rest of NAME.cpu: opens the device. */
-void emit_device_open(struct emit *e, struct kb_val config, struct kb_val start);
+/* Body of NAME.cpu for a device variant: opens the device. */
+void emit_device_open(struct emit *e, struct kb_val config, struct kb_val slots);
 void emit_device_body(struct object *o, const struct function *f);
+/* Whether the chosen variant runs on a device. */
 struct kb_val emit_is_device(struct emit *e);
-/* Calls a function of libtfmccl with the device and more; what is no OK is returned. */
+/* Calls a function of libtfmccl with the device and n args; returns its status unless it is TFMC_RT_OK. */
 void emit_device_call(struct emit *e, const char *function, const struct kb_val *args, size_t n);
 
 #endif

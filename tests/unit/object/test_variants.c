@@ -494,7 +494,7 @@ static void record_choose(struct object *o)
 	struct emit e = {.object = o, .k = kb_begin(o->kb, "m.choose", KB_INTERNAL, KB_I32)};
 	struct kb_val config = kb_param(e.k, "config", KB_PTR_T, KB_READONLY);
 	struct kb_val start = kb_param(e.k, "start", KB_PTR_T, 0);
-	struct kb_val variant = emit_choice(&e, config, start);
+	struct kb_val variant = emit_choose_variant(&e, config, start);
 	kb_return(e.k, kb_cvt(e.k, kb_sub(e.k, kb_index(e.k, -1), variant), KB_I32));
 	kb_end(e.k);
 }
@@ -517,7 +517,7 @@ static struct kb_module *record_choice(struct arena *a, struct object *all, cons
 		all[i].prefix = arena_printf(a, "m.%s", names[i]);
 		all[i].all = all;
 		all[i].n_all = n;
-		emit_cpu(&all[i]);
+		emit_variant_check(&all[i]);
 	}
 	record_choose(&all[0]);
 	return m;
