@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * backend_compile from beginning to end: layout, weights, emission through the
- * kernel builder, LLVM, and the weights into the object.
+ * backend_compile, from a planned module to an object, a header and C: layout, packed weights, emission
+ * through the kernel builder, LLVM, and the final file.
  */
 #include "backends/object/internal.h"
 #include "backends/host/host.h"
@@ -36,7 +36,7 @@ void backend_output_destroy(struct backend_output *out)
 
 /* ---- layout and weights ---- */
 
-static enum tfmc_status lay_out(struct object *o)
+static enum tfmc_status layout_all(struct object *o)
 {
 	TFMC_TRY(layout_weights(o));
 	for (size_t i = 0; i < o->n_all; i++) {
@@ -47,7 +47,8 @@ static enum tfmc_status lay_out(struct object *o)
 	return layout_variants(o);
 }
 
-static enum tfmc_status choose_weights(struct object *o)
+/* Sets o->embedded from the options and the size of the weights. */
+static enum tfmc_status choose_weights_location(struct object *o)
 {
 	uint64_t bytes = (uint64_t)o->weights.bytes;
 	switch (o->options->weights) {
@@ -64,6 +65,7 @@ static enum tfmc_status choose_weights(struct object *o)
 	return TFMC_INVALID;
 }
 
+/* backend_sink that appends to a buffer. */
 static bool write_buf(void *user, uint64_t offset, const void *bytes, size_t n)
 {
 	struct buf *b = user;
@@ -72,15 +74,16 @@ static bool write_buf(void *user, uint64_t offset, const void *bytes, size_t n)
 	return !buf_failed(b) && offset + n == b->len;
 }
 
-/* Text in C wants the embedded weights too. */
-static bool is_streamed(const struct object *o)
+/* Whether embedded weights go to the object's sink as they are packed; otherwise they are kept in memory,
+ * because emission as C prints them. */
+static bool streams_weights(const struct object *o)
 {
 	return o->options->object_sink && !o->options->want_c && !o->options->no_object;
 }
 
-/* Weights, packed or copied, at `base` of the sink. */
-static enum tfmc_status put_weights(struct object *o, const struct weight_source *source,
-                                    const struct backend_sink *sink, uint64_t base)
+/* Packs the weights, or copies packed ones of the cache, to position `base` of the sink. */
+static enum tfmc_status write_weights(struct object *o, const struct weight_source *source,
+                                      const struct backend_sink *sink, uint64_t base)
 {
 	const struct backend_sink *also = o->options->packed_sink;
 	if (pack_is_done(o))
@@ -89,26 +92,27 @@ static enum tfmc_status put_weights(struct object *o, const struct weight_source
 	return also && o->weights.bytes > 0 ? pack_header(o, also) : TFMC_OK;
 }
 
-static enum tfmc_status pack(struct object *o, const struct weight_source *source, struct buf *blob)
+/* Writes the weights to the object's sink, to `blob` (from EMBED_AT), or to a weights file. */
+static enum tfmc_status pack_to_output(struct object *o, const struct weight_source *source, struct buf *blob)
 {
 	struct backend_sink to_buf = {write_buf, blob};
 	const struct backend_sink *sink = o->options->weights_sink;
-	if (o->embedded && is_streamed(o))
-		return put_weights(o, source, o->options->object_sink, EMBED_AT);
+	if (o->embedded && streams_weights(o))
+		return write_weights(o, source, o->options->object_sink, EMBED_AT);
 	if (o->embedded) {
 		buf_fill(blob, 0, EMBED_AT);
-		enum tfmc_status status = put_weights(o, source, &to_buf, EMBED_AT);
+		enum tfmc_status status = write_weights(o, source, &to_buf, EMBED_AT);
 		return buf_failed(blob) ? TFMC_NO_MEMORY : status;
 	}
 	if (pack_is_done(o) && o->options->packed_stays)
 		sink = NULL;
-	TFMC_TRY(put_weights(o, source, sink, TFMC_WEIGHTS_DATA));
+	TFMC_TRY(write_weights(o, source, sink, TFMC_WEIGHTS_DATA));
 	return sink && o->weights.bytes > 0 ? pack_header(o, sink) : TFMC_OK;
 }
 
 /* ---- emission ---- */
 
-/* The code of one variant. */
+/* Emits the functions of one variant. */
 static enum tfmc_status emit_variant(struct object *o)
 {
 	if (object_is_device(o))
@@ -121,7 +125,7 @@ static enum tfmc_status emit_variant(struct object *o)
 	return TFMC_OK;
 }
 
-/* What the variants share. */
+/* Emits the code and data that all variants share. */
 static enum tfmc_status emit_interface(struct object *o)
 {
 	struct buf record;
@@ -138,7 +142,7 @@ static enum tfmc_status emit_interface(struct object *o)
 	return status;
 }
 
-static enum tfmc_status emit_all(struct object *o)
+static enum tfmc_status emit_object(struct object *o)
 {
 	struct kb_caps first = kb_caps_of(o->driver);
 	struct kb_module *m = kb_module_create(o->arena, &first);
@@ -154,7 +158,7 @@ static enum tfmc_status emit_all(struct object *o)
 	return emit_interface(o);
 }
 
-/* ---- as C ---- */
+/* ---- code generation ---- */
 
 static enum tfmc_status check_c(const struct object *o)
 {
@@ -176,14 +180,14 @@ static enum tfmc_status check_c(const struct object *o)
 	return TFMC_INVALID;
 }
 
-/* A second recording: the same but for the questions about the processor. */
-static enum tfmc_status to_c(struct object *o, const struct buf *blob, struct backend_output *out)
+/* Emits the functions a second time, without cpuid checks, and prints them as C. */
+static enum tfmc_status compile_c(struct object *o, const struct buf *blob, struct backend_output *out)
 {
 	if (!o->options->want_c)
 		return TFMC_OK;
 	TFMC_TRY(check_c(o));
 	o->is_text = true;
-	TFMC_TRY(emit_all(o));
+	TFMC_TRY(emit_object(o));
 	TFMC_TRY(kb_verify(o->kb, o->cx));
 	struct cfamily_data weights = {.name = emit_api_symbol(o, "weights")};
 	if (o->embedded) {
@@ -201,7 +205,7 @@ static enum tfmc_status to_c(struct object *o, const struct buf *blob, struct ba
 	return cfamily_print(o->cx, o->kb, &options, &out->c);
 }
 
-static enum tfmc_status to_object(struct object *o, struct backend_output *out)
+static enum tfmc_status compile_object(struct object *o, struct backend_output *out)
 {
 	struct llvm_options options = {
 	        .target = o->driver, .opt_level = o->options->opt_level, .progress = o->options->progress};
@@ -220,40 +224,41 @@ static enum tfmc_status to_object(struct object *o, struct backend_output *out)
 	return llvm_compile(o->cx, o->kb, o->name, &options, &result);
 }
 
-/* ---- the file ---- */
+/* ---- output file ---- */
 
-static enum tfmc_status write_to(const struct backend_sink *sink, uint64_t at, const char *bytes, size_t n)
+static enum tfmc_status sink_write(const struct backend_sink *sink, uint64_t at, const char *bytes, size_t n)
 {
 	return n == 0 || sink->write_at(sink->user, at, bytes, n) ? TFMC_OK : TFMC_IO;
 }
 
-/* The weights are there already, but when C wanted them: `blob` holds them then. */
+/* Writes the object to the sink, around the weights. They are in the sink already, or in `blob` if C was
+ * wanted. */
 static enum tfmc_status write_object(const struct object *o, const struct buf *image, const struct buf *blob)
 {
 	static const char zeros[OBJECT_ALIGN];
 	const struct backend_sink *sink = o->options->object_sink;
-	uint64_t size = (uint64_t)o->weights.bytes, gap = embed_gap(size);
+	uint64_t size = (uint64_t)o->weights.bytes, gap = embed_bytes(size);
 	if (!o->embedded)
-		return write_to(sink, 0, image->data, image->len);
-	TFMC_TRY(write_to(sink, 0, image->data, EMBED_AT));
-	if (!is_streamed(o))
-		TFMC_TRY(write_to(sink, EMBED_AT, blob->data + EMBED_AT, size));
-	TFMC_TRY(write_to(sink, EMBED_AT + size, zeros, gap - size));
-	return write_to(sink, EMBED_AT + gap, image->data + EMBED_AT, image->len - EMBED_AT);
+		return sink_write(sink, 0, image->data, image->len);
+	TFMC_TRY(sink_write(sink, 0, image->data, EMBED_AT));
+	if (!streams_weights(o))
+		TFMC_TRY(sink_write(sink, EMBED_AT, blob->data + EMBED_AT, size));
+	TFMC_TRY(sink_write(sink, EMBED_AT + size, zeros, gap - size));
+	return sink_write(sink, EMBED_AT + gap, image->data + EMBED_AT, image->len - EMBED_AT);
 }
 
-/* In memory: the rest of the object after the weights. */
-static void append_object(const struct object *o, struct buf *image, struct buf *blob)
+/* In memory: completes `blob`, which holds the weights, with the rest of the object. */
+static void append_code(const struct object *o, struct buf *image, struct buf *blob)
 {
 	uint64_t size = (uint64_t)o->weights.bytes;
-	buf_fill(blob, 0, embed_gap(size) - size);
+	buf_fill(blob, 0, embed_bytes(size) - size);
 	buf_bytes(blob, image->data + EMBED_AT, image->len - EMBED_AT);
 	if (!buf_failed(blob))
 		memcpy(blob->data, image->data, EMBED_AT);
 }
 
-/* out->object is what LLVM wrote. */
-static enum tfmc_status finish(const struct object *o, struct buf *blob, struct backend_output *out)
+/* Completes out->object, as LLVM wrote it, with embedded weights, or writes it to the sink. */
+static enum tfmc_status write_output(const struct object *o, struct buf *blob, struct backend_output *out)
 {
 	struct buf image;
 	if (!o->embedded)
@@ -261,12 +266,12 @@ static enum tfmc_status finish(const struct object *o, struct buf *blob, struct 
 	buf_init(&image);
 	buf_append(&image, &out->object);
 	enum tfmc_status status =
-	        embed_room(o->cx, &image, emit_api_symbol(o, "weights"), (uint64_t)o->weights.bytes);
+	        embed_section(o->cx, &image, emit_api_symbol(o, "weights"), (uint64_t)o->weights.bytes);
 	if (status == TFMC_OK && o->options->object_sink) {
 		status = write_object(o, &image, blob);
 	} else if (status == TFMC_OK) {
 		struct buf code = out->object;
-		append_object(o, &image, blob);
+		append_code(o, &image, blob);
 		out->object = *blob;
 		*blob = code;
 		status = buf_failed(&out->object) ? TFMC_NO_MEMORY : TFMC_OK;
@@ -280,27 +285,27 @@ static double seconds(const struct object *o)
 	return o->options->clock ? o->options->clock(o->options->clock_user) : 0;
 }
 
-static enum tfmc_status compile(struct object *o, const struct weight_source *source,
-                                struct backend_output *out)
+static enum tfmc_status compile_variants(struct object *o, const struct weight_source *source,
+                                         struct backend_output *out)
 {
 	struct buf blob;
-	TFMC_TRY(lay_out(o));
+	TFMC_TRY(layout_all(o));
 	TFMC_TRY(check_weights_limit(o));
-	TFMC_TRY(choose_weights(o));
+	TFMC_TRY(choose_weights_location(o));
 	buf_init(&blob);
 	double start = seconds(o);
-	enum tfmc_status status = pack(o, source, &blob);
+	enum tfmc_status status = pack_to_output(o, source, &blob);
 	out->pack_seconds = seconds(o) - start;
 	bool wants_object = !o->options->no_object;
 	memory_stage("choosing kernels", NULL);
 	if (status == TFMC_OK && wants_object)
-		status = emit_all(o);
+		status = emit_object(o);
 	if (status == TFMC_OK && wants_object)
-		status = to_object(o, out);
+		status = compile_object(o, out);
 	if (status == TFMC_OK)
-		status = to_c(o, &blob, out);
+		status = compile_c(o, &blob, out);
 	if (status == TFMC_OK && wants_object)
-		status = finish(o, &blob, out);
+		status = write_output(o, &blob, out);
 	if (status == TFMC_OK)
 		header_build(o, &out->header);
 	buf_destroy(&blob);
@@ -346,7 +351,7 @@ enum tfmc_status backend_compile_variants(struct diag_context *cx, const struct 
 		all[i].all = all;
 		all[i].n_all = n;
 	}
-	enum tfmc_status status = compile(&all[0], source, out);
+	enum tfmc_status status = compile_variants(&all[0], source, out);
 	arena_destroy(&arena);
 	return status;
 }

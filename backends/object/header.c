@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NAME.h: what a C or C++ program needs to call the object, in C99, with
- * shapes, units and errors in its comments. The argument structs have the
- * layout of the words in runtime/abi.h.
+ * NAME.h: the C99 (and C++) header of an object, with shapes, units and errors in comments. The argument
+ * structs have the layout of the argument slots in runtime/abi.h.
  */
 #include "backends/object/internal.h"
 #include "backends/print/cfamily.h"
@@ -10,18 +9,18 @@
 
 #include <string.h>
 
-/* ir/support/embed.cmake: the file, zero-terminated. */
+/* runtime/abi.h as a zero-terminated string (ir/support/embed.cmake). */
 extern const unsigned char runtime_abi_h[];
 
-struct writer {
+struct header_writer {
 	const struct object *object;
 	struct buf *out;
-	const char *upper; /* the model's name for macros */
-	struct strmap taken;
-	bool are_bare; /* the names of `taken` stand in the header without the model's in front */
+	const char *upper; /* the model's name in capitals, the prefix of macros */
+	struct strmap names_used;
+	bool is_unprefixed; /* names are used without the model's prefix: must not be keywords or macros */
 };
 
-static const char *upper_of(const struct object *o, const char *s)
+static const char *to_macro_case(const struct object *o, const char *s)
 {
 	char *copy = ARENA_ARRAY(o->arena, char, strlen(s) + 1);
 	for (size_t i = 0; copy && s[i]; i++)
@@ -50,7 +49,7 @@ static const char *c_type(enum ir_dtype t)
 
 /* ---- names ---- */
 
-/* Keywords of C++; those that C has as well are cfamily_is_keyword's. */
+/* C++ keywords that are not C keywords (cfamily_is_keyword knows those). */
 static const char *const keywords[] = {
         "and",       "and_eq",       "bitand",     "bitor",     "catch",     "char16_t",
         "char32_t",  "char8_t",      "class",      "co_await",  "co_return", "co_yield",
@@ -63,20 +62,20 @@ static const char *const keywords[] = {
         "xor_eq",
 };
 
-/* backends/object/c_names.def: such names are replaced in all members, since a program may include any header first. */
-static const char *const standard[] = {
+/* Macros of standard headers: no member may have such a name, since a program may include any header first. */
+static const char *const standard_macros[] = {
 #define NAME(name) #name,
 #define BEGINS(word)
 #include "backends/object/c_names.def"
 };
 
-static const char *const beginnings[] = {
+static const char *const macro_prefixes[] = {
 #define NAME(name)
 #define BEGINS(word) #word "_",
 #include "backends/object/c_names.def"
 };
 
-static bool is_in(const char *const *list, size_t n, const char *s)
+static bool list_contains(const char *const *list, size_t n, const char *s)
 {
 	for (size_t i = 0; i < n; i++)
 		if (!strcmp(list[i], s))
@@ -89,70 +88,72 @@ static bool is_capital(char c)
 	return (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-static bool are_capitals(const char *s)
+static bool is_all_capitals(const char *s)
 {
 	while (is_capital(*s) || (*s >= '0' && *s <= '9'))
 		s++;
 	return *s == 0;
 }
 
-static bool begins_as_macro(const char *s)
+static bool has_macro_prefix(const char *s)
 {
 	size_t n;
-	for (size_t i = 0; i < TFMC_COUNT(beginnings); i++) {
-		n = strlen(beginnings[i]);
-		if (!strncmp(s, beginnings[i], n) && are_capitals(s + n))
+	for (size_t i = 0; i < TFMC_COUNT(macro_prefixes); i++) {
+		n = strlen(macro_prefixes[i]);
+		if (!strncmp(s, macro_prefixes[i], n) && is_all_capitals(s + n))
 			return true;
 	}
-	/* Formats of inttypes.h: PRId64, SCNxPTR. */
+	/* formats of inttypes.h: PRId64, SCNxPTR */
 	return (!strncmp(s, "PRI", 3) || !strncmp(s, "SCN", 3)) && s[3] && strchr("diouxX", s[3]) &&
-	       are_capitals(s + 4);
+	       is_all_capitals(s + 4);
 }
 
-/* _Bool, __FILE__, .. are the language's, whatever they will mean. */
+/* Reserved for the implementation: _Bool, __FILE__, .. */
 static bool is_reserved(const char *s)
 {
 	return s[0] == '_' && is_capital(s[1]);
 }
 
-static bool is_taken_by_c(const char *s)
+static bool is_reserved_by_c(const char *s)
 {
-	return is_reserved(s) || cfamily_is_keyword(s) || is_in(keywords, TFMC_COUNT(keywords), s) ||
-	       is_in(standard, TFMC_COUNT(standard), s) || begins_as_macro(s);
+	return is_reserved(s) || cfamily_is_keyword(s) || list_contains(keywords, TFMC_COUNT(keywords), s) ||
+	       list_contains(standard_macros, TFMC_COUNT(standard_macros), s) || has_macro_prefix(s);
 }
 
-/* The members of one struct, or macros of one ending. */
-static void begin_names(struct writer *w, bool are_bare)
+/* Begins a scope of names: the members of a struct, or the macros of one kind. */
+static void begin_scope(struct header_writer *w, bool is_unprefixed)
 {
-	w->are_bare = are_bare;
-	strmap_init(&w->taken, w->object->arena);
+	w->is_unprefixed = is_unprefixed;
+	strmap_init(&w->names_used, w->object->arena);
 }
 
-/* The name, or with the ending and a number when it is one of C's or stands there already; beside, if not NULL, is what
- * another one ends in that comes with it. */
-static const char *new_name(struct writer *w, const char *name, const char *ending, const char *beside)
+/* The name, with the ending and a number appended if C reserves it or the scope has it already. suffix (or
+ * NULL): name + suffix must be free as well (the count of a tensor). */
+static const char *unique_name(struct header_writer *w, const char *name, const char *ending,
+                               const char *suffix)
 {
 	struct arena *a = w->object->arena;
-	const char *base = w->are_bare && is_reserved(name) ? arena_printf(a, "%s%s", ending, name) : name;
-	const char *text = base, *other = beside ? arena_printf(a, "%s%s", base, beside) : base;
-	for (int n = 1; (w->are_bare && is_taken_by_c(text)) || strmap_has(&w->taken, text) ||
-	                strmap_has(&w->taken, other);
+	const char *base =
+	        w->is_unprefixed && is_reserved(name) ? arena_printf(a, "%s%s", ending, name) : name;
+	const char *text = base, *companion = suffix ? arena_printf(a, "%s%s", base, suffix) : base;
+	for (int n = 1; (w->is_unprefixed && is_reserved_by_c(text)) || strmap_has(&w->names_used, text) ||
+	                strmap_has(&w->names_used, companion);
 	     n++) {
 		text = n == 1 ? arena_printf(a, "%s_%s", base, ending)
 		              : arena_printf(a, "%s_%s%d", base, ending, n);
-		other = beside ? arena_printf(a, "%s%s", text, beside) : text;
+		companion = suffix ? arena_printf(a, "%s%s", text, suffix) : text;
 	}
-	(void)strmap_set(&w->taken, text, w);
-	(void)strmap_set(&w->taken, other, w);
+	(void)strmap_set(&w->names_used, text, w);
+	(void)strmap_set(&w->names_used, companion, w);
 	return text;
 }
 
-static void print_dim(struct writer *w, const struct entry *e, const struct ir_dim *d)
+static void print_dim(struct header_writer *w, const struct entry *e, const struct ir_dim *d)
 {
 	ir_dim_print(w->out, w->object->module->dims, entry_dim(w->object, e, d), true);
 }
 
-static void print_shape(struct writer *w, const struct entry *e, const struct ir_type *t)
+static void print_shape(struct header_writer *w, const struct entry *e, const struct ir_type *t)
 {
 	buf_printf(w->out, "%s [", ir_dtype_name(t->dtype));
 	for (int i = 0; i < t->rank; i++) {
@@ -162,10 +163,11 @@ static void print_shape(struct writer *w, const struct entry *e, const struct ir
 	buf_str(w->out, "]");
 }
 
-/* ---- parts ---- */
+/* ---- preamble, macros ---- */
 
-/* The parts of runtime/abi.h that headers carry as well, under the same guards: either header may come first. */
-static void print_shared(struct writer *w)
+/* Copies the parts of runtime/abi.h that generated headers need, under the same guards: either header may
+ * be included first. */
+static void print_abi_parts(struct header_writer *w)
 {
 	static const char *const guards[] = {"#ifndef TFMC_CONFIG_DEFINED", "#ifndef TFMC_MODEL_DEFINED"};
 	static const char last[] = "#endif\n";
@@ -176,7 +178,7 @@ static void print_shared(struct writer *w)
 	}
 }
 
-static void print_begin(struct writer *w)
+static void print_preamble(struct header_writer *w)
 {
 	const struct object *o = w->object;
 	buf_printf(w->out,
@@ -193,15 +195,15 @@ static void print_begin(struct writer *w)
 	           o->name, object_target_names(o, ", "), w->upper, w->upper);
 }
 
-static void print_macros(struct writer *w)
+static void print_macros(struct header_writer *w)
 {
 	const struct object *o = w->object;
 	const struct ir_dims *dims = o->module->dims;
-	begin_names(w, false);
+	begin_scope(w, false);
 	buf_str(w->out, "/* Bounds of the dims, inclusive. */\n");
 	for (size_t i = 0; i < ir_dims_count(dims); i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(dims, i);
-		const char *name = new_name(w, upper_of(o, s->name), "DIM", NULL);
+		const char *name = unique_name(w, to_macro_case(o, s->name), "DIM", NULL);
 		buf_printf(w->out, "#define %s_%s_MIN %lld\n#define %s_%s_MAX %lld\n", w->upper, name,
 		           (long long)s->lo, w->upper, name, (long long)s->hi);
 	}
@@ -224,8 +226,8 @@ static void print_macros(struct writer *w)
 	buf_str(w->out, "\n");
 }
 
-/* Bits of tfmc_config.variants. */
-static void print_variants(struct writer *w)
+/* Macros for tfmc_config.variants, one bit per variant. */
+static void print_variants(struct header_writer *w)
 {
 	const struct object *o = w->object;
 	if (o->n_all < 2)
@@ -234,11 +236,11 @@ static void print_variants(struct writer *w)
 	        "/* Variants of the code, for tfmc_config.variants; what runs where init is called. */\n");
 	for (size_t i = 0; i < o->n_all; i++)
 		buf_printf(w->out, "#define %s_VARIANT_%s %uu /* %s */\n", w->upper,
-		           upper_of(o, target_level_name(o->all[i].target)), 1u << i, o->all[i].target->name);
+		           to_macro_case(o, target_level_name(o->all[i].target)), 1u << i, o->all[i].target->name);
 	buf_str(w->out, "\n");
 }
 
-static void print_ids(struct writer *w, const char *what, const struct backend_ids *ids)
+static void print_ids(struct header_writer *w, const char *what, const struct backend_ids *ids)
 {
 	if (ids->n == 0)
 		return;
@@ -248,7 +250,7 @@ static void print_ids(struct writer *w, const char *what, const struct backend_i
 	buf_printf(w->out, "}\n#define %s_N_%s %zu\n", w->upper, what, ids->n);
 }
 
-static void print_facts(struct writer *w)
+static void print_generation(struct header_writer *w)
 {
 	const struct backend_facts *f = w->object->options->facts;
 	if (!f || !f->generate_kind)
@@ -260,7 +262,7 @@ static void print_facts(struct writer *w)
 	buf_printf(w->out, "#define %s_MAX_LEN %lld\n\n", w->upper, (long long)f->max_len);
 }
 
-static void print_status(struct writer *w)
+static void print_status(struct header_writer *w)
 {
 	const struct object *o = w->object;
 	buf_printf(w->out, "enum %s_status {\n", o->name);
@@ -273,18 +275,18 @@ static void print_status(struct writer *w)
 
 /* ---- entries ---- */
 
-static void print_tensor(struct writer *w, const struct entry *e, const struct ir_type *t, const char *field,
-                         const char *qualifier)
+static void print_tensor(struct header_writer *w, const struct entry *e, const struct ir_type *t,
+                         const char *field, const char *qualifier)
 {
 	buf_printf(w->out, "\t%s%s *%s; /* ", qualifier, c_type(t->dtype), field);
 	print_shape(w, e, t);
 }
 
-static void print_input(struct writer *w, const struct entry *e, size_t i)
+static void print_input(struct header_writer *w, const struct entry *e, size_t i)
 {
 	const struct function *f = &w->object->functions.items[e->function];
 	const struct ir_param *p = &f->func->params[i];
-	const char *field = new_name(w, p->name, "data", "_count");
+	const char *field = unique_name(w, p->name, "data", "_count");
 	print_tensor(w, e, ir_type_of(f->func, p->value), field, "const ");
 	if (p->below > 0)
 		buf_printf(w->out, "; ids in [0,%lld)", (long long)p->below);
@@ -305,15 +307,15 @@ static void print_input(struct writer *w, const struct entry *e, size_t i)
 	buf_printf(w->out, " */\n\tuint64_t %s_count;\n", field);
 }
 
-static void print_output(struct writer *w, const struct entry *e, size_t i)
+static void print_output(struct header_writer *w, const struct entry *e, size_t i)
 {
 	const struct function *f = &w->object->functions.items[e->function];
-	const char *field = new_name(w, f->func->results[i].name, "out", "_count");
+	const char *field = unique_name(w, f->func->results[i].name, "out", "_count");
 	print_tensor(w, e, ir_type_of(f->func, func_result(f->func, i)), field, "");
 	buf_printf(w->out, "; NULL: not wanted */\n\tuint64_t %s_count;\n", field);
 }
 
-static const char *about(enum tfmc_entry_kind kind)
+static const char *entry_description(enum tfmc_entry_kind kind)
 {
 	switch (kind) {
 	case TFMC_ENTRY_RUN: return "Inputs to outputs, every position, no state.";
@@ -327,17 +329,17 @@ static const char *about(enum tfmc_entry_kind kind)
 	return "";
 }
 
-static void print_entry(struct writer *w, const struct entry *e)
+static void print_entry(struct header_writer *w, const struct entry *e)
 {
 	const struct object *o = w->object;
 	const struct function *f = &o->functions.items[e->function];
 	uint64_t *dims = ARENA_ARRAY(o->arena, uint64_t, ir_dims_count(o->module->dims) + 1);
 	size_t n = dims ? entry_dims(o, e, dims) : 0;
-	buf_printf(w->out, "/* %s */\nstruct %s_%s_args {\n", about(e->kind), o->name, e->name);
-	begin_names(w, true);
+	buf_printf(w->out, "/* %s */\nstruct %s_%s_args {\n", entry_description(e->kind), o->name, e->name);
+	begin_scope(w, true);
 	for (size_t i = 0; i < n; i++) {
 		const char *name = ir_dims_sym(o->module->dims, dims[i])->name;
-		buf_printf(w->out, "\tint64_t %s;\n", new_name(w, name, "dim", NULL));
+		buf_printf(w->out, "\tint64_t %s;\n", unique_name(w, name, "dim", NULL));
 	}
 	for (size_t i = 0; i < f->func->n_params; i++)
 		if (param_is_input(f->func, i))
@@ -357,15 +359,15 @@ static void print_entry(struct writer *w, const struct entry *e)
 
 /* ---- functions ---- */
 
-static void print_function(struct writer *w, const char *result, const char *name, const char *parameters,
-                           const char *comment)
+static void print_function(struct header_writer *w, const char *result, const char *name,
+                           const char *parameters, const char *comment)
 {
 	const char *space = result[strlen(result) - 1] == '*' ? "" : " ";
 	buf_printf(w->out, "/* %s */\n%s%s%s_%s(%s);\n", comment, result, space, w->object->name, name,
 	           parameters);
 }
 
-static void print_functions(struct writer *w)
+static void print_functions(struct header_writer *w)
 {
 	buf_printf(w->out,
 	           "struct %s_context {\n\tuint64_t words[%d];\n};\n\n"
@@ -378,7 +380,7 @@ static void print_functions(struct writer *w)
 	buf_char(w->out, '\n');
 }
 
-static void print_arena_size(struct writer *w)
+static void print_arena_size(struct header_writer *w)
 {
 	const struct object *o = w->object;
 	size_t n = ir_dims_count(o->module->dims);
@@ -397,7 +399,7 @@ static void print_arena_size(struct writer *w)
 	           o->name, w->upper, o->name, o->name);
 }
 
-static void print_model(struct writer *w)
+static void print_model(struct header_writer *w)
 {
 	const char *n = w->object->name;
 	buf_printf(w->out,
@@ -415,12 +417,12 @@ static void print_model(struct writer *w)
 
 void header_build(const struct object *o, struct buf *out)
 {
-	struct writer w = {.object = o, .out = out, .upper = upper_of(o, o->name)};
-	print_begin(&w);
-	print_shared(&w);
+	struct header_writer w = {.object = o, .out = out, .upper = to_macro_case(o, o->name)};
+	print_preamble(&w);
+	print_abi_parts(&w);
 	print_macros(&w);
 	print_variants(&w);
-	print_facts(&w);
+	print_generation(&w);
 	print_status(&w);
 	print_functions(&w);
 	for (size_t i = 0; i < o->entries.n; i++)

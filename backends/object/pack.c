@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packs weights into the layout the kernels read and streams them: bounded
- * memory whatever the model. Floats are stored as f32, or as the narrow type
- * they are kept as, everything else as i32.
+ * Packs weights into the layouts that kernels read, in parallel and in bounded memory, and streams them to a
+ * sink. Floats are stored as f32 or in a smaller float type, integers as i32, quantized weights as panels of
+ * quants and scales.
+ *
  *   row      the elements in order
- *   panel16  a matrix [N, K] as [ceil(N/16)][K][16], rows beyond N zero; bf16:
- * [ceil(N/16)][ceil(K/2)][16][2], f16: [ceil(N/16)][K rounded up to even][16]; codes: struct quant_panel_layout
+ *   panel16  a matrix [N, K] as [ceil(N/16)][K][16], rows beyond N zero. bf16: [ceil(N/16)][ceil(K/2)][16][2] (pairs of K
+ *            for dot products); f16: [ceil(N/16)][K rounded up to even][16]; quantized: struct quant_panel_layout
  */
 #include "backends/object/internal.h"
 
@@ -16,21 +17,21 @@
 #include "ir/target/tile.h"
 
 #define PANEL       PANEL_COLUMNS
-#define BLOCK       65536 /* elements of a unit, at least one panel */
+#define BLOCK       65536 /* elements of a unit, but at least one panel */
 #define COLUMNS_MAX (1 << 22)
-#define COPIED      (1u << 20) /* bytes at once */
-/* Rows of a unit whose scales are each of a whole row: so many are searched for at once. */
+#define COPY_BYTES  (1u << 20) /* bytes per write of already packed weights */
+/* Rows per unit of formats with one scale per row: the scale search processes FIXED_LANES rows at once.
+ * Rows longer than SCALED_COLUMNS are packed by panels. */
 #define SCALED_ROWS    FIXED_LANES
-#define SCALED_COLUMNS 16384 /* of longer rows a panel */
+#define SCALED_COLUMNS 16384
 
-/*
- * Workers take units in order, pack each into memory of their own, and give its bytes in the same order: they do not depend on
- * the number of workers. What is said about a unit is said in its turn, too: a worker packs without saying anything,
- * and a unit that fails is packed again when all before it are done.
- */
+/* A unit of work. Workers take units in order, pack each into their own memory and write the results in the
+ * same order, so the bytes do not depend on the number of workers. Diagnostics keep that order, too: a
+ * worker packs silently, and a unit that fails is packed again, with diagnostics, when its turn to write
+ * comes. */
 struct unit {
-	const struct weight_layout *place;
-	int64_t begin; /* first element of the weight */
+	const struct weight_layout *layout;
+	int64_t begin; /* first element, counted in the weight */
 	int64_t rows, columns;
 	int64_t number;
 };
@@ -42,18 +43,18 @@ struct packer {
 	uint64_t base; /* position of the packed weights in the sink */
 	pthread_mutex_t lock;
 	pthread_cond_t turn;
-	/* Under the lock. */
-	size_t weight; /* number of the next unit's, and its first row (ENC_ROW: element) in all matrices */
+	/* Protected by the lock. */
+	size_t weight; /* weight of the next unit; row: its first row over all matrices (ENC_ROW: element) */
 	int64_t row;
-	int64_t taken, given; /* units */
+	int64_t n_taken, n_written; /* units */
 	enum tfmc_status status;
-	uint64_t at; /* bytes given so far */
+	uint64_t at; /* bytes written so far */
 	struct tfmc_weights_hash hash;
-	bool warned; /* of an element that is not finite; the first one is enough */
+	bool warned; /* a non-finite element was reported; one warning is enough */
 };
 
-/* Memory that grows. */
-struct room {
+/* A buffer that grows. */
+struct scratch_buffer {
 	void *at;
 	size_t bytes;
 };
@@ -62,15 +63,15 @@ struct worker {
 	struct packer *packer;
 	struct diag_context *cx;
 	const struct weight_source *source;
-	struct room values;   /* f64, before they are rounded */
-	struct room elements; /* as they lie in memory, row by row */
-	struct room packed;   /* elements in the order of the kernels */
+	struct scratch_buffer values;   /* f64, before rounding to the type */
+	struct scratch_buffer elements; /* in the stored type, row-major */
+	struct scratch_buffer packed;   /* in the packed layout */
 	struct weight_quants codes;
-	int64_t codes_rows;
-	int64_t not_finite; /* the first element of the unit that is not, counted in the weight; -1: none */
+	int64_t quant_rows;
+	int64_t not_finite; /* first non-finite element of the unit, counted in the weight; -1: none */
 };
 
-static bool reserve(struct room *r, int64_t bytes)
+static bool buffer_reserve(struct scratch_buffer *r, int64_t bytes)
 {
 	if ((size_t)bytes <= r->bytes)
 		return true;
@@ -80,7 +81,7 @@ static bool reserve(struct room *r, int64_t bytes)
 	return r->at != NULL;
 }
 
-static void release(struct worker *k)
+static void worker_release(struct worker *k)
 {
 	memory_free(k->values.at);
 	memory_free(k->elements.at);
@@ -88,29 +89,30 @@ static void release(struct worker *k)
 	weight_quants_free(&k->codes);
 }
 
-/* ---- elements that are not finite ---- */
+/* ---- non-finite elements ---- */
 
-/* The exponent bits of floats are all ones. Blocks without a branch inside are vectorized. */
-static int64_t first_wide(enum ir_dtype t, const void *elements, int64_t n)
+/* Index of the first infinity or NaN (all exponent bits set), or -1. Blocks of 256 are tested without
+ * branches, so the loop is vectorized. */
+static int64_t find_non_finite(enum ir_dtype t, const void *elements, int64_t n)
 {
-	const uint32_t *words = elements;
-	const uint16_t *halves = elements;
+	const uint32_t *n_u32 = elements;
+	const uint16_t *u16 = elements;
 	const uint32_t most = t == DT_F32 ? 0x7f800000u : t == DT_BF16 ? 0x7f80u : 0x7c00u;
 	for (int64_t i = 0; i < n; i += 256) {
 		int64_t end = n - i < 256 ? n : i + 256;
 		unsigned any = 0;
 		for (int64_t k = i; t == DT_F32 && k < end; k++)
-			any |= (words[k] & most) == most;
+			any |= (n_u32[k] & most) == most;
 		for (int64_t k = i; t != DT_F32 && k < end; k++)
-			any |= (halves[k] & most) == most;
+			any |= (u16[k] & most) == most;
 		for (int64_t k = i; any && k < end; k++)
-			if (((t == DT_F32 ? words[k] : halves[k]) & most) == most)
+			if (((t == DT_F32 ? n_u32[k] : u16[k]) & most) == most)
 				return k;
 	}
 	return -1;
 }
 
-/* "[0,4,17]" of an element of a tensor. */
+/* Prints the index of element `at`, such as "[0,4,17]". */
 static void print_index(struct buf *out, int rank, const int64_t *dims, int64_t at)
 {
 	int64_t inner = 1;
@@ -124,11 +126,12 @@ static void print_index(struct buf *out, int rank, const int64_t *dims, int64_t 
 	buf_char(out, ']');
 }
 
-/* Prints the first stored element that is not finite; false when there is none: narrowing made it so. */
-static bool print_stored(struct packer *p, const struct ir_wexpr *e, struct buf *out)
+/* Prints the first non-finite element of the tensors that e reads. False: all are finite, so the conversion
+ * to a smaller type overflowed. */
+static bool print_non_finite_source(struct packer *p, const struct ir_wexpr *e, struct buf *out)
 {
 	for (size_t i = 0; i < e->n_args; i++)
-		if (print_stored(p, e->args[i], out))
+		if (print_non_finite_source(p, e->args[i], out))
 			return true;
 	int64_t count = e->kind == WX_TENSOR ? wexpr_count(e) : 0;
 	double values[1024];
@@ -151,7 +154,7 @@ static bool print_stored(struct packer *p, const struct ir_wexpr *e, struct buf 
 	return false;
 }
 
-static void warn_wide(struct packer *p, const struct ir_weight *w, int64_t at)
+static void warn_non_finite(struct packer *p, const struct ir_weight *w, int64_t at)
 {
 	int64_t dims[IR_RANK_MAX];
 	struct buf text;
@@ -159,7 +162,7 @@ static void warn_wide(struct packer *p, const struct ir_weight *w, int64_t at)
 	for (int i = 0; i < w->type->rank; i++)
 		if (!ir_dim_is_const(w->type->dims[i], &dims[i]))
 			dims[i] = 1;
-	if (!print_stored(p, w->init, &text)) {
+	if (!print_non_finite_source(p, w->init, &text)) {
 		buf_str(&text, "elements are too large for their type, the first one at ");
 		print_index(&text, w->type->rank, dims, at);
 	}
@@ -169,50 +172,52 @@ static void warn_wide(struct packer *p, const struct ir_weight *w, int64_t at)
 	buf_destroy(&text);
 }
 
-/* Elements [begin, begin + n) as they lie in k->elements. */
-static void check_elements(struct worker *k, const struct ir_weight *w, int64_t begin, int64_t n)
+/* Sets k->not_finite from k->elements, elements [begin, begin + n) of the weight. */
+static void find_non_finite_element(struct worker *k, const struct ir_weight *w, int64_t begin, int64_t n)
 {
 	enum ir_dtype t = ir_format(ir_weight_stored_format(w))->dtype;
 	bool is_float = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT &&
 	                (t == DT_F32 || t == DT_BF16 || t == DT_F16);
-	int64_t at = is_float ? first_wide(t, k->elements.at, n) : -1;
+	int64_t at = is_float ? find_non_finite(t, k->elements.at, n) : -1;
 	if (at >= 0)
 		k->not_finite = begin + at;
 }
 
-/* Scales of n rows of codes, the first of which begins at element `begin`. */
-static void check_codes(struct worker *k, const struct weight_quants *rows, int64_t begin, int64_t n)
+/* Sets k->not_finite from the scales and minimums of n quantized rows, the first of which begins at element
+ * `begin`. */
+static void find_non_finite_scale(struct worker *k, const struct weight_quants *rows, int64_t begin, int64_t n)
 {
 	const struct ir_format_desc *d = ir_format(rows->format);
 	int64_t block = d->block > 0 ? d->block : rows->k, blocks = ir_format_blocks(rows->format, rows->k);
 	int64_t supers = ir_format_super_blocks(rows->format, rows->k);
 	const struct {
-		const float *numbers;
-		int64_t each, of; /* numbers of a row, elements of one */
+		const float *values;
+		int64_t per_row, of; /* values per row, elements per value */
 	} all[] = {{rows->scales, blocks, block},
 	           {rows->offsets, blocks, block},
 	           {rows->super_scales, supers, block * d->super},
 	           {rows->super_offsets, supers, block * d->super}};
 	for (size_t i = 0; i < TFMC_COUNT(all) && k->not_finite < 0; i++) {
-		int64_t at = all[i].numbers ? first_wide(DT_F32, all[i].numbers, n * all[i].each) : -1;
+		int64_t at = all[i].values ? find_non_finite(DT_F32, all[i].values, n * all[i].per_row) : -1;
 		if (at >= 0)
-			k->not_finite = begin + at / all[i].each * rows->k + at % all[i].each * all[i].of;
+			k->not_finite =
+			        begin + at / all[i].per_row * rows->k + at % all[i].per_row * all[i].of;
 	}
 }
 
-/* The unit's elements as they lie in memory, to k->elements. */
+/* Evaluates the unit's elements, rounded to their type, into k->elements. */
 static enum tfmc_status eval_elements(struct worker *k, const struct unit *u)
 {
-	const struct ir_weight *w = u->place->weight;
+	const struct ir_weight *w = u->layout->weight;
 	int64_t n = u->rows * u->columns;
 	bool is_float = ir_dtype_class(w->type->dtype) == DTCLASS_FLOAT;
-	if (!reserve(&k->elements, n * (int64_t)sizeof(uint32_t)))
+	if (!buffer_reserve(&k->elements, n * (int64_t)sizeof(uint32_t)))
 		return TFMC_NO_MEMORY;
 	struct wexpr_out out = {.at = k->elements.at, .dtype = ir_format(ir_weight_stored_format(w))->dtype};
 	if (w->type->dtype == DT_F32) {
 		TFMC_TRY(wexpr_eval_to(k->cx, w->init, k->source, u->begin, n, out));
 	} else {
-		if (!reserve(&k->values, n * (int64_t)sizeof(double)))
+		if (!buffer_reserve(&k->values, n * (int64_t)sizeof(double)))
 			return TFMC_NO_MEMORY;
 		double *values = k->values.at;
 		int32_t *integers = k->elements.at;
@@ -224,24 +229,24 @@ static enum tfmc_status eval_elements(struct worker *k, const struct unit *u)
 		for (int64_t i = 0; !is_float && i < n; i++)
 			integers[i] = (int32_t)values[i];
 	}
-	check_elements(k, w, u->begin, n);
+	find_non_finite_element(k, w, u->begin, n);
 	return TFMC_OK;
 }
 
-/* n rows of `words` words, `pitch` bytes apart, as one panel of words. Squares of 16 x 16, so that rows that
- * lie a power of two apart do not push each other out of the cache. */
-static void turn_words(uint32_t *to, const char *from, int64_t n, int64_t words, int64_t pitch)
+/* Transposes n rows of n_u32 32-bit elements, `pitch` bytes apart, into a panel. 16 x 16 blocks, so that
+ * rows at a power-of-two distance do not evict each other from the cache. */
+static void transpose_32(uint32_t *to, const char *from, int64_t n, int64_t n_u32, int64_t pitch)
 {
-	for (int64_t k0 = 0; k0 < words; k0 += PANEL) {
-		int64_t end = words - k0 < PANEL ? words : k0 + PANEL;
+	for (int64_t k0 = 0; k0 < n_u32; k0 += PANEL) {
+		int64_t end = n_u32 - k0 < PANEL ? n_u32 : k0 + PANEL;
 		for (int64_t r = 0; r < n; r++)
 			for (int64_t k = k0; k < end; k++)
 				memcpy(&to[k * PANEL + r], from + r * pitch + k * 4, 4);
 	}
 }
 
-/* The same with 16 bits. */
-static void turn_halves(uint16_t *to, const char *from, int64_t n, int64_t columns)
+/* The same for 16-bit elements. */
+static void transpose_16(uint16_t *to, const char *from, int64_t n, int64_t columns)
 {
 	for (int64_t k0 = 0; k0 < columns; k0 += PANEL) {
 		int64_t end = columns - k0 < PANEL ? columns : k0 + PANEL;
@@ -251,96 +256,96 @@ static void turn_halves(uint16_t *to, const char *from, int64_t n, int64_t colum
 	}
 }
 
-/* Pairs of K, side by side, are words; of an odd number of columns the last pair has one. */
-static void turn_pairs(uint32_t *to, const char *from, int64_t n, int64_t columns)
+/* bf16: adjacent pairs of K are transposed as 32-bit elements; with an odd number of columns the last pair
+ * has one. */
+static void transpose_bf16_pairs(uint32_t *to, const char *from, int64_t n, int64_t columns)
 {
-	turn_words(to, from, n, columns / 2, columns * 2);
+	transpose_32(to, from, n, columns / 2, columns * 2);
 	for (int64_t r = 0; columns % 2 && r < n; r++)
 		memcpy(&to[columns / 2 * PANEL + r], from + (r * columns + columns - 1) * 2, 2);
 }
 
-/* n rows of elements as one panel of `words` words. */
-static void turn_panel(enum ir_dtype t, uint32_t *to, int64_t words, const char *from, int64_t n,
+/* Packs n <= 16 rows into one panel of n_u32 32-bit elements. */
+static void pack_panel(enum ir_dtype t, uint32_t *to, int64_t n_u32, const char *from, int64_t n,
                        int64_t columns)
 {
 	if (n < PANEL || columns % 2)
-		memset(to, 0, (size_t)words * sizeof(*to));
+		memset(to, 0, (size_t)n_u32 * sizeof(*to));
 	if (t == DT_BF16)
-		turn_pairs(to, from, n, columns);
+		transpose_bf16_pairs(to, from, n, columns);
 	else if (t == DT_F16)
-		turn_halves((uint16_t *)(void *)to, from, n, columns);
+		transpose_16((uint16_t *)(void *)to, from, n, columns);
 	else
-		turn_words(to, from, n, columns, columns * 4);
+		transpose_32(to, from, n, columns, columns * 4);
 }
 
-/* The unit's rows as panels. */
+/* Packs the unit's rows as panels of floats or integers. */
 static enum tfmc_status pack_panels(struct worker *k, const struct unit *u, int64_t *bytes)
 {
-	const struct ir_weight *w = u->place->weight;
+	const struct ir_weight *w = u->layout->weight;
 	enum ir_dtype t = ir_format(w->format)->dtype;
-	int64_t panels = (u->rows + PANEL - 1) / PANEL, words = panel_row_count(t, u->columns) * PANEL;
+	int64_t panels = (u->rows + PANEL - 1) / PANEL, n_u32 = panel_row_count(t, u->columns) * PANEL;
 	int64_t pitch = u->columns * weight_element_bytes(w);
-	*bytes = panels * words * (int64_t)sizeof(uint32_t);
+	*bytes = panels * n_u32 * (int64_t)sizeof(uint32_t);
 	TFMC_TRY(eval_elements(k, u));
-	if (!reserve(&k->packed, *bytes))
+	if (!buffer_reserve(&k->packed, *bytes))
 		return TFMC_NO_MEMORY;
 	for (int64_t i = 0; i < panels; i++) {
 		int64_t rows = u->rows - i * PANEL < PANEL ? u->rows - i * PANEL : PANEL;
 		const char *from = (const char *)k->elements.at + i * PANEL * pitch;
-		turn_panel(t, (uint32_t *)k->packed.at + i * words, words, from, rows, u->columns);
+		pack_panel(t, (uint32_t *)k->packed.at + i * n_u32, n_u32, from, rows, u->columns);
 	}
 	return TFMC_OK;
 }
 
-/* ---- codes ---- */
+/* ---- quantized panels ---- */
 
-#define GROUP 32 /* elements whose codes of 4 bits are interleaved; a block of a format with shifts */
+#define GROUP 32 /* elements whose 4-bit quants are interleaved; block size of formats with shifts */
 
-/*
- * What is stored of codes: code + zero, or the place in a codebook, which is the sum of the steps of all codes of the book
- * that are not above. Bytes wrap.
- */
-struct stored {
-	bool has_book;
+/* Encoding of quants: quant + zero point, or its index in the codebook. The index is computed as the sum of
+ * the increments of all codebook values <= quant, in u8 that wraps: values are sorted, but their indices
+ * need not be. */
+struct quant_encoding {
+	bool has_codebook;
 	int8_t codes[16];
-	uint8_t steps[16];
+	uint8_t increments[16];
 	uint8_t zero;
-	uint8_t none; /* beyond the end of a row */
+	uint8_t none; /* padding at the end of a row */
 };
 
-static struct stored stored_codes(const struct ir_format_desc *d)
+static struct quant_encoding quant_encoding_of(const struct ir_format_desc *d)
 {
-	struct stored s = {.has_book = d->codebook, .zero = (uint8_t)d->zero};
+	struct quant_encoding s = {.has_codebook = d->codebook, .zero = (uint8_t)d->zero};
 	int n = 0;
 	uint8_t before = 0;
 	s.none = d->codebook ? 0 : s.zero;
 	for (int code = INT8_MIN; d->codebook && code <= INT8_MAX; code++) {
-		int place = -1;
+		int index = -1;
 		for (int i = 0; i < 16; i++)
-			place = d->codebook[i] == code ? i : place;
-		if (place < 0)
+			index = d->codebook[i] == code ? i : index;
+		if (index < 0)
 			continue;
 		s.codes[n] = (int8_t)code;
-		s.steps[n++] = (uint8_t)(place - before);
-		before = (uint8_t)place;
+		s.increments[n++] = (uint8_t)(index - before);
+		before = (uint8_t)index;
 	}
 	return s;
 }
 
-/* Up to GROUP elements of column c. */
-TFMC_MULTIVERSION static void put_codes(const struct stored *s, int bits, const int8_t *codes, int64_t n,
-                                      int shift, int64_t c, uint8_t *to)
+/* Stores up to GROUP quants of column c; 4 bits: elements i and i + 16 share a byte. */
+TFMC_MULTIVERSION static void store_quants(const struct quant_encoding *s, int bits, const int8_t *codes,
+                                         int64_t n, int shift, int64_t c, uint8_t *to)
 {
 	int8_t code[GROUP] = {0};
 	uint8_t out[GROUP] = {0};
 	memcpy(code, codes, n < GROUP ? (size_t)n : GROUP);
-	for (int b = 0; s->has_book && b < 16; b++) {
+	for (int b = 0; s->has_codebook && b < 16; b++) {
 		const int8_t from = (int8_t)(s->codes[b] + shift);
-		const uint8_t step = s->steps[b];
+		const uint8_t increment = s->increments[b];
 		for (int i = 0; i < GROUP; i++)
-			out[i] = (uint8_t)(out[i] + (step & -(code[i] >= from)));
+			out[i] = (uint8_t)(out[i] + (increment & -(code[i] >= from)));
 	}
-	for (int i = 0; !s->has_book && i < GROUP; i++)
+	for (int i = 0; !s->has_codebook && i < GROUP; i++)
 		out[i] = (uint8_t)(code[i] + s->zero);
 	for (int64_t i = n; i < GROUP; i++)
 		out[i] = s->none;
@@ -350,12 +355,12 @@ TFMC_MULTIVERSION static void put_codes(const struct stored *s, int bits, const 
 		memcpy(to + i * PANEL_ROW_BYTES + 4 * c, out + 4 * i, 4);
 }
 
-/* Numbers [from, from + n) of a column times `unit`, 16 apart. */
-static void put_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *numbers, int64_t from, int64_t n,
-                       int unit)
+/* Stores values [from, from + n) of column c, times `unit`, as type t; a panel interleaves 16 columns. */
+static void store_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *values, int64_t from,
+                         int64_t n, int unit)
 {
-	for (int64_t i = 0; numbers && i < n; i++) {
-		double v = (double)numbers[from + i] * unit;
+	for (int64_t i = 0; values && i < n; i++) {
+		double v = (double)values[from + i] * unit;
 		int64_t at = (i * PANEL + c) * ir_dtype_bytes(t);
 		if (t == DT_I8)
 			to[at] = (uint8_t)(int8_t)v;
@@ -364,9 +369,9 @@ static void put_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *num
 	}
 }
 
-/* Elements [from, from + n) of a row, which are those of the section at `to`. */
-static void put_section(const struct quant_panel_layout *at, const struct stored *stored,
-                        const struct weight_quants *row, int64_t from, int64_t n, int64_t c, uint8_t *to)
+/* Stores elements [from, from + n) of a row as column c of the super-block at `to`. */
+static void store_super_block(const struct quant_panel_layout *at, const struct quant_encoding *encoding,
+                              const struct weight_quants *row, int64_t from, int64_t n, int64_t c, uint8_t *to)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
 	int64_t block = d->block > 0 ? from / d->block : 0, blocks = ir_format_blocks(row->format, n);
@@ -374,21 +379,21 @@ static void put_section(const struct quant_panel_layout *at, const struct stored
 	enum ir_dtype t = d->super > 1 ? DT_I8 : d->scale;
 	for (int64_t k = 0; k < n; k += GROUP) {
 		int shift = d->shift > 0 ? weight_block_shift(row, (from + k) / d->block) : 0;
-		put_codes(stored, d->bits, row->codes + from + k, n - k < GROUP ? n - k : GROUP, shift, c,
-		          to + at->lines + k / GROUP * d->bits * PANEL_ROW_BYTES);
+		store_quants(encoding, d->bits, row->codes + from + k, n - k < GROUP ? n - k : GROUP, shift,
+		             c, to + at->lines + k / GROUP * d->bits * PANEL_ROW_BYTES);
 	}
-	put_column(t, to + at->scales, c, row->scales, block, blocks, d->shift > 0 ? FORMAT_SHIFT_SCALE : 1);
-	put_column(t, to + at->offsets, c, row->offsets, block, blocks, 1);
-	put_column(d->scale, to + at->super_scales, c, row->super_scales, super, supers, 1);
-	put_column(d->scale, to + at->super_offsets, c, row->super_offsets, super, supers, 1);
+	store_column(t, to + at->scales, c, row->scales, block, blocks, d->shift > 0 ? FORMAT_SHIFT_SCALE : 1);
+	store_column(t, to + at->offsets, c, row->offsets, block, blocks, 1);
+	store_column(d->scale, to + at->super_scales, c, row->super_scales, super, supers, 1);
+	store_column(d->scale, to + at->super_offsets, c, row->super_offsets, super, supers, 1);
 }
 
-/* n rows of codes as one panel. */
-static void turn_codes(const struct weight_quants *rows, int64_t n, uint8_t *to)
+/* Packs n <= 16 quantized rows into one panel. */
+static void pack_quant_panel(const struct weight_quants *rows, int64_t n, uint8_t *to)
 {
 	const struct ir_format_desc *d = ir_format(rows->format);
 	const struct quant_panel_layout at = quant_panel_layout(rows->format, rows->k);
-	const struct stored stored = stored_codes(d);
+	const struct quant_encoding encoding = quant_encoding_of(d);
 	uint8_t *end = to + at.bytes, zero = (uint8_t)(d->bits == 8 ? d->zero : d->zero * 17);
 	memset(to, d->codebook ? 0 : zero, (size_t)at.bytes);
 	for (int64_t from = 0; to < end; to += at.section_bytes, from += at.section) {
@@ -396,50 +401,51 @@ static void turn_codes(const struct weight_quants *rows, int64_t n, uint8_t *to)
 		memset(to, 0, (size_t)at.lines);
 		for (int64_t c = 0; c < n; c++) {
 			const struct weight_quants row = weight_quants_from_row(rows, c);
-			put_section(&at, &stored, &row, from, length, c, to);
+			store_super_block(&at, &encoding, &row, from, length, c, to);
 		}
 	}
 }
 
-/* Arrays of rows of codes, which mostly are those of the unit before. */
-static bool reserve_codes(struct worker *k, enum ir_format f, int64_t columns, int64_t rows)
+/* Arrays for quantized rows; reused if the format and columns are those of the unit before. */
+static bool reserve_quants(struct worker *k, enum ir_format f, int64_t columns, int64_t rows)
 {
-	if (k->codes.scales && k->codes.format == f && k->codes.k == columns && k->codes_rows >= rows)
+	if (k->codes.scales && k->codes.format == f && k->codes.k == columns && k->quant_rows >= rows)
 		return true;
 	weight_quants_free(&k->codes);
-	k->codes_rows = rows;
+	k->quant_rows = rows;
 	return weight_quants_alloc(&k->codes, f, columns, rows);
 }
 
-static enum tfmc_status pack_codes(struct worker *k, const struct unit *u, int64_t *bytes)
+static enum tfmc_status pack_quantized(struct worker *k, const struct unit *u, int64_t *bytes)
 {
-	const struct ir_weight *w = u->place->weight;
+	const struct ir_weight *w = u->layout->weight;
 	int64_t panel = quant_panel_layout(w->format, u->columns).bytes, panels = (u->rows + PANEL - 1) / PANEL;
 	*bytes = panels * panel;
-	if (!reserve_codes(k, w->format, u->columns, u->rows) || !reserve(&k->packed, *bytes + 1))
+	if (!reserve_quants(k, w->format, u->columns, u->rows) || !buffer_reserve(&k->packed, *bytes + 1))
 		return TFMC_NO_MEMORY;
 	TFMC_TRY(wexpr_eval_to(k->cx, w->init, k->source, u->begin, u->rows * u->columns,
 	                       (struct wexpr_out){.codes = k->codes}));
-	check_codes(k, &k->codes, u->begin, u->rows);
+	find_non_finite_scale(k, &k->codes, u->begin, u->rows);
 	for (int64_t i = 0; i < panels; i++) {
 		const struct weight_quants rows = weight_quants_from_row(&k->codes, i * PANEL);
 		int64_t n = u->rows - i * PANEL < PANEL ? u->rows - i * PANEL : PANEL;
-		turn_codes(&rows, n, (uint8_t *)k->packed.at + i * panel);
+		pack_quant_panel(&rows, n, (uint8_t *)k->packed.at + i * panel);
 	}
 	return TFMC_OK;
 }
 
 /* ---- units ---- */
 
-/* *out: the unit's bytes, in the worker's memory. */
+/* Packs a unit. *out: its bytes, in the worker's memory. */
 static enum tfmc_status pack_unit(struct worker *k, const struct unit *u, const void **out, int64_t *bytes)
 {
-	const struct ir_weight *w = u->place->weight;
+	const struct ir_weight *w = u->layout->weight;
 	k->not_finite = -1;
 	if (!ir_weight_has_value(k->cx, w))
 		return TFMC_INVALID;
 	if (w->encoding == ENC_PANEL16) {
-		TFMC_TRY(ir_format_is_quantized(w->format) ? pack_codes(k, u, bytes) : pack_panels(k, u, bytes));
+		TFMC_TRY(ir_format_is_quantized(w->format) ? pack_quantized(k, u, bytes)
+		                                        : pack_panels(k, u, bytes));
 		*out = k->packed.at;
 		return TFMC_OK;
 	}
@@ -449,8 +455,8 @@ static enum tfmc_status pack_unit(struct worker *k, const struct unit *u, const 
 	return TFMC_OK;
 }
 
-/* Rows of a matrix that are a unit: whole panels. */
-static int64_t rows_at_once(const struct weight_layout *w)
+/* Rows of a unit of a matrix, a multiple of 16. */
+static int64_t unit_rows(const struct weight_layout *w)
 {
 	const struct ir_format_desc *d = ir_format(w->weight->format);
 	if (d->bits > 0 && d->block == 0 && w->columns <= SCALED_COLUMNS)
@@ -458,8 +464,8 @@ static int64_t rows_at_once(const struct weight_layout *w)
 	return w->columns > 0 && w->columns * PANEL < BLOCK ? BLOCK / (w->columns * PANEL) * PANEL : PANEL;
 }
 
-/* The next one; false: there is none. */
-static bool take_unit(struct packer *p, struct unit *u)
+/* The next unit of work, under the lock; false: there is none. */
+static bool next_unit(struct packer *p, struct unit *u)
 {
 	const struct weight_list *all = &p->object->weights;
 	for (; p->weight < all->n; p->weight++, p->row = 0) {
@@ -469,19 +475,20 @@ static bool take_unit(struct packer *p, struct unit *u)
 		if (first >= count)
 			continue;
 		int64_t left = is_row ? count - first : w->rows - first % w->rows,
-		        most = is_row ? BLOCK : rows_at_once(w), n = left < most ? left : most;
+		        most = is_row ? BLOCK : unit_rows(w), n = left < most ? left : most;
 		p->row += n;
-		*u = (struct unit){.place = w,
+		*u = (struct unit){.layout = w,
 		                   .begin = is_row ? first : first * w->columns,
 		                   .rows = is_row ? 1 : n,
 		                   .columns = is_row ? n : w->columns,
-		                   .number = p->taken++};
+		                   .number = p->n_taken++};
 		return true;
 	}
 	return false;
 }
 
-static enum tfmc_status put(struct packer *p, const void *bytes, size_t n)
+/* Appends bytes to the sinks and to the hash of the weights. */
+static enum tfmc_status write_bytes(struct packer *p, const void *bytes, size_t n)
 {
 	const struct backend_sink *also = p->object->options->packed_sink;
 	tfmc_weights_hash_add(&p->hash, bytes, n);
@@ -495,39 +502,40 @@ static enum tfmc_status put(struct packer *p, const void *bytes, size_t n)
 	return TFMC_OK;
 }
 
-/* Zeros up to the next weight. */
-static enum tfmc_status pad_to(struct packer *p, uint64_t offset)
+/* Writes zeros up to an offset, where the next weight begins. */
+static enum tfmc_status write_padding(struct packer *p, uint64_t offset)
 {
 	static const char zeros[OBJECT_ALIGN];
 	while (p->at < offset) {
 		uint64_t n = offset - p->at;
-		TFMC_TRY(put(p, zeros, n < sizeof(zeros) ? (size_t)n : sizeof(zeros)));
+		TFMC_TRY(write_bytes(p, zeros, n < sizeof(zeros) ? (size_t)n : sizeof(zeros)));
 	}
 	return TFMC_OK;
 }
 
-/* In the unit's turn, under the lock. */
-static enum tfmc_status give_unit(struct worker *k, const struct unit *u, enum tfmc_status st,
-                                  const void *packed, int64_t bytes)
+/* Writes a packed unit when its turn comes, under the lock. */
+static enum tfmc_status write_unit(struct worker *k, const struct unit *u, enum tfmc_status st,
+                                   const void *packed, int64_t bytes)
 {
 	struct packer *p = k->packer;
-	if (st != TFMC_OK) { /* again, to say why */
-		struct worker aloud = *k;
-		aloud.cx = p->object->cx;
-		aloud.source = p->source;
-		st = pack_unit(&aloud, u, &packed, &bytes);
-		aloud.cx = k->cx;
-		aloud.source = k->source;
-		*k = aloud;
+	if (st != TFMC_OK) { /* pack it again, with diagnostics */
+		struct worker reporting = *k;
+		reporting.cx = p->object->cx;
+		reporting.source = p->source;
+		st = pack_unit(&reporting, u, &packed, &bytes);
+		reporting.cx = k->cx;
+		reporting.source = k->source;
+		*k = reporting;
 	}
 	TFMC_TRY(st);
 	if (k->not_finite >= 0 && !p->warned)
-		warn_wide(p, u->place->weight, k->not_finite);
-	TFMC_TRY(pad_to(p, (uint64_t)u->place->offset));
-	return put(p, packed, (size_t)bytes);
+		warn_non_finite(p, u->layout->weight, k->not_finite);
+	TFMC_TRY(write_padding(p, (uint64_t)u->layout->offset));
+	return write_bytes(p, packed, (size_t)bytes);
 }
 
-static void work(void *user, int64_t number, int64_t n_workers)
+/* A parallel_for task: packs units until none is left or one fails. */
+static void pack_worker(void *user, int64_t number, int64_t n_workers)
 {
 	struct packer *p = user;
 	struct diag_context silent;
@@ -536,30 +544,31 @@ static void work(void *user, int64_t number, int64_t n_workers)
 	(void)number, (void)n_workers;
 	diag_init(&silent, NULL, NULL);
 	pthread_mutex_lock(&p->lock);
-	while (p->status == TFMC_OK && take_unit(p, &u)) {
+	while (p->status == TFMC_OK && next_unit(p, &u)) {
 		const void *packed = NULL;
 		int64_t bytes = 0;
 		pthread_mutex_unlock(&p->lock);
 		enum tfmc_status st = pack_unit(&k, &u, &packed, &bytes);
 		pthread_mutex_lock(&p->lock);
-		while (p->given != u.number)
+		while (p->n_written != u.number)
 			pthread_cond_wait(&p->turn, &p->lock);
 		if (p->status == TFMC_OK)
-			p->status = give_unit(&k, &u, st, packed, bytes);
-		p->given++;
+			p->status = write_unit(&k, &u, st, packed, bytes);
+		p->n_written++;
 		pthread_cond_broadcast(&p->turn);
 	}
 	pthread_mutex_unlock(&p->lock);
-	release(&k);
+	worker_release(&k);
 	diag_destroy(&silent);
 }
 
-/* Sources look for tensors and open files here, so that workers only find them. */
-static enum tfmc_status find_tensors(struct packer *p, const struct ir_wexpr *e)
+/* Reads every tensor once before the workers start: sources find tensors and open files here and only look
+ * them up later. */
+static enum tfmc_status resolve_tensors(struct packer *p, const struct ir_wexpr *e)
 {
 	struct weight_bytes bytes;
 	for (size_t i = 0; i < e->n_args; i++)
-		TFMC_TRY(find_tensors(p, e->args[i]));
+		TFMC_TRY(resolve_tensors(p, e->args[i]));
 	if (e->kind != WX_TENSOR || !p->source || !p->source->read)
 		return TFMC_OK;
 	return p->source->read(p->source->user, p->object->cx, e->file, e->tensor, &bytes);
@@ -578,7 +587,7 @@ static enum tfmc_status check_weights(struct packer *p)
 			return TFMC_INVALID;
 		}
 		if (w->weight->init)
-			TFMC_TRY(find_tensors(p, w->weight->init));
+			TFMC_TRY(resolve_tensors(p, w->weight->init));
 	}
 	return TFMC_OK;
 }
@@ -597,11 +606,11 @@ enum tfmc_status pack_weights(struct object *o, const struct weight_source *sour
 	tfmc_weights_hash_begin(&p.hash);
 	p.status = check_weights(&p);
 	if (options->parallel_for)
-		options->parallel_for(options->parallel_user, options->workers, work, &p);
+		options->parallel_for(options->parallel_user, options->workers, pack_worker, &p);
 	else
-		work(&p, 0, 1);
+		pack_worker(&p, 0, 1);
 	if (p.status == TFMC_OK)
-		p.status = pad_to(&p, (uint64_t)o->weights.bytes);
+		p.status = write_padding(&p, (uint64_t)o->weights.bytes);
 	pthread_cond_destroy(&p.turn);
 	pthread_mutex_destroy(&p.lock);
 	o->weights_hash = tfmc_weights_hash_end(&p.hash);
@@ -621,7 +630,7 @@ enum tfmc_status pack_copy(struct object *o, const struct backend_sink *sink, ui
 	const char *from = packed->data;
 	o->weights_hash = packed->weights_hash;
 	for (uint64_t at = 0; sink && at < packed->bytes;) {
-		uint64_t left = packed->bytes - at, n = left < COPIED ? left : COPIED;
+		uint64_t left = packed->bytes - at, n = left < COPY_BYTES ? left : COPY_BYTES;
 		if (!sink->write_at(sink->user, base + at, from + at, (size_t)n))
 			return TFMC_IO;
 		at += n;

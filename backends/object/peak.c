@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Roofs: loops of independent fused multiply-adds or dot products in registers, of
- * dot products of matrix tiles, and one that only reads memory. They are made by the
- * same builder and printer as kernels and run in this process.
+ * Measured peaks of this machine for the roofline model: loops of independent fused multiply-adds or dot
+ * products in registers, of dot products of AMX tiles, and a loop that only reads memory. They are built and
+ * compiled like kernels and run in this process.
  */
 #include "backends/backend.h"
 
@@ -11,16 +11,16 @@
 #include "backends/kb/kb.h"
 #include "backends/llvm/llvm.h"
 
-#define CHAINS      14     /* independent: more than latency x throughput of any core here */
-#define STEPS       100000 /* of a chain in a run: short, so that some run is not disturbed */
-#define PLACES      4      /* read at once, two vectors of each in a step */
-#define PIECES      64     /* that the data of a worker are timed in, at most */
+#define CHAINS      14     /* independent accumulators: more than latency x throughput of any core here */
+#define ITERATIONS  100000 /* iterations of a run: short, so that some run is undisturbed */
+#define STREAMS     4      /* streams read at once, two vectors of each per iteration */
+#define PIECES      64     /* most pieces of a worker's data that are timed separately */
 #define PIECE_BYTES (1 << 22)
 #define RUNS        5
 #define RUNS_MAX    1000
-#define SECONDS     0.2 /* of runs, when there are RUNS */
+#define SECONDS     0.2 /* total time after which runs end, after at least RUNS */
 #define MODULE      "tfmc_roof"
-#define TILE_DOTS   4 /* of a step */
+#define TILE_DOTS   4 /* tile dot products per iteration */
 #define READ        "tfmc_roof_read"
 
 static const char *const multiply_names[MAC_ALL] = {"tfmc_roof_f32", "tfmc_roof_int8", "tfmc_roof_bf16"};
@@ -30,7 +30,7 @@ static bool has_tiles(const struct target *t, enum ir_mac_type kind)
 	return kind != MAC_F32 && target_has(t, FEATURE_AMX_TILE);
 }
 
-static struct kb_val grow(struct kb *k, enum ir_mac_type kind, struct kb_val sum, struct kb_val x)
+static struct kb_val accumulate(struct kb *k, enum ir_mac_type kind, struct kb_val sum, struct kb_val x)
 {
 	switch (kind) {
 	case MAC_F32: return kb_fma(k, sum, x, x);
@@ -41,28 +41,29 @@ static struct kb_val grow(struct kb *k, enum ir_mac_type kind, struct kb_val sum
 	return sum;
 }
 
-/* Sums of n steps; x is 1, or small codes, so that values stay small and unknown to the compiler. */
-static void record_multiply(struct kb_module *m, int lanes, enum ir_mac_type kind)
+/* n iterations of CHAINS accumulators. x is loaded, so the compiler does not know it, and small, so sums
+ * stay finite. */
+static void build_multiply(struct kb_module *m, int lanes, enum ir_mac_type kind)
 {
 	struct kb_type t = KB_TYPE(kind == MAC_INT8 ? KB_I32 : KB_F32, lanes);
-	struct kb_type words = KB_TYPE(kind == MAC_F32 ? KB_F32 : KB_I32, lanes);
+	struct kb_type operand = KB_TYPE(kind == MAC_F32 ? KB_F32 : KB_I32, lanes);
 	struct kb *k = kb_begin(m, multiply_names[kind], KB_EXPORTED, KB_VOID);
 	struct kb_var sum[CHAINS];
 	struct kb_val data = kb_param(k, "data", KB_PTR_T, 0), n = kb_param(k, "n", KB_INDEX_T, 0);
-	struct kb_val zero = kb_index(k, 0), x = kb_load(k, words, data, zero, 0, 4);
+	struct kb_val zero = kb_index(k, 0), x = kb_load(k, operand, data, zero, 0, 4);
 	for (int i = 0; i < CHAINS; i++)
 		sum[i] = kb_var(k, "sum", t, kb_load(k, t, data, zero, (int64_t)i * lanes, 4));
 	kb_loop(k, "i", zero, n, 1, 0);
 	for (int i = 0; i < CHAINS; i++)
-		kb_set(k, sum[i], grow(k, kind, kb_get(k, sum[i]), x));
+		kb_set(k, sum[i], accumulate(k, kind, kb_get(k, sum[i]), x));
 	kb_end_loop(k);
 	for (int i = 0; i < CHAINS; i++)
 		kb_store(k, kb_get(k, sum[i]), data, zero, (int64_t)i * lanes, 4);
 	kb_end(k);
 }
 
-/* Two by two sums, of whole tiles of zeros. */
-static void record_tiles(struct kb_module *m, enum ir_mac_type kind)
+/* 2 x 2 accumulator tiles, full tiles of zeros. */
+static void build_tile_dots(struct kb_module *m, enum ir_mac_type kind)
 {
 	struct kb *k = kb_begin(m, multiply_names[kind], KB_EXPORTED, KB_VOID);
 	struct kb_val data = kb_param(k, "data", KB_PTR_T, 0), n = kb_param(k, "n", KB_INDEX_T, 0);
@@ -76,32 +77,33 @@ static void record_tiles(struct kb_module *m, enum ir_mac_type kind)
 	kb_end(k);
 }
 
-/* Operations of a step. */
-static double step_flops(const struct target *t, enum ir_mac_type kind)
+/* Arithmetic operations of an iteration. */
+static double iteration_flops(const struct target *t, enum ir_mac_type kind)
 {
-	static const int of_word[MAC_ALL] = {1, 4, 2};
+	static const int per_lane[MAC_ALL] = {1, 4, 2};
 	int tile = KB_TILE_ROWS * KB_TILE_ROWS * (KB_TILE_BYTES / 4);
-	return 2.0 * of_word[kind] * (has_tiles(t, kind) ? TILE_DOTS * tile : CHAINS * t->lanes);
+	return 2.0 * per_lane[kind] * (has_tiles(t, kind) ? TILE_DOTS * tile : CHAINS * t->lanes);
 }
 
-/* PLACES parts of n words follow each other from data[0]; n is a multiple of the words of a step. */
-static void record_read(struct kb_module *m, int lanes)
+/* Reads STREAMS consecutive parts of n i32 each from data; n is a multiple of the i32 of an iteration. The
+ * result depends on all loads, so none is removed. */
+static void build_read(struct kb_module *m, int lanes)
 {
 	struct kb_type t = KB_TYPE(KB_I32, lanes);
 	struct kb *k = kb_begin(m, READ, KB_EXPORTED, KB_INDEX);
-	struct kb_var all[2 * PLACES];
+	struct kb_var all[2 * STREAMS];
 	struct kb_val data = kb_param(k, "data", KB_PTR_T, 0), n = kb_param(k, "n", KB_INDEX_T, 0);
 	struct kb_val zero = kb_index(k, 0), sum = kb_splat(k, kb_i32(k, 0), lanes);
-	for (int i = 0; i < 2 * PLACES; i++)
+	for (int i = 0; i < 2 * STREAMS; i++)
 		all[i] = kb_var(k, "all", t, sum);
 	struct kb_val at = kb_loop(k, "i", zero, n, 2 * (int64_t)lanes, 0);
-	for (int i = 0; i < 2 * PLACES; i++) {
+	for (int i = 0; i < 2 * STREAMS; i++) {
 		struct kb_val place = kb_add(k, at, kb_mul_const(k, n, i / 2));
 		struct kb_val x = kb_load(k, t, data, place, (int64_t)(i % 2) * lanes, 4);
 		kb_set(k, all[i], kb_bin(k, KB_OR, kb_get(k, all[i]), x));
 	}
 	kb_end_loop(k);
-	for (int i = 0; i < 2 * PLACES; i++)
+	for (int i = 0; i < 2 * STREAMS; i++)
 		sum = kb_bin(k, KB_ADD, sum, kb_get(k, all[i]));
 	kb_return(k, kb_cvt(k, kb_reduce(k, KB_ADD, sum), KB_INDEX));
 	kb_end(k);
@@ -111,8 +113,8 @@ struct work {
 	void (*multiply)(float *data, int64_t n);
 	int64_t (*read)(const void *data, int64_t n);
 	const char *data;
-	int64_t piece_bytes; /* of one worker; those of all workers follow each other */
-	int64_t times;       /* that a worker reads a piece in a run */
+	int64_t piece_bytes; /* of one worker; the pieces of all workers are adjacent */
+	int64_t times;       /* how often a worker reads a piece in a run */
 	int64_t piece;       /* of this run */
 };
 
@@ -123,7 +125,7 @@ static void multiply_task(void *arg, int64_t worker, int64_t n_workers)
 	(void)worker, (void)n_workers;
 	for (int i = 0; i < CHAINS * KB_LANES_MAX; i++)
 		data[i] = 0.5f;
-	w->multiply(data, STEPS);
+	w->multiply(data, ITERATIONS);
 }
 
 static void read_task(void *arg, int64_t worker, int64_t n_workers)
@@ -131,10 +133,11 @@ static void read_task(void *arg, int64_t worker, int64_t n_workers)
 	const struct work *w = arg;
 	const char *piece = w->data + (w->piece * n_workers + worker) * w->piece_bytes;
 	for (int64_t i = 0; i < w->times; i++)
-		(void)w->read(piece, w->piece_bytes / (4 * PLACES));
+		(void)w->read(piece, w->piece_bytes / (4 * STREAMS));
 }
 
-/* Seconds of all pieces, each in the run where it was fastest. The others are read before it comes again. */
+/* Sum over the pieces of the shortest time of any run. Between two runs of a piece all others are read, so
+ * caches hold it no better than they would. */
 static double least_seconds(const struct backend_peak_options *o, int64_t workers, tfmc_task_fn *task,
                             struct work *w, int64_t pieces)
 {
@@ -163,7 +166,7 @@ static void measure(const struct backend_peak_options *o, struct backend_jit *ji
 {
 	struct work w = {.data = o->data};
 	double workers = (double)o->workers;
-	int64_t step = 2 * (int64_t)o->target->lanes * 4 * PLACES;
+	int64_t step = 2 * (int64_t)o->target->lanes * 4 * STREAMS;
 	int64_t part = (int64_t)(o->n_bytes / (uint64_t)o->workers), pieces = part / PIECE_BYTES + 1;
 	pieces = pieces > PIECES ? PIECES : pieces;
 	w.piece_bytes = part / pieces / step * step;
@@ -175,7 +178,7 @@ static void measure(const struct backend_peak_options *o, struct backend_jit *ji
 		void *multiply = backend_jit_symbol(jit, multiply_names[kind]);
 		memcpy(&w.multiply, &multiply, sizeof(multiply));
 		if (multiply)
-			out->flops[kind] = rate(STEPS * step_flops(o->target, kind) * workers,
+			out->flops[kind] = rate(ITERATIONS * iteration_flops(o->target, kind) * workers,
 			                        least_seconds(o, 1, multiply_task, &w, 1));
 	}
 	if (read && w.piece_bytes)
@@ -199,11 +202,11 @@ enum tfmc_status backend_peak(struct diag_context *cx, const struct backend_peak
 	if (m) {
 		for (enum ir_mac_type kind = 0; kind < MAC_ALL; kind++) {
 			if (o->products[kind] && has_tiles(target, kind))
-				record_tiles(m, kind);
+				build_tile_dots(m, kind);
 			else if (o->products[kind])
-				record_multiply(m, target->lanes, kind);
+				build_multiply(m, target->lanes, kind);
 		}
-		record_read(m, target->lanes);
+		build_read(m, target->lanes);
 	}
 	enum tfmc_status st = m ? kb_verify(m, cx) : TFMC_NO_MEMORY;
 	if (st == TFMC_OK)

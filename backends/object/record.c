@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The identity record: constant data that says what the object is. Everything
- * in it is addressed by offsets from its beginning, so that it has no
- * relocations and can be read from the file as well as in memory.
+ * NAME_record, the constant that describes an object (struct tfmc_record): entries, tensors, dims, states,
+ * tokens. Everything is addressed by offsets from its beginning, so it needs no relocations and can be read
+ * from the file as well as in memory.
  */
 #include "backends/host/host.h"
 #include "backends/object/internal.h"
@@ -10,19 +10,19 @@
 
 #include <string.h>
 
-struct writer {
+struct record_writer {
 	struct object *object;
 	struct buf *out;
 	enum tfmc_status status;
 };
 
-static void align8(struct writer *w)
+static void align8(struct record_writer *w)
 {
 	while (w->out->len % 8)
 		buf_char(w->out, 0);
 }
 
-static uint64_t put_bytes(struct writer *w, const void *bytes, size_t n)
+static uint64_t put_bytes(struct record_writer *w, const void *bytes, size_t n)
 {
 	align8(w);
 	uint64_t at = w->out->len;
@@ -30,20 +30,20 @@ static uint64_t put_bytes(struct writer *w, const void *bytes, size_t n)
 	return at;
 }
 
-static uint64_t put_text(struct writer *w, const char *s)
+static uint64_t put_string(struct record_writer *w, const char *s)
 {
 	uint64_t at = w->out->len;
 	buf_bytes(w->out, s, strlen(s) + 1);
 	return at;
 }
 
-/* 0 when there is none. */
-static int64_t put_optional_text(struct writer *w, const char *s)
+/* offset 0: there is none */
+static int64_t put_optional_string(struct record_writer *w, const char *s)
 {
-	return s ? (int64_t)put_text(w, s) : 0;
+	return s ? (int64_t)put_string(w, s) : 0;
 }
 
-static int64_t put_ids(struct writer *w, const struct backend_ids *ids, int64_t *n)
+static int64_t put_ids(struct record_writer *w, const struct backend_ids *ids, int64_t *n)
 {
 	*n = (int64_t)ids->n;
 	return (int64_t)put_bytes(w, ids->items, ids->n * sizeof(*ids->items));
@@ -51,7 +51,9 @@ static int64_t put_ids(struct writer *w, const struct backend_ids *ids, int64_t 
 
 /* ---- dims ---- */
 
-static uint64_t put_poly(struct writer *w, const struct entry *e, const struct ir_dim *dim, struct loc loc)
+/* A dim expression as a polynomial over dim symbols; the record format has no other terms. */
+static uint64_t put_dim(struct record_writer *w, const struct entry *e, const struct ir_dim *dim,
+                        struct loc loc)
 {
 	const struct ir_dim *d = entry_dim(w->object, e, dim);
 	align8(w);
@@ -75,22 +77,22 @@ static uint64_t put_poly(struct writer *w, const struct entry *e, const struct i
 	return at;
 }
 
-static uint64_t put_dims(struct writer *w)
+static uint64_t put_dims(struct record_writer *w)
 {
 	const struct ir_dims *t = w->object->module->dims;
 	size_t n = ir_dims_count(t);
 	struct tfmc_record_dim *dims = ARENA_ARRAY(w->object->arena, struct tfmc_record_dim, n + 1);
 	for (size_t i = 0; dims && i < n; i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(t, i);
-		dims[i] = (struct tfmc_record_dim){put_text(w, s->name), s->lo, s->hi};
+		dims[i] = (struct tfmc_record_dim){put_string(w, s->name), s->lo, s->hi};
 	}
 	return put_bytes(w, dims, dims ? n * sizeof(*dims) : 0);
 }
 
-/* ---- work ---- */
+/* ---- cost of an entry ---- */
 
-/* How often the group runs in a call. */
-static int64_t turns_of(const struct ir_func *f, const struct ir_op *group)
+/* How many times the group runs in a call. */
+static int64_t group_repetitions(const struct ir_func *f, const struct ir_op *group)
 {
 	int64_t n = 1;
 	for (const struct ir_op *op = ir_value_info(f, group->results[0])->region->owner; op;
@@ -100,7 +102,8 @@ static int64_t turns_of(const struct ir_func *f, const struct ir_op *group)
 	return n;
 }
 
-/* Attention over a state counts a quarter: most calls find it far from full. */
+/* Arithmetic operations of a group. Attention over a KV cache counts a quarter, since the cache is far from
+ * full in most calls. */
 static const struct ir_dim *group_flops(const struct object *o, const struct ir_func *f,
                                         const struct ir_op *group)
 {
@@ -113,10 +116,11 @@ static const struct ir_dim *group_flops(const struct object *o, const struct ir_
 			flops = ir_dim_floordiv(dims, flops, 4);
 		sum = ir_dim_add(dims, sum, flops);
 	}
-	return ir_dim_mul(dims, sum, ir_dim_const(dims, turns_of(f, group)));
+	return ir_dim_mul(dims, sum, ir_dim_const(dims, group_repetitions(f, group)));
 }
 
-static bool is_plain(const struct ir_dim *d)
+/* Without floor divisions and maximums. */
+static bool is_polynomial(const struct ir_dim *d)
 {
 	for (size_t t = 0; t < d->n_terms; t++)
 		for (size_t a = 0; a < d->terms[t].n_atoms; a++)
@@ -125,35 +129,36 @@ static bool is_plain(const struct ir_dim *d)
 	return true;
 }
 
-static void put_work(struct writer *w, const struct entry *e, struct tfmc_record_entry *out)
+/* Kernels and arithmetic operations per call; flops stay 0 if the formula is no polynomial. */
+static void put_cost(struct record_writer *w, const struct entry *e, struct tfmc_record_entry *out)
 {
 	const struct object *o = w->object;
 	const struct function *f = &o->functions.items[e->function];
 	const struct ir_dim *sum = ir_dim_const(o->module->dims, 0);
 	for (size_t i = 0; i < f->n_groups; i++) {
 		sum = ir_dim_add(o->module->dims, sum, group_flops(o, f->func, f->groups[i]));
-		out->steps += (uint64_t)turns_of(f->func, f->groups[i]);
+		out->steps += (uint64_t)group_repetitions(f->func, f->groups[i]);
 	}
-	if (is_plain(entry_dim(o, e, sum)))
-		out->flops = put_poly(w, e, sum, f->func->loc.at);
+	if (is_polynomial(entry_dim(o, e, sum)))
+		out->flops = put_dim(w, e, sum, f->func->loc.at);
 }
 
 /* ---- tensors and entries ---- */
 
-static struct tfmc_record_tensor tensor(struct writer *w, const struct entry *e, const char *name,
-                                        const struct ir_type *t)
+static struct tfmc_record_tensor make_tensor(struct record_writer *w, const struct entry *e, const char *name,
+                                             const struct ir_type *t)
 {
-	struct tfmc_record_tensor r = {.name = put_text(w, name ? name : ""),
+	struct tfmc_record_tensor r = {.name = put_string(w, name ? name : ""),
 	                               .dtype = (uint64_t)t->dtype,
 	                               .rank = (uint64_t)t->rank,
 	                               .lengths = -1};
 	struct loc loc = w->object->functions.items[e->function].func->loc.at;
 	for (int i = 0; i < t->rank; i++)
-		r.sizes[i] = put_poly(w, e, t->dims[i], loc);
+		r.sizes[i] = put_dim(w, e, t->dims[i], loc);
 	return r;
 }
 
-/* The number of a parameter among the inputs, or -1. */
+/* The index of a parameter among the inputs, or -1. */
 static int64_t input_number(const struct ir_func *f, int param)
 {
 	int64_t n = 0;
@@ -164,7 +169,7 @@ static int64_t input_number(const struct ir_func *f, int param)
 	return n;
 }
 
-static uint64_t put_inputs(struct writer *w, const struct entry *e)
+static uint64_t put_inputs(struct record_writer *w, const struct entry *e)
 {
 	const struct function *f = &w->object->functions.items[e->function];
 	struct tfmc_record_tensor *all =
@@ -174,7 +179,7 @@ static uint64_t put_inputs(struct writer *w, const struct entry *e)
 		const struct ir_param *p = &f->func->params[i];
 		if (!param_is_input(f->func, i))
 			continue;
-		all[n] = tensor(w, e, p->name, ir_type_of(f->func, p->value));
+		all[n] = make_tensor(w, e, p->name, ir_type_of(f->func, p->value));
 		all[n].below = p->below;
 		all[n].has_default = p->has_default;
 		all[n++].lengths = input_number(f->func, p->lengths);
@@ -182,7 +187,7 @@ static uint64_t put_inputs(struct writer *w, const struct entry *e)
 	return put_bytes(w, all, n * sizeof(*all));
 }
 
-static uint64_t put_outputs(struct writer *w, const struct entry *e)
+static uint64_t put_outputs(struct record_writer *w, const struct entry *e)
 {
 	const struct function *f = &w->object->functions.items[e->function];
 	struct tfmc_record_tensor *all =
@@ -191,13 +196,14 @@ static uint64_t put_outputs(struct writer *w, const struct entry *e)
 	for (size_t i = 0; all && i < f->func->n_results; i++) {
 		if (!result_is_output(f->func, i))
 			continue;
-		all[n] = tensor(w, e, f->func->results[i].name, ir_type_of(f->func, func_result(f->func, i)));
+		all[n] = make_tensor(w, e, f->func->results[i].name,
+		                     ir_type_of(f->func, func_result(f->func, i)));
 		all[n++].lengths = input_number(f->func, f->func->results[i].lengths);
 	}
 	return put_bytes(w, all, n * sizeof(*all));
 }
 
-static uint64_t put_entries(struct writer *w)
+static uint64_t put_entries(struct record_writer *w)
 {
 	struct object *o = w->object;
 	size_t n_dims = ir_dims_count(o->module->dims);
@@ -206,7 +212,7 @@ static uint64_t put_entries(struct writer *w)
 	for (size_t i = 0; all && numbers && i < o->entries.n; i++) {
 		const struct entry *e = &o->entries.items[i];
 		const struct function *f = &o->functions.items[e->function];
-		all[i].name = put_text(w, e->name);
+		all[i].name = put_string(w, e->name);
 		all[i].kind = e->kind;
 		all[i].n_dims = entry_dims(o, e, numbers);
 		all[i].dims = put_bytes(w, numbers, all[i].n_dims * sizeof(*numbers));
@@ -214,14 +220,14 @@ static uint64_t put_entries(struct writer *w)
 		all[i].inputs = put_inputs(w, e);
 		all[i].n_outputs = f->n_outputs;
 		all[i].outputs = put_outputs(w, e);
-		put_work(w, e, &all[i]);
+		put_cost(w, e, &all[i]);
 	}
 	return put_bytes(w, all, all ? o->entries.n * sizeof(*all) : 0);
 }
 
-/* ---- the whole ---- */
+/* ---- the record ---- */
 
-static void put_facts(struct writer *w, struct tfmc_record *r)
+static void put_facts(struct record_writer *w, struct tfmc_record *r)
 {
 	static const struct backend_facts none = {.pad = -1};
 	const struct backend_facts *f = w->object->options->facts ? w->object->options->facts : &none;
@@ -235,14 +241,14 @@ static void put_facts(struct writer *w, struct tfmc_record *r)
 	r->long_from = f->long_from;
 	r->reread = f->long_from > 0 && f->reread;
 	r->generate_kind = f->generate_kind;
-	r->vocabulary = put_optional_text(w, f->vocabulary);
-	r->source_vocabulary = put_optional_text(w, f->source_vocabulary);
-	r->unknown_token = put_optional_text(w, f->unknown_token);
+	r->vocabulary = put_optional_string(w, f->vocabulary);
+	r->source_vocabulary = put_optional_string(w, f->source_vocabulary);
+	r->unknown_token = put_optional_string(w, f->unknown_token);
 	r->tokenizer_bytes = f->tokenizer_bytes;
 	r->tokenizer = f->tokenizer_bytes ? put_bytes(w, f->tokenizer, f->tokenizer_bytes) : 0;
-	r->source_name = put_optional_text(w, f->source);
-	r->tokens_name = put_optional_text(w, f->tokens);
-	r->logits_name = put_optional_text(w, f->logits);
+	r->source_name = put_optional_string(w, f->source);
+	r->tokens_name = put_optional_string(w, f->tokens);
+	r->logits_name = put_optional_string(w, f->logits);
 }
 
 int64_t object_arena_max(const struct object *o)
@@ -258,17 +264,18 @@ int64_t object_arena_max(const struct object *o)
 	return most;
 }
 
-static uint64_t put_variants(struct writer *w)
+static uint64_t put_variants(struct record_writer *w)
 {
 	const struct object *o = w->object;
 	uint64_t names[BACKEND_VARIANTS_MAX];
 	for (size_t i = 0; i < o->n_all; i++)
-		names[i] = put_text(w, o->all[i].target->name);
+		names[i] = put_string(w, o->all[i].target->name);
 	return put_bytes(w, names, o->n_all * sizeof(*names));
 }
 
-/* Who compiles text chooses the processor. */
-static void need_system(const struct object *o, uint64_t system[TARGET_SYSTEM_WORDS])
+/* Operating-system permissions that any variant needs (tiles; all of aarch64). C text needs none: its
+ * compiler's user chooses the processor. */
+static void collect_system_needs(const struct object *o, uint64_t system[TARGET_SYSTEM_WORDS])
 {
 	for (size_t i = 0; i < o->n_all && !o->is_text; i++) {
 		const struct target_requirements needs = object_needs(&o->all[i]);
@@ -277,14 +284,14 @@ static void need_system(const struct object *o, uint64_t system[TARGET_SYSTEM_WO
 	}
 }
 
-static uint64_t put_states(struct writer *w)
+static uint64_t put_states(struct record_writer *w)
 {
 	struct object *o = w->object;
 	struct tfmc_record_state *all = ARENA_ARRAY(o->arena, struct tfmc_record_state, o->states.n + 1);
 	for (size_t i = 0; all && i < o->states.n; i++) {
 		const struct state_layout *p = &o->states.items[i];
 		const struct ir_type *t = p->decl->type;
-		all[i] = (struct tfmc_record_state){.name = put_text(w, p->decl->name),
+		all[i] = (struct tfmc_record_state){.name = put_string(w, p->decl->name),
 		                                    .dtype = (uint64_t)t->dtype,
 		                                    .rank = (uint64_t)t->rank,
 		                                    .offset = (uint64_t)p->offset,
@@ -299,7 +306,7 @@ static uint64_t put_states(struct writer *w)
 
 enum tfmc_status record_build(struct object *o, struct buf *out)
 {
-	struct writer w = {.object = o, .out = out};
+	struct record_writer w = {.object = o, .out = out};
 	struct tfmc_record r = {.magic = TFMC_RECORD_MAGIC,
 	                        .abi_version = TFMC_ABI_VERSION,
 	                        .structure_hash = o->structure_hash,
@@ -321,9 +328,9 @@ enum tfmc_status record_build(struct object *o, struct buf *out)
 	                        .state_hash = o->states.hash,
 	                        .n_states = o->states.n};
 	buf_fill(out, 0, sizeof(r));
-	need_system(o, r.system);
-	r.name = put_text(&w, o->name);
-	r.target = put_text(&w, object_target_names(o, ","));
+	collect_system_needs(o, r.system);
+	r.name = put_string(&w, o->name);
+	r.target = put_string(&w, object_target_names(o, ","));
 	r.variants = put_variants(&w);
 	r.dims = put_dims(&w);
 	r.entries = put_entries(&w);

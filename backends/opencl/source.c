@@ -69,7 +69,7 @@ static double most_in_kernel(const struct object *o, const struct ir_func *f, co
 		const struct area *p = &l->areas.items[i];
 		double end = most(o, p->offset) + most(o, p->bytes);
 		for (int d = 0; d < OBJECT_REPEAT_MAX && l->repeat_counts[d] > 0; d++)
-			end += (double)(l->repeat_counts[d] - 1) * (double)p->step[d];
+			end += (double)(l->repeat_counts[d] - 1) * (double)p->stride[d];
 		number = larger(number, end);
 	}
 	return number;

@@ -101,7 +101,7 @@ static int64_t add_area(struct writer *w, const struct area *a)
 	if (a->spare)
 		cells[AREA_C_SPARE] = 1 + formula(w, a->spare);
 	for (int i = 0; i < OBJECT_REPEAT_MAX; i++)
-		cells[AREA_C_STRIDE + i] = a->step[i];
+		cells[AREA_C_STRIDE + i] = a->stride[i];
 	return add_row(w, PLAN_AREAS, cells);
 }
 

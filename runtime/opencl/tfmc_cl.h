@@ -44,9 +44,9 @@ enum tfmc_cl_status {
 #define TFMC_CL_TEXT 4096
 struct tfmc_cl_error {
 	int code; /* of OpenCL, below 0; 0: it was no call that failed */
-	char text
-	        [TFMC_CL_TEXT]; /* "clGetPlatformIDs: CL_OUT_OF_HOST_MEMORY (-6)"; any bytes of a driver may be in
-	                            it, longer ones are cut off */
+	/* "clGetPlatformIDs: CL_OUT_OF_HOST_MEMORY (-6)"; any bytes of a driver may be in it, longer ones
+	 * are cut off */
+	char text[TFMC_CL_TEXT];
 };
 
 enum tfmc_cl_type { TFMC_CL_OTHER, TFMC_CL_CPU, TFMC_CL_ACCELERATOR, TFMC_CL_GPU };
@@ -146,8 +146,8 @@ struct tfmc_cl_source {
 	const char *text; /* OpenCL C [bytes] */
 	uint64_t bytes;
 	const char *options; /* of clBuildProgram; NULL: none */
-	const char
-	        *cache; /* a folder of the user that exists, into which nobody else may write; NULL: none */
+	/* a folder of the user that exists, into which nobody else may write; NULL: none */
+	const char *cache;
 };
 /*
  * TFMC_CL_E_BUILD: the compiler refuses it. With a cache the binary is kept there for equal sources, options, devices

@@ -45,8 +45,8 @@ struct model_launch {
 
 struct model_function {
 	const char *name;
-	struct tfmc_cl_program
-	        *program; /* its kernels that no earlier program has; NULL: none, or not built yet */
+	/* its kernels that no earlier program has; NULL: none, or not built yet */
+	struct tfmc_cl_program *program;
 	bool is_built;
 	struct model_launch *launches; /* in order, repeats expanded */
 	size_t n;
@@ -70,8 +70,8 @@ struct tfmc_cl_model {
 	struct tfmc_cl *cl;
 	const struct tfmc_cl_device *chosen;
 	struct tfmc_cl_context *context;
-	struct tfmc_cl_program *
-	        *programs; /* [rows of KERNELS]: that of a kernel; NULL: none yet. Of the functions */
+	/* [rows of KERNELS]: that of a kernel; NULL: none yet. Of the functions */
+	struct tfmc_cl_program **programs;
 	struct model_function *functions; /* [rows of FUNCTIONS] */
 	struct model_piece *pieces;
 	size_t n_pieces;
