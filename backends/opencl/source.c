@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program: the object's layout, the plans of its functions with their kernels, the width of index arguments, and
- * the source as OpenCL C; or all of it as one file with the launches in a comment at its end.
+ * Builds the program: plans with their kernels, the width of index arguments, the OpenCL C source; and prints
+ * source and plans as one file (--emit=opencl).
  */
 #include "backends/opencl/opencl.h"
 
@@ -9,9 +9,10 @@
 
 #include "backends/print/cfamily.h"
 
-/* ---- recording ---- */
+/* ---- plans ---- */
 
-/* The functions that entries of an object reach; without entries hosts call functions by name, and cases stay out. */
+/* Plans of the functions that entries of an object reach. Without entries hosts call functions by name: all
+ * functions but cases. */
 static enum tfmc_status make_plans(struct object *o, struct opencl_program *out)
 {
 	out->functions = ARENA_ARRAY(o->arena, const struct plan *, o->functions.n + 1);
@@ -28,46 +29,44 @@ static enum tfmc_status make_plans(struct object *o, struct opencl_program *out)
 	return TFMC_OK;
 }
 
-/* ---- indices ---- */
+/* ---- index width ---- */
 
-/*
- * How wide index arguments must be. Inside a kernel there are byte offsets from
- * a place, numbers of elements, and in the division of work products of tasks
- * and workers; when any of them may reach 2^31 the whole program has 64 bits.
- */
+/* Index arguments have 64 bits if any intermediate value of a kernel may reach 2^31: byte offsets into
+ * buffers, element numbers, and products of tasks and workers in the division of work. */
 
-/* Products are largest for as many workers as there are tasks; a template may make some times more. */
-#define TASKS_MORE 4
-#define ROW_PIECE  1024
+/* Bounds that kernel generators keep: tasks per worker, and elements of a piece of a long row. */
+#define TASK_FACTOR 4
+#define ROW_PIECE   1024
 
-/* Numbers are doubles: they do not overflow, and are exact as far as 32 bits go. */
+/* In double: no overflow, and exact below 2^53. */
 static double larger(double a, double b)
 {
 	return a > b ? a : b;
 }
 
-static double most(const struct object *o, const struct ir_dim *d)
+static double upper_bound(const struct object *o, const struct ir_dim *d)
 {
 	return (double)ir_dim_hi(o->module->dims, d);
 }
 
-static double most_in_kernel(const struct object *o, const struct ir_func *f, const struct plan_kernel *l)
+static double largest_index(const struct object *o, const struct ir_func *f, const struct plan_kernel *l)
 {
 	struct ir_dims *dims = o->module->dims;
-	double tasks = most(o, l->tasks) * (double)l->workers, each = tasks;
+	double tasks = upper_bound(o, l->tasks) * (double)l->workers, each = tasks;
 	for (size_t n = 0; n < l->n_groups; n++)
-		for (size_t i = 0; i < l->groups[n]->n_results; i++) { /* rows, and pieces of long rows */
+		/* tasks may be rows, or pieces of long rows */
+		for (size_t i = 0; i < l->groups[n]->n_results; i++) {
 			const struct ir_type *type = ir_type_of(f, l->groups[n]->results[i]);
 			if (type->kind != IR_TENSOR || type->rank == 0)
 				continue;
-			double rows = most(o, ir_type_count_range(dims, type, 0, type->rank - 1));
-			each = larger(each, rows + most(o, ir_type_count(dims, type)) / ROW_PIECE);
+			double rows = upper_bound(o, ir_type_count_range(dims, type, 0, type->rank - 1));
+			each = larger(each, rows + upper_bound(o, ir_type_count(dims, type)) / ROW_PIECE);
 		}
-	each = larger(each, larger((double)(TASKS_MORE * l->workers), (double)l->scratch));
+	each = larger(each, larger((double)(TASK_FACTOR * l->workers), (double)l->scratch));
 	double number = (tasks + 1) * each;
 	for (size_t i = 0; i < l->areas.n; i++) {
 		const struct area *p = &l->areas.items[i];
-		double end = most(o, p->offset) + most(o, p->bytes);
+		double end = upper_bound(o, p->offset) + upper_bound(o, p->bytes);
 		for (int d = 0; d < OBJECT_REPEAT_MAX && l->repeat_counts[d] > 0; d++)
 			end += (double)(l->repeat_counts[d] - 1) * (double)p->stride[d];
 		number = larger(number, end);
@@ -75,24 +74,24 @@ static double most_in_kernel(const struct object *o, const struct ir_func *f, co
 	return number;
 }
 
-static int index_bits(const struct object *o, const struct opencl_program *p)
+static int choose_index_bits(const struct object *o, const struct opencl_program *p)
 {
 	double state = (double)o->states.batch_bytes * (double)o->states.batch_max;
 	double number = larger((double)o->weights.bytes, state + (double)o->states.fixed_bytes);
 	for (size_t i = 0; i < p->n_functions; i++) {
 		const struct plan *f = p->functions[i];
-		number = larger(number, most(o, f->arena_bytes));
+		number = larger(number, upper_bound(o, f->arena_bytes));
 		for (size_t k = 0; k < f->n; k++)
 			if (f->items[k].kind == PLAN_DISPATCH)
-				number = larger(number, most_in_kernel(o, f->func, f->items[k].kernel));
+				number = larger(number, largest_index(o, f->func, f->items[k].kernel));
 	}
 	return number < 0x1p31 ? 32 : 64;
 }
 
-/* ---- the whole ---- */
+/* ---- the program ---- */
 
-/* The object is laid out. */
-static enum tfmc_status record(struct object *o, struct opencl_program *out)
+/* Emits all plans and kernels of an object that is laid out, and prints the source. */
+static enum tfmc_status build_program(struct object *o, struct opencl_program *out)
 {
 	struct kb_caps caps = kb_caps_of(o->target);
 	struct cfamily_options options = {.dialect = CFAMILY_OPENCL};
@@ -101,7 +100,7 @@ static enum tfmc_status record(struct object *o, struct opencl_program *out)
 	if (!o->kb)
 		return TFMC_NO_MEMORY;
 	TFMC_TRY(make_plans(o, out));
-	out->index_bits = options.index_bits = index_bits(o, out);
+	out->index_bits = options.index_bits = choose_index_bits(o, out);
 	options.title = arena_printf(o->arena, "%s for %s", o->name, o->target->name);
 	if (ir_dims_failed(o->module->dims) || arena_failed(o->arena))
 		return TFMC_NO_MEMORY;
@@ -129,16 +128,16 @@ enum tfmc_status opencl_build(struct diag_context *cx, const struct ir_module *p
 	TFMC_TRY(layout_weights(o));
 	TFMC_TRY(layout_state(o));
 	TFMC_TRY(layout_functions(o));
-	return record(o, out);
+	return build_program(o, out);
 }
 
 enum tfmc_status opencl_compile(struct object *o, struct opencl_program *out, struct buf *plan)
 {
-	struct kb_module *around = o->kb;
+	struct kb_module *host_module = o->kb;
 	*out = (struct opencl_program){0};
 	buf_init(&out->source);
-	enum tfmc_status status = record(o, out);
-	o->kb = around;
+	enum tfmc_status status = build_program(o, out);
+	o->kb = host_module;
 	return status == TFMC_OK ? opencl_write_plan(out, plan) : status;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is used of OpenCL 1.2, declared here, so that neither building nor linking needs a header or a library of
- * it: types, constants, and the functions of calls.def as a struct of pointers. Names and numbers are those of
- * the OpenCL 1.2 specification.
+ * The part of OpenCL 1.2 that libtfmccl uses, declared here so that neither building nor linking needs OpenCL
+ * headers or a library: types, constants, and the functions of calls.def as a struct of pointers. Names and
+ * numbers are those of the specification.
  */
 #ifndef TFMC_RUNTIME_OPENCL_CALLS_H
 #define TFMC_RUNTIME_OPENCL_CALLS_H
@@ -30,7 +30,7 @@ enum {
 	CL_SUCCESS = 0
 };
 
-/* Queries, by the function that takes them. */
+/* Queries, grouped by the function that takes them. */
 enum {
 	CL_PLATFORM_VERSION = 0x0901,
 	CL_PLATFORM_NAME = 0x0902,
@@ -66,7 +66,7 @@ enum {
 	CL_PROFILING_COMMAND_END = 0x1283
 };
 
-/* Answers and flags. */
+/* Results and flags. */
 enum { CL_FALSE = 0, CL_TRUE = 1 };
 enum { CL_LOCAL = 1, CL_GLOBAL = 2 };
 enum { CL_CONTEXT_PLATFORM = 0x1084 };
@@ -77,7 +77,7 @@ enum { CL_MEM_READ_WRITE = 1 << 0, CL_MEM_READ_ONLY = 1 << 2, CL_MEM_USE_HOST_PT
 #define CL_DEVICE_TYPE_ACCELERATOR ((cl_ulong)1 << 3)
 #define CL_DEVICE_TYPE_ALL         ((cl_ulong)0xFFFFFFFF)
 
-/* cl_device_integer_dot_product_acceleration_properties_khr: flags, then those of sums that saturate. */
+/* cl_device_integer_dot_product_acceleration_properties_khr: flags, then those of the saturating forms. */
 struct cl_dot_speed {
 	cl_uint is_fast_signed, is_fast_unsigned, is_fast_mixed, saturating[3];
 };

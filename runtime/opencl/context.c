@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A device in use: context, queue, and memory.
+ * A device in use: context, one in-order queue, buffers and transfers.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -71,9 +71,9 @@ int tfmc_cl_finish(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
 
 /* ---- buffers ---- */
 
-/* `host`: the memory to use; NULL: memory of the device. */
-static int create(struct tfmc_cl_context *c, uint64_t bytes, void *host, struct tfmc_cl_buffer **out,
-                  struct tfmc_cl_error *error)
+/* host: memory of the process that the buffer shares read-only; NULL: device memory. */
+static int create_buffer(struct tfmc_cl_context *c, uint64_t bytes, void *host, struct tfmc_cl_buffer **out,
+                         struct tfmc_cl_error *error)
 {
 	uint64_t largest = c->entry->device.largest;
 	if (bytes > largest || bytes > SIZE_MAX)
@@ -103,7 +103,7 @@ int tfmc_cl_buffer_create(struct tfmc_cl_context *c, uint64_t bytes, struct tfmc
 	*out = NULL;
 	if (!c)
 		return cl_fail(error, TFMC_CL_E_NULL, "there is no context");
-	return create(c, bytes, NULL, out, error);
+	return create_buffer(c, bytes, NULL, out, error);
 }
 
 int tfmc_cl_buffer_share(struct tfmc_cl_context *c, const void *data, uint64_t bytes,
@@ -115,9 +115,9 @@ int tfmc_cl_buffer_share(struct tfmc_cl_context *c, const void *data, uint64_t b
 	if (!c || (!data && bytes))
 		return cl_fail(error, TFMC_CL_E_NULL, "there is no context, or there are no data");
 	bool may_share = c->entry->device.is_unified && bytes && (uintptr_t)data % PAGE == 0;
-	if (may_share && create(c, bytes, (void *)(uintptr_t)data, out, error) == TFMC_CL_OK)
+	if (may_share && create_buffer(c, bytes, (void *)(uintptr_t)data, out, error) == TFMC_CL_OK)
 		return TFMC_CL_OK;
-	int status = create(c, bytes, NULL, out, error);
+	int status = create_buffer(c, bytes, NULL, out, error);
 	if (status == TFMC_CL_OK)
 		status = tfmc_cl_upload(*out, 0, data, bytes, error);
 	if (status != TFMC_CL_OK) {
@@ -159,8 +159,8 @@ static int check_range(const struct tfmc_cl_buffer *b, uint64_t offset, uint64_t
 	return TFMC_CL_OK;
 }
 
-static int check_written(const struct tfmc_cl_buffer *b, uint64_t offset, uint64_t bytes,
-                         struct tfmc_cl_error *error)
+static int check_writable(const struct tfmc_cl_buffer *b, uint64_t offset, uint64_t bytes,
+                          struct tfmc_cl_error *error)
 {
 	if (b && b->is_shared)
 		return cl_fail(error, TFMC_CL_E_RANGE,
@@ -168,40 +168,40 @@ static int check_written(const struct tfmc_cl_buffer *b, uint64_t offset, uint64
 	return check_range(b, offset, bytes, error);
 }
 
-/* Bytes between the buffer and memory of the process, piece by piece: to the buffer from `from`, or else to `to`. */
+/* Transfers bytes in pieces: from `from` to the buffer, or, if that is NULL, from the buffer to `to`. */
 static int transfer(const struct tfmc_cl_buffer *b, uint64_t offset, const char *from, char *to,
-                    uint64_t bytes, cl_uint waits, struct tfmc_cl_error *error)
+                    uint64_t bytes, cl_uint blocking, struct tfmc_cl_error *error)
 {
 	const struct tfmc_cl_context *c = b->context;
 	for (uint64_t at = 0, n; at < bytes; at += n) {
-		size_t place = (size_t)(offset + at);
+		size_t position = (size_t)(offset + at);
 		n = bytes - at < c->piece ? bytes - at : c->piece;
 		if (from)
-			TRY(CL_CALL(c->calls, clEnqueueWriteBuffer, error, c->queue, b->memory, waits, place,
-			            (size_t)n, from + at, 0, NULL, NULL));
+			TRY(CL_CALL(c->calls, clEnqueueWriteBuffer, error, c->queue, b->memory, blocking,
+			            position, (size_t)n, from + at, 0, NULL, NULL));
 		else
-			TRY(CL_CALL(c->calls, clEnqueueReadBuffer, error, c->queue, b->memory, waits, place,
-			            (size_t)n, to + at, 0, NULL, NULL));
+			TRY(CL_CALL(c->calls, clEnqueueReadBuffer, error, c->queue, b->memory, blocking,
+			            position, (size_t)n, to + at, 0, NULL, NULL));
 	}
 	return TFMC_CL_OK;
 }
 
-static int upload(struct tfmc_cl_buffer *b, uint64_t offset, const void *from, uint64_t bytes, cl_uint waits,
-                  struct tfmc_cl_error *error)
+static int upload(struct tfmc_cl_buffer *b, uint64_t offset, const void *from, uint64_t bytes,
+                  cl_uint blocking, struct tfmc_cl_error *error)
 {
-	TRY(check_written(b, offset, bytes, error));
+	TRY(check_writable(b, offset, bytes, error));
 	if (!from && bytes)
 		return cl_fail(error, TFMC_CL_E_NULL, "there are no data");
-	return transfer(b, offset, from, NULL, bytes, waits, error);
+	return transfer(b, offset, from, NULL, bytes, blocking, error);
 }
 
-static int download(const struct tfmc_cl_buffer *b, uint64_t offset, void *to, uint64_t bytes, cl_uint waits,
-                    struct tfmc_cl_error *error)
+static int download(const struct tfmc_cl_buffer *b, uint64_t offset, void *to, uint64_t bytes,
+                    cl_uint blocking, struct tfmc_cl_error *error)
 {
 	TRY(check_range(b, offset, bytes, error));
 	if (!to && bytes)
 		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the bytes");
-	return transfer(b, offset, NULL, to, bytes, waits, error);
+	return transfer(b, offset, NULL, to, bytes, blocking, error);
 }
 
 int tfmc_cl_upload(struct tfmc_cl_buffer *b, uint64_t offset, const void *from, uint64_t bytes,
@@ -232,17 +232,17 @@ int tfmc_cl_copy(const struct tfmc_cl_buffer *from, uint64_t from_offset, struct
                  uint64_t to_offset, uint64_t bytes, struct tfmc_cl_error *error)
 {
 	TRY(check_range(from, from_offset, bytes, error));
-	TRY(check_written(to, to_offset, bytes, error));
+	TRY(check_writable(to, to_offset, bytes, error));
 	if (bytes == 0)
 		return TFMC_CL_OK;
 	const struct tfmc_cl_context *c = to->context;
-	uint64_t apart = from_offset < to_offset ? to_offset - from_offset : from_offset - to_offset;
+	uint64_t distance = from_offset < to_offset ? to_offset - from_offset : from_offset - to_offset;
 	if (from->context != c)
 		return cl_fail(error, TFMC_CL_E_RANGE, "the buffers are of two contexts");
-	if (from == to && apart < bytes)
+	if (from == to && distance < bytes)
 		return cl_fail(error, TFMC_CL_E_RANGE,
 		               "%" PRIu64 " bytes are copied to a place %" PRIu64 " bytes away", bytes,
-		               apart);
+		               distance);
 	return CL_CALL(c->calls, clEnqueueCopyBuffer, error, c->queue, from->memory, to->memory,
 	               (size_t)from_offset, (size_t)to_offset, (size_t)bytes, 0, NULL, NULL);
 }
@@ -250,7 +250,7 @@ int tfmc_cl_copy(const struct tfmc_cl_buffer *from, uint64_t from_offset, struct
 int tfmc_cl_clear(struct tfmc_cl_buffer *b, uint64_t offset, uint64_t bytes, struct tfmc_cl_error *error)
 {
 	static const char zero = 0;
-	TRY(check_written(b, offset, bytes, error));
+	TRY(check_writable(b, offset, bytes, error));
 	if (bytes == 0)
 		return TFMC_CL_OK;
 	const struct tfmc_cl_context *c = b->context;

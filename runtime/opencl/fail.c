@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Failures as texts, and answers whose length only the driver knows.
+ * Errors as messages, and queries of the clGet..Info functions, whose results are checked.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include "runtime/opencl/internal.h"
 
-/* ---- failures ---- */
+/* ---- errors ---- */
 
 int cl_fail(struct tfmc_cl_error *error, int status, const char *fmt, ...)
 {
@@ -66,25 +66,25 @@ int cl_check_created(const void *object, cl_int code, const char *call, struct t
 	return status;
 }
 
-/* ---- answers ---- */
+/* ---- queries ---- */
 
-static bool is_shown(char c)
+static bool is_printable(char c)
 {
 	return (unsigned char)c >= 0x20 && c != 0x7f;
 }
 
-/* Control characters become blanks; those at both ends go away. */
-static void clean(char *text, bool one_line)
+/* Replaces control characters by blanks (line feeds only if one_line) and trims both ends. */
+static void clean_string(char *text, bool one_line)
 {
 	size_t n = 0, from = strspn(text, " \t\r\n");
 	for (const char *p = text + from; *p; p++)
-		text[n++] = is_shown(*p) || (*p == '\n' && !one_line) ? *p : ' ';
+		text[n++] = is_printable(*p) || (*p == '\n' && !one_line) ? *p : ' ';
 	while (n > 0 && (text[n - 1] == ' ' || text[n - 1] == '\n'))
 		n--;
 	text[n] = 0;
 }
 
-static cl_int ask(const struct cl_query *q, size_t size, void *value, size_t *needed)
+static cl_int query(const struct cl_query *q, size_t size, void *value, size_t *needed)
 {
 	const struct cl_calls *c = q->calls;
 	switch (q->of) {
@@ -100,26 +100,26 @@ static cl_int ask(const struct cl_query *q, size_t size, void *value, size_t *ne
 	return CL_INVALID_VALUE;
 }
 
-int cl_query_string(const struct cl_query *q, size_t cap, bool one_line, char **out,
+int cl_query_string(const struct cl_query *q, size_t max_bytes, bool one_line, char **out,
                     struct tfmc_cl_error *error)
 {
 	size_t n = 0;
 	*out = NULL;
-	cl_int code = ask(q, 0, NULL, &n);
+	cl_int code = query(q, 0, NULL, &n);
 	if (code != CL_SUCCESS)
 		return cl_call_failed(error, q->name, code);
-	if (n > cap)
+	if (n > max_bytes)
 		return cl_fail(error, TFMC_CL_E_ANSWER, "%s: an answer of %zu bytes, at most %zu are read",
-		               q->name, n, cap);
+		               q->name, n, max_bytes);
 	char *text = calloc(n + 1, 1);
 	if (!text)
 		return cl_no_memory(error);
-	code = n ? ask(q, n, text, NULL) : CL_SUCCESS;
+	code = n ? query(q, n, text, NULL) : CL_SUCCESS;
 	if (code != CL_SUCCESS) {
 		free(text);
 		return cl_call_failed(error, q->name, code);
 	}
-	clean(text, one_line);
+	clean_string(text, one_line);
 	*out = text;
 	return TFMC_CL_OK;
 }
@@ -127,7 +127,7 @@ int cl_query_string(const struct cl_query *q, size_t cap, bool one_line, char **
 int cl_query_value(const struct cl_query *q, void *value, size_t size, struct tfmc_cl_error *error)
 {
 	size_t n = 0;
-	cl_int code = ask(q, size, value, &n);
+	cl_int code = query(q, size, value, &n);
 	if (code != CL_SUCCESS)
 		return cl_call_failed(error, q->name, code);
 	if (n != size)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The OpenCL library: found and loaded when the program runs.
+ * Loading of the OpenCL library with dlopen, when a program runs.
  */
 #define _GNU_SOURCE /* RTLD_NODELETE */
 #include <dlfcn.h>
@@ -9,20 +9,18 @@
 
 #include "runtime/opencl/internal.h"
 
-/* Drivers start threads and end badly when they are unloaded. */
+/* NODELETE: drivers start threads, which crash when their code is unloaded. */
 #define MODE (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
 
-/*
- * First what the process has: a tool may stand in front of the library (LD_PRELOAD). The plain name is only there
- * where programs are developed.
- */
-static void *open_any(struct tfmc_cl_error *error)
+/* A library that the process has already comes first: a tool may interpose one with LD_PRELOAD. The name
+ * without version exists only where OpenCL is installed for development. */
+static void *open_default(struct tfmc_cl_error *error)
 {
-	void *own = dlopen(NULL, RTLD_NOW);
-	if (own && dlsym(own, "clGetPlatformIDs"))
-		return own;
-	if (own)
-		dlclose(own);
+	void *process = dlopen(NULL, RTLD_NOW);
+	if (process && dlsym(process, "clGetPlatformIDs"))
+		return process;
+	if (process)
+		dlclose(process);
 	void *found = dlopen("libOpenCL.so.1", MODE);
 	if (found)
 		return found;
@@ -42,18 +40,18 @@ static void *open_named(const char *path, struct tfmc_cl_error *error)
 	return found;
 }
 
-/* What dlsym gives is a pointer to data by its type only (POSIX). */
-static void look_up(void *library, const char *name, void *to)
+/* POSIX lets dlsym return functions as data pointers; memcpy avoids the cast. */
+static void lookup_symbol(void *library, const char *name, void *to)
 {
 	void *address = dlsym(library, name);
 	memcpy(to, &address, sizeof(address));
 }
 
-static int find_calls(struct tfmc_cl *cl, struct tfmc_cl_error *error)
+static int lookup_calls(struct tfmc_cl *cl, struct tfmc_cl_error *error)
 {
-#define CALL(result, name, parameters)               \
-	look_up(cl->handle, #name, &cl->calls.name); \
-	if (!cl->calls.name)                         \
+#define CALL(result, name, parameters)                     \
+	lookup_symbol(cl->handle, #name, &cl->calls.name); \
+	if (!cl->calls.name)                               \
 		return cl_fail(error, TFMC_CL_E_LIBRARY, "the OpenCL library has no function %s", #name);
 #include "runtime/opencl/calls.def"
 	return TFMC_CL_OK;
@@ -67,8 +65,8 @@ int tfmc_cl_open(const char *library, struct tfmc_cl **out, struct tfmc_cl_error
 	struct tfmc_cl *cl = calloc(1, sizeof(*cl));
 	if (!cl)
 		return cl_no_memory(error);
-	cl->handle = library ? open_named(library, error) : open_any(error);
-	int status = cl->handle ? find_calls(cl, error) : TFMC_CL_E_LIBRARY;
+	cl->handle = library ? open_named(library, error) : open_default(error);
+	int status = cl->handle ? lookup_calls(cl, error) : TFMC_CL_E_LIBRARY;
 	if (status == TFMC_CL_OK)
 		status = cl_list_devices(cl, error);
 	if (status == TFMC_CL_OK)
@@ -80,9 +78,9 @@ int tfmc_cl_open(const char *library, struct tfmc_cl **out, struct tfmc_cl_error
 
 void cl_free_device(struct tfmc_cl_device *d)
 {
-	const char *texts[] = {d->name, d->vendor, d->driver, d->version, d->c_version, d->extensions};
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-		free((char *)(uintptr_t)texts[i]);
+	const char *strings[] = {d->name, d->vendor, d->driver, d->version, d->c_version, d->extensions};
+	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
+		free((char *)(uintptr_t)strings[i]);
 }
 
 void tfmc_cl_close(struct tfmc_cl *cl)

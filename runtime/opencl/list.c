@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Platforms and devices, with what they say of themselves. Drivers fail one by one: what cannot be asked is left
- * out with a reason, and the others are listed.
+ * Enumeration of platforms and devices with their properties. A platform or device that fails is left out
+ * with a reason and does not hide the others.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,13 +11,14 @@
 #include "runtime/opencl/internal.h"
 
 #define PLATFORMS_MAX 64
-#define DEVICES_MAX   256 /* of a platform */
-#define TEXT_MAX      65536
+#define DEVICES_MAX   256 /* per platform */
+#define STRING_MAX    65536
 
 /* ---- faults ---- */
 
-/* A failure of memory stays one; any other becomes a fault of "platform" or "platform, device 2". */
-static int leave_out(struct tfmc_cl *cl, int status, const char *platform, const char *which,
+/* Lack of memory is returned as a failure; any other failure is recorded as a fault of "platform" or
+ * "platform, device 2". */
+static int add_fault(struct tfmc_cl *cl, int status, const char *platform, const char *which,
                      const struct tfmc_cl_error *why, struct tfmc_cl_error *error)
 {
 	if (status == TFMC_CL_E_MEMORY)
@@ -35,11 +36,11 @@ static int leave_out(struct tfmc_cl *cl, int status, const char *platform, const
 	return TFMC_CL_OK;
 }
 
-/* ---- what a device says ---- */
+/* ---- device properties ---- */
 
-enum kind { TEXT, UINT, ULONG, SIZE, BOOL };
+enum property_kind { STRING, UINT, ULONG, SIZE, BOOL };
 struct property {
-	enum kind kind;
+	enum property_kind kind;
 	cl_uint what;
 	const char *name;
 	size_t offset; /* in struct tfmc_cl_device */
@@ -49,12 +50,12 @@ struct property {
 		kind, what, "clGetDeviceInfo(" #what ")", offsetof(struct tfmc_cl_device, field) \
 	}
 static const struct property properties[] = {
-        PROPERTY(TEXT, CL_DEVICE_NAME, name),
-        PROPERTY(TEXT, CL_DEVICE_VENDOR, vendor),
-        PROPERTY(TEXT, CL_DRIVER_VERSION, driver),
-        PROPERTY(TEXT, CL_DEVICE_VERSION, version),
-        PROPERTY(TEXT, CL_DEVICE_OPENCL_C_VERSION, c_version),
-        PROPERTY(TEXT, CL_DEVICE_EXTENSIONS, extensions),
+        PROPERTY(STRING, CL_DEVICE_NAME, name),
+        PROPERTY(STRING, CL_DEVICE_VENDOR, vendor),
+        PROPERTY(STRING, CL_DRIVER_VERSION, driver),
+        PROPERTY(STRING, CL_DEVICE_VERSION, version),
+        PROPERTY(STRING, CL_DEVICE_OPENCL_C_VERSION, c_version),
+        PROPERTY(STRING, CL_DEVICE_EXTENSIONS, extensions),
         PROPERTY(UINT, CL_DEVICE_MAX_COMPUTE_UNITS, compute_units),
         PROPERTY(UINT, CL_DEVICE_MAX_CLOCK_FREQUENCY, clock),
         PROPERTY(UINT, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, vector_width),
@@ -65,8 +66,8 @@ static const struct property properties[] = {
         PROPERTY(BOOL, CL_DEVICE_HOST_UNIFIED_MEMORY, is_unified),
 };
 
-/* The same for properties that become something else, or must hold. */
-#define ASK(cl, id, what, value, error)                                                  \
+/* Queries a property that is not stored as it is. */
+#define QUERY(cl, id, what, value, error)                                                \
 	cl_query_value(&(struct cl_query){&(cl)->calls, CL_QUERY_DEVICE, NULL, id, what, \
 	                                  "clGetDeviceInfo(" #what ")"},                 \
 	               value, sizeof(*(value)), error)
@@ -76,13 +77,13 @@ static int read_property(struct tfmc_cl *cl, struct cl_entry *e, const struct pr
 {
 	struct cl_query q = {&cl->calls, CL_QUERY_DEVICE, NULL, e->id, p->what, p->name};
 	char *field = (char *)&e->device + p->offset, *text = NULL;
-	cl_uint word = 0;
+	cl_uint value = 0;
 	size_t size = 0;
 	uint64_t number;
 	int flag, status = TFMC_CL_OK;
 	switch (p->kind) {
-	case TEXT:
-		status = cl_query_string(&q, TEXT_MAX, true, &text, error);
+	case STRING:
+		status = cl_query_string(&q, STRING_MAX, true, &text, error);
 		memcpy(field, &text, sizeof(text));
 		break;
 	case UINT: status = cl_query_value(&q, field, sizeof(cl_uint), error); break;
@@ -93,19 +94,19 @@ static int read_property(struct tfmc_cl *cl, struct cl_entry *e, const struct pr
 		memcpy(field, &number, sizeof(number));
 		break;
 	case BOOL:
-		status = cl_query_value(&q, &word, sizeof(word), error);
-		flag = word != 0;
+		status = cl_query_value(&q, &value, sizeof(value), error);
+		flag = value != 0;
 		memcpy(field, &flag, sizeof(flag));
 		break;
 	}
 	return status;
 }
 
-/* A whole word of a list with blanks. */
-static bool has_word(const char *list, const char *word)
+/* Whether a blank-separated list has the name. */
+static bool has_extension(const char *list, const char *name)
 {
-	size_t n = strlen(word);
-	for (const char *p = list; (p = strstr(p, word)); p += n) {
+	size_t n = strlen(name);
+	for (const char *p = list; (p = strstr(p, name)); p += n) {
 		bool begins = p == list || p[-1] == ' ';
 		if (begins && (p[n] == ' ' || !p[n]))
 			return true;
@@ -113,11 +114,11 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
-/* Of the extension's second version; the first one does not say. */
+/* Only the second version of the extension reports the speed. */
 static bool is_slow_dot(struct tfmc_cl *cl, cl_device_id id)
 {
 	struct cl_dot_speed speed;
-	return ASK(cl, id, CL_DEVICE_INTEGER_DOT_PRODUCT_SPEED, &speed, NULL) == TFMC_CL_OK &&
+	return QUERY(cl, id, CL_DEVICE_INTEGER_DOT_PRODUCT_SPEED, &speed, NULL) == TFMC_CL_OK &&
 	       !speed.is_fast_signed;
 }
 
@@ -125,19 +126,19 @@ static void read_extensions(struct tfmc_cl *cl, struct cl_entry *e)
 {
 	struct tfmc_cl_device *d = &e->device;
 	const char *all = d->extensions;
-	d->has_fp16 = has_word(all, "cl_khr_fp16");
-	d->has_fp64 = has_word(all, "cl_khr_fp64");
-	d->has_subgroups = has_word(all, "cl_khr_subgroups") || has_word(all, "cl_intel_subgroups");
-	d->has_integer_dot = has_word(all, "cl_khr_integer_dot_product") && !is_slow_dot(cl, e->id);
+	d->has_fp16 = has_extension(all, "cl_khr_fp16");
+	d->has_fp64 = has_extension(all, "cl_khr_fp64");
+	d->has_subgroups = has_extension(all, "cl_khr_subgroups") || has_extension(all, "cl_intel_subgroups");
+	d->has_integer_dot = has_extension(all, "cl_khr_integer_dot_product") && !is_slow_dot(cl, e->id);
 }
 
-static int read_kinds(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_error *error)
+static int read_type(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_error *error)
 {
 	struct tfmc_cl_device *d = &e->device;
 	cl_ulong type = 0;
 	cl_uint local = 0;
-	TRY(ASK(cl, e->id, CL_DEVICE_TYPE, &type, error));
-	TRY(ASK(cl, e->id, CL_DEVICE_LOCAL_MEM_TYPE, &local, error));
+	TRY(QUERY(cl, e->id, CL_DEVICE_TYPE, &type, error));
+	TRY(QUERY(cl, e->id, CL_DEVICE_LOCAL_MEM_TYPE, &local, error));
 	d->type = type & CL_DEVICE_TYPE_GPU           ? TFMC_CL_GPU
 	          : type & CL_DEVICE_TYPE_ACCELERATOR ? TFMC_CL_ACCELERATOR
 	          : type & CL_DEVICE_TYPE_CPU         ? TFMC_CL_CPU
@@ -146,7 +147,7 @@ static int read_kinds(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_err
 	return TFMC_CL_OK;
 }
 
-/* "OpenCL 1.2 anything" or newer. */
+/* Whether a version string is "OpenCL 1.2 .." or newer. */
 static bool is_new_enough(const char *version)
 {
 	static const char begin[] = "OpenCL ";
@@ -156,13 +157,13 @@ static bool is_new_enough(const char *version)
 	return *p > '1' || (p[1] == '.' && p[2] >= '2' && p[2] <= '9') || (p[1] >= '0' && p[1] <= '9');
 }
 
-static int check_usable(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_error *error)
+static int check_supported(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_error *error)
 {
 	const struct tfmc_cl_device *d = &e->device;
 	cl_uint available = 0, compiler = 0, little = 0;
-	TRY(ASK(cl, e->id, CL_DEVICE_AVAILABLE, &available, error));
-	TRY(ASK(cl, e->id, CL_DEVICE_COMPILER_AVAILABLE, &compiler, error));
-	TRY(ASK(cl, e->id, CL_DEVICE_ENDIAN_LITTLE, &little, error));
+	TRY(QUERY(cl, e->id, CL_DEVICE_AVAILABLE, &available, error));
+	TRY(QUERY(cl, e->id, CL_DEVICE_COMPILER_AVAILABLE, &compiler, error));
+	TRY(QUERY(cl, e->id, CL_DEVICE_ENDIAN_LITTLE, &little, error));
 	if (!available || !compiler || !little)
 		return cl_fail(error, TFMC_CL_E_DEVICE, "'%.200s' %s", d->name,
 		               !available  ? "is not available"
@@ -180,12 +181,13 @@ static int read_device(struct tfmc_cl *cl, struct cl_entry *e, struct tfmc_cl_er
 		return cl_fail(error, TFMC_CL_E_ANSWER, "clGetDeviceIDs: a device is a null pointer");
 	for (size_t i = 0; i < sizeof(properties) / sizeof(properties[0]); i++)
 		TRY(read_property(cl, e, &properties[i], error));
-	TRY(read_kinds(cl, e, error));
-	TRY(check_usable(cl, e, error));
+	TRY(read_type(cl, e, error));
+	TRY(check_supported(cl, e, error));
 	read_extensions(cl, e);
 	return TFMC_CL_OK;
 }
 
+/* The quirks of all rows of drivers.def whose name is a part of the platform's. */
 static unsigned quirks(const char *platform)
 {
 	static const struct {
@@ -224,7 +226,7 @@ static int add_devices(struct tfmc_cl *cl, size_t platform, const cl_device_id *
 		if (status == TFMC_CL_OK) {
 			cl->n++;
 		} else {
-			result = leave_out(cl, status, p->name, which, &why, error);
+			result = add_fault(cl, status, p->name, which, &why, error);
 			cl_free_device(&e->device);
 		}
 	}
@@ -247,7 +249,7 @@ static int list_devices(struct tfmc_cl *cl, size_t platform, struct tfmc_cl_erro
 		status = cl_fail(&why, TFMC_CL_E_ANSWER, "clGetDeviceIDs: %u devices, at most %d are read",
 		                 (unsigned)n, DEVICES_MAX);
 	return status == TFMC_CL_OK ? add_devices(cl, platform, ids, n, error)
-	                            : leave_out(cl, status, p->name, "", &why, error);
+	                            : add_fault(cl, status, p->name, "", &why, error);
 }
 
 static int read_platform(struct tfmc_cl *cl, struct cl_platform *p, struct tfmc_cl_error *error)
@@ -258,8 +260,8 @@ static int read_platform(struct tfmc_cl *cl, struct cl_platform *p, struct tfmc_
 	                           NULL,       CL_PLATFORM_VERSION, "clGetPlatformInfo(CL_PLATFORM_VERSION)"};
 	if (!p->id)
 		return cl_fail(error, TFMC_CL_E_ANSWER, "clGetPlatformIDs: a platform is a null pointer");
-	TRY(cl_query_string(&name, TEXT_MAX, true, &p->name, error));
-	return cl_query_string(&version, TEXT_MAX, true, &p->version, error);
+	TRY(cl_query_string(&name, STRING_MAX, true, &p->name, error));
+	return cl_query_string(&version, STRING_MAX, true, &p->version, error);
 }
 
 static int list_platform(struct tfmc_cl *cl, size_t number, struct tfmc_cl_error *error)
@@ -269,7 +271,7 @@ static int list_platform(struct tfmc_cl *cl, size_t number, struct tfmc_cl_error
 	(void)snprintf(which, sizeof(which), "platform %zu", number);
 	int status = read_platform(cl, &cl->platforms[number], &why);
 	return status == TFMC_CL_OK ? list_devices(cl, number, error)
-	                            : leave_out(cl, status, "", which, &why, error);
+	                            : add_fault(cl, status, "", which, &why, error);
 }
 
 int cl_list_devices(struct tfmc_cl *cl, struct tfmc_cl_error *error)
@@ -279,7 +281,7 @@ int cl_list_devices(struct tfmc_cl *cl, struct tfmc_cl_error *error)
 	cl_uint n = 0;
 	cl_int code = cl->calls.clGetPlatformIDs(PLATFORMS_MAX, ids, &n);
 	if (code == CL_PLATFORM_NOT_FOUND_KHR || (code == CL_SUCCESS && n == 0))
-		return leave_out(cl, TFMC_CL_E_DEVICE, "", "", &none, error);
+		return add_fault(cl, TFMC_CL_E_DEVICE, "", "", &none, error);
 	if (code != CL_SUCCESS)
 		return cl_call_failed(error, "clGetPlatformIDs", code);
 	if (n > PLATFORMS_MAX)

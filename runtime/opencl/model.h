@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Models on a device: what the code of objects calls (struct tfmc_cl_code, tfmc_cl_call in runtime/abi.h). A model has
- * memory for weights, state, arena, scratch, and the tensors of calls; it runs the steps of a plan by one queue in order.
+ * Models on a device, as the code of objects calls them (struct tfmc_cl_code and tfmc_cl_call of
+ * runtime/abi.h). A model owns device memory for weights, state, arena, scratch and the tensors of calls, and
+ * executes launch plans on one in-order queue.
  *
- * All functions return TFMC_RT_OK, or TFMC_RT_E_DEVICE after a message to tfmc_device.message, which names the step of
- * the plan, the call of OpenCL and its code. What a failed call has written of the state and of outputs is undefined, the
- * lengths of the sequences are as before.
+ * All functions return TFMC_RT_OK, or TFMC_RT_E_DEVICE after a message to tfmc_device.message, which names
+ * the kernel, the OpenCL call and its error code. After a failed call the state it wrote and its outputs are
+ * undefined; the lengths of the sequences are unchanged.
  */
 #ifndef TFMC_RUNTIME_OPENCL_MODEL_H
 #define TFMC_RUNTIME_OPENCL_MODEL_H
@@ -18,22 +19,20 @@ extern "C" {
 
 struct tfmc_cl_model;
 
-/*
- * Chooses a device, builds the program of the largest function, allocates weights and state (zeros). Other functions are
- * built when they are called first. `code`: plan, source and weights are read as long as the model lives. `device` may be
- * NULL; its memory for messages is used until the model is closed.
- */
+/* Chooses a device, builds the program of the largest function, and allocates weights and state (zeroed).
+ * Programs of other functions are built at their first call. Plan, source and weights of `code` must
+ * outlive the model. `device` may be NULL; its message buffer is used until the model is closed. */
 int32_t tfmc_cl_model_open(const struct tfmc_cl_code *code, const struct tfmc_device *device,
                            struct tfmc_cl_model **out);
 void tfmc_cl_model_close(struct tfmc_cl_model *model); /* NULL is allowed */
 
-/* Runs a function; its results are in the caller's memory when this returns. */
+/* Runs a function and waits: its results are in the caller's memory afterwards. */
 int32_t tfmc_cl_model_call(struct tfmc_cl_model *model, const struct tfmc_cl_call *call);
 
-/* ---- bytes of the state, counted from its beginning: a fixed part, then a block for each sequence ---- */
-/* Places do not overlap. */
+/* ---- state: a fixed part, then one block per sequence; offsets from its beginning ---- */
+/* The ranges must not overlap. */
 int32_t tfmc_cl_model_copy(struct tfmc_cl_model *model, int64_t from, int64_t to, int64_t bytes);
-/* Bytes [at, at + bytes) of block i become what those of block from[i] were, for all i below n. */
+/* Bytes [at, at + bytes) of block i become those of block from[i], for all i < n at once. */
 int32_t tfmc_cl_model_permute(struct tfmc_cl_model *model, const int64_t *from, int64_t n, int64_t at,
                               int64_t bytes);
 int32_t tfmc_cl_model_fetch(struct tfmc_cl_model *model, int64_t at, void *to, int64_t bytes);

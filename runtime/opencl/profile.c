@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times of kernels by events, and what a device can do at best.
+ * Kernel times by profiling events, and measured peaks of a device (roofline model): f32 multiply-adds, i8
+ * dot products, memory reads.
  */
 #include <stdio.h>
 
@@ -8,8 +9,8 @@
 
 /* ---- events ---- */
 
-/* Everything that was asked for of the old queue is done when there is a new one. */
-static int keep_times(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
+/* Profiling is a property of the queue: finishes the old queue and replaces it. */
+static int enable_profiling(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
 {
 	cl_int code = CL_SUCCESS;
 	if (c->is_timed)
@@ -33,7 +34,7 @@ int tfmc_cl_launch_timed(struct tfmc_cl_kernel *k, const uint64_t groups[2], con
 	*out = NULL;
 	if (!k)
 		return cl_fail(error, TFMC_CL_E_NULL, "there is no kernel");
-	TRY(keep_times(k->context, error));
+	TRY(enable_profiling(k->context, error));
 	TRY(cl_launch(k, groups, items, &event, error));
 	*out = (struct tfmc_cl_event *)event;
 	return TFMC_CL_OK;
@@ -66,24 +67,23 @@ int tfmc_cl_event_wait(const struct tfmc_cl_context *c, struct tfmc_cl_event *ev
 	return status;
 }
 
-/* ---- roofs ---- */
+/* ---- peaks ---- */
 
 #define ITEMS       64
-#define GROUPS_CPU  4 /* for each compute unit */
+#define GROUPS_CPU  4 /* per compute unit */
 #define GROUPS      16
-#define CHAINS      14 /* of a work-item, independent */
-#define PLACES      4  /* that it reads at once */
+#define CHAINS      14 /* independent accumulators of a work-item */
+#define STREAMS     4  /* streams that a work-item reads at once */
 #define BYTES_MAX   ((uint64_t)512 << 20)
 #define REPEATS_MAX (1 << 24)
-#define RUNS        40 /* that take long enough; one of them is not disturbed */
+#define LONG_RUNS   40 /* runs of at least LONG_ENOUGH; the fastest one is undisturbed */
 #define RUNS_MAX    80
 #define LONG_ENOUGH 3000000 /* nanoseconds */
 
-/*
- * F is float or a vector of them, I and U integers like it, W what is read at once. Values are not known to the compiler
- * and stay small. `dot` is what kernels have (backends/print_opencl). A group reads PLACES parts of `last` words W.
- */
-static const char roofs_text[] =
+/* F: float or a float vector; I, U: i32 and u32 of the same size; W: the type that is read at once.
+ * Operands come from arguments, so the compiler does not know them, and stay small. dot() is the one of
+ * emitted kernels (backends/print_opencl). A work-group reads STREAMS parts of `last` W each. */
+static const char peak_source[] =
         "#pragma OPENCL FP_CONTRACT ON\n"
         "#define ALL(x) x(0) x(1) x(2) x(3) x(4) x(5) x(6) x(7) x(8) x(9) x(10) x(11) x(12) x(13)\n"
         "#define FLOATS(i) F a##i = x + i;\n"
@@ -128,30 +128,31 @@ static const char roofs_text[] =
         "	to[get_global_id(0)] = a + b + c + d;\n"
         "}\n";
 
-struct roofs {
+struct peak_setup {
 	struct tfmc_cl_context *context;
 	struct tfmc_cl_program *program;
 	struct tfmc_cl_buffer *to, *from;
 	uint64_t groups, items;
-	uint64_t lanes, lanes_read; /* 32-bit numbers of F, of W */
+	uint64_t lanes, read_lanes; /* lanes of F, of W (32 bits each) */
 };
 
-/* A kernel, and what all its work-groups do in a repeat. */
-struct loop {
+/* A kernel to measure. amount: operations or bytes of all work-groups per repetition. */
+struct measurement {
 	const char *name;
-	const struct tfmc_cl_buffer *from; /* NULL: it reads nothing */
+	const struct tfmc_cl_buffer *from; /* NULL: reads no memory */
 	uint64_t groups;
 	double amount;
 	int32_t last;
 };
 
-/* Launches a kernel with more and more repeats until it takes long enough. *rate: that of the fastest. */
-static int repeat(const struct roofs *r, const struct loop *l, struct tfmc_cl_kernel *k, double *rate,
-                  struct tfmc_cl_error *error)
+/* Launches a kernel repeatedly, doubling the repetitions until a run takes LONG_ENOUGH. *rate: amount per
+ * second of the fastest run. */
+static int fastest_rate(const struct peak_setup *r, const struct measurement *l, struct tfmc_cl_kernel *k,
+                        double *rate, struct tfmc_cl_error *error)
 {
 	const uint64_t groups[] = {l->groups, 1}, items[] = {r->items, 1};
 	int32_t n = 1;
-	for (int run = 0, left = RUNS; run < RUNS_MAX && left > 0; run++) {
+	for (int run = 0, left = LONG_RUNS; run < RUNS_MAX && left > 0; run++) {
 		struct tfmc_cl_event *event;
 		uint64_t spent = 0;
 		TRY(tfmc_cl_kernel_set(k, 0, &n, sizeof(n), error));
@@ -165,7 +166,8 @@ static int repeat(const struct roofs *r, const struct loop *l, struct tfmc_cl_ke
 	return TFMC_CL_OK;
 }
 
-static int measure(const struct roofs *r, const struct loop *l, double *rate, struct tfmc_cl_error *error)
+static int measure_kernel(const struct peak_setup *r, const struct measurement *l, double *rate,
+                          struct tfmc_cl_error *error)
 {
 	struct tfmc_cl_kernel *k;
 	int status = tfmc_cl_kernel_create(r->program, l->name, &k, error);
@@ -176,35 +178,35 @@ static int measure(const struct roofs *r, const struct loop *l, double *rate, st
 	if (status == TFMC_CL_OK && l->from)
 		status = tfmc_cl_kernel_set_buffer(k, 3, l->from, error);
 	if (status == TFMC_CL_OK)
-		status = repeat(r, l, k, rate, error);
+		status = fastest_rate(r, l, k, rate, error);
 	tfmc_cl_kernel_free(k);
 	return status;
 }
 
-static int measure_read(const struct roofs *r, double *rate, struct tfmc_cl_error *error)
+static int measure_reads(const struct peak_setup *r, double *rate, struct tfmc_cl_error *error)
 {
 	uint64_t bytes = tfmc_cl_buffer_bytes(r->from);
-	uint64_t step = 4 * r->lanes_read * r->items * PLACES; /* bytes of a group at once */
-	uint64_t groups = bytes / step < r->groups ? bytes / step : r->groups;
+	uint64_t chunk = 4 * r->read_lanes * r->items * STREAMS; /* bytes that a work-group reads at once */
+	uint64_t groups = bytes / chunk < r->groups ? bytes / chunk : r->groups;
 	if (groups == 0)
 		return TFMC_CL_OK;
-	uint64_t steps = bytes / groups / step;
-	const struct loop l = {"read", r->from, groups, (double)(steps * step * groups),
-	                       (int32_t)(steps * r->items)};
-	return measure(r, &l, rate, error);
+	uint64_t chunks = bytes / groups / chunk;
+	const struct measurement l = {"read", r->from, groups, (double)(chunks * chunk * groups),
+	                              (int32_t)(chunks * r->items)};
+	return measure_kernel(r, &l, rate, error);
 }
 
-static int measure_all(const struct roofs *r, struct tfmc_cl_peaks *out, struct tfmc_cl_error *error)
+static int measure_all(const struct peak_setup *r, struct tfmc_cl_peaks *out, struct tfmc_cl_error *error)
 {
 	double floats = 2.0 * CHAINS * (double)(r->groups * r->items * r->lanes);
-	const struct loop multiply = {"multiply_floats", NULL, r->groups, floats, 2};
-	const struct loop dot = {"multiply_bytes", NULL, r->groups, 4 * floats, 1};
-	TRY(measure(r, &multiply, &out->f32, error));
-	TRY(measure(r, &dot, &out->int8, error));
-	return measure_read(r, &out->bytes, error);
+	const struct measurement multiply = {"multiply_floats", NULL, r->groups, floats, 2};
+	const struct measurement dot = {"multiply_bytes", NULL, r->groups, 4 * floats, 1};
+	TRY(measure_kernel(r, &multiply, &out->f32, error));
+	TRY(measure_kernel(r, &dot, &out->int8, error));
+	return measure_reads(r, &out->bytes, error);
 }
 
-static int build(struct roofs *r, struct tfmc_cl_error *error)
+static int build_kernels(struct peak_setup *r, struct tfmc_cl_error *error)
 {
 	static const char *const lanes[] = {"", "2", "4", "8", "16"};
 	const struct tfmc_cl_device *d = &r->context->entry->device;
@@ -216,21 +218,21 @@ static int build(struct roofs *r, struct tfmc_cl_error *error)
 	(void)snprintf(options, sizeof(options),
 	               "-cl-std=CL1.2 -w -DF=float%s -DI=int%s -DU=uint%s -Das_U=as_uint%s -DW=uint%s",
 	               lanes[v], lanes[v], lanes[v], lanes[v], lanes[w]);
-	const struct tfmc_cl_source source = {roofs_text, sizeof(roofs_text) - 1, options, NULL};
+	const struct tfmc_cl_source source = {peak_source, sizeof(peak_source) - 1, options, NULL};
 	bool is_cpu = d->type == TFMC_CL_CPU;
 	r->lanes = 1u << v;
-	r->lanes_read = 1u << w;
+	r->read_lanes = 1u << w;
 	r->groups = (uint64_t)d->compute_units * (is_cpu ? GROUPS_CPU : GROUPS);
 	r->items = is_cpu ? 1 : d->group_items < ITEMS ? d->group_items : ITEMS;
 	return tfmc_cl_program_build(r->context, &source, &r->program, error);
 }
 
-static int make_memory(struct roofs *r, uint64_t bytes, struct tfmc_cl_error *error)
+static int allocate_buffers(struct peak_setup *r, uint64_t bytes, struct tfmc_cl_error *error)
 {
 	uint64_t largest = r->context->entry->device.largest;
 	bytes = bytes < BYTES_MAX ? bytes : BYTES_MAX;
 	bytes = bytes < largest ? bytes : largest;
-	TRY(tfmc_cl_buffer_create(r->context, 4 * r->lanes_read * r->groups * r->items, &r->to, error));
+	TRY(tfmc_cl_buffer_create(r->context, 4 * r->read_lanes * r->groups * r->items, &r->to, error));
 	TRY(tfmc_cl_buffer_create(r->context, bytes, &r->from, error));
 	return tfmc_cl_clear(r->from, 0, bytes, error);
 }
@@ -238,20 +240,20 @@ static int make_memory(struct roofs *r, uint64_t bytes, struct tfmc_cl_error *er
 int tfmc_cl_peaks(const struct tfmc_cl *cl, size_t number, uint64_t bytes, struct tfmc_cl_peaks *out,
                   struct tfmc_cl_error *error)
 {
-	struct tfmc_cl_peaks found = {0};
-	struct roofs r = {0};
+	struct tfmc_cl_peaks peaks = {0};
+	struct peak_setup r = {0};
 	if (!out)
 		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the result");
-	*out = found;
+	*out = peaks;
 	int status = tfmc_cl_context_open(cl, number, 0, &r.context, error);
 	if (status == TFMC_CL_OK)
-		status = build(&r, error);
+		status = build_kernels(&r, error);
 	if (status == TFMC_CL_OK)
-		status = make_memory(&r, bytes, error);
+		status = allocate_buffers(&r, bytes, error);
 	if (status == TFMC_CL_OK)
-		status = measure_all(&r, &found, error);
+		status = measure_all(&r, &peaks, error);
 	if (status == TFMC_CL_OK)
-		*out = found;
+		*out = peaks;
 	tfmc_cl_buffer_free(r.from);
 	tfmc_cl_buffer_free(r.to);
 	tfmc_cl_program_free(r.program);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs and kernels.
+ * Programs (built from source or from a cached binary), kernels and their launches.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,12 +11,12 @@
 
 #define LOG_MAX    ((size_t)16 << 20)
 #define BINARY_MAX ((size_t)1 << 30)
-#define NAME_MAX   200 /* bytes of a kernel's name in a message */
+#define NAME_MAX   200 /* bytes of a kernel's name in messages */
 
 /* ---- building ---- */
 
-/* Of a log that is longer than a message can be: from the line of the first error on. */
-static const char *from_error(const char *log)
+/* The log from the line with the first error on, if the log is longer than a message. */
+static const char *first_error(const char *log)
 {
 	const char *at = strlen(log) < TFMC_CL_TEXT - 100 ? NULL : strstr(log, "error");
 	while (at && at > log && at[-1] != '\n')
@@ -24,7 +24,7 @@ static const char *from_error(const char *log)
 	return at ? at : log;
 }
 
-static int build_failed(struct tfmc_cl_program *p, cl_int code, struct tfmc_cl_error *error)
+static int report_build_failure(struct tfmc_cl_program *p, cl_int code, struct tfmc_cl_error *error)
 {
 	static const char call[] = "clBuildProgram";
 	struct tfmc_cl_error failure, why;
@@ -37,7 +37,7 @@ static int build_failed(struct tfmc_cl_program *p, cl_int code, struct tfmc_cl_e
 	(void)cl_call_failed(&failure, call, code);
 	int has_log = cl_query_string(&q, LOG_MAX, false, &log, &why) == TFMC_CL_OK && *log;
 	if (has_log)
-		cl_fail(error, TFMC_CL_E_BUILD, "%.100s\n%s", failure.text, from_error(log));
+		cl_fail(error, TFMC_CL_E_BUILD, "%.100s\n%s", failure.text, first_error(log));
 	else
 		cl_fail(error, TFMC_CL_E_BUILD, "%.100s, and no messages of the compiler%s%.200s",
 		        failure.text, log ? "" : ": ", log ? "" : why.text);
@@ -59,38 +59,40 @@ static int build_source(struct tfmc_cl_program *p, const struct tfmc_cl_source *
 	if (status != TFMC_CL_OK)
 		return status;
 	code = c->calls->clBuildProgram(p->program, 1, &c->entry->id, source->options, NULL, NULL);
-	return code == CL_SUCCESS ? TFMC_CL_OK : build_failed(p, code, error);
+	return code == CL_SUCCESS ? TFMC_CL_OK : report_build_failure(p, code, error);
 }
 
-/* ---- with a cache ---- */
+/* ---- cached binaries ---- */
 
 static bool build_binary(struct tfmc_cl_program *p, const unsigned char *binary, size_t n,
                          const char *options)
 {
 	const struct tfmc_cl_context *c = p->context;
-	cl_int code = CL_SUCCESS, of_device = CL_SUCCESS;
-	cl_program made = c->calls->clCreateProgramWithBinary(c->context, 1, &c->entry->id, &n, &binary,
-	                                                      &of_device, &code);
-	bool is_fine = made && code == CL_SUCCESS && of_device == CL_SUCCESS &&
-	               c->calls->clBuildProgram(made, 1, &c->entry->id, options, NULL, NULL) == CL_SUCCESS;
-	if (is_fine)
-		p->program = made;
-	else if (made)
-		(void)c->calls->clReleaseProgram(made);
-	return is_fine;
+	cl_int code = CL_SUCCESS, device_status = CL_SUCCESS;
+	cl_program built = c->calls->clCreateProgramWithBinary(c->context, 1, &c->entry->id, &n, &binary,
+	                                                       &device_status, &code);
+	bool ok = built && code == CL_SUCCESS && device_status == CL_SUCCESS &&
+	          c->calls->clBuildProgram(built, 1, &c->entry->id, options, NULL, NULL) == CL_SUCCESS;
+	if (ok)
+		p->program = built;
+	else if (built)
+		(void)c->calls->clReleaseProgram(built);
+	return ok;
 }
 
-static bool find_cached(struct tfmc_cl_program *p, const struct tfmc_cl_source *source,
-                        const struct cl_cache_key *key)
+static bool build_cached(struct tfmc_cl_program *p, const struct tfmc_cl_source *source,
+                         const struct cl_cache_key *key)
 {
 	size_t at, n;
 	unsigned char *file = cl_cache_read(source->cache, key, &at, &n);
-	bool is_fine = file && build_binary(p, file + at, n - at, source->options);
+	bool ok = file && build_binary(p, file + at, n - at, source->options);
 	free(file);
-	return is_fine;
+	return ok;
 }
 
-static void keep(const struct tfmc_cl_program *p, const char *folder, const struct cl_cache_key *key)
+/* Writes the program's binary to the cache. Failures are ignored. */
+static void cache_binary(const struct tfmc_cl_program *p, const char *directory,
+                         const struct cl_cache_key *key)
 {
 	const struct cl_calls *calls = p->context->calls;
 	struct cl_query q = {calls, CL_QUERY_PROGRAM,        p->program,
@@ -102,21 +104,22 @@ static void keep(const struct tfmc_cl_program *p, const char *folder, const stru
 		return;
 	unsigned char *to = binary;
 	if (calls->clGetProgramInfo(p->program, CL_PROGRAM_BINARIES, sizeof(to), &to, NULL) == CL_SUCCESS)
-		cl_cache_write(folder, key, binary, n);
+		cl_cache_write(directory, key, binary, n);
 	free(binary);
 }
 
-static int build(struct tfmc_cl_program *p, const struct tfmc_cl_source *source, struct tfmc_cl_error *error)
+static int build_program(struct tfmc_cl_program *p, const struct tfmc_cl_source *source,
+                         struct tfmc_cl_error *error)
 {
 	struct cl_cache_key key = {0};
-	bool may_keep = source->cache && !(p->context->entry->quirks & CL_NO_BINARIES);
-	bool has_key = may_keep && cl_cache_key_make(p->context, source, &key);
+	bool may_cache = source->cache && !(p->context->entry->quirks & CL_NO_BINARIES);
+	bool has_key = may_cache && cl_cache_key_make(p->context, source, &key);
 	int status = TFMC_CL_OK;
-	p->is_cached = has_key && find_cached(p, source, &key);
+	p->is_cached = has_key && build_cached(p, source, &key);
 	if (!p->is_cached)
 		status = build_source(p, source, error);
 	if (status == TFMC_CL_OK && has_key && !p->is_cached)
-		keep(p, source->cache, &key);
+		cache_binary(p, source->cache, &key);
 	free(key.bytes);
 	return status;
 }
@@ -135,7 +138,7 @@ int tfmc_cl_program_build(struct tfmc_cl_context *c, const struct tfmc_cl_source
 	if (!p)
 		return cl_no_memory(error);
 	p->context = c;
-	int status = build(p, source, error);
+	int status = build_program(p, source, error);
 	if (status == TFMC_CL_OK)
 		*out = p;
 	else
@@ -236,8 +239,8 @@ int tfmc_cl_kernel_set_buffer(struct tfmc_cl_kernel *k, uint32_t index, const st
 	return tfmc_cl_kernel_set(k, index, &b->memory, sizeof(b->memory), error);
 }
 
-static int launch_failed(const struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t items[2],
-                         cl_int code, struct tfmc_cl_error *error)
+static int report_launch_failure(const struct tfmc_cl_kernel *k, const uint64_t groups[2],
+                                 const uint64_t items[2], cl_int code, struct tfmc_cl_error *error)
 {
 	char call[NAME_MAX + 160];
 	(void)snprintf(call, sizeof(call),
@@ -256,7 +259,7 @@ int cl_launch(struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t
 		return cl_fail(error, TFMC_CL_E_NULL, "there is no kernel, or no sizes");
 	for (size_t i = 0; i < 2; i++) {
 		if (groups[i] < 1 || items[i] < 1 || groups[i] > SIZE_MAX / items[i])
-			return launch_failed(k, groups, items, CL_SUCCESS, error);
+			return report_launch_failure(k, groups, items, CL_SUCCESS, error);
 		local[i] = (size_t)items[i];
 		global[i] = (size_t)(groups[i] * items[i]);
 	}
@@ -264,7 +267,7 @@ int cl_launch(struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t
 	cl_int code = k->context->calls->clEnqueueNDRangeKernel(k->context->queue, k->kernel, dims, NULL,
 	                                                        global, local, 0, NULL, event);
 	if (code != CL_SUCCESS)
-		return launch_failed(k, groups, items, code, error);
+		return report_launch_failure(k, groups, items, code, error);
 	return event ? cl_check_created(*event, code, "clEnqueueNDRangeKernel", error) : TFMC_CL_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads a plan (format.h) where it lies: nothing is copied or allocated. Bytes may come from anywhere: what
- * tfmc_plan_open accepts is safe to read by all functions here, and its steps are safe to walk.
+ * Reads serialized plans (format.h) in place: nothing is copied or allocated. The bytes are not trusted: once
+ * tfmc_plan_open accepts them, all functions here are safe to call, and the commands are safe to execute.
  */
 #ifndef TFMC_RUNTIME_PLAN_READ_H
 #define TFMC_RUNTIME_PLAN_READ_H
@@ -12,31 +12,30 @@
 
 #include "runtime/plan/format.h"
 
-/* Cells of a row. */
+/* Columns of each section. */
 extern const int tfmc_plan_columns[PLAN_SECTIONS];
 
 struct tfmc_plan {
-	const unsigned char *bytes; /* the caller's, in any alignment */
+	const unsigned char *bytes; /* the caller's memory, of any alignment */
 	const unsigned char *section[PLAN_SECTIONS];
 	int64_t rows[PLAN_SECTIONS];
 	const char *names;
 };
 
-/*
- * NULL when the bytes are a whole plan: every row, name, area and formula that anything refers to exists; steps are
- * nested, each kernel's arguments are its areas, dims and repeats that are open around it. Otherwise what is wrong.
- */
+/* Checks a plan and opens it. Returns NULL, or a message about the first error. Every row, name, area and
+ * formula that is referred to exists; commands are properly nested; arguments of each kernel are its areas,
+ * dims, and indices of open repeats. */
 const char *tfmc_plan_open(const void *bytes, size_t n, struct tfmc_plan *out);
 
 int64_t tfmc_plan_header(const struct tfmc_plan *p, enum plan_header word);
-/* row in [0, p->rows[s]), column one of those of the section. */
+/* row in [0, p->rows[s]), column in [0, tfmc_plan_columns[s]). */
 int64_t tfmc_plan_cell(const struct tfmc_plan *p, enum plan_section s, int64_t row, int column);
 const char *tfmc_plan_name(const struct tfmc_plan *p, int64_t name);
-/* The formula for these dims, one for each row of DIMS. False: it overflows. */
+/* Evaluates a formula at `dims` [rows of DIMS]. False: overflow. */
 bool tfmc_plan_eval(const struct tfmc_plan *p, int64_t formula, const int64_t *dims, int64_t *out);
-/* Bytes [*begin, *begin + *bytes) of the area's memory in these turns of the repeats around it [PLAN_REPEATS]; of
- * scratch the bytes are for one worker. False: they overflow, or are negative. */
-bool tfmc_plan_area(const struct tfmc_plan *p, int64_t area, const int64_t *dims, const int64_t *turns,
+/* The bytes [*begin, *begin + *bytes) of an area in its memory, at the indices of the enclosing repeats
+ * [PLAN_REPEATS]; of scratch *bytes is per worker. False: overflow, or negative. */
+bool tfmc_plan_area(const struct tfmc_plan *p, int64_t area, const int64_t *dims, const int64_t *indices,
                     int64_t *begin, int64_t *bytes);
 
 #endif

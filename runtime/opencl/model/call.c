@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls: what each launch of a function touches, its arguments, and the launches in order. Arguments are set when what
- * they depend on has changed, and then only those that have another value.
+ * Calls: the memory ranges that each launch accesses, its arguments, and the launches in order. Arguments are
+ * computed again only if their inputs (dims, sequences, requested outputs, buffers) changed since the last
+ * call, and set only if their values changed.
  */
 #include <inttypes.h>
 #include <string.h>
 
 #include "runtime/opencl/model/internal.h"
 
-/* Work-groups for each compute unit. Of a processor one group is a task of a thread, of others some are under way at
- * a time. */
+/* Most work-groups per compute unit. On a CPU a work-group is a task of a thread; other devices run several
+ * at once, to hide latency. */
 #define GROUPS_CPU 4
 #define GROUPS     16
-#define FLUSH_EVERY \
-	8 /* launches: drivers that batch commands begin with these while the host enqueues the rest */
+/* Launches between flushes: drivers that batch commands start with these while the host enqueues the others. */
+#define FLUSH_EVERY 8
 
-struct run {
+struct call_state {
 	struct tfmc_cl_model *model;
 	struct model_function *f;
 	const struct tfmc_cl_call *call;
-	int64_t scratch; /* bytes that the launches need */
+	int64_t scratch; /* scratch bytes that the launches need */
 };
 
-/* At a launch, or at none. */
-static int32_t fail(const struct run *r, const struct model_launch *l, const char *what)
+/* Leaves a message that names the function and the launch's kernel (l NULL: no kernel). */
+static int32_t call_error(const struct call_state *r, const struct model_launch *l, const char *what)
 {
 	const struct tfmc_cl_model *m = r->model;
 	const char *kernel = l ? tfmc_plan_name(&m->plan, model_kernel(m, l, KERNEL_NAME)) : NULL;
@@ -31,33 +32,34 @@ static int32_t fail(const struct run *r, const struct model_launch *l, const cha
 	return model_fail(m, &where, "%s", what);
 }
 
-static int32_t checked(const struct run *r, const struct model_launch *l, int status)
+static int32_t rt_status(const struct call_state *r, const struct model_launch *l, int status)
 {
-	return status == TFMC_CL_OK ? TFMC_RT_OK : fail(r, l, r->model->error.text);
+	return status == TFMC_CL_OK ? TFMC_RT_OK : call_error(r, l, r->model->error.text);
 }
 
 /* ---- areas ---- */
 
-/* Where an area lies. */
-struct span {
+/* The bytes of an area in a buffer. */
+struct buffer_range {
 	const struct model_memory *memory;
 	int64_t begin, bytes;
 };
 
-static int64_t area_cell(const struct run *r, int64_t area, int column)
+static int64_t area_cell(const struct call_state *r, int64_t area, int column)
 {
 	return model_cell(r->model, PLAN_AREAS, area, column);
 }
 
-/* Bytes for one worker become those for all. */
-static bool for_workers(const struct run *r, const struct model_launch *l, int64_t *bytes)
+/* Multiplies bytes per worker by the workers of the launch. False: overflow. */
+static bool scale_to_workers(const struct call_state *r, const struct model_launch *l, int64_t *bytes)
 {
 	return !__builtin_mul_overflow(*bytes, model_kernel(r->model, l, KERNEL_WORKERS), bytes) &&
 	       !__builtin_mul_overflow(*bytes, l->groups, bytes);
 }
 
-/* Areas of the state are those of sequence 0. A source that all rows share is one block, not one for each row. */
-static bool find_state(const struct run *r, int64_t area, struct span *s)
+/* The plan describes the areas of sequence 0: moves one to the call's first sequence, or to the source. A
+ * source that all rows share is one block, not one per row. */
+static bool locate_state(const struct call_state *r, int64_t area, struct buffer_range *s)
 {
 	int64_t step = tfmc_plan_header(&r->model->plan, PLAN_H_STATE_BATCH), by, first = r->call->first;
 	int64_t state = area_cell(r, area, AREA_C_STATE);
@@ -71,7 +73,8 @@ static bool find_state(const struct run *r, int64_t area, struct span *s)
 	return !__builtin_mul_overflow(first, step, &by) && !__builtin_add_overflow(s->begin, by, &s->begin);
 }
 
-static bool find_piece(const struct tfmc_cl_model *m, struct span *s)
+/* Finds the weight buffer that contains the range. False: none does. */
+static bool locate_weights(const struct tfmc_cl_model *m, struct buffer_range *s)
 {
 	for (size_t i = 0; i < m->n_pieces; i++) {
 		const struct model_piece *p = &m->pieces[i];
@@ -84,8 +87,8 @@ static bool find_piece(const struct tfmc_cl_model *m, struct span *s)
 	return false;
 }
 
-/* An output that is not wanted may lie in the arena. */
-static bool find_output(const struct run *r, int64_t area, struct span *s)
+/* An output that the caller does not request may use spare memory in the arena. */
+static bool locate_output(const struct call_state *r, int64_t area, struct buffer_range *s)
 {
 	int64_t number = area_cell(r, area, AREA_C_NUMBER), spare = area_cell(r, area, AREA_C_SPARE), at;
 	bool is_spare = !r->f->wanted[number] && spare > 0;
@@ -94,54 +97,56 @@ static bool find_output(const struct run *r, int64_t area, struct span *s)
 	                     !__builtin_add_overflow(s->begin, at, &s->begin));
 }
 
-/* `l` NULL: an area of no kernel. False: it can be nowhere. */
-static bool find_span(const struct run *r, const struct model_launch *l, int64_t area, struct span *s)
+/* Finds the memory of an area in a launch (l NULL: an area of no kernel). False: it cannot be in its
+ * memory. */
+static bool locate_area(const struct call_state *r, const struct model_launch *l, int64_t area,
+                        struct buffer_range *s)
 {
-	static const int64_t no_turns[PLAN_REPEATS];
+	static const int64_t zeros[PLAN_REPEATS];
 	struct tfmc_cl_model *m = r->model;
-	bool ok = tfmc_plan_area(&m->plan, area, r->f->dims, l ? l->turns : no_turns, &s->begin, &s->bytes);
+	bool ok = tfmc_plan_area(&m->plan, area, r->f->dims, l ? l->indices : zeros, &s->begin, &s->bytes);
 	int64_t end;
 	if (!ok)
 		return false;
 	switch ((enum area_memory)area_cell(r, area, AREA_C_MEMORY)) {
-	case AREA_WEIGHTS: ok = find_piece(m, s); break;
+	case AREA_WEIGHTS: ok = locate_weights(m, s); break;
 	case AREA_ARENA: s->memory = &m->arena; break;
-	case AREA_STATE: ok = find_state(r, area, s); break;
+	case AREA_STATE: ok = locate_state(r, area, s); break;
 	case AREA_INPUT: s->memory = &m->params[area_cell(r, area, AREA_C_NUMBER)]; break;
-	case AREA_OUTPUT: ok = find_output(r, area, s); break;
+	case AREA_OUTPUT: ok = locate_output(r, area, s); break;
 	case AREA_SCRATCH:
 		s->memory = &m->scratch;
-		ok = l && for_workers(r, l, &s->bytes);
+		ok = l && scale_to_workers(r, l, &s->bytes);
 		break;
 	}
 	return ok && s->begin >= 0 && !__builtin_add_overflow(s->begin, s->bytes, &end);
 }
 
-static bool is_inside(const struct span *s)
+static bool is_inside(const struct buffer_range *s)
 {
 	const struct tfmc_cl_buffer *b = s->memory->buffer;
 	return (uint64_t)(s->begin + s->bytes) <= (b ? tfmc_cl_buffer_bytes(b) : 0);
 }
 
-/* ---- what the launches of a call need ---- */
+/* ---- sizes ---- */
 
-static void grow(int64_t *to, int64_t bytes)
+static void raise_to(int64_t *to, int64_t bytes)
 {
 	*to = bytes > *to ? bytes : *to;
 }
 
-/* Tensors of the caller as far as kernels go, and lengths that they read. */
-static int32_t measure_area(const struct run *r, const struct model_launch *l, int64_t area)
+/* Records how many bytes of the caller's tensors, and which lengths, the kernels access. */
+static int32_t measure_area(const struct call_state *r, const struct model_launch *l, int64_t area)
 {
 	struct model_function *f = r->f;
-	struct span s;
-	if (!find_span(r, l, area, &s))
-		return fail(r, l, "the plan has an area outside of its memory");
+	struct buffer_range s;
+	if (!locate_area(r, l, area, &s))
+		return call_error(r, l, "the plan has an area outside of its memory");
 	int64_t number = area_cell(r, area, AREA_C_NUMBER), memory = area_cell(r, area, AREA_C_MEMORY);
 	if (memory == AREA_INPUT)
-		grow(&f->param_bytes[number], s.begin + s.bytes);
+		raise_to(&f->param_bytes[number], s.begin + s.bytes);
 	if (memory == AREA_OUTPUT && s.memory != &r->model->arena)
-		grow(&f->result_bytes[number], s.begin + s.bytes);
+		raise_to(&f->result_bytes[number], s.begin + s.bytes);
 	if (memory == AREA_STATE && area_cell(r, area, AREA_C_STATE) == PLAN_STATE_NONE) {
 		f->past_begin = s.begin;
 		f->past_bytes = s.bytes;
@@ -149,28 +154,28 @@ static int32_t measure_area(const struct run *r, const struct model_launch *l, i
 	return TFMC_RT_OK;
 }
 
-/* Work-groups, and scratch for them. */
-static int32_t measure_launch(struct run *r, struct model_launch *l)
+/* Sets the number of work-groups, and adds the needs of the launch. */
+static int32_t size_launch(struct call_state *r, struct model_launch *l)
 {
 	const struct tfmc_cl_model *m = r->model;
 	int64_t first = model_kernel(m, l, KERNEL_AREAS_FIRST), n = model_kernel(m, l, KERNEL_AREAS_N);
-	int64_t most =
+	int64_t max_groups =
 	        (int64_t)m->chosen->compute_units * (m->chosen->type == TFMC_CL_CPU ? GROUPS_CPU : GROUPS);
 	int64_t scratch = model_kernel(m, l, KERNEL_SCRATCH);
 	if (!tfmc_plan_eval(&m->plan, model_kernel(m, l, KERNEL_TASKS), r->f->dims, &l->groups))
-		return fail(r, l, "there are too many tasks");
-	l->groups = l->groups < most ? l->groups : most;
+		return call_error(r, l, "there are too many tasks");
+	l->groups = l->groups < max_groups ? l->groups : max_groups;
 	l->groups = l->groups > 1 ? l->groups : 1;
-	if (!for_workers(r, l, &scratch))
-		return fail(r, l, "there is too much scratch");
-	grow(&r->scratch, scratch);
+	if (!scale_to_workers(r, l, &scratch))
+		return call_error(r, l, "there is too much scratch");
+	raise_to(&r->scratch, scratch);
 	for (int64_t i = first; i < first + n; i++)
 		TRY(measure_area(r, l, i));
 	return TFMC_RT_OK;
 }
 
-/* Of a step WANTED. */
-static bool is_any_wanted(const struct run *r, int64_t step)
+/* Whether the caller requests an output of an IF_WANTED command. */
+static bool is_any_output_wanted(const struct call_state *r, int64_t step)
 {
 	int64_t first = model_cell(r->model, PLAN_COMMANDS, step, COMMAND_A);
 	int64_t end = first + model_cell(r->model, PLAN_COMMANDS, step, COMMAND_B);
@@ -180,8 +185,8 @@ static bool is_any_wanted(const struct run *r, int64_t step)
 	return any;
 }
 
-/* Of a kernel for few rows, or for many; where the formula overflows there are many. */
-static bool has_its_rows(const struct run *r, const struct model_launch *l)
+/* Whether the number of rows selects the kernel (skinny or general); an overflow counts as many rows. */
+static bool rows_select_kernel(const struct call_state *r, const struct model_launch *l)
 {
 	const struct tfmc_cl_model *m = r->model;
 	int64_t formula = model_kernel(m, l, KERNEL_ROWS), rows = INT64_MAX;
@@ -191,7 +196,7 @@ static bool has_its_rows(const struct run *r, const struct model_launch *l)
 	return rows >= model_kernel(m, l, KERNEL_ROWS_LO) && rows <= model_kernel(m, l, KERNEL_ROWS_HI);
 }
 
-static int32_t measure(struct run *r)
+static int32_t size_launches(struct call_state *r)
 {
 	struct model_function *f = r->f;
 	memset(f->param_bytes, 0, (size_t)f->n_params * sizeof(*f->param_bytes));
@@ -199,23 +204,23 @@ static int32_t measure(struct run *r)
 	f->past_begin = f->past_bytes = 0;
 	for (size_t i = 0; i < f->n; i++) {
 		struct model_launch *l = &f->launches[i];
-		l->is_wanted = has_its_rows(r, l);
+		l->is_wanted = rows_select_kernel(r, l);
 		for (int k = 0; k < PLAN_DEPTH && l->wanted[k] >= 0; k++)
-			l->is_wanted = l->is_wanted && is_any_wanted(r, l->wanted[k]);
+			l->is_wanted = l->is_wanted && is_any_output_wanted(r, l->wanted[k]);
 		if (l->is_wanted)
-			TRY(measure_launch(r, l));
+			TRY(size_launch(r, l));
 	}
 	return f->lengths >= 0 ? measure_area(r, NULL, f->lengths) : TFMC_RT_OK;
 }
 
-static int32_t make_room(const struct run *r)
+static int32_t allocate_memory(const struct call_state *r)
 {
 	struct tfmc_cl_model *m = r->model;
 	const struct model_function *f = r->f;
 	const struct model_site where = {f->name, NULL};
 	int64_t row = model_cell(m, PLAN_FUNCTIONS, (int64_t)r->call->function, FUNCTION_ARENA), arena;
 	if (!tfmc_plan_eval(&m->plan, row, f->dims, &arena) || arena < 0)
-		return fail(r, NULL, "the arena is too large");
+		return call_error(r, NULL, "the arena is too large");
 	TRY(model_grow(m, &where, &m->arena, arena));
 	TRY(model_grow(m, &where, &m->scratch, r->scratch));
 	for (int64_t i = 0; i < f->n_params; i++)
@@ -229,8 +234,8 @@ static int32_t make_room(const struct run *r)
 
 /* ---- arguments ---- */
 
-/* A tensor without elements has no buffer. */
-static int set_memory(const struct run *r, struct model_launch *l, uint32_t index,
+/* A tensor without elements has no buffer: null is set. */
+static int set_memory(const struct call_state *r, struct model_launch *l, uint32_t index,
                       const struct model_memory *memory)
 {
 	static const void *const nothing;
@@ -239,66 +244,66 @@ static int set_memory(const struct run *r, struct model_launch *l, uint32_t inde
 	               : tfmc_cl_kernel_set(l->handle, index, &nothing, sizeof(nothing), &r->model->error);
 }
 
-/* `memory` NULL: a number. */
-static int32_t set(const struct run *r, struct model_launch *l, uint32_t index, int64_t number,
-                   const struct model_memory *memory)
+/* Sets an argument unless it has the value already: a buffer, or a number if memory is NULL. */
+static int32_t set_value(const struct call_state *r, struct model_launch *l, uint32_t index, int64_t number,
+                         const struct model_memory *memory)
 {
 	struct model_arg *a = &r->f->args[l->first_arg + index];
 	int64_t value = memory ? (int64_t)memory->serial : number;
-	int32_t narrow = (int32_t)number;
-	bool is_narrow = tfmc_plan_header(&r->model->plan, PLAN_H_INDEX_BITS) == 32;
+	int32_t value32 = (int32_t)number;
+	bool is_32 = tfmc_plan_header(&r->model->plan, PLAN_H_INDEX_BITS) == 32;
 	if (a->is_set && a->value == value)
 		return TFMC_RT_OK;
-	if (is_narrow && narrow != number)
-		return fail(r, l, "a number of more than 32 bits");
+	if (is_32 && value32 != number)
+		return call_error(r, l, "a number of more than 32 bits");
 	int status =
-	        memory      ? set_memory(r, l, index, memory)
-	        : is_narrow ? tfmc_cl_kernel_set(l->handle, index, &narrow, sizeof(narrow), &r->model->error)
-	                    : tfmc_cl_kernel_set(l->handle, index, &number, sizeof(number), &r->model->error);
+	        memory  ? set_memory(r, l, index, memory)
+	        : is_32 ? tfmc_cl_kernel_set(l->handle, index, &value32, sizeof(value32), &r->model->error)
+	                : tfmc_cl_kernel_set(l->handle, index, &number, sizeof(number), &r->model->error);
 	*a = (struct model_arg){value, status == TFMC_CL_OK};
-	return checked(r, l, status);
+	return rt_status(r, l, status);
 }
 
-static int32_t set_area(const struct run *r, struct model_launch *l, uint32_t index, int64_t area,
-                        bool is_offset)
+static int32_t set_area_arg(const struct call_state *r, struct model_launch *l, uint32_t index, int64_t area,
+                            bool is_offset)
 {
-	struct span s;
-	if (!find_span(r, l, area, &s) || !is_inside(&s))
-		return fail(r, l, "the plan has an area outside of its memory");
-	return is_offset ? set(r, l, index, s.begin, NULL) : set(r, l, index, 0, s.memory);
+	struct buffer_range s;
+	if (!locate_area(r, l, area, &s) || !is_inside(&s))
+		return call_error(r, l, "the plan has an area outside of its memory");
+	return is_offset ? set_value(r, l, index, s.begin, NULL) : set_value(r, l, index, 0, s.memory);
 }
 
-static int32_t set_arg(const struct run *r, struct model_launch *l, uint32_t index)
+static int32_t set_arg(const struct call_state *r, struct model_launch *l, uint32_t index)
 {
 	const struct tfmc_cl_model *m = r->model;
 	int64_t row = model_kernel(m, l, KERNEL_ARGS_FIRST) + index;
 	int64_t number = model_cell(m, PLAN_ARGS, row, ARG_NUMBER);
 	int64_t area = model_kernel(m, l, KERNEL_AREAS_FIRST) + number;
 	switch ((enum plan_arg_kind)model_cell(m, PLAN_ARGS, row, ARG_KIND)) {
-	case PLAN_BUFFER: return set_area(r, l, index, area, false);
-	case PLAN_OFFSET: return set_area(r, l, index, area, true);
-	case PLAN_DIM: return set(r, l, index, r->f->dims[number], NULL);
-	case PLAN_INDEX: return set(r, l, index, l->turns[number], NULL);
-	case PLAN_SOURCE_STEP: return set(r, l, index, r->call->source < 0, NULL);
-	case PLAN_WORKER: /* in no file */
+	case PLAN_BUFFER: return set_area_arg(r, l, index, area, false);
+	case PLAN_OFFSET: return set_area_arg(r, l, index, area, true);
+	case PLAN_DIM: return set_value(r, l, index, r->f->dims[number], NULL);
+	case PLAN_INDEX: return set_value(r, l, index, l->indices[number], NULL);
+	case PLAN_SOURCE_STEP: return set_value(r, l, index, r->call->source < 0, NULL);
+	case PLAN_WORKER: /* never in a file */
 	case PLAN_WORKERS: break;
 	}
-	return fail(r, l, "an argument that no kernel has");
+	return call_error(r, l, "an argument that no kernel has");
 }
 
-static int32_t set_launch(const struct run *r, struct model_launch *l)
+static int32_t set_launch_args(const struct call_state *r, struct model_launch *l)
 {
 	struct tfmc_cl_model *m = r->model;
 	const char *name = tfmc_plan_name(&m->plan, model_kernel(m, l, KERNEL_NAME));
 	if (!l->handle)
-		TRY(checked(r, l,
-		            tfmc_cl_kernel_create(m->programs[l->kernel], name, &l->handle, &m->error)));
+		TRY(rt_status(r, l,
+		              tfmc_cl_kernel_create(m->programs[l->kernel], name, &l->handle, &m->error)));
 	for (int64_t i = 0; i < model_kernel(m, l, KERNEL_ARGS_N); i++)
 		TRY(set_arg(r, l, (uint32_t)i));
 	return TFMC_RT_OK;
 }
 
-static bool is_prepared(const struct run *r)
+static bool is_prepared(const struct call_state *r)
 {
 	const struct model_function *f = r->f;
 	size_t n = (size_t)r->model->plan.rows[PLAN_DIMS] * sizeof(*f->dims);
@@ -309,8 +314,9 @@ static bool is_prepared(const struct run *r)
 	return same;
 }
 
-/* Afterwards the launches of this call need nothing but to be asked for. */
-static int32_t prepare(struct run *r)
+/* Builds kernels, allocates memory and sets arguments, unless the last call of the function has left all
+ * that this one needs. */
+static int32_t prepare_call(struct call_state *r)
 {
 	struct model_function *f = r->f;
 	if (is_prepared(r))
@@ -324,46 +330,46 @@ static int32_t prepare(struct run *r)
 		f->wanted[i] = r->call->results[i].data != NULL;
 	if (!f->is_built)
 		TRY(model_build(r->model, f));
-	TRY(measure(r));
-	TRY(make_room(r));
+	TRY(size_launches(r));
+	TRY(allocate_memory(r));
 	for (size_t i = 0; i < f->n; i++)
 		if (f->launches[i].is_wanted)
-			TRY(set_launch(r, &f->launches[i]));
+			TRY(set_launch_args(r, &f->launches[i]));
 	f->serial = r->model->serial;
 	f->is_ready = true;
 	return TFMC_RT_OK;
 }
 
-/* ---- what the caller gives and gets ---- */
+/* ---- the caller's memory ---- */
 
-/* Where the new lengths are; bytes 0: nowhere. */
-static int32_t find_lengths(const struct run *r, struct span *s)
+/* The range of the new lengths; bytes 0: there are none. */
+static int32_t locate_lengths(const struct call_state *r, struct buffer_range *s)
 {
 	const struct model_function *f = r->f;
-	int64_t room = ((int64_t)r->model->code.batch - r->call->first) * (int64_t)sizeof(int32_t);
-	*s = (struct span){0};
-	if ((f->lengths >= 0 && (!find_span(r, NULL, f->lengths, s) || !is_inside(s))) || s->bytes > room ||
-	    f->past_bytes > room)
-		return fail(r, NULL, "the plan has lengths outside of their memory");
+	int64_t max_bytes = ((int64_t)r->model->code.batch - r->call->first) * (int64_t)sizeof(int32_t);
+	*s = (struct buffer_range){0};
+	if ((f->lengths >= 0 && (!locate_area(r, NULL, f->lengths, s) || !is_inside(s))) ||
+	    s->bytes > max_bytes || f->past_bytes > max_bytes)
+		return call_error(r, NULL, "the plan has lengths outside of their memory");
 	bool has_past = r->call->past || (s->bytes == 0 && f->past_bytes == 0);
-	return has_past ? TFMC_RT_OK : fail(r, NULL, "the call has no lengths");
+	return has_past ? TFMC_RT_OK : call_error(r, NULL, "the call has no lengths");
 }
 
-static int32_t check_tensors(const struct run *r)
+static int32_t check_tensors(const struct call_state *r)
 {
 	const struct model_function *f = r->f;
 	for (int64_t i = 0; i < f->n_params; i++) {
 		const struct tfmc_buffer *p = &r->call->params[i];
 		if (f->param_bytes[i] > 0 && (!p->data || p->count < (uint64_t)f->param_bytes[i]))
-			return fail(r, NULL, "a parameter is smaller than what is read of it");
+			return call_error(r, NULL, "a parameter is smaller than what is read of it");
 	}
 	for (int64_t i = 0; i < f->n_results; i++)
 		if (f->wanted[i] && r->call->results[i].count < (uint64_t)f->result_bytes[i])
-			return fail(r, NULL, "a result is smaller than what is written to it");
+			return call_error(r, NULL, "a result is smaller than what is written to it");
 	return TFMC_RT_OK;
 }
 
-static int upload(const struct run *r)
+static int enqueue_uploads(const struct call_state *r)
 {
 	struct tfmc_cl_model *m = r->model;
 	const struct model_function *f = r->f;
@@ -376,7 +382,7 @@ static int upload(const struct run *r)
 	return TFMC_CL_OK;
 }
 
-static int download(const struct run *r, const struct span *lengths)
+static int enqueue_downloads(const struct call_state *r, const struct buffer_range *lengths)
 {
 	struct tfmc_cl_model *m = r->model;
 	const struct model_function *f = r->f;
@@ -392,7 +398,7 @@ static int download(const struct run *r, const struct span *lengths)
 
 /* ---- calls ---- */
 
-static int32_t launch(const struct run *r, struct model_launch *l)
+static int32_t enqueue_launch(const struct call_state *r, struct model_launch *l)
 {
 	const uint64_t groups[] = {(uint64_t)l->groups, 1};
 	const uint64_t items[] = {(uint64_t)model_kernel(r->model, l, KERNEL_WORK_ITEMS), 1};
@@ -401,11 +407,11 @@ static int32_t launch(const struct run *r, struct model_launch *l)
 	int status = r->model->device.launched
 	                     ? tfmc_cl_launch_timed(l->handle, groups, items, &l->event, &r->model->error)
 	                     : tfmc_cl_launch(l->handle, groups, items, &r->model->error);
-	return checked(r, l, status);
+	return rt_status(r, l, status);
 }
 
-/* Says what launches took, when all of them are done; after a failure it only frees their events. */
-static int32_t tell(const struct run *r, int32_t status)
+/* Reports the time of each launch, after all are done. After a failure it only releases their events. */
+static int32_t report_launch_times(const struct call_state *r, int32_t status)
 {
 	struct tfmc_cl_model *m = r->model;
 	const struct tfmc_device *d = &m->device;
@@ -417,7 +423,7 @@ static int32_t tell(const struct run *r, int32_t status)
 		int taken = tfmc_cl_event_wait(m->context, l->event, &nanoseconds, &m->error);
 		l->event = NULL;
 		if (status == TFMC_RT_OK)
-			status = checked(r, l, taken);
+			status = rt_status(r, l, taken);
 		if (status == TFMC_RT_OK)
 			d->launched(d->user, (uint64_t)l->kernel, (uint64_t)model_kernel(m, l, KERNEL_GROUP),
 			            nanoseconds);
@@ -425,29 +431,30 @@ static int32_t tell(const struct run *r, int32_t status)
 	return status;
 }
 
-/* Asks for everything; the caller's memory is in use then. */
-static int32_t ask(const struct run *r, const struct span *lengths)
+/* Enqueues transfers and launches. The caller's memory is in use until the queue is finished. */
+static int32_t enqueue_call(const struct call_state *r, const struct buffer_range *lengths)
 {
-	TRY(checked(r, NULL, upload(r)));
+	TRY(rt_status(r, NULL, enqueue_uploads(r)));
 	for (size_t i = 0; i < r->f->n; i++) {
-		TRY(launch(r, &r->f->launches[i]));
+		TRY(enqueue_launch(r, &r->f->launches[i]));
 		if (i % FLUSH_EVERY == FLUSH_EVERY - 1)
-			TRY(checked(r, NULL, tfmc_cl_flush(r->model->context, &r->model->error)));
+			TRY(rt_status(r, NULL, tfmc_cl_flush(r->model->context, &r->model->error)));
 	}
-	return checked(r, NULL, download(r, lengths));
+	return rt_status(r, NULL, enqueue_downloads(r, lengths));
 }
 
-static int32_t run(struct run *r)
+static int32_t execute_call(struct call_state *r)
 {
-	struct span lengths;
-	TRY(prepare(r));
-	TRY(find_lengths(r, &lengths));
+	struct buffer_range lengths;
+	TRY(prepare_call(r));
+	TRY(locate_lengths(r, &lengths));
 	TRY(check_tensors(r));
-	int32_t status = ask(r, &lengths);
-	int finished = tfmc_cl_finish(r->model->context, &r->model->error); /* also after a failure */
+	int32_t status = enqueue_call(r, &lengths);
+	/* wait after a failure, too: transfers in flight still use the caller's memory */
+	int finished = tfmc_cl_finish(r->model->context, &r->model->error);
 	if (status == TFMC_RT_OK)
-		status = checked(r, NULL, finished);
-	status = tell(r, status);
+		status = rt_status(r, NULL, finished);
+	status = report_launch_times(r, status);
 	/* The caller's lengths change last, when nothing can fail any more. */
 	if (status == TFMC_RT_OK && lengths.bytes > 0)
 		memcpy(r->call->past, r->model->lengths, (size_t)lengths.bytes);
@@ -459,9 +466,9 @@ int32_t tfmc_cl_model_call(struct tfmc_cl_model *m, const struct tfmc_cl_call *c
 	int64_t batch = (int64_t)m->code.batch;
 	if (call->function >= (uint64_t)m->plan.rows[PLAN_FUNCTIONS])
 		return model_fail(m, NULL, "there is no function %" PRIu64, call->function);
-	struct run r = {m, &m->functions[call->function], call, 0};
+	struct call_state r = {m, &m->functions[call->function], call, 0};
 	if (call->first < 0 || call->first > batch || call->source < -1 ||
 	    (call->source >= batch && batch > 0))
-		return fail(&r, NULL, "there are no such sequences");
-	return run(&r);
+		return call_error(&r, NULL, "there are no such sequences");
+	return execute_call(&r);
 }

@@ -1,35 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether kernels may multiply bytes by the device's own dot products (cl_khr_integer_dot_product): when it says that it
- * has them, and a small kernel gives the right numbers. Whatever fails here, they do without.
+ * Test of the device's integer dot products (cl_khr_integer_dot_product). Kernels use them if the device has
+ * the extension and a small kernel computes the expected values. If anything fails here, they do without.
  */
 #include <string.h>
 
 #include "runtime/opencl/model/internal.h"
 
-#define WORDS 8
+#define VECTORS 8
 
-/* Bytes -128, 127, -1, 0 and 1 in every place, against each other. */
-static const uint32_t x[WORDS] = {0x80808080, 0x7f7f7f7f, 0x80808080, 0x01ff7f80,
-                                  0x00ff807f, 0xffffffff, 0x04030201, 0xfb8007fd};
-static const uint32_t y[WORDS] = {0x80808080, 0x80808080, 0x7f7f7f7f, 0x807f01ff,
-                                  0x7f80ff01, 0x01010101, 0xfefdfcfb, 0x80fe7f03};
-static const char probe[] = "__kernel __attribute__((reqd_work_group_size(8, 1, 1)))\n"
-                            "void dots(__global const uint *x, __global const uint *y, __global int *out)\n"
-                            "{\n"
-                            "\tsize_t i = get_global_id(0);\n"
-                            "\tout[i] = dot_4x8packed_ss_int(x[i], y[i]);\n"
-                            "}\n";
+/* Vectors of four i8: -128, 127, -1, 0 and 1 in every position, against each other. */
+static const uint32_t x[VECTORS] = {0x80808080, 0x7f7f7f7f, 0x80808080, 0x01ff7f80,
+                                    0x00ff807f, 0xffffffff, 0x04030201, 0xfb8007fd};
+static const uint32_t y[VECTORS] = {0x80808080, 0x80808080, 0x7f7f7f7f, 0x807f01ff,
+                                    0x7f80ff01, 0x01010101, 0xfefdfcfb, 0x80fe7f03};
+static const char test_source[] =
+        "__kernel __attribute__((reqd_work_group_size(8, 1, 1)))\n"
+        "void dots(__global const uint *x, __global const uint *y, __global int *out)\n"
+        "{\n"
+        "\tsize_t i = get_global_id(0);\n"
+        "\tout[i] = dot_4x8packed_ss_int(x[i], y[i]);\n"
+        "}\n";
 
-static int32_t signed_byte(uint32_t word, int at)
+static int32_t signed_byte(uint32_t vector, int at)
 {
-	int32_t byte = (int32_t)(word >> 8 * at & 0xff);
+	int32_t byte = (int32_t)(vector >> 8 * at & 0xff);
 	return byte < 128 ? byte : byte - 256;
 }
 
-static bool are_right(const int32_t *dots)
+static bool are_correct(const int32_t *dots)
 {
-	for (int i = 0; i < WORDS; i++) {
+	for (int i = 0; i < VECTORS; i++) {
 		int32_t sum = 0;
 		for (int at = 0; at < 4; at++)
 			sum += signed_byte(x[i], at) * signed_byte(y[i], at);
@@ -39,17 +40,18 @@ static bool are_right(const int32_t *dots)
 	return true;
 }
 
-/* What the probe works with; each may be NULL. */
-struct probing {
+/* Objects of the test; each may be NULL. */
+struct dot_test {
 	struct tfmc_cl_program *program;
 	struct tfmc_cl_kernel *kernel;
 	struct tfmc_cl_buffer *buffer[3]; /* x, y, out */
 };
 
-static int run(const struct tfmc_cl_model *m, struct probing *p, int32_t *dots)
+static int run_test(const struct tfmc_cl_model *m, struct dot_test *p, int32_t *dots)
 {
-	static const uint64_t one[2] = {1, 1}, items[2] = {WORDS, 1};
-	const struct tfmc_cl_source source = {probe, sizeof(probe) - 1, MODEL_LANGUAGE, m->device.cache};
+	static const uint64_t one[2] = {1, 1}, items[2] = {VECTORS, 1};
+	const struct tfmc_cl_source source = {test_source, sizeof(test_source) - 1, MODEL_LANGUAGE,
+	                                      m->device.cache};
 	const void *in[] = {x, y, dots};
 	TRY(tfmc_cl_program_build(m->context, &source, &p->program, NULL));
 	TRY(tfmc_cl_kernel_create(p->program, "dots", &p->kernel, NULL));
@@ -62,7 +64,7 @@ static int run(const struct tfmc_cl_model *m, struct probing *p, int32_t *dots)
 	return tfmc_cl_download(p->buffer[2], 0, dots, sizeof(x), NULL);
 }
 
-static bool asks_for_dots(const struct tfmc_cl_code *code)
+static bool source_uses_dot(const struct tfmc_cl_code *code)
 {
 	static const char macro[] = "TFMC_DOT";
 	const char *at = code->source, *end = at + code->source_bytes;
@@ -76,11 +78,11 @@ static bool asks_for_dots(const struct tfmc_cl_code *code)
 
 bool model_has_dot(const struct tfmc_cl_model *m)
 {
-	struct probing p = {0};
-	int32_t dots[WORDS] = {0};
-	if (!m->chosen->has_integer_dot || !asks_for_dots(&m->code))
+	struct dot_test p = {0};
+	int32_t dots[VECTORS] = {0};
+	if (!m->chosen->has_integer_dot || !source_uses_dot(&m->code))
 		return false;
-	bool is_right = run(m, &p, dots) == TFMC_CL_OK && are_right(dots);
+	bool is_right = run_test(m, &p, dots) == TFMC_CL_OK && are_correct(dots);
 	for (int i = 0; i < 3; i++)
 		tfmc_cl_buffer_free(p.buffer[i]);
 	tfmc_cl_kernel_free(p.kernel);

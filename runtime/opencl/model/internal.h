@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of this room share: a model on a device, with the launches of its functions.
+ * Shared by the files of this directory: a model on a device, with the launches of its functions.
  */
 #ifndef TFMC_RUNTIME_OPENCL_MODEL_INTERNAL_H
 #define TFMC_RUNTIME_OPENCL_MODEL_INTERNAL_H
@@ -13,54 +13,54 @@
 #include "runtime/plan/read.h"
 #include "runtime/try.h"
 
-/* A buffer that is replaced when it has to be larger. */
+/* A buffer that is replaced by a larger one when necessary. */
 struct model_memory {
 	struct tfmc_cl_buffer *buffer; /* NULL: none yet */
-	uint64_t serial;               /* a number of its own for each buffer of a model, from 1 */
+	uint64_t serial; /* unique among the buffers of a model, from 1; identifies a replaced buffer */
 };
 
-/* Bytes [begin, end) of the weights. Each area of a launch lies in one piece. */
+/* Bytes [begin, end) of the weights in one buffer. Each area of a launch is in one piece. */
 struct model_piece {
 	struct model_memory memory;
 	int64_t begin, end;
 };
 
-/* What a kernel has been given last: a number, or the serial of a buffer. */
+/* The last value of a kernel argument: a number, or the serial of a buffer. */
 struct model_arg {
 	int64_t value;
 	bool is_set;
 };
 
-/* A kernel in one turn of the repeats around it. */
+/* A kernel at one iteration of its enclosing repeats. */
 struct model_launch {
-	int64_t kernel; /* row of KERNELS */
-	int64_t turns[PLAN_REPEATS];
-	int64_t wanted[PLAN_DEPTH];    /* the steps WANTED that it is in; then -1 */
-	struct tfmc_cl_kernel *handle; /* NULL until it is wanted; no other launch sets its arguments */
-	size_t first_arg;              /* of the function's */
+	int64_t kernel;                /* row of KERNELS */
+	int64_t indices[PLAN_REPEATS]; /* of the repeats */
+	int64_t wanted[PLAN_DEPTH];    /* the enclosing IF_WANTED commands, then -1 */
+	struct tfmc_cl_kernel *handle; /* NULL until first needed; not shared, so arguments persist */
+	size_t first_arg;              /* index of its first in model_function.args */
 	int64_t groups;                /* work-groups */
 	bool is_wanted;
-	struct tfmc_cl_event *event; /* of the call under way, when its time is wanted */
+	struct tfmc_cl_event *event; /* of the call in progress, if its time is measured */
 };
 
 struct model_function {
 	const char *name;
-	/* its kernels that no earlier program has; NULL: none, or not built yet */
+	/* the kernels that no earlier program has; NULL: none, or not built yet */
 	struct tfmc_cl_program *program;
 	bool is_built;
-	struct model_launch *launches; /* in order, repeats expanded */
+	struct model_launch *launches; /* in order, repeats unrolled */
 	size_t n;
 	struct model_arg *args;
 	int64_t lengths; /* row of AREAS with the new lengths; -1: none */
 	int64_t n_params, n_results;
-	/* What the arguments were set for, and what follows from it. */
+	/* The call that the arguments were set for, and values derived from it. */
 	bool is_ready;
-	uint64_t serial; /* of the newest buffer then */
+	uint64_t serial; /* of the newest buffer at that time */
 	int64_t first, source;
 	int64_t *dims;
-	int64_t *param_bytes, *result_bytes; /* [params], [results]: as far as kernels go */
+	int64_t *param_bytes, *result_bytes; /* bytes that kernels access */
 	bool *wanted;                        /* [results] */
-	int64_t past_begin, past_bytes;      /* of the state: lengths that kernels read */
+	int64_t past_begin, past_bytes;      /* range of the lengths in the state that kernels read */
 };
 
 struct tfmc_cl_model {
@@ -75,17 +75,18 @@ struct tfmc_cl_model {
 	struct model_function *functions; /* [rows of FUNCTIONS] */
 	struct model_piece *pieces;
 	size_t n_pieces;
-	struct model_memory arena, scratch, state, aside; /* aside: of a permutation */
-	struct model_memory *params, *results;            /* of all functions, by number */
+	/* permute_buffer: a block of a permutation's cycle */
+	struct model_memory arena, scratch, state, permute_buffer;
+	struct model_memory *params, *results; /* by number, shared by all functions */
 	int64_t n_params, n_results;
-	int32_t *lengths;           /* [code.batch]: on their way to the caller */
-	int64_t *readers;           /* [code.batch]: of a permutation */
+	int32_t *lengths;           /* staging for the caller's lengths */
+	int64_t *n_readers;         /* [code.batch]: see state.c */
 	uint64_t serial;            /* of the newest buffer */
-	bool has_dot;               /* programs use dot products of bytes of the device */
-	struct tfmc_cl_error error; /* of the call that failed last */
+	bool has_dot;               /* programs use the device's i8 dot products */
+	struct tfmc_cl_error error; /* of the last failed call */
 };
 
-/* What a message begins with; both may be NULL. */
+/* Prefix of a message; both may be NULL. */
 struct model_site {
 	const char *function, *kernel;
 };
@@ -93,25 +94,25 @@ struct model_site {
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
-/* Leaves a message; TFMC_RT_E_DEVICE. */
+/* Writes a message to tfmc_device.message; returns TFMC_RT_E_DEVICE. */
 int32_t
 model_fail(const struct tfmc_cl_model *m, const struct model_site *where, const char *fmt, ...);
-/* TFMC_RT_OK for 0, else the same with the text of m->error. */
+/* TFMC_RT_OK for status 0, else model_fail with the text of m->error. */
 int32_t model_status(const struct tfmc_cl_model *m, const struct model_site *where, int status);
 int32_t model_no_memory(const struct tfmc_cl_model *m);
-/* At least so many bytes; what it held is lost when it was smaller. */
+/* Makes a buffer of at least `bytes` bytes; a replaced one loses its contents. */
 int32_t model_grow(struct tfmc_cl_model *m, const struct model_site *where, struct model_memory *memory,
                    int64_t bytes);
 
-#define MODEL_LANGUAGE "-cl-std=CL1.2 -w" /* drivers write warnings to the terminal */
-/* Whether the device has dot products of signed bytes that are right, and the source can use them. dot.c */
+#define MODEL_LANGUAGE "-cl-std=CL1.2 -w" /* -w: drivers print warnings to the terminal */
+/* Whether the device has correct i8 dot products and the source can use them (dot.c). */
 bool model_has_dot(const struct tfmc_cl_model *m);
-/* A program of the kernels of f that no program has yet. */
+/* Builds a program of the kernels of f that no program has yet. */
 int32_t model_build(struct tfmc_cl_model *m, struct model_function *f);
 
-/* The launches of all functions. */
+/* Creates the launches of all functions. */
 int32_t model_build_launches(struct tfmc_cl_model *m);
-/* The weights, in as many buffers as the device wants, after model_build_launches. */
+/* Uploads the weights, in as many buffers as the device's limit requires; after model_build_launches. */
 int32_t model_upload_weights(struct tfmc_cl_model *m);
 
 static inline int64_t model_cell(const struct tfmc_cl_model *m, enum plan_section s, int64_t row, int column)

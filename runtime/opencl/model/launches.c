@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans before the first call: the launches of each function, and the weights in buffers that its device can give.
+ * Preparation of a plan: the launches of each function with repeats unrolled, and the split of the weights
+ * into buffers of the size that the device allows.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,28 +9,29 @@
 
 #include "runtime/opencl/model/internal.h"
 
-#define WALK_MAX ((size_t)1 << 17) /* steps of a function, repeats expanded */
-#define ARGS_MAX ((size_t)1 << 22)
-#define TENSORS  ((int64_t)1 << 16) /* parameters or results of a function */
-#define PAGE     4096
+#define COMMANDS_MAX ((size_t)1 << 17) /* commands of a function, repeats unrolled */
+#define ARGS_MAX     ((size_t)1 << 22)
+#define TENSORS_MAX  ((int64_t)1 << 16) /* parameters or results of a function */
+#define PAGE         4096
 
 /* ---- launches ---- */
 
-struct walk {
+struct unroller {
 	struct tfmc_cl_model *model;
 	struct model_function *f;
 	size_t cap, n_args;
-	int64_t open[PLAN_DEPTH]; /* steps REPEAT and WANTED */
-	int64_t turns[PLAN_REPEATS];
-	int depth, repeats, dead; /* dead: repeats of no turn */
+	int64_t open[PLAN_DEPTH]; /* open REPEAT and IF_WANTED commands */
+	int64_t indices[PLAN_REPEATS];
+	int depth, repeats, skipping; /* skipping: open repeats with count 0 */
 };
 
-static bool is_repeat(const struct walk *w, int64_t step)
+static bool is_repeat(const struct unroller *w, int64_t command)
 {
-	return model_cell(w->model, PLAN_COMMANDS, step, COMMAND_KIND) == PLAN_REPEAT;
+	return model_cell(w->model, PLAN_COMMANDS, command, COMMAND_KIND) == PLAN_REPEAT;
 }
 
-static bool add_launch(struct walk *w, int64_t kernel)
+/* Appends a launch with the open repeats' indices and conditions. False: no memory. */
+static bool add_launch(struct unroller *w, int64_t kernel)
 {
 	struct model_function *f = w->f;
 	if (f->n == w->cap) {
@@ -42,7 +44,7 @@ static bool add_launch(struct walk *w, int64_t kernel)
 	}
 	struct model_launch *l = &f->launches[f->n++];
 	*l = (struct model_launch){.kernel = kernel, .first_arg = w->n_args};
-	memcpy(l->turns, w->turns, sizeof(l->turns));
+	memcpy(l->indices, w->indices, sizeof(l->indices));
 	int n = 0;
 	for (int i = 0; i < w->depth; i++)
 		if (!is_repeat(w, w->open[i]))
@@ -53,61 +55,62 @@ static bool add_launch(struct walk *w, int64_t kernel)
 	return true;
 }
 
-static void open_step(struct walk *w, int64_t step)
+static void open_block(struct unroller *w, int64_t command)
 {
-	w->open[w->depth++] = step;
-	w->repeats += is_repeat(w, step);
-	w->dead += is_repeat(w, step) && model_cell(w->model, PLAN_COMMANDS, step, COMMAND_B) == 0;
+	w->open[w->depth++] = command;
+	w->repeats += is_repeat(w, command);
+	w->skipping += is_repeat(w, command) && model_cell(w->model, PLAN_COMMANDS, command, COMMAND_B) == 0;
 }
 
-/* Ends what was opened last, or its turn. Returns the step before the next one. */
-static int64_t close_step(struct walk *w, int64_t end)
+/* Ends the innermost block, or an iteration of it. Returns the command before the next one to execute. */
+static int64_t close_block(struct unroller *w, int64_t end)
 {
-	int64_t step = w->open[w->depth - 1], count = model_cell(w->model, PLAN_COMMANDS, step, COMMAND_B);
-	if (is_repeat(w, step) && ++w->turns[w->repeats - 1] < count)
-		return step;
+	int64_t command = w->open[w->depth - 1],
+	        count = model_cell(w->model, PLAN_COMMANDS, command, COMMAND_B);
+	if (is_repeat(w, command) && ++w->indices[w->repeats - 1] < count)
+		return command;
 	w->depth--;
-	if (is_repeat(w, step)) {
-		w->turns[--w->repeats] = 0;
-		w->dead -= count == 0;
+	if (is_repeat(w, command)) {
+		w->indices[--w->repeats] = 0;
+		w->skipping -= count == 0;
 	}
 	return end;
 }
 
-static int32_t walk(struct walk *w, int64_t first, int64_t end)
+static int32_t unroll_commands(struct unroller *w, int64_t first, int64_t end)
 {
 	const struct model_site where = {w->f->name, NULL};
-	size_t walked = 0;
+	size_t executed = 0;
 	for (int64_t at = first; at < end; at++) {
-		if (++walked > WALK_MAX || w->n_args > ARGS_MAX)
+		if (++executed > COMMANDS_MAX || w->n_args > ARGS_MAX)
 			return model_fail(w->model, &where, "there are too many launches");
 		switch ((enum plan_command_kind)model_cell(w->model, PLAN_COMMANDS, at, COMMAND_KIND)) {
 		case PLAN_DISPATCH:
-			if (w->dead == 0 &&
+			if (w->skipping == 0 &&
 			    !add_launch(w, model_cell(w->model, PLAN_COMMANDS, at, COMMAND_A)))
 				return model_no_memory(w->model);
 			break;
 		case PLAN_REPEAT:
-		case PLAN_IF_WANTED: open_step(w, at); break;
-		case PLAN_END: at = close_step(w, at); break;
+		case PLAN_IF_WANTED: open_block(w, at); break;
+		case PLAN_END: at = close_block(w, at); break;
 		case PLAN_LENGTHS: w->f->lengths = model_cell(w->model, PLAN_COMMANDS, at, COMMAND_A); break;
-		case PLAN_IF_SPLIT:       /* in no file */
-		case PLAN_BARRIER: break; /* one queue, in order */
+		case PLAN_IF_SPLIT:       /* never in a file */
+		case PLAN_BARRIER: break; /* an in-order queue needs none */
 		}
 	}
 	return TFMC_RT_OK;
 }
 
-/* Room for n, and one more. */
-static void *make(int64_t n, size_t size)
+/* Zeroed memory for n + 1 elements: never an allocation of 0 bytes. */
+static void *allocate(int64_t n, size_t size)
 {
 	return calloc((size_t)n + 1, size);
 }
 
-static int32_t expand(struct tfmc_cl_model *m, int64_t row)
+static int32_t unroll_function(struct tfmc_cl_model *m, int64_t row)
 {
 	struct model_function *f = &m->functions[row];
-	struct walk w = {.model = m, .f = f};
+	struct unroller w = {.model = m, .f = f};
 	int64_t first = model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_COMMANDS_FIRST);
 	*f = (struct model_function){
 	        .name = tfmc_plan_name(&m->plan, model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_NAME)),
@@ -115,12 +118,12 @@ static int32_t expand(struct tfmc_cl_model *m, int64_t row)
 	        .n_params = model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_PARAMS),
 	        .n_results = model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_RESULTS)};
 	const struct model_site where = {f->name, NULL};
-	if (f->n_params > TENSORS || f->n_results > TENSORS)
+	if (f->n_params > TENSORS_MAX || f->n_results > TENSORS_MAX)
 		return model_fail(m, &where, "there are too many tensors");
-	TRY(walk(&w, first, first + model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_COMMANDS_N)));
-	f->args = make((int64_t)w.n_args, sizeof(*f->args));
-	f->dims = make(m->plan.rows[PLAN_DIMS] + f->n_params + f->n_results, sizeof(*f->dims));
-	f->wanted = make(f->n_results, sizeof(*f->wanted));
+	TRY(unroll_commands(&w, first, first + model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_COMMANDS_N)));
+	f->args = allocate((int64_t)w.n_args, sizeof(*f->args));
+	f->dims = allocate(m->plan.rows[PLAN_DIMS] + f->n_params + f->n_results, sizeof(*f->dims));
+	f->wanted = allocate(f->n_results, sizeof(*f->wanted));
 	if (!f->args || !f->dims || !f->wanted)
 		return model_no_memory(m);
 	f->param_bytes = f->dims + m->plan.rows[PLAN_DIMS];
@@ -133,43 +136,41 @@ static int32_t expand(struct tfmc_cl_model *m, int64_t row)
 int32_t model_build_launches(struct tfmc_cl_model *m)
 {
 	int64_t n = m->plan.rows[PLAN_FUNCTIONS];
-	m->functions = make(n, sizeof(*m->functions));
+	m->functions = allocate(n, sizeof(*m->functions));
 	if (!m->functions)
 		return model_no_memory(m);
 	for (int64_t i = 0; i < n; i++)
-		TRY(expand(m, i));
-	m->params = make(m->n_params, sizeof(*m->params));
-	m->results = make(m->n_results, sizeof(*m->results));
+		TRY(unroll_function(m, i));
+	m->params = allocate(m->n_params, sizeof(*m->params));
+	m->results = allocate(m->n_results, sizeof(*m->results));
 	return m->params && m->results ? TFMC_RT_OK : model_no_memory(m);
 }
 
 /* ---- weights ---- */
 
-/*
- * `end`, or where the first area begins that reaches over it; weights lie at the same places for all dims. Where they do
- * not, a call finds that an area lies in no piece.
- */
-static int64_t before_areas(const struct tfmc_cl_model *m, const struct model_launch *l, int64_t end)
+/* `end`, or the begin of the first weight area of the launch that contains it. Offsets of weights depend on
+ * no dim, so any dims will do; a call reports an area that is in no piece. */
+static int64_t before_crossing_area(const struct tfmc_cl_model *m, const struct model_launch *l, int64_t end)
 {
 	const int64_t *dims = m->functions[0].dims;
 	int64_t first = model_kernel(m, l, KERNEL_AREAS_FIRST), at = end, begin, bytes;
 	for (int64_t i = first; i < first + model_kernel(m, l, KERNEL_AREAS_N); i++)
 		if (model_cell(m, PLAN_AREAS, i, AREA_C_MEMORY) == AREA_WEIGHTS &&
-		    tfmc_plan_area(&m->plan, i, dims, l->turns, &begin, &bytes) && begin < at &&
+		    tfmc_plan_area(&m->plan, i, dims, l->indices, &begin, &bytes) && begin < at &&
 		    at < begin + bytes)
 			at = begin;
 	return at;
 }
 
-/* The last place up to `end` that no launch reads over. */
-static int64_t find_cut(const struct tfmc_cl_model *m, int64_t end)
+/* The largest offset <= end that is inside no weight area of any launch. */
+static int64_t find_split(const struct tfmc_cl_model *m, int64_t end)
 {
 	int64_t before = end + 1;
 	while (end < before) {
 		before = end;
 		for (int64_t i = 0; i < m->plan.rows[PLAN_FUNCTIONS]; i++)
 			for (size_t k = 0; k < m->functions[i].n; k++)
-				end = before_areas(m, &m->functions[i].launches[k], end);
+				end = before_crossing_area(m, &m->functions[i].launches[k], end);
 	}
 	return end;
 }
@@ -188,21 +189,22 @@ static int32_t add_piece(struct tfmc_cl_model *m, int64_t begin, int64_t end)
 	return model_status(m, NULL, status);
 }
 
-/* Pieces begin with a page, so that they may be shared; a part of it may be in two. */
+/* Pieces begin at a page boundary, so that they can be shared with the device; adjacent pieces may overlap
+ * by a part of a page. */
 int32_t model_upload_weights(struct tfmc_cl_model *m)
 {
 	int64_t bytes = (int64_t)m->code.weights_bytes, begin = 0, end = 0;
 	while (end < bytes || m->n_pieces == 0) {
 		begin = end / PAGE * PAGE;
 		bool is_last = (uint64_t)(bytes - begin) <= m->chosen->largest;
-		int64_t cut = is_last ? bytes : find_cut(m, begin + (int64_t)m->chosen->largest);
-		if (cut <= end && !is_last)
+		int64_t split = is_last ? bytes : find_split(m, begin + (int64_t)m->chosen->largest);
+		if (split <= end && !is_last)
 			return model_fail(m, NULL,
 			                  "a kernel reads more weights than the %" PRIu64
 			                  " bytes that the device gives at most in one buffer",
 			                  m->chosen->largest);
-		TRY(add_piece(m, begin, cut));
-		end = cut;
+		TRY(add_piece(m, begin, split));
+		end = split;
 	}
 	return TFMC_RT_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model is opened: plan, device, launches, program, weights, state; and closed.
+ * Opening a model (plan, device, launches, program, weights, state) and closing it.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include "runtime/opencl/model/internal.h"
 
-/* ---- failures ---- */
+/* ---- errors ---- */
 
 int32_t model_fail(const struct tfmc_cl_model *m, const struct model_site *where, const char *fmt, ...)
 {
@@ -53,24 +53,24 @@ int32_t model_grow(struct tfmc_cl_model *m, const struct model_site *where, stru
 	return model_status(m, where, status);
 }
 
-static int32_t make_state(struct tfmc_cl_model *m)
+static int32_t allocate_state(struct tfmc_cl_model *m)
 {
 	int64_t fixed = tfmc_plan_header(&m->plan, PLAN_H_STATE_FIXED), bytes = 0;
 	uint64_t batch = m->code.batch;
 	if (batch > 0 &&
-	    (batch > SIZE_MAX / sizeof(*m->readers) ||
+	    (batch > SIZE_MAX / sizeof(*m->n_readers) ||
 	     __builtin_mul_overflow(tfmc_plan_header(&m->plan, PLAN_H_STATE_BATCH), batch, &bytes) ||
 	     __builtin_add_overflow(bytes, fixed, &bytes)))
 		return model_fail(m, NULL, "a state of %" PRIu64 " sequences is too large", batch);
 	m->lengths = calloc((size_t)batch + 1, sizeof(*m->lengths));
-	m->readers = calloc((size_t)batch + 1, sizeof(*m->readers));
-	if (!m->lengths || !m->readers)
+	m->n_readers = calloc((size_t)batch + 1, sizeof(*m->n_readers));
+	if (!m->lengths || !m->n_readers)
 		return model_no_memory(m);
 	TRY(model_grow(m, NULL, &m->state, bytes));
 	return model_status(m, NULL, tfmc_cl_clear(m->state.buffer, 0, (uint64_t)bytes, &m->error));
 }
 
-/* ---- what it runs on ---- */
+/* ---- device and plan ---- */
 
 static int32_t open_device(struct tfmc_cl_model *m)
 {
@@ -107,8 +107,9 @@ static const char *kernel_name(const struct tfmc_cl_model *m, int64_t row)
 	return tfmc_plan_name(&m->plan, model_cell(m, PLAN_KERNELS, row, KERNEL_NAME));
 }
 
-/* The steps of f whose kernels no program has, and these in is_new, which may be NULL. Rows of one name are one kernel. */
-static size_t find_new(const struct tfmc_cl_model *m, const struct model_function *f, bool *is_new)
+/* Counts the kernels of f that no program has, and sets them in is_unbuilt (may be NULL). Rows of KERNELS
+ * with one name are one kernel. */
+static size_t find_unbuilt(const struct tfmc_cl_model *m, const struct model_function *f, bool *is_unbuilt)
 {
 	int64_t row = f - m->functions, first = model_cell(m, PLAN_FUNCTIONS, row, FUNCTION_COMMANDS_FIRST);
 	size_t n = 0;
@@ -117,14 +118,15 @@ static size_t find_new(const struct tfmc_cl_model *m, const struct model_functio
 		if (model_cell(m, PLAN_COMMANDS, i, COMMAND_KIND) != PLAN_DISPATCH || m->programs[kernel])
 			continue;
 		n++;
-		for (int64_t k = 0; is_new && k < m->plan.rows[PLAN_KERNELS]; k++)
-			is_new[k] = is_new[k] || !strcmp(kernel_name(m, k), kernel_name(m, kernel));
+		for (int64_t k = 0; is_unbuilt && k < m->plan.rows[PLAN_KERNELS]; k++)
+			is_unbuilt[k] = is_unbuilt[k] || !strcmp(kernel_name(m, k), kernel_name(m, kernel));
 	}
 	return n;
 }
 
-/* A macro for each kernel that is left out (backends/opencl/README.md). NULL: no memory. */
-static char *make_options(const struct tfmc_cl_model *m, const bool *is_new)
+/* Build options with a macro WITHOUT_kernel for each kernel to leave out (backends/opencl/README.md). NULL:
+ * no memory. */
+static char *build_options(const struct tfmc_cl_model *m, const bool *is_unbuilt)
 {
 	static const char plain[] = MODEL_LANGUAGE, dots[] = MODEL_LANGUAGE " -DTFMC_DOT=1",
 	                  without[] = " -DWITHOUT_";
@@ -137,37 +139,38 @@ static char *make_options(const struct tfmc_cl_model *m, const bool *is_new)
 		return NULL;
 	memcpy(text, standard, at + 1);
 	for (int64_t i = 0; i < m->plan.rows[PLAN_KERNELS]; i++)
-		if (!is_new[i])
+		if (!is_unbuilt[i])
 			at += (size_t)snprintf(text + at, bytes - at, "%s%s", without, kernel_name(m, i));
 	return text;
 }
 
-static int32_t build(struct tfmc_cl_model *m, struct model_function *f, const bool *is_new)
+static int32_t build_kernels(struct tfmc_cl_model *m, struct model_function *f, const bool *is_unbuilt)
 {
 	const struct model_site where = {f->name, NULL};
-	char *options = make_options(m, is_new);
+	char *options = build_options(m, is_unbuilt);
 	if (!options)
 		return model_no_memory(m);
 	const struct tfmc_cl_source source = {m->code.source, m->code.source_bytes, options, m->device.cache};
 	int status = tfmc_cl_program_build(m->context, &source, &f->program, &m->error);
 	free(options);
 	for (int64_t i = 0; status == TFMC_CL_OK && i < m->plan.rows[PLAN_KERNELS]; i++)
-		m->programs[i] = is_new[i] ? f->program : m->programs[i];
+		m->programs[i] = is_unbuilt[i] ? f->program : m->programs[i];
 	return model_status(m, &where, status);
 }
 
 int32_t model_build(struct tfmc_cl_model *m, struct model_function *f)
 {
-	bool *is_new = calloc((size_t)m->plan.rows[PLAN_KERNELS] + 1, sizeof(*is_new));
-	if (!is_new)
+	bool *is_unbuilt = calloc((size_t)m->plan.rows[PLAN_KERNELS] + 1, sizeof(*is_unbuilt));
+	if (!is_unbuilt)
 		return model_no_memory(m);
-	int32_t status = find_new(m, f, is_new) > 0 ? build(m, f, is_new) : TFMC_RT_OK;
+	int32_t status = find_unbuilt(m, f, is_unbuilt) > 0 ? build_kernels(m, f, is_unbuilt) : TFMC_RT_OK;
 	f->is_built = status == TFMC_RT_OK;
-	free(is_new);
+	free(is_unbuilt);
 	return status;
 }
 
-/* The function of most kernels shows whether the device takes the code; the others are built when they are called. */
+/* Building the function with most kernels shows at once whether the device's compiler accepts the code;
+ * other functions are built at their first call. */
 static int32_t build_largest(struct tfmc_cl_model *m)
 {
 	struct model_function *largest = &m->functions[0];
@@ -175,38 +178,38 @@ static int32_t build_largest(struct tfmc_cl_model *m)
 	if (!m->programs)
 		return model_no_memory(m);
 	for (int64_t i = 1; i < m->plan.rows[PLAN_FUNCTIONS]; i++)
-		if (find_new(m, &m->functions[i], NULL) > find_new(m, largest, NULL))
+		if (find_unbuilt(m, &m->functions[i], NULL) > find_unbuilt(m, largest, NULL))
 			largest = &m->functions[i];
 	return m->plan.rows[PLAN_FUNCTIONS] > 0 ? model_build(m, largest) : TFMC_RT_OK;
 }
 
 /* ---- opening ---- */
 
-static int32_t open_all(struct tfmc_cl_model *m)
+static int32_t open_parts(struct tfmc_cl_model *m)
 {
 	TRY(read_plan(m));
 	TRY(open_device(m));
 	TRY(model_build_launches(m));
 	TRY(build_largest(m));
 	TRY(model_upload_weights(m));
-	return make_state(m);
+	return allocate_state(m);
 }
 
 int32_t tfmc_cl_model_open(const struct tfmc_cl_code *code, const struct tfmc_device *device,
                            struct tfmc_cl_model **out)
 {
-	const struct tfmc_device best = {0};
-	struct tfmc_cl_model none = {.device = device ? *device : best};
+	const struct tfmc_device any_device = {0};
+	struct tfmc_cl_model initial = {.device = device ? *device : any_device};
 	if (out)
 		*out = NULL;
 	if (!code || !out)
-		return model_fail(&none, NULL, "there is no code, or no place for the model");
+		return model_fail(&initial, NULL, "there is no code, or no place for the model");
 	struct tfmc_cl_model *m = malloc(sizeof(*m));
 	if (!m)
-		return model_no_memory(&none);
-	*m = none;
+		return model_no_memory(&initial);
+	*m = initial;
 	m->code = *code;
-	int32_t status = open_all(m);
+	int32_t status = open_parts(m);
 	if (status == TFMC_RT_OK)
 		*out = m;
 	else
@@ -214,7 +217,7 @@ int32_t tfmc_cl_model_open(const struct tfmc_cl_code *code, const struct tfmc_de
 	return status;
 }
 
-/* ---- the end ---- */
+/* ---- closing ---- */
 
 static void free_function(struct model_function *f)
 {
@@ -227,7 +230,7 @@ static void free_function(struct model_function *f)
 	free(f->wanted);
 }
 
-static void free_memories(struct model_memory *list, int64_t n)
+static void free_buffers(struct model_memory *list, int64_t n)
 {
 	for (int64_t i = 0; list && i < n; i++)
 		tfmc_cl_buffer_free(list[i].buffer);
@@ -241,10 +244,10 @@ void tfmc_cl_model_close(struct tfmc_cl_model *m)
 		free_function(&m->functions[i]);
 	for (size_t i = 0; i < m->n_pieces; i++)
 		tfmc_cl_buffer_free(m->pieces[i].memory.buffer);
-	struct model_memory own[] = {m->arena, m->scratch, m->state, m->aside};
-	free_memories(own, sizeof(own) / sizeof(own[0]));
-	free_memories(m->params, m->n_params);
-	free_memories(m->results, m->n_results);
+	struct model_memory single[] = {m->arena, m->scratch, m->state, m->permute_buffer};
+	free_buffers(single, sizeof(single) / sizeof(single[0]));
+	free_buffers(m->params, m->n_params);
+	free_buffers(m->results, m->n_results);
 	tfmc_cl_context_close(m->context);
 	tfmc_cl_close(m->cl);
 	free(m->functions);
@@ -253,6 +256,6 @@ void tfmc_cl_model_close(struct tfmc_cl_model *m)
 	free(m->params);
 	free(m->results);
 	free(m->lengths);
-	free(m->readers);
+	free(m->n_readers);
 	free(m);
 }

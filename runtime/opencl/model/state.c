@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes of the state, for who forks, reorders, saves or restores sequences.
+ * Bytes of the state: copies, permutations, and transfers, for fork, reorder, store and fetch.
  */
 #include <string.h>
 
@@ -32,69 +32,68 @@ int32_t tfmc_cl_model_store(struct tfmc_cl_model *m, int64_t at, const void *fro
 struct permutation {
 	struct tfmc_cl_model *model;
 	const int64_t *from;
-	int64_t n, begin, step, bytes; /* block i is `bytes` at begin + i x step */
-	int64_t aside;                 /* the block that is in the model's memory aside; -1: none */
+	int64_t n, begin, stride, bytes; /* block i: `bytes` bytes at begin + i * stride */
+	int64_t saved; /* the block that is copied to the model's permute_buffer; -1: none */
 };
 
-static uint64_t place(const struct permutation *p, int64_t i)
+static uint64_t block_offset(const struct permutation *p, int64_t i)
 {
-	return (uint64_t)(p->begin + i * p->step);
+	return (uint64_t)(p->begin + i * p->stride);
 }
 
-/*
- * A block that nobody reads any more gets its own; so does then, perhaps, the one that it read. readers[i]: blocks that
- * still read block i, less than 0 when it has its own.
- */
+/* Fills block i if no other block reads it any more, then, along the chain, the block that it read.
+ * n_readers[i]: number of blocks that still read block i, -1 when it is filled. */
 static int32_t fill_from(const struct permutation *p, int64_t i)
 {
 	struct tfmc_cl_model *m = p->model;
-	while (i < p->n && p->from[i] != i && m->readers[i] == 0) {
-		bool is_aside = p->from[i] == p->aside;
-		int status = tfmc_cl_copy(is_aside ? m->aside.buffer : m->state.buffer,
-		                          is_aside ? 0 : place(p, p->from[i]), m->state.buffer, place(p, i),
-		                          (uint64_t)p->bytes, &m->error);
+	while (i < p->n && p->from[i] != i && m->n_readers[i] == 0) {
+		bool is_saved = p->from[i] == p->saved;
+		int status = tfmc_cl_copy(is_saved ? m->permute_buffer.buffer : m->state.buffer,
+		                          is_saved ? 0 : block_offset(p, p->from[i]), m->state.buffer,
+		                          block_offset(p, i), (uint64_t)p->bytes, &m->error);
 		TRY(model_status(m, &state, status));
-		m->readers[i] = -1;
+		m->n_readers[i] = -1;
 		i = p->from[i];
-		m->readers[i]--;
+		m->n_readers[i]--;
 	}
 	return TFMC_RT_OK;
 }
 
-/* What is left are circles: one block is put aside, and nobody reads it in its place. */
-static int32_t turn_circle(struct permutation *p, int64_t i)
+/* Only cycles of the permutation remain. Copies block i to the permute_buffer and fills the rest of its
+ * cycle; the block whose source is i reads the copy. */
+static int32_t break_cycle(struct permutation *p, int64_t i)
 {
 	struct tfmc_cl_model *m = p->model;
-	TRY(model_grow(m, &state, &m->aside, p->bytes));
-	int status =
-	        tfmc_cl_copy(m->state.buffer, place(p, i), m->aside.buffer, 0, (uint64_t)p->bytes, &m->error);
+	TRY(model_grow(m, &state, &m->permute_buffer, p->bytes));
+	int status = tfmc_cl_copy(m->state.buffer, block_offset(p, i), m->permute_buffer.buffer, 0,
+	                          (uint64_t)p->bytes, &m->error);
 	TRY(model_status(m, &state, status));
-	p->aside = i;
-	m->readers[i] = 0;
+	p->saved = i;
+	m->n_readers[i] = 0;
 	return fill_from(p, i);
 }
 
 static int32_t permute(struct permutation *p)
 {
-	int64_t *readers = p->model->readers;
-	memset(readers, 0, (size_t)p->model->code.batch * sizeof(*readers));
+	int64_t *n_readers = p->model->n_readers;
+	memset(n_readers, 0, (size_t)p->model->code.batch * sizeof(*n_readers));
 	for (int64_t i = 0; i < p->n; i++)
-		readers[p->from[i]] += p->from[i] != i;
+		n_readers[p->from[i]] += p->from[i] != i;
 	for (int64_t i = 0; i < p->n; i++)
 		TRY(fill_from(p, i));
 	for (int64_t i = 0; i < p->n; i++)
-		if (readers[i] > 0 && p->from[i] != i)
-			TRY(turn_circle(p, i));
+		if (n_readers[i] > 0 && p->from[i] != i)
+			TRY(break_cycle(p, i));
 	return TFMC_RT_OK;
 }
 
 int32_t tfmc_cl_model_permute(struct tfmc_cl_model *m, const int64_t *from, int64_t n, int64_t at,
                               int64_t bytes)
 {
-	int64_t batch = (int64_t)m->code.batch, step = tfmc_plan_header(&m->plan, PLAN_H_STATE_BATCH);
-	struct permutation p = {m,    from,  n, tfmc_plan_header(&m->plan, PLAN_H_STATE_FIXED) + at,
-	                        step, bytes, -1};
-	bool ok = n >= 0 && n <= batch && at >= 0 && at <= step && bytes >= 0 && bytes <= step - at;
+	int64_t batch = (int64_t)m->code.batch, stride = tfmc_plan_header(&m->plan, PLAN_H_STATE_BATCH);
+	struct permutation p = {m,      from,  n, tfmc_plan_header(&m->plan, PLAN_H_STATE_FIXED) + at,
+	                        stride, bytes, -1};
+	bool ok = n >= 0 && n <= batch && at >= 0 && at <= stride && bytes >= 0 && bytes <= stride - at;
 	for (int64_t i = 0; ok && i < n; i++)
 		ok = from[i] >= 0 && from[i] < batch;
 	return ok ? permute(&p) : model_fail(m, &state, "there are no such sequences, or bytes of one");

@@ -252,7 +252,7 @@ START_TEST(wrong_code)
 	refuse(&none, &d, "plan: ");
 	refuse(NULL, &d, "there is no code");
 	c.plan_bytes--;
-	refuse(&c, &d, "plan: it is not whole");
+	refuse(&c, &d, "plan: its size is not that of its header");
 	c = code.device.code;
 	c.weights_bytes += 64;
 	refuse(&c, &d, "bytes of weights, there are");

@@ -506,7 +506,7 @@ START_TEST(reasons)
 	        {PLAN_DIMS, DIM_NAME, 1 << 20, "a name is outside the names"},
 	        {PLAN_DIMS, DIM_LO, -1, "a dim has no bounds"},
 	        {PLAN_CODE, CODE_OP, PLAN_ADD, "a formula has a wrong operation"},
-	        {PLAN_FORMULAS, FORMULA_N, 0, "a formula is not one number"},
+	        {PLAN_FORMULAS, FORMULA_N, 0, "a formula does not leave one value"},
 	        {PLAN_AREAS, AREA_C_MEMORY, 6, "there is no such memory"},
 	        {PLAN_AREAS, AREA_C_BYTES, 1 << 20, "there is no such formula"},
 	        {PLAN_AREAS, AREA_C_SPARE, INT64_MIN, "there is no such formula"},
@@ -514,10 +514,10 @@ START_TEST(reasons)
 	        {PLAN_ARGS, ARG_KIND, PLAN_WORKER, "an argument is nothing that the kernel may have"},
 	        {PLAN_KERNELS, KERNEL_ROWS, 1 << 20, "there is no such formula"},
 	        {PLAN_KERNELS, KERNEL_WORK_ITEMS, 0, "a kernel has no work-items"},
-	        {PLAN_KERNELS, KERNEL_AREAS_FIRST, 1, "rows are not those after the last ones"},
-	        {PLAN_COMMANDS, COMMAND_KIND, PLAN_END, "a step ends that has not begun"},
-	        {PLAN_COMMANDS, COMMAND_KIND, 99, "there is no such step"},
-	        {PLAN_FUNCTIONS, FUNCTION_COMMANDS_N, 0, "rows are not those after the last ones"},
+	        {PLAN_KERNELS, KERNEL_AREAS_FIRST, 1, "rows do not follow the ones before"},
+	        {PLAN_COMMANDS, COMMAND_KIND, PLAN_END, "an end without a repeat or condition"},
+	        {PLAN_COMMANDS, COMMAND_KIND, 99, "there is no such command"},
+	        {PLAN_FUNCTIONS, FUNCTION_COMMANDS_N, 0, "rows do not follow the ones before"},
 	};
 	struct made m;
 	struct buf b;
