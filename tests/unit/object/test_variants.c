@@ -479,7 +479,7 @@ static int64_t chosen(struct kb_module *m, const struct processor *p, uint64_t a
 	struct tfmc_config config = {
 	        .struct_size = sizeof(config), .variants = allowed, .system = {p->system}};
 	const struct kb_interp_cpu cpu = {told, p->xcr0, (void *)(uintptr_t)p};
-	int64_t start[START_WORDS] = {0};
+	int64_t start[INIT_SLOTS] = {0};
 	const struct kb_range ranges[] = {{&config, sizeof(config), false}, {start, sizeof(start), true}};
 	struct kb_interp in = {.module = m, .ranges = ranges, .n_ranges = 2, .cpu = &cpu};
 	union kb_cell args[] = {{.p = &config}, {.p = start}}, result = {.i = 99};

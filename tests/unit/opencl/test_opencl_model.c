@@ -192,7 +192,7 @@ static int64_t place(const struct expected *x, const struct area *a)
 	const struct asked *c = x->asked;
 	int64_t at = value(a->offset, c->dims), batch = code.device.program.object->states.batch_bytes;
 	for (int i = 0; i < PLAN_REPEATS; i++)
-		at += a->step[i] * x->launches[x->next].turns[i];
+		at += a->stride[i] * x->launches[x->next].turns[i];
 	if (a->memory == AREA_STATE)
 		at += !a->state ? 4 * c->first
 		                : batch * (a->is_source && c->source >= 0 ? c->source : c->first);

@@ -95,7 +95,7 @@ static void check_place(const struct recorded *r, const struct plan *f, const st
 {
 	int64_t at = value(p->offset, dims), bytes = value(p->bytes, dims), far = at;
 	for (int d = 0; d < OBJECT_REPEAT_MAX; d++)
-		far += p->step[d] * turns[d];
+		far += p->stride[d] * turns[d];
 	ck_assert_int_ge(at, 0);
 	ck_assert_int_ge(far, at);
 	ck_assert_int_ge(bytes, 0);

@@ -126,8 +126,8 @@ static bool overlap(const struct execution *x, const struct event *a, const stru
 		return p->number == q->number;
 	int64_t from = value(p->offset, x->dims), to = value(q->offset, x->dims);
 	for (size_t i = 0; i < OBJECT_REPEAT_MAX; i++) {
-		from += p->step[i] * a->turns[i];
-		to += q->step[i] * b->turns[i];
+		from += p->stride[i] * a->turns[i];
+		to += q->stride[i] * b->turns[i];
 	}
 	if (p->memory == AREA_STATE && p->state != q->state)
 		return false; /* of every sequence other bytes */
@@ -310,7 +310,7 @@ static void same_area(const struct made *m, const struct tfmc_plan *p, int64_t r
 	for (size_t i = 0; i < TFMC_COUNT(dims); i++) {
 		int64_t begin, bytes, want = value(a->offset, dims[i]);
 		for (int d = 0; d < PLAN_REPEATS; d++)
-			want += a->step[d] * turns[d];
+			want += a->stride[d] * turns[d];
 		ck_assert(tfmc_plan_area(p, row, dims[i], turns, &begin, &bytes));
 		ck_assert_int_eq(begin, want);
 		ck_assert_int_eq(bytes, value(a->bytes, dims[i]));
