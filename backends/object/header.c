@@ -236,7 +236,8 @@ static void print_variants(struct header_writer *w)
 	        "/* Variants of the code, for tfmc_config.variants; what runs where init is called. */\n");
 	for (size_t i = 0; i < o->n_all; i++)
 		buf_printf(w->out, "#define %s_VARIANT_%s %uu /* %s */\n", w->upper,
-		           to_macro_case(o, target_level_name(o->all[i].target)), 1u << i, o->all[i].target->name);
+		           to_macro_case(o, target_level_name(o->all[i].target)), 1u << i,
+		           o->all[i].target->name);
 	buf_str(w->out, "\n");
 }
 

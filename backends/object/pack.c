@@ -66,7 +66,7 @@ struct worker {
 	struct scratch_buffer values;   /* f64, before rounding to the type */
 	struct scratch_buffer elements; /* in the stored type, row-major */
 	struct scratch_buffer packed;   /* in the packed layout */
-	struct weight_quants codes;
+	struct weight_quants quants;
 	int64_t quant_rows;
 	int64_t not_finite; /* first non-finite element of the unit, counted in the weight; -1: none */
 };
@@ -86,7 +86,7 @@ static void worker_release(struct worker *k)
 	memory_free(k->values.at);
 	memory_free(k->elements.at);
 	memory_free(k->packed.at);
-	weight_quants_free(&k->codes);
+	weight_quants_free(&k->quants);
 }
 
 /* ---- non-finite elements ---- */
@@ -185,7 +185,8 @@ static void find_non_finite_element(struct worker *k, const struct ir_weight *w,
 
 /* Sets k->not_finite from the scales and minimums of n quantized rows, the first of which begins at element
  * `begin`. */
-static void find_non_finite_scale(struct worker *k, const struct weight_quants *rows, int64_t begin, int64_t n)
+static void find_non_finite_scale(struct worker *k, const struct weight_quants *rows, int64_t begin,
+                                  int64_t n)
 {
 	const struct ir_format_desc *d = ir_format(rows->format);
 	int64_t block = d->block > 0 ? d->block : rows->k, blocks = ir_format_blocks(rows->format, rows->k);
@@ -334,7 +335,7 @@ static struct quant_encoding quant_encoding_of(const struct ir_format_desc *d)
 
 /* Stores up to GROUP quants of column c; 4 bits: elements i and i + 16 share a byte. */
 TFMC_MULTIVERSION static void store_quants(const struct quant_encoding *s, int bits, const int8_t *codes,
-                                         int64_t n, int shift, int64_t c, uint8_t *to)
+                                           int64_t n, int shift, int64_t c, uint8_t *to)
 {
 	int8_t code[GROUP] = {0};
 	uint8_t out[GROUP] = {0};
@@ -371,7 +372,8 @@ static void store_column(enum ir_dtype t, uint8_t *to, int64_t c, const float *v
 
 /* Stores elements [from, from + n) of a row as column c of the super-block at `to`. */
 static void store_super_block(const struct quant_panel_layout *at, const struct quant_encoding *encoding,
-                              const struct weight_quants *row, int64_t from, int64_t n, int64_t c, uint8_t *to)
+                              const struct weight_quants *row, int64_t from, int64_t n, int64_t c,
+                              uint8_t *to)
 {
 	const struct ir_format_desc *d = ir_format(row->format);
 	int64_t block = d->block > 0 ? from / d->block : 0, blocks = ir_format_blocks(row->format, n);
@@ -382,7 +384,8 @@ static void store_super_block(const struct quant_panel_layout *at, const struct 
 		store_quants(encoding, d->bits, row->codes + from + k, n - k < GROUP ? n - k : GROUP, shift,
 		             c, to + at->lines + k / GROUP * d->bits * PANEL_ROW_BYTES);
 	}
-	store_column(t, to + at->scales, c, row->scales, block, blocks, d->shift > 0 ? FORMAT_SHIFT_SCALE : 1);
+	store_column(t, to + at->scales, c, row->scales, block, blocks,
+	             d->shift > 0 ? FORMAT_SHIFT_SCALE : 1);
 	store_column(t, to + at->offsets, c, row->offsets, block, blocks, 1);
 	store_column(d->scale, to + at->super_scales, c, row->super_scales, super, supers, 1);
 	store_column(d->scale, to + at->super_offsets, c, row->super_offsets, super, supers, 1);
@@ -409,25 +412,26 @@ static void pack_quant_panel(const struct weight_quants *rows, int64_t n, uint8_
 /* Arrays for quantized rows; reused if the format and columns are those of the unit before. */
 static bool reserve_quants(struct worker *k, enum ir_format f, int64_t columns, int64_t rows)
 {
-	if (k->codes.scales && k->codes.format == f && k->codes.k == columns && k->quant_rows >= rows)
+	if (k->quants.scales && k->quants.format == f && k->quants.k == columns && k->quant_rows >= rows)
 		return true;
-	weight_quants_free(&k->codes);
+	weight_quants_free(&k->quants);
 	k->quant_rows = rows;
-	return weight_quants_alloc(&k->codes, f, columns, rows);
+	return weight_quants_alloc(&k->quants, f, columns, rows);
 }
 
 static enum tfmc_status pack_quantized(struct worker *k, const struct unit *u, int64_t *bytes)
 {
 	const struct ir_weight *w = u->layout->weight;
-	int64_t panel = quant_panel_layout(w->format, u->columns).bytes, panels = (u->rows + PANEL - 1) / PANEL;
+	int64_t panel = quant_panel_layout(w->format, u->columns).bytes,
+	        panels = (u->rows + PANEL - 1) / PANEL;
 	*bytes = panels * panel;
 	if (!reserve_quants(k, w->format, u->columns, u->rows) || !buffer_reserve(&k->packed, *bytes + 1))
 		return TFMC_NO_MEMORY;
 	TFMC_TRY(wexpr_eval_to(k->cx, w->init, k->source, u->begin, u->rows * u->columns,
-	                       (struct wexpr_out){.codes = k->codes}));
-	find_non_finite_scale(k, &k->codes, u->begin, u->rows);
+	                       (struct wexpr_out){.codes = k->quants}));
+	find_non_finite_scale(k, &k->quants, u->begin, u->rows);
 	for (int64_t i = 0; i < panels; i++) {
-		const struct weight_quants rows = weight_quants_from_row(&k->codes, i * PANEL);
+		const struct weight_quants rows = weight_quants_from_row(&k->quants, i * PANEL);
 		int64_t n = u->rows - i * PANEL < PANEL ? u->rows - i * PANEL : PANEL;
 		pack_quant_panel(&rows, n, (uint8_t *)k->packed.at + i * panel);
 	}
@@ -445,7 +449,7 @@ static enum tfmc_status pack_unit(struct worker *k, const struct unit *u, const 
 		return TFMC_INVALID;
 	if (w->encoding == ENC_PANEL16) {
 		TFMC_TRY(ir_format_is_quantized(w->format) ? pack_quantized(k, u, bytes)
-		                                        : pack_panels(k, u, bytes));
+		                                           : pack_panels(k, u, bytes));
 		*out = k->packed.at;
 		return TFMC_OK;
 	}
@@ -498,7 +502,7 @@ static enum tfmc_status write_bytes(struct packer *p, const void *bytes, size_t 
 		return TFMC_IO;
 	p->at += n;
 	progress_report(p->object->options->progress, "packing weights", NULL, p->at,
-	              (uint64_t)p->object->weights.bytes);
+	                (uint64_t)p->object->weights.bytes);
 	return TFMC_OK;
 }
 
@@ -579,7 +583,8 @@ static enum tfmc_status check_weights(struct packer *p)
 	const struct weight_list *all = &p->object->weights;
 	for (size_t i = 0; i < all->n; i++) {
 		const struct weight_layout *w = &all->items[i];
-		bool is_plain = w->weight->encoding == ENC_PANEL16 && !ir_format_is_quantized(w->weight->format);
+		bool is_plain =
+		        w->weight->encoding == ENC_PANEL16 && !ir_format_is_quantized(w->weight->format);
 		if (is_plain && w->columns > COLUMNS_MAX) {
 			diag_error(p->object->cx, w->weight->loc.at, DIAG_LIMIT,
 			           "weight '%s' has rows of %lld elements", w->weight->name,

@@ -206,7 +206,7 @@ void emit_group_comment(struct emit *e)
 	const char *path = loc.path ? loc.path : "";
 	if (loc.at.source)
 		kb_source_loc(e->k, "%s:%u:%u%s%s", diag_source_name(o->cx, loc.at.source), loc.at.line,
-		         loc.at.col, *path ? " " : "", path);
+		              loc.at.col, *path ? " " : "", path);
 	else
 		kb_comment(e->k, "%s", path);
 }

@@ -173,7 +173,8 @@ size_t plan_fused_launch(const struct object *o, const struct function *f, size_
 	size_t n = 0;
 	*reversed = 0;
 	for (; object_is_device(o) && first + n < f->n_groups && n < FUSED_MAX; n++)
-		if (ir_value_info(f->func, groups[n]->results[0])->region != r || group_is_optional(f, groups[n]) ||
+		if (ir_value_info(f->func, groups[n]->results[0])->region != r ||
+		    group_is_optional(f, groups[n]) ||
 		    kernel_has_combine(o->module, f->func, groups[n], o->target, &heads) ||
 		    !can_fuse(o, f, groups, n, reversed))
 			break;

@@ -275,7 +275,7 @@ static void set_launch_size(const struct kernel_emission *r)
 		int64_t workers = workers_per_work_group(r, group);
 		const struct ir_dim *tasks =
 		        out->is_combine ? kernel_combine_tasks(o->module, f, group)
-		                     : kernel_tasks(o->module, f, group, o->target, group_rows(r, group));
+		                        : kernel_tasks(o->module, f, group, o->target, group_rows(r, group));
 		tasks = ir_dim_add(t, tasks, ir_dim_const(t, workers - 1));
 		out->tasks = ir_dim_add(t, out->tasks, ir_dim_floordiv(t, tasks, workers));
 		out->workers = workers > out->workers ? workers : out->workers;
@@ -287,8 +287,8 @@ static void set_launch_size(const struct kernel_emission *r)
 const char *kernel_symbol(const struct object *o, const struct function *f, const struct plan_kernel *k)
 {
 	const struct attrs_group *a = k->groups[0]->attrs;
-	return arena_printf(o->arena, "%s.%zu.%s%s", f->symbol, k->number, ir_keyword(KEYWORDS_GROUP, a->kind),
-	                    k->is_combine ? ".join" : "");
+	return arena_printf(o->arena, "%s.%zu.%s%s", f->symbol, k->number,
+	                    ir_keyword(KEYWORDS_GROUP, a->kind), k->is_combine ? ".join" : "");
 }
 
 /* Root ops of the groups and a number, such as linear_3. */

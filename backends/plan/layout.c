@@ -165,7 +165,8 @@ enum tfmc_status layout_weights(struct object *o)
 	for (size_t v = 0; v < o->n_all; v++) {
 		const struct ir_module *m = o->all[v].module;
 		for (size_t i = 0; i < m->funcs.n; i++)
-			for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op; ir_iter_next(&it))
+			for (struct ir_iter it = ir_iter_begin(m->funcs.items[i]->body); it.op;
+			     ir_iter_next(&it))
 				if (it.op->code == OP_weight)
 					TFMC_TRY(add_weight(
 					        o, ((const struct attrs_weight *)it.op->attrs)->weight));

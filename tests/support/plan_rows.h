@@ -9,7 +9,8 @@
 static inline bool plan_has_its_rows(const struct plan_kernel *k, const int64_t *dims)
 {
 	int64_t rows = -1;
-	return !k->rows || (ir_dim_eval(k->rows, dims, &rows) && (rows <= KERNEL_FEW_ROWS_MAX) == k->is_skinny);
+	return !k->rows ||
+	       (ir_dim_eval(k->rows, dims, &rows) && (rows <= KERNEL_FEW_ROWS_MAX) == k->is_skinny);
 }
 
 #endif

@@ -80,10 +80,9 @@ enum tfmc_status driver_device_roof(struct driver *d, uint64_t bytes, struct bac
 	if (st == TFMC_OK && tfmc_cl_peaks(cl, number, bytes, &roofs, &error) != TFMC_CL_OK)
 		st = driver_refuse_device(d, error.text);
 	if (st == TFMC_OK)
-		*out = (struct backend_peak){.flops = {[MAC_F32] = roofs.f32,
-		                                       [MAC_INT8] = roofs.int8,
-		                                       [MAC_BF16] = roofs.f32},
-		                             .bytes = roofs.bytes};
+		*out = (struct backend_peak){
+		        .flops = {[MAC_F32] = roofs.f32, [MAC_INT8] = roofs.int8, [MAC_BF16] = roofs.f32},
+		        .bytes = roofs.bytes};
 	tfmc_cl_close(cl);
 	return st;
 }
@@ -120,8 +119,8 @@ enum tfmc_status driver_call_failed(struct driver *d, struct loc loc, enum diag_
 	bool is_system = status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ||
 	                 status == TFMC_RT_E_FILE || status == TFMC_RT_E_DEVICE;
 	if (is_system)
-		diag_environment_error(&d->diag, loc, status == TFMC_RT_E_MEMORY ? DIAG_MEMORY : DIAG_TARGET, "%s",
-		                 text.data);
+		diag_environment_error(&d->diag, loc, status == TFMC_RT_E_MEMORY ? DIAG_MEMORY : DIAG_TARGET,
+		                       "%s", text.data);
 	else
 		diag_error(&d->diag, loc, code, "%s", text.data);
 	buf_destroy(&text);
