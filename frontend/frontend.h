@@ -59,7 +59,7 @@ TFMC_MUST_USE enum tfmc_status frontend_lower(struct frontend_model *m, struct i
 
 /* The model file that stands for a hub folder or a GGUF file, whose directory is `at` as seen from that file
  * ("": it lies there); NULL when the model was loaded from a file. */
-const char *frontend_folder_text(struct frontend_model *m, const char *at);
+const char *frontend_hub_yaml(struct frontend_model *m, const char *at);
 
 /* Appends the model as one YAML document of the next lower level: a preset by its steps, steps by statements. `at`: the
  * model's directory as seen from the document ("": it lies there), for the names of files. */
@@ -78,7 +78,7 @@ struct weight_source frontend_weights(struct frontend_model *m);
 struct weight_files *frontend_weight_files(const struct frontend_model *m);
 
 /* Why a weight of the module is in no format of codes, where `quantize` is given; NULL: it is, or nothing is wanted. */
-const char *frontend_kept(const struct frontend_model *m, const char *weight);
+const char *frontend_unquantized_reason(const struct frontend_model *m, const char *weight);
 
 /* Parameter i of a model that was lowered with `shapes` and has no weights yet, in the order of use; NULL behind the last
  * one, and where there are weights. */
@@ -178,7 +178,7 @@ struct frontend_speech {
 };
 
 /* What a caller asks for; NULL, false: as the file says. */
-struct speech_wish {
+struct speech_request {
 	const char *language, *task;
 	bool timestamps;
 };
@@ -187,7 +187,7 @@ struct speech_wish {
 #define SPEECH_DETECTED  (-1) /* out[1]: the likeliest language after the first id */
 /* The ids that the decoder begins with; gives NULL, or why there are none (in the arena). */
 const char *frontend_speech_start(struct arena *a, const struct frontend_speech *s,
-                                  const struct speech_wish *w, int64_t out[SPEECH_START_MAX], size_t *n);
+                                  const struct speech_request *w, int64_t out[SPEECH_START_MAX], size_t *n);
 
 struct frontend_generate {
 	enum frontend_generate_kind kind; /* GENERATE_NONE: no section */

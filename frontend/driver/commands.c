@@ -85,7 +85,7 @@ enum exit_code command_import(struct driver *d)
 	enum tfmc_status st = driver_read(d, &m);
 	if (st != TFMC_OK)
 		return exit_code_of(st);
-	const char *made = frontend_folder_text(m, seen_from_output(d, frontend_dir(m)));
+	const char *made = frontend_hub_yaml(m, seen_from_output(d, frontend_dir(m)));
 	struct buf text;
 	buf_init(&text);
 	if (made == NULL) {

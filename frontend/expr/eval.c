@@ -19,16 +19,16 @@ static const char *describe(const struct expr_env *env, const struct value *v)
 	return value_describe(env->arena, env->dims, v);
 }
 
-static bool type_error(const struct expr_env *env, const struct expr *e, const char *wanted,
-                       const struct value *v)
+static bool report_operand_type(const struct expr_env *env, const struct expr *e, const char *wanted,
+                                const struct value *v)
 {
 	diag_error(env->cx, e->loc, DIAG_VALUE_TYPE, "'%s' wants %s, found %s", expr_op_text(e->op), wanted,
 	           describe(env, v));
 	return false;
 }
 
-static bool overflow(const struct expr_env *env, const struct expr *e, const struct value *a,
-                     const struct value *b)
+static bool report_overflow(const struct expr_env *env, const struct expr *e, const struct value *a,
+                            const struct value *b)
 {
 	struct buf text;
 	buf_init(&text);
@@ -43,7 +43,7 @@ static bool overflow(const struct expr_env *env, const struct expr *e, const str
 	return false;
 }
 
-static bool zero_division(const struct expr_env *env, const struct expr *e)
+static bool report_zero_division(const struct expr_env *env, const struct expr *e)
 {
 	diag_error(env->cx, e->loc, DIAG_OVERFLOW, "division by zero");
 	return false;
@@ -61,8 +61,8 @@ static void put_operand(struct buf *out, const struct expr *e, const struct valu
 	value_print(out, NULL, v);
 }
 
-static bool not_divisible(const struct expr_env *env, const struct expr *e, const struct value *a,
-                          const struct value *b)
+static bool report_not_divisible(const struct expr_env *env, const struct expr *e, const struct value *a,
+                                 const struct value *b)
 {
 	struct buf x, y;
 	buf_init(&x);
@@ -103,15 +103,15 @@ static bool int_divide(const struct expr_env *env, const struct expr *e, const s
                        const struct value *b, int64_t *out)
 {
 	if (b->i == 0)
-		return zero_division(env, e);
+		return report_zero_division(env, e);
 	if (e->op == EXPR_MOD) {
 		*out = b->i == -1 ? 0 : a->i - floor_div(a->i, b->i) * b->i;
 		return true;
 	}
 	if (a->i == INT64_MIN && b->i == -1)
-		return overflow(env, e, a, b);
+		return report_overflow(env, e, a, b);
 	if (e->op == EXPR_DIV && a->i % b->i != 0)
-		return not_divisible(env, e, a, b);
+		return report_not_divisible(env, e, a, b);
 	*out = floor_div(a->i, b->i);
 	return true;
 }
@@ -134,7 +134,7 @@ static bool int_arithmetic(const struct expr_env *env, const struct expr *e, con
 		fits = int_power(a->i, b->i, &r);
 	}
 	if (!fits)
-		return overflow(env, e, a, b);
+		return report_overflow(env, e, a, b);
 	*out = value_int(r);
 	return true;
 }
@@ -153,7 +153,7 @@ bool expr_finite(const struct expr_env *env, const struct expr *e, double r, str
 	return true;
 }
 
-static double as_double(const struct value *v)
+static double number_as_double(const struct value *v)
 {
 	return v->kind == VALUE_INT ? (double)v->i : v->f;
 }
@@ -171,7 +171,7 @@ static bool float_arithmetic(const struct expr_env *env, const struct expr *e, d
 	bool divides = e->op == EXPR_DIV || e->op == EXPR_FLOORDIV || e->op == EXPR_MOD;
 	double r;
 	if (divides && b == 0)
-		return zero_division(env, e);
+		return report_zero_division(env, e);
 	if (e->op == EXPR_ADD)
 		r = a + b;
 	else if (e->op == EXPR_SUB)
@@ -234,31 +234,31 @@ static bool is_number(const struct value *v)
 	return v->kind == VALUE_INT || v->kind == VALUE_FLOAT;
 }
 
-static bool arithmetic(const struct expr_env *env, const struct expr *e, const struct value *a,
-                       const struct value *b, struct value *out)
+static bool eval_arithmetic(const struct expr_env *env, const struct expr *e, const struct value *a,
+                            const struct value *b, struct value *out)
 {
 	if (a->kind == VALUE_DIM || b->kind == VALUE_DIM)
 		return dim_arithmetic(env, e, a, b, out);
 	if (!is_number(a))
-		return type_error(env, e, "numbers", a);
+		return report_operand_type(env, e, "numbers", a);
 	if (!is_number(b))
-		return type_error(env, e, "numbers", b);
+		return report_operand_type(env, e, "numbers", b);
 	bool negative_power = e->op == EXPR_POW && b->kind == VALUE_INT && b->i < 0;
 	if (a->kind == VALUE_INT && b->kind == VALUE_INT && !negative_power)
 		return int_arithmetic(env, e, a, b, out);
-	return float_arithmetic(env, e, as_double(a), as_double(b), out);
+	return float_arithmetic(env, e, number_as_double(a), number_as_double(b), out);
 }
 
 static int compare_numbers(const struct value *a, const struct value *b)
 {
 	if (a->kind == VALUE_INT && b->kind == VALUE_INT)
 		return (a->i > b->i) - (a->i < b->i);
-	double x = as_double(a), y = as_double(b);
+	double x = number_as_double(a), y = number_as_double(b);
 	return (x > y) - (x < y);
 }
 
-static bool compare(const struct expr_env *env, const struct expr *e, const struct value *a,
-                    const struct value *b, struct value *out)
+static bool eval_comparison(const struct expr_env *env, const struct expr *e, const struct value *a,
+                            const struct value *b, struct value *out)
 {
 	bool equality = e->op == EXPR_EQ || e->op == EXPR_NE;
 	int order;
@@ -281,7 +281,8 @@ static bool compare(const struct expr_env *env, const struct expr *e, const stru
 	return true;
 }
 
-static bool negate(const struct expr_env *env, const struct expr *e, const struct value *v, struct value *out)
+static bool eval_negation(const struct expr_env *env, const struct expr *e, const struct value *v,
+                          struct value *out)
 {
 	int64_t r;
 	if (v->kind == VALUE_FLOAT) {
@@ -294,9 +295,9 @@ static bool negate(const struct expr_env *env, const struct expr *e, const struc
 		                  out);
 	}
 	if (v->kind != VALUE_INT)
-		return type_error(env, e, "a number", v);
+		return report_operand_type(env, e, "a number", v);
 	if (!checked_sub_i64(0, v->i, &r))
-		return overflow(env, e, v, NULL);
+		return report_overflow(env, e, v, NULL);
 	*out = value_int(r);
 	return true;
 }
@@ -313,19 +314,19 @@ bool expr_apply(const struct expr_env *env, const struct expr *e, const struct v
 	case EXPR_DIV:
 	case EXPR_FLOORDIV:
 	case EXPR_MOD:
-	case EXPR_POW: return arithmetic(env, e, &args[0], &args[1], out);
+	case EXPR_POW: return eval_arithmetic(env, e, &args[0], &args[1], out);
 	case EXPR_EQ:
 	case EXPR_NE:
 	case EXPR_LT:
 	case EXPR_LE:
 	case EXPR_GT:
-	case EXPR_GE: return compare(env, e, &args[0], &args[1], out);
-	case EXPR_NEG: return negate(env, e, &args[0], out);
+	case EXPR_GE: return eval_comparison(env, e, &args[0], &args[1], out);
+	case EXPR_NEG: return eval_negation(env, e, &args[0], out);
 	case EXPR_NOT:
 	case EXPR_AND:
 	case EXPR_OR:
 		if (args[0].kind != VALUE_BOOL)
-			return type_error(env, e, "bools", &args[0]);
+			return report_operand_type(env, e, "bools", &args[0]);
 		*out = value_bool(e->op == EXPR_NOT ? !args[0].b : args[0].b);
 		return true;
 	}
@@ -335,7 +336,7 @@ bool expr_apply(const struct expr_env *env, const struct expr *e, const struct v
 /* ---- trees ---- */
 
 /* Words that other formats read as bools or numbers. */
-static const char *spelling_advice(const char *name)
+static const char *yaml_literal_advice(const char *name)
 {
 	static const char *const rows[][2] = {
 	        {"yes", "true"},    {"Yes", "true"},  {"YES", "true"},  {"on", "true"},   {"On", "true"},
@@ -350,9 +351,9 @@ static const char *spelling_advice(const char *name)
 	return NULL;
 }
 
-static bool unknown_name(const struct expr_env *env, const struct expr *e)
+static bool report_unknown_name(const struct expr_env *env, const struct expr *e)
 {
-	const char *spelling = spelling_advice(e->text);
+	const char *spelling = yaml_literal_advice(e->text);
 	size_t n = 0;
 	if (spelling != NULL) {
 		diag_error(env->cx, e->loc, DIAG_NUMBER, "'%s' is only a word here; write %s", e->text,
@@ -369,7 +370,7 @@ static bool eval_name(const struct expr_env *env, const struct expr *e, struct v
 {
 	switch (env->lookup(env->user, e->text, e->loc, out)) {
 	case EXPR_FAILED: return false;
-	case EXPR_ABSENT: return unknown_name(env, e);
+	case EXPR_ABSENT: return report_unknown_name(env, e);
 	case EXPR_FOUND: break;
 	}
 	if (out->kind != VALUE_DIM || env->dims != NULL)

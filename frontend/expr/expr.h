@@ -223,13 +223,13 @@ bool expr_read_value(const struct expr_env *env, const struct yaml_node *node, c
 bool expr_read_list(const struct expr_env *env, const struct yaml_node *node, const char *what,
                     struct value *out);
 /* Converts an evaluated value where a type is wanted, as expr_read_* do; reports at loc. */
-bool expr_want_int(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
-                   int64_t *out);
-bool expr_want_float(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
-                     double *out);
-bool expr_want_bool(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
-                    bool *out);
-bool expr_want_dim(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
-                   const struct ir_dim **out);
+bool expr_require_int(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
+                      int64_t *out);
+bool expr_require_float(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
+                        double *out);
+bool expr_require_bool(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
+                       bool *out);
+bool expr_require_dim(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
+                      const struct ir_dim **out);
 
 #endif

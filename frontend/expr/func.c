@@ -22,7 +22,7 @@ struct call {
 
 typedef bool call_fn(const struct call *c);
 
-static bool want_number(const struct call *c, const struct value *v)
+static bool require_number(const struct call *c, const struct value *v)
 {
 	if (v->kind == VALUE_INT || v->kind == VALUE_FLOAT)
 		return true;
@@ -37,13 +37,13 @@ static double as_double(const struct value *v)
 }
 
 /* The least (sign 1) or greatest (sign -1) argument; a float when one of them is. */
-static bool extreme(const struct call *c, int sign)
+static bool min_or_max(const struct call *c, int sign)
 {
 	const struct value *best = &c->args[0];
 	bool any_float = false;
 	for (size_t i = 0; i < c->n; i++) {
 		const struct value *v = &c->args[i];
-		if (!want_number(c, v))
+		if (!require_number(c, v))
 			return false;
 		any_float = any_float || v->kind == VALUE_FLOAT;
 		bool ints = v->kind == VALUE_INT && best->kind == VALUE_INT;
@@ -58,18 +58,18 @@ static bool extreme(const struct call *c, int sign)
 
 static bool call_min(const struct call *c)
 {
-	return extreme(c, 1);
+	return min_or_max(c, 1);
 }
 
 static bool call_max(const struct call *c)
 {
-	return extreme(c, -1);
+	return min_or_max(c, -1);
 }
 
 static bool call_abs(const struct call *c)
 {
 	int64_t r = c->args[0].i;
-	if (!want_number(c, &c->args[0]))
+	if (!require_number(c, &c->args[0]))
 		return false;
 	if (c->args[0].kind == VALUE_FLOAT) {
 		*c->out = value_float(fabs(c->args[0].f));
@@ -111,7 +111,7 @@ static bool call_contains(const struct call *c)
 	return true;
 }
 
-static bool to_int(const struct call *c, double r)
+static bool return_int(const struct call *c, double r)
 {
 	/* 2^63 is a double, the largest int is not. */
 	if (!(r >= -9223372036854775808.0 && r < 9223372036854775808.0)) {
@@ -125,33 +125,36 @@ static bool to_int(const struct call *c, double r)
 
 static bool call_floor(const struct call *c)
 {
-	if (!want_number(c, &c->args[0]))
+	if (!require_number(c, &c->args[0]))
 		return false;
 	*c->out = c->args[0];
-	return c->args[0].kind == VALUE_INT || to_int(c, floor(c->args[0].f));
+	return c->args[0].kind == VALUE_INT || return_int(c, floor(c->args[0].f));
 }
 
 static bool call_ceil(const struct call *c)
 {
-	if (!want_number(c, &c->args[0]))
+	if (!require_number(c, &c->args[0]))
 		return false;
 	*c->out = c->args[0];
-	return c->args[0].kind == VALUE_INT || to_int(c, ceil(c->args[0].f));
+	return c->args[0].kind == VALUE_INT || return_int(c, ceil(c->args[0].f));
 }
 
 static bool call_sqrt(const struct call *c)
 {
-	return want_number(c, &c->args[0]) && expr_finite(c->env, c->e, sqrt(as_double(&c->args[0])), c->out);
+	return require_number(c, &c->args[0]) &&
+	       expr_finite(c->env, c->e, sqrt(as_double(&c->args[0])), c->out);
 }
 
 static bool call_exp(const struct call *c)
 {
-	return want_number(c, &c->args[0]) && expr_finite(c->env, c->e, exp(as_double(&c->args[0])), c->out);
+	return require_number(c, &c->args[0]) &&
+	       expr_finite(c->env, c->e, exp(as_double(&c->args[0])), c->out);
 }
 
 static bool call_log(const struct call *c)
 {
-	return want_number(c, &c->args[0]) && expr_finite(c->env, c->e, log(as_double(&c->args[0])), c->out);
+	return require_number(c, &c->args[0]) &&
+	       expr_finite(c->env, c->e, log(as_double(&c->args[0])), c->out);
 }
 
 static const struct function {
@@ -163,7 +166,7 @@ static const struct function {
 #include "frontend/expr/calls.def"
 };
 
-static const struct function *find(const char *name)
+static const struct function *find_function(const char *name)
 {
 	for (size_t i = 0; i < TFMC_COUNT(functions); i++) {
 		if (strcmp(functions[i].signature.name, name) == 0)
@@ -182,12 +185,12 @@ const char *expr_suggest_function(struct arena *a, const char *name)
 
 bool expr_is_function(const char *name)
 {
-	return find(name) != NULL;
+	return find_function(name) != NULL;
 }
 
 bool expr_check_call(const struct expr_env *env, const struct expr *e)
 {
-	const struct function *f = find(e->text);
+	const struct function *f = find_function(e->text);
 	const struct signature_use use = {env->arena, env->cx, e->loc, NULL};
 	if (f != NULL)
 		return signature_match_call(&use, &f->signature, e) != NULL;
@@ -198,7 +201,7 @@ bool expr_check_call(const struct expr_env *env, const struct expr *e)
 bool expr_call(const struct expr_env *env, const struct expr *e, const struct value *args, size_t n,
                struct value *out)
 {
-	const struct function *f = find(e->text);
+	const struct function *f = find_function(e->text);
 	if (!expr_check_call(env, e) || f->fn == NULL || n != e->n_args)
 		return false;
 	return f->fn(&(struct call){env, e, args, n, out});

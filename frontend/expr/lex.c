@@ -65,7 +65,7 @@ static char peek(const struct lexer *lx, size_t at)
 	return at < lx->src.len ? lx->src.text[at] : '\0';
 }
 
-static struct token make(struct lexer *lx, enum token_kind kind, size_t from, size_t to)
+static struct token make_token(struct lexer *lx, enum token_kind kind, size_t from, size_t to)
 {
 	struct token t = {.kind = kind, .offset = from, .len = to - from};
 	t.text = arena_strndup(lx->arena, lx->src.text + from, to - from);
@@ -89,14 +89,14 @@ static size_t skip_word(const struct lexer *lx, size_t at)
 
 static struct token bad_number(struct lexer *lx, size_t from, size_t to, const char *advice)
 {
-	struct token t = make(lx, TOK_ERROR, from, to);
+	struct token t = make_token(lx, TOK_ERROR, from, to);
 	diag_error(lx->cx, expr_lex_loc(&lx->src, from, to - from), DIAG_NUMBER,
 	           "'%.40s' is not a number here; %s", t.text, advice);
 	return t;
 }
 
 /* What to write instead of a number that runs into letters. */
-static struct token run_on_number(struct lexer *lx, size_t from, size_t to)
+static struct token report_letters_after_number(struct lexer *lx, size_t from, size_t to)
 {
 	const char *text = lx->src.text + from;
 	struct buf plain;
@@ -132,9 +132,9 @@ static struct token hexadecimal(struct lexer *lx, size_t from)
 		            : c >= 'A' && c <= 'F' ? c - 'A' + 10
 		                                   : -1;
 		if (digit < 0)
-			return run_on_number(lx, from, to);
+			return report_letters_after_number(lx, from, to);
 		if (v >> 60 != 0) {
-			t = make(lx, TOK_ERROR, from, to);
+			t = make_token(lx, TOK_ERROR, from, to);
 			diag_error(lx->cx, expr_lex_loc(&lx->src, from, to - from), DIAG_OVERFLOW,
 			           "'%.40s' does not fit into 64 bits", t.text);
 			return t;
@@ -142,13 +142,13 @@ static struct token hexadecimal(struct lexer *lx, size_t from)
 		v = v << 4 | (uint64_t)digit;
 	}
 	if (to - from == 2)
-		return run_on_number(lx, from, to);
-	t = make(lx, TOK_INT, from, to);
+		return report_letters_after_number(lx, from, to);
+	t = make_token(lx, TOK_INT, from, to);
 	t.magnitude = v;
 	return t;
 }
 
-static struct token integer(struct lexer *lx, size_t from, size_t to)
+static struct token lex_integer(struct lexer *lx, size_t from, size_t to)
 {
 	const char *text = lx->src.text + from;
 	struct token t;
@@ -165,26 +165,26 @@ static struct token integer(struct lexer *lx, size_t from, size_t to)
 	for (size_t i = from; i < to; i++) {
 		uint64_t digit = (uint64_t)(lx->src.text[i] - '0');
 		if (v > (UINT64_MAX - digit) / 10) {
-			t = make(lx, TOK_ERROR, from, to);
+			t = make_token(lx, TOK_ERROR, from, to);
 			diag_error(lx->cx, expr_lex_loc(&lx->src, from, to - from), DIAG_OVERFLOW,
 			           "'%.40s' does not fit into 64 bits", t.text);
 			return t;
 		}
 		v = 10 * v + digit;
 	}
-	t = make(lx, TOK_INT, from, to);
+	t = make_token(lx, TOK_INT, from, to);
 	t.magnitude = v;
 	return t;
 }
 
-static struct token decimal(struct lexer *lx, size_t from, size_t to)
+static struct token lex_decimal(struct lexer *lx, size_t from, size_t to)
 {
-	struct token t = make(lx, TOK_FLOAT, from, to);
+	struct token t = make_token(lx, TOK_FLOAT, from, to);
 	const char *text = lx->src.text + from;
 	if (text[0] == '0' && is_digit(text[1]))
 		return bad_number(lx, from, to, "write it without the leading zero");
 	if (!number_parse_f64(text, to - from, &t.number))
-		return run_on_number(lx, from, to);
+		return report_letters_after_number(lx, from, to);
 	if (isinf(t.number)) {
 		diag_error(lx->cx, expr_lex_loc(&lx->src, from, to - from), DIAG_OVERFLOW,
 		           "'%.40s' is too large for a float", t.text);
@@ -204,7 +204,7 @@ static size_t skip_exponent(const struct lexer *lx, size_t at)
 	return is_digit(peek(lx, p)) ? skip_digits(lx, p) : at;
 }
 
-static struct token number(struct lexer *lx, size_t from)
+static struct token lex_number(struct lexer *lx, size_t from)
 {
 	if (peek(lx, from) == '0' && (peek(lx, from + 1) == 'x' || peek(lx, from + 1) == 'X'))
 		return hexadecimal(lx, from);
@@ -219,23 +219,23 @@ static struct token number(struct lexer *lx, size_t from)
 	size_t end = skip_exponent(lx, to);
 	is_float = is_float || end != to;
 	if (is_word(peek(lx, end)))
-		return run_on_number(lx, from, skip_word(lx, end));
-	return is_float ? decimal(lx, from, end) : integer(lx, from, end);
+		return report_letters_after_number(lx, from, skip_word(lx, end));
+	return is_float ? lex_decimal(lx, from, end) : lex_integer(lx, from, end);
 }
 
 /* `.inf`; other things that begin with a point are mistakes. */
-static struct token point(struct lexer *lx, size_t from)
+static struct token lex_point(struct lexer *lx, size_t from)
 {
 	size_t to = skip_word(lx, from + 1);
 	if (to - from == 4 && memcmp(lx->src.text + from, ".inf", 4) == 0) {
-		struct token t = make(lx, TOK_FLOAT, from, to);
+		struct token t = make_token(lx, TOK_FLOAT, from, to);
 		t.number = (double)INFINITY;
 		return t;
 	}
 	if (is_digit(peek(lx, from + 1)))
 		return bad_number(lx, from, to, "write digits on both sides of the point");
 	if (from > 0 && is_letter(peek(lx, from + 1))) {
-		struct token t = make(lx, TOK_ERROR, from, to);
+		struct token t = make_token(lx, TOK_ERROR, from, to);
 		diag_error(lx->cx, expr_lex_loc(&lx->src, from, to - from), DIAG_EXPRESSION,
 		           "values have no members; operators are functions, as transpose(x, [1, 0])");
 		return t;
@@ -244,7 +244,7 @@ static struct token point(struct lexer *lx, size_t from)
 	                  "the only literal that begins with a point is .inf");
 }
 
-static struct token string(struct lexer *lx, size_t from)
+static struct token lex_string(struct lexer *lx, size_t from)
 {
 	char quote = lx->src.text[from];
 	size_t to = from + 1;
@@ -253,9 +253,9 @@ static struct token string(struct lexer *lx, size_t from)
 	if (to == lx->src.len) {
 		diag_error(lx->cx, expr_lex_loc(&lx->src, from, to - from), DIAG_EXPRESSION,
 		           "the string has no closing %c", quote);
-		return make(lx, TOK_ERROR, from, to);
+		return make_token(lx, TOK_ERROR, from, to);
 	}
-	struct token t = make(lx, quote == '\'' ? TOK_SINGLE : TOK_STRING, from + 1, to);
+	struct token t = make_token(lx, quote == '\'' ? TOK_SINGLE : TOK_STRING, from + 1, to);
 	t.offset = from;
 	t.len = to + 1 - from;
 	lx->at = to + 1;
@@ -263,7 +263,7 @@ static struct token string(struct lexer *lx, size_t from)
 }
 
 /* What to write instead of a character of other languages, or "". */
-static const char *instead_of(char c)
+static const char *advice_for_char(char c)
 {
 	static const char *const advice[][2] = {
 	        {"@", "; the product of matrices is matmul(a, b)"},
@@ -287,26 +287,26 @@ struct token expr_lex_next(struct lexer *lx)
 	size_t from = lx->at;
 	char c = peek(lx, from);
 	if (from >= lx->src.len)
-		return make(lx, TOK_END, from, from);
+		return make_token(lx, TOK_END, from, from);
 	if (is_digit(c))
-		return number(lx, from);
+		return lex_number(lx, from);
 	if (is_letter(c))
-		return make(lx, TOK_NAME, from, skip_word(lx, from));
+		return make_token(lx, TOK_NAME, from, skip_word(lx, from));
 	if (c == '\'' || c == '"')
-		return string(lx, from);
+		return lex_string(lx, from);
 	if (c == '~')
-		return make(lx, TOK_NAME, from, from + 1);
+		return make_token(lx, TOK_NAME, from, from + 1);
 	for (size_t i = 0; i < TFMC_COUNT(puncts); i++) {
 		size_t n = strlen(puncts[i]);
 		if (lx->src.len - from >= n && memcmp(lx->src.text + from, puncts[i], n) == 0)
-			return make(lx, TOK_PUNCT, from, from + n);
+			return make_token(lx, TOK_PUNCT, from, from + n);
 	}
 	if (c == '.')
-		return point(lx, from);
+		return lex_point(lx, from);
 	uint32_t cp;
 	size_t n = utf8_decode(lx->src.text + from, lx->src.len - from, &cp);
-	struct token t = make(lx, TOK_ERROR, from, from + (n == 0 ? 1 : n));
+	struct token t = make_token(lx, TOK_ERROR, from, from + (n == 0 ? 1 : n));
 	diag_error(lx->cx, expr_lex_loc(&lx->src, from, t.len), DIAG_EXPRESSION,
-	           "the character '%s' has no meaning in an expression%s", t.text, instead_of(c));
+	           "the character '%s' has no meaning in an expression%s", t.text, advice_for_char(c));
 	return t;
 }

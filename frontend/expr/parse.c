@@ -25,22 +25,22 @@ static const struct expr *parse_expr(struct parser *p);
 
 /* ---- tokens ---- */
 
-static void next(struct parser *p)
+static void advance(struct parser *p)
 {
 	p->tok = expr_lex_next(&p->lx);
 	if (p->tok.kind == TOK_ERROR)
 		p->failed = true;
 }
 
-static struct loc here(const struct parser *p)
+static struct loc token_loc(const struct parser *p)
 {
 	return expr_lex_loc(&p->lx.src, p->tok.offset, p->tok.len == 0 ? 1 : p->tok.len);
 }
 
-static const struct expr *fail(struct parser *p, const char *wanted)
+static const struct expr *report_expected(struct parser *p, const char *wanted)
 {
 	if (!p->failed)
-		diag_error(p->lx.cx, here(p), p->code, "expected %s, found %s", wanted,
+		diag_error(p->lx.cx, token_loc(p), p->code, "expected %s, found %s", wanted,
 		           expr_lex_describe(p->lx.arena, &p->tok));
 	p->failed = true;
 	return NULL;
@@ -60,7 +60,7 @@ static bool accept(struct parser *p, const char *text)
 {
 	if (!at_punct(p, text))
 		return false;
-	next(p);
+	advance(p);
 	return true;
 }
 
@@ -68,7 +68,7 @@ static bool expect(struct parser *p, const char *text, const char *wanted)
 {
 	if (accept(p, text))
 		return true;
-	fail(p, wanted);
+	report_expected(p, wanted);
 	return false;
 }
 
@@ -96,7 +96,7 @@ struct keywords {
 	size_t n, cap;
 };
 
-static void push(struct parser *p, struct args *list, const struct expr *e)
+static void push_arg(struct parser *p, struct args *list, const struct expr *e)
 {
 	const struct expr **slot = ARENA_PUSH(p->lx.arena, list);
 	if (slot == NULL || e == NULL)
@@ -105,8 +105,8 @@ static void push(struct parser *p, struct args *list, const struct expr *e)
 		*slot = e;
 }
 
-static const struct expr *operation(struct parser *p, enum expr_kind kind, enum expr_op op, struct loc loc,
-                                    struct args args)
+static const struct expr *make_operation(struct parser *p, enum expr_kind kind, enum expr_op op,
+                                         struct loc loc, struct args args)
 {
 	struct expr *e = new_expr(p, kind, loc);
 	if (e == NULL || p->failed)
@@ -117,34 +117,34 @@ static const struct expr *operation(struct parser *p, enum expr_kind kind, enum 
 	return e;
 }
 
-static const struct expr *unary(struct parser *p, enum expr_op op, struct loc loc, const struct expr *x)
+static const struct expr *make_unary(struct parser *p, enum expr_op op, struct loc loc, const struct expr *x)
 {
 	struct args args = {NULL, 0, 0};
-	push(p, &args, x);
-	return operation(p, EX_UNARY, op, loc, args);
+	push_arg(p, &args, x);
+	return make_operation(p, EX_UNARY, op, loc, args);
 }
 
-static const struct expr *binary(struct parser *p, enum expr_op op, struct loc loc, const struct expr *x,
-                                 const struct expr *y)
+static const struct expr *make_binary(struct parser *p, enum expr_op op, struct loc loc, const struct expr *x,
+                                      const struct expr *y)
 {
 	struct args args = {NULL, 0, 0};
-	push(p, &args, x);
-	push(p, &args, y);
-	return operation(p, EX_BINARY, op, loc, args);
+	push_arg(p, &args, x);
+	push_arg(p, &args, y);
+	return make_operation(p, EX_BINARY, op, loc, args);
 }
 
-static bool enter(struct parser *p)
+static bool enter_nesting(struct parser *p)
 {
 	if (++p->depth <= EXPR_DEPTH_MAX)
 		return true;
 	if (!p->failed)
-		diag_error(p->lx.cx, here(p), DIAG_LIMIT, "the expression is nested deeper than %d levels",
-		           EXPR_DEPTH_MAX);
+		diag_error(p->lx.cx, token_loc(p), DIAG_LIMIT,
+		           "the expression is nested deeper than %d levels", EXPR_DEPTH_MAX);
 	p->failed = true;
 	return false;
 }
 
-static void leave(struct parser *p)
+static void leave_nesting(struct parser *p)
 {
 	p->depth--;
 }
@@ -153,36 +153,36 @@ static void leave(struct parser *p)
 
 static const struct expr *parse_int(struct parser *p)
 {
-	struct expr *e = new_expr(p, EX_INT, here(p));
+	struct expr *e = new_expr(p, EX_INT, token_loc(p));
 	if (p->tok.magnitude > (uint64_t)INT64_MAX) {
-		diag_error(p->lx.cx, here(p), DIAG_OVERFLOW, "'%.40s' does not fit into 64 bits",
+		diag_error(p->lx.cx, token_loc(p), DIAG_OVERFLOW, "'%.40s' does not fit into 64 bits",
 		           p->tok.text);
 		p->failed = true;
 		return NULL;
 	}
 	if (e != NULL)
 		e->i = (int64_t)p->tok.magnitude;
-	next(p);
+	advance(p);
 	return e;
 }
 
 static const struct expr *parse_float(struct parser *p)
 {
-	struct expr *e = new_expr(p, EX_FLOAT, here(p));
+	struct expr *e = new_expr(p, EX_FLOAT, token_loc(p));
 	if (e != NULL)
 		e->f = p->tok.number;
-	next(p);
+	advance(p);
 	return e;
 }
 
 static const struct expr *parse_string(struct parser *p)
 {
 	if (p->tok.kind == TOK_STRING && p->mode == EXPR_PLAIN)
-		return fail(p, "a string in single quotes");
-	struct expr *e = new_expr(p, EX_STRING, here(p));
+		return report_expected(p, "a string in single quotes");
+	struct expr *e = new_expr(p, EX_STRING, token_loc(p));
 	if (e != NULL)
 		e->text = p->tok.text;
-	next(p);
+	advance(p);
 	return e;
 }
 
@@ -190,11 +190,11 @@ static const struct expr *parse_string(struct parser *p)
 static bool parse_keyword(struct parser *p, struct keywords *list)
 {
 	struct parser before = *p;
-	struct loc loc = here(p);
+	struct loc loc = token_loc(p);
 	const char *name = p->tok.text;
 	if (p->mode != EXPR_GRAPH || p->tok.kind != TOK_NAME)
 		return false;
-	next(p);
+	advance(p);
 	if (p->failed || !accept(p, "=")) {
 		if (!p->failed)
 			*p = before;
@@ -225,10 +225,10 @@ static void parse_args(struct parser *p, const char *close, struct args *args, s
 	while (!p->failed) {
 		if (keywords == NULL || !parse_keyword(p, keywords)) {
 			if (keywords != NULL && keywords->n != 0) {
-				fail(p, "a named argument after named arguments");
+				report_expected(p, "a named argument after named arguments");
 				return;
 			}
-			push(p, args, parse_expr(p));
+			push_arg(p, args, parse_expr(p));
 		}
 		if (p->failed || accept(p, close))
 			return;
@@ -247,7 +247,7 @@ static const struct expr *parse_call(struct parser *p, const struct token *name,
 		p->failed = true;
 		return NULL;
 	}
-	next(p);
+	advance(p);
 	parse_args(p, ")", &args, &keywords);
 	struct expr *e = new_expr(p, EX_CALL, loc);
 	if (e == NULL || p->failed)
@@ -263,11 +263,11 @@ static const struct expr *parse_call(struct parser *p, const struct token *name,
 static const struct expr *parse_name(struct parser *p)
 {
 	struct token name = p->tok;
-	struct loc loc = here(p);
+	struct loc loc = token_loc(p);
 	struct expr *e = new_expr(p, EX_NAME, loc);
 	if (e == NULL)
 		return NULL;
-	next(p);
+	advance(p);
 	if (at_punct(p, "("))
 		return parse_call(p, &name, loc);
 	e->text = name.text;
@@ -279,7 +279,7 @@ static const struct expr *parse_name(struct parser *p)
 	} else if (strcmp(name.text, "and") == 0 || strcmp(name.text, "or") == 0 ||
 	           strcmp(name.text, "not") == 0) {
 		p->tok = name;
-		return fail(p, "a value");
+		return report_expected(p, "a value");
 	}
 	return e;
 }
@@ -287,17 +287,17 @@ static const struct expr *parse_name(struct parser *p)
 static const struct expr *parse_list(struct parser *p)
 {
 	struct args args = {NULL, 0, 0};
-	struct loc loc = here(p);
+	struct loc loc = token_loc(p);
 	if (p->mode == EXPR_PLAIN)
-		return fail(p, "a value");
-	next(p);
+		return report_expected(p, "a value");
+	advance(p);
 	parse_args(p, "]", &args, NULL);
-	return operation(p, EX_LIST, EXPR_OR, loc, args);
+	return make_operation(p, EX_LIST, EXPR_OR, loc, args);
 }
 
 static const struct expr *parse_parentheses(struct parser *p)
 {
-	next(p);
+	advance(p);
 	struct expr *e = (struct expr *)parse_expr(p);
 	if (e == NULL || !expect(p, ")", "')'"))
 		return NULL;
@@ -319,10 +319,10 @@ static const struct expr *parse_primary(struct parser *p)
 		if (at_punct(p, "["))
 			return parse_list(p);
 		if (at_punct(p, "+"))
-			return fail(p, "a value (a number has no '+' sign)");
-		return fail(p, "a value");
+			return report_expected(p, "a value (a number has no '+' sign)");
+		return report_expected(p, "a value");
 	case TOK_END:
-	case TOK_ERROR: return fail(p, "a value");
+	case TOK_ERROR: return report_expected(p, "a value");
 	}
 	return NULL;
 }
@@ -332,15 +332,15 @@ static const struct expr *parse_postfix(struct parser *p)
 	const struct expr *e = parse_primary(p);
 	while (e != NULL && !p->failed && at_punct(p, "[")) {
 		struct args args = {NULL, 0, 0};
-		struct loc loc = here(p);
-		push(p, &args, e);
-		next(p);
+		struct loc loc = token_loc(p);
+		push_arg(p, &args, e);
+		advance(p);
 		parse_args(p, "]", &args, NULL);
 		if (!p->failed && p->mode == EXPR_PLAIN && args.n != 2) {
 			diag_error(p->lx.cx, loc, p->code, "a list is read with one index");
 			p->failed = true;
 		}
-		e = operation(p, EX_INDEX, EXPR_OR, loc, args);
+		e = make_operation(p, EX_INDEX, EXPR_OR, loc, args);
 	}
 	return p->failed ? NULL : e;
 }
@@ -353,14 +353,14 @@ static const struct expr *parse_unary(struct parser *p);
 static const struct expr *parse_power(struct parser *p)
 {
 	const struct expr *base = parse_postfix(p);
-	struct loc loc = here(p);
+	struct loc loc = token_loc(p);
 	if (base == NULL || !accept(p, "**"))
 		return base;
-	if (!enter(p))
+	if (!enter_nesting(p))
 		return NULL;
 	const struct expr *exponent = parse_unary(p);
-	leave(p);
-	return exponent == NULL ? NULL : binary(p, EXPR_POW, loc, base, exponent);
+	leave_nesting(p);
+	return exponent == NULL ? NULL : make_binary(p, EXPR_POW, loc, base, exponent);
 }
 
 /* -9223372036854775808: its magnitude alone is no int. */
@@ -369,7 +369,7 @@ static const struct expr *parse_least_int(struct parser *p, struct loc loc)
 	struct parser before = *p;
 	if (p->tok.kind != TOK_INT || p->tok.magnitude != (uint64_t)INT64_MAX + 1)
 		return NULL;
-	next(p);
+	advance(p);
 	if (p->failed || at_punct(p, "**") || at_punct(p, "[")) {
 		*p = before;
 		return NULL;
@@ -382,18 +382,18 @@ static const struct expr *parse_least_int(struct parser *p, struct loc loc)
 
 static const struct expr *parse_unary(struct parser *p)
 {
-	struct loc loc = here(p);
+	struct loc loc = token_loc(p);
 	if (!accept(p, "-"))
 		return parse_power(p);
 	const struct expr *e = parse_least_int(p, loc);
-	if (e != NULL || p->failed || !enter(p))
+	if (e != NULL || p->failed || !enter_nesting(p))
 		return e;
 	const struct expr *x = parse_unary(p);
-	leave(p);
-	return x == NULL ? NULL : unary(p, EXPR_NEG, loc, x);
+	leave_nesting(p);
+	return x == NULL ? NULL : make_unary(p, EXPR_NEG, loc, x);
 }
 
-struct op_row {
+struct operator_row {
 	const char *text;
 	unsigned level;
 	enum expr_op op;
@@ -401,7 +401,7 @@ struct op_row {
 
 enum { LEVEL_OR, LEVEL_AND, LEVEL_NOT, LEVEL_COMPARE, LEVEL_SUM, LEVEL_PRODUCT, LEVEL_UNARY };
 
-static const struct op_row rows[] = {
+static const struct operator_row operators[] = {
         {"or", LEVEL_OR, EXPR_OR},
         {"and", LEVEL_AND, EXPR_AND},
         {"==", LEVEL_COMPARE, EXPR_EQ},
@@ -418,28 +418,28 @@ static const struct op_row rows[] = {
         {"%", LEVEL_PRODUCT, EXPR_MOD},
 };
 
-static const struct op_row *operator_here(const struct parser *p, unsigned level)
+static const struct operator_row *operator_at(const struct parser *p, unsigned level)
 {
 	if (p->tok.kind != TOK_PUNCT && p->tok.kind != TOK_NAME)
 		return NULL;
-	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
-		if (rows[i].level == level && strcmp(rows[i].text, p->tok.text) == 0)
-			return &rows[i];
+	for (size_t i = 0; i < TFMC_COUNT(operators); i++) {
+		if (operators[i].level == level && strcmp(operators[i].text, p->tok.text) == 0)
+			return &operators[i];
 	}
 	return NULL;
 }
 
 static const struct expr *parse_not(struct parser *p)
 {
-	struct loc loc = here(p);
+	struct loc loc = token_loc(p);
 	if (!at_word(p, "not"))
 		return parse_level(p, LEVEL_COMPARE);
-	next(p);
-	if (p->failed || !enter(p))
+	advance(p);
+	if (p->failed || !enter_nesting(p))
 		return NULL;
 	const struct expr *x = parse_not(p);
-	leave(p);
-	return x == NULL ? NULL : unary(p, EXPR_NOT, loc, x);
+	leave_nesting(p);
+	return x == NULL ? NULL : make_unary(p, EXPR_NOT, loc, x);
 }
 
 /* Left-associative chain of the operators of one level; comparisons do not chain. */
@@ -450,16 +450,17 @@ static const struct expr *parse_level(struct parser *p, unsigned level)
 	if (level == LEVEL_NOT)
 		return parse_not(p);
 	const struct expr *e = parse_level(p, level + 1);
-	for (const struct op_row *row = operator_here(p, level); e != NULL && row != NULL && !p->failed;) {
-		struct loc loc = here(p);
-		next(p);
+	for (const struct operator_row *row = operator_at(p, level);
+	     e != NULL && row != NULL && !p->failed;) {
+		struct loc loc = token_loc(p);
+		advance(p);
 		const struct expr *right = p->failed ? NULL : parse_level(p, level + 1);
 		if (right == NULL)
 			return NULL;
-		e = binary(p, row->op, loc, e, right);
-		row = operator_here(p, level);
+		e = make_binary(p, row->op, loc, e, right);
+		row = operator_at(p, level);
 		if (row != NULL && level == LEVEL_COMPARE) {
-			diag_error(p->lx.cx, here(p), p->code,
+			diag_error(p->lx.cx, token_loc(p), p->code,
 			           "comparisons do not chain; write 'a < b and b < c'");
 			p->failed = true;
 			return NULL;
@@ -470,16 +471,16 @@ static const struct expr *parse_level(struct parser *p, unsigned level)
 
 static const struct expr *parse_expr(struct parser *p)
 {
-	if (p->failed || !enter(p))
+	if (p->failed || !enter_nesting(p))
 		return NULL;
 	const struct expr *e = parse_level(p, LEVEL_OR);
-	leave(p);
+	leave_nesting(p);
 	return e;
 }
 
 /* ---- entry points ---- */
 
-static bool start(struct parser *p, struct arena *a, struct diag_context *cx, struct expr_source src)
+static bool start_parser(struct parser *p, struct arena *a, struct diag_context *cx, struct expr_source src)
 {
 	p->lx = (struct lexer){a, cx, src, 0};
 	if (utf8_count(src.text, src.len) > EXPR_TEXT_MAX) {
@@ -487,14 +488,14 @@ static bool start(struct parser *p, struct arena *a, struct diag_context *cx, st
 		           "the expression has more than %d characters", EXPR_TEXT_MAX);
 		return false;
 	}
-	next(p);
+	advance(p);
 	return !p->failed;
 }
 
-static bool finish(struct parser *p, const char *wanted)
+static bool finish_parser(struct parser *p, const char *wanted)
 {
 	if (!p->failed && p->tok.kind != TOK_END)
-		fail(p, wanted);
+		report_expected(p, wanted);
 	return !p->failed && !arena_failed(p->lx.arena);
 }
 
@@ -502,10 +503,10 @@ const struct expr *expr_parse(struct arena *a, struct diag_context *cx, struct e
                               enum expr_mode mode)
 {
 	struct parser p = {.mode = mode, .code = DIAG_EXPRESSION};
-	if (!start(&p, a, cx, src))
+	if (!start_parser(&p, a, cx, src))
 		return NULL;
 	const struct expr *e = parse_expr(&p);
-	return finish(&p, "an operator or the end") ? e : NULL;
+	return finish_parser(&p, "an operator or the end") ? e : NULL;
 }
 
 bool expr_parse_range(struct arena *a, struct diag_context *cx, struct expr_source src,
@@ -513,20 +514,20 @@ bool expr_parse_range(struct arena *a, struct diag_context *cx, struct expr_sour
 {
 	struct parser p = {.mode = EXPR_PLAIN, .code = DIAG_EXPRESSION};
 	*hi = NULL;
-	if (!start(&p, a, cx, src))
+	if (!start_parser(&p, a, cx, src))
 		return false;
 	*lo = parse_expr(&p);
 	if (!p.failed && accept(&p, ".."))
 		*hi = parse_expr(&p);
-	return finish(&p, "'..', an operator or the end");
+	return finish_parser(&p, "'..', an operator or the end");
 }
 
 static void parse_return(struct parser *p, struct expr_statement *st)
 {
 	struct args values = {NULL, 0, 0};
-	next(p);
+	advance(p);
 	do {
-		push(p, &values, parse_expr(p));
+		push_arg(p, &values, parse_expr(p));
 	} while (!p->failed && accept(p, ","));
 	st->is_return = true;
 	st->values = values.items;
@@ -543,22 +544,22 @@ static void parse_assignment(struct parser *p, struct expr_statement *st)
 	do {
 		struct expr_target *t = ARENA_PUSH(p->lx.arena, &targets);
 		if (p->tok.kind != TOK_NAME || t == NULL) {
-			fail(p, "'NAME = EXPRESSION' or 'return EXPRESSION'");
+			report_expected(p, "'NAME = EXPRESSION' or 'return EXPRESSION'");
 			return;
 		}
 		if (!expr_is_name(p->tok.text)) {
-			diag_error(p->lx.cx, here(p), DIAG_NAME,
+			diag_error(p->lx.cx, token_loc(p), DIAG_NAME,
 			           "'%.80s' is not a name of at most %d characters", p->tok.text,
 			           EXPR_NAME_MAX);
 			p->failed = true;
 			return;
 		}
-		*t = (struct expr_target){p->tok.text, here(p)};
-		next(p);
+		*t = (struct expr_target){p->tok.text, token_loc(p)};
+		advance(p);
 	} while (!p->failed && accept(p, ","));
 	if (p->failed || !expect(p, "=", "'=' (a statement is 'NAME = EXPRESSION')"))
 		return;
-	push(p, &values, parse_expr(p));
+	push_arg(p, &values, parse_expr(p));
 	st->targets = targets.items;
 	st->n_targets = targets.n;
 	st->values = values.items;
@@ -570,12 +571,12 @@ const struct expr_statement *expr_parse_statement(struct arena *a, struct diag_c
 {
 	struct parser p = {.mode = EXPR_GRAPH, .code = DIAG_STATEMENT};
 	struct expr_statement *st = ARENA_NEW(a, struct expr_statement);
-	if (st == NULL || !start(&p, a, cx, src))
+	if (st == NULL || !start_parser(&p, a, cx, src))
 		return NULL;
-	st->loc = here(&p);
+	st->loc = token_loc(&p);
 	if (at_word(&p, "return"))
 		parse_return(&p, st);
 	else
 		parse_assignment(&p, st);
-	return finish(&p, "an operator or the end") ? st : NULL;
+	return finish_parser(&p, "an operator or the end") ? st : NULL;
 }

@@ -11,8 +11,8 @@
 /* A text with one of these is an expression, not a misspelt word. */
 #define EXPRESSION_MARKS "([' "
 
-static bool mismatch(const struct expr_env *env, struct loc loc, const char *what, const char *wanted,
-                     const struct value *v)
+static bool report_type(const struct expr_env *env, struct loc loc, const char *what, const char *wanted,
+                        const struct value *v)
 {
 	const char *advice = "";
 	if (v->kind == VALUE_FLOAT && strcmp(wanted, "an int") == 0)
@@ -25,45 +25,45 @@ static bool mismatch(const struct expr_env *env, struct loc loc, const char *wha
 	return false;
 }
 
-bool expr_want_int(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
-                   int64_t *out)
+bool expr_require_int(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
+                      int64_t *out)
 {
 	if (v->kind != VALUE_INT)
-		return mismatch(env, loc, what, "an int", v);
+		return report_type(env, loc, what, "an int", v);
 	*out = v->i;
 	return true;
 }
 
-bool expr_want_float(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
-                     double *out)
+bool expr_require_float(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
+                        double *out)
 {
 	if (v->kind != VALUE_INT && v->kind != VALUE_FLOAT)
-		return mismatch(env, loc, what, "a float", v);
+		return report_type(env, loc, what, "a float", v);
 	*out = v->kind == VALUE_INT ? (double)v->i : v->f;
 	return true;
 }
 
-bool expr_want_bool(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
-                    bool *out)
+bool expr_require_bool(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
+                       bool *out)
 {
 	if (v->kind != VALUE_BOOL)
-		return mismatch(env, loc, what, "a bool", v);
+		return report_type(env, loc, what, "a bool", v);
 	*out = v->b;
 	return true;
 }
 
-bool expr_want_dim(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
-                   const struct ir_dim **out)
+bool expr_require_dim(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
+                      const struct ir_dim **out)
 {
 	if (v->kind != VALUE_INT && v->kind != VALUE_DIM)
-		return mismatch(env, loc, what, "a dim", v);
+		return report_type(env, loc, what, "a dim", v);
 	*out = v->kind == VALUE_DIM ? v->dim : ir_dim_const(env->dims, v->i);
 	return true;
 }
 
 /* Parses and evaluates the text of a scalar. */
-static bool read(const struct expr_env *env, const struct yaml_node *node, const char *what,
-                 struct value *out)
+static bool read_expression(const struct expr_env *env, const struct yaml_node *node, const char *what,
+                            struct value *out)
 {
 	if (!yaml_expect(env->cx, node, YAML_SCALAR, what))
 		return false;
@@ -74,29 +74,29 @@ static bool read(const struct expr_env *env, const struct yaml_node *node, const
 bool expr_read_int(const struct expr_env *env, const struct yaml_node *node, const char *what, int64_t *out)
 {
 	struct value v;
-	return read(env, node, what, &v) && expr_want_int(env, node->loc, what, &v, out);
+	return read_expression(env, node, what, &v) && expr_require_int(env, node->loc, what, &v, out);
 }
 
 bool expr_read_float(const struct expr_env *env, const struct yaml_node *node, const char *what, double *out)
 {
 	struct value v;
-	return read(env, node, what, &v) && expr_want_float(env, node->loc, what, &v, out);
+	return read_expression(env, node, what, &v) && expr_require_float(env, node->loc, what, &v, out);
 }
 
 bool expr_read_bool(const struct expr_env *env, const struct yaml_node *node, const char *what, bool *out)
 {
 	struct value v;
-	return read(env, node, what, &v) && expr_want_bool(env, node->loc, what, &v, out);
+	return read_expression(env, node, what, &v) && expr_require_bool(env, node->loc, what, &v, out);
 }
 
 bool expr_read_dim(const struct expr_env *env, const struct yaml_node *node, const char *what,
                    const struct ir_dim **out)
 {
 	struct value v;
-	return read(env, node, what, &v) && expr_want_dim(env, node->loc, what, &v, out);
+	return read_expression(env, node, what, &v) && expr_require_dim(env, node->loc, what, &v, out);
 }
 
-static bool find_word(const char *text, const char *const *words, size_t n, size_t *out)
+static bool find_keyword(const char *text, const char *const *words, size_t n, size_t *out)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (strcmp(words[i], text) == 0) {
@@ -107,8 +107,8 @@ static bool find_word(const char *text, const char *const *words, size_t n, size
 	return false;
 }
 
-static bool unknown_word(const struct expr_env *env, struct loc loc, const char *what, const char *text,
-                         const char *const *words, size_t n)
+static bool report_unknown_word(const struct expr_env *env, struct loc loc, const char *what,
+                                const char *text, const char *const *words, size_t n)
 {
 	struct buf list;
 	buf_init(&list);
@@ -126,23 +126,23 @@ bool expr_read_word(const struct expr_env *env, const struct yaml_node *node, co
 	struct value v = {.kind = VALUE_NONE};
 	if (!yaml_expect(env->cx, node, YAML_SCALAR, what))
 		return false;
-	if (find_word(node->text, words, n, out))
+	if (find_keyword(node->text, words, n, out))
 		return true;
 	if (strpbrk(node->text, EXPRESSION_MARKS) != NULL) {
-		if (!read(env, node, what, &v))
+		if (!read_expression(env, node, what, &v))
 			return false;
 	} else if (!expr_is_name(node->text)) {
-		return unknown_word(env, node->loc, what, node->text, words, n);
+		return report_unknown_word(env, node->loc, what, node->text, words, n);
 	} else {
 		enum expr_lookup found = env->lookup(env->user, node->text, node->loc, &v);
 		if (found == EXPR_FAILED)
 			return false;
 		if (found == EXPR_ABSENT)
-			return unknown_word(env, node->loc, what, node->text, words, n);
+			return report_unknown_word(env, node->loc, what, node->text, words, n);
 	}
 	if (v.kind != VALUE_STRING)
-		return mismatch(env, node->loc, what, "a word", &v);
-	return find_word(v.s, words, n, out) || unknown_word(env, node->loc, what, v.s, words, n);
+		return report_type(env, node->loc, what, "a word", &v);
+	return find_keyword(v.s, words, n, out) || report_unknown_word(env, node->loc, what, v.s, words, n);
 }
 
 static bool read_scalar(const struct expr_env *env, const struct yaml_node *node, const char *what,
@@ -152,7 +152,7 @@ static bool read_scalar(const struct expr_env *env, const struct yaml_node *node
 		*out = value_string(node->text);
 		return true;
 	}
-	return read(env, node, what, out);
+	return read_expression(env, node, what, out);
 }
 
 bool expr_read_value(const struct expr_env *env, const struct yaml_node *node, const char *what,
@@ -167,7 +167,8 @@ bool expr_read_value(const struct expr_env *env, const struct yaml_node *node, c
 		if (!read_scalar(env, node->items[i], what, &items[i]))
 			return false;
 		if (items[i].kind == VALUE_LIST)
-			return mismatch(env, node->items[i]->loc, what, "a list of single values", &items[i]);
+			return report_type(env, node->items[i]->loc, what, "a list of single values",
+			                   &items[i]);
 	}
 	*out = (struct value){.kind = VALUE_LIST, .n = node->n, .items = items};
 	return true;
@@ -176,5 +177,6 @@ bool expr_read_value(const struct expr_env *env, const struct yaml_node *node, c
 bool expr_read_list(const struct expr_env *env, const struct yaml_node *node, const char *what,
                     struct value *out)
 {
-	return node->kind == YAML_SCALAR ? read(env, node, what, out) : expr_read_value(env, node, what, out);
+	return node->kind == YAML_SCALAR ? read_expression(env, node, what, out)
+	                                 : expr_read_value(env, node, what, out);
 }

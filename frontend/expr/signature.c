@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static bool is_rest(const struct argument *a)
+static bool is_variadic(const struct argument *a)
 {
 	return strcmp(a->name, "..") == 0;
 }
@@ -12,7 +12,7 @@ static bool is_rest(const struct argument *a)
 size_t signature_length(const struct signature *s)
 {
 	size_t n = 0;
-	while (s->args[n].name != NULL && !is_rest(&s->args[n]))
+	while (s->args[n].name != NULL && !is_variadic(&s->args[n]))
 		n++;
 	return n;
 }
@@ -51,7 +51,7 @@ void signature_print(struct buf *out, const struct signature *s)
 	buf_printf(out, "%s(", s->name);
 	for (const struct argument *a = s->args; a->name != NULL; a++) {
 		buf_printf(out, "%s%s", a == s->args ? "" : ", ", a->name);
-		if (a->type != ARGUMENT_TENSOR && !is_rest(a))
+		if (a->type != ARGUMENT_TENSOR && !is_variadic(a))
 			buf_printf(out, ": %s", types[a->type]);
 		if (a->def != NULL) {
 			buf_str(out, " = ");
@@ -63,8 +63,8 @@ void signature_print(struct buf *out, const struct signature *s)
 
 /* ---- matching ---- */
 
-static bool refuse(const struct signature_use *use, const struct signature *s, struct loc at,
-                   const char *what)
+static bool report_bad_use(const struct signature_use *use, const struct signature *s, struct loc at,
+                           const char *what)
 {
 	bool has_path = use->path != NULL && use->path[0] != '\0';
 	const char *open = has_path ? " (" : "", *close = has_path ? ")" : "";
@@ -82,7 +82,8 @@ static bool refuse(const struct signature_use *use, const struct signature *s, s
 	return false;
 }
 
-static const char *suggestion(const struct signature_use *use, const struct signature *s, const char *name)
+static const char *suggest_argument(const struct signature_use *use, const struct signature *s,
+                                    const char *name)
 {
 	size_t n = signature_length(s);
 	const char **names = ARENA_ARRAY(use->arena, const char *, n + 1);
@@ -100,27 +101,28 @@ bool signature_match(const struct signature_use *use, const struct signature *s,
 	while (n_placed < n && given[n_placed].name == NULL)
 		n_placed++;
 	if (n_placed > n_args && s->args[n_args].name == NULL)
-		return refuse(use, s, given[n_args].loc,
-		              arena_printf(a, "has %zu argument%s, found %zu", n_args, n_args == 1 ? "" : "s",
-		                           n_placed));
+		return report_bad_use(use, s, given[n_args].loc,
+		                      arena_printf(a, "has %zu argument%s, found %zu", n_args,
+		                                   n_args == 1 ? "" : "s", n_placed));
 	for (size_t i = 0; i < n_args; i++)
 		values[i] = i < n_placed ? given[i].value : NULL;
 	for (size_t i = n_placed; i < n; i++) {
 		const struct given_argument *g = &given[i];
 		int at = signature_find(s, g->name);
 		if (at < 0)
-			ok = refuse(use, s, g->loc,
-			            arena_printf(a, "has no argument '%s'%s", g->name,
-			                         suggestion(use, s, g->name)));
+			ok = report_bad_use(use, s, g->loc,
+			                    arena_printf(a, "has no argument '%s'%s", g->name,
+			                                 suggest_argument(use, s, g->name)));
 		else if (values[at] != NULL)
-			ok = refuse(use, s, g->loc, arena_printf(a, "gets the argument '%s' twice", g->name));
+			ok = report_bad_use(use, s, g->loc,
+			                    arena_printf(a, "gets the argument '%s' twice", g->name));
 		else
 			values[at] = g->value;
 	}
 	for (size_t i = 0, n_checked = ok ? n_args : 0; i < n_checked; i++) {
 		if (values[i] == NULL && s->args[i].def == NULL)
-			ok = refuse(use, s, use->loc,
-			            arena_printf(a, "needs the argument '%s'", s->args[i].name));
+			ok = report_bad_use(use, s, use->loc,
+			                    arena_printf(a, "needs the argument '%s'", s->args[i].name));
 	}
 	return ok;
 }

@@ -45,7 +45,7 @@ enum tfmc_status parsed_json(struct parsed_files *f, const char *path, struct lo
 	if (*out != NULL)
 		return TFMC_OK;
 	TFMC_TRY(file_read(f->arena, f->cx, path, JSON_BYTES_MAX, loc, &file.text, &file.len));
-	const char *text = shorten ? json_shorten_numbers(f->arena, file.text, file.len) : file.text;
+	const char *text = shorten ? json_truncate_long_ints(f->arena, file.text, file.len) : file.text;
 	file.root = text != NULL ? json_parse(f->arena, f->cx, &src, text, file.len) : NULL;
 	if (file.root == NULL)
 		return arena_failed(f->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;

@@ -30,7 +30,7 @@ struct parsed_files {
 void parsed_files_init(struct parsed_files *f, struct arena *arena, struct diag_context *cx);
 void parsed_files_destroy(struct parsed_files *f);
 
-/* Diagnostics at loc. `shorten`: numbers without an end are taken (json_shorten_numbers). */
+/* Diagnostics at loc. `shorten`: numbers without an end are taken (json_truncate_long_ints). */
 TFMC_MUST_USE enum tfmc_status parsed_json(struct parsed_files *f, const char *path, struct loc loc,
                                            bool shorten, const struct parsed_file **out);
 TFMC_MUST_USE enum tfmc_status parsed_gguf(struct parsed_files *f, const char *path, struct loc loc,

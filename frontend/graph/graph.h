@@ -16,7 +16,7 @@
 enum graph_kind { GRAPH_STATEMENT, GRAPH_REPEAT };
 
 /* Where lowering wants to divide a repeat; one for all copies of its node. */
-struct graph_cuts {
+struct graph_split_points {
 	bool *before; /* [count]: a repeat of its own begins with this round; NULL: none does */
 };
 
@@ -37,7 +37,7 @@ struct graph_node {
 	const char *as;
 	const char *label; /* the index in weight names when the loop was split: "0_3"; NULL: none */
 	struct graph_body body;
-	struct graph_cuts *cuts; /* not NULL */
+	struct graph_split_points *split_points; /* not NULL */
 };
 
 /* Appends; NULL when memory ran out. */
@@ -62,14 +62,14 @@ const struct expr *expr_map_children(struct arena *a, const struct expr *e, expr
 bool graph_substitute(struct arena *a, const struct graph_body *body, const char *name, const char *with,
                       struct graph_body *out);
 /* Rounds [from, to) of a repeat as a repeat with a label, a single one written out. */
-bool graph_push_rounds(struct arena *a, const struct graph_node *repeat, int64_t from, int64_t to,
-                       struct graph_body *out);
+bool graph_push_iterations(struct arena *a, const struct graph_node *repeat, int64_t from, int64_t to,
+                           struct graph_body *out);
 /* The body with every repeat divided at its cuts; false when memory ran out. */
-bool graph_divide(struct arena *a, const struct graph_body *body, struct graph_body *out);
+bool graph_split_repeats(struct arena *a, const struct graph_body *body, struct graph_body *out);
 /* Statements, those of repeats once. */
 size_t graph_count(const struct graph_body *body);
 /* `pattern` with every {name} replaced. */
-const char *graph_fill(struct arena *a, const char *pattern, const char *name, const char *with);
+const char *replace_placeholder(struct arena *a, const char *pattern, const char *name, const char *with);
 
 /* ---- names (live.c) ---- */
 enum graph_use { GRAPH_UNUSED, GRAPH_READ, GRAPH_WRITTEN };

@@ -35,7 +35,7 @@ static const struct yaml_node *read_document(struct model_document *d, const cha
 	int depth = 0;
 	if (!yaml_expect(d->cx, name, YAML_SCALAR, link->key))
 		return NULL;
-	const char *beneath = file_named(d->arena, d->cx, dir, name->text, name->loc);
+	const char *beneath = file_path_any(d->arena, d->cx, dir, name->text, name->loc);
 	if (beneath == NULL)
 		return NULL;
 	link->path = file_join(d->arena, d->dir, beneath);

@@ -34,7 +34,7 @@ static bool refuse(struct sentence *s, const char *file, const char *what)
 
 static const struct json_node *read(struct sentence *s, const char *name)
 {
-	const char *path = file_beneath(s->f->arena, s->f->cx, s->dir, name, LOC_NONE);
+	const char *path = file_path_inside(s->f->arena, s->f->cx, s->dir, name, LOC_NONE);
 	const struct parsed_file *file;
 	return path != NULL && parsed_json(s->f, path, LOC_NONE, false, &file) == TFMC_OK ? file->root : NULL;
 }

@@ -88,7 +88,7 @@ const char *folder_tokenizer(struct arena *a, const char *dir, const char *at, c
 
 const struct json_node *folder_json(struct parsed_files *f, const char *dir, const char *name)
 {
-	const char *path = file_beneath(f->arena, f->cx, dir, name, LOC_NONE);
+	const char *path = file_path_inside(f->arena, f->cx, dir, name, LOC_NONE);
 	bool shorten = strcmp(name, "tokenizer_config.json") == 0;
 	const struct parsed_file *file;
 	if (path == NULL || parsed_json(f, path, LOC_NONE, shorten, &file) != TFMC_OK)

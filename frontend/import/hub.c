@@ -102,7 +102,7 @@ static bool read_gguf(struct model_document *d, const char *path, struct hub_con
 struct loc hub_place(const struct hub_config *c, const char *key)
 {
 	size_t at, n;
-	if (c->source == 0 || !json_key_place(c->text, c->len, key, &at, &n))
+	if (c->source == 0 || !json_key_offset(c->text, c->len, key, &at, &n))
 		return c->loc;
 	struct loc loc = {.source = c->source, .line = 1, .col = 1, .len = (uint32_t)n};
 	for (size_t i = 0; i < at; i++) {
@@ -118,7 +118,7 @@ const struct hub_config *hub_read(struct model_document *d, const struct yaml_no
 	struct hub_config *c = ARENA_NEW(d->arena, struct hub_config);
 	if (c == NULL || !yaml_expect(d->cx, file, YAML_SCALAR, "hf"))
 		return NULL;
-	const char *path = file_named(d->arena, d->cx, d->dir, file->text, file->loc);
+	const char *path = file_path_any(d->arena, d->cx, d->dir, file->text, file->loc);
 	if (path == NULL)
 		return NULL;
 	document_note_file(d, path);

@@ -74,7 +74,7 @@ static void print_flow(struct buf *out, const struct yaml_node *node)
 
 static void print_tree(struct buf *out, const struct yaml_node *node, unsigned indent);
 
-static bool fits(const struct yaml_node *node, unsigned indent)
+static bool fits_flow_line(const struct yaml_node *node, unsigned indent)
 {
 	struct buf text;
 	buf_init(&text);
@@ -87,7 +87,7 @@ static bool fits(const struct yaml_node *node, unsigned indent)
 /* After a key or a dash: in the line when it fits, else below. */
 static void print_value(struct buf *out, const struct yaml_node *node, unsigned indent)
 {
-	if (node->kind == YAML_SCALAR || node->n == 0 || fits(node, indent)) {
+	if (node->kind == YAML_SCALAR || node->n == 0 || fits_flow_line(node, indent)) {
 		buf_char(out, ' ');
 		print_flow(out, node);
 		buf_char(out, '\n');
@@ -118,7 +118,8 @@ static void print_tree(struct buf *out, const struct yaml_node *node, unsigned i
 		const struct yaml_node *item = node->items[i];
 		buf_fill(out, ' ', indent);
 		buf_char(out, '-');
-		if (item->kind != YAML_MAPPING || item->n == 0 || (item->n > 1 && fits(item, indent + 2))) {
+		if (item->kind != YAML_MAPPING || item->n == 0 ||
+		    (item->n > 1 && fits_flow_line(item, indent + 2))) {
 			print_value(out, item, indent + 2);
 			continue;
 		}
@@ -182,7 +183,7 @@ static void print_interface(struct buf *out, const struct frontend_model *m)
 
 /* The document with names of files as seen from `at`. Patterns of a preset, which may fit no parameter, may do so in what is
  * written, too. */
-static const struct yaml_node *moved_document(struct frontend_model *m, const char *at)
+static const struct yaml_node *document_seen_from(struct frontend_model *m, const char *at)
 {
 	const struct yaml_node *root = m->doc.root, *weights = yaml_find(root, "weights"),
 	                       *map = yaml_find(weights, "map");
@@ -215,7 +216,7 @@ static void print_steps(struct buf *out, const struct frontend_model *m)
 
 enum tfmc_status frontend_expand(struct frontend_model *m, const char *at, struct buf *out)
 {
-	m->doc.root = moved_document(m, at);
+	m->doc.root = document_seen_from(m, at);
 	if (m->doc.root == NULL)
 		return TFMC_NO_MEMORY;
 	buf_printf(out, "tfmc: 1\nname: %s\n", m->name);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "frontend/steps/blocks.h"
+#include "frontend/steps/steps.h"
 #include "frontend/import/compose.h"
 #include "frontend/import/file_kind.h"
 #include "frontend/text/files.h"
@@ -55,7 +55,7 @@ static bool read_head(struct frontend_model *m)
 	return ok && (model == NULL) != (graph == NULL);
 }
 
-static bool read_all(struct frontend_model *m)
+static bool read_sections(struct frontend_model *m)
 {
 	const struct yaml_node *root = m->doc.root, *params = yaml_find(root, "params");
 	if (!read_head(m))
@@ -70,17 +70,17 @@ static bool read_all(struct frontend_model *m)
 	values = model_read_outputs(&m->scope, yaml_find(root, "outputs"), &m->outputs) && values;
 	ok = model_read_sections(m) && ok;
 	if (!values) {
-		blocks_check(m);
+		steps_check(m);
 		return false;
 	}
 	ok = model_read_generate(m) && ok;
 	ok = ok && model_limit_context(m);
 	ok = model_read_checks(m) && ok;
-	return blocks_expand(m) && ok;
+	return steps_expand(m) && ok;
 }
 
-static struct frontend_model *create(struct diag_context *cx, const char *path,
-                                     const struct frontend_options *options)
+static struct frontend_model *create_model(struct diag_context *cx, const char *path,
+                                           const struct frontend_options *options)
 {
 	struct frontend_model *m = memory_zeroed(1, sizeof(*m));
 	if (m == NULL)
@@ -101,13 +101,14 @@ static struct frontend_model *create(struct diag_context *cx, const char *path,
 	strmap_init(&m->scope.params, a);
 	strmap_init(&m->scope.names, a);
 	strmap_init(&m->weights.resolved, a);
-	strmap_init(&m->weights.kept, a);
+	strmap_init(&m->weights.unquantized, a);
 	m->tokens = -1;
 	return m;
 }
 
 /* The text that stands for a hub folder or a GGUF file; NULL for other files, or after a diagnostic. */
-static const char *made_text(struct frontend_model *m, bool is_folder, const char *at, enum tfmc_status *st)
+static const char *generated_yaml(struct frontend_model *m, bool is_folder, const char *at,
+                                  enum tfmc_status *st)
 {
 	const char *text = NULL, *keys = NULL;
 	if (is_folder)
@@ -121,7 +122,7 @@ static const char *made_text(struct frontend_model *m, bool is_folder, const cha
 }
 
 /* Files of a folder that its text is made of and does not name. */
-static void note_folder_files(struct frontend_model *m)
+static void record_hub_files(struct frontend_model *m)
 {
 	static const char *const files[] = {"modules.json", "generation_config.json"};
 	for (size_t i = 0; i < TFMC_COUNT(files); i++) {
@@ -131,7 +132,7 @@ static void note_folder_files(struct frontend_model *m)
 }
 
 /* The shards of an index, where it can be read: what is wrong with it is said when weights are wanted. */
-static void note_shards(struct frontend_model *m, const char *path)
+static void record_shards(struct frontend_model *m, const char *path)
 {
 	struct diag_context quiet;
 	struct parsed_files once;
@@ -153,23 +154,23 @@ static void note_shards(struct frontend_model *m, const char *path)
 	diag_destroy(&quiet);
 }
 
-static void note_weight_file(struct frontend_model *m, const struct yaml_node *file)
+static void record_weight_file(struct frontend_model *m, const struct yaml_node *file)
 {
 	if (file->kind != YAML_SCALAR)
 		return;
 	const char *path = file_join(&m->arena, m->doc.dir, file->text);
 	document_note_file(&m->doc, path);
 	if (file_ends_with(path, ".index.json"))
-		note_shards(m, path);
+		record_shards(m, path);
 }
 
 /* Those that are opened when a weight or a text is wanted: no output may take their place. */
-static void note_later_files(struct frontend_model *m)
+static void record_lazily_read_files(struct frontend_model *m)
 {
 	const struct yaml_node *text = model_section(m, "tokenizer"), *section = model_section(m, "weights"),
 	                       *files = section != NULL ? yaml_find(section, "files") : NULL;
 	for (size_t i = 0; files != NULL && files->kind == YAML_SEQUENCE && i < files->n; i++)
-		note_weight_file(m, files->items[i]);
+		record_weight_file(m, files->items[i]);
 	for (size_t i = 0; text != NULL && text->kind == YAML_MAPPING && i < text->n; i++) {
 		const struct yaml_node *value = text->pairs[i].value;
 		if (value->kind == YAML_SCALAR && folder_has(&m->arena, m->doc.dir, value->text))
@@ -178,7 +179,7 @@ static void note_later_files(struct frontend_model *m)
 }
 
 /* The file, or what stands for a hub folder or a GGUF file. */
-static enum tfmc_status read_written(struct frontend_model *m)
+static enum tfmc_status read_document(struct frontend_model *m)
 {
 	bool folder = folder_is(m->doc.path);
 	if (!folder && !gguf_model_is(m->cx, m->doc.path) &&
@@ -187,10 +188,10 @@ static enum tfmc_status read_written(struct frontend_model *m)
 	if (!folder && !gguf_model_is(m->cx, m->doc.path))
 		return yaml_read(&m->arena, m->cx, m->doc.path, m->doc.path, LOC_NONE, &m->doc.written);
 	enum tfmc_status st = TFMC_INVALID;
-	const char *text = made_text(m, folder, "", &st);
+	const char *text = generated_yaml(m, folder, "", &st);
 	if (folder) {
 		m->doc.dir = m->doc.path;
-		note_folder_files(m);
+		record_hub_files(m);
 	}
 	if (text == NULL)
 		return st;
@@ -214,15 +215,15 @@ enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
                                const struct frontend_options *options, struct frontend_model **out)
 {
 	*out = NULL;
-	struct frontend_model *m = create(cx, path, options);
+	struct frontend_model *m = create_model(cx, path, options);
 	if (m == NULL)
 		return TFMC_NO_MEMORY;
 	size_t errors = cx->n_errors;
-	enum tfmc_status st = read_written(m);
+	enum tfmc_status st = read_document(m);
 	m->doc.root = m->doc.written;
 	if (st == TFMC_OK && !document_compose(&m->doc))
 		st = TFMC_INVALID;
-	if (st == TFMC_OK && !read_all(m)) {
+	if (st == TFMC_OK && !read_sections(m)) {
 		st = TFMC_INVALID;
 		if (m->doc.hub_path != NULL && cx->n_errors != errors)
 			diag_note(cx, LOC_NONE, "parameters of the preset come from '%s'", m->doc.hub_path);
@@ -235,15 +236,15 @@ enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
 		frontend_destroy(m);
 		return st;
 	}
-	note_later_files(m);
+	record_lazily_read_files(m);
 	*out = m;
 	return TFMC_OK;
 }
 
-const char *frontend_folder_text(struct frontend_model *m, const char *at)
+const char *frontend_hub_yaml(struct frontend_model *m, const char *at)
 {
 	enum tfmc_status st;
-	return made_text(m, folder_is(m->doc.path), at, &st);
+	return generated_yaml(m, folder_is(m->doc.path), at, &st);
 }
 
 const char *frontend_name(const struct frontend_model *m)
@@ -294,9 +295,9 @@ struct weight_source frontend_weights(struct frontend_model *m)
 	return weight_files_source(m->weights.files);
 }
 
-const char *frontend_kept(const struct frontend_model *m, const char *weight)
+const char *frontend_unquantized_reason(const struct frontend_model *m, const char *weight)
 {
-	return strmap_get(&m->weights.kept, weight);
+	return strmap_get(&m->weights.unquantized, weight);
 }
 
 struct weight_files *frontend_weight_files(const struct frontend_model *m)

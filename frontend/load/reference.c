@@ -11,14 +11,14 @@
 #include "frontend/expr/signature.h"
 #include "frontend/model/model.h"
 #include "frontend/model/schema.h"
-#include "frontend/steps/template.h"
+#include "frontend/steps/macro.h"
 #include "frontend/weights/pattern.h"
 
 #define WIDEST     130 /* columns of a line */
 #define SHORT_ITEM 88  /* characters of a key or operator that does not need a line of its own */
 
 /* A line with the title of a list. */
-static void begin(struct buf *out, const char *title, const char *name)
+static void print_list_title(struct buf *out, const char *title, const char *name)
 {
 	const char *tick = name[0] == '\0' ? "" : "`";
 	buf_printf(out, "%s%s%s%s%s:\n", out->len == 0 ? "" : "\n", title, tick, name, tick);
@@ -85,7 +85,7 @@ static void print_type(struct buf *out, const struct schema_key *k)
 		buf_printf(out, ", at most %s", words + n + 1);
 }
 
-static void put_key(struct buf *out, const struct schema_key *k)
+static void print_key(struct buf *out, const struct schema_key *k)
 {
 	buf_printf(out, "`%s` (", k->name);
 	print_type(out, k);
@@ -122,7 +122,7 @@ static void print_keys(struct buf *out, size_t indent, const char *where)
 	for (const struct schema_key *k = NULL; (k = schema_next_key(where, k)) != NULL;) {
 		struct buf text;
 		buf_init(&text);
-		put_key(&text, k);
+		print_key(&text, k);
 		items_add(&l, &text);
 		buf_destroy(&text);
 		if (inner_place(k) == NULL)
@@ -138,7 +138,7 @@ static void print_params(struct buf *out, const char *kind)
 {
 	const struct schema_param *p = schema_next_param(kind, NULL);
 	if (p != NULL)
-		begin(out, "Parameters of ", kind);
+		print_list_title(out, "Parameters of ", kind);
 	while (p != NULL) {
 		const struct schema_param *bias = schema_next_param(kind, p);
 		size_t length = strlen(p->name), n = length - (length < 6 ? 0 : 6) /* "weight" */;
@@ -167,7 +167,7 @@ static const struct schema_key *only_key(const char *where)
 
 static void print_steps(struct buf *out, const char *const *kinds, size_t n)
 {
-	begin(out, "The steps", "");
+	print_list_title(out, "The steps", "");
 	for (size_t i = 0; i < n; i++) {
 		const struct schema_step *s = schema_find_step(kinds[i]);
 		const struct schema_key *k = only_key(kinds[i]);
@@ -213,7 +213,7 @@ static void print_signatures(struct buf *out, const char *title, const struct si
 {
 	struct items l = {.out = out, .pack = SHORT_ITEM};
 	buf_init(&l.text);
-	begin(out, title, "");
+	print_list_title(out, title, "");
 	for (size_t i = 0; i < n; i++) {
 		struct buf text;
 		buf_init(&text);
@@ -233,7 +233,7 @@ static void print_activations(struct buf *out, struct arena *a)
 	struct buf same, others;
 	buf_init(&same);
 	buf_init(&others);
-	begin(out, "Activations", "");
+	print_list_title(out, "Activations", "");
 	for (size_t i = 0; words != NULL && i < n; i++) {
 		const char *own = activation_name(words[i]);
 		if (own == words[i])
@@ -252,7 +252,7 @@ static void print_sources(struct buf *out)
 {
 	struct items l = {.out = out, .pack = SHORT_ITEM};
 	buf_init(&l.text);
-	begin(out, "Origins and steps of a source", "");
+	print_list_title(out, "Origins and steps of a source", "");
 	for (size_t i = 0; weight_source_key(i) != NULL; i++) {
 		struct buf text;
 		buf_init(&text);
@@ -285,7 +285,7 @@ static void print_limits(struct buf *out)
 	        {"steps, when all repeats are written out", MODEL_STEPS_MAX},
 	        {"rounds of a `repeat`, and elements of one `each`", MODEL_REPEAT_MAX},
 	        {"elements that all `each` of a step make, and nodes of one expression of a body",
-	         ITEM_SIZE_MAX},
+	         PARTIAL_SIZE_MAX},
 	        {"parameters of a model", MODEL_WEIGHTS_MAX},
 	        {"patterns of a weight map", WEIGHT_MAP_PATTERNS_MAX},
 	        {"captures of a pattern", WEIGHT_CAPTURES_MAX},
@@ -293,7 +293,7 @@ static void print_limits(struct buf *out)
 	};
 	struct buf all;
 	buf_init(&all);
-	begin(out, "Limits", "");
+	print_list_title(out, "Limits", "");
 	for (size_t i = 0; i < TFMC_COUNT(limits); i++)
 		buf_printf(&all, "%s%s: %lld", i == 0 ? "" : "; ", limits[i].what, limits[i].most);
 	print_item(out, 0, all.data);
@@ -315,7 +315,7 @@ void frontend_reference(struct buf *out)
 	for (const struct schema_key *k = NULL; (k = schema_next_key(NULL, k)) != NULL;) {
 		if (!is_first_of_place(k) || only_key(k->where) != NULL || is_inner_place(k->where))
 			continue;
-		begin(out, "Keys of ", k->where);
+		print_list_title(out, "Keys of ", k->where);
 		print_keys(out, 0, k->where);
 		print_params(out, k->where);
 	}

@@ -7,58 +7,58 @@
 
 #include "frontend/lower/lower.h"
 
-void lower_bind(struct lowering *lw, const char *name, const struct lval *v)
+void lower_bind(struct lowering *lw, const char *name, const struct lowered *v)
 {
-	struct lval *copy = ARENA_NEW(lw->arena, struct lval);
+	struct lowered *copy = ARENA_NEW(lw->arena, struct lowered);
 	if (copy == NULL)
 		return;
 	*copy = *v;
 	strmap_set(&lw->vars, name, copy);
 }
 
-const struct lval *lower_find(const struct lowering *lw, const char *name)
+const struct lowered *lower_find(const struct lowering *lw, const char *name)
 {
 	return strmap_get(&lw->vars, name);
 }
 
 /* ---- statements ---- */
 
-static bool bind_target(struct lowering *lw, const struct expr_target *t, struct lval *v)
+static bool bind_target(struct lowering *lw, const struct expr_target *t, struct lowered *v)
 {
 	bool input = model_find_input(&lw->m->inputs, t->name) >= 0 && lower_find(lw, t->name) != NULL;
 	if (input || ir_dim_sym(lw->m->scope.dims, t->name) != NULL ||
 	    strmap_has(&lw->m->scope.params, t->name))
 		return lower_fail(lw, t->loc, DIAG_NAME_CLASH,
 		                  "'%s' is an input, dim or param and cannot be assigned", t->name);
-	if (v->kind == LV_SCALAR && v->s.kind == VALUE_STRING)
+	if (v->kind == LOWERED_SCALAR && v->s.kind == VALUE_STRING)
 		return lower_fail(lw, t->loc, DIAG_UNKNOWN_VALUE, "no value is called '%s' here", v->s.s);
-	if (v->kind == LV_TUPLE)
+	if (v->kind == LOWERED_TUPLE)
 		return lower_fail(lw, t->loc, DIAG_STATEMENT, "one name for %zu values", v->n);
-	if (v->kind == LV_TENSOR)
+	if (v->kind == LOWERED_TENSOR)
 		irb_name(lw->b, v->v, t->name);
 	lower_bind(lw, t->name, v);
 	return true;
 }
 
-static bool statement(struct lowering *lw, const struct expr_statement *st)
+static bool lower_statement(struct lowering *lw, const struct expr_statement *st)
 {
-	struct lval *v = ARENA_ARRAY(lw->arena, struct lval, st->n_values + 1);
+	struct lowered *v = ARENA_ARRAY(lw->arena, struct lowered, st->n_values + 1);
 	if (v == NULL)
 		return false;
 	for (size_t i = 0; i < st->n_values; i++) {
 		if (!lower_expr(lw, st->values[i], &v[i]))
 			return false;
 	}
-	const struct lval *values = v;
+	const struct lowered *values = v;
 	size_t n = st->n_values;
-	if (n == 1 && v[0].kind == LV_TUPLE) {
+	if (n == 1 && v[0].kind == LOWERED_TUPLE) {
 		values = v[0].items;
 		n = v[0].n;
 	}
 	if (n != st->n_targets)
 		return lower_fail(lw, st->loc, DIAG_STATEMENT, "%zu names for %zu values", st->n_targets, n);
 	for (size_t i = 0; i < n; i++) {
-		struct lval value = values[i];
+		struct lowered value = values[i];
 		if (!bind_target(lw, &st->targets[i], &value))
 			return false;
 	}
@@ -110,7 +110,7 @@ static bool find_carries(struct lowering *lw, const struct graph_node *node, str
 		return false;
 	for (size_t i = 0; i < c->n_targets; i++) {
 		const char *name = c->targets[i];
-		const struct lval *v = lower_find(lw, name);
+		const struct lowered *v = lower_find(lw, name);
 		if (graph_first_use(&node->body, 0, name) != GRAPH_READ && !live_after(lw, name))
 			continue;
 		if (v == NULL)
@@ -118,7 +118,7 @@ static bool find_carries(struct lowering *lw, const struct graph_node *node, str
 			                  "'%s' is read before it is assigned, or after the repeat; assign "
 			                  "it before the repeat",
 			                  name);
-		if (v->kind != LV_TENSOR)
+		if (v->kind != LOWERED_TENSOR)
 			return lower_fail(lw, node->loc.at, DIAG_UNSUPPORTED,
 			                  "not supported yet: the number '%s' changes inside a repeat", name);
 		c->types[c->n] = irb_type(lw->b, v->v);
@@ -131,7 +131,7 @@ static bool find_carries(struct lowering *lw, const struct graph_node *node, str
 static void bind_carries(struct lowering *lw, const struct carries *c, const struct ir_value *values)
 {
 	for (size_t i = 0; i < c->n; i++) {
-		struct lval v = lval_tensor(values[i]);
+		struct lowered v = lowered_tensor(values[i]);
 		lower_bind(lw, c->names[i], &v);
 	}
 	for (size_t i = 0; i < c->states.n; i++) {
@@ -144,8 +144,8 @@ static void bind_carries(struct lowering *lw, const struct carries *c, const str
 static bool collect_yields(struct lowering *lw, const struct carries *c, struct ir_value *yields)
 {
 	for (size_t i = 0; i < c->n; i++) {
-		const struct lval *v = lower_find(lw, c->names[i]);
-		if (v == NULL || v->kind != LV_TENSOR)
+		const struct lowered *v = lower_find(lw, c->names[i]);
+		if (v == NULL || v->kind != LOWERED_TENSOR)
 			return false;
 		if (irb_type(lw->b, v->v) != c->types[i])
 			return lower_fail(lw, LOC_NONE, DIAG_SHAPE,
@@ -167,7 +167,7 @@ static bool has_states(const struct lowering *lw)
 	return lw->mode == LOWER_ENCODE || lw->mode == LOWER_DECODE;
 }
 
-static bool repeat(struct lowering *lw, const struct graph_node *node)
+static bool lower_repeat(struct lowering *lw, const struct graph_node *node)
 {
 	struct carries c = {.n = 0};
 	if (!find_carries(lw, node, &c))
@@ -205,11 +205,11 @@ static bool repeat(struct lowering *lw, const struct graph_node *node)
 
 /* The path without indices; cut where an index belongs to a loop that is not around (values moved out of it).
  */
-static const char *plain_path(struct lowering *lw, const char *pattern)
+static const char *path_without_indices(struct lowering *lw, const char *pattern)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
 	size_t n;
-	const char *path = pattern == NULL ? NULL : lower_indexed(lw, pattern, loops, &n);
+	const char *path = pattern == NULL ? NULL : lower_stacked_name(lw, pattern, loops, &n);
 	const char *open = path == NULL ? NULL : strstr(path, ".{");
 	return open == NULL ? path : arena_strndup(lw->arena, path, (size_t)(open - path));
 }
@@ -222,11 +222,11 @@ bool lower_body(struct lowering *lw, const struct graph_body *body, bool loop)
 	lw->frame = &frame;
 	for (size_t i = 0; ok && i < body->n; i++) {
 		const struct graph_node *node = body->items[i];
-		struct ir_loc loc = {node->loc.at, plain_path(lw, node->loc.path)};
+		struct ir_loc loc = {node->loc.at, path_without_indices(lw, node->loc.path)};
 		frame.at = i;
 		lw->loc = loc;
 		irb_set_loc(lw->b, loc);
-		ok = node->kind == GRAPH_REPEAT ? repeat(lw, node) : statement(lw, node->st);
+		ok = node->kind == GRAPH_REPEAT ? lower_repeat(lw, node) : lower_statement(lw, node->st);
 	}
 	/* The builder refuses sizes beyond its limits without a message. */
 	bool counted = !arena_failed(lw->arena) && !arena_failed(&lw->module->arena);

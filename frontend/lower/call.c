@@ -8,19 +8,19 @@
 #include "frontend/lower/lower.h"
 #include "ir/support/strmap.h"
 
-struct op_row {
+struct operator_row {
 	struct signature signature;
 	op_lowering *lower;
 	bool is_public; /* else only the compiler writes it */
 };
 
-static const struct op_row rows[] = {
+static const struct operator_row rows[] = {
 #define OPERATOR(name, lowering, doc, args) {SIGNATURE(name, doc, args), lower_##lowering, true},
 #define INTERNAL(name, lowering, doc, args) {SIGNATURE(name, doc, args), lower_##lowering, false},
 #include "frontend/expr/calls.def"
 };
 
-static const struct op_row *find_row(const char *name)
+static const struct operator_row *find_operator(const char *name)
 {
 	for (size_t i = 0; i < TFMC_COUNT(rows); i++) {
 		if (strcmp(rows[i].signature.name, name) == 0)
@@ -29,7 +29,7 @@ static const struct op_row *find_row(const char *name)
 	return NULL;
 }
 
-static bool unknown_operator(struct lowering *lw, const struct expr *e)
+static bool report_unknown_operator(struct lowering *lw, const struct expr *e)
 {
 	const char *names[TFMC_COUNT(rows)];
 	size_t n = 0;
@@ -41,11 +41,11 @@ static bool unknown_operator(struct lowering *lw, const struct expr *e)
 	                  did_you_mean_or_known(lw->arena, e->text, names, n));
 }
 
-bool lower_call(struct lowering *lw, const struct expr *e, struct lval *out)
+bool lower_call(struct lowering *lw, const struct expr *e, struct lowered *out)
 {
-	const struct op_row *row = find_row(e->text);
+	const struct operator_row *row = find_operator(e->text);
 	if (row == NULL)
-		return unknown_operator(lw, e);
+		return report_unknown_operator(lw, e);
 	struct call c;
 	return call_match(lw, e, &row->signature, &c) && row->lower(&c, out) && !irb_failed(lw->b);
 }
@@ -82,10 +82,10 @@ static const struct expr *typed_arg(const struct call *c, const char *name, unsi
 bool call_tensor(const struct call *c, const char *name, struct ir_value *out)
 {
 	const struct expr *e = typed_arg(c, name, TYPE(TENSOR));
-	struct lval v;
+	struct lowered v;
 	if (e == NULL || !lower_expr(c->lw, e, &v))
 		return false;
-	if (v.kind == LV_TENSOR) {
+	if (v.kind == LOWERED_TENSOR) {
 		*out = v.v;
 		return true;
 	}
@@ -94,7 +94,7 @@ bool call_tensor(const struct call *c, const char *name, struct ir_value *out)
 	return lower_fail(c->lw, e->loc, DIAG_VALUE_TYPE, "'%s' of %s wants a tensor", name, c->e->text);
 }
 
-static bool scalar_arg(const struct call *c, const char *name, unsigned types, struct lval *v, bool *given)
+static bool scalar_arg(const struct call *c, const char *name, unsigned types, struct lowered *v, bool *given)
 {
 	const struct expr *e = typed_arg(c, name, types);
 	*given = e != NULL;
@@ -102,7 +102,7 @@ static bool scalar_arg(const struct call *c, const char *name, unsigned types, s
 		return true;
 	if (!lower_expr(c->lw, e, v))
 		return false;
-	if (v->kind == LV_SCALAR)
+	if (v->kind == LOWERED_SCALAR)
 		return true;
 	return lower_fail(c->lw, e->loc, DIAG_VALUE_TYPE, "'%s' of %s wants a number or word, found a tensor",
 	                  name, c->e->text);
@@ -110,36 +110,36 @@ static bool scalar_arg(const struct call *c, const char *name, unsigned types, s
 
 bool call_int(const struct call *c, const char *name, int64_t *out)
 {
-	struct lval v;
+	struct lowered v;
 	bool given;
 	if (!scalar_arg(c, name, TYPE(INT) | TYPE(VALUE), &v, &given))
 		return false;
-	return !given || expr_want_int(&c->lw->env, call_arg(c, name)->loc, name, &v.s, out);
+	return !given || expr_require_int(&c->lw->env, call_arg(c, name)->loc, name, &v.s, out);
 }
 
 bool call_float(const struct call *c, const char *name, double *out)
 {
-	struct lval v;
+	struct lowered v;
 	bool given;
 	if (!scalar_arg(c, name, TYPE(FLOAT) | TYPE(NUMBERS), &v, &given))
 		return false;
-	return !given || expr_want_float(&c->lw->env, call_arg(c, name)->loc, name, &v.s, out);
+	return !given || expr_require_float(&c->lw->env, call_arg(c, name)->loc, name, &v.s, out);
 }
 
 bool call_bool(const struct call *c, const char *name, bool *out)
 {
-	struct lval v;
+	struct lowered v;
 	bool given;
 	if (!scalar_arg(c, name, TYPE(BOOL), &v, &given))
 		return false;
-	return !given || expr_want_bool(&c->lw->env, call_arg(c, name)->loc, name, &v.s, out);
+	return !given || expr_require_bool(&c->lw->env, call_arg(c, name)->loc, name, &v.s, out);
 }
 
 bool call_word(const struct call *c, const char *name, const char **out)
 {
 	const unsigned words = TYPE(WORD) | TYPE(PATH) | TYPE(TEXT);
 	const struct expr *e = typed_arg(c, name, words);
-	struct lval v;
+	struct lowered v;
 	bool given;
 	if (e != NULL && e->kind == EX_NAME) { /* a word wins over a param of that name */
 		*out = e->text;
@@ -168,7 +168,8 @@ bool call_dims(const struct call *c, const char *name, int *rank, const struct i
 		const struct expr *item = e->kind == EX_LIST ? e->args[i] : e;
 		struct value v;
 		const struct ir_dim *d;
-		if (!expr_eval(&c->lw->env, item, &v) || !expr_want_dim(&c->lw->env, item->loc, name, &v, &d))
+		if (!expr_eval(&c->lw->env, item, &v) ||
+		    !expr_require_dim(&c->lw->env, item->loc, name, &v, &d))
 			return false;
 		if (ir_dim_lo(c->lw->m->scope.dims, d) < 0)
 			return lower_fail(c->lw, item->loc, DIAG_SHAPE,
@@ -193,7 +194,18 @@ bool call_axis(const struct call *c, const char *name, int rank, int64_t *axis)
 	return true;
 }
 
-static bool depends(const struct ir_dim *d, const struct ir_dim *sym)
+const struct ir_type *call_type(const struct call *c, struct ir_value v)
+{
+	return irb_type(c->lw->b, v);
+}
+
+bool call_return(const struct call *c, struct lowered *out, struct ir_value v)
+{
+	*out = lowered_tensor(v);
+	return !irb_failed(c->lw->b);
+}
+
+static bool dim_depends_on(const struct ir_dim *d, const struct ir_dim *sym)
 {
 	if (d == sym)
 		return true;
@@ -201,21 +213,21 @@ static bool depends(const struct ir_dim *d, const struct ir_dim *sym)
 		for (size_t k = 0; k < d->terms[i].n_atoms; k++) {
 			const struct ir_dim_atom *a = d->terms[i].atoms[k];
 			const struct ir_dim_atom *s = sym->terms[0].atoms[0];
-			if (a == s || (a->of != NULL && depends(a->of, sym)) ||
-			    (a->other != NULL && depends(a->other, sym)))
+			if (a == s || (a->of != NULL && dim_depends_on(a->of, sym)) ||
+			    (a->other != NULL && dim_depends_on(a->other, sym)))
 				return true;
 		}
 	}
 	return false;
 }
 
-bool call_mix(const struct call *c, struct ir_value *x, int64_t axis, enum call_fill fill)
+bool call_mixes_axis(const struct call *c, struct ir_value *x, int64_t axis, enum call_fill fill)
 {
 	const struct ir_type *t = irb_type(c->lw->b, *x);
 	const struct ir_dim *grows = c->lw->grows;
 	if (c->lw->mode != LOWER_DECODE || grows == NULL || t == NULL || axis >= t->rank)
 		return true;
-	if (ir_dim_is_const(grows, NULL) || !depends(t->dims[axis], grows))
+	if (ir_dim_is_const(grows, NULL) || !dim_depends_on(t->dims[axis], grows))
 		return !lower_is_source(c->lw, t->dims[axis]) || lower_fill_source(c, x, axis, fill);
 	return lower_fail(
 	        c->lw, c->e->loc, DIAG_GENERATE,

@@ -34,15 +34,15 @@ const char *type_text(struct lowering *lw, struct ir_value v)
 	return ir_type_to_string(lw->arena, lw->module->dims, irb_type(lw->b, v));
 }
 
-struct lval lval_tensor(struct ir_value v)
+struct lowered lowered_tensor(struct ir_value v)
 {
-	return (struct lval){.kind = LV_TENSOR, .v = v};
+	return (struct lowered){.kind = LOWERED_TENSOR, .v = v};
 }
 
 /* ---- broadcasting ---- */
 
-static struct ir_value widen(struct lowering *lw, struct ir_value v, int rank,
-                             const struct ir_dim *const *dims)
+static struct ir_value broadcast_to_dims(struct lowering *lw, struct ir_value v, int rank,
+                                         const struct ir_dim *const *dims)
 {
 	const struct ir_type *t = irb_type(lw->b, v);
 	bool same = t != NULL && t->rank == rank;
@@ -51,7 +51,7 @@ static struct ir_value widen(struct lowering *lw, struct ir_value v, int rank,
 	return same ? v : irb_broadcast_to(lw->b, v, rank, dims);
 }
 
-bool lower_unify(struct lowering *lw, struct loc at, struct ir_value *a, struct ir_value *b)
+bool lower_broadcast_pair(struct lowering *lw, struct loc at, struct ir_value *a, struct ir_value *b)
 {
 	const struct ir_type *ta = irb_type(lw->b, *a), *tb = irb_type(lw->b, *b);
 	const struct ir_dim *dims[IR_RANK_MAX];
@@ -68,12 +68,12 @@ bool lower_unify(struct lowering *lw, struct loc at, struct ir_value *a, struct 
 			                  type_text(lw, *a), type_text(lw, *b));
 		dims[rank - i] = da == NULL || (db != NULL && ir_dim_equals(da, 1)) ? db : da;
 	}
-	*a = widen(lw, *a, rank, dims);
-	*b = widen(lw, *b, rank, dims);
+	*a = broadcast_to_dims(lw, *a, rank, dims);
+	*b = broadcast_to_dims(lw, *b, rank, dims);
 	return !irb_failed(lw->b);
 }
 
-bool lower_fits(enum ir_dtype t, double v)
+bool lower_dtype_holds(enum ir_dtype t, double v)
 {
 	if (ir_dtype_class(t) != DTCLASS_FLOAT && v != floor(v))
 		return false;
@@ -92,7 +92,7 @@ bool lower_fits(enum ir_dtype t, double v)
 	return true;
 }
 
-static bool number_of(struct lowering *lw, struct loc at, const struct value *s, double *out)
+static bool scalar_as_double(struct lowering *lw, struct loc at, const struct value *s, double *out)
 {
 	if (s->kind == VALUE_INT)
 		*out = (double)s->i;
@@ -107,7 +107,7 @@ static bool number_of(struct lowering *lw, struct loc at, const struct value *s,
 }
 
 /* Constants of the IR are doubles: what they may not hold is made of two that they do. */
-static struct ir_value spread_wide(struct lowering *lw, int64_t v, const struct ir_type *t)
+static struct ir_value splat_large_i64(struct lowering *lw, int64_t v, const struct ir_type *t)
 {
 	int64_t low = v & (int64_t)UINT32_MAX;
 	struct ir_value high =
@@ -117,58 +117,58 @@ static struct ir_value spread_wide(struct lowering *lw, int64_t v, const struct 
 	return irb_add(lw->b, irb_mul(lw->b, high, unit, NULL), rest, NULL);
 }
 
-bool lower_spread(struct lowering *lw, struct loc at, struct lval *v, struct ir_value like)
+bool lower_splat(struct lowering *lw, struct loc at, struct lowered *v, struct ir_value like)
 {
 	const struct ir_type *t = irb_type(lw->b, like);
 	double d = 0.0;
-	if (v->kind == LV_TENSOR)
+	if (v->kind == LOWERED_TENSOR)
 		return true;
 	if (t == NULL)
 		return false;
-	if (v->kind == LV_SCALAR && v->s.kind == VALUE_DIM) {
+	if (v->kind == LOWERED_SCALAR && v->s.kind == VALUE_DIM) {
 		const struct ir_dim *size = lower_dim(lw, v->s.dim);
 		struct ir_value n;
 		if (!lower_is_source(lw, size))
 			n = irb_dim_value_of(lw->b, size, t->rank, t->dims);
-		else if (!lower_spread_size(lw, at, size, t, &n))
+		else if (!lower_broadcast_source_size(lw, at, size, t, &n))
 			return false;
 		if (t->dtype != DT_I32)
 			n = irb_cast(lw->b, n, &(struct attrs_cast){.dtype = t->dtype});
-		*v = lval_tensor(n);
+		*v = lowered_tensor(n);
 		return !irb_failed(lw->b);
 	}
-	if (v->kind != LV_SCALAR || !number_of(lw, at, &v->s, &d))
+	if (v->kind != LOWERED_SCALAR || !scalar_as_double(lw, at, &v->s, &d))
 		return false;
 	if (ir_dtype_class(t->dtype) != DTCLASS_FLOAT && v->s.kind == VALUE_FLOAT)
 		return lower_fail(lw, at, DIAG_DTYPE, "a float beside a tensor of %s",
 		                  ir_dtype_name(t->dtype));
 	bool is_wide = t->dtype == DT_I64 && v->s.kind == VALUE_INT && fabs(d) >= 0x1p53;
-	if (!is_wide && !lower_fits(t->dtype, d))
+	if (!is_wide && !lower_dtype_holds(t->dtype, d))
 		return lower_fail(lw, at, DIAG_VALUE_TYPE, "%lld is no value of %s", (long long)v->s.i,
 		                  ir_dtype_name(t->dtype));
-	*v = lval_tensor(is_wide ? spread_wide(lw, v->s.i, t)
-	                         : irb_full_of(lw->b, d, t->dtype, t->rank, t->dims));
+	*v = lowered_tensor(is_wide ? splat_large_i64(lw, v->s.i, t)
+	                            : irb_full_of(lw->b, d, t->dtype, t->rank, t->dims));
 	return !irb_failed(lw->b);
 }
 
 /* ---- scalars ---- */
 
-static bool is_scalar(const struct lowering *lw, const struct expr *e)
+static bool is_scalar_expr(const struct lowering *lw, const struct expr *e)
 {
 	if (e->kind == EX_NAME && lower_find(lw, e->text) != NULL)
 		return false;
 	if (e->kind == EX_LIST || (e->kind == EX_CALL && (!expr_is_function(e->text) || e->n_keywords > 0)))
 		return false;
 	for (size_t i = 0; i < e->n_args; i++) {
-		if (!is_scalar(lw, e->args[i]))
+		if (!is_scalar_expr(lw, e->args[i]))
 			return false;
 	}
 	return true;
 }
 
-static bool scalar(struct lowering *lw, const struct expr *e, struct lval *out)
+static bool eval_scalar(struct lowering *lw, const struct expr *e, struct lowered *out)
 {
-	*out = (struct lval){.kind = LV_SCALAR};
+	*out = (struct lowered){.kind = LOWERED_SCALAR};
 	if (e->kind == EX_STRING) {
 		out->s = value_string(e->text);
 		return true;
@@ -184,7 +184,7 @@ static bool scalar(struct lowering *lw, const struct expr *e, struct lval *out)
 
 /* ---- operators ---- */
 
-static bool unknown_name(struct lowering *lw, const struct expr *e)
+static bool report_unknown_name(struct lowering *lw, const struct expr *e)
 {
 	const char **names = ARENA_ARRAY(lw->arena, const char *, lw->vars.n + 1);
 	size_t n = 0;
@@ -196,13 +196,13 @@ static bool unknown_name(struct lowering *lw, const struct expr *e)
 	                  did_you_mean(lw->arena, e->text, names, n));
 }
 
-static bool is_unknown(const struct expr *e, const struct lval *v)
+static bool is_unbound_name(const struct expr *e, const struct lowered *v)
 {
-	return e->kind == EX_NAME && v->kind == LV_SCALAR && v->s.kind == VALUE_STRING;
+	return e->kind == EX_NAME && v->kind == LOWERED_SCALAR && v->s.kind == VALUE_STRING;
 }
 
-static bool compare(struct lowering *lw, enum expr_op op, struct ir_value a, struct ir_value b,
-                    struct lval *out)
+static bool lower_compare(struct lowering *lw, enum expr_op op, struct ir_value a, struct ir_value b,
+                          struct lowered *out)
 {
 	const struct ir_type *t = irb_type(lw->b, a);
 	static const int kinds[] = {[EXPR_EQ] = CMP_eq, [EXPR_NE] = CMP_ne, [EXPR_LT] = CMP_lt,
@@ -211,31 +211,31 @@ static bool compare(struct lowering *lw, enum expr_op op, struct ir_value a, str
 		a = irb_cast(lw->b, a, &(struct attrs_cast){.dtype = DT_I32});
 		b = irb_cast(lw->b, b, &(struct attrs_cast){.dtype = DT_I32});
 	}
-	*out = lval_tensor(irb_cmp(lw->b, a, b, &(struct attrs_cmp){.kind = kinds[op]}));
+	*out = lowered_tensor(irb_cmp(lw->b, a, b, &(struct attrs_cmp){.kind = kinds[op]}));
 	return !irb_failed(lw->b);
 }
 
-static bool divide(struct lowering *lw, const struct expr *e, struct ir_value a, struct ir_value b,
-                   struct lval *out)
+static bool lower_divide(struct lowering *lw, const struct expr *e, struct ir_value a, struct ir_value b,
+                         struct lowered *out)
 {
 	const struct ir_type *t = irb_type(lw->b, a);
 	if (t != NULL && ir_dtype_class(t->dtype) == DTCLASS_INT)
 		return lower_fail(lw, e->loc, DIAG_DTYPE,
 		                  "'/' of ints is not exact: write // to round down, or cast %s to f32",
 		                  type_text(lw, a));
-	*out = lval_tensor(irb_div(lw->b, a, b, NULL));
+	*out = lowered_tensor(irb_div(lw->b, a, b, NULL));
 	return !irb_failed(lw->b);
 }
 
-static bool operate(struct lowering *lw, const struct expr *e, struct ir_value a, struct ir_value b,
-                    struct lval *out)
+static bool lower_arithmetic(struct lowering *lw, const struct expr *e, struct ir_value a, struct ir_value b,
+                             struct lowered *out)
 {
 	struct ir_value v = IR_NO_VALUE;
 	switch (e->op) {
 	case EXPR_ADD: v = irb_add(lw->b, a, b, NULL); break;
 	case EXPR_SUB: v = irb_sub(lw->b, a, b, NULL); break;
 	case EXPR_MUL: v = irb_mul(lw->b, a, b, NULL); break;
-	case EXPR_DIV: return divide(lw, e, a, b, out);
+	case EXPR_DIV: return lower_divide(lw, e, a, b, out);
 	case EXPR_POW: v = irb_pow(lw->b, a, b, NULL); break;
 	case EXPR_AND: v = irb_and(lw->b, a, b, NULL); break;
 	case EXPR_OR: v = irb_or(lw->b, a, b, NULL); break;
@@ -248,92 +248,92 @@ static bool operate(struct lowering *lw, const struct expr *e, struct ir_value a
 	case EXPR_LT:
 	case EXPR_LE:
 	case EXPR_GT:
-	case EXPR_GE: return compare(lw, e->op, a, b, out);
+	case EXPR_GE: return lower_compare(lw, e->op, a, b, out);
 	}
-	*out = lval_tensor(v);
+	*out = lowered_tensor(v);
 	return !irb_failed(lw->b);
 }
 
 /* Multiplication by a constant is its own op. */
-static bool scale_by(struct lowering *lw, const struct expr *e, const struct lval *a, const struct lval *b,
-                     struct lval *out)
+static bool try_scale(struct lowering *lw, const struct expr *e, const struct lowered *a,
+                      const struct lowered *b, struct lowered *out)
 {
-	const struct lval *t = a->kind == LV_TENSOR ? a : b, *s = t == a ? b : a;
+	const struct lowered *t = a->kind == LOWERED_TENSOR ? a : b, *s = t == a ? b : a;
 	const struct ir_type *type = irb_type(lw->b, t->v);
 	double f = 0.0;
 	bool times = e->op == EXPR_MUL, over = e->op == EXPR_DIV && t == a;
-	if (s->kind != LV_SCALAR || t->kind != LV_TENSOR || type == NULL ||
+	if (s->kind != LOWERED_SCALAR || t->kind != LOWERED_TENSOR || type == NULL ||
 	    ir_dtype_class(type->dtype) != DTCLASS_FLOAT || !(times || over) ||
 	    (s->s.kind != VALUE_INT && s->s.kind != VALUE_FLOAT))
 		return false;
 	f = s->s.kind == VALUE_INT ? (double)s->s.i : s->s.f;
 	if (over && f == 0.0)
 		return false;
-	*out = lval_tensor(irb_scale_by(lw->b, t->v, over ? 1.0 / f : f));
+	*out = lowered_tensor(irb_scale_by(lw->b, t->v, over ? 1.0 / f : f));
 	return true;
 }
 
-static bool binary(struct lowering *lw, const struct expr *e, struct lval *out)
+static bool lower_binary(struct lowering *lw, const struct expr *e, struct lowered *out)
 {
-	struct lval a, b;
+	struct lowered a, b;
 	if (!lower_expr(lw, e->args[0], &a) || !lower_expr(lw, e->args[1], &b))
 		return false;
-	if (is_unknown(e->args[0], &a))
-		return unknown_name(lw, e->args[0]);
-	if (is_unknown(e->args[1], &b))
-		return unknown_name(lw, e->args[1]);
-	if (scale_by(lw, e, &a, &b, out))
+	if (is_unbound_name(e->args[0], &a))
+		return report_unknown_name(lw, e->args[0]);
+	if (is_unbound_name(e->args[1], &b))
+		return report_unknown_name(lw, e->args[1]);
+	if (try_scale(lw, e, &a, &b, out))
 		return !irb_failed(lw->b);
-	struct ir_value like = a.kind == LV_TENSOR ? a.v : b.v;
-	if (!lower_spread(lw, e->loc, &a, like) || !lower_spread(lw, e->loc, &b, like) ||
-	    !lower_unify(lw, e->loc, &a.v, &b.v))
+	struct ir_value like = a.kind == LOWERED_TENSOR ? a.v : b.v;
+	if (!lower_splat(lw, e->loc, &a, like) || !lower_splat(lw, e->loc, &b, like) ||
+	    !lower_broadcast_pair(lw, e->loc, &a.v, &b.v))
 		return false;
-	return operate(lw, e, a.v, b.v, out);
+	return lower_arithmetic(lw, e, a.v, b.v, out);
 }
 
-static bool unary(struct lowering *lw, const struct expr *e, struct lval *out)
+static bool lower_unary_operator(struct lowering *lw, const struct expr *e, struct lowered *out)
 {
-	struct lval a;
+	struct lowered a;
 	if (!lower_expr(lw, e->args[0], &a))
 		return false;
-	if (a.kind != LV_TENSOR)
+	if (a.kind != LOWERED_TENSOR)
 		return lower_fail(lw, e->loc, DIAG_VALUE_TYPE, "'%s' wants a tensor or a number",
 		                  expr_op_text(e->op));
-	*out = lval_tensor(e->op == EXPR_NOT ? irb_not(lw->b, a.v, NULL) : irb_neg(lw->b, a.v, NULL));
+	*out = lowered_tensor(e->op == EXPR_NOT ? irb_not(lw->b, a.v, NULL) : irb_neg(lw->b, a.v, NULL));
 	return !irb_failed(lw->b);
 }
 
 /* a[i]: index i of axis 0. */
-static bool index_of(struct lowering *lw, const struct expr *e, struct lval *out)
+static bool lower_index(struct lowering *lw, const struct expr *e, struct lowered *out)
 {
-	struct lval a, i;
+	struct lowered a, i;
 	if (e->n_args != 2 || !lower_expr(lw, e->args[0], &a) || !lower_expr(lw, e->args[1], &i))
 		return e->n_args == 2 ? false : lower_fail(lw, e->loc, DIAG_STATEMENT, "one index is wanted");
-	const struct ir_type *t = a.kind == LV_TENSOR ? irb_type(lw->b, a.v) : NULL;
-	if (t == NULL || t->rank < 1 || i.kind != LV_SCALAR || i.s.kind != VALUE_INT)
+	const struct ir_type *t = a.kind == LOWERED_TENSOR ? irb_type(lw->b, a.v) : NULL;
+	if (t == NULL || t->rank < 1 || i.kind != LOWERED_SCALAR || i.s.kind != VALUE_INT)
 		return lower_fail(lw, e->loc, DIAG_VALUE_TYPE, "indexing wants a tensor and an int");
 	if (i.s.i < 0 || i.s.i >= ir_dim_lo(lw->module->dims, t->dims[0]))
 		return lower_fail(lw, e->loc, DIAG_INDEX, "index %lld of %s", (long long)i.s.i,
 		                  type_text(lw, a.v));
 	struct ir_dims *d = lw->module->dims;
 	struct ir_value s = irb_slice_of(lw->b, a.v, 0, ir_dim_const(d, i.s.i), ir_dim_const(d, 1));
-	*out = lval_tensor(irb_reshape_to(lw->b, s, t->rank - 1, t->dims + 1));
+	*out = lowered_tensor(irb_reshape_to(lw->b, s, t->rank - 1, t->dims + 1));
 	return !irb_failed(lw->b);
 }
 
-bool lower_expr(struct lowering *lw, const struct expr *e, struct lval *out)
+bool lower_expr(struct lowering *lw, const struct expr *e, struct lowered *out)
 {
-	const struct lval *v = e->kind == EX_NAME ? lower_find(lw, e->text) : NULL;
+	const struct lowered *v = e->kind == EX_NAME ? lower_find(lw, e->text) : NULL;
 	if (v != NULL) {
 		*out = *v;
 		return true;
 	}
-	if (is_scalar(lw, e))
-		return scalar(lw, e, out);
+	if (is_scalar_expr(lw, e))
+		return eval_scalar(lw, e, out);
 	switch (e->kind) {
-	case EX_UNARY: return unary(lw, e, out);
-	case EX_BINARY: return binary(lw, e, out);
-	case EX_INDEX: return index_of(lw, e, out);
+	case EX_UNARY: return lower_unary_operator(lw, e, out);
+	case EX_BINARY: return lower_binary(lw, e, out);
+	case EX_INDEX: return lower_index(lw, e, out);
 	case EX_CALL: return lower_call(lw, e, out);
 	case EX_LIST: return lower_fail(lw, e->loc, DIAG_STATEMENT, "a list is not a value");
 	case EX_NONE:
@@ -344,5 +344,5 @@ bool lower_expr(struct lowering *lw, const struct expr *e, struct lval *out)
 	case EX_DIM:
 	case EX_NAME: break;
 	}
-	return scalar(lw, e, out);
+	return eval_scalar(lw, e, out);
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct entry {
+struct entry_function {
 	const char *name;
 	enum lower_mode mode;
 	struct graph_body body;
@@ -19,8 +19,8 @@ struct entry {
 	struct loc loc;
 };
 
-static bool begin(struct lowering *lw, struct frontend_model *m, struct ir_module *module,
-                  const struct entry *e, struct state_types *types)
+static bool begin_function(struct lowering *lw, struct frontend_model *m, struct ir_module *module,
+                           const struct entry_function *e, struct state_types *types)
 {
 	*lw = (struct lowering){
 	        .m = m, .arena = &m->arena, .cx = m->cx, .mode = e->mode, .module = module, .types = types};
@@ -28,7 +28,7 @@ static bool begin(struct lowering *lw, struct frontend_model *m, struct ir_modul
 	lw->outputs = e->values;
 	lw->n_outputs = e->n_outputs;
 	strmap_init(&lw->vars, &m->arena);
-	if ((e->mode == LOWER_DECODE || e->mode == LOWER_ENCODE) && !lower_find_source(lw))
+	if ((e->mode == LOWER_DECODE || e->mode == LOWER_ENCODE) && !lower_list_source_dims(lw))
 		return false;
 	lw->b = irb_begin(module, m->cx, e->name, (struct ir_loc){e->loc, NULL});
 	return lw->b != NULL && lower_bind_rows(lw, e->scores);
@@ -36,7 +36,7 @@ static bool begin(struct lowering *lw, struct frontend_model *m, struct ir_modul
 
 /* ---- parameters ---- */
 
-static bool is_wanted(const struct frontend_model *m, const struct entry *e, size_t input)
+static bool is_entry_parameter(const struct frontend_model *m, const struct entry_function *e, size_t input)
 {
 	bool tokens = m->tokens >= 0 &&
 	              ((int)input == m->tokens || m->inputs.items[m->tokens].lengths_at == (int)input);
@@ -65,18 +65,18 @@ static bool add_input(struct lowering *lw, const struct frontend_input *in, cons
 		p.default_value = lower_dim(lw, in->default_dim);
 	if (in->measures >= 0)
 		p.max = lower_dim(lw, m->inputs.items[in->measures].dims[1]);
-	struct lval v = lval_tensor(irb_param(lw->b, &p, input_type(lw, in)));
+	struct lowered v = lowered_tensor(irb_param(lw->b, &p, input_type(lw, in)));
 	lower_bind(lw, in->name, &v);
 	return !irb_failed(lw->b);
 }
 
 /* Numbers of the parameters that the inputs become, -1: not one of this function. */
-static int *number_inputs(struct lowering *lw, const struct entry *e)
+static int *number_inputs(struct lowering *lw, const struct entry_function *e)
 {
 	int *index = ARENA_ARRAY(lw->arena, int, lw->m->inputs.n);
 	int next = 0;
 	for (size_t i = 0; index != NULL && i < lw->m->inputs.n; i++)
-		index[i] = is_wanted(lw->m, e, i) ? next++ : -1;
+		index[i] = is_entry_parameter(lw->m, e, i) ? next++ : -1;
 	return index;
 }
 
@@ -131,7 +131,7 @@ static bool add_call_end(struct lowering *lw)
 	return !irb_failed(lw->b);
 }
 
-static bool add_params(struct lowering *lw, const struct entry *e)
+static bool add_parameters(struct lowering *lw, const struct entry_function *e)
 {
 	int *index = number_inputs(lw, e);
 	struct names_list names = {NULL, 0, 0};
@@ -166,7 +166,7 @@ static bool add_params(struct lowering *lw, const struct entry *e)
 		if ((lw->types->sizes >> i & 1) != 0 && !add_state(lw, lw->source.items[i].state))
 			return false;
 	}
-	return e->mode == LOWER_DECODE ? lower_get_sizes(lw) : lower_put_sizes(lw);
+	return e->mode == LOWER_DECODE ? lower_read_sizes(lw) : lower_write_sizes(lw);
 }
 
 /* ---- the last real row ---- */
@@ -220,14 +220,14 @@ static struct ir_value new_tokens(struct lowering *lw)
 	return irb_dim_value_of(lw->b, lw->grows, 1, batch_type(lw)->dims);
 }
 
-static bool take_last(struct lowering *lw, const char *name)
+static bool take_last_row(struct lowering *lw, const char *name)
 {
-	const struct lval *x = lower_find(lw, name);
-	if (x == NULL || x->kind != LV_TENSOR || irb_type(lw->b, x->v)->rank != 3)
+	const struct lowered *x = lower_find(lw, name);
+	if (x == NULL || x->kind != LOWERED_TENSOR || irb_type(lw->b, x->v)->rank != 3)
 		return lower_fail(lw, LOC_NONE, DIAG_GENERATE, "logits must have the shape [B, S, vocab]");
 	struct ir_value n = new_tokens(lw);
 	struct ir_value one = irb_full_of(lw->b, 1.0, DT_I32, 1, batch_type(lw)->dims);
-	struct lval row = lval_tensor(irb_take_rows(lw->b, x->v, irb_sub(lw->b, n, one, NULL), NULL));
+	struct lowered row = lowered_tensor(irb_take_rows(lw->b, x->v, irb_sub(lw->b, n, one, NULL), NULL));
 	lower_bind(lw, name, &row);
 	lw->tail = true;
 	return !irb_failed(lw->b);
@@ -264,8 +264,8 @@ static bool check_generate_ids(struct lowering *lw, const char *logits)
 {
 	const struct frontend_generate *g = &lw->m->generate;
 	const struct frontend_ids pad = {&g->pad, 1};
-	const struct lval *x = lower_find(lw, logits);
-	const struct ir_type *t = x != NULL && x->kind == LV_TENSOR ? irb_type(lw->b, x->v) : NULL;
+	const struct lowered *x = lower_find(lw, logits);
+	const struct ir_type *t = x != NULL && x->kind == LOWERED_TENSOR ? irb_type(lw->b, x->v) : NULL;
 	int64_t vocab = INT64_MAX, read = lw->m->inputs.items[lw->m->tokens].below;
 	if (t != NULL && t->rank > 0)
 		(void)ir_dim_is_const(t->dims[t->rank - 1], &vocab);
@@ -278,7 +278,7 @@ static bool check_generate_ids(struct lowering *lw, const char *logits)
 	       check_sequences(lw, "bias", &g->bias, vocab);
 }
 
-static bool decode_body(struct lowering *lw, const struct entry *e)
+static bool decode_body(struct lowering *lw, const struct entry_function *e)
 {
 	const char *name = e->values[0];
 	size_t at = tail_start(lw, &e->body, &name);
@@ -289,13 +289,14 @@ static bool decode_body(struct lowering *lw, const struct entry *e)
 	if (!lower_body(lw, &head, false))
 		return false;
 	lw->outputs = outputs;
-	return take_last(lw, name) && lower_body(lw, &tail, false) && check_generate_ids(lw, e->values[0]);
+	return take_last_row(lw, name) && lower_body(lw, &tail, false) &&
+	       check_generate_ids(lw, e->values[0]);
 }
 
 /* ---- results ---- */
 
-static int lengths_of(const struct lowering *lw, const struct entry *e, const struct model_output *o,
-                      const int *index)
+static int result_lengths(const struct lowering *lw, const struct entry_function *e,
+                          const struct model_output *o, const int *index)
 {
 	int input = o->lengths == NULL || e->mode == LOWER_DECODE
 	                    ? -1
@@ -303,7 +304,7 @@ static int lengths_of(const struct lowering *lw, const struct entry *e, const st
 	return input < 0 ? -1 : index[input];
 }
 
-static bool finish(struct lowering *lw, const struct entry *e)
+static bool finish_function(struct lowering *lw, const struct entry_function *e)
 {
 	size_t n = 0, most = e->n_outputs + 1 + lw->states.n;
 	struct ir_value *values = ARENA_ARRAY(lw->arena, struct ir_value, most);
@@ -314,13 +315,13 @@ static bool finish(struct lowering *lw, const struct entry *e)
 	irb_set_loc(lw->b, (struct ir_loc){e->loc, NULL});
 	for (size_t i = 0; i < e->n_outputs; i++) {
 		const struct model_output *o = &lw->m->outputs.items[e->outputs[i]];
-		const struct lval *v = lower_find(lw, e->values[i]);
-		if (v == NULL || v->kind != LV_TENSOR)
+		const struct lowered *v = lower_find(lw, e->values[i]);
+		if (v == NULL || v->kind != LOWERED_TENSOR)
 			return lower_fail(lw, o->value_loc, DIAG_UNKNOWN_VALUE, "no value is called '%s'",
 			                  e->values[i]);
 		values[n] = v->v;
 		results[n++] = (struct ir_result){.name = e->scores ? score_output : o->name,
-		                                  .lengths = lengths_of(lw, e, o, index)};
+		                                  .lengths = result_lengths(lw, e, o, index)};
 	}
 	if (e->mode == LOWER_DECODE)
 		values[n] = irb_add(lw->b, lw->past, new_tokens(lw), NULL);
@@ -335,17 +336,17 @@ static bool finish(struct lowering *lw, const struct entry *e)
 	return irb_finish(lw->b, values, results, n, NULL) == TFMC_OK;
 }
 
-static bool build(struct frontend_model *m, struct ir_module *module, const struct entry *e,
-                  struct state_types *types)
+static bool build_function(struct frontend_model *m, struct ir_module *module, const struct entry_function *e,
+                           struct state_types *types)
 {
 	struct lowering lw;
-	if (!begin(&lw, m, module, e, types) || !add_params(&lw, e))
+	if (!begin_function(&lw, m, module, e, types) || !add_parameters(&lw, e))
 		return false;
 	bool is_decode = e->mode == LOWER_DECODE && !e->scores;
 	bool ok = is_decode ? decode_body(&lw, e) : lower_body(&lw, &e->body, false);
 	if (ok && e->scores)
 		ok = score_finish(&lw, e->values[0]);
-	return ok && finish(&lw, e);
+	return ok && finish_function(&lw, e);
 }
 
 /* ---- modules ---- */
@@ -363,12 +364,13 @@ static struct ir_module *create_module(struct frontend_model *m)
 	return NULL;
 }
 
-static bool run_entry(struct frontend_model *m, const struct graph_body *body, struct entry *e)
+static bool run_entry(struct frontend_model *m, const struct graph_body *body, struct entry_function *e)
 {
 	size_t n = m->outputs.n;
 	const char **values = ARENA_ARRAY(&m->arena, const char *, n);
 	size_t *index = ARENA_ARRAY(&m->arena, size_t, n);
-	*e = (struct entry){.name = "run", .mode = LOWER_RUN, .n_outputs = n, .tokens = true, .others = true};
+	*e = (struct entry_function){
+	        .name = "run", .mode = LOWER_RUN, .n_outputs = n, .tokens = true, .others = true};
 	if (values == NULL || index == NULL)
 		return false;
 	for (size_t i = 0; i < n; i++) {
@@ -382,17 +384,17 @@ static bool run_entry(struct frontend_model *m, const struct graph_body *body, s
 }
 
 /* decode: only what the logits need. */
-static void decode_entry(struct frontend_model *m, const struct graph_body *body, struct entry *e)
+static void decode_entry(struct frontend_model *m, const struct graph_body *body, struct entry_function *e)
 {
 	int logits = model_find_output(&m->outputs, m->generate.logits);
 	const char **value = ARENA_ARRAY(&m->arena, const char *, 1);
 	size_t *index = ARENA_ARRAY(&m->arena, size_t, 1);
-	*e = (struct entry){.name = "decode",
-	                    .mode = LOWER_DECODE,
-	                    .n_outputs = 1,
-	                    .tokens = true,
-	                    .others = m->generate.kind == GENERATE_CAUSAL,
-	                    .loc = m->generate.loc};
+	*e = (struct entry_function){.name = "decode",
+	                             .mode = LOWER_DECODE,
+	                             .n_outputs = 1,
+	                             .tokens = true,
+	                             .others = m->generate.kind == GENERATE_CAUSAL,
+	                             .loc = m->generate.loc};
 	if (value == NULL || index == NULL)
 		return;
 	value[0] = m->outputs.items[logits].value;
@@ -406,15 +408,15 @@ static void decode_entry(struct frontend_model *m, const struct graph_body *body
 static bool build_decode(struct frontend_model *m, struct ir_module *module, const struct graph_body *body,
                          struct state_types *types)
 {
-	struct entry e;
+	struct entry_function e;
 	decode_entry(m, body, &e);
-	if (!build(m, module, &e, types))
+	if (!build_function(m, module, &e, types))
 		return false;
 	if (!m->options.score)
 		return true;
 	e.name = "score";
 	e.scores = true;
-	return build(m, module, &e, types);
+	return build_function(m, module, &e, types);
 }
 
 /* decode and score of a seq2seq model in a module of their own; once more where they turn out to read sizes of the source. */
@@ -430,39 +432,40 @@ static struct ir_module *build_with_source(struct frontend_model *m, const struc
 	return again ? build_with_source(m, body, types) : NULL;
 }
 
-static bool build_pair(struct frontend_model *m, struct ir_module *module, const struct split_result *s,
-                       struct state_types *types)
+static bool build_encode_and_decode(struct frontend_model *m, struct ir_module *module,
+                                    const struct split_result *s, struct state_types *types)
 {
-	struct entry encode;
-	encode = (struct entry){.name = "encode",
-	                        .mode = LOWER_PROBE,
-	                        .body = s->encode,
-	                        .outputs = s->encode_index,
-	                        .values = s->encode_outputs,
-	                        .n_outputs = s->n_encode_outputs,
-	                        .others = true,
-	                        .loc = m->generate.loc};
+	struct entry_function encode;
+	encode = (struct entry_function){.name = "encode",
+	                                 .mode = LOWER_INFER,
+	                                 .body = s->encode,
+	                                 .outputs = s->encode_index,
+	                                 .values = s->encode_outputs,
+	                                 .n_outputs = s->n_encode_outputs,
+	                                 .others = true,
+	                                 .loc = m->generate.loc};
 	struct ir_module *scratch = create_module(m);
 	if (scratch == NULL)
 		return false;
-	bool ok = build(m, scratch, &encode, types);
+	bool ok = build_function(m, scratch, &encode, types);
 	/* the recorded dims belong to the scratch module: make them again */
 	for (size_t i = 0; ok && i < types->n; i++) {
 		for (int k = 0; k < types->items[i].rank; k++)
 			types->items[i].dims[k] = ir_import_dim(module, types->items[i].dims[k]);
-		for (int k = 0; k < types->items[i].kept_rank; k++)
-			types->items[i].kept[k] = ir_import_dim(module, types->items[i].kept[k]);
+		for (int k = 0; k < types->items[i].value_rank; k++)
+			types->items[i].value_dims[k] = ir_import_dim(module, types->items[i].value_dims[k]);
 	}
 	ir_module_destroy(scratch);
 	ok = ok && lower_record_sizes(m, module, types);
 	encode.mode = LOWER_ENCODE;
 	struct ir_module *decode = ok ? build_with_source(m, &s->decode, types) : NULL;
-	ok = decode != NULL && build(m, module, &encode, types) && lower_bind_source(m, decode, module);
+	ok = decode != NULL && build_function(m, module, &encode, types) &&
+	     lower_bind_source(m, decode, module);
 	ir_module_destroy(decode);
 	return ok;
 }
 
-static void check_cache(const struct frontend_model *m, const struct ir_module *module)
+static void check_cache_dtype_used(const struct frontend_model *m, const struct ir_module *module)
 {
 	const struct yaml_node *cache = yaml_find(model_section(m, "dtype"), "cache");
 	if (cache != NULL && m->dtypes.cache != DT_F32 && module->states.n == 0)
@@ -470,36 +473,36 @@ static void check_cache(const struct frontend_model *m, const struct ir_module *
 		             "dtype: cache says how keys and values are kept, and the model keeps none");
 }
 
-static bool build_all(struct frontend_model *m, struct ir_module *module)
+static bool build_functions(struct frontend_model *m, struct ir_module *module)
 {
-	struct entry run;
+	struct entry_function run;
 	struct state_types types = {0};
 	struct split_result parts = {.run = m->graph};
 	bool has_parts = m->generate.kind == GENERATE_SEQ2SEQ;
-	if ((has_parts && !split_graph(m, &parts)) || !run_entry(m, &parts.run, &run) ||
-	    !build(m, module, &run, &types))
+	if ((has_parts && !split_encode_decode(m, &parts)) || !run_entry(m, &parts.run, &run) ||
+	    !build_function(m, module, &run, &types))
 		return false;
 	if (m->generate.kind == GENERATE_CAUSAL && !build_decode(m, module, &m->graph, &types))
 		return false;
-	if (has_parts && !build_pair(m, module, &parts, &types))
+	if (has_parts && !build_encode_and_decode(m, module, &parts, &types))
 		return false;
 	return true;
 }
 
 /* With repeats divided where parameters change their format, if they are mixed, unless that is too much to lower. */
-static bool divide_repeats(struct frontend_model *m, struct ir_module **module)
+static bool relower_with_split_repeats(struct frontend_model *m, struct ir_module **module)
 {
 	struct graph_body parts = {NULL, 0, 0};
-	if (!graph_divide(&m->arena, &m->graph, &parts))
+	if (!graph_split_repeats(&m->arena, &m->graph, &parts))
 		return false;
-	m->weights.are_mixed = false;
+	m->weights.formats_differ = false;
 	if (graph_count(&parts) > MODEL_STEPS_MAX)
 		return true;
 	ir_module_destroy(*module);
 	*module = create_module(m);
 	m->graph = parts;
-	m->weights.are_divided = true;
-	return *module != NULL && build_all(m, *module);
+	m->weights.repeats_split = true;
+	return *module != NULL && build_functions(m, *module);
 }
 
 enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out)
@@ -510,14 +513,14 @@ enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out
 	if (module == NULL)
 		return TFMC_NO_MEMORY;
 	enum tfmc_status opened = weights_open(m);
-	bool ok = opened == TFMC_OK && build_all(m, module);
-	if (ok && m->weights.are_mixed)
-		ok = divide_repeats(m, &module);
+	bool ok = opened == TFMC_OK && build_functions(m, module);
+	if (ok && m->weights.formats_differ)
+		ok = relower_with_split_repeats(m, &module);
 	if (ok)
-		check_cache(m, module);
+		check_cache_dtype_used(m, module);
 	if (!ok && m->weights.map != NULL)
 		(void)weight_map_report(m->weights.map);
-	bool has_weights = ok && !m->weights.are_absent;
+	bool has_weights = ok && !m->weights.shapes_only;
 	ok = ok && (!has_weights || weight_map_finish(m->weights.map, m->options.allow_unused)) &&
 	     model_quantize_finish(m) && profile_finish(m);
 	if (ok && m->cx->n_errors == errors) {
@@ -530,8 +533,8 @@ enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out
 
 /* ---- types only ---- */
 
-static bool probe(struct lowering *lw, const struct probe_value *given, size_t n,
-                  const struct graph_body *body, struct probe_value *want)
+static bool infer_type(struct lowering *lw, const struct typed_name *given, size_t n,
+                       const struct graph_body *body, struct typed_name *want)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct ir_dim *dims[IR_RANK_MAX];
@@ -540,13 +543,13 @@ static bool probe(struct lowering *lw, const struct probe_value *given, size_t n
 		struct ir_param p = {.name = given[i].name, .lengths = -1};
 		const struct ir_type *t =
 		        ir_type_tensor(lw->module->types, given[i].dtype, given[i].rank, dims);
-		struct lval v = lval_tensor(irb_param(lw->b, &p, t));
+		struct lowered v = lowered_tensor(irb_param(lw->b, &p, t));
 		lower_bind(lw, given[i].name, &v);
 	}
 	if (irb_failed(lw->b) || !lower_body(lw, body, false))
 		return false;
-	const struct lval *v = lower_find(lw, want->name);
-	if (v == NULL || v->kind != LV_TENSOR)
+	const struct lowered *v = lower_find(lw, want->name);
+	if (v == NULL || v->kind != LOWERED_TENSOR)
 		return lower_fail(lw, LOC_NONE, DIAG_VALUE_TYPE, "'%s' is not a tensor after the statements",
 		                  want->name);
 	const struct ir_type *t = irb_type(lw->b, v->v);
@@ -557,14 +560,16 @@ static bool probe(struct lowering *lw, const struct probe_value *given, size_t n
 	return true;
 }
 
-bool lower_probe(struct frontend_model *m, const struct probe_value *given, size_t n,
-                 const struct graph_body *body, struct probe_value *want)
+bool lower_infer_type(struct frontend_model *m, const struct typed_name *given, size_t n,
+                      const struct graph_body *body, struct typed_name *want)
 {
 	struct lowering lw;
 	struct state_types types = {0};
-	struct entry e = {.name = "probe", .mode = LOWER_PROBE, .values = &want->name, .n_outputs = 1};
+	struct entry_function e = {
+	        .name = "probe", .mode = LOWER_INFER, .values = &want->name, .n_outputs = 1};
 	struct ir_module *module = create_module(m);
-	bool ok = module != NULL && begin(&lw, m, module, &e, &types) && probe(&lw, given, n, body, want);
+	bool ok = module != NULL && begin_function(&lw, m, module, &e, &types) &&
+	          infer_type(&lw, given, n, body, want);
 	ir_module_destroy(module);
 	return ok;
 }

@@ -7,21 +7,10 @@
 
 #include "frontend/lower/lower.h"
 
-static const struct ir_type *type_of(const struct call *c, struct ir_value v)
-{
-	return irb_type(c->lw->b, v);
-}
-
-static bool give(const struct call *c, struct lval *out, struct ir_value v)
-{
-	*out = lval_tensor(v);
-	return !irb_failed(c->lw->b);
-}
-
 /* ---- constants ---- */
 
 /* A list of numbers: a table that is no parameter, called by what it holds. */
-static bool const_list(const struct call *c, const struct expr *e, struct lval *out)
+static bool lower_const_list(const struct call *c, const struct expr *e, struct lowered *out)
 {
 	struct lowering *lw = c->lw;
 	struct arena *a = &lw->m->arena;
@@ -34,26 +23,26 @@ static bool const_list(const struct call *c, const struct expr *e, struct lval *
 		struct value v;
 		double number;
 		if (!expr_eval(&lw->env, e->args[i], &v) ||
-		    !expr_want_float(&lw->env, e->args[i]->loc, "const", &v, &number))
+		    !expr_require_float(&lw->env, e->args[i]->loc, "const", &v, &number))
 			return false;
 		hash = hash_bytes64(hash, &number, sizeof(number));
 		parts[i] = wexpr_full(a, number, 0, NULL);
 	}
 	const char *name = arena_printf(lw->arena, "const.%zu.%016llx", e->n_args, (unsigned long long)hash);
-	return parts != NULL && lower_table(lw, name, wexpr_stack(a, e->n_args, parts), &table) &&
-	       give(c, out, table);
+	return parts != NULL && lower_const_table(lw, name, wexpr_stack(a, e->n_args, parts), &table) &&
+	       call_return(c, out, table);
 }
 
-bool lower_const(const struct call *c, struct lval *out)
+bool lower_const(const struct call *c, struct lowered *out)
 {
 	double v = 0.0;
 	const struct expr *e = call_arg(c, "value");
 	if (e->kind == EX_LIST)
-		return const_list(c, e, out);
-	return call_float(c, "value", &v) && give(c, out, irb_full_of(c->lw->b, v, DT_F32, 0, NULL));
+		return lower_const_list(c, e, out);
+	return call_float(c, "value", &v) && call_return(c, out, irb_full_of(c->lw->b, v, DT_F32, 0, NULL));
 }
 
-bool lower_iota(const struct call *c, struct lval *out)
+bool lower_iota(const struct call *c, struct lowered *out)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
 	int rank;
@@ -61,10 +50,10 @@ bool lower_iota(const struct call *c, struct lval *out)
 	if (!call_dims(c, "n", &rank, dims) || !call_int(c, "start", &start))
 		return false;
 	struct attrs_iota at = {.dims = {dims, (size_t)rank}, .axis = 0, .start = start};
-	return give(c, out, irb_iota(c->lw->b, &at));
+	return call_return(c, out, irb_iota(c->lw->b, &at));
 }
 
-static bool sinusoid_words(const struct call *c, const char **layout, const char **spacing)
+static bool read_sinusoid_words(const struct call *c, const char **layout, const char **spacing)
 {
 	if (!call_word(c, "layout", layout) || !call_word(c, "spacing", spacing))
 		return false;
@@ -77,13 +66,13 @@ static bool sinusoid_words(const struct call *c, const char **layout, const char
 	return true;
 }
 
-bool lower_sinusoid(const struct call *c, struct lval *out)
+bool lower_sinusoid(const struct call *c, struct lowered *out)
 {
 	int64_t len = 0, dim = 0, start = 0;
 	double base = 0.0;
 	const char *layout = "", *spacing = "";
 	if (!call_int(c, "len", &len) || !call_int(c, "dim", &dim) || !call_int(c, "start", &start) ||
-	    !call_float(c, "base", &base) || !sinusoid_words(c, &layout, &spacing))
+	    !call_float(c, "base", &base) || !read_sinusoid_words(c, &layout, &spacing))
 		return false;
 	struct lowering *lw = c->lw;
 	const struct ir_wexpr *e =
@@ -100,12 +89,12 @@ bool lower_sinusoid(const struct call *c, struct lval *out)
 		name = arena_printf(lw->arena, "%s.base%016llx", name,
 		                    (unsigned long long)hash_bytes64(HASH64_SEED, &base, sizeof(base)));
 	struct ir_value v;
-	return lower_table(lw, name, e, &v) && give(c, out, v);
+	return lower_const_table(lw, name, e, &v) && call_return(c, out, v);
 }
 
-bool lower_param(const struct call *c, struct lval *out)
+bool lower_param(const struct call *c, struct lowered *out)
 {
-	struct weight_need need = {.pattern = NULL};
+	struct weight_request need = {.pattern = NULL};
 	const struct ir_dim *dims[IR_RANK_MAX];
 	struct ir_value v;
 	if (!call_word(c, "path", &need.pattern) || !call_dims(c, "shape", &need.rank, dims))
@@ -115,71 +104,73 @@ bool lower_param(const struct call *c, struct lval *out)
 			return lower_fail(c->lw, c->e->loc, DIAG_SHAPE,
 			                  "the shape of a parameter must be constant");
 	}
-	return lower_weight(c->lw, &need, &v) && give(c, out, v);
+	return lower_weight(c->lw, &need, &v) && call_return(c, out, v);
 }
 
 /* ---- elementwise ---- */
 
-bool lower_identity(const struct call *c, struct lval *out)
+bool lower_identity(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
-	return call_tensor(c, "x", &x) && give(c, out, x);
+	return call_tensor(c, "x", &x) && call_return(c, out, x);
 }
 
 /* The op has the operator's name. */
-bool lower_unary(const struct call *c, struct lval *out)
+bool lower_unary(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
 	enum ir_opcode code;
 	const char *name = c->signature->name;
 	return call_tensor(c, "x", &x) && ir_op_find(name, strlen(name), &code) &&
-	       give(c, out, irb_op1(c->lw->b, code, &x, 1, NULL));
+	       call_return(c, out, irb_op1(c->lw->b, code, &x, 1, NULL));
 }
 
-bool lower_softcap(const struct call *c, struct lval *out)
+bool lower_softcap(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
 	double cap = 0.0;
 	if (!call_tensor(c, "x", &x) || !call_float(c, "cap", &cap))
 		return false;
-	return give(c, out, cap == 0.0 ? x : irb_softcap(c->lw->b, x, &(struct attrs_softcap){.c = cap}));
+	return call_return(c, out,
+	                   cap == 0.0 ? x : irb_softcap(c->lw->b, x, &(struct attrs_softcap){.c = cap}));
 }
 
 /* Two operands of which one may be a number. */
-static bool pair(const struct call *c, const char *first, const char *second, struct ir_value *a,
-                 struct ir_value *b)
+static bool two_operands(const struct call *c, const char *first, const char *second, struct ir_value *a,
+                         struct ir_value *b)
 {
-	struct lval x, y;
+	struct lowered x, y;
 	const struct expr *ex = call_arg(c, first), *ey = call_arg(c, second);
 	if (!lower_expr(c->lw, ex, &x) || !lower_expr(c->lw, ey, &y))
 		return false;
-	if (x.kind != LV_TENSOR && y.kind != LV_TENSOR)
+	if (x.kind != LOWERED_TENSOR && y.kind != LOWERED_TENSOR)
 		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "%s wants a tensor", c->e->text);
-	struct ir_value like = x.kind == LV_TENSOR ? x.v : y.v;
-	if (!lower_spread(c->lw, ex->loc, &x, like) || !lower_spread(c->lw, ey->loc, &y, like))
+	struct ir_value like = x.kind == LOWERED_TENSOR ? x.v : y.v;
+	if (!lower_splat(c->lw, ex->loc, &x, like) || !lower_splat(c->lw, ey->loc, &y, like))
 		return false;
 	*a = x.v;
 	*b = y.v;
-	return lower_unify(c->lw, c->e->loc, a, b);
+	return lower_broadcast_pair(c->lw, c->e->loc, a, b);
 }
 
-static bool pair_op(const struct call *c, const char *first, const char *second, enum ir_opcode code,
-                    struct lval *out)
+static bool binary_op(const struct call *c, const char *first, const char *second, enum ir_opcode code,
+                      struct lowered *out)
 {
 	struct ir_value in[2];
-	return pair(c, first, second, &in[0], &in[1]) && give(c, out, irb_op1(c->lw->b, code, in, 2, NULL));
+	return two_operands(c, first, second, &in[0], &in[1]) &&
+	       call_return(c, out, irb_op1(c->lw->b, code, in, 2, NULL));
 }
 
-bool lower_pair(const struct call *c, struct lval *out)
+bool lower_pair(const struct call *c, struct lowered *out)
 {
 	const char *name = c->signature->name;
 	enum ir_opcode code = strcmp(name, "pow") == 0       ? OP_pow
 	                      : strcmp(name, "minimum") == 0 ? OP_min
 	                                                     : OP_max;
-	return pair_op(c, "a", "b", code, out);
+	return binary_op(c, "a", "b", code, out);
 }
 
-bool lower_clip(const struct call *c, struct lval *out)
+bool lower_clip(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, limit;
 	const struct expr *ex = call_arg(c, "x");
@@ -190,67 +181,70 @@ bool lower_clip(const struct call *c, struct lval *out)
 		return false;
 	for (int most = 0; most < 2; most++) {
 		const struct expr *e = call_arg(c, most ? "max" : "min");
-		struct lval v;
+		struct lowered v;
 		if (e == NULL)
 			continue;
-		if (!lower_expr(c->lw, e, &v) || !lower_spread(c->lw, e->loc, &v, x))
+		if (!lower_expr(c->lw, e, &v) || !lower_splat(c->lw, e->loc, &v, x))
 			return false;
 		limit = v.v;
-		if (!lower_unify(c->lw, ex->loc, &x, &limit))
+		if (!lower_broadcast_pair(c->lw, ex->loc, &x, &limit))
 			return false;
 		x = most ? irb_min(b, x, limit, NULL) : irb_max(b, x, limit, NULL);
 	}
-	return give(c, out, x);
+	return call_return(c, out, x);
 }
 
 /* x where it is positive, else x times the slope. */
-bool lower_leaky_relu(const struct call *c, struct lval *out)
+bool lower_leaky_relu(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
 	double slope = 0.0;
 	struct ir_builder *b = c->lw->b;
 	if (!call_tensor(c, "x", &x) || !call_float(c, "slope", &slope))
 		return false;
-	const struct ir_type *t = type_of(c, x);
+	const struct ir_type *t = call_type(c, x);
 	if (ir_dtype_class(t->dtype) != DTCLASS_FLOAT)
 		return lower_fail(c->lw, c->e->loc, DIAG_DTYPE, "leaky_relu wants floats, found %s",
 		                  type_text(c->lw, x));
 	struct ir_value zero = irb_full_of(b, 0.0, t->dtype, t->rank, t->dims);
 	struct ir_value positive = irb_cmp(b, x, zero, &(struct attrs_cmp){.kind = CMP_gt});
-	return give(c, out, irb_where(b, positive, x, irb_scale_by(b, x, slope), NULL));
+	return call_return(c, out, irb_where(b, positive, x, irb_scale_by(b, x, slope), NULL));
 }
 
-static bool is_narrow(enum ir_dtype t)
+static bool is_16_bit_float(enum ir_dtype t)
 {
 	return t == DT_F16 || t == DT_BF16;
 }
 
 /* Of narrow floats in f32: rounded once. */
-bool lower_log10(const struct call *c, struct lval *out)
+bool lower_log10(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
 	struct ir_builder *b = c->lw->b;
 	if (!call_tensor(c, "x", &x))
 		return false;
-	enum ir_dtype dtype = type_of(c, x)->dtype;
-	if (is_narrow(dtype))
+	enum ir_dtype dtype = call_type(c, x)->dtype;
+	if (is_16_bit_float(dtype))
 		x = irb_cast(b, x, &(struct attrs_cast){.dtype = DT_F32});
 	x = irb_scale_by(b, irb_log(b, x, NULL), 0.43429448190325182765);
-	return give(c, out, is_narrow(dtype) ? irb_cast(b, x, &(struct attrs_cast){.dtype = dtype}) : x);
+	return call_return(c, out,
+	                   is_16_bit_float(dtype) ? irb_cast(b, x, &(struct attrs_cast){.dtype = dtype}) : x);
 }
 
-bool lower_where(const struct call *c, struct lval *out)
+bool lower_where(const struct call *c, struct lowered *out)
 {
 	struct ir_value cond, a, b;
-	if (!call_tensor(c, "c", &cond) || !pair(c, "a", "b", &a, &b))
+	if (!call_tensor(c, "c", &cond) || !two_operands(c, "a", "b", &a, &b))
 		return false;
-	if (!lower_unify(c->lw, c->e->loc, &cond, &a) || !lower_unify(c->lw, c->e->loc, &cond, &b) ||
-	    !lower_unify(c->lw, c->e->loc, &a, &b) || !lower_unify(c->lw, c->e->loc, &cond, &a))
+	if (!lower_broadcast_pair(c->lw, c->e->loc, &cond, &a) ||
+	    !lower_broadcast_pair(c->lw, c->e->loc, &cond, &b) ||
+	    !lower_broadcast_pair(c->lw, c->e->loc, &a, &b) ||
+	    !lower_broadcast_pair(c->lw, c->e->loc, &cond, &a))
 		return false;
-	return give(c, out, irb_where(c->lw->b, cond, a, b, NULL));
+	return call_return(c, out, irb_where(c->lw->b, cond, a, b, NULL));
 }
 
-bool lower_cast(const struct call *c, struct lval *out)
+bool lower_cast(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
 	const char *word = "";
@@ -259,16 +253,16 @@ bool lower_cast(const struct call *c, struct lval *out)
 		return false;
 	if (!ir_dtype_parse(word, strlen(word), &dtype))
 		return lower_fail(c->lw, c->e->loc, DIAG_WORD, "'%s' is not an element type", word);
-	return give(c, out, irb_cast(c->lw->b, x, &(struct attrs_cast){.dtype = dtype}));
+	return call_return(c, out, irb_cast(c->lw->b, x, &(struct attrs_cast){.dtype = dtype}));
 }
 
 /* ---- reductions ---- */
 
 /* An int or a list of ints, ascending; x becomes neutral past the end of a source. */
-static bool axes_of(const struct call *c, struct ir_value *x, enum call_fill fill, int64_t *axes, size_t *n)
+static bool read_axes(const struct call *c, struct ir_value *x, enum call_fill fill, int64_t *axes, size_t *n)
 {
 	const struct expr *e = call_arg(c, "axis");
-	int rank = type_of(c, *x)->rank;
+	int rank = call_type(c, *x)->rank;
 	*n = e->kind == EX_LIST ? e->n_args : 1;
 	if (*n == 0 || *n > (size_t)rank)
 		return lower_fail(c->lw, e->loc, DIAG_SHAPE, "%zu axes of %s", *n, type_text(c->lw, *x));
@@ -276,13 +270,13 @@ static bool axes_of(const struct call *c, struct ir_value *x, enum call_fill fil
 		struct value v;
 		const struct expr *item = e->kind == EX_LIST ? e->args[i] : e;
 		if (!expr_eval(&c->lw->env, item, &v) ||
-		    !expr_want_int(&c->lw->env, item->loc, "axis", &v, &axes[i]))
+		    !expr_require_int(&c->lw->env, item->loc, "axis", &v, &axes[i]))
 			return false;
 		axes[i] += axes[i] < 0 ? rank : 0;
 		if (axes[i] < 0 || axes[i] >= rank)
 			return lower_fail(c->lw, e->loc, DIAG_SHAPE, "axis %lld of %s", (long long)axes[i],
 			                  type_text(c->lw, *x));
-		if (!call_mix(c, x, axes[i], fill))
+		if (!call_mixes_axis(c, x, axes[i], fill))
 			return false;
 		for (size_t k = i; k > 0 && axes[k - 1] > axes[k]; k--) {
 			int64_t t = axes[k];
@@ -294,34 +288,34 @@ static bool axes_of(const struct call *c, struct ir_value *x, enum call_fill fil
 }
 
 /* Means of ints are f32. */
-static struct ir_value as_float(const struct call *c, struct ir_value x)
+static struct ir_value int_to_float(const struct call *c, struct ir_value x)
 {
-	if (ir_dtype_class(type_of(c, x)->dtype) != DTCLASS_INT)
+	if (ir_dtype_class(call_type(c, x)->dtype) != DTCLASS_INT)
 		return x;
 	return irb_cast(c->lw->b, x, &(struct attrs_cast){.dtype = DT_F32});
 }
 
 /* The mean, along axes of the source over as many positions as the source of each sequence has. */
-static bool source_mean(const struct call *c, struct ir_value x, const struct attrs_reduce_sum *sum,
-                        struct lval *out)
+static bool mean_over_real_length(const struct call *c, struct ir_value x, const struct attrs_reduce_sum *sum,
+                                  struct lowered *out)
 {
 	struct lowering *lw = c->lw;
-	const struct ir_type *t = type_of(c, x);
+	const struct ir_type *t = call_type(c, x);
 	const struct ir_dim *d = ir_dim_const(lw->module->dims, 1);
 	struct attrs_reduce_mean mean = {.axes = sum->axes, .keep = sum->keep};
 	struct ir_value n;
 	for (size_t i = 0; i < sum->axes.n; i++)
 		d = ir_dim_mul(lw->module->dims, d, t->dims[sum->axes.items[i]]);
 	if (!lower_is_source(lw, d))
-		return give(c, out, irb_reduce_mean(lw->b, x, &mean));
+		return call_return(c, out, irb_reduce_mean(lw->b, x, &mean));
 	x = irb_reduce_sum(lw->b, x, sum);
-	if (irb_failed(lw->b) || !lower_spread_size(lw, c->e->loc, d, type_of(c, x), &n))
+	if (irb_failed(lw->b) || !lower_broadcast_source_size(lw, c->e->loc, d, call_type(c, x), &n))
 		return false;
 	n = irb_cast(lw->b, n, &(struct attrs_cast){.dtype = t->dtype});
-	return give(c, out, irb_div(lw->b, x, n, NULL));
+	return call_return(c, out, irb_div(lw->b, x, n, NULL));
 }
 
-bool lower_reduce(const struct call *c, struct lval *out)
+bool lower_reduce(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
 	int64_t axes[IR_RANK_MAX];
@@ -331,64 +325,64 @@ bool lower_reduce(const struct call *c, struct lval *out)
 	enum call_fill fill = strcmp(name, "max") == 0   ? FILL_LOWEST
 	                      : strcmp(name, "min") == 0 ? FILL_HIGHEST
 	                                                 : FILL_ZERO;
-	if (!call_tensor(c, "x", &x) || !axes_of(c, &x, fill, axes, &n) || !call_bool(c, "keep", &keep))
+	if (!call_tensor(c, "x", &x) || !read_axes(c, &x, fill, axes, &n) || !call_bool(c, "keep", &keep))
 		return false;
 	struct attrs_reduce_sum sum = {.axes = {axes, n}, .keep = keep};
 	struct attrs_reduce_max max = {.axes = {axes, n}, .keep = keep};
 	struct attrs_reduce_min min = {.axes = {axes, n}, .keep = keep};
 	if (strcmp(name, "sum") == 0)
-		return give(c, out, irb_reduce_sum(c->lw->b, x, &sum));
+		return call_return(c, out, irb_reduce_sum(c->lw->b, x, &sum));
 	if (strcmp(name, "mean") == 0)
-		return source_mean(c, as_float(c, x), &sum, out);
-	return give(c, out,
-	            strcmp(name, "max") == 0 ? irb_reduce_max(c->lw->b, x, &max)
-	                                     : irb_reduce_min(c->lw->b, x, &min));
+		return mean_over_real_length(c, int_to_float(c, x), &sum, out);
+	return call_return(c, out,
+	                   strcmp(name, "max") == 0 ? irb_reduce_max(c->lw->b, x, &max)
+	                                            : irb_reduce_min(c->lw->b, x, &min));
 }
 
 /* max(a, b), min(a, b) of two tensors, or of a tensor and a float; an int, or a list of them, is an axis. */
-static bool is_pair(const struct call *c, bool *yes)
+static bool is_elementwise_extreme(const struct call *c, bool *yes)
 {
-	struct lval v;
+	struct lowered v;
 	const struct expr *first = call_arg(c, "x"), *second = call_arg(c, "axis");
 	*yes = false;
 	if (c->e->n_args != 2 || c->e->n_keywords != 0 || second->kind == EX_LIST)
 		return true;
 	if (!lower_expr(c->lw, first, &v))
 		return false;
-	*yes = v.kind == LV_SCALAR && v.s.kind != VALUE_STRING;
+	*yes = v.kind == LOWERED_SCALAR && v.s.kind != VALUE_STRING;
 	if (*yes)
 		return true;
 	if (!lower_expr(c->lw, second, &v))
 		return false;
-	*yes = v.kind == LV_TENSOR || (v.kind == LV_SCALAR && v.s.kind == VALUE_FLOAT);
+	*yes = v.kind == LOWERED_TENSOR || (v.kind == LOWERED_SCALAR && v.s.kind == VALUE_FLOAT);
 	return true;
 }
 
-bool lower_extreme(const struct call *c, struct lval *out)
+bool lower_extreme(const struct call *c, struct lowered *out)
 {
 	bool yes, is_max = strcmp(c->signature->name, "max") == 0;
-	return is_pair(c, &yes) &&
-	       (yes ? pair_op(c, "x", "axis", is_max ? OP_max : OP_min, out) : lower_reduce(c, out));
+	return is_elementwise_extreme(c, &yes) &&
+	       (yes ? binary_op(c, "x", "axis", is_max ? OP_max : OP_min, out) : lower_reduce(c, out));
 }
 
-bool lower_argmax(const struct call *c, struct lval *out)
+bool lower_argmax(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
 	int64_t axis = 0;
-	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
-	    !call_mix(c, &x, axis, FILL_LOWEST))
+	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", call_type(c, x)->rank, &axis) ||
+	    !call_mixes_axis(c, &x, axis, FILL_LOWEST))
 		return false;
-	return give(c, out, irb_argmax(c->lw->b, x, &(struct attrs_argmax){.axis = axis}));
+	return call_return(c, out, irb_argmax(c->lw->b, x, &(struct attrs_argmax){.axis = axis}));
 }
 
-bool lower_softmax(const struct call *c, struct lval *out)
+bool lower_softmax(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
 	int64_t axis = 0, perm[IR_RANK_MAX];
 	if (!call_tensor(c, "x", &x))
 		return false;
-	int rank = type_of(c, x)->rank;
-	if (!call_axis(c, "axis", rank, &axis) || !call_mix(c, &x, axis, FILL_LOWEST))
+	int rank = call_type(c, x)->rank;
+	if (!call_axis(c, "axis", rank, &axis) || !call_mixes_axis(c, &x, axis, FILL_LOWEST))
 		return false;
 	for (int i = 0; i < rank; i++)
 		perm[i] = i;
@@ -398,14 +392,14 @@ bool lower_softmax(const struct call *c, struct lval *out)
 	struct ir_value t = last ? x : irb_transpose_by(c->lw->b, x, rank, perm);
 	t = strcmp(c->e->text, "softmax") == 0 ? irb_softmax(c->lw->b, t, NULL)
 	                                       : irb_log_softmax(c->lw->b, t, NULL);
-	return give(c, out, last ? t : irb_transpose_by(c->lw->b, t, rank, perm));
+	return call_return(c, out, last ? t : irb_transpose_by(c->lw->b, t, rank, perm));
 }
 
 /* m where it is finite, else 0: what may be subtracted from numbers of which it is the largest. */
-static struct ir_value finite(const struct call *c, struct ir_value m)
+static struct ir_value zero_if_infinite(const struct call *c, struct ir_value m)
 {
 	struct ir_builder *b = c->lw->b;
-	const struct ir_type *t = type_of(c, m);
+	const struct ir_type *t = call_type(c, m);
 	if (t == NULL)
 		return m;
 	struct ir_value most = irb_full_of(b, HUGE_VAL, t->dtype, t->rank, t->dims);
@@ -416,24 +410,24 @@ static struct ir_value finite(const struct call *c, struct ir_value m)
 }
 
 /* max + log(sum(exp(x - max))), of narrow floats in f32: rounded once */
-bool lower_logsumexp(const struct call *c, struct lval *out)
+bool lower_logsumexp(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, m, wide;
 	int64_t axes[IR_RANK_MAX];
 	size_t n;
 	bool keep = false;
 	struct ir_builder *b = c->lw->b;
-	if (!call_tensor(c, "x", &x) || !axes_of(c, &x, FILL_LOWEST, axes, &n) ||
+	if (!call_tensor(c, "x", &x) || !read_axes(c, &x, FILL_LOWEST, axes, &n) ||
 	    !call_bool(c, "keep", &keep))
 		return false;
-	enum ir_dtype dtype = type_of(c, x)->dtype;
-	if (is_narrow(dtype))
+	enum ir_dtype dtype = call_type(c, x)->dtype;
+	if (is_16_bit_float(dtype))
 		x = irb_cast(b, x, &(struct attrs_cast){.dtype = DT_F32});
 	m = irb_reduce_max(b, x, &(struct attrs_reduce_max){.axes = {axes, n}, .keep = true});
-	m = finite(c, m);
+	m = zero_if_infinite(c, m);
 	wide = m;
 	struct ir_value full = x;
-	if (!lower_unify(c->lw, c->e->loc, &full, &wide))
+	if (!lower_broadcast_pair(c->lw, c->e->loc, &full, &wide))
 		return false;
 	struct ir_value s = irb_exp(b, irb_sub(b, x, wide, NULL), NULL);
 	s = irb_add(b,
@@ -443,5 +437,6 @@ bool lower_logsumexp(const struct call *c, struct lval *out)
 	            m, NULL);
 	if (!keep) /* one element along the axes: a sum removes them */
 		s = irb_reduce_sum(b, s, &(struct attrs_reduce_sum){.axes = {axes, n}, .keep = false});
-	return give(c, out, is_narrow(dtype) ? irb_cast(b, s, &(struct attrs_cast){.dtype = dtype}) : s);
+	return call_return(c, out,
+	                   is_16_bit_float(dtype) ? irb_cast(b, s, &(struct attrs_cast){.dtype = dtype}) : s);
 }

@@ -8,14 +8,14 @@
 
 #include "frontend/lower/lower.h"
 
-static bool bad(struct frontend_model *m, const struct stored_tensor *t, const char *what)
+static bool report_bad_tensor(struct frontend_model *m, const struct stored_tensor *t, const char *what)
 {
 	diag_error(m->cx, t->loc, DIAG_WEIGHT_FILE, "the profile '%s': tensor '%.200s' %s", t->file, t->name,
 	           what);
 	return false;
 }
 
-static double number(const struct stored_tensor *t, int64_t i)
+static double read_f32(const struct stored_tensor *t, int64_t i)
 {
 	double v;
 	weight_read_elements(DT_F32, t->data, i, 1, &v);
@@ -25,24 +25,25 @@ static double number(const struct stored_tensor *t, int64_t i)
 static bool is_all_zero(const struct stored_tensor *t)
 {
 	int64_t i = 0;
-	while (i < t->dims[1] && number(t, i) == 0)
+	while (i < t->dims[1] && read_f32(t, i) == 0)
 		i++;
 	return i == t->dims[1];
 }
 
 /* The tensor has means of squares, and means that belong to them. */
-static bool check(struct frontend_model *m, const struct stored_tensor *t)
+static bool check_profile_tensor(struct frontend_model *m, const struct stored_tensor *t)
 {
 	size_t n = strlen(t->name), end = strlen(FRONTEND_INPUTS);
 	if (n <= end || strcmp(t->name + n - end, FRONTEND_INPUTS) != 0)
-		return bad(m, t, "is none of those that tfmc calibrate writes");
+		return report_bad_tensor(m, t, "is none of those that tfmc calibrate writes");
 	if (!t->readable || t->dtype != DT_F32 || t->read != NULL || t->reversed || t->rank != 2 ||
 	    t->dims[0] != 2)
-		return bad(m, t, "is not F32 [2, columns of one matrix]");
+		return report_bad_tensor(m, t, "is not F32 [2, columns of one matrix]");
 	for (int64_t i = 0; i < t->dims[1]; i++) {
-		double square = number(t, i);
-		if (!(square >= 0) || !isfinite(square) || !isfinite(number(t, t->dims[1] + i)))
-			return bad(m, t, "has a number that is infinite or NaN, or a square below zero");
+		double square = read_f32(t, i);
+		if (!(square >= 0) || !isfinite(square) || !isfinite(read_f32(t, t->dims[1] + i)))
+			return report_bad_tensor(
+			        m, t, "has a number that is infinite or NaN, or a square below zero");
 	}
 	return true;
 }
@@ -62,7 +63,7 @@ enum tfmc_status profile_open(struct frontend_model *m)
 	for (size_t i = first; i < weight_files_count(files); i++) {
 		struct stored_tensor *t = weight_files_at(files, i);
 		t->ignored = true;
-		ok = check(m, t) && ok;
+		ok = check_profile_tensor(m, t) && ok;
 	}
 	m->weights.profile.first = first;
 	m->weights.profile.n = weight_files_count(files) - first;
@@ -86,9 +87,9 @@ bool profile_find(struct frontend_model *m, const struct weight_want *want, bool
 		return true;
 	}
 	if (t->dims[1] != k)
-		return bad(m, t,
-		           arena_printf(&m->arena, "has %lld columns, the parameter %lld",
-		                        (long long)t->dims[1], (long long)k));
+		return report_bad_tensor(m, t,
+		                         arena_printf(&m->arena, "has %lld columns, the parameter %lld",
+		                                      (long long)t->dims[1], (long long)k));
 	*out = wexpr_tensor(&m->arena, t->file, t->name, DT_F32, 2, t->dims);
 	return true;
 }

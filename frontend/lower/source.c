@@ -51,7 +51,7 @@ bool lower_declare_source(const struct frontend_model *m, struct ir_dims *dims, 
 	return true;
 }
 
-bool lower_find_source(struct lowering *lw)
+bool lower_list_source_dims(struct lowering *lw)
 {
 	struct ir_dims *own = lw->m->scope.dims;
 	size_t n = ir_dims_count(own);
@@ -70,7 +70,7 @@ bool lower_find_source(struct lowering *lw)
 	return lw->source.items != NULL;
 }
 
-static const struct ir_dim *symbol(const struct lowering *lw, int sym)
+static const struct ir_dim *module_symbol(const struct lowering *lw, int sym)
 {
 	return ir_dim_sym(lw->module->dims, ir_dims_sym(lw->module->dims, (size_t)sym)->name);
 }
@@ -81,7 +81,7 @@ const struct ir_dim *lower_source_dim(struct lowering *lw, const struct ir_dim *
 	for (size_t i = 0; i < lw->source.n; i++) {
 		const struct source_dim *s = &lw->source.items[i];
 		if (s->in_decode != s->sym)
-			d = ir_dim_substitute(lw->module->dims, d, s->sym, symbol(lw, s->in_decode));
+			d = ir_dim_substitute(lw->module->dims, d, s->sym, module_symbol(lw, s->in_decode));
 	}
 	return d;
 }
@@ -102,22 +102,22 @@ static const struct ir_dim *batch_of(struct lowering *lw)
 	return lower_dim(lw, lw->m->inputs.items[lw->m->tokens].dims[0]);
 }
 
-static struct ir_value number(struct lowering *lw, double v)
+static struct ir_value full_i32_per_sequence(struct lowering *lw, double v)
 {
 	const struct ir_dim *dims[] = {batch_of(lw)};
 	return irb_full_of(lw->b, v, DT_I32, 1, dims);
 }
 
-static struct ir_value size_of(struct lowering *lw, const struct ir_dim *d);
+static struct ir_value per_sequence_size(struct lowering *lw, const struct ir_dim *d);
 
-static struct ir_value size_of_atom(struct lowering *lw, const struct ir_dim_atom *a)
+static struct ir_value per_sequence_atom(struct lowering *lw, const struct ir_dim_atom *a)
 {
 	const struct ir_dim *dims[] = {batch_of(lw)};
 	if (a->sym < 0) {
-		struct ir_value x = size_of(lw, a->of);
+		struct ir_value x = per_sequence_size(lw, a->of);
 		if (a->by == 0)
-			return irb_max(lw->b, x, size_of(lw, a->other), NULL);
-		return irb_floor_div(lw->b, x, number(lw, (double)a->by), NULL);
+			return irb_max(lw->b, x, per_sequence_size(lw, a->other), NULL);
+		return irb_floor_div(lw->b, x, full_i32_per_sequence(lw, (double)a->by), NULL);
 	}
 	for (size_t i = 0; i < lw->source.n; i++) {
 		struct source_dim *s = &lw->source.items[i];
@@ -125,27 +125,27 @@ static struct ir_value size_of_atom(struct lowering *lw, const struct ir_dim_ato
 			continue;
 		lw->types->sizes_missed = lw->types->sizes_missed || s->size.id == 0;
 		lw->types->sizes |= UINT64_C(1) << i;
-		return s->size.id != 0 ? s->size : number(lw, 0);
+		return s->size.id != 0 ? s->size : full_i32_per_sequence(lw, 0);
 	}
-	return irb_dim_value_of(lw->b, symbol(lw, a->sym), 1, dims);
+	return irb_dim_value_of(lw->b, module_symbol(lw, a->sym), 1, dims);
 }
 
 /* i32 [B]: the value of d for each sequence. */
-static struct ir_value size_of(struct lowering *lw, const struct ir_dim *d)
+static struct ir_value per_sequence_size(struct lowering *lw, const struct ir_dim *d)
 {
 	struct ir_value sum = IR_NO_VALUE;
 	for (size_t i = 0; i < d->n_terms; i++) {
-		struct ir_value x = number(lw, (double)d->terms[i].coeff);
+		struct ir_value x = full_i32_per_sequence(lw, (double)d->terms[i].coeff);
 		for (size_t k = 0; k < d->terms[i].n_atoms; k++)
-			x = irb_mul(lw->b, x, size_of_atom(lw, d->terms[i].atoms[k]), NULL);
+			x = irb_mul(lw->b, x, per_sequence_atom(lw, d->terms[i].atoms[k]), NULL);
 		sum = sum.id == 0 ? x : irb_add(lw->b, sum, x, NULL);
 	}
-	return sum.id == 0 ? number(lw, 0) : sum;
+	return sum.id == 0 ? full_i32_per_sequence(lw, 0) : sum;
 }
 
 struct ir_value lower_source_size(struct lowering *lw, const struct ir_dim *d)
 {
-	return size_of(lw, d);
+	return per_sequence_size(lw, d);
 }
 
 /* The axis along which the sequences lie, B or B rows of each; -1: none. */
@@ -161,8 +161,8 @@ static int batch_axis(struct lowering *lw, const struct ir_type *t, const struct
 	return *rows != NULL && !lower_is_source(lw, *rows) ? 0 : -1;
 }
 
-bool lower_spread_size(struct lowering *lw, struct loc at, const struct ir_dim *d, const struct ir_type *t,
-                       struct ir_value *out)
+bool lower_broadcast_source_size(struct lowering *lw, struct loc at, const struct ir_dim *d,
+                                 const struct ir_type *t, struct ir_value *out)
 {
 	const struct ir_dim *rows, *dims[IR_RANK_MAX], *one = ir_dim_const(lw->module->dims, 1);
 	int axis = batch_axis(lw, t, &rows);
@@ -174,7 +174,7 @@ bool lower_spread_size(struct lowering *lw, struct loc at, const struct ir_dim *
 	const struct ir_dim *two[] = {batch_of(lw), rows}, *column[] = {two[0], one};
 	for (int i = 0; i < t->rank; i++)
 		dims[i] = i == axis ? t->dims[i] : one;
-	struct ir_value n = irb_reshape_to(lw->b, size_of(lw, d), 2, column);
+	struct ir_value n = irb_reshape_to(lw->b, per_sequence_size(lw, d), 2, column);
 	n = irb_reshape_to(lw->b, irb_broadcast_to(lw->b, n, 2, two), t->rank, dims);
 	*out = irb_broadcast_to(lw->b, n, t->rank, t->dims);
 	return !irb_failed(lw->b);
@@ -182,7 +182,7 @@ bool lower_spread_size(struct lowering *lw, struct loc at, const struct ir_dim *
 
 /* ---- mixing ---- */
 
-static double neutral(enum call_fill fill, enum ir_dtype t)
+static double neutral_element(enum call_fill fill, enum ir_dtype t)
 {
 	bool is_least = fill == FILL_LOWEST;
 	switch (t) {
@@ -207,10 +207,10 @@ bool lower_fill_source(const struct call *c, struct ir_value *x, int64_t axis, e
 	const struct ir_type *t = irb_type(b, *x);
 	const struct ir_dim *rows, *d = t->dims[axis];
 	const struct ir_dim *dims[IR_RANK_MAX], *one = ir_dim_const(lw->module->dims, 1);
-	if (fill == FILL_KEPT && ir_dim_divide(lw->module->dims, d, batch_of(lw)) == NULL)
+	if (fill == FILL_NONE && ir_dim_divide(lw->module->dims, d, batch_of(lw)) == NULL)
 		return true;
 	int sequences = batch_axis(lw, t, &rows);
-	if (fill == FILL_REFUSED || sequences < 0 || sequences == axis)
+	if (fill == FILL_UNSUPPORTED || sequences < 0 || sequences == axis)
 		return lower_fail(
 		        lw, c->e->loc, DIAG_UNSUPPORTED,
 		        "not supported yet: %s mixes positions of the source beside the tokens: axis "
@@ -221,18 +221,19 @@ bool lower_fill_source(const struct call *c, struct ir_value *x, int64_t axis, e
 		dims[i] = i == axis || i == sequences ? t->dims[i] : one;
 	const struct ir_type *narrow = ir_type_tensor(lw->module->types, DT_I32, t->rank, dims);
 	struct ir_value end;
-	if (narrow == NULL || !lower_spread_size(lw, c->e->loc, d, narrow, &end))
+	if (narrow == NULL || !lower_broadcast_source_size(lw, c->e->loc, d, narrow, &end))
 		return false;
 	struct ir_value at = irb_iota(b, &(struct attrs_iota){.dims = {dims, (size_t)t->rank}, .axis = axis});
 	struct ir_value is_real = irb_cmp(b, at, end, &(struct attrs_cmp){.kind = CMP_lt});
-	struct ir_value other =
-	        irb_full_of(b, fill == FILL_ZERO ? 0.0 : neutral(fill, t->dtype), t->dtype, t->rank, t->dims);
+	struct ir_value other = irb_full_of(b, fill == FILL_ZERO ? 0.0 : neutral_element(fill, t->dtype),
+	                                    t->dtype, t->rank, t->dims);
 	*x = irb_where(b, irb_broadcast_to(b, is_real, t->rank, t->dims), *x, other, NULL);
 	return !irb_failed(b);
 }
 
 /* Elements before axis `axis`. */
-static const struct ir_dim *before(struct lowering *lw, const struct ir_dim *const *dims, int axis)
+static const struct ir_dim *elements_before_axis(struct lowering *lw, const struct ir_dim *const *dims,
+                                                 int axis)
 {
 	const struct ir_dim *n = ir_dim_const(lw->module->dims, 1);
 	for (int i = 0; i < axis; i++)
@@ -242,13 +243,13 @@ static const struct ir_dim *before(struct lowering *lw, const struct ir_dim *con
 
 /* Whether rows past the end of the source stay past the end of axis `axis` of the result: the axis begins where one of the
  * source does, or is one of several sequences. */
-static bool keeps_end(struct lowering *lw, const struct ir_type *t, const struct ir_dim *const *dims,
-                      int axis)
+static bool preserves_source_end(struct lowering *lw, const struct ir_type *t,
+                                 const struct ir_dim *const *dims, int axis)
 {
 	struct ir_dims *table = lw->module->dims;
-	const struct ir_dim *start = before(lw, dims, axis), *batch = batch_of(lw);
+	const struct ir_dim *start = elements_before_axis(lw, dims, axis), *batch = batch_of(lw);
 	for (int i = 0; i < t->rank; i++) {
-		const struct ir_dim *first = before(lw, t->dims, i),
+		const struct ir_dim *first = elements_before_axis(lw, t->dims, i),
 		                    *rest = ir_dim_divide(table, start, first);
 		bool is_batch = ir_dim_divide(table, dims[axis], batch) != NULL;
 		if (first == start && (lower_is_source(lw, t->dims[i]) || (is_batch && t->dims[i] == batch)))
@@ -264,7 +265,7 @@ bool lower_reshape_source(const struct call *c, struct ir_value x, int rank, con
 {
 	const struct ir_type *t = irb_type(c->lw->b, x);
 	for (int i = 0; i < rank; i++) {
-		if (lower_is_source(c->lw, dims[i]) && !keeps_end(c->lw, t, dims, i))
+		if (lower_is_source(c->lw, dims[i]) && !preserves_source_end(c->lw, t, dims, i))
 			return lower_fail(
 			        c->lw, c->e->loc, DIAG_UNSUPPORTED,
 			        "not supported yet: reshape of %s beside the tokens: positions of the "
@@ -279,7 +280,7 @@ bool lower_reshape_source(const struct call *c, struct ir_value x, int rank, con
 bool lower_record_sizes(struct frontend_model *m, struct ir_module *module, struct state_types *types)
 {
 	struct lowering lw = {.m = m, .arena = &m->arena, .module = module, .types = types};
-	if (!lower_find_source(&lw))
+	if (!lower_list_source_dims(&lw))
 		return false;
 	for (size_t i = 0; i < lw.source.n; i++) {
 		struct state_type *t = ARENA_PUSH(lw.arena, types);
@@ -292,7 +293,7 @@ bool lower_record_sizes(struct frontend_model *m, struct ir_module *module, stru
 	return true;
 }
 
-bool lower_put_sizes(struct lowering *lw)
+bool lower_write_sizes(struct lowering *lw)
 {
 	const struct ir_dim *dims[] = {batch_of(lw)};
 	for (size_t i = 0; i < lw->source.n; i++) {
@@ -301,14 +302,15 @@ bool lower_put_sizes(struct lowering *lw)
 		struct lower_state *state = lower_find_state(lw, lw->source.items[i].state);
 		if (state == NULL)
 			return false;
-		struct ir_value n = irb_dim_value_of(lw->b, symbol(lw, lw->source.items[i].sym), 1, dims);
+		struct ir_value n =
+		        irb_dim_value_of(lw->b, module_symbol(lw, lw->source.items[i].sym), 1, dims);
 		const struct ir_value in[] = {state->value, n};
 		state->value = irb_op1(lw->b, OP_state_write, in, 2, NULL);
 	}
 	return !irb_failed(lw->b);
 }
 
-bool lower_get_sizes(struct lowering *lw)
+bool lower_read_sizes(struct lowering *lw)
 {
 	for (size_t i = 0; i < lw->source.n; i++) {
 		struct ir_value results[2];
@@ -325,8 +327,8 @@ bool lower_get_sizes(struct lowering *lw)
 }
 
 /* A copy of decode or score in which the source has the size of its room. */
-static bool bind_func(struct frontend_model *m, const struct lowering *lw, const struct ir_func *f,
-                      struct ir_module *out)
+static bool clone_with_source_bound(struct frontend_model *m, const struct lowering *lw,
+                                    const struct ir_func *f, struct ir_module *out)
 {
 	struct ir_condition *room = ARENA_ARRAY(&m->arena, struct ir_condition, lw->source.n + 1);
 	struct ir_value *map = ARENA_ARRAY(&m->arena, struct ir_value, f->n_values);
@@ -334,7 +336,7 @@ static bool bind_func(struct frontend_model *m, const struct lowering *lw, const
 	if (room == NULL || map == NULL || b == NULL)
 		return false;
 	for (size_t i = 0; i < lw->source.n; i++) {
-		const struct ir_dim *d = ir_import_dim(out, symbol(lw, lw->source.items[i].in_decode));
+		const struct ir_dim *d = ir_import_dim(out, module_symbol(lw, lw->source.items[i].in_decode));
 		room[i] = (struct ir_condition){d, IR_EQUAL, ir_dim_hi(out->dims, d)};
 	}
 	irb_bind_dims(b, &(struct ir_case){f->name, room, lw->source.n});
@@ -347,7 +349,7 @@ static bool bind_func(struct frontend_model *m, const struct lowering *lw, const
 bool lower_bind_source(struct frontend_model *m, struct ir_module *from, struct ir_module *out)
 {
 	struct lowering lw = {.m = m, .arena = &m->arena, .module = from};
-	if (!lower_find_source(&lw))
+	if (!lower_list_source_dims(&lw))
 		return false;
 	for (size_t i = 0; i < ir_dims_count(from->dims);
 	     i++) { /* score may have declared the dim of its rows */
@@ -362,7 +364,7 @@ bool lower_bind_source(struct frontend_model *m, struct ir_module *from, struct 
 			return false;
 	}
 	for (size_t i = 0; i < from->funcs.n; i++) {
-		if (!bind_func(m, &lw, from->funcs.items[i], out))
+		if (!clone_with_source_bound(m, &lw, from->funcs.items[i], out))
 			return false;
 	}
 	return true;

@@ -25,19 +25,21 @@ struct split_scope {
 	struct split_scope *outer;
 	const struct graph_node *loop; /* NULL at the top */
 	struct graph_body run, encode, decode;
-	struct strmap crossed; /* names that decode has already got here */
-	struct strmap narrow;  /* name -> struct narrow *, what was made of it here; NULL: nothing */
+	struct strmap
+	        crossed; /* names of source values that decode has already read from a state in this scope */
+	struct strmap
+	        cached_kv; /* name -> struct cached_kv *: its copy in the cache format; NULL: none yet */
 };
 
-/* A name that statements between those of the graph define. */
-struct made {
+/* A name that the split itself introduces. */
+struct derived_name {
 	struct split_scope *scope;
-	const char *state; /* what its state is called */
+	const char *state; /* last component of the name of its state */
 };
 
-/* The names of keys or values as a cache keeps them. */
-struct narrow {
-	const char *x, *scale; /* scale: NULL but of int8 */
+/* The names of keys or values converted to the format of the KV cache. */
+struct cached_kv {
+	const char *x, *scale; /* scale: NULL unless the cache is int8 */
 };
 
 struct split {
@@ -45,8 +47,8 @@ struct split {
 	struct arena *arena;
 	struct strmap level; /* name -> element of levels */
 	struct strmap states;
-	struct strmap taken; /* names of the graph, and those that were made */
-	struct strmap made;  /* name that was made of another -> struct made * */
+	struct strmap reserved; /* names of the graph and names introduced here; new names must differ */
+	struct strmap derived;  /* introduced name -> struct derived_name * */
 	struct split_scope *scope;
 };
 
@@ -81,26 +83,26 @@ static enum level statement_level(const struct split *s, const struct expr_state
 	return l;
 }
 
-static void assign(struct split *s, const struct expr_statement *st, enum level level)
+static void set_target_levels(struct split *s, const struct expr_statement *st, enum level level)
 {
 	for (size_t i = 0; i < st->n_targets; i++)
 		set_level(s, st->targets[i].name, level);
 }
 
 /* Levels after a body; true when one that the body starts with rose. */
-static void flow(struct split *s, const struct graph_body *body)
+static void propagate_levels(struct split *s, const struct graph_body *body)
 {
 	for (size_t i = 0; i < body->n; i++) {
 		const struct graph_node *node = body->items[i];
 		if (node->kind == GRAPH_STATEMENT)
-			assign(s, node->st, statement_level(s, node->st));
+			set_target_levels(s, node->st, statement_level(s, node->st));
 		else
-			flow(s, &node->body);
+			propagate_levels(s, &node->body);
 	}
 }
 
 /* Joins the levels at the end of a loop body into those at its beginning until nothing rises. */
-static void enter_loop(struct split *s, const struct graph_body *body)
+static void propagate_loop_levels(struct split *s, const struct graph_body *body)
 {
 	size_t n;
 	const char *const *names = graph_targets(s->arena, body, &n);
@@ -110,7 +112,7 @@ static void enter_loop(struct split *s, const struct graph_body *body)
 		rose = false;
 		for (size_t i = 0; i < n; i++)
 			before[i] = level_of_name(s, names[i]);
-		flow(s, body);
+		propagate_levels(s, body);
 		for (size_t i = 0; i < n; i++) {
 			bool carried = graph_first_use(body, 0, names[i]) == GRAPH_READ;
 			enum level after = level_of_name(s, names[i]);
@@ -126,7 +128,7 @@ static void enter_loop(struct split *s, const struct graph_body *body)
 static struct split_scope *defining_scope(const struct split *s, const char *name)
 {
 	struct split_scope *scope = s->scope;
-	const struct made *made = strmap_get(&s->made, name);
+	const struct derived_name *made = strmap_get(&s->derived, name);
 	if (made != NULL)
 		return made->scope;
 	for (; scope->loop != NULL; scope = scope->outer) {
@@ -141,14 +143,14 @@ static struct split_scope *defining_scope(const struct split *s, const char *nam
 }
 
 /* The last part of the name of the state of a value. */
-static const char *state_of(const struct split *s, const char *name)
+static const char *state_suffix(const struct split *s, const char *name)
 {
-	const struct made *made = strmap_get(&s->made, name);
+	const struct derived_name *made = strmap_get(&s->derived, name);
 	return made == NULL ? name : made->state;
 }
 
 /* The state is called so without its indices, whatever loops they are of. */
-static const char *without_indices(struct split *s, const char *pattern)
+static const char *drop_index_names(struct split *s, const char *pattern)
 {
 	struct buf text;
 	buf_init(&text);
@@ -164,16 +166,16 @@ static const char *without_indices(struct split *s, const char *pattern)
 static const char *state_name(struct split *s, const struct split_scope *scope, const struct graph_node *node,
                               const char *name)
 {
-	name = state_of(s, name);
+	name = state_suffix(s, name);
 	bool here = scope == s->scope && scope->loop != NULL && node->loc.path != NULL &&
 	            node->loc.path[0] != '\0';
 	const char *base = here ? arena_printf(s->arena, "%s.%s", node->loc.path, name) : name;
 	for (const struct split_scope *c = scope; !here && c->loop != NULL; c = c->outer)
 		base = arena_printf(s->arena, "%s.{%s}", base, c->loop->as);
 	const char *unique = base;
-	for (int i = 2; strmap_has(&s->states, without_indices(s, unique)); i++)
+	for (int i = 2; strmap_has(&s->states, drop_index_names(s, unique)); i++)
 		unique = arena_printf(s->arena, "%s.%d", base, i);
-	strmap_set(&s->states, without_indices(s, unique), s);
+	strmap_set(&s->states, drop_index_names(s, unique), s);
 	return unique;
 }
 
@@ -182,28 +184,29 @@ static bool is_call(const struct expr *e, const char *name)
 	return e->kind == EX_CALL && strcmp(e->text, name) == 0;
 }
 
-static bool push(struct split *s, struct graph_body *body, struct ir_loc loc, const char *text)
+static bool push_text(struct split *s, struct graph_body *body, struct ir_loc loc, const char *text)
 {
 	return graph_push_text(s->arena, s->m->cx, body, loc, text);
 }
 
-static bool cross(struct split *s, struct split_scope *scope, const struct graph_node *node, const char *name)
+static bool cross_value(struct split *s, struct split_scope *scope, const struct graph_node *node,
+                        const char *name)
 {
 	if (strmap_get(&scope->crossed, name) != NULL)
 		return true;
 	const char *state = state_name(s, scope, node, name);
 	strmap_set(&scope->crossed, name, s);
-	return push(s, &scope->encode, node->loc,
-	            arena_printf(s->arena, "put_%s = state_put(\"%s\", %s)", name, state, name)) &&
-	       push(s, &scope->decode, node->loc,
-	            arena_printf(s->arena, "%s = state_get(\"%s\")", name, state));
+	return push_text(s, &scope->encode, node->loc,
+	                 arena_printf(s->arena, "put_%s = state_put(\"%s\", %s)", name, state, name)) &&
+	       push_text(s, &scope->decode, node->loc,
+	                 arena_printf(s->arena, "%s = state_get(\"%s\")", name, state));
 }
 
 static bool cross_reads(struct split *s, const struct graph_node *node, const struct expr *e)
 {
 	bool ok = true;
 	if (e->kind == EX_NAME && level_of_name(s, e->text) == LEVEL_SOURCE)
-		ok = cross(s, defining_scope(s, e->text), node, e->text);
+		ok = cross_value(s, defining_scope(s, e->text), node, e->text);
 	for (size_t i = 0; ok && i < expr_n_children(e); i++)
 		ok = cross_reads(s, node, expr_child(e, i));
 	return ok;
@@ -214,22 +217,22 @@ static bool cross_reads(struct split *s, const struct graph_node *node, const st
 static const char *new_name(struct split *s, const char *begin, const char *name)
 {
 	const char *base = arena_printf(s->arena, "%s_%s", begin, name), *unique = base;
-	for (int i = 2; strmap_has(&s->taken, unique); i++)
+	for (int i = 2; strmap_has(&s->reserved, unique); i++)
 		unique = arena_printf(s->arena, "%s_%d", base, i);
-	strmap_set(&s->taken, unique, s);
+	strmap_set(&s->reserved, unique, s);
 	return unique;
 }
 
 /* A new name, BEGIN_`name`, which is defined in the scope and kept as the state `state`; NULL: called so, too. */
-static const char *make_name(struct split *s, struct split_scope *scope, const char *begin, const char *name,
-                             const char *state)
+static const char *derive_name(struct split *s, struct split_scope *scope, const char *begin,
+                               const char *name, const char *state)
 {
-	struct made *made = ARENA_NEW(s->arena, struct made);
+	struct derived_name *made = ARENA_NEW(s->arena, struct derived_name);
 	const char *unique = new_name(s, begin, name);
 	if (made == NULL)
 		return NULL;
-	*made = (struct made){scope, state == NULL ? unique : state};
-	strmap_set(&s->made, unique, made);
+	*made = (struct derived_name){scope, state == NULL ? unique : state};
+	strmap_set(&s->derived, unique, made);
 	set_level(s, unique, LEVEL_SOURCE);
 	return unique;
 }
@@ -243,13 +246,13 @@ struct rewriting {
 /* ---- source expressions in statements of tokens ---- */
 
 /* Names, and views and repetitions of them: nothing that is worth a state of its own. */
-static bool only_moves(const struct expr *e)
+static bool is_view_only(const struct expr *e)
 {
 	static const char *const calls[] = {"reshape", "transpose", "broadcast", "slice", "identity"};
 	bool moves = e->kind != EX_CALL && e->kind != EX_BINARY && e->kind != EX_UNARY;
 	for (size_t i = 0; e->kind == EX_CALL && !moves && i < TFMC_COUNT(calls); i++)
 		moves = is_call(e, calls[i]);
-	return moves && (e->n_args == 0 || only_moves(e->args[0]));
+	return moves && (e->n_args == 0 || is_view_only(e->args[0]));
 }
 
 /* The outermost scope in which the expression means the same. */
@@ -260,7 +263,7 @@ static struct split_scope *scope_of(const struct split *s, const struct expr *e)
 		inner = inner->outer;
 	if (e->kind == EX_NAME && level_of_name(s, e->text) != LEVEL_CONST)
 		return defining_scope(s, e->text);
-	if (e->kind == EX_NAME && strmap_has(&s->taken, e->text))
+	if (e->kind == EX_NAME && strmap_has(&s->reserved, e->text))
 		return s->scope; /* a constant may change from round to round */
 	for (found = s->scope; e->kind == EX_STRING && found->loop != NULL; found = found->outer) {
 		if (strstr(e->text, arena_printf(s->arena, "{%s}", found->loop->as)) != NULL)
@@ -274,12 +277,12 @@ static struct split_scope *scope_of(const struct split *s, const struct expr *e)
 	return inner;
 }
 
-static const struct expr *name_expr(struct rewriting *r, const struct expr *e)
+static const struct expr *hoist_expr(struct rewriting *r, const struct expr *e)
 {
 	struct split *s = r->s;
 	struct split_scope *scope = scope_of(s, e);
 	const char *target = r->node->st->targets[0].name,
-	           *name = make_name(s, scope, "source", target, NULL);
+	           *name = derive_name(s, scope, "source", target, NULL);
 	struct expr_target *to = ARENA_NEW(s->arena, struct expr_target);
 	struct expr *copy = ARENA_NEW(s->arena, struct expr);
 	struct expr_statement *st = ARENA_NEW(s->arena, struct expr_statement);
@@ -298,11 +301,11 @@ static const struct expr *name_expr(struct rewriting *r, const struct expr *e)
 }
 
 /* The largest parts that depend on the source alone become names; of sdpa, keys and values in any case. */
-static const struct expr *named(void *user, const struct expr *e)
+static const struct expr *hoist_source_exprs(void *user, const struct expr *e)
 {
 	struct rewriting *r = user;
 	if (level_of(r->s, e) == LEVEL_SOURCE && e->kind != EX_NAME && e->kind != EX_LIST)
-		return only_moves(e) ? e : name_expr(r, e);
+		return is_view_only(e) ? e : hoist_expr(r, e);
 	if (!is_call(e, "sdpa") || e->n_args < 3)
 		return NULL;
 	const struct expr **args = ARENA_ARRAY(r->s->arena, const struct expr *, e->n_args);
@@ -315,37 +318,37 @@ static const struct expr *named(void *user, const struct expr *e)
 	for (size_t i = 0; i < e->n_args; i++) {
 		const struct expr *x = e->args[i];
 		bool moved = (i == 1 || i == 2) && x->kind != EX_NAME && level_of(r->s, x) == LEVEL_SOURCE;
-		args[i] = moved ? name_expr(r, x) : x;
+		args[i] = moved ? hoist_expr(r, x) : x;
 	}
-	return expr_map_children(r->s->arena, copy, named, r);
+	return expr_map_children(r->s->arena, copy, hoist_source_exprs, r);
 }
 
 /* ---- keys and values that cross are kept as caches are ---- */
 
 /* Narrows the value of `name` after what has been read of the scope that defines it. */
-static const struct narrow *narrow_name(struct split *s, const struct graph_node *node, const char *name)
+static const struct cached_kv *quantize_name(struct split *s, const struct graph_node *node, const char *name)
 {
 	struct split_scope *scope = defining_scope(s, name);
-	struct narrow *n = strmap_get(&scope->narrow, name);
+	struct cached_kv *n = strmap_get(&scope->cached_kv, name);
 	if (n != NULL)
 		return n;
-	n = ARENA_NEW(s->arena, struct narrow);
-	const char *state = state_of(s, name);
-	const char *x = make_name(s, scope, "narrow", name, state), *scale = NULL, *targets = x;
+	n = ARENA_NEW(s->arena, struct cached_kv);
+	const char *state = state_suffix(s, name);
+	const char *x = derive_name(s, scope, "narrow", name, state), *scale = NULL, *targets = x;
 	if (s->m->dtypes.cache == DT_I8) {
-		scale = make_name(s, scope, "scale", name, arena_printf(s->arena, "%s_scale", state));
+		scale = derive_name(s, scope, "scale", name, arena_printf(s->arena, "%s_scale", state));
 		targets = arena_printf(s->arena, "%s, %s", x, scale);
 	}
-	const char *text = arena_printf(s->arena, "%s = narrow_keys(%s)", targets, name);
-	if (n == NULL || x == NULL || !push(s, &scope->run, node->loc, text) ||
-	    !push(s, &scope->encode, node->loc, text))
+	const char *text = arena_printf(s->arena, "%s = quantize_kv(%s)", targets, name);
+	if (n == NULL || x == NULL || !push_text(s, &scope->run, node->loc, text) ||
+	    !push_text(s, &scope->encode, node->loc, text))
 		return NULL;
-	*n = (struct narrow){x, scale};
-	strmap_set(&scope->narrow, name, n);
+	*n = (struct cached_kv){x, scale};
+	strmap_set(&scope->cached_kv, name, n);
 	return n;
 }
 
-static const struct expr *keyword(const struct expr *e, const char *name)
+static const struct expr *find_keyword(const struct expr *e, const char *name)
 {
 	for (size_t i = 0; i < e->n_keywords; i++) {
 		if (strcmp(e->keywords[i].name, name) == 0)
@@ -354,10 +357,10 @@ static const struct expr *keyword(const struct expr *e, const char *name)
 	return NULL;
 }
 
-static const struct expr *wide_keys(struct rewriting *r, const struct expr *keys)
+static const struct expr *dequantize_call(struct rewriting *r, const struct expr *keys)
 {
 	struct arena *a = r->s->arena;
-	const struct narrow *n = narrow_name(r->s, r->node, keys->text);
+	const struct cached_kv *n = quantize_name(r->s, r->node, keys->text);
 	struct expr *call = ARENA_NEW(a, struct expr), *names = ARENA_ARRAY(a, struct expr, 2);
 	const struct expr **args = ARENA_ARRAY(a, const struct expr *, 2);
 	r->failed = r->failed || n == NULL || call == NULL || names == NULL || args == NULL;
@@ -370,19 +373,19 @@ static const struct expr *wide_keys(struct rewriting *r, const struct expr *keys
 	}
 	*call = (struct expr){.kind = EX_CALL,
 	                      .loc = keys->loc,
-	                      .text = "wide_keys",
+	                      .text = "dequantize_kv",
 	                      .args = args,
 	                      .n_args = n->scale == NULL ? 1 : 2};
 	return call;
 }
 
 /* A call of sdpa over keys and values of the source reads them narrowed. */
-static const struct expr *narrowed(void *user, const struct expr *e)
+static const struct expr *quantize_sdpa_inputs(void *user, const struct expr *e)
 {
 	struct rewriting *r = user;
-	if (!is_call(e, "sdpa") || e->n_args < 3 || keyword(e, "cache") != NULL)
+	if (!is_call(e, "sdpa") || e->n_args < 3 || find_keyword(e, "cache") != NULL)
 		return NULL;
-	e = expr_map_children(r->s->arena, e, narrowed, r);
+	e = expr_map_children(r->s->arena, e, quantize_sdpa_inputs, r);
 	struct expr *copy = ARENA_NEW(r->s->arena, struct expr);
 	const struct expr **args = ARENA_ARRAY(r->s->arena, const struct expr *, e->n_args);
 	r->failed = r->failed || copy == NULL || args == NULL;
@@ -392,7 +395,7 @@ static const struct expr *narrowed(void *user, const struct expr *e)
 		const struct expr *x = e->args[i];
 		bool crosses = (i == 1 || i == 2) && x->kind == EX_NAME &&
 		               level_of_name(r->s, x->text) == LEVEL_SOURCE;
-		args[i] = crosses ? wide_keys(r, x) : x;
+		args[i] = crosses ? dequantize_call(r, x) : x;
 	}
 	*copy = *e;
 	copy->args = args;
@@ -410,8 +413,8 @@ static bool push_node(struct split *s, struct graph_body *body, const struct gra
 	return true;
 }
 
-static bool rewrite(struct split *s, const struct graph_node *node, expr_map_fn *fn,
-                    const struct expr_statement **st)
+static bool rewrite_statement(struct split *s, const struct graph_node *node, expr_map_fn *fn,
+                              const struct expr_statement **st)
 {
 	struct expr_statement *made = ARENA_NEW(s->arena, struct expr_statement);
 	const struct expr **values = ARENA_ARRAY(s->arena, const struct expr *, (*st)->n_values);
@@ -430,7 +433,8 @@ static bool split_tokens(struct split *s, const struct graph_node *node)
 {
 	struct graph_node with = *node;
 	bool as_kept = s->m->dtypes.cache != DT_F32 || s->m->dtypes.compute == COMPUTE_BF16;
-	if (!rewrite(s, node, named, &with.st) || (as_kept && !rewrite(s, node, narrowed, &with.st)) ||
+	if (!rewrite_statement(s, node, hoist_source_exprs, &with.st) ||
+	    (as_kept && !rewrite_statement(s, node, quantize_sdpa_inputs, &with.st)) ||
 	    !push_node(s, &s->scope->run, &with))
 		return false;
 	for (size_t i = 0; i < with.st->n_values; i++) {
@@ -440,18 +444,18 @@ static bool split_tokens(struct split *s, const struct graph_node *node)
 	return push_node(s, &s->scope->decode, &with);
 }
 
-static void forget(struct strmap *made, const char *name)
+static void clear_entry(struct strmap *made, const char *name)
 {
 	if (strmap_get(made, name) != NULL)
 		strmap_set(made, name, NULL);
 }
 
-static void forget_crossings(struct split *s, const struct expr_statement *st)
+static void clear_redefined(struct split *s, const struct expr_statement *st)
 {
 	for (size_t i = 0; i < st->n_targets; i++) {
 		for (struct split_scope *c = s->scope; c != NULL; c = c->outer) {
-			forget(&c->crossed, st->targets[i].name);
-			forget(&c->narrow, st->targets[i].name);
+			clear_entry(&c->crossed, st->targets[i].name);
+			clear_entry(&c->cached_kv, st->targets[i].name);
 		}
 	}
 }
@@ -466,8 +470,8 @@ static bool split_statement(struct split *s, const struct graph_node *node)
 		ok = push_node(s, &s->scope->run, node) && push_node(s, &s->scope->encode, node);
 	if (level == LEVEL_CONST)
 		ok = ok && push_node(s, &s->scope->decode, node);
-	assign(s, node->st, level);
-	forget_crossings(s, node->st);
+	set_target_levels(s, node->st, level);
+	clear_redefined(s, node->st);
 	return ok;
 }
 
@@ -489,14 +493,14 @@ static bool push_loop(struct split *s, struct graph_body *out, const struct grap
 static void enter_scope(struct split *s, struct split_scope *scope)
 {
 	strmap_init(&scope->crossed, s->arena);
-	strmap_init(&scope->narrow, s->arena);
+	strmap_init(&scope->cached_kv, s->arena);
 	s->scope = scope;
 }
 
 static bool split_repeat(struct split *s, const struct graph_node *node)
 {
 	struct split_scope inner = {.outer = s->scope, .loop = node};
-	enter_loop(s, &node->body);
+	propagate_loop_levels(s, &node->body);
 	enter_scope(s, &inner);
 	bool ok = split_body(s, &node->body);
 	s->scope = inner.outer;
@@ -516,17 +520,17 @@ static bool split_body(struct split *s, const struct graph_body *body)
 }
 
 /* Names that are made are not those of the graph. */
-static void take_names(struct split *s)
+static void reserve_names(struct split *s)
 {
 	size_t n;
 	const char *const *names = graph_targets(s->arena, &s->m->graph, &n);
 	for (size_t i = 0; i < n; i++)
-		strmap_set(&s->taken, names[i], s);
+		strmap_set(&s->reserved, names[i], s);
 	for (size_t i = 0; i < s->m->inputs.n; i++)
-		strmap_set(&s->taken, s->m->inputs.items[i].name, s);
+		strmap_set(&s->reserved, s->m->inputs.items[i].name, s);
 }
 
-static void start_levels(struct split *s)
+static void init_levels(struct split *s)
 {
 	const struct frontend_model *m = s->m;
 	for (size_t i = 0; i < m->inputs.n; i++) {
@@ -539,18 +543,18 @@ static void start_levels(struct split *s)
 	}
 }
 
-bool split_graph(struct frontend_model *m, struct split_result *out)
+bool split_encode_decode(struct frontend_model *m, struct split_result *out)
 {
 	struct split s = {.m = m, .arena = &m->arena};
 	struct split_scope top = {.outer = NULL};
 	size_t n = m->outputs.n;
 	strmap_init(&s.level, s.arena);
 	strmap_init(&s.states, s.arena);
-	strmap_init(&s.taken, s.arena);
-	strmap_init(&s.made, s.arena);
+	strmap_init(&s.reserved, s.arena);
+	strmap_init(&s.derived, s.arena);
 	enter_scope(&s, &top);
-	take_names(&s);
-	start_levels(&s);
+	reserve_names(&s);
+	init_levels(&s);
 	*out = (struct split_result){.encode_outputs = ARENA_ARRAY(s.arena, const char *, n),
 	                             .encode_index = ARENA_ARRAY(s.arena, size_t, n)};
 	if (out->encode_outputs == NULL || out->encode_index == NULL || !split_body(&s, &m->graph))

@@ -20,7 +20,7 @@ bool lower_record_state(struct lowering *lw, const char *pattern, const struct s
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
 	size_t n;
-	const char *name = lower_indexed(lw, pattern, loops, &n);
+	const char *name = lower_stacked_name(lw, pattern, loops, &n);
 	if (name == NULL)
 		return false;
 	if ((size_t)slice->rank + n > IR_RANK_MAX || slice->rank < 1)
@@ -58,11 +58,11 @@ const char *lower_cache_state(struct lowering *lw, const char *cache, size_t par
 
 /* ---- which states a body uses ---- */
 
-static bool add_name(struct lowering *lw, struct names_list *out, const char *pattern)
+static bool add_state_name(struct lowering *lw, struct names_list *out, const char *pattern)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
 	size_t n;
-	const char *name = lower_indexed(lw, pattern, loops, &n);
+	const char *name = lower_stacked_name(lw, pattern, loops, &n);
 	for (size_t i = 0; name != NULL && i < out->n; i++) {
 		if (strcmp(out->items[i], name) == 0)
 			return true;
@@ -74,35 +74,35 @@ static bool add_name(struct lowering *lw, struct names_list *out, const char *pa
 }
 
 /* Those that the cache has: scales only where it keeps int8. */
-static bool add_cache(struct lowering *lw, const char *cache, struct names_list *out)
+static bool add_cache_states(struct lowering *lw, const char *cache, struct names_list *out)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
 	size_t n;
 	bool ok = true;
 	for (size_t i = 0; ok && i < LOWER_CACHE_PARTS; i++) {
 		const char *part = lower_cache_state(lw, cache, i),
-		           *name = lower_indexed(lw, part, loops, &n);
-		ok = name != NULL && (!is_recorded(lw, name) || add_name(lw, out, part));
+		           *name = lower_stacked_name(lw, part, loops, &n);
+		ok = name != NULL && (!is_recorded(lw, name) || add_state_name(lw, out, part));
 	}
 	return ok;
 }
 
-static bool expr_states(struct lowering *lw, const struct expr *e, struct names_list *out)
+static bool collect_expr_states(struct lowering *lw, const struct expr *e, struct names_list *out)
 {
 	bool ok = true;
 	bool put = e->kind == EX_CALL &&
 	           (strcmp(e->text, "state_put") == 0 || strcmp(e->text, "state_get") == 0);
 	if (put && e->n_args > 0 && e->args[0]->kind == EX_STRING)
-		ok = add_name(lw, out, e->args[0]->text);
+		ok = add_state_name(lw, out, e->args[0]->text);
 	for (size_t i = 0; i < e->n_keywords; i++) {
 		const struct expr *v = e->keywords[i].value;
 		if (lw->mode == LOWER_DECODE && strcmp(e->keywords[i].name, "cache") == 0 &&
 		    v->kind == EX_STRING)
-			ok = ok && add_cache(lw, v->text, out);
-		ok = ok && expr_states(lw, v, out);
+			ok = ok && add_cache_states(lw, v->text, out);
+		ok = ok && collect_expr_states(lw, v, out);
 	}
 	for (size_t i = 0; ok && i < e->n_args; i++)
-		ok = expr_states(lw, e->args[i], out);
+		ok = collect_expr_states(lw, e->args[i], out);
 	return ok;
 }
 
@@ -119,7 +119,7 @@ bool lower_body_states(struct lowering *lw, const struct graph_body *body, struc
 			continue;
 		}
 		for (size_t v = 0; ok && v < node->st->n_values; v++)
-			ok = expr_states(lw, node->st->values[v], out);
+			ok = collect_expr_states(lw, node->st->values[v], out);
 	}
 	return ok;
 }
@@ -127,17 +127,18 @@ bool lower_body_states(struct lowering *lw, const struct graph_body *body, struc
 /* ---- statements of split bodies ---- */
 
 /* How a value is kept: the axis of sequences first, rows of it as an axis of their own. */
-struct kept {
+struct state_layout {
 	int axis; /* that comes first; -1: none, the first axis is divided */
 	int rank;
 	const struct ir_dim *dims[IR_RANK_MAX];
 };
 
-static bool plan_kept(struct lowering *lw, int rank, const struct ir_dim *const *dims, struct kept *out)
+static bool plan_state_layout(struct lowering *lw, int rank, const struct ir_dim *const *dims,
+                              struct state_layout *out)
 {
 	struct ir_dims *table = lw->module->dims;
 	const struct ir_dim *batch = lower_dim(lw, lw->m->inputs.items[lw->m->tokens].dims[0]);
-	*out = (struct kept){.axis = rank - 1, .rank = rank};
+	*out = (struct state_layout){.axis = rank - 1, .rank = rank};
 	while (out->axis >= 0 && dims[out->axis] != batch)
 		out->axis--;
 	out->dims[0] = batch;
@@ -154,12 +155,13 @@ static bool plan_kept(struct lowering *lw, int rank, const struct ir_dim *const 
 	return out->dims[1] != NULL;
 }
 
-static bool record_put(const struct call *c, const char *name, const struct ir_type *t, const struct kept *k)
+static bool record_state_of(const struct call *c, const char *name, const struct ir_type *t,
+                            const struct state_layout *k)
 {
 	struct lowering *lw = c->lw;
-	struct state_type slice = {.dtype = t->dtype, .rank = k->rank, .loc = lw->loc, .kept_rank = t->rank};
+	struct state_type slice = {.dtype = t->dtype, .rank = k->rank, .loc = lw->loc, .value_rank = t->rank};
 	for (int i = 0; i < t->rank; i++)
-		slice.kept[i] = t->dims[i];
+		slice.value_dims[i] = t->dims[i];
 	for (int i = 0; i < k->rank; i++) {
 		bool constant = i == 0 || ir_dim_is_const(k->dims[i], NULL);
 		slice.dims[i] =
@@ -169,59 +171,60 @@ static bool record_put(const struct call *c, const char *name, const struct ir_t
 	return lower_record_state(lw, name, &slice);
 }
 
-bool lower_state_put(const struct call *c, struct lval *out)
+bool lower_state_put(const struct call *c, struct lowered *out)
 {
 	struct lowering *lw = c->lw;
 	const char *pattern = "";
 	struct ir_value x;
-	struct kept k;
+	struct state_layout k;
 	if (!call_word(c, "name", &pattern) || !call_tensor(c, "x", &x))
 		return false;
 	const struct ir_type *t = irb_type(lw->b, x);
-	*out = lval_tensor(x);
-	if (!plan_kept(lw, t->rank, t->dims, &k))
+	*out = lowered_tensor(x);
+	if (!plan_state_layout(lw, t->rank, t->dims, &k))
 		return lower_fail(
 		        lw, LOC_NONE, DIAG_UNSUPPORTED,
 		        "not supported yet: %s of the source is used beside the tokens, and has no axis "
 		        "of sequences",
 		        type_text(lw, x));
-	if (lw->mode == LOWER_PROBE)
-		return record_put(c, pattern, t, &k);
+	if (lw->mode == LOWER_INFER)
+		return record_state_of(c, pattern, t, &k);
 	const struct lower_loop *loops[IR_RANK_MAX];
 	struct ir_value in[2 + IR_RANK_MAX];
 	size_t n;
-	const char *name = lower_indexed(lw, pattern, loops, &n);
+	const char *name = lower_stacked_name(lw, pattern, loops, &n);
 	struct lower_state *state = name == NULL ? NULL : lower_find_state(lw, name);
 	if (state == NULL)
 		return false;
 	in[0] = state->value;
-	in[1] = k.axis < 0 ? irb_reshape_to(lw->b, x, k.rank, k.dims) : lower_axis_first(lw, x, k.axis);
+	in[1] = k.axis < 0 ? irb_reshape_to(lw->b, x, k.rank, k.dims) : lower_axis_to_front(lw, x, k.axis);
 	lower_index_operands(loops, n, in + 2);
 	state->value = irb_op1(lw->b, OP_state_write, in, 2 + n, NULL);
 	return !irb_failed(lw->b);
 }
 
 /* The value as it was put: the part of its room that the source has. */
-static bool unkeep(struct lowering *lw, const char *name, struct ir_value *x)
+static bool restore_value_layout(struct lowering *lw, const char *name, struct ir_value *x)
 {
 	const struct state_type *s = lw->types->items;
 	const struct ir_dim *dims[IR_RANK_MAX];
-	struct kept k;
+	struct state_layout k;
 	while (strcmp(s->name, name) != 0)
 		s++;
-	for (int i = 0; i < s->kept_rank; i++)
-		dims[i] = lower_source_dim(lw, s->kept[i]);
-	if (!plan_kept(lw, s->kept_rank, dims, &k))
+	for (int i = 0; i < s->value_rank; i++)
+		dims[i] = lower_source_dim(lw, s->value_dims[i]);
+	if (!plan_state_layout(lw, s->value_rank, dims, &k))
 		return false;
 	for (int i = 1; i < k.rank; i++)
 		*x = irb_slice_of(lw->b, *x, i, ir_dim_const(lw->module->dims, 0), k.dims[i]);
 	if (irb_failed(lw->b))
 		return false;
-	*x = k.axis < 0 ? irb_reshape_to(lw->b, *x, s->kept_rank, dims) : lower_axes_back(lw, *x, 1, k.axis);
+	*x = k.axis < 0 ? irb_reshape_to(lw->b, *x, s->value_rank, dims)
+	                : lower_axes_from_front(lw, *x, 1, k.axis);
 	return !irb_failed(lw->b);
 }
 
-bool lower_state_get(const struct call *c, struct lval *out)
+bool lower_state_get(const struct call *c, struct lowered *out)
 {
 	struct lowering *lw = c->lw;
 	const char *pattern = "";
@@ -230,7 +233,7 @@ bool lower_state_get(const struct call *c, struct lval *out)
 	size_t n;
 	if (!call_word(c, "name", &pattern))
 		return false;
-	const char *name = lower_indexed(lw, pattern, loops, &n);
+	const char *name = lower_stacked_name(lw, pattern, loops, &n);
 	struct lower_state *state = name == NULL ? NULL : lower_find_state(lw, name);
 	if (state == NULL)
 		return false;
@@ -238,8 +241,92 @@ bool lower_state_get(const struct call *c, struct lval *out)
 	lower_index_operands(loops, n, in + 1);
 	irb_op(lw->b, OP_state_read, in, 1 + n, NULL, results, 2);
 	state->value = results[1];
-	if (irb_failed(lw->b) || !unkeep(lw, name, &results[0]))
+	if (irb_failed(lw->b) || !restore_value_layout(lw, name, &results[0]))
 		return false;
-	*out = lval_tensor(results[0]);
+	*out = lowered_tensor(results[0]);
 	return true;
+}
+
+/* ---- length of caches, tokens of a call ---- */
+
+/* Rows of one call of score: the logits of a whole sequence never exist, and products of 64 rows run at the
+ * speed of arithmetic (they do from 15 rows on). */
+#define SCORE_ROWS 64
+
+#define CACHE_ROWS 16 /* rings are whole panels of keys */
+
+/* ---- lengths of caches ---- */
+
+int64_t cache_rows(int64_t len, int64_t max_len)
+{
+	int64_t rows = (len + CACHE_ROWS - 1) / CACHE_ROWS * CACHE_ROWS;
+	return len >= max_len ? len : rows < max_len ? rows : max_len;
+}
+
+const char *cache_len_error(struct arena *a, const struct cache_use *use, int64_t len, int64_t max_len)
+{
+	if (len >= max_len)
+		return NULL;
+	if (use->window == 0 || !use->is_causal)
+		return arena_printf(
+		        a,
+		        "a cache of %lld positions, fewer than max_len (%lld), is for causal attention "
+		        "with a window",
+		        (long long)len, (long long)max_len);
+	if (len >= use->window)
+		return NULL;
+	return arena_printf(
+	        a,
+	        "a cache of %lld positions does not hold the window of %lld: calls of n tokens need "
+	        "%lld + n positions",
+	        (long long)len, (long long)use->window, (long long)use->window - 1);
+}
+
+/* ---- rows of a call ---- */
+
+static int64_t min_ring_call_rows(const struct state_types *types)
+{
+	int64_t least = INT64_MAX;
+	for (size_t i = 0; i < types->n; i++)
+		if (types->items[i].call_rows > 0 && types->items[i].call_rows < least)
+			least = types->items[i].call_rows;
+	return least;
+}
+
+/* The symbol that the new tokens of a sequence are counted by, or -1. */
+static int single_symbol(const struct ir_dim *d)
+{
+	bool is_symbol = d->n_terms == 1 && d->terms[0].coeff == 1 && d->terms[0].n_atoms == 1;
+	return is_symbol ? d->terms[0].atoms[0]->sym : -1;
+}
+
+static bool bind_row_dim(struct lowering *lw, const struct ir_dim *d, const char *name, int64_t most)
+{
+	struct ir_dims *dims = lw->module->dims;
+	const char *free = name;
+	for (int i = 2; ir_dims_find(dims, free) >= 0; i++)
+		free = arena_printf(lw->arena, "%s%d", name, i);
+	int64_t lo = ir_dim_lo(dims, d);
+	if (single_symbol(d) < 0 || lo > most || !ir_dims_declare(dims, free, lo, most))
+		return false;
+	lw->bound = ir_dim_sym(dims, free);
+	lw->bound_sym = single_symbol(d);
+	return true;
+}
+
+bool lower_bind_rows(struct lowering *lw, bool scores)
+{
+	if (lw->mode != LOWER_DECODE || lw->m->tokens < 0)
+		return true;
+	const struct ir_dim *d = ir_import_dim(lw->module, lw->m->inputs.items[lw->m->tokens].dims[1]);
+	int64_t rings = min_ring_call_rows(lw->types),
+	        most = scores && rings > SCORE_ROWS ? SCORE_ROWS : rings;
+	bool is_needed = most == rings || single_symbol(d) >= 0;
+	if (ir_dim_hi(lw->module->dims, d) <= most || !is_needed ||
+	    bind_row_dim(lw, d, scores ? "rows" : "part", most))
+		return true;
+	return lower_fail(lw, lw->m->generate.loc, DIAG_GENERATE,
+	                  "%s up to %lld tokens at once, the model at least %lld",
+	                  most == rings ? "caches shorter than max_len take" : "the entry score takes",
+	                  (long long)most, (long long)ir_dim_lo(lw->module->dims, d));
 }

@@ -18,7 +18,7 @@ struct resolved_weight {
 };
 
 /* Weight files, and the file with the map when `map` names one. */
-static void note_files(struct frontend_model *m, const struct yaml_node *map)
+static void record_read_files(struct frontend_model *m, const struct yaml_node *map)
 {
 	size_t n;
 	const char *const *paths = weight_files_paths(m->weights.files, &n);
@@ -51,8 +51,8 @@ enum tfmc_status weights_open(struct frontend_model *m)
 	m->weights.env = model_env(&m->scope, false);
 	if (m->weights.files == NULL)
 		return TFMC_NO_MEMORY;
-	m->weights.are_absent = m->options.shapes && !weights_exist(m, section);
-	if (m->weights.are_absent) {
+	m->weights.shapes_only = m->options.shapes && !weights_exist(m, section);
+	if (m->weights.shapes_only) {
 		m->weights.map = weight_map_create(&m->arena, m->cx, m->weights.files, &m->weights.env);
 		return m->weights.map == NULL ? TFMC_NO_MEMORY : TFMC_OK;
 	}
@@ -70,14 +70,14 @@ enum tfmc_status weights_open(struct frontend_model *m)
 	uint32_t must_match = yaml_is(yaml_find(section, "unmatched"), "allow") ? 0 : m->doc.root->loc.source;
 	if (map == NULL || weight_map_read(map, yaml_find(section, "map"), m->doc.dir, must_match) != TFMC_OK)
 		return TFMC_INVALID;
-	note_files(m, yaml_find(section, "map"));
+	record_read_files(m, yaml_find(section, "map"));
 	m->weights.map = map;
 	return TFMC_OK;
 }
 
 const char *frontend_parameter(const struct frontend_model *m, size_t i, int *rank, const int64_t **dims)
 {
-	if (!m->weights.are_absent || i >= m->weights.resolved.n)
+	if (!m->weights.shapes_only || i >= m->weights.resolved.n)
 		return NULL;
 	const struct resolved_weight *r = m->weights.resolved.items[i].value;
 	*rank = r->want.rank;
@@ -87,8 +87,8 @@ const char *frontend_parameter(const struct frontend_model *m, size_t i, int *ra
 
 /* ---- one parameter ---- */
 
-static bool same_shape(struct lowering *lw, const struct resolved_weight *r, const struct weight_need *need,
-                       const char *path)
+static bool check_same_shape(struct lowering *lw, const struct resolved_weight *r,
+                             const struct weight_request *need, const char *path)
 {
 	if (r->want.rank == need->rank &&
 	    memcmp(r->want.dims, need->dims, (size_t)need->rank * sizeof(*need->dims)) == 0)
@@ -100,22 +100,22 @@ static bool same_shape(struct lowering *lw, const struct resolved_weight *r, con
 
 /* What a parameter becomes before anything is made of it, as if the files held it so: codes where `quantize` says it and
  * they are not codes already, else floats of dtype.weights. */
-static const struct ir_wexpr *as_wanted(struct lowering *lw, const struct weight_need *need,
-                                        const struct weight_want *want, const struct ir_wexpr *e)
+static const struct ir_wexpr *apply_conversions(struct lowering *lw, const struct weight_request *need,
+                                                const struct weight_want *want, const struct ir_wexpr *e)
 {
 	struct frontend_model *m = lw->m;
 	if (e == NULL || want->rank < 2)
 		return e;
 	const struct quantize_rule *rule =
-	        need->quantizes ? model_quantize_rule(&m->quantize, want->path) : NULL;
+	        need->is_quantizable ? model_quantize_rule(&m->quantize, want->path) : NULL;
 	enum ir_format codes = rule != NULL ? rule->format : FORMAT_PLAIN;
 	const struct ir_wexpr *rounded = e, *inputs = NULL;
 	const struct ir_wexpr *order = NULL, *stored = wexpr_without_columns(&m->arena, e, &order);
 	enum ir_format is = wexpr_format(stored != NULL ? stored : e);
 	if (codes != FORMAT_PLAIN && ir_format_is_quantized(is))
-		m->quantize.leaves_codes = m->quantize.leaves_codes || is != codes;
+		m->quantize.keeps_quants = m->quantize.keeps_quants || is != codes;
 	else if (codes != FORMAT_PLAIN) {
-		m->quantize.makes_codes = true;
+		m->quantize.quantizes_floats = true;
 		if (!profile_find(m, want, need->is_table, &inputs))
 			return NULL;
 		rounded = wexpr_quantize(&m->arena, codes, e, inputs);
@@ -128,21 +128,22 @@ static const struct ir_wexpr *as_wanted(struct lowering *lw, const struct weight
 }
 
 /* Hub files may have more rows than the configuration has ids: tables are padded to a multiple of 64. */
-static bool is_vocabulary(const struct frontend_model *m, const struct weight_need *need)
+static bool is_vocabulary(const struct frontend_model *m, const struct weight_request *need)
 {
 	const struct model_param *vocab = strmap_get(&m->scope.params, "vocab");
 	return m->doc.hub_path != NULL && vocab != NULL && vocab->state == PARAM_DONE &&
 	       vocab->value.kind == VALUE_INT && vocab->value.i == need->dims[0] && need->groups <= 1;
 }
 
-static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_need *need, const char *path)
+static const struct ir_wexpr *resolve_parameter(struct lowering *lw, const struct weight_request *need,
+                                                const char *path)
 {
 	struct frontend_model *m = lw->m;
 	struct resolved_weight *r = strmap_get(&m->weights.resolved, path);
-	if (lw->mode == LOWER_PROBE)
+	if (lw->mode == LOWER_INFER)
 		return wexpr_full(lw->arena, 0.0, need->rank, need->dims);
 	if (r != NULL)
-		return same_shape(lw, r, need, path) ? r->e : NULL;
+		return check_same_shape(lw, r, need, path) ? r->e : NULL;
 	if (m->weights.resolved.n >= MODEL_WEIGHTS_MAX) {
 		lower_fail(lw, LOC_NONE, DIAG_LIMIT, "more than %d parameters", MODEL_WEIGHTS_MAX);
 		return NULL;
@@ -153,7 +154,7 @@ static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_n
 	r->want = (struct weight_want){.path = path, .loc = lw->loc.at, .rank = need->rank};
 	memcpy(r->want.dims, need->dims, sizeof(need->dims));
 	r->want.is_vocabulary = is_vocabulary(m, need);
-	if (m->weights.are_absent) {
+	if (m->weights.shapes_only) {
 		r->e = wexpr_full(&m->arena, 0.0, need->rank, need->dims);
 		strmap_set(&m->weights.resolved, path, r);
 		return r->e;
@@ -163,21 +164,21 @@ static const struct ir_wexpr *resolve(struct lowering *lw, const struct weight_n
 		           path);
 		return NULL;
 	}
-	r->e = as_wanted(lw, need, &r->want, weight_map_find(m->weights.map, &r->want));
+	r->e = apply_conversions(lw, need, &r->want, weight_map_find(m->weights.map, &r->want));
 	if (r->e == NULL) /* the others are looked at, too: all mistakes of a map in one run */
 		r->e = wexpr_full(&m->arena, 0.0, need->rank, need->dims);
 	strmap_set(&m->weights.resolved, path, r);
 	return r->e;
 }
 
-static int64_t groups_of(const struct weight_need *need)
+static int64_t group_count(const struct weight_request *need)
 {
 	return need->groups > 1 ? need->groups : 1;
 }
 
 /* The matrix that a product wants. */
-static const struct ir_wexpr *shaped(struct arena *a, const struct weight_need *need,
-                                     const struct ir_wexpr *e)
+static const struct ir_wexpr *apply_form(struct arena *a, const struct weight_request *need,
+                                         const struct ir_wexpr *e)
 {
 	int64_t rest = 1;
 	for (int i = 2; i < e->rank; i++)
@@ -191,17 +192,17 @@ static const struct ir_wexpr *shaped(struct arena *a, const struct weight_need *
 		if (rest > 1)
 			e = wexpr_transpose(a, wexpr_reshape(a, 3, taps, e));
 		return wexpr_reshape(a, 2, matrix, e);
-	case WEIGHT_MADE: return need->make(need->user, e);
+	case WEIGHT_DERIVED: return need->make(need->user, e);
 	}
 	return e;
 }
 
 /* Rows of the whole parameter, or as many of each group. */
-static const struct ir_wexpr *chosen_rows(struct arena *a, const struct weight_need *need,
+static const struct ir_wexpr *select_rows(struct arena *a, const struct weight_request *need,
                                           const struct ir_wexpr *e)
 {
-	int64_t dims[IR_RANK_MAX + 1], one = need->rows / groups_of(need);
-	if (groups_of(need) == 1)
+	int64_t dims[IR_RANK_MAX + 1], one = need->rows / group_count(need);
+	if (group_count(need) == 1)
 		return wexpr_slice(a, 0, need->first, need->first + need->rows, e);
 	dims[0] = need->groups;
 	dims[1] = need->dims[0] / need->groups;
@@ -213,22 +214,23 @@ static const struct ir_wexpr *chosen_rows(struct arena *a, const struct weight_n
 }
 
 /* What the name of a weight says about its form. */
-static const char *form_text(const struct weight_need *need)
+static const char *form_suffix(const struct weight_request *need)
 {
 	switch (need->form) {
 	case WEIGHT_PLAIN: return "";
 	case WEIGHT_MATRIX: return ".matrix";
 	case WEIGHT_TAPS_FIRST: return ".taps";
-	case WEIGHT_MADE: return need->made;
+	case WEIGHT_DERIVED: return need->derived_suffix;
 	}
 	return "";
 }
 
-static const struct ir_wexpr *stack(struct lowering *lw, const struct weight_need *need, const char *path,
-                                    const struct lower_loop *const *loops, size_t n, size_t level);
+static const struct ir_wexpr *stack_iterations(struct lowering *lw, const struct weight_request *need,
+                                               const char *path, const struct lower_loop *const *loops,
+                                               size_t n, size_t level);
 
 /* The experts one after the other; `path` has their number still open. */
-static const struct ir_wexpr *stack_experts(struct lowering *lw, const struct weight_need *need,
+static const struct ir_wexpr *stack_experts(struct lowering *lw, const struct weight_request *need,
                                             const char *path)
 {
 	struct arena *a = &lw->m->arena;
@@ -236,34 +238,36 @@ static const struct ir_wexpr *stack_experts(struct lowering *lw, const struct we
 	size_t n = 0;
 	bool ok = parts != NULL;
 	for (int64_t k = 0; parts != NULL && k < need->experts; k++) {
-		if (need->some != NULL && !need->some[k])
+		if (need->subset != NULL && !need->subset[k])
 			continue;
-		const char *one = graph_fill(a, path, "*", arena_printf(a, "%lld", (long long)k));
-		parts[n] = stack(lw, need, one, NULL, 0, 0);
+		const char *one = replace_placeholder(a, path, "*", arena_printf(a, "%lld", (long long)k));
+		parts[n] = stack_iterations(lw, need, one, NULL, 0, 0);
 		ok = parts[n++] != NULL && ok;
 	}
 	return ok ? wexpr_stack(a, n, parts) : NULL;
 }
 
 /* The expression for the loops from `level` on; `path` has the outer ones filled in. */
-static const struct ir_wexpr *stack(struct lowering *lw, const struct weight_need *need, const char *path,
-                                    const struct lower_loop *const *loops, size_t n, size_t level)
+static const struct ir_wexpr *stack_iterations(struct lowering *lw, const struct weight_request *need,
+                                               const char *path, const struct lower_loop *const *loops,
+                                               size_t n, size_t level)
 {
 	struct arena *a = &lw->m->arena;
 	if (level == n && need->experts > 0 && strstr(path, LOWER_EXPERT) != NULL)
 		return stack_experts(lw, need, path);
 	if (level == n) {
-		const struct ir_wexpr *e = resolve(lw, need, path);
+		const struct ir_wexpr *e = resolve_parameter(lw, need, path);
 		if (e != NULL && need->rows > 0)
-			e = chosen_rows(a, need, e);
-		return e == NULL ? NULL : shaped(a, need, e);
+			e = select_rows(a, need, e);
+		return e == NULL ? NULL : apply_form(a, need, e);
 	}
 	const struct graph_node *node = loops[level]->node;
 	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, node->count);
 	bool ok = parts != NULL;
 	for (int64_t k = 0; parts != NULL && k < node->count; k++) {
 		const char *index = arena_printf(a, "%lld", (long long)(node->start + k));
-		parts[k] = stack(lw, need, graph_fill(a, path, node->as, index), loops, n, level + 1);
+		parts[k] = stack_iterations(lw, need, replace_placeholder(a, path, node->as, index), loops, n,
+		                            level + 1);
 		ok = parts[k] != NULL && ok;
 	}
 	return ok ? wexpr_stack(a, (size_t)node->count, parts) : NULL;
@@ -272,7 +276,7 @@ static const struct ir_wexpr *stack(struct lowering *lw, const struct weight_nee
 /* ---- formats ---- */
 
 /* quantize, dtype.weights: what parameters of so many axes lie in memory as; vectors are small, and passes fold them. */
-static enum ir_format kept_as(const struct lowering *lw, int rank, const struct ir_wexpr *e)
+static enum ir_format storage_format(const struct lowering *lw, int rank, const struct ir_wexpr *e)
 {
 	if (rank < 2)
 		return FORMAT_PLAIN;
@@ -306,29 +310,30 @@ static const struct ir_wexpr *stored_columns(const struct lowering *lw, const st
 }
 
 /* How a part of a weight is kept: its format, and whether its columns are those that are stored. */
-static unsigned char kept_form(const struct lowering *lw, const struct weight_need *need,
-                               const struct ir_wexpr *e)
+static unsigned char storage_form(const struct lowering *lw, const struct weight_request *need,
+                                  const struct ir_wexpr *e)
 {
-	const struct ir_wexpr *order, *stored = need->order != NULL ? stored_columns(lw, e, 0, &order) : NULL;
-	enum ir_format format = kept_as(lw, e->rank, stored != NULL ? stored : e);
+	const struct ir_wexpr *order,
+	        *stored = need->column_order != NULL ? stored_columns(lw, e, 0, &order) : NULL;
+	enum ir_format format = storage_format(lw, e->rank, stored != NULL ? stored : e);
 	return (unsigned char)(stored != NULL ? IR_N_FORMATS + format : format);
 }
 
 /* The forms of all parts of a stack of n levels, in order; gives where the next one goes. */
-static unsigned char *forms_of(const struct lowering *lw, const struct weight_need *need,
-                               const struct ir_wexpr *e, size_t n, unsigned char *out)
+static unsigned char *collect_forms(const struct lowering *lw, const struct weight_request *need,
+                                    const struct ir_wexpr *e, size_t n, unsigned char *out)
 {
 	if (n == 0)
-		*out++ = kept_form(lw, need, e);
+		*out++ = storage_form(lw, need, e);
 	for (size_t i = 0; n > 0 && i < e->n_args; i++)
-		out = forms_of(lw, need, e->args[i], n - 1, out);
+		out = collect_forms(lw, need, e->args[i], n - 1, out);
 	return out;
 }
 
 /* Rounds whose parts of the stack e differ in form from those of the round before begin a repeat of their own: one weight
  * has one format, and what a linear multiplies is rounded as the format wants it. */
-static bool cut_at_formats(struct lowering *lw, const struct weight_need *need, const struct ir_wexpr *e,
-                           const struct lower_loop *const *loops, size_t n)
+static bool split_at_format_changes(struct lowering *lw, const struct weight_request *need,
+                                    const struct ir_wexpr *e, const struct lower_loop *const *loops, size_t n)
 {
 	size_t inner = need->experts > 0 ? (size_t)e->dims[n] : 1, parts = inner;
 	for (size_t l = 0; l < n; l++)
@@ -336,10 +341,10 @@ static bool cut_at_formats(struct lowering *lw, const struct weight_need *need, 
 	unsigned char *forms = ARENA_ARRAY(lw->arena, unsigned char, parts);
 	if (forms == NULL)
 		return false;
-	(void)forms_of(lw, need, e, n + (need->experts > 0), forms);
+	(void)collect_forms(lw, need, e, n + (need->experts > 0), forms);
 	for (size_t l = n; l-- > 0;) {
 		size_t count = (size_t)loops[l]->node->count;
-		struct graph_cuts *cuts = loops[l]->node->cuts;
+		struct graph_split_points *cuts = loops[l]->node->split_points;
 		for (size_t i = 1; i * inner < parts; i++) {
 			const unsigned char *at = forms + i * inner;
 			if (i % count == 0 || memcmp(at, at - inner, inner) == 0)
@@ -348,7 +353,7 @@ static bool cut_at_formats(struct lowering *lw, const struct weight_need *need, 
 				cuts->before = ARENA_ARRAY(&lw->m->arena, bool, count);
 			if (cuts->before == NULL)
 				return false;
-			cuts->before[i % count] = lw->m->weights.are_mixed = true;
+			cuts->before[i % count] = lw->m->weights.formats_differ = true;
 		}
 		inner *= count;
 	}
@@ -356,7 +361,7 @@ static bool cut_at_formats(struct lowering *lw, const struct weight_need *need, 
 }
 
 /* What the tensors of e are, the first format that is not f32; PLAIN: all are f32. */
-static enum ir_format stored_as(const struct ir_wexpr *e)
+static enum ir_format file_format(const struct ir_wexpr *e)
 {
 	enum ir_format f = e->format;
 	if (f != FORMAT_PLAIN)
@@ -364,18 +369,18 @@ static enum ir_format stored_as(const struct ir_wexpr *e)
 	if (e->kind == WX_TENSOR || e->kind == WX_ROUND)
 		return ir_format_from_dtype(e->stored);
 	for (size_t i = 0; f == FORMAT_PLAIN && i < e->n_args; i++)
-		f = stored_as(e->args[i]);
+		f = file_format(e->args[i]);
 	return f;
 }
 
-static bool all_stored_as(const struct ir_wexpr *e, enum ir_format f)
+static bool all_in_format(const struct ir_wexpr *e, enum ir_format f)
 {
 	size_t n = e->kind == WX_COLUMNS ? 1 : e->n_args;
 	bool all = true;
 	if (e->format != FORMAT_PLAIN || e->kind == WX_TENSOR || e->kind == WX_ROUND)
-		return stored_as(e) == f;
+		return file_format(e) == f;
 	for (size_t i = 0; all && i < n; i++)
-		all = all_stored_as(e->args[i], f);
+		all = all_in_format(e->args[i], f);
 	return all;
 }
 
@@ -396,7 +401,8 @@ static bool has_columns(const struct ir_wexpr *e)
 }
 
 /* The first tensor below e that is packed into words, and of which no format has the groups; NULL: there is none. */
-static const struct stored_tensor *unheld_groups(const struct lowering *lw, const struct ir_wexpr *e)
+static const struct stored_tensor *find_unrepresentable_groups(const struct lowering *lw,
+                                                               const struct ir_wexpr *e)
 {
 	const struct stored_tensor *found =
 	        e->kind == WX_TENSOR && e->format == FORMAT_PLAIN
@@ -405,26 +411,26 @@ static const struct stored_tensor *unheld_groups(const struct lowering *lw, cons
 	if (found != NULL && found->packed_as == NULL)
 		found = NULL;
 	for (size_t i = 0; found == NULL && i < e->n_args; i++)
-		found = unheld_groups(lw, e->args[i]);
+		found = find_unrepresentable_groups(lw, e->args[i]);
 	return found;
 }
 
 /* Why a weight of f32 has more bits than its tensors, though nobody asked for f32; NULL: it has not. What is computed from
  * floats has numbers of f32. */
-static const char *why_widened(const struct lowering *lw, const struct ir_wexpr *e, int rank)
+static const char *dequantized_reason(const struct lowering *lw, const struct ir_wexpr *e, int rank)
 {
-	enum ir_format f = stored_as(e);
+	enum ir_format f = file_format(e);
 	bool has_codes = ir_format_is_quantized(f);
 	bool is_kept = lw->m->dtypes.keeps_weights || (lw->m->quantize.n > 0 && has_codes);
 	const struct stored_tensor *unheld =
-	        rank < 2 || !lw->m->dtypes.keeps_weights ? NULL : unheld_groups(lw, e);
+	        rank < 2 || !lw->m->dtypes.keeps_weights ? NULL : find_unrepresentable_groups(lw, e);
 	if (unheld != NULL)
 		return arena_printf(&lw->m->arena, "no format has %s", unheld->packed_as);
 	if (rank < 2 || f == FORMAT_PLAIN || !is_kept)
 		return NULL;
 	if (is_computed(e))
 		return has_codes ? "its numbers are computed from them" : NULL;
-	if (!all_stored_as(e, f))
+	if (!all_in_format(e, f))
 		return "its parts have different formats";
 	if (has_columns(e))
 		return "its columns are stored in the order of groups, and only linears of one matrix gather";
@@ -433,14 +439,14 @@ static const char *why_widened(const struct lowering *lw, const struct ir_wexpr 
 
 /* ---- names ---- */
 
-static const char *drop_index(struct arena *a, const char *text, const struct graph_node *node, bool label)
+static const char *replace_index(struct arena *a, const char *text, const struct graph_node *node, bool label)
 {
 	const char *dotted = arena_printf(a, ".{%s}", node->as), *bare = arena_printf(a, "{%s}", node->as);
 	const char *with = node->label != NULL ? node->label
 	                                       : arena_printf(a, "%lld_%lld", (long long)node->start,
 	                                                      (long long)(node->start + node->count - 1));
 	if (label)
-		return graph_fill(a, text, node->as, with);
+		return replace_placeholder(a, text, node->as, with);
 	char *out = (char *)(uintptr_t)arena_strdup(a, text);
 	for (char *p = strstr(out, dotted); p != NULL; p = strstr(out, dotted))
 		memmove(p, p + strlen(dotted), strlen(p + strlen(dotted)) + 1);
@@ -449,8 +455,8 @@ static const char *drop_index(struct arena *a, const char *text, const struct gr
 	return out;
 }
 
-static const char *indexed(struct lowering *lw, const char *pattern, const struct lower_loop **loops,
-                           size_t *n, bool label)
+static const char *stacked_name(struct lowering *lw, const char *pattern, const struct lower_loop **loops,
+                                size_t *n, bool label)
 {
 	const struct lower_loop *found[IR_RANK_MAX];
 	size_t count = 0;
@@ -464,7 +470,7 @@ static const char *indexed(struct lowering *lw, const char *pattern, const struc
 			return NULL;
 		}
 		found[count++] = l;
-		name = drop_index(lw->arena, name, l->node, label || l->node->label != NULL);
+		name = replace_index(lw->arena, name, l->node, label || l->node->label != NULL);
 	}
 	for (size_t i = 0; i < count; i++)
 		loops[i] = found[count - 1 - i];
@@ -472,25 +478,25 @@ static const char *indexed(struct lowering *lw, const char *pattern, const struc
 	return name;
 }
 
-const char *lower_indexed(struct lowering *lw, const char *pattern, const struct lower_loop **loops,
-                          size_t *n)
+const char *lower_stacked_name(struct lowering *lw, const char *pattern, const struct lower_loop **loops,
+                               size_t *n)
 {
-	return indexed(lw, pattern, loops, n, false);
+	return stacked_name(lw, pattern, loops, n, false);
 }
 
 /* ---- references ---- */
 
-bool lower_unties(struct lowering *lw, const char *path, const char *tie)
+bool lower_is_untied(struct lowering *lw, const char *path, const char *tie)
 {
 	struct arena *a = &lw->m->arena;
-	if (lw->mode == LOWER_PROBE || lw->m->weights.map == NULL || strchr(path, '{') != NULL)
+	if (lw->mode == LOWER_INFER || lw->m->weights.map == NULL || strchr(path, '{') != NULL)
 		return false;
 	return weight_map_unties(lw->m->weights.map, arena_printf(a, "%s.weight", path),
 	                         arena_printf(a, "%s.weight", tie));
 }
 
-static const struct ir_weight *add(struct lowering *lw, const char *name, const struct ir_wexpr *e,
-                                   enum ir_format format)
+static const struct ir_weight *add_weight(struct lowering *lw, const char *name, const struct ir_wexpr *e,
+                                          enum ir_format format)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
 	for (int i = 0; i < e->rank; i++)
@@ -501,9 +507,9 @@ static const struct ir_weight *add(struct lowering *lw, const char *name, const 
 	return type == NULL ? NULL : ir_add_weight(lw->module, &w);
 }
 
-bool lower_table(struct lowering *lw, const char *name, const struct ir_wexpr *e, struct ir_value *out)
+bool lower_const_table(struct lowering *lw, const char *name, const struct ir_wexpr *e, struct ir_value *out)
 {
-	const struct ir_weight *w = add(lw, name, e, FORMAT_PLAIN);
+	const struct ir_weight *w = add_weight(lw, name, e, FORMAT_PLAIN);
 	if (w == NULL)
 		return lower_fail(lw, LOC_NONE, DIAG_INTERNAL, "two tables are called '%s'", name);
 	*out = irb_weight_ref(lw->b, w, NULL, 0);
@@ -516,9 +522,9 @@ void lower_index_operands(const struct lower_loop *const *loops, size_t n, struc
 		out[i] = loops[i]->index;
 }
 
-static bool rows_exist(struct lowering *lw, const struct weight_need *need)
+static bool rows_exist(struct lowering *lw, const struct weight_request *need)
 {
-	int64_t groups = groups_of(need);
+	int64_t groups = group_count(need);
 	bool even = need->groups == 0 ||
 	            (need->groups >= 1 && need->dims[0] % groups == 0 && need->rows % groups == 0);
 	if (need->rows == 0 && need->groups > 1)
@@ -537,9 +543,9 @@ static bool rows_exist(struct lowering *lw, const struct weight_need *need)
 }
 
 /* What the name of a weight says about its rows. */
-static const char *rows_text(struct lowering *lw, const struct weight_need *need)
+static const char *rows_suffix(struct lowering *lw, const struct weight_request *need)
 {
-	int64_t groups = groups_of(need), last = need->first + need->rows / groups - 1;
+	int64_t groups = group_count(need), last = need->first + need->rows / groups - 1;
 	if (need->rows == 0)
 		return "";
 	const char *rows = arena_printf(lw->arena, ".rows%lld_%lld", (long long)need->first, (long long)last);
@@ -547,38 +553,39 @@ static const char *rows_text(struct lowering *lw, const struct weight_need *need
 }
 
 /* The first of the parameters that a weight is made of. */
-static const char *first_path(struct lowering *lw, const struct weight_need *need,
-                              const struct lower_loop *const *loops, size_t n)
+static const char *first_parameter_path(struct lowering *lw, const struct weight_request *need,
+                                        const struct lower_loop *const *loops, size_t n)
 {
 	struct arena *a = &lw->m->arena;
-	const char *path = graph_fill(a, arena_printf(a, "%s", need->pattern), "*", "0");
+	const char *path = replace_placeholder(a, arena_printf(a, "%s", need->pattern), "*", "0");
 	for (size_t i = 0; i < n; i++)
-		path = graph_fill(a, path, loops[i]->node->as,
-		                  arena_printf(a, "%lld", (long long)loops[i]->node->start));
+		path = replace_placeholder(a, path, loops[i]->node->as,
+		                           arena_printf(a, "%lld", (long long)loops[i]->node->start));
 	return path;
 }
 
 /* Why the weight has not the format of codes that `quantize` names, or none though it names some or others are codes; about the first
  * of its parameters where a rule decides. NULL: there is nothing to say. */
-static const char *why_kept(struct lowering *lw, const struct weight_need *need, const struct ir_wexpr *e,
-                            enum ir_format format, const struct lower_loop *const *loops, size_t n)
+static const char *unquantized_reason(struct lowering *lw, const struct weight_request *need,
+                                      const struct ir_wexpr *e, enum ir_format format,
+                                      const struct lower_loop *const *loops, size_t n)
 {
 	struct model_quantize *q = &lw->m->quantize;
 	struct arena *a = &lw->m->arena;
-	const char *widened = format == FORMAT_PLAIN ? why_widened(lw, e, need->rank) : NULL;
-	bool is_told = q->n > 0 || widened != NULL || (lw->m->weights.are_divided && need->rank > 1);
+	const char *widened = format == FORMAT_PLAIN ? dequantized_reason(lw, e, need->rank) : NULL;
+	bool is_told = q->n > 0 || widened != NULL || (lw->m->weights.repeats_split && need->rank > 1);
 	if (!is_told || (q->n == 0 && format != FORMAT_PLAIN))
 		return NULL;
 	if (widened == NULL && q->n == 0)
 		return "its numbers are f32";
 	if (need->rank < 2)
 		return "it is a vector";
-	if (!need->quantizes)
+	if (!need->is_quantizable)
 		return ir_format_is_quantized(format) ? NULL
-		                                      : "it is neither the matrix of a linear nor a table";
+		                                   : "it is neither the matrix of a linear nor a table";
 	if (widened != NULL)
 		return widened;
-	const struct quantize_rule *rule = model_quantize_rule(q, first_path(lw, need, loops, n));
+	const struct quantize_rule *rule = model_quantize_rule(q, first_parameter_path(lw, need, loops, n));
 	bool stays = ir_format_is_quantized(format);
 	if (stays && (rule == NULL || rule->format == FORMAT_PLAIN || rule->format == format))
 		return NULL;
@@ -588,89 +595,90 @@ static const char *why_kept(struct lowering *lw, const struct weight_need *need,
 	return rule == NULL ? "no pattern is about it" : arena_printf(a, "'%s' keeps it", rule->pattern);
 }
 
-bool lower_expert_formats(struct lowering *lw, const struct weight_need *need, enum ir_format *out)
+bool lower_expert_formats(struct lowering *lw, const struct weight_request *need, enum ir_format *out)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
 	size_t n;
 	const char *path = need->pattern;
-	if (indexed(lw, path, loops, &n, false) == NULL)
+	if (stacked_name(lw, path, loops, &n, false) == NULL)
 		return false;
 	for (size_t i = 0; i < n; i++)
-		path = graph_fill(lw->arena, path, loops[i]->node->as,
-		                  arena_printf(lw->arena, "%lld", (long long)loops[i]->node->start));
+		path = replace_placeholder(lw->arena, path, loops[i]->node->as,
+		                           arena_printf(lw->arena, "%lld", (long long)loops[i]->node->start));
 	const struct ir_wexpr *e = stack_experts(lw, need, path);
 	for (size_t k = 0; e != NULL && k < e->n_args; k++)
-		out[k] = kept_as(lw, e->args[k]->rank, e->args[k]);
+		out[k] = storage_format(lw, e->args[k]->rank, e->args[k]);
 	return e != NULL;
 }
 
 /* The order of the columns of w, i32 [.., K]; weights of one order share it, and what they multiply is gathered once. */
-static bool add_order(struct lowering *lw, const struct ir_weight *w, const struct ir_wexpr *order,
-                      const struct ir_value *index, size_t n, struct ir_value *out)
+static bool add_column_order(struct lowering *lw, const struct ir_weight *w, const struct ir_wexpr *order,
+                             const struct ir_value *index, size_t n, struct ir_value *out)
 {
 	const struct ir_weight *found = NULL;
 	for (size_t i = 0; found == NULL && i < lw->module->weights.n; i++)
 		if (wexpr_equal(lw->module->weights.items[i]->init, order))
 			found = lw->module->weights.items[i];
 	if (found == NULL)
-		found = add(lw, arena_printf(lw->arena, "%s.order", w->name), order, FORMAT_PLAIN);
+		found = add_weight(lw, arena_printf(lw->arena, "%s.order", w->name), order, FORMAT_PLAIN);
 	if (found == NULL)
 		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "a parameter is called '%s.order'", w->name);
 	*out = irb_cast(lw->b, irb_weight_ref(lw->b, found, index, n), &(struct attrs_cast){.dtype = DT_I32});
 	return !irb_failed(lw->b);
 }
 
-bool lower_weight(struct lowering *lw, const struct weight_need *need, struct ir_value *out)
+bool lower_weight(struct lowering *lw, const struct weight_request *need, struct ir_value *out)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
 	struct ir_value index[IR_RANK_MAX];
 	size_t n;
 	const char *pattern = need->pattern;
 	if (need->experts > 0)
-		pattern = graph_fill(lw->arena, arena_printf(lw->arena, "%s", pattern), "*",
-		                     need->called != NULL ? need->called : "all");
-	const char *name = indexed(lw, pattern, loops, &n, false);
+		pattern = replace_placeholder(lw->arena, arena_printf(lw->arena, "%s", pattern), "*",
+		                              need->subset_name != NULL ? need->subset_name : "all");
+	const char *name = stacked_name(lw, pattern, loops, &n, false);
 	if (name == NULL)
 		return false;
 	if (!rows_exist(lw, need))
 		return false;
-	const struct ir_wexpr *e = stack(lw, need, need->pattern, loops, n, 0);
+	const struct ir_wexpr *e = stack_iterations(lw, need, need->pattern, loops, n, 0);
 	if (e != NULL && need->plus_one)
 		e = wexpr_offset(lw->arena, 1.0, e);
 	if (e == NULL)
 		return false;
 	int rank = e->rank - (int)n - (need->experts > 0);
 	const struct ir_wexpr *order = NULL,
-	                      *stored = need->order != NULL ? stored_columns(lw, e, n, &order) : NULL;
-	bool is_stored = stored != NULL && kept_as(lw, rank, stored) != FORMAT_PLAIN;
+	                      *stored = need->column_order != NULL ? stored_columns(lw, e, n, &order) : NULL;
+	bool is_stored = stored != NULL && storage_format(lw, rank, stored) != FORMAT_PLAIN;
 	if (is_stored)
 		e = stored;
-	enum ir_format format = kept_as(lw, rank, e);
-	if (format == FORMAT_PLAIN && !need->plus_one && !cut_at_formats(lw, need, e, loops, n))
+	enum ir_format format = storage_format(lw, rank, e);
+	if (format == FORMAT_PLAIN && !need->plus_one && !split_at_format_changes(lw, need, e, loops, n))
 		return false;
-	const char *part = rows_text(lw, need);
+	const char *part = rows_suffix(lw, need);
 	if (need->plus_one)
 		part = arena_printf(lw->arena, "%s.plus_one", part);
-	part = arena_printf(lw->arena, "%s%s", part, form_text(need));
+	part = arena_printf(lw->arena, "%s%s", part, form_suffix(need));
 	size_t known = lw->module->weights.n;
-	const struct ir_weight *w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e, format);
+	const struct ir_weight *w = add_weight(lw, arena_printf(lw->arena, "%s%s", name, part), e, format);
 	if (w == NULL) {
-		name = indexed(lw, pattern, loops, &n, true);
-		w = add(lw, arena_printf(lw->arena, "%s%s", name, part), e, format);
+		name = stacked_name(lw, pattern, loops, &n, true);
+		w = add_weight(lw, arena_printf(lw->arena, "%s%s", name, part), e, format);
 	}
 	if (w == NULL)
 		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "the parameter '%s' is used in two ways",
 		                  need->pattern);
-	const char *widened = format == FORMAT_PLAIN ? why_widened(lw, e, need->rank) : NULL;
-	enum ir_format is = stored_as(e);
-	if (widened != NULL && lw->module->weights.n > known && !lw->m->weights.are_mixed)
+	const char *widened = format == FORMAT_PLAIN ? dequantized_reason(lw, e, need->rank) : NULL;
+	enum ir_format is = file_format(e);
+	if (widened != NULL && lw->module->weights.n > known && !lw->m->weights.formats_differ)
 		diag_warning(lw->cx, lw->loc.at, DIAG_UNSUPPORTED, "the weight '%s'%s%s becomes f32: %s",
 		             w->name, is != FORMAT_PLAIN ? " of " : "",
 		             is != FORMAT_PLAIN ? ir_format(is)->name : "", widened);
-	const char *why = lw->mode != LOWER_PROBE ? why_kept(lw, need, e, format, loops, n) : NULL;
-	if (why != NULL && !strmap_has(&lw->m->weights.kept, w->name))
-		strmap_set(&lw->m->weights.kept, w->name, (void *)(uintptr_t)why);
+	const char *why = lw->mode != LOWER_INFER ? unquantized_reason(lw, need, e, format, loops, n) : NULL;
+	if (why != NULL && !strmap_has(&lw->m->weights.unquantized, w->name))
+		strmap_set(&lw->m->weights.unquantized, w->name, (void *)(uintptr_t)why);
 	lower_index_operands(loops, n, index);
 	*out = irb_weight_ref(lw->b, w, index, n);
-	return !irb_failed(lw->b) && (!is_stored || add_order(lw, w, order, index, n, need->order));
+	return !irb_failed(lw->b) &&
+	       (!is_stored || add_column_order(lw, w, order, index, n, need->column_order));
 }

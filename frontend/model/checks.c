@@ -17,14 +17,14 @@ struct check_file {
 
 /* ---- nested lists ---- */
 
-struct numbers {
+struct value_list {
 	struct frontend_model *m;
 	double *values;
 	size_t n, cap;
 };
 
-static bool measure(struct frontend_model *m, const struct yaml_node *node, struct frontend_tensor *t,
-                    size_t *count)
+static bool infer_nested_shape(struct frontend_model *m, const struct yaml_node *node,
+                               struct frontend_tensor *t, size_t *count)
 {
 	*count = 1;
 	for (t->rank = 0; node->kind == YAML_SEQUENCE; node = node->items[0]) {
@@ -39,8 +39,8 @@ static bool measure(struct frontend_model *m, const struct yaml_node *node, stru
 	return true;
 }
 
-static bool fill(struct numbers *out, const struct yaml_node *node, const struct frontend_tensor *t,
-                 int depth)
+static bool read_nested_values(struct value_list *out, const struct yaml_node *node,
+                               const struct frontend_tensor *t, int depth)
 {
 	struct expr_env env = model_env(&out->m->scope, false);
 	if (depth == t->rank) {
@@ -50,14 +50,14 @@ static bool fill(struct numbers *out, const struct yaml_node *node, const struct
 			return false;
 		if (v.kind == VALUE_BOOL)
 			v = value_int(v.b);
-		return expr_want_float(&env, node->loc, t->name, &v, &out->values[out->n++]);
+		return expr_require_float(&env, node->loc, t->name, &v, &out->values[out->n++]);
 	}
 	if (node->kind != YAML_SEQUENCE || (int64_t)node->n != t->dims[depth]) {
 		diag_error(out->m->cx, node->loc, DIAG_SHAPE, "the lists of '%s' differ in length", t->name);
 		return false;
 	}
 	for (size_t i = 0; i < node->n; i++) {
-		if (!fill(out, node->items[i], t, depth + 1))
+		if (!read_nested_values(out, node->items[i], t, depth + 1))
 			return false;
 	}
 	return true;
@@ -68,11 +68,11 @@ static bool read_tensor(struct frontend_model *m, const struct yaml_pair *pair, 
 	size_t count;
 	t->name = pair->key->text;
 	t->loc = pair->key->loc;
-	if (!measure(m, pair->value, t, &count))
+	if (!infer_nested_shape(m, pair->value, t, &count))
 		return false;
-	struct numbers out = {m, ARENA_ARRAY(&m->arena, double, count), 0, count};
+	struct value_list out = {m, ARENA_ARRAY(&m->arena, double, count), 0, count};
 	t->values = out.values;
-	return out.values != NULL && fill(&out, pair->value, t, 0);
+	return out.values != NULL && read_nested_values(&out, pair->value, t, 0);
 }
 
 /* ---- with, expect ---- */
@@ -98,8 +98,8 @@ static bool read_steps(struct frontend_model *m, const struct yaml_node *node, s
 	return false;
 }
 
-static bool read_given(struct frontend_model *m, const struct yaml_node *node, struct frontend_check *c,
-                       struct frontend_tensors *out)
+static bool read_check_tensors(struct frontend_model *m, const struct yaml_node *node,
+                               struct frontend_check *c, struct frontend_tensors *out)
 {
 	if (node == NULL)
 		return true;
@@ -224,8 +224,8 @@ static bool read_check(struct frontend_model *m, const struct yaml_node *node, s
 		diag_error(m->cx, node->loc, DIAG_MISSING, "a check needs 'expect', or 'file' and 'cases'");
 		return false;
 	}
-	return read_given(m, yaml_find(node, "with"), &c, &c.with) &&
-	       read_given(m, yaml_find(node, "expect"), &c, &c.expect) && push_check(m, &c);
+	return read_check_tensors(m, yaml_find(node, "with"), &c, &c.with) &&
+	       read_check_tensors(m, yaml_find(node, "expect"), &c, &c.expect) && push_check(m, &c);
 }
 
 bool model_read_checks(struct frontend_model *m)

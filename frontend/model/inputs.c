@@ -22,12 +22,12 @@ static bool read_range(struct model_scope *s, const struct yaml_node *node, cons
 	}
 	if (!expr_parse_range(s->arena, s->cx, expr_source_of(node), &e_lo, &e_hi))
 		return false;
-	if (!expr_eval(&env, e_lo, &v) || !expr_want_int(&env, node->loc, name, &v, lo))
+	if (!expr_eval(&env, e_lo, &v) || !expr_require_int(&env, node->loc, name, &v, lo))
 		return false;
 	*hi = *lo;
 	if (e_hi == NULL)
 		return true;
-	return expr_eval(&env, e_hi, &v) && expr_want_int(&env, node->loc, name, &v, hi);
+	return expr_eval(&env, e_hi, &v) && expr_require_int(&env, node->loc, name, &v, hi);
 }
 
 struct bounds {
@@ -130,7 +130,7 @@ static bool read_short_input(struct model_scope *s, struct frontend_input *in, c
 		struct value v;
 		const struct ir_dim *d;
 		if (!expr_eval(&env, e->args[i], &v) ||
-		    !expr_want_dim(&env, e->args[i]->loc, "shape", &v, &d) ||
+		    !expr_require_dim(&env, e->args[i]->loc, "shape", &v, &d) ||
 		    !set_shape_dim(s, in, d, e->args[i]->loc))
 			return false;
 	}
@@ -144,7 +144,7 @@ static bool bool_default(const struct expr_env *env, struct frontend_input *in, 
 	int64_t n = 0;
 	if (v->kind == VALUE_BOOL)
 		n = v->b;
-	else if (!expr_want_int(env, loc, "default", v, &n))
+	else if (!expr_require_int(env, loc, "default", v, &n))
 		return false;
 	in->fill = (double)n;
 	if (n == 0 || n == 1)
@@ -205,7 +205,7 @@ static bool read_default(struct model_scope *s, struct frontend_input *in, const
 		break;
 	case DTCLASS_INT: break;
 	}
-	return expr_want_dim(&env, node->loc, "default", &v, &in->default_dim) &&
+	return expr_require_dim(&env, node->loc, "default", &v, &in->default_dim) &&
 	       (ir_dtype_class(in->dtype) != DTCLASS_INT || int_default(s, in, node->loc));
 }
 

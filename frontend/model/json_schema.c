@@ -26,7 +26,7 @@ static const struct {
         {"residual", "branches", "steps"}, {"graph", "statements", "step"},
 };
 
-static const char *each_of(const struct schema_key *k)
+static const char *element_definition(const struct schema_key *k)
 {
 	for (size_t i = 0; i < TFMC_COUNT(members); i++) {
 		if (strcmp(members[i].where, k->where) == 0 && strcmp(members[i].name, k->name) == 0)
@@ -36,14 +36,14 @@ static const char *each_of(const struct schema_key *k)
 }
 
 /* The place whose keys a mapping has that is the value of this key; NULL: it has names of its own, or is none. */
-static const char *place_of(const struct schema_key *k)
+static const char *place_of_mapping(const struct schema_key *k)
 {
-	bool may = (k->type == KEY_MAP || k->type == KEY_ANY) && each_of(k) == NULL;
+	bool may = (k->type == KEY_MAP || k->type == KEY_ANY) && element_definition(k) == NULL;
 	const char *place = k->type == KEY_MAP && k->words[0] != '\0' ? k->words : k->name;
 	return may && schema_next_key(place, NULL) != NULL ? place : NULL;
 }
 
-static json_t *words(const char *list)
+static json_t *word_array(const char *list)
 {
 	json_t *array = json_array();
 	struct word w = {list, 0};
@@ -52,18 +52,18 @@ static json_t *words(const char *list)
 	return array;
 }
 
-static json_t *typed(const char *types)
+static json_t *type_schema(const char *types)
 {
-	return json_pack("{s:o}", "type", words(types));
+	return json_pack("{s:o}", "type", word_array(types));
 }
 
-static json_t *ref(const char *prefix, const char *definition)
+static json_t *ref_schema(const char *prefix, const char *definition)
 {
 	json_t *text = json_sprintf("#/definitions/%s%s", prefix, definition);
 	return json_pack("{s:o}", "$ref", text);
 }
 
-static json_t *with(json_t *schema, const char *key, json_t *value)
+static json_t *set_member(json_t *schema, const char *key, json_t *value)
 {
 	json_object_set_new(schema, key, value);
 	return schema;
@@ -71,50 +71,53 @@ static json_t *with(json_t *schema, const char *key, json_t *value)
 
 /* ---- keys ---- */
 
-static json_t *any_value(const struct schema_key *k)
+static json_t *any_schema(const struct schema_key *k)
 {
-	const char *each = each_of(k);
-	if (place_of(k) != NULL)
-		return ref("", place_of(k));
+	const char *each = element_definition(k);
+	if (place_of_mapping(k) != NULL)
+		return ref_schema("", place_of_mapping(k));
 	if (each != NULL && strcmp(k->where, "top") == 0) /* the steps, or stacks of steps */
-		return with(with(typed("array object"), "items", ref("", "step")), "additionalProperties",
-		            ref("", each));
+		return set_member(set_member(type_schema("array object"), "items", ref_schema("", "step")),
+		                  "additionalProperties", ref_schema("", each));
 	if (each != NULL)
-		return with(typed("object string null"), "additionalProperties", ref("", each));
-	return with(typed("array string number boolean null"), "items", ref("", "value"));
+		return set_member(type_schema("object string null"), "additionalProperties",
+		                  ref_schema("", each));
+	return set_member(type_schema("array string number boolean null"), "items", ref_schema("", "value"));
 }
 
 /* A word may also be an expression or the name of a param. */
-static json_t *word_value(const struct schema_key *k)
+static json_t *word_schema(const struct schema_key *k)
 {
-	json_t *other = typed("string null");
-	return k->words[0] == '\0' ? other
-	                           : json_pack("{s:[{s:o}, o]}", "anyOf", "enum", words(k->words), other);
+	json_t *other = type_schema("string null");
+	return k->words[0] == '\0'
+	               ? other
+	               : json_pack("{s:[{s:o}, o]}", "anyOf", "enum", word_array(k->words), other);
 }
 
-static json_t *value_of(const struct schema_key *k)
+static json_t *value_schema(const struct schema_key *k)
 {
-	const char *each = each_of(k);
+	const char *each = element_definition(k);
 	switch (k->type) {
 	case KEY_INT:
-	case KEY_DIM: return typed("integer string null");
-	case KEY_FLOAT: return typed("number string null");
-	case KEY_BOOL: return typed("boolean string null");
-	case KEY_WORD: return word_value(k);
+	case KEY_DIM: return type_schema("integer string null");
+	case KEY_FLOAT: return type_schema("number string null");
+	case KEY_BOOL: return type_schema("boolean string null");
+	case KEY_WORD: return word_schema(k);
 	case KEY_NAME:
-		return with(typed("string null"), "pattern", json_string("^[A-Za-z_{][A-Za-z0-9_{}]*$"));
+		return set_member(type_schema("string null"), "pattern",
+		                  json_string("^[A-Za-z_{][A-Za-z0-9_{}]*$"));
 	case KEY_VALUE:
-	case KEY_PATH: return typed("string null");
-	case KEY_TEXT: return typed("string number null");
+	case KEY_PATH: return type_schema("string null");
+	case KEY_TEXT: return type_schema("string number null");
 	case KEY_LIST:
-		return with(typed("array string number null"), "items",
-		            ref("", each != NULL ? each : "value"));
+		return set_member(type_schema("array string number null"), "items",
+		                  ref_schema("", each != NULL ? each : "value"));
 	case KEY_MAP:
-		return place_of(k) != NULL
-		               ? ref("", place_of(k))
-		               : with(typed("object null"), "additionalProperties", ref("", each));
-	case KEY_STEPS: return ref("", "steps");
-	case KEY_ANY: return any_value(k);
+		return place_of_mapping(k) != NULL ? ref_schema("", place_of_mapping(k))
+		                                   : set_member(type_schema("object null"),
+		                                                "additionalProperties", ref_schema("", each));
+	case KEY_STEPS: return ref_schema("", "steps");
+	case KEY_ANY: return any_schema(k);
 	}
 	return NULL;
 }
@@ -123,15 +126,15 @@ static void add_keys(json_t *properties, const char *where)
 {
 	for (const struct schema_key *k = NULL; (k = schema_next_key(where, k)) != NULL;) {
 		json_t *def = json_loads(k->def, JSON_DECODE_ANY, NULL);
-		json_t *s = with(value_of(k), "description",
-		                 json_sprintf("%s%s", k->now ? "" : "(not supported yet) ", k->doc));
+		json_t *s = set_member(value_schema(k), "description",
+		                       json_sprintf("%s%s", k->now ? "" : "(not supported yet) ", k->doc));
 		json_t *types = json_object_get(s, "type"); /* null is the last of them */
 		if (strcmp(k->def, "!") == 0)
 			json_array_remove(types, json_array_size(types) - 1);
 		else if (k->def[0] != '\0')
-			with(s, "default", def != NULL ? json_incref(def) : json_string(k->def));
+			set_member(s, "default", def != NULL ? json_incref(def) : json_string(k->def));
 		json_decref(def);
-		with(properties, k->name, s);
+		set_member(properties, k->name, s);
 	}
 }
 
@@ -139,7 +142,8 @@ static json_t *place_schema(const char *where, const char *types)
 {
 	json_t *properties = json_object();
 	add_keys(properties, where);
-	return with(with(typed(types), "properties", properties), "additionalProperties", json_false());
+	return set_member(set_member(type_schema(types), "properties", properties), "additionalProperties",
+	                  json_false());
 }
 
 /* ---- steps ---- */
@@ -152,51 +156,52 @@ static json_t *step_arguments(const struct schema_step *row)
 	json_t *properties = json_object();
 	add_keys(properties, "step");
 	add_keys(properties, row->kind);
-	json_t *map = with(typed("object"), "properties", properties);
-	with(map, "additionalProperties", json_boolean(is_use));
-	json_t *alone = is_use ? typed("string") : main != NULL ? value_of(main) : NULL;
+	json_t *map = set_member(type_schema("object"), "properties", properties);
+	set_member(map, "additionalProperties", json_boolean(is_use));
+	json_t *alone = is_use ? type_schema("string") : main != NULL ? value_schema(main) : NULL;
 	json_t *s = alone != NULL ? json_pack("{s:[o, o]}", "anyOf", map, alone) : map;
-	return with(s, "description", json_string(row->doc));
+	return set_member(s, "description", json_string(row->doc));
 }
 
 /* A kind with its arguments, or the name of a definition of the model with its own. */
-static json_t *step(const json_t *kinds)
+static json_t *step_schema(const json_t *kinds)
 {
 	json_t *properties = json_object(), *kind;
 	size_t i;
 	json_array_foreach(kinds, i, kind)
-	        with(properties, json_string_value(kind), ref("step_", json_string_value(kind)));
-	with(properties, "body", ref("", "steps"));
-	with(properties, "branches", json_pack("{s:o}", "items", ref("", "steps")));
-	return with(typed("object string"), "properties", properties);
+	        set_member(properties, json_string_value(kind), ref_schema("step_", json_string_value(kind)));
+	set_member(properties, "body", ref_schema("", "steps"));
+	set_member(properties, "branches", json_pack("{s:o}", "items", ref_schema("", "steps")));
+	return set_member(type_schema("object string"), "properties", properties);
 }
 
 /* A step of a file without definitions: its kind is in the table. */
-static json_t *known_step(const json_t *kinds)
+static json_t *builtin_step_schema(const json_t *kinds)
 {
 	json_t *names = json_deep_copy(kinds), *inner = json_object();
 	json_array_append_new(names, json_string("body"));
 	json_array_append_new(names, json_string("branches"));
-	with(inner, "body", ref("", "known_steps"));
-	with(inner, "branches", json_pack("{s:o}", "items", ref("", "known_steps")));
+	set_member(inner, "body", ref_schema("", "known_steps"));
+	set_member(inner, "branches", json_pack("{s:o}", "items", ref_schema("", "known_steps")));
 	json_t *properties = json_copy(inner);
-	with(properties, "residual",
-	     json_pack("{s:O, s:o}", "properties", inner, "items", ref("", "known_step")));
-	with(properties, "repeat", json_pack("{s:o}", "properties", inner));
+	set_member(properties, "residual",
+	           json_pack("{s:O, s:o}", "properties", inner, "items", ref_schema("", "known_step")));
+	set_member(properties, "repeat", json_pack("{s:o}", "properties", inner));
 	json_t *map = json_pack("{s:{s:o}, s:o}", "propertyNames", "enum", names, "properties", properties);
 	return json_pack("{s:{s:s}, s:{s:O}, s:o}", "if", "type", "string", "then", "enum", kinds, "else",
 	                 map);
 }
 
-static json_t *source(void)
+static json_t *weight_source_schema(void)
 {
-	json_t *properties = json_object(), *many = json_pack("{s:o}", "items", ref("", "source"));
+	json_t *properties = json_object(), *many = json_pack("{s:o}", "items", ref_schema("", "source"));
 	for (size_t i = 0; weight_source_key(i) != NULL; i++)
-		with(properties, weight_source_key(i), json_true());
-	with(properties, "any", json_incref(many));
-	with(properties, "stack", many);
-	json_t *s = with(typed("object array string null"), "properties", properties);
-	return with(with(s, "additionalProperties", json_false()), "items", ref("", "source"));
+		set_member(properties, weight_source_key(i), json_true());
+	set_member(properties, "any", json_incref(many));
+	set_member(properties, "stack", many);
+	json_t *s = set_member(type_schema("object array string null"), "properties", properties);
+	return set_member(set_member(s, "additionalProperties", json_false()), "items",
+	                  ref_schema("", "source"));
 }
 
 /* ---- the whole ---- */
@@ -205,33 +210,36 @@ static json_t *definitions(const json_t *kinds)
 {
 	json_t *d = json_object(), *kind;
 	size_t i;
-	with(d, "any", json_true());
-	with(d, "text", typed("string number boolean null"));
-	with(d, "value", with(typed("string number boolean array null"), "items", ref("", "value")));
-	with(d, "dim", place_schema("dim", "object string integer null"));
-	with(d, "input", place_schema("input", "object string null"));
-	with(d, "check", place_schema("check", "object"));
-	with(d, "stack", place_schema("stack", "object null"));
-	with(d, "source", source());
+	set_member(d, "any", json_true());
+	set_member(d, "text", type_schema("string number boolean null"));
+	set_member(d, "value",
+	           set_member(type_schema("string number boolean array null"), "items",
+	                      ref_schema("", "value")));
+	set_member(d, "dim", place_schema("dim", "object string integer null"));
+	set_member(d, "input", place_schema("input", "object string null"));
+	set_member(d, "check", place_schema("check", "object"));
+	set_member(d, "stack", place_schema("stack", "object null"));
+	set_member(d, "source", weight_source_schema());
 	for (const struct schema_key *k = NULL; (k = schema_next_key(NULL, k)) != NULL;) {
 		bool may_be_bool = strcmp(k->words, "bool") == 0;
-		if (place_of(k) != NULL && json_object_get(d, place_of(k)) == NULL)
-			with(d, place_of(k),
-			     place_schema(place_of(k), k->type == KEY_MAP ? "object null"
-			                               : may_be_bool      ? "object boolean string null"
-			                                                  : "object string null"));
+		if (place_of_mapping(k) != NULL && json_object_get(d, place_of_mapping(k)) == NULL)
+			set_member(d, place_of_mapping(k),
+			           place_schema(place_of_mapping(k), k->type == KEY_MAP ? "object null"
+			                                             : may_be_bool
+			                                                     ? "object boolean string null"
+			                                                     : "object string null"));
 	}
-	with(d, "steps", json_pack("{s:s, s:o}", "type", "array", "items", ref("", "step")));
-	with(d, "step", step(kinds));
+	set_member(d, "steps", json_pack("{s:s, s:o}", "type", "array", "items", ref_schema("", "step")));
+	set_member(d, "step", step_schema(kinds));
 	json_array_foreach(kinds, i, kind)
 	{
 		const struct schema_step *row = schema_find_step(json_string_value(kind));
 		json_t *name = json_sprintf("step_%s", row->kind);
-		with(d, json_string_value(name), step_arguments(row));
+		set_member(d, json_string_value(name), step_arguments(row));
 		json_decref(name);
 	}
-	with(d, "known_steps", json_pack("{s:o}", "items", ref("", "known_step")));
-	with(d, "known_step", known_step(kinds));
+	set_member(d, "known_steps", json_pack("{s:o}", "items", ref_schema("", "known_step")));
+	set_member(d, "known_step", builtin_step_schema(kinds));
 	return d;
 }
 
@@ -241,24 +249,24 @@ static json_t *required_of(const char *where)
 	static const char *const named[] = {"dim", "input", "stack"};
 	json_t *names = json_array(), *inner = json_object();
 	for (const struct schema_key *k = NULL; (k = schema_next_key(where, k)) != NULL;) {
-		const char *each = each_of(k);
+		const char *each = element_definition(k);
 		if (strcmp(k->def, "!") == 0)
 			json_array_append_new(names, json_string(k->name));
-		if (place_of(k) != NULL)
-			with(inner, k->name, required_of(place_of(k)));
+		if (place_of_mapping(k) != NULL)
+			set_member(inner, k->name, required_of(place_of_mapping(k)));
 		for (size_t i = 0; each != NULL && i < TFMC_COUNT(named); i++) {
 			if (strcmp(each, named[i]) == 0)
-				with(inner, k->name,
-				     json_pack("{s:o}", "additionalProperties", required_of(each)));
+				set_member(inner, k->name,
+				           json_pack("{s:o}", "additionalProperties", required_of(each)));
 		}
 	}
 	return json_pack("{s:o, s:o}", "required", names, "properties", inner);
 }
 
 /* { not: { anyOf: [{required: [a]}, ..] } } */
-static json_t *without(const char *keys)
+static json_t *has_none_of(const char *keys)
 {
-	json_t *array = json_array(), *list = words(keys), *key;
+	json_t *array = json_array(), *list = word_array(keys), *key;
 	size_t i;
 	json_array_foreach(list, i, key) json_array_append_new(array, json_pack("{s:[O]}", "required", key));
 	json_decref(list);
@@ -269,15 +277,16 @@ static json_t *without(const char *keys)
  * definitions, which others include, has no inputs. */
 static json_t *conditions(void)
 {
-	json_t *fragment = json_pack("{s:{s:o}}", "propertyNames", "enum", words("define include weights"));
-	json_t *alone = json_pack("{s:[o, {s:o}]}", "allOf", without("base preset"), "not", fragment);
-	json_t *stacks = json_pack("{s:{s:o}}", "properties", "body", ref("", "known_steps"));
-	json_t *model =
-	        json_pack("{s:o, s:o}", "items", ref("", "known_step"), "additionalProperties", stacks);
+	json_t *fragment =
+	        json_pack("{s:{s:o}}", "propertyNames", "enum", word_array("define include weights"));
+	json_t *alone = json_pack("{s:[o, {s:o}]}", "allOf", has_none_of("base preset"), "not", fragment);
+	json_t *stacks = json_pack("{s:{s:o}}", "properties", "body", ref_schema("", "known_steps"));
+	json_t *model = json_pack("{s:o, s:o}", "items", ref_schema("", "known_step"), "additionalProperties",
+	                          stacks);
 	json_t *known = json_pack("{s:{s:o}}", "properties", "model", model);
-	json_t *defaults = json_pack("{s:{s:o}}", "properties", "defaults", ref("", "step"));
+	json_t *defaults = json_pack("{s:{s:o}}", "properties", "defaults", ref_schema("", "step"));
 	return json_pack("[{s:o, s:o}, {s:o, s:o}, o]", "if", alone, "then", required_of("top"), "if",
-	                 without("define base preset include"), "then", known, defaults);
+	                 has_none_of("define base preset include"), "then", known, defaults);
 }
 
 void frontend_schema(struct buf *out)
@@ -295,8 +304,8 @@ void frontend_schema(struct buf *out)
 	                         "model file of tfmc");
 	json_object_update(root, top);
 	json_decref(top);
-	with(root, "allOf", conditions());
-	with(root, "definitions", definitions(kinds));
+	set_member(root, "allOf", conditions());
+	set_member(root, "definitions", definitions(kinds));
 	char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
 	buf_printf(out, "%s\n", text != NULL ? text : "");
 	memory_free(text);

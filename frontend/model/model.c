@@ -28,7 +28,7 @@ const struct yaml_node *model_section(const struct frontend_model *m, const char
 	return yaml_find(m->doc.root, key);
 }
 
-static enum expr_lookup lookup(void *user, const char *name, struct loc loc, struct value *out)
+static enum expr_lookup lookup_dim_or_param(void *user, const char *name, struct loc loc, struct value *out)
 {
 	struct model_scope *s = user;
 	const struct ir_dim *d = ir_dim_sym(s->dims, name);
@@ -52,7 +52,7 @@ const char *const *model_names(void *scope, size_t *n)
 
 struct expr_env model_env(struct model_scope *s, bool dims)
 {
-	return (struct expr_env){s->arena, s->cx, dims ? s->dims : NULL, lookup, model_names, s};
+	return (struct expr_env){s->arena, s->cx, dims ? s->dims : NULL, lookup_dim_or_param, model_names, s};
 }
 
 int model_find_input(const struct model_inputs *in, const char *name)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The typed description of a model file, filled in stages by the files of this room, and
- * read by the block expansion (frontend/steps/blocks.h) and the lowering (frontend/lower/lower.h). Private to
+ * read by the block expansion (frontend/steps/steps.h) and the lowering (frontend/lower/lower.h). Private to
  * the folder; frontend.h is what others see.
  *
  * Functions that return false have reported at least one error.
@@ -112,7 +112,7 @@ struct model_quantize {
 	const char *profile_dir; /* what it is relative to; NULL: as it is */
 	struct loc profile_loc;
 	/* By the lowering: it has matrices of floats become codes; matrices stay that files have in other codes. */
-	bool makes_codes, leaves_codes;
+	bool quantizes_floats, keeps_quants;
 };
 
 /* Opened by the lowering. */
@@ -122,9 +122,9 @@ struct model_weights {
 	struct expr_env env;    /* of the map */
 	struct strmap resolved; /* canonical path -> struct resolved_weight * */
 	/* Lowering has cut repeats where the format of a parameter changes; repeats are divided there. */
-	bool are_mixed, are_divided;
-	bool are_absent;    /* a file is missing, and shapes are enough */
-	struct strmap kept; /* weight of the module -> why it is no codes, as text */
+	bool formats_differ, repeats_split;
+	bool shapes_only;          /* a file is missing, and shapes are enough */
+	struct strmap unquantized; /* weight of the module -> why it is not stored as quants, as text */
 	struct {
 		size_t first, n;        /* its tensors in `files` */
 		size_t wanted, unknown; /* quantized matrices, and of those what it says nothing of */

@@ -57,7 +57,7 @@ static bool apply_set(struct model_scope *s, const struct yaml_node *set)
 }
 
 /* One `key=value` of the command line; the value is typed as in params. */
-static bool apply_option(struct model_scope *s, const char *text)
+static bool apply_set_option(struct model_scope *s, const char *text)
 {
 	const char *eq = strchr(text, '=');
 	uint32_t source = diag_add_source(s->cx, "--set", text, strlen(text));
@@ -107,7 +107,7 @@ static bool evaluate_all(struct model_scope *s)
 }
 
 /* The params that an expression names, with their values: "d = 30, heads = 4". */
-static void list_names(struct model_scope *s, const struct expr *e, struct buf *out)
+static void print_param_values(struct model_scope *s, const struct expr *e, struct buf *out)
 {
 	const struct model_param *p = e->kind == EX_NAME ? strmap_get(&s->params, e->text) : NULL;
 	if (p != NULL && p->state == PARAM_DONE) {
@@ -115,10 +115,10 @@ static void list_names(struct model_scope *s, const struct expr *e, struct buf *
 		value_print(out, NULL, &p->value);
 	}
 	for (size_t i = 0; i < e->n_args; i++)
-		list_names(s, e->args[i], out);
+		print_param_values(s, e->args[i], out);
 }
 
-static bool require_one(struct model_scope *s, const struct yaml_node *node)
+static bool check_condition(struct model_scope *s, const struct yaml_node *node)
 {
 	struct expr_env env = model_env(s, false);
 	bool holds;
@@ -131,7 +131,7 @@ static bool require_one(struct model_scope *s, const struct yaml_node *node)
 	struct buf names;
 	buf_init(&names);
 	if (e != NULL)
-		list_names(s, e, &names);
+		print_param_values(s, e, &names);
 	diag_error(s->cx, node->loc, DIAG_REFUSED, "required condition does not hold%s%s",
 	           names.len > 0 ? ": " : "", names.data);
 	buf_destroy(&names);
@@ -145,7 +145,7 @@ static bool check_require(struct model_scope *s, const struct yaml_node *node)
 		return true;
 	struct yaml_list list = yaml_as_list(s->arena, node);
 	for (size_t i = 0; i < list.n; i++)
-		ok = require_one(s, list.items[i]) && ok;
+		ok = check_condition(s, list.items[i]) && ok;
 	return ok;
 }
 
@@ -158,6 +158,6 @@ bool model_read_params(struct model_scope *s, const struct yaml_node *root,
 		ok = add_param(s, &params->pairs[i]) != NULL && ok;
 	ok = apply_set(s, yaml_find(root, "set")) && ok;
 	for (size_t i = 0; i < options->n_sets; i++)
-		ok = apply_option(s, options->sets[i]) && ok;
+		ok = apply_set_option(s, options->sets[i]) && ok;
 	return ok && evaluate_all(s) && check_require(s, yaml_find(root, "require"));
 }

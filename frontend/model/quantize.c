@@ -29,7 +29,7 @@ static bool add_rule(struct frontend_model *m, const char *pattern, struct loc l
 }
 
 /* One format for all that is usually quantized. */
-static bool add_default(struct frontend_model *m, const char *word, struct loc loc)
+static bool add_default_rules(struct frontend_model *m, const char *word, struct loc loc)
 {
 	enum ir_format format;
 	bool ok = read_format(m, word, loc, &format);
@@ -38,7 +38,7 @@ static bool add_default(struct frontend_model *m, const char *word, struct loc l
 	return ok && add_rule(m, "*", loc, format, true);
 }
 
-static bool add_pair(struct frontend_model *m, const struct yaml_pair *pair)
+static bool add_pattern_rule(struct frontend_model *m, const struct yaml_pair *pair)
 {
 	enum ir_format format;
 	if (!yaml_expect(m->cx, pair->value, YAML_SCALAR, "quantize: a pattern"))
@@ -66,12 +66,12 @@ static bool read_section(struct frontend_model *m, const struct yaml_node *node)
 {
 	bool ok = true;
 	if (node->kind == YAML_SCALAR && !node->null)
-		return add_default(m, node->text, node->loc);
+		return add_default_rules(m, node->text, node->loc);
 	if (!yaml_expect(m->cx, node, YAML_MAPPING, "quantize"))
 		return false;
 	for (size_t i = 0; i < node->n; i++)
 		ok = (yaml_is(node->pairs[i].key, "profile") ? set_profile(m, node->pairs[i].value)
-		                                             : add_pair(m, &node->pairs[i])) &&
+		                                             : add_pattern_rule(m, &node->pairs[i])) &&
 		     ok;
 	return ok;
 }
@@ -87,7 +87,7 @@ bool model_read_quantize(struct frontend_model *m)
 	}
 	if (m->options.quantize != NULL) {
 		q->n = 0;
-		ok = add_default(m, m->options.quantize, LOC_NONE) && ok;
+		ok = add_default_rules(m, m->options.quantize, LOC_NONE) && ok;
 	}
 	if (m->options.profile != NULL) {
 		q->profile = m->options.profile;
@@ -126,7 +126,7 @@ bool model_quantize_finish(struct frontend_model *m)
 		           rule->pattern);
 		ok = false;
 	}
-	if (ok && m->quantize.leaves_codes && !m->quantize.makes_codes)
+	if (ok && m->quantize.keeps_quants && !m->quantize.quantizes_floats)
 		diag_warning(m->cx, m->options.quantize != NULL ? LOC_NONE : m->quantize.items[0].loc,
 		             DIAG_UNSUPPORTED,
 		             "quantize changes nothing: the files have codes already, and codes stay");

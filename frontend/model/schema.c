@@ -26,7 +26,7 @@ static const struct schema_step steps[] = {
 };
 
 /* Most texts differ in the first character. */
-static bool same(const char *a, const char *b)
+static bool string_equal(const char *a, const char *b)
 {
 	return a[0] == b[0] && strcmp(a, b) == 0;
 }
@@ -39,7 +39,7 @@ static const struct schema_param params[] = {
 const struct schema_step *schema_find_step(const char *kind)
 {
 	for (size_t i = 0; i < TFMC_COUNT(steps); i++) {
-		if (same(steps[i].kind, kind))
+		if (string_equal(steps[i].kind, kind))
 			return &steps[i];
 	}
 	return NULL;
@@ -48,7 +48,7 @@ const struct schema_step *schema_find_step(const char *kind)
 const struct schema_key *schema_find_key(const char *where, const char *name)
 {
 	for (size_t i = 0; i < TFMC_COUNT(keys); i++) {
-		if (same(keys[i].name, name) && same(keys[i].where, where))
+		if (string_equal(keys[i].name, name) && string_equal(keys[i].where, where))
 			return &keys[i];
 	}
 	return NULL;
@@ -84,8 +84,8 @@ static const char *const *key_names(struct arena *a, const char *where, const ch
 	return list;
 }
 
-static bool check_pair(struct arena *a, struct diag_context *cx, const struct yaml_pair *pair,
-                       const struct schema_key *key, const char *what)
+static bool check_key_value(struct arena *a, struct diag_context *cx, const struct yaml_pair *pair,
+                            const struct schema_key *key, const char *what)
 {
 	if (!key->now) {
 		const struct yaml_node *v = pair->value;
@@ -144,7 +144,7 @@ bool schema_check_some(struct arena *a, struct diag_context *cx, const struct ya
 			const char *const *names = key_names(a, where, also, &n);
 			yaml_unknown_key(cx, pair->key, names, n, what);
 		}
-		ok = key != NULL && check_pair(a, cx, pair, key, what) && ok;
+		ok = key != NULL && check_key_value(a, cx, pair, key, what) && ok;
 	}
 	return ok;
 }

@@ -10,14 +10,14 @@
 #include "frontend/model/schema.h"
 #include "frontend/text/yaml_edit.h"
 
-struct reading {
+struct member_reader {
 	const struct expr_env *env;
 	const struct schema_key *key;
 	const struct yaml_node *node;
 };
 
 /* The words of the row are "[>]LEAST [MOST]"; an int has 32 bits. */
-static bool check_range(const struct reading *r, const struct value *v)
+static bool check_range(const struct member_reader *r, const struct value *v)
 {
 	const char *words = r->key->words;
 	bool is_int = v->kind == VALUE_INT, above = words[0] == '>';
@@ -40,7 +40,7 @@ static bool check_range(const struct reading *r, const struct value *v)
 	return false;
 }
 
-static bool read_number(const struct reading *r, int64_t *i, double *f)
+static bool read_number(const struct member_reader *r, int64_t *i, double *f)
 {
 	struct value v;
 	bool ok = i != NULL ? expr_read_int(r->env, r->node, r->key->name, i)
@@ -50,7 +50,7 @@ static bool read_number(const struct reading *r, int64_t *i, double *f)
 	return ok && check_range(r, &v);
 }
 
-static bool read_word(const struct reading *r, int *out)
+static bool read_word(const struct member_reader *r, int *out)
 {
 	size_t n, word;
 	const char *const *words = schema_words(r->env->arena, r->key, &n);
@@ -60,14 +60,14 @@ static bool read_word(const struct reading *r, int *out)
 	return true;
 }
 
-static bool read_text(const struct reading *r, const char **out)
+static bool read_text(const struct member_reader *r, const char **out)
 {
 	*out = r->node->text;
 	return yaml_expect(r->env->cx, r->node, YAML_SCALAR, r->key->name);
 }
 
 /* An element is an id, or an expression that gives a list of ids. */
-static bool read_ids(const struct reading *r, struct frontend_ids *out)
+static bool read_ids(const struct member_reader *r, struct frontend_ids *out)
 {
 	struct yaml_list list = yaml_as_list(r->env->arena, r->node);
 	struct {
@@ -83,7 +83,7 @@ static bool read_ids(const struct reading *r, struct frontend_ids *out)
 		for (size_t k = 0; k < (v.kind == VALUE_LIST ? v.n : 1); k++) {
 			int64_t *id = ARENA_PUSH(r->env->arena, &ids);
 			const struct value *one = v.kind == VALUE_LIST ? &v.items[k] : &v;
-			if (id == NULL || !expr_want_int(r->env, node->loc, r->key->name, one, id))
+			if (id == NULL || !expr_require_int(r->env, node->loc, r->key->name, one, id))
 				return false;
 			if (*id >= 0 && *id <= INT32_MAX)
 				continue;
@@ -96,7 +96,7 @@ static bool read_ids(const struct reading *r, struct frontend_ids *out)
 	return true;
 }
 
-static bool read_member(const struct reading *r, void *out)
+static bool read_member(const struct member_reader *r, void *out)
 {
 	switch (r->key->type) {
 	case KEY_INT: return read_number(r, out, NULL);
@@ -129,7 +129,7 @@ bool schema_read(const struct expr_env *env, const struct yaml_node *map, const 
 		return false;
 	for (size_t i = 0; i < n; i++) {
 		const struct schema_key *key = schema_find_key(where, members[i].key);
-		struct reading r = {env, key, yaml_find(map, key->name)};
+		struct member_reader r = {env, key, yaml_find(map, key->name)};
 		if (r.node == NULL && key->def[0] != '\0' && key->def[0] != '!')
 			r.node = yaml_scalar(env->arena, LOC_NONE, key->def, false);
 		if (r.node != NULL)

@@ -15,7 +15,7 @@
 /* ---- generate ---- */
 
 /* `greedy` is as if nothing was said. */
-static const struct yaml_node *not_greedy(const struct yaml_node *node)
+static const struct yaml_node *null_if_greedy(const struct yaml_node *node)
 {
 	return yaml_is(node, "greedy") ? NULL : node;
 }
@@ -95,7 +95,8 @@ static bool read_sequences(const struct expr_env *env, const struct yaml_node *l
 }
 
 /* An input by name; NULL gives -1. */
-static bool find_input(struct frontend_model *m, const struct yaml_node *node, const char *name, int *out)
+static bool find_named_input(struct frontend_model *m, const struct yaml_node *node, const char *name,
+                             int *out)
 {
 	*out = name == NULL ? -1 : model_find_input(&m->inputs, name);
 	if (*out < 0 && name != NULL)
@@ -108,8 +109,8 @@ static bool find_tokens(struct frontend_model *m, const struct yaml_node *node)
 {
 	int tokens, source;
 	struct frontend_generate *g = &m->generate;
-	if (!find_input(m, yaml_find(node, "tokens"), g->tokens, &tokens) ||
-	    !find_input(m, yaml_find(node, "source"), g->source, &source))
+	if (!find_named_input(m, yaml_find(node, "tokens"), g->tokens, &tokens) ||
+	    !find_named_input(m, yaml_find(node, "source"), g->source, &source))
 		return false;
 	bool pair = g->kind == GENERATE_SEQ2SEQ;
 	for (size_t i = 0; !pair && tokens < 0 && i < m->inputs.n; i++) {
@@ -197,8 +198,8 @@ bool model_read_generate(struct frontend_model *m)
 		return true;
 	g->loc = node->loc;
 	bool ok = schema_read(&env, node, "generate", "generate", members, TFMC_COUNT(members), g);
-	ok = read_sample(&env, not_greedy(yaml_find(node, "sample")), &g->sample) && ok;
-	ok = read_search(&env, not_greedy(yaml_find(node, "search")), &g->search) && ok;
+	ok = read_sample(&env, null_if_greedy(yaml_find(node, "sample")), &g->sample) && ok;
+	ok = read_search(&env, null_if_greedy(yaml_find(node, "search")), &g->search) && ok;
 	ok = read_decay(&env, yaml_find(node, "decay"), &g->decay) && ok;
 	ok = read_sequences(&env, yaml_find(node, "banned"), "banned", false, &g->banned) && ok;
 	ok = read_sequences(&env, yaml_find(node, "bias"), "bias", true, &g->bias) && ok;
@@ -379,8 +380,8 @@ bool model_read_sections(struct frontend_model *m)
 
 /* ---- vocabularies ---- */
 
-static bool add_line(struct frontend_model *m, struct loc loc, const char *line, size_t len,
-                     struct frontend_vocab *v)
+static bool add_vocab_line(struct frontend_model *m, struct loc loc, const char *line, size_t len,
+                           struct frontend_vocab *v)
 {
 	size_t bad = utf8_check(line, len);
 	if (bad != len) {
@@ -399,7 +400,7 @@ static enum tfmc_status read_vocab(struct frontend_model *m, const struct yaml_n
 	size_t len, lines = 1;
 	if (!yaml_expect(m->cx, name, YAML_SCALAR, "a vocabulary"))
 		return TFMC_INVALID;
-	path = file_named(&m->arena, m->cx, m->doc.dir, name->text, name->loc);
+	path = file_path_any(&m->arena, m->cx, m->doc.dir, name->text, name->loc);
 	if (path == NULL)
 		return TFMC_INVALID;
 	document_note_file(&m->doc, path);
@@ -411,7 +412,7 @@ static enum tfmc_status read_vocab(struct frontend_model *m, const struct yaml_n
 		return TFMC_NO_MEMORY;
 	for (const char *line = text, *next; line < text + len; line = next) {
 		size_t n = utf8_line(line, text + len, &next);
-		if (!add_line(m, name->loc, line, n, v))
+		if (!add_vocab_line(m, name->loc, line, n, v))
 			return TFMC_INVALID;
 	}
 	return TFMC_OK;

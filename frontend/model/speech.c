@@ -11,7 +11,7 @@
 
 /* ---- the section ---- */
 
-static bool is_id(const struct expr_env *env, const struct yaml_node *node, const char *what, int64_t id)
+static bool check_id(const struct expr_env *env, const struct yaml_node *node, const char *what, int64_t id)
 {
 	bool ok = id >= 0 && id <= INT32_MAX;
 	if (!ok)
@@ -32,7 +32,7 @@ static bool read_names(const struct expr_env *env, const struct yaml_node *map, 
 	for (size_t i = 0; names != NULL && ids != NULL && i < map->n; i++) {
 		names[i] = map->pairs[i].key->text;
 		if (!expr_read_int(env, map->pairs[i].value, what, &ids[i]) ||
-		    !is_id(env, map->pairs[i].value, what, ids[i]))
+		    !check_id(env, map->pairs[i].value, what, ids[i]))
 			return false;
 	}
 	*out = (struct frontend_names){names, ids, map->n};
@@ -57,7 +57,7 @@ static bool read_forced(const struct expr_env *env, const struct yaml_node *list
 		ids[i] = SPEECH_DETECTED;
 		if (node->kind == YAML_SCALAR && node->null)
 			continue;
-		if (!expr_read_int(env, node, "forced", &ids[i]) || !is_id(env, node, "forced", ids[i]))
+		if (!expr_read_int(env, node, "forced", &ids[i]) || !check_id(env, node, "forced", ids[i]))
 			return false;
 	}
 	*out = (struct frontend_ids){ids, list->n};
@@ -82,7 +82,7 @@ bool model_read_speech(const struct expr_env *env, const struct yaml_node *node,
 	if (g->start.n == 0)
 		return true;
 	s->start = g->start.items[0];
-	const struct speech_wish wish = {NULL, NULL, false};
+	const struct speech_request wish = {NULL, NULL, false};
 	int64_t *ids = ARENA_ARRAY(env->arena, int64_t, SPEECH_START_MAX);
 	size_t n;
 	const char *wrong = ids == NULL ? NULL : frontend_speech_start(env->arena, s, &wish, ids, &n);
@@ -137,7 +137,7 @@ static bool has_task(const struct frontend_speech *s, const int64_t *ids, size_t
 }
 
 const char *frontend_speech_start(struct arena *a, const struct frontend_speech *s,
-                                  const struct speech_wish *w, int64_t out[SPEECH_START_MAX], size_t *n)
+                                  const struct speech_request *w, int64_t out[SPEECH_START_MAX], size_t *n)
 {
 	const char *language = w->language != NULL ? w->language : s->language;
 	const char *task = w->task != NULL ? w->task : s->task;

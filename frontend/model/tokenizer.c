@@ -13,14 +13,14 @@
 
 #define TOKENIZER_FILE_MAX ((size_t)256 << 20)
 
-struct text {
+struct file_bytes {
 	const char *data;
 	size_t len;
 };
 
 /* The file that a key names; NULL after a diagnostic. */
-static const char *file_of(struct model_document *d, const struct yaml_node *node, const char *key,
-                           struct loc *loc)
+static const char *tokenizer_file_path(struct model_document *d, const struct yaml_node *node,
+                                       const char *key, struct loc *loc)
 {
 	const struct yaml_node *value = yaml_find(node, key);
 	if (value == NULL) {
@@ -29,18 +29,18 @@ static const char *file_of(struct model_document *d, const struct yaml_node *nod
 	}
 	if (!yaml_expect(d->cx, value, YAML_SCALAR, key))
 		return NULL;
-	const char *path = file_named(d->arena, d->cx, d->dir, value->text, value->loc);
+	const char *path = file_path_any(d->arena, d->cx, d->dir, value->text, value->loc);
 	if (path != NULL)
 		document_note_file(d, path);
 	*loc = value->loc;
 	return path;
 }
 
-static enum tfmc_status read_key(struct model_document *d, const struct yaml_node *node, const char *key,
-                                 struct text *out, const char **name)
+static enum tfmc_status read_key_file(struct model_document *d, const struct yaml_node *node, const char *key,
+                                      struct file_bytes *out, const char **name)
 {
 	struct loc loc;
-	*name = file_of(d, node, key, &loc);
+	*name = tokenizer_file_path(d, node, key, &loc);
 	return *name != NULL
 	               ? file_read(d->arena, d->cx, *name, TOKENIZER_FILE_MAX, loc, &out->data, &out->len)
 	               : TFMC_INVALID;
@@ -51,7 +51,7 @@ static enum tfmc_status read_gguf(struct model_document *d, const struct yaml_no
 {
 	const struct parsed_file *file;
 	struct loc loc;
-	s->name = file_of(d, node, "file", &loc);
+	s->name = tokenizer_file_path(d, node, "file", &loc);
 	if (s->name == NULL)
 		return TFMC_INVALID;
 	TFMC_TRY(parsed_gguf(&d->parsed, s->name, loc, &file));
@@ -64,7 +64,7 @@ static enum tfmc_status read_json(struct model_document *d, const struct yaml_no
 {
 	const struct parsed_file *file;
 	struct loc loc;
-	s->name = file_of(d, node, "file", &loc);
+	s->name = tokenizer_file_path(d, node, "file", &loc);
 	if (s->name == NULL)
 		return TFMC_INVALID;
 	TFMC_TRY(parsed_json(&d->parsed, s->name, loc, false, &file));
@@ -80,9 +80,9 @@ static enum tfmc_status read_marian(struct model_document *d, const struct yaml_
 	const char *ignored;
 	for (size_t i = 0; i < TFMC_COUNT(sides); i++) {
 		bool own = i == 1 && yaml_find(node, "target_vocab") != NULL;
-		struct text spm = {0}, vocab = {0};
-		TFMC_TRY(read_key(d, node, own ? "target_vocab" : "vocab", &vocab, &ignored));
-		TFMC_TRY(read_key(d, node, sides[i], &spm, &s->name));
+		struct file_bytes spm = {0}, vocab = {0};
+		TFMC_TRY(read_key_file(d, node, own ? "target_vocab" : "vocab", &vocab, &ignored));
+		TFMC_TRY(read_key_file(d, node, sides[i], &spm, &s->name));
 		TFMC_TRY(tokenizer_from_marian(s, (const unsigned char *)spm.data, spm.len, vocab.data,
 		                               vocab.len, &packed[i]));
 	}
@@ -95,14 +95,14 @@ static enum tfmc_status read_marian(struct model_document *d, const struct yaml_
 	return TFMC_OK;
 }
 
-static enum tfmc_status read_beside(struct model_document *d, const struct yaml_node *node, const char *key,
-                                    struct tokenizer_config_file *out)
+static enum tfmc_status read_optional_json(struct model_document *d, const struct yaml_node *node,
+                                           const char *key, struct tokenizer_config_file *out)
 {
 	const struct parsed_file *file;
 	struct loc loc;
 	if (yaml_find(node, key) == NULL)
 		return TFMC_OK;
-	out->name = file_of(d, node, key, &loc);
+	out->name = tokenizer_file_path(d, node, key, &loc);
 	if (out->name == NULL)
 		return TFMC_INVALID;
 	TFMC_TRY(parsed_json(&d->parsed, out->name, loc, true, &file));
@@ -116,9 +116,9 @@ static enum tfmc_status read_config(struct model_document *d, const struct yaml_
 {
 	const struct yaml_node *class = yaml_find(node, "class");
 	struct tokenizer_config_files files = {.class_name = class != NULL ? class->text : NULL};
-	TFMC_TRY(read_beside(d, node, "config", &files.config));
-	TFMC_TRY(read_beside(d, node, "special", &files.special));
-	TFMC_TRY(read_beside(d, node, "added", &files.added));
+	TFMC_TRY(read_optional_json(d, node, "config", &files.config));
+	TFMC_TRY(read_optional_json(d, node, "special", &files.special));
+	TFMC_TRY(read_optional_json(d, node, "added", &files.added));
 	if (files.class_name == NULL && files.config.root == NULL && files.special.root == NULL &&
 	    files.added.root == NULL)
 		return TFMC_OK;
@@ -137,7 +137,7 @@ enum tfmc_status model_read_tokenizer(struct model_document *d, const struct yam
                                       struct tokenizer_packed *out)
 {
 	struct tokenizer_source s = {d->arena, d->cx, "", node->loc, may_lack, NULL};
-	struct text file = {0}, merges = {0};
+	struct file_bytes file = {0}, merges = {0};
 	const char *ignored;
 	if (kind == TOKENIZER_BY_KEYS)
 		kind = yaml_find(node, "merges") != NULL ? TOKENIZER_BPE : TOKENIZER_HF;
@@ -147,24 +147,24 @@ enum tfmc_status model_read_tokenizer(struct model_document *d, const struct yam
 	case TOKENIZER_HF: TFMC_TRY(read_config(d, node, NULL, &s)); return read_json(d, node, &s, out);
 	case TOKENIZER_BPE:
 		TFMC_TRY(read_config(d, node, "GPT2Tokenizer", &s));
-		TFMC_TRY(read_key(d, node, "vocab", &file, &s.name));
-		TFMC_TRY(read_key(d, node, "merges", &merges, &ignored));
+		TFMC_TRY(read_key_file(d, node, "vocab", &file, &s.name));
+		TFMC_TRY(read_key_file(d, node, "merges", &merges, &ignored));
 		return tokenizer_from_bpe(&s, file.data, file.len, merges.data, merges.len, out);
 	case TOKENIZER_WORDPIECE:
 		TFMC_TRY(read_config(d, node, "BertTokenizer", &s));
-		TFMC_TRY(read_key(d, node, "vocab", &file, &s.name));
+		TFMC_TRY(read_key_file(d, node, "vocab", &file, &s.name));
 		return tokenizer_from_wordpiece(&s, file.data, file.len, out);
 	case TOKENIZER_SENTENCEPIECE:
 		TFMC_TRY(read_config(d, node, "LlamaTokenizer", &s));
-		TFMC_TRY(read_key(d, node, "file", &file, &s.name));
+		TFMC_TRY(read_key_file(d, node, "file", &file, &s.name));
 		return tokenizer_from_spm(&s, (const unsigned char *)file.data, file.len, out);
 	case TOKENIZER_MARIAN: return read_marian(d, node, &s, out);
 	case TOKENIZER_SCORED:
-		TFMC_TRY(read_key(d, node, "file", &file, &s.name));
+		TFMC_TRY(read_key_file(d, node, "file", &file, &s.name));
 		return tokenizer_from_scored(&s, file.data, file.len, out);
 	case TOKENIZER_GGUF: return read_gguf(d, node, &s, out);
 	case TOKENIZER_LLAMA2C:
-		TFMC_TRY(read_key(d, node, "file", &file, &s.name));
+		TFMC_TRY(read_key_file(d, node, "file", &file, &s.name));
 		return tokenizer_from_llama2c(&s, (const unsigned char *)file.data, file.len, out);
 	}
 	return TFMC_INVALID;

@@ -30,8 +30,8 @@ static bool add_term(const struct score_bias *s, struct ir_value x, struct ir_va
 	return !irb_failed(s->b);
 }
 
-static struct ir_value spread(const struct score_bias *s, struct ir_value v, int rank,
-                              const struct ir_dim **dims)
+static struct ir_value reshape_and_broadcast(const struct score_bias *s, struct ir_value v, int rank,
+                                             const struct ir_dim **dims)
 {
 	return irb_broadcast_to(s->b, irb_reshape_to(s->b, v, rank, dims), rank, s->scores->dims);
 }
@@ -45,7 +45,7 @@ static struct ir_value distances(const struct score_bias *s)
 /* ---- ALiBi ---- */
 
 /* p = largest power of two <= h; 2^(-max (n + 1) / p) for n < p, then the odd ones of twice as many. */
-static double slope(int64_t n, int64_t heads, double max)
+static double alibi_slope(int64_t n, int64_t heads, double max)
 {
 	int64_t p = 1;
 	while (2 * p <= heads)
@@ -56,12 +56,12 @@ static double slope(int64_t n, int64_t heads, double max)
 }
 
 /* f32 [H]: -m_n scale */
-static bool slopes(const struct score_bias *s, double max, double scale, struct ir_value *out)
+static bool alibi_slopes(const struct score_bias *s, double max, double scale, struct ir_value *out)
 {
 	struct arena *a = &s->c->lw->m->arena;
 	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, s->heads);
 	for (int64_t n = 0; parts != NULL && n < s->heads; n++)
-		parts[n] = wexpr_full(a, -slope(n, s->heads, max) * scale, 0, NULL);
+		parts[n] = wexpr_full(a, -alibi_slope(n, s->heads, max) * scale, 0, NULL);
 	if (parts == NULL)
 		return false;
 	const char *name = arena_printf(s->c->lw->arena, "alibi.%lld", (long long)s->heads);
@@ -71,7 +71,7 @@ static bool slopes(const struct score_bias *s, double max, double scale, struct 
 	if (scale != 1.0)
 		name = arena_printf(s->c->lw->arena, "%s.scale%016llx", name,
 		                    (unsigned long long)hash_bytes64(HASH64_SEED, &scale, sizeof(scale)));
-	return lower_table(s->c->lw, name, wexpr_stack(a, (size_t)s->heads, parts), out);
+	return lower_const_table(s->c->lw, name, wexpr_stack(a, (size_t)s->heads, parts), out);
 }
 
 static bool add_alibi(const struct score_bias *s, struct ir_value *sum)
@@ -86,26 +86,26 @@ static bool add_alibi(const struct score_bias *s, struct ir_value *sum)
 	if (!(max > 0.0) || !isfinite(max) || !(scale > 0.0) || !isfinite(scale))
 		return lower_fail(s->c->lw, s->c->e->loc, DIAG_VALUE_TYPE,
 		                  "alibi wants a positive exponent and a positive scale");
-	if (!slopes(s, max, scale, &m))
+	if (!alibi_slopes(s, max, scale, &m))
 		return false;
 	struct ir_value d = irb_cast(s->b, distances(s), &(struct attrs_cast){.dtype = s->scores->dtype});
 	const struct ir_type *t = irb_type(s->b, d);
 	const struct ir_dim *heads[] = {one, s->scores->dims[1], one, one};
 	if (t == NULL)
 		return false;
-	d = spread(s, irb_abs(s->b, d, NULL), 4,
-	           (const struct ir_dim *[]){t->dims[0], one, t->dims[2], t->dims[3]});
-	return add_term(s, irb_mul(s->b, d, spread(s, m, 4, heads), NULL), sum);
+	d = reshape_and_broadcast(s, irb_abs(s->b, d, NULL), 4,
+	                          (const struct ir_dim *[]){t->dims[0], one, t->dims[2], t->dims[3]});
+	return add_term(s, irb_mul(s->b, d, reshape_and_broadcast(s, m, 4, heads), NULL), sum);
 }
 
 /* ---- relative positions ---- */
 
-struct buckets {
+struct bucketing {
 	int64_t n, reach; /* buckets; distances from there on share one */
 	bool both;        /* keys after the query have buckets of their own */
 };
 
-static int64_t bucket(const struct buckets *k, int64_t r)
+static int64_t bucket_of_distance(const struct bucketing *k, int64_t r)
 {
 	int64_t n = k->both ? k->n / 2 : k->n, offset = k->both && r > 0 ? n : 0;
 	int64_t exact = n / 2, d = r < 0 ? -r : k->both ? r : 0;
@@ -117,15 +117,15 @@ static int64_t bucket(const struct buckets *k, int64_t r)
 }
 
 /* Distances -reach .. reach: the bucket of each, as rows of the stored table. */
-static const struct ir_wexpr *by_distance(const struct score_bias *s, const struct buckets *k,
-                                          const struct ir_wexpr *table)
+static const struct ir_wexpr *expand_buckets(const struct score_bias *s, const struct bucketing *k,
+                                             const struct ir_wexpr *table)
 {
 	struct arena *a = &s->c->lw->m->arena;
 	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, 2 * k->reach + 1);
 	size_t n = 0;
 	for (int64_t r = -k->reach; parts != NULL && r <= k->reach;) {
-		int64_t row = bucket(k, r), from = r;
-		while (r <= k->reach && bucket(k, r) == row)
+		int64_t row = bucket_of_distance(k, r), from = r;
+		while (r <= k->reach && bucket_of_distance(k, r) == row)
 			r++;
 		const struct ir_wexpr *e = wexpr_slice(a, 0, row, row + 1, table);
 		parts[n++] = r - from > 1 ? wexpr_repeat(a, 0, r - from, e) : e;
@@ -133,7 +133,7 @@ static const struct ir_wexpr *by_distance(const struct score_bias *s, const stru
 	return parts == NULL ? NULL : wexpr_concat(a, 0, n, parts);
 }
 
-static bool read_buckets(const struct score_bias *s, struct buckets *k)
+static bool read_buckets(const struct score_bias *s, struct bucketing *k)
 {
 	const struct call *c = s->c;
 	if (!call_int(c, "buckets", &k->n) || !call_int(c, "max_distance", &k->reach) ||
@@ -150,17 +150,17 @@ static bool read_buckets(const struct score_bias *s, struct buckets *k)
 	return true;
 }
 
-static const struct ir_wexpr *spread_buckets(void *user, const struct ir_wexpr *table)
+static const struct ir_wexpr *bucket_table_by_distance(void *user, const struct ir_wexpr *table)
 {
 	const void *const *both = user;
-	return by_distance(both[0], both[1], table);
+	return expand_buckets(both[0], both[1], table);
 }
 
 static bool add_relative(const struct score_bias *s, struct ir_value *sum)
 {
 	static const int64_t heads_first[] = {0, 3, 1, 2};
 	const char *path = NULL;
-	struct buckets k = {.n = 0};
+	struct bucketing k = {.n = 0};
 	struct ir_value table;
 	if (!call_word(s->c, "rel_bias", &path))
 		return false;
@@ -169,13 +169,14 @@ static bool add_relative(const struct score_bias *s, struct ir_value *sum)
 	if (!read_buckets(s, &k))
 		return false;
 	const void *both[] = {s, &k};
-	struct weight_need need = {.rank = 2,
-	                           .dims = {k.n, s->heads},
-	                           .form = WEIGHT_MADE,
-	                           .make = spread_buckets,
-	                           .user = both,
-	                           .made = arena_printf(s->c->lw->arena, ".distances%lld%s",
-	                                                (long long)k.reach, k.both ? "" : ".past")};
+	struct weight_request need = {.rank = 2,
+	                              .dims = {k.n, s->heads},
+	                              .form = WEIGHT_DERIVED,
+	                              .make = bucket_table_by_distance,
+	                              .user = both,
+	                              .derived_suffix =
+	                                      arena_printf(s->c->lw->arena, ".distances%lld%s",
+	                                                   (long long)k.reach, k.both ? "" : ".past")};
 	need.pattern = arena_printf(s->c->lw->arena, "%s.weight", path);
 	if (!lower_weight(s->c->lw, &need, &table))
 		return false;
@@ -203,7 +204,7 @@ static bool add_given(const struct score_bias *s, struct ir_value visible, struc
 	if (bias.id == 0 && visible.id == 0)
 		return true;
 	if (visible.id != 0)
-		bias = lower_unseen(s->c->lw, visible, bias, s->scores->dtype);
+		bias = lower_mask_fill(s->c->lw, visible, bias, s->scores->dtype);
 	return add_term(s, irb_broadcast_to(s->b, bias, 4, s->scores->dims), sum);
 }
 

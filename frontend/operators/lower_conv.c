@@ -10,13 +10,13 @@
 #include "frontend/lower/lower.h"
 #include "ir/support/checked.h"
 
-#define TAPS_APART 256 /* up to so many taps each is a slice of its own; more are gathered */
+#define TAPS_SLICED_MAX 256 /* up to so many taps each is a slice of its own; more are gathered */
 
 /* One axis that the kernel moves along. */
 struct conv_axis {
 	int64_t kernel, stride, padding, dilation;
 	const struct ir_dim *size; /* of the result */
-	bool by_rows;              /* strides over an axis whose size is not constant */
+	bool needs_gather; /* stride > 1 over an axis of dynamic size: no reshape can select every stride-th element */
 };
 
 struct conv {
@@ -34,7 +34,7 @@ static struct ir_dims *dims_of(const struct conv *v)
 	return v->c->lw->module->dims;
 }
 
-static bool refuse(const struct conv *v, enum diag_code code, const char *text)
+static bool report_bad_conv(const struct conv *v, enum diag_code code, const char *text)
 {
 	return lower_fail(v->c->lw, v->c->e->loc, code, "%s: %s", v->c->e->text, text);
 }
@@ -50,12 +50,13 @@ static bool read_pair(const struct conv *v, const char *name, int64_t lo, int64_
 	if (!call_dims(v->c, name, &n, dims))
 		return false;
 	if (n != 1 && n != v->n_axes)
-		return refuse(v, DIAG_SHAPE, "a number for every axis is wanted");
+		return report_bad_conv(v, DIAG_SHAPE, "a number for every axis is wanted");
 	for (int i = 0; i < v->n_axes; i++) {
 		if (!ir_dim_is_const(dims[n == 1 ? 0 : i], out[i]))
-			return refuse(v, DIAG_VALUE_TYPE, "sizes of the kernel must be constant");
+			return report_bad_conv(v, DIAG_VALUE_TYPE, "sizes of the kernel must be constant");
 		if (*out[i] < lo || *out[i] > INT32_MAX)
-			return refuse(v, DIAG_VALUE_TYPE, "kernel, stride and dilation are at least 1");
+			return report_bad_conv(v, DIAG_VALUE_TYPE,
+			                       "kernel, stride and dilation are at least 1");
 	}
 	return true;
 }
@@ -71,27 +72,27 @@ static bool read_arguments(struct conv *v)
 	    !read_pair(v, "dilation", 1, &a[0].dilation, &a[1].dilation))
 		return false;
 	if (v->out < 1 || v->out > INT32_MAX || v->groups < 1)
-		return refuse(v, DIAG_VALUE_TYPE, "out and groups are at least 1");
+		return report_bad_conv(v, DIAG_VALUE_TYPE, "out and groups are at least 1");
 	if (v->n_axes == 1)
 		a[1] = (struct conv_axis){.kernel = 1, .stride = 1, .dilation = 1};
 	if (!checked_mul_i64(a[0].kernel, a[1].kernel, &v->taps))
-		return refuse(v, DIAG_LIMIT, "the kernel is too large");
+		return report_bad_conv(v, DIAG_LIMIT, "the kernel is too large");
 	return true;
 }
 
 /* (L + 2 padding - dilation (kernel - 1) - 1) // stride + 1 */
-static bool find_size(struct conv *v, struct conv_axis *a, const struct ir_dim *size)
+static bool set_output_size(struct conv *v, struct conv_axis *a, const struct ir_dim *size)
 {
 	struct ir_dims *t = dims_of(v);
 	int64_t reach, pads, n;
 	if (!checked_mul_i64(a->dilation, a->kernel - 1, &reach) || !checked_mul_i64(2, a->padding, &pads) ||
 	    reach > INT32_MAX || pads > INT32_MAX)
-		return refuse(v, DIAG_LIMIT, "the kernel is too large");
+		return report_bad_conv(v, DIAG_LIMIT, "the kernel is too large");
 	const struct ir_dim *span = ir_dim_add(t, size, ir_dim_const(t, pads - reach - 1));
 	if (ir_dim_lo(t, span) < 0)
-		return refuse(v, DIAG_SHAPE, "the kernel is larger than the padded input");
+		return report_bad_conv(v, DIAG_SHAPE, "the kernel is larger than the padded input");
 	a->size = ir_dim_add(t, ir_dim_floordiv(t, span, a->stride), ir_dim_const(t, 1));
-	a->by_rows = a->stride > 1 && !ir_dim_is_const(size, &n);
+	a->needs_gather = a->stride > 1 && !ir_dim_is_const(size, &n);
 	return true;
 }
 
@@ -99,12 +100,12 @@ static bool find_size(struct conv *v, struct conv_axis *a, const struct ir_dim *
 
 /* Rows of the matrix [out, channels of a group * taps]; taps outermost unless the kernel is not to be turned.
  */
-static bool product(const struct conv *v, struct ir_value x, int64_t group, bool turn, struct ir_value *y)
+static bool conv_linear(const struct conv *v, struct ir_value x, int64_t group, bool turn, struct ir_value *y)
 {
 	int64_t rows = v->out / v->groups;
-	struct weight_need need = {.rank = v->n_axes + 2,
-	                           .dims = {v->out, v->channels / v->groups, v->axis[0].kernel},
-	                           .form = turn ? WEIGHT_TAPS_FIRST : WEIGHT_MATRIX};
+	struct weight_request need = {.rank = v->n_axes + 2,
+	                              .dims = {v->out, v->channels / v->groups, v->axis[0].kernel},
+	                              .form = turn ? WEIGHT_TAPS_FIRST : WEIGHT_MATRIX};
 	struct ir_value w, bias = IR_NO_VALUE;
 	if (v->n_axes == 2)
 		need.dims[3] = v->axis[1].kernel;
@@ -127,7 +128,7 @@ static bool product(const struct conv *v, struct ir_value x, int64_t group, bool
 /* ---- values under the taps; x [B, axes.., channels] ---- */
 
 /* Zeros on both sides: what the windows reach, and whole strides of it. */
-static struct ir_value pad(const struct conv *v, struct ir_value x, int i)
+static struct ir_value pad_axis(const struct conv *v, struct ir_value x, int i)
 {
 	const struct conv_axis *a = &v->axis[i];
 	struct ir_dims *t = dims_of(v);
@@ -135,14 +136,14 @@ static struct ir_value pad(const struct conv *v, struct ir_value x, int i)
 	end = ir_dim_add(t, end, ir_dim_mul(t, a->size, ir_dim_const(t, a->stride)));
 	end = ir_dim_sub(t, end, irb_type(v->b, x)->dims[i + 1]);
 	int64_t after = ir_dim_hi(t, end) - a->padding;
-	if (a->by_rows)
+	if (a->needs_gather)
 		after = a->padding;
 	struct attrs_pad at = {.axis = i + 1, .before = a->padding, .after = after > 0 ? after : 0};
 	return at.before == 0 && at.after == 0 ? x : irb_pad(v->b, x, &at);
 }
 
 /* Elements at offset, offset + stride, .. of an axis whose size is not constant; all of them exist. */
-static struct ir_value take_rows(const struct conv *v, struct ir_value x, int i, int64_t offset)
+static struct ir_value strided_gather(const struct conv *v, struct ir_value x, int i, int64_t offset)
 {
 	const struct conv_axis *a = &v->axis[i];
 	const struct ir_dim *size = a->size;
@@ -151,19 +152,19 @@ static struct ir_value take_rows(const struct conv *v, struct ir_value x, int i,
 	at = irb_add(v->b, at, irb_full_of(v->b, (double)offset, DT_I32, 1, &a->size), NULL);
 	if (irb_failed(v->b))
 		return x;
-	x = irb_gather(v->b, lower_axis_first(v->c->lw, x, i + 1), at, NULL);
-	return irb_failed(v->b) ? x : lower_axes_back(v->c->lw, x, 1, i + 1);
+	x = irb_gather(v->b, lower_axis_to_front(v->c->lw, x, i + 1), at, NULL);
+	return irb_failed(v->b) ? x : lower_axes_from_front(v->c->lw, x, 1, i + 1);
 }
 
 /* Elements at offset, offset + stride, ..: as many as the result has. */
-static struct ir_value take(const struct conv *v, struct ir_value x, int i, int64_t offset)
+static struct ir_value strided_slice(const struct conv *v, struct ir_value x, int i, int64_t offset)
 {
 	const struct conv_axis *a = &v->axis[i];
 	struct ir_dims *t = dims_of(v);
 	const struct ir_dim *dims[IR_RANK_MAX], *stride = ir_dim_const(t, a->stride);
 	int n = 0, axis = i + 1;
-	if (a->by_rows)
-		return take_rows(v, x, i, offset);
+	if (a->needs_gather)
+		return strided_gather(v, x, i, offset);
 	x = irb_slice_of(v->b, x, axis, ir_dim_const(t, offset), ir_dim_mul(t, a->size, stride));
 	if (irb_failed(v->b) || a->stride == 1)
 		return x;
@@ -202,16 +203,17 @@ static struct ir_value gather_windows(const struct conv *v, struct ir_value x)
 /* [B, result axes.., taps * channels] */
 static struct ir_value gather_taps(const struct conv *v, struct ir_value x)
 {
-	struct ir_value part[TAPS_APART];
+	struct ir_value part[TAPS_SLICED_MAX];
 	size_t n = 0;
 	for (int i = 0; i < v->n_axes; i++)
-		x = pad(v, x, i);
-	if (v->taps > TAPS_APART)
+		x = pad_axis(v, x, i);
+	if (v->taps > TAPS_SLICED_MAX)
 		return irb_failed(v->b) ? x : gather_windows(v, x);
 	for (int64_t k = 0; k < v->axis[0].kernel && !irb_failed(v->b); k++) {
-		struct ir_value line = take(v, x, 0, k * v->axis[0].dilation);
+		struct ir_value line = strided_slice(v, x, 0, k * v->axis[0].dilation);
 		for (int64_t m = 0; m < v->axis[1].kernel; m++)
-			part[n++] = v->n_axes == 1 ? line : take(v, line, 1, m * v->axis[1].dilation);
+			part[n++] =
+			        v->n_axes == 1 ? line : strided_slice(v, line, 1, m * v->axis[1].dilation);
 	}
 	if (n <= 1 || irb_failed(v->b))
 		return n == 1 ? part[0] : x;
@@ -229,7 +231,7 @@ static bool convolve(const struct conv *v, struct ir_value x, struct ir_value *y
 		if (v->groups > 1)
 			part = irb_slice_of(v->b, x, axis, ir_dim_const(t, g * (v->channels / v->groups)),
 			                    width);
-		if (irb_failed(v->b) || !product(v, gather_taps(v, part), g, true, &parts[g]))
+		if (irb_failed(v->b) || !conv_linear(v, gather_taps(v, part), g, true, &parts[g]))
 			return false;
 	}
 	if (parts == NULL)
@@ -242,7 +244,7 @@ static bool convolve(const struct conv *v, struct ir_value x, struct ir_value *y
 
 /* ---- patches: windows that tile the image ---- */
 
-static bool tiles(const struct conv *v, const struct ir_type *type)
+static bool windows_tile_input(const struct conv *v, const struct ir_type *type)
 {
 	bool yes = v->groups == 1;
 	for (int i = 0; i < v->n_axes; i++) {
@@ -255,7 +257,7 @@ static bool tiles(const struct conv *v, const struct ir_type *type)
 }
 
 /* [B, C, H, W] -> [B, H/h, W/w, C h w], as the kernel is stored */
-static bool patches(const struct conv *v, struct ir_value x, struct ir_value *y)
+static bool lower_patches(const struct conv *v, struct ir_value x, struct ir_value *y)
 {
 	static const int64_t perm[] = {0, 2, 4, 1, 3, 5};
 	struct ir_dims *t = dims_of(v);
@@ -269,7 +271,7 @@ static bool patches(const struct conv *v, struct ir_value x, struct ir_value *y)
 	x = irb_reshape_to(v->b, x, 6, split);
 	x = irb_transpose_by(v->b, x, 6, perm);
 	x = irb_reshape_to(v->b, x, 4, rows);
-	return !irb_failed(v->b) && product(v, x, 0, false, y);
+	return !irb_failed(v->b) && conv_linear(v, x, 0, false, y);
 }
 
 /* ---- operators ---- */
@@ -278,44 +280,44 @@ static bool check_input(struct conv *v, const struct ir_type *type, int channel_
 {
 	int64_t row;
 	if (type->rank != v->n_axes + 2 || !ir_dim_is_const(type->dims[channel_axis], &v->channels))
-		return refuse(v, DIAG_SHAPE,
-		              v->n_axes == 1 ? "wants x [B, L, C] with constant C"
-		                             : "wants x [B, C, H, W] with constant C");
+		return report_bad_conv(v, DIAG_SHAPE,
+		                       v->n_axes == 1 ? "wants x [B, L, C] with constant C"
+		                                      : "wants x [B, C, H, W] with constant C");
 	if (v->channels < 1 || v->channels % v->groups != 0 || v->out % v->groups != 0)
-		return refuse(v, DIAG_SHAPE, "groups must divide the channels of both sides");
+		return report_bad_conv(v, DIAG_SHAPE, "groups must divide the channels of both sides");
 	if (!checked_mul_i64(v->channels, v->taps, &row) || row > INT32_MAX)
-		return refuse(v, DIAG_LIMIT, "the kernel is too large");
+		return report_bad_conv(v, DIAG_LIMIT, "the kernel is too large");
 	for (int i = 0; i < v->n_axes; i++) {
-		if (!find_size(v, &v->axis[i], type->dims[v->n_axes == 1 ? 1 : i + 2]))
+		if (!set_output_size(v, &v->axis[i], type->dims[v->n_axes == 1 ? 1 : i + 2]))
 			return false;
 	}
 	return true;
 }
 
-bool lower_conv1d(const struct call *c, struct lval *out)
+bool lower_conv1d(const struct call *c, struct lowered *out)
 {
 	struct conv v = {.c = c, .b = c->lw->b, .n_axes = 1};
 	struct ir_value x, y;
-	if (!call_tensor(c, "x", &x) || !read_arguments(&v) || !call_mix(c, &x, 1, FILL_REFUSED) ||
+	if (!call_tensor(c, "x", &x) || !read_arguments(&v) || !call_mixes_axis(c, &x, 1, FILL_UNSUPPORTED) ||
 	    !check_input(&v, irb_type(v.b, x), 2))
 		return false;
 	if (!convolve(&v, x, &y))
 		return false;
-	*out = lval_tensor(y);
+	*out = lowered_tensor(y);
 	return true;
 }
 
-bool lower_conv2d(const struct call *c, struct lval *out)
+bool lower_conv2d(const struct call *c, struct lowered *out)
 {
 	static const int64_t last[] = {0, 2, 3, 1}, second[] = {0, 3, 1, 2};
 	struct conv v = {.c = c, .b = c->lw->b, .n_axes = 2};
 	struct ir_value x, y;
-	if (!call_tensor(c, "x", &x) || !read_arguments(&v) || !call_mix(c, &x, 2, FILL_REFUSED) ||
-	    !call_mix(c, &x, 3, FILL_REFUSED) || !check_input(&v, irb_type(v.b, x), 1))
+	if (!call_tensor(c, "x", &x) || !read_arguments(&v) || !call_mixes_axis(c, &x, 2, FILL_UNSUPPORTED) ||
+	    !call_mixes_axis(c, &x, 3, FILL_UNSUPPORTED) || !check_input(&v, irb_type(v.b, x), 1))
 		return false;
-	bool tiled = tiles(&v, irb_type(v.b, x));
-	if (tiled ? !patches(&v, x, &y) : !convolve(&v, irb_transpose_by(v.b, x, 4, last), &y))
+	bool tiled = windows_tile_input(&v, irb_type(v.b, x));
+	if (tiled ? !lower_patches(&v, x, &y) : !convolve(&v, irb_transpose_by(v.b, x, 4, last), &y))
 		return false;
-	*out = lval_tensor(irb_transpose_by(v.b, y, 4, second));
+	*out = lowered_tensor(irb_transpose_by(v.b, y, 4, second));
 	return !irb_failed(v.b);
 }

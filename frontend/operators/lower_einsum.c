@@ -21,7 +21,7 @@ struct einsum {
 	int n;
 };
 
-static bool fail(const struct einsum *s, const char *why)
+static bool report_bad_einsum(const struct einsum *s, const char *why)
 {
 	return lower_fail(s->lw, s->c->e->loc, DIAG_SHAPE, "einsum \"%s\": %s", s->spec, why);
 }
@@ -38,9 +38,9 @@ static bool read_labels(const struct einsum *s, const char **at, struct term *t)
 		if (**at == ' ')
 			continue;
 		if (!is_label(**at))
-			return fail(s, "labels are letters");
+			return report_bad_einsum(s, "labels are letters");
 		if (t->rank >= IR_RANK_MAX)
-			return fail(s, "too many axes");
+			return report_bad_einsum(s, "too many axes");
 		t->labels[t->rank++] = **at;
 		t->labels[t->rank] = '\0';
 	}
@@ -60,15 +60,15 @@ static bool read_spec(struct einsum *s)
 			return false;
 	}
 	if (at[0] != '-' || at[1] != '>')
-		return fail(s, "wants one or two lists of labels and \"->\"");
+		return report_bad_einsum(s, "wants one or two lists of labels and \"->\"");
 	at += 2;
 	if (!read_labels(s, &at, &s->out))
 		return false;
 	if (*at != '\0')
-		return fail(s, "text after the labels of the result");
+		return report_bad_einsum(s, "text after the labels of the result");
 	for (int i = 1; i < s->out.rank; i++)
 		if (memchr(s->out.labels, s->out.labels[i], (size_t)i) != NULL)
-			return fail(s, "a label occurs twice in the result");
+			return report_bad_einsum(s, "a label occurs twice in the result");
 	return true;
 }
 
@@ -80,9 +80,9 @@ static bool take_diagonal(const struct einsum *s, struct term *t, int first, int
 	const struct ir_dim_list dims = {(const struct ir_dim **)type->dims, (size_t)type->rank};
 	int64_t axis = second;
 	if (type->dims[first] != type->dims[second])
-		return fail(s, arena_printf(s->lw->arena, "sizes of '%c' differ: %s", t->labels[first],
-		                            type_text(s->lw, t->v)));
-	if (!call_mix(s->c, &t->v, first, FILL_KEPT))
+		return report_bad_einsum(s, arena_printf(s->lw->arena, "sizes of '%c' differ: %s",
+		                                         t->labels[first], type_text(s->lw, t->v)));
+	if (!call_mixes_axis(s->c, &t->v, first, FILL_NONE))
 		return false;
 	struct ir_value i = irb_iota(b, &(struct attrs_iota){.dims = dims, .axis = first});
 	struct ir_value j = irb_iota(b, &(struct attrs_iota){.dims = dims, .axis = second});
@@ -110,7 +110,7 @@ static int axis_of(const struct term *t, char label)
 	return p == NULL ? -1 : (int)(p - t->labels);
 }
 
-static const struct ir_dim *size_of(const struct einsum *s, char label)
+static const struct ir_dim *label_size(const struct einsum *s, char label)
 {
 	for (int i = 0; i < s->n; i++) {
 		int axis = axis_of(&s->in[i], label);
@@ -124,12 +124,12 @@ static bool read_tensors(struct einsum *s)
 {
 	static const char *const names[] = {"a", "b"};
 	if ((call_arg(s->c, "b") != NULL) != (s->n == 2))
-		return fail(s, "as many tensors as lists of labels are wanted");
+		return report_bad_einsum(s, "as many tensors as lists of labels are wanted");
 	for (int i = 0; i < s->n; i++) {
 		if (!call_tensor(s->c, names[i], &s->in[i].v))
 			return false;
 		if (irb_type(s->lw->b, s->in[i].v)->rank != s->in[i].rank)
-			return fail(s, "a list of labels and its tensor differ in length");
+			return report_bad_einsum(s, "a list of labels and its tensor differ in length");
 		if (!take_diagonals(s, &s->in[i]))
 			return false;
 	}
@@ -137,52 +137,53 @@ static bool read_tensors(struct einsum *s)
 		int axis = axis_of(&s->in[0], s->in[1].labels[i]);
 		if (axis >= 0 &&
 		    irb_type(s->lw->b, s->in[0].v)->dims[axis] != irb_type(s->lw->b, s->in[1].v)->dims[i])
-			return fail(s, arena_printf(s->lw->arena, "sizes of '%c' differ: %s and %s",
-			                            s->in[1].labels[i], type_text(s->lw, s->in[0].v),
-			                            type_text(s->lw, s->in[1].v)));
+			return report_bad_einsum(
+			        s, arena_printf(s->lw->arena, "sizes of '%c' differ: %s and %s",
+			                        s->in[1].labels[i], type_text(s->lw, s->in[0].v),
+			                        type_text(s->lw, s->in[1].v)));
 	}
 	for (int i = 0; i < s->out.rank; i++)
-		if (size_of(s, s->out.labels[i]) == NULL)
-			return fail(s, "a label of the result occurs in no tensor");
+		if (label_size(s, s->out.labels[i]) == NULL)
+			return report_bad_einsum(s, "a label of the result occurs in no tensor");
 	return true;
 }
 
 /* The label occurs in this tensor only. */
-static bool is_own(const struct einsum *s, int which, char label)
+static bool is_summed_alone(const struct einsum *s, int which, char label)
 {
 	return axis_of(&s->out, label) < 0 && (s->n < 2 || axis_of(&s->in[1 - which], label) < 0);
 }
 
-static void cast_to(const struct einsum *s, struct term *t, enum ir_dtype dtype)
+static void cast_term(const struct einsum *s, struct term *t, enum ir_dtype dtype)
 {
 	t->v = irb_cast(s->lw->b, t->v, &(struct attrs_cast){.dtype = dtype});
 }
 
 /* Two sums one after the other, of narrow floats: in f32, rounded once. True when the operands were cast. */
-static bool widen(struct einsum *s)
+static bool cast_to_f32_for_two_sums(struct einsum *s)
 {
 	enum ir_dtype t = irb_type(s->lw->b, s->in[0].v)->dtype;
 	bool has_own = false;
 	for (int which = 0; which < s->n; which++)
 		for (int i = 0; i < s->in[which].rank; i++)
-			has_own = has_own || is_own(s, which, s->in[which].labels[i]);
+			has_own = has_own || is_summed_alone(s, which, s->in[which].labels[i]);
 	if (s->n < 2 || !has_own || (t != DT_F16 && t != DT_BF16))
 		return false;
-	cast_to(s, &s->in[0], DT_F32);
-	cast_to(s, &s->in[1], DT_F32);
+	cast_term(s, &s->in[0], DT_F32);
+	cast_term(s, &s->in[1], DT_F32);
 	return true;
 }
 
 /* Sums over labels that occur only here. */
-static bool sum_own(struct einsum *s, int which)
+static bool sum_unshared_labels(struct einsum *s, int which)
 {
 	struct term *t = &s->in[which], rest = {.rank = 0};
 	int64_t axes[IR_RANK_MAX];
 	size_t n = 0;
 	for (int i = 0; i < t->rank; i++) {
-		if (!is_own(s, which, t->labels[i]))
+		if (!is_summed_alone(s, which, t->labels[i]))
 			rest.labels[rest.rank++] = t->labels[i];
-		else if (!call_mix(s->c, &t->v, i, FILL_ZERO))
+		else if (!call_mixes_axis(s->c, &t->v, i, FILL_ZERO))
 			return false;
 		else
 			axes[n++] = i;
@@ -195,7 +196,7 @@ static bool sum_own(struct einsum *s, int which)
 }
 
 /* The axes of t in the order of `labels`, of which all occur. */
-static struct ir_value ordered(const struct einsum *s, const struct term *t, const char *labels)
+static struct ir_value permute_to(const struct einsum *s, const struct term *t, const char *labels)
 {
 	int64_t perm[IR_RANK_MAX];
 	bool same = true;
@@ -207,8 +208,8 @@ static struct ir_value ordered(const struct einsum *s, const struct term *t, con
 }
 
 /* Appends the labels of t that are in the result or not, and in the other tensor or not. */
-static size_t pick(const struct einsum *s, const struct term *t, const struct term *other, bool in_out,
-                   bool in_other, char *to)
+static size_t select_labels(const struct einsum *s, const struct term *t, const struct term *other,
+                            bool in_out, bool in_other, char *to)
 {
 	size_t n = 0;
 	for (int i = 0; i < t->rank; i++) {
@@ -220,34 +221,34 @@ static size_t pick(const struct einsum *s, const struct term *t, const struct te
 	return n;
 }
 
-static const struct ir_dim *count(const struct einsum *s, const char *labels)
+static const struct ir_dim *label_product(const struct einsum *s, const char *labels)
 {
 	const struct ir_dim *n = ir_dim_const(s->lw->module->dims, 1);
 	for (; *labels != '\0'; labels++)
-		n = ir_dim_mul(s->lw->module->dims, n, size_of(s, *labels));
+		n = ir_dim_mul(s->lw->module->dims, n, label_size(s, *labels));
 	return n;
 }
 
 /* t as [shared.., count(first), count(second)] */
-static struct ir_value matrices(const struct einsum *s, const struct term *t, const char *shared,
-                                const char *first, const char *second)
+static struct ir_value as_batched_matrix(const struct einsum *s, const struct term *t, const char *shared,
+                                         const char *first, const char *second)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
 	int n = 0;
-	struct ir_value v = ordered(s, t, arena_printf(s->lw->arena, "%s%s%s", shared, first, second));
+	struct ir_value v = permute_to(s, t, arena_printf(s->lw->arena, "%s%s%s", shared, first, second));
 	for (const char *p = shared; *p != '\0'; p++)
-		dims[n++] = size_of(s, *p);
-	dims[n++] = count(s, first);
-	dims[n++] = count(s, second);
+		dims[n++] = label_size(s, *p);
+	dims[n++] = label_product(s, first);
+	dims[n++] = label_product(s, second);
 	return irb_reshape_to(s->lw->b, v, n, dims);
 }
 
-static bool mix(struct einsum *s, const char *labels, enum call_fill fill)
+static bool mix_label_axes(struct einsum *s, const char *labels, enum call_fill fill)
 {
 	for (; *labels != '\0'; labels++)
 		for (int i = 0; i < 2; i++) {
 			int axis = axis_of(&s->in[i], *labels);
-			if (axis >= 0 && !call_mix(s->c, &s->in[i].v, axis, fill))
+			if (axis >= 0 && !call_mixes_axis(s->c, &s->in[i].v, axis, fill))
 				return false;
 		}
 	return true;
@@ -258,14 +259,15 @@ static bool multiply(struct einsum *s, struct term *y)
 	char shared[IR_RANK_MAX + 1], left[IR_RANK_MAX + 1], right[IR_RANK_MAX + 1], sum[IR_RANK_MAX + 1];
 	const struct term *a = &s->in[0], *b = &s->in[1];
 	const struct ir_dim *dims[IR_RANK_MAX];
-	size_t n = pick(s, a, b, true, true, shared);
-	n += pick(s, a, b, true, false, left) + pick(s, b, a, true, false, right);
-	pick(s, a, b, false, true, sum);
+	size_t n = select_labels(s, a, b, true, true, shared);
+	n += select_labels(s, a, b, true, false, left) + select_labels(s, b, a, true, false, right);
+	select_labels(s, a, b, false, true, sum);
 	if (strlen(shared) + 2 > IR_RANK_MAX || n > IR_RANK_MAX)
-		return fail(s, "too many axes");
-	if (!mix(s, sum, FILL_ZERO) || !mix(s, right, FILL_KEPT))
+		return report_bad_einsum(s, "too many axes");
+	if (!mix_label_axes(s, sum, FILL_ZERO) || !mix_label_axes(s, right, FILL_NONE))
 		return false;
-	struct ir_value p = matrices(s, a, shared, left, sum), q = matrices(s, b, shared, sum, right);
+	struct ir_value p = as_batched_matrix(s, a, shared, left, sum),
+	                q = as_batched_matrix(s, b, shared, sum, right);
 	if (irb_failed(s->lw->b))
 		return false;
 	y->v = irb_matmul(s->lw->b, p, q, &(struct attrs_matmul){.ta = false});
@@ -273,29 +275,29 @@ static bool multiply(struct einsum *s, struct term *y)
 	y->rank = (int)n;
 	memcpy(y->labels, labels, n + 1);
 	for (size_t i = 0; i < n; i++)
-		dims[i] = size_of(s, labels[i]);
+		dims[i] = label_size(s, labels[i]);
 	y->v = irb_reshape_to(s->lw->b, y->v, y->rank, dims);
 	return !irb_failed(s->lw->b);
 }
 
-bool lower_einsum(const struct call *c, struct lval *out)
+bool lower_einsum(const struct call *c, struct lowered *out)
 {
 	struct einsum s = {.c = c, .lw = c->lw};
 	struct term y;
 	if (!call_word(c, "spec", &s.spec) || !read_spec(&s) || !read_tensors(&s))
 		return false;
 	enum ir_dtype dtype = irb_type(c->lw->b, s.in[0].v)->dtype;
-	bool is_wide = widen(&s);
+	bool is_wide = cast_to_f32_for_two_sums(&s);
 	for (int i = 0; i < s.n && !irb_failed(c->lw->b); i++)
-		if (!sum_own(&s, i))
+		if (!sum_unshared_labels(&s, i))
 			return false;
 	y = s.in[0];
 	if (s.n == 2 && !multiply(&s, &y))
 		return false;
 	if (is_wide)
-		cast_to(&s, &y, dtype);
+		cast_term(&s, &y, dtype);
 	if (irb_failed(c->lw->b))
 		return false;
-	*out = lval_tensor(ordered(&s, &y, s.out.labels));
+	*out = lowered_tensor(permute_to(&s, &y, s.out.labels));
 	return !irb_failed(c->lw->b);
 }

@@ -5,37 +5,26 @@
 
 #include "frontend/lower/lower.h"
 
-static const struct ir_type *type_of(const struct call *c, struct ir_value v)
-{
-	return irb_type(c->lw->b, v);
-}
-
-static bool give(const struct call *c, struct lval *out, struct ir_value v)
-{
-	*out = lval_tensor(v);
-	return !irb_failed(c->lw->b);
-}
-
-bool lower_reshape(const struct call *c, struct lval *out)
+bool lower_reshape(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
 	const struct ir_dim *dims[IR_RANK_MAX];
 	int rank;
 	return call_tensor(c, "x", &x) && call_dims(c, "shape", &rank, dims) &&
 	       lower_reshape_source(c, x, rank, dims) &&
-	       give(c, out, irb_reshape_to(c->lw->b, x, rank, dims));
+	       call_return(c, out, irb_reshape_to(c->lw->b, x, rank, dims));
 }
 
-bool lower_broadcast(const struct call *c, struct lval *out)
+bool lower_broadcast(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
 	const struct ir_dim *dims[IR_RANK_MAX];
 	int rank;
 	return call_tensor(c, "x", &x) && call_dims(c, "shape", &rank, dims) &&
-	       give(c, out, irb_broadcast_to(c->lw->b, x, rank, dims));
+	       call_return(c, out, irb_broadcast_to(c->lw->b, x, rank, dims));
 }
 
-bool lower_transpose(const struct call *c, struct lval *out)
+bool lower_transpose(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
 	const struct ir_dim *dims[IR_RANK_MAX];
@@ -47,10 +36,10 @@ bool lower_transpose(const struct call *c, struct lval *out)
 		if (!ir_dim_is_const(dims[i], &perm[i]))
 			return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "perm wants ints");
 	}
-	return give(c, out, irb_transpose_by(c->lw->b, x, rank, perm));
+	return call_return(c, out, irb_transpose_by(c->lw->b, x, rank, perm));
 }
 
-bool lower_concat(const struct call *c, struct lval *out)
+bool lower_concat(const struct call *c, struct lowered *out)
 {
 	const struct expr *list = call_arg(c, "xs");
 	struct ir_value v;
@@ -61,46 +50,46 @@ bool lower_concat(const struct call *c, struct lval *out)
 	if (xs == NULL)
 		return false;
 	for (size_t i = 0; i < list->n_args; i++) {
-		struct lval t;
+		struct lowered t;
 		if (!lower_expr(c->lw, list->args[i], &t))
 			return false;
-		if (t.kind != LV_TENSOR)
+		if (t.kind != LOWERED_TENSOR)
 			return lower_fail(c->lw, list->args[i]->loc, DIAG_VALUE_TYPE, "concat wants tensors");
 		xs[i] = t.v;
 	}
-	if (!call_axis(c, "axis", type_of(c, xs[0])->rank, &axis))
+	if (!call_axis(c, "axis", call_type(c, xs[0])->rank, &axis))
 		return false;
 	for (size_t i = 0; i < list->n_args; i++) { /* nothing follows the end of a source */
-		if (!call_mix(c, &xs[i], axis, i + 1 == list->n_args ? FILL_KEPT : FILL_REFUSED))
+		if (!call_mixes_axis(c, &xs[i], axis, i + 1 == list->n_args ? FILL_NONE : FILL_UNSUPPORTED))
 			return false;
 	}
 	v = irb_op1(c->lw->b, OP_concat, xs, list->n_args, &(struct attrs_concat){.axis = axis});
-	return give(c, out, v);
+	return call_return(c, out, v);
 }
 
-bool lower_split(const struct call *c, struct lval *out)
+bool lower_split(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
 	const struct ir_dim *sizes[IR_RANK_MAX];
 	int n;
 	int64_t axis = 0;
 	struct lowering *lw = c->lw;
-	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
+	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", call_type(c, x)->rank, &axis) ||
 	    !call_dims(c, "sizes", &n, sizes))
 		return false;
 	bool is_behind = false; /* a part that begins where something of the source ends */
 	for (int i = 0; i + 1 < n; i++)
 		is_behind = is_behind || lower_is_source(lw, sizes[i]);
-	if (!call_mix(c, &x, axis, is_behind ? FILL_REFUSED : FILL_KEPT))
+	if (!call_mixes_axis(c, &x, axis, is_behind ? FILL_UNSUPPORTED : FILL_NONE))
 		return false;
 	const struct ir_dim *begin = ir_dim_const(lw->module->dims, 0);
-	*out = (struct lval){
-	        .kind = LV_TUPLE, .items = ARENA_ARRAY(lw->arena, struct lval, n), .n = (size_t)n};
+	*out = (struct lowered){
+	        .kind = LOWERED_TUPLE, .items = ARENA_ARRAY(lw->arena, struct lowered, n), .n = (size_t)n};
 	for (int i = 0; out->items != NULL && i < n; i++) {
-		out->items[i] = lval_tensor(irb_slice_of(lw->b, x, (int)axis, begin, sizes[i]));
+		out->items[i] = lowered_tensor(irb_slice_of(lw->b, x, (int)axis, begin, sizes[i]));
 		begin = ir_dim_add(lw->module->dims, begin, sizes[i]);
 	}
-	if (begin != type_of(c, x)->dims[axis])
+	if (begin != call_type(c, x)->dims[axis])
 		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
 		                  "the sizes of split do not add up to axis %lld of %s", (long long)axis,
 		                  type_text(lw, x));
@@ -108,15 +97,15 @@ bool lower_split(const struct call *c, struct lval *out)
 }
 
 /* A place on an axis of so many elements; a negative number counts from its end. */
-static bool place(const struct call *c, const char *name, const struct ir_dim *size,
-                  const struct ir_dim **out)
+static bool read_slice_bound(const struct call *c, const char *name, const struct ir_dim *size,
+                             const struct ir_dim **out)
 {
 	struct lowering *lw = c->lw;
 	const struct expr *e = call_arg(c, name);
 	struct value v;
 	const struct ir_dim *d;
 	int64_t n;
-	if (!expr_eval(&lw->env, e, &v) || !expr_want_dim(&lw->env, e->loc, name, &v, &d))
+	if (!expr_eval(&lw->env, e, &v) || !expr_require_dim(&lw->env, e->loc, name, &v, &d))
 		return false;
 	d = lower_dim(lw, d);
 	*out = ir_dim_is_const(d, &n) && n < 0 ? ir_dim_add(lw->module->dims, d, size) : d;
@@ -126,7 +115,7 @@ static bool place(const struct call *c, const char *name, const struct ir_dim *s
 }
 
 /* Elements 0, step, 2 step, .. of an axis. */
-static struct ir_value lower_every(struct lowering *lw, struct ir_value x, int axis, int64_t step)
+static struct ir_value strided_axis(struct lowering *lw, struct ir_value x, int axis, int64_t step)
 {
 	struct ir_dims *dims = lw->module->dims;
 	struct ir_builder *b = lw->b;
@@ -139,25 +128,25 @@ static struct ir_value lower_every(struct lowering *lw, struct ir_value x, int a
 	return lower_gather_axis(lw, x, axis, at);
 }
 
-bool lower_slice(const struct call *c, struct lval *out)
+bool lower_slice(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
 	const struct ir_dim *begin, *end;
 	int64_t axis = 0, step = 0;
-	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
-	    !place(c, "begin", type_of(c, x)->dims[axis], &begin) ||
-	    !call_mix(c, &x, axis, lower_is_source(c->lw, begin) ? FILL_REFUSED : FILL_KEPT) ||
-	    !place(c, "end", type_of(c, x)->dims[axis], &end) || !call_int(c, "step", &step))
+	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", call_type(c, x)->rank, &axis) ||
+	    !read_slice_bound(c, "begin", call_type(c, x)->dims[axis], &begin) ||
+	    !call_mixes_axis(c, &x, axis, lower_is_source(c->lw, begin) ? FILL_UNSUPPORTED : FILL_NONE) ||
+	    !read_slice_bound(c, "end", call_type(c, x)->dims[axis], &end) || !call_int(c, "step", &step))
 		return false;
 	if (step < 1 || step > INT32_MAX)
 		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "the step of slice is at least 1");
 	struct ir_dims *dims = c->lw->module->dims;
 	const struct ir_dim *size = ir_dim_sub(dims, end, begin);
 	x = irb_slice_of(c->lw->b, x, (int)axis, begin, size);
-	return !irb_failed(c->lw->b) && give(c, out, lower_every(c->lw, x, (int)axis, step));
+	return !irb_failed(c->lw->b) && call_return(c, out, strided_axis(c->lw, x, (int)axis, step));
 }
 
-struct ir_value lower_axis_first(struct lowering *lw, struct ir_value x, int axis)
+struct ir_value lower_axis_to_front(struct lowering *lw, struct ir_value x, int axis)
 {
 	int64_t perm[IR_RANK_MAX] = {axis};
 	int rank = irb_type(lw->b, x)->rank;
@@ -167,7 +156,7 @@ struct ir_value lower_axis_first(struct lowering *lw, struct ir_value x, int axi
 	return axis == 0 ? x : irb_transpose_by(lw->b, x, rank, perm);
 }
 
-struct ir_value lower_axes_back(struct lowering *lw, struct ir_value x, int n, int axis)
+struct ir_value lower_axes_from_front(struct lowering *lw, struct ir_value x, int n, int axis)
 {
 	int64_t perm[IR_RANK_MAX];
 	int rank = irb_type(lw->b, x)->rank;
@@ -179,8 +168,8 @@ struct ir_value lower_axes_back(struct lowering *lw, struct ir_value x, int n, i
 struct ir_value lower_gather_axis(struct lowering *lw, struct ir_value x, int axis, struct ir_value at)
 {
 	const struct ir_type *ids = irb_type(lw->b, at);
-	x = irb_gather(lw->b, lower_axis_first(lw, x, axis), at, NULL);
-	return irb_failed(lw->b) ? x : lower_axes_back(lw, x, ids->rank, axis);
+	x = irb_gather(lw->b, lower_axis_to_front(lw, x, axis), at, NULL);
+	return irb_failed(lw->b) ? x : lower_axes_from_front(lw, x, ids->rank, axis);
 }
 
 struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis, const struct lower_windows *w)
@@ -199,62 +188,64 @@ struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis, 
 }
 
 /* [.., n, ..] -> [.., (n - size) // hop + 1, size, ..] */
-bool lower_frame(const struct call *c, struct lval *out)
+bool lower_frame(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
 	struct lower_windows w = {.step = 1};
 	int64_t axis = 0;
 	struct ir_dims *dims = c->lw->module->dims;
-	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
-	    !call_mix(c, &x, axis, FILL_KEPT) || !call_int(c, "size", &w.size) || !call_int(c, "hop", &w.hop))
+	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", call_type(c, x)->rank, &axis) ||
+	    !call_mixes_axis(c, &x, axis, FILL_NONE) || !call_int(c, "size", &w.size) ||
+	    !call_int(c, "hop", &w.hop))
 		return false;
 	if (w.size < 1 || w.size > INT32_MAX || w.hop < 1 || w.hop > INT32_MAX)
 		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "size and hop of frame are at least 1");
-	if (type_of(c, x)->rank == IR_RANK_MAX)
+	if (call_type(c, x)->rank == IR_RANK_MAX)
 		return lower_fail(c->lw, c->e->loc, DIAG_LIMIT, "more than %d axes", IR_RANK_MAX);
-	const struct ir_dim *rest = ir_dim_add(dims, type_of(c, x)->dims[axis], ir_dim_const(dims, -w.size));
+	const struct ir_dim *rest =
+	        ir_dim_add(dims, call_type(c, x)->dims[axis], ir_dim_const(dims, -w.size));
 	if (ir_dim_lo(dims, rest) < 0)
 		return lower_fail(c->lw, c->e->loc, DIAG_SHAPE,
 		                  "frame: a window of %lld is longer than axis %lld of %s may be",
 		                  (long long)w.size, (long long)axis, type_text(c->lw, x));
 	w.count = ir_dim_add(dims, ir_dim_floordiv(dims, rest, w.hop), ir_dim_const(dims, 1));
-	return give(c, out, lower_windows(c->lw, x, (int)axis, &w));
+	return call_return(c, out, lower_windows(c->lw, x, (int)axis, &w));
 }
 
-bool lower_pad(const struct call *c, struct lval *out)
+bool lower_pad(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
 	struct attrs_pad at = {.axis = 0};
-	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &at.axis) ||
+	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", call_type(c, x)->rank, &at.axis) ||
 	    !call_int(c, "before", &at.before) || !call_int(c, "after", &at.after) ||
-	    !call_mix(c, &x, at.axis, at.after > 0 ? FILL_REFUSED : FILL_KEPT) ||
+	    !call_mixes_axis(c, &x, at.axis, at.after > 0 ? FILL_UNSUPPORTED : FILL_NONE) ||
 	    !call_float(c, "value", &at.value))
 		return false;
-	if (!lower_fits(type_of(c, x)->dtype, at.value))
+	if (!lower_dtype_holds(call_type(c, x)->dtype, at.value))
 		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE,
 		                  "pad: %.17g is no value of %s, or too large", at.value,
-		                  ir_dtype_name(type_of(c, x)->dtype));
-	return give(c, out, irb_pad(c->lw->b, x, &at));
+		                  ir_dtype_name(call_type(c, x)->dtype));
+	return call_return(c, out, irb_pad(c->lw->b, x, &at));
 }
 
-bool lower_gather(const struct call *c, struct lval *out)
+bool lower_gather(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, ids;
 	int64_t axis = 0;
 	if (!call_tensor(c, "x", &x) || !call_tensor(c, "ids", &ids) ||
-	    !call_axis(c, "axis", type_of(c, x)->rank, &axis) || !call_mix(c, &x, axis, FILL_KEPT))
+	    !call_axis(c, "axis", call_type(c, x)->rank, &axis) || !call_mixes_axis(c, &x, axis, FILL_NONE))
 		return false;
-	int n = type_of(c, ids)->rank;
-	if (type_of(c, x)->rank - 1 + n > IR_RANK_MAX)
+	int n = call_type(c, ids)->rank;
+	if (call_type(c, x)->rank - 1 + n > IR_RANK_MAX)
 		return lower_fail(c->lw, c->e->loc, DIAG_LIMIT, "more than %d axes", IR_RANK_MAX);
-	x = irb_gather(c->lw->b, lower_axis_first(c->lw, x, (int)axis), ids, NULL);
-	return !irb_failed(c->lw->b) && give(c, out, lower_axes_back(c->lw, x, n, (int)axis));
+	x = irb_gather(c->lw->b, lower_axis_to_front(c->lw, x, (int)axis), ids, NULL);
+	return !irb_failed(c->lw->b) && call_return(c, out, lower_axes_from_front(c->lw, x, n, (int)axis));
 }
 
 /* Leading axes broadcast. */
-static bool match_leading(const struct call *c, struct ir_value *a, struct ir_value *b)
+static bool broadcast_leading_axes(const struct call *c, struct ir_value *a, struct ir_value *b)
 {
-	const struct ir_type *ta = type_of(c, *a), *tb = type_of(c, *b);
+	const struct ir_type *ta = call_type(c, *a), *tb = call_type(c, *b);
 	const struct ir_dim *da[IR_RANK_MAX], *db[IR_RANK_MAX];
 	if (ta->rank < 2 || tb->rank < 2)
 		return lower_fail(c->lw, c->e->loc, DIAG_SHAPE, "matmul of %s and %s", type_text(c->lw, *a),
@@ -278,18 +269,18 @@ static bool match_leading(const struct call *c, struct ir_value *a, struct ir_va
 	return !irb_failed(c->lw->b);
 }
 
-bool lower_matmul(const struct call *c, struct lval *out)
+bool lower_matmul(const struct call *c, struct lowered *out)
 {
 	struct ir_value a, b;
 	struct attrs_matmul at = {.ta = false};
 	if (!call_tensor(c, "a", &a) || !call_tensor(c, "b", &b) || !call_bool(c, "transpose_a", &at.ta) ||
 	    !call_bool(c, "transpose_b", &at.tb))
 		return false;
-	if (!match_leading(c, &a, &b))
+	if (!broadcast_leading_axes(c, &a, &b))
 		return false;
-	int row = type_of(c, a)->rank - 2, column = row + 1;
-	return call_mix(c, &a, at.ta ? row : column, FILL_ZERO) &&
-	       call_mix(c, &b, at.tb ? column : row, FILL_ZERO) &&
-	       call_mix(c, &b, at.tb ? row : column, FILL_KEPT) &&
-	       give(c, out, irb_matmul(c->lw->b, a, b, &at));
+	int row = call_type(c, a)->rank - 2, column = row + 1;
+	return call_mixes_axis(c, &a, at.ta ? row : column, FILL_ZERO) &&
+	       call_mixes_axis(c, &b, at.tb ? column : row, FILL_ZERO) &&
+	       call_mixes_axis(c, &b, at.tb ? row : column, FILL_NONE) &&
+	       call_return(c, out, irb_matmul(c->lw->b, a, b, &at));
 }

@@ -6,40 +6,29 @@
 
 #include "frontend/lower/lower.h"
 
-#define EXPERTS_MAX 1024
-#define ROUNDED     32 /* neighbours that are rounded to integers with one step, at least */
-
-static const struct ir_type *type_of(const struct call *c, struct ir_value v)
-{
-	return irb_type(c->lw->b, v);
-}
-
-static bool give(const struct call *c, struct lval *out, struct ir_value v)
-{
-	*out = lval_tensor(v);
-	return !irb_failed(c->lw->b);
-}
+#define EXPERTS_MAX          1024
+#define ACTIVATION_BLOCK_MIN 32 /* neighbours that are rounded to integers with one step, at least */
 
 static bool constant_width(const struct call *c, struct ir_value x, int64_t *out)
 {
-	const struct ir_type *t = type_of(c, x);
+	const struct ir_type *t = call_type(c, x);
 	if (t != NULL && t->rank > 0 && ir_dim_is_const(t->dims[t->rank - 1], out))
 		return true;
 	return lower_fail(c->lw, c->e->loc, DIAG_SHAPE, "%s wants a last axis of constant size, found %s",
 	                  c->e->text, type_text(c->lw, x));
 }
 
-static bool weight(const struct call *c, const char *path, const char *role, const struct weight_need *shape,
-                   struct ir_value *out)
+static bool parameter_of(const struct call *c, const char *path, const char *role,
+                         const struct weight_request *shape, struct ir_value *out)
 {
-	struct weight_need need = *shape;
+	struct weight_request need = *shape;
 	need.pattern = arena_printf(c->lw->arena, "%s.%s", path, role);
 	return lower_weight(c->lw, &need, out);
 }
 
 /* ---- linear, embed, norms ---- */
 
-static bool activate(const struct call *c, struct ir_value *v)
+static bool apply_activation(const struct call *c, struct ir_value *v)
 {
 	const char *act = NULL;
 	if (!call_word(c, "act", &act))
@@ -49,8 +38,8 @@ static bool activate(const struct call *c, struct ir_value *v)
 	const struct expr name = {.kind = EX_NAME, .text = "x", .loc = c->e->loc};
 	const struct expr *args[] = {&name};
 	struct expr call = {.kind = EX_CALL, .text = act, .loc = c->e->loc, .n_args = 1, .args = args};
-	const struct lval *old = strmap_get(&c->lw->vars, "x");
-	struct lval x = lval_tensor(*v), r;
+	const struct lowered *old = strmap_get(&c->lw->vars, "x");
+	struct lowered x = lowered_tensor(*v), r;
 	strmap_set(&c->lw->vars, "x", &x);
 	bool ok = lower_call(c->lw, &call, &r);
 	strmap_set(&c->lw->vars, "x", (void *)(uintptr_t)old);
@@ -60,13 +49,13 @@ static bool activate(const struct call *c, struct ir_value *v)
 
 /* Neighbours that are rounded together before weights of a format: larger blocks as they are, rows with one scale whole (0).
  * Fewer steps have fewer sums to scale. */
-static int64_t rounded_together(const struct ir_format_desc *f)
+static int64_t activation_block(const struct ir_format_desc *f)
 {
-	return f->block == 0 || f->block > ROUNDED ? f->block : ROUNDED;
+	return f->block == 0 || f->block > ACTIVATION_BLOCK_MIN ? f->block : ACTIVATION_BLOCK_MIN;
 }
 
 /* What a linear with matrix w multiplies: x, rounded where the matrix is integers or bf16. */
-static struct ir_value multiplied(const struct lowering *lw, struct ir_value x, struct ir_value w)
+static struct ir_value quantize_activations(const struct lowering *lw, struct ir_value x, struct ir_value w)
 {
 	const struct ir_weight *weight = ir_weight_of(irb_func(lw->b), w);
 	const struct ir_format_desc *f = weight != NULL ? ir_format(weight->format) : NULL;
@@ -75,21 +64,21 @@ static struct ir_value multiplied(const struct lowering *lw, struct ir_value x, 
 		return irb_round_rows(lw->b, x, &(struct attrs_round_rows){.to = ROUND_bf16});
 	if (compute == COMPUTE_F32 || f == NULL || f->bits == 0)
 		return x;
-	return irb_round_rows(lw->b, x, &(struct attrs_round_rows){.block = rounded_together(f)});
+	return irb_round_rows(lw->b, x, &(struct attrs_round_rows){.block = activation_block(f)});
 }
 
 /* Columns of x [.., K] in the order [K] of those of a matrix, unless they are so. */
-static struct ir_value gathered(struct lowering *lw, struct ir_value x, struct ir_value order)
+static struct ir_value gather_columns(struct lowering *lw, struct ir_value x, struct ir_value order)
 {
 	const struct ir_type *t = irb_type(lw->b, x);
 	return t == NULL || order.id == IR_NO_VALUE.id ? x : lower_gather_axis(lw, x, t->rank - 1, order);
 }
 
-bool lower_linear(const struct call *c, struct lval *out)
+bool lower_linear(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, w, b = IR_NO_VALUE, order = IR_NO_VALUE;
 	const char *path = NULL, *tie = NULL;
-	struct weight_need need = {.rank = 2, .quantizes = true};
+	struct weight_request need = {.rank = 2, .is_quantizable = true};
 	int64_t rows = 0, first = 0, of = 0, groups = 0;
 	bool bias = false;
 	if (!call_tensor(c, "x", &x) || !call_word(c, "path", &path) || !call_int(c, "out", &rows) ||
@@ -101,38 +90,40 @@ bool lower_linear(const struct call *c, struct lval *out)
 	need.first = first;
 	need.rows = of > 0 ? rows : 0;
 	need.groups = groups;
-	need.order = &order;
-	if (!weight(c, tie == NULL || lower_unties(c->lw, path, tie) ? path : tie, "weight", &need, &w))
+	need.column_order = &order;
+	if (!parameter_of(c, tie == NULL || lower_is_untied(c->lw, path, tie) ? path : tie, "weight", &need,
+	                  &w))
 		return false;
 	need.rank = 1;
-	need.order = NULL;
-	if (bias && !weight(c, path, "bias", &need, &b))
+	need.column_order = NULL;
+	if (bias && !parameter_of(c, path, "bias", &need, &b))
 		return false;
-	struct ir_value y = irb_linear(c->lw->b, multiplied(c->lw, gathered(c->lw, x, order), w), w, b, NULL);
-	return activate(c, &y) && give(c, out, y);
+	struct ir_value y = irb_linear(
+	        c->lw->b, quantize_activations(c->lw, gather_columns(c->lw, x, order), w), w, b, NULL);
+	return apply_activation(c, &y) && call_return(c, out, y);
 }
 
 /* Where each of the chosen experts lies in their weight, -1 for others, by the ids: i32, as ids. */
-static bool places_of(const struct call *c, const struct weight_need *need, const char *weight,
-                      struct ir_value ids, struct ir_value *out)
+static bool expert_slots(const struct call *c, const struct weight_request *need, const char *weight,
+                         struct ir_value ids, struct ir_value *out)
 {
 	struct lowering *lw = c->lw;
 	const struct ir_wexpr **parts = ARENA_ARRAY(lw->arena, const struct ir_wexpr *, need->experts);
 	double place = 0;
 	for (int64_t k = 0; parts != NULL && k < need->experts; k++)
-		parts[k] = wexpr_full(lw->arena, need->some[k] ? place++ : -1, 0, NULL);
+		parts[k] = wexpr_full(lw->arena, need->subset[k] ? place++ : -1, 0, NULL);
 	const struct ir_wexpr *e =
 	        parts == NULL ? NULL : wexpr_stack(lw->arena, (size_t)need->experts, parts);
 	struct ir_value table;
-	if (e == NULL || !lower_table(lw, arena_printf(lw->arena, "%s.places", weight), e, &table))
+	if (e == NULL || !lower_const_table(lw, arena_printf(lw->arena, "%s.places", weight), e, &table))
 		return false;
 	*out = irb_cast(lw->b, irb_gather(lw->b, table, ids, NULL), &(struct attrs_cast){.dtype = DT_I32});
 	return !irb_failed(lw->b);
 }
 
 /* y where the expert of the row is one of those at `places`, else before. */
-static struct ir_value chosen_rows(const struct call *c, struct ir_value places, struct ir_value y,
-                                   struct ir_value before)
+static struct ir_value select_expert_rows(const struct call *c, struct ir_value places, struct ir_value y,
+                                          struct ir_value before)
 {
 	struct ir_builder *b = c->lw->b;
 	const struct ir_type *t = irb_type(b, places), *to = irb_type(b, y);
@@ -150,22 +141,22 @@ static struct ir_value chosen_rows(const struct call *c, struct ir_value places,
 
 /* x through the matrices of the experts of `need`, with their bias. */
 static bool expert_product(const struct call *c, struct ir_value x, struct ir_value ids, const char *path,
-                           const char *role, struct weight_need need, bool bias, struct ir_value *places,
+                           const char *role, struct weight_request need, bool bias, struct ir_value *places,
                            struct ir_value *out)
 {
 	struct lowering *lw = c->lw;
 	struct ir_value w, b = IR_NO_VALUE;
 	path = arena_printf(lw->arena, "%s." LOWER_EXPERT ".%s", path, role);
-	if (!weight(c, path, "weight", &need, &w))
+	if (!parameter_of(c, path, "weight", &need, &w))
 		return false;
 	const char *name = ir_weight_of(irb_func(lw->b), w)->name;
-	if (need.some != NULL && !places_of(c, &need, name, ids, places))
+	if (need.subset != NULL && !expert_slots(c, &need, name, ids, places))
 		return false;
-	ids = need.some != NULL ? *places : ids;
+	ids = need.subset != NULL ? *places : ids;
 	need.rank = 1;
-	if (bias && !weight(c, path, "bias", &need, &b))
+	if (bias && !parameter_of(c, path, "bias", &need, &b))
 		return false;
-	*out = irb_expert_linear(lw->b, multiplied(lw, x, w), w, ids, b, NULL);
+	*out = irb_expert_linear(lw->b, quantize_activations(lw, x, w), w, ids, b, NULL);
 	return !irb_failed(lw->b);
 }
 
@@ -174,12 +165,12 @@ static bool expert_product(const struct call *c, struct ir_value x, struct ir_va
  * Where there are several formats, each weight multiplies all rows, those of other experts by its first matrix, and each row
  * takes what its own expert gave: a matrix more is read for each format, and all keep their bytes.
  */
-bool lower_expert_linear(const struct call *c, struct lval *out)
+bool lower_expert_linear(const struct call *c, struct lowered *out)
 {
 	struct lowering *lw = c->lw;
 	struct ir_value x, ids, y = IR_NO_VALUE;
 	const char *path = NULL, *role = NULL;
-	struct weight_need need = {.rank = 2, .quantizes = true};
+	struct weight_request need = {.rank = 2, .is_quantizable = true};
 	bool bias = false;
 	if (!call_tensor(c, "x", &x) || !call_tensor(c, "ids", &ids) || !call_word(c, "path", &path) ||
 	    !call_word(c, "role", &role) || !call_int(c, "experts", &need.experts) ||
@@ -205,36 +196,36 @@ bool lower_expert_linear(const struct call *c, struct lval *out)
 		for (int64_t k = first; k < need.experts; k++)
 			seen += some[k] = formats[k] == formats[first];
 		bool is_all = first == 0 && seen == need.experts;
-		need.some = is_all ? NULL : some;
-		need.called = is_all                           ? NULL
-		              : formats[first] == FORMAT_PLAIN ? "f32"
-		                                               : ir_format(formats[first])->name;
+		need.subset = is_all ? NULL : some;
+		need.subset_name = is_all                           ? NULL
+		                   : formats[first] == FORMAT_PLAIN ? "f32"
+		                                                    : ir_format(formats[first])->name;
 		if (!expert_product(c, x, ids, path, role, need, bias, &places, &y))
 			return false;
-		y = before.id != 0 ? chosen_rows(c, places, y, before) : y;
+		y = before.id != 0 ? select_expert_rows(c, places, y, before) : y;
 	}
-	return activate(c, &y) && give(c, out, y);
+	return apply_activation(c, &y) && call_return(c, out, y);
 }
 
-bool lower_embed(const struct call *c, struct lval *out)
+bool lower_embed(const struct call *c, struct lowered *out)
 {
 	struct ir_value ids, w;
 	const char *path = NULL;
-	struct weight_need need = {.rank = 2, .quantizes = true, .is_table = true};
+	struct weight_request need = {.rank = 2, .is_quantizable = true, .is_table = true};
 	if (!call_tensor(c, "ids", &ids) || !call_word(c, "path", &path) ||
 	    !call_int(c, "vocab", &need.dims[0]) || !call_int(c, "dim", &need.dims[1]) ||
-	    !weight(c, path, "weight", &need, &w))
+	    !parameter_of(c, path, "weight", &need, &w))
 		return false;
-	return give(c, out, irb_gather(c->lw->b, w, ids, NULL));
+	return call_return(c, out, irb_gather(c->lw->b, w, ids, NULL));
 }
 
-bool lower_norm(const struct call *c, struct lval *out)
+bool lower_norm(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, w = IR_NO_VALUE, b = IR_NO_VALUE;
 	const char *path = NULL;
 	bool layer = strcmp(c->e->text, "layer_norm") == 0, bias = false, plus_one = false;
 	double eps = 0.0;
-	struct weight_need need = {.rank = 1};
+	struct weight_request need = {.rank = 1};
 	if (!call_tensor(c, "x", &x) || !call_word(c, "path", &path) || !call_float(c, "eps", &eps) ||
 	    !constant_width(c, x, &need.dims[0]))
 		return false;
@@ -242,15 +233,15 @@ bool lower_norm(const struct call *c, struct lval *out)
 		return false;
 	bool affine = strcmp(path, "none") != 0;
 	need.plus_one = plus_one;
-	if (affine && !weight(c, path, "weight", &need, &w))
+	if (affine && !parameter_of(c, path, "weight", &need, &w))
 		return false;
 	need.plus_one = false;
-	if (affine && layer && bias && !weight(c, path, "bias", &need, &b))
+	if (affine && layer && bias && !parameter_of(c, path, "bias", &need, &b))
 		return false;
 	if (layer)
-		return give(c, out,
-		            irb_layer_norm(c->lw->b, x, w, b, &(struct attrs_layer_norm){.eps = eps}));
-	return give(c, out, irb_rms_norm(c->lw->b, x, w, &(struct attrs_rms_norm){.eps = eps}));
+		return call_return(c, out,
+		                   irb_layer_norm(c->lw->b, x, w, b, &(struct attrs_layer_norm){.eps = eps}));
+	return call_return(c, out, irb_rms_norm(c->lw->b, x, w, &(struct attrs_rms_norm){.eps = eps}));
 }
 
 /* ---- positions and rows ---- */
@@ -260,13 +251,13 @@ bool lower_norm(const struct call *c, struct lval *out)
  * without exception, as cache_length does in the library: a text with padding inside that is read in several calls has
  * larger positions than one that is read at once.
  */
-static bool count_real(const struct call *c, const struct ir_dim *const dims[2], struct ir_value *real,
-                       struct ir_value *count)
+static bool count_real_rows(const struct call *c, const struct ir_dim *const dims[2], struct ir_value *real,
+                            struct ir_value *count)
 {
 	struct lowering *lw = c->lw;
 	if (!call_tensor(c, "real", real))
 		return false;
-	const struct ir_type *t = type_of(c, *real);
+	const struct ir_type *t = call_type(c, *real);
 	if (t->dtype != DT_BOOL || t->rank != 2 || t->dims[0] != dims[0] || t->dims[1] != dims[1])
 		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
 		                  "'real' of positions wants a bool for each row, found %s",
@@ -277,19 +268,19 @@ static bool count_real(const struct call *c, const struct ir_dim *const dims[2],
 }
 
 /* i32 [B, n]: the absolute position of each row of axis 1. */
-bool lower_positions(const struct call *c, struct lval *out)
+bool lower_positions(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, p, real;
 	struct lowering *lw = c->lw;
 	if (!call_tensor(c, "x", &x))
 		return false;
-	const struct ir_type *t = type_of(c, x);
+	const struct ir_type *t = call_type(c, x);
 	if (t->rank < 2)
 		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
 		                  "positions wants the axes batch and sequence, found %s", type_text(lw, x));
 	const struct ir_dim *dims[] = {t->dims[0], t->dims[1]};
 	bool counts = !lower_is_none(call_arg(c, "real"));
-	if (counts && !count_real(c, dims, &real, &p))
+	if (counts && !count_real_rows(c, dims, &real, &p))
 		return false;
 	if (!counts)
 		p = irb_iota(lw->b, &(struct attrs_iota){.dims = {dims, 2}, .axis = 1});
@@ -300,33 +291,33 @@ bool lower_positions(const struct call *c, struct lval *out)
 	}
 	if (counts)
 		p = irb_where(lw->b, real, p, irb_full_of(lw->b, -1.0, DT_I32, 2, dims), NULL);
-	return give(c, out, p);
+	return call_return(c, out, p);
 }
 
-bool lower_mask_rows(const struct call *c, struct lval *out)
+bool lower_mask_rows(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, len;
 	struct lowering *lw = c->lw;
 	if (!call_tensor(c, "x", &x) || !call_tensor(c, "lengths", &len))
 		return false;
-	const struct ir_type *t = type_of(c, x);
+	const struct ir_type *t = call_type(c, x);
 	if (!lw->tail || t->rank != 2)
-		return give(c, out, irb_mask_rows(lw->b, x, len, NULL));
+		return call_return(c, out, irb_mask_rows(lw->b, x, len, NULL));
 	/* the last row of each sequence stands for all: it is real unless the length is 0 */
 	const struct ir_dim *rows[] = {t->dims[0], ir_dim_const(lw->module->dims, 1), t->dims[1]};
 	struct ir_value r = irb_mask_rows(lw->b, irb_reshape_to(lw->b, x, 3, rows), len, NULL);
-	return give(c, out, irb_reshape_to(lw->b, r, 2, t->dims));
+	return call_return(c, out, irb_reshape_to(lw->b, r, 2, t->dims));
 }
 
-bool lower_take_rows(const struct call *c, struct lval *out)
+bool lower_take_rows(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, at;
-	return call_tensor(c, "x", &x) && call_tensor(c, "at", &at) && call_mix(c, &x, 1, FILL_KEPT) &&
-	       give(c, out, irb_take_rows(c->lw->b, x, at, NULL));
+	return call_tensor(c, "x", &x) && call_tensor(c, "at", &at) && call_mixes_axis(c, &x, 1, FILL_NONE) &&
+	       call_return(c, out, irb_take_rows(c->lw->b, x, at, NULL));
 }
 
 /* `expect(x, f32[B, n, d])` */
-bool lower_expect(const struct call *c, struct lval *out)
+bool lower_expect(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
 	struct lowering *lw = c->lw;
@@ -337,13 +328,13 @@ bool lower_expect(const struct call *c, struct lval *out)
 	if (e->kind != EX_INDEX || e->args[0]->kind != EX_NAME ||
 	    !ir_dtype_parse(e->args[0]->text, strlen(e->args[0]->text), &dtype))
 		return lower_fail(lw, e->loc, DIAG_VALUE_TYPE, "expect wants a type such as f32[B, 3]");
-	const struct ir_type *t = type_of(c, x);
+	const struct ir_type *t = call_type(c, x);
 	bool same = t->dtype == dtype && (size_t)t->rank == e->n_args - 1;
 	for (size_t i = 1; same && i < e->n_args; i++) {
 		struct value v;
 		const struct ir_dim *d;
 		if (!expr_eval(&lw->env, e->args[i], &v) ||
-		    !expr_want_dim(&lw->env, e->args[i]->loc, "type", &v, &d))
+		    !expr_require_dim(&lw->env, e->args[i]->loc, "type", &v, &d))
 			return false;
 		same = t->dims[i - 1] == lower_dim(lw, d);
 	}
@@ -355,5 +346,5 @@ bool lower_expect(const struct call *c, struct lval *out)
 		buf_destroy(&text);
 		return false;
 	}
-	return give(c, out, x);
+	return call_return(c, out, x);
 }

@@ -33,7 +33,7 @@ static const struct scaling_row *find_scaling(const struct expr *e)
 }
 
 /* [1.0, 2.0], or the name of such a parameter; absent: left alone */
-static bool factors(const struct call *s, const char *name, const double **out, size_t *n)
+static bool read_factors(const struct call *s, const char *name, const double **out, size_t *n)
 {
 	const struct expr *e = call_arg(s, name);
 	const struct expr_env *env = &s->lw->env;
@@ -50,7 +50,7 @@ static bool factors(const struct call *s, const char *name, const double **out, 
 	for (size_t i = 0; values != NULL && i < *n; i++) {
 		if (written && !expr_eval(env, e->args[i], &one))
 			return false;
-		if (!expr_want_float(env, e->loc, name, written ? &one : &list.items[i], &values[i]))
+		if (!expr_require_float(env, e->loc, name, written ? &one : &list.items[i], &values[i]))
 			return false;
 	}
 	*out = values;
@@ -58,7 +58,7 @@ static bool factors(const struct call *s, const char *name, const double **out, 
 }
 
 /* KIND(factor=8.0, ...); *lengths: of longrope, where it has them */
-static bool scaling(const struct call *c, struct rope_turn *r, struct ir_value *lengths)
+static bool read_scaling(const struct call *c, struct rope_params *r, struct ir_value *lengths)
 {
 	const struct expr *e = call_arg(c, "scaling");
 	if (lower_is_none(e))
@@ -98,17 +98,17 @@ static bool scaling(const struct call *c, struct rope_turn *r, struct ir_value *
 		return true;
 	if (!lower_is_none(call_arg(&s, "lengths")) && !call_tensor(&s, "lengths", lengths))
 		return false;
-	return factors(&s, "factors", &r->factors, &r->n_factors) &&
-	       factors(&s, "short", &r->short_factors, &r->n_short);
+	return read_factors(&s, "factors", &r->factors, &r->n_factors) &&
+	       read_factors(&s, "short", &r->short_factors, &r->n_short);
 }
 
-static bool read_turn(const struct call *c, int64_t width, struct rope_turn *r, struct ir_value *lengths,
+static bool read_rope(const struct call *c, int64_t width, struct rope_params *r, struct ir_value *lengths,
                       int *layout)
 {
 	const char *word = NULL;
-	*r = (struct rope_turn){.dim = width};
-	if (!call_float(c, "theta", &r->theta) || !call_int(c, "dim", &r->dim) || !scaling(c, r, lengths) ||
-	    !call_word(c, "layout", &word))
+	*r = (struct rope_params){.dim = width};
+	if (!call_float(c, "theta", &r->theta) || !call_int(c, "dim", &r->dim) ||
+	    !read_scaling(c, r, lengths) || !call_word(c, "layout", &word))
 		return false;
 	*layout = strcmp(word, "halves") == 0 ? ROPE_halves : ROPE_interleaved;
 	if (*layout != ROPE_halves && strcmp(word, "interleaved") != 0)
@@ -121,7 +121,7 @@ static bool read_turn(const struct call *c, int64_t width, struct rope_turn *r, 
 /* ---- the largest position ---- */
 
 /* After views that keep every element. */
-static struct ir_value stripped(const struct lowering *lw, struct ir_value v)
+static struct ir_value strip_views(const struct lowering *lw, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(irb_func(lw->b), v);
 	while (op != NULL && ir_op_has(op->code, TRAIT_VIEW)) {
@@ -132,7 +132,7 @@ static struct ir_value stripped(const struct lowering *lw, struct ir_value v)
 }
 
 /* Ids below a number that entries check. */
-static bool input_below(const struct lowering *lw, struct ir_value v, int64_t *out)
+static bool input_bound(const struct lowering *lw, struct ir_value v, int64_t *out)
 {
 	const struct ir_func *f = irb_func(lw->b);
 	for (size_t i = 0; i < f->n_params; i++) {
@@ -145,10 +145,10 @@ static bool input_below(const struct lowering *lw, struct ir_value v, int64_t *o
 }
 
 /* One more than the largest value; false when it is not known. */
-static bool bound_of(const struct lowering *lw, struct ir_value v, int64_t *out)
+static bool position_bound(const struct lowering *lw, struct ir_value v, int64_t *out)
 {
 	int64_t a, b;
-	v = stripped(lw, v);
+	v = strip_views(lw, v);
 	const struct ir_op *op = ir_def(irb_func(lw->b), v);
 	if (lw->past.id != 0 && ir_same_value(v, lw->past)) {
 		*out = lw->m->generate.max_len;
@@ -164,12 +164,13 @@ static bool bound_of(const struct lowering *lw, struct ir_value v, int64_t *out)
 		return ((const struct attrs_full *)op->attrs)->value < (double)ROWS_MAX;
 	}
 	if (op == NULL)
-		return input_below(lw, v, out);
-	if (op->code != OP_add || !bound_of(lw, op->operands[0], &a) || !bound_of(lw, op->operands[1], &b))
+		return input_bound(lw, v, out);
+	if (op->code != OP_add || !position_bound(lw, op->operands[0], &a) ||
+	    !position_bound(lw, op->operands[1], &b))
 		return false;
 	/* past + new positions: the caller keeps the sum below the length of the caches */
-	bool past = lw->past.id != 0 && (ir_same_value(stripped(lw, op->operands[0]), lw->past) ||
-	                                 ir_same_value(stripped(lw, op->operands[1]), lw->past));
+	bool past = lw->past.id != 0 && (ir_same_value(strip_views(lw, op->operands[0]), lw->past) ||
+	                                 ir_same_value(strip_views(lw, op->operands[1]), lw->past));
 	*out = a > b ? a : b;
 	return past || checked_add_i64(a, b - 1, out);
 }
@@ -178,7 +179,7 @@ static bool bound_of(const struct lowering *lw, struct ir_value v, int64_t *out)
 static bool table_rows(const struct call *c, struct ir_value pos, int64_t *out)
 {
 	const struct lowering *lw = c->lw;
-	if (!bound_of(lw, pos, out))
+	if (!position_bound(lw, pos, out))
 		return lower_fail(c->lw, c->e->loc, DIAG_UNSUPPORTED,
 		                  "not supported yet: rope at positions without a bound that is known here "
 		                  "(positions(x), "
@@ -192,8 +193,8 @@ static bool table_rows(const struct call *c, struct ir_value pos, int64_t *out)
 }
 
 /* Rows of angles at positions [0, rows); adds the frequencies to *hash. */
-static const struct ir_wexpr *angles(const struct call *c, const struct rope_turn *r, int64_t rows,
-                                     uint64_t *hash)
+static const struct ir_wexpr *angle_rows(const struct call *c, const struct rope_params *r, int64_t rows,
+                                         uint64_t *hash)
 {
 	struct lowering *lw = c->lw;
 	size_t n = (size_t)r->dim / 2;
@@ -206,15 +207,15 @@ static const struct ir_wexpr *angles(const struct call *c, const struct rope_tur
 }
 
 /* Positions [0, rows) by the frequencies of the scaling; before them positions [0, short_rows) by the short factors. */
-static bool make_table(const struct call *c, const struct rope_turn *r, int64_t short_rows, int64_t rows,
+static bool make_table(const struct call *c, const struct rope_params *r, int64_t short_rows, int64_t rows,
                        struct ir_value *out)
 {
 	struct lowering *lw = c->lw;
-	struct rope_turn near = *r;
+	struct rope_params near = *r;
 	uint64_t hash = HASH64_SEED;
 	near.factors = r->short_factors;
-	const struct ir_wexpr *parts[] = {short_rows > 0 ? angles(c, &near, short_rows, &hash) : NULL,
-	                                  angles(c, r, rows, &hash)};
+	const struct ir_wexpr *parts[] = {short_rows > 0 ? angle_rows(c, &near, short_rows, &hash) : NULL,
+	                                  angle_rows(c, r, rows, &hash)};
 	const struct ir_wexpr *e = parts[1];
 	if (short_rows > 0 && parts[0] != NULL && parts[1] != NULL)
 		e = wexpr_concat(&lw->m->arena, 0, 2, parts);
@@ -225,20 +226,20 @@ static bool make_table(const struct call *c, const struct rope_turn *r, int64_t 
 	        arena_printf(lw->arena, "rope.%lldx%lld", (long long)(short_rows + rows), (long long)r->dim);
 	if (r->theta != 10000.0 || r->scaling != ROPE_PLAIN)
 		name = arena_printf(lw->arena, "%s.%016llx", name, (unsigned long long)hash);
-	return lower_table(lw, name, e, out);
+	return lower_const_table(lw, name, e, out);
 }
 
 /* ---- the length of a call ---- */
 
 /* Positions of the tokens of a call: the axis counted from 0, or from the tokens before. */
-static bool is_counted(const struct lowering *lw, struct ir_value pos)
+static bool counts_from_past(const struct lowering *lw, struct ir_value pos)
 {
-	const struct ir_op *op = ir_def(irb_func(lw->b), stripped(lw, pos));
+	const struct ir_op *op = ir_def(irb_func(lw->b), strip_views(lw, pos));
 	if (op == NULL || op->code != OP_add)
 		return op != NULL && op->code == OP_iota;
-	bool past = lw->past.id != 0 && (ir_same_value(stripped(lw, op->operands[0]), lw->past) ||
-	                                 ir_same_value(stripped(lw, op->operands[1]), lw->past));
-	return past && (is_counted(lw, op->operands[0]) || is_counted(lw, op->operands[1]));
+	bool past = lw->past.id != 0 && (ir_same_value(strip_views(lw, op->operands[0]), lw->past) ||
+	                                 ir_same_value(strip_views(lw, op->operands[1]), lw->past));
+	return past && (counts_from_past(lw, op->operands[0]) || counts_from_past(lw, op->operands[1]));
 }
 
 /*
@@ -246,14 +247,14 @@ static bool is_counted(const struct lowering *lw, struct ir_value pos)
  * caller that reads a text in several calls gives the length of the whole (call_end). Of positions that
  * are not counted: one more than the largest.
  */
-static bool length_of_call(const struct call *c, struct ir_value pos, struct ir_value lengths,
-                           struct ir_value *out)
+static bool length_after_call(const struct call *c, struct ir_value pos, struct ir_value lengths,
+                              struct ir_value *out)
 {
 	struct lowering *lw = c->lw;
 	struct ir_builder *b = lw->b;
 	const struct ir_type *t = irb_type(b, pos);
 	const struct ir_dim *const batch[] = {t->dims[0]}, *rows = t->dims[1];
-	if (!is_counted(lw, pos)) {
+	if (!counts_from_past(lw, pos)) {
 		int64_t axis = 1;
 		struct ir_value last = irb_reduce_max(b, pos, &(struct attrs_reduce_max){.axes = {&axis, 1}});
 		*out = irb_add(b, last, irb_full_of(b, 1.0, DT_I32, 1, batch), NULL);
@@ -273,14 +274,14 @@ static bool length_of_call(const struct call *c, struct ir_value pos, struct ir_
 }
 
 /* Positions as rows of the table: those of long calls come after `short_rows` rows. */
-static bool rows_by_length(const struct call *c, int64_t short_rows, struct ir_value lengths,
-                           struct ir_value *pos)
+static bool select_table_part(const struct call *c, int64_t short_rows, struct ir_value lengths,
+                              struct ir_value *pos)
 {
 	struct ir_builder *b = c->lw->b;
 	const struct ir_type *t = irb_type(b, *pos);
 	const struct ir_dim *const column[] = {t->dims[0], ir_dim_const(c->lw->module->dims, 1)};
 	struct ir_value length;
-	if (!length_of_call(c, *pos, lengths, &length))
+	if (!length_after_call(c, *pos, lengths, &length))
 		return false;
 	struct ir_value border = irb_full_of(b, (double)short_rows, DT_I32, 1, column);
 	struct ir_value is_long = irb_cmp(b, length, border, &(struct attrs_cmp){.kind = CMP_gt});
@@ -293,7 +294,7 @@ static bool rows_by_length(const struct call *c, int64_t short_rows, struct ir_v
 /* ---- the call ---- */
 
 /* x [n, e] as [1, n, e]; positions [n] for every sequence. */
-static bool align(const struct call *c, struct ir_value *x, struct ir_value *pos)
+static bool normalize_shapes(const struct call *c, struct ir_value *x, struct ir_value *pos)
 {
 	struct lowering *lw = c->lw;
 	const struct ir_type *t = irb_type(lw->b, *x), *p = irb_type(lw->b, *pos);
@@ -313,11 +314,11 @@ static bool align(const struct call *c, struct ir_value *x, struct ir_value *pos
 	return !irb_failed(lw->b);
 }
 
-bool lower_rope(const struct call *c, struct lval *out)
+bool lower_rope(const struct call *c, struct lowered *out)
 {
 	struct ir_builder *b = c->lw->b;
 	struct ir_value x, pos, table, lengths = IR_NO_VALUE;
-	struct rope_turn r;
+	struct rope_params r;
 	int64_t width = 0, rows = 0, short_rows = 0;
 	int layout = 0;
 	if (!call_tensor(c, "x", &x) || !call_tensor(c, "pos", &pos))
@@ -328,7 +329,8 @@ bool lower_rope(const struct call *c, struct lval *out)
 		return lower_fail(c->lw, c->e->loc, DIAG_SHAPE,
 		                  "rope wants floats [..., n, e] with e constant, found %s",
 		                  type_text(c->lw, x));
-	if (!read_turn(c, width, &r, &lengths, &layout) || !align(c, &x, &pos) || !table_rows(c, pos, &rows))
+	if (!read_rope(c, width, &r, &lengths, &layout) || !normalize_shapes(c, &x, &pos) ||
+	    !table_rows(c, pos, &rows))
 		return false;
 	if (r.short_factors != NULL && r.original >= (double)rows)
 		r.factors = r.short_factors;
@@ -337,9 +339,9 @@ bool lower_rope(const struct call *c, struct lval *out)
 	if (short_rows > 0)
 		c->lw->m->generate.long_from = short_rows;
 	if (!make_table(c, &r, short_rows, rows, &table) ||
-	    (short_rows > 0 && !rows_by_length(c, short_rows, lengths, &pos)))
+	    (short_rows > 0 && !select_table_part(c, short_rows, lengths, &pos)))
 		return false;
 	x = irb_rope(b, x, table, pos, &(struct attrs_rope){.layout = layout});
-	*out = lval_tensor(t->rank == 2 ? irb_reshape_to(b, x, 2, t->dims) : x);
+	*out = lowered_tensor(t->rank == 2 ? irb_reshape_to(b, x, 2, t->dims) : x);
 	return !irb_failed(b);
 }

@@ -9,7 +9,7 @@
 const char score_output[] = "log_p";
 static const char targets_name[] = "targets";
 
-static bool is_free(struct lowering *lw, const char *name)
+static bool check_name_is_free(struct lowering *lw, const char *name)
 {
 	if (model_find_input(&lw->m->inputs, name) < 0)
 		return true;
@@ -22,7 +22,7 @@ bool score_add_targets(struct lowering *lw, int lengths)
 {
 	const struct ir_func *decode = ir_find_func(lw->module, "decode");
 	const struct frontend_input *tokens = &lw->m->inputs.items[lw->m->tokens];
-	if (!is_free(lw, targets_name) || !is_free(lw, score_output))
+	if (!check_name_is_free(lw, targets_name) || !check_name_is_free(lw, score_output))
 		return false;
 	const struct ir_op *end = decode->body->ops[decode->body->n_ops - 1];
 	const struct ir_type *logits = ir_type_of(decode, end->operands[0]);
@@ -31,13 +31,14 @@ bool score_add_targets(struct lowering *lw, int lengths)
 		return lower_fail(lw, lw->m->generate.loc, DIAG_GENERATE,
 		                  "the entry score needs a vocabulary of a constant size");
 	const struct ir_dim *dims[] = {lower_dim(lw, tokens->dims[0]), lower_dim(lw, tokens->dims[1])};
-	struct lval v = lval_tensor(irb_param(lw->b, &p, ir_type_tensor(lw->module->types, DT_I32, 2, dims)));
+	struct lowered v =
+	        lowered_tensor(irb_param(lw->b, &p, ir_type_tensor(lw->module->types, DT_I32, 2, dims)));
 	lower_bind(lw, targets_name, &v);
 	return !irb_failed(lw->b);
 }
 
 /* One element of each row: the rows of all sequences side by side are the sequences of take_rows. */
-static struct ir_value pick(struct lowering *lw, struct ir_value x, struct ir_value at)
+static struct ir_value gather_target(struct lowering *lw, struct ir_value x, struct ir_value at)
 {
 	const struct ir_type *t = irb_type(lw->b, x);
 	const struct ir_dim *rows = ir_dim_mul(lw->module->dims, t->dims[0], t->dims[1]);
@@ -49,17 +50,17 @@ static struct ir_value pick(struct lowering *lw, struct ir_value x, struct ir_va
 
 bool score_finish(struct lowering *lw, const char *name)
 {
-	const struct lval *x = lower_find(lw, name), *targets = lower_find(lw, targets_name);
+	const struct lowered *x = lower_find(lw, name), *targets = lower_find(lw, targets_name);
 	const struct frontend_input *tokens = &lw->m->inputs.items[lw->m->tokens];
-	if (x == NULL || x->kind != LV_TENSOR || targets == NULL || irb_type(lw->b, x->v)->rank != 3)
+	if (x == NULL || x->kind != LOWERED_TENSOR || targets == NULL || irb_type(lw->b, x->v)->rank != 3)
 		return lower_fail(lw, LOC_NONE, DIAG_GENERATE, "logits must have the shape [B, S, vocab]");
 	irb_set_loc(lw->b, (struct ir_loc){lw->m->generate.loc, NULL});
-	struct ir_value log_p = pick(lw, irb_log_softmax(lw->b, x->v, NULL), targets->v);
+	struct ir_value log_p = gather_target(lw, irb_log_softmax(lw->b, x->v, NULL), targets->v);
 	if (tokens->lengths_at >= 0) {
 		const char *lengths = lw->m->inputs.items[tokens->lengths_at].name;
 		log_p = irb_mask_rows(lw->b, log_p, lower_find(lw, lengths)->v, NULL);
 	}
-	struct lval v = lval_tensor(log_p);
+	struct lowered v = lowered_tensor(log_p);
 	lower_bind(lw, name, &v);
 	return !irb_failed(lw->b);
 }

@@ -21,7 +21,7 @@ struct sdpa {
 	enum ir_dtype cache_dtype;
 };
 
-static struct ir_value in_type(const struct call *c, struct ir_value x, enum ir_dtype dtype)
+static struct ir_value cast_if_needed(const struct call *c, struct ir_value x, enum ir_dtype dtype)
 {
 	const struct ir_type *t = irb_type(c->lw->b, x);
 	bool same = t == NULL || t->dtype == dtype;
@@ -29,25 +29,25 @@ static struct ir_value in_type(const struct call *c, struct ir_value x, enum ir_
 }
 
 /* Keys or values that were narrowed. */
-static bool is_narrow(const struct call *c, const char *name)
+static bool is_dequantized(const struct call *c, const char *name)
 {
 	const struct expr *e = call_arg(c, name);
-	return e->kind == EX_CALL && strcmp(e->text, "wide_keys") == 0;
+	return e->kind == EX_CALL && strcmp(e->text, "dequantize_kv") == 0;
 }
 
 /* Keys or values; in the type of q where they were narrowed. */
-static bool read_keys(const struct call *c, const char *name, struct ir_value q, struct ir_value *out)
+static bool read_kv(const struct call *c, const char *name, struct ir_value q, struct ir_value *out)
 {
 	if (!call_tensor(c, name, out))
 		return false;
-	if (is_narrow(c, name))
-		*out = in_type(c, *out, irb_type(c->lw->b, q)->dtype);
+	if (is_dequantized(c, name))
+		*out = cast_if_needed(c, *out, irb_type(c->lw->b, q)->dtype);
 	return !irb_failed(c->lw->b);
 }
 
 /* The input says of another one how much of it is real: calls check that it is no more than there is, and steps of
  * attention read it with keys of as many positions. */
-static bool is_checked(const struct call *c, const struct expr *lengths)
+static bool lengths_are_checked(const struct call *c, const struct expr *lengths)
 {
 	const struct frontend_model *m = c->lw->m;
 	if (model_section(m, "model") == NULL || lengths == NULL)
@@ -63,7 +63,7 @@ static bool is_checked(const struct call *c, const struct expr *lengths)
 static bool read_sdpa(const struct call *c, struct sdpa *s)
 {
 	struct lowering *lw = c->lw;
-	if (!call_tensor(c, "q", &s->q) || !read_keys(c, "k", s->q, &s->k) || !read_keys(c, "v", s->q, &s->v))
+	if (!call_tensor(c, "q", &s->q) || !read_kv(c, "k", s->q, &s->k) || !read_kv(c, "v", s->q, &s->v))
 		return false;
 	const struct ir_type *q = irb_type(lw->b, s->q), *k = irb_type(lw->b, s->k);
 	int64_t e;
@@ -75,7 +75,7 @@ static bool read_sdpa(const struct call *c, struct sdpa *s)
 	s->scale = 1.0 / sqrt((double)(e > 0 ? e : 1));
 	if (!lower_is_none(call_arg(c, "lengths")) && !call_tensor(c, "lengths", &s->len))
 		return false;
-	if (lower_is_source(lw, k->dims[2]) && !is_checked(c, call_arg(c, "lengths"))) {
+	if (lower_is_source(lw, k->dims[2]) && !lengths_are_checked(c, call_arg(c, "lengths"))) {
 		struct ir_value end = lower_source_size(lw, k->dims[2]);
 		s->len = s->len.id == 0 ? end : irb_min(lw->b, s->len, end, NULL);
 	}
@@ -91,11 +91,11 @@ static bool read_sdpa(const struct call *c, struct sdpa *s)
 /* ---- the cache ---- */
 
 /* Every turn of the repeats around has a cache of its own. */
-static bool has_turns(const struct call *c, const struct sdpa *s)
+static bool cache_is_per_iteration(const struct call *c, const struct sdpa *s)
 {
 	const struct lower_loop *named[IR_RANK_MAX];
 	size_t n;
-	if (lower_indexed(c->lw, s->cache, named, &n) == NULL)
+	if (lower_stacked_name(c->lw, s->cache, named, &n) == NULL)
 		return false;
 	for (const struct lower_loop *l = c->lw->loop; l != NULL; l = l->outer) {
 		bool is_named = l->node->count <= 1;
@@ -116,10 +116,10 @@ static bool record_cache(const struct call *c, const struct sdpa *s)
 	struct lowering *lw = c->lw;
 	int64_t most = lw->m->generate.max_len, rows = most;
 	const struct cache_use use = {s->window, s->causal && lower_is_none(call_arg(c, "prefix"))};
-	if (!has_turns(c, s) || !call_int(c, "cache_len", &rows))
+	if (!cache_is_per_iteration(c, s) || !call_int(c, "cache_len", &rows))
 		return false;
 	const char *why = rows > INT32_MAX ? "a cache of that many positions is too large"
-	                                   : cache_refusal(lw->arena, &use, rows, most);
+	                                   : cache_len_error(lw->arena, &use, rows, most);
 	if (why != NULL)
 		return lower_fail(lw, c->e->loc, DIAG_REFUSED, "%s", why);
 	rows = cache_rows(rows, most);
@@ -139,13 +139,13 @@ static bool record_cache(const struct call *c, const struct sdpa *s)
 }
 
 /* A state with fewer rows than a sequence may have tokens is a ring. */
-static bool append(const struct call *c, const char *pattern, int64_t window, struct ir_value *x)
+static bool append_to_cache(const struct call *c, const char *pattern, int64_t window, struct ir_value *x)
 {
 	struct lowering *lw = c->lw;
 	const struct lower_loop *loops[IR_RANK_MAX];
 	struct ir_value in[3 + IR_RANK_MAX], results[2];
 	size_t n;
-	const char *name = lower_indexed(lw, pattern, loops, &n);
+	const char *name = lower_stacked_name(lw, pattern, loops, &n);
 	struct lower_state *state = name == NULL ? NULL : lower_find_state(lw, name);
 	if (state == NULL)
 		return false;
@@ -207,7 +207,7 @@ static bool use_cache(const struct call *c, struct sdpa *s)
 	struct ir_value *const parts[] = {&s->k, &s->v, &s->k_scale, &s->v_scale};
 	bool ok = true;
 	for (size_t i = 0; i < TFMC_COUNT(parts) && ok && parts[i]->id != 0; i++)
-		ok = append(c, lower_cache_state(lw, s->cache, i), s->window, parts[i]);
+		ok = append_to_cache(c, lower_cache_state(lw, s->cache, i), s->window, parts[i]);
 	return ok;
 }
 
@@ -215,7 +215,7 @@ static bool use_cache(const struct call *c, struct sdpa *s)
  * x [B,g,m,e] becomes i8, nearest to x / scale; the scale [B,g,m,1], which is returned, is max |x| / 127 over e. Where an x
  * is no number or infinite the scale is no finite one and codes are 0, so that the products are NaN.
  */
-static struct ir_value to_codes(const struct call *c, struct ir_value *x)
+static struct ir_value quantize_i8(const struct call *c, struct ir_value *x)
 {
 	struct ir_builder *b = c->lw->b;
 	const struct ir_type *t = irb_type(b, *x);
@@ -230,25 +230,25 @@ static struct ir_value to_codes(const struct call *c, struct ir_value *x)
 }
 
 /* x [B,g,m,e] as a cache of that type keeps it; *scale becomes the factors of codes. */
-static struct ir_value narrow(const struct call *c, struct ir_value x, enum ir_dtype dtype,
-                              struct ir_value *scale)
+static struct ir_value to_cache_format(const struct call *c, struct ir_value x, enum ir_dtype dtype,
+                                       struct ir_value *scale)
 {
-	x = in_type(c, x, dtype == DT_I8 ? DT_F32 : dtype);
+	x = cast_if_needed(c, x, dtype == DT_I8 ? DT_F32 : dtype);
 	if (dtype == DT_I8)
-		*scale = to_codes(c, &x);
+		*scale = quantize_i8(c, &x);
 	return x;
 }
 
 /* What was narrowed, in the type that is computed with. */
-static struct ir_value widen(const struct call *c, struct ir_value x, struct ir_value scale,
-                             enum ir_dtype dtype)
+static struct ir_value from_cache_format(const struct call *c, struct ir_value x, struct ir_value scale,
+                                         enum ir_dtype dtype)
 {
 	struct ir_builder *b = c->lw->b;
 	if (scale.id != 0) {
-		x = in_type(c, x, DT_F32);
+		x = cast_if_needed(c, x, DT_F32);
 		x = irb_mul(b, x, irb_broadcast_to(b, scale, 4, irb_type(b, x)->dims), NULL);
 	}
-	return in_type(c, x, dtype);
+	return cast_if_needed(c, x, dtype);
 }
 
 /*
@@ -262,21 +262,21 @@ static bool use_typed_cache(const struct call *c, struct sdpa *s)
 	const struct ir_type *q = irb_type(c->lw->b, s->q);
 	if (!read_cache_dtype(c, s))
 		return false;
-	s->k = narrow(c, s->k, s->cache_dtype, &s->k_scale);
-	s->v = narrow(c, s->v, s->cache_dtype, &s->v_scale);
+	s->k = to_cache_format(c, s->k, s->cache_dtype, &s->k_scale);
+	s->v = to_cache_format(c, s->v, s->cache_dtype, &s->v_scale);
 	if (s->k_scale.id != 0) {
 		irb_name(c->lw->b, s->k_scale, "k_scale");
 		irb_name(c->lw->b, s->v_scale, "v_scale");
 	}
 	if (!use_cache(c, s))
 		return false;
-	s->k = widen(c, s->k, s->k_scale, q->dtype);
-	s->v = widen(c, s->v, s->v_scale, q->dtype);
+	s->k = from_cache_format(c, s->k, s->k_scale, q->dtype);
+	s->v = from_cache_format(c, s->v, s->v_scale, q->dtype);
 	return !irb_failed(c->lw->b);
 }
 
 /* Keys or values of a source [B,g,m,e] as the states of caches hold them; of int8, codes and scales. */
-bool lower_narrow_keys(const struct call *c, struct lval *out)
+bool lower_quantize_kv(const struct call *c, struct lowered *out)
 {
 	struct lowering *lw = c->lw;
 	struct ir_value x, scale = IR_NO_VALUE;
@@ -285,11 +285,11 @@ bool lower_narrow_keys(const struct call *c, struct lval *out)
 	if (irb_type(lw->b, x)->rank != 4)
 		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "sdpa wants k, v [B, g, m, e], found %s",
 		                  type_text(lw, x));
-	*out = lval_tensor(narrow(c, x, lw->m->dtypes.cache, &scale));
+	*out = lowered_tensor(to_cache_format(c, x, lw->m->dtypes.cache, &scale));
 	if (scale.id != 0) {
-		const struct lval both[] = {*out, lval_tensor(scale)};
-		*out = (struct lval){
-		        .kind = LV_TUPLE, .items = ARENA_ARRAY(lw->arena, struct lval, 2), .n = 2};
+		const struct lowered both[] = {*out, lowered_tensor(scale)};
+		*out = (struct lowered){
+		        .kind = LOWERED_TUPLE, .items = ARENA_ARRAY(lw->arena, struct lowered, 2), .n = 2};
 		if (out->items == NULL)
 			return false;
 		memcpy(out->items, both, sizeof(both));
@@ -297,13 +297,13 @@ bool lower_narrow_keys(const struct call *c, struct lval *out)
 	return !irb_failed(lw->b);
 }
 
-bool lower_wide_keys(const struct call *c, struct lval *out)
+bool lower_dequantize_kv(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, scale = IR_NO_VALUE;
 	bool has_scale = !lower_is_none(call_arg(c, "scale"));
 	if (!call_tensor(c, "x", &x) || (has_scale && !call_tensor(c, "scale", &scale)))
 		return false;
-	*out = lval_tensor(widen(c, x, scale, DT_F32));
+	*out = lowered_tensor(from_cache_format(c, x, scale, DT_F32));
 	return !irb_failed(c->lw->b);
 }
 
@@ -332,7 +332,7 @@ static bool repeat_heads(const struct call *c, const struct ir_type *q, struct i
 }
 
 /* Keys that a prefix shows end with those that exist: past + new ones. */
-static bool limit_prefix(const struct call *c, struct sdpa *s)
+static bool limit_prefix_keys(const struct call *c, struct sdpa *s)
 {
 	struct lowering *lw = c->lw;
 	if (s->past.id == 0)
@@ -346,7 +346,7 @@ static bool limit_prefix(const struct call *c, struct sdpa *s)
 }
 
 /* -inf where a key is not visible, in the order of the language: lengths, causality, window; a given mask. */
-static bool hide(const struct call *c, struct sdpa *s, struct ir_value visible, struct ir_value *p)
+static bool mask_scores(const struct call *c, struct sdpa *s, struct ir_value visible, struct ir_value *p)
 {
 	struct ir_builder *b = c->lw->b;
 	bool causal = s->causal && !s->prefix;
@@ -356,12 +356,12 @@ static bool hide(const struct call *c, struct sdpa *s, struct ir_value visible, 
 	if (visible.id == 0)
 		return !irb_failed(b);
 	const struct ir_type *t = irb_type(b, *p);
-	*p = lower_unseen(c->lw, visible, *p, t->dtype);
+	*p = lower_mask_fill(c->lw, visible, *p, t->dtype);
 	return !irb_failed(b);
 }
 
 /* softmax over the scores [B,h,n,m], with one more logit for each head that takes no value. */
-static bool normalize(const struct call *c, struct ir_value *p)
+static bool softmax_with_sinks(const struct call *c, struct ir_value *p)
 {
 	struct lowering *lw = c->lw;
 	const struct ir_type *t = irb_type(lw->b, *p);
@@ -388,19 +388,19 @@ static bool normalize(const struct call *c, struct ir_value *p)
 }
 
 /* Where all queries see the same keys, which no cache and no state keeps: a kernel then multiplies many rows with them. */
-static bool rounds(const struct call *c, const struct sdpa *s)
+static bool uses_bf16_products(const struct call *c, const struct sdpa *s)
 {
 	return c->lw->m->dtypes.compute == COMPUTE_BF16 && s->cache == NULL && !s->causal && s->window == 0 &&
-	       lower_is_none(call_arg(c, "prefix")) && !is_narrow(c, "k") && !is_narrow(c, "v") &&
+	       lower_is_none(call_arg(c, "prefix")) && !is_dequantized(c, "k") && !is_dequantized(c, "v") &&
 	       irb_type(c->lw->b, s->q)->dtype == DT_F32;
 }
 
-static struct ir_value rounded(const struct call *c, bool rounds, struct ir_value x)
+static struct ir_value round_to_bf16_if(const struct call *c, bool rounds, struct ir_value x)
 {
 	return rounds ? irb_round_rows(c->lw->b, x, &(struct attrs_round_rows){.to = ROUND_bf16}) : x;
 }
 
-bool lower_sdpa(const struct call *c, struct lval *out)
+bool lower_sdpa(const struct call *c, struct lowered *out)
 {
 	struct sdpa s = {.len = IR_NO_VALUE, .past = IR_NO_VALUE};
 	struct ir_builder *b = c->lw->b;
@@ -410,13 +410,14 @@ bool lower_sdpa(const struct call *c, struct lval *out)
 	const struct ir_type *q = irb_type(b, s.q);
 	if (!repeat_heads(c, q, &s.k) || !repeat_heads(c, q, &s.v))
 		return false;
-	bool is_rounded = rounds(c, &s);
-	s.q = rounded(c, is_rounded, s.q);
-	s.k = rounded(c, is_rounded, s.k);
+	bool is_rounded = uses_bf16_products(c, &s);
+	s.q = round_to_bf16_if(c, is_rounded, s.q);
+	s.k = round_to_bf16_if(c, is_rounded, s.k);
 	struct ir_value p = irb_matmul(b, s.q, s.k, &(struct attrs_matmul){.tb = true});
 	if (s.scale != 1.0)
 		p = irb_scale_by(b, p, s.scale);
-	if (irb_failed(b) || !lower_visible(c, p, &s.prefix, &visible) || (s.prefix && !limit_prefix(c, &s)))
+	if (irb_failed(b) || !lower_visibility(c, p, &s.prefix, &visible) ||
+	    (s.prefix && !limit_prefix_keys(c, &s)))
 		return false;
 	bool early = s.softcap == 0.0; /* -inf passes everything but a softcap */
 	if (!lower_score_bias(c, early ? visible : none, &p))
@@ -424,13 +425,13 @@ bool lower_sdpa(const struct call *c, struct lval *out)
 	if (!early)
 		p = irb_softcap(b, p, &(struct attrs_softcap){.c = s.softcap});
 	irb_name(b, p, "scores");
-	if (!hide(c, &s, early ? none : visible, &p) || !normalize(c, &p))
+	if (!mask_scores(c, &s, early ? none : visible, &p) || !softmax_with_sinks(c, &p))
 		return false;
 	irb_name(b, p, "weights");
-	p = rounded(c, is_rounded, p);
-	s.v = rounded(c, is_rounded, s.v);
+	p = round_to_bf16_if(c, is_rounded, p);
+	s.v = round_to_bf16_if(c, is_rounded, s.v);
 	p = irb_matmul(b, p, s.v, &(struct attrs_matmul){.ta = false});
 	irb_name(b, p, "context");
-	*out = lval_tensor(p);
+	*out = lowered_tensor(p);
 	return !irb_failed(b);
 }

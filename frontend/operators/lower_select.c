@@ -6,29 +6,18 @@
 
 #include "frontend/lower/lower.h"
 
-static const struct ir_type *type_of(const struct call *c, struct ir_value v)
-{
-	return irb_type(c->lw->b, v);
-}
-
-static bool give(const struct call *c, struct lval *out, struct ir_value v)
-{
-	*out = lval_tensor(v);
-	return !irb_failed(c->lw->b);
-}
-
-static struct ir_value compare(struct ir_builder *b, struct ir_value x, struct ir_value y, int kind)
+static struct ir_value compare_op(struct ir_builder *b, struct ir_value x, struct ir_value y, int kind)
 {
 	return irb_cmp(b, x, y, &(struct attrs_cmp){.kind = kind});
 }
 
-static struct ir_value to(struct ir_builder *b, struct ir_value x, enum ir_dtype dtype)
+static struct ir_value cast_op(struct ir_builder *b, struct ir_value x, enum ir_dtype dtype)
 {
 	return irb_cast(b, x, &(struct attrs_cast){.dtype = dtype});
 }
 
 /* Axis `axis` and the last one change places. */
-static struct ir_value with_last(struct ir_builder *b, struct ir_value x, int64_t axis)
+static struct ir_value swap_with_last_axis(struct ir_builder *b, struct ir_value x, int64_t axis)
 {
 	int64_t perm[IR_RANK_MAX];
 	int rank = irb_type(b, x)->rank;
@@ -41,42 +30,43 @@ static struct ir_value with_last(struct ir_builder *b, struct ir_value x, int64_
 
 static bool check_numbers(const struct call *c, struct ir_value x)
 {
-	const struct ir_type *t = type_of(c, x);
+	const struct ir_type *t = call_type(c, x);
 	if (ir_dtype_class(t->dtype) == DTCLASS_BOOL)
 		return lower_fail(c->lw, c->e->loc, DIAG_DTYPE, "%s wants a tensor of numbers, found %s",
 		                  c->e->text, type_text(c->lw, x));
 	return true;
 }
 
-bool lower_cumsum(const struct call *c, struct lval *out)
+bool lower_cumsum(const struct call *c, struct lowered *out)
 {
 	struct ir_builder *b = c->lw->b;
 	struct ir_value x;
 	int64_t axis = 0;
-	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", type_of(c, x)->rank, &axis) ||
-	    !check_numbers(c, x) || !call_mix(c, &x, axis, FILL_KEPT))
+	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", call_type(c, x)->rank, &axis) ||
+	    !check_numbers(c, x) || !call_mixes_axis(c, &x, axis, FILL_NONE))
 		return false;
-	x = irb_cumsum(b, with_last(b, x, axis), NULL);
-	return !irb_failed(b) && give(c, out, with_last(b, x, axis));
+	x = irb_cumsum(b, swap_with_last_axis(b, x, axis), NULL);
+	return !irb_failed(b) && call_return(c, out, swap_with_last_axis(b, x, axis));
 }
 
 /* ---- topk ---- */
 
 /* The type in which topk computes: it has to hold indices. */
-static enum ir_dtype wide_type(enum ir_dtype t)
+static enum ir_dtype topk_compute_type(enum ir_dtype t)
 {
 	if (ir_dtype_bytes(t) >= 4)
 		return t;
 	return ir_dtype_class(t) == DTCLASS_FLOAT ? DT_F32 : DT_I32;
 }
 
-static struct ir_value as_type(struct ir_builder *b, struct ir_value x, enum ir_dtype t)
+static struct ir_value cast_if_needed(struct ir_builder *b, struct ir_value x, enum ir_dtype t)
 {
-	return irb_type(b, x)->dtype == t ? x : to(b, x, t);
+	return irb_type(b, x)->dtype == t ? x : cast_op(b, x, t);
 }
 
 /* Row `which` of the axis before the last, as a tensor of the type. */
-static struct ir_value part(const struct call *c, struct ir_value pairs, int64_t which, enum ir_dtype dtype)
+static struct ir_value topk_part(const struct call *c, struct ir_value pairs, int64_t which,
+                                 enum ir_dtype dtype)
 {
 	struct ir_builder *b = c->lw->b;
 	struct ir_dims *d = c->lw->module->dims;
@@ -90,13 +80,13 @@ static struct ir_value part(const struct call *c, struct ir_value pairs, int64_t
 	dims[rank - 1] = t->dims[rank];
 	pairs = irb_slice_of(b, pairs, rank - 1, ir_dim_const(d, which), ir_dim_const(d, 1));
 	pairs = irb_reshape_to(b, pairs, rank, dims);
-	return irb_failed(b) ? pairs : as_type(b, pairs, dtype);
+	return irb_failed(b) ? pairs : cast_if_needed(b, pairs, dtype);
 }
 
 static bool check_topk(const struct call *c, struct ir_value *x, int64_t k)
 {
 	struct lowering *lw = c->lw;
-	const struct ir_type *t = type_of(c, *x);
+	const struct ir_type *t = call_type(c, *x);
 	if (t->rank < 1)
 		return lower_fail(lw, c->e->loc, DIAG_SHAPE, "topk of %s", type_text(lw, *x));
 	if (t->rank + 1 > IR_RANK_MAX)
@@ -104,24 +94,25 @@ static bool check_topk(const struct call *c, struct ir_value *x, int64_t k)
 	if (k < 1 || k > ir_dim_lo(lw->module->dims, t->dims[t->rank - 1]))
 		return lower_fail(lw, c->e->loc, DIAG_VALUE_TYPE, "topk of %lld elements of %s", (long long)k,
 		                  type_text(lw, *x));
-	return check_numbers(c, *x) && call_mix(c, x, t->rank - 1, FILL_LOWEST);
+	return check_numbers(c, *x) && call_mixes_axis(c, x, t->rank - 1, FILL_LOWEST);
 }
 
-bool lower_topk(const struct call *c, struct lval *out)
+bool lower_topk(const struct call *c, struct lowered *out)
 {
 	struct lowering *lw = c->lw;
 	struct ir_value x;
 	int64_t k = 0;
 	if (!call_tensor(c, "x", &x) || !call_int(c, "k", &k) || !check_topk(c, &x, k))
 		return false;
-	enum ir_dtype dtype = type_of(c, x)->dtype;
-	struct ir_value pairs =
-	        irb_topk(lw->b, as_type(lw->b, x, wide_type(dtype)), &(struct attrs_topk){.k = k});
-	*out = (struct lval){.kind = LV_TUPLE, .items = ARENA_ARRAY(lw->arena, struct lval, 2), .n = 2};
+	enum ir_dtype dtype = call_type(c, x)->dtype;
+	struct ir_value pairs = irb_topk(lw->b, cast_if_needed(lw->b, x, topk_compute_type(dtype)),
+	                                 &(struct attrs_topk){.k = k});
+	*out = (struct lowered){
+	        .kind = LOWERED_TUPLE, .items = ARENA_ARRAY(lw->arena, struct lowered, 2), .n = 2};
 	if (out->items == NULL || irb_failed(lw->b))
 		return false;
-	out->items[0] = lval_tensor(part(c, pairs, 0, dtype));
-	out->items[1] = lval_tensor(part(c, pairs, 1, DT_I32));
+	out->items[0] = lowered_tensor(topk_part(c, pairs, 0, dtype));
+	out->items[1] = lowered_tensor(topk_part(c, pairs, 1, DT_I32));
 	return !irb_failed(lw->b);
 }
 
@@ -140,10 +131,12 @@ static bool read_scatter(struct scatter *s)
 	struct ir_builder *b = lw->b;
 	const struct ir_dim *dims[IR_RANK_MAX];
 	if (!call_tensor(s->c, "x", &s->x) || !call_tensor(s->c, "ids", &s->ids) ||
-	    !call_tensor(s->c, "y", &s->y) || !call_axis(s->c, "axis", type_of(s->c, s->x)->rank, &s->axis) ||
-	    !call_mix(s->c, &s->x, s->axis, FILL_KEPT))
+	    !call_tensor(s->c, "y", &s->y) ||
+	    !call_axis(s->c, "axis", call_type(s->c, s->x)->rank, &s->axis) ||
+	    !call_mixes_axis(s->c, &s->x, s->axis, FILL_NONE))
 		return false;
-	const struct ir_type *x = type_of(s->c, s->x), *ids = type_of(s->c, s->ids), *y = type_of(s->c, s->y);
+	const struct ir_type *x = call_type(s->c, s->x), *ids = call_type(s->c, s->ids),
+	                     *y = call_type(s->c, s->y);
 	int n = ids->rank;
 	bool fits = ids->dtype == DT_I32 && y->dtype == x->dtype && y->rank == x->rank - 1 + n;
 	for (int i = 0; fits && i < y->rank; i++) {
@@ -164,29 +157,29 @@ static bool read_scatter(struct scatter *s)
 			dims[rank++] = m;
 	if (n == 0)
 		return lower_fail(lw, s->c->e->loc, DIAG_SHAPE, "the ids of scatter have one axis at least");
-	s->y = lower_axis_first(lw, irb_reshape_to(b, s->y, rank, dims), (int)s->axis);
+	s->y = lower_axis_to_front(lw, irb_reshape_to(b, s->y, rank, dims), (int)s->axis);
 	s->ids = irb_reshape_to(b, s->ids, 1, &m);
-	s->x = lower_axis_first(lw, s->x, (int)s->axis);
+	s->x = lower_axis_to_front(lw, s->x, (int)s->axis);
 	return !irb_failed(b);
 }
 
-bool lower_scatter(const struct call *c, struct lval *out)
+bool lower_scatter(const struct call *c, struct lowered *out)
 {
 	struct scatter s = {.c = c};
 	struct ir_builder *b = c->lw->b;
 	if (!read_scatter(&s))
 		return false;
-	struct attrs_last_at rows_of = {.size = type_of(c, s.x)->dims[0]};
+	struct attrs_last_at rows_of = {.size = call_type(c, s.x)->dims[0]};
 	struct ir_value writer = irb_last_at(b, s.ids, &rows_of);
 	if (irb_failed(b))
 		return false;
-	const struct ir_type *t = type_of(c, s.x);
+	const struct ir_type *t = call_type(c, s.x);
 	const struct ir_dim *column[IR_RANK_MAX];
 	for (int i = 0; i < t->rank; i++)
 		column[i] = i == 0 ? t->dims[0] : ir_dim_const(c->lw->module->dims, 1);
 	struct ir_value zero = irb_full_of(b, 0.0, DT_I32, 1, t->dims);
-	struct ir_value hit = irb_reshape_to(b, compare(b, writer, zero, CMP_ge), t->rank, column);
+	struct ir_value hit = irb_reshape_to(b, compare_op(b, writer, zero, CMP_ge), t->rank, column);
 	struct ir_value rows = irb_gather(b, s.y, writer, NULL); /* clamps -1, which is not taken */
 	rows = irb_where(b, irb_broadcast_to(b, hit, t->rank, t->dims), rows, s.x, NULL);
-	return !irb_failed(b) && give(c, out, lower_axes_back(c->lw, rows, 1, (int)s.axis));
+	return !irb_failed(b) && call_return(c, out, lower_axes_from_front(c->lw, rows, 1, (int)s.axis));
 }

@@ -15,7 +15,7 @@ bool lower_is_none(const struct expr *e)
 }
 
 /* i32 [B or 1, 1, S, T]: keys along axis 3, or queries along axis 2 at their positions. */
-static struct ir_value places(const struct lowering *lw, const struct ir_type *scores, int axis)
+static struct ir_value position_indices(const struct lowering *lw, const struct ir_type *scores, int axis)
 {
 	const struct ir_dim *one = ir_dim_const(lw->module->dims, 1);
 	const struct ir_dim *const *t = scores->dims;
@@ -31,8 +31,8 @@ static struct ir_value places(const struct lowering *lw, const struct ir_type *s
 
 struct ir_value lower_distances(const struct lowering *lw, const struct ir_type *scores)
 {
-	struct ir_value keys = places(lw, scores, 3);
-	return irb_sub(lw->b, keys, places(lw, scores, 2), NULL);
+	struct ir_value keys = position_indices(lw, scores, 3);
+	return irb_sub(lw->b, keys, position_indices(lw, scores, 2), NULL);
 }
 
 bool lower_score_operand(const struct call *c, const char *name, struct ir_value scores, enum ir_dtype dtype,
@@ -61,15 +61,15 @@ bool lower_score_operand(const struct call *c, const char *name, struct ir_value
 	return !irb_failed(lw->b);
 }
 
-struct ir_value lower_unseen(struct lowering *lw, struct ir_value visible, struct ir_value x,
-                             enum ir_dtype dtype)
+struct ir_value lower_mask_fill(struct lowering *lw, struct ir_value visible, struct ir_value x,
+                                enum ir_dtype dtype)
 {
 	const struct ir_type *t = irb_type(lw->b, visible);
 	if (t == NULL)
 		return IR_NO_VALUE;
 	if (x.id == 0)
 		x = irb_full_of(lw->b, 0.0, dtype, t->rank, t->dims);
-	if (!lower_unify(lw, LOC_NONE, &visible, &x))
+	if (!lower_broadcast_pair(lw, LOC_NONE, &visible, &x))
 		return IR_NO_VALUE;
 	t = irb_type(lw->b, x);
 	struct ir_value none = irb_full_of(lw->b, -HUGE_VAL, dtype, t->rank, t->dims);
@@ -77,7 +77,7 @@ struct ir_value lower_unseen(struct lowering *lw, struct ir_value visible, struc
 }
 
 /* The tokens up to there have to come together, since they see each other. */
-static void note_prefix(struct lowering *lw, int64_t n)
+static void record_prefix(struct lowering *lw, int64_t n)
 {
 	struct frontend_generate *g = &lw->m->generate;
 	if (lw->m->tokens >= 0)
@@ -91,52 +91,52 @@ static bool read_prefix(const struct call *c, struct ir_value scores, struct ir_
 	const struct expr *e = call_arg(c, "prefix");
 	const struct ir_dim *one = ir_dim_const(lw->module->dims, 1);
 	const struct ir_dim *ones[] = {one, one, one, one};
-	struct lval v;
+	struct lowered v;
 	int64_t n = 0;
 	if (lower_is_none(e) || (e->kind == EX_INT && e->i == 0))
 		return true;
 	if (!lower_expr(lw, e, &v))
 		return false;
-	if (v.kind == LV_SCALAR) {
+	if (v.kind == LOWERED_SCALAR) {
 		if (!call_int(c, "prefix", &n))
 			return false;
 		if (n < 0 || n > INT32_MAX)
 			return lower_fail(lw, e->loc, DIAG_VALUE_TYPE, "prefix must not be negative");
-		note_prefix(lw, n);
+		record_prefix(lw, n);
 		*out = irb_full_of(lw->b, (double)n, DT_I32, 4, ones);
 		return !irb_failed(lw->b);
 	}
-	const struct ir_type *t = v.kind == LV_TENSOR ? irb_type(lw->b, v.v) : NULL;
+	const struct ir_type *t = v.kind == LOWERED_TENSOR ? irb_type(lw->b, v.v) : NULL;
 	const struct ir_dim *batch = irb_type(lw->b, scores)->dims[0];
 	if (t == NULL || t->dtype != DT_I32 || t->rank != 1 || t->dims[0] != batch)
 		return lower_fail(lw, e->loc, DIAG_SHAPE, "prefix of sdpa is an int or i32[B]");
-	note_prefix(lw, lw->m->generate.max_len);
+	record_prefix(lw, lw->m->generate.max_len);
 	*out = irb_reshape_to(lw->b, v.v, 4, (const struct ir_dim *[]){batch, one, one, one});
 	return !irb_failed(lw->b);
 }
 
 /* j <= i or j < prefix */
-static bool within_prefix(const struct call *c, struct ir_value scores, struct ir_value prefix,
-                          struct ir_value *out)
+static bool prefix_or_causal(const struct call *c, struct ir_value scores, struct ir_value prefix,
+                             struct ir_value *out)
 {
 	struct lowering *lw = c->lw;
 	const struct ir_type *t = irb_type(lw->b, scores);
-	struct ir_value d = lower_distances(lw, t), keys = places(lw, t, 3);
+	struct ir_value d = lower_distances(lw, t), keys = position_indices(lw, t, 3);
 	const struct ir_type *dt = irb_type(lw->b, d);
 	if (dt == NULL)
 		return false;
 	struct ir_value zero = irb_full_of(lw->b, 0.0, DT_I32, 4, dt->dims);
 	struct ir_value past = irb_cmp(lw->b, d, zero, &(struct attrs_cmp){.kind = CMP_le});
-	if (!lower_unify(lw, c->e->loc, &keys, &prefix))
+	if (!lower_broadcast_pair(lw, c->e->loc, &keys, &prefix))
 		return false;
 	struct ir_value first = irb_cmp(lw->b, keys, prefix, &(struct attrs_cmp){.kind = CMP_lt});
-	if (!lower_unify(lw, c->e->loc, &past, &first))
+	if (!lower_broadcast_pair(lw, c->e->loc, &past, &first))
 		return false;
 	*out = irb_or(lw->b, past, first, NULL);
 	return !irb_failed(lw->b);
 }
 
-bool lower_visible(const struct call *c, struct ir_value scores, bool *has_prefix, struct ir_value *out)
+bool lower_visibility(const struct call *c, struct ir_value scores, bool *has_prefix, struct ir_value *out)
 {
 	struct ir_value mask = IR_NO_VALUE, prefix = IR_NO_VALUE;
 	*out = IR_NO_VALUE;
@@ -146,11 +146,11 @@ bool lower_visible(const struct call *c, struct ir_value scores, bool *has_prefi
 	*out = mask;
 	if (prefix.id == 0)
 		return true;
-	if (!within_prefix(c, scores, prefix, out))
+	if (!prefix_or_causal(c, scores, prefix, out))
 		return false;
 	if (mask.id == 0)
 		return true;
-	if (!lower_unify(c->lw, c->e->loc, out, &mask))
+	if (!lower_broadcast_pair(c->lw, c->e->loc, out, &mask))
 		return false;
 	*out = irb_and(c->lw->b, *out, mask, NULL);
 	return !irb_failed(c->lw->b);

@@ -27,7 +27,7 @@ static const char *check_factors(struct arena *a, const double *factors, size_t 
 	return NULL;
 }
 
-static const char *check_longrope(struct arena *a, const struct rope_turn *r)
+static const char *check_longrope(struct arena *a, const struct rope_params *r)
 {
 	const char *wrong = check_factors(a, r->factors, r->n_factors, r->dim / 2);
 	if (wrong != NULL)
@@ -37,7 +37,7 @@ static const char *check_longrope(struct arena *a, const struct rope_turn *r)
 	return r->short_factors == NULL ? NULL : check_factors(a, r->short_factors, r->n_short, r->dim / 2);
 }
 
-static const char *check_scaling(struct arena *a, struct rope_turn *r)
+static const char *check_scaling(struct arena *a, struct rope_params *r)
 {
 	double attention = r->scaling == ROPE_YARN ? 0.1 * log(r->factor) + 1 : 1;
 	const char *wrong = r->scaling == ROPE_LONGROPE ? check_longrope(a, r) : NULL;
@@ -52,7 +52,7 @@ static const char *check_scaling(struct arena *a, struct rope_turn *r)
 	return is_positive(r->attention_factor) ? NULL : "a factor this small needs 'attention_factor'";
 }
 
-const char *rope_check(struct arena *a, struct rope_turn *r, int64_t width)
+const char *rope_check(struct arena *a, struct rope_params *r, int64_t width)
 {
 	if (r->dim < 2 || r->dim % 2 != 0 || r->dim > width)
 		return arena_printf(a, "dim is %lld, it must be even and at most %lld", (long long)r->dim,
@@ -68,7 +68,7 @@ const char *rope_check(struct arena *a, struct rope_turn *r, int64_t width)
 /* ---- frequencies ---- */
 
 /* Long waves are stretched, short ones stay, those between are mixed. */
-static double llama3(const struct rope_turn *r, double frequency)
+static double llama3_frequency(const struct rope_params *r, double frequency)
 {
 	double wave = 2 * PI / frequency;
 	if (wave > r->original / r->low)
@@ -80,14 +80,14 @@ static double llama3(const struct rope_turn *r, double frequency)
 }
 
 /* The pair that makes `turns` turns over the original length (Peng et al. 2023, section 3.2). */
-static double pair_of_turns(const struct rope_turn *r, double turns)
+static double pair_with_rotations(const struct rope_params *r, double turns)
 {
 	return (double)r->dim * log(r->original / (2 * PI * turns)) / (2 * log(r->theta));
 }
 
-static double yarn(const struct rope_turn *r, int64_t pair, double frequency)
+static double yarn_frequency(const struct rope_params *r, int64_t pair, double frequency)
 {
-	double fast = pair_of_turns(r, r->beta_fast), slow = pair_of_turns(r, r->beta_slow);
+	double fast = pair_with_rotations(r, r->beta_fast), slow = pair_with_rotations(r, r->beta_slow);
 	double lo = fmax(r->truncate ? floor(fast) : fast, 0);
 	double hi = fmin(r->truncate ? ceil(slow) : slow, (double)r->dim - 1);
 	double span =
@@ -98,21 +98,21 @@ static double yarn(const struct rope_turn *r, int64_t pair, double frequency)
 	return frequency / r->factor * ramp + frequency * (1 - ramp);
 }
 
-static double scaled(const struct rope_turn *r, int64_t pair, double frequency)
+static double scaled_frequency(const struct rope_params *r, int64_t pair, double frequency)
 {
 	switch (r->scaling) {
 	case ROPE_PLAIN: return frequency;
 	case ROPE_LINEAR: return frequency / r->factor;
-	case ROPE_LLAMA3: return llama3(r, frequency);
-	case ROPE_YARN: return yarn(r, pair, frequency);
+	case ROPE_LLAMA3: return llama3_frequency(r, frequency);
+	case ROPE_YARN: return yarn_frequency(r, pair, frequency);
 	case ROPE_LONGROPE: return frequency / r->factors[pair];
 	}
 	return frequency;
 }
 
-void rope_frequencies(const struct rope_turn *r, double *out, double *scale)
+void rope_frequencies(const struct rope_params *r, double *out, double *scale)
 {
 	*scale = r->attention_factor;
 	for (int64_t n = 0; n < r->dim / 2; n++)
-		out[n] = scaled(r, n, pow(r->theta, -2.0 * (double)n / (double)r->dim));
+		out[n] = scaled_frequency(r, n, pow(r->theta, -2.0 * (double)n / (double)r->dim));
 }

@@ -15,7 +15,7 @@
 
 enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_LONGROPE };
 
-struct rope_turn {
+struct rope_params {
 	double theta;
 	int64_t dim; /* features that turn */
 	enum rope_scaling scaling;
@@ -30,8 +30,8 @@ struct rope_turn {
  * NULL when the description is possible for heads of `width` features, else
  * what is wrong. Fills attention_factor.
  */
-const char *rope_check(struct arena *a, struct rope_turn *r, int64_t width);
+const char *rope_check(struct arena *a, struct rope_params *r, int64_t width);
 /* dim / 2 frequencies; *scale multiplies sines and cosines. The description has been checked. */
-void rope_frequencies(const struct rope_turn *r, double *out, double *scale);
+void rope_frequencies(const struct rope_params *r, double *out, double *scale);
 
 #endif

@@ -4,33 +4,32 @@
  */
 #include <string.h>
 
-#include "frontend/steps/blocks.h"
-#include "frontend/steps/graph_close.h"
+#include "frontend/steps/steps.h"
 #include "frontend/text/yaml_edit.h"
 #include "ir/support/strmap.h"
 
 /* ---- names ---- */
 
-static const struct yaml_node *use_argument(const struct block_scope *s, const char *name)
+static const struct yaml_node *written_argument(const struct step_scope *s, const char *name)
 {
 	return definition_argument(s->def, name) < 0 ? NULL : yaml_find(s->args, name);
 }
 
-struct scoped {
-	struct blocks *b;
-	const struct block_scope *scope;
+struct scope_lookup {
+	struct expander *b;
+	const struct step_scope *scope;
 	bool dims;
 };
 
 static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc loc, struct value *out);
 
-static struct expr_env scoped_env(struct blocks *b, const struct block_scope *scope, bool dims)
+static struct expr_env scope_env(struct expander *b, const struct step_scope *scope, bool dims)
 {
 	struct expr_env env = model_env(&b->m->scope, dims);
-	struct scoped *s = ARENA_NEW(b->arena, struct scoped);
+	struct scope_lookup *s = ARENA_NEW(b->arena, struct scope_lookup);
 	if (s == NULL)
 		return env;
-	*s = (struct scoped){b, scope, dims};
+	*s = (struct scope_lookup){b, scope, dims};
 	env.lookup = lookup_scoped;
 	env.names = NULL;
 	env.user = s;
@@ -38,11 +37,11 @@ static struct expr_env scoped_env(struct blocks *b, const struct block_scope *sc
 }
 
 /* A plain identifier that means nothing in `env` is a word. */
-static enum expr_lookup argument_value(struct scoped *s, const struct block_scope *scope,
+static enum expr_lookup argument_value(struct scope_lookup *s, const struct step_scope *scope,
                                        const struct yaml_node *node, const struct expr *def,
                                        struct value *out)
 {
-	struct expr_env env = scoped_env(s->b, scope->outer, s->dims);
+	struct expr_env env = scope_env(s->b, scope->outer, s->dims);
 	const struct expr *e = node == NULL ? def : NULL;
 	if (node != NULL && node->kind == YAML_SCALAR)
 		e = expr_parse(s->b->arena, s->b->cx, expr_source_of(node), EXPR_PLAIN);
@@ -62,13 +61,13 @@ static enum expr_lookup argument_value(struct scoped *s, const struct block_scop
 
 static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc loc, struct value *out)
 {
-	struct scoped *s = user;
-	const struct value *given = graph_function_value(s->b, name);
+	struct scope_lookup *s = user;
+	const struct value *given = inlined_argument_value(s->b, name);
 	if (given != NULL) {
 		*out = *given;
 		return EXPR_FOUND;
 	}
-	for (const struct block_scope *scope = s->scope; scope != NULL; scope = scope->outer) {
+	for (const struct step_scope *scope = s->scope; scope != NULL; scope = scope->outer) {
 		if (scope->def == NULL) {
 			if (strcmp(scope->loop, name) != 0)
 				continue;
@@ -77,8 +76,8 @@ static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc l
 		}
 		int i = definition_argument(scope->def, name);
 		if (i >= 0)
-			return argument_value(s, scope, use_argument(scope, name), scope->def->args[i].def,
-			                      out);
+			return argument_value(s, scope, written_argument(scope, name),
+			                      scope->def->args[i].def, out);
 	}
 	struct expr_env env = model_env(&s->b->m->scope, s->dims);
 	return env.lookup(env.user, name, loc, out);
@@ -87,17 +86,17 @@ static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc l
 /* Indices and arguments before params and dims. */
 static const char *const *suggest_scoped(void *user, size_t *n)
 {
-	const struct scoped *s = user;
+	const struct scope_lookup *s = user;
 	size_t n_outer;
 	const char *const *outer = model_names(&s->b->m->scope, &n_outer);
 	size_t most = n_outer;
-	for (const struct block_scope *c = s->scope; c != NULL; c = c->outer)
+	for (const struct step_scope *c = s->scope; c != NULL; c = c->outer)
 		most += c->def == NULL ? 1 : c->def->n_args;
 	const char **names = ARENA_ARRAY(s->b->arena, const char *, most);
 	*n = 0;
 	if (names == NULL)
 		return NULL;
-	for (const struct block_scope *c = s->scope; c != NULL; c = c->outer) {
+	for (const struct step_scope *c = s->scope; c != NULL; c = c->outer) {
 		for (size_t i = 0; c->def != NULL && i < c->def->n_args; i++)
 			names[(*n)++] = c->def->args[i].name;
 		if (c->def == NULL)
@@ -108,9 +107,9 @@ static const char *const *suggest_scoped(void *user, size_t *n)
 	return names;
 }
 
-struct expr_env blocks_env(struct blocks *b, bool dims)
+struct expr_env step_env(struct expander *b, bool dims)
 {
-	struct expr_env env = scoped_env(b, b->scope, dims);
+	struct expr_env env = scope_env(b, b->scope, dims);
 	env.names = suggest_scoped;
 	return env;
 }
@@ -118,8 +117,8 @@ struct expr_env blocks_env(struct blocks *b, bool dims)
 /* ---- merging ---- */
 
 /* The step's own arguments as one mapping: the value of the kind and the keys beside it. */
-static const struct yaml_node *own_args(struct blocks *b, const struct schema_step *kind,
-                                        const struct yaml_node *step, const struct yaml_node *value)
+static const struct yaml_node *merge_written_args(struct expander *b, const struct schema_step *kind,
+                                                  const struct yaml_node *step, const struct yaml_node *value)
 {
 	bool mapping = value != NULL && value->kind == YAML_MAPPING;
 	struct yaml_node *out = yaml_new_map(b->arena, step->loc, (mapping ? value->n : 1) + step->n);
@@ -139,10 +138,10 @@ static const struct yaml_node *own_args(struct blocks *b, const struct schema_st
 	return out == NULL ? NULL : yaml_with(b->arena, out, kind->main, value);
 }
 
-const struct yaml_node *merge_args(struct blocks *b, const struct schema_step *kind,
+const struct yaml_node *merge_args(struct expander *b, const struct schema_step *kind,
                                    const struct yaml_node *step, const struct yaml_node *value)
 {
-	const struct yaml_node *own = own_args(b, kind, step, value);
+	const struct yaml_node *own = merge_written_args(b, kind, step, value);
 	const struct yaml_node *def = yaml_find(model_section(b->m, "defaults"), kind->kind);
 	const struct yaml_pair *idle = NULL; /* reported as a key without a value */
 	return own == NULL || def == NULL ? own : yaml_merge(b->arena, def, own, &idle);
@@ -150,7 +149,7 @@ const struct yaml_node *merge_args(struct blocks *b, const struct schema_step *k
 
 /* ---- typed extraction ---- */
 
-const struct yaml_node *arg(const struct step *st, const char *key)
+const struct yaml_node *step_arg(const struct step *st, const char *key)
 {
 	return yaml_find(st->args, key);
 }
@@ -170,17 +169,17 @@ const char *activation_name(const char *word)
 }
 
 /* A definition's argument that stands for a value name is replaced by what the use wrote. */
-static const char *value_name(struct blocks *b, const char *name)
+static const char *resolve_value_name(struct expander *b, const char *name)
 {
-	for (const struct block_scope *s = b->scope; s != NULL; s = s->outer) {
-		const struct yaml_node *node = s->def == NULL ? NULL : use_argument(s, name);
+	for (const struct step_scope *s = b->scope; s != NULL; s = s->outer) {
+		const struct yaml_node *node = s->def == NULL ? NULL : written_argument(s, name);
 		if (node != NULL && node->kind == YAML_SCALAR)
 			name = node->text;
 	}
-	return concrete(b, name);
+	return fill_loop_indices(b, name);
 }
 
-static void unknown_value(struct blocks *b, struct loc loc, const char *name)
+static void report_unknown_value(struct expander *b, struct loc loc, const char *name)
 {
 	const char **names = ARENA_ARRAY(b->arena, const char *, b->values.n + 1);
 	size_t n = 0;
@@ -190,28 +189,28 @@ static void unknown_value(struct blocks *b, struct loc loc, const char *name)
 	           did_you_mean(b->arena, name, names, n));
 }
 
-bool find_value(struct blocks *b, const struct yaml_node *node, struct block_value *out)
+bool find_named_value(struct expander *b, const struct yaml_node *node, struct step_value *out)
 {
 	if (!yaml_expect(b->cx, node, YAML_SCALAR, "a value name"))
 		return false;
-	const char *name = value_name(b, node->text);
+	const char *name = resolve_value_name(b, node->text);
 	if (strcmp(name, "x") == 0 && b->has_x) {
 		*out = b->x;
 		return true;
 	}
-	const struct block_value *v = strmap_get(&b->values, name);
+	const struct step_value *v = strmap_get(&b->values, name);
 	if (v == NULL) {
-		unknown_value(b, node->loc, name);
+		report_unknown_value(b, node->loc, name);
 		return false;
 	}
 	*out = *v;
 	return true;
 }
 
-bool find_named(struct blocks *b, const struct yaml_node *node, struct block_value *out)
+bool try_find_value(struct expander *b, const struct yaml_node *node, struct step_value *out)
 {
-	const struct block_value *v =
-	        node->kind == YAML_SCALAR ? strmap_get(&b->values, value_name(b, node->text)) : NULL;
+	const struct step_value *v =
+	        node->kind == YAML_SCALAR ? strmap_get(&b->values, resolve_value_name(b, node->text)) : NULL;
 	if (v != NULL)
 		*out = *v;
 	return v != NULL;

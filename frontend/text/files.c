@@ -41,7 +41,7 @@ const char *file_join(struct arena *a, const char *dir, const char *name)
 }
 
 /* NULL when every part between slashes is an ordinary name; else what is wrong. */
-static const char *name_fault(const char *name)
+static const char *path_fault(const char *name)
 {
 	if (name[0] == '\0')
 		return "is empty";
@@ -59,10 +59,10 @@ static const char *name_fault(const char *name)
 	return NULL;
 }
 
-const char *file_beneath(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
-                         struct loc loc)
+const char *file_path_inside(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
+                             struct loc loc)
 {
-	const char *fault = name_fault(name);
+	const char *fault = path_fault(name);
 	if (fault != NULL) {
 		diag_error(cx, loc, DIAG_FILE, "the file name '%.200s' %s", name, fault);
 		return NULL;
@@ -70,8 +70,8 @@ const char *file_beneath(struct arena *a, struct diag_context *cx, const char *d
 	return file_join(a, dir, name);
 }
 
-const char *file_named(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
-                       struct loc loc)
+const char *file_path_any(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
+                          struct loc loc)
 {
 	if (name[0] != '\0')
 		return file_join(a, dir, name);
@@ -96,7 +96,8 @@ static const char *errno_text(int e)
 	}
 }
 
-static enum tfmc_status io_error(struct diag_context *cx, struct loc loc, const char *path, const char *why)
+static enum tfmc_status report_io_error(struct diag_context *cx, struct loc loc, const char *path,
+                                        const char *why)
 {
 	diag_environment_error(cx, loc, DIAG_FILE, "cannot read '%.400s': %s", path, why);
 	return TFMC_IO;
@@ -108,7 +109,7 @@ static int open_regular(struct diag_context *cx, const char *path, struct loc lo
 	struct stat st;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0) {
-		io_error(cx, loc, path, errno_text(errno));
+		report_io_error(cx, loc, path, errno_text(errno));
 		return -1;
 	}
 	const char *why = NULL;
@@ -119,7 +120,7 @@ static int open_regular(struct diag_context *cx, const char *path, struct loc lo
 	else if (st.st_size < 0 || (uintmax_t)st.st_size > SIZE_MAX / 2)
 		why = "it is too large";
 	if (why != NULL) {
-		io_error(cx, loc, path, why);
+		report_io_error(cx, loc, path, why);
 		close(fd);
 		return -1;
 	}
@@ -145,7 +146,7 @@ static size_t read_all(int fd, char *data, size_t n)
 }
 
 /* Of the name: whoever opens the file for its content says so. */
-static bool is_of_name(int error)
+static bool is_path_error(int error)
 {
 	return error == ENOENT || error == ENOTDIR || error == EACCES || error == ELOOP || error == ENXIO ||
 	       error == ENAMETOOLONG || error == ENODEV;
@@ -163,8 +164,8 @@ size_t file_head(struct diag_context *cx, const char *path, char *out, size_t n)
 		close(fd);
 	if (got != SIZE_MAX)
 		return got;
-	if (!is_of_name(error) && cx->n_environment == 0)
-		io_error(cx, LOC_NONE, path, errno_text(error));
+	if (!is_path_error(error) && cx->n_environment == 0)
+		report_io_error(cx, LOC_NONE, path, errno_text(error));
 	return 0;
 }
 
@@ -201,9 +202,9 @@ enum tfmc_status file_read(struct arena *a, struct diag_context *cx, const char 
 	} else {
 		size_t got = read_all(fd, data, size);
 		if (got == SIZE_MAX)
-			st = io_error(cx, loc, path, errno_text(errno));
+			st = report_io_error(cx, loc, path, errno_text(errno));
 		else if (got < size)
-			st = io_error(cx, loc, path, "it became shorter while it was read");
+			st = report_io_error(cx, loc, path, "it became shorter while it was read");
 		*len = got;
 		*text = data;
 	}
@@ -224,7 +225,7 @@ enum tfmc_status file_map_open(struct diag_context *cx, const char *path, struct
 	int error = errno;
 	close(fd);
 	if (p == MAP_FAILED)
-		return io_error(cx, loc, path, errno_text(error));
+		return report_io_error(cx, loc, path, errno_text(error));
 	if (p != NULL)
 		*out = (struct file_map){.data = p,
 		                         .len = size,
@@ -253,7 +254,7 @@ void file_map_close(struct file_map *m)
 	*m = (struct file_map){.data = empty_file};
 }
 
-void file_map_give_back(const struct file_map *m)
+void file_map_release_pages(const struct file_map *m)
 {
 	if (m->mapped != NULL)
 		(void)madvise(m->mapped, m->len, MADV_DONTNEED); /* a wish */

@@ -26,14 +26,14 @@ const char *file_join(struct arena *a, const char *dir, const char *name);
  * it is empty, absolute, or has `.` or `..` parts. Symbolic links are followed
  * when it is opened.
  */
-const char *file_beneath(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
-                         struct loc loc);
+const char *file_path_inside(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
+                             struct loc loc);
 /*
  * The same for a name that somebody wrote in a file of his own, for which any path will do; names in what is
- * downloaded (folders, indices of shards) go through file_beneath.
+ * downloaded (folders, indices of shards) go through file_path_inside.
  */
-const char *file_named(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
-                       struct loc loc);
+const char *file_path_any(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
+                          struct loc loc);
 
 /*
  * The first bytes of a regular file, at most n; how many, 0 also when it cannot be read. When the system fails, not
@@ -66,6 +66,6 @@ void file_map_close(struct file_map *m);
  * another took the place of. */
 bool file_map_is_same(const struct file_map *m, const char *path);
 /* Gives the pages back to the system: those that are read again are mapped again. */
-void file_map_give_back(const struct file_map *m);
+void file_map_release_pages(const struct file_map *m);
 
 #endif

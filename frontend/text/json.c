@@ -19,7 +19,7 @@ struct copier {
 	const struct json_source *src;
 };
 
-static bool copy(const struct copier *c, const json_t *from, unsigned depth, struct json_node *to);
+static bool copy_node(const struct copier *c, const json_t *from, unsigned depth, struct json_node *to);
 
 static bool copy_array(const struct copier *c, const json_t *from, unsigned depth, struct json_node *to)
 {
@@ -30,7 +30,7 @@ static bool copy_array(const struct copier *c, const json_t *from, unsigned dept
 	if (n != 0 && (items == NULL || arena_failed(c->arena)))
 		return false;
 	for (size_t i = 0; i < n; i++) {
-		if (!copy(c, json_array_get(from, i), depth, &items[i]))
+		if (!copy_node(c, json_array_get(from, i), depth, &items[i]))
 			return false;
 	}
 	return true;
@@ -50,13 +50,13 @@ static bool copy_object(const struct copier *c, const json_t *from, unsigned dep
 	json_t *object = (json_t *)(uintptr_t)from;
 	for (void *it = json_object_iter(object); it != NULL; it = json_object_iter_next(object, it), i++) {
 		keys[i] = arena_strdup(c->arena, json_object_iter_key(it));
-		if (!copy(c, json_object_iter_value(it), depth, &items[i]))
+		if (!copy_node(c, json_object_iter_value(it), depth, &items[i]))
 			return false;
 	}
 	return true;
 }
 
-static bool copy(const struct copier *c, const json_t *from, unsigned depth, struct json_node *to)
+static bool copy_node(const struct copier *c, const json_t *from, unsigned depth, struct json_node *to)
 {
 	if (depth >= JSON_DEPTH_MAX && (json_is_array(from) || json_is_object(from))) {
 		diag_error(c->cx, c->src->loc, c->src->code, "'%s': JSON is nested deeper than %d levels",
@@ -106,7 +106,7 @@ const struct json_node *json_parse(struct arena *a, struct diag_context *cx, con
 		return NULL;
 	}
 	struct json_node *node = ARENA_NEW(a, struct json_node);
-	bool ok = node != NULL && copy(&c, root, 0, node);
+	bool ok = node != NULL && copy_node(&c, root, 0, node);
 	json_decref(root);
 	return ok && !arena_failed(a) ? node : NULL;
 }
@@ -122,7 +122,7 @@ const struct json_node *json_find(const struct json_node *object, const char *ke
 	return NULL;
 }
 
-const char *json_shorten_numbers(struct arena *a, const char *text, size_t len)
+const char *json_truncate_long_ints(struct arena *a, const char *text, size_t len)
 {
 	char *copy = arena_alloc(a, len + 1);
 	bool quoted = false;
@@ -144,24 +144,24 @@ const char *json_shorten_numbers(struct arena *a, const char *text, size_t len)
 /* ---- places ---- */
 
 /* In a text that has been parsed: nothing is checked again. */
-struct scan {
+struct json_scan {
 	const char *p, *end;
 };
 
-static void skip_space(struct scan *s)
+static void skip_space(struct json_scan *s)
 {
 	while (s->p < s->end && strchr(" \t\r\n", *s->p) != NULL)
 		s->p++;
 }
 
-static void skip_string(struct scan *s)
+static void skip_string(struct json_scan *s)
 {
 	for (s->p++; s->p < s->end && *s->p != '"'; s->p++)
 		s->p += *s->p == '\\';
 	s->p++;
 }
 
-static void skip_value(struct scan *s)
+static void skip_value(struct json_scan *s)
 {
 	int depth = 0;
 	while (s->p < s->end) {
@@ -177,7 +177,7 @@ static void skip_value(struct scan *s)
 }
 
 /* Of the object that begins here; nested as deeply as the tree that was made of it. */
-static const char *find_key(struct scan s, const char *path, size_t *n)
+static const char *find_key_text(struct json_scan s, const char *path, size_t *n)
 {
 	for (s.p++; s.p < s.end;) {
 		skip_space(&s);
@@ -195,7 +195,7 @@ static const char *find_key(struct scan s, const char *path, size_t *n)
 		skip_space(&s);
 		const char *inner = NULL;
 		if (begins && path[len] == '.' && s.p < s.end && *s.p == '{')
-			inner = find_key(s, path + len + 1, n);
+			inner = find_key_text(s, path + len + 1, n);
 		if (inner != NULL)
 			return inner;
 		skip_value(&s);
@@ -206,11 +206,11 @@ static const char *find_key(struct scan s, const char *path, size_t *n)
 	return NULL;
 }
 
-bool json_key_place(const char *text, size_t len, const char *path, size_t *at, size_t *n)
+bool json_key_offset(const char *text, size_t len, const char *path, size_t *at, size_t *n)
 {
-	struct scan s = {text, text + len};
+	struct json_scan s = {text, text + len};
 	skip_space(&s);
-	const char *key = s.p < s.end && *s.p == '{' ? find_key(s, path, n) : NULL;
+	const char *key = s.p < s.end && *s.p == '{' ? find_key_text(s, path, n) : NULL;
 	*at = key == NULL ? 0 : (size_t)(key - text);
 	return key != NULL;
 }

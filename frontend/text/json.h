@@ -53,7 +53,7 @@ const struct json_node *json_parse(struct arena *a, struct diag_context *cx, con
  * A copy of a text whose numbers have at most 18 digits: some libraries write a length without a bound as
  * 1000000000000000019884624838656. NULL: no memory.
  */
-const char *json_shorten_numbers(struct arena *a, const char *text, size_t len);
+const char *json_truncate_long_ints(struct arena *a, const char *text, size_t len);
 /* The value of a key, or NULL; NULL also when `object` is none. */
 const struct json_node *json_find(const struct json_node *object, const char *key);
 
@@ -61,6 +61,6 @@ const struct json_node *json_find(const struct json_node *object, const char *ke
  * The key of a member in a text that json_parse took: `path` is keys of nested objects with dots between
  * them. False when there is none, or when it is written with escapes. [*at, *at + *n): the key in its quotes.
  */
-bool json_key_place(const char *text, size_t len, const char *path, size_t *at, size_t *n);
+bool json_key_offset(const char *text, size_t len, const char *path, size_t *at, size_t *n);
 
 #endif

@@ -22,7 +22,7 @@ struct yaml_node *yaml_new_map(struct arena *a, struct loc loc, size_t n)
 	return map;
 }
 
-static void push(struct yaml_node *map, const struct yaml_node *key, const struct yaml_node *value)
+static void push_pair(struct yaml_node *map, const struct yaml_node *key, const struct yaml_node *value)
 {
 	map->pairs[map->n++] = (struct yaml_pair){key, value};
 }
@@ -31,7 +31,7 @@ void yaml_put(struct yaml_node *map, const struct yaml_node *key, const struct y
 {
 	struct yaml_pair *old = (struct yaml_pair *)(uintptr_t)yaml_find_pair(map, key->text);
 	if (old == NULL)
-		push(map, key, value);
+		push_pair(map, key, value);
 	else
 		*old = (struct yaml_pair){key, value};
 }
@@ -42,7 +42,7 @@ const struct yaml_node *yaml_without(struct arena *a, const struct yaml_node *ma
 	struct yaml_node *copy = gone == NULL ? NULL : yaml_new_map(a, map->loc, map->n);
 	for (size_t i = 0; copy != NULL && i < map->n; i++) {
 		if (&map->pairs[i] != gone)
-			push(copy, map->pairs[i].key, map->pairs[i].value);
+			push_pair(copy, map->pairs[i].key, map->pairs[i].value);
 	}
 	return gone == NULL ? map : copy;
 }
@@ -55,9 +55,9 @@ const struct yaml_node *yaml_with(struct arena *a, const struct yaml_node *map, 
 	if (copy == NULL)
 		return NULL;
 	for (size_t i = 0; i < map->n; i++)
-		push(copy, map->pairs[i].key, &map->pairs[i] == old ? value : map->pairs[i].value);
+		push_pair(copy, map->pairs[i].key, &map->pairs[i] == old ? value : map->pairs[i].value);
 	if (old == NULL)
-		push(copy, yaml_scalar(a, value->loc, key, false), value);
+		push_pair(copy, yaml_scalar(a, value->loc, key, false), value);
 	return copy;
 }
 
@@ -80,7 +80,7 @@ const struct yaml_node *yaml_merge(struct arena *a, const struct yaml_node *base
 		if (value == NULL)
 			return NULL;
 		if (over == NULL || !is_null(value))
-			push(map, over == NULL ? p->key : over->key, value);
+			push_pair(map, over == NULL ? p->key : over->key, value);
 	}
 	for (size_t i = 0; i < top->n; i++) {
 		const struct yaml_pair *p = &top->pairs[i];
@@ -88,7 +88,7 @@ const struct yaml_node *yaml_merge(struct arena *a, const struct yaml_node *base
 			continue;
 		if (is_null(p->value) && *idle == NULL)
 			*idle = p;
-		push(map, p->key, p->value);
+		push_pair(map, p->key, p->value);
 	}
 	return map;
 }

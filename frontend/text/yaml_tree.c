@@ -93,7 +93,7 @@ static bool is_yaml_char(uint32_t cp)
 	       (cp >= 0xA0 && cp != 0xFFFE && cp != 0xFFFF);
 }
 
-static bool check_text(struct reader *r)
+static bool check_encoding(struct reader *r)
 {
 	for (size_t at = 0; at < r->len;) {
 		uint32_t cp = 0;
@@ -207,7 +207,7 @@ static const struct yaml_node *find_key(const struct frame *f, const char *text)
 	return NULL;
 }
 
-static void remember_key(struct reader *r, struct frame *f, const struct yaml_node *key)
+static void index_key(struct reader *r, struct frame *f, const struct yaml_node *key)
 {
 	if (f->seen.arena == NULL && f->n == LINEAR_KEYS) {
 		strmap_init(&f->seen, r->arena);
@@ -218,7 +218,7 @@ static void remember_key(struct reader *r, struct frame *f, const struct yaml_no
 		strmap_set(&f->seen, key->text, (void *)key);
 }
 
-static void take_key(struct reader *r, struct frame *f, const struct yaml_node *key)
+static void begin_pair(struct reader *r, struct frame *f, const struct yaml_node *key)
 {
 	f->key = key;
 	if (key->kind != YAML_SCALAR) {
@@ -245,9 +245,9 @@ static void take_key(struct reader *r, struct frame *f, const struct yaml_node *
 	r->failed = true;
 }
 
-static void take_value(struct reader *r, struct frame *f, const struct yaml_node *value)
+static void finish_pair(struct reader *r, struct frame *f, const struct yaml_node *value)
 {
-	remember_key(r, f, f->key);
+	index_key(r, f, f->key);
 	struct yaml_pair *pair =
 	        arena_list_push(r->arena, (void **)&f->node->pairs, &f->n, &f->cap, sizeof(*pair));
 	if (pair == NULL) {
@@ -259,7 +259,7 @@ static void take_value(struct reader *r, struct frame *f, const struct yaml_node
 	f->key = NULL;
 }
 
-static void place(struct reader *r, struct yaml_node *node)
+static void add_to_parent(struct reader *r, struct yaml_node *node)
 {
 	if (node == NULL)
 		return;
@@ -278,16 +278,16 @@ static void place(struct reader *r, struct yaml_node *node)
 		*item = node;
 		f->node->n = f->n;
 	} else if (f->key == NULL) {
-		take_key(r, f, node);
+		begin_pair(r, f, node);
 	} else {
-		take_value(r, f, node);
+		finish_pair(r, f, node);
 	}
 }
 
 static void open_collection(struct reader *r, enum yaml_kind kind, const yaml_event_t *ev)
 {
 	struct yaml_node *node = new_node(r, kind, &ev->start_mark);
-	place(r, node);
+	add_to_parent(r, node);
 	if (node == NULL || r->fatal)
 		return;
 	if (r->depth == YAML_DEPTH_MAX) {
@@ -300,8 +300,8 @@ static void open_collection(struct reader *r, enum yaml_kind kind, const yaml_ev
 
 /* ---- events ---- */
 
-static void refuse_decoration(struct reader *r, const yaml_event_t *ev, const yaml_char_t *anchor,
-                              const yaml_char_t *tag)
+static void reject_anchor_and_tag(struct reader *r, const yaml_event_t *ev, const yaml_char_t *anchor,
+                                  const yaml_char_t *tag)
 {
 	advance(r, &r->at, ev->start_mark.index);
 	if (anchor != NULL) {
@@ -320,7 +320,7 @@ static void refuse_decoration(struct reader *r, const yaml_event_t *ev, const ya
 }
 
 /* An alias stands for null from here on, so that reading can continue. */
-static void take_alias(struct reader *r, const yaml_event_t *ev)
+static void reject_alias(struct reader *r, const yaml_event_t *ev)
 {
 	struct yaml_node *node = new_node(r, YAML_SCALAR, &ev->start_mark);
 	if (node == NULL)
@@ -331,7 +331,7 @@ static void take_alias(struct reader *r, const yaml_event_t *ev)
 	           "the alias '*%.60s' is not allowed; write the value out, or use 'define' or 'params'",
 	           (const char *)ev->data.alias.anchor);
 	r->failed = true;
-	place(r, node);
+	add_to_parent(r, node);
 }
 
 static void start_document(struct reader *r, const yaml_event_t *ev)
@@ -354,7 +354,7 @@ static void start_document(struct reader *r, const yaml_event_t *ev)
 	}
 }
 
-static void take_event(struct reader *r, const yaml_event_t *ev)
+static void handle_event(struct reader *r, const yaml_event_t *ev)
 {
 	switch (ev->type) {
 	case YAML_NO_EVENT:
@@ -362,17 +362,17 @@ static void take_event(struct reader *r, const yaml_event_t *ev)
 	case YAML_DOCUMENT_END_EVENT: break;
 	case YAML_STREAM_END_EVENT: r->done = true; break;
 	case YAML_DOCUMENT_START_EVENT: start_document(r, ev); break;
-	case YAML_ALIAS_EVENT: take_alias(r, ev); break;
+	case YAML_ALIAS_EVENT: reject_alias(r, ev); break;
 	case YAML_SCALAR_EVENT:
-		refuse_decoration(r, ev, ev->data.scalar.anchor, ev->data.scalar.tag);
-		place(r, new_scalar(r, ev));
+		reject_anchor_and_tag(r, ev, ev->data.scalar.anchor, ev->data.scalar.tag);
+		add_to_parent(r, new_scalar(r, ev));
 		break;
 	case YAML_SEQUENCE_START_EVENT:
-		refuse_decoration(r, ev, ev->data.sequence_start.anchor, ev->data.sequence_start.tag);
+		reject_anchor_and_tag(r, ev, ev->data.sequence_start.anchor, ev->data.sequence_start.tag);
 		open_collection(r, YAML_SEQUENCE, ev);
 		break;
 	case YAML_MAPPING_START_EVENT:
-		refuse_decoration(r, ev, ev->data.mapping_start.anchor, ev->data.mapping_start.tag);
+		reject_anchor_and_tag(r, ev, ev->data.mapping_start.anchor, ev->data.mapping_start.tag);
 		open_collection(r, YAML_MAPPING, ev);
 		break;
 	case YAML_SEQUENCE_END_EVENT:
@@ -381,7 +381,7 @@ static void take_event(struct reader *r, const yaml_event_t *ev)
 }
 
 /* What libyaml says, and the same in words that tell what to do. */
-static const char *plain_words(const char *said)
+static const char *friendly_message(const char *said)
 {
 	static const char *const words[][2] = {
 	        {"did not find expected ',' or '}'", "expected ',' or '}'"},
@@ -429,9 +429,9 @@ static void report_problem(struct reader *r)
 		diag_error(r->cx, loc_of(r, c, 1), DIAG_YAML, "text cannot begin with '%c'; put it in quotes",
 		           here);
 	else
-		diag_error(r->cx, loc_of(r, c, 1), DIAG_YAML, "%s", plain_words(problem));
+		diag_error(r->cx, loc_of(r, c, 1), DIAG_YAML, "%s", friendly_message(problem));
 	if (p->context != NULL && p->context_mark.index != p->problem_mark.index)
-		diag_note(r->cx, loc_of_index(r, p->context_mark.index), "%s", plain_words(p->context));
+		diag_note(r->cx, loc_of_index(r, p->context_mark.index), "%s", friendly_message(p->context));
 }
 
 static void read_events(struct reader *r)
@@ -450,7 +450,7 @@ static void read_events(struct reader *r)
 			r->fatal = true;
 			break;
 		}
-		take_event(r, &ev);
+		handle_event(r, &ev);
 		yaml_event_delete(&ev);
 	}
 	if (r->parser.error == YAML_MEMORY_ERROR)
@@ -477,7 +477,7 @@ static void check_root(struct reader *r, bool any_root)
 }
 
 /* Too large or UTF-16: refused before it is copied as a source. */
-static bool refuse_text(struct diag_context *cx, const char *name, const char *text, size_t len)
+static bool reject_source(struct diag_context *cx, const char *name, const char *text, size_t len)
 {
 	bool utf16 = len >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0);
 	if (len <= YAML_FILE_MAX && !utf16)
@@ -500,13 +500,13 @@ enum tfmc_status yaml_parse(struct arena *a, struct diag_context *cx, const char
 		text += 3;
 		len -= 3;
 	}
-	if (refuse_text(cx, name, text, len))
+	if (reject_source(cx, name, text, len))
 		return TFMC_INVALID;
 	if (r == NULL || arena_failed(a))
 		return TFMC_NO_MEMORY;
 	*r = (struct reader){.arena = a, .cx = cx, .text = text, .len = len, .at = cursor_start()};
 	r->source = diag_add_source(cx, name, text, len);
-	if (!check_text(r))
+	if (!check_encoding(r))
 		return TFMC_INVALID;
 	read_events(r);
 	if (arena_failed(a) || arena_failed(&cx->arena))

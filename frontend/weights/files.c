@@ -75,7 +75,7 @@ void weight_files_destroy(struct weight_files *wf)
 void weight_files_give_back(const struct weight_files *wf)
 {
 	for (size_t i = 0; i < wf->files.n; i++)
-		file_map_give_back(&wf->files.items[i].map);
+		file_map_release_pages(&wf->files.items[i].map);
 }
 
 enum tfmc_status weight_files_check(const struct weight_files *wf)
@@ -315,7 +315,7 @@ static enum tfmc_status refuse_format(struct weight_files *wf, const char *name,
 enum tfmc_status weight_files_open(struct weight_files *wf, const char *dir, const char *name, struct loc loc)
 {
 	const char *from = dir == NULL ? "" : dir;
-	if (dir != NULL && file_named(wf->arena, wf->cx, dir, name, loc) == NULL)
+	if (dir != NULL && file_path_any(wf->arena, wf->cx, dir, name, loc) == NULL)
 		return TFMC_INVALID;
 	wf->names = NULL;
 	const struct mapped_file *mapped = map_file(wf, file_join(wf->arena, from, name), loc);

@@ -137,7 +137,7 @@ enum tfmc_status weight_map_read(struct weight_map *m, const struct yaml_node *m
 		return add_patterns(m, map, main_source);
 	if (!yaml_expect(m->cx, map, YAML_SCALAR, "weights.map"))
 		return TFMC_INVALID;
-	const char *path = file_named(m->arena, m->cx, dir, map->text, map->loc);
+	const char *path = file_path_any(m->arena, m->cx, dir, map->text, map->loc);
 	if (path == NULL)
 		return TFMC_INVALID;
 	TFMC_TRY(yaml_read(m->arena, m->cx, path, map->text, map->loc, &file));

@@ -90,8 +90,9 @@ static void report_parameters(struct report *out, const struct loaded *l)
 		report_type(out, m->dims, w->type);
 		if (w->format != FORMAT_PLAIN)
 			report_text(out, "stored", "%s", ir_format(w->format)->name);
-		if (l->model && frontend_kept(l->model, w->name))
-			report_text(out, "not_quantized", "%s", frontend_kept(l->model, w->name));
+		if (l->model && frontend_unquantized_reason(l->model, w->name))
+			report_text(out, "not_quantized", "%s",
+			            frontend_unquantized_reason(l->model, w->name));
 		report_close(out);
 		elements += (uint64_t)n;
 		bytes += parameter_bytes(w, n);

@@ -205,7 +205,7 @@ static void say_read(struct driver *d)
 
 static const char *kept(const struct loaded *l, const struct ir_weight *w)
 {
-	return l->model ? frontend_kept(l->model, w->name) : NULL;
+	return l->model ? frontend_unquantized_reason(l->model, w->name) : NULL;
 }
 
 static double bytes_in(const struct ir_weight *w, enum ir_format f)

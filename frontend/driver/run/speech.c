@@ -47,7 +47,7 @@ enum tfmc_status driver_speech_start(struct driver *d, struct tfmc_session *sess
                                      const struct frontend_generate *g, struct ids *out)
 {
 	const struct driver_options *o = &d->options;
-	const struct speech_wish wish = {o->language, o->task, o->timestamps};
+	const struct speech_request wish = {o->language, o->task, o->timestamps};
 	int64_t ids[SPEECH_START_MAX];
 	size_t n;
 	if (!g->speech.given || g->start.n == 0)

@@ -238,7 +238,7 @@ END_TEST
 
 START_TEST(indices_are_filled_in)
 {
-	ck_assert_str_eq(graph_fill(&cx.arena, "a.{i}.b.{ii}.{i}", "i", "7"), "a.7.b.{ii}.7");
+	ck_assert_str_eq(replace_placeholder(&cx.arena, "a.{i}.b.{ii}.{i}", "i", "7"), "a.7.b.{ii}.7");
 	struct graph_body body = {NULL, 0, 0}, out = {NULL, 0, 0};
 	push(&body, "x = linear(x, \"l.{i}\", out=3)");
 	ck_assert(graph_substitute(&cx.arena, &body, "i", "2", &out));

@@ -23,12 +23,12 @@ static void teardown(void)
 	arena_destroy(&arena);
 }
 
-static struct rope_turn plain(double theta, int64_t dim)
+static struct rope_params plain(double theta, int64_t dim)
 {
-	return (struct rope_turn){.theta = theta, .dim = dim, .truncate = true};
+	return (struct rope_params){.theta = theta, .dim = dim, .truncate = true};
 }
 
-static void expect(struct rope_turn r, double scale, size_t n, const double *want)
+static void expect(struct rope_params r, double scale, size_t n, const double *want)
 {
 	double have[64], s;
 	const char *wrong = rope_check(&arena, &r, 64);
@@ -49,7 +49,7 @@ static void expect(struct rope_turn r, double scale, size_t n, const double *wan
 
 START_TEST(plain_and_linear)
 {
-	struct rope_turn r = plain(10000, 8);
+	struct rope_params r = plain(10000, 8);
 	EXPECT(r, 1, 1.0, 0.1, 0.01, 0.001);
 	r.scaling = ROPE_LINEAR;
 	r.factor = 4;
@@ -59,7 +59,7 @@ END_TEST
 
 START_TEST(llama3)
 {
-	struct rope_turn r = plain(100, 12);
+	struct rope_params r = plain(100, 12);
 	r.scaling = ROPE_LLAMA3;
 	r.factor = 4;
 	r.low = 1;
@@ -80,7 +80,7 @@ END_TEST
 
 START_TEST(yarn)
 {
-	struct rope_turn r = plain(100, 16);
+	struct rope_params r = plain(100, 16);
 	r.scaling = ROPE_YARN;
 	r.beta_fast = 32;
 	r.beta_slow = 1;
@@ -105,7 +105,7 @@ END_TEST
 
 START_TEST(longrope)
 {
-	struct rope_turn r = plain(10000, 4);
+	struct rope_params r = plain(10000, 4);
 	r.scaling = ROPE_LONGROPE;
 	r.factors = (double[]){2, 5};
 	r.n_factors = 2;
@@ -115,7 +115,7 @@ START_TEST(longrope)
 }
 END_TEST
 
-static void refused(struct rope_turn r, const char *says)
+static void refused(struct rope_params r, const char *says)
 {
 	const char *wrong = rope_check(&arena, &r, 8);
 	ck_assert_msg(wrong != NULL && strstr(wrong, says) != NULL, "'%s' does not say '%s'",
@@ -124,7 +124,7 @@ static void refused(struct rope_turn r, const char *says)
 
 START_TEST(refusals)
 {
-	struct rope_turn r = plain(10000, 8), bad;
+	struct rope_params r = plain(10000, 8), bad;
 	refused(plain(10000, 7), "dim is 7, it must be even and at most 8");
 	refused(plain(10000, 10), "dim is 10");
 	refused(plain(10000, 0), "dim is 0");

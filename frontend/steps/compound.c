@@ -5,11 +5,10 @@
  */
 #include <string.h>
 
-#include "frontend/steps/graph_close.h"
-#include "frontend/steps/template.h"
+#include "frontend/steps/macro.h"
 #include "ir/support/strmap.h"
 
-static bool same_type(const struct block_value *a, const struct block_value *b)
+static bool same_type(const struct step_value *a, const struct step_value *b)
 {
 	bool same = a->rank == b->rank && a->dtype == b->dtype;
 	for (int i = 0; same && i < a->rank; i++)
@@ -20,18 +19,18 @@ static bool same_type(const struct block_value *a, const struct block_value *b)
 /* ---- residual ---- */
 
 /* Expands steps under the path of `st`, starting from x. */
-static bool inner(struct step *st, const struct yaml_node *steps)
+static bool expand_steps_under(struct step *st, const struct yaml_node *steps)
 {
-	struct blocks *b = st->b;
+	struct expander *b = st->b;
 	const char *prefix = b->prefix;
 	b->prefix = st->path;
-	bool ok = blocks_body(b, steps);
+	bool ok = expand_body(b, steps);
 	b->prefix = prefix;
 	return ok;
 }
 
-static const struct expr *binary(struct blocks *b, enum expr_op op, const struct expr *l,
-                                 const struct expr *r)
+static const struct expr *binary_tree(struct expander *b, enum expr_op op, const struct expr *l,
+                                      const struct expr *r)
 {
 	struct expr *e = ARENA_NEW(b->arena, struct expr);
 	const struct expr **args = ARENA_ARRAY(b->arena, const struct expr *, 2);
@@ -43,72 +42,72 @@ static const struct expr *binary(struct blocks *b, enum expr_op op, const struct
 	return e;
 }
 
-static bool assign_name(const struct step *st, const char *target, const char *name)
+static bool push_name(const struct step *st, const char *target, const char *name)
 {
-	return assign(st, target, graph_name(st->b, name, st->loc));
+	return push_value(st, target, graph_name(st->b, name, st->loc));
 }
 
 /* x = what the step begins with */
-static bool begin_at(struct step *st)
+static bool start_from_input(struct step *st)
 {
-	bool ok = arg(st, "from") == NULL || assign(st, "x", value_ref(st->b, &st->in, st->loc));
+	bool ok = step_arg(st, "from") == NULL || push_value(st, "x", value_ref(st->b, &st->in, st->loc));
 	set_x(st->b, &st->in);
 	return ok;
 }
 
-static bool join(struct step *st, const struct block_value *base, const char *r)
+static bool add_residual(struct step *st, const struct step_value *base, const char *r)
 {
-	struct blocks *b = st->b;
+	struct expander *b = st->b;
 	struct value scale;
-	if (!arg_read(st, "scale", &scale))
+	if (!step_arg_value(st, "scale", &scale))
 		return false;
 	if (!same_type(base, &b->x))
 		return step_error(st, NULL, DIAG_SHAPE, "residual adds %s to %s",
 		                  shape_text(b, b->x.rank, b->x.dims), shape_text(b, base->rank, base->dims));
 	const struct expr *x = graph_name(b, "x", st->loc);
 	if (scale.f != 1.0)
-		x = binary(b, EXPR_MUL, x, expr_of_value(b->arena, &scale, st->loc));
-	return assign(st, "x", binary(b, EXPR_ADD, graph_name(b, r, st->loc), x));
+		x = binary_tree(b, EXPR_MUL, x, expr_of_value(b->arena, &scale, st->loc));
+	return push_value(st, "x", binary_tree(b, EXPR_ADD, graph_name(b, r, st->loc), x));
 }
 
 /* Sum of the branches, each from y. */
-static bool branches(struct step *st, const struct yaml_node *list)
+static bool expand_branches(struct step *st, const struct yaml_node *list)
 {
-	struct blocks *b = st->b;
-	struct block_value y = b->x;
+	struct expander *b = st->b;
+	struct step_value y = b->x;
 	const char *in = temp_push(b, "y"), *sum = temp_push(b, "s");
-	bool ok = yaml_expect(b->cx, list, YAML_SEQUENCE, "branches") && assign_name(st, in, "x");
+	bool ok = yaml_expect(b->cx, list, YAML_SEQUENCE, "branches") && push_name(st, in, "x");
 	for (size_t i = 0; ok && i < list->n; i++) {
 		b->x = y;
-		ok = (i == 0 || assign_name(st, "x", in)) && inner(st, list->items[i]);
+		ok = (i == 0 || push_name(st, "x", in)) && expand_steps_under(st, list->items[i]);
 		if (ok && i > 0)
-			ok = assign(st, sum,
-			            binary(b, EXPR_ADD, graph_name(b, sum, st->loc),
-			                   graph_name(b, "x", st->loc)));
+			ok = push_value(st, sum,
+			                binary_tree(b, EXPR_ADD, graph_name(b, sum, st->loc),
+			                            graph_name(b, "x", st->loc)));
 		else if (ok)
-			ok = assign_name(st, sum, "x");
+			ok = push_name(st, sum, "x");
 		if (ok && !same_type(&y, &b->x))
 			ok = step_error(st, NULL, DIAG_SHAPE, "a branch gives %s for %s",
 			                shape_text(b, b->x.rank, b->x.dims), shape_text(b, y.rank, y.dims));
 	}
-	ok = ok && list->n > 0 && assign_name(st, "x", sum);
+	ok = ok && list->n > 0 && push_name(st, "x", sum);
 	temp_pop(b, 2);
 	return ok;
 }
 
 bool step_residual(struct step *st)
 {
-	struct blocks *b = st->b;
-	const struct yaml_node *body = arg(st, "body"), *list = arg(st, "branches");
-	struct block_value base = st->in;
+	struct expander *b = st->b;
+	const struct yaml_node *body = step_arg(st, "body"), *list = step_arg(st, "branches");
+	struct step_value base = st->in;
 	if (body == NULL && list == NULL)
 		return step_error(st, NULL, DIAG_MISSING, "residual needs 'body' or 'branches'");
 	const char *r = temp_push(b, "r");
-	bool ok = assign(st, r, value_ref(b, &st->in, st->loc)) &&
-	          (arg(st, "from") == NULL || assign_name(st, "x", r));
+	bool ok = push_value(st, r, value_ref(b, &st->in, st->loc)) &&
+	          (step_arg(st, "from") == NULL || push_name(st, "x", r));
 	set_x(b, &st->in);
-	ok = ok && (body == NULL || inner(st, body)) && (list == NULL || branches(st, list)) &&
-	     join(st, &base, r);
+	ok = ok && (body == NULL || expand_steps_under(st, body)) &&
+	     (list == NULL || expand_branches(st, list)) && add_residual(st, &base, r);
 	temp_pop(b, 1);
 	if (b->x.lengths == NULL)
 		b->x.lengths = base.lengths;
@@ -117,22 +116,22 @@ bool step_residual(struct step *st)
 
 /* ---- repeat ---- */
 
-struct round {
+struct iteration {
 	struct graph_body body;
-	struct block_value out; /* x after it */
+	struct step_value out; /* x after it */
 };
 
-struct rounds {
+struct iterations {
 	const char *as;
 	int64_t start, count;
 	bool share;
-	struct round *items;
+	struct iteration *items;
 };
 
-static bool expand_round(struct step *st, const struct rounds *r, int64_t k)
+static bool expand_iteration(struct step *st, const struct iterations *r, int64_t k)
 {
-	struct blocks *b = st->b;
-	struct block_scope scope = {.outer = b->scope, .loop = r->as, .value = value_int(r->start + k)};
+	struct expander *b = st->b;
+	struct step_scope scope = {.outer = b->scope, .loop = r->as, .value = value_int(r->start + k)};
 	struct graph_body *out = b->out;
 	const char *prefix = b->prefix;
 	bool again = b->again;
@@ -140,7 +139,7 @@ static bool expand_round(struct step *st, const struct rounds *r, int64_t k)
 	b->out = &r->items[k].body;
 	b->again = again || (r->share && k > 0);
 	b->prefix = r->share ? st->path : arena_printf(b->arena, "%s.{%s}", st->path, r->as);
-	bool ok = blocks_body(b, arg(st, "body"));
+	bool ok = expand_body(b, step_arg(st, "body"));
 	b->scope = scope.outer;
 	b->out = out;
 	b->again = again;
@@ -150,12 +149,12 @@ static bool expand_round(struct step *st, const struct rounds *r, int64_t k)
 }
 
 /* Rounds [from, to) are equal and keep the type of x: one loop; a single one is written out. */
-static bool push_rounds(struct step *st, const struct rounds *r, int64_t from, int64_t to)
+static bool push_iterations(struct step *st, const struct iterations *r, int64_t from, int64_t to)
 {
-	struct blocks *b = st->b;
+	struct expander *b = st->b;
 	const struct graph_node all = {
 	        .loc = {st->loc, st->path}, .start = r->start, .as = r->as, .body = r->items[from].body};
-	if (!graph_push_rounds(b->arena, &all, from, to, b->out))
+	if (!graph_push_iterations(b->arena, &all, from, to, b->out))
 		return false;
 	bool is_whole = to - from == r->count && !(b->locals != NULL && r->start > 0);
 	if (is_whole && r->count > 1) /* names of weights leave out the index */
@@ -163,25 +162,26 @@ static bool push_rounds(struct step *st, const struct rounds *r, int64_t from, i
 	return true;
 }
 
-static bool roll(struct step *st, const struct rounds *r, const struct block_value *before)
+static bool roll_equal_iterations(struct step *st, const struct iterations *r,
+                                  const struct step_value *before)
 {
 	int64_t from = 0;
 	for (int64_t k = 1; k <= r->count; k++) {
-		const struct block_value *in = from == 0 ? before : &r->items[from - 1].out;
+		const struct step_value *in = from == 0 ? before : &r->items[from - 1].out;
 		bool equal = k < r->count && graph_equal(&r->items[from].body, &r->items[k].body) &&
 		             same_type(in, &r->items[from].out);
 		if (equal)
 			continue;
-		if (!push_rounds(st, r, from, k))
+		if (!push_iterations(st, r, from, k))
 			return false;
 		from = k;
 	}
 	return true;
 }
 
-static bool check_repeat(struct step *st, const struct rounds *r)
+static bool check_repeat(struct step *st, const struct iterations *r)
 {
-	struct blocks *b = st->b;
+	struct expander *b = st->b;
 	if (r->count > MODEL_REPEAT_MAX)
 		return step_error(st, "count", DIAG_LIMIT, "count is %lld, at most %d is possible",
 		                  (long long)r->count, MODEL_REPEAT_MAX);
@@ -201,12 +201,12 @@ static bool check_repeat(struct step *st, const struct rounds *r)
 
 bool step_repeat(struct step *st)
 {
-	struct blocks *b = st->b;
-	struct rounds r = {.as = "i"};
-	const struct yaml_node *as = arg(st, "as");
+	struct expander *b = st->b;
+	struct iterations r = {.as = "i"};
+	const struct yaml_node *as = step_arg(st, "as");
 	struct value count, start, share; /* `share` is a bool here */
-	if (!arg_read(st, "count", &count) || !arg_read(st, "start", &start) ||
-	    !arg_read(st, "share", &share))
+	if (!step_arg_value(st, "count", &count) || !step_arg_value(st, "start", &start) ||
+	    !step_arg_value(st, "share", &share))
 		return false;
 	r.count = count.i;
 	r.start = start.i;
@@ -218,23 +218,23 @@ bool step_repeat(struct step *st)
 	}
 	if (!check_repeat(st, &r))
 		return false;
-	struct block_value before = st->in;
-	if (!begin_at(st))
+	struct step_value before = st->in;
+	if (!start_from_input(st))
 		return false;
-	r.items = ARENA_ARRAY(b->arena, struct round, r.count);
+	r.items = ARENA_ARRAY(b->arena, struct iteration, r.count);
 	if (r.items == NULL && r.count > 0)
 		return false;
 	for (int64_t k = 0; k < r.count; k++) {
-		if (!expand_round(st, &r, k))
+		if (!expand_iteration(st, &r, k))
 			return false;
 	}
-	return roll(st, &r, &before);
+	return roll_equal_iterations(st, &r, &before);
 }
 
 /* ---- use ---- */
 
 /* Keys that a use has beside the arguments of its definition. */
-static bool is_own_key(const struct step *st, const struct definition *d, const char *key)
+static bool is_step_key(const struct step *st, const struct definition *d, const char *key)
 {
 	const struct schema_key *own = schema_find_key("step", key);
 	return (st->def == NULL && strcmp(key, "name") == 0) ||
@@ -251,15 +251,15 @@ bool check_use(struct step *st, const struct definition *d)
 	size_t n = 0;
 	for (size_t i = 0; given != NULL && i < st->args->n; i++) {
 		const struct yaml_pair *p = &st->args->pairs[i];
-		if (!is_own_key(st, d, p->key->text))
+		if (!is_step_key(st, d, p->key->text))
 			given[n++] = (struct given_argument){p->key->text, p->key->loc, p->value};
 	}
 	return given != NULL && values != NULL && signature_match(&use, &signature, given, n, values);
 }
 
-static const struct definition *find_used(struct step *st, const struct yaml_node *name)
+static const struct definition *find_used_definition(struct step *st, const struct yaml_node *name)
 {
-	struct blocks *b = st->b;
+	struct expander *b = st->b;
 	if (name == NULL || !yaml_expect(b->cx, name, YAML_SCALAR, "use"))
 		return NULL;
 	const struct definition *d = model_find_definition(&b->m->definitions, name->text);
@@ -280,27 +280,27 @@ static const struct definition *find_used(struct step *st, const struct yaml_nod
 
 bool step_use(struct step *st)
 {
-	const struct definition *d = find_used(st, arg(st, "name"));
+	const struct definition *d = find_used_definition(st, step_arg(st, "name"));
 	return d != NULL && check_use(st, d) && use_definition(st, d);
 }
 
 bool use_definition(struct step *st, const struct definition *d)
 {
-	struct blocks *b = st->b;
+	struct expander *b = st->b;
 	for (const struct use_chain *c = b->chain; c != NULL; c = c->outer) {
 		if (strcmp(c->name, d->name) == 0)
 			return step_error(st, NULL, DIAG_CYCLE, "the definition '%s' uses itself", d->name);
 	}
 	struct use_chain link = {b->chain, d->name, st->loc};
-	struct block_scope scope = {.outer = b->scope, .def = d, .args = st->args};
-	if (!d->statements && !begin_at(st))
+	struct step_scope scope = {.outer = b->scope, .def = d, .args = st->args};
+	if (!d->statements && !start_from_input(st))
 		return false;
 	b->has_x = true;
 	b->chain = &link;
 	b->scope = &scope;
-	bool ok = d->statements ? template_run(st, d, d->body) : inner(st, d->body);
+	bool ok = d->statements ? macro_expand(st, d, d->body) : expand_steps_under(st, d->body);
 	if (!ok)
-		use_notes(b);
+		note_use_chain(b);
 	b->chain = link.outer;
 	b->scope = scope.outer;
 	return ok;
@@ -310,12 +310,12 @@ bool use_definition(struct step *st, const struct definition *d)
 
 bool step_save(struct step *st)
 {
-	struct blocks *b = st->b;
-	const struct yaml_node *node = arg(st, "name");
+	struct expander *b = st->b;
+	const struct yaml_node *node = step_arg(st, "name");
 	if (!yaml_expect(b->cx, node, YAML_SCALAR, "save"))
 		return false;
-	const char *name = concrete(b, node->text);
-	for (const struct block_scope *s = b->scope; s != NULL; s = s->outer) {
+	const char *name = fill_loop_indices(b, node->text);
+	for (const struct step_scope *s = b->scope; s != NULL; s = s->outer) {
 		if (s->def == NULL && strstr(node->text, arena_printf(b->arena, "{%s}", s->loop)) == NULL)
 			return step_error(st, "name", DIAG_NAME,
 			                  "a value saved inside a repeat needs '{%s}' in its name", s->loop);
@@ -325,21 +325,22 @@ bool step_save(struct step *st)
 		                  "'%s' is a word of the language; the value needs another name", name);
 	if (!model_declare(&b->m->scope, name, "saved value", node->loc))
 		return false;
-	struct block_value *v = ARENA_NEW(b->arena, struct block_value);
+	struct step_value *v = ARENA_NEW(b->arena, struct step_value);
 	if (v == NULL)
 		return false;
 	*v = st->in;
 	v->name = name;
 	v->cut = NULL;
-	if (!assign(st, name, value_ref(b, &st->in, st->loc)))
+	if (!push_value(st, name, value_ref(b, &st->in, st->loc)))
 		return false;
 	return strmap_set(&b->values, name, v);
 }
 
 bool step_x(struct step *st)
 {
-	struct block_value v;
-	if (!find_value(st->b, arg(st, "name"), &v) || !assign(st, "x", value_ref(st->b, &v, st->loc)))
+	struct step_value v;
+	if (!find_named_value(st->b, step_arg(st, "name"), &v) ||
+	    !push_value(st, "x", value_ref(st->b, &v, st->loc)))
 		return false;
 	set_x(st->b, &v);
 	return true;

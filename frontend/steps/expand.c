@@ -3,17 +3,15 @@
  * The walk over stacks and steps: scopes, names, paths, dispatch to the
  * handlers of the kinds, and the outputs at the end.
  */
-#include "frontend/steps/blocks.h"
-
 #include <string.h>
 
-#include "frontend/steps/graph_close.h"
-#include "frontend/steps/template.h"
+#include "frontend/steps/macro.h"
+#include "frontend/steps/steps.h"
 #include "ir/support/strmap.h"
 
 /* ---- text helpers ---- */
 
-const char *shape_text(struct blocks *b, int rank, const struct ir_dim *const *dims)
+const char *shape_text(struct expander *b, int rank, const struct ir_dim *const *dims)
 {
 	struct buf t;
 	buf_init(&t);
@@ -28,7 +26,7 @@ const char *shape_text(struct blocks *b, int rank, const struct ir_dim *const *d
 	return s;
 }
 
-const char *path_join(struct blocks *b, const char *prefix, const char *id)
+const char *path_join(struct expander *b, const char *prefix, const char *id)
 {
 	if (prefix[0] == '\0' || id[0] == '\0')
 		return prefix[0] == '\0' ? id : prefix;
@@ -36,22 +34,22 @@ const char *path_join(struct blocks *b, const char *prefix, const char *id)
 }
 
 /* A pattern with the present value of every loop. */
-const char *concrete(struct blocks *b, const char *pattern)
+const char *fill_loop_indices(struct expander *b, const char *pattern)
 {
-	for (const struct block_scope *s = b->scope; s != NULL; s = s->outer) {
+	for (const struct step_scope *s = b->scope; s != NULL; s = s->outer) {
 		if (s->def == NULL)
-			pattern = graph_fill(b->arena, pattern, s->loop,
-			                     arena_printf(b->arena, "%lld", (long long)s->value.i));
+			pattern = replace_placeholder(b->arena, pattern, s->loop,
+			                              arena_printf(b->arena, "%lld", (long long)s->value.i));
 	}
 	return pattern;
 }
 
-bool assign(const struct step *st, const char *target, const struct expr *value)
+bool push_value(const struct step *st, const char *target, const struct expr *value)
 {
 	return push_assignment(st->b, (struct ir_loc){st->loc, st->path}, target, value);
 }
 
-void set_x(struct blocks *b, const struct block_value *v)
+void set_x(struct expander *b, const struct step_value *v)
 {
 	b->x = *v;
 	b->x.name = "x";
@@ -60,16 +58,16 @@ void set_x(struct blocks *b, const struct block_value *v)
 
 /* ---- temporaries ---- */
 
-bool is_loop_index(const struct blocks *b, const char *name)
+bool is_loop_index(const struct expander *b, const char *name)
 {
-	for (const struct block_scope *s = b->scope; s != NULL; s = s->outer) {
+	for (const struct step_scope *s = b->scope; s != NULL; s = s->outer) {
 		if (s->def == NULL && strcmp(s->loop, name) == 0)
 			return true;
 	}
 	return false;
 }
 
-static bool is_taken(struct blocks *b, const char *name)
+static bool name_is_used(struct expander *b, const char *name)
 {
 	if (strcmp(name, "x") == 0 || strmap_has(&b->m->scope.names, name) || strmap_has(&b->values, name) ||
 	    strmap_has(&b->graph_names, name))
@@ -81,16 +79,16 @@ static bool is_taken(struct blocks *b, const char *name)
 	return is_loop_index(b, name);
 }
 
-const char *temp_push(struct blocks *b, const char *stem)
+const char *temp_push(struct expander *b, const char *stem)
 {
 	const char *name = stem;
-	for (int i = 2; is_taken(b, name); i++)
+	for (int i = 2; name_is_used(b, name); i++)
 		name = arena_printf(b->arena, "%s%d", stem, i);
 	ARENA_ADD(b->arena, &b->temps, name);
 	return name;
 }
 
-void temp_pop(struct blocks *b, size_t n)
+void temp_pop(struct expander *b, size_t n)
 {
 	b->temps.n -= n;
 }
@@ -98,7 +96,7 @@ void temp_pop(struct blocks *b, size_t n)
 /* ---- errors ---- */
 
 /* From the innermost body that failed. */
-void use_notes(struct blocks *b)
+void note_use_chain(struct expander *b)
 {
 	for (const struct use_chain *c = b->noted ? NULL : b->chain; c != NULL; c = c->outer)
 		diag_note(b->cx, c->loc, "in the use of '%s' here", c->name);
@@ -107,17 +105,17 @@ void use_notes(struct blocks *b)
 
 bool step_error(const struct step *st, const char *key, enum diag_code code, const char *fmt, ...)
 {
-	const struct yaml_node *node = key == NULL ? NULL : arg(st, key);
+	const struct yaml_node *node = key == NULL ? NULL : step_arg(st, key);
 	va_list ap;
 	va_start(ap, fmt);
 	const char *text = arena_vprintf(st->b->arena, fmt, ap);
 	va_end(ap);
 	diag_error(st->b->cx, node != NULL ? node->loc : st->loc, code, "%s (step %s)", text,
-	           concrete(st->b, st->path));
+	           fill_loop_indices(st->b, st->path));
 	return false;
 }
 
-void mark_mixed(struct step *st, struct block_value *v)
+void mark_mixing(struct step *st, struct step_value *v)
 {
 	if (!v->grows || v->mixed_by != NULL)
 		return;
@@ -135,7 +133,7 @@ static const struct {
         {"use", step_use},           {"graph", step_graph},
 };
 
-static bool dispatch(struct step *st)
+static bool run_step_kind(struct step *st)
 {
 	const struct yaml_node *body = yaml_find(st->b->prelude, st->kind->kind);
 	for (size_t i = 0; i < TFMC_COUNT(handlers); i++) {
@@ -145,11 +143,11 @@ static bool dispatch(struct step *st)
 	if (st->def != NULL)
 		return use_definition(st, st->def);
 	if (body != NULL)
-		return template_run(st, NULL, body);
+		return macro_expand(st, NULL, body);
 	return step_error(st, NULL, DIAG_UNSUPPORTED, "not supported yet: %s", st->kind->kind);
 }
 
-static void unknown_step(struct blocks *b, const struct yaml_node *key)
+static void report_unknown_step(struct expander *b, const struct yaml_node *key)
 {
 	size_t n;
 	const char *const *kinds = schema_step_kinds(b->arena, &n);
@@ -157,7 +155,8 @@ static void unknown_step(struct blocks *b, const struct yaml_node *key)
 }
 
 /* The row of a kind, which may be the name of a definition of the model (*def). */
-static const struct schema_step *find_step(struct blocks *b, const char *name, const struct definition **def)
+static const struct schema_step *find_step_kind(struct expander *b, const char *name,
+                                                const struct definition **def)
 {
 	const struct schema_step *row = schema_find_step(name);
 	struct schema_step *own = ARENA_NEW(b->arena, struct schema_step);
@@ -172,7 +171,7 @@ static const struct schema_step *find_step(struct blocks *b, const char *name, c
 }
 
 /* Finds the key that is a kind. */
-static const struct yaml_pair *find_kind(struct blocks *b, const struct yaml_node *node)
+static const struct yaml_pair *find_kind_key(struct expander *b, const struct yaml_node *node)
 {
 	const struct definition *def;
 	const struct yaml_pair *found = yaml_find_pair(node, "use");
@@ -181,9 +180,9 @@ static const struct yaml_pair *find_kind(struct blocks *b, const struct yaml_nod
 		if (strcmp(key, "body") != 0 && strcmp(key, "branches") != 0)
 			found = &node->pairs[i];
 	}
-	if (found == NULL || find_step(b, found->key->text, &def) == NULL) {
+	if (found == NULL || find_step_kind(b, found->key->text, &def) == NULL) {
 		if (found != NULL)
-			unknown_step(b, found->key);
+			report_unknown_step(b, found->key);
 		else
 			diag_error(b->cx, node->loc, DIAG_MISSING, "a step needs a kind");
 		return NULL;
@@ -212,14 +211,14 @@ static bool check_args(struct step *st)
 }
 
 /* Two steps with own parameters may not have one path. */
-static bool own_path(struct step *st)
+static bool claim_path(struct step *st)
 {
-	struct blocks *b = st->b;
+	struct expander *b = st->b;
 	if (st->kind->params)
-		strmap_set(&b->paths, concrete(b, st->params), b);
-	if (!st->kind->params || b->again || arg(st, "share") != NULL)
+		strmap_set(&b->paths, fill_loop_indices(b, st->params), b);
+	if (!st->kind->params || b->again || step_arg(st, "share") != NULL)
 		return true;
-	const char *path = concrete(b, st->path);
+	const char *path = fill_loop_indices(b, st->path);
 	const struct loc *old = strmap_get(&b->owned, path);
 	if (old != NULL) {
 		diag_error(b->cx, st->loc, DIAG_DUPLICATE_PATH, "two steps have the path '%s'; give them ids",
@@ -236,8 +235,8 @@ static bool own_path(struct step *st)
 
 static bool set_path(struct step *st)
 {
-	struct blocks *b = st->b;
-	const struct yaml_node *id = arg(st, "id");
+	struct expander *b = st->b;
+	const struct yaml_node *id = step_arg(st, "id");
 	if (id != NULL) {
 		if (id->kind != YAML_SCALAR || !expr_is_name(id->text)) {
 			diag_error(b->cx, id->loc, DIAG_NAME,
@@ -252,16 +251,16 @@ static bool set_path(struct step *st)
 		st->path = b->prefix;
 	st->params = st->path;
 	bool shares = strcmp(st->kind->kind, "repeat") != 0; /* where it is a bool */
-	return (!shares || path_of_node(st, arg(st, "share"), "share", &st->params)) && own_path(st);
+	return (!shares || path_of_node(st, step_arg(st, "share"), "share", &st->params)) && claim_path(st);
 }
 
 static bool run_step(struct step *st)
 {
-	struct blocks *b = st->b;
+	struct expander *b = st->b;
 	bool when = true;
-	struct expr_env env = blocks_env(b, false);
+	struct expr_env env = step_env(b, false);
 	st->path = path_join(b, b->prefix, st->kind->kind);
-	if (arg(st, "when") != NULL && !expr_read_bool(&env, arg(st, "when"), "when", &when))
+	if (step_arg(st, "when") != NULL && !expr_read_bool(&env, step_arg(st, "when"), "when", &when))
 		return false;
 	if (!when)
 		return true;
@@ -271,29 +270,29 @@ static bool run_step(struct step *st)
 	if (!set_path(st))
 		return false;
 	st->in = b->x;
-	const struct yaml_node *from = arg(st, "from");
-	if (from != NULL && !find_value(b, from, &st->in))
+	const struct yaml_node *from = step_arg(st, "from");
+	if (from != NULL && !find_named_value(b, from, &st->in))
 		return false;
 	if (from == NULL && !b->has_x)
 		return step_error(st, NULL, DIAG_UNKNOWN_VALUE, "there is no current value yet");
-	return dispatch(st);
+	return run_step_kind(st);
 }
 
-bool read_step(struct blocks *b, const struct yaml_node *node, struct step *st)
+bool read_step(struct expander *b, const struct yaml_node *node, struct step *st)
 {
 	static const struct yaml_node nothing = {.kind = YAML_MAPPING};
 	const struct yaml_node *value = NULL;
 	*st = (struct step){.b = b, .loc = node->loc};
 	if (node->kind == YAML_SCALAR) {
-		st->kind = find_step(b, node->text, &st->def);
+		st->kind = find_step_kind(b, node->text, &st->def);
 		if (st->kind == NULL) {
-			unknown_step(b, node);
+			report_unknown_step(b, node);
 			return false;
 		}
 	} else {
 		if (!yaml_expect(b->cx, node, YAML_MAPPING, "a step"))
 			return false;
-		const struct yaml_pair *pair = find_kind(b, node);
+		const struct yaml_pair *pair = find_kind_key(b, node);
 		if (pair == NULL)
 			return false;
 		if (b->locals != NULL && strcmp(pair->key->text, "repeat") != 0) {
@@ -301,7 +300,7 @@ bool read_step(struct blocks *b, const struct yaml_node *node, struct step *st)
 			           "a graph has statements and repeats, found '%s'", pair->key->text);
 			return false;
 		}
-		st->kind = find_step(b, pair->key->text, &st->def);
+		st->kind = find_step_kind(b, pair->key->text, &st->def);
 		st->loc = pair->key->loc;
 		value = pair->value;
 	}
@@ -317,23 +316,23 @@ bool read_step(struct blocks *b, const struct yaml_node *node, struct step *st)
 	return check_args(st);
 }
 
-static bool one_step(struct blocks *b, const struct yaml_node *node)
+static bool expand_step(struct expander *b, const struct yaml_node *node)
 {
 	struct step st;
 	return read_step(b, node, &st) && run_step(&st);
 }
 
-bool blocks_body(struct blocks *b, const struct yaml_node *steps)
+bool expand_body(struct expander *b, const struct yaml_node *steps)
 {
 	if (!yaml_expect(b->cx, steps, YAML_SEQUENCE, "a body"))
 		return false;
 	for (size_t i = 0; i < steps->n; i++) {
 		const struct yaml_node *node = steps->items[i];
-		bool ok = b->locals != NULL && node->kind == YAML_SCALAR ? graph_close_statement(b, node)
-		                                                         : one_step(b, node);
+		bool ok = b->locals != NULL && node->kind == YAML_SCALAR ? expand_graph_statement(b, node)
+		                                                         : expand_step(b, node);
 		if (!ok) {
-			use_notes(b);
-			blocks_check_rest(b, steps, i + 1);
+			note_use_chain(b);
+			steps_check_rest(b, steps, i + 1);
 			return false;
 		}
 	}
@@ -342,9 +341,9 @@ bool blocks_body(struct blocks *b, const struct yaml_node *steps)
 
 /* ---- stacks and outputs ---- */
 
-static bool add_value(struct blocks *b, const char *name, const struct block_value *v)
+static bool add_value(struct expander *b, const char *name, const struct step_value *v)
 {
-	struct block_value *copy = ARENA_NEW(b->arena, struct block_value);
+	struct step_value *copy = ARENA_NEW(b->arena, struct step_value);
 	if (copy == NULL)
 		return false;
 	*copy = *v;
@@ -352,12 +351,12 @@ static bool add_value(struct blocks *b, const char *name, const struct block_val
 }
 
 /* Padded positions of inputs read as 0. */
-static void declare_inputs(struct blocks *b)
+static void declare_inputs(struct expander *b)
 {
 	const struct frontend_model *m = b->m;
 	for (size_t i = 0; i < m->inputs.n; i++) {
 		const struct frontend_input *in = &m->inputs.items[i];
-		struct block_value v = {
+		struct step_value v = {
 		        .name = in->name, .dtype = in->dtype, .rank = in->rank, .lengths = in->lengths};
 		memcpy(v.dims, in->dims, sizeof(v.dims));
 		v.grows = m->tokens == (int)i;
@@ -367,7 +366,7 @@ static void declare_inputs(struct blocks *b)
 	}
 }
 
-static bool begin_x(struct blocks *b, const struct block_value *v, struct loc loc, const char *path)
+static bool start_stack(struct expander *b, const struct step_value *v, struct loc loc, const char *path)
 {
 	b->start = *v;
 	b->has_x = true;
@@ -375,11 +374,11 @@ static bool begin_x(struct blocks *b, const struct block_value *v, struct loc lo
 	return push_assignment(b, (struct ir_loc){loc, path}, "x", value_ref(b, v, loc));
 }
 
-static bool expand_stack(struct blocks *b, const struct yaml_pair *pair)
+static bool expand_stack(struct expander *b, const struct yaml_pair *pair)
 {
 	const struct yaml_node *spec = pair->value;
 	const char *name = pair->key->text;
-	struct block_value v;
+	struct step_value v;
 	if (!model_declare(&b->m->scope, name, "stack", pair->key->loc) ||
 	    !yaml_expect(b->cx, spec, YAML_MAPPING, "a stack") ||
 	    !schema_check(b->arena, b->cx, spec, "stack", NULL, "a stack"))
@@ -390,18 +389,18 @@ static bool expand_stack(struct blocks *b, const struct yaml_pair *pair)
 		return false;
 	}
 	b->has_x = false;
-	if (!find_value(b, yaml_find(spec, "input"), &v))
+	if (!find_named_value(b, yaml_find(spec, "input"), &v))
 		return false;
 	const struct yaml_node *lengths = yaml_find(spec, "lengths");
-	struct block_value len = {.lengths = NULL};
-	if (lengths != NULL && !yaml_is(lengths, "none") && !find_value(b, lengths, &len))
+	struct step_value len = {.lengths = NULL};
+	if (lengths != NULL && !yaml_is(lengths, "none") && !find_named_value(b, lengths, &len))
 		return false;
 	if (lengths != NULL) {
 		v.lengths = len.name;
 		v.cut = len.name;
 	}
 	b->prefix = name;
-	if (!begin_x(b, &v, pair->key->loc, name) || !blocks_body(b, yaml_find(spec, "body")))
+	if (!start_stack(b, &v, pair->key->loc, name) || !expand_body(b, yaml_find(spec, "body")))
 		return false;
 	v = b->x;
 	v.name = name;
@@ -411,24 +410,24 @@ static bool expand_stack(struct blocks *b, const struct yaml_pair *pair)
 }
 
 /* The first input that is no lengths of another. */
-static bool expand_list(struct blocks *b, const struct yaml_node *steps)
+static bool expand_step_list(struct expander *b, const struct yaml_node *steps)
 {
 	for (size_t i = 0; i < b->m->inputs.n; i++) {
 		const struct frontend_input *in = &b->m->inputs.items[i];
 		if (in->measures >= 0)
 			continue;
-		const struct block_value *v = strmap_get(&b->values, in->name);
-		return v != NULL && begin_x(b, v, in->loc, "") && blocks_body(b, steps);
+		const struct step_value *v = strmap_get(&b->values, in->name);
+		return v != NULL && start_stack(b, v, in->loc, "") && expand_body(b, steps);
 	}
 	diag_error(b->cx, model_section(b->m, "inputs")->loc, DIAG_MISSING, "no input starts the model");
 	return false;
 }
 
-static bool expand_output(struct blocks *b, struct model_output *o)
+static bool expand_output(struct expander *b, struct model_output *o)
 {
-	struct block_value v;
+	struct step_value v;
 	const struct yaml_node *node = yaml_find(model_section(b->m, "outputs"), o->name);
-	if (!find_value(b, node, &v))
+	if (!find_named_value(b, node, &v))
 		return false;
 	bool logits = b->m->tokens >= 0 && strcmp(o->name, b->m->generate.logits) == 0;
 	if (logits && v.mixed_by != NULL) {
@@ -444,8 +443,8 @@ static bool expand_output(struct blocks *b, struct model_output *o)
 		           shape_text(b, v.rank, v.dims));
 		return false;
 	}
-	const char *name = is_taken(b, o->name) ? temp_push(b, arena_printf(b->arena, "%s_out", o->name))
-	                                        : temp_push(b, o->name);
+	const char *name = name_is_used(b, o->name) ? temp_push(b, arena_printf(b->arena, "%s_out", o->name))
+	                                            : temp_push(b, o->name);
 	v.cut = v.lengths;
 	o->value = name;
 	o->lengths = v.lengths;
@@ -453,7 +452,7 @@ static bool expand_output(struct blocks *b, struct model_output *o)
 }
 
 /* Every key of `defaults` is a kind with known arguments. */
-static bool check_defaults(struct blocks *b)
+static bool check_defaults(struct expander *b)
 {
 	const struct yaml_node *defaults = model_section(b->m, "defaults");
 	bool ok = true;
@@ -465,7 +464,7 @@ static bool check_defaults(struct blocks *b)
 		const struct yaml_pair *p = &defaults->pairs[i];
 		const struct schema_step *kind = schema_find_step(p->key->text);
 		if (kind == NULL)
-			unknown_step(b, p->key);
+			report_unknown_step(b, p->key);
 		if (kind == NULL || !yaml_expect(b->cx, p->value, YAML_MAPPING, "defaults of a kind")) {
 			ok = false;
 			continue;
@@ -477,10 +476,10 @@ static bool check_defaults(struct blocks *b)
 	return ok;
 }
 
-static bool expand_model(struct blocks *b, const struct yaml_node *model)
+static bool expand_model(struct expander *b, const struct yaml_node *model)
 {
 	if (model->kind == YAML_SEQUENCE)
-		return expand_list(b, model);
+		return expand_step_list(b, model);
 	bool ok = yaml_expect(b->cx, model, YAML_MAPPING, "model");
 	if (!ok)
 		return false;
@@ -488,14 +487,14 @@ static bool expand_model(struct blocks *b, const struct yaml_node *model)
 		if (ok)
 			ok = expand_stack(b, &model->pairs[i]);
 		else
-			blocks_check_rest(b, yaml_find(model->pairs[i].value, "body"), 0);
+			steps_check_rest(b, yaml_find(model->pairs[i].value, "body"), 0);
 	}
 	b->has_x = false;
 	return ok;
 }
 
 /* A tied path is that of a step with parameters, or of a part of one (`layers.0.ffn.up`). */
-static bool check_ties(struct blocks *b)
+static bool check_ties(struct expander *b)
 {
 	bool ok = true;
 	const char **names = ARENA_ARRAY(b->arena, const char *, b->paths.n + 1);
@@ -517,7 +516,7 @@ static bool check_ties(struct blocks *b)
 }
 
 /* The step kinds that are definitions. */
-static bool read_prelude(struct blocks *b)
+static bool read_prelude(struct expander *b)
 {
 	extern const unsigned char preset_prelude[];
 	const char *text = (const char *)preset_prelude;
@@ -526,12 +525,12 @@ static bool read_prelude(struct blocks *b)
 	return yaml_parse(b->arena, b->cx, "prelude", text, strlen(text), false, &b->prelude) == TFMC_OK;
 }
 
-bool blocks_expand(struct frontend_model *m)
+bool steps_expand(struct frontend_model *m)
 {
-	struct blocks b = {.m = m, .arena = &m->arena, .cx = m->cx, .out = &m->graph, .prefix = ""};
+	struct expander b = {.m = m, .arena = &m->arena, .cx = m->cx, .out = &m->graph, .prefix = ""};
 	const struct yaml_node *model = model_section(m, "model");
 	if (model == NULL)
-		return graph_close_model(m);
+		return expand_graph_model(m);
 	strmap_init(&b.values, &m->arena);
 	strmap_init(&b.owned, &m->arena);
 	strmap_init(&b.paths, &m->arena);
@@ -546,4 +545,88 @@ bool blocks_expand(struct frontend_model *m)
 	for (size_t i = 0; i < m->outputs.n; i++)
 		ok = expand_output(&b, &m->outputs.items[i]) && ok;
 	return check_ties(&b) && ok;
+}
+
+/* ---- checks after an error ---- */
+
+static void check_word(struct expander *b, const struct schema_key *key, const struct yaml_node *node)
+{
+	struct expr_env env = step_env(b, false);
+	size_t n, word;
+	const char *const *words = schema_words(b->arena, key, &n);
+	if (words != NULL)
+		(void)expr_read_word(&env, node, key->name, words, n, &word);
+}
+
+static void check_argument(struct expander *b, const struct schema_key *key, const struct yaml_node *node)
+{
+	struct expr_env env = step_env(b, false);
+	int64_t i;
+	double f;
+	bool yes;
+	switch (key->type) {
+	case KEY_INT: (void)expr_read_int(&env, node, key->name, &i); return;
+	case KEY_FLOAT: (void)expr_read_float(&env, node, key->name, &f); return;
+	case KEY_BOOL: (void)expr_read_bool(&env, node, key->name, &yes); return;
+	case KEY_WORD: check_word(b, key, node); return;
+	case KEY_DIM:
+	case KEY_NAME:
+	case KEY_VALUE:
+	case KEY_PATH:
+	case KEY_TEXT:
+	case KEY_LIST:
+	case KEY_MAP:
+	case KEY_STEPS:
+	case KEY_ANY: return;
+	}
+}
+
+static void check_bodies(const struct step *st)
+{
+	const struct yaml_node *body = step_arg(st, "body"), *branches = step_arg(st, "branches"),
+	                       *as = step_arg(st, "as");
+	bool repeats = strcmp(st->kind->kind, "repeat") == 0;
+	struct step_scope scope = {.outer = st->b->scope, .loop = "i", .value = value_int(0)};
+	if (as != NULL && as->kind == YAML_SCALAR)
+		scope.loop = as->text;
+	st->b->scope = repeats ? &scope : scope.outer;
+	steps_check_rest(st->b, body, 0);
+	for (size_t i = 0; branches != NULL && branches->kind == YAML_SEQUENCE && i < branches->n; i++)
+		steps_check_rest(st->b, branches->items[i], 0);
+	st->b->scope = scope.outer;
+}
+
+static void check_step(struct step *st)
+{
+	struct expr_env env = step_env(st->b, false);
+	bool when = true;
+	if (step_arg(st, "when") != NULL &&
+	    (!expr_read_bool(&env, step_arg(st, "when"), "when", &when) || !when))
+		return;
+	for (size_t i = 0; i < st->args->n; i++) {
+		const struct yaml_pair *p = &st->args->pairs[i];
+		const struct schema_key *key = schema_find_key(st->kind->kind, p->key->text);
+		if (key != NULL)
+			check_argument(st->b, key, p->value);
+	}
+	check_bodies(st);
+}
+
+void steps_check_rest(struct expander *b, const struct yaml_node *steps, size_t from)
+{
+	for (size_t i = from;
+	     steps != NULL && steps->kind == YAML_SEQUENCE && b->locals == NULL && i < steps->n; i++) {
+		struct step st;
+		if (read_step(b, steps->items[i], &st))
+			check_step(&st);
+	}
+}
+
+void steps_check(struct frontend_model *m)
+{
+	struct expander b = {.m = m, .arena = &m->arena, .cx = m->cx, .out = &m->graph, .prefix = ""};
+	const struct yaml_node *model = model_section(m, "model");
+	steps_check_rest(&b, model, 0);
+	for (size_t i = 0; model != NULL && model->kind == YAML_MAPPING && i < model->n; i++)
+		steps_check_rest(&b, yaml_find(model->pairs[i].value, "body"), 0);
 }

@@ -7,23 +7,23 @@
 
 #include "frontend/graph/graph.h"
 
-static bool has(const struct expr *e, enum expr_kind kind, const char *text)
+static bool expr_contains(const struct expr *e, enum expr_kind kind, const char *text)
 {
 	bool found = e->kind == kind && strcmp(e->text, text) == 0;
 	for (size_t i = 0; !found && i < expr_n_children(e); i++)
-		found = has(expr_child(e, i), kind, text);
+		found = expr_contains(expr_child(e, i), kind, text);
 	return found;
 }
 
 static bool expr_mentions(const struct expr *e, const char *name)
 {
-	return has(e, EX_NAME, name);
+	return expr_contains(e, EX_NAME, name);
 }
 
 /* True when `e` or a part of it is a call of `name`. */
 static bool expr_calls(const struct expr *e, const char *name)
 {
-	return has(e, EX_CALL, name);
+	return expr_contains(e, EX_CALL, name);
 }
 
 static bool statement_reads(const struct expr_statement *st, const char *name)

@@ -19,69 +19,68 @@
  * parameters lie, `kind_name` the kind. Functions: functions.c. The type of the result is that of `x` after the
  * statements.
  */
-#ifndef TFMC_FRONTEND_STEPS_TEMPLATE_H
-#define TFMC_FRONTEND_STEPS_TEMPLATE_H
+#ifndef TFMC_FRONTEND_STEPS_MACRO_H
+#define TFMC_FRONTEND_STEPS_MACRO_H
 
-#include "frontend/steps/blocks.h"
+#include "frontend/steps/steps.h"
 
 /* What an expression of a body stands for. */
-struct item {
-	bool known;                   /* v, else tree */
-	bool word;                    /* v is a word of the language, written without quotes */
-	struct value v;               /* VALUE_NONE: absent */
-	const struct expr *tree;      /* of the graph level */
-	const struct block_value *of; /* the value that it names, or NULL */
-	size_t size;                  /* nodes of the tree where it is no name */
+struct partial {
+	bool known;                  /* v, else tree */
+	bool word;                   /* v is a word of the language, written without quotes */
+	struct value v;              /* VALUE_NONE: absent */
+	const struct expr *tree;     /* of the graph level */
+	const struct step_value *of; /* the value that it names, or NULL */
+	size_t size;                 /* nodes of the tree where it is no name */
 };
 
 /* Nodes of a tree, elements of a list, bytes of a string; numbers that `each` counts in one step. */
-#define ITEM_SIZE_MAX 65536
+#define PARTIAL_SIZE_MAX 65536
 
-struct names {
-	struct names *outer;
+struct bindings {
+	struct bindings *outer;
 	struct strmap map; /* name -> struct item * */
 };
 
-struct template
-{
+struct macro {
 	struct step *st;
-	struct names *names;
+	struct bindings *names;
 	const struct definition *def; /* of the model; NULL: of the prelude */
-	struct block_value before;    /* x at the start */
-	struct item lengths;          /* of the result */
+	struct step_value before;     /* x at the start */
+	struct partial lengths;       /* of the result */
 	bool mixes;
 	struct loc loc; /* where what is wrong with a statement of the prelude is said */
 	size_t temps;
-	size_t turns; /* of `each` */
+	size_t each_count; /* iterations of all `each` so far */
 };
 
-bool template_run(struct step *st, const struct definition *def, const struct yaml_node *body);
+bool macro_expand(struct step *st, const struct definition *def, const struct yaml_node *body);
 
 /* bind.c: the arguments of a kind that schema.def knows; `given` as in st->args. */
-bool bind_arguments(struct template *t, const char *where, const struct yaml_node *given, const char *prefix);
+bool bind_arguments(struct macro *t, const char *where, const struct yaml_node *given, const char *prefix);
 /* The arguments of a definition of the model. */
-bool bind_definition(struct template *t);
-bool bind(struct template *t, const char *name, const struct item *item);
-struct item item_value(struct value v);
-struct item item_named(struct template *t, const struct block_value *v);
+bool bind_definition(struct macro *t);
+bool bind_name(struct macro *t, const char *name, const struct partial *item);
+struct partial known_value(struct value v);
+struct partial partial_of_value(struct macro *t, const struct step_value *v);
 
 /* close.c */
-bool item_close(struct template *t, const struct expr *e, struct item *out);
+bool partial_eval(struct macro *t, const struct expr *e, struct partial *out);
 /* The same of a text of the body. */
-bool item_read(struct template *t, const struct yaml_node *node, struct item *out);
-bool item_bool(struct template *t, const struct yaml_node *node, bool *out);
-const struct item *item_find(const struct template *t, const char *name);
-/* False after a report: a body made more than ITEM_SIZE_MAX of something. */
-bool item_fits(struct template *t, size_t size);
-const struct expr *item_tree(struct template *t, const struct item *i, struct loc loc);
+bool partial_eval_node(struct macro *t, const struct yaml_node *node, struct partial *out);
+bool partial_eval_bool(struct macro *t, const struct yaml_node *node, bool *out);
+const struct partial *find_binding(const struct macro *t, const char *name);
+/* False after a report: a body made more than PARTIAL_SIZE_MAX of something. */
+bool check_partial_size(struct macro *t, size_t size);
+const struct expr *partial_tree(struct macro *t, const struct partial *i, struct loc loc);
 /* Where what the body says at `loc` is to be looked for. */
-struct loc template_loc(const struct template *t, struct loc loc);
+struct loc macro_loc(const struct macro *t, struct loc loc);
 /* A message with every {E} replaced. */
-const char *template_message(struct template *t, const char *text);
+const char *macro_message(struct macro *t, const char *text);
 
 /* functions.c */
 enum function_found { FUNCTION_NONE, FUNCTION_DONE, FUNCTION_FAILED };
 /* A function of bodies alone: dim, rank, ... */
-enum function_found template_function(struct template *t, const struct expr *e, struct item *out);
+enum function_found macro_function(struct macro *t, const struct expr *e, struct partial *out);
 
 #endif

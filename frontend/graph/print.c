@@ -27,7 +27,7 @@ static void print_call(struct buf *out, const struct ir_dims *dims, const struct
 }
 
 /* How tightly the outermost operation of a tree binds; larger than any operation for what has none. */
-static int tightness(const struct expr *e)
+static int precedence(const struct expr *e)
 {
 	static const int of[] = {
 	        [EXPR_OR] = 0,  [EXPR_AND] = 1,     [EXPR_NOT] = 2, [EXPR_EQ] = 3,  [EXPR_NE] = 3,
@@ -43,7 +43,7 @@ static int tightness(const struct expr *e)
 
 static void print_operand(struct buf *out, const struct ir_dims *dims, const struct expr *e, int least)
 {
-	bool opens = !e->parenthesized && tightness(e) < least;
+	bool opens = !e->parenthesized && precedence(e) < least;
 	buf_str(out, opens ? "(" : "");
 	expr_print(out, dims, e);
 	buf_str(out, opens ? ")" : "");
@@ -52,7 +52,7 @@ static void print_operand(struct buf *out, const struct ir_dims *dims, const str
 static void print_operation(struct buf *out, const struct ir_dims *dims, const struct expr *e)
 {
 	const char *op = expr_op_text(e->op);
-	int own = tightness(e);
+	int own = precedence(e);
 	if (e->kind == EX_UNARY) {
 		buf_printf(out, "%s%s", op, e->op == EXPR_NOT ? " " : "");
 		print_operand(out, dims, e->args[0], own);
@@ -63,7 +63,7 @@ static void print_operation(struct buf *out, const struct ir_dims *dims, const s
 	print_operand(out, dims, e->args[1], e->op == EXPR_POW ? own - 1 : own + 1);
 }
 
-static void print_bare(struct buf *out, const struct ir_dims *dims, const struct expr *e)
+static void print_unparenthesized(struct buf *out, const struct ir_dims *dims, const struct expr *e)
 {
 	switch (e->kind) {
 	case EX_NONE: buf_str(out, "null"); return;
@@ -94,7 +94,7 @@ void expr_print(struct buf *out, const struct ir_dims *dims, const struct expr *
 {
 	if (e->parenthesized)
 		buf_char(out, '(');
-	print_bare(out, dims, e);
+	print_unparenthesized(out, dims, e);
 	if (e->parenthesized)
 		buf_char(out, ')');
 }
