@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The folder's public face: a model file becomes a checked description, the
- * description becomes IR or the next lower language level. Nothing here prints
- * or exits; every failure has been reported to the diagnostic context.
+ * Public interface of the front end: loads a model file into a checked description and lowers it to IR or
+ * prints it one language level lower. Nothing here prints or exits; every failure has been reported to the
+ * diagnostic context.
  *
- * Use: frontend_load, then frontend_lower or frontend_expand as often as
- * wanted, frontend_destroy last. The diagnostic context outlives the model.
+ * Use: frontend_load, then frontend_lower and frontend_expand any number of times, frontend_destroy last. The
+ * diagnostic context must outlive the model.
  */
 #ifndef TFMC_FRONTEND_FRONTEND_H
 #define TFMC_FRONTEND_FRONTEND_H
@@ -15,54 +15,55 @@
 
 struct frontend_model;
 
-/* Behind the path of its parameter the name of a tensor of a profile (frontend/driver/quality/profile.h). */
+/* Suffix of tensor names in a calibration profile: PARAMETER.inputs (frontend/driver/quality/profile.h). */
 #define FRONTEND_INPUTS ".inputs"
 
 struct frontend_options {
 	const char *const *sets; /* "key=value", as given to --set */
 	size_t n_sets;
-	const char *const
-	        *ignored; /* keys of a configuration that count as absent, globs, as given to --ignore-key */
+	const char *const *ignored; /* globs of configuration keys to treat as absent, from --ignore-key */
 	size_t n_ignored;
-	bool allow_unused; /* tensors that are neither used nor ignored: warnings instead of errors */
-	bool shapes;       /* where a weight file is missing none is opened: parameters have shapes alone */
-	bool score;        /* with generate: also the function score */
-	bool unrounded; /* `dtype` and `quantize` of the file are not followed: weights as they are stored, caches f32 */
-	const char *quantize; /* in place of the formats of the section: the name of one; NULL: the file's */
-	const char *dtype;    /* "key=word,..", in place of keys of the section; NULL: the file's */
-	const char *profile;  /* in place of the profile of the section, a path; NULL: the file's */
-	int64_t context;      /* tokens of a sequence, at most; 0: as many as the file allows */
-	const char *name;     /* instead of the file's, a name for expr_is_name; NULL: the file's */
+	bool allow_unused; /* unused tensors are warnings instead of errors */
+	bool shapes;       /* if a weight file is missing, open none: parameters have shapes without data */
+	bool score;        /* with generate: also lower the function score */
+	bool unrounded; /* ignore the sections `dtype` and `quantize`: weights as stored in the files, f32 caches */
+	const char *quantize; /* format name that overrides the section `quantize`; NULL: the file's */
+	const char *dtype;    /* "key=word,..": overrides keys of the section `dtype`; NULL: none */
+	const char *profile;  /* path that overrides quantize.profile; NULL: the file's */
+	int64_t context;      /* upper bound for tokens of a sequence; 0: the bound of the file */
+	const char *name;     /* overrides `name`, must satisfy expr_is_name; NULL: the file's */
 };
 
 /*
- * Reads and checks a model file: keys, types, parameters, dims, inputs, steps,
- * sections. Weight files are not opened yet. `path` is opened; messages show it
- * as it is. TFMC_INVALID or TFMC_IO after diagnostics (at most cx->max_errors
- * are shown); *out is NULL then.
+ * Reads and checks a model file, a hub directory or a GGUF file: keys, types, parameters, dims, inputs, steps,
+ * sections. Weight files are not opened yet. `path` is opened and shown in messages as given. Returns
+ * TFMC_INVALID or TFMC_IO after diagnostics (at most cx->max_errors are shown) with *out NULL.
  */
 TFMC_MUST_USE enum tfmc_status frontend_load(struct diag_context *cx, const char *path,
                                              const struct frontend_options *options,
                                              struct frontend_model **out);
-void frontend_destroy(struct frontend_model *m); /* closes weight files; NULL is allowed */
+void frontend_destroy(struct frontend_model *m); /* closes weight files; m may be NULL */
 
 /*
- * Opens the weight files, resolves every parameter and builds verified-shape IR
- * of stage graph with the functions
- *   run                      always
- *   decode                   with generate (prefill and step are bindings of it)
- *   encode                   with generate.kind seq2seq
- *   score                    with options.score: decode that yields log p of given tokens, row by row
- * Missing, mis-shaped and unused tensors are errors here. The caller destroys the module.
+ * Opens the weight files, resolves every parameter and builds an IR module of stage `graph`, whose shapes have
+ * been inferred and checked, with the functions
+ *   run      always
+ *   decode   with generate (the entries prefill and step are specializations of it)
+ *   encode   with generate.kind seq2seq
+ *   score    with options.score: decode that returns log p of given tokens, one for each row
+ * Missing, wrongly shaped and unused tensors are errors. The caller destroys the module.
  */
 TFMC_MUST_USE enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out);
 
-/* The model file that stands for a hub folder or a GGUF file, whose directory is `at` as seen from that file
- * ("": it lies there); NULL when the model was loaded from a file. */
+/* The YAML text generated for a hub directory or a GGUF file. `at`: path of that directory as seen from the
+ * text ("": the same directory). NULL when the model was loaded from a model file. */
 const char *frontend_hub_yaml(struct frontend_model *m, const char *at);
 
-/* Appends the model as one YAML document of the next lower level: a preset by its steps, steps by statements. `at`: the
- * model's directory as seen from the document ("": it lies there), for the names of files. */
+/*
+ * Appends the model as one YAML document of the next lower language level: a preset as its steps, steps as
+ * graph statements. `at`: the model's directory as seen from that document ("": the same), prefixed to file
+ * names.
+ */
 TFMC_MUST_USE enum tfmc_status frontend_expand(struct frontend_model *m, const char *at, struct buf *out);
 
 /* Appends the JSON Schema of model files. */
@@ -71,26 +72,26 @@ void frontend_schema(struct buf *out);
 /* Appends the lists of the language reference: keys, parameters, operators, functions, limits. */
 void frontend_reference(struct buf *out);
 
-/* The stored tensors that weight expressions of the module name; valid after frontend_lower, until destroy.
- */
+/* The stored tensors named by weight expressions of the module; valid from frontend_lower until
+ * frontend_destroy. */
 struct weight_source frontend_weights(struct frontend_model *m);
-/* The files they lie in; valid as long. */
+/* The files that contain these tensors; same lifetime. */
 struct weight_files *frontend_weight_files(const struct frontend_model *m);
 
-/* Why a weight of the module is in no format of codes, where `quantize` is given; NULL: it is, or nothing is wanted. */
+/* Why a weight of the module is not quantized although `quantize` is given; NULL: it is quantized, or nothing
+ * asks for it. */
 const char *frontend_unquantized_reason(const struct frontend_model *m, const char *weight);
 
-/* Parameter i of a model that was lowered with `shapes` and has no weights yet, in the order of use; NULL behind the last
- * one, and where there are weights. */
+/* Parameter i, in the order of use, of a model lowered with options.shapes without weight files. NULL: i is
+ * past the last one, or the model has weights. */
 const char *frontend_parameter(const struct frontend_model *m, size_t i, int *rank, const int64_t **dims);
 
-const char *frontend_name(const struct frontend_model *m);   /* `name`: prefix of all symbols */
-const char *frontend_preset(const struct frontend_model *m); /* the preset it is made from; NULL: none */
+const char *frontend_name(const struct frontend_model *m); /* `name`: prefix of all symbols of the object */
+const char *
+frontend_preset(const struct frontend_model *m);          /* name of the preset it is based on; NULL: none */
 const char *frontend_dir(const struct frontend_model *m); /* directory of the file, "" for the current one */
-/*
- * Paths of the files that were read so far, as they were opened: weight files, the file of the weight map,
- * vocabularies; neither the model file itself nor files of checks.
- */
+/* Paths, as opened, of the files read so far: weight files, the weight map, vocabularies. The model file itself
+ * and the files of checks are not included. */
 const char *const *frontend_files(const struct frontend_model *m, size_t *n);
 
 /* ---- inputs, in the order of the file ---- */
@@ -100,14 +101,15 @@ struct frontend_input {
 	struct loc loc;
 	enum ir_dtype dtype;
 	int rank;
-	const struct ir_dim *dims[IR_RANK_MAX]; /* of the model's table, not of a module */
+	const struct ir_dim *dims[IR_RANK_MAX]; /* in the dim table of the model, not of a module */
 	int64_t below;                          /* ids satisfy 0 <= id < below; 0: not checked */
 	bool has_default;
-	const struct ir_dim *default_dim; /* has_default: ir_dim_eval with the module's dim values gives it */
-	double fill;                      /* has_default: the value when default_dim is NULL */
-	const char *lengths;              /* name of the input with its lengths, or NULL */
-	int lengths_at;                   /* index of that input, -1 */
-	int measures;                     /* index of the first input whose lengths this is, -1 */
+	const struct ir_dim *
+	        default_dim; /* default as a dim, for ir_dim_eval with the dim values of a call; NULL: `fill` */
+	double fill;         /* default value, used if default_dim is NULL */
+	const char *lengths; /* name of the input that holds its lengths, or NULL */
+	int lengths_at;      /* index of that input, -1 */
+	int measures;        /* if this input holds lengths: index of the first input they measure; -1 */
 };
 const struct frontend_input *frontend_inputs(const struct frontend_model *m, size_t *n);
 
@@ -126,7 +128,7 @@ struct frontend_sample {
 	int64_t top_k, seed;
 };
 
-/* Enums are the words of schema.def after a 0. */
+/* Enumerators are 0 (absent), then the words of the row in schema.def in their order (schema_read). */
 enum frontend_penalty { PENALTY_NONE, PENALTY_POWER, PENALTY_GNMT };
 enum frontend_early { EARLY_NONE, EARLY_TRUE, EARLY_FALSE, EARLY_NEVER };
 
@@ -139,7 +141,7 @@ struct frontend_search {
 	enum frontend_early early_stopping;
 };
 
-/* Ids one after another, and what the score of the last one grows by. */
+/* A sequence of ids; `by` is added to the score of its last id after the others. */
 struct frontend_sequence {
 	struct frontend_ids ids;
 	double by;
@@ -150,83 +152,85 @@ struct frontend_sequences {
 	size_t n;
 };
 
-/* factor 0: none */
+/* factor 0: no decay */
 struct frontend_decay {
 	int64_t after;
 	double factor;
 };
 
-/* Names and ids, in the order of the file. */
+/* Parallel arrays of names and ids, in file order. */
 struct frontend_names {
 	const char *const *names;
 	const int64_t *ids;
 	size_t n;
 };
 
-/* How the decoder of a model of speech begins. */
+/* Speech models (Whisper): how the decoder prompt begins. */
 struct frontend_speech {
 	bool given;
 	int64_t start;                          /* the first id */
 	struct frontend_names languages, tasks; /* <|fr|>, translate */
-	const char *language, *task;            /* NULL: not said */
+	const char *language, *task;            /* NULL: not specified */
 	struct frontend_ids
-	        forced; /* ids after the first one where neither is said; SPEECH_DETECTED: the language */
-	int64_t no_timestamps; /* the id that says so; those after it are timestamps; -1: none */
-	int64_t latest_first;  /* number of the latest timestamp to begin with, -1: any */
-	bool timestamps;       /* are written where nobody asks */
+	        forced; /* ids after the first one if neither language nor task is specified; SPEECH_DETECTED: the detected language */
+	int64_t no_timestamps; /* id of <|notimestamps|>; larger ids are timestamps; -1: none */
+	int64_t latest_first;  /* index of the latest timestamp allowed first, -1: any */
+	bool timestamps;       /* timestamps are written by default */
 	bool english_only;
 };
 
-/* What a caller asks for; NULL, false: as the file says. */
+/* Settings of a caller; NULL, false: the defaults of the model. */
 struct speech_request {
 	const char *language, *task;
 	bool timestamps;
 };
 
 #define SPEECH_START_MAX 16
-#define SPEECH_DETECTED  (-1) /* out[1]: the likeliest language after the first id */
-/* The ids that the decoder begins with; gives NULL, or why there are none (in the arena). */
+#define SPEECH_DETECTED  (-1) /* in out[1]: language to be detected from the logits after the first id */
+/* Writes the decoder prompt. Returns NULL, or an error message (in the arena). */
 const char *frontend_speech_start(struct arena *a, const struct frontend_speech *s,
                                   const struct speech_request *w, int64_t out[SPEECH_START_MAX], size_t *n);
 
 struct frontend_generate {
 	enum frontend_generate_kind kind; /* GENERATE_NONE: no section */
 	struct loc loc;
-	const char *tokens; /* input that grows */
-	const char *source; /* seq2seq: the other input; else NULL */
+	const char *tokens; /* input that grows by generated tokens */
+	const char *source; /* seq2seq: the encoder input; else NULL */
 	const char *logits; /* output */
 	struct frontend_ids start, stop, suppress, suppress_first, forced_last;
-	struct frontend_sequences banned, bias; /* banned: `by` is 0 */
-	int64_t forced;                         /* so many of the last start ids */
+	struct frontend_sequences banned, bias; /* banned: `by` is unused */
+	int64_t forced;                         /* how many of the last start ids are forced tokens */
 	double repetition_penalty, source_repetition_penalty;
 	int64_t no_repeat_ngram, source_no_repeat_ngram;
 	struct frontend_decay decay;
 	bool renormalize;
-	int64_t min_new, min_total, max_new, max_total; /* 0: none */
-	const char *unsupported;                        /* NULL: all is followed */
-	struct frontend_speech speech;                  /* start: with all ids that need no detection */
+	int64_t min_new, min_total, max_new, max_total; /* 0: no bound */
+	const char
+	        *unsupported; /* a setting of the hub directory that generation cannot follow; NULL: none */
+	struct frontend_speech speech; /* its ids that need no language detection are in `start` */
 	int64_t pad;
-	int64_t max_len; /* start and prompt included; length of the cache */
-	int64_t prefix;  /* positions that all may see (mask: prefix): the first call has to bring them all */
-	/* Longer sequences turn by the long factors of longrope; 0: none do. Known once the model is lowered. */
+	int64_t max_len; /* start and prompt included; capacity of the KV cache */
+	int64_t prefix;  /* mask: prefix: positions visible to all; the first call must contain all of them */
+	/* Sequences longer than this use the long factors of longrope; 0: not used. Set by frontend_lower. */
 	int64_t long_from;
-	bool reread; /* a sequence that grows past long_from is read again from its first token */
+	bool reread; /* a sequence that grows past long_from is prefilled again from its first token */
 	struct frontend_sample sample;
 	struct frontend_search search;
 };
 /* Never NULL. */
 const struct frontend_generate *frontend_generate(const struct frontend_model *m);
 
-/* ---- tokenizer: packed; kind chars is two lists (one token per line of a file, one per code point) ---- */
+/* ---- tokenizer ---- */
 
+/* The lists of kind chars: one token per line of a file, one token per code point. Other kinds are packed. */
 struct frontend_vocab {
-	const char *const *tokens; /* id = index; strict UTF-8; n = 0: none */
+	const char *const *tokens; /* index = id; strict UTF-8; n 0: no list */
 	size_t n;
-	int64_t unknown; /* id of what is not in the list, -1: an error */
+	int64_t unknown; /* id for characters that are not in the list, -1: they are an error */
 };
 
 enum frontend_tokenizer_kind {
-	TOKENIZER_BY_KEYS, /* hf, or with `merges` bpe */
+	TOKENIZER_BY_KEYS, /* no kind given: bpe if `merges` is present, else hf */
 	TOKENIZER_HF,
 	TOKENIZER_BPE,
 	TOKENIZER_WORDPIECE,
@@ -243,81 +247,82 @@ struct frontend_tokenizer {
 	enum frontend_tokenizer_kind kind;
 	struct tokenizer_packed packed; /* data NULL: kind chars */
 	struct loc loc;
-	struct frontend_vocab source, target; /* `file`: both are the same */
+	struct frontend_vocab source, target; /* equal if given as `file` */
 	bool embed, optional;
 };
-/* What the section says, without its files. Never NULL. */
+/* The section without reading its files. Never NULL. */
 const struct frontend_tokenizer *frontend_tokenizer_head(const struct frontend_model *m);
 /*
- * Reads the files on first use. Never NULL when TFMC_OK; given is false without the section. When it is
- * optional and not needed, one that is not supported is a warning and has no packed data.
+ * Reads the tokenizer files on first use. *out is never NULL when TFMC_OK is returned; its `given` is false
+ * without the section. If the section is optional and !needed, an unsupported tokenizer is only a warning and
+ * has no packed data.
  */
 TFMC_MUST_USE enum tfmc_status frontend_tokenizer(struct frontend_model *m, bool needed,
                                                   const struct frontend_tokenizer **out);
 
-/* ---- target: what the file wants to be compiled for, where nobody says otherwise ---- */
+/* ---- target: defaults of --target, --mcpu, --variants and -O ---- */
 
 struct frontend_target {
 	struct loc loc;              /* of the section */
-	const char *triple, *cpu;    /* NULL: not said */
-	const char *const *variants; /* levels, in the order of the file */
+	const char *triple, *cpu;    /* NULL: not specified */
+	const char *const *variants; /* CPU levels, in file order */
 	struct loc variants_loc;
 	size_t n_variants;
 	int64_t opt; /* 0 .. 2 */
 };
-/* Never NULL; without the section all is as by default. */
+/* Never NULL; all defaults without the section. */
 const struct frontend_target *frontend_target(const struct frontend_model *m);
 
 /* ---- checks ---- */
 
-/* A nested list of numbers written in the file. */
+/* A nested list of values written in the file. */
 struct frontend_tensor {
 	const char *name;
 	struct loc loc;
 	int rank;
 	int64_t dims[IR_RANK_MAX];
-	const double *values; /* row-major; ids are exact */
+	const double *values; /* row-major; ids are exact in double */
 };
 
-/* Tensors given in place, or by file and prefix (`tensor NAME` is called prefix + NAME); none: both absent.
- */
+/* Tensors written in the model file, or in a tensor file with a name prefix (tensor NAME is stored as prefix +
+ * NAME). Without either, both are empty. */
 struct frontend_tensors {
 	const struct frontend_tensor *items;
 	size_t n;
-	const char *file; /* as written, relative to frontend_dir; NULL: in place */
+	const char *file; /* as written, relative to frontend_dir; NULL: values are in the model file */
 	const char *prefix;
 	struct loc loc;
 };
 
 struct frontend_rename {
-	const char *from, *to; /* name in the model or result, name in the file */
+	const char *from, *to; /* name of the input or result, name in the file */
 };
 
 enum frontend_check_search { CHECK_SEARCH_OF_MODEL, CHECK_SEARCH_GREEDY };
 
 /*
- * One run of a check; the short form {file, cases} has become one entry for
- * each case C with with/expect = {file, prefix "C."} and `short_form` set (inputs and
- * outputs are those tensors that exist, at least one output).
+ * One call to check. The short form {file, cases} is expanded to one entry for each case C with with/expect =
+ * {file, prefix "C."} and `short_form` set: inputs and outputs are the tensors that exist in the file, at least
+ * one output.
  */
 struct frontend_check {
 	const char *name; /* case name or number */
 	struct loc loc;
 	const char *call;        /* entry name, "generate" */
-	const char *only_output; /* not NULL: compare this output alone (call is then "run") */
+	const char *only_output; /* not NULL: compare only this output (call is then "run") */
 	bool short_form;
 	struct frontend_tensors with, expect;
 	const struct frontend_rename *rename;
 	size_t n_rename;
-	struct frontend_ids rows; /* positions of axis 1 which the expected tensors hold; items NULL: all */
+	struct frontend_ids rows; /* positions of axis 1 contained in the expected tensors; items NULL: all */
 	double rtol, atol;
-	int64_t steps; /* generate; -1: as many as expected */
+	int64_t steps; /* decode steps of generate; -1: as many as expected */
 	bool ignore_stop;
 	enum frontend_check_search search;
 };
 const struct frontend_check *frontend_checks(const struct frontend_model *m, size_t *n);
-/* Opens a file of a check (once; later calls return the same). The tensor keeps valid until frontend_destroy.
- */
+/* Finds a tensor in a file of a check; the file is opened once. *out is NULL if the tensor does not exist and
+ * stays valid until frontend_destroy. An unsupported storage type is an error. */
 struct stored_tensor;
 TFMC_MUST_USE enum tfmc_status frontend_check_tensor(struct frontend_model *m, const char *file,
                                                      struct loc loc, const char *name,

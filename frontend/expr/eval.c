@@ -49,7 +49,7 @@ static bool report_zero_division(const struct expr_env *env, const struct expr *
 	return false;
 }
 
-/* "heads (10)" for a name, "10" for anything else. */
+/* "heads (10)" for a name, "10" for other expressions. */
 static void put_operand(struct buf *out, const struct expr *e, const struct value *v)
 {
 	if (e->kind == EX_NAME) {
@@ -98,7 +98,7 @@ static bool int_power(int64_t base, int64_t exponent, int64_t *out)
 	return true;
 }
 
-/* The quotient of INT64_MIN and -1 is the one that does not fit. */
+/* INT64_MIN / -1 is the only quotient that overflows. */
 static bool int_divide(const struct expr_env *env, const struct expr *e, const struct value *a,
                        const struct value *b, int64_t *out)
 {
@@ -158,7 +158,7 @@ static double number_as_double(const struct value *v)
 	return v->kind == VALUE_INT ? (double)v->i : v->f;
 }
 
-/* `%` has the sign of the divisor; `//` fits to it: a == (a // b) * b + a % b. */
+/* `%` has the sign of the divisor, as in Python, and agrees with `//`: a == (a // b) * b + a % b. */
 static double float_mod(double a, double b)
 {
 	double r = fmod(a, b);
@@ -333,9 +333,10 @@ bool expr_apply(const struct expr_env *env, const struct expr *e, const struct v
 	return false;
 }
 
-/* ---- trees ---- */
+/* ---- expression trees ---- */
 
-/* Words that other formats read as bools or numbers. */
+/* The literal to write for words that other YAML readers take as bools, null or numbers; NULL: an ordinary
+ * name. */
 static const char *yaml_literal_advice(const char *name)
 {
 	static const char *const rows[][2] = {
@@ -408,7 +409,7 @@ static bool eval_index(const struct expr_env *env, const struct expr *e, struct 
 	return true;
 }
 
-/* The right side of and/or is evaluated only when it decides. */
+/* and/or with short-circuit evaluation. */
 static bool eval_logic(const struct expr_env *env, const struct expr *e, struct value *out)
 {
 	if (!expr_eval(env, e->args[0], out) || !expr_apply(env, e, out, 1, out))

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The expression language: text to tree (lex.c, parse.c) and tree to
- * value (eval.c, func.c); read.c reads YAML scalars of a wanted
- * type. Graph statements use the same tree with calls, keyword arguments and
- * lists allowed.
+ * Expressions of the model language: lexer and parser (lex.c, parse.c), evaluator (eval.c, func.c), and typed
+ * reading of YAML scalars (read.c). Graph statements use the same tree with calls, keyword arguments and lists.
  *
- * Every function that returns false has reported a located diagnostic. The
- * tree and all values live in the given arena.
+ * Every function that returns false has reported a located diagnostic. Trees and values live in the given
+ * arena.
  */
 #ifndef TFMC_FRONTEND_EXPR_EXPR_H
 #define TFMC_FRONTEND_EXPR_EXPR_H
@@ -37,8 +35,8 @@ struct value {
 		double f;
 		bool b;
 		const char *s;
-		const struct value *items; /* scalars; lists are never nested */
-		const struct ir_dim *dim;  /* not constant (a constant dim is a VALUE_INT) */
+		const struct value *items; /* scalars: lists are never nested */
+		const struct ir_dim *dim;  /* never constant: a constant dim is a VALUE_INT */
 	};
 };
 
@@ -50,7 +48,8 @@ struct value value_dim(const struct ir_dim *d); /* VALUE_INT when constant */
 bool value_equal(const struct value *a, const struct value *b);
 /* The shortest decimal that reads back to the same bits; .inf and -.inf. */
 void value_print_float(struct buf *out, double f);
-/* As an expression that reads back: `8`, `0.5`, `true`, `'text'`, `[1, 2]`, `null`; dims need the table. */
+/* Prints an expression that parses back to the value: `8`, `0.5`, `true`, `'text'`, `[1, 2]`, `null`. Dims need
+ * their table. */
 void value_print(struct buf *out, const struct ir_dims *dims, const struct value *v);
 /* For messages: "the int 8", "the string 'relu'", "a list of 3". */
 const char *value_describe(struct arena *a, const struct ir_dims *dims, const struct value *v);
@@ -62,15 +61,14 @@ enum expr_kind {
 	EX_INT,    /* i */
 	EX_FLOAT,  /* f */
 	EX_BOOL,   /* i is 0 or 1 */
-	EX_STRING, /* text; graph statements: may hold {name} */
+	EX_STRING, /* text; in graph statements it may contain {name} placeholders */
 	EX_NAME,   /* text */
 	EX_UNARY,  /* op args[0] */
 	EX_BINARY, /* args[0] op args[1] */
-	EX_INDEX,  /* args[0][args[1], ...]; only graph expressions have other than one index: f32[B, n, 3],
-	              f32[] */
-	EX_CALL,   /* text(args..., keywords...) */
-	EX_LIST,   /* [args...]; graph expressions only */
-	EX_DIM,    /* dim; not read from text */
+	EX_INDEX, /* args[0][args[1], ...]; graph expressions may have any number of indices: f32[B, n, 3], f32[] */
+	EX_CALL, /* text(args..., keywords...) */
+	EX_LIST, /* [args...]; graph expressions only */
+	EX_DIM,  /* dim; never parsed from text */
 };
 
 enum expr_op {
@@ -102,10 +100,10 @@ struct expr_keyword {
 struct expr {
 	enum expr_kind kind;
 	enum expr_op op;          /* EX_UNARY, EX_BINARY */
-	struct loc loc;           /* literal, name, function name, operator; what a message points at */
+	struct loc loc;           /* of the literal, name, function name or operator; used by messages */
 	int64_t i;                /* EX_INT, EX_BOOL */
 	double f;                 /* EX_FLOAT */
-	const struct ir_dim *dim; /* EX_DIM: of the model's table */
+	const struct ir_dim *dim; /* EX_DIM: in the dim table of the model */
 	const char *text;         /* EX_STRING, EX_NAME, EX_CALL */
 	bool parenthesized;       /* written in ( ) */
 	size_t n_args;
@@ -114,7 +112,7 @@ struct expr {
 	struct expr_keyword *keywords;
 };
 
-/* Arguments, then the values of keywords. */
+/* Children of a node: arguments, then values of keywords. */
 static inline size_t expr_n_children(const struct expr *e)
 {
 	return e->n_args + e->n_keywords;
@@ -123,30 +121,29 @@ static inline const struct expr *expr_child(const struct expr *e, size_t i)
 {
 	return i < e->n_args ? e->args[i] : e->keywords[i - e->n_args].value;
 }
-/* The literal of a value; a dim stands for itself. NULL when memory ran out. */
+/* A literal node for a value (EX_DIM for a dim). NULL: no memory. */
 const struct expr *expr_of_value(struct arena *a, const struct value *v, struct loc loc);
-/* The spelling of an operator: "+", "//", "and". */
+/* The source text of an operator: "+", "//", "and". */
 const char *expr_op_text(enum expr_op op);
 
-/* Where an expression is written. */
+/* Source text of an expression. */
 struct expr_source {
 	const char *text;
 	size_t len;
-	struct loc loc; /* of the whole text when !exact, else of its first character */
-	bool exact;     /* columns inside text can be counted from loc */
+	struct loc loc; /* of the whole text if !exact, else of its first character */
+	bool exact;     /* columns inside text can be computed from loc */
 };
 struct expr_source expr_source_of(const struct yaml_node *scalar);
 
 enum expr_mode {
-	EXPR_PLAIN, /* values of YAML: calls only of the known functions, no keywords, no lists
-	             */
-	EXPR_GRAPH, /* graph statements as well: any call, keywords, lists, "strings", several indices */
+	EXPR_PLAIN, /* values in YAML: calls of known functions only; no keywords, no lists */
+	EXPR_GRAPH, /* graph statements: also any call, keywords, lists, "strings", several indices */
 };
 
-/* NULL after a diagnostic. The whole text must be one expression. */
+/* Parses the whole text as one expression; NULL after a diagnostic. */
 const struct expr *expr_parse(struct arena *a, struct diag_context *cx, struct expr_source src,
                               enum expr_mode mode);
-/* `E` or `E..E` (dims). *hi is NULL without `..`. */
+/* Parses `E` or a range `E..E` (bounds of dims). *hi is NULL without `..`. */
 bool expr_parse_range(struct arena *a, struct diag_context *cx, struct expr_source src,
                       const struct expr **lo, const struct expr **hi);
 
@@ -164,7 +161,7 @@ struct expr_statement {
 	size_t n_values;
 	const struct expr **values;
 };
-/* A graph statement (STATEMENT on errors of form); NULL after a diagnostic. */
+/* Parses a graph statement (syntax errors have the code STATEMENT); NULL after a diagnostic. */
 const struct expr_statement *expr_parse_statement(struct arena *a, struct diag_context *cx,
                                                   struct expr_source src);
 
@@ -176,53 +173,50 @@ bool expr_is_name(const char *s);
 enum expr_lookup {
 	EXPR_ABSENT, /* no such name: the evaluator reports it */
 	EXPR_FOUND,
-	EXPR_FAILED, /* reported already (a cycle, a parameter that is wrong itself) */
+	EXPR_FAILED, /* an error has been reported already (a cycle, an invalid parameter) */
 };
 
 struct expr_env {
 	struct arena *arena;
 	struct diag_context *cx;
-	struct ir_dims *dims; /* NULL: dims are not allowed here */
-	/* loc: where the name is used. A dim is found as VALUE_DIM also when dims is NULL (the evaluator
-	 * refuses it). */
+	struct ir_dims *dims; /* NULL: dims are rejected */
+	/* Looks up a name that is used at loc. A dim is returned as VALUE_DIM even if dims is NULL; the
+	 * evaluator then rejects it. */
 	enum expr_lookup (*lookup)(void *user, const char *name, struct loc loc, struct value *out);
-	/* Names for suggestions; may be NULL. */
+	/* Known names for "did you mean"; may be NULL. */
 	const char *const *(*names)(void *user, size_t *n);
 	void *user;
 };
 
 bool expr_eval(const struct expr_env *env, const struct expr *e, struct value *out);
-/*
- * Applies the operator or function of `e` (EX_UNARY, EX_BINARY except and/or,
- * EX_CALL except `if`) to evaluated arguments; for evaluators of graph
- * statements that meet scalars.
- */
+/* Applies the operator or function of `e` (EX_UNARY, EX_BINARY except and/or, EX_CALL except `if`) to evaluated
+ * arguments. For evaluators that evaluate arguments themselves (steps/partial_eval.c). */
 bool expr_apply(const struct expr_env *env, const struct expr *e, const struct value *args, size_t n,
                 struct value *out);
-/* True when the name is a function of plain expressions: min, sqrt, if, ... */
+/* True for a function of plain expressions: min, sqrt, if, ... */
 bool expr_is_function(const char *name);
 
-/*
- * Reads a YAML node where the schema wants a type; quoting does not matter.
- * `what` names it in messages: "heads", "attention.eps". Null is an error.
- */
+/* Evaluate a YAML scalar whose type the schema defines; quoting does not matter. `what` names it in messages:
+ * "heads", "attention.eps". Null is an error. */
 bool expr_read_int(const struct expr_env *env, const struct yaml_node *node, const char *what, int64_t *out);
 bool expr_read_float(const struct expr_env *env, const struct yaml_node *node, const char *what, double *out);
 bool expr_read_bool(const struct expr_env *env, const struct yaml_node *node, const char *what, bool *out);
-/* env->dims must be set; a constant is a constant dim. */
+/* env->dims must be set; an int becomes a constant dim. */
 bool expr_read_dim(const struct expr_env *env, const struct yaml_node *node, const char *what,
                    const struct ir_dim **out);
-/* One of the words (index into words), or an expression that yields one of them. A word wins over a name. */
+/* Reads one of an enumeration's words (*out: index into words), or an expression that evaluates to one. A word
+ * takes precedence over a param of the same name. */
 bool expr_read_word(const struct expr_env *env, const struct yaml_node *node, const char *what,
                     const char *const *words, size_t n, size_t *out);
-/* A value of `params` or `set`: quoted text is a string, plain text an expression, a sequence a list of
+/* Reads a value of `params` or `set`: quoted text is a string, plain text an expression, a sequence a list of
  * these. */
 bool expr_read_value(const struct expr_env *env, const struct yaml_node *node, const char *what,
                      struct value *out);
-/* The same where a list is wanted: a text is the expression of one, quoted or not. */
+/* The same where a list is expected: a scalar, quoted or not, is an expression that evaluates to the list. */
 bool expr_read_list(const struct expr_env *env, const struct yaml_node *node, const char *what,
                     struct value *out);
-/* Converts an evaluated value where a type is wanted, as expr_read_* do; reports at loc. */
+/* Convert an evaluated value to the required type, as expr_read_* do (int to float is the only conversion);
+ * errors at loc. */
 bool expr_require_int(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,
                       int64_t *out);
 bool expr_require_float(const struct expr_env *env, struct loc loc, const char *what, const struct value *v,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions of plain expressions: the rows of calls.def. The evaluator treats
- * `if` itself, because it evaluates one branch only.
+ * Functions of plain expressions: the FUNCTION rows of calls.def. The evaluator handles `if`, which evaluates
+ * one branch only.
  */
 #include "frontend/expr/func.h"
 
@@ -36,7 +36,7 @@ static double as_double(const struct value *v)
 	return v->kind == VALUE_INT ? (double)v->i : v->f;
 }
 
-/* The least (sign 1) or greatest (sign -1) argument; a float when one of them is. */
+/* min (sign 1) or max (sign -1) of the arguments; a float if any argument is one. */
 static bool min_or_max(const struct call *c, int sign)
 {
 	const struct value *best = &c->args[0];
@@ -113,7 +113,7 @@ static bool call_contains(const struct call *c)
 
 static bool return_int(const struct call *c, double r)
 {
-	/* 2^63 is a double, the largest int is not. */
+	/* 2^63 is exact in double, INT64_MAX is not. */
 	if (!(r >= -9223372036854775808.0 && r < 9223372036854775808.0)) {
 		diag_error(c->env->cx, c->e->loc, DIAG_OVERFLOW,
 		           "the result of '%s' does not fit into 64 bits", c->e->text);
@@ -159,7 +159,7 @@ static bool call_log(const struct call *c)
 
 static const struct function {
 	struct signature signature;
-	call_fn *fn; /* NULL: the evaluator treats it itself */
+	call_fn *fn; /* NULL: handled by the evaluator (`if`) */
 } functions[] = {
 #define FUNCTION(name, doc, args) {SIGNATURE(name, doc, args), call_##name},
 #define FORM(name, doc, args)     {SIGNATURE(name, doc, args), NULL},

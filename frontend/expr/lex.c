@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lexer of expressions. Numbers have one spelling each; the ones that other
- * formats allow (010, 1_000, 12:30, .5, 1.) are refused with the right one.
+ * Lexer of expressions. Every number has one syntactic form; forms of other languages (010, 1_000, 12:30, .5,
+ * 1.) are rejected with a message that shows the correct one.
  */
 #include "frontend/expr/lex.h"
 
@@ -59,7 +59,7 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* The character at a place, or zero after the end. */
+/* The character at a byte offset, zero after the end. */
 static char peek(const struct lexer *lx, size_t at)
 {
 	return at < lx->src.len ? lx->src.text[at] : '\0';
@@ -95,7 +95,7 @@ static struct token bad_number(struct lexer *lx, size_t from, size_t to, const c
 	return t;
 }
 
-/* What to write instead of a number that runs into letters. */
+/* Reports digits followed by letters (1_000, 0o7, 2x) and the form to write instead. */
 static struct token report_letters_after_number(struct lexer *lx, size_t from, size_t to)
 {
 	const char *text = lx->src.text + from;
@@ -223,7 +223,7 @@ static struct token lex_number(struct lexer *lx, size_t from)
 	return is_float ? lex_decimal(lx, from, end) : lex_integer(lx, from, end);
 }
 
-/* `.inf`; other things that begin with a point are mistakes. */
+/* Only `.inf` begins with a point; .5 and member accesses are reported. */
 static struct token lex_point(struct lexer *lx, size_t from)
 {
 	size_t to = skip_word(lx, from + 1);
@@ -262,7 +262,7 @@ static struct token lex_string(struct lexer *lx, size_t from)
 	return t;
 }
 
-/* What to write instead of a character of other languages, or "". */
+/* Advice for operators of other languages, or "". */
 static const char *advice_for_char(char c)
 {
 	static const char *const advice[][2] = {

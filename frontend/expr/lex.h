@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tokens of expressions; private to the expression parser. Spelling mistakes
- * of numbers are reported here, once, with what to write.
+ * Lexer of expressions; private to the parser. Malformed numbers are reported here, with the correct form.
  */
 #ifndef TFMC_FRONTEND_EXPR_LEX_H
 #define TFMC_FRONTEND_EXPR_LEX_H
@@ -13,7 +12,7 @@ enum token_kind {
 	TOK_ERROR, /* reported */
 	TOK_INT,   /* magnitude */
 	TOK_FLOAT, /* number */
-	TOK_NAME,  /* text; keywords too */
+	TOK_NAME,  /* text; also and, or, not, true, null */
 	TOK_STRING,
 	TOK_SINGLE, /* text: a string in single quotes */
 	TOK_PUNCT,  /* text: an operator or a bracket */
@@ -34,10 +33,10 @@ struct lexer {
 	size_t at;
 };
 
-/* The place of bytes [offset, offset + len) of the source. */
+/* Location of bytes [offset, offset + len) of the source. */
 struct loc expr_lex_loc(const struct expr_source *src, size_t offset, size_t len);
 struct token expr_lex_next(struct lexer *lx);
-/* The token in quotes, or "the end"; for messages. */
+/* For messages: the token in quotes, or "the end". */
 const char *expr_lex_describe(struct arena *a, const struct token *t);
 
 #endif

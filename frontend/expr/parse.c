@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parser of expressions and graph statements, by precedence climbing over one
- * token of lookahead. Nesting is counted, so hostile text cannot exhaust the
- * stack; the first error ends the expression.
+ * Recursive-descent parser of expressions and graph statements, one precedence level per call, one token of
+ * lookahead. Nesting is counted, so hostile text cannot exhaust the C stack. The first error ends the
+ * expression.
  */
 #include <string.h>
 
@@ -13,9 +13,9 @@
 
 struct parser {
 	struct lexer lx;
-	struct token tok; /* not yet consumed */
+	struct token tok; /* lookahead, not consumed yet */
 	enum expr_mode mode;
-	enum diag_code code; /* of errors of form */
+	enum diag_code code; /* of syntax errors */
 	unsigned depth;
 	bool failed;
 };
@@ -186,7 +186,8 @@ static const struct expr *parse_string(struct parser *p)
 	return e;
 }
 
-/* A keyword argument when a name is followed by `=`. */
+/* Parses NAME = VALUE. Returns false and restores the position if no `=` follows the name; true also after an
+ * error. */
 static bool parse_keyword(struct parser *p, struct keywords *list)
 {
 	struct parser before = *p;
@@ -217,7 +218,7 @@ static bool parse_keyword(struct parser *p, struct keywords *list)
 	return true;
 }
 
-/* Arguments up to the closing bracket, which is consumed. */
+/* Parses arguments up to and including the closing bracket. */
 static void parse_args(struct parser *p, const char *close, struct args *args, struct keywords *keywords)
 {
 	if (accept(p, close))
@@ -349,7 +350,7 @@ static const struct expr *parse_postfix(struct parser *p)
 
 static const struct expr *parse_unary(struct parser *p);
 
-/* Right associative; the right side may have a sign: 2 ** -1. */
+/* x ** y: right associative; the exponent may have a sign: 2 ** -1. */
 static const struct expr *parse_power(struct parser *p)
 {
 	const struct expr *base = parse_postfix(p);
@@ -363,7 +364,8 @@ static const struct expr *parse_power(struct parser *p)
 	return exponent == NULL ? NULL : make_binary(p, EXPR_POW, loc, base, exponent);
 }
 
-/* -9223372036854775808: its magnitude alone is no int. */
+/* Parses the digits of -9223372036854775808 after the sign, since 2^63 alone does not fit into int64. NULL
+ * without an error: another operand follows. */
 static const struct expr *parse_least_int(struct parser *p, struct loc loc)
 {
 	struct parser before = *p;
@@ -442,7 +444,7 @@ static const struct expr *parse_not(struct parser *p)
 	return x == NULL ? NULL : make_unary(p, EXPR_NOT, loc, x);
 }
 
-/* Left-associative chain of the operators of one level; comparisons do not chain. */
+/* Parses a left-associative chain of the operators of one level; comparisons do not chain. */
 static const struct expr *parse_level(struct parser *p, unsigned level)
 {
 	if (level == LEVEL_UNARY)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scalars of a wanted type: the place decides the type, the text is an
- * expression. An int is taken where a float is wanted, nothing else converts.
+ * Reads YAML scalars with a required type: the schema defines the type, the text is an expression. An int is
+ * accepted where a float is required; there are no other conversions.
  */
 #include <string.h>
 
 #include "frontend/expr/expr.h"
 #include "ir/support/strmap.h"
 
-/* A text with one of these is an expression, not a misspelt word. */
+/* Text with one of these characters is an expression, not a misspelled word. */
 #define EXPRESSION_MARKS "([' "
 
 static bool report_type(const struct expr_env *env, struct loc loc, const char *what, const char *wanted,
@@ -61,7 +61,6 @@ bool expr_require_dim(const struct expr_env *env, struct loc loc, const char *wh
 	return true;
 }
 
-/* Parses and evaluates the text of a scalar. */
 static bool read_expression(const struct expr_env *env, const struct yaml_node *node, const char *what,
                             struct value *out)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signatures: what is written NAME(arguments), and the one way in which arguments find their places. Operators
- * of graph statements and functions have the rows of calls.def, definitions of a model make theirs.
+ * Signatures of NAME(arguments) and the matching of arguments to them. Operators of graph statements and
+ * functions have the rows of calls.def; definitions of a model declare their own.
  */
 #ifndef TFMC_FRONTEND_EXPR_SIGNATURE_H
 #define TFMC_FRONTEND_EXPR_SIGNATURE_H
 
 #include "frontend/expr/expr.h"
 
-/* What an argument is; the names of the reference. */
+/* Types of arguments and their names in the language reference. */
 #define ARGUMENT_TYPES(X)     \
 	X(TENSOR, "tensor")   \
 	X(TENSORS, "tensors") \
@@ -36,7 +36,7 @@ enum argument_type {
 };
 
 struct argument {
-	const char *name; /* NULL ends a list; ".." at its end: any number of further arguments */
+	const char *name; /* NULL terminates the array; ".." as last name: any number of further arguments */
 	enum argument_type type;
 	const struct expr *def; /* NULL: required */
 };
@@ -45,10 +45,10 @@ struct signature {
 	const char *name;
 	const struct argument *args;
 	const char *doc; /* one line */
-	struct loc loc;  /* of a definition of the model; line 0: a row of calls.def */
+	struct loc loc;  /* of the definition in the model; line 0: a row of calls.def */
 };
 
-/* A row of calls.def: the arguments are what its A and O make. */
+/* Initializer for a row of calls.def; its A() and O() make the array of arguments. */
 #define SIGNATURE(name, doc, ...)                                                                 \
 	{                                                                                         \
 #name, (const struct argument[]){__VA_ARGS__{NULL, ARGUMENT_VALUE, NULL } }, doc, \
@@ -57,34 +57,35 @@ struct signature {
 		}                                                                                 \
 	}
 
-size_t signature_length(const struct signature *s); /* without ".." */
-/* Position of an argument, or -1. */
+size_t signature_length(const struct signature *s); /* number of arguments without ".." */
+/* Index of an argument, or -1. */
 int signature_find(const struct signature *s, const char *name);
-/* NAME(x, axis: int = -1) */
+/* Prints NAME(x, axis: int = -1). */
 void signature_print(struct buf *out, const struct signature *s);
 
-/* One argument of a use. */
+/* One argument of a call. */
 struct given_argument {
-	const char *name; /* NULL: by its place */
+	const char *name; /* NULL: positional */
 	struct loc loc;
 	const void *value;
 };
 
-/* A use, for messages. */
+/* A call, for messages. */
 struct signature_use {
 	struct arena *arena;
 	struct diag_context *cx;
 	struct loc loc;
-	const char *path; /* of the step, or NULL */
+	const char *path; /* path of the step, or NULL */
 };
 
 /*
- * values[i] becomes what argument i of the signature gets, NULL where nothing was given. Arguments by place
- * come first. Room for every argument of the signature; those of ".." are left out.
+ * Sets values[i] to the value of argument i of the signature, NULL where none was given. Positional arguments
+ * come first. `values` has room for every argument of the signature; those of ".." are left out. False after a
+ * report.
  */
 bool signature_match(const struct signature_use *use, const struct signature *s,
                      const struct given_argument *given, size_t n, const void **values);
-/* The same of a call; absent arguments are their defaults. NULL after a report. */
+/* The same for a call expression; absent arguments have their defaults. NULL after a report. */
 const struct expr **signature_match_call(const struct signature_use *use, const struct signature *s,
                                          const struct expr *call);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values of expressions: making, comparing, printing; and the small texts that
- * parser and evaluator share (names, operator spellings, sources).
+ * Values of expressions: constructors, comparison, printing; and helpers shared by parser and evaluator (names,
+ * operator texts, sources).
  */
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Building bodies of the graph level.
+ * Bodies of the graph level: construction, comparison, rewriting of expression trees, substitution of indices,
+ * splitting of repeats.
  */
 #include <string.h>
 
@@ -155,7 +156,7 @@ const struct expr *expr_map_children(struct arena *a, const struct expr *e, expr
 	return copy;
 }
 
-/* ---- an index filled in ---- */
+/* ---- substitution of an index ---- */
 
 struct substitution {
 	struct arena *arena;
@@ -217,7 +218,7 @@ bool graph_substitute(struct arena *a, const struct graph_body *body, const char
 	return true;
 }
 
-/* ---- repeats in parts ---- */
+/* ---- splitting of repeats ---- */
 
 bool graph_push_iterations(struct arena *a, const struct graph_node *repeat, int64_t from, int64_t to,
                            struct graph_body *out)

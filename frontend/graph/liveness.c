@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which names statements read and write: needed for the carries of repeats and
- * for leaving out what no output needs.
+ * Liveness of names: reads and writes of statements (carries of repeats) and dead code elimination.
  */
 #include <string.h>
 
@@ -20,7 +19,7 @@ static bool expr_mentions(const struct expr *e, const char *name)
 	return expr_contains(e, EX_NAME, name);
 }
 
-/* True when `e` or a part of it is a call of `name`. */
+/* True if `e` contains a call of `name`. */
 static bool expr_calls(const struct expr *e, const char *name)
 {
 	return expr_contains(e, EX_CALL, name);
@@ -153,6 +152,8 @@ static bool statement_needed(const struct prune *p, const struct expr_statement 
 
 static struct graph_body prune_body(const struct prune *p, const struct graph_body *body, struct names *live);
 
+/* Prunes a repeat: iterates to a fixed point, since names that the body reads at its start are live at its end.
+ * NULL: nothing of the body is needed. *live: in live names after the node, out live names before it. */
 static struct graph_node *prune_repeat(const struct prune *p, const struct graph_node *node,
                                        struct names *live)
 {
@@ -172,7 +173,8 @@ static struct graph_node *prune_repeat(const struct prune *p, const struct graph
 		return NULL;
 	*copy = *node;
 	copy->body = inner;
-	for (size_t i = 0; i < live->n; i++) /* what is read after the repeat begins with what it is before */
+	for (size_t i = 0; i < live->n;
+	     i++) /* a value read after the repeat may also be the one from before it */
 		names_add(p->arena, &before, live->items[i]);
 	*live = before;
 	return copy;

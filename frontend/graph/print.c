@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graph expressions and bodies to text. What is printed parses back to the
- * same tree.
+ * Prints expressions and bodies of the graph level; the text parses back to an equal tree.
  */
 #include <string.h>
 
@@ -26,7 +25,7 @@ static void print_call(struct buf *out, const struct ir_dims *dims, const struct
 	buf_char(out, ')');
 }
 
-/* How tightly the outermost operation of a tree binds; larger than any operation for what has none. */
+/* Binding strength of the outermost operation; larger than that of any operation if there is none. */
 static int precedence(const struct expr *e)
 {
 	static const int of[] = {
@@ -35,7 +34,7 @@ static int precedence(const struct expr *e)
 	        [EXPR_SUB] = 4, [EXPR_MUL] = 5,     [EXPR_DIV] = 5, [EXPR_MOD] = 5, [EXPR_NEG] = 6,
 	        [EXPR_POW] = 7, [EXPR_FLOORDIV] = 5};
 	if ((e->kind == EX_INT && e->i < 0) || (e->kind == EX_FLOAT && e->f < 0.0))
-		return 4; /* not after an operator */
+		return 4; /* needs parentheses after an operator */
 	if (e->kind == EX_DIM)
 		return e->dim->n_terms > 1 ? 4 : 8;
 	return e->kind == EX_UNARY || e->kind == EX_BINARY ? of[e->op] : 8;
@@ -107,7 +106,7 @@ static void print_statement(struct buf *out, const struct ir_dims *dims, const s
 	print_list(out, dims, st->values, st->n_values);
 }
 
-/* A plain scalar when YAML reads it back as it is. */
+/* Prints a YAML scalar, in single quotes if a plain one would not read back. */
 static void print_scalar(struct buf *out, const char *text)
 {
 	bool plain = strstr(text, ": ") == NULL && strstr(text, " #") == NULL;

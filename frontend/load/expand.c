@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model as a YAML document of the next lower level, with parameters at their
- * final values: a preset by its steps, else the computation as statements of the
- * graph level and the other sections as they were written.
+ * tfmc expand: prints a model as a YAML document of the next lower language level with params at their final
+ * values. A preset becomes its steps; other models become graph statements, with the other sections as written.
  */
 #include <math.h>
 #include <string.h>
@@ -47,7 +46,7 @@ static void print_scalar(struct buf *out, const struct yaml_node *node)
 		buf_str(out, node->null ? "null" : node->text);
 }
 
-/* Flow style. */
+/* Prints a node in flow style. */
 static void print_flow(struct buf *out, const struct yaml_node *node)
 {
 	if (node->kind == YAML_SCALAR) {
@@ -70,7 +69,7 @@ static void print_flow(struct buf *out, const struct yaml_node *node)
 /* ---- block style ---- */
 
 #define FLOW_WIDTH 100
-#define KEY_WIDTH  16 /* of the key before a value, about */
+#define KEY_WIDTH  16 /* estimated width of the key before a value */
 
 static void print_tree(struct buf *out, const struct yaml_node *node, unsigned indent);
 
@@ -84,7 +83,7 @@ static bool fits_flow_line(const struct yaml_node *node, unsigned indent)
 	return yes;
 }
 
-/* After a key or a dash: in the line when it fits, else below. */
+/* Prints the value after a key or a dash: in flow style if it fits the line, else as a block below. */
 static void print_value(struct buf *out, const struct yaml_node *node, unsigned indent)
 {
 	if (node->kind == YAML_SCALAR || node->n == 0 || fits_flow_line(node, indent)) {
@@ -128,7 +127,7 @@ static void print_tree(struct buf *out, const struct yaml_node *node, unsigned i
 	}
 }
 
-/* Strings are quoted in params; value_print writes them as 'text'. */
+/* Prints params; value_print quotes strings. */
 static void print_params(struct buf *out, const struct frontend_model *m)
 {
 	if (m->scope.params.n > 0)
@@ -181,8 +180,8 @@ static void print_interface(struct buf *out, const struct frontend_model *m)
 		print_input(out, m, &m->inputs.items[i]);
 }
 
-/* The document with names of files as seen from `at`. Patterns of a preset, which may fit no parameter, may do so in what is
- * written, too. */
+/* The document with file names relative to `at`. If the weight map contains patterns of a preset or base, which
+ * may match no parameter, `unmatched: allow` is added. */
 static const struct yaml_node *document_seen_from(struct frontend_model *m, const char *at)
 {
 	const struct yaml_node *root = m->doc.root, *weights = yaml_find(root, "weights"),
@@ -198,7 +197,7 @@ static const struct yaml_node *document_seen_from(struct frontend_model *m, cons
 	return root != NULL && at[0] != '\0' ? compose_moved(&m->arena, root, at) : root;
 }
 
-/* The merged document; params have been printed. */
+/* Prints the merged document without the sections printed already. */
 static void print_steps(struct buf *out, const struct frontend_model *m)
 {
 	static const char *const printed[] = {"tfmc", "name", "params", "set"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loading a model file: the stages in order, and the accessors of frontend.h.
+ * frontend_load: the stages of loading a model file in order; and accessors of frontend.h.
  */
 #include "frontend/model/model.h"
 
@@ -63,7 +63,7 @@ static bool read_sections(struct frontend_model *m)
 	bool ok = model_read_params(&m->scope, root, &m->options);
 	if (params != NULL && params->kind != YAML_MAPPING)
 		return false;
-	/* Params and dims that are wrong have been reported, reading them says no more. */
+	/* Continue after invalid params and dims: their uses report nothing further. */
 	ok = model_read_dims(&m->scope, yaml_find(root, "dims")) && ok;
 	ok = model_read_definitions(&m->scope, yaml_find(root, "define"), &m->definitions) && ok;
 	bool values = model_read_inputs(&m->scope, yaml_find(root, "inputs"), &m->inputs);
@@ -106,7 +106,7 @@ static struct frontend_model *create_model(struct diag_context *cx, const char *
 	return m;
 }
 
-/* The text that stands for a hub folder or a GGUF file; NULL for other files, or after a diagnostic. */
+/* YAML text generated for a hub directory or a GGUF file; NULL for other files, or after a diagnostic. */
 static const char *generated_yaml(struct frontend_model *m, bool is_folder, const char *at,
                                   enum tfmc_status *st)
 {
@@ -121,7 +121,7 @@ static const char *generated_yaml(struct frontend_model *m, bool is_folder, cons
 	return keys == NULL ? text : arena_printf(&m->arena, "%shub: {ignore: {mine: [%s]}}\n", text, keys);
 }
 
-/* Files of a folder that its text is made of and does not name. */
+/* Records files of a hub directory that its generated text depends on but does not name. */
 static void record_hub_files(struct frontend_model *m)
 {
 	static const char *const files[] = {"modules.json", "generation_config.json"};
@@ -131,7 +131,8 @@ static void record_hub_files(struct frontend_model *m)
 	}
 }
 
-/* The shards of an index, where it can be read: what is wrong with it is said when weights are wanted. */
+/* Records the shards of an index file. Errors in it are ignored here; they are reported when weights are
+ * opened. */
 static void record_shards(struct frontend_model *m, const char *path)
 {
 	struct diag_context quiet;
@@ -164,7 +165,7 @@ static void record_weight_file(struct frontend_model *m, const struct yaml_node 
 		record_shards(m, path);
 }
 
-/* Those that are opened when a weight or a text is wanted: no output may take their place. */
+/* Records files that are opened later (weights, tokenizer), so that no output can overwrite them. */
 static void record_lazily_read_files(struct frontend_model *m)
 {
 	const struct yaml_node *text = model_section(m, "tokenizer"), *section = model_section(m, "weights"),
@@ -178,7 +179,7 @@ static void record_lazily_read_files(struct frontend_model *m)
 	}
 }
 
-/* The file, or what stands for a hub folder or a GGUF file. */
+/* Reads the model file, or the text generated for a hub directory or GGUF file. */
 static enum tfmc_status read_document(struct frontend_model *m)
 {
 	bool folder = folder_is(m->doc.path);

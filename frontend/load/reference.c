@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lists of the language reference (frontend/manual/reference), printed from the tables: keys of each place,
- * parameters of each step, operators, functions, sources of weights, limits. A list is a line with its title, a
- * colon, and an item for each entry; a test looks for each in the pages.
+ * Prints the lists of the language reference (frontend/manual/reference) from the tables: keys of each place,
+ * parameters of each step, operators, functions, weight sources, limits. A list is a title line with a colon
+ * and an item for each entry; a test looks for each in the pages.
  */
 #include <string.h>
 
@@ -14,17 +14,16 @@
 #include "frontend/steps/macro.h"
 #include "frontend/weights/pattern.h"
 
-#define WIDEST     130 /* columns of a line */
-#define SHORT_ITEM 88  /* characters of a key or operator that does not need a line of its own */
+#define WIDEST     130 /* maximum columns of a line */
+#define SHORT_ITEM 88  /* items up to this length share a line */
 
-/* A line with the title of a list. */
 static void print_list_title(struct buf *out, const char *title, const char *name)
 {
 	const char *tick = name[0] == '\0' ? "" : "`";
 	buf_printf(out, "%s%s%s%s%s:\n", out->len == 0 ? "" : "\n", title, tick, name, tick);
 }
 
-/* One item of a list; `indent` 2: of a list in another one. */
+/* Prints an item; indent 2: of a nested list. */
 static void print_item(struct buf *out, size_t indent, const char *text)
 {
 	buf_fill(out, ' ', indent);
@@ -32,11 +31,11 @@ static void print_item(struct buf *out, size_t indent, const char *text)
 	buf_wrap(out, text, indent + 2, indent + 2, WIDEST);
 }
 
-/* Items of a list; neighbours that are no longer than `pack` become one. */
+/* Items of a list; neighbours of at most `pack` characters are joined. */
 struct items {
 	struct buf *out;
 	size_t indent, pack;
-	struct buf text; /* not printed yet */
+	struct buf text; /* pending text */
 	bool may_grow;
 };
 
@@ -96,7 +95,7 @@ static void print_key(struct buf *out, const struct schema_key *k)
 	buf_printf(out, "): %s%s", k->doc, k->now ? "" : "; not supported yet");
 }
 
-/* The place whose keys the value of a key has, and nothing else; or NULL. */
+/* The place that describes the keys of this key's value and nothing else; or NULL. */
 static const char *inner_place(const struct schema_key *k)
 {
 	const char *place = k->type == KEY_MAP && k->words[0] != '\0' ? k->words : k->name;
@@ -114,7 +113,7 @@ static bool is_inner_place(const char *where)
 	return false;
 }
 
-/* Keys of a place, those of its mappings beneath them. */
+/* Prints the keys of a place, nested mappings indented. */
 static void print_keys(struct buf *out, size_t indent, const char *where)
 {
 	struct items l = {.out = out, .indent = indent, .pack = strcmp(where, "top") == 0 ? 0 : SHORT_ITEM};
@@ -133,7 +132,7 @@ static void print_keys(struct buf *out, size_t indent, const char *where)
 	items_end(&l);
 }
 
-/* A weight and the bias behind it are one item. */
+/* A weight and the bias that follows it are one item. */
 static void print_params(struct buf *out, const char *kind)
 {
 	const struct schema_param *p = schema_next_param(kind, NULL);
@@ -156,7 +155,7 @@ static void print_params(struct buf *out, const char *kind)
 	}
 }
 
-/* The only key of a step, where a value that is no mapping is that key; else NULL. */
+/* The only key of a step whose value may be written directly; else NULL. */
 static const struct schema_key *only_key(const char *where)
 {
 	const struct schema_step *s = schema_find_step(where);

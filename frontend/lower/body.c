@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Statements and repeats to IR: names, carries, and state threaded through
- * loops.
+ * Statements and repeats to IR: binding of names, loop-carried values, states threaded through loops.
  */
 #include <string.h>
 
@@ -77,7 +76,7 @@ struct carries {
 	size_t n_targets;
 };
 
-/* True when a name is read after the node at the end of the frame, before it is written. */
+/* True if a name is read after the current node of each enclosing body before it is written (live out). */
 static bool live_after(const struct lowering *lw, const char *name)
 {
 	for (const struct lower_frame *f = lw->frame; f != NULL; f = f->outer) {
@@ -94,6 +93,8 @@ static bool live_after(const struct lowering *lw, const char *name)
 	return false;
 }
 
+/* Finds the loop-carried values of a repeat: names the body reads before it writes them or that are live after
+ * it, and its states. */
 static bool find_carries(struct lowering *lw, const struct graph_node *node, struct carries *c)
 {
 	c->targets = graph_targets(lw->arena, &node->body, &c->n_targets);
@@ -203,8 +204,8 @@ static bool lower_repeat(struct lowering *lw, const struct graph_node *node)
 	return !irb_failed(lw->b);
 }
 
-/* The path without indices; cut where an index belongs to a loop that is not around (values moved out of it).
- */
+/* Path for locations, without indices. If an index belongs to a loop that is not around (values hoisted out of
+ * it), the path is truncated there. */
 static const char *path_without_indices(struct lowering *lw, const char *pattern)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
@@ -228,7 +229,7 @@ bool lower_body(struct lowering *lw, const struct graph_body *body, bool loop)
 		irb_set_loc(lw->b, loc);
 		ok = node->kind == GRAPH_REPEAT ? lower_repeat(lw, node) : lower_statement(lw, node->st);
 	}
-	/* The builder refuses sizes beyond its limits without a message. */
+	/* The builder fails on sizes beyond its limits without a message. */
 	bool counted = !arena_failed(lw->arena) && !arena_failed(&lw->module->arena);
 	if (!ok && counted && lw->cx->n_errors == errors)
 		lower_fail(lw, LOC_NONE, DIAG_LIMIT, "a tensor of this statement is too large");

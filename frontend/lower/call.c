@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls of the operators of the graph level: arguments are matched to the
- * signature in calls.def, and read with a type.
+ * Calls of operators of the graph level: arguments are matched to the signatures of calls.def and read with a
+ * type.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 struct operator_row {
 	struct signature signature;
 	op_lowering *lower;
-	bool is_public; /* else only the compiler writes it */
+	bool is_public; /* OPERATOR; false: INTERNAL, written only by the compiler */
 };
 
 static const struct operator_row rows[] = {
@@ -68,7 +68,7 @@ const struct expr *call_arg(const struct call *c, const char *name)
 
 /* ---- extraction ---- */
 
-/* As call_arg, of an argument that is read as what its row says. */
+/* As call_arg; reports an internal error if the signature declares another type than the lowering reads. */
 #define TYPE(id) (1u << ARGUMENT_##id)
 static const struct expr *typed_arg(const struct call *c, const char *name, unsigned types)
 {
@@ -141,7 +141,7 @@ bool call_word(const struct call *c, const char *name, const char **out)
 	const struct expr *e = typed_arg(c, name, words);
 	struct lowered v;
 	bool given;
-	if (e != NULL && e->kind == EX_NAME) { /* a word wins over a param of that name */
+	if (e != NULL && e->kind == EX_NAME) { /* a word takes precedence over a param of this name */
 		*out = e->text;
 		return true;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Expressions of graph statements: scalars by the evaluator of frontend/expr/expr.h,
- * tensors through the builder, with trailing-axis broadcasting between them.
+ * Expressions of graph statements: scalars by the evaluator of frontend/expr, tensors by the builder, with
+ * NumPy broadcasting (trailing axes aligned).
  */
 #include <math.h>
 
@@ -82,7 +82,7 @@ bool lower_dtype_holds(enum ir_dtype t, double v)
 	case DT_U8: return v >= 0 && v <= UINT8_MAX;
 	case DT_I16: return v >= INT16_MIN && v <= INT16_MAX;
 	case DT_I32: return v >= INT32_MIN && v <= INT32_MAX;
-	case DT_I64: return fabs(v) < 0x1p53; /* from there on doubles have gaps */
+	case DT_I64: return fabs(v) < 0x1p53; /* larger doubles are not contiguous integers */
 	case DT_BOOL: return v == 0 || v == 1;
 	case DT_F32:
 	case DT_F16:
@@ -106,7 +106,7 @@ static bool scalar_as_double(struct lowering *lw, struct loc at, const struct va
 	return true;
 }
 
-/* Constants of the IR are doubles: what they may not hold is made of two that they do. */
+/* IR constants are doubles: an int64 beyond 2^53 is computed as high * 2^32 + low. */
 static struct ir_value splat_large_i64(struct lowering *lw, int64_t v, const struct ir_type *t)
 {
 	int64_t low = v & (int64_t)UINT32_MAX;
@@ -144,7 +144,7 @@ bool lower_splat(struct lowering *lw, struct loc at, struct lowered *v, struct i
 		                  ir_dtype_name(t->dtype));
 	bool is_wide = t->dtype == DT_I64 && v->s.kind == VALUE_INT && fabs(d) >= 0x1p53;
 	if (!is_wide && !lower_dtype_holds(t->dtype, d))
-		return lower_fail(lw, at, DIAG_VALUE_TYPE, "%lld is no value of %s", (long long)v->s.i,
+		return lower_fail(lw, at, DIAG_VALUE_TYPE, "%lld is not a value of %s", (long long)v->s.i,
 		                  ir_dtype_name(t->dtype));
 	*v = lowered_tensor(is_wide ? splat_large_i64(lw, v->s.i, t)
 	                            : irb_full_of(lw->b, d, t->dtype, t->rank, t->dims));
@@ -176,7 +176,7 @@ static bool eval_scalar(struct lowering *lw, const struct expr *e, struct lowere
 	if (e->kind == EX_NAME) {
 		enum expr_lookup found = lw->env.lookup(lw->env.user, e->text, e->loc, &out->s);
 		if (found == EXPR_ABSENT)
-			out->s = value_string(e->text); /* a word, or an unknown name: the taker decides */
+			out->s = value_string(e->text); /* a word or an unknown name; the operator decides */
 		return found != EXPR_FAILED;
 	}
 	return expr_eval(&lw->env, e, &out->s);
@@ -207,7 +207,7 @@ static bool lower_compare(struct lowering *lw, enum expr_op op, struct ir_value 
 	const struct ir_type *t = irb_type(lw->b, a);
 	static const int kinds[] = {[EXPR_EQ] = CMP_eq, [EXPR_NE] = CMP_ne, [EXPR_LT] = CMP_lt,
 	                            [EXPR_LE] = CMP_le, [EXPR_GT] = CMP_gt, [EXPR_GE] = CMP_ge};
-	if (t != NULL && t->dtype == DT_BOOL) { /* false < true */
+	if (t != NULL && t->dtype == DT_BOOL) { /* comparisons of bools: false < true */
 		a = irb_cast(lw->b, a, &(struct attrs_cast){.dtype = DT_I32});
 		b = irb_cast(lw->b, b, &(struct attrs_cast){.dtype = DT_I32});
 	}
@@ -242,7 +242,7 @@ static bool lower_arithmetic(struct lowering *lw, const struct expr *e, struct i
 	case EXPR_FLOORDIV: v = irb_floor_div(lw->b, a, b, NULL); break;
 	case EXPR_MOD: v = irb_mod(lw->b, a, b, NULL); break;
 	case EXPR_NOT:
-	case EXPR_NEG: break; /* one operand */
+	case EXPR_NEG: break; /* unary */
 	case EXPR_EQ:
 	case EXPR_NE:
 	case EXPR_LT:
@@ -254,7 +254,7 @@ static bool lower_arithmetic(struct lowering *lw, const struct expr *e, struct i
 	return !irb_failed(lw->b);
 }
 
-/* Multiplication by a constant is its own op. */
+/* Lowers tensor * constant and tensor / constant to the op scale. False: not such an expression. */
 static bool try_scale(struct lowering *lw, const struct expr *e, const struct lowered *a,
                       const struct lowered *b, struct lowered *out)
 {
@@ -303,7 +303,7 @@ static bool lower_unary_operator(struct lowering *lw, const struct expr *e, stru
 	return !irb_failed(lw->b);
 }
 
-/* a[i]: index i of axis 0. */
+/* a[i]: element i of axis 0. */
 static bool lower_index(struct lowering *lw, const struct expr *e, struct lowered *out)
 {
 	struct lowered a, i;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions of a module: run, and for generating models decode and encode.
+ * Builds the functions of a module: run, and for generating models encode, decode and score; and type inference
+ * of statements.
  */
 #include "frontend/lower/lower.h"
 
@@ -11,11 +12,11 @@ struct entry_function {
 	const char *name;
 	enum lower_mode mode;
 	struct graph_body body;
-	const size_t *outputs;     /* indices of model outputs */
-	const char *const *values; /* their names at level 3 */
+	const size_t *outputs;     /* indices of the model outputs it returns */
+	const char *const *values; /* their graph names */
 	size_t n_outputs;
-	bool tokens, others; /* which inputs are parameters */
-	bool scores;         /* decode that yields log p of given tokens */
+	bool tokens, others; /* which inputs are parameters: tokens and their lengths; all others */
+	bool scores;         /* decode that returns log p of given tokens */
 	struct loc loc;
 };
 
@@ -70,7 +71,7 @@ static bool add_input(struct lowering *lw, const struct frontend_input *in, cons
 	return !irb_failed(lw->b);
 }
 
-/* Numbers of the parameters that the inputs become, -1: not one of this function. */
+/* Parameter index of each input, -1: not a parameter of this function. */
 static int *number_inputs(struct lowering *lw, const struct entry_function *e)
 {
 	int *index = ARENA_ARRAY(lw->arena, int, lw->m->inputs.n);
@@ -111,8 +112,8 @@ static bool add_state(struct lowering *lw, const char *name)
 	return !irb_failed(lw->b);
 }
 
-/* Where rotary positions depend on the length of a call: the length that a sequence has after the last part of a
- * text that is read in several calls. */
+/* For longrope, whose factors depend on the sequence length: adds the parameter call_end, the length of each
+ * sequence after the last part of a prompt that is read in several calls. */
 static bool add_call_end(struct lowering *lw)
 {
 	struct ir_param p = {.name = "call_end",
@@ -171,8 +172,8 @@ static bool add_parameters(struct lowering *lw, const struct entry_function *e)
 
 /* ---- the last real row ---- */
 
-/* A statement that treats each row of `name` alone and yields the next name; sets *source to what it reads.
- */
+/* True if the expression treats rows independently and so the last row of its input suffices; *source: the name
+ * it reads. */
 static bool is_rowwise(const struct expr *e, const char **source)
 {
 	static const char *const calls[] = {"linear",     "layer_norm", "rms_norm", "mask_rows",
@@ -192,7 +193,8 @@ static bool is_rowwise(const struct expr *e, const char **source)
 	return false;
 }
 
-/* Where the chain of row-wise statements that ends in `name` begins; *name becomes what the chain reads. */
+/* Index of the first statement of the row-wise chain at the end of the body that defines *name; *name becomes
+ * the name the chain reads. decode computes this chain for the last row only. */
 static size_t tail_start(const struct lowering *lw, const struct graph_body *body, const char **name)
 {
 	size_t at = body->n;
@@ -211,7 +213,7 @@ static size_t tail_start(const struct lowering *lw, const struct graph_body *bod
 	return at;
 }
 
-/* i32 [B]: number of new real tokens. */
+/* i32 [B]: number of real tokens in this call. */
 static struct ir_value new_tokens(struct lowering *lw)
 {
 	const struct frontend_input *in = &lw->m->inputs.items[lw->m->tokens];
@@ -233,7 +235,7 @@ static bool take_last_row(struct lowering *lw, const char *name)
 	return !irb_failed(lw->b);
 }
 
-/* Ids of a key of generate are in [0, below). */
+/* Checks that the ids of a key of `generate` are below the vocabulary size. */
 static bool check_ids(struct lowering *lw, const char *key, const struct frontend_ids *ids, int64_t below)
 {
 	const struct yaml_node *node = yaml_find(model_section(lw->m, "generate"), key);
@@ -259,7 +261,8 @@ static bool check_sequences(struct lowering *lw, const char *key, const struct f
 	return ok;
 }
 
-/* What is read must be below the rows of the embedding, what is chosen below the number of logits. */
+/* Checks ids that are read (start, pad) against the rows of the embedding, ids that are chosen against the
+ * number of logits. */
 static bool check_generate_ids(struct lowering *lw, const char *logits)
 {
 	const struct frontend_generate *g = &lw->m->generate;
@@ -278,6 +281,8 @@ static bool check_generate_ids(struct lowering *lw, const char *logits)
 	       check_sequences(lw, "bias", &g->bias, vocab);
 }
 
+/* Lowers the body of decode up to the row-wise tail, takes the last real row of each sequence, then lowers the
+ * tail on [B, d]. */
 static bool decode_body(struct lowering *lw, const struct entry_function *e)
 {
 	const char *name = e->values[0];
@@ -383,7 +388,7 @@ static bool run_entry(struct frontend_model *m, const struct graph_body *body, s
 	return true;
 }
 
-/* decode: only what the logits need. */
+/* The function decode: the statements that the logits need. */
 static void decode_entry(struct frontend_model *m, const struct graph_body *body, struct entry_function *e)
 {
 	int logits = model_find_output(&m->outputs, m->generate.logits);
@@ -404,7 +409,7 @@ static void decode_entry(struct frontend_model *m, const struct graph_body *body
 	e->body = graph_prune(&m->arena, body, value, 1, NULL);
 }
 
-/* decode and, when it is wanted, score. */
+/* Builds decode and, with options.score, score. */
 static bool build_decode(struct frontend_model *m, struct ir_module *module, const struct graph_body *body,
                          struct state_types *types)
 {
@@ -419,7 +424,8 @@ static bool build_decode(struct frontend_model *m, struct ir_module *module, con
 	return build_function(m, module, &e, types);
 }
 
-/* decode and score of a seq2seq model in a module of their own; once more where they turn out to read sizes of the source. */
+/* Builds decode and score of a seq2seq model in a module of their own; a second time if they turned out to read
+ * sizes of the source that have no state yet. NULL on failure. */
 static struct ir_module *build_with_source(struct frontend_model *m, const struct graph_body *body,
                                            struct state_types *types)
 {
@@ -432,6 +438,8 @@ static struct ir_module *build_with_source(struct frontend_model *m, const struc
 	return again ? build_with_source(m, body, types) : NULL;
 }
 
+/* Infers the types of the states that encode leaves, builds decode (which determines the sizes it reads), then
+ * encode, and clones decode into the module. */
 static bool build_encode_and_decode(struct frontend_model *m, struct ir_module *module,
                                     const struct split_result *s, struct state_types *types)
 {
@@ -448,7 +456,7 @@ static bool build_encode_and_decode(struct frontend_model *m, struct ir_module *
 	if (scratch == NULL)
 		return false;
 	bool ok = build_function(m, scratch, &encode, types);
-	/* the recorded dims belong to the scratch module: make them again */
+	/* the recorded dims belong to the scratch module: import them */
 	for (size_t i = 0; ok && i < types->n; i++) {
 		for (int k = 0; k < types->items[i].rank; k++)
 			types->items[i].dims[k] = ir_import_dim(module, types->items[i].dims[k]);
@@ -489,7 +497,8 @@ static bool build_functions(struct frontend_model *m, struct ir_module *module)
 	return true;
 }
 
-/* With repeats divided where parameters change their format, if they are mixed, unless that is too much to lower. */
+/* Lowers again with repeats split where parameters change their format (mixed quantization), unless the
+ * unrolled graph exceeds MODEL_STEPS_MAX. */
 static bool relower_with_split_repeats(struct frontend_model *m, struct ir_module **module)
 {
 	struct graph_body parts = {NULL, 0, 0};
@@ -531,10 +540,10 @@ enum tfmc_status frontend_lower(struct frontend_model *m, struct ir_module **out
 	return m->cx->n_errors == errors ? TFMC_NO_MEMORY : opened == TFMC_OK ? TFMC_INVALID : opened;
 }
 
-/* ---- types only ---- */
+/* ---- type inference ---- */
 
 static bool infer_type(struct lowering *lw, const struct typed_name *given, size_t n,
-                       const struct graph_body *body, struct typed_name *want)
+                       const struct graph_body *body, struct typed_name *out)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct ir_dim *dims[IR_RANK_MAX];
@@ -548,28 +557,28 @@ static bool infer_type(struct lowering *lw, const struct typed_name *given, size
 	}
 	if (irb_failed(lw->b) || !lower_body(lw, body, false))
 		return false;
-	const struct lowered *v = lower_find(lw, want->name);
+	const struct lowered *v = lower_find(lw, out->name);
 	if (v == NULL || v->kind != LOWERED_TENSOR)
 		return lower_fail(lw, LOC_NONE, DIAG_VALUE_TYPE, "'%s' is not a tensor after the statements",
-		                  want->name);
+		                  out->name);
 	const struct ir_type *t = irb_type(lw->b, v->v);
-	want->dtype = t->dtype;
-	want->rank = t->rank;
+	out->dtype = t->dtype;
+	out->rank = t->rank;
 	for (int k = 0; k < t->rank; k++)
-		want->dims[k] = ir_dim_import(lw->m->scope.dims, t->dims[k]);
+		out->dims[k] = ir_dim_import(lw->m->scope.dims, t->dims[k]);
 	return true;
 }
 
 bool lower_infer_type(struct frontend_model *m, const struct typed_name *given, size_t n,
-                      const struct graph_body *body, struct typed_name *want)
+                      const struct graph_body *body, struct typed_name *out)
 {
 	struct lowering lw;
 	struct state_types types = {0};
 	struct entry_function e = {
-	        .name = "probe", .mode = LOWER_INFER, .values = &want->name, .n_outputs = 1};
+	        .name = "probe", .mode = LOWER_INFER, .values = &out->name, .n_outputs = 1};
 	struct ir_module *module = create_module(m);
 	bool ok = module != NULL && begin_function(&lw, m, module, &e, &types) &&
-	          infer_type(&lw, given, n, body, want);
+	          infer_type(&lw, given, n, body, out);
 	ir_module_destroy(module);
 	return ok;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lowering of the graph level to IR: the only callers of the IR builder. One
- * body is lowered for each function of the module; what differs is the mode.
+ * Lowering of the graph level to IR; frontend/lower and frontend/operators are the only callers of the IR
+ * builder. The same graph is lowered once for each function of the module; lower_mode selects what differs.
  *
- * INVARIANT: a name is bound to a value that is visible in the present region;
- * names that a repeat's body assigns are carried or unbound after it.
+ * INVARIANT: a name is bound to a value that is visible in the current region; names assigned in the body of a
+ * repeat are carried by it or unbound after it.
  */
 #ifndef TFMC_FRONTEND_LOWER_LOWER_H
 #define TFMC_FRONTEND_LOWER_LOWER_H
@@ -14,19 +14,19 @@
 #include "ir/builder/build.h"
 
 enum lower_mode {
-	LOWER_RUN,    /* no state; records the types of caches */
-	LOWER_INFER,  /* types only: weights are zeros, state statements record their types */
-	LOWER_ENCODE, /* state_put writes */
-	LOWER_DECODE, /* caches grow, state_get reads */
+	LOWER_RUN,   /* run: no state; records the types of the caches that decode will have */
+	LOWER_INFER, /* type inference: weights are zeros, state statements record the types of their states */
+	LOWER_ENCODE, /* encode: state_put writes */
+	LOWER_DECODE, /* decode, score: KV caches grow, state_get reads */
 };
 
 enum lowered_kind { LOWERED_TENSOR, LOWERED_SCALAR, LOWERED_TUPLE };
 
-/* What an expression yields. */
+/* Result of lowering an expression. */
 struct lowered {
 	enum lowered_kind kind;
 	struct ir_value v;
-	struct value s; /* numbers, words, strings */
+	struct value s; /* LOWERED_SCALAR: number, dim, word or string */
 	struct lowered *items;
 	size_t n;
 };
@@ -47,7 +47,7 @@ struct lower_frame {
 struct lower_state {
 	const char *name;
 	const struct ir_state_decl *decl;
-	struct ir_value value; /* present state */
+	struct ir_value value; /* current value of the state, threaded through the function */
 };
 
 struct state_type {
@@ -55,25 +55,26 @@ struct state_type {
 	enum ir_dtype dtype;
 	int rank;
 	const struct ir_dim *dims[IR_RANK_MAX];
-	int value_rank; /* of what encode leaves: its own axes, of a source as long as it is */
+	int value_rank; /* of a value that encode stores for decode: its type before it is laid out as a state (state.c) */
 	const struct ir_dim *value_dims[IR_RANK_MAX];
 	struct ir_loc loc;
-	int64_t call_rows; /* of a ring: tokens that one call may append at most; else 0 */
+	int64_t call_rows; /* ring cache: the most tokens that one call may append; else 0 */
 };
 
-/* Types of states, found by the modes that have none; shared by the functions of a module. */
+/* Types of states, recorded by LOWER_RUN and LOWER_INFER; shared by the functions of a module. */
 struct state_types {
 	struct state_type *items;
 	size_t n, cap;
-	uint64_t sizes;    /* bit i: decode reads the size of dim i of the source, so encode keeps it */
-	bool sizes_missed; /* it was not yet known when decode was lowered */
+	uint64_t sizes;    /* bit i: decode reads the size of dim i of the source, so encode must store it */
+	bool sizes_missed; /* decode read a size whose bit was not set yet: it must be lowered again */
 };
 
-/* A dim of the source. */
+/* A dim of the encoder input (source) of a seq2seq model. */
 struct source_dim {
-	int sym, in_decode; /* symbols; other ones only where the tokens have the dim, too */
+	int sym, in_decode; /* dim symbols; they differ only if the tokens have the dim as well */
 	const char *state;
-	struct ir_value size; /* LOWER_DECODE: i32 [B], of each sequence; none: not read so far */
+	struct ir_value
+	        size; /* LOWER_DECODE: i32 [B], size for each sequence; no value: not read from its state */
 };
 
 struct lowering {
@@ -88,7 +89,7 @@ struct lowering {
 	const struct lower_loop *loop;
 	const struct lower_frame *frame;
 	struct ir_loc loc;
-	const char *const *outputs; /* names that are read at the end */
+	const char *const *outputs; /* names read after the body */
 	size_t n_outputs;
 	struct state_types *types;
 	struct {
@@ -99,12 +100,14 @@ struct lowering {
 		struct source_dim *items;
 		size_t n;
 	} source;
-	struct ir_value past;       /* LOWER_DECODE */
-	struct ir_value call_end;   /* LOWER_DECODE: i32 [B], where generate.long_from > 0 */
-	const struct ir_dim *grows; /* LOWER_DECODE: the sequence dim of tokens */
-	const struct ir_dim *bound; /* stands for the symbol bound_sym in this function; NULL: none */
+	struct ir_value past; /* LOWER_DECODE */
+	struct ir_value
+	        call_end; /* LOWER_DECODE with generate.long_from > 0: i32 [B], length of each sequence after the whole prompt */
+	const struct ir_dim *grows; /* LOWER_DECODE: dim of axis 1 of the tokens of a call */
+	const struct ir_dim
+	        *bound; /* replaces the symbol bound_sym in this function (lower_bind_rows); NULL: none */
 	int bound_sym;
-	bool tail; /* rows have been taken: values are [B, d] */
+	bool tail; /* after take_last_row: values are [B, d], one row per sequence */
 };
 
 /* body.c */
@@ -113,16 +116,18 @@ void lower_bind(struct lowering *lw, const char *name, const struct lowered *v);
 const struct lowered *lower_find(const struct lowering *lw, const char *name);
 
 /* expr.c */
-/* A dim of the model in the module. */
+/* Imports a dim of the model into the module. */
 const struct ir_dim *lower_dim(struct lowering *lw, const struct ir_dim *d);
 bool lower_expr(struct lowering *lw, const struct expr *e, struct lowered *out);
 bool lower_fail(struct lowering *lw, struct loc at, enum diag_code code, const char *fmt, ...)
         TFMC_PRINTF(4, 5);
 const char *type_text(struct lowering *lw, struct ir_value v);
 struct lowered lowered_tensor(struct ir_value v);
-/* Both with the same shape, by broadcasting. */
+/* Broadcasts *a and *b to a common shape, aligning trailing axes as NumPy does. */
 bool lower_broadcast_pair(struct lowering *lw, struct loc at, struct ir_value *a, struct ir_value *b);
-/* A tensor of the dtype and shape of `like` from a scalar; a tensor is left alone. */
+/*
+ * Replaces a scalar by a constant tensor (splat) of the dtype and shape of `like`; a tensor is left unchanged.
+ */
 bool lower_splat(struct lowering *lw, struct loc at, struct lowered *v, struct ir_value like);
 
 /* call.c */
@@ -130,36 +135,41 @@ struct call {
 	struct lowering *lw;
 	const struct expr *e;
 	const struct signature *signature;
-	const struct expr *const *values; /* of its arguments */
+	const struct expr *const *values; /* of its arguments, in the order of the signature */
 };
-/* Arguments in their places; false after a report. */
+/* Matches the arguments of a call; false after a report. */
 bool call_match(struct lowering *lw, const struct expr *e, const struct signature *signature,
                 struct call *out);
-/* An argument or its default; NULL where it is absent and the default is none. */
+/* An argument or its default; NULL if it is absent and has no default value. */
 const struct expr *call_arg(const struct call *c, const char *name);
 bool call_tensor(const struct call *c, const char *name, struct ir_value *out);
-/* An absent argument without a default is left alone. */
+/* Typed access to arguments. An absent argument without a default value leaves *out unchanged; false after a
+ * report. */
 bool call_int(const struct call *c, const char *name, int64_t *out);
 bool call_float(const struct call *c, const char *name, double *out);
 bool call_bool(const struct call *c, const char *name, bool *out);
-bool call_word(const struct call *c, const char *name, const char **out); /* word or string */
+bool call_word(const struct call *c, const char *name, const char **out); /* a word or a string */
 bool call_dims(const struct call *c, const char *name, int *rank, const struct ir_dim **dims);
-bool call_axis(const struct call *c, const char *name, int rank, int64_t *axis); /* negative ones resolved */
+bool call_axis(const struct call *c, const char *name, int rank,
+               int64_t *axis); /* in [0, rank): negative axes count from the end */
 bool lower_call(struct lowering *lw, const struct expr *e, struct lowered *out);
 /* The type of a value, NULL when the builder has failed. */
 const struct ir_type *call_type(const struct call *c, struct ir_value v);
 /* Sets the result of the call; false when the builder has failed. */
 bool call_return(const struct call *c, struct lowered *out, struct ir_value v);
-/* What an operator that mixes positions reads past the end of a source. */
+/* Neutral element of an operator that mixes positions of an axis: what it reads past the end of a source. */
 enum call_fill {
-	FILL_NONE, /* nothing: it reads no position past the end, or none of its results before the end does */
+	FILL_NONE, /* none needed: it reads no position past the end, or only results past the end depend on it */
 	FILL_ZERO,
 	FILL_LOWEST,
 	FILL_HIGHEST,
 	FILL_UNSUPPORTED
 };
-/* LOWER_DECODE: reports an operation that mixes positions of the growing axis; positions of a source past its end become
- * neutral. */
+/*
+ * LOWER_DECODE: declares that the call mixes positions of `axis` of *x. If the axis is the growing one, that is
+ * an error; if it is an axis of the source, its elements past the end of each sequence's source are replaced by
+ * the neutral element.
+ */
 bool call_mixes_axis(const struct call *c, struct ir_value *x, int64_t axis, enum call_fill fill);
 
 /* ops.c, state.c, frontend/operators */
@@ -171,48 +181,50 @@ typedef bool op_lowering(const struct call *c, struct lowered *out);
 /* weights.c */
 enum weight_form {
 	WEIGHT_PLAIN,
-	WEIGHT_MATRIX,     /* [out, ...] as a matrix [out, all the rest] */
-	WEIGHT_TAPS_FIRST, /* [out, C, taps..] as a matrix [out, taps C] */
-	WEIGHT_DERIVED,    /* what `make` makes of it */
+	WEIGHT_MATRIX, /* [out, ...] flattened to a matrix [out, product of the others] */
+	WEIGHT_TAPS_FIRST, /* [out, C, taps..] transposed to a matrix [out, taps * C] (im2col order with channels innermost) */
+	WEIGHT_DERIVED, /* result of `make` */
 };
 
 struct weight_request {
-	const char *pattern; /* path with {i} */
+	const char *pattern; /* path pattern, with {i} for loop indices */
 	int rank;
-	int64_t dims[IR_RANK_MAX]; /* of the whole parameter */
+	int64_t dims[IR_RANK_MAX]; /* shape of the whole parameter */
 	int64_t first, rows;       /* rows > 0: only rows [first, first + rows) of axis 0 */
-	int64_t groups;            /* > 1: only those many rows of each equal part of axis 0, rows in all */
+	int64_t groups; /* > 1: axis 0 is divided into equal groups; take rows / groups rows from each */
 	enum weight_form form;
 	const struct ir_wexpr *(*make)(void *user, const struct ir_wexpr *parameter); /* WEIGHT_DERIVED */
 	void *user;
-	const char *derived_suffix; /* how the result differs from the parameter; part of its name */
-	bool plus_one;              /* 1 + the parameter */
-	bool is_quantizable;        /* a matrix that a linear multiplies, or a table */
-	bool is_table;              /* rows are looked up */
-	int64_t experts;            /* > 0: the pattern has LOWER_EXPERT, as many matrices are stacked */
-	const bool *subset;         /* [experts]: only these; NULL: all */
-	const char *subset_name; /* what the name of the weight has in place of their numbers; NULL: "all" */
+	const char *
+	        derived_suffix; /* WEIGHT_DERIVED: suffix of the weight's name that identifies the derivation */
+	bool plus_one;          /* use 1 + the parameter */
+	bool is_quantizable; /* the section `quantize` applies: the matrix of a linear, or an embedding table */
+	bool is_table;       /* rows are looked up (embedding) */
+	int64_t experts; /* > 0: the pattern contains LOWER_EXPERT, and the matrices of all experts are stacked */
+	const bool *subset;      /* [experts]: stack only these; NULL: all */
+	const char *subset_name; /* replaces the expert index in the weight's name; NULL: "all" */
 	struct ir_value *
-	        column_order; /* NULL: columns must be in order; else i32 [K]: what is multiplied by each; left alone
-	                           where they are */
+	        column_order; /* NULL: columns must be in logical order. Else set to i32 [K], the logical column of each stored one, if they are stored in another order (GPTQ act-order); left unchanged otherwise */
 };
-#define LOWER_EXPERT "{*}" /* the number of an expert */
+#define LOWER_EXPERT "{*}" /* stands for the index of an expert */
 bool lower_weight(struct lowering *lw, const struct weight_request *need, struct ir_value *out);
-/* Whether the weight of `path`, which is tied to that of `tie`, is stored with values of its own (weight_map_unties). */
+/* True if the weight of `path`, although tied to that of `tie`, is stored with different values
+ * (weight_map_unties). */
 bool lower_is_untied(struct lowering *lw, const char *path, const char *tie);
-/* What the matrix of each expert is kept as, in the first round of the loops around: [experts]. */
+/* Storage format of the matrix of each expert, out[experts], in the first iteration of the enclosing loops. */
 bool lower_expert_formats(struct lowering *lw, const struct weight_request *need, enum ir_format *out);
-/* Adds what the arguments bias, alibi and rel_bias of sdpa say to scores [B, H, S, T], and -inf where a key
- * is not visible (bool, rank 4, broadcast; may be none). */
+/* Adds the arguments bias, alibi and rel_bias of sdpa to the scores [B, H, S, T], and -inf where a key is not
+ * visible (bool, rank 4, broadcast; may be no value). */
 bool lower_score_bias(const struct call *c, struct ir_value visible, struct ir_value *scores);
 
 /* frontend/operators/lower_move.c */
 struct ir_value lower_axis_to_front(struct lowering *lw, struct ir_value x, int axis);
-/* The first n axes come to lie at `axis`. */
+/* Moves the first n axes to position `axis`. */
 struct ir_value lower_axes_from_front(struct lowering *lw, struct ir_value x, int n, int axis);
-/* Elements of an axis, i32 ids of any shape, whose axes come to lie there. */
+/* Gathers elements of an axis at i32 ids of any shape; the axes of ids replace it. */
 struct ir_value lower_gather_axis(struct lowering *lw, struct ir_value x, int axis, struct ir_value at);
-/* [.., n, ..] -> [.., count, size, ..]: window i holds the elements i hop + k step, k < size; all exist. */
+/* Sliding windows: [.., n, ..] -> [.., count, size, ..]; window i contains elements i hop + k step, k < size,
+ * all of which must exist. */
 struct lower_windows {
 	const struct ir_dim *count;
 	int64_t size, hop, step;
@@ -221,43 +233,48 @@ struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis,
                               const struct lower_windows *w);
 
 /* frontend/operators/lower_visibility.c */
-bool lower_is_none(const struct expr *e); /* absent, or written as none */
-/* i32 [B or 1, 1, S, T]: j - i, both from the start of the sequence. */
+bool lower_is_none(const struct expr *e); /* true if the argument is absent or `none` */
+/* Key position minus query position, i32 [B or 1, 1, S, T]; both count from the start of the sequence, with a
+ * cache too. */
 struct ir_value lower_distances(const struct lowering *lw, const struct ir_type *scores);
-/* An optional argument of sdpa that broadcasts to the scores, with four axes; none: left alone. */
+/* Reads an optional argument of sdpa that broadcasts to the scores, reshaped to four axes; `none` leaves *out
+ * unchanged. */
 bool lower_score_operand(const struct call *c, const char *name, struct ir_value scores, enum ir_dtype dtype,
                          struct ir_value *out);
-/* x (0 when none) where visible, else -inf. */
+/* where(visible, x, -inf); x defaults to 0. */
 struct ir_value lower_mask_fill(struct lowering *lw, struct ir_value visible, struct ir_value x,
                                 enum ir_dtype dtype);
-/* What `mask` and `prefix` let a query see, or none; with a prefix that includes causality. */
+/* Combines `mask` and `prefix` of sdpa to one bool tensor, or no value. With a prefix it includes causality. */
 bool lower_visibility(const struct call *c, struct ir_value scores, bool *has_prefix, struct ir_value *out);
-/* A weight that is not a parameter. */
+/* Adds a constant tensor that is not a parameter as a weight; equal names must have equal expressions. */
 bool lower_const_table(struct lowering *lw, const char *name, const struct ir_wexpr *e, struct ir_value *out);
-/* Whether elements of that type can hold the value exactly. */
+/* True if elements of the type represent the value exactly (floats: any value). */
 bool lower_dtype_holds(enum ir_dtype t, double v);
-/* The name that a path with indices stands for, and the indices of its loops (room for IR_RANK_MAX). */
+/* Name of the stacked weight or state of a path pattern: indices of enclosing loops are removed. *loops: these
+ * loops, outermost first (room for IR_RANK_MAX). NULL after a report. */
 const char *lower_stacked_name(struct lowering *lw, const char *pattern, const struct lower_loop **loops,
                                size_t *n);
-/* TFMC_IO where the file of an option cannot be read. */
+/* Opens the weight files, the profile and the weight map, once. TFMC_IO if the file of an option cannot be
+ * read. */
 enum tfmc_status weights_open(struct frontend_model *m);
 
-/* profile.c: what the inputs of a matrix that is quantized are like. False after a report. */
-/* Opens the file beside the weight files; nothing without one. TFMC_IO where that of an option cannot be read. */
+/* profile.c: calibration profile, statistics of the inputs of each quantized matrix. False after a report. */
+/* Opens the profile, if there is one, as one more weight file. TFMC_IO if that of an option cannot be read. */
 enum tfmc_status profile_open(struct frontend_model *m);
-/* The numbers for a parameter [N, K]: [2, K]; NULL: nothing is known of it, which is said at the end but of tables. */
+/* Statistics [2, K] for a parameter [N, K]; NULL: the profile has none, which is reported at the end except for
+ * tables. */
 bool profile_find(struct frontend_model *m, const struct weight_want *want, bool is_table,
                   const struct ir_wexpr **out);
-/* Reports what the model has not, and matrices that the file says nothing of. */
+/* Reports profile entries without a parameter, and quantized matrices without an entry. */
 bool profile_finish(struct frontend_model *m);
 
 /* state.c */
 bool lower_record_state(struct lowering *lw, const char *pattern, const struct state_type *slice);
 struct lower_state *lower_find_state(struct lowering *lw, const char *name);
-/* Names of the states of a cache: keys, values; of int8, their scales. */
+/* State names of a cache: keys, values; with int8 also their scales. */
 #define LOWER_CACHE_PARTS 4
 const char *lower_cache_state(struct lowering *lw, const char *cache, size_t part);
-/* Names of the states that a body uses, in order. */
+/* Names of the states used by a body, in order of first use. */
 struct names_list {
 	const char **items;
 	size_t n, cap;
@@ -267,60 +284,64 @@ void lower_index_operands(const struct lower_loop *const *loops, size_t n, struc
 
 /* rows.c */
 struct cache_use {
-	int64_t window; /* 0: none */
-	bool is_causal; /* and no position is seen by all */
+	int64_t window; /* 0: no window */
+	bool is_causal; /* causal and without a prefix visible to all */
 };
-/* Why attention cannot have a cache of `len` positions; NULL: it can. */
+/* Error text if attention cannot have a cache of `len` positions; NULL: it can. */
 const char *cache_len_error(struct arena *a, const struct cache_use *use, int64_t len, int64_t max_len);
-/* Rows of a state for so many positions; fewer than max_len: a ring. */
+/* Rows of the state for a cache of len positions; fewer than max_len: a ring buffer. */
 int64_t cache_rows(int64_t len, int64_t max_len);
-/* Bounds the tokens of a call of decode or score, where their bound is not small enough. */
+/* Binds the number of tokens of a call to a dim of its own with a smaller bound, if decode (ring caches) or
+ * score requires it. */
 bool lower_bind_rows(struct lowering *lw, bool scores);
 
-/* frontend/operators/lower_score.c: what the entry score has beside decode. */
+/* frontend/operators/lower_score.c: the parts of the function score that decode does not have. */
 bool score_add_targets(struct lowering *lw, int lengths);
-/* Binds `name` to log p of the targets, f32 [B, rows], instead of logits. */
+/* Binds `name` to the log-probabilities of the targets, f32 [B, rows], in place of the logits. */
 bool score_finish(struct lowering *lw, const char *name);
 extern const char score_output[];
 
-/* source.c: decode sees a source as long as it is, in states with room for the longest */
+/* source.c: decode is lowered with the dims of the source, although its states have capacity for the longest
+ * one */
 enum dim_owner { DIM_FREE, DIM_OF_SOURCE, DIM_OF_TOKENS, DIM_OF_BOTH };
-/* Which inputs of a seq2seq model have the symbol, that of the batch apart. */
+/* Which inputs of a seq2seq model have the dim symbol; the batch dim is DIM_FREE. */
 enum dim_owner lower_dim_owner(const struct frontend_model *m, int sym);
-/* Declares what stands for dims that the source shares with the tokens. */
+/* Declares separate symbols for dims that the source shares with the tokens. */
 bool lower_declare_source(const struct frontend_model *m, struct ir_dims *dims, struct arena *a);
 bool lower_list_source_dims(struct lowering *lw);
-/* The dim of a value of the source as decode calls it. */
+/* Imports a dim of a source value with the symbols of decode. */
 const struct ir_dim *lower_source_dim(struct lowering *lw, const struct ir_dim *d);
-/* LOWER_DECODE: whether the dim depends on the size of the source. */
+/* LOWER_DECODE: true if the dim depends on the size of the source. */
 bool lower_is_source(const struct lowering *lw, const struct ir_dim *d);
-/* i32 [B]: the dim for the source of each sequence; the same spread to the dims of t. */
+/* i32 [B]: value of the dim for each sequence's source; and the same broadcast to the dims of t. */
 struct ir_value lower_source_size(struct lowering *lw, const struct ir_dim *d);
 bool lower_broadcast_source_size(struct lowering *lw, struct loc at, const struct ir_dim *d,
                                  const struct ir_type *t, struct ir_value *out);
-/* call_mixes_axis of an axis of the source. */
+/* call_mixes_axis for an axis of the source. */
 bool lower_fill_source(const struct call *c, struct ir_value *x, int64_t axis, enum call_fill fill);
-/* Reports a reshape after which the end of a source is no end of an axis. */
+/* Reports a reshape after which positions past the end of a source are no longer at the end of an axis. */
 bool lower_reshape_source(const struct call *c, struct ir_value x, int rank,
                           const struct ir_dim *const *dims);
-/* Records the types of states of sizes. */
+/* Records the types of the states that store sizes of the source. */
 bool lower_record_sizes(struct frontend_model *m, struct ir_module *module, struct state_types *types);
-/* LOWER_ENCODE writes the sizes that decode reads, LOWER_DECODE reads them. */
+/* LOWER_ENCODE writes the sizes that decode reads; LOWER_DECODE reads them. */
 bool lower_write_sizes(struct lowering *lw);
 bool lower_read_sizes(struct lowering *lw);
-/* The functions of `from` with the source as long as its room; states are declared. */
+/* Clones the functions of `from` into `out` with the dims of the source bound to their capacity; declares the
+ * states. */
 bool lower_bind_source(struct frontend_model *m, struct ir_module *from, struct ir_module *out);
 
-/* split.c: a seq2seq model whole, and its parts before and with the tokens */
+/* split.c: partition of a seq2seq graph into encode and decode */
 struct split_result {
 	struct graph_body run, encode, decode;
-	const char **encode_outputs; /* names at level 3 */
-	size_t *encode_index;        /* their model outputs */
+	const char **encode_outputs; /* graph names of its outputs */
+	size_t *encode_index;        /* indices of the model outputs they are */
 	size_t n_encode_outputs;
 };
 bool split_encode_decode(struct frontend_model *m, struct split_result *out);
 
-/* lower.c: the type that `name` has after `body`, where the named values have the given types. */
+/* lower.c: infers the type of out->name after `body`, where the given values have the given types, by lowering
+ * to a scratch module. False after a report. */
 struct typed_name {
 	const char *name;
 	enum ir_dtype dtype;
@@ -328,6 +349,6 @@ struct typed_name {
 	const struct ir_dim *dims[IR_RANK_MAX];
 };
 bool lower_infer_type(struct frontend_model *m, const struct typed_name *given, size_t n,
-                      const struct graph_body *body, struct typed_name *want);
+                      const struct graph_body *body, struct typed_name *out);
 
 #endif

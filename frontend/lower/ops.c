@@ -9,7 +9,7 @@
 
 /* ---- constants ---- */
 
-/* A list of numbers: a table that is no parameter, called by what it holds. */
+/* const([..]): a constant tensor named by a hash of its values, so that equal lists share one weight. */
 static bool lower_const_list(const struct call *c, const struct expr *e, struct lowered *out)
 {
 	struct lowering *lw = c->lw;
@@ -115,7 +115,7 @@ bool lower_identity(const struct call *c, struct lowered *out)
 	return call_tensor(c, "x", &x) && call_return(c, out, x);
 }
 
-/* The op has the operator's name. */
+/* The IR op has the name of the operator. */
 bool lower_unary(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -135,7 +135,7 @@ bool lower_softcap(const struct call *c, struct lowered *out)
 	                   cap == 0.0 ? x : irb_softcap(c->lw->b, x, &(struct attrs_softcap){.c = cap}));
 }
 
-/* Two operands of which one may be a number. */
+/* Reads two operands, of which one may be a scalar, and broadcasts them. */
 static bool two_operands(const struct call *c, const char *first, const char *second, struct ir_value *a,
                          struct ir_value *b)
 {
@@ -194,7 +194,6 @@ bool lower_clip(const struct call *c, struct lowered *out)
 	return call_return(c, out, x);
 }
 
-/* x where it is positive, else x times the slope. */
 bool lower_leaky_relu(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -216,7 +215,7 @@ static bool is_16_bit_float(enum ir_dtype t)
 	return t == DT_F16 || t == DT_BF16;
 }
 
-/* Of narrow floats in f32: rounded once. */
+/* f16 and bf16 are computed in f32, so that the result is rounded once. */
 bool lower_log10(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -258,7 +257,7 @@ bool lower_cast(const struct call *c, struct lowered *out)
 
 /* ---- reductions ---- */
 
-/* An int or a list of ints, ascending; x becomes neutral past the end of a source. */
+/* Reads `axis`, an int or a list, sorted; elements of x past the end of a source become neutral. */
 static bool read_axes(const struct call *c, struct ir_value *x, enum call_fill fill, int64_t *axes, size_t *n)
 {
 	const struct expr *e = call_arg(c, "axis");
@@ -287,7 +286,7 @@ static bool read_axes(const struct call *c, struct ir_value *x, enum call_fill f
 	return true;
 }
 
-/* Means of ints are f32. */
+/* Ints become f32, the type of their mean. */
 static struct ir_value int_to_float(const struct call *c, struct ir_value x)
 {
 	if (ir_dtype_class(call_type(c, x)->dtype) != DTCLASS_INT)
@@ -295,7 +294,7 @@ static struct ir_value int_to_float(const struct call *c, struct ir_value x)
 	return irb_cast(c->lw->b, x, &(struct attrs_cast){.dtype = DT_F32});
 }
 
-/* The mean, along axes of the source over as many positions as the source of each sequence has. */
+/* The mean; along axes of the source the divisor is the real size of each sequence's source. */
 static bool mean_over_real_length(const struct call *c, struct ir_value x, const struct attrs_reduce_sum *sum,
                                   struct lowered *out)
 {
@@ -339,7 +338,8 @@ bool lower_reduce(const struct call *c, struct lowered *out)
 	                                            : irb_reduce_min(c->lw->b, x, &min));
 }
 
-/* max(a, b), min(a, b) of two tensors, or of a tensor and a float; an int, or a list of them, is an axis. */
+/* Distinguishes elementwise max(a, b) from the reduction max(x, axis): the second argument is a tensor or a
+ * float, or the first is a number. An int or a list of ints is an axis. */
 static bool is_elementwise_extreme(const struct call *c, bool *yes)
 {
 	struct lowered v;
@@ -395,7 +395,7 @@ bool lower_softmax(const struct call *c, struct lowered *out)
 	return call_return(c, out, last ? t : irb_transpose_by(c->lw->b, t, rank, perm));
 }
 
-/* m where it is finite, else 0: what may be subtracted from numbers of which it is the largest. */
+/* m, or 0 where it is infinite: subtracting an infinite maximum would give NaN. */
 static struct ir_value zero_if_infinite(const struct call *c, struct ir_value m)
 {
 	struct ir_builder *b = c->lw->b;
@@ -409,7 +409,8 @@ static struct ir_value zero_if_infinite(const struct call *c, struct ir_value m)
 	return irb_where(b, is_infinite, zero, m, NULL);
 }
 
-/* max + log(sum(exp(x - max))), of narrow floats in f32: rounded once */
+/* m + log(sum(exp(x - m))) with m the maximum; f16 and bf16 are computed in f32, so that the result is rounded
+ * once. */
 bool lower_logsumexp(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, m, wide;
@@ -435,7 +436,7 @@ bool lower_logsumexp(const struct call *c, struct lowered *out)
 	                    irb_reduce_sum(b, s, &(struct attrs_reduce_sum){.axes = {axes, n}, .keep = true}),
 	                    NULL),
 	            m, NULL);
-	if (!keep) /* one element along the axes: a sum removes them */
+	if (!keep) /* the axes have size 1: a sum removes them */
 		s = irb_reduce_sum(b, s, &(struct attrs_reduce_sum){.axes = {axes, n}, .keep = false});
 	return call_return(c, out,
 	                   is_16_bit_float(dtype) ? irb_cast(b, s, &(struct attrs_cast){.dtype = dtype}) : s);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A profile, as `tfmc calibrate` writes it: what the inputs of each matrix are like, and so how much an error in
- * each column matters. It is opened as one more weight file; no parameter is made of its tensors.
+ * Calibration profile written by `tfmc calibrate`: for each matrix the mean squares and means of its input
+ * columns, which weight the quantization error of each column. It is opened as one more weight file; none of
+ * its tensors is a parameter.
  */
 #include <math.h>
 #include <string.h>
@@ -30,12 +31,12 @@ static bool is_all_zero(const struct stored_tensor *t)
 	return i == t->dims[1];
 }
 
-/* The tensor has means of squares, and means that belong to them. */
+/* Checks that the tensor is F32 [2, K]: finite mean squares >= 0, and means. */
 static bool check_profile_tensor(struct frontend_model *m, const struct stored_tensor *t)
 {
 	size_t n = strlen(t->name), end = strlen(FRONTEND_INPUTS);
 	if (n <= end || strcmp(t->name + n - end, FRONTEND_INPUTS) != 0)
-		return report_bad_tensor(m, t, "is none of those that tfmc calibrate writes");
+		return report_bad_tensor(m, t, "is not one that tfmc calibrate writes");
 	if (!t->readable || t->dtype != DT_F32 || t->read != NULL || t->reversed || t->rank != 2 ||
 	    t->dims[0] != 2)
 		return report_bad_tensor(m, t, "is not F32 [2, columns of one matrix]");
@@ -58,8 +59,9 @@ enum tfmc_status profile_open(struct frontend_model *m)
 		return TFMC_OK;
 	enum tfmc_status st = weight_files_open(files, q->profile_dir, q->profile, q->profile_loc);
 	if (st != TFMC_OK)
-		return q->profile_dir == NULL ? st
-		                              : TFMC_INVALID; /* a model that names a wrong file is wrong */
+		return q->profile_dir == NULL
+		               ? st
+		               : TFMC_INVALID; /* the model names a wrong file: an invalid model */
 	for (size_t i = first; i < weight_files_count(files); i++) {
 		struct stored_tensor *t = weight_files_at(files, i);
 		t->ignored = true;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Axes of the source in decode. A state has room for the longest source, so
- * rows from the end of a sequence's own source on hold anything. While decode is
- * lowered these axes have the dims of the source, so that every operator that
- * mixes positions sees them: it reads a neutral element there, or is refused.
- * At last the dims are bound to the room (lower_bind_source).
+ * Axes of the encoder input (source) in decode. A state has capacity for the longest source; rows past the end
+ * of a sequence's own source are garbage. While decode is lowered these axes have the dims of the source, so
+ * that every operator that mixes positions detects them: it reads its neutral element there or reports the
+ * axis. Finally the dims are bound to the capacity (lower_bind_source).
  */
 #include <inttypes.h>
 #include <math.h>
@@ -35,7 +34,7 @@ enum dim_owner lower_dim_owner(const struct frontend_model *m, int sym)
 	return of_source ? DIM_OF_SOURCE : DIM_FREE;
 }
 
-/* A source of up to as many positions as the tokens has a dim of its own in decode. */
+/* A dim shared by source and tokens (T = S) gets a separate symbol for the source in decode. */
 bool lower_declare_source(const struct frontend_model *m, struct ir_dims *dims, struct arena *a)
 {
 	for (size_t i = 0, n = ir_dims_count(m->scope.dims); i < n; i++) {
@@ -130,7 +129,7 @@ static struct ir_value per_sequence_atom(struct lowering *lw, const struct ir_di
 	return irb_dim_value_of(lw->b, module_symbol(lw, a->sym), 1, dims);
 }
 
-/* i32 [B]: the value of d for each sequence. */
+/* i32 [B]: evaluates the dim for each sequence with IR ops on the stored sizes. */
 static struct ir_value per_sequence_size(struct lowering *lw, const struct ir_dim *d)
 {
 	struct ir_value sum = IR_NO_VALUE;
@@ -148,7 +147,7 @@ struct ir_value lower_source_size(struct lowering *lw, const struct ir_dim *d)
 	return per_sequence_size(lw, d);
 }
 
-/* The axis along which the sequences lie, B or B rows of each; -1: none. */
+/* The axis that enumerates sequences: B, or B * rows of each; -1: none. */
 static int batch_axis(struct lowering *lw, const struct ir_type *t, const struct ir_dim **rows)
 {
 	const struct ir_dim *batch = batch_of(lw);
@@ -180,7 +179,7 @@ bool lower_broadcast_source_size(struct lowering *lw, struct loc at, const struc
 	return !irb_failed(lw->b);
 }
 
-/* ---- mixing ---- */
+/* ---- neutral elements ---- */
 
 static double neutral_element(enum call_fill fill, enum ir_dtype t)
 {
@@ -231,7 +230,7 @@ bool lower_fill_source(const struct call *c, struct ir_value *x, int64_t axis, e
 	return !irb_failed(b);
 }
 
-/* Elements before axis `axis`. */
+/* Number of elements spanned by the axes before `axis`. */
 static const struct ir_dim *elements_before_axis(struct lowering *lw, const struct ir_dim *const *dims,
                                                  int axis)
 {
@@ -241,8 +240,8 @@ static const struct ir_dim *elements_before_axis(struct lowering *lw, const stru
 	return n;
 }
 
-/* Whether rows past the end of the source stay past the end of axis `axis` of the result: the axis begins where one of the
- * source does, or is one of several sequences. */
+/* True if positions past the end of the source stay at the end of axis `axis` of the result: the axis starts at
+ * the same element as an axis of the source, or is one of several whose sequences are flattened into the batch. */
 static bool preserves_source_end(struct lowering *lw, const struct ir_type *t,
                                  const struct ir_dim *const *dims, int axis)
 {
@@ -326,7 +325,7 @@ bool lower_read_sizes(struct lowering *lw)
 	return !irb_failed(lw->b);
 }
 
-/* A copy of decode or score in which the source has the size of its room. */
+/* Clones decode or score with the dims of the source bound to their capacity. */
 static bool clone_with_source_bound(struct frontend_model *m, const struct lowering *lw,
                                     const struct ir_func *f, struct ir_module *out)
 {

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Splits the graph of a seq2seq model into what does not depend on the tokens
- * (encode) and the rest (decode). Every name has a level: constant, source,
- * tokens. A source value that a tokens statement reads crosses over: encode
- * puts it into a state where it was defined, decode gets it there, whatever it
- * is. A source expression inside a tokens statement gets a name of its own, so
- * that encode computes it, once. With narrow caches keys and values cross
- * narrowed, and so run reads them: a third part, the graph with what the other
- * two round. With compute in bf16, too: what a state keeps is not rounded for
- * the products of attention (lower_sdpa.c).
+ * Splits the graph of a seq2seq model into the part that does not depend on the tokens (encode) and the rest
+ * (decode), by forward dependence analysis: every name has a level, constant < source < tokens. A source value
+ * read by a statement of level tokens crosses over: encode writes it to a state where it is defined, decode
+ * reads it there. A source subexpression inside a tokens statement is hoisted to encode, so that it is computed
+ * once.
  *
- * INVARIANT: a loop appears in both parts with the same count, so that a state
- * that is indexed by the loop has one entry for each round.
+ * With a reduced-precision KV cache, keys and values of cross attention cross in the format of the cache, so
+ * that states are small; run, which has no states, rounds them in the same way (a third graph, `run`). The same
+ * holds for compute: bf16: values read from a state are not rounded again for the products of attention
+ * (lower_sdpa.c).
+ *
+ * INVARIANT: a loop appears in both parts with the same count, so that a state indexed by the loop has one
+ * entry for each iteration.
  */
 #include <string.h>
 
@@ -89,7 +90,7 @@ static void set_target_levels(struct split *s, const struct expr_statement *st, 
 		set_level(s, st->targets[i].name, level);
 }
 
-/* Levels after a body; true when one that the body starts with rose. */
+/* Computes the levels of names after a body. */
 static void propagate_levels(struct split *s, const struct graph_body *body)
 {
 	for (size_t i = 0; i < body->n; i++) {
@@ -101,7 +102,7 @@ static void propagate_levels(struct split *s, const struct graph_body *body)
 	}
 }
 
-/* Joins the levels at the end of a loop body into those at its beginning until nothing rises. */
+/* Fixed point of the levels of loop-carried names: those at the end of the body flow to its start. */
 static void propagate_loop_levels(struct split *s, const struct graph_body *body)
 {
 	size_t n;
@@ -124,7 +125,7 @@ static void propagate_loop_levels(struct split *s, const struct graph_body *body
 
 /* ---- crossing ---- */
 
-/* The scope whose statements define the present value of a name. */
+/* The scope whose statements define the current value of a name. */
 static struct split_scope *defining_scope(const struct split *s, const char *name)
 {
 	struct split_scope *scope = s->scope;
@@ -142,14 +143,14 @@ static struct split_scope *defining_scope(const struct split *s, const char *nam
 	return scope;
 }
 
-/* The last part of the name of the state of a value. */
+/* Last component of the state's name of a value. */
 static const char *state_suffix(const struct split *s, const char *name)
 {
 	const struct derived_name *made = strmap_get(&s->derived, name);
 	return made == NULL ? name : made->state;
 }
 
-/* The state is called so without its indices, whatever loops they are of. */
+/* The pattern with loop indices reduced to "{}": names that differ only in the index variable would collide. */
 static const char *drop_index_names(struct split *s, const char *pattern)
 {
 	struct buf text;
@@ -189,6 +190,8 @@ static bool push_text(struct split *s, struct graph_body *body, struct ir_loc lo
 	return graph_push_text(s->arena, s->m->cx, body, loc, text);
 }
 
+/* Makes a source value available to decode: encode writes it to a state in the scope that defines it, decode
+ * reads it there. Once per scope and definition. */
 static bool cross_value(struct split *s, struct split_scope *scope, const struct graph_node *node,
                         const char *name)
 {
@@ -223,7 +226,8 @@ static const char *new_name(struct split *s, const char *begin, const char *name
 	return unique;
 }
 
-/* A new name, BEGIN_`name`, which is defined in the scope and kept as the state `state`; NULL: called so, too. */
+/* Introduces a name BEGIN_`name` of level source, defined in the scope. state: last component of its state's
+ * name; NULL: the name itself. */
 static const char *derive_name(struct split *s, struct split_scope *scope, const char *begin,
                                const char *name, const char *state)
 {
@@ -243,9 +247,9 @@ struct rewriting {
 	bool failed;
 };
 
-/* ---- source expressions in statements of tokens ---- */
+/* ---- hoisting of source expressions ---- */
 
-/* Names, and views and repetitions of them: nothing that is worth a state of its own. */
+/* True for names and views of them, which are too cheap to be worth a state. */
 static bool is_view_only(const struct expr *e)
 {
 	static const char *const calls[] = {"reshape", "transpose", "broadcast", "slice", "identity"};
@@ -255,7 +259,7 @@ static bool is_view_only(const struct expr *e)
 	return moves && (e->n_args == 0 || is_view_only(e->args[0]));
 }
 
-/* The outermost scope in which the expression means the same. */
+/* The outermost scope in which the expression has the same value. */
 static struct split_scope *scope_of(const struct split *s, const struct expr *e)
 {
 	struct split_scope *inner = s->scope, *found;
@@ -264,7 +268,7 @@ static struct split_scope *scope_of(const struct split *s, const struct expr *e)
 	if (e->kind == EX_NAME && level_of_name(s, e->text) != LEVEL_CONST)
 		return defining_scope(s, e->text);
 	if (e->kind == EX_NAME && strmap_has(&s->reserved, e->text))
-		return s->scope; /* a constant may change from round to round */
+		return s->scope; /* a constant may change from iteration to iteration */
 	for (found = s->scope; e->kind == EX_STRING && found->loop != NULL; found = found->outer) {
 		if (strstr(e->text, arena_printf(s->arena, "{%s}", found->loop->as)) != NULL)
 			return found;
@@ -300,7 +304,8 @@ static const struct expr *hoist_expr(struct rewriting *r, const struct expr *e)
 	return copy;
 }
 
-/* The largest parts that depend on the source alone become names; of sdpa, keys and values in any case. */
+/* Hoists the largest subexpressions that depend on the source only; keys and values of sdpa even if they are
+ * views, so that they can cross in the cache format. */
 static const struct expr *hoist_source_exprs(void *user, const struct expr *e)
 {
 	struct rewriting *r = user;
@@ -323,9 +328,10 @@ static const struct expr *hoist_source_exprs(void *user, const struct expr *e)
 	return expr_map_children(r->s->arena, copy, hoist_source_exprs, r);
 }
 
-/* ---- keys and values that cross are kept as caches are ---- */
+/* ---- cross attention in the format of the KV cache ---- */
 
-/* Narrows the value of `name` after what has been read of the scope that defines it. */
+/* Appends the conversion of `name` to the cache format to its defining scope, once; returns the converted
+ * names. */
 static const struct cached_kv *quantize_name(struct split *s, const struct graph_node *node, const char *name)
 {
 	struct split_scope *scope = defining_scope(s, name);
@@ -379,7 +385,7 @@ static const struct expr *dequantize_call(struct rewriting *r, const struct expr
 	return call;
 }
 
-/* A call of sdpa over keys and values of the source reads them narrowed. */
+/* Rewrites sdpa over keys and values of the source to read them from the cache format. */
 static const struct expr *quantize_sdpa_inputs(void *user, const struct expr *e)
 {
 	struct rewriting *r = user;
@@ -402,7 +408,7 @@ static const struct expr *quantize_sdpa_inputs(void *user, const struct expr *e)
 	return copy;
 }
 
-/* ---- the walk ---- */
+/* ---- traversal ---- */
 
 static bool push_node(struct split *s, struct graph_body *body, const struct graph_node *node)
 {
@@ -519,7 +525,7 @@ static bool split_body(struct split *s, const struct graph_body *body)
 	return true;
 }
 
-/* Names that are made are not those of the graph. */
+/* Reserves the names of graph and inputs. */
 static void reserve_names(struct split *s)
 {
 	size_t n;

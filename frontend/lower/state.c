@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * State: caches of sdpa and what a seq2seq model's first part leaves for the
- * second. Types are recorded by a pass without state, because the states are
- * parameters of the function that uses them.
+ * States: KV caches of sdpa and values that encode of a seq2seq model stores for decode. Since states are
+ * parameters of the functions that use them, their types must be known first: LOWER_RUN and LOWER_INFER record
+ * them. Also the bound on tokens of one call: the model's, less for score and for ring caches, which need room
+ * for the window besides the new tokens; it is a dim of its own in that function.
  */
 #include <string.h>
 
@@ -73,7 +74,7 @@ static bool add_state_name(struct lowering *lw, struct names_list *out, const ch
 	return slot != NULL;
 }
 
-/* Those that the cache has: scales only where it keeps int8. */
+/* Adds the states of a cache; scales exist only for int8. */
 static bool add_cache_states(struct lowering *lw, const char *cache, struct names_list *out)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
@@ -126,9 +127,9 @@ bool lower_body_states(struct lowering *lw, const struct graph_body *body, struc
 
 /* ---- statements of split bodies ---- */
 
-/* How a value is kept: the axis of sequences first, rows of it as an axis of their own. */
+/* Layout of a value as a state: the batch axis first, rows of a sequence as an axis of their own. */
 struct state_layout {
-	int axis; /* that comes first; -1: none, the first axis is divided */
+	int axis; /* batch axis of the value, moved to the front; -1: none, axis 0 is batch * rows and is divided */
 	int rank;
 	const struct ir_dim *dims[IR_RANK_MAX];
 };
@@ -203,7 +204,8 @@ bool lower_state_put(const struct call *c, struct lowered *out)
 	return !irb_failed(lw->b);
 }
 
-/* The value as it was put: the part of its room that the source has. */
+/* Restores the value that was stored: slices the capacity of the state to the size of the source and moves the
+ * batch axis back. */
 static bool restore_value_layout(struct lowering *lw, const char *name, struct ir_value *x)
 {
 	const struct state_type *s = lw->types->items;
@@ -247,13 +249,13 @@ bool lower_state_get(const struct call *c, struct lowered *out)
 	return true;
 }
 
-/* ---- length of caches, tokens of a call ---- */
+/* ---- cache capacity and tokens of a call ---- */
 
-/* Rows of one call of score: the logits of a whole sequence never exist, and products of 64 rows run at the
- * speed of arithmetic (they do from 15 rows on). */
+/* Rows of one call of score: logits of a whole sequence never exist at once, and a GEMM of 64 rows is
+ * compute-bound (it is from 15 rows on). */
 #define SCORE_ROWS 64
 
-#define CACHE_ROWS 16 /* rings are whole panels of keys */
+#define CACHE_ROWS 16 /* ring buffers are a multiple of a packed panel of keys */
 
 /* ---- lengths of caches ---- */
 
@@ -293,7 +295,7 @@ static int64_t min_ring_call_rows(const struct state_types *types)
 	return least;
 }
 
-/* The symbol that the new tokens of a sequence are counted by, or -1. */
+/* The symbol if the dim is a single symbol, else -1. */
 static int single_symbol(const struct ir_dim *d)
 {
 	bool is_symbol = d->n_terms == 1 && d->terms[0].coeff == 1 && d->terms[0].n_atoms == 1;

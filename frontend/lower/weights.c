@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parameters of graph statements: paths with indices become stacked weights,
- * one expression for each index from the weight map, resolved once per model.
+ * Parameters of graph statements. A path pattern with loop indices becomes one stacked weight with an
+ * expression for each index, found in the weight map and resolved once per model. Chooses the storage format of
+ * each weight, and where repeats must be split because it changes.
  */
 #define _POSIX_C_SOURCE 200809L /* access */
 #include <string.h>
@@ -10,14 +11,14 @@
 #include "frontend/text/files.h"
 #include "frontend/lower/lower.h"
 
-#define COLUMNS_MAX (1 << 24) /* numbers of columns are exact in f32 */
+#define COLUMNS_MAX (1 << 24) /* column indices are exact in f32 */
 
 struct resolved_weight {
-	const struct ir_wexpr *e; /* of a parameter whose source is wrong (reported): zeros */
+	const struct ir_wexpr *e; /* zeros if the source is invalid (already reported) */
 	struct weight_want want;
 };
 
-/* Weight files, and the file with the map when `map` names one. */
+/* Records the weight files, and the file of the map if `map` names one, as read. */
 static void record_read_files(struct frontend_model *m, const struct yaml_node *map)
 {
 	size_t n;
@@ -28,7 +29,7 @@ static void record_read_files(struct frontend_model *m, const struct yaml_node *
 		document_note_file(&m->doc, file_join(&m->arena, m->doc.dir, map->text));
 }
 
-/* The section names files, and all of them are there. */
+/* True if the section names files and all of them exist. */
 static bool weights_exist(struct frontend_model *m, const struct yaml_node *section)
 {
 	const struct yaml_node *files = section == NULL ? NULL : yaml_find(section, "files");
@@ -66,7 +67,8 @@ enum tfmc_status weights_open(struct frontend_model *m)
 		return TFMC_INVALID;
 	TFMC_TRY(profile_open(m));
 	struct weight_map *map = weight_map_create(&m->arena, m->cx, m->weights.files, &m->weights.env);
-	/* Patterns of presets and bases serve several models; those of the model's own file are there for a reason. */
+	/* Patterns of presets and bases serve several models and may match nothing; those of the model's own
+	 * file must match. */
 	uint32_t must_match = yaml_is(yaml_find(section, "unmatched"), "allow") ? 0 : m->doc.root->loc.source;
 	if (map == NULL || weight_map_read(map, yaml_find(section, "map"), m->doc.dir, must_match) != TFMC_OK)
 		return TFMC_INVALID;
@@ -98,8 +100,8 @@ static bool check_same_shape(struct lowering *lw, const struct resolved_weight *
 	return false;
 }
 
-/* What a parameter becomes before anything is made of it, as if the files held it so: codes where `quantize` says it and
- * they are not codes already, else floats of dtype.weights. */
+/* Applies `quantize` and dtype.weights to a parameter, as if its file stored it so: quants if a rule of
+ * `quantize` matches and it is not quantized already, else floats of dtype.weights. NULL after a report. */
 static const struct ir_wexpr *apply_conversions(struct lowering *lw, const struct weight_request *need,
                                                 const struct weight_want *want, const struct ir_wexpr *e)
 {
@@ -127,7 +129,8 @@ static const struct ir_wexpr *apply_conversions(struct lowering *lw, const struc
 	return rounded;
 }
 
-/* Hub files may have more rows than the configuration has ids: tables are padded to a multiple of 64. */
+/* True for a parameter with a vocabulary axis: hub files pad it to a multiple of 64 rows beyond the configured
+ * size. */
 static bool is_vocabulary(const struct frontend_model *m, const struct weight_request *need)
 {
 	const struct model_param *vocab = strmap_get(&m->scope.params, "vocab");
@@ -135,6 +138,7 @@ static bool is_vocabulary(const struct frontend_model *m, const struct weight_re
 	       vocab->value.kind == VALUE_INT && vocab->value.i == need->dims[0] && need->groups <= 1;
 }
 
+/* Finds a parameter in the weight map and converts it; results are cached by path. NULL after a report. */
 static const struct ir_wexpr *resolve_parameter(struct lowering *lw, const struct weight_request *need,
                                                 const char *path)
 {
@@ -165,7 +169,7 @@ static const struct ir_wexpr *resolve_parameter(struct lowering *lw, const struc
 		return NULL;
 	}
 	r->e = apply_conversions(lw, need, &r->want, weight_map_find(m->weights.map, &r->want));
-	if (r->e == NULL) /* the others are looked at, too: all mistakes of a map in one run */
+	if (r->e == NULL) /* continue with zeros, so that all mistakes of a map are reported in one run */
 		r->e = wexpr_full(&m->arena, 0.0, need->rank, need->dims);
 	strmap_set(&m->weights.resolved, path, r);
 	return r->e;
@@ -176,13 +180,13 @@ static int64_t group_count(const struct weight_request *need)
 	return need->groups > 1 ? need->groups : 1;
 }
 
-/* The matrix that a product wants. */
+/* Reshapes the parameter to the requested form. */
 static const struct ir_wexpr *apply_form(struct arena *a, const struct weight_request *need,
                                          const struct ir_wexpr *e)
 {
 	int64_t rest = 1;
 	for (int i = 2; i < e->rank; i++)
-		rest *= e->dims[i]; /* the parameter exists: its elements have been counted */
+		rest *= e->dims[i]; /* cannot overflow: the number of elements has been checked */
 	const int64_t taps[] = {e->dims[0], e->rank > 1 ? e->dims[1] : 1, rest};
 	const int64_t matrix[] = {taps[0], taps[1] * taps[2]};
 	switch (need->form) {
@@ -197,7 +201,7 @@ static const struct ir_wexpr *apply_form(struct arena *a, const struct weight_re
 	return e;
 }
 
-/* Rows of the whole parameter, or as many of each group. */
+/* Selects rows of the parameter, or of each of its groups. */
 static const struct ir_wexpr *select_rows(struct arena *a, const struct weight_request *need,
                                           const struct ir_wexpr *e)
 {
@@ -213,7 +217,7 @@ static const struct ir_wexpr *select_rows(struct arena *a, const struct weight_r
 	return wexpr_reshape(a, need->rank, dims, e);
 }
 
-/* What the name of a weight says about its form. */
+/* Suffix of a weight's name for its form. */
 static const char *form_suffix(const struct weight_request *need)
 {
 	switch (need->form) {
@@ -229,7 +233,7 @@ static const struct ir_wexpr *stack_iterations(struct lowering *lw, const struct
                                                const char *path, const struct lower_loop *const *loops,
                                                size_t n, size_t level);
 
-/* The experts one after the other; `path` has their number still open. */
+/* Stacks the matrices of the requested experts; `path` still has LOWER_EXPERT. */
 static const struct ir_wexpr *stack_experts(struct lowering *lw, const struct weight_request *need,
                                             const char *path)
 {
@@ -247,7 +251,7 @@ static const struct ir_wexpr *stack_experts(struct lowering *lw, const struct we
 	return ok ? wexpr_stack(a, n, parts) : NULL;
 }
 
-/* The expression for the loops from `level` on; `path` has the outer ones filled in. */
+/* Stacks the iterations of the loops from `level` on; indices of outer loops are filled into `path`. */
 static const struct ir_wexpr *stack_iterations(struct lowering *lw, const struct weight_request *need,
                                                const char *path, const struct lower_loop *const *loops,
                                                size_t n, size_t level)
@@ -275,7 +279,7 @@ static const struct ir_wexpr *stack_iterations(struct lowering *lw, const struct
 
 /* ---- formats ---- */
 
-/* quantize, dtype.weights: what parameters of so many axes lie in memory as; vectors are small, and passes fold them. */
+/* Storage format of a parameter. Vectors stay f32: they are small, and passes fold them. */
 static enum ir_format storage_format(const struct lowering *lw, int rank, const struct ir_wexpr *e)
 {
 	if (rank < 2)
@@ -285,8 +289,8 @@ static enum ir_format storage_format(const struct lowering *lw, int rank, const 
 	return wexpr_fits_format(e, lw->m->dtypes.weights) ? lw->m->dtypes.weights : FORMAT_PLAIN;
 }
 
-/* A stack of n levels with the columns of its parts as they are stored, and *order: a stack of their orders [.., K]. NULL: a part
- * has them in order already, they differ within a part, or no format holds the result. */
+/* For a stack of n levels: the expression with columns in stored order, and in *order a stack of the column
+ * orders [.., K]. NULL: some part is in logical order or mixes orders, or no format holds the result. */
 static const struct ir_wexpr *stored_columns(const struct lowering *lw, const struct ir_wexpr *e, size_t n,
                                              const struct ir_wexpr **order)
 {
@@ -309,7 +313,8 @@ static const struct ir_wexpr *stored_columns(const struct lowering *lw, const st
 	return wexpr_stack(a, e->n_args, parts);
 }
 
-/* How a part of a weight is kept: its format, and whether its columns are those that are stored. */
+/* One byte that identifies how a part of a weight is stored: its format, and whether its columns are in stored
+ * order. */
 static unsigned char storage_form(const struct lowering *lw, const struct weight_request *need,
                                   const struct ir_wexpr *e)
 {
@@ -319,7 +324,7 @@ static unsigned char storage_form(const struct lowering *lw, const struct weight
 	return (unsigned char)(stored != NULL ? IR_N_FORMATS + format : format);
 }
 
-/* The forms of all parts of a stack of n levels, in order; gives where the next one goes. */
+/* Writes the storage forms of all parts of a stack of n levels; returns the end of the output. */
 static unsigned char *collect_forms(const struct lowering *lw, const struct weight_request *need,
                                     const struct ir_wexpr *e, size_t n, unsigned char *out)
 {
@@ -330,8 +335,8 @@ static unsigned char *collect_forms(const struct lowering *lw, const struct weig
 	return out;
 }
 
-/* Rounds whose parts of the stack e differ in form from those of the round before begin a repeat of their own: one weight
- * has one format, and what a linear multiplies is rounded as the format wants it. */
+/* Requests loop splits between iterations whose parts of e differ in storage form: a weight has one format, and
+ * activations are quantized to suit it. */
 static bool split_at_format_changes(struct lowering *lw, const struct weight_request *need,
                                     const struct ir_wexpr *e, const struct lower_loop *const *loops, size_t n)
 {
@@ -360,7 +365,7 @@ static bool split_at_format_changes(struct lowering *lw, const struct weight_req
 	return true;
 }
 
-/* What the tensors of e are, the first format that is not f32; PLAIN: all are f32. */
+/* The storage format of the tensors in e, the first that is not f32; FORMAT_PLAIN: all are f32. */
 static enum ir_format file_format(const struct ir_wexpr *e)
 {
 	enum ir_format f = e->format;
@@ -400,7 +405,8 @@ static bool has_columns(const struct ir_wexpr *e)
 	return has;
 }
 
-/* The first tensor below e that is packed into words, and of which no format has the groups; NULL: there is none. */
+/* The first tensor in e that is packed into u32 words with a group layout that no format represents; NULL:
+ * none. */
 static const struct stored_tensor *find_unrepresentable_groups(const struct lowering *lw,
                                                                const struct ir_wexpr *e)
 {
@@ -415,8 +421,8 @@ static const struct stored_tensor *find_unrepresentable_groups(const struct lowe
 	return found;
 }
 
-/* Why a weight of f32 has more bits than its tensors, though nobody asked for f32; NULL: it has not. What is computed from
- * floats has numbers of f32. */
+/* Why a weight is stored as f32 although its tensors have fewer bits and f32 was not requested; NULL: it is
+ * not. A result computed from floats is f32 without a reason. */
 static const char *dequantized_reason(const struct lowering *lw, const struct ir_wexpr *e, int rank)
 {
 	enum ir_format f = file_format(e);
@@ -429,12 +435,12 @@ static const char *dequantized_reason(const struct lowering *lw, const struct ir
 	if (rank < 2 || f == FORMAT_PLAIN || !is_kept)
 		return NULL;
 	if (is_computed(e))
-		return has_codes ? "its numbers are computed from them" : NULL;
+		return has_codes ? "its values are computed from them" : NULL;
 	if (!all_in_format(e, f))
 		return "its parts have different formats";
 	if (has_columns(e))
 		return "its columns are stored in the order of groups, and only linears of one matrix gather";
-	return has_codes ? "its rows do not stay whole" : NULL;
+	return has_codes ? "its rows are divided" : NULL;
 }
 
 /* ---- names ---- */
@@ -455,6 +461,8 @@ static const char *replace_index(struct arena *a, const char *text, const struct
 	return out;
 }
 
+/* Implements lower_stacked_name; with label, indices are replaced by the range of the loop instead of removed
+ * (second use of a parameter in a split loop). */
 static const char *stacked_name(struct lowering *lw, const char *pattern, const struct lower_loop **loops,
                                 size_t *n, bool label)
 {
@@ -542,7 +550,7 @@ static bool rows_exist(struct lowering *lw, const struct weight_request *need)
 	                  (long long)(need->dims[0] / groups), groups > 1 ? " in each group" : "");
 }
 
-/* What the name of a weight says about its rows. */
+/* Suffix of a weight's name for its rows. */
 static const char *rows_suffix(struct lowering *lw, const struct weight_request *need)
 {
 	int64_t groups = group_count(need), last = need->first + need->rows / groups - 1;
@@ -552,7 +560,7 @@ static const char *rows_suffix(struct lowering *lw, const struct weight_request 
 	return groups == 1 ? rows : arena_printf(lw->arena, "%s.of%lld", rows, (long long)groups);
 }
 
-/* The first of the parameters that a weight is made of. */
+/* Path of the first parameter of a stacked weight. */
 static const char *first_parameter_path(struct lowering *lw, const struct weight_request *need,
                                         const struct lower_loop *const *loops, size_t n)
 {
@@ -564,8 +572,8 @@ static const char *first_parameter_path(struct lowering *lw, const struct weight
 	return path;
 }
 
-/* Why the weight has not the format of codes that `quantize` names, or none though it names some or others are codes; about the first
- * of its parameters where a rule decides. NULL: there is nothing to say. */
+/* Why the weight is not stored in the format that `quantize` names, or not quantized although others are;
+ * decided by the rule of its first parameter. NULL: nothing to explain. */
 static const char *unquantized_reason(struct lowering *lw, const struct weight_request *need,
                                       const struct ir_wexpr *e, enum ir_format format,
                                       const struct lower_loop *const *loops, size_t n)
@@ -577,7 +585,7 @@ static const char *unquantized_reason(struct lowering *lw, const struct weight_r
 	if (!is_told || (q->n == 0 && format != FORMAT_PLAIN))
 		return NULL;
 	if (widened == NULL && q->n == 0)
-		return "its numbers are f32";
+		return "its values are f32";
 	if (need->rank < 2)
 		return "it is a vector";
 	if (!need->is_quantizable)
@@ -590,7 +598,7 @@ static const char *unquantized_reason(struct lowering *lw, const struct weight_r
 	if (stays && (rule == NULL || rule->format == FORMAT_PLAIN || rule->format == format))
 		return NULL;
 	if (stays)
-		return arena_printf(a, "codes of files stay, also where '%s' says %s", rule->pattern,
+		return arena_printf(a, "quantized values of files stay, also where '%s' says %s", rule->pattern,
 		                    ir_format(rule->format)->name);
 	return rule == NULL ? "no pattern is about it" : arena_printf(a, "'%s' keeps it", rule->pattern);
 }
@@ -611,7 +619,8 @@ bool lower_expert_formats(struct lowering *lw, const struct weight_request *need
 	return e != NULL;
 }
 
-/* The order of the columns of w, i32 [.., K]; weights of one order share it, and what they multiply is gathered once. */
+/* The column order of w, i32 [.., K], as a weight. Weights with equal orders share it, so that their input is
+ * gathered once. */
 static bool add_column_order(struct lowering *lw, const struct ir_weight *w, const struct ir_wexpr *order,
                              const struct ir_value *index, size_t n, struct ir_value *out)
 {

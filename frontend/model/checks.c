@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `checks`: what to run and what to expect. Files are opened when a check runs.
+ * Section `checks`: calls and expected results. Files are opened when a check runs.
  */
 #include <string.h>
 
@@ -23,6 +23,7 @@ struct value_list {
 	size_t n, cap;
 };
 
+/* Sets the shape of a nested list from its first elements; *count: number of values. */
 static bool infer_nested_shape(struct frontend_model *m, const struct yaml_node *node,
                                struct frontend_tensor *t, size_t *count)
 {
@@ -177,6 +178,7 @@ static bool push_check(struct frontend_model *m, const struct frontend_check *c)
 	return ARENA_ADDED(&m->arena, &m->checks, *c);
 }
 
+/* Expands the short form {file, cases} to one check for each case. */
 static bool read_cases(struct frontend_model *m, const struct yaml_node *node,
                        const struct frontend_check *base)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `define`: heads such as `gau(x, eps=1e-5)`, and whether an entry is a step
- * list, statements or a function. Bodies are read where they are used.
+ * Section `define`: signatures such as `gau(x, eps=1e-5)`, and whether a definition is a list of steps, a macro
+ * of statements or a function. Bodies are read where they are used.
  */
 #include <string.h>
 
@@ -71,7 +71,8 @@ static bool is_function(const struct yaml_node *body)
 	return last != NULL && last->kind == YAML_SCALAR && strncmp(last->text, "return ", 7) == 0;
 }
 
-/* Steps are names of kinds and mappings of one; statements assign. */
+/* True for a body of statements (macro): it begins with an assignment, require, let or if. Steps are names of
+ * kinds or mappings. */
 static bool has_statements(const struct yaml_node *body)
 {
 	static const char *const entries[] = {"require", "let", "if"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The interface of a model: dims with bounds, inputs, outputs.
+ * Interface of a model: dims with bounds, inputs, outputs.
  */
 #include <math.h>
 #include <string.h>
@@ -77,7 +77,7 @@ bool model_read_dims(struct model_scope *s, const struct yaml_node *dims)
 			continue;
 		ok = false;
 		ir_dims_declare(s->dims, dims->pairs[i].key->text, 1,
-		                1); /* it is there: what reads it is not wrong */
+		                1); /* declare it anyway, so that its uses report nothing */
 	}
 	return ok;
 }
@@ -156,7 +156,8 @@ static bool bool_default(const struct expr_env *env, struct frontend_input *in, 
 
 static bool float_default(struct model_scope *s, struct frontend_input *in, struct loc loc, double f)
 {
-	double largest = in->dtype == DT_F16 ? 65504.0 : 3.3895313892515355e38; /* of bf16: f32 has more */
+	double largest = in->dtype == DT_F16 ? 65504.0
+	                                     : 3.3895313892515355e38; /* largest finite bf16; f32 is larger */
 	in->fill = f;
 	if (isinf(f) || fabs(f) <= largest)
 		return true;
@@ -165,7 +166,7 @@ static bool float_default(struct model_scope *s, struct frontend_input *in, stru
 	return false;
 }
 
-/* Whatever the sizes are. */
+/* Checks that an int default fits the dtype and `below` for all values of the dims. */
 static bool int_default(struct model_scope *s, const struct frontend_input *in, struct loc loc)
 {
 	int bits = 8 * (int)ir_dtype_bytes(in->dtype);
@@ -252,7 +253,7 @@ static bool read_input(struct model_scope *s, const struct yaml_pair *pair, stru
 	       read_long_input(s, in, pair->value);
 }
 
-/* Lengths name an input i32[B] with the batch dim of what they measure. */
+/* Checks that `lengths` names an input i32[B] with the batch dim of this input, and links both. */
 static bool link_lengths(struct model_scope *s, const struct yaml_node *node, struct model_inputs *all,
                          size_t index)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schema.def as JSON Schema (draft 7, which yaml-language-server reads best): what an editor completes and
- * explains. A value of most types may be an expression, which is a string; a null removes what a file beneath
- * has. What the schema refuses, tfmc refuses; not the reverse.
+ * Prints schema.def as JSON Schema (draft 7, which yaml-language-server supports best), for completion and help
+ * in editors. A value of most types may be an expression, which is a string; null deletes a key of a base file.
+ * Everything the schema rejects, tfmc rejects; not the reverse.
  */
 #include <jansson.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 #include "ir/support/memory.h"
 #include "ir/support/strmap.h"
 
-/* Mappings with names of the model's own, and lists whose elements are no plain values: the definition of each
- * value or element. */
+/* Mappings whose keys are chosen by the model, and lists whose elements are not plain values: the schema
+ * definition of each value or element. */
 static const struct {
 	const char *where, *name, *each;
 } members[] = {
@@ -35,7 +35,8 @@ static const char *element_definition(const struct schema_key *k)
 	return NULL;
 }
 
-/* The place whose keys a mapping has that is the value of this key; NULL: it has names of its own, or is none. */
+/* The place whose keys the value of this key has; NULL: it is not a mapping, or its keys are chosen by the
+ * model. */
 static const char *place_of_mapping(const struct schema_key *k)
 {
 	bool may = (k->type == KEY_MAP || k->type == KEY_ANY) && element_definition(k) == NULL;
@@ -76,7 +77,7 @@ static json_t *any_schema(const struct schema_key *k)
 	const char *each = element_definition(k);
 	if (place_of_mapping(k) != NULL)
 		return ref_schema("", place_of_mapping(k));
-	if (each != NULL && strcmp(k->where, "top") == 0) /* the steps, or stacks of steps */
+	if (each != NULL && strcmp(k->where, "top") == 0) /* a list of steps, or a mapping of stacks */
 		return set_member(set_member(type_schema("array object"), "items", ref_schema("", "step")),
 		                  "additionalProperties", ref_schema("", each));
 	if (each != NULL)
@@ -85,7 +86,6 @@ static json_t *any_schema(const struct schema_key *k)
 	return set_member(type_schema("array string number boolean null"), "items", ref_schema("", "value"));
 }
 
-/* A word may also be an expression or the name of a param. */
 static json_t *word_schema(const struct schema_key *k)
 {
 	json_t *other = type_schema("string null");
@@ -128,7 +128,8 @@ static void add_keys(json_t *properties, const char *where)
 		json_t *def = json_loads(k->def, JSON_DECODE_ANY, NULL);
 		json_t *s = set_member(value_schema(k), "description",
 		                       json_sprintf("%s%s", k->now ? "" : "(not supported yet) ", k->doc));
-		json_t *types = json_object_get(s, "type"); /* null is the last of them */
+		json_t *types =
+		        json_object_get(s, "type"); /* null is the last one; required keys do not allow it */
 		if (strcmp(k->def, "!") == 0)
 			json_array_remove(types, json_array_size(types) - 1);
 		else if (k->def[0] != '\0')
@@ -148,7 +149,7 @@ static json_t *place_schema(const char *where, const char *types)
 
 /* ---- steps ---- */
 
-/* The arguments of a step: a mapping, or the main one alone. `use` also has those of the definition. */
+/* Arguments of a step: a mapping, or its main argument alone. `use` also accepts those of the definition. */
 static json_t *step_arguments(const struct schema_step *row)
 {
 	const struct schema_key *main = schema_find_key(row->kind, row->main);
@@ -163,7 +164,7 @@ static json_t *step_arguments(const struct schema_step *row)
 	return set_member(s, "description", json_string(row->doc));
 }
 
-/* A kind with its arguments, or the name of a definition of the model with its own. */
+/* A step: a built-in kind with its arguments, or a definition of the model with its arguments. */
 static json_t *step_schema(const json_t *kinds)
 {
 	json_t *properties = json_object(), *kind;
@@ -175,7 +176,7 @@ static json_t *step_schema(const json_t *kinds)
 	return set_member(type_schema("object string"), "properties", properties);
 }
 
-/* A step of a file without definitions: its kind is in the table. */
+/* A step in a file without definitions: its kind is built in. */
 static json_t *builtin_step_schema(const json_t *kinds)
 {
 	json_t *names = json_deep_copy(kinds), *inner = json_object();
@@ -204,7 +205,7 @@ static json_t *weight_source_schema(void)
 	                  ref_schema("", "source"));
 }
 
-/* ---- the whole ---- */
+/* ---- the document ---- */
 
 static json_t *definitions(const json_t *kinds)
 {
@@ -243,7 +244,7 @@ static json_t *definitions(const json_t *kinds)
 	return d;
 }
 
-/* What must be there in a file that stands alone, and in the mappings inside it. */
+/* Required keys of a file without base or preset, and of the mappings inside it. */
 static json_t *required_of(const char *where)
 {
 	static const char *const named[] = {"dim", "input", "stack"};
@@ -263,7 +264,7 @@ static json_t *required_of(const char *where)
 	return json_pack("{s:o, s:o}", "required", names, "properties", inner);
 }
 
-/* { not: { anyOf: [{required: [a]}, ..] } } */
+/* {not: {anyOf: [{required: [a]}, ..]}}: none of the keys is present. */
 static json_t *has_none_of(const char *keys)
 {
 	json_t *array = json_array(), *list = word_array(keys), *key;
@@ -273,8 +274,8 @@ static json_t *has_none_of(const char *keys)
 	return json_pack("{s:{s:o}}", "not", "anyOf", array);
 }
 
-/* A file alone has what is required, one without definitions has only the kinds of the table. A file of
- * definitions, which others include, has no inputs. */
+/* Conditions: a file without base or preset has the required keys; one without definitions has only built-in
+ * kinds. A file of definitions, for `include`, has no inputs. */
 static json_t *conditions(void)
 {
 	json_t *fragment =

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one name space of a model, what its expressions may name, and searches
- * in its lists.
+ * The namespace of a model, the environment of its expressions, and lookup in its lists.
  */
 #include "frontend/model/model.h"
 #include "ir/support/strmap.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parameters: `params`, overridden by `set` and the command line, evaluated on
- * demand (so that derived ones follow overrides), and checked by `require`.
+ * Section `params`, overridden by `set` and --set. Params are evaluated on demand, so that derived ones follow
+ * overrides; `require` checks conditions on them.
  */
 #include <string.h>
 
@@ -56,7 +56,7 @@ static bool apply_set(struct model_scope *s, const struct yaml_node *set)
 	return ok;
 }
 
-/* One `key=value` of the command line; the value is typed as in params. */
+/* Applies one --set key=value; the value is typed as in params. */
 static bool apply_set_option(struct model_scope *s, const char *text)
 {
 	const char *eq = strchr(text, '=');
@@ -106,7 +106,7 @@ static bool evaluate_all(struct model_scope *s)
 	return ok;
 }
 
-/* The params that an expression names, with their values: "d = 30, heads = 4". */
+/* Prints the params used in an expression with their values: "d = 30, heads = 4". */
 static void print_param_values(struct model_scope *s, const struct expr *e, struct buf *out)
 {
 	const struct model_param *p = e->kind == EX_NAME ? strmap_get(&s->params, e->text) : NULL;

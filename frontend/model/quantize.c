@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The section quantize: a format for everything that is usually quantized, or a mapping from patterns of parameter
- * paths to formats. Only matrices of linears and tables of embed are asked about.
+ * Section `quantize`: one format for everything that is usually quantized, or a mapping from path patterns to
+ * formats. It applies to matrices of linears and tables of embed.
  */
 
 #include "frontend/model/model.h"
 #include "ir/algorithms/glob.h"
 #include "ir/support/strmap.h"
 
-/* What a single format leaves out: a step of a position, or of a choice among experts, is large beside the bytes. */
+/* Paths that a single format does not quantize: quantization errors of positions and of expert routing are
+ * large compared to the bytes saved. */
 static const char *const left_out[] = {"*position*", "*.router.*"};
 
 static bool read_format(struct frontend_model *m, const char *word, struct loc loc, enum ir_format *out)
@@ -28,7 +29,7 @@ static bool add_rule(struct frontend_model *m, const char *pattern, struct loc l
 	return ARENA_ADDED(&m->arena, &m->quantize, (struct quantize_rule){pattern, loc, format, used});
 }
 
-/* One format for all that is usually quantized. */
+/* Adds the rules for a single format. */
 static bool add_default_rules(struct frontend_model *m, const char *word, struct loc loc)
 {
 	enum ir_format format;
@@ -97,7 +98,7 @@ bool model_read_quantize(struct frontend_model *m)
 	if (!ok || q->profile == NULL || q->n > 0)
 		return ok;
 	diag_error(m->cx, q->profile_loc, DIAG_MISSING,
-	           "the profile '%.200s' serves formats of codes, and none is wanted: --quantize=q4, or a "
+	           "the profile '%.200s' serves quantized formats, and none is requested: --quantize=q4, or a "
 	           "format "
 	           "under 'quantize'",
 	           q->profile);
@@ -129,6 +130,6 @@ bool model_quantize_finish(struct frontend_model *m)
 	if (ok && m->quantize.keeps_quants && !m->quantize.quantizes_floats)
 		diag_warning(m->cx, m->options.quantize != NULL ? LOC_NONE : m->quantize.items[0].loc,
 		             DIAG_UNSUPPORTED,
-		             "quantize changes nothing: the files have codes already, and codes stay");
+		             "quantize changes nothing: the weights are quantized in the files already, and stay so");
 	return ok;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables of schema.def and the check of mappings against them. Tables are
- * short and searched linearly.
+ * The tables of schema.def, and the check of mappings against them. Tables are short and searched linearly.
  */
 #include "frontend/model/schema.h"
 
@@ -25,7 +24,7 @@ static const struct schema_step steps[] = {
 #include "frontend/model/schema.def"
 };
 
-/* Most texts differ in the first character. */
+/* Compares the first character before strcmp: most names differ there. */
 static bool string_equal(const char *a, const char *b)
 {
 	return a[0] == b[0] && strcmp(a, b) == 0;
@@ -102,7 +101,7 @@ static bool check_key_value(struct arena *a, struct diag_context *cx, const stru
 	return true;
 }
 
-/* A key that was meant to be this one has been reported with it. */
+/* True if the mapping has a misspelling of this key, which has been reported with a suggestion. */
 static bool is_misspelled(struct arena *a, const struct yaml_node *map, const struct schema_key *key)
 {
 	size_t n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The members of a struct from a mapping, each by its row in schema.def.
+ * Reads a mapping into members of a struct, each by its row in schema.def.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ struct member_reader {
 	const struct yaml_node *node;
 };
 
-/* The words of the row are "[>]LEAST [MOST]"; an int has 32 bits. */
+/* Checks a number against "[>]MIN [MAX]" of its row; ints have 32 bits without MAX. */
 static bool check_range(const struct member_reader *r, const struct value *v)
 {
 	const char *words = r->key->words;
@@ -66,7 +66,7 @@ static bool read_text(const struct member_reader *r, const char **out)
 	return yaml_expect(r->env->cx, r->node, YAML_SCALAR, r->key->name);
 }
 
-/* An element is an id, or an expression that gives a list of ids. */
+/* Reads a list of token ids; an element may be an expression that evaluates to a list. */
 static bool read_ids(const struct member_reader *r, struct frontend_ids *out)
 {
 	struct yaml_list list = yaml_as_list(r->env->arena, r->node);

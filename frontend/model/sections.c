@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sections beside the computation: generate, weights, dtype, tokenizer,
- * target. Vocabulary files are read on first use.
+ * The sections besides the computation: generate, weights, dtype, tokenizer, target; and --context. Vocabulary
+ * files are read on first use.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@
 
 /* ---- generate ---- */
 
-/* `greedy` is as if nothing was said. */
+/* `greedy` is the default: NULL. */
 static const struct yaml_node *null_if_greedy(const struct yaml_node *node)
 {
 	return yaml_is(node, "greedy") ? NULL : node;
@@ -68,7 +68,7 @@ static bool read_sequence(const struct expr_env *env, const struct yaml_node *no
 	return node->n != 0;
 }
 
-/* A list of [id, ..], or with a number of [[id, ..], number]. */
+/* Reads a list of [id, ..], or with has_number of [[id, ..], number]. */
 static bool read_sequences(const struct expr_env *env, const struct yaml_node *list, const char *what,
                            bool has_number, struct frontend_sequences *out)
 {
@@ -94,7 +94,7 @@ static bool read_sequences(const struct expr_env *env, const struct yaml_node *l
 	return true;
 }
 
-/* An input by name; NULL gives -1. */
+/* Finds an input by name; *out is -1 for name NULL. */
 static bool find_named_input(struct frontend_model *m, const struct yaml_node *node, const char *name,
                              int *out)
 {
@@ -104,7 +104,7 @@ static bool find_named_input(struct frontend_model *m, const struct yaml_node *n
 	return *out >= 0 || name == NULL;
 }
 
-/* The input that grows: i32 [B, S]. */
+/* Finds the input that grows by generated tokens, i32 [B, S], and checks source and max_len. */
 static bool find_tokens(struct frontend_model *m, const struct yaml_node *node)
 {
 	int tokens, source;
@@ -209,7 +209,7 @@ bool model_read_generate(struct frontend_model *m)
 
 /* ---- --context ---- */
 
-/* Number of the symbol that a dim is; -1: it is none, or of a formula. */
+/* Index of the symbol that the dim is; -1: it is constant or a formula. */
 static int symbol_of(struct ir_dims *dims, const struct ir_dim *d)
 {
 	for (size_t i = 0; i < ir_dims_count(dims); i++)
@@ -218,13 +218,13 @@ static int symbol_of(struct ir_dims *dims, const struct ir_dim *d)
 	return -1;
 }
 
-/* Token ids: i32 [B, S], or what has lengths. */
+/* True for token ids i32 [B, S] and inputs with lengths. */
 static bool is_sequence(const struct frontend_input *in)
 {
 	return in->rank >= 2 && (in->lengths != NULL || (in->dtype == DT_I32 && in->rank == 2));
 }
 
-/* Only bounds change, never params: tables of learned positions and scalings of rotary ones are as the file has them. */
+/* Only bounds change, not params: tables of learned positions and rotary scalings stay as in the file. */
 bool model_limit_context(struct frontend_model *m)
 {
 	struct ir_dims *dims = m->scope.dims;
@@ -273,7 +273,7 @@ struct dtype_words {
 	int weights, compute, cache;
 };
 
-/* The keys of --dtype, *out NULL without it. */
+/* Parses --dtype as a mapping; *out is NULL without it. */
 static bool dtype_option(struct frontend_model *m, const struct yaml_node **out)
 {
 	struct buf text;
@@ -295,8 +295,8 @@ static bool read_dtypes(struct frontend_model *m, const struct expr_env *env, st
 	static const struct schema_member members[] = {SCHEMA_MEMBER(dtype_words, weights),
 	                                               SCHEMA_MEMBER(dtype_words, compute),
 	                                               SCHEMA_MEMBER(dtype_words, cache)};
-	static const enum ir_dtype types[] = {DT_F32, DT_F32,  DT_F32,
-	                                      DT_F16, DT_BF16, DT_I8}; /* -, keep, f32, .. */
+	static const enum ir_dtype types[] = {DT_F32,  DT_F32, DT_F32, DT_F16,
+	                                      DT_BF16, DT_I8}; /* absent, keep, f32, f16, bf16, int8 */
 	struct dtype_words words = {0}, given = {0};
 	const struct yaml_node *option;
 	if (!schema_read(env, model_section(m, "dtype"), "dtype", "dtype", members, TFMC_COUNT(members),
@@ -308,7 +308,7 @@ static bool read_dtypes(struct frontend_model *m, const struct expr_env *env, st
 	words.compute = yaml_find(option, "compute") ? given.compute : words.compute;
 	words.cache = yaml_find(option, "cache") ? given.cache : words.cache;
 	if (words.compute == 1 + COMPUTE_BF16 && words.weights == 1)
-		words.weights = 4; /* what is multiplied in bf16 is kept so */
+		words.weights = 4; /* compute: bf16 with weights: keep stores weights in bf16 */
 	*out = (struct model_dtypes){.keeps_weights = words.weights == 1,
 	                             .weights = ir_format_from_dtype(types[words.weights]),
 	                             .compute = (enum model_compute)(words.compute - 1),

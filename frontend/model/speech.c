@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Models of speech (Whisper): the section `generate.speech`, and the ids that a decoder begins with by language,
- * task and timestamps, in the order of `transformers`.
+ * Speech models (Whisper): the section `generate.speech`, and the decoder prompt for language, task and
+ * timestamps, in the order of transformers.
  */
 #include <ctype.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static bool read_names(const struct expr_env *env, const struct yaml_node *map, 
 	return names != NULL && ids != NULL;
 }
 
-/* [id or null, ..]: null is the language that has to be detected. */
+/* Reads [id or null, ..]; null stands for the language to be detected. */
 static bool read_forced(const struct expr_env *env, const struct yaml_node *list, struct frontend_ids *out)
 {
 	if (list == NULL)
@@ -95,7 +95,7 @@ bool model_read_speech(const struct expr_env *env, const struct yaml_node *node,
 	return true;
 }
 
-/* ---- the start ---- */
+/* ---- the decoder prompt ---- */
 
 static const struct {
 	const char *name, *code;
@@ -112,7 +112,9 @@ static const int64_t *find_name(const struct frontend_names *names, const char *
 	return NULL;
 }
 
-/* The id of a language: a token (<|fr|>), a code (fr) or a name (French); NULL: none of the model. */
+/*
+ * Finds the id of a language given as token (<|fr|>), code (fr) or name (French); NULL: unknown to the model.
+ */
 static const int64_t *find_language(struct arena *a, const struct frontend_speech *s, const char *text)
 {
 	size_t bytes = strlen(text);
@@ -147,11 +149,11 @@ const char *frontend_speech_start(struct arena *a, const struct frontend_speech 
 	if (is_asked && s->english_only)
 		return "the model knows English only, it takes neither a language nor a task";
 	if (has_times && s->no_timestamps < 0)
-		return "the model says no id of its timestamps (no_timestamps_token_id)";
+		return "the model has no id for timestamps (no_timestamps_token_id)";
 	if (language != NULL && (language_id = find_language(a, s, language)) == NULL)
-		return arena_printf(a, "'%s' is no language of the model", language);
+		return arena_printf(a, "'%s' is not a language of the model", language);
 	if (task != NULL && (task_id = find_name(&s->tasks, task)) == NULL)
-		return arena_printf(a, "'%s' is no task of the model", task);
+		return arena_printf(a, "'%s' is not a task of the model", task);
 	out[(*n)++] = s->start;
 	for (size_t i = 0; language == NULL && task == NULL && i < s->forced.n; i++)
 		out[(*n)++] = s->forced.items[i];
@@ -169,7 +171,7 @@ const char *frontend_speech_start(struct arena *a, const struct frontend_speech 
 		out[(*n)++] = s->no_timestamps;
 	else if (has_times && ends)
 		--*n;
-	size_t kept = 1; /* open places that no language fills are left out */
+	size_t kept = 1; /* remove placeholders that no language fills */
 	for (size_t i = 1; i < *n; i++)
 		if (out[i] != SPEECH_DETECTED || (i == 1 && s->languages.n > 0))
 			out[kept++] = out[i];

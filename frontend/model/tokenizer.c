@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The section tokenizer: which files its kind reads, and the packed form they
- * become. Without a kind the keys say it: file is a tokenizer.json, vocab and
- * merges are byte-level BPE.
+ * Section `tokenizer`: reads the files of its kind and packs them. Without `kind`, the keys decide: `merges`
+ * means byte-level BPE, else `file` is a tokenizer.json.
  */
 #include <string.h>
 
@@ -18,7 +17,7 @@ struct file_bytes {
 	size_t len;
 };
 
-/* The file that a key names; NULL after a diagnostic. */
+/* Path of the file that a key names, which is recorded as read; NULL after a diagnostic. */
 static const char *tokenizer_file_path(struct model_document *d, const struct yaml_node *node,
                                        const char *key, struct loc *loc)
 {
@@ -71,7 +70,7 @@ static enum tfmc_status read_json(struct model_document *d, const struct yaml_no
 	return tokenizer_from_tree(s, file->root, NULL, out);
 }
 
-/* One tokenizer after the other: of the source, of the target. */
+/* Packs two tokenizers, of the source and of the target, one after the other. */
 static enum tfmc_status read_marian(struct model_document *d, const struct yaml_node *node,
                                     struct tokenizer_source *s, struct tokenizer_packed *out)
 {
@@ -110,7 +109,8 @@ static enum tfmc_status read_optional_json(struct model_document *d, const struc
 	return TFMC_OK;
 }
 
-/* What a hub folder has beside the vocabulary; the source has none when it has nothing. */
+/* Reads the configuration files that a hub directory has in addition to the vocabulary; s->config stays NULL
+ * without them. */
 static enum tfmc_status read_config(struct model_document *d, const struct yaml_node *node,
                                     const char *default_class, struct tokenizer_source *s)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What sdpa adds to its scores: a given tensor, linear biases, a table over
- * buckets of distances. Positions count from the start of the sequence, with a
- * cache too.
+ * Biases of attention scores: a given tensor, ALiBi, relative position buckets. Positions count from the start
+ * of the sequence, with a cache too.
  *
  *   ALiBi (Press et al. 2022, section 3): -m_n |i - j|; m_n falls geometrically
  *   relative positions (Raffel et al. 2020, section 2.1): T[bucket(j - i), n]
@@ -23,7 +22,7 @@ struct score_bias {
 	int64_t heads;
 };
 
-/* Terms become one sum, as attention takes it; none: IR_NO_VALUE. */
+/* Adds a term: attention kernels take one bias, the sum of all. */
 static bool add_term(const struct score_bias *s, struct ir_value x, struct ir_value *sum)
 {
 	*sum = sum->id != 0 ? irb_add(s->b, *sum, x, NULL) : x;
@@ -36,7 +35,7 @@ static struct ir_value reshape_and_broadcast(const struct score_bias *s, struct 
 	return irb_broadcast_to(s->b, irb_reshape_to(s->b, v, rank, dims), rank, s->scores->dims);
 }
 
-/* i32 [B or 1, 1, S, T]: j - i. */
+/* Key position minus query position, i32 [B or 1, 1, S, T]. */
 static struct ir_value distances(const struct score_bias *s)
 {
 	return lower_distances(s->c->lw, s->scores);
@@ -44,7 +43,8 @@ static struct ir_value distances(const struct score_bias *s)
 
 /* ---- ALiBi ---- */
 
-/* p = largest power of two <= h; 2^(-max (n + 1) / p) for n < p, then the odd ones of twice as many. */
+/* Slope of head n: with p the largest power of two <= heads, 2^(-max (n + 1) / p) for n < p, then the
+ * odd-indexed slopes of 2p heads. */
 static double alibi_slope(int64_t n, int64_t heads, double max)
 {
 	int64_t p = 1;
@@ -55,7 +55,7 @@ static double alibi_slope(int64_t n, int64_t heads, double max)
 	return pow(2.0, -max * (double)(2 * (n - p) + 1) / (double)(2 * p));
 }
 
-/* f32 [H]: -m_n scale */
+/* The slopes as a constant f32 [H]: -m_n scale. */
 static bool alibi_slopes(const struct score_bias *s, double max, double scale, struct ir_value *out)
 {
 	struct arena *a = &s->c->lw->m->arena;
@@ -101,8 +101,8 @@ static bool add_alibi(const struct score_bias *s, struct ir_value *sum)
 /* ---- relative positions ---- */
 
 struct bucketing {
-	int64_t n, reach; /* buckets; distances from there on share one */
-	bool both;        /* keys after the query have buckets of their own */
+	int64_t n, reach; /* number of buckets; distances >= reach share the last one */
+	bool both;        /* bidirectional: keys after the query have half of the buckets */
 };
 
 static int64_t bucket_of_distance(const struct bucketing *k, int64_t r)
@@ -116,7 +116,8 @@ static int64_t bucket_of_distance(const struct bucketing *k, int64_t r)
 	return offset + (far < n - 1 ? far : n - 1);
 }
 
-/* Distances -reach .. reach: the bucket of each, as rows of the stored table. */
+/* Expands the table [buckets, H] to one row for each distance -reach .. reach, so that run time needs no
+ * logarithm: a gather with a clamped distance. */
 static const struct ir_wexpr *expand_buckets(const struct score_bias *s, const struct bucketing *k,
                                              const struct ir_wexpr *table)
 {
@@ -187,14 +188,15 @@ static bool add_relative(const struct score_bias *s, struct ir_value *sum)
 	const struct ir_dim *flat[] = {t->dims[0], t->dims[2], t->dims[3]};
 	d = irb_reshape_to(s->b, d, 3, flat);
 	struct ir_value reach = irb_full_of(s->b, (double)k.reach, DT_I32, 3, flat);
-	struct ir_value bias = irb_gather(s->b, table, irb_add(s->b, d, reach, NULL), NULL); /* [B,S,T,H] */
+	struct ir_value bias =
+	        irb_gather(s->b, table, irb_add(s->b, d, reach, NULL), NULL); /* [B, S, T, H] */
 	bias = irb_transpose_by(s->b, bias, 4, heads_first);
 	return add_term(s, irb_broadcast_to(s->b, bias, 4, s->scores->dims), sum);
 }
 
 /* ---- a given tensor ---- */
 
-/* The given bias and, as -inf, the keys that are not visible. */
+/* Adds the argument `bias`, and -inf for keys that are not visible. */
 static bool add_given(const struct score_bias *s, struct ir_value visible, struct ir_value scores,
                       struct ir_value *sum)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions of the graph level as linears: the values under each tap of the
- * kernel are next to each other (channels innermost), one matrix product does the
- * rest. Where the windows tile the input (patches), that is a transposition.
+ * Convolutions as linears (im2col): the values under the taps of the kernel are concatenated, channels
+ * innermost, and multiplied by one GEMM. If the windows tile the input (patch embedding), im2col is a
+ * transposition.
  *
  *   y[.., l, o] = b[o] + sum over c, k of W[o, c, k] x[.., l stride + k dilation - padding, c], zero outside
  */
@@ -10,12 +10,12 @@
 #include "frontend/lower/lower.h"
 #include "ir/support/checked.h"
 
-#define TAPS_SLICED_MAX 256 /* up to so many taps each is a slice of its own; more are gathered */
+#define TAPS_SLICED_MAX 256 /* up to this number of taps, each is a slice; more are gathered with one op */
 
-/* One axis that the kernel moves along. */
+/* One spatial axis. */
 struct conv_axis {
 	int64_t kernel, stride, padding, dilation;
-	const struct ir_dim *size; /* of the result */
+	const struct ir_dim *size; /* size of the result */
 	bool needs_gather; /* stride > 1 over an axis of dynamic size: no reshape can select every stride-th element */
 };
 
@@ -41,7 +41,7 @@ static bool report_bad_conv(const struct conv *v, enum diag_code code, const cha
 
 /* ---- arguments ---- */
 
-/* One number for all axes, or a list with one for each. */
+/* Reads one int for all axes, or a list with one for each. */
 static bool read_pair(const struct conv *v, const char *name, int64_t lo, int64_t *first, int64_t *second)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
@@ -80,7 +80,7 @@ static bool read_arguments(struct conv *v)
 	return true;
 }
 
-/* (L + 2 padding - dilation (kernel - 1) - 1) // stride + 1 */
+/* Sets the size of the result: (L + 2 padding - dilation (kernel - 1) - 1) // stride + 1. */
 static bool set_output_size(struct conv *v, struct conv_axis *a, const struct ir_dim *size)
 {
 	struct ir_dims *t = dims_of(v);
@@ -96,10 +96,10 @@ static bool set_output_size(struct conv *v, struct conv_axis *a, const struct ir
 	return true;
 }
 
-/* ---- one product ---- */
+/* ---- the GEMM ---- */
 
-/* Rows of the matrix [out, channels of a group * taps]; taps outermost unless the kernel is not to be turned.
- */
+/* Multiplies x by the weight of a group as a matrix [out, channels * taps]. turn: taps outermost, to match
+ * gather_taps; else the stored order, to match lower_patches. */
 static bool conv_linear(const struct conv *v, struct ir_value x, int64_t group, bool turn, struct ir_value *y)
 {
 	int64_t rows = v->out / v->groups;
@@ -125,9 +125,10 @@ static bool conv_linear(const struct conv *v, struct ir_value x, int64_t group, 
 	return !irb_failed(v->b);
 }
 
-/* ---- values under the taps; x [B, axes.., channels] ---- */
+/* ---- im2col; x [B, axes.., channels] ---- */
 
-/* Zeros on both sides: what the windows reach, and whole strides of it. */
+/* Pads an axis with zeros up to what the windows reach, and to a multiple of the stride, so that strided_slice
+ * can reshape. */
 static struct ir_value pad_axis(const struct conv *v, struct ir_value x, int i)
 {
 	const struct conv_axis *a = &v->axis[i];
@@ -142,7 +143,7 @@ static struct ir_value pad_axis(const struct conv *v, struct ir_value x, int i)
 	return at.before == 0 && at.after == 0 ? x : irb_pad(v->b, x, &at);
 }
 
-/* Elements at offset, offset + stride, .. of an axis whose size is not constant; all of them exist. */
+/* Elements offset, offset + stride, .. of an axis of dynamic size, by a gather; all of them exist. */
 static struct ir_value strided_gather(const struct conv *v, struct ir_value x, int i, int64_t offset)
 {
 	const struct conv_axis *a = &v->axis[i];
@@ -156,7 +157,8 @@ static struct ir_value strided_gather(const struct conv *v, struct ir_value x, i
 	return irb_failed(v->b) ? x : lower_axes_from_front(v->c->lw, x, 1, i + 1);
 }
 
-/* Elements at offset, offset + stride, ..: as many as the result has. */
+/* Elements offset, offset + stride, ..: slices, then reshapes [size * stride] to [size, stride] and takes
+ * column 0. */
 static struct ir_value strided_slice(const struct conv *v, struct ir_value x, int i, int64_t offset)
 {
 	const struct conv_axis *a = &v->axis[i];
@@ -181,7 +183,7 @@ static struct ir_value strided_slice(const struct conv *v, struct ir_value x, in
 	return irb_reshape_to(v->b, x, n - 1, dims);
 }
 
-/* The same with one gather for each axis: any number of taps. */
+/* im2col with one gather for each axis, for any number of taps: [B, result axes.., taps * channels]. */
 static struct ir_value gather_windows(const struct conv *v, struct ir_value x)
 {
 	static const int64_t taps_last[] = {0, 1, 3, 2, 4, 5};
@@ -200,7 +202,7 @@ static struct ir_value gather_windows(const struct conv *v, struct ir_value x)
 	return irb_failed(v->b) ? x : irb_reshape_to(v->b, x, v->n_axes + 2, dims);
 }
 
-/* [B, result axes.., taps * channels] */
+/* im2col: [B, result axes.., taps * channels]. */
 static struct ir_value gather_taps(const struct conv *v, struct ir_value x)
 {
 	struct ir_value part[TAPS_SLICED_MAX];
@@ -256,7 +258,7 @@ static bool windows_tile_input(const struct conv *v, const struct ir_type *type)
 	return yes;
 }
 
-/* [B, C, H, W] -> [B, H/h, W/w, C h w], as the kernel is stored */
+/* [B, C, H, W] -> [B, H/h, W/w, C h w], the order in which the kernel is stored. */
 static bool lower_patches(const struct conv *v, struct ir_value x, struct ir_value *y)
 {
 	static const int64_t perm[] = {0, 2, 4, 1, 3, 5};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * einsum of one or two tensors: labels that end in one operand are summed there,
- * what is left is one matmul over [shared.., rows.., columns..].
+ * einsum of one or two tensors: repeated labels become diagonals, labels that occur in one operand only are
+ * summed there, the rest is one batched matmul over [shared.., rows.., columns..].
  */
 #include <string.h>
 
@@ -31,7 +31,7 @@ static bool is_label(char ch)
 	return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z');
 }
 
-/* Labels up to an end; *at moves after them. */
+/* Reads labels up to ',' , '-' or the end; advances *at. */
 static bool read_labels(const struct einsum *s, const char **at, struct term *t)
 {
 	for (; **at != '\0' && **at != ',' && **at != '-'; (*at)++) {
@@ -72,7 +72,7 @@ static bool read_spec(struct einsum *s)
 	return true;
 }
 
-/* Axes of one label become one: what lies on the diagonal. */
+/* Replaces two axes with the same label by their diagonal: masks with i == j and sums one axis. */
 static bool take_diagonal(const struct einsum *s, struct term *t, int first, int second)
 {
 	struct ir_builder *b = s->lw->b;
@@ -148,7 +148,7 @@ static bool read_tensors(struct einsum *s)
 	return true;
 }
 
-/* The label occurs in this tensor only. */
+/* The label occurs in this operand only, so it is summed before the matmul. */
 static bool is_summed_alone(const struct einsum *s, int which, char label)
 {
 	return axis_of(&s->out, label) < 0 && (s->n < 2 || axis_of(&s->in[1 - which], label) < 0);
@@ -159,7 +159,8 @@ static void cast_term(const struct einsum *s, struct term *t, enum ir_dtype dtyp
 	t->v = irb_cast(s->lw->b, t->v, &(struct attrs_cast){.dtype = dtype});
 }
 
-/* Two sums one after the other, of narrow floats: in f32, rounded once. True when the operands were cast. */
+/* f16 and bf16 operands that are summed twice (before and in the matmul) are cast to f32, so that the result is
+ * rounded once. True if they were cast. */
 static bool cast_to_f32_for_two_sums(struct einsum *s)
 {
 	enum ir_dtype t = irb_type(s->lw->b, s->in[0].v)->dtype;
@@ -174,7 +175,6 @@ static bool cast_to_f32_for_two_sums(struct einsum *s)
 	return true;
 }
 
-/* Sums over labels that occur only here. */
 static bool sum_unshared_labels(struct einsum *s, int which)
 {
 	struct term *t = &s->in[which], rest = {.rank = 0};
@@ -195,7 +195,7 @@ static bool sum_unshared_labels(struct einsum *s, int which)
 	return !irb_failed(s->lw->b);
 }
 
-/* The axes of t in the order of `labels`, of which all occur. */
+/* Transposes t to the order of `labels`, which must all occur. */
 static struct ir_value permute_to(const struct einsum *s, const struct term *t, const char *labels)
 {
 	int64_t perm[IR_RANK_MAX];
@@ -207,7 +207,7 @@ static struct ir_value permute_to(const struct einsum *s, const struct term *t, 
 	return same ? t->v : irb_transpose_by(s->lw->b, t->v, t->rank, perm);
 }
 
-/* Appends the labels of t that are in the result or not, and in the other tensor or not. */
+/* Selects the labels of t by membership in the result and in the other operand; returns their number. */
 static size_t select_labels(const struct einsum *s, const struct term *t, const struct term *other,
                             bool in_out, bool in_other, char *to)
 {
@@ -229,7 +229,7 @@ static const struct ir_dim *label_product(const struct einsum *s, const char *la
 	return n;
 }
 
-/* t as [shared.., count(first), count(second)] */
+/* t as batched matrices [shared.., product(first), product(second)]. */
 static struct ir_value as_batched_matrix(const struct einsum *s, const struct term *t, const char *shared,
                                          const char *first, const char *second)
 {

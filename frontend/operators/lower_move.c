@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Movement and products of the graph level.
+ * Data movement (reshape, transpose, slice, gather, windows, ..) and matmul.
  */
 
 #include "frontend/lower/lower.h"
@@ -59,7 +59,8 @@ bool lower_concat(const struct call *c, struct lowered *out)
 	}
 	if (!call_axis(c, "axis", call_type(c, xs[0])->rank, &axis))
 		return false;
-	for (size_t i = 0; i < list->n_args; i++) { /* nothing follows the end of a source */
+	for (size_t i = 0; i < list->n_args;
+	     i++) { /* only the last tensor may contain positions of a source: their end must be the end of the axis */
 		if (!call_mixes_axis(c, &xs[i], axis, i + 1 == list->n_args ? FILL_NONE : FILL_UNSUPPORTED))
 			return false;
 	}
@@ -77,7 +78,7 @@ bool lower_split(const struct call *c, struct lowered *out)
 	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", call_type(c, x)->rank, &axis) ||
 	    !call_dims(c, "sizes", &n, sizes))
 		return false;
-	bool is_behind = false; /* a part that begins where something of the source ends */
+	bool is_behind = false; /* a part starts after a part whose size depends on the source */
 	for (int i = 0; i + 1 < n; i++)
 		is_behind = is_behind || lower_is_source(lw, sizes[i]);
 	if (!call_mixes_axis(c, &x, axis, is_behind ? FILL_UNSUPPORTED : FILL_NONE))
@@ -96,7 +97,7 @@ bool lower_split(const struct call *c, struct lowered *out)
 	return out->items != NULL && !irb_failed(lw->b);
 }
 
-/* A place on an axis of so many elements; a negative number counts from its end. */
+/* Reads a bound of slice on an axis of `size` elements; negative numbers count from the end. */
 static bool read_slice_bound(const struct call *c, const char *name, const struct ir_dim *size,
                              const struct ir_dim **out)
 {
@@ -114,7 +115,7 @@ static bool read_slice_bound(const struct call *c, const char *name, const struc
 	return true;
 }
 
-/* Elements 0, step, 2 step, .. of an axis. */
+/* Every step-th element of an axis, by a gather. */
 static struct ir_value strided_axis(struct lowering *lw, struct ir_value x, int axis, int64_t step)
 {
 	struct ir_dims *dims = lw->module->dims;
@@ -187,7 +188,6 @@ struct ir_value lower_windows(struct lowering *lw, struct ir_value x, int axis, 
 	return lower_gather_axis(lw, x, axis, at);
 }
 
-/* [.., n, ..] -> [.., (n - size) // hop + 1, size, ..] */
 bool lower_frame(const struct call *c, struct lowered *out)
 {
 	struct ir_value x;
@@ -223,7 +223,7 @@ bool lower_pad(const struct call *c, struct lowered *out)
 		return false;
 	if (!lower_dtype_holds(call_type(c, x)->dtype, at.value))
 		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE,
-		                  "pad: %.17g is no value of %s, or too large", at.value,
+		                  "pad: %.17g is not a value of %s, or too large", at.value,
 		                  ir_dtype_name(call_type(c, x)->dtype));
 	return call_return(c, out, irb_pad(c->lw->b, x, &at));
 }
@@ -242,7 +242,7 @@ bool lower_gather(const struct call *c, struct lowered *out)
 	return !irb_failed(c->lw->b) && call_return(c, out, lower_axes_from_front(c->lw, x, n, (int)axis));
 }
 
-/* Leading axes broadcast. */
+/* Broadcasts the batch axes of two matrices. */
 static bool broadcast_leading_axes(const struct call *c, struct ir_value *a, struct ir_value *b)
 {
 	const struct ir_type *ta = call_type(c, *a), *tb = call_type(c, *b);

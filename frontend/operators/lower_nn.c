@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layers with parameters, attention, and the operators that know positions.
+ * Layers with parameters (linear, expert_linear, embed, norms) and operators that depend on positions or rows
+ * of sequences.
  */
 #include <string.h>
 
 #include "frontend/lower/lower.h"
 
-#define EXPERTS_MAX          1024
-#define ACTIVATION_BLOCK_MIN 32 /* neighbours that are rounded to integers with one step, at least */
+#define EXPERTS_MAX 1024
+#define ACTIVATION_BLOCK_MIN \
+	32 /* minimum number of neighbouring activations that share one scale when they are quantized */
 
 static bool constant_width(const struct call *c, struct ir_value x, int64_t *out)
 {
@@ -47,14 +49,18 @@ static bool apply_activation(const struct call *c, struct ir_value *v)
 	return ok;
 }
 
-/* Neighbours that are rounded together before weights of a format: larger blocks as they are, rows with one scale whole (0).
- * Fewer steps have fewer sums to scale. */
+/*
+ * Block size for dynamic quantization of activations that meet weights of a format: at least
+ * ACTIVATION_BLOCK_MIN, larger blocks as in the weights, 0 (one scale a row) for weights with one scale a row.
+ * Larger blocks mean fewer accumulators to scale.
+ */
 static int64_t activation_block(const struct ir_format_desc *f)
 {
 	return f->block == 0 || f->block > ACTIVATION_BLOCK_MIN ? f->block : ACTIVATION_BLOCK_MIN;
 }
 
-/* What a linear with matrix w multiplies: x, rounded where the matrix is integers or bf16. */
+/* Quantizes the input of a linear dynamically if its matrix is quantized and dtype.compute is int8 or bf16, or
+ * rounds it to bf16 for bf16 matrices with compute bf16; else returns x. */
 static struct ir_value quantize_activations(const struct lowering *lw, struct ir_value x, struct ir_value w)
 {
 	const struct ir_weight *weight = ir_weight_of(irb_func(lw->b), w);
@@ -67,7 +73,7 @@ static struct ir_value quantize_activations(const struct lowering *lw, struct ir
 	return irb_round_rows(lw->b, x, &(struct attrs_round_rows){.block = activation_block(f)});
 }
 
-/* Columns of x [.., K] in the order [K] of those of a matrix, unless they are so. */
+/* Gathers columns of x [.., K] into the stored order of a matrix; x itself if it has none. */
 static struct ir_value gather_columns(struct lowering *lw, struct ir_value x, struct ir_value order)
 {
 	const struct ir_type *t = irb_type(lw->b, x);
@@ -103,7 +109,8 @@ bool lower_linear(const struct call *c, struct lowered *out)
 	return apply_activation(c, &y) && call_return(c, out, y);
 }
 
-/* Where each of the chosen experts lies in their weight, -1 for others, by the ids: i32, as ids. */
+/* Index of each row's expert within a weight that stacks a subset of experts, -1 for others: i32 with the shape
+ * of ids. */
 static bool expert_slots(const struct call *c, const struct weight_request *need, const char *weight,
                          struct ir_value ids, struct ir_value *out)
 {
@@ -121,7 +128,7 @@ static bool expert_slots(const struct call *c, const struct weight_request *need
 	return !irb_failed(lw->b);
 }
 
-/* y where the expert of the row is one of those at `places`, else before. */
+/* where(expert is in the subset, y, before). */
 static struct ir_value select_expert_rows(const struct call *c, struct ir_value places, struct ir_value y,
                                           struct ir_value before)
 {
@@ -129,7 +136,7 @@ static struct ir_value select_expert_rows(const struct call *c, struct ir_value 
 	const struct ir_type *t = irb_type(b, places), *to = irb_type(b, y);
 	const struct ir_dim *dims[IR_RANK_MAX];
 	if (t == NULL || to == NULL || t->rank + 1 != to->rank)
-		return y; /* the builder has failed */
+		return y; /* the builder has failed already */
 	struct ir_value zero = irb_full_of(b, 0.0, DT_I32, t->rank, t->dims);
 	struct ir_value is_one = irb_cmp(b, places, zero, &(struct attrs_cmp){.kind = CMP_ge});
 	for (int i = 0; i < t->rank; i++)
@@ -139,7 +146,7 @@ static struct ir_value select_expert_rows(const struct call *c, struct ir_value 
 	return irb_where(b, is_one, y, before, NULL);
 }
 
-/* x through the matrices of the experts of `need`, with their bias. */
+/* Multiplies x by the matrices of the experts of `need` and adds their bias. */
 static bool expert_product(const struct call *c, struct ir_value x, struct ir_value ids, const char *path,
                            const char *role, struct weight_request need, bool bias, struct ir_value *places,
                            struct ir_value *out)
@@ -161,9 +168,10 @@ static bool expert_product(const struct call *c, struct ir_value x, struct ir_va
 }
 
 /*
- * Rows go through the matrix of the expert that their id names: parameters PATH.N.ROLE. Experts of one format are one weight.
- * Where there are several formats, each weight multiplies all rows, those of other experts by its first matrix, and each row
- * takes what its own expert gave: a matrix more is read for each format, and all keep their bytes.
+ * Each row is multiplied by the matrix of the expert named by its id: parameters PATH.N.ROLE. Experts of one
+ * format are stacked into one weight. With several formats, each weight multiplies all rows (rows of other
+ * experts use its first matrix), and each row selects the result of its own expert: this reads one more matrix
+ * per format, but no weight changes its format.
  */
 bool lower_expert_linear(const struct call *c, struct lowered *out)
 {
@@ -247,9 +255,9 @@ bool lower_norm(const struct call *c, struct lowered *out)
 /* ---- positions and rows ---- */
 
 /*
- * real, bool [B, n]: real rows are counted from 0 within the call, others are at -1. The tokens of earlier calls count
- * without exception, as cache_length does in the library: a text with padding inside that is read in several calls has
- * larger positions than one that is read at once.
+ * Positions for sequences with padding inside: rows with `real` (bool [B, n]) are counted from 0 within the
+ * call, others are at -1. Tokens of earlier calls all count, as cache_length does in transformers: a prompt
+ * with inner padding that is read in several calls gets larger positions than one that is read at once.
  */
 static bool count_real_rows(const struct call *c, const struct ir_dim *const dims[2], struct ir_value *real,
                             struct ir_value *count)
@@ -267,7 +275,7 @@ static bool count_real_rows(const struct call *c, const struct ir_dim *const dim
 	return true;
 }
 
-/* i32 [B, n]: the absolute position of each row of axis 1. */
+/* Absolute position of each row of axis 1, i32 [B, n]. */
 bool lower_positions(const struct call *c, struct lowered *out)
 {
 	struct ir_value x, p, real;
@@ -303,7 +311,7 @@ bool lower_mask_rows(const struct call *c, struct lowered *out)
 	const struct ir_type *t = call_type(c, x);
 	if (!lw->tail || t->rank != 2)
 		return call_return(c, out, irb_mask_rows(lw->b, x, len, NULL));
-	/* the last row of each sequence stands for all: it is real unless the length is 0 */
+	/* in the tail of decode each sequence has one row, its last real one: real unless the length is 0 */
 	const struct ir_dim *rows[] = {t->dims[0], ir_dim_const(lw->module->dims, 1), t->dims[1]};
 	struct ir_value r = irb_mask_rows(lw->b, irb_reshape_to(lw->b, x, 3, rows), len, NULL);
 	return call_return(c, out, irb_reshape_to(lw->b, r, 2, t->dims));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rotary positions: sines and cosines are a table with a row for every position
- * that can occur, so they are exact however long the sequence is; the positions
- * therefore need a bound that is known here.
+ * Rotary position embedding (Su et al. 2021). Sines and cosines come from a constant table with a row for every
+ * possible position, computed in f64, so they are exact however long the sequence is; therefore an upper bound
+ * of the positions must be known at compile time.
  */
 #include <math.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static const struct scaling_row *find_scaling(const struct expr *e)
 	return NULL;
 }
 
-/* [1.0, 2.0], or the name of such a parameter; absent: left alone */
+/* Reads a list [1.0, 2.0] or a param with one; absent: *out is unchanged. */
 static bool read_factors(const struct call *s, const char *name, const double **out, size_t *n)
 {
 	const struct expr *e = call_arg(s, name);
@@ -57,7 +57,7 @@ static bool read_factors(const struct call *s, const char *name, const double **
 	return values != NULL;
 }
 
-/* KIND(factor=8.0, ...); *lengths: of longrope, where it has them */
+/* Reads KIND(factor=8.0, ...). *lengths: argument `lengths` of longrope, if given. */
 static bool read_scaling(const struct call *c, struct rope_params *r, struct ir_value *lengths)
 {
 	const struct expr *e = call_arg(c, "scaling");
@@ -120,7 +120,7 @@ static bool read_rope(const struct call *c, int64_t width, struct rope_params *r
 
 /* ---- the largest position ---- */
 
-/* After views that keep every element. */
+/* The value behind view ops, which keep every element. */
 static struct ir_value strip_views(const struct lowering *lw, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(irb_func(lw->b), v);
@@ -131,7 +131,7 @@ static struct ir_value strip_views(const struct lowering *lw, struct ir_value v)
 	return v;
 }
 
-/* Ids below a number that entries check. */
+/* Upper bound of an input whose ids entry functions check (`below`). */
 static bool input_bound(const struct lowering *lw, struct ir_value v, int64_t *out)
 {
 	const struct ir_func *f = irb_func(lw->b);
@@ -144,7 +144,7 @@ static bool input_bound(const struct lowering *lw, struct ir_value v, int64_t *o
 	return false;
 }
 
-/* One more than the largest value; false when it is not known. */
+/* Exclusive upper bound of an i32 value, from its defining ops; false if unknown. */
 static bool position_bound(const struct lowering *lw, struct ir_value v, int64_t *out)
 {
 	int64_t a, b;
@@ -168,14 +168,14 @@ static bool position_bound(const struct lowering *lw, struct ir_value v, int64_t
 	if (op->code != OP_add || !position_bound(lw, op->operands[0], &a) ||
 	    !position_bound(lw, op->operands[1], &b))
 		return false;
-	/* past + new positions: the caller keeps the sum below the length of the caches */
+	/* past + new positions: callers keep the sum below the capacity of the caches */
 	bool past = lw->past.id != 0 && (ir_same_value(strip_views(lw, op->operands[0]), lw->past) ||
 	                                 ir_same_value(strip_views(lw, op->operands[1]), lw->past));
 	*out = a > b ? a : b;
 	return past || checked_add_i64(a, b - 1, out);
 }
 
-/* A model that generates has one table for all its functions. */
+/* Rows of the table; max_len at least, so that all functions of a generating model share one table. */
 static bool table_rows(const struct call *c, struct ir_value pos, int64_t *out)
 {
 	const struct lowering *lw = c->lw;
@@ -192,7 +192,7 @@ static bool table_rows(const struct call *c, struct ir_value pos, int64_t *out)
 	return true;
 }
 
-/* Rows of angles at positions [0, rows); adds the frequencies to *hash. */
+/* Sines and cosines for positions [0, rows); adds the frequencies to *hash, which names the table. */
 static const struct ir_wexpr *angle_rows(const struct call *c, const struct rope_params *r, int64_t rows,
                                          uint64_t *hash)
 {
@@ -206,7 +206,8 @@ static const struct ir_wexpr *angle_rows(const struct call *c, const struct rope
 	return wexpr_rotary(&lw->m->arena, rows, scale, list, n);
 }
 
-/* Positions [0, rows) by the frequencies of the scaling; before them positions [0, short_rows) by the short factors. */
+/* The table: positions [0, rows) with the frequencies of the scaling; preceded, for longrope, by positions [0,
+ * short_rows) with the short factors. */
 static bool make_table(const struct call *c, const struct rope_params *r, int64_t short_rows, int64_t rows,
                        struct ir_value *out)
 {
@@ -229,9 +230,9 @@ static bool make_table(const struct call *c, const struct rope_params *r, int64_
 	return lower_const_table(lw, name, e, out);
 }
 
-/* ---- the length of a call ---- */
+/* ---- longrope: selection by sequence length ---- */
 
-/* Positions of the tokens of a call: the axis counted from 0, or from the tokens before. */
+/* True if the positions are those of the tokens of a call: iota, or past + iota. */
 static bool counts_from_past(const struct lowering *lw, struct ir_value pos)
 {
 	const struct ir_op *op = ir_def(irb_func(lw->b), strip_views(lw, pos));
@@ -243,9 +244,9 @@ static bool counts_from_past(const struct lowering *lw, struct ir_value pos)
 }
 
 /*
- * i32 [B]: how many positions a sequence has with this call: the tokens before, and the real ones of the call. A
- * caller that reads a text in several calls gives the length of the whole (call_end). Of positions that
- * are not counted: one more than the largest.
+ * Length of each sequence after this call, i32 [B]: past + real tokens of the call; at least call_end, which a
+ * caller that reads a prompt in several calls sets to the length of the whole. For other positions: the largest
+ * one plus 1.
  */
 static bool length_after_call(const struct call *c, struct ir_value pos, struct ir_value lengths,
                               struct ir_value *out)
@@ -273,7 +274,8 @@ static bool length_after_call(const struct call *c, struct ir_value pos, struct 
 	return !irb_failed(b);
 }
 
-/* Positions as rows of the table: those of long calls come after `short_rows` rows. */
+/* Maps positions to rows of the table: sequences longer than short_rows use the part after the first
+ * `short_rows` rows. */
 static bool select_table_part(const struct call *c, int64_t short_rows, struct ir_value lengths,
                               struct ir_value *pos)
 {
@@ -291,9 +293,9 @@ static bool select_table_part(const struct call *c, int64_t short_rows, struct i
 	return !irb_failed(b);
 }
 
-/* ---- the call ---- */
+/* ---- the operator ---- */
 
-/* x [n, e] as [1, n, e]; positions [n] for every sequence. */
+/* Reshapes x [n, e] to [1, n, e] and broadcasts positions [n] to all sequences; checks shapes. */
 static bool normalize_shapes(const struct call *c, struct ir_value *x, struct ir_value *pos)
 {
 	struct lowering *lw = c->lw;

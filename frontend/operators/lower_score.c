@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The entry score: decode on a few rows at once, every row of logits turned into
- * the log-probability of one given token. Its number of rows is a dim of its own
- * with a small bound, so that logits of a whole sequence never exist.
+ * The function score: decode on a few rows at a time, which returns the log-probability of one given token for
+ * each row instead of logits. The number of rows is a dim of its own with a small bound, so that logits of a
+ * whole sequence never exist.
  */
 #include "frontend/lower/lower.h"
 
@@ -17,7 +17,7 @@ static bool check_name_is_free(struct lowering *lw, const char *name)
 	                  "an input is called '%s', which the entry score takes as a name of its own", name);
 }
 
-/* Ids in the vocabulary of the logits, which decode has found. */
+/* Adds the parameter targets: ids, checked against the vocabulary size of decode's logits. */
 bool score_add_targets(struct lowering *lw, int lengths)
 {
 	const struct ir_func *decode = ir_find_func(lw->module, "decode");
@@ -37,7 +37,7 @@ bool score_add_targets(struct lowering *lw, int lengths)
 	return !irb_failed(lw->b);
 }
 
-/* One element of each row: the rows of all sequences side by side are the sequences of take_rows. */
+/* Gathers one element of each row with take_rows, whose sequences are here the rows of all sequences. */
 static struct ir_value gather_target(struct lowering *lw, struct ir_value x, struct ir_value at)
 {
 	const struct ir_type *t = irb_type(lw->b, x);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scaled dot-product attention as primitive ops; the passes fuse them again.
- * With a cache, new keys and values are appended to the state and all of it is
- * read. Of an int8 cache that is two states: codes, and a scale for each position
- * and head. What crosses from a source to the tokens is kept alike.
+ * Scaled dot-product attention as primitive ops, which passes fuse again. With a KV cache, new keys and values
+ * are appended to its states and the whole cache is read. An int8 cache has two states each for keys and
+ * values: quants, and a scale for each position and head. Encoder keys and values for cross attention use the
+ * same format (quantize_kv, dequantize_kv).
  */
 #include <math.h>
 #include <string.h>
@@ -11,12 +11,13 @@
 #include "frontend/lower/lower.h"
 
 struct sdpa {
-	struct ir_value q, k, v, len, past; /* q [B,h,n,e], k, v [B,g,m,e] */
-	struct ir_value k_scale, v_scale;   /* [B,g,m,1] of an int8 cache, else none */
-	struct ir_value fresh;              /* with a cache: lengths of the new keys */
+	struct ir_value q, k, v, len,
+	        past; /* q [B, h, n, e]; k, v [B, g, m, e]: h / g query heads share a key head (GQA) */
+	struct ir_value k_scale, v_scale; /* [B, g, m, 1] of an int8 cache, else no value */
+	struct ir_value fresh;            /* with a cache: lengths of the keys of this call */
 	double scale, softcap;
-	int64_t window;      /* 0: none */
-	bool causal, prefix; /* prefix: some positions are seen by all */
+	int64_t window;      /* 0: no window */
+	bool causal, prefix; /* prefix: some positions are visible to all */
 	const char *cache;
 	enum ir_dtype cache_dtype;
 };
@@ -28,14 +29,14 @@ static struct ir_value cast_if_needed(const struct call *c, struct ir_value x, e
 	return same ? x : irb_cast(c->lw->b, x, &(struct attrs_cast){.dtype = dtype});
 }
 
-/* Keys or values that were narrowed. */
+/* True if the argument is dequantize_kv(..): keys or values stored in the cache format. */
 static bool is_dequantized(const struct call *c, const char *name)
 {
 	const struct expr *e = call_arg(c, name);
 	return e->kind == EX_CALL && strcmp(e->text, "dequantize_kv") == 0;
 }
 
-/* Keys or values; in the type of q where they were narrowed. */
+/* Reads keys or values; dequantized ones are cast to the type of q. */
 static bool read_kv(const struct call *c, const char *name, struct ir_value q, struct ir_value *out)
 {
 	if (!call_tensor(c, name, out))
@@ -45,8 +46,8 @@ static bool read_kv(const struct call *c, const char *name, struct ir_value q, s
 	return !irb_failed(c->lw->b);
 }
 
-/* The input says of another one how much of it is real: calls check that it is no more than there is, and steps of
- * attention read it with keys of as many positions. */
+/* True if `lengths` is an input that measures another one: entry functions check that it does not exceed the
+ * source, so it needs no clamping. */
 static bool lengths_are_checked(const struct call *c, const struct expr *lengths)
 {
 	const struct frontend_model *m = c->lw->m;
@@ -90,7 +91,8 @@ static bool read_sdpa(const struct call *c, struct sdpa *s)
 
 /* ---- the cache ---- */
 
-/* Every turn of the repeats around has a cache of its own. */
+/* False after a report if iterations of an enclosing repeat would share the cache: its name must contain their
+ * indices. */
 static bool cache_is_per_iteration(const struct call *c, const struct sdpa *s)
 {
 	const struct lower_loop *named[IR_RANK_MAX];
@@ -138,7 +140,8 @@ static bool record_cache(const struct call *c, const struct sdpa *s)
 	return true;
 }
 
-/* A state with fewer rows than a sequence may have tokens is a ring. */
+/* Appends to a state of the cache and returns all of it in *x. A state with fewer rows than max_len is a ring
+ * buffer. */
 static bool append_to_cache(const struct call *c, const char *pattern, int64_t window, struct ir_value *x)
 {
 	struct lowering *lw = c->lw;
@@ -202,7 +205,7 @@ static bool use_cache(const struct call *c, struct sdpa *s)
 	if (lw->mode != LOWER_DECODE)
 		return true;
 	s->fresh = s->len;
-	s->len = IR_NO_VALUE; /* keys of real rows only are visible from real rows */
+	s->len = IR_NO_VALUE; /* real queries see only keys of real rows: padding is at the end */
 	s->past = lw->past;
 	struct ir_value *const parts[] = {&s->k, &s->v, &s->k_scale, &s->v_scale};
 	bool ok = true;
@@ -211,10 +214,8 @@ static bool use_cache(const struct call *c, struct sdpa *s)
 	return ok;
 }
 
-/*
- * x [B,g,m,e] becomes i8, nearest to x / scale; the scale [B,g,m,1], which is returned, is max |x| / 127 over e. Where an x
- * is no number or infinite the scale is no finite one and codes are 0, so that the products are NaN.
- */
+/* Quantizes x [B, g, m, e] to i8, the nearest to x / scale; returns the scale [B, g, m, 1] = max |x| / 127 over
+ * e. If an x is NaN or infinite the scale is not finite and the quants are 0, so that the result is NaN. */
 static struct ir_value quantize_i8(const struct call *c, struct ir_value *x)
 {
 	struct ir_builder *b = c->lw->b;
@@ -229,7 +230,7 @@ static struct ir_value quantize_i8(const struct call *c, struct ir_value *x)
 	return scale;
 }
 
-/* x [B,g,m,e] as a cache of that type keeps it; *scale becomes the factors of codes. */
+/* Converts x [B, g, m, e] to the format of the cache; *scale: scales of int8 quants, else unchanged. */
 static struct ir_value to_cache_format(const struct call *c, struct ir_value x, enum ir_dtype dtype,
                                        struct ir_value *scale)
 {
@@ -239,7 +240,7 @@ static struct ir_value to_cache_format(const struct call *c, struct ir_value x, 
 	return x;
 }
 
-/* What was narrowed, in the type that is computed with. */
+/* Inverse of to_cache_format, in the type of the computation. */
 static struct ir_value from_cache_format(const struct call *c, struct ir_value x, struct ir_value scale,
                                          enum ir_dtype dtype)
 {
@@ -251,10 +252,8 @@ static struct ir_value from_cache_format(const struct call *c, struct ir_value x
 	return cast_if_needed(c, x, dtype);
 }
 
-/*
- * Keys and values of a narrow cache are rounded when they are appended and widened when they are read. So
- * they are where there is no cache: all functions of a model compute the same.
- */
+/* Keys and values are rounded to the cache format when they are appended and converted back when they are read.
+ * Functions without states (run) do the same, so that all functions of a model compute the same. */
 static bool use_typed_cache(const struct call *c, struct sdpa *s)
 {
 	if (s->cache == NULL || c->lw->m->generate.kind == GENERATE_NONE)
@@ -275,7 +274,8 @@ static bool use_typed_cache(const struct call *c, struct sdpa *s)
 	return !irb_failed(c->lw->b);
 }
 
-/* Keys or values of a source [B,g,m,e] as the states of caches hold them; of int8, codes and scales. */
+/* quantize_kv(x): keys or values of the encoder [B, g, m, e] in the cache format; with int8 a tuple of quants
+ * and scales. */
 bool lower_quantize_kv(const struct call *c, struct lowered *out)
 {
 	struct lowering *lw = c->lw;
@@ -309,7 +309,7 @@ bool lower_dequantize_kv(const struct call *c, struct lowered *out)
 
 /* ---- arithmetic ---- */
 
-/* [B, g, m, e] to [B, h, m, e]: each key head for its h / g query heads. */
+/* [B, g, m, e] to [B, h, m, e]: repeats each key head for its h / g query heads. */
 static bool repeat_heads(const struct call *c, const struct ir_type *q, struct ir_value *x)
 {
 	struct lowering *lw = c->lw;
@@ -331,7 +331,9 @@ static bool repeat_heads(const struct call *c, const struct ir_type *q, struct i
 	return !irb_failed(lw->b);
 }
 
-/* Keys that a prefix shows end with those that exist: past + new ones. */
+/*
+ * With a prefix, which is not causal, keys past those of this call (past + new ones) must be masked by length.
+ */
 static bool limit_prefix_keys(const struct call *c, struct sdpa *s)
 {
 	struct lowering *lw = c->lw;
@@ -345,7 +347,8 @@ static bool limit_prefix_keys(const struct call *c, struct sdpa *s)
 	return !irb_failed(lw->b);
 }
 
-/* -inf where a key is not visible, in the order of the language: lengths, causality, window; a given mask. */
+/* Sets scores of invisible keys to -inf, in the order of the language: lengths, causality, window; then a given
+ * mask. */
 static bool mask_scores(const struct call *c, struct sdpa *s, struct ir_value visible, struct ir_value *p)
 {
 	struct ir_builder *b = c->lw->b;
@@ -360,7 +363,9 @@ static bool mask_scores(const struct call *c, struct sdpa *s, struct ir_value vi
 	return !irb_failed(b);
 }
 
-/* softmax over the scores [B,h,n,m], with one more logit for each head that takes no value. */
+/*
+ * softmax over the scores [B, h, n, m], with one more logit for each head that has no value (attention sinks).
+ */
 static bool softmax_with_sinks(const struct call *c, struct ir_value *p)
 {
 	struct lowering *lw = c->lw;
@@ -387,7 +392,8 @@ static bool softmax_with_sinks(const struct call *c, struct ir_value *p)
 	return !irb_failed(lw->b);
 }
 
-/* Where all queries see the same keys, which no cache and no state keeps: a kernel then multiplies many rows with them. */
+/* True if compute is bf16 and the products may be rounded to bf16: every query sees the same keys, which come
+ * from no cache or state, so the kernel is a GEMM with many rows. */
 static bool uses_bf16_products(const struct call *c, const struct sdpa *s)
 {
 	return c->lw->m->dtypes.compute == COMPUTE_BF16 && s->cache == NULL && !s->causal && s->window == 0 &&
@@ -419,7 +425,9 @@ bool lower_sdpa(const struct call *c, struct lowered *out)
 	if (irb_failed(b) || !lower_visibility(c, p, &s.prefix, &visible) ||
 	    (s.prefix && !limit_prefix_keys(c, &s)))
 		return false;
-	bool early = s.softcap == 0.0; /* -inf passes everything but a softcap */
+	bool early =
+	        s.softcap ==
+	        0.0; /* a mask may be added before everything except a softcap, which would make -inf finite */
 	if (!lower_score_bias(c, early ? visible : none, &p))
 		return false;
 	if (!early)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operators that choose or count along an axis: cumsum, topk, scatter. The ops walk over
- * rows of the last axis; scatter asks for each row which of the ids names it last.
+ * Operators that select or count along an axis: cumsum, topk, scatter. The IR ops work on rows of the last
+ * axis; scatter is a gather: for each row of the result the op last_at finds the last id that names it.
  */
 
 #include "frontend/lower/lower.h"
@@ -16,7 +16,7 @@ static struct ir_value cast_op(struct ir_builder *b, struct ir_value x, enum ir_
 	return irb_cast(b, x, &(struct attrs_cast){.dtype = dtype});
 }
 
-/* Axis `axis` and the last one change places. */
+/* Swaps `axis` and the last axis. */
 static struct ir_value swap_with_last_axis(struct ir_builder *b, struct ir_value x, int64_t axis)
 {
 	int64_t perm[IR_RANK_MAX];
@@ -51,7 +51,8 @@ bool lower_cumsum(const struct call *c, struct lowered *out)
 
 /* ---- topk ---- */
 
-/* The type in which topk computes: it has to hold indices. */
+/* The type in which topk computes: the op returns values and indices in one tensor, so it must represent
+ * indices. */
 static enum ir_dtype topk_compute_type(enum ir_dtype t)
 {
 	if (ir_dtype_bytes(t) >= 4)
@@ -64,7 +65,7 @@ static struct ir_value cast_if_needed(struct ir_builder *b, struct ir_value x, e
 	return irb_type(b, x)->dtype == t ? x : cast_op(b, x, t);
 }
 
-/* Row `which` of the axis before the last, as a tensor of the type. */
+/* Row `which` of the axis before the last, cast to dtype: 0 values, 1 indices. */
 static struct ir_value topk_part(const struct call *c, struct ir_value pairs, int64_t which,
                                  enum ir_dtype dtype)
 {
@@ -120,11 +121,13 @@ bool lower_topk(const struct call *c, struct lowered *out)
 
 struct scatter {
 	const struct call *c;
-	struct ir_value x, ids, y; /* x [n, rest..], ids [m], y [m, rest..] */
+	struct ir_value x, ids, y; /* x [n, others..], ids [m], y [m, others..] */
 	int64_t axis;
 };
 
-/* Axis first, ids with one axis; y has the shape of ids instead of the axis. */
+/*
+ * Checks the shapes (y has the axes of ids in place of the axis), moves the axis to the front and flattens ids.
+ */
 static bool read_scatter(struct scatter *s)
 {
 	struct lowering *lw = s->c->lw;
@@ -179,7 +182,8 @@ bool lower_scatter(const struct call *c, struct lowered *out)
 		column[i] = i == 0 ? t->dims[0] : ir_dim_const(c->lw->module->dims, 1);
 	struct ir_value zero = irb_full_of(b, 0.0, DT_I32, 1, t->dims);
 	struct ir_value hit = irb_reshape_to(b, compare_op(b, writer, zero, CMP_ge), t->rank, column);
-	struct ir_value rows = irb_gather(b, s.y, writer, NULL); /* clamps -1, which is not taken */
+	struct ir_value rows =
+	        irb_gather(b, s.y, writer, NULL); /* -1 is clamped to 0; the where below ignores these rows */
 	rows = irb_where(b, irb_broadcast_to(b, hit, t->rank, t->dims), rows, s.x, NULL);
 	return !irb_failed(b) && call_return(c, out, lower_axes_from_front(c->lw, rows, 1, (int)s.axis));
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which keys a query of sdpa may see beside lengths, causality and windows: a
- * given mask, and a prefix that all may see. Positions count from the start of
- * the sequence, with a cache too.
+ * Visibility of keys in sdpa, in addition to lengths, causality and windows: a given mask, and a prefix visible
+ * to all queries. Positions count from the start of the sequence, with a cache too.
  */
 #include <math.h>
 #include <string.h>
@@ -14,7 +13,7 @@ bool lower_is_none(const struct expr *e)
 	return e == NULL || e->kind == EX_NONE || (e->kind == EX_NAME && strcmp(e->text, "none") == 0);
 }
 
-/* i32 [B or 1, 1, S, T]: keys along axis 3, or queries along axis 2 at their positions. */
+/* Positions i32 [B or 1, 1, S, T]: of keys along axis 3, or of queries along axis 2 (past + index). */
 static struct ir_value position_indices(const struct lowering *lw, const struct ir_type *scores, int axis)
 {
 	const struct ir_dim *one = ir_dim_const(lw->module->dims, 1);
@@ -76,7 +75,7 @@ struct ir_value lower_mask_fill(struct lowering *lw, struct ir_value visible, st
 	return irb_where(lw->b, visible, x, none, NULL);
 }
 
-/* The tokens up to there have to come together, since they see each other. */
+/* Records that the first n tokens must be in one call, since they see each other. */
 static void record_prefix(struct lowering *lw, int64_t n)
 {
 	struct frontend_generate *g = &lw->m->generate;
@@ -84,7 +83,7 @@ static void record_prefix(struct lowering *lw, int64_t n)
 		g->prefix = n > g->prefix ? n : g->prefix;
 }
 
-/* i32 [B or 1, 1, 1, 1]: the number of positions that all may see; none: IR_NO_VALUE. */
+/* Reads the prefix length, i32 [B or 1, 1, 1, 1]; no value: no prefix. */
 static bool read_prefix(const struct call *c, struct ir_value scores, struct ir_value *out)
 {
 	struct lowering *lw = c->lw;
@@ -115,7 +114,7 @@ static bool read_prefix(const struct call *c, struct ir_value scores, struct ir_
 	return !irb_failed(lw->b);
 }
 
-/* j <= i or j < prefix */
+/* visible = j <= i or j < prefix */
 static bool prefix_or_causal(const struct call *c, struct ir_value scores, struct ir_value prefix,
                              struct ir_value *out)
 {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The frequencies of rotary positions, for every scaling whose list is fixed at
- * compile time. All in f64.
+ * Frequencies of rotary position embedding for every scaling that is fixed at compile time. All in f64.
  */
 #include "frontend/operators/rope.h"
 
 #include <math.h>
 
-#define ROPE_DIM_MAX ((int64_t)1 << 16) /* a frequency takes 8 bytes of the compiler, one for each pair */
+#define ROPE_DIM_MAX ((int64_t)1 << 16) /* limits the memory of the compiler: 8 bytes for each pair */
 #define PI           3.14159265358979323846
 
 /* ---- checks ---- */
@@ -67,7 +66,7 @@ const char *rope_check(struct arena *a, struct rope_params *r, int64_t width)
 
 /* ---- frequencies ---- */
 
-/* Long waves are stretched, short ones stay, those between are mixed. */
+/* Llama 3.1: long wavelengths are scaled, short ones stay, those between are interpolated. */
 static double llama3_frequency(const struct rope_params *r, double frequency)
 {
 	double wave = 2 * PI / frequency;
@@ -79,7 +78,9 @@ static double llama3_frequency(const struct rope_params *r, double frequency)
 	return (1 - t) * frequency / r->factor + t * frequency;
 }
 
-/* The pair that makes `turns` turns over the original length (Peng et al. 2023, section 3.2). */
+/*
+ * Index of the pair that rotates `turns` times over the original length (YaRN, Peng et al. 2023, section 3.2).
+ */
 static double pair_with_rotations(const struct rope_params *r, double turns)
 {
 	return (double)r->dim * log(r->original / (2 * PI * turns)) / (2 * log(r->theta));
@@ -93,7 +94,7 @@ static double yarn_frequency(const struct rope_params *r, int64_t pair, double f
 	double span =
 	        hi == lo
 	                ? 0.001
-	                : hi - lo; /* negative where both lie on one side: no pair, or every one, is on the ramp */
+	                : hi - lo; /* may be negative if both limits are on one side: then no pair or every pair is on the ramp */
 	double ramp = fmin(fmax(((double)pair - lo) / span, 0), 1);
 	return frequency / r->factor * ramp + frequency * (1 - ramp);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rotary positions as the model language says them: theta, width, scaling, and
- * the frequencies that follow. Steps and graph statements fill the same
- * description; what they must give is checked in one place.
+ * Parameters of rotary position embedding (theta, width, scaling), their check, and the frequencies.
  */
 #ifndef TFMC_FRONTEND_OPERATORS_ROPE_H
 #define TFMC_FRONTEND_OPERATORS_ROPE_H
@@ -17,21 +15,22 @@ enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_LONGRO
 
 struct rope_params {
 	double theta;
-	int64_t dim; /* features that turn */
+	int64_t dim; /* number of rotated features */
 	enum rope_scaling scaling;
-	double factor, low, high, original, beta_fast, beta_slow; /* positive where the scaling has them */
-	double attention_factor;                                  /* 0: that of the scaling */
-	bool truncate;                                            /* yarn: limits are cut to whole pairs */
-	const double *factors, *short_factors; /* longrope: [n_factors], [n_short]; short ones NULL: none */
+	double factor, low, high, original, beta_fast, beta_slow; /* positive if the scaling uses them */
+	double attention_factor;                                  /* 0: default of the scaling */
+	bool truncate; /* yarn: limits are rounded outwards to whole pairs */
+	const double *factors,
+	        *short_factors; /* longrope: [n_factors], [n_short]; short_factors NULL: none */
 	size_t n_factors, n_short;
 };
 
-/*
- * NULL when the description is possible for heads of `width` features, else
- * what is wrong. Fills attention_factor.
- */
+/* Returns NULL if the parameters are valid for heads of `width` features, else an error message. Sets
+ * attention_factor if it is 0. */
 const char *rope_check(struct arena *a, struct rope_params *r, int64_t width);
-/* dim / 2 frequencies; *scale multiplies sines and cosines. The description has been checked. */
+/*
+ * Writes dim / 2 frequencies; *scale multiplies sines and cosines. The parameters must have passed rope_check.
+ */
 void rope_frequencies(const struct rope_params *r, double *out, double *scale);
 
 #endif

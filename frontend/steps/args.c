@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arguments of steps: merging of defaults, names in scope, values and paths.
+ * Arguments of steps: name lookup through the scopes, merging with defaults, values and paths.
  */
 #include <string.h>
 
@@ -36,7 +36,8 @@ static struct expr_env scope_env(struct expander *b, const struct step_scope *sc
 	return env;
 }
 
-/* A plain identifier that means nothing in `env` is a word. */
+/* Evaluates an argument of a use, or its default, in the scope of the caller. An unknown identifier is a word
+ * of the language and becomes a string. */
 static enum expr_lookup argument_value(struct scope_lookup *s, const struct step_scope *scope,
                                        const struct yaml_node *node, const struct expr *def,
                                        struct value *out)
@@ -83,7 +84,7 @@ static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc l
 	return env.lookup(env.user, name, loc, out);
 }
 
-/* Indices and arguments before params and dims. */
+/* Names for suggestions: indices and arguments first, then params and dims. */
 static const char *const *suggest_scoped(void *user, size_t *n)
 {
 	const struct scope_lookup *s = user;
@@ -116,7 +117,8 @@ struct expr_env step_env(struct expander *b, bool dims)
 
 /* ---- merging ---- */
 
-/* The step's own arguments as one mapping: the value of the kind and the keys beside it. */
+/* The written arguments of a step as one mapping: the mapping under its kind and the keys next to it. A scalar
+ * is the kind's main argument. */
 static const struct yaml_node *merge_written_args(struct expander *b, const struct schema_step *kind,
                                                   const struct yaml_node *step, const struct yaml_node *value)
 {
@@ -143,7 +145,8 @@ const struct yaml_node *merge_args(struct expander *b, const struct schema_step 
 {
 	const struct yaml_node *own = merge_written_args(b, kind, step, value);
 	const struct yaml_node *def = yaml_find(model_section(b->m, "defaults"), kind->kind);
-	const struct yaml_pair *idle = NULL; /* reported as a key without a value */
+	const struct yaml_pair *idle =
+	        NULL; /* a null without effect is reported later as a key without a value */
 	return own == NULL || def == NULL ? own : yaml_merge(b->arena, def, own, &idle);
 }
 
@@ -168,7 +171,8 @@ const char *activation_name(const char *word)
 	return word;
 }
 
-/* A definition's argument that stands for a value name is replaced by what the use wrote. */
+/* Resolves a value name: an argument of a definition is replaced by the name that the caller wrote, indices are
+ * filled in. */
 static const char *resolve_value_name(struct expander *b, const char *name)
 {
 	for (const struct step_scope *s = b->scope; s != NULL; s = s->outer) {

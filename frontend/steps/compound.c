@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Steps with bodies: residual, repeat, use; steps that name values: save, x. A repeat expands its body for
- * every index and rolls consecutive indices that came out the same into one loop of the graph level.
+ * Steps with bodies of steps (residual, repeat, use) and steps that name values (save, x). A repeat expands its
+ * body for every index, since `when` and expressions may depend on it, and rolls consecutive equal iterations
+ * into one loop of the graph level.
  */
 #include <string.h>
 
@@ -18,7 +19,7 @@ static bool same_type(const struct step_value *a, const struct step_value *b)
 
 /* ---- residual ---- */
 
-/* Expands steps under the path of `st`, starting from x. */
+/* Expands a body whose paths are below the path of `st`, starting from x. */
 static bool expand_steps_under(struct step *st, const struct yaml_node *steps)
 {
 	struct expander *b = st->b;
@@ -44,10 +45,10 @@ static const struct expr *binary_tree(struct expander *b, enum expr_op op, const
 
 static bool push_name(const struct step *st, const char *target, const char *name)
 {
-	return push_value(st, target, graph_name(st->b, name, st->loc));
+	return push_value(st, target, name_tree(st->b, name, st->loc));
 }
 
-/* x = what the step begins with */
+/* Appends x = `from`, if given, and sets the type of x. */
 static bool start_from_input(struct step *st)
 {
 	bool ok = step_arg(st, "from") == NULL || push_value(st, "x", value_ref(st->b, &st->in, st->loc));
@@ -55,6 +56,7 @@ static bool start_from_input(struct step *st)
 	return ok;
 }
 
+/* x = r + scale * x. False after a report if the body changed the type. */
 static bool add_residual(struct step *st, const struct step_value *base, const char *r)
 {
 	struct expander *b = st->b;
@@ -64,13 +66,13 @@ static bool add_residual(struct step *st, const struct step_value *base, const c
 	if (!same_type(base, &b->x))
 		return step_error(st, NULL, DIAG_SHAPE, "residual adds %s to %s",
 		                  shape_text(b, b->x.rank, b->x.dims), shape_text(b, base->rank, base->dims));
-	const struct expr *x = graph_name(b, "x", st->loc);
+	const struct expr *x = name_tree(b, "x", st->loc);
 	if (scale.f != 1.0)
 		x = binary_tree(b, EXPR_MUL, x, expr_of_value(b->arena, &scale, st->loc));
-	return push_value(st, "x", binary_tree(b, EXPR_ADD, graph_name(b, r, st->loc), x));
+	return push_value(st, "x", binary_tree(b, EXPR_ADD, name_tree(b, r, st->loc), x));
 }
 
-/* Sum of the branches, each from y. */
+/* x = sum of the branches, each applied to the same input y. */
 static bool expand_branches(struct step *st, const struct yaml_node *list)
 {
 	struct expander *b = st->b;
@@ -82,8 +84,8 @@ static bool expand_branches(struct step *st, const struct yaml_node *list)
 		ok = (i == 0 || push_name(st, "x", in)) && expand_steps_under(st, list->items[i]);
 		if (ok && i > 0)
 			ok = push_value(st, sum,
-			                binary_tree(b, EXPR_ADD, graph_name(b, sum, st->loc),
-			                            graph_name(b, "x", st->loc)));
+			                binary_tree(b, EXPR_ADD, name_tree(b, sum, st->loc),
+			                            name_tree(b, "x", st->loc)));
 		else if (ok)
 			ok = push_name(st, sum, "x");
 		if (ok && !same_type(&y, &b->x))
@@ -118,7 +120,7 @@ bool step_residual(struct step *st)
 
 struct iteration {
 	struct graph_body body;
-	struct step_value out; /* x after it */
+	struct step_value out; /* x after the iteration */
 };
 
 struct iterations {
@@ -148,7 +150,9 @@ static bool expand_iteration(struct step *st, const struct iterations *r, int64_
 	return ok;
 }
 
-/* Rounds [from, to) are equal and keep the type of x: one loop; a single one is written out. */
+/*
+ * Appends iterations [from, to), which are equal and keep the type of x, as one loop; a single one is unrolled.
+ */
 static bool push_iterations(struct step *st, const struct iterations *r, int64_t from, int64_t to)
 {
 	struct expander *b = st->b;
@@ -157,11 +161,12 @@ static bool push_iterations(struct step *st, const struct iterations *r, int64_t
 	if (!graph_push_iterations(b->arena, &all, from, to, b->out))
 		return false;
 	bool is_whole = to - from == r->count && !(b->locals != NULL && r->start > 0);
-	if (is_whole && r->count > 1) /* names of weights leave out the index */
+	if (is_whole && r->count > 1) /* the loop covers all iterations: weight names have no index range */
 		b->out->items[b->out->n - 1]->label = NULL;
 	return true;
 }
 
+/* Rolls maximal runs of equal iterations whose input and output types agree into loops. */
 static bool roll_equal_iterations(struct step *st, const struct iterations *r,
                                   const struct step_value *before)
 {
@@ -204,7 +209,7 @@ bool step_repeat(struct step *st)
 	struct expander *b = st->b;
 	struct iterations r = {.as = "i"};
 	const struct yaml_node *as = step_arg(st, "as");
-	struct value count, start, share; /* `share` is a bool here */
+	struct value count, start, share; /* in repeat, `share` is a bool */
 	if (!step_arg_value(st, "count", &count) || !step_arg_value(st, "start", &start) ||
 	    !step_arg_value(st, "share", &share))
 		return false;
@@ -233,7 +238,7 @@ bool step_repeat(struct step *st)
 
 /* ---- use ---- */
 
-/* Keys that a use has beside the arguments of its definition. */
+/* Keys that every step has (id, when, from, share), which are not arguments of the definition. */
 static bool is_step_key(const struct step *st, const struct definition *d, const char *key)
 {
 	const struct schema_key *own = schema_find_key("step", key);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walk over stacks and steps: scopes, names, paths, dispatch to the
- * handlers of the kinds, and the outputs at the end.
+ * Traversal of stacks and steps: scopes, temporaries, paths, dispatch to the handlers of the kinds, outputs;
+ * and the checks that still run after an error.
  */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "frontend/steps/steps.h"
 #include "ir/support/strmap.h"
 
-/* ---- text helpers ---- */
+/* ---- strings ---- */
 
 const char *shape_text(struct expander *b, int rank, const struct ir_dim *const *dims)
 {
@@ -33,7 +33,6 @@ const char *path_join(struct expander *b, const char *prefix, const char *id)
 	return arena_printf(b->arena, "%s.%s", prefix, id);
 }
 
-/* A pattern with the present value of every loop. */
 const char *fill_loop_indices(struct expander *b, const char *pattern)
 {
 	for (const struct step_scope *s = b->scope; s != NULL; s = s->outer) {
@@ -95,7 +94,6 @@ void temp_pop(struct expander *b, size_t n)
 
 /* ---- errors ---- */
 
-/* From the innermost body that failed. */
 void note_use_chain(struct expander *b)
 {
 	for (const struct use_chain *c = b->noted ? NULL : b->chain; c != NULL; c = c->outer)
@@ -121,6 +119,97 @@ void mark_mixing(struct step *st, struct step_value *v)
 		return;
 	v->mixed = st->loc;
 	v->mixed_by = st->kind->kind;
+}
+
+/* ---- checks after an error ---- */
+
+static void steps_check_rest(struct expander *b, const struct yaml_node *steps, size_t from);
+
+static void check_word(struct expander *b, const struct schema_key *key, const struct yaml_node *node)
+{
+	struct expr_env env = step_env(b, false);
+	size_t n, word;
+	const char *const *words = schema_words(b->arena, key, &n);
+	if (words != NULL)
+		(void)expr_read_word(&env, node, key->name, words, n, &word);
+}
+
+static void check_argument(struct expander *b, const struct schema_key *key, const struct yaml_node *node)
+{
+	struct expr_env env = step_env(b, false);
+	int64_t i;
+	double f;
+	bool yes;
+	switch (key->type) {
+	case KEY_INT: (void)expr_read_int(&env, node, key->name, &i); return;
+	case KEY_FLOAT: (void)expr_read_float(&env, node, key->name, &f); return;
+	case KEY_BOOL: (void)expr_read_bool(&env, node, key->name, &yes); return;
+	case KEY_WORD: check_word(b, key, node); return;
+	case KEY_DIM:
+	case KEY_NAME:
+	case KEY_VALUE:
+	case KEY_PATH:
+	case KEY_TEXT:
+	case KEY_LIST:
+	case KEY_MAP:
+	case KEY_STEPS:
+	case KEY_ANY: return;
+	}
+}
+
+/* Checks the bodies of a compound step; the index of a repeat is bound to 0. */
+static void check_bodies(const struct step *st)
+{
+	const struct yaml_node *body = step_arg(st, "body"), *branches = step_arg(st, "branches"),
+	                       *as = step_arg(st, "as");
+	bool repeats = strcmp(st->kind->kind, "repeat") == 0;
+	struct step_scope scope = {.outer = st->b->scope, .loop = "i", .value = value_int(0)};
+	if (as != NULL && as->kind == YAML_SCALAR)
+		scope.loop = as->text;
+	st->b->scope = repeats ? &scope : scope.outer;
+	steps_check_rest(st->b, body, 0);
+	for (size_t i = 0; branches != NULL && branches->kind == YAML_SEQUENCE && i < branches->n; i++)
+		steps_check_rest(st->b, branches->items[i], 0);
+	st->b->scope = scope.outer;
+}
+
+/* Checks kind, keys and types of arguments of a step whose input type is unknown, since a step before it
+ * failed. Checks that need shapes are skipped: they would only repeat the first error. */
+static void check_step(struct step *st)
+{
+	struct expr_env env = step_env(st->b, false);
+	bool when = true;
+	if (step_arg(st, "when") != NULL &&
+	    (!expr_read_bool(&env, step_arg(st, "when"), "when", &when) || !when))
+		return;
+	for (size_t i = 0; i < st->args->n; i++) {
+		const struct yaml_pair *p = &st->args->pairs[i];
+		const struct schema_key *key = schema_find_key(st->kind->kind, p->key->text);
+		if (key != NULL)
+			check_argument(st->b, key, p->value);
+	}
+	check_bodies(st);
+}
+
+/* Checks the steps from index `from` on and those in their bodies, so that mistakes of a file are reported in
+ * one run. */
+static void steps_check_rest(struct expander *b, const struct yaml_node *steps, size_t from)
+{
+	for (size_t i = from;
+	     steps != NULL && steps->kind == YAML_SEQUENCE && b->locals == NULL && i < steps->n; i++) {
+		struct step st;
+		if (read_step(b, steps->items[i], &st))
+			check_step(&st);
+	}
+}
+
+void steps_check(struct frontend_model *m)
+{
+	struct expander b = {.m = m, .arena = &m->arena, .cx = m->cx, .out = &m->graph, .prefix = ""};
+	const struct yaml_node *model = model_section(m, "model");
+	steps_check_rest(&b, model, 0);
+	for (size_t i = 0; model != NULL && model->kind == YAML_MAPPING && i < model->n; i++)
+		steps_check_rest(&b, yaml_find(model->pairs[i].value, "body"), 0);
 }
 
 /* ---- steps ---- */
@@ -154,7 +243,9 @@ static void report_unknown_step(struct expander *b, const struct yaml_node *key)
 	yaml_unknown_key(b->cx, key, kinds, n, "a list of steps");
 }
 
-/* The row of a kind, which may be the name of a definition of the model (*def). */
+/*
+ * The schema row of a kind. For a definition of the model, *def is set and a row is made. NULL: unknown kind.
+ */
 static const struct schema_step *find_step_kind(struct expander *b, const char *name,
                                                 const struct definition **def)
 {
@@ -170,7 +261,8 @@ static const struct schema_step *find_step_kind(struct expander *b, const char *
 	return own;
 }
 
-/* Finds the key that is a kind. */
+/* Finds the pair of a step whose key is its kind; NULL after a report. A step has one kind; only `body` and
+ * `branches` may stand next to it. */
 static const struct yaml_pair *find_kind_key(struct expander *b, const struct yaml_node *node)
 {
 	const struct definition *def;
@@ -210,7 +302,9 @@ static bool check_args(struct step *st)
 	                    arena_printf(st->b->arena, "step '%s'", st->kind->kind));
 }
 
-/* Two steps with own parameters may not have one path. */
+/*
+ * Enters the path of a step with parameters. Two steps with parameters of their own may not have the same path.
+ */
 static bool claim_path(struct step *st)
 {
 	struct expander *b = st->b;
@@ -233,6 +327,7 @@ static bool claim_path(struct step *st)
 	return strmap_set(&b->owned, path, loc);
 }
 
+/* Sets path and parameter path of a step from `id` (default: its kind) and `share`. */
 static bool set_path(struct step *st)
 {
 	struct expander *b = st->b;
@@ -250,10 +345,11 @@ static bool set_path(struct step *st)
 	if (plain)
 		st->path = b->prefix;
 	st->params = st->path;
-	bool shares = strcmp(st->kind->kind, "repeat") != 0; /* where it is a bool */
+	bool shares = strcmp(st->kind->kind, "repeat") != 0; /* in repeat, `share` is a bool */
 	return (!shares || path_of_node(st, step_arg(st, "share"), "share", &st->params)) && claim_path(st);
 }
 
+/* Evaluates `when`, path and `from` of a step, then runs its handler. */
 static bool run_step(struct step *st)
 {
 	struct expander *b = st->b;
@@ -350,7 +446,7 @@ static bool add_value(struct expander *b, const char *name, const struct step_va
 	return strmap_set(&b->values, name, copy);
 }
 
-/* Padded positions of inputs read as 0. */
+/* Declares the inputs as values. Rows past the lengths of an input read as 0 (cut). */
 static void declare_inputs(struct expander *b)
 {
 	const struct frontend_model *m = b->m;
@@ -366,6 +462,7 @@ static void declare_inputs(struct expander *b)
 	}
 }
 
+/* Appends x = v and makes v the input of the stack. */
 static bool start_stack(struct expander *b, const struct step_value *v, struct loc loc, const char *path)
 {
 	b->start = *v;
@@ -405,11 +502,11 @@ static bool expand_stack(struct expander *b, const struct yaml_pair *pair)
 	v = b->x;
 	v.name = name;
 	return push_assignment(b, (struct ir_loc){pair->key->loc, name}, name,
-	                       graph_name(b, "x", pair->key->loc)) &&
+	                       name_tree(b, "x", pair->key->loc)) &&
 	       add_value(b, name, &v);
 }
 
-/* The first input that is no lengths of another. */
+/* A list of steps begins with the first input that is not the lengths of another one. */
 static bool expand_step_list(struct expander *b, const struct yaml_node *steps)
 {
 	for (size_t i = 0; i < b->m->inputs.n; i++) {
@@ -423,6 +520,7 @@ static bool expand_step_list(struct expander *b, const struct yaml_node *steps)
 	return false;
 }
 
+/* Appends the value of an output under a free name; checks the logits of a generating model. */
 static bool expand_output(struct expander *b, struct model_output *o)
 {
 	struct step_value v;
@@ -451,7 +549,7 @@ static bool expand_output(struct expander *b, struct model_output *o)
 	return push_assignment(b, (struct ir_loc){o->loc, NULL}, name, value_ref(b, &v, o->loc));
 }
 
-/* Every key of `defaults` is a kind with known arguments. */
+/* Checks that every key of `defaults` is a kind of step with known arguments. */
 static bool check_defaults(struct expander *b)
 {
 	const struct yaml_node *defaults = model_section(b->m, "defaults");
@@ -493,7 +591,7 @@ static bool expand_model(struct expander *b, const struct yaml_node *model)
 	return ok;
 }
 
-/* A tied path is that of a step with parameters, or of a part of one (`layers.0.ffn.up`). */
+/* Checks that every tied path belongs to a step with parameters or to a part of one (`layers.0.ffn.up`). */
 static bool check_ties(struct expander *b)
 {
 	bool ok = true;
@@ -515,7 +613,7 @@ static bool check_ties(struct expander *b)
 	return ok;
 }
 
-/* The step kinds that are definitions. */
+/* Parses the bodies of the built-in kinds. */
 static bool read_prelude(struct expander *b)
 {
 	extern const unsigned char preset_prelude[];
@@ -545,88 +643,4 @@ bool steps_expand(struct frontend_model *m)
 	for (size_t i = 0; i < m->outputs.n; i++)
 		ok = expand_output(&b, &m->outputs.items[i]) && ok;
 	return check_ties(&b) && ok;
-}
-
-/* ---- checks after an error ---- */
-
-static void check_word(struct expander *b, const struct schema_key *key, const struct yaml_node *node)
-{
-	struct expr_env env = step_env(b, false);
-	size_t n, word;
-	const char *const *words = schema_words(b->arena, key, &n);
-	if (words != NULL)
-		(void)expr_read_word(&env, node, key->name, words, n, &word);
-}
-
-static void check_argument(struct expander *b, const struct schema_key *key, const struct yaml_node *node)
-{
-	struct expr_env env = step_env(b, false);
-	int64_t i;
-	double f;
-	bool yes;
-	switch (key->type) {
-	case KEY_INT: (void)expr_read_int(&env, node, key->name, &i); return;
-	case KEY_FLOAT: (void)expr_read_float(&env, node, key->name, &f); return;
-	case KEY_BOOL: (void)expr_read_bool(&env, node, key->name, &yes); return;
-	case KEY_WORD: check_word(b, key, node); return;
-	case KEY_DIM:
-	case KEY_NAME:
-	case KEY_VALUE:
-	case KEY_PATH:
-	case KEY_TEXT:
-	case KEY_LIST:
-	case KEY_MAP:
-	case KEY_STEPS:
-	case KEY_ANY: return;
-	}
-}
-
-static void check_bodies(const struct step *st)
-{
-	const struct yaml_node *body = step_arg(st, "body"), *branches = step_arg(st, "branches"),
-	                       *as = step_arg(st, "as");
-	bool repeats = strcmp(st->kind->kind, "repeat") == 0;
-	struct step_scope scope = {.outer = st->b->scope, .loop = "i", .value = value_int(0)};
-	if (as != NULL && as->kind == YAML_SCALAR)
-		scope.loop = as->text;
-	st->b->scope = repeats ? &scope : scope.outer;
-	steps_check_rest(st->b, body, 0);
-	for (size_t i = 0; branches != NULL && branches->kind == YAML_SEQUENCE && i < branches->n; i++)
-		steps_check_rest(st->b, branches->items[i], 0);
-	st->b->scope = scope.outer;
-}
-
-static void check_step(struct step *st)
-{
-	struct expr_env env = step_env(st->b, false);
-	bool when = true;
-	if (step_arg(st, "when") != NULL &&
-	    (!expr_read_bool(&env, step_arg(st, "when"), "when", &when) || !when))
-		return;
-	for (size_t i = 0; i < st->args->n; i++) {
-		const struct yaml_pair *p = &st->args->pairs[i];
-		const struct schema_key *key = schema_find_key(st->kind->kind, p->key->text);
-		if (key != NULL)
-			check_argument(st->b, key, p->value);
-	}
-	check_bodies(st);
-}
-
-void steps_check_rest(struct expander *b, const struct yaml_node *steps, size_t from)
-{
-	for (size_t i = from;
-	     steps != NULL && steps->kind == YAML_SEQUENCE && b->locals == NULL && i < steps->n; i++) {
-		struct step st;
-		if (read_step(b, steps->items[i], &st))
-			check_step(&st);
-	}
-}
-
-void steps_check(struct frontend_model *m)
-{
-	struct expander b = {.m = m, .arena = &m->arena, .cx = m->cx, .out = &m->graph, .prefix = ""};
-	const struct yaml_node *model = model_section(m, "model");
-	steps_check_rest(&b, model, 0);
-	for (size_t i = 0; model != NULL && model->kind == YAML_MAPPING && i < model->n; i++)
-		steps_check_rest(&b, yaml_find(model->pairs[i].value, "body"), 0);
 }

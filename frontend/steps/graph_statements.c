@@ -1,12 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graph statements in a block model and whole graph models: names are made
- * unambiguous.
+ * Graph statements written by the user: the step `graph`, whole graph models, and functions. Statements are
+ * resolved to the graph level: loop indices, arguments of definitions and params become literals, local names
+ * become unused ones, calls of functions are inlined. Strings keep `{i}` for the index of an enclosing repeat.
+ *
+ * INVARIANT (hygiene of inlining): a function body sees its arguments, its local
+ * names, params, dims and indices, nothing else of the caller. In trees, the name
+ * of an inlined result begins with `%`, so that no name of the user can clash.
  */
 #include <string.h>
 
 #include "frontend/steps/steps.h"
 #include "frontend/lower/lower.h"
+
+/* A call of a function while its body is expanded. */
+struct inlined_call {
+	const struct definition *def;
+	struct strmap trees;  /* argument or local name of the body -> struct expr * in the caller */
+	struct strmap values; /* argument with a scalar value -> struct value * */
+	const char **results; /* temporaries for the returned values */
+	size_t n_results;
+};
+
+#define FUNCTION_DEPTH_MAX 64
 
 static const struct expr *make_leaf(struct expander *b, enum expr_kind kind, const char *text, struct loc loc)
 {
@@ -16,25 +32,25 @@ static const struct expr *make_leaf(struct expander *b, enum expr_kind kind, con
 	return e;
 }
 
-const struct expr *graph_name(struct expander *b, const char *name, struct loc loc)
+const struct expr *name_tree(struct expander *b, const char *name, struct loc loc)
 {
 	return make_leaf(b, EX_NAME, name, loc);
 }
 
 const struct expr *value_ref(struct expander *b, const struct step_value *v, struct loc loc)
 {
-	const struct expr *name = graph_name(b, v->name, loc);
+	const struct expr *name = name_tree(b, v->name, loc);
 	struct expr *e = v->cut == NULL ? NULL : ARENA_NEW(b->arena, struct expr);
 	const struct expr **args = v->cut == NULL ? NULL : ARENA_ARRAY(b->arena, const struct expr *, 2);
 	if (e == NULL || args == NULL)
 		return name;
 	args[0] = name;
-	args[1] = graph_name(b, v->cut, loc);
+	args[1] = name_tree(b, v->cut, loc);
 	*e = (struct expr){.kind = EX_CALL, .loc = loc, .text = "mask_rows", .n_args = 2, .args = args};
 	return e;
 }
 
-/* The value of an index or of an argument of a definition. */
+/* Evaluates an index (with `loops`) or an argument of a definition; false if the name is neither. */
 static bool eval_scoped_name(struct expander *b, const char *name, bool loops, struct value *v)
 {
 	struct expr_env env = step_env(b, true);
@@ -52,7 +68,7 @@ static const struct expr *substitute_name(struct expander *b, const struct expr 
 	const struct expr *local = strmap_get(b->locals, e->text);
 	struct value v;
 	if (e->text[0] == '%')
-		return graph_name(b, e->text + 1, e->loc);
+		return name_tree(b, e->text + 1, e->loc);
 	if (local != NULL)
 		return local;
 	const struct step_value *of = b->function != NULL ? NULL : strmap_get(&b->values, e->text);
@@ -60,7 +76,7 @@ static const struct expr *substitute_name(struct expander *b, const struct expr 
 		return value_ref(b, of, e->loc);
 	if (!eval_scoped_name(b, e->text, true, &v))
 		return e;
-	return v.kind == VALUE_STRING ? graph_name(b, v.s, e->loc) : expr_of_value(b->arena, &v, e->loc);
+	return v.kind == VALUE_STRING ? name_tree(b, v.s, e->loc) : expr_of_value(b->arena, &v, e->loc);
 }
 
 const char *value_in_string(struct expander *b, const struct value *v)
@@ -75,9 +91,10 @@ const char *value_in_string(struct expander *b, const struct value *v)
 	return s;
 }
 
-/* What {name} in a string becomes; NULL: it stays. */
-static const char *placeholder_text(struct expander *b, const char *name)
+/* Replacement of {name} in a string; NULL: it stays, as a loop index does. */
+static const char *substitute_placeholder(void *user, const char *name)
 {
+	struct expander *b = user;
 	const struct expr *e = b->function != NULL ? strmap_get(&b->function->trees, name) : NULL;
 	struct value v;
 	if (e != NULL && (e->kind == EX_STRING || e->kind == EX_NAME))
@@ -116,11 +133,6 @@ const char *fill_placeholders(struct expander *b, const char *text, placeholder_
 	return copy;
 }
 
-static const char *substitute_placeholder(void *user, const char *name)
-{
-	return placeholder_text(user, name);
-}
-
 static const struct expr *substitute_node(void *user, const struct expr *e)
 {
 	struct expander *b = user;
@@ -131,7 +143,8 @@ static const struct expr *substitute_node(void *user, const struct expr *e)
 	return make_leaf(b, EX_STRING, fill_placeholders(b, e->text, substitute_placeholder, b), e->loc);
 }
 
-const struct expr *substitute_names(struct expander *b, const struct expr *e)
+/* The expression with the names of the current scope replaced. */
+static const struct expr *substitute_names(struct expander *b, const struct expr *e)
 {
 	return expr_map(b->arena, e, substitute_node, b);
 }
@@ -150,14 +163,268 @@ bool push_assignment(struct expander *b, struct ir_loc loc, const char *target, 
 	return graph_push_statement(b->arena, b->out, loc, st);
 }
 
-/* The name that an assignment of the present scope means. */
+/* The body of a repeat in a list of statements, or NULL. */
+static const struct yaml_node *graph_repeat_body(const struct yaml_node *node)
+{
+	if (node->kind != YAML_MAPPING)
+		return NULL;
+	const struct yaml_node *repeat = yaml_find(node, "repeat"), *body = yaml_find(node, "body");
+	return body != NULL ? body : yaml_find(repeat, "body");
+}
+
+/* Adds to *out the names assigned by a list of statements and its repeats. False if a statement cannot be
+ * parsed, which is reported to cx; the others are added anyway. */
+static bool collect_assigned(struct expander *b, struct diag_context *cx, const struct yaml_node *list,
+                             struct strmap *out)
+{
+	bool ok = true;
+	for (size_t i = 0; list != NULL && list->kind == YAML_SEQUENCE && i < list->n; i++) {
+		const struct yaml_node *node = list->items[i];
+		if (node->kind != YAML_SCALAR) {
+			ok = collect_assigned(b, cx, graph_repeat_body(node), out) && ok;
+			continue;
+		}
+		const struct expr_statement *st = expr_parse_statement(b->arena, cx, expr_source_of(node));
+		ok = ok && st != NULL;
+		for (size_t t = 0; st != NULL && t < st->n_targets; t++)
+			strmap_set(out, st->targets[t].name, b);
+	}
+	return ok;
+}
+
+/* ---- inlining of functions ---- */
+
+struct inline_site {
+	struct expander *b;
+	const struct expr *call;
+	const struct definition *def;
+	struct inlined_call *f;
+};
+
+static bool report_bad_call(const struct inline_site *in, struct loc at, const char *what)
+{
+	diag_error(in->b->cx, at, DIAG_ARGUMENTS, "the function '%s' %s", in->def->name, what);
+	diag_note(in->b->cx, in->def->loc, "it is defined here");
+	return false;
+}
+
+static bool inline_calls(struct expander *b, const struct expr *e, const struct expr **out);
+
+static const struct definition *called_definition(struct expander *b, const struct expr *e)
+{
+	return e->kind == EX_CALL ? model_find_definition(&b->m->definitions, e->text) : NULL;
+}
+
+/* ---- arguments ---- */
+
+/* True for literals and expressions of literals, parameters and dims. */
+static bool is_scalar(const struct expander *b, const struct expr *e)
+{
+	const char *what = e->kind == EX_NAME ? strmap_get(&b->m->scope.names, e->text) : NULL;
+	switch (e->kind) {
+	case EX_INT:
+	case EX_FLOAT:
+	case EX_BOOL:
+	case EX_DIM: return true;
+	case EX_NAME: return what != NULL && (strcmp(what, "a param") == 0 || strcmp(what, "a dim") == 0);
+	case EX_CALL:
+		if (!expr_is_function(e->text) || e->n_keywords > 0)
+			return false;
+		break;
+	case EX_UNARY:
+	case EX_BINARY:
+	case EX_INDEX: break;
+	case EX_NONE:
+	case EX_STRING:
+	case EX_LIST: return false;
+	}
+	for (size_t i = 0; i < e->n_args; i++) {
+		if (!is_scalar(b, e->args[i]))
+			return false;
+	}
+	return e->n_args > 0;
+}
+
+/* Binds an argument of the body to the expression e of the caller: scalars are evaluated, other expressions get
+ * a temporary, and so do arguments that the body assigns. */
+static bool bind_argument_tree(const struct inline_site *in, const char *name, const struct expr *e,
+                               bool assigned)
+{
+	struct expander *b = in->b;
+	struct loc loc = in->call->loc;
+	struct expr_env env = step_env(b, true);
+	struct value v;
+	bool is_value = e->kind != EX_NAME && e->kind != EX_STRING && e->kind != EX_LIST;
+	if (is_scalar(b, e)) {
+		if (!expr_eval(&env, e, &v))
+			return false;
+		struct value *copy = ARENA_NEW(b->arena, struct value);
+		if (copy == NULL)
+			return false;
+		*copy = v;
+		strmap_set(&in->f->values, name, copy);
+		e = expr_of_value(b->arena, &v, loc);
+		is_value = false;
+	}
+	if (is_value || assigned) {
+		const char *temp = temp_push(b, name);
+		if (!push_assignment(b, (struct ir_loc){loc, b->prefix}, temp, e))
+			return false;
+		e = name_tree(b, temp, loc);
+	}
+	return strmap_set(&in->f->trees, name, (void *)(uintptr_t)e);
+}
+
+const struct value *inlined_argument_value(const struct expander *b, const char *name)
+{
+	return b->function == NULL ? NULL : strmap_get(&b->function->values, name);
+}
+
+/* ---- names of the body ---- */
+
+static bool bind_arguments_and_locals(const struct inline_site *in)
+{
+	struct expander *b = in->b;
+	const struct definition *d = in->def;
+	const struct signature_use use = {b->arena, b->cx, in->call->loc, NULL};
+	const struct signature signature = definition_signature(d);
+	const struct expr **values = signature_match_call(&use, &signature, in->call);
+	struct strmap assigned;
+	strmap_init(&assigned, b->arena);
+	if (values == NULL || !collect_assigned(b, b->cx, d->body, &assigned))
+		return false;
+	for (size_t i = 0; i < d->n_args; i++) {
+		const struct expr *value;
+		if (!inline_calls(b, values[i], &value) ||
+		    !bind_argument_tree(in, d->args[i].name, substitute_names(b, value),
+		                        strmap_has(&assigned, d->args[i].name)))
+			return false;
+	}
+	for (size_t i = 0; i < assigned.n; i++) {
+		const char *name = assigned.items[i].key;
+		if (strmap_has(&in->f->trees, name))
+			continue;
+		const struct expr *own = name_tree(b, temp_push(b, name), in->call->loc);
+		if (!strmap_set(&in->f->trees, name, (void *)(uintptr_t)own))
+			return false;
+	}
+	return true;
+}
+
+/* Allocates temporaries for the results, as many as the last statement returns. */
+static bool name_results(const struct inline_site *in)
+{
+	struct expander *b = in->b;
+	const struct yaml_node *last = in->def->body->items[in->def->body->n - 1];
+	const struct expr_statement *st = expr_parse_statement(b->arena, b->cx, expr_source_of(last));
+	if (st == NULL)
+		return false;
+	in->f->results = ARENA_ARRAY(b->arena, const char *, st->n_values);
+	for (size_t i = 0; in->f->results != NULL && i < st->n_values; i++)
+		in->f->results[i] = temp_push(b, in->def->name);
+	in->f->n_results = st->n_values;
+	return in->f->results != NULL;
+}
+
+/* ---- the call ---- */
+
+/* False after a report if the definition is not a function, calls itself, or calls are nested too deeply. */
+static bool check_recursion(const struct inline_site *in)
+{
+	int depth = 0;
+	if (!in->def->function)
+		return report_bad_call(in, in->call->loc, "is a list of steps; its last entry is no return");
+	for (const struct use_chain *c = in->b->chain; c != NULL; c = c->outer) {
+		if (strcmp(c->name, in->def->name) == 0) {
+			diag_error(in->b->cx, in->call->loc, DIAG_CYCLE, "the definition '%s' uses itself",
+			           in->def->name);
+			return false;
+		}
+		depth++;
+	}
+	if (depth < FUNCTION_DEPTH_MAX)
+		return true;
+	diag_error(in->b->cx, in->call->loc, DIAG_LIMIT, "more than %d definitions inside of each other",
+	           FUNCTION_DEPTH_MAX);
+	return false;
+}
+
+static bool expand_function_body(const struct inline_site *in)
+{
+	struct expander *b = in->b;
+	struct use_chain link = {b->chain, in->def->name, in->call->loc};
+	const struct inlined_call *outer = b->function;
+	struct strmap *locals = b->locals;
+	b->chain = &link;
+	b->function = in->f;
+	b->locals = &in->f->trees;
+	bool ok = expand_body(b, in->def->body);
+	b->chain = link.outer;
+	b->function = outer;
+	b->locals = locals;
+	return ok;
+}
+
+/* Expands a call; *results are the temporaries with its results. False after a report. */
+static bool inline_call(struct expander *b, const struct expr *call, const char *const **results, size_t *n)
+{
+	struct inlined_call f = {.def = model_find_definition(&b->m->definitions, call->text)};
+	const struct inline_site in = {b, call, f.def, &f};
+	strmap_init(&f.trees, b->arena);
+	strmap_init(&f.values, b->arena);
+	if (!check_recursion(&in) || !name_results(&in) || !bind_arguments_and_locals(&in) ||
+	    !expand_function_body(&in))
+		return false;
+	*results = f.results;
+	*n = f.n_results;
+	return true;
+}
+
+/* ---- expressions ---- */
+
+struct inline_rewrite {
+	struct expander *b;
+	bool failed;
+};
+
+/* Replaces a call by the name of its result. */
+static const struct expr *inline_call_node(void *user, const struct expr *e)
+{
+	struct inline_rewrite *in = user;
+	struct expander *b = in->b;
+	const char *const *results;
+	size_t n;
+	if (in->failed || called_definition(b, e) == NULL)
+		return NULL;
+	in->failed = !inline_call(b, e, &results, &n);
+	if (in->failed)
+		return NULL;
+	if (n != 1) {
+		diag_error(b->cx, e->loc, DIAG_ARGUMENTS, "'%s' returns %zu values; here is one name",
+		           e->text, n);
+		in->failed = true;
+	}
+	return name_tree(b, arena_printf(b->arena, "%%%s", results[0]), e->loc);
+}
+
+/* Copies e to *out with calls of functions inlined; their statements are appended to b->out. */
+static bool inline_calls(struct expander *b, const struct expr *e, const struct expr **out)
+{
+	struct inline_rewrite in = {b, false};
+	*out = expr_map(b->arena, e, inline_call_node, &in);
+	return !in.failed;
+}
+
+/* ---- statements ---- */
+
+/* The graph name that an assignment in the current scope writes. */
 static const char *scoped_target(struct expander *b, const char *target)
 {
 	const struct expr *local = strmap_get(b->locals, target);
 	return local != NULL && local->kind == EX_NAME ? local->text : target;
 }
 
-/* A body may not read what belongs to the place of use. */
+/* Checks that a function body reads only its arguments and local names, not values of the caller (hygiene). */
 static bool check_body_names(struct expander *b, const struct expr *e)
 {
 	bool outer = e->kind == EX_NAME && !strmap_has(b->locals, e->text) &&
@@ -165,7 +432,7 @@ static bool check_body_names(struct expander *b, const struct expr *e)
 	              model_find_input(&b->m->inputs, e->text) >= 0);
 	if (outer) {
 		diag_error(b->cx, e->loc, DIAG_UNKNOWN_VALUE,
-		           "'%s' is no argument of the function '%s' and no name of its own", e->text,
+		           "'%s' is neither an argument of the function '%s' nor a local name", e->text,
 		           b->function->def->name);
 		return false;
 	}
@@ -175,7 +442,8 @@ static bool check_body_names(struct expander *b, const struct expr *e)
 	}
 	for (size_t i = 0; i < e->n_keywords; i++) {
 		const struct expr *v = e->keywords[i].value;
-		if (v->kind != EX_NAME && !check_body_names(b, v)) /* a bare name may be a word */
+		if (v->kind != EX_NAME &&
+		    !check_body_names(b, v)) /* a bare name may be a word of the language */
 			return false;
 	}
 	return true;
@@ -194,7 +462,7 @@ static bool check_body_statement(struct expander *b, const struct expr_statement
 	return true;
 }
 
-/* `return a, b`: the last statement of a function. */
+/* Assigns the values of `return a, b` to the temporaries of the call. */
 static bool expand_return(struct expander *b, const struct yaml_node *node, const struct expr_statement *st)
 {
 	const struct inlined_call *f = b->function;
@@ -214,7 +482,7 @@ static bool expand_return(struct expander *b, const struct yaml_node *node, cons
 	return true;
 }
 
-/* `a, b = f(x)` of a function that returns as many. */
+/* Expands `a, b = f(x)` for a function with as many results. */
 static bool expand_multi_assignment(struct expander *b, const struct yaml_node *node,
                                     const struct expr_statement *st)
 {
@@ -230,7 +498,7 @@ static bool expand_multi_assignment(struct expander *b, const struct yaml_node *
 	for (size_t i = 0; i < n; i++) {
 		if (!push_assignment(b, (struct ir_loc){node->loc, b->prefix},
 		                     scoped_target(b, st->targets[i].name),
-		                     graph_name(b, results[i], node->loc)))
+		                     name_tree(b, results[i], node->loc)))
 			return false;
 	}
 	return true;
@@ -288,36 +556,9 @@ bool expand_graph_statement(struct expander *b, const struct yaml_node *node)
 	return ok;
 }
 
-/* The statements of a repeat in a list of statements, or NULL. */
-static const struct yaml_node *graph_repeat_body(const struct yaml_node *node)
-{
-	if (node->kind != YAML_MAPPING)
-		return NULL;
-	const struct yaml_node *repeat = yaml_find(node, "repeat"), *body = yaml_find(node, "body");
-	return body != NULL ? body : yaml_find(repeat, "body");
-}
-
-bool collect_assigned(struct expander *b, struct diag_context *cx, const struct yaml_node *list,
-                      struct strmap *out)
-{
-	bool ok = true;
-	for (size_t i = 0; list != NULL && list->kind == YAML_SEQUENCE && i < list->n; i++) {
-		const struct yaml_node *node = list->items[i];
-		if (node->kind != YAML_SCALAR) {
-			ok = collect_assigned(b, cx, graph_repeat_body(node), out) && ok;
-			continue;
-		}
-		const struct expr_statement *st = expr_parse_statement(b->arena, cx, expr_source_of(node));
-		ok = ok && st != NULL;
-		for (size_t t = 0; st != NULL && t < st->n_targets; t++)
-			strmap_set(out, st->targets[t].name, b);
-	}
-	return ok;
-}
-
 /* ---- the graph step ---- */
 
-/* Every name that the statements assign gets a free one; x stays x. */
+/* Gives every name that the statements assign an unused graph name; x stays x. */
 static bool rename_locals(struct expander *b, const struct yaml_node *list, size_t *n_temps)
 {
 	for (size_t i = 0; i < list->n; i++) {
@@ -341,7 +582,7 @@ static bool rename_locals(struct expander *b, const struct yaml_node *list, size
 				return false;
 			}
 			strmap_set(b->locals, name,
-			           (void *)(uintptr_t)graph_name(b, temp_push(b, name), LOC_NONE));
+			           (void *)(uintptr_t)name_tree(b, temp_push(b, name), LOC_NONE));
 			(*n_temps)++;
 		}
 	}
@@ -369,7 +610,7 @@ static void add_typed_name(struct expander *b, struct typed_names *list, const s
 		add_typed_name(b, list, &lengths);
 }
 
-/* Everything a statement may name, for the types. */
+/* Collects the types of all values that a statement may name. */
 static void collect_typed_names(struct expander *b, const struct step_value *x, struct typed_names *list)
 {
 	for (size_t i = 0; i < b->m->inputs.n; i++) {
@@ -386,7 +627,7 @@ static void collect_typed_names(struct expander *b, const struct step_value *x, 
 		add_typed_name(b, list, &v);
 }
 
-/* The nodes with paths for messages: indices of the repeats around have their present values. */
+/* Copies the nodes with the current indices of enclosing repeats filled into their paths, for messages. */
 static struct graph_body with_concrete_paths(struct expander *b, const struct graph_body *body)
 {
 	struct graph_body out = {NULL, 0, 0};
@@ -465,7 +706,9 @@ bool step_graph(struct step *st)
 
 /* ---- top level ---- */
 
-/* What the statements assign; wrong ones are reported when they are closed. */
+/*
+ * Collects the names that the statements assign. Invalid statements are reported later, when they are expanded.
+ */
 static void collect_graph_names(struct expander *b, const struct yaml_node *list)
 {
 	struct diag_context quiet;
@@ -488,223 +731,4 @@ bool expand_graph_model(struct frontend_model *m)
 	b.x.name = "x";
 	collect_graph_names(&b, graph);
 	return expand_body(&b, graph);
-}
-
-/* ---- inlining of functions ---- */
-
-#define FUNCTION_DEPTH_MAX 64
-
-struct inline_site {
-	struct expander *b;
-	const struct expr *call;
-	const struct definition *def;
-	struct inlined_call *f;
-};
-
-static bool report_bad_call(const struct inline_site *in, struct loc at, const char *what)
-{
-	diag_error(in->b->cx, at, DIAG_ARGUMENTS, "the function '%s' %s", in->def->name, what);
-	diag_note(in->b->cx, in->def->loc, "it is defined here");
-	return false;
-}
-
-static const struct definition *called_definition(struct expander *b, const struct expr *e)
-{
-	return e->kind == EX_CALL ? model_find_definition(&b->m->definitions, e->text) : NULL;
-}
-
-/* ---- arguments ---- */
-
-/* Numbers, and what is computed from numbers, parameters and dims alone. */
-static bool is_scalar(const struct expander *b, const struct expr *e)
-{
-	const char *what = e->kind == EX_NAME ? strmap_get(&b->m->scope.names, e->text) : NULL;
-	switch (e->kind) {
-	case EX_INT:
-	case EX_FLOAT:
-	case EX_BOOL:
-	case EX_DIM: return true;
-	case EX_NAME: return what != NULL && (strcmp(what, "a param") == 0 || strcmp(what, "a dim") == 0);
-	case EX_CALL:
-		if (!expr_is_function(e->text) || e->n_keywords > 0)
-			return false;
-		break;
-	case EX_UNARY:
-	case EX_BINARY:
-	case EX_INDEX: break;
-	case EX_NONE:
-	case EX_STRING:
-	case EX_LIST: return false;
-	}
-	for (size_t i = 0; i < e->n_args; i++) {
-		if (!is_scalar(b, e->args[i]))
-			return false;
-	}
-	return e->n_args > 0;
-}
-
-/* What the body reads for an argument that is `e` at the place of use. */
-static bool bind_argument_tree(const struct inline_site *in, const char *name, const struct expr *e,
-                               bool assigned)
-{
-	struct expander *b = in->b;
-	struct loc loc = in->call->loc;
-	struct expr_env env = step_env(b, true);
-	struct value v;
-	bool is_value = e->kind != EX_NAME && e->kind != EX_STRING && e->kind != EX_LIST;
-	if (is_scalar(b, e)) {
-		if (!expr_eval(&env, e, &v))
-			return false;
-		struct value *copy = ARENA_NEW(b->arena, struct value);
-		if (copy == NULL)
-			return false;
-		*copy = v;
-		strmap_set(&in->f->values, name, copy);
-		e = expr_of_value(b->arena, &v, loc);
-		is_value = false;
-	}
-	if (is_value || assigned) {
-		const char *temp = temp_push(b, name);
-		if (!push_assignment(b, (struct ir_loc){loc, b->prefix}, temp, e))
-			return false;
-		e = graph_name(b, temp, loc);
-	}
-	return strmap_set(&in->f->trees, name, (void *)(uintptr_t)e);
-}
-
-const struct value *inlined_argument_value(const struct expander *b, const char *name)
-{
-	return b->function == NULL ? NULL : strmap_get(&b->function->values, name);
-}
-
-/* ---- names of the body ---- */
-
-static bool bind_arguments_and_locals(const struct inline_site *in)
-{
-	struct expander *b = in->b;
-	const struct definition *d = in->def;
-	const struct signature_use use = {b->arena, b->cx, in->call->loc, NULL};
-	const struct signature signature = definition_signature(d);
-	const struct expr **values = signature_match_call(&use, &signature, in->call);
-	struct strmap assigned;
-	strmap_init(&assigned, b->arena);
-	if (values == NULL || !collect_assigned(b, b->cx, d->body, &assigned))
-		return false;
-	for (size_t i = 0; i < d->n_args; i++) {
-		const struct expr *value;
-		if (!inline_calls(b, values[i], &value) ||
-		    !bind_argument_tree(in, d->args[i].name, substitute_names(b, value),
-		                        strmap_has(&assigned, d->args[i].name)))
-			return false;
-	}
-	for (size_t i = 0; i < assigned.n; i++) {
-		const char *name = assigned.items[i].key;
-		if (strmap_has(&in->f->trees, name))
-			continue;
-		const struct expr *own = graph_name(b, temp_push(b, name), in->call->loc);
-		if (!strmap_set(&in->f->trees, name, (void *)(uintptr_t)own))
-			return false;
-	}
-	return true;
-}
-
-/* The names of the results, as many as the last statement returns. */
-static bool name_results(const struct inline_site *in)
-{
-	struct expander *b = in->b;
-	const struct yaml_node *last = in->def->body->items[in->def->body->n - 1];
-	const struct expr_statement *st = expr_parse_statement(b->arena, b->cx, expr_source_of(last));
-	if (st == NULL)
-		return false;
-	in->f->results = ARENA_ARRAY(b->arena, const char *, st->n_values);
-	for (size_t i = 0; in->f->results != NULL && i < st->n_values; i++)
-		in->f->results[i] = temp_push(b, in->def->name);
-	in->f->n_results = st->n_values;
-	return in->f->results != NULL;
-}
-
-/* ---- the call ---- */
-
-static bool check_recursion(const struct inline_site *in)
-{
-	int depth = 0;
-	if (!in->def->function)
-		return report_bad_call(in, in->call->loc, "is a list of steps; its last entry is no return");
-	for (const struct use_chain *c = in->b->chain; c != NULL; c = c->outer) {
-		if (strcmp(c->name, in->def->name) == 0) {
-			diag_error(in->b->cx, in->call->loc, DIAG_CYCLE, "the definition '%s' uses itself",
-			           in->def->name);
-			return false;
-		}
-		depth++;
-	}
-	if (depth < FUNCTION_DEPTH_MAX)
-		return true;
-	diag_error(in->b->cx, in->call->loc, DIAG_LIMIT, "more than %d definitions inside of each other",
-	           FUNCTION_DEPTH_MAX);
-	return false;
-}
-
-static bool expand_function_body(const struct inline_site *in)
-{
-	struct expander *b = in->b;
-	struct use_chain link = {b->chain, in->def->name, in->call->loc};
-	const struct inlined_call *outer = b->function;
-	struct strmap *locals = b->locals;
-	b->chain = &link;
-	b->function = in->f;
-	b->locals = &in->f->trees;
-	bool ok = expand_body(b, in->def->body);
-	b->chain = link.outer;
-	b->function = outer;
-	b->locals = locals;
-	return ok;
-}
-
-bool inline_call(struct expander *b, const struct expr *call, const char *const **results, size_t *n)
-{
-	struct inlined_call f = {.def = model_find_definition(&b->m->definitions, call->text)};
-	const struct inline_site in = {b, call, f.def, &f};
-	strmap_init(&f.trees, b->arena);
-	strmap_init(&f.values, b->arena);
-	if (!check_recursion(&in) || !name_results(&in) || !bind_arguments_and_locals(&in) ||
-	    !expand_function_body(&in))
-		return false;
-	*results = f.results;
-	*n = f.n_results;
-	return true;
-}
-
-/* ---- expressions ---- */
-
-struct inline_rewrite {
-	struct expander *b;
-	bool failed;
-};
-
-/* The name of its result instead of a call. */
-static const struct expr *inline_call_node(void *user, const struct expr *e)
-{
-	struct inline_rewrite *in = user;
-	struct expander *b = in->b;
-	const char *const *results;
-	size_t n;
-	if (in->failed || called_definition(b, e) == NULL)
-		return NULL;
-	in->failed = !inline_call(b, e, &results, &n);
-	if (in->failed)
-		return NULL;
-	if (n != 1) {
-		diag_error(b->cx, e->loc, DIAG_ARGUMENTS, "'%s' returns %zu values; here is one name",
-		           e->text, n);
-		in->failed = true;
-	}
-	return graph_name(b, arena_printf(b->arena, "%%%s", results[0]), e->loc);
-}
-
-bool inline_calls(struct expander *b, const struct expr *e, const struct expr **out)
-{
-	struct inline_rewrite in = {b, false};
-	*out = expr_map(b->arena, e, inline_call_node, &in);
-	return !in.failed;
 }

@@ -1,86 +1,89 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Definitions whose bodies are statements: the step kinds of the prelude (frontend/presets/prelude.yaml) and those
- * a model defines. A body is closed against what its names mean: what is known when the model is compiled is
- * computed, the rest becomes statements of the graph level.
+ * Macro expansion of steps whose bodies are statements: the built-in kinds of
+ * the prelude (frontend/presets/prelude.yaml) and definitions of a model. A body
+ * is partially evaluated with respect to the arguments of the step: expressions
+ * that are known at compile time are computed, the others become statements of
+ * the graph level.
  *
- *   x = linear(in, "{path}.up", out=2 * dim)      a statement; a keyword whose value is null is left out
- *   {require: E, else: TEXT, code: C, at: KEY}    an error at the argument KEY (else at the step), {E} in TEXT
- *   {let: {name: E, ...}}                         names for values
- *   {if: E, then: [...], else: [...]}             one of two bodies
- *   {do: NAME, with: {name: E, ...}}              the body of another definition of the prelude
+ *   x = linear(in, "{path}.up", out=2 * dim)      a statement; a keyword argument whose value is null is left out
+ *   {require: E, else: TEXT, code: C, at: KEY}    if E is false: an error at the argument KEY (default: the step), {E} in TEXT
+ *   {let: {name: E, ...}}                         binds names
+ *   {if: E, then: [...], else: [...]}             selects a body at compile time
+ *   {do: NAME, with: {name: E, ...}}              expands another body of the prelude
  *   {mixes: E}                                    true: the step does not treat each position alone
- *   {lengths: E}                                  real positions of the result; null: all. Default: those of `in`
- *   {below: E, of: E}                             ids of an input are less than this
- *   {known_path: E}                               a step has parameters at this path; null: nothing is said
- *   {at: KEY}                                     mistakes in the statements after it are reported at this argument
+ *   {lengths: E}                                  real lengths of the result; null: none. Default: those of `in`
+ *   {below: E, of: E}                             ids of the input `of` are less than this
+ *   {known_path: E}                               an error unless some step has parameters at this path; null: no check
+ *   {at: KEY}                                     errors of the following statements are reported at this argument
  *
- * `in` is the value the step begins with, `x` the current one, `start` the input of the stack, `path` where the
- * parameters lie, `kind_name` the kind. Functions: functions.c. The type of the result is that of `x` after the
- * statements.
+ * Implicit names: `in` is the input of the step, `x` the current value, `start` the input of the stack, `path` the path of
+ * the parameters, `kind_name` the kind. The QUERY rows of expr/calls.def are the functions of bodies. The type of the
+ * result is the inferred type of `x` after the statements.
  */
 #ifndef TFMC_FRONTEND_STEPS_MACRO_H
 #define TFMC_FRONTEND_STEPS_MACRO_H
 
 #include "frontend/steps/steps.h"
 
-/* What an expression of a body stands for. */
+/* Result of partial evaluation: a known value or a residual expression. */
 struct partial {
-	bool known;                  /* v, else tree */
-	bool word;                   /* v is a word of the language, written without quotes */
+	bool known;                  /* v is valid, else tree */
+	bool word;                   /* v is a word of the language, printed without quotes */
 	struct value v;              /* VALUE_NONE: absent */
-	const struct expr *tree;     /* of the graph level */
-	const struct step_value *of; /* the value that it names, or NULL */
-	size_t size;                 /* nodes of the tree where it is no name */
+	const struct expr *tree;     /* residual expression of the graph level */
+	const struct step_value *of; /* the value that tree names, whose type is known, or NULL */
+	size_t size;                 /* nodes of tree, 0 for a name */
 };
 
-/* Nodes of a tree, elements of a list, bytes of a string; numbers that `each` counts in one step. */
+/* Limit for nodes of a tree, elements of a list, bytes of a string, and iterations of all `each` of a step: a body may
+ * double a value repeatedly. */
 #define PARTIAL_SIZE_MAX 65536
 
+/* Names visible in a body. */
 struct bindings {
 	struct bindings *outer;
-	struct strmap map; /* name -> struct item * */
+	struct strmap map; /* name -> struct partial * */
 };
 
+/* State of one macro expansion. */
 struct macro {
 	struct step *st;
 	struct bindings *names;
-	const struct definition *def; /* of the model; NULL: of the prelude */
-	struct step_value before;     /* x at the start */
-	struct partial lengths;       /* of the result */
-	bool mixes;
-	struct loc loc; /* where what is wrong with a statement of the prelude is said */
-	size_t temps;
-	size_t each_count; /* iterations of all `each` so far */
+	const struct definition *def; /* definition of the model; NULL: a body of the prelude */
+	struct step_value before;     /* x before the first statement */
+	struct partial lengths;       /* real lengths of the result */
+	bool mixes;                   /* the step mixes positions */
+	struct loc loc;               /* where errors in statements of the prelude are reported */
+	size_t temps;                 /* temporaries to release at the end */
+	size_t each_count;            /* iterations of all `each` so far */
 };
 
+/* Expands the body of st. def: the definition it belongs to; NULL: the built-in kind st->kind. False after a report. */
 bool macro_expand(struct step *st, const struct definition *def, const struct yaml_node *body);
-
-/* bind.c: the arguments of a kind that schema.def knows; `given` as in st->args. */
-bool bind_arguments(struct macro *t, const char *where, const struct yaml_node *given, const char *prefix);
-/* The arguments of a definition of the model. */
-bool bind_definition(struct macro *t);
+/* Binds a name in the innermost scope. */
 bool bind_name(struct macro *t, const char *name, const struct partial *item);
+
+/* ---- partial_eval.c ---- */
+
 struct partial known_value(struct value v);
+/* A value that exists at run time, read by value_ref. */
 struct partial partial_of_value(struct macro *t, const struct step_value *v);
-
-/* close.c */
-bool partial_eval(struct macro *t, const struct expr *e, struct partial *out);
-/* The same of a text of the body. */
-bool partial_eval_node(struct macro *t, const struct yaml_node *node, struct partial *out);
-bool partial_eval_bool(struct macro *t, const struct yaml_node *node, bool *out);
+/* The binding of a name, innermost scope first; NULL: unbound. */
 const struct partial *find_binding(const struct macro *t, const char *name);
-/* False after a report: a body made more than PARTIAL_SIZE_MAX of something. */
+/* Evaluates an expression of a body; false after a report. */
+bool partial_eval(struct macro *t, const struct expr *e, struct partial *out);
+/* Parses and evaluates a scalar of a body. */
+bool partial_eval_node(struct macro *t, const struct yaml_node *node, struct partial *out);
+/* The same for a bool that must be known. */
+bool partial_eval_bool(struct macro *t, const struct yaml_node *node, bool *out);
+/* False after a report if size exceeds PARTIAL_SIZE_MAX. */
 bool check_partial_size(struct macro *t, size_t size);
+/* The expression to write into a statement: a literal, a word, or the residual tree. */
 const struct expr *partial_tree(struct macro *t, const struct partial *i, struct loc loc);
-/* Where what the body says at `loc` is to be looked for. */
+/* Location for errors: loc in definitions of the model, the step in bodies of the prelude, which users do not see. */
 struct loc macro_loc(const struct macro *t, struct loc loc);
-/* A message with every {E} replaced. */
+/* A message with every {E} replaced by its value. */
 const char *macro_message(struct macro *t, const char *text);
-
-/* functions.c */
-enum function_found { FUNCTION_NONE, FUNCTION_DONE, FUNCTION_FAILED };
-/* A function of bodies alone: dim, rank, ... */
-enum function_found macro_function(struct macro *t, const struct expr *e, struct partial *out);
 
 #endif

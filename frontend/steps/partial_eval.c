@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Expressions of the bodies of definitions, closed: names replaced by what they
- * stand for, and computed where all of it is known.
+ * Partial evaluation of expressions in macro bodies: names are replaced by their bindings, subexpressions with
+ * known operands are computed, the rest becomes a residual expression of the graph level. The query functions
+ * answer questions about types, dims and the step at compile time.
  */
 #include <string.h>
 
@@ -32,7 +33,6 @@ struct loc macro_loc(const struct macro *t, struct loc loc)
 	return t->def == NULL ? t->loc : loc;
 }
 
-/* A body that doubles what a name stands for, again and again, would never end. */
 bool check_partial_size(struct macro *t, size_t size)
 {
 	return size <= PARTIAL_SIZE_MAX ||
@@ -45,11 +45,363 @@ const struct expr *partial_tree(struct macro *t, const struct partial *i, struct
 	if (!i->known)
 		return i->tree;
 	if (i->word && i->v.kind == VALUE_STRING)
-		return graph_name(t->st->b, i->v.s, loc);
+		return name_tree(t->st->b, i->v.s, loc);
 	return expr_of_value(t->st->b->arena, &i->v, loc);
 }
 
-/* Bodies of the prelude see nothing of the model but what they are given. */
+/* ---- query functions ---- */
+
+struct query_call {
+	struct macro *t;
+	const struct expr *e;
+	const struct partial *args;
+	struct partial *out;
+};
+
+typedef bool macro_fn(const struct query_call *u);
+
+static bool query_return(const struct query_call *u, struct value v)
+{
+	*u->out = known_value(v);
+	return true;
+}
+
+static bool query_return_null(const struct query_call *u)
+{
+	return query_return(u, (struct value){.kind = VALUE_NONE});
+}
+
+/* The value that argument `at` names; NULL after a report. */
+static const struct step_value *query_value_arg(const struct query_call *u, size_t at)
+{
+	const struct step_value *v = u->args[at].of;
+	if (v == NULL)
+		step_error(u->t->st, NULL, DIAG_UNKNOWN_VALUE, "'%s' wants a value whose type is known",
+		           u->e->text);
+	return v;
+}
+
+static int64_t query_int_arg(const struct query_call *u, size_t at)
+{
+	const struct partial *i = &u->args[at];
+	return i->known && i->v.kind == VALUE_INT ? i->v.i : 0;
+}
+
+static bool fn_rank(const struct query_call *u)
+{
+	const struct step_value *v = query_value_arg(u, 0);
+	return v != NULL && query_return(u, value_int(v->rank));
+}
+
+static bool fn_dtype(const struct query_call *u)
+{
+	const struct step_value *v = query_value_arg(u, 0);
+	return v != NULL && query_return(u, value_string(ir_dtype_name(v->dtype)));
+}
+
+static bool fn_is_float(const struct query_call *u)
+{
+	const struct step_value *v = query_value_arg(u, 0);
+	return v != NULL && query_return(u, value_bool(ir_dtype_class(v->dtype) == DTCLASS_FLOAT));
+}
+
+static bool fn_dim(const struct query_call *u)
+{
+	const struct step_value *v = query_value_arg(u, 0);
+	if (v == NULL)
+		return false;
+	int64_t i = query_int_arg(u, 1) + (query_int_arg(u, 1) < 0 ? v->rank : 0);
+	return i < 0 || i >= v->rank ? query_return_null(u) : query_return(u, value_dim(v->dims[i]));
+}
+
+static bool fn_shape(const struct query_call *u)
+{
+	const struct step_value *v = query_value_arg(u, 0);
+	struct value *items = ARENA_ARRAY(u->t->st->b->arena, struct value, IR_RANK_MAX);
+	if (v == NULL || items == NULL)
+		return false;
+	for (int i = 0; i < v->rank; i++)
+		items[i] = value_dim(v->dims[i]);
+	return query_return(u, (struct value){.kind = VALUE_LIST, .n = (size_t)v->rank, .items = items});
+}
+
+static bool fn_lengths(const struct query_call *u)
+{
+	struct expander *b = u->t->st->b;
+	const struct step_value *v = query_value_arg(u, 0);
+	if (v == NULL || v->lengths == NULL)
+		return v != NULL && query_return_null(u);
+	*u->out = (struct partial){.tree = name_tree(b, v->lengths, u->t->st->loc)};
+	return true;
+}
+
+static bool fn_grows(const struct query_call *u)
+{
+	const struct step_value *v = query_value_arg(u, 0);
+	return v != NULL && query_return(u, value_bool(v->grows));
+}
+
+static bool fn_is_input(const struct query_call *u)
+{
+	const struct step_value *v = query_value_arg(u, 0);
+	return v != NULL && query_return(u, value_bool(v->input > 0));
+}
+
+static bool fn_below(const struct query_call *u)
+{
+	const struct step_value *v = query_value_arg(u, 0);
+	int64_t n = v == NULL || v->input == 0 ? 0 : u->t->st->b->m->inputs.items[v->input - 1].below;
+	return v != NULL && (n == 0 ? query_return_null(u) : query_return(u, value_int(n)));
+}
+
+static bool fn_positions_end(const struct query_call *u)
+{
+	const struct frontend_model *m = u->t->st->b->m;
+	const struct step_value *v = query_value_arg(u, 0);
+	if (v == NULL || v->rank < 2)
+		return v != NULL && query_return_null(u);
+	int64_t n = ir_dim_hi(m->scope.dims, v->dims[1]);
+	return query_return(u, value_int(v->grows && m->generate.max_len > n ? m->generate.max_len : n));
+}
+
+static const struct ir_dim *query_dim_arg(const struct query_call *u)
+{
+	const struct value *v = &u->args[0].v;
+	return v->kind == VALUE_DIM ? v->dim : NULL;
+}
+
+static bool fn_lo(const struct query_call *u)
+{
+	const struct ir_dim *d = query_dim_arg(u);
+	return query_return(u,
+	                    d == NULL ? u->args[0].v : value_int(ir_dim_lo(u->t->st->b->m->scope.dims, d)));
+}
+
+static bool fn_is_int(const struct query_call *u)
+{
+	return query_return(u, value_bool(u->args[0].known && u->args[0].v.kind == VALUE_INT));
+}
+
+static bool fn_product(const struct query_call *u)
+{
+	struct ir_dims *dims = u->t->st->b->m->scope.dims;
+	const struct value *v = &u->args[0].v;
+	const struct ir_dim *n = ir_dim_const(dims, 1);
+	for (size_t i = 0; v->kind == VALUE_LIST && i < v->n; i++) {
+		if (v->items[i].kind != VALUE_DIM && v->items[i].kind != VALUE_INT)
+			return query_return_null(u);
+		n = ir_dim_mul(dims, n,
+		               v->items[i].kind == VALUE_DIM ? v->items[i].dim
+		                                             : ir_dim_const(dims, v->items[i].i));
+	}
+	return query_return(u, value_dim(n));
+}
+
+static bool fn_without(const struct query_call *u)
+{
+	const struct value *v = &u->args[0].v;
+	int64_t at = query_int_arg(u, 1);
+	struct value *items = ARENA_ARRAY(u->t->st->b->arena, struct value, v->n + 1);
+	struct value out = {.kind = VALUE_LIST, .items = items};
+	at += at < 0 ? (int64_t)v->n : 0;
+	for (size_t i = 0; items != NULL && i < v->n; i++) {
+		if ((int64_t)i != at)
+			items[out.n++] = v->items[i];
+	}
+	return items != NULL && query_return(u, out);
+}
+
+static bool fn_repeated(const struct query_call *u)
+{
+	int64_t n = query_int_arg(u, 1);
+	if (n > IR_RANK_MAX)
+		return step_error(u->t->st, NULL, DIAG_LIMIT, "more than %d axes", IR_RANK_MAX);
+	n = n < 0 ? 0 : n;
+	struct value *items = ARENA_ARRAY(u->t->st->b->arena, struct value, n + 1);
+	for (int64_t i = 0; items != NULL && i < n; i++)
+		items[i] = u->args[0].v;
+	return items != NULL &&
+	       query_return(u, (struct value){.kind = VALUE_LIST, .n = (size_t)n, .items = items});
+}
+
+static bool fn_is_permutation(const struct query_call *u)
+{
+	const struct value *v = &u->args[0].v;
+	unsigned seen = 0;
+	if (v->n > IR_RANK_MAX)
+		return query_return(u, value_bool(false));
+	for (size_t i = 0; i < v->n; i++) {
+		int64_t at = v->items[i].kind == VALUE_INT ? v->items[i].i : -1;
+		if (at < 0 || at >= (int64_t)v->n || (seen & 1u << at) != 0)
+			return query_return(u, value_bool(false));
+		seen |= 1u << at;
+	}
+	return query_return(u, value_bool(true));
+}
+
+/* Appends ".{i}" for each enclosing loop whose index the name lacks, outermost first. */
+static const char *append_loop_indices(const struct step *st, const struct step_scope *s, const char *name)
+{
+	struct arena *a = st->b->arena;
+	if (s == NULL)
+		return name;
+	name = append_loop_indices(st, s->outer, name);
+	const char *index = s->def != NULL || name == NULL ? NULL : arena_printf(a, "{%s}", s->loop);
+	bool is_known = index == NULL || strstr(name, index) != NULL;
+	return is_known ? name : arena_printf(a, "%s.%s", name, index);
+}
+
+/* Name of the cache of a step: its path, and the indices of shared repeats, whose iterations have the same
+ * path. */
+static bool fn_cache_name(const struct query_call *u)
+{
+	return query_return(u,
+	                    value_string(append_loop_indices(u->t->st, u->t->st->b->scope, u->t->st->path)));
+}
+
+/* Path of the table of relative biases: the step's own (share null), or with `share: PATH` the table of an
+ * earlier attention at PATH. A path with a leading slash names a table that no attention owns. */
+static bool fn_bias_table(const struct query_call *u)
+{
+	const struct step *st = u->t->st;
+	struct expander *b = st->b;
+	const struct yaml_node *bias = step_arg(st, "rel_bias");
+	const struct yaml_node *share =
+	        bias == NULL || bias->kind != YAML_MAPPING ? NULL : yaml_find(bias, "share");
+	if (u->args[0].v.kind != VALUE_STRING) {
+		strmap_set(&b->biased, fill_loop_indices(b, st->params), b);
+		return query_return(u, value_string(arena_printf(b->arena, "%s.rel_bias", st->params)));
+	}
+	const char *path = u->args[0].v.s;
+	if (strmap_has(&b->biased, fill_loop_indices(b, path)))
+		return query_return(u, value_string(arena_printf(b->arena, "%s.rel_bias", path)));
+	const char *dot = strrchr(path, '.');
+	bool is_table = dot != NULL && strcmp(dot, ".rel_bias") == 0 &&
+	                strmap_has(&b->biased,
+	                           fill_loop_indices(b, arena_strndup(b->arena, path, (size_t)(dot - path))));
+	if (is_table || (share != NULL && share->text[0] == '/'))
+		return query_return(u, u->args[0].v);
+	size_t n = 0;
+	const char **names = ARENA_ARRAY(b->arena, const char *, b->biased.n + 1);
+	for (; names != NULL && n < b->biased.n; n++)
+		names[n] = b->biased.items[n].key;
+	diag_error(b->cx, share != NULL ? share->loc : st->loc, DIAG_UNKNOWN_PATH,
+	           "no attention before has a rel_bias of its own at the path '%s'%s; a table that no "
+	           "attention owns begins with "
+	           "a slash, as in share: /distances",
+	           fill_loop_indices(b, path), did_you_mean(b->arena, fill_loop_indices(b, path), names, n));
+	return false;
+}
+
+/* Error text if attention with (window, is causal) cannot have a cache of `len` positions, else null. */
+static bool fn_cache_refusal(const struct query_call *u)
+{
+	struct expander *b = u->t->st->b;
+	struct cache_use use = {query_int_arg(u, 0), u->args[1].v.kind == VALUE_BOOL && u->args[1].v.b};
+	const char *why = cache_len_error(b->arena, &use, query_int_arg(u, 2), b->m->generate.max_len);
+	return why == NULL ? query_return_null(u) : query_return(u, value_string(why));
+}
+
+/* ---- forms: functions that do not evaluate all arguments ---- */
+
+static bool form_if(struct macro *t, const struct expr *const *args, struct partial *out)
+{
+	struct partial c;
+	if (!partial_eval(t, args[0], &c))
+		return false;
+	if (c.known && c.v.kind == VALUE_BOOL)
+		return partial_eval(t, args[c.v.b ? 1 : 2], out);
+	return step_error(t->st, NULL, DIAG_VALUE_TYPE, "the condition of 'if' is not known here");
+}
+
+/* each(i, n, E): the list of E for i = 0 .. n - 1 */
+static bool form_each(struct macro *t, const struct expr *const *args, struct partial *out)
+{
+	struct arena *a = t->st->b->arena;
+	struct bindings inner = {.outer = t->names};
+	struct partial n, one;
+	size_t size = 1;
+	struct expr *list = ARENA_NEW(a, struct expr);
+	if (list == NULL || !partial_eval(t, args[1], &n))
+		return false;
+	int64_t count = n.known && n.v.kind == VALUE_INT ? n.v.i : -1;
+	if (count < 0 || count > MODEL_REPEAT_MAX)
+		return step_error(t->st, NULL, DIAG_LIMIT, "'each' counts from 0 to %d", MODEL_REPEAT_MAX);
+	t->each_count += (size_t)count;
+	if (!check_partial_size(t, t->each_count))
+		return false;
+	*list = (struct expr){.kind = EX_LIST, .loc = macro_loc(t, args[0]->loc)};
+	list->args = ARENA_ARRAY(a, const struct expr *, count + 1);
+	strmap_init(&inner.map, a);
+	bool ok = list->args != NULL;
+	for (int64_t i = 0; ok && i < count; i++) {
+		struct partial index = known_value(value_int(i));
+		t->names = &inner;
+		ok = bind_name(t, args[0]->text, &index) && partial_eval(t, args[2], &one);
+		t->names = inner.outer;
+		ok = ok && check_partial_size(t, size += 1 + one.size);
+		if (ok)
+			list->args[list->n_args++] = partial_tree(t, &one, list->loc);
+	}
+	*out = (struct partial){.tree = list, .size = size};
+	return ok;
+}
+
+/* given(name): true if the step has the argument. */
+static bool form_given(struct macro *t, const struct expr *const *args, struct partial *out)
+{
+	*out = known_value(value_bool(step_arg(t->st, args[0]->text) != NULL));
+	return true;
+}
+
+static const struct {
+	struct signature signature;
+	macro_fn *fn; /* applied to evaluated arguments, or */
+	bool (*form)(struct macro *t, const struct expr *const *args, struct partial *out);
+} functions[] = {
+#define QUERY(name, doc, args)      {SIGNATURE(name, doc, args), fn_##name, NULL},
+#define FORM(name, doc, args)       {SIGNATURE(name, doc, args), NULL, form_##name},
+#define QUERY_FORM(name, doc, args) {SIGNATURE(name, doc, args), NULL, form_##name},
+#include "frontend/expr/calls.def"
+#include "ir/support/strmap.h"
+};
+
+static bool run_function(struct macro *t, const struct expr *e, size_t row, struct partial *out)
+{
+	struct arena *a = t->st->b->arena;
+	const struct signature *s = &functions[row].signature;
+	const struct signature_use use = {a, t->st->b->cx, macro_loc(t, e->loc), t->st->path};
+	const struct expr **values = signature_match_call(&use, s, e);
+	struct partial *args = ARENA_ARRAY(a, struct partial, signature_length(s) + 1);
+	if (values == NULL || args == NULL)
+		return false;
+	if (s->args[0].type == ARGUMENT_NAME && values[0]->kind != EX_NAME)
+		return step_error(t->st, NULL, DIAG_VALUE_TYPE, "'%s' of %s is a name", s->args[0].name,
+		                  s->name);
+	if (functions[row].form != NULL)
+		return functions[row].form(t, values, out);
+	for (size_t i = 0; i < signature_length(s); i++) {
+		if (!partial_eval(t, values[i], &args[i]))
+			return false;
+	}
+	return functions[row].fn(&(struct query_call){t, e, args, out});
+}
+
+enum function_found { FUNCTION_NONE, FUNCTION_DONE, FUNCTION_FAILED };
+
+/* Calls a query function or form; FUNCTION_NONE: e is not one. */
+static enum function_found call_query(struct macro *t, const struct expr *e, struct partial *out)
+{
+	for (size_t i = 0; i < TFMC_COUNT(functions); i++) {
+		if (strcmp(functions[i].signature.name, e->text) == 0)
+			return run_function(t, e, i, out) ? FUNCTION_DONE : FUNCTION_FAILED;
+	}
+	return FUNCTION_NONE;
+}
+
+/* ---- names ---- */
+
+/* Names of the model are visible to definitions of the model only; a body of the prelude sees its bindings. */
 static struct expr_env macro_env(const struct macro *t)
 {
 	return step_env(t->st->b, true);
@@ -63,7 +415,7 @@ static bool eval_name(struct macro *t, const struct expr *e, struct partial *out
 		*out = *found;
 		return true;
 	}
-	*out = (struct partial){.tree = graph_name(b, e->text, macro_loc(t, e->loc))};
+	*out = (struct partial){.tree = name_tree(b, e->text, macro_loc(t, e->loc))};
 	if (strcmp(e->text, "x") == 0)
 		out->of = &t->before;
 	if (t->def == NULL || out->of != NULL)
@@ -90,7 +442,8 @@ static const char *binding_in_string(void *user, const char *name)
 	return i != NULL && i->known ? value_in_string(t->st->b, &i->v) : NULL;
 }
 
-/* Texts of the prelude are parsed once; those of a model have places of their own. */
+/* Parses an expression of a body. Texts of the prelude are cached; those of a model are not, since each has a
+ * location of its own. */
 static const struct expr *parse_cached_expr(struct macro *t, struct expr_source src)
 {
 	struct expander *b = t->st->b;
@@ -130,7 +483,7 @@ static bool eval_args(struct macro *t, const struct expr *e, struct partial *arg
 	return true;
 }
 
-/* The node with closed arguments; keywords that are null are left out. */
+/* Rebuilds a node with evaluated arguments. Keyword arguments that are null are left out. */
 static bool residual_call(struct macro *t, const struct expr *e, const struct partial *args,
                           struct partial *out)
 {
@@ -164,6 +517,7 @@ static bool residual_call(struct macro *t, const struct expr *e, const struct pa
 	return !arena_failed(a) && check_partial_size(t, size);
 }
 
+/* Applies the operator or function to known arguments. */
 static bool fold_constants(struct macro *t, const struct expr *e, const struct partial *args,
                            struct partial *out)
 {
@@ -193,7 +547,7 @@ static bool concat_lists(struct macro *t, const struct value *a, const struct va
 	return true;
 }
 
-/* Whether two are the same, where one is absent, a list or a dim. */
+/* True if == and != compare identity: one operand is null, a list or a dim. */
 static bool compares_by_identity(const struct partial *args)
 {
 	for (size_t i = 0; i < 2; i++) {
@@ -273,7 +627,7 @@ static bool eval_index(struct macro *t, const struct expr *e, struct partial *ou
 
 static bool eval_call(struct macro *t, const struct expr *e, struct partial *out)
 {
-	enum function_found found = macro_function(t, e, out);
+	enum function_found found = call_query(t, e, out);
 	struct partial *args = ARENA_ARRAY(t->st->b->arena, struct partial, e->n_args + 1);
 	const struct partial *callee = find_binding(t, e->text);
 	struct expr named = *e;
@@ -331,356 +685,6 @@ bool partial_eval_bool(struct macro *t, const struct yaml_node *node, bool *out)
 	*out = i.known && i.v.kind == VALUE_BOOL && i.v.b;
 	if (i.known && i.v.kind == VALUE_BOOL)
 		return true;
-	return step_error(t->st, NULL, DIAG_VALUE_TYPE, "'%s' is no bool that is known here", node->text);
-}
-
-/* ---- query functions ---- */
-
-struct query_call {
-	struct macro *t;
-	const struct expr *e;
-	const struct partial *args;
-	struct partial *out;
-};
-
-typedef bool macro_fn(const struct query_call *u);
-
-static bool query_return(const struct query_call *u, struct value v)
-{
-	*u->out = known_value(v);
-	return true;
-}
-
-static bool query_return_null(const struct query_call *u)
-{
-	return query_return(u, (struct value){.kind = VALUE_NONE});
-}
-
-/* The value that argument 0 names; one is reported. */
-static const struct step_value *query_value_arg(const struct query_call *u, size_t at)
-{
-	const struct step_value *v = u->args[at].of;
-	if (v == NULL)
-		step_error(u->t->st, NULL, DIAG_UNKNOWN_VALUE, "'%s' wants a value whose type is known",
-		           u->e->text);
-	return v;
-}
-
-static int64_t query_int_arg(const struct query_call *u, size_t at)
-{
-	const struct partial *i = &u->args[at];
-	return i->known && i->v.kind == VALUE_INT ? i->v.i : 0;
-}
-
-static bool fn_rank(const struct query_call *u)
-{
-	const struct step_value *v = query_value_arg(u, 0);
-	return v != NULL && query_return(u, value_int(v->rank));
-}
-
-static bool fn_dtype(const struct query_call *u)
-{
-	const struct step_value *v = query_value_arg(u, 0);
-	return v != NULL && query_return(u, value_string(ir_dtype_name(v->dtype)));
-}
-
-static bool fn_is_float(const struct query_call *u)
-{
-	const struct step_value *v = query_value_arg(u, 0);
-	return v != NULL && query_return(u, value_bool(ir_dtype_class(v->dtype) == DTCLASS_FLOAT));
-}
-
-/* Null where there is no such axis. */
-static bool fn_dim(const struct query_call *u)
-{
-	const struct step_value *v = query_value_arg(u, 0);
-	if (v == NULL)
-		return false;
-	int64_t i = query_int_arg(u, 1) + (query_int_arg(u, 1) < 0 ? v->rank : 0);
-	return i < 0 || i >= v->rank ? query_return_null(u) : query_return(u, value_dim(v->dims[i]));
-}
-
-static bool fn_shape(const struct query_call *u)
-{
-	const struct step_value *v = query_value_arg(u, 0);
-	struct value *items = ARENA_ARRAY(u->t->st->b->arena, struct value, IR_RANK_MAX);
-	if (v == NULL || items == NULL)
-		return false;
-	for (int i = 0; i < v->rank; i++)
-		items[i] = value_dim(v->dims[i]);
-	return query_return(u, (struct value){.kind = VALUE_LIST, .n = (size_t)v->rank, .items = items});
-}
-
-static bool fn_lengths(const struct query_call *u)
-{
-	struct expander *b = u->t->st->b;
-	const struct step_value *v = query_value_arg(u, 0);
-	if (v == NULL || v->lengths == NULL)
-		return v != NULL && query_return_null(u);
-	*u->out = (struct partial){.tree = graph_name(b, v->lengths, u->t->st->loc)};
-	return true;
-}
-
-static bool fn_grows(const struct query_call *u)
-{
-	const struct step_value *v = query_value_arg(u, 0);
-	return v != NULL && query_return(u, value_bool(v->grows));
-}
-
-static bool fn_is_input(const struct query_call *u)
-{
-	const struct step_value *v = query_value_arg(u, 0);
-	return v != NULL && query_return(u, value_bool(v->input > 0));
-}
-
-/* What bounds the ids of an input, or null. */
-static bool fn_below(const struct query_call *u)
-{
-	const struct step_value *v = query_value_arg(u, 0);
-	int64_t n = v == NULL || v->input == 0 ? 0 : u->t->st->b->m->inputs.items[v->input - 1].below;
-	return v != NULL && (n == 0 ? query_return_null(u) : query_return(u, value_int(n)));
-}
-
-/* One past the largest position that can occur along axis 1. */
-static bool fn_positions_end(const struct query_call *u)
-{
-	const struct frontend_model *m = u->t->st->b->m;
-	const struct step_value *v = query_value_arg(u, 0);
-	if (v == NULL || v->rank < 2)
-		return v != NULL && query_return_null(u);
-	int64_t n = ir_dim_hi(m->scope.dims, v->dims[1]);
-	return query_return(u, value_int(v->grows && m->generate.max_len > n ? m->generate.max_len : n));
-}
-
-static const struct ir_dim *query_dim_arg(const struct query_call *u)
-{
-	const struct value *v = &u->args[0].v;
-	return v->kind == VALUE_DIM ? v->dim : NULL;
-}
-
-static bool fn_lo(const struct query_call *u)
-{
-	const struct ir_dim *d = query_dim_arg(u);
-	return query_return(u,
-	                    d == NULL ? u->args[0].v : value_int(ir_dim_lo(u->t->st->b->m->scope.dims, d)));
-}
-
-static bool fn_is_int(const struct query_call *u)
-{
-	return query_return(u, value_bool(u->args[0].known && u->args[0].v.kind == VALUE_INT));
-}
-
-static bool fn_product(const struct query_call *u)
-{
-	struct ir_dims *dims = u->t->st->b->m->scope.dims;
-	const struct value *v = &u->args[0].v;
-	const struct ir_dim *n = ir_dim_const(dims, 1);
-	for (size_t i = 0; v->kind == VALUE_LIST && i < v->n; i++) {
-		if (v->items[i].kind != VALUE_DIM && v->items[i].kind != VALUE_INT)
-			return query_return_null(u);
-		n = ir_dim_mul(dims, n,
-		               v->items[i].kind == VALUE_DIM ? v->items[i].dim
-		                                             : ir_dim_const(dims, v->items[i].i));
-	}
-	return query_return(u, value_dim(n));
-}
-
-/* A list without the element at an index, negative ones from the end. */
-static bool fn_without(const struct query_call *u)
-{
-	const struct value *v = &u->args[0].v;
-	int64_t at = query_int_arg(u, 1);
-	struct value *items = ARENA_ARRAY(u->t->st->b->arena, struct value, v->n + 1);
-	struct value out = {.kind = VALUE_LIST, .items = items};
-	at += at < 0 ? (int64_t)v->n : 0;
-	for (size_t i = 0; items != NULL && i < v->n; i++) {
-		if ((int64_t)i != at)
-			items[out.n++] = v->items[i];
-	}
-	return items != NULL && query_return(u, out);
-}
-
-static bool fn_repeated(const struct query_call *u)
-{
-	int64_t n = query_int_arg(u, 1);
-	if (n > IR_RANK_MAX)
-		return step_error(u->t->st, NULL, DIAG_LIMIT, "more than %d axes", IR_RANK_MAX);
-	n = n < 0 ? 0 : n;
-	struct value *items = ARENA_ARRAY(u->t->st->b->arena, struct value, n + 1);
-	for (int64_t i = 0; items != NULL && i < n; i++)
-		items[i] = u->args[0].v;
-	return items != NULL &&
-	       query_return(u, (struct value){.kind = VALUE_LIST, .n = (size_t)n, .items = items});
-}
-
-static bool fn_is_permutation(const struct query_call *u)
-{
-	const struct value *v = &u->args[0].v;
-	unsigned seen = 0;
-	if (v->n > IR_RANK_MAX)
-		return query_return(u, value_bool(false));
-	for (size_t i = 0; i < v->n; i++) {
-		int64_t at = v->items[i].kind == VALUE_INT ? v->items[i].i : -1;
-		if (at < 0 || at >= (int64_t)v->n || (seen & 1u << at) != 0)
-			return query_return(u, value_bool(false));
-		seen |= 1u << at;
-	}
-	return query_return(u, value_bool(true));
-}
-
-static const char *append_loop_indices(const struct step *st, const struct step_scope *s, const char *name)
-{
-	struct arena *a = st->b->arena;
-	if (s == NULL)
-		return name;
-	name = append_loop_indices(st, s->outer, name);
-	const char *index = s->def != NULL || name == NULL ? NULL : arena_printf(a, "{%s}", s->loop);
-	bool is_known = index == NULL || strstr(name, index) != NULL;
-	return is_known ? name : arena_printf(a, "%s.%s", name, index);
-}
-
-/* Of the keys and values of a step: its path and the indices of shared repeats, whose turns have one path. */
-static bool fn_cache_name(const struct query_call *u)
-{
-	return query_return(u,
-	                    value_string(append_loop_indices(u->t->st, u->t->st->b->scope, u->t->st->path)));
-}
-
-/*
- * `share: PATH` is the table of the attention at that path, which comes before; one that no attention owns begins with a
- * slash. NULL share: the step's own.
- */
-static bool fn_bias_table(const struct query_call *u)
-{
-	const struct step *st = u->t->st;
-	struct expander *b = st->b;
-	const struct yaml_node *bias = step_arg(st, "rel_bias");
-	const struct yaml_node *share =
-	        bias == NULL || bias->kind != YAML_MAPPING ? NULL : yaml_find(bias, "share");
-	if (u->args[0].v.kind != VALUE_STRING) {
-		strmap_set(&b->biased, fill_loop_indices(b, st->params), b);
-		return query_return(u, value_string(arena_printf(b->arena, "%s.rel_bias", st->params)));
-	}
-	const char *path = u->args[0].v.s;
-	if (strmap_has(&b->biased, fill_loop_indices(b, path)))
-		return query_return(u, value_string(arena_printf(b->arena, "%s.rel_bias", path)));
-	const char *dot = strrchr(path, '.');
-	bool is_table = dot != NULL && strcmp(dot, ".rel_bias") == 0 &&
-	                strmap_has(&b->biased,
-	                           fill_loop_indices(b, arena_strndup(b->arena, path, (size_t)(dot - path))));
-	if (is_table || (share != NULL && share->text[0] == '/'))
-		return query_return(u, u->args[0].v);
-	size_t n = 0;
-	const char **names = ARENA_ARRAY(b->arena, const char *, b->biased.n + 1);
-	for (; names != NULL && n < b->biased.n; n++)
-		names[n] = b->biased.items[n].key;
-	diag_error(b->cx, share != NULL ? share->loc : st->loc, DIAG_UNKNOWN_PATH,
-	           "no attention before has a rel_bias of its own at the path '%s'%s; a table that no "
-	           "attention owns begins with "
-	           "a slash, as in share: /distances",
-	           fill_loop_indices(b, path), did_you_mean(b->arena, fill_loop_indices(b, path), names, n));
-	return false;
-}
-
-/* Why attention with (window, is causal) has no cache of so many positions, or null. */
-static bool fn_cache_refusal(const struct query_call *u)
-{
-	struct expander *b = u->t->st->b;
-	struct cache_use use = {query_int_arg(u, 0), u->args[1].v.kind == VALUE_BOOL && u->args[1].v.b};
-	const char *why = cache_len_error(b->arena, &use, query_int_arg(u, 2), b->m->generate.max_len);
-	return why == NULL ? query_return_null(u) : query_return(u, value_string(why));
-}
-
-/* ---- functions that do not read all of their arguments ---- */
-
-static bool form_if(struct macro *t, const struct expr *const *args, struct partial *out)
-{
-	struct partial c;
-	if (!partial_eval(t, args[0], &c))
-		return false;
-	if (c.known && c.v.kind == VALUE_BOOL)
-		return partial_eval(t, args[c.v.b ? 1 : 2], out);
-	return step_error(t->st, NULL, DIAG_VALUE_TYPE, "the condition of 'if' is not known here");
-}
-
-/* each(i, n, E): the list of E for i = 0 .. n - 1 */
-static bool form_each(struct macro *t, const struct expr *const *args, struct partial *out)
-{
-	struct arena *a = t->st->b->arena;
-	struct bindings inner = {.outer = t->names};
-	struct partial n, one;
-	size_t size = 1;
-	struct expr *list = ARENA_NEW(a, struct expr);
-	if (list == NULL || !partial_eval(t, args[1], &n))
-		return false;
-	int64_t count = n.known && n.v.kind == VALUE_INT ? n.v.i : -1;
-	if (count < 0 || count > MODEL_REPEAT_MAX)
-		return step_error(t->st, NULL, DIAG_LIMIT, "'each' counts from 0 to %d", MODEL_REPEAT_MAX);
-	t->each_count += (size_t)count;
-	if (!check_partial_size(t, t->each_count))
-		return false;
-	*list = (struct expr){.kind = EX_LIST, .loc = macro_loc(t, args[0]->loc)};
-	list->args = ARENA_ARRAY(a, const struct expr *, count + 1);
-	strmap_init(&inner.map, a);
-	bool ok = list->args != NULL;
-	for (int64_t i = 0; ok && i < count; i++) {
-		struct partial index = known_value(value_int(i));
-		t->names = &inner;
-		ok = bind_name(t, args[0]->text, &index) && partial_eval(t, args[2], &one);
-		t->names = inner.outer;
-		ok = ok && check_partial_size(t, size += 1 + one.size);
-		if (ok)
-			list->args[list->n_args++] = partial_tree(t, &one, list->loc);
-	}
-	*out = (struct partial){.tree = list, .size = size};
-	return ok;
-}
-
-/* given(name): the step says something about the argument. */
-static bool form_given(struct macro *t, const struct expr *const *args, struct partial *out)
-{
-	*out = known_value(value_bool(step_arg(t->st, args[0]->text) != NULL));
-	return true;
-}
-
-static const struct {
-	struct signature signature;
-	macro_fn *fn; /* of the values of its arguments, or */
-	bool (*form)(struct macro *t, const struct expr *const *args, struct partial *out);
-} functions[] = {
-#define QUERY(name, doc, args)      {SIGNATURE(name, doc, args), fn_##name, NULL},
-#define FORM(name, doc, args)       {SIGNATURE(name, doc, args), NULL, form_##name},
-#define QUERY_FORM(name, doc, args) {SIGNATURE(name, doc, args), NULL, form_##name},
-#include "frontend/expr/calls.def"
-#include "ir/support/strmap.h"
-};
-
-static bool run_function(struct macro *t, const struct expr *e, size_t row, struct partial *out)
-{
-	struct arena *a = t->st->b->arena;
-	const struct signature *s = &functions[row].signature;
-	const struct signature_use use = {a, t->st->b->cx, macro_loc(t, e->loc), t->st->path};
-	const struct expr **values = signature_match_call(&use, s, e);
-	struct partial *args = ARENA_ARRAY(a, struct partial, signature_length(s) + 1);
-	if (values == NULL || args == NULL)
-		return false;
-	if (s->args[0].type == ARGUMENT_NAME && values[0]->kind != EX_NAME)
-		return step_error(t->st, NULL, DIAG_VALUE_TYPE, "'%s' of %s is a name", s->args[0].name,
-		                  s->name);
-	if (functions[row].form != NULL)
-		return functions[row].form(t, values, out);
-	for (size_t i = 0; i < signature_length(s); i++) {
-		if (!partial_eval(t, values[i], &args[i]))
-			return false;
-	}
-	return functions[row].fn(&(struct query_call){t, e, args, out});
-}
-
-enum function_found macro_function(struct macro *t, const struct expr *e, struct partial *out)
-{
-	for (size_t i = 0; i < TFMC_COUNT(functions); i++) {
-		if (strcmp(functions[i].signature.name, e->text) == 0)
-			return run_function(t, e, i, out) ? FUNCTION_DONE : FUNCTION_FAILED;
-	}
-	return FUNCTION_NONE;
+	return step_error(t->st, NULL, DIAG_VALUE_TYPE, "'%s' is not a bool known at compile time",
+	                  node->text);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening, reading and mapping files named by a model. Names are checked
- * before they are joined to a directory; what is opened must be a regular
- * file, and opening never waits (a pipe in the place of a file).
+ * Opening, reading and mapping files named by a model. Names are checked before they are joined to a directory;
+ * only regular files are opened, and open() never blocks.
  */
 #define _DEFAULT_SOURCE /* madvise */
 
@@ -40,7 +39,9 @@ const char *file_join(struct arena *a, const char *dir, const char *name)
 	return arena_printf(a, "%s%s%s", dir, dir[n - 1] == '/' ? "" : "/", name);
 }
 
-/* NULL when every part between slashes is an ordinary name; else what is wrong. */
+/*
+ * Returns NULL if name is a relative path without '.', '..' and empty components, else what is wrong with it.
+ */
 static const char *path_fault(const char *name)
 {
 	if (name[0] == '\0')
@@ -103,7 +104,7 @@ static enum tfmc_status report_io_error(struct diag_context *cx, struct loc loc,
 	return TFMC_IO;
 }
 
-/* A descriptor of a regular file, or -1 after a diagnostic. */
+/* Returns a descriptor of a regular file, or -1 after a diagnostic. */
 static int open_regular(struct diag_context *cx, const char *path, struct loc loc, struct stat *out)
 {
 	struct stat st;
@@ -128,7 +129,7 @@ static int open_regular(struct diag_context *cx, const char *path, struct loc lo
 	return fd;
 }
 
-/* Up to n bytes; the number read, or SIZE_MAX on an error. */
+/* Reads up to n bytes, retrying short reads; returns the number read or SIZE_MAX on an error. */
 static size_t read_all(int fd, char *data, size_t n)
 {
 	size_t at = 0;
@@ -145,7 +146,7 @@ static size_t read_all(int fd, char *data, size_t n)
 	return at;
 }
 
-/* Of the name: whoever opens the file for its content says so. */
+/* Errors caused by the path itself; the later open of the file reports them. */
 static bool is_path_error(int error)
 {
 	return error == ENOENT || error == ENOTDIR || error == EACCES || error == ELOOP || error == ENXIO ||
@@ -236,7 +237,7 @@ enum tfmc_status file_map_open(struct diag_context *cx, const char *path, struct
 	return TFMC_OK;
 }
 
-/* A file that was cut off within its last page reads as zeros, without a signal. */
+/* Compares size and mtime: a file truncated within its last page reads as zeros there, without SIGBUS. */
 bool file_map_is_same(const struct file_map *m, const char *path)
 {
 	struct stat st;
@@ -257,5 +258,5 @@ void file_map_close(struct file_map *m)
 void file_map_release_pages(const struct file_map *m)
 {
 	if (m->mapped != NULL)
-		(void)madvise(m->mapped, m->len, MADV_DONTNEED); /* a wish */
+		(void)madvise(m->mapped, m->len, MADV_DONTNEED); /* only a hint */
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files that a model names: paths that stay beneath the directory of the file
- * that contains them, whole files into memory, and read-only mappings. Only
- * regular files are opened, and never blocking.
+ * Files named by a model: path checks, reading a file into memory, read-only mappings. Only regular files are
+ * opened, with O_NONBLOCK, so that a FIFO in place of a file cannot hang the compiler.
  */
 #ifndef TFMC_FRONTEND_TEXT_FILES_H
 #define TFMC_FRONTEND_TEXT_FILES_H
@@ -16,56 +15,55 @@
 #include "ir/support/compiler.h"
 #include "ir/diag/diag.h"
 
-/* The part before the last '/', or "" . */
+/* The directory part of a path, "" if there is none. */
 const char *file_dir(struct arena *a, const char *path);
 bool file_ends_with(const char *path, const char *ending);
-/* dir/name; name alone when it is absolute or dir is empty. */
+/* dir/name; only name when it is absolute or dir is empty. */
 const char *file_join(struct arena *a, const char *dir, const char *name);
 /*
- * The path of `name` beneath `dir`; NULL with a diagnostic (FILE) at loc when
- * it is empty, absolute, or has `.` or `..` parts. Symbolic links are followed
- * when it is opened.
+ * dir/name for names that come from downloaded data (hub directories, shard indices) and must not escape `dir`.
+ * NULL after a FILE diagnostic at loc when name is empty, absolute, or has `.` or `..` components. Symbolic
+ * links are followed when the file is opened.
  */
 const char *file_path_inside(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
                              struct loc loc);
-/*
- * The same for a name that somebody wrote in a file of his own, for which any path will do; names in what is
- * downloaded (folders, indices of shards) go through file_path_inside.
- */
+/* dir/name for names in the user's own model file, where any path is allowed. NULL after a diagnostic when name
+ * is empty. */
 const char *file_path_any(struct arena *a, struct diag_context *cx, const char *dir, const char *name,
                           struct loc loc);
 
 /*
- * The first bytes of a regular file, at most n; how many, 0 also when it cannot be read. When the system fails, not
- * the name, that is an error: the kind of the file is not known.
+ * Reads up to n leading bytes of a regular file; returns their number, 0 also when there is no such file.
+ * Errors that are not about the path (EIO, ENOMEM, too many open files) are reported, since the kind of the
+ * file is then unknown.
  */
 size_t file_head(struct diag_context *cx, const char *path, char *out, size_t n);
-/* A regular file that begins with these bytes; false as above. */
+/* True if a regular file begins with these n <= 16 bytes; false on errors, reported as in file_head. */
 bool file_begins_with(struct diag_context *cx, const char *path, const char *magic, size_t n);
-/* Whether a regular file has the name. One that the system cannot look at counts, so that reading it says why. */
+/* True if the path is a regular file. A path that stat cannot examine counts as existing, so that opening it
+ * reports the reason. */
 bool file_exists(const char *path);
 
-/* The bytes, followed by a zero byte that is not counted. TFMC_IO, or TFMC_INVALID over the limit; reported
- * at loc. */
+/* Reads a whole file into the arena; a terminating zero byte is not counted in *len. Returns TFMC_IO, or
+ * TFMC_INVALID above the limit; both reported at loc. */
 TFMC_MUST_USE enum tfmc_status file_read(struct arena *a, struct diag_context *cx, const char *path,
                                          size_t limit, struct loc loc, const char **text, size_t *len);
 
 struct file_map {
-	const unsigned char
-	        *data; /* never NULL after success; a zero-length file has one readable zero byte */
+	const unsigned char *data; /* never NULL after success; an empty file has one readable zero byte */
 	size_t len;
 	void *mapped; /* NULL: nothing to unmap */
-	/* As it was opened. */
+	/* identity and mtime when it was opened, for file_map_is_same */
 	uint64_t device, inode;
 	struct timespec changed;
 };
 TFMC_MUST_USE enum tfmc_status file_map_open(struct diag_context *cx, const char *path, struct loc loc,
                                              struct file_map *out);
 void file_map_close(struct file_map *m);
-/* Whether the bytes are still those that were mapped: nobody wrote to the file `path`, or cut it off. True of one that
- * another took the place of. */
+/* False if the mapped file was modified or truncated since it was opened. A file that was replaced by another
+ * (new inode) counts as the same: the mapping still shows the old one. */
 bool file_map_is_same(const struct file_map *m, const char *path);
-/* Gives the pages back to the system: those that are read again are mapped again. */
+/* Drops the resident pages of the mapping (MADV_DONTNEED); they are read again on access. */
 void file_map_release_pages(const struct file_map *m);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jansson's tree into ours. jansson
- * itself refuses duplicate keys, invalid UTF-8, zero characters, text after
- * the value, and integers above 64 bits; depth is limited while copying.
+ * JSON with jansson, whose tree is copied into arena nodes. jansson itself rejects duplicate keys, invalid
+ * UTF-8, zero characters, trailing text and integers beyond int64; depth is limited while copying.
  */
 #include "frontend/text/json.h"
 
@@ -127,7 +126,7 @@ const char *json_truncate_long_ints(struct arena *a, const char *text, size_t le
 	char *copy = arena_alloc(a, len + 1);
 	bool quoted = false;
 	if (copy != NULL)
-		memcpy(copy, text, len + 1); /* files end in a zero byte that is not counted */
+		memcpy(copy, text, len + 1); /* texts from file_read have a terminating zero byte */
 	for (size_t i = 0, run = 0; copy != NULL && i < len; i++) {
 		bool digit = !quoted && copy[i] >= '0' && copy[i] <= '9';
 		run = digit ? run + 1 : 0;
@@ -141,9 +140,9 @@ const char *json_truncate_long_ints(struct arena *a, const char *text, size_t le
 	return copy;
 }
 
-/* ---- places ---- */
+/* ---- offsets of keys ---- */
 
-/* In a text that has been parsed: nothing is checked again. */
+/* Scanner over a text that json_parse accepted: it checks nothing again. */
 struct json_scan {
 	const char *p, *end;
 };
@@ -176,7 +175,7 @@ static void skip_value(struct json_scan *s)
 	}
 }
 
-/* Of the object that begins here; nested as deeply as the tree that was made of it. */
+/* Finds `path` in the object that begins at s.p; recursion is bounded by JSON_DEPTH_MAX. */
 static const char *find_key_text(struct json_scan s, const char *path, size_t *n)
 {
 	for (s.p++; s.p < s.end;) {

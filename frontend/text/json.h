@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Strict JSON into plain nodes in an arena; the only reader. Refused:
- * duplicate keys, text after the value, depth above JSON_DEPTH_MAX, integers
- * that do not fit into 64 bits, invalid UTF-8, zero characters in strings.
- * Errors go to the diagnostics with the given code, name and byte offset.
+ * Strict JSON parser; the only reader of JSON. Rejects duplicate keys, text after the value, depth above
+ * JSON_DEPTH_MAX, integers beyond int64, invalid UTF-8 and zero characters in strings. Errors are reported with
+ * the code, name and byte offset of the source. Nodes live in the arena.
  */
 #ifndef TFMC_FRONTEND_TEXT_JSON_H
 #define TFMC_FRONTEND_TEXT_JSON_H
@@ -41,7 +40,7 @@ struct json_node {
 /* Where a JSON text comes from, for messages. */
 struct json_source {
 	const char *name;    /* file name as shown */
-	struct loc loc;      /* who asked for the file */
+	struct loc loc;      /* where the file is named */
 	enum diag_code code; /* of errors */
 	size_t base;         /* byte offset of the text in its file */
 };
@@ -49,18 +48,14 @@ struct json_source {
 /* NULL after a diagnostic. */
 const struct json_node *json_parse(struct arena *a, struct diag_context *cx, const struct json_source *src,
                                    const char *text, size_t len);
-/*
- * A copy of a text whose numbers have at most 18 digits: some libraries write a length without a bound as
- * 1000000000000000019884624838656. NULL: no memory.
- */
+/* A copy of the text in which integers are truncated to 18 digits: some tokenizer files write an unlimited
+ * length as 1000000000000000019884624838656, beyond int64. NULL: no memory. */
 const char *json_truncate_long_ints(struct arena *a, const char *text, size_t len);
-/* The value of a key, or NULL; NULL also when `object` is none. */
+/* The value of a key; NULL if it is absent or `object` is NULL or not an object. */
 const struct json_node *json_find(const struct json_node *object, const char *key);
 
-/*
- * The key of a member in a text that json_parse took: `path` is keys of nested objects with dots between
- * them. False when there is none, or when it is written with escapes. [*at, *at + *n): the key in its quotes.
- */
+/* Finds the byte range [*at, *at + *n) of a key, with its quotes, in a text that json_parse accepted. `path`:
+ * keys of nested objects joined by dots. False if it does not exist or is written with escapes. */
 bool json_key_offset(const char *text, size_t len, const char *path, size_t *at, size_t *n);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading a located tree: finding keys, checking keys and kinds, and the words
- * in which mistakes are reported. Declared in yaml_tree.h.
+ * Reading a YAML tree: lookup of keys, checks of keys and node kinds, and their messages. Declared in
+ * yaml_tree.h.
  */
 #include <string.h>
 
@@ -9,9 +9,9 @@
 #include "ir/support/strmap.h"
 #include "ir/support/utf8.h"
 
-#define CLIP_BYTES 48 /* of a text quoted in a message */
+#define CLIP_BYTES 48 /* bytes of a scalar quoted in a message */
 
-/* Keys that matter only for training, at any place of a model file. */
+/* Keys that matter only for training, anywhere in a model file. */
 static const char *const training_keys[] = {
         "dropout", "label_smoothing", "optimizer", "lr", "init", "layerdrop",
 };
@@ -52,7 +52,7 @@ struct loc yaml_loc_at(const struct yaml_node *scalar, size_t offset, size_t len
 	return loc;
 }
 
-/* The text in quotes, cut at a character boundary when it is long. */
+/* The text in quotes, truncated at a UTF-8 boundary. */
 static const char *clip(struct arena *a, const char *text)
 {
 	size_t n = strlen(text);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libyaml events to the located tree; the only file that includes libyaml. One
- * loop over events with an explicit stack, so depth costs no C stack and stops
- * at the limit before libyaml has read on. Positions are counted here from
- * libyaml's character indices (its own line numbers also count breaks that
- * editors do not show). Text that libyaml would refuse as a whole (encoding,
- * control characters) is checked before it starts.
+ * libyaml events to the tree with locations; the only file that includes libyaml. One loop over the events with
+ * an explicit stack: nesting uses no C stack and is limited before libyaml reads on. Lines and columns are
+ * computed here from libyaml's character indices, since its own line numbers also count breaks that editors do
+ * not show (NEL, LS, PS). Encoding errors and control characters, which libyaml would report without a useful
+ * position, are checked first.
  */
 #include "frontend/text/yaml_tree.h"
 
@@ -17,19 +16,20 @@
 #include "ir/support/strmap.h"
 #include "ir/support/utf8.h"
 
-#define LINEAR_KEYS 8 /* up to so many keys a mapping is searched without a table */
+#define LINEAR_KEYS \
+	8 /* mappings up to this size are searched linearly for duplicate keys, larger ones with a hash table */
 
-/* A place in the text that moves forward only. */
+/* A text position that only moves forward. */
 struct cursor {
-	size_t byte, index; /* index: code points before it */
+	size_t byte, index; /* index: code points before this position */
 	uint32_t line, col;
 };
 
 struct frame {
 	struct yaml_node *node;
 	size_t n, cap;
-	const struct yaml_node *key; /* mapping: read, its value not yet */
-	struct strmap seen;          /* keys, from LINEAR_KEYS on; values are key nodes */
+	const struct yaml_node *key; /* mapping: a key whose value has not been read yet */
+	struct strmap seen; /* keys seen so far, used from LINEAR_KEYS on; values are the key nodes */
 };
 
 struct reader {
@@ -72,7 +72,7 @@ static struct loc loc_of(const struct reader *r, struct cursor c, uint32_t len)
 	return (struct loc){r->source, c.line, c.col, len};
 }
 
-/* For errors only: counted from the beginning. */
+/* Only for errors: scans from the start of the text. */
 static struct loc loc_of_index(const struct reader *r, size_t index)
 {
 	struct cursor c = cursor_start();
@@ -136,7 +136,7 @@ static struct yaml_node *new_node(struct reader *r, enum yaml_kind kind, const y
 	return node;
 }
 
-/* Code points of the node on its first line. */
+/* Length of the node on its first line, in code points. */
 static uint32_t first_line_len(const struct reader *r, const yaml_mark_t *end)
 {
 	struct cursor c = r->at;
@@ -145,7 +145,7 @@ static uint32_t first_line_len(const struct reader *r, const yaml_mark_t *end)
 	return (uint32_t)(c.index - r->at.index);
 }
 
-/* The source holds the text as it is, on one line, after a quote if there is one. */
+/* True if the source contains the scalar's text verbatim on one line, after a quote if with_quotes. */
 static bool is_verbatim(const struct reader *r, const struct yaml_node *node, bool with_quotes)
 {
 	size_t from = r->at.byte + (with_quotes ? 1 : 0);
@@ -194,7 +194,7 @@ static struct yaml_node *new_scalar(struct reader *r, const yaml_event_t *ev)
 	return node;
 }
 
-/* ---- placing nodes into their parents ---- */
+/* ---- adding nodes to their parents ---- */
 
 static const struct yaml_node *find_key(const struct frame *f, const char *text)
 {
@@ -319,7 +319,7 @@ static void reject_anchor_and_tag(struct reader *r, const yaml_event_t *ev, cons
 	}
 }
 
-/* An alias stands for null from here on, so that reading can continue. */
+/* Reports an alias and reads it as null, so that parsing can continue. */
 static void reject_alias(struct reader *r, const yaml_event_t *ev)
 {
 	struct yaml_node *node = new_node(r, YAML_SCALAR, &ev->start_mark);
@@ -380,7 +380,7 @@ static void handle_event(struct reader *r, const yaml_event_t *ev)
 	}
 }
 
-/* What libyaml says, and the same in words that tell what to do. */
+/* Replaces libyaml's messages by ones that tell what to write. */
 static const char *friendly_message(const char *said)
 {
 	static const char *const words[][2] = {
@@ -476,7 +476,7 @@ static void check_root(struct reader *r, bool any_root)
 	}
 }
 
-/* Too large or UTF-16: refused before it is copied as a source. */
+/* Reports texts that are too large or UTF-16, before they are copied as a diagnostic source. */
 static bool reject_source(struct diag_context *cx, const char *name, const char *text, size_t len)
 {
 	bool utf16 = len >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0);

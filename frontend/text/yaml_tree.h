@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Located YAML tree: libyaml's events become nodes in an arena, each with its
- * place in the source. The only user of libyaml. What the model language does
- * not allow in any place (duplicate keys, anchors, aliases, merge keys, tags,
- * directives, a second document, keys that are not scalars) is rejected here
- * with a located diagnostic; nothing is typed here: a scalar is its text.
+ * YAML parser with source locations: libyaml's events become nodes in an arena. The only user of libyaml.
+ * Constructs that the model language never allows (duplicate keys, anchors, aliases, merge keys, tags,
+ * directives, a second document, non-scalar keys) are rejected here. Scalars are untyped: a node holds their
+ * text.
  *
- * INVARIANT: keys of a mapping are unique and in the order of writing.
+ * INVARIANT: keys of a mapping are unique and in source order.
  */
 #ifndef TFMC_FRONTEND_TEXT_YAML_TREE_H
 #define TFMC_FRONTEND_TEXT_YAML_TREE_H
@@ -28,14 +27,14 @@ enum yaml_kind { YAML_SCALAR, YAML_SEQUENCE, YAML_MAPPING };
 
 struct yaml_node {
 	enum yaml_kind kind;
-	struct loc loc; /* scalar: its text in the source (first line); else its first character */
+	struct loc loc; /* scalar: its text in the source (first line); else the first character */
 	/* scalar */
 	const char
 	        *text; /* zero-terminated, never contains a zero byte; "" when empty; NULL for other kinds */
 	size_t len;    /* bytes of text */
-	bool quoted;   /* '..', "..", | or >: a string in params, an ordinary scalar elsewhere */
+	bool quoted;   /* written as '..', "..", | or >: a string in params, an ordinary scalar elsewhere */
 	bool null;     /* plain and empty, `~` or `null` */
-	bool exact;    /* the source holds text verbatim on one line: places inside it can be pointed at */
+	bool exact; /* the source contains text verbatim on one line, so columns inside it can be computed */
 	/* sequence: items; mapping: pairs */
 	size_t n;
 	const struct yaml_node **items;
@@ -48,54 +47,50 @@ struct yaml_pair {
 };
 
 /*
- * Parses one document. `name` is what diagnostics show; the text is copied
- * into the diagnostic context as a new source. The root must be a mapping
- * unless any_root (fragments such as a `--set` value; an empty fragment is the
- * null scalar). Returns TFMC_INVALID with diagnostics, *out NULL, on failure.
+ * Parses one document. `name` is shown in diagnostics; the text is copied into the diagnostic context as a new
+ * source. The root must be a mapping unless any_root is set (fragments such as a `--set` value; an empty
+ * fragment is the null scalar). Returns TFMC_INVALID after diagnostics with *out NULL.
  */
 TFMC_MUST_USE enum tfmc_status yaml_parse(struct arena *a, struct diag_context *cx, const char *name,
                                           const char *text, size_t len, bool any_root,
                                           const struct yaml_node **out);
-/*
- * Reads and parses a file; `path` is opened, `name` is shown. A file that
- * cannot be read (TFMC_IO) is reported at `from` (LOC_NONE on the command line).
- */
+/* Reads and parses a file; `path` is opened, `name` is shown. A file that cannot be read (TFMC_IO) is reported
+ * at `from` (LOC_NONE for the command line). */
 TFMC_MUST_USE enum tfmc_status yaml_read(struct arena *a, struct diag_context *cx, const char *path,
                                          const char *name, struct loc from, const struct yaml_node **out);
 
-/* The value or pair of a key, or NULL (also when `map` is NULL or no mapping). */
+/* The value or pair of a key; NULL if absent or `map` is NULL or not a mapping. */
 const struct yaml_node *yaml_find(const struct yaml_node *map, const char *key);
 const struct yaml_pair *yaml_find_pair(const struct yaml_node *map, const char *key);
-bool yaml_is(const struct yaml_node *scalar, const char *text); /* a scalar with this text; NULL is none */
+bool yaml_is(const struct yaml_node *scalar,
+             const char *text); /* true for a scalar with this text; false for NULL */
 
-/*
- * The place of `len` bytes from byte `offset` of a scalar's text, as exact as
- * the source allows (the whole scalar when it is written with escapes or over
- * several lines).
- */
+/* Location of `len` bytes from byte `offset` of a scalar's text; the whole scalar if it is written with escapes
+ * or over several lines. */
 struct loc yaml_loc_at(const struct yaml_node *scalar, size_t offset, size_t len);
 
 /*
- * Reports every key of `map` that is not in `allowed` (UNKNOWN_KEY, nearest
- * name suggested; training-only keys as INFERENCE_ONLY). `what` names the
- * place: "attention", "weights". True when all keys are allowed.
+ * Reports every key of `map` that is not in `allowed` (UNKNOWN_KEY with the nearest name; training-only keys as
+ * INFERENCE_ONLY). `what` names the mapping in messages: "attention", "weights". True when all keys are
+ * allowed.
  */
 bool yaml_check_keys(struct diag_context *cx, const struct yaml_node *map, const char *const *allowed,
                      size_t n, const char *what);
-/* Reports one unknown key as above; for places that walk the keys themselves. */
+/* Reports one unknown key as above, for callers that iterate over the keys themselves. */
 void yaml_unknown_key(struct diag_context *cx, const struct yaml_node *key, const char *const *allowed,
                       size_t n, const char *what);
-/* True when the node has the kind; else VALUE_TYPE or NULL_VALUE "WHAT wants a mapping, found a list". */
+/* True when the node has the kind; else false after VALUE_TYPE or NULL_VALUE "WHAT wants a mapping, found a
+ * list". */
 bool yaml_expect(struct diag_context *cx, const struct yaml_node *node, enum yaml_kind kind,
                  const char *what);
-/* "a list", "a mapping", "null", "'text'"; the text clipped. */
+/* For messages: "a list", "a mapping", "null", or the truncated text in quotes. */
 const char *yaml_describe(struct arena *a, const struct yaml_node *node);
 
 struct yaml_list {
 	const struct yaml_node *const *items;
 	size_t n;
 };
-/* A sequence, or a single node that stands for a list of one. */
+/* The items of a sequence; any other node is a list of one item. */
 struct yaml_list yaml_as_list(struct arena *a, const struct yaml_node *node);
 
 #endif

@@ -163,14 +163,14 @@ changed 1 "tensor 'tokens.weight.inputs' has 32 columns, the parameter 64" 't["t
 changed 1 "'tokens.weight.inputs' is not F32 \[2, columns" 't["tokens.weight.inputs"][0] = [128]'
 changed 1 "'tokens.weight.inputs' has a number that is infinite" 't["tokens.weight.inputs"][1][0] = -1.0'
 changed 1 "'tokens.weight.inputs' has a number that is infinite" 't["tokens.weight.inputs"][1][70] = float("nan")'
-changed 1 "'tokens' is none of those that tfmc calibrate writes" 't["tokens"] = t["tokens.weight.inputs"]'
+changed 1 "'tokens' is not one that tfmc calibrate writes" 't["tokens"] = t["tokens.weight.inputs"]'
 wrong 1 'another model' "$tmp/dates"
 head -c 1000 "$tmp/names" >"$tmp/changed"
 wrong 1 "'$tmp/changed'" "$tmp/changed"
 wrong 3 'there is no such file' "$tmp/no-such"
 code=0
 "$TFMC" "$names" --profile="$tmp/names" --emit=tir=- 2>"$tmp/err" || code=$?
-[ "$code" -eq 1 ] && grep -q 'serves formats of codes, and none is wanted' "$tmp/err"
+[ "$code" -eq 1 ] && grep -q 'serves quantized formats, and none is requested' "$tmp/err"
 
 # refused CODE TEXT OPTIONS..
 refused() {

@@ -54,7 +54,7 @@ done
 grep -q "remark: quantize: layers.2.mlp.ffn.down.weight is f16" "$tmp/remarks" || say "remarks do not say what is f16"
 grep -q '^layers.2.mlp.ffn.down.weight  *f16 ' "$tmp/plan" || say "plan does not list what is f16"
 grep -q '^layers.3.mlp.ffn.down.weight  *bf16 ' "$tmp/plan" || say "plan does not list what is bf16"
-"$TFMC" plan "$tmp/first_f32" | grep -q '^layers.0.mlp.ffn.down.weight  *f32: its numbers are f32$' || say "plan does not list what is f32"
+"$TFMC" plan "$tmp/first_f32" | grep -q '^layers.0.mlp.ffn.down.weight  *f32: its values are f32$' || say "plan does not list what is f32"
 cat >"$tmp/halves.yaml" <<'Y'
 tfmc: 1
 name: halves
@@ -72,9 +72,9 @@ Y
 
 # Codes of files stay, which is said where another format is wanted.
 "$TFMC" plan "$tmp/Q4_K_M.gguf" --quantize=q8 --remarks >"$tmp/plan" 2>"$tmp/remarks"
-grep -q "^warning: quantize changes nothing: the files have codes already, and codes stay" "$tmp/remarks" || say "--quantize says nothing of codes"
-grep -q "layers.0.mlp.ffn.down.weight is q6_k: codes of files stay, also where '\*' says q8" "$tmp/remarks" || say "remarks do not say why q6_k is no q8"
-grep -q "^layers.0.mlp.ffn.up.weight  *q4_k: codes of files stay" "$tmp/plan" || say "plan does not say why q4_k is no q8"
+grep -q "^warning: quantize changes nothing: the weights are quantized in the files already, and stay so" "$tmp/remarks" || say "--quantize says nothing of codes"
+grep -q "layers.0.mlp.ffn.down.weight is q6_k: quantized values of files stay, also where '\*' says q8" "$tmp/remarks" || say "remarks do not say why q6_k is no q8"
+grep -q "^layers.0.mlp.ffn.up.weight  *q4_k: quantized values of files stay" "$tmp/plan" || say "plan does not say why q4_k is no q8"
 "$TFMC" plan "$tmp/floats.gguf" --quantize=q8 2>&1 | grep -q "changes nothing" && say "floats become codes, and this is denied"
 
 # Packed folders: each matrix keeps the bits of its file, also beside others and where columns are in another order, and the model is
@@ -115,7 +115,7 @@ python3 -B "$support/to_packed.py" "$tmp/llama" "$tmp/order_shared" gptq --shuff
 
 # Codes of packed matrices stay, too; groups that no format has become f32, which is said once for each weight.
 "$TFMC" plan "$tmp/order/packed" --quantize=q8 >"$tmp/plan"
-grep -q "^layers.mlp.ffn.up.weight  *q4g_32: codes of files stay, also where '\*' says q8" "$tmp/plan" || say "plan does not say why packed codes are no q8"
+grep -q "^layers.mlp.ffn.up.weight  *q4g_32: quantized values of files stay, also where '\*' says q8" "$tmp/plan" || say "plan does not say why packed codes are no q8"
 python3 -B "$support/to_packed.py" "$tmp/llama" "$tmp/small" gptq --group 16
 "$TFMC" plan "$tmp/small/packed" --diagnostics=short >"$tmp/plan" 2>"$tmp/warnings"
 [ "$(grep -c "warning: the weight 'layers.*' becomes f32: no format has 4 bits, groups of 16 columns" "$tmp/warnings")" = 7 ] || say "$(cat "$tmp/warnings")"
