@@ -590,7 +590,7 @@ static const char *unquantized_reason(struct lowering *lw, const struct weight_r
 		return "it is a vector";
 	if (!need->is_quantizable)
 		return ir_format_is_quantized(format) ? NULL
-		                                   : "it is neither the matrix of a linear nor a table";
+		                                      : "it is neither the matrix of a linear nor a table";
 	if (widened != NULL)
 		return widened;
 	const struct quantize_rule *rule = model_quantize_rule(q, first_parameter_path(lw, need, loops, n));
@@ -598,8 +598,8 @@ static const char *unquantized_reason(struct lowering *lw, const struct weight_r
 	if (stays && (rule == NULL || rule->format == FORMAT_PLAIN || rule->format == format))
 		return NULL;
 	if (stays)
-		return arena_printf(a, "quantized values of files stay, also where '%s' says %s", rule->pattern,
-		                    ir_format(rule->format)->name);
+		return arena_printf(a, "quantized values of files stay, also where '%s' says %s",
+		                    rule->pattern, ir_format(rule->format)->name);
 	return rule == NULL ? "no pattern is about it" : arena_printf(a, "'%s' keeps it", rule->pattern);
 }
 

@@ -97,11 +97,12 @@ bool model_read_quantize(struct frontend_model *m)
 	}
 	if (!ok || q->profile == NULL || q->n > 0)
 		return ok;
-	diag_error(m->cx, q->profile_loc, DIAG_MISSING,
-	           "the profile '%.200s' serves quantized formats, and none is requested: --quantize=q4, or a "
-	           "format "
-	           "under 'quantize'",
-	           q->profile);
+	diag_error(
+	        m->cx, q->profile_loc, DIAG_MISSING,
+	        "the profile '%.200s' serves quantized formats, and none is requested: --quantize=q4, or a "
+	        "format "
+	        "under 'quantize'",
+	        q->profile);
 	return false;
 }
 
@@ -130,6 +131,7 @@ bool model_quantize_finish(struct frontend_model *m)
 	if (ok && m->quantize.keeps_quants && !m->quantize.quantizes_floats)
 		diag_warning(m->cx, m->options.quantize != NULL ? LOC_NONE : m->quantize.items[0].loc,
 		             DIAG_UNSUPPORTED,
-		             "quantize changes nothing: the weights are quantized in the files already, and stay so");
+		             "quantize changes nothing: the weights are quantized in the files already, and "
+		             "stay so");
 	return ok;
 }
