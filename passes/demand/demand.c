@@ -96,6 +96,7 @@ static const struct ir_dim *constant_row(const struct demand_plan *plan, struct 
 	return is_inside ? row : NULL;
 }
 
+/* The key of a row selection. A take_rows whose rows are provably one constant row is keyed as a slice. */
 static struct demand_key key_of(const struct demand_plan *plan, const struct ir_op *op)
 {
 	const struct ir_type *x = ir_type_of(plan->f, op->operands[0]);
@@ -160,6 +161,7 @@ static void require_all_operands(struct demand_plan *plan, const struct ir_op *o
 		require_all(plan, op->operands[i]);
 }
 
+/* Marks op as reduced and propagates the demand to its operands: selected rows along axes[i], or all rows. */
 static void reduce_op(struct demand_plan *plan, const struct ir_op *op, const int *axes)
 {
 	demand_of(plan, op->results[0])->is_reduced = true;
@@ -191,6 +193,10 @@ static bool is_view_of_complete(const struct demand_plan *plan, struct ir_value 
 	return demand_of(plan, v)->stays_complete;
 }
 
+/*
+ * Propagates the demand of op's results to its operands: reduces it if only selected rows are needed and the op
+ * allows that, else requires all rows. Dead pure ops are ignored.
+ */
 static void visit_op(struct demand_plan *plan, const struct ir_op *op)
 {
 	int axes[DEMAND_OPERANDS_MAX];
@@ -261,6 +267,7 @@ static bool visit_last_iteration(struct demand_plan *plan, const struct ir_op *o
 	return false;
 }
 
+/* Analyzes a repeat as peeled if that reduces a contraction; else all rows of its operands and body are needed. */
 static void visit_repeat(struct demand_plan *plan, const struct ir_op *op)
 {
 	const char *reason = peel_obstacle(plan, op);
@@ -286,6 +293,9 @@ static void visit_repeat(struct demand_plan *plan, const struct ir_op *op)
 	visit_op(plan, op);
 }
 
+/*
+ * Visits the ops of a region from the last to the first; only row selections and repeats in the function body count.
+ */
 static void visit_region(struct demand_plan *plan, const struct ir_region *region)
 {
 	for (size_t i = region->n_ops; i-- > 0;) {
@@ -306,12 +316,6 @@ struct siblings {
 	bool *elementwise; /* [f->n_values] read by an elementwise op: is not merged */
 	bool changed;
 };
-
-static void mark_elementwise(struct siblings *s, const struct ir_op *op)
-{
-	for (size_t i = 0; ir_op_has(op->code, TRAIT_ELEMENTWISE) && i < op->n_operands; i++)
-		s->elementwise[op->operands[i].id] = true;
-}
 
 static bool may_merge(const struct siblings *s, const struct ir_op *op)
 {
@@ -367,7 +371,8 @@ static void find_for_key(struct demand_plan *plan)
 	if (plan->of == NULL || plan->peel == NULL || s.elementwise == NULL)
 		return;
 	for (struct ir_iter it = ir_iter_begin(plan->f->body); it.op != NULL; ir_iter_next(&it))
-		mark_elementwise(&s, it.op);
+		for (size_t i = 0; ir_op_has(it.op->code, TRAIT_ELEMENTWISE) && i < it.op->n_operands; i++)
+			s.elementwise[it.op->operands[i].id] = true;
 	for (int i = 0; i < ITERATIONS_MAX && s.changed; i++) {
 		reset_demand(plan);
 		visit_region(plan, plan->f->body);
@@ -387,6 +392,7 @@ struct key_list {
 	size_t n;
 };
 
+/* Adds the key of op if it is a new row selection; more than KEYS_MAX are ignored. */
 static void add_key(struct key_list *list, const struct demand_plan *plan, const struct ir_op *op)
 {
 	if (!selects_row(plan->f, op))

@@ -149,6 +149,7 @@ static bool mask_uses_positions(const struct ir_op *op)
 	return op->code == OP_mask && (a->mask == MASK_causal || a->window > 0);
 }
 
+/* Builds an op without size attributes; ops that depend on the position of a row get its number added. */
 static struct ir_value build_generic(struct demand_builder *d, const struct ir_op *op,
                                      struct ir_value *operands)
 {
@@ -165,6 +166,7 @@ static struct ir_value build_generic(struct demand_builder *d, const struct ir_o
 	return irb_op1(d->r->b, op->code, operands, op->n_operands, op->attrs);
 }
 
+/* Builds op with one row: sizes in attributes become 1 along the row axis. */
 static struct ir_value build_op(struct demand_builder *d, const struct ir_op *op, struct ir_value *operands)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
@@ -230,12 +232,7 @@ static struct demand_plan *plan_for(struct demand_plan *plan, bool *active, cons
 	return *active ? plan : NULL;
 }
 
-static void need_operands(struct rebuild *r, const struct ir_op *op)
-{
-	for (size_t i = 0; i < op->n_operands; i++)
-		rebuild_need(r, op->operands[i]);
-}
-
+/* First traversal: matches repeats whose last iteration is to be peeled. */
 static bool match_repeat(struct rebuild *r, const struct ir_op *op)
 {
 	struct peeler *s = r->rewrite->user;
@@ -245,9 +242,9 @@ static bool match_repeat(struct rebuild *r, const struct ir_op *op)
 	r->number = pass_consume_fuel(r->p);
 	if (r->number == 0)
 		return false;
-	need_operands(r, op);
+	rebuild_need_operands(r, op);
 	for (struct ir_iter it = ir_iter_begin(op->region); it.op != NULL; ir_iter_next(&it))
-		need_operands(r, it.op);
+		rebuild_need_operands(r, it.op);
 	return true;
 }
 
@@ -265,6 +262,7 @@ static void emit_first_iterations(struct ir_copy *c, const struct ir_op *op, int
 	memcpy(carries, args, op->n_operands * sizeof(*args));
 }
 
+/* Peels the last iteration: a repeat of count - 1 iterations, then the body with index count - 1. */
 static void emit_repeat(struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_region *body = op->region;
@@ -299,6 +297,7 @@ struct reducer {
 	const struct ir_func *build_of; /* the function that `build` is for */
 };
 
+/* Second traversal: matches the row selections of the key and all reduced ops of the function body. */
 static bool match_reduced(struct rebuild *r, const struct ir_op *op)
 {
 	struct reducer *s = r->rewrite->user;
@@ -312,7 +311,7 @@ static bool match_reduced(struct rebuild *r, const struct ir_op *op)
 		return false;
 	if (!demand_is_selection(plan, op) && !plan->of[op->results[0].id].is_reduced)
 		return false;
-	need_operands(r, op);
+	rebuild_need_operands(r, op);
 	rebuild_need(r, plan->key.at);
 	r->number = s->number;
 	return true;
@@ -335,6 +334,7 @@ static bool begin_function(struct rebuild *r, struct reducer *s)
 	return s->build.rows != NULL;
 }
 
+/* Builds a reduced op, or replaces a row selection by the row that its operand now has. */
 static void emit_reduced(struct rebuild *r, const struct ir_op *op)
 {
 	struct reducer *s = r->rewrite->user;

@@ -281,11 +281,6 @@ static enum tfmc_status run_pass(struct manager *g, const struct pipeline_step *
 	return st;
 }
 
-static bool after_hook_accepts(const struct manager *g, const char *pass, const struct ir_module *m)
-{
-	return g->options->sink.after == NULL || g->options->sink.after(g->options->sink.user, pass, m);
-}
-
 static enum tfmc_status report_wrong_stage(struct manager *g, const struct pass_desc *pass,
                                            const struct ir_module *m)
 {
@@ -326,7 +321,9 @@ static enum tfmc_status run_step(struct manager *g, size_t i, const struct ir_mo
 	if (*m != NULL)
 		ir_module_destroy(*m);
 	*m = after;
-	return after_hook_accepts(g, step->pass->name, after) ? TFMC_OK : TFMC_INVALID;
+	const struct pass_sink *sink = &g->options->sink;
+	bool accepted = sink->after == NULL || sink->after(sink->user, step->pass->name, after);
+	return accepted ? TFMC_OK : TFMC_INVALID;
 }
 
 /* Result of an empty pipeline. */
@@ -396,6 +393,7 @@ static bool check_required_fusion(const struct manager *g, const char *kind)
 	return false;
 }
 
+/* Checks the names in the options before anything runs. False after a diagnostic. */
 static bool check_options(const struct manager *g)
 {
 	const struct pass_options *o = g->options;

@@ -122,6 +122,7 @@ static const char *read_word(struct reader *r)
 	return word;
 }
 
+/* Parses `name=value` and stores it in the step. */
 static enum tfmc_status read_setting(struct reader *r, struct pipeline_step *step)
 {
 	const struct pass_setting *s = step->pass->settings;
@@ -147,6 +148,7 @@ static enum tfmc_status read_setting(struct reader *r, struct pipeline_step *ste
 	return TFMC_OK;
 }
 
+/* Parses the settings of a pass in braces, if there are any. */
 static enum tfmc_status read_settings(struct reader *r, struct pipeline_step *step)
 {
 	if (*r->at != '{')
@@ -174,14 +176,9 @@ void pass_report_unknown(struct diag_context *cx, const char *what, const char *
 	arena_destroy(&scratch);
 }
 
-static enum tfmc_status fail_unknown_pass(struct reader *r, const char *name)
-{
-	pass_report_unknown(r->cx, "", name);
-	return TFMC_INVALID;
-}
-
 static enum tfmc_status read_steps(struct reader *r, bool may_name);
 
+/* Parses one pass with its settings, or (may_name) the name of a pipeline, which is expanded. */
 static enum tfmc_status read_step(struct reader *r, bool may_name)
 {
 	const char *name = read_word(r);
@@ -192,8 +189,10 @@ static enum tfmc_status read_step(struct reader *r, bool may_name)
 		return read_steps(&inner, false);
 	}
 	const struct pass_desc *pass = pass_find(name);
-	if (pass == NULL)
-		return fail_unknown_pass(r, name);
+	if (pass == NULL) {
+		pass_report_unknown(r->cx, "", name);
+		return TFMC_INVALID;
+	}
 	if (r->out->n >= PIPELINE_STEPS_MAX)
 		return fail(r, "too many passes at", name);
 	struct pipeline_step *step = ARENA_PUSH(r->arena, r->out);
@@ -205,6 +204,7 @@ static enum tfmc_status read_step(struct reader *r, bool may_name)
 	return read_settings(r, step);
 }
 
+/* Parses a comma-separated list up to the end of the string. */
 static enum tfmc_status read_steps(struct reader *r, bool may_name)
 {
 	skip_blanks(r);

@@ -10,6 +10,12 @@ void rebuild_need(struct rebuild *r, struct ir_value old)
 	r->needed[old.id] = old.id != 0;
 }
 
+void rebuild_need_operands(struct rebuild *r, const struct ir_op *op)
+{
+	for (size_t i = 0; i < op->n_operands; i++)
+		rebuild_need(r, op->operands[i]);
+}
+
 struct ir_value rebuild_get(struct rebuild *r, struct ir_value old)
 {
 	return r->map[old.id];
@@ -43,12 +49,6 @@ static bool is_needed(const struct rebuild *r, const struct ir_op *op)
 	return false;
 }
 
-static void need_operands(struct rebuild *r, const struct ir_op *op)
-{
-	for (size_t i = 0; i < op->n_operands; i++)
-		rebuild_need(r, op->operands[i]);
-}
-
 /* Calls match of the pass if there is fuel, and numbers the application. */
 static bool try_match(struct rebuild *r, const struct ir_op *op)
 {
@@ -70,6 +70,7 @@ static void emit_replacement(struct rebuild *r, const struct ir_op *op)
 		pass_applied(r->p, number, NULL, op->loc);
 }
 
+/* Backward walk over a region: matches needed ops and marks what they, or their replacements, read. */
 static void mark_needed(struct rebuild *r, const struct ir_region *region)
 {
 	for (size_t i = region->n_ops; i-- > 0;) {
@@ -78,7 +79,7 @@ static void mark_needed(struct rebuild *r, const struct ir_region *region)
 			continue;
 		if (op->n_results > 0 && try_match(r, op))
 			continue;
-		need_operands(r, op);
+		rebuild_need_operands(r, op);
 		if (op->region != NULL)
 			mark_needed(r, op->region);
 	}
@@ -100,7 +101,7 @@ static bool copy_op(struct ir_copy *c, const struct ir_op *op)
 void rebuild_need_group(struct rebuild *r, const struct ir_op *group)
 {
 	for (size_t i = 0; i < group->region->n_ops; i++)
-		need_operands(r, group->region->ops[i]);
+		rebuild_need_operands(r, group->region->ops[i]);
 }
 
 void rebuild_group(struct rebuild *r, const struct ir_op *group, const struct attrs_group *attrs)
@@ -110,6 +111,7 @@ void rebuild_group(struct rebuild *r, const struct ir_op *group, const struct at
 
 /* ---- functions ---- */
 
+/* Both walks over the function r->f. */
 static enum tfmc_status rebuild_func(struct rebuild *r)
 {
 	const struct ir_func *f = r->f;

@@ -51,6 +51,8 @@ TFMC_MUST_USE enum tfmc_status rebuild_module(struct pass_context *p, const stru
 
 /* Marks a value as needed; IR_NO_VALUE is ignored. */
 void rebuild_need(struct rebuild *r, struct ir_value old);
+/* Marks all operands of an op as needed. */
+void rebuild_need_operands(struct rebuild *r, const struct ir_op *op);
 /* The new value for a needed old one; IR_NO_VALUE for IR_NO_VALUE. */
 struct ir_value rebuild_get(struct rebuild *r, struct ir_value old);
 /* Replaces old by now, which gets the name of old. The types must be equal. */

@@ -56,6 +56,7 @@ static const char *value_of(const char *line, const char *key)
 	return strncmp(line + 2, key, n) == 0 && line[2 + n] == ' ' ? line + 3 + n : NULL;
 }
 
+/* Parses a line of the head. False: the key is unknown. */
 static bool read_line(struct head *h, const char *line)
 {
 	const char *v;

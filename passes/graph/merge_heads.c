@@ -28,11 +28,6 @@
 #define INDEX_ARG        0
 #define CARRY_ARG        1
 
-static bool is_defined_in(const struct rebuild *r, const struct ir_region *body, struct ir_value v)
-{
-	return ir_value_info(r->f, v)->region == body;
-}
-
 /* Position of the loop index among the indices of a weight op, or -1. */
 static int index_position(const struct ir_op *weight, struct ir_value index)
 {
@@ -95,6 +90,7 @@ static bool adds_a_head(const struct rebuild *r, const struct ir_region *body)
 	return ir_same_value(sum->operands[at], carry) && is_head_term(r, body, sum->operands[1 - at]);
 }
 
+/* Matches a repeat over heads. */
 static bool unroll_heads_match(struct rebuild *r, const struct ir_op *op)
 {
 	size_t n_attention;
@@ -108,7 +104,7 @@ static bool unroll_heads_match(struct rebuild *r, const struct ir_op *op)
 	for (size_t i = 0; i + 1 < body->n_ops; i++)
 		for (size_t k = 0; k < body->ops[i]->n_operands; k++)
 			if (body->ops[i]->operands[k].id != 0 &&
-			    !is_defined_in(r, body, body->ops[i]->operands[k]))
+			    ir_value_info(r->f, body->ops[i]->operands[k])->region != body)
 				rebuild_need(r, body->ops[i]->operands[k]);
 	return true;
 }
@@ -137,6 +133,7 @@ static void emit_weight(struct rebuild *r, const struct ir_op *op, int axis, int
 		r->map[op->results[0].id] = irb_weight_ref(r->b, added, index, n_index);
 }
 
+/* Emits the body once for each iteration, with constant weights in place of indexed ones. */
 static void unroll_heads_emit(struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_region *body = op->region;
@@ -215,6 +212,7 @@ static const struct ir_op *find_head(const struct rebuild *r, const struct ir_op
 	return one ? a : NULL;
 }
 
+/* Attentions a and b have equal attributes, operand types and lengths, so they can be heads of one attention. */
 static bool same_attention(const struct rebuild *r, const struct ir_op *a, const struct ir_op *b)
 {
 	const struct attrs_attention *x = a->attrs, *y = b->attrs;

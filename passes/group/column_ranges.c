@@ -32,7 +32,7 @@ struct column_ranges {
 	struct column_range items[RANGES_MAX];
 	size_t n;
 	int64_t columns; /* of the root's result */
-	int64_t align; /* columns per block are a multiple of this: whole heads of all ranges, whole panels */
+	int64_t align;   /* blocks of columns are multiples of this: complete heads and panels */
 	const struct ir_op *members[MEMBERS_MAX];
 	size_t n_members, n_work; /* n_work: members that are not views */
 	size_t n_norms, n_ropes, n_states;
@@ -80,8 +80,10 @@ static bool is_in_cluster(const struct column_ranges *p, const struct ir_op *op)
 	return op->n_results == 0 || p->s->g->cluster_of[fusion_op_index(p->s->g, op)] != 0;
 }
 
-/* Adds the index arithmetic that computes v to the members, unless it precedes the root; index_ops_are_private() checks the
- * other readers at the end. */
+/*
+ * Adds the index arithmetic that computes v to the members, unless it precedes the root. index_ops_are_private() checks
+ * for other readers at the end.
+ */
 static bool add_index_ops(struct column_ranges *p, struct ir_value v, int depth)
 {
 	if (precedes_root(p, v))
@@ -132,6 +134,7 @@ static bool may_read(struct column_ranges *p, const struct column_range *x, cons
 	       fusion_single_reader(p->s, v) == op;
 }
 
+/* Extends the range by an elementwise op, perhaps combining it with another range. */
 static bool extend_elementwise(struct column_ranges *p, struct column_range *x, const struct ir_op *op)
 {
 	struct column_range *other = NULL;
@@ -198,6 +201,7 @@ static bool splits_heads(struct column_ranges *p, const struct column_range *x, 
 	return true;
 }
 
+/* Extends the range by the reshape into heads, or by one transpose after it that preserves the last axis. */
 static bool extend_view(struct column_ranges *p, struct column_range *x, const struct ir_op *op)
 {
 	const struct attrs_transpose *t = op->attrs;
@@ -242,7 +246,7 @@ static bool extend_rope(struct column_ranges *p, struct column_range *x, const s
 	return true;
 }
 
-/* An op between the root and op reads the state; moving the write to the root would change what it reads. */
+/* An op between the root and op reads a state: it would read other values if op wrote at the root. */
 static bool state_is_read_between(const struct column_ranges *p, const struct ir_op *op)
 {
 	const struct fuser *s = p->s;
@@ -262,6 +266,7 @@ static bool state_is_read_between(const struct column_ranges *p, const struct ir
 	return false;
 }
 
+/* Ends the range in a write into a state. */
 static bool extend_state_write(struct column_ranges *p, struct column_range *x, const struct ir_op *op)
 {
 	if ((op->code != OP_state_append && op->code != OP_state_write) || !x->has_heads ||
@@ -290,6 +295,7 @@ static bool extend(struct column_ranges *p, struct column_range *x)
 
 /* ---- all ranges ---- */
 
+/* Adds the range of a slice of the root's result. False: it cannot be a range of this linear. */
 static bool add_slice(struct column_ranges *p, const struct ir_op *op)
 {
 	const struct attrs_slice *a = op->attrs;
@@ -303,14 +309,15 @@ static bool add_slice(struct column_ranges *p, const struct ir_op *op)
 	    ir_value_info(p->s->f, op->results[0])->region !=
 	            ir_value_info(p->s->f, p->root->results[0])->region)
 		return false;
-	for (size_t i = 0; i < p->n;
-	     i++) /* overlapping ranges: a norm of heads would change the other range */
+	/* Ranges must not overlap: a norm of heads would change the other range. */
+	for (size_t i = 0; i < p->n; i++)
 		if (begin < p->items[i].begin + p->items[i].size && p->items[i].begin < begin + size)
 			return false;
 	p->items[p->n++] = (struct column_range){begin, size, op, op->results[0], .has_heads = false};
 	return (begin % RANGE_ALIGN == 0 || is_one_block(p)) && size > 0 && add_member(p, op);
 }
 
+/* Finds the ranges: the slices of the root's result, or the complete result as one range. */
 static bool find_ranges(struct column_ranges *p)
 {
 	struct ir_value y = p->root->results[0];
@@ -358,6 +365,7 @@ static bool pairs_are_halves(const struct column_ranges *p)
 	       a->begin + b->begin == a->size && (a->begin == 0 || b->begin == 0);
 }
 
+/* Extends all ranges until nothing changes. False: the linear has no ranges. */
 static bool extend_all(struct fuser *s, const struct ir_op *root, bool without_rope, bool without_pairs,
                        struct column_ranges *p)
 {
@@ -377,21 +385,17 @@ static bool extend_all(struct fuser *s, const struct ir_op *root, bool without_r
 	return true;
 }
 
-static int compare_begin(const struct column_range *a, const struct column_range *b)
-{
-	return (a->begin > b->begin) - (a->begin < b->begin);
-}
-
 static void sort_by_column(struct column_ranges *p)
 {
 	for (size_t i = 1; i < p->n; i++)
-		for (size_t k = i; k > 0 && compare_begin(&p->items[k - 1], &p->items[k]) > 0; k--) {
+		for (size_t k = i; k > 0 && p->items[k - 1].begin > p->items[k].begin; k--) {
 			struct column_range x = p->items[k];
 			p->items[k] = p->items[k - 1];
 			p->items[k - 1] = x;
 		}
 }
 
+/* Counters and remarks. */
 static void report(const struct column_ranges *p)
 {
 	struct buf text;
@@ -418,6 +422,7 @@ static void report(const struct column_ranges *p)
 	buf_destroy(&text);
 }
 
+/* Assigns all members to the cluster; the ends of the ranges become its outputs. */
 static bool commit(struct column_ranges *p, size_t cluster)
 {
 	struct cluster *c = &p->s->g->clusters.items[cluster];

@@ -105,6 +105,7 @@ static void read_kind(struct reader *r, const struct fields *w, struct tile_line
 		REJECT(r, w, 0, "there are tiles of linear and attention, not of '%s'", name);
 }
 
+/* Parses `mr=6`: a size of the kind of the line, within its limits. */
 static void read_size(struct reader *r, const struct fields *w, size_t i, struct tile_line *out)
 {
 	const char *text = w->text[i], *equals = strchr(text, '=');
@@ -153,12 +154,8 @@ static void check_line(struct reader *r, const struct fields *w, const struct ti
 		       "bc changes the order of sums: it is one for all numbers of rows, so rows is *");
 }
 
-static bool is_known_target(const char *name)
-{
-	return target_find(name) != NULL;
-}
-
-static void read_line(struct reader *r, const struct fields *w, struct panel_row_count *out)
+/* Parses a line and appends it to *out if it is for the target. */
+static void read_line(struct reader *r, const struct fields *w, struct tile_file *out)
 {
 	struct tile_line line = {.loc = field_loc(r, w, 0), .kind = -1};
 	if (w->too_many || w->n < 6) {
@@ -169,7 +166,7 @@ static void read_line(struct reader *r, const struct fields *w, struct panel_row
 	read_kind(r, w, &line);
 	if (strcmp(w->text[1], "*") != 0) {
 		line.target = w->text[1];
-		if (!is_known_target(line.target))
+		if (target_find(line.target) == NULL)
 			REJECT(r, w, 1, "there is no target '%s'", line.target);
 	}
 	line.k = read_key(r, w, 2, "k");
@@ -194,7 +191,7 @@ static void read_head(struct reader *r, const struct fields *w)
 }
 
 enum tfmc_status tiles_read(struct arena *a, struct diag_context *cx, const struct target *target,
-                            const char *name, const char *text, size_t len, struct panel_row_count *out)
+                            const char *name, const char *text, size_t len, struct tile_file *out)
 {
 	struct reader r = {a, cx, target, diag_add_source(cx, name, text, len), 0, false};
 	struct fields w = {.n = 0};
@@ -233,7 +230,7 @@ static bool matches(int64_t key, int64_t value)
 	return key < 0 || key == value;
 }
 
-int64_t tiles_find(const struct panel_row_count *t, int kind, int64_t k, int64_t n, int64_t rows,
+int64_t tiles_find(const struct tile_file *t, int kind, int64_t k, int64_t n, int64_t rows,
                    enum tile_size size)
 {
 	for (size_t i = 0; i < t->n; i++) {

@@ -104,13 +104,6 @@ static size_t lane_of(struct buffer_builder *s, const struct ir_dim *unit)
 	return plan->n_lanes++;
 }
 
-static enum tfmc_status too_many(const struct buffer_builder *s)
-{
-	diag_error(s->p->cx, s->f->loc.at, DIAG_LIMIT, "function %s has more than %d buffers", s->f->name,
-	           PLAN_BUFFERS_MAX);
-	return TFMC_INVALID;
-}
-
 /* Lifetime of the buffer: from the first to the last group of any member of the class. */
 static void find_lifetime(struct buffer_builder *s, uint32_t class, struct plan_buffer *b)
 {
@@ -127,12 +120,16 @@ static void find_lifetime(struct buffer_builder *s, uint32_t class, struct plan_
 	} while (v != class);
 }
 
+/* Adds the buffer of the class of v: its size, lane, name and lifetime. */
 static enum tfmc_status add_buffer(struct buffer_builder *s, uint32_t v)
 {
 	struct plan_func *plan = s->out->plan;
 	struct extent x;
-	if (plan->n_buffers >= PLAN_BUFFERS_MAX)
-		return too_many(s);
+	if (plan->n_buffers >= PLAN_BUFFERS_MAX) {
+		diag_error(s->p->cx, s->f->loc.at, DIAG_LIMIT, "function %s has more than %d buffers",
+		           s->f->name, PLAN_BUFFERS_MAX);
+		return TFMC_INVALID;
+	}
 	struct plan_buffer *b = &plan->buffers[plan->n_buffers++];
 	TFMC_TRY(find_extent(s, (struct ir_value){v}, &x));
 	b->size = x.size;
@@ -147,6 +144,7 @@ static enum tfmc_status add_buffer(struct buffer_builder *s, uint32_t v)
 	return TFMC_OK;
 }
 
+/* Adds a buffer for each class with a value in the arena, and numbers the values. */
 static enum tfmc_status add_buffers(struct buffer_builder *s)
 {
 	const struct plan_classes *c = s->classes;
@@ -195,6 +193,7 @@ static bool is_group_result(const struct buffer_builder *s, struct ir_value v, c
 	       ir_value_info(s->f, v)->region == region;
 }
 
+/* The initial value and the yielded value of each carry are results of groups. */
 static void check_carries(struct carry_check *e, const struct ir_op *op)
 {
 	if (op->code != OP_repeat)
@@ -214,6 +213,7 @@ static void check_carries(struct carry_check *e, const struct ir_op *op)
 	}
 }
 
+/* Checks the carries of all repeats and the returned values. */
 static enum tfmc_status check_carries_and_results(struct buffer_builder *s)
 {
 	const struct ir_op *ret = s->f->body->ops[s->f->body->n_ops - 1];
@@ -244,6 +244,7 @@ static enum tfmc_status check_input_and_output_sizes(struct buffer_builder *s)
 	return TFMC_OK;
 }
 
+/* Computes the buffers of f: classes of values, sizes and lifetimes. */
 static enum tfmc_status plan_buffers(struct pass_context *p, const struct ir_module *m,
                                      const struct ir_func *f, struct function_plan *out)
 {

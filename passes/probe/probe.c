@@ -134,13 +134,6 @@ static enum tfmc_status select_sites(struct probing *p, const struct ir_func *f,
 	return TFMC_INVALID;
 }
 
-static enum tfmc_status copy_function(const struct probe_request *q, const struct ir_func *f,
-                                      struct ir_module *out)
-{
-	struct probe_sites none = {0};
-	return probe_write(q, f, out, &none);
-}
-
 static bool is_requested(const struct probe_request *q, const char *function)
 {
 	for (size_t i = 0; i < q->n_functions; i++)
@@ -149,6 +142,7 @@ static bool is_requested(const struct probe_request *q, const char *function)
 	return false;
 }
 
+/* Copies all functions; those requested get their probes as results. */
 static enum tfmc_status insert_all(struct probing *p, const struct ir_module *in)
 {
 	for (size_t i = 0; i < in->weights.n; i++)
@@ -158,7 +152,7 @@ static enum tfmc_status insert_all(struct probing *p, const struct ir_module *in
 		const struct ir_func *f = in->funcs.items[i];
 		struct probe_sites sites = {0};
 		if (!is_requested(p->q, f->name)) {
-			TFMC_TRY(copy_function(p->q, f, p->out));
+			TFMC_TRY(probe_write(p->q, f, p->out, &sites)); /* without sites: an unchanged copy */
 			continue;
 		}
 		TFMC_TRY(select_sites(p, f, &sites));

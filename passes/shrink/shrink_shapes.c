@@ -47,6 +47,7 @@ static size_t cut_points(const struct shapes *s, size_var whole, int64_t *points
 	return n;
 }
 
+/* The slice has the size of its pieces. */
 static void constrain_cut(struct shapes *s, struct cut *c, const int64_t *points, const size_var *pieces,
                           size_t n)
 {
@@ -65,6 +66,7 @@ static void constrain_cut(struct shapes *s, struct cut *c, const int64_t *points
 		size_relate(&s->sizes, SIZE_SUM, pieces + first, last - first, &c->part, 1);
 }
 
+/* Divides an axis into the pieces between its cuts, and constrains all its cuts. */
 static void divide_axis(struct shapes *s, size_var whole)
 {
 	int64_t points[LIST_MAX + 1];
@@ -85,14 +87,6 @@ static void divide_axis(struct shapes *s, size_var whole)
 		else
 			constrain_cut(s, c, points, pieces, n - 1);
 	}
-}
-
-/* Adds the constraints of all cuts. */
-static void constrain_cuts(struct shapes *s)
-{
-	for (size_t i = 0; i < s->cuts.n; i++)
-		if (s->cuts.items[i].pieces == NULL)
-			divide_axis(s, size_find(&s->sizes, s->cuts.items[i].whole));
 }
 
 const struct cut *shapes_cut(const struct shapes *s, const struct ir_op *op)
@@ -268,6 +262,7 @@ static void visit_slice(struct shapes *s, const struct ir_op *op)
 	add_cut(s, op, whole, part, begin);
 }
 
+/* The sizes of the operands add up to that of the result. */
 static void visit_concat(struct shapes *s, const struct ir_op *op)
 {
 	int64_t axis = ((const struct attrs_concat *)op->attrs)->axis;
@@ -327,6 +322,7 @@ static const struct ir_param *ids_from(const struct shapes *s, struct ir_value v
 	return NULL;
 }
 
+/* A table has at least as many rows as the bound of the ids that select from it. */
 static void visit_gather(struct shapes *s, const struct ir_op *op)
 {
 	struct axes *rows = axes_of(s, op->operands[OPERAND(gather, table)]);
@@ -372,6 +368,7 @@ static void visit_weight(struct shapes *s, const struct ir_op *op)
 
 /* ---- rows and contractions ---- */
 
+/* A table as wide as x, or at most; widths are even. */
 static void visit_rope(struct shapes *s, const struct ir_op *op)
 {
 	struct axes *table = axes_of(s, op->operands[OPERAND(rope, table)]);
@@ -488,6 +485,7 @@ static void tie_names(struct shapes *s, const struct ir_axes *a, const struct ir
 	}
 }
 
+/* Ties axes of operands and result that have the same name in ops.def. */
 static void visit_axes(struct shapes *s, const struct ir_op *op)
 {
 	const struct ir_type *types[IR_AXES_OPERANDS_MAX];
@@ -515,6 +513,7 @@ static void visit_read(struct shapes *s, const struct ir_op *op)
 	tie_slice(s, op, OPERAND(state_read, at), op->results[0], -1);
 }
 
+/* Adds the constraints of op: the axes of ops.def, and those that ops.def cannot express. */
 static void visit_op(struct shapes *s, const struct ir_op *op)
 {
 	static visit_fn *const special[IR_N_OPS] = {
@@ -548,6 +547,7 @@ const struct ir_type *shapes_type(struct shapes *s, const struct axes *axes, con
 	return ir_type_tensor(s->out->types, old->dtype, old->rank, dims);
 }
 
+/* Adds the variables and constraints of a function. */
 static bool visit_function(struct shapes *s, size_t at)
 {
 	const struct ir_func *f = s->m->funcs.items[at];
@@ -596,7 +596,9 @@ bool shapes_solve(struct shapes *s, const struct ir_module *m, struct ir_module 
 	for (size_t i = 0; i < m->funcs.n; i++)
 		if (!visit_function(s, i))
 			return false;
-	constrain_cuts(s);
+	for (size_t i = 0; i < s->cuts.n; i++)
+		if (s->cuts.items[i].pieces == NULL)
+			divide_axis(s, size_find(&s->sizes, s->cuts.items[i].whole));
 	sizes_solve(&s->sizes);
 	return !arena_failed(arena);
 }

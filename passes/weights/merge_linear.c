@@ -55,12 +55,6 @@ struct collector {
 
 /* ---- candidates ---- */
 
-static bool is_candidate(const struct collector *c, const struct ir_op *op)
-{
-	return op->code == OP_linear && can_concat_weights(c->f, op, op) &&
-	       !c->elementwise[op->results[0].id];
-}
-
 static bool fits_set(const struct collector *c, const struct merge_set *s, const struct ir_op *op)
 {
 	const struct ir_op *first = s->items[0];
@@ -70,12 +64,13 @@ static bool fits_set(const struct collector *c, const struct merge_set *s, const
 	       can_concat_weights(c->f, first, op);
 }
 
+/* Adds a linear to the first set it fits, or to a new one. */
 static void add_candidate(struct collector *c, const struct ir_op *op)
 {
 	struct merge_sets *sets = c->sets;
 	struct merge_set *s = NULL;
 
-	if (!is_candidate(c, op))
+	if (op->code != OP_linear || !can_concat_weights(c->f, op, op) || c->elementwise[op->results[0].id])
 		return;
 	size_t from = sets->n - c->first > COMPARED_SETS_MAX ? sets->n - COMPARED_SETS_MAX : c->first;
 	for (size_t i = from; i < sets->n && s == NULL; i++)
@@ -113,17 +108,18 @@ static const struct ir_op *activated_linear(const struct collector *c, struct ir
 	return NULL;
 }
 
-static int64_t columns_of(const struct collector *c, const struct ir_op *linear)
+static int64_t columns_of(const struct ir_func *f, const struct ir_op *linear)
 {
 	int64_t n = 0;
-	ir_dim_is_const(ir_type_of(c->f, linear->operands[1])->dims[0], &n);
+	ir_dim_is_const(ir_type_of(f, linear->operands[1])->dims[0], &n);
 	return n;
 }
 
+/* a and b have equal widths of full panels. */
 static bool may_pair(const struct collector *c, const struct ir_op *a, const struct ir_op *b)
 {
-	int64_t n = columns_of(c, a);
-	if (n != columns_of(c, b))
+	int64_t n = columns_of(c->f, a);
+	if (n != columns_of(c->f, b))
 		return false;
 	if (n % PAIR_COLUMNS != 0)
 		pass_missed(
@@ -164,6 +160,7 @@ static void add_pair(struct collector *c, const struct ir_op *op)
 	s->items[1] = b;
 }
 
+/* Collects the pairs and sets of a function. */
 static void collect_func(struct collector *c, const struct ir_func *f)
 {
 	c->f = f;
@@ -194,6 +191,7 @@ static const struct ir_weight *member_weight(const struct merge_set *s, size_t i
 	return ir_weight_of(s->f, s->items[i]->operands[1]);
 }
 
+/* Both sets merge the same weights and biases in the same order. */
 static bool same_weights(const struct merge_set *a, const struct merge_set *b)
 {
 	if (a->n != b->n || a->is_pair != b->is_pair)
@@ -207,6 +205,7 @@ static bool same_weights(const struct merge_set *a, const struct merge_set *b)
 	return true;
 }
 
+/* Counts the uses of each weight in a function. */
 static void count_weight_uses(struct pass_context *p, const struct ir_func *f, struct strmap *uses)
 {
 	uint32_t *n = ir_count_uses(p->arena, f);
@@ -233,6 +232,7 @@ static void count_set_uses(struct merge_set *s, struct strmap *uses)
 	}
 }
 
+/* Rejects the set if a weight has other readers, or is in a different set. True: rejected now. */
 static bool reject_set(struct pass_context *p, struct merge_set *s, struct strmap *uses)
 {
 	for (size_t i = 0; !s->is_rejected && i < s->n; i++) {
@@ -337,6 +337,7 @@ static bool match(struct rebuild *r, const struct ir_op *op)
 
 /* ---- rewriting ---- */
 
+/* Builds the merged linear of a set. */
 static struct ir_value build_merged(struct rebuild *r, const struct merge_set *s)
 {
 	const struct linear_list list = {s->items, s->n};
@@ -352,14 +353,7 @@ static struct ir_value build_merged(struct rebuild *r, const struct merge_set *s
 	return y;
 }
 
-/* Number of columns. */
-static int64_t width_of(const struct rebuild *r, const struct ir_op *linear)
-{
-	int64_t n = 0;
-	ir_dim_is_const(ir_type_of(r->f, linear->operands[1])->dims[0], &n);
-	return n;
-}
-
+/* Replaces a linear by a slice of the merged one, which is built at the first of them. */
 static void emit(struct rebuild *r, const struct ir_op *op)
 {
 	struct merger *g = r->rewrite->user;
@@ -371,22 +365,12 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 	if (g->merged[index].id == 0)
 		g->merged[index] = build_merged(r, s);
 	for (size_t i = 0; s->items[i] != op; i++)
-		begin += width_of(r, s->items[i]);
+		begin += columns_of(r->f, s->items[i]);
 	int axis = ir_type_of(r->f, op->results[0])->rank - 1;
 	if (g->merged[index].id != 0)
 		rebuild_set(r, op->results[0],
 		            irb_slice_of(r->b, g->merged[index], axis, ir_dim_const(dims, begin),
-		                         ir_dim_const(dims, width_of(r, op))));
-}
-
-/* Consumes fuel: each set is one application. */
-static void number_sets(struct pass_context *p, struct merge_sets *sets)
-{
-	for (size_t i = 0; i < sets->n; i++) {
-		struct merge_set *s = &sets->items[i];
-		s->number = s->is_rejected ? 0 : pass_consume_fuel(p);
-		s->is_rejected = s->number == 0;
-	}
+		                         ir_dim_const(dims, columns_of(r->f, op))));
 }
 
 enum tfmc_status pass_merge_linear(struct pass_context *p, const struct ir_module *in, struct ir_module *out)
@@ -401,7 +385,11 @@ enum tfmc_status pass_merge_linear(struct pass_context *p, const struct ir_modul
 	if (g.merged == NULL)
 		return TFMC_NO_MEMORY;
 	const struct rewrite rewrite = {.match = match, .emit = emit, .user = &g, .is_numbered = true};
-	number_sets(p, sets);
+	for (size_t i = 0; i < sets->n; i++) {
+		struct merge_set *s = &sets->items[i];
+		s->number = s->is_rejected ? 0 : pass_consume_fuel(p); /* a set is one application */
+		s->is_rejected = s->number == 0;
+	}
 	pass_count(p, "merged", 0);
 	pass_count(p, "pairs", 0);
 	TFMC_TRY(rebuild_module(p, in, out, &rewrite, NULL));

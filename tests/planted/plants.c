@@ -9,12 +9,6 @@
 
 enum { ATT_Q, ATT_K, ATT_V, ATT_BIAS, ATT_LEN, ATT_PAST, ATT_SINKS, ATT_K_SCALE, ATT_V_SCALE, ATT_N };
 
-static void need_operands(struct rebuild *r, const struct ir_op *op)
-{
-	for (size_t i = 0; i < op->n_operands; i++)
-		rebuild_need(r, op->operands[i]);
-}
-
 static void get_operands(struct rebuild *r, const struct ir_op *op, struct ir_value *out)
 {
 	for (size_t i = 0; i < op->n_operands; i++)
@@ -43,7 +37,7 @@ static bool is_rope(struct rebuild *r, const struct ir_op *op)
 {
 	if (op->code != OP_rope)
 		return false;
-	need_operands(r, op);
+	rebuild_need_operands(r, op);
 	return true;
 }
 
@@ -62,7 +56,7 @@ static bool is_attention(struct rebuild *r, const struct ir_op *op)
 {
 	if (op->code != OP_attention)
 		return false;
-	need_operands(r, op);
+	rebuild_need_operands(r, op);
 	return true;
 }
 
@@ -120,7 +114,7 @@ static bool is_norm(struct rebuild *r, const struct ir_op *op)
 {
 	if (op->code != OP_layer_norm && op->code != OP_rms_norm)
 		return false;
-	need_operands(r, op);
+	rebuild_need_operands(r, op);
 	return true;
 }
 
@@ -147,7 +141,7 @@ static bool is_long_linear(struct rebuild *r, const struct ir_op *op)
 	if (op->code != OP_linear || !ir_dim_is_const(ir_type_of(r->f, op->operands[1])->dims[1], &k) ||
 	    k <= BLOCK)
 		return false;
-	need_operands(r, op);
+	rebuild_need_operands(r, op);
 	return true;
 }
 
@@ -178,7 +172,7 @@ static bool has_stacked_bias(struct rebuild *r, const struct ir_op *op)
 	const struct ir_op *b = stacked_bias(r, op);
 	if (b == NULL)
 		return false;
-	need_operands(r, op);
+	rebuild_need_operands(r, op);
 	rebuild_need(r, b->operands[0]);
 	return true;
 }
@@ -207,7 +201,7 @@ static bool is_append(struct rebuild *r, const struct ir_op *op)
 {
 	if (op->code != OP_state_append)
 		return false;
-	need_operands(r, op);
+	rebuild_need_operands(r, op);
 	return true;
 }
 
