@@ -20,10 +20,10 @@ struct demand_key {
 };
 
 struct demand {
-	bool all_rows;   /* some reader needs all rows */
-	bool is_reduced; /* the op is computed for the selected rows */
-	bool stays_complete; /* computed for all rows, with its views: merge-linear merges it with linears that need all rows */
-	int axis; /* > 0: some reader needs the selected rows along this axis */
+	bool all_rows;       /* some reader needs all rows */
+	bool is_reduced;     /* the op is computed for the selected rows */
+	bool stays_complete; /* all rows are computed, also of views: merge-linear needs them */
+	int axis;            /* > 0: some reader needs the selected rows along this axis */
 };
 
 struct demand_plan {
@@ -37,9 +37,8 @@ struct demand_plan {
 	size_t products;   /* number of reduced contractions (matmul, linear, attention) */
 	size_t ops;        /* number of reduced ops */
 	size_t n_complete, peeled;
-	const struct ir_op
-	        *unpeeled; /* a repeat whose rows are selected but whose last iteration cannot be peeled */
-	const char *reason;
+	const struct ir_op *unpeeled; /* a repeat of selected rows that cannot be peeled */
+	const char *reason;           /* why it cannot */
 };
 
 /*

@@ -74,6 +74,7 @@ static bool is_uniform(const struct taker *t, const struct ir_op *op)
 	       ir_type_of(t->r->f, op->operands[0])->rank + 2 <= ir_type_of(t->r->f, op->results[0])->rank;
 }
 
+/* A value that is equal in all rows, without the row axis. */
 static struct ir_value build_uniform(struct taker *t, struct ir_value v, const struct ir_op *op)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
@@ -181,6 +182,7 @@ static bool has_untransposed_reader(const struct ir_module *m, const struct ir_w
 	return false;
 }
 
+/* Matches a transpose of a weight that no op reads untransposed. */
 static bool transpose_weight_match(struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_op *def = ir_def_as(r->f, op->operands[0], OP_weight);
@@ -195,6 +197,7 @@ static bool transpose_weight_match(struct rebuild *r, const struct ir_op *op)
 	return true;
 }
 
+/* Adds the transposed weight to r->out. NULL: memory ran out. */
 static const struct ir_weight *transposed_weight(struct rebuild *r, const struct ir_weight *w)
 {
 	struct ir_weight t = *w;
@@ -237,6 +240,7 @@ struct canonicalizer {
 	bool takes_rows; /* in this iteration: the rules have converged */
 };
 
+/* A rule first; else a transposed weight, or (when the rules have converged) a take_rows that can move. */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	struct canonicalizer *c = r->rewrite->user;

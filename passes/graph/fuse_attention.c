@@ -202,6 +202,10 @@ static void find_stored_operands(const struct rebuild *r, struct attention_match
 		m->v_stored = m->v_scale = IR_NO_VALUE;
 }
 
+/*
+ * Finds q, k and v, undoing in the pattern what the attention op does itself: rounding, scales, transposes, the
+ * broadcast of heads, conversions.
+ */
 static void collect_operands(const struct rebuild *r, const struct ir_op *op, struct attention_match *m)
 {
 	const struct attrs_matmul *qk = m->qk->attrs, *pv = op->attrs;

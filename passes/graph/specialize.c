@@ -40,6 +40,7 @@ static bool is_reshape_like(const struct ir_type *t, const struct attrs_transpos
 	return true;
 }
 
+/* op computes nothing now that its dims are bound: it becomes a reshape or a constant. */
 static bool can_simplify(const struct rebuild *r, const struct ir_op *op)
 {
 	if (op->code == OP_transpose)
@@ -110,6 +111,9 @@ static enum tfmc_status copy_function(struct specializer *s, const char *name, c
 	return ir_copy_finish(&copy, NULL);
 }
 
+/*
+ * Adds the case NAME.suffix of s->f for calls that satisfy n conditions, unless the name is taken or fuel is spent.
+ */
 static enum tfmc_status add_case(struct specializer *s, const char *suffix,
                                  const struct ir_condition *conditions, size_t n)
 {
@@ -201,6 +205,7 @@ static bool has_cases(const struct ir_module *m, const struct ir_func *f)
 	return f->when != NULL;
 }
 
+/* Copies every function, and adds cases of those that have none. */
 static enum tfmc_status specialize_functions(struct specializer *s)
 {
 	for (size_t i = 0; i < s->in->funcs.n; i++) {

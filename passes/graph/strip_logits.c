@@ -72,6 +72,7 @@ static bool has_work_groups(const struct rebuild *r)
 	return t != NULL && t->group_size > 1;
 }
 
+/* Matches argmax and scored logits; needs the logits in either case. */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	const struct ir_op *p = op->code == OP_take_rows && !has_work_groups(r) ? find_score(r, op) : NULL;
@@ -108,6 +109,7 @@ static struct ir_value ids_like(struct rebuild *r, struct ir_value ids, struct i
 	return irb_reshape_to(r->b, ids, t->rank - 1, t->dims);
 }
 
+/* log p(id) = max over blocks of (log-softmax over blocks + log-probability within the block). */
 static void emit_score(struct rebuild *r, const struct ir_op *op)
 {
 	struct ir_value x = rebuild_get(r, find_score(r, op)->operands[0]);
@@ -124,6 +126,7 @@ static void emit_score(struct rebuild *r, const struct ir_op *op)
 	pass_remark(r->p, op->loc, "fused: log_softmax of one id into the linear before it");
 }
 
+/* The arg-max over blocks of the block maxima selects the index that the block stored. */
 static void emit_argmax(struct rebuild *r, const struct ir_op *op)
 {
 	struct ir_value x = rebuild_get(r, op->operands[0]);

@@ -202,6 +202,7 @@ static bool can_reduce_logits(const struct fuser *s, const struct cluster *c, co
 	       ir_same_value(op->operands[0], v) && fusion_is_f32(s->f, v);
 }
 
+/* Adds the chain of single readers after the last op to the cluster, as far as its kernel can compute them. */
 static void fuse_epilogue(struct fuser *s, size_t cluster)
 {
 	for (;;) {
@@ -225,6 +226,7 @@ static void fuse_epilogue(struct fuser *s, size_t cluster)
 	}
 }
 
+/* Phase 1. A norm that is a prologue of its linear begins no cluster; column ranges exclude another epilogue. */
 static void form_root_clusters(struct fuser *s)
 {
 	for (size_t i = 0; i < s->g->n_ops && !s->failed; i++) {
@@ -329,6 +331,7 @@ static bool can_be_prologue(const struct fuser *s, const struct ir_op *op, size_
 	       is_reduced_once(s, op, cluster);
 }
 
+/* Phase 2. */
 static void assign_prologues(struct fuser *s)
 {
 	for (size_t i = s->g->n_ops; i-- > 0 && !s->failed;) {
@@ -443,6 +446,7 @@ static void find_constants_in_memory(struct fuser *s)
 
 /* ---- functions ---- */
 
+/* Enters op into the lists of readers, and into plan->ops if it has results and no region. */
 static void add_op(struct fuser *s, const struct ir_op *op)
 {
 	for (size_t i = 0; i < op->n_operands; i++)

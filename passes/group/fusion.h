@@ -20,10 +20,9 @@ enum member_role {
 struct cluster {
 	int kind; /* GROUP_* */
 	const struct ir_op *root, *last;
-	const struct ir_op *
-	        emit_at; /* the cluster is emitted at this member: the last one that is not a view, or the root */
-	size_t n_ops;           /* not counting constants and weight references */
-	bool has_norm_epilogue; /* the epilogue has a norm of rows, so the kernel computes whole rows */
+	const struct ir_op *emit_at; /* emitted here: at the last member that is not a view, or at the root */
+	size_t n_ops;                /* not counting constants and weight references */
+	bool has_norm_epilogue;      /* the epilogue has a norm of rows, so the kernel computes whole rows */
 	/* Linear with column ranges: the last op of each range, in column order; `last` is unused. Else n_outputs is 0. */
 	const struct ir_op **outputs;
 	size_t n_outputs;
@@ -36,7 +35,7 @@ struct fusion_plan {
 	size_t *cluster_of;        /* [n_ops] cluster + 1; 0: in none */
 	enum member_role *role_of; /* [n_ops] */
 	bool *needs_memory;        /* [n_ops] constants that some reader needs in memory */
-	bool *recomputes_norm_of; /* [n_ops] linears that recompute the norm of their input, which has other readers */
+	bool *recomputes_norm_of;  /* [n_ops] linears that recompute the norm of their input */
 	struct {
 		struct cluster *items;
 		size_t n, cap;

@@ -105,6 +105,7 @@ static size_t list_results(const struct cluster *c, struct ir_value *out)
 	return n;
 }
 
+/* Emits the members of a cluster as one group, and maps its results. */
 static void emit_cluster(struct grouper *g, const struct cluster *c)
 {
 	const struct fusion_plan *d = &g->fusion_plan;
@@ -251,6 +252,7 @@ static struct ir_value read_in_memory(const struct carry_readers *s, const struc
 	return belongs_inside ? read_in_memory(s, def, 0) : op->operands[i];
 }
 
+/* Sets s->reads if op reads the old carry and its group does not work elementwise in place. */
 static void visit_op(struct carry_readers *s, const struct ir_op *op)
 {
 	if (ir_op_has(op->code, TRAIT_VIEW) && fusion_cluster_of(&s->g->fusion_plan, op) == NULL)
@@ -464,6 +466,7 @@ static void emit_repeat(struct grouper *g, struct ir_copy *c, const struct ir_op
 	ir_copy_repeat_end(c, op, values, op->n_operands, args);
 }
 
+/* Emits the cluster that ends at op, or an op outside groups: views, indexed references, constants in memory. */
 static void emit_op(struct grouper *g, const struct ir_op *op)
 {
 	irb_set_loc(g->b, op->loc);
@@ -494,6 +497,7 @@ static bool emit_op_or_repeat(struct ir_copy *c, const struct ir_op *op)
 
 /* ---- functions ---- */
 
+/* Forms the clusters of g->f and writes it with groups. */
 static enum tfmc_status group_func(struct grouper *g)
 {
 	const struct ir_func *f = g->f;

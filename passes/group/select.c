@@ -23,9 +23,9 @@
 #define SCRATCH_MAX      ((int64_t)1 << 32)
 
 struct selector {
-	struct panel_row_count lines; /* of --tiles */
-	const struct ir_func *f;      /* the function of `reads` */
-	uint32_t *reads;              /* [f->n_values] uses as x of a linear */
+	struct tile_file lines;  /* of --tiles */
+	const struct ir_func *f; /* the function of `reads` */
+	uint32_t *reads;         /* [f->n_values] uses as x of a linear */
 };
 
 /* ---- rows that conflict in the cache ---- */
@@ -80,7 +80,7 @@ static int64_t select_mr(struct rebuild *r, const struct ir_op *root, int64_t de
 
 /* Key of a group for look-ups in the tile file. */
 struct tile_query {
-	const struct panel_row_count *lines;
+	const struct tile_file *lines;
 	int64_t k, n, rows;
 };
 
@@ -139,24 +139,25 @@ static bool select_row_block(const struct rebuild *r, const struct ir_op *root, 
 {
 	const struct target *t = r->p->options->target;
 	const struct ir_type *x = ir_type_of(r->f, root->operands[0]);
-	int64_t most = ir_dim_hi(r->in->dims, ir_type_count_range(r->in->dims, x, 0, x->rank - 1)), bytes;
+	int64_t rows_max = ir_dim_hi(r->in->dims, ir_type_count_range(r->in->dims, x, 0, x->rank - 1)), bytes;
 	bool is_matrix = uses_matrix_unit(r, root, before, depth);
 	int64_t one_row = row_bytes(r, root, before, depth);
 	bool rounds = before->code == OP_round_rows;
 	struct activation_quant to = rounds ? rounding_of(before) : (struct activation_quant){0};
-	bool by_steps = rounds && tile_blocks_use_amx(t, weight_format(r, root), to, depth);
-	int64_t rows = target_gemm_mc(t, is_matrix || by_steps ? one_row / 4 : depth);
-	int64_t mr = by_steps ? UNPACK_MIN_ROWS : a->mr;
+	bool amx_per_block = rounds && tile_blocks_use_amx(t, weight_format(r, root), to, depth);
+	int64_t rows = target_gemm_mc(t, is_matrix || amx_per_block ? one_row / 4 : depth);
+	int64_t mr = amx_per_block ? UNPACK_MIN_ROWS : a->mr;
 
 	rows = rows > mr ? rows / mr * mr : a->mr;
-	a->br = rows < most ? rows : most;
-	int64_t one = rounds ? 4 * depth : 0; /* f32 row before rounding */
-	int64_t spare = is_matrix ? AMX_OVERREAD_ROWS : 0, stage = is_matrix ? AMX_C_BUFFER_BYTES(a->br) : 0;
+	a->br = rows < rows_max ? rows : rows_max;
+	int64_t f32_row = rounds ? 4 * depth : 0; /* f32 row before rounding */
+	int64_t spare = is_matrix ? AMX_OVERREAD_ROWS : 0,
+	        c_buffer = is_matrix ? AMX_C_BUFFER_BYTES(a->br) : 0;
 	if (!checked_mul_i64(a->br + spare, one_row, &bytes) ||
-	    !checked_add_i64(bytes, one + stage, &bytes) || !checked_round_up_i64(bytes, 64, &bytes) ||
+	    !checked_add_i64(bytes, f32_row + c_buffer, &bytes) || !checked_round_up_i64(bytes, 64, &bytes) ||
 	    !checked_add_i64(a->scratch, bytes, &a->scratch))
 		return false;
-	if (!rounds || most < UNPACK_MIN_ROWS)
+	if (!rounds || rows_max < UNPACK_MIN_ROWS)
 		return true;
 	struct tile_unpacked_bytes of;
 	return tile_unpacked_bytes(t, weight_format(r, root), to, depth, &of) && add_unpacked_scratch(&of, a);
@@ -172,11 +173,11 @@ static int64_t size_or_override(const struct tile_query *w, int kind, enum tile_
 /* Scratch for the dequantized f32 panels of one N block: all of K if that takes at most half of L2, else a K block. */
 static void select_dequantized_panels(const struct target *t, int64_t depth, struct attrs_group *a)
 {
-	int64_t line = TILE_PANELS_MAX * PANEL_ROW_BYTES;
-	if (depth <= t->l2_bytes / 2 / line)
-		a->scratch = depth * line;
+	int64_t row_bytes = TILE_PANELS_MAX * PANEL_ROW_BYTES;
+	if (depth <= t->l2_bytes / 2 / row_bytes)
+		a->scratch = depth * row_bytes;
 	else
-		a->scratch = C_BUFFER_BYTES + a->kc * line;
+		a->scratch = C_BUFFER_BYTES + a->kc * row_bytes;
 }
 
 /* Largest mr of a kernel with quantized or bf16 activations. */
@@ -187,8 +188,8 @@ static int64_t rounded_mr_max(const struct rebuild *r, const struct ir_op *root,
 	const struct activation_quant to = rounding_of(before);
 	if (!to.bf16 && tile_accumulates_i16(t, weight_format(r, root)))
 		return register_tile_mr_i16(t, target_register_tile(t));
-	bool has_steps = activation_row_layout(weight_format(r, root), to, depth).steps > 1;
-	return register_tile_mr_quantized(t, target_register_tile(t), has_steps);
+	bool has_blocks = activation_row_layout(weight_format(r, root), to, depth).steps > 1;
+	return register_tile_mr_quantized(t, target_register_tile(t), has_blocks);
 }
 
 /* Tile of a linear. A matrix of one panel gets nr of one panel and the usual mr, so it needs no further microkernels. */
@@ -205,15 +206,16 @@ static bool select_linear(struct rebuild *r, const struct ir_op *group, const st
 	a->nr = is_matrix ? nr : size_or_override(w, GROUP_linear, TILE_NR, nr);
 	bool rounds = before != NULL && before->code == OP_round_rows;
 	enum ir_format format = weight_format(r, root);
-	int64_t most = rounds ? rounded_mr_max(r, root, before, w->k)
-	                      : register_tile_mr(t, tile, ir_format(format)->dtype);
-	a->mr = is_matrix ? AMX_TILE_ROWS : size_or_override(w, GROUP_linear, TILE_MR, mr < most ? mr : most);
-	int64_t named = tiles_find(w->lines, GROUP_linear, w->k, w->n, w->rows, TILE_KC);
-	int64_t kc = named != 0 ? named : target_gemm_kc(t);
+	int64_t mr_max = rounds ? rounded_mr_max(r, root, before, w->k)
+	                        : register_tile_mr(t, tile, ir_format(format)->dtype);
+	a->mr = is_matrix ? AMX_TILE_ROWS
+	                  : size_or_override(w, GROUP_linear, TILE_MR, mr < mr_max ? mr : mr_max);
+	int64_t override = tiles_find(w->lines, GROUP_linear, w->k, w->n, w->rows, TILE_KC);
+	int64_t kc = override != 0 ? override : target_gemm_kc(t);
 	a->kc = w->k < kc || rounds ? w->k : kc;
 	/* Dividing K pays when the weights of an N block exceed L2: the accumulators [rows, columns] are then in scratch. */
 	bool divides = root->code == OP_linear && !rounds; /* expert kernels do not block K */
-	if (divides && (target_blocks_k(t, w->k) || (named != 0 && named < w->k)))
+	if (divides && (target_blocks_k(t, w->k) || (override != 0 && override < w->k)))
 		a->scratch = C_BUFFER_BYTES;
 	if (!rounds && ir_format_is_quantized(format))
 		select_dequantized_panels(t, w->k, a);
@@ -254,15 +256,15 @@ static int64_t select_split(const struct rebuild *r, const struct ir_op *root, i
 	const struct ir_type *q = ir_type_of(r->f, root->operands[0]);
 	const struct target *t = r->p->options->target;
 	int64_t keys = ir_dim_hi(r->in->dims, key->dims[2]), heads, least = SPLIT_BLOCKS_MIN;
-	bool is_step = ir_dim_equals(q->dims[2], 1);
+	bool is_decode_step = ir_dim_equals(q->dims[2], 1);
 	if (t->group_size > 1) { /* the same kernel has a path for calls of one token */
-		is_step = q->dims[2] != key->dims[2] && ir_dim_is_const(q->dims[1], &heads);
+		is_decode_step = q->dims[2] != key->dims[2] && ir_dim_is_const(q->dims[1], &heads);
 		rows = query_rows(r, root, 1);
 		least = SPLIT_GROUPS_MIN;
 	} else if (rows > br) {
 		return 0;
 	}
-	if (t->group_size == 1 || !is_step || rows < 1 || rows > SPLIT_ROWS_MAX ||
+	if (t->group_size == 1 || !is_decode_step || rows < 1 || rows > SPLIT_ROWS_MAX ||
 	    !ir_dim_is_const(key->dims[1], &heads))
 		return 0;
 	int64_t blocks = keys / bc + (keys % bc != 0);

@@ -27,7 +27,7 @@ struct tile_line {
 	int64_t k, n, rows;         /* -1: all */
 	int64_t size[N_TILE_SIZES]; /* 0: not given */
 };
-struct panel_row_count {
+struct tile_file {
 	struct tile_line *items;
 	size_t n, cap;
 };
@@ -38,9 +38,9 @@ struct panel_row_count {
  */
 TFMC_MUST_USE enum tfmc_status tiles_read(struct arena *a, struct diag_context *cx,
                                           const struct target *target, const char *name, const char *text,
-                                          size_t len, struct panel_row_count *out);
+                                          size_t len, struct tile_file *out);
 /* Size for a group of this kind and key; 0: no line gives one. */
-int64_t tiles_find(const struct panel_row_count *t, int kind, int64_t k, int64_t n, int64_t rows,
+int64_t tiles_find(const struct tile_file *t, int kind, int64_t k, int64_t n, int64_t rows,
                    enum tile_size size);
 /* Key of a group: its k, n and maximum of rows. False for kinds without tiles. */
 bool tiles_key(const struct ir_module *m, const struct ir_func *f, const struct ir_op *group, int64_t *k,

@@ -25,6 +25,7 @@ static bool is_tensor(const struct plan_classes *c, struct ir_value v)
 	return ir_type_of(c->f, v)->kind == IR_TENSOR;
 }
 
+/* Merges the classes of a and b: concatenates their circular lists. */
 static void merge_classes(struct plan_classes *c, uint32_t a, uint32_t b)
 {
 	uint32_t from = c->class_of[a], to = c->class_of[b], v = from;

@@ -86,6 +86,7 @@ static void compare_units(struct packer *k)
 		}
 }
 
+/* Sums the live coefficients for each position, and the lower bound at each sample point. */
 static void sum_alive(struct packer *k)
 {
 	const struct plan_func *p = k->plan;
@@ -222,6 +223,7 @@ static void place_one(struct packer *k, size_t n_placed)
 
 /* ---- orders ---- */
 
+/* Sort key of a buffer in one of the placement orders. */
 static double order_key(const struct packer *k, const struct plan_buffer *b, enum order order, int point)
 {
 	double length = (double)(b->last - b->first + 1);
@@ -372,6 +374,7 @@ static const struct ir_dim *max_of_tops(const struct packer *k, const struct top
 	return bytes_of(k, most, quantum);
 }
 
+/* Writes offsets, size of the arena (a proved upper bound of all buffers) and lower bound into the plan. */
 static void write_plan(struct packer *k, struct tops *tops, struct tops *times)
 {
 	struct plan_func *p = k->plan;

@@ -51,6 +51,7 @@ static double y_of(const struct picture *p, double bytes)
 	return p->top + PLOT - PLOT * bytes / (p->peak > 0 ? p->peak : 1);
 }
 
+/* Writes a string with XML escapes. */
 static void put_text(struct buf *out, const char *s, size_t n)
 {
 	for (const char *end = s + n; s < end; s++) {
@@ -90,6 +91,7 @@ static size_t label_of(const char **name, double width)
 	return (size_t)(end - *name);
 }
 
+/* A rectangle with tooltip, and a label if it fits. */
 static void put_buffer(struct picture *p, size_t i)
 {
 	const struct plan_buffer *b = &p->plan->buffers[i];
@@ -155,6 +157,7 @@ static void put_title(struct picture *p)
 	buf_destroy(&text);
 }
 
+/* Peak and lower bound at the given dims. */
 static void measure(struct picture *p)
 {
 	const struct plan_func *f = p->plan;
@@ -172,6 +175,7 @@ static void measure(struct picture *p)
 	}
 }
 
+/* The plot of one function. */
 static void put_function(struct picture *p)
 {
 	struct buf last;

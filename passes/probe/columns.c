@@ -99,6 +99,7 @@ static struct probe_site *site_of(struct columns *c, const struct ir_op *op)
 	return NULL;
 }
 
+/* Finds the linears of a region and of the repeats in it, one site for each input. */
 static void find_sites(struct columns *c, const struct ir_region *r, size_t depth, int64_t iterations)
 {
 	for (size_t i = 0; i < r->n_ops; i++) {
@@ -149,6 +150,7 @@ static void add_experts(struct columns *c, const char *weight, const struct prob
 		           s, round * experts + e, 1);
 }
 
+/* Lists the weights in order of execution, with the rows of the result that hold their sums. */
 static void list_region(struct columns *c, const struct ir_region *r, int64_t *at, size_t depth,
                         int64_t round)
 {
@@ -170,6 +172,7 @@ static void list_region(struct columns *c, const struct ir_region *r, int64_t *a
 	}
 }
 
+/* Error: no linear, or too many. */
 static enum tfmc_status report_count(const struct columns *c, size_t n)
 {
 	if (n == 0)
@@ -184,6 +187,7 @@ static enum tfmc_status report_count(const struct columns *c, size_t n)
 	return TFMC_INVALID;
 }
 
+/* Finds the sites, lists the weights, and writes the function with the sums as results. */
 static enum tfmc_status write_sums(struct columns *c, const struct ir_module *in, struct ir_module *out)
 {
 	int64_t at[MAX_DEPTH];

@@ -40,6 +40,9 @@ static size_t split_label_length(const char *path, int64_t *first)
 	return 2 + low + high;
 }
 
+/*
+ * Inserts `.iteration` after the path of each repeat that is a prefix of `path`, replacing the label of a split loop.
+ */
 static const char *insert_iterations(struct arena *arena, const char *path, const char *const *paths,
                                      const int64_t *at, size_t n)
 {
@@ -158,6 +161,7 @@ static const char *local_name(const struct ir_func *f, const struct ir_op *op)
 	return name && *name && strcmp(name, "x") ? name : ir_op_desc(op->code)->name;
 }
 
+/* Adds a site; a second one of the same path and name becomes NAME.2. */
 static void add_site(struct listing *l, struct strmap *counts, struct probe_site site)
 {
 	struct arena *a = l->q->arena;
@@ -179,6 +183,7 @@ static void add_site(struct listing *l, struct strmap *counts, struct probe_site
 	*first = *first ? *first : l->sites->n;
 }
 
+/* Lists the sites of a region and of the repeats in it. */
 static void find_sites(struct listing *l, const struct ir_region *r, size_t depth)
 {
 	struct strmap counts;
@@ -213,6 +218,7 @@ static void note_steps(struct listing *l, const char *path, size_t moment)
 			return;
 }
 
+/* Records the execution of a site in the current iteration. */
 static void note_moment(struct listing *l, size_t number, int64_t round)
 {
 	const struct probe_site *site = &l->sites->items[number];
@@ -228,6 +234,7 @@ static void note_moment(struct listing *l, size_t number, int64_t round)
 		note_steps(l, m->path, l->moments.n - 1);
 }
 
+/* Traverses a region in order of execution and records its sites. False: too many. */
 static bool trace_region(struct listing *l, const struct ir_region *r, size_t depth, int64_t round)
 {
 	for (size_t i = 0; i < r->n_ops; i++) {
@@ -261,6 +268,10 @@ static void add_name(struct listing *l, const char *name, size_t moment)
 	                              .round = l->moments.items[moment].round});
 }
 
+/*
+ * Adds the name of a moment: PATH.NAME, or NAME alone in text without paths. The last moment of a step is named by
+ * the step.
+ */
 static void name_moment(struct listing *l, size_t moment)
 {
 	const struct moment *m = &l->moments.items[moment];

@@ -78,6 +78,7 @@ static void mark_slice_operands(struct writing *w, const struct ir_op *op, const
 	}
 }
 
+/* Clones op onto clones of its operands; materialized operands are read through boundary_copy(). */
 static void clone_op(struct writing *w, const struct ir_op *op, const struct ir_region *here)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
@@ -262,6 +263,7 @@ static void begin_slots(struct writing *w, struct probe_site *s)
 	s->now = irb_full_of(w->b, 0.0, now->dtype, rank, dims);
 }
 
+/* slots = where(slot index = iteration, v, slots) */
 static void fill_slot(struct writing *w, struct probe_site *s, struct ir_value v)
 {
 	const struct ir_type *t = irb_type(w->b, s->now);
@@ -287,6 +289,7 @@ static bool is_inside(const struct writing *w, const struct probe_site *s, const
 	return false;
 }
 
+/* Copies a repeat, with the tensors of slots of the sites in it as further carries. */
 static void write_repeat(struct ir_copy *c, const struct ir_op *op)
 {
 	struct writing *w = c->user;
@@ -327,6 +330,7 @@ static struct ir_value columns_of(struct writing *w, const struct ir_op *op)
 	return probe_column_sums(w->b, x, w->map[op->operands[OPERAND(expert_linear, ids)].id], experts);
 }
 
+/* Builds the value of a site, and stores it in its slot if it is in a repeat. */
 static void write_probe(struct writing *w, struct probe_site *s)
 {
 	irb_set_loc(w->b, s->op->loc);

@@ -102,6 +102,7 @@ static void destroy_pair(struct pair *p)
 	*p = (struct pair){0};
 }
 
+/* Makes an instance of both sides. False: this draw is not possible, or the rule does not match it. */
 static bool make_pair(struct checker *c, uint64_t seed, enum ir_dtype floats, struct pair *out)
 {
 	bool wrong = false;
@@ -123,6 +124,7 @@ static bool make_pair(struct checker *c, uint64_t seed, enum ir_dtype floats, st
 
 /* ---- numbers ---- */
 
+/* A value of the given style. */
 static double draw_value(struct rule_rng *r, enum style style, bool masked)
 {
 	double x = 4 * rule_real(r) - 2;
@@ -140,6 +142,7 @@ static double draw_value(struct rule_rng *r, enum style style, bool masked)
 	return x;
 }
 
+/* Fills an input; floating values are rounded to the reduced type. */
 static void fill_input(struct interp_tensor *t, struct rule_rng *r, enum style style, enum ir_dtype lowp)
 {
 	int64_t n = interp_count(t), row = t->rank > 0 ? t->dims[t->rank - 1] : 1;
@@ -393,6 +396,7 @@ static void check_bits(struct checker *c, uint64_t seed, enum ir_dtype t)
 	destroy_pair(&p);
 }
 
+/* Compares both sides in f64, and in f32 against the f64 result of the left side. */
 static void check_style(struct checker *c, struct pair *wide, struct pair *lowp, uint64_t seed,
                         enum style style)
 {
@@ -412,6 +416,7 @@ static void check_style(struct checker *c, struct pair *wide, struct pair *lowp,
 	compare_near(c, lowp, &wide->left.out, allowed_lowp(c, wide, lowp, DT_F32), style);
 }
 
+/* Tests one seed of a rule that is not of class bits. */
 static void check_near(struct checker *c, uint64_t seed)
 {
 	struct pair wide, lowp;

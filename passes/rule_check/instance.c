@@ -243,6 +243,7 @@ static bool make_operands(struct drawn *d, bool weights)
 	return true;
 }
 
+/* Builds the left side as the body of function f. */
 static bool make_body(struct drawn *d)
 {
 	const struct ir_result result = {.name = "y", .lengths = -1};

@@ -62,6 +62,7 @@ static const struct ir_type *result_type(const struct rule_side *s, const struct
 
 /* ---- operands ---- */
 
+/* Operand i of op: a value, absent, or a constant of the type of the other operands. */
 static struct ir_value build_operand(const struct rule_side *s, const struct rule_op *op, size_t i)
 {
 	const struct rule_operand *x = &op->operands[i];
@@ -104,6 +105,7 @@ static bool set_dims(const struct rule_side *s, struct ir_dim_list *out, const s
 	return out->items != NULL;
 }
 
+/* Sets an attribute from a bound variable. False: it is unbound. */
 static bool set_from_variable(const struct rule_side *s, const struct ir_attr_desc *d, void *at,
                               const struct rule_binding *v)
 {
@@ -120,6 +122,7 @@ static bool set_from_variable(const struct rule_side *s, const struct ir_attr_de
 	return true;
 }
 
+/* Sets a list attribute: a written list, the last axis, or the swap of the last two axes for this rank. */
 static bool set_ints(const struct rule_side *s, struct ir_int_list *out, const struct rule_attr *a, int rank)
 {
 	int n = a->kind == RULE_ATTR_LAST ? 1 : a->kind == RULE_ATTR_SWAP ? rank : a->n_ints;
@@ -176,6 +179,7 @@ static bool set_attr(const struct rule_side *s, const struct rule_op *op, int i,
 
 /* ---- ops ---- */
 
+/* Builds one op of the side. False: an attribute is undefined, or the builder failed. */
 static bool build_op(const struct rule_side *s, const struct rule_op *op)
 {
 	struct ir_value operands[RULE_OPERANDS_MAX];

@@ -38,6 +38,7 @@ static bool match_axis(struct rule_match *m, const struct rule_axis *axis, const
 	return m->dims[axis->dim] == d;
 }
 
+/* Matches a type against a pattern and binds leading axes and dims. */
 static bool match_type(struct rule_match *m, const struct rule_type *p, const struct ir_type *t)
 {
 	int lead = t->kind == IR_TENSOR ? t->rank - p->n : -1;
@@ -112,6 +113,7 @@ static bool is_default(const struct ir_attr_desc *d, const void *at)
 	return number_at(d, at) == expected;
 }
 
+/* Matches one attribute; rank: of the first operand. */
 static bool match_attr(struct matcher *t, const struct rule_attr *p, const struct ir_attr_desc *d,
                        const void *at, int rank)
 {
@@ -181,6 +183,7 @@ static bool match_op(struct matcher *t, const struct rule_op *p, const struct ir
 	return true;
 }
 
+/* The value is a `full` of the number in the pattern, or of any number, which binds the variable. */
 static bool match_full(struct matcher *t, const struct rule_operand *p, struct ir_value v)
 {
 	const struct ir_op *op = ir_def_as(t->r->f, v, OP_full);
@@ -234,6 +237,7 @@ static bool bind_operand(struct matcher *t, int index, struct ir_value v)
 	       (!value->is_const || is_const(t->r, v));
 }
 
+/* Matches op and then the remaining pairs; for a commutative op with both orders of its operands (backtracking). */
 static bool try_op(struct matcher *t, const struct rule_op *p, const struct ir_op *op, int at)
 {
 	struct rule_match saved;

@@ -140,6 +140,7 @@ static bool read_leaf(struct rule_reader *r, const struct rule_expr **out)
 	return *out != NULL;
 }
 
+/* Parses a parenthesized expression, a negated variable, or a leaf. */
 static bool read_factor(struct rule_reader *r, const struct rule_expr **out)
 {
 	if (!parse_enter(&r->p))
@@ -286,6 +287,7 @@ static bool read_known_value(struct rule_reader *r, const struct tok *t, int *ou
 	return parse_unknown(&r->p, t, "value", names, n);
 }
 
+/* Adds a value to the rule; name NULL: a nested op. Returns its number, or -1 after a diagnostic. */
 static int add_value(struct rule_reader *r, const char *name, struct loc at)
 {
 	struct rule *rule = r->rule;
@@ -434,6 +436,7 @@ static bool read_ints_attr(struct rule_reader *r, struct rule_attr *out)
 	return parse_shape(&r->p, &out->n_ints, out->ints);
 }
 
+/* Parses the value of an attribute according to its kind. */
 static bool read_attr_value(struct rule_reader *r, const struct ir_attr_desc *d, struct rule_attr *out)
 {
 	struct tok t = r->p.tok;
@@ -476,6 +479,7 @@ static enum rule_attr_kind unwritten_attr(enum ir_attr_kind kind)
 	return RULE_ATTR_ANY;
 }
 
+/* Parses the attributes in braces; the others get their pattern by unwritten_attr(). */
 static bool read_attrs(struct rule_reader *r, const struct ir_op_desc *desc, struct rule_op *op)
 {
 	size_t n = 0;
@@ -645,6 +649,7 @@ static bool read_value_pred(struct rule_reader *r, int pred)
 	return parse_expect(&r->p, ')');
 }
 
+/* Parses a predicate of `where`. */
 static bool read_pred(struct rule_reader *r)
 {
 	struct loc at = r->p.tok.loc;
@@ -700,6 +705,7 @@ static bool check_used(struct rule_reader *r, const struct rule_op *ops, int n)
 	return true;
 }
 
+/* Checks a complete rule. */
 static bool check_rule(struct rule_reader *r)
 {
 	const struct rule *rule = r->rule;

@@ -145,6 +145,7 @@ static void copy_ones(struct copier *c, const struct ir_op *op)
 	}
 }
 
+/* Copies op, with the edit if it is the target. */
 static bool copy_op(struct ir_copy *copy, const struct ir_op *op)
 {
 	struct copier *c = copy->user;
@@ -201,6 +202,7 @@ static void add_inputs(struct copier *c)
 	}
 }
 
+/* Copies the parameters, with the edit; new inputs come before the first state. */
 static void copy_params(struct copier *c)
 {
 	bool has_inputs = false;
@@ -224,6 +226,7 @@ static void copy_params(struct copier *c)
 		add_inputs(c);
 }
 
+/* Finishes the function with the results that remain. */
 static bool finish(struct copier *c)
 {
 	const struct ir_op *ret = c->f->body->ops[c->f->body->n_ops - 1];
@@ -429,6 +432,7 @@ static bool try_earlier(struct reducer *r, size_t func, size_t result)
 	return false;
 }
 
+/* Tries the edits of one function. */
 static void try_func(struct reducer *r, size_t func)
 {
 	for (size_t i = r->now->funcs.items[func]->n_results; i-- > 0;)

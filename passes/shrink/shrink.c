@@ -98,6 +98,7 @@ static uint64_t hash_name(const char *name)
 	return h;
 }
 
+/* Stores v as element i of the given type; integers are 4 v, of types used for indices its magnitude. */
 static void store_value(enum ir_dtype dtype, double v, void *data, int64_t i)
 {
 	switch (dtype) {
@@ -155,6 +156,7 @@ static const struct ir_wexpr *make_stack(struct maker *k, const struct ir_weight
 	return layers != NULL ? wexpr_stack(k->arena, (size_t)dims[0], layers) : NULL;
 }
 
+/* The expression of a weight in its new size: the same formula of a table, else stored tensors. */
 static const struct ir_wexpr *make_init(struct maker *k, const struct ir_weight *w, enum role role, int rank,
                                         const int64_t *dims)
 {
@@ -170,6 +172,7 @@ static const struct ir_wexpr *make_init(struct maker *k, const struct ir_weight 
 	return make_tensor(k, w->name, stored_type(w), role, rank, dims);
 }
 
+/* Adds a weight with its new size and expression. */
 static bool make_weight(struct maker *k, size_t at)
 {
 	struct ir_weight w = *k->s->m->weights.items[at];

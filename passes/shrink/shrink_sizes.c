@@ -147,6 +147,7 @@ static bool propagate(struct sizes *s, const struct size_constraint *c, size_var
 	return assign(s, v, c->relation == SIZE_PRODUCT ? known / remaining : known - remaining, trail, n);
 }
 
+/* Propagates all constraints of a component to a fixpoint. False: one is violated. */
 static bool propagate_all(struct sizes *s, uint32_t component, size_var *trail, size_t *n)
 {
 	bool changed = true;

@@ -260,6 +260,7 @@ static const struct trial_input *find_input(const struct trial_call *c, const ch
 	return NULL;
 }
 
+/* Inputs of f in the order of its parameters; past is that of the previous call. */
 static enum tfmc_status collect_inputs(struct execution *x, const struct ir_func *f,
                                        const struct trial_call *c, struct interp_tensor *in)
 {
@@ -294,6 +295,7 @@ static bool store_output(struct execution *x, const char *name, size_t call, con
 	return true;
 }
 
+/* Stores the results of a call; past is kept for the next one. */
 static enum tfmc_status store_results(struct execution *x, const struct ir_func *f, size_t call,
                                       const struct interp_tensor *results)
 {
@@ -312,6 +314,7 @@ static enum tfmc_status store_results(struct execution *x, const struct ir_func 
 	return TFMC_OK;
 }
 
+/* Executes one call on the module of x. */
 static enum tfmc_status execute_call(struct execution *x, size_t number)
 {
 	const struct trial_call *c = &x->t->calls.items[number];

@@ -75,6 +75,7 @@ struct trace {
 	size_t n, cap;
 };
 
+/* Trace callback: copies the results of op, up to TRACE_ELEMENTS_MAX in all. */
 static void record_op(void *user, const struct ir_func *f, const struct ir_op *op,
                       const struct interp_tensor *const *results)
 {
@@ -110,6 +111,7 @@ static bool corresponds(const struct traced *a, const struct traced *b)
 	return same;
 }
 
+/* v has corresponding values in the first trace, and all of them differ. */
 static bool is_changed(const struct trace *before, const struct traced *v, double bound)
 {
 	bool known = false;
@@ -234,6 +236,7 @@ static enum rule_class class_of_rules(const struct validation *s, const struct p
 	return most;
 }
 
+/* Bounds for the results of a pipeline: the weakest class of its passes and of the rules that were applied. */
 static struct class class_of(const struct validation *s, const struct pipeline *p,
                              const struct pass_report *r)
 {
@@ -300,6 +303,7 @@ static bool agrees(const struct stage *a, const struct stage *b, const struct cl
 	return line.ok && !b->is_broken;
 }
 
+/* Compares function by function and reports each line. True: all agree. */
 static bool show_functions(const struct validation *s, const char *pass, const struct stage *a,
                            const struct stage *b, const struct class *class)
 {
@@ -440,6 +444,7 @@ static enum tfmc_status find_culprit(const struct validation *s, size_t step, co
 
 /* ---- pass by pass ---- */
 
+/* Runs one pass; *found: it changed results, with the culprit. */
 static enum tfmc_status validate_pass(const struct validation *s, size_t i, const struct stage *before,
                                       struct stage *after, bool *found, struct validate_culprit *culprit)
 {
@@ -457,6 +462,7 @@ static enum tfmc_status validate_pass(const struct validation *s, size_t i, cons
 	return st;
 }
 
+/* Runs and compares pass by pass, up to the first that changes results. */
 static enum tfmc_status validate_each(const struct validation *s, const struct ir_module *m, bool *found,
                                       struct validate_culprit *culprit)
 {
@@ -475,6 +481,7 @@ static enum tfmc_status validate_each(const struct validation *s, const struct i
 
 /* ---- bisection over the pipeline ---- */
 
+/* Runs the first n passes; *ok: the results agree with those of the input. */
 static enum tfmc_status try_prefix(const struct validation *s, const struct stage *first, size_t n,
                                    struct stage *out, struct class *class, bool *ok)
 {
@@ -515,6 +522,7 @@ static enum tfmc_status bisect_pipeline(const struct validation *s, const struct
 	return st;
 }
 
+/* Bisection over the length of the pipeline. */
 static enum tfmc_status bisect(const struct validation *s, const struct stage *first, struct stage *good,
                                struct stage *bad, bool *found, struct validate_culprit *culprit)
 {
@@ -533,6 +541,7 @@ static enum tfmc_status bisect(const struct validation *s, const struct stage *f
 
 /* ---- entry points ---- */
 
+/* Creates the trial and loads the rules; then pass by pass, or by bisection. */
 static enum tfmc_status run_validation(const struct validate *v, const struct ir_module *m, bool by_halves,
                                        bool *found, struct validate_culprit *culprit)
 {

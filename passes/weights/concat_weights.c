@@ -38,6 +38,7 @@ static const struct ir_wexpr *zero_bias(struct rebuild *r, const struct ir_wexpr
 	return wexpr_full(&r->out->arena, 0.0, w->rank - 1, w->dims);
 }
 
+/* Concatenates the expressions of the weights or biases. NULL: memory ran out, or they do not fit. */
 static const struct ir_wexpr *concat_expressions(struct rebuild *r, const struct linear_list *s,
                                                  size_t operand, int axis)
 {

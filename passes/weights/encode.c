@@ -98,6 +98,7 @@ static const struct ir_weight *packed_operand(const struct encoder *e, const str
 	return in_panels && w->encoding == ENC_ROW ? w : NULL;
 }
 
+/* Matches ops with an operand that is read packed; needs the other operands and the indices of the weight. */
 static bool match(struct rebuild *r, const struct ir_op *op)
 {
 	size_t w;

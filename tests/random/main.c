@@ -194,6 +194,7 @@ static bool compare_decoding(struct tester *t)
 
 /* ---- one seed ---- */
 
+/* The printed result parses back to the same text. */
 static bool reads_back(struct tester *t)
 {
 	struct buf text, again;
@@ -233,6 +234,7 @@ static void count_application(void *user, const char *pass, int64_t number, cons
 	t->changes[pass_find(pass)->id] += pass_setting_find(pass_find(pass), "fuel") >= 0;
 }
 
+/* Runs the pipeline into t->after. */
 static bool run_passes(struct tester *t)
 {
 	const struct pass_options options = {
