@@ -24,7 +24,7 @@ struct grouper {
 	struct ir_module *out;
 	const struct ir_func *f;
 	struct ir_builder *b;
-	struct fusion_plan fusion_plan;
+	struct fusion_plan plan;
 	struct ir_value *map;    /* [f->n_values] */
 	struct ir_value *inside; /* [f->n_values] clones inside the open group */
 	size_t *stamp;           /* [f->n_values] number of the group in which `inside` was set */
@@ -38,7 +38,7 @@ struct grouper {
 static bool belongs_inside(const struct grouper *g, const struct ir_op *op, size_t i, const struct ir_op *def)
 {
 	return rounds_inside_linear(g->p, g->f, op, def) ||
-	       (i == 0 && g->fusion_plan.recomputes_norm_of[fusion_op_index(&g->fusion_plan, op)]) ||
+	       (i == 0 && g->plan.recomputes_norm_of[fusion_op_index(&g->plan, op)]) ||
 	       (fusion_is_constant(def) && fusion_constant_in_place(g->f, op, i));
 }
 
@@ -79,7 +79,7 @@ static void emit_op(struct grouper *g, const struct ir_op *op);
 static void emit_before_root(struct grouper *g, struct ir_value v)
 {
 	const struct ir_op *op = v.id == 0 || g->map[v.id].id != 0 ? NULL : ir_def(g->f, v);
-	if (op == NULL || fusion_cluster_of(&g->fusion_plan, op) != NULL)
+	if (op == NULL || fusion_cluster_of(&g->plan, op) != NULL)
 		return;
 	for (size_t i = 0; i < op->n_operands; i++)
 		emit_before_root(g, op->operands[i]);
@@ -88,10 +88,10 @@ static void emit_before_root(struct grouper *g, struct ir_value v)
 
 static void emit_operands(struct grouper *g, size_t number)
 {
-	const struct fusion_plan *d = &g->fusion_plan;
-	for (size_t i = d->first_member[number - 1]; i < d->n_ops; i = d->next_member[i])
-		for (size_t k = 0; k < d->ops[i]->n_operands; k++)
-			emit_before_root(g, d->ops[i]->operands[k]);
+	const struct fusion_plan *plan = &g->plan;
+	for (size_t i = plan->first_member[number - 1]; i < plan->n_ops; i = plan->next_member[i])
+		for (size_t k = 0; k < plan->ops[i]->n_operands; k++)
+			emit_before_root(g, plan->ops[i]->operands[k]);
 }
 
 /* Lists the results of the cluster in order; returns their number. */
@@ -108,11 +108,11 @@ static size_t list_results(const struct cluster *c, struct ir_value *out)
 /* Emits the members of a cluster as one group, and maps its results. */
 static void emit_cluster(struct grouper *g, const struct cluster *c)
 {
-	const struct fusion_plan *d = &g->fusion_plan;
-	size_t number = d->cluster_of[fusion_op_index(d, c->root)];
+	const struct fusion_plan *plan = &g->plan;
+	size_t number = plan->cluster_of[fusion_op_index(plan, c->root)];
 	struct attrs_group attrs = {.kind = c->kind};
-	struct ir_value leave[2 * RANGES_MAX], yields[2 * RANGES_MAX], results[2 * RANGES_MAX];
-	size_t n = list_results(c, leave);
+	struct ir_value leaving[2 * RANGES_MAX], yields[2 * RANGES_MAX], results[2 * RANGES_MAX];
+	size_t n = list_results(c, leaving);
 	int64_t position = 0;
 
 	if (c->n_outputs > 0)
@@ -121,19 +121,19 @@ static void emit_cluster(struct grouper *g, const struct cluster *c)
 	irb_set_loc(g->b, c->root->loc);
 	irb_group_begin(g->b);
 	g->n_groups++;
-	for (size_t i = d->first_member[number - 1]; i < d->n_ops; i = d->next_member[i]) {
-		position = clone_member(g, d->ops[i], position);
-		if (d->ops[i] == c->root)
+	for (size_t i = plan->first_member[number - 1]; i < plan->n_ops; i = plan->next_member[i]) {
+		position = clone_member(g, plan->ops[i], position);
+		if (plan->ops[i] == c->root)
 			attrs.root = position;
 		position++;
 	}
 	for (size_t i = 0; i < n; i++)
-		yields[i] = g->map[leave[i].id];
+		yields[i] = g->map[leaving[i].id];
 	irb_set_loc(g->b, c->root->loc);
 	irb_group_end(g->b, &attrs, yields, n, results);
 	for (size_t i = 0; i < n; i++) {
-		g->map[leave[i].id] = results[i];
-		irb_name(g->b, results[i], ir_value_info(g->f, leave[i])->name);
+		g->map[leaving[i].id] = results[i];
+		irb_name(g->b, results[i], ir_value_info(g->f, leaving[i])->name);
 	}
 }
 
@@ -196,7 +196,7 @@ static void build_carry_inits(struct grouper *g, const struct ir_op *op, struct 
 	const struct ir_region *here = op->n_results > 0 ? ir_value_info(g->f, op->results[0])->region : NULL;
 	for (size_t i = 0; i < op->n_operands; i++) {
 		struct ir_value v = op->operands[i];
-		bool direct = has_own_buffer(g, v) && g->fusion_plan.uses[v.id] == 1 &&
+		bool direct = has_own_buffer(g, v) && g->plan.uses[v.id] == 1 &&
 		              ir_value_info(g->f, v)->region == here;
 		out[i] = direct || !is_tensor(g, v) ? g->map[v.id] : emit_copy(g, g->map[v.id], op->loc);
 	}
@@ -215,7 +215,7 @@ struct carry_readers {
 static size_t execution_position(const struct carry_readers *s, const struct ir_op *op,
                                  const struct ir_region *body)
 {
-	const struct cluster *c = op->n_results > 0 ? fusion_cluster_of(&s->g->fusion_plan, op) : NULL;
+	const struct cluster *c = op->n_results > 0 ? fusion_cluster_of(&s->g->plan, op) : NULL;
 	size_t from =
 	        c != NULL && c->n_outputs > 0 ? 0 : s->at; /* column ranges are computed at their root */
 	for (size_t i = from; c != NULL && i < body->n_ops; i++)
@@ -224,21 +224,23 @@ static size_t execution_position(const struct carry_readers *s, const struct ir_
 	return s->at;
 }
 
-/* The group of op computes each element of the yielded value from the same element of the carry: it is elementwise, or op
- * is in the elementwise epilogue of a linear. */
+/*
+ * The group of op computes each element of the yielded value from the same element of the carry: it is elementwise, or op
+ * is in the elementwise epilogue of a linear.
+ */
 static bool is_elementwise_group(const struct carry_readers *s, const struct ir_op *op)
 {
-	const struct fusion_plan *d = &s->g->fusion_plan;
-	const struct cluster *c = fusion_cluster_of(d, op);
-	bool is_epilogue =
-	        c != NULL && c->kind == GROUP_linear && d->role_of[fusion_op_index(d, op)] == MEMBER_POST;
+	const struct fusion_plan *plan = &s->g->plan;
+	const struct cluster *c = fusion_cluster_of(plan, op);
+	bool is_epilogue = c != NULL && c->kind == GROUP_linear &&
+	                   plan->role_of[fusion_op_index(plan, op)] == MEMBER_POST;
 	if (c == NULL || (c->kind != GROUP_loops && !is_epilogue) ||
 	    !ir_same_value(c->last->results[0], s->yielded))
 		return false;
-	size_t number = d->cluster_of[fusion_op_index(d, op)];
-	for (size_t i = d->first_member[number - 1]; i < d->n_ops; i = d->next_member[i])
-		if (!ir_op_has(d->ops[i]->code, TRAIT_ELEMENTWISE) &&
-		    (!is_epilogue || d->role_of[i] == MEMBER_POST))
+	size_t number = plan->cluster_of[fusion_op_index(plan, op)];
+	for (size_t i = plan->first_member[number - 1]; i < plan->n_ops; i = plan->next_member[i])
+		if (!ir_op_has(plan->ops[i]->code, TRAIT_ELEMENTWISE) &&
+		    (!is_epilogue || plan->role_of[i] == MEMBER_POST))
 			return false;
 	return true;
 }
@@ -248,14 +250,14 @@ static struct ir_value read_in_memory(const struct carry_readers *s, const struc
 {
 	const struct ir_op *def = ir_def(s->g->f, op->operands[i]);
 	bool belongs_inside = def != NULL && (def->code == OP_round_rows || ir_is_norm(def->code)) &&
-	                      fusion_cluster_of(&s->g->fusion_plan, def) == NULL;
+	                      fusion_cluster_of(&s->g->plan, def) == NULL;
 	return belongs_inside ? read_in_memory(s, def, 0) : op->operands[i];
 }
 
 /* Sets s->reads if op reads the old carry and its group does not work elementwise in place. */
 static void visit_op(struct carry_readers *s, const struct ir_op *op)
 {
-	if (ir_op_has(op->code, TRAIT_VIEW) && fusion_cluster_of(&s->g->fusion_plan, op) == NULL)
+	if (ir_op_has(op->code, TRAIT_VIEW) && fusion_cluster_of(&s->g->plan, op) == NULL)
 		return;
 	for (size_t i = 0; i < op->n_operands; i++) {
 		struct ir_value v = read_in_memory(s, op, i);
@@ -353,7 +355,7 @@ static void build_results(struct grouper *g, const struct ir_op *ret, struct ir_
 {
 	for (size_t i = 0; i < ret->n_operands; i++) {
 		struct ir_value v = ret->operands[i];
-		bool direct = has_own_buffer(g, v) && g->fusion_plan.uses[v.id] == 1 &&
+		bool direct = has_own_buffer(g, v) && g->plan.uses[v.id] == 1 &&
 		              ir_value_info(g->f, v)->region == g->f->body;
 		out[i] = direct || !is_tensor(g, v) ? g->map[v.id] : emit_copy(g, g->map[v.id], ret->loc);
 	}
@@ -413,13 +415,13 @@ static bool is_available(const struct grouper *g, struct ir_value v)
 /* All operands of the cluster are available before the repeat. */
 static bool is_loop_invariant(const struct grouper *g, const struct cluster *c)
 {
-	const struct fusion_plan *d = &g->fusion_plan;
-	size_t first = d->first_member[d->cluster_of[fusion_op_index(d, c->root)] - 1];
-	for (size_t i = first; i < d->n_ops; i = d->next_member[i])
-		for (size_t k = 0; k < d->ops[i]->n_operands; k++) {
-			const struct ir_op *def = ir_def(g->f, d->ops[i]->operands[k]);
-			bool is_member = def != NULL && fusion_cluster_of(d, def) == c;
-			if (!is_member && !is_available(g, d->ops[i]->operands[k]))
+	const struct fusion_plan *plan = &g->plan;
+	size_t first = plan->first_member[plan->cluster_of[fusion_op_index(plan, c->root)] - 1];
+	for (size_t i = first; i < plan->n_ops; i = plan->next_member[i])
+		for (size_t k = 0; k < plan->ops[i]->n_operands; k++) {
+			const struct ir_op *def = ir_def(g->f, plan->ops[i]->operands[k]);
+			bool is_member = def != NULL && fusion_cluster_of(plan, def) == c;
+			if (!is_member && !is_available(g, plan->ops[i]->operands[k]))
 				return false;
 		}
 	return true;
@@ -431,8 +433,8 @@ static bool is_carried(const struct grouper *g, const struct ir_region *r, const
 	for (struct ir_iter it = ir_iter_begin(r); it.op != NULL; ir_iter_next(&it))
 		for (size_t i = 0; i < it.op->n_operands; i++) {
 			const struct ir_op *def = ir_def(g->f, ir_view_base(g->f, it.op->operands[i]));
-			bool hands_on = it.op->region != NULL || ir_op_has(it.op->code, TRAIT_TERMINATOR);
-			if (hands_on && def != NULL && fusion_cluster_of(&g->fusion_plan, def) == c)
+			bool is_passed_on = it.op->region != NULL || ir_op_has(it.op->code, TRAIT_TERMINATOR);
+			if (is_passed_on && def != NULL && fusion_cluster_of(&g->plan, def) == c)
 				return true;
 		}
 	return false;
@@ -442,11 +444,11 @@ static bool is_carried(const struct grouper *g, const struct ir_region *r, const
 static void hoist_invariants(struct grouper *g, const struct ir_region *r)
 {
 	for (struct ir_iter it = ir_iter_begin(r); it.op != NULL; ir_iter_next(&it)) {
-		const struct cluster *c = fusion_cluster_of(&g->fusion_plan, it.op);
+		const struct cluster *c = fusion_cluster_of(&g->plan, it.op);
 		if (c == NULL || c->emit_at != it.op || g->map[it.op->results[0].id].id != 0 ||
 		    !is_loop_invariant(g, c) || is_carried(g, r, c))
 			continue;
-		emit_operands(g, g->fusion_plan.cluster_of[fusion_op_index(&g->fusion_plan, it.op)]);
+		emit_operands(g, g->plan.cluster_of[fusion_op_index(&g->plan, it.op)]);
 		emit_cluster(g, c);
 		g->hoisted++;
 		pass_remark(g->p, c->root->loc, "%s is loop-invariant: computed once, before the loop",
@@ -472,7 +474,7 @@ static void emit_op(struct grouper *g, const struct ir_op *op)
 	irb_set_loc(g->b, op->loc);
 	if (op->n_results > 0 && g->map[op->results[0].id].id != 0)
 		return; /* emit_before_root */
-	const struct cluster *c = fusion_cluster_of(&g->fusion_plan, op);
+	const struct cluster *c = fusion_cluster_of(&g->plan, op);
 	if (c != NULL) {
 		if (c->emit_at == op)
 			emit_cluster(g, c);
@@ -482,7 +484,7 @@ static void emit_op(struct grouper *g, const struct ir_op *op)
 		emit_view(g, op);
 	else if (op->code == OP_state_read || op->code == OP_weight)
 		emit_with_indices(g, op);
-	else if (g->fusion_plan.needs_memory[fusion_op_index(&g->fusion_plan, op)])
+	else if (g->plan.needs_memory[fusion_op_index(&g->plan, op)])
 		emit_alone(g, op);
 }
 
@@ -509,7 +511,7 @@ static enum tfmc_status group_func(struct grouper *g)
 	g->stamp = ARENA_ARRAY(g->p->arena, size_t, f->n_values);
 	g->b = irb_begin(g->out, g->p->cx, f->name, f->loc);
 	if (g->b == NULL || arena_failed(g->p->arena) ||
-	    !form_clusters(g->p, g->in, f, (size_t)g->p->step->settings[0], &g->fusion_plan))
+	    !form_clusters(g->p, g->in, f, (size_t)g->p->step->settings[0], &g->plan))
 		return TFMC_NO_MEMORY;
 	irb_set_literal(g->b, true);
 	irb_clone_params(g->b, f, g->map);
@@ -569,8 +571,8 @@ enum tfmc_status pass_group(struct pass_context *p, const struct ir_module *in, 
 		g.f = in->funcs.items[i];
 		g.n_groups = 0;
 		TFMC_TRY(group_func(&g));
-		for (size_t k = 0; k < g.fusion_plan.clusters.n; k++)
-			pass_count(p, kinds[g.fusion_plan.clusters.items[k].kind], 1);
+		for (size_t k = 0; k < g.plan.clusters.n; k++)
+			pass_count(p, kinds[g.plan.clusters.items[k].kind], 1);
 	}
 	pass_count(p, "copies", g.copies);
 	pass_count(p, "hoisted", g.hoisted);

@@ -148,8 +148,10 @@ static bool is_above(const struct packer *k, const int64_t *a, const int64_t *b,
 	return all || some;
 }
 
-/* The candidate overlaps no neighbor. Tests neighbor `from` first, which most often rejects it: the buffer on top of the
- * candidate's base was often placed next. */
+/*
+ * The candidate overlaps no neighbor. Tests neighbor `from` first: the buffer that was placed next after the base of the
+ * candidate is often on top of it, which rejects the candidate early.
+ */
 static bool overlaps_nothing(const struct packer *k, const struct plan_buffer *b, size_t from)
 {
 	for (size_t i = 0; i < k->n_near; i++) {
@@ -174,7 +176,7 @@ static double candidate_cost(const struct packer *k, const struct plan_buffer *b
 	return sum;
 }
 
-/* Makes k->place the best candidate if its cost is the lowest so far and it overlaps nothing. */
+/* Makes k->candidate the best one if its cost is the lowest so far and it overlaps nothing. */
 static void try_candidate(struct packer *k, const struct plan_buffer *b, size_t from, double *lowest)
 {
 	double h = candidate_cost(k, b);

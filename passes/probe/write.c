@@ -21,7 +21,7 @@ struct writing {
 	bool *is_summed;         /* [n_values] an add reads it */
 	bool *is_carried;        /* [n_values] is yielded or returned */
 	bool *in_slice;          /* [n_values] by first result: op of the backward slice that is cloned */
-	bool too_long;
+	bool failed;
 };
 
 /* ---- recomputation ---- */
@@ -256,7 +256,7 @@ static void begin_slots(struct writing *w, struct probe_site *s)
 	if (now->rank + 1 > IR_RANK_MAX) {
 		diag_error(w->q->cx, s->op->loc.at, DIAG_UNSUPPORTED,
 		           "not supported yet: a probe of rank %d in a repeat", now->rank);
-		w->too_long = true;
+		w->failed = true;
 		return;
 	}
 	int rank = slot_dims(w, s, now, dims);
@@ -303,7 +303,7 @@ static void write_repeat(struct ir_copy *c, const struct ir_op *op)
 	for (size_t i = 0; i < extra; i++)
 		if (!inside[i]->now.id)
 			begin_slots(w, inside[i]);
-	if (w->too_long)
+	if (w->failed)
 		return;
 	ir_copy_values(c, op->operands, n, values);
 	for (size_t i = 0; i < extra; i++)
@@ -351,7 +351,7 @@ static bool write_op(struct ir_copy *c, const struct ir_op *op)
 {
 	struct writing *w = c->user;
 	bool has_sites = false;
-	if (w->too_long)
+	if (w->failed)
 		return true;
 	for (size_t k = 0; k < w->sites->n && op->code == OP_repeat && !has_sites; k++)
 		has_sites = is_inside(w, &w->sites->items[k], op);
@@ -413,5 +413,5 @@ enum tfmc_status probe_write(const struct probe_request *q, const struct ir_func
 		note_readers(&w, it.op);
 	irb_clone_params(w.b, f, w.map);
 	ir_copy_region(&(struct ir_copy){w.b, f, w.map, write_op, &w}, f->body);
-	return w.too_long ? TFMC_INVALID : finish(&w);
+	return w.failed ? TFMC_INVALID : finish(&w);
 }

@@ -352,16 +352,16 @@ static double epsilon(enum ir_dtype t)
 }
 
 /* Error of f64 from cancellation of large intermediate values. */
-static double cancellation_error(const struct pair *wide)
+static double cancellation_error(const struct pair *reference)
 {
-	return 4 * ULPS * DBL_EPSILON * wide->left.magnitude;
+	return 4 * ULPS * DBL_EPSILON * reference->left.magnitude;
 }
 
 /* Allowed distance of the right side in the reduced type from the f64 result. */
-static double allowed_lowp(struct checker *c, const struct pair *wide, const struct pair *lowp,
+static double allowed_lowp(struct checker *c, const struct pair *reference, const struct pair *lowp,
                            enum ir_dtype t)
 {
-	const struct interp_tensor *exact = &wide->left.out, *left = &lowp->left.out;
+	const struct interp_tensor *exact = &reference->left.out, *left = &lowp->left.out;
 	double worst = 0, ulps = ULPS;
 	for (int64_t i = 0; i < interp_count(left); i++)
 		if (isfinite(left->data[i]) && isfinite(exact->data[i]))
@@ -369,7 +369,7 @@ static double allowed_lowp(struct checker *c, const struct pair *wide, const str
 	if (c->rule->class == RULE_REASSOCIATE)
 		ulps *= sum_length(lowp->left.f);
 	double bound = 2 * worst + ulps * epsilon(t) * largest(exact) + 8 * (double)FLT_TRUE_MIN +
-	               cancellation_error(wide);
+	               cancellation_error(reference);
 	if (c->rule->class == RULE_APPROXIMATE)
 		bound += c->rule->tolerance * largest(exact);
 	return bound;
@@ -397,38 +397,38 @@ static void check_bits(struct checker *c, uint64_t seed, enum ir_dtype t)
 }
 
 /* Compares both sides in f64, and in f32 against the f64 result of the left side. */
-static void check_style(struct checker *c, struct pair *wide, struct pair *lowp, uint64_t seed,
+static void check_style(struct checker *c, struct pair *reference, struct pair *lowp, uint64_t seed,
                         enum style style)
 {
-	bool ran = run_side(c, &wide->left, seed, style, DT_F32) &&
-	           run_side(c, &wide->right, seed, style, DT_F32) &&
+	bool ran = run_side(c, &reference->left, seed, style, DT_F32) &&
+	           run_side(c, &reference->right, seed, style, DT_F32) &&
 	           run_side(c, &lowp->left, seed, style, DT_F32) &&
 	           run_side(c, &lowp->right, seed, style, DT_F32);
 	if (!ran)
 		return;
-	if (wide->left.overflowed || lowp->left.overflowed) {
+	if (reference->left.overflowed || lowp->left.overflowed) {
 		c->out->skipped++;
 		return;
 	}
 	double rel = c->rule->class == RULE_APPROXIMATE ? c->rule->tolerance : F64_TOLERANCE;
-	double allowed = rel * largest(&wide->left.out) + 8 * DBL_MIN + cancellation_error(wide);
-	compare_near(c, wide, &wide->left.out, allowed, style);
-	compare_near(c, lowp, &wide->left.out, allowed_lowp(c, wide, lowp, DT_F32), style);
+	double allowed = rel * largest(&reference->left.out) + 8 * DBL_MIN + cancellation_error(reference);
+	compare_near(c, reference, &reference->left.out, allowed, style);
+	compare_near(c, lowp, &reference->left.out, allowed_lowp(c, reference, lowp, DT_F32), style);
 }
 
 /* Tests one seed of a rule that is not of class bits. */
 static void check_near(struct checker *c, uint64_t seed)
 {
-	struct pair wide, lowp;
-	if (!make_pair(c, seed, DT_F64, &wide))
+	struct pair reference, lowp;
+	if (!make_pair(c, seed, DT_F64, &reference))
 		return;
 	if (make_pair(c, seed, DT_F32, &lowp)) {
 		for (int s = 0; s < N_STYLES; s++)
 			if (allows_style(c->rule, (enum style)s))
-				check_style(c, &wide, &lowp, seed, (enum style)s);
+				check_style(c, &reference, &lowp, seed, (enum style)s);
 		destroy_pair(&lowp);
 	}
-	destroy_pair(&wide);
+	destroy_pair(&reference);
 }
 
 static void check_seed(struct checker *c, uint64_t seed)

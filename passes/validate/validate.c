@@ -10,7 +10,7 @@
 #include "passes/rules/rule.h"
 #include "passes/validate/trial.h"
 
-#define WIDE_BOUND      1e-9 /* f64 through some dozens of ops */
+#define F64_BOUND       1e-9 /* f64 through some dozens of ops */
 #define SUM_BOUND       2e-5 /* f32, sums in another order through some layers */
 #define ROUND_BOUND     4e-6 /* f32, some values rounded once more or less */
 #define NEAR_FACTOR     64.0 /* growth of an approximation error through layers */
@@ -20,14 +20,14 @@
 struct class
 {
 	const char *name;
-	double bound, wide_bound;
+	double bound, f64_bound;
 };
 
 struct stage {
 	struct arena arena;
 	struct ir_module *module; /* NULL: the caller's */
 	const struct ir_module *m;
-	struct trial_outputs rounded, wide;
+	struct trial_outputs rounded, f64;
 	bool is_broken; /* the pass failed, or its module cannot be executed (after a diagnostic) */
 };
 
@@ -177,7 +177,7 @@ static enum tfmc_status stage_execute(const struct validation *s, struct stage *
 	struct trial_mode mode = {0};
 	TFMC_TRY(trial_execute(s->t, s->cx, g->m, &mode, &g->arena, &g->rounded));
 	mode.wide = true;
-	return trial_execute(s->t, s->cx, g->m, &mode, &g->arena, &g->wide);
+	return trial_execute(s->t, s->cx, g->m, &mode, &g->arena, &g->f64);
 }
 
 static void note_application(void *user, const char *pass, int64_t number, const char *what,
@@ -250,7 +250,7 @@ static struct class class_of(const struct validation *s, const struct pipeline *
 		most = c > most ? c : most;
 	}
 	double bound = most == RULE_BITS ? 0 : most == RULE_ROUND ? ROUND_BOUND : SUM_BOUND;
-	return (struct class){rule_class_name(most), bound + tolerance, WIDE_BOUND + tolerance};
+	return (struct class){rule_class_name(most), bound + tolerance, F64_BOUND + tolerance};
 }
 
 /* ---- comparison ---- */
@@ -259,12 +259,12 @@ static struct class class_of(const struct validation *s, const struct pipeline *
  * A result in which rounding alone causes a large error (a norm of nearly cancelling values, 8-bit values) may change as
  * much if a pass rounds differently; in f64 it still has to agree to 1e-9.
  */
-static double bound_of_result(const struct class *class, bool is_narrow, const struct trial_output *rounded,
-                              const struct trial_output *wide)
+static double bound_of_result(const struct class *class, bool uses_lowp, const struct trial_output *rounded,
+                              const struct trial_output *f64)
 {
-	double rounding_error = ROUNDING_FACTOR * trial_tensor_difference(&rounded->value, &wide->value);
+	double rounding_error = ROUNDING_FACTOR * trial_tensor_difference(&rounded->value, &f64->value);
 	bool counts = class->bound > 0 && rounding_error > class->bound &&
-	              (is_narrow || rounding_error <= ROUNDING_MAX);
+	              (uses_lowp || rounding_error <= ROUNDING_MAX);
 	return counts ? rounding_error : class->bound;
 }
 
@@ -273,20 +273,20 @@ static void compare(const struct stage *a, const struct stage *b, const struct c
                     struct validate_line *line, size_t *worst)
 {
 	double most = -1;
-	bool is_near = true, is_narrow = trial_uses_lowp(a->m);
+	bool is_near = true, uses_lowp = trial_uses_lowp(a->m);
 	*line = (struct validate_line){
-	        .class = class->name, .bound = class->bound, .wide_bound = class->wide_bound};
+	        .class = class->name, .bound = class->bound, .f64_bound = class->f64_bound};
 	line->ok = a->rounded.n == b->rounded.n;
 	for (size_t i = 0; i < a->rounded.n && line->ok; i++) {
 		if (func != NULL && strcmp(a->rounded.items[i].func, func) != 0)
 			continue;
 		double x = trial_tensor_difference(&b->rounded.items[i].value, &a->rounded.items[i].value);
-		double y = trial_tensor_difference(&b->wide.items[i].value, &a->wide.items[i].value);
-		double bound = bound_of_result(class, is_narrow, &a->rounded.items[i], &a->wide.items[i]);
-		bool beyond = x > bound || y > class->wide_bound;
+		double y = trial_tensor_difference(&b->f64.items[i].value, &a->f64.items[i].value);
+		double bound = bound_of_result(class, uses_lowp, &a->rounded.items[i], &a->f64.items[i]);
+		bool beyond = x > bound || y > class->f64_bound;
 		line->error = x > line->error ? x : line->error;
 		line->bound = bound > line->bound ? bound : line->bound;
-		line->wide_error = y > line->wide_error ? y : line->wide_error;
+		line->f64_error = y > line->f64_error ? y : line->f64_error;
 		is_near = is_near && !beyond;
 		if (beyond && y > most && worst != NULL) {
 			*worst = i;
@@ -402,16 +402,16 @@ static enum tfmc_status find_value(const struct validation *s, const struct stag
 {
 	struct validate_line line;
 	struct changed changed;
-	size_t worst = before->wide.n;
+	size_t worst = before->f64.n;
 	if (after->is_broken)
 		return TFMC_OK;
 	compare(before, after, class, NULL, &line, &worst);
-	if (worst == before->wide.n)
+	if (worst == before->f64.n)
 		return TFMC_OK;
-	c->func = arena_strdup(s->v->arena, before->wide.items[worst].func);
-	c->output = arena_strdup(s->v->arena, before->wide.items[worst].name);
-	TFMC_TRY(find_changed_value(s->t, s->cx, before->m, after->m, before->wide.items[worst].call,
-	                            class->wide_bound, s->v->arena, &changed));
+	c->func = arena_strdup(s->v->arena, before->f64.items[worst].func);
+	c->output = arena_strdup(s->v->arena, before->f64.items[worst].name);
+	TFMC_TRY(find_changed_value(s->t, s->cx, before->m, after->m, before->f64.items[worst].call,
+	                            class->f64_bound, s->v->arena, &changed));
 	c->op = changed.op;
 	c->value = changed.value;
 	c->op_loc = changed.loc;

@@ -15,9 +15,9 @@
 /* Result of the comparison for one pass and one function. */
 struct validate_line {
 	const char *pass, *func;
-	const char *class;             /* bits, round, reassociate, approximate */
-	double error, bound;           /* with rounding, relative to the largest magnitude of a result */
-	double wide_error, wide_bound; /* in f64 */
+	const char *class;           /* bits, round, reassociate, approximate */
+	double error, bound;         /* with rounding, relative to the largest magnitude of a result */
+	double f64_error, f64_bound; /* in f64 */
 	bool ok;
 };
 

@@ -13,7 +13,7 @@ static void show_line(void *user, const struct validate_line *l)
 	struct driver *d = user;
 	const char *what = arena_printf(&d->arena, "%s after %s (%s)", l->func, l->pass, l->class);
 	buf_printf(&d->out, "%-52s %12.3g %12.3g  %s  not rounded %.3g\n", what, l->error, l->bound,
-	           l->ok ? "ok" : "FAILED", l->wide_error);
+	           l->ok ? "ok" : "FAILED", l->f64_error);
 	(void)driver_flush_out(d);
 }
 
