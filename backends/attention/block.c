@@ -44,7 +44,7 @@ struct score_tile {
 };
 
 /* Vector v of the k-row i rows after offset `line` (a callback of struct reg_tile). */
-static struct kb_val load_keys(const void *user, struct kb_val line, int i, int v)
+static struct kb_val load_keys(const void *user, struct kb_val k_row, int i, int v)
 {
 	const struct score_tile *t = user;
 	const struct attention *a = t->a;
@@ -52,8 +52,8 @@ static struct kb_val load_keys(const void *user, struct kb_val line, int i, int 
 	int64_t disp = v / per_panel * attention_key_k_rows(a) * PANEL_COLUMNS + v % per_panel * a->lanes;
 	disp += (int64_t)i * PANEL_COLUMNS;
 	if (a->bf16_dot)
-		return kb_load(a->k, KB_TYPE(KB_I32, a->lanes), t->keys, line, disp, a->lanes * 4);
-	struct kb_val x = attention_load_vector(a, a->key_dtype, t->keys, line, disp, true);
+		return kb_load(a->k, KB_TYPE(KB_I32, a->lanes), t->keys, k_row, disp, a->lanes * 4);
+	struct kb_val x = attention_load_vector(a, a->key_dtype, t->keys, k_row, disp, true);
 	return a->key.encoding == ENC_PANEL16 ? attention_round_factor(a, x) : x;
 }
 
@@ -61,17 +61,17 @@ static struct kb_val load_keys(const void *user, struct kb_val line, int i, int 
 static void score_k(const struct score_tile *t, struct kb_val e, int lanes)
 {
 	struct kb *k = t->a->k;
-	struct kb_val x[TILE_MR_MAX], line = kb_mul_const(k, e, PANEL_COLUMNS);
+	struct kb_val x[TILE_MR_MAX], k_row = kb_mul_const(k, e, PANEL_COLUMNS);
 	if (lanes == 1) {
-		struct kb_val bytes = kb_mul_const(k, line, ir_dtype_bytes(t->a->key_dtype));
+		struct kb_val bytes = kb_mul_const(k, k_row, ir_dtype_bytes(t->a->key_dtype));
 		for (int i = 0; i < TILE_PANELS_MAX && t->ahead[i].id; i++)
 			kb_prefetch(k, t->ahead[i], bytes, 0);
-		reg_tile_mac_k(&t->p, e, line, 0, 0, t->p.rows);
+		reg_tile_mac_k(&t->p, e, k_row, 0, 0, t->p.rows);
 		return;
 	}
 	reg_tile_load_x(&t->p, e, lanes, x);
 	for (int i = 0; i < lanes; i++)
-		reg_tile_mac_k_lane(&t->p, x, line, i);
+		reg_tile_mac_k_lane(&t->p, x, k_row, i);
 }
 
 /* Scores for the panels from `panel` on. */
@@ -150,14 +150,14 @@ struct value_tile {
 	struct kb_val values; /* its address, for the first key of the block */
 };
 
-static struct kb_val load_values(const void *user, struct kb_val line, int i, int v)
+static struct kb_val load_values(const void *user, struct kb_val k_row, int i, int v)
 {
 	const struct value_tile *t = user;
 	const struct attention *a = t->a;
 	(void)i;
 	if (a->bf16_dot)
-		return kb_load(a->k, KB_TYPE(KB_I32, a->lanes), t->values, line, v * a->lanes, 0);
-	struct kb_val x = attention_load_vector(a, a->value_dtype, t->values, line, v * a->lanes, false);
+		return kb_load(a->k, KB_TYPE(KB_I32, a->lanes), t->values, k_row, v * a->lanes, 0);
+	struct kb_val x = attention_load_vector(a, a->value_dtype, t->values, k_row, v * a->lanes, false);
 	return a->packs_values ? x : attention_round_factor(a, x);
 }
 
@@ -187,15 +187,15 @@ static void add_keys_by_lane(const struct value_tile *t, struct kb_val j, int la
  * are 0 for a masked key: its probability is -1, and sum + -0 is sum. Values are then loaded again for each
  * row, as memory operands: sums, a row of values and a mask exceed 16 registers.
  */
-static void add_masked_key(const struct attention *a, const struct value_tile *t, struct kb_val line, int row,
-                           struct kb_val w)
+static void add_masked_key(const struct attention *a, const struct value_tile *t, struct kb_val k_row,
+                           int row, struct kb_val w)
 {
 	struct kb *k = a->k;
 	struct kb_val is_seen = kb_cmp(k, KB_NE, w, kb_splat(k, kb_f32(k, ATTENTION_MASKED), a->lanes));
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
 	for (int x = 0; x < t->p.vectors; x++) {
 		struct kb_var var = t->p.sum[row * t->p.vectors + x];
-		struct kb_val sum = kb_get(k, var), v = load_values(t, line, 0, x);
+		struct kb_val sum = kb_get(k, var), v = load_values(t, k_row, 0, x);
 		if (a->lanes == ATTENTION_LANES_MAX)
 			kb_set(k, var, kb_select(k, is_seen, kb_fma(k, w, v, sum), sum));
 		else
@@ -208,9 +208,9 @@ static void loop_masked_keys(const struct attention *a, const struct value_tile 
                              struct kb_val to)
 {
 	struct kb_val j = kb_loop(a->k, "j", from, to, 1, 0);
-	struct kb_val line = value_offset(a, j);
+	struct kb_val k_row = value_offset(a, j);
 	for (int i = 0; i < t->p.rows; i++)
-		add_masked_key(a, t, line, i,
+		add_masked_key(a, t, k_row, i,
 		               kb_load_splat(a->k, attention_vector(a), t->p.x[i], j, t->p.x_disp[i]));
 	kb_end_loop(a->k);
 }
@@ -392,9 +392,9 @@ static struct kb_val find_even_rows(const struct attention *a, const struct atte
 		return is_even;
 	struct kb_val begin = kb_sub(k, kb_add(k, l->begin, row), b->first);
 	struct kb_val upper = attention_row_end(a, b, first);
-	struct kb_val apart = kb_cmp(k, KB_LE, attention_row_first(a, b, last), upper);
+	struct kb_val edges_are_disjoint = kb_cmp(k, KB_LE, attention_row_first(a, b, last), upper);
 	is_even = kb_bin(k, KB_AND, is_even, kb_cmp(k, KB_GE, begin, zero));
-	return kb_bin(k, KB_AND, is_even, apart);
+	return kb_bin(k, KB_AND, is_even, edges_are_disjoint);
 }
 
 /* Rows from `row` on: as many as the height and the task have. */

@@ -178,10 +178,10 @@ static void row_max(const struct attention *a, const struct attention_block *b,
 		kb_end_loop(k);
 	}
 	loop_masked_chunks(a, &r, update_max_masked, max[0]);
-	struct kb_val most_of_all = kb_get(k, max[0]);
+	struct kb_val row_max_vector = kb_get(k, max[0]);
 	for (int x = 1; x < n; x++)
-		most_of_all = kb_max(k, kb_get(k, max[x]), most_of_all);
-	kb_store(k, kb_reduce(k, KB_MAX, most_of_all), a->scratch.tile_max, i, 0, 0);
+		row_max_vector = kb_max(k, kb_get(k, max[x]), row_max_vector);
+	kb_store(k, kb_reduce(k, KB_MAX, row_max_vector), a->scratch.tile_max, i, 0, 0);
 }
 
 struct kb_val attention_exp(const struct attention *a, struct kb_val x)

@@ -75,9 +75,9 @@ struct kb_val attention_is_split(const struct attention *a)
 
 struct kb_val kernel_is_split(struct kb *k, struct kb_val heads, struct kb_val n_workers)
 {
-	struct kb_val rest = kb_bin(k, KB_REM, heads, n_workers);
+	struct kb_val remainder = kb_bin(k, KB_REM, heads, n_workers);
 	struct kb_val few = kb_cmp(k, KB_LT, heads, kb_mul_const(k, n_workers, 2));
-	return kb_bin(k, KB_AND, few, kb_cmp(k, KB_NE, rest, kb_index(k, 0)));
+	return kb_bin(k, KB_AND, few, kb_cmp(k, KB_NE, remainder, kb_index(k, 0)));
 }
 
 /* ---- slots ---- */

@@ -111,14 +111,14 @@ static void zero_partial(const struct attention *a, const struct attention_parti
 {
 	struct kb *k = a->k;
 	struct kb_val zero = kb_splat(k, kb_f32(k, 0), a->lanes);
-	struct kb_val least = kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes);
+	struct kb_val lowest = kb_splat(k, kb_f32(k, -FLT_MAX), a->lanes);
 	/* the last tile reads and updates rows that do not exist, in full vectors */
 	struct kb_val rows = attention_round_up(k, n_rows, a->mr);
 	if (a->scratch.slots.n > 0)
 		rows = kb_index(k, a->scratch.slots.rows);
 	struct kb_val end = kb_add_const(k, rows, a->lanes);
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), end, a->lanes, KB_NONEMPTY);
-	kb_store(k, least, s->max, row, 0, a->lanes * 4);
+	kb_store(k, lowest, s->max, row, 0, a->lanes * 4);
 	kb_store(k, zero, s->sum, row, 0, a->lanes * 4);
 	kb_end_loop(k);
 	struct kb_val n = kb_mul_const(k, rows, a->value_pad);
@@ -163,10 +163,10 @@ struct kb_val attention_row_factor(const struct attention *a, const struct atten
                                    struct kb_val max, struct kb_val sum)
 {
 	struct kb *k = a->k;
-	struct kb_val factor = kb_f32(k, 1), power;
+	struct kb_val factor = kb_f32(k, 1), sink_exp;
 	if (attention_has(&a->sinks)) {
-		(void)attention_combine_max(a, max, sink_logit(a, h->sink, r), &factor, &power);
-		sum = kb_fma(k, sum, factor, power);
+		(void)attention_combine_max(a, max, sink_logit(a, h->sink, r), &factor, &sink_exp);
+		sum = kb_fma(k, sum, factor, sink_exp);
 	}
 	struct kb_val is_zero = kb_cmp(k, KB_EQ, sum, kb_f32(k, 0));
 	return kb_bin(k, KB_DIV, factor, kb_select(k, is_zero, kb_f32(k, 1), sum));
@@ -196,18 +196,6 @@ void attention_store_row(const struct attention *a, const struct attention_head 
 	attention_loop_row(a, a->value_size, lanes, store_elements, &s);
 }
 
-/* First key that rows from `first` on read before `end`, rounded down to a panel. */
-static struct kb_val first_key(const struct attention *a, const struct attention_limits *l,
-                               struct kb_val first, struct kb_val end)
-{
-	struct kb *k = a->k;
-	if (a->mask.window == 0)
-		return kb_index(k, 0);
-	struct kb_val last = kb_add_const(k, end, -1);
-	struct kb_val begin = kb_min(k, attention_row_begin(a, l, first), last);
-	return attention_round_down(k, kb_max(k, begin, kb_index(k, 0)), PANEL_COLUMNS);
-}
-
 struct attention_task attention_find_task(const struct attention *a, const struct attention_limits *l,
                                           struct kb_val first, struct kb_val n)
 {
@@ -215,7 +203,13 @@ struct attention_task attention_find_task(const struct attention *a, const struc
 	struct attention_task t = {.limits = *l, .first = first, .n = n};
 	struct kb_val last = kb_add_const(k, kb_add(k, first, n), -1);
 	t.end = attention_row_limit(a, l, last);
-	t.begin = first_key(a, l, first, t.end);
+	t.begin = kb_index(k, 0);
+	if (a->mask.window == 0)
+		return t;
+	/* at least one key, if any is visible; rounded down to a panel */
+	struct kb_val last_key = kb_add_const(k, t.end, -1);
+	struct kb_val begin = kb_min(k, attention_row_begin(a, l, first), last_key);
+	t.begin = attention_round_down(k, kb_max(k, begin, kb_index(k, 0)), PANEL_COLUMNS);
 	return t;
 }
 
@@ -286,21 +280,21 @@ static void store_rows(const struct attention *a, const struct attention_head *h
 
 /* All KV blocks of the task, or this worker's share of them. */
 static void emit_task(const struct attention *a, const struct attention_head *h,
-                      const struct attention_task *t, const struct blocks *part)
+                      const struct attention_task *t, const struct blocks *share_of_blocks)
 {
 	struct kb *k = a->k;
 	struct blocks b = {.lo = attention_round_down(k, t->begin, a->bc), .hi = t->end};
 	attention_pack_queries(a, h, t);
 	zero_partial(a, &a->scratch.partial, t->n);
-	if (!part->is_split.id) {
+	if (!share_of_blocks->is_split.id) {
 		emit_kv_blocks(a, h, t, &b);
 		store_rows(a, h, t);
 		return;
 	}
-	b.is_split = part->is_split;
-	b.slot = part->slot;
-	b.lo = kb_select(k, b.is_split, part->lo, b.lo);
-	b.hi = kb_select(k, b.is_split, part->hi, b.hi);
+	b.is_split = share_of_blocks->is_split;
+	b.slot = share_of_blocks->slot;
+	b.lo = kb_select(k, b.is_split, share_of_blocks->lo, b.lo);
+	b.hi = kb_select(k, b.is_split, share_of_blocks->hi, b.hi);
 	emit_kv_blocks(a, h, t, &b);
 	kb_if(k, b.is_split);
 	kb_else(k);
@@ -368,8 +362,8 @@ struct kb_val attention_share_begin(const struct attention *a, struct kb_val len
 {
 	struct kb *k = a->k;
 	struct kb_val n = a->job->n_workers;
-	struct kb_val each = kb_bin(k, KB_DIV, length, n), more = kb_bin(k, KB_REM, length, n);
-	struct kb_val extra = kb_min(k, w, more);
+	struct kb_val each = kb_bin(k, KB_DIV, length, n), remainder = kb_bin(k, KB_REM, length, n);
+	struct kb_val extra = kb_min(k, w, remainder);
 	return kb_add(k, kb_mul(k, w, each), extra);
 }
 
@@ -440,17 +434,17 @@ static void emit_head(const struct attention *a, const struct schedule *l,
 {
 	struct kb *k = a->k;
 	struct kb_val lo, hi;
-	struct blocks part = {.is_split = l->is_split};
+	struct blocks share_of_blocks = {.is_split = l->is_split};
 	find_share_rows(a, l, limits, &lo, &hi);
 	if (l->is_split.id)
-		part = find_share_blocks(a, l, limits, &lo, &hi);
+		share_of_blocks = find_share_blocks(a, l, limits, &lo, &hi);
 	kb_if(k, kb_cmp(k, KB_LT, lo, hi));
 	const struct attention_head h = attention_find_head(a, b, key_head);
 	int64_t most = (a->br + a->mr - 1) / a->mr * a->mr;
 	struct kb_val first = kb_loop(k, "row", lo, hi, most, KB_NONEMPTY);
 	struct kb_val n = kb_min(k, kb_sub(k, hi, first), kb_index(k, most));
 	const struct attention_task t = attention_find_task(a, limits, first, n);
-	emit_task(a, &h, &t, &part);
+	emit_task(a, &h, &t, &share_of_blocks);
 	kb_end_loop(k);
 	kb_end_if(k);
 }

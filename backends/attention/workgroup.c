@@ -48,8 +48,8 @@ struct wg_attention {
 	struct kb_val column, first_row;
 	int64_t row_stride;
 	int n_rows, n_columns;
-	struct kb_var acc[16][4], all[16][4];
-	bool is_split; /* sections are divided among groups */
+	struct kb_var acc[16][4], all[16][4]; /* of the section; of the sections before */
+	bool is_split;                        /* sections are divided among groups */
 };
 
 static inline struct kb_val index_2d(struct kb *k, struct kb_val row, int64_t stride, struct kb_val column)
@@ -147,8 +147,8 @@ static struct kb_val key_index(struct kb *k, const struct kb_tensor *t, int64_t 
 {
 	struct kb_val row = t->ring > 0 ? kb_rem_const(k, j, t->ring) : j;
 	if (t->encoding == ENC_PANEL16) {
-		struct kb_val line = index_2d(k, kb_div_const(k, row, PANEL_COLUMNS), size, e);
-		return index_2d(k, line, PANEL_COLUMNS, kb_rem_const(k, row, PANEL_COLUMNS));
+		struct kb_val row_offset = index_2d(k, kb_div_const(k, row, PANEL_COLUMNS), size, e);
+		return index_2d(k, row_offset, PANEL_COLUMNS, kb_rem_const(k, row, PANEL_COLUMNS));
 	}
 	struct kb_val at = attention_offset(k, t, ATTENTION_ROW, row);
 	return kb_add(k, at, attention_offset(k, t, ATTENTION_ELEMENT, e));
@@ -165,10 +165,10 @@ static void copy_kv(struct wg_attention *s, const struct kb_tensor *t, struct kb
 	struct kb_val i = kb_loop(k, "i", s->item, n, ITEMS, 0);
 	struct kb_val key = kb_div_const(k, i, size), e = kb_rem_const(k, i, size);
 	if (t->encoding == ENC_PANEL16) { /* in storage order, coalesced */
-		struct kb_val line = kb_div_const(k, i, PANEL_COLUMNS);
-		struct kb_val panel = kb_div_const(k, line, size);
+		struct kb_val row_offset = kb_div_const(k, i, PANEL_COLUMNS);
+		struct kb_val panel = kb_div_const(k, row_offset, size);
 		key = index_2d(k, panel, PANEL_COLUMNS, kb_rem_const(k, i, PANEL_COLUMNS));
-		e = kb_rem_const(k, line, size);
+		e = kb_rem_const(k, row_offset, size);
 	}
 	struct kb_val last = kb_add_const(k, end, -1), j = kb_min(k, kb_add(k, first, key), last);
 	struct kb_val x = attention_load(k, t, head, key_index(k, t, size, j, e), 0, 1, 1);
@@ -209,9 +209,9 @@ static void store_score(struct wg_attention *s, const struct attention_head *h,
 	struct kb_val begin = attention_row_begin(a, &t->limits, r);
 	struct kb_val limit = kb_min(k, attention_row_limit(a, &t->limits, r), t->end);
 	struct kb_val from_begin = kb_cmp(k, KB_GE, key, begin);
-	struct kb_val sees = kb_bin(k, KB_AND, from_begin, kb_cmp(k, KB_LT, key, limit));
+	struct kb_val is_visible = kb_bin(k, KB_AND, from_begin, kb_cmp(k, KB_LT, key, limit));
 	struct kb_var value = kb_var(k, "score", KB_F32_T, kb_f32(k, -HUGE_VALF));
-	kb_if(k, sees);
+	kb_if(k, is_visible);
 	score = add_bias(s, h, r, key, score);
 	if (a->score.cap > 0)
 		score = attention_softcap(k, score, a->score.cap);
@@ -259,12 +259,12 @@ static struct kb_val reduce_row(struct wg_attention *s, int64_t table, bool is_m
 {
 	struct kb *k = s->k;
 	struct kb_val at = kb_mul_const(k, s->row, s->n.per_row),
-	              all = load_shared(s, s->partials, at, table);
+	              reduced = load_shared(s, s->partials, at, table);
 	for (int64_t i = 1; i < s->n.per_row; i++) {
 		struct kb_val x = load_shared(s, s->partials, at, table + i);
-		all = is_max ? kb_max(k, x, all) : kb_add(k, all, x);
+		reduced = is_max ? kb_max(k, x, reduced) : kb_add(k, reduced, x);
 	}
-	return all;
+	return reduced;
 }
 
 /* Turns scores into probabilities relative to the row's maximum so far, and rescales its sum to it. Masked
@@ -275,12 +275,12 @@ static void compute_probabilities(struct wg_attention *s)
 	struct kb *k = s->k;
 	int64_t n = s->n.keys / s->n.per_row;
 	struct kb_val at = index_2d(k, s->row, s->n.keys, kb_mul_const(k, s->item_in_row, n));
-	struct kb_val most = kb_f32(k, -FLT_MAX), x[16];
+	struct kb_val chunk_max = kb_f32(k, -FLT_MAX), x[16];
 	for (int64_t i = 0; i < n; i++) {
 		x[i] = load_shared(s, s->scores, at, i);
-		most = kb_max(k, x[i], most);
+		chunk_max = kb_max(k, x[i], chunk_max);
 	}
-	kb_store(k, most, s->partials, s->item, 0, 0);
+	kb_store(k, chunk_max, s->partials, s->item, 0, 0);
 	kb_barrier(k);
 	struct kb_val before = kb_get(k, s->max), now = kb_max(k, reduce_row(s, 0, true), before);
 	struct kb_val factor = attention_exp(a, kb_sub(k, before, now)), sum = kb_f32(k, 0);
@@ -288,20 +288,21 @@ static void compute_probabilities(struct wg_attention *s)
 	if (s->has_row.id)
 		kb_if(k, s->has_row);
 	for (int64_t i = 0; i < n; i++) {
-		struct kb_val power = attention_exp(a, kb_sub(k, x[i], now));
-		sum = kb_add(k, sum, power);
+		struct kb_val probability = attention_exp(a, kb_sub(k, x[i], now));
+		sum = kb_add(k, sum, probability);
 		struct kb_val is_hidden = kb_cmp(k, KB_EQ, x[i], hidden);
-		power = attention_round_factor(a, power);
-		power = kb_select(k, is_hidden, kb_f32(k, ATTENTION_MASKED), power);
-		kb_store(k, power, s->scores, at, i, 0);
+		probability = attention_round_factor(a, probability);
+		probability = kb_select(k, is_hidden, kb_f32(k, ATTENTION_MASKED), probability);
+		kb_store(k, probability, s->scores, at, i, 0);
 	}
 	kb_store(k, sum, s->partials, s->item, ITEMS, 0);
 	if (s->has_row.id)
 		kb_end_if(k);
 	store_row_factor(s, factor);
 	kb_barrier(k);
-	struct kb_val all = reduce_row(s, ITEMS, false), both = kb_fma(k, kb_get(k, s->sum), factor, all);
-	kb_set(k, s->sum, both);
+	struct kb_val reduced = reduce_row(s, ITEMS, false),
+	              new_sum = kb_fma(k, kb_get(k, s->sum), factor, reduced);
+	kb_set(k, s->sum, new_sum);
 	kb_set(k, s->max, now);
 }
 
@@ -311,10 +312,10 @@ static void compute_probabilities(struct wg_attention *s)
 static void accumulate_values(struct wg_attention *s)
 {
 	struct kb *k = s->k;
-	struct kb_val line[16], column[4];
+	struct kb_val row_offset[16], column[4];
 	for (int i = 0; i < s->n_rows; i++) {
 		struct kb_val row = acc_row(s, i), factor = load_shared(s, s->factors, row, 0);
-		line[i] = kb_mul_const(k, row, s->n.keys);
+		row_offset[i] = kb_mul_const(k, row, s->n.keys);
 		for (int c = 0; c < s->n_columns; c++)
 			kb_set(k, s->acc[i][c], kb_mul(k, kb_get(k, s->acc[i][c]), factor));
 	}
@@ -325,12 +326,11 @@ static void accumulate_values(struct wg_attention *s)
 	for (int c = 0; c < s->n_columns; c++)
 		v[c] = load_shared(s, s->kv, kb_add(k, from, column[c]), 0);
 	for (int i = 0; i < s->n_rows; i++) {
-		struct kb_val weight = load_shared(s, s->scores, kb_add(k, line[i], key), 0);
-		struct kb_val is_unseen = kb_cmp(k, KB_EQ, weight, kb_f32(k, ATTENTION_MASKED));
+		struct kb_val probability = load_shared(s, s->scores, kb_add(k, row_offset[i], key), 0);
+		struct kb_val is_masked = kb_cmp(k, KB_EQ, probability, kb_f32(k, ATTENTION_MASKED));
 		for (int c = 0; c < s->n_columns; c++) {
-			struct kb_val old_factor = kb_get(k, s->acc[i][c]),
-			              more = kb_fma(k, weight, v[c], old_factor);
-			kb_set(k, s->acc[i][c], kb_select(k, is_unseen, old_factor, more));
+			struct kb_val old = kb_get(k, s->acc[i][c]), next = kb_fma(k, probability, v[c], old);
+			kb_set(k, s->acc[i][c], kb_select(k, is_masked, old, next));
 		}
 	}
 	kb_end_loop(k);
@@ -544,12 +544,13 @@ static void emit_task_of(struct wg_attention *s, struct kb_val task, struct kb_v
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
-	struct kb_val bc = kb_index(k, a->bc), part = task, slot = {0};
+	struct kb_val bc = kb_index(k, a->bc), tile_index = task, slot = {0};
 	if (s->is_split) {
-		part = kb_div_const(k, task, a->split);
+		tile_index = kb_div_const(k, task, a->split);
 		slot = kb_rem_const(k, task, a->split);
 	}
-	struct kb_val head = kb_bin(k, KB_DIV, part, tiles), tile = kb_bin(k, KB_REM, part, tiles);
+	struct kb_val head = kb_bin(k, KB_DIV, tile_index, tiles),
+	              tile = kb_bin(k, KB_REM, tile_index, tiles);
 	struct kb_val b = kb_bin(k, KB_DIV, head, a->heads.heads);
 	struct kb_val key_head = kb_bin(k, KB_REM, head, a->heads.heads);
 	const struct attention_limits limits = attention_find_limits(a, b);

@@ -62,24 +62,24 @@ static void find_next(struct eval *e, const struct ir_op *op, struct eval_point 
 	last.index = kb_get(k, index);
 	struct kb_val none = kb_index(k, -1);
 	struct kb_var best = kb_var(k, "best", kb_type_of(k, last.value), last.value);
-	struct kb_var where = kb_var(k, "where", KB_INDEX_T, none);
+	struct kb_var best_index = kb_var(k, "where", KB_INDEX_T, none);
 	const struct ir_type *x = operand_type(e, op);
 	struct kb_val size = eval_dim(e, x->dims[x->rank - 1]);
 	size_t mark = eval_mark(e);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), size, 1, 0);
 	struct ranked here = {x_at(e, op, at, i), i}, old = {.value = kb_get(k, best)};
-	old.index = kb_get(k, where);
-	struct kb_val behind = ranked_after(k, here, last);
-	struct kb_val open = kb_bin(k, KB_OR, kb_cmp(k, KB_EQ, last.index, none), behind);
+	old.index = kb_get(k, best_index);
+	struct kb_val is_after_last = ranked_after(k, here, last);
+	struct kb_val open = kb_bin(k, KB_OR, kb_cmp(k, KB_EQ, last.index, none), is_after_last);
 	struct kb_val before = ranked_after(k, old, here);
-	struct kb_val ahead = kb_bin(k, KB_OR, kb_cmp(k, KB_EQ, old.index, none), before);
-	struct kb_val better = kb_bin(k, KB_AND, open, ahead);
+	struct kb_val beats_best = kb_bin(k, KB_OR, kb_cmp(k, KB_EQ, old.index, none), before);
+	struct kb_val better = kb_bin(k, KB_AND, open, beats_best);
 	kb_set(k, best, kb_select(k, better, here.value, old.value));
-	kb_set(k, where, kb_select(k, better, i, old.index));
+	kb_set(k, best_index, kb_select(k, better, i, old.index));
 	kb_end_loop(k);
 	eval_release(e, mark);
 	kb_set(k, value, kb_get(k, best));
-	kb_set(k, index, kb_get(k, where));
+	kb_set(k, index, kb_get(k, best_index));
 }
 
 /* x [.., V] -> [.., 2, k]: values and indices. Selection by k passes over the row. */

@@ -170,8 +170,8 @@ static void scan_topk(struct row_scan *w)
 	struct kb_val main = kb_index(k, n);
 	build_heap(w, n);
 	if (w->scalar == KB_F32 && lanes > 1 && eval_vectorizes(w->e, w->op->operands[0], w->at.rank - 1)) {
-		struct kb_val wide = kb_index(k, lanes), left = kb_sub(k, w->size, main);
-		main = kb_add(k, main, kb_mul(k, kb_bin(k, KB_DIV, left, wide), wide));
+		struct kb_val vector = kb_index(k, lanes), left = kb_sub(k, w->size, main);
+		main = kb_add(k, main, kb_mul(k, kb_bin(k, KB_DIV, left, vector), vector));
 		struct kb_val i = kb_loop(k, "i", kb_index(k, n), main, lanes, 0);
 		heap_offer_vector(w, i, lanes, n);
 		kb_end_loop(k);

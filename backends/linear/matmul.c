@@ -161,9 +161,9 @@ static bool is_low_mr(const struct linear *l, int64_t rows)
 /* mr between half and full: even ones, and an odd one for an odd number of rows. */
 static bool is_middle_mr(const struct linear *l, int64_t rows)
 {
-	int least = half_tile_mr(l);
-	return l->rows_hi > l->mr && least > 0 && rows >= least && rows < l->mr &&
-	       (rows % 2 == 0 || rows == least + 1);
+	int min_rows = half_tile_mr(l);
+	return l->rows_hi > l->mr && min_rows > 0 && rows >= min_rows && rows < l->mr &&
+	       (rows % 2 == 0 || rows == min_rows + 1);
 }
 
 /* True for heights that only calls of more than mr rows use (smaller calls use half tiles, too). */
@@ -191,17 +191,17 @@ static int find_mr_choices(const struct linear *l, int *height)
 static struct kb_val next_mr_bound(const struct linear *l, struct kb_val rows, struct kb_val left)
 {
 	struct kb *k = l->k;
-	struct kb_val mr = kb_index(k, l->mr), least = kb_index(k, half_tile_mr(l));
+	struct kb_val mr = kb_index(k, l->mr), min_rows = kb_index(k, half_tile_mr(l));
 	if (l->rows_hi <= l->mr || half_tile_mr(l) == 0)
 		return left;
 	struct kb_val is_odd = kb_cmp(k, KB_NE, kb_bin(k, KB_AND, left, kb_index(k, 1)), kb_index(k, 0));
 	/* The remainder after a tile is no less than half a tile, where possible. */
-	struct kb_val others = kb_sub(k, left, least);
-	struct kb_val odd = kb_max(k, kb_min(k, others, kb_add_const(k, least, 1)), least);
+	struct kb_val others = kb_sub(k, left, min_rows);
+	struct kb_val odd = kb_max(k, kb_min(k, others, kb_add_const(k, min_rows, 1)), min_rows);
 	struct kb_val even = kb_min(k, others, mr);
 	struct kb_val many = kb_select(k, is_odd, odd, even);
 	/* Calls of at most mr rows loop over single panels, for which middle heights are not emitted. */
-	struct kb_val few = kb_min(k, left, least);
+	struct kb_val few = kb_min(k, left, min_rows);
 	few = kb_select(k, kb_cmp(k, KB_LE, rows, mr), few, left);
 	few = kb_select(k, kb_cmp(k, KB_EQ, left, mr), mr, few);
 	return kb_select(k, kb_cmp(k, KB_GT, left, mr), many, few);
@@ -214,17 +214,17 @@ static struct kb_val next_mr_bound(const struct linear *l, struct kb_val rows, s
 static int tile_panels(const struct linear *l, int rows)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
-	int units = matmul_panel_vectors(l);
-	int sums = matmul_acc_registers(l) * rows * units;
+	int vectors = matmul_panel_vectors(l);
+	int accumulators = matmul_acc_registers(l) * rows * vectors;
 	int64_t full = l->columns.n / MATMUL_PANEL;
 	bool is_low = rows != l->mr && !needs_many_rows(l, rows);
 	int n = is_low && (rows == 1 || !matmul_prefers_small_code(l)) ? MATMUL_NC : l->nr;
 	if (matmul_dequantizes_inline(l))
 		n = is_low ? matmul_inline_panels(l, rows) : l->nr;
 	for (; n > 1; n /= 2) {
-		int lines = rows > 1 ? n * units : 1;
+		int b_registers = rows > 1 ? n * vectors : 1;
 		bool fits = rows == l->mr || matmul_dequantizes_inline(l) ||
-		            n * sums + lines + 1 < caps->registers;
+		            n * accumulators + b_registers + 1 < caps->registers;
 		if (fits && n <= full && rows * n * (MATMUL_PANEL / l->lanes) <= MATMUL_ACC_MAX)
 			break;
 	}
@@ -355,12 +355,12 @@ static struct kb_val emit_amx_row_tiles(const struct linear *l, struct matmul_bl
 static void emit_repacked(const struct linear *l, const struct matmul_block *s)
 {
 	struct kb *k = l->k;
-	struct matmul_block part = *s;
-	part.is_repacked = true;
-	part.begin = kb_loop(k, "wide", s->begin, s->end, l->repack.group, 0);
-	part.end = kb_min(k, kb_add_const(k, part.begin, l->repack.group), s->end);
-	matmul_repack_block(l, &part);
-	emit_row_tiles(l, &part, s->row);
+	struct matmul_block sub = *s;
+	sub.is_repacked = true;
+	sub.begin = kb_loop(k, "wide", s->begin, s->end, l->repack.group, 0);
+	sub.end = kb_min(k, kb_add_const(k, sub.begin, l->repack.group), s->end);
+	matmul_repack_block(l, &sub);
+	emit_row_tiles(l, &sub, s->row);
 	kb_end_loop(k);
 }
 
@@ -376,29 +376,29 @@ static void zero_c_buffer(const struct linear *l, struct kb_val rows)
 void matmul_emit_block(const struct linear *l, const struct matmul_block *s)
 {
 	struct kb *k = l->k;
-	struct matmul_block part = *s;
+	struct matmul_block sub = *s;
 	struct kb_val rows = kb_sub(k, s->row_end, s->row), depth = kb_index(k, l->depth);
 	if (l->amx.config.id) {
 		matmul_amx_block(l, s);
 		return;
 	}
-	part.k_lo = kb_index(k, 0);
-	part.k_hi = depth;
+	sub.k_lo = kb_index(k, 0);
+	sub.k_hi = depth;
 	if (l->repack.acc.id) {
-		emit_row_tiles(l, &part, emit_amx_row_tiles(l, part));
+		emit_row_tiles(l, &sub, emit_amx_row_tiles(l, sub));
 		return;
 	}
 	if (!l->c_buf.kc && l->repack.panels.id) {
 		kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, UNPACK_MIN_ROWS)));
-		emit_repacked(l, &part);
+		emit_repacked(l, &sub);
 		kb_else(k);
-		emit_row_tiles(l, &part, s->row);
+		emit_row_tiles(l, &sub, s->row);
 		kb_end_if(k);
 		return;
 	}
 	if (!l->c_buf.kc) {
-		part = matmul_dequantize_block(l, &part);
-		emit_row_tiles(l, &part, s->row);
+		sub = matmul_dequantize_block(l, &sub);
+		emit_row_tiles(l, &sub, s->row);
 		return;
 	}
 	/* A single row tile reads B once: blocking K gains nothing. The dequantized B buffer, however, holds
@@ -406,10 +406,10 @@ void matmul_emit_block(const struct linear *l, const struct matmul_block *s)
 	struct kb_val few = kb_cmp(k, KB_LE, rows, kb_index(k, l->b_buf.at.id ? 0 : l->mr));
 	zero_c_buffer(l, rows);
 	struct kb_val end = kb_select(k, few, kb_index(k, 1), depth);
-	part.k_lo = kb_loop(k, "part", part.k_lo, end, l->c_buf.kc, KB_NONEMPTY);
-	part.k_hi = kb_select(k, few, depth, kb_min(k, kb_add_const(k, part.k_lo, l->c_buf.kc), depth));
-	part = matmul_dequantize_block(l, &part);
-	emit_row_tiles(l, &part, s->row);
+	sub.k_lo = kb_loop(k, "part", sub.k_lo, end, l->c_buf.kc, KB_NONEMPTY);
+	sub.k_hi = kb_select(k, few, depth, kb_min(k, kb_add_const(k, sub.k_lo, l->c_buf.kc), depth));
+	sub = matmul_dequantize_block(l, &sub);
+	emit_row_tiles(l, &sub, s->row);
 	kb_end_loop(k);
 	matmul_epilogue(l, s, s->row, rows);
 }
@@ -453,15 +453,15 @@ static struct division divide_rows(const struct linear *l)
 }
 
 /*
- * M blocks, at least `least`, that balance the load: with `groups` column groups each, 1, 2, 4 or 8 of them,
- * the fewest for which tasks divide evenly among the workers. Each block reads all weights, so fewer are
- * better.
+ * M blocks, at least `min_blocks`, that balance the load: with `groups` column groups each, 1, 2, 4 or 8 of them,
+ * the fewest for which tasks divide evenly among the workers, or are many. Each block reads all weights, so
+ * fewer are better.
  */
-static struct kb_val balanced_m_blocks(const struct linear *l, struct kb_val groups, struct kb_val least)
+static struct kb_val balanced_m_blocks(const struct linear *l, struct kb_val groups, struct kb_val min_blocks)
 {
 	struct kb *k = l->k;
 	struct kb_val n = l->job->n_workers, blocks = kb_index(k, M_BLOCKS_MAX);
-	struct kb_var all = kb_var(k, "blocks", KB_INDEX_T, least);
+	struct kb_var all = kb_var(k, "blocks", KB_INDEX_T, min_blocks);
 	kb_if(k, kb_cmp(k, KB_GT, n, kb_index(k, 1)));
 	struct kb_val many = kb_mul_const(k, n, TASKS_PER_WORKER);
 	for (int64_t i = M_BLOCKS_MAX / 2; i > 0; i /= 2) {
@@ -471,13 +471,13 @@ static struct kb_val balanced_m_blocks(const struct linear *l, struct kb_val gro
 		even = kb_bin(k, KB_OR, even, kb_cmp(k, KB_GE, tasks, many));
 		blocks = kb_select(k, even, kb_index(k, i), blocks);
 	}
-	kb_set(k, all, kb_max(k, least, blocks));
+	kb_set(k, all, kb_max(k, min_blocks, blocks));
 	kb_end_if(k);
 	return kb_get(k, all);
 }
 
 #define COLUMNS_PER_MADE_ROW \
-	4 /* making a row of x takes a worker as long as reading this many columns of weights */
+	4 /* columns whose weights all workers together read while they make one row of x */
 
 /* Least number of M blocks. With AMX, making the rows of x takes a worker longer than reading the weights:
  * one block for each worker, if there are rows enough. */
@@ -485,13 +485,13 @@ static struct kb_val min_m_blocks(const struct linear *l)
 {
 	struct kb *k = l->k;
 	struct kb_val most = kb_index(k, rows_of_m_block(l));
-	struct kb_val least = emit_div_up(k, kb_max(k, l->rows, kb_index(k, 1)), most);
+	struct kb_val min_blocks = emit_div_up(k, kb_max(k, l->rows, kb_index(k, 1)), most);
 	if (!l->amx.config.id)
-		return least;
+		return min_blocks;
 	struct kb_val tiles = emit_div_up(k, l->rows, kb_index(k, AMX_TILE_ROWS));
-	struct kb_val all = kb_max(k, least, kb_min(k, l->job->n_workers, tiles));
+	struct kb_val all = kb_max(k, min_blocks, kb_min(k, l->job->n_workers, tiles));
 	struct kb_val columns = kb_index(k, l->columns.n * l->columns.mats / COLUMNS_PER_MADE_ROW);
-	return kb_select(k, kb_cmp(k, KB_GE, l->rows, columns), all, least);
+	return kb_select(k, kb_cmp(k, KB_GE, l->rows, columns), all, min_blocks);
 }
 
 /* Rounds rows up to full AMX tiles, at most the capacity of the x buffer. */
@@ -519,8 +519,8 @@ static struct division divide(const struct linear *l)
 		d.blocks = kb_min(k, l->rows, d.blocks);
 	if (l->rows_hi > l->mr) {
 		d.unit = kb_select(k, kb_cmp(k, KB_LE, l->rows, mr), one, many);
-		struct kb_val least = min_m_blocks(l);
-		d.blocks = balanced_m_blocks(l, emit_div_up(k, panels, d.unit), least);
+		struct kb_val min_blocks = min_m_blocks(l);
+		d.blocks = balanced_m_blocks(l, emit_div_up(k, panels, d.unit), min_blocks);
 		d.block = kb_max(k, round_to_amx_tiles(l, emit_div_up(k, l->rows, d.blocks)), mr);
 		d.blocks = emit_div_up(k, l->rows, d.block);
 	}

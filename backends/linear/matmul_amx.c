@@ -36,8 +36,8 @@ struct k_block {
 
 static int64_t k_rows(const struct linear *l)
 {
-	int per_line = l->panel.k_per_line;
-	return (l->depth + per_line - 1) / per_line;
+	int per_k_row = l->panel.k_per_line;
+	return (l->depth + per_k_row - 1) / per_k_row;
 }
 
 static int64_t full_chunks(const struct linear *l)
@@ -81,16 +81,16 @@ static void copy_k_tail(const struct linear *l, const struct panel_group *c)
 {
 	struct kb *k = l->k;
 	struct kb_type type = KB_TYPE(KB_I32, l->lanes);
-	int64_t lines = k_rows(l) % CHUNK_ROWS * MATMUL_PANEL,
+	int64_t words = k_rows(l) % CHUNK_ROWS * MATMUL_PANEL,
 	        at = full_chunks(l) * CHUNK_BYTES + l->panel.header;
-	for (int p = 0; lines > 0 && p < c->n; p++) {
+	for (int p = 0; words > 0 && p < c->n; p++) {
 		struct kb_val from = kb_ptr_add(k, c->w, kb_index(k, 0), p * l->panel.bytes + at),
 		              to = kb_ptr_add(k, l->amx.tail, kb_index(k, 0), p * CHUNK_BYTES);
 		struct kb_val i =
-		        kb_loop(k, "line", kb_index(k, 0), kb_index(k, lines), l->lanes, KB_NONEMPTY);
+		        kb_loop(k, "line", kb_index(k, 0), kb_index(k, words), l->lanes, KB_NONEMPTY);
 		kb_store(k, kb_load(k, type, from, i, 0, 0), to, i, 0, 0);
 		kb_end_loop(k);
-		i = kb_loop(k, "clear", kb_index(k, lines), kb_index(k, CHUNK_ROWS * MATMUL_PANEL), l->lanes,
+		i = kb_loop(k, "clear", kb_index(k, words), kb_index(k, CHUNK_ROWS * MATMUL_PANEL), l->lanes,
 		            KB_NONEMPTY);
 		kb_store(k, kb_splat(k, kb_i32(k, 0), l->lanes), to, i, 0, 0);
 		kb_end_loop(k);
@@ -104,10 +104,10 @@ static void prefetch_next(const struct linear *l, const struct panel_group *c, c
 	struct kb *k = l->k;
 	struct kb_val before = kb_mul(k, row_tile, kb_sub(k, k_block->to, k_block->from));
 	before = kb_add(k, before, kb_sub(k, chunk, k_block->from));
-	struct kb_val line = kb_mul(k, before, k_block->share), end = kb_add(k, line, k_block->share);
-	line = kb_loop(k, "ahead", line, end, 1, KB_NONEMPTY);
+	struct kb_val k_row = kb_mul(k, before, k_block->share), end = kb_add(k, k_row, k_block->share);
+	k_row = kb_loop(k, "ahead", k_row, end, 1, KB_NONEMPTY);
 	for (int p = 0; p < c->n; p++)
-		kb_prefetch_l2(k, k_block->next, kb_mul_const(k, line, PANEL_ROW_BYTES), p * l->panel.bytes);
+		kb_prefetch_l2(k, k_block->next, kb_mul_const(k, k_row, PANEL_ROW_BYTES), p * l->panel.bytes);
 	kb_end_loop(k);
 }
 
@@ -116,7 +116,7 @@ static void multiply_rows(const struct linear *l, const struct panel_group *c, c
                           struct kb_val row, int rows)
 {
 	struct kb *k = l->k;
-	int64_t row_bytes = l->lowp.layout.bytes, full = full_chunks(l), sums_step = l->c_buf.width * 4;
+	int64_t row_bytes = l->lowp.layout.bytes, full = full_chunks(l), c_stride = l->c_buf.width * 4;
 	struct matrix_tiles t = {.k = k,
 	                         .dot = l->lowp.to.bf16 ? KB_DOT_BF16 : KB_DOT_U8S8,
 	                         .rows = rows / KB_TILE_ROWS,
@@ -126,11 +126,11 @@ static void multiply_rows(const struct linear *l, const struct panel_group *c, c
 	                         .w_step = PANEL_ROW_BYTES,
 	                         .w_apart = l->panel.bytes};
 	struct kb_val x = kb_ptr_add(k, l->norm.x_buf, kb_mul_const(k, row, row_bytes), 0);
-	struct kb_val sums = kb_ptr_add(k, c->sums, kb_mul_const(k, row, sums_step), 0);
+	struct kb_val sums = kb_ptr_add(k, c->sums, kb_mul_const(k, row, c_stride), 0);
 	kb_if(k, kb_cmp(k, KB_EQ, k_block->from, kb_index(k, 0)));
 	matrix_tiles_zero(&t);
 	kb_else(k);
-	matrix_tiles_load(&t, sums, sums_step);
+	matrix_tiles_load(&t, sums, c_stride);
 	kb_end_if(k);
 	struct kb_val row_tile = kb_div_const(k, row, AMX_TILE_ROWS);
 	struct kb_val chunk = kb_loop(k, "chunk", k_block->from, k_block->to, 1, 0);
@@ -145,35 +145,19 @@ static void multiply_rows(const struct linear *l, const struct panel_group *c, c
 		matrix_tiles_mac_k(&t, kb_ptr_add(k, x, kb_index(k, 0), full * KB_TILE_BYTES), l->amx.tail);
 		kb_end_if(k);
 	}
-	matrix_tiles_store(&t, sums, sums_step);
-}
-
-static void add_k_block(const struct linear *l, const struct panel_group *c, const struct k_block *k_block,
-                        struct kb_val rows)
-{
-	struct kb *k = l->k;
-	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, AMX_TILE_ROWS, 0);
-	if (l->rows_hi > KB_TILE_ROWS) {
-		kb_if(k, kb_cmp(k, KB_GT, kb_sub(k, rows, row), kb_index(k, KB_TILE_ROWS)));
-		multiply_rows(l, c, k_block, row, AMX_TILE_ROWS);
-		kb_else(k);
-	}
-	multiply_rows(l, c, k_block, row, KB_TILE_ROWS);
-	if (l->rows_hi > KB_TILE_ROWS)
-		kb_end_if(k);
-	kb_end_loop(k);
+	matrix_tiles_store(&t, sums, c_stride);
 }
 
 /* Scales integer sums to f32, in place. */
 static void dequantize_sums(const struct linear *l, const struct panel_group *c, struct kb_val rows)
 {
 	struct kb *k = l->k;
-	int64_t step = l->lowp.layout.bytes;
+	int64_t row_bytes = l->lowp.layout.bytes;
 	struct reg_tile p = {.k = k, .rows = 1, .vectors = c->n * MATMUL_PANEL / l->lanes, .lanes = l->lanes};
 	const struct matmul_lowp_tile tile = {.l = l, .p = &p, .w = c->w};
 	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, 1, 0);
 	struct kb_val at = kb_mul_const(k, row, l->c_buf.width);
-	p.x[0] = kb_ptr_add(k, l->norm.x_buf, kb_mul_const(k, row, step), 0);
+	p.x[0] = kb_ptr_add(k, l->norm.x_buf, kb_mul_const(k, row, row_bytes), 0);
 	for (int v = 0; v < p.vectors; v++) {
 		struct kb_val sum = kb_load(k, KB_TYPE(KB_I32, l->lanes), c->sums, at, v * l->lanes, 0);
 		kb_store(k, matmul_dequantize_acc(&tile, 0, v, sum), c->sums, at, v * l->lanes, 0);
@@ -181,6 +165,7 @@ static void dequantize_sums(const struct linear *l, const struct panel_group *c,
 	kb_end_loop(k);
 }
 
+/* All of K for the rows of the M block times a panel group, K block by K block. */
 static void add_panel_group(const struct linear *l, const struct panel_group *c, struct kb_val rows)
 {
 	struct kb *k = l->k;
@@ -192,43 +177,44 @@ static void add_panel_group(const struct linear *l, const struct panel_group *c,
 	k_block.from =
 	        kb_loop(k, "part", kb_index(k, 0), kb_index(k, full > 0 ? full : 1), step, KB_NONEMPTY);
 	k_block.to = kb_min(k, kb_add_const(k, k_block.from, step), end);
-	struct kb_val behind = kb_mul_const(k, k_block.to, CHUNK_BYTES);
-	behind = kb_select(k, kb_cmp(k, KB_LT, k_block.to, end), behind, c->next);
-	k_block.next = kb_ptr_add(k, c->w, behind, l->panel.header);
-	add_k_block(l, c, &k_block, rows);
+	struct kb_val next_offset = kb_mul_const(k, k_block.to, CHUNK_BYTES);
+	next_offset = kb_select(k, kb_cmp(k, KB_LT, k_block.to, end), next_offset, c->next);
+	k_block.next = kb_ptr_add(k, c->w, next_offset, l->panel.header);
+	struct kb_val row = kb_loop(k, "row", kb_index(k, 0), rows, AMX_TILE_ROWS, 0);
+	if (l->rows_hi > KB_TILE_ROWS) {
+		kb_if(k, kb_cmp(k, KB_GT, kb_sub(k, rows, row), kb_index(k, KB_TILE_ROWS)));
+		multiply_rows(l, c, &k_block, row, AMX_TILE_ROWS);
+		kb_else(k);
+	}
+	multiply_rows(l, c, &k_block, row, KB_TILE_ROWS);
+	if (l->rows_hi > KB_TILE_ROWS)
+		kb_end_if(k);
+	kb_end_loop(k);
 	kb_end_loop(k);
 	if (!l->lowp.to.bf16)
 		dequantize_sums(l, c, rows);
 }
 
-/* A group of n panels from `panel` of projection `mat` on. The group multiplied next is that of the other
- * projection, or the panels after it. */
-static void emit_panel_group(const struct linear *l, const struct matmul_block *s, struct kb_val mat,
-                             struct kb_val panel, int n)
+/* Multiplies a group of n panels from `panel` on, of each projection. The group multiplied next is that of
+ * the other projection, or the panels after it. */
+static void emit_panel_group(const struct linear *l, const struct matmul_block *s, struct kb_val panel, int n)
 {
 	struct kb *k = l->k;
-	int64_t bytes = l->panel.bytes, beyond = l->columns.panels * bytes;
+	int64_t bytes = l->panel.bytes, other_mat = l->columns.panels * bytes;
+	struct kb_val mat = {0};
+	if (l->columns.mats > 1)
+		mat = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
 	struct panel_group c = {.n = n, .next = kb_index(k, n * bytes)};
 	struct kb_val first = panel, column = kb_mul_const(k, kb_sub(k, panel, s->begin), MATMUL_PANEL);
 	if (l->columns.mats > 1) {
 		first = kb_add(k, first, kb_mul_const(k, mat, l->columns.panels));
 		column = kb_add(k, column, kb_mul_const(k, mat, l->c_buf.width / l->columns.mats));
-		c.next = kb_select(k, kb_cmp(k, KB_EQ, mat, kb_index(k, 0)), kb_index(k, beyond),
-		                   kb_index(k, n * bytes - beyond));
+		c.next = kb_select(k, kb_cmp(k, KB_EQ, mat, kb_index(k, 0)), kb_index(k, other_mat),
+		                   kb_index(k, n * bytes - other_mat));
 	}
 	c.w = kb_ptr_add(k, s->weights, kb_mul_const(k, first, bytes), 0);
 	c.sums = kb_ptr_add(k, l->c_buf.at, kb_mul_const(k, column, 4), 0);
 	add_panel_group(l, &c, kb_sub(k, s->row_end, s->row));
-}
-
-static void emit_panel_group_of_mats(const struct linear *l, const struct matmul_block *s,
-                                     struct kb_val panel, int n)
-{
-	struct kb *k = l->k;
-	struct kb_val mat = {0};
-	if (l->columns.mats > 1)
-		mat = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
-	emit_panel_group(l, s, mat, panel, n);
 	if (l->columns.mats > 1)
 		kb_end_loop(k);
 }
@@ -239,10 +225,10 @@ void matmul_amx_block(const struct linear *l, const struct matmul_block *s)
 	struct kb_val pairs = kb_div_const(k, kb_sub(k, s->end, s->begin), PANELS);
 	struct kb_val full = kb_add(k, s->begin, kb_mul_const(k, pairs, PANELS));
 	struct kb_val panel = kb_loop(k, "panel", s->begin, full, PANELS, 0);
-	emit_panel_group_of_mats(l, s, panel, PANELS);
+	emit_panel_group(l, s, panel, PANELS);
 	kb_end_loop(k);
 	panel = kb_loop(k, "panel", full, s->end, 1, 0);
-	emit_panel_group_of_mats(l, s, panel, 1);
+	emit_panel_group(l, s, panel, 1);
 	kb_end_loop(k);
 	matmul_epilogue(l, s, s->row, kb_sub(k, s->row_end, s->row));
 }
@@ -269,11 +255,11 @@ static void repack_k_rows(const struct linear *l, struct kb_val from, struct kb_
 {
 	struct kb *k = l->k;
 	struct kb_val at = kb_mul_const(k, i, MATMUL_PANEL / 4);
-	for (int line = 0; line < n; line++)
+	for (int k_row = 0; k_row < n; k_row++)
 		for (int column = 0; column < MATMUL_PANEL; column += l->lanes) {
 			struct kb_val first = kb_index(k, column),
-			              words = panel_load_i8(k, &l->panel, from, first, i, line, l->lanes);
-			kb_store(k, words, to, at, line * MATMUL_PANEL + column, 0);
+			              words = panel_load_i8(k, &l->panel, from, first, i, k_row, l->lanes);
+			kb_store(k, words, to, at, k_row * MATMUL_PANEL + column, 0);
 		}
 }
 
@@ -282,8 +268,8 @@ static void repack_k_rows(const struct linear *l, struct kb_val from, struct kb_
 void matmul_amx_repack_panel(const struct linear *l, struct kb_val from, struct kb_val to)
 {
 	struct kb *k = l->k;
-	int64_t row_tile = 4 * K_ROWS_UNROLLED, full = l->depth / row_tile * row_tile;
-	struct kb_val i = kb_loop(k, "unpack", kb_index(k, 0), kb_index(k, full), row_tile, 0);
+	int64_t unrolled = 4 * K_ROWS_UNROLLED, full = l->depth / unrolled * unrolled;
+	struct kb_val i = kb_loop(k, "unpack", kb_index(k, 0), kb_index(k, full), unrolled, 0);
 	repack_k_rows(l, from, to, i, K_ROWS_UNROLLED);
 	kb_end_loop(k);
 	repack_k_rows(l, from, to, kb_index(k, full), (int)(l->depth - full + 3) / 4);
@@ -294,12 +280,12 @@ struct block_loop {
 	struct matrix_tiles tiles;
 };
 
-/* Sets the tile to the sums of the n elements of quant block `step`. */
-static void multiply_quant_block(const struct block_loop *s, struct kb_val step, int64_t n)
+/* Sets the tile to the sums of the n elements of quant block `qblock`. */
+static void multiply_quant_block(const struct block_loop *s, struct kb_val qblock, int64_t n)
 {
 	const struct matmul_lowp_tile *c = s->c;
 	struct kb *k = s->tiles.k;
-	struct kb_val first = kb_mul_const(k, step, c->l->lowp.layout.step);
+	struct kb_val first = kb_mul_const(k, qblock, c->l->lowp.layout.step);
 	struct kb_val x = kb_ptr_add(k, c->p->x[0], first, 0);
 	struct kb_val w = kb_ptr_add(k, c->repacked_w, kb_mul_const(k, first, MATMUL_PANEL), 0);
 	matrix_tiles_zero(&s->tiles);
@@ -309,15 +295,15 @@ static void multiply_quant_block(const struct block_loop *s, struct kb_val step,
 	}
 }
 
-/* Adds the scaled sums of quant block `step`, which are in repack.acc, to the f32 accumulators. */
-static void scale_quant_block(const struct block_loop *s, struct kb_val step)
+/* Adds the scaled sums of quant block `qblock`, which are in repack.acc, to the f32 accumulators. */
+static void scale_quant_block(const struct block_loop *s, struct kb_val qblock)
 {
 	const struct linear *l = s->c->l;
 	const struct reg_tile *p = s->c->p;
 	struct kb *k = l->k;
-	int64_t size = l->lowp.layout.step;
-	struct kb_val zero = kb_index(k, 0), first = kb_mul_const(k, step, size);
-	matmul_prefetch_k_range(l, s->c->prefetch, first, size);
+	int64_t qblock_k = l->lowp.layout.step;
+	struct kb_val zero = kb_index(k, 0), first = kb_mul_const(k, qblock, qblock_k);
+	matmul_prefetch_k_range(l, s->c->prefetch, first, qblock_k);
 	for (int v = 0; v < p->vectors; v++) {
 		struct kb_val column = kb_index(k, v * l->lanes);
 		struct panel_block scale = panel_load_block(k, &l->panel, s->c->w, column, first, l->lanes);
@@ -325,7 +311,7 @@ static void scale_quant_block(const struct block_loop *s, struct kb_val step)
 			struct kb_var sum = p->sum[m * p->vectors + v];
 			struct kb_val integers = kb_load(k, KB_TYPE(KB_I32, l->lanes), l->repack.acc, zero,
 			                                 m * MATMUL_PANEL + v * l->lanes, 0);
-			kb_set(k, sum, matmul_add_scaled(s->c, step, m, &scale, integers, kb_get(k, sum)));
+			kb_set(k, sum, matmul_add_scaled(s->c, qblock, m, &scale, integers, kb_get(k, sum)));
 		}
 	}
 }
@@ -342,12 +328,13 @@ void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c)
 	                              .columns = 1,
 	                              .x_step = l->lowp.layout.bytes,
 	                              .w_step = PANEL_ROW_BYTES}};
-	int64_t size = l->lowp.layout.step, n = l->lowp.layout.steps, tail = l->depth - (n - 1) * size;
-	multiply_quant_block(&s, kb_index(k, 0), size);
-	struct kb_val step = kb_loop(k, "step", kb_index(k, 0), kb_index(k, n - 2), 1, 0);
+	int64_t qblock_k = l->lowp.layout.step, n = l->lowp.layout.steps,
+	        tail = l->depth - (n - 1) * qblock_k;
+	multiply_quant_block(&s, kb_index(k, 0), qblock_k);
+	struct kb_val qblock = kb_loop(k, "step", kb_index(k, 0), kb_index(k, n - 2), 1, 0);
 	matrix_tiles_store(&s.tiles, l->repack.acc, PANEL_ROW_BYTES);
-	multiply_quant_block(&s, kb_add_const(k, step, 1), size);
-	scale_quant_block(&s, step);
+	multiply_quant_block(&s, kb_add_const(k, qblock, 1), qblock_k);
+	scale_quant_block(&s, qblock);
 	kb_end_loop(k);
 	matrix_tiles_store(&s.tiles, l->repack.acc, PANEL_ROW_BYTES);
 	multiply_quant_block(&s, kb_index(k, n - 1), tail);

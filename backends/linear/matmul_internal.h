@@ -254,7 +254,7 @@ struct matmul_lowp_tile {
 	struct quant_panel_layout layout; /* of super-blocks */
 	/* The open quant block: address of its super-block, its first word in a row of x, word of its first k-row in a
 	 * panel. */
-	struct kb_val section, x_word, b_word;
+	struct kb_val super_block, x_word, b_word;
 	struct kb_val b_row; /* loop index over k-rows where they are not unrolled; else none */
 	const struct matmul_prefetch *prefetch;
 	struct kb_val repacked_x, repacked_w; /* rows of x and first panel, repacked; or none */
@@ -309,7 +309,7 @@ void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c);
 /* ---- matmul_repack.c ---- */
 /* Chooses the B buffer (and its kc) if there are scratch and rows enough; else lowers mr to what dequantizing in
  * registers leaves. scratch_begin: bytes of scratch in use. */
-void matmul_choose_b_buffer(struct linear *l, bool is_few, int64_t scratch_begin);
+void matmul_choose_b_buffer(struct linear *l, bool is_skinny, int64_t scratch_begin);
 /* True if microkernels dequantize in registers. */
 bool matmul_dequantizes_inline(const struct linear *l);
 /* Panels of such a tile of `rows` rows: as many as registers hold; of one row as many as hide the latency of FMAs,
@@ -320,7 +320,7 @@ struct matmul_block matmul_dequantize_block(const struct linear *l, const struct
 /* Chooses repacking if it pays and there is scratch. */
 void matmul_choose_repack(struct linear *l, int64_t scratch_begin);
 /* Repacks a quantized row of x as row `row` of the buffer; the panels of a block. */
-void matmul_repack_row(const struct linear *l, struct kb_val codes, struct kb_val row);
+void matmul_repack_row(const struct linear *l, struct kb_val quants, struct kb_val row);
 void matmul_repack_block(const struct linear *l, const struct matmul_block *s);
 
 /* ---- matmul_epilogue.c ---- */

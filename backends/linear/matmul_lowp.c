@@ -4,8 +4,8 @@
  * the prologue; weights are quants or bf16 in panels.
  *
  * bf16: each sum is one chain over pairs of K elements in increasing k, with the arithmetic of kb_dot_bf16 or
- * kb_dot_bf16_odd. int8: multiply-adds of a quant block are exact in i32; the sum is then scaled and added to
- * the f32 accumulator, block by block in increasing k:
+ * kb_dot_bf16_odd. int8: a quant block is the K elements that share one scale of x and one of each column. Its
+ * multiply-adds are exact in i32; the sum is then scaled and added to the f32 accumulator, block by block in increasing k:
  *
  *   y += (sum of (w + z) x  -  z sum of x) (scale_x scale_w)  +  minimum_w (scale_x sum of x)
  *
@@ -150,19 +150,19 @@ static bool prefetches_once(const struct matmul_lowp_tile *c)
 	return c->prefetch->row_tile.id && matmul_acc_registers(c->l) > 1;
 }
 
-static void prefetch_k_row(const struct matmul_lowp_tile *c, struct kb_val first, int line)
+static void prefetch_k_row(const struct matmul_lowp_tile *c, struct kb_val first, int k_row)
 {
 	struct kb *k = c->l->k;
-	int64_t per_line = c->l->panel.k_per_line;
-	if (!c->prefetch->base.id || (prefetches_once(c) && (line > 0 || c->b_row.id)))
+	int64_t per_k_row = c->l->panel.k_per_line;
+	if (!c->prefetch->base.id || (prefetches_once(c) && (k_row > 0 || c->b_row.id)))
 		return;
 	struct kb_val i = kb_mul_const(k, kb_add(k, c->x_word, first), 4), at = k_row_word(c, first);
 	if (c->b_row.id) {
-		i = kb_add(k, i, kb_mul_const(k, c->b_row, per_line));
+		i = kb_add(k, i, kb_mul_const(k, c->b_row, per_k_row));
 		at = kb_add(k, at, kb_mul_const(k, c->b_row, MATMUL_PANEL));
 	}
-	i = kb_add_const(k, i, line * per_line);
-	matmul_prefetch_line(c->l, c->prefetch, i, c->w, kb_add_const(k, at, (int64_t)line * MATMUL_PANEL));
+	i = kb_add_const(k, i, k_row * per_k_row);
+	matmul_prefetch_line(c->l, c->prefetch, i, c->w, kb_add_const(k, at, (int64_t)k_row * MATMUL_PANEL));
 }
 
 /* Quants of a k-row: its bytes; of 4 bits, its low or high nibbles. */
@@ -188,29 +188,30 @@ static void find_panel_addresses(struct matmul_lowp_tile *c)
 	struct kb *k = c->l->k;
 	int panels = c->p->vectors * c->l->lanes / MATMUL_PANEL;
 	bool is_codebook = !c->l->lowp.to.bf16 && ir_format(c->l->panel.format)->codebook;
-	bool is_again = is_nibble_major(c) || (is_codebook && c->p->rows > panels);
+	bool needs_reload = is_nibble_major(c) || (is_codebook && c->p->rows > panels);
 	struct kb_val w = c->repacked_w.id ? c->repacked_w : c->w;
 	int64_t bytes = c->l->panel.bytes * (c->repacked_w.id ? 2 : 1);
 	for (int i = 0; i < panels; i++) {
 		struct kb_val at = kb_ptr_add(k, w, kb_index(k, 0), i * bytes);
 		c->panel[i] = multiplies_by_element(c) && i > 0 ? kb_ptr_opaque(k, at) : at;
-		c->reload[i] = is_again ? kb_ptr_opaque(k, at) : c->panel[i];
+		c->reload[i] = needs_reload ? kb_ptr_opaque(k, at) : c->panel[i];
 	}
 }
 
-struct kb_val load_panel_words(const struct matmul_lowp_tile *c, const struct kb_val *panel, struct kb_val at,
-                               int line, int v)
+/* Vector v of the words of k-row at + k_row. */
+static struct kb_val load_panel_words(const struct matmul_lowp_tile *c, const struct kb_val *panel,
+                                      struct kb_val at, int k_row, int v)
 {
 	int per_panel = MATMUL_PANEL / c->l->lanes;
-	int64_t disp = (int64_t)line * MATMUL_PANEL + v % per_panel * c->l->lanes;
+	int64_t disp = (int64_t)k_row * MATMUL_PANEL + v % per_panel * c->l->lanes;
 	return kb_load(c->l->k, word_vector(c), panel[v / per_panel], at, disp, 0);
 }
 
-static struct kb_val load_quants(const struct matmul_lowp_tile *c, struct kb_val at, int line,
+static struct kb_val load_quants(const struct matmul_lowp_tile *c, struct kb_val at, int k_row,
                                  enum quant_part part, int v)
 {
 	struct kb *k = c->l->k;
-	struct kb_val w = load_panel_words(c, part == HIGH ? c->reload : c->panel, at, line, v);
+	struct kb_val w = load_panel_words(c, part == HIGH ? c->reload : c->panel, at, k_row, v);
 	if (part != BYTES)
 		return unpack_nibbles(c, w, part == HIGH ? 4 : 0);
 	if (!flips_sign(c->l))
@@ -218,9 +219,9 @@ static struct kb_val load_quants(const struct matmul_lowp_tile *c, struct kb_val
 	return kb_bin(k, KB_XOR, w, kb_splat(k, kb_i32(k, -0x7f7f7f80), c->l->lanes)); /* 0x80808080 */
 }
 
-/* Adds the k-row `line` of a chunk (word `first` of the quant block) times the same word of all rows. Quants
+/* Adds the k-row `k_row` of a chunk (word `first` of the quant block) times the same word of all rows. Quants
  * of all vectors are live at once, or, where words of x fill the registers, of one vector after the other. */
-static void add_k_row(struct matmul_lowp_tile *c, struct kb_val first, int line, enum quant_part part)
+static void add_k_row(struct matmul_lowp_tile *c, struct kb_val first, int k_row, enum quant_part part)
 {
 	const struct reg_tile *p = c->p;
 	struct kb_val at = k_row_word(c, first), x = kb_add(p->k, c->x_word, first);
@@ -229,15 +230,15 @@ static void add_k_row(struct matmul_lowp_tile *c, struct kb_val first, int line,
 		x = kb_add(p->k, x, c->b_row);
 	}
 	struct kb_val w[MATMUL_ACC_MAX];
-	int i = line + (part == HIGH ? CHUNK / 8 : 0), n = multiplies_by_element(c) ? 1 : p->vectors;
-	for (int from = 0; from < p->vectors; from += n) {
+	int i = k_row + (part == HIGH ? CHUNK / 8 : 0), n = multiplies_by_element(c) ? 1 : p->vectors;
+	for (int first_vector = 0; first_vector < p->vectors; first_vector += n) {
 		for (int v = 0; v < n; v++)
-			w[v] = load_quants(c, at, line, part, from + v);
+			w[v] = load_quants(c, at, k_row, part, first_vector + v);
 		for (int m = 0; m < p->rows; m++) {
 			struct kb_val word = x_word_of(c, m, x, i);
 			for (int v = 0; v < n; v++) {
-				int i_sum = m * p->vectors + from + v;
-				struct kb_var sum = uses_acc16(c) ? c->acc16[i_sum] : c->acc[i_sum];
+				int i_acc = m * p->vectors + first_vector + v;
+				struct kb_var sum = uses_acc16(c) ? c->acc16[i_acc] : c->acc[i_acc];
 				kb_set(p->k, sum, dot_quants(c, kb_get(p->k, sum), w[v], word));
 			}
 		}
@@ -245,19 +246,19 @@ static void add_k_row(struct matmul_lowp_tile *c, struct kb_val first, int line,
 }
 
 /* The same with i16 operands (repacked): even bytes, then odd bytes; one pmaddwd each. */
-static void add_k_row_i16(const struct matmul_lowp_tile *c, struct kb_val first, int line)
+static void add_k_row_i16(const struct matmul_lowp_tile *c, struct kb_val first, int k_row)
 {
 	const struct reg_tile *p = c->p;
 	struct kb *k = p->k;
 	struct kb_val w[MATMUL_ACC_MAX], at = k_row_word(c, first), x = kb_add(k, c->x_word, first);
 	int64_t words = c->l->lowp.layout.starts / 4;
 	for (int odd = 0; odd < 2; odd++) {
-		struct kb_val from = kb_add_const(k, at, odd * c->l->panel.bytes / 4);
+		struct kb_val first_vector = kb_add_const(k, at, odd * c->l->panel.bytes / 4);
 		for (int v = 0; v < p->vectors; v++)
-			w[v] = load_panel_words(c, c->panel, from, line, v);
+			w[v] = load_panel_words(c, c->panel, first_vector, k_row, v);
 		for (int m = 0; m < p->rows; m++) {
 			struct kb_val word = kb_load_splat(k, word_vector(c), c->repacked_x, x,
-			                                   (2 * m + odd) * words + line);
+			                                   (2 * m + odd) * words + k_row);
 			for (int v = 0; v < p->vectors; v++) {
 				struct kb_var sum = c->acc[m * p->vectors + v];
 				kb_set(k, sum, kb_dot_s16s16(k, kb_get(k, sum), w[v], word));
@@ -282,19 +283,19 @@ static void add_nibble_chunk_looped(struct matmul_lowp_tile *c, struct kb_val fi
 
 static void add_nibble_chunk(struct matmul_lowp_tile *c, struct kb_val first)
 {
-	bool is_nibble_major_chunk = is_nibble_major(c);
+	bool nibble_major = is_nibble_major(c);
 	for (int high = 0; high < 2; high++) {
 		load_x_words(c, kb_add(c->l->k, c->x_word, first), high);
-		for (int line = 0; is_nibble_major_chunk && line < CHUNK / 8; line++) {
+		for (int k_row = 0; nibble_major && k_row < CHUNK / 8; k_row++) {
 			if (!high)
-				prefetch_k_row(c, first, line);
-			add_k_row(c, first, line, high ? HIGH : LOW);
+				prefetch_k_row(c, first, k_row);
+			add_k_row(c, first, k_row, high ? HIGH : LOW);
 		}
 	}
-	for (int line = 0; !is_nibble_major_chunk && line < CHUNK / 8; line++) {
-		prefetch_k_row(c, first, line);
-		add_k_row(c, first, line, LOW);
-		add_k_row(c, first, line, HIGH);
+	for (int k_row = 0; !nibble_major && k_row < CHUNK / 8; k_row++) {
+		prefetch_k_row(c, first, k_row);
+		add_k_row(c, first, k_row, LOW);
+		add_k_row(c, first, k_row, HIGH);
 	}
 }
 
@@ -308,15 +309,15 @@ static void add_chunk(struct matmul_lowp_tile *c, struct kb_val first, int64_t n
 			add_nibble_chunk(c, first);
 		return;
 	}
-	for (int line = 0; line < (int)(n + 3) / 4; line++) {
+	for (int k_row = 0; k_row < (int)(n + 3) / 4; k_row++) {
 		if (c->repacked_w.id) {
-			add_k_row_i16(c, first, line);
+			add_k_row_i16(c, first, k_row);
 			continue;
 		}
-		if (line % MATMUL_X_WORDS == 0)
-			load_x_words(c, kb_add(c->l->k, c->x_word, first), line / MATMUL_X_WORDS);
-		prefetch_k_row(c, first, line);
-		add_k_row(c, first, line, BYTES);
+		if (k_row % MATMUL_X_WORDS == 0)
+			load_x_words(c, kb_add(c->l->k, c->x_word, first), k_row / MATMUL_X_WORDS);
+		prefetch_k_row(c, first, k_row);
+		add_k_row(c, first, k_row, BYTES);
 	}
 }
 
@@ -332,21 +333,21 @@ static void flush_acc16(const struct matmul_lowp_tile *c)
 	struct kb *k = c->l->k;
 	struct kb_val ones = kb_splat(k, kb_i32(k, 0x00010001), c->l->lanes);
 	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++) {
-		struct kb_val sum = kb_get(k, c->acc[i]), half = kb_get(k, c->acc16[i]);
-		kb_set(k, c->acc[i], kb_dot_s16s16(k, sum, half, ones));
+		struct kb_val sum = kb_get(k, c->acc[i]), sum16 = kb_get(k, c->acc16[i]);
+		kb_set(k, c->acc[i], kb_dot_s16s16(k, sum, sum16, ones));
 	}
 }
 
 /* Zero-point correction of vector v in formats with shifts: shift - zero point, i32; else none. If pairs of
  * i16 are multiplied, the high half is cleared, so that one pmaddwd replaces pmulld. */
-static struct kb_val zero_point_correction(const struct linear *l, struct kb_val section, struct kb_val block,
-                                           int v)
+static struct kb_val zero_point_correction(const struct linear *l, struct kb_val super_block,
+                                           struct kb_val block, int v)
 {
 	struct kb *k = l->k;
 	if (ir_format(l->panel.format)->shift == 0)
 		return (struct kb_val){0};
 	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, matmul_zero_point(l)), KB_I16), l->lanes);
-	struct kb_val v16 = kb_sub(k, panel_block_shift(k, &l->panel, section, block, v, l->lanes), zero);
+	struct kb_val v16 = kb_sub(k, panel_block_shift(k, &l->panel, super_block, block, v, l->lanes), zero);
 	struct kb_val correction = kb_cvt(k, v16, KB_I32);
 	if (!kb_caps(k)->has_dot_s16s16)
 		return correction;
@@ -354,31 +355,32 @@ static struct kb_val zero_point_correction(const struct linear *l, struct kb_val
 }
 
 /* Initial value of an i32 accumulator: the stored correction of row m, or correction * sum of x. */
-static struct kb_val initial_acc(const struct matmul_lowp_tile *c, struct kb_val step, int m,
+static struct kb_val initial_acc(const struct matmul_lowp_tile *c, struct kb_val qblock, int m,
                                  struct kb_val correction)
 {
-	struct kb_val word = broadcast_x_word(c, m, step, c->l->lowp.layout.starts / 4);
+	struct kb_val word = broadcast_x_word(c, m, qblock, c->l->lowp.layout.starts / 4);
 	if (!correction.id)
 		return word;
 	struct kb *k = c->l->k;
-	struct kb_val none = kb_splat(k, kb_i32(k, 0), c->l->lanes);
-	return kb_caps(k)->has_dot_s16s16 ? kb_dot_s16s16(k, none, correction, word)
+	struct kb_val zero = kb_splat(k, kb_i32(k, 0), c->l->lanes);
+	return kb_caps(k)->has_dot_s16s16 ? kb_dot_s16s16(k, zero, correction, word)
 	                                  : kb_mul(k, correction, word);
 }
 
-static void begin_acc(struct matmul_lowp_tile *c, struct kb_val step, struct kb_val block)
+static void begin_acc(struct matmul_lowp_tile *c, struct kb_val qblock, struct kb_val block)
 {
 	const struct reg_tile *p = c->p;
 	for (int v = 0; v < p->vectors; v++) {
-		struct kb_val correction = zero_point_correction(c->l, c->section, block, v);
+		struct kb_val correction = zero_point_correction(c->l, c->super_block, block, v);
 		for (int m = 0; m < p->rows; m++)
-			kb_set(p->k, c->acc[m * p->vectors + v], initial_acc(c, step, m, correction));
+			kb_set(p->k, c->acc[m * p->vectors + v], initial_acc(c, qblock, m, correction));
 	}
 }
 
 /* ---- 2x2 matrix multiplies (MMLA) ---- */
 
-bool uses_mmla(const struct matmul_lowp_tile *c)
+/* True if 2x2 matrix multiplies apply: tiles of several rows, and one quant block. */
+static bool uses_mmla(const struct matmul_lowp_tile *c)
 {
 	const struct kb_caps *caps = kb_caps(c->l->k);
 	bool is_bf16 = c->l->lowp.to.bf16;
@@ -390,14 +392,14 @@ bool uses_mmla(const struct matmul_lowp_tile *c)
 /* Words x + i and x + i + 1 of rows m and m + 1 (of m twice if it is the last one). */
 static struct kb_val load_row_pair(const struct matmul_lowp_tile *c, int m, struct kb_val x, int i)
 {
-	static const int beside[] = {0, 1, 2, 3};
+	static const int pair[] = {0, 1, 2, 3};
 	const struct reg_tile *p = c->p;
 	struct kb_val row[2];
 	for (int r = 0; r < 2; r++) {
 		int at = m + r < p->rows ? m + r : m;
 		row[r] = kb_load(p->k, KB_TYPE(KB_I32, 2), p->x[at], x, p->x_disp[at] + i, 0);
 	}
-	return kb_shuffle(p->k, row[0], row[1], beside, MATMUL_X_WORDS);
+	return kb_shuffle(p->k, row[0], row[1], pair, MATMUL_X_WORDS);
 }
 
 /* Adds k-rows x + i and x + i + 1; sum: [rows / 2][vectors][two columns of 2x2 tiles]. */
@@ -407,7 +409,7 @@ static void add_mmla_k_row_pair(const struct matmul_lowp_tile *c, const struct k
 	static const int columns[2][MATMUL_X_WORDS] = {{0, 4, 1, 5}, {2, 6, 3, 7}};
 	const struct reg_tile *p = c->p;
 	struct kb *k = p->k;
-	struct kb_val rows[MATMUL_ROWS_MAX], line[2];
+	struct kb_val rows[MATMUL_ROWS_MAX], k_row[2];
 	struct kb_val at = kb_add_const(k, kb_mul_const(k, x, MATMUL_PANEL), c->l->panel.header / 4),
 	              per_word = kb_index(k, c->l->panel.k_per_line);
 	for (int r = 0; c->prefetch->base.id && r < 2; r++)
@@ -416,8 +418,8 @@ static void add_mmla_k_row_pair(const struct matmul_lowp_tile *c, const struct k
 		rows[m] = load_row_pair(c, m, x, i);
 	for (int v = 0; v < 2 * p->vectors; v++) {
 		for (int r = 0; v % 2 == 0 && r < 2; r++)
-			line[r] = load_panel_words(c, c->panel, at, i + r, v / 2);
-		struct kb_val w = kb_shuffle(k, line[0], line[1], columns[v % 2], MATMUL_X_WORDS);
+			k_row[r] = load_panel_words(c, c->panel, at, i + r, v / 2);
+		struct kb_val w = kb_shuffle(k, k_row[0], k_row[1], columns[v % 2], MATMUL_X_WORDS);
 		for (int m = 0; m < p->rows; m += 2) {
 			struct kb_var to = sum[m * p->vectors + v];
 			struct kb_val before = kb_get(k, to);
@@ -428,7 +430,8 @@ static void add_mmla_k_row_pair(const struct matmul_lowp_tile *c, const struct k
 	}
 }
 
-void emit_mmla_loop(const struct matmul_lowp_tile *c, int64_t n, struct kb_val *sum)
+/* Multiplies n k-rows (even) by MMLA; sum[m][v]: the result for row m, vector v. */
+static void emit_mmla_loop(const struct matmul_lowp_tile *c, int64_t n, struct kb_val *sum)
 {
 	static const int of_row[2][MATMUL_X_WORDS] = {{0, 2, 4, 6}, {1, 3, 5, 7}};
 	const struct reg_tile *p = c->p;
@@ -457,118 +460,119 @@ static int64_t add_mmla_k_rows(struct matmul_lowp_tile *c, int64_t n)
 {
 	struct kb *k = c->l->k;
 	struct kb_val sum[MATMUL_ACC_MAX];
-	int64_t lines = (n + 3) / 4 / 2 * 2;
-	emit_mmla_loop(c, lines, sum);
+	int64_t k_rows = (n + 3) / 4 / 2 * 2;
+	emit_mmla_loop(c, k_rows, sum);
 	begin_acc(c, kb_index(k, 0), kb_index(k, 0));
 	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
 		kb_set(k, c->acc[i], kb_add(k, kb_get(k, c->acc[i]), sum[i]));
-	return 4 * lines;
+	return 4 * k_rows;
 }
 
 /* ---- scales ---- */
 
-/* Block of the super-block (for its scales) of quant block `step` of the super-block. */
-static struct kb_val block_in_section(const struct linear *l, struct kb_val step)
+/* Index, in its super-block, of the weights' block that contains quant block `qblock` of the super-block. */
+static struct kb_val scale_block_of(const struct linear *l, struct kb_val qblock)
 {
 	int64_t block = ir_format(l->panel.format)->block;
 	if (block == 0 || block >= l->depth)
 		return kb_index(l->k, 0);
-	int64_t per = block / l->lowp.layout.step;
-	return per == 1 ? step : kb_div_const(l->k, step, per);
+	int64_t qblocks_per_super = block / l->lowp.layout.step;
+	return qblocks_per_super == 1 ? qblock : kb_div_const(l->k, qblock, qblocks_per_super);
 }
 
 /* Scales and minima of vector v; no minimum in formats with shifts, which the integers contain. */
-static struct panel_block load_scales(const struct linear *l, struct kb_val section, struct kb_val block,
+static struct panel_block load_scales(const struct linear *l, struct kb_val super_block, struct kb_val block,
                                       int v)
 {
-	struct panel_block s = {.scale = panel_block_scale(l->k, &l->panel, section, block, v, l->lanes)};
+	struct panel_block s = {.scale = panel_block_scale(l->k, &l->panel, super_block, block, v, l->lanes)};
 	if (ir_format(l->panel.format)->has_offset)
-		s.offset = panel_block_offset(l->k, &l->panel, section, block, v, l->lanes);
+		s.offset = panel_block_offset(l->k, &l->panel, super_block, block, v, l->lanes);
 	return s;
 }
 
-struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val step, int m,
+struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val qblock, int m,
                                 const struct panel_block *s, struct kb_val integers, struct kb_val sum)
 {
 	struct kb *k = c->l->k;
 	const struct reg_tile *p = c->p;
 	const struct activation_row_layout *row = &c->l->lowp.layout;
 	struct kb_type type = KB_TYPE(KB_F32, c->l->lanes);
-	struct kb_val d = kb_load_splat(k, type, p->x[m], step, p->x_disp[m] + row->scales / 4);
-	struct kb_val both = kb_mul(k, d, s->scale);
-	sum = kb_fma(k, kb_cvt(k, integers, KB_F32), both, sum);
+	struct kb_val d = kb_load_splat(k, type, p->x[m], qblock, p->x_disp[m] + row->scales / 4);
+	struct kb_val scale = kb_mul(k, d, s->scale);
+	sum = kb_fma(k, kb_cvt(k, integers, KB_F32), scale, sum);
 	if (!s->offset.id)
 		return sum;
-	struct kb_val total = kb_load_splat(k, type, p->x[m], step, p->x_disp[m] + row->totals / 4);
-	return kb_fma(k, s->offset, total, sum);
+	struct kb_val x_sum = kb_load_splat(k, type, p->x[m], qblock, p->x_disp[m] + row->totals / 4);
+	return kb_fma(k, s->offset, x_sum, sum);
 }
 
 /* Scales the i32 sums of a quant block and adds them to vector v of the f32 accumulators. */
-static void scale_acc(const struct matmul_lowp_tile *c, struct kb_val step, struct kb_val block, int v)
+static void scale_acc(const struct matmul_lowp_tile *c, struct kb_val qblock, struct kb_val block, int v)
 {
 	struct kb *k = c->l->k;
-	const struct panel_block s = load_scales(c->l, c->section, block, v);
+	const struct panel_block s = load_scales(c->l, c->super_block, block, v);
 	for (int m = 0; m < c->p->rows; m++) {
 		int at = m * c->p->vectors + v;
 		struct kb_val integers = kb_get(k, c->acc[at]);
 		kb_set(k, c->p->sum[at],
-		       matmul_add_scaled(c, step, m, &s, integers, kb_get(k, c->p->sum[at])));
+		       matmul_add_scaled(c, qblock, m, &s, integers, kb_get(k, c->p->sum[at])));
 	}
 }
 
 struct kb_val matmul_dequantize_acc(const struct matmul_lowp_tile *c, int m, int v, struct kb_val integers)
 {
 	struct kb *k = c->l->k;
-	struct kb_val step = kb_index(k, 0), zero = kb_splat(k, kb_f32(k, 0), c->l->lanes);
-	const struct panel_block s = load_scales(c->l, c->w, step, v);
-	struct kb_val start = initial_acc(c, step, m, zero_point_correction(c->l, c->w, step, v));
-	return matmul_add_scaled(c, step, m, &s, kb_add(k, integers, start), zero);
+	struct kb_val qblock = kb_index(k, 0), zero = kb_splat(k, kb_f32(k, 0), c->l->lanes);
+	const struct panel_block s = load_scales(c->l, c->w, qblock, v);
+	struct kb_val initial = initial_acc(c, qblock, m, zero_point_correction(c->l, c->w, qblock, v));
+	return matmul_add_scaled(c, qblock, m, &s, kb_add(k, integers, initial), zero);
 }
 
 /* ---- the int8 loop ---- */
 
 /* Prefetches the header (scales) of the super-block at distance, an equal part in each quant block. */
-static void prefetch_header(const struct matmul_lowp_tile *c, struct kb_val in_section)
+static void prefetch_header(const struct matmul_lowp_tile *c, struct kb_val in_super)
 {
 	struct kb *k = c->l->k;
-	int64_t size = c->l->lowp.layout.step, tail = c->l->depth % c->layout.section;
-	int64_t steps = ((tail > 0 ? tail : c->layout.section) + size - 1) / size;
-	int64_t words = (c->layout.lines / 4 + steps - 1) / steps;
+	int64_t qblock_k = c->l->lowp.layout.step, tail = c->l->depth % c->layout.section;
+	int64_t qblocks = ((tail > 0 ? tail : c->layout.section) + qblock_k - 1) / qblock_k;
+	int64_t words = (c->layout.lines / 4 + qblocks - 1) / qblocks;
 	if (!c->prefetch->distance)
 		return;
-	struct kb_val zero = kb_index(k, 0), at = kb_mul_const(k, in_section, words);
+	struct kb_val zero = kb_index(k, 0), at = kb_mul_const(k, in_super, words);
 	for (int64_t i = 0; i < words; i += MATMUL_PANEL)
-		matmul_prefetch_line(c->l, c->prefetch, zero, c->section, kb_add_const(k, at, i));
+		matmul_prefetch_line(c->l, c->prefetch, zero, c->super_block, kb_add_const(k, at, i));
 }
 
-/* Opens quant block `step`: address of its super-block, first words of x and B. Returns its block there. */
-static struct kb_val open_quant_block(struct matmul_lowp_tile *c, struct kb_val step)
+/* Opens quant block `qblock`: address of its super-block, its first words of x and B. Returns the index of
+ * its scales there. */
+static struct kb_val open_quant_block(struct matmul_lowp_tile *c, struct kb_val qblock)
 {
 	struct kb *k = c->l->k;
-	int64_t size = c->l->lowp.layout.step, per = c->layout.section / size;
-	struct kb_val in_section = step, line = kb_index(k, c->layout.lines / 4);
-	c->section = c->w;
+	int64_t qblock_k = c->l->lowp.layout.step, qblocks_per_super = c->layout.section / qblock_k;
+	struct kb_val in_super = qblock, k_row = kb_index(k, c->layout.lines / 4);
+	c->super_block = c->w;
 	if (c->l->depth > c->layout.section) {
-		struct kb_val section = kb_div_const(k, step, per);
-		in_section = kb_sub(k, step, kb_mul_const(k, section, per));
-		line = kb_add(k, line, kb_mul_const(k, section, c->layout.section_bytes / 4));
-		struct kb_val bytes = kb_mul_const(k, section, c->layout.section_bytes);
-		c->section = kb_ptr_add(k, c->w, bytes, 0);
+		struct kb_val super_block = kb_div_const(k, qblock, qblocks_per_super);
+		in_super = kb_sub(k, qblock, kb_mul_const(k, super_block, qblocks_per_super));
+		k_row = kb_add(k, k_row, kb_mul_const(k, super_block, c->layout.section_bytes / 4));
+		struct kb_val bytes = kb_mul_const(k, super_block, c->layout.section_bytes);
+		c->super_block = kb_ptr_add(k, c->w, bytes, 0);
 	}
 	int64_t per_element = PANEL_COLUMNS / c->l->panel.k_per_line;
-	c->x_word = kb_mul_const(k, step, size / 4);
-	c->b_word = kb_add(k, line, kb_mul_const(k, in_section, size * per_element));
-	prefetch_header(c, in_section);
-	return block_in_section(c->l, in_section);
+	c->x_word = kb_mul_const(k, qblock, qblock_k / 4);
+	c->b_word = kb_add(k, k_row, kb_mul_const(k, in_super, qblock_k * per_element));
+	prefetch_header(c, in_super);
+	return scale_block_of(c->l, in_super);
 }
 
 /* K elements of an iteration. An emulated dot product has common subexpressions that would exceed the
  * registers over a chunk: one k-row. */
 static int k_unroll(const struct matmul_lowp_tile *c)
 {
-	bool is_full =
+	bool many_acc =
 	        is_dot_emulated(c) || c->p->rows * c->p->vectors > (c->repacked_w.id ? ACC_FEW_I16 : ACC_FEW);
-	if (ir_format(c->l->panel.format)->bits == 4 || !is_full)
+	if (ir_format(c->l->panel.format)->bits == 4 || !many_acc)
 		return CHUNK;
 	return multiplies_by_element(c) ? 4 * MATMUL_X_WORDS : 4;
 }
@@ -581,25 +585,25 @@ static void add_chunk_i32(struct matmul_lowp_tile *c, struct kb_val first, int64
 	flush_acc16(c);
 }
 
-/* Quant block `step` of n elements. */
-static void add_quant_block(struct matmul_lowp_tile *c, struct kb_val step, int64_t n)
+/* Adds quant block `qblock` of n elements. */
+static void add_quant_block(struct matmul_lowp_tile *c, struct kb_val qblock, int64_t n)
 {
 	struct kb *k = c->l->k;
-	struct kb_val block = open_quant_block(c, step), zero = kb_index(k, 0);
+	struct kb_val block = open_quant_block(c, qblock), zero = kb_index(k, 0);
 	int64_t done = 0, unroll = k_unroll(c),
-	        least = is_dot_emulated(c) || c->repacked_w.id ? CHUNK : 4 * CHUNK;
+	        loop_min = is_dot_emulated(c) || c->repacked_w.id ? CHUNK : 4 * CHUNK;
 	if (uses_mmla(c)) {
 		done = add_mmla_k_rows(c, n);
 	} else if (uses_acc16(c) && n <= CHUNK) { /* the i32 accumulators are live after the chunk only */
 		zero_acc16(c);
 		add_chunk(c, zero, n);
-		begin_acc(c, step, block);
+		begin_acc(c, qblock, block);
 		flush_acc16(c);
 		done = n;
 	} else {
-		begin_acc(c, step, block);
+		begin_acc(c, qblock, block);
 	}
-	if (done == 0 && n >= least) {
+	if (done == 0 && n >= loop_min) {
 		done = n / unroll * unroll;
 		struct kb_val at = kb_loop(k, "k", zero, kb_index(k, done / 4), unroll / 4, KB_NONEMPTY);
 		add_chunk_i32(c, at, unroll);
@@ -608,7 +612,7 @@ static void add_quant_block(struct matmul_lowp_tile *c, struct kb_val step, int6
 	for (; done < n; done += CHUNK)
 		add_chunk_i32(c, kb_index(k, done / 4), n - done < CHUNK ? n - done : CHUNK);
 	for (int v = 0; v < c->p->vectors; v++)
-		scale_acc(c, step, block, v);
+		scale_acc(c, qblock, block, v);
 }
 
 void matmul_int8_loop(struct matmul_lowp_tile *c)
@@ -627,8 +631,8 @@ void matmul_int8_loop(struct matmul_lowp_tile *c)
 	if (full == 1) {
 		add_quant_block(c, kb_index(k, 0), row->step);
 	} else if (full > 1) {
-		struct kb_val step = kb_loop(k, "step", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
-		add_quant_block(c, step, row->step);
+		struct kb_val qblock = kb_loop(k, "step", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
+		add_quant_block(c, qblock, row->step);
 		kb_end_loop(k);
 	}
 	if (tail > 0)
@@ -655,45 +659,40 @@ static void add_k_row_bf16(struct matmul_lowp_tile *c, struct kb_val at, int i)
 		matmul_prefetch_k(c->l, c->prefetch, kb_mul_const(k, kb_add_const(k, at, i), 2));
 	if (i % MATMUL_X_WORDS == 0)
 		load_x_words(c, at, i / MATMUL_X_WORDS);
-	for (int from = 0; from < p->vectors; from += n) {
+	for (int first_vector = 0; first_vector < p->vectors; first_vector += n) {
 		for (int v = 0; v < n; v++)
-			w[v] = load_panel_words(c, c->panel, words, i, from + v);
+			w[v] = load_panel_words(c, c->panel, words, i, first_vector + v);
 		for (int m = 0; m < p->rows; m++) {
 			struct kb_val x = x_word_of(c, m, at, i);
 			for (int v = 0; v < n; v++) {
-				struct kb_var sum = p->sum[m * p->vectors + from + v];
+				struct kb_var sum = p->sum[m * p->vectors + first_vector + v];
 				kb_set(k, sum, dot_bf16_pairs(c, kb_get(k, sum), w[v], x));
 			}
 		}
 	}
 }
 
-static void add_mmla_bf16(const struct matmul_lowp_tile *c, int64_t lines)
-{
-	struct kb_val sum[MATMUL_ACC_MAX];
-	emit_mmla_loop(c, lines, sum);
-	for (int i = 0; i < c->p->rows * c->p->vectors; i++)
-		kb_set(c->l->k, c->p->sum[i], sum[i]);
-}
-
 void matmul_bf16_loop(struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
-	int64_t lines = panel_row_count(DT_BF16, c->l->depth);
+	int64_t k_rows = panel_row_count(DT_BF16, c->l->depth);
 	int unroll = c->p->rows * c->p->vectors <= ACC_FEW ? BF16_UNROLL
 	             : multiplies_by_element(c)            ? MATMUL_X_WORDS
 	                                                   : 1;
-	int64_t full = lines / unroll * unroll;
+	int64_t full = k_rows / unroll * unroll;
 	find_panel_addresses(c);
 	if (uses_mmla(c)) {
-		full = lines / 2 * 2;
-		add_mmla_bf16(c, full);
+		full = k_rows / 2 * 2;
+		struct kb_val sum[MATMUL_ACC_MAX];
+		emit_mmla_loop(c, full, sum);
+		for (int i = 0; i < c->p->rows * c->p->vectors; i++)
+			kb_set(k, c->p->sum[i], sum[i]);
 	} else if (full > 0) {
 		struct kb_val at = kb_loop(k, "k", kb_index(k, 0), kb_index(k, full), unroll, KB_NONEMPTY);
 		for (int i = 0; i < unroll; i++)
 			add_k_row_bf16(c, at, i);
 		kb_end_loop(k);
 	}
-	for (int i = 0; i < lines - full; i++)
+	for (int i = 0; i < k_rows - full; i++)
 		add_k_row_bf16(c, kb_index(k, full), i);
 }

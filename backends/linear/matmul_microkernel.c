@@ -18,7 +18,7 @@ struct microkernel {
 	const struct matmul_tile *tile;
 	struct reg_tile p;
 	struct panel_reader r;
-	const struct panel_loop *walk; /* of quants, while it is open */
+	const struct panel_loop *loop; /* of quants, while it is open */
 	struct matmul_prefetch prefetch;
 };
 
@@ -138,7 +138,7 @@ static void begin_accumulators(const struct linear *l, struct microkernel *a)
 static struct kb_val load_weights(const void *user, struct kb_val offset, int i, int n)
 {
 	const struct microkernel *a = user;
-	return a->walk ? panel_loop_vector(a->walk, i, n) : panel_load_f32(&a->r, offset, i, n);
+	return a->loop ? panel_loop_vector(a->loop, i, n) : panel_load_f32(&a->r, offset, i, n);
 }
 
 /* Offset of K element at + i in a row of x. */
@@ -184,9 +184,9 @@ static void emit_k(const struct linear *l, const struct microkernel *a, struct k
  * next one is loaded. */
 static bool takes_pairs(const struct linear *l, const struct microkernel *a)
 {
-	int sums = a->p.rows * a->p.vectors,
-	    words = 2; /* a vector of pairs, and its even or odd elements as f32 */
-	int wanted = sums + 2 * a->p.rows + words + !l->job->target->has_fma;
+	int accumulators = a->p.rows * a->p.vectors,
+	    pair_registers = 2; /* a vector of pairs, and its even or odd elements as f32 */
+	int wanted = accumulators + 2 * a->p.rows + pair_registers + !l->job->target->has_fma;
 	return a->r.panel->kind == PANEL_BF16_PAIRS && wanted < kb_caps(l->k)->registers;
 }
 
@@ -199,9 +199,9 @@ static void emit_k_pair(const struct linear *l, const struct microkernel *a, str
 	broadcast_x(l, a, at, i, x[0]);
 	broadcast_x(l, a, at, i + 1, x[1]);
 	for (int n = 0; n < a->p.vectors; n++) {
-		struct kb_val words = panel_load_pairs(&a->r, a->r.at, offset, n);
+		struct kb_val pair_registers = panel_load_pairs(&a->r, a->r.at, offset, n);
 		for (int odd = 0; odd < 2; odd++)
-			reg_tile_mac_vector(&a->p, n, x[odd], panel_bf16_half(l->k, words, odd));
+			reg_tile_mac_vector(&a->p, n, x[odd], panel_bf16_half(l->k, pair_registers, odd));
 	}
 }
 
@@ -210,9 +210,9 @@ static void add_pair_by_lane(const struct linear *l, const struct microkernel *a
                              const struct kb_val *x, int i)
 {
 	for (int n = 0; n < a->p.vectors; n++) {
-		struct kb_val words = panel_load_pairs(&a->r, a->r.at, offset, n);
+		struct kb_val pair_registers = panel_load_pairs(&a->r, a->r.at, offset, n);
 		for (int odd = 0; odd < 2; odd++)
-			reg_tile_mac_lane(&a->p, n, x, i + odd, panel_bf16_half(l->k, words, odd));
+			reg_tile_mac_lane(&a->p, n, x, i + odd, panel_bf16_half(l->k, pair_registers, odd));
 	}
 }
 
@@ -298,9 +298,9 @@ static void loop_quants(const struct linear *l, struct microkernel *a)
 	                       .is_k_range = l->c_buf.kc != 0,
 	                       .body = emit_quants,
 	                       .user = a};
-	a->walk = &w;
+	a->loop = &w;
 	panel_loop(&w);
-	a->walk = NULL;
+	a->loop = NULL;
 }
 
 /* The K block: by vectors of x or long unrolled iterations, then by full k-rows, then by elements. */

@@ -50,17 +50,18 @@ static struct kb_val base_k_block(const struct linear *l, const struct matmul_bl
                                   const struct matmul_prefetch *a, struct kb_val w)
 {
 	struct kb *k = l->k;
-	struct kb_val bytes_per_k = kb_index(k, matmul_bytes_per_k(l)), depth = kb_index(k, l->panel.bytes);
+	struct kb_val bytes_per_k = kb_index(k, matmul_bytes_per_k(l)),
+	              panel_bytes = kb_index(k, l->panel.bytes);
 	struct kb_val block_bytes = kb_mul(k, kb_sub(k, s->k_hi, s->k_lo), bytes_per_k),
 	              k_offset = kb_mul(k, s->k_hi, bytes_per_k);
 	struct kb_val k_elements = kb_sub(k, s->k_hi, s->k_lo);
 	struct kb_val share = kb_mul(k, kb_mul(k, a->stride, kb_get(k, a->row_tile)), k_elements);
 	struct kb_val panel = kb_bin(k, KB_DIV, share, block_bytes),
-	              tail = kb_bin(k, KB_REM, share, block_bytes);
+	              in_panel = kb_bin(k, KB_REM, share, block_bytes);
 	struct kb_val next = kb_select(k, kb_cmp(k, KB_LT, s->k_hi, kb_index(k, l->depth)), k_offset,
 	                               kb_index(k, l->columns.nc * l->panel.bytes));
-	struct kb_val before = kb_mul(k, panel, depth);
-	struct kb_val at = kb_add(k, kb_add(k, next, tail), before);
+	struct kb_val before = kb_mul(k, panel, panel_bytes);
+	struct kb_val at = kb_add(k, kb_add(k, next, in_panel), before);
 	/* matmul_prefetch_k counts k from 0 */
 	return kb_ptr_add(k, w, kb_sub(k, at, kb_mul(k, s->k_lo, a->stride)), 0);
 }

@@ -273,10 +273,10 @@ bool matmul_find_ranges(struct linear *l)
 static void leading_strides(const struct linear *l, struct kb_size *stride)
 {
 	struct kb *k = l->k;
-	struct kb_val step = kb_index(k, l->c_buf.width);
+	struct kb_val column_step = kb_index(k, l->c_buf.width);
 	for (int i = l->rank - 2; i >= 0; i--) {
-		stride[i] = (struct kb_size){i == l->rank - 2, l->c_buf.width, step};
-		step = kb_mul(k, step, l->size[i]);
+		stride[i] = (struct kb_size){i == l->rank - 2, l->c_buf.width, column_step};
+		column_step = kb_mul(k, column_step, l->size[i]);
 	}
 }
 
@@ -292,21 +292,21 @@ static void bind_view(const struct linear *l, struct ir_value v, const struct tr
 	struct eval_bias bias = {.v = t->is_normed ? IR_NO_VALUE : l->bias,
 	                         .begin = l->ranges->items[t->range].begin};
 	struct kb_size stride[IR_RANK_MAX];
-	int64_t step[IR_RANK_MAX] = {0};
+	int64_t column_step[IR_RANK_MAX] = {0};
 	int rank = l->rank + (t->head > 0);
 	leading_strides(l, stride);
 	if (t->head > 0) {
 		stride[l->rank - 1] = constant(l, t->head);
-		step[l->rank - 1] = t->head;
+		column_step[l->rank - 1] = t->head;
 	}
 	stride[rank - 1] = constant(l, 1);
-	step[rank - 1] = 1;
+	column_step[rank - 1] = 1;
 	at.t.rank = rank;
 	at.is_flat = t->head == 0;
 	for (int i = 0; i < rank; i++) {
 		int from = t->head > 0 ? t->from[i] : i;
 		at.t.stride[i] = stride[from];
-		bias.step[i] = step[from];
+		bias.step[i] = column_step[from];
 	}
 	struct kb_val size[IR_RANK_MAX];
 	eval_sizes(l->eval, v, size);

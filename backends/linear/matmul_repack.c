@@ -19,10 +19,10 @@
 static int mr_of_inline_tile(const struct linear *l, int panels)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
-	int units = panels * matmul_panel_vectors(l);
-	return (caps->registers - units * (LIVE_PER_VECTOR + l->panel.live_registers) - DEQUANT_REGISTERS -
+	int vectors = panels * matmul_panel_vectors(l);
+	return (caps->registers - vectors * (LIVE_PER_VECTOR + l->panel.live_registers) - DEQUANT_REGISTERS -
 	        !caps->has_fma) /
-	       units;
+	       vectors;
 }
 
 /* Lowers mr (and nr) to what dequantizing in registers leaves. */
@@ -53,26 +53,28 @@ static bool may_spill_scales(const struct linear *l, int vectors)
 int matmul_inline_panels(const struct linear *l, int rows)
 {
 	const struct target *t = l->job->target;
-	int units = matmul_panel_vectors(l), n = MATMUL_NC;
+	int vectors = matmul_panel_vectors(l), n = MATMUL_NC;
 	for (; n > 1; n /= 2) {
-		bool hides = rows == 1 && n * units <= t->fma_latency * t->fma_ports &&
-		             may_spill_scales(l, n * units);
-		if ((rows <= mr_of_inline_tile(l, n) || hides) && n <= l->columns.n / MATMUL_PANEL)
+		bool hides_latency = rows == 1 && n * vectors <= t->fma_latency * t->fma_ports &&
+		                     may_spill_scales(l, n * vectors);
+		if ((rows <= mr_of_inline_tile(l, n) || hides_latency) && n <= l->columns.n / MATMUL_PANEL)
 			break;
 	}
 	return n;
 }
 
-void matmul_choose_b_buffer(struct linear *l, bool is_few, int64_t begin)
+void matmul_choose_b_buffer(struct linear *l, bool is_skinny, int64_t begin)
 {
 	const struct attrs_group *s = l->g->attrs;
 	int64_t width = (int64_t)l->columns.mats * l->columns.nc * MATMUL_PANEL * 4;
-	int64_t lines = (s->scratch - begin) / width, unit = l->panel.k_align;
+	/* k-rows of f32 that scratch holds; without room for all of K they are divided between kc and the C
+	 * buffer */
+	int64_t k_rows = (s->scratch - begin) / width, align = l->panel.k_align;
 	if (l->panel.kind != PANEL_QUANTS || l->lowp.op)
 		return;
-	int64_t kc = s->kc < lines / 2 ? s->kc / unit * unit : lines / 2 / unit * unit;
-	bool holds_all_k = lines >= l->depth;
-	if (is_few || l->rows_hi <= l->mr || (!holds_all_k && (kc < 1 || lines - kc < l->mr))) {
+	int64_t kc = s->kc < k_rows / 2 ? s->kc / align * align : k_rows / 2 / align * align;
+	bool holds_all_k = k_rows >= l->depth;
+	if (is_skinny || l->rows_hi <= l->mr || (!holds_all_k && (kc < 1 || k_rows - kc < l->mr))) {
 		lower_mr(l);
 		return;
 	}
@@ -82,12 +84,11 @@ void matmul_choose_b_buffer(struct linear *l, bool is_few, int64_t begin)
 	if (holds_all_k)
 		return;
 	l->c_buf.kc = kc;
-	l->c_buf.rows = lines - kc;
+	l->c_buf.rows = k_rows - kc;
 	l->c_buf.at = kb_ptr_add(l->k, l->b_buf.at, kb_index(l->k, kc * width), 0);
 }
 
 struct dequantizer {
-	const struct linear *l;
 	struct kb_val to; /* dequantized panel; address as if K began at 0 */
 };
 
@@ -113,7 +114,7 @@ static void dequantize_panel(const struct linear *l, const struct matmul_block *
                              struct kb_val mat)
 {
 	struct kb *k = l->k;
-	struct dequantizer c = {.l = l};
+	struct dequantizer c;
 	struct kb_val to = kb_sub(k, panel, s->begin);
 	if (mat.id) {
 		panel = kb_add(k, panel, kb_mul_const(k, mat, l->columns.panels));
@@ -158,22 +159,22 @@ struct matmul_block matmul_dequantize_block(const struct linear *l, const struct
 void matmul_choose_repack(struct linear *l, int64_t begin)
 {
 	const struct attrs_group *s = l->g->attrs;
-	bool holds_all_k = l->c_buf.at.id || l->ranges || l->strip_op || matmul_uses_amx_per_block(l);
-	int step = holds_all_k ? l->columns.nc : l->nr;
+	bool repacks_n_block = l->c_buf.at.id || l->ranges || l->strip_op || matmul_uses_amx_per_block(l);
+	int group = repacks_n_block ? l->columns.nc : l->nr;
 	if (!l->lowp.op || l->rows_hi < UNPACK_MIN_ROWS)
 		return;
-	struct tile_unpacked_bytes of;
-	if (!tile_unpacked_bytes(l->job->target, l->panel.format, l->lowp.to, l->depth, &of))
+	struct tile_unpacked_bytes unpacked;
+	if (!tile_unpacked_bytes(l->job->target, l->panel.format, l->lowp.to, l->depth, &unpacked))
 		return;
 	if (matmul_uses_amx_per_block(l) && KB_TILE_ROWS * MATMUL_PANEL / l->lanes > MATMUL_ACC_MAX)
 		return; /* short vectors: 16 rows have too many accumulators */
-	int64_t rows = l->norm.x_rows * of.row, left = s->scratch - begin - rows;
-	if (of.panel == 0 || l->columns.mats * step * of.panel > left)
+	int64_t rows = l->norm.x_rows * unpacked.row, left = s->scratch - begin - rows;
+	if (unpacked.panel == 0 || l->columns.mats * group * unpacked.panel > left)
 		return;
-	l->repack.group = step;
-	l->repack.bytes = of.panel;
+	l->repack.group = group;
+	l->repack.bytes = unpacked.panel;
 	struct kb_val at = kb_ptr_add(l->k, l->job->scratch, kb_index(l->k, begin), 0);
-	l->repack.x = of.row > 0 ? at : (struct kb_val){0};
+	l->repack.x = unpacked.row > 0 ? at : (struct kb_val){0};
 	l->repack.panels = kb_ptr_add(l->k, at, kb_index(l->k, rows), 0);
 	if (matmul_uses_amx_per_block(l))
 		matmul_amx_per_block_begin(l);
@@ -203,10 +204,11 @@ static void unpack_i16(const struct i16_unpack *w)
 	kb_end_loop(k);
 }
 
-void matmul_repack_row(const struct linear *l, struct kb_val codes, struct kb_val row)
+void matmul_repack_row(const struct linear *l, struct kb_val quants, struct kb_val row)
 {
 	int64_t bytes = l->lowp.layout.starts;
-	struct i16_unpack w = {.l = l, .from = codes, .bytes = bytes, .odd_offset = bytes, .is_signed = true};
+	struct i16_unpack w = {
+	        .l = l, .from = quants, .bytes = bytes, .odd_offset = bytes, .is_signed = true};
 	w.to = kb_ptr_add(l->k, l->repack.x, kb_mul_const(l->k, row, 2 * bytes), 0);
 	unpack_i16(&w);
 }

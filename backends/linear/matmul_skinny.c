@@ -56,10 +56,10 @@ static bool has_quant_blocks(const struct linear *l)
 static int single_panel_mr(const struct linear *l)
 {
 	const struct kb_caps *caps = kb_caps(l->k);
-	int units = matmul_panel_vectors(l), free = caps->registers - units - 2 - !caps->has_fma;
+	int vectors = matmul_panel_vectors(l), free = caps->registers - vectors - 2 - !caps->has_fma;
 	if (l->panel.kind == PANEL_QUANTS && !l->lowp.op)
-		free -= units * (1 + l->panel.live_registers) + 2; /* constants */
-	int rows = free / (units * matmul_acc_registers(l));
+		free -= vectors * (1 + l->panel.live_registers) + 2; /* constants */
+	int rows = free / (vectors * matmul_acc_registers(l));
 	return rows < 1 ? 1 : rows < PANEL_MR_MAX ? rows : PANEL_MR_MAX;
 }
 
@@ -111,11 +111,11 @@ static int gemv_panels(const struct linear *l)
 
 /* Passes over the rows of a panel: one if the rows fit into a tile, else several of about equal size. */
 struct passes {
-	int most, least;     /* mr of the largest and the smallest pass */
-	int panels;          /* panels of a tile */
-	struct kb_val n;     /* number of passes; none: one */
-	struct kb_val share; /* bytes that a pass prefetches */
-	struct kb_val step;  /* of them for each K element */
+	int mr_max, mr_min;   /* mr of the largest and the smallest pass */
+	int panels;           /* panels of a tile */
+	struct kb_val n;      /* number of passes; none: one */
+	struct kb_val share;  /* bytes that a pass prefetches */
+	struct kb_val stride; /* of them for each K element */
 };
 
 /* True if passes use the main register tile, which loads less for each multiply-add than a tile of one panel. */
@@ -131,24 +131,24 @@ static struct passes plan_one_pass(const struct linear *l)
 	int64_t most = single_panel_mr(l), least = gemv_panels(l) > 1 ? 2 : 1;
 	most = l->rows_hi < most ? l->rows_hi : most;
 	least = l->rows_lo > least ? l->rows_lo : least;
-	return (struct passes){.most = (int)most,
-	                       .least = (int)(least < most ? least : most),
+	return (struct passes){.mr_max = (int)most,
+	                       .mr_min = (int)(least < most ? least : most),
 	                       .panels =
 	                               matmul_dequantizes_inline(l) ? matmul_inline_panels(l, (int)most) : 1,
-	                       .step = kb_index(l->k, matmul_bytes_per_k(l))};
+	                       .stride = kb_index(l->k, matmul_bytes_per_k(l))};
 }
 
 /* Largest and smallest mr of n = ceil(rows / most) passes, over all numbers of rows that can occur. */
 static void find_pass_mr(const struct linear *l, struct passes *p)
 {
-	int64_t most = p->most, rows = uses_main_tile(l)    ? single_panel_mr(l) + 1
-	                               : gemv_panels(l) > 1 ? 2
-	                                                    : 1;
+	int64_t most = p->mr_max, rows = uses_main_tile(l)    ? single_panel_mr(l) + 1
+	                                 : gemv_panels(l) > 1 ? 2
+	                                                      : 1;
 	rows = l->rows_lo > rows ? l->rows_lo : rows;
-	for (p->most = 1, p->least = (int)most; rows <= l->rows_hi; rows++) {
+	for (p->mr_max = 1, p->mr_min = (int)most; rows <= l->rows_hi; rows++) {
 		int64_t n = (rows + most - 1) / most, low = rows / n, high = (rows + n - 1) / n;
-		p->most = high > p->most ? (int)high : p->most;
-		p->least = low < p->least ? (int)low : p->least;
+		p->mr_max = high > p->mr_max ? (int)high : p->mr_max;
+		p->mr_min = low < p->mr_min ? (int)low : p->mr_min;
 	}
 }
 
@@ -157,14 +157,14 @@ static void find_pass_mr(const struct linear *l, struct passes *p)
 static struct passes plan_passes(const struct linear *l)
 {
 	struct kb *k = l->k;
-	struct passes p = {.most = single_panel_mr(l), .panels = 1};
+	struct passes p = {.mr_max = single_panel_mr(l), .panels = 1};
 	if (uses_main_tile(l))
-		p = (struct passes){.most = l->mr, .panels = l->nr};
-	struct kb_val most = kb_index(k, p.most), line = kb_index(k, matmul_bytes_per_k(l));
-	p.n = kb_bin(k, KB_DIV, kb_add_const(k, l->rows, p.most - 1), most);
+		p = (struct passes){.mr_max = l->mr, .panels = l->nr};
+	struct kb_val most = kb_index(k, p.mr_max), bytes_per_k = kb_index(k, matmul_bytes_per_k(l));
+	p.n = kb_bin(k, KB_DIV, kb_add_const(k, l->rows, p.mr_max - 1), most);
 	p.n = kb_max(k, p.n, kb_index(k, 1));
-	p.step = kb_bin(k, KB_DIV, kb_add_const(k, kb_add(k, line, p.n), -1), p.n);
-	p.share = kb_mul(k, kb_bin(k, KB_DIV, kb_index(k, l->depth), p.n), line);
+	p.stride = kb_bin(k, KB_DIV, kb_add_const(k, kb_add(k, bytes_per_k, p.n), -1), p.n);
+	p.share = kb_mul(k, kb_bin(k, KB_DIV, kb_index(k, l->depth), p.n), bytes_per_k);
 	find_pass_mr(l, &p);
 	return p;
 }
@@ -214,9 +214,9 @@ static void emit_passes(const struct linear *l, const struct matmul_block *s, co
 		distance = kb_select(k, kb_cmp(k, KB_LE, p->n, kb_index(k, 1)), kb_index(k, PREFETCH_BYTES),
 		                     distance);
 	t.prefetch.base = kb_ptr_add(k, next, distance, 0);
-	t.prefetch.stride = p->step;
+	t.prefetch.stride = p->stride;
 	t.prefetch.panels = t.panels;
-	emit_by_rows(l, s, t, height, p->most, p->least);
+	emit_by_rows(l, s, t, height, p->mr_max, p->mr_min);
 	kb_set(k, row, kb_add(k, t.row, height));
 	kb_end_loop(k);
 }
@@ -230,11 +230,11 @@ static struct kb_val loop_panels_one_pass(const struct linear *l, const struct m
 	struct kb *k = l->k;
 	struct kb_val end = t.panels > 1 ? matmul_full_tiles_end(l, s, t.panels) : s->end;
 	t.panel = kb_loop(k, "panel", t.panel, end, t.panels, 0);
-	t.prefetch.distance = p->most > 1 || has_quant_blocks(l) ? PREFETCH_BYTES : PREFETCH_BYTES_GEMV;
+	t.prefetch.distance = p->mr_max > 1 || has_quant_blocks(l) ? PREFETCH_BYTES : PREFETCH_BYTES_GEMV;
 	t.prefetch.base = kb_ptr_add(k, panel_address(l, &t), kb_index(k, t.prefetch.distance), 0);
-	t.prefetch.stride = p->step;
+	t.prefetch.stride = p->stride;
 	t.prefetch.panels = t.panels;
-	emit_by_rows(l, s, t, l->rows, p->most, p->least);
+	emit_by_rows(l, s, t, l->rows, p->mr_max, p->mr_min);
 	kb_end_loop(k);
 	return end;
 }
@@ -256,14 +256,14 @@ static void emit_one_pass(const struct linear *l, const struct matmul_block *s, 
 {
 	struct kb *k = l->k;
 	struct passes p = plan_one_pass(l), low = p;
-	low.most = INLINE_LOW_MR;
-	if (!matmul_dequantizes_inline(l) || p.least > low.most || p.most <= low.most) {
+	low.mr_max = INLINE_LOW_MR;
+	if (!matmul_dequantizes_inline(l) || p.mr_min > low.mr_max || p.mr_max <= low.mr_max) {
 		emit_one_pass_panels(l, s, &p, t);
 		return;
 	}
-	low.panels = matmul_inline_panels(l, low.most);
-	p.least = low.most + 1;
-	kb_if(k, kb_cmp(k, KB_LE, l->rows, kb_index(k, low.most)));
+	low.panels = matmul_inline_panels(l, low.mr_max);
+	p.mr_min = low.mr_max + 1;
+	kb_if(k, kb_cmp(k, KB_LE, l->rows, kb_index(k, low.mr_max)));
 	emit_one_pass_panels(l, s, &low, t);
 	kb_else(k);
 	emit_one_pass_panels(l, s, &p, t);
@@ -313,8 +313,10 @@ static void emit_panels(const struct linear *l, const struct matmul_block *s, st
 {
 	struct kb *k = l->k;
 	struct matmul_tile t = {.mat = mat, .row = s->row, .c_row = s->row};
-	const struct passes one = {
-	        .most = 1, .least = 1, .panels = gemv_panels(l), .step = kb_index(k, matmul_bytes_per_k(l))};
+	const struct passes one = {.mr_max = 1,
+	                           .mr_min = 1,
+	                           .panels = gemv_panels(l),
+	                           .stride = kb_index(k, matmul_bytes_per_k(l))};
 	bool may_be_one = one.panels > 1 && l->rows_lo < 2; /* a GEMV has its own loop */
 	if (may_be_one) {
 		if (l->rows_hi > 1)
@@ -334,19 +336,6 @@ static void emit_panels(const struct linear *l, const struct matmul_block *s, st
 		kb_end_if(k);
 }
 
-static void emit_n_block(const struct linear *l, const struct matmul_block *s)
-{
-	struct kb *k = l->k;
-	struct kb_val mat = {0};
-	if (l->columns.mats > 1)
-		mat = kb_loop(k, "half", kb_index(k, 0), kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
-	emit_panels(l, s, mat);
-	if (l->columns.mats > 1)
-		kb_end_loop(k);
-	if (l->c_buf.at.id)
-		matmul_epilogue(l, s, s->row, l->rows);
-}
-
 void matmul_skinny(const struct linear *l)
 {
 	struct kb *k = l->k;
@@ -362,7 +351,14 @@ void matmul_skinny(const struct linear *l)
 	matmul_fill_x_buffer(l, s.row, s.row_end, first, end);
 	s.begin = kb_loop(k, "strip", first, end, c->nc, 0);
 	s.end = kb_min(k, kb_add_const(k, s.begin, c->nc), end);
-	emit_n_block(l, &s);
+	struct kb_val mat = {0};
+	if (l->columns.mats > 1)
+		mat = kb_loop(k, "half", zero, kb_index(k, l->columns.mats), 1, KB_NONEMPTY);
+	emit_panels(l, &s, mat);
+	if (l->columns.mats > 1)
+		kb_end_loop(k);
+	if (l->c_buf.at.id)
+		matmul_epilogue(l, &s, s.row, l->rows);
 	kb_end_loop(k);
 	if (l->rows_lo < 1)
 		kb_end_if(k);

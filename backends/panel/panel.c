@@ -53,27 +53,27 @@ struct kb_val panel_k_row_offset(const struct panel_reader *r, struct kb_val at,
 
 /* Vector n of the k-row at `line`; bytes: of an element. */
 static struct kb_val load(const struct panel_reader *r, enum kb_scalar s, int bytes, struct kb_val from,
-                          struct kb_val line, int n)
+                          struct kb_val k_row, int n)
 {
 	int per_panel = PANEL_COLUMNS / r->lanes;
 	int64_t in_panel = n % per_panel * r->lanes, panel = n / per_panel * r->panel->bytes;
-	return kb_load(r->k, KB_TYPE(s, r->lanes), from, line, panel / bytes + in_panel, 0);
+	return kb_load(r->k, KB_TYPE(s, r->lanes), from, k_row, panel / bytes + in_panel, 0);
 }
 
-struct kb_val panel_load_pairs(const struct panel_reader *r, struct kb_val from, struct kb_val line, int n)
+struct kb_val panel_load_pairs(const struct panel_reader *r, struct kb_val from, struct kb_val k_row, int n)
 {
-	return load(r, KB_I32, 4, from, line, n);
+	return load(r, KB_I32, 4, from, k_row, n);
 }
 
-struct kb_val panel_load_f32(const struct panel_reader *r, struct kb_val line, int i, int n)
+struct kb_val panel_load_f32(const struct panel_reader *r, struct kb_val k_row, int i, int n)
 {
 	switch (r->panel->kind) {
 	case PANEL_BF16_PAIRS: {
 		struct kb_val from = i % 2 && r->reload.id ? r->reload : r->at;
-		return panel_bf16_half(r->k, panel_load_pairs(r, from, line, n), i % 2);
+		return panel_bf16_half(r->k, panel_load_pairs(r, from, k_row, n), i % 2);
 	}
-	case PANEL_F16: return kb_cvt(r->k, load(r, KB_F16, 2, r->at, line, n), KB_F32);
-	case PANEL_F32: return load(r, KB_F32, 4, r->at, line, n);
+	case PANEL_F16: return kb_cvt(r->k, load(r, KB_F16, 2, r->at, k_row, n), KB_F32);
+	case PANEL_F32: return load(r, KB_F32, 4, r->at, k_row, n);
 	case PANEL_QUANTS: break;
 	}
 	return (struct kb_val){0};
@@ -203,15 +203,15 @@ struct kb_val panel_codebook_lookup(struct kb *k, const struct panel *p, struct 
 {
 	const int8_t *codebook = ir_format(p->format)->codebook;
 	uint8_t bytes[16];
-	int wide = lanes < 4 ? 4 : lanes;
+	int table_lanes = lanes < 4 ? 4 : lanes;
 	if (!codebook)
 		return words;
 	for (int i = 0; i < 16; i++)
 		bytes[i] = (uint8_t)(codebook[i] + zero);
 	if (kb_caps(k)->short_bytes)
 		return lookup_by_selects(k, bytes, words, lanes);
-	if (lanes != wide)
-		words = kb_splat(k, lanes > 1 ? kb_lane(k, words, 0) : words, wide);
+	if (lanes != table_lanes)
+		words = kb_splat(k, lanes > 1 ? kb_lane(k, words, 0) : words, table_lanes);
 	struct kb_val table = kb_const_u8x16(k, bytes);
 	words = kb_bitcast(k, kb_lookup16(k, table, kb_bitcast(k, words, KB_U8)), KB_I32);
 	return lanes == 1 ? kb_lane(k, words, 0) : words;
@@ -226,11 +226,11 @@ static struct kb_val quant_position(struct kb *k, const struct panel *p, struct 
 	*bit = kb_mul_const(k, byte, 8);
 	if (ir_format(p->format)->bits == 8)
 		return kb_mul(k, kb_bin(k, KB_DIV, i, four), width);
-	struct kb_val in = kb_rem_const(k, i, NIBBLE_GROUP), half = kb_bin(k, KB_DIV, in, width);
-	struct kb_val line = kb_bin(k, KB_DIV, kb_bin(k, KB_REM, i, width), four);
-	*bit = kb_add(k, *bit, kb_mul(k, half, four));
+	struct kb_val in = kb_rem_const(k, i, NIBBLE_GROUP), nibble = kb_bin(k, KB_DIV, in, width);
+	struct kb_val k_row = kb_bin(k, KB_DIV, kb_bin(k, KB_REM, i, width), four);
+	*bit = kb_add(k, *bit, kb_mul(k, nibble, four));
 	struct kb_val first = kb_mul(k, kb_div_const(k, i, NIBBLE_GROUP), four);
-	return kb_mul(k, kb_add(k, first, line), width);
+	return kb_mul(k, kb_add(k, first, k_row), width);
 }
 
 /* scale * quant (+ minimum) */
@@ -322,7 +322,7 @@ struct panel_block panel_load_block(struct kb *k, const struct panel *p, struct 
 }
 
 struct kb_val panel_load_i8(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
-                            struct kb_val i, int line, int lanes)
+                            struct kb_val i, int k_row, int lanes)
 {
 	const struct ir_format_desc *d = ir_format(p->format);
 	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
@@ -330,7 +330,7 @@ struct kb_val panel_load_i8(struct kb *k, const struct panel *p, struct kb_val a
 	at = super_block_at(k, &t, at, &i, p->depth);
 	struct kb_val bit, word = quant_position(k, p, i, &bit), signs = splat_i32(k, -0x7f7f7f80, lanes);
 	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column),
-	                              p->header / 4 + (int64_t)line * PANEL_COLUMNS, 0);
+	                              p->header / 4 + (int64_t)k_row * PANEL_COLUMNS, 0);
 	if (d->bits == 8)
 		return kb_bin(k, KB_XOR, words, signs);
 	words = kb_bin(k, KB_SHR, words, splat_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
@@ -468,10 +468,10 @@ static void emit_group(struct panel_loop *w, struct kb_val g, struct kb_val from
 	for (w->nibble = 0; w->nibble < 2; w->nibble++) {
 		struct kb_val i =
 		        kb_loop(k, "i", kb_index(k, 0), kb_index(k, NIBBLE_GROUP / 2), 4, KB_NONEMPTY);
-		struct kb_val line = kb_mul_const(k, i, 2);
+		struct kb_val k_row = kb_mul_const(k, i, 2);
 		w->is_first_use = w->nibble == 0;
-		w->k_before = kb_add(k, from, line);
-		w->row_word = kb_add_const(k, kb_mul_const(k, kb_add(k, g, line), 2), words);
+		w->k_before = kb_add(k, from, k_row);
+		w->row_word = kb_add_const(k, kb_mul_const(k, kb_add(k, g, k_row), 2), words);
 		emit_k_row(w, kb_add_const(k, kb_add(k, from, i), (int64_t)w->nibble * (NIBBLE_GROUP / 2)));
 		kb_end_loop(k);
 	}

@@ -92,13 +92,13 @@ void rowwise_round_rows(struct rowwise *r)
 		quantize_block(r, zero, width);
 		return;
 	}
-	struct kb_val whole = kb_sub(k, width, kb_rem_const(k, width, a->block));
-	struct kb_val from = kb_loop(k, "block", zero, whole, a->block, 0);
+	struct kb_val full = kb_sub(k, width, kb_rem_const(k, width, a->block));
+	struct kb_val from = kb_loop(k, "block", zero, full, a->block, 0);
 	quantize_block(r, from, kb_add_const(k, from, a->block));
 	kb_end_loop(k);
 	if (r->width >= 0 && r->width % a->block == 0)
 		return;
-	kb_if(k, kb_cmp(k, KB_LT, whole, width));
-	quantize_block(r, whole, width);
+	kb_if(k, kb_cmp(k, KB_LT, full, width));
+	quantize_block(r, full, width);
 	kb_end_if(k);
 }

@@ -111,10 +111,10 @@ static const struct ir_dim *linear_tasks(const struct ir_module *m, const struct
 {
 	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);
 	const struct ir_dim *panels = div_up(m, columns, PANEL_COLUMNS),
-	                    *strips = div_up(m, panels, TILE_PANELS_MAX);
+	                    *n_blocks = div_up(m, panels, TILE_PANELS_MAX);
 	const struct ir_dim *tiles = div_up(m, rows, mr);
-	const struct ir_dim *more = ir_dim_sub(m->dims, panels, strips);
-	return ir_dim_add(m->dims, ir_dim_mul(m->dims, tiles, strips), more);
+	const struct ir_dim *more = ir_dim_sub(m->dims, panels, n_blocks);
+	return ir_dim_add(m->dims, ir_dim_mul(m->dims, tiles, n_blocks), more);
 }
 
 /* Pieces of rows of the largest result; rows that are written into state. */

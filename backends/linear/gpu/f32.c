@@ -93,9 +93,9 @@ struct kb_val gpu_panel(const struct wg_matmul *g, int i)
 {
 	const struct matmul_columns *c = &g->l.columns;
 	struct kb *k = g->l.k;
-	int64_t half = c->mats > 1 ? i / g->nc : 0;
-	struct kb_val at = kb_add_const(k, kb_add(k, g->first_panel, g->before), i - half * g->nc);
-	return kb_add_const(k, kb_min(k, at, kb_index(k, c->panels - 1)), half * c->panels);
+	int64_t mat = c->mats > 1 ? i / g->nc : 0;
+	struct kb_val at = kb_add_const(k, kb_add(k, g->first_panel, g->before), i - mat * g->nc);
+	return kb_add_const(k, kb_min(k, at, kb_index(k, c->panels - 1)), mat * c->panels);
 }
 
 struct kb_val gpu_panel_at(const struct linear *l, struct kb_val panel)
@@ -106,12 +106,12 @@ struct kb_val gpu_panel_at(const struct linear *l, struct kb_val panel)
 struct kb_val gpu_load_w(const struct linear *l, struct kb_val panel, struct kb_val column, struct kb_val i)
 {
 	struct kb *k = l->k;
-	struct kb_val ptr = l->w->t.ptr, line = i;
+	struct kb_val ptr = l->w->t.ptr, k_row = i;
 	if (l->panel.kind == PANEL_QUANTS)
 		return panel_dequantize(k, &l->panel, gpu_panel_at(l, panel), column, i, LANES);
 	if (l->panel.kind == PANEL_BF16_PAIRS)
-		line = kb_div_const(k, i, 2);
-	struct kb_val in_panel = kb_add(k, kb_mul_const(k, line, MATMUL_PANEL), column);
+		k_row = kb_div_const(k, i, 2);
+	struct kb_val in_panel = kb_add(k, kb_mul_const(k, k_row, MATMUL_PANEL), column);
 	int64_t size = l->panel.bytes / (l->panel.kind == PANEL_F16 ? 2 : 4);
 	struct kb_val at = kb_add(k, kb_mul_const(k, panel, size), in_panel);
 	if (l->panel.kind == PANEL_BF16_PAIRS)
@@ -140,10 +140,10 @@ static void copy_w(struct wg_matmul *g, struct kb_val from)
 {
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
-	struct kb_val line = kb_div_const(k, g->item, VECTORS),
+	struct kb_val k_row = kb_div_const(k, g->item, VECTORS),
 	              column = kb_mul_const(k, kb_rem_const(k, g->item, VECTORS), LANES);
-	struct kb_val element = kb_min(k, kb_add(k, from, line), kb_index(k, l->depth - 1));
-	struct kb_val to = kb_add(k, kb_mul_const(k, line, GPU_COLUMNS), column);
+	struct kb_val element = kb_min(k, kb_add(k, from, k_row), kb_index(k, l->depth - 1));
+	struct kb_val to = kb_add(k, kb_mul_const(k, k_row, GPU_COLUMNS), column);
 	for (int i = 0; i < g->panels; i++) {
 		struct kb_val v = gpu_load_w(l, gpu_panel(g, i), column, element);
 		kb_store(k, v, g->tile, to, w_begin(g) + (int64_t)i * MATMUL_PANEL, LANES * 4);
@@ -160,11 +160,11 @@ static void multiply(struct wg_matmul *g, struct kb_val at, int n)
 	for (int m = 0; m < g->mr; m++)
 		x[m] = kb_load(k, vec, g->tile, from, g->operands + m * SIDE * x_row, LANES * 4);
 	struct kb_val column = kb_mul_const(k, g->column, LANES);
-	struct kb_val line = kb_add(k, kb_mul_const(k, at, GPU_COLUMNS), column);
+	struct kb_val k_row = kb_add(k, kb_mul_const(k, at, GPU_COLUMNS), column);
 	for (int i = 0; i < n; i++) {
 		for (int h = 0; h < HALVES; h++) {
 			int64_t disp = w_begin(g) + (int64_t)i * GPU_COLUMNS + (int64_t)h * SIDE * LANES;
-			struct kb_val w = kb_load(k, vec, g->tile, line, disp, LANES * 4);
+			struct kb_val w = kb_load(k, vec, g->tile, k_row, disp, LANES * 4);
 			for (int m = 0; m < g->mr; m++) {
 				struct kb_var sum = g->acc[m * HALVES + h];
 				struct kb_val e = kb_splat(k, kb_lane(k, x[m], i), LANES);

@@ -34,10 +34,10 @@ struct kb_val gpu_x_row_offset(const struct wg_matmul *g, struct kb_val row)
 /* max |x| of a block; infinite if it contains NaN. */
 static struct kb_val block_abs_max(struct kb *k, const struct kb_val *x)
 {
-	struct kb_val most = kb_splat(k, kb_f32(k, 0), LANES);
+	struct kb_val abs_max = kb_splat(k, kb_f32(k, 0), LANES);
 	for (int i = 0; i < WORDS; i++)
-		most = kb_max(k, rowwise_abs_or_inf(k, x[i]), most);
-	return kb_reduce(k, KB_MAX, most);
+		abs_max = kb_max(k, rowwise_abs_or_inf(k, x[i]), abs_max);
+	return kb_reduce(k, KB_MAX, abs_max);
 }
 
 void gpu_quantize_x(const struct wg_matmul *g, struct kb_val row, struct kb_val from, struct kb_val to)
@@ -50,9 +50,9 @@ void gpu_quantize_x(const struct wg_matmul *g, struct kb_val row, struct kb_val 
 		x[i] = kb_load(k, KB_TYPE(KB_F32, LANES), g->l.x->t.ptr, kb_add(k, row, from), 4 * i, 0);
 	rowwise_int8_scales(k, block_abs_max(k, x), &inverse, &scale);
 	for (int i = 0; i < WORDS; i++) {
-		struct kb_val code = kb_cvt_nearest(k, kb_mul(k, x[i], kb_splat(k, inverse, LANES)));
-		kb_store(k, kb_cvt(k, code, KB_I8), g->tile, bytes, 4 * (g->operands + i), 0);
-		sum = kb_add(k, sum, code);
+		struct kb_val quant = kb_cvt_nearest(k, kb_mul(k, x[i], kb_splat(k, inverse, LANES)));
+		kb_store(k, kb_cvt(k, quant, KB_I8), g->tile, bytes, 4 * (g->operands + i), 0);
+		sum = kb_add(k, sum, quant);
 	}
 	sum = kb_cvt(k, kb_reduce(k, KB_ADD, sum), KB_F32);
 	kb_store(k, scale, g->tile, to, g->operands + WORDS, 0);
@@ -77,8 +77,10 @@ static void copy_w_int8(const struct wg_matmul *g, struct kb_val from)
 	struct kb_val in_panel = kb_rem_const(k, column, MATMUL_PANEL);
 	for (int h = 0; h < HALVES; h++) {
 		int64_t begin = w_offset(g) + (int64_t)h * SIDE * LANES;
-		struct kb_val one = gpu_panel(g, HALVES * h), other = gpu_panel(g, HALVES * h + 1);
-		struct kb_val at = kb_mul_const(k, kb_select(k, is_first, one, other), l->panel.bytes);
+		struct kb_val first_panel = gpu_panel(g, HALVES * h),
+		              second_panel = gpu_panel(g, HALVES * h + 1);
+		struct kb_val at =
+		        kb_mul_const(k, kb_select(k, is_first, first_panel, second_panel), l->panel.bytes);
 		at = kb_ptr_add(k, l->w->t.ptr, at, 0);
 		kb_store(k, panel_load_i8(k, &l->panel, at, in_panel, i, 0, LANES), g->tile, to, begin, 0);
 		kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, SIDE)));
@@ -100,13 +102,13 @@ static void multiply_block(const struct wg_matmul *g)
 	for (int i = 0; i < g->n_acc; i++)
 		kb_set(k, g->dot[i], kb_splat(k, kb_i32(k, 0), LANES));
 	struct kb_val at = kb_loop(k, "word", kb_index(k, 0), kb_index(k, WORDS), LANES, KB_NONEMPTY);
-	struct kb_val line = kb_add(k, kb_mul_const(k, at, GPU_COLUMNS), column);
+	struct kb_val k_row = kb_add(k, kb_mul_const(k, at, GPU_COLUMNS), column);
 	for (int m = 0; m < g->mr; m++)
 		x[m] = kb_load(k, vec, g->tile, kb_add(k, row, at), g->operands + (int64_t)m * SIDE * X_WORDS,
 		               0);
 	for (int i = 0; i < LANES * HALVES; i++) {
 		int64_t disp = (int64_t)i / HALVES * GPU_COLUMNS + (int64_t)i % HALVES * SIDE * LANES;
-		struct kb_val w = kb_load(k, vec, g->tile, line, w_offset(g) + disp, 0);
+		struct kb_val w = kb_load(k, vec, g->tile, k_row, w_offset(g) + disp, 0);
 		for (int m = 0; m < g->mr; m++) {
 			struct kb_var dot = g->dot[m * HALVES + i % HALVES];
 			struct kb_val e = kb_splat(k, kb_lane(k, x[m], i / HALVES), LANES);
@@ -122,8 +124,8 @@ struct kb_val gpu_add_scaled(const struct wg_matmul *g, struct kb_val sum, struc
 	struct kb *k = g->l.k;
 	struct kb_type vec = KB_TYPE(KB_F32, LANES);
 	struct kb_val d = kb_load_splat(k, vec, g->tile, x, g->operands + disp + WORDS);
-	struct kb_val both = kb_mul(k, d, w->scale);
-	sum = kb_fma(k, kb_cvt(k, dot, KB_F32), both, sum);
+	struct kb_val scale = kb_mul(k, d, w->scale);
+	sum = kb_fma(k, kb_cvt(k, dot, KB_F32), scale, sum);
 	if (!w->offset.id)
 		return sum;
 	return kb_fma(k, w->offset, kb_load_splat(k, vec, g->tile, x, g->operands + disp + WORDS + 1), sum);

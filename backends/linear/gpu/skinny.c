@@ -14,10 +14,10 @@
 
 int64_t gpu_skinny_operands(const struct wg_matmul *g)
 {
-	int64_t x = g->rows * gpu_x_row_stride(STEP), codes = g->rows * LINES * X_WORDS,
-	        sums = (int64_t)g->n_acc * LINES * MATMUL_PANEL;
-	int64_t larger = x > codes ? x : codes;
-	return larger > sums ? larger : sums;
+	int64_t x = g->rows * gpu_x_row_stride(STEP), quants = g->rows * LINES * X_WORDS,
+	        partials = (int64_t)g->n_acc * LINES * MATMUL_PANEL;
+	int64_t larger = x > quants ? x : quants;
+	return larger > partials ? larger : partials;
 }
 
 /* ---- f32 ---- */
@@ -52,16 +52,16 @@ static void load_four_k(const struct wg_matmul *g, struct kb_val i, struct kb_va
 {
 	struct kb *k = g->l.k;
 	const struct panel *panel = &g->l.panel;
-	struct kb_val column = kb_mul_const(k, g->column, LANES), codes[LANES];
+	struct kb_val column = kb_mul_const(k, g->column, LANES), quants[LANES];
 	struct panel_reader r = {.k = k, .panel = panel, .lanes = LANES};
 	for (int p = 0; p < g->panels; p++) {
 		struct kb_val at = gpu_panel_at(&g->l, gpu_panel(g, p));
 		if (panel->kind == PANEL_QUANTS)
-			panel_dequantize_n(k, panel, at, column, i, LANES, LANES, codes);
+			panel_dequantize_n(k, panel, at, column, i, LANES, LANES, quants);
 		r.at = kb_ptr_add(k, at, kb_mul_const(k, column, panel->kind == PANEL_F16 ? 2 : 4), 0);
 		for (int u = 0; u < LANES; u++)
 			w[u][p] = panel->kind == PANEL_QUANTS
-			                  ? codes[u]
+			                  ? quants[u]
 			                  : panel_load_f32(&r, panel_k_row_offset(&r, i, u), u, 0);
 	}
 }
@@ -190,9 +190,9 @@ void gpu_skinny_reduce(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
 	struct kb_type vec = KB_TYPE(KB_F32, LANES);
-	int64_t line = (int64_t)g->n_acc * MATMUL_PANEL;
+	int64_t item_stride = (int64_t)g->n_acc * MATMUL_PANEL;
 	struct kb_val column = kb_mul_const(k, g->column, LANES);
-	struct kb_val own_block = kb_add(k, kb_mul_const(k, g->row, line), column);
+	struct kb_val own_block = kb_add(k, kb_mul_const(k, g->row, item_stride), column);
 	for (int i = 0; i < g->n_acc; i++)
 		kb_store(k, kb_get(k, g->acc[i]), g->tile, own_block, g->operands + (int64_t)i * MATMUL_PANEL,
 		         LANES * 4);
@@ -201,7 +201,8 @@ void gpu_skinny_reduce(struct wg_matmul *g)
 	struct kb_val from = kb_mul_const(k, g->item, LANES);
 	struct kb_val sum = kb_load(k, vec, g->tile, from, g->operands, LANES * 4);
 	for (int i = 1; i < LINES; i++)
-		sum = kb_add(k, sum, kb_load(k, vec, g->tile, from, g->operands + i * line, LANES * 4));
+		sum = kb_add(k, sum,
+		             kb_load(k, vec, g->tile, from, g->operands + i * item_stride, LANES * 4));
 	struct kb_val row = kb_div_const(k, g->row, g->panels), panel = kb_rem_const(k, g->row, g->panels);
 	panel = kb_mul_const(k, kb_add(k, panel, g->before), MATMUL_PANEL);
 	struct kb_val to = kb_add(k, panel, column);
