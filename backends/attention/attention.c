@@ -122,12 +122,14 @@ int attention_nr_vectors(const struct attention *a, int rows)
 
 /* ---- the group ---- */
 
+/* Reports an internal error: passes before should have excluded the case. */
 static enum tfmc_status internal(const struct attention *a, const char *what)
 {
 	diag_error(a->job->cx, a->job->group->loc.at, DIAG_INTERNAL, "attention: %s", what);
 	return TFMC_INTERNAL;
 }
 
+/* Binds the storage of an operand. */
 static enum tfmc_status operand(const struct attention *a, struct ir_value v, struct kb_tensor *out)
 {
 	const struct kernel_binding *bind = a->job->bind;
@@ -142,6 +144,7 @@ static bool is_float(enum ir_dtype t)
 	return ir_dtype_class(t) == DTCLASS_FLOAT && t != DT_F64;
 }
 
+/* The same, for elements of 16 or 32 bits of float; rejects others. Only keys may be packed. */
 static enum tfmc_status float_operand(struct attention *a, struct ir_value v, struct kb_tensor *out)
 {
 	TFMC_TRY(operand(a, v, out));
@@ -209,6 +212,7 @@ static struct kb_val alloc_scratch(const struct attention *a, int64_t *at, int64
 	return p;
 }
 
+/* Assigns the buffers of the schedule to the worker's scratch. */
 static enum tfmc_status divide_scratch(struct attention *a, const struct attrs_group *schedule)
 {
 	struct target_attention_scratch s;
@@ -238,6 +242,7 @@ static enum tfmc_status divide_scratch(struct attention *a, const struct attrs_g
 	return at * 4 > schedule->scratch ? internal(a, "the planned scratch is too small") : TFMC_OK;
 }
 
+/* Constant size of an axis E or V. Rejects unknown or too large ones. */
 static enum tfmc_status find_head_size(const struct attention *a, const struct kb_size *s, int64_t *out)
 {
 	*out = s->c;
@@ -249,6 +254,7 @@ static enum tfmc_status find_head_size(const struct attention *a, const struct k
 	return TFMC_INVALID;
 }
 
+/* The mask in terms of a window and of the keys that token 0 sees. */
 static struct attention_mask find_mask(const struct attrs_attention *attrs)
 {
 	bool is_causal = attrs->mask == MASK_causal;
@@ -317,6 +323,7 @@ static enum tfmc_status choose_schedule(struct attention *a, const struct attrs_
 	return fits ? divide_scratch(a, s) : internal(a, "the schedule does not fit");
 }
 
+/* Query heads of a key head (GQA). */
 static struct kb_val queries_of_head(const struct attention *a)
 {
 	const struct kb_size *q = &a->q.size[ATTENTION_HEAD], *key = &a->key.size[ATTENTION_HEAD];

@@ -150,6 +150,7 @@ struct value_tile {
 	struct kb_val values; /* its address, for the first key of the block */
 };
 
+/* Vector v of a row of values (a callback of struct reg_tile). */
 static struct kb_val load_values(const void *user, struct kb_val k_row, int i, int v)
 {
 	const struct value_tile *t = user;
@@ -230,6 +231,7 @@ static void loop_edge_keys(const struct attention *a, const struct value_tile *t
 	kb_end_if(k);
 }
 
+/* Keys [begin, end) that only some rows see, at the upper or the lower edge of the mask. */
 static void loop_differing_keys(const struct attention *a, const struct value_tile *t, struct kb_val begin,
                                 struct kb_val end, bool is_upper)
 {
@@ -239,6 +241,8 @@ static void loop_differing_keys(const struct attention *a, const struct value_ti
 		loop_masked_keys(a, t, begin, end);
 }
 
+/* All keys that rows of the tile see: those at a lower edge, those common to all rows, those at the upper
+ * edge. */
 static void loop_keys(const struct attention *a, const struct value_tile *t)
 {
 	struct kb *k = a->k;
@@ -286,6 +290,7 @@ static void combine_columns(const struct attention *a, const struct value_tile *
 	}
 }
 
+/* Columns from e0 on of the output of the tile. */
 static void value_columns(const struct attention *a, const struct attention_block *b, struct value_tile *t,
                           struct kb_val e0)
 {
@@ -348,6 +353,7 @@ static int find_heights(const struct attention *a, int heights[2])
 typedef void tile_fn(const struct attention *a, const struct attention_block *b,
                      const struct attention_tile *t, int rows);
 
+/* Emits the phase for each height, behind comparisons with the height of the tile. */
 static void emit_by_height(const struct attention *a, const struct attention_block *b,
                            const struct attention_tile *t, struct kb_val height, tile_fn *step)
 {

@@ -165,6 +165,7 @@ static struct kb_val panel_column(const struct attention *a, struct kb_val j)
 	return kb_ptr_add(k, a->scratch.keys, kb_mul_const(k, index, 4), 0);
 }
 
+/* Transposes a group of keys into columns of its panel. */
 static void transpose_group(const struct attention *a, const struct attention_head *h, struct key_group *g)
 {
 	struct kb *k = a->k;
@@ -196,6 +197,7 @@ static void zero_columns(const struct attention *a, const struct attention_block
 	kb_end_loop(k);
 }
 
+/* Packs the block's keys into panels, a group of `lanes` keys at a time. */
 static void pack_keys(const struct attention *a, const struct attention_head *h,
                       const struct attention_block *b)
 {
@@ -253,6 +255,7 @@ struct pair_copy {
 	struct kb_val second;
 };
 
+/* Stores n of `lanes` elements of a pair of values as bf16 pairs. */
 static void pack_pair(void *user, struct kb_val e, int lanes, int n)
 {
 	const struct pair_copy *c = user;
@@ -281,6 +284,7 @@ static void pack_value_pair(const struct attention *a, struct kb_val first, stru
 	attention_loop_row(a, a->value_size, a->lanes, pack_pair, &c);
 }
 
+/* Packs the block's values as bf16 pairs of neighbouring keys. */
 static void pack_value_pairs(const struct attention *a, const struct attention_block *b, struct kb_val first)
 {
 	struct kb *k = a->k;

@@ -26,6 +26,7 @@ struct score_row {
 	struct kb_val first, full; /* chunks that are fully visible; none if first >= full */
 };
 
+/* Finds the visible keys of row i of the tile, and the chunks that it sees fully. */
 static struct score_row open_row(const struct attention *a, const struct attention_block *b,
                                  const struct attention_tile *t, struct kb_val i)
 {
@@ -138,6 +139,7 @@ static void update_max_masked(const struct attention *a, const struct score_row 
 typedef void masked_chunk_fn(const struct attention *a, const struct score_row *r, struct kb_val j,
                              struct kb_var var);
 
+/* Loop over the chunks that the row sees partly: before the fully visible ones (window) and after them. */
 static void loop_masked_chunks(const struct attention *a, const struct score_row *r, masked_chunk_fn *body,
                                struct kb_var var)
 {

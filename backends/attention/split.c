@@ -100,6 +100,7 @@ struct combine {
 	struct kb_val acc, block, old_factor, new_factor;
 };
 
+/* Rescales and adds n of `lanes` elements of a row. */
 static void combine_elements(void *user, struct kb_val e, int lanes, int n)
 {
 	const struct combine *j = user;
@@ -131,6 +132,7 @@ static void combine_block(const struct attention *a, struct kb_val row, const st
 	attention_loop_row(a, a->value_pad, a->lanes, combine_elements, &j);
 }
 
+/* Resets the partial result of a row: no key seen. */
 static void zero_row(const struct attention *a, struct kb_val row)
 {
 	struct kb *k = a->k;
@@ -242,6 +244,7 @@ static void combine_by_groups(const struct attention *a)
 
 /* ---- by workers ---- */
 
+/* Rows of all heads are divided among workers. */
 static void combine_by_workers(const struct attention *a)
 {
 	struct kb *k = a->k;

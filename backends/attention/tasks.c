@@ -11,6 +11,7 @@
 
 /* ---- rows of a head ---- */
 
+/* True unless each query head has its own key head (constant group size 1). */
 static bool is_grouped(const struct attention *a)
 {
 	int64_t n;
@@ -22,6 +23,7 @@ bool attention_has_edges(const struct attention *a)
 	return a->mask.rows_differ && !is_grouped(a) && a->job->target->arch != ARCH_OPENCL;
 }
 
+/* Token of row r of a head. */
 static struct kb_val token_of(const struct attention *a, struct kb_val r)
 {
 	return is_grouped(a) ? kb_bin(a->k, KB_DIV, r, a->heads.queries) : r;
@@ -77,6 +79,7 @@ struct attention_limits attention_find_limits(const struct attention *a, struct 
 	return l;
 }
 
+/* Address of head h of sequence b. */
 static struct kb_val head_at(const struct attention *a, const struct kb_tensor *t, struct kb_val b,
                              struct kb_val h)
 {
@@ -107,6 +110,7 @@ struct attention_head attention_find_head(const struct attention *a, struct kb_v
 
 /* ---- the task ---- */
 
+/* Resets partial results of n_rows rows: no key seen. */
 static void zero_partial(const struct attention *a, const struct attention_partial *s, struct kb_val n_rows)
 {
 	struct kb *k = a->k;
@@ -310,6 +314,7 @@ struct share {
 	struct kb_var at;
 };
 
+/* This worker's share of `length` units. */
 static struct share find_share(const struct attention *a, struct kb_val length, const char *name)
 {
 	struct kb *k = a->k;
@@ -429,6 +434,7 @@ static struct blocks find_share_blocks(const struct attention *a, const struct s
 	return b;
 }
 
+/* Tasks of this worker in a key head: at most br rows each. */
 static void emit_head(const struct attention *a, const struct schedule *l,
                       const struct attention_limits *limits, struct kb_val b, struct kb_val key_head)
 {

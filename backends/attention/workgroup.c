@@ -184,6 +184,7 @@ static void copy_kv(struct wg_attention *s, const struct kb_tensor *t, struct kb
 
 /* ---- scores ---- */
 
+/* score + bias of row r and key. */
 static struct kb_val add_bias(struct wg_attention *s, const struct attention_head *h, struct kb_val r,
                               struct kb_val key, struct kb_val score)
 {
@@ -452,6 +453,7 @@ static void store_row_factors(struct wg_attention *s, const struct attention_hea
 	store_row_factor(s, attention_row_factor(s->a, h, kb_add(k, t->first, row), max, sum));
 }
 
+/* Normalizes and stores this item's part of the output. */
 static void store_sums(struct wg_attention *s, const struct attention_head *h, const struct attention_task *t)
 {
 	const struct attention *a = s->a;
@@ -494,6 +496,7 @@ static void emit_task(struct wg_attention *s, const struct attention_head *h, co
 
 /* ---- all tasks ---- */
 
+/* Declares a partial result in registers of an item. */
 static void declare_partial(struct wg_attention *s, struct kb_var *max, struct kb_var *sum,
                             struct kb_var acc[16][4])
 {
@@ -505,6 +508,7 @@ static void declare_partial(struct wg_attention *s, struct kb_var *max, struct k
 			acc[i][c] = kb_var(k, "acc", KB_F32_T, kb_f32(k, 0));
 }
 
+/* Assigns rows and columns to this item. */
 static void divide_items(struct wg_attention *s)
 {
 	struct kb *k = s->k;
@@ -527,6 +531,7 @@ static void divide_items(struct wg_attention *s)
 		declare_partial(s, &s->all_max, &s->all_sum, s->all);
 }
 
+/* Assigns local memory to the tables. */
 static void divide_memory(struct wg_attention *s, struct kb_val memory)
 {
 	struct kb *k = s->k;

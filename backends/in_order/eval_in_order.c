@@ -33,6 +33,7 @@ static struct kb_val x_at(struct eval *e, const struct ir_op *op, struct eval_po
 	return eval_value(e, op->operands[0], at);
 }
 
+/* Sum of elements 0 .. p of the row. */
 static struct kb_val cumsum(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;
@@ -106,6 +107,7 @@ struct kb_val ranked_index(struct kb *k, struct kb_val index, enum kb_scalar s)
 	return s == KB_I64 ? kb_cvt(k, index, KB_I64) : kb_cvt(k, kb_cvt(k, index, KB_I32), s);
 }
 
+/* Index of the last element equal to p, or -1. */
 static struct kb_val last_at(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;

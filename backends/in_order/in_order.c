@@ -22,6 +22,7 @@ struct row_scan {
 	enum kb_scalar scalar;
 };
 
+/* x at index i of the open row. */
 static struct kb_val x_at(struct row_scan *w, struct kb_val i)
 {
 	w->at.index[w->at.rank - 1] = i;
@@ -50,6 +51,7 @@ static void scan_cumsum(struct row_scan *w)
 
 enum { VALUE, INDEX };
 
+/* Element of the result that is slot `slot` of the heap's values or indices. */
 static struct kb_val heap_offset(struct row_scan *w, int which, struct kb_val slot)
 {
 	w->out.index[w->out.rank - 2] = kb_index(w->k, which);
@@ -162,6 +164,7 @@ static void sort_heap(struct row_scan *w, int64_t n)
 	kb_end_loop(k);
 }
 
+/* The k best elements of a row, sorted. */
 static void scan_topk(struct row_scan *w)
 {
 	struct kb *k = w->k;
@@ -184,6 +187,7 @@ static void scan_topk(struct row_scan *w)
 
 /* ---- last_at ---- */
 
+/* Rows of the result are divided among workers; each worker scans all ids. */
 static void emit_last_at(struct row_scan *w)
 {
 	struct kb *k = w->k;
@@ -207,6 +211,7 @@ static void emit_last_at(struct row_scan *w)
 
 /* ---- rows ---- */
 
+/* Loop over this worker's rows. */
 static void loop_rows(struct row_scan *w, void (*row)(struct row_scan *w))
 {
 	struct kb *k = w->k;

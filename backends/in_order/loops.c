@@ -20,6 +20,7 @@ static bool is_constant_range(const struct row_loop *l, int64_t *lo, int64_t *hi
 	return kb_const_index(l->e->k, l->lo, lo) && kb_const_index(l->e->k, l->hi, hi);
 }
 
+/* Emits the body for `lanes` elements from i on, of which `valid` exist. */
 static void emit_row_chunk(const struct row_loop *l, struct kb_val i, int lanes, int valid)
 {
 	struct eval_width before = eval_width(l->e, lanes, valid);
@@ -38,6 +39,8 @@ static void emit_row_vectors(const struct row_loop *l, struct kb_val lo, struct 
 	kb_end_loop(l->e->k);
 }
 
+/* Elements [lo, hi) of a row: full vectors, then the remainder (one partial vector if bounds are constant,
+ * else one by one). */
 static void emit_row_loop(const struct row_loop *l)
 {
 	struct kb *k = l->e->k;
@@ -97,6 +100,7 @@ static void emit_scalar(struct kernel *g, const struct eval_output *o)
 	eval_release(g->e, mark);
 }
 
+/* A result: pieces of rows are divided among workers. */
 static void emit_tensor(struct kernel *g, struct eval_output *o)
 {
 	struct kb *k = g->k;
@@ -179,6 +183,7 @@ void kernel_write_row(struct kernel *g, struct kernel_write *w, struct eval_poin
 	eval_release(g->e, mark);
 }
 
+/* A write into a state: rows are divided among workers. */
 static void emit_state_write(struct kernel *g, const struct ir_op *op)
 {
 	struct kb *k = g->k;

@@ -60,6 +60,7 @@ bool matmul_bind_weights(struct linear *l)
 	return true;
 }
 
+/* Binds M, N, K and the result's axes. False: no row tile fits them. */
 static bool find_sizes(struct linear *l)
 {
 	const struct ir_type *type = ir_type_of(l->job->func, eval_result(l->g->root));
@@ -149,6 +150,7 @@ static int half_tile_mr(const struct linear *l)
 	return l->mr >= 6 && l->mr % 2 == 0 ? (l->mr / 2 + 1) / 2 * 2 : 0;
 }
 
+/* True for the heights of remainders that are emitted. */
 static bool is_low_mr(const struct linear *l, int64_t rows)
 {
 	for (size_t i = 0; i < TFMC_COUNT(low_mr); i++)

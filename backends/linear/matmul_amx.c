@@ -34,6 +34,7 @@ struct k_block {
 	struct kb_val share; /* k-rows of a panel that each chunk prefetches */
 };
 
+/* k-rows of a panel. */
 static int64_t k_rows(const struct linear *l)
 {
 	int per_k_row = l->panel.k_per_line;

@@ -26,6 +26,7 @@ static void bind_c_row(const struct linear *l, const struct matmul_block *s, str
 	eval_set_tensor(l->eval, eval_result(l->g->root), &at, &bias);
 }
 
+/* Evaluates and stores `lanes` columns, of which `valid` exist. */
 static void store_vector(const struct linear *l, const struct eval_output *out, const struct eval_point *at,
                          int lanes, int valid)
 {
@@ -133,6 +134,7 @@ bool matmul_bind_strip_op(struct linear *l)
 	return true;
 }
 
+/* Evaluates the strip op over columns c and stores its values. */
 static void store_strip_values(const struct linear *l, const struct eval_columns *c)
 {
 	struct kb *k = l->k;

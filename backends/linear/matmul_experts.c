@@ -35,6 +35,7 @@ static bool bind_operands(struct experts *x)
 	return matmul_bind_x(l) && l->x && !eval_is_in_group(l->eval, x->ids);
 }
 
+/* Binds M, N, K, the number of experts and the distance of their matrices. */
 static bool find_sizes(struct experts *x)
 {
 	struct linear *l = &x->l;

@@ -46,6 +46,7 @@ int matmul_zero_point(const struct linear *l)
 	return ir_format_u8_zero_point(l->panel.format) - (flips_sign(l) ? 128 : 0);
 }
 
+/* True for NEON, whose dot products take one operand from a lane of a vector. */
 static bool multiplies_by_element(const struct matmul_lowp_tile *c)
 {
 	return c->l->lanes == MATMUL_X_WORDS && c->l->job->target->k_lanes == MATMUL_X_WORDS;
@@ -101,6 +102,7 @@ static bool uses_acc16(const struct matmul_lowp_tile *c)
 	return tile_accumulates_i16(c->l->job->target, c->l->panel.format);
 }
 
+/* sum + dot product of four quants and four bytes of x, in each lane. */
 static struct kb_val dot_quants(const struct matmul_lowp_tile *c, struct kb_val sum, struct kb_val w,
                                 struct kb_val x)
 {
@@ -150,6 +152,7 @@ static bool prefetches_once(const struct matmul_lowp_tile *c)
 	return c->prefetch->row_tile.id && matmul_acc_registers(c->l) > 1;
 }
 
+/* Prefetches for k-row `k_row` of the chunk at word `first`. */
 static void prefetch_k_row(const struct matmul_lowp_tile *c, struct kb_val first, int k_row)
 {
 	struct kb *k = c->l->k;
@@ -207,6 +210,7 @@ static struct kb_val load_panel_words(const struct matmul_lowp_tile *c, const st
 	return kb_load(c->l->k, word_vector(c), panel[v / per_panel], at, disp, 0);
 }
 
+/* Loads the quants of vector v of a k-row as bytes that can be multiplied. */
 static struct kb_val load_quants(const struct matmul_lowp_tile *c, struct kb_val at, int k_row,
                                  enum quant_part part, int v)
 {
@@ -281,6 +285,7 @@ static void add_nibble_chunk_looped(struct matmul_lowp_tile *c, struct kb_val fi
 	c->b_row = (struct kb_val){0};
 }
 
+/* A chunk of 4-bit quants, unrolled. */
 static void add_nibble_chunk(struct matmul_lowp_tile *c, struct kb_val first)
 {
 	bool nibble_major = is_nibble_major(c);
@@ -328,6 +333,7 @@ static void zero_acc16(const struct matmul_lowp_tile *c)
 		kb_set(k, c->acc16[i], kb_splat(k, kb_i32(k, 0), c->l->lanes));
 }
 
+/* Adds the i16 sums to the i32 accumulators: one pmaddwd by ones. */
 static void flush_acc16(const struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
@@ -367,6 +373,7 @@ static struct kb_val initial_acc(const struct matmul_lowp_tile *c, struct kb_val
 	                                  : kb_mul(k, correction, word);
 }
 
+/* Sets the i32 accumulators of a quant block to their zero-point corrections. */
 static void begin_acc(struct matmul_lowp_tile *c, struct kb_val qblock, struct kb_val block)
 {
 	const struct reg_tile *p = c->p;

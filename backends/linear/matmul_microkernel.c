@@ -286,6 +286,7 @@ static void emit_quants(void *user, const struct panel_loop *w, struct kb_val at
 	}
 }
 
+/* The K loop over quants, which are dequantized in registers. */
 static void loop_quants(const struct linear *l, struct microkernel *a)
 {
 	struct panel_loop w = {.k = l->k,

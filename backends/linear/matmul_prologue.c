@@ -19,6 +19,8 @@ static const struct ir_op *defining_op(const struct linear *l, struct ir_value v
 	return eval_is_in_group(l->eval, v) ? ir_def(l->job->func, v) : NULL;
 }
 
+/* Binds op round_rows. False: K is not constant, work-items share rows, or the weights have no integer or
+ * bf16 products. */
 static bool bind_quantization(struct linear *l, const struct ir_op *op)
 {
 	const struct kb_tensor *w = &l->w->t;
@@ -56,6 +58,7 @@ bool matmul_bind_x(struct linear *l)
 
 /* ---- scratch ---- */
 
+/* Bytes of a row of x_buf. */
 static int64_t x_buf_row_bytes(const struct linear *l)
 {
 	return l->lowp.op ? l->lowp.layout.bytes : 4 * tile_row_stride(l->depth);
@@ -220,6 +223,7 @@ static void round_row_bf16(struct span *s)
 	loop_span(s, round_chunk_bf16);
 }
 
+/* A row to int8, quant block by quant block. */
 static void quantize_row(struct span *s)
 {
 	const struct linear *l = s->l;
@@ -269,6 +273,7 @@ static struct kb_val f32_row_address(const struct linear *l, struct kb_val row)
 	return to;
 }
 
+/* Quantizes rows [first, end). */
 static void emit_quantized_rows(const struct linear *l, struct kb_val first, struct kb_val end)
 {
 	struct kb *k = l->k;

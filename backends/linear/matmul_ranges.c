@@ -57,6 +57,7 @@ static const struct ir_type *type_of(const struct matmul_ranges *p, struct ir_va
 
 /* ---- tracing values to ranges ---- */
 
+/* Adds columns [begin, begin + size) with value v. False: too many ranges. */
 static bool add_range(struct matmul_ranges *p, struct ir_value v, int64_t begin, int64_t size)
 {
 	if (p->n == RANGES_MAX)
@@ -66,6 +67,7 @@ static bool add_range(struct matmul_ranges *p, struct ir_value v, int64_t begin,
 	return true;
 }
 
+/* A slice of the root's last axis is a range. */
 static bool trace_slice(struct matmul_ranges *p, const struct ir_op *op)
 {
 	const struct attrs_slice *a = op->attrs;
@@ -75,6 +77,7 @@ static bool trace_slice(struct matmul_ranges *p, const struct ir_op *op)
 	       ir_dim_is_const(a->size, &size) && add_range(p, eval_result(op), begin, size);
 }
 
+/* A reshape that splits the last axis into heads. False: another reshape. */
 static bool trace_reshape(struct matmul_ranges *p, const struct ir_op *op, struct trace *t)
 {
 	const struct ir_type *from = type_of(p, op->operands[0]), *to = type_of(p, eval_result(op));
@@ -88,6 +91,7 @@ static bool trace_reshape(struct matmul_ranges *p, const struct ir_op *op, struc
 	return true;
 }
 
+/* A transpose of heads, whose last axis stays last. */
 static bool trace_transpose(const struct ir_op *op, struct trace *t)
 {
 	const struct ir_int_list *perm = &((const struct attrs_transpose *)op->attrs)->perm;
@@ -145,6 +149,7 @@ static bool trace_view(struct matmul_ranges *p, const struct ir_op *op)
 	                              : op->code == OP_transpose && trace_transpose(op, now);
 }
 
+/* Adds an output of value v. False: it depends on no range, or there are too many. */
 static bool add_output(struct matmul_ranges *p, struct ir_value v)
 {
 	const struct trace *t = &p->traces[v.id];
@@ -154,6 +159,7 @@ static bool add_output(struct matmul_ranges *p, struct ir_value v)
 	return true;
 }
 
+/* Traces the result of an op. False: ranges cannot be computed through it. */
 static bool trace_op(struct matmul_ranges *p, const struct ir_op *op)
 {
 	if (op->code == OP_slice)
@@ -171,6 +177,7 @@ static bool trace_op(struct matmul_ranges *p, const struct ir_op *op)
 	       ((ir_op_has(op->code, TRAIT_ELEMENTWISE) || op->code == OP_rope) && trace_value(p, op));
 }
 
+/* True if a slice of the root is in the group. */
 static bool has_slices(const struct kernel *g)
 {
 	const struct ir_region *r = g->job->group->region;
@@ -181,6 +188,7 @@ static bool has_slices(const struct kernel *g)
 	return false;
 }
 
+/* Traces the whole group. Without slices all columns are one range. */
 static bool trace_ops(struct matmul_ranges *p, const struct linear *l)
 {
 	const struct ir_region *r = p->g->job->group->region;
@@ -362,6 +370,7 @@ static struct matmul_range clip_to_block(const struct linear *l, const struct ma
 	return (struct matmul_range){lo, kb_min(k, hi, kb_index(k, range->size))};
 }
 
+/* Heads of columns r. */
 static struct matmul_range heads_of_range(const struct linear *l, const struct trace *t,
                                           struct matmul_range r)
 {
@@ -449,6 +458,7 @@ static const struct column_range *range_of(const struct matmul_ranges *p, int si
 	return &p->items[p->outputs[sink].trace->range];
 }
 
+/* Normalises heads of one row. */
 static void apply_norms(const struct linear *l, const struct matmul_block *s, struct kb_val first,
                         struct kb_val row, struct kb_val piece_id)
 {

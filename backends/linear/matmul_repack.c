@@ -92,6 +92,7 @@ struct dequantizer {
 	struct kb_val to; /* dequantized panel; address as if K began at 0 */
 };
 
+/* Stores n dequantized k-rows (a callback of panel_loop). */
 static void store_k_row(void *user, const struct panel_loop *w, struct kb_val from, int n)
 {
 	const struct dequantizer *c = user;
@@ -110,6 +111,7 @@ static struct kb_val k_bias(const struct linear *l, const struct matmul_block *s
 	return kb_mul_const(l->k, s->k_lo, -PANEL_ROW_BYTES);
 }
 
+/* Dequantizes the K block of a panel (of projection `mat`). */
 static void dequantize_panel(const struct linear *l, const struct matmul_block *s, struct kb_val panel,
                              struct kb_val mat)
 {

@@ -352,6 +352,7 @@ static bool is_one_fma(const struct ir_format_desc *d)
 	return d->scale == DT_F16 && d->super == 1 && !d->has_offset && !d->codebook;
 }
 
+/* Byte offset of the panel that contains vector v of panels side by side; *column: its first column there. */
 static int64_t panel_of_vector(const struct panel *p, int lanes, int v, int64_t *column)
 {
 	int per_panel = PANEL_COLUMNS / lanes;
@@ -438,6 +439,7 @@ struct kb_val panel_loop_vector(const struct panel_loop *w, int i, int v)
 	return scale_quant(k, code, w->scale[v], w->offset[v]);
 }
 
+/* Calls the body for a k-row; looks up codebook indices first. */
 static void emit_k_row(struct panel_loop *w, struct kb_val from)
 {
 	struct kb *k = w->k;
@@ -477,6 +479,7 @@ static void emit_group(struct panel_loop *w, struct kb_val g, struct kb_val from
 	}
 }
 
+/* K elements that share k-rows. */
 static int64_t group_size(const struct panel_loop *w)
 {
 	return ir_format(w->panel->format)->bits == 8 ? 4 : NIBBLE_GROUP;

@@ -43,6 +43,7 @@ static bool is_masked(const struct rowwise *r)
 	return r->root->code == OP_mask || r->root->code == OP_masked_softmax;
 }
 
+/* True for ops whose exponentials replace x in the buffer. */
 static bool keeps_exponentials(const struct rowwise *r)
 {
 	return r->root->code == OP_softmax || r->root->code == OP_masked_softmax;
@@ -116,6 +117,7 @@ static void choose_buffer(struct rowwise *r)
 	}
 }
 
+/* Lanes of a vector: as scheduled, at most what the row fills; 1 if work-items share rows. */
 static int vector_lanes(const struct rowwise *r)
 {
 	int64_t planned = ((const struct attrs_group *)r->job->group->attrs)->lanes;
@@ -157,6 +159,7 @@ static void choose_schedule(struct rowwise *r)
 
 /* ---- rows ---- */
 
+/* Stages x, which is not vectorized, in the buffer. */
 static void copy_element(struct rowwise *r, const struct rowwise_chunk *c, void *user)
 {
 	struct eval_point p = r->row;
@@ -214,6 +217,7 @@ static void emit_row(struct rowwise *r, struct kb_val at)
 	emit_open_row(r);
 }
 
+/* Loop over this worker's rows. */
 static void emit_rows(struct rowwise *r)
 {
 	struct kb *k = r->k;
@@ -239,6 +243,7 @@ static struct rowwise begin_norm(struct eval *e, const struct ir_op *norm)
 	return r;
 }
 
+/* Hands failures back to the caller's evaluator. */
 static void end_norm(const struct rowwise *r, struct eval *e)
 {
 	e->failed = r->e.failed;

@@ -271,6 +271,7 @@ static struct kb_val rowwise_mask_tail(struct rowwise *r, const struct rowwise_c
 
 /* ---- accumulators ---- */
 
+/* Neutral element of op. */
 static float identity(enum kb_bin op)
 {
 	return op == KB_MAX ? -HUGE_VALF : 0;

@@ -24,6 +24,7 @@ static struct kb_val divide_by_width(struct rowwise *r, struct kb_val sum)
 	return kb_bin(r->k, KB_DIV, sum, kb_cvt(r->k, rowwise_width(r), KB_F32));
 }
 
+/* 1 / sqrt(mean square + eps) */
 static struct kb_val inverse_std(struct rowwise *r, const struct norm *n, double eps)
 {
 	struct kb *k = r->k;
@@ -131,6 +132,7 @@ void rowwise_rms_norm(struct rowwise *r)
 
 /* ---- tiles of work-groups ---- */
 
+/* The operand that is normalised. */
 static struct ir_value x_of(const struct rowwise_tile *t)
 {
 	return t->norm->operands[OPERAND(layer_norm, x)];

@@ -54,6 +54,7 @@ void rowwise_int8_scales(struct kb *k, struct kb_val most, struct kb_val *invers
 	*step = kb_add(k, v, kb_sub(k, most, most));
 }
 
+/* A quant block [from, to) of the row: max |x|, then rounding. */
 static void quantize_block(struct rowwise *r, struct kb_val from, struct kb_val to)
 {
 	struct quantization n;

@@ -140,6 +140,7 @@ static void loop_exp(struct rowwise *r, struct kb_val to, struct softmax *s)
 	rowwise_loop(r, kb_index(r->k, 0), to, &w);
 }
 
+/* Stores the result of masked elements [from, width). */
 static void loop_hidden(struct rowwise *r, struct kb_val from, struct softmax *s)
 {
 	const struct rowwise_loop w = {.body = store_hidden, .user = s, .lanes = r->out_lanes};
@@ -165,6 +166,7 @@ static struct kb_val exp_sum(struct rowwise *r, struct kb_val to, struct softmax
 	return rowwise_acc_reduce(r, &s->sum);
 }
 
+/* Softmax of elements [0, to); a row without a sum gives 0. */
 static void softmax_prefix(struct rowwise *r, struct kb_val to, struct softmax *s)
 {
 	struct kb *k = r->k;

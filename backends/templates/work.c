@@ -70,6 +70,7 @@ static const struct ir_dim *rows_of(const struct ir_module *m, const struct ir_t
 	return ir_type_count_range(m->dims, t, 0, t->rank > 1 ? t->rank - 1 : 0);
 }
 
+/* Size of the last axis. */
 static const struct ir_dim *last_of(const struct ir_module *m, const struct ir_type *t)
 {
 	return t->rank > 0 ? t->dims[t->rank - 1] : ir_dim_const(m->dims, 1);

@@ -44,6 +44,7 @@ static struct x_share divide_x(struct wg_matmul *g, int64_t step, bool is_vector
 	return x;
 }
 
+/* Copies vector or element m of this item's share to local memory. */
 static void copy_share(struct wg_matmul *g, const struct x_share *x, int m, struct kb_val from)
 {
 	struct kb *k = g->l.k;

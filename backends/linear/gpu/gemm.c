@@ -16,6 +16,7 @@ int64_t kernel_linear_shared_rows(int64_t rows)
 	return n;
 }
 
+/* Elements of local memory of a shape. */
 static int64_t local_elements(const struct wg_matmul *g)
 {
 	int64_t end = g->operands + (g->is_few ? gpu_skinny_operands(g) : gpu_operands(g));
@@ -37,6 +38,7 @@ static void multiply_tile(struct wg_matmul *g, bool by_codes)
 		gpu_f32(g);
 }
 
+/* Stores the accumulators in the C buffer. */
 static void store_acc(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
@@ -70,6 +72,7 @@ static void emit_tile_product(struct wg_matmul *g)
 
 /* ---- N blocks ---- */
 
+/* An N block: its tiles, then the epilogue. */
 static void emit_n_block(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;

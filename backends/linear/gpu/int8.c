@@ -131,6 +131,7 @@ struct kb_val gpu_add_scaled(const struct wg_matmul *g, struct kb_val sum, struc
 	return kb_fma(k, w->offset, kb_load_splat(k, vec, g->tile, x, g->operands + disp + WORDS + 1), sum);
 }
 
+/* Scales the i32 sums of a quant block and adds them to the f32 accumulators. */
 static void scale_block(const struct wg_matmul *g, bool has_offset)
 {
 	struct kb *k = g->l.k;
