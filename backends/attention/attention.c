@@ -249,7 +249,7 @@ static enum tfmc_status find_head_size(const struct attention *a, const struct k
 	if (s->is_const && s->c > 0 && s->c <= HEAD_MAX)
 		return TFMC_OK;
 	diag_error(a->job->cx, a->job->group->loc.at, DIAG_UNSUPPORTED,
-	           "not supported yet: attention with a head size that is no constant from 1 to %d",
+	           "not supported yet: attention with a head size that is not a constant from 1 to %d",
 	           HEAD_MAX);
 	return TFMC_INVALID;
 }
