@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the libraries: chains of calls that give a status, 0 where all is well.
+ * Internal: early return for functions that return a status code (0: success).
  */
 #ifndef TFMC_RUNTIME_TRY_H
 #define TFMC_RUNTIME_TRY_H
 
-/* Returns the status from the enclosing function unless it is 0: where nothing has to be given back. */
+/* Returns the status of expr from the enclosing function unless it is 0. Only where nothing has to be
+ * released. */
 #define TRY(expr)                       \
 	do {                            \
 		int status_ = (expr);   \

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of a session: small blocks from the heap, large ones as mappings of
- * their own. Zeroed either way.
+ * Memory of a session: small blocks from the heap, large ones as mappings of their own. Zeroed either way.
  */
 #define _DEFAULT_SOURCE
 #include "runtime/core/memory.h"
@@ -13,15 +12,15 @@
 #include <sys/mman.h>
 
 #define LARGE_PAGE ((uint64_t)2 << 20)
-#define CLEAR_MIN  (8 * LARGE_PAGE) /* below that writing zeros takes less time than pages that come anew */
+#define ZERO_MIN   (8 * LARGE_PAGE) /* below this, writing zeros costs less than page faults */
 
-/* Bytes from which a block is a mapping: smaller ones come from the heap, which touches all their pages. */
+/* Minimum size of a mapping. Smaller blocks come from the heap, where zeroing touches all pages. */
 static uint64_t mapped_min(enum memory_pages pages)
 {
 	return pages == MEMORY_LARGE_PAGES ? 2 * LARGE_PAGE : LARGE_PAGE / 16;
 }
 
-static int take_heap(struct memory_block *block, uint64_t bytes)
+static int alloc_heap(struct memory_block *block, uint64_t bytes)
 {
 	void *p = NULL;
 	if (posix_memalign(&p, 64, (size_t)bytes))
@@ -30,8 +29,8 @@ static int take_heap(struct memory_block *block, uint64_t bytes)
 	return TFMC_RT_OK;
 }
 
-/* Large pages are a wish; small ones are not: where the system makes all pages large, a token of a long context
- * would take 2 MiB in each head of each layer. */
+/* Huge pages are a preference, small pages a requirement: where the system makes all pages huge, one token
+ * of a long context would commit 2 MiB in each head of each layer. */
 static void advise_pages(const struct memory_block *block, enum memory_pages pages)
 {
 #ifdef MADV_HUGEPAGE
@@ -43,46 +42,46 @@ static void advise_pages(const struct memory_block *block, enum memory_pages pag
 #endif
 }
 
-/* A mapping that begins at a large page; the rest of the reservation goes back. MAP_NORESERVE: the block is as large
- * as all tokens that could come, the system counts the pages that are touched. */
-static int take_mapping(struct memory_block *block, uint64_t bytes, enum memory_pages pages)
+/* A mapping aligned to LARGE_PAGE: reserves one page more and unmaps both ends. MAP_NORESERVE: the state
+ * is as large as all tokens that could come, only touched pages count. */
+static int alloc_mapping(struct memory_block *block, uint64_t bytes, enum memory_pages pages)
 {
 	if (bytes > SIZE_MAX / 2)
 		return TFMC_RT_E_MEMORY;
-	uint64_t size = (bytes + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE, room = size + LARGE_PAGE;
-	char *base = mmap(NULL, (size_t)room, PROT_READ | PROT_WRITE,
+	uint64_t size = (bytes + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE, reserved = size + LARGE_PAGE;
+	char *base = mmap(NULL, (size_t)reserved, PROT_READ | PROT_WRITE,
 	                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (base == MAP_FAILED)
 		return TFMC_RT_E_MEMORY;
-	uint64_t before = -(uint64_t)(uintptr_t)base & (LARGE_PAGE - 1);
-	if (before)
-		munmap(base, (size_t)before);
-	munmap(base + before + size, (size_t)(LARGE_PAGE - before));
-	block->data = base + before;
+	uint64_t lead = -(uint64_t)(uintptr_t)base & (LARGE_PAGE - 1);
+	if (lead)
+		munmap(base, (size_t)lead);
+	munmap(base + lead + size, (size_t)(LARGE_PAGE - lead));
+	block->data = base + lead;
 	block->mapped = size;
 	advise_pages(block, pages);
 	return TFMC_RT_OK;
 }
 
-int memory_take(struct memory_block *block, uint64_t bytes, enum memory_pages pages)
+int memory_alloc(struct memory_block *block, uint64_t bytes, enum memory_pages pages)
 {
 	*block = (struct memory_block){0};
 	if (bytes == 0)
 		return TFMC_RT_OK;
-	return bytes < mapped_min(pages) ? take_heap(block, bytes) : take_mapping(block, bytes, pages);
+	return bytes < mapped_min(pages) ? alloc_heap(block, bytes) : alloc_mapping(block, bytes, pages);
 }
 
-bool memory_clear(struct memory_block *block)
+bool memory_zero(struct memory_block *block)
 {
 #ifdef __linux__
-	return block->mapped >= CLEAR_MIN && !madvise(block->data, (size_t)block->mapped, MADV_DONTNEED);
+	return block->mapped >= ZERO_MIN && !madvise(block->data, (size_t)block->mapped, MADV_DONTNEED);
 #else
 	(void)block;
-	return false; /* elsewhere the pages may keep their bytes */
+	return false; /* elsewhere MADV_DONTNEED may keep the bytes */
 #endif
 }
 
-void memory_give(struct memory_block *block)
+void memory_free(struct memory_block *block)
 {
 	if (block->mapped)
 		munmap(block->data, (size_t)block->mapped);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading the record of an object: names, entries, tensors, sizes. The record
- * is part of the object and trusted after tfmc_session_open checked its head.
+ * Accessors of the record of an object: names, entries, tensors, and sizes as polynomials of the dims. The
+ * record is part of the object; it is trusted once tfmc_session_open has checked magic and version.
  */
 #include "tfmc_rt.h"
 
@@ -74,28 +74,28 @@ uint64_t tfmc_dtype_bytes(uint64_t dtype)
 	return dtype < sizeof(bytes) ? bytes[dtype] : 0;
 }
 
-/* One term of a size: coeff * product of dims. Advances *words past it. */
-static int eval_term(const uint64_t **words, const int64_t *dims, int64_t *out)
+/* One term of a polynomial: coeff * product of dims. Advances *poly past it. 0: overflow. */
+static int eval_poly_term(const uint64_t **poly, const int64_t *dims, int64_t *out)
 {
-	const uint64_t *w = *words;
-	int64_t value = (int64_t)w[0];
-	uint64_t n = w[1];
+	const uint64_t *term = *poly;
+	int64_t value = (int64_t)term[0];
+	uint64_t n = term[1];
 	for (uint64_t i = 0; i < n; i++)
-		if (!dims || __builtin_mul_overflow(value, dims[w[2 + i]], &value))
+		if (!dims || __builtin_mul_overflow(value, dims[term[2 + i]], &value))
 			return 0;
-	*words = w + 2 + n;
+	*poly = term + 2 + n;
 	*out = value;
 	return 1;
 }
 
-/* A struct tfmc_record_poly; -1 on overflow. */
-static int64_t eval_poly(const uint64_t *words, const int64_t *dims)
+/* Value of a struct tfmc_record_poly; -1 on overflow. */
+static int64_t eval_poly(const uint64_t *poly, const int64_t *dims)
 {
-	uint64_t n = *words++;
+	uint64_t n = *poly++;
 	int64_t sum = 0;
 	for (uint64_t i = 0; i < n; i++) {
 		int64_t term;
-		if (!eval_term(&words, dims, &term) || __builtin_add_overflow(sum, term, &sum))
+		if (!eval_poly_term(&poly, dims, &term) || __builtin_add_overflow(sum, term, &sum))
 			return -1;
 	}
 	return sum;
@@ -107,14 +107,14 @@ int64_t tfmc_tensor_size(const struct tfmc_record *record, const struct tfmc_rec
 	return record && t && axis < t->rank ? eval_poly(at(record, t->sizes[axis]), dims) : -1;
 }
 
-int64_t tfmc_entry_workers(const struct tfmc_record *record, int64_t entry, const int64_t *dims, int64_t most)
+int64_t tfmc_entry_workers(const struct tfmc_record *record, int64_t entry, const int64_t *dims, int64_t max)
 {
 	const struct tfmc_record_entry *e = tfmc_entry_at(record, entry);
 	int64_t flops = e && e->flops ? eval_poly(at(record, e->flops), dims) : -1, n = 1;
 	if (flops < 0)
-		return most;
+		return max;
 	double per_step = (double)flops / (double)(e->steps ? e->steps : 1);
-	while (n < most && per_step >= (double)(n * (n + 1)) * TFMC_STEP_FLOPS)
+	while (n < max && per_step >= (double)(n * (n + 1)) * TFMC_STEP_FLOPS)
 		n++;
 	return n;
 }

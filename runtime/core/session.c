@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session owns the memory a context needs (context, state, arena, mapped
- * weights) and its workers, and calls entries with the words of abi.h.
+ * A session owns the memory of a context (context, state, arena, mapped weights) and its thread pool, and
+ * calls entries with the argument slots of abi.h.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "runtime/core/feed.h"
@@ -21,24 +21,26 @@
 
 struct tfmc_session {
 	struct tfmc_model model;
-	struct tfmc_mapping weights; /* the session's own, of a path */
-	struct tfmc_mapping used;    /* these, or those of the caller; zeros: those in the object */
-	struct tfmc_gang *gang;      /* NULL: one worker */
+	struct tfmc_mapping weights;        /* mapped from weights_path; owned */
+	struct tfmc_mapping weights_in_use; /* `weights`, or the mapping of the caller; zeros: the
+					          weights in the object */
+	struct tfmc_pool *pool;             /* NULL: one worker */
 	struct memory_block context_block, state, arena;
 	void *context;
 	enum tfmc_driver driver;
-	atomic_int is_cancelled;         /* by tfmc_session_cancel; taken by feeder_* */
-	int64_t workers, decode_workers; /* at most */
-	int64_t current;                 /* of the context */
+	atomic_int is_cancelled;         /* set by tfmc_session_cancel, consumed by feeder_* */
+	int64_t workers, decode_workers; /* upper bounds */
+	int64_t current_workers;         /* workers that the context is set to */
 	int64_t batch;                   /* sequences of the state */
-	int64_t first;                   /* the one that row 0 of a call works on */
-	int64_t tokens;                  /* of a sequence, at most */
-	int64_t call_tokens;             /* 0: no bound; else at least the positions that see each other */
+	int64_t first_sequence;          /* sequence of row 0 */
+	int64_t context_tokens;          /* bound of the tokens of a sequence */
+	int64_t call_tokens;             /* tokens of one call; 0: no bound */
 	int all_workers;
 	struct tfmc_device device;
-	char device_fault[512]; /* its message, unless the caller wants it elsewhere */
+	char device_error[512]; /* receives the device's message unless the caller gave a buffer */
 	struct session_source source;
-	char fault[SESSION_FAULT]; /* what was wrong with the last prompt that was refused; "": nothing */
+	char prompt_error[SESSION_ERROR_BYTES]; /* message about the last prompt that was rejected; "":
+						   none */
 };
 
 static int32_t yield_to_others(void *user)
@@ -55,7 +57,7 @@ static int open_weights(struct tfmc_session *s, const struct tfmc_session_option
 	if (!path && o->weights && o->weights->data) {
 		config->weights = o->weights->data;
 		config->weights_bytes = o->weights->bytes;
-		s->used = *o->weights;
+		s->weights_in_use = *o->weights;
 		return TFMC_RT_OK;
 	}
 	if (!path)
@@ -66,11 +68,11 @@ static int open_weights(struct tfmc_session *s, const struct tfmc_session_option
 	        tfmc_weights_map(path, s->model.record, o->verify_weights ? TFMC_MAP_VERIFY : 0, &s->weights);
 	config->weights = s->weights.data;
 	config->weights_bytes = s->weights.bytes;
-	s->used = s->weights;
+	s->weights_in_use = s->weights;
 	return status;
 }
 
-/* The batch dim is the first one of the first entry, or -1. */
+/* Index of the batch dim: the first dim of the first entry, or -1. */
 static int64_t batch_dim(const struct tfmc_record *r)
 {
 	const struct tfmc_record_entry *e = tfmc_entry_at(r, 0);
@@ -80,62 +82,63 @@ static int64_t batch_dim(const struct tfmc_record *r)
 	return (int64_t)dims[0];
 }
 
-static int64_t batch_bound(const struct tfmc_record *r)
+static int64_t max_batch(const struct tfmc_record *r)
 {
 	int64_t dim = batch_dim(r);
 	return dim < 0 ? 1 : tfmc_record_dim_at(r, (uint64_t)dim)->hi;
 }
 
-/* Tokens of each of `batch` sequences in one call: never fewer than must come together. */
-static int64_t rows_of_call(const struct tfmc_session *s, int64_t batch)
+/* Tokens of each of `batch` sequences in one call: an equal share of call_tokens, but at least the
+ * bidirectional prefix. */
+static int64_t max_call_tokens(const struct tfmc_session *s, int64_t batch)
 {
 	int64_t rows = s->call_tokens / (batch > 0 ? batch : 1), least = s->model.record->prefix;
 	least = least > 1 ? least : 1;
 	return rows > least ? rows : least;
 }
 
-/* For all dims at their bounds; with call_tokens for every number of sequences with so many tokens together.
- */
+/* Arena bytes for all dims at their bounds; with call_tokens the maximum over all batch sizes that share
+ * these tokens. */
 static uint64_t arena_bytes(const struct tfmc_session *s, const int64_t *bounds, int64_t workers)
 {
 	const struct tfmc_record *r = s->model.record;
 	int64_t dims[MAX_DIMS], batch = batch_dim(r);
-	uint64_t most = 0;
+	uint64_t max = 0;
 	if (s->call_tokens <= 0 || batch < 0)
 		return s->model.arena_size(bounds, workers);
 	for (int64_t b = tfmc_record_dim_at(r, (uint64_t)batch)->lo; b <= bounds[batch]; b++) {
-		int64_t each = rows_of_call(s, b);
+		int64_t each = max_call_tokens(s, b);
 		for (uint64_t i = 0; i < r->n_dims; i++) {
 			int64_t lo = tfmc_record_dim_at(r, i)->lo;
 			dims[i] = (int64_t)i == batch ? b : each < bounds[i] ? each : bounds[i];
 			dims[i] = dims[i] < lo ? lo : dims[i];
 		}
 		uint64_t bytes = s->model.arena_size(dims, workers);
-		most = bytes > most ? bytes : most;
+		max = bytes > max ? bytes : max;
 	}
-	return most;
+	return max;
 }
 
-/* The room of the object's state, or less when the options say so. */
-static int choose_tokens(struct tfmc_session *s, int64_t wanted)
+/* The context limit of the object, or less if the options say so. */
+static int set_context_limit(struct tfmc_session *s, int64_t requested)
 {
-	uint64_t room = s->model.record->context_limit;
-	s->tokens = room && room < INT32_MAX ? (int64_t)room : INT32_MAX;
-	if (wanted < 0 || wanted > s->tokens)
+	uint64_t limit = s->model.record->context_limit;
+	s->context_tokens = limit && limit < INT32_MAX ? (int64_t)limit : INT32_MAX;
+	if (requested < 0 || requested > s->context_tokens)
 		return TFMC_RT_E_DIM;
-	s->tokens = wanted ? wanted : s->tokens;
+	s->context_tokens = requested ? requested : s->context_tokens;
 	return TFMC_RT_OK;
 }
 
-/* Largest dims of calls, from options. */
+/* Upper bounds of the dims of calls, from the options. */
 static int read_bounds(const struct tfmc_session *s, const struct tfmc_session_options *o,
                        int64_t bounds[MAX_DIMS])
 {
 	const struct tfmc_record *r = s->model.record;
 	for (uint64_t i = 0; i < r->n_dims; i++) {
-		int64_t most = tfmc_record_dim_at(r, i)->hi;
-		bounds[i] = o->dims_max ? o->dims_max[i] : most;
-		if (bounds[i] < 0 || bounds[i] > most)
+		int64_t max = tfmc_record_dim_at(r, i)->hi;
+		bounds[i] = o->dims_max ? o->dims_max[i] : max;
+		if (bounds[i] < 0 || bounds[i] > max)
 			return TFMC_RT_E_DIM;
 	}
 	if (s->call_tokens > 0 && batch_dim(r) >= 0 && bounds[batch_dim(r)] > s->batch)
@@ -143,25 +146,25 @@ static int read_bounds(const struct tfmc_session *s, const struct tfmc_session_o
 	return TFMC_RT_OK;
 }
 
-/* Sequences, workers and tokens from options. */
-static int read_counts(struct tfmc_session *s, const struct tfmc_session_options *o)
+/* Batch, workers and token bounds from the options. */
+static int read_limits(struct tfmc_session *s, const struct tfmc_session_options *o)
 {
 	const struct tfmc_record *r = s->model.record;
-	if (o->batch < 0 || o->batch > batch_bound(r) || o->call_tokens < 0)
+	if (o->batch < 0 || o->batch > max_batch(r) || o->call_tokens < 0)
 		return TFMC_RT_E_DIM;
 	if (o->workers < 0 || o->decode_workers < 0 || o->workers > MAX_WORKERS ||
 	    o->decode_workers > MAX_WORKERS)
 		return TFMC_RT_E_WORKER;
-	TRY(choose_tokens(s, o->context));
+	TRY(set_context_limit(s, o->context));
 	s->call_tokens = o->call_tokens;
-	s->batch = o->batch ? o->batch : batch_bound(r);
+	s->batch = o->batch ? o->batch : max_batch(r);
 	s->workers = o->workers ? o->workers : 1;
 	s->decode_workers = o->decode_workers ? o->decode_workers : s->workers;
 	s->all_workers = o->all_workers;
 	return TFMC_RT_OK;
 }
 
-static int64_t most_workers(const struct tfmc_session *s)
+static int64_t max_workers(const struct tfmc_session *s)
 {
 	return s->workers > s->decode_workers ? s->workers : s->decode_workers;
 }
@@ -171,16 +174,16 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 {
 	const struct tfmc_record *r = s->model.record;
 	int64_t bounds[MAX_DIMS];
-	TRY(read_counts(s, o));
+	TRY(read_limits(s, o));
 	TRY(read_bounds(s, o, bounds));
 	config->batch = s->batch;
-	config->workers = most_workers(s);
+	config->workers = max_workers(s);
 	config->arena_bytes = arena_bytes(s, bounds, config->workers);
 	config->state_bytes =
 	        r->state_batch_bytes || r->state_fixed_bytes ? s->model.state_size(config->batch) : 0;
-	TRY(memory_take(&s->context_block, r->context_bytes, MEMORY_SMALL_PAGES));
-	TRY(memory_take(&s->arena, config->arena_bytes, MEMORY_LARGE_PAGES));
-	TRY(memory_take(&s->state, config->state_bytes, MEMORY_SMALL_PAGES));
+	TRY(memory_alloc(&s->context_block, r->context_bytes, MEMORY_SMALL_PAGES));
+	TRY(memory_alloc(&s->arena, config->arena_bytes, MEMORY_LARGE_PAGES));
+	TRY(memory_alloc(&s->state, config->state_bytes, MEMORY_SMALL_PAGES));
 	s->context = s->context_block.data;
 	config->arena = s->arena.data;
 	config->state = s->state.data;
@@ -188,11 +191,11 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 	return TFMC_RT_OK;
 }
 
-static int open_gang(struct tfmc_session *s, const struct tfmc_session_options *o, int64_t n)
+static int open_pool(struct tfmc_session *s, const struct tfmc_session_options *o, int64_t n)
 {
 	if (o->spin_us == 0)
-		return tfmc_gang_create(n, &s->gang);
-	return tfmc_gang_create_spinning(n, o->spin_us < 0 ? 0 : o->spin_us, &s->gang);
+		return tfmc_pool_create(n, &s->pool);
+	return tfmc_pool_create_spinning(n, o->spin_us < 0 ? 0 : o->spin_us, &s->pool);
 }
 
 static int open_session(struct tfmc_session *s, const struct tfmc_session_options *o)
@@ -208,19 +211,19 @@ static int open_session(struct tfmc_session *s, const struct tfmc_session_option
 	TRY(open_weights(s, o, &config));
 	TRY(open_memory(s, o, &config));
 	if (config.workers > 1)
-		TRY(open_gang(s, o, config.workers));
+		TRY(open_pool(s, o, config.workers));
 	s->driver = o->driver;
-	s->current = config.workers;
-	config.user = s->gang;
+	s->current_workers = config.workers;
+	config.user = s->pool;
 	if (o->device)
 		s->device = *o->device;
 	if (!s->device.message || s->device.message_bytes == 0) {
-		s->device.message = s->device_fault;
-		s->device.message_bytes = sizeof(s->device_fault);
+		s->device.message = s->device_error;
+		s->device.message_bytes = sizeof(s->device_error);
 	}
 	config.device = &s->device;
 	tfmc_system_words(r, config.system);
-	config.parallel_for = s->gang ? tfmc_gang_parallel_for : NULL;
+	config.parallel_for = s->pool ? tfmc_pool_parallel_for : NULL;
 	return s->model.init(s->context, &config);
 }
 
@@ -231,15 +234,15 @@ static bool has_functions(const struct tfmc_model *m)
 	       m->state_size;
 }
 
-/* The size of this header's struct, or of one before it, which had fewer fields. */
+/* True for sizeof of this header's struct or of an older one, which had fewer fields. */
 static bool is_options_size(uint64_t bytes)
 {
 	return bytes >= offsetof(struct tfmc_session_options, weights) &&
 	       bytes <= sizeof(struct tfmc_session_options) && bytes % sizeof(uint64_t) == 0;
 }
 
-/* Options of this header's struct; what an older one lacks is 0. */
-static int take_options(const struct tfmc_session_options *options, struct tfmc_session_options *out)
+/* Copies options of an older or equal struct_size; missing fields are 0. */
+static int copy_options(const struct tfmc_session_options *options, struct tfmc_session_options *out)
 {
 	*out = (struct tfmc_session_options){0};
 	if (options && !is_options_size(options->struct_size))
@@ -254,12 +257,12 @@ uint64_t tfmc_session_arena_bytes(const struct tfmc_model *model, const struct t
 	struct tfmc_session_options o;
 	int64_t bounds[MAX_DIMS];
 	if (!model || !has_functions(model) || model->record->n_dims > MAX_DIMS ||
-	    take_options(options, &o) != TFMC_RT_OK)
+	    copy_options(options, &o) != TFMC_RT_OK)
 		return 0;
 	struct tfmc_session s = {.model = *model};
-	if (read_counts(&s, &o) != TFMC_RT_OK || read_bounds(&s, &o, bounds) != TFMC_RT_OK)
+	if (read_limits(&s, &o) != TFMC_RT_OK || read_bounds(&s, &o, bounds) != TFMC_RT_OK)
 		return 0;
-	return arena_bytes(&s, bounds, most_workers(&s));
+	return arena_bytes(&s, bounds, max_workers(&s));
 }
 
 int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_options *options,
@@ -271,7 +274,7 @@ int tfmc_session_open(const struct tfmc_model *model, const struct tfmc_session_
 	*out = NULL;
 	if (!model || !has_functions(model))
 		return TFMC_RT_E_NULL;
-	TRY(take_options(options, &given));
+	TRY(copy_options(options, &given));
 	struct tfmc_session *s = calloc(1, sizeof(*s));
 	if (!s)
 		return TFMC_RT_E_MEMORY;
@@ -289,13 +292,13 @@ void tfmc_session_close(struct tfmc_session *session)
 {
 	if (!session)
 		return;
-	tfmc_gang_destroy(session->gang);
+	tfmc_pool_destroy(session->pool);
 	if (session->context)
 		(void)session->model.close(session->context);
 	tfmc_weights_unmap(&session->weights);
-	memory_give(&session->context_block);
-	memory_give(&session->state);
-	memory_give(&session->arena);
+	memory_free(&session->context_block);
+	memory_free(&session->state);
+	memory_free(&session->arena);
 	free(session);
 }
 
@@ -304,29 +307,29 @@ const struct tfmc_record *tfmc_session_record(const struct tfmc_session *session
 	return session ? session->model.record : NULL;
 }
 
-int session_fault(struct tfmc_session *session, const char *fmt, ...)
+int session_prompt_error(struct tfmc_session *session, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
-	(void)vsnprintf(session->fault, sizeof(session->fault), fmt, ap);
+	(void)vsnprintf(session->prompt_error, sizeof(session->prompt_error), fmt, ap);
 	va_end(ap);
 	return TFMC_RT_E_PROMPT;
 }
 
-void session_clear_fault(struct tfmc_session *session)
+void session_clear_prompt_error(struct tfmc_session *session)
 {
-	session->fault[0] = 0;
+	session->prompt_error[0] = 0;
 }
 
-const char *session_last_fault(const struct tfmc_session *session)
+const char *session_prompt_error_text(const struct tfmc_session *session)
 {
-	return session->fault;
+	return session->prompt_error;
 }
 
 const char *tfmc_session_status_text(const struct tfmc_session *session, int status)
 {
-	if (session && status == TFMC_RT_E_PROMPT && *session->fault)
-		return session->fault;
+	if (session && status == TFMC_RT_E_PROMPT && *session->prompt_error)
+		return session->prompt_error;
 	if (session && status == TFMC_RT_E_DEVICE && *session->device.message)
 		return session->device.message;
 	return tfmc_rt_status_text(status);
@@ -338,14 +341,14 @@ const char *tfmc_session_variant(const struct tfmc_session *session)
 	               : NULL;
 }
 
-/* The object's reset writes zeros over the whole state, which takes memory for every token that could come.
- */
+/* Resets by returning pages where possible: the object's own reset writes zeros over the whole state,
+ * which would commit memory for every token that could come. */
 int tfmc_session_reset(struct tfmc_session *session)
 {
 	if (!session)
 		return TFMC_RT_E_NULL;
-	session->first = 0;
-	if (memory_clear(&session->state))
+	session->first_sequence = 0;
+	if (memory_zero(&session->state))
 		return session->model.select(session->context, 0, -1);
 	return session->model.reset(session->context);
 }
@@ -357,12 +360,12 @@ int tfmc_session_set_source(struct tfmc_session *session, const void *data, cons
 	if (!session || (data && !sizes))
 		return TFMC_RT_E_NULL;
 	if (data && (rank < 1 || rank > TFMC_SOURCE_RANK_MAX))
-		return session_fault(session, "the source has %llu axes; 1 to %d are possible",
-		                     (unsigned long long)rank, TFMC_SOURCE_RANK_MAX);
+		return session_prompt_error(session, "the source has %llu axes; 1 to %d are possible",
+		                            (unsigned long long)rank, TFMC_SOURCE_RANK_MAX);
 	for (uint64_t i = 0; data && i < rank; i++) {
 		if (sizes[i] < 0 || (sizes[i] && s.n > UINT64_MAX / (uint64_t)sizes[i]))
-			return session_fault(session, "axis %d of the source is %lld", (int)i,
-			                     (long long)sizes[i]);
+			return session_prompt_error(session, "axis %d of the source is %lld", (int)i,
+			                            (long long)sizes[i]);
 		s.sizes[i] = sizes[i];
 		s.n *= (uint64_t)sizes[i];
 	}
@@ -381,7 +384,7 @@ void tfmc_session_cancel(struct tfmc_session *session)
 		atomic_store(&session->is_cancelled, 1);
 }
 
-int session_take_cancel(struct tfmc_session *session)
+int session_consume_cancel(struct tfmc_session *session)
 {
 	return atomic_exchange(&session->is_cancelled, 0);
 }
@@ -397,7 +400,7 @@ int tfmc_session_trim(struct tfmc_session *session, int64_t sequence, int64_t le
 		return TFMC_RT_E_NULL;
 	if (length > 0 && length < session->model.record->prefix &&
 	    length < tfmc_session_length(session, sequence))
-		return TFMC_RT_E_OVERWRITTEN; /* what stays has seen what goes */
+		return TFMC_RT_E_OVERWRITTEN; /* the remaining tokens attend to the removed ones */
 	return session_trim(session, sequence, length);
 }
 
@@ -416,12 +419,12 @@ int tfmc_session_fork(struct tfmc_session *session, int64_t from, int64_t to)
 	return session ? session->model.fork(session->context, from, to) : (int)TFMC_RT_E_NULL;
 }
 
-int tfmc_session_select(struct tfmc_session *session, int64_t first, int64_t source)
+int tfmc_session_select(struct tfmc_session *session, int64_t first_sequence, int64_t source)
 {
 	if (!session)
 		return TFMC_RT_E_NULL;
-	TRY(session->model.select(session->context, first, source));
-	session->first = first;
+	TRY(session->model.select(session->context, first_sequence, source));
+	session->first_sequence = first_sequence;
 	return TFMC_RT_OK;
 }
 
@@ -451,7 +454,7 @@ int64_t tfmc_session_length(const struct tfmc_session *session, int64_t sequence
 
 int64_t session_first_length(const struct tfmc_session *session)
 {
-	return tfmc_session_length(session, session->first);
+	return tfmc_session_length(session, session->first_sequence);
 }
 
 int tfmc_session_save(const struct tfmc_session *session, int64_t sequence, void *out, uint64_t cap,
@@ -464,7 +467,7 @@ int tfmc_session_save(const struct tfmc_session *session, int64_t sequence, void
 		*n_out = 0;
 	if (status != TFMC_RT_OK)
 		return status;
-	return tfmc_state_save(session->model.record, &session->used, session->state.data,
+	return tfmc_state_save(session->model.record, &session->weights_in_use, session->state.data,
 	                       tfmc_session_batch(session), sequence, out, cap, n_out);
 }
 
@@ -472,7 +475,7 @@ int tfmc_session_restore(struct tfmc_session *session, int64_t sequence, const v
 {
 	if (!session)
 		return TFMC_RT_E_NULL;
-	int status = tfmc_state_restore(session->model.record, &session->used, session->state.data,
+	int status = tfmc_state_restore(session->model.record, &session->weights_in_use, session->state.data,
 	                                tfmc_session_batch(session), sequence, data, n);
 	if (status == TFMC_RT_OK)
 		status = session->model.store(session->context, sequence);
@@ -483,28 +486,28 @@ int tfmc_session_restore(struct tfmc_session *session, int64_t sequence, const v
 
 uint64_t session_context(const struct tfmc_session *session)
 {
-	return (uint64_t)session->tokens;
+	return (uint64_t)session->context_tokens;
 }
 
 int64_t session_max_len(const struct tfmc_session *session)
 {
-	int64_t most = session->model.record->max_len;
-	return most < session->tokens ? most : session->tokens;
+	int64_t max = session->model.record->max_len;
+	return max < session->context_tokens ? max : session->context_tokens;
 }
 
-uint64_t session_call_rows(const struct tfmc_session *session, int64_t batch)
+uint64_t session_max_call_tokens(const struct tfmc_session *session, int64_t batch)
 {
 	if (session->call_tokens <= 0)
 		return UINT64_MAX;
-	return (uint64_t)rows_of_call(session, batch);
+	return (uint64_t)max_call_tokens(session, batch);
 }
 
-/* One call in the SPMD form: every worker enters the object. */
+/* A call in SPMD form: every worker enters the object. */
 struct spmd_call {
 	struct tfmc_session *session;
 	uint64_t entry;
 	const uint64_t *args;
-	int32_t status; /* written by worker 0; all workers get the same */
+	int32_t status; /* written by worker 0; the same for all workers */
 };
 
 static void spmd_worker(void *arg, int64_t worker, int64_t n_workers)
@@ -516,28 +519,28 @@ static void spmd_worker(void *arg, int64_t worker, int64_t n_workers)
 		c->status = status;
 }
 
-/* Tells the context how many workers the call has. */
+/* Sets the number of workers that suits the size of the call. */
 static int choose_workers(struct tfmc_session *s, int64_t entry, const int64_t *dims)
 {
 	const struct tfmc_record_entry *e = tfmc_entry_at(s->model.record, entry);
 	int64_t n = e->kind == TFMC_ENTRY_STEP ? s->decode_workers : s->workers;
 	if (!s->all_workers)
 		n = tfmc_entry_workers(s->model.record, entry, dims, n);
-	if (n == s->current)
+	if (n == s->current_workers)
 		return TFMC_RT_OK;
 	TRY(s->model.set_workers(s->context, n));
-	s->current = n;
+	s->current_workers = n;
 	return TFMC_RT_OK;
 }
 
-static int call_words(struct tfmc_session *s, int64_t entry, const int64_t *dims, const uint64_t *words)
+static int call_entry(struct tfmc_session *s, int64_t entry, const int64_t *dims, const uint64_t *args)
 {
-	if (s->gang)
+	if (s->pool)
 		TRY(choose_workers(s, entry, dims));
-	if (!s->gang || s->current == 1 || s->driver == TFMC_DRIVER_PARALLEL_FOR)
-		return s->model.call(s->context, (uint64_t)entry, words, -1);
-	struct spmd_call call = {.session = s, .entry = (uint64_t)entry, .args = words};
-	tfmc_gang_run_some(s->gang, s->current, spmd_worker, &call);
+	if (!s->pool || s->current_workers == 1 || s->driver == TFMC_DRIVER_PARALLEL_FOR)
+		return s->model.call(s->context, (uint64_t)entry, args, -1);
+	struct spmd_call call = {.session = s, .entry = (uint64_t)entry, .args = args};
+	tfmc_pool_run_some(s->pool, s->current_workers, spmd_worker, &call);
 	return call.status;
 }
 
@@ -546,7 +549,7 @@ int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t
 {
 	const struct tfmc_record *r = tfmc_session_record(session);
 	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
-	uint64_t words[MAX_DIMS + 2 * MAX_TENSORS];
+	uint64_t args[MAX_DIMS + 2 * MAX_TENSORS];
 	if (!session)
 		return TFMC_RT_E_NULL;
 	if (!e)
@@ -555,14 +558,14 @@ int tfmc_session_call(struct tfmc_session *session, int64_t entry, const int64_t
 		return TFMC_RT_E_NULL;
 	if (e->n_dims > MAX_DIMS || e->n_inputs + e->n_outputs > MAX_TENSORS)
 		return TFMC_RT_E_RECORD;
-	const uint64_t *numbers = (const void *)((const char *)r + e->dims);
+	const uint64_t *dim_indices = (const void *)((const char *)r + e->dims);
 	uint64_t n = 0;
 	for (uint64_t i = 0; i < e->n_dims; i++)
-		words[n++] = (uint64_t)dims[numbers[i]];
+		args[n++] = (uint64_t)dims[dim_indices[i]];
 	for (uint64_t i = 0; i < e->n_inputs + e->n_outputs; i++) {
 		const struct tfmc_buffer *b = i < e->n_inputs ? &inputs[i] : &outputs[i - e->n_inputs];
-		words[n++] = (uint64_t)(uintptr_t)b->data;
-		words[n++] = b->count;
+		args[n++] = (uint64_t)(uintptr_t)b->data;
+		args[n++] = b->count;
 	}
-	return call_words(session, entry, dims, words);
+	return call_entry(session, entry, dims, args);
 }

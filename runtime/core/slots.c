@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slots: sequences that join and leave a running batch. The active ones are
- * always sequences 0 .. n_active - 1 of the session, so that a step is one call
- * of the first rows; who leaves is replaced by the last one, whose tokens are
- * copied once. A slot is the number callers know a sequence by.
+ * Slots: continuous batching. The active sequences are always sequences 0 .. n_active - 1 of the session, so
+ * that a decode step is one call on the first rows; a sequence that leaves is replaced by the last one, whose
+ * cache rows are copied once. A slot is the stable handle of a sequence.
  *
- * INVARIANT: sequence_of and slot_of are each other's inverse on the active ones;
- * a call that fails leaves lengths, slots and logits as they were.
+ * INVARIANT: slots[].sequence and slot_of are inverse maps on the active sequences; a call that fails leaves
+ * lengths, slots and logits unchanged.
  */
 #include "runtime/core/feed.h"
 
@@ -14,7 +13,7 @@
 #include <string.h>
 
 struct slot {
-	int64_t sequence; /* of the session; -1: free */
+	int64_t sequence; /* of the session; -1: the slot is free */
 	int has_logits;
 };
 
@@ -23,11 +22,11 @@ struct tfmc_slots {
 	struct feeder feeder;
 	int64_t n, n_active;
 	struct slot *slots; /* [n] */
-	int64_t *slot_of;   /* [n]: by sequence */
-	float *logits;      /* [n, V]: by slot */
-	float *rows;        /* [n, V]: of a call; the feeder's */
-	int32_t *ids;       /* [n]: of a step */
-	int32_t *lengths;   /* [n]: of a step, 1 or 0 */
+	int64_t *slot_of;   /* [n]: slot of each sequence */
+	float *logits;      /* [n, V], indexed by slot */
+	float *row_logits;  /* [n, V]: rows of the last call; owned by the feeder */
+	int32_t *ids;       /* [n]: input of a step */
+	int32_t *lengths;   /* [n]: input of a step, 1 or 0 */
 };
 
 static int open_slots(struct tfmc_slots *s)
@@ -36,8 +35,8 @@ static int open_slots(struct tfmc_slots *s)
 	if (s->n < 1)
 		return TFMC_RT_E_STATE;
 	TRY(feeder_open(&s->feeder, s->session, s->n));
-	s->rows = s->feeder.logits;
-	if (!s->rows)
+	s->row_logits = s->feeder.logits;
+	if (!s->row_logits)
 		return TFMC_RT_E_GENERATE;
 	size_t n = (size_t)s->n;
 	s->slots = calloc(n, sizeof(*s->slots));
@@ -85,15 +84,15 @@ void tfmc_slots_close(struct tfmc_slots *slots)
 	free(slots);
 }
 
-/* ---- who is where ---- */
+/* ---- map between slots and sequences ---- */
 
 static int is_active(const struct tfmc_slots *s, int64_t slot)
 {
 	return s && slot >= 0 && slot < s->n && s->slots[slot].sequence >= 0;
 }
 
-/* The lowest free slot, -1: none. */
-static int64_t find_free(const struct tfmc_slots *s)
+/* The lowest free slot, or -1. */
+static int64_t find_free_slot(const struct tfmc_slots *s)
 {
 	for (int64_t i = 0; i < s->n; i++)
 		if (s->slots[i].sequence < 0)
@@ -106,14 +105,14 @@ static float *logits_of(const struct tfmc_slots *s, int64_t slot)
 	return s->logits + slot * s->feeder.vocab;
 }
 
-/* The sequence after the active ones becomes that of the slot. */
-static void take(struct tfmc_slots *s, int64_t slot)
+/* Makes sequence n_active the sequence of the slot. */
+static void assign_slot(struct tfmc_slots *s, int64_t slot)
 {
 	s->slots[slot] = (struct slot){.sequence = s->n_active};
 	s->slot_of[s->n_active++] = slot;
 }
 
-static void keep_logits(struct tfmc_slots *s, int64_t slot, const float *row)
+static void store_logits(struct tfmc_slots *s, int64_t slot, const float *row)
 {
 	memcpy(logits_of(s, slot), row, (size_t)s->feeder.vocab * sizeof(*row));
 	s->slots[slot].has_logits = 1;
@@ -121,9 +120,9 @@ static void keep_logits(struct tfmc_slots *s, int64_t slot, const float *row)
 
 /* ---- one sequence ---- */
 
-/* Tokens for one sequence, in as many calls as they need; after a failure it is as long as before, unless
- * rings have lost what was there. */
-static int prefill(struct tfmc_slots *s, int64_t sequence, const int32_t *ids, uint64_t n)
+/* Prefills one sequence in as many calls as needed. After a failure it is trimmed to its former length,
+ * unless a sliding-window cache has overwritten older rows. */
+static int prefill_sequence(struct tfmc_slots *s, int64_t sequence, const int32_t *ids, uint64_t n)
 {
 	int64_t before = tfmc_session_length(s->session, sequence);
 	uint64_t room = session_context(s->session);
@@ -137,9 +136,9 @@ static int prefill(struct tfmc_slots *s, int64_t sequence, const int32_t *ids, u
 	return status;
 }
 
-/* The source, then the tokens, into the sequence after the active ones. */
-static int fill(struct tfmc_slots *s, const int32_t *ids, uint64_t n, const int32_t *source,
-                uint64_t n_source)
+/* Encodes the source and prefills the tokens into sequence n_active, which is not yet assigned to a slot. */
+static int prefill_new(struct tfmc_slots *s, const int32_t *ids, uint64_t n, const int32_t *source,
+                       uint64_t n_source)
 {
 	TRY(session_trim(s->session, s->n_active, 0));
 	TRY(tfmc_session_select(s->session, s->n_active, -1));
@@ -147,7 +146,7 @@ static int fill(struct tfmc_slots *s, const int32_t *ids, uint64_t n, const int3
 	s->feeder.lengths = NULL;
 	if (s->feeder.record->generate_kind != 1)
 		TRY(feeder_encode(&s->feeder, source, n_source));
-	return prefill(s, s->n_active, ids, n);
+	return prefill_sequence(s, s->n_active, ids, n);
 }
 
 int tfmc_slots_join(struct tfmc_slots *slots, const int32_t *ids, uint64_t n, const int32_t *source,
@@ -160,22 +159,22 @@ int tfmc_slots_join(struct tfmc_slots *slots, const int32_t *ids, uint64_t n, co
 	*slot = -1;
 	if (!s || (!ids && n) || (!source && n_source))
 		return TFMC_RT_E_NULL;
-	session_clear_fault(s->session);
-	int64_t at = find_free(s);
-	if (at < 0)
+	session_clear_prompt_error(s->session);
+	int64_t index = find_free_slot(s);
+	if (index < 0)
 		return TFMC_RT_E_SLOT;
 	if (n == 0) {
 		start = record_start_ids(s->feeder.record, &n);
 		if (!start)
 			return TFMC_RT_E_MEMORY;
 	}
-	int status = fill(s, start ? start : ids, n, source, n_source);
+	int status = prefill_new(s, start ? start : ids, n, source, n_source);
 	free(start);
 	if (status != TFMC_RT_OK)
 		return status;
-	take(s, at);
-	keep_logits(s, at, s->rows);
-	*slot = at;
+	assign_slot(s, index);
+	store_logits(s, index, s->row_logits);
+	*slot = index;
 	return TFMC_RT_OK;
 }
 
@@ -186,13 +185,13 @@ int tfmc_slots_feed(struct tfmc_slots *slots, int64_t slot, const int32_t *ids, 
 		return TFMC_RT_E_NULL;
 	if (!is_active(s, slot))
 		return TFMC_RT_E_SLOT;
-	session_clear_fault(s->session);
+	session_clear_prompt_error(s->session);
 	int status = tfmc_session_select(s->session, s->slots[slot].sequence, -1);
 	int64_t before = tfmc_slots_length(s, slot);
 	if (status == TFMC_RT_OK)
-		status = prefill(s, s->slots[slot].sequence, ids, n);
+		status = prefill_sequence(s, s->slots[slot].sequence, ids, n);
 	if (status == TFMC_RT_OK)
-		keep_logits(s, slot, s->rows);
+		store_logits(s, slot, s->row_logits);
 	else if (tfmc_slots_length(s, slot) != before)
 		s->slots[slot].has_logits = 0;
 	return status;
@@ -206,15 +205,15 @@ int tfmc_slots_fork(struct tfmc_slots *slots, int64_t slot, int64_t *copy)
 	*copy = -1;
 	if (!s)
 		return TFMC_RT_E_NULL;
-	int64_t at = find_free(s);
-	if (!is_active(s, slot) || at < 0)
+	int64_t index = find_free_slot(s);
+	if (!is_active(s, slot) || index < 0)
 		return TFMC_RT_E_SLOT;
 	TRY(tfmc_session_select(s->session, 0, -1));
 	TRY(tfmc_session_fork(s->session, s->slots[slot].sequence, s->n_active));
-	take(s, at);
-	s->slots[at].has_logits = s->slots[slot].has_logits;
-	memcpy(logits_of(s, at), logits_of(s, slot), (size_t)s->feeder.vocab * sizeof(float));
-	*copy = at;
+	assign_slot(s, index);
+	s->slots[index].has_logits = s->slots[slot].has_logits;
+	memcpy(logits_of(s, index), logits_of(s, slot), (size_t)s->feeder.vocab * sizeof(float));
+	*copy = index;
 	return TFMC_RT_OK;
 }
 
@@ -225,13 +224,13 @@ int tfmc_slots_leave(struct tfmc_slots *slots, int64_t slot)
 		return TFMC_RT_E_NULL;
 	if (!is_active(s, slot))
 		return TFMC_RT_E_SLOT;
-	int64_t hole = s->slots[slot].sequence, last = s->n_active - 1;
+	int64_t freed = s->slots[slot].sequence, last = s->n_active - 1;
 	TRY(tfmc_session_select(s->session, 0, -1));
-	if (hole != last)
-		TRY(tfmc_session_fork(s->session, last, hole));
+	if (freed != last)
+		TRY(tfmc_session_fork(s->session, last, freed));
 	(void)session_trim(s->session, last, 0);
-	s->slots[s->slot_of[last]].sequence = hole;
-	s->slot_of[hole] = s->slot_of[last];
+	s->slots[s->slot_of[last]].sequence = freed;
+	s->slot_of[freed] = s->slot_of[last];
 	s->slots[slot] = (struct slot){.sequence = -1};
 	s->n_active = last;
 	return TFMC_RT_OK;
@@ -250,10 +249,11 @@ int tfmc_slots_trim(struct tfmc_slots *slots, int64_t slot, int64_t length)
 	return TFMC_RT_OK;
 }
 
-/* ---- a step ---- */
+/* ---- decode step ---- */
 
-/* Ids and lengths of the rows; *end: after the last one that grows. */
-static int set_rows(struct tfmc_slots *s, const struct tfmc_slot_token *tokens, uint64_t n, int64_t *end)
+/* Sets ids and lengths of the rows; *end: one past the last row that grows. E_SLOT: inactive or named
+ * twice. */
+static int set_step_rows(struct tfmc_slots *s, const struct tfmc_slot_token *tokens, uint64_t n, int64_t *end)
 {
 	memset(s->lengths, 0, (size_t)s->n * sizeof(*s->lengths));
 	memset(s->ids, 0, (size_t)s->n * sizeof(*s->ids));
@@ -268,7 +268,7 @@ static int set_rows(struct tfmc_slots *s, const struct tfmc_slot_token *tokens, 
 		s->ids[row] = tokens[i].id;
 		*end = row + 1 > *end ? row + 1 : *end;
 	}
-	/* The state's own limit is the object's to check. */
+	/* The object checks its own limit; a smaller one of the session is checked here. */
 	uint64_t room = session_context(s->session);
 	if (room >= s->feeder.record->context_limit)
 		return TFMC_RT_OK;
@@ -279,42 +279,42 @@ static int set_rows(struct tfmc_slots *s, const struct tfmc_slot_token *tokens, 
 	return TFMC_RT_OK;
 }
 
-/* Rows [at, end) in one call. */
-static int step_rows(struct tfmc_slots *s, int64_t at, int64_t end, int all)
+/* One call on rows [first, end). all: every row grows, no lengths needed. */
+static int step_rows(struct tfmc_slots *s, int64_t first, int64_t end, int all)
 {
 	struct feeder *f = &s->feeder;
-	f->batch = end - at;
-	f->lengths = all ? NULL : s->lengths + at;
-	f->logits = s->rows + at * f->vocab;
-	int status = tfmc_session_select(s->session, at, -1);
+	f->batch = end - first;
+	f->lengths = all ? NULL : s->lengths + first;
+	f->logits = s->row_logits + first * f->vocab;
+	int status = tfmc_session_select(s->session, first, -1);
 	if (status == TFMC_RT_OK)
-		status = feeder_step(f, s->ids + at);
-	f->logits = s->rows;
+		status = feeder_step(f, s->ids + first);
+	f->logits = s->row_logits;
 	f->lengths = NULL;
 	return status;
 }
 
-/* Takes back the step of rows before `end`. */
-static void step_back(struct tfmc_slots *s, int64_t end)
+/* Undoes the step of the rows before `end`. */
+static void undo_step(struct tfmc_slots *s, int64_t end)
 {
 	for (int64_t row = 0; row < end; row++)
 		if (s->lengths[row])
 			(void)session_trim(s->session, row, tfmc_session_length(s->session, row) - 1);
 }
 
-/* An object without lengths takes runs of rows that all grow. */
+/* For an object without lengths: one call for each run of consecutive rows that grow. */
 static int step_runs(struct tfmc_slots *s, int64_t end)
 {
-	for (int64_t at = 0, next; at < end; at = next) {
-		next = at + 1;
-		if (!s->lengths[at])
+	for (int64_t first = 0, next; first < end; first = next) {
+		next = first + 1;
+		if (!s->lengths[first])
 			continue;
 		while (next < end && s->lengths[next])
 			next++;
-		int status = step_rows(s, at, next, 1);
+		int status = step_rows(s, first, next, 1);
 		if (status == TFMC_RT_OK)
 			continue;
-		step_back(s, at);
+		undo_step(s, first);
 		return status;
 	}
 	return TFMC_RT_OK;
@@ -326,19 +326,19 @@ int tfmc_slots_step(struct tfmc_slots *slots, const struct tfmc_slot_token *toke
 	int64_t end;
 	if (!s || (!tokens && n))
 		return TFMC_RT_E_NULL;
-	session_clear_fault(s->session);
-	int status = set_rows(s, tokens, n, &end);
+	session_clear_prompt_error(s->session);
+	int status = set_step_rows(s, tokens, n, &end);
 	if (status != TFMC_RT_OK || end == 0)
 		return status;
 	int all = (uint64_t)end == n;
 	status = all || feeder_has_lengths(&s->feeder) ? step_rows(s, 0, end, all) : step_runs(s, end);
 	for (int64_t row = 0; status == TFMC_RT_OK && row < end; row++)
 		if (s->lengths[row])
-			keep_logits(s, s->slot_of[row], s->rows + row * s->feeder.vocab);
+			store_logits(s, s->slot_of[row], s->row_logits + row * s->feeder.vocab);
 	return status;
 }
 
-/* ---- what is known of a slot ---- */
+/* ---- queries ---- */
 
 const float *tfmc_slots_logits(const struct tfmc_slots *slots, int64_t slot)
 {
@@ -379,17 +379,17 @@ int tfmc_slots_restore(struct tfmc_slots *slots, const void *data, uint64_t n, i
 	*slot = -1;
 	if (!slots)
 		return TFMC_RT_E_NULL;
-	int64_t at = find_free(slots);
-	if (at < 0)
+	int64_t index = find_free_slot(slots);
+	if (index < 0)
 		return TFMC_RT_E_SLOT;
 	int status = tfmc_session_restore(slots->session, slots->n_active, data, n);
 	if (status == TFMC_RT_OK && !session_has_source(slots->session, slots->n_active)) {
 		(void)session_trim(slots->session, slots->n_active, 0);
-		return TFMC_RT_E_STATE; /* it had read another sequence's */
+		return TFMC_RT_E_STATE; /* it was saved with a shared source */
 	}
 	if (status != TFMC_RT_OK)
 		return status;
-	take(slots, at);
-	*slot = at;
+	assign_slot(slots, index);
+	*slot = index;
 	return TFMC_RT_OK;
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sequences as bytes: what the record says about the state's memory turned into
- * rows, and back. Everything is checked before anything is written: a restore
- * that fails leaves the sequence as it was.
+ * Serialization of sequences: gathers the cache rows of one sequence from the layouts that the record
+ * describes, and scatters them back. Everything is checked before the first byte is written: a failed restore
+ * leaves the sequence unchanged.
  *
- *   struct saved_head, then for each state in the order of the record its elements, row-major:
- *   states that grow [.., tokens, E], rings the tokens that are left of them, those of encode [..] as a whole
- * and only when it has filled them
+ *   struct saved_header, then for each state in the order of the record its elements, row-major: KV caches
+ *   [.., tokens, E], of sliding windows the remaining rows, states of `encode` as a whole if it has run
  */
 #include "tfmc_rt.h"
 
@@ -16,23 +15,23 @@
 #define SAVED_VERSION 1u
 #define PANEL         16u
 
-struct saved_head {
+struct saved_header {
 	uint64_t magic, version;
-	uint64_t bytes; /* of all */
+	uint64_t bytes; /* total, header included */
 	uint64_t state_hash, weights_hash;
 	uint64_t tokens, encoded;
 	uint64_t n_states;
-	uint64_t checksum; /* tfmc_weights_hash over the head with 0 here, then the rest */
-	uint64_t floor; /* of rings: the least length above 0 that the sequence may be trimmed to; else 0 */
+	uint64_t checksum; /* tfmc_weights_hash over the header with checksum = 0, then the payload */
+	uint64_t floor;    /* sliding windows: least length > 0 that trim allows; else 0 */
 };
 
-/* One state as matrices that follow each other. */
-struct matrices {
-	uint64_t n, rows, columns; /* rows: all there is room for */
+/* One state as n consecutive matrices [rows, columns]. */
+struct state_layout {
+	uint64_t n, rows, columns; /* rows: capacity */
 	uint64_t element;          /* bytes */
-	uint64_t stored;           /* bytes of a matrix in the block */
+	uint64_t stored;           /* bytes of one matrix in the state */
 	int panels;
-	uint64_t ring; /* rows, position p in row p mod ring; 0: p in row p */
+	uint64_t ring; /* rows of a ring buffer, position p in row p mod ring; 0: position p in row p */
 };
 
 static const struct tfmc_record_state *state_at(const struct tfmc_record *r, uint64_t i)
@@ -40,9 +39,9 @@ static const struct tfmc_record_state *state_at(const struct tfmc_record *r, uin
 	return (const struct tfmc_record_state *)(const void *)((const char *)r + r->states) + i;
 }
 
-static struct matrices matrices_of(const struct tfmc_record_state *s)
+static struct state_layout layout_of(const struct tfmc_record_state *s)
 {
-	struct matrices m = {.n = 1, .rows = 1, .columns = 1, .element = tfmc_dtype_bytes(s->dtype)};
+	struct state_layout m = {.n = 1, .rows = 1, .columns = 1, .element = tfmc_dtype_bytes(s->dtype)};
 	m.panels = s->panels != 0;
 	if (s->rank >= 2)
 		m.columns = (uint64_t)s->dims[s->rank - 1];
@@ -56,38 +55,40 @@ static struct matrices matrices_of(const struct tfmc_record_state *s)
 	return m;
 }
 
-/* The first position of which a ring still has the row, as far as its readers may go back. */
-static uint64_t first_of(const struct tfmc_record_state *s, uint64_t floor)
+/* First position that is saved: of a sliding window, the oldest row that a trim to `floor` would still
+ * read. */
+static uint64_t first_saved_position(const struct tfmc_record_state *s, uint64_t floor)
 {
 	return s->window && floor >= s->window ? floor - s->window + 1 : 0;
 }
 
-/* Rows of each matrix that are saved. */
-static uint64_t rows_of(const struct tfmc_record_state *s, const struct matrices *m,
-                        const struct saved_head *h)
+/* Number of rows of each matrix that are saved. */
+static uint64_t saved_rows(const struct tfmc_record_state *s, const struct state_layout *m,
+                           const struct saved_header *h)
 {
 	if (s->grows)
-		return h->tokens - first_of(s, h->floor);
+		return h->tokens - first_saved_position(s, h->floor);
 	return h->encoded ? m->rows : 0;
 }
 
-static uint64_t bytes_of(const struct tfmc_record *r, const struct saved_head *h)
+static uint64_t saved_bytes(const struct tfmc_record *r, const struct saved_header *h)
 {
 	uint64_t sum = sizeof(*h);
 	for (uint64_t i = 0; i < r->n_states; i++) {
-		struct matrices m = matrices_of(state_at(r, i));
-		sum += m.n * rows_of(state_at(r, i), &m, h) * m.columns * m.element;
+		struct state_layout m = layout_of(state_at(r, i));
+		sum += m.n * saved_rows(state_at(r, i), &m, h) * m.columns * m.element;
 	}
 	return sum;
 }
 
-/* The least length that trim may give when rings of this object have taken the tokens. */
-static uint64_t floor_of(const struct tfmc_record *r, const struct saved_head *h)
+/* Least length that trim will allow after a restore: the saved one, raised by windows of this object that
+ * are too small for all tokens. */
+static uint64_t restored_floor(const struct tfmc_record *r, const struct saved_header *h)
 {
 	uint64_t floor = h->floor;
 	for (uint64_t i = 0; i < r->n_states; i++) {
 		const struct tfmc_record_state *s = state_at(r, i);
-		uint64_t rows = matrices_of(s).rows;
+		uint64_t rows = layout_of(s).rows;
 		if (!s->window || h->tokens <= rows)
 			continue;
 		uint64_t least = h->tokens - rows + s->window - 1;
@@ -96,55 +97,55 @@ static uint64_t floor_of(const struct tfmc_record *r, const struct saved_head *h
 	return floor;
 }
 
-static uint64_t checksum(const struct saved_head *head, const char *rest)
+static uint64_t compute_checksum(const struct saved_header *head, const char *payload)
 {
-	struct saved_head h = *head;
+	struct saved_header h = *head;
 	struct tfmc_weights_hash hash;
 	h.checksum = 0;
 	tfmc_weights_hash_begin(&hash);
 	tfmc_weights_hash_add(&hash, &h, sizeof(h));
-	tfmc_weights_hash_add(&hash, rest, h.bytes - sizeof(h));
+	tfmc_weights_hash_add(&hash, payload, h.bytes - sizeof(h));
 	return tfmc_weights_hash_end(&hash);
 }
 
-/* ---- moving rows ---- */
+/* ---- copying rows ---- */
 
-/* Between a row of the block, in panels [ceil(rows / 16)][columns][16], and one that is saved. */
-static void move_panel_row(const struct matrices *m, uint64_t row, char *block, char *flat, int saves)
+/* Copies between one row of packed panels [ceil(rows / 16)][columns][16] and a flat row. */
+static void copy_panel_row(const struct state_layout *m, uint64_t row, char *block, char *flat, int is_save)
 {
 	for (uint64_t c = 0; c < m->columns; c++) {
 		char *at = block + ((row / PANEL * m->columns + c) * PANEL + row % PANEL) * m->element;
 		char *to = flat + c * m->element;
-		memcpy(saves ? to : at, saves ? at : to, (size_t)m->element);
+		memcpy(is_save ? to : at, is_save ? at : to, (size_t)m->element);
 	}
 }
 
-/* Rows of positions [first, first + n); the oldest ones of a ring that has less room are passed over. */
-static void move_rows(const struct matrices *m, uint64_t first, uint64_t n, char *block, char *flat,
-                      int saves)
+/* Copies rows of positions [first, first + n); skips the oldest ones where the ring is smaller. */
+static void copy_rows(const struct state_layout *m, uint64_t first, uint64_t n, char *block, char *flat,
+                      int is_save)
 {
 	uint64_t bytes = m->columns * m->element;
 	for (uint64_t i = m->ring && n > m->ring ? n - m->ring : 0; i < n; i++) {
 		uint64_t row = m->ring ? (first + i) % m->ring : i;
 		char *at = block + row * bytes, *to = flat + i * bytes;
 		if (m->panels)
-			move_panel_row(m, row, block, to, saves);
+			copy_panel_row(m, row, block, to, is_save);
 		else if (bytes)
-			memcpy(saves ? to : at, saves ? at : to, (size_t)bytes);
+			memcpy(is_save ? to : at, is_save ? at : to, (size_t)bytes);
 	}
 }
 
-/* Between the block of a sequence and the saved rows. */
-static void move_all(const struct tfmc_record *r, const struct saved_head *h, char *block, char *flat,
-                     int saves)
+/* Copies between the state of a sequence and the payload. */
+static void copy_states(const struct tfmc_record *r, const struct saved_header *h, char *block, char *flat,
+                        int is_save)
 {
 	for (uint64_t i = 0; i < r->n_states; i++) {
 		const struct tfmc_record_state *s = state_at(r, i);
-		struct matrices m = matrices_of(s);
-		uint64_t rows = rows_of(s, &m, h), bytes = rows * m.columns * m.element;
+		struct state_layout m = layout_of(s);
+		uint64_t rows = saved_rows(s, &m, h), bytes = rows * m.columns * m.element;
 		for (uint64_t k = 0; k < m.n; k++, flat += bytes) {
 			char *at = block + s->offset + k * m.stored;
-			move_rows(&m, first_of(s, h->floor), rows, at, flat, saves);
+			copy_rows(&m, first_saved_position(s, h->floor), rows, at, flat, is_save);
 		}
 	}
 }
@@ -158,18 +159,18 @@ static int check_sequence(const struct tfmc_record *r, const void *state, int64_
 	return sequence < 0 || sequence >= batch ? TFMC_RT_E_DIM : TFMC_RT_OK;
 }
 
-static uint64_t block_at(const struct tfmc_record *r, int64_t sequence)
+static uint64_t block_offset(const struct tfmc_record *r, int64_t sequence)
 {
 	return r->state_fixed_bytes + (uint64_t)sequence * r->state_batch_bytes;
 }
 
-/* Word of a sequence in the fixed part. */
-static uint64_t word_at(uint64_t offset, int64_t sequence)
+/* Byte offset of the i32 of a sequence in an array of the fixed part. */
+static uint64_t i32_offset(uint64_t offset, int64_t sequence)
 {
 	return offset + (uint64_t)sequence * sizeof(int32_t);
 }
 
-static uint64_t hash_of(const struct tfmc_record *r, const struct tfmc_mapping *weights)
+static uint64_t weights_hash_in_use(const struct tfmc_record *r, const struct tfmc_mapping *weights)
 {
 	return weights && weights->hash ? weights->hash : r->weights_hash;
 }
@@ -186,49 +187,50 @@ int tfmc_state_save(const struct tfmc_record *record, const struct tfmc_mapping 
 	int status = check_sequence(r, state, batch, sequence);
 	if (status != TFMC_RT_OK)
 		return status;
-	memcpy(&tokens, from + word_at(r->past, sequence), sizeof(tokens));
+	memcpy(&tokens, from + i32_offset(r->past, sequence), sizeof(tokens));
 	if (r->encoded)
-		memcpy(&encoded, from + word_at(r->encoded, sequence), sizeof(encoded));
+		memcpy(&encoded, from + i32_offset(r->encoded, sequence), sizeof(encoded));
 	if (r->floor)
-		memcpy(&floor, from + word_at(r->floor, sequence), sizeof(floor));
-	struct saved_head h = {.magic = SAVED_MAGIC,
-	                       .version = SAVED_VERSION,
-	                       .state_hash = r->state_hash,
-	                       .weights_hash = hash_of(r, weights),
-	                       .tokens = (uint64_t)tokens,
-	                       .encoded = encoded != 0,
-	                       .floor = (uint64_t)floor,
-	                       .n_states = r->n_states};
-	*n_out = h.bytes = bytes_of(r, &h);
+		memcpy(&floor, from + i32_offset(r->floor, sequence), sizeof(floor));
+	struct saved_header h = {.magic = SAVED_MAGIC,
+	                         .version = SAVED_VERSION,
+	                         .state_hash = r->state_hash,
+	                         .weights_hash = weights_hash_in_use(r, weights),
+	                         .tokens = (uint64_t)tokens,
+	                         .encoded = encoded != 0,
+	                         .floor = (uint64_t)floor,
+	                         .n_states = r->n_states};
+	*n_out = h.bytes = saved_bytes(r, &h);
 	if (!out || cap < h.bytes)
 		return TFMC_RT_E_SIZE;
-	char *rest = (char *)out + sizeof(h);
-	move_all(r, &h, (char *)(uintptr_t)from + block_at(r, sequence), rest, 1);
-	h.checksum = checksum(&h, rest);
+	char *payload = (char *)out + sizeof(h);
+	copy_states(r, &h, (char *)(uintptr_t)from + block_offset(r, sequence), payload, 1);
+	h.checksum = compute_checksum(&h, payload);
 	memcpy(out, &h, sizeof(h));
 	return TFMC_RT_OK;
 }
 
-static int check_saved(const struct tfmc_record *r, uint64_t weights_hash, const struct saved_head *h,
-                       const char *rest, uint64_t n)
+static int check_saved(const struct tfmc_record *r, uint64_t weights_hash, const struct saved_header *h,
+                       const char *payload, uint64_t n)
 {
 	if (h->magic != SAVED_MAGIC || h->version != SAVED_VERSION || h->bytes != n ||
-	    h->checksum != checksum(h, rest))
+	    h->checksum != compute_checksum(h, payload))
 		return TFMC_RT_E_SAVED;
 	if (h->state_hash != r->state_hash || h->weights_hash != weights_hash || h->n_states != r->n_states)
-		return TFMC_RT_E_OTHER;
+		return TFMC_RT_E_MODEL_MISMATCH;
 	if (h->tokens > (r->context_limit ? r->context_limit : (uint64_t)INT32_MAX))
 		return TFMC_RT_E_FULL;
 	if (h->floor > (r->floor ? h->tokens : 0))
 		return TFMC_RT_E_SAVED;
-	return h->encoded > (r->encoded != 0) || bytes_of(r, h) != n ? (int)TFMC_RT_E_SAVED : (int)TFMC_RT_OK;
+	return h->encoded > (r->encoded != 0) || saved_bytes(r, h) != n ? (int)TFMC_RT_E_SAVED
+	                                                                : (int)TFMC_RT_OK;
 }
 
 int tfmc_state_restore(const struct tfmc_record *record, const struct tfmc_mapping *weights, void *state,
                        int64_t batch, int64_t sequence, const void *data, uint64_t n)
 {
 	const struct tfmc_record *r = record;
-	struct saved_head h;
+	struct saved_header h;
 	char *to = state;
 	if (!r)
 		return TFMC_RT_E_NULL;
@@ -238,16 +240,17 @@ int tfmc_state_restore(const struct tfmc_record *record, const struct tfmc_mappi
 	if (!data || n < sizeof(h))
 		return TFMC_RT_E_SAVED;
 	memcpy(&h, data, sizeof(h));
-	const char *rest = (const char *)data + sizeof(h);
-	status = check_saved(r, hash_of(r, weights), &h, rest, n);
+	const char *payload = (const char *)data + sizeof(h);
+	status = check_saved(r, weights_hash_in_use(r, weights), &h, payload, n);
 	if (status != TFMC_RT_OK)
 		return status;
-	int32_t tokens = (int32_t)h.tokens, encoded = (int32_t)h.encoded, floor = (int32_t)floor_of(r, &h);
-	move_all(r, &h, to + block_at(r, sequence), (char *)(uintptr_t)rest, 0);
-	memcpy(to + word_at(r->past, sequence), &tokens, sizeof(tokens));
+	int32_t tokens = (int32_t)h.tokens, encoded = (int32_t)h.encoded,
+	        floor = (int32_t)restored_floor(r, &h);
+	copy_states(r, &h, to + block_offset(r, sequence), (char *)(uintptr_t)payload, 0);
+	memcpy(to + i32_offset(r->past, sequence), &tokens, sizeof(tokens));
 	if (r->encoded)
-		memcpy(to + word_at(r->encoded, sequence), &encoded, sizeof(encoded));
+		memcpy(to + i32_offset(r->encoded, sequence), &encoded, sizeof(encoded));
 	if (r->floor)
-		memcpy(to + word_at(r->floor, sequence), &floor, sizeof(floor));
+		memcpy(to + i32_offset(r->floor, sequence), &floor, sizeof(floor));
 	return TFMC_RT_OK;
 }

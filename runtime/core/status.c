@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Texts of status codes: those of objects (abi.h) and those of this library.
+ * Messages of the status codes of objects (abi.h) and of this library.
  */
 #include "tfmc_rt.h"
 
@@ -24,10 +24,12 @@ const char *tfmc_rt_status_text(int status)
 	case TFMC_RT_E_BEAM:
 		return "a beam option is outside of its range (the beam: 1 to the session's batch)";
 	case TFMC_RT_E_RULES:
-		return "a rule is out of its range: an id outside of the vocabulary, or an empty sequence or "
+		return "a constraint is out of its range: an id outside of the vocabulary, or an empty "
+		       "sequence or "
 		       "text";
 	case TFMC_RT_E_SAVED: return "the saved sequence is damaged, cut off, or of another version";
-	case TFMC_RT_E_OTHER: return "the saved sequence is one of another model or of other states";
+	case TFMC_RT_E_MODEL_MISMATCH:
+		return "the saved sequence belongs to another model or to other states";
 	case TFMC_RT_E_SLOT: return "no sequence has this slot, it is named twice, or all slots are taken";
 	default: return "unknown status code";
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mapping of weights files: read-only, checked against the record of the
- * object, never parsed; or a copy of one on large pages.
+ * Mapping of weights files: read-only, header checked against the record, never parsed; optionally copied to
+ * huge pages.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "runtime/core/memory.h"
@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static uint64_t hash(const void *bytes, uint64_t n)
+static uint64_t hash_bytes(const void *bytes, uint64_t n)
 {
 	struct tfmc_weights_hash h;
 	tfmc_weights_hash_begin(&h);
@@ -25,7 +25,7 @@ static uint64_t hash(const void *bytes, uint64_t n)
 	return tfmc_weights_hash_end(&h);
 }
 
-static int check(struct tfmc_mapping *m, const struct tfmc_record *record, unsigned flags)
+static int check_header(struct tfmc_mapping *m, const struct tfmc_record *record, unsigned flags)
 {
 	struct tfmc_weights_header header;
 	if (m->base_bytes < TFMC_WEIGHTS_DATA)
@@ -38,18 +38,18 @@ static int check(struct tfmc_mapping *m, const struct tfmc_record *record, unsig
 	if (header.bytes != m->base_bytes - TFMC_WEIGHTS_DATA)
 		return TFMC_RT_E_FILE;
 	m->hash = header.weights_hash;
-	if ((flags & TFMC_MAP_VERIFY) && hash(m->data, m->bytes) != header.weights_hash)
+	if ((flags & TFMC_MAP_VERIFY) && hash_bytes(m->data, m->bytes) != header.weights_hash)
 		return TFMC_RT_E_WEIGHTS;
 	return TFMC_RT_OK;
 }
 
-/* A copy in place of the mapping; not of what is too small for large pages. */
+/* Replaces the mapping by a copy in huge pages; small files stay mapped. */
 static int move_to_large_pages(struct tfmc_mapping *m)
 {
 	struct memory_block block;
-	TRY(memory_take(&block, m->base_bytes, MEMORY_LARGE_PAGES));
+	TRY(memory_alloc(&block, m->base_bytes, MEMORY_LARGE_PAGES));
 	if (!block.mapped) {
-		memory_give(&block);
+		memory_free(&block);
 		return TFMC_RT_OK;
 	}
 	memcpy(block.data, m->base, (size_t)m->base_bytes);
@@ -70,7 +70,8 @@ int tfmc_weights_map(const char *path, const struct tfmc_record *record, unsigne
 	*out = (struct tfmc_mapping){0};
 	if (!path || !record)
 		return TFMC_RT_E_NULL;
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused, not waited for */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a FIFO is rejected instead
+								   of blocking */
 	if (fd < 0)
 		return TFMC_RT_E_FILE;
 	int status = TFMC_RT_E_FILE;
@@ -83,7 +84,7 @@ int tfmc_weights_map(const char *path, const struct tfmc_record *record, unsigne
 	                         .bytes = (uint64_t)st.st_size - TFMC_WEIGHTS_DATA,
 	                         .base = base,
 	                         .base_bytes = (uint64_t)st.st_size};
-	status = check(&m, record, flags);
+	status = check_header(&m, record, flags);
 	if (status == TFMC_RT_OK && (flags & TFMC_MAP_LARGE_PAGES))
 		status = move_to_large_pages(&m);
 	if (status == TFMC_RT_OK)
@@ -104,7 +105,7 @@ void tfmc_weights_unmap(struct tfmc_mapping *mapping)
 	*mapping = (struct tfmc_mapping){0};
 }
 
-/* ---- finding them ---- */
+/* ---- search ---- */
 
 static bool is_weights_name(const char *name)
 {
@@ -112,11 +113,11 @@ static bool is_weights_name(const char *name)
 	return n > suffix && !strcmp(name + n - suffix, ".weights");
 }
 
-/* The file was written with the object. */
-static bool is_of(const struct tfmc_record *record, int folder, const char *name)
+/* True: the header says that the file was written with the object. */
+static bool belongs_to(const struct tfmc_record *record, int directory, const char *name)
 {
 	struct tfmc_weights_header h = {0};
-	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	bool is_read = fd >= 0 && read(fd, &h, sizeof(h)) == (ssize_t)sizeof(h);
 	if (fd >= 0)
 		close(fd);
@@ -124,24 +125,24 @@ static bool is_of(const struct tfmc_record *record, int folder, const char *name
 	       h.structure_hash == record->structure_hash && h.weights_hash == record->weights_hash;
 }
 
-/* Writes the first such name of the folder to out; "": there is none. */
-static void find_in(const struct tfmc_record *record, const char *folder, char out[NAME_MAX + 1])
+/* Writes the first matching name of the directory to out; "": none. */
+static void find_in_directory(const struct tfmc_record *record, const char *directory, char out[NAME_MAX + 1])
 {
-	DIR *dir = opendir(folder);
+	DIR *dir = opendir(directory);
 	out[0] = 0;
 	for (struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
 		size_t n = strlen(e->d_name);
 		bool is_first =
 		        n <= NAME_MAX && is_weights_name(e->d_name) && (!*out || strcmp(e->d_name, out) < 0);
-		if (is_first && is_of(record, dirfd(dir), e->d_name))
+		if (is_first && belongs_to(record, dirfd(dir), e->d_name))
 			memcpy(out, e->d_name, n + 1);
 	}
 	if (dir)
 		closedir(dir);
 }
 
-/* The folder of the program; "": the system does not tell. */
-static void program_folder(char out[PATH_MAX])
+/* Directory of the executable; "": unknown. */
+static void program_directory(char out[PATH_MAX])
 {
 	ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
 	while (n > 1 && out[n - 1] != '/')
@@ -151,20 +152,20 @@ static void program_folder(char out[PATH_MAX])
 
 int tfmc_weights_find(const struct tfmc_record *record, char *path, uint64_t cap)
 {
-	char beside[PATH_MAX], name[NAME_MAX + 1];
+	char program[PATH_MAX], name[NAME_MAX + 1];
 	if (!record || !path)
 		return TFMC_RT_E_NULL;
-	program_folder(beside);
-	const char *folder = beside;
-	find_in(record, folder, name);
+	program_directory(program);
+	const char *directory = program;
+	find_in_directory(record, directory, name);
 	if (!*name)
-		find_in(record, folder = ".", name);
+		find_in_directory(record, directory = ".", name);
 	if (!*name)
 		return TFMC_RT_E_NO_WEIGHTS;
-	size_t n = strlen(folder), n_name = strlen(name);
+	size_t n = strlen(directory), n_name = strlen(name);
 	if (n + 1 + n_name + 1 > cap)
 		return TFMC_RT_E_SIZE;
-	memcpy(path, folder, n);
+	memcpy(path, directory, n);
 	path[n] = '/';
 	memcpy(path + n + 1, name, n_name + 1);
 	return TFMC_RT_OK;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Beam search for one sequence. Every step takes the likeliest continuations of the W live beams by the sum of
- * log-probabilities (ties: earlier beam, lower id), so many that W of them do not stop; those among the first W that
- * stop are finished, of which the W best are kept, the first W that do not stop live on. A beam lives in a
- * sequence of the state; the first child of a beam stays there, further ones are copied into sequences that died.
+ * Beam search for one sequence. Every step takes the best continuations of the W live beams by the sum of
+ * log-probabilities (ties: earlier beam, lower id), enough of them that W do not stop. Those among the first
+ * W that stop are finished hypotheses, of which the best W are kept; the first W that do not stop go on. Each
+ * beam has a sequence of the KV cache: the first child of a beam stays in its sequence, further children are
+ * copied into sequences without beam.
  */
 #include "runtime/core/feed.h"
 #include "runtime/generate/real.h"
-#include "runtime/generate/rules.h"
+#include "runtime/generate/constraints.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -16,48 +17,48 @@
 
 #define BEAM_MAX 256
 
-/* A continuation; steps are linked backward. */
+/* One token of a hypothesis; nodes form a tree linked to the root. */
 struct node {
 	double log_p; /* sum over the new ids */
 	int32_t id;
-	int64_t parent; /* index in nodes, -1: the prompt */
-	int64_t n;      /* new ids so far */
-	bool is_bare;   /* its id does not count in the score */
+	int64_t parent;    /* index in nodes, -1: the prompt */
+	int64_t n;         /* new ids so far */
+	bool is_uncounted; /* bare_scores: the stop token is not counted in the score */
 };
 
-struct live {
-	int64_t node; /* -1: the prompt */
-	int64_t slot; /* sequence of the state */
+struct live_beam {
+	int64_t node;     /* -1: the prompt */
+	int64_t sequence; /* sequence of the session */
 	double log_p;
 };
 
 struct candidate {
 	double log_p;
-	int64_t beam; /* of the live ones */
+	int64_t beam; /* index in live */
 	int32_t id;
 };
 
-struct finished {
+struct hypothesis {
 	int64_t node;
 	double score;
 };
 
-struct search {
+struct beam_search {
 	struct feeder feeder;
 	const struct tfmc_beam_options *options;
-	int64_t width, limit; /* beams, new ids */
-	double *scores;       /* [vocab]: log p of what may follow a beam */
+	int64_t width, limit; /* number of beams; bound of new ids */
+	double *scores;       /* [vocab]: changed log p of the ids after one beam */
 	struct node *nodes;
 	int64_t n_nodes, cap_nodes;
-	struct live *live, *next; /* [width] */
+	struct live_beam *live, *next; /* [width] */
 	int64_t n_live, n_next;
 	struct candidate *candidates; /* [cap_candidates], best first */
 	int64_t n_candidates, cap_candidates;
-	struct finished *finished; /* [width], best first */
+	struct hypothesis *finished; /* [width], best first */
 	int64_t n_finished;
-	int32_t *ids; /* [width]: of a step */
-	struct rules rules;
-	int32_t *history; /* [first ids + limit]: of one beam */
+	int32_t *ids; /* [width]: input of a step */
+	struct constraints constraints;
+	int32_t *history; /* [n_first + limit]: ids of one beam */
 };
 
 /* ---- candidates ---- */
@@ -69,7 +70,7 @@ static bool is_better(const struct candidate *a, const struct candidate *b)
 	return a->beam != b->beam ? a->beam < b->beam : a->id < b->id;
 }
 
-static void offer(struct search *s, struct candidate c)
+static void insert_candidate(struct beam_search *s, struct candidate c)
 {
 	int64_t cap = s->cap_candidates, at = s->n_candidates;
 	if (at == cap && !is_better(&c, &s->candidates[cap - 1]))
@@ -81,57 +82,57 @@ static void offer(struct search *s, struct candidate c)
 	s->n_candidates += s->n_candidates < cap;
 }
 
-/* The ids of a hypothesis to s->history; gives how many with the first ones. */
-static uint64_t recall(struct search *s, int64_t node)
+/* Writes all ids of a hypothesis to s->history and returns their number, first ones included. */
+static uint64_t restore_history(struct beam_search *s, int64_t node)
 {
-	uint64_t n = s->rules.n_first + (node < 0 ? 0 : (uint64_t)s->nodes[node].n);
+	uint64_t n = s->constraints.n_first + (node < 0 ? 0 : (uint64_t)s->nodes[node].n);
 	for (uint64_t at = n; node >= 0; node = s->nodes[node].parent)
 		s->history[--at] = s->nodes[node].id;
 	return n;
 }
 
-/* log of the sum of e^score over the ids that may follow. */
-static double allowed_log_sum(const struct search *s)
+/* Log-sum-exp of the scores of the ids that may follow. */
+static double allowed_log_sum_exp(const struct beam_search *s)
 {
-	double most = -INFINITY, sum = 0;
+	double max = -INFINITY, sum = 0;
 	for (int64_t id = 0; id < s->feeder.vocab; id++)
-		if (!s->rules.excluded[id] && s->scores[id] > most)
-			most = s->scores[id];
-	for (int64_t id = 0; most > -INFINITY && id < s->feeder.vocab; id++)
-		if (!s->rules.excluded[id])
-			sum += real_exp(s->scores[id] - most);
-	return sum > 0 ? most + real_log(sum) : 0;
+		if (!s->constraints.excluded[id] && s->scores[id] > max)
+			max = s->scores[id];
+	for (int64_t id = 0; max > -INFINITY && id < s->feeder.vocab; id++)
+		if (!s->constraints.excluded[id])
+			sum += real_exp(s->scores[id] - max);
+	return sum > 0 ? max + real_log(sum) : 0;
 }
 
-/* Offers what may follow a live beam. */
-static int collect_beam(struct search *s, int64_t beam)
+/* Inserts the continuations of a live beam into the candidates. */
+static int collect_beam_candidates(struct beam_search *s, int64_t beam)
 {
 	const struct feeder *f = &s->feeder;
-	const struct live *l = &s->live[beam];
-	float *logits = f->logits + l->slot * f->vocab;
-	uint64_t n = recall(s, l->node);
-	double whole;
-	TRY(rules_logits(&s->rules, logits, s->history, n));
-	TRY(row_log_sum(logits, f->vocab, &whole));
-	rules_mark(&s->rules, s->history, n);
-	rules_weigh_timestamps(&s->rules, logits, whole);
+	const struct live_beam *l = &s->live[beam];
+	float *logits = f->logits + l->sequence * f->vocab;
+	uint64_t n = restore_history(s, l->node);
+	double log_sum;
+	TRY(constraints_logits(&s->constraints, logits, s->history, n));
+	TRY(log_sum_exp(logits, f->vocab, &log_sum));
+	constraints_mark_excluded(&s->constraints, s->history, n);
+	constraints_prefer_timestamps(&s->constraints, logits, log_sum);
 	for (int64_t id = 0; id < f->vocab; id++)
-		s->scores[id] = rules_score(&s->rules, (int32_t)id, (double)logits[id] - whole);
-	bool shares = s->options->bare_scores || s->rules.given.renormalize;
-	double allowed = shares ? allowed_log_sum(s) : 0;
+		s->scores[id] = constraints_score(&s->constraints, (int32_t)id, (double)logits[id] - log_sum);
+	bool shares = s->options->bare_scores || s->constraints.given.renormalize;
+	double allowed = shares ? allowed_log_sum_exp(s) : 0;
 	for (int64_t id = 0; id < f->vocab; id++) {
 		double p = l->log_p + (s->scores[id] - allowed);
-		if (p > -1e300 && !s->rules.excluded[id])
-			offer(s, (struct candidate){p, beam, (int32_t)id});
+		if (p > -1e300 && !s->constraints.excluded[id])
+			insert_candidate(s, (struct candidate){p, beam, (int32_t)id});
 	}
 	return TFMC_RT_OK;
 }
 
-static int collect(struct search *s)
+static int collect_candidates(struct beam_search *s)
 {
 	s->n_candidates = 0;
 	for (int64_t b = 0; b < s->n_live; b++) {
-		int status = collect_beam(s, b);
+		int status = collect_beam_candidates(s, b);
 		if (status != TFMC_RT_OK)
 			return status;
 	}
@@ -142,7 +143,7 @@ static int collect(struct search *s)
 
 /* ---- beams ---- */
 
-static int64_t add_node(struct search *s, const struct candidate *c)
+static int64_t add_node(struct beam_search *s, const struct candidate *c)
 {
 	int64_t parent = s->live[c->beam].node;
 	int64_t n = parent < 0 ? 1 : s->nodes[parent].n + 1;
@@ -158,72 +159,75 @@ static int64_t add_node(struct search *s, const struct candidate *c)
 	return s->n_nodes++;
 }
 
-/* Of the ids that count. */
-static double log_p_of(const struct search *s, const struct node *n)
+/* Log-probability of the counted ids. */
+static double counted_log_p(const struct beam_search *s, const struct node *n)
 {
-	return !n->is_bare ? n->log_p : n->parent < 0 ? 0 : s->nodes[n->parent].log_p;
+	return !n->is_uncounted ? n->log_p : n->parent < 0 ? 0 : s->nodes[n->parent].log_p;
 }
 
-/* log p / n^a, or log p / ((5 + n) / 6)^a (Wu et al. 2016, equation 14); ids that are counted are before n new ones.
- */
-static double score_of(const struct search *s, double log_p, int64_t n)
+/* Length penalty: log p / n^a, or log p / ((5 + n) / 6)^a (Wu et al. 2016, equation 14); the constraints'
+ * n_counted is added to n. */
+static double hypothesis_score(const struct beam_search *s, double log_p, int64_t n)
 {
-	double count = (double)(n + s->rules.given.n_counted);
+	double count = (double)(n + s->constraints.given.n_counted);
 	double length = s->options->gnmt ? (5 + count) / 6 : count > 0 ? count : 1;
 	double a = s->options->length_penalty;
-	double log_length = real_log(length) * a; /* of the divisor */
+	double log_length = real_log(length) * a; /* logarithm of the divisor */
 	double divisor = log_length <= 0 ? real_exp(log_length) : 1 / real_exp(-log_length);
 	return log_p / divisor;
 }
 
-/* Sorted by score, the earlier one first among equals; the worst of too many is dropped. */
-static void finish(struct search *s, int64_t node)
+/* Inserts a finished hypothesis, sorted by score, stable; drops the worst beyond width. */
+static void finish_hypothesis(struct beam_search *s, int64_t node)
 {
 	const struct node *n = &s->nodes[node];
-	double score = score_of(s, log_p_of(s, n), n->n - n->is_bare);
+	double score = hypothesis_score(s, counted_log_p(s, n), n->n - n->is_uncounted);
 	int64_t at = s->n_finished;
 	for (; at > 0 && score > s->finished[at - 1].score; at--)
 		if (at < s->width)
 			s->finished[at] = s->finished[at - 1];
 	if (at < s->width)
-		s->finished[at] = (struct finished){node, score};
+		s->finished[at] = (struct hypothesis){node, score};
 	s->n_finished += s->n_finished < s->width;
 }
 
-/* Ends with a stop id that is not forced, or with a stop text. */
-static bool is_end_of(struct search *s, const struct candidate *c)
+/* True: the candidate ends with a stop id that is not forced, or with a stop string. */
+static bool ends_sequence(struct beam_search *s, const struct candidate *c)
 {
-	uint64_t n = recall(s, s->live[c->beam].node);
+	uint64_t n = restore_history(s, s->live[c->beam].node);
 	s->history[n] = c->id;
-	bool is_forced = n - s->rules.n_first < s->rules.given.forced.n;
-	return (!is_forced && rules_is_stop(&s->rules, c->id)) ||
-	       rules_stop_text(&s->rules, s->history, n + 1);
+	bool is_forced = n - s->constraints.n_first < s->constraints.given.forced.n;
+	return (!is_forced && constraints_is_stop(&s->constraints, c->id)) ||
+	       constraints_ends_with_stop_text(&s->constraints, s->history, n + 1);
 }
 
-/* Deals the candidates with n new ids out to the finished and the living; slots are given later. */
-static int advance(struct search *s, int64_t n)
+/* Divides the candidates, with n new ids, into finished hypotheses and next live beams. The sequences of
+ * the latter are assigned by assign_sequences. */
+static int advance(struct beam_search *s, int64_t n)
 {
 	s->n_next = 0;
 	for (int64_t i = 0; i < s->n_candidates; i++) {
 		const struct candidate *c = &s->candidates[i];
-		bool stops = is_end_of(s, c), ends = stops || n == s->limit;
+		bool stops = ends_sequence(s, c), ends = stops || n == s->limit;
 		if (ends ? i >= s->width : s->n_next >= s->width)
 			continue;
 		int64_t node = add_node(s, c);
 		if (node < 0)
 			return TFMC_RT_E_MEMORY;
-		s->nodes[node].is_bare = stops && s->options->bare_scores && rules_is_stop(&s->rules, c->id);
+		s->nodes[node].is_uncounted =
+		        stops && s->options->bare_scores && constraints_is_stop(&s->constraints, c->id);
 		if (ends)
-			finish(s, node);
+			finish_hypothesis(s, node);
 		else
 			s->next[s->n_next++] =
-			        (struct live){node, c->beam, c->log_p}; /* slot: of the parent */
+			        /* sequence: index of the parent for now */
+			        (struct live_beam){node, c->beam, c->log_p};
 	}
 	return TFMC_RT_OK;
 }
 
-/* No live beam of n new ids can replace a finished one, or none shall. */
-static bool is_over(const struct search *s, int64_t n)
+/* True: no live beam of n new ids can replace a finished hypothesis, or early stopping does not let it. */
+static bool is_search_over(const struct beam_search *s, int64_t n)
 {
 	const struct tfmc_beam_options *o = s->options;
 	if (s->n_next == 0)
@@ -231,22 +235,23 @@ static bool is_over(const struct search *s, int64_t n)
 	if (s->n_finished < s->width)
 		return false;
 	bool at_limit = o->early_stopping == TFMC_EARLY_NEVER && o->length_penalty > 0;
-	double best = score_of(s, s->next[0].log_p, at_limit ? s->limit : n);
+	double best = hypothesis_score(s, s->next[0].log_p, at_limit ? s->limit : n);
 	return o->early_stopping == TFMC_EARLY_ALWAYS || best <= s->finished[s->width - 1].score;
 }
 
-/* Turns parents' numbers into slots: the first child stays, others are copied into slots without children. */
-static int settle(struct search *s)
+/* Replaces parent indices by sequences: the first child of a beam keeps its sequence, further children are
+ * forked into sequences without children. */
+static int assign_sequences(struct beam_search *s)
 {
 	bool taken[BEAM_MAX] = {false}, used[BEAM_MAX] = {false};
 	int64_t free_slot = 0;
 	for (int64_t i = 0; i < s->n_next; i++)
-		used[s->live[s->next[i].slot].slot] = true;
+		used[s->live[s->next[i].sequence].sequence] = true;
 	for (int64_t i = 0; i < s->n_next; i++) {
-		int64_t from = s->live[s->next[i].slot].slot;
+		int64_t from = s->live[s->next[i].sequence].sequence;
 		if (!taken[from]) {
 			taken[from] = true;
-			s->next[i].slot = from;
+			s->next[i].sequence = from;
 			continue;
 		}
 		while (free_slot < s->width && used[free_slot])
@@ -254,17 +259,17 @@ static int settle(struct search *s)
 		int status = tfmc_session_fork(s->feeder.session, from, free_slot);
 		if (status != TFMC_RT_OK)
 			return status;
-		s->next[i].slot = free_slot++;
+		s->next[i].sequence = free_slot++;
 	}
-	struct live *before = s->live;
+	struct live_beam *before = s->live;
 	s->live = s->next;
 	s->next = before;
 	s->n_live = s->n_next;
 	return TFMC_RT_OK;
 }
 
-/* All beams are read again from their first tokens. */
-static int reread(struct search *s)
+/* longrope border: prefills all beams again from their first tokens. */
+static int reread_beams(struct beam_search *s)
 {
 	struct feeder *f = &s->feeder;
 	int64_t source = f->record->generate_kind == 1 ? -1 : 0;
@@ -272,12 +277,12 @@ static int reread(struct search *s)
 	int status = TFMC_RT_OK;
 	f->batch = 1;
 	for (int64_t i = 0; status == TFMC_RT_OK && i < s->n_live; i++) {
-		const struct live *l = &s->live[i];
-		uint64_t n = recall(s, l->node);
-		f->logits = logits + l->slot * f->vocab;
-		status = session_trim(f->session, l->slot, 0);
+		const struct live_beam *l = &s->live[i];
+		uint64_t n = restore_history(s, l->node);
+		f->logits = logits + l->sequence * f->vocab;
+		status = session_trim(f->session, l->sequence, 0);
 		if (status == TFMC_RT_OK)
-			status = tfmc_session_select(f->session, l->slot, source);
+			status = tfmc_session_select(f->session, l->sequence, source);
 		if (status == TFMC_RT_OK)
 			status = feeder_prefill(f, s->history, n);
 	}
@@ -286,24 +291,24 @@ static int reread(struct search *s)
 	return status == TFMC_RT_OK ? tfmc_session_select(f->session, 0, source) : status;
 }
 
-/* All beams grow by their last id; slots without a beam by the pad id. */
-static int step(struct search *s)
+/* Feeds the last id of every beam; sequences without a beam get the pad id. */
+static int decode_step(struct beam_search *s)
 {
-	if (feeder_rereads(&s->feeder, s->live[0].slot))
-		return reread(s);
+	if (feeder_must_reread(&s->feeder, s->live[0].sequence))
+		return reread_beams(s);
 	int64_t pad = s->feeder.record->pad;
 	for (int64_t i = 0; i < s->width; i++)
 		s->ids[i] = pad > 0 && pad < s->feeder.vocab ? (int32_t)pad : 0;
 	for (int64_t i = 0; i < s->n_live; i++)
-		s->ids[s->live[i].slot] = s->nodes[s->live[i].node].id;
+		s->ids[s->live[i].sequence] = s->nodes[s->live[i].node].id;
 	return feeder_step(&s->feeder, s->ids);
 }
 
 /* ---- the search ---- */
 
-/* One sequence is filled, then copied to the slots of the others. */
-static int begin(struct search *s, const int32_t *source, uint64_t n_source, const int32_t *first,
-                 uint64_t n_first)
+/* Prefills one sequence and forks it for the other beams. */
+static int prefill_beams(struct beam_search *s, const int32_t *source, uint64_t n_source,
+                         const int32_t *first, uint64_t n_first)
 {
 	struct feeder *f = &s->feeder;
 	f->batch = 1;
@@ -319,27 +324,27 @@ static int begin(struct search *s, const int32_t *source, uint64_t n_source, con
 	if (status == TFMC_RT_E_DIM)
 		return TFMC_RT_E_BEAM; /* the state has fewer sequences */
 	f->batch = s->width;
-	s->live[0] = (struct live){-1, 0, 0};
+	s->live[0] = (struct live_beam){-1, 0, 0};
 	s->n_live = 1;
 	return status;
 }
 
-static int grow(struct search *s)
+static int search_loop(struct beam_search *s)
 {
 	for (int64_t n = 1; n <= s->limit && s->n_live > 0; n++) {
-		TRY(collect(s));
+		TRY(collect_candidates(s));
 		TRY(advance(s, n));
-		if (is_over(s, n))
+		if (is_search_over(s, n))
 			return TFMC_RT_OK;
-		TRY(settle(s));
-		TRY(step(s));
+		TRY(assign_sequences(s));
+		TRY(decode_step(s));
 	}
 	return TFMC_RT_OK;
 }
 
-static int open_search(struct search *s, struct tfmc_session *session, const struct tfmc_beam_options *o)
+static int open_search(struct beam_search *s, struct tfmc_session *session, const struct tfmc_beam_options *o)
 {
-	*s = (struct search){.options = o};
+	*s = (struct beam_search){.options = o};
 	if (!o)
 		return TFMC_RT_E_NULL;
 	if (o->struct_size != sizeof(*o))
@@ -358,11 +363,12 @@ static int open_search(struct search *s, struct tfmc_session *session, const str
 	if (status == TFMC_RT_OK && !s->feeder.logits)
 		status = TFMC_RT_E_GENERATE;
 	if (status == TFMC_RT_OK)
-		status = rules_open(&s->rules, s->feeder.record, o->rules, s->feeder.vocab);
+		status = constraints_open(&s->constraints, s->feeder.record, o->rules, s->feeder.vocab);
 	if (status != TFMC_RT_OK)
 		return status;
-	/* All beams may be followed by every stop id; of more there are no more than the vocabulary has ids. */
-	int64_t stops = s->feeder.record->n_stop + (int64_t)s->rules.given.stop.n;
+	/* Every beam may be followed by each stop id, so width (1 + stops) candidates hold width that do
+	 * not stop. */
+	int64_t stops = s->feeder.record->n_stop + (int64_t)s->constraints.given.stop.n;
 	s->cap_candidates = s->width * (stops < 1                 ? 2
 	                                : stops < s->feeder.vocab ? 1 + stops
 	                                                          : s->feeder.vocab);
@@ -372,10 +378,10 @@ static int open_search(struct search *s, struct tfmc_session *session, const str
 	return ok ? (int)TFMC_RT_OK : (int)TFMC_RT_E_MEMORY;
 }
 
-static void close_search(struct search *s)
+static void close_search(struct beam_search *s)
 {
 	feeder_close(&s->feeder);
-	rules_close(&s->rules);
+	constraints_close(&s->constraints);
 	free(s->history);
 	free(s->scores);
 	free(s->nodes);
@@ -386,12 +392,13 @@ static void close_search(struct search *s)
 	free(s->ids);
 }
 
-static int give(const struct search *s, struct tfmc_hypothesis *out, uint64_t cap, uint64_t *n_out)
+static int write_hypotheses(const struct beam_search *s, struct tfmc_hypothesis *out, uint64_t cap,
+                            uint64_t *n_out)
 {
 	for (int64_t i = 0; i < s->n_finished && (uint64_t)i < cap; i++) {
 		const struct node *n = &s->nodes[s->finished[i].node];
 		out[i].n = (uint64_t)n->n;
-		out[i].log_p = log_p_of(s, n);
+		out[i].log_p = counted_log_p(s, n);
 		out[i].score = s->finished[i].score;
 		for (int64_t at = n->n; at > 0; at--, n = n->parent < 0 ? NULL : &s->nodes[n->parent])
 			if ((uint64_t)at <= out[i].cap)
@@ -401,13 +408,13 @@ static int give(const struct search *s, struct tfmc_hypothesis *out, uint64_t ca
 	return s->n_finished == 0 ? (int)TFMC_RT_E_LOGITS : (int)TFMC_RT_OK;
 }
 
-static int search(struct search *s, const int32_t *prompt, uint64_t n_prompt, const int32_t *first,
-                  uint64_t n_first)
+static int beam_search(struct beam_search *s, const int32_t *prompt, uint64_t n_prompt, const int32_t *first,
+                       uint64_t n_first)
 {
 	const struct tfmc_record *r = s->feeder.record;
-	int64_t most = rules_most(s->options->rules, s->feeder.session);
-	TRY(feed_check_first(s->feeder.session, n_first, most - 1));
-	int64_t limit = most - (int64_t)n_first, wanted = s->options->max_new_tokens;
+	int64_t max = max_sequence_length(s->options->rules, s->feeder.session);
+	TRY(feed_check_prompt(s->feeder.session, n_first, max - 1));
+	int64_t limit = max - (int64_t)n_first, wanted = s->options->max_new_tokens;
 	s->limit = wanted > 0 && wanted < limit ? wanted : limit;
 	s->history = calloc((size_t)n_first + (size_t)s->limit + 1, sizeof(*s->history));
 	if (!s->history)
@@ -418,16 +425,16 @@ static int search(struct search *s, const int32_t *prompt, uint64_t n_prompt, co
 		source = (struct tfmc_ids){first, n_first};
 	else if (session_source(s->feeder.session)->data)
 		source = (struct tfmc_ids){0};
-	rules_begin(&s->rules, n_first, n_first + (uint64_t)s->limit, source);
-	TRY(begin(s, prompt, n_prompt, first, n_first));
-	return grow(s);
+	constraints_begin(&s->constraints, n_first, n_first + (uint64_t)s->limit, source);
+	TRY(prefill_beams(s, prompt, n_prompt, first, n_first));
+	return search_loop(s);
 }
 
 int tfmc_beam_search(struct tfmc_session *session, const struct tfmc_beam_options *options,
                      const int32_t *prompt, uint64_t n_prompt, const int32_t *target, uint64_t n_target,
                      struct tfmc_hypothesis *out, uint64_t cap, uint64_t *n_out)
 {
-	struct search s;
+	struct beam_search s;
 	bool has_room = out || !cap;
 	if (!n_out)
 		return TFMC_RT_E_NULL;
@@ -443,13 +450,14 @@ int tfmc_beam_search(struct tfmc_session *session, const struct tfmc_beam_option
 		uint64_t n_first = is_causal ? n_prompt : n_target, n_start = 0;
 		int32_t *start = n_first ? NULL : record_start_ids(r, &n_start);
 		const int32_t *first = start ? start : is_causal ? prompt : target;
-		status = !n_first && !start ? TFMC_RT_E_MEMORY
-		                            : search(&s, prompt, n_prompt, first, start ? n_start : n_first);
+		status = !n_first && !start
+		                 ? TFMC_RT_E_MEMORY
+		                 : beam_search(&s, prompt, n_prompt, first, start ? n_start : n_first);
 		(void)tfmc_session_select(session, 0, -1);
 		free(start);
 	}
 	if (status == TFMC_RT_OK)
-		status = give(&s, out, cap, n_out);
+		status = write_hypotheses(&s, out, cap, n_out);
 	close_search(&s);
-	return session_end(session, status);
+	return session_end_generation(session, status);
 }

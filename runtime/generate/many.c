@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generation of several sequences side by side: each has a generator of its own
- * (generate.c) and a slot of the session (runtime/core/slots.c); a step is one call for all.
- * Steps of a batch have the bits of steps alone, so every sequence is what it
- * would be without the others.
+ * Generation of several sequences by continuous batching: each has a generator of its own (generate.c) and a
+ * slot (runtime/core/slots.c); a decode step is one call for all. Batched calls have the bits of single ones,
+ * so every sequence is independent of the others.
  */
 #include "runtime/core/feed.h"
 #include "runtime/generate/generator.h"
@@ -11,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct running {
+struct lane {
 	struct generator generator;
-	struct tfmc_generation *item; /* NULL: the place is free */
+	struct tfmc_generation *item; /* NULL: the lane is free */
 	int64_t slot;
 };
 
@@ -21,14 +20,14 @@ struct many {
 	struct tfmc_session *session;
 	const struct tfmc_generate_options *options;
 	struct tfmc_slots *slots;
-	int64_t vocab, n_places;
-	char fault[SESSION_FAULT];      /* of the first prompt that was refused */
-	struct running *places;         /* [n_places] */
-	struct tfmc_slot_token *tokens; /* [n_places] */
-	float *row;                     /* [vocab] of one slot */
+	int64_t vocab, n_lanes;
+	char prompt_error[SESSION_ERROR_BYTES]; /* about the first prompt that was rejected */
+	struct lane *lanes;                     /* [n_lanes] */
+	struct tfmc_slot_token *tokens;         /* [n_lanes] */
+	float *row;                             /* [vocab] of one slot */
 };
 
-static void end(struct many *m, struct running *r, int status)
+static void finish_lane(struct many *m, struct lane *r, int status)
 {
 	stream_end(&r->generator.stream);
 	r->item->status = status;
@@ -39,8 +38,8 @@ static void end(struct many *m, struct running *r, int status)
 	r->item = NULL;
 }
 
-/* The next id of a sequence after what its slot computed. */
-static void choose(struct many *m, struct running *r)
+/* Chooses the next id of a sequence from the logits of its slot. */
+static void choose_next(struct many *m, struct lane *r)
 {
 	struct tfmc_generation *item = r->item;
 	const float *logits = tfmc_slots_logits(m->slots, r->slot);
@@ -54,18 +53,19 @@ static void choose(struct many *m, struct running *r)
 	for (; item->n < r->generator.n - r->generator.n_first; item->n++)
 		item->out[item->n] = r->generator.ids[r->generator.n_first + item->n];
 	if (ends || status != TFMC_RT_OK)
-		end(m, r, status);
+		finish_lane(m, r, status);
 }
 
-/* Reads the prompt into a slot. A failure is the sequence's own, but for those of the session, which are returned. */
-static int begin(struct many *m, struct running *r, struct tfmc_generation *item)
+/* Prefills the prompt of an item into a slot. Failures are stored in the item; those that concern the
+ * whole session (cancelled, device) are also returned. */
+static int start_lane(struct many *m, struct lane *r, struct tfmc_generation *item)
 {
 	const struct tfmc_record *record = tfmc_session_record(m->session);
 	int is_causal = record->generate_kind == 1;
 	const int32_t *first = is_causal ? item->prompt : item->target;
 	uint64_t n_first = is_causal ? item->n_prompt : item->n_target;
 	int32_t *start = NULL;
-	*r = (struct running){.item = item, .slot = -1};
+	*r = (struct lane){.item = item, .slot = -1};
 	item->n = 0;
 	int status = generator_open(&r->generator, m->session, m->vocab, m->options);
 	if ((!item->prompt && item->n_prompt) || (!item->target && item->n_target) ||
@@ -83,57 +83,57 @@ static int begin(struct many *m, struct running *r, struct tfmc_generation *item
 		status = joined = tfmc_slots_join(m->slots, first, n_first, is_causal ? NULL : item->prompt,
 		                                  is_causal ? 0 : item->n_prompt, &r->slot);
 	free(start);
-	if (status == TFMC_RT_E_PROMPT && !*m->fault)
-		memcpy(m->fault, session_last_fault(m->session), sizeof(m->fault));
+	if (status == TFMC_RT_E_PROMPT && !*m->prompt_error)
+		memcpy(m->prompt_error, session_prompt_error_text(m->session), sizeof(m->prompt_error));
 	if (status != TFMC_RT_OK || r->generator.limit == 0)
-		end(m, r, status);
+		finish_lane(m, r, status);
 	else
-		choose(m, r);
+		choose_next(m, r);
 	return joined == TFMC_RT_E_CANCELLED || joined == TFMC_RT_E_DEVICE ? joined : (int)TFMC_RT_OK;
 }
 
-/* Reads a sequence again from its first token, the new one with it. */
-static int reread(struct many *m, const struct running *r)
+/* longrope border: prefills a sequence again from its first token, including the new one. */
+static int reread_lane(struct many *m, const struct lane *r)
 {
 	int status = tfmc_slots_trim(m->slots, r->slot, 0);
 	return status == TFMC_RT_OK ? tfmc_slots_feed(m->slots, r->slot, r->generator.ids, r->generator.n)
 	                            : status;
 }
 
-/* One more token for everyone who goes on. */
-static int step(struct many *m)
+/* Feeds the last id of all running sequences in one call and chooses their next ids. */
+static int decode_step(struct many *m)
 {
 	const struct tfmc_record *record = tfmc_session_record(m->session);
 	uint64_t n = 0;
 	int status = TFMC_RT_OK;
-	for (int64_t i = 0; status == TFMC_RT_OK && i < m->n_places; i++) {
-		const struct running *r = &m->places[i];
+	for (int64_t i = 0; status == TFMC_RT_OK && i < m->n_lanes; i++) {
+		const struct lane *r = &m->lanes[i];
 		if (!r->item)
 			continue;
 		if (record->reread && tfmc_slots_length(m->slots, r->slot) == record->long_from)
-			status = reread(m, r);
+			status = reread_lane(m, r);
 		else
 			m->tokens[n++] = (struct tfmc_slot_token){r->slot, r->item->out[r->item->n - 1]};
 	}
 	status = status == TFMC_RT_OK ? tfmc_slots_step(m->slots, m->tokens, n) : status;
-	for (int64_t i = 0; status == TFMC_RT_OK && i < m->n_places; i++)
-		if (m->places[i].item)
-			choose(m, &m->places[i]);
+	for (int64_t i = 0; status == TFMC_RT_OK && i < m->n_lanes; i++)
+		if (m->lanes[i].item)
+			choose_next(m, &m->lanes[i]);
 	return status;
 }
 
-static int run(struct many *m, struct tfmc_generation *items, uint64_t n)
+static int run_all(struct many *m, struct tfmc_generation *items, uint64_t n)
 {
 	int status = TFMC_RT_OK;
 	for (uint64_t next = 0; status == TFMC_RT_OK && (next < n || tfmc_slots_active(m->slots));) {
-		for (int64_t i = 0; i < m->n_places && next < n; i++)
-			while (!m->places[i].item && next < n && status == TFMC_RT_OK)
-				status = begin(m, &m->places[i], &items[next++]);
-		status = status == TFMC_RT_OK ? step(m) : status;
+		for (int64_t i = 0; i < m->n_lanes && next < n; i++)
+			while (!m->lanes[i].item && next < n && status == TFMC_RT_OK)
+				status = start_lane(m, &m->lanes[i], &items[next++]);
+		status = status == TFMC_RT_OK ? decode_step(m) : status;
 	}
-	for (int64_t i = 0; i < m->n_places; i++)
-		if (m->places[i].item)
-			end(m, &m->places[i], status);
+	for (int64_t i = 0; i < m->n_lanes; i++)
+		if (m->lanes[i].item)
+			finish_lane(m, &m->lanes[i], status);
 	return status;
 }
 
@@ -157,16 +157,16 @@ int tfmc_generate_many(struct tfmc_session *session, const struct tfmc_generate_
 	if (status != TFMC_RT_OK)
 		return status;
 	m.vocab = tfmc_slots_vocabulary(m.slots);
-	m.n_places = tfmc_session_batch(session);
-	m.places = calloc((size_t)m.n_places, sizeof(*m.places));
-	m.tokens = calloc((size_t)m.n_places, sizeof(*m.tokens));
+	m.n_lanes = tfmc_session_batch(session);
+	m.lanes = calloc((size_t)m.n_lanes, sizeof(*m.lanes));
+	m.tokens = calloc((size_t)m.n_lanes, sizeof(*m.tokens));
 	m.row = calloc((size_t)m.vocab + 1, sizeof(*m.row));
-	status = m.places && m.tokens && m.row ? run(&m, items, n) : TFMC_RT_E_MEMORY;
-	free(m.places);
+	status = m.lanes && m.tokens && m.row ? run_all(&m, items, n) : TFMC_RT_E_MEMORY;
+	free(m.lanes);
 	free(m.tokens);
 	free(m.row);
 	tfmc_slots_close(m.slots);
-	if (*m.fault)
-		(void)session_fault(session, "%s", m.fault);
-	return session_end(session, status);
+	if (*m.prompt_error)
+		(void)session_prompt_error(session, "%s", m.prompt_error);
+	return session_end_generation(session, status);
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Exponential and logarithm by reduction and series. ln 2 is split so that the
- * product of its upper part with a small integer is exact (Cody and Waite 1980).
+ * Exponential and logarithm by range reduction and series. ln 2 is split so that the product of its upper
+ * part with a small integer is exact (Cody and Waite 1980).
  */
 #include "runtime/generate/real.h"
 
-#include <stdint.h>
+#include "tfmc_rt.h"
+
+#include <float.h>
 #include <string.h>
 
 #define LN2_HI 0x1.62e42feep-1
@@ -43,7 +45,7 @@ double real_exp(double x)
 	if (!(x > -708))
 		return 0;
 	double scaled = x * 0x1.71547652b82fep+0 - 0.5;
-	int64_t n = (int64_t)scaled; /* toward zero: the nearest integer, scaled is not positive */
+	int64_t n = (int64_t)scaled; /* truncation rounds to nearest, since scaled <= 0 */
 	double r = x - (double)n * LN2_HI;
 	r = r - (double)n * LN2_LO;
 	double sum = inverse_factorials[0];
@@ -69,4 +71,21 @@ double real_log(double x)
 		sum = (sum + 1.0 / k) * square;
 	double series = 2 * t + 2 * t * sum;
 	return (double)n * LN2_HI + (series + (double)n * LN2_LO);
+}
+
+int log_sum_exp(const float *logits, int64_t vocab, double *out)
+{
+	float max = logits[0];
+	double sum = 0;
+	int wrong = 0;
+	for (int64_t i = 0; i < vocab; i++) {
+		wrong |= !(logits[i] <= FLT_MAX);
+		max = logits[i] > max ? logits[i] : max;
+	}
+	if (wrong || max < -FLT_MAX)
+		return TFMC_RT_E_LOGITS;
+	for (int64_t i = 0; i < vocab; i++)
+		sum += real_exp((double)logits[i] - (double)max);
+	*out = (double)max + real_log(sum);
+	return TFMC_RT_OK;
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drawing ids from logits. Order: penalties, temperature,
- * top-k, top-p, min-p, draw. All arithmetic is IEEE double in a fixed order and
- * uses no library function, so that a seed gives the same ids on every machine
- * (this file is compiled without contraction of a * b + c).
+ * Sampling. Order: penalties, temperature, top-k, top-p, min-p, draw. All arithmetic is IEEE double in a
+ * fixed order without libm, so that a seed gives the same ids on every machine (compiled without contraction
+ * of a * b + c to fma).
  */
 #include "runtime/generate/real.h"
 #include "tfmc_rt.h"
@@ -14,7 +13,7 @@
 #include <string.h>
 
 struct candidate {
-	double weight; /* first the logit, then exp(logit - largest) */
+	double weight; /* the logit, later e^(logit - max) */
 	int32_t id;
 };
 
@@ -23,12 +22,12 @@ struct tfmc_sampler {
 	uint64_t random; /* state of the generator */
 	int64_t vocab;
 	struct candidate *items; /* [vocab] */
-	int32_t *counts;         /* [vocab]: how often each id is in the history */
+	int32_t *counts;         /* [vocab]: occurrences of each id in the history */
 };
 
-/* ---- numbers ---- */
+/* ---- random numbers ---- */
 
-/* SplitMix64 (Steele, Lea, Flood 2014): a number in [0, 1) from its upper 53 bits. */
+/* SplitMix64 (Steele, Lea, Flood 2014): uniform in [0, 1) from the upper 53 bits. */
 static double next_uniform(struct tfmc_sampler *s)
 {
 	uint64_t z = s->random += 0x9e3779b97f4a7c15u;
@@ -46,9 +45,9 @@ static void count_history(struct tfmc_sampler *s, const int32_t *history, uint64
 			s->counts[history[i]] += by;
 }
 
-/* Repetition: Keskar et al. 2019, section 4.1, negative logits multiplied; presence and frequency subtract.
- */
-static double penalized(const struct tfmc_sampler *s, double logit, int32_t count)
+/* Repetition penalty (Keskar et al. 2019, section 4.1: negative logits are multiplied), then presence and
+ * frequency. */
+static double apply_penalties(const struct tfmc_sampler *s, double logit, int32_t count)
 {
 	const struct tfmc_sample_options *o = &s->options;
 	if (count <= 0)
@@ -57,28 +56,28 @@ static double penalized(const struct tfmc_sampler *s, double logit, int32_t coun
 	return logit - o->presence_penalty - o->frequency_penalty * (double)count;
 }
 
-/* All ids that may be drawn, in their order; gives how many. */
-static int64_t collect(struct tfmc_sampler *s, const float *logits, const unsigned char *excluded)
+/* Collects the ids that may be drawn, in ascending order; returns their number. */
+static int64_t collect_candidates(struct tfmc_sampler *s, const float *logits, const unsigned char *excluded)
 {
 	int64_t n = 0;
 	for (int64_t id = 0; id < s->vocab; id++) {
 		double v = (double)logits[id];
 		if (v != v || v < -FLT_MAX || (excluded && excluded[id]))
 			continue;
-		v = penalized(s, v, s->counts[id]) / s->options.temperature;
+		v = apply_penalties(s, v, s->counts[id]) / s->options.temperature;
 		s->items[n++] = (struct candidate){v, (int32_t)id};
 	}
 	return n;
 }
 
-/* Larger first, the lower id first among equals. */
+/* Descending weight, ascending id among equals. */
 static bool is_before(const struct candidate *x, const struct candidate *y)
 {
 	return x->weight != y->weight ? x->weight > y->weight : x->id < y->id;
 }
 
-/* The item at `root` sinks to its place in the heap items[0..n), whose first one is before all others. */
-static void sink(struct candidate *items, int64_t n, int64_t root)
+/* Restores the heap property of items[0..n) below `root`; items[0] is first in order. */
+static void sift_down(struct candidate *items, int64_t n, int64_t root)
 {
 	struct candidate moved = items[root];
 	for (int64_t child; (child = 2 * root + 1) < n; root = child) {
@@ -94,21 +93,20 @@ static void sink(struct candidate *items, int64_t n, int64_t root)
 static void make_heap(struct candidate *items, int64_t n)
 {
 	for (int64_t i = n / 2; i-- > 0;)
-		sink(items, n, i);
+		sift_down(items, n, i);
 }
 
-/* Takes the first of the heap items[0..n) out and leaves it at items[n - 1]. */
-static void take_first(struct candidate *items, int64_t n)
+/* Pops the first of the heap items[0..n) into items[n - 1]. */
+static void pop_heap(struct candidate *items, int64_t n)
 {
 	struct candidate first = items[0];
 	items[0] = items[n - 1];
-	sink(items, n - 1, 0);
+	sift_down(items, n - 1, 0);
 	items[n - 1] = first;
 }
 
-/* Of n items the last `kept`, which were taken one after the other, come to the front in the order of taking.
- */
-static int64_t keep_taken(struct candidate *items, int64_t n, int64_t kept)
+/* Moves the last `kept` of n items, popped one after the other, to the front in the order of popping. */
+static int64_t move_popped_to_front(struct candidate *items, int64_t n, int64_t kept)
 {
 	memmove(items, items + n - kept, (size_t)kept * sizeof(*items));
 	for (int64_t i = 0, k = kept - 1; i < k; i++, k--) {
@@ -119,7 +117,7 @@ static int64_t keep_taken(struct candidate *items, int64_t n, int64_t kept)
 	return kept;
 }
 
-static double largest(const struct tfmc_sampler *s, int64_t n)
+static double max_logit(const struct tfmc_sampler *s, int64_t n)
 {
 	double max = s->items[0].weight;
 	for (int64_t i = 1; i < n; i++)
@@ -127,8 +125,9 @@ static double largest(const struct tfmc_sampler *s, int64_t n)
 	return max;
 }
 
-/* Logits become weights, the largest 1; infinite logits share everything. Gives their sum. */
-static double weigh(struct candidate *items, int64_t n, double max)
+/* Replaces logits by e^(logit - max), so that the largest is 1 (also for infinite logits). Returns the
+ * sum. */
+static double softmax_weights(struct candidate *items, int64_t n, double max)
 {
 	double sum = 0;
 	for (int64_t i = 0; i < n; i++) {
@@ -140,33 +139,33 @@ static double weigh(struct candidate *items, int64_t n, double max)
 }
 
 /*
- * Leaves the fewest of the likeliest whose probability reaches p (Holtzman et al. 2020), likeliest first;
- * `sum` is that of all n weights.
+ * Top-p (nucleus, Holtzman et al. 2020): keeps the smallest set of most likely ids whose probability reaches
+ * p, most likely first. sum: of all n weights. Returns the number kept.
  */
-static int64_t cut_to_nucleus(struct tfmc_sampler *s, int64_t n, double sum)
+static int64_t keep_top_p(struct tfmc_sampler *s, int64_t n, double sum)
 {
 	double reached = 0, wanted = s->options.top_p * sum;
 	int64_t kept = 0;
 	make_heap(s->items, n);
 	while (kept < n && reached < wanted) {
-		take_first(s->items, n - kept);
+		pop_heap(s->items, n - kept);
 		kept++;
 		reached += s->items[n - kept].weight;
 	}
-	return keep_taken(s->items, n, kept);
+	return move_popped_to_front(s->items, n, kept);
 }
 
-/* Leaves the k likeliest, likeliest first. */
-static int64_t cut_to(struct tfmc_sampler *s, int64_t n, int64_t k)
+/* Top-k: keeps the k most likely, most likely first. */
+static int64_t keep_top_k(struct tfmc_sampler *s, int64_t n, int64_t k)
 {
 	make_heap(s->items, n);
 	for (int64_t i = 0; i < k; i++)
-		take_first(s->items, n - i);
-	return keep_taken(s->items, n, k);
+		pop_heap(s->items, n - i);
+	return move_popped_to_front(s->items, n, k);
 }
 
-/* Keeps what is at least min_p as likely as the likeliest, in the same order. */
-static int64_t keep_likely(struct tfmc_sampler *s, int64_t n)
+/* Min-p: keeps ids with at least min_p times the largest weight (which is 1), in order. */
+static int64_t keep_min_p(struct tfmc_sampler *s, int64_t n)
 {
 	int64_t kept = 0;
 	for (int64_t i = 0; i < n; i++)
@@ -175,7 +174,7 @@ static int64_t keep_likely(struct tfmc_sampler *s, int64_t n)
 	return kept;
 }
 
-static int32_t pick(struct tfmc_sampler *s, int64_t n)
+static int32_t draw_weighted(struct tfmc_sampler *s, int64_t n)
 {
 	double sum = 0, passed = 0;
 	for (int64_t i = 0; i < n; i++)
@@ -189,17 +188,17 @@ static int32_t pick(struct tfmc_sampler *s, int64_t n)
 	return s->items[n - 1].id;
 }
 
-static int32_t draw(struct tfmc_sampler *s, int64_t n)
+static int32_t sample_id(struct tfmc_sampler *s, int64_t n)
 {
 	const struct tfmc_sample_options *o = &s->options;
 	if (n == 0)
 		return -1;
 	if (o->top_k > 0 && o->top_k < n)
-		n = cut_to(s, n, o->top_k);
-	double sum = weigh(s->items, n, largest(s, n));
+		n = keep_top_k(s, n, o->top_k);
+	double sum = softmax_weights(s->items, n, max_logit(s, n));
 	if (o->top_p < 1)
-		n = cut_to_nucleus(s, n, sum);
-	return pick(s, keep_likely(s, n));
+		n = keep_top_p(s, n, sum);
+	return draw_weighted(s, keep_min_p(s, n));
 }
 
 int32_t tfmc_sampler_draw(struct tfmc_sampler *s, const float *logits, const unsigned char *excluded,
@@ -208,14 +207,14 @@ int32_t tfmc_sampler_draw(struct tfmc_sampler *s, const float *logits, const uns
 	if (!s || !logits || (!history && n_history))
 		return -1;
 	count_history(s, history, n_history, 1);
-	int32_t id = draw(s, collect(s, logits, excluded));
+	int32_t id = sample_id(s, collect_candidates(s, logits, excluded));
 	count_history(s, history, n_history, -1);
 	return id;
 }
 
-/* ---- life ---- */
+/* ---- creation ---- */
 
-static bool is_valid(const struct tfmc_sample_options *o)
+static bool are_options_valid(const struct tfmc_sample_options *o)
 {
 	bool numbers = o->temperature > 0 && o->temperature <= 1e6 && o->repetition_penalty > 0 &&
 	               o->repetition_penalty <= 1e6 && o->presence_penalty >= -1e6 &&
@@ -233,7 +232,7 @@ int tfmc_sampler_create(const struct tfmc_sample_options *options, int64_t vocab
 		return TFMC_RT_E_NULL;
 	if (options->struct_size != sizeof(*options))
 		return TFMC_RT_E_ABI;
-	if (!is_valid(options) || vocab < 1 || vocab > INT32_MAX)
+	if (!are_options_valid(options) || vocab < 1 || vocab > INT32_MAX)
 		return TFMC_RT_E_SAMPLE;
 	struct tfmc_sampler *s = calloc(1, sizeof(*s));
 	if (!s)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Log-probabilities of given ids. An object with the entry score computes those of
- * many rows in one call and gives nothing else; without it the model is fed id
- * after id, and one row of logits is held.
+ * Log-probabilities of given ids. The entry `score` computes many rows per call; an object without it is fed
+ * id by id, and only one row of logits is stored.
  */
 #include "runtime/core/feed.h"
 #include "runtime/generate/real.h"
@@ -11,45 +10,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-int row_log_sum(const float *logits, int64_t vocab, double *out)
-{
-	float max = logits[0];
-	double sum = 0;
-	int wrong = 0;
-	for (int64_t i = 0; i < vocab; i++) {
-		wrong |= !(logits[i] <= FLT_MAX);
-		max = logits[i] > max ? logits[i] : max;
-	}
-	if (wrong || max < -FLT_MAX)
-		return TFMC_RT_E_LOGITS;
-	for (int64_t i = 0; i < vocab; i++)
-		sum += real_exp((double)logits[i] - (double)max);
-	*out = (double)max + real_log(sum);
-	return TFMC_RT_OK;
-}
+/* ---- by prefill and step ---- */
 
-/* ---- id after id ---- */
-
-/* log p of what follows what was fed so far; the last id is only asked for, not fed. */
-static int score_steps(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p)
+/* Scores ids after the tokens fed so far; the last id is read but not fed. */
+static int score_by_steps(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p)
 {
 	int status = TFMC_RT_OK;
 	for (uint64_t i = 0; status == TFMC_RT_OK && i < n; i++) {
-		double whole;
-		status = row_log_sum(f->logits, f->vocab, &whole);
+		double log_sum;
+		status = log_sum_exp(f->logits, f->vocab, &log_sum);
 		if (status != TFMC_RT_OK)
 			break;
-		log_p[i] = (double)f->logits[ids[i]] - whole;
+		log_p[i] = (double)f->logits[ids[i]] - log_sum;
 		if (i + 1 < n)
 			status = feeder_step(f, &ids[i]);
 	}
 	return status;
 }
 
-/* ---- many at once ---- */
+/* ---- by the entry score ---- */
 
-/* all[0..n_before + n): what is before the first id, then the ids. */
-static int score_rows(struct feeder *f, const int32_t *all, uint64_t n_before, uint64_t n, double *log_p)
+/* all[0..n_before + n): the ids before the first scored one, then the scored ones. */
+static int score_by_rows(struct feeder *f, const int32_t *all, uint64_t n_before, uint64_t n, double *log_p)
 {
 	uint64_t end = n_before + n - 1; /* the last id is not fed */
 	float *out = malloc((size_t)f->score_rows * sizeof(*out));
@@ -58,7 +40,7 @@ static int score_rows(struct feeder *f, const int32_t *all, uint64_t n_before, u
 		rows = end - at < f->score_rows ? end - at : f->score_rows;
 		status = feeder_score(f, all + at, all + at + 1, rows, out);
 		for (uint64_t i = 0; status == TFMC_RT_OK && i < rows; i++) {
-			if (!(out[i] <= FLT_MAX)) /* -infinity is a probability: 0 */
+			if (!(out[i] <= FLT_MAX)) /* -infinity is probability 0 */
 				status = TFMC_RT_E_LOGITS;
 			else if (at + i + 1 >= n_before)
 				log_p[at + i + 1 - n_before] = (double)out[i];
@@ -74,38 +56,38 @@ static int score_all(struct feeder *f, const int32_t *all, uint64_t n_before, ui
 {
 	f->call_end = (int32_t)(n_before + n - 1);
 	if (f->score_rows)
-		return score_rows(f, all, n_before, n, log_p);
+		return score_by_rows(f, all, n_before, n, log_p);
 	if (f->record->prefix > (int64_t)n_before)
-		return session_fault(f->session,
-		                     "the first %lld positions see each other: only the entry `score` "
-		                     "reads them at once, and the object has none",
-		                     (long long)f->record->prefix);
+		return session_prompt_error(f->session,
+		                            "the first %lld positions see each other: only the entry `score` "
+		                            "reads them at once, and the object has none",
+		                            (long long)f->record->prefix);
 	TRY(feeder_prefill(f, all, n_before));
-	return score_steps(f, all + n_before, n, log_p);
+	return score_by_steps(f, all + n_before, n, log_p);
 }
 
-/* The last id is not fed: the state has room for all the others and what is before. */
-static int check_count(const struct feeder *f, uint64_t n)
+/* Checks that the state has capacity for all ids but the last, which is not fed. */
+static int check_capacity(const struct feeder *f, uint64_t n)
 {
 	const struct tfmc_record *r = f->record;
-	uint64_t room = session_context(f->session), n_before = r->n_start > 0 ? (uint64_t)r->n_start : 0;
-	if (n_before <= room && n <= room + 1 - n_before)
+	uint64_t capacity = session_context(f->session), n_before = r->n_start > 0 ? (uint64_t)r->n_start : 0;
+	if (n_before <= capacity && n <= capacity + 1 - n_before)
 		return TFMC_RT_OK;
-	return session_fault(f->session,
-	                     "%llu ids are to be scored after %llu start ids; the state has room for %llu",
-	                     (unsigned long long)n, (unsigned long long)n_before, (unsigned long long)room);
+	return session_prompt_error(
+	        f->session, "%llu ids are to be scored after %llu start ids; the state has room for %llu",
+	        (unsigned long long)n, (unsigned long long)n_before, (unsigned long long)capacity);
 }
 
-static int score(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p)
+static int score_ids(struct feeder *f, const int32_t *ids, uint64_t n, double *log_p)
 {
 	uint64_t n_before;
-	int status = check_count(f, n);
+	int status = check_capacity(f, n);
 	if (status == TFMC_RT_OK)
 		status = feed_check_ids(f->session, "the ids", ids, n, f->vocab);
 	if (status != TFMC_RT_OK)
 		return status;
 	int32_t *start = record_start_ids(f->record, &n_before);
-	if (start && n_before == 0 && n > 0) { /* nothing is before the first id: it has no probability */
+	if (start && n_before == 0 && n > 0) { /* no id precedes the first one: it has no probability */
 		start[0] = *ids++;
 		*log_p++ = 0;
 		n--;
@@ -135,7 +117,7 @@ int tfmc_score(struct tfmc_session *session, const int32_t *source, uint64_t n_s
 	if (status == TFMC_RT_OK && f.record->generate_kind != 1)
 		status = feeder_encode(&f, source, n_source);
 	if (status == TFMC_RT_OK && n > 0)
-		status = score(&f, ids, n, log_p);
+		status = score_ids(&f, ids, n, log_p);
 	feeder_close(&f);
-	return status == TFMC_RT_E_FULL ? (int)TFMC_RT_E_PROMPT : session_end(session, status);
+	return status == TFMC_RT_E_FULL ? (int)TFMC_RT_E_PROMPT : session_end_generation(session, status);
 }

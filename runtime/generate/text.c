@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text and ids with a vocabulary of one token per Unicode code point, as the
- * record carries it (tokens separated by newlines, the id is the line number).
+ * Text to ids and back with a vocabulary of one token per Unicode code point, stored in the record as lines;
+ * the id is the line number.
  */
-#include "runtime/generate/rules.h"
+#include "runtime/generate/constraints.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/core/feed.h"
 
-/* Bytes of the UTF-8 sequence at s, 0 when it is not valid. */
+/* Length of the UTF-8 sequence at s; 0: not valid. */
 static size_t utf8_bytes(const char *s)
 {
 	const unsigned char *u = (const unsigned char *)s;
@@ -28,7 +28,7 @@ static size_t utf8_bytes(const char *s)
 }
 
 /* The id of a token, or -1. */
-static int32_t find_token(const char *vocabulary, const char *token, size_t n)
+static int32_t find_line_token(const char *vocabulary, const char *token, size_t n)
 {
 	int32_t id = 0;
 	for (const char *line = vocabulary; *line; id++) {
@@ -40,8 +40,8 @@ static int32_t find_token(const char *vocabulary, const char *token, size_t n)
 	return -1;
 }
 
-/* Token number id, or NULL. */
-static const char *token_at(const char *vocabulary, int32_t id, size_t *n)
+/* Line number id, or NULL. */
+static const char *token_line(const char *vocabulary, int32_t id, size_t *n)
 {
 	const char *line = vocabulary;
 	for (; id > 0 && *line; id--) {
@@ -52,27 +52,27 @@ static const char *token_at(const char *vocabulary, int32_t id, size_t *n)
 	return id == 0 && *line ? line : NULL;
 }
 
-static int encode(const struct tfmc_record *record, int of_source, const char *text, int32_t *out,
-                  uint64_t cap, uint64_t *n_out)
+static int encode_chars(const struct tfmc_record *record, int of_source, const char *text, int32_t *out,
+                        uint64_t cap, uint64_t *n_out)
 {
 	if (!n_out)
 		return TFMC_RT_E_NULL;
 	*n_out = 0;
 	if (!record || !text || (!out && cap))
 		return TFMC_RT_E_NULL;
-	int64_t where =
+	int64_t offset =
 	        of_source && record->source_vocabulary ? record->source_vocabulary : record->vocabulary;
-	if (!where)
+	if (!offset)
 		return TFMC_RT_E_TEXT;
-	const char *vocabulary = tfmc_record_text(record, (uint64_t)where);
+	const char *vocabulary = tfmc_record_text(record, (uint64_t)offset);
 	const char *unknown =
 	        record->unknown_token ? tfmc_record_text(record, (uint64_t)record->unknown_token) : "";
-	int32_t unknown_id = *unknown ? find_token(vocabulary, unknown, strlen(unknown)) : -1;
+	int32_t unknown_id = *unknown ? find_line_token(vocabulary, unknown, strlen(unknown)) : -1;
 	for (const char *s = text; *s;) {
 		size_t n = utf8_bytes(s);
 		if (!n)
 			return TFMC_RT_E_TEXT;
-		int32_t id = find_token(vocabulary, s, n);
+		int32_t id = find_line_token(vocabulary, s, n);
 		id = id < 0 ? unknown_id : id;
 		if (id < 0)
 			return TFMC_RT_E_PROMPT;
@@ -87,16 +87,16 @@ static int encode(const struct tfmc_record *record, int of_source, const char *t
 int tfmc_text_encode(const struct tfmc_record *record, const char *text, int32_t *out, uint64_t cap,
                      uint64_t *n_out)
 {
-	return encode(record, 1, text, out, cap, n_out);
+	return encode_chars(record, 1, text, out, cap, n_out);
 }
 
 int tfmc_text_encode_target(const struct tfmc_record *record, const char *text, int32_t *out, uint64_t cap,
                             uint64_t *n_out)
 {
-	return encode(record, 0, text, out, cap, n_out);
+	return encode_chars(record, 0, text, out, cap, n_out);
 }
 
-bool token_is_end(const struct tfmc_record *r, int32_t id)
+bool token_is_start_or_stop(const struct tfmc_record *r, int32_t id)
 {
 	const int64_t *start = (const void *)((const char *)r + r->start);
 	const int64_t *stop = (const void *)((const char *)r + r->stop);
@@ -109,13 +109,13 @@ bool token_is_end(const struct tfmc_record *r, int32_t id)
 	return false;
 }
 
-const char *text_of_token(const struct tfmc_record *record, int32_t id, size_t *bytes)
+const char *token_string(const struct tfmc_record *record, int32_t id, size_t *bytes)
 {
 	const char *token =
 	        record->vocabulary
-	                ? token_at(tfmc_record_text(record, (uint64_t)record->vocabulary), id, bytes)
+	                ? token_line(tfmc_record_text(record, (uint64_t)record->vocabulary), id, bytes)
 	                : NULL;
-	if (token && (token_is_end(record, id) || id == record->pad))
+	if (token && (token_is_start_or_stop(record, id) || id == record->pad))
 		*bytes = 0;
 	return token;
 }
@@ -132,7 +132,7 @@ int tfmc_text_decode(const struct tfmc_record *record, const int32_t *ids, uint6
 		return TFMC_RT_E_TEXT;
 	for (uint64_t i = 0; i < n; i++) {
 		size_t len;
-		const char *token = text_of_token(record, ids[i], &len);
+		const char *token = token_string(record, ids[i], &len);
 		if (!token)
 			return TFMC_RT_E_TEXT;
 		for (size_t k = 0; k < len && *n_out + k + 1 < cap; k++)
@@ -150,7 +150,7 @@ int tfmc_generate_text(struct tfmc_session *session, const char *prompt, char *o
 	uint64_t n_prompt, n_ids = 0, n_bytes = 0;
 	if (!r || !prompt || (!out && cap))
 		return TFMC_RT_E_NULL;
-	session_clear_fault(session);
+	session_clear_prompt_error(session);
 	uint64_t max_ids = r->max_len > 0 ? (uint64_t)r->max_len : 0;
 	uint64_t n_start = r->generate_kind == 1 && *prompt ? (uint64_t)r->n_start : 0;
 	const int64_t *start = (const void *)((const char *)r + r->start);

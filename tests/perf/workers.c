@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What it costs that several workers do a thing together: a round of the gang
+ * What it costs that several workers do a thing together: a round of the pool
  * that does nothing, a barrier of an object, and the end of a call. workers.sh
  * makes the two objects: `chain` passes a row through STEPS groups that one
  * worker can do alone, `link` through one. Rounds are interleaved; minimum and median are printed.
@@ -18,7 +18,7 @@
 #include "link.h"
 
 #define MAX_ROUNDS 200
-#define GANG_RUNS  20000
+#define POOL_RUNS  20000
 #define LINK_RUNS  20000
 #define CHAIN_RUNS 20
 #define STEPS      1000 /* of chain */
@@ -52,12 +52,12 @@ static void nothing(void *arg, int64_t worker, int64_t n_workers)
 	(void)n_workers;
 }
 
-static double time_gang(void *subject)
+static double time_pool(void *subject)
 {
 	double start = now();
-	for (int i = 0; i < GANG_RUNS; i++)
-		tfmc_gang_run(subject, nothing, NULL);
-	return (now() - start) / GANG_RUNS;
+	for (int i = 0; i < POOL_RUNS; i++)
+		tfmc_pool_run(subject, nothing, NULL);
+	return (now() - start) / POOL_RUNS;
 }
 
 static double time_calls(struct tfmc_session *s, int n)
@@ -105,10 +105,10 @@ int main(int argc, char **argv)
 {
 	int64_t workers = argc > 1 ? atoi(argv[1]) : 2;
 	int rounds = argc > 2 ? atoi(argv[2]) : 20;
-	struct tfmc_gang *gang;
-	must(tfmc_gang_create(workers, &gang));
+	struct tfmc_pool *pool;
+	must(tfmc_pool_create(workers, &pool));
 	struct row rows[] = {
-	        {"an empty round of the gang", time_gang, gang, {0}},
+	        {"an empty round of the pool", time_pool, pool, {0}},
 	        {"a call with one small group, one worker", time_link, open_session(link_model(), 1), {0}},
 	        {"a call with one small group, workers", time_link, open_session(link_model(), workers), {0}},
 	        {"a small group of many, one worker", time_step, open_session(chain_model(), 1), {0}},
@@ -125,7 +125,7 @@ int main(int argc, char **argv)
 	printf("%lld workers, us %33s min    median\n", (long long)workers, "");
 	for (int i = 0; i < n; i++)
 		print_row(&rows[i], rounds);
-	tfmc_gang_destroy(gang);
+	tfmc_pool_destroy(pool);
 	for (int i = 1; i < n; i++)
 		tfmc_session_close(rows[i].subject);
 	return 0;

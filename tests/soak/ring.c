@@ -189,13 +189,15 @@ static void save(struct pair *p)
 	int64_t b = (int64_t)draw(p, ROWS);
 	uint64_t n, k;
 	expect(p, "save", tfmc_session_save(p->ring, b, bytes, SAVED, &n), TFMC_RT_OK);
-	expect(p, "restore into whole caches", tfmc_session_restore(p->full, b, bytes, n), TFMC_RT_E_OTHER);
+	expect(p, "restore into whole caches", tfmc_session_restore(p->full, b, bytes, n),
+	       TFMC_RT_E_MODEL_MISMATCH);
 	expect(p, "restore", tfmc_session_restore(p->other, 0, bytes, n), TFMC_RT_OK);
 	expect(p, "save", tfmc_session_save(p->other, 0, again, SAVED, &k), TFMC_RT_OK);
 	expect(p, "restore", tfmc_session_restore(p->ring, b, again, k), TFMC_RT_OK);
 	step_all(p, b);
 	expect(p, "save", tfmc_session_save(p->full, b, again, SAVED, &k), TFMC_RT_OK);
-	expect(p, "restore of whole caches", tfmc_session_restore(p->ring, b, again, k), TFMC_RT_E_OTHER);
+	expect(p, "restore of whole caches", tfmc_session_restore(p->ring, b, again, k),
+	       TFMC_RT_E_MODEL_MISMATCH);
 	bytes[draw(p, n)] ^= 1;
 	expect(p, "damaged", tfmc_session_restore(p->ring, b, bytes, n), TFMC_RT_E_SAVED);
 	p->saves++;

@@ -147,7 +147,7 @@ static enum tfmc_status continue_tokens(struct attend *a, struct tfmc_session *s
 	const struct frontend_generate *g = frontend_generate(a->l->model);
 	const struct attend_sequence *prompt = &a->sequences[0];
 	struct attend_sequence *grows = &a->sequences[a->n_sequences - 1];
-	struct tfmc_rules rules;
+	struct tfmc_constraints rules;
 	if (!driver_rules(a->d, g, tfmc_session_record(s), &rules))
 		return TFMC_INVALID;
 	struct tfmc_generate_options o = {

@@ -317,7 +317,7 @@ static enum tfmc_status check_generate(struct check_run *r)
 	uint64_t n_target = target.n ? (uint64_t)target.items[0].count : 0;
 	uint64_t n_start = is_causal ? n_prompt : n_target ? n_target : g->start.n;
 	int64_t expected = want->count - (fresh.n ? 0 : (int64_t)n_start);
-	struct tfmc_rules rules;
+	struct tfmc_constraints rules;
 	if (!driver_rules(r->d, g, r->caller->record, &rules))
 		return TFMC_INVALID;
 	rules.max_tokens = 0; /* the check says how many */

@@ -129,15 +129,15 @@ static bool hash_file(const struct cache *c, int fd, uint64_t size, struct cache
 {
 	const uint64_t groups = size / GROUP;
 	struct tree t = {.cache = c, .fd = fd, .size = size};
-	struct tfmc_gang *gang = NULL; /* NULL, where there are no threads: the caller alone */
+	struct tfmc_pool *pool = NULL; /* NULL, where there are no threads: the caller alone */
 	struct blake2b b;
 	t.hashes = memory_alloc((size_t)groups * sizeof(*t.hashes) + 1);
 	if (t.hashes == NULL)
 		return false;
 	if (groups > 1 && c->workers > 1)
-		(void)tfmc_gang_create_spinning(c->workers, 0, &gang);
-	tfmc_gang_run(gang, hash_groups, &t);
-	tfmc_gang_destroy(gang);
+		(void)tfmc_pool_create_spinning(c->workers, 0, &pool);
+	tfmc_pool_run(pool, hash_groups, &t);
+	tfmc_pool_destroy(pool);
 	blake2b_begin(&b);
 	blake2b_i64(&b, (int64_t)size);
 	blake2b_add(&b, t.hashes, (size_t)groups * sizeof(*t.hashes));

@@ -275,7 +275,7 @@ bool driver_sampling(const struct driver *d, const struct frontend_generate *g,
  * text has no ids.
  */
 bool driver_rules(struct driver *d, const struct frontend_generate *g, const struct tfmc_record *r,
-                  struct tfmc_rules *out);
+                  struct tfmc_constraints *out);
 
 /* "1,2,3" or "1 2 3" as ids, in the arena. False when it is no such list. */
 bool driver_ids(struct driver *d, const char *text, int32_t **items, size_t *n);

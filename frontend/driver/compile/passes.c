@@ -145,14 +145,14 @@ static enum tfmc_status compile_variants(struct driver *d, const struct variant_
                                          const struct loaded *l, struct backend_options o,
                                          struct backend_output *out)
 {
-	struct tfmc_gang *gang = NULL;
+	struct tfmc_pool *pool = NULL;
 	o.workers = driver_packers(d);
-	if (o.workers > 1 && tfmc_gang_create_spinning(o.workers, 0, &gang) == TFMC_RT_OK) {
-		o.parallel_for = tfmc_gang_parallel_for;
-		o.parallel_user = gang;
+	if (o.workers > 1 && tfmc_pool_create_spinning(o.workers, 0, &pool) == TFMC_RT_OK) {
+		o.parallel_for = tfmc_pool_parallel_for;
+		o.parallel_user = pool;
 	}
 	enum tfmc_status st = backend_compile_variants(&d->diag, set->items, set->n, &l->weights, &o, out);
-	tfmc_gang_destroy(gang);
+	tfmc_pool_destroy(pool);
 	return st;
 }
 

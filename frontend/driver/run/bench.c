@@ -353,16 +353,16 @@ static void print_json(struct bench *b, const char *entry, const struct figures 
 static enum tfmc_status measure_roof(struct bench *b, const struct compiled *c, const struct target *target,
                                      const double flops[MAC_ALL], struct figures *f)
 {
-	struct tfmc_gang *gang = NULL;
+	struct tfmc_pool *pool = NULL;
 	const struct tfmc_mapping *weights = &c->weights.map;
-	if (b->threads > 1 && tfmc_gang_create(b->threads, &gang) != TFMC_RT_OK)
+	if (b->threads > 1 && tfmc_pool_create(b->threads, &pool) != TFMC_RT_OK)
 		return TFMC_NO_MEMORY;
 	struct backend_peak_options o = {.target = target,
 	                                 .data = weights->data,
 	                                 .n_bytes = weights->bytes,
 	                                 .workers = b->threads,
-	                                 .parallel_for = tfmc_gang_parallel_for,
-	                                 .user = gang,
+	                                 .parallel_for = tfmc_pool_parallel_for,
+	                                 .user = pool,
 	                                 .clock = driver_clock};
 	for (int kind = 0; kind < MAC_ALL; kind++)
 		o.products[kind] = flops[kind] > 0;
@@ -370,7 +370,7 @@ static enum tfmc_status measure_roof(struct bench *b, const struct compiled *c, 
 		o.n_bytes = (uint64_t)f->weights;
 	enum tfmc_status st = target->arch == ARCH_OPENCL ? driver_device_roof(b->d, o.n_bytes, &f->roof)
 	                                                  : backend_peak(&b->d->diag, &o, &f->roof);
-	tfmc_gang_destroy(gang);
+	tfmc_pool_destroy(pool);
 	for (int kind = 0; kind < MAC_ALL; kind++) {
 		f->flops += flops[kind];
 		f->ideal += f->roof.flops[kind] > 0 ? flops[kind] / f->roof.flops[kind] : 0;

@@ -4,7 +4,7 @@
  * parallel_for as a task; the address of the task's function is what tells
  * groups apart. The context is opened for
  * two workers at least, since one alone never asks for parallel_for; the tasks
- * are told how many there really are. Several are a gang: a round for each
+ * are told how many there really are. Several are a pool: a round for each
  * group, in which every worker stamps its own clock. On a device libtfmccl says
  * what each kernel took; two kernels may compute one group, and one some groups, whose first one it is named after.
  */
@@ -42,7 +42,7 @@ struct stamp {
 	char apart[128 - sizeof(double)];
 };
 
-/* What a gang is asked to do. */
+/* What a pool is asked to do. */
 struct round {
 	tfmc_task_fn *fn;
 	void *arg;
@@ -53,7 +53,7 @@ struct bench_groups {
 	struct tfmc_model model;
 	struct tfmc_device device;
 	void *context, *state, *arena;
-	struct tfmc_gang *gang; /* NULL: one worker */
+	struct tfmc_pool *pool; /* NULL: one worker */
 	struct stamp *stamps;   /* [threads] */
 	int64_t threads;
 	struct timed groups[MAX_GROUPS];
@@ -75,8 +75,8 @@ static struct spent run_round(struct bench_groups *g, tfmc_task_fn *fn, void *ar
 	struct round r = {fn, arg, g->stamps};
 	struct spent s = {0};
 	double start = driver_clock(NULL);
-	if (g->gang)
-		tfmc_gang_run(g->gang, run_worker, &r);
+	if (g->pool)
+		tfmc_pool_run(g->pool, run_worker, &r);
 	else
 		run_worker(&r, 0, 1);
 	s.seconds = driver_clock(NULL) - start;
@@ -162,7 +162,7 @@ static int open_workers(struct bench_groups *g)
 	g->stamps = memory_zeroed((size_t)g->threads, sizeof(*g->stamps));
 	if (!g->stamps)
 		return TFMC_RT_E_MEMORY;
-	return g->threads > 1 ? tfmc_gang_create(g->threads, &g->gang) : TFMC_RT_OK;
+	return g->threads > 1 ? tfmc_pool_create(g->threads, &g->pool) : TFMC_RT_OK;
 }
 
 int bench_groups_open(const struct tfmc_model *model, const int64_t *dims,
@@ -204,7 +204,7 @@ void bench_groups_close(struct bench_groups *g)
 {
 	if (!g)
 		return;
-	tfmc_gang_destroy(g->gang);
+	tfmc_pool_destroy(g->pool);
 	if (g->context)
 		(void)g->model.close(g->context);
 	memory_free(g->stamps);

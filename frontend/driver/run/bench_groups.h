@@ -2,7 +2,7 @@
 /*
  * bench --groups: where the time of an entry goes. A session of its own whose
  * parallel_for runs one group after another, by the calling thread alone or by
- * a gang of workers, and stamps the clock around it. What a group costs beside
+ * a pool of workers, and stamps the clock around it. What a group costs beside
  * its neighbours' caches is in the figure, and with several workers the meeting
  * after each group (an entry itself leaves out those that nobody needs). On a device a group is timed by what the
  * device says of its kernels.

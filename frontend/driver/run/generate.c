@@ -21,7 +21,7 @@ struct wish {
 	int64_t samples;               /* draws to print with their log p; 0: one alone */
 	struct tfmc_beam_options beam; /* beam 1: no search */
 	int64_t n_best;                /* hypotheses to print with their scores; 0: the best one alone */
-	struct tfmc_rules rules;
+	struct tfmc_constraints rules;
 };
 
 /* One command. */

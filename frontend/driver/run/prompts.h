@@ -70,7 +70,7 @@ TFMC_MUST_USE enum tfmc_status driver_text_ids(struct driver *d, enum prompt_voc
 /* Zero-terminated; flags of tfmc_tokenizer_decode. */
 TFMC_MUST_USE enum tfmc_status driver_ids_text(struct driver *d, const int32_t *ids, uint64_t n,
                                                unsigned flags, const char **text);
-/* For tfmc_rules.token_text; user is a struct token_text. */
+/* For tfmc_constraints.token_text; user is a struct token_text. */
 struct token_text {
 	const struct tfmc_tokenizer *tokenizer;
 	char text[1024];

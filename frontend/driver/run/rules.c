@@ -37,7 +37,7 @@ static struct tfmc_ids model_ids(struct driver *d, const struct frontend_ids *fr
 }
 
 /* Banned sequences of the model and of --ban-tokens. */
-static bool take_banned(struct driver *d, const struct frontend_generate *g, struct tfmc_rules *out)
+static bool take_banned(struct driver *d, const struct frontend_generate *g, struct tfmc_constraints *out)
 {
 	const struct option_list *lists = &d->options.ban_tokens;
 	struct tfmc_ids *banned = ARENA_ARRAY(&d->arena, struct tfmc_ids, g->banned.n + lists->n + 1);
@@ -53,7 +53,7 @@ static bool take_banned(struct driver *d, const struct frontend_generate *g, str
 	return true;
 }
 
-static bool take_biases(struct driver *d, const struct frontend_generate *g, struct tfmc_rules *out)
+static bool take_biases(struct driver *d, const struct frontend_generate *g, struct tfmc_constraints *out)
 {
 	struct tfmc_bias *biases = ARENA_ARRAY(&d->arena, struct tfmc_bias, g->bias.n + 1);
 	for (size_t i = 0; biases && i < g->bias.n; i++)
@@ -64,10 +64,10 @@ static bool take_biases(struct driver *d, const struct frontend_generate *g, str
 }
 
 bool driver_rules(struct driver *d, const struct frontend_generate *g, const struct tfmc_record *r,
-                  struct tfmc_rules *out)
+                  struct tfmc_constraints *out)
 {
 	const struct driver_options *o = &d->options;
-	*out = (struct tfmc_rules){.struct_size = sizeof(*out)};
+	*out = (struct tfmc_constraints){.struct_size = sizeof(*out)};
 	out->stop_texts = o->stop.items;
 	out->n_stop_texts = o->stop.n;
 	out->banned_texts = o->ban.items;

@@ -33,7 +33,7 @@ static enum tfmc_status detect_language(struct driver *d, struct tfmc_session *s
                                         const struct frontend_speech *s, int64_t *id)
 {
 	struct hearing h = {&s->languages, -1};
-	const struct tfmc_rules rules = {.struct_size = sizeof(rules), .on_logits = hear, .user = &h};
+	const struct tfmc_constraints rules = {.struct_size = sizeof(rules), .on_logits = hear, .user = &h};
 	const struct tfmc_generate_options o = {
 	        .struct_size = sizeof(o), .max_new_tokens = 1, .rules = &rules};
 	int32_t first = (int32_t)s->start, out;

@@ -36,7 +36,7 @@ static bool repeats(const int32_t *ids, int n, int length)
 }
 
 /* `id` may follow ids[0..n), the first of which is the start id. */
-static bool may_follow(const struct tfmc_rules *r, const int32_t *ids, int n, int32_t id)
+static bool may_follow(const struct tfmc_constraints *r, const int32_t *ids, int n, int32_t id)
 {
 	int32_t all[MAX_T + 1];
 	int n_new = n - 1;
@@ -76,7 +76,7 @@ static double divided(double score, double by)
 }
 
 /* The score of an id after ids[0..n). */
-static float changed(const struct tfmc_rules *r, const int32_t *ids, int n, int32_t id, double score)
+static float changed(const struct tfmc_constraints *r, const int32_t *ids, int n, int32_t id, double score)
 {
 	int32_t all[MAX_T + 1];
 	int count = count_of(ids, n, id), decays = n - 1 - (int)r->decay_after;
@@ -98,7 +98,7 @@ static float changed(const struct tfmc_rules *r, const int32_t *ids, int n, int3
 }
 
 /* Greedy, every step from the beginning. Gives the number of new ids. */
-static int plain_greedy(struct tfmc_session *s, const struct tfmc_rules *r, int limit, int32_t *out)
+static int plain_greedy(struct tfmc_session *s, const struct tfmc_constraints *r, int limit, int32_t *out)
 {
 	int32_t ids[MAX_T + 1] = {MINI_START};
 	for (int n = 0; n < limit; n++) {
@@ -124,7 +124,7 @@ static int plain_greedy(struct tfmc_session *s, const struct tfmc_rules *r, int 
 }
 
 struct random_rules {
-	struct tfmc_rules rules;
+	struct tfmc_constraints rules;
 	int32_t forced[3], suppress[V], stop[4], sequences[6][3];
 	struct tfmc_ids banned[6];
 	struct tfmc_bias biases[4];
@@ -294,7 +294,7 @@ static int meddle(void *user, float *logits, int64_t vocab, const int32_t *ids, 
 static int generate_with(struct mini_session *m, struct meddler *w, const struct tfmc_sample_options *sample,
                          int32_t *out, uint64_t *n)
 {
-	struct tfmc_rules rules = {.struct_size = sizeof(rules), .on_logits = meddle, .user = w};
+	struct tfmc_constraints rules = {.struct_size = sizeof(rules), .on_logits = meddle, .user = w};
 	struct tfmc_generate_options o = {.struct_size = sizeof(o), .ignore_stop = 1, .rules = &rules};
 	o.sample = sample;
 	w->session = m->session;
@@ -342,7 +342,8 @@ START_TEST(odd_logits_end_a_search)
 	mini_open(&m, NULL, 1);
 	for (int at = 0; at < 8; at += 3) {
 		struct meddler w = {.at = at, .at_nine = NAN};
-		struct tfmc_rules rules = {.struct_size = sizeof(rules), .on_logits = meddle, .user = &w};
+		struct tfmc_constraints rules = {
+		        .struct_size = sizeof(rules), .on_logits = meddle, .user = &w};
 		struct tfmc_beam_options o = {.struct_size = sizeof(o), .beam = 3, .rules = &rules};
 		ck_assert_int_eq(tfmc_beam_search(m.session, &o, source, N_SOURCE, NULL, 0, &h, 1, &n),
 		                 TFMC_RT_E_LOGITS);
@@ -444,7 +445,7 @@ START_TEST(refuses_rules)
 	static const char *const texts[] = {"a", ""};
 	const struct tfmc_ids wrong = {ids, 2}, negative = {(const int32_t[]){-1}, 1}, empty = {ids, 0};
 	struct mini_session m, silent;
-	struct tfmc_rules r;
+	struct tfmc_constraints r;
 	int32_t out[MAX_T];
 	uint64_t n;
 	struct tfmc_generate_options o = {.struct_size = sizeof(o), .rules = &r};
@@ -452,7 +453,7 @@ START_TEST(refuses_rules)
 	mini_open(&silent, NULL, 1);
 #define REFUSED(at, want, ...)                                                                               \
 	do {                                                                                                 \
-		r = (struct tfmc_rules){.struct_size = sizeof(r), __VA_ARGS__};                              \
+		r = (struct tfmc_constraints){.struct_size = sizeof(r), __VA_ARGS__};                        \
 		ck_assert_int_eq(tfmc_generate((at).session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, &n), \
 		                 want);                                                                      \
 		ck_assert_uint_eq(n, 0);                                                                     \
@@ -477,7 +478,7 @@ START_TEST(refuses_rules)
 	REFUSED(m, TFMC_RT_E_RULES, .n_banned_texts = 1);
 	REFUSED(silent, TFMC_RT_E_TEXT, .banned_texts = texts, .n_banned_texts = 1);
 #undef REFUSED
-	r = (struct tfmc_rules){.struct_size = 8};
+	r = (struct tfmc_constraints){.struct_size = 8};
 	ck_assert_int_eq(tfmc_generate(m.session, &o, source, N_SOURCE, NULL, 0, out, MAX_T, &n),
 	                 TFMC_RT_E_ABI);
 	struct mini_heard h = {0};

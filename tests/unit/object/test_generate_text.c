@@ -45,7 +45,7 @@ START_TEST(stop_texts_are_never_heard)
 	for (int round = 0; round < 300; round++) {
 		struct mini_heard h = {0};
 		struct tfmc_sample_options sample = TFMC_SAMPLE_DEFAULTS;
-		struct tfmc_rules rules = {.struct_size = sizeof(rules)};
+		struct tfmc_constraints rules = {.struct_size = sizeof(rules)};
 		struct tfmc_generate_options o = {.struct_size = sizeof(o), .ignore_stop = 1};
 		enum tfmc_finish finish;
 		int32_t whole[MAX_T], out[MAX_T];
@@ -119,7 +119,7 @@ START_TEST(banned_texts_are_never_written)
 	const struct tfmc_record *record = tfmc_session_record(m.session);
 	for (int round = 0; round < 300; round++) {
 		struct tfmc_sample_options sample = TFMC_SAMPLE_DEFAULTS;
-		struct tfmc_rules banned = {.struct_size = sizeof(banned)}, plain = banned;
+		struct tfmc_constraints banned = {.struct_size = sizeof(banned)}, plain = banned;
 		struct tfmc_generate_options o = {.struct_size = sizeof(o), .ignore_stop = 1};
 		int32_t free[MAX_T], want[MAX_T], have[MAX_T];
 		uint64_t n_free, n_want, n;
@@ -161,7 +161,7 @@ START_TEST(beams_end_with_stop_texts)
 	mini_open(&m, MINI_VOCABULARY, 1);
 	const struct tfmc_record *record = tfmc_session_record(m.session);
 	for (int64_t penalty = 0; penalty < 5; penalty++) {
-		struct tfmc_rules rules = {
+		struct tfmc_constraints rules = {
 		        .struct_size = sizeof(rules), .stop_texts = stops, .n_stop_texts = 3};
 		struct tfmc_beam_options o = {.struct_size = sizeof(o), .beam = MINI_MAX_B, .rules = &rules};
 		struct tfmc_hypothesis got[3 * MINI_MAX_B];

@@ -59,7 +59,7 @@ START_TEST(each_is_what_it_is_alone)
 	                                           .temperature = 1.5,
 	                                           .top_p = 0.9,
 	                                           .seed = 17};
-	const struct tfmc_rules rules = {
+	const struct tfmc_constraints rules = {
 	        .struct_size = sizeof(rules), .no_repeat_ngram = 2, .min_new_tokens = 2};
 	static struct many x;
 	struct mini_session m, alone;

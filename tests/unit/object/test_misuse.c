@@ -107,24 +107,24 @@ static void count_call(void *arg, int64_t i, int64_t n)
 	*(int64_t *)arg += n;
 }
 
-START_TEST(gangs)
+START_TEST(pools)
 {
-	struct tfmc_gang *g = NULL;
+	struct tfmc_pool *g = NULL;
 	int64_t n = 0;
-	IS(TFMC_RT_E_NULL, tfmc_gang_create(2, NULL));
-	IS(TFMC_RT_E_WORKER, tfmc_gang_create(LARGE, &g));
-	IS(TFMC_RT_E_WORKER, tfmc_gang_create(INT64_MIN, &g));
-	IS(TFMC_RT_E_WORKER, tfmc_gang_create_spinning(2, LARGE, &g));
+	IS(TFMC_RT_E_NULL, tfmc_pool_create(2, NULL));
+	IS(TFMC_RT_E_WORKER, tfmc_pool_create(LARGE, &g));
+	IS(TFMC_RT_E_WORKER, tfmc_pool_create(INT64_MIN, &g));
+	IS(TFMC_RT_E_WORKER, tfmc_pool_create_spinning(2, LARGE, &g));
 	NONE(g);
-	tfmc_gang_destroy(NULL);
-	IS(1, tfmc_gang_size(NULL));
-	tfmc_gang_run(NULL, count_call, &n);
-	tfmc_gang_run_some(NULL, LARGE, count_call, &n);
-	tfmc_gang_parallel_for(NULL, 3, count_call, &n);
+	tfmc_pool_destroy(NULL);
+	IS(1, tfmc_pool_size(NULL));
+	tfmc_pool_run(NULL, count_call, &n);
+	tfmc_pool_run_some(NULL, LARGE, count_call, &n);
+	tfmc_pool_parallel_for(NULL, 3, count_call, &n);
 	IS(1 + 1 + 9, n);
-	tfmc_gang_parallel_for(NULL, INT64_MIN, count_call, &n);
-	tfmc_gang_parallel_for(NULL, 3, NULL, &n);
-	tfmc_gang_run(NULL, NULL, &n);
+	tfmc_pool_parallel_for(NULL, INT64_MIN, count_call, &n);
+	tfmc_pool_parallel_for(NULL, 3, NULL, &n);
+	tfmc_pool_run(NULL, NULL, &n);
 	IS(11, n);
 }
 END_TEST
@@ -461,7 +461,7 @@ START_TEST(rules_and_samplers)
 {
 	int32_t out[4];
 	uint64_t n;
-	struct tfmc_rules rules[] = {
+	struct tfmc_constraints rules[] = {
 	        {.forced = {NULL, 1}}, {.suppress = {NULL, 1}},        {.stop = {NULL, 1}},   {.n_banned = 1},
 	        {.n_stop_texts = 1},   {.no_repeat_ngram = INT64_MIN}, {.min_new_tokens = -1}};
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
@@ -588,7 +588,7 @@ Suite *suite_misuse(void)
 	tcase_set_timeout(c, 120);
 	tcase_add_unchecked_fixture(c, open_mini, close_mini);
 	tcase_add_test(c, records_and_files);
-	tcase_add_test(c, gangs);
+	tcase_add_test(c, pools);
 	tcase_add_test(c, sessions);
 	tcase_add_test(c, sequences);
 	tcase_add_test(c, slots);

@@ -383,10 +383,10 @@ static void cancel_worker(void *arg, int64_t worker, int64_t n_workers)
 	c->status[worker] = c->loaded->model.call(c->memory->context, PREFILL, c->words, worker);
 }
 
-static struct tfmc_gang *begin_cancelling(struct cancelling *c, int64_t workers, float *x, size_t n)
+static struct tfmc_pool *begin_cancelling(struct cancelling *c, int64_t workers, float *x, size_t n)
 {
 	struct backend_options o = {.opt_level = 2};
-	struct tfmc_gang *gang;
+	struct tfmc_pool *pool;
 	static struct loaded l;
 	static struct memory m;
 	load(&l, target_native(), &o);
@@ -398,13 +398,13 @@ static struct tfmc_gang *begin_cancelling(struct cancelling *c, int64_t workers,
 	for (size_t i = 0; i < n; i++)
 		x[i] = (float)(i % 7) * 0.25f;
 	ck_assert_int_eq(l.model.init(m.context, &m.config), TFMC_RT_OK);
-	ck_assert_int_eq(tfmc_gang_create(workers, &gang), TFMC_RT_OK);
-	return gang;
+	ck_assert_int_eq(tfmc_pool_create(workers, &pool), TFMC_RT_OK);
+	return pool;
 }
 
-static void end_cancelling(struct cancelling *c, struct tfmc_gang *gang)
+static void end_cancelling(struct cancelling *c, struct tfmc_pool *pool)
 {
-	tfmc_gang_destroy(gang);
+	tfmc_pool_destroy(pool);
 	unload((struct loaded *)(uintptr_t)c->loaded);
 }
 
@@ -414,7 +414,7 @@ START_TEST(cancelled_calls_change_no_length)
 	struct loaded l;
 	static struct memory m;
 	static float x[2 * 6 * 4], out[2 * 6 * 4];
-	struct tfmc_gang *gang;
+	struct tfmc_pool *pool;
 	load(&l, target_native(), &o);
 	prepare(&m);
 	struct cancelling c = {.loaded = &l, .memory = &m};
@@ -422,21 +422,21 @@ START_TEST(cancelled_calls_change_no_length)
 	m.config.yield = maybe_stop;
 	m.config.user = &c;
 	ck_assert_int_eq(l.model.init(m.context, &m.config), TFMC_RT_OK);
-	ck_assert_int_eq(tfmc_gang_create(3, &gang), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_pool_create(3, &pool), TFMC_RT_OK);
 	const uint64_t words[] = {2, 5, (uintptr_t)x, 48, (uintptr_t)out, 48};
 	memcpy(c.words, words, sizeof(words));
 	for (int round = 0; round < 4; round++) {
 		c.stop = round != 3;
 		atomic_store(&c.asked, 0);
-		tfmc_gang_run(gang, cancel_worker, &c);
+		tfmc_pool_run(pool, cancel_worker, &c);
 		for (int i = 0; i < 3; i++)
 			ck_assert_int_eq(c.status[i], c.stop ? TFMC_RT_E_CANCELLED : TFMC_RT_OK);
 	}
 	c.stop = 0; /* five of six rows are taken now, and were not before */
 	ck_assert_int_eq(l.model.trim(m.context, 1, 5), TFMC_RT_OK);
-	tfmc_gang_run(gang, cancel_worker, &c);
+	tfmc_pool_run(pool, cancel_worker, &c);
 	ck_assert_int_eq(c.status[0], TFMC_RT_E_FULL);
-	tfmc_gang_destroy(gang);
+	tfmc_pool_destroy(pool);
 	unload(&l);
 }
 END_TEST
@@ -447,7 +447,7 @@ START_TEST(calls_are_cancelled_anywhere)
 {
 	static float x[48], out[48], first[48];
 	struct cancelling c;
-	struct tfmc_gang *gang = begin_cancelling(&c, CANCEL_WORKERS, x, 48);
+	struct tfmc_pool *pool = begin_cancelling(&c, CANCEL_WORKERS, x, 48);
 	const uint64_t words[] = {2, 5, (uintptr_t)x, 48, (uintptr_t)out, 48};
 	int n_cancelled = 0;
 	memcpy(c.words, words, sizeof(words));
@@ -456,7 +456,7 @@ START_TEST(calls_are_cancelled_anywhere)
 		c.stop = round % 3 != 0;
 		atomic_store(&c.asked, 0);
 		ck_assert_int_eq(c.loaded->model.reset(c.memory->context), TFMC_RT_OK);
-		tfmc_gang_run(gang, cancel_worker, &c);
+		tfmc_pool_run(pool, cancel_worker, &c);
 		for (int i = 1; i < CANCEL_WORKERS; i++)
 			ck_assert_int_eq(c.status[i], c.status[0]);
 		ck_assert(c.status[0] == TFMC_RT_OK || (c.stop && c.status[0] == TFMC_RT_E_CANCELLED));
@@ -467,7 +467,7 @@ START_TEST(calls_are_cancelled_anywhere)
 			ck_assert_mem_eq(first, out, sizeof(out));
 	}
 	ck_assert_int_gt(n_cancelled, 0);
-	end_cancelling(&c, gang);
+	end_cancelling(&c, pool);
 }
 END_TEST
 
@@ -477,7 +477,7 @@ START_TEST(workers_change_between_calls)
 	static const int64_t sequence[] = {1, 2, 7, 5, 1, 9, 4, 3, 8, 6, 2};
 	static float x[48], out[48], first[48];
 	struct cancelling c;
-	struct tfmc_gang *gang = begin_cancelling(&c, CANCEL_WORKERS, x, 48);
+	struct tfmc_pool *pool = begin_cancelling(&c, CANCEL_WORKERS, x, 48);
 	const struct tfmc_model *model = &c.loaded->model;
 	const uint64_t words[] = {2, 5, (uintptr_t)x, 48, (uintptr_t)out, 48};
 	memcpy(c.words, words, sizeof(words));
@@ -488,14 +488,14 @@ START_TEST(workers_change_between_calls)
 		ck_assert_int_eq(model->reset(c.memory->context), TFMC_RT_OK);
 		ck_assert_int_eq(model->set_workers(c.memory->context, sequence[i]), TFMC_RT_OK);
 		memset(out, 0, sizeof(out));
-		tfmc_gang_run_some(gang, sequence[i], cancel_worker, &c);
+		tfmc_pool_run_some(pool, sequence[i], cancel_worker, &c);
 		for (int64_t w = 0; w < sequence[i]; w++)
 			ck_assert_int_eq(c.status[w], TFMC_RT_OK);
 		if (i == 0)
 			memcpy(first, out, sizeof(out));
 		ck_assert_mem_eq(first, out, sizeof(out));
 	}
-	end_cancelling(&c, gang);
+	end_cancelling(&c, pool);
 }
 END_TEST
 

@@ -192,16 +192,16 @@ static void check_talks(struct built *b, const char *what)
 		compare(what, object.pooled, interpreter.pooled, TFMC_COUNT(object.pooled));
 		compare(what, object.logits[0], interpreter.logits[0], 4 * TFMC_COUNT(object.logits[0]));
 		for (int64_t workers = 2; workers <= 3; workers++) {
-			struct tfmc_session *gang;
+			struct tfmc_session *pool;
 			struct tfmc_session_options several = {
 			        .struct_size = sizeof(several),
 			        .workers = workers,
 			        .all_workers = 1,
 			        .driver = workers == 2 ? TFMC_DRIVER_SPMD : TFMC_DRIVER_PARALLEL_FOR};
-			ck_assert_int_eq(tfmc_session_open(&b->model, &several, &gang), TFMC_RT_OK);
-			ask_object(gang, &talks[i], &again);
+			ck_assert_int_eq(tfmc_session_open(&b->model, &several, &pool), TFMC_RT_OK);
+			ask_object(pool, &talks[i], &again);
 			ck_assert_mem_eq(&object, &again, sizeof(object));
-			tfmc_session_close(gang);
+			tfmc_session_close(pool);
 		}
 	}
 	tfmc_session_close(s);

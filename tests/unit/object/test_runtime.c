@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parts of libtfmcrt that need no object: the gang of workers, weights
+ * The parts of libtfmcrt that need no object: the pool of workers, weights
  * files, text and ids, status texts.
  */
 #define _DEFAULT_SOURCE /* truncate, usleep */
@@ -13,7 +13,7 @@
 
 #include "runtime/tfmc_rt.h"
 
-/* ---- gang ---- */
+/* ---- pool ---- */
 #define MAX_WORKERS 8
 
 struct tally {
@@ -29,19 +29,19 @@ static void count_worker(void *arg, int64_t worker, int64_t n_workers)
 		t->n_workers = n_workers;
 }
 
-START_TEST(gang_runs_every_worker_once)
+START_TEST(pool_runs_every_worker_once)
 {
 	for (int64_t n = 1; n <= MAX_WORKERS; n++) {
-		struct tfmc_gang *gang;
+		struct tfmc_pool *pool;
 		struct tally tally = {0};
-		ck_assert_int_eq(tfmc_gang_create(n, &gang), TFMC_RT_OK);
-		ck_assert_int_eq(tfmc_gang_size(gang), n);
+		ck_assert_int_eq(tfmc_pool_create(n, &pool), TFMC_RT_OK);
+		ck_assert_int_eq(tfmc_pool_size(pool), n);
 		for (int round = 1; round <= 50; round++)
-			tfmc_gang_run(gang, count_worker, &tally);
+			tfmc_pool_run(pool, count_worker, &tally);
 		for (int64_t i = 0; i < n; i++)
 			ck_assert_int_eq(tally.counts[i], 50);
 		ck_assert_int_eq(tally.n_workers, n);
-		tfmc_gang_destroy(gang);
+		tfmc_pool_destroy(pool);
 	}
 }
 END_TEST
@@ -49,20 +49,20 @@ END_TEST
 /* Some rounds follow at once, before others everybody has fallen asleep. */
 static void run_rounds(int64_t n, int64_t microseconds, int rounds)
 {
-	struct tfmc_gang *gang;
+	struct tfmc_pool *pool;
 	struct tally tally = {0};
-	ck_assert_int_eq(tfmc_gang_create_spinning(n, microseconds, &gang), TFMC_RT_OK);
+	ck_assert_int_eq(tfmc_pool_create_spinning(n, microseconds, &pool), TFMC_RT_OK);
 	for (int round = 0; round < rounds; round++) {
 		if (round % 16 == 15)
 			usleep((useconds_t)microseconds + 200);
-		tfmc_gang_run(gang, count_worker, &tally);
+		tfmc_pool_run(pool, count_worker, &tally);
 		for (int64_t i = 0; i < n; i++)
 			ck_assert_int_eq(tally.counts[i], round + 1);
 	}
-	tfmc_gang_destroy(gang);
+	tfmc_pool_destroy(pool);
 }
 
-START_TEST(gang_wakes_sleeping_workers)
+START_TEST(pool_wakes_sleeping_workers)
 {
 	static const int64_t spins[] = {0, 1, 20, 100};
 	for (size_t i = 0; i < sizeof(spins) / sizeof(spins[0]); i++) {
@@ -72,60 +72,60 @@ START_TEST(gang_wakes_sleeping_workers)
 }
 END_TEST
 
-START_TEST(gang_runs_some)
+START_TEST(pool_runs_some)
 {
-	struct tfmc_gang *gang;
-	ck_assert_int_eq(tfmc_gang_create(4, &gang), TFMC_RT_OK);
+	struct tfmc_pool *pool;
+	ck_assert_int_eq(tfmc_pool_create(4, &pool), TFMC_RT_OK);
 	for (int64_t n = -1; n <= 6; n++) {
 		struct tally tally = {0};
 		int64_t used = n < 1 ? 1 : n > 4 ? 4 : n;
-		tfmc_gang_run_some(gang, n, count_worker, &tally);
+		tfmc_pool_run_some(pool, n, count_worker, &tally);
 		ck_assert_int_eq(tally.n_workers, used);
 		for (int64_t i = 0; i < 4; i++)
 			ck_assert_int_eq(tally.counts[i], i < used);
 	}
-	tfmc_gang_destroy(gang);
+	tfmc_pool_destroy(pool);
 }
 END_TEST
 
 /* Threads that have never worked, that look and that sleep all end. */
-START_TEST(gang_is_torn_down_at_any_time)
+START_TEST(pool_is_torn_down_at_any_time)
 {
 	for (int round = 0; round < 40; round++) {
-		struct tfmc_gang *gang;
+		struct tfmc_pool *pool;
 		struct tally tally = {0};
-		ck_assert_int_eq(tfmc_gang_create_spinning(3, round % 3 * 10, &gang), TFMC_RT_OK);
+		ck_assert_int_eq(tfmc_pool_create_spinning(3, round % 3 * 10, &pool), TFMC_RT_OK);
 		if (round % 2)
-			tfmc_gang_run(gang, count_worker, &tally);
+			tfmc_pool_run(pool, count_worker, &tally);
 		if (round % 5 == 4)
 			usleep(100);
-		tfmc_gang_destroy(gang);
+		tfmc_pool_destroy(pool);
 	}
 }
 END_TEST
 
-START_TEST(gang_deals_out_any_number)
+START_TEST(pool_deals_out_any_number)
 {
-	struct tfmc_gang *gang;
-	ck_assert_int_eq(tfmc_gang_create(3, &gang), TFMC_RT_OK);
+	struct tfmc_pool *pool;
+	ck_assert_int_eq(tfmc_pool_create(3, &pool), TFMC_RT_OK);
 	for (int64_t n = 0; n <= MAX_WORKERS * 4; n++) {
 		struct tally tally = {0};
-		tfmc_gang_parallel_for(gang, n, count_worker, &tally);
+		tfmc_pool_parallel_for(pool, n, count_worker, &tally);
 		for (int64_t i = 0; i < MAX_WORKERS * 4; i++)
 			ck_assert_int_eq(tally.counts[i], i < n);
 	}
-	tfmc_gang_destroy(gang);
+	tfmc_pool_destroy(pool);
 }
 END_TEST
 
-START_TEST(gang_refuses_no_workers)
+START_TEST(pool_rejects_no_workers)
 {
-	struct tfmc_gang *gang;
-	ck_assert_int_ne(tfmc_gang_create(0, &gang), TFMC_RT_OK);
-	ck_assert_int_ne(tfmc_gang_create(-1, &gang), TFMC_RT_OK);
-	ck_assert_int_ne(tfmc_gang_create_spinning(2, -1, &gang), TFMC_RT_OK);
-	ck_assert_ptr_null(gang);
-	tfmc_gang_destroy(NULL);
+	struct tfmc_pool *pool;
+	ck_assert_int_ne(tfmc_pool_create(0, &pool), TFMC_RT_OK);
+	ck_assert_int_ne(tfmc_pool_create(-1, &pool), TFMC_RT_OK);
+	ck_assert_int_ne(tfmc_pool_create_spinning(2, -1, &pool), TFMC_RT_OK);
+	ck_assert_ptr_null(pool);
+	tfmc_pool_destroy(NULL);
 }
 END_TEST
 
@@ -411,13 +411,13 @@ Suite *suite_runtime(void)
 {
 	Suite *s = suite_create("runtime");
 	TCase *t = tcase_create("all");
-	tcase_add_test(t, gang_runs_every_worker_once);
-	tcase_add_test(t, gang_wakes_sleeping_workers);
-	tcase_add_test(t, gang_runs_some);
+	tcase_add_test(t, pool_runs_every_worker_once);
+	tcase_add_test(t, pool_wakes_sleeping_workers);
+	tcase_add_test(t, pool_runs_some);
 	tcase_add_test(t, workers_grow_with_the_work);
-	tcase_add_test(t, gang_is_torn_down_at_any_time);
-	tcase_add_test(t, gang_deals_out_any_number);
-	tcase_add_test(t, gang_refuses_no_workers);
+	tcase_add_test(t, pool_is_torn_down_at_any_time);
+	tcase_add_test(t, pool_deals_out_any_number);
+	tcase_add_test(t, pool_rejects_no_workers);
 	tcase_add_test(t, hashes_by_the_definition);
 	tcase_add_test(t, weights_are_checked);
 	tcase_add_test(t, weights_on_large_pages);

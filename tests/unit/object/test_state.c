@@ -223,7 +223,8 @@ START_TEST(narrow_caches_come_back)
 	expect(m.session, 2, 2, want);
 	fill(m.session, lengths);
 	take(m.session, &image);
-	ck_assert_int_eq(tfmc_session_restore(wide.session, 0, image.bytes[3], image.n[3]), TFMC_RT_E_OTHER);
+	ck_assert_int_eq(tfmc_session_restore(wide.session, 0, image.bytes[3], image.n[3]),
+	                 TFMC_RT_E_MODEL_MISMATCH);
 	fill(wide.session, lengths);
 	ck_assert_int_eq(tfmc_session_save(wide.session, 3, NULL, 0, &n), TFMC_RT_E_SIZE);
 	ck_assert_uint_eq(n - image.n[3], 2 * 2 * 4 * 7 * 4 * 2); /* k and v, layers, heads, rows, columns */
@@ -300,7 +301,7 @@ START_TEST(other_levels_take_them_or_refuse)
 			if (status == TFMC_RT_OK)
 				check_near(got, want);
 			else
-				ck_assert_int_eq(status, TFMC_RT_E_OTHER);
+				ck_assert_int_eq(status, TFMC_RT_E_MODEL_MISMATCH);
 			ck_assert(from != to || status == TFMC_RT_OK);
 		}
 	for (int i = 0; i < 3; i++)
@@ -331,10 +332,12 @@ START_TEST(damaged_ones_are_refused)
 	memcpy(r, tfmc_session_record(m.session), (size_t)tfmc_session_record(m.session)->bytes);
 	char *state = calloc(1, (size_t)(r->state_fixed_bytes + r->state_batch_bytes));
 	r->weights_hash ^= 1;
-	ck_assert_int_eq(tfmc_state_restore(r, NULL, state, 1, 0, before.bytes[1], n), TFMC_RT_E_OTHER);
+	ck_assert_int_eq(tfmc_state_restore(r, NULL, state, 1, 0, before.bytes[1], n),
+	                 TFMC_RT_E_MODEL_MISMATCH);
 	r->weights_hash ^= 1;
 	r->state_hash ^= 1;
-	ck_assert_int_eq(tfmc_state_restore(r, NULL, state, 1, 0, before.bytes[1], n), TFMC_RT_E_OTHER);
+	ck_assert_int_eq(tfmc_state_restore(r, NULL, state, 1, 0, before.bytes[1], n),
+	                 TFMC_RT_E_MODEL_MISMATCH);
 	r->state_hash ^= 1;
 	ck_assert_int_eq(tfmc_state_restore(r, NULL, NULL, 1, 0, before.bytes[1], n), TFMC_RT_E_STATE);
 	ck_assert_int_eq(tfmc_state_restore(r, NULL, state, 1, 0, before.bytes[1], n), TFMC_RT_OK);
@@ -392,9 +395,9 @@ START_TEST(other_weights_refuse)
 	fill(s[0], lengths);
 	ck_assert_int_eq(tfmc_session_save(s[0], 1, bytes, SAVED, &n), TFMC_RT_OK);
 	ck_assert_int_eq(tfmc_session_restore(s[0], 2, bytes, n), TFMC_RT_OK);
-	ck_assert_int_eq(tfmc_session_restore(s[1], 1, bytes, n), TFMC_RT_E_OTHER);
-	ck_assert_int_eq(tfmc_session_restore(m.session, 1, bytes, n), TFMC_RT_E_OTHER);
-	ck_assert_int_eq(tfmc_session_restore(s[0], 1, mine, n_mine), TFMC_RT_E_OTHER);
+	ck_assert_int_eq(tfmc_session_restore(s[1], 1, bytes, n), TFMC_RT_E_MODEL_MISMATCH);
+	ck_assert_int_eq(tfmc_session_restore(m.session, 1, bytes, n), TFMC_RT_E_MODEL_MISMATCH);
+	ck_assert_int_eq(tfmc_session_restore(s[0], 1, mine, n_mine), TFMC_RT_E_MODEL_MISMATCH);
 	tfmc_session_close(s[0]);
 	/* the object's own weights in a file: the same as those inside */
 	open_with(&m, write_zeros(r, paths[0], r->weights_hash), &s[0]);
@@ -403,7 +406,7 @@ START_TEST(other_weights_refuse)
 	struct tfmc_mapping w;
 	char *state = calloc(1, (size_t)(r->state_fixed_bytes + r->state_batch_bytes));
 	ck_assert_int_eq(tfmc_weights_map(paths[1], r, 0, &w), TFMC_RT_OK);
-	ck_assert_int_eq(tfmc_state_restore(r, &w, state, 1, 0, mine, n_mine), TFMC_RT_E_OTHER);
+	ck_assert_int_eq(tfmc_state_restore(r, &w, state, 1, 0, mine, n_mine), TFMC_RT_E_MODEL_MISMATCH);
 	ck_assert_int_eq(tfmc_state_restore(r, NULL, state, 1, 0, mine, n_mine), TFMC_RT_OK);
 	ck_assert_int_eq(tfmc_state_save(r, &w, state, 1, 0, bytes, SAVED, &n), TFMC_RT_OK);
 	ck_assert_int_eq(tfmc_session_restore(s[1], 1, bytes, n), TFMC_RT_OK);

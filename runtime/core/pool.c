@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Thread pool. The caller is worker 0; n - 1 threads are workers 1 .. n - 1. A waiter polls its own event for
+ * at most spin_ns, then blocks on a condition variable: back-to-back calls make no system call, and an idle
+ * pool uses no CPU. Each polled counter has one writer and its own pair of cache lines (no false sharing).
+ * Barriers inside a task belong to the compiled object, not to the pool.
+ */
+#define _DEFAULT_SOURCE /* _SC_NPROCESSORS_ONLN */
+#include "tfmc_rt.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LINE           128 /* bytes: a pair of cache lines (adjacent-line prefetch) */
+#define MAX_WORKERS    4096
+#define MAX_SPIN_US    1000000
+#define POLLS          64   /* polls, each with a pause instruction, per reading of the clock */
+#define YIELD_AFTER_NS 4000 /* from then on the waiter calls sched_yield between polls */
+
+/* Event with one signaler and one waiter. signaled counts up: the waiter waits for an exact count, so
+ * nothing is reset. */
+struct event {
+	_Alignas(LINE) atomic_uint signaled; /* number of signals so far; written by the signaler only */
+	/* The task. Written before signaled; the waiter reads it after the acquire load of signaled. */
+	tfmc_task_fn *fn;
+	void *arg;
+	int64_t n;
+	_Alignas(LINE) atomic_int asleep; /* written by the waiter only, under the mutex */
+	pthread_mutex_t mutex;
+	pthread_cond_t wake;
+};
+
+struct worker {
+	struct event start, done;
+	struct tfmc_pool *pool;
+	int64_t index;    /* 1 .. size - 1 */
+	unsigned started; /* tasks given to this worker so far; used by the caller only */
+	pthread_t thread;
+};
+
+struct tfmc_pool {
+	int64_t size;      /* workers, including the caller */
+	int64_t n_threads; /* started so far */
+	int64_t spin_ns;
+	struct worker *workers; /* [size - 1]: worker 1 first */
+};
+
+/* ---- events ---- */
+
+static void cpu_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int is_signaled(struct event *e, unsigned count)
+{
+	return atomic_load_explicit(&e->signaled, memory_order_acquire) == count;
+}
+
+/* Polls until the event has been signaled `count` times. 0: limit (ns) was over first. */
+static int event_spin(struct event *e, unsigned count, int64_t limit)
+{
+	for (int i = 0; i < POLLS; i++) {
+		if (is_signaled(e, count))
+			return 1;
+		cpu_pause();
+	}
+	for (int64_t start = now_ns(), passed = 0; passed < limit; passed = now_ns() - start) {
+		for (int i = 0; i < POLLS; i++) {
+			if (is_signaled(e, count))
+				return 1;
+			cpu_pause();
+		}
+		if (passed > YIELD_AFTER_NS)
+			sched_yield();
+	}
+	return 0;
+}
+
+static void event_wait(struct event *e, unsigned count, int64_t spin_ns)
+{
+	if (spin_ns > 0 && event_spin(e, count, spin_ns))
+		return;
+	pthread_mutex_lock(&e->mutex);
+	atomic_store(&e->asleep, 1);
+	while (atomic_load(&e->signaled) != count)
+		pthread_cond_wait(&e->wake, &e->mutex);
+	atomic_store(&e->asleep, 0);
+	pthread_mutex_unlock(&e->mutex);
+}
+
+/*
+ * Wakes the waiter without a lost wake-up. signaled and asleep are sequentially consistent: either the
+ * signaler reads asleep = 1 and signals under the mutex, or the waiter reads the new count before it blocks.
+ * Without spinning, everything happens under the mutex.
+ */
+static void event_signal(struct event *e, unsigned count, int64_t spin_ns)
+{
+	if (spin_ns > 0) {
+		atomic_store(&e->signaled, count);
+		if (!atomic_load(&e->asleep))
+			return;
+	}
+	pthread_mutex_lock(&e->mutex);
+	atomic_store(&e->signaled, count);
+	pthread_cond_signal(&e->wake);
+	pthread_mutex_unlock(&e->mutex);
+}
+
+static void event_init(struct event *e)
+{
+	pthread_mutex_init(&e->mutex, NULL);
+	pthread_cond_init(&e->wake, NULL);
+}
+
+static void event_destroy(struct event *e)
+{
+	pthread_cond_destroy(&e->wake);
+	pthread_mutex_destroy(&e->mutex);
+}
+
+/* ---- workers ---- */
+
+/* Body of a thread. A task without a function ends it. */
+static void *thread_main(void *arg)
+{
+	struct worker *w = arg;
+	int64_t spin_ns = w->pool->spin_ns;
+	for (unsigned count = 1;; count++) {
+		event_wait(&w->start, count, spin_ns);
+		if (!w->start.fn)
+			return NULL;
+		w->start.fn(w->start.arg, w->index, w->start.n);
+		event_signal(&w->done, count, spin_ns);
+	}
+}
+
+static void start_task(struct worker *w, tfmc_task_fn *fn, void *arg, int64_t n)
+{
+	w->start.fn = fn;
+	w->start.arg = arg;
+	w->start.n = n;
+	event_signal(&w->start, ++w->started, w->pool->spin_ns);
+}
+
+static int start_threads(struct tfmc_pool *p)
+{
+	for (int64_t i = 0; i + 1 < p->size; i++) {
+		struct worker *w = &p->workers[i];
+		w->pool = p;
+		w->index = i + 1;
+		event_init(&w->start);
+		event_init(&w->done);
+		if (pthread_create(&w->thread, NULL, thread_main, w)) {
+			event_destroy(&w->start);
+			event_destroy(&w->done);
+			return TFMC_RT_E_THREAD;
+		}
+		p->n_threads++;
+	}
+	return TFMC_RT_OK;
+}
+
+int tfmc_pool_create_spinning(int64_t n, int64_t microseconds, struct tfmc_pool **out)
+{
+	void *workers = NULL;
+	if (!out)
+		return TFMC_RT_E_NULL;
+	*out = NULL;
+	if (n < 1 || n > MAX_WORKERS || microseconds < 0 || microseconds > MAX_SPIN_US)
+		return TFMC_RT_E_WORKER;
+	struct tfmc_pool *p = calloc(1, sizeof(*p));
+	if (!p)
+		return TFMC_RT_E_MEMORY;
+	p->size = n;
+	p->spin_ns = microseconds * 1000;
+	int status = TFMC_RT_OK;
+	if (n > 1 && posix_memalign(&workers, LINE, (size_t)(n - 1) * sizeof(*p->workers)))
+		status = TFMC_RT_E_MEMORY;
+	else if (n > 1)
+		p->workers = memset(workers, 0, (size_t)(n - 1) * sizeof(*p->workers));
+	if (status == TFMC_RT_OK)
+		status = start_threads(p);
+	if (status != TFMC_RT_OK) {
+		tfmc_pool_destroy(p);
+		return status;
+	}
+	*out = p;
+	return TFMC_RT_OK;
+}
+
+int tfmc_pool_create(int64_t n, struct tfmc_pool **out)
+{
+	return tfmc_pool_create_spinning(n, n <= sysconf(_SC_NPROCESSORS_ONLN) ? TFMC_POOL_SPIN_US : 0, out);
+}
+
+void tfmc_pool_destroy(struct tfmc_pool *pool)
+{
+	if (!pool)
+		return;
+	for (int64_t i = 0; i < pool->n_threads; i++)
+		start_task(&pool->workers[i], NULL, NULL, 0);
+	for (int64_t i = 0; i < pool->n_threads; i++) {
+		pthread_join(pool->workers[i].thread, NULL);
+		event_destroy(&pool->workers[i].start);
+		event_destroy(&pool->workers[i].done);
+	}
+	free(pool->workers);
+	free(pool);
+}
+
+int64_t tfmc_pool_size(const struct tfmc_pool *pool)
+{
+	return pool ? pool->size : 1;
+}
+
+void tfmc_pool_run_some(struct tfmc_pool *pool, int64_t n, tfmc_task_fn *fn, void *arg)
+{
+	int64_t size = tfmc_pool_size(pool);
+	if (!fn)
+		return;
+	n = n < 1 ? 1 : n > size ? size : n;
+	for (int64_t i = 0; i + 1 < n; i++)
+		start_task(&pool->workers[i], fn, arg, n);
+	fn(arg, 0, n);
+	for (int64_t i = 0; i + 1 < n; i++)
+		event_wait(&pool->workers[i].done, pool->workers[i].started, pool->spin_ns);
+}
+
+void tfmc_pool_run(struct tfmc_pool *pool, tfmc_task_fn *fn, void *arg)
+{
+	tfmc_pool_run_some(pool, tfmc_pool_size(pool), fn, arg);
+}
+
+/* A loop of n iterations; worker w executes iterations w, w + n_workers, .. */
+struct strided_loop {
+	tfmc_task_fn *fn;
+	void *arg;
+	int64_t n;
+};
+
+static void run_strided(void *arg, int64_t worker, int64_t n_workers)
+{
+	const struct strided_loop *l = arg;
+	for (int64_t i = worker; l->fn && i < l->n; i += n_workers)
+		l->fn(l->arg, i, l->n);
+}
+
+void tfmc_pool_parallel_for(void *pool, int64_t n, tfmc_task_fn *fn, void *arg)
+{
+	struct strided_loop loop = {.fn = fn, .arg = arg, .n = n};
+	tfmc_pool_run_some(pool, n, run_strided, &loop);
+}
