@@ -63,7 +63,7 @@ static int alloc_mapping(struct memory_block *block, uint64_t bytes, enum memory
 	return TFMC_RT_OK;
 }
 
-int memory_alloc(struct memory_block *block, uint64_t bytes, enum memory_pages pages)
+int memory_block_alloc(struct memory_block *block, uint64_t bytes, enum memory_pages pages)
 {
 	*block = (struct memory_block){0};
 	if (bytes == 0)
@@ -71,7 +71,7 @@ int memory_alloc(struct memory_block *block, uint64_t bytes, enum memory_pages p
 	return bytes < mapped_min(pages) ? alloc_heap(block, bytes) : alloc_mapping(block, bytes, pages);
 }
 
-bool memory_zero(struct memory_block *block)
+bool memory_block_zero(struct memory_block *block)
 {
 #ifdef __linux__
 	return block->mapped >= ZERO_MIN && !madvise(block->data, (size_t)block->mapped, MADV_DONTNEED);
@@ -81,7 +81,7 @@ bool memory_zero(struct memory_block *block)
 #endif
 }
 
-void memory_free(struct memory_block *block)
+void memory_block_free(struct memory_block *block)
 {
 	if (block->mapped)
 		munmap(block->data, (size_t)block->mapped);

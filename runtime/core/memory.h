@@ -17,11 +17,11 @@ struct memory_block {
  * (the state). */
 enum memory_pages { MEMORY_SMALL_PAGES, MEMORY_LARGE_PAGES };
 /* Allocates `bytes` zero bytes. TFMC_RT_E_MEMORY: not available. */
-int memory_alloc(struct memory_block *block, uint64_t bytes, enum memory_pages pages);
+int memory_block_alloc(struct memory_block *block, uint64_t bytes, enum memory_pages pages);
 /* Zeroes a large block by returning its pages to the system; it takes no memory until it is written.
  * False: small block, or not supported; then nothing has changed. */
-bool memory_zero(struct memory_block *block);
+bool memory_block_zero(struct memory_block *block);
 /* Releases the block; a zero struct is allowed. */
-void memory_free(struct memory_block *block);
+void memory_block_free(struct memory_block *block);
 
 #endif

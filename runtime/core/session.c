@@ -181,9 +181,9 @@ static int open_memory(struct tfmc_session *s, const struct tfmc_session_options
 	config->arena_bytes = arena_bytes(s, bounds, config->workers);
 	config->state_bytes =
 	        r->state_batch_bytes || r->state_fixed_bytes ? s->model.state_size(config->batch) : 0;
-	TRY(memory_alloc(&s->context_block, r->context_bytes, MEMORY_SMALL_PAGES));
-	TRY(memory_alloc(&s->arena, config->arena_bytes, MEMORY_LARGE_PAGES));
-	TRY(memory_alloc(&s->state, config->state_bytes, MEMORY_SMALL_PAGES));
+	TRY(memory_block_alloc(&s->context_block, r->context_bytes, MEMORY_SMALL_PAGES));
+	TRY(memory_block_alloc(&s->arena, config->arena_bytes, MEMORY_LARGE_PAGES));
+	TRY(memory_block_alloc(&s->state, config->state_bytes, MEMORY_SMALL_PAGES));
 	s->context = s->context_block.data;
 	config->arena = s->arena.data;
 	config->state = s->state.data;
@@ -296,9 +296,9 @@ void tfmc_session_close(struct tfmc_session *session)
 	if (session->context)
 		(void)session->model.close(session->context);
 	tfmc_weights_unmap(&session->weights);
-	memory_free(&session->context_block);
-	memory_free(&session->state);
-	memory_free(&session->arena);
+	memory_block_free(&session->context_block);
+	memory_block_free(&session->state);
+	memory_block_free(&session->arena);
 	free(session);
 }
 
@@ -348,7 +348,7 @@ int tfmc_session_reset(struct tfmc_session *session)
 	if (!session)
 		return TFMC_RT_E_NULL;
 	session->first_sequence = 0;
-	if (memory_zero(&session->state))
+	if (memory_block_zero(&session->state))
 		return session->model.select(session->context, 0, -1);
 	return session->model.reset(session->context);
 }

@@ -47,9 +47,9 @@ static int check_header(struct tfmc_mapping *m, const struct tfmc_record *record
 static int move_to_large_pages(struct tfmc_mapping *m)
 {
 	struct memory_block block;
-	TRY(memory_alloc(&block, m->base_bytes, MEMORY_LARGE_PAGES));
+	TRY(memory_block_alloc(&block, m->base_bytes, MEMORY_LARGE_PAGES));
 	if (!block.mapped) {
-		memory_free(&block);
+		memory_block_free(&block);
 		return TFMC_RT_OK;
 	}
 	memcpy(block.data, m->base, (size_t)m->base_bytes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Byte pair encoding of one word: the pair of the lowest rank is merged, the
- * leftmost of equal ones, until none is left. Short words look at all pairs
- * each time, long ones keep them in a heap: n log n whatever the text.
+ * Byte pair encoding (Sennrich et al. 2016) of one word: merges the pair of the lowest rank, the leftmost of
+ * equal ones, until none is left. Short words rescan all pairs for each merge, long ones use a heap: n log n
+ * for any input.
  */
 #include <string.h>
 
@@ -24,9 +24,9 @@ static const struct tfmc_tok_pair *find_pair(const struct tfmc_tokenizer *t, uin
 	}
 }
 
-/* ---- first symbols ---- */
+/* ---- initial symbols ---- */
 
-static void first_bytes(struct tok_run *r, const char *s, size_t n)
+static void push_bytes(struct tok_run *r, const char *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		uint32_t id = r->t->single[(unsigned char)s[i]];
@@ -37,28 +37,29 @@ static void first_bytes(struct tok_run *r, const char *s, size_t n)
 	}
 }
 
-/* The piece of one character, of the last one with the suffix of words. */
-static bool find_char(const struct tfmc_tokenizer *t, const char *s, size_t len, bool is_last, uint32_t *id)
+/* Finds the piece of one character, with the end-of-word suffix if it is the last one. */
+static bool find_char_piece(const struct tfmc_tokenizer *t, const char *s, size_t len, bool is_last,
+                            uint32_t *id)
 {
 	uint32_t node = 0, n_suffix = is_last ? t->head->n_prefix : 0;
 	for (size_t i = 0; i < len; i++)
-		if (!t->trie.n || !tok_step(&t->trie, &node, (unsigned char)s[i]))
+		if (!t->trie.n || !tok_trie_step(&t->trie, &node, (unsigned char)s[i]))
 			return false;
 	for (uint32_t i = 0; i < n_suffix; i++)
-		if (!tok_step(&t->trie, &node, (unsigned char)t->prefix[i]))
+		if (!tok_trie_step(&t->trie, &node, (unsigned char)t->prefix[i]))
 			return false;
-	return tok_value(&t->trie, node, id) && *id < t->head->n_tokens;
+	return tok_trie_value(&t->trie, node, id) && *id < t->head->n_tokens;
 }
 
-static void first_chars(struct tok_run *r, const char *s, size_t n)
+static void push_chars(struct tok_run *r, const char *s, size_t n)
 {
-	size_t unknown = 0; /* bytes before `at` without a piece */
+	size_t unknown = 0; /* bytes before `at` that no piece covers */
 	bool byte_level = r->t->head->flags & TFMC_TOK_H_BYTE_LEVEL;
 	bool fuse = r->t->head->flags & TFMC_TOK_H_FUSE_UNKNOWN && r->t->head->unknown != TFMC_TOK_NONE;
 	for (size_t at = 0; at < n;) {
 		uint32_t cp, id;
 		size_t len = byte_level ? 1 : tok_decode(s + at, n - at, &cp);
-		if (find_char(r->t, s + at, len, at + len == n, &id)) {
+		if (find_char_piece(r->t, s + at, len, at + len == n, &id)) {
 			if (unknown)
 				tok_push_unknown(r, s + at - unknown, unknown);
 			unknown = 0;
@@ -78,7 +79,7 @@ static void first_chars(struct tok_run *r, const char *s, size_t n)
 
 static size_t merge_short(const struct tfmc_tokenizer *t, uint32_t *ids, size_t n)
 {
-	const struct tfmc_tok_pair *pairs[SHORT_WORD]; /* of i and i + 1 */
+	const struct tfmc_tok_pair *pairs[SHORT_WORD]; /* [i]: merge of symbols i and i + 1 */
 	for (size_t i = 0; i + 1 < n; i++)
 		pairs[i] = find_pair(t, ids[i], ids[i + 1]);
 	for (;;) {
@@ -144,11 +145,11 @@ static void merge_at(struct tok_run *r, const struct tok_heap_entry *e)
 	int32_t at = (int32_t)(e->key & 0xffffffffu);
 	struct tok_symbol *s = &r->symbols[at];
 	if (s->id != e->left || s->next < 0 || r->symbols[s->next].id != e->right)
-		return; /* one of the two was merged before */
-	struct tok_symbol *gone = &r->symbols[s->next];
+		return; /* stale entry: one of the symbols was merged before */
+	struct tok_symbol *merged = &r->symbols[s->next];
 	s->id = e->id;
-	s->next = gone->next;
-	gone->id = TFMC_TOK_NONE;
+	s->next = merged->next;
+	merged->id = TFMC_TOK_NONE;
 	if (s->next >= 0)
 		r->symbols[s->next].prev = at;
 	if (s->prev >= 0)
@@ -186,15 +187,15 @@ void tok_bpe(struct tok_run *r, const char *s, size_t n)
 {
 	const struct tfmc_tokenizer *t = r->t;
 	uint32_t id;
-	if (t->head->flags & TFMC_TOK_H_WHOLE_WORDS && tok_longest(&t->trie, s, n, &id) == n &&
+	if (t->head->flags & TFMC_TOK_H_WHOLE_WORDS && tok_trie_longest(&t->trie, s, n, &id) == n &&
 	    id < t->head->n_tokens) {
 		tok_push(r, id);
 		return;
 	}
 	if (t->head->flags & TFMC_TOK_H_BYTE_LEVEL && !t->head->n_prefix)
-		first_bytes(r, s, n);
+		push_bytes(r, s, n);
 	else
-		first_chars(r, s, n);
+		push_chars(r, s, n);
 	if (r->failed)
 		return;
 	if (r->word.n > SHORT_WORD)

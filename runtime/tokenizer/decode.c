@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ids to text: each token becomes a few runs of bytes, which go to a buffer as
- * they are or through a stream that lets whole characters out.
+ * Ids to text: each token is written as a few byte runs, to a buffer or to a stream that emits whole
+ * characters.
  */
 #include <string.h>
 
 #include "runtime/tokenizer/tok.h"
 
-/* What is the same for a buffer and a stream. */
-struct sink {
+/* Output of the decoder, common to buffers and streams. */
+struct output {
 	const struct tfmc_tokenizer *t;
 	unsigned flags;
-	bool is_begun;    /* text is before */
-	bool is_stripped; /* the token has lost its first blank */
-	bool has_blank;   /* of the suffix of a word, written when something follows */
-	void (*put)(struct sink *s, const char *bytes, size_t n);
+	bool is_begun;    /* text has been written before */
+	bool is_stripped; /* a leading space of this token was removed */
+	bool has_blank;   /* pending space of an end-of-word suffix, written when something follows */
+	void (*put)(struct output *s, const char *bytes, size_t n);
 	void *user;
 	char *out;
 	uint64_t cap, n;
 };
 
-static void put_text(struct sink *s, const char *bytes, size_t n)
+static void write_text(struct output *s, const char *bytes, size_t n)
 {
 	uint32_t flags = s->t->head->flags;
 	if (n && !s->is_begun && flags & TFMC_TOK_H_DECODE_STRIP && !s->is_stripped && bytes[0] == ' ') {
@@ -35,8 +35,8 @@ static void put_text(struct sink *s, const char *bytes, size_t n)
 	}
 }
 
-/* The mark is a blank. */
-static void put_marked(struct sink *s, const char *p, size_t n)
+/* Writes a piece with its word marks replaced by spaces. */
+static void write_unmarked(struct output *s, const char *p, size_t n)
 {
 	const char *mark = s->t->mark;
 	size_t n_mark = s->t->head->n_mark, from = 0;
@@ -45,12 +45,12 @@ static void put_marked(struct sink *s, const char *p, size_t n)
 			at++;
 			continue;
 		}
-		put_text(s, p + from, at - from);
-		put_text(s, " ", 1);
+		write_text(s, p + from, at - from);
+		write_text(s, " ", 1);
 		at += n_mark;
 		from = at;
 	}
-	put_text(s, p + from, n - from);
+	write_text(s, p + from, n - from);
 }
 
 static bool begins_with(const char *p, size_t n, const char *with)
@@ -58,8 +58,8 @@ static bool begins_with(const char *p, size_t n, const char *with)
 	return n >= strlen(with) && !memcmp(p, with, strlen(with));
 }
 
-/* No blank before these. */
-static bool is_close(const char *p, size_t n)
+/* True for punctuation and contractions, which take no space before them. */
+static bool takes_no_space(const char *p, size_t n)
 {
 	static const char *const words[] = {".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re"};
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
@@ -68,7 +68,7 @@ static bool is_close(const char *p, size_t n)
 	return false;
 }
 
-static void put_word(struct sink *s, const char *p, size_t n)
+static void write_word(struct output *s, const char *p, size_t n)
 {
 	const struct tfmc_tok_header *h = s->t->head;
 	bool is_rest = h->model == TFMC_TOK_WORDPIECE && h->n_prefix && n >= h->n_prefix &&
@@ -76,14 +76,14 @@ static void put_word(struct sink *s, const char *p, size_t n)
 	if (s->is_begun && is_rest) {
 		p += h->n_prefix;
 		n -= h->n_prefix;
-	} else if (s->is_begun && !(h->flags & TFMC_TOK_H_DECODE_CLEAN && is_close(p, n))) {
-		put_text(s, " ", 1);
+	} else if (s->is_begun && !(h->flags & TFMC_TOK_H_DECODE_CLEAN && takes_no_space(p, n))) {
+		write_text(s, " ", 1);
 	}
-	put_marked(s, p, n);
+	write_unmarked(s, p, n);
 	s->is_begun = true;
 }
 
-static int put_token(struct sink *s, int32_t id)
+static int write_token(struct output *s, int32_t id)
 {
 	const struct tfmc_tokenizer *t = s->t;
 	uint64_t n;
@@ -94,7 +94,7 @@ static int put_token(struct sink *s, int32_t id)
 	if (t->flags[id] & TFMC_TOK_F_SPECIAL && !(s->flags & TFMC_DETOKENIZE_KEEP))
 		return TFMC_TOKENIZER_OK;
 	if (s->has_blank)
-		put_text(s, " ", 1);
+		write_text(s, " ", 1);
 	s->has_blank = false;
 	uint32_t suffix = t->head->n_prefix;
 	if (t->head->flags & TFMC_TOK_H_DECODE_SUFFIX && suffix && n >= suffix &&
@@ -103,17 +103,17 @@ static int put_token(struct sink *s, int32_t id)
 		n -= suffix;
 	}
 	if (t->head->flags & TFMC_TOK_H_DECODE_WORDS)
-		put_word(s, p, (size_t)n);
+		write_word(s, p, (size_t)n);
 	else if (t->flags[id] & TFMC_TOK_F_BYTE)
-		put_text(s, p, (size_t)n);
+		write_text(s, p, (size_t)n);
 	else
-		put_marked(s, p, (size_t)n);
+		write_unmarked(s, p, (size_t)n);
 	return TFMC_TOKENIZER_OK;
 }
 
 /* ---- all at once ---- */
 
-static void put_buffer(struct sink *s, const char *bytes, size_t n)
+static void write_buffer(struct output *s, const char *bytes, size_t n)
 {
 	uint64_t room = s->n < s->cap ? s->cap - s->n : 0;
 	if (room)
@@ -126,36 +126,36 @@ int tfmc_tokenizer_decode(const struct tfmc_tokenizer *t, const int32_t *ids, ui
 {
 	if (!t || (!ids && n_ids) || (!out && cap) || !n)
 		return TFMC_TOKENIZER_E_NULL;
-	struct sink s = {
-	        .t = t, .flags = flags, .is_begun = flags & TFMC_DETOKENIZE_AFTER, .put = put_buffer};
+	struct output s = {
+	        .t = t, .flags = flags, .is_begun = flags & TFMC_DETOKENIZE_AFTER, .put = write_buffer};
 	int status = TFMC_TOKENIZER_OK;
 	s.out = out;
 	s.cap = cap;
 	for (uint64_t i = 0; status == TFMC_TOKENIZER_OK && i < n_ids; i++)
-		status = put_token(&s, ids[i]);
+		status = write_token(&s, ids[i]);
 	*n = s.n;
 	return status;
 }
 
 /* ---- streams ---- */
 
-static void send_text(struct tfmc_token_stream *s)
+static void flush_stream(struct tfmc_token_stream *s)
 {
 	if (s->n_text && !s->has_failed && s->on_text && s->on_text(s->user, s->text, s->n_text))
 		s->has_failed = 1;
 	s->n_text = 0;
 }
 
-static void put_whole(struct tfmc_token_stream *s, const char *bytes, unsigned n)
+static void append_char(struct tfmc_token_stream *s, const char *bytes, unsigned n)
 {
 	if (s->n_text + n > sizeof(s->text))
-		send_text(s);
+		flush_stream(s);
 	memcpy(s->text + s->n_text, bytes, n);
 	s->n_text += n;
 }
 
-/* Bytes a character has that begins so; 0: none begins so. */
-static unsigned length_of(unsigned char c)
+/* Length of the UTF-8 character with this first byte; 0: invalid. */
+static unsigned utf8_length(unsigned char c)
 {
 	return c < 0x80                ? 1
 	       : c >= 0xc2 && c < 0xe0 ? 2
@@ -164,11 +164,12 @@ static unsigned length_of(unsigned char c)
 	                               : 0;
 }
 
-/* Whether held[0..n) may begin a character: also the second byte of some is bounded. */
-static bool may_begin(const char *held, unsigned n)
+/* True: held[0..n) is an incomplete prefix of a valid character. The second byte of some first bytes is
+ * restricted. */
+static bool is_incomplete(const char *held, unsigned n)
 {
 	const unsigned char *u = (const unsigned char *)held;
-	unsigned want = length_of(u[0]);
+	unsigned want = utf8_length(u[0]);
 	if (want <= n)
 		return false;
 	for (unsigned i = 1; i < n; i++)
@@ -180,31 +181,31 @@ static bool may_begin(const char *held, unsigned n)
 	       !(u[0] == 0xf0 && u[1] < 0x90) && !(u[0] == 0xf4 && u[1] >= 0x90);
 }
 
-/* Lets out what is decided of the held bytes. */
-static void settle(struct tfmc_token_stream *s)
+/* Emits the withheld bytes that are decided. */
+static void emit_decided(struct tfmc_token_stream *s)
 {
-	while (s->n_held && !may_begin(s->held, s->n_held)) {
+	while (s->n_held && !is_incomplete(s->held, s->n_held)) {
 		uint32_t cp;
 		unsigned len = (unsigned)tok_decode(s->held, s->n_held, &cp);
 		if (cp & TOK_INVALID) {
-			/* The longest part that could have begun a character is replaced by one sign. */
-			while (len < s->n_held && may_begin(s->held, len + 1))
+			/* The maximal invalid prefix becomes one U+FFFD (Unicode's recommended practice). */
+			while (len < s->n_held && is_incomplete(s->held, len + 1))
 				len++;
-			put_whole(s, "\xef\xbf\xbd", 3);
+			append_char(s, "\xef\xbf\xbd", 3);
 		} else {
-			put_whole(s, s->held, len);
+			append_char(s, s->held, len);
 		}
 		s->n_held -= len;
 		memmove(s->held, s->held + len, s->n_held);
 	}
 }
 
-static void put_stream(struct sink *sink, const char *bytes, size_t n)
+static void write_stream(struct output *output, const char *bytes, size_t n)
 {
-	struct tfmc_token_stream *s = sink->user;
+	struct tfmc_token_stream *s = output->user;
 	for (size_t i = 0; i < n; i++) {
 		s->held[s->n_held++] = bytes[i];
-		settle(s);
+		emit_decided(s);
 	}
 }
 
@@ -221,16 +222,16 @@ int tfmc_token_stream_add(struct tfmc_token_stream *s, int32_t id)
 {
 	if (!s || !s->tokenizer)
 		return TFMC_TOKENIZER_E_NULL;
-	struct sink sink = {.t = s->tokenizer,
-	                    .flags = s->flags,
-	                    .is_begun = s->is_begun,
-	                    .has_blank = s->has_blank,
-	                    .put = put_stream,
-	                    .user = s};
-	int status = put_token(&sink, id);
-	s->is_begun = sink.is_begun;
-	s->has_blank = sink.has_blank;
-	send_text(s);
+	struct output output = {.t = s->tokenizer,
+	                        .flags = s->flags,
+	                        .is_begun = s->is_begun,
+	                        .has_blank = s->has_blank,
+	                        .put = write_stream,
+	                        .user = s};
+	int status = write_token(&output, id);
+	s->is_begun = output.is_begun;
+	s->has_blank = output.has_blank;
+	flush_stream(s);
 	return status == TFMC_TOKENIZER_OK && s->has_failed ? (int)TFMC_TOKENIZER_E_STOPPED : status;
 }
 
@@ -239,8 +240,8 @@ int tfmc_token_stream_end(struct tfmc_token_stream *s)
 	if (!s)
 		return TFMC_TOKENIZER_E_NULL;
 	if (s->n_held)
-		put_whole(s, "\xef\xbf\xbd", 3);
+		append_char(s, "\xef\xbf\xbd", 3);
 	s->n_held = 0;
-	send_text(s);
+	flush_stream(s);
 	return s->has_failed ? TFMC_TOKENIZER_E_STOPPED : TFMC_TOKENIZER_OK;
 }

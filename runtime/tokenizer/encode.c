@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text to ids: added tokens cut the text, what lies between goes through
- * normalizers and splitters, words through a cache to the model.
+ * Text to ids: added tokens split the text into segments, segments pass normalizers and splitters, words are
+ * encoded by a cache or by the model.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/tokenizer/tok.h"
 
-#define CACHE_MOST 8192
+#define CACHE_MAX 8192
 
 void *tok_grow(struct tok_run *r, void *old, size_t *cap, size_t want, size_t size)
 {
@@ -45,31 +45,31 @@ void tok_push_unknown(struct tok_run *r, const char *s, size_t n)
 		tok_push(r, t->head->unknown);
 }
 
-/* A damaged or hostile file may replace every byte by a megabyte. What any script needs is below: NFKC makes
- * 11 bytes of one, SentencePiece writes 3 for a space. */
-#define GROWTH 32u
-#define SPARE  (64u << 10)
+/* Limit against damaged or hostile files, which could replace every byte by a megabyte. Real scripts need
+ * less: NFKC writes 11 bytes for one, SentencePiece 3 for a space. */
+#define GROWTH     32u
+#define BASE_LIMIT (64u << 10)
 
-void tok_limit(struct tok_run *r, uint64_t bytes)
+void tok_set_output_limits(struct tok_run *r, uint64_t bytes)
 {
 	r->normal_most = r->level_most =
-	        bytes < (SIZE_MAX - SPARE) / GROWTH ? (size_t)bytes * GROWTH + SPARE : SIZE_MAX;
+	        bytes < (SIZE_MAX - BASE_LIMIT) / GROWTH ? (size_t)bytes * GROWTH + BASE_LIMIT : SIZE_MAX;
 }
 
-void tok_begin_text(struct tok_text *out, size_t most)
+void tok_begin_rewrite(struct tok_text *out, size_t most)
 {
 	out->n = 0;
 	out->most = most;
 }
 
-void tok_end_text(struct tok_run *r, const struct tok_text *out, size_t *most)
+void tok_end_rewrite(struct tok_run *r, const struct tok_text *out, size_t *most)
 {
 	r->failed = r->failed || out->failed;
 	r->is_longer = r->is_longer || out->is_longer;
 	*most -= out->n < *most ? out->n : *most - 1;
 }
 
-int tok_run_status(const struct tok_run *r)
+int tok_status(const struct tok_run *r)
 {
 	return r->is_longer ? TFMC_TOKENIZER_E_GROWTH
 	       : r->failed  ? TFMC_TOKENIZER_E_MEMORY
@@ -95,7 +95,7 @@ static void encode_word(struct tok_run *r, const char *s, size_t n)
 	case TFMC_TOK_WORDLEVEL: tok_wordlevel(r, s, n); break;
 	}
 	for (size_t i = 0; i < r->word.n; i++) {
-		uint32_t *id = &r->word.items[i]; /* also for the cache */
+		uint32_t *id = &r->word.items[i]; /* in place: cached as well */
 		*id = r->t->flags[*id] & TFMC_TOK_F_UNKNOWN ? r->t->head->unknown : *id;
 		emit(r, *id);
 	}
@@ -115,7 +115,7 @@ static uint32_t hash_word(const char *s, size_t n)
 	return (uint32_t)(h >> 32);
 }
 
-static void cached_word(struct tok_run *r, const char *s, size_t n)
+static void encode_cached(struct tok_run *r, const char *s, size_t n)
 {
 	uint32_t hash = hash_word(s, n);
 	struct tok_cached *c = &r->cache[hash & r->cache_mask];
@@ -135,16 +135,16 @@ static void cached_word(struct tok_run *r, const char *s, size_t n)
 		c->ids[i] = r->word.items[i];
 }
 
-static void one_word(struct tok_run *r, const char *s, size_t n)
+static void encode_word_cached(struct tok_run *r, const char *s, size_t n)
 {
 	if (n <= TOK_CACHE_BYTES && r->cache)
-		cached_word(r, s, n);
+		encode_cached(r, s, n);
 	else
 		encode_word(r, s, n);
 }
 
-/* No piece goes on over the beginning of a mark, so that words may be cut there. */
-static void cut_words(struct tok_run *r, const char *s, size_t n)
+/* Encodes a text word by word, cut at the word marks: no piece continues across the beginning of a mark. */
+static void encode_at_marks(struct tok_run *r, const char *s, size_t n)
 {
 	const char *mark = r->t->mark;
 	size_t n_mark = r->t->head->n_mark, from = 0;
@@ -152,21 +152,21 @@ static void cut_words(struct tok_run *r, const char *s, size_t n)
 	for (size_t at = 0; at < n;) {
 		bool is_mark = s[at] == mark[0] && n - at >= n_mark && !memcmp(s + at, mark, n_mark);
 		if (is_mark && !was_mark) {
-			one_word(r, s + from, at - from);
+			encode_word_cached(r, s + from, at - from);
 			from = at;
 		}
 		was_mark = is_mark;
 		at += is_mark ? n_mark : 1;
 	}
-	one_word(r, s + from, n - from);
+	encode_word_cached(r, s + from, n - from);
 }
 
 void tok_word(struct tok_run *r, const char *s, size_t n)
 {
 	if (r->t->head->flags & TFMC_TOK_H_CUT_AT_MARK && r->t->head->n_mark)
-		cut_words(r, s, n);
+		encode_at_marks(r, s, n);
 	else
-		one_word(r, s, n);
+		encode_word_cached(r, s, n);
 }
 
 /* ---- segments ---- */
@@ -177,24 +177,25 @@ static bool is_word_char(const char *s, size_t n)
 	return n && (tok_decode(s, n, &cp), tok_is_word(cp));
 }
 
-/* A token: its place with the blanks it takes. */
-struct found {
+/* An added token in the text, with the white space that it consumes. */
+struct added_match {
 	size_t from, to;
 	uint32_t id;
 };
 
-static bool accept(const struct tfmc_tok_added *a, const char *s, size_t n, size_t from, struct found *f)
+static bool check_added(const struct tfmc_tok_added *a, const char *s, size_t n, size_t from,
+                        struct added_match *f)
 {
 	uint32_t cp;
 	f->id = a->id;
 	if (a->flags & TFMC_TOK_A_WORD) {
-		size_t before = f->from ? tok_before(s, f->from) : 0;
+		size_t before = f->from ? tok_last_char(s, f->from) : 0;
 		if ((f->from && is_word_char(s + before, f->from - before)) ||
 		    is_word_char(s + f->to, n - f->to))
 			return false;
 	}
 	while (a->flags & TFMC_TOK_A_LSTRIP && f->from > from) {
-		size_t before = tok_before(s, f->from);
+		size_t before = tok_last_char(s, f->from);
 		tok_decode(s + before, f->from - before, &cp);
 		if (before < from || !(tok_class(cp) & TOK_SPACE))
 			break;
@@ -210,16 +211,17 @@ static bool accept(const struct tfmc_tok_added *a, const char *s, size_t n, size
 }
 
 /*
- * The next added token of `trie` from *at on; false: none follows. Matches never overlap, also such as are
- * refused; blanks that a token takes are looked through for the next one all the same.
+ * Finds the next added token of `trie` from *at on; false: none. Matches never overlap, rejected ones
+ * included; white space that a token consumes may still begin the next match.
  */
-static bool next_added(const struct tok_run *r, const struct tok_trie *trie, const char *s, size_t n,
-                       size_t from, size_t *at, struct found *f)
+static bool next_added_token(const struct tok_run *r, const struct tok_trie *trie, const char *s, size_t n,
+                             size_t from, size_t *at, struct added_match *f)
 {
 	while (trie->n && *at < n) {
 		uint32_t index;
-		size_t len =
-		        trie->begins[(unsigned char)s[*at]] ? tok_longest(trie, s + *at, n - *at, &index) : 0;
+		size_t len = trie->begins[(unsigned char)s[*at]]
+		                     ? tok_trie_longest(trie, s + *at, n - *at, &index)
+		                     : 0;
 		if (!len || index >= r->t->n_added) {
 			++*at;
 			continue;
@@ -229,20 +231,20 @@ static bool next_added(const struct tok_run *r, const struct tok_trie *trie, con
 			++*at;
 			continue;
 		}
-		*f = (struct found){*at, *at + len, 0};
+		*f = (struct added_match){*at, *at + len, 0};
 		*at += len;
-		if (!(r->is_plain && a->flags & TFMC_TOK_A_SPECIAL) && accept(a, s, n, from, f))
+		if (!(r->is_plain && a->flags & TFMC_TOK_A_SPECIAL) && check_added(a, s, n, from, f))
 			return true;
 	}
 	return false;
 }
 
-static void encode_normal(struct tok_run *r, const char *s, size_t n)
+static void encode_normalized(struct tok_run *r, const char *s, size_t n)
 {
 	size_t from = 0, at = 0;
-	struct found f;
+	struct added_match f;
 	s = tok_normalize(r, s, n, &n);
-	while (!r->failed && next_added(r, &r->t->norm, s, n, from, &at, &f)) {
+	while (!r->failed && next_added_token(r, &r->t->norm, s, n, from, &at, &f)) {
 		if (f.from > from)
 			tok_split(r, 0, s + from, f.from - from);
 		emit(r, f.id);
@@ -254,8 +256,9 @@ static void encode_normal(struct tok_run *r, const char *s, size_t n)
 	r->is_start = false;
 }
 
-/* Bytes of `>>code<<` at the beginning of a segment of Marian, which are one token; 0: none. */
-static size_t encode_code(struct tok_run *r, const char *s, size_t n)
+/* Encodes the language code `>>code<<` at the beginning of a Marian segment as one token. Returns its
+ * length; 0: none. */
+static size_t encode_language_code(struct tok_run *r, const char *s, size_t n)
 {
 	uint32_t index;
 	size_t end = 2;
@@ -266,7 +269,7 @@ static size_t encode_code(struct tok_run *r, const char *s, size_t n)
 	if (end + 2 > n)
 		return 0;
 	end += 2;
-	bool known = tok_longest(&r->t->raw, s, end, &index) == end && index < r->t->n_added;
+	bool known = tok_trie_longest(&r->t->raw, s, end, &index) == end && index < r->t->n_added;
 	emit(r, known ? r->t->added[index].id : r->t->head->unknown);
 	r->is_start = false;
 	return end;
@@ -274,17 +277,17 @@ static size_t encode_code(struct tok_run *r, const char *s, size_t n)
 
 static void encode_segment(struct tok_run *r, const char *s, size_t n)
 {
-	size_t code = encode_code(r, s, n);
+	size_t code = encode_language_code(r, s, n);
 	if (n > code)
-		encode_normal(r, s + code, n - code);
+		encode_normalized(r, s + code, n - code);
 }
 
 static void encode_text(struct tok_run *r, const char *s, size_t n)
 {
 	size_t from = 0, at = 0;
-	struct found f;
+	struct added_match f;
 	r->is_start = true;
-	while (!r->failed && next_added(r, &r->t->raw, s, n, from, &at, &f)) {
+	while (!r->failed && next_added_token(r, &r->t->raw, s, n, from, &at, &f)) {
 		encode_segment(r, s + from, f.from - from);
 		emit(r, f.id);
 		r->is_start = false;
@@ -300,10 +303,10 @@ static void open_run(struct tok_run *r, const struct tfmc_tokenizer *t, uint64_t
 {
 	uint32_t lines = 64;
 	*r = (struct tok_run){.t = t, .ids = ids, .cap = cap};
-	while (lines < CACHE_MOST && lines < bytes / 8)
+	while (lines < CACHE_MAX && lines < bytes / 8)
 		lines *= 2;
-	tok_limit(r, bytes);
-	r->cache = calloc(lines, sizeof(*r->cache)); /* without memory it goes without */
+	tok_set_output_limits(r, bytes);
+	r->cache = calloc(lines, sizeof(*r->cache)); /* optional: NULL works, slower */
 	r->cache_mask = lines - 1;
 }
 
@@ -314,14 +317,14 @@ static int close_run(struct tok_run *r, uint64_t *n)
 		free(r->normal[i].data);
 	for (unsigned i = 0; i < TFMC_TOK_OPS_MAX; i++) {
 		free(r->level[i].data);
-		tok_ahead_end(&r->ahead[i]);
+		tok_suffix_sets_free(&r->suffixes[i]);
 	}
 	free(r->word.items);
 	free(r->symbols);
 	free(r->heap);
 	free(r->best);
 	free(r->cache);
-	return tok_run_status(r);
+	return tok_status(r);
 }
 
 int tfmc_tokenizer_encode(const struct tfmc_tokenizer *t, const char *text, uint64_t bytes, unsigned flags,

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The packed form of a tokenizer: the compiler writes it, libtfmctok maps it and
- * uses it where it lies. Little-endian, sections aligned to 16 bytes, nothing to
- * parse: a double array over the pieces, a hash table of merges, operations of
- * normalizers and splitters as small programs. A change of any layout or of the
- * meaning of an operation is a new TFMC_TOK_VERSION.
+ * Packed tokenizer: the binary format that the compiler writes and libtfmctok reads in place (mmap, nothing
+ * to parse). Little-endian, sections aligned to 16 bytes: a double-array trie (Aoe 1989) of the pieces, a
+ * hash table of BPE merges, normalizers and splitters as lists of operations. Any change of a layout or of
+ * the meaning of an operation is a new TFMC_TOK_VERSION.
  */
 #ifndef TFMC_RUNTIME_TOKENIZER_FORMAT_H
 #define TFMC_RUNTIME_TOKENIZER_FORMAT_H
@@ -16,7 +15,7 @@
 #define TFMC_TOK_NONE    0xffffffffu
 #define TFMC_TOK_ALIGN   16u
 
-/* Bounds of every packed tokenizer; the reader refuses what is larger. */
+/* Bounds of every packed tokenizer; the reader rejects larger values. */
 #define TFMC_TOK_TOKENS_MAX (1u << 24)
 #define TFMC_TOK_OPS_MAX    32u
 #define TFMC_TOK_ITEMS_MAX  64u
@@ -24,70 +23,83 @@
 enum tfmc_tok_model { TFMC_TOK_BPE, TFMC_TOK_UNIGRAM, TFMC_TOK_WORDPIECE, TFMC_TOK_WORDLEVEL };
 
 enum tfmc_tok_section_kind {
-	TFMC_TOK_OFFSETS,   /* u32 [n_tokens + 1]: where pieces begin in PIECES */
-	TFMC_TOK_PIECES,    /* bytes; of byte-level models the bytes themselves, not their letters */
+	TFMC_TOK_OFFSETS,   /* u32 [n_tokens + 1]: offsets of the pieces in PIECES */
+	TFMC_TOK_PIECES,    /* bytes of the pieces; byte-level models: the raw bytes, not the letters that
+			       GPT-2 writes for them */
 	TFMC_TOK_FLAGS,     /* u8 [n_tokens]: enum tfmc_tok_flag */
 	TFMC_TOK_SCORES,    /* f64 [n_tokens] of Unigram, else empty */
-	TFMC_TOK_TRIE,      /* struct tfmc_tok_node: pieces that the model may produce */
+	TFMC_TOK_TRIE,      /* struct tfmc_tok_node: trie of the pieces that the model may produce */
 	TFMC_TOK_PAIRS,     /* struct tfmc_tok_pair [power of two] of BPE, else empty */
-	TFMC_TOK_SINGLE,    /* u32 [256]: ids of single bytes, NONE; or empty */
+	TFMC_TOK_SINGLE,    /* u32 [256]: ids of the single-byte tokens, NONE: no such token; or empty */
 	TFMC_TOK_ADDED,     /* struct tfmc_tok_added */
-	TFMC_TOK_RAW_TRIE,  /* added tokens that are looked for in the text as it is */
-	TFMC_TOK_NORM_TRIE, /* added tokens that are looked for in normalized text */
+	TFMC_TOK_RAW_TRIE,  /* trie of the added tokens that are matched in the raw text */
+	TFMC_TOK_NORM_TRIE, /* trie of the added tokens that are matched in normalized text */
 	TFMC_TOK_NORMALIZE, /* struct tfmc_tok_op */
 	TFMC_TOK_SPLIT,     /* struct tfmc_tok_op */
-	TFMC_TOK_TEMPLATE,  /* struct tfmc_tok_item: n_single of one text, then those of a pair */
-	TFMC_TOK_CHARSMAP,  /* u32 bytes of the double array, the double array, texts ended by 0 */
-	TFMC_TOK_TEXTS,     /* bytes that operations refer to */
+	TFMC_TOK_TEMPLATE,  /* struct tfmc_tok_item: n_single items of the template for one text, then the
+			       template for a pair */
+	TFMC_TOK_CHARSMAP,  /* precompiled character map of SentencePiece: u32 size of the double array,
+			       the double array, 0-terminated strings */
+	TFMC_TOK_TEXTS,     /* string operands of the operations */
 	TFMC_TOK_N_SECTIONS
 };
 
 enum tfmc_tok_flag {
-	TFMC_TOK_F_SPECIAL = 1, /* a control token: decoding may leave it out */
-	TFMC_TOK_F_BYTE = 2,    /* stands for one byte, which is the piece */
+	TFMC_TOK_F_SPECIAL = 1, /* control token: decoding may omit it */
+	TFMC_TOK_F_BYTE = 2,    /* byte-fallback token: stands for one byte, which is its piece */
 	TFMC_TOK_F_ADDED = 4,
-	TFMC_TOK_F_UNKNOWN = 8, /* a piece without an id: it comes out as the unknown token */
+	TFMC_TOK_F_UNKNOWN = 8, /* a piece without an id of its own: encoded as the unknown token */
 	TFMC_TOK_F_LONE =
-	        16, /* Unigram: a character that the model does not know; between others such it is unknown */
+	        16, /* Unigram: a character that the model does not know but the vocabulary has; among
+		       unknown neighbours it is unknown */
 };
 
 enum tfmc_tok_added_flag {
-	TFMC_TOK_A_LSTRIP = 1, /* takes blanks before it */
+	TFMC_TOK_A_LSTRIP = 1, /* also consumes white space before it */
 	TFMC_TOK_A_RSTRIP = 2,
-	TFMC_TOK_A_WORD = 4, /* only between characters that belong to no word */
+	TFMC_TOK_A_WORD = 4, /* matches only between characters that are not word characters */
 	TFMC_TOK_A_SPECIAL = 8,
 	TFMC_TOK_A_HIDDEN =
-	        16, /* does not cut the text: of NORM_TRIE SENTENCEPIECE keeps it, of RAW_TRIE H_CODES finds it */
+	        16, /* does not split the text: in NORM_TRIE a symbol that SENTENCEPIECE preserves, in
+		       RAW_TRIE a code that H_CODES finds */
 };
 
-/* What the header says of the whole. */
+/* Flags of the whole tokenizer. */
 enum tfmc_tok_header_flag {
-	TFMC_TOK_H_BYTE_LEVEL = 1,     /* BPE begins with bytes (SINGLE), not with characters */
-	TFMC_TOK_H_FALLBACK = 2,       /* unknown characters become the tokens of their bytes */
-	TFMC_TOK_H_FUSE_UNKNOWN = 4,   /* neighbours that are unknown are one token */
-	TFMC_TOK_H_WHOLE_WORDS = 8,    /* a word that is a piece is taken without merging */
-	TFMC_TOK_H_CUT_AT_MARK = 16,   /* no piece has the mark after anything else: words may be cut there */
-	TFMC_TOK_H_DECODE_STRIP = 32,  /* decoding drops one blank at the beginning of the text */
-	TFMC_TOK_H_DECODE_CLEAN = 64,  /* WordPiece: no blank before punctuation and contractions */
-	TFMC_TOK_H_DECODE_WORDS = 128, /* WordPiece: a blank before each piece without the prefix */
+	TFMC_TOK_H_BYTE_LEVEL = 1,     /* BPE starts from bytes (SINGLE), not from characters */
+	TFMC_TOK_H_FALLBACK = 2,       /* byte fallback: unknown characters become the tokens of their
+				          bytes */
+	TFMC_TOK_H_FUSE_UNKNOWN = 4,   /* consecutive unknown characters are one unknown token */
+	TFMC_TOK_H_WHOLE_WORDS = 8,    /* a word that is a piece is emitted without merging */
+	TFMC_TOK_H_CUT_AT_MARK = 16,   /* no piece has the word mark after its first character: words may
+				          be cut there */
+	TFMC_TOK_H_DECODE_STRIP = 32,  /* decoding removes one space at the beginning of the text */
+	TFMC_TOK_H_DECODE_CLEAN = 64,  /* WordPiece: no space before punctuation and contractions */
+	TFMC_TOK_H_DECODE_WORDS = 128, /* WordPiece: a space before each piece without the continuation
+				          prefix */
 	TFMC_TOK_H_DECODE_SUFFIX =
-	        256, /* the suffix of a word becomes a blank, at the end of the text nothing */
-	TFMC_TOK_H_DECODE_STRIP_ALL = 1024, /* with DECODE_STRIP: one of each token until text is written */
+	        256, /* the end-of-word suffix is decoded to a space, at the end of the text to nothing */
+	TFMC_TOK_H_DECODE_STRIP_ALL = 1024, /* with DECODE_STRIP: removes one space of each token until
+					       text is written */
 	TFMC_TOK_H_CODES =
-	        2048, /* Marian: `>>code<<` at the beginning of a text, or after an added token, is one token */
-	TFMC_TOK_H_BARE = 512, /* the source says nothing of special tokens: a model's start ids go before */
+	        2048, /* Marian: the language code `>>code<<` at the beginning of a text, or after an added
+		         token, is one token */
+	TFMC_TOK_H_BARE = 512, /* the source file defines no special tokens: the caller adds the model's
+			          start ids */
 };
 
-/* One step of a double array: child of s for code c is base[s] + c where check is s. Code: byte + 1;
- * code 0 ends a key, the base of that node is its value. Free nodes have check NONE; the root is node 0. */
+/* Node of a double-array trie: the child of node s for code c is base[s] + c if its check is s. Code: byte
+ * + 1; code 0 terminates a key, and the base of that node is the value of the key. Free nodes have check
+ * NONE; the root is node 0. */
 struct tfmc_tok_node {
 	uint32_t base, check;
 };
 
-/* Merge of two ids; an empty slot has left NONE. Slot: tfmc_tok_pair_hash, then the next ones in turn. */
+/* BPE merge of two ids, in an open-addressing hash table with linear probing; an empty slot has left =
+ * NONE. First slot: tfmc_tok_pair_hash. */
 struct tfmc_tok_pair {
 	uint32_t left, right;
-	uint32_t rank; /* the lowest one goes first, the leftmost of equal ones */
+	uint32_t rank; /* the lowest rank merges first, the leftmost pair of equal rank */
 	uint32_t id;
 };
 
@@ -95,10 +107,10 @@ struct tfmc_tok_added {
 	uint32_t id, flags; /* enum tfmc_tok_added_flag */
 };
 
-/* Operations; a and b are texts in TEXTS. */
+/* Operation of a normalizer or splitter; a and b: offsets of strings in TEXTS, n_a and n_b their bytes. */
 struct tfmc_tok_op {
 	uint32_t kind;  /* enum tfmc_tok_normalize or tfmc_tok_split */
-	uint32_t flags; /* a number: see the kind */
+	uint32_t flags; /* parameter, see the kind */
 	uint32_t a, n_a, b, n_b;
 };
 
@@ -108,36 +120,39 @@ enum tfmc_tok_normalize {
 	TFMC_TOK_NFKC,
 	TFMC_TOK_NFKD,
 	TFMC_TOK_LOWER,
-	TFMC_TOK_STRIP_MARKS,     /* flags 0: all combining marks; 1: those without width */
-	TFMC_TOK_REPLACE,         /* every a becomes b */
-	TFMC_TOK_REPLACE_BLANKS,  /* runs of at least `flags` spaces become a; flags 0: runs of white space */
-	TFMC_TOK_PREPEND,         /* a before text that is not empty; flags 1: unless it is there */
-	TFMC_TOK_STRIP,           /* white space: flags 1 left, 2 right */
-	TFMC_TOK_BERT_CLEAN,      /* control characters away, white space becomes a space */
-	TFMC_TOK_BERT_CJK,        /* spaces around ideographs */
-	TFMC_TOK_CHARS,           /* the precompiled map of characters by graphemes, see normalize.c */
-	TFMC_TOK_NMT,             /* control characters away, odd blanks become spaces */
-	TFMC_TOK_REPLACE_PATTERN, /* every match of the automaton a becomes b */
+	TFMC_TOK_STRIP_MARKS,     /* flags 0: removes all combining marks; 1: nonspacing marks only */
+	TFMC_TOK_REPLACE,         /* replaces every a by b */
+	TFMC_TOK_REPLACE_BLANKS,  /* replaces runs of at least `flags` spaces by a; flags 0: runs of any
+				     white space */
+	TFMC_TOK_PREPEND,         /* prepends a to text that is not empty; flags 1: unless it starts with
+				     it */
+	TFMC_TOK_STRIP,           /* trims white space: flags 1 left, 2 right */
+	TFMC_TOK_BERT_CLEAN,      /* removes control characters, white space becomes a space */
+	TFMC_TOK_BERT_CJK,        /* surrounds CJK ideographs with spaces */
+	TFMC_TOK_CHARS,           /* the precompiled character map, applied by graphemes, see normalize.c */
+	TFMC_TOK_NMT,             /* removes control characters, unusual spaces become a space */
+	TFMC_TOK_REPLACE_PATTERN, /* replaces every match of the automaton a by b */
 	/*
-	 * All that SentencePiece does, a the mark: tokens of NORM_TRIE stay as they are, the map of characters, spaces become
-	 * marks; flags 1: spaces at both ends go, others after one that was written; flags 2: a mark before text that is not
-	 * empty.
+	 * The whole normalization of SentencePiece, a: the word mark. Tokens of NORM_TRIE are preserved, the
+	 * character map is applied, spaces become marks. flags 1: removes spaces at both ends and repeated
+	 * spaces; flags 2: a mark before text that is not empty.
 	 */
 	TFMC_TOK_SENTENCEPIECE,
 	TFMC_TOK_N_NORMALIZE
 };
 
 /*
- * An automaton in TEXTS, aligned to 4 bytes: states, classes, ranges (u32 each); first characters of ranges
- * (u32, from 0 on, 0x80 among them; 0x110000 is a byte that is no UTF-8); classes of 128 characters of ASCII
- * (u8), of ranges (u8), zeros up to a multiple of 4; steps[states][classes] (u16): the next state, or DEAD,
- * and MATCH when a match ends before the character. The last class is the end of the text. State 0 is
- * the first.
+ * Deterministic automaton of a regular expression in TEXTS, aligned to 4 bytes: number of states, classes,
+ * ranges (u32 each); first characters of the ranges (u32, ascending from 0, 0x80 among them; 0x110000 is an
+ * invalid UTF-8 byte); character classes of the 128 ASCII characters (u8) and of the ranges (u8), zero-padded
+ * to a multiple of 4; transitions [states][classes] (u16): next state or DEAD, plus MATCH if a match ends
+ * before the character. The last class is the end of the text. State 0 is the start.
  */
 #define TFMC_TOK_A_DEAD  0x7fffu
 #define TFMC_TOK_A_MATCH 0x8000u
 
-/* How pieces between and with matches are put together, bits 0-2 of flags of splits by matches. */
+/* Split behavior (as in Hugging Face tokenizers): how matches and the text between them form parts; bits
+ * 0-2 of the flags of splits by matches. */
 enum tfmc_tok_behavior {
 	TFMC_TOK_REMOVED,
 	TFMC_TOK_ISOLATED,
@@ -148,16 +163,18 @@ enum tfmc_tok_behavior {
 };
 #define TFMC_TOK_BEHAVIOR_MASK 7u
 #define TFMC_TOK_INVERT        8u
-#define TFMC_TOK_LETTERS       16u /* after ByteLevel: each byte is the letter that stands for it */
+#define TFMC_TOK_LETTERS \
+	16u /* after ByteLevel: the pattern sees each byte as the letter that GPT-2
+				      writes for it */
 
 enum tfmc_tok_split {
-	/* Scanners of the whole text, in the order of their alternatives. */
+	/* Scanners: regular expressions of known tokenizers, written by hand. */
 	TFMC_TOK_SCAN_GPT2,
-	TFMC_TOK_SCAN_WORDS, /* Llama 3, Qwen and relatives: flags are TFMC_TOK_W_* */
+	TFMC_TOK_SCAN_WORDS, /* Llama 3, Qwen and relatives; flags: TFMC_TOK_W_* */
 	TFMC_TOK_SCAN_CLIP,
 	TFMC_TOK_SCAN_BLOOM,
-	TFMC_TOK_SCAN_CASED, /* o200k: words by upper and lower case; flags as SCAN_WORDS */
-	/* Matches, with a behavior. */
+	TFMC_TOK_SCAN_CASED, /* o200k: words by letter case; flags as SCAN_WORDS */
+	/* Splits by matches, with a behavior. */
 	TFMC_TOK_MATCH_TEXT,   /* a */
 	TFMC_TOK_MATCH_SPACE,  /* each character of white space */
 	TFMC_TOK_MATCH_SPACES, /* \s+ */
@@ -167,46 +184,46 @@ enum tfmc_tok_split {
 	TFMC_TOK_MATCH_DIGITS3, /* [0-9][0-9][0-9] */
 	TFMC_TOK_MATCH_NEWLINE, /* each \r and \n */
 	TFMC_TOK_MATCH_NUMBERS, /* \p{N}{1,3} */
-	TFMC_TOK_MATCH_PATTERN, /* an automaton, which is text a */
-	/* \w+|[^\w\s]+ without the blanks between. */
+	TFMC_TOK_MATCH_PATTERN, /* the automaton a */
+	/* \w+|[^\w\s]+, white space is dropped */
 	TFMC_TOK_SPLIT_WORDS,
-	/* Changes of the text of each part. */
-	TFMC_TOK_PREFIX_SPACE, /* a space before, unless there is one */
-	TFMC_TOK_METASPACE, /* spaces become a; flags: 0 never, 1 the first part, 2 every part begins with a
-	                     */
+	/* Rewriting of each part. */
+	TFMC_TOK_PREFIX_SPACE, /* prepends a space unless there is one */
+	TFMC_TOK_METASPACE,    /* spaces become a; flags: a is prepended to 0 no part, 1 the first part, 2
+			       every part */
 	TFMC_TOK_N_SPLIT
 };
 
-/* Flags of SCAN_WORDS: bits 0-7 the most digits of a number (0: any). */
+/* Flags of SCAN_WORDS; bits 0-7: maximum digits of a number (0: any). */
 #define TFMC_TOK_W_DIGITS      0xffu
-#define TFMC_TOK_W_CASELESS    0x100u /* 'S as well as 's */
+#define TFMC_TOK_W_CASELESS    0x100u /* contractions in any letter case */
 #define TFMC_TOK_W_MARKS       0x400u /* letters may be followed by marks: [\p{L}\p{M}]+ */
 #define TFMC_TOK_W_NO_CONTRACT 0x800u /* no contractions after words */
 
 enum tfmc_tok_item_kind { TFMC_TOK_TEXT_A, TFMC_TOK_TEXT_B, TFMC_TOK_TOKEN };
 struct tfmc_tok_item {
-	uint32_t kind, id, type; /* id of TOKEN; type: segment number */
+	uint32_t kind, id, type; /* id: of TOKEN; type: segment id */
 };
 
 struct tfmc_tok_section {
-	uint64_t offset, bytes; /* offset from the beginning, a multiple of TFMC_TOK_ALIGN */
+	uint64_t offset, bytes; /* offset from the header, a multiple of TFMC_TOK_ALIGN */
 };
 
 struct tfmc_tok_header {
 	uint64_t magic;
 	uint32_t version, n_sections;
-	uint64_t bytes;    /* of everything */
-	uint64_t checksum; /* tfmc_tok_checksum of what lies after this field */
+	uint64_t bytes;    /* total size */
+	uint64_t checksum; /* tfmc_tok_checksum of all bytes after this field */
 	uint32_t model;    /* enum tfmc_tok_model */
 	uint32_t flags;    /* enum tfmc_tok_header_flag */
 	uint32_t n_tokens;
 	uint32_t unknown;             /* NONE: characters without a token are dropped */
 	uint32_t bos, eos, pad, mask; /* NONE: not known */
-	uint32_t word_max;            /* WordPiece: longer words, in characters, are unknown */
-	uint32_t n_single;            /* items of TEMPLATE for one text */
-	uint32_t mark, n_mark;     /* text of the mark of word beginnings ("▁"), for cutting and decoding */
-	uint32_t prefix, n_prefix; /* WordPiece: of continuations; BPE: suffix of words */
-	double unknown_score;      /* Unigram: of a character without a piece */
+	uint32_t word_max;            /* WordPiece: words of more characters are unknown */
+	uint32_t n_single;            /* number of TEMPLATE items for one text */
+	uint32_t mark, n_mark;        /* string of the word mark ("▁"), for cutting and decoding */
+	uint32_t prefix, n_prefix;    /* WordPiece: continuation prefix; BPE: end-of-word suffix */
+	double unknown_score;         /* Unigram: score of an unknown character */
 	struct tfmc_tok_section sections[TFMC_TOK_N_SECTIONS];
 };
 
@@ -216,7 +233,7 @@ static inline uint32_t tfmc_tok_pair_hash(uint32_t left, uint32_t right)
 	return (uint32_t)(h >> 32);
 }
 
-/* Four interleaved FNV-1a streams over 32-bit words; n is a multiple of 16. */
+/* Four interleaved FNV-1a streams over u32; n is a multiple of 16. */
 static inline uint64_t tfmc_tok_checksum(const void *data, uint64_t n)
 {
 	const uint32_t *words = (const uint32_t *)data;

@@ -1,36 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Normalizers, one after the other from one buffer into the other. Each is
- * linear in its text.
+ * Normalizers, applied one after the other between two buffers. Each is linear in its text.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/tokenizer/tok.h"
 
-/* ---- the precompiled map of characters ---- */
+/* ---- precompiled character map of SentencePiece ---- */
 
-static uint32_t chars_offset(uint32_t unit)
+static uint32_t charsmap_offset(uint32_t replacement)
 {
-	return (unit >> 10) << ((unit & 512) >> 6);
+	return (replacement >> 10) << ((replacement & 512) >> 6);
 }
 
-/* The longest key at s, or the shortest one, and its value; 0: none. */
-static size_t find_chars(const struct tfmc_tokenizer *t, const char *s, size_t n, bool shortest,
-                         uint32_t *value)
+/* Longest (or shortest) key that s begins with, and its value; 0: none. */
+static size_t find_in_charsmap(const struct tfmc_tokenizer *t, const char *s, size_t n, bool shortest,
+                               uint32_t *value)
 {
-	uint32_t node = chars_offset(t->chars.units[0]);
+	uint32_t node = charsmap_offset(t->chars.units[0]);
 	size_t longest = 0;
 	for (size_t i = 0; i < n; i++) {
 		unsigned char byte = (unsigned char)s[i];
 		node ^= byte;
 		if (!byte || node >= t->chars.n || (t->chars.units[node] & 0x800000ffu) != byte)
 			break;
-		uint32_t unit = t->chars.units[node];
-		node ^= chars_offset(unit);
+		uint32_t replacement = t->chars.units[node];
+		node ^= charsmap_offset(replacement);
 		if (node >= t->chars.n)
 			break;
-		if (unit >> 8 & 1) {
+		if (replacement >> 8 & 1) {
 			longest = i + 1;
 			*value = t->chars.units[node] & 0x7fffffffu;
 			if (shortest)
@@ -40,120 +39,122 @@ static size_t find_chars(const struct tfmc_tokenizer *t, const char *s, size_t n
 	return longest;
 }
 
-/* Text that is copied up to `kept`. */
-struct mapping {
+/* Output of a mapping; s[0 .. kept) is already copied or replaced. */
+struct charsmap_output {
 	const struct tfmc_tokenizer *t;
 	const char *s;
 	size_t kept;
 	struct tok_text *out;
 };
 
-static void put_instead(struct mapping *m, size_t at, size_t n, const char *text)
+static void replace_range(struct charsmap_output *m, size_t at, size_t n, const char *text)
 {
-	tok_put(m->out, m->s + m->kept, at - m->kept);
-	tok_put(m->out, text, strlen(text)); /* the last text of the map is ended, open.c */
+	tok_append(m->out, m->s + m->kept, at - m->kept);
+	tok_append(m->out, text, strlen(text)); /* open.c has checked that the last string of the map is
+					        terminated */
 	m->kept = at + n;
 }
 
-/* What begins with a key becomes its text as a whole; false: nothing does. */
-static bool map_whole(struct mapping *m, size_t at, size_t n)
+/* Replaces s[at .. at + n) by the string of the key that it begins with; false: no key. */
+static bool map_range(struct charsmap_output *m, size_t at, size_t n)
 {
 	uint32_t value;
-	if (!find_chars(m->t, m->s + at, n, true, &value) || value >= m->t->chars.n_texts)
+	if (!find_in_charsmap(m->t, m->s + at, n, true, &value) || value >= m->t->chars.n_texts)
 		return false;
-	put_instead(m, at, n, m->t->chars.texts + value);
+	replace_range(m, at, n, m->t->chars.texts + value);
 	return true;
 }
 
-static void map_each(struct mapping *m, size_t at, size_t end)
+static void map_each_char(struct charsmap_output *m, size_t at, size_t end)
 {
 	for (size_t len; at < end; at += len) {
 		uint32_t cp;
 		len = tok_decode(m->s + at, end - at, &cp);
-		if (!map_whole(m, at, len) && cp & TOK_INVALID)
-			put_instead(m, at, len, "\xef\xbf\xbd");
+		if (!map_range(m, at, len) && cp & TOK_INVALID)
+			replace_range(m, at, len, "\xef\xbf\xbd");
 	}
 }
 
-/* Graphemes below 6 bytes are looked up as a whole, the characters of others one by one. */
+/* Hugging Face's way of applying the map: graphemes of less than 6 bytes are looked up as a whole, the
+ * characters of others one by one. */
 static void map_graphemes(const struct tfmc_tokenizer *t, const char *s, size_t n, struct tok_text *out)
 {
-	struct mapping m = {t, s, 0, out};
+	struct charsmap_output m = {t, s, 0, out};
 	for (size_t at = 0; at < n;) {
-		/* Printable ASCII before more of it is alone. */
+		/* Printable ASCII before printable ASCII is a grapheme. */
 		bool plain = n - at > 1 && s[at] >= ' ' && s[at] < 127 && s[at + 1] >= ' ' && s[at + 1] < 127;
 		size_t len = plain ? 1 : tok_grapheme(s + at, n - at);
-		if (!(len < 6 && map_whole(&m, at, len)) && !plain)
-			map_each(&m, at, at + len);
+		if (!(len < 6 && map_range(&m, at, len)) && !plain)
+			map_each_char(&m, at, at + len);
 		at += len;
 	}
-	tok_put(out, s + m.kept, n - m.kept);
+	tok_append(out, s + m.kept, n - m.kept);
 }
 
 /* ---- SentencePiece ---- */
 
-/* What begins at s and becomes `text` as a whole: a token that stays, a key of the map, a character, or a run
- * of such that nothing begins with. */
-struct unit {
+/* A piece of the input and its replacement: a preserved token, a key of the map, a character, or a run of
+ * characters that nothing begins with. */
+struct replacement {
 	size_t len, n;
 	const char *text;
 };
 
-static struct unit next_unit(const struct tfmc_tokenizer *t, const char *s, size_t n)
+static struct replacement next_replacement(const struct tfmc_tokenizer *t, const char *s, size_t n)
 {
 	uint32_t value = 0, cp;
 	bool may_stay = t->norm.n && t->norm.begins[(unsigned char)s[0]];
-	size_t len = may_stay ? tok_longest(&t->norm, s, n, &value) : 0;
+	size_t len = may_stay ? tok_trie_longest(&t->norm, s, n, &value) : 0;
 	if (len)
-		return (struct unit){len, len, s};
-	len = t->chars.units ? find_chars(t, s, n, false, &value) : 0;
+		return (struct replacement){len, len, s};
+	len = t->chars.units ? find_in_charsmap(t, s, n, false, &value) : 0;
 	if (len && value < t->chars.n_texts)
-		return (struct unit){len, strlen(t->chars.texts + value), t->chars.texts + value};
+		return (struct replacement){len, strlen(t->chars.texts + value), t->chars.texts + value};
 	len = tok_decode(s, n, &cp);
 	if (t->chars.units && cp & TOK_INVALID)
-		return (struct unit){len, 3, "\xef\xbf\xbd"};
+		return (struct replacement){len, 3, "\xef\xbf\xbd"};
 	while (!t->chars.units && s[0] != ' ' && len < n && s[len] != ' ' &&
 	       !(t->norm.n && t->norm.begins[(unsigned char)s[len]]))
 		len++;
-	return (struct unit){len, len, s};
+	return (struct replacement){len, len, s};
 }
 
-static void put_marked(const char *s, size_t n, const char *mark, size_t n_mark, struct tok_text *out)
+static void append_marked(const char *s, size_t n, const char *mark, size_t n_mark, struct tok_text *out)
 {
 	for (size_t at = 0; at < n;) {
 		const char *blank = memchr(s + at, ' ', n - at);
 		size_t end = blank ? (size_t)(blank - s) : n;
-		tok_put(out, s + at, end - at);
+		tok_append(out, s + at, end - at);
 		if (blank)
-			tok_put(out, mark, n_mark);
+			tok_append(out, mark, n_mark);
 		at = end + (blank != NULL);
 	}
 }
 
-static void sentencepiece(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s,
-                          size_t n, struct tok_text *out)
+static void normalize_sentencepiece(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op,
+                                    const char *s, size_t n, struct tok_text *out)
 {
 	const char *mark = t->texts + op->a;
 	bool strips = op->flags & 1, is_begun = false, was_blank = strips;
 	for (size_t at = 0; at < n;) {
-		struct unit u = next_unit(t, s + at, n - at);
+		struct replacement u = next_replacement(t, s + at, n - at);
 		at += u.len;
 		if (!is_begun && op->flags & 2 && !(strips && u.n == 1 && u.text[0] == ' ')) {
-			tok_put(out, mark, op->n_a);
+			tok_append(out, mark, op->n_a);
 			is_begun = true;
 		}
 		while (was_blank && u.n && u.text[0] == ' ') {
 			u.text++;
 			u.n--;
 		}
-		put_marked(u.text, u.n, mark, op->n_a, out);
+		append_marked(u.text, u.n, mark, op->n_a, out);
 		was_blank = strips && (u.n ? u.text[u.n - 1] == ' ' : was_blank);
 	}
 	while (strips && out->n >= op->n_a && !memcmp(out->data + out->n - op->n_a, mark, op->n_a))
 		out->n -= op->n_a;
 }
 
-/* ---- characters that go or change ---- */
+/* ---- per-character changes ---- */
 
 static bool is_cjk(uint32_t cp)
 {
@@ -163,66 +164,66 @@ static bool is_cjk(uint32_t cp)
 	       (cp >= 0xf900 && cp <= 0xfaff) || (cp >= 0x2f800 && cp <= 0x2fa1f);
 }
 
-/* What one character becomes: kept, dropped, a space, itself between spaces. */
-enum change { KEEP, DROP, BLANK, SPACED };
+/* Change of one character: kept, removed, replaced by a space, surrounded by spaces. */
+enum char_change { CHANGE_KEEP, CHANGE_DROP, CHANGE_SPACE, CHANGE_SURROUND };
 
-static enum change bert_clean(uint32_t cp)
+static enum char_change bert_clean_change(uint32_t cp)
 {
 	unsigned c = tok_class(cp);
 	if (cp == 0 || cp == 0xfffd)
-		return DROP;
+		return CHANGE_DROP;
 	if (c & TOK_SPACE)
-		return c & TOK_C && cp != '\t' && cp != '\n' && cp != '\r' ? DROP : BLANK;
-	return c & TOK_C ? DROP : KEEP;
+		return c & TOK_C && cp != '\t' && cp != '\n' && cp != '\r' ? CHANGE_DROP : CHANGE_SPACE;
+	return c & TOK_C ? CHANGE_DROP : CHANGE_KEEP;
 }
 
-static enum change nmt(uint32_t cp)
+static enum char_change nmt_change(uint32_t cp)
 {
 	if ((cp >= 1 && cp <= 8) || cp == 0xb || (cp >= 0xe && cp <= 0x1f) || cp == 0x7f || cp == 0x8f ||
 	    cp == 0x9f)
-		return DROP;
+		return CHANGE_DROP;
 	if (cp == 9 || cp == 0xa || cp == 0xc || cp == 0xd || cp == 0x1680 ||
 	    (cp >= 0x200b && cp <= 0x200f) || cp == 0x2028 || cp == 0x2029 || cp == 0x2581 || cp == 0xfeff ||
 	    cp == 0xfffd)
-		return BLANK;
-	return KEEP;
+		return CHANGE_SPACE;
+	return CHANGE_KEEP;
 }
 
-static enum change change_of(const struct tfmc_tok_op *op, uint32_t cp)
+static enum char_change char_change_of(const struct tfmc_tok_op *op, uint32_t cp)
 {
 	if (op->kind == TFMC_TOK_STRIP_MARKS)
-		return tok_class(cp) & (op->flags ? TOK_MN : TOK_M) ? DROP : KEEP;
+		return tok_class(cp) & (op->flags ? TOK_MN : TOK_M) ? CHANGE_DROP : CHANGE_KEEP;
 	if (op->kind == TFMC_TOK_BERT_CJK)
-		return is_cjk(cp) ? SPACED : KEEP;
-	return op->kind == TFMC_TOK_NMT ? nmt(cp) : bert_clean(cp);
+		return is_cjk(cp) ? CHANGE_SURROUND : CHANGE_KEEP;
+	return op->kind == TFMC_TOK_NMT ? nmt_change(cp) : bert_clean_change(cp);
 }
 
 static void change_chars(const struct tfmc_tok_op *op, const char *s, size_t n, struct tok_text *out)
 {
-	size_t kept = 0; /* where what is kept begins */
+	size_t kept = 0; /* begin of the input not yet copied */
 	for (size_t at = 0; at < n;) {
 		uint32_t cp;
 		size_t len = tok_decode(s + at, n - at, &cp);
-		enum change c = cp - 0x20 < 0x5f ? KEEP : change_of(op, cp);
-		if (c != KEEP) {
-			tok_put(out, s + kept, at - kept);
-			if (c == SPACED)
-				tok_put(out, " ", 1);
-			if (c == SPACED)
-				tok_put(out, s + at, len);
-			if (c != DROP)
-				tok_put(out, " ", 1);
+		enum char_change c = cp - 0x20 < 0x5f ? CHANGE_KEEP : char_change_of(op, cp);
+		if (c != CHANGE_KEEP) {
+			tok_append(out, s + kept, at - kept);
+			if (c == CHANGE_SURROUND)
+				tok_append(out, " ", 1);
+			if (c == CHANGE_SURROUND)
+				tok_append(out, s + at, len);
+			if (c != CHANGE_DROP)
+				tok_append(out, " ", 1);
 			kept = at + len;
 		}
 		at += len;
 	}
-	tok_put(out, s + kept, n - kept);
+	tok_append(out, s + kept, n - kept);
 }
 
-/* ---- texts ---- */
+/* ---- strings ---- */
 
-static void replace(const char *s, size_t n, const char *from, size_t n_from, const char *to, size_t n_to,
-                    struct tok_text *out)
+static void replace_string(const char *s, size_t n, const char *from, size_t n_from, const char *to,
+                           size_t n_to, struct tok_text *out)
 {
 	size_t kept = 0, at = 0;
 	while (n - at >= n_from) {
@@ -234,15 +235,15 @@ static void replace(const char *s, size_t n, const char *from, size_t n_from, co
 			at++;
 			continue;
 		}
-		tok_put(out, s + kept, at - kept);
-		tok_put(out, to, n_to);
+		tok_append(out, s + kept, at - kept);
+		tok_append(out, to, n_to);
 		at += n_from;
 		kept = at;
 	}
-	tok_put(out, s + kept, n - kept);
+	tok_append(out, s + kept, n - kept);
 }
 
-/* Runs of at least `least` spaces, or of white space for 0. */
+/* Replaces runs of at least `least` spaces; least 0: of any white space. */
 static void replace_blanks(const char *s, size_t n, uint32_t least, const char *to, size_t n_to,
                            struct tok_text *out)
 {
@@ -257,9 +258,9 @@ static void replace_blanks(const char *s, size_t n, uint32_t least, const char *
 			count++;
 		}
 		if (count && count >= least)
-			tok_put(out, to, n_to);
+			tok_append(out, to, n_to);
 		else
-			tok_put(out, s + at, end - at);
+			tok_append(out, s + at, end - at);
 		at = end;
 		size_t from = at;
 		while (at < n) {
@@ -268,27 +269,27 @@ static void replace_blanks(const char *s, size_t n, uint32_t least, const char *
 				break;
 			at += len;
 		}
-		tok_put(out, s + from, at - from);
+		tok_append(out, s + from, at - from);
 	}
 }
 
 static void replace_matches(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s,
                             size_t n, struct tok_text *out)
 {
-	struct tok_ahead ahead = {0};
+	struct tok_suffix_sets suffixes = {0};
 	size_t kept = 0, at = 0, len;
-	while ((at = tok_automaton(t, op, &ahead, s, n, at, &len)) < n) {
-		tok_put(out, s + kept, at - kept);
-		tok_put(out, t->texts + op->b, op->n_b);
+	while ((at = tok_find_match(t, op, &suffixes, s, n, at, &len)) < n) {
+		tok_append(out, s + kept, at - kept);
+		tok_append(out, t->texts + op->b, op->n_b);
 		at += len;
 		kept = at;
 	}
-	tok_put(out, s + kept, n - kept);
-	out->failed = out->failed || ahead.failed;
-	tok_ahead_end(&ahead);
+	tok_append(out, s + kept, n - kept);
+	out->failed = out->failed || suffixes.failed;
+	tok_suffix_sets_free(&suffixes);
 }
 
-static void strip(const char *s, size_t n, uint32_t sides, struct tok_text *out)
+static void trim(const char *s, size_t n, uint32_t sides, struct tok_text *out)
 {
 	size_t from = 0;
 	uint32_t cp;
@@ -299,40 +300,40 @@ static void strip(const char *s, size_t n, uint32_t sides, struct tok_text *out)
 		from += len;
 	}
 	while (sides & 2 && n > from) {
-		size_t last = tok_before(s + from, n - from);
+		size_t last = tok_last_char(s + from, n - from);
 		tok_decode(s + from + last, n - from - last, &cp);
 		if (!(tok_class(cp) & TOK_SPACE))
 			break;
 		n = from + last;
 	}
-	tok_put(out, s + from, n - from);
+	tok_append(out, s + from, n - from);
 }
 
-static void apply(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s, size_t n,
-                  struct tok_text *out)
+static void apply_normalizer(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s,
+                             size_t n, struct tok_text *out)
 {
 	const char *a = t->texts + op->a, *b = t->texts + op->b;
 	switch ((enum tfmc_tok_normalize)op->kind) {
-	case TFMC_TOK_NFC: tok_normal_form(TOK_NFC, s, n, out); break;
-	case TFMC_TOK_NFD: tok_normal_form(TOK_NFD, s, n, out); break;
-	case TFMC_TOK_NFKC: tok_normal_form(TOK_NFKC, s, n, out); break;
-	case TFMC_TOK_NFKD: tok_normal_form(TOK_NFKD, s, n, out); break;
-	case TFMC_TOK_LOWER: tok_lower(s, n, out); break;
-	case TFMC_TOK_REPLACE: replace(s, n, a, op->n_a, b, op->n_b, out); break;
+	case TFMC_TOK_NFC: tok_append_normal_form(TOK_NFC, s, n, out); break;
+	case TFMC_TOK_NFD: tok_append_normal_form(TOK_NFD, s, n, out); break;
+	case TFMC_TOK_NFKC: tok_append_normal_form(TOK_NFKC, s, n, out); break;
+	case TFMC_TOK_NFKD: tok_append_normal_form(TOK_NFKD, s, n, out); break;
+	case TFMC_TOK_LOWER: tok_append_lower(s, n, out); break;
+	case TFMC_TOK_REPLACE: replace_string(s, n, a, op->n_a, b, op->n_b, out); break;
 	case TFMC_TOK_REPLACE_BLANKS: replace_blanks(s, n, op->flags, a, op->n_a, out); break;
 	case TFMC_TOK_PREPEND:
 		if (n)
-			tok_put(out, a, op->n_a);
-		tok_put(out, s, n);
+			tok_append(out, a, op->n_a);
+		tok_append(out, s, n);
 		break;
-	case TFMC_TOK_SENTENCEPIECE: sentencepiece(t, op, s, n, out); break;
+	case TFMC_TOK_SENTENCEPIECE: normalize_sentencepiece(t, op, s, n, out); break;
 	case TFMC_TOK_REPLACE_PATTERN: replace_matches(t, op, s, n, out); break;
-	case TFMC_TOK_STRIP: strip(s, n, op->flags, out); break;
+	case TFMC_TOK_STRIP: trim(s, n, op->flags, out); break;
 	case TFMC_TOK_CHARS:
 		if (t->chars.units)
 			map_graphemes(t, s, n, out);
 		else
-			tok_put(out, s, n);
+			tok_append(out, s, n);
 		break;
 	case TFMC_TOK_STRIP_MARKS:
 	case TFMC_TOK_BERT_CLEAN:
@@ -347,9 +348,9 @@ const char *tok_normalize(struct tok_run *r, const char *s, size_t n, size_t *ou
 	for (uint32_t i = 0; i < r->t->normalize.n; i++) {
 		struct tok_text *out = &r->normal[i % 2];
 		size_t most = r->normal_most;
-		tok_begin_text(out, most);
-		apply(r->t, &r->t->normalize.items[i], s, n, out);
-		tok_end_text(r, out, i + 1 == r->t->normalize.n ? &r->normal_most : &most);
+		tok_begin_rewrite(out, most);
+		apply_normalizer(r->t, &r->t->normalize.items[i], s, n, out);
+		tok_end_rewrite(r, out, i + 1 == r->t->normalize.n ? &r->normal_most : &most);
 		s = out->data ? out->data : "";
 		n = out->n;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening a packed tokenizer: every offset, size and id is checked once, so that
- * encoding needs to check the steps of double arrays alone.
+ * Opening a packed tokenizer: validates every offset, size and id once, so that encoding only checks the
+ * transitions of double arrays.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <fcntl.h>
@@ -18,13 +18,13 @@ const char *tfmc_tokenizer_status_text(int status)
 	switch (status) {
 	case TFMC_TOKENIZER_OK: return "ok";
 	case TFMC_TOKENIZER_E_NULL: return "a required pointer is null";
-	case TFMC_TOKENIZER_E_FORMAT: return "the bytes are no packed tokenizer, or are damaged";
+	case TFMC_TOKENIZER_E_FORMAT: return "the bytes are not a packed tokenizer, or are damaged";
 	case TFMC_TOKENIZER_E_VERSION: return "the tokenizer was packed for another version of the library";
 	case TFMC_TOKENIZER_E_ALIGN: return "memory is not aligned to 8 bytes";
 	case TFMC_TOKENIZER_E_MEMORY: return "no memory";
 	case TFMC_TOKENIZER_E_FILE: return "the file cannot be read";
-	case TFMC_TOKENIZER_E_ID: return "an id is not that of a token";
-	case TFMC_TOKENIZER_E_STOPPED: return "a callback wanted no more";
+	case TFMC_TOKENIZER_E_ID: return "no token has this id";
+	case TFMC_TOKENIZER_E_STOPPED: return "a callback returned nonzero";
 	case TFMC_TOKENIZER_E_GROWTH:
 		return "normalizers make the text longer than the limit of 32 bytes for each of its bytes, "
 		       "and 64 KiB";
@@ -51,7 +51,7 @@ static bool sections_fit(const struct tfmc_tokenizer *t, uint64_t bytes)
 	return true;
 }
 
-static bool id_fits(const struct tfmc_tokenizer *t, uint32_t id)
+static bool is_id_or_none(const struct tfmc_tokenizer *t, uint32_t id)
 {
 	return id == TFMC_TOK_NONE || id < t->head->n_tokens;
 }
@@ -85,12 +85,12 @@ static bool open_trie(const struct tfmc_tokenizer *t, enum tfmc_tok_section_kind
 	out->n = (uint32_t)(bytes / sizeof(*out->nodes));
 	for (unsigned b = 0; out->n && b < 256; b++) {
 		uint32_t node = 0;
-		out->begins[b] = tok_step(out, &node, (unsigned char)b);
+		out->begins[b] = tok_trie_step(out, &node, (unsigned char)b);
 	}
 	return true;
 }
 
-/* At least one slot in four is empty, so that looking ends soon. */
+/* At least one slot in four must be empty, so that probing terminates soon. */
 static bool open_pairs(struct tfmc_tokenizer *t)
 {
 	uint64_t bytes, n, taken = 0;
@@ -126,12 +126,12 @@ static bool open_added(struct tfmc_tokenizer *t)
 		return false;
 	t->single = bytes ? single : NULL;
 	for (unsigned i = 0; t->single && i < 256; i++)
-		if (!id_fits(t, t->single[i]))
+		if (!is_id_or_none(t, t->single[i]))
 			return false;
 	return !(t->head->flags & TFMC_TOK_H_BYTE_LEVEL) || t->single;
 }
 
-static bool text_fits(uint64_t at, uint64_t n, uint64_t bytes)
+static bool string_fits(uint64_t at, uint64_t n, uint64_t bytes)
 {
 	return at <= bytes && n <= bytes - at;
 }
@@ -145,10 +145,10 @@ static bool op_fits(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op
 	                        : op->kind == TFMC_TOK_REPLACE || op->kind == TFMC_TOK_SENTENCEPIECE;
 	bool matches = is_split && op->kind >= TFMC_TOK_MATCH_TEXT && op->kind <= TFMC_TOK_MATCH_PATTERN;
 	return op->kind < (is_split ? (uint32_t)TFMC_TOK_N_SPLIT : (uint32_t)TFMC_TOK_N_NORMALIZE) &&
-	       text_fits(op->a, op->n_a, texts) && text_fits(op->b, op->n_b, texts) &&
+	       string_fits(op->a, op->n_a, texts) && string_fits(op->b, op->n_b, texts) &&
 	       (!needs_a || op->n_a) &&
 	       (!matches || (op->flags & TFMC_TOK_BEHAVIOR_MASK) < TFMC_TOK_N_BEHAVIORS) &&
-	       (!is_pattern || tok_automaton_fits(t->texts + op->a, op->a, op->n_a));
+	       (!is_pattern || tok_automaton_is_valid(t->texts + op->a, op->a, op->n_a));
 }
 
 static bool open_ops(struct tfmc_tokenizer *t)
@@ -168,8 +168,8 @@ static bool open_ops(struct tfmc_tokenizer *t)
 	}
 	t->mark = t->texts + t->head->mark;
 	t->prefix = t->texts + t->head->prefix;
-	return text_fits(t->head->mark, t->head->n_mark, texts) &&
-	       text_fits(t->head->prefix, t->head->n_prefix, texts);
+	return string_fits(t->head->mark, t->head->n_mark, texts) &&
+	       string_fits(t->head->prefix, t->head->n_prefix, texts);
 }
 
 static bool open_template(struct tfmc_tokenizer *t)
@@ -186,7 +186,7 @@ static bool open_template(struct tfmc_tokenizer *t)
 	return t->head->n_single <= t->n_items;
 }
 
-/* Units, then texts of which the last one is ended. */
+/* Double array, then strings of which the last one is terminated. */
 static bool open_chars(struct tfmc_tokenizer *t)
 {
 	uint64_t bytes;
@@ -209,14 +209,15 @@ static bool open_chars(struct tfmc_tokenizer *t)
 static bool head_fits(const struct tfmc_tokenizer *t)
 {
 	const struct tfmc_tok_header *h = t->head;
-	bool ok = h->model <= TFMC_TOK_WORDLEVEL && id_fits(t, h->unknown) && id_fits(t, h->bos) &&
-	          id_fits(t, h->eos) && id_fits(t, h->pad) && id_fits(t, h->mask);
+	bool ok = h->model <= TFMC_TOK_WORDLEVEL && is_id_or_none(t, h->unknown) &&
+	          is_id_or_none(t, h->bos) && is_id_or_none(t, h->eos) && is_id_or_none(t, h->pad) &&
+	          is_id_or_none(t, h->mask);
 	if (h->model == TFMC_TOK_WORDPIECE)
 		ok = ok && h->unknown != TFMC_TOK_NONE && h->word_max >= 1;
 	return ok && h->unknown_score == h->unknown_score;
 }
 
-/* Sections within the data, ids within their bounds: a status. */
+/* Validates sections and ids; returns a status. */
 static int tok_open_sections(struct tfmc_tokenizer *t, uint64_t bytes)
 {
 	const struct tfmc_tok_header *h = t->head;
@@ -297,7 +298,7 @@ void tfmc_tokenizer_close(struct tfmc_tokenizer *t)
 	free(t);
 }
 
-/* ---- facts ---- */
+/* ---- queries ---- */
 
 int32_t tfmc_tokenizer_size(const struct tfmc_tokenizer *t)
 {
@@ -322,24 +323,24 @@ int tfmc_tokenizer_is_special(const struct tfmc_tokenizer *t, int32_t id)
 	return t && id >= 0 && (uint32_t)id < t->head->n_tokens && (t->flags[id] & TFMC_TOK_F_SPECIAL) != 0;
 }
 
-size_t tok_longest(const struct tok_trie *t, const char *s, size_t n, uint32_t *value)
+size_t tok_trie_longest(const struct tok_trie *t, const char *s, size_t n, uint32_t *value)
 {
 	uint32_t node = 0;
 	size_t longest = 0;
-	for (size_t i = 0; t->n && i < n && tok_step(t, &node, (unsigned char)s[i]); i++)
-		if (tok_value(t, node, value))
+	for (size_t i = 0; t->n && i < n && tok_trie_step(t, &node, (unsigned char)s[i]); i++)
+		if (tok_trie_value(t, node, value))
 			longest = i + 1;
 	return longest;
 }
 
-/* Value of exactly this key. */
-static bool find(const struct tok_trie *t, const char *s, uint64_t n, uint32_t *value)
+/* Value of exactly this key; false: no such key. */
+static bool trie_find(const struct tok_trie *t, const char *s, uint64_t n, uint32_t *value)
 {
 	uint32_t node = 0;
 	for (uint64_t i = 0; i < n; i++)
-		if (!t->n || !tok_step(t, &node, (unsigned char)s[i]))
+		if (!t->n || !tok_trie_step(t, &node, (unsigned char)s[i]))
 			return false;
-	return t->n && tok_value(t, node, value);
+	return t->n && tok_trie_value(t, node, value);
 }
 
 int tfmc_tokenizer_normalize(const struct tfmc_tokenizer *t, const char *text, uint64_t bytes, char *out,
@@ -349,14 +350,14 @@ int tfmc_tokenizer_normalize(const struct tfmc_tokenizer *t, const char *text, u
 	size_t len;
 	if (!t || (!text && bytes) || (!out && cap) || !n)
 		return TFMC_TOKENIZER_E_NULL;
-	tok_limit(&r, bytes);
+	tok_set_output_limits(&r, bytes);
 	const char *s = tok_normalize(&r, text, (size_t)bytes, &len);
 	*n = len;
 	if (!r.failed && len && cap)
 		memcpy(out, s, len < cap ? len : (size_t)cap);
 	free(r.normal[0].data);
 	free(r.normal[1].data);
-	return tok_run_status(&r);
+	return tok_status(&r);
 }
 
 int32_t tfmc_tokenizer_find(const struct tfmc_tokenizer *t, const char *piece, uint64_t bytes)
@@ -364,9 +365,9 @@ int32_t tfmc_tokenizer_find(const struct tfmc_tokenizer *t, const char *piece, u
 	uint32_t value;
 	if (!t || (!piece && bytes))
 		return -1;
-	if (find(&t->raw, piece, bytes, &value) || find(&t->norm, piece, bytes, &value))
+	if (trie_find(&t->raw, piece, bytes, &value) || trie_find(&t->norm, piece, bytes, &value))
 		return value < t->n_added ? (int32_t)t->added[value].id : -1;
-	if (find(&t->trie, piece, bytes, &value))
+	if (trie_find(&t->trie, piece, bytes, &value))
 		return value < t->head->n_tokens ? (int32_t)value : -1;
 	return -1;
 }

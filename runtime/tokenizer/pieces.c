@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Unigram: the cut of a text into pieces with the largest sum of scores, one
- * walk down the double array for each character. WordPiece: the longest piece
- * at each place of a word. WordLevel: words as they are.
+ * Unigram (Kudo 2018): Viterbi search for the segmentation with the largest sum of scores, one trie walk per
+ * character. WordPiece: greedy longest match at each position of a word. WordLevel: whole words.
  */
 #include "runtime/tokenizer/tok.h"
 
 /* ---- Unigram ---- */
 
-static void offer(struct tok_best *b, double score, size_t start, uint32_t id)
+static void relax(struct tok_best *b, double score, size_t start, uint32_t id)
 {
 	if (b->start == UINT32_MAX || score > b->score)
 		*b = (struct tok_best){score, (uint32_t)start, id};
 }
 
-/* Pieces that begin at `at`; the character alone is offered as unknown when it is none. */
-static void offer_pieces(struct tok_run *r, const char *s, size_t n, size_t at, size_t len)
+/* Relaxes the ends of all pieces that begin at `at`; the character alone is offered as unknown if it is no
+ * piece. */
+static void relax_pieces(struct tok_run *r, const char *s, size_t n, size_t at, size_t len)
 {
 	const struct tfmc_tokenizer *t = r->t;
 	double here = at ? r->best[at].score : 0;
 	uint32_t node = 0, id;
 	bool alone = false;
-	for (size_t i = at; t->trie.n && i < n && tok_step(&t->trie, &node, (unsigned char)s[i]); i++) {
-		if (!tok_value(&t->trie, node, &id) || id >= t->head->n_tokens)
+	for (size_t i = at; t->trie.n && i < n && tok_trie_step(&t->trie, &node, (unsigned char)s[i]); i++) {
+		if (!tok_trie_value(&t->trie, node, &id) || id >= t->head->n_tokens)
 			continue;
-		offer(&r->best[i + 1], here + t->scores[id], at, id);
+		relax(&r->best[i + 1], here + t->scores[id], at, id);
 		alone = alone || i + 1 - at == len;
 	}
 	if (!alone)
-		offer(&r->best[at + len], here + t->head->unknown_score, at, TFMC_TOK_NONE);
+		relax(&r->best[at + len], here + t->head->unknown_score, at, TFMC_TOK_NONE);
 }
 
 static bool is_unknown(const struct tok_run *r, uint32_t id)
@@ -36,11 +36,12 @@ static bool is_unknown(const struct tok_run *r, uint32_t id)
 	return id == TFMC_TOK_NONE || r->t->flags[id] & TFMC_TOK_F_LONE;
 }
 
-/* Ids from the end to the beginning; neighbours that are unknown are one text. */
-static void trace_back(struct tok_run *r, const char *s, size_t n)
+/* Reads the best path backwards and pushes its ids; consecutive unknown pieces are encoded as one. */
+static void push_best_path(struct tok_run *r, const char *s, size_t n)
 {
 	size_t kept = 0;
-	for (size_t end = n; end > 0; end = r->best[end].start) /* places become a list, at its end */
+	for (size_t end = n; end > 0; end = r->best[end].start) /* positions of the path, stored from the
+								   end of the array */
 		r->best[n - kept++].score = (double)end;
 	for (size_t i = kept; i-- > 0;) {
 		size_t end = (size_t)r->best[n - i].score, start = r->best[end].start;
@@ -49,7 +50,7 @@ static void trace_back(struct tok_run *r, const char *s, size_t n)
 			tok_push(r, id);
 			continue;
 		}
-		while (i > 0) { /* the next one, when it is unknown as well */
+		while (i > 0) { /* extend over the next piece if it is unknown, too */
 			size_t next = (size_t)r->best[n - i + 1].score;
 			if (!is_unknown(r, r->best[next].id))
 				break;
@@ -79,10 +80,10 @@ void tok_unigram(struct tok_run *r, const char *s, size_t n)
 		uint32_t cp;
 		size_t len = tok_decode(s + at, n - at, &cp);
 		if (at == 0 || r->best[at].start != UINT32_MAX)
-			offer_pieces(r, s, n, at, len);
+			relax_pieces(r, s, n, at, len);
 		at += len;
 	}
-	trace_back(r, s, n);
+	push_best_path(r, s, n);
 }
 
 /* ---- WordPiece ---- */
@@ -103,15 +104,15 @@ void tok_wordpiece(struct tok_run *r, const char *s, size_t n)
 	uint32_t inside = 0;
 	bool continues = t->trie.n != 0;
 	for (uint32_t i = 0; continues && i < t->head->n_prefix; i++)
-		continues = tok_step(&t->trie, &inside, (unsigned char)t->prefix[i]);
+		continues = tok_trie_step(&t->trie, &inside, (unsigned char)t->prefix[i]);
 	bool ok = t->trie.n && count_chars(s, n, t->head->word_max) <= t->head->word_max;
 	for (size_t at = 0; ok && at < n;) {
 		uint32_t node = at ? inside : 0, id = 0, found;
 		size_t longest = 0;
 		for (size_t i = at; i < n && (at == 0 || continues); i++) {
-			if (!tok_step(&t->trie, &node, (unsigned char)s[i]))
+			if (!tok_trie_step(&t->trie, &node, (unsigned char)s[i]))
 				break;
-			if (tok_value(&t->trie, node, &found) && found < t->head->n_tokens) {
+			if (tok_trie_value(&t->trie, node, &found) && found < t->head->n_tokens) {
 				longest = i + 1 - at;
 				id = found;
 			}
@@ -130,7 +131,7 @@ void tok_wordpiece(struct tok_run *r, const char *s, size_t n)
 void tok_wordlevel(struct tok_run *r, const char *s, size_t n)
 {
 	uint32_t id;
-	bool known = tok_longest(&r->t->trie, s, n, &id) == n && id < r->t->head->n_tokens;
+	bool known = tok_trie_longest(&r->t->trie, s, n, &id) == n && id < r->t->head->n_tokens;
 	if (known || r->t->head->unknown != TFMC_TOK_NONE)
 		tok_push(r, known ? id : r->t->head->unknown);
 }

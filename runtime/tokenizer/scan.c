@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The splitters of byte-level models: each is a regular expression whose
- * alternatives are tried in order, written out by hand. A call looks at what it
- * takes and at most one character more, or takes all it has looked at next, so
- * that scanning is linear.
+ * Splitters of byte-level models: regular expressions with ordered alternatives, written by hand. A call
+ * reads what it returns and at most one character more, or the next calls return all that it has read:
+ * scanning is linear.
  */
 #include <string.h>
 
@@ -20,7 +19,7 @@ static unsigned class_at(const char *s, size_t n, size_t at, size_t *len)
 	return tok_class(cp);
 }
 
-/* End of the run of characters from `at` on that have one of `want`. */
+/* End of the run of characters from `at` on that have a class of `want`. */
 static size_t run_of(const char *s, size_t n, size_t at, unsigned want)
 {
 	size_t len;
@@ -29,7 +28,7 @@ static size_t run_of(const char *s, size_t n, size_t at, unsigned want)
 	return at;
 }
 
-/* End of the run of characters that have none of `avoid`. */
+/* End of the run of characters from `at` on that have no class of `avoid`. */
 static size_t run_without(const char *s, size_t n, size_t at, unsigned avoid)
 {
 	size_t len;
@@ -38,46 +37,46 @@ static size_t run_without(const char *s, size_t n, size_t at, unsigned avoid)
 	return at;
 }
 
-static char folded(const char *s, size_t n, size_t at, bool caseless, size_t *len)
+static char fold_ascii(const char *s, size_t n, size_t at, bool caseless, size_t *len)
 {
 	if (at >= n)
 		return 0;
 	*len = 1;
 	if (caseless && n - at >= 2 && !memcmp(s + at, "\xc5\xbf", 2)) {
-		*len = 2; /* the long s */
+		*len = 2; /* U+017F, the long s: folds to s */
 		return 's';
 	}
 	return caseless && s[at] >= 'A' && s[at] <= 'Z' ? (char)(s[at] + 32) : s[at];
 }
 
-/* 's 't 're 've 'm 'll 'd; 0: none. */
-static size_t contraction(const char *s, size_t n, bool caseless)
+/* Length of a contraction ('s 't 're 've 'm 'll 'd) at s; 0: none. */
+static size_t scan_contraction(const char *s, size_t n, bool caseless)
 {
 	size_t first = 0, second = 0;
 	if (n < 2 || s[0] != '\'')
 		return 0;
-	char a = folded(s, n, 1, caseless, &first);
+	char a = fold_ascii(s, n, 1, caseless, &first);
 	if (a == 's' || a == 't' || a == 'm' || a == 'd')
 		return 1 + first;
-	char b = folded(s, n, 1 + first, caseless, &second);
+	char b = fold_ascii(s, n, 1 + first, caseless, &second);
 	if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l'))
 		return 1 + first + second;
 	return 0;
 }
 
-/* \s+(?!\S)|\s+ : a run, without its last character when something follows. */
-static size_t blanks(const char *s, size_t n)
+/* \s+(?!\S)|\s+ : a run of white space, without its last character if something follows. */
+static size_t scan_spaces(const char *s, size_t n)
 {
 	size_t end = run_of(s, n, 0, TOK_SPACE);
 	if (end == n)
 		return end;
-	size_t last = tok_before(s, end);
+	size_t last = tok_last_char(s, end);
 	return last ? last : end;
 }
 
 static size_t scan_gpt2(const char *s, size_t n)
 {
-	size_t len = contraction(s, n, false), first;
+	size_t len = scan_contraction(s, n, false), first;
 	if (len)
 		return len;
 	size_t from = s[0] == ' ';
@@ -88,11 +87,11 @@ static size_t scan_gpt2(const char *s, size_t n)
 		return run_of(s, n, from, TOK_N);
 	if (first && !(c & TOK_SPACE))
 		return run_without(s, n, from, TOK_SPACE | TOK_L | TOK_N);
-	return blanks(s, n);
+	return scan_spaces(s, n);
 }
 
-/* \s*[\r\n]+ : to the last end of a line in the run of white space; 0: none. */
-static size_t newlines(const char *s, size_t n)
+/* \s*[\r\n]+ : up to the last end of line in the run of white space; 0: none. */
+static size_t scan_newlines(const char *s, size_t n)
 {
 	size_t end = run_of(s, n, 0, TOK_SPACE);
 	while (end && s[end - 1] != '\n' && s[end - 1] != '\r')
@@ -100,7 +99,7 @@ static size_t newlines(const char *s, size_t n)
 	return end;
 }
 
-static size_t numbers(const char *s, size_t n, unsigned most)
+static size_t scan_number(const char *s, size_t n, unsigned most)
 {
 	size_t at = 0, len;
 	for (unsigned i = 0; (most == 0 || i < most) && class_at(s, n, at, &len) & TOK_N && len; i++)
@@ -108,8 +107,8 @@ static size_t numbers(const char *s, size_t n, unsigned most)
 	return at;
 }
 
-/* ` ?[^\s\p{L}\p{N}]+` and what `tail` has after it; 0: does not match. */
-static size_t others(const char *s, size_t n, unsigned avoid, const char *tail)
+/* ` ?[^\s\p{L}\p{N}]+`, then any characters of `tail`; 0: no match. */
+static size_t scan_others(const char *s, size_t n, unsigned avoid, const char *tail)
 {
 	size_t from = s[0] == ' ', end = run_without(s, n, from, avoid);
 	if (end == from)
@@ -119,8 +118,8 @@ static size_t others(const char *s, size_t n, unsigned avoid, const char *tail)
 	return end;
 }
 
-/* Whether the first character may be before a word: no letter, number, end of line. */
-static bool may_lead(const char *s, unsigned c)
+/* True: [^\r\n\p{L}\p{N}], which may precede a word. */
+static bool may_precede_word(const char *s, unsigned c)
 {
 	return !(c & (TOK_L | TOK_N)) && s[0] != '\r' && s[0] != '\n';
 }
@@ -128,19 +127,19 @@ static bool may_lead(const char *s, unsigned c)
 static size_t scan_words(const struct tfmc_tok_op *op, const char *s, size_t n)
 {
 	unsigned letters = TOK_L | (op->flags & TFMC_TOK_W_MARKS ? TOK_M : 0u);
-	size_t first, second, len = contraction(s, n, op->flags & TFMC_TOK_W_CASELESS);
+	size_t first, second, len = scan_contraction(s, n, op->flags & TFMC_TOK_W_CASELESS);
 	if (len)
 		return len;
 	unsigned c = class_at(s, n, 0, &first), next = class_at(s, n, first, &second);
-	if (may_lead(s, c) && second && next & letters)
+	if (may_precede_word(s, c) && second && next & letters)
 		return run_of(s, n, first, letters);
 	if (c & letters)
 		return run_of(s, n, 0, letters);
 	if (c & TOK_N)
-		return numbers(s, n, op->flags & TFMC_TOK_W_DIGITS);
-	len = others(s, n, TOK_SPACE | TOK_N | letters, "\r\n");
-	len = len ? len : newlines(s, n);
-	return len ? len : blanks(s, n);
+		return scan_number(s, n, op->flags & TFMC_TOK_W_DIGITS);
+	len = scan_others(s, n, TOK_SPACE | TOK_N | letters, "\r\n");
+	len = len ? len : scan_newlines(s, n);
+	return len ? len : scan_spaces(s, n);
 }
 
 /* ---- words by case ---- */
@@ -155,7 +154,7 @@ static bool is_lower(unsigned c)
 	return c & TOK_M || (c & TOK_L && !(c & TOK_UPPER));
 }
 
-static size_t case_run(const char *s, size_t n, size_t at, bool (*is)(unsigned))
+static size_t run_of_case(const char *s, size_t n, size_t at, bool (*is)(unsigned))
 {
 	size_t len;
 	while (at < n && is(class_at(s, n, at, &len)))
@@ -163,14 +162,14 @@ static size_t case_run(const char *s, size_t n, size_t at, bool (*is)(unsigned))
 	return at;
 }
 
-/* Upper*Lower+ from `at`, 0: no match. Letters without case are both: the last of them ends the word. */
-static size_t capitalized(const char *s, size_t n, size_t at)
+/* Upper*Lower+ from `at`; 0: no match. Letters without case are both: backtracks to the last such letter. */
+static size_t scan_capitalized(const char *s, size_t n, size_t at)
 {
-	size_t upper = case_run(s, n, at, is_upper), end = case_run(s, n, upper, is_lower), len;
+	size_t upper = run_of_case(s, n, at, is_upper), end = run_of_case(s, n, upper, is_lower), len;
 	if (end > upper)
 		return end;
 	while (upper > at) {
-		size_t last = at + tok_before(s + at, upper - at);
+		size_t last = at + tok_last_char(s + at, upper - at);
 		if (is_lower(class_at(s, n, last, &len)))
 			return upper;
 		upper = last;
@@ -179,37 +178,38 @@ static size_t capitalized(const char *s, size_t n, size_t at)
 }
 
 /* Upper+Lower*, 0: no match. */
-static size_t shouted(const char *s, size_t n, size_t at)
+static size_t scan_uppercase(const char *s, size_t n, size_t at)
 {
-	size_t upper = case_run(s, n, at, is_upper);
-	return upper > at ? case_run(s, n, upper, is_lower) : 0;
+	size_t upper = run_of_case(s, n, at, is_upper);
+	return upper > at ? run_of_case(s, n, upper, is_lower) : 0;
 }
 
 static size_t scan_cased(const struct tfmc_tok_op *op, const char *s, size_t n)
 {
 	size_t first, len = 0;
 	unsigned c = class_at(s, n, 0, &first);
-	bool leads = may_lead(s, c);
+	bool leads = may_precede_word(s, c);
 	if (leads)
-		len = capitalized(s, n, first);
-	len = len ? len : capitalized(s, n, 0);
+		len = scan_capitalized(s, n, first);
+	len = len ? len : scan_capitalized(s, n, 0);
 	if (!len && leads)
-		len = shouted(s, n, first);
-	len = len ? len : shouted(s, n, 0);
+		len = scan_uppercase(s, n, first);
+	len = len ? len : scan_uppercase(s, n, 0);
 	if (len)
-		return op->flags & TFMC_TOK_W_NO_CONTRACT ? len : len + contraction(s + len, n - len, true);
+		return op->flags & TFMC_TOK_W_NO_CONTRACT ? len
+		                                          : len + scan_contraction(s + len, n - len, true);
 	if (c & TOK_N)
-		return numbers(s, n, op->flags & TFMC_TOK_W_DIGITS);
-	len = others(s, n, TOK_SPACE | TOK_L | TOK_N, "\r\n/");
-	len = len ? len : newlines(s, n);
-	return len ? len : blanks(s, n);
+		return scan_number(s, n, op->flags & TFMC_TOK_W_DIGITS);
+	len = scan_others(s, n, TOK_SPACE | TOK_L | TOK_N, "\r\n/");
+	len = len ? len : scan_newlines(s, n);
+	return len ? len : scan_spaces(s, n);
 }
 
 /* ---- CLIP, BLOOM ---- */
 
 static size_t scan_clip(const char *s, size_t n, bool *is_part)
 {
-	size_t len = contraction(s, n, false), first;
+	size_t len = scan_contraction(s, n, false), first;
 	unsigned c = class_at(s, n, 0, &first);
 	if (len)
 		return len;
@@ -221,12 +221,12 @@ static size_t scan_clip(const char *s, size_t n, bool *is_part)
 		return run_of(s, n, 0, TOK_L);
 	if (c & TOK_N)
 		return first;
-	/* An apostrophe inside other characters may begin a contraction only where a match begins. */
+	/* An apostrophe begins a contraction only at the beginning of a match. */
 	return run_without(s, n, 0, TOK_SPACE | TOK_L | TOK_N);
 }
 
-/* Characters outside [^(\s|[.,!?...])]. */
-static bool bloom_stops(uint32_t cp)
+/* Characters that [^(\s|[.,!?...])] excludes. */
+static bool is_bloom_separator(uint32_t cp)
 {
 	if (cp < 0x80 && cp && strchr("(|).,!?", (int)cp))
 		return true;
@@ -239,7 +239,7 @@ static size_t bloom_run(const char *s, size_t n, size_t at)
 	while (at < n) {
 		uint32_t cp;
 		size_t len = tok_decode(s + at, n - at, &cp);
-		if (bloom_stops(cp))
+		if (is_bloom_separator(cp))
 			break;
 		at += len;
 	}
@@ -251,19 +251,19 @@ static size_t scan_bloom(const char *s, size_t n)
 	size_t from = s[0] == ' ', end = bloom_run(s, n, from);
 	if (end > from)
 		return end;
-	for (size_t at = 0; at < n;) { /* what lies between matches is one part */
+	for (size_t at = 0; at < n;) { /* text between matches is one part */
 		uint32_t cp;
 		size_t len = tok_decode(s + at, n - at, &cp);
 		bool leads =
 		        cp == ' ' && at + 1 < n && bloom_run(s, at + 5 < n ? at + 5 : n, at + 1) > at + 1;
-		if (at && (!bloom_stops(cp) || leads))
+		if (at && (!is_bloom_separator(cp) || leads))
 			return at;
 		at += len;
 	}
 	return n;
 }
 
-size_t tok_scan(const struct tfmc_tok_op *op, const char *s, size_t n, bool *is_part)
+size_t tok_next_piece(const struct tfmc_tok_op *op, const char *s, size_t n, bool *is_part)
 {
 	*is_part = true;
 	switch (op->kind) {
@@ -283,7 +283,7 @@ static bool is_punctuation(uint32_t cp, unsigned c)
 	return c & TOK_P || (cp > 32 && cp < 127 && !(c & (TOK_L | TOK_N)));
 }
 
-static bool matches(const struct tfmc_tok_op *op, uint32_t cp)
+static bool matches_char(const struct tfmc_tok_op *op, uint32_t cp)
 {
 	unsigned c = tok_class(cp);
 	switch (op->kind) {
@@ -299,7 +299,7 @@ static bool matches(const struct tfmc_tok_op *op, uint32_t cp)
 	}
 }
 
-/* Characters of one match: at least, at most. */
+/* Minimum and maximum characters of a match. */
 static void match_bounds(uint32_t kind, unsigned *least, unsigned *most)
 {
 	*least = kind == TFMC_TOK_MATCH_DIGITS3 ? 3 : 1;
@@ -308,23 +308,23 @@ static void match_bounds(uint32_t kind, unsigned *least, unsigned *most)
 	                                                                         : 1;
 }
 
-uint32_t tok_letter(unsigned char b)
+uint32_t tok_byte_letter(unsigned char b)
 {
 	if ((b >= 33 && b <= 126) || (b >= 161 && b != 173))
 		return b;
 	return 256u + (b <= 32 ? b : b <= 160 ? b - 127u + 33u : 67u);
 }
 
-/* The character at s, or the letter of its first byte. */
+/* Reads the character at s, or its first byte as a GPT-2 letter. */
 static size_t next_char(const struct tfmc_tok_op *op, const char *s, size_t n, uint32_t *cp)
 {
 	if (!(op->flags & TFMC_TOK_LETTERS))
 		return tok_decode(s, n, cp);
-	*cp = tok_letter((unsigned char)s[0]);
+	*cp = tok_byte_letter((unsigned char)s[0]);
 	return 1;
 }
 
-static size_t match_chars(const struct tfmc_tok_op *op, const char *s, size_t n, bool *is_match)
+static size_t next_chars_match(const struct tfmc_tok_op *op, const char *s, size_t n, bool *is_match)
 {
 	unsigned least, most;
 	size_t at = 0;
@@ -335,7 +335,7 @@ static size_t match_chars(const struct tfmc_tok_op *op, const char *s, size_t n,
 		uint32_t cp;
 		for (; end < n && count < most; end += len, count++) {
 			len = next_char(op, s + end, n - end, &cp);
-			if (!matches(op, cp))
+			if (!matches_char(op, cp))
 				break;
 		}
 		if (count >= least) {
@@ -348,8 +348,8 @@ static size_t match_chars(const struct tfmc_tok_op *op, const char *s, size_t n,
 	return n;
 }
 
-/* \w+|[^\w\s]+, blanks match nothing. */
-static size_t match_words(const char *s, size_t n, bool *is_match)
+/* \w+|[^\w\s]+ ; white space does not match. */
+static size_t next_words_match(const char *s, size_t n, bool *is_match)
 {
 	uint32_t cp;
 	size_t at = tok_decode(s, n, &cp), len;
@@ -366,13 +366,13 @@ static size_t match_words(const char *s, size_t n, bool *is_match)
 	return at;
 }
 
-size_t tok_match(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s, size_t n,
-                 bool *is_match)
+size_t tok_next_match(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s, size_t n,
+                      bool *is_match)
 {
 	if (op->kind == TFMC_TOK_SPLIT_WORDS)
-		return match_words(s, n, is_match);
+		return next_words_match(s, n, is_match);
 	if (op->kind != TFMC_TOK_MATCH_TEXT)
-		return match_chars(op, s, n, is_match);
+		return next_chars_match(op, s, n, is_match);
 	const char *a = t->texts + op->a;
 	for (size_t at = 0; n - at >= op->n_a; at++) {
 		const char *hit = memchr(s + at, a[0], n - at - op->n_a + 1);

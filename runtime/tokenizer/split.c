@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Splitters: each gives its parts to the next one, the last to the model. What
- * lies between matches and the matches are put together by the behavior.
+ * Splitters: each passes its parts to the next one, the last one passes words to the model. The split
+ * behavior says how matches and the text between them are combined.
  */
 #include <string.h>
 
 #include "runtime/tokenizer/tok.h"
 
-/* A part that grows until its end is known. */
+/* A part of the text whose end is not yet known. */
 struct part {
 	struct tok_run *r;
 	uint32_t next;
@@ -15,7 +15,7 @@ struct part {
 	size_t from, to;
 };
 
-static void flush(struct part *p)
+static void flush_part(struct part *p)
 {
 	if (p->to > p->from)
 		tok_split(p->r, p->next, p->s + p->from, p->to - p->from);
@@ -24,46 +24,47 @@ static void flush(struct part *p)
 	p->from = p->to;
 }
 
-/* One more piece [p->to, end). */
-static void take(struct part *p, size_t end, bool is_match, bool was_match, uint32_t behavior)
+/* Adds the piece [p->to, end), a match or the text between two. */
+static void add_piece(struct part *p, size_t end, bool is_match, bool was_match, uint32_t behavior)
 {
 	switch ((enum tfmc_tok_behavior)behavior) {
 	case TFMC_TOK_REMOVED:
-		flush(p);
+		flush_part(p);
 		p->to = end;
 		if (is_match)
 			p->from = end;
 		break;
 	case TFMC_TOK_ISOLATED:
-		flush(p);
+		flush_part(p);
 		p->to = end;
 		break;
-	case TFMC_TOK_WITH_PREVIOUS: /* the first match goes to what is before it */
+	case TFMC_TOK_WITH_PREVIOUS: /* a match belongs to the text before it */
 		if (!is_match || was_match)
-			flush(p);
+			flush_part(p);
 		p->to = end;
 		break;
-	case TFMC_TOK_WITH_NEXT: /* the last match before other text goes to it */
+	case TFMC_TOK_WITH_NEXT: /* a match belongs to the text after it */
 		if (is_match || !was_match)
-			flush(p);
+			flush_part(p);
 		p->to = end;
 		break;
 	case TFMC_TOK_CONTIGUOUS:
 		if (is_match != was_match)
-			flush(p);
+			flush_part(p);
 		p->to = end;
 		break;
 	case TFMC_TOK_N_BEHAVIORS: break;
 	}
 }
 
-/* The end of the match at `at`, or of the text before the next one, whose length goes to *match. */
+/* End of the match at `at`, or of the text before the next match; *match: length of a match that was found
+ * in advance, kept for the next call. */
 static size_t next_match(struct tok_run *r, const struct tfmc_tok_op *op, const char *s, size_t n, size_t at,
                          size_t *match, bool *is_match)
 {
-	struct tok_ahead *ahead = &r->ahead[op - r->t->split.items];
-	size_t len = *match, from = len ? at : tok_automaton(r->t, op, ahead, s, n, at, &len);
-	r->failed = r->failed || ahead->failed;
+	struct tok_suffix_sets *suffixes = &r->suffixes[op - r->t->split.items];
+	size_t len = *match, from = len ? at : tok_find_match(r->t, op, suffixes, s, n, at, &len);
+	r->failed = r->failed || suffixes->failed;
 	*is_match = from == at;
 	*match = *is_match ? 0 : len;
 	return *is_match ? at + len : from;
@@ -76,18 +77,18 @@ static void split_matches(struct tok_run *r, const struct tfmc_tok_op *op, uint3
 	bool words = op->kind == TFMC_TOK_SPLIT_WORDS, was = false;
 	uint32_t behavior = words ? TFMC_TOK_REMOVED : op->flags & TFMC_TOK_BEHAVIOR_MASK;
 	bool invert = words || op->flags & TFMC_TOK_INVERT;
-	r->ahead[next - 1].is_known = false;
+	r->suffixes[next - 1].is_known = false;
 	for (size_t at = 0, match = 0; at < n && !r->failed;) {
 		bool is_match;
 		if (op->kind == TFMC_TOK_MATCH_PATTERN)
 			at = next_match(r, op, s, n, at, &match, &is_match);
 		else
-			at += tok_match(r->t, op, s + at, n - at, &is_match);
+			at += tok_next_match(r->t, op, s + at, n - at, &is_match);
 		is_match = is_match != invert;
-		take(&p, at, is_match, was, behavior);
+		add_piece(&p, at, is_match, was, behavior);
 		was = is_match;
 	}
-	flush(&p);
+	flush_part(&p);
 }
 
 static void split_scan(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t next, const char *s,
@@ -95,7 +96,7 @@ static void split_scan(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t
 {
 	for (size_t at = 0; at < n && !r->failed;) {
 		bool is_part;
-		size_t len = tok_scan(op, s + at, n - at, &is_part);
+		size_t len = tok_next_piece(op, s + at, n - at, &is_part);
 		if (is_part)
 			tok_split(r, next, s + at, len);
 		r->is_start = false;
@@ -103,30 +104,30 @@ static void split_scan(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t
 	}
 }
 
-static bool begins(const char *s, size_t n, const char *with, size_t n_with)
+static bool begins_with(const char *s, size_t n, const char *with, size_t n_with)
 {
 	return n >= n_with && !memcmp(s, with, n_with);
 }
 
-/* Spaces become the mark, which may also begin the part. */
+/* Replaces spaces by the mark, which may also be prepended. */
 static void metaspace(struct tok_run *r, const struct tfmc_tok_op *op, uint32_t level, const char *s,
                       size_t n)
 {
 	struct tok_text *out = &r->level[level];
 	const char *mark = r->t->texts + op->a;
 	bool leads = op->flags == 2 || (op->flags == 1 && r->is_start);
-	tok_begin_text(out, r->level_most);
-	if (leads && !begins(s, n, " ", 1) && !begins(s, n, mark, op->n_a))
-		tok_put(out, mark, op->n_a);
+	tok_begin_rewrite(out, r->level_most);
+	if (leads && !begins_with(s, n, " ", 1) && !begins_with(s, n, mark, op->n_a))
+		tok_append(out, mark, op->n_a);
 	for (size_t at = 0; at < n;) {
 		const char *blank = memchr(s + at, ' ', n - at);
 		size_t end = blank ? (size_t)(blank - s) : n;
-		tok_put(out, s + at, end - at);
+		tok_append(out, s + at, end - at);
 		if (blank)
-			tok_put(out, mark, op->n_a);
+			tok_append(out, mark, op->n_a);
 		at = end + (blank != NULL);
 	}
-	tok_end_text(r, out, &r->level_most);
+	tok_end_rewrite(r, out, &r->level_most);
 	if (!r->failed && out->n)
 		tok_split(r, level + 1, out->data, out->n);
 }
@@ -138,10 +139,10 @@ static void prefix_space(struct tok_run *r, uint32_t level, const char *s, size_
 		tok_split(r, level + 1, s, n);
 		return;
 	}
-	tok_begin_text(out, r->level_most);
-	tok_put(out, " ", 1);
-	tok_put(out, s, n);
-	tok_end_text(r, out, &r->level_most);
+	tok_begin_rewrite(out, r->level_most);
+	tok_append(out, " ", 1);
+	tok_append(out, s, n);
+	tok_end_rewrite(r, out, &r->level_most);
 	if (!r->failed)
 		tok_split(r, level + 1, out->data, out->n);
 }

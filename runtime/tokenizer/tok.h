@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside libtfmctok: an open tokenizer, and the state of one encoding. Steps
- * follow each other without lists between them: added tokens cut the text into
- * segments, normalizers rewrite a segment, splitters give parts to splitters,
- * the last one gives words to the model.
+ * Internal: an open tokenizer, and the state of one encoding. The pipeline streams without intermediate
+ * lists: added tokens split the text into segments, normalizers rewrite a segment, each splitter passes its
+ * parts to the next one, the last one passes words to the model.
  */
 #ifndef TFMC_RUNTIME_TOKENIZER_TOK_H
 #define TFMC_RUNTIME_TOKENIZER_TOK_H
@@ -15,7 +14,7 @@
 struct tok_trie {
 	const struct tfmc_tok_node *nodes;
 	uint32_t n;
-	bool begins[256]; /* a key begins with this byte */
+	bool begins[256]; /* true: some key begins with this byte */
 };
 
 struct tok_ops {
@@ -23,7 +22,7 @@ struct tok_ops {
 	uint32_t n;
 };
 
-/* The map of characters; units NULL: none. */
+/* Precompiled character map of SentencePiece (Darts-clone double array); units NULL: none. */
 struct tok_charsmap {
 	const uint32_t *units;
 	uint32_t n;
@@ -40,8 +39,8 @@ struct tfmc_tokenizer {
 	const double *scores;
 	struct tok_trie trie, raw, norm;
 	const struct tfmc_tok_pair *pairs;
-	uint32_t pair_mask;     /* slots - 1; 0: no pairs */
-	const uint32_t *single; /* NULL: none */
+	uint32_t pair_mask;     /* number of slots - 1; 0: no pairs */
+	const uint32_t *single; /* [256], or NULL: no single-byte tokens */
 	const struct tfmc_tok_added *added;
 	uint32_t n_added;
 	struct tok_ops normalize, split;
@@ -50,12 +49,12 @@ struct tfmc_tokenizer {
 	struct tok_charsmap chars;
 	const char *texts;
 	const char *mark, *prefix;
-	void *mapped; /* file, or NULL */
+	void *mapped; /* mapping of a file, or NULL */
 	uint64_t mapped_bytes;
 };
 
-/* Child of a node for one byte; false: there is none. */
-static inline bool tok_step(const struct tok_trie *t, uint32_t *node, unsigned char byte)
+/* Moves to the child of a node for one byte; false: no such child, *node unchanged. */
+static inline bool tok_trie_step(const struct tok_trie *t, uint32_t *node, unsigned char byte)
 {
 	uint32_t next = t->nodes[*node].base + byte + 1u;
 	if (next >= t->n || t->nodes[next].check != *node)
@@ -64,8 +63,8 @@ static inline bool tok_step(const struct tok_trie *t, uint32_t *node, unsigned c
 	return true;
 }
 
-/* Value of the key that ends at a node; false: none does. */
-static inline bool tok_value(const struct tok_trie *t, uint32_t node, uint32_t *value)
+/* Value of the key that ends at a node; false: no key ends there. */
+static inline bool tok_trie_value(const struct tok_trie *t, uint32_t node, uint32_t *value)
 {
 	uint32_t end = t->nodes[node].base;
 	if (end >= t->n || end == 0 || t->nodes[end].check != node)
@@ -74,26 +73,28 @@ static inline bool tok_value(const struct tok_trie *t, uint32_t node, uint32_t *
 	return true;
 }
 
-/* Longest key at the beginning of s; 0: none. */
-size_t tok_longest(const struct tok_trie *t, const char *s, size_t n, uint32_t *value);
+/* Length of the longest key that s begins with, and its value; 0: none. */
+size_t tok_trie_longest(const struct tok_trie *t, const char *s, size_t n, uint32_t *value);
 
 struct tok_ids {
 	uint32_t *items;
 	size_t n, cap;
 };
 
-/* What follows at each place of a text, as far as an automaton asked for it. Sets of states belong to the
- * automaton and stay from text to text: zeroed before the first one, is_known is cleared for each. */
-struct tok_ahead {
-	uint16_t *at; /* places from `from` on, if is_known: the set of states from which a match ends there
-	                 or later */
+/* Backward analysis of a text for one automaton: at each position, the set of states from which a match
+ * still follows. Bounds the cost of failing walks (see automaton.c). Sets belong to the automaton and are
+ * reused for later texts: zero before the first text, is_known is cleared for each. */
+struct tok_suffix_sets {
+	uint16_t *at; /* positions from `from` on, if is_known: index of the set of states from which a
+		         match ends there or later */
 	size_t cap, from, n_sets;
-	uint64_t *sets;   /* a bit for each state */
-	uint16_t *before; /* [set][class]: 1 + the set before such a character; 0: not known yet */
-	uint64_t n_steps; /* work so far: characters and states that were looked at */
+	uint64_t *sets;   /* bit sets of states */
+	uint16_t *before; /* [set][class]: 1 + the set before a character of that class; 0: not computed
+			     yet */
+	uint64_t n_steps; /* work done: characters read and states examined */
 	bool is_known, failed;
 };
-void tok_ahead_end(struct tok_ahead *a);
+void tok_suffix_sets_free(struct tok_suffix_sets *a);
 
 struct tok_symbol {
 	uint32_t id;
@@ -101,7 +102,7 @@ struct tok_symbol {
 };
 
 struct tok_heap_entry {
-	uint64_t key; /* rank, then place */
+	uint64_t key; /* rank, then position */
 	uint32_t left, right, id;
 };
 
@@ -110,12 +111,12 @@ struct tok_best {
 	uint32_t start, id;
 };
 
-/* Words that were seen, in lines of a processor's cache. */
+/* Word cache: entries of 64 bytes, one cache line each. */
 #define TOK_CACHE_BYTES 26
 #define TOK_CACHE_IDS   8
 struct tok_cached {
 	uint32_t hash;
-	unsigned char n, n_ids; /* n 0: free */
+	unsigned char n, n_ids; /* n 0: empty entry */
 	char word[TOK_CACHE_BYTES];
 	uint32_t ids[TOK_CACHE_IDS];
 };
@@ -126,12 +127,12 @@ struct tok_run {
 	uint64_t cap, n;
 	bool failed; /* no memory, or is_longer */
 	bool is_longer;
-	bool is_plain;                  /* control tokens in the text are text */
-	bool is_start;                  /* nothing of the text is before the segment */
-	size_t normal_most, level_most; /* bytes that normalizers and splitters may still write; not 0 */
+	bool is_plain;                  /* control tokens in the text are ordinary text */
+	bool is_start;                  /* the segment is the beginning of the text */
+	size_t normal_most, level_most; /* bytes that normalizers and splitters may still write; never 0 */
 	struct tok_text normal[2];
-	struct tok_text level[TFMC_TOK_OPS_MAX]; /* text that a splitter rewrote */
-	struct tok_ahead ahead[TFMC_TOK_OPS_MAX];
+	struct tok_text level[TFMC_TOK_OPS_MAX]; /* output of rewriting splitters */
+	struct tok_suffix_sets suffixes[TFMC_TOK_OPS_MAX];
 	struct tok_ids word;
 	struct tok_symbol *symbols;
 	size_t cap_symbols;
@@ -143,42 +144,45 @@ struct tok_run {
 	uint32_t cache_mask;
 };
 
-/* Grows an array of the run; NULL, and failed, when there is no memory. */
+/* Grows an array of the run to at least `want` elements; sets r->failed and returns `old` if there is no
+ * memory. */
 void *tok_grow(struct tok_run *r, void *old, size_t *cap, size_t want, size_t size);
-void tok_push(struct tok_run *r, uint32_t id); /* to r->word */
-/* Bytes without a token of their own: tokens of bytes, or one unknown token. */
+void tok_push(struct tok_run *r, uint32_t id); /* appends to r->word */
+/* Encodes bytes that no piece covers: byte-fallback tokens, or one unknown token. */
 void tok_push_unknown(struct tok_run *r, const char *s, size_t n);
 
-/* Before a text of so many bytes. */
-void tok_limit(struct tok_run *r, uint64_t bytes);
-/* `out` is empty and may take *most bytes; afterwards they are fewer by those that it has. */
-void tok_begin_text(struct tok_text *out, size_t most);
-void tok_end_text(struct tok_run *r, const struct tok_text *out, size_t *most);
-/* TFMC_TOKENIZER_OK, or why the run failed. */
-int tok_run_status(const struct tok_run *r);
-/* The letter that byte-level vocabularies write for a byte. */
-uint32_t tok_letter(unsigned char byte);
-/* The text after all normalizers: in `s`, or in a buffer of the run. */
+/* Sets the output limits for a text of `bytes` bytes. */
+void tok_set_output_limits(struct tok_run *r, uint64_t bytes);
+/* Begins and ends a rewriting step: `out` is emptied and may grow to *most bytes, which the end reduces by
+ * its size. */
+void tok_begin_rewrite(struct tok_text *out, size_t most);
+void tok_end_rewrite(struct tok_run *r, const struct tok_text *out, size_t *most);
+/* Status of the run: OK, E_MEMORY or E_GROWTH. */
+int tok_status(const struct tok_run *r);
+/* The character by which byte-level vocabularies (GPT-2) write a byte. */
+uint32_t tok_byte_letter(unsigned char byte);
+/* Applies all normalizers. Returns `s` or a buffer of the run, *out_n bytes. */
 const char *tok_normalize(struct tok_run *r, const char *s, size_t n, size_t *out_n);
-/* Length of what scanner `op` takes at s; *is_part false: it is dropped. n > 0. */
-size_t tok_scan(const struct tfmc_tok_op *op, const char *s, size_t n, bool *is_part);
-/* The same for splitters by matches: *is_part is whether it matched. */
-size_t tok_match(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s, size_t n,
-                 bool *is_match);
-/* Whether bytes at an offset in TEXTS are an automaton. */
-bool tok_automaton_fits(const char *a, uint64_t offset, uint64_t n);
-/* Where automaton `op` matches from s[at] on, and how much; n: nowhere. `ahead` belongs to op and s. */
-size_t tok_automaton(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, struct tok_ahead *ahead,
-                     const char *s, size_t n, size_t at, size_t *len);
-/* All splitters from `level` on, then the model. */
+/* Length of the next piece of scanner `op` at s, n > 0. *is_part false: the piece is dropped. */
+size_t tok_next_piece(const struct tfmc_tok_op *op, const char *s, size_t n, bool *is_part);
+/* The same for splits by matches; *is_match: the piece is a match. */
+size_t tok_next_match(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op, const char *s, size_t n,
+                      bool *is_match);
+/* True if the bytes at an offset in TEXTS are a valid automaton. */
+bool tok_automaton_is_valid(const char *a, uint64_t offset, uint64_t n);
+/* Position and length of the first match of automaton `op` from s[at] on; n: none. `suffixes` belongs to op
+ * and s. */
+size_t tok_find_match(const struct tfmc_tokenizer *t, const struct tfmc_tok_op *op,
+                      struct tok_suffix_sets *suffixes, const char *s, size_t n, size_t at, size_t *len);
+/* Runs the splitters from `level` on, then the model. */
 void tok_split(struct tok_run *r, uint32_t level, const char *s, size_t n);
 
-/* The models: ids of one word to r->word, which is empty before. */
+/* The models: write the ids of one word to r->word, which is empty before. */
 void tok_bpe(struct tok_run *r, const char *s, size_t n);
 void tok_unigram(struct tok_run *r, const char *s, size_t n);
 void tok_wordpiece(struct tok_run *r, const char *s, size_t n);
 void tok_wordlevel(struct tok_run *r, const char *s, size_t n);
-/* A word by the cache or by the model, to the ids of the run. */
+/* Encodes a word, by the cache or the model, and emits its ids. */
 void tok_word(struct tok_run *r, const char *s, size_t n);
 
 #endif

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphemes by the rules of Unicode (UAX 29, extended), but for the rule of
- * Indic conjuncts.
+ * Extended grapheme clusters (UAX 29), without the rule for Indic conjuncts (GB9c).
  */
 #include "runtime/unicode/unicode.h"
 
-/* Numbers of utf8proc, which the table holds. */
-enum bound {
+/* Grapheme cluster break classes by their values in utf8proc, which the table contains. */
+enum break_class {
 	CR = 2,
 	LF = 3,
 	CONTROL = 4,
@@ -23,14 +22,14 @@ enum bound {
 	PICTOGRAPH = 19,
 };
 
-static unsigned bound_of(uint32_t cp)
+static unsigned break_class_of(uint32_t cp)
 {
 	if (cp >= 0x110000)
-		return CONTROL; /* a byte that is no UTF-8 is alone */
+		return CONTROL; /* an invalid byte stands alone */
 	return tok_bound_blocks[(uint32_t)tok_bound_index[cp >> 8] << 8 | (cp & 255)];
 }
 
-static bool is_syllable(unsigned a, unsigned b)
+static bool joins_hangul(unsigned a, unsigned b)
 {
 	if (a == L)
 		return b == L || b == V || b == LV || b == LVT;
@@ -43,15 +42,16 @@ size_t tok_grapheme(const char *s, size_t n)
 {
 	uint32_t cp;
 	size_t at = tok_decode(s, n, &cp), len;
-	unsigned before = bound_of(cp), regionals = before == REGIONAL;
-	bool pictograph = before == PICTOGRAPH; /* with nothing but marks after it */
+	unsigned before = break_class_of(cp), regionals = before == REGIONAL;
+	bool pictograph = before == PICTOGRAPH; /* an emoji followed only by Extend and ZWJ: may join the
+						   next emoji (GB11) */
 	for (; at < n; at += len) {
 		len = tok_decode(s + at, n - at, &cp);
-		unsigned now = bound_of(cp);
+		unsigned now = break_class_of(cp);
 		bool ends = before == CR || before == LF || before == CONTROL || now == CR || now == LF ||
 		            now == CONTROL;
 		bool joins = now == EXTEND || now == ZWJ || now == SPACING || before == PREPEND ||
-		             is_syllable(before, now) ||
+		             joins_hangul(before, now) ||
 		             (before == REGIONAL && now == REGIONAL && regionals % 2) ||
 		             (before == ZWJ && now == PICTOGRAPH && pictograph);
 		if (before == CR && now == LF)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * UTF-8, lower case, and the four normalization forms: decompose each character
- * by the tables, order the marks after each starter by their class, compose.
- * Text in which nothing can change is copied.
+ * UTF-8, lower case, and the four normalization forms (UAX 15): decompose each character by the tables, sort
+ * the marks after each starter by combining class, compose. Text that a form cannot change is copied.
  */
 #include "runtime/unicode/unicode.h"
 
@@ -10,8 +9,8 @@
 #include <string.h>
 
 #define O TOK_C
-/* Rows of utf8proc's categories: none, Lu Ll Lt Lm Lo, Mn Mc Me, Nd Nl No, Pc Pd Ps Pe Pi Pf Po, Sm Sc Sk So,
- * Zs Zl Zp, Cc Cf Cs Co, then white space among the controls. */
+/* Indexed by utf8proc's category: none, Lu Ll Lt Lm Lo, Mn Mc Me, Nd Nl No, Pc Pd Ps Pe Pi Pf Po, Sm Sc Sk
+ * So, Zs Zl Zp, Cc Cf Cs Co, then control characters that are white space. */
 const uint16_t tok_class_masks[31] = {0,
                                       TOK_L | TOK_UPPER,
                                       TOK_L | TOK_LOWER,
@@ -70,7 +69,7 @@ size_t tok_decode_long(const unsigned char *s, size_t n, uint32_t *cp)
 	return ok ? len : 1;
 }
 
-size_t tok_before(const char *s, size_t n)
+size_t tok_last_char(const char *s, size_t n)
 {
 	uint32_t cp;
 	for (size_t back = 2; back <= 4 && back <= n; back++)
@@ -80,7 +79,7 @@ size_t tok_before(const char *s, size_t n)
 	return n - 1;
 }
 
-void tok_put(struct tok_text *t, const char *bytes, size_t n)
+void tok_append(struct tok_text *t, const char *bytes, size_t n)
 {
 	if (t->most && n > t->most - t->n) {
 		t->failed = t->is_longer = true;
@@ -106,28 +105,28 @@ static void tok_put_char(struct tok_text *t, uint32_t cp)
 	char s[4];
 	if (cp & TOK_INVALID || cp < 0x80) {
 		s[0] = (char)(cp & 0xff);
-		tok_put(t, s, 1);
+		tok_append(t, s, 1);
 		return;
 	}
 	size_t n = cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
 	for (size_t i = n; i-- > 1; cp >>= 6)
 		s[i] = (char)(0x80 | (cp & 0x3f));
 	s[0] = (char)((n == 2 ? 0xc0 : n == 3 ? 0xe0 : 0xf0) | cp);
-	tok_put(t, s, n);
+	tok_append(t, s, n);
 }
 
-void tok_lower(const char *s, size_t n, struct tok_text *out)
+void tok_append_lower(const char *s, size_t n, struct tok_text *out)
 {
 	for (size_t at = 0; at < n;) {
 		uint32_t cp;
 		size_t len = tok_decode(s + at, n - at, &cp);
 		if (cp < 0x80) {
 			char c = (char)(cp >= 'A' && cp <= 'Z' ? cp + 32 : cp);
-			tok_put(out, &c, 1);
+			tok_append(out, &c, 1);
 		} else {
 			uint32_t lower = cp & TOK_INVALID ? 0 : tok_record(cp)->lower;
 			tok_put_char(out, lower ? lower : cp);
-			if (cp == 0x130) /* I with a dot keeps the dot */
+			if (cp == 0x130) /* U+0130 becomes i and a combining dot above */
 				tok_put_char(out, 0x307);
 		}
 		at += len;
@@ -142,13 +141,13 @@ void tok_lower(const char *s, size_t n, struct tok_text *out)
 #define VOWEL    0x1161u
 #define TRAILING 0x11a7u
 
-struct codes {
+struct code_points {
 	uint32_t *items;
 	size_t n, cap;
 	bool failed;
 };
 
-static void push(struct codes *c, uint32_t cp)
+static void push_code_point(struct code_points *c, uint32_t cp)
 {
 	if (c->n == c->cap) {
 		size_t cap = 2 * c->cap + 64;
@@ -168,70 +167,71 @@ static unsigned ccc_of(uint32_t cp)
 	return cp & TOK_INVALID ? 0 : tok_record(cp)->ccc;
 }
 
-static void decompose(struct codes *c, uint32_t cp, bool compat)
+static void decompose(struct code_points *c, uint32_t cp, bool compat)
 {
 	if (cp & TOK_INVALID) {
-		push(c, cp);
+		push_code_point(c, cp);
 		return;
 	}
 	if (cp - HANGUL < HANGULS) {
 		uint32_t i = cp - HANGUL;
-		push(c, LEADING + i / 588);
-		push(c, VOWEL + i % 588 / 28);
+		push_code_point(c, LEADING + i / 588);
+		push_code_point(c, VOWEL + i % 588 / 28);
 		if (i % 28)
-			push(c, TRAILING + i % 28);
+			push_code_point(c, TRAILING + i % 28);
 		return;
 	}
 	const struct tok_record *r = tok_record(cp);
 	const uint32_t *seq = tok_pool + (compat ? r->compat : r->canon);
 	unsigned n = compat ? r->n_compat : r->n_canon;
 	for (unsigned i = 0; i < n; i++)
-		push(c, seq[i]);
+		push_code_point(c, seq[i]);
 	if (!n)
-		push(c, cp);
+		push_code_point(c, cp);
 }
 
-/* Marks [from, to) by class, equal ones in their order: counting for long runs. */
-static bool order_marks(uint32_t *codes, size_t n)
+/* Sorts n marks by combining class, stable: insertion for short runs, counting for long ones. False: no
+ * memory. */
+static bool sort_marks(uint32_t *code_points, size_t n)
 {
 	size_t starts[257] = {0};
 	if (n < 32) {
 		for (size_t i = 1; i < n; i++) {
-			uint32_t cp = codes[i];
+			uint32_t cp = code_points[i];
 			size_t k = i;
-			for (; k > 0 && ccc_of(codes[k - 1]) > ccc_of(cp); k--)
-				codes[k] = codes[k - 1];
-			codes[k] = cp;
+			for (; k > 0 && ccc_of(code_points[k - 1]) > ccc_of(cp); k--)
+				code_points[k] = code_points[k - 1];
+			code_points[k] = cp;
 		}
 		return true;
 	}
 	uint32_t *copy = malloc(n * sizeof(*copy));
 	if (!copy)
 		return false;
-	memcpy(copy, codes, n * sizeof(*copy));
+	memcpy(copy, code_points, n * sizeof(*copy));
 	for (size_t i = 0; i < n; i++)
 		starts[ccc_of(copy[i]) + 1]++;
 	for (size_t i = 1; i < 257; i++)
 		starts[i] += starts[i - 1];
 	for (size_t i = 0; i < n; i++)
-		codes[starts[ccc_of(copy[i])]++] = copy[i];
+		code_points[starts[ccc_of(copy[i])]++] = copy[i];
 	free(copy);
 	return true;
 }
 
-static void order(struct codes *c)
+static void sort_all_marks(struct code_points *c)
 {
 	for (size_t at = 0; at < c->n;) {
 		size_t end = at;
 		while (end < c->n && ccc_of(c->items[end]))
 			end++;
-		if (end - at > 1 && !order_marks(c->items + at, end - at))
+		if (end - at > 1 && !sort_marks(c->items + at, end - at))
 			c->failed = true;
 		at = end > at ? end : at + 1;
 	}
 }
 
-/* 0: they do not compose. */
+/* Primary composite of two characters; 0: none. */
 static uint32_t compose_pair(uint32_t a, uint32_t b)
 {
 	if (a - LEADING < 19 && b - VOWEL < 21)
@@ -251,10 +251,10 @@ static uint32_t compose_pair(uint32_t a, uint32_t b)
 	return low < tok_n_composes && p->first == a && p->second == b ? p->both : 0;
 }
 
-static void compose(struct codes *c)
+static void compose(struct code_points *c)
 {
 	size_t n = 0, starter = SIZE_MAX;
-	unsigned last = 0; /* class of what was kept after the starter */
+	unsigned last = 0; /* combining class of the last character kept after the starter */
 	for (size_t i = 0; i < c->n; i++) {
 		uint32_t cp = c->items[i];
 		unsigned ccc = ccc_of(cp);
@@ -290,11 +290,11 @@ static bool is_inert(enum tok_form form, const char *s, size_t n)
 	return true;
 }
 
-void tok_normal_form(enum tok_form form, const char *s, size_t n, struct tok_text *out)
+void tok_append_normal_form(enum tok_form form, const char *s, size_t n, struct tok_text *out)
 {
-	struct codes c = {0};
+	struct code_points c = {0};
 	if (is_inert(form, s, n)) {
-		tok_put(out, s, n);
+		tok_append(out, s, n);
 		return;
 	}
 	for (size_t at = 0; at < n;) {
@@ -302,7 +302,7 @@ void tok_normal_form(enum tok_form form, const char *s, size_t n, struct tok_tex
 		at += tok_decode(s + at, n - at, &cp);
 		decompose(&c, cp, form == TOK_NFKC || form == TOK_NFKD);
 	}
-	order(&c);
+	sort_all_marks(&c);
 	if (form == TOK_NFC || form == TOK_NFKC)
 		compose(&c);
 	for (size_t i = 0; i < c.n; i++)

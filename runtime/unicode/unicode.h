@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Characters: UTF-8 that may be damaged, classes, lower case, normalization
- * forms. A byte that is no UTF-8 is a character of its own without any class;
- * it passes every step unchanged.
+ * UTF-8 that may be invalid, character classes, lower case, normalization forms. An invalid byte is a
+ * character of its own without class and passes every step unchanged.
  */
 #ifndef TFMC_RUNTIME_UNICODE_UNICODE_H
 #define TFMC_RUNTIME_UNICODE_UNICODE_H
@@ -11,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A byte that is no UTF-8, beside its value. */
+/* Flag of an invalid byte, or-ed with its value. */
 #define TOK_INVALID 0x80000000u
 
 enum tok_class {
@@ -23,17 +22,17 @@ enum tok_class {
 	TOK_UPPER = 32, /* Lu Lt */
 	TOK_LOWER = 64, /* Ll */
 	TOK_ND = 128,   /* decimal digits */
-	TOK_MN = 256,   /* marks without width */
-	TOK_C = 512,    /* controls, formats, private */
+	TOK_MN = 256,   /* nonspacing marks */
+	TOK_C = 512,    /* control, format, private use */
 	TOK_PC = 1024,  /* connectors such as _ */
-	TOK_NL = 2048,  /* letters that are numbers */
+	TOK_NL = 2048,  /* letter numbers */
 };
 
 /* ---- tables, see unicode_gen.c ---- */
 struct tok_record {
-	uint32_t lower; /* 0: itself */
+	uint32_t lower; /* 0: unchanged */
 	uint32_t canon, compat;
-	uint8_t n_canon, n_compat, ccc, inert; /* inert: bit of enum tok_form */
+	uint8_t n_canon, n_compat, ccc, inert; /* inert: set of enum tok_form that leave it unchanged */
 };
 struct tok_compose {
 	uint32_t first, second, both;
@@ -48,7 +47,7 @@ extern const struct tok_compose tok_composes[];
 extern const uint32_t tok_n_composes;
 extern const uint16_t tok_class_masks[31];
 
-/* enum tok_class of a character. */
+/* Set of enum tok_class of a character. */
 static inline unsigned tok_class(uint32_t cp)
 {
 	if (cp >= 0x110000)
@@ -56,7 +55,7 @@ static inline unsigned tok_class(uint32_t cp)
 	return tok_class_masks[tok_category_blocks[(uint32_t)tok_category_index[cp >> 8] << 8 | (cp & 255)]];
 }
 
-/* \w: letters, marks, decimal digits, connectors, joiners, letters in circles. */
+/* \w: letters, marks, decimal digits, connectors, joiners, circled letters. */
 bool tok_is_word(uint32_t cp);
 
 static inline const struct tok_record *tok_record(uint32_t cp)
@@ -65,7 +64,7 @@ static inline const struct tok_record *tok_record(uint32_t cp)
 	return &tok_records[tok_record_blocks[(uint32_t)tok_record_index[cp >> 8] << 8 | (cp & 255)]];
 }
 
-/* The character at s, of n > 0 bytes that are left; its length. */
+/* Decodes the character at s, n > 0; returns its length (1 for an invalid byte). */
 size_t tok_decode_long(const unsigned char *s, size_t n, uint32_t *cp);
 static inline size_t tok_decode(const char *s, size_t n, uint32_t *cp)
 {
@@ -76,24 +75,24 @@ static inline size_t tok_decode(const char *s, size_t n, uint32_t *cp)
 	}
 	return tok_decode_long((const unsigned char *)s, n, cp);
 }
-/* Length of what a reader takes for one character, n > 0: a letter with its marks, an emoji of several. */
+/* Length of the extended grapheme cluster at s, n > 0. */
 size_t tok_grapheme(const char *s, size_t n);
-/* Where the character begins that ends at s[n - 1]. */
-size_t tok_before(const char *s, size_t n);
+/* Offset of the last character of s[0 .. n). */
+size_t tok_last_char(const char *s, size_t n);
 
-/* ---- text that grows ---- */
+/* ---- growing string ---- */
 struct tok_text {
 	char *data;
 	size_t n, cap;
-	size_t most;    /* bytes; 0: any number */
-	bool failed;    /* sticky: no memory, or more than `most` */
-	bool is_longer; /* more than `most` */
+	size_t most;    /* size limit in bytes; 0: none */
+	bool failed;    /* sticky: no memory, or larger than `most` */
+	bool is_longer; /* larger than `most` */
 };
-void tok_put(struct tok_text *t, const char *bytes, size_t n);
+void tok_append(struct tok_text *t, const char *bytes, size_t n);
 
 enum tok_form { TOK_NFC = 1, TOK_NFD = 2, TOK_NFKC = 4, TOK_NFKD = 8 };
-/* Appends the form of a text. Linear, but for the marks after one character, which are sorted. */
-void tok_normal_form(enum tok_form form, const char *s, size_t n, struct tok_text *out);
-void tok_lower(const char *s, size_t n, struct tok_text *out);
+/* Appends the normalization form of a text. Linear: long runs of marks are sorted by counting. */
+void tok_append_normal_form(enum tok_form form, const char *s, size_t n, struct tok_text *out);
+void tok_append_lower(const char *s, size_t n, struct tok_text *out);
 
 #endif

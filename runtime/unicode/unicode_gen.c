@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs while the project is built: writes the Unicode tables of libtfmctok from
- * the data of libutf8proc, so that none is typed in and the library needs no
- * other one. Two-stage tables: a byte of category, a number of a record.
+ * Build-time generator: writes the Unicode tables of libtfmctok from libutf8proc, so that none is typed in
+ * and the library depends on nothing. Two-stage tables of 256-character blocks: category, record index.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +14,8 @@
 #define SEQ_MAX 32
 
 struct record {
-	int lower;                            /* 0: itself */
-	int canon, n_canon, compat, n_compat; /* places in the pool; n 0: itself */
+	int lower;                            /* 0: unchanged */
+	int canon, n_canon, compat, n_compat; /* offsets in the pool; n 0: no decomposition */
 	int ccc, flags;
 };
 
@@ -39,7 +38,7 @@ static int decompose(int cp, int compat, utf8proc_int32_t *out)
 	return n == 1 && out[0] == cp ? 0 : (int)n;
 }
 
-/* The composed form of a few code points; how many it has. */
+/* Composes a few code points; returns the number of code points of the result. */
 static int compose(const utf8proc_int32_t *in, int n, int compat, utf8proc_int32_t *out)
 {
 	utf8proc_int32_t all[4 * SEQ_MAX];
@@ -59,7 +58,7 @@ static int is_hangul(int cp)
 	return cp >= 0xac00 && cp < 0xac00 + 11172;
 }
 
-static int is_jamo_behind(int cp)
+static int is_trailing_jamo(int cp)
 {
 	return (cp >= 0x1161 && cp <= 0x1175) || (cp >= 0x11a8 && cp <= 0x11c2);
 }
@@ -82,7 +81,7 @@ static int is_second(const struct tables *t, int cp)
 	for (int i = 0; i < t->n_pairs; i++)
 		if (t->pairs[i][1] == cp)
 			return 1;
-	return is_jamo_behind(cp);
+	return is_trailing_jamo(cp);
 }
 
 static int put_sequence(struct tables *t, const utf8proc_int32_t *seq, int n)
@@ -93,8 +92,9 @@ static int put_sequence(struct tables *t, const utf8proc_int32_t *seq, int n)
 	return at;
 }
 
-/* Bits of flags: a form of text that this character never changes, alone or after others. */
-static int inert(const struct tables *t, int cp, const struct record *r)
+/* Set of normalization forms (bits of enum tok_form) that never change this character, alone or after
+ * others. */
+static int inert_forms(const struct tables *t, int cp, const struct record *r)
 {
 	utf8proc_int32_t one = cp, out[4 * SEQ_MAX];
 	int moves = r->ccc != 0, second = moves || is_second(t, cp);
@@ -109,7 +109,7 @@ static void add_code(struct tables *t, int cp)
 	utf8proc_int32_t seq[SEQ_MAX];
 	struct record r = {0};
 	int lower = utf8proc_tolower(cp);
-	/* The only one with two characters in lower case: I with a dot above. */
+	/* U+0130 is the only character with two characters in lower case. */
 	r.lower = cp == 0x130 ? -1 : lower != cp ? lower : 0;
 	r.ccc = utf8proc_get_property(cp)->combining_class;
 	if (!is_hangul(cp)) {
@@ -118,7 +118,7 @@ static void add_code(struct tables *t, int cp)
 		r.n_compat = decompose(cp, 1, seq);
 		r.compat = r.n_compat ? put_sequence(t, seq, r.n_compat) : 0;
 	}
-	r.flags = inert(t, cp, &r);
+	r.flags = inert_forms(t, cp, &r);
 	for (int i = 0; i < t->n_records && !r.lower && !r.n_canon && !r.n_compat; i++) {
 		if (!memcmp(&t->records[i], &r, sizeof(r))) {
 			t->record_of[cp] = (unsigned short)i;
@@ -137,8 +137,8 @@ static int category(int cp)
 	return (int)utf8proc_category(cp);
 }
 
-static void put_stages(const char *name, const char *type, int (*value)(const struct tables *, int),
-                       const struct tables *t)
+static void print_two_stage_table(const char *name, const char *type,
+                                  int (*value)(const struct tables *, int), const struct tables *t)
 {
 	static int blocks[BLOCKS][BLOCK];
 	int n = 0, index[BLOCKS];
@@ -171,7 +171,7 @@ static int value_category(const struct tables *t, int cp)
 }
 
 /* How a character goes together with its neighbours: the numbers of utf8proc. */
-static int value_bound(const struct tables *t, int cp)
+static int value_break_class(const struct tables *t, int cp)
 {
 	(void)t;
 	return (int)utf8proc_get_property(cp)->boundclass;
@@ -190,7 +190,7 @@ static int compare_pairs(const void *a, const void *b)
 	return x[1] < y[1] ? -1 : x[1] > y[1];
 }
 
-static void print_rest(const struct tables *t)
+static void print_records(const struct tables *t)
 {
 	printf("const struct tok_record tok_records[] = {\n");
 	for (int i = 0; i < t->n_records; i++) {
@@ -208,7 +208,7 @@ static void print_rest(const struct tables *t)
 }
 
 /* false: no memory, or more records than a table has numbers for. */
-static int fill(struct tables *t)
+static int fill_tables(struct tables *t)
 {
 	t->records = calloc(CODES, sizeof(*t->records));
 	t->pool = calloc((size_t)4 * CODES, sizeof(*t->pool));
@@ -231,16 +231,16 @@ static void print_all(const struct tables *t)
 	printf("/* Written by unicode_gen from libutf8proc %s, Unicode %s. */\n", utf8proc_version(),
 	       utf8proc_unicode_version());
 	printf("#include \"runtime/unicode/unicode.h\"\n");
-	put_stages("category", "uint8_t", value_category, t);
-	put_stages("bound", "uint8_t", value_bound, t);
-	put_stages("record", "uint16_t", value_record, t);
-	print_rest(t);
+	print_two_stage_table("category", "uint8_t", value_category, t);
+	print_two_stage_table("bound", "uint8_t", value_break_class, t);
+	print_two_stage_table("record", "uint16_t", value_record, t);
+	print_records(t);
 }
 
 int main(void)
 {
 	struct tables t = {0};
-	int ok = fill(&t);
+	int ok = fill_tables(&t);
 	if (ok)
 		print_all(&t);
 	free(t.records);

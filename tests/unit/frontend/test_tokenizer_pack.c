@@ -138,16 +138,16 @@ static const struct {
 /* Steps that finding all matches takes, for a text of at least n bytes. */
 static uint64_t count_steps(const struct tfmc_tokenizer *t, const char *unit, const char *end, size_t n)
 {
-	struct tok_ahead ahead = {0};
+	struct tok_suffix_sets ahead = {0};
 	struct buf text;
 	buf_init(&text);
 	while (text.len < n)
 		buf_str(&text, unit);
 	buf_str(&text, end);
 	for (size_t at = 0, len; at < text.len; at += len)
-		at = tok_automaton(t, &t->split.items[0], &ahead, text.data, text.len, at, &len);
+		at = tok_find_match(t, &t->split.items[0], &ahead, text.data, text.len, at, &len);
 	ck_assert(!ahead.failed);
-	tok_ahead_end(&ahead);
+	tok_suffix_sets_free(&ahead);
 	buf_destroy(&text);
 	return ahead.n_steps;
 }
