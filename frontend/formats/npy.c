@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * .npy: magic, version, length of the header, the header, data. The header is a literal of Python with three
- * keys; a small strict parser reads exactly that and nothing else of Python.
+ * .npy: magic, version, header length, header, data. The header is a Python literal with three keys; a strict
+ * parser accepts exactly that and no other Python.
  */
 #include "frontend/formats/npy.h"
 
@@ -12,7 +12,7 @@
 
 #define MAGIC "\x93NUMPY"
 
-/* What `descr` may be, with the bytes of an element; >: big-endian, |: no order. */
+/* Supported values of `descr`, with the bytes of an element; >: big-endian, |: byte order irrelevant. */
 static const struct npy_type {
 	const char *descr;
 	size_t bytes;
@@ -22,7 +22,7 @@ static const struct npy_type {
         {"<f4", 4, DT_F32, NULL},
         {"<f2", 2, DT_F16, NULL},
         {"<f8", 8, DT_F64, NULL},
-        {"|V2", 2, DT_BF16, NULL}, /* how bfloat16 of other packages is written */
+        {"|V2", 2, DT_BF16, NULL}, /* bfloat16 as ml_dtypes writes it */
         {"|i1", 1, DT_I8, NULL},
         {"|u1", 1, DT_U8, NULL},
         {"|b1", 1, DT_BOOL, NULL},
@@ -43,7 +43,7 @@ static const struct npy_type {
         {">u8", 8, DT_F64, stored_read_be_u64},
 };
 
-struct header {
+struct header_parser {
 	const struct stored_source *src;
 	const char *tensor;
 	const char *p, *end;
@@ -54,26 +54,26 @@ struct header {
 
 /* ---- the literal ---- */
 
-static void blanks(struct header *h)
+static void skip_spaces(struct header_parser *h)
 {
 	while (h->p < h->end && *h->p == ' ')
 		h->p++;
 }
 
-static bool token(struct header *h, const char *text)
+static bool match_token(struct header_parser *h, const char *text)
 {
 	size_t n = strlen(text);
-	blanks(h);
+	skip_spaces(h);
 	if ((size_t)(h->end - h->p) < n || memcmp(h->p, text, n) != 0)
 		return false;
 	h->p += n;
 	return true;
 }
 
-/* 'text' or "text", without escapes. */
-static const char *quoted(struct header *h)
+/* Parses a quoted string without escapes; NULL: none. */
+static const char *read_quoted(struct header_parser *h)
 {
-	blanks(h);
+	skip_spaces(h);
 	if (h->p == h->end || (*h->p != '\'' && *h->p != '"'))
 		return NULL;
 	char quote = *h->p++;
@@ -85,149 +85,156 @@ static const char *quoted(struct header *h)
 	return arena_strndup(h->src->arena, begin, (size_t)(h->p++ - begin));
 }
 
-static bool read_descr(struct header *h)
+static bool read_descr(struct header_parser *h)
 {
-	const char *descr = quoted(h);
+	const char *descr = read_quoted(h);
 	h->has_descr = true;
 	if (descr == NULL)
-		return stored_bad_item(h->src, "array", h->tensor,
-		                       "not supported: 'descr' is no simple type");
+		return weight_file_error_in(h->src, "array", h->tensor,
+		                            "not supported: 'descr' is no simple type");
 	for (size_t i = 0; i < TFMC_COUNT(types); i++) {
 		if (strcmp(types[i].descr, descr) == 0)
 			h->type = &types[i];
 	}
 	h->t->type_name = descr;
-	return h->type != NULL || stored_bad_item(h->src, "array", h->tensor,
-	                                          "not supported: the type '%.40s' of its elements", descr);
+	return h->type != NULL ||
+	       weight_file_error_in(h->src, "array", h->tensor,
+	                            "not supported: the type '%.40s' of its elements", descr);
 }
 
-static bool read_order(struct header *h)
+static bool read_order(struct header_parser *h)
 {
 	h->has_order = true;
-	h->t->reversed = token(h, "True");
-	return h->t->reversed || token(h, "False") ||
-	       stored_bad_item(h->src, "array", h->tensor, "'fortran_order' is neither True nor False");
+	h->t->reversed = match_token(h, "True");
+	return h->t->reversed || match_token(h, "False") ||
+	       weight_file_error_in(h->src, "array", h->tensor, "'fortran_order' is neither True nor False");
 }
 
-static bool read_dim(struct header *h)
+static bool read_dim(struct header_parser *h)
 {
 	int64_t n = 0;
 	const char *begin = h->p;
 	for (; h->p < h->end && *h->p >= '0' && *h->p <= '9'; h->p++) {
 		if (!checked_mul_i64(n, 10, &n) || !checked_add_i64(n, *h->p - '0', &n))
-			return stored_bad_item(h->src, "array", h->tensor, "a dim of 'shape' is too large");
+			return weight_file_error_in(h->src, "array", h->tensor,
+			                            "a dim of 'shape' is too large");
 	}
 	if (h->p == begin)
-		return stored_bad_item(h->src, "array", h->tensor, "'shape' must hold non-negative integers");
+		return weight_file_error_in(h->src, "array", h->tensor,
+		                            "'shape' must hold non-negative integers");
 	if (h->t->rank == IR_RANK_MAX)
-		return stored_bad_item(h->src, "array", h->tensor, "'shape' has more than 8 dims");
+		return weight_file_error_in(h->src, "array", h->tensor, "'shape' has more than 8 dims");
 	h->t->dims[h->t->rank++] = n;
 	return true;
 }
 
 /* (), (3,), (3, 4) */
-static bool read_shape(struct header *h)
+static bool read_shape(struct header_parser *h)
 {
 	h->has_shape = true;
-	if (!token(h, "("))
-		return stored_bad_item(h->src, "array", h->tensor, "'shape' is no tuple");
-	while (!token(h, ")")) {
+	if (!match_token(h, "("))
+		return weight_file_error_in(h->src, "array", h->tensor, "'shape' is no tuple");
+	while (!match_token(h, ")")) {
 		if (!read_dim(h))
 			return false;
-		bool comma = token(h, ",");
-		blanks(h);
+		bool comma = match_token(h, ",");
+		skip_spaces(h);
 		if (!comma && (h->p == h->end || *h->p != ')'))
-			return stored_bad_item(h->src, "array", h->tensor, "'shape' is no tuple of integers");
+			return weight_file_error_in(h->src, "array", h->tensor,
+			                            "'shape' is no tuple of integers");
 	}
 	return true;
 }
 
-static bool read_key(struct header *h)
+static bool read_key(struct header_parser *h)
 {
-	const char *key = quoted(h);
-	if (key == NULL || !token(h, ":"))
-		return stored_bad_item(h->src, "array", h->tensor,
-		                       "its header is no literal of 'descr', 'fortran_order' and 'shape'");
+	const char *key = read_quoted(h);
+	if (key == NULL || !match_token(h, ":"))
+		return weight_file_error_in(
+		        h->src, "array", h->tensor,
+		        "its header is no literal of 'descr', 'fortran_order' and 'shape'");
 	if (strcmp(key, "descr") == 0 && !h->has_descr)
 		return read_descr(h);
 	if (strcmp(key, "fortran_order") == 0 && !h->has_order)
 		return read_order(h);
 	if (strcmp(key, "shape") == 0 && !h->has_shape)
 		return read_shape(h);
-	return stored_bad_item(h->src, "array", h->tensor,
-	                       "the key '%.40s' of its header is unknown or there twice", key);
+	return weight_file_error_in(h->src, "array", h->tensor,
+	                            "the key '%.40s' of its header is unknown or there twice", key);
 }
 
-static bool read_literal(struct header *h)
+static bool read_literal(struct header_parser *h)
 {
-	if (!token(h, "{"))
-		return stored_bad_item(h->src, "array", h->tensor,
-		                       "its header is no literal of 'descr', 'fortran_order' and 'shape'");
-	while (!token(h, "}")) {
+	if (!match_token(h, "{"))
+		return weight_file_error_in(
+		        h->src, "array", h->tensor,
+		        "its header is no literal of 'descr', 'fortran_order' and 'shape'");
+	while (!match_token(h, "}")) {
 		if (!read_key(h))
 			return false;
-		bool comma = token(h, ",");
-		blanks(h);
+		bool comma = match_token(h, ",");
+		skip_spaces(h);
 		if (!comma && (h->p == h->end || *h->p != '}'))
-			return stored_bad_item(
+			return weight_file_error_in(
 			        h->src, "array", h->tensor,
 			        "its header is no literal of 'descr', 'fortran_order' and 'shape'");
 	}
-	blanks(h);
+	skip_spaces(h);
 	if (h->p < h->end && *h->p == '\n')
 		h->p++;
 	if (h->p != h->end)
-		return stored_bad_item(h->src, "array", h->tensor,
-		                       "there is text after the literal of its header");
+		return weight_file_error_in(h->src, "array", h->tensor,
+		                            "there is text after the literal of its header");
 	return (h->has_descr && h->has_order && h->has_shape) ||
-	       stored_bad_item(h->src, "array", h->tensor,
-	                       "its header lacks 'descr', 'fortran_order' or 'shape'");
+	       weight_file_error_in(h->src, "array", h->tensor,
+	                            "its header lacks 'descr', 'fortran_order' or 'shape'");
 }
 
 /* ---- the array ---- */
 
-/* Where the header begins and ends; false after a diagnostic. */
+/* Byte range of the header; false after a diagnostic. */
 static bool header_range(const struct stored_source *src, const char *tensor, const unsigned char *bytes,
                          size_t len, size_t *begin, size_t *end)
 {
 	*begin = *end = 0;
-	if (len < 10 || !npy_is(bytes, len))
-		return stored_bad_item(src, "array", tensor, "this is no array in NumPy's format");
+	if (len < 10 || !npy_has_magic(bytes, len))
+		return weight_file_error_in(src, "array", tensor, "this is no array in NumPy's format");
 	if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)
-		return stored_bad_item(src, "array", tensor, "not supported: version %u.%u of the format",
-		                       bytes[6], bytes[7]);
+		return weight_file_error_in(src, "array", tensor,
+		                            "not supported: version %u.%u of the format", bytes[6], bytes[7]);
 	size_t width = bytes[6] == 1 ? 2 : 4;
 	if (len < 8 + width)
-		return stored_bad_item(src, "array", tensor, "it is cut off");
-	size_t n = (size_t)stored_little(bytes + 8, width);
+		return weight_file_error_in(src, "array", tensor, "it is cut off");
+	size_t n = (size_t)read_little_endian(bytes + 8, width);
 	*begin = 8 + width;
 	if (n > NPY_HEADER_MAX || n > len - *begin)
-		return stored_bad_item(src, "array", tensor, "a header of %zu bytes cannot be", n);
+		return weight_file_error_in(src, "array", tensor, "a header of %zu bytes cannot be", n);
 	*end = *begin + n;
 	return true;
 }
 
-bool npy_header(const struct stored_source *src, const unsigned char *bytes, size_t have, size_t len,
-                struct stored_tensor *t, size_t *data)
+bool npy_parse_header(const struct stored_source *src, const unsigned char *bytes, size_t have, size_t len,
+                      struct stored_tensor *t, size_t *data)
 {
 	size_t begin, end;
 	int64_t count, size;
 	if (!header_range(src, t->name, bytes, have, &begin, &end))
 		return false;
-	struct header h = {.src = src,
-	                   .tensor = t->name,
-	                   .p = (const char *)bytes + begin,
-	                   .end = (const char *)bytes + end,
-	                   .t = t};
+	struct header_parser h = {.src = src,
+	                          .tensor = t->name,
+	                          .p = (const char *)bytes + begin,
+	                          .end = (const char *)bytes + end,
+	                          .t = t};
 	if (!read_literal(&h))
 		return false;
 	if (!checked_product_i64(t->dims, (size_t)t->rank, &count) ||
 	    !checked_mul_i64(count, (int64_t)h.type->bytes, &size))
-		return stored_bad_item(src, "array", t->name,
-		                       "the size of its shape is not a possible number of bytes");
+		return weight_file_error_in(src, "array", t->name,
+		                            "the size of its shape is not a possible number of bytes");
 	if ((uint64_t)size != len - end)
-		return stored_bad_item(src, "array", t->name, "its shape needs %lld bytes, there are %zu",
-		                       (long long)size, len - end);
+		return weight_file_error_in(src, "array", t->name,
+		                            "its shape needs %lld bytes, there are %zu", (long long)size,
+		                            len - end);
 	t->readable = true;
 	t->dtype = h.type->dtype;
 	t->read = h.type->read;
@@ -237,12 +244,12 @@ bool npy_header(const struct stored_source *src, const unsigned char *bytes, siz
 	return true;
 }
 
-bool npy_is(const unsigned char *bytes, size_t len)
+bool npy_has_magic(const unsigned char *bytes, size_t len)
 {
 	return len >= 6 && memcmp(bytes, MAGIC, 6) == 0;
 }
 
-/* The part of a path after the last '/', without `.npy`. */
+/* File name of a path without `.npy`. */
 static const char *array_name(struct arena *a, const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -259,7 +266,7 @@ enum tfmc_status npy_read(const struct stored_source *s, struct stored_tensors *
 		return TFMC_NO_MEMORY;
 	t->name = array_name(s->arena, s->name);
 	size_t data;
-	bool ok = npy_header(s, s->bytes, s->len, s->len, t, &data);
+	bool ok = npy_parse_header(s, s->bytes, s->len, s->len, t, &data);
 	if (arena_failed(s->arena))
 		return TFMC_NO_MEMORY;
 	if (ok && t->bytes > 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files by their path: a model has few of them. */
+/* Cache by path; linear search, since a model has few files. */
 #include "frontend/formats/parsed.h"
 
 #include <string.h>
@@ -23,16 +23,16 @@ const struct parsed_file *parsed_find(const struct parsed_files *f, const char *
 	return NULL;
 }
 
-static enum tfmc_status keep(struct parsed_files *f, const struct parsed_file *file,
-                             const struct parsed_file **out)
+static enum tfmc_status store_file(struct parsed_files *f, const struct parsed_file *file,
+                                   const struct parsed_file **out)
 {
-	struct parsed_file *kept = ARENA_NEW(f->arena, struct parsed_file);
-	struct parsed_file **slot = kept != NULL ? ARENA_PUSH(f->arena, f) : NULL;
+	struct parsed_file *stored = ARENA_NEW(f->arena, struct parsed_file);
+	struct parsed_file **slot = stored != NULL ? ARENA_PUSH(f->arena, f) : NULL;
 	if (slot == NULL)
 		return TFMC_NO_MEMORY;
-	*kept = *file;
-	kept->path = arena_strdup(f->arena, file->path);
-	*out = *slot = kept;
+	*stored = *file;
+	stored->path = arena_strdup(f->arena, file->path);
+	*out = *slot = stored;
 	return arena_failed(f->arena) ? TFMC_NO_MEMORY : TFMC_OK;
 }
 
@@ -49,7 +49,7 @@ enum tfmc_status parsed_json(struct parsed_files *f, const char *path, struct lo
 	file.root = text != NULL ? json_parse(f->arena, f->cx, &src, text, file.len) : NULL;
 	if (file.root == NULL)
 		return arena_failed(f->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
-	return keep(f, &file, out);
+	return store_file(f, &file, out);
 }
 
 enum tfmc_status parsed_gguf(struct parsed_files *f, const char *path, struct loc loc,
@@ -63,7 +63,7 @@ enum tfmc_status parsed_gguf(struct parsed_files *f, const char *path, struct lo
 	const struct stored_source src = {f->arena, f->cx, path, loc, file.map.data, file.map.len, false};
 	enum tfmc_status st = gguf_read(&src, &file.gguf);
 	if (st == TFMC_OK)
-		st = keep(f, &file, out);
+		st = store_file(f, &file, out);
 	if (st != TFMC_OK)
 		file_map_close(&file.map);
 	return st;

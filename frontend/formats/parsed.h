@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSON and GGUF files of one model, each read and parsed once: several parts of the frontend ask for the same
- * ones. What is given lives as long as the list; GGUF files stay mapped.
+ * Cache of the JSON and GGUF files of one model: each is read and parsed once, although several parts of the
+ * frontend need them. Results live as long as the cache; GGUF files stay mapped.
  */
 #ifndef TFMC_FRONTEND_FORMATS_PARSED_H
 #define TFMC_FRONTEND_FORMATS_PARSED_H
@@ -13,7 +13,7 @@
 struct parsed_file {
 	const char *path;
 	const struct json_node *root; /* JSON, else NULL */
-	const char *text;             /* JSON, ended by a zero byte that is not counted */
+	const char *text;             /* JSON text, zero-terminated */
 	size_t len;
 	struct file_map map; /* GGUF */
 	struct gguf gguf;
@@ -26,16 +26,16 @@ struct parsed_files {
 	size_t n, cap;
 };
 
-/* arena and cx outlive the list. */
+/* arena and cx must outlive the cache. */
 void parsed_files_init(struct parsed_files *f, struct arena *arena, struct diag_context *cx);
 void parsed_files_destroy(struct parsed_files *f);
 
-/* Diagnostics at loc. `shorten`: numbers without an end are taken (json_truncate_long_ints). */
+/* Diagnostics are reported at loc. shorten: integers beyond int64 are accepted (json_truncate_long_ints). */
 TFMC_MUST_USE enum tfmc_status parsed_json(struct parsed_files *f, const char *path, struct loc loc,
                                            bool shorten, const struct parsed_file **out);
 TFMC_MUST_USE enum tfmc_status parsed_gguf(struct parsed_files *f, const char *path, struct loc loc,
                                            const struct parsed_file **out);
-/* The file when it was read before, or NULL. */
+/* The file if it has been read before, else NULL. */
 const struct parsed_file *parsed_find(const struct parsed_files *f, const char *path);
 
 #endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * safetensors: u64 header length, JSON header, data. The reader believes
- * nothing: every length is compared with what is there before it is used, and
- * the extents must cover the data section without holes or overlaps (a hole
- * could hide other content, an overlap could share it).
+ * safetensors: u64 header length, JSON header, data. Every length is compared with the file before it is
+ * used, and the tensors must cover the data section without holes or overlaps (a hole could hide other
+ * content).
  */
 #include "frontend/formats/safetensors.h"
 
@@ -17,8 +16,7 @@
 #define LENGTH_BYTES 8
 
 /*
- * The types of the format, with bits of an element. Those with `read` have no name in the IR: `holds` has all
- * their values.
+ * Element types of the format. A type that the IR lacks has `read`; dtype `holds` represents all its values.
  */
 static const struct stored_type {
 	const char *name;
@@ -53,10 +51,10 @@ static const struct stored_type {
 struct reader {
 	const struct stored_source *s;
 	const unsigned char *data; /* the data section */
-	size_t data_len, data_at;  /* data_at: its offset in the file */
+	size_t data_len, data_at;  /* data_at: file offset of the data section */
 };
 
-/* An entry while its order is not known. */
+/* A tensor before sorting by offset. */
 struct entry {
 	struct stored_tensor t;
 	size_t begin, end, index;
@@ -76,17 +74,18 @@ static bool read_type(const struct reader *r, const struct json_node *json, stru
 {
 	const struct json_node *type = json_find(json, "dtype");
 	if (type == NULL || type->kind != JSON_NODE_STRING)
-		return stored_bad_item(r->s, "tensor", t->name, "'dtype' is missing or no string");
-	const struct stored_type *known = find_type(type->text);
-	if (known == NULL)
-		return stored_bad_item(r->s, "tensor", t->name, "the type '%.40s' is not one of the format",
-		                       type->text);
-	t->type_name = known->name;
-	t->readable = known->read != NULL || ir_dtype_parse(known->name, strlen(known->name), &t->dtype);
-	t->read = known->read;
-	if (known->read != NULL)
-		t->dtype = known->holds;
-	*bits = known->bits;
+		return weight_file_error_in(r->s, "tensor", t->name, "'dtype' is missing or no string");
+	const struct stored_type *element_type = find_type(type->text);
+	if (element_type == NULL)
+		return weight_file_error_in(r->s, "tensor", t->name,
+		                            "the type '%.40s' is not one of the format", type->text);
+	t->type_name = element_type->name;
+	t->readable = element_type->read != NULL ||
+	              ir_dtype_parse(element_type->name, strlen(element_type->name), &t->dtype);
+	t->read = element_type->read;
+	if (element_type->read != NULL)
+		t->dtype = element_type->holds;
+	*bits = element_type->bits;
 	return true;
 }
 
@@ -94,15 +93,15 @@ static bool read_shape(const struct reader *r, const struct json_node *json, str
 {
 	const struct json_node *shape = json_find(json, "shape");
 	if (shape == NULL || shape->kind != JSON_NODE_ARRAY)
-		return stored_bad_item(r->s, "tensor", t->name, "'shape' is missing or no list");
+		return weight_file_error_in(r->s, "tensor", t->name, "'shape' is missing or no list");
 	if (shape->n > IR_RANK_MAX)
-		return stored_bad_item(r->s, "tensor", t->name, "rank %zu, the limit is %d", shape->n,
-		                       IR_RANK_MAX);
+		return weight_file_error_in(r->s, "tensor", t->name, "rank %zu, the limit is %d", shape->n,
+		                            IR_RANK_MAX);
 	t->rank = (int)shape->n;
 	for (size_t i = 0; i < shape->n; i++) {
 		if (shape->items[i].kind != JSON_NODE_INT || shape->items[i].i < 0)
-			return stored_bad_item(r->s, "tensor", t->name,
-			                       "'shape' must hold non-negative integers");
+			return weight_file_error_in(r->s, "tensor", t->name,
+			                            "'shape' must hold non-negative integers");
 		t->dims[i] = shape->items[i].i;
 	}
 	return true;
@@ -115,11 +114,11 @@ static bool read_offsets(const struct reader *r, const struct json_node *json, s
 	for (size_t i = 0; two && i < 2; i++)
 		two = offsets->items[i].kind == JSON_NODE_INT && offsets->items[i].i >= 0;
 	if (!two)
-		return stored_bad_item(r->s, "tensor", e->t.name,
-		                       "'data_offsets' must be two non-negative integers");
+		return weight_file_error_in(r->s, "tensor", e->t.name,
+		                            "'data_offsets' must be two non-negative integers");
 	uint64_t begin = (uint64_t)offsets->items[0].i, end = (uint64_t)offsets->items[1].i;
 	if (begin > end || end > r->data_len)
-		return stored_bad_item(
+		return weight_file_error_in(
 		        r->s, "tensor", e->t.name,
 		        "data_offsets [%llu, %llu] are outside of the data section of %zu bytes",
 		        (unsigned long long)begin, (unsigned long long)end, r->data_len);
@@ -128,18 +127,18 @@ static bool read_offsets(const struct reader *r, const struct json_node *json, s
 	return true;
 }
 
-/* shape x dtype must be the bytes that the offsets span. */
+/* Checks that shape x dtype is the span of the offsets. */
 static bool check_extent(const struct reader *r, const struct entry *e, int64_t bits)
 {
 	int64_t count, total_bits;
 	if (!checked_product_i64(e->t.dims, (size_t)e->t.rank, &count) ||
 	    !checked_mul_i64(count, bits, &total_bits) || total_bits % 8 != 0)
-		return stored_bad_item(r->s, "tensor", e->t.name,
-		                       "the size of its shape is not a possible number of bytes");
+		return weight_file_error_in(r->s, "tensor", e->t.name,
+		                            "the size of its shape is not a possible number of bytes");
 	if ((uint64_t)(total_bits / 8) != (uint64_t)(e->end - e->begin))
-		return stored_bad_item(r->s, "tensor", e->t.name,
-		                       "its shape needs %lld bytes, its data_offsets span %zu",
-		                       (long long)(total_bits / 8), e->end - e->begin);
+		return weight_file_error_in(r->s, "tensor", e->t.name,
+		                            "its shape needs %lld bytes, its data_offsets span %zu",
+		                            (long long)(total_bits / 8), e->end - e->begin);
 	return true;
 }
 
@@ -149,15 +148,15 @@ static bool read_entry(const struct reader *r, const char *name, const struct js
 	int64_t bits = 0;
 	e->t.name = name;
 	if (json->kind != JSON_NODE_OBJECT)
-		return stored_bad_item(r->s, "tensor", name, "its entry is no object");
+		return weight_file_error_in(r->s, "tensor", name, "its entry is no object");
 	if (name[0] == '\0')
-		return stored_bad_item(r->s, "tensor", name, "a tensor needs a name");
+		return weight_file_error_in(r->s, "tensor", name, "a tensor needs a name");
 	for (size_t i = 0; i < json->n; i++) {
 		const char *key = json->keys[i];
 		if (strcmp(key, "dtype") != 0 && strcmp(key, "shape") != 0 &&
 		    strcmp(key, "data_offsets") != 0)
-			return stored_bad_item(r->s, "tensor", name,
-			                       "the key '%.40s' is not one of the format", key);
+			return weight_file_error_in(r->s, "tensor", name,
+			                            "the key '%.40s' is not one of the format", key);
 	}
 	if (!read_type(r, json, &e->t, &bits) || !read_shape(r, json, &e->t) || !read_offsets(r, json, e) ||
 	    !check_extent(r, e, bits))
@@ -172,10 +171,10 @@ static bool check_metadata(const struct reader *r, const struct json_node *json)
 	bool ok = json->kind == JSON_NODE_OBJECT;
 	for (size_t i = 0; ok && i < json->n; i++)
 		ok = json->items[i].kind == JSON_NODE_STRING;
-	return ok || stored_bad(r->s, "'__metadata__' must map strings to strings");
+	return ok || weight_file_error(r->s, "'__metadata__' must map strings to strings");
 }
 
-static int by_offset(const void *a, const void *b)
+static int compare_begin(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
 	if (x->begin != y->begin)
@@ -191,15 +190,16 @@ static bool check_tiling(const struct reader *r, const struct entry *e, size_t n
 	size_t at = 0;
 	for (size_t i = 0; i < n; i++) {
 		if (e[i].begin != at)
-			return stored_bad_item(r->s, "tensor", e[i].t.name,
-			                       "its data begins at byte %zu of the file, %s the end of the "
-			                       "data before it at %zu",
-			                       r->data_at + e[i].begin, e[i].begin < at ? "before" : "after",
-			                       r->data_at + at);
+			return weight_file_error_in(
+			        r->s, "tensor", e[i].t.name,
+			        "its data begins at byte %zu of the file, %s the end of the "
+			        "data before it at %zu",
+			        r->data_at + e[i].begin, e[i].begin < at ? "before" : "after",
+			        r->data_at + at);
 		at = e[i].end;
 	}
-	return at == r->data_len || stored_bad(r->s, "%zu bytes from byte %zu on belong to no tensor",
-	                                       r->data_len - at, r->data_at + at);
+	return at == r->data_len || weight_file_error(r->s, "%zu bytes from byte %zu on belong to no tensor",
+	                                              r->data_len - at, r->data_at + at);
 }
 
 static bool read_entries(const struct reader *r, const struct json_node *root, struct stored_tensors *out)
@@ -219,7 +219,7 @@ static bool read_entries(const struct reader *r, const struct json_node *root, s
 			return false;
 		n++;
 	}
-	qsort(entries, n, sizeof(*entries), by_offset);
+	qsort(entries, n, sizeof(*entries), compare_begin);
 	if (!check_tiling(r, entries, n))
 		return false;
 	struct stored_tensor *items = ARENA_ARRAY(r->s->arena, struct stored_tensor, n + 1);
@@ -231,23 +231,23 @@ static bool read_entries(const struct reader *r, const struct json_node *root, s
 	return true;
 }
 
-/* *n: the length of the header, which has at least two bytes. */
+/* Reads the header length, at least two bytes, to *n. */
 static bool header_length(const struct stored_source *s, size_t *n)
 {
 	if (s->len < LENGTH_BYTES)
-		return stored_bad(s,
-		                  "it has %zu bytes; a safetensors file begins with 8 bytes of header length",
-		                  s->len);
-	uint64_t length = stored_little(s->bytes, LENGTH_BYTES);
+		return weight_file_error(
+		        s, "it has %zu bytes; a safetensors file begins with 8 bytes of header length",
+		        s->len);
+	uint64_t length = read_little_endian(s->bytes, LENGTH_BYTES);
 	if (length > SAFETENSORS_HEADER_MAX || length > s->len - LENGTH_BYTES)
-		return stored_bad(
+		return weight_file_error(
 		        s,
 		        "a header of %llu bytes cannot be (the file has %zu, the limit is %zu); not a "
 		        "safetensors file, or cut off",
 		        (unsigned long long)length, s->len, SAFETENSORS_HEADER_MAX);
 	*n = (size_t)length;
 	return (length >= 2 && s->bytes[LENGTH_BYTES] == '{') ||
-	       stored_bad(s, "the header at byte 8 is no JSON object");
+	       weight_file_error(s, "the header at byte 8 is no JSON object");
 }
 
 enum tfmc_status safetensors_read(const struct stored_source *s, struct stored_tensors *out)
@@ -269,8 +269,8 @@ enum tfmc_status safetensors_read(const struct stored_source *s, struct stored_t
 
 /* ---- writer ---- */
 
-/* Appends one header entry; *at moves over the tensor's bytes. */
-static bool put_entry(struct buf *out, const struct stored_tensor *t, size_t *at)
+/* Appends one header entry; *at advances by the tensor's bytes. */
+static bool write_entry(struct buf *out, const struct stored_tensor *t, size_t *at)
 {
 	int64_t bytes;
 	size_t end;
@@ -287,7 +287,7 @@ static bool put_entry(struct buf *out, const struct stored_tensor *t, size_t *at
 	return true;
 }
 
-static bool put_header(struct buf *header, const struct stored_tensor *items, size_t n)
+static bool write_header(struct buf *header, const struct stored_tensor *items, size_t n)
 {
 	size_t at = 0;
 	const char *separator = "";
@@ -297,7 +297,7 @@ static bool put_header(struct buf *header, const struct stored_tensor *items, si
 			if (ir_dtype_bytes(items[i].dtype) != size)
 				continue;
 			buf_str(header, separator);
-			if (!put_entry(header, &items[i], &at))
+			if (!write_entry(header, &items[i], &at))
 				return false;
 			separator = ",";
 		}
@@ -311,7 +311,7 @@ bool safetensors_write(struct buf *out, const struct stored_tensor *items, size_
 {
 	struct buf header;
 	buf_init(&header);
-	bool ok = put_header(&header, items, n);
+	bool ok = write_header(&header, items, n);
 	if (ok) {
 		buf_u64le(out, header.len);
 		buf_append(out, &header);

@@ -312,7 +312,7 @@ static int64_t own_number(struct arena *a, const struct gguf *g, const char *arc
 	    memcmp(name->text, architecture, name->len) != 0)
 		return -1;
 	const struct gguf_value *v = gguf_find(g, arena_printf(a, "%s.%s", architecture, key));
-	return v != NULL && gguf_is_whole(v->type) ? v->i : -1;
+	return v != NULL && gguf_is_integer_type(v->type) ? v->i : -1;
 }
 
 /* An embedder's pooling of its hidden states, by the numbers of the format; its output beside them. */

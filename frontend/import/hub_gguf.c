@@ -9,7 +9,7 @@
 
 static struct json_node scalar(struct model_document *d, const struct gguf_value *v)
 {
-	if (gguf_is_whole(v->type))
+	if (gguf_is_integer_type(v->type))
 		return (struct json_node){.kind = JSON_NODE_INT, .i = v->i};
 	if (v->type == GGUF_BOOL)
 		return (struct json_node){.kind = JSON_NODE_BOOL, .i = v->i};
@@ -40,7 +40,7 @@ static struct json_node node_of(struct model_document *d, const struct gguf_valu
 	if (items == NULL || arena_failed(d->arena))
 		return (struct json_node){.kind = JSON_NODE_NULL};
 	bool equal = v->n > 0;
-	for (; gguf_next(v, &at, &element); n++) {
+	for (; gguf_next_element(v, &at, &element); n++) {
 		items[n] = scalar(d, &element);
 		equal = equal && same_number(&items[n], &items[0]);
 	}
@@ -90,7 +90,7 @@ static void find_ends(const struct gguf *g, int64_t *ids)
 		ids[k] = -1;
 	if (tokens == NULL || tokens->type != GGUF_ARRAY || tokens->element != GGUF_STRING)
 		return;
-	for (int64_t id = 0; gguf_next(tokens, &at, &v); id++) {
+	for (int64_t id = 0; gguf_next_element(tokens, &at, &v); id++) {
 		for (size_t k = 0; v.len > 0 && k < N_ENDS; k++)
 			if (ids[k] < 0 && ends[k].text[0] == v.text[0] && strlen(ends[k].text) == v.len &&
 			    memcmp(ends[k].text, v.text, v.len) == 0)

@@ -1,33 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks of GGUF as codes, after the layouts of ggml (ggml-common.h, ggml-quants.c). Each take_NAME takes one stored
- * block apart: codes, one scale (and offset) for each block of the format, and of those with super blocks one number
- * that multiplies them.
+ * GGUF quantization blocks, after the layouts of ggml (ggml-common.h, ggml-quants.c). Each unpack_NAME
+ * decodes one stored block: quants, a scale (and an offset) for each block of the format, and for
+ * super-blocks the factors of the scales and offsets.
  */
 #include "frontend/quantized/gguf_blocks.h"
 
 #include <math.h>
 #include <string.h>
 
-#define ELEMENTS_MAX 256 /* of a stored block */
+#define ELEMENTS_MAX 256 /* elements of a stored block */
 #define SCALES_MAX   16
 
-/* An infinite scale (of a damaged file) is NaN: then all elements of the block are, in whatever order they are multiplied. */
-static float half_at(const unsigned char *p)
+/* Reads an f16 scale. An infinite one (damaged file) becomes NaN: then all elements of the block are NaN,
+ * whatever the order of multiplications. */
+static float read_f16_scale(const unsigned char *p)
 {
 	float v = (float)f16_to_f64((uint16_t)(p[0] | p[1] << 8));
 	return isfinite(v) ? v : NAN;
 }
 
-static uint32_t bits_at(const unsigned char *p)
+static uint32_t read_u32(const unsigned char *p)
 {
 	return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
 /* ---- blocks of 32 ---- */
 
-/* The low halves of n bytes, then the high ones. */
-static void take_nibbles(const unsigned char *p, int n, int8_t *out)
+/* Unpacks n bytes to the n low nibbles, then the n high nibbles. */
+static void unpack_nibbles(const unsigned char *p, int n, int8_t *out)
 {
 	for (int i = 0; i < n; i++) {
 		out[i] = (int8_t)(p[i] & 15);
@@ -35,80 +36,81 @@ static void take_nibbles(const unsigned char *p, int n, int8_t *out)
 	}
 }
 
-static void add_to_codes(int8_t *codes, int n, int what)
+static void add_to_quants(int8_t *codes, int n, int what)
 {
 	for (int i = 0; i < n; i++)
 		codes[i] = (int8_t)(codes[i] + what);
 }
 
-/* The fifth bits of 32 codes. */
-static void take_fifth(const unsigned char *p, int8_t *codes)
+/* Adds bit 4 of 32 quants from a u32. */
+static void unpack_bit_4(const unsigned char *p, int8_t *codes)
 {
-	uint32_t bits = bits_at(p);
+	uint32_t bits = read_u32(p);
 	for (int i = 0; i < 32; i++)
 		codes[i] = (int8_t)(codes[i] | (int)(bits >> i & 1) << 4);
 }
 
-static void take_Q8_0(const unsigned char *p, const struct weight_quants *to)
+static void unpack_Q8_0(const unsigned char *p, const struct weight_quants *to)
 {
-	to->scales[0] = half_at(p);
+	to->scales[0] = read_f16_scale(p);
 	memcpy(to->codes, p + 2, 32);
 }
 
-static void take_Q4_0(const unsigned char *p, const struct weight_quants *to)
+static void unpack_Q4_0(const unsigned char *p, const struct weight_quants *to)
 {
-	to->scales[0] = half_at(p);
-	take_nibbles(p + 2, 16, to->codes);
-	add_to_codes(to->codes, 32, -8);
+	to->scales[0] = read_f16_scale(p);
+	unpack_nibbles(p + 2, 16, to->codes);
+	add_to_quants(to->codes, 32, -8);
 }
 
-static void take_Q4_1(const unsigned char *p, const struct weight_quants *to)
+static void unpack_Q4_1(const unsigned char *p, const struct weight_quants *to)
 {
-	to->scales[0] = half_at(p);
-	to->offsets[0] = half_at(p + 2);
-	take_nibbles(p + 4, 16, to->codes);
+	to->scales[0] = read_f16_scale(p);
+	to->offsets[0] = read_f16_scale(p + 2);
+	unpack_nibbles(p + 4, 16, to->codes);
 }
 
-static void take_Q5_0(const unsigned char *p, const struct weight_quants *to)
+static void unpack_Q5_0(const unsigned char *p, const struct weight_quants *to)
 {
-	to->scales[0] = half_at(p);
-	take_nibbles(p + 6, 16, to->codes);
-	take_fifth(p + 2, to->codes);
-	add_to_codes(to->codes, 32, -16);
+	to->scales[0] = read_f16_scale(p);
+	unpack_nibbles(p + 6, 16, to->codes);
+	unpack_bit_4(p + 2, to->codes);
+	add_to_quants(to->codes, 32, -16);
 }
 
-static void take_Q5_1(const unsigned char *p, const struct weight_quants *to)
+static void unpack_Q5_1(const unsigned char *p, const struct weight_quants *to)
 {
-	to->scales[0] = half_at(p);
-	to->offsets[0] = half_at(p + 2);
-	take_nibbles(p + 8, 16, to->codes);
-	take_fifth(p + 4, to->codes);
+	to->scales[0] = read_f16_scale(p);
+	to->offsets[0] = read_f16_scale(p + 2);
+	unpack_nibbles(p + 8, 16, to->codes);
+	unpack_bit_4(p + 4, to->codes);
 }
 
-static void take_numbered(enum ir_format format, const unsigned char *p, int8_t *codes)
+static void unpack_codebook(enum ir_format format, const unsigned char *p, int8_t *codes)
 {
-	take_nibbles(p, 16, codes);
+	unpack_nibbles(p, 16, codes);
 	for (int i = 0; i < 32; i++)
 		codes[i] = ir_format(format)->codebook[codes[i]];
 }
 
-static void take_IQ4_NL(const unsigned char *p, const struct weight_quants *to)
+static void unpack_IQ4_NL(const unsigned char *p, const struct weight_quants *to)
 {
-	to->scales[0] = half_at(p);
-	take_numbered(FORMAT_IQ4_NL, p + 2, to->codes);
+	to->scales[0] = read_f16_scale(p);
+	unpack_codebook(FORMAT_IQ4_NL, p + 2, to->codes);
 }
 
-/* The codes are twice what E2M1 says, the scale is half of 2^(e - 127). */
-static void take_MXFP4(const unsigned char *p, const struct weight_quants *to)
+/* Quants are twice the E2M1 values, so the scale is half of 2^(e - 127). */
+static void unpack_MXFP4(const unsigned char *p, const struct weight_quants *to)
 {
 	to->scales[0] = (float)ldexp(1.0, p[0] - 128);
-	take_numbered(FORMAT_MXFP4, p + 1, to->codes);
+	unpack_codebook(FORMAT_MXFP4, p + 1, to->codes);
 }
 
-/* ---- super blocks of 256 ---- */
+/* ---- super-blocks of 256 ---- */
 
-/* Eight scales and eight offsets of six bits: four of each whole, the others in two parts. */
-static void take_scales_of_8(const unsigned char *p, float *scales, float *offsets)
+/* Eight 6-bit scales and eight 6-bit offsets in 12 bytes: four of each in one byte, the other four split
+ * into 4 and 2 bits. */
+static void unpack_6bit_scales(const unsigned char *p, float *scales, float *offsets)
 {
 	for (int i = 0; i < 4; i++) {
 		scales[i] = (float)(p[i] & 63);
@@ -118,79 +120,81 @@ static void take_scales_of_8(const unsigned char *p, float *scales, float *offse
 	}
 }
 
-static void take_Q4_K(const unsigned char *p, const struct weight_quants *to)
+static void unpack_Q4_K(const unsigned char *p, const struct weight_quants *to)
 {
-	to->super_scales[0] = half_at(p);
-	to->super_offsets[0] = -half_at(p + 2);
-	take_scales_of_8(p + 4, to->scales, to->offsets);
+	to->super_scales[0] = read_f16_scale(p);
+	to->super_offsets[0] = -read_f16_scale(p + 2);
+	unpack_6bit_scales(p + 4, to->scales, to->offsets);
 	for (int i = 0; i < 4; i++)
-		take_nibbles(p + 16 + 32 * i, 32, to->codes + 64 * i);
+		unpack_nibbles(p + 16 + 32 * i, 32, to->codes + 64 * i);
 }
 
-static void take_Q5_K(const unsigned char *p, const struct weight_quants *to)
+static void unpack_Q5_K(const unsigned char *p, const struct weight_quants *to)
 {
 	const unsigned char *high = p + 16, *low = p + 48;
-	to->super_scales[0] = half_at(p);
-	to->super_offsets[0] = -half_at(p + 2);
-	take_scales_of_8(p + 4, to->scales, to->offsets);
+	to->super_scales[0] = read_f16_scale(p);
+	to->super_offsets[0] = -read_f16_scale(p + 2);
+	unpack_6bit_scales(p + 4, to->scales, to->offsets);
 	for (int i = 0; i < 4; i++)
-		take_nibbles(low + 32 * i, 32, to->codes + 64 * i);
+		unpack_nibbles(low + 32 * i, 32, to->codes + 64 * i);
 	for (int i = 0; i < 256; i++)
 		to->codes[i] = (int8_t)(to->codes[i] | (high[i % 32] >> (i / 32) & 1) << 4);
 }
 
-/* Bits 2i and 2i + 1 of 32 bytes, i = 0 .. 3: the two bits of 128 codes. */
-static int two_bits(const unsigned char *p, int i)
+/* The 2-bit value i of 128 values in 32 bytes: bits 2j and 2j + 1 of the bytes are values 32 j .. 32 j +
+ * 31. */
+static int two_bit_value(const unsigned char *p, int i)
 {
 	return p[i % 32] >> (2 * (i / 32)) & 3;
 }
 
-static void take_Q6_K(const unsigned char *p, const struct weight_quants *to)
+static void unpack_Q6_K(const unsigned char *p, const struct weight_quants *to)
 {
 	const unsigned char *high = p + 128, *scales = p + 192;
-	to->super_scales[0] = half_at(p + 208);
+	to->super_scales[0] = read_f16_scale(p + 208);
 	for (int i = 0; i < 16; i++)
 		to->scales[i] = (float)(int8_t)scales[i];
 	for (int i = 0; i < 2; i++)
-		take_nibbles(p + 64 * i, 64, to->codes + 128 * i);
+		unpack_nibbles(p + 64 * i, 64, to->codes + 128 * i);
 	for (int i = 0; i < 256; i++)
-		to->codes[i] = (int8_t)((to->codes[i] | two_bits(high + i / 128 * 32, i % 128) << 4) - 32);
+		to->codes[i] =
+		        (int8_t)((to->codes[i] | two_bit_value(high + i / 128 * 32, i % 128) << 4) - 32);
 }
 
-static void take_Q3_K(const unsigned char *p, const struct weight_quants *to)
+static void unpack_Q3_K(const unsigned char *p, const struct weight_quants *to)
 {
 	const unsigned char *high = p, *low = p + 32, *scales = p + 96;
-	to->super_scales[0] = half_at(p + 108);
+	to->super_scales[0] = read_f16_scale(p + 108);
 	for (int i = 0; i < 16; i++) {
 		int four = i < 8 ? scales[i] & 15 : scales[i - 8] >> 4;
 		to->scales[i] = (float)((four | (scales[8 + i % 4] >> (2 * (i / 4)) & 3) << 4) - 32);
 	}
 	for (int i = 0; i < 256; i++) {
 		int third = high[i % 32] >> (i / 32) & 1;
-		to->codes[i] = (int8_t)(two_bits(low + i / 128 * 32, i % 128) + 4 * third - 4);
+		to->codes[i] = (int8_t)(two_bit_value(low + i / 128 * 32, i % 128) + 4 * third - 4);
 	}
 }
 
-static void take_Q2_K(const unsigned char *p, const struct weight_quants *to)
+static void unpack_Q2_K(const unsigned char *p, const struct weight_quants *to)
 {
-	to->super_scales[0] = half_at(p + 80);
-	to->super_offsets[0] = -half_at(p + 82);
+	to->super_scales[0] = read_f16_scale(p + 80);
+	to->super_offsets[0] = -read_f16_scale(p + 82);
 	for (int i = 0; i < 16; i++) {
 		to->scales[i] = (float)(p[i] & 15);
 		to->offsets[i] = (float)(p[i] >> 4);
 	}
 	for (int i = 0; i < 256; i++)
-		to->codes[i] = (int8_t)two_bits(p + 16 + i / 128 * 32, i % 128);
+		to->codes[i] = (int8_t)two_bit_value(p + 16 + i / 128 * 32, i % 128);
 }
 
-static void take_IQ4_XS(const unsigned char *p, const struct weight_quants *to)
+static void unpack_IQ4_XS(const unsigned char *p, const struct weight_quants *to)
 {
 	int high = p[2] | p[3] << 8;
-	to->super_scales[0] = half_at(p);
+	to->super_scales[0] = read_f16_scale(p);
 	for (int i = 0; i < 8; i++) {
 		int low = p[4 + i / 2] >> (i % 2 * 4) & 15;
 		to->scales[i] = (float)((low | (high >> (2 * i) & 3) << 4) - 32);
-		take_numbered(FORMAT_IQ4_XS, p + 8 + 16 * i, to->codes + 32 * i);
+		unpack_codebook(FORMAT_IQ4_XS, p + 8 + 16 * i, to->codes + 32 * i);
 	}
 }
 
@@ -199,18 +203,18 @@ static void take_IQ4_XS(const unsigned char *p, const struct weight_quants *to)
 struct stored_block {
 	int64_t elements, bytes;
 	enum ir_format format;
-	void (*take)(const unsigned char *p, const struct weight_quants *to);
+	void (*unpack)(const unsigned char *p, const struct weight_quants *to);
 };
 
-/* Rows are whole blocks, so that those of all rows follow each other. */
-static void take_rows(struct stored_block b, const void *data, int64_t row, int64_t n,
-                      const struct weight_quants *out)
+/* Unpacks n rows, which are contiguous blocks. */
+static void unpack_rows(struct stored_block b, const void *data, int64_t row, int64_t n,
+                        const struct weight_quants *out)
 {
 	int64_t blocks = out->k / b.elements, scales = ir_format_blocks(b.format, b.elements);
 	const unsigned char *p = (const unsigned char *)data + row * blocks * b.bytes;
 	struct weight_quants to = *out;
 	for (int64_t i = 0; i < n * blocks; i++, p += b.bytes) {
-		b.take(p, &to);
+		b.unpack(p, &to);
 		to.codes += b.elements;
 		to.scales += scales;
 		if (to.offsets)
@@ -222,22 +226,22 @@ static void take_rows(struct stored_block b, const void *data, int64_t row, int6
 	}
 }
 
-static void take_elements(struct stored_block b, const void *data, int64_t begin, int64_t n, double *out)
+static void unpack_elements(struct stored_block b, const void *data, int64_t begin, int64_t n, double *out)
 {
 	const struct ir_format_desc *d = ir_format(b.format);
 	int8_t codes[ELEMENTS_MAX];
 	float scales[SCALES_MAX], offsets[SCALES_MAX], super_scale, super_offset;
 	double values[ELEMENTS_MAX];
 	const struct weight_quants to = {b.format,
-	                                 b.elements,
-	                                 codes,
-	                                 scales,
-	                                 d->has_offset ? offsets : NULL,
-	                                 d->super > 1 ? &super_scale : NULL,
-	                                 d->super > 1 && d->has_offset ? &super_offset : NULL};
+	                                b.elements,
+	                                codes,
+	                                scales,
+	                                d->has_offset ? offsets : NULL,
+	                                d->super > 1 ? &super_scale : NULL,
+	                                d->super > 1 && d->has_offset ? &super_offset : NULL};
 	while (n > 0) {
 		int64_t in = begin % b.elements, run = n < b.elements - in ? n : b.elements - in;
-		b.take((const unsigned char *)data + begin / b.elements * b.bytes, &to);
+		b.unpack((const unsigned char *)data + begin / b.elements * b.bytes, &to);
 		weight_dequantize(&to, 1, values);
 		memcpy(out, values + in, (size_t)run * sizeof(*out));
 		begin += run;
@@ -246,14 +250,14 @@ static void take_elements(struct stored_block b, const void *data, int64_t begin
 	}
 }
 
-#define CODES(number, name, block, bytes, format)                                                        \
-	static const struct stored_block block_##name = {block, bytes, FORMAT_##format, take_##name};    \
-	void gguf_elements_##name(const void *data, int64_t begin, int64_t n, double *out)               \
-	{                                                                                                \
-		take_elements(block_##name, data, begin, n, out);                                        \
-	}                                                                                                \
+#define CODES(number, name, block, bytes, format)                                                       \
+	static const struct stored_block block_##name = {block, bytes, FORMAT_##format, unpack_##name}; \
+	void gguf_elements_##name(const void *data, int64_t begin, int64_t n, double *out)              \
+	{                                                                                               \
+		unpack_elements(block_##name, data, begin, n, out);                                     \
+	}                                                                                               \
 	void gguf_rows_##name(const void *data, int64_t row, int64_t n, const struct weight_quants *out) \
-	{                                                                                                \
-		take_rows(block_##name, data, row, n, out);                                              \
+	{                                                                                               \
+		unpack_rows(block_##name, data, row, n, out);                                           \
 	}
 #include "frontend/quantized/gguf_types.def"

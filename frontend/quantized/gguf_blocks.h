@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors that GGUF files store in blocks of codes. For each type CODES of gguf_types.def
+ * Dequantization of GGUF block formats. For each CODES type of gguf_types.def
  *
- *   gguf_elements_NAME  its elements as numbers of f32
- *   gguf_rows_NAME      its rows as codes of the format of its row there; exact
+ *   gguf_elements_NAME  reads its elements as f32 values
+ *   gguf_rows_NAME      reads its rows as quants, scales and offsets of the format of its row there; exact
  *
- * Blocks divide rows. A scale of f16 that is infinite is read as NaN.
+ * Blocks divide rows. An infinite f16 scale is read as NaN.
  */
 #ifndef TFMC_FRONTEND_QUANTIZED_GGUF_BLOCKS_H
 #define TFMC_FRONTEND_QUANTIZED_GGUF_BLOCKS_H

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packed matrices as elements and as codes. Products of a scale of 16 bits and a whole number of 9 are exact in f32, so
- * codes with f32 offsets lose nothing; with a scale of f32 the offset is the product rounded once.
+ * Readers of packed matrices as elements and as quants. The product of a 16-bit scale and a 9-bit integer is
+ * exact in f32, so quants with f32 offsets lose nothing; with an f32 scale the offset is the product rounded
+ * once.
  */
 #include <math.h>
 
 #include "frontend/quantized/packed.h"
 
-static uint32_t word_at(const struct packed_words *w, int64_t i)
+static uint32_t read_word(const struct packed_words *w, int64_t i)
 {
 	const unsigned char *p = w->data + i * w->bytes;
 	uint32_t word = w->bytes == 1
@@ -16,36 +17,36 @@ static uint32_t word_at(const struct packed_words *w, int64_t i)
 	return word ^ w->flip;
 }
 
-static int field_at(const struct packed_words *w, int64_t r, int64_t c)
+static int read_field(const struct packed_words *w, int64_t r, int64_t c)
 {
 	int64_t i = (r & ((1 << w->down) - 1)) | (c & ((1 << w->across) - 1));
 	int slot = w->order ? w->order[i] : (int)i;
-	uint32_t word = word_at(w, (r >> w->down) * w->row_words + (c >> w->across));
+	uint32_t word = read_word(w, (r >> w->down) * w->row_words + (c >> w->across));
 	return (int)(word >> (slot * w->bits) & ((1u << w->bits) - 1));
 }
 
-static int q_at(const struct packed_matrix *m, int64_t n, int64_t k)
+static int quant_at(const struct packed_matrix *m, int64_t n, int64_t k)
 {
 	k = m->order ? m->order[k] : k;
-	return m->by_column ? field_at(&m->q, k, n) : field_at(&m->q, n, k);
+	return m->by_column ? read_field(&m->q, k, n) : read_field(&m->q, n, k);
 }
 
-/* The scale of MXFP4 is half of what its byte says: numbers are counted by halves. */
+/* MXFP4: the codebook has twice the E2M1 values, so scale_at returns half of the stored scale. */
 static bool is_mxfp4(const struct packed_matrix *m)
 {
 	return m->scale_dtype == DT_U8;
 }
 
-/* What the scale multiplies. */
-static int number_at(const struct packed_matrix *m, int64_t n, int64_t k, int zero)
+/* The integer that the scale multiplies. */
+static int value_at(const struct packed_matrix *m, int64_t n, int64_t k, int zero)
 {
-	int q = q_at(m, n, k);
+	int q = quant_at(m, n, k);
 	return is_mxfp4(m) ? ir_format(FORMAT_MXFP4)->codebook[q] : q - zero;
 }
 
-static int zero_at(const struct packed_matrix *m, int64_t n, int64_t group)
+static int zero_point_at(const struct packed_matrix *m, int64_t n, int64_t group)
 {
-	return m->zero + (m->zeros.data ? field_at(&m->zeros, group, n) : 0);
+	return m->zero + (m->zeros.data ? read_field(&m->zeros, group, n) : 0);
 }
 
 static double scale_at(const struct packed_matrix *m, int64_t n, int64_t group)
@@ -66,27 +67,27 @@ static int64_t group_of(const struct packed_matrix *m, int64_t k)
 	return (int64_t)group;
 }
 
-/* Groups of a row. */
-static int64_t packed_groups(const struct packed_matrix *m)
+/* Number of groups of a row. */
+static int64_t group_count(const struct packed_matrix *m)
 {
 	return m->k / m->group + (m->k % m->group != 0);
 }
 
-/* The zero points are all the same: *zero. Reads all of them. */
-static bool packed_same_zeros(const struct packed_matrix *m, int *zero)
+/* True: all zero points are equal, to *zero. Reads all of them. */
+static bool are_zero_points_equal(const struct packed_matrix *m, int *zero)
 {
-	int64_t groups = packed_groups(m);
-	*zero = zero_at(m, 0, 0);
+	int64_t groups = group_count(m);
+	*zero = zero_point_at(m, 0, 0);
 	for (int64_t g = 0; m->zeros.data && g < groups; g++)
 		for (int64_t n = 0; n < m->n; n++)
-			if (zero_at(m, n, g) != *zero)
+			if (zero_point_at(m, n, g) != *zero)
 				return false;
 	return true;
 }
 
 bool packed_groups_exist(const struct packed_matrix *m, bool *in_order)
 {
-	int64_t groups = packed_groups(m);
+	int64_t groups = group_count(m);
 	*in_order = true;
 	for (int64_t k = 0; k < m->k; k++) {
 		int64_t g = group_of(m, k);
@@ -99,7 +100,7 @@ bool packed_groups_exist(const struct packed_matrix *m, bool *in_order)
 
 bool packed_sort_columns(struct arena *a, struct packed_matrix *m)
 {
-	int64_t groups = packed_groups(m);
+	int64_t groups = group_count(m);
 	int64_t *next = ARENA_ARRAY(a, int64_t, groups);
 	int32_t *order = ARENA_ARRAY(a, int32_t, m->k);
 	if (!next || !order || m->k > INT32_MAX)
@@ -117,25 +118,25 @@ bool packed_sort_columns(struct arena *a, struct packed_matrix *m)
 	return true;
 }
 
-/* Blocks of the format are parts of groups, or its rows have one scale and those of the matrix, too. */
-static bool blocks_fit(const struct packed_matrix *m, const struct ir_format_desc *d)
+/* True: groups consist of whole blocks of the format, or both have one scale for a row. */
+static bool blocks_divide_groups(const struct packed_matrix *m, const struct ir_format_desc *d)
 {
 	return m->group >= m->k || (d->block != 0 && m->group % d->block == 0);
 }
 
-/* Of the formats whose codes and scales are those of the matrix, the one with the smallest rows. */
+/* Of the formats that represent quants and scales exactly, the one with the smallest rows. */
 enum ir_format packed_format(const struct packed_matrix *m)
 {
 	enum ir_format best = FORMAT_PLAIN;
 	int zero, middle = 1 << (m->q.bits - 1);
 	if (is_mxfp4(m))
 		return FORMAT_MXFP4;
-	bool centered = packed_same_zeros(m, &zero) && zero == middle;
+	bool centered = are_zero_points_equal(m, &zero) && zero == middle;
 	for (int i = 0; i < IR_N_FORMATS && !m->group_of; i++) {
 		enum ir_format f = (enum ir_format)i;
 		const struct ir_format_desc *d = ir_format(f);
 		bool codes_fit = d->bits == m->q.bits && d->super == 1 && d->shift == 0 && !d->codebook &&
-		                 blocks_fit(m, d);
+		                 blocks_divide_groups(m, d);
 		bool scales_fit = d->scale == DT_F32 || (d->scale == m->scale_dtype && !d->has_offset);
 		if (codes_fit && scales_fit && (d->has_offset || centered) &&
 		    (best == FORMAT_PLAIN || ir_format_row_bytes(f, m->k) < ir_format_row_bytes(best, m->k)))
@@ -144,8 +145,9 @@ enum ir_format packed_format(const struct packed_matrix *m)
 	return best;
 }
 
-/* What is added to the products of a scale and a code: numbers less the middle of a format, which stores them so. */
-static float offset_of(const struct packed_matrix *m, double scale, int zero)
+/* Offset of a block: the stored quants are relative to the zero point of the format, not to that of the
+ * matrix. */
+static float block_offset(const struct packed_matrix *m, double scale, int zero)
 {
 	return (float)(scale * (ir_format(m->format)->zero - zero));
 }
@@ -161,11 +163,11 @@ void packed_elements(const void *data, int64_t begin, int64_t n, double *out)
 		if (group_of(m, k) != group) {
 			group = group_of(m, k);
 			scale = scale_at(m, row, group);
-			zero = zero_at(m, row, group);
-			offset = has_offset ? (double)offset_of(m, scale, zero) : 0;
+			zero = zero_point_at(m, row, group);
+			offset = has_offset ? (double)block_offset(m, scale, zero) : 0;
 			zero = has_offset ? ir_format(m->format)->zero : zero;
 		}
-		out[i] = (float)(scale * number_at(m, row, k, zero) + offset);
+		out[i] = (float)(scale * value_at(m, row, k, zero) + offset);
 		if (++k == m->k) {
 			row++;
 			k = 0;
@@ -174,7 +176,7 @@ void packed_elements(const void *data, int64_t begin, int64_t n, double *out)
 	}
 }
 
-static void packed_row(const struct packed_matrix *m, int64_t row, const struct weight_quants *out)
+static void read_packed_row(const struct packed_matrix *m, int64_t row, const struct weight_quants *out)
 {
 	const struct ir_format_desc *d = ir_format(m->format);
 	int64_t blocks = ir_format_blocks(m->format, m->k), block = d->block ? d->block : m->k;
@@ -183,10 +185,10 @@ static void packed_row(const struct packed_matrix *m, int64_t row, const struct 
 		double scale = scale_at(m, row, group);
 		out->scales[b] = (float)scale;
 		if (d->has_offset)
-			out->offsets[b] = offset_of(m, scale, zero_at(m, row, group));
+			out->offsets[b] = block_offset(m, scale, zero_point_at(m, row, group));
 	}
 	for (int64_t k = 0; k < m->k; k++)
-		out->codes[k] = (int8_t)number_at(m, row, k, d->zero);
+		out->codes[k] = (int8_t)value_at(m, row, k, d->zero);
 }
 
 void packed_rows(const void *data, int64_t row, int64_t n, const struct weight_quants *out)
@@ -194,6 +196,6 @@ void packed_rows(const void *data, int64_t row, int64_t n, const struct weight_q
 	const struct packed_matrix *m = data;
 	for (int64_t i = 0; i < n; i++) {
 		const struct weight_quants to = weight_quants_from_row(out, i);
-		packed_row(m, row + i, &to);
+		read_packed_row(m, row + i, &to);
 	}
 }

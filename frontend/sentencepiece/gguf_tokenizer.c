@@ -56,9 +56,9 @@ static struct tokenizer_string read_text(struct reader *r, const char *key, cons
 static uint32_t read_id(struct reader *r, const char *key)
 {
 	const struct gguf_value *v = find(r, key);
-	if (v == NULL || (gguf_is_whole(v->type) && (v->i == -1 || v->i == UINT32_MAX)))
+	if (v == NULL || (gguf_is_integer_type(v->type) && (v->i == -1 || v->i == UINT32_MAX)))
 		return TFMC_TOK_NONE;
-	if (!gguf_is_whole(v->type) || v->i < 0)
+	if (!gguf_is_integer_type(v->type) || v->i < 0)
 		wrong(r, key, "is no id");
 	else if ((uint64_t)v->i >= r->d->n_tokens)
 		wrong(r, key, "is not the id of a token");
@@ -106,8 +106,8 @@ static enum tfmc_status read_keys(struct reader *r)
 	r->pre = read_text(r, "pre", "default");
 	r->merges = read_list(r, "merges", true, 0);
 	r->types = read_list(r, "token_type", false, d->n_tokens);
-	while (r->types != NULL && gguf_next(r->types, &at, &v))
-		if (!gguf_is_whole(v.type) || v.i < 0 || v.i > TOKENIZER_PIECE_BYTE)
+	while (r->types != NULL && gguf_next_element(r->types, &at, &v))
+		if (!gguf_is_integer_type(v.type) || v.i < 0 || v.i > TOKENIZER_PIECE_BYTE)
 			wrong(r, "token_type", "has a type that is unknown");
 	if (charsmap != NULL && (charsmap->type != GGUF_ARRAY || charsmap->element > GGUF_I8))
 		wrong(r, "precompiled_charsmap", "is no list of bytes");
@@ -135,10 +135,10 @@ static enum tfmc_status make_tokens(struct reader *r)
 	d->tokens = ARENA_ARRAY(r->s->arena, struct tokenizer_token, d->n_tokens + 1);
 	if (d->tokens == NULL)
 		return TFMC_NO_MEMORY;
-	for (size_t i = 0, at = 0; gguf_next(r->tokens, &at, &v); i++)
+	for (size_t i = 0, at = 0; gguf_next_element(r->tokens, &at, &v); i++)
 		d->tokens[i].piece = (struct tokenizer_string){v.text, v.len};
-	for (size_t i = 0, at = 0; r->scores != NULL && gguf_next(r->scores, &at, &v); i++)
-		d->tokens[i].score = gguf_is_whole(v.type) ? (double)(float)v.i : (double)(float)v.f;
+	for (size_t i = 0, at = 0; r->scores != NULL && gguf_next_element(r->scores, &at, &v); i++)
+		d->tokens[i].score = gguf_is_integer_type(v.type) ? (double)(float)v.i : (double)(float)v.f;
 	return TFMC_OK;
 }
 
@@ -150,7 +150,7 @@ static enum tfmc_status set_types(struct reader *r, bool bytes)
 	TFMC_TRY(make_tokens(r));
 	for (size_t i = 0; i < r->d->n_tokens; i++) {
 		if (r->types != NULL)
-			(void)gguf_next(r->types, &at, &v);
+			(void)gguf_next_element(r->types, &at, &v);
 		if (v.i == TOKENIZER_PIECE_BYTE && !bytes)
 			return tokenizer_refuse(
 			        r->s, TOKENIZER_UNSUPPORTED, NULL,
@@ -243,7 +243,7 @@ static enum tfmc_status add_merges(struct reader *r)
 	        ARENA_ARRAY(r->s->arena, struct tokenizer_merge, r->merges != NULL ? r->merges->n + 1 : 1);
 	if (x == NULL || d->merges == NULL)
 		return TFMC_NO_MEMORY;
-	while (r->merges != NULL && gguf_next(r->merges, &at, &v))
+	while (r->merges != NULL && gguf_next_element(r->merges, &at, &v))
 		if (!tokenizer_cut_merge((struct tokenizer_string){v.text, v.len}, &left, &right) ||
 		    !tokenizer_add_merge(x, d, left, right))
 			return tokenizer_refuse(r->s, TOKENIZER_WRONG, NULL,
@@ -320,12 +320,12 @@ static enum tfmc_status from_bert(struct reader *r, struct tokenizer_packed *out
 	size_t at = 0, type_at = 0;
 	if (words == NULL)
 		return TFMC_NO_MEMORY;
-	for (size_t i = 0; gguf_next(r->tokens, &at, &v); i++) {
+	for (size_t i = 0; gguf_next_element(r->tokens, &at, &v); i++) {
 		struct tokenizer_string p = {v.text, v.len};
 		bool in_brackets = p.n > 1 && p.text[0] == '[' && p.text[p.n - 1] == ']';
 		bool begins = p.n >= 3 && !memcmp(p.text, TOKENIZER_MARK, 3);
 		if (r->types != NULL)
-			(void)gguf_next(r->types, &type_at, &type);
+			(void)gguf_next_element(r->types, &type_at, &type);
 		bool continues = !begins && type.i == TOKENIZER_PIECE_NORMAL && !in_brackets;
 		words[i] = arena_printf(r->s->arena, "%s%.*s", continues ? "##" : "",
 		                        (int)(begins ? p.n - 3 : p.n), begins ? p.text + 3 : p.text);

@@ -157,9 +157,9 @@ static const struct format {
 	const char *name;
 	bool (*is)(const unsigned char *bytes, size_t len);
 	stored_reader *read;
-} formats[] = {{"npy array", npy_is, npy_read},
-               {"npz archive", npz_is, npz_read},
-               {"GGUF", gguf_is, read_gguf},
+} formats[] = {{"npy array", npy_has_magic, npy_read},
+               {"npz archive", npz_has_magic, npz_read},
+               {"GGUF", gguf_has_magic, read_gguf},
                {"safetensors", safetensors_is, safetensors_read}};
 
 static const struct format *format_of(const unsigned char *bytes, size_t len)

@@ -54,7 +54,7 @@ static enum tfmc_status read_any(struct tokenizer_source *s, const char *text, s
 		return tokenizer_from_json(s, text, len, out);
 	if (ends(s->name, ".model"))
 		return tokenizer_from_spm(s, bytes, len, out);
-	if (gguf_is(bytes, len))
+	if (gguf_has_magic(bytes, len))
 		return read_gguf(s, bytes, len, out);
 	if (ends(s->name, ".tsv"))
 		return tokenizer_from_scored(s, text, len, out);

@@ -100,7 +100,7 @@ enum tfmc_status tensors_read(struct driver *d, const char *path, const char *pr
 	outputs_protect(&d->outputs, path);
 	const struct stored_source src = {&d->arena, &d->diag, path, LOC_NONE, map.data, map.len, false};
 	enum tfmc_status st =
-	        npy_is(map.data, map.len) ? npy_read(&src, &file) : safetensors_read(&src, &file);
+	        npy_has_magic(map.data, map.len) ? npy_read(&src, &file) : safetensors_read(&src, &file);
 	size_t skip = prefix ? strlen(prefix) : 0;
 	for (size_t i = 0; st == TFMC_OK && i < file.n; i++) {
 		const struct stored_tensor *s = &file.items[i];

@@ -130,11 +130,11 @@ START_TEST(a_good_file)
 	ck_assert_int_eq(gguf_find(&g, "llama.flag")->i, 1);
 	ck_assert_mem_eq(gguf_find(&g, "general.architecture")->text, "llama", 5);
 	const struct gguf_value *kv = gguf_find(&g, "kv"), *tokens = gguf_find(&g, "tokens");
-	ck_assert(gguf_next(kv, &at, &v) && v.i == 1 && gguf_next(kv, &at, &v) && v.i == -1);
-	ck_assert(gguf_next(kv, &at, &v) && v.i == 2 && !gguf_next(kv, &at, &v));
+	ck_assert(gguf_next_element(kv, &at, &v) && v.i == 1 && gguf_next_element(kv, &at, &v) && v.i == -1);
+	ck_assert(gguf_next_element(kv, &at, &v) && v.i == 2 && !gguf_next_element(kv, &at, &v));
 	at = 0;
-	ck_assert(gguf_next(tokens, &at, &v) && v.len == 2 && memcmp(v.text, "ab", 2) == 0);
-	ck_assert(gguf_next(tokens, &at, &v) && v.len == 0 && !gguf_next(tokens, &at, &v));
+	ck_assert(gguf_next_element(tokens, &at, &v) && v.len == 2 && memcmp(v.text, "ab", 2) == 0);
+	ck_assert(gguf_next_element(tokens, &at, &v) && v.len == 0 && !gguf_next_element(tokens, &at, &v));
 	ck_assert_ptr_null(gguf_find(&g, "none"));
 	const struct stored_tensor *t = g.tensors.items;
 	ck_assert(g.tensors.n == 3 && t[0].rank == 2 && t[0].dims[0] == 2 && t[0].dims[1] == 3);
@@ -403,7 +403,7 @@ static void check_inside(const struct gguf *g, const unsigned char *bytes, size_
 		const struct gguf_value *a = &g->entries[i].value;
 		struct gguf_value v;
 		size_t at = 0, count = 0;
-		while (a->type == GGUF_ARRAY && gguf_next(a, &at, &v))
+		while (a->type == GGUF_ARRAY && gguf_next_element(a, &at, &v))
 			count++;
 		ck_assert(a->type != GGUF_ARRAY || count == a->n);
 	}
