@@ -1,22 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sources of the weight map: read from YAML, where numbers are expressions over the parameters of the model
- * that are evaluated once, and built for each parameter.
+ * Sources of the weight map: read from YAML, where integers are expressions over the parameters of the model
+ * that are evaluated once, and built into a weight expression for each parameter. The constructors of
+ * ir/weights/weight.h check shapes; here their failures become messages for users.
  */
 #include "frontend/weights/entry.h"
 
 #include <string.h>
 
+#include "ir/support/number.h"
+
 #define ENTRY_DEPTH_MAX 16 /* nested any, concat, stack */
 #define ENTRY_CHAIN_MAX 64 /* a source and its steps in a list */
 
-bool weight_fail(const struct weight_entry_reader *r, struct loc loc, const char *what)
+/* Receives an integer of a mapping. */
+struct weight_int {
+	const char *key;
+	int64_t *out; /* NULL: required, but read by the caller */
+};
+
+static bool report(const struct weight_entry_reader *r, struct loc loc, const char *what)
 {
 	diag_error(r->cx, loc, DIAG_MAP, "%s", what);
 	return false;
 }
 
-const struct weight_template *weight_read_name(struct weight_entry_reader *r, const struct yaml_node *node,
+static const struct weight_template *read_name(struct weight_entry_reader *r, const struct yaml_node *node,
                                                const char *what)
 {
 	struct weight_template *t = ARENA_NEW(r->arena, struct weight_template);
@@ -30,8 +39,7 @@ const struct weight_template *weight_read_name(struct weight_entry_reader *r, co
 
 /* ---- integers in mappings ---- */
 
-/* A mapping with exactly these integer keys. */
-bool weight_read_ints(const struct weight_entry_reader *r, const struct yaml_node *node, const char *what,
+static bool read_ints(const struct weight_entry_reader *r, const struct yaml_node *node, const char *what,
                       const struct weight_int *members, size_t n)
 {
 	const char *keys[4];
@@ -55,17 +63,17 @@ bool weight_read_ints(const struct weight_entry_reader *r, const struct yaml_nod
 
 static bool read_optional(struct weight_entry_reader *r, const struct yaml_node *node)
 {
-	static const char *const words[] = {"zeros", "ones"};
-	size_t word;
+	static const char *const keywords[] = {"zeros", "ones"};
+	size_t keyword;
 	if (r->depth != 1)
-		return weight_fail(r, node->loc, "'optional' belongs to the outermost mapping of an entry");
-	if (!expr_read_word(r->env, node, "optional", words, 2, &word))
+		return report(r, node->loc, "'optional' belongs to the outermost mapping of an entry");
+	if (!expr_read_word(r->env, node, "optional", keywords, 2, &keyword))
 		return false;
-	r->optional = word == 0 ? OPTIONAL_ZEROS : OPTIONAL_ONES;
+	r->optional = keyword == 0 ? OPTIONAL_ZEROS : OPTIONAL_ONES;
 	return true;
 }
 
-/* ---- what the numbers are made of ---- */
+/* ---- origins: from, any, concat, stack ---- */
 
 static bool read_list(struct weight_entry_reader *r, const struct yaml_node *node, const char *what,
                       struct weight_entry *e)
@@ -73,7 +81,7 @@ static bool read_list(struct weight_entry_reader *r, const struct yaml_node *nod
 	if (!yaml_expect(r->cx, node, YAML_SEQUENCE, what))
 		return false;
 	if (node->n == 0)
-		return weight_fail(r, node->loc, "the list of sources is empty");
+		return report(r, node->loc, "the list of sources is empty");
 	e->of = ARENA_ARRAY(r->arena, const struct weight_entry *, node->n);
 	if (e->of == NULL || arena_failed(r->arena))
 		return false;
@@ -88,7 +96,7 @@ static bool read_list(struct weight_entry_reader *r, const struct yaml_node *nod
 
 static bool read_from(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
-	e->name = weight_read_name(r, node, "from");
+	e->name = read_name(r, node, "from");
 	return e->name != NULL;
 }
 
@@ -100,8 +108,7 @@ static bool read_sources(struct weight_entry_reader *r, const struct yaml_node *
 static bool read_concat(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
 {
 	const struct weight_int members[] = {{"axis", &e->axis}, {"of", NULL}};
-	return weight_read_ints(r, node, "concat", members, 2) &&
-	       read_list(r, yaml_find(node, "of"), "concat", e);
+	return read_ints(r, node, "concat", members, 2) && read_list(r, yaml_find(node, "of"), "concat", e);
 }
 
 /* ---- building ---- */
@@ -166,12 +173,51 @@ struct stored_tensor *weight_entry_tensor(struct weight_build *b, const struct w
 	return name == NULL ? NULL : weight_files_find(b->files, name);
 }
 
+/* Product of the sizes of n axes of a valid shape. */
+static int64_t product(const int64_t *dims, const int *axes, int n)
+{
+	int64_t p = 1;
+	for (int i = 0; i < n; i++)
+		p *= dims[axes[i]];
+	return p;
+}
+
+/*
+ * Weight expressions only swap the last two axes of a shape. So for each axis of the result, the axes that
+ * are not yet placed are grouped as [front, before, from the wanted axis on] and rotated until the wanted one
+ * is first.
+ */
+static const struct ir_wexpr *permute_axes(struct arena *a, const struct ir_wexpr *x, const int64_t *from)
+{
+	int order[IR_RANK_MAX], rotated[IR_RANK_MAX], rank = x->rank;
+	int64_t dims[IR_RANK_MAX], result[IR_RANK_MAX], front = 1;
+	memcpy(dims, x->dims, sizeof(dims));
+	for (int i = 0; i < rank; i++) {
+		order[i] = i;
+		result[i] = dims[from[i]];
+	}
+	for (int i = 0; x != NULL && i < rank && wexpr_count(x) > 0; i++) {
+		int at = i, n = rank - i;
+		while (order[at] != from[i])
+			at++;
+		const int64_t parts[] = {front, product(dims, order + i, at - i),
+		                         product(dims, order + at, rank - at)};
+		if (at != i)
+			x = wexpr_transpose(a, wexpr_reshape(a, 3, parts, x));
+		for (int k = 0; k < n; k++)
+			rotated[k] = order[i + (at - i + k) % n];
+		memcpy(order + i, rotated, (size_t)n * sizeof(*order));
+		front *= result[i];
+	}
+	return x == NULL ? NULL : wexpr_reshape(a, rank, result, x);
+}
+
 static const struct ir_wexpr *reverse_axes(struct arena *a, const struct ir_wexpr *x)
 {
 	int64_t from[IR_RANK_MAX];
 	for (int i = 0; i < x->rank; i++)
 		from[i] = x->rank - 1 - i;
-	return weight_permute_axes(a, x, from);
+	return permute_axes(a, x, from);
 }
 
 const struct ir_wexpr *weight_tensor(struct weight_build *b, const char *name, struct loc loc)
@@ -200,7 +246,7 @@ const struct ir_wexpr *weight_tensor(struct weight_build *b, const char *name, s
 	return x == NULL || !w->reversed ? x : reverse_axes(b->arena, x);
 }
 
-const struct ir_wexpr *weight_leaf(struct weight_build *b, const struct weight_template *t)
+static const struct ir_wexpr *build_named_tensor(struct weight_build *b, const struct weight_template *t)
 {
 	return weight_tensor(b, weight_template_fill(b->arena, t, b->captures), t->node->loc);
 }
@@ -209,11 +255,11 @@ static const struct ir_wexpr *apply_from(struct weight_build *b, const struct we
                                          const struct ir_wexpr *x)
 {
 	(void)x;
-	return weight_leaf(b, e->name);
+	return build_named_tensor(b, e->name);
 }
 
-static const struct ir_wexpr *apply_join(struct weight_build *b, const struct weight_entry *e,
-                                         const struct ir_wexpr *x)
+static const struct ir_wexpr *apply_concat_or_stack(struct weight_build *b, const struct weight_entry *e,
+                                                    const struct ir_wexpr *x)
 {
 	const struct ir_wexpr **args = ARENA_ARRAY(b->arena, const struct ir_wexpr *, e->n_of);
 	for (size_t i = 0; args != NULL && i < e->n_of; i++) {
@@ -245,12 +291,242 @@ const struct ir_wexpr *weight_entry_build(struct weight_build *b, const struct w
 		return NULL;
 	size_t errors = b->cx->n_errors;
 	const struct ir_wexpr *y = e->op->apply(b, e, x);
-	/* The constructors refuse what is nested too deeply without a word. */
+	/* The constructors fail silently when the expression is nested too deeply. */
 	if (y == NULL && !arena_failed(b->arena) && b->cx->n_errors == errors)
 		diag_error(b->cx, e->loc, DIAG_LIMIT,
 		           "the source of the parameter '%.200s' has too many steps", b->want->path);
 	return y;
 }
+
+static const struct ir_wexpr *report_misfit(struct weight_build *b, const struct weight_entry *e,
+                                            const struct ir_wexpr *x)
+{
+	if (arena_failed(b->arena))
+		return NULL;
+	diag_error(b->cx, e->loc, DIAG_WEIGHT_SHAPE,
+	           "'%s' does not fit the shape %s (for parameter '%.200s')", e->op->key,
+	           weight_shape_text(b->arena, x->rank, x->dims), b->want->path);
+	return NULL;
+}
+
+static bool axis_fits(const struct ir_wexpr *x, int64_t axis)
+{
+	return axis >= 0 && axis < x->rank;
+}
+
+/* ---- index, slice, split ---- */
+
+static bool read_index(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
+{
+	const struct yaml_node *at = yaml_find(node, "at");
+	bool filled = at != NULL && at->kind == YAML_SCALAR && strchr(at->text, '{') != NULL;
+	const struct weight_int members[] = {{"axis", &e->axis}, {"at", filled ? NULL : &e->begin}};
+	if (!read_ints(r, node, "index", members, 2))
+		return false;
+	if (filled)
+		e->name = read_name(r, at, "at");
+	return !filled || e->name != NULL;
+}
+
+static const struct ir_wexpr *apply_index(struct weight_build *b, const struct weight_entry *e,
+                                          const struct ir_wexpr *x)
+{
+	int64_t at = e->begin;
+	if (e->name != NULL) {
+		const char *text = weight_template_fill(b->arena, e->name, b->captures);
+		if (!number_parse_i64(text, strlen(text), &at)) {
+			diag_error(b->cx, e->name->node->loc, DIAG_MAP, "the index '%.60s' is no int", text);
+			return NULL;
+		}
+	}
+	const struct ir_wexpr *y = axis_fits(x, e->axis) ? wexpr_index(b->arena, (int)e->axis, at, x) : NULL;
+	return y != NULL ? y : report_misfit(b, e, x);
+}
+
+static bool read_slice(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
+{
+	const struct weight_int members[] = {{"axis", &e->axis}, {"begin", &e->begin}, {"end", &e->end}};
+	return read_ints(r, node, "slice", members, 3);
+}
+
+static const struct ir_wexpr *apply_slice(struct weight_build *b, const struct weight_entry *e,
+                                          const struct ir_wexpr *x)
+{
+	const struct ir_wexpr *y = NULL;
+	if (axis_fits(x, e->axis))
+		y = wexpr_slice(b->arena, (int)e->axis, e->begin, e->end, x);
+	return y != NULL ? y : report_misfit(b, e, x);
+}
+
+static bool read_split(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
+{
+	const struct weight_int members[] = {{"axis", &e->axis}, {"part", &e->begin}, {"of", &e->end}};
+	if (!read_ints(r, node, "split", members, 3))
+		return false;
+	if (e->end < 1 || e->begin < 0 || e->begin >= e->end)
+		return report(r, node->loc, "'split' wants part from 0 to of - 1");
+	return true;
+}
+
+static const struct ir_wexpr *apply_split(struct weight_build *b, const struct weight_entry *e,
+                                          const struct ir_wexpr *x)
+{
+	const struct ir_wexpr *y = NULL;
+	if (axis_fits(x, e->axis) && x->dims[e->axis] % e->end == 0) {
+		int64_t size = x->dims[e->axis] / e->end; /* part < of: cannot overflow */
+		y = wexpr_slice(b->arena, (int)e->axis, e->begin * size, (e->begin + 1) * size, x);
+	}
+	return y != NULL ? y : report_misfit(b, e, x);
+}
+
+/* ---- order and shape ---- */
+
+static bool read_dims(struct weight_entry_reader *r, const struct yaml_node *node, const char *what,
+                      struct weight_entry *e)
+{
+	bool ok = true;
+	if (!yaml_expect(r->cx, node, YAML_SEQUENCE, what))
+		return false;
+	if (node->n > IR_RANK_MAX)
+		return report(r, node->loc,
+		              arena_printf(r->arena, "'%s' wants at most %d dims", what, IR_RANK_MAX));
+	e->rank = (int)node->n;
+	for (size_t i = 0; i < node->n; i++)
+		ok = expr_read_int(r->env, node->items[i], what, &e->dims[i]) && ok;
+	return ok;
+}
+
+/* Reads a list of source axes; true: swaps the last two axes, false: identity. */
+static bool read_transpose(struct weight_entry_reader *r, const struct yaml_node *node,
+                           struct weight_entry *e)
+{
+	unsigned seen = 0;
+	bool swap = false;
+	if (node->kind != YAML_SEQUENCE) {
+		if (!expr_read_bool(r->env, node, "transpose", &swap))
+			return false;
+		e->rank = swap ? 0 : -1;
+		return true;
+	}
+	if (!read_dims(r, node, "transpose", e))
+		return false;
+	for (int i = 0; i < e->rank; i++)
+		seen |= e->dims[i] >= 0 && e->dims[i] < e->rank ? 1U << e->dims[i] : 0;
+	if (e->rank == 0 || seen != (1U << e->rank) - 1)
+		return report(r, node->loc, "'transpose' wants true or every axis once, as in [0, 2, 1]");
+	return true;
+}
+
+static const struct ir_wexpr *apply_transpose(struct weight_build *b, const struct weight_entry *e,
+                                              const struct ir_wexpr *x)
+{
+	if (e->rank < 0)
+		return x;
+	if (e->rank == 0)
+		return wexpr_transpose(b->arena, x);
+	return e->rank == x->rank ? permute_axes(b->arena, x, e->dims) : report_misfit(b, e, x);
+}
+
+static bool read_reshape(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
+{
+	return read_dims(r, node, "reshape", e);
+}
+
+static const struct ir_wexpr *apply_reshape(struct weight_build *b, const struct weight_entry *e,
+                                            const struct ir_wexpr *x)
+{
+	const struct ir_wexpr *y = wexpr_reshape(b->arena, e->rank, e->dims, x);
+	if (y != NULL || arena_failed(b->arena))
+		return y;
+	diag_error(b->cx, e->loc, DIAG_WEIGHT_SHAPE, "%s cannot be reshaped to %s (for parameter '%.200s')",
+	           weight_shape_text(b->arena, x->rank, x->dims),
+	           weight_shape_text(b->arena, e->rank, e->dims), b->want->path);
+	return NULL;
+}
+
+/* Reads rope_halves_to_interleaved(heads) or rope_interleaved_to_halves(heads). */
+static bool read_permute(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
+{
+	struct value heads;
+	if (!yaml_expect(r->cx, node, YAML_SCALAR, "permute"))
+		return false;
+	const struct expr *call = expr_parse(r->arena, r->cx, expr_source_of(node), EXPR_GRAPH);
+	if (call == NULL)
+		return false;
+	bool to_halves = call->kind == EX_CALL && strcmp(call->text, "rope_interleaved_to_halves") == 0;
+	bool known =
+	        to_halves || (call->kind == EX_CALL && strcmp(call->text, "rope_halves_to_interleaved") == 0);
+	if (to_halves)
+		e->kind = WX_ROPE_I2H;
+	if (!known || call->n_args != 1 || call->n_keywords != 0)
+		return report(r, node->loc,
+		              "'permute' wants rope_halves_to_interleaved(heads) or "
+		              "rope_interleaved_to_halves(heads); axes change places with 'transpose'");
+	return expr_eval(r->env, call->args[0], &heads) &&
+	       expr_want_int(r->env, call->args[0]->loc, "permute", &heads, &e->heads);
+}
+
+static const struct ir_wexpr *apply_permute(struct weight_build *b, const struct weight_entry *e,
+                                            const struct ir_wexpr *x)
+{
+	const struct ir_wexpr *y = e->heads < 1 ? NULL : wexpr_rope(b->arena, e->kind, e->heads, x);
+	return y != NULL ? y : report_misfit(b, e, x);
+}
+
+/* ---- arithmetic ---- */
+
+static bool read_factor(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
+{
+	e->name = read_name(r, node, e->op->key);
+	return e->name != NULL;
+}
+
+static const struct ir_wexpr *apply_factor(struct weight_build *b, const struct weight_entry *e,
+                                           const struct ir_wexpr *x)
+{
+	const struct ir_wexpr *factor = build_named_tensor(b, e->name);
+	const struct ir_wexpr *y = factor == NULL ? NULL : wexpr_binary(b->arena, e->kind, x, factor);
+	if (y != NULL || factor == NULL || arena_failed(b->arena))
+		return y;
+	diag_error(b->cx, e->loc, DIAG_WEIGHT_SHAPE,
+	           "'%s' by a tensor of shape %s does not fit %s (for '%.200s')", e->op->key,
+	           weight_shape_text(b->arena, factor->rank, factor->dims),
+	           weight_shape_text(b->arena, x->rank, x->dims), b->want->path);
+	return NULL;
+}
+
+static bool read_add(struct weight_entry_reader *r, const struct yaml_node *node, struct weight_entry *e)
+{
+	return expr_read_float(r->env, node, "add", &e->add);
+}
+
+static const struct ir_wexpr *apply_add(struct weight_build *b, const struct weight_entry *e,
+                                        const struct ir_wexpr *x)
+{
+	return wexpr_offset(b->arena, e->add, x);
+}
+
+static const struct weight_op steps[] = {
+        {"index",
+         "`{axis: A, at: I}`: the element I of an axis, which goes away; I may be `\"{name}\"`, a capture",
+         WX_INDEX, true, read_index, apply_index},
+        {"slice", "`{axis: A, begin: I, end: J}`: elements I .. J - 1 of an axis", WX_SLICE, true, read_slice,
+         apply_slice},
+        {"split", "`{axis: A, part: I, of: N}`: part I of N equal ones of an axis", WX_SLICE, true,
+         read_split, apply_split},
+        {"transpose", "`true`: the last two axes change places; a list says for each axis which one it was",
+         WX_TRANSPOSE, true, read_transpose, apply_transpose},
+        {"reshape", "a list of sizes: the same elements in this shape", WX_RESHAPE, true, read_reshape,
+         apply_reshape},
+        {"permute",
+         "`rope_halves_to_interleaved(heads)` or `rope_interleaved_to_halves(heads)`: the other order of "
+         "rotary rows",
+         WX_ROPE_H2I, true, read_permute, apply_permute},
+        {"mul", "the name of a tensor of the same shape, or of one element: elementwise product", WX_MUL,
+         true, read_factor, apply_factor},
+        {"div", "the same, divided by it", WX_DIV, true, read_factor, apply_factor},
+        {"add", "a number that is added to each element", WX_OFFSET, true, read_add, apply_add},
+};
 
 /* ---- reading ---- */
 
@@ -259,18 +535,18 @@ static const struct weight_op origins[] = {
         {"any", "a list of sources: the first one whose tensors exist", WX_TENSOR, false, read_sources,
          apply_any},
         {"concat", "`{axis: A, of: [..]}`: sources one after another along an axis", WX_CONCAT, false,
-         read_concat, apply_join},
+         read_concat, apply_concat_or_stack},
         {"stack", "a list of sources of one shape, along a new first axis", WX_STACK, false, read_sources,
-         apply_join},
+         apply_concat_or_stack},
 };
 
 const char *weight_source_key(size_t i)
 {
 	if (i == 0)
 		return "optional";
-	if (i <= WEIGHT_N_STEPS)
-		return weight_steps[i - 1].key;
-	i -= 1 + WEIGHT_N_STEPS;
+	if (i <= TFMC_COUNT(steps))
+		return steps[i - 1].key;
+	i -= 1 + TFMC_COUNT(steps);
 	return i < TFMC_COUNT(origins) ? origins[i].key : NULL;
 }
 
@@ -279,28 +555,28 @@ const char *weight_source_doc(size_t i)
 	if (i == 0)
 		return "`zeros` or `ones`: what the parameter is when the tensors are absent; outermost "
 		       "mapping only";
-	return i <= WEIGHT_N_STEPS ? weight_steps[i - 1].doc : origins[i - 1 - WEIGHT_N_STEPS].doc;
+	return i <= TFMC_COUNT(steps) ? steps[i - 1].doc : origins[i - 1 - TFMC_COUNT(steps)].doc;
 }
 
-/* Keys of a mapping: steps and, unless they belong to a source before them, where the numbers come from. */
+/* Checks the keys of a mapping: steps and, in a source, exactly one origin. */
 static bool check_members(struct weight_entry_reader *r, const struct yaml_node *node, bool is_source)
 {
-	const char *keys[TFMC_COUNT(origins) + WEIGHT_N_STEPS + 1];
+	const char *keys[TFMC_COUNT(origins) + TFMC_COUNT(steps) + 1];
 	size_t n = 0, found = 0;
-	while (weight_source_key(n) != NULL && (is_source || n < 1 + WEIGHT_N_STEPS)) {
+	while (weight_source_key(n) != NULL && (is_source || n < 1 + TFMC_COUNT(steps))) {
 		keys[n] = weight_source_key(n);
 		n++;
 	}
-	for (size_t i = 1 + WEIGHT_N_STEPS; i < n; i++)
+	for (size_t i = 1 + TFMC_COUNT(steps); i < n; i++)
 		found += yaml_find(node, keys[i]) != NULL;
 	if (!yaml_check_keys(r->cx, node, keys, n,
 	                     is_source ? "the source of a weight" : "a step of a source"))
 		return false;
 	return !is_source || found == 1 ||
-	       weight_fail(r, node->loc, "a source wants exactly one of 'from', 'any', 'concat', 'stack'");
+	       report(r, node->loc, "a source wants exactly one of 'from', 'any', 'concat', 'stack'");
 }
 
-/* A source or a step of the one before. */
+/* Reads an origin, or a step applied to `before`. */
 static struct weight_entry *read_op(struct weight_entry_reader *r, const struct weight_op *op, struct loc loc,
                                     const struct yaml_node *value, const struct weight_entry *before)
 {
@@ -313,7 +589,7 @@ static struct weight_entry *read_op(struct weight_entry_reader *r, const struct 
 	return op->read(r, value, e) ? e : NULL;
 }
 
-/* The source of a mapping with its steps, or further steps of the source before it. */
+/* Reads a mapping: an origin with steps, or further steps of the source `before`. */
 static const struct weight_entry *read_members(struct weight_entry_reader *r, const struct yaml_node *node,
                                                const struct weight_entry *before)
 {
@@ -328,9 +604,9 @@ static const struct weight_entry *read_members(struct weight_entry_reader *r, co
 	}
 	for (size_t i = 0; i < node->n; i++) {
 		const struct yaml_pair *pair = &node->pairs[i];
-		for (size_t k = 0; e != NULL && k < WEIGHT_N_STEPS; k++)
-			if (strcmp(weight_steps[k].key, pair->key->text) == 0)
-				e = read_op(r, &weight_steps[k], pair->key->loc, pair->value, e);
+		for (size_t k = 0; e != NULL && k < TFMC_COUNT(steps); k++)
+			if (strcmp(steps[k].key, pair->key->text) == 0)
+				e = read_op(r, &steps[k], pair->key->loc, pair->value, e);
 	}
 	return e;
 }
@@ -341,17 +617,17 @@ static const struct weight_entry *read_source(struct weight_entry_reader *r, con
 	                                  : read_op(r, &origins[0], node->loc, node, NULL);
 }
 
-/* A source and its steps, which a mapping could not hold twice: [stft, reshape: [..], transpose: [..]]. */
+/* Reads a list: a source and its steps, for repeated steps, which a mapping cannot have: [stft, reshape:
+ * [..], transpose: [..]]. */
 static const struct weight_entry *read_chain(struct weight_entry_reader *r, const struct yaml_node *node)
 {
-	bool ok = (node->n != 0 || weight_fail(r, node->loc, "the list wants a source and its steps")) &&
-	          (node->n <= ENTRY_CHAIN_MAX || weight_fail(r, node->loc, "the list has too many steps"));
+	bool ok = (node->n != 0 || report(r, node->loc, "the list wants a source and its steps")) &&
+	          (node->n <= ENTRY_CHAIN_MAX || report(r, node->loc, "the list has too many steps"));
 	for (size_t i = 1; ok && i < node->n; i++) {
 		if (node->items[i]->kind != YAML_MAPPING)
-			ok = weight_fail(
-			        r, node->items[i]->loc,
-			        "a list is one source and steps like 'transpose: true'; several sources "
-			        "are any, stack or concat");
+			ok = report(r, node->items[i]->loc,
+			            "a list is one source and steps like 'transpose: true'; several sources "
+			            "are any, stack or concat");
 	}
 	const struct weight_entry *e = ok ? read_source(r, node->items[0]) : NULL;
 	for (size_t i = 1; e != NULL && i < node->n; i++)
@@ -363,7 +639,7 @@ const struct weight_entry *weight_entry_read(struct weight_entry_reader *r, cons
 {
 	const struct weight_entry *e = NULL;
 	if (++r->depth > ENTRY_DEPTH_MAX)
-		weight_fail(r, node->loc, "the source is nested too deeply");
+		report(r, node->loc, "the source is nested too deeply");
 	else
 		e = node->kind == YAML_SEQUENCE ? read_chain(r, node) : read_source(r, node);
 	r->depth--;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Causes of parameters without a fitting tensor. Declared in faults.h.
+ * Finds the causes of parameters without a fitting tensor. Interface: faults.h.
  */
 #include "frontend/weights/faults.h"
 
@@ -9,7 +9,7 @@
 
 #include "frontend/weights/entry.h"
 
-#define INDEX_MAX    1000000 /* larger numbers in names are no indices */
+#define INDEX_MAX    1000000 /* larger integers in names are not indices */
 #define NAMED_PARAMS 3
 
 /* ---- series: names that differ in an index ---- */
@@ -19,7 +19,7 @@ static bool is_index_at(const char *name, size_t i)
 	return isdigit((unsigned char)name[i]) && i > 0 && name[i - 1] == '.';
 }
 
-/* The number at `text`, up to the end of the name or a dot; -1: it is no index. */
+/* Index at `text`, which ends at a dot or the end of the name; -1: not an index. */
 static int64_t read_index(const char *text)
 {
 	int64_t value = 0;
@@ -29,8 +29,8 @@ static int64_t read_index(const char *text)
 	return n == 0 || value >= INDEX_MAX || (text[n] != '.' && text[n] != '\0') ? -1 : value;
 }
 
-/* The first n bytes of the name, each index as '*'. */
-static const char *generic(struct arena *a, const char *name, size_t n)
+/* The first n bytes of the name, with each index replaced by '*'. */
+static const char *with_stars(struct arena *a, const char *name, size_t n)
 {
 	struct buf out;
 	buf_init(&out);
@@ -61,7 +61,7 @@ const char *weight_series(const struct weight_fault_context *x, const char *name
 		}
 		if (stored > 0 && wanted >= stored) {
 			*count = stored;
-			return generic(x->arena, name, i);
+			return with_stars(x->arena, name, i);
 		}
 	}
 	return NULL;
@@ -70,15 +70,15 @@ const char *weight_series(const struct weight_fault_context *x, const char *name
 int64_t weight_series_index(struct arena *a, const char *series, const char *name)
 {
 	for (size_t i = 0; name[i] != '\0'; i++)
-		if (is_index_at(name, i) && strcmp(generic(a, name, i), series) == 0)
+		if (is_index_at(name, i) && strcmp(with_stars(a, name, i), series) == 0)
 			return read_index(name + i);
 	return -1;
 }
 
 /* ---- params ---- */
 
-/* "'layers' is 12": the params of this value; "" when there is none, or when they are many. */
-static const char *params_of(const struct weight_fault_context *x, int64_t value)
+/* "'layers' is 12": the model params with this value; "": none, or more than NAMED_PARAMS. */
+static const char *params_with_value(const struct weight_fault_context *x, int64_t value)
 {
 	size_t n = 0, found = 0;
 	const char *const *names =
@@ -100,10 +100,10 @@ static const char *params_of(const struct weight_fault_context *x, int64_t value
 	return text;
 }
 
-/* ---- reports; each marks the faults of its cause as told ---- */
+/* ---- reports: each marks the faults of its cause as reported ---- */
 
-/* ", and those of 23 more" */
-static const char *others(const struct weight_fault_context *x, size_t n, const char *what)
+/* "; 23 more WHAT", or "" for 0. */
+static const char *count_suffix(const struct weight_fault_context *x, size_t n, const char *what)
 {
 	return n == 0 ? "" : arena_printf(x->arena, "; %zu more %s", n, what);
 }
@@ -117,12 +117,12 @@ static bool report_series(const struct weight_fault_context *x, struct weight_fa
 	if (series == NULL)
 		return false;
 	for (struct weight_fault *f = first; f < faults->items + faults->n; f++) {
-		int64_t index = f->is_told || f->kind > FAULT_UNMAPPED
+		int64_t index = f->is_reported || f->kind > FAULT_UNMAPPED
 		                        ? -1
 		                        : weight_series_index(x->arena, series, f->tensor);
 		if (index < stored)
 			continue;
-		f->is_told = true;
+		f->is_reported = true;
 		more += f != first;
 		asked = index >= asked ? index + 1 : asked;
 	}
@@ -131,37 +131,37 @@ static bool report_series(const struct weight_fault_context *x, struct weight_fa
 	        "the files have %lld of '%s*', the model asks for %lld: no tensor '%.200s' for the parameter "
 	        "'%.200s'%s",
 	        (long long)stored, series, (long long)asked, first->tensor, first->want.path,
-	        others(x, more, more == 1 ? "is missing" : "are missing"));
-	const char *params = params_of(x, asked);
+	        count_suffix(x, more, more == 1 ? "is missing" : "are missing"));
+	const char *params = params_with_value(x, asked);
 	if (params[0] != '\0')
 		diag_note(x->cx, LOC_NONE, "%s", params);
 	return true;
 }
 
-static void note_near(const struct weight_fault_context *x, const char *name)
+static void note_nearest(const struct weight_fault_context *x, const char *name)
 {
 	const char *near = diag_is_full(x->cx) ? "" : weight_files_nearest(x->files, name);
 	if (near[0] != '\0')
 		diag_note(x->cx, LOC_NONE, "nearest tensors: %s", near);
 }
 
-static bool same_loc(struct loc a, struct loc b)
+static bool is_same_loc(struct loc a, struct loc b)
 {
 	return a.source == b.source && a.line == b.line && a.col == b.col;
 }
 
-static bool same_entry(const struct weight_fault *a, const struct weight_fault *b)
+static bool is_same_entry(const struct weight_fault *a, const struct weight_fault *b)
 {
-	return a->kind == b->kind && same_loc(a->mapped, b->mapped);
+	return a->kind == b->kind && is_same_loc(a->mapped, b->mapped);
 }
 
-static size_t mark_entry(struct weight_faults *faults, struct weight_fault *first)
+static size_t mark_same_entry(struct weight_faults *faults, struct weight_fault *first)
 {
 	size_t more = 0;
 	for (struct weight_fault *f = first; f < faults->items + faults->n; f++) {
-		if (f->is_told || !same_entry(first, f))
+		if (f->is_reported || !is_same_entry(first, f))
 			continue;
-		f->is_told = true;
+		f->is_reported = true;
 		more += f != first;
 	}
 	return more;
@@ -172,13 +172,13 @@ static void report_missing(const struct weight_fault_context *x, struct weight_f
 {
 	diag_error(x->cx, first->want.loc, DIAG_MISSING_TENSOR,
 	           "no weight file has the tensor '%.200s' for parameter '%.200s'%s", first->tensor,
-	           first->want.path, others(x, mark_entry(faults, first), "of this entry"));
+	           first->want.path, count_suffix(x, mark_same_entry(faults, first), "of this entry"));
 	diag_note(x->cx, first->mapped, "the map names it here");
-	note_near(x, first->tensor);
+	note_nearest(x, first->tensor);
 }
 
-/* What stands before the parameter's name in that of a tensor, with its dot; NULL: no name ends so. */
-static const char *prefix_of(const struct weight_fault_context *x, const char *path)
+/* Prefix, with its dot, of a tensor name that ends with the parameter's name; NULL: none. */
+static const char *find_prefix(const struct weight_fault_context *x, const char *path)
 {
 	size_t n = strlen(path);
 	for (size_t t = 0; t < weight_files_count(x->files); t++) {
@@ -190,28 +190,28 @@ static const char *prefix_of(const struct weight_fault_context *x, const char *p
 	return NULL;
 }
 
-/* Parameters of one step have one cause; so have all, where half of the model or more has no tensor, and those that are
- * found behind one prefix. */
+/* Reports parameters without tensor and map entry. Common causes: parameters of the same step; all, if at
+ * least half of the model has no tensor; those whose tensors exist with the same prefix. */
 static void report_unmapped(const struct weight_fault_context *x, struct weight_faults *faults,
                             struct weight_fault *first)
 {
 	size_t unmapped = 0, more = 0;
-	const char *prefix = prefix_of(x, first->want.path);
+	const char *prefix = find_prefix(x, first->want.path);
 	for (size_t i = 0; i < faults->n; i++)
 		unmapped += faults->items[i].kind == FAULT_UNMAPPED;
 	bool whole = unmapped > 1 && 2 * unmapped >= x->n_parameters;
 	for (struct weight_fault *f = first; f < faults->items + faults->n; f++) {
-		if (f->is_told || f->kind != FAULT_UNMAPPED)
+		if (f->is_reported || f->kind != FAULT_UNMAPPED)
 			continue;
 		bool joins =
-		        whole || f == first || same_loc(f->want.loc, first->want.loc) ||
+		        whole || f == first || is_same_loc(f->want.loc, first->want.loc) ||
 		        (prefix != NULL &&
 		         weight_files_find(x->files, arena_printf(x->arena, "%s%s", prefix, f->want.path)));
-		f->is_told = joins;
+		f->is_reported = joins;
 		more += joins && f != first;
 	}
 	const char *shape = weight_shape_text(x->arena, first->want.rank, first->want.dims);
-	const char *tail = others(x, more, more == 1 ? "has none" : "have none");
+	const char *tail = count_suffix(x, more, more == 1 ? "has none" : "have none");
 	if (x->has_map)
 		diag_error(x->cx, first->want.loc, DIAG_MISSING_TENSOR,
 		           "no entry of weights.map fits the parameter '%.200s' %s, and no tensor is called "
@@ -228,24 +228,24 @@ static void report_unmapped(const struct weight_fault_context *x, struct weight_
 	else if (!x->has_map)
 		diag_note(x->cx, LOC_NONE,
 		          "weights.map says which tensor it is when the file has another name for it");
-	note_near(x, first->want.path);
+	note_nearest(x, first->want.path);
 }
 
-/* The first axis that differs from axis `from` on, or the rank. */
-static int differing(const struct weight_fault *f, int from)
+/* First axis >= from whose size differs, or the rank. */
+static int first_differing_axis(const struct weight_fault *f, int from)
 {
 	while (from < f->rank && f->dims[from] == f->want.dims[from])
 		from++;
 	return from;
 }
 
-/* An axis of both is wrong by the same factor. */
-static bool same_factor(const struct weight_fault *a, const struct weight_fault *b)
+/* True: both have an axis that is wrong by the same factor. */
+static bool have_same_factor(const struct weight_fault *a, const struct weight_fault *b)
 {
 	if (a->rank != a->want.rank || b->rank != b->want.rank)
 		return false;
-	int i = differing(a, 0);
-	for (int k = differing(b, 0); k < b->rank; k = differing(b, k + 1))
+	int i = first_differing_axis(a, 0);
+	for (int k = first_differing_axis(b, 0); k < b->rank; k = first_differing_axis(b, k + 1))
 		if ((double)a->dims[i] * (double)b->want.dims[k] ==
 		    (double)b->dims[k] * (double)a->want.dims[i])
 			return true;
@@ -257,16 +257,16 @@ static void report_shape(const struct weight_fault_context *x, struct weight_fau
 {
 	const struct weight_fault *smallest = first;
 	size_t more = 0;
-	int axis = differing(first, 0);
+	int axis = first_differing_axis(first, 0);
 	bool by_factor = first->hint[0] == '\0' && first->rank == first->want.rank;
 	for (struct weight_fault *f = first; f < faults->items + faults->n; f++) {
-		if (f->is_told || f->kind != FAULT_SHAPE ||
-		    !(by_factor ? f->hint[0] == '\0' && same_factor(first, f)
-		                : same_entry(first, f) && strcmp(first->hint, f->hint) == 0))
+		if (f->is_reported || f->kind != FAULT_SHAPE ||
+		    !(by_factor ? f->hint[0] == '\0' && have_same_factor(first, f)
+		                : is_same_entry(first, f) && strcmp(first->hint, f->hint) == 0))
 			continue;
-		f->is_told = true;
+		f->is_reported = true;
 		more += f != first;
-		int k = differing(f, 0);
+		int k = first_differing_axis(f, 0);
 		if (by_factor && f->want.dims[k] < smallest->want.dims[axis]) {
 			smallest = f;
 			axis = k;
@@ -275,8 +275,8 @@ static void report_shape(const struct weight_fault_context *x, struct weight_fau
 	diag_error(x->cx, first->want.loc, DIAG_WEIGHT_SHAPE, "the parameter '%.200s' wants %s, %s is %s%s%s",
 	           first->want.path, weight_shape_text(x->arena, first->want.rank, first->want.dims),
 	           first->source, weight_shape_text(x->arena, first->rank, first->dims), first->hint,
-	           others(x, more, by_factor ? "differ by the same factor" : "of this entry"));
-	const char *params = by_factor ? params_of(x, smallest->want.dims[axis]) : "";
+	           count_suffix(x, more, by_factor ? "differ by the same factor" : "of this entry"));
+	const char *params = by_factor ? params_with_value(x, smallest->want.dims[axis]) : "";
 	if (params[0] != '\0')
 		diag_note(x->cx, LOC_NONE, "%s, the files have %lld", params,
 		          (long long)smallest->dims[axis]);
@@ -289,13 +289,13 @@ static void report_ints(const struct weight_fault_context *x, struct weight_faul
 {
 	diag_error(x->cx, first->want.loc, DIAG_VALUE_TYPE,
 	           "the parameter '%.200s' wants floats, %s holds %s%s", first->want.path, first->source,
-	           first->tensor, others(x, mark_entry(faults, first), "of this entry"));
+	           first->tensor, count_suffix(x, mark_same_entry(faults, first), "of this entry"));
 }
 
 void weight_faults_report(const struct weight_fault_context *x, struct weight_faults *faults)
 {
 	for (struct weight_fault *f = faults->items; f < faults->items + faults->n; f++) {
-		if (f->is_told)
+		if (f->is_reported)
 			continue;
 		switch (f->kind) {
 		case FAULT_MISSING:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Weight files: opening by format, one table of all tensors, stripping of
- * prefixes, ignoring by globs, lookup, and suggestions of near names.
+ * Weight files: opening by format, one table of all tensors, stripping of prefixes, ignoring by globs,
+ * lookup, suggestions.
  */
 #include "frontend/weights/files.h"
 
@@ -15,14 +15,14 @@
 #include "ir/algorithms/glob.h"
 #include "ir/support/strmap.h"
 
-#define NEAREST_MAX     3     /* names in a suggestion */
-#define INDEX_FILES_MAX 4096  /* shards of an index */
-#define TYPO_NAMES_MAX  20000 /* among more names, edit distances take too long */
+#define NEAREST_MAX     3
+#define INDEX_FILES_MAX 4096
+#define TYPO_NAMES_MAX  20000 /* beyond this, edit distances take too long */
 
 struct mapped_file {
 	const char *path;
 	struct file_map map;
-	const struct parsed_file *parsed; /* whose mapping it is; NULL: our own */
+	const struct parsed_file *parsed; /* owner of the mapping; NULL: owned here */
 };
 
 struct file_list {
@@ -43,11 +43,11 @@ struct weight_files {
 	struct {
 		const char **items;
 		size_t n, cap;
-	} paths; /* of all that was opened, indices too */
+	} paths; /* of all opened files, including indices */
 	struct tensor_list tensors;
-	struct strmap by_stored; /* name in the file -> tensor */
+	struct strmap by_stored; /* stored name -> tensor */
 	struct strmap by_name;   /* stripped name -> tensor */
-	const char **names;      /* of tensors, made on demand */
+	const char **names;      /* names of all tensors, built on demand */
 	size_t n_names;
 };
 
@@ -121,7 +121,7 @@ static void add_path(struct weight_files *wf, const char *path)
 	ARENA_ADD(wf->arena, &wf->paths, arena_strdup(wf->arena, path));
 }
 
-/* The mapping stays in the list also when the file turns out to be damaged. */
+/* Maps a file and adds it to the list, where it stays even if it proves damaged. */
 static struct mapped_file *map_file(struct weight_files *wf, const char *path, struct loc loc)
 {
 	struct mapped_file *file = ARENA_PUSH(wf->arena, &wf->files);
@@ -162,7 +162,7 @@ static const struct format {
                {"GGUF", gguf_has_magic, read_gguf},
                {"safetensors", safetensors_is, safetensors_read}};
 
-static const struct format *format_of(const unsigned char *bytes, size_t len)
+static const struct format *detect_format(const unsigned char *bytes, size_t len)
 {
 	for (size_t i = 0; i < TFMC_COUNT(formats); i++)
 		if (formats[i].is(bytes, len))
@@ -172,22 +172,22 @@ static const struct format *format_of(const unsigned char *bytes, size_t len)
 
 const char *weight_file_format(const unsigned char *bytes, size_t len)
 {
-	const struct format *f = format_of(bytes, len);
+	const struct format *f = detect_format(bytes, len);
 	return f != NULL ? f->name : NULL;
 }
 
 enum tfmc_status weight_file_read(const struct stored_source *s, struct stored_tensors *out)
 {
-	const struct format *f = format_of(s->bytes, s->len);
+	const struct format *f = detect_format(s->bytes, s->len);
 	return f != NULL ? f->read(s, out) : safetensors_read(s, out);
 }
 
-/* Adds the tensors of a file that was mapped last. */
+/* Reads a mapped file and adds its tensors. */
 static enum tfmc_status add_file(struct weight_files *wf, const struct mapped_file *file, const char *name,
                                  struct loc loc)
 {
 	struct stored_tensors st;
-	const char *kept = arena_strdup(wf->arena, name);
+	const char *file_name = arena_strdup(wf->arena, name);
 	const struct stored_source src = {wf->arena, wf->cx, name, loc, file->map.data, file->map.len, false};
 	bool ok = true;
 	if (file->parsed != NULL)
@@ -195,13 +195,13 @@ static enum tfmc_status add_file(struct weight_files *wf, const struct mapped_fi
 	else
 		TFMC_TRY(weight_file_read(&src, &st));
 	for (size_t i = 0; i < st.n && ok; i++)
-		ok = add_tensor(wf, &st.items[i], kept, loc);
+		ok = add_tensor(wf, &st.items[i], file_name, loc);
 	if (arena_failed(wf->arena))
 		return TFMC_NO_MEMORY;
 	return ok ? TFMC_OK : TFMC_INVALID;
 }
 
-/* A shard lies beside its index; its name has no directory. */
+/* Opens a shard in the directory of its index; its name must not contain a directory. */
 static enum tfmc_status open_shard(struct weight_files *wf, const char *dir, const char *index,
                                    const char *shard, struct loc loc)
 {
@@ -218,7 +218,7 @@ static enum tfmc_status open_shard(struct weight_files *wf, const char *dir, con
 	return add_file(wf, file, name, loc);
 }
 
-/* Every tensor of the index must be in the shard it names. */
+/* Checks that every tensor of the index is in the shard it names. */
 static bool check_index(struct weight_files *wf, const char *index, const struct json_node *map,
                         struct loc loc)
 {
@@ -280,7 +280,7 @@ static enum tfmc_status add_index(struct weight_files *wf, const struct file_map
 	return check_index(wf, name, map, loc) ? TFMC_OK : TFMC_INVALID;
 }
 
-/* A text of JSON; a safetensors file may begin with the same byte, but has zeros in its first eight. */
+/* True: JSON text. A safetensors file may begin with the same byte, but has zeros in its first eight. */
 static bool is_index(const struct file_map *map, const char *name)
 {
 	size_t n = map->len < 8 ? map->len : 8;
@@ -288,13 +288,13 @@ static bool is_index(const struct file_map *map, const char *name)
 	       (n > 0 && map->data[0] == '{' && memchr(map->data, '\0', n) == NULL);
 }
 
-static bool is_known(const struct file_map *map, const char *name)
+static bool is_known_format(const struct file_map *map, const char *name)
 {
 	return file_ends_with(name, ".safetensors") || (map->len > 8 && map->data[8] == '{') ||
-	       format_of(map->data, map->len) != NULL;
+	       detect_format(map->data, map->len) != NULL;
 }
 
-static enum tfmc_status refuse_format(struct weight_files *wf, const char *name, struct loc loc)
+static enum tfmc_status reject_format(struct weight_files *wf, const char *name, struct loc loc)
 {
 	static const char *const others[] = {".bin", ".pt", ".pth", ".h5", ".onnx", ".pb", ".tflite"};
 	for (size_t i = 0; i < TFMC_COUNT(others); i++) {
@@ -321,11 +321,11 @@ enum tfmc_status weight_files_open(struct weight_files *wf, const char *dir, con
 	const struct mapped_file *mapped = map_file(wf, file_join(wf->arena, from, name), loc);
 	if (mapped == NULL)
 		return arena_failed(wf->arena) ? TFMC_NO_MEMORY : TFMC_IO;
-	const struct mapped_file file = *mapped; /* more files may move the list */
-	enum tfmc_status st = is_index(&file.map, name)   ? add_index(wf, &file.map, from, name, loc)
-	                      : is_known(&file.map, name) ? add_file(wf, &file, name, loc)
-	                                                  : refuse_format(wf, name, loc);
-	/* One that is cut off meanwhile ends in zeros. */
+	const struct mapped_file file = *mapped; /* copy: opening shards may reallocate the list */
+	enum tfmc_status st = is_index(&file.map, name)          ? add_index(wf, &file.map, from, name, loc)
+	                      : is_known_format(&file.map, name) ? add_file(wf, &file, name, loc)
+	                                                         : reject_format(wf, name, loc);
+	/* A file that is truncated while it is mapped reads as zeros: report that as the cause. */
 	return st == TFMC_INVALID && weight_files_check(wf) != TFMC_OK ? TFMC_IO : st;
 }
 
@@ -356,7 +356,7 @@ static bool has_prefix(const char *s, const char *prefix)
 	return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
-static bool fits_any(const struct weight_files *wf, const char *prefix)
+static bool any_has_prefix(const struct weight_files *wf, const char *prefix)
 {
 	for (size_t i = 0; i < wf->tensors.n; i++) {
 		if (has_prefix(wf->tensors.items[i]->key, prefix))
@@ -365,7 +365,7 @@ static bool fits_any(const struct weight_files *wf, const char *prefix)
 	return prefix[0] == '\0';
 }
 
-static enum tfmc_status strip(struct weight_files *wf, const struct yaml_node *prefix)
+static enum tfmc_status strip_names(struct weight_files *wf, const struct yaml_node *prefix)
 {
 	strmap_init(&wf->by_name, wf->arena);
 	wf->names = NULL;
@@ -393,8 +393,8 @@ enum tfmc_status weight_files_strip(struct weight_files *wf, const struct yaml_n
 	for (size_t i = 0; i < list.n; i++) {
 		if (!yaml_expect(wf->cx, list.items[i], YAML_SCALAR, "strip_prefix"))
 			return TFMC_INVALID;
-		if (fits_any(wf, list.items[i]->text))
-			return strip(wf, list.items[i]);
+		if (any_has_prefix(wf, list.items[i]->text))
+			return strip_names(wf, list.items[i]);
 	}
 	diag_error(wf->cx, prefixes->loc, DIAG_MAP,
 	           "no tensor name begins with '%.200s'%s; \"\" as the last one always fits",
@@ -410,12 +410,12 @@ enum tfmc_status weight_files_unwrap(struct weight_files *wf, const struct yaml_
 	if (prefixes == NULL)
 		return TFMC_OK;
 	struct yaml_list list = yaml_as_list(wf->arena, prefixes);
-	for (size_t i = 0; i < list.n * list.n; i++) { /* in any order around each other */
+	for (size_t i = 0; i < list.n * list.n; i++) { /* prefixes may be nested in any order */
 		const struct yaml_node *prefix = list.items[i % list.n];
 		if (!yaml_expect(wf->cx, prefix, YAML_SCALAR, "unwrap"))
 			return TFMC_INVALID;
-		if (prefix->len > 0 && fits_any(wf, prefix->text))
-			TFMC_TRY(strip(wf, prefix));
+		if (prefix->len > 0 && any_has_prefix(wf, prefix->text))
+			TFMC_TRY(strip_names(wf, prefix));
 	}
 	return TFMC_OK;
 }
@@ -459,7 +459,7 @@ struct stored_tensor *weight_files_find(const struct weight_files *wf, const cha
 	return strmap_get(&wf->by_name, name);
 }
 
-/* Names of all tensors, for nearest_name; in the order of weight_files_at. */
+/* Names of all tensors in the order of weight_files_at, for nearest_name. */
 static const char *const *weight_files_names(struct weight_files *wf, size_t *n)
 {
 	if (wf->names == NULL) {
@@ -482,8 +482,9 @@ size_t weight_name_likeness(const char *a, const char *b)
 	return head + tail;
 }
 
-/* Keeps the best few, best first; earlier names win ties. */
-static void offer(const char *best[NEAREST_MAX], size_t scores[NEAREST_MAX], const char *name, size_t score)
+/* Inserts into the best few, best first; earlier names win ties. */
+static void insert_best(const char *best[NEAREST_MAX], size_t scores[NEAREST_MAX], const char *name,
+                        size_t score)
 {
 	for (size_t i = 0; i < NEAREST_MAX; i++) {
 		if (best[i] != NULL && scores[i] >= score)
@@ -498,8 +499,8 @@ static void offer(const char *best[NEAREST_MAX], size_t scores[NEAREST_MAX], con
 	}
 }
 
-/* `part` is the beginning or the end of a dotted name. */
-static bool is_part(const char *part, const char *name)
+/* True: `part` is a prefix or suffix of a dotted name, cut at a dot. */
+static bool is_dotted_part(const char *part, const char *name)
 {
 	size_t n = strlen(part), all = strlen(name);
 	return n != 0 && n < all &&
@@ -515,13 +516,13 @@ const char *weight_files_nearest(struct weight_files *wf, const char *name)
 	const char *typo = n > TYPO_NAMES_MAX ? NULL : nearest_name(name, names, n);
 	struct buf out;
 	if (typo != NULL)
-		offer(best, scores, typo, SIZE_MAX - 1);
+		insert_best(best, scores, typo, SIZE_MAX - 1);
 	for (size_t i = 0; i < n; i++) {
 		size_t score = weight_name_likeness(name, names[i]);
-		if (is_part(names[i], name) || is_part(name, names[i]))
-			score = SIZE_MAX; /* before names that share no more than an end like `.weight` */
+		if (is_dotted_part(names[i], name) || is_dotted_part(name, names[i]))
+			score = SIZE_MAX; /* ahead of names that share only an end like `.weight` */
 		if (score >= (strlen(name) + 1) / 2 && names[i] != typo)
-			offer(best, scores, names[i], score);
+			insert_best(best, scores, names[i], score);
 	}
 	buf_init(&out);
 	for (size_t i = 0; i < NEAREST_MAX && best[i] != NULL; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The weight map: which entry serves a parameter, what is wrong with the
- * tensors it names, and what is left over at the end.
+ * The weight map: the entry of a parameter, the errors of its tensors, and the unused tensors and patterns at
+ * the end.
  */
 #include "frontend/weights/map.h"
 
@@ -13,7 +13,7 @@
 #include "frontend/weights/pattern.h"
 #include "ir/support/strmap.h"
 
-#define UNUSED_LISTED 10 /* unused tensors that are named */
+#define UNUSED_LISTED 10 /* unused tensors named in a message */
 
 struct pattern {
 	struct weight_template key;
@@ -35,10 +35,10 @@ struct weight_map {
 	struct weight_files *files;
 	const struct expr_env *env;
 	struct weight_faults faults;
-	bool missing;             /* a parameter has no tensor, or two */
-	struct pattern_list all;  /* in the order of reading */
+	bool missing;             /* a parameter has no tensor, or two entries */
+	struct pattern_list all;  /* in reading order */
 	struct strmap by_text;    /* pattern text -> struct pattern */
-	struct strmap parameters; /* paths asked for; the value is never used */
+	struct strmap parameters; /* set of requested paths */
 };
 
 struct weight_map *weight_map_create(struct arena *a, struct diag_context *cx, struct weight_files *wf,
@@ -55,7 +55,7 @@ struct weight_map *weight_map_create(struct arena *a, struct diag_context *cx, s
 
 /* ---- reading ---- */
 
-/* Each capture occurs on both sides. */
+/* Checks that each capture occurs on both sides. */
 static bool check_captures(struct weight_map *m, const struct pattern *p)
 {
 	for (size_t i = 0; i < p->key.n; i++) {
@@ -146,8 +146,8 @@ enum tfmc_status weight_map_read(struct weight_map *m, const struct yaml_node *m
 
 /* ---- finding ---- */
 
-/* After the limit on errors nobody reads suggestions, and they are not cheap. */
-static bool wants_advice(const struct weight_map *m)
+/* False beyond the limit on errors: suggestions are expensive and would not be shown. */
+static bool may_suggest(const struct weight_map *m)
 {
 	return !diag_is_full(m->cx);
 }
@@ -167,8 +167,8 @@ static void report_clash(struct weight_map *m, const struct weight_want *want, s
 }
 
 /*
- * The pattern that serves the path: the literal one, else the only one that fits. *clash: two fit (reported).
- * Patterns that fit but give way to a literal one count as matched.
+ * The pattern of a path: the literal one, else the only one that matches. *clash: two match (reported).
+ * Patterns that match but yield to a literal one count as matched.
  */
 static struct pattern *find_pattern(struct weight_map *m, const struct weight_want *want,
                                     struct weight_captures *captures, bool *clash)
@@ -201,9 +201,9 @@ static struct pattern *find_pattern(struct weight_map *m, const struct weight_wa
 	return found;
 }
 
-/* A parameter without a fitting tensor; NULL. */
-static const struct ir_wexpr *blame(struct weight_map *m, const struct weight_want *want,
-                                    const struct pattern *p, struct weight_fault fault)
+/* Records a parameter without a fitting tensor; returns NULL. */
+static const struct ir_wexpr *record_fault(struct weight_map *m, const struct weight_want *want,
+                                           const struct pattern *p, struct weight_fault fault)
 {
 	fault.want = *want;
 	fault.mapped = p != NULL ? p->source_loc : LOC_NONE;
@@ -212,7 +212,7 @@ static const struct ir_wexpr *blame(struct weight_map *m, const struct weight_wa
 	return NULL;
 }
 
-/* from[i]: the axis of x that axis i of the parameter may be; false when no order of the axes fits. */
+/* Finds a permutation of the axes of x that has the requested shape: axis i is from[i]. False: none. */
 static bool find_axes(const struct weight_want *want, const struct ir_wexpr *x, int64_t *from)
 {
 	unsigned taken = 0;
@@ -228,7 +228,7 @@ static bool find_axes(const struct weight_want *want, const struct ir_wexpr *x, 
 	return x->rank == want->rank;
 }
 
-static bool same_count(const struct weight_want *want, const struct ir_wexpr *x)
+static bool has_same_count(const struct weight_want *want, const struct ir_wexpr *x)
 {
 	int64_t n = wexpr_count(x);
 	for (int i = 0; i < want->rank; i++) {
@@ -239,14 +239,14 @@ static bool same_count(const struct weight_want *want, const struct ir_wexpr *x)
 	return n == 1;
 }
 
-/* What would make a source fit that differs in shape: nothing that it says already. */
+/* Suggests a step that makes a source of another shape fit; "": none. */
 static const char *shape_hint(struct weight_map *m, const struct weight_want *want, const struct pattern *p,
                               const struct ir_wexpr *x)
 {
 	const struct weight_entry *e = p == NULL ? NULL : p->source;
 	int64_t from[IR_RANK_MAX];
 	if (!find_axes(want, x, from))
-		return !same_count(want, x)
+		return !has_same_count(want, x)
 		               ? ""
 		               : arena_printf(m->arena,
 		                              "; the same number of elements: reshape: %s would fit",
@@ -260,7 +260,7 @@ static const char *shape_hint(struct weight_map *m, const struct weight_want *wa
 	return arena_printf(m->arena, "; transposed? write {from: ..., transpose: %s} in the map", axes);
 }
 
-/* The stored tensor in words, when the expression is nothing else. */
+/* Describes the source of an expression for messages. */
 static const char *describe_source(struct weight_map *m, const struct ir_wexpr *x)
 {
 	if (x->kind == WX_TENSOR)
@@ -287,19 +287,20 @@ static const struct ir_wexpr *check_shape(struct weight_map *m, const struct wei
 	struct weight_fault fault = {
 	        .kind = FAULT_SHAPE, .source = describe_source(m, x), .hint = hint, .rank = x->rank};
 	memcpy(fault.dims, x->dims, sizeof(x->dims));
-	return blame(m, want, p, fault);
+	return record_fault(m, want, p, fault);
 }
 
-/* A tensor of ints whose elements would be taken as they are: codes that a file forgot the scales of, or another tensor. */
-static const struct ir_wexpr *taken_ints(const struct ir_wexpr *e)
+/* Finds an integer tensor whose elements would be used as they are: quants without scales, or a wrong
+ * tensor. */
+static const struct ir_wexpr *find_plain_ints(const struct ir_wexpr *e)
 {
 	const struct ir_wexpr *found = NULL;
 	bool moves = e->kind != WX_MUL && e->kind != WX_DIV && e->kind != WX_OFFSET;
-	size_t n = e->kind == WX_COLUMNS ? 1 : e->n_args; /* an order is ints */
+	size_t n = e->kind == WX_COLUMNS ? 1 : e->n_args; /* the column order is integers */
 	if (e->kind == WX_TENSOR)
 		return e->format == FORMAT_PLAIN && ir_dtype_class(e->stored) != DTCLASS_FLOAT ? e : NULL;
 	for (size_t i = 0; moves && found == NULL && i < n; i++)
-		found = taken_ints(e->args[i]);
+		found = find_plain_ints(e->args[i]);
 	return found;
 }
 
@@ -318,28 +319,30 @@ const struct ir_wexpr *weight_map_find(struct weight_map *m, const struct weight
 	if (arena_failed(m->arena))
 		return NULL;
 	if (!exists && e == NULL)
-		return blame(m, want, p, (struct weight_fault){.kind = FAULT_UNMAPPED, .tensor = want->path});
+		return record_fault(m, want, p,
+		                    (struct weight_fault){.kind = FAULT_UNMAPPED, .tensor = want->path});
 	if (!exists && p->optional == OPTIONAL_NONE)
-		return blame(m, want, p,
-		             (struct weight_fault){.kind = FAULT_MISSING,
-		                                   .tensor = b.missing == NULL ? want->path : b.missing});
+		return record_fault(
+		        m, want, p,
+		        (struct weight_fault){.kind = FAULT_MISSING,
+		                              .tensor = b.missing == NULL ? want->path : b.missing});
 	if (!exists)
 		return wexpr_full(m->arena, p->optional == OPTIONAL_ONES ? 1.0 : 0.0, want->rank, want->dims);
 	const struct ir_wexpr *x =
 	        e != NULL ? weight_entry_build(&b, e) : weight_tensor(&b, want->path, want->loc);
 	x = x == NULL ? NULL : check_shape(m, want, p, x);
-	const struct ir_wexpr *ints = x == NULL ? NULL : taken_ints(x);
+	const struct ir_wexpr *ints = x == NULL ? NULL : find_plain_ints(x);
 	if (ints == NULL)
 		return x;
-	return blame(m, want, p,
-	             (struct weight_fault){.kind = FAULT_INTS,
-	                                   .tensor = ir_dtype_name(ints->stored),
-	                                   .source = describe_source(m, ints)});
+	return record_fault(m, want, p,
+	                    (struct weight_fault){.kind = FAULT_INTS,
+	                                          .tensor = ir_dtype_name(ints->stored),
+	                                          .source = describe_source(m, ints)});
 }
 
 /* ---- tied parameters ---- */
 
-/* Of one type and shape, with the same bytes. */
+/* True: same type, shape and bytes. */
 static bool is_copy(const struct stored_tensor *a, const struct stored_tensor *b)
 {
 	return a == b ||
@@ -348,7 +351,7 @@ static bool is_copy(const struct stored_tensor *a, const struct stored_tensor *b
 	        (a->bytes == 0 || memcmp(a->data, b->data, a->bytes) == 0));
 }
 
-/* The entry of a parameter; *tensor is what it names when that is one stored tensor as it is, else NULL. */
+/* The entry of a parameter; *tensor: the stored tensor if it names exactly one without steps, else NULL. */
 static const struct weight_entry *find_entry(struct weight_map *m, const char *path, struct weight_build *b,
                                              struct weight_captures *captures, struct stored_tensor **tensor)
 {
@@ -364,20 +367,20 @@ bool weight_map_unties(struct weight_map *m, const char *path, const char *tied)
 {
 	struct weight_captures captures;
 	struct weight_build b;
-	struct stored_tensor *own, *other;
-	const struct weight_entry *e = find_entry(m, path, &b, &captures, &own);
+	struct stored_tensor *tensor, *tied_tensor;
+	const struct weight_entry *e = find_entry(m, path, &b, &captures, &tensor);
 	if (e == NULL || !weight_entry_exists(&b, e))
 		return false;
-	find_entry(m, tied, &b, &captures, &other);
-	if (own == NULL || other == NULL || !is_copy(own, other))
+	find_entry(m, tied, &b, &captures, &tied_tensor);
+	if (tensor == NULL || tied_tensor == NULL || !is_copy(tensor, tied_tensor))
 		return true;
-	own->used = true;
+	tensor->used = true;
 	return false;
 }
 
-/* ---- the end ---- */
+/* ---- leftovers ---- */
 
-/* The parameter path most like a name with more than `least` bytes in common, or NULL. */
+/* The most similar parameter path with more than `least` common bytes, or NULL. */
 static const char *nearest_parameter(const struct weight_map *m, const char *name, size_t least)
 {
 	const char *best = NULL;
@@ -392,8 +395,8 @@ static const char *nearest_parameter(const struct weight_map *m, const char *nam
 	return best;
 }
 
-/* A parameter that the pattern would fit if its captures went on behind dots, or NULL. */
-static const char *beyond_dots(const struct weight_map *m, const struct pattern *p)
+/* A parameter that the pattern would match if captures could cross dots, or NULL. */
+static const char *match_across_dots(const struct weight_map *m, const struct pattern *p)
 {
 	struct weight_captures captures;
 	for (size_t i = 0; i < m->parameters.n && p->key.n_captures > 0; i++)
@@ -403,8 +406,9 @@ static const char *beyond_dots(const struct weight_map *m, const struct pattern 
 	return NULL;
 }
 
-/* The pattern that an unmapped parameter would fit if captures went on behind dots, which then is not reported for itself. */
-static void blame_dots(struct weight_map *m)
+/* Attributes unmapped parameters to the pattern that would match if captures could cross dots; the pattern
+ * is then not reported itself. */
+static void attribute_to_dots(struct weight_map *m)
 {
 	struct weight_captures captures;
 	for (size_t i = 0; i < m->all.n; i++) {
@@ -420,12 +424,13 @@ static void blame_dots(struct weight_map *m)
 	}
 }
 
-static bool is_idle(const struct pattern *p)
+static bool is_unmatched(const struct pattern *p)
 {
 	return p->must_match && !p->matched;
 }
 
-/* Patterns that fit no parameter: each for itself, but one error where parameters without an entry are their other side. */
+/* Reports patterns that match no parameter: each one, but a single error if there are parameters without
+ * entry, the other side of the same mistake. */
 static bool check_patterns(struct weight_map *m)
 {
 	bool ok = true, renamed = false;
@@ -433,13 +438,13 @@ static bool check_patterns(struct weight_map *m)
 	for (size_t i = 0; i < m->faults.n; i++)
 		renamed = renamed || m->faults.items[i].kind == FAULT_UNMAPPED;
 	for (size_t i = 0; i < m->all.n; i++)
-		idle += is_idle(m->all.items[i]);
+		idle += is_unmatched(m->all.items[i]);
 	for (size_t i = 0; i < m->all.n && (ok || !renamed); i++) {
 		const struct pattern *p = m->all.items[i];
-		if (!is_idle(p))
+		if (!is_unmatched(p))
 			continue;
-		const char *dotted = wants_advice(m) ? beyond_dots(m, p) : NULL;
-		const char *near = wants_advice(m) ? nearest_parameter(m, p->key.node->text, 0) : NULL;
+		const char *dotted = may_suggest(m) ? match_across_dots(m, p) : NULL;
+		const char *near = may_suggest(m) ? nearest_parameter(m, p->key.node->text, 0) : NULL;
 		const char *hint = "";
 		if (dotted != NULL)
 			hint = arena_printf(m->arena, "; captures end at dots, else it would fit '%.200s'",
@@ -470,11 +475,11 @@ static struct weight_fault_context fault_context(const struct weight_map *m)
 	                                     .has_map = m->all.n > 0};
 }
 
-/* Where each of the first few might belong. */
+/* Notes the nearest parameters of the first few unused tensors. */
 static void note_unused(struct weight_map *m)
 {
 	size_t n = weight_files_count(m->files), listed = 0;
-	for (size_t i = 0; i < n && listed < UNUSED_LISTED && wants_advice(m); i++) {
+	for (size_t i = 0; i < n && listed < UNUSED_LISTED && may_suggest(m); i++) {
 		const struct stored_tensor *t = weight_files_at(m->files, i);
 		const char *near = is_unused(t) ? nearest_parameter(m, t->key, strlen(t->key) / 2) : NULL;
 		if (near == NULL)
@@ -485,9 +490,9 @@ static void note_unused(struct weight_map *m)
 	}
 }
 
-/* "; the files have 3 of 'layers.*', the model asks for 2" where all tensors that are left over are beyond the indices of
- * those that are read; NULL: some are not. */
-static const char *left_over(struct weight_map *m)
+/* "the files have 3 of 'layers.*', the model asks for 2" if all unused tensors are beyond the indices in
+ * use; NULL: otherwise. */
+static const char *series_of_unused(struct weight_map *m)
 {
 	const struct weight_fault_context x = fault_context(m);
 	const char *series = NULL;
@@ -511,7 +516,7 @@ static const char *left_over(struct weight_map *m)
 static bool check_unused(struct weight_map *m, bool allow_unused)
 {
 	size_t n = weight_files_count(m->files), unused = 0;
-	const char *series = left_over(m);
+	const char *series = series_of_unused(m);
 	struct loc loc = LOC_NONE;
 	struct buf names;
 	buf_init(&names);
@@ -542,8 +547,8 @@ static bool check_unused(struct weight_map *m, bool allow_unused)
 	return unused == 0 || allow_unused;
 }
 
-/* A tensor that is ignored and has an entry in the map, which no parameter matches, is a copy of one that is used: of
- * a table that two embeddings share. */
+/* Checks an ignored tensor with a map entry that no parameter matches: it must be a copy of a used one (a
+ * table that two embeddings share). */
 static bool check_ignored(const struct weight_map *m, const struct pattern *p)
 {
 	struct weight_captures none = {.n = 0};
@@ -553,8 +558,8 @@ static bool check_ignored(const struct weight_map *m, const struct pattern *p)
 	if (t == NULL || t->used || !t->ignored)
 		return true;
 	for (size_t i = 0; i < weight_files_count(m->files); i++) {
-		const struct stored_tensor *other = weight_files_at(m->files, i);
-		if (other->used && is_copy(t, other))
+		const struct stored_tensor *tied_tensor = weight_files_at(m->files, i);
+		if (tied_tensor->used && is_copy(t, tied_tensor))
 			return true;
 	}
 	diag_error(
@@ -569,7 +574,7 @@ static bool check_ignored(const struct weight_map *m, const struct pattern *p)
 bool weight_map_report(struct weight_map *m)
 {
 	const struct weight_fault_context x = fault_context(m);
-	blame_dots(m);
+	attribute_to_dots(m);
 	weight_faults_report(&x, &m->faults);
 	return m->faults.n == 0;
 }
@@ -580,7 +585,7 @@ bool weight_map_finish(struct weight_map *m, bool allow_unused)
 	matched = check_patterns(m) && matched;
 	for (size_t i = 0; i < m->all.n && !m->missing; i++)
 		matched = check_ignored(m, m->all.items[i]) && matched;
-	/* Tensors that a wrong name in the map does not reach are left over because of it. */
+	/* Unused tensors may be consequences of a missing one: not reported then. */
 	bool used = m->missing || check_unused(m, allow_unused);
 	return matched && used;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parsing, matching and filling of names with captures. Matching backtracks
- * over the lengths of captures with a budget: with one capture in each part of
- * a path, the usual case, it never has to.
+ * Parsing, matching and filling of names with captures. Matching backtracks over the lengths of captures with
+ * a budget; in the usual case, one capture in each dotted part, it never backtracks.
  */
 #include "frontend/weights/pattern.h"
 
@@ -11,7 +10,7 @@
 #include "frontend/expr/expr.h"
 #include "ir/support/buf.h"
 
-#define MATCH_BUDGET 20000 /* steps of one match */
+#define MATCH_BUDGET 20000 /* calls of match_from in one match */
 
 struct parser {
 	struct arena *arena;
@@ -21,7 +20,7 @@ struct parser {
 	struct weight_template *out;
 };
 
-static bool fail(const struct parser *p, size_t at, size_t len, const char *what)
+static bool report(const struct parser *p, size_t at, size_t len, const char *what)
 {
 	diag_error(p->cx, yaml_loc_at(p->node, at, len), DIAG_MAP, "'%.200s': %s", p->node->text, what);
 	return false;
@@ -36,15 +35,15 @@ static bool add_choice(const struct parser *p, struct weight_piece *piece, const
 	if (grown == NULL || arena_failed(p->arena))
 		return false;
 	if (from == 0)
-		return fail(p, (size_t)(s - p->node->text), n == 0 ? 1 : n,
-		            "a choice is empty; write {x:a=b,c}");
+		return report(p, (size_t)(s - p->node->text), n == 0 ? 1 : n,
+		              "a choice is empty; write {x:a=b,c}");
 	piece->choices = grown;
 	struct weight_choice *c = &grown[piece->n_choices++];
 	c->from = arena_strndup(p->arena, s, from);
 	c->to = equals == NULL ? c->from : arena_strndup(p->arena, equals + 1, n - from - 1);
 	for (size_t i = 0; i + 1 < piece->n_choices; i++) {
 		if (strcmp(grown[i].from, c->from) == 0)
-			return fail(p, (size_t)(s - p->node->text), n, "a choice is given twice");
+			return report(p, (size_t)(s - p->node->text), n, "a choice is given twice");
 	}
 	return true;
 }
@@ -54,8 +53,8 @@ static bool parse_choices(const struct parser *p, struct weight_piece *piece, co
 {
 	static const char gamma_beta[] = "weight=gamma,bias=beta";
 	if (p->is_pattern)
-		return fail(p, (size_t)(s - p->node->text), n,
-		            "a list of choices belongs into the source, not the pattern");
+		return report(p, (size_t)(s - p->node->text), n,
+		              "a list of choices belongs into the source, not the pattern");
 	piece->restricted = true;
 	if (n == strlen("gamma_beta") && memcmp(s, "gamma_beta", n) == 0) {
 		s = gamma_beta;
@@ -85,7 +84,7 @@ static bool add_literal(const struct parser *p, const char *s, size_t n)
 	if (n == 0)
 		return true;
 	if (memchr(s, '}', n) != NULL)
-		return fail(p, (size_t)(s - p->node->text), n, "a '}' has no '{'");
+		return report(p, (size_t)(s - p->node->text), n, "a '}' has no '{'");
 	if (piece == NULL)
 		return false;
 	piece->text = arena_strndup(p->arena, s, n);
@@ -93,7 +92,7 @@ static bool add_literal(const struct parser *p, const char *s, size_t n)
 	return true;
 }
 
-/* The text between braces: NAME or NAME:choices. */
+/* Adds a capture, the string between braces: NAME or NAME:choices. */
 static bool add_capture(const struct parser *p, const char *s, size_t n)
 {
 	struct weight_piece *piece = add_piece(p);
@@ -103,9 +102,9 @@ static bool add_capture(const struct parser *p, const char *s, size_t n)
 		return false;
 	piece->capture = arena_strndup(p->arena, s, len);
 	if (!expr_is_name(piece->capture))
-		return fail(p, (size_t)(s - p->node->text), n == 0 ? 1 : n, "braces hold a name: {i}");
+		return report(p, (size_t)(s - p->node->text), n == 0 ? 1 : n, "braces hold a name: {i}");
 	if (++p->out->n_captures > WEIGHT_CAPTURES_MAX)
-		return fail(p, (size_t)(s - p->node->text), n, "too many braces");
+		return report(p, (size_t)(s - p->node->text), n, "too many braces");
 	return colon == NULL || parse_choices(p, piece, colon + 1, n - len - 1);
 }
 
@@ -115,7 +114,7 @@ bool weight_template_parse(struct arena *a, struct diag_context *cx, const struc
 	struct parser p = {a, cx, node, is_pattern, out};
 	*out = (struct weight_template){.node = node};
 	if (node->len > WEIGHT_NAME_MAX || node->len == 0)
-		return fail(&p, 0, 1, node->len == 0 ? "a name is empty" : "the name is too long");
+		return report(&p, 0, 1, node->len == 0 ? "a name is empty" : "the name is too long");
 	for (const char *s = node->text; *s != '\0';) {
 		const char *open = strchr(s, '{');
 		size_t literal = open == NULL ? strlen(s) : (size_t)(open - s);
@@ -125,7 +124,7 @@ bool weight_template_parse(struct arena *a, struct diag_context *cx, const struc
 			break;
 		const char *close = strchr(open, '}');
 		if (close == NULL)
-			return fail(&p, (size_t)(open - node->text), 1, "a '{' has no '}'");
+			return report(&p, (size_t)(open - node->text), 1, "a '{' has no '}'");
 		if (!add_capture(&p, open + 1, (size_t)(close - open - 1)))
 			return false;
 		s = close + 1;
@@ -164,7 +163,7 @@ static const struct weight_choice *find_choice(const struct weight_piece *piece,
 	return NULL;
 }
 
-static bool allows(const struct weight_template *t, const struct weight_captures *captures)
+static bool accepts(const struct weight_template *t, const struct weight_captures *captures)
 {
 	for (size_t i = 0; i < t->n; i++) {
 		const struct weight_piece *piece = &t->pieces[i];
@@ -216,7 +215,7 @@ static bool match_from(struct matcher *m, size_t i, const char *text)
 	m->budget--;
 	if (i == m->pattern->n) {
 		for (size_t k = 0; text[0] == '\0' && k < m->allow->n; k++) {
-			if (!allows(m->allow->items[k], m->captures))
+			if (!accepts(m->allow->items[k], m->captures))
 				return false;
 		}
 		return text[0] == '\0';

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names with captures: "layers.{i}.{r:q=query,k=key}.weight". A pattern is
- * matched against a parameter path and binds its captures; a template is
- * filled from them and may restrict and translate what they matched. Private
- * to the weight map.
+ * Names with captures: "layers.{i}.{r:q=query,k=key}.weight". A pattern is matched against a parameter path
+ * and binds its captures; a template is filled from them and may restrict and translate the captured strings.
+ * Private to the weight map.
  */
 #ifndef TFMC_FRONTEND_WEIGHTS_PATTERN_H
 #define TFMC_FRONTEND_WEIGHTS_PATTERN_H
@@ -21,10 +20,10 @@ struct weight_choice {
 };
 
 struct weight_piece {
-	const char *capture; /* NULL: literal text */
-	const char *text;    /* literal */
+	const char *capture; /* name; NULL: literal */
+	const char *text;    /* of a literal */
 	size_t len;
-	bool restricted; /* only the choices are allowed */
+	bool restricted; /* only the choices may match */
 	struct weight_choice *choices;
 	size_t n_choices;
 };
@@ -33,12 +32,12 @@ struct weight_template {
 	const struct yaml_node *node;
 	struct weight_piece *pieces;
 	size_t n, cap;
-	size_t n_captures; /* pieces that are captures */
+	size_t n_captures; /* number of captures */
 };
 
 struct weight_capture {
 	const char *name;
-	const char *text; /* into the matched path */
+	const char *text; /* points into the matched path */
 	size_t len;
 };
 
@@ -47,20 +46,21 @@ struct weight_captures {
 	size_t n;
 };
 
-/* The templates of one map entry; all must allow a match. */
+/* The templates of one map entry; all must accept a match. */
 struct weight_templates {
 	const struct weight_template **items;
 	size_t n, cap;
 };
 
-/* False after a diagnostic. In a pattern choices are an error. */
+/* Parses a name. False after a diagnostic. Choices are an error in a pattern. */
 bool weight_template_parse(struct arena *a, struct diag_context *cx, const struct yaml_node *node,
                            bool is_pattern, struct weight_template *out);
 bool weight_template_has(const struct weight_template *t, const char *capture);
-/* The first way to match in which every template allows its captures; shorter captures are tried first. Captures end at
- * dots, unless `crosses_dots`: for messages alone. */
+/* Finds the first match that every template accepts; shorter captures first. Captures end at dots unless
+ * `crosses_dots` (for messages only). */
 bool weight_template_match(const struct weight_template *pattern, const struct weight_templates *allow,
                            const char *path, bool crosses_dots, struct weight_captures *out);
+/* The name with all captures replaced. */
 const char *weight_template_fill(struct arena *a, const struct weight_template *t,
                                  const struct weight_captures *c);
 

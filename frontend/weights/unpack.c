@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matrices that files keep in parts (weights.packed): X.qweight, X.qzeros and X.scales are one tensor X.weight [N, K], by
- * the layout of who wrote them. The parts count as ignored.
+ * Packed matrices (weights.packed): combines X.qweight, X.qzeros, X.scales into one tensor X.weight [N, K],
+ * for GPTQ, AWQ, compressed-tensors, CTranslate2 and MXFP4 files. The parts count as ignored.
  */
 #include <string.h>
 
@@ -13,11 +13,11 @@ struct packing {
 	struct weight_files *files;
 	struct arena *arena;
 	struct diag_context *cx;
-	const struct stored_tensor *last; /* what messages are about */
-	struct strmap orders;             /* hash of an order of columns -> its stored_tensor */
+	const struct stored_tensor *last; /* subject of messages */
+	struct strmap orders;             /* hash of a column order -> its stored_tensor */
 };
 
-static const char *shape(struct packing *p, const struct stored_tensor *t)
+static const char *shape_string(struct packing *p, const struct stored_tensor *t)
 {
 	const char *text = "";
 	for (int i = 0; i < t->rank; i++)
@@ -25,15 +25,15 @@ static const char *shape(struct packing *p, const struct stored_tensor *t)
 	return text;
 }
 
-static bool misfit(struct packing *p, const struct stored_tensor *t, const char *what)
+static bool report_misfit(struct packing *p, const struct stored_tensor *t, const char *what)
 {
 	diag_error(p->cx, t->loc, DIAG_WEIGHT_FILE, "'%s': tensor '%.200s' %s [%s]: %s", t->file, t->name,
-	           t->type_name, shape(p, t), what);
+	           t->type_name, shape_string(p, t), what);
 	return false;
 }
 
-/* The tensor Xend, which then is a part and no parameter. NULL: there is none. */
-static struct stored_tensor *part(struct packing *p, const char *x, const char *end)
+/* Finds tensor Xend and marks it as a part, not a parameter. NULL: none. */
+static struct stored_tensor *find_part(struct packing *p, const char *x, const char *end)
 {
 	struct stored_tensor *t = weight_files_find(p->files, arena_printf(p->arena, "%s%s", x, end));
 	if (t != NULL)
@@ -41,11 +41,11 @@ static struct stored_tensor *part(struct packing *p, const char *x, const char *
 	return t;
 }
 
-/* A part that must be there, with `rank` axes and elements of a type. */
-static struct stored_tensor *needed(struct packing *p, const char *x, const char *end, int rank,
-                                    const char *type)
+/* A required part, with `rank` axes and this element type; NULL after a diagnostic. */
+static struct stored_tensor *required_part(struct packing *p, const char *x, const char *end, int rank,
+                                           const char *type)
 {
-	struct stored_tensor *t = part(p, x, end);
+	struct stored_tensor *t = find_part(p, x, end);
 	if (t == NULL) {
 		diag_error(p->cx, p->last->loc, DIAG_MISSING_TENSOR,
 		           "'%.200s' of '%s' has no '%.200s%s' beside it", p->last->name, p->last->file, x,
@@ -54,20 +54,21 @@ static struct stored_tensor *needed(struct packing *p, const char *x, const char
 	}
 	if (t->rank == rank && strcmp(t->type_name, type) == 0 && t->bytes > 0)
 		return t;
-	misfit(p, t, arena_printf(p->arena, "it must be %s with %d axes that are not empty", type, rank));
+	report_misfit(p, t,
+	              arena_printf(p->arena, "it must be %s with %d axes that are not empty", type, rank));
 	return NULL;
 }
 
-/* Scales are floats. */
-static const struct stored_tensor *scales(struct packing *p, const char *x, const char *end,
-                                          struct packed_matrix *m)
+/* Finds the scales, which are floats, and sets them in *m. */
+static const struct stored_tensor *find_scales(struct packing *p, const char *x, const char *end,
+                                               struct packed_matrix *m)
 {
-	const struct stored_tensor *t = part(p, x, end);
+	const struct stored_tensor *t = find_part(p, x, end);
 	if (t == NULL)
-		return needed(p, x, end, 2, "F16");
+		return required_part(p, x, end, 2, "F16");
 	if (!t->readable || t->read != NULL || t->bytes == 0 || t->reversed ||
 	    (t->dtype != DT_F16 && t->dtype != DT_BF16 && t->dtype != DT_F32)) {
-		misfit(p, t, "scales are F16, BF16 or F32");
+		report_misfit(p, t, "scales are F16, BF16 or F32");
 		return NULL;
 	}
 	m->scales = t->data;
@@ -75,31 +76,31 @@ static const struct stored_tensor *scales(struct packing *p, const char *x, cons
 	return t;
 }
 
-/* Powers of two: numbers in a word of 32 bits. */
-static int log_of_word(int bits)
+/* log2 of the quants in a u32. */
+static int log_quants_per_u32(int bits)
 {
 	return bits == 4 ? 3 : 2;
 }
 
-/* Bits of numbers of which each word of 32 holds n / words; 0: neither 4 nor 8. */
-static int bits_of(int64_t n, int64_t words)
+/* Bits of n quants in `words` u32 along an axis; 0: neither 4 nor 8. */
+static int quant_bits(int64_t n, int64_t words)
 {
 	return n == words * 8 ? 4 : n == words * 4 ? 8 : 0;
 }
 
-/* Rows of scales [groups, N] divide the columns. */
+/* Sets the group size from scales [groups, N]; groups must divide the columns. */
 static bool set_groups(struct packing *p, struct packed_matrix *m, const struct stored_tensor *s,
                        int64_t groups)
 {
 	if (groups < 1 || m->k % groups != 0)
-		return misfit(p, s,
-		              arena_printf(p->arena, "%lld columns are no whole groups", (long long)m->k));
+		return report_misfit(
+		        p, s, arena_printf(p->arena, "%lld columns are no whole groups", (long long)m->k));
 	m->group = m->k / groups;
 	return true;
 }
 
-/* The tensor reads the matrix. */
-static bool becomes(struct packing *p, struct stored_tensor *t, const struct packed_matrix *m)
+/* Makes the tensor read the matrix. */
+static bool make_packed(struct packing *p, struct stored_tensor *t, const struct packed_matrix *m)
 {
 	struct packed_matrix *kept = ARENA_NEW(p->arena, struct packed_matrix);
 	if (kept == NULL)
@@ -114,15 +115,15 @@ static bool becomes(struct packing *p, struct stored_tensor *t, const struct pac
 	t->format = kept->format;
 	t->dtype = t->format == FORMAT_PLAIN ? DT_F64 : DT_F32;
 	t->read_quants = t->format == FORMAT_PLAIN ? NULL : packed_rows;
-	if (t->rank == 2) /* the leading axes of experts stay as they are */
+	if (t->rank == 2) /* the leading axes of experts are unchanged */
 		t->dims[0] = m->n;
 	t->dims[t->rank - 1] = m->k;
 	t->data = kept;
 	return true;
 }
 
-/* Columns in the order of their groups have a tensor X.weight.order, one for all matrices of the same order: what they multiply
- * is then gathered once. */
+/* Sorts the columns by group and adds a tensor X.weight.order. Equal orders share one tensor, so that
+ * their inputs are gathered once. */
 static bool sort_columns(struct packing *p, const char *x, const struct stored_tensor *groups,
                          struct packed_matrix *m, const struct stored_tensor **order)
 {
@@ -148,32 +149,32 @@ static bool sort_columns(struct packing *p, const char *x, const struct stored_t
 	return strmap_set(&p->orders, key, t) && weight_files_add(p->files, t);
 }
 
-/* A tensor X.weight beside that of its numbers; order: that of its columns, or NULL. */
-static bool add_matrix(struct packing *p, const char *x, const struct stored_tensor *numbers,
+/* Adds tensor X.weight, described like `quants`; order: its column order, or NULL. */
+static bool add_matrix(struct packing *p, const char *x, const struct stored_tensor *quants,
                        const struct stored_tensor *order, const struct packed_matrix *m)
 {
 	struct stored_tensor *t = ARENA_NEW(p->arena, struct stored_tensor);
 	if (t == NULL)
 		return false;
-	*t = *numbers;
+	*t = *quants;
 	t->name = arena_printf(p->arena, "%s.weight", x);
 	t->order = order;
 	t->ignored = false;
-	return becomes(p, t, m) && weight_files_add(p->files, t);
+	return make_packed(p, t, m) && weight_files_add(p->files, t);
 }
 
-/* X.END [K], i32: the group of each column; absent, or where it may be unset all of them -1, as compressed-tensors makes it: they are
- * in order. *order as in add_matrix. */
+/* Reads X.END [K], i32: the group of each column. Absent, or all -1 where may_be_unset
+ * (compressed-tensors): in order. *order: as in add_matrix. */
 static bool set_order(struct packing *p, const char *x, const char *end, struct packed_matrix *m,
                       bool may_be_unset, const struct stored_tensor **order)
 {
-	const struct stored_tensor *g = part(p, x, end);
+	const struct stored_tensor *g = find_part(p, x, end);
 	bool in_order = true;
 	*order = NULL;
 	if (g == NULL)
 		return true;
 	if (g->rank != 1 || g->dims[0] != m->k || strcmp(g->type_name, "I32") != 0)
-		return misfit(
+		return report_misfit(
 		        p, g,
 		        arena_printf(p->arena, "the groups of columns are I32 [%lld]", (long long)m->k));
 	m->group_of = g->data;
@@ -185,31 +186,31 @@ static bool set_order(struct packing *p, const char *x, const char *end, struct 
 		return true;
 	}
 	if (!packed_groups_exist(m, &in_order))
-		return misfit(p, g, "a column is in a group that has no scales");
+		return report_misfit(p, g, "a column is in a group that has no scales");
 	m->group_of = in_order ? NULL : m->group_of;
 	return in_order || sort_columns(p, x, g, m, order);
 }
 
-/* X.scales [groups, N] and X.qzeros [groups, N / 8 or 4] of GPTQ and AWQ. */
-static bool set_zeros(struct packing *p, const char *x, struct packed_matrix *m)
+/* GPTQ and AWQ: reads X.scales [groups, N] and X.qzeros [groups, N / 8 or 4]. */
+static bool set_scales_and_zeros(struct packing *p, const char *x, struct packed_matrix *m)
 {
-	const struct stored_tensor *s = scales(p, x, ".scales", m);
-	const struct stored_tensor *z = s != NULL ? needed(p, x, ".qzeros", 2, "I32") : NULL;
+	const struct stored_tensor *s = find_scales(p, x, ".scales", m);
+	const struct stored_tensor *z = s != NULL ? required_part(p, x, ".qzeros", 2, "I32") : NULL;
 	if (z == NULL)
 		return false;
 	if (s->rank != 2 || s->dims[1] != m->n)
-		return misfit(p, s,
-		              arena_printf(p->arena, "scales of %lld rows are [groups, %lld]",
-		                           (long long)m->n, (long long)m->n));
-	if (z->dims[0] != s->dims[0] || bits_of(m->n, z->dims[1]) != m->q.bits)
-		return misfit(p, z,
-		              arena_printf(p->arena, "zero points of scales [%s] are of another shape",
-		                           shape(p, s)));
+		return report_misfit(p, s,
+		                     arena_printf(p->arena, "scales of %lld rows are [groups, %lld]",
+		                                  (long long)m->n, (long long)m->n));
+	if (z->dims[0] != s->dims[0] || quant_bits(m->n, z->dims[1]) != m->q.bits)
+		return report_misfit(p, z,
+		                     arena_printf(p->arena, "zero points of scales [%s] are of another shape",
+		                                  shape_string(p, s)));
 	m->zeros = (struct packed_words){.data = z->data,
 	                                 .bytes = 4,
 	                                 .bits = m->q.bits,
 	                                 .down = 0,
-	                                 .across = log_of_word(m->q.bits),
+	                                 .across = log_quants_per_u32(m->q.bits),
 	                                 .row_words = z->dims[1],
 	                                 .order = m->q.order};
 	m->scale_row = 1;
@@ -217,32 +218,32 @@ static bool set_zeros(struct packing *p, const char *x, struct packed_matrix *m)
 	return set_groups(p, m, s, s->dims[0]);
 }
 
-/* GPTQ: X.qweight i32 [K / 8 or 4, N], the first column in the lowest bits. X.g_idx [K] says which group a column is in. */
+/* GPTQ: X.qweight i32 [K / 8 or 4, N], first column in the lowest bits; X.g_idx [K]: group of each column. */
 static bool gptq(struct packing *p, const char *x, int zero)
 {
-	struct stored_tensor *q = needed(p, x, ".qweight", 2, "I32");
-	const struct stored_tensor *z = q != NULL ? needed(p, x, ".qzeros", 2, "I32") : NULL;
+	struct stored_tensor *q = required_part(p, x, ".qweight", 2, "I32");
+	const struct stored_tensor *z = q != NULL ? required_part(p, x, ".qzeros", 2, "I32") : NULL;
 	if (z == NULL)
 		return false;
-	int bits = bits_of(q->dims[1], z->dims[1]);
+	int bits = quant_bits(q->dims[1], z->dims[1]);
 	if (bits == 0)
-		return misfit(p, z,
-		              arena_printf(p->arena, "zero points of %lld rows are not of 4 or 8 bits",
-		                           (long long)q->dims[1]));
+		return report_misfit(p, z,
+		                     arena_printf(p->arena, "zero points of %lld rows are not of 4 or 8 bits",
+		                                  (long long)q->dims[1]));
 	struct packed_matrix m = {
 	        .n = q->dims[1], .k = q->dims[0] * (32 / bits), .by_column = true, .zero = zero};
 	m.q = (struct packed_words){.data = q->data,
 	                            .bytes = 4,
 	                            .bits = bits,
-	                            .down = log_of_word(bits),
+	                            .down = log_quants_per_u32(bits),
 	                            .across = 0,
 	                            .row_words = m.n};
 	const struct stored_tensor *order;
-	return set_zeros(p, x, &m) && set_order(p, x, ".g_idx", &m, false, &order) &&
+	return set_scales_and_zeros(p, x, &m) && set_order(p, x, ".g_idx", &m, false, &order) &&
 	       add_matrix(p, x, q, order, &m);
 }
 
-/* Version 1 stores zero points less one. */
+/* Version 1 stores zero points minus one. */
 static bool gptq_v1(struct packing *p, const char *x)
 {
 	return gptq(p, x, 1);
@@ -253,11 +254,11 @@ static bool gptq_v2(struct packing *p, const char *x)
 	return gptq(p, x, 0);
 }
 
-/* AWQ (gemm): X.qweight i32 [K, N / 8], rows 0, 2, 4, 6, 1, 3, 5, 7 of eight from the lowest bits on. */
+/* AWQ (gemm): X.qweight i32 [K, N / 8]; from the lowest bits on rows 0, 2, 4, 6, 1, 3, 5, 7 of eight. */
 static bool awq(struct packing *p, const char *x)
 {
 	static const uint8_t order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
-	struct stored_tensor *q = needed(p, x, ".qweight", 2, "I32");
+	struct stored_tensor *q = required_part(p, x, ".qweight", 2, "I32");
 	if (q == NULL)
 		return false;
 	struct packed_matrix m = {.n = q->dims[1] * 8, .k = q->dims[0], .by_column = true};
@@ -268,36 +269,36 @@ static bool awq(struct packing *p, const char *x)
 	                            .across = 3,
 	                            .row_words = q->dims[1],
 	                            .order = order};
-	return set_zeros(p, x, &m) && add_matrix(p, x, q, NULL, &m);
+	return set_scales_and_zeros(p, x, &m) && add_matrix(p, x, q, NULL, &m);
 }
 
-/* X.weight_scale of compressed-tensors: one, one for each row, or [N, groups]. */
+/* compressed-tensors: X.weight_scale is one value, one for each row, or [N, groups]. */
 static bool set_row_scales(struct packing *p, const struct stored_tensor *s, struct packed_matrix *m)
 {
 	int64_t rows = s->rank > 0 ? s->dims[0] : 1, groups = s->rank > 1 ? s->dims[1] : 1;
 	if (s->rank > 2 || (rows != m->n && (rows != 1 || groups != 1)))
-		return misfit(p, s,
-		              arena_printf(p->arena,
-		                           "scales of %lld rows are [], [1], [%lld] or [%lld, groups]",
-		                           (long long)m->n, (long long)m->n, (long long)m->n));
+		return report_misfit(p, s,
+		                     arena_printf(p->arena,
+		                                  "scales of %lld rows are [], [1], [%lld] or [%lld, groups]",
+		                                  (long long)m->n, (long long)m->n, (long long)m->n));
 	m->scale_row = rows == 1 && m->n != 1 ? 0 : groups;
 	m->scale_group = 1;
 	return set_groups(p, m, s, groups);
 }
 
-/* X.weight_packed i32 [N, K / 8 or 4], middle added to each number; X.weight_shape says N and K. */
+/* X.weight_packed i32 [N, K / 8 or 4], unsigned with the middle as zero point; X.weight_shape: N and K. */
 static bool compressed_words(struct packing *p, const char *x)
 {
 	struct packed_matrix m = {0};
-	struct stored_tensor *q = needed(p, x, ".weight_packed", 2, "I32");
-	const struct stored_tensor *s = scales(p, x, ".weight_scale", &m);
+	struct stored_tensor *q = required_part(p, x, ".weight_packed", 2, "I32");
+	const struct stored_tensor *s = find_scales(p, x, ".weight_scale", &m);
 	const struct stored_tensor *dims =
-	        q != NULL && s != NULL ? needed(p, x, ".weight_shape", 1, "I64") : NULL;
+	        q != NULL && s != NULL ? required_part(p, x, ".weight_shape", 1, "I64") : NULL;
 	double nk[2];
 	if (dims == NULL)
 		return false;
 	if (dims->dims[0] != 2)
-		return misfit(p, dims, "it must be the two sizes of a matrix");
+		return report_misfit(p, dims, "it must be the two sizes of a matrix");
 	weight_read_elements(DT_I64, dims->data, 0, 2, nk);
 	for (int bits = 4; bits <= 8 && m.k == 0; bits += 4) {
 		int64_t fit = q->dims[1] * (32 / bits);
@@ -311,25 +312,26 @@ static bool compressed_words(struct packing *p, const char *x)
 			                                 .bytes = 4,
 			                                 .bits = bits,
 			                                 .down = 0,
-			                                 .across = log_of_word(bits),
+			                                 .across = log_quants_per_u32(bits),
 			                                 .row_words = q->dims[1]}};
 	}
 	if (m.k == 0)
-		return misfit(p, q, "its words are not the numbers of 4 or 8 bits of the stored shape");
+		return report_misfit(p, q,
+		                     "its words are not the numbers of 4 or 8 bits of the stored shape");
 	const struct stored_tensor *order;
 	return set_row_scales(p, s, &m) && set_order(p, x, ".weight_g_idx", &m, true, &order) &&
 	       add_matrix(p, x, q, order, &m);
 }
 
-/* The numbers of 8 bits X, if they are a matrix. */
-static struct stored_tensor *bytes_of(struct packing *p, const char *x)
+/* The i8 matrix X, or NULL. */
+static struct stored_tensor *find_i8_matrix(struct packing *p, const char *x)
 {
 	struct stored_tensor *q = weight_files_find(p->files, x);
 	return q != NULL && q->rank == 2 && q->bytes > 0 && strcmp(q->type_name, "I8") == 0 ? q : NULL;
 }
 
-/* They are i8 [N, K]. */
-static struct packed_matrix matrix_of(const struct stored_tensor *q)
+/* Packed matrix over i8 [N, K]. */
+static struct packed_matrix i8_matrix(const struct stored_tensor *q)
 {
 	return (struct packed_matrix){.n = q->dims[0],
 	                              .k = q->dims[1],
@@ -343,46 +345,47 @@ static struct packed_matrix matrix_of(const struct stored_tensor *q)
 	                                    .flip = 0x80}};
 }
 
-/* compressed-tensors: scales beside bytes or words; those beside others are not touched. */
+/* compressed-tensors: scales of an i8 or packed matrix; scales of other tensors are left alone. */
 static bool compressed(struct packing *p, const char *x)
 {
 	const char *name = arena_printf(p->arena, "%s.weight", x);
-	struct stored_tensor *q = bytes_of(p, name);
+	struct stored_tensor *q = find_i8_matrix(p, name);
 	if (q == NULL)
 		return weight_files_find(p->files, name) != NULL || compressed_words(p, x);
-	struct packed_matrix m = matrix_of(q);
-	const struct stored_tensor *s = scales(p, x, ".weight_scale", &m);
+	struct packed_matrix m = i8_matrix(q);
+	const struct stored_tensor *s = find_scales(p, x, ".weight_scale", &m);
 	return s != NULL && set_row_scales(p, s, &m) &&
-	       set_order(p, x, ".weight_g_idx", &m, true, &q->order) && becomes(p, q, &m);
+	       set_order(p, x, ".weight_g_idx", &m, true, &q->order) && make_packed(p, q, &m);
 }
 
-/* CTranslate2: X i8 [N, K], and X_scale f32 [N], which the elements were multiplied with. */
+/* CTranslate2: X i8 [N, K] and X_scale f32 [N], the inverse scales. */
 static bool ctranslate2(struct packing *p, const char *x)
 {
-	struct stored_tensor *q = bytes_of(p, x);
+	struct stored_tensor *q = find_i8_matrix(p, x);
 	if (q == NULL)
 		return true;
-	struct packed_matrix m = matrix_of(q);
-	const struct stored_tensor *s = needed(p, x, "_scale", 1, "F32");
+	struct packed_matrix m = i8_matrix(q);
+	const struct stored_tensor *s = required_part(p, x, "_scale", 1, "F32");
 	if (s == NULL)
 		return false;
 	m.scales = s->data;
 	m.scale_dtype = DT_F32;
 	m.inverse_scales = true;
-	return set_row_scales(p, s, &m) && becomes(p, q, &m);
+	return set_row_scales(p, s, &m) && make_packed(p, q, &m);
 }
 
-/* gpt-oss: X_blocks u8 [E, N, K / 32, 16], the first of two numbers in the low bits, and X_scales u8 [E, N, K / 32]. */
+/* gpt-oss: X_blocks u8 [E, N, K / 32, 16], the first of two values in the low bits, and X_scales u8 [E, N,
+ * K / 32]. */
 static bool mxfp4(struct packing *p, const char *x)
 {
-	const struct stored_tensor *q = needed(p, x, "_blocks", 4, "U8");
-	const struct stored_tensor *s = q != NULL ? needed(p, x, "_scales", 3, "U8") : NULL;
+	const struct stored_tensor *q = required_part(p, x, "_blocks", 4, "U8");
+	const struct stored_tensor *s = q != NULL ? required_part(p, x, "_scales", 3, "U8") : NULL;
 	if (s == NULL)
 		return false;
 	if (q->dims[3] != 16 || memcmp(q->dims, s->dims, 3 * sizeof(*s->dims)) != 0)
-		return misfit(
-		        p, s,
-		        arena_printf(p->arena, "blocks [%s] are no 16 bytes for each scale", shape(p, q)));
+		return report_misfit(p, s,
+		                     arena_printf(p->arena, "blocks [%s] are no 16 bytes for each scale",
+		                                  shape_string(p, q)));
 	struct packed_matrix m = {.n = q->dims[0] * q->dims[1],
 	                          .k = q->dims[2] * 32,
 	                          .group = 32,
@@ -396,13 +399,13 @@ static bool mxfp4(struct packing *p, const char *x)
 	                          .scale_dtype = DT_U8,
 	                          .scale_row = q->dims[2],
 	                          .scale_group = 1};
-	struct stored_tensor numbers = *q;
-	numbers.rank = 3;
-	return add_matrix(p, x, &numbers, NULL, &m);
+	struct stored_tensor quants = *q;
+	quants.rank = 3;
+	return add_matrix(p, x, &quants, NULL, &m);
 }
 
 static const struct {
-	const char *word, *ending; /* of the tensor that shows a matrix */
+	const char *word, *ending; /* suffix of the tensor that identifies a matrix */
 	bool (*unpack)(struct packing *p, const char *x);
 } packings[] = {{"gptq", ".qweight", gptq_v1},
                 {"gptq_v2", ".qweight", gptq_v2},
