@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The documents that a model is based on: bases from the outside in, what
- * `include` imports, then the preset beneath all of them, its parameters
- * overridden by a hub configuration.
+ * Composition of a model document: bases outermost first, imports of `include`, then the preset beneath all
+ * of them, with its parameters overridden by a hub configuration.
  */
 #include "frontend/import/compose.h"
 #include "frontend/import/hub.h"
@@ -13,7 +12,7 @@
 #include "frontend/text/yaml_edit.h"
 #include "ir/support/strmap.h"
 
-/* The files that led here, innermost first. */
+/* Chain of documents that led here, innermost first. */
 struct compose_chain {
 	const struct compose_chain *outer;
 	const char *path;
@@ -27,7 +26,7 @@ static void chain_notes(struct model_document *d, const struct compose_chain *c)
 		diag_note(d->cx, c->loc, "in the %s named here", c->key);
 }
 
-/* Reads a document that `name` names, as seen from `dir`; *at is its path. */
+/* Reads the document `name`, relative to `dir`; its path goes to link->path. NULL after a diagnostic. */
 static const struct yaml_node *read_document(struct model_document *d, const char *dir,
                                              const struct yaml_node *name, struct compose_chain *link)
 {
@@ -62,23 +61,23 @@ static const struct yaml_node *read_document(struct model_document *d, const cha
 static const struct yaml_node *merge(struct model_document *d, const struct yaml_node *base,
                                      const struct yaml_node *top)
 {
-	const struct yaml_pair *idle = NULL;
+	const struct yaml_pair *unused_null = NULL;
 	if (!yaml_expect(d->cx, base, YAML_MAPPING, "the document") ||
 	    !yaml_expect(d->cx, top, YAML_MAPPING, "the document"))
 		return NULL;
-	const struct yaml_node *merged = yaml_merge(d->arena, base, top, &idle);
-	if (idle == NULL)
+	const struct yaml_node *merged = yaml_merge(d->arena, base, top, &unused_null);
+	if (unused_null == NULL)
 		return merged;
-	diag_error(d->cx, idle->value->loc, DIAG_NULL_VALUE,
-	           "null deletes a key of the document below, which has no '%s'", idle->key->text);
+	diag_error(d->cx, unused_null->value->loc, DIAG_NULL_VALUE,
+	           "null deletes a key of the document below, which has no '%s'", unused_null->key->text);
 	return NULL;
 }
 
 /* ---- include ---- */
 
-/* Imported entries before those that are there; a name twice is an error. */
-static const struct yaml_node *import(struct model_document *d, const struct yaml_node *from,
-                                      const struct yaml_node *to, const char *what)
+/* Merges a mapping of an included file with one of this file; a duplicate name is an error. */
+static const struct yaml_node *merge_imported(struct model_document *d, const struct yaml_node *from,
+                                              const struct yaml_node *to, const char *what)
 {
 	if (from == NULL)
 		return to;
@@ -99,10 +98,10 @@ static const struct yaml_node *import(struct model_document *d, const struct yam
 	return to == NULL ? from : merge(d, from, to);
 }
 
-static const struct yaml_node *add_includes(struct model_document *d, const struct yaml_node *root,
+static const struct yaml_node *import_files(struct model_document *d, const struct yaml_node *root,
                                             const char *dir, const struct compose_chain *chain);
 
-static const struct yaml_node *add_include(struct model_document *d, const struct yaml_node *root,
+static const struct yaml_node *import_file(struct model_document *d, const struct yaml_node *root,
                                            const char *dir, const struct yaml_node *name,
                                            const struct compose_chain *chain)
 {
@@ -118,19 +117,19 @@ static const struct yaml_node *add_include(struct model_document *d, const struc
 	     (!yaml_expect(d->cx, weights, YAML_MAPPING, "weights") ||
 	      !yaml_check_keys(d->cx, weights, only_map, 1, "weights of an included file"))))
 		return NULL;
-	doc = add_includes(d, doc, inner, &link);
+	doc = import_files(d, doc, inner, &link);
 	if (doc == NULL)
 		return NULL;
 	const struct yaml_node *define = yaml_find(doc, "define"),
 	                       *map = yaml_find(yaml_find(doc, "weights"), "map");
 	if (define != NULL) {
-		define = import(d, define, yaml_find(root, "define"), "define");
+		define = merge_imported(d, define, yaml_find(root, "define"), "define");
 		root = define == NULL ? NULL : yaml_with(d->arena, root, "define", define);
 	}
 	if (root == NULL || map == NULL)
 		return root;
 	const struct yaml_node *own = yaml_find(root, "weights");
-	map = import(d, map, yaml_find(own, "map"), "weights.map");
+	map = merge_imported(d, map, yaml_find(own, "map"), "weights.map");
 	if (map == NULL)
 		return NULL;
 	if (own == NULL) {
@@ -141,8 +140,8 @@ static const struct yaml_node *add_include(struct model_document *d, const struc
 	return yaml_with(d->arena, root, "weights", yaml_with(d->arena, own, "map", map));
 }
 
-/* In the order of the list. */
-static const struct yaml_node *add_includes(struct model_document *d, const struct yaml_node *root,
+/* Imports all included files, in list order. */
+static const struct yaml_node *import_files(struct model_document *d, const struct yaml_node *root,
                                             const char *dir, const struct compose_chain *chain)
 {
 	const struct yaml_node *list = yaml_find(root, "include");
@@ -150,17 +149,105 @@ static const struct yaml_node *add_includes(struct model_document *d, const stru
 		return root;
 	struct yaml_list names = yaml_as_list(d->arena, list);
 	for (size_t i = 0; root != NULL && i < names.n; i++)
-		root = add_include(d, root, dir, names.items[i], chain);
+		root = import_file(d, root, dir, names.items[i], chain);
 	return root == NULL ? NULL : yaml_without(d->arena, root, "include");
+}
+
+/* ---- file names of documents in other directories ---- */
+
+static const struct yaml_node *rebase_name(struct arena *a, const struct yaml_node *node, const char *dir)
+{
+	if (node == NULL || node->kind != YAML_SCALAR || node->null)
+		return node;
+	struct yaml_node *copy = ARENA_NEW(a, struct yaml_node);
+	if (copy == NULL)
+		return NULL;
+	*copy = *node;
+	copy->text = file_join(a, dir, node->text);
+	copy->len = strlen(copy->text);
+	copy->exact = false;
+	return copy;
+}
+
+static const struct yaml_node *rebase_names(struct arena *a, const struct yaml_node *node, const char *dir)
+{
+	if (node == NULL || node->kind != YAML_SEQUENCE)
+		return rebase_name(a, node, dir);
+	struct yaml_node *copy = ARENA_NEW(a, struct yaml_node);
+	if (copy == NULL)
+		return NULL;
+	*copy = *node;
+	copy->items = ARENA_ARRAY(a, const struct yaml_node *, node->n + 1);
+	for (size_t i = 0; copy->items != NULL && i < node->n; i++)
+		copy->items[i] = rebase_name(a, node->items[i], dir);
+	return copy;
+}
+
+/* Rebases the file names under some keys of a mapping. */
+static const struct yaml_node *rebase_keys(struct arena *a, const struct yaml_node *map,
+                                           const char *const *keys, size_t n, const char *dir)
+{
+	for (size_t i = 0; map != NULL && map->kind == YAML_MAPPING && i < n; i++) {
+		const struct yaml_node *value = yaml_find(map, keys[i]);
+		if (value != NULL)
+			map = yaml_with(a, map, keys[i], rebase_names(a, value, dir));
+	}
+	return map;
+}
+
+static const struct yaml_node *rebase_check(struct arena *a, const struct yaml_node *check, const char *dir)
+{
+	static const char *const file[] = {"file"}, *const parts[] = {"with", "expect"};
+	check = rebase_keys(a, check, file, 1, dir);
+	for (size_t i = 0; i < TFMC_COUNT(parts); i++) {
+		const struct yaml_node *part = yaml_find(check, parts[i]);
+		if (yaml_find(part, "file") != NULL)
+			check = yaml_with(a, check, parts[i], rebase_keys(a, part, file, 1, dir));
+	}
+	return check;
+}
+
+/* Rebases the file names of a document in `dir`, a directory beneath that of the model: they become relative to
+ * the model. */
+static const struct yaml_node *rebase_document(struct arena *a, const struct yaml_node *root, const char *dir)
+{
+	static const char *const top[] = {"hf"}, *const files[] = {"files"}, *const map[] = {"map"},
+	                         *const profile[] = {"profile"};
+	static const char *const tokenizer[] = {"file",  "vocab",  "merges", "config",      "special",
+	                                        "added", "source", "target", "target_vocab"};
+	const struct yaml_node *weights = yaml_find(root, "weights"), *tok = yaml_find(root, "tokenizer");
+	const struct yaml_node *checks = yaml_find(root, "checks"), *rows = yaml_find(weights, "map");
+	const struct yaml_node *quantize = yaml_find(root, "quantize");
+	root = rebase_keys(a, root, top, 1, dir);
+	if (quantize != NULL)
+		root = yaml_with(a, root, "quantize", rebase_keys(a, quantize, profile, 1, dir));
+	weights = rebase_keys(a, weights, files, 1, dir);
+	if (rows != NULL && rows->kind == YAML_SCALAR && !yaml_is(rows, "identity"))
+		weights = rebase_keys(a, weights, map, 1, dir);
+	if (weights != NULL)
+		root = yaml_with(a, root, "weights", weights);
+	if (tok != NULL)
+		root = yaml_with(a, root, "tokenizer",
+		                 rebase_keys(a, tok, tokenizer, TFMC_COUNT(tokenizer), dir));
+	if (checks == NULL || checks->kind != YAML_SEQUENCE)
+		return root;
+	struct yaml_node *list = ARENA_NEW(a, struct yaml_node);
+	if (list == NULL)
+		return NULL;
+	*list = *checks;
+	list->items = ARENA_ARRAY(a, const struct yaml_node *, checks->n + 1);
+	for (size_t i = 0; list->items != NULL && i < checks->n; i++)
+		list->items[i] = rebase_check(a, checks->items[i], dir);
+	return yaml_with(a, root, "checks", list);
 }
 
 /* ---- base ---- */
 
-static const struct yaml_node *with_base(struct model_document *d, const struct yaml_node *root,
-                                         const char *dir, const struct compose_chain *chain)
+static const struct yaml_node *add_base(struct model_document *d, const struct yaml_node *root,
+                                        const char *dir, const struct compose_chain *chain)
 {
 	const struct yaml_node *name = yaml_find(root, "base");
-	root = add_includes(d, root, dir, chain);
+	root = import_files(d, root, dir, chain);
 	if (root == NULL || name == NULL)
 		return root;
 	struct compose_chain link = {.outer = chain, .key = "base"};
@@ -168,16 +255,16 @@ static const struct yaml_node *with_base(struct model_document *d, const struct 
 	if (base == NULL)
 		return NULL;
 	const char *inner = file_dir(d->arena, file_join(d->arena, dir, name->text));
-	base = with_base(d, base, inner, &link);
-	bool whole = dir[0] == '\0' || name->text[0] == '/';
+	base = add_base(d, base, inner, &link);
+	bool is_absolute = dir[0] == '\0' || name->text[0] == '/';
 	if (base != NULL && strcmp(inner, dir) != 0)
-		base = compose_moved(d->arena, base, inner + (whole ? 0 : strlen(dir) + 1));
+		base = rebase_document(d->arena, base, inner + (is_absolute ? 0 : strlen(dir) + 1));
 	return base == NULL ? NULL : merge(d, base, yaml_without(d->arena, root, "base"));
 }
 
 /* ---- presets ---- */
 
-static const struct yaml_node *unknown_preset(struct model_document *d, const struct yaml_node *name)
+static const struct yaml_node *report_unknown_preset(struct model_document *d, const struct yaml_node *name)
 {
 	size_t n;
 	const char *const *names = preset_names(&n);
@@ -186,15 +273,15 @@ static const struct yaml_node *unknown_preset(struct model_document *d, const st
 	return NULL;
 }
 
-/* `hub: {weights: own}`: nothing of the names of tensors beneath is meant, as in GGUF files. */
-static bool owns_weights(const struct yaml_node *root)
+/* True for `hub: {weights: own}`: tensor names differ from those of the parent preset, as in GGUF files. */
+static bool has_own_weights(const struct yaml_node *root)
 {
 	const struct yaml_node *hub = yaml_find(root, "hub");
 	const struct yaml_node *weights = hub == NULL ? NULL : yaml_find(hub, "weights");
 	return weights != NULL && yaml_is(weights, "own");
 }
 
-/* Whether a step has the id `head`. */
+/* True: the step has the id `head`. */
 static bool is_head(const struct yaml_node *step)
 {
 	const struct yaml_node *arguments =
@@ -204,8 +291,8 @@ static bool is_head(const struct yaml_node *step)
 	return id != NULL && yaml_is(id, "head");
 }
 
-/* Without the entries of the map for parameters of the head: a stored one is ignored, as by the library. */
-static const struct yaml_node *without_head(struct model_document *d, const struct yaml_node *decoder)
+/* Removes the map entries of head parameters: a stored head is ignored, as in transformers. */
+static const struct yaml_node *remove_head_entries(struct model_document *d, const struct yaml_node *decoder)
 {
 	const struct yaml_node *weights = yaml_find(decoder, "weights"), *map = yaml_find(weights, "map");
 	const struct yaml_node *rest = map;
@@ -219,9 +306,10 @@ static const struct yaml_node *without_head(struct model_document *d, const stru
 	               : yaml_with(d->arena, decoder, "weights", yaml_with(d->arena, weights, "map", rest));
 }
 
-/* A decoder with the steps `head` of another document in place of its own from the one with the id `head` on. */
-static const struct yaml_node *with_head(struct model_document *d, const struct yaml_node *decoder,
-                                         const struct yaml_node *top)
+/* Replaces the steps of a decoder, from the one with id `head` on, by the steps `head` of another
+ * document. */
+static const struct yaml_node *replace_head(struct model_document *d, const struct yaml_node *decoder,
+                                            const struct yaml_node *top)
 {
 	const struct yaml_node *steps = yaml_find(decoder, "model"), *head = yaml_find(top, "head");
 	struct yaml_node *all = ARENA_NEW(d->arena, struct yaml_node);
@@ -235,11 +323,11 @@ static const struct yaml_node *with_head(struct model_document *d, const struct 
 	all->items = ARENA_ARRAY(d->arena, const struct yaml_node *, all->n + 1);
 	for (size_t i = 0; all->items != NULL && i < all->n; i++)
 		all->items[i] = i < n ? steps->items[i] : head->items[i - n];
-	decoder = without_head(d, yaml_with(d->arena, decoder, "model", all));
+	decoder = remove_head_entries(d, yaml_with(d->arena, decoder, "model", all));
 	return decoder == NULL ? NULL : merge(d, decoder, yaml_without(d->arena, top, "head"));
 }
 
-/* The preset with those it is based on; its table `hub` is part of it. */
+/* Reads a preset merged with its parents; the table `hub` is part of it. */
 static const struct yaml_node *read_preset(struct model_document *d, const struct yaml_node *name, int depth)
 {
 	const struct yaml_node *root;
@@ -248,27 +336,27 @@ static const struct yaml_node *read_preset(struct model_document *d, const struc
 		return NULL;
 	const char *text = preset_text(name->text), *shown = arena_printf(d->arena, "preset %s", name->text);
 	if (text == NULL && preset_split(d->arena, name->text, &decoder, &head)) {
-		const struct yaml_node *below =
+		const struct yaml_node *parent =
 		        read_preset(d, yaml_scalar(d->arena, name->loc, decoder, false), depth + 1);
 		const struct yaml_node *top =
 		        read_preset(d, yaml_scalar(d->arena, name->loc, head, false), depth + 1);
-		return below == NULL || top == NULL ? NULL : with_head(d, below, top);
+		return parent == NULL || top == NULL ? NULL : replace_head(d, parent, top);
 	}
 	if (text == NULL || depth > COMPOSE_DEPTH_MAX)
-		return unknown_preset(d, name);
+		return report_unknown_preset(d, name);
 	if (yaml_parse(d->arena, d->cx, shown, text, strlen(text), false, &root) != TFMC_OK)
 		return NULL;
-	const struct yaml_node *below = yaml_find(root, "preset");
-	if (below == NULL)
+	const struct yaml_node *parent = yaml_find(root, "preset");
+	if (parent == NULL)
 		return root;
-	below = read_preset(d, below, depth + 1);
-	if (below != NULL && owns_weights(root))
-		below = yaml_without(d->arena, below, "weights");
-	return below == NULL ? NULL : merge(d, below, yaml_without(d->arena, root, "preset"));
+	parent = read_preset(d, parent, depth + 1);
+	if (parent != NULL && has_own_weights(root))
+		parent = yaml_without(d->arena, parent, "weights");
+	return parent == NULL ? NULL : merge(d, parent, yaml_without(d->arena, root, "preset"));
 }
 
-static const struct yaml_node *preset_name(struct model_document *d, const struct yaml_node *name,
-                                           const struct hub_config *config, const struct yaml_node *hf)
+static const struct yaml_node *choose_preset(struct model_document *d, const struct yaml_node *name,
+                                             const struct hub_config *config, const struct yaml_node *hf)
 {
 	if (name != NULL)
 		return name;
@@ -295,25 +383,25 @@ static const struct yaml_node *preset_name(struct model_document *d, const struc
 	return NULL;
 }
 
-/* What the metadata of all GGUF files have in common lies beneath the preset of an architecture. */
-static const struct yaml_node *on_gguf(struct model_document *d, const struct yaml_node *hf,
-                                       const struct yaml_node *preset)
+/* Puts the preset `gguf`, the keys common to all GGUF files, beneath the preset of an architecture. */
+static const struct yaml_node *add_gguf_preset(struct model_document *d, const struct yaml_node *hf,
+                                               const struct yaml_node *preset)
 {
-	const struct yaml_node *below = read_preset(d, yaml_scalar(d->arena, hf->loc, "gguf", false), 0);
-	return below == NULL ? NULL : merge(d, below, preset);
+	const struct yaml_node *parent = read_preset(d, yaml_scalar(d->arena, hf->loc, "gguf", false), 0);
+	return parent == NULL ? NULL : merge(d, parent, preset);
 }
 
-/* The table of the preset with what the model file itself knows about keys of its configuration. */
-static const struct yaml_node *hub_table(struct model_document *d, const struct yaml_node *preset,
-                                         const struct yaml_node *root)
+/* The table `hub` of the preset, extended by that of the model file. */
+static const struct yaml_node *merge_hub_table(struct model_document *d, const struct yaml_node *preset,
+                                               const struct yaml_node *root)
 {
 	const struct yaml_node *table = yaml_find(preset, "hub"), *own = yaml_find(root, "hub");
 	return own == NULL ? table : merge(d, table, own);
 }
 
-/* The preset with how the weights of the folder are packed. */
-static const struct yaml_node *with_packing(struct model_document *d, const struct yaml_node *preset,
-                                            const struct hub_config *config, struct loc loc)
+/* Adds `weights.packed` as the configuration says. */
+static const struct yaml_node *add_packing(struct model_document *d, const struct yaml_node *preset,
+                                           const struct hub_config *config, struct loc loc)
 {
 	const char *packed = hub_packed(d, config);
 	if (packed == NULL || strcmp(packed, "none") == 0)
@@ -325,7 +413,7 @@ static const struct yaml_node *with_packing(struct model_document *d, const stru
 	return yaml_with(d->arena, preset, "weights", weights);
 }
 
-static const struct yaml_node *with_preset(struct model_document *d, const struct yaml_node *root)
+static const struct yaml_node *add_preset(struct model_document *d, const struct yaml_node *root)
 {
 	const struct yaml_node *name = yaml_find(root, "preset"), *hf = yaml_find(root, "hf");
 	const struct hub_config *config = NULL;
@@ -344,21 +432,21 @@ static const struct yaml_node *with_preset(struct model_document *d, const struc
 		return root;
 	if (hf != NULL && (config = hub_read(d, hf)) == NULL)
 		return NULL;
-	name = preset_name(d, name, config, hf);
+	name = choose_preset(d, name, config, hf);
 	d->preset = name == NULL ? NULL : name->text;
 	const struct yaml_node *preset = name == NULL ? NULL : read_preset(d, name, 0);
 	if (preset != NULL && config != NULL && hub_is_gguf(config))
-		preset = on_gguf(d, hf, preset);
+		preset = add_gguf_preset(d, hf, preset);
 	if (preset == NULL)
 		return NULL;
 	if (config != NULL) {
-		const struct yaml_node *table = hub_table(d, preset, root), *params = NULL;
+		const struct yaml_node *table = merge_hub_table(d, preset, root), *params = NULL;
 		if (table != NULL)
 			params = hub_apply(d, config, table, hub_ignored(d, own, hf->loc),
 			                   yaml_find(preset, "params"));
 		if (params == NULL)
 			return NULL;
-		preset = with_packing(d, yaml_with(d->arena, preset, "params", params), config, hf->loc);
+		preset = add_packing(d, yaml_with(d->arena, preset, "params", params), config, hf->loc);
 		if (preset == NULL)
 			return NULL;
 	}
@@ -370,8 +458,8 @@ static const struct yaml_node *with_preset(struct model_document *d, const struc
 bool document_compose(struct model_document *d)
 {
 	const struct compose_chain first = {.path = d->path};
-	const struct yaml_node *root = with_base(d, d->root, "", &first);
-	root = root == NULL ? NULL : with_preset(d, root);
+	const struct yaml_node *root = add_base(d, d->root, "", &first);
+	root = root == NULL ? NULL : add_preset(d, root);
 	if (root == NULL)
 		return false;
 	d->root = root;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a file is, by its first bytes: a wrong one is named before the reader of YAML stumbles over its bytes.
+ * Detects the kind of a file by its magic bytes, so that it is reported before the YAML parser fails on it.
  */
 #include "frontend/import/file_kind.h"
 
@@ -13,8 +13,8 @@ enum advice { ADVICE_INSPECT, ADVICE_FOLDER, ADVICE_CONVERT };
 
 static const struct kind {
 	const char *magic;
-	size_t at, n; /* of the magic in the file */
-	const char *what;
+	size_t at, n; /* offset and length of the magic */
+	const char *description;
 	enum advice advice;
 } kinds[] = {
         {"\177ELF", 0, 4, "an object or a program", ADVICE_INSPECT},
@@ -60,21 +60,21 @@ static void advise(struct arena *a, struct diag_context *cx, const char *path, e
 	}
 }
 
-/* JSON is YAML, so that a model may be written in it: it has the key tfmc. */
+/* True: JSON without the key `tfmc`. A model may be written in JSON, since JSON is YAML. */
 static bool is_other_json(const char *path)
 {
-	struct arena own;
+	struct arena local_arena;
 	const char *text;
 	size_t n;
 	struct diag_context silent;
 	if (!ends_with(path, ".json"))
 		return false;
-	arena_init(&own);
+	arena_init(&local_arena);
 	diag_init(&silent, NULL, NULL);
-	bool read = file_read(&own, &silent, path, (size_t)64 << 20, LOC_NONE, &text, &n) == TFMC_OK;
+	bool read = file_read(&local_arena, &silent, path, (size_t)64 << 20, LOC_NONE, &text, &n) == TFMC_OK;
 	bool other = read && text[strspn(text, " \t\r\n")] == '{' && !strstr(text, "\"tfmc\"");
 	diag_destroy(&silent);
-	arena_destroy(&own);
+	arena_destroy(&local_arena);
 	return other;
 }
 
@@ -86,7 +86,7 @@ bool file_kind_may_be_model(struct arena *a, struct diag_context *cx, const char
 		const struct kind *k = &kinds[i];
 		if (k->at + k->n > n || memcmp(head + k->at, k->magic, k->n) != 0)
 			continue;
-		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' is %s, not a model", path, k->what);
+		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' is %s, not a model", path, k->description);
 		advise(a, cx, path, k->advice);
 		return false;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that are given in the place of a model file and cannot be one. */
+/* Detection of files that are given in place of a model file but cannot be one. */
 #ifndef TFMC_FRONTEND_IMPORT_FILE_KIND_H
 #define TFMC_FRONTEND_IMPORT_FILE_KIND_H
 
@@ -9,8 +9,8 @@
 #include "ir/diag/diag.h"
 
 /*
- * False after a diagnostic that says what the file is and what to give instead: objects, weights, pickles,
- * JSON of a hub folder. True for everything else, also for what cannot be read.
+ * False after a diagnostic that names the kind of the file and what to give instead: objects, weights,
+ * pickles, JSON of a hub folder. True otherwise, also for unreadable files.
  */
 bool file_kind_may_be_model(struct arena *a, struct diag_context *cx, const char *path);
 

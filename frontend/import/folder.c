@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hub folder or a GGUF file as a model file: its name, its configuration and
- * its weights, in the words of the model language. What `tfmc import` writes is
+ * A hub folder or a GGUF file as the text of a model file: name, configuration, weights. `tfmc import` writes
  * this text.
  */
 #include "frontend/import/folder.h"
@@ -31,47 +30,47 @@ bool folder_has(struct arena *a, const char *dir, const char *name)
 	return file_exists(file_join(a, dir, name));
 }
 
-/* A part of a path: [from, end). */
-struct part {
+/* A component of a path: [from, end). */
+struct component {
 	size_t from, end;
 };
 
-/* The last part before `end`; an empty one when there is none. */
-static struct part last_part(const char *path, size_t end)
+/* Last component before `end`; empty if there is none. */
+static struct component last_component(const char *path, size_t end)
 {
 	while (end > 1 && path[end - 1] == '/')
 		end--;
 	size_t from = end;
 	while (from > 0 && path[from - 1] != '/')
 		from--;
-	return (struct part){from, end};
+	return (struct component){from, end};
 }
 
-static bool part_begins(const char *path, struct part p, const char *text)
+static bool component_begins_with(const char *path, struct component p, const char *text)
 {
 	size_t n = strlen(text);
 	return p.end - p.from >= n && memcmp(path + p.from, text, n) == 0;
 }
 
-/* The last part of a path; of a hub cache, models--OWNER--NAME/snapshots/HASH, NAME. */
-static struct part naming_part(const char *path)
+/* Component that names the model: the last one; in a hub cache, models--OWNER--NAME/snapshots/HASH, NAME. */
+static struct component naming_component(const char *path)
 {
-	struct part last = last_part(path, strlen(path)), snapshots = last_part(path, last.from);
-	struct part cached = last_part(path, snapshots.from);
-	if (snapshots.end - snapshots.from != 9 || !part_begins(path, snapshots, "snapshots") ||
-	    !part_begins(path, cached, "models--"))
+	struct component last = last_component(path, strlen(path)),
+	                 snapshots = last_component(path, last.from);
+	struct component cached = last_component(path, snapshots.from);
+	if (snapshots.end - snapshots.from != 9 || !component_begins_with(path, snapshots, "snapshots") ||
+	    !component_begins_with(path, cached, "models--"))
 		return last;
 	size_t from = cached.end;
 	while (memcmp(path + from - 2, "--", 2) != 0)
 		from--;
-	return from < cached.end ? (struct part){from, cached.end} : last;
+	return from < cached.end ? (struct component){from, cached.end} : last;
 }
 
-/* What the model in a folder or a file is called: letters, digits and underscores, not longer than a name may
- * be. */
-static const char *folder_name(struct arena *a, const char *path)
+/* Model name for a path: letters, digits and underscores, at most EXPR_NAME_MAX. */
+static const char *model_name(struct arena *a, const char *path)
 {
-	struct part p = naming_part(path);
+	struct component p = naming_component(path);
 	size_t from = p.from, n = p.end;
 	char *name = arena_alloc(a, EXPR_NAME_MAX + 1);
 	size_t len = 0;
@@ -88,7 +87,7 @@ static const char *folder_name(struct arena *a, const char *path)
 	return plain ? name : "model";
 }
 
-static int compare(const void *a, const void *b)
+static int compare_strings(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -98,7 +97,7 @@ static bool is_control(char c)
 	return (unsigned char)c < 0x20 || c == 0x7f;
 }
 
-/* In single quotes, which are doubled inside, or in double quotes with escapes of control characters. */
+/* Single quotes, doubled inside; double quotes with escapes if there are control characters. */
 const char *folder_scalar(struct arena *a, const char *text)
 {
 	struct buf out;
@@ -121,8 +120,8 @@ const char *folder_scalar(struct arena *a, const char *text)
 	return word;
 }
 
-/* `name` of a description; null would be none. */
-static const char *plain_name(struct arena *a, const char *name)
+/* Value of `name`; the string null must be quoted. */
+static const char *quote_if_null(struct arena *a, const char *name)
 {
 	return strcasecmp(name, "null") == 0 ? folder_scalar(a, name) : name;
 }
@@ -132,9 +131,9 @@ const char *folder_file(struct arena *a, const char *at, const char *name)
 	return at[0] == '\0' ? name : folder_scalar(a, file_join(a, at, name));
 }
 
-/* All files of that ending, sorted by name; NULL after a diagnostic when there are none. */
-static const char *files_ending(struct arena *a, struct diag_context *cx, const char *dir, const char *at,
-                                const char *ending)
+/* List of all files with a suffix, sorted by name; NULL: none, or after a diagnostic. */
+static const char *list_files_with_suffix(struct arena *a, struct diag_context *cx, const char *dir,
+                                          const char *at, const char *ending)
 {
 	const char *names[FILES_MAX], *list = NULL;
 	size_t n = 0;
@@ -149,16 +148,16 @@ static const char *files_ending(struct arena *a, struct diag_context *cx, const 
 			names[n++] = arena_strdup(a, e->d_name);
 	}
 	closedir(d);
-	qsort(names, n, sizeof(names[0]), compare);
+	qsort(names, n, sizeof(names[0]), compare_strings);
 	for (size_t i = 0; i < n; i++)
 		list = arena_printf(a, "%s%s%s", list == NULL ? "" : list, list == NULL ? "" : ", ",
 		                    folder_scalar(a, file_join(a, at, names[i])));
 	return list;
 }
 
-/* What stands in a folder in place of the weights that a model has, and how to go on. */
+/* Unsupported weight files, with advice on conversion. */
 static const struct substitute {
-	const char *name; /* of a file, or with a dot in front an ending */
+	const char *name; /* file name, or a suffix that begins with a dot */
 	const char *what, *advice;
 } substitutes[] = {
         {"adapter_config.json", "an adapter (LoRA) for another model",
@@ -182,7 +181,7 @@ static const struct substitute {
          "from_flax=True).save_pretrained(OTHER)"},
 };
 
-static const char *first_ending(struct arena *a, const char *dir, const char *ending)
+static const char *first_file_with_suffix(struct arena *a, const char *dir, const char *ending)
 {
 	const char *first = NULL;
 	DIR *d = opendir(dir);
@@ -196,12 +195,12 @@ static const char *first_ending(struct arena *a, const char *dir, const char *en
 	return first;
 }
 
-/* True after an error that says what the folder holds. */
+/* Reports unsupported weights in the directory; false: none found. */
 static bool report_substitute(struct arena *a, struct diag_context *cx, const char *dir)
 {
 	for (size_t i = 0; i < TFMC_COUNT(substitutes); i++) {
 		const struct substitute *s = &substitutes[i];
-		const char *found = s->name[0] == '.'             ? first_ending(a, dir, s->name)
+		const char *found = s->name[0] == '.'             ? first_file_with_suffix(a, dir, s->name)
 		                    : folder_has(a, dir, s->name) ? s->name
 		                                                  : NULL;
 		if (found == NULL)
@@ -219,7 +218,7 @@ const char *folder_model(struct parsed_files *f, const char *path, const char *n
 {
 	struct arena *a = f->arena;
 	struct diag_context *cx = f->cx;
-	static const char *const whole[] = {"model.safetensors.index.json", "model.safetensors"};
+	static const char *const whole_names[] = {"model.safetensors.index.json", "model.safetensors"};
 	const char *files = NULL;
 	size_t errors = cx->n_errors;
 	*st = TFMC_IO;
@@ -232,10 +231,10 @@ const char *folder_model(struct parsed_files *f, const char *path, const char *n
 		          "its name");
 		return NULL;
 	}
-	for (size_t i = 0; files == NULL && i < TFMC_COUNT(whole); i++)
-		files = folder_has(a, path, whole[i]) ? folder_file(a, at, whole[i]) : NULL;
+	for (size_t i = 0; files == NULL && i < TFMC_COUNT(whole_names); i++)
+		files = folder_has(a, path, whole_names[i]) ? folder_file(a, at, whole_names[i]) : NULL;
 	if (files == NULL && !folder_has(a, path, "adapter_config.json"))
-		files = files_ending(a, cx, path, at, ".safetensors");
+		files = list_files_with_suffix(a, cx, path, at, ".safetensors");
 	if (files == NULL && cx->n_errors == errors && !report_substitute(a, cx, path))
 		diag_error(cx, LOC_NONE, DIAG_FILE, "'%s' has no weights: no file ends with .safetensors",
 		           path);
@@ -252,7 +251,7 @@ const char *folder_model(struct parsed_files *f, const char *path, const char *n
 	*st = more == NULL ? TFMC_INVALID : TFMC_OK;
 	return more == NULL ? NULL
 	                    : arena_printf(a, "tfmc: 1\nname: %s\nhf: %s\n%sweights: {files: [%s]}\n%s",
-	                                   plain_name(a, name != NULL ? name : folder_name(a, path)),
+	                                   quote_if_null(a, name != NULL ? name : model_name(a, path)),
 	                                   folder_file(a, at, "config.json"), more, files,
 	                                   folder_tokenizer(a, path, at, config));
 }
@@ -266,33 +265,33 @@ bool gguf_model_is(struct diag_context *cx, const char *path)
 	return file_begins_with(cx, path, "GGUF", 4);
 }
 
-static const char part_ending[] = "-#####-of-#####.gguf";
+static const char part_suffix[] = "-#####-of-#####.gguf";
 
-/* The numbers of NAME-00002-of-00003.gguf; false for other names. */
-static bool split_numbers(const char *path, int *part, int *parts)
+/* Parses NAME-00002-of-00003.gguf; false for other names. */
+static bool parse_part_name(const char *path, int *component, int *parts)
 {
-	size_t n = strlen(path), len = sizeof(part_ending) - 1;
+	size_t n = strlen(path), len = sizeof(part_suffix) - 1;
 	int numbers[2] = {0, 0}, at = 0;
 	if (n <= len)
 		return false;
 	const char *end = path + n - len;
 	for (size_t i = 0; i < len; i++) {
-		bool digit = part_ending[i] == '#' && isdigit((unsigned char)end[i]);
-		if (!digit && part_ending[i] != end[i])
+		bool digit = part_suffix[i] == '#' && isdigit((unsigned char)end[i]);
+		if (!digit && part_suffix[i] != end[i])
 			return false;
 		if (digit)
 			numbers[at] = numbers[at] * 10 + (end[i] - '0');
-		at += digit && part_ending[i + 1] != '#' && at == 0;
+		at += digit && part_suffix[i + 1] != '#' && at == 0;
 	}
-	*part = numbers[0];
+	*component = numbers[0];
 	*parts = numbers[1];
-	return *part >= 1 && *part <= *parts && *parts <= PARTS_MAX;
+	return *component >= 1 && *component <= *parts && *parts <= PARTS_MAX;
 }
 
 int gguf_parts(const char *path)
 {
-	int part, parts;
-	return split_numbers(path, &part, &parts) && part == 1 ? parts : 1;
+	int component, parts;
+	return parse_part_name(path, &component, &parts) && component == 1 ? parts : 1;
 }
 
 const char *gguf_part(struct arena *a, const char *path, int i)
@@ -300,12 +299,13 @@ const char *gguf_part(struct arena *a, const char *path, int i)
 	int parts = gguf_parts(path);
 	if (parts == 1)
 		return path;
-	size_t stem = strlen(path) - (sizeof(part_ending) - 1);
+	size_t stem = strlen(path) - (sizeof(part_suffix) - 1);
 	return arena_printf(a, "%.*s-%05d-of-%05d.gguf", (int)stem, path, i, parts);
 }
 
-/* A number of the metadata by a key of the architecture, -1 without one. */
-static int64_t own_number(struct arena *a, const struct gguf *g, const char *architecture, const char *key)
+/* Integer metadata key ARCHITECTURE.key, -1: not this architecture, or no such key. */
+static int64_t architecture_key(struct arena *a, const struct gguf *g, const char *architecture,
+                                const char *key)
 {
 	const struct gguf_value *name = gguf_find(g, "general.architecture");
 	if (name == NULL || name->type != GGUF_STRING || name->len != strlen(architecture) ||
@@ -315,12 +315,12 @@ static int64_t own_number(struct arena *a, const struct gguf *g, const char *arc
 	return v != NULL && gguf_is_integer_type(v->type) ? v->i : -1;
 }
 
-/* An embedder's pooling of its hidden states, by the numbers of the format; its output beside them. */
+/* Text for bert.pooling_type: pooling and its output; "": none. */
 static const char *pooling_text(struct arena *a, struct diag_context *cx, const char *path,
                                 const struct gguf *g)
 {
 	static const char *const kinds[] = {NULL, "mean", "cls", "last"};
-	int64_t type = own_number(a, g, "bert", "pooling_type");
+	int64_t type = architecture_key(a, g, "bert", "pooling_type");
 	if (type >= (int64_t)TFMC_COUNT(kinds))
 		diag_warning(cx, LOC_NONE, DIAG_UNSUPPORTED,
 		             "'%s': not supported yet: bert.pooling_type %lld; hidden states are not pooled",
@@ -331,8 +331,7 @@ static const char *pooling_text(struct arena *a, struct diag_context *cx, const 
 	                              kinds[type]);
 }
 
-/* What metadata add to the text: pooling, and the section tokenizer where they have one; NULL after a
- * diagnostic. */
+/* Text for metadata: pooling, and the section `tokenizer` if the file has one; NULL after a diagnostic. */
 static const char *gguf_sections(struct parsed_files *f, const char *path, const char *base)
 {
 	const struct parsed_file *file;
@@ -352,25 +351,25 @@ const char *gguf_model(struct parsed_files *f, const char *path, const char *nam
 	const char *first = file_join(a, at, base), *files = folder_scalar(a, first);
 	size_t n = strlen(base);
 	int parts = gguf_parts(base);
-	int part, of;
-	if (split_numbers(base, &part, &of) && part > 1) {
-		diag_error(f->cx, LOC_NONE, DIAG_FILE, "'%s' is part %d of %d of a GGUF file", path, part,
-		           of);
+	int component, of;
+	if (parse_part_name(base, &component, &of) && component > 1) {
+		diag_error(f->cx, LOC_NONE, DIAG_FILE, "'%s' is part %d of %d of a GGUF file", path,
+		           component, of);
 		diag_note(f->cx, LOC_NONE,
 		          "give the first part, '%.*s-00001-of-%05d.gguf'; the others beside it are read",
-		          (int)(n - (sizeof(part_ending) - 1)), base, of);
+		          (int)(n - (sizeof(part_suffix) - 1)), base, of);
 		return NULL;
 	}
 	for (int i = 2; i <= parts; i++)
 		files = arena_printf(a, "%s, %s", files, folder_scalar(a, gguf_part(a, first, i)));
 	if (parts > 1)
-		n -= sizeof(part_ending) - 1;
+		n -= sizeof(part_suffix) - 1;
 	else if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
 		n -= 5;
 	const char *sections = gguf_sections(f, path, first);
 	if (sections == NULL)
 		return NULL;
 	return arena_printf(a, "tfmc: 1\nname: %s\nhf: %s\nweights: {files: [%s]}\n%s",
-	                    plain_name(a, name != NULL ? name : folder_name(a, arena_strndup(a, base, n))),
+	                    quote_if_null(a, name != NULL ? name : model_name(a, arena_strndup(a, base, n))),
 	                    folder_scalar(a, first), files, sections);
 }

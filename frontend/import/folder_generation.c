@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hub folders of models that write: how `transformers` generates with them, as the section `generate` of the model
- * file. Like there generation_config.json replaces what config.json says of generation; without that file
- * config.json is read in its place, as it is stored, without defaults of its class. Sampling stays with the caller
- * and is only repeated in a comment.
+ * Generation of hub folders: the section `generate` equals `model.generate()` of `transformers`.
+ * generation_config.json replaces the generation keys of config.json; without that file the keys of
+ * config.json are used as stored, without class defaults. Sampling is the caller's choice and is only
+ * repeated in a comment.
  */
 #include <string.h>
 
@@ -18,19 +18,19 @@
 
 struct generation {
 	struct parsed_files *f;
-	const char *dir, *name; /* name: of the file that counts */
+	const char *dir, *name; /* name: of the file that is used */
 	const struct json_node *root, *config;
-	bool has_file;    /* root is that of generation_config.json, else of config.json */
-	struct buf *keys; /* "stop: [1, 2], pad: 0" */
+	bool has_file;    /* root is generation_config.json, else config.json */
+	struct buf *keys; /* output: "stop: [1, 2], pad: 0" */
 };
 
-static bool refuse(const struct generation *g, const char *key, const char *what)
+static bool reject(const struct generation *g, const char *key, const char *what)
 {
 	diag_error(g->f->cx, LOC_NONE, DIAG_FILE, "'%s' in '%s' %s", key, g->name, what);
 	return false;
 }
 
-/* The value of a key; NULL when there is none, or null. */
+/* Value of a key; NULL: absent or null. */
 static const struct json_node *find(const struct json_node *object, const char *key)
 {
 	const struct json_node *v = json_find(object, key);
@@ -59,7 +59,7 @@ static void begin_key(struct buf *out, const char *key)
 	buf_printf(out, "%s%s: ", out->len != 0 ? ", " : "", key);
 }
 
-static void put_number(struct buf *out, const struct json_node *v)
+static void write_number(struct buf *out, const struct json_node *v)
 {
 	if (v->kind == JSON_NODE_REAL)
 		value_print_float(out, v->f);
@@ -67,7 +67,7 @@ static void put_number(struct buf *out, const struct json_node *v)
 		buf_printf(out, "%lld", (long long)v->i);
 }
 
-static void put_id(struct buf *out, int64_t id)
+static void write_id(struct buf *out, int64_t id)
 {
 	buf_printf(out, "%s%lld", out->data[out->len - 1] == '[' ? "" : ", ", (long long)id);
 }
@@ -75,10 +75,10 @@ static void put_id(struct buf *out, int64_t id)
 /* ---- ids ---- */
 
 /*
- * The ids of a key, an id or a list, to a list that is begun. Ids that no token has, negative ones and those from
- * vocab_size on, are left out where the library never meets them.
+ * Appends the ids of a key, an id or a list, to an open list. Unless `all`, ids that no token has (negative,
+ * or from vocab_size on) are dropped, since the library never generates them.
  */
-static bool put_ids(struct generation *g, const char *key, const struct json_node *ids, bool all)
+static bool write_ids(struct generation *g, const char *key, const struct json_node *ids, bool all)
 {
 	const struct json_node *vocab = find(g->config, "vocab_size");
 	int64_t below = !all && vocab != NULL && vocab->kind == JSON_NODE_INT ? vocab->i : INT64_MAX;
@@ -86,45 +86,46 @@ static bool put_ids(struct generation *g, const char *key, const struct json_nod
 	for (size_t i = 0; i < (is_list ? ids->n : 1); i++) {
 		const struct json_node *id = is_list ? &ids->items[i] : ids;
 		if (id->kind != JSON_NODE_INT || id->i > INT32_MAX || id->i < (all ? 0 : INT32_MIN))
-			return refuse(g, key, "is no id and no list of ids");
+			return reject(g, key, "is no id and no list of ids");
 		if (id->i >= 0 && id->i < below)
-			put_id(g->keys, id->i);
+			write_id(g->keys, id->i);
 	}
 	return true;
 }
 
-static bool take_ids(struct generation *g, const char *key, const char *name)
+static bool map_ids(struct generation *g, const char *key, const char *name)
 {
 	const struct json_node *ids = find(g->root, key);
 	if (ids == NULL)
 		return true;
 	begin_key(g->keys, name);
 	buf_char(g->keys, '[');
-	bool ok = put_ids(g, key, ids, false);
+	bool ok = write_ids(g, key, ids, false);
 	buf_char(g->keys, ']');
 	return ok;
 }
 
-/* The same; a list of config.json, which the preset has read, does not count beside generation_config.json. */
-static bool take_listed(struct generation *g, const char *key, const char *name)
+/* The same; an empty list overrides one of config.json, which the preset reads, if generation_config.json
+ * has none. */
+static bool map_id_list(struct generation *g, const char *key, const char *name)
 {
 	if (find(g->root, key) == NULL && find(g->config, key) != NULL) {
 		begin_key(g->keys, name);
 		buf_str(g->keys, "[]");
 	}
-	return take_ids(g, key, name);
+	return map_ids(g, key, name);
 }
 
-static bool take_pad(struct generation *g)
+static bool map_pad(struct generation *g)
 {
 	const struct json_node *pad = find(g->root, "pad_token_id");
 	if (pad == NULL)
 		return true;
 	if (pad->kind != JSON_NODE_INT || pad->i < INT32_MIN || pad->i > INT32_MAX)
-		return refuse(g, "pad_token_id", "is no id");
-	if (pad->i >= 0) { /* -1 stands for none */
+		return reject(g, "pad_token_id", "is no id");
+	if (pad->i >= 0) { /* -1: none */
 		begin_key(g->keys, "pad");
-		put_number(g->keys, pad);
+		write_number(g->keys, pad);
 	}
 	return true;
 }
@@ -149,65 +150,65 @@ static bool is_stop(const struct generation *g, int64_t id)
 }
 
 /* [id, ..] */
-static void put_list(struct buf *out, const struct json_node *ids)
+static void write_list(struct buf *out, const struct json_node *ids)
 {
 	buf_str(out, out->data[out->len - 1] == '[' ? "[" : ", [");
 	for (size_t i = 0; i < ids->n; i++)
-		put_id(out, ids->items[i].i);
+		write_id(out, ids->items[i].i);
 	buf_char(out, ']');
 }
 
-/* bad_words_ids, [[id, ..], ..]; the library leaves out those that are a stop id alone. */
-static bool take_banned(struct generation *g)
+/* bad_words_ids, [[id, ..], ..]; like the library, drops those that are a single stop id. */
+static bool map_banned(struct generation *g)
 {
 	const struct json_node *words = find(g->root, "bad_words_ids");
 	if (words == NULL)
 		return true;
 	if (words->kind != JSON_NODE_ARRAY)
-		return refuse(g, "bad_words_ids", "is no list of lists of ids");
+		return reject(g, "bad_words_ids", "is no list of lists of ids");
 	begin_key(g->keys, "banned");
 	buf_char(g->keys, '[');
 	for (size_t i = 0; i < words->n; i++) {
 		const struct json_node *word = &words->items[i];
 		if (!are_ids(word))
-			return refuse(g, "bad_words_ids", "is no list of lists of ids");
+			return reject(g, "bad_words_ids", "is no list of lists of ids");
 		if (word->n > 1 || !is_stop(g, word->items[0].i))
-			put_list(g->keys, word);
+			write_list(g->keys, word);
 	}
 	buf_char(g->keys, ']');
 	return true;
 }
 
 /* sequence_bias, [[[id, ..], number], ..] */
-static bool take_bias(struct generation *g)
+static bool map_bias(struct generation *g)
 {
 	const struct json_node *list = find(g->root, "sequence_bias");
 	if (list == NULL)
 		return true;
 	if (list->kind != JSON_NODE_ARRAY)
-		return refuse(g, "sequence_bias", "is no list of lists of ids and numbers");
+		return reject(g, "sequence_bias", "is no list of lists of ids and numbers");
 	begin_key(g->keys, "bias");
 	buf_char(g->keys, '[');
 	for (size_t i = 0; i < list->n; i++) {
 		const struct json_node *pair = &list->items[i];
 		if (pair->kind != JSON_NODE_ARRAY || pair->n != 2 || !are_ids(&pair->items[0]) ||
 		    !is_number(&pair->items[1]))
-			return refuse(g, "sequence_bias", "is no list of lists of ids and numbers");
+			return reject(g, "sequence_bias", "is no list of lists of ids and numbers");
 		buf_str(g->keys, i == 0 ? "[" : ", [");
-		put_list(g->keys, &pair->items[0]);
+		write_list(g->keys, &pair->items[0]);
 		buf_str(g->keys, ", ");
-		put_number(g->keys, &pair->items[1]);
+		write_number(g->keys, &pair->items[1]);
 		buf_char(g->keys, ']');
 	}
 	buf_char(g->keys, ']');
 	return true;
 }
 
-/* ---- the start ---- */
+/* ---- start ids ---- */
 
-/* Endings of architectures that write ids one after the other: after a text, or after a source. */
-static const char *const causal[] = {"ForCausalLM", "LMHeadModel"};
-static const char *const pairs[] = {"ForConditionalGeneration", "MTModel"};
+/* Suffixes of architectures that generate: decoder-only, and encoder-decoder. */
+static const char *const decoders[] = {"ForCausalLM", "LMHeadModel"};
+static const char *const encoder_decoders[] = {"ForConditionalGeneration", "MTModel"};
 
 static bool has_suffix(const char *text, const char *end)
 {
@@ -223,7 +224,7 @@ static const char *architecture(const struct generation *g)
 	return first != NULL && first->kind == JSON_NODE_STRING ? first->text : "";
 }
 
-static bool writes(const struct generation *g, const char *const *endings, size_t n)
+static bool has_architecture_suffix(const struct generation *g, const char *const *endings, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (has_suffix(architecture(g), endings[i]))
@@ -231,7 +232,7 @@ static bool writes(const struct generation *g, const char *const *endings, size_
 	return false;
 }
 
-/* The id of the language to write, -1 when tokenizer_config.json names none. */
+/* Id of the target language, -1: tokenizer_config.json has none; false after a diagnostic. */
 static bool find_language(const struct generation *g, int64_t *id)
 {
 	const char *text;
@@ -240,10 +241,10 @@ static bool find_language(const struct generation *g, int64_t *id)
 	       (text == NULL || folder_token_id(g->f, g->dir, text, id));
 }
 
-/* ---- models of speech ---- */
+/* ---- speech models ---- */
 
-/* A text in single quotes; false: it cannot be written so. */
-static bool put_text(struct buf *out, const char *text)
+/* Writes a single-quoted string; false: it has characters that need escapes. */
+static bool write_string(struct buf *out, const char *text)
 {
 	for (const char *c = text; *c != '\0'; c++)
 		if ((unsigned char)*c < ' ' || *c == '\'')
@@ -252,43 +253,43 @@ static bool put_text(struct buf *out, const char *text)
 	return true;
 }
 
-static bool take_names(struct generation *g, struct buf *out, const char *key, const char *name)
+static bool map_names(struct generation *g, struct buf *out, const char *key, const char *name)
 {
 	const struct json_node *map = find(g->root, key);
 	if (map == NULL)
 		return true;
 	if (map->kind != JSON_NODE_OBJECT)
-		return refuse(g, key, "is no object of names and ids");
+		return reject(g, key, "is no object of names and ids");
 	begin_key(out, name);
 	buf_char(out, '{');
 	for (size_t i = 0; i < map->n; i++) {
 		buf_str(out, i == 0 ? "" : ", ");
-		if (!is_id(&map->items[i]) || !put_text(out, map->keys[i]))
-			return refuse(g, key, "is no object of names and ids");
+		if (!is_id(&map->items[i]) || !write_string(out, map->keys[i]))
+			return reject(g, key, "is no object of names and ids");
 		buf_printf(out, ": %lld", (long long)map->items[i].i);
 	}
 	buf_char(out, '}');
 	return true;
 }
 
-static bool take_word(struct generation *g, struct buf *out, const char *key)
+static bool map_keyword(struct generation *g, struct buf *out, const char *key)
 {
 	const struct json_node *v = find(g->root, key);
 	if (v == NULL)
 		return true;
 	begin_key(out, key);
-	return (v->kind == JSON_NODE_STRING && put_text(out, v->text)) || refuse(g, key, "is no name");
+	return (v->kind == JSON_NODE_STRING && write_string(out, v->text)) || reject(g, key, "is no name");
 }
 
-/* forced_decoder_ids of either file: [[1, id or null], [2, id], ..], ids after the first one. */
-static bool take_forced_list(struct generation *g, struct buf *out)
+/* forced_decoder_ids of either file: [[1, id or null], [2, id], ..], the ids after the first one. */
+static bool map_forced_ids(struct generation *g, struct buf *out)
 {
 	const struct json_node *list = find(g->root, "forced_decoder_ids");
 	list = list != NULL ? list : find(g->config, "forced_decoder_ids");
 	if (list == NULL)
 		return true;
 	if (list->kind != JSON_NODE_ARRAY)
-		return refuse(g, "forced_decoder_ids", "is no list");
+		return reject(g, "forced_decoder_ids", "is no list");
 	begin_key(out, "forced");
 	buf_char(out, '[');
 	for (size_t i = 0; i < list->n; i++) {
@@ -297,35 +298,35 @@ static bool take_forced_list(struct generation *g, struct buf *out)
 		const struct json_node *at = is_pair ? &pair->items[0] : NULL,
 		                       *id = is_pair ? &pair->items[1] : NULL;
 		if (!is_pair || at->kind != JSON_NODE_INT || (id->kind != JSON_NODE_NULL && !is_id(id)))
-			return refuse(g, "forced_decoder_ids", "is no list of pairs of a position and an id");
+			return reject(g, "forced_decoder_ids", "is no list of pairs of a position and an id");
 		if (i == 0 && at->i != 1)
-			break; /* the library looks at lists that begin with 1 */
+			break; /* the library uses only lists that begin with position 1 */
 		if (at->i != (int64_t)i + 1)
-			return refuse(g, "forced_decoder_ids", "leaves out a position");
+			return reject(g, "forced_decoder_ids", "leaves out a position");
 		if (id->kind == JSON_NODE_NULL)
 			buf_str(out, i == 0 ? "null" : ", null");
 		else
-			put_id(out, id->i);
+			write_id(out, id->i);
 	}
 	buf_char(out, ']');
 	return true;
 }
 
-static bool take_count(struct generation *g, struct buf *out, const char *key, const char *name)
+static bool map_count(struct generation *g, struct buf *out, const char *key, const char *name)
 {
 	const struct json_node *v = find(g->root, key);
 	if (v == NULL)
 		return true;
 	begin_key(out, name);
 	buf_printf(out, "%lld", (long long)v->i);
-	return is_id(v) || refuse(g, key, "is no count");
+	return is_id(v) || reject(g, key, "is no count");
 }
 
-static bool take_switch(struct generation *g, struct buf *out, const char *key, const char *name, bool value)
+static bool map_switch(struct generation *g, struct buf *out, const char *key, const char *name, bool value)
 {
 	const struct json_node *v = find(g->root, key);
 	if (v != NULL && v->kind != JSON_NODE_BOOL)
-		return refuse(g, key, "is not true or false");
+		return reject(g, key, "is not true or false");
 	if (v != NULL && (v->i != 0) == value) {
 		begin_key(out, name);
 		buf_str(out, "true");
@@ -333,22 +334,22 @@ static bool take_switch(struct generation *g, struct buf *out, const char *key, 
 	return true;
 }
 
-/* Of config.json the library follows forced_decoder_ids alone. */
-static bool take_speech(struct generation *g)
+/* Writes `speech` for Whisper. Of config.json the library uses forced_decoder_ids only. */
+static bool map_speech(struct generation *g)
 {
 	struct buf keys;
 	if (strcmp(architecture(g), "WhisperForConditionalGeneration") != 0)
 		return true;
 	buf_init(&keys);
-	bool ok = take_forced_list(g, &keys);
+	bool ok = map_forced_ids(g, &keys);
 	if (g->has_file)
-		ok = ok && take_names(g, &keys, "lang_to_id", "languages") &&
-		     take_names(g, &keys, "task_to_id", "tasks") && take_word(g, &keys, "language") &&
-		     take_word(g, &keys, "task") &&
-		     take_count(g, &keys, "no_timestamps_token_id", "no_timestamps") &&
-		     take_count(g, &keys, "max_initial_timestamp_index", "latest_first") &&
-		     take_switch(g, &keys, "return_timestamps", "timestamps", true) &&
-		     take_switch(g, &keys, "is_multilingual", "english_only", false);
+		ok = ok && map_names(g, &keys, "lang_to_id", "languages") &&
+		     map_names(g, &keys, "task_to_id", "tasks") && map_keyword(g, &keys, "language") &&
+		     map_keyword(g, &keys, "task") &&
+		     map_count(g, &keys, "no_timestamps_token_id", "no_timestamps") &&
+		     map_count(g, &keys, "max_initial_timestamp_index", "latest_first") &&
+		     map_switch(g, &keys, "return_timestamps", "timestamps", true) &&
+		     map_switch(g, &keys, "is_multilingual", "english_only", false);
 	begin_key(g->keys, "speech");
 	buf_printf(g->keys, "{%s}", ok ? keys.data : "");
 	buf_destroy(&keys);
@@ -356,67 +357,66 @@ static bool take_speech(struct generation *g)
 }
 
 /*
- * A decoder begins with decoder_start_token_id, else bos_token_id, then with forced_bos_token_id or the language.
- * Without the file the preset's start stays where config.json has neither, as in folders that were never
- * generated with.
+ * Start ids of an encoder-decoder: decoder_start_token_id, else bos_token_id, then forced_bos_token_id or the
+ * target language. Without generation_config.json the preset's start stays if config.json has neither, as in
+ * folders that were never used for generation.
  */
-static bool take_start(struct generation *g, bool *is_forced)
+static bool map_start(struct generation *g, bool *is_forced)
 {
 	const struct json_node *start = find(g->root, "decoder_start_token_id");
 	const struct json_node *first = find(g->root, "forced_bos_token_id");
 	int64_t language = -1;
-	if (first == NULL && writes(g, pairs, TFMC_COUNT(pairs)) && !find_language(g, &language))
+	if (first == NULL && has_architecture_suffix(g, encoder_decoders, TFMC_COUNT(encoder_decoders)) &&
+	    !find_language(g, &language))
 		return false;
 	if (first != NULL && !is_id(first))
-		return refuse(g, "forced_bos_token_id", "is no id");
+		return reject(g, "forced_bos_token_id", "is no id");
 	start = start != NULL ? start : find(g->root, "bos_token_id");
 	if (start == NULL && !g->has_file)
 		return true;
 	begin_key(g->keys, "start");
 	buf_char(g->keys, '[');
-	if (start != NULL && !put_ids(g, "decoder_start_token_id", start, true))
+	if (start != NULL && !write_ids(g, "decoder_start_token_id", start, true))
 		return false;
 	bool is_start = start != NULL && start->kind == JSON_NODE_INT && start->i == language;
 	*is_forced = first != NULL || (language >= 0 && !is_start);
 	if (*is_forced)
-		put_id(g->keys, first != NULL ? first->i : language);
+		write_id(g->keys, first != NULL ? first->i : language);
 	buf_char(g->keys, ']');
 	if (*is_forced)
 		buf_str(g->keys, ", forced: 1");
 	return true;
 }
 
-/*
- * Stop ids. The token that ends a text ends what a causal model writes, when neither configuration says what does.
- */
-static bool take_stop(struct generation *g, bool is_causal)
+/* Stop ids. If neither configuration has any, a causal model stops at the tokenizer's end-of-text token. */
+static bool map_stop(struct generation *g, bool is_causal)
 {
 	const char *text = NULL;
 	int64_t id = -1;
 	if (find(g->root, "eos_token_id") != NULL)
-		return !g->has_file || take_ids(g, "eos_token_id", "stop");
-	bool asks =
-	        is_causal && find(g->config, "eos_token_id") == NULL && writes(g, causal, TFMC_COUNT(causal));
-	if (asks && !folder_token_of(g->f, g->dir, "eos_token", &text))
+		return !g->has_file || map_ids(g, "eos_token_id", "stop");
+	bool needs_default = is_causal && find(g->config, "eos_token_id") == NULL &&
+	                     has_architecture_suffix(g, decoders, TFMC_COUNT(decoders));
+	if (needs_default && !folder_token_of(g->f, g->dir, "eos_token", &text))
 		return false;
 	if (text != NULL && !folder_token_id(g->f, g->dir, text, &id))
 		return false;
 	begin_key(g->keys, "stop");
 	buf_char(g->keys, '[');
 	if (id >= 0)
-		put_id(g->keys, id);
+		write_id(g->keys, id);
 	buf_char(g->keys, ']');
 	return true;
 }
 
-/* ---- numbers ---- */
+/* ---- numeric keys ---- */
 
-/* Keys of one number, and the value that changes nothing; `shift`: new tokens, of which a forced start is one. */
-static const struct rule {
+/* Numeric keys with their neutral value; shift: counts new tokens, one of which is a forced start token. */
+static const struct numeric_key {
 	const char *key, *name;
 	double neutral;
 	bool is_int, shift;
-} rules[] = {
+} numeric_keys[] = {
         {"max_new_tokens", "max_new", 0, true, true},
         {"max_length", "max_total", 0, true, false},
         {"min_new_tokens", "min_new", 0, true, true},
@@ -427,22 +427,22 @@ static const struct rule {
         {"encoder_no_repeat_ngram_size", "source_no_repeat_ngram", 0, true, false},
 };
 
-/* The number of new tokens replaces that of all tokens. */
+/* True: max_new_tokens or min_new_tokens replaces this bound of the total length. */
 static bool is_replaced(const struct generation *g, const char *key)
 {
 	return (strcmp(key, "max_length") == 0 && find(g->root, "max_new_tokens") != NULL) ||
 	       (strcmp(key, "min_length") == 0 && find(g->root, "min_new_tokens") != NULL);
 }
 
-static bool take_rules(struct generation *g, bool is_forced)
+static bool map_numbers(struct generation *g, bool is_forced)
 {
-	for (size_t i = 0; i < TFMC_COUNT(rules); i++) {
-		const struct rule *r = &rules[i];
+	for (size_t i = 0; i < TFMC_COUNT(numeric_keys); i++) {
+		const struct numeric_key *r = &numeric_keys[i];
 		const struct json_node *v = find(g->root, r->key);
 		if (v == NULL || is_replaced(g, r->key))
 			continue;
 		if (r->is_int ? v->kind != JSON_NODE_INT || v->i < 0 : !is_number(v) || !(number_of(v) > 0))
-			return refuse(g, r->key, r->is_int ? "is no count" : "is no number above 0");
+			return reject(g, r->key, r->is_int ? "is no count" : "is no number above 0");
 		double number = number_of(v) - (r->shift && is_forced && number_of(v) > 1);
 		if (number == r->neutral)
 			continue;
@@ -450,48 +450,48 @@ static bool take_rules(struct generation *g, bool is_forced)
 		if (r->is_int)
 			buf_printf(g->keys, "%lld", (long long)number);
 		else
-			put_number(g->keys, v);
+			write_number(g->keys, v);
 	}
 	return true;
 }
 
 /* exponential_decay_length_penalty: [new tokens, factor] */
-static bool take_decay(struct generation *g, bool is_forced)
+static bool map_decay(struct generation *g, bool is_forced)
 {
 	const struct json_node *pair = find(g->root, "exponential_decay_length_penalty");
 	if (pair == NULL)
 		return true;
 	if (pair->kind != JSON_NODE_ARRAY || pair->n != 2 || pair->items[0].kind != JSON_NODE_INT ||
 	    pair->items[0].i < 0 || !is_number(&pair->items[1]))
-		return refuse(g, "exponential_decay_length_penalty", "is no pair of a count and a factor");
+		return reject(g, "exponential_decay_length_penalty", "is no pair of a count and a factor");
 	begin_key(g->keys, "decay");
 	int64_t after = pair->items[0].i - (is_forced && pair->items[0].i > 0);
 	buf_printf(g->keys, "{after: %lld, factor: ", (long long)after);
-	put_number(g->keys, &pair->items[1]);
+	write_number(g->keys, &pair->items[1]);
 	buf_char(g->keys, '}');
 	return true;
 }
 
-static bool take_search(struct generation *g)
+static bool map_search(struct generation *g)
 {
 	const struct json_node *beams = find(g->root, "num_beams"),
 	                       *penalty = find(g->root, "length_penalty");
 	const struct json_node *early = find(g->root, "early_stopping");
 	int64_t width = beams == NULL ? 1 : beams->i;
 	if (beams != NULL && (beams->kind != JSON_NODE_INT || beams->i < 1))
-		return refuse(g, "num_beams", "is no count");
+		return reject(g, "num_beams", "is no count");
 	if (penalty != NULL && !is_number(penalty))
-		return refuse(g, "length_penalty", "is no number");
+		return reject(g, "length_penalty", "is no number");
 	bool is_never = early != NULL && early->kind == JSON_NODE_STRING && strcmp(early->text, "never") == 0;
 	if (early != NULL && early->kind != JSON_NODE_BOOL && !is_never)
-		return refuse(g, "early_stopping", "is none of true, false, \"never\"");
+		return reject(g, "early_stopping", "is none of true, false, \"never\"");
 	if (width == 1 && penalty == NULL && early == NULL)
 		return true;
 	begin_key(g->keys, "search");
 	buf_printf(g->keys, "{beam: %lld", (long long)width);
 	if (penalty != NULL) {
 		buf_str(g->keys, ", length_penalty: ");
-		put_number(g->keys, penalty);
+		write_number(g->keys, penalty);
 	}
 	if (width > 1 || early != NULL)
 		buf_printf(g->keys, ", early_stopping: %s",
@@ -502,9 +502,9 @@ static bool take_search(struct generation *g)
 	return true;
 }
 
-/* ---- the rest ---- */
+/* ---- unsupported keys, sampling ---- */
 
-/* Keys that change a greedy text or a beam search in ways that are not built, and the value that does not. */
+/* Keys that change greedy text or beam search in unsupported ways, with their neutral value. */
 static const struct {
 	const char *key;
 	double neutral;
@@ -514,7 +514,7 @@ static const struct {
         {"stop_strings", 0},   {"diversity_penalty", 0},
 };
 
-static void take_unsupported(struct generation *g)
+static void report_unsupported(struct generation *g)
 {
 	for (size_t i = 0; i < TFMC_COUNT(unsupported); i++) {
 		const struct json_node *v = find(g->root, unsupported[i].key);
@@ -527,8 +527,8 @@ static void take_unsupported(struct generation *g)
 	}
 }
 
-/* A comment with how the file samples, "" when it does not say. */
-static const char *sampling(const struct generation *g)
+/* Comment with the sampling options of the file, "": none. */
+static const char *sampling_comment(const struct generation *g)
 {
 	static const char *const keys[] = {"do_sample", "temperature", "top_k", "top_p", "min_p"};
 	struct buf text;
@@ -547,21 +547,20 @@ static const char *sampling(const struct generation *g)
 	return comment;
 }
 
-static bool take_all(struct generation *g, bool is_causal)
+static bool map_all(struct generation *g, bool is_causal)
 {
 	bool is_forced = false;
-	bool ok =
-	        is_causal ? !g->has_file || take_ids(g, "bos_token_id", "start") : take_start(g, &is_forced);
+	bool ok = is_causal ? !g->has_file || map_ids(g, "bos_token_id", "start") : map_start(g, &is_forced);
 	if (is_causal && find(g->root, "forced_bos_token_id") != NULL)
-		return refuse(g, "forced_bos_token_id", "is for models with a source");
-	ok = ok && take_stop(g, is_causal) && (!g->has_file || take_pad(g)) &&
-	     take_listed(g, "suppress_tokens", "suppress") &&
-	     take_listed(g, "begin_suppress_tokens", "suppress_first") &&
-	     take_ids(g, "forced_eos_token_id", "forced_last") && take_banned(g) && take_bias(g) &&
-	     take_rules(g, is_forced) && take_decay(g, is_forced) && take_search(g) &&
-	     take_switch(g, g->keys, "renormalize_logits", "renormalize", true) && take_speech(g);
+		return reject(g, "forced_bos_token_id", "is for models with a source");
+	ok = ok && map_stop(g, is_causal) && (!g->has_file || map_pad(g)) &&
+	     map_id_list(g, "suppress_tokens", "suppress") &&
+	     map_id_list(g, "begin_suppress_tokens", "suppress_first") &&
+	     map_ids(g, "forced_eos_token_id", "forced_last") && map_banned(g) && map_bias(g) &&
+	     map_numbers(g, is_forced) && map_decay(g, is_forced) && map_search(g) &&
+	     map_switch(g, g->keys, "renormalize_logits", "renormalize", true) && map_speech(g);
 	if (ok)
-		take_unsupported(g);
+		report_unsupported(g);
 	return ok;
 }
 
@@ -580,9 +579,10 @@ const char *folder_generation(struct parsed_files *f, const char *dir, const str
 	if (g.root == NULL || kind == NULL)
 		return g.root == NULL ? NULL : "";
 	buf_init(&keys);
-	if (take_all(&g, strcmp(kind, "causal") == 0))
-		text = keys.len == 0 ? sampling(&g)
-		                     : arena_printf(f->arena, "%sgenerate: {%s}\n", sampling(&g), keys.data);
+	if (map_all(&g, strcmp(kind, "causal") == 0))
+		text = keys.len == 0 ? sampling_comment(&g)
+		                     : arena_printf(f->arena, "%sgenerate: {%s}\n", sampling_comment(&g),
+		                                    keys.data);
 	buf_destroy(&keys);
 	return text;
 }

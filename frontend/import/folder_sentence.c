@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Folders of sentence embedders: modules.json says what happens to the hidden
- * states of the model, and what it says becomes the params `pooling`, `sentence` (width of a
- * projection, with `sentence_bias` and `sentence_act`) and `normalize` of the preset.
- * Modules and modes that no preset has are refused by name.
+ * Folders of sentence embedders (sentence-transformers): modules.json lists the modules after the
+ * transformer, which become the params `pooling`, `sentence` (width of a projection, with `sentence_bias` and
+ * `sentence_act`) and `normalize` of the preset. Unsupported modules and modes are rejected by name.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -17,30 +16,30 @@ struct sentence {
 	struct parsed_files *f;
 	const char *dir;
 	const char *pooling;
-	const char *weights; /* of the projection; NULL without one */
+	const char *weights; /* weights of the projection; NULL: none */
 	const char *act;
 	int64_t width;
 	bool bias;
 	bool normalize;
-	int64_t most; /* tokens that the embedder reads; 0: all that the model can */
+	int64_t max_tokens; /* maximum tokens of the embedder; 0: those of the model */
 };
 
-static bool refuse(struct sentence *s, const char *file, const char *what)
+static bool reject(struct sentence *s, const char *file, const char *what)
 {
 	diag_error(s->f->cx, LOC_NONE, DIAG_UNSUPPORTED, "not supported yet: %s in '%s'", what,
 	           file_join(s->f->arena, s->dir, file));
 	return false;
 }
 
-static const struct json_node *read(struct sentence *s, const char *name)
+static const struct json_node *read_json_file(struct sentence *s, const char *name)
 {
 	const char *path = file_path_inside(s->f->arena, s->f->cx, s->dir, name, LOC_NONE);
 	const struct parsed_file *file;
 	return path != NULL && parsed_json(s->f, path, LOC_NONE, false, &file) == TFMC_OK ? file->root : NULL;
 }
 
-/* pooling_mode_KEY: true, or pooling_mode: KEY, in words of the step `pool`. */
-static const char *pool_kind(const char *mode)
+/* The `kind` of step `pool` for pooling_mode_KEY: true, or pooling_mode: KEY; NULL: unknown. */
+static const char *pooling_kind(const char *mode)
 {
 	static const char *const words[][2] = {
 	        {"cls_token", "cls"}, {"mean_tokens", "mean"}, {"max_tokens", "max"}, {"lasttoken", "last"},
@@ -54,11 +53,11 @@ static const char *pool_kind(const char *mode)
 
 static bool read_mode(struct sentence *s, const char *file, const char *mode)
 {
-	const char *kind = pool_kind(mode);
+	const char *kind = pooling_kind(mode);
 	if (kind == NULL)
-		return refuse(s, file, arena_printf(s->f->arena, "pooling '%s'", mode));
+		return reject(s, file, arena_printf(s->f->arena, "pooling '%s'", mode));
 	if (s->pooling != NULL)
-		return refuse(s, file, "more than one pooling");
+		return reject(s, file, "more than one pooling");
 	s->pooling = kind;
 	return true;
 }
@@ -67,7 +66,7 @@ static bool read_pooling(struct sentence *s, const char *folder)
 {
 	static const char prefix[] = "pooling_mode_";
 	const char *file = folder[0] != '\0' ? file_join(s->f->arena, folder, "config.json") : "config.json";
-	const struct json_node *config = read(s, file);
+	const struct json_node *config = read_json_file(s, file);
 	bool ok = config != NULL && config->kind == JSON_NODE_OBJECT;
 	for (size_t i = 0; ok && i < config->n; i++) {
 		const char *key = config->keys[i];
@@ -80,21 +79,21 @@ static bool read_pooling(struct sentence *s, const char *folder)
 		else if (strncmp(key, prefix, strlen(prefix)) == 0 && v->kind == JSON_NODE_BOOL)
 			ok = !v->i || read_mode(s, file, key + strlen(prefix));
 		else
-			ok = refuse(s, file, arena_printf(s->f->arena, "'%s'", key));
+			ok = reject(s, file, arena_printf(s->f->arena, "'%s'", key));
 	}
 	if (ok && s->pooling == NULL)
-		return refuse(s, file, "no pooling");
+		return reject(s, file, "no pooling");
 	return ok;
 }
 
-/* The last part of the dotted name of a class. */
+/* Last component of a dotted class name. */
 static const char *class_name(const char *path)
 {
 	const char *dot = strrchr(path, '.');
 	return dot != NULL ? dot + 1 : path;
 }
 
-/* The activation that a class of the framework computes, NULL for others. */
+/* Activation computed by a torch.nn class, NULL: unknown. */
 static const char *act_name(const char *path)
 {
 	static const char *const words[][2] = {{"Identity", "identity"}, {"Tanh", "tanh"},
@@ -110,7 +109,7 @@ static const char *act_name(const char *path)
 static bool read_dense_key(struct sentence *s, const char *file, const char *key, const struct json_node *v)
 {
 	if (strcmp(key, "in_features") == 0)
-		return true; /* the shape of the weight says it, too */
+		return true; /* redundant: the shape of the weight */
 	if ((strcmp(key, "module_input_name") == 0 || strcmp(key, "module_output_name") == 0) &&
 	    (v->kind == JSON_NODE_NULL ||
 	     (v->kind == JSON_NODE_STRING && strcmp(v->text, "sentence_embedding") == 0)))
@@ -123,35 +122,36 @@ static bool read_dense_key(struct sentence *s, const char *file, const char *key
 	         act_name(v->text) != NULL)
 		s->act = act_name(v->text);
 	else
-		return refuse(s, file,
+		return reject(s, file,
 		              v->kind == JSON_NODE_STRING
 		                      ? arena_printf(s->f->arena, "'%s': '%s'", key, v->text)
 		                      : arena_printf(s->f->arena, "'%s'", key));
 	return true;
 }
 
-/* A projection of the pooled state: its configuration, and a file with linear.weight and linear.bias. */
+/* Reads a Dense module: a projection of the pooled state, with a config.json and a file with linear.weight
+ * and linear.bias. */
 static bool read_dense(struct sentence *s, const char *folder)
 {
 	const char *file = file_join(s->f->arena, folder, "config.json");
 	if (folder[0] == '\0' || strpbrk(folder, "'\n\r") != NULL)
-		return refuse(s, "modules.json", "the folder of a projection by that name");
-	const struct json_node *config = read(s, file);
+		return reject(s, "modules.json", "the folder of a projection by that name");
+	const struct json_node *config = read_json_file(s, file);
 	bool ok = config != NULL && config->kind == JSON_NODE_OBJECT;
 	s->bias = true;
 	s->act = "tanh";
 	s->weights = file_join(s->f->arena, folder, "model.safetensors");
 	for (size_t i = 0; ok && i < config->n; i++)
 		ok = read_dense_key(s, file, config->keys[i], &config->items[i]);
-	return ok && (s->width > 0 || refuse(s, file, "a projection without 'out_features'"));
+	return ok && (s->width > 0 || reject(s, file, "a projection without 'out_features'"));
 }
 
-/* One entry of modules.json; `type` is the name of a class, known by its last part. */
+/* Reads an entry of modules.json; `type` is a class name, of which the last component counts. */
 static bool read_module(struct sentence *s, size_t at, const struct json_node *module)
 {
 	const struct json_node *type = json_find(module, "type"), *path = json_find(module, "path");
 	if (type == NULL || type->kind != JSON_NODE_STRING || path == NULL || path->kind != JSON_NODE_STRING)
-		return refuse(s, "modules.json", "a module without type and path");
+		return reject(s, "modules.json", "a module without type and path");
 	const char *name = class_name(type->text);
 	if (at == 0 && strcmp(name, "Transformer") == 0 && path->text[0] == '\0')
 		return true;
@@ -163,16 +163,17 @@ static bool read_module(struct sentence *s, size_t at, const struct json_node *m
 		s->normalize = true;
 		return true;
 	}
-	return refuse(s, "modules.json", arena_printf(s->f->arena, "module %zu, '%s'", at, name));
+	return reject(s, "modules.json", arena_printf(s->f->arena, "module %zu, '%s'", at, name));
 }
 
-/* Longer texts are cut off there, so no longer ones are embedded. */
-static bool read_most(struct sentence *s)
+/* Reads the maximum length. Longer texts would be truncated, so the model is not compiled for more. */
+static bool read_max_tokens(struct sentence *s)
 {
 	static const char file[] = "sentence_bert_config.json";
 	if (!folder_has(s->f->arena, s->dir, file))
 		return true;
-	const struct json_node *config = read(s, file), *most = json_find(config, "max_seq_length");
+	const struct json_node *config = read_json_file(s, file),
+	                       *max_tokens = json_find(config, "max_seq_length");
 	if (config == NULL)
 		return false;
 	const struct json_node *lower = json_find(config, "do_lower_case");
@@ -180,33 +181,34 @@ static bool read_most(struct sentence *s)
 		diag_warning(s->f->cx, LOC_NONE, DIAG_UNSUPPORTED,
 		             "'do_lower_case' in '%s' is left to the tokenizer",
 		             file_join(s->f->arena, s->dir, file));
-	if (most == NULL || most->kind == JSON_NODE_NULL)
+	if (max_tokens == NULL || max_tokens->kind == JSON_NODE_NULL)
 		return true;
-	if (most->kind != JSON_NODE_INT || most->i < 1 || most->i > INT32_MAX)
-		return refuse(s, file, "'max_seq_length' that is no number of tokens");
-	s->most = most->i;
+	if (max_tokens->kind != JSON_NODE_INT || max_tokens->i < 1 || max_tokens->i > INT32_MAX)
+		return reject(s, file, "'max_seq_length' that is no number of tokens");
+	s->max_tokens = max_tokens->i;
 	return true;
 }
 
-/* Texts get no prompt of their own in front. */
+/* Rejects a default prompt, which would be prepended to texts. */
 static bool read_prompt(struct sentence *s)
 {
 	static const char file[] = "config_sentence_transformers.json";
 	if (!folder_has(s->f->arena, s->dir, file))
 		return true;
-	const struct json_node *config = read(s, file), *name = json_find(config, "default_prompt_name");
+	const struct json_node *config = read_json_file(s, file),
+	                       *name = json_find(config, "default_prompt_name");
 	if (config == NULL)
 		return false;
 	return name == NULL || name->kind == JSON_NODE_NULL ||
-	       refuse(s, file, "'default_prompt_name': write the prompt into the text");
+	       reject(s, file, "'default_prompt_name': write the prompt into the text");
 }
 
-/* What the modules say in the model language. `set` refuses what the preset has no params for. */
+/* Model file text for the modules. `set` rejects params that the preset lacks. */
 static const char *sentence_text(struct sentence *s, const char *preset)
 {
 	const char *dense = "", *dims = "";
-	if (s->most != 0)
-		dims = arena_printf(s->f->arena, "dims: {S: \"1..min(%" PRId64 ", ctx)\"}\n", s->most);
+	if (s->max_tokens != 0)
+		dims = arena_printf(s->f->arena, "dims: {S: \"1..min(%" PRId64 ", ctx)\"}\n", s->max_tokens);
 	if (s->weights != NULL)
 		dense = arena_printf(s->f->arena,
 		                     ", sentence: %" PRId64 ", sentence_bias: %s, sentence_act: \"%s\"",
@@ -220,12 +222,12 @@ static const char *sentence_text(struct sentence *s, const char *preset)
 const char *folder_sentence(struct parsed_files *f, const char *dir, const char **weights)
 {
 	struct sentence s = {.f = f, .dir = dir};
-	const struct json_node *modules = read(&s, "modules.json");
+	const struct json_node *modules = read_json_file(&s, "modules.json");
 	*weights = NULL;
 	if (modules == NULL)
 		return NULL;
 	if (modules->kind != JSON_NODE_ARRAY) {
-		refuse(&s, "modules.json", "what is no list of modules");
+		reject(&s, "modules.json", "what is no list of modules");
 		return NULL;
 	}
 	for (size_t i = 0; i < modules->n; i++) {
@@ -234,9 +236,9 @@ const char *folder_sentence(struct parsed_files *f, const char *dir, const char 
 	}
 	if (s.pooling == NULL)
 		return "";
-	if (!read_most(&s) || !read_prompt(&s))
+	if (!read_max_tokens(&s) || !read_prompt(&s))
 		return NULL;
-	const struct json_node *config = read(&s, "config.json");
+	const struct json_node *config = read_json_file(&s, "config.json");
 	const struct json_node *type = config != NULL ? json_find(config, "model_type") : NULL;
 	const char *preset = NULL;
 	if (type != NULL && type->kind == JSON_NODE_STRING) {
@@ -245,7 +247,7 @@ const char *folder_sentence(struct parsed_files *f, const char *dir, const char 
 	}
 	if (preset == NULL) {
 		if (config != NULL)
-			refuse(&s, "config.json", "a type of model that no preset pools");
+			reject(&s, "config.json", "a type of model that no preset pools");
 		return NULL;
 	}
 	*weights = s.weights;

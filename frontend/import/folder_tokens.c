@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tokenizers of hub folders: which files stand for one, and ids that a model needs and only its tokenizer
- * has.
+ * Tokenizers of hub folders: which files define one, and ids that a model needs and only its tokenizer has.
  */
 #include <string.h>
 
@@ -11,14 +10,14 @@
 
 /* ---- the section tokenizer ---- */
 
-struct files {
-	const char *kind; /* "": as the keys say */
+struct tokenizer_file_set {
+	const char *kind; /* "": implied by the keys */
 	struct {
 		const char *key, *name;
-	} parts[3]; /* all of them are there */
+	} parts[3]; /* all must exist */
 };
 
-static const struct files known[] = {
+static const struct tokenizer_file_set tokenizer_file_sets[] = {
         {"", {{"file", "tokenizer.json"}}},
         {"marian", {{"source", "source.spm"}, {"target", "target.spm"}, {"vocab", "vocab.json"}}},
         {"", {{"vocab", "vocab.json"}, {"merges", "merges.txt"}}},
@@ -28,28 +27,31 @@ static const struct files known[] = {
         {"wordpiece", {{"vocab", "vocab.txt"}}},
 };
 
-static const struct files *find_files(struct arena *a, const char *dir)
+static const struct tokenizer_file_set *find_files(struct arena *a, const char *dir)
 {
-	for (size_t i = 0; i < TFMC_COUNT(known); i++) {
+	for (size_t i = 0; i < TFMC_COUNT(tokenizer_file_sets); i++) {
 		bool all = true;
-		for (size_t k = 0; k < TFMC_COUNT(known[i].parts) && known[i].parts[k].name != NULL; k++)
-			all = all && folder_has(a, dir, known[i].parts[k].name);
+		for (size_t k = 0; k < TFMC_COUNT(tokenizer_file_sets[i].parts) &&
+		                   tokenizer_file_sets[i].parts[k].name != NULL;
+		     k++)
+			all = all && folder_has(a, dir, tokenizer_file_sets[i].parts[k].name);
 		if (all)
-			return &known[i];
+			return &tokenizer_file_sets[i];
 	}
 	return NULL;
 }
 
-static const char *text_of(const struct json_node *object, const char *key)
+static const char *string_member(const struct json_node *object, const char *key)
 {
 	const struct json_node *v = json_find(object, key);
 	return v != NULL && v->kind == JSON_NODE_STRING ? v->text : NULL;
 }
 
-/* The class that a configuration names itself, or that of its type. */
-static const char *class_of(const struct json_node *config, bool has_json)
+/* The tokenizer class: named by the configuration, or the default of its model type; NULL: none. */
+static const char *tokenizer_class(const struct json_node *config, bool has_json)
 {
-	const char *own = text_of(config, "tokenizer_class"), *type = text_of(config, "model_type");
+	const char *own = string_member(config, "tokenizer_class"),
+	           *type = string_member(config, "model_type");
 	const char *of_type = type != NULL ? tokenizer_class_of_type(type, has_json) : NULL;
 	if (own == NULL || own[0] == '\0' || (of_type != NULL && strcmp(of_type, TOKENIZER_AS_IT_IS) == 0) ||
 	    strspn(own, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") != strlen(own))
@@ -59,29 +61,30 @@ static const char *class_of(const struct json_node *config, bool has_json)
 
 const char *folder_tokenizer(struct arena *a, const char *dir, const char *at, const struct json_node *config)
 {
-	static const char *const beside[][2] = {{"config", "tokenizer_config.json"},
-	                                        {"special", "special_tokens_map.json"},
-	                                        {"added", "added_tokens.json"}};
-	const struct files *files = find_files(a, dir);
+	static const char *const optional_files[][2] = {{"config", "tokenizer_config.json"},
+	                                                {"special", "special_tokens_map.json"},
+	                                                {"added", "added_tokens.json"}};
+	const struct tokenizer_file_set *tokenizer_files = find_files(a, dir);
 	const char *more = "", *text = "";
-	if (files == NULL)
+	if (tokenizer_files == NULL)
 		return "";
-	bool marian = strcmp(files->kind, "marian") == 0;
-	for (size_t i = 0; !marian && i < TFMC_COUNT(beside); i++)
-		if (folder_has(a, dir, beside[i][1]))
-			more = arena_printf(a, "%s, %s: %s", more, beside[i][0],
-			                    folder_file(a, at, beside[i][1]));
-	const char *class = class_of(config, files == &known[0]);
+	bool marian = strcmp(tokenizer_files->kind, "marian") == 0;
+	for (size_t i = 0; !marian && i < TFMC_COUNT(optional_files); i++)
+		if (folder_has(a, dir, optional_files[i][1]))
+			more = arena_printf(a, "%s, %s: %s", more, optional_files[i][0],
+			                    folder_file(a, at, optional_files[i][1]));
+	const char *class = tokenizer_class(config, tokenizer_files == &tokenizer_file_sets[0]);
 	if (class != NULL && !marian)
 		more = arena_printf(a, "%s, class: %s", more, class);
 	if (marian && folder_has(a, dir, "target_vocab.json"))
 		more = arena_printf(a, ", target_vocab: %s", folder_file(a, at, "target_vocab.json"));
-	for (size_t k = 0; k < TFMC_COUNT(files->parts) && files->parts[k].name != NULL; k++)
-		text = arena_printf(a, "%s%s%s: %s", text, k == 0 ? "" : ", ", files->parts[k].key,
-		                    folder_file(a, at, files->parts[k].name));
+	for (size_t k = 0; k < TFMC_COUNT(tokenizer_files->parts) && tokenizer_files->parts[k].name != NULL;
+	     k++)
+		text = arena_printf(a, "%s%s%s: %s", text, k == 0 ? "" : ", ", tokenizer_files->parts[k].key,
+		                    folder_file(a, at, tokenizer_files->parts[k].name));
 	return arena_printf(a, "tokenizer: {%s%s%s%s%s, embed: true, optional: true}\n",
-	                    files->kind[0] != '\0' ? "kind: " : "", files->kind,
-	                    files->kind[0] != '\0' ? ", " : "", text, more);
+	                    tokenizer_files->kind[0] != '\0' ? "kind: " : "", tokenizer_files->kind,
+	                    tokenizer_files->kind[0] != '\0' ? ", " : "", text, more);
 }
 
 /* ---- ids ---- */
@@ -99,7 +102,7 @@ const struct json_node *folder_json(struct parsed_files *f, const char *dir, con
 	return NULL;
 }
 
-/* An empty object for a file that is not there. */
+/* Reads a JSON file; an empty object if it does not exist; NULL after a diagnostic. */
 static const struct json_node *optional_json(struct parsed_files *f, const char *dir, const char *file)
 {
 	static const struct json_node empty = {.kind = JSON_NODE_OBJECT};
@@ -111,11 +114,11 @@ static int64_t id_of(const struct json_node *v)
 	return v != NULL && v->kind == JSON_NODE_INT && v->i >= 0 && v->i <= INT32_MAX ? v->i : -1;
 }
 
-/* {"2": {"content": "</s>"}} */
+/* Id of a string in added_tokens_decoder, {"2": {"content": "</s>"}}; -1: none. */
 static int64_t id_in_decoder(const struct json_node *map, const char *text)
 {
 	for (size_t i = 0; map != NULL && map->kind == JSON_NODE_OBJECT && i < map->n; i++) {
-		const char *content = text_of(&map->items[i], "content");
+		const char *content = string_member(&map->items[i], "content");
 		int64_t id = 0;
 		if (content == NULL || strcmp(content, text) != 0)
 			continue;
@@ -126,12 +129,13 @@ static int64_t id_in_decoder(const struct json_node *map, const char *text)
 	return -1;
 }
 
-/* added_tokens, or the vocabulary as an object or a list of pairs. */
+/* Id of a string in tokenizer.json: added_tokens, or the vocabulary, an object or a list of pairs; -1:
+ * none. */
 static int64_t id_in_tokenizer(const struct json_node *root, const char *text)
 {
 	const struct json_node *added = json_find(root, "added_tokens");
 	for (size_t i = 0; added != NULL && added->kind == JSON_NODE_ARRAY && i < added->n; i++) {
-		const char *content = text_of(&added->items[i], "content");
+		const char *content = string_member(&added->items[i], "content");
 		if (content != NULL && strcmp(content, text) == 0)
 			return id_of(json_find(&added->items[i], "id"));
 	}
@@ -164,22 +168,22 @@ bool folder_token_id(struct parsed_files *f, const char *dir, const char *text, 
 	return vocab != NULL;
 }
 
-/* A member that is a token: a string, or an object with its content. */
-static const char *token_text(const struct json_node *object, const char *key)
+/* String of a token: a string, or an object with `content`. */
+static const char *token_string(const struct json_node *object, const char *key)
 {
-	const char *text = text_of(object, key);
-	return text != NULL ? text : text_of(json_find(object, key), "content");
+	const char *text = string_member(object, key);
+	return text != NULL ? text : string_member(json_find(object, key), "content");
 }
 
 bool folder_token_of(struct parsed_files *f, const char *dir, const char *key, const char **text)
 {
-	static const char *const files[] = {"tokenizer_config.json", "special_tokens_map.json"};
+	static const char *const tokenizer_files[] = {"tokenizer_config.json", "special_tokens_map.json"};
 	*text = NULL;
-	for (size_t i = 0; *text == NULL && i < TFMC_COUNT(files); i++) {
-		const struct json_node *root = optional_json(f, dir, files[i]);
+	for (size_t i = 0; *text == NULL && i < TFMC_COUNT(tokenizer_files); i++) {
+		const struct json_node *root = optional_json(f, dir, tokenizer_files[i]);
 		if (root == NULL)
 			return false;
-		*text = token_text(root, key);
+		*text = token_string(root, key);
 	}
 	return true;
 }

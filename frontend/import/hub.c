@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hub configuration (config.json, or the metadata of a GGUF file) through the table of a preset:
+ * Applies the table `hub` of a preset to a hub configuration (config.json, or the metadata of a GGUF file):
  *
  *   hub:
- *     keys: {hidden_size: d, rope_scaling.factor: factor}   key -> param; a dot goes into a nested object
- *     same: {pretraining_tp: 1}                       only this value is what the preset computes
- *     count: {id2label: classes}                      how many entries an object has -> param
+ *     keys: {hidden_size: d, rope_scaling.factor: factor}   key -> param; a dot enters a nested object
+ *     same: {pretraining_tp: 1}                       the only values that the preset computes
+ *     count: {id2label: classes}                      number of entries of an object -> param
  *     runs: {attention_types: types}                  [[[a, b], 2], ...] -> param: the list a, b, a, b,
- *     given: {rope: {kind: default}}           an object that is there -> params that are else than without it
- *     nulls: {sliding_window: 0}                      what null says where absence says something else
- *     ignore: {name: [use_cache, "*dropout"]}         does not change the computation; lists with names, which
- *                                                     add up along presets. The lists of a model file and
- *                                                     --ignore-key come first: such a key counts as absent
- *     stored: {output.weight: untied}                 GGUF: this tensor is there -> param (true, false);
- *                                                     with one `*`: the list of the numbers in its place
- *     rows: {token_embd.weight: vocab}                GGUF: size of its outermost axis -> param
- *     values: {rope_freqs.weight: factors}            GGUF: its elements as a list -> param
+ *     given: {rope: {kind: default}}           an existing object -> params that differ from its absence
+ *     nulls: {sliding_window: 0}                      value for null where it differs from absence
+ *     ignore: {name: [use_cache, "*dropout"]}         keys that do not change the computation; named lists add up
+ *                                                     along presets. The lists of a model file and --ignore-key
+ *                                                     come first: such a key counts as absent
+ *     stored: {output.weight: untied}                 GGUF: whether this tensor exists -> param; with one `*`: the
+ *                                                     list of the integers in its place
+ *     rows: {token_embd.weight: vocab}                GGUF: size of the outermost axis -> param
+ *     values: {rope_freqs.weight: factors}            GGUF: the elements as a list -> param
  *
- * Any other null counts as absent. Every other key is an error: nothing is guessed.
+ * Any other null counts as absent. Any other key is an error: nothing is guessed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@
 #include "ir/algorithms/glob.h"
 #include "ir/support/strmap.h"
 
-#define RUNS_MAX 4096 /* names that `runs` writes out */
+#define RUNS_MAX 4096 /* length of a list made by `runs` */
 
 struct hub {
 	struct model_document *d;
@@ -38,13 +38,14 @@ struct hub {
 	const struct yaml_node *keys, *same, *count, *runs, *words, *within, *nulls, *ignore;
 	const struct yaml_node *params;
 	const struct yaml_node *given;
-	const struct yaml_node *own; /* lists of the model file and the command line, or NULL */
+	const struct yaml_node
+	        *extra_ignored; /* `ignore` lists of the model file and the command line, or NULL */
 	struct {
 		const char **items;
 		size_t n, cap;
-	} unknown;          /* keys that are in no list */
-	struct loc here;    /* of the key that is read: the place of its values */
-	struct strmap said; /* param -> what a key said of it, as text */
+	} unknown_keys;             /* keys in no list */
+	struct loc here;            /* location of the current key, for its values */
+	struct strmap first_values; /* param -> value of the first key for it, as a string */
 };
 
 static bool read_json(struct model_document *d, const char *path, struct hub_config *c)
@@ -65,8 +66,9 @@ static bool read_json(struct model_document *d, const char *path, struct hub_con
 	return true;
 }
 
-/* The tensors of further parts of the file. */
-static bool add_part(struct model_document *d, const char *path, const struct hub_config *c, struct gguf *g)
+/* Appends the tensors of another part of a split file. */
+static bool append_part(struct model_document *d, const char *path, const struct hub_config *c,
+                        struct gguf *g)
 {
 	const struct parsed_file *part;
 	if (parsed_gguf(&d->parsed, path, c->loc, &part) != TFMC_OK)
@@ -91,7 +93,7 @@ static bool read_gguf(struct model_document *d, const char *path, struct hub_con
 	for (int i = 2; i <= gguf_parts(path); i++) {
 		const char *part = gguf_part(d->arena, path, i);
 		document_note_file(d, part);
-		if (!add_part(d, part, c, g))
+		if (!append_part(d, part, c, g))
 			return false;
 	}
 	c->gguf = g;
@@ -106,7 +108,7 @@ struct loc hub_place(const struct hub_config *c, const char *key)
 		return c->loc;
 	struct loc loc = {.source = c->source, .line = 1, .col = 1, .len = (uint32_t)n};
 	for (size_t i = 0; i < at; i++) {
-		bool begins = ((unsigned char)c->text[i] & 0xc0) != 0x80; /* of a character */
+		bool begins = ((unsigned char)c->text[i] & 0xc0) != 0x80; /* first byte of a character */
 		loc.col = c->text[i] == '\n' ? 1 : loc.col + begins;
 		loc.line += c->text[i] == '\n';
 	}
@@ -165,7 +167,7 @@ static const char *scalar_text(struct hub *h, const struct json_node *v)
 	return text;
 }
 
-static const struct yaml_node *node_of(struct hub *h, const struct json_node *v, struct loc loc)
+static const struct yaml_node *yaml_from_json(struct hub *h, const struct json_node *v, struct loc loc)
 {
 	if (v->kind != JSON_NODE_ARRAY)
 		return yaml_scalar(h->d->arena, loc, scalar_text(h, v), v->kind == JSON_NODE_STRING);
@@ -175,13 +177,13 @@ static const struct yaml_node *node_of(struct hub *h, const struct json_node *v,
 	*list = (struct yaml_node){.kind = YAML_SEQUENCE, .loc = loc, .n = v->n};
 	list->items = ARENA_ARRAY(h->d->arena, const struct yaml_node *, v->n + 1);
 	for (size_t i = 0; list->items != NULL && i < v->n; i++)
-		list->items[i] = node_of(h, &v->items[i], loc);
+		list->items[i] = yaml_from_json(h, &v->items[i], loc);
 	return list;
 }
 
 /* ---- keys ---- */
 
-/* The key without the name of an object of `within`, or NULL. */
+/* The key without the name of an object in `within`, or NULL. */
 static const char *key_within(const struct hub *h, const char *key)
 {
 	for (size_t i = 0; h->within != NULL && h->within->kind == YAML_SEQUENCE && i < h->within->n; i++) {
@@ -205,7 +207,7 @@ static bool is_listed(const struct yaml_node *lists, const char *key)
 	return false;
 }
 
-/* The strings in `v` are all of `words`. */
+/* Checks that the strings in `v` are all in `words`. */
 static bool check_words(struct hub *h, const char *key, const struct yaml_node *words,
                         const struct json_node *v)
 {
@@ -235,16 +237,16 @@ static bool ignored(const struct hub *h, const char *key)
 	return is_listed(h->ignore, key) || (inner != NULL && is_listed(h->ignore, inner));
 }
 
-static bool take(struct hub *h, const struct yaml_node *param, const struct json_node *v)
+static bool set_param(struct hub *h, const struct yaml_node *param, const struct json_node *v)
 {
-	const struct yaml_node *value = node_of(h, v, h->here);
+	const struct yaml_node *value = yaml_from_json(h, v, h->here);
 	if (value == NULL || param->kind != YAML_SCALAR)
 		return false;
 	h->params = yaml_with(h->d->arena, h->params, param->text, value);
 	return h->params != NULL;
 }
 
-/* A default that is a number says that numbers are wanted. */
+/* True: the default is a number, so numbers are expected. */
 static bool is_number(const struct yaml_node *def)
 {
 	char *end;
@@ -254,7 +256,7 @@ static bool is_number(const struct yaml_node *def)
 	return *end == '\0' && strchr("0123456789-.", def->text[0]) != NULL;
 }
 
-/* The same text, or two spellings of one number (1, 1.0). */
+/* True: equal strings, or equal numbers (1, 1.0). */
 static bool same_value(const char *a, const char *b)
 {
 	char *end_a, *end_b;
@@ -264,12 +266,12 @@ static bool same_value(const char *a, const char *b)
 	return x == y && end_a != a && *end_a == '\0' && end_b != b && *end_b == '\0';
 }
 
-/* Two keys for one param agree: which one counts is the reader's choice, not the order of the file's. */
-static bool is_agreed(struct hub *h, const char *param, const char *key, const struct json_node *v)
+/* Checks that two keys for one param agree: the file does not say which one counts. */
+static bool check_agreement(struct hub *h, const char *param, const char *key, const struct json_node *v)
 {
-	const char *now = scalar_text(h, v), *before = strmap_get(&h->said, param);
+	const char *now = scalar_text(h, v), *before = strmap_get(&h->first_values, param);
 	if (before == NULL)
-		strmap_set(&h->said, param, (void *)(uintptr_t)now);
+		strmap_set(&h->first_values, param, (void *)(uintptr_t)now);
 	if (before == NULL || same_value(before, now))
 		return true;
 	diag_error(h->d->cx, hub_place(h->c, key), DIAG_UNSUPPORTED,
@@ -278,18 +280,20 @@ static bool is_agreed(struct hub *h, const char *param, const char *key, const s
 	return false;
 }
 
-/* The value of a key; a text in the place of a number would be refused somewhere in the preset. */
-static bool take_key(struct hub *h, const struct yaml_node *param, const char *key, const struct json_node *v)
+/* Sets a param from a key. A string where the param is a number is rejected here, with the location of the
+ * key. */
+static bool set_param_from_key(struct hub *h, const struct yaml_node *param, const char *key,
+                               const struct json_node *v)
 {
 	if (v->kind != JSON_NODE_STRING || param->kind != YAML_SCALAR ||
 	    !is_number(yaml_find(h->params, param->text)))
-		return take(h, param, v);
+		return set_param(h, param, v);
 	diag_error(h->d->cx, hub_place(h->c, key), DIAG_VALUE_TYPE,
 	           "'%s' wants a number, found the text \"%.60s\"", key, v->text);
 	return false;
 }
 
-static bool take_null(struct hub *h, const char *key, const struct yaml_node *param)
+static bool set_param_from_null(struct hub *h, const char *key, const struct yaml_node *param)
 {
 	const struct yaml_node *value = yaml_find(h->nulls, key);
 	if (param == NULL || value == NULL)
@@ -298,8 +302,8 @@ static bool take_null(struct hub *h, const char *key, const struct yaml_node *pa
 	return h->params != NULL;
 }
 
-/* [[names, n], ...]: all names, each group n times. `list` NULL counts only; SIZE_MAX when it is not that. */
-static size_t write_runs(const struct json_node *v, struct json_node *list)
+/* Expands [[names, n], ...]: each group n times. `list` NULL: counts only. SIZE_MAX: malformed. */
+static size_t expand_runs(const struct json_node *v, struct json_node *list)
 {
 	size_t n = 0;
 	for (size_t i = 0; v->kind == JSON_NODE_ARRAY && i < v->n; i++) {
@@ -317,10 +321,10 @@ static size_t write_runs(const struct json_node *v, struct json_node *list)
 	return v->kind == JSON_NODE_ARRAY ? n : SIZE_MAX;
 }
 
-static bool take_runs(struct hub *h, const struct yaml_node *param, const char *key,
-                      const struct json_node *v)
+static bool set_param_from_runs(struct hub *h, const struct yaml_node *param, const char *key,
+                                const struct json_node *v)
 {
-	struct json_node list = {.kind = JSON_NODE_ARRAY, .n = write_runs(v, NULL)};
+	struct json_node list = {.kind = JSON_NODE_ARRAY, .n = expand_runs(v, NULL)};
 	if (list.n == SIZE_MAX) {
 		diag_error(h->d->cx, hub_place(h->c, key), DIAG_VALUE_TYPE,
 		           "'%s' in %s is no list of [names, count] pairs", key, h->c->name);
@@ -329,13 +333,13 @@ static bool take_runs(struct hub *h, const struct yaml_node *param, const char *
 	struct json_node *items = ARENA_ARRAY(h->d->arena, struct json_node, list.n + 1);
 	if (items == NULL)
 		return false;
-	write_runs(v, items);
+	expand_runs(v, items);
 	list.items = items;
-	return take(h, param, &list);
+	return set_param(h, param, &list);
 }
 
-static bool check_same(struct hub *h, const char *key, const struct yaml_node *want,
-                       const struct json_node *v)
+static bool check_value(struct hub *h, const char *key, const struct yaml_node *want,
+                        const struct json_node *v)
 {
 	struct yaml_list list = yaml_as_list(h->d->arena, want);
 	const char *found = scalar_text(h, v);
@@ -348,46 +352,47 @@ static bool check_same(struct hub *h, const char *key, const struct yaml_node *w
 	return false;
 }
 
-static bool one_key(struct hub *h, const char *key, const struct json_node *v)
+static bool apply_key(struct hub *h, const char *key, const struct json_node *v)
 {
 	const struct yaml_node *param = yaml_find(h->keys, key), *want = yaml_find(h->same, key);
 	const struct yaml_node *counted = yaml_find(h->count, key), *runs = yaml_find(h->runs, key);
 	const struct yaml_node *words = yaml_find(h->words, key);
 	bool ok = true;
-	if (is_listed(h->own, key))
+	if (is_listed(h->extra_ignored, key))
 		return true;
 	if (v->kind == JSON_NODE_NULL)
-		return take_null(h, key, param);
+		return set_param_from_null(h, key, param);
 	if (words != NULL && !check_words(h, key, words, v))
 		return false;
 	if (param != NULL || runs != NULL || counted != NULL)
 		h->here = hub_place(h->c, key);
 	if (param != NULL)
-		return (param->kind != YAML_SCALAR || is_agreed(h, param->text, key, v)) &&
-		       take_key(h, param, key, v);
+		return (param->kind != YAML_SCALAR || check_agreement(h, param->text, key, v)) &&
+		       set_param_from_key(h, param, key, v);
 	if (runs != NULL)
-		return take_runs(h, runs, key, v);
+		return set_param_from_runs(h, runs, key, v);
 	if (counted != NULL) {
 		const struct json_node n = {.kind = JSON_NODE_INT, .i = (int64_t)v->n};
-		return take(h, counted, &n);
+		return set_param(h, counted, &n);
 	}
 	if (ignored(h, key))
 		return true;
 	if (want == NULL && key_within(h, key) != NULL)
 		want = yaml_find(h->same, key_within(h, key));
 	if (want != NULL)
-		return check_same(h, key, want, v);
+		return check_value(h, key, want, v);
 	if (v->kind == JSON_NODE_OBJECT) {
 		const struct yaml_node *given = yaml_find(h->given, key);
 		for (size_t i = 0; given != NULL && given->kind == YAML_MAPPING && i < given->n; i++)
 			h->params = yaml_with(h->d->arena, h->params, given->pairs[i].key->text,
 			                      given->pairs[i].value);
 		for (size_t i = 0; i < v->n && !diag_is_full(h->d->cx); i++)
-			ok = one_key(h, arena_printf(h->d->arena, "%s.%s", key, v->keys[i]), &v->items[i]) &&
+			ok = apply_key(h, arena_printf(h->d->arena, "%s.%s", key, v->keys[i]),
+			               &v->items[i]) &&
 			     ok;
 		return ok;
 	}
-	(void)ARENA_ADDED(h->d->arena, &h->unknown, key);
+	(void)ARENA_ADDED(h->d->arena, &h->unknown_keys, key);
 	diag_error(
 	        h->d->cx, hub_place(h->c, key), DIAG_UNSUPPORTED,
 	        "not supported yet: '%s' (%s) in %s is unknown to the preset and may change the computation",
@@ -406,26 +411,26 @@ static const struct stored_tensor *find_tensor(const struct gguf *g, const char 
 	return NULL;
 }
 
-static bool take_values(struct hub *h, const struct yaml_node *param, const struct stored_tensor *t)
+static bool set_param_from_values(struct hub *h, const struct yaml_node *param, const struct stored_tensor *t)
 {
 	const struct json_node *list = hub_gguf_values(h->d, t);
 	if (list != NULL)
-		return take(h, param, list);
+		return set_param(h, param, list);
 	diag_error(h->d->cx, h->c->loc, DIAG_UNSUPPORTED,
 	           "not supported yet: the tensor '%s' (%s) in %s as a list of numbers", t->name,
 	           t->type_name, h->c->name);
 	return false;
 }
 
-/* The number instead of the star of the pattern, or -1. */
-static int64_t number_at_star(const char *pattern, const char *star, const char *name)
+/* The integer in the place of the star of the pattern, or -1. */
+static int64_t index_at_star(const char *pattern, const char *star, const char *name)
 {
-	size_t before = (size_t)(star - pattern), behind = strlen(star + 1), n = strlen(name);
+	size_t before = (size_t)(star - pattern), after = strlen(star + 1), n = strlen(name);
 	int64_t number = 0;
-	if (n <= before + behind || strncmp(pattern, name, before) != 0 ||
-	    strcmp(name + n - behind, star + 1) != 0)
+	if (n <= before + after || strncmp(pattern, name, before) != 0 ||
+	    strcmp(name + n - after, star + 1) != 0)
 		return -1;
-	for (size_t i = before; i < n - behind; i++) {
+	for (size_t i = before; i < n - after; i++) {
 		if (name[i] < '0' || name[i] > '9' || number > INT32_MAX / 10)
 			return -1;
 		number = 10 * number + (name[i] - '0');
@@ -433,7 +438,8 @@ static int64_t number_at_star(const char *pattern, const char *star, const char 
 	return number;
 }
 
-static bool take_numbers(struct hub *h, const struct yaml_node *param, const char *pattern, const char *star)
+static bool set_param_from_indices(struct hub *h, const struct yaml_node *param, const char *pattern,
+                                   const char *star)
 {
 	const struct stored_tensors *all = &h->c->gguf->tensors;
 	struct json_node *items = ARENA_ARRAY(h->d->arena, struct json_node, all->n + 1);
@@ -441,53 +447,55 @@ static bool take_numbers(struct hub *h, const struct yaml_node *param, const cha
 	if (items == NULL || arena_failed(h->d->arena))
 		return false;
 	for (size_t i = 0; i < all->n; i++) {
-		int64_t number = number_at_star(pattern, star, all->items[i].name);
+		int64_t number = index_at_star(pattern, star, all->items[i].name);
 		if (number >= 0)
 			items[list.n++] = (struct json_node){.kind = JSON_NODE_INT, .i = number};
 	}
-	return take(h, param, &list);
+	return set_param(h, param, &list);
 }
 
-static bool take_stored(struct hub *h, const struct yaml_node *param, const char *name)
+static bool set_param_from_presence(struct hub *h, const struct yaml_node *param, const char *name)
 {
 	const char *star = strchr(name, '*');
 	const struct json_node v = {.kind = JSON_NODE_BOOL, .i = find_tensor(h->c->gguf, name) != NULL};
-	return star != NULL ? take_numbers(h, param, name, star) : take(h, param, &v);
+	return star != NULL ? set_param_from_indices(h, param, name, star) : set_param(h, param, &v);
 }
 
-static bool take_tensor(struct hub *h, const char *kind, const struct yaml_node *param, const char *name)
+static bool set_param_from_tensor(struct hub *h, const char *kind, const struct yaml_node *param,
+                                  const char *name)
 {
 	const struct stored_tensor *t = find_tensor(h->c->gguf, name);
 	if (strcmp(kind, "stored") == 0)
-		return take_stored(h, param, name);
+		return set_param_from_presence(h, param, name);
 	if (t == NULL || (strcmp(kind, "rows") == 0 && t->rank == 0))
 		return true;
 	const struct json_node rows = {.kind = JSON_NODE_INT, .i = t->dims[0]};
-	return strcmp(kind, "rows") == 0 ? take(h, param, &rows) : take_values(h, param, t);
+	return strcmp(kind, "rows") == 0 ? set_param(h, param, &rows) : set_param_from_values(h, param, t);
 }
 
-static bool take_tensors(struct hub *h, const struct yaml_node *table)
+static bool set_params_from_tensors(struct hub *h, const struct yaml_node *table)
 {
 	static const char *const kinds[] = {"stored", "rows", "values"};
 	bool ok = true;
 	for (size_t kind = 0; kind < TFMC_COUNT(kinds); kind++) {
 		const struct yaml_node *map = yaml_find(table, kinds[kind]);
 		for (size_t i = 0; ok && map != NULL && map->kind == YAML_MAPPING && i < map->n; i++)
-			ok = take_tensor(h, kinds[kind], map->pairs[i].value, map->pairs[i].key->text);
+			ok = set_param_from_tensor(h, kinds[kind], map->pairs[i].value,
+			                           map->pairs[i].key->text);
 	}
 	return ok;
 }
 
-/* ---- keys that are to be ignored ---- */
+/* ---- ignored keys ---- */
 
 static void note_unknown(const struct hub *h)
 {
 	struct buf options, list;
 	buf_init(&options);
 	buf_init(&list);
-	for (size_t i = 0; i < h->unknown.n; i++) {
-		buf_printf(&options, " --ignore-key=%s", h->unknown.items[i]);
-		buf_printf(&list, "%s\"%s\"", i == 0 ? "" : ", ", h->unknown.items[i]);
+	for (size_t i = 0; i < h->unknown_keys.n; i++) {
+		buf_printf(&options, " --ignore-key=%s", h->unknown_keys.items[i]);
+		buf_printf(&list, "%s\"%s\"", i == 0 ? "" : ", ", h->unknown_keys.items[i]);
 	}
 	diag_note(
 	        h->d->cx, h->c->source != 0 ? LOC_NONE : h->c->loc,
@@ -508,8 +516,8 @@ static bool has_key(struct arena *a, const struct json_node *object, const char 
 	return false;
 }
 
-/* A name of --ignore-key that no key has is a mistake. */
-static bool check_given(struct model_document *d, const struct hub_config *c)
+/* Rejects a name of --ignore-key that no key matches. */
+static bool check_ignored_options(struct model_document *d, const struct hub_config *c)
 {
 	bool ok = true;
 	for (size_t i = 0; i < d->n_ignored; i++) {
@@ -522,9 +530,10 @@ static bool check_given(struct model_document *d, const struct hub_config *c)
 	return ok;
 }
 
-const struct yaml_node *hub_ignored(struct model_document *d, const struct yaml_node *own, struct loc loc)
+const struct yaml_node *hub_ignored(struct model_document *d, const struct yaml_node *extra_ignored,
+                                    struct loc loc)
 {
-	const struct yaml_node *lists = yaml_find(own, "ignore");
+	const struct yaml_node *lists = yaml_find(extra_ignored, "ignore");
 	struct yaml_node *list = ARENA_NEW(d->arena, struct yaml_node);
 	if (d->n_ignored == 0 || list == NULL)
 		return lists;
@@ -538,7 +547,7 @@ const struct yaml_node *hub_ignored(struct model_document *d, const struct yaml_
 }
 
 const struct yaml_node *hub_apply(struct model_document *d, const struct hub_config *c,
-                                  const struct yaml_node *table, const struct yaml_node *own,
+                                  const struct yaml_node *table, const struct yaml_node *extra_ignored,
                                   const struct yaml_node *params)
 {
 	struct hub h = {.d = d,
@@ -552,20 +561,20 @@ const struct yaml_node *hub_apply(struct model_document *d, const struct hub_con
 	                .nulls = yaml_find(table, "nulls"),
 	                .ignore = yaml_find(table, "ignore"),
 	                .given = yaml_find(table, "given"),
-	                .own = own,
+	                .extra_ignored = extra_ignored,
 	                .here = c->loc,
 	                .params = params};
-	strmap_init(&h.said, d->arena);
-	bool ok = params != NULL && check_given(d, c);
+	strmap_init(&h.first_values, d->arena);
+	bool ok = params != NULL && check_ignored_options(d, c);
 	for (size_t i = 0; h.params != NULL && i < c->root->n && !diag_is_full(d->cx); i++) {
 		if (strcmp(c->root->keys[i], "model_type") != 0 &&
 		    strcmp(c->root->keys[i], "quantization_config") != 0)
-			ok = one_key(&h, c->root->keys[i], &c->root->items[i]) && ok;
+			ok = apply_key(&h, c->root->keys[i], &c->root->items[i]) && ok;
 	}
-	if (h.unknown.n != 0)
+	if (h.unknown_keys.n != 0)
 		note_unknown(&h);
 	h.here = c->loc;
 	if (ok && c->gguf != NULL)
-		ok = take_tensors(&h, table);
+		ok = set_params_from_tensors(&h, table);
 	return ok ? h.params : NULL;
 }

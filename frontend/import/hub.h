@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to hub.c and hub_gguf.c: a configuration as a tree of JSON, wherever it comes from. */
+/* Internal: a hub configuration as a JSON tree, from config.json or GGUF metadata. */
 #ifndef TFMC_FRONTEND_IMPORT_HUB_H
 #define TFMC_FRONTEND_IMPORT_HUB_H
 
@@ -9,29 +9,27 @@
 
 struct hub_config {
 	const struct json_node *root;
-	const char *name; /* as shown */
+	const char *name; /* name in messages */
 	const char *type; /* `model_type`, "gguf:ARCHITECTURE", or NULL */
-	struct loc loc;   /* who asked for it */
+	struct loc loc;   /* location of the reference */
 	const struct gguf *gguf;
-	/* JSON: its text, for places of keys */
+	/* JSON: its text, to locate keys */
 	const char *text;
 	size_t len;
 	uint32_t source; /* 0: none */
 };
 
-/* Where a key (dots go into objects) is in config.json; of GGUF files, who asked for the file. */
+/* Location of a key (dots enter objects) in config.json; of GGUF files, of the reference to the file. */
 struct loc hub_place(const struct hub_config *c, const char *key);
 
 /*
- * The metadata of a GGUF file: keys without the prefix of its architecture. Lists of equal
- * numbers are that number; longer ones than HUB_LIST_MAX are a text about their length. NULL after a
- * diagnostic.
+ * The metadata of a GGUF file as a tree: keys without the prefix of the architecture; a list of equal numbers
+ * is one number; a list longer than HUB_LIST_MAX is a string with its length. NULL after a diagnostic.
  */
 #define HUB_LIST_MAX 4096
 const struct json_node *hub_gguf_tree(struct model_document *d, const struct gguf *g, const char **type);
 
-/* The values of a stored tensor as a list of numbers; NULL when it is not readable or has more than
- * HUB_LIST_MAX. */
+/* The values of a stored tensor as a list; NULL: not readable, or more than HUB_LIST_MAX. */
 const struct json_node *hub_gguf_values(struct model_document *d, const struct stored_tensor *t);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The metadata of a GGUF file as a configuration: what tables of presets are applied to. Numbers, texts and
- * short lists are taken over; nothing is interpreted here.
+ * The metadata of a GGUF file as a configuration for the tables of presets: numbers, strings and short lists,
+ * without interpretation.
  */
 #include <string.h>
 
 #include "frontend/import/hub.h"
 
-static struct json_node scalar(struct model_document *d, const struct gguf_value *v)
+static struct json_node json_scalar(struct model_document *d, const struct gguf_value *v)
 {
 	if (gguf_is_integer_type(v->type))
 		return (struct json_node){.kind = JSON_NODE_INT, .i = v->i};
@@ -26,12 +26,12 @@ static bool same_number(const struct json_node *a, const struct json_node *b)
 	return a->kind == b->kind && a->kind != JSON_NODE_STRING && a->i == b->i && a->f == b->f;
 }
 
-static struct json_node node_of(struct model_document *d, const struct gguf_value *v)
+static struct json_node json_from_gguf(struct model_document *d, const struct gguf_value *v)
 {
 	struct gguf_value element;
 	size_t at = 0, n = 0;
 	if (v->type != GGUF_ARRAY)
-		return scalar(d, v);
+		return json_scalar(d, v);
 	if (v->n > HUB_LIST_MAX)
 		return (struct json_node){.kind = JSON_NODE_STRING,
 		                          .text = arena_printf(d->arena, "a list of %zu elements", v->n),
@@ -41,13 +41,13 @@ static struct json_node node_of(struct model_document *d, const struct gguf_valu
 		return (struct json_node){.kind = JSON_NODE_NULL};
 	bool equal = v->n > 0;
 	for (; gguf_next_element(v, &at, &element); n++) {
-		items[n] = scalar(d, &element);
+		items[n] = json_scalar(d, &element);
 		equal = equal && same_number(&items[n], &items[0]);
 	}
 	return equal ? items[0] : (struct json_node){.kind = JSON_NODE_ARRAY, .n = n, .items = items};
 }
 
-/* ---- ids that end what a model writes ---- */
+/* ---- stop ids ---- */
 
 #define EOS_KEY "tokenizer.ggml.eos_token_id"
 #define EOT_KEY "tokenizer.ggml.eot_token_id"
@@ -80,7 +80,7 @@ static bool add_stop(struct model_document *d, struct stops *s, int64_t id)
 	       ARENA_ADDED(d->arena, s, (struct json_node){.kind = JSON_NODE_INT, .i = id});
 }
 
-/* The id of the first token of each text of the table, -1: none. */
+/* Id of the first token with each string of the table, -1: none. */
 static void find_ends(const struct gguf *g, int64_t *ids)
 {
 	const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
@@ -109,8 +109,9 @@ static bool add_stops(struct model_document *d, struct stops *s, const struct js
 }
 
 /*
- * Ids by their keys, then those of the texts, whatever the keys say. Two texts end nothing beside others: `<|end|>` closes one
- * of several messages where calls and returns end the turn, `</s>` is plain text where `<|tool_response>` is a token.
+ * Stop ids as llama.cpp collects them: by metadata keys, then by strings. Two strings are dropped where
+ * others exist: `<|end|>` closes one of several messages where calls and returns end the turn, `</s>` is
+ * plain text where `<|tool_response>` is a token.
  */
 static bool find_stops(struct model_document *d, const struct gguf *g, const struct json_node *root,
                        struct stops *stops)
@@ -144,7 +145,7 @@ static bool find_stops(struct model_document *d, const struct gguf *g, const str
 
 /* ---- the tree ---- */
 
-static bool begins(const char *key, const char *space)
+static bool starts_with(const char *key, const char *space)
 {
 	return strncmp(key, space, strlen(space)) == 0;
 }
@@ -168,16 +169,16 @@ const struct json_node *hub_gguf_tree(struct model_document *d, const struct ggu
 	size_t n = 0;
 	for (size_t i = 0; i < g->n_entries; i++) {
 		const char *key = g->entries[i].key;
-		bool own = begins(key, prefix);
-		if (!own && !begins(key, "general.") && !begins(key, "tokenizer."))
-			continue; /* provenance: who quantized the file, how it was split */
+		bool own = starts_with(key, prefix);
+		if (!own && !starts_with(key, "general.") && !starts_with(key, "tokenizer."))
+			continue; /* provenance: quantizer, splitting */
 		keys[n] = own ? key + strlen(prefix) : key;
-		items[n++] = node_of(d, &g->entries[i].value);
+		items[n++] = json_from_gguf(d, &g->entries[i].value);
 	}
 	*root = (struct json_node){.kind = JSON_NODE_OBJECT, .n = n, .items = items, .keys = keys};
 	if (!find_stops(d, g, root, &stops))
 		return NULL;
-	n = 0; /* one key instead of the three */
+	n = 0; /* one key replaces the three */
 	for (size_t i = 0; i < root->n; i++) {
 		if (strcmp(keys[i], EOS_KEY) == 0 || strcmp(keys[i], EOT_KEY) == 0 ||
 		    strcmp(keys[i], EOM_KEY) == 0)

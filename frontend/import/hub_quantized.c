@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `quantization_config` of a hub configuration as a word of `weights.packed`. As in the rest of the configuration, a
- * key that is in no list may change what the weights mean and is refused by name.
+ * Maps `quantization_config` of a hub configuration to a value of `weights.packed`. A key in no rule may
+ * change the meaning of the weights and is rejected by name.
  */
 #include <string.h>
 
 #include "frontend/import/hub.h"
 #include "ir/algorithms/glob.h"
 
-/* Of a method: keys (patterns) and the values that they may have, all of them where there is no list. */
+/* Accepted keys (patterns) of a method and their accepted values; NULL: any value. */
 static const struct rule {
-	const char *method, *keys, *values; /* values: separated by blanks */
+	const char *method, *keys, *values; /* values: separated by spaces */
 } rules[] = {
         {"gptq", "bits", "4 8"},
         {"gptq", "{checkpoint_format,quant_method}", "gptq gptq_v2"},
@@ -50,7 +50,7 @@ static const struct rule {
         {"compressed-tensors", "config_groups.*.weights.dynamic", "false"},
         {"compressed-tensors", "config_groups.*.weights.actorder", "false true weight group static dynamic"},
         {"compressed-tensors", "config_groups.*.weights.{group_size,observer*,observer_kwargs.**}", NULL},
-        /* Rounding of activations to 8 bits when it runs: what is computed here is what that is near to. */
+        /* Dynamic quantization of activations approximates what is computed here: ignored. */
         {"compressed-tensors", "config_groups.*.input_activations.dynamic", "true"},
         {"compressed-tensors", "config_groups.*.input_activations.num_bits", "8"},
         {"compressed-tensors",
@@ -58,7 +58,7 @@ static const struct rule {
         {"compressed-tensors", "config_groups.*.input_activations.observer_kwargs.**", NULL},
 };
 
-static bool is_one_of(const char *words, const char *word)
+static bool is_listed_word(const char *words, const char *word)
 {
 	size_t n = strlen(word);
 	for (const char *at = strstr(words, word); at != NULL && n > 0; at = strstr(at + 1, word))
@@ -67,7 +67,7 @@ static bool is_one_of(const char *words, const char *word)
 	return false;
 }
 
-static const char *text_of(struct arena *a, const struct json_node *v)
+static const char *scalar_string(struct arena *a, const struct json_node *v)
 {
 	switch (v->kind) {
 	case JSON_NODE_STRING: return v->text;
@@ -81,8 +81,8 @@ static const char *text_of(struct arena *a, const struct json_node *v)
 	return "";
 }
 
-/* The rule whose keys fit; NULL: none. */
-static const struct rule *rule_of(const char *method, const char *key)
+/* The first rule that matches a key; NULL: none. */
+static const struct rule *find_rule(const char *method, const char *key)
 {
 	for (size_t i = 0; i < TFMC_COUNT(rules); i++)
 		if (strcmp(rules[i].method, method) == 0 && glob_match(rules[i].keys, key))
@@ -90,26 +90,27 @@ static const struct rule *rule_of(const char *method, const char *key)
 	return NULL;
 }
 
-/* All keys within an object; `path` is how they begin. */
-static bool check(struct model_document *d, const struct hub_config *c, const char *method, const char *path,
-                  const struct json_node *object)
+/* Checks all keys of an object; path: prefix of its keys. */
+static bool check_keys(struct model_document *d, const struct hub_config *c, const char *method,
+                       const char *path, const struct json_node *object)
 {
 	for (size_t i = 0; i < object->n; i++) {
 		const struct json_node *v = &object->items[i];
 		const char *key = arena_printf(d->arena, "%s%s", path, object->keys[i]);
-		const struct rule *rule = rule_of(method, key);
+		const struct rule *rule = find_rule(method, key);
 		if (v->kind == JSON_NODE_NULL || (v->kind == JSON_NODE_OBJECT && v->n == 0) ||
-		    (rule != NULL && (rule->values == NULL || is_one_of(rule->values, text_of(d->arena, v)))))
+		    (rule != NULL &&
+		     (rule->values == NULL || is_listed_word(rule->values, scalar_string(d->arena, v)))))
 			continue;
 		if (v->kind == JSON_NODE_OBJECT && rule == NULL) {
-			if (!check(d, c, method, arena_printf(d->arena, "%s.", key), v))
+			if (!check_keys(d, c, method, arena_printf(d->arena, "%s.", key), v))
 				return false;
 			continue;
 		}
 		const char *whole = arena_printf(d->arena, "quantization_config.%s", key);
 		diag_error(d->cx, hub_place(c, whole), DIAG_UNSUPPORTED,
-		           "not supported yet: '%s' is %.60s in %s%s", whole, text_of(d->arena, v), c->name,
-		           rule == NULL ? "; it may change what the weights mean" : "");
+		           "not supported yet: '%s' is %.60s in %s%s", whole, scalar_string(d->arena, v),
+		           c->name, rule == NULL ? "; it may change what the weights mean" : "");
 		return false;
 	}
 	return true;
@@ -123,7 +124,7 @@ const char *hub_packed(struct model_document *d, const struct hub_config *c)
 	if (q == NULL || q->kind != JSON_NODE_OBJECT || q->n == 0 || strcmp(q->keys[0], "none") == 0)
 		return "none";
 	const char *method = named != NULL && named->kind == JSON_NODE_STRING ? named->text : NULL;
-	bool known = method != NULL && rule_of(method, "quant_method") != NULL;
+	bool known = method != NULL && find_rule(method, "quant_method") != NULL;
 	if (!known)
 		diag_error(d->cx, hub_place(c, "quantization_config"), DIAG_UNSUPPORTED,
 		           "not supported yet: quantized weights%s%.60s%s (gptq, awq, mxfp4 and "
@@ -131,7 +132,7 @@ const char *hub_packed(struct model_document *d, const struct hub_config *c)
 		           "folder of the model before it was quantized",
 		           method != NULL ? " ('" : "", method != NULL ? method : "",
 		           method != NULL ? "')" : "");
-	if (!known || !check(d, c, method, "", q))
+	if (!known || !check_keys(d, c, method, "", q))
 		return NULL;
 	if (strcmp(method, "compressed-tensors") == 0)
 		return "compressed";

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list of built-in presets. Their texts are the files of presets/, made
- * part of the program when it is built.
+ * The built-in presets: the files of presets/, embedded at build time.
  */
 #include <string.h>
 
@@ -39,7 +38,7 @@ static const char *const decoders[] = {
 
 static const struct {
 	const char *name;
-	const char *ends; /* of architectures */
+	const char *ends; /* suffixes of architectures */
 } heads[] = {
 #define PRESET(name, types)
 #define HEAD(name, ends) {#name, ends},
@@ -135,7 +134,7 @@ bool preset_generates(struct arena *a, struct diag_context *cx, const char *type
 	const char *name = preset_of_architecture(a, type, architecture), *decoder, *head;
 	*kind = NULL;
 	if (name != NULL && preset_split(a, name, &decoder, &head))
-		return true; /* classes, tags, states */
+		return true; /* classifiers, taggers, hidden states */
 	for (name = name != NULL ? name : preset_of_type(type); name != NULL;) {
 		const char *text = preset_text(name);
 		const struct yaml_node *root, *generate, *below;
