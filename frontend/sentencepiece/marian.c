@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Marian: each side has a SentencePiece model that cuts its text into pieces;
- * what their ids are is in vocab.json. Pieces that it lacks take part in
- * the cut and come out as the unknown token: they have ids after the others.
+ * Marian: each side has a SentencePiece model that splits its text; vocab.json has the ids of the pieces.
+ * Pieces that it lacks take part in the split and are encoded as the unknown token: they get ids after the
+ * others.
  */
 #include <string.h>
 
 #include "frontend/sentencepiece/spm.h"
 #include "ir/support/utf8.h"
 
-/* Tokens of the vocabulary, room for every piece after them; none is matched. */
-static enum tfmc_status make_room(const struct tokenizer_source *s, struct tokenizer_desc *d, size_t n_pieces)
+/* Tokens of the vocabulary with capacity for all pieces; none is matched yet. */
+static enum tfmc_status reserve_tokens(const struct tokenizer_source *s, struct tokenizer_desc *d,
+                                       size_t n_pieces)
 {
 	struct tokenizer_token *all =
 	        ARENA_ARRAY(s->arena, struct tokenizer_token, d->n_tokens + n_pieces + 1);
@@ -25,9 +26,9 @@ static enum tfmc_status make_room(const struct tokenizer_source *s, struct token
 	return d->added != NULL ? TFMC_OK : TFMC_NO_MEMORY;
 }
 
-/* Pieces of text with their scores. False: no memory. */
-static bool take_pieces(const struct tokenizer_source *s, struct tokenizer_desc *d,
-                        const struct tokenizer_desc *spm, const struct tokenizer_index *ids)
+/* Adds the pieces with their scores. False: no memory. */
+static bool add_pieces(const struct tokenizer_source *s, struct tokenizer_desc *d,
+                       const struct tokenizer_desc *spm, const struct tokenizer_index *ids)
 {
 	for (size_t i = 0; i < spm->n_tokens; i++) {
 		const struct tokenizer_token *p = &spm->tokens[i];
@@ -48,8 +49,8 @@ static bool take_pieces(const struct tokenizer_source *s, struct tokenizer_desc 
 	return true;
 }
 
-/* Characters that this side's model does not know are looked up in the vocabulary all the same. */
-static void take_characters(struct tokenizer_desc *d, size_t n)
+/* Makes single characters of the vocabulary that this side's model lacks matchable. */
+static void add_characters(struct tokenizer_desc *d, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		struct tokenizer_token *t = &d->tokens[i];
@@ -63,14 +64,15 @@ static void take_characters(struct tokenizer_desc *d, size_t n)
 	}
 }
 
-/* </s>, <pad> and <unk> are found in the text, and end and fill it; languages such as >>fr<< at its beginning alone. */
-static enum tfmc_status take_specials(const struct tokenizer_source *s, struct tokenizer_desc *d, size_t n)
+/* Adds the special tokens. </s>, <pad> and <unk> are matched anywhere, language codes such as >>fr<< at
+ * the beginning only. */
+static enum tfmc_status add_specials(const struct tokenizer_source *s, struct tokenizer_desc *d, size_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		struct tokenizer_string p = d->tokens[i].piece;
 		bool language = p.n >= 4 && !memcmp(p.text, ">>", 2) && !memcmp(p.text + p.n - 2, "<<", 2);
-		bool end = tokenizer_is(p, "</s>"), pad = tokenizer_is(p, "<pad>"),
-		     unknown = tokenizer_is(p, "<unk>");
+		bool end = tokenizer_string_equals(p, "</s>"), pad = tokenizer_string_equals(p, "<pad>"),
+		     unknown = tokenizer_string_equals(p, "<unk>");
 		d->eos = end ? i : d->eos;
 		d->pad = pad ? i : d->pad;
 		d->unknown = unknown ? i : d->unknown;
@@ -81,8 +83,8 @@ static enum tfmc_status take_specials(const struct tokenizer_source *s, struct t
 	d->flags |= TFMC_TOK_H_CODES;
 	if (d->unknown != TFMC_TOK_NONE && d->eos != TFMC_TOK_NONE)
 		return TFMC_OK;
-	return tokenizer_refuse(s, TOKENIZER_WRONG, NULL, "the vocabulary has no %s",
-	                        d->eos == TFMC_TOK_NONE ? "</s>" : "<unk>");
+	return tokenizer_reject_file(s, TOKENIZER_WRONG, NULL, "the vocabulary has no %s",
+	                             d->eos == TFMC_TOK_NONE ? "</s>" : "<unk>");
 }
 
 enum tfmc_status tokenizer_from_marian(const struct tokenizer_source *s, const unsigned char *spm_bytes,
@@ -95,17 +97,17 @@ enum tfmc_status tokenizer_from_marian(const struct tokenizer_source *s, const u
 	TFMC_TRY(tokenizer_read_ids(s, vocab, n_vocab, &d));
 	size_t n = d->n_tokens;
 	struct tokenizer_index *ids = tokenizer_index_new(s->arena, d);
-	TFMC_TRY(make_room(s, d, pieces->n_tokens));
+	TFMC_TRY(reserve_tokens(s, d, pieces->n_tokens));
 	if (ids == NULL)
 		return TFMC_NO_MEMORY;
-	TFMC_TRY(take_specials(s, d, n));
-	if (!take_pieces(s, d, pieces, ids))
+	TFMC_TRY(add_specials(s, d, n));
+	if (!add_pieces(s, d, pieces, ids))
 		return TFMC_NO_MEMORY;
 	d->charsmap = pieces->charsmap;
 	const struct tokenizer_named_id end[] = {{"eos_token", d->eos}, {NULL, 0}};
 	tokenizer_set_template(d, "$A eos_token", "$A $B eos_token", end);
 	TFMC_TRY(tokenizer_spm_finish(s, d, &spm));
 	if (spm.is_unigram)
-		take_characters(d, n);
+		add_characters(d, n);
 	return tokenizer_pack(s, d, out);
 }

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SentencePiece: what its types and settings mean, and tokenizer.model, a
- * protobuf of which only the fields that matter are read; fields that change
- * the mathematics and are not supported are refused.
+ * SentencePiece: meaning of its types and settings, and tokenizer.model, a protobuf of which only the
+ * relevant fields are read; unsupported fields that change results are rejected.
  */
 #include "frontend/sentencepiece/spm.h"
 
 #include <string.h>
 
-/* ---- what all sources have in common ---- */
+/* ---- common to all sources ---- */
 
 bool tokenizer_add_token(const struct tokenizer_source *s, struct tokenizer_desc *d, uint32_t id,
                          uint32_t flags, bool in_normalized)
@@ -37,22 +36,23 @@ bool tokenizer_set_type(const struct tokenizer_source *s, struct tokenizer_desc 
 	} else if (type == TOKENIZER_PIECE_USER) {
 		ok = tokenizer_add_token(s, d, (uint32_t)i, 0, true);
 	} else if (type == TOKENIZER_PIECE_BYTE) {
-		ok = tokenizer_set_byte(s->arena, t);
+		ok = tokenizer_set_byte_token(s->arena, t);
 		if (!ok)
-			(void)tokenizer_refuse(s, TOKENIZER_WRONG, NULL,
-			                       "token %zu is of type byte and is called '%.*s'", i,
-			                       (int)t->piece.n, t->piece.text);
+			(void)tokenizer_reject_file(s, TOKENIZER_WRONG, NULL,
+			                            "token %zu is of type byte and is called '%.*s'", i,
+			                            (int)t->piece.n, t->piece.text);
 	} else if (type < TOKENIZER_PIECE_NORMAL || type > TOKENIZER_PIECE_BYTE) {
-		(void)tokenizer_refuse(s, TOKENIZER_WRONG, NULL, "token %zu has the unknown type %lld", i,
-		                       (long long)type);
+		(void)tokenizer_reject_file(s, TOKENIZER_WRONG, NULL, "token %zu has the unknown type %lld",
+		                            i, (long long)type);
 		ok = false;
 	}
 	return ok;
 }
 
 /*
- * Unigram: pieces of users are not cut out but take part in the cut with the scores that SentencePiece gives them, which are
- * above those of other pieces, so that of two that overlap the sum decides. BPE cuts at the longest from the left.
+ * Unigram: user-defined pieces are not split off but take part in the segmentation with the scores that
+ * SentencePiece gives them, above all other pieces, so that the sum decides between overlapping ones. BPE
+ * splits at the longest from the left.
  */
 static void score_user_pieces(struct tokenizer_desc *d)
 {
@@ -79,7 +79,7 @@ enum tfmc_status tokenizer_spm_finish(const struct tokenizer_source *s, struct t
 	d->mark = tokenizer_string(spm->mark);
 	d->flags |= TFMC_TOK_H_FUSE_UNKNOWN | (spm->prefix ? TFMC_TOK_H_DECODE_STRIP : 0u) |
 	            (spm->extra_blanks ? 0u : TFMC_TOK_H_DECODE_STRIP_ALL);
-	tokenizer_find_single(d);
+	tokenizer_find_byte_tokens(d);
 	if (d->has_single)
 		d->flags |= TFMC_TOK_H_FALLBACK;
 	for (size_t i = 0; i < d->n_tokens; i++) {
@@ -108,7 +108,7 @@ struct field {
 	struct reader bytes;
 };
 
-static uint64_t varint(struct reader *r)
+static uint64_t read_varint(struct reader *r)
 {
 	uint64_t v = 0;
 	for (unsigned shift = 0; shift < 64; shift += 7) {
@@ -123,7 +123,7 @@ static uint64_t varint(struct reader *r)
 	return 0;
 }
 
-static uint64_t fixed(struct reader *r, unsigned n)
+static uint64_t read_fixed(struct reader *r, unsigned n)
 {
 	uint64_t v = 0;
 	if ((size_t)(r->end - r->at) < n) {
@@ -135,19 +135,19 @@ static uint64_t fixed(struct reader *r, unsigned n)
 	return v;
 }
 
-/* false at the end, or when the bytes are no field. */
+/* Reads the next field; false: at the end, or malformed (r->failed). */
 static bool next_field(struct reader *r, struct field *f)
 {
 	if (r->failed || r->at == r->end)
 		return false;
-	uint64_t key = varint(r);
+	uint64_t key = read_varint(r);
 	*f = (struct field){.number = key >> 3, .wire = (unsigned)(key & 7)};
 	if (f->wire == 0) {
-		f->value = varint(r);
+		f->value = read_varint(r);
 	} else if (f->wire == 1 || f->wire == 5) {
-		f->value = fixed(r, f->wire == 1 ? 8 : 4);
+		f->value = read_fixed(r, f->wire == 1 ? 8 : 4);
 	} else if (f->wire == 2) {
-		uint64_t n = varint(r);
+		uint64_t n = read_varint(r);
 		if (r->failed || n > (uint64_t)(r->end - r->at)) {
 			r->failed = true;
 			return false;
@@ -166,8 +166,8 @@ struct model {
 	const struct tokenizer_source *source;
 	struct tokenizer_desc *desc;
 	struct tokenizer_spm spm;
-	uint64_t type; /* 1 unigram, 2 BPE */
-	bool escapes;  /* spaces become marks */
+	uint64_t type; /* model type: 1 unigram, 2 BPE */
+	bool escapes;  /* escape_whitespaces */
 	bool suffix;
 };
 
@@ -256,16 +256,16 @@ enum tfmc_status tokenizer_spm_read(const struct tokenizer_source *s, const unsi
 	size_t errors = s->cx->n_errors;
 	if (!read_model(&m, (struct reader){data, data + len, false})) {
 		if (s->cx->n_errors == errors)
-			(void)tokenizer_refuse(s, TOKENIZER_WRONG, NULL, "no model of SentencePiece");
+			(void)tokenizer_reject_file(s, TOKENIZER_WRONG, NULL, "no model of SentencePiece");
 		return TFMC_INVALID;
 	}
-	const char *odd = m.suffix                     ? "treat_whitespace_as_suffix"
-	                  : !m.escapes                 ? "escape_whitespaces false"
-	                  : m.type == 3                ? "model type word"
-	                  : m.type != 1 && m.type != 2 ? "model type char"
-	                                               : NULL;
-	if (odd != NULL)
-		return tokenizer_refuse(s, TOKENIZER_UNSUPPORTED, NULL, "%s", odd);
+	const char *unsupported = m.suffix                     ? "treat_whitespace_as_suffix"
+	                          : !m.escapes                 ? "escape_whitespaces false"
+	                          : m.type == 3                ? "model type word"
+	                          : m.type != 1 && m.type != 2 ? "model type char"
+	                                                       : NULL;
+	if (unsupported != NULL)
+		return tokenizer_reject_file(s, TOKENIZER_UNSUPPORTED, NULL, "%s", unsupported);
 	m.spm.is_unigram = m.type == 1;
 	*spm = m.spm;
 	return TFMC_OK;

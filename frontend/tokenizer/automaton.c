@@ -1,50 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trees of regular expressions into automata. Characters that no set tells
- * apart are one class; a state is the list of places, the preferred first,
- * where a backtracking matcher would go on; a step knows the class of the next
- * character, so that looks at it cost nothing. A match that is preferred to
- * what is after it in the list ends that list.
+ * Compiles a pattern tree to a deterministic automaton with the semantics of a backtracking matcher. The tree
+ * becomes a program of a Pike VM (Thompson NFA with priorities); a state of the automaton is an ordered list
+ * of program positions, the preferred one first. A transition depends on the class of the next character, so
+ * one character of lookahead costs nothing. A match cuts off all less preferred positions after it.
+ * Characters that no set distinguishes share a class.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "frontend/tokenizer/pattern.h"
 
-#define PLACES_MAX  8000u
+#define PROGRAM_MAX 8000u
 #define SETS_MAX    64u
 #define CLASSES_MAX 250u
 #define STATES_MAX  4000u
 #define WORK_MAX    ((uint64_t)1 << 28)
 
-enum step { STEP_CHAR, STEP_LOOK, STEP_SPLIT, STEP_GO, STEP_MATCH };
-struct place {
-	enum step step;
+enum opcode { OP_CHAR, OP_LOOKAHEAD, OP_SPLIT, OP_JUMP, OP_MATCH };
+struct instruction {
+	enum opcode opcode;
 	bool negative;
-	uint32_t set;  /* CHAR, LOOK */
-	uint32_t a, b; /* SPLIT: a is preferred; GO: a */
+	uint32_t set;  /* of CHAR and LOOKAHEAD */
+	uint32_t a, b; /* SPLIT: targets, a preferred; JUMP: target a */
 };
 
 struct state {
-	uint32_t *places;
+	uint32_t *program;
 	uint32_t n, hash;
 };
 
 struct compiler {
 	struct arena *arena;
-	const char *why; /* sticky */
+	const char *why; /* first error */
 	uint64_t work;
 	struct {
-		struct place *items;
+		struct instruction *items;
 		size_t n, cap;
-	} places;
+	} program;
 	const struct pattern_set *sets[SETS_MAX];
 	uint32_t n_sets;
-	/* Characters from starts[i] on are of class of[i]. */
+	/* Characters from starts[i] on have class of[i]. */
 	uint32_t *starts, *of;
 	size_t n_starts;
-	uint64_t masks[CLASSES_MAX]; /* sets that the class belongs to */
-	uint32_t n_classes;          /* the end of the text is one more */
+	uint64_t masks[CLASSES_MAX]; /* sets that contain the class */
+	uint32_t n_classes;          /* not counting the end of the text */
 	struct {
 		struct state *items;
 		size_t n, cap;
@@ -54,10 +54,10 @@ struct compiler {
 		size_t n, cap;
 	} next;
 	uint32_t *seen, *stack, *list; /* [places] */
-	uint32_t round, n_list;
+	uint32_t generation, n_list;
 };
 
-static bool refuse(struct compiler *c, const char *why)
+static bool reject(struct compiler *c, const char *why)
 {
 	if (c->why == NULL)
 		c->why = why;
@@ -66,15 +66,15 @@ static bool refuse(struct compiler *c, const char *why)
 
 /* ---- places ---- */
 
-static uint32_t put(struct compiler *c, struct place place)
+static uint32_t add_instruction(struct compiler *c, struct instruction instruction)
 {
-	struct place *p = c->places.n < PLACES_MAX ? ARENA_PUSH(c->arena, &c->places) : NULL;
+	struct instruction *p = c->program.n < PROGRAM_MAX ? ARENA_PUSH(c->arena, &c->program) : NULL;
 	if (p == NULL) {
-		refuse(c, "it has more than 8000 steps with its repetitions written out");
+		reject(c, "it has more than 8000 steps with its repetitions written out");
 		return 0;
 	}
-	*p = place;
-	return (uint32_t)c->places.n - 1;
+	*p = instruction;
+	return (uint32_t)c->program.n - 1;
 }
 
 static uint32_t set_index(struct compiler *c, const struct pattern_set *s)
@@ -84,122 +84,126 @@ static uint32_t set_index(struct compiler *c, const struct pattern_set *s)
 		    (s->n == 0 || !memcmp(c->sets[i]->items, s->items, s->n * sizeof(*s->items))))
 			return i;
 	if (c->n_sets == SETS_MAX) {
-		refuse(c, "it has too many sets of characters");
+		reject(c, "it has too many sets of characters");
 		return 0;
 	}
 	c->sets[c->n_sets] = s;
 	return c->n_sets++;
 }
 
-static void emit(struct compiler *c, const struct pattern *n);
+static void compile_node(struct compiler *c, const struct pattern *n);
 
-#define NO_PLACE UINT32_MAX
+#define NO_INSTRUCTION UINT32_MAX
 
-/* The split at `at` goes on with the child after it, or leaves for here. */
-static void join(struct compiler *c, uint32_t at, bool lazy)
+/* Patches the split at `at`: enter the child after it, or leave to the current position; lazy prefers to
+ * leave. */
+static void patch_split(struct compiler *c, uint32_t at, bool lazy)
 {
-	struct place *p = &c->places.items[at];
-	uint32_t inside = at + 1, behind = (uint32_t)c->places.n;
-	p->a = lazy ? behind : inside;
-	p->b = lazy ? inside : behind;
+	struct instruction *p = &c->program.items[at];
+	uint32_t enter = at + 1, after = (uint32_t)c->program.n;
+	p->a = lazy ? after : enter;
+	p->b = lazy ? enter : after;
 }
 
-static void emit_any_number(struct compiler *c, const struct pattern *n)
+static void compile_star(struct compiler *c, const struct pattern *n)
 {
-	uint32_t split = put(c, (struct place){.step = STEP_SPLIT});
-	emit(c, n->child);
-	put(c, (struct place){.step = STEP_GO, .a = split});
+	uint32_t split = add_instruction(c, (struct instruction){.opcode = OP_SPLIT});
+	compile_node(c, n->child);
+	add_instruction(c, (struct instruction){.opcode = OP_JUMP, .a = split});
 	if (c->why == NULL)
-		join(c, split, n->lazy);
+		patch_split(c, split, n->lazy);
 }
 
-/* X(X(X)?)?: leaving one leaves all. Until that place is known, each split holds the one before. */
-static void emit_at_most(struct compiler *c, const struct pattern *n, uint32_t most)
+/* X(X(X)?)?: leaving one leaves all. Until its target is known, each split links to the one before. */
+static void compile_optional(struct compiler *c, const struct pattern *n, uint32_t max)
 {
-	uint32_t last = NO_PLACE;
-	for (uint32_t i = 0; i < most && c->why == NULL; i++) {
-		last = put(c, (struct place){.step = STEP_SPLIT, .a = last});
-		emit(c, n->child);
+	uint32_t last = NO_INSTRUCTION;
+	for (uint32_t i = 0; i < max && c->why == NULL; i++) {
+		last = add_instruction(c, (struct instruction){.opcode = OP_SPLIT, .a = last});
+		compile_node(c, n->child);
 	}
-	while (c->why == NULL && last != NO_PLACE) {
-		uint32_t before = c->places.items[last].a;
-		join(c, last, n->lazy);
+	while (c->why == NULL && last != NO_INSTRUCTION) {
+		uint32_t before = c->program.items[last].a;
+		patch_split(c, last, n->lazy);
 		last = before;
 	}
 }
 
-static bool may_be_nothing(const struct pattern *n)
+static bool is_nullable(const struct pattern *n)
 {
 	bool all = true, any = false;
 	for (const struct pattern *child = n->child; child != NULL; child = child->next) {
-		bool nothing = may_be_nothing(child);
+		bool nothing = is_nullable(child);
 		all = all && nothing;
 		any = any || nothing;
 	}
 	switch (n->kind) {
 	case PATTERN_SET: return false;
-	case PATTERN_LOOK: return true;
+	case PATTERN_LOOKAHEAD: return true;
 	case PATTERN_CONCAT: return all;
-	case PATTERN_ANY_OF: return any;
-	case PATTERN_REPEAT: return any || n->least == 0;
+	case PATTERN_ALTERNATION: return any;
+	case PATTERN_REPEAT: return any || n->min == 0;
 	}
 	return true;
 }
 
-/* Matchers do not agree on what follows a repetition that was nothing. */
-static void emit_repeat(struct compiler *c, const struct pattern *n)
+/* Rejects repetitions of an empty match, on which matchers do not agree. */
+static void compile_repeat(struct compiler *c, const struct pattern *n)
 {
-	if (n->most > 1 && may_be_nothing(n->child))
-		refuse(c, "more than one of what may be nothing");
-	for (uint32_t i = 0; i < n->least && c->why == NULL; i++)
-		emit(c, n->child);
-	if (n->most == UINT32_MAX)
-		emit_any_number(c, n);
+	if (n->max > 1 && is_nullable(n->child))
+		reject(c, "more than one of what may be nothing");
+	for (uint32_t i = 0; i < n->min && c->why == NULL; i++)
+		compile_node(c, n->child);
+	if (n->max == UINT32_MAX)
+		compile_star(c, n);
 	else
-		emit_at_most(c, n, n->most - n->least);
+		compile_optional(c, n, n->max - n->min);
 }
 
-static void emit_any_of(struct compiler *c, const struct pattern *n)
+static void compile_alternation(struct compiler *c, const struct pattern *n)
 {
 	struct {
 		uint32_t *items;
 		size_t n, cap;
 	} ends = {0};
 	for (const struct pattern *child = n->child; child != NULL && c->why == NULL; child = child->next) {
-		uint32_t split = child->next != NULL ? put(c, (struct place){.step = STEP_SPLIT}) : 0;
-		emit(c, child);
+		uint32_t split = child->next != NULL
+		                         ? add_instruction(c, (struct instruction){.opcode = OP_SPLIT})
+		                         : 0;
+		compile_node(c, child);
 		if (child->next == NULL || c->why != NULL)
 			break;
 		uint32_t *end = ARENA_PUSH(c->arena, &ends);
-		uint32_t go = put(c, (struct place){.step = STEP_GO});
+		uint32_t go = add_instruction(c, (struct instruction){.opcode = OP_JUMP});
 		if (end == NULL || c->why != NULL) {
-			refuse(c, "no memory");
+			reject(c, "no memory");
 			return;
 		}
 		*end = go;
-		c->places.items[split].a = split + 1;
-		c->places.items[split].b = (uint32_t)c->places.n;
+		c->program.items[split].a = split + 1;
+		c->program.items[split].b = (uint32_t)c->program.n;
 	}
 	for (size_t i = 0; c->why == NULL && i < ends.n; i++)
-		c->places.items[ends.items[i]].a = (uint32_t)c->places.n;
+		c->program.items[ends.items[i]].a = (uint32_t)c->program.n;
 }
 
-static void emit(struct compiler *c, const struct pattern *n)
+static void compile_node(struct compiler *c, const struct pattern *n)
 {
-	struct place p = {.step = n->kind == PATTERN_SET ? STEP_CHAR : STEP_LOOK, .negative = n->negative};
+	struct instruction p = {.opcode = n->kind == PATTERN_SET ? OP_CHAR : OP_LOOKAHEAD,
+	                        .negative = n->negative};
 	switch (n->kind) {
 	case PATTERN_SET:
-	case PATTERN_LOOK:
+	case PATTERN_LOOKAHEAD:
 		p.set = set_index(c, &n->set);
-		put(c, p);
+		add_instruction(c, p);
 		break;
 	case PATTERN_CONCAT:
 		for (const struct pattern *child = n->child; child != NULL && c->why == NULL;
 		     child = child->next)
-			emit(c, child);
+			compile_node(c, child);
 		break;
-	case PATTERN_ANY_OF: emit_any_of(c, n); break;
-	case PATTERN_REPEAT: emit_repeat(c, n); break;
+	case PATTERN_ALTERNATION: compile_alternation(c, n); break;
+	case PATTERN_REPEAT: compile_repeat(c, n); break;
 	}
 }
 
@@ -211,8 +215,8 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Every character at which a set begins, or after which one ends; and where ASCII ends. */
-static bool find_starts(struct compiler *c)
+/* Sorted, distinct boundaries of all sets, and the end of ASCII. */
+static bool find_boundaries(struct compiler *c)
 {
 	size_t n = 2, kept = 0;
 	for (uint32_t i = 0; i < c->n_sets; i++)
@@ -220,7 +224,7 @@ static bool find_starts(struct compiler *c)
 	c->starts = ARENA_ARRAY(c->arena, uint32_t, n);
 	c->of = ARENA_ARRAY(c->arena, uint32_t, n);
 	if (c->starts == NULL || c->of == NULL)
-		return refuse(c, "no memory");
+		return reject(c, "no memory");
 	size_t at = 0;
 	c->starts[at++] = 0;
 	c->starts[at++] = 0x80;
@@ -238,9 +242,9 @@ static bool find_starts(struct compiler *c)
 	return true;
 }
 
-static bool find_classes(struct compiler *c)
+static bool find_char_classes(struct compiler *c)
 {
-	if (!find_starts(c))
+	if (!find_boundaries(c))
 		return false;
 	for (size_t i = 0; i < c->n_starts; i++) {
 		uint64_t mask = 0;
@@ -250,12 +254,12 @@ static bool find_classes(struct compiler *c)
 		while (k < c->n_classes && c->masks[k] != mask)
 			k++;
 		if (k == CLASSES_MAX)
-			return refuse(c, "it tells too many classes of characters apart");
+			return reject(c, "it tells too many classes of characters apart");
 		c->masks[k] = mask;
 		c->n_classes = k == c->n_classes ? k + 1 : c->n_classes;
 		c->of[i] = k;
 	}
-	size_t kept = 0; /* neighbours of one class are one range, but for the end of ASCII */
+	size_t kept = 0; /* merge adjacent ranges of one class, except at the end of ASCII */
 	for (size_t i = 0; i < c->n_starts; i++) {
 		if (kept && c->of[kept - 1] == c->of[i] && c->starts[i] != 0x80)
 			continue;
@@ -268,105 +272,105 @@ static bool find_classes(struct compiler *c)
 
 /* ---- states ---- */
 
-static uint32_t state_of(struct compiler *c, const uint32_t *places, uint32_t n)
+static uint32_t intern_state(struct compiler *c, const uint32_t *program, uint32_t n)
 {
 	uint32_t hash = 2166136261u;
 	for (uint32_t i = 0; i < n; i++)
-		hash = (hash ^ places[i]) * 16777619u;
+		hash = (hash ^ program[i]) * 16777619u;
 	for (uint32_t i = 0; i < c->states.n; i++) {
 		const struct state *s = &c->states.items[i];
-		if (s->hash == hash && s->n == n && !memcmp(s->places, places, n * sizeof(*places)))
+		if (s->hash == hash && s->n == n && !memcmp(s->program, program, n * sizeof(*program)))
 			return i;
 	}
 	struct state *s = c->states.n < STATES_MAX ? ARENA_PUSH(c->arena, &c->states) : NULL;
 	uint32_t *copy = ARENA_ARRAY(c->arena, uint32_t, n + 1);
 	if (s == NULL || copy == NULL) {
-		refuse(c, "its automaton is too large");
+		reject(c, "its automaton is too large");
 		return 0;
 	}
-	memcpy(copy, places, n * sizeof(*places));
+	memcpy(copy, program, n * sizeof(*program));
 	*s = (struct state){copy, n, hash};
 	return (uint32_t)c->states.n - 1;
 }
 
-static bool holds(const struct compiler *c, const struct place *p, uint32_t class)
+static bool class_matches(const struct compiler *c, const struct instruction *p, uint32_t class)
 {
 	bool in = class < c->n_classes && c->masks[class] >> p->set & 1;
 	return in != p->negative;
 }
 
-/* Follows one place to those that read characters, into the list; true: it comes to the end of the
- * expression. */
-static bool follow(struct compiler *c, uint32_t place, uint32_t class)
+/* Epsilon closure of one position in priority order: appends the successors of matching CHAR instructions
+ * to the list. True: reached MATCH. */
+static bool epsilon_closure(struct compiler *c, uint32_t instruction, uint32_t class)
 {
 	uint32_t depth = 0;
-	c->stack[depth++] = place;
+	c->stack[depth++] = instruction;
 	while (depth) {
 		uint32_t at = c->stack[--depth];
-		const struct place *p = &c->places.items[at];
-		if (c->seen[at] == c->round)
+		const struct instruction *p = &c->program.items[at];
+		if (c->seen[at] == c->generation)
 			continue;
-		c->seen[at] = c->round;
+		c->seen[at] = c->generation;
 		c->work++;
-		switch (p->step) {
-		case STEP_CHAR:
-			if (holds(c, p, class))
+		switch (p->opcode) {
+		case OP_CHAR:
+			if (class_matches(c, p, class))
 				c->list[c->n_list++] = at + 1;
 			break;
-		case STEP_LOOK:
-			if (holds(c, p, class))
+		case OP_LOOKAHEAD:
+			if (class_matches(c, p, class))
 				c->stack[depth++] = at + 1;
 			break;
-		case STEP_SPLIT:
+		case OP_SPLIT:
 			c->stack[depth++] = p->b;
 			c->stack[depth++] = p->a;
 			break;
-		case STEP_GO: c->stack[depth++] = p->a; break;
-		case STEP_MATCH: return true;
+		case OP_JUMP: c->stack[depth++] = p->a; break;
+		case OP_MATCH: return true;
 		}
 	}
 	return false;
 }
 
-/* What a state does when a character of the class follows. */
-static bool add_step(struct compiler *c, uint32_t state, uint32_t class)
+/* Adds the transition of a state for a class of the next character. */
+static bool add_transition(struct compiler *c, uint32_t state, uint32_t class)
 {
 	bool matches = false;
 	const struct state *s = &c->states.items[state];
-	c->round++;
+	c->generation++;
 	c->n_list = 0;
 	for (uint32_t i = 0; i < s->n && !matches; i++)
-		matches = follow(c, s->places[i], class);
-	uint32_t to = c->n_list ? state_of(c, c->list, c->n_list) : TFMC_TOK_A_DEAD;
+		matches = epsilon_closure(c, s->program[i], class);
+	uint32_t to = c->n_list ? intern_state(c, c->list, c->n_list) : TFMC_TOK_A_DEAD;
 	if (!ARENA_ADDED(c->arena, &c->next, (uint16_t)(to | (matches ? TFMC_TOK_A_MATCH : 0u))))
-		return refuse(c, "no memory");
+		return reject(c, "no memory");
 	if (matches && state == 0)
-		return refuse(c, "it may match nothing");
+		return reject(c, "it may match nothing");
 	if (c->work > WORK_MAX)
-		return refuse(c, "its automaton is too large");
+		return reject(c, "its automaton is too large");
 	return c->why == NULL;
 }
 
-static bool find_states(struct compiler *c)
+static bool build_states(struct compiler *c)
 {
-	size_t n = c->places.n;
+	size_t n = c->program.n;
 	uint32_t first = 0;
 	c->seen = ARENA_ARRAY(c->arena, uint32_t, n);
 	c->stack = ARENA_ARRAY(c->arena, uint32_t, 2 * n + 2);
 	c->list = ARENA_ARRAY(c->arena, uint32_t, n);
 	if (c->seen == NULL || c->stack == NULL || c->list == NULL)
-		return refuse(c, "no memory");
-	(void)state_of(c, &first, 1);
+		return reject(c, "no memory");
+	(void)intern_state(c, &first, 1);
 	for (uint32_t s = 0; c->why == NULL && s < c->states.n; s++)
 		for (uint32_t class = 0; class <= c->n_classes; class ++)
-			if (!add_step(c, s, class))
+			if (!add_transition(c, s, class))
 				return false;
 	return c->why == NULL;
 }
 
 /* ---- bytes ---- */
 
-static struct tokenizer_string write(struct compiler *c)
+static struct tokenizer_string serialize(struct compiler *c)
 {
 	struct buf out;
 	buf_init(&out);
@@ -404,9 +408,9 @@ struct tokenizer_string pattern_compile(struct arena *a, const char *text, const
 	if (c == NULL || tree == NULL)
 		return none;
 	c->arena = a;
-	emit(c, tree);
-	put(c, (struct place){.step = STEP_MATCH});
-	bool ok = c->why == NULL && find_classes(c) && find_states(c);
+	compile_node(c, tree);
+	add_instruction(c, (struct instruction){.opcode = OP_MATCH});
+	bool ok = c->why == NULL && find_char_classes(c) && build_states(c);
 	*why = c->why != NULL ? c->why : "no memory";
-	return ok ? write(c) : none;
+	return ok ? serialize(c) : none;
 }

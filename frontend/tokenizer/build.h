@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tokenizer as its readers describe it, and the packing of that description.
- * Readers of a format fill a struct tokenizer_desc; tokenizer_pack checks it and
- * writes the form of runtime/tokenizer/format.h, the only header of the runtime
- * that the frontend sees.
+ * Description of a tokenizer, filled by the readers of all formats, and its packing: tokenizer_pack checks a
+ * struct tokenizer_desc and writes the format of runtime/tokenizer/format.h, the only runtime header that the
+ * frontend sees.
  */
 #ifndef TFMC_FRONTEND_TOKENIZER_BUILD_H
 #define TFMC_FRONTEND_TOKENIZER_BUILD_H
@@ -16,22 +15,22 @@
 #include "ir/support/buf.h"
 #include "runtime/tokenizer/format.h"
 
-/* U+2581, which SentencePiece writes for a space. */
+/* U+2581, the word mark: SentencePiece's replacement of a space. */
 #define TOKENIZER_MARK "\xe2\x96\x81"
 
 struct tokenizer_token {
-	struct tokenizer_string piece; /* as TFMC_TOK_PIECES wants it */
-	struct tokenizer_string key;   /* what the model matches when it is not the piece; text NULL: it is */
+	struct tokenizer_string piece; /* bytes for TFMC_TOK_PIECES */
+	struct tokenizer_string key;   /* string that the model matches; text NULL: the piece */
 	double score;
 	uint32_t flags;  /* enum tfmc_tok_flag */
-	bool is_written; /* has a piece; an id without one is decoded to nothing */
+	bool is_written; /* has a piece; an id without one decodes to nothing */
 	bool is_matched; /* the model may produce it */
 };
 
 struct tokenizer_added {
 	uint32_t id, flags; /* enum tfmc_tok_added_flag */
 	bool in_normalized;
-	struct tokenizer_string text; /* what is looked for; n = 0: the piece */
+	struct tokenizer_string text; /* string to match; n = 0: the piece */
 };
 
 struct tokenizer_merge {
@@ -59,7 +58,7 @@ struct tokenizer_desc {
 	size_t n_added;
 	struct tokenizer_ops normalize, split; /* enum tfmc_tok_normalize, enum tfmc_tok_split */
 	struct tfmc_tok_item items[TFMC_TOK_ITEMS_MAX];
-	size_t n_single, n_items; /* those of one text, then those of a pair */
+	size_t n_single, n_items; /* items for one text, then those for a pair */
 	uint32_t unknown, bos, eos, pad, mask;
 	uint32_t word_max;
 	double unknown_score;
@@ -69,47 +68,48 @@ struct tokenizer_desc {
 	uint32_t single[256];
 };
 
-static inline bool tokenizer_is(struct tokenizer_string s, const char *text)
+static inline bool tokenizer_string_equals(struct tokenizer_string s, const char *text)
 {
 	return s.n == strlen(text) && memcmp(s.text, text, s.n) == 0;
 }
-static inline struct tokenizer_string tokenizer_matched(const struct tokenizer_token *t)
+static inline struct tokenizer_string tokenizer_match_key(const struct tokenizer_token *t)
 {
 	return t->key.text != NULL ? t->key : t->piece;
 }
-/* Gives a token other text; what the model matches stays. */
-static inline void tokenizer_rename(struct tokenizer_token *t, struct tokenizer_string piece)
+/* Changes the piece of a token; the model still matches the old one. */
+static inline void tokenizer_set_piece(struct tokenizer_token *t, struct tokenizer_string piece)
 {
 	if (t->is_matched && t->key.text == NULL)
 		t->key = t->piece;
 	t->piece = piece;
 }
 
-/* Everything absent: no ids, no operations. */
+/* Initializes to no ids and no operations. */
 void tokenizer_desc_init(struct tokenizer_desc *d);
 struct tokenizer_string tokenizer_string(const char *text);
-/* false: there are too many. */
+/* Appends an operation; false: too many. */
 bool tokenizer_add_op(struct tokenizer_ops *ops, uint32_t kind, uint32_t flags, struct tokenizer_string a,
                       struct tokenizer_string b);
 
-enum tokenizer_refusal {
-	TOKENIZER_WRONG,      /* the file is damaged, or says what cannot be */
-	TOKENIZER_UNSUPPORTED /* "not supported yet: ..": a warning where the caller goes on without text */
+enum tokenizer_rejection {
+	TOKENIZER_WRONG,      /* the file is damaged or contradictory */
+	TOKENIZER_UNSUPPORTED /* "not supported yet: .."; a warning if the caller goes on without a
+			         tokenizer */
 };
-/* A refusal of the file: "'NAME': PATH: ...", path NULL: none. Gives TFMC_INVALID. */
-enum tfmc_status tokenizer_refuse(const struct tokenizer_source *s, enum tokenizer_refusal why,
-                                  const char *path, const char *fmt, ...) TFMC_PRINTF(4, 5);
-enum tfmc_status tokenizer_vrefuse(const struct tokenizer_source *s, enum tokenizer_refusal why,
-                                   const char *path, const char *fmt, va_list ap);
+/* Reports "'NAME': PATH: ..." (path NULL: none). Returns TFMC_INVALID. */
+enum tfmc_status tokenizer_reject_file(const struct tokenizer_source *s, enum tokenizer_rejection why,
+                                       const char *path, const char *fmt, ...) TFMC_PRINTF(4, 5);
+enum tfmc_status tokenizer_vreject_file(const struct tokenizer_source *s, enum tokenizer_rejection why,
+                                        const char *path, const char *fmt, va_list ap);
 
-/* The token that a template names, NONE: it is left out. */
+/* Id of a name in a template; NONE: the item is omitted. */
 struct tokenizer_named_id {
 	const char *name;
 	uint32_t id;
 };
 /*
- * What is around one text and around two, written as TemplateProcessing does it: `cls_token $A sep_token`
- * and `cls_token $A sep_token $B:1 sep_token:1`. Names end in one that is NULL.
+ * Sets the templates for one text and for a pair, in the syntax of TemplateProcessing: `cls_token $A
+ * sep_token` and `cls_token $A sep_token $B:1 sep_token:1`. names ends with a NULL name.
  */
 void tokenizer_set_template(struct tokenizer_desc *d, const char *single, const char *pair,
                             const struct tokenizer_named_id *names);
@@ -118,29 +118,31 @@ void tokenizer_set_template(struct tokenizer_desc *d, const char *single, const 
 #define TOKENIZER_TEMPLATE_ENDS \
 	"bos_token $A eos_token", "bos_token $A eos_token bos_token:1 $B:1 eos_token:1"
 
-/* The bytes for which byte-level BPE writes these letters; text that has others stays as it is. */
+/* Decodes the letters of byte-level BPE (GPT-2) to bytes; a string with other characters is returned
+ * unchanged. */
 struct tokenizer_string tokenizer_letters_to_bytes(struct arena *a, struct tokenizer_string letters);
-/* -1, or the byte of `<0xNN>`. */
+/* The byte of a piece `<0xNN>`, or -1. */
 int tokenizer_byte_piece(struct tokenizer_string piece);
-/* Makes a token of a byte of one that is called so; false: it is not. */
-bool tokenizer_set_byte(struct arena *a, struct tokenizer_token *t);
-/* Fills `single` with the tokens flagged as bytes, or, of byte-level models, with pieces of one byte. */
-void tokenizer_find_single(struct tokenizer_desc *d);
-/* Merges of BPE by scores: every way to cut a piece into two pieces; equal scores have equal ranks. */
+/* Makes a token named `<0xNN>` a byte token; false: another name. */
+bool tokenizer_set_byte_token(struct arena *a, struct tokenizer_token *t);
+/* Fills `single` with the byte tokens, or, for byte-level models, with the pieces of one byte. */
+void tokenizer_find_byte_tokens(struct tokenizer_desc *d);
+/* BPE merges from scores (SentencePiece): every split of a piece into two pieces; equal scores have equal
+ * ranks. */
 TFMC_MUST_USE enum tfmc_status tokenizer_merges_by_score(const struct tokenizer_source *s,
                                                          struct tokenizer_desc *d);
 struct tokenizer_index;
 struct tokenizer_index *tokenizer_index_new(struct arena *a, const struct tokenizer_desc *d);
-/* The id of a piece that the model may produce, or TFMC_TOK_NONE. */
+/* Id of a piece that the model may produce, or TFMC_TOK_NONE. */
 uint32_t tokenizer_index_find(const struct tokenizer_index *x, const char *text, size_t n);
-/* The next merge; there is room in d->merges. False: one of the three pieces is not in the index. */
+/* Appends a merge to d->merges, which has capacity. False: one of the three pieces is not in the index. */
 bool tokenizer_add_merge(const struct tokenizer_index *x, struct tokenizer_desc *d,
                          struct tokenizer_string left, struct tokenizer_string right);
-/* "left right"; false: there is no blank after the first character. */
-bool tokenizer_cut_merge(struct tokenizer_string line, struct tokenizer_string *left,
-                         struct tokenizer_string *right);
+/* Splits "left right"; false: no space after the first character. */
+bool tokenizer_split_merge(struct tokenizer_string line, struct tokenizer_string *left,
+                           struct tokenizer_string *right);
 
-/* ---- the double array ---- */
+/* ---- double-array trie ---- */
 struct tokenizer_key {
 	struct tokenizer_string text;
 	uint32_t value;
@@ -148,10 +150,10 @@ struct tokenizer_key {
 struct tokenizer_trie {
 	struct tfmc_tok_node *nodes;
 	size_t n, cap;
-	uint32_t *next, *prev; /* free nodes, in order; 0 ends the list */
+	uint32_t *next, *prev; /* list of free nodes, ascending; 0 ends it */
 	struct arena *arena;
 };
-/* Keys are sorted and cleared of those that occur twice (the first value stays). */
+/* Builds the trie. Sorts the keys and removes duplicates (the first value stays). */
 TFMC_MUST_USE enum tfmc_status tokenizer_trie_build(struct arena *a, struct tokenizer_key *keys, size_t n,
                                                     struct tokenizer_trie *out);
 

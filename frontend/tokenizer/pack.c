@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A described tokenizer into its packed form. The description is checked here
- * once more as a whole (ids within bounds, a usable model), so that readers need
- * not agree on who checks what; the result is a function of the description.
+ * Packs a tokenizer description. The description is validated as a whole (ids in range, a usable model), so
+ * that readers need not; the result is a function of the description.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 #include "ir/support/checked.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
-/* What is being written. */
+/* Output state. */
 struct packer {
 	const struct tokenizer_source *source;
 	const struct tokenizer_desc *desc;
@@ -34,18 +33,18 @@ struct tokenizer_string tokenizer_string(const char *text)
 	return (struct tokenizer_string){text, text ? strlen(text) : 0};
 }
 
-enum tfmc_status tokenizer_vrefuse(const struct tokenizer_source *s, enum tokenizer_refusal why,
-                                   const char *path, const char *fmt, va_list ap)
+enum tfmc_status tokenizer_vreject_file(const struct tokenizer_source *s, enum tokenizer_rejection why,
+                                        const char *path, const char *fmt, va_list ap)
 {
 	struct buf text;
-	bool goes_on = s->may_lack && why == TOKENIZER_UNSUPPORTED;
+	bool is_warning = s->may_lack && why == TOKENIZER_UNSUPPORTED;
 	buf_init(&text);
 	if (path != NULL)
 		buf_printf(&text, "%s: ", path);
 	if (why == TOKENIZER_UNSUPPORTED)
 		buf_str(&text, "not supported yet: ");
 	buf_vprintf(&text, fmt, ap);
-	if (goes_on)
+	if (is_warning)
 		diag_warning(s->cx, s->loc, DIAG_TOKENIZER,
 		             "'%s': %s; without its tokenizer the model takes ids alone", s->name, text.data);
 	else
@@ -54,12 +53,12 @@ enum tfmc_status tokenizer_vrefuse(const struct tokenizer_source *s, enum tokeni
 	return TFMC_INVALID;
 }
 
-enum tfmc_status tokenizer_refuse(const struct tokenizer_source *s, enum tokenizer_refusal why,
-                                  const char *path, const char *fmt, ...)
+enum tfmc_status tokenizer_reject_file(const struct tokenizer_source *s, enum tokenizer_rejection why,
+                                       const char *path, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
-	enum tfmc_status st = tokenizer_vrefuse(s, why, path, fmt, ap);
+	enum tfmc_status st = tokenizer_vreject_file(s, why, path, fmt, ap);
 	va_end(ap);
 	return st;
 }
@@ -108,20 +107,20 @@ void tokenizer_set_template(struct tokenizer_desc *d, const char *single, const 
 
 /* ---- sections ---- */
 
-static void begin(struct packer *p, enum tfmc_tok_section_kind kind)
+static void begin_section(struct packer *p, enum tfmc_tok_section_kind kind)
 {
 	size_t over = p->out.len % TFMC_TOK_ALIGN;
 	buf_fill(&p->out, 0, over ? TFMC_TOK_ALIGN - over : 0);
 	p->head.sections[kind].offset = sizeof(p->head) + p->out.len;
 }
 
-static void end(struct packer *p, enum tfmc_tok_section_kind kind)
+static void end_section(struct packer *p, enum tfmc_tok_section_kind kind)
 {
 	p->head.sections[kind].bytes = sizeof(p->head) + p->out.len - p->head.sections[kind].offset;
 }
 
-/* Aligned for the tables of automata. */
-static void put_text(struct packer *p, struct tokenizer_string text, uint32_t *at, uint32_t *n)
+/* Appends a string to TEXTS, aligned for the tables of automata. */
+static void write_string(struct packer *p, struct tokenizer_string text, uint32_t *at, uint32_t *n)
 {
 	buf_fill(&p->texts, 0, (0 - p->texts.len) % 4);
 	*at = (uint32_t)p->texts.len;
@@ -129,48 +128,48 @@ static void put_text(struct packer *p, struct tokenizer_string text, uint32_t *a
 	buf_bytes(&p->texts, text.text, text.n);
 }
 
-static void put_tokens(struct packer *p)
+static void write_tokens(struct packer *p)
 {
 	const struct tokenizer_desc *d = p->desc;
 	size_t at = 0;
-	begin(p, TFMC_TOK_OFFSETS);
+	begin_section(p, TFMC_TOK_OFFSETS);
 	for (size_t i = 0; i <= d->n_tokens; i++) {
 		buf_u32le(&p->out, (uint32_t)at);
 		at += i < d->n_tokens ? d->tokens[i].piece.n : 0;
 	}
-	end(p, TFMC_TOK_OFFSETS);
-	begin(p, TFMC_TOK_PIECES);
+	end_section(p, TFMC_TOK_OFFSETS);
+	begin_section(p, TFMC_TOK_PIECES);
 	for (size_t i = 0; i < d->n_tokens; i++)
 		buf_bytes(&p->out, d->tokens[i].piece.text, d->tokens[i].piece.n);
-	end(p, TFMC_TOK_PIECES);
-	begin(p, TFMC_TOK_FLAGS);
+	end_section(p, TFMC_TOK_PIECES);
+	begin_section(p, TFMC_TOK_FLAGS);
 	for (size_t i = 0; i < d->n_tokens; i++)
 		buf_char(&p->out, (char)d->tokens[i].flags);
-	end(p, TFMC_TOK_FLAGS);
-	begin(p, TFMC_TOK_SCORES);
+	end_section(p, TFMC_TOK_FLAGS);
+	begin_section(p, TFMC_TOK_SCORES);
 	for (size_t i = 0; d->model == TFMC_TOK_UNIGRAM && i < d->n_tokens; i++) {
 		uint64_t bits;
 		memcpy(&bits, &d->tokens[i].score, sizeof(bits));
 		buf_u64le(&p->out, bits);
 	}
-	end(p, TFMC_TOK_SCORES);
+	end_section(p, TFMC_TOK_SCORES);
 }
 
-static enum tfmc_status put_trie(struct packer *p, enum tfmc_tok_section_kind kind,
-                                 struct tokenizer_key *keys, size_t n)
+static enum tfmc_status write_trie(struct packer *p, enum tfmc_tok_section_kind kind,
+                                   struct tokenizer_key *keys, size_t n)
 {
 	struct tokenizer_trie t;
 	TFMC_TRY(tokenizer_trie_build(p->arena, keys, n, &t));
-	begin(p, kind);
+	begin_section(p, kind);
 	for (size_t i = 0; i < t.n; i++) {
 		buf_u32le(&p->out, t.nodes[i].base);
 		buf_u32le(&p->out, t.nodes[i].check);
 	}
-	end(p, kind);
+	end_section(p, kind);
 	return TFMC_OK;
 }
 
-static enum tfmc_status put_piece_trie(struct packer *p)
+static enum tfmc_status write_piece_trie(struct packer *p)
 {
 	const struct tokenizer_desc *d = p->desc;
 	size_t n = 0;
@@ -178,20 +177,20 @@ static enum tfmc_status put_piece_trie(struct packer *p)
 	if (keys == NULL)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < d->n_tokens; i++)
-		if (d->tokens[i].is_matched && tokenizer_matched(&d->tokens[i]).n)
-			keys[n++] = (struct tokenizer_key){tokenizer_matched(&d->tokens[i]), (uint32_t)i};
-	return put_trie(p, TFMC_TOK_TRIE, keys, n);
+		if (d->tokens[i].is_matched && tokenizer_match_key(&d->tokens[i]).n)
+			keys[n++] = (struct tokenizer_key){tokenizer_match_key(&d->tokens[i]), (uint32_t)i};
+	return write_trie(p, TFMC_TOK_TRIE, keys, n);
 }
 
-static enum tfmc_status put_added(struct packer *p)
+static enum tfmc_status write_added(struct packer *p)
 {
 	const struct tokenizer_desc *d = p->desc;
-	begin(p, TFMC_TOK_ADDED);
+	begin_section(p, TFMC_TOK_ADDED);
 	for (size_t i = 0; i < d->n_added; i++) {
 		buf_u32le(&p->out, d->added[i].id);
 		buf_u32le(&p->out, d->added[i].flags);
 	}
-	end(p, TFMC_TOK_ADDED);
+	end_section(p, TFMC_TOK_ADDED);
 	for (int in_normalized = 0; in_normalized < 2; in_normalized++) {
 		size_t n = 0;
 		struct tokenizer_key *keys = ARENA_ARRAY(p->arena, struct tokenizer_key, d->n_added + 1);
@@ -203,13 +202,13 @@ static enum tfmc_status put_added(struct packer *p)
 			if (a->in_normalized == in_normalized && text.n)
 				keys[n++] = (struct tokenizer_key){text, (uint32_t)i};
 		}
-		TFMC_TRY(put_trie(p, in_normalized ? TFMC_TOK_NORM_TRIE : TFMC_TOK_RAW_TRIE, keys, n));
+		TFMC_TRY(write_trie(p, in_normalized ? TFMC_TOK_NORM_TRIE : TFMC_TOK_RAW_TRIE, keys, n));
 	}
 	return TFMC_OK;
 }
 
-/* At most half of the slots are taken. The first of equal pairs stays. */
-static enum tfmc_status put_pairs(struct packer *p)
+/* Builds the hash table of merges, at most half full. The first of equal pairs stays. */
+static enum tfmc_status write_pairs(struct packer *p)
 {
 	const struct tokenizer_desc *d = p->desc;
 	size_t n = 16;
@@ -229,68 +228,68 @@ static enum tfmc_status put_pairs(struct packer *p)
 		if (slots[at].left == TFMC_TOK_NONE || slots[at].rank > m->rank)
 			slots[at] = (struct tfmc_tok_pair){m->left, m->right, m->rank, m->id};
 	}
-	begin(p, TFMC_TOK_PAIRS);
+	begin_section(p, TFMC_TOK_PAIRS);
 	for (size_t i = 0; slots && i < n; i++) {
 		buf_u32le(&p->out, slots[i].left);
 		buf_u32le(&p->out, slots[i].right);
 		buf_u32le(&p->out, slots[i].rank);
 		buf_u32le(&p->out, slots[i].id);
 	}
-	end(p, TFMC_TOK_PAIRS);
+	end_section(p, TFMC_TOK_PAIRS);
 	return TFMC_OK;
 }
 
-static void put_ops(struct packer *p, enum tfmc_tok_section_kind kind, const struct tokenizer_ops *ops)
+static void write_ops(struct packer *p, enum tfmc_tok_section_kind kind, const struct tokenizer_ops *ops)
 {
-	begin(p, kind);
+	begin_section(p, kind);
 	for (size_t i = 0; i < ops->n; i++) {
 		uint32_t a, n_a, b, n_b;
-		put_text(p, ops->items[i].a, &a, &n_a);
-		put_text(p, ops->items[i].b, &b, &n_b);
-		const uint32_t words[] = {ops->items[i].kind, ops->items[i].flags, a, n_a, b, n_b};
-		for (size_t k = 0; k < TFMC_COUNT(words); k++)
-			buf_u32le(&p->out, words[k]);
+		write_string(p, ops->items[i].a, &a, &n_a);
+		write_string(p, ops->items[i].b, &b, &n_b);
+		const uint32_t fields[] = {ops->items[i].kind, ops->items[i].flags, a, n_a, b, n_b};
+		for (size_t k = 0; k < TFMC_COUNT(fields); k++)
+			buf_u32le(&p->out, fields[k]);
 	}
-	end(p, kind);
+	end_section(p, kind);
 }
 
-static void put_rest(struct packer *p)
+static void write_remaining_sections(struct packer *p)
 {
 	const struct tokenizer_desc *d = p->desc;
-	begin(p, TFMC_TOK_SINGLE);
+	begin_section(p, TFMC_TOK_SINGLE);
 	for (unsigned i = 0; d->has_single && i < 256; i++)
 		buf_u32le(&p->out, d->single[i]);
-	end(p, TFMC_TOK_SINGLE);
-	put_ops(p, TFMC_TOK_NORMALIZE, &d->normalize);
-	put_ops(p, TFMC_TOK_SPLIT, &d->split);
-	begin(p, TFMC_TOK_TEMPLATE);
+	end_section(p, TFMC_TOK_SINGLE);
+	write_ops(p, TFMC_TOK_NORMALIZE, &d->normalize);
+	write_ops(p, TFMC_TOK_SPLIT, &d->split);
+	begin_section(p, TFMC_TOK_TEMPLATE);
 	for (size_t i = 0; i < d->n_items; i++) {
 		buf_u32le(&p->out, d->items[i].kind);
 		buf_u32le(&p->out, d->items[i].id);
 		buf_u32le(&p->out, d->items[i].type);
 	}
-	end(p, TFMC_TOK_TEMPLATE);
-	begin(p, TFMC_TOK_CHARSMAP);
+	end_section(p, TFMC_TOK_TEMPLATE);
+	begin_section(p, TFMC_TOK_CHARSMAP);
 	buf_bytes(&p->out, d->charsmap.text, d->charsmap.n);
-	end(p, TFMC_TOK_CHARSMAP);
-	put_text(p, d->mark, &p->head.mark, &p->head.n_mark);
-	put_text(p, d->prefix, &p->head.prefix, &p->head.n_prefix);
-	begin(p, TFMC_TOK_TEXTS);
+	end_section(p, TFMC_TOK_CHARSMAP);
+	write_string(p, d->mark, &p->head.mark, &p->head.n_mark);
+	write_string(p, d->prefix, &p->head.prefix, &p->head.n_prefix);
+	begin_section(p, TFMC_TOK_TEXTS);
 	buf_append(&p->out, &p->texts);
-	end(p, TFMC_TOK_TEXTS);
+	end_section(p, TFMC_TOK_TEXTS);
 }
 
 /* ---- checks ---- */
 
-static bool id_fits(const struct tokenizer_desc *d, uint32_t id)
+static bool is_id_or_none(const struct tokenizer_desc *d, uint32_t id)
 {
 	return id == TFMC_TOK_NONE || id < d->n_tokens;
 }
 
-static bool ids_fit(const struct tokenizer_desc *d)
+static bool are_ids_in_range(const struct tokenizer_desc *d)
 {
-	bool ok = id_fits(d, d->unknown) && id_fits(d, d->bos) && id_fits(d, d->eos) && id_fits(d, d->pad) &&
-	          id_fits(d, d->mask);
+	bool ok = is_id_or_none(d, d->unknown) && is_id_or_none(d, d->bos) && is_id_or_none(d, d->eos) &&
+	          is_id_or_none(d, d->pad) && is_id_or_none(d, d->mask);
 	for (size_t i = 0; ok && i < d->n_added; i++)
 		ok = d->added[i].id < d->n_tokens;
 	for (size_t i = 0; ok && i < d->n_merges; i++)
@@ -299,12 +298,13 @@ static bool ids_fit(const struct tokenizer_desc *d)
 	for (size_t i = 0; ok && i < d->n_items; i++)
 		ok = d->items[i].kind != TFMC_TOK_TOKEN || d->items[i].id < d->n_tokens;
 	for (unsigned i = 0; ok && d->has_single && i < 256; i++)
-		ok = id_fits(d, d->single[i]);
+		ok = is_id_or_none(d, d->single[i]);
 	return ok;
 }
 
-/* Bytes of the units, the units, texts of which the last one is ended. */
-static bool charsmap_fits(struct tokenizer_string map)
+/* Checks the layout: u32 size of the double array, the double array, strings of which the last one is
+ * terminated. */
+static bool is_charsmap_valid(struct tokenizer_string map)
 {
 	const unsigned char *m = (const unsigned char *)map.text;
 	if (map.n == 0)
@@ -313,15 +313,15 @@ static bool charsmap_fits(struct tokenizer_string map)
 	return units != 0 && units % 4 == 0 && units < map.n - 4 && m[map.n - 1] == 0;
 }
 
-static bool scores_fit(const struct tokenizer_desc *d)
+static bool are_scores_finite(const struct tokenizer_desc *d)
 {
-	bool ok = d->unknown_score - d->unknown_score == 0; /* no NaN, no infinity */
+	bool ok = d->unknown_score - d->unknown_score == 0; /* neither NaN nor infinity */
 	for (size_t i = 0; ok && d->model == TFMC_TOK_UNIGRAM && i < d->n_tokens; i++)
 		ok = d->tokens[i].score - d->tokens[i].score == 0;
 	return ok;
 }
 
-static enum tfmc_status check(const struct tokenizer_source *s, const struct tokenizer_desc *d)
+static enum tfmc_status check_desc(const struct tokenizer_source *s, const struct tokenizer_desc *d)
 {
 	size_t bytes = 0, merges;
 	bool fits = d->n_tokens <= TFMC_TOK_TOKENS_MAX && checked_mul_size(d->n_merges, 64, &merges) &&
@@ -330,21 +330,21 @@ static enum tfmc_status check(const struct tokenizer_source *s, const struct tok
 		fits = checked_add_size(bytes, d->tokens[i].piece.n, &bytes) && bytes <= UINT32_MAX / 2;
 	const char *wrong = d->n_tokens == 0                          ? "the tokenizer has no tokens"
 	                    : !fits || d->charsmap.n > UINT32_MAX / 2 ? "the tokenizer is too large"
-	                    : !charsmap_fits(d->charsmap) ? "the precompiled map of characters is damaged"
-	                    : !scores_fit(d)              ? "a score is not a finite number"
-	                    : !ids_fit(d)                 ? "an id of the tokenizer is not that of a token"
-	                                                  : NULL;
-	return wrong == NULL ? TFMC_OK : tokenizer_refuse(s, TOKENIZER_WRONG, NULL, "%s", wrong);
+	                    : !is_charsmap_valid(d->charsmap) ? "the precompiled map of characters is damaged"
+	                    : !are_scores_finite(d)           ? "a score is not a finite number"
+	                    : !are_ids_in_range(d) ? "an id of the tokenizer is not that of a token"
+	                                           : NULL;
+	return wrong == NULL ? TFMC_OK : tokenizer_reject_file(s, TOKENIZER_WRONG, NULL, "%s", wrong);
 }
 
 /* ---- packing ---- */
 
-/* Pieces with the mark after something else forbid to cut words at marks. */
-static bool cuts_at_mark(const struct tokenizer_desc *d)
+/* True: words may be cut at marks, since no piece has a mark after something else. */
+static bool may_cut_at_mark(const struct tokenizer_desc *d)
 {
 	bool ok = d->mark.n > 0 && d->model == TFMC_TOK_BPE && !(d->flags & TFMC_TOK_H_BYTE_LEVEL);
 	for (size_t i = 0; ok && i < d->n_tokens; i++) {
-		struct tokenizer_string p = tokenizer_matched(&d->tokens[i]);
+		struct tokenizer_string p = tokenizer_match_key(&d->tokens[i]);
 		bool is_mark = true;
 		for (size_t at = 0; ok && d->tokens[i].is_matched && at < p.n;) {
 			bool here = p.n - at >= d->mark.n && !memcmp(p.text + at, d->mark.text, d->mark.n);
@@ -356,13 +356,13 @@ static bool cuts_at_mark(const struct tokenizer_desc *d)
 	return ok;
 }
 
-static void fill_head(struct packer *p)
+static void init_header(struct packer *p)
 {
 	const struct tokenizer_desc *d = p->desc;
 	p->head = (struct tfmc_tok_header){.magic = TFMC_TOK_MAGIC, .version = TFMC_TOK_VERSION};
 	p->head.n_sections = TFMC_TOK_N_SECTIONS;
 	p->head.model = (uint32_t)d->model;
-	p->head.flags = d->flags | (cuts_at_mark(d) ? TFMC_TOK_H_CUT_AT_MARK : 0u);
+	p->head.flags = d->flags | (may_cut_at_mark(d) ? TFMC_TOK_H_CUT_AT_MARK : 0u);
 	p->head.n_tokens = (uint32_t)d->n_tokens;
 	p->head.unknown = d->unknown;
 	p->head.bos = d->bos;
@@ -392,7 +392,7 @@ static enum tfmc_status finish(struct packer *p, struct tokenizer_packed *out)
 	return TFMC_OK;
 }
 
-/* What the library would refuse later, on another machine perhaps, is refused here. */
+/* Opens the result with the library, so that errors appear now and not on the target machine. */
 static enum tfmc_status check_packed(const struct tokenizer_source *s, const struct tokenizer_packed *p)
 {
 	struct tfmc_tokenizer *t;
@@ -400,8 +400,9 @@ static enum tfmc_status check_packed(const struct tokenizer_source *s, const str
 	if (status == TFMC_TOKENIZER_E_MEMORY)
 		return TFMC_NO_MEMORY;
 	if (status != TFMC_TOKENIZER_OK)
-		return tokenizer_refuse(s, TOKENIZER_UNSUPPORTED, NULL, "libtfmctok would say of it that %s",
-		                        tfmc_tokenizer_status_text(status));
+		return tokenizer_reject_file(s, TOKENIZER_UNSUPPORTED, NULL,
+		                             "libtfmctok would say of it that %s",
+		                             tfmc_tokenizer_status_text(status));
 	tfmc_tokenizer_close(t);
 	return TFMC_OK;
 }
@@ -410,17 +411,17 @@ enum tfmc_status tokenizer_pack(const struct tokenizer_source *s, struct tokeniz
                                 struct tokenizer_packed *out)
 {
 	struct packer p = {.source = s, .desc = d, .arena = s->arena};
-	TFMC_TRY(check(s, d));
-	fill_head(&p);
+	TFMC_TRY(check_desc(s, d));
+	init_header(&p);
 	buf_init(&p.out);
 	buf_init(&p.texts);
-	put_tokens(&p);
-	enum tfmc_status st = put_piece_trie(&p);
+	write_tokens(&p);
+	enum tfmc_status st = write_piece_trie(&p);
 	if (st == TFMC_OK)
-		st = put_pairs(&p);
+		st = write_pairs(&p);
 	if (st == TFMC_OK)
-		st = put_added(&p);
-	put_rest(&p);
+		st = write_added(&p);
+	write_remaining_sections(&p);
 	if (st == TFMC_OK)
 		st = finish(&p, out);
 	buf_destroy(&p.out);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regular expressions of tokenizers: parsed into a tree over sets of characters,
- * compiled into an automaton that libtfmctok runs (runtime/tokenizer/format.h).
- * What matches is what a backtracking matcher in the syntax of Oniguruma finds;
- * expressions that no automaton can follow are refused with the reason.
+ * Regular expressions of tokenizers: parsed into a tree over character sets, compiled to a deterministic
+ * automaton that libtfmctok runs (runtime/tokenizer/format.h). Matches are those of a backtracking matcher
+ * with Oniguruma's syntax; expressions that no automaton can express are rejected with the reason.
  */
 #ifndef TFMC_FRONTEND_TOKENIZER_PATTERN_H
 #define TFMC_FRONTEND_TOKENIZER_PATTERN_H
@@ -12,63 +11,63 @@
 
 /* ---- sets of characters ---- */
 
-/* A byte that is no UTF-8 counts as one more character, which belongs to no category. */
+/* An invalid UTF-8 byte counts as one more character, without a category. */
 #define PATTERN_CHAR_LAST 0x110000u
 
 struct pattern_range {
-	uint32_t from, to; /* both belong to it */
+	uint32_t from, to; /* inclusive */
 };
 
 struct pattern_set {
-	struct pattern_range *items; /* in order, with gaps between, after pattern_set_tidy */
+	struct pattern_range *items; /* sorted, disjoint and not adjacent after normalization */
 	size_t n, cap;
 };
 
 bool pattern_set_add(struct arena *a, struct pattern_set *s, uint32_t from, uint32_t to);
 bool pattern_set_union(struct arena *a, struct pattern_set *s, const struct pattern_set *other);
-void pattern_set_tidy(struct pattern_set *s);
-/* Of tidy sets. */
+void pattern_set_normalize(struct pattern_set *s);
+/* For normalized sets. */
 bool pattern_set_complement(struct arena *a, struct pattern_set *s);
 bool pattern_set_intersect(struct arena *a, struct pattern_set *s, const struct pattern_set *other);
 bool pattern_set_has(const struct pattern_set *s, uint32_t cp);
-/* Letters of ASCII in both cases, with what folds to them; false when other characters would have to fold. */
+/* Adds both cases of ASCII letters, and what folds to them; false: other characters would have to fold. */
 bool pattern_set_fold(struct arena *a, struct pattern_set *s);
-/* Characters of one category that follow each other. */
+/* Consecutive characters of one general category. */
 struct pattern_run {
 	uint32_t from, to;
 	unsigned category;
 };
 struct pattern_runs {
-	struct pattern_run *items; /* in order; empty until a name is asked for */
+	struct pattern_run *items; /* sorted; computed at the first use */
 	size_t n, cap;
 };
-/* \p{NAME}: categories and Han; false: not known. */
+/* Adds \p{NAME}: general categories and Han; false: unknown. */
 bool pattern_set_property(struct arena *a, struct pattern_runs *runs, struct pattern_set *s, const char *name,
                           size_t n);
-/* 's' 'd' 'w' 'h', false for others. */
+/* Adds \s, \d, \w or \h; false for other names. */
 bool pattern_set_class(struct arena *a, struct pattern_runs *runs, struct pattern_set *s, char name);
 
 /* ---- trees ---- */
 
 enum pattern_kind {
-	PATTERN_SET,    /* one character of the set */
-	PATTERN_LOOK,   /* nothing, where a character of the set follows; negative: where none does */
-	PATTERN_CONCAT, /* children in turn; without any: nothing */
-	PATTERN_ANY_OF, /* the first child that leads to a match */
-	PATTERN_REPEAT, /* least to most times the child */
+	PATTERN_SET,         /* one character of the set */
+	PATTERN_LOOKAHEAD,   /* empty, if a character of the set follows; negative: if none does */
+	PATTERN_CONCAT,      /* children in sequence; no children: empty */
+	PATTERN_ALTERNATION, /* ordered alternatives */
+	PATTERN_REPEAT,      /* child repeated */
 };
 
 struct pattern {
 	enum pattern_kind kind;
 	struct pattern_set set;
 	bool negative, lazy;
-	uint32_t least, most; /* UINT32_MAX: any number */
+	uint32_t min, max; /* UINT32_MAX: unbounded */
 	struct pattern *child, *next;
 };
 
-/* NULL with *why: what is not supported, or wrong. */
+/* Parses an expression; NULL, and the reason in *why. */
 struct pattern *pattern_parse(struct arena *a, const char *text, const char **why);
-/* The automaton as bytes; n = 0 with *why. */
+/* Compiles an expression to the packed automaton; n = 0, and the reason in *why. */
 struct tokenizer_string pattern_compile(struct arena *a, const char *text, const char **why);
 
 #endif

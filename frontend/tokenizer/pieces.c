@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What readers of several formats need: pieces by text, the letters of
- * byte-level vocabularies, tokens of single bytes, merges from scores.
+ * Helpers of several readers: index of pieces, letters of byte-level vocabularies, byte tokens, merges from
+ * scores.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "frontend/tokenizer/build.h"
 #include "ir/support/utf8.h"
 
-#define SCORED_PIECE_MAX 256 /* bytes of a piece that is cut in every way */
+#define SCORED_PIECE_MAX 256 /* bytes of a piece that is split in every way */
 
 /* ---- pieces by text ---- */
 
@@ -21,7 +21,7 @@ struct tokenizer_index {
 	size_t mask;
 };
 
-static size_t hash_text(const char *text, size_t n)
+static size_t hash_string(const char *text, size_t n)
 {
 	uint64_t h = 0xcbf29ce484222325ull;
 	for (size_t i = 0; i < n; i++)
@@ -29,9 +29,9 @@ static size_t hash_text(const char *text, size_t n)
 	return (size_t)(h ^ h >> 29);
 }
 
-static size_t slot_of(const struct tokenizer_index *x, const char *text, size_t n)
+static size_t find_slot(const struct tokenizer_index *x, const char *text, size_t n)
 {
-	size_t at = hash_text(text, n) & x->mask;
+	size_t at = hash_string(text, n) & x->mask;
 	while (x->ids[at] != TFMC_TOK_NONE &&
 	       (x->texts[at].n != n || memcmp(x->texts[at].text, text, n) != 0))
 		at = (at + 1) & x->mask;
@@ -55,7 +55,7 @@ struct tokenizer_index *tokenizer_index_new(struct arena *a, const struct tokeni
 		struct tokenizer_string p = d->tokens[i].piece;
 		if (!d->tokens[i].is_matched || p.n == 0)
 			continue;
-		size_t at = slot_of(x, p.text, p.n);
+		size_t at = find_slot(x, p.text, p.n);
 		if (x->ids[at] == TFMC_TOK_NONE) {
 			x->ids[at] = (uint32_t)i;
 			x->texts[at] = p;
@@ -66,14 +66,14 @@ struct tokenizer_index *tokenizer_index_new(struct arena *a, const struct tokeni
 
 uint32_t tokenizer_index_find(const struct tokenizer_index *x, const char *text, size_t n)
 {
-	return n ? x->ids[slot_of(x, text, n)] : TFMC_TOK_NONE;
+	return n ? x->ids[find_slot(x, text, n)] : TFMC_TOK_NONE;
 }
 
 /* ---- bytes ---- */
 
 /*
- * The byte of a letter, -1: none. Printable bytes stand for themselves; the others, which are 0-32, 127-160
- * and 173, follow from 256 on.
+ * The byte of a GPT-2 letter, -1: none. Printable bytes are their own letters; the others, 0-32, 127-160 and
+ * 173, are numbered from 256 on.
  */
 static int byte_of_letter(uint32_t cp)
 {
@@ -114,7 +114,7 @@ int tokenizer_byte_piece(struct tokenizer_string p)
 	return hex(p.text[3]) * 16 + hex(p.text[4]);
 }
 
-bool tokenizer_set_byte(struct arena *a, struct tokenizer_token *t)
+bool tokenizer_set_byte_token(struct arena *a, struct tokenizer_token *t)
 {
 	int byte = tokenizer_byte_piece(t->piece);
 	if (byte < 0)
@@ -126,13 +126,13 @@ bool tokenizer_set_byte(struct arena *a, struct tokenizer_token *t)
 	return true;
 }
 
-void tokenizer_find_single(struct tokenizer_desc *d)
+void tokenizer_find_byte_tokens(struct tokenizer_desc *d)
 {
 	bool byte_level = d->flags & TFMC_TOK_H_BYTE_LEVEL;
-	d->has_single = byte_level; /* of which there may be none: other bytes are unknown */
+	d->has_single = byte_level; /* byte-level models may lack tokens of some bytes, which are unknown */
 	for (size_t i = d->n_tokens; i-- > 0;) {
 		const struct tokenizer_token *t = &d->tokens[i];
-		struct tokenizer_string p = tokenizer_matched(t);
+		struct tokenizer_string p = tokenizer_match_key(t);
 		bool is_single = p.n == 1 && (byte_level ? t->is_matched : t->flags & TFMC_TOK_F_BYTE);
 		if (is_single) {
 			d->single[(unsigned char)p.text[0]] = (uint32_t)i;
@@ -161,8 +161,8 @@ bool tokenizer_add_merge(const struct tokenizer_index *x, struct tokenizer_desc 
 	return true;
 }
 
-bool tokenizer_cut_merge(struct tokenizer_string line, struct tokenizer_string *left,
-                         struct tokenizer_string *right)
+bool tokenizer_split_merge(struct tokenizer_string line, struct tokenizer_string *left,
+                           struct tokenizer_string *right)
 {
 	const char *blank = line.n > 1 ? memchr(line.text + 1, ' ', line.n - 1) : NULL;
 	if (blank == NULL)
@@ -185,7 +185,7 @@ static int compare_scores(const void *pa, const void *pb)
 	return a > b ? -1 : a < b;
 }
 
-/* Distinct scores of matched pieces, the best first. */
+/* Distinct scores of matched pieces, descending. */
 static enum tfmc_status sort_scores(const struct tokenizer_source *s, const struct tokenizer_desc *d,
                                     double **scores, size_t *n)
 {
@@ -196,8 +196,8 @@ static enum tfmc_status sort_scores(const struct tokenizer_source *s, const stru
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < d->n_tokens; i++) {
 		if (d->tokens[i].score != d->tokens[i].score)
-			return tokenizer_refuse(s, TOKENIZER_WRONG, NULL,
-			                        "the score of token %zu is not a number", i);
+			return tokenizer_reject_file(s, TOKENIZER_WRONG, NULL,
+			                             "the score of token %zu is not a number", i);
 		if (d->tokens[i].is_matched)
 			(*scores)[(*n)++] = d->tokens[i].score;
 	}
@@ -216,8 +216,8 @@ static uint32_t rank_of(const double *scores, size_t n, double score)
 	return at != NULL ? (uint32_t)(at - scores) : 0;
 }
 
-static bool add_cuts(const struct tokenizer_source *s, const struct tokenizer_index *x, uint32_t id,
-                     uint32_t rank, struct merges *out)
+static bool add_splits(const struct tokenizer_source *s, const struct tokenizer_index *x, uint32_t id,
+                       uint32_t rank, struct merges *out)
 {
 	struct tokenizer_string p = x->desc->tokens[id].piece;
 	for (size_t at = 1; at < p.n; at++) {
@@ -248,11 +248,11 @@ enum tfmc_status tokenizer_merges_by_score(const struct tokenizer_source *s, str
 		if (!t->is_matched || tokenizer_index_find(x, t->piece.text, t->piece.n) != i)
 			continue;
 		if (t->piece.n > SCORED_PIECE_MAX)
-			return tokenizer_refuse(
+			return tokenizer_reject_file(
 			        s, TOKENIZER_WRONG, NULL,
 			        "token %zu has %zu bytes, at most %d are possible with scores", i, t->piece.n,
 			        SCORED_PIECE_MAX);
-		if (!add_cuts(s, x, (uint32_t)i, rank_of(scores, n, t->score), &out))
+		if (!add_splits(s, x, (uint32_t)i, rank_of(scores, n, t->score), &out))
 			return TFMC_NO_MEMORY;
 	}
 	d->merges = out.items;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of characters as sorted ranges, and those that have names. */
+/* Character sets as sorted ranges; named sets by Unicode properties. */
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -25,7 +25,7 @@ static int compare(const void *pa, const void *pb)
 	return a->from < b->from ? -1 : a->from > b->from;
 }
 
-void pattern_set_tidy(struct pattern_set *s)
+void pattern_set_normalize(struct pattern_set *s)
 {
 	size_t n = 0;
 	if (s->n > 1)
@@ -87,7 +87,7 @@ bool pattern_set_has(const struct pattern_set *s, uint32_t cp)
 
 bool pattern_set_fold(struct arena *a, struct pattern_set *s)
 {
-	static const uint32_t others[][2] = {{'s', 0x17f}, {'k', 0x212a}};
+	static const uint32_t folds[][2] = {{'s', 0x17f}, {'k', 0x212a}};
 	if (s->n && s->items[s->n - 1].to > 0x7f)
 		return false;
 	struct pattern_set old = *s;
@@ -98,10 +98,10 @@ bool pattern_set_fold(struct arena *a, struct pattern_set *s)
 		if (!pattern_set_has(&old, c) && !pattern_set_has(&old, upper))
 			continue;
 		ok = pattern_set_add(a, s, c, c) && pattern_set_add(a, s, upper, upper);
-		for (size_t i = 0; ok && i < TFMC_COUNT(others); i++)
-			ok = others[i][0] != c || pattern_set_add(a, s, others[i][1], others[i][1]);
+		for (size_t i = 0; ok && i < TFMC_COUNT(folds); i++)
+			ok = folds[i][0] != c || pattern_set_add(a, s, folds[i][1], folds[i][1]);
 	}
-	pattern_set_tidy(s);
+	pattern_set_normalize(s);
 	return ok;
 }
 
@@ -111,7 +111,7 @@ static const char categories[][3] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "
                                      "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm",
                                      "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
 
-static bool find_runs(struct arena *a, struct pattern_runs *runs)
+static bool compute_runs(struct arena *a, struct pattern_runs *runs)
 {
 	for (uint32_t cp = 0; runs->n == 0 || cp < PATTERN_CHAR_LAST; cp++) {
 		unsigned category = (unsigned)utf8proc_category((utf8proc_int32_t)cp);
@@ -127,17 +127,17 @@ static bool find_runs(struct arena *a, struct pattern_runs *runs)
 	return true;
 }
 
-/* Characters whose category has its bit in the mask. */
+/* Adds characters whose category has its bit in the mask. */
 static bool add_categories(struct arena *a, struct pattern_runs *runs, struct pattern_set *s, uint32_t mask)
 {
-	bool ok = runs->n || find_runs(a, runs);
+	bool ok = runs->n || compute_runs(a, runs);
 	for (size_t i = 0; ok && i < runs->n; i++)
 		if (mask >> runs->items[i].category & 1)
 			ok = pattern_set_add(a, s, runs->items[i].from, runs->items[i].to);
 	return ok;
 }
 
-static uint32_t mask_of(const char *name, size_t n)
+static uint32_t category_mask(const char *name, size_t n)
 {
 	uint32_t mask = 0;
 	for (uint32_t i = 0; n && n <= 2 && i < TFMC_COUNT(categories); i++)
@@ -145,7 +145,7 @@ static uint32_t mask_of(const char *name, size_t n)
 	return mask;
 }
 
-/* The script Han. */
+/* Script Han. */
 static const struct pattern_range han[] = {
         {0x2e80, 0x2e99},   {0x2e9b, 0x2ef3},   {0x2f00, 0x2fd5},   {0x3005, 0x3005},   {0x3007, 0x3007},
         {0x3021, 0x3029},   {0x3038, 0x303b},   {0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfa6d},
@@ -157,7 +157,7 @@ static const struct pattern_range han[] = {
 bool pattern_set_property(struct arena *a, struct pattern_runs *runs, struct pattern_set *s, const char *name,
                           size_t n)
 {
-	uint32_t mask = mask_of(name, n);
+	uint32_t mask = category_mask(name, n);
 	bool ok = true;
 	if (mask)
 		return add_categories(a, runs, s, mask);
@@ -180,15 +180,16 @@ bool pattern_set_class(struct arena *a, struct pattern_runs *runs, struct patter
 	           : name == 'w' ? TFMC_COUNT(word)
 	           : name == 'h' ? TFMC_COUNT(hex)
 	                         : 0;
-	uint32_t mask = name == 's'   ? mask_of("Z", 1)
-	                : name == 'd' ? mask_of("Nd", 2)
-	                : name == 'w' ? mask_of("L", 1) | mask_of("M", 1) | mask_of("Nd", 2) |
-	                                        mask_of("Nl", 2) | mask_of("Pc", 2)
-	                              : 0;
+	uint32_t mask = name == 's'   ? category_mask("Z", 1)
+	                : name == 'd' ? category_mask("Nd", 2)
+	                : name == 'w'
+	                        ? category_mask("L", 1) | category_mask("M", 1) | category_mask("Nd", 2) |
+	                                  category_mask("Nl", 2) | category_mask("Pc", 2)
+	                        : 0;
 	bool ok = name == 'h' || (mask && add_categories(a, runs, s, mask));
 	for (size_t i = 0; ok && i < n; i++)
 		ok = pattern_set_add(a, s, more[i].from, more[i].to);
 	if (ok)
-		pattern_set_tidy(s);
+		pattern_set_normalize(s);
 	return ok;
 }

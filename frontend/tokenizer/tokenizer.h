@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tokenizers of all formats into the packed form that the runtime library
- * tfmctok maps (runtime/tokenizer/format.h). Everything is read and checked
- * here; components that are not supported are refused by name. The packed
- * bytes lie in the arena of the source and depend on the input alone.
+ * Tokenizers of all formats, compiled to the packed form that libtfmctok maps (runtime/tokenizer/format.h).
+ * Input is validated; unsupported components are rejected by name. The packed bytes are allocated in the
+ * arena of the source and depend on the input only.
  */
 #ifndef TFMC_FRONTEND_TOKENIZER_TOKENIZER_H
 #define TFMC_FRONTEND_TOKENIZER_TOKENIZER_H
@@ -23,14 +22,15 @@ struct tokenizer_string {
 	size_t n;
 };
 
-/* What is read, for messages, and where the result goes. */
+/* The source, for messages, and the arena of the result. */
 struct tokenizer_source {
 	struct arena *arena;
 	struct diag_context *cx;
-	const char *name;                      /* file name as shown */
-	struct loc loc;                        /* who asked for it */
-	bool may_lack;                         /* refusals are warnings: the caller goes on without text */
-	const struct tokenizer_config *config; /* of a hub folder; NULL: none */
+	const char *name;                      /* file name in messages */
+	struct loc loc;                        /* location of the reference */
+	bool may_lack;                         /* "not supported" is a warning: the caller goes on without
+					          a tokenizer */
+	const struct tokenizer_config *config; /* configuration files of a hub folder; NULL: none */
 };
 
 struct tokenizer_packed {
@@ -42,20 +42,19 @@ struct tokenizer_packed {
 TFMC_MUST_USE enum tfmc_status tokenizer_from_json(const struct tokenizer_source *s, const char *text,
                                                    size_t len, struct tokenizer_packed *out);
 struct tokenizer_lists; /* frontend/tokenizer_files/json.h */
-/* The same of its tree, of which lists are a part (NULL: none). */
+/* The same from its JSON tree; lists replace the vocabulary members (NULL: none). */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s,
                                                    const struct json_node *root,
                                                    const struct tokenizer_lists *lists,
                                                    struct tokenizer_packed *out);
-/* vocab.json and merges.txt: byte-level BPE as GPT-2 has it. */
+/* vocab.json and merges.txt: GPT-2's byte-level BPE. */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_bpe(const struct tokenizer_source *s, const char *vocab,
                                                   size_t n_vocab, const char *merges, size_t n_merges,
                                                   struct tokenizer_packed *out);
-/* vocab.txt: WordPiece as BERT has it. Text becomes lower case without accents unless a piece has capitals.
- */
+/* vocab.txt: BERT's WordPiece. Text is lower-cased and stripped of accents unless a piece has capitals. */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_wordpiece(const struct tokenizer_source *s, const char *text,
                                                         size_t len, struct tokenizer_packed *out);
-/* Lines of id, score and bytes in hexadecimal: BPE by scores, bytes as `<0xNN>`. */
+/* Lines of id, score and hexadecimal bytes: BPE by scores, byte fallback as `<0xNN>`. */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_scored(const struct tokenizer_source *s, const char *text,
                                                      size_t len, struct tokenizer_packed *out);
 /* The tokenizer file of llama2.c. */

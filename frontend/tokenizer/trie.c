@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The double array over the pieces of a tokenizer: sorted keys, level by level;
- * the children of a node go to the first base at which all their places are
- * free. Free places are a list that gets shorter from its front when searches
- * are long, so that building is linear also for texts made to hurt.
+ * Construction of a double-array trie (Aoe 1989) over sorted keys, breadth first: the children of a node get
+ * the first base at which all their slots are free. Free slots are a list; after long searches slots are
+ * dropped from its front, so that building stays linear for adversarial keys.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +10,8 @@
 #include "frontend/tokenizer/build.h"
 
 #define TRIE_NODES_MAX ((size_t)1 << 27)
-#define TRIE_TRIES     512 /* free places a node looks at before it goes after all others */
-#define TRIE_GIVEN_UP  64
+#define BASE_TRIES_MAX 512 /* free slots tried for a node before it is appended at the end */
+#define NODES_GIVEN_UP 64
 
 /* Keys [from, to) share the first `depth` bytes, which lead to `node`. */
 struct range {
@@ -38,20 +37,20 @@ static int compare_keys(const void *pa, const void *pb)
 	return a->value < b->value ? -1 : a->value > b->value;
 }
 
-static bool same_text(const struct tokenizer_key *a, const struct tokenizer_key *b)
+static bool is_same_key(const struct tokenizer_key *a, const struct tokenizer_key *b)
 {
 	return a->text.n == b->text.n && (!a->text.n || !memcmp(a->text.text, b->text.text, a->text.n));
 }
 
-/* Makes nodes up to `want`, all new ones free, at the end of the list. */
-static bool grow(struct tokenizer_trie *t, size_t want)
+/* Grows to `want` nodes; new ones are appended to the free list. */
+static bool grow_nodes(struct tokenizer_trie *t, size_t n_nodes)
 {
 	size_t old = t->n, cap = t->cap;
-	if (want <= old)
+	if (n_nodes <= old)
 		return true;
-	if (want > TRIE_NODES_MAX)
+	if (n_nodes > TRIE_NODES_MAX)
 		return false;
-	while (cap < want)
+	while (cap < n_nodes)
 		cap = cap ? 2 * cap : 1024;
 	if (cap != t->cap) {
 		t->nodes = arena_grow(t->arena, t->nodes, old, cap, sizeof(*t->nodes));
@@ -61,23 +60,23 @@ static bool grow(struct tokenizer_trie *t, size_t want)
 	}
 	if (arena_failed(t->arena))
 		return false;
-	for (size_t i = old; i < want; i++) {
+	for (size_t i = old; i < n_nodes; i++) {
 		t->nodes[i] = (struct tfmc_tok_node){0, TFMC_TOK_NONE};
 		if (i == 0)
-			continue; /* the head of the list */
+			continue; /* list head */
 		t->prev[i] = t->prev[0];
 		t->next[t->prev[0]] = (uint32_t)i;
 		t->next[i] = 0;
 		t->prev[0] = (uint32_t)i;
 	}
-	t->n = want;
+	t->n = n_nodes;
 	return true;
 }
 
-static void take(struct tokenizer_trie *t, uint32_t node)
+static void allocate_node(struct tokenizer_trie *t, uint32_t node)
 {
 	if (t->prev[node] == node)
-		return; /* left the list before */
+		return; /* not in the list */
 	t->next[t->prev[node]] = t->next[node];
 	t->prev[t->next[node]] = t->prev[node];
 	t->prev[node] = node;
@@ -88,7 +87,7 @@ static unsigned code_at(const struct tokenizer_key *k, size_t depth)
 	return depth == k->text.n ? 0 : (unsigned char)k->text.text[depth] + 1u;
 }
 
-static bool fits(const struct tokenizer_trie *t, size_t base, const unsigned *codes, size_t n)
+static bool is_base_free(const struct tokenizer_trie *t, size_t base, const unsigned *codes, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (base + codes[i] < t->n && t->nodes[base + codes[i]].check != TFMC_TOK_NONE)
@@ -96,24 +95,24 @@ static bool fits(const struct tokenizer_trie *t, size_t base, const unsigned *co
 	return true;
 }
 
-/* The base for children with these codes, the smallest first. Base 0 is allowed but for the root's place. */
+/* First base that fits children with these codes. Base 0 is allowed, except for the slot of the root. */
 static size_t find_base(struct tokenizer_trie *t, const unsigned *codes, size_t n)
 {
 	unsigned tries = 0;
 	for (uint32_t at = t->next[0]; at != 0; at = t->next[at]) {
-		if (at > codes[0] && fits(t, at - codes[0], codes, n))
+		if (at > codes[0] && is_base_free(t, at - codes[0], codes, n))
 			return at - codes[0];
-		if (at > codes[0] && ++tries == TRIE_TRIES)
+		if (at > codes[0] && ++tries == BASE_TRIES_MAX)
 			break;
 	}
-	/* The first ones have been looked at most often: they are given up, so that no search is long. */
-	for (unsigned i = 0; tries == TRIE_TRIES && i < TRIE_GIVEN_UP; i++)
-		take(t, t->next[0]);
+	/* The front slots have been tried most often: drop them, which bounds all searches. */
+	for (unsigned i = 0; tries == BASE_TRIES_MAX && i < NODES_GIVEN_UP; i++)
+		allocate_node(t, t->next[0]);
 	return t->n > codes[0] ? t->n - codes[0] : 1;
 }
 
-static bool place(struct tokenizer_trie *t, const struct tokenizer_key *keys, const struct range *r,
-                  struct ranges *queue)
+static bool place_children(struct tokenizer_trie *t, const struct tokenizer_key *keys, const struct range *r,
+                           struct ranges *queue)
 {
 	unsigned codes[257];
 	size_t n = 0;
@@ -123,7 +122,7 @@ static bool place(struct tokenizer_trie *t, const struct tokenizer_key *keys, co
 			codes[n++] = code;
 	}
 	size_t base = find_base(t, codes, n);
-	if (!grow(t, base + codes[n - 1] + 1))
+	if (!grow_nodes(t, base + codes[n - 1] + 1))
 		return false;
 	t->nodes[r->node].base = (uint32_t)base;
 	size_t from = r->from;
@@ -132,7 +131,7 @@ static bool place(struct tokenizer_trie *t, const struct tokenizer_key *keys, co
 		size_t to = from;
 		while (to < r->to && code_at(&keys[to], r->depth) == codes[k])
 			to++;
-		take(t, child);
+		allocate_node(t, child);
 		t->nodes[child].check = r->node;
 		if (codes[k] == 0) {
 			t->nodes[child].base = keys[from].value;
@@ -154,18 +153,18 @@ enum tfmc_status tokenizer_trie_build(struct arena *a, struct tokenizer_key *key
 	if (n > 1)
 		qsort(keys, n, sizeof(*keys), compare_keys);
 	for (size_t i = 0; i < n; i++)
-		if (kept == 0 || !same_text(&keys[kept - 1], &keys[i]))
+		if (kept == 0 || !is_same_key(&keys[kept - 1], &keys[i]))
 			keys[kept++] = keys[i];
 	if (kept == 0)
 		return TFMC_OK;
-	if (!grow(out, 512))
+	if (!grow_nodes(out, 512))
 		return TFMC_NO_MEMORY;
-	out->nodes[0].check = 0; /* never free, and no child of itself: codes of the root begin after it */
+	out->nodes[0].check = 0; /* never free; not its own child, because the root's codes begin after it */
 	if (!ARENA_ADDED(a, &queue, (struct range){0, kept, 0, 0}))
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < queue.n; i++) {
 		struct range r = queue.items[i];
-		if (!place(out, keys, &r, &queue))
+		if (!place_children(out, keys, &r, &queue))
 			return TFMC_NO_MEMORY;
 	}
 	return TFMC_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What classes of the library do beside the files: vocab.json or vocab.txt become the members of a
- * tokenizer.json, and what is around the text follows from the class and its flags.
+ * Behavior of the tokenizer classes of transformers that files do not describe: vocab.json or vocab.txt
+ * become members of a tokenizer.json; the template follows from the class and its flags.
  */
 #include "frontend/tokenizer_files/class.h"
 
@@ -43,17 +43,17 @@
 	"sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI"
 /* clang-format on */
 
-#define CLASS(names, files, around, normalizer, splitter, model, bos, eos, unk, sep, pad, cls, mask, prefix, \
-              reads, strips, languages)                                                                      \
-	{names,  files, around, normalizer, splitter, model, {bos, eos, unk, sep, pad, cls, mask},           \
-	 prefix, reads, strips, languages},
+#define CLASS(names, files, template_names, normalizer, splitter, model, bos, eos, unk, sep, pad, cls, mask, \
+              prefix, reads, strips, languages)                                                              \
+	{names,  files, template_names, normalizer, splitter, model, {bos, eos, unk, sep, pad, cls, mask},   \
+	 prefix, reads, strips,         languages},
 #define TYPE(types, with_json, without)
 static const struct tokenizer_class classes[] = {
 #include "frontend/tokenizer_files/classes.def"
 };
 
-#define CLASS(names, files, around, normalizer, splitter, model, bos, eos, unk, sep, pad, cls, mask, prefix, \
-              reads, strips, languages)
+#define CLASS(names, files, template_names, normalizer, splitter, model, bos, eos, unk, sep, pad, cls, mask, \
+              prefix, reads, strips, languages)
 #define TYPE(types, with_json, without) {types, with_json, without},
 static const struct {
 	const char *types, *with_json, *without;
@@ -83,7 +83,7 @@ const char *tokenizer_class_of_type(const char *type, bool has_json)
 	return NULL;
 }
 
-/* ---- what is around the text ---- */
+/* ---- templates ---- */
 
 static uint32_t role_id(const struct tokenizer_reader *r, enum tokenizer_role role)
 {
@@ -91,7 +91,7 @@ static uint32_t role_id(const struct tokenizer_reader *r, enum tokenizer_role ro
 	return text != NULL ? tokenizer_added_id(r, text) : TFMC_TOK_NONE;
 }
 
-/* What may be around the text. */
+/* Templates for one text and for a pair. */
 static const char *const templates[][2] = {
         [TOKENIZER_T_FLAGS] = {TOKENIZER_TEMPLATE_ENDS},
         [TOKENIZER_T_BERT] = {TOKENIZER_TEMPLATE_BERT},
@@ -99,20 +99,20 @@ static const char *const templates[][2] = {
         [TOKENIZER_T_CLIP] = {"bos_token $A eos_token", "bos_token $A eos_token eos_token $B eos_token"},
         [TOKENIZER_T_EOS] = {"$A eos_token", "$A eos_token $B eos_token"},
         [TOKENIZER_T_LANGUAGE] = {"src_lang $A eos_token", "src_lang $A $B eos_token"},
-        [TOKENIZER_T_BEHIND] = {"$A eos_token src_lang", "$A $B eos_token src_lang"},
+        [TOKENIZER_T_LANGUAGE_LAST] = {"$A eos_token src_lang", "$A $B eos_token src_lang"},
         [TOKENIZER_T_WHISPER] = {"start language task timestamps $A eos_token",
                                  "start language task timestamps $A $B:1 eos_token:1"},
 };
 
-struct around {
+struct template_names {
 	struct tokenizer_reader *r;
 	const char *single;
 	struct tokenizer_named_id names[12];
 	size_t n;
 };
 
-/* The id of what a template has under a name; text NULL: it is left out. False after a refusal. */
-static bool add_name(struct around *a, const char *name, const char *text, bool needed)
+/* Adds the id of a name in the template; text NULL: omitted. False after a diagnostic. */
+static bool add_name(struct template_names *a, const char *name, const char *text, bool needed)
 {
 	if (strstr(a->single, name) == NULL)
 		return true;
@@ -126,8 +126,8 @@ static bool add_name(struct around *a, const char *name, const char *text, bool 
 	return tokenizer_reject(a->r, TOKENIZER_UNSUPPORTED, name, "a vocabulary without it");
 }
 
-/* The language by its code, as its token has it. */
-static bool add_speech(struct around *a)
+/* Adds Whisper's names; the language by its code, as its token has it. */
+static bool add_whisper_names(struct template_names *a)
 {
 	const struct tokenizer_config *c = a->r->config;
 	struct arena *arena = a->r->source->arena;
@@ -139,16 +139,16 @@ static bool add_speech(struct around *a)
 	       (c->timestamps == 1 || add_name(a, "timestamps", "<|notimestamps|>", true));
 }
 
-static bool around(struct tokenizer_reader *r, enum tokenizer_template kind)
+static bool template_names(struct tokenizer_reader *r, enum tokenizer_template kind)
 {
 	const struct tokenizer_config *c = r->config;
 	const char *const *roles = c->roles;
 	bool nllb = strcmp(c->class->names, "NllbTokenizer") == 0, flags = kind == TOKENIZER_T_FLAGS;
 	if (kind == TOKENIZER_T_WHISPER && tokenizer_added_id(r, "<|startoftranscript|>") == TFMC_TOK_NONE)
-		return true; /* a vocabulary for text */
+		return true; /* a text-only vocabulary */
 	if (kind == TOKENIZER_T_LANGUAGE && nllb && c->legacy_language == 1)
-		kind = TOKENIZER_T_BEHIND;
-	struct around a = {.r = r, .single = templates[kind][0]};
+		kind = TOKENIZER_T_LANGUAGE_LAST;
+	struct template_names a = {.r = r, .single = templates[kind][0]};
 	if (!add_name(&a, "src_lang",
 	              c->src_lang != NULL ? c->src_lang
 	              : nllb              ? "eng_Latn"
@@ -159,39 +159,43 @@ static bool around(struct tokenizer_reader *r, enum tokenizer_template kind)
 	    !add_name(&a, "bos_token", flags && c->add_bos != 1 ? NULL : roles[TOKENIZER_BOS], !flags) ||
 	    !add_name(&a, "eos_token", flags && c->add_eos != 1 ? NULL : roles[TOKENIZER_EOS],
 	              !flags && kind != TOKENIZER_T_WHISPER) ||
-	    (kind == TOKENIZER_T_WHISPER && !add_speech(&a)))
+	    (kind == TOKENIZER_T_WHISPER && !add_whisper_names(&a)))
 		return false;
 	tokenizer_set_template(r->desc, templates[kind][0], templates[kind][1], a.names);
 	return true;
 }
 
-/* A tokenizer.json without a template says that bos and eos are not added, and may lack others. */
-bool tokenizer_class_around(struct tokenizer_reader *r)
+/* Without a template, tokenizer.json means that bos and eos are not added; the template of the class
+ * applies to others. */
+bool tokenizer_class_set_template(struct tokenizer_reader *r)
 {
 	const struct tokenizer_config *c = r->config;
-	if (c == NULL || c->class == NULL || (r->lists == NULL && c->class->around == TOKENIZER_T_FLAGS))
+	if (c == NULL || c->class == NULL ||
+	    (r->lists == NULL && c->class->template_kind == TOKENIZER_T_FLAGS))
 		return true;
-	bool cls = c->class->around == TOKENIZER_T_BERT || c->class->around == TOKENIZER_T_ROBERTA;
+	bool cls =
+	        c->class->template_kind == TOKENIZER_T_BERT || c->class->template_kind == TOKENIZER_T_ROBERTA;
 	if (r->lists == NULL && cls &&
 	    (role_id(r, TOKENIZER_CLS) == TFMC_TOK_NONE || role_id(r, TOKENIZER_SEP) == TFMC_TOK_NONE))
 		return true;
-	return around(r, c->class->around);
+	return template_names(r, c->class->template_kind);
 }
 
-bool tokenizer_class_language(struct tokenizer_reader *r)
+bool tokenizer_class_override_template(struct tokenizer_reader *r)
 {
 	const struct tokenizer_config *c = r->config;
 	bool is_known = c != NULL && c->class != NULL;
 	bool ends = is_known &&
-	            (c->class->around == TOKENIZER_T_BERT || c->class->around == TOKENIZER_T_ROBERTA) &&
+	            (c->class->template_kind == TOKENIZER_T_BERT ||
+	             c->class->template_kind == TOKENIZER_T_ROBERTA) &&
 	            role_id(r, TOKENIZER_CLS) != TFMC_TOK_NONE && role_id(r, TOKENIZER_SEP) != TFMC_TOK_NONE;
-	bool decides = ends || (is_known && (c->class->around == TOKENIZER_T_LANGUAGE ||
-	                                     c->class->around == TOKENIZER_T_BEHIND ||
-	                                     c->class->around == TOKENIZER_T_WHISPER));
-	return !decides || around(r, c->class->around);
+	bool decides = ends || (is_known && (c->class->template_kind == TOKENIZER_T_LANGUAGE ||
+	                                     c->class->template_kind == TOKENIZER_T_LANGUAGE_LAST ||
+	                                     c->class->template_kind == TOKENIZER_T_WHISPER));
+	return !decides || template_names(r, c->class->template_kind);
 }
 
-/* Llama's class leaves a tokenizer.json alone where nothing is said; the others have a default of their own. */
+/* Llama's class follows tokenizer.json if the files say nothing; the others have a default of their own. */
 int tokenizer_class_prefix(const struct tokenizer_reader *r)
 {
 	const struct tokenizer_config *c = r->config;
@@ -215,7 +219,7 @@ bool tokenizer_class_is_bert(const struct tokenizer_reader *r)
 	return c != NULL && c->class != NULL && strcmp(c->class->normalizer, BERT_NORMALIZER) == 0;
 }
 
-bool tokenizer_class_roles(struct tokenizer_reader *r)
+bool tokenizer_class_set_special_ids(struct tokenizer_reader *r)
 {
 	struct tokenizer_desc *d = r->desc;
 	d->bos = role_id(r, TOKENIZER_BOS);
@@ -225,16 +229,16 @@ bool tokenizer_class_roles(struct tokenizer_reader *r)
 	return true;
 }
 
-/* ---- files that are lists ---- */
+/* ---- vocabulary lists ---- */
 
 enum tfmc_status tokenizer_from_lists(const struct tokenizer_source *s, const struct tokenizer_lists *lists,
                                       struct tokenizer_packed *out)
 {
 	const struct json_source src = {s->name, s->loc, DIAG_INTERNAL, 0};
 	const struct tokenizer_class *class = s->config != NULL ? s->config->class : lists->class;
-	struct tokenizer_lists own = *lists;
+	struct tokenizer_lists local = *lists;
 	if (s->config != NULL)
-		own.unknown = s->config->roles[TOKENIZER_UNK];
+		local.unknown = s->config->roles[TOKENIZER_UNK];
 	const char *text = arena_printf(
 	        s->arena,
 	        "{\"normalizer\":%s,\"pre_tokenizer\":%s,\"model\":%s,\"decoder\":{\"type\":\"%s\"}%s}",
@@ -242,5 +246,5 @@ enum tfmc_status tokenizer_from_lists(const struct tokenizer_source *s, const st
 	        class->model, lists->merges != NULL ? "ByteLevel" : "WordPiece", lists->more);
 	const struct json_node *root =
 	        text != NULL ? json_parse(s->arena, s->cx, &src, text, strlen(text)) : NULL;
-	return root != NULL ? tokenizer_from_tree(s, root, &own, out) : TFMC_NO_MEMORY;
+	return root != NULL ? tokenizer_from_tree(s, root, &local, out) : TFMC_NO_MEMORY;
 }

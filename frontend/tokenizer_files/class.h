@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Classes of tokenizers, inside the readers: the table is classes.def.
+ * Internal: tokenizer classes of transformers; the table is classes.def.
  */
 #ifndef TFMC_FRONTEND_TOKENIZER_FILES_CLASS_H
 #define TFMC_FRONTEND_TOKENIZER_FILES_CLASS_H
@@ -9,20 +9,20 @@
 #include "frontend/tokenizer_files/json.h"
 #include "frontend/sentencepiece/spm.h"
 
-/* After tokenizer_add_configured; false after a refusal. What the class puts around the text. */
-bool tokenizer_class_around(struct tokenizer_reader *r);
-/* The same where it replaces a template of the file: languages, and tokens of roles. */
-bool tokenizer_class_language(struct tokenizer_reader *r);
-/* A blank before the text: what the files say, or -1 for the file at hand. */
+/* Sets the template of the class, after tokenizer_add_configured. False after a diagnostic. */
+bool tokenizer_class_set_template(struct tokenizer_reader *r);
+/* The same for classes that override a template of the file: languages, and templates of special tokens. */
+bool tokenizer_class_override_template(struct tokenizer_reader *r);
+/* Whether a space is prepended to the text: 0 or 1 by the files or the class, -1: as tokenizer.json says. */
 int tokenizer_class_prefix(const struct tokenizer_reader *r);
-/* The same before text that a ByteLevel splits: classes of SentencePiece have none. */
+/* The same for text that ByteLevel splits; SentencePiece classes: -1. */
 int tokenizer_class_byte_prefix(const struct tokenizer_reader *r);
-/* The class sets all flags of a BertNormalizer. */
+/* True: the class overrides all flags of BertNormalizer. */
 bool tokenizer_class_is_bert(const struct tokenizer_reader *r);
-/* The ids of bos, eos, pad and mask. */
-bool tokenizer_class_roles(struct tokenizer_reader *r);
+/* Sets the ids of bos, eos, pad and mask. */
+bool tokenizer_class_set_special_ids(struct tokenizer_reader *r);
 
-/* Lists as a class reads them. */
+/* Packs vocabulary lists as a class reads them. */
 TFMC_MUST_USE enum tfmc_status tokenizer_from_lists(const struct tokenizer_source *s,
                                                     const struct tokenizer_lists *lists,
                                                     struct tokenizer_packed *out);

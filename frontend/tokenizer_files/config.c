@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tokenizer_config.json, special_tokens_map.json, added_tokens.json: members with types, special tokens by
- * name or with an id. As in the library the files are made for, a list of added tokens in the first file
- * replaces the other two files.
+ * Reader of tokenizer_config.json, special_tokens_map.json and added_tokens.json: typed members, special
+ * tokens by name or with an id. As in transformers, a list of added tokens in the first file replaces the
+ * other two files.
  */
 #include "frontend/tokenizer_files/config.h"
 
@@ -17,19 +17,19 @@ static const char *const role_keys[TOKENIZER_N_ROLES] = {
         [TOKENIZER_SEP] = "sep_token",  [TOKENIZER_PAD] = "pad_token", [TOKENIZER_CLS] = "cls_token",
         [TOKENIZER_MASK] = "mask_token"};
 
-#define TOKENS_MAX 32768 /* each is compared with those before it */
+#define TOKENS_MAX 32768 /* quadratic: each is compared with those before it */
 
 struct reader {
-	struct tokenizer_source source; /* with the name of the file that is read */
+	struct tokenizer_source source; /* name: of the file that is read */
 	struct tokenizer_config *c;
-	const char *class_name;        /* of the model's type */
-	bool roles[TOKENIZER_N_ROLES]; /* that a file has, null or not */
+	const char *class_name;        /* class for the model type */
+	bool roles[TOKENIZER_N_ROLES]; /* roles that a file has, even as null */
 	size_t cap;
 };
 
-static bool wrong(const struct reader *r, const char *key, const char *what)
+static bool reject(const struct reader *r, const char *key, const char *what)
 {
-	(void)tokenizer_refuse(&r->source, TOKENIZER_WRONG, key, "%s", what);
+	(void)tokenizer_reject_file(&r->source, TOKENIZER_WRONG, key, "%s", what);
 	return false;
 }
 
@@ -50,7 +50,7 @@ static struct tokenizer_named *push_named(struct reader *r, const char *text)
 		size_t n, cap;
 	} list = {r->c->tokens, r->c->n_tokens, r->cap};
 	if (list.n == TOKENS_MAX) {
-		wrong(r, text, "is one more than the 32768 added tokens that are supported");
+		reject(r, text, "is one more than the 32768 added tokens that are supported");
 		return NULL;
 	}
 	struct tokenizer_named *t = ARENA_PUSH(r->source.arena, &list);
@@ -63,41 +63,43 @@ static struct tokenizer_named *push_named(struct reader *r, const char *text)
 	return t;
 }
 
-static bool read_flag(const struct reader *r, const struct json_node *o, const char *key, bool absent,
-                      bool *out)
+static bool read_bool_member(const struct reader *r, const struct json_node *o, const char *key, bool absent,
+                             bool *out)
 {
 	const struct json_node *v = json_find(o, key);
 	*out = v != NULL && v->kind == JSON_NODE_BOOL ? v->i != 0 : absent;
-	return v == NULL || v->kind == JSON_NODE_BOOL || wrong(r, key, "is not true or false");
+	return v == NULL || v->kind == JSON_NODE_BOOL || reject(r, key, "is not true or false");
 }
 
-/* {"content": .., "lstrip": .., ..} */
+/* Reads the flags of {"content": .., "lstrip": .., ..}. */
 static bool read_flags(const struct reader *r, const struct json_node *o, bool special,
                        struct tokenizer_named *t)
 {
 	bool left, right, word;
-	if (!read_flag(r, o, "lstrip", false, &left) || !read_flag(r, o, "rstrip", false, &right) ||
-	    !read_flag(r, o, "single_word", false, &word) || !read_flag(r, o, "special", special, &special) ||
-	    !read_flag(r, o, "normalized", !special, &t->normalized))
+	if (!read_bool_member(r, o, "lstrip", false, &left) ||
+	    !read_bool_member(r, o, "rstrip", false, &right) ||
+	    !read_bool_member(r, o, "single_word", false, &word) ||
+	    !read_bool_member(r, o, "special", special, &special) ||
+	    !read_bool_member(r, o, "normalized", !special, &t->normalized))
 		return false;
 	t->flags = (left ? TFMC_TOK_A_LSTRIP : 0u) | (right ? TFMC_TOK_A_RSTRIP : 0u) |
 	           (word ? TFMC_TOK_A_WORD : 0u) | (special ? TFMC_TOK_A_SPECIAL : 0u);
-	t->is_whole = true;
+	t->has_explicit_flags = true;
 	return true;
 }
 
-/* The text of a token that is a string or an object; NULL after a refusal. */
+/* String of a token: a string, or an object with `content`; NULL after a diagnostic. */
 static const char *token_text(const struct reader *r, const char *key, const struct json_node *v)
 {
 	const struct json_node *content = v->kind == JSON_NODE_OBJECT ? json_find(v, "content") : v;
 	if (content != NULL && content->kind == JSON_NODE_STRING && content->text[0] != '\0')
 		return content->text;
-	wrong(r, key, "is no token");
+	reject(r, key, "is no token");
 	return NULL;
 }
 
-/* A token by its text; an object that nothing listed before brings its flags. */
-static bool take_special(struct reader *r, const char *key, const struct json_node *v, const char **text)
+/* Reads a special token; an object that is not yet listed also has flags. */
+static bool read_special(struct reader *r, const char *key, const struct json_node *v, const char **text)
 {
 	*text = token_text(r, key, v);
 	if (*text == NULL)
@@ -114,21 +116,21 @@ static bool take_special(struct reader *r, const char *key, const struct json_no
 	return true;
 }
 
-static bool take_list(struct reader *r, const char *key, const struct json_node *list)
+static bool read_special_list(struct reader *r, const char *key, const struct json_node *list)
 {
 	const char *text;
 	if (list == NULL || list->kind == JSON_NODE_NULL)
 		return true;
 	if (list->kind != JSON_NODE_ARRAY && list->kind != JSON_NODE_OBJECT)
-		return wrong(r, key, "is no list of tokens");
+		return reject(r, key, "is no list of tokens");
 	for (size_t i = 0; i < list->n; i++)
-		if (!take_special(r, key, &list->items[i], &text))
+		if (!read_special(r, key, &list->items[i], &text))
 			return false;
 	return true;
 }
 
-/* Names of roles and further special tokens, of tokenizer_config.json or special_tokens_map.json. */
-static bool take_specials(struct reader *r, const struct json_node *root)
+/* Reads roles and further special tokens of tokenizer_config.json or special_tokens_map.json. */
+static bool read_specials(struct reader *r, const struct json_node *root)
 {
 	for (size_t i = 0; i < TOKENIZER_N_ROLES; i++) {
 		const struct json_node *v = json_find(root, role_keys[i]);
@@ -136,18 +138,19 @@ static bool take_specials(struct reader *r, const struct json_node *root)
 			continue;
 		r->roles[i] = true;
 		r->c->roles[i] = NULL;
-		if (v->kind != JSON_NODE_NULL && !take_special(r, role_keys[i], v, &r->c->roles[i]))
+		if (v->kind != JSON_NODE_NULL && !read_special(r, role_keys[i], v, &r->c->roles[i]))
 			return false;
 	}
-	return take_list(r, "extra_special_tokens", json_find(root, "extra_special_tokens")) &&
-	       take_list(r, "additional_special_tokens", json_find(root, "additional_special_tokens"));
+	return read_special_list(r, "extra_special_tokens", json_find(root, "extra_special_tokens")) &&
+	       read_special_list(r, "additional_special_tokens",
+	                         json_find(root, "additional_special_tokens"));
 }
 
-/* {"32000": {"content": "<pad>", ..}, ..} */
-static bool take_decoder(struct reader *r, const struct json_node *map)
+/* Reads added_tokens_decoder: {"32000": {"content": "<pad>", ..}, ..} */
+static bool read_added_decoder(struct reader *r, const struct json_node *map)
 {
 	if (map->kind != JSON_NODE_OBJECT)
-		return wrong(r, "added_tokens_decoder", "is no object");
+		return reject(r, "added_tokens_decoder", "is no object");
 	for (size_t i = 0; i < map->n; i++) {
 		const char *text = token_text(r, "added_tokens_decoder", &map->items[i]);
 		struct tokenizer_named *t = text != NULL ? push_named(r, text) : NULL;
@@ -156,58 +159,59 @@ static bool take_decoder(struct reader *r, const struct json_node *map)
 		t->is_listed = true;
 		if (!number_parse_i64(map->keys[i], strlen(map->keys[i]), &t->id) || t->id < 0 ||
 		    t->id >= TFMC_TOK_TOKENS_MAX)
-			return wrong(r, "added_tokens_decoder",
-			             arena_printf(r->source.arena, "'%s' is no usable id", map->keys[i]));
+			return reject(r, "added_tokens_decoder",
+			              arena_printf(r->source.arena, "'%s' is no usable id", map->keys[i]));
 		if (map->items[i].kind == JSON_NODE_OBJECT && !read_flags(r, &map->items[i], false, t))
 			return false;
 	}
 	return true;
 }
 
-/* {"<pad>": 32000, ..} */
-static bool take_added(struct reader *r, const struct json_node *map)
+/* Reads added_tokens.json: {"<pad>": 32000, ..} */
+static bool read_added_tokens(struct reader *r, const struct json_node *map)
 {
 	for (size_t i = 0; i < map->n; i++) {
 		const struct json_node *id = &map->items[i];
 		if (map->kind != JSON_NODE_OBJECT || id->kind != JSON_NODE_INT || id->i < 0 ||
 		    id->i >= TFMC_TOK_TOKENS_MAX)
-			return wrong(r, "the file", "is no object of tokens and ids");
+			return reject(r, "the file", "is no object of tokens and ids");
 		struct tokenizer_named *t = find_named(r->c, map->keys[i]);
 		bool is_new = t == NULL && map->keys[i][0] != '\0';
 		if (t == NULL && !is_new)
-			return wrong(r, "the file", "has an empty token");
+			return reject(r, "the file", "has an empty token");
 		t = is_new ? push_named(r, map->keys[i]) : t;
 		if (t == NULL)
 			return false;
 		t->id = id->i;
 		t->normalized = is_new || t->normalized;
-		t->is_whole = true;
+		t->has_explicit_flags = true;
 	}
 	return true;
 }
 
 /* ---- members ---- */
 
-static bool take_flag(const struct reader *r, const struct json_node *root, const char *key, int *out)
+static bool read_tristate(const struct reader *r, const struct json_node *root, const char *key, int *out)
 {
 	const struct json_node *v = json_find(root, key);
 	if (v == NULL || v->kind == JSON_NODE_NULL)
 		return true;
 	*out = v->i != 0;
-	return v->kind == JSON_NODE_BOOL || wrong(r, key, "is not true or false");
+	return v->kind == JSON_NODE_BOOL || reject(r, key, "is not true or false");
 }
 
-static bool take_text(const struct reader *r, const struct json_node *root, const char *key, const char **out)
+static bool read_string_member(const struct reader *r, const struct json_node *root, const char *key,
+                               const char **out)
 {
 	const struct json_node *v = json_find(root, key);
 	if (v == NULL || v->kind == JSON_NODE_NULL)
 		return true;
 	*out = v->text;
-	return v->kind == JSON_NODE_STRING || wrong(r, key, "is no text");
+	return v->kind == JSON_NODE_STRING || reject(r, key, "is no text");
 }
 
-/* Keys that change ids in a way that is not followed, other than with these values. */
-static bool refuse_others(const struct reader *r, const struct json_node *root)
+/* Rejects unsupported keys that change ids, unless they have these values. */
+static bool reject_unsupported(const struct reader *r, const struct json_node *root)
 {
 	static const struct {
 		const char *key;
@@ -225,41 +229,42 @@ static bool refuse_others(const struct reader *r, const struct json_node *root)
 	if (key == NULL && never != NULL && never->kind == JSON_NODE_ARRAY && never->n > 0)
 		key = "never_split";
 	return key == NULL ||
-	       tokenizer_refuse(&r->source, TOKENIZER_UNSUPPORTED, key, "%s", value) == TFMC_OK;
+	       tokenizer_reject_file(&r->source, TOKENIZER_UNSUPPORTED, key, "%s", value) == TFMC_OK;
 }
 
-static bool take_members(struct reader *r, const struct json_node *root)
+static bool read_members(struct reader *r, const struct json_node *root)
 {
 	struct tokenizer_config *c = r->c;
-	return take_text(r, root, "tokenizer_class", &c->class_name) &&
-	       take_flag(r, root, "add_bos_token", &c->add_bos) &&
-	       take_flag(r, root, "add_eos_token", &c->add_eos) &&
-	       take_flag(r, root, "add_prefix_space", &c->prefix_space) &&
-	       take_flag(r, root, "do_lower_case", &c->lowercase) &&
-	       take_flag(r, root, "keep_accents", &c->keep_accents) &&
-	       take_flag(r, root, "strip_accents", &c->strip_accents) &&
-	       take_flag(r, root, "tokenize_chinese_chars", &c->chinese) &&
-	       take_flag(r, root, "legacy_behaviour", &c->legacy_language) &&
-	       take_flag(r, root, "predict_timestamps", &c->timestamps) &&
-	       take_text(r, root, "src_lang", &c->src_lang) && take_text(r, root, "language", &c->language) &&
-	       take_text(r, root, "task", &c->task) && refuse_others(r, root);
+	return read_string_member(r, root, "tokenizer_class", &c->class_name) &&
+	       read_tristate(r, root, "add_bos_token", &c->add_bos) &&
+	       read_tristate(r, root, "add_eos_token", &c->add_eos) &&
+	       read_tristate(r, root, "add_prefix_space", &c->prefix_space) &&
+	       read_tristate(r, root, "do_lower_case", &c->lowercase) &&
+	       read_tristate(r, root, "keep_accents", &c->keep_accents) &&
+	       read_tristate(r, root, "strip_accents", &c->strip_accents) &&
+	       read_tristate(r, root, "tokenize_chinese_chars", &c->chinese) &&
+	       read_tristate(r, root, "legacy_behaviour", &c->legacy_language) &&
+	       read_tristate(r, root, "predict_timestamps", &c->timestamps) &&
+	       read_string_member(r, root, "src_lang", &c->src_lang) &&
+	       read_string_member(r, root, "language", &c->language) &&
+	       read_string_member(r, root, "task", &c->task) && reject_unsupported(r, root);
 }
 
-/* ---- the whole ---- */
+/* ---- files ---- */
 
-/* NULL after a diagnostic; an empty object for a file that is not there. */
-static const struct json_node *begin_file(struct reader *r, const struct tokenizer_config_file *file)
+/* Root of a file; an empty object if it does not exist; NULL after a diagnostic. */
+static const struct json_node *open_file(struct reader *r, const struct tokenizer_config_file *file)
 {
 	static const struct json_node empty = {.kind = JSON_NODE_OBJECT};
 	if (file->root == NULL)
 		return &empty;
 	r->source.name = file->name;
-	return file->root->kind == JSON_NODE_OBJECT || wrong(r, "the file", "is no object") ? file->root
-	                                                                                    : NULL;
+	return file->root->kind == JSON_NODE_OBJECT || reject(r, "the file", "is no object") ? file->root
+	                                                                                     : NULL;
 }
 
-/* What the class calls its tokens, where the files do not say. */
-static bool take_class(struct reader *r)
+/* Adds the special tokens of the class that the files do not define. */
+static bool apply_class(struct reader *r)
 {
 	struct tokenizer_config *c = r->c;
 	bool as_it_is = r->class_name != NULL && strcmp(r->class_name, TOKENIZER_AS_IT_IS) == 0;
@@ -281,25 +286,25 @@ static bool take_class(struct reader *r)
 	}
 	struct tokenizer_named *mask =
 	        c->roles[TOKENIZER_MASK] != NULL ? find_named(c, c->roles[TOKENIZER_MASK]) : NULL;
-	if (mask != NULL && c->class != NULL && c->class->mask_strips && !mask->is_whole)
+	if (mask != NULL && c->class != NULL && c->class->mask_strips && !mask->has_explicit_flags)
 		mask->flags |= TFMC_TOK_A_LSTRIP;
 	return true;
 }
 
 static bool read_files(struct reader *r, const struct tokenizer_config_files *files)
 {
-	const struct json_node *root = begin_file(r, &files->config);
-	if (root == NULL || !take_members(r, root))
+	const struct json_node *root = open_file(r, &files->config);
+	if (root == NULL || !read_members(r, root))
 		return false;
 	const struct json_node *decoder = json_find(root, "added_tokens_decoder");
 	bool listed = decoder != NULL && decoder->kind != JSON_NODE_NULL;
-	if ((listed && !take_decoder(r, decoder)) || !take_specials(r, root))
+	if ((listed && !read_added_decoder(r, decoder)) || !read_specials(r, root))
 		return false;
-	const struct json_node *special = listed ? NULL : begin_file(r, &files->special);
-	if (!listed && (special == NULL || !take_specials(r, special)))
+	const struct json_node *special = listed ? NULL : open_file(r, &files->special);
+	if (!listed && (special == NULL || !read_specials(r, special)))
 		return false;
-	const struct json_node *added = listed ? NULL : begin_file(r, &files->added);
-	return (listed || (added != NULL && take_added(r, added))) && take_class(r);
+	const struct json_node *added = listed ? NULL : open_file(r, &files->added);
+	return (listed || (added != NULL && read_added_tokens(r, added))) && apply_class(r);
 }
 
 enum tfmc_status tokenizer_config_read(const struct tokenizer_source *s,

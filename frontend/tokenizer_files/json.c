@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tokenizer.json: members with types, the order of its parts, added tokens.
- * Truncation and padding, which it may hold, are the caller's business and are
- * not read.
+ * tokenizer.json: typed members, the order of its parts, added tokens. Truncation and padding are not read:
+ * they are left to the caller.
  */
 #include "frontend/tokenizer_files/class.h"
 
@@ -11,30 +10,30 @@
 
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
-bool tokenizer_reject(struct tokenizer_reader *r, enum tokenizer_refusal why, const char *path,
+bool tokenizer_reject(struct tokenizer_reader *r, enum tokenizer_rejection why, const char *path,
                       const char *fmt, ...)
 {
 	va_list ap;
 	if (r->failed)
 		return false;
 	va_start(ap, fmt);
-	(void)tokenizer_vrefuse(r->source, why, path, fmt, ap);
+	(void)tokenizer_vreject_file(r->source, why, path, fmt, ap);
 	va_end(ap);
 	r->failed = true;
 	return false;
 }
 
-const char *tokenizer_path(struct tokenizer_reader *r, const char *path, const char *key)
+const char *tokenizer_member_path(struct tokenizer_reader *r, const char *path, const char *key)
 {
 	return arena_printf(r->source->arena, "%s.%s", path, key);
 }
 
-const char *tokenizer_item(struct tokenizer_reader *r, const char *path, const char *key, size_t i)
+const char *tokenizer_item_path(struct tokenizer_reader *r, const char *path, const char *key, size_t i)
 {
 	return arena_printf(r->source->arena, "%s.%s[%zu]", path, key, i);
 }
 
-/* The member, or NULL when it is absent, null, or refused for its type. */
+/* The member; NULL: absent, null, or after a diagnostic for its type. */
 static const struct json_node *member(struct tokenizer_reader *r, const struct json_node *o, const char *path,
                                       const char *key, enum json_kind kind)
 {
@@ -43,26 +42,26 @@ static const struct json_node *member(struct tokenizer_reader *r, const struct j
 		return NULL;
 	if (n->kind == kind)
 		return n;
-	tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_path(r, path, key), "wrong type of value");
+	tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_member_path(r, path, key), "wrong type of value");
 	return NULL;
 }
 
-const char *tokenizer_text(struct tokenizer_reader *r, const struct json_node *o, const char *path,
-                           const char *key, const char *fallback)
+const char *tokenizer_string_member(struct tokenizer_reader *r, const struct json_node *o, const char *path,
+                                    const char *key, const char *fallback)
 {
 	const struct json_node *n = member(r, o, path, key, JSON_NODE_STRING);
 	return n != NULL ? n->text : fallback;
 }
 
-bool tokenizer_bool(struct tokenizer_reader *r, const struct json_node *o, const char *path, const char *key,
-                    bool fallback)
+bool tokenizer_bool_member(struct tokenizer_reader *r, const struct json_node *o, const char *path,
+                           const char *key, bool fallback)
 {
 	const struct json_node *n = member(r, o, path, key, JSON_NODE_BOOL);
 	return n != NULL ? n->i != 0 : fallback;
 }
 
-int64_t tokenizer_int(struct tokenizer_reader *r, const struct json_node *o, const char *path,
-                      const char *key, int64_t fallback)
+int64_t tokenizer_int_member(struct tokenizer_reader *r, const struct json_node *o, const char *path,
+                             const char *key, int64_t fallback)
 {
 	const struct json_node *n = member(r, o, path, key, JSON_NODE_INT);
 	return n != NULL ? n->i : fallback;
@@ -82,8 +81,9 @@ uint32_t tokenizer_id(struct tokenizer_reader *r, const struct json_node *n, con
 
 bool tokenizer_is_type(const struct json_node *n, const char *type)
 {
-	const struct json_node *own = json_find(n, "type");
-	return own != NULL && own->kind == JSON_NODE_STRING && strcmp(own->text, type) == 0;
+	const struct json_node *type_member = json_find(n, "type");
+	return type_member != NULL && type_member->kind == JSON_NODE_STRING &&
+	       strcmp(type_member->text, type) == 0;
 }
 
 static bool read_sequence(struct tokenizer_reader *r, const struct json_node *n, const char *path,
@@ -94,19 +94,20 @@ static bool read_sequence(struct tokenizer_reader *r, const struct json_node *n,
 	for (const char *c = path; *c; c++)
 		depth += *c == '[';
 	if (list == NULL || list->kind != JSON_NODE_ARRAY || depth >= NEST_MAX)
-		return tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_path(r, path, key), "no list");
+		return tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_member_path(r, path, key), "no list");
 	for (size_t i = 0; i < list->n; i++)
-		if (!each(r, &list->items[i], tokenizer_item(r, path, key, i)))
+		if (!each(r, &list->items[i], tokenizer_item_path(r, path, key, i)))
 			return false;
 	return true;
 }
 
-bool tokenizer_read_part(struct tokenizer_reader *r, const struct json_node *n, const char *path,
-                         const struct tokenizer_part *parts, const char *sequence, tokenizer_read_fn *each)
+bool tokenizer_read_component(struct tokenizer_reader *r, const struct json_node *n, const char *path,
+                              const struct tokenizer_component *parts, const char *sequence,
+                              tokenizer_read_fn *each)
 {
 	if (n == NULL || n->kind == JSON_NODE_NULL)
 		return true;
-	const char *type = tokenizer_text(r, n, path, "type", "");
+	const char *type = tokenizer_string_member(r, n, path, "type", "");
 	for (; parts->type != NULL; parts++)
 		if (!strcmp(parts->type, type))
 			return (parts->read == NULL || parts->read(r, n, path)) && !r->failed;
@@ -115,20 +116,20 @@ bool tokenizer_read_part(struct tokenizer_reader *r, const struct json_node *n, 
 	               : tokenizer_reject(r, TOKENIZER_UNSUPPORTED, path, "a component of type '%s'", type);
 }
 
-/* ---- the whole ---- */
+/* ---- the file ---- */
 
-/* Bytes of a decoder that reads letters, and bytes of a splitter that writes them, must agree. */
-static void finish(struct tokenizer_reader *r)
+/* Sets what follows from all parts: byte tokens, and decoding of WordLevel. */
+static void finish_flags(struct tokenizer_reader *r)
 {
 	struct tokenizer_desc *d = r->desc;
 	if (d->flags & (TFMC_TOK_H_BYTE_LEVEL | TFMC_TOK_H_FALLBACK))
-		tokenizer_find_single(d);
+		tokenizer_find_byte_tokens(d);
 	if (d->model == TFMC_TOK_WORDLEVEL && !r->has_decoder)
-		d->flags |= TFMC_TOK_H_DECODE_WORDS; /* words between blanks */
+		d->flags |= TFMC_TOK_H_DECODE_WORDS; /* words separated by spaces */
 }
 
-/* A template and a flag beside it that do not agree: the library of today follows the template. */
-static void compare_flag(struct tokenizer_reader *r, const char *key, int flag, uint32_t id)
+/* Warns where a flag contradicts the template, which current transformers follows. */
+static void warn_if_contradicted(struct tokenizer_reader *r, const char *key, int flag, uint32_t id)
 {
 	bool has = false;
 	for (size_t i = 0; i < r->desc->n_single; i++)
@@ -140,7 +141,7 @@ static void compare_flag(struct tokenizer_reader *r, const char *key, int flag, 
 		             has ? "adds" : "does not add");
 }
 
-/* Ids that lists have beside the members of a tokenizer.json. */
+/* Reads ids of special tokens that lists have in addition. */
 static bool read_roles(struct tokenizer_reader *r, const struct json_node *root)
 {
 	struct tokenizer_desc *d = r->desc;
@@ -157,8 +158,8 @@ static bool read_roles(struct tokenizer_reader *r, const struct json_node *root)
 	return !r->failed;
 }
 
-/* What is around the text: the template of the file, or what the class has. */
-static bool read_around(struct tokenizer_reader *r, const struct json_node *root)
+/* Reads the template: of the file, or of the class. */
+static bool read_template_of_file_or_class(struct tokenizer_reader *r, const struct json_node *root)
 {
 	const struct json_node *n = json_find(root, "post_processor");
 	bool has_template = r->lists == NULL && n != NULL && n->kind != JSON_NODE_NULL;
@@ -166,12 +167,13 @@ static bool read_around(struct tokenizer_reader *r, const struct json_node *root
 		return false;
 	if (r->config == NULL)
 		return r->lists == NULL || read_roles(r, root);
-	tokenizer_class_roles(r);
-	if (has_template && r->config->class != NULL && r->config->class->around == TOKENIZER_T_FLAGS) {
-		compare_flag(r, "add_bos_token", r->config->add_bos, r->desc->bos);
-		compare_flag(r, "add_eos_token", r->config->add_eos, r->desc->eos);
+	tokenizer_class_set_special_ids(r);
+	if (has_template && r->config->class != NULL &&
+	    r->config->class->template_kind == TOKENIZER_T_FLAGS) {
+		warn_if_contradicted(r, "add_bos_token", r->config->add_bos, r->desc->bos);
+		warn_if_contradicted(r, "add_eos_token", r->config->add_eos, r->desc->eos);
 	}
-	return has_template ? tokenizer_class_language(r) : tokenizer_class_around(r);
+	return has_template ? tokenizer_class_override_template(r) : tokenizer_class_set_template(r);
 }
 
 static bool read_parts(struct tokenizer_reader *r, const struct json_node *root)
@@ -181,10 +183,10 @@ static bool read_parts(struct tokenizer_reader *r, const struct json_node *root)
 	       tokenizer_read_decoder(r, json_find(root, "decoder"), "decoder") &&
 	       tokenizer_read_model(r, json_find(root, "model")) &&
 	       tokenizer_read_added(r, json_find(root, "added_tokens")) && tokenizer_add_configured(r) &&
-	       read_around(r, root) && !r->failed;
+	       read_template_of_file_or_class(r, root) && !r->failed;
 }
 
-/* What normalizers make of the text of an added token, which is looked for in normalized text. */
+/* Normalizes the string of an added token that is matched in normalized text. */
 static enum tfmc_status normalize_one(struct tokenizer_reader *r, const struct tfmc_tokenizer *t,
                                       struct tokenizer_added *a)
 {
@@ -192,19 +194,19 @@ static enum tfmc_status normalize_one(struct tokenizer_reader *r, const struct t
 	uint64_t n;
 	int status = tfmc_tokenizer_normalize(t, a->text.text, a->text.n, NULL, 0, &n);
 	if (status == TFMC_TOKENIZER_E_GROWTH)
-		return tokenizer_refuse(r->source, TOKENIZER_WRONG, "added_tokens", "of '%.*s' %s",
-		                        (int)(a->text.n < 40 ? a->text.n : 40), a->text.text,
-		                        tfmc_tokenizer_status_text(status));
+		return tokenizer_reject_file(r->source, TOKENIZER_WRONG, "added_tokens", "of '%.*s' %s",
+		                             (int)(a->text.n < 40 ? a->text.n : 40), a->text.text,
+		                             tfmc_tokenizer_status_text(status));
 	char *text = status == TFMC_TOKENIZER_OK ? arena_alloc(arena, (size_t)n + 1) : NULL;
 	if (text == NULL || tfmc_tokenizer_normalize(t, a->text.text, a->text.n, text, n, &n) != 0)
 		return TFMC_NO_MEMORY;
 	a->text = (struct tokenizer_string){text, (size_t)n};
-	tokenizer_rename(&r->desc->tokens[a->id],
-	                 r->byte_level ? tokenizer_letters_to_bytes(arena, a->text) : a->text);
+	tokenizer_set_piece(&r->desc->tokens[a->id],
+	                    r->byte_level ? tokenizer_letters_to_bytes(arena, a->text) : a->text);
 	return TFMC_OK;
 }
 
-/* The normalizers run in the library: it opens the tokenizer without its added tokens. */
+/* Normalizes added tokens by the library, which opens the tokenizer without them. */
 static enum tfmc_status normalize_added(struct tokenizer_reader *r)
 {
 	struct tokenizer_desc *d = r->desc, plain = *d;
@@ -236,10 +238,10 @@ enum tfmc_status tokenizer_from_tree(const struct tokenizer_source *s, const str
 		return TFMC_NO_MEMORY;
 	tokenizer_desc_init(d);
 	if (root->kind != JSON_NODE_OBJECT)
-		return tokenizer_refuse(s, TOKENIZER_WRONG, NULL, "no object");
+		return tokenizer_reject_file(s, TOKENIZER_WRONG, NULL, "no object");
 	if (!read_parts(&r, root))
 		return r.no_memory || arena_failed(s->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
-	finish(&r);
+	finish_flags(&r);
 	TFMC_TRY(normalize_added(&r));
 	return tokenizer_pack(s, d, out);
 }

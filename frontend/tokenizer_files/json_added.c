@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Added tokens: those of tokenizer.json, over them those of the files beside it. A token of those that no
- * list gives an id has that of its piece, or is after all others.
+ * Added tokens of tokenizer.json, overridden by those of the configuration files. A token without an id gets
+ * that of its piece, or the next one.
  */
 #include <string.h>
 
@@ -14,44 +14,45 @@ static bool no_memory(struct tokenizer_reader *r)
 	return false;
 }
 
-/* One more than the largest id of vocabulary and added tokens. */
-static bool grow(struct tokenizer_reader *r, size_t want)
+/* Grows the token array to `want` ids. */
+static bool grow_tokens(struct tokenizer_reader *r, size_t n_ids)
 {
-	if (want <= r->desc->n_tokens)
+	if (n_ids <= r->desc->n_tokens)
 		return true;
-	struct tokenizer_token *grown = ARENA_ARRAY(r->source->arena, struct tokenizer_token, want);
+	struct tokenizer_token *grown = ARENA_ARRAY(r->source->arena, struct tokenizer_token, n_ids);
 	if (grown == NULL)
 		return no_memory(r);
 	if (r->desc->n_tokens)
 		memcpy(grown, r->desc->tokens, r->desc->n_tokens * sizeof(*grown));
 	r->desc->tokens = grown;
-	r->desc->n_tokens = want;
+	r->desc->n_tokens = n_ids;
 	return true;
 }
 
-static bool make_room(struct tokenizer_reader *r, const struct json_node *list)
+static bool reserve_ids(struct tokenizer_reader *r, const struct json_node *list)
 {
-	size_t want = r->desc->n_tokens;
+	size_t n_ids = r->desc->n_tokens;
 	for (size_t i = 0; i < list->n; i++) {
-		int64_t id =
-		        tokenizer_int(r, &list->items[i], tokenizer_item(r, "", "added_tokens", i), "id", -1);
+		int64_t id = tokenizer_int_member(r, &list->items[i],
+		                                  tokenizer_item_path(r, "", "added_tokens", i), "id", -1);
 		if (id < 0 || id >= TFMC_TOK_TOKENS_MAX)
-			return tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_item(r, "", "added_tokens", i),
+			return tokenizer_reject(r, TOKENIZER_WRONG,
+			                        tokenizer_item_path(r, "", "added_tokens", i),
 			                        "no usable id");
-		want = (size_t)id >= want ? (size_t)id + 1 : want;
+		n_ids = (size_t)id >= n_ids ? (size_t)id + 1 : n_ids;
 	}
-	return grow(r, want);
+	return grow_tokens(r, n_ids);
 }
 
-/* The token of an added one gets its text. */
-static void place(struct tokenizer_reader *r, const struct tokenizer_added *a)
+/* Sets piece and flags of the token of an added one. */
+static void set_added_token(struct tokenizer_reader *r, const struct tokenizer_added *a)
 {
 	struct tokenizer_token *t = &r->desc->tokens[a->id];
-	/* Decoders read letters of bytes in any token, so that of an added one may become bytes as well; <0x41> is
-	 * one already. */
+	/* Decoders map letters to bytes in any token, so an added one may become bytes, too; <0x41>
+	 * already is. */
 	if (!(t->flags & TFMC_TOK_F_BYTE))
-		tokenizer_rename(t, r->byte_level ? tokenizer_letters_to_bytes(r->source->arena, a->text)
-		                                  : a->text);
+		tokenizer_set_piece(t, r->byte_level ? tokenizer_letters_to_bytes(r->source->arena, a->text)
+		                                     : a->text);
 	t->is_written = true;
 	t->flags = (t->flags & ~(uint32_t)TFMC_TOK_F_SPECIAL) | TFMC_TOK_F_ADDED |
 	           (a->flags & TFMC_TOK_A_SPECIAL ? TFMC_TOK_F_SPECIAL : 0u);
@@ -60,23 +61,23 @@ static void place(struct tokenizer_reader *r, const struct tokenizer_added *a)
 static void add_token(struct tokenizer_reader *r, const struct json_node *n, const char *path)
 {
 	struct tokenizer_added *a = &r->desc->added[r->desc->n_added++];
-	bool special = tokenizer_bool(r, n, path, "special", false);
-	a->text = tokenizer_string(tokenizer_text(r, n, path, "content", ""));
+	bool special = tokenizer_bool_member(r, n, path, "special", false);
+	a->text = tokenizer_string(tokenizer_string_member(r, n, path, "content", ""));
 	a->id = tokenizer_id(r, json_find(n, "id"), path);
-	a->flags = (tokenizer_bool(r, n, path, "lstrip", false) ? TFMC_TOK_A_LSTRIP : 0u) |
-	           (tokenizer_bool(r, n, path, "rstrip", false) ? TFMC_TOK_A_RSTRIP : 0u) |
-	           (tokenizer_bool(r, n, path, "single_word", false) ? TFMC_TOK_A_WORD : 0u) |
+	a->flags = (tokenizer_bool_member(r, n, path, "lstrip", false) ? TFMC_TOK_A_LSTRIP : 0u) |
+	           (tokenizer_bool_member(r, n, path, "rstrip", false) ? TFMC_TOK_A_RSTRIP : 0u) |
+	           (tokenizer_bool_member(r, n, path, "single_word", false) ? TFMC_TOK_A_WORD : 0u) |
 	           (special ? TFMC_TOK_A_SPECIAL : 0u);
-	a->in_normalized = tokenizer_bool(r, n, path, "normalized", !special);
+	a->in_normalized = tokenizer_bool_member(r, n, path, "normalized", !special);
 	if (!r->failed)
-		place(r, a);
+		set_added_token(r, a);
 }
 
 static struct tokenizer_added *find_added(const struct tokenizer_desc *d, const char *text)
 {
 	for (size_t i = 0; i < d->n_added; i++) {
 		struct tokenizer_added *a = &d->added[i];
-		if (tokenizer_is(a->text.text != NULL ? a->text : d->tokens[a->id].piece, text))
+		if (tokenizer_string_equals(a->text.text != NULL ? a->text : d->tokens[a->id].piece, text))
 			return a;
 	}
 	return NULL;
@@ -88,12 +89,13 @@ uint32_t tokenizer_added_id(const struct tokenizer_reader *r, const char *text)
 	if (a != NULL)
 		return a->id;
 	for (size_t i = 0; i < r->desc->n_tokens; i++)
-		if (r->desc->tokens[i].is_written && tokenizer_is(r->desc->tokens[i].piece, text))
+		if (r->desc->tokens[i].is_written && tokenizer_string_equals(r->desc->tokens[i].piece, text))
 			return (uint32_t)i;
 	return TFMC_TOK_NONE;
 }
 
-/* The list itself may name a token of the vocabulary, replace one, or bring one more. */
+/* Adds a token of the configuration files: it names a token of the vocabulary, replaces an added one, or
+ * gets a new id. */
 static bool add_named(struct tokenizer_reader *r, const struct tokenizer_named *t,
                       const struct tokenizer_index *pieces)
 {
@@ -107,7 +109,7 @@ static bool add_named(struct tokenizer_reader *r, const struct tokenizer_named *
 		id = id < 0 ? (int64_t)d->n_tokens : id;
 		if (id >= TFMC_TOK_TOKENS_MAX)
 			return tokenizer_reject(r, TOKENIZER_WRONG, t->text, "no usable id");
-		if (!grow(r, (size_t)id + 1))
+		if (!grow_tokens(r, (size_t)id + 1))
 			return false;
 		a = &d->added[d->n_added++];
 		*a = (struct tokenizer_added){.id = (uint32_t)id, .text = tokenizer_string(t->text)};
@@ -120,7 +122,7 @@ static bool add_named(struct tokenizer_reader *r, const struct tokenizer_named *
 		a->flags |= t->flags & TFMC_TOK_A_SPECIAL;
 	}
 	a->text = tokenizer_string(t->text);
-	place(r, a);
+	set_added_token(r, a);
 	return true;
 }
 
@@ -150,12 +152,12 @@ bool tokenizer_read_added(struct tokenizer_reader *r, const struct json_node *li
 		return !r->failed;
 	if (list->kind != JSON_NODE_ARRAY)
 		return tokenizer_reject(r, TOKENIZER_WRONG, "added_tokens", "wrong type of value");
-	if (!make_room(r, list))
+	if (!reserve_ids(r, list))
 		return false;
 	r->desc->added = ARENA_ARRAY(r->source->arena, struct tokenizer_added, list->n);
 	if (r->desc->added == NULL)
 		return no_memory(r);
 	for (size_t i = 0; i < list->n && !r->failed; i++)
-		add_token(r, &list->items[i], tokenizer_item(r, "", "added_tokens", i));
+		add_token(r, &list->items[i], tokenizer_item_path(r, "", "added_tokens", i));
 	return !r->failed;
 }

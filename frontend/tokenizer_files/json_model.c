@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The member `model` of tokenizer.json: vocabulary, merges and scores of BPE,
- * Unigram, WordPiece and WordLevel.
+ * Member `model` of tokenizer.json: vocabulary, merges and scores of BPE, Unigram, WordPiece and WordLevel.
  */
 #include <string.h>
 
@@ -41,7 +40,7 @@ bool tokenizer_read_vocab(struct tokenizer_reader *r, const struct json_node *vo
 	return true;
 }
 
-/* [["piece", score], ..]; the id is the index. */
+/* Reads [["piece", score], ..]; the id is the index. */
 static bool read_scored(struct tokenizer_reader *r, const struct json_node *vocab)
 {
 	struct tokenizer_desc *d = r->desc;
@@ -58,7 +57,8 @@ static bool read_scored(struct tokenizer_reader *r, const struct json_node *voca
 		          pair->items[0].kind == JSON_NODE_STRING &&
 		          (pair->items[1].kind == JSON_NODE_REAL || pair->items[1].kind == JSON_NODE_INT);
 		if (!ok)
-			return tokenizer_reject(r, TOKENIZER_WRONG, tokenizer_item(r, "model", "vocab", i),
+			return tokenizer_reject(r, TOKENIZER_WRONG,
+			                        tokenizer_item_path(r, "model", "vocab", i),
 			                        "no piece with a score");
 		const struct json_node *score = &pair->items[1];
 		double value = score->kind == JSON_NODE_REAL ? score->f : (double)score->i;
@@ -72,21 +72,21 @@ static bool read_scored(struct tokenizer_reader *r, const struct json_node *voca
 	return true;
 }
 
-/* Tokens of bytes are no pieces of the text. */
+/* Marks byte tokens, which are not pieces of the text. */
 static void mark_bytes(struct tokenizer_desc *d, struct arena *a)
 {
 	for (size_t i = 0; i < d->n_tokens; i++)
-		(void)tokenizer_set_byte(a, &d->tokens[i]);
+		(void)tokenizer_set_byte_token(a, &d->tokens[i]);
 }
 
 /* ---- merges ---- */
 
-/* "left right" or ["left", "right"]. */
+/* Splits "left right" or ["left", "right"]. */
 static bool merge_texts(const struct json_node *n, struct tokenizer_string *left,
                         struct tokenizer_string *right)
 {
 	if (n->kind == JSON_NODE_STRING)
-		return tokenizer_cut_merge(tokenizer_string(n->text), left, right);
+		return tokenizer_split_merge(tokenizer_string(n->text), left, right);
 	if (n->kind != JSON_NODE_ARRAY || n->n != 2 || n->items[0].kind != JSON_NODE_STRING ||
 	    n->items[1].kind != JSON_NODE_STRING)
 		return false;
@@ -95,12 +95,12 @@ static bool merge_texts(const struct json_node *n, struct tokenizer_string *left
 	return true;
 }
 
-/* Where merge i was read: lines of merges.txt have their number. */
+/* Location of merge i: the line of merges.txt, or the index. */
 static const char *merge_place(struct tokenizer_reader *r, const struct json_node *n, size_t i)
 {
 	return n->kind == JSON_NODE_STRING && n->i > 0
 	               ? arena_printf(r->source->arena, "line %lld of the merges", (long long)n->i)
-	               : tokenizer_item(r, "model", "merges", i);
+	               : tokenizer_item_path(r, "model", "merges", i);
 }
 
 static bool read_merges(struct tokenizer_reader *r, const struct json_node *list)
@@ -135,7 +135,8 @@ static const struct json_node *vocab_of(const struct tokenizer_reader *r, const 
 
 static const char *unknown_of(struct tokenizer_reader *r, const struct json_node *n)
 {
-	return r->lists != NULL ? r->lists->unknown : tokenizer_text(r, n, "model", "unk_token", NULL);
+	return r->lists != NULL ? r->lists->unknown
+	                        : tokenizer_string_member(r, n, "model", "unk_token", NULL);
 }
 
 static bool read_unknown(struct tokenizer_reader *r, const struct json_node *n)
@@ -144,7 +145,7 @@ static bool read_unknown(struct tokenizer_reader *r, const struct json_node *n)
 	if (text == NULL || r->failed)
 		return !r->failed;
 	for (size_t i = 0; i < r->desc->n_tokens; i++)
-		if (tokenizer_is(r->desc->tokens[i].piece, text))
+		if (tokenizer_string_equals(r->desc->tokens[i].piece, text))
 			r->desc->unknown = (uint32_t)i;
 	return true;
 }
@@ -153,19 +154,20 @@ static bool read_bpe(struct tokenizer_reader *r, const struct json_node *n)
 {
 	struct tokenizer_desc *d = r->desc;
 	const struct json_node *dropout = json_find(n, "dropout");
-	const char *prefix = tokenizer_text(r, n, "model", "continuing_subword_prefix", "");
+	const char *prefix = tokenizer_string_member(r, n, "model", "continuing_subword_prefix", "");
 	d->model = TFMC_TOK_BPE;
-	d->prefix = tokenizer_string(tokenizer_text(r, n, "model", "end_of_word_suffix", ""));
+	d->prefix = tokenizer_string(tokenizer_string_member(r, n, "model", "end_of_word_suffix", ""));
 	if (*prefix)
 		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, "model.continuing_subword_prefix", "'%s'",
 		                        prefix);
 	if (dropout != NULL && dropout->kind != JSON_NODE_NULL && dropout->f > 0)
 		return tokenizer_reject(r, TOKENIZER_UNSUPPORTED, "model.dropout",
 		                        "encoding is deterministic");
-	d->flags |= (r->byte_level ? TFMC_TOK_H_BYTE_LEVEL : 0u) |
-	            (tokenizer_bool(r, n, "model", "fuse_unk", false) ? TFMC_TOK_H_FUSE_UNKNOWN : 0u) |
-	            (tokenizer_bool(r, n, "model", "byte_fallback", false) ? TFMC_TOK_H_FALLBACK : 0u) |
-	            (tokenizer_bool(r, n, "model", "ignore_merges", false) ? TFMC_TOK_H_WHOLE_WORDS : 0u);
+	d->flags |=
+	        (r->byte_level ? TFMC_TOK_H_BYTE_LEVEL : 0u) |
+	        (tokenizer_bool_member(r, n, "model", "fuse_unk", false) ? TFMC_TOK_H_FUSE_UNKNOWN : 0u) |
+	        (tokenizer_bool_member(r, n, "model", "byte_fallback", false) ? TFMC_TOK_H_FALLBACK : 0u) |
+	        (tokenizer_bool_member(r, n, "model", "ignore_merges", false) ? TFMC_TOK_H_WHOLE_WORDS : 0u);
 	if (d->prefix.n)
 		d->flags |= TFMC_TOK_H_DECODE_SUFFIX;
 	if (!tokenizer_read_vocab(r, vocab_of(r, n), "model.vocab") ||
@@ -187,7 +189,7 @@ static bool read_unigram(struct tokenizer_reader *r, const struct json_node *n)
 		return false;
 	if (unknown != NULL && unknown->kind != JSON_NODE_NULL)
 		d->unknown = tokenizer_id(r, unknown, "model.unk_id");
-	if (tokenizer_bool(r, n, "model", "byte_fallback", false)) {
+	if (tokenizer_bool_member(r, n, "model", "byte_fallback", false)) {
 		d->flags |= TFMC_TOK_H_FALLBACK;
 		mark_bytes(d, r->source->arena);
 	}
@@ -197,9 +199,10 @@ static bool read_unigram(struct tokenizer_reader *r, const struct json_node *n)
 static bool read_wordpiece(struct tokenizer_reader *r, const struct json_node *n)
 {
 	struct tokenizer_desc *d = r->desc;
-	int64_t most = tokenizer_int(r, n, "model", "max_input_chars_per_word", 100);
+	int64_t most = tokenizer_int_member(r, n, "model", "max_input_chars_per_word", 100);
 	d->model = TFMC_TOK_WORDPIECE;
-	d->prefix = tokenizer_string(tokenizer_text(r, n, "model", "continuing_subword_prefix", "##"));
+	d->prefix =
+	        tokenizer_string(tokenizer_string_member(r, n, "model", "continuing_subword_prefix", "##"));
 	if (most < 1 || most > 1 << 20)
 		return tokenizer_reject(r, TOKENIZER_WRONG, "model.max_input_chars_per_word", "out of range");
 	d->word_max = (uint32_t)most;
@@ -218,7 +221,7 @@ static bool read_wordlevel(struct tokenizer_reader *r, const struct json_node *n
 	return tokenizer_read_vocab(r, vocab_of(r, n), "model.vocab") && read_unknown(r, n);
 }
 
-/* Older files leave the type out. */
+/* Type of a model without `type` (older files). */
 static const char *guess_type(const struct json_node *n)
 {
 	const struct json_node *vocab = json_find(n, "vocab");
@@ -231,7 +234,7 @@ bool tokenizer_read_model(struct tokenizer_reader *r, const struct json_node *n)
 {
 	if (n == NULL || n->kind != JSON_NODE_OBJECT)
 		return tokenizer_reject(r, TOKENIZER_WRONG, "model", "no object");
-	const char *type = tokenizer_text(r, n, "model", "type", NULL);
+	const char *type = tokenizer_string_member(r, n, "model", "type", NULL);
 	type = type == NULL ? guess_type(n) : type;
 	bool ok = false;
 	if (!strcmp(type, "BPE"))

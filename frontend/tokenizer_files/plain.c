@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Vocabularies without a description of their pipeline: the format says which
- * one it is. vocab.json with merges.txt (GPT-2), vocab.txt (BERT), scored lines
- * and the file of llama2.c (SentencePiece with plain spaces).
+ * Vocabularies whose format implies the pipeline: vocab.json with merges.txt (GPT-2), vocab.txt (BERT),
+ * scored lines and the tokenizer of llama2.c (SentencePiece with plain spaces).
  */
 #include <string.h>
 
@@ -65,17 +64,18 @@ enum tfmc_status tokenizer_read_ids(const struct tokenizer_source *s, const char
 	return r.no_memory ? TFMC_NO_MEMORY : TFMC_INVALID;
 }
 
-/* The class that the files beside a list name must be one that reads it. */
+/* Checks that the class named by the configuration reads such files. */
 static bool class_reads(const struct tokenizer_source *s, enum tokenizer_files files)
 {
 	const struct tokenizer_config *c = s->config;
 	return c == NULL || (c->class != NULL && c->class->files == files) ||
-	       tokenizer_refuse(s, TOKENIZER_UNSUPPORTED, NULL, "the class '%s' without a tokenizer.json",
-	                        c->class_name) == TFMC_OK;
+	       tokenizer_reject_file(s, TOKENIZER_UNSUPPORTED, NULL,
+	                             "the class '%s' without a tokenizer.json", c->class_name) == TFMC_OK;
 }
 
-/* "left right" of each line; `i` is its number. */
-static const struct json_node *merge_lines(const struct tokenizer_source *s, const char *text, size_t len)
+/* JSON list of the lines "left right"; `i` of an item is its line number. */
+static const struct json_node *read_merge_lines(const struct tokenizer_source *s, const char *text,
+                                                size_t len)
 {
 	struct json_node *list = ARENA_NEW(s->arena, struct json_node);
 	struct json_node *items = ARENA_ARRAY(s->arena, struct json_node, count_lines(text, len) + 1);
@@ -93,7 +93,7 @@ static const struct json_node *merge_lines(const struct tokenizer_source *s, con
 	return list;
 }
 
-/* Tokens of these names that a vocabulary has, as a member of a tokenizer.json. */
+/* Member added_tokens with those of the names that the vocabulary has. */
 static const char *special_tokens(struct arena *a, const struct json_node *vocab, const char *const *names,
                                   size_t n)
 {
@@ -118,7 +118,7 @@ enum tfmc_status tokenizer_from_bpe(const struct tokenizer_source *s, const char
 	lists.vocab = json_parse(s->arena, s->cx, &src, vocab, n_vocab);
 	if (lists.vocab == NULL)
 		return TFMC_INVALID;
-	lists.merges = merge_lines(s, merges, n_merges);
+	lists.merges = read_merge_lines(s, merges, n_merges);
 	if (s->config == NULL)
 		lists.more = special_tokens(s->arena, lists.vocab, end, 1);
 	return lists.merges != NULL ? tokenizer_from_lists(s, &lists, out) : TFMC_NO_MEMORY;
@@ -158,7 +158,7 @@ static uint32_t id_of(const struct json_node *vocab, const char *word)
 	return id != NULL ? (uint32_t)id->i : TFMC_TOK_NONE;
 }
 
-/* Tokens by their names, and what is around the text when there are the two that do. */
+/* Members added_tokens and ids, and the template if [CLS] and [SEP] exist. */
 static const char *bert_members(struct arena *a, const struct json_node *vocab,
                                 const struct tokenizer_bert *b)
 {
@@ -181,7 +181,7 @@ static const char *bert_members(struct arena *a, const struct json_node *vocab,
 	return more;
 }
 
-/* Words with capitals say that text is not made lower case, where nothing else does. */
+/* Member normalizer; unless specified, a vocabulary with capitals is cased. */
 static const char *bert_normalizer(struct arena *a, const struct tokenizer_bert *b, const char *const *words,
                                    size_t n)
 {
@@ -227,11 +227,12 @@ enum tfmc_status tokenizer_from_wordpiece(const struct tokenizer_source *s, cons
 	return words != NULL ? tokenizer_from_words(s, words, n, &bert, out) : TFMC_NO_MEMORY;
 }
 
-/* ---- scores with bytes as they are ---- */
+/* ---- scored vocabularies ---- */
 
-/* The first three are unknown, start and stop, then come the bytes; control tokens are never matched. */
-static enum tfmc_status finish_plain(const struct tokenizer_source *s, struct tokenizer_desc *d,
-                                     struct tokenizer_packed *out)
+/* Packs a scored vocabulary: tokens 0 to 2 are unknown, start and stop, then the byte tokens; control
+ * tokens are never matched. */
+static enum tfmc_status finish_scored(const struct tokenizer_source *s, struct tokenizer_desc *d,
+                                      struct tokenizer_packed *out)
 {
 	const struct tokenizer_spm spm = {false, true, true, " "};
 	for (size_t i = 0; i < d->n_tokens; i++) {
@@ -280,8 +281,8 @@ enum tfmc_status tokenizer_from_scored(const struct tokenizer_source *s, const c
 	while (next_line(&l, &line)) {
 		struct tokenizer_token *t = &d->tokens[l.number - 1];
 		const char *tab = line.n ? memchr(line.text, '\t', line.n) : NULL;
-		size_t rest = tab != NULL ? line.n - (size_t)(tab + 1 - line.text) : 0;
-		const char *second = rest ? memchr(tab + 1, '\t', rest) : NULL;
+		size_t remaining = tab != NULL ? line.n - (size_t)(tab + 1 - line.text) : 0;
+		const char *second = remaining ? memchr(tab + 1, '\t', remaining) : NULL;
 		int64_t id;
 		bool ok =
 		        second != NULL && number_parse_i64(line.text, (size_t)(tab - line.text), &id) &&
@@ -289,11 +290,11 @@ enum tfmc_status tokenizer_from_scored(const struct tokenizer_source *s, const c
 		        number_parse_f64(tab + 1, (size_t)(second - tab - 1), &t->score) &&
 		        read_hex(s->arena, second + 1, (size_t)(line.text + line.n - second - 1), &t->piece);
 		if (!ok)
-			return tokenizer_refuse(s, TOKENIZER_WRONG, NULL,
-			                        "line %zu is not id %zu, score and bytes in hexadecimal",
-			                        l.number, l.number - 1);
+			return tokenizer_reject_file(s, TOKENIZER_WRONG, NULL,
+			                             "line %zu is not id %zu, score and bytes in hexadecimal",
+			                             l.number, l.number - 1);
 	}
-	return finish_plain(s, d, out);
+	return finish_scored(s, d, out);
 }
 
 static uint32_t u32_at(const unsigned char *p)
@@ -301,7 +302,7 @@ static uint32_t u32_at(const unsigned char *p)
 	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* Longest piece, then for each token its score (f32), its length and its bytes. */
+/* Layout: u32 length of the longest piece, then for each token f32 score, u32 length and bytes. */
 enum tfmc_status tokenizer_from_llama2c(const struct tokenizer_source *s, const unsigned char *data,
                                         size_t len, struct tokenizer_packed *out)
 {
@@ -312,8 +313,8 @@ enum tfmc_status tokenizer_from_llama2c(const struct tokenizer_source *s, const 
 	if (d == NULL)
 		return TFMC_NO_MEMORY;
 	if (at != len || n == 0)
-		return tokenizer_refuse(s, TOKENIZER_WRONG, NULL,
-		                        "no vocabulary of llama2.c: damaged at byte %zu", at);
+		return tokenizer_reject_file(s, TOKENIZER_WRONG, NULL,
+		                             "no vocabulary of llama2.c: damaged at byte %zu", at);
 	at = 4;
 	for (size_t i = 0; i < n; i++) {
 		uint32_t bits = u32_at(data + at), bytes = u32_at(data + at + 4);
@@ -323,5 +324,5 @@ enum tfmc_status tokenizer_from_llama2c(const struct tokenizer_source *s, const 
 		d->tokens[i].piece = (struct tokenizer_string){(const char *)data + at + 8, bytes};
 		at += 8 + bytes;
 	}
-	return finish_plain(s, d, out);
+	return finish_scored(s, d, out);
 }

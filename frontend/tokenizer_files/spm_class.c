@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model of SentencePiece in a hub folder: classes number its pieces in their own way and have tokens after
- * them.
+ * SentencePiece model of a hub folder: classes number its pieces in their own way and add tokens after them.
  */
 #include <string.h>
 
@@ -9,11 +8,13 @@
 #include "ir/support/strmap.h"
 
 #define N_FRONT     4 /* <s> <pad> </s> <unk> */
-#define N_BEFORE    3 /* <unk> <s> </s>, which they replace */
+#define N_BEFORE    3 /* <unk> <s> </s>, replaced by them */
 #define N_SENTINELS 100
 
-/* Tokens, and added ones, with room for more; ids from 3 on are one more when the class has four before. */
-static bool renumber(const struct tokenizer_source *s, struct tokenizer_desc *d, bool fairseq, size_t more)
+/* Copies tokens and added tokens with capacity for more; fairseq classes have four tokens in place of the
+ * first three. */
+static bool renumber_pieces(const struct tokenizer_source *s, struct tokenizer_desc *d, bool fairseq,
+                            size_t more)
 {
 	size_t n = d->n_tokens, first = fairseq ? N_BEFORE : 0, to = fairseq ? N_FRONT : 0, n_added = 0;
 	struct tokenizer_token *all = ARENA_ARRAY(s->arena, struct tokenizer_token, n + 1 + more);
@@ -35,7 +36,8 @@ static bool renumber(const struct tokenizer_source *s, struct tokenizer_desc *d,
 	return true;
 }
 
-static void put_added(struct tokenizer_desc *d, uint32_t id, struct tokenizer_string text, bool lstrip)
+static void add_special_token(struct tokenizer_desc *d, uint32_t id, struct tokenizer_string text,
+                              bool lstrip)
 {
 	struct tokenizer_token *t = &d->tokens[id];
 	t->piece = text;
@@ -45,29 +47,29 @@ static void put_added(struct tokenizer_desc *d, uint32_t id, struct tokenizer_st
 	        id, TFMC_TOK_A_SPECIAL | (lstrip ? TFMC_TOK_A_LSTRIP : 0u), false, text};
 }
 
-static void put_front(struct tokenizer_desc *d)
+static void add_fairseq_tokens(struct tokenizer_desc *d)
 {
 	static const char *const front[N_FRONT] = {"<s>", "<pad>", "</s>", "<unk>"};
 	for (uint32_t i = 0; i < N_FRONT; i++)
-		put_added(d, i, tokenizer_string(front[i]), false);
+		add_special_token(d, i, tokenizer_string(front[i]), false);
 	d->unknown = N_FRONT - 1;
 }
 
-/* Words of a list after all other tokens. */
-static void put_words(struct tokenizer_desc *d, const char *words)
+/* Appends the words of a list after all other tokens. */
+static void append_words(struct tokenizer_desc *d, const char *words)
 {
 	struct word w = {words, 0};
 	while (list_word_next(&w))
-		put_added(d, (uint32_t)d->n_tokens++, (struct tokenizer_string){w.text, w.n},
-		          w.n == 6 && memcmp(w.text, "<mask>", w.n) == 0);
+		add_special_token(d, (uint32_t)d->n_tokens++, (struct tokenizer_string){w.text, w.n},
+		                  w.n == 6 && memcmp(w.text, "<mask>", w.n) == 0);
 }
 
-/* They are counted down. */
-static void put_sentinels(const struct tokenizer_source *s, struct tokenizer_desc *d)
+/* Appends <extra_id_99> .. <extra_id_0>. */
+static void append_sentinels(const struct tokenizer_source *s, struct tokenizer_desc *d)
 {
 	for (int i = N_SENTINELS; i-- > 0;)
-		put_added(d, (uint32_t)d->n_tokens++,
-		          tokenizer_string(arena_printf(s->arena, "<extra_id_%d>", i)), true);
+		add_special_token(d, (uint32_t)d->n_tokens++,
+		                  tokenizer_string(arena_printf(s->arena, "<extra_id_%d>", i)), true);
 }
 
 static size_t count_words(const char *words)
@@ -79,8 +81,8 @@ static size_t count_words(const char *words)
 	return n;
 }
 
-/* Whether the files give ids: then what is after the pieces is theirs. */
-static bool gives_ids(const struct tokenizer_config *c)
+/* True: the files list ids, which then define the tokens after the pieces. */
+static bool lists_ids(const struct tokenizer_config *c)
 {
 	for (size_t i = 0; i < c->n_tokens; i++)
 		if (c->tokens[i].id >= 0)
@@ -91,35 +93,36 @@ static bool gives_ids(const struct tokenizer_config *c)
 static enum tfmc_status number_pieces(const struct tokenizer_source *s, struct tokenizer_desc *d)
 {
 	const struct tokenizer_class *class = s->config->class;
-	bool fairseq = class->files == TOKENIZER_F_FAIRSEQ, listed = gives_ids(s->config);
+	bool fairseq = class->files == TOKENIZER_F_FAIRSEQ, listed = lists_ids(s->config);
 	size_t more = N_FRONT + N_SENTINELS + count_words(class->languages);
 	if (fairseq && (d->n_tokens < N_BEFORE || d->unknown != 0))
-		return tokenizer_refuse(s, TOKENIZER_UNSUPPORTED, NULL,
-		                        "'%s' with a model that does not begin with <unk> <s> </s>",
-		                        s->config->class_name);
-	if (!renumber(s, d, fairseq, more))
+		return tokenizer_reject_file(s, TOKENIZER_UNSUPPORTED, NULL,
+		                             "'%s' with a model that does not begin with <unk> <s> </s>",
+		                             s->config->class_name);
+	if (!renumber_pieces(s, d, fairseq, more))
 		return TFMC_NO_MEMORY;
 	if (fairseq)
-		put_front(d);
+		add_fairseq_tokens(d);
 	if (!listed)
-		put_words(d, class->languages);
+		append_words(d, class->languages);
 	if (!listed && class->files == TOKENIZER_F_SENTINELS)
-		put_sentinels(s, d);
+		append_sentinels(s, d);
 	return TFMC_OK;
 }
 
-/* Added tokens are looked for in the text as it is. */
-static void in_text(struct tokenizer_desc *d, size_t from)
+/* Makes the added tokens from index `from` on match in the raw text. */
+static void match_in_raw_text(struct tokenizer_desc *d, size_t from)
 {
 	for (size_t i = from; i < d->n_added; i++)
 		d->added[i].in_normalized = false;
 }
 
 /*
- * The mark before a text and after every added token, as SentencePiece writes it. Llama's class of transformers 5 has it before
- * the first text alone and not before a blank, which neither its tokenizer.json nor a GGUF file does: one answer for all three.
+ * Whether a mark is prepended to a text, and to the text after every added token, as SentencePiece does.
+ * Llama's class of transformers 5 does so before the first text only and not before a space, unlike its
+ * tokenizer.json and GGUF: all three give the same answer here.
  */
-static bool prefix_of(const struct tokenizer_config *c, bool of_model)
+static bool adds_prefix(const struct tokenizer_config *c, bool of_model)
 {
 	return c->class->reads_prefix && c->prefix_space >= 0 ? c->prefix_space == 1 : of_model;
 }
@@ -130,21 +133,21 @@ enum tfmc_status tokenizer_spm_of_class(const struct tokenizer_source *s, struct
 	const struct tokenizer_config *c = s->config;
 	static const struct tokenizer_lists none = {0};
 	struct tokenizer_reader r = {.source = s, .desc = d, .config = c, .lists = &none};
-	struct tokenizer_spm own = *spm;
+	struct tokenizer_spm local = *spm;
 	if (c->class == NULL || c->class->files < TOKENIZER_F_PIECES)
-		return tokenizer_refuse(s, TOKENIZER_UNSUPPORTED, NULL,
-		                        "the class '%s' without a tokenizer.json", c->class_name);
+		return tokenizer_reject_file(s, TOKENIZER_UNSUPPORTED, NULL,
+		                             "the class '%s' without a tokenizer.json", c->class_name);
 	TFMC_TRY(number_pieces(s, d));
 	size_t n_added = d->n_added;
 	if (!tokenizer_add_configured(&r))
 		return r.no_memory || arena_failed(s->arena) ? TFMC_NO_MEMORY : TFMC_INVALID;
-	in_text(d, n_added);
-	own.prefix = prefix_of(c, spm->prefix);
-	TFMC_TRY(tokenizer_spm_finish(s, d, &own));
-	tokenizer_class_roles(&r);
-	if (!tokenizer_class_around(&r))
+	match_in_raw_text(d, n_added);
+	local.prefix = adds_prefix(c, spm->prefix);
+	TFMC_TRY(tokenizer_spm_finish(s, d, &local));
+	tokenizer_class_set_special_ids(&r);
+	if (!tokenizer_class_set_template(&r))
 		return TFMC_INVALID;
-	if (c->class->around == TOKENIZER_T_FLAGS && c->add_bos < 0 && c->add_eos < 0)
+	if (c->class->template_kind == TOKENIZER_T_FLAGS && c->add_bos < 0 && c->add_eos < 0)
 		d->flags |= TFMC_TOK_H_BARE;
 	return tokenizer_pack(s, d, out);
 }
