@@ -159,8 +159,8 @@ static bool read_bert(struct tokenizer_reader *r, const struct json_node *n, con
 	return ok;
 }
 
-/* Albert's class replaces the normalizer of the file if its flags ask for another one. */
-static bool is_left_out(const struct tokenizer_reader *r, enum tfmc_tok_normalize kind)
+/* True: Albert's class disables this step by its flags, which override the normalizer of the file. */
+static bool is_disabled_by_class(const struct tokenizer_reader *r, enum tfmc_tok_normalize kind)
 {
 	const struct tokenizer_config *c = r->config;
 	if (c == NULL || c->class == NULL || strcmp(c->class->names, "AlbertTokenizer") != 0)
@@ -184,7 +184,7 @@ bool tokenizer_read_normalizer(struct tokenizer_reader *r, const struct json_nod
 	};
 	for (size_t i = 0; i < TFMC_COUNT(plain); i++)
 		if (tokenizer_is_type(n, plain[i].type))
-			return is_left_out(r, plain[i].kind) ||
+			return is_disabled_by_class(r, plain[i].kind) ||
 			       add_normalizer(r, path, plain[i].kind, 0, no_string, no_string);
 	return tokenizer_read_component(r, n, path, parts, "normalizers", tokenizer_read_normalizer);
 }
