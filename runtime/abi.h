@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an object and its callers agree on. The compiler writes these layouts,
- * the runtime library and generated headers read them; nothing else is shared.
- * All integers little-endian, all structs without padding surprises: 8-byte
- * fields only, except where stated.
+ * The binary interface between compiled objects and their callers. The compiler writes these layouts, the
+ * runtime library and generated headers read them. All integers are little-endian; structs consist of 8-byte
+ * fields (no padding) except where stated.
  */
 #ifndef TFMC_RUNTIME_ABI_H
 #define TFMC_RUNTIME_ABI_H
@@ -104,75 +103,79 @@ struct tfmc_config {
 #endif
 
 /*
- * Arguments of an entry are 8-byte words: the dims of the entry in the order of
- * the record, then {pointer, number of elements} for each input and output.
- * Generated headers give them names; generic callers fill the array. A left-out
- * input with a default and an unwanted output are null pointers.
+ * Arguments of an entry are 8-byte slots: the dims of the entry in the order of the record, then {pointer,
+ * number of elements} for each input and output. Generated headers name them; generic callers fill the array.
+ * An omitted input with a default and an unwanted output are null pointers.
  */
 struct tfmc_buffer {
 	void *data;
-	uint64_t count; /* elements */
+	uint64_t count; /* number of elements */
 };
 
 /*
- * The record of an object: this struct, then entries, then dims and tensors, all
- * addressed by byte offsets from its beginning; strings are zero-terminated.
+ * The record of an object: this struct, then entries, dims and tensors at byte offsets from its beginning;
+ * strings are zero-terminated.
  */
 struct tfmc_record {
 	uint32_t magic, abi_version;
-	uint64_t bytes;          /* of the whole record */
-	uint64_t structure_hash; /* of everything but the values of the weights */
-	uint64_t weights_hash;   /* of the packed weights */
-	uint64_t name;           /* offset of the model's name */
-	uint64_t target;        /* offset of the target's name; of several variants: all names, with commas */
-	uint64_t weights_bytes; /* packed weights, without the file header */
-	uint64_t weights_embedded;   /* 1: in the object */
+	uint64_t bytes;              /* size of the record */
+	uint64_t structure_hash;     /* of everything except the values of the weights */
+	uint64_t weights_hash;       /* of the packed weights */
+	uint64_t name;               /* offset of the model's name */
+	uint64_t target;             /* offset of the target's name; several variants: all names,
+				   comma-separated */
+	uint64_t weights_bytes;      /* size of the packed weights, without the file header */
+	uint64_t weights_embedded;   /* 1: embedded in the object */
 	uint64_t context_bytes;      /* size of the context struct */
-	uint64_t state_fixed_bytes;  /* state: fixed part ... */
-	uint64_t state_batch_bytes;  /* ... and bytes for each sequence; 0: no state */
-	uint64_t arena_bytes_max;    /* at the bounds of all dims, without workers' scratch */
-	uint64_t scratch_bytes;      /* arena bytes for each worker */
-	uint64_t context_limit;      /* tokens a sequence may have in the state; 0: none */
+	uint64_t state_fixed_bytes;  /* size of the fixed part of the state ... */
+	uint64_t state_batch_bytes;  /* ... and of each sequence; 0: no state */
+	uint64_t arena_bytes_max;    /* at the upper bounds of all dims, without workers' scratch */
+	uint64_t scratch_bytes;      /* arena bytes of each worker in addition */
+	uint64_t context_limit;      /* capacity of a sequence in tokens; 0: no state */
 	uint64_t n_dims, dims;       /* struct tfmc_record_dim [n_dims] */
 	uint64_t n_entries, entries; /* struct tfmc_record_entry [n_entries] */
 	uint64_t n_variants,
-	        variants; /* uint64 [n_variants]: offsets of their names, from the least demanding on */
-	/* Facts for generic callers (generate); -1 or 0 where absent. */
-	int64_t start, n_start; /* offset of int64 ids, their number */
+	        variants; /* uint64 [n_variants]: offsets of their names, least demanding first */
+	/* For generation; -1 or 0 where absent. */
+	int64_t start, n_start; /* offset of int64 ids; their number */
 	int64_t stop, n_stop;
 	int64_t suppress, n_suppress;
 	int64_t suppress_first, n_suppress_first;
 	int64_t pad, max_len;
 	int64_t generate_kind;                 /* 0 none, 1 causal, 2 seq2seq */
-	int64_t vocabulary, source_vocabulary; /* offsets of newline-separated tokens, one per id; 0: none */
-	int64_t unknown_token;                 /* offset of the spelling of the unknown token, 0: none */
+	int64_t vocabulary, source_vocabulary; /* offsets of newline-separated tokens, line i is id i; 0:
+					          none */
+	int64_t unknown_token;                 /* offset of the string of the unknown token, 0: none */
 	int64_t source_name, tokens_name,
 	        logits_name; /* offsets of the names of generate's tensors, 0: none */
-	/* The state, for who saves it. Fixed part: i32 lengths of all sequences at `past`; with encode i32
-	 * marks at `encoded` (0: no encode), nonzero where it has filled the sequence's block. */
+	/* Layout of the state, for serialization. Fixed part: i32 lengths of all sequences at `past`; with
+	 * `encode` i32 marks at `encoded` (0: no encode), nonzero: the source of the sequence is filled. */
 	uint64_t past, encoded;
-	uint64_t state_hash;                 /* of what the states hold, however they lie */
+	uint64_t state_hash;                 /* of the contents of the states, independent of their layout */
 	uint64_t n_states, states;           /* struct tfmc_record_state [n_states] */
 	uint64_t tokenizer, tokenizer_bytes; /* the packed tokenizer (libtfmctok), 8-byte aligned; 0: none */
-	int64_t prefix; /* first positions of a sequence that see each other: one call has to bring them all;
-	                   max_len: an input says how many */
-	uint64_t floor; /* i32 for each sequence in the fixed part, where states are rings: the least length
-	                   above 0 that it may be trimmed to; 0: no rings */
-	uint64_t system[2]; /* bits of tfmc_config.system that some variant wants */
-	/* > 0: a call that makes a sequence longer turns its positions by other frequencies, and prefill, step and score
-	 * have the input `call_end`, i32 [B]: the length after the last part of a text that is read in several calls. */
+	int64_t prefix;     /* length of the bidirectional prefix, which must come in one call; max_len: an
+			   input has the length */
+	uint64_t floor;     /* offset of i32 for each sequence in the fixed part, if states are sliding
+			   windows: least length > 0 that trim allows; 0: none */
+	uint64_t system[2]; /* bits of tfmc_config.system that some variant requires */
+	/* > 0 (longrope): a call that makes a sequence longer than this uses the long rotary frequencies,
+	 * and prefill, step and score have the input `call_end`, i32 [B]: the length after the last chunk
+	 * of a text that is read in several calls. */
 	int64_t long_from;
-	int64_t reread; /* 1: generating reads a sequence that grows past long_from again from its first token */
+	int64_t reread; /* 1: generation prefills a sequence that grows past long_from again from its first
+			   token */
 };
 
-/* One state in the block of a sequence: axes [B, ..], the last one the densest; dims[0] is 0. */
+/* One state in the block of a sequence: axes [B, ..], row-major; dims[0] is 0. */
 struct tfmc_record_state {
 	uint64_t name; /* offset */
 	uint64_t dtype, rank;
-	uint64_t offset; /* bytes from the beginning of the block */
-	uint64_t panels; /* 1: its matrices [rows, columns] are stored as [ceil(rows / 16)][columns][16] */
-	uint64_t grows;  /* 1: axis rank - 2 are tokens; 0: encode fills it */
-	uint64_t window; /* > 0: a ring, position p in row p mod dims[rank - 2], of which the last are read */
+	uint64_t offset; /* byte offset in the block */
+	uint64_t panels; /* 1: its matrices [rows, columns] are packed in panels, [ceil(rows /
+			    16)][columns][16] */
+	uint64_t grows;  /* 1: axis rank - 2 is tokens; 0: filled by encode */
+	uint64_t window; /* > 0: a sliding window, position p in row p mod dims[rank - 2] */
 	int64_t dims[8];
 };
 
@@ -209,50 +212,51 @@ struct tfmc_model {
 #endif
 
 /*
- * What code for OpenCL devices asks of libtfmccl (runtime/opencl/model.h has the functions). Objects without such
- * code call nothing. Fields of 8 bytes.
+ * OpenCL code of an object, which it passes to libtfmccl (functions: runtime/opencl/model.h). Objects without
+ * such code call nothing. Fields of 8 bytes.
  */
-enum tfmc_cl_for { TFMC_CL_FOR_ANY, TFMC_CL_FOR_WIDE_CPU, TFMC_CL_FOR_GPU }; /* the devices of a family */
+enum tfmc_cl_for { TFMC_CL_FOR_ANY, TFMC_CL_FOR_WIDE_CPU, TFMC_CL_FOR_GPU }; /* device families */
 struct tfmc_cl_code {
 	const void *plan; /* runtime/plan/format.h */
 	uint64_t plan_bytes;
-	const char *source; /* OpenCL C of all kernels, without an end */
+	const char *source; /* OpenCL C of all kernels, not terminated */
 	uint64_t source_bytes;
-	const void *weights; /* packed; they stay as long as the model */
+	const void *weights; /* packed; valid as long as the model */
 	uint64_t weights_bytes;
-	uint64_t devices; /* enum tfmc_cl_for: those that it is for */
-	uint64_t batch;   /* sequences of the state; 0: it has none */
+	uint64_t devices; /* enum tfmc_cl_for: device family */
+	uint64_t batch;   /* sequences of the state; 0: no state */
 };
 
-/* A call of a function of the plan. */
+/* Call of a function of the plan. */
 struct tfmc_cl_call {
-	uint64_t function;                 /* row of the plan */
-	int32_t *past;                     /* [B]: tokens of the rows, new lengths after it; NULL: no state */
+	uint64_t function;                 /* index in the plan */
+	int32_t *past;                     /* [B]: lengths of the rows, updated by the call; NULL: no state */
 	int64_t first;                     /* sequence of row 0 */
-	int64_t source;                    /* sequence whose source all rows read; -1: their own */
+	int64_t source;                    /* sequence whose source all rows read; -1: each its own */
 	const int64_t *dims;               /* [rows of DIMS] */
-	const struct tfmc_buffer *params;  /* [params] counts in bytes; no data: not a tensor of the caller */
-	const struct tfmc_buffer *results; /* [results]; no data: not wanted, or not of the caller */
+	const struct tfmc_buffer *params;  /* [params] counts in bytes; data NULL: not a tensor of the
+					      caller */
+	const struct tfmc_buffer *results; /* [results] data NULL: unwanted, or not a tensor of the caller */
 };
 
 /*
- * A weights file: this header, padded with zeros to TFMC_WEIGHTS_DATA bytes, then the packed weights.
- * weights_hash is tfmc_weights_hash_end over the packed bytes.
+ * A weights file: this header, zero-padded to TFMC_WEIGHTS_DATA bytes, then the packed weights. weights_hash
+ * is tfmc_weights_hash_end over the packed bytes.
  */
 #define TFMC_WEIGHTS_MAGIC 0x31535448474957ull /* "WIGHTS1" */
 #define TFMC_WEIGHTS_DATA  4096u
 struct tfmc_weights_header {
 	uint64_t magic;
 	uint64_t abi_version;
-	uint64_t structure_hash; /* of the object it fits */
+	uint64_t structure_hash; /* of the object that it belongs to */
 	uint64_t weights_hash;
 	uint64_t bytes; /* of the packed weights */
 };
 
 /*
- * The hash of packed weights: 16 streams of FNV-1a (64 bit) over little-endian words of 32 bits, word i in
- * stream i mod 16 (the last one filled up with zero bytes), then FNV-1a over the streams and the number of
- * bytes. Against accidents, not attackers; the streams make it as fast as memory.
+ * Hash of packed weights: 16 interleaved FNV-1a streams (64 bit) over little-endian u32, word i in stream i
+ * mod 16 (the last one zero-padded), then FNV-1a over the streams and the number of bytes. Detects accidents,
+ * not attacks; the streams make it as fast as memory.
  */
 #define TFMC_HASH_STREAMS 16u
 #define TFMC_HASH_SEED    0xcbf29ce484222325ull
@@ -269,7 +273,7 @@ static inline void tfmc_weights_hash_begin(struct tfmc_weights_hash *h)
 	h->bytes = 0;
 }
 
-/* All calls but the last give a multiple of 4 bytes. */
+/* All calls but the last pass a multiple of 4 bytes. */
 static inline void tfmc_weights_hash_add(struct tfmc_weights_hash *h, const void *data, uint64_t n)
 {
 	const unsigned char *p = (const unsigned char *)data;
@@ -316,12 +320,11 @@ enum tfmc_entry_kind {
 struct tfmc_record_entry {
 	uint64_t name;             /* offset */
 	uint64_t kind;             /* enum tfmc_entry_kind */
-	uint64_t n_dims, dims;     /* uint64 [n_dims]: numbers of the dims among the words of the call */
+	uint64_t n_dims, dims;     /* uint64 [n_dims]: indices of the dims among the arguments of the call */
 	uint64_t n_inputs, inputs; /* struct tfmc_record_tensor */
 	uint64_t n_outputs, outputs;
-	/* For the choice of workers: operations of the products of a call (struct tfmc_record_poly; a
-	 * multiply and an add are two), and how many steps follow each other, where workers wait for each
-	 * other. 0: unknown. */
+	/* For the choice of workers: operations of the matrix products of a call (struct tfmc_record_poly;
+	 * a multiply-add is two), and the number of plan steps between barriers. 0: unknown. */
 	uint64_t flops, steps;
 };
 
@@ -330,14 +333,14 @@ struct tfmc_record_tensor {
 	uint64_t dtype; /* row of ir/types/dtypes.def: f32 0, f16 1, bf16 2, f64 3, i8 4, u8 5, i32 6, i64 7,
 	                 * bool 8, i16 9 */
 	uint64_t rank;
-	/* Size of axis i: sizes[i] = constant + sum of products, as a small program, see below. */
-	uint64_t sizes[8];   /* offset of a struct tfmc_record_poly each */
+	/* Size of axis i, a polynomial of the dims: */
+	uint64_t sizes[8];   /* offset of a struct tfmc_record_poly */
 	int64_t below;       /* > 0: ids must be in [0, below) */
-	int64_t has_default; /* 1: may be left out */
-	int64_t lengths;     /* input number with the lengths of axis 1, -1: none */
+	int64_t has_default; /* 1: may be omitted */
+	int64_t lengths;     /* index of the input with the lengths of axis 1, -1: none */
 };
 
-/* Sum over n_terms of coeff * product of n_factors dim values (numbers of the record's dims). */
+/* Sum over n_terms of coeff * product of n_factors dim values (indices of the record's dims). */
 struct tfmc_record_poly {
 	uint64_t n_terms;
 	/* followed by n_terms times: int64 coeff, uint64 n_factors, uint64 dim[n_factors] */

@@ -207,9 +207,7 @@ static const struct yaml_node *rebase_check(struct arena *a, const struct yaml_n
 	return check;
 }
 
-/* Rebases the file names of a document in `dir`, a directory beneath that of the model: they become relative to
- * the model. */
-static const struct yaml_node *rebase_document(struct arena *a, const struct yaml_node *root, const char *dir)
+const struct yaml_node *compose_rebase_files(struct arena *a, const struct yaml_node *root, const char *dir)
 {
 	static const char *const top[] = {"hf"}, *const files[] = {"files"}, *const map[] = {"map"},
 	                         *const profile[] = {"profile"};
@@ -258,7 +256,7 @@ static const struct yaml_node *add_base(struct model_document *d, const struct y
 	base = add_base(d, base, inner, &link);
 	bool is_absolute = dir[0] == '\0' || name->text[0] == '/';
 	if (base != NULL && strcmp(inner, dir) != 0)
-		base = rebase_document(d->arena, base, inner + (is_absolute ? 0 : strlen(dir) + 1));
+		base = compose_rebase_files(d->arena, base, inner + (is_absolute ? 0 : strlen(dir) + 1));
 	return base == NULL ? NULL : merge(d, base, yaml_without(d->arena, root, "base"));
 }
 

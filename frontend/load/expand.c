@@ -194,7 +194,7 @@ static const struct yaml_node *document_seen_from(struct frontend_model *m, cons
 		weights = allow != NULL ? yaml_with(&m->arena, weights, "unmatched", allow) : NULL;
 		root = weights != NULL ? yaml_with(&m->arena, root, "weights", weights) : NULL;
 	}
-	return root != NULL && at[0] != '\0' ? compose_moved(&m->arena, root, at) : root;
+	return root != NULL && at[0] != '\0' ? compose_rebase_files(&m->arena, root, at) : root;
 }
 
 /* Prints the merged document without the sections printed already. */
