@@ -14,8 +14,8 @@
 #define NOT_FIRST_BYTE UINT16_MAX /* a position inside of a character */
 
 /* Number of distinct sets of states; few in practice. */
-#define SETS_MAX    256u
-#define SET_ALL     0u /* all states: used beyond SETS_MAX, prunes nothing */
+#define SETS_MAX  256u
+#define SET_ALL   0u /* all states: used beyond SETS_MAX, prunes nothing */
 #define SET_EMPTY 1u
 
 struct automaton {
