@@ -104,7 +104,7 @@ static size_t zip_inflate_head(const unsigned char *from, size_t packed, unsigne
 	              .avail_out = next_piece(size)};
 	const unsigned room = z.avail_out;
 	if (inflateInit2(&z, -MAX_WBITS) != Z_OK) {
-		memory_refused(0);
+		memory_failed(0);
 		return 0;
 	}
 	(void)inflate(&z, Z_SYNC_FLUSH);
@@ -123,7 +123,7 @@ static unsigned char *zip_inflate(struct arena *a, const unsigned char *from, si
 	if (to == NULL)
 		return NULL;
 	if (inflateInit2(&z, -MAX_WBITS) != Z_OK) {
-		memory_refused(0);
+		memory_failed(0);
 		return NULL;
 	}
 	bool whole = inflate_all(&z, from, packed, to, size);

@@ -233,12 +233,12 @@ static void unpack_elements(struct stored_block b, const void *data, int64_t beg
 	float scales[SCALES_MAX], offsets[SCALES_MAX], super_scale, super_offset;
 	double values[ELEMENTS_MAX];
 	const struct weight_quants to = {b.format,
-	                                b.elements,
-	                                codes,
-	                                scales,
-	                                d->has_offset ? offsets : NULL,
-	                                d->super > 1 ? &super_scale : NULL,
-	                                d->super > 1 && d->has_offset ? &super_offset : NULL};
+	                                 b.elements,
+	                                 codes,
+	                                 scales,
+	                                 d->has_offset ? offsets : NULL,
+	                                 d->super > 1 ? &super_scale : NULL,
+	                                 d->super > 1 && d->has_offset ? &super_offset : NULL};
 	while (n > 0) {
 		int64_t in = begin % b.elements, run = n < b.elements - in ? n : b.elements - in;
 		b.unpack((const unsigned char *)data + begin / b.elements * b.bytes, &to);
@@ -250,14 +250,14 @@ static void unpack_elements(struct stored_block b, const void *data, int64_t beg
 	}
 }
 
-#define CODES(number, name, block, bytes, format)                                                       \
-	static const struct stored_block block_##name = {block, bytes, FORMAT_##format, unpack_##name}; \
-	void gguf_elements_##name(const void *data, int64_t begin, int64_t n, double *out)              \
-	{                                                                                               \
-		unpack_elements(block_##name, data, begin, n, out);                                     \
-	}                                                                                               \
+#define CODES(number, name, block, bytes, format)                                                        \
+	static const struct stored_block block_##name = {block, bytes, FORMAT_##format, unpack_##name};  \
+	void gguf_elements_##name(const void *data, int64_t begin, int64_t n, double *out)               \
+	{                                                                                                \
+		unpack_elements(block_##name, data, begin, n, out);                                      \
+	}                                                                                                \
 	void gguf_rows_##name(const void *data, int64_t row, int64_t n, const struct weight_quants *out) \
-	{                                                                                               \
-		unpack_rows(block_##name, data, row, n, out);                                           \
+	{                                                                                                \
+		unpack_rows(block_##name, data, row, n, out);                                            \
 	}
 #include "frontend/quantized/gguf_types.def"

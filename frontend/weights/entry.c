@@ -463,7 +463,7 @@ static bool read_permute(struct weight_entry_reader *r, const struct yaml_node *
 		              "'permute' wants rope_halves_to_interleaved(heads) or "
 		              "rope_interleaved_to_halves(heads); axes change places with 'transpose'");
 	return expr_eval(r->env, call->args[0], &heads) &&
-	       expr_want_int(r->env, call->args[0]->loc, "permute", &heads, &e->heads);
+	       expr_require_int(r->env, call->args[0]->loc, "permute", &heads, &e->heads);
 }
 
 static const struct ir_wexpr *apply_permute(struct weight_build *b, const struct weight_entry *e,
