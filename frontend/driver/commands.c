@@ -13,22 +13,6 @@
 #include "frontend/text/files.h"
 #include "ir/print/text.h"
 
-enum tfmc_status driver_put(struct driver *d, const char *path, const struct buf *text)
-{
-	if (!strcmp(path, "-")) {
-		buf_append(&d->out, text);
-		return TFMC_OK;
-	}
-	struct output_file *f = outputs_add(&d->outputs, path, d->options.input);
-	return f && output_text(f, text) ? TFMC_OK : TFMC_IO;
-}
-
-enum tfmc_status driver_emit_text(struct driver *d, const struct buf *text)
-{
-	TFMC_TRY(driver_put(d, d->options.output ? d->options.output : "-", text));
-	return outputs_commit(&d->outputs);
-}
-
 static const char *real_dir(struct driver *d, const char *dir)
 {
 	char *real = realpath(dir[0] == '\0' ? "." : dir, NULL);
@@ -65,14 +49,14 @@ static const char *seen_from_output(struct driver *d, const char *dir)
 enum exit_code command_expand(struct driver *d)
 {
 	struct frontend_model *m;
-	enum tfmc_status st = driver_read(d, &m);
+	enum tfmc_status st = driver_read_model(d, &m);
 	if (st != TFMC_OK)
 		return exit_code_of(st);
 	struct buf text;
 	buf_init(&text);
 	st = frontend_expand(m, seen_from_output(d, frontend_dir(m)), &text);
 	if (st == TFMC_OK)
-		st = driver_emit_text(d, &text);
+		st = driver_write_main_output(d, &text);
 	buf_destroy(&text);
 	frontend_destroy(m);
 	return exit_code_of(st);
@@ -82,7 +66,7 @@ enum exit_code command_expand(struct driver *d)
 enum exit_code command_import(struct driver *d)
 {
 	struct frontend_model *m;
-	enum tfmc_status st = driver_read(d, &m);
+	enum tfmc_status st = driver_read_model(d, &m);
 	if (st != TFMC_OK)
 		return exit_code_of(st);
 	const char *made = frontend_hub_yaml(m, seen_from_output(d, frontend_dir(m)));
@@ -95,7 +79,7 @@ enum exit_code command_import(struct driver *d)
 		st = TFMC_INVALID;
 	} else {
 		buf_str(&text, made);
-		st = driver_emit_text(d, &text);
+		st = driver_write_main_output(d, &text);
 	}
 	buf_destroy(&text);
 	frontend_destroy(m);
@@ -128,10 +112,10 @@ static enum tfmc_status read_inputs(struct driver *d, const struct loaded *l, co
 	const struct option_list *given = &d->options.values;
 	const struct ir_func *f = ir_find_func(l->module, entry_function(entry));
 	for (size_t i = 0; f && i < given->n; i++)
-		TFMC_TRY(values_read(d, f, given->items[i], in));
+		TFMC_TRY(values_parse_input(d, f, given->items[i], in));
 	if (d->options.inputs)
 		TFMC_TRY(tensors_read(d, d->options.inputs, d->options.prefix, in));
-	return f ? values_of_library(d, f, in) : TFMC_OK;
+	return f ? values_map_library_inputs(d, f, in) : TFMC_OK;
 }
 
 static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct compiled *c)
@@ -151,9 +135,9 @@ static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct com
 	if (is_interp)
 		caller.state = interp_state_create(&d->arena, l->module, 64);
 	else if (l->probes.n)
-		TFMC_TRY(driver_session_of(d, c, entry, &in));
+		TFMC_TRY(caller_open_session(d, c, entry, &in));
 	else
-		TFMC_TRY(driver_session(d, c, 0));
+		TFMC_TRY(driver_open_session(d, c, 0));
 	caller.session = c->session;
 	enum tfmc_status st = caller_run(&caller, entry, &in, &out);
 	if (st == TFMC_OK)
@@ -180,17 +164,17 @@ enum exit_code command_run(struct driver *d)
 	struct loaded l;
 	struct compiled c = {.all_workers = true};
 	if (!d->options.inputs && !d->options.values.n)
-		return driver_usage(d, "run wants --inputs=FILE or --input NAME=VALUES");
+		return driver_usage_error(d, "run wants --inputs=FILE or --input NAME=VALUES");
 	enum tfmc_status st = driver_load(d, &l);
 	const char *entry = d->options.entry ? d->options.entry : "run", *function = entry_function(entry);
 	if (st == TFMC_OK)
-		st = driver_probe(d, &l, &d->options.probe, &(struct option_list){&function, 1, 1});
+		st = driver_insert_probes(d, &l, &d->options.probe, &(struct option_list){&function, 1, 1});
 	if (st == TFMC_OK)
-		st = driver_compile_native(d, &l, (struct entry_names){&entry, has_entry(&l, entry)}, &c);
+		st = driver_compile_jit(d, &l, (struct entry_names){&entry, has_entry(&l, entry)}, &c);
 	if (st == TFMC_OK)
 		st = run_entry(d, &l, &c);
-	driver_release(&c);
-	driver_unload(&l);
+	compiled_destroy(&c);
+	loaded_destroy(&l);
 	return exit_code_of(st);
 }
 
@@ -204,9 +188,9 @@ enum exit_code command_explain(struct driver *d)
 		return EXIT_OK;
 	}
 	if (!explain_find(&d->arena, code, &e, &nearest))
-		return driver_usage(d, "no diagnostic has the code %s%s%s%s; `tfmc explain` lists them", code,
-		                    nearest ? "; did you mean " : "", nearest ? nearest : "",
-		                    nearest ? "?" : "");
+		return driver_usage_error(d, "no diagnostic has the code %s%s%s%s; `tfmc explain` lists them",
+		                          code, nearest ? "; did you mean " : "", nearest ? nearest : "",
+		                          nearest ? "?" : "");
 	explain_print(&d->out, &e);
 	return EXIT_OK;
 }

@@ -3,9 +3,10 @@
  * The tfmc command: parses options, runs one command, prints. The only place
  * (with the commands beside it) that writes to stdout and stderr and knows exit codes.
  */
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/compile/compile.h"
 #include "frontend/driver/help/help.h"
-#include "frontend/driver/shrunk.h"
+#include "frontend/driver/run/prompts.h"
+#include "frontend/driver/truncated.h"
 #include "frontend/expr/expr.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
@@ -16,26 +17,6 @@
 #include <unistd.h>
 
 #include "ir/support/memory.h"
-
-enum exit_code exit_code_of(enum tfmc_status status)
-{
-	switch (status) {
-	case TFMC_OK: return EXIT_OK;
-	case TFMC_INVALID: return EXIT_INPUT;
-	case TFMC_NO_MEMORY:
-	case TFMC_IO: return EXIT_ENVIRONMENT;
-	case TFMC_INTERNAL: return EXIT_INTERNAL;
-	}
-	return EXIT_INTERNAL;
-}
-
-void driver_flush_log(struct driver *d)
-{
-	if (d->log.len > 0)
-		progress_hide(&d->progress_view);
-	fwrite(d->log.data, 1, d->log.len, stderr);
-	buf_clear(&d->log);
-}
 
 static void write_stderr(void *user, const char *text, size_t n)
 {
@@ -52,27 +33,6 @@ static void begin_progress(struct driver *d)
 	v->clock = driver_clock;
 	v->write = write_stderr;
 	d->progress = (struct progress){progress_show, v};
-}
-
-enum exit_code driver_usage(struct driver *d, const char *fmt, ...)
-{
-	struct buf text;
-	va_list ap;
-	buf_init(&text);
-	va_start(ap, fmt);
-	buf_vprintf(&text, fmt, ap);
-	va_end(ap);
-	bool one = d->options.command_named && d->options.command != COMMAND_HELP;
-	const char *space = one ? " " : "", *command = one ? options_command(d->options.command)->name : "";
-	if (diagnostics_is_data(&d->diagnostics)) {
-		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s", text.data);
-		diag_note(&d->diag, LOC_NONE, "see tfmc help%s%s", space, command);
-	} else {
-		buf_printf(&d->log, "tfmc: %s (see tfmc help%s%s)\n", text.data, space, command);
-	}
-	buf_destroy(&text);
-	driver_flush_log(d);
-	return EXIT_USAGE;
 }
 
 static void print_diagnostic(void *user, const struct diag_context *cx, const struct diag *m)
@@ -97,7 +57,7 @@ static void begin_last(struct driver *d)
 /* Nothing is destroyed, which would want memory or what is damaged. */
 static _Noreturn void end_now(struct driver *d)
 {
-	outputs_abandon();
+	outputs_remove_temporaries();
 	diagnostics_finish(&d->diagnostics, (int)EXIT_ENVIRONMENT, DRIVER_VERSION, &d->log);
 	driver_flush_log(d);
 	_exit((int)EXIT_ENVIRONMENT);
@@ -145,25 +105,27 @@ static enum exit_code check_rounding(struct driver *d)
 	const char *const *words = ir_format_options(&n);
 	const char *of_models = driver_rounding_option(d);
 	if (of_models && o->input && file_ends_with(o->input, ".tir"))
-		return driver_usage(d, "--%s is for models; the values of IR text have their types",
-		                    of_models);
+		return driver_usage_error(d, "--%s is for models; the values of IR text have their types",
+		                          of_models);
 	if (!o->quantize || ir_format_from_option(o->quantize, &format))
 		return EXIT_OK;
-	return driver_usage(d, "--quantize: no format is called '%.60s'%s", o->quantize,
-	                    did_you_mean_or_known(&d->arena, o->quantize, words, n));
+	return driver_usage_error(d, "--quantize: no format is called '%.60s'%s", o->quantize,
+	                          did_you_mean_or_known(&d->arena, o->quantize, words, n));
 }
 
 static enum exit_code check_choices(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	d->diagnostics.form = o->diagnostics;
+	d->diagnostics.format = o->diagnostics;
 	if (diagnostics_is_data(&d->diagnostics) && text_option(o))
-		return driver_usage(d, "%s writes text to stderr, which --diagnostics=%s has for itself",
-		                    text_option(o), o->diagnostics == DIAGNOSTICS_JSON ? "json" : "sarif");
+		return driver_usage_error(
+		        d, "%s writes text to stderr, which --diagnostics=%s has for itself", text_option(o),
+		        o->diagnostics == DIAGNOSTICS_JSON ? "json" : "sarif");
 	if (o->opt0 + o->opt1 + o->opt2 > 1)
-		return driver_usage(d, "only one of -O0, -O1, -O2");
+		return driver_usage_error(d, "only one of -O0, -O1, -O2");
 	if (o->name && !expr_is_name(o->name))
-		return driver_usage(d, "--name is a name (letters, digits, _; at most 63), not %s", o->name);
+		return driver_usage_error(d, "--name is a name (letters, digits, _; at most 63), not %s",
+		                          o->name);
 	begin_progress(d);
 	d->limits = limits_of(o);
 	return check_rounding(d);
@@ -180,7 +142,7 @@ static bool wants_color(const struct driver_options *o)
 
 static enum exit_code dispatch(struct driver *d)
 {
-	static driver_run *const functions[] = {
+	static driver_command_fn *const functions[] = {
 #define COMMAND(id, name, input, synopsis, line, example, text) command_##name,
 #include "frontend/driver/options/commands.def"
 #include "ir/support/strmap.h"
@@ -194,17 +156,17 @@ static enum exit_code help(struct driver *d, const char *command)
 	struct buf error;
 	buf_init(&error);
 	bool ok = options_help(&d->out, command, &error);
-	enum exit_code code = ok ? EXIT_OK : driver_usage(d, "%s", error.data);
+	enum exit_code code = ok ? EXIT_OK : driver_usage_error(d, "%s", error.data);
 	buf_destroy(&error);
 	return code;
 }
 
 enum exit_code command_help(struct driver *d)
 {
-	if (d->options.form != FORM_TEXT && d->options.input)
-		return driver_usage(d, "--form describes all commands");
-	if (d->options.form != FORM_TEXT) {
-		options_page(&d->out, d->options.form, DRIVER_VERSION);
+	if (d->options.format != HELP_FORMAT_TEXT && d->options.input)
+		return driver_usage_error(d, "--format describes all commands");
+	if (d->options.format != HELP_FORMAT_TEXT) {
+		options_page(&d->out, d->options.format, DRIVER_VERSION);
 		return EXIT_OK;
 	}
 	return help(d, d->options.input);
@@ -227,32 +189,14 @@ static enum exit_code run(struct driver *d)
 		return help(d, o->command_named || o->input ? options_command(o->command)->name : NULL);
 	enum command_input input = options_command(o->command)->input;
 	if (input == COMMAND_NO_INPUT && o->input)
-		return driver_usage(d, "this command takes no file, '%s' was given", o->input);
+		return driver_usage_error(d, "this command takes no file, '%s' was given", o->input);
 	if (input == COMMAND_INPUT && !o->input && !o->check_rules)
-		return driver_usage(d, "no file is given");
+		return driver_usage_error(d, "no file is given");
 	memory_stage("reading options", NULL);
-	enum tfmc_status st = driver_read_texts(d);
+	enum tfmc_status st = driver_read_option_files(d);
 	if (st == TFMC_OK)
-		st = driver_read_prompt(d);
+		st = driver_read_prompt_option(d);
 	return st == TFMC_OK ? dispatch(d) : exit_code_of(st);
-}
-
-bool driver_flush_out(struct driver *d)
-{
-	if (d->out_failed)
-		return false;
-	if (d->out.len > 0)
-		progress_hide(&d->progress_view);
-	if (buf_failed(&d->out))
-		errno = ENOMEM;
-	else if (fwrite(d->out.data, 1, d->out.len, stdout) == d->out.len && !fflush(stdout))
-		errno = 0;
-	d->out_failed = errno != 0;
-	if (d->out_failed)
-		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot write to stdout: %s",
-		                       strerror(errno));
-	buf_clear(&d->out);
-	return !d->out_failed;
 }
 
 /* Every failure has a reason, also one that a stage forgot to report. */
@@ -317,7 +261,7 @@ int main(int argc, char **argv)
 	outputs_init(&d.outputs, &d.arena, &d.diag);
 	outputs_handle_signals();
 	memory_set_handler(out_of_memory, &d);
-	shrunk_handle(file_shrank, &d);
+	truncated_file_handle(file_shrank, &d);
 
 	struct buf error;
 	buf_init(&error);
@@ -325,8 +269,8 @@ int main(int argc, char **argv)
 	if (options_parse(&d.arena, argc, argv, &d.options, &error)) {
 		code = run(&d);
 	} else {
-		d.diagnostics.form = options_guess_form(argc, argv);
-		code = driver_usage(&d, "%s", error.data);
+		d.diagnostics.format = options_guess_diagnostics_format(argc, argv);
+		code = driver_usage_error(&d, "%s", error.data);
 	}
 	code = finish(&d, code);
 	buf_destroy(&error);

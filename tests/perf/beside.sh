@@ -51,7 +51,7 @@ print(f"{sys.argv[1]:10} {one:12.3f} {two:12.3f} {100 * one / two:7.0f} {100 * r
 # Seconds, and of processor time, from the command to its first token. Code and weights are in the cache of tfmc.
 start() {
 	local TIMEFORMAT='%R s, %U s of processor time'
-	local -a first=("$tfmc" generate "$out/d2.yaml" --tokens=1,2,3 --steps=1 -q "${on_device[@]}")
+	local -a first=("$tfmc" generate "$out/d2.yaml" --tokens=1,2,3 --max-tokens=1 -q "${on_device[@]}")
 	"${first[@]}" >/dev/null
 	rm -rf "${POCL_CACHE_DIR:?}"/*
 	find "$XDG_CACHE_HOME" -name '*.clbin' -delete # what tfmc keeps of other drivers

@@ -94,7 +94,7 @@ echo "== a model: start without and with a program that was built before, prompt
 model=$root/examples/hub/tales
 for start_kind in cold warm; do
 	start=$(seconds)
-	"$tfmc" generate "$model" --prompt Once --steps=1 --device="$device" >/dev/null
+	"$tfmc" generate "$model" --prompt Once --max-tokens=1 --device="$device" >/dev/null
 	echo "{\"kind\": \"$start_kind\", \"seconds\": $(since "$start")}" | row start
 done
 for entry in prefill step; do

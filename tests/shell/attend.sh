@@ -95,7 +95,7 @@ attend "ids[1] == [1, 4]" "$dates" --prompt 3/3/21 --target-tokens 1,4
 
 # A decoder, its prompt alone and continued; an encoder; without vocabulary and with one token.
 attend "len(maps) == 3 and ids == [[5, 6, 7, 8]] and tokens == [[]]" "$golden/torch_decoder/model.yaml" --tokens 5,6,7,8
-attend "len(ids[0]) == 5 and ids[0][:2] == [5, 6]" "$golden/torch_decoder/model.yaml" --tokens 5,6 --steps 3
+attend "len(ids[0]) == 5 and ids[0][:2] == [5, 6]" "$golden/torch_decoder/model.yaml" --tokens 5,6 --max-tokens 3
 attend "{m['stack'] for m in maps} == {'encoder'}" "$golden/torch_encoder/model.yaml" --tokens 1,2,3,4,5
 attend "maps[0]['rows'] == 1" "$golden/torch_encoder/model.yaml" --tokens 9
 
@@ -127,14 +127,14 @@ part() {
 	PYTHONDONTWRITEBYTECODE=1 python3 "$tmp/part.py" "$tmp/arrays" "$tmp/everything" "$1" "$tmp/check.py"
 }
 pair=("$dates" --prompt 3/3/21 --target-text 2021-03-03)
-attend "[m['path'] for m in maps] == ['decoder.layers.0.cross', 'decoder.layers.1.cross'] and maps[0]['numbers'] == [0, 2]" "${pair[@]}" --only=cross --heads=2,0,2
+attend "[m['path'] for m in maps] == ['decoder.layers.0.cross', 'decoder.layers.1.cross'] and maps[0]['numbers'] == [0, 2]" "${pair[@]}" --attentions=cross --heads=2,0,2
 part 0,2
-attend "[m['path'] for m in maps] == ['encoder.layers.1.self', 'decoder.layers.1.self'] and maps[0]['numbers'] == [3]" "${pair[@]}" --only self --layers 1 --heads 3
+attend "[m['path'] for m in maps] == ['encoder.layers.1.self', 'decoder.layers.1.self'] and maps[0]['numbers'] == [3]" "${pair[@]}" --attentions self --layers 1 --heads 3
 part 3
-attend "{m['stack'] for m in maps} == {'encoder', 'cross'} and len(maps) == 4 and maps[0]['of'] == 4" "${pair[@]}" --only=encoder,cross
+attend "{m['stack'] for m in maps} == {'encoder', 'cross'} and len(maps) == 4 and maps[0]['of'] == 4" "${pair[@]}" --attentions=encoder,cross
 part 0,1,2,3
-refused 2 'is a list of encoder, decoder, cross and self, not crossed' "${pair[@]}" --only=crossed
-refused 2 'is a list of encoder, decoder, cross and self, not self,' "${pair[@]}" --only=self,
+refused 2 'is a list of encoder, decoder, cross and self, not crossed' "${pair[@]}" --attentions=crossed
+refused 2 'is a list of encoder, decoder, cross and self, not self,' "${pair[@]}" --attentions=self,
 refused 2 'layers is a list of numbers such as 0,1,2, not first' "${pair[@]}" --layers=first
 refused 1 'choose none of the 6 attentions, such as encoder.layers.0.self with 4 heads' "${pair[@]}" --heads=4
 refused 1 'choose none of the 6 attentions' "${pair[@]}" --layers=2
@@ -199,7 +199,7 @@ shapes() {
 }
 "$TFMC" attend "${sound[@]}" --html="$tmp/page.html" --npy="$tmp/arrays" 2> >(tee "$tmp/err")
 said='a page holds at most 16777216 weights, these are 18036072: 6 of 6 attentions are shown, 1 of them with fewer heads'
-grep -q "warning: $said; --only, --layers and --heads choose others" "$tmp/err"
+grep -q "warning: $said; --attentions, --layers and --heads choose others" "$tmp/err"
 grep -q "\"left_out\":\"$said" "$tmp/page.html"
 diff <(shapes) - <<'TXT'
 decoder.layers.0.cross 4, 3, 1500
@@ -210,13 +210,13 @@ encoder.layers.0.self 4, 1500, 1500
 encoder.layers.1.self 3, 1500, 1500
 TXT
 rm -r "$tmp/arrays"
-"$TFMC" attend "${sound[@]}" --only=encoder --layers=1 --heads=3 --html="$tmp/page.html" --npy="$tmp/arrays" -Werror 2>"$tmp/err"
+"$TFMC" attend "${sound[@]}" --attentions=encoder --layers=1 --heads=3 --html="$tmp/page.html" --npy="$tmp/arrays" -Werror 2>"$tmp/err"
 [ "$(shapes)" = "encoder.layers.1.self 1, 1500, 1500" ]
 rm -r "$tmp/arrays"
 "$TFMC" attend "${sound[@]}" --npy="$tmp/arrays" -Werror 2>"$tmp/err"
 [ "$(shapes | grep -c '4, 1500, 1500')" -eq 2 ]
 # A single head that is too large.
-refused 1 'one head alone has more; --npy=DIR without --html has no such limit' "${sound[@]}" --only=encoder --set frames=4200 --inputs "$tmp/sound/long.safetensors"
+refused 1 'one head alone has more; --npy=DIR without --html has no such limit' "${sound[@]}" --attentions=encoder --set frames=4200 --inputs "$tmp/sound/long.safetensors"
 
 # Tokens that want to be markup.
 mkdir "$tmp/hostile"

@@ -12,7 +12,7 @@ python3 "$TFMC_SOURCE/tests/support/make_llama.py" "$tmp/m" llama hidden_size=64
 quick=(--quantize=q4 --passes=O2 -O0 -q)
 # compile NAME ARGUMENTS: to NAME.o. A file counts as changed by this command until the clock has moved behind its times.
 compile() { sleep 0.02 && "$TFMC" "$tmp/m" -o "$tmp/$1.o" "${quick[@]}" "${@:2}"; }
-generate() { sleep 0.02 && "$TFMC" generate "$tmp/m" --tokens=5,6,7 --steps=4 "${quick[@]}"; }
+generate() { sleep 0.02 && "$TFMC" generate "$tmp/m" --tokens=5,6,7 --max-tokens=4 "${quick[@]}"; }
 # packed KIND: how many files the cache has, and when the weights were written
 kept() { (cd "$XDG_CACHE_HOME/tfmc" && ls | grep -c "^$1-" || true); }
 when() { stat -c %i:%Y "$XDG_CACHE_HOME"/tfmc/weights-*; }

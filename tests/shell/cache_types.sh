@@ -231,7 +231,7 @@ cp -rL "$stories" "$tmp/stories"
 for row in "f16 70" "bf16 20" "int8 20"; do
 	read -r type most <<<"$row"
 	{ echo "dtype: {cache: $type}"; grep -v '^dtype:' "$stories/model.yaml"; } >"$tmp/stories/$type.yaml"
-	new=$("$TFMC" generate "$tmp/stories/$type.yaml" --prompt "Once upon a time" --steps 200 --ignore-stop --print-tokens)
+	new=$("$TFMC" generate "$tmp/stories/$type.yaml" --prompt "Once upon a time" --max-tokens 200 --ignore-stop --print-tokens)
 	ids="1 403 407 261 378 ${new//,/ }"
 	run_ids "$tmp/stories/$type.yaml" "$ids" "$tmp/narrow.safetensors"
 	run_ids "$tmp/stories/model.yaml" "$ids" "$tmp/wide.safetensors"

@@ -32,7 +32,7 @@ P
 }
 
 # 48 tokens of a million positions: 268 MB of keys and values, of which pages of 48 rows are written.
-generate=("$TFMC" generate long --threads=1 --tokens 1,5,9 --steps 48 --ignore-stop --print-tokens "${quick[@]}")
+generate=("$TFMC" generate long --threads=1 --tokens 1,5,9 --max-tokens 48 --ignore-stop --print-tokens "${quick[@]}")
 "${generate[@]}" --context=64 >want
 for context in --context=64 --context=100000 --ctx-size=1000000 -v; do
 	"${generate[@]}" $context 2>log | cmp - want
@@ -44,14 +44,14 @@ for context in --context=64 --context=100000 --ctx-size=1000000 -v; do
 		exit 1
 	}
 done
-[ "$("$TFMC" generate long --context=20 --tokens 1,5,9 --ignore-stop --steps 17 --print-tokens "${quick[@]}" | wc -w)" = 17 ]
+[ "$("$TFMC" generate long --context=20 --tokens 1,5,9 --ignore-stop --max-tokens 17 --print-tokens "${quick[@]}" | wc -w)" = 17 ]
 printf '1,5,9\n1,5\n' >prompts
-"$TFMC" generate long --tokens-file prompts --steps 48 --ignore-stop --print-tokens "${quick[@]}" | head -n 1 | cmp - want
+"$TFMC" generate long --tokens-file prompts --max-tokens 48 --ignore-stop --print-tokens "${quick[@]}" | head -n 1 | cmp - want
 "$TFMC" score long --tokens 1,5,9 "${quick[@]}" >of_all
 "$TFMC" score long --tokens 1,5,9 "${quick[@]}" --context=8 | cmp - of_all
 
 # Where memory ends: the text, a prompt, a session.
-"${generate[@]}" --steps 4000 --limit-memory=1M >short 2>log
+"${generate[@]}" --max-tokens 4000 --limit-memory=1M >short 2>log
 grep -q 'warning: the text ends at [0-9]* tokens: there is no room for more' log
 grep -q '1.0 MB of memory have room for [0-9]* tokens of a sequence; --limit-memory=BYTES' log
 cut -d ' ' -f 1-48 short | cmp - want
@@ -74,8 +74,8 @@ status=0
 
 # Tables of learned positions stay those of the file; source and target are bounded.
 seq2seq=$TFMC_SOURCE/tests/golden/torch_seq2seq/model.yaml
-"$TFMC" generate "$seq2seq" --tokens 5,6,7 --steps 4 --print-tokens "${quick[@]}" >want
-"$TFMC" generate "$seq2seq" --tokens 5,6,7 --steps 4 --print-tokens "${quick[@]}" --context=6 | cmp - want
+"$TFMC" generate "$seq2seq" --tokens 5,6,7 --max-tokens 4 --print-tokens "${quick[@]}" >want
+"$TFMC" generate "$seq2seq" --tokens 5,6,7 --max-tokens 4 --print-tokens "${quick[@]}" --context=6 | cmp - want
 fails 'the source has 7 ids; 1 to 6 are possible' \
 	"$TFMC" generate "$seq2seq" --tokens 5,6,7,8,9,5,6 --context=6 "${quick[@]}"
 

@@ -69,8 +69,8 @@ hits=$(sources ir frontend passes backends runtime | grep -vE '^frontend/driver/
 hits=$(sources ir frontend passes backends | grep -v '^ir/support/memory\.c$' |
 	xargs grep -nE '(^|[^_[:alnum:]])(malloc|calloc|realloc|reallocarray|strn?dup|v?asprintf|open_memstream|getline)\(' || true)
 [ -z "$hits" ] || complain "memory comes from ir/support/memory.h: $hits"
-# The bytes of a buffer go on by buf_append and output_text, which know when they are not complete.
-hits=$(sources ir frontend passes backends | grep -vE '^(ir/support/buf|frontend/driver/(options/output|main))\.c$' |
+# The bytes of a buffer go on by buf_append and output_write_text, which know when they are not complete.
+hits=$(sources ir frontend passes backends | grep -vE '^(ir/support/buf|frontend/driver/(options/output|compile/driver))\.c$' |
 	xargs grep -nP '\b(buf_bytes|output_write|fwrite|fputs)\(.*?\b([\w.>-]+?)(\.|->)data, \2\3len\b' || true)
 [ -z "$hits" ] || complain "a buffer is written that may have failed: $hits"
 hits=$(git ls-files 2>/dev/null | grep -E '\.(c|h|def|sh|md|yaml|py|txt)$|^\.ci' | grep -v '^tests/shell/conventions.sh$' |
@@ -113,8 +113,8 @@ else
 fi
 
 "$TFMC" ops | diff -u ir/ops.md - || complain "ir/ops.md is not current: tfmc ops > ir/ops.md"
-"$TFMC" help --form=markdown | diff -u frontend/manual/reference/commands.md - ||
-	complain "frontend/manual/reference/commands.md is not current: tfmc help --form=markdown > frontend/manual/reference/commands.md"
+"$TFMC" help --format=markdown | diff -u frontend/manual/reference/commands.md - ||
+	complain "frontend/manual/reference/commands.md is not current: tfmc help --format=markdown > frontend/manual/reference/commands.md"
 { echo '```'; "$TFMC" passes; echo '```'; } | diff -u passes/passes.md - || complain "passes/passes.md is not current: it is what tfmc passes prints, in quotes"
 
 # Each room is in the table of its folder's README.

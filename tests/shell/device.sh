@@ -49,7 +49,7 @@ done
 for family in opencl-cpu opencl-gpu; do
 	run() { "$TFMC" "$@" >"$tmp/one" && "$TFMC" "$@" --device=opencl --target=$family >"$tmp/two" && cmp "$tmp/one" "$tmp/two"; }
 	run generate "$dates/model.yaml" --prompt "the 3rd of March, 2021" --beam=3
-	run generate "$TFMC_SOURCE/examples/hub/tales" --prompt Once --steps=24
+	run generate "$TFMC_SOURCE/examples/hub/tales" --prompt Once --max-tokens=24
 done
 "$TFMC" score "$dates/model.yaml" --prompt 3/3/21 --target-tokens=3,1,3,2 --device=opencl --target=opencl-cpu >/dev/null
 "$TFMC" bench "$dates/model.yaml" --device=opencl --target=opencl-cpu | grep "opencl-cpu, " >/dev/null

@@ -56,32 +56,32 @@ decoder=$TFMC_SOURCE/tests/golden/torch_decoder/model.yaml
 for i in 1 2 3 4 5 6 7; do
 	seq -s, 3 $((2 + i * 3))
 done >"$tmp/lists"
-side_by_side "$decoder" --tokens "$tmp/lists" --print-tokens --ignore-stop --steps 9
+side_by_side "$decoder" --tokens "$tmp/lists" --print-tokens --ignore-stop --max-tokens 9
 # A line that is wrong: those before it, and no others.
 printf '5,6\n7,8,9\n5,99\n4\n' >"$tmp/lists"
-if "$TFMC" generate "$decoder" --tokens-file "$tmp/lists" --print-tokens --steps 3 >"$tmp/out" 2>"$tmp/err"; then exit 1; fi
+if "$TFMC" generate "$decoder" --tokens-file "$tmp/lists" --print-tokens --max-tokens 3 >"$tmp/out" 2>"$tmp/err"; then exit 1; fi
 [ "$(wc -l <"$tmp/out")" -eq 2 ]
 grep -q "generate: id 99, number 2 of the prompt, is outside of the vocabulary of [0-9]*" "$tmp/err"
-if "$TFMC" generate "$decoder" --inputs "$tmp/lists" --steps 3 2>"$tmp/err"; then exit 1; fi
+if "$TFMC" generate "$decoder" --inputs "$tmp/lists" --max-tokens 3 2>"$tmp/err"; then exit 1; fi
 grep -q 'this model reads ids, which --prompt and --tokens give' "$tmp/err"
 
 # Features of a recording as the source.
 whisper=$TFMC_SHARED/models/variants/whisper
 if [ -d "$whisper" ]; then
 	"$TFMC" generate "$whisper/model.yaml" --inputs "$whisper/cases.safetensors" --prefix greedy_a. --print-tokens \
-		--ignore-stop --steps 9 >"$tmp/ids" 2>"$tmp/err"
+		--ignore-stop --max-tokens 9 >"$tmp/ids" 2>"$tmp/err"
 	[ "$(cat "$tmp/ids")" = "39 39 81 81 8 8 8 8 8" ]
 	if "$TFMC" generate "$whisper/model.yaml" --tokens 1 2>"$tmp/err"; then exit 1; fi
 	grep -q "'input_features' is no ids, --inputs gives it" "$tmp/err"
 	# Scored as they were drawn, each with its row, and as the beam search scored them.
 	features=("$whisper/model.yaml" --inputs "$whisper/cases.safetensors" --prefix)
-	"$TFMC" generate "${features[@]}" batch2. --print-tokens --steps 6 --samples 1 --temperature 1 --seed 4 >"$tmp/drawn" 2>"$tmp/err"
+	"$TFMC" generate "${features[@]}" batch2. --print-tokens --max-tokens 6 --samples 1 --temperature 1 --seed 4 >"$tmp/drawn" 2>"$tmp/err"
 	cut -f2 "$tmp/drawn" >"$tmp/lists"
 	"$TFMC" score "${features[@]}" batch2. --tokens-file "$tmp/lists" >"$tmp/scores" 2>"$tmp/err"
 	head -2 "$tmp/scores" | paste "$tmp/drawn" - | awk -F '\t' '
 		{ split($3, part, /[ ,]+/); d = $1 - part[3]; d = d < 0 ? -d : d; if (d > worst) worst = d; if (part[4] != 6) wrong = 1; seen[$1] = 1 }
 		END { print "features: log p differ by at most " worst + 0; exit !(NR == 2 && !wrong && worst < 1e-4 && length(seen) == 2) }'
-	"$TFMC" generate "${features[@]}" greedy_a. --print-tokens --steps 9 --beam 3 --n-best 1 >"$tmp/beams" 2>"$tmp/err"
+	"$TFMC" generate "${features[@]}" greedy_a. --print-tokens --max-tokens 9 --beam 3 --n-best 1 >"$tmp/beams" 2>"$tmp/err"
 	"$TFMC" score "${features[@]}" greedy_a. --target-tokens "$(cut -f2 "$tmp/beams")" 2>"$tmp/err" | tail -1 >"$tmp/scores"
 	same_scores "$tmp/beams" "$tmp/scores"
 	# As many targets as sources.
@@ -142,7 +142,7 @@ write_safetensors(sys.argv[1] + "/w.safetensors", {
     **{f"decoder.{at}.{r}.weight": f32([2, 2], [1, 0, 0, 1]) for at in "ac" for r in "qkvo"}})
 write_safetensors(sys.argv[1] + "/in.safetensors", {"src": ("I32", [2, 1, 2], struct.pack("<4i", 7, 3, 3, 7))})
 P
-"$TFMC" generate "$tmp/rank3/model.yaml" --inputs "$tmp/rank3/in.safetensors" --steps 3 --print-tokens >"$tmp/out"
+"$TFMC" generate "$tmp/rank3/model.yaml" --inputs "$tmp/rank3/in.safetensors" --max-tokens 3 --print-tokens >"$tmp/out"
 printf '3 3 3\n4 4 4\n' | cmp - "$tmp/out"
 printf '3\n4\n' >"$tmp/lists"
 "$TFMC" score "$tmp/rank3/model.yaml" --inputs "$tmp/rank3/in.safetensors" --tokens-file "$tmp/lists" >"$tmp/out"
@@ -151,14 +151,14 @@ printf '3\n4\n' >"$tmp/lists"
 stories=$TFMC_SHARED/models/stories260k
 if [ -d "$stories" ]; then
 	for workers in 1 2 3; do
-		"$TFMC" generate "$stories/model.yaml" --tokens 1 --steps 60 --samples 4 --temperature 0.9 --top-p 0.9 --seed 5 \
+		"$TFMC" generate "$stories/model.yaml" --tokens 1 --max-tokens 60 --samples 4 --temperature 0.9 --top-p 0.9 --seed 5 \
 			--threads "$workers" >"$tmp/story$workers"
 	done
 	cmp "$tmp/story1" "$tmp/story2"
 	cmp "$tmp/story1" "$tmp/story3"
 	[ "$(cut -f2 "$tmp/story1" | sort -u | wc -l)" -eq 4 ]
 	# Longer than one call of score takes: the same as drawn.
-	"$TFMC" generate "$stories/model.yaml" --tokens 1 --steps 150 --samples 2 --temperature 1 --seed 9 --ignore-stop --print-tokens >"$tmp/long"
+	"$TFMC" generate "$stories/model.yaml" --tokens 1 --max-tokens 150 --samples 2 --temperature 1 --seed 9 --ignore-stop --print-tokens >"$tmp/long"
 	cut -f2 "$tmp/long" >"$tmp/lists" # the start id, 1, stands before what is scored
 	"$TFMC" score "$stories/model.yaml" --tokens-file "$tmp/lists" --threads 2 >"$tmp/scores"
 	head -2 "$tmp/scores" | paste "$tmp/long" - | awk -F '\t' '
@@ -173,7 +173,7 @@ aren=$TFMC_SHARED/models/aren-transliteration/model.yaml
 printf '%s\n' محمد عمر خالد يوسف مريم موسكو >"$tmp/words"
 beams "$aren" "$tmp/words" --forced-text mo
 [ "$(cut -f2 "$tmp/beams" | grep -c '^mo')" -eq 24 ]
-beams "$aren" "$tmp/words" --ban a --ban os --suppress 4 --no-repeat-ngram 2
+beams "$aren" "$tmp/words" --bad-words a --bad-words os --suppress 4 --no-repeat-ngram 2
 if cut -f2 "$tmp/beams" | grep -e a -e os; then exit 1; fi
 "$TFMC" generate "$aren" -mcpu=x86-64-v2 --prompt عمر --print-tokens --suppress 4 >"$tmp/ids"
 [ -s "$tmp/ids" ]

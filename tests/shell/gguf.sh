@@ -53,4 +53,4 @@ other mixtral_separate variants/mixtral --separate-experts
 python3 "$TFMC_SOURCE/tests/support/to_gguf.py" "$models/variants/llama" "$tmp/tiny.gguf" --type f16
 "$TFMC" "$tmp/tiny.gguf" -o "$tmp/tiny.o" -mcpu=native "${quick[@]}"
 nm "$tmp/tiny.o" | grep -c ' tiny_step$' >/dev/null
-"$TFMC" generate "$tmp/tiny.gguf" --tokens=1,5,7 --steps=4 | grep -c . >/dev/null
+"$TFMC" generate "$tmp/tiny.gguf" --tokens=1,5,7 --max-tokens=4 | grep -c . >/dev/null

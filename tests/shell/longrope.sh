@@ -27,24 +27,24 @@ folder() {
 run() { "$TFMC" "$1" "$tmp/$2" -O0 --passes=O2 "${@:3}"; }
 ids=$(seq 4 3 180 | paste -sd,) # 59
 folder phi3_long
-run generate phi3_long --tokens "$ids" --steps 30 --ignore-stop --print-tokens >"$tmp/one" 2>"$tmp/said"
+run generate phi3_long --tokens "$ids" --max-tokens 30 --ignore-stop --print-tokens >"$tmp/one" 2>"$tmp/said"
 grep -c 'grew past 70 tokens.*read again' "$tmp/said" | grep -qx 1
 read -ra new <"$tmp/one"
 [ ${#new[@]} -eq 30 ]
 start=$(IFS=,; echo "${new[*]:0:20}")
-run generate phi3_long --tokens "$ids,$start" --steps 10 --ignore-stop --print-tokens >"$tmp/rest" 2>"$tmp/said"
+run generate phi3_long --tokens "$ids,$start" --max-tokens 10 --ignore-stop --print-tokens >"$tmp/rest" 2>"$tmp/said"
 if grep "grew past" "$tmp/said"; then exit 1; fi
 [ "$(cat "$tmp/rest")" = "${new[*]:20}" ]
 printf '%s\n' "$ids" 5,6 "$ids" >"$tmp/lines"
-run generate phi3_long --tokens-file "$tmp/lines" --steps 30 --ignore-stop --print-tokens >"$tmp/three" 2>"$tmp/said"
+run generate phi3_long --tokens-file "$tmp/lines" --max-tokens 30 --ignore-stop --print-tokens >"$tmp/three" 2>"$tmp/said"
 sed -n '1p;3p' "$tmp/three" | cmp - <(cat "$tmp/one" "$tmp/one")
 grep -c 'grew past' "$tmp/said" | grep -qx 1
 # Beams are read again, too.
-run generate phi3_long --tokens "$ids" --steps 30 --beam 2 --n-best 1 --print-tokens >"$tmp/beam" 2>"$tmp/said"
+run generate phi3_long --tokens "$ids" --max-tokens 30 --beam 2 --n-best 1 --print-tokens >"$tmp/beam" 2>"$tmp/said"
 grep -q 'read again' "$tmp/said"
 
 folder llama_long
-run generate llama_long --tokens "$ids" --steps 30 --ignore-stop --print-tokens >"$tmp/one" 2>"$tmp/said"
+run generate llama_long --tokens "$ids" --max-tokens 30 --ignore-stop --print-tokens >"$tmp/one" 2>"$tmp/said"
 grep -c 'grew past 70 tokens.*keep the rotation' "$tmp/said" | grep -qx 1
 
 long=$(seq 4 183 | head -150 | paste -sd,)

@@ -32,7 +32,7 @@ head -3 "$tmp/one" | awk '{ print $2 }' | diff - "$tmp/command"
 "$TFMC" generate "$example/model.yaml" -mcpu=x86-64-v2 --seed 7 --samples 12 >"$tmp/command"
 awk '{ print $2 }' "$tmp/one" | diff - <(cut -f2 "$tmp/command")
 paste "$tmp/one" "$tmp/command" | awk '{ d = $1 - $3; if (d > 1e-4 || d < -1e-4) exit 1 }'
-"$TFMC" generate "$example/model.yaml" -mcpu=x86-64-v2 --seed 7 --samples 40 --ban a --forced-text k --stop on >"$tmp/command"
+"$TFMC" generate "$example/model.yaml" -mcpu=x86-64-v2 --seed 7 --samples 40 --bad-words a --forced-text k --stop on >"$tmp/command"
 [ "$(wc -l <"$tmp/command")" -eq 40 ]
 cut -f2 "$tmp/command" >"$tmp/words"
 [ "$(grep -c '^k' "$tmp/words")" -eq 40 ]

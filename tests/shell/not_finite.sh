@@ -56,9 +56,9 @@ status=0
 grep -q "error: the parameter '.*norm.weight' wants floats, the tensor '.*norm.weight' of 'model.safetensors' holds i32" "$tmp/said"
 cp "$tmp/whole" "$tmp/m/model.safetensors"
 
-"$TFMC" generate "$tmp/m/model.yaml" "${quick[@]}" --tokens 4,5 --steps 100000 --print-tokens >"$tmp/log" 2>"$tmp/said"
-grep -c 'warning: --steps 100000: a sequence has at most' "$tmp/said" | grep -qx 1
-"$TFMC" generate "$tmp/m/model.yaml" "${quick[@]}" --tokens 4,5 --steps 3 --print-tokens >"$tmp/log" 2>"$tmp/said"
+"$TFMC" generate "$tmp/m/model.yaml" "${quick[@]}" --tokens 4,5 --max-tokens 100000 --print-tokens >"$tmp/log" 2>"$tmp/said"
+grep -c 'warning: --max-tokens 100000: a sequence has at most' "$tmp/said" | grep -qx 1
+"$TFMC" generate "$tmp/m/model.yaml" "${quick[@]}" --tokens 4,5 --max-tokens 3 --print-tokens >"$tmp/log" 2>"$tmp/said"
 if grep -q 'warning' "$tmp/said"; then exit 1; fi
 status=0
 "$TFMC" inspect "$tmp/m/model.yaml" --probe tokens --probe 'none*' >"$tmp/log" 2>"$tmp/said" || status=$?

@@ -78,7 +78,7 @@ right "$tool" opencl-cpu512 shared
 right "$tool" opencl-cpu512 programs 3
 # Whole models, with libtfmccl's calls; without that check, because what clEnqueueFillBuffer cleared counts as unwritten.
 for family in opencl-cpu opencl-cpu512 opencl-gpu; do
-	right "$TFMC" generate "$TFMC_SOURCE/tests/golden/torch_rotary/model.yaml" --tokens=1,2,3 --steps=3 --ignore-stop \
+	right "$TFMC" generate "$TFMC_SOURCE/tests/golden/torch_rotary/model.yaml" --tokens=1,2,3 --max-tokens=3 --ignore-stop \
 		--device=opencl:Oclgrind --target=$family
 done
 # Dot products of bytes, which no device here has: the function of the extension is a macro.

@@ -20,7 +20,7 @@ verify() { # FAMILY MODEL
 	"$TFMC" verify "$2" --device=opencl --target="$1" >"$tmp/out" 2>&1 || report "verify $2, $1" "$tmp/out"
 }
 generate() { # FAMILY MODEL ARGUMENTS...
-	local arguments=("${@:2}" --beam=1 --steps=64 --ignore-stop)
+	local arguments=("${@:2}" --beam=1 --max-tokens=64 --ignore-stop)
 	if ! "$TFMC" generate "${arguments[@]}" >"$tmp/one" 2>&1 || [ ! -s "$tmp/one" ] ||
 		! "$TFMC" generate "${arguments[@]}" --device=opencl --target="$1" >"$tmp/two" 2>&1 || ! cmp -s "$tmp/one" "$tmp/two"; then
 		report "generate $2, $1" "$tmp/one" "$tmp/two"

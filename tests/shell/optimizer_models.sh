@@ -57,7 +57,7 @@ for model in "${models[@]}"; do
 		case $model in "$TFMC_SOURCE"/examples/*) attempt "$level" "$model" -$level ;; esac
 		options=(-$level)
 		[ "$level" = O0 ] || [ -n "${TFMC_ALL:-}" ] || options=("${quick[@]}")
-		attempt "$level.small" "$model" "${options[@]}" --shrunk
+		attempt "$level.small" "$model" "${options[@]}" --reduced-model
 	done
 	wide=$(awk '/not rounded/ { if ($NF + 0 > most) most = $NF + 0 } END { printf "%.2g", most }' "$work/each" "$work/other")
 	bound=$(awk '/against/ { print $(NF - 1); exit }' "$work/O2.small")

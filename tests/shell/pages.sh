@@ -8,8 +8,8 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 fail() { echo "$*"; exit 1; }
 for form in man bash zsh fish; do
-	"$TFMC" help --form=$form >"$tmp/tfmc.$form"
-	"$TFMC" help --form=$form | cmp - "$tmp/tfmc.$form"
+	"$TFMC" help --format=$form >"$tmp/tfmc.$form"
+	"$TFMC" help --format=$form | cmp - "$tmp/tfmc.$form"
 done
 
 if command -v groff >/dev/null; then
@@ -65,7 +65,7 @@ expect "my model.yaml" tfmc run --inputs my
 expect "a folder" tfmc attend --npy ""
 expect "" tfmc run --threads ""
 expect "verify" tfmc help ver
-expect "markdown man" tfmc help --form ma
+expect "markdown man" tfmc help --format ma
 [ "$(offers tfmc "" | wc -w)" -gt 20 ] || fail "no commands are offered"
 
 # Every option that is offered for a command is one of it.

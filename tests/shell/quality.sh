@@ -21,8 +21,8 @@ agree() {
 	shift 2
 	while [ "$1" != -- ]; do options+=("$1"); shift; done
 	shift
-	"$TFMC" quality "$model" --against "$other" "${options[@]}" --json >"$tmp/report"
-	"$TFMC" quality "$model" --against "$other" "${options[@]}" --json --threads 3 | cmp - "$tmp/report"
+	"$TFMC" quality "$model" --reference-model "$other" "${options[@]}" --json >"$tmp/report"
+	"$TFMC" quality "$model" --reference-model "$other" "${options[@]}" --json --threads 3 | cmp - "$tmp/report"
 	python3 "$TFMC_SOURCE/tests/support/distances.py" "$model" "$other" "$tmp/report" "$@"
 }
 
@@ -45,14 +45,14 @@ agree "$names/far_alone.yaml" "$names/alone.yaml" --prompt-file "$tmp/words" -- 
 	"ids=$maren,2" 1 "ids=$(ids ${long:0:25})" 1 "ids=$(ids ${long:25}),2" 1
 # By default the other one is the same model with its numbers unrounded; a file of ids has no stop id behind them.
 "$TFMC" quality "$names/bf16.yaml" --prompt-file "$tmp/words" --json >"$tmp/own"
-"$TFMC" quality "$names/bf16.yaml" --prompt-file "$tmp/words" --json --against "$names/model.yaml" | cmp - "$tmp/own"
+"$TFMC" quality "$names/bf16.yaml" --prompt-file "$tmp/words" --json --reference-model "$names/model.yaml" | cmp - "$tmp/own"
 printf '%s\n%s\n' "$maren" "$end" >"$tmp/ids"
 agree "$names/far.yaml" "$names/model.yaml" --tokens-file "$tmp/ids" -- "ids=1,$maren" 1 "ids=1,$end" 1
 # Of more texts than there are sequences each counts, wherever it stands.
 for i in $(seq 21); do printf '%s\n' $long | cut -c-$i; done >"$tmp/many"
-"$TFMC" quality "$names/far.yaml" --prompt-file "$tmp/many" --against "$names/model.yaml" --json >"$tmp/one"
+"$TFMC" quality "$names/far.yaml" --prompt-file "$tmp/many" --reference-model "$names/model.yaml" --json >"$tmp/one"
 tac "$tmp/many" >"$tmp/other"
-"$TFMC" quality "$names/far.yaml" --prompt-file "$tmp/other" --against "$names/model.yaml" --json >"$tmp/two"
+"$TFMC" quality "$names/far.yaml" --prompt-file "$tmp/other" --reference-model "$names/model.yaml" --json >"$tmp/two"
 python3 - "$tmp/one" "$tmp/two" <<'P'
 import json, sys
 a, b = (json.load(open(f)) for f in sys.argv[1:])
@@ -80,13 +80,13 @@ refused() {
 : >"$tmp/empty"
 refused 1 'quality: the texts have nothing to predict' "$names/model.yaml" --prompt-file "$tmp/empty"
 command=score refused 1 'score: the texts have nothing to predict' "$names/model.yaml" --prompt-file "$tmp/empty"
-refused 1 "has a vocabulary of 39 tokens, '.*' one of 512" "$names/model.yaml" --prompt maren --against "$examples/hub/tales"
-refused 1 'do not predict tokens from the same' "$names/model.yaml" --prompt-file "$tmp/words" --against "$dates/model.yaml"
+refused 1 "has a vocabulary of 39 tokens, '.*' one of 512" "$names/model.yaml" --prompt maren --reference-model "$examples/hub/tales"
+refused 1 'do not predict tokens from the same' "$names/model.yaml" --prompt-file "$tmp/words" --reference-model "$dates/model.yaml"
 refused 1 'quality wants a model file with a generate section' "$examples/embed/model.yaml" --prompt maren
-refused 1 'do not predict tokens from the same' "$names/model.yaml" --prompt maren --against "$examples/embed/model.yaml"
+refused 1 'do not predict tokens from the same' "$names/model.yaml" --prompt maren --reference-model "$examples/embed/model.yaml"
 refused 1 'id 39, number 2, is outside of the vocabulary of 39' "$names/model.yaml" --tokens 3,39
 refused 1 'text 1 has 17 ids after 1; the state has room for 16' "$dates/model.yaml" --tokens 3 --target-tokens 3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3
-refused 3 "no-such" "$names/model.yaml" --prompt maren --against "$tmp/no-such.yaml"
+refused 3 "no-such" "$names/model.yaml" --prompt maren --reference-model "$tmp/no-such.yaml"
 refused 2 'one of --prompt, --prompt-file' "$names/model.yaml"
 
 # The bars: bar FOLDER OPTION FILE FORMAT MOST: the mean KL divergence that weights of a format may cost on a trained model:
@@ -120,7 +120,7 @@ beside() {
 	if [ "$peer" = yes ]; then
 		variant "$1" "$5" "s/model.safetensors/$5.gguf/; s/{from: \([^,]*\), mul: .*}/\1/"
 		python3 "$puzzles/ggml.py" ${how:+--$how} "$1/model.safetensors" "$5" "$tmp/$name/$5.gguf"
-		"$TFMC" quality "$tmp/$name/$5.yaml" --against "$1/model.yaml" "$2" "$3" --json >"$tmp/$name.$5.json"
+		"$TFMC" quality "$tmp/$name/$5.yaml" --reference-model "$1/model.yaml" "$2" "$3" --json >"$tmp/$name.$5.json"
 		most=$5
 	fi
 	bar "$1" "$2" "$3" "$4" "$most"
@@ -171,7 +171,7 @@ python3 "$examples/names/data.py" --seed 5 --count 200 | awk '{ print $1 }' >"$t
 gain "$examples/names" "$tmp/names.txt" "$tmp/other_names.txt" 0.92
 [ -d "$models" ] || { echo "SKIPPED in part: $models is absent"; exit 0; }
 # What the model itself tells, and words with the letters that it writes for them.
-"$TFMC" generate "$models/stories260k/model.yaml" --prompt "Once upon a time" --temperature 1 --samples 8 --steps 200 \
+"$TFMC" generate "$models/stories260k/model.yaml" --prompt "Once upon a time" --temperature 1 --samples 8 --max-tokens 200 \
 	--print-tokens | sed 's/.*\t//; s/ /,/g' >"$tmp/stories.ids"
 python3 -c "import json, sys
 for c in json.load(open(sys.argv[1]))['cases']:

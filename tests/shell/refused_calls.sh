@@ -43,7 +43,7 @@ files="open:24 open:5 read:5 fstat:5 stat:5 mmap:12"
 each inspect "$files" "$TFMC" inspect "$model"
 each "inspect a folder" "$files" "$TFMC" inspect "$TFMC_SOURCE/examples/hub/tales"
 each "inspect weights" "$files" "$TFMC" inspect m/model.safetensors
-generate=("$TFMC" generate "$model" --tokens=1,2 --steps=1 -O0)
+generate=("$TFMC" generate "$model" --tokens=1,2 --max-tokens=1 -O0)
 each "generate, from nothing" "$files" "${generate[@]}" --no-cache
 "${generate[@]}" >err 2>&1
 each "generate, cached" "$files openat:24" "${generate[@]}"
@@ -77,7 +77,7 @@ expect() { # WHAT PATTERN COMMAND..
 	[ $code = 3 ] && grep -q "$pattern" err || complain "$what: exit $code: $(cat err)"
 	[ -z "$(ls -A | grep -E '^\.?x\.')" ] || complain "$what left $(ls -A)"
 }
-for command in "generate --tokens=1 --steps=1" verify; do
+for command in "generate --tokens=1 --max-tokens=1" verify; do
 	expect "$command without weights" "cannot read '.*model.safetensors': there is no such file" \
 		"$TFMC" ${command%% *} "$model" $(echo "$command" | cut -s -d' ' -f2-)
 done

@@ -11,14 +11,14 @@ trap 'rm -rf "$tmp"' EXIT
 same() { [ "$1" = "$2" ] || { printf 'wanted: %s\ngot:    %s\n' "$2" "$1"; exit 1; }; }
 
 # Text in, text out; ids give the same text.
-text=$("$TFMC" generate "$stories/model.yaml" --prompt "" --steps 24)
+text=$("$TFMC" generate "$stories/model.yaml" --prompt "" --max-tokens 24)
 same "${text:0:39}" "Once upon a time, there was a little gi"
 ids=$("$TFMC" tokenize "$stories/model.yaml" --prompt "Once upon a time")
 same "$ids" "403 407 261 378"
-same "$("$TFMC" generate "$stories/model.yaml" --prompt "Once upon a time" --steps 20)" \
-	"$("$TFMC" generate "$stories/model.yaml" --tokens "1 $ids" --steps 20)"
+same "$("$TFMC" generate "$stories/model.yaml" --prompt "Once upon a time" --max-tokens 20)" \
+	"$("$TFMC" generate "$stories/model.yaml" --tokens "1 $ids" --max-tokens 20)"
 same "$("$TFMC" tokenize "$stories/model.yaml" --tokens "$ids")" "Once upon a time"
-same "$("$TFMC" generate "$stories/model.yaml" --prompt "Once upon" --steps 40 --stop ", there")" " a time"
+same "$("$TFMC" generate "$stories/model.yaml" --prompt "Once upon" --max-tokens 40 --stop ", there")" " a time"
 "$TFMC" score "$stories/model.yaml" --prompt "Once upon a time" | grep -c '^407	" upon"	-' >/dev/null
 
 # Known texts of others, with the vocabularies in GGUF files.
@@ -108,7 +108,7 @@ for command in "tokenize $tmp/hub --prompt x" "generate $tmp/hub --prompt x" "sc
 done
 "$TFMC" "$tmp/hub" -o "$tmp/odd.o" 2>"$tmp/err"
 grep -c "warning: .*$odd; without its tokenizer the model takes ids alone" "$tmp/err" >/dev/null
-same "$("$TFMC" generate "$tmp/hub" --tokens 1,2,3 --steps 4 2>/dev/null)" "$("$TFMC" generate "$tmp/hub" --tokens 1,2,3 --steps 4 --print-tokens)"
+same "$("$TFMC" generate "$tmp/hub" --tokens 1,2,3 --max-tokens 4 2>/dev/null)" "$("$TFMC" generate "$tmp/hub" --tokens 1,2,3 --max-tokens 4 --print-tokens)"
 # A model file that asks for the tokenizer gets it or an error.
 "$TFMC" import "$tmp/hub" | sed 's/, optional: true//' >"$tmp/hub/model.yaml"
 code=0
@@ -147,9 +147,9 @@ source=$("$TFMC" tokenize "$tmp/opus" --prompt "nobody reads")
 target=$("$TFMC" tokenize "$tmp/opus" --target-text "nobody reads")
 [ "${source##* }" = 0 ] # </s>
 same "${source% 0}" "$target" # without most pieces
-ids=$("$TFMC" generate "$tmp/opus" --prompt "nobody reads" --steps 6 --print-tokens)
-same "$ids" "$("$TFMC" generate "$tmp/opus" --tokens "$source" --steps 6 --print-tokens)"
-[ -n "$("$TFMC" generate "$tmp/opus" --prompt "nobody reads" --steps 6)" ]
+ids=$("$TFMC" generate "$tmp/opus" --prompt "nobody reads" --max-tokens 6 --print-tokens)
+same "$ids" "$("$TFMC" generate "$tmp/opus" --tokens "$source" --max-tokens 6 --print-tokens)"
+[ -n "$("$TFMC" generate "$tmp/opus" --prompt "nobody reads" --max-tokens 6)" ]
 "$TFMC" "$tmp/opus" -o "$tmp/opus.o"
 same "$(LC_ALL=C grep -ao TFMCTOK1 "$tmp/opus.o" | wc -l)" 2
 
@@ -175,4 +175,4 @@ END
 # shellcheck disable=SC2086
 "$CC" -std=c17 -Wall -Wextra -Werror -I"$TFMC_SOURCE/runtime" -I"$TFMC_SOURCE/runtime/tokenizer" -I"$tmp" "$tmp/readme_main.c" "$tmp/stories.o" \
 	"$TFMC_BUILD/runtime/libtfmcrt.a" "$TFMC_BUILD/runtime/tokenizer/libtfmctok.a" -lpthread ${TFMC_LINK_FLAGS:-} -o "$tmp/readme"
-same "$("$tmp/readme")" "$("$TFMC" generate "$stories/model.yaml" --tokens "403 407" --steps 256)"
+same "$("$tmp/readme")" "$("$TFMC" generate "$stories/model.yaml" --tokens "403 407" --max-tokens 256)"

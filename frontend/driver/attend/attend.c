@@ -6,6 +6,7 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include "frontend/driver/attend/attend.h"
+#include "frontend/driver/run/generation_config.h"
 
 #include <errno.h>
 #include <string.h>
@@ -48,7 +49,7 @@ static enum tfmc_status push_text(struct driver *d, struct attend_sequence *s, c
 			           "U+%04X of the %s is not in the vocabulary", (unsigned)cp, s->name);
 			return TFMC_INVALID;
 		}
-		TFMC_TRY(prompt_append(d, &(int32_t){(int32_t)id}, 1, &s->ids));
+		TFMC_TRY(prompt_append_ids(d, &(int32_t){(int32_t)id}, 1, &s->ids));
 	}
 	return TFMC_OK;
 }
@@ -60,8 +61,8 @@ static enum tfmc_status push_tokens(struct attend *a, struct attend_sequence *s,
 	uint64_t n;
 	if (s->is_source && !tfmc_tokenizer_is_bare(a->d->tokenizer))
 		s->ids.n = 0;
-	TFMC_TRY(driver_text_ids(a->d, s->is_source ? PROMPT_SOURCE : PROMPT_TARGET, text, &ids, &n));
-	return prompt_append(a->d, ids, n, &s->ids);
+	TFMC_TRY(driver_tokenize(a->d, s->is_source ? PROMPT_SOURCE : PROMPT_TARGET, text, &ids, &n));
+	return prompt_append_ids(a->d, ids, n, &s->ids);
 }
 
 /* Text, with the model's first ids before where it generates, or ids as they are. */
@@ -70,9 +71,9 @@ static enum tfmc_status read_sequence(struct attend *a, struct attend_sequence *
 {
 	const struct frontend_ids *start = &frontend_generate(a->l->model)->start;
 	if (ids)
-		return prompt_list(a->d, "attend", ids, &s->ids);
+		return prompt_append_list(a->d, "attend", ids, &s->ids);
 	for (size_t i = 0; grows && i < start->n; i++)
-		TFMC_TRY(prompt_append(a->d, &(int32_t){(int32_t)start->items[i]}, 1, &s->ids));
+		TFMC_TRY(prompt_append_ids(a->d, &(int32_t){(int32_t)start->items[i]}, 1, &s->ids));
 	return !text ? TFMC_OK : a->d->tokenizer ? push_tokens(a, s, text) : push_text(a->d, s, text);
 }
 
@@ -85,7 +86,7 @@ static enum tfmc_status push_given(struct attend *a, struct attend_sequence *s)
 		return TFMC_INVALID;
 	}
 	v->used = true;
-	TFMC_TRY(prompt_append(a->d, v->data, (uint64_t)v->count, &s->ids));
+	TFMC_TRY(prompt_append_ids(a->d, v->data, (uint64_t)v->count, &s->ids));
 	a->sequences[a->n_sequences++] = *s;
 	return TFMC_OK;
 }
@@ -98,7 +99,7 @@ static enum tfmc_status read_sequences(struct attend *a)
 	if (t->kind == TOKENIZER_CHARS)
 		TFMC_TRY(frontend_tokenizer(a->l->model, true, &t));
 	else
-		TFMC_TRY(driver_tokenizer(a->d, a->l->model, o->prompt || o->target_text));
+		TFMC_TRY(driver_open_tokenizer(a->d, a->l->model, o->prompt || o->target_text));
 	struct attend_sequence source = {.name = g->kind == GENERATE_SEQ2SEQ ? "source" : "tokens",
 	                                 .vocab = t->source.n ? &t->source : &t->target,
 	                                 .is_source = true};
@@ -113,7 +114,7 @@ static enum tfmc_status read_sequences(struct attend *a)
 	}
 	if (o->prompt || o->tokens) {
 		TFMC_TRY(read_sequence(a, &source, o->prompt, o->tokens, g->kind == GENERATE_CAUSAL));
-		TFMC_TRY(attend_check(a, &source));
+		TFMC_TRY(attend_check_length(a, &source));
 		a->sequences[a->n_sequences++] = source;
 	}
 	if (!is_pair)
@@ -148,7 +149,7 @@ static enum tfmc_status continue_tokens(struct attend *a, struct tfmc_session *s
 	const struct attend_sequence *prompt = &a->sequences[0];
 	struct attend_sequence *grows = &a->sequences[a->n_sequences - 1];
 	struct tfmc_constraints rules;
-	if (!driver_rules(a->d, g, tfmc_session_record(s), &rules))
+	if (!generation_rules(a->d, g, tfmc_session_record(s), &rules))
 		return TFMC_INVALID;
 	struct tfmc_generate_options o = {
 	        .struct_size = sizeof(o), .max_new_tokens = steps ? steps : g->max_new, .rules = &rules};
@@ -157,10 +158,10 @@ static enum tfmc_status continue_tokens(struct attend *a, struct tfmc_session *s
 	if (!out)
 		return TFMC_NO_MEMORY;
 	int status = tfmc_generate(s, &o, prompt->ids.items, prompt->ids.n, NULL, 0, out, cap, &n);
-	TFMC_TRY(prompt_status(a->d, s, "attend", status));
+	TFMC_TRY(prompt_check_status(a->d, s, "attend", status));
 	for (uint64_t i = 0; i < n && !is_stop(g, out[i]); i++)
 		if ((int64_t)grows->ids.n < g->max_len)
-			TFMC_TRY(prompt_append(a->d, &out[i], 1, &grows->ids));
+			TFMC_TRY(prompt_append_ids(a->d, &out[i], 1, &grows->ids));
 	return TFMC_OK;
 }
 
@@ -175,10 +176,10 @@ static enum tfmc_status generate(struct attend *a, int64_t steps)
 	static const char *const entries[] = {"prefill", "step", "encode"};
 	struct compiled c = {0};
 	const struct entry_names called = {entries, g->kind == GENERATE_SEQ2SEQ ? 3 : 2};
-	enum tfmc_status st = driver_open(a->d, a->l, called, 1, &c);
+	enum tfmc_status st = driver_compile_and_open(a->d, a->l, called, 1, &c);
 	if (st == TFMC_OK)
 		st = continue_tokens(a, c.session, steps);
-	driver_release(&c);
+	compiled_destroy(&c);
 	return st;
 }
 
@@ -190,7 +191,7 @@ static enum tfmc_status write_page(struct attend *a)
 	buf_init(&text);
 	enum tfmc_status st = attend_page(a, &text);
 	if (st == TFMC_OK)
-		st = driver_put(a->d, a->d->options.html, &text);
+		st = driver_write_output(a->d, a->d->options.html, &text);
 	buf_destroy(&text);
 	return st;
 }
@@ -202,7 +203,7 @@ static enum tfmc_status write_array(struct attend *a, const struct attend_map *m
 	struct buf bytes;
 	buf_init(&bytes);
 	npy_write(&bytes, m->p, TFMC_COUNT(dims), dims);
-	enum tfmc_status st = driver_put(a->d, path, &bytes);
+	enum tfmc_status st = driver_write_output(a->d, path, &bytes);
 	buf_destroy(&bytes);
 	return st;
 }
@@ -245,28 +246,28 @@ static enum exit_code check_options(struct driver *d)
 	int32_t *ids;
 	size_t n;
 	if (!o->html && !o->npy)
-		return driver_usage(d, "attend wants --html=FILE or --npy=DIR");
+		return driver_usage_error(d, "attend wants --html=FILE or --npy=DIR");
 	if (o->inputs ? o->tokens && o->prompt : !o->tokens == !o->prompt)
-		return driver_usage(d, "one of --prompt, --tokens is wanted, or --inputs");
+		return driver_usage_error(d, "one of --prompt, --tokens is wanted, or --inputs");
 	if (o->target_text && o->target_tokens)
-		return driver_usage(d, "only one of --target-text, --target-tokens");
+		return driver_usage_error(d, "only one of --target-text, --target-tokens");
 	for (size_t i = 0; i < TFMC_COUNT(lists); i++)
-		if (lists[i] && !driver_ids(d, lists[i], &ids, &n))
-			return driver_usage(d, "a list of ids is such as 1,2,3, not %s", lists[i]);
+		if (lists[i] && !parse_id_list(d, lists[i], &ids, &n))
+			return driver_usage_error(d, "a list of ids is such as 1,2,3, not %s", lists[i]);
 	return EXIT_OK;
 }
 
 enum exit_code command_attend(struct driver *d)
 {
 	struct loaded l;
-	struct attend_choice choice = {0};
+	struct attend_selection choice = {0};
 	enum exit_code code = check_options(d);
 	if (code == EXIT_OK)
-		code = attend_read_choice(d, &choice);
+		code = attend_parse_selection(d, &choice);
 	if (code != EXIT_OK)
 		return code;
 	if (file_ends_with(d->options.input, ".tir"))
-		return driver_usage(d, "attend wants a model file, not IR text");
+		return driver_usage_error(d, "attend wants a model file, not IR text");
 	enum tfmc_status st = driver_load(d, &l);
 	struct attend a = {.d = d, .l = &l, .choice = choice};
 	if (st == TFMC_OK && d->options.inputs)
@@ -274,13 +275,44 @@ enum exit_code command_attend(struct driver *d)
 	if (st == TFMC_OK)
 		st = read_sequences(&a);
 	if (st == TFMC_OK)
-		st = generate(&a, option_int(d->options.steps, 0));
+		st = generate(&a, option_int(d->options.max_tokens, 0));
 	for (size_t i = 0; st == TFMC_OK && i < a.n_sequences; i++)
-		st = attend_check(&a, &a.sequences[i]);
+		st = attend_check_length(&a, &a.sequences[i]);
 	if (st == TFMC_OK)
 		st = attend_run(&a);
 	if (st == TFMC_OK)
 		st = write_outputs(&a);
-	driver_unload(&l);
+	loaded_destroy(&l);
 	return exit_code_of(st);
+}
+
+#define ALIGNMENT 64
+
+void npy_write(struct buf *out, const float *data, size_t rank, const int64_t *dims)
+{
+	struct buf header;
+	size_t count = 1;
+	buf_init(&header);
+	buf_str(&header, "{'descr': '<f4', 'fortran_order': False, 'shape': (");
+	for (size_t i = 0; i < rank; i++) {
+		buf_printf(&header, "%lld, ", (long long)dims[i]);
+		count *= (size_t)dims[i];
+	}
+	buf_str(&header, "), }");
+	size_t prefix = 10 + header.len + 1; /* magic, version, length; the newline at the end */
+	buf_fill(&header, ' ', (ALIGNMENT - prefix % ALIGNMENT) % ALIGNMENT);
+	buf_char(&header, '\n');
+	buf_bytes(out, "\x93NUMPY\x01", 7);
+	buf_char(out, 0);
+	buf_char(out, (char)(header.len & 255));
+	buf_char(out, (char)(header.len >> 8));
+	buf_append(out, &header);
+	for (size_t i = 0; i < count; i++) {
+		uint32_t bits;
+		memcpy(&bits, &data[i], sizeof(bits));
+		buf_u32le(out, bits);
+	}
+	if (buf_failed(&header))
+		out->failed = true;
+	buf_destroy(&header);
 }

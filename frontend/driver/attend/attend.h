@@ -29,8 +29,8 @@ struct attend_map {
 	float *p; /* [heads, rows, columns]; NULL before the run */
 };
 
-/* What --only, --layers and --heads choose; nothing: everything. */
-struct attend_choice {
+/* What --attentions, --layers and --heads choose; nothing: everything. */
+struct attend_selection {
 	unsigned stacks;               /* 1 << enum attend_stack */
 	const int32_t *layers, *heads; /* heads: ascending, each once */
 	size_t n_layers, n_heads;
@@ -42,7 +42,7 @@ struct attend {
 	struct attend_sequence sequences[2]; /* seq2seq: source and target */
 	size_t n_sequences;                  /* none: pictures alone */
 	struct named_tensors given;          /* --inputs */
-	struct attend_choice choice;
+	struct attend_selection choice;
 	struct {
 		struct attend_map *items;
 		size_t n, cap;
@@ -51,16 +51,16 @@ struct attend {
 };
 
 /* choice.c: EXIT_OK, or that of a usage error. */
-enum exit_code attend_read_choice(struct driver *d, struct attend_choice *out);
+enum exit_code attend_parse_selection(struct driver *d, struct attend_selection *out);
 /* choice.c: keeps of a->maps (without p) and of their heads what is chosen and, where a page is
  * written, what it has room for; taken[i] says it of each that was there. TFMC_INVALID after a diagnostic
  * when nothing is left. */
-TFMC_MUST_USE enum tfmc_status attend_choose(struct attend *a, bool *taken);
+TFMC_MUST_USE enum tfmc_status attend_select(struct attend *a, bool *taken);
 /* Which head of the model a map's head h is. */
 int64_t attend_head(const struct attend *a, int64_t h);
 
 /* maps.c: the input takes as many tokens, or a diagnostic at the input. */
-TFMC_MUST_USE enum tfmc_status attend_check(const struct attend *a, const struct attend_sequence *s);
+TFMC_MUST_USE enum tfmc_status attend_check_length(const struct attend *a, const struct attend_sequence *s);
 /* maps.c: runs the compiled model on the sequences and takes the weights of the chosen attentions. */
 TFMC_MUST_USE enum tfmc_status attend_run(struct attend *a);
 /* page.c: appends the page. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which attentions and heads tfmc attend computes and shows: those of --only, --layers and
+ * Which attentions and heads tfmc attend computes and shows: those of --attentions, --layers and
  * --heads, and of these as many as fit into a page when one is written.
  */
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static bool read_numbers(struct driver *d, const char *text, const int32_t **out
 {
 	int32_t *items;
 	size_t n, kept = 0;
-	if (!driver_ids(d, text, &items, &n) || !n)
+	if (!parse_id_list(d, text, &items, &n) || !n)
 		return false;
 	qsort(items, n, sizeof(*items), by_number);
 	for (size_t i = 0; i < n; i++)
@@ -65,16 +65,18 @@ static bool read_numbers(struct driver *d, const char *text, const int32_t **out
 	return true;
 }
 
-enum exit_code attend_read_choice(struct driver *d, struct attend_choice *out)
+enum exit_code attend_parse_selection(struct driver *d, struct attend_selection *out)
 {
 	const struct driver_options *o = &d->options;
-	if (o->only && !read_stacks(o->only, &out->stacks))
-		return driver_usage(d, "--only is a list of encoder, decoder, cross and self, not %s",
-		                    o->only);
+	if (o->attentions && !read_stacks(o->attentions, &out->stacks))
+		return driver_usage_error(
+		        d, "--attentions is a list of encoder, decoder, cross and self, not %s",
+		        o->attentions);
 	if (o->layers && !read_numbers(d, o->layers, &out->layers, &out->n_layers))
-		return driver_usage(d, "--layers is a list of numbers such as 0,1,2, not %s", o->layers);
+		return driver_usage_error(d, "--layers is a list of numbers such as 0,1,2, not %s",
+		                          o->layers);
 	if (o->heads && !read_numbers(d, o->heads, &out->heads, &out->n_heads))
-		return driver_usage(d, "--heads is a list of numbers such as 0,1,2, not %s", o->heads);
+		return driver_usage_error(d, "--heads is a list of numbers such as 0,1,2, not %s", o->heads);
 	return EXIT_OK;
 }
 
@@ -97,7 +99,7 @@ static int64_t layer_of(const char *path)
 	return -1;
 }
 
-static bool is_chosen(const struct attend_choice *c, const struct attend_map *m)
+static bool is_chosen(const struct attend_selection *c, const struct attend_map *m)
 {
 	int64_t layer = c->n_layers ? layer_of(m->path) : 0;
 	bool found = !c->n_layers;
@@ -107,7 +109,7 @@ static bool is_chosen(const struct attend_choice *c, const struct attend_map *m)
 }
 
 /* Heads of the model that are chosen come first in the list, whatever it has beyond them. */
-static int64_t chosen_heads(const struct attend_choice *c, int64_t all)
+static int64_t chosen_heads(const struct attend_selection *c, int64_t all)
 {
 	int64_t n = 0;
 	while (n < (int64_t)c->n_heads && c->heads[n] < all)
@@ -166,11 +168,12 @@ static enum tfmc_status fit_page(struct attend *a)
 		           (long long)PAGE_WEIGHTS_MAX);
 		return TFMC_INVALID;
 	}
-	a->left_out = arena_printf(&a->d->arena,
-	                           "a page holds at most %lld weights, these are %.0f: %zu of %zu attentions "
-	                           "are shown, %zu of them with fewer heads; --only, --layers and --heads "
-	                           "choose others",
-	                           (long long)PAGE_WEIGHTS_MAX, total, n_shown, n_chosen, n_cut);
+	a->left_out =
+	        arena_printf(&a->d->arena,
+	                     "a page holds at most %lld weights, these are %.0f: %zu of %zu attentions "
+	                     "are shown, %zu of them with fewer heads; --attentions, --layers and --heads "
+	                     "choose others",
+	                     (long long)PAGE_WEIGHTS_MAX, total, n_shown, n_chosen, n_cut);
 	if (!a->left_out)
 		return TFMC_NO_MEMORY;
 	diag_warning(&a->d->diag, LOC_NONE, DIAG_LIMIT, "%s", a->left_out);
@@ -179,7 +182,7 @@ static enum tfmc_status fit_page(struct attend *a)
 
 /* ---- both ---- */
 
-enum tfmc_status attend_choose(struct attend *a, bool *taken)
+enum tfmc_status attend_select(struct attend *a, bool *taken)
 {
 	size_t n_chosen = 0, n = 0;
 	for (size_t i = 0; i < a->maps.n; i++) {
@@ -189,7 +192,8 @@ enum tfmc_status attend_choose(struct attend *a, bool *taken)
 	}
 	if (!n_chosen) {
 		diag_error(&a->d->diag, LOC_NONE, DIAG_OPTION,
-		           "--only, --layers and --heads choose none of the %zu attentions, such as %s with "
+		           "--attentions, --layers and --heads choose none of the %zu attentions, such as %s "
+		           "with "
 		           "%lld "
 		           "heads",
 		           a->maps.n, a->maps.items[0].path, (long long)a->maps.items[0].all_heads);

@@ -104,7 +104,7 @@ static enum tfmc_status choose_maps(struct maps_run *r, struct probe_request *q)
 	if (!taken)
 		return TFMC_NO_MEMORY;
 	q->taken = taken;
-	return attend_choose(r->a, taken);
+	return attend_select(r->a, taken);
 }
 
 /* p [1,H,S,T] of sequence 0, the only one; its chosen heads move together. */
@@ -141,7 +141,7 @@ static const struct frontend_input *find_input(const struct attend *a, const cha
 	return NULL;
 }
 
-enum tfmc_status attend_check(const struct attend *a, const struct attend_sequence *s)
+enum tfmc_status attend_check_length(const struct attend *a, const struct attend_sequence *s)
 {
 	const struct ir_func *f = ir_find_func(a->l->module, "run");
 	const struct frontend_input *in = find_input(a, s->input);
@@ -283,7 +283,7 @@ static enum tfmc_status add_input(struct maps_run *r, const struct ir_param *p, 
 	double rest = !s && !in->default_dim ? in->fill : (double)value;
 	for (int64_t i = 0; i < v->count; i++)
 		values[i] = s ? (i < (int64_t)s->ids.n ? s->ids.items[i] : 0) : rest;
-	tensor_set(v, values);
+	tensor_set_values(v, values);
 	return TFMC_OK;
 }
 
@@ -298,7 +298,7 @@ static enum tfmc_status call(struct maps_run *r, struct compiled *c)
 			diag_warning(&d->diag, LOC_NONE, DIAG_INPUT,
 			             "the tensor %s of --inputs is no input, or is given otherwise",
 			             r->a->given.items[i].name);
-	TFMC_TRY(driver_session_of(d, c, "run", &in));
+	TFMC_TRY(caller_open_session(d, c, "run", &in));
 	struct caller caller = {
 	        .d = d, .session = c->session, .record = c->model.record, .probes = &r->probed.probes};
 	enum tfmc_status st = caller_run(&caller, "run", &in, &out);
@@ -315,10 +315,11 @@ enum tfmc_status attend_run(struct attend *a)
 	struct maps_run r = {.a = a, .probed = *a->l};
 	struct ir_module *fused = NULL;
 	struct compiled c = {0};
-	const struct target *target = driver_target(d, d->options.mcpu);
+	const struct target *target = driver_best_target(d, d->options.mcpu);
 	if (!target)
 		return TFMC_INVALID;
-	TFMC_TRY(driver_passes(d, a->l->module, "canonicalize,fuse-softmax,fuse-attention", target, &fused));
+	TFMC_TRY(driver_run_passes(d, a->l->module, "canonicalize,fuse-softmax,fuse-attention", target,
+	                           &fused));
 	struct probe_request q = {.cx = &d->diag, .arena = &d->arena, .functions = run, .n_functions = 1};
 	q.attentions = true;
 	r.f = ir_find_func(fused, "run");
@@ -329,10 +330,10 @@ enum tfmc_status attend_run(struct attend *a)
 	if (st == TFMC_OK)
 		st = probe_insert(&q, fused, &r.probed.module, &r.probed.probes);
 	if (st == TFMC_OK)
-		st = driver_compile_native(d, &r.probed, (struct entry_names){run, 1}, &c);
+		st = driver_compile_jit(d, &r.probed, (struct entry_names){run, 1}, &c);
 	if (st == TFMC_OK)
 		st = call(&r, &c);
-	driver_release(&c);
+	compiled_destroy(&c);
 	if (r.probed.module != a->l->module)
 		ir_module_destroy(r.probed.module);
 	ir_module_destroy(fused);

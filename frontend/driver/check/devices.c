@@ -2,7 +2,7 @@
 /*
  * tfmc devices: what libtfmccl says of the OpenCL devices of this machine.
  */
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/compile/jit.h"
 
 #include "frontend/driver/check/report.h"
 #include "runtime/opencl/tfmc_cl.h"

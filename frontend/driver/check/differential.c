@@ -182,7 +182,7 @@ static struct sample choose_rounds(const struct reference *x, const char *const 
 		least = work[i] < work[least] ? i : least;
 	}
 	for (int i = 0; i < N_ROUNDS; i++) {
-		bool fits = o->full || taken + work[order[i]] <= (double)most;
+		bool fits = o->exhaustive || taken + work[order[i]] <= (double)most;
 		s.chosen[order[i]] = fits;
 		taken += fits ? work[order[i]] : 0;
 	}
@@ -202,7 +202,7 @@ static void tell_sample(struct driver *d, const char *entry, const struct sample
 	if (n < N_ROUNDS)
 		buf_printf(&d->out,
 		           "%s: compared seeded inputs %s of 1 to %d; all would take the interpreter %.2g "
-		           "multiply-adds, --full takes them\n",
+		           "multiply-adds, --exhaustive takes them\n",
 		           entry, list.data, N_ROUNDS, s->work);
 	buf_destroy(&list);
 }
@@ -240,10 +240,10 @@ static void fill(struct round *round, const struct tfmc_record_tensor *t, const 
 		                     : (double)random_below(&round->random, below > 0 ? below
 		                                                            : is_bool ? 2
 		                                                                      : INTS);
-	tensor_set(v, values);
+	tensor_set_values(v, values);
 }
 
-const struct ir_param *verify_param(const struct ir_func *f, const char *name)
+const struct ir_param *verify_find_param(const struct ir_func *f, const char *name)
 {
 	for (size_t i = 0; f && i < f->n_params; i++)
 		if (!strcmp(f->params[i].name, name))
@@ -269,7 +269,7 @@ static enum tfmc_status make_inputs(const struct reference *x, const char *entry
 		double *values = v ? ARENA_ARRAY(&x->rounded.d->arena, double, v->count + 1) : NULL;
 		if (!values)
 			return TFMC_NO_MEMORY;
-		fill(round, t, verify_param(f, v->name), v, values);
+		fill(round, t, verify_find_param(f, v->name), v, values);
 	}
 	return TFMC_OK;
 }
@@ -312,8 +312,9 @@ static void report_probes(struct driver *d, const char *entry, const struct prob
 	for (size_t i = 0; i < errors->n; i++) {
 		const struct probe_error *e = &errors->items[i];
 		bool ok = e->error <= e->bound;
-		verify_line(d, arena_printf(&d->arena, "%s %s, against interpreter", entry, e->probe->name),
-		            e->error, e->bound, ok);
+		verify_print_line(
+		        d, arena_printf(&d->arena, "%s %s, against interpreter", entry, e->probe->name),
+		        e->error, e->bound, ok);
 		*failed = *failed || !ok;
 		if (ok || told)
 			continue;
@@ -355,7 +356,7 @@ static enum tfmc_status compare_entry(struct driver *d, struct caller *object, s
 		bool ok = error <= bound && !wide;
 		const char *what = arena_printf(&d->arena, "%s %s, seeded inputs %d, against interpreter",
 		                                entry, got.items[i].name, round->number + 1);
-		verify_line(d, what, error, bound, ok);
+		verify_print_line(d, what, error, bound, ok);
 		if (wide)
 			diag_error(&d->diag, LOC_NONE, DIAG_CHECK_FAILED,
 			           "%s %s is not finite in %s, seeded inputs %d", entry, got.items[i].name,
@@ -409,7 +410,7 @@ struct incremental {
 static enum tfmc_status add_others(const struct incremental *x, struct named_tensors *in)
 {
 	for (size_t i = 0; i < x->in->n; i++) {
-		const struct ir_param *p = verify_param(x->run, x->in->items[i].name);
+		const struct ir_param *p = verify_find_param(x->run, x->in->items[i].name);
 		bool is_other = &x->in->items[i] != x->tokens && p && !p->max;
 		if (is_other && !ARENA_ADDED(&x->d->arena, in, x->in->items[i]))
 			return TFMC_NO_MEMORY;
@@ -462,7 +463,7 @@ static void use_full_lengths(struct named_tensors *in, const struct ir_func *f, 
 {
 	for (size_t i = 0; i < in->n; i++) {
 		struct named_tensor *v = &in->items[i];
-		const struct ir_param *p = verify_param(f, v->name);
+		const struct ir_param *p = verify_find_param(f, v->name);
 		int64_t full;
 		if (!p || !p->max || !ir_dim_eval(p->max, dims, &full))
 			continue;
@@ -536,9 +537,9 @@ static enum tfmc_status compare_incremental(struct driver *d, struct loaded *l, 
 		TFMC_TRY(run_incremental(&x));
 		TFMC_TRY(incremental_bound(interp, g->logits, &in, &out, &bound));
 		bool ok = x.worst <= bound;
-		verify_line(d,
-		            arena_printf(&d->arena, "prefill and step, seeded inputs %d, against run", i + 1),
-		            x.worst, bound, ok);
+		verify_print_line(
+		        d, arena_printf(&d->arena, "prefill and step, seeded inputs %d, against run", i + 1),
+		        x.worst, bound, ok);
 		*failed = *failed || !ok;
 	}
 	return TFMC_OK;
@@ -550,7 +551,7 @@ enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct 
 		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "verify wants a function @run in IR text");
 		return TFMC_INVALID;
 	}
-	TFMC_TRY(driver_session(d, c, 0));
+	TFMC_TRY(driver_open_session(d, c, 0));
 	struct caller object = {
 	        .d = d, .session = c->session, .record = c->model.record, .probes = &l->probes};
 	struct caller interp = {
@@ -591,7 +592,7 @@ static enum tfmc_status compare_planned(struct driver *d, struct caller *planned
 	bool ok = worst <= bound;
 	const char *what = arena_printf(&d->arena, "%s, seeded inputs %d, in the bytes of the plan", entry,
 	                                round->number + 1);
-	verify_line(d, what, worst, bound, ok);
+	verify_print_line(d, what, worst, bound, ok);
 	*failed = *failed || !ok;
 	return TFMC_OK;
 }

@@ -6,7 +6,7 @@
 #define TFMC_FRONTEND_DRIVER_CHECK_INSPECT_H
 
 #include "frontend/driver/check/report.h"
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/compile/compile.h"
 #include "frontend/text/files.h"
 
 /* A model file, a hub folder, a GGUF file, IR text. */

@@ -127,11 +127,11 @@ static enum tfmc_status measure(struct driver *d, const struct ir_module *in, st
                                 struct backend_sizes *sizes)
 {
 	struct pass_report report;
-	const struct target *target = driver_target(d, NULL);
+	const struct target *target = driver_best_target(d, NULL);
 	if (!target)
 		return TFMC_INVALID;
 	pass_report_init(&report);
-	enum tfmc_status st = driver_pipeline_run(d, in, driver_pipeline(d), target, planned, &report);
+	enum tfmc_status st = driver_run_pipeline(d, in, driver_pipeline(d), target, planned, &report);
 	pass_report_destroy(&report);
 	return st == TFMC_OK ? backend_measure(&d->diag, *planned, target, &d->arena, sizes) : st;
 }
@@ -222,6 +222,6 @@ enum tfmc_status inspect_model(struct driver *d, struct report *out)
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
 		st = report_model(d, out, &l);
-	driver_unload(&l);
+	loaded_destroy(&l);
 	return st;
 }

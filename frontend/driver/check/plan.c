@@ -4,7 +4,7 @@
  * those of the object's layout, formulas hold for all dims, numbers for the
  * largest dims or those of --dim.
  */
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/compile/compile.h"
 
 #include <string.h>
 
@@ -76,7 +76,7 @@ static enum tfmc_status choose_dims(struct plan *p)
 		return TFMC_NO_MEMORY;
 	for (size_t i = 0; i < n; i++)
 		p->dims[i] = ir_dims_sym(p->planned->dims, i)->hi;
-	return driver_set_dims(p->d, p->planned->dims, p->dims);
+	return driver_apply_dim_options(p->d, p->planned->dims, p->dims);
 }
 
 /* ---- functions ---- */
@@ -264,7 +264,7 @@ static enum tfmc_status draw(struct plan *p)
 	struct buf text;
 	buf_init(&text);
 	plan_print_svg(&text, p->report->plans.items, p->report->plans.n, p->dims);
-	enum tfmc_status st = driver_put(p->d, p->d->options.svg, &text);
+	enum tfmc_status st = driver_write_output(p->d, p->d->options.svg, &text);
 	buf_destroy(&text);
 	return st;
 }
@@ -274,7 +274,7 @@ static enum tfmc_status plan_module(struct plan *p, const struct ir_module *in)
 	struct driver *d = p->d;
 	struct ir_module *planned = NULL;
 	p->in = in;
-	TFMC_TRY(driver_pipeline_run(d, in, driver_pipeline(d), p->target, &planned, p->report));
+	TFMC_TRY(driver_run_pipeline(d, in, driver_pipeline(d), p->target, &planned, p->report));
 	p->planned = planned;
 	enum tfmc_status st = driver_check_planned(d, planned);
 	if (st == TFMC_OK)
@@ -298,11 +298,11 @@ enum exit_code command_plan(struct driver *d)
 	struct plan p = {.d = d, .loaded = &l, .report = &report};
 	pass_report_init(&report);
 	enum tfmc_status st = driver_load(d, &l);
-	if (st == TFMC_OK && !(p.target = driver_target(d, d->options.mcpu)))
+	if (st == TFMC_OK && !(p.target = driver_best_target(d, d->options.mcpu)))
 		st = TFMC_INVALID;
 	if (st == TFMC_OK)
 		st = plan_module(&p, l.module);
-	driver_unload(&l);
+	loaded_destroy(&l);
 	pass_report_destroy(&report);
 	return exit_code_of(st);
 }

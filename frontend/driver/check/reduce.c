@@ -7,7 +7,7 @@
  * so in its first line, is taken over.
  */
 #define _DEFAULT_SOURCE /* flock */
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/compile/compile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -139,7 +139,7 @@ static enum tfmc_status reduce(struct driver *d, const struct loaded *l, struct 
 	TFMC_TRY(module_reduce(l->module, keeps, t, &small, &report));
 	buf_init(&text);
 	ir_print(&text, &d->diag, small);
-	enum tfmc_status st = t->status == TFMC_OK ? driver_emit_text(d, &text) : t->status;
+	enum tfmc_status st = t->status == TFMC_OK ? driver_write_main_output(d, &text) : t->status;
 	if (st == TFMC_OK)
 		buf_printf(&d->log, "kept %zu of %zu changes, %zu bytes of %zu are left\n", report.kept,
 		           report.tried, text.len, l->text_len);
@@ -156,23 +156,24 @@ enum exit_code command_reduce(struct driver *d)
 	struct loaded l = {0};
 	struct output_file candidate;
 	if (!o->test)
-		return driver_usage(d, "reduce wants --test=COMMAND");
+		return driver_usage_error(d, "reduce wants --test=COMMAND");
 	if (t.wanted > 255)
-		return driver_usage(d, "--status is a number from 0 to 255, not %lld", (long long)t.wanted);
+		return driver_usage_error(d, "--status is a number from 0 to 255, not %lld",
+		                          (long long)t.wanted);
 	if (!file_ends_with(o->input, ".tir"))
-		return driver_usage(
+		return driver_usage_error(
 		        d, "reduce wants IR text; `tfmc MODEL --emit=tir --stop-after=PASS` writes one");
 	enum tfmc_status st = driver_load(d, &l);
 	t.candidate = arena_printf(&d->arena, "%s.candidate.tir", o->input);
 	if (st == TFMC_OK && open_candidate(&t)) {
-		outputs_hold(&candidate, t.candidate);
+		outputs_track_temporary(&candidate, t.candidate);
 		st = reduce(d, &l, &t);
-		outputs_release(&candidate);
+		outputs_remove_temporary(&candidate);
 	} else if (st == TFMC_OK) {
 		st = TFMC_IO;
 	}
 	if (t.fd >= 0)
 		close(t.fd);
-	driver_unload(&l);
+	loaded_destroy(&l);
 	return exit_code_of(st);
 }

@@ -52,7 +52,7 @@ static enum tfmc_status take_input(struct reference *r, const struct ir_param *p
 		return TFMC_NO_MEMORY;
 	for (int64_t i = 0; i < t->count; i++)
 		values[i] = ir_round(type->dtype, tensor_value(t, i));
-	tensor_set(in, values);
+	tensor_set_values(in, values);
 	return TFMC_OK;
 }
 
@@ -82,7 +82,7 @@ static enum tfmc_status sort_tensors(struct reference *r)
 	TFMC_TRY(probe_list(&q, r->f, &sites, &names));
 	for (size_t i = 0; i < r->file.n; i++) {
 		const struct named_tensor *t = &r->file.items[i];
-		const struct ir_param *p = verify_param(r->f, t->name);
+		const struct ir_param *p = verify_find_param(r->f, t->name);
 		if (p) {
 			TFMC_TRY(take_input(r, p, t));
 			continue;
@@ -175,8 +175,8 @@ static void compare(struct reference *r, struct named_tensor *got)
 		drop_padding(r, want, got);
 	if (fits)
 		error = tensor_relative_l2(got, want);
-	verify_line(r->d, arena_printf(&r->d->arena, "%s, against reference", got->name), error, bound,
-	            error <= bound);
+	verify_print_line(r->d, arena_printf(&r->d->arena, "%s, against reference", got->name), error, bound,
+	                  error <= bound);
 	if (!(error <= bound))
 		report(r, want, got);
 }
@@ -186,15 +186,15 @@ static enum tfmc_status run_object(struct reference *r)
 	static const char *const entries[] = {"run"};
 	struct compiled c = {.all_workers = true};
 	enum tfmc_status st =
-	        driver_compile_native(r->d, r->l, (struct entry_names){entries, r->l->model ? 1 : 0}, &c);
+	        driver_compile_jit(r->d, r->l, (struct entry_names){entries, r->l->model ? 1 : 0}, &c);
 	if (st == TFMC_OK)
-		st = driver_session_of(r->d, &c, "run", &r->in);
+		st = caller_open_session(r->d, &c, "run", &r->in);
 	if (st == TFMC_OK) {
 		struct caller caller = {
 		        .d = r->d, .session = c.session, .record = c.model.record, .probes = &r->l->probes};
 		st = caller_run(&caller, "run", &r->in, &r->out);
 	}
-	driver_release(&c);
+	compiled_destroy(&c);
 	return st;
 }
 
@@ -208,7 +208,7 @@ enum tfmc_status verify_reference(struct driver *d, struct loaded *l, bool *fail
 	}
 	TFMC_TRY(tensors_read(d, d->options.reference, NULL, &r.file));
 	TFMC_TRY(sort_tensors(&r));
-	TFMC_TRY(driver_probe(d, l, &r.names, &(struct option_list){function, 1, 1}));
+	TFMC_TRY(driver_insert_probes(d, l, &r.names, &(struct option_list){function, 1, 1}));
 	TFMC_TRY(run_object(&r));
 	buf_printf(&d->out, "%-52s %12s %12s\n", "comparison", "error", "bound");
 	for (size_t i = 0; i < r.out.n; i++)

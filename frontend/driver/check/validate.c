@@ -48,7 +48,7 @@ static void explain(struct driver *d, const struct validate_culprit *c)
 static enum tfmc_status validate_module(struct driver *d, const struct ir_module *m,
                                         const struct weight_source *weights, bool *failed)
 {
-	const struct target *target = driver_target(d, d->options.mcpu);
+	const struct target *target = driver_best_target(d, d->options.mcpu);
 	struct pass_options options = driver_pass_options(d, target);
 	struct validate_culprit culprit;
 	struct pipeline p = {0};
@@ -76,7 +76,7 @@ static enum tfmc_status validate_module(struct driver *d, const struct ir_module
 enum tfmc_status verify_passes(struct driver *d, struct loaded *l, bool *failed)
 {
 	struct shrunk small;
-	if (d->options.full)
+	if (d->options.exhaustive)
 		return validate_module(d, l->module, &l->weights, failed);
 	TFMC_TRY(module_shrink(l->module, &d->arena, &small));
 	if (!small.module) {
@@ -92,7 +92,7 @@ enum tfmc_status verify_passes(struct driver *d, struct loaded *l, bool *failed)
 	return st;
 }
 
-enum tfmc_status verify_shrunk(struct driver *d, struct loaded *l, bool *failed)
+enum tfmc_status verify_reduced_model(struct driver *d, struct loaded *l, bool *failed)
 {
 	struct shrunk small;
 	struct compiled c = {.all_workers = true};
@@ -102,10 +102,10 @@ enum tfmc_status verify_shrunk(struct driver *d, struct loaded *l, bool *failed)
 		return TFMC_INVALID;
 	}
 	struct loaded copy = {.model = l->model, .module = small.module, .weights = small.weights};
-	enum tfmc_status st = driver_compile_native(d, &copy, (struct entry_names){0}, &c);
+	enum tfmc_status st = driver_compile_jit(d, &copy, (struct entry_names){0}, &c);
 	if (st == TFMC_OK)
 		st = verify_differential(d, &copy, &c, failed);
-	driver_release(&c);
+	compiled_destroy(&c);
 	ir_module_destroy(small.module);
 	return st;
 }

@@ -4,13 +4,14 @@
  * compares the object with the interpreter on seeded inputs (differential.c).
  * One line for each comparison: what, largest error, bound, ok or FAILED.
  */
+#include "frontend/driver/run/generation_config.h"
 #include "frontend/driver/run/probes.h"
 #include "frontend/driver/check/verify.h"
 
 #include <math.h>
 #include <string.h>
 
-void verify_line(struct driver *d, const char *what, double error, double bound, bool ok)
+void verify_print_line(struct driver *d, const char *what, double error, double bound, bool ok)
 {
 	buf_printf(&d->out, "%-52s %12.3g %12.3g  %s\n", what, error, bound, ok ? "ok" : "FAILED");
 	(void)driver_flush_out(d);
@@ -49,7 +50,7 @@ static bool copy_literal(struct driver *d, const struct frontend_tensor *l, enum
 {
 	struct named_tensor *t = tensors_add(d, out, name, dtype, l->rank, l->dims);
 	if (t)
-		tensor_set(t, l->values);
+		tensor_set_values(t, l->values);
 	return t != NULL;
 }
 
@@ -256,7 +257,7 @@ static int generate_for_check(struct check_run *r, const struct tfmc_generate_op
                               const struct id_list in[2], struct id_list *result)
 {
 	struct tfmc_session *s = r->caller->session;
-	struct tfmc_beam_options beam = driver_beam(frontend_generate(r->m));
+	struct tfmc_beam_options beam = generation_beam(frontend_generate(r->m));
 	uint64_t cap = result->n, found;
 	if (beam.beam == 1 || r->check->search == CHECK_SEARCH_GREEDY)
 		return tfmc_generate(s, o, in[0].items, in[0].n, in[1].items, in[1].n, result->items, cap,
@@ -291,8 +292,8 @@ static enum tfmc_status give_source(struct check_run *r, struct named_tensors *p
 	prompt->n = 0;
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
-	return driver_call_failed(r->d, r->check->loc, DIAG_CHECK_FAILED, status, "check %s: %s",
-	                          r->check->name, tfmc_session_status_text(r->caller->session, status));
+	return driver_runtime_error(r->d, r->check->loc, DIAG_CHECK_FAILED, status, "check %s: %s",
+	                            r->check->name, tfmc_session_status_text(r->caller->session, status));
 }
 
 static enum tfmc_status check_generate(struct check_run *r)
@@ -318,7 +319,7 @@ static enum tfmc_status check_generate(struct check_run *r)
 	uint64_t n_start = is_causal ? n_prompt : n_target ? n_target : g->start.n;
 	int64_t expected = want->count - (fresh.n ? 0 : (int64_t)n_start);
 	struct tfmc_constraints rules;
-	if (!driver_rules(r->d, g, r->caller->record, &rules))
+	if (!generation_rules(r->d, g, r->caller->record, &rules))
 		return TFMC_INVALID;
 	rules.max_tokens = 0; /* the check says how many */
 	struct tfmc_generate_options o = {
@@ -334,9 +335,9 @@ static enum tfmc_status check_generate(struct check_run *r)
 	tfmc_session_set_source(r->caller->session, NULL, NULL, 0);
 	n = result.n;
 	if (status != TFMC_RT_OK)
-		return driver_call_failed(r->d, r->check->loc, DIAG_CHECK_FAILED, status, "check %s: %s",
-		                          r->check->name,
-		                          tfmc_session_status_text(r->caller->session, status));
+		return driver_runtime_error(r->d, r->check->loc, DIAG_CHECK_FAILED, status, "check %s: %s",
+		                            r->check->name,
+		                            tfmc_session_status_text(r->caller->session, status));
 	compare_ids(r, want, out, n, fresh.n ? 0 : n_start);
 	return TFMC_OK;
 }
@@ -347,7 +348,8 @@ static enum tfmc_status run_check(struct driver *d, struct frontend_model *m, st
 {
 	struct check_run r = {.d = d, .m = m, .check = check, .caller = caller, .ok = true, .bound = 1};
 	bool generates = !strcmp(check->call, "generate");
-	bool searches = driver_beam(frontend_generate(m)).beam > 1 && check->search != CHECK_SEARCH_GREEDY;
+	bool searches =
+	        generation_beam(frontend_generate(m)).beam > 1 && check->search != CHECK_SEARCH_GREEDY;
 	if (generates && searches && check->ignore_stop) {
 		diag_error(&d->diag, check->loc, DIAG_CHECK_CASE,
 		           "check %s: ignore_stop wants `search: greedy`", check->name);
@@ -355,7 +357,7 @@ static enum tfmc_status run_check(struct driver *d, struct frontend_model *m, st
 	}
 	TFMC_TRY(generates ? check_generate(&r) : check_entry(&r));
 	const char *what = arena_printf(&d->arena, "%s %s", check->call, check->name);
-	verify_line(d, what, r.worst, r.bound, r.ok);
+	verify_print_line(d, what, r.worst, r.bound, r.ok);
 	if (!r.ok && r.wanted) {
 		diag_error(&d->diag, check->loc, DIAG_CHECK_FAILED, "check %s: other tokens", check->name);
 		diag_note(&d->diag, LOC_NONE, "wanted %s", r.wanted);
@@ -371,7 +373,7 @@ static enum tfmc_status run_checks(struct driver *d, struct loaded *l, struct co
 {
 	size_t n;
 	const struct frontend_check *checks = frontend_checks(l->model, &n);
-	TFMC_TRY(driver_session(d, c, 0));
+	TFMC_TRY(driver_open_session(d, c, 0));
 	const char *other = driver_rounding_option(d);
 	if (n > 0 && other && !d->options.checks_only) {
 		buf_printf(&d->out, "checks of the file: %zu, not run: --%s makes other numbers\n", n, other);
@@ -411,13 +413,13 @@ static enum tfmc_status verify_model(struct verification *v)
 	static const char *probed[] = {"run", "encode"};
 	struct driver *d = v->d;
 	struct compiled c = {.all_workers = true};
-	TFMC_TRY(driver_probe(d, v->l, &d->options.probe, &(struct option_list){probed, 2, 2}));
-	enum tfmc_status st = driver_compile_native(d, v->l, (struct entry_names){0}, &c);
+	TFMC_TRY(driver_insert_probes(d, v->l, &d->options.probe, &(struct option_list){probed, 2, 2}));
+	enum tfmc_status st = driver_compile_jit(d, v->l, (struct entry_names){0}, &c);
 	if (st == TFMC_OK) {
 		buf_printf(&d->out, "%-52s %12s %12s\n", "comparison", "error", "bound");
-		st = driver_each_variant(d, &c, verify_variant, v);
+		st = driver_for_each_variant(d, &c, verify_variant, v);
 	}
-	driver_release(&c);
+	compiled_destroy(&c);
 	return st;
 }
 
@@ -428,10 +430,10 @@ enum exit_code command_verify(struct driver *d)
 	bool passes_only = d->options.after_each || d->options.bisect;
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
-		st = passes_only            ? verify_passes(d, &l, &v.failed)
-		     : d->options.shrunk    ? verify_shrunk(d, &l, &v.failed)
-		     : d->options.reference ? verify_reference(d, &l, &v.failed)
-		                            : verify_model(&v);
-	driver_unload(&l);
+		st = passes_only                ? verify_passes(d, &l, &v.failed)
+		     : d->options.reduced_model ? verify_reduced_model(d, &l, &v.failed)
+		     : d->options.reference     ? verify_reference(d, &l, &v.failed)
+		                                : verify_model(&v);
+	loaded_destroy(&l);
 	return st != TFMC_OK ? exit_code_of(st) : v.failed ? EXIT_VERIFY : EXIT_OK;
 }

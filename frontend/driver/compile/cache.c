@@ -78,7 +78,7 @@ static const char *name_of(struct arena *a, const char *prefix, const unsigned c
 	return arena_printf(a, "%s%s", prefix, hex);
 }
 
-const char *cache_entry(struct arena *a, enum cache_kind kind, const struct cache_key *key)
+const char *cache_entry_name(struct arena *a, enum cache_kind kind, const struct cache_key *key)
 {
 	return name_of(a, kinds[kind], key->bytes);
 }
@@ -272,11 +272,11 @@ struct cache_file cache_create(struct cache *c, struct arena *a)
 	f.name = name_of(a, TEMPORARY, random);
 	f.fd = f.name ? openat(f.dir, f.name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
 	if (f.fd >= 0 && flock(f.fd, LOCK_EX | LOCK_NB))
-		cache_drop(&f);
+		cache_discard(&f);
 	return f;
 }
 
-void cache_drop(struct cache_file *f)
+void cache_discard(struct cache_file *f)
 {
 	if (f->fd < 0)
 		return;
@@ -365,7 +365,7 @@ static void remove_old(const struct cache *c, const char *kept)
 	closedir(d);
 }
 
-bool cache_keep(struct cache *c, struct cache_file *f, const char *name)
+bool cache_commit(struct cache *c, struct cache_file *f, const char *name)
 {
 	struct stat st;
 	if (f->fd < 0)
@@ -375,7 +375,7 @@ bool cache_keep(struct cache *c, struct cache_file *f, const char *name)
 	if (ok)
 		close(f->fd);
 	else
-		cache_drop(f);
+		cache_discard(f);
 	f->fd = -1;
 	if (ok)
 		remove_old(c, name);
@@ -439,8 +439,8 @@ bool cache_write(struct cache *c, const char *name, const void *bytes, size_t n)
 	struct cache_file f = cache_create(c, &a);
 	check_of(name, bytes, n, check);
 	bool ok = f.fd >= 0 && n < ENTRY_MAX && write_all(f.fd, check, sizeof(check)) &&
-	          write_all(f.fd, bytes, n) && cache_keep(c, &f, name);
-	cache_drop(&f);
+	          write_all(f.fd, bytes, n) && cache_commit(c, &f, name);
+	cache_discard(&f);
 	arena_destroy(&a);
 	return ok;
 }

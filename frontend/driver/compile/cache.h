@@ -73,10 +73,10 @@ bool cache_write(struct cache *c, const char *name, const void *bytes, size_t n)
 struct cache_file cache_create(struct cache *c, struct arena *a);
 /* Gives the file its name, and removes what was not used for longest where all exceed the limit. False: it
  * has none. */
-bool cache_keep(struct cache *c, struct cache_file *f, const char *name);
-void cache_drop(struct cache_file *f);
+bool cache_commit(struct cache *c, struct cache_file *f, const char *name);
+void cache_discard(struct cache_file *f);
 /* KIND-HEX, in the arena. */
-const char *cache_entry(struct arena *a, enum cache_kind kind, const struct cache_key *key);
+const char *cache_entry_name(struct arena *a, enum cache_kind kind, const struct cache_key *key);
 /* DIR/NAME, in the arena. */
 const char *cache_path(const struct cache *c, struct arena *a, const char *name);
 /* Names below are those of files of the cache. False: there is none, or something else has the name. */
@@ -85,18 +85,18 @@ bool cache_stat(const struct cache *c, const char *name, struct stat *out);
 void cache_touch(const struct cache *c, const char *name);
 /* Whether the file, which nobody changes in place, was found whole since the machine was started; and that it
  * was. */
-bool cache_was_checked(struct cache *c, const char *name);
-void cache_note_checked(struct cache *c, const char *name);
+bool cache_is_verified(struct cache *c, const char *name);
+void cache_mark_verified(struct cache *c, const char *name);
 
 /*
  * The content of a file: remembered for one that is as it was (device, inode, size, times), so that large
  * ones are read once. False: it cannot be read, or changed since cache_begin.
  */
-bool cache_content(struct cache *c, const char *path, struct cache_key *out);
-bool cache_is_folder(const char *path);
+bool cache_content_key(struct cache *c, const char *path, struct cache_key *out);
+bool cache_is_directory(const char *path);
 /* Whether the file has not changed since cache_begin. */
-bool cache_is_same(const struct cache *c, const char *path);
+bool cache_is_unchanged(const struct cache *c, const char *path);
 /* The program and its libraries. */
-void cache_add_build(struct blake2b *b);
+void cache_hash_build(struct blake2b *b);
 
 #endif

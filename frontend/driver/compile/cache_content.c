@@ -47,7 +47,7 @@ static const char *name_of(struct arena *a, const struct stat *st, bool with_cha
 	blake2b_i64(&b, with_changes ? (int64_t)st->st_ctim.tv_sec : -1);
 	blake2b_i64(&b, with_changes ? (int64_t)st->st_ctim.tv_nsec : -1);
 	blake2b_end(&b, key.bytes);
-	return cache_entry(a, CACHE_SEEN, &key);
+	return cache_entry_name(a, CACHE_SEEN, &key);
 }
 
 static bool is_before(const struct timespec *a, const struct timespec *b)
@@ -158,13 +158,13 @@ static bool remembered(struct cache *c, const char *name, struct cache_key *out)
 	return ok;
 }
 
-bool cache_is_folder(const char *path)
+bool cache_is_directory(const char *path)
 {
 	struct stat st;
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-bool cache_is_same(const struct cache *c, const char *path)
+bool cache_is_unchanged(const struct cache *c, const char *path)
 {
 	struct stat st;
 	return !stat(path, &st) && is_before(&st.st_ctim, &c->start);
@@ -190,7 +190,7 @@ static bool content_of(struct cache *c, int fd, struct cache_key *out)
 	return ok;
 }
 
-bool cache_content(struct cache *c, const char *path, struct cache_key *out)
+bool cache_content_key(struct cache *c, const char *path, struct cache_key *out)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
@@ -201,7 +201,7 @@ bool cache_content(struct cache *c, const char *path, struct cache_key *out)
 }
 
 /* When it was last used changes the file's ctime. */
-bool cache_was_checked(struct cache *c, const char *name)
+bool cache_is_verified(struct cache *c, const char *name)
 {
 	struct stat st;
 	struct cache_key key;
@@ -214,7 +214,7 @@ bool cache_was_checked(struct cache *c, const char *name)
 	return ok;
 }
 
-void cache_note_checked(struct cache *c, const char *name)
+void cache_mark_verified(struct cache *c, const char *name)
 {
 	struct stat st;
 	static const struct cache_key none;
@@ -268,7 +268,7 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *user)
 	return 0;
 }
 
-void cache_add_build(struct blake2b *b)
+void cache_hash_build(struct blake2b *b)
 {
 	(void)dl_iterate_phdr(add_module, b);
 }

@@ -3,7 +3,7 @@
  * From a model file or IR text to planned IR: loading, target, pipeline, facts.
  */
 #define _POSIX_C_SOURCE 200809L
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/compile/compile.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,31 +20,6 @@
 #include "ir/support/strmap.h"
 
 #define TIR_LIMIT ((size_t)64 << 20)
-
-double driver_clock(void *user)
-{
-	struct timespec now;
-	(void)user;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-void driver_time_part(struct driver *d, const char *part, double seconds)
-{
-	if (d->options.time_passes || d->options.verbose)
-		buf_printf(&d->log, "  %-30s %9.4f s\n", part, seconds);
-	driver_flush_log(d);
-}
-
-void driver_time(struct driver *d, const char *stage)
-{
-	double seconds = driver_clock(NULL);
-	if ((d->options.time_passes || d->options.verbose) && stage)
-		buf_printf(&d->log, "%-32s %9.4f s\n", stage, seconds - d->clock);
-	if (stage)
-		driver_flush_log(d);
-	d->clock = seconds;
-}
 
 /* ---- loading ---- */
 /* Weight files of IR text are opened when something reads them, beneath one directory. */
@@ -78,7 +53,7 @@ static void protect_files(struct driver *d, const char *dir, const struct ir_wex
 	if (e->kind != WX_TENSOR || (*last && !strcmp(*last, e->file)))
 		return;
 	*last = e->file;
-	outputs_protect(&d->outputs, file_join(&d->arena, dir, e->file));
+	outputs_add_input(&d->outputs, file_join(&d->arena, dir, e->file));
 }
 
 static void protect_read(struct driver *d, const struct frontend_model *m)
@@ -86,7 +61,7 @@ static void protect_read(struct driver *d, const struct frontend_model *m)
 	size_t n;
 	const char *const *paths = frontend_files(m, &n);
 	for (size_t i = 0; i < n; i++)
-		outputs_protect(&d->outputs, paths[i]);
+		outputs_add_input(&d->outputs, paths[i]);
 }
 
 static void protect_weights(struct driver *d, const struct ir_module *m, const char *dir)
@@ -314,10 +289,10 @@ static void note_options(struct driver *d)
 	for (size_t i = 0; i < d->options.set.n; i++) {
 		const char *set = d->options.set.items[i];
 		const char *name = arena_strndup(&d->arena, set, strcspn(set, "="));
-		const char *meant = option_meant(&d->arena, name);
+		const char *meant = option_by_any_name(&d->arena, name);
 		if (meant != NULL)
 			diag_note(&d->diag, LOC_NONE, "for '%s' there is the option %s%s", name,
-			          option_dash(meant), meant);
+			          option_dashes(meant), meant);
 	}
 }
 
@@ -332,10 +307,10 @@ enum tfmc_status driver_load(struct driver *d, struct loaded *out)
 	return st;
 }
 
-enum tfmc_status driver_read(struct driver *d, struct frontend_model **out)
+enum tfmc_status driver_read_model(struct driver *d, struct frontend_model **out)
 {
 	struct frontend_options o = driver_frontend_options(d);
-	outputs_protect(&d->outputs, d->options.input);
+	outputs_add_input(&d->outputs, d->options.input);
 	TFMC_TRY(frontend_load(&d->diag, d->options.input, &o, out));
 	protect_read(d, *out);
 	return TFMC_OK;
@@ -346,27 +321,27 @@ static enum tfmc_status load(struct driver *d, struct loaded *out)
 	*out = (struct loaded){0};
 	cache_begin(&d->cache);
 	memory_stage("reading", d->options.input);
-	driver_time(d, NULL);
-	outputs_protect(&d->outputs, d->options.input);
+	driver_end_stage(d, NULL);
+	outputs_add_input(&d->outputs, d->options.input);
 	if (d->options.rules)
-		outputs_protect(&d->outputs, d->options.rules);
+		outputs_add_input(&d->outputs, d->options.rules);
 	if (d->options.tiles)
-		outputs_protect(&d->outputs, d->options.tiles);
+		outputs_add_input(&d->outputs, d->options.tiles);
 	if (file_ends_with(d->options.input, ".tir"))
 		return load_tir(d, out);
 	struct frontend_options o = driver_frontend_options(d);
 	o.score = wants_score(d);
 	TFMC_TRY(frontend_load(&d->diag, d->options.input, &o, &out->model));
-	TFMC_TRY(driver_take_target(d, frontend_target(out->model)));
+	TFMC_TRY(driver_apply_model_target(d, frontend_target(out->model)));
 	TFMC_TRY(frontend_lower(out->model, &out->module));
 	TFMC_TRY(ir_verify(out->module, &d->diag));
 	out->weights = frontend_weights(out->model);
 	protect_read(d, out->model);
-	driver_time(d, "frontend");
+	driver_end_stage(d, "frontend");
 	return TFMC_OK;
 }
 
-void driver_unload(struct loaded *l)
+void loaded_destroy(struct loaded *l)
 {
 	if (l->module)
 		ir_module_destroy(l->module);
@@ -378,8 +353,8 @@ void driver_unload(struct loaded *l)
 	*l = (struct loaded){0};
 }
 
-enum tfmc_status driver_probe(struct driver *d, struct loaded *l, const struct option_list *patterns,
-                              const struct option_list *functions)
+enum tfmc_status driver_insert_probes(struct driver *d, struct loaded *l, const struct option_list *patterns,
+                                      const struct option_list *functions)
 {
 	struct probe_request q = {.cx = &d->diag,
 	                          .arena = &d->arena,
@@ -431,7 +406,7 @@ static void report_target(struct driver *d, enum target_choice choice, const cha
 	buf_destroy(&known);
 }
 
-const struct target *driver_row(struct driver *d, const char *mcpu)
+const struct target *driver_find_target(struct driver *d, const char *mcpu)
 {
 	const struct target *t;
 	const char *first = d->options.target, *end = first ? strchr(first, ',') : NULL;
@@ -443,12 +418,12 @@ const struct target *driver_row(struct driver *d, const char *mcpu)
 	return t;
 }
 
-const struct target *driver_target(struct driver *d, const char *mcpu)
+const struct target *driver_best_target(struct driver *d, const char *mcpu)
 {
 	struct variant_set set;
 	if (!d->options.variants)
-		return driver_row(d, mcpu);
-	return driver_targets(d, &set) == TFMC_OK ? set.items[set.n - 1].target : NULL;
+		return driver_find_target(d, mcpu);
+	return driver_find_variants(d, &set) == TFMC_OK ? set.items[set.n - 1].target : NULL;
 }
 
 const char *driver_pipeline(const struct driver *d)
@@ -482,7 +457,7 @@ static enum tfmc_status add_vocabulary(struct driver *d, struct frontend_model *
 	if (!head->given || (compiles && !head->embed))
 		return TFMC_OK;
 	if (!compiles &&
-	    head->kind != TOKENIZER_CHARS) /* read only where there is text, see driver_tokenizer */
+	    head->kind != TOKENIZER_CHARS) /* read only where there is text, see driver_open_tokenizer */
 		return TFMC_OK;
 	TFMC_TRY(frontend_tokenizer(m, false, &t));
 	out->tokenizer = t->packed.data;
@@ -494,7 +469,7 @@ static enum tfmc_status add_vocabulary(struct driver *d, struct frontend_model *
 	return TFMC_OK;
 }
 
-enum tfmc_status driver_facts(struct driver *d, struct frontend_model *m, struct backend_facts *out)
+enum tfmc_status driver_collect_facts(struct driver *d, struct frontend_model *m, struct backend_facts *out)
 {
 	const struct frontend_generate *g = frontend_generate(m);
 	*out = (struct backend_facts){.generate_kind = (int64_t)g->kind, .pad = -1};

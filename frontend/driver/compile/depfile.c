@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/compile/compile.h"
 
 /* Backslashes before a character that gets one of its own are doubled: make halves them there. */
 static void put_name(struct buf *out, const char *name)
@@ -62,7 +62,7 @@ static bool put_rule(struct driver *d, struct buf *out)
 	return ok;
 }
 
-enum tfmc_status driver_depfile(struct driver *d, const char *path)
+enum tfmc_status driver_add_depfile(struct driver *d, const char *path)
 {
 	struct buf rule;
 	struct output_file *f = NULL;
@@ -75,7 +75,7 @@ enum tfmc_status driver_depfile(struct driver *d, const char *path)
 	if (ok)
 		f = outputs_add(&d->outputs, path, d->options.input);
 	if (f) {
-		(void)output_text(f, &rule);
+		(void)output_write_text(f, &rule);
 		outputs_move_first(&d->outputs);
 	}
 	buf_destroy(&rule);

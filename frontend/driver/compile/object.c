@@ -3,7 +3,7 @@
  * From planned IR to an object in a file: tfmc model.yaml -o model.o. Into this
  * process: native.c.
  */
-#include "frontend/driver/compile/native_cache.h"
+#include "frontend/driver/compile/code_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static bool parse_emit(struct emission *e)
 		for (const char *s = list->items[i]; *s;) {
 			size_t n = strcspn(s, ",");
 			if (!parse_kind(e, s, n)) {
-				(void)driver_usage(
+				(void)driver_usage_error(
 				        e->d, "--emit=%.*s: kinds are tir, llvm, asm, obj, header, opencl, c",
 				        (int)n, s);
 				return false;
@@ -103,7 +103,7 @@ static enum tfmc_status put(struct emission *e, enum emit_kind kind, const struc
 {
 	if (!e->wanted[kind])
 		return TFMC_OK;
-	return driver_put(e->d, path_of(e, kind), text);
+	return driver_write_output(e->d, path_of(e, kind), text);
 }
 
 /* The weights file is opened when the first bytes come. */
@@ -127,7 +127,7 @@ static bool write_object(void *user, uint64_t offset, const void *bytes, size_t 
 	return e->object && output_write_at(e->object, offset, bytes, n);
 }
 
-static enum backend_weights weights_place(enum place_word place)
+static enum backend_weights weights_place(enum weights_placement_word place)
 {
 	switch (place) {
 	case WEIGHTS_AUTO: return BACKEND_WEIGHTS_AUTO;
@@ -162,12 +162,12 @@ static enum tfmc_status generate(struct emission *e, const struct variant_set *s
                                  struct backend_output *object)
 {
 	struct driver *d = e->d;
-	struct packed_before before = {0};
+	struct cached_weights before = {0};
 	struct packed copy = {.cx = &d->diag, .cache = &d->cache, .file.fd = -1, .arena = &d->arena};
 	struct backend_sink to_cache = {packed_write_copy, &copy};
 	if (o.weights_sink) {
-		TFMC_TRY(native_cache_open(d));
-		native_cache_find_quantized(d, set->items[0].planned, &before);
+		TFMC_TRY(code_cache_open(d));
+		code_cache_find_quantized(d, set->items[0].planned, &before);
 	}
 	if (before.map.base)
 		o.packed = &before.packed;
@@ -175,9 +175,9 @@ static enum tfmc_status generate(struct emission *e, const struct variant_set *s
 		copy.file = cache_create(&d->cache, &d->arena);
 	o.packed_sink = copy.file.fd >= 0 ? &to_cache : NULL;
 	size_t said = d->diag.n_warnings;
-	enum tfmc_status st = driver_generate(d, set, e->l, &o, object);
+	enum tfmc_status st = driver_generate_code(d, set, e->l, &o, object);
 	if (st == TFMC_OK && said == d->diag.n_warnings && before.name && !object->packed_taken)
-		(void)native_cache_store_packed(d, before.name, &copy);
+		(void)code_cache_store_packed(d, before.name, &copy);
 	packed_close(&copy);
 	tfmc_weights_unmap(&before.map);
 	return st;
@@ -209,10 +209,10 @@ static enum tfmc_status emit_object(struct emission *e, const struct variant_set
 		return TFMC_INVALID;
 	}
 	if (e->l->model)
-		TFMC_TRY(driver_facts(d, e->l->model, &facts));
+		TFMC_TRY(driver_collect_facts(d, e->l->model, &facts));
 	TFMC_TRY(generate(e, set, o, object));
-	driver_time(d, "code generation");
-	driver_time_part(d, "weight packing", object->pack_seconds);
+	driver_end_stage(d, "code generation");
+	driver_report_time(d, "weight packing", object->pack_seconds);
 	report_code(e, set, &object->object);
 	TFMC_TRY(put(e, EMIT_LLVM, &object->llvm));
 	TFMC_TRY(put(e, EMIT_ASM, &object->assembly));
@@ -260,7 +260,7 @@ static enum tfmc_status plan_opencl(struct emission *e, const struct target *fam
 	options.variant = family->name;
 	options.require_fusion = (struct name_list){0};
 	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, driver_pipeline(d), &p));
-	TFMC_TRY(driver_passes_part(d, &p, &options, e->l->module, out));
+	TFMC_TRY(driver_run_steps(d, &p, &options, e->l->module, out));
 	return driver_check_planned(d, *out);
 }
 
@@ -283,7 +283,7 @@ static enum tfmc_status emit_opencl(struct emission *e, const struct ir_module *
 	buf_destroy(&text);
 	if (own)
 		ir_module_destroy(own);
-	driver_time(e->d, "code generation");
+	driver_end_stage(e->d, "code generation");
 	return st;
 }
 
@@ -324,10 +324,10 @@ static enum tfmc_status emit_all(struct emission *e)
 	struct driver *d = e->d;
 	struct variant_set set;
 	struct backend_output object;
-	if (driver_targets(d, &set) != TFMC_OK || check_kinds(e, &set) != TFMC_OK)
+	if (driver_find_variants(d, &set) != TFMC_OK || check_kinds(e, &set) != TFMC_OK)
 		return TFMC_INVALID;
 	backend_output_init(&object);
-	enum tfmc_status st = driver_plan(d, e->l->module, driver_pipeline(d), &set);
+	enum tfmc_status st = driver_plan_variants(d, e->l->module, driver_pipeline(d), &set);
 	const struct ir_module *planned = set.items[0].planned;
 	if (st == TFMC_OK && e->wanted[EMIT_TIR]) {
 		ir_print(&e->tir, d->options.no_locations ? NULL : &d->diag, planned);
@@ -340,12 +340,12 @@ static enum tfmc_status emit_all(struct emission *e)
 	if (st == TFMC_OK)
 		st = emit_opencl(e, planned, set.items[0].target);
 	if (st == TFMC_OK && d->options.dependencies)
-		st = driver_depfile(d, depfile_path(e));
+		st = driver_add_depfile(d, depfile_path(e));
 	if (st == TFMC_OK)
 		st = commit(e);
-	driver_time(d, "writing");
+	driver_end_stage(d, "writing");
 	backend_output_destroy(&object);
-	driver_forget_plans(&set);
+	variant_set_destroy(&set);
 	return st;
 }
 
@@ -388,20 +388,20 @@ enum exit_code command_compile(struct driver *d)
 	if (!parse_emit(&e))
 		return EXIT_USAGE;
 	if (e.wanted[EMIT_OBJ] && !d->options.output && !e.files[EMIT_OBJ])
-		return driver_usage(d, "compiling wants -o FILE.o");
+		return driver_usage_error(d, "compiling wants -o FILE.o");
 	if (d->options.dependencies_out && !d->options.dependencies)
-		return driver_usage(d, "-MF FILE wants -MD");
+		return driver_usage_error(d, "-MF FILE wants -MD");
 	choose_target(&e);
 	e.stem = find_stem(d);
 	buf_init(&e.tir);
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
-		st = driver_probe(d, &l, &d->options.probe, &(struct option_list){probed, 2, 2});
+		st = driver_insert_probes(d, &l, &d->options.probe, &(struct option_list){probed, 2, 2});
 	if (st == TFMC_OK && d->options.stats)
 		st = driver_print_formats(d, &l, true, &d->log);
 	if (st == TFMC_OK)
 		st = emit_all(&e);
 	buf_destroy(&e.tir);
-	driver_unload(&l);
+	loaded_destroy(&l);
 	return exit_code_of(st);
 }

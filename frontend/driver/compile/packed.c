@@ -53,7 +53,7 @@ static bool leave_cache(struct packed *p)
 	while (to.fd >= 0 && (n = pread(p->file.fd, block, sizeof(block), (off_t)at)) > 0 &&
 	       write_all(to.fd, at, block, (size_t)n))
 		at += (uint64_t)n;
-	cache_drop(&p->file);
+	cache_discard(&p->file);
 	p->file = to;
 	return to.fd >= 0 && n == 0;
 }
@@ -81,7 +81,7 @@ bool packed_write_copy(void *packed, uint64_t offset, const void *bytes, size_t 
 {
 	struct packed *p = packed;
 	if (p->file.fd >= 0 && !write_all(p->file.fd, offset, bytes, n))
-		cache_drop(&p->file);
+		cache_discard(&p->file);
 	return true;
 }
 
@@ -107,13 +107,13 @@ enum tfmc_status packed_map(struct packed *p)
 	return TFMC_OK;
 }
 
-bool packed_keep(struct packed *p, const char *name)
+bool packed_commit(struct packed *p, const char *name)
 {
-	return p->file.name && cache_keep(p->cache, &p->file, name);
+	return p->file.name && cache_commit(p->cache, &p->file, name);
 }
 
 void packed_close(struct packed *p)
 {
 	tfmc_weights_unmap(&p->map);
-	cache_drop(&p->file);
+	cache_discard(&p->file);
 }

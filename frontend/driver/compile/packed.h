@@ -28,7 +28,7 @@ bool packed_write_copy(void *packed, uint64_t offset, const void *bytes, size_t 
 /* Maps what was written, a weights file, to `map`. Nothing was written: all zero. */
 TFMC_MUST_USE enum tfmc_status packed_map(struct packed *p);
 /* The file stays in the cache under this name. False: it does not. */
-bool packed_keep(struct packed *p, const char *name);
+bool packed_commit(struct packed *p, const char *name);
 void packed_close(struct packed *p);
 
 #endif

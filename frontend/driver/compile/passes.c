@@ -3,7 +3,7 @@
  * Running pass pipelines for the commands: prints, dumps, reproducers and
  * statistics go where the options say.
  */
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/compile/jit.h"
 
 #include <errno.h>
 #include <string.h>
@@ -11,24 +11,15 @@
 
 #include "frontend/text/files.h"
 #include "ir/support/number.h"
+#include "frontend/weights/files.h"
 #include "ir/print/text.h"
+#include "passes/framework/reproducer.h"
 #include "passes/rule_check/check.h"
 #include "passes/group/tiles.h"
 
 #define REPRODUCER  "tfmc-reproducer.tir"
 #define TEXT_LIMIT  (1u << 20) /* bytes of a file of rules or tiles */
 #define RULES_SEEDS 40         /* instances of each rule */
-
-void driver_split_list(struct driver *d, const char *text, struct option_list *out)
-{
-	for (const char *s = text; s && *s;) {
-		size_t n = strcspn(s, ",");
-		const char **slot = n ? ARENA_PUSH(&d->arena, out) : NULL;
-		if (slot)
-			*slot = arena_strndup(&d->arena, s, n);
-		s += n + (s[n] != 0);
-	}
-}
 
 static const char *dim_names(struct driver *d, const struct ir_dims *dims)
 {
@@ -62,7 +53,7 @@ static enum tfmc_status set_dim(struct driver *d, const struct ir_dims *dims, co
 	return TFMC_INVALID;
 }
 
-enum tfmc_status driver_set_dims(struct driver *d, const struct ir_dims *dims, int64_t *values)
+enum tfmc_status driver_apply_dim_options(struct driver *d, const struct ir_dims *dims, int64_t *values)
 {
 	struct option_list words = {0};
 	for (size_t i = 0; i < d->options.dim.n; i++)
@@ -89,18 +80,6 @@ static void print_ir(void *user, const char *title, const struct buf *text)
 	driver_flush_log(d);
 }
 
-bool driver_write_text(struct driver *d, const char *path, const struct buf *text)
-{
-	struct outputs o;
-	outputs_init(&o, &d->arena, &d->diag);
-	o.inputs = d->outputs.inputs;
-	o.taken = d->outputs.taken;
-	struct output_file *f = outputs_add(&o, path, d->options.input);
-	if (f)
-		(void)output_text(f, text);
-	return f && outputs_commit(&o) == TFMC_OK;
-}
-
 static void dump_ir(void *user, const char *file_name, const struct buf *text)
 {
 	struct driver *d = user;
@@ -112,7 +91,7 @@ static void dump_ir(void *user, const char *file_name, const struct buf *text)
 		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder '%s': %s", dir,
 		                       strerror(errno));
 	else
-		ok = driver_write_text(d, arena_printf(&d->arena, "%s/%s", dir, file_name), text);
+		ok = driver_write_file(d, arena_printf(&d->arena, "%s/%s", dir, file_name), text);
 	d->texts_failed = !ok;
 }
 
@@ -126,11 +105,11 @@ static void write_reproducer(void *user, const struct buf *text)
 {
 	struct driver *d = user;
 	const char *path = d->options.reproducer ? d->options.reproducer : reproducer_path(d);
-	bool ok = driver_write_text(d, path, text);
+	bool ok = driver_write_file(d, path, text);
 	if (!ok && d->options.reproducer)
 		d->texts_failed = true;
 	if (ok && d->options.reproducer)
-		outputs_take(&d->outputs, path);
+		outputs_note_written(&d->outputs, path);
 	if (ok && !d->options.reproducer)
 		diag_note(&d->diag, LOC_NONE, "`tfmc opt %s` runs the failing pass again", path);
 }
@@ -146,7 +125,7 @@ static enum tfmc_status compile_variants(struct driver *d, const struct variant_
                                          struct backend_output *out)
 {
 	struct tfmc_pool *pool = NULL;
-	o.workers = driver_packers(d);
+	o.workers = driver_pack_workers(d);
 	if (o.workers > 1 && tfmc_pool_create_spinning(o.workers, 0, &pool) == TFMC_RT_OK) {
 		o.parallel_for = tfmc_pool_parallel_for;
 		o.parallel_user = pool;
@@ -156,8 +135,8 @@ static enum tfmc_status compile_variants(struct driver *d, const struct variant_
 	return st;
 }
 
-enum tfmc_status driver_generate(struct driver *d, const struct variant_set *set, const struct loaded *l,
-                                 const struct backend_options *o, struct backend_output *out)
+enum tfmc_status driver_generate_code(struct driver *d, const struct variant_set *set, const struct loaded *l,
+                                      const struct backend_options *o, struct backend_output *out)
 {
 	const struct backend_variant *first = &set->items[0];
 	const char *path = reproducer_path(d);
@@ -169,7 +148,7 @@ enum tfmc_status driver_generate(struct driver *d, const struct variant_set *set
 		return st;
 	buf_init(&text);
 	ir_print(&text, &d->diag, first->planned);
-	if (driver_write_text(d, path, &text))
+	if (driver_write_file(d, path, &text))
 		diag_note(
 		        &d->diag, LOC_NONE,
 		        "`tfmc %s --passes= -mcpu=%s -o FILE.o` beside the weights generates the code again",
@@ -178,7 +157,7 @@ enum tfmc_status driver_generate(struct driver *d, const struct variant_set *set
 	return st;
 }
 
-enum tfmc_status driver_read_texts(struct driver *d)
+enum tfmc_status driver_read_option_files(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
 	if (o->rules)
@@ -190,7 +169,7 @@ enum tfmc_status driver_read_texts(struct driver *d)
 	return TFMC_OK;
 }
 
-enum tfmc_status driver_check_rules(struct driver *d)
+static enum tfmc_status check_rules(struct driver *d)
 {
 	struct pass_options options = driver_pass_options(d, NULL);
 	struct rule_set set;
@@ -242,7 +221,7 @@ static enum tfmc_status write_tiles(struct driver *d, const struct ir_module *m,
 	struct buf text;
 	buf_init(&text);
 	tiles_print(&text, m, target);
-	enum tfmc_status st = driver_put(d, d->options.emit_tiles, &text);
+	enum tfmc_status st = driver_write_output(d, d->options.emit_tiles, &text);
 	buf_destroy(&text);
 	return st;
 }
@@ -271,7 +250,7 @@ static void print_report(struct driver *d, enum tfmc_status st, const struct pas
 	driver_flush_log(d);
 }
 
-enum tfmc_status driver_pipeline_run(struct driver *d, const struct ir_module *in, const char *pipeline,
+enum tfmc_status driver_run_pipeline(struct driver *d, const struct ir_module *in, const char *pipeline,
                                      const struct target *target, struct ir_module **out,
                                      struct pass_report *report)
 {
@@ -292,9 +271,9 @@ enum tfmc_status driver_check_planned(struct driver *d, const struct ir_module *
 	return TFMC_INVALID;
 }
 
-enum tfmc_status driver_passes_part(struct driver *d, const struct pipeline *p,
-                                    const struct pass_options *options, const struct ir_module *in,
-                                    struct ir_module **out)
+enum tfmc_status driver_run_steps(struct driver *d, const struct pipeline *p,
+                                  const struct pass_options *options, const struct ir_module *in,
+                                  struct ir_module **out)
 {
 	struct pass_report report;
 	pass_report_init(&report);
@@ -306,13 +285,13 @@ enum tfmc_status driver_passes_part(struct driver *d, const struct pipeline *p,
 	return st;
 }
 
-enum tfmc_status driver_passes(struct driver *d, const struct ir_module *in, const char *pipeline,
-                               const struct target *target, struct ir_module **out)
+enum tfmc_status driver_run_passes(struct driver *d, const struct ir_module *in, const char *pipeline,
+                                   const struct target *target, struct ir_module **out)
 {
 	struct pass_report report;
 	pass_report_init(&report);
-	enum tfmc_status st = driver_pipeline_run(d, in, pipeline, target, out, &report);
-	driver_time(d, "passes");
+	enum tfmc_status st = driver_run_pipeline(d, in, pipeline, target, out, &report);
+	driver_end_stage(d, "passes");
 	print_report(d, st, &report);
 	pass_report_destroy(&report);
 	return st == TFMC_OK && d->options.emit_tiles && target ? write_tiles(d, *out, target) : st;
@@ -326,4 +305,68 @@ enum exit_code command_passes(struct driver *d)
 	for (size_t i = 0; i < TFMC_COUNT(names); i++)
 		buf_printf(&d->out, "%-16s %s\n", names[i], pipeline_named(names[i]));
 	return EXIT_OK;
+}
+
+/* ---- tfmc opt ---- */
+
+/* What `opt` writes; without passes the module as it was read: reading and printing changes nothing. */
+static enum tfmc_status write_module(struct driver *d, const struct ir_module *m)
+{
+	struct buf text;
+	buf_init(&text);
+	ir_print(&text, d->options.no_locations ? NULL : &d->diag, m);
+	enum tfmc_status st = driver_write_main_output(d, &text);
+	buf_destroy(&text);
+	return st;
+}
+
+/* The options of the head take the place of those that were not given. */
+static enum tfmc_status take_head(struct driver *d, const struct loaded *l)
+{
+	struct driver_options *o = &d->options;
+	struct reproducer head;
+	enum tfmc_status st = TFMC_OK;
+	if (!l->text || o->passes || !reproducer_read(&d->arena, &d->diag, l->text, l->text_len, &head, &st))
+		return st;
+	TFMC_TRY(st);
+	o->passes = head.passes;
+	o->mcpu = o->mcpu ? o->mcpu : head.mcpu;
+	for (size_t i = 0; i < head.n_disable_rules; i++) {
+		if (!ARENA_ADDED(&d->arena, &o->disable_rule, head.disable_rules[i]))
+			return TFMC_NO_MEMORY;
+	}
+	if (head.rules && !d->rules_text) {
+		o->rules = arena_printf(&d->arena, "%s (its rules)", o->input);
+		d->rules_text = head.rules;
+		d->rules_len = head.rules_len;
+	}
+	if (head.tiles && !d->tiles_text) {
+		o->tiles = arena_printf(&d->arena, "%s (its tiles)", o->input);
+		d->tiles_text = head.tiles;
+		d->tiles_len = head.tiles_len;
+	}
+	return TFMC_OK;
+}
+
+enum exit_code command_opt(struct driver *d)
+{
+	struct loaded l;
+	struct ir_module *result = NULL;
+	if (d->options.check_rules)
+		return exit_code_of(check_rules(d));
+	enum tfmc_status st = driver_load(d, &l);
+	if (st == TFMC_OK)
+		st = take_head(d, &l);
+	const char *passes = d->options.passes;
+	const struct target *target = st == TFMC_OK ? driver_best_target(d, d->options.mcpu) : NULL;
+	if (st == TFMC_OK && !target)
+		st = TFMC_INVALID;
+	if (st == TFMC_OK && passes)
+		st = driver_run_passes(d, l.module, passes, target, &result);
+	if (st == TFMC_OK)
+		st = write_module(d, passes ? result : l.module);
+	if (result)
+		ir_module_destroy(result);
+	loaded_destroy(&l);
+	return exit_code_of(st);
 }

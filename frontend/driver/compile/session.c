@@ -5,7 +5,7 @@
  * its pages take memory when a token is written: a session opens with room for
  * all tokens of the model, or for as many as the limit allows.
  */
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/compile/jit.h"
 
 #include "ir/support/number.h"
 
@@ -107,7 +107,7 @@ static enum tfmc_status fit_session(struct driver *d, const struct compiled *c, 
 	return TFMC_OK;
 }
 
-int64_t driver_side_by_side(struct driver *d, const struct compiled *c, int64_t most)
+int64_t driver_batch_size(struct driver *d, const struct compiled *c, int64_t most)
 {
 	const struct tfmc_record *r = c->model.record;
 	while (most > 1 && r->context_limit &&
@@ -116,7 +116,7 @@ int64_t driver_side_by_side(struct driver *d, const struct compiled *c, int64_t 
 	return most;
 }
 
-void driver_note_room(struct driver *d)
+void driver_note_context_limit(struct driver *d)
 {
 	char limit[NUMBER_TEXT_MAX];
 	if (!d->session_tokens)
@@ -130,7 +130,7 @@ void driver_note_room(struct driver *d)
 /* ---- workers ---- */
 
 /* Commands that read and write texts take all processors; those that measure or compare take one. */
-int64_t driver_workers(const struct driver *d)
+int64_t driver_session_workers(const struct driver *d)
 {
 	const unsigned texts =
 	        COMMAND_GENERATE | COMMAND_SCORE | COMMAND_QUALITY | COMMAND_CALIBRATE | COMMAND_ATTEND;
@@ -140,15 +140,15 @@ int64_t driver_workers(const struct driver *d)
 	return n < WORKERS_MAX ? n : WORKERS_MAX;
 }
 
-int64_t driver_packers(const struct driver *d)
+int64_t driver_pack_workers(const struct driver *d)
 {
 	int64_t all = limits_processors(), asked = option_int(d->options.threads, all);
 	return asked < all ? asked : all;
 }
 
-int64_t driver_step_workers(struct driver *d, const struct tfmc_record *r)
+int64_t driver_decode_workers(struct driver *d, const struct tfmc_record *r)
 {
-	int64_t most = option_int(d->options.decode_threads, driver_workers(d));
+	int64_t most = option_int(d->options.decode_threads, driver_session_workers(d));
 	int64_t step = tfmc_entry_find(r, "step"), *dims = ARENA_ARRAY(&d->arena, int64_t, r->n_dims + 1);
 	for (uint64_t i = 0; dims && i < r->n_dims; i++)
 		dims[i] = tfmc_record_dim_at(r, i)->lo;
@@ -171,7 +171,7 @@ static enum tfmc_status open_session(struct driver *d, struct compiled *c, const
 {
 	struct tfmc_session_options o = {.struct_size = sizeof(o),
 	                                 .batch = w->batch,
-	                                 .workers = driver_workers(d),
+	                                 .workers = driver_session_workers(d),
 	                                 .decode_workers = option_int(d->options.decode_threads, 0),
 	                                 .all_workers = c->all_workers,
 	                                 .variant = c->forced,
@@ -194,10 +194,10 @@ static enum tfmc_status open_session(struct driver *d, struct compiled *c, const
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
 	if (status == TFMC_RT_E_DEVICE)
-		return driver_refuse_device(d, *c->device_message ? c->device_message
-		                                                  : tfmc_rt_status_text(status));
-	enum tfmc_status st = driver_call_failed(d, LOC_NONE, DIAG_INPUT, status, "cannot open a session: %s",
-	                                         tfmc_rt_status_text(status));
+		return driver_device_error(d, *c->device_message ? c->device_message
+		                                                 : tfmc_rt_status_text(status));
+	enum tfmc_status st = driver_runtime_error(d, LOC_NONE, DIAG_INPUT, status,
+	                                           "cannot open a session: %s", tfmc_rt_status_text(status));
 	if (status == TFMC_RT_E_MEMORY)
 		diag_note(
 		        &d->diag, LOC_NONE,
@@ -206,22 +206,19 @@ static enum tfmc_status open_session(struct driver *d, struct compiled *c, const
 	return st;
 }
 
-enum tfmc_status driver_session_of(struct driver *d, struct compiled *c, const char *entry,
-                                   const struct named_tensors *in)
+enum tfmc_status driver_open_session_for(struct driver *d, struct compiled *c, int64_t *dims)
 {
 	const struct tfmc_record *r = c->model.record;
-	int64_t number = tfmc_entry_find(r, entry), at = batch_dim(r), tokens = 1;
-	int64_t *dims = number < 0 ? NULL : tensors_dims(d, r, number, in);
+	int64_t batch = batch_dim(r), tokens = 1;
 	for (uint64_t i = 0; dims && i < r->n_dims; i++) {
 		const struct tfmc_record_dim *dim = tfmc_record_dim_at(r, i);
 		dims[i] = dims[i] < dim->lo ? dim->lo : dims[i] > dim->hi ? dim->hi : dims[i];
-		tokens = (int64_t)i != at && dims[i] > tokens ? dims[i] : tokens;
+		tokens = (int64_t)i != batch && dims[i] > tokens ? dims[i] : tokens;
 	}
-	/* NULL: the bounds; the call says what is wrong */
 	return open_session(d, c, &(struct wanted){.dims = dims, .tokens = tokens});
 }
 
-enum tfmc_status driver_session(struct driver *d, struct compiled *c, int64_t batch)
+enum tfmc_status driver_open_session(struct driver *d, struct compiled *c, int64_t batch)
 {
 	struct wanted w = {.tokens = 1};
 	if (batch == 0)
@@ -235,9 +232,9 @@ enum tfmc_status driver_session(struct driver *d, struct compiled *c, int64_t ba
 	return open_session(d, c, &w);
 }
 
-enum tfmc_status driver_open(struct driver *d, struct loaded *l, struct entry_names entries, int64_t batch,
-                             struct compiled *out)
+enum tfmc_status driver_compile_and_open(struct driver *d, struct loaded *l, struct entry_names entries,
+                                         int64_t batch, struct compiled *out)
 {
-	TFMC_TRY(driver_compile_native(d, l, entries, out));
-	return driver_session(d, out, batch);
+	TFMC_TRY(driver_compile_jit(d, l, entries, out));
+	return driver_open_session(d, out, batch);
 }

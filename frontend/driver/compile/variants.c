@@ -3,7 +3,7 @@
  * --variants: one object for several levels of a processor; --target=A,FAMILY: with code for OpenCL devices. Passes run once up to the layout of the weights
  * and then once for each level, so that all of them read the same packed weights.
  */
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/compile/compile.h"
 
 #include <string.h>
 
@@ -98,11 +98,11 @@ static enum tfmc_status levels(struct driver *d, struct variant_set *out)
 	struct option_list names = {0};
 	const struct target *base;
 	if (!d->options.variants) {
-		base = driver_target(d, d->options.mcpu);
+		base = driver_best_target(d, d->options.mcpu);
 		*out = (struct variant_set){.n = 1, .items = {{.target = base}}};
 		return base ? TFMC_OK : TFMC_INVALID;
 	}
-	if (!(base = driver_row(d, NULL)))
+	if (!(base = driver_find_target(d, NULL)))
 		return TFMC_INVALID;
 	TFMC_TRY(check_options(d, base));
 	driver_split_list(d, d->options.variants, &names);
@@ -124,7 +124,7 @@ static enum tfmc_status levels(struct driver *d, struct variant_set *out)
 	return TFMC_INVALID;
 }
 
-enum tfmc_status driver_targets(struct driver *d, struct variant_set *out)
+enum tfmc_status driver_find_variants(struct driver *d, struct variant_set *out)
 {
 	*out = (struct variant_set){0};
 	TFMC_TRY(levels(d, out));
@@ -162,7 +162,7 @@ static enum tfmc_status take_variants(struct driver *d, const struct frontend_ta
 	return TFMC_OK;
 }
 
-enum tfmc_status driver_take_target(struct driver *d, const struct frontend_target *t)
+enum tfmc_status driver_apply_model_target(struct driver *d, const struct frontend_target *t)
 {
 	struct driver_options *o = &d->options;
 	const struct target *row;
@@ -207,7 +207,7 @@ static enum tfmc_status plan_each(struct driver *d, const struct pipeline *p, st
 	const struct pipeline rest = {p->items + shared, p->n - shared, 0};
 	struct pass_options options = driver_pass_options(d, set->items[0].target);
 	struct ir_module *common = NULL;
-	TFMC_TRY(driver_passes_part(d, &head, &options, in, &common));
+	TFMC_TRY(driver_run_steps(d, &head, &options, in, &common));
 	enum tfmc_status st = TFMC_OK;
 	options.require_fusion = (struct name_list){0};
 	options.first_number = shared + 1;
@@ -215,30 +215,30 @@ static enum tfmc_status plan_each(struct driver *d, const struct pipeline *p, st
 		struct ir_module *planned = NULL;
 		options.target = set->items[i].target;
 		options.variant = target_level_name(options.target);
-		st = driver_passes_part(d, &rest, &options, common, &planned);
+		st = driver_run_steps(d, &rest, &options, common, &planned);
 		set->items[i].planned = planned;
 	}
 	ir_module_destroy(common);
 	return st;
 }
 
-enum tfmc_status driver_plan(struct driver *d, const struct ir_module *in, const char *pipeline,
-                             struct variant_set *set)
+enum tfmc_status driver_plan_variants(struct driver *d, const struct ir_module *in, const char *pipeline,
+                                      struct variant_set *set)
 {
 	struct pipeline p = {0};
 	if (set->n == 1 && !d->options.variants) {
 		struct ir_module *planned = NULL;
-		enum tfmc_status st = driver_passes(d, in, pipeline, set->items[0].target, &planned);
+		enum tfmc_status st = driver_run_passes(d, in, pipeline, set->items[0].target, &planned);
 		set->items[0].planned = planned;
 		return st;
 	}
 	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, pipeline, &p));
 	enum tfmc_status st = plan_each(d, &p, set, in, shared_steps(&p));
-	driver_time(d, "passes");
+	driver_end_stage(d, "passes");
 	return st;
 }
 
-void driver_forget_plans(struct variant_set *set)
+void variant_set_destroy(struct variant_set *set)
 {
 	for (size_t i = 0; i < set->n; i++)
 		if (set->items[i].planned)

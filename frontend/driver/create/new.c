@@ -9,6 +9,7 @@
 
 #include "frontend/driver/compile/driver.h"
 #include "frontend/expr/expr.h"
+#include "frontend/frontend.h"
 #include "frontend/formats/safetensors.h"
 #include "ir/support/number.h"
 
@@ -93,7 +94,7 @@ static void write_vocab(struct buf *out)
 
 static enum tfmc_status put(struct driver *d, const char *folder, const char *file, struct buf *text)
 {
-	enum tfmc_status st = driver_put(d, arena_printf(&d->arena, "%s/%s", folder, file), text);
+	enum tfmc_status st = driver_write_output(d, arena_printf(&d->arena, "%s/%s", folder, file), text);
 	buf_clear(text);
 	return st;
 }
@@ -145,16 +146,16 @@ enum exit_code command_new(struct driver *d)
 	struct output_file held;
 	struct buf text;
 	if (!expr_is_name(name))
-		return driver_usage(d, "a new model has a name (letters, digits, _; at most 63), not %s",
-		                    name);
+		return driver_usage_error(
+		        d, "a new model has a name (letters, digits, _; at most 63), not %s", name);
 	const char *meaning = other_meaning(name);
 	if (meaning)
-		return driver_usage(d, "%s is %s; give another name", name, meaning);
+		return driver_usage_error(d, "%s is %s; give another name", name, meaning);
 	if (!strncmp(name, "tfmc_", strlen("tfmc_")))
-		return driver_usage(
+		return driver_usage_error(
 		        d, "%s: names with tfmc_ in front are those of tfmc's library; give another name",
 		        name);
-	if (!outputs_make_folder(&held, folder)) {
+	if (!outputs_make_directory(&held, folder)) {
 		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder %s: %s", folder,
 		                       errno == EEXIST ? "it exists already; give another name"
 		                                       : strerror(errno));
@@ -164,7 +165,7 @@ enum exit_code command_new(struct driver *d)
 	enum tfmc_status st = put_files(d, folder, name, &text);
 	buf_destroy(&text);
 	outputs_discard(&d->outputs);
-	outputs_release(&held);
+	outputs_remove_temporary(&held);
 	if (st == TFMC_OK && !d->options.quiet)
 		buf_printf(&d->log,
 		           "made %s: model.yaml, main.c, CMakeLists.txt (its first line builds it)\n",

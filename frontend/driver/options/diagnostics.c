@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sink of the command in its forms. JSON and SARIF are written as text in
- * the order in which diagnostics come: an object stays open at its list of
- * notes until the next diagnostic or the end closes it.
+ * Diagnostics as text, JSON Lines and SARIF, and the explanations of codes. JSON and SARIF are streamed in the order
+ * of the diagnostics: an object stays open at its array of notes copy_until the next diagnostic, or the end, closes it.
  */
 #include "frontend/driver/options/diagnostics.h"
 
 #include <string.h>
+
+#include "ir/support/strmap.h"
 
 void diagnostics_init(struct diagnostics *s, struct arena *arena)
 {
@@ -21,7 +22,7 @@ void diagnostics_destroy(struct diagnostics *s)
 
 bool diagnostics_is_data(const struct diagnostics *s)
 {
-	return s->form == DIAGNOSTICS_JSON || s->form == DIAGNOSTICS_SARIF;
+	return s->format == DIAGNOSTICS_JSON || s->format == DIAGNOSTICS_SARIF;
 }
 
 /* ---- text of JSON ---- */
@@ -44,7 +45,7 @@ void diagnostics_json_uri(struct buf *out, const char *path)
 }
 
 /* ---- text and short ---- */
-/* location: severity: message, and nothing else. */
+/* "location: severity: message", without notes. */
 static void add_short(const struct diag_context *cx, const struct diag *m, struct buf *log)
 {
 	struct buf line;
@@ -77,7 +78,7 @@ static void json_number(struct buf *out, const char *key, uint32_t value, bool i
 		buf_printf(out, ",\"%s\":null", key);
 }
 
-/* "message":..,"file":..,"line":..,"column":..,"length":..; null: the diagnostic has no such place. */
+/* Message and location; a field is null where the diagnostic has no such location. */
 static void json_body(struct buf *out, const struct diag_context *cx, const struct diag *m)
 {
 	const char *file = diag_source_name(cx, m->loc.source);
@@ -103,7 +104,7 @@ static void json_text(struct buf *out, const char *key, const char *text)
 		buf_str(out, "null");
 }
 
-/* What a remark of a pass is about. */
+/* The fields of a pass remark. */
 static void json_about(struct buf *out, const struct diag_remark *about)
 {
 	json_text(out, "pass", about->pass);
@@ -145,7 +146,7 @@ static size_t rule_index(struct diagnostics *s, int code)
 	return s->rules.n - 1;
 }
 
-/* What has no code of its own is of the rule "remark". */
+/* Remarks have no code; they share the rule "remark". */
 static void put_rule_id(struct buf *out, int code)
 {
 	if (code == DIAG_NONE)
@@ -161,8 +162,8 @@ static void sarif_message(struct buf *out, const char *key, const char *text)
 	buf_char(out, '}');
 }
 
-/* "physicalLocation":{..}; columns count code points, the end is the column after. */
-static void sarif_place(struct buf *out, const struct diag_context *cx, struct loc loc)
+/* A physicalLocation. Columns count code points; endColumn is exclusive. */
+static void sarif_location(struct buf *out, const struct diag_context *cx, struct loc loc)
 {
 	buf_str(out, "\"physicalLocation\":{\"artifactLocation\":{\"uri\":");
 	diagnostics_json_uri(out, diag_source_name(cx, loc.source));
@@ -196,20 +197,20 @@ static void sarif_begin(struct diagnostics *s, const struct diag_context *cx, co
 	buf_str(out, ",\"locations\":[");
 	if (diag_source_name(cx, m->loc.source)[0]) {
 		buf_char(out, '{');
-		sarif_place(out, cx, m->loc);
+		sarif_location(out, cx, m->loc);
 		buf_char(out, '}');
 	}
 	buf_str(out, "],\"relatedLocations\":[");
 }
 
-/* The id keeps two notes of the same text apart: related locations are a set. */
+/* relatedLocations is a set: the id makes two notes of the same text distinct. */
 static void sarif_note(struct buf *out, const struct diag_context *cx, const struct diag *m, size_t id)
 {
 	buf_printf(out, "{\"id\":%zu,", id);
 	sarif_message(out, "message", m->message);
 	if (diag_source_name(cx, m->loc.source)[0]) {
 		buf_char(out, ',');
-		sarif_place(out, cx, m->loc);
+		sarif_location(out, cx, m->loc);
 	}
 	buf_char(out, '}');
 }
@@ -256,7 +257,7 @@ static void close_notes(struct diagnostics *s, struct buf *log)
 	buf_str(&s->open, "]}");
 	s->is_open = false;
 	s->n_notes = 0;
-	if (s->form != DIAGNOSTICS_JSON)
+	if (s->format != DIAGNOSTICS_JSON)
 		return;
 	buf_append(log, &s->open);
 	buf_char(log, '\n');
@@ -266,7 +267,7 @@ static void close_notes(struct diagnostics *s, struct buf *log)
 static void add_data(struct diagnostics *s, const struct diag_context *cx, const struct diag *m,
                      struct buf *log)
 {
-	bool is_json = s->form == DIAGNOSTICS_JSON;
+	bool is_json = s->format == DIAGNOSTICS_JSON;
 	if (m->severity == DIAG_NOTE && s->is_open) {
 		if (s->n_notes++)
 			buf_char(&s->open, ',');
@@ -289,7 +290,7 @@ void diagnostics_add(struct diagnostics *s, const struct diag_context *cx, const
 {
 	if (m->severity == DIAG_ERROR && s->first_error == DIAG_NONE)
 		s->first_error = m->code;
-	switch (s->form) {
+	switch (s->format) {
 	case DIAGNOSTICS_TEXT: diag_render(log, cx, m, s->color); return;
 	case DIAGNOSTICS_SHORT: add_short(cx, m, log); return;
 	case DIAGNOSTICS_JSON:
@@ -307,8 +308,90 @@ void diagnostics_restart(struct diagnostics *s)
 void diagnostics_finish(struct diagnostics *s, int exit_code, const char *version, struct buf *log)
 {
 	close_notes(s, log);
-	if (s->form == DIAGNOSTICS_SARIF)
+	if (s->format == DIAGNOSTICS_SARIF)
 		sarif_document(s, exit_code, version, log);
-	if (s->form == DIAGNOSTICS_TEXT && s->on_terminal && s->first_error != DIAG_NONE)
+	if (s->format == DIAGNOSTICS_TEXT && s->on_terminal && s->first_error != DIAG_NONE)
 		buf_printf(log, "`tfmc explain E%d` has an example and its cure\n", (int)s->first_error);
+}
+
+/* ---- explanations of codes ---- */
+
+#define HEADING "\n## E"
+
+extern const unsigned char diagnostics_md[];
+
+/* The text before the first `stop`, or all of it. */
+static const char *copy_until(struct arena *a, const char *from, const char *stop)
+{
+	const char *end = strstr(from, stop);
+	return arena_strndup(a, from, end != NULL ? (size_t)(end - from) : strlen(from));
+}
+
+/* Reads the section whose heading is at `at`. Returns the next heading, or NULL. */
+static const char *read_section(struct arena *a, const char *at, struct explanation *e)
+{
+	const char *code = strchr(at, 'E'), *title = strchr(code, ' ') + 1, *text = strchr(title, '\n') + 1;
+	*e = (struct explanation){copy_until(a, code, ":"), copy_until(a, title, "\n"),
+	                          copy_until(a, text, "\n- "), copy_until(a, text, HEADING)};
+	return strstr(text, HEADING);
+}
+
+static const char *first_section(void)
+{
+	return strstr((const char *)diagnostics_md, HEADING);
+}
+
+bool explain_find(struct arena *a, const char *code, struct explanation *out, const char **nearest)
+{
+	struct {
+		const char **items;
+		size_t n, cap;
+	} codes = {NULL, 0, 0};
+	const char *wanted = arena_printf(a, "E%s", code + (code[0] == 'E' || code[0] == 'e'));
+	for (const char *at = first_section(); at != NULL;) {
+		at = read_section(a, at, out);
+		const char **slot = ARENA_PUSH(a, &codes);
+		if (arena_failed(a))
+			break;
+		if (strcmp(out->code, wanted) == 0)
+			return true;
+		*slot = out->code;
+	}
+	*nearest = arena_failed(a) ? NULL : nearest_name(wanted, codes.items, codes.n);
+	return false;
+}
+
+/* Replaces code fences by empty lines. */
+static void print_lines(struct buf *out, const char *text)
+{
+	bool was_empty = true;
+	for (size_t len; *text != '\0'; text += len) {
+		len = strcspn(text, "\n");
+		len += text[len] == '\n';
+		bool is_empty = len == 1 || strncmp(text, "```", 3) == 0;
+		if (!is_empty)
+			buf_bytes(out, text, len);
+		else if (!was_empty)
+			buf_char(out, '\n');
+		was_empty = is_empty;
+	}
+}
+
+void explain_print(struct buf *out, const struct explanation *e)
+{
+	buf_printf(out, "%s: %s\n\n%s\n", e->code, e->title, e->text);
+	if (strstr(e->text, "\n- wrong: ") != NULL)
+		buf_str(out, "\n(`tfmc explain` prints the model that is changed.)\n");
+}
+
+void explain_list(struct arena *a, struct buf *out)
+{
+	struct explanation e;
+	const char *page = (const char *)diagnostics_md;
+	print_lines(out, copy_until(a, strchr(page, '\n') + 1, HEADING));
+	buf_char(out, '\n');
+	for (const char *at = first_section(); at != NULL && !arena_failed(a);) {
+		at = read_section(a, at, &e);
+		buf_printf(out, "%s  %s\n", e.code, e.title);
+	}
 }

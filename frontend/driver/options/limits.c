@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The limits of one run of the command.
+ * Resource limits of one run of the command.
  */
 #define _GNU_SOURCE /* _SC_PHYS_PAGES, sched_getaffinity */
 #include "frontend/driver/options/limits.h"
@@ -12,8 +12,8 @@
 #include "frontend/driver/options/options.h"
 #include "ir/support/number.h"
 
-#define WEIGHTS UINT64_C(1000000000)
-#define CODE    UINT64_C(64000000)
+#define DEFAULT_WEIGHTS UINT64_C(1000000000)
+#define DEFAULT_CODE    UINT64_C(64000000)
 
 static uint64_t machine_memory(void)
 {
@@ -21,7 +21,7 @@ static uint64_t machine_memory(void)
 	return pages > 0 && bytes > 0 ? (uint64_t)pages * (uint64_t)bytes : UINT64_MAX;
 }
 
-/* Processors that a container has, by the quota of its control group; `most` where there is none. */
+/* The CPU quota of a container (cgroup v2, cpu.max), rounded up; `most` without one. */
 static int64_t quota_processors(int64_t most)
 {
 	long long quota, period;
@@ -47,8 +47,8 @@ int64_t limits_processors(void)
 
 struct limits limits_of(const struct driver_options *o)
 {
-	return (struct limits){.weights = o->limit_weights ? *o->limit_weights : WEIGHTS,
-	                       .code = o->limit_code ? *o->limit_code : CODE,
+	return (struct limits){.weights = o->limit_weights ? *o->limit_weights : DEFAULT_WEIGHTS,
+	                       .code = o->limit_code ? *o->limit_code : DEFAULT_CODE,
 	                       .memory = o->limit_memory ? *o->limit_memory : machine_memory()};
 }
 

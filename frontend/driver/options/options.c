@@ -15,7 +15,7 @@
 #include "ir/support/number.h"
 #include "ir/support/strmap.h"
 
-/* The commands as options.def names them. */
+/* The commands under the short names of options.def. */
 enum {
 #define COMMAND(id, name, input, synopsis, line, example, text) id = COMMAND_##id,
 #include "frontend/driver/options/commands.def"
@@ -50,13 +50,14 @@ const struct command_row command_rows[] = {
 };
 const size_t command_rows_n = TFMC_COUNT(command_rows);
 
-enum alias_kind { ALIAS_SAME, ALIAS_OTHER, ALIAS_ACTION };
+enum alias_kind { ALIAS_SAME, ALIAS_FORMER, ALIAS_OTHER, ALIAS_ACTION };
 
 static const struct alias {
 	enum alias_kind kind;
 	const char *name, *ours, *suffix;
 } aliases[] = {
 #define SAME(name, ours)          {ALIAS_SAME, name, ours, ""},
+#define FORMER(name, ours)        {ALIAS_FORMER, name, ours, ""},
 #define OTHER(name, ours, suffix) {ALIAS_OTHER, name, ours, suffix},
 #define ACTION(name, ours)        {ALIAS_ACTION, name, ours, ""},
 #include "frontend/driver/options/aliases.def"
@@ -66,8 +67,8 @@ struct parser {
 	struct arena *arena;
 	struct driver_options *out;
 	struct buf *error;
-	struct option_list args; /* after response files */
-	size_t at;
+	struct option_list args; /* with response files expanded */
+	size_t next_arg;         /* of the next argument */
 };
 
 static bool fail(struct parser *p, const char *fmt, ...) TFMC_PRINTF(2, 3);
@@ -88,7 +89,7 @@ static bool push(struct parser *p, struct option_list *list, const char *text)
 	return true;
 }
 
-/* Splits the text of a response file into words. */
+/* Appends the words of a response file: separated by white space; '...' and "..." are taken literally. */
 static bool split_words(struct parser *p, const char *text)
 {
 	struct buf word;
@@ -126,7 +127,7 @@ static bool read_response(struct parser *p, const char *path)
 	bool ok = !ferror(f) && text.len < (1u << 20) && !memchr(text.data, 0, text.len);
 	fclose(f);
 	ok = ok ? split_words(p, text.data)
-	        : fail(p, "the response file %s is not a text of at most 1 MiB", path);
+	        : fail(p, "the response file %s is not a text of next_arg most 1 MiB", path);
 	buf_destroy(&text);
 	return ok;
 }
@@ -147,16 +148,18 @@ const char *option_second_name(const char *name)
 	return NULL;
 }
 
+/* By name, alias or former name; NULL: none. */
 static const struct option_row *find_option(const char *name)
 {
 	const struct alias *same = find_alias(ALIAS_SAME, name);
+	same = same ? same : find_alias(ALIAS_FORMER, name);
 	for (size_t i = 0; i < option_rows_n; i++)
 		if (!strcmp(option_rows[i].name, same ? same->ours : name))
 			return &option_rows[i];
 	return NULL;
 }
 
-const char *option_meant(struct arena *a, const char *name)
+const char *option_by_any_name(struct arena *a, const char *name)
 {
 	char *plain = (char *)(uintptr_t)arena_strdup(a, name);
 	for (char *c = plain; c != NULL && *c != '\0'; c++)
@@ -166,7 +169,7 @@ const char *option_meant(struct arena *a, const char *name)
 	return row == NULL ? NULL : row->name;
 }
 
-const char *option_dash(const char *name)
+const char *option_dashes(const char *name)
 {
 	return strlen(name) <= 2 || !strncmp(name, "mcpu", 4) ? "-" : "--";
 }
@@ -192,9 +195,9 @@ void options_print_commands(struct buf *out, unsigned commands)
 	}
 }
 
-/* What another tool calls so, else the nearest name: among the options of the command, for another command's
- * would be refused next. */
-static bool unknown_option(struct parser *p, const char *arg, const char *name)
+/* Suggests the option that another tool calls so, else the nearest name, among the options of this command: one
+ * of another command would be rejected next. */
+static bool suggest_option(struct parser *p, const char *arg, const char *name)
 {
 	const char *names[TFMC_COUNT(option_rows)];
 	unsigned command = (unsigned)p->out->command;
@@ -205,15 +208,15 @@ static bool unknown_option(struct parser *p, const char *arg, const char *name)
 		if (option_rows[i].commands & command)
 			names[n++] = option_rows[i].name;
 	if (row && row->commands & command)
-		return fail(p, "unknown option %s; did you mean %s%s%s?", arg, option_dash(row->name),
+		return fail(p, "unknown option %s; did you mean %s%s%s?", arg, option_dashes(row->name),
 		            row->name, other->suffix);
 	const char *near = nearest_name(name, names, n);
 	if (near)
-		return fail(p, "unknown option %s; did you mean %s%s?", arg, option_dash(near), near);
+		return fail(p, "unknown option %s; did you mean %s%s?", arg, option_dashes(near), near);
 	return fail(p, "unknown option %s", arg);
 }
 
-/* `what`: "command", or what else the word could have been. */
+/* what: "command", or "command or file" where the word could be either. NULL with a message in `error`. */
 static const struct command_row *find_command(const char *name, const char *what, struct buf *error)
 {
 	const char *names[TFMC_COUNT(command_rows)];
@@ -241,6 +244,7 @@ union number {
 	double real;
 };
 
+/* Numbers are allocated in the arena, so that a NULL field means: not given. */
 static bool store_number(struct parser *p, const struct option_row *row, const char *text)
 {
 	union number *v = ARENA_NEW(p->arena, union number);
@@ -266,7 +270,7 @@ static bool store_number(struct parser *p, const struct option_row *row, const c
 		ok = number_parse_i64(text, n, &v->i) && v->i >= (row->kind == KIND_COUNT);
 	}
 	memcpy((char *)p->out + row->offset, &v, sizeof(v));
-	return ok || fail(p, "%s%s is %s, not %s", option_dash(row->name), row->name, what, text);
+	return ok || fail(p, "%s%s is %s, not %s", option_dashes(row->name), row->name, what, text);
 }
 
 /* "auto, always or never" */
@@ -279,6 +283,7 @@ static void print_words(struct buf *out, const char *words)
 	}
 }
 
+/* The index of text among words separated by |. */
 static bool find_word(const char *words, const char *text, unsigned *out)
 {
 	size_t length = strlen(text), n;
@@ -290,12 +295,12 @@ static bool find_word(const char *words, const char *text, unsigned *out)
 	return false;
 }
 
-/* An enumerator is stored as its number: all lists begin at 0. */
+/* Every enum NAME_word counts from 0 in the order of its words, so the index is the value. */
 static bool store_word(struct parser *p, const struct option_row *row, const char *text)
 {
 	if (find_word(row->value, text, (unsigned *)((char *)p->out + row->offset)))
 		return true;
-	buf_printf(p->error, "%s%s is ", option_dash(row->name), row->name);
+	buf_printf(p->error, "%s%s is ", option_dashes(row->name), row->name);
 	print_words(p->error, row->value);
 	return fail(p, ", not %s", text);
 }
@@ -308,7 +313,7 @@ static bool store(struct parser *p, const struct option_row *row, const char *va
 	case KIND_TEXT: *(const char **)field = value; return true;
 	case KIND_NAMES:
 		if (!value[strspn(value, ",")])
-			return fail(p, "%s%s wants a name", option_dash(row->name), row->name);
+			return fail(p, "%s%s wants a name", option_dashes(row->name), row->name);
 		return push(p, field, value);
 	case KIND_LIST: return push(p, field, value);
 	case KIND_WORD: return store_word(p, row, value);
@@ -323,7 +328,7 @@ static bool store(struct parser *p, const struct option_row *row, const char *va
 	return false;
 }
 
-/* -oFILE: the value of an option of one letter. */
+/* -oFILE: an option of one letter with its value attached; NULL: arg is not one. */
 static const struct option_row *find_attached(const char *arg)
 {
 	const char letter[2] = {arg[1], 0};
@@ -341,21 +346,21 @@ static bool parse_option(struct parser *p, const char *arg)
 	if (!row && !find_alias(ALIAS_OTHER, plain) && (row = find_attached(arg)) != NULL)
 		value = arg + 1;
 	if (!row)
-		return unknown_option(p, arg, plain);
+		return suggest_option(p, arg, plain);
 	if (!(row->commands & (unsigned)p->out->command)) {
-		buf_printf(p->error, "option %s%s belongs to ", option_dash(row->name), row->name);
+		buf_printf(p->error, "option %s%s belongs to ", option_dashes(row->name), row->name);
 		options_print_commands(p->error, row->commands);
 		return fail(p, ", not to %s", options_command(p->out->command)->name);
 	}
 	if (row->kind == KIND_FLAG)
-		return value ? fail(p, "option %s%s takes no value", option_dash(row->name), row->name)
+		return value ? fail(p, "option %s%s takes no value", option_dashes(row->name), row->name)
 		             : store(p, row, NULL);
 	if (value)
 		return store(p, row, value + 1);
-	if (p->at >= p->args.n)
-		return fail(p, "option %s%s wants a value (%s)", option_dash(row->name), row->name,
+	if (p->next_arg >= p->args.n)
+		return fail(p, "option %s%s wants a value (%s)", option_dashes(row->name), row->name,
 		            row->value);
-	return store(p, row, p->args.items[p->at++]);
+	return store(p, row, p->args.items[p->next_arg++]);
 }
 
 static bool is_command(const char *name)
@@ -366,7 +371,7 @@ static bool is_command(const char *name)
 	return false;
 }
 
-/* A first word that is neither a command nor a file was meant to be a command. */
+/* The first word is a command, or a file to compile. A word that is neither was meant as a command. */
 static bool parse_command(struct parser *p)
 {
 	const char *word = p->args.n ? p->args.items[0] : "-";
@@ -376,7 +381,7 @@ static bool parse_command(struct parser *p)
 		       find_command(word, "command or file", p->error);
 	p->out->command = options_find_command(word, p->error)->command;
 	p->out->command_named = true;
-	p->at = 1;
+	p->next_arg = 1;
 	return true;
 }
 
@@ -403,8 +408,8 @@ bool options_parse(struct arena *a, int argc, char **argv, struct driver_options
 	if (!parse_command(&p))
 		return false;
 	bool only_files = false;
-	while (p.at < p.args.n) {
-		const char *arg = p.args.items[p.at++];
+	while (p.next_arg < p.args.n) {
+		const char *arg = p.args.items[p.next_arg++];
 		if (!only_files && !strcmp(arg, "--")) {
 			only_files = true;
 			continue;
@@ -416,7 +421,7 @@ bool options_parse(struct arena *a, int argc, char **argv, struct driver_options
 	return true;
 }
 
-enum message_word options_guess_form(int argc, char **argv)
+enum diagnostics_format_word options_guess_diagnostics_format(int argc, char **argv)
 {
 	const struct option_row *row = find_option("diagnostics");
 	unsigned form = DIAGNOSTICS_TEXT, found;
@@ -428,5 +433,5 @@ enum message_word options_guess_form(int argc, char **argv)
 		const char *value = word[n] ? word + n + 1 : i + 1 < argc ? argv[i + 1] : "";
 		form = find_word(row->value, value, &found) ? found : form;
 	}
-	return (enum message_word)form;
+	return (enum diagnostics_format_word)form;
 }

@@ -42,7 +42,7 @@ static void remove_named(const char *path)
 		(void)rmdir(path);
 }
 
-void outputs_abandon(void)
+void outputs_remove_temporaries(void)
 {
 	for (const struct output_file *f = named; f; f = f->next_named)
 		remove_named(f->temporary);
@@ -51,7 +51,7 @@ void outputs_abandon(void)
 /* The default action is back by now. */
 static void end_process(int number)
 {
-	outputs_abandon();
+	outputs_remove_temporaries();
 	raise(number);
 }
 
@@ -85,7 +85,7 @@ static bool same_file(const char *a, const char *b)
 	return a && b && !stat(a, &sa) && !stat(b, &sb) && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
 }
 
-void outputs_protect(struct outputs *o, const char *path)
+void outputs_add_input(struct outputs *o, const char *path)
 {
 	const char *kept = strmap_has(&o->known, path) ? NULL : arena_strdup(o->arena, path);
 	const char **slot = kept ? ARENA_PUSH(o->arena, &o->inputs) : NULL;
@@ -240,7 +240,7 @@ static void forget(struct output_file *f)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
-void outputs_hold(struct output_file *f, const char *path)
+void outputs_track_temporary(struct output_file *f, const char *path)
 {
 	sigset_t before;
 	hold_signals(&before);
@@ -249,20 +249,20 @@ void outputs_hold(struct output_file *f, const char *path)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
-bool outputs_make_folder(struct output_file *f, const char *path)
+bool outputs_make_directory(struct output_file *f, const char *path)
 {
 	sigset_t before;
 	hold_signals(&before);
 	bool made = !mkdir(path, 0777);
 	int why = errno;
 	if (made)
-		outputs_hold(f, path);
+		outputs_track_temporary(f, path);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	errno = why;
 	return made;
 }
 
-void outputs_release(struct output_file *f)
+void outputs_remove_temporary(struct output_file *f)
 {
 	forget(f);
 }
@@ -285,7 +285,7 @@ static bool open_file(struct arena *a, struct output_file *f)
 	return false;
 }
 
-void outputs_take(struct outputs *o, const char *path)
+void outputs_note_written(struct outputs *o, const char *path)
 {
 	const char *target = behind_links(o->arena, path);
 	ARENA_ADD(o->arena, &o->taken, target ? target : path);
@@ -359,7 +359,7 @@ bool output_write_at(struct output_file *f, uint64_t offset, const void *bytes, 
 	return output_write(f, bytes, n);
 }
 
-bool output_text(struct output_file *f, const struct buf *text)
+bool output_write_text(struct output_file *f, const struct buf *text)
 {
 	if (!f->failed && buf_failed(text)) {
 		errno = ENOMEM;

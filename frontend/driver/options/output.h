@@ -64,20 +64,20 @@ struct outputs {
  */
 void outputs_handle_signals(void);
 /* Removes the named temporary files of the process, which is about to end. */
-void outputs_abandon(void);
+void outputs_remove_temporaries(void);
 
-/* A file of the command itself that no output comes from: it is removed by `outputs_release`, and by signals.
+/* A file of the command itself that no output comes from: it is removed by `outputs_remove_temporary`, and by signals.
  */
-void outputs_hold(struct output_file *f, const char *path);
-void outputs_release(struct output_file *f);
+void outputs_track_temporary(struct output_file *f, const char *path);
+void outputs_remove_temporary(struct output_file *f);
 /* Makes a folder, which is removed in the same way if it is empty then. False with errno. */
-bool outputs_make_folder(struct output_file *f, const char *path);
+bool outputs_make_directory(struct output_file *f, const char *path);
 
 void outputs_init(struct outputs *o, struct arena *arena, struct diag_context *cx);
 /* `path` is an input: no output may be the same file. */
-void outputs_protect(struct outputs *o, const char *path);
+void outputs_add_input(struct outputs *o, const char *path);
 /* An output that was written by itself: no other may be the same. */
-void outputs_take(struct outputs *o, const char *path);
+void outputs_note_written(struct outputs *o, const char *path);
 /* Opens what becomes the file `path`. NULL after a diagnostic. The path `input` (may be NULL) must be another
  * file. */
 struct output_file *outputs_add(struct outputs *o, const char *path, const char *input);
@@ -86,7 +86,7 @@ bool output_write(struct output_file *f, const void *bytes, size_t n);
 /* The same, at a position from the beginning. */
 bool output_write_at(struct output_file *f, uint64_t offset, const void *bytes, size_t n);
 /* The same with a text, which is refused when it failed. */
-bool output_text(struct output_file *f, const struct buf *text);
+bool output_write_text(struct output_file *f, const struct buf *text);
 /* The file that was added last is renamed before all others. */
 void outputs_move_first(struct outputs *o);
 /* The file is renamed after all others. */

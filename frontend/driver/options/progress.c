@@ -8,8 +8,8 @@
 
 #include "ir/support/number.h"
 
-#define WAIT  1.0  /* seconds of a stage before its bar */
-#define EACH  0.1  /* seconds between two drawings of the bar */
+#define WAIT  1.0  /* seconds from the start of a stage to its bar */
+#define EACH  0.1  /* seconds between two updates of the bar */
 #define LINES 10.0 /* seconds between two lines */
 #define WIDTH 20   /* characters of the bar */
 #define CLEAR "\r\x1b[K"
@@ -24,7 +24,8 @@ enum progress_form progress_form_of(enum when_word when, bool is_terminal)
 	return PROGRESS_NEVER;
 }
 
-static void amount(struct buf *out, uint64_t n, const char *unit)
+/* A count, or without unit a number of bytes. */
+static void print_amount(struct buf *out, uint64_t n, const char *unit)
 {
 	char text[NUMBER_TEXT_MAX];
 	number_print_bytes(text, n);
@@ -34,21 +35,22 @@ static void amount(struct buf *out, uint64_t n, const char *unit)
 		buf_str(out, text);
 }
 
-static void describe(struct buf *out, const struct progress_view *v, const struct progress_state *s,
-                     double seconds)
+/* "1.2 GB of 4.0 GB, 350 MB/s, 8 s left" */
+static void print_amounts(struct buf *out, const struct progress_view *v, const struct progress_state *s,
+                          double seconds)
 {
 	uint64_t fresh = s->done > v->first ? s->done - v->first : 0;
 	double rate = seconds > 0 ? (double)fresh / seconds : 0;
-	amount(out, s->done, s->unit);
+	print_amount(out, s->done, s->unit);
 	if (s->total > 0) {
 		buf_str(out, " of ");
-		amount(out, s->total, s->unit);
+		print_amount(out, s->total, s->unit);
 	}
 	if (s->unit)
 		buf_printf(out, " %s", s->unit);
 	if (!s->unit && rate >= 1) {
 		buf_str(out, ", ");
-		amount(out, (uint64_t)rate, NULL);
+		print_amount(out, (uint64_t)rate, NULL);
 		buf_str(out, "/s");
 	}
 	if (s->total > s->done && rate > 0)
@@ -57,8 +59,8 @@ static void describe(struct buf *out, const struct progress_view *v, const struc
 		buf_printf(out, ", %.0f s", seconds);
 }
 
-static void draw(struct buf *out, const struct progress_view *v, const struct progress_state *s,
-                 double seconds)
+static void print_progress(struct buf *out, const struct progress_view *v, const struct progress_state *s,
+                           double seconds)
 {
 	double part = s->total > 0 ? (double)s->done / (double)s->total : 0;
 	int full = (int)((part < 1 ? part : 1) * WIDTH);
@@ -73,7 +75,7 @@ static void draw(struct buf *out, const struct progress_view *v, const struct pr
 	}
 	if (s->total > 0)
 		buf_printf(out, "%d %%, ", (int)(part * 100));
-	describe(out, v, s, seconds);
+	print_amounts(out, v, s, seconds);
 	if (v->form == PROGRESS_LINES)
 		buf_char(out, '\n');
 }
@@ -108,7 +110,7 @@ void progress_show(void *user, const struct progress_state *s)
 		return;
 	v->shown = now;
 	buf_init(&text);
-	draw(&text, v, s, now - v->begin);
+	print_progress(&text, v, s, now - v->begin);
 	if (!buf_failed(&text))
 		v->write(v->user, text.data, text.len);
 	v->is_drawn = v->form == PROGRESS_BAR;

@@ -159,7 +159,7 @@ static enum tfmc_status open_session(struct calibration *c)
 		                 (size_t)axis_bound(c, c->source->name, 1)));
 	if (c->texts.rows)
 		TFMC_TRY(add_row(c, &in, 0));
-	TFMC_TRY(driver_session_of(c->d, &c->compiled, "run", &in));
+	TFMC_TRY(caller_open_session(c->d, &c->compiled, "run", &in));
 	arena_release(&c->d->arena, mark);
 	return TFMC_OK;
 }
@@ -175,7 +175,7 @@ static enum tfmc_status open_model(struct calibration *c)
 	TFMC_TRY(find_inputs(c));
 	c->loaded.plain = c->loaded.module;
 	TFMC_TRY(probe_columns(&q, c->loaded.plain, &c->loaded.module, &c->columns));
-	TFMC_TRY(driver_compile_native(d, &c->loaded, (struct entry_names){run, 1}, &c->compiled));
+	TFMC_TRY(driver_compile_jit(d, &c->loaded, (struct entry_names){run, 1}, &c->compiled));
 	c->longest = axis_bound(c, c->tokens->name, 1);
 	TFMC_TRY(open_session(c));
 	const struct tfmc_record *r = c->compiled.model.record;
@@ -187,7 +187,7 @@ static enum tfmc_status open_model(struct calibration *c)
 	                            .weights = &c->loaded.weights};
 	if (!profile_begin(d, &c->columns, &c->profile))
 		return TFMC_NO_MEMORY;
-	return prompt_facts(d, r, r->start, r->n_start > 0 ? r->n_start : 0, &c->start);
+	return prompt_append_record_ids(d, r, r->start, r->n_start > 0 ? r->n_start : 0, &c->start);
 }
 
 enum exit_code command_calibrate(struct driver *d)
@@ -197,7 +197,7 @@ enum exit_code command_calibrate(struct driver *d)
 	if (usage != EXIT_OK)
 		return usage;
 	if (!d->options.output)
-		return driver_usage(d, "calibrate wants -o FILE");
+		return driver_usage_error(d, "calibrate wants -o FILE");
 	enum tfmc_status st = open_model(&c);
 	if (st == TFMC_OK)
 		st = texts_each(&c.texts, read_text, &c);
@@ -207,7 +207,7 @@ enum exit_code command_calibrate(struct driver *d)
 	}
 	if (st == TFMC_OK)
 		st = profile_write(d, &c.profile, d->options.output);
-	driver_release(&c.compiled);
-	driver_unload(&c.loaded);
+	compiled_destroy(&c.compiled);
+	loaded_destroy(&c.loaded);
 	return exit_code_of(st);
 }

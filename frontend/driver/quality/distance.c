@@ -25,8 +25,8 @@ static bool normalize(const float *logits, int64_t vocab, double *log_sum, int64
 	return true;
 }
 
-bool distance_add(struct arena *arena, const float *p, const float *q, int64_t vocab, int32_t next,
-                  struct distance_sums *sums, struct distance_list *list)
+bool distance_add_position(struct arena *arena, const float *p, const float *q, int64_t vocab, int32_t next,
+                           struct distance_sums *sums, struct distance_list *list)
 {
 	double p_sum, q_sum, kl = 0;
 	int64_t p_top, q_top;

@@ -37,8 +37,8 @@ struct distance_list {
  * Adds the position after which `next` follows; 0 <= next < vocab, and vocab >= 1. False, and nothing is added,
  * when a logit is NaN or +infinity, when all are -infinity, or when q is 0 where p is not.
  */
-bool distance_add(struct arena *arena, const float *p, const float *q, int64_t vocab, int32_t next,
-                  struct distance_sums *sums, struct distance_list *list);
+bool distance_add_position(struct arena *arena, const float *p, const float *q, int64_t vocab, int32_t next,
+                           struct distance_sums *sums, struct distance_list *list);
 void distance_add_sums(struct distance_sums *to, const struct distance_sums *from);
 /* The nearest-rank quantile, 0 < part <= 1, of a list with n >= 1; sorts it. */
 double distance_quantile(struct distance_list *list, double part);

@@ -17,7 +17,7 @@
 #ifndef TFMC_FRONTEND_DRIVER_QUALITY_PROFILE_H
 #define TFMC_FRONTEND_DRIVER_QUALITY_PROFILE_H
 
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/run/tensors.h"
 
 /* Sums over the calls so far: for each parameter `rows` rows of K sums of squares, K sums and a count, in f64. */
 struct profile {

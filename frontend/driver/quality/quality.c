@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tfmc quality: what a model says after each token of given texts, beside what another one says, which is the
- * same model with its numbers unrounded unless --against names one. Both read the same ids, whatever they would
+ * same model with its numbers unrounded unless --reference-model names one. Both read the same ids, whatever they would
  * have chosen themselves. Sequences take their steps side by side; of each, one row of logits is held.
  *
  * A text that is longer than the state of either model is cut into parts, of which each begins with the start
@@ -49,7 +49,7 @@ struct quality {
 
 static enum tfmc_status status_of(struct quality *q, struct side *s, int status)
 {
-	return prompt_status(q->d, s->compiled.session, "quality", status);
+	return prompt_check_status(q->d, s->compiled.session, "quality", status);
 }
 
 /* Both distributions at the end of a part, and what follows. */
@@ -59,7 +59,7 @@ static enum tfmc_status compare(struct quality *q, struct part *p)
 	const float *made = tfmc_slots_logits(q->model.slots, p->slots[0]);
 	if (!given || !made)
 		return TFMC_INTERNAL;
-	if (distance_add(&q->d->arena, given, made, q->vocab, p->ids[p->at], &p->sums, &q->kl)) {
+	if (distance_add_position(&q->d->arena, given, made, q->vocab, p->ids[p->at], &p->sums, &q->kl)) {
 		p->at++;
 		return TFMC_OK;
 	}
@@ -110,7 +110,8 @@ static enum tfmc_status join(struct quality *q, struct side *s, const struct tex
                              const struct ids *before, int64_t *slot)
 {
 	if (text->row >= 0)
-		TFMC_TRY(prompt_set_row(q->d, s->compiled.session, "quality", q->texts.rows, text->row));
+		TFMC_TRY(prompt_set_source_row(q->d, s->compiled.session, "quality", q->texts.rows,
+		                               text->row));
 	return status_of(q, s,
 	                 tfmc_slots_join(s->slots, before->items, before->n, text->source.items,
 	                                 text->source.n, slot));
@@ -204,7 +205,7 @@ static struct report summed(struct quality *q)
 static void print_text(struct quality *q, const struct report *r)
 {
 	struct buf *out = &q->d->out;
-	const char *other = q->d->options.against;
+	const char *other = q->d->options.reference_model;
 	buf_printf(out, "%lld positions of %zu texts, against %s\n", r->n, q->n_texts,
 	           other ? other : "the same model unrounded");
 	buf_printf(out, "KL divergence   mean %.6g, 99.9 %% %.6g nats\n", r->kl_mean, r->kl_999);
@@ -252,9 +253,10 @@ static enum tfmc_status open_slots(struct quality *q, struct side *s)
 {
 	static const char *const entries[] = {"prefill", "step", "encode"};
 	bool is_pair = q->texts.kind == GENERATE_SEQ2SEQ;
-	TFMC_TRY(driver_compile_native(q->d, &s->loaded, (struct entry_names){entries, 2 + (size_t)is_pair},
-	                               &s->compiled));
-	TFMC_TRY(driver_session(q->d, &s->compiled, driver_side_by_side(q->d, &s->compiled, SIDE_BY_SIDE)));
+	TFMC_TRY(driver_compile_jit(q->d, &s->loaded, (struct entry_names){entries, 2 + (size_t)is_pair},
+	                            &s->compiled));
+	TFMC_TRY(
+	        driver_open_session(q->d, &s->compiled, driver_batch_size(q->d, &s->compiled, SIDE_BY_SIDE)));
 	TFMC_TRY(status_of(q, s, tfmc_slots_open(s->compiled.session, &s->slots)));
 	const struct tfmc_record *r = tfmc_session_record(s->compiled.session);
 	uint64_t room = r->context_limit ? r->context_limit : INT32_MAX;
@@ -279,12 +281,12 @@ static enum tfmc_status open_other(struct quality *q)
 	struct driver *d = q->d;
 	const struct driver_options kept = d->options;
 	struct texts texts = q->texts;
-	if (kept.against) {
-		d->options.input = kept.against;
+	if (kept.reference_model) {
+		d->options.input = kept.reference_model;
 		d->options.set = (struct option_list){0};
 		d->options.dtype = d->options.quantize = d->options.profile = NULL;
 	}
-	d->is_unrounded = !kept.against;
+	d->is_unrounded = !kept.reference_model;
 	enum tfmc_status st = driver_load(d, &q->other.loaded);
 	const struct frontend_model *m = q->other.loaded.model;
 	texts.kind = m ? frontend_generate(m)->kind : GENERATE_NONE;
@@ -311,17 +313,18 @@ static enum tfmc_status open_both(struct quality *q)
 	if (q->vocab != other) {
 		diag_error(&q->d->diag, LOC_NONE, DIAG_INPUT,
 		           "quality: '%s' has a vocabulary of %lld tokens, '%s' one of %lld",
-		           q->d->options.input, (long long)q->vocab, q->d->options.against, (long long)other);
+		           q->d->options.input, (long long)q->vocab, q->d->options.reference_model,
+		           (long long)other);
 		return TFMC_INVALID;
 	}
-	return prompt_facts(q->d, r, r->start, r->n_start > 0 ? r->n_start : 0, &q->start);
+	return prompt_append_record_ids(q->d, r, r->start, r->n_start > 0 ? r->n_start : 0, &q->start);
 }
 
 static void close_side(struct side *s)
 {
 	tfmc_slots_close(s->slots);
-	driver_release(&s->compiled);
-	driver_unload(&s->loaded);
+	compiled_destroy(&s->compiled);
+	loaded_destroy(&s->loaded);
 }
 
 enum exit_code command_quality(struct driver *d)

@@ -29,8 +29,8 @@ static void print_token(struct scoring *s, int32_t id, double log_p)
 	uint64_t n;
 	const char *token;
 	buf_printf(&s->d->out, "%d", id);
-	if (s->d->tokenizer &&
-	    driver_ids_text(s->d, &id, 1, TFMC_DETOKENIZE_KEEP | TFMC_DETOKENIZE_AFTER, &token) == TFMC_OK) {
+	if (s->d->tokenizer && driver_detokenize(s->d, &id, 1, TFMC_DETOKENIZE_KEEP | TFMC_DETOKENIZE_AFTER,
+	                                         &token) == TFMC_OK) {
 		buf_char(&s->d->out, '\t');
 		buf_quoted(&s->d->out, token);
 	} else if (tfmc_text_decode(s->record, &id, 1, text, sizeof(text), &n) == TFMC_RT_OK)
@@ -54,9 +54,9 @@ static enum tfmc_status score_text(void *user, const struct text *text)
 	if (!log_p)
 		return TFMC_NO_MEMORY;
 	if (text->row >= 0)
-		TFMC_TRY(prompt_set_row(s->d, s->session, "score", s->texts.rows, text->row));
+		TFMC_TRY(prompt_set_source_row(s->d, s->session, "score", s->texts.rows, text->row));
 	int status = tfmc_score(s->session, text->source.items, text->source.n, ids->items, ids->n, log_p);
-	TFMC_TRY(prompt_status(s->d, s->session, "score", status));
+	TFMC_TRY(prompt_check_status(s->d, s->session, "score", status));
 	struct total own = {0, (int64_t)ids->n - (r->n_start == 0 && ids->n > 0)};
 	for (size_t i = 0; i < ids->n; i++) {
 		own.log_p += log_p[i];
@@ -105,12 +105,12 @@ enum exit_code command_score(struct driver *d)
 	if (st == TFMC_OK)
 		st = texts_open(&s.texts, &l);
 	if (st == TFMC_OK)
-		st = driver_open(d, &l, called(&l, s.texts.kind == GENERATE_SEQ2SEQ), 1, &c);
+		st = driver_compile_and_open(d, &l, called(&l, s.texts.kind == GENERATE_SEQ2SEQ), 1, &c);
 	s.session = c.session;
 	s.record = s.texts.record = tfmc_session_record(s.session);
 	if (st == TFMC_OK)
 		st = score_all(&s);
-	driver_release(&c);
-	driver_unload(&l);
+	compiled_destroy(&c);
+	loaded_destroy(&l);
 	return exit_code_of(st);
 }

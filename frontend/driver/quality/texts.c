@@ -8,7 +8,7 @@
 
 struct reading {
 	struct texts *texts;
-	text_work *each;
+	text_fn *each;
 	void *user;
 };
 
@@ -18,12 +18,13 @@ enum exit_code texts_check_options(struct driver *d)
 	struct ids ids = {0};
 	int n_files = !!o->prompt_file + !!o->tokens_file, n_given = !!o->tokens + !!o->prompt;
 	if (o->inputs ? n_given || n_files > 1 : n_given + n_files != 1)
-		return driver_usage(d, "one of --prompt, --prompt-file, --tokens, --tokens-file is wanted%s",
-		                    o->inputs ? "; with --inputs none, or a file of targets" : "");
+		return driver_usage_error(
+		        d, "one of --prompt, --prompt-file, --tokens, --tokens-file is wanted%s",
+		        o->inputs ? "; with --inputs none, or a file of targets" : "");
 	if (o->target_text && o->target_tokens)
-		return driver_usage(d, "only one of --target-text, --target-tokens");
-	if (o->tokens && !driver_ids(d, o->tokens, &ids.items, &ids.n))
-		return driver_usage(d, "--tokens is a list of ids such as 1,2,3, not %s", o->tokens);
+		return driver_usage_error(d, "only one of --target-text, --target-tokens");
+	if (o->tokens && !parse_id_list(d, o->tokens, &ids.items, &ids.n))
+		return driver_usage_error(d, "--tokens is a list of ids such as 1,2,3, not %s", o->tokens);
 	return EXIT_OK;
 }
 
@@ -46,12 +47,12 @@ enum tfmc_status texts_open(struct texts *t, const struct loaded *l)
 		           has_file ? "targets are in the file, after a tab"
 		                    : "the model has no target, only tokens");
 	else {
-		TFMC_TRY(prompt_features(d, l->model, &source));
+		TFMC_TRY(prompt_find_feature_input(d, l->model, &source));
 		t->reads_source = is_pair && !source;
 		if (source)
-			TFMC_TRY(prompt_rows(d, source, &t->rows));
+			TFMC_TRY(prompt_read_features(d, source, &t->rows));
 		bool reads_text = o->prompt || o->prompt_file || o->target_text;
-		return reads_text ? driver_tokenizer(d, l->model, true) : TFMC_OK;
+		return reads_text ? driver_open_tokenizer(d, l->model, true) : TFMC_OK;
 	}
 	return TFMC_INVALID;
 }
@@ -78,17 +79,19 @@ static enum tfmc_status read_sides(struct reading *r, const char *line, struct s
 	struct texts *t = r->texts;
 	struct text text = {.line = line};
 	if (t->reads_source)
-		TFMC_TRY(source.list ? prompt_list(t->d, t->command, source.list, &text.source)
-		                     : prompt_text(t->d, t->record, t->command, PROMPT_SOURCE, source.text,
-		                                   &text.source));
+		TFMC_TRY(source.list ? prompt_append_list(t->d, t->command, source.list, &text.source)
+		                     : prompt_append_text(t->d, t->record, t->command, PROMPT_SOURCE,
+		                                          source.text, &text.source));
 	if (target.list) {
-		TFMC_TRY(prompt_list(t->d, t->command, target.list, &text.ids));
+		TFMC_TRY(prompt_append_list(t->d, t->command, target.list, &text.ids));
 	} else {
 		static const enum prompt_vocabulary which[] = {[GENERATE_NONE] = PROMPT_SOURCE,
 		                                               [GENERATE_CAUSAL] = PROMPT_PLAIN,
 		                                               [GENERATE_SEQ2SEQ] = PROMPT_TARGET};
-		TFMC_TRY(prompt_text(t->d, t->record, t->command, which[t->kind], target.text, &text.ids));
-		TFMC_TRY(prompt_facts(t->d, t->record, t->record->stop, t->record->n_stop > 0, &text.ids));
+		TFMC_TRY(prompt_append_text(t->d, t->record, t->command, which[t->kind], target.text,
+		                            &text.ids));
+		TFMC_TRY(prompt_append_record_ids(t->d, t->record, t->record->stop, t->record->n_stop > 0,
+		                                  &text.ids));
 	}
 	TFMC_TRY(take_row(t, &text.row));
 	return r->each(r->user, &text);
@@ -124,17 +127,17 @@ static enum tfmc_status read_text_line(struct reading *r, const char *line)
 static enum tfmc_status read_line(void *user, const char *line, size_t number)
 {
 	struct reading *r = user;
-	return prompt_at_line(r->texts->d, number, read_text_line(r, line));
+	return prompt_note_line(r->texts->d, number, read_text_line(r, line));
 }
 
-enum tfmc_status texts_each(struct texts *t, text_work *each, void *user)
+enum tfmc_status texts_each(struct texts *t, text_fn *each, void *user)
 {
 	const struct driver_options *o = &t->d->options;
 	const char *file = o->prompt_file ? o->prompt_file : o->tokens_file;
 	struct reading r = {t, each, user};
 	struct side prompt = {o->prompt, o->tokens}, target = {o->target_text, o->target_tokens};
 	bool is_pair = t->kind == GENERATE_SEQ2SEQ;
-	TFMC_TRY(file ? prompt_lines(t->d, file, read_line, &r)
+	TFMC_TRY(file ? prompt_for_each_line(t->d, file, read_line, &r)
 	              : read_sides(&r, NULL, prompt, is_pair ? target : prompt));
 	if (!t->rows || t->n_rows == t->rows->dims[0])
 		return TFMC_OK;

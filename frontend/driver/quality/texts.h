@@ -33,8 +33,8 @@ enum exit_code texts_check_options(struct driver *d);
  * not fit it. Opens the tokenizer where text is read. */
 TFMC_MUST_USE enum tfmc_status texts_open(struct texts *t, const struct loaded *l);
 /* Calls each(user, text) for every text until one fails; lists lie in the arena of the driver until then. */
-typedef enum tfmc_status text_work(void *user, const struct text *text);
-TFMC_MUST_USE enum tfmc_status texts_each(struct texts *t, text_work *each, void *user);
+typedef enum tfmc_status text_fn(void *user, const struct text *text);
+TFMC_MUST_USE enum tfmc_status texts_each(struct texts *t, text_fn *each, void *user);
 /* TFMC_INVALID after a diagnostic when n, the tokens of all texts that were predicted, is 0. */
 TFMC_MUST_USE enum tfmc_status texts_predicted(const struct texts *t, int64_t n);
 

@@ -6,7 +6,7 @@
  * a prompt between them would change what the caches hold.
  */
 #include "frontend/driver/run/bench_groups.h"
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/run/tensors.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +74,7 @@ static enum tfmc_status prepare(struct bench *b, const char *name, struct call *
 	memset(c, 0, sizeof(*c));
 	c->name = name;
 	memcpy(c->dims, b->dims, sizeof(c->dims));
-	c->entry = driver_find_entry(b->d, b->record, name);
+	c->entry = caller_find_entry(b->d, b->record, name);
 	if (c->entry < 0)
 		return TFMC_INVALID;
 	const struct tfmc_record_entry *e = tfmc_entry_at(b->record, c->entry);
@@ -99,8 +99,8 @@ static enum tfmc_status checked(struct bench *b, const char *entry, int status)
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
 	bool is_device = status == TFMC_RT_E_DEVICE && *b->compiled->device_message;
-	return driver_call_failed(b->d, LOC_NONE, DIAG_INPUT, status, "entry %s: %s", entry,
-	                          is_device ? b->compiled->device_message : tfmc_rt_status_text(status));
+	return driver_runtime_error(b->d, LOC_NONE, DIAG_INPUT, status, "entry %s: %s", entry,
+	                            is_device ? b->compiled->device_message : tfmc_rt_status_text(status));
 }
 
 static enum tfmc_status run_call(struct bench *b, const struct call *c)
@@ -119,7 +119,7 @@ static enum tfmc_status choose_dims(struct bench *b)
 		const struct tfmc_record_dim *dim = tfmc_record_dim_at(b->record, i);
 		b->dims[i] = i == 0 ? dim->lo : dim->hi;
 	}
-	return driver_set_dims(b->d, b->planned->dims, b->dims);
+	return driver_apply_dim_options(b->d, b->planned->dims, b->dims);
 }
 
 /* ---- timing ---- */
@@ -368,7 +368,7 @@ static enum tfmc_status measure_roof(struct bench *b, const struct compiled *c, 
 		o.products[kind] = flops[kind] > 0;
 	if (f->weights < (double)o.n_bytes)
 		o.n_bytes = (uint64_t)f->weights;
-	enum tfmc_status st = target->arch == ARCH_OPENCL ? driver_device_roof(b->d, o.n_bytes, &f->roof)
+	enum tfmc_status st = target->arch == ARCH_OPENCL ? driver_device_peak(b->d, o.n_bytes, &f->roof)
 	                                                  : backend_peak(&b->d->diag, &o, &f->roof);
 	tfmc_pool_destroy(pool);
 	for (int kind = 0; kind < MAC_ALL; kind++) {
@@ -406,7 +406,7 @@ static enum tfmc_status open_calls(struct bench *b, const char *entry, struct co
                                    const struct target *target)
 {
 	if (!b->d->options.groups) {
-		TFMC_TRY(driver_session(b->d, c, 0));
+		TFMC_TRY(driver_open_session(b->d, c, 0));
 		b->session = c->session;
 		return TFMC_OK;
 	}
@@ -452,10 +452,10 @@ enum exit_code command_bench(struct driver *d)
 	b->d = d;
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
-		st = driver_compile_native(d, &l, (struct entry_names){0}, &c);
+		st = driver_compile_jit(d, &l, (struct entry_names){0}, &c);
 	if (st == TFMC_OK)
-		st = driver_each_variant(d, &c, bench_model, b);
-	driver_release(&c);
-	driver_unload(&l);
+		st = driver_for_each_variant(d, &c, bench_model, b);
+	compiled_destroy(&c);
+	loaded_destroy(&l);
 	return exit_code_of(st);
 }

@@ -10,7 +10,7 @@
 #ifndef TFMC_FRONTEND_DRIVER_RUN_BENCH_GROUPS_H
 #define TFMC_FRONTEND_DRIVER_RUN_BENCH_GROUPS_H
 
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/compile/jit.h"
 
 struct bench_groups;
 

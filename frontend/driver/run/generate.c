@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "frontend/driver/run/generation_config.h"
 #include "frontend/driver/run/prompts.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
@@ -93,7 +94,7 @@ static void say_speed(struct generation *g, uint64_t n_prompt, uint64_t n)
 	/* The first one came with the prompt. */
 	if (n > 1 && written > 0)
 		buf_printf(&d->log, " in %.2f s, %.1f tokens/s", written, (double)(n - 1) / written);
-	int64_t workers = driver_workers(d), in_steps = driver_step_workers(d, g->record);
+	int64_t workers = driver_session_workers(d), in_steps = driver_decode_workers(d, g->record);
 	buf_printf(&d->log, "; %lld thread%s", (long long)workers, workers == 1 ? "" : "s");
 	if (workers > 1)
 		buf_printf(&d->log, ", steps %lld", (long long)in_steps);
@@ -125,7 +126,7 @@ static void warn_full(struct generation *g, uint64_t n_tokens)
 	(void)driver_flush_out(g->d);
 	diag_warning(&g->d->diag, LOC_NONE, DIAG_LIMIT,
 	             "the text ends at %llu tokens: there is no room for more", (unsigned long long)n_tokens);
-	driver_note_room(g->d);
+	driver_note_context_limit(g->d);
 }
 
 /* Once a command: more tokens are wanted than there is room for. */
@@ -133,13 +134,13 @@ static void say_room(struct generation *g, uint64_t n_prompt)
 {
 	const struct tfmc_record *r = g->record;
 	int64_t first = r->generate_kind == 1 ? (int64_t)n_prompt : r->n_start, room = r->max_len - first;
-	if (g->room_said || !g->d->options.steps || room < 0 || g->wish.steps <= room)
+	if (g->room_said || !g->d->options.max_tokens || room < 0 || g->wish.steps <= room)
 		return;
 	g->room_said = true;
-	diag_warning(
-	        &g->d->diag, LOC_NONE, DIAG_OPTION,
-	        "--steps %lld: a sequence has at most %lld tokens, so that %lld may follow the first %lld",
-	        (long long)g->wish.steps, (long long)r->max_len, (long long)room, (long long)first);
+	diag_warning(&g->d->diag, LOC_NONE, DIAG_OPTION,
+	             "--max-tokens %lld: a sequence has at most %lld tokens, so that %lld may follow the "
+	             "first %lld",
+	             (long long)g->wish.steps, (long long)r->max_len, (long long)room, (long long)first);
 }
 
 static int print_id(void *user, int32_t id)
@@ -179,16 +180,16 @@ static enum tfmc_status print_line(struct generation *g, double number, bool wit
 		buf_printf(out, "%s%d", i ? " " : "", ids[i]);
 	if (!g->as_ids && g->d->tokenizer) {
 		const char *text;
-		TFMC_TRY(driver_ids_text(g->d, ids, n, g->follows ? TFMC_DETOKENIZE_AFTER : 0, &text));
+		TFMC_TRY(driver_detokenize(g->d, ids, n, g->follows ? TFMC_DETOKENIZE_AFTER : 0, &text));
 		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->wish.rules, text));
 	} else if (!g->as_ids) {
-		TFMC_TRY(prompt_status(g->d, g->session, "generate",
-		                       tfmc_text_decode(g->record, ids, n, NULL, 0, &bytes)));
+		TFMC_TRY(prompt_check_status(g->d, g->session, "generate",
+		                             tfmc_text_decode(g->record, ids, n, NULL, 0, &bytes)));
 		char *text = arena_alloc(&g->d->arena, (size_t)bytes + 1);
 		if (!text)
 			return TFMC_NO_MEMORY;
-		TFMC_TRY(prompt_status(g->d, g->session, "generate",
-		                       tfmc_text_decode(g->record, ids, n, text, bytes + 1, &bytes)));
+		TFMC_TRY(prompt_check_status(g->d, g->session, "generate",
+		                             tfmc_text_decode(g->record, ids, n, text, bytes + 1, &bytes)));
 		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->wish.rules, text));
 	}
 	buf_char(out, '\n');
@@ -221,7 +222,7 @@ static enum tfmc_status search_ids(struct generation *g, const struct ids *promp
 		return TFMC_NO_MEMORY;
 	int status = tfmc_beam_search(g->session, &w->beam, prompt->items, prompt->n, g->target.items,
 	                              g->target.n, best, cap, &n);
-	TFMC_TRY(prompt_status(g->d, g->session, "generate", status));
+	TFMC_TRY(prompt_check_status(g->d, g->session, "generate", status));
 	for (uint64_t i = 0; i < n; i++)
 		TFMC_TRY(print_line(g, best[i].score, w->n_best > 0, best[i].tokens, best[i].n));
 	for (uint64_t i = 0; i < n; i++)
@@ -240,7 +241,7 @@ static enum tfmc_status draw_ids(struct generation *g, const struct ids *prompt)
 		double sum = 0;
 		int status = tfmc_generate(g->session, &o, prompt->items, prompt->n, g->target.items,
 		                           g->target.n, g->out, g->cap, &n);
-		TFMC_TRY(prompt_status(g->d, g->session, "generate", status));
+		TFMC_TRY(prompt_check_status(g->d, g->session, "generate", status));
 		for (uint64_t k = 0; k < n; k++)
 			sum += g->log_p[k];
 		TFMC_TRY(print_line(g, sum, true, g->out, n));
@@ -270,13 +271,14 @@ static enum tfmc_status generate_waiting(struct generation *g)
 	g->waiting.n = 0;
 	int status = tfmc_generate_many(g->session, &o, items, n);
 	for (size_t i = 0; i < n && (status == TFMC_RT_OK || items[i].status == TFMC_RT_OK); i++) {
-		TFMC_TRY(prompt_at_line(g->d, g->waiting.items[i].line,
-		                        prompt_status(g->d, g->session, "generate", items[i].status)));
+		TFMC_TRY(
+		        prompt_note_line(g->d, g->waiting.items[i].line,
+		                         prompt_check_status(g->d, g->session, "generate", items[i].status)));
 		TFMC_TRY(print_line(g, 0, false, items[i].out, items[i].n));
 		say_border(g, items[i].n_prompt, items[i].n);
 	}
 	arena_release(a, mark);
-	TFMC_TRY(prompt_status(g->d, g->session, "generate", status));
+	TFMC_TRY(prompt_check_status(g->d, g->session, "generate", status));
 	return driver_flush_out(g->d) ? TFMC_OK : TFMC_IO;
 }
 
@@ -330,7 +332,7 @@ static enum tfmc_status generate_alone(struct generation *g, const struct ids *p
 		(void)raise(
 		        SIGINT); /* as its default action has it: the caller sees a command ended by the signal */
 	}
-	return prompt_status(g->d, g->session, "generate", status);
+	return prompt_check_status(g->d, g->session, "generate", status);
 }
 
 static enum tfmc_status text_ids(struct generation *g, const char *text, struct ids *prompt)
@@ -339,16 +341,16 @@ static enum tfmc_status text_ids(struct generation *g, const char *text, struct 
 	/* A tokenizer that says what is before a text says all of it. */
 	bool starts = !*text || !g->d->tokenizer || tfmc_tokenizer_is_bare(g->d->tokenizer);
 	if (r->generate_kind == 1 && starts)
-		TFMC_TRY(prompt_facts(g->d, r, r->start, r->n_start, prompt));
+		TFMC_TRY(prompt_append_record_ids(g->d, r, r->start, r->n_start, prompt));
 	g->follows = r->generate_kind == 1 && *text;
 	if (*text) /* without text, also objects without a vocabulary begin with the start tokens */
-		TFMC_TRY(prompt_text(g->d, r, "generate", PROMPT_SOURCE, text, prompt));
+		TFMC_TRY(prompt_append_text(g->d, r, "generate", PROMPT_SOURCE, text, prompt));
 	return TFMC_OK;
 }
 
 static enum tfmc_status list_ids(struct generation *g, const char *text, struct ids *prompt)
 {
-	TFMC_TRY(prompt_list(g->d, "generate", text, prompt));
+	TFMC_TRY(prompt_append_list(g->d, "generate", text, prompt));
 	g->follows = false;
 	for (size_t i = 0; g->d->tokenizer && g->record->generate_kind == 1 && i < prompt->n; i++)
 		g->follows |= !tfmc_tokenizer_is_special(g->d->tokenizer, prompt->items[i]);
@@ -368,7 +370,7 @@ static enum tfmc_status generate_prompt(void *user, const char *text, size_t num
 		return wait_for_others(g, &prompt);
 	if (st == TFMC_OK)
 		st = generate_alone(g, &prompt);
-	return prompt_at_line(g->d, number, st);
+	return prompt_note_line(g->d, number, st);
 }
 
 /* ---- sources that are no ids ---- */
@@ -376,13 +378,13 @@ static enum tfmc_status generate_prompt(void *user, const char *text, size_t num
 static enum tfmc_status generate_sources(struct generation *g, const struct frontend_generate *model)
 {
 	const struct named_tensor *rows;
-	TFMC_TRY(prompt_rows(g->d, g->source, &rows));
+	TFMC_TRY(prompt_read_features(g->d, g->source, &rows));
 	for (int64_t i = 0; i < rows->dims[0]; i++) {
-		TFMC_TRY(prompt_set_row(g->d, g->session, "generate", rows, i));
+		TFMC_TRY(prompt_set_source_row(g->d, g->session, "generate", rows, i));
 		g->target.n = 0;
-		TFMC_TRY(driver_speech_start(g->d, g->session, model, &g->target));
+		TFMC_TRY(prompt_append_speech_start(g->d, g->session, model, &g->target));
 		/* As in the library the most tokens of speech are counted after these ids. */
-		if (g->target.n && !g->d->options.steps && model->max_total)
+		if (g->target.n && !g->d->options.max_tokens && model->max_total)
 			g->wish.rules.max_tokens = model->max_total + (int64_t)g->target.n;
 		TFMC_TRY(generate_alone(g, &(struct ids){0}));
 	}
@@ -406,20 +408,20 @@ static enum tfmc_status choose_search(struct driver *d, const struct frontend_mo
 		          "`tfmc import` writes a model file in which it can be left out");
 		return TFMC_INVALID;
 	}
-	w->steps = d->options.steps ? w->steps : g->max_new;
+	w->steps = d->options.max_tokens ? w->steps : g->max_new;
 	if (!g->speech.given && (d->options.language || d->options.task || d->options.timestamps)) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
 		           "--language, --task and --timestamps go with a model of speech");
 		return TFMC_INVALID;
 	}
-	w->beam = driver_beam(g);
-	w->beam.bare_scores = d->options.bare_scores;
+	w->beam = generation_beam(g);
+	w->beam.bare_scores = d->options.ctranslate2_scores;
 	w->beam.length_penalty = option_real(d->options.length_penalty, w->beam.length_penalty);
 	switch (d->options.early_stopping) {
-	case EARLY_BY_FILE: break;
-	case EARLY_WORD_TRUE: w->beam.early_stopping = TFMC_EARLY_ALWAYS; break;
-	case EARLY_WORD_FALSE: w->beam.early_stopping = TFMC_EARLY_JUDGED; break;
-	case EARLY_WORD_NEVER: w->beam.early_stopping = TFMC_EARLY_NEVER; break;
+	case EARLY_STOPPING_FROM_FILE: break;
+	case EARLY_STOPPING_TRUE: w->beam.early_stopping = TFMC_EARLY_ALWAYS; break;
+	case EARLY_STOPPING_FALSE: w->beam.early_stopping = TFMC_EARLY_JUDGED; break;
+	case EARLY_STOPPING_NEVER: w->beam.early_stopping = TFMC_EARLY_NEVER; break;
 	}
 	w->beam.max_new_tokens = w->steps;
 	w->n_best = option_int(d->options.n_best, 0);
@@ -431,11 +433,11 @@ static enum tfmc_status choose_search(struct driver *d, const struct frontend_mo
 		           "--samples goes with sampling, such as --temperature 1");
 		return TFMC_INVALID;
 	}
-	const char *searching = w->n_best                                    ? "--n-best"
-	                        : w->beam.bare_scores                        ? "--bare-scores"
-	                        : d->options.length_penalty                  ? "--length-penalty"
-	                        : d->options.early_stopping != EARLY_BY_FILE ? "--early-stopping"
-	                                                                     : NULL;
+	const char *searching = w->n_best                   ? "--n-best"
+	                        : w->beam.bare_scores       ? "--ctranslate2-scores"
+	                        : d->options.length_penalty ? "--length-penalty"
+	                        : d->options.early_stopping != EARLY_STOPPING_FROM_FILE ? "--early-stopping"
+	                                                                                : NULL;
 	if (w->beam.beam == 1 && searching) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s goes with a beam search, such as --beam 4",
 		           searching);
@@ -461,7 +463,7 @@ static enum tfmc_status generate_all(struct generation *g, const struct frontend
 	g->as_ids = o->print_tokens || !(g->record->vocabulary || g->d->tokenizer);
 	if (!g->out || !g->log_p)
 		return TFMC_NO_MEMORY;
-	if (!driver_rules(g->d, model, g->record, &g->wish.rules))
+	if (!generation_rules(g->d, model, g->record, &g->wish.rules))
 		return TFMC_INVALID;
 	if (g->d->tokenizer) {
 		g->token_text.tokenizer = g->d->target_tokenizer;
@@ -473,8 +475,9 @@ static enum tfmc_status generate_all(struct generation *g, const struct frontend
 	g->side_by_side =
 	        has_file && g->wish.beam.beam == 1 && !g->wish.samples && tfmc_session_batch(g->session) > 1;
 	if (has_file)
-		return finish_waiting(g, prompt_lines(g->d, o->prompt_file ? o->prompt_file : o->tokens_file,
-		                                      generate_prompt, g));
+		return finish_waiting(
+		        g, prompt_for_each_line(g->d, o->prompt_file ? o->prompt_file : o->tokens_file,
+		                                generate_prompt, g));
 	if (o->inputs)
 		return generate_sources(g, model);
 	return generate_prompt(g, o->tokens ? o->tokens : o->prompt ? o->prompt : "", 0);
@@ -486,26 +489,26 @@ static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const
 	struct generation g = {.d = d, .wish = *w};
 	static const char *const entries[] = {"prefill", "step", "encode"};
 	const struct driver_options *o = &d->options;
-	bool reads_text = o->prompt || o->prompt_file || o->stop.n || o->ban.n || o->forced_text;
+	bool reads_text = o->prompt || o->prompt_file || o->stop.n || o->bad_words.n || o->forced_text;
 	enum tfmc_status st = choose_search(d, l->model, &g.wish);
 	if (st == TFMC_OK && (reads_text || !o->print_tokens))
-		st = driver_tokenizer(d, l->model, reads_text);
+		st = driver_open_tokenizer(d, l->model, reads_text);
 	if (st == TFMC_OK)
-		st = prompt_features(d, l->model, &g.source);
+		st = prompt_find_feature_input(d, l->model, &g.source);
 	const struct entry_names called = {entries,
 	                                   frontend_generate(l->model)->kind == GENERATE_SEQ2SEQ ? 3 : 2};
 	bool side_by_side = g.wish.beam.beam == 1 && !g.wish.samples &&
 	                    (d->options.prompt_file || d->options.tokens_file);
 	if (st == TFMC_OK)
-		st = driver_compile_native(d, l, called, &c);
+		st = driver_compile_jit(d, l, called, &c);
 	if (st == TFMC_OK)
-		st = driver_session(
-		        d, &c, side_by_side ? driver_side_by_side(d, &c, SIDE_BY_SIDE) : g.wish.beam.beam);
+		st = driver_open_session(
+		        d, &c, side_by_side ? driver_batch_size(d, &c, SIDE_BY_SIDE) : g.wish.beam.beam);
 	g.session = c.session;
 	g.record = tfmc_session_record(g.session);
 	if (st == TFMC_OK)
 		st = generate_all(&g, frontend_generate(l->model));
-	driver_release(&c);
+	compiled_destroy(&c);
 	return st;
 }
 
@@ -520,36 +523,36 @@ static const char *first_bad_list(struct driver *d)
 	static const char form[] = "--%s is a list of ids such as 1,2,3, not %s";
 	struct ids ids = {0};
 	for (size_t i = 0; i < TFMC_COUNT(lists); i++)
-		if (lists[i][1] && !driver_ids(d, lists[i][1], &ids.items, &ids.n))
+		if (lists[i][1] && !parse_id_list(d, lists[i][1], &ids.items, &ids.n))
 			return arena_printf(&d->arena, form, lists[i][0], lists[i][1]);
-	for (size_t i = 0; i < o->ban_tokens.n; i++)
-		if (!driver_ids(d, o->ban_tokens.items[i], &ids.items, &ids.n))
-			return arena_printf(&d->arena, form, "ban-tokens", o->ban_tokens.items[i]);
+	for (size_t i = 0; i < o->bad_words_ids.n; i++)
+		if (!parse_id_list(d, o->bad_words_ids.items[i], &ids.items, &ids.n))
+			return arena_printf(&d->arena, form, "bad-words-ids", o->bad_words_ids.items[i]);
 	return NULL;
 }
 
 enum exit_code command_generate(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	struct wish w = {.steps = option_int(o->steps, 0), .samples = option_int(o->samples, 0)};
+	struct wish w = {.steps = option_int(o->max_tokens, 0), .samples = option_int(o->samples, 0)};
 	struct loaded l;
 	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->tokens_file + !!o->inputs > 1)
-		return driver_usage(d,
-		                    "only one of --prompt, --prompt-file, --tokens, --tokens-file, --inputs");
+		return driver_usage_error(
+		        d, "only one of --prompt, --prompt-file, --tokens, --tokens-file, --inputs");
 	const char *bad = first_bad_list(d);
 	if (bad)
-		return driver_usage(d, "%s", bad);
+		return driver_usage_error(d, "%s", bad);
 	if (o->forced_text && o->forced_tokens)
-		return driver_usage(d, "only one of --forced-text, --forced-tokens");
-	if (o->ignore_stop && !o->steps)
-		return driver_usage(d, "--ignore-stop wants --steps");
+		return driver_usage_error(d, "only one of --forced-text, --forced-tokens");
+	if (o->ignore_stop && !o->max_tokens)
+		return driver_usage_error(d, "--ignore-stop wants --max-tokens");
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK && !l.model)
-		return driver_usage(d, "generate wants a model file, not IR text");
+		return driver_usage_error(d, "generate wants a model file, not IR text");
 	if (st == TFMC_OK) {
-		w.is_sampled = driver_sampling(d, frontend_generate(l.model), &w.sample);
+		w.is_sampled = generation_sampling(d, frontend_generate(l.model), &w.sample);
 		st = generate_model(d, &l, &w);
 	}
-	driver_unload(&l);
+	loaded_destroy(&l);
 	return exit_code_of(st);
 }

@@ -126,6 +126,6 @@ enum exit_code inspect_probes(struct driver *d)
 		           d->options.probe.items[k]);
 		st = TFMC_INVALID;
 	}
-	driver_unload(&l);
+	loaded_destroy(&l);
 	return exit_code_of(st);
 }

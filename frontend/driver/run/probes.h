@@ -6,7 +6,7 @@
 #ifndef TFMC_FRONTEND_DRIVER_RUN_PROBES_H
 #define TFMC_FRONTEND_DRIVER_RUN_PROBES_H
 
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/run/tensors.h"
 
 /* inspect --probe: names, types and places of the values that match, of run and of encode. */
 enum exit_code inspect_probes(struct driver *d);
@@ -15,11 +15,5 @@ TFMC_MUST_USE enum tfmc_status probes_split(struct driver *d, const struct probe
                                             const char *function, struct named_tensors *t);
 /* The function of the IR that serves an entry: decode of prefill and step. */
 const char *entry_function(const char *entry);
-
-/*
- * verify --reference: the values of a file of tensors, named by layer paths, against those of the object, in
- * the order of computation. Inputs of `run` are in the same file.
- */
-TFMC_MUST_USE enum tfmc_status verify_reference(struct driver *d, struct loaded *l, bool *failed);
 
 #endif

@@ -13,7 +13,7 @@
 
 #define PROMPT_FILE_LIMIT ((size_t)64 << 20)
 
-bool driver_ids(struct driver *d, const char *text, int32_t **items, size_t *n)
+bool parse_id_list(struct driver *d, const char *text, int32_t **items, size_t *n)
 {
 	struct ids out = {0};
 	for (const char *s = text; *s;) {
@@ -37,19 +37,19 @@ bool driver_ids(struct driver *d, const char *text, int32_t **items, size_t *n)
 	return true;
 }
 
-enum tfmc_status prompt_status(struct driver *d, const struct tfmc_session *session, const char *command,
-                               int status)
+enum tfmc_status prompt_check_status(struct driver *d, const struct tfmc_session *session,
+                                     const char *command, int status)
 {
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
-	enum tfmc_status st = driver_call_failed(d, LOC_NONE, DIAG_INPUT, status, "%s: %s", command,
-	                                         tfmc_session_status_text(session, status));
+	enum tfmc_status st = driver_runtime_error(d, LOC_NONE, DIAG_INPUT, status, "%s: %s", command,
+	                                           tfmc_session_status_text(session, status));
 	if (status == TFMC_RT_E_PROMPT || status == TFMC_RT_E_FULL)
-		driver_note_room(d);
+		driver_note_context_limit(d);
 	return st;
 }
 
-enum tfmc_status prompt_append(struct driver *d, const int32_t *ids, uint64_t n, struct ids *out)
+enum tfmc_status prompt_append_ids(struct driver *d, const int32_t *ids, uint64_t n, struct ids *out)
 {
 	for (uint64_t i = 0; i < n; i++) {
 		if (!ARENA_ADDED(&d->arena, out, ids[i]))
@@ -58,16 +58,16 @@ enum tfmc_status prompt_append(struct driver *d, const int32_t *ids, uint64_t n,
 	return TFMC_OK;
 }
 
-enum tfmc_status prompt_text(struct driver *d, const struct tfmc_record *r, const char *command,
-                             enum prompt_vocabulary which, const char *text, struct ids *out)
+enum tfmc_status prompt_append_text(struct driver *d, const struct tfmc_record *r, const char *command,
+                                    enum prompt_vocabulary which, const char *text, struct ids *out)
 {
 	int (*encode)(const struct tfmc_record *, const char *, int32_t *, uint64_t, uint64_t *) =
 	        which == PROMPT_TARGET ? tfmc_text_encode_target : tfmc_text_encode;
 	uint64_t n;
 	int32_t *ids;
 	if (d->tokenizer) {
-		TFMC_TRY(driver_text_ids(d, which, text, &ids, &n));
-		return prompt_append(d, ids, n, out);
+		TFMC_TRY(driver_tokenize(d, which, text, &ids, &n));
+		return prompt_append_ids(d, ids, n, out);
 	}
 	int status = encode(r, text, NULL, 0, &n);
 	if (status == TFMC_RT_E_TEXT && !r->vocabulary && !r->source_vocabulary) {
@@ -86,40 +86,40 @@ enum tfmc_status prompt_text(struct driver *d, const struct tfmc_record *r, cons
 		           (unsigned long long)n + 1);
 		return TFMC_INVALID;
 	}
-	TFMC_TRY(prompt_status(d, NULL, command, status));
+	TFMC_TRY(prompt_check_status(d, NULL, command, status));
 	ids = ARENA_ARRAY(&d->arena, int32_t, n + 1);
 	if (!ids)
 		return TFMC_NO_MEMORY;
-	TFMC_TRY(prompt_status(d, NULL, command, encode(r, text, ids, n, &n)));
-	return prompt_append(d, ids, n, out);
+	TFMC_TRY(prompt_check_status(d, NULL, command, encode(r, text, ids, n, &n)));
+	return prompt_append_ids(d, ids, n, out);
 }
 
-enum tfmc_status prompt_list(struct driver *d, const char *command, const char *text, struct ids *out)
+enum tfmc_status prompt_append_list(struct driver *d, const char *command, const char *text, struct ids *out)
 {
 	int32_t *ids;
 	size_t n;
-	if (driver_ids(d, text, &ids, &n))
-		return prompt_append(d, ids, n, out);
+	if (parse_id_list(d, text, &ids, &n))
+		return prompt_append_ids(d, ids, n, out);
 	diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s: a list of ids is such as 1,2,3, not %s", command,
 	           text);
 	return TFMC_INVALID;
 }
 
-enum tfmc_status prompt_facts(struct driver *d, const struct tfmc_record *r, int64_t at, int64_t n,
-                              struct ids *out)
+enum tfmc_status prompt_append_record_ids(struct driver *d, const struct tfmc_record *r, int64_t at,
+                                          int64_t n, struct ids *out)
 {
 	const int64_t *ids = (const void *)((const char *)r + at);
 	for (int64_t i = 0; i < n; i++) {
 		int32_t id = (int32_t)ids[i];
-		TFMC_TRY(prompt_append(d, &id, 1, out));
+		TFMC_TRY(prompt_append_ids(d, &id, 1, out));
 	}
 	return TFMC_OK;
 }
 
 /* ---- sources that are no ids ---- */
 
-enum tfmc_status prompt_features(struct driver *d, const struct frontend_model *m,
-                                 const struct frontend_input **out)
+enum tfmc_status prompt_find_feature_input(struct driver *d, const struct frontend_model *m,
+                                           const struct frontend_input **out)
 {
 	const struct frontend_generate *gen = frontend_generate(m);
 	size_t n;
@@ -141,8 +141,8 @@ enum tfmc_status prompt_features(struct driver *d, const struct frontend_model *
 	return TFMC_INVALID;
 }
 
-enum tfmc_status prompt_rows(struct driver *d, const struct frontend_input *in,
-                             const struct named_tensor **out)
+enum tfmc_status prompt_read_features(struct driver *d, const struct frontend_input *in,
+                                      const struct named_tensor **out)
 {
 	struct named_tensors file = {0};
 	TFMC_TRY(tensors_read(d, d->options.inputs, d->options.prefix, &file));
@@ -172,21 +172,22 @@ enum tfmc_status prompt_rows(struct driver *d, const struct frontend_input *in,
 	return TFMC_INVALID;
 }
 
-enum tfmc_status prompt_set_row(struct driver *d, struct tfmc_session *session, const char *command,
-                                const struct named_tensor *rows, int64_t row)
+enum tfmc_status prompt_set_source_row(struct driver *d, struct tfmc_session *session, const char *command,
+                                       const struct named_tensor *rows, int64_t row)
 {
 	size_t bytes = (size_t)(rows->count / rows->dims[0]) * (size_t)ir_dtype_bytes(rows->dtype);
 	int64_t sizes[IR_RANK_MAX];
 	memcpy(sizes, rows->dims, sizeof(sizes));
 	sizes[0] = 1;
-	return prompt_status(d, session, command,
-	                     tfmc_session_set_source(session, (const char *)rows->data + (size_t)row * bytes,
-	                                             sizes, (uint64_t)rows->rank));
+	return prompt_check_status(d, session, command,
+	                           tfmc_session_set_source(session,
+	                                                   (const char *)rows->data + (size_t)row * bytes,
+	                                                   sizes, (uint64_t)rows->rank));
 }
 
 /* ---- files ---- */
 
-enum tfmc_status prompt_at_line(struct driver *d, size_t number, enum tfmc_status st)
+enum tfmc_status prompt_note_line(struct driver *d, size_t number, enum tfmc_status st)
 {
 	const struct driver_options *o = &d->options;
 	if (st == TFMC_INVALID && number > 0)
@@ -195,11 +196,11 @@ enum tfmc_status prompt_at_line(struct driver *d, size_t number, enum tfmc_statu
 	return st;
 }
 
-enum tfmc_status prompt_lines(struct driver *d, const char *path, prompt_line *each, void *user)
+enum tfmc_status prompt_for_each_line(struct driver *d, const char *path, prompt_line_fn *each, void *user)
 {
 	const char *text;
 	size_t len, number = 0;
-	outputs_protect(&d->outputs, path);
+	outputs_add_input(&d->outputs, path);
 	TFMC_TRY(file_read(&d->arena, &d->diag, path, PROMPT_FILE_LIMIT, LOC_NONE, &text, &len));
 	if (memchr(text, 0, len)) {
 		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "%s has a zero byte: prompts are UTF-8 text",
@@ -243,7 +244,7 @@ static enum tfmc_status read_stdin(struct driver *d, const char **out)
 	return st;
 }
 
-enum tfmc_status driver_read_prompt(struct driver *d)
+enum tfmc_status driver_read_prompt_option(struct driver *d)
 {
 	const char **prompt = &d->options.prompt, *file = d->options.file, *text;
 	size_t len;
@@ -252,7 +253,7 @@ enum tfmc_status driver_read_prompt(struct driver *d)
 		return TFMC_INVALID;
 	}
 	if (file && strcmp(file, "-")) {
-		outputs_protect(&d->outputs, file);
+		outputs_add_input(&d->outputs, file);
 		TFMC_TRY(file_read(&d->arena, &d->diag, file, PROMPT_FILE_LIMIT, LOC_NONE, &text, &len));
 		if (memchr(text, 0, len)) {
 			diag_error(&d->diag, LOC_NONE, DIAG_INPUT,
@@ -264,4 +265,64 @@ enum tfmc_status driver_read_prompt(struct driver *d)
 	}
 	*prompt = file ? file : *prompt;
 	return *prompt && !strcmp(*prompt, "-") ? read_stdin(d, prompt) : TFMC_OK;
+}
+
+/* ---- models of speech ---- */
+
+struct hearing {
+	const struct frontend_names *languages;
+	int64_t best; /* -1: not asked yet */
+};
+
+/* The likeliest language after the first id; nothing more is wanted. */
+static int hear(void *user, float *logits, int64_t vocab, const int32_t *ids, uint64_t n)
+{
+	struct hearing *h = user;
+	(void)ids;
+	(void)n;
+	for (size_t i = 0; i < h->languages->n; i++) {
+		int64_t id = h->languages->ids[i];
+		if (id >= vocab)
+			continue;
+		bool is_equal = h->best >= 0 && logits[id] == logits[h->best];
+		if (h->best < 0 || logits[id] > logits[h->best] || (is_equal && id < h->best))
+			h->best = id;
+	}
+	return 1;
+}
+
+/* One step of the decoder after its first id. */
+static enum tfmc_status detect_language(struct driver *d, struct tfmc_session *session,
+                                        const struct frontend_speech *s, int64_t *id)
+{
+	struct hearing h = {&s->languages, -1};
+	const struct tfmc_rules rules = {.struct_size = sizeof(rules), .on_logits = hear, .user = &h};
+	const struct tfmc_generate_options o = {
+	        .struct_size = sizeof(o), .max_new_tokens = 1, .rules = &rules};
+	int32_t first = (int32_t)s->start, out;
+	uint64_t n;
+	int status = tfmc_generate(session, &o, NULL, 0, &first, 1, &out, 1, &n);
+	*id = h.best;
+	return h.best >= 0 ? TFMC_OK : prompt_check_status(d, session, "generate", status);
+}
+
+enum tfmc_status prompt_append_speech_start(struct driver *d, struct tfmc_session *session,
+                                            const struct frontend_generate *g, struct ids *out)
+{
+	const struct driver_options *o = &d->options;
+	const struct speech_wish wish = {o->language, o->task, o->timestamps};
+	int64_t ids[SPEECH_START_MAX];
+	size_t n;
+	if (!g->speech.given || g->start.n == 0)
+		return TFMC_OK;
+	const char *wrong = frontend_speech_start(&d->arena, &g->speech, &wish, ids, &n);
+	if (wrong) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s", wrong);
+		return TFMC_INVALID;
+	}
+	if (n > 1 && ids[1] == SPEECH_DETECTED)
+		TFMC_TRY(detect_language(d, session, &g->speech, &ids[1]));
+	for (size_t i = 0; i < n; i++)
+		TFMC_TRY(prompt_append_ids(d, &(int32_t){(int32_t)ids[i]}, 1, out));
+	return TFMC_OK;
 }

@@ -75,7 +75,7 @@ const char *tensor_not_finite(struct driver *d, const struct named_tensor *t)
 	return text;
 }
 
-void tensor_set(struct named_tensor *t, const double *values)
+void tensor_set_values(struct named_tensor *t, const double *values)
 {
 	struct interp_tensor v = {.dtype = t->dtype, .rank = t->rank, .data = (double *)(uintptr_t)values};
 	memcpy(v.dims, t->dims, sizeof(v.dims));
@@ -97,7 +97,7 @@ enum tfmc_status tensors_read(struct driver *d, const char *path, const char *pr
 	struct file_map map;
 	struct stored_tensors file;
 	TFMC_TRY(file_map_open(&d->diag, path, LOC_NONE, &map));
-	outputs_protect(&d->outputs, path);
+	outputs_add_input(&d->outputs, path);
 	const struct stored_source src = {&d->arena, &d->diag, path, LOC_NONE, map.data, map.len, false};
 	enum tfmc_status st =
 	        npy_has_magic(map.data, map.len) ? npy_read(&src, &file) : safetensors_read(&src, &file);
@@ -137,7 +137,7 @@ enum tfmc_status tensors_write(struct driver *d, const char *path, const struct 
 	buf_init(&text);
 	enum tfmc_status st = safetensors_write(&text, items, t->n) ? TFMC_OK : TFMC_NO_MEMORY;
 	if (st == TFMC_OK)
-		st = driver_put(d, path, &text);
+		st = driver_write_output(d, path, &text);
 	buf_destroy(&text);
 	return st == TFMC_OK ? outputs_commit(&d->outputs) : st;
 }
@@ -274,18 +274,6 @@ static bool make_outputs(struct caller *c, int64_t entry, const int64_t *dims, s
 	return true;
 }
 
-int64_t *tensors_dims(struct driver *d, const struct tfmc_record *r, int64_t entry,
-                      const struct named_tensors *in)
-{
-	struct shape_dims dims = {0};
-	int64_t *out = ARENA_ARRAY(&d->arena, int64_t, r->n_dims + 1);
-	if (!out || r->n_dims > TFMC_COUNT(dims.values))
-		return NULL;
-	learn_dims(r, entry, in, &dims);
-	memcpy(out, dims.values, r->n_dims * sizeof(*out));
-	return out;
-}
-
 /* ---- through the interpreter ---- */
 /* The value of a parameter; without data the interpreter takes its default, and nothing is in the state. */
 static bool interp_input(struct caller *c, const struct ir_func *f, const struct ir_param *p,
@@ -360,12 +348,12 @@ static enum tfmc_status session_call(struct caller *c, int64_t entry, const char
 	int status = tfmc_session_call(c->session, entry, dims, inputs, outputs);
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
-	return driver_call_failed(c->d, LOC_NONE, DIAG_INPUT, status, "entry %s: %s%s", name,
-	                          tfmc_session_status_text(c->session, status),
-	                          status == TFMC_RT_E_DIM ? wrong_dim(c, entry, dims) : "");
+	return driver_runtime_error(c->d, LOC_NONE, DIAG_INPUT, status, "entry %s: %s%s", name,
+	                            tfmc_session_status_text(c->session, status),
+	                            status == TFMC_RT_E_DIM ? wrong_dim(c, entry, dims) : "");
 }
 
-int64_t driver_find_entry(struct driver *d, const struct tfmc_record *r, const char *name)
+int64_t caller_find_entry(struct driver *d, const struct tfmc_record *r, const char *name)
 {
 	int64_t number = tfmc_entry_find(r, name);
 	if (number >= 0)
@@ -383,7 +371,7 @@ enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_te
 {
 	struct tfmc_buffer inputs[MAX_TENSORS] = {0}, outputs[MAX_TENSORS] = {0};
 	struct shape_dims dims = {0};
-	int64_t number = driver_find_entry(c->d, c->record, entry);
+	int64_t number = caller_find_entry(c->d, c->record, entry);
 	if (number < 0)
 		return TFMC_INVALID;
 	learn_dims(c->record, number, in, &dims);
@@ -397,4 +385,26 @@ enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_te
 		TFMC_TRY(interp_call(c, entry, dims.values, inputs, outputs));
 	return c->probes && c->probes->n ? probes_split(c->d, c->probes, entry_function(entry), out)
 	                                 : TFMC_OK;
+}
+
+/* The dims of a call on these inputs: [number of dims], in the arena; NULL: no memory. */
+static int64_t *infer_dims(struct driver *d, const struct tfmc_record *r, int64_t entry,
+                           const struct named_tensors *in)
+{
+	struct shape_dims dims = {0};
+	int64_t *out = ARENA_ARRAY(&d->arena, int64_t, r->n_dims + 1);
+	if (!out || r->n_dims > TFMC_COUNT(dims.values))
+		return NULL;
+	learn_dims(r, entry, in, &dims);
+	memcpy(out, dims.values, r->n_dims * sizeof(*out));
+	return out;
+}
+
+enum tfmc_status caller_open_session(struct driver *d, struct compiled *c, const char *entry,
+                                     const struct named_tensors *in)
+{
+	const struct tfmc_record *r = c->model.record;
+	int64_t number = tfmc_entry_find(r, entry);
+	/* An unknown entry opens a session for the bounds: the call reports the error. */
+	return driver_open_session_for(d, c, number < 0 ? NULL : infer_dims(d, r, number, in));
 }

@@ -16,13 +16,13 @@ static enum tfmc_status tokenizer_status(struct driver *d, int status)
 	return status == TFMC_TOKENIZER_E_MEMORY ? TFMC_NO_MEMORY : TFMC_INVALID;
 }
 
-enum tfmc_status driver_tokenizer(struct driver *d, struct frontend_model *m, bool needed)
+enum tfmc_status driver_open_tokenizer(struct driver *d, struct frontend_model *m, bool needed)
 {
 	const struct frontend_tokenizer *t = frontend_tokenizer_head(m);
 	if (!t->given || t->kind == TOKENIZER_CHARS || d->tokenizer)
 		return TFMC_OK;
 	TFMC_TRY(frontend_tokenizer(m, needed, &t));
-	driver_time(d, "tokenizer");
+	driver_end_stage(d, "tokenizer");
 	if (t->packed.data == NULL)
 		return TFMC_OK;
 	TFMC_TRY(tokenizer_status(d, tfmc_tokenizer_open(t->packed.data, t->packed.bytes, &d->tokenizer)));
@@ -30,7 +30,7 @@ enum tfmc_status driver_tokenizer(struct driver *d, struct frontend_model *m, bo
 	        d, tfmc_tokenizer_open_target(t->packed.data, t->packed.bytes, &d->target_tokenizer));
 }
 
-enum tfmc_status driver_text_ids(struct driver *d, enum prompt_vocabulary which, const char *text,
+enum tfmc_status driver_tokenize(struct driver *d, enum prompt_vocabulary which, const char *text,
                                  int32_t **ids, uint64_t *n)
 {
 	const struct tfmc_tokenizer *t = which == PROMPT_TARGET ? d->target_tokenizer : d->tokenizer;
@@ -43,8 +43,8 @@ enum tfmc_status driver_text_ids(struct driver *d, enum prompt_vocabulary which,
 	return tokenizer_status(d, tfmc_tokenizer_encode(t, text, len, flags, *ids, *n, n));
 }
 
-enum tfmc_status driver_ids_text(struct driver *d, const int32_t *ids, uint64_t n, unsigned flags,
-                                 const char **text)
+enum tfmc_status driver_detokenize(struct driver *d, const int32_t *ids, uint64_t n, unsigned flags,
+                                   const char **text)
 {
 	uint64_t bytes;
 	TFMC_TRY(tokenizer_status(
@@ -73,7 +73,7 @@ static enum tfmc_status print_ids(struct driver *d, enum prompt_vocabulary which
 {
 	int32_t *ids;
 	uint64_t n;
-	TFMC_TRY(driver_text_ids(d, which, text, &ids, &n));
+	TFMC_TRY(driver_tokenize(d, which, text, &ids, &n));
 	for (uint64_t i = 0; i < n; i++)
 		buf_printf(&d->out, "%s%d", i ? " " : "", ids[i]);
 	buf_char(&d->out, '\n');
@@ -83,7 +83,7 @@ static enum tfmc_status print_ids(struct driver *d, enum prompt_vocabulary which
 static enum tfmc_status print_line(void *user, const char *line, size_t number)
 {
 	struct driver *d = user;
-	TFMC_TRY(prompt_at_line(d, number, print_ids(d, PROMPT_SOURCE, line)));
+	TFMC_TRY(prompt_note_line(d, number, print_ids(d, PROMPT_SOURCE, line)));
 	return driver_flush_out(d) ? TFMC_OK : TFMC_IO;
 }
 
@@ -91,8 +91,8 @@ static enum tfmc_status print_text(struct driver *d, const char *list)
 {
 	struct ids ids = {0};
 	const char *text;
-	TFMC_TRY(prompt_list(d, "tokenize", list, &ids));
-	TFMC_TRY(driver_ids_text(d, ids.items, ids.n, TFMC_DETOKENIZE_KEEP, &text));
+	TFMC_TRY(prompt_append_list(d, "tokenize", list, &ids));
+	TFMC_TRY(driver_detokenize(d, ids.items, ids.n, TFMC_DETOKENIZE_KEEP, &text));
 	buf_str(&d->out, text);
 	buf_char(&d->out, '\n');
 	return TFMC_OK;
@@ -116,7 +116,7 @@ static enum tfmc_status tokenize(struct driver *d, struct frontend_model *m)
 		           "not supported yet: tokenize with a tokenizer of kind chars");
 		return TFMC_INVALID;
 	}
-	TFMC_TRY(driver_tokenizer(d, m, true));
+	TFMC_TRY(driver_open_tokenizer(d, m, true));
 	if (o->output) {
 		TFMC_TRY(frontend_tokenizer(m, true, &t));
 		struct output_file *f = outputs_add(&d->outputs, o->output, NULL);
@@ -124,7 +124,7 @@ static enum tfmc_status tokenize(struct driver *d, struct frontend_model *m)
 		                                                             : TFMC_IO;
 	}
 	if (o->prompt_file)
-		return prompt_lines(d, o->prompt_file, print_line, d);
+		return prompt_for_each_line(d, o->prompt_file, print_line, d);
 	if (o->tokens)
 		return print_text(d, o->tokens);
 	return o->prompt ? print_ids(d, PROMPT_SOURCE, o->prompt)
@@ -136,9 +136,9 @@ enum exit_code command_tokenize(struct driver *d)
 	const struct driver_options *o = &d->options;
 	struct frontend_model *m = NULL;
 	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->target_text + !!o->output != 1)
-		return driver_usage(d,
-		                    "one of --prompt, --prompt-file, --target-text, --tokens, -o is wanted");
-	enum tfmc_status st = driver_read(d, &m);
+		return driver_usage_error(
+		        d, "one of --prompt, --prompt-file, --target-text, --tokens, -o is wanted");
+	enum tfmc_status st = driver_read_model(d, &m);
 	if (st == TFMC_OK)
 		st = tokenize(d, m);
 	frontend_destroy(m);

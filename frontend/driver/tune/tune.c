@@ -4,7 +4,7 @@
  * that step alone is compiled with each candidate; all of them are called in turns, each with weights of its own,
  * so that these come from memory as those of a model do. Candidates change no result: sums keep their order.
  */
-#include "frontend/driver/compile/driver.h"
+#include "frontend/driver/compile/jit.h"
 #include "frontend/driver/tune/choose.h"
 #include "ir/print/text.h"
 #include "ir/target/tile.h"
@@ -199,8 +199,8 @@ static enum tfmc_status compile(struct tune *t, const char *text, struct candida
 {
 	struct driver *d = t->d;
 	TFMC_TRY(ir_parse(&d->diag, "tune", text, strlen(text), &c->loaded.module));
-	TFMC_TRY(driver_compile_native(d, &c->loaded, (struct entry_names){0}, &c->compiled));
-	return driver_session(d, &c->compiled, 0);
+	TFMC_TRY(driver_compile_jit(d, &c->loaded, (struct entry_names){0}, &c->compiled));
+	return driver_open_session(d, &c->compiled, 0);
 }
 
 static enum tfmc_status open_candidate(struct tune *t, const struct shape *s, struct candidate *c)
@@ -256,8 +256,8 @@ static enum tfmc_status time_calls(struct tune *t, struct candidate *c, int64_t 
 	for (int64_t i = 0; i < n; i++) {
 		int status = tfmc_session_call(c->compiled.session, 0, NULL, t->tensors, t->tensors + inputs);
 		if (status != TFMC_RT_OK)
-			return driver_call_failed(t->d, LOC_NONE, DIAG_INTERNAL, status, "a candidate: %s",
-			                          tfmc_session_status_text(c->compiled.session, status));
+			return driver_runtime_error(t->d, LOC_NONE, DIAG_INTERNAL, status, "a candidate: %s",
+			                            tfmc_session_status_text(c->compiled.session, status));
 	}
 	*seconds = (driver_clock(NULL) - start) / (double)n;
 	return TFMC_OK;
@@ -268,8 +268,8 @@ static enum tfmc_status time_calls(struct tune *t, struct candidate *c, int64_t 
 static void close_candidates(struct tune *t)
 {
 	for (size_t i = 0; i < t->n; i++) {
-		driver_release(&t->candidates[i].compiled);
-		driver_unload(&t->candidates[i].loaded);
+		compiled_destroy(&t->candidates[i].compiled);
+		loaded_destroy(&t->candidates[i].loaded);
 	}
 	memset(t->candidates, 0, sizeof(t->candidates));
 	t->n = t->n_rounds = 0;
@@ -344,15 +344,15 @@ static enum tfmc_status read_model(struct tune *t)
 	struct variant_set set = {0};
 	struct loaded l;
 	enum tfmc_status st = driver_load(d, &l);
-	t->target = st == TFMC_OK ? driver_target(d, d->options.mcpu) : NULL;
+	t->target = st == TFMC_OK ? driver_best_target(d, d->options.mcpu) : NULL;
 	if (st == TFMC_OK)
-		st = t->target ? driver_targets(d, &set) : TFMC_INVALID;
+		st = t->target ? driver_find_variants(d, &set) : TFMC_INVALID;
 	if (st == TFMC_OK)
-		st = driver_plan(d, l.module, driver_pipeline(d), &set);
+		st = driver_plan_variants(d, l.module, driver_pipeline(d), &set);
 	if (st == TFMC_OK)
 		st = find_shapes(t, set.items[0].planned);
-	driver_forget_plans(&set);
-	driver_unload(&l);
+	variant_set_destroy(&set);
+	loaded_destroy(&l);
 	return st;
 }
 
@@ -373,7 +373,7 @@ enum exit_code command_tune(struct driver *d)
 		st = tune_shape(t, &t->shapes.items[i], now + left / (double)(t->shapes.n - i));
 	}
 	if (st == TFMC_OK)
-		st = driver_emit_text(d, &t->file);
+		st = driver_write_main_output(d, &t->file);
 	buf_destroy(&t->file);
 	return exit_code_of(st);
 }

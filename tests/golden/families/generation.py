@@ -142,7 +142,7 @@ def draw_case(rng, base, liked, is_pair):
     case["prompt"] = [rng.randrange(3, vocab) if rng.random() < 0.6 else rng.choice(liked) for _ in range(rng.randrange(1, 9))]
     counts = case["generation"] if case["generation"] is not None else dict(base, **case["config"])
     if ("max_new_tokens" not in counts and "max_length" not in counts) or rng.random() < 0.3:
-        case["options"] += ["--steps", str(rng.randrange(4, 14))]
+        case["options"] += ["--max-tokens", str(rng.randrange(4, 14))]
     if rng.random() < 0.25:
         case["options"] += ["--beam", str(rng.randrange(2, 6)), "--early-stopping", rng.choice(["true", "false", "never"])]
         if rng.random() < 0.5:
@@ -166,8 +166,8 @@ def library(case, folder, is_pair, dtype):
     n_first = 1 + (g.forced_bos_token_id is not None) if is_pair else len(case["prompt"])
     named = dict(zip(case["options"][::2], case["options"][1::2]))
     also = {}
-    if "--steps" in named:
-        also["max_new_tokens"] = int(named["--steps"]) + (n_first - 1 if is_pair else 0)
+    if "--max-tokens" in named:
+        also["max_new_tokens"] = int(named["--max-tokens"]) + (n_first - 1 if is_pair else 0)
     if "--beam" in named:
         also["num_beams"] = int(named["--beam"])
         also["early_stopping"] = {"true": True, "false": False, "never": "never"}[named["--early-stopping"]]
@@ -205,7 +205,7 @@ def draw(n, seed, keep):
             os.environ["XDG_CACHE_HOME"] = os.path.join(folder, "cache")
             rows = kept[family] = []
             liked = [5]
-            plain = {"config": {}, "without": [], "generation": {"decoder_start_token_id": 2, "repetition_penalty": 1.5}, "options": ["--steps", "12"],
+            plain = {"config": {}, "without": [], "generation": {"decoder_start_token_id": 2, "repetition_penalty": 1.5}, "options": ["--max-tokens", "12"],
                      "prompt": [7, 8, 9]}
             make_folder(family, plain, folder)
             liked = sorted(set(library(plain, folder, is_pair, torch.float64)[0]))

@@ -84,13 +84,13 @@ static void add(void *user, const struct diag_context *cx, const struct diag *m)
 }
 
 /* A note alone, an error with two notes, a remark. */
-static void report(enum message_word form, struct sink *k, struct arena *a)
+static void report(enum diagnostics_format_word form, struct sink *k, struct arena *a)
 {
 	struct diag_context cx;
 	diag_init(&cx, add, k);
 	diagnostics_init(&k->s, a);
 	buf_init(&k->log);
-	k->s.form = form;
+	k->s.format = form;
 	uint32_t file = diag_add_source(&cx, "m.yaml", "a: 1\n", 5);
 	diag_note(&cx, LOC_NONE, "alone");
 	diag_error(&cx, (struct loc){file, 1, 4, 0}, DIAG_UNKNOWN_KEY, "bad %s", "\xff");

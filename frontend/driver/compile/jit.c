@@ -4,7 +4,7 @@
  * attend, verify, bench). Packed weights lie in pages of their own (packed.h),
  * never in the object.
  */
-#include "frontend/driver/compile/native_cache.h"
+#include "frontend/driver/compile/code_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static const struct target *family_of(const struct tfmc_cl_device *device)
 	                                                : "opencl-cpu");
 }
 
-enum tfmc_status driver_refuse_device(struct driver *d, const char *why)
+enum tfmc_status driver_device_error(struct driver *d, const char *why)
 {
 	diag_environment_error(&d->diag, LOC_NONE, DIAG_TARGET, "--device=%s: %s", d->options.device, why);
 	return TFMC_IO;
@@ -45,7 +45,7 @@ static enum tfmc_status find_device(struct driver *d, struct tfmc_cl **cl, size_
 	int status = tfmc_cl_open(driver_opencl_library(), cl, &error);
 	if (status == TFMC_CL_OK)
 		status = tfmc_cl_choose(*cl, 0, device_name(d), number, &error);
-	return status == TFMC_CL_OK ? TFMC_OK : driver_refuse_device(d, error.text);
+	return status == TFMC_CL_OK ? TFMC_OK : driver_device_error(d, error.text);
 }
 
 /* Without --target the family of the device. */
@@ -70,7 +70,7 @@ static enum tfmc_status choose_device(struct driver *d)
 }
 
 /* Kernels multiply bf16 as f32. */
-enum tfmc_status driver_device_roof(struct driver *d, uint64_t bytes, struct backend_peak *out)
+enum tfmc_status driver_device_peak(struct driver *d, uint64_t bytes, struct backend_peak *out)
 {
 	struct tfmc_cl_peaks roofs;
 	struct tfmc_cl_error error;
@@ -78,7 +78,7 @@ enum tfmc_status driver_device_roof(struct driver *d, uint64_t bytes, struct bac
 	size_t number;
 	enum tfmc_status st = find_device(d, &cl, &number);
 	if (st == TFMC_OK && tfmc_cl_peaks(cl, number, bytes, &roofs, &error) != TFMC_CL_OK)
-		st = driver_refuse_device(d, error.text);
+		st = driver_device_error(d, error.text);
 	if (st == TFMC_OK)
 		*out = (struct backend_peak){
 		        .flops = {[MAC_F32] = roofs.f32, [MAC_INT8] = roofs.int8, [MAC_BF16] = roofs.f32},
@@ -107,26 +107,6 @@ static bool runs_here(const struct driver *d, const struct target *t)
 	return t->arch == ARCH_OPENCL ? d->options.device != NULL : target_runs_on_host(t);
 }
 
-enum tfmc_status driver_call_failed(struct driver *d, struct loc loc, enum diag_code code, int status,
-                                    const char *fmt, ...)
-{
-	struct buf text;
-	va_list ap;
-	buf_init(&text);
-	va_start(ap, fmt);
-	buf_vprintf(&text, fmt, ap);
-	va_end(ap);
-	bool is_system = status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ||
-	                 status == TFMC_RT_E_FILE || status == TFMC_RT_E_DEVICE;
-	if (is_system)
-		diag_environment_error(&d->diag, loc, status == TFMC_RT_E_MEMORY ? DIAG_MEMORY : DIAG_TARGET,
-		                       "%s", text.data);
-	else
-		diag_error(&d->diag, loc, code, "%s", text.data);
-	buf_destroy(&text);
-	return is_system ? TFMC_IO : TFMC_INVALID;
-}
-
 /* ---- code ---- */
 
 /* The most demanding of those this machine runs; NULL after a diagnostic. */
@@ -153,17 +133,17 @@ static bool wants_plan(const struct driver *d)
 	return d->options.command == COMMAND_BENCH || d->options.poison;
 }
 
-static enum tfmc_status plan_here(struct driver *d, const struct native_request *q, struct compiled *out)
+static enum tfmc_status plan_here(struct driver *d, const struct code_request *q, struct compiled *out)
 {
-	TFMC_TRY(driver_plan(d, q->loaded->module, q->pipeline, &out->variants));
+	TFMC_TRY(driver_plan_variants(d, q->loaded->module, q->pipeline, &out->variants));
 	out->planned = find_runnable(d, &out->variants)->planned;
 	return driver_check_planned(d, out->planned);
 }
 
-static enum tfmc_status compile_here(struct driver *d, const struct native_request *q, struct compiled *out)
+static enum tfmc_status compile_here(struct driver *d, const struct code_request *q, struct compiled *out)
 {
 	struct backend_sink sink = {packed_write, &out->weights};
-	struct packed_before before;
+	struct cached_weights before;
 	struct backend_options o = {
 	        .weights = BACKEND_WEIGHTS_FILE, .facts = q->facts, .weights_sink = &sink};
 	o.opt_level = q->opt_level;
@@ -173,11 +153,11 @@ static enum tfmc_status compile_here(struct driver *d, const struct native_reque
 	o.entries = q->entries.items;
 	o.n_entries = q->entries.n;
 	TFMC_TRY(plan_here(d, q, out));
-	native_cache_find_packed(d, out->variants.items[0].planned, &before);
+	code_cache_find_packed(d, out->variants.items[0].planned, &before);
 	o.packed = before.map.base ? &before.packed : NULL;
 	o.packed_stays = true;
-	enum tfmc_status st = driver_generate(d, &out->variants, q->loaded, &o, &out->object);
-	driver_time(d, "code generation");
+	enum tfmc_status st = driver_generate_code(d, &out->variants, q->loaded, &o, &out->object);
+	driver_end_stage(d, "code generation");
 	if (st == TFMC_OK && out->object.packed_taken) {
 		out->weights.map = before.map;
 		return TFMC_OK;
@@ -221,14 +201,14 @@ static void say_cache(struct driver *d, const char *verb)
 }
 
 /* Compiled, or with code and weights of the cache. */
-static enum tfmc_status make_here(struct driver *d, const struct native_request *q, struct compiled *out)
+static enum tfmc_status make_here(struct driver *d, const struct code_request *q, struct compiled *out)
 {
 	size_t said = d->diag.n_warnings;
-	TFMC_TRY(native_cache_open(d));
-	const char *name = native_cache_name(d, q), *verb = NULL;
-	if (name && native_cache_load(d, name, out))
+	TFMC_TRY(code_cache_open(d));
+	const char *name = code_cache_name(d, q), *verb = NULL;
+	if (name && code_cache_load(d, name, out))
 		verb = "come from";
-	driver_time(d, "cache");
+	driver_end_stage(d, "cache");
 	if (!verb)
 		TFMC_TRY(compile_here(d, q, out));
 	else if (wants_plan(d))
@@ -236,32 +216,32 @@ static enum tfmc_status make_here(struct driver *d, const struct native_request 
 	TFMC_TRY(load_here(d, q->loaded->module->name, out));
 	backend_llvm_release(); /* code is there: what runs now is the model */
 	/* Warnings are given each time. */
-	if (!verb && name && said == d->diag.n_warnings && native_cache_store(d, name, out))
+	if (!verb && name && said == d->diag.n_warnings && code_cache_store(d, name, out))
 		verb = "are kept in";
 	say_cache(d, verb);
 	return TFMC_OK;
 }
 
-enum tfmc_status driver_compile_native(struct driver *d, struct loaded *l, struct entry_names entries,
-                                       struct compiled *out)
+enum tfmc_status driver_compile_jit(struct driver *d, struct loaded *l, struct entry_names entries,
+                                    struct compiled *out)
 {
 	struct backend_facts facts = {.pad = -1};
-	struct native_request q = {l, &out->variants, entries, driver_pipeline(d), &facts, 2};
+	struct code_request q = {l, &out->variants, entries, driver_pipeline(d), &facts, 2};
 	if (d->options.opt0 || !strcmp(q.pipeline, "O0"))
 		q.opt_level = 0;
 	backend_output_init(&out->object);
 	out->weights = (struct packed){.cx = &d->diag, .cache = &d->cache, .file.fd = -1, .arena = &d->arena};
 	out->weights.read = driver_weight_files(l);
 	TFMC_TRY(choose_device(d));
-	TFMC_TRY(driver_targets(d, &out->variants));
+	TFMC_TRY(driver_find_variants(d, &out->variants));
 	if (!find_runnable(d, &out->variants))
 		return TFMC_IO;
 	if (l->model)
-		TFMC_TRY(driver_facts(d, l->model, &facts));
+		TFMC_TRY(driver_collect_facts(d, l->model, &facts));
 	return make_here(d, &q, out);
 }
 
-enum tfmc_status driver_each_variant(struct driver *d, struct compiled *c, variant_work *each, void *user)
+enum tfmc_status driver_for_each_variant(struct driver *d, struct compiled *c, variant_fn *each, void *user)
 {
 	for (size_t i = 0; i < c->variants.n; i++) {
 		const struct backend_variant *v = &c->variants.items[i];
@@ -277,7 +257,7 @@ enum tfmc_status driver_each_variant(struct driver *d, struct compiled *c, varia
 	return TFMC_OK;
 }
 
-void driver_release(struct compiled *c)
+void compiled_destroy(struct compiled *c)
 {
 	tfmc_session_close(c->session);
 	backend_jit_destroy(c->jit);
@@ -285,6 +265,6 @@ void driver_release(struct compiled *c)
 		backend_output_destroy(&c->object);
 		packed_close(&c->weights);
 	}
-	driver_forget_plans(&c->variants);
+	variant_set_destroy(&c->variants);
 	*c = (struct compiled){0};
 }

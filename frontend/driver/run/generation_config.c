@@ -3,6 +3,7 @@
  * The rules that generation obeys: those of the model's section `generate`, then the options, as rules of the
  * runtime library. Start, stop and suppressed ids of the model are in the object's record.
  */
+#include "frontend/driver/run/generation_config.h"
 #include "frontend/driver/run/prompts.h"
 
 static bool parse_ids(struct driver *d, const char *text, struct tfmc_ids *out)
@@ -10,7 +11,7 @@ static bool parse_ids(struct driver *d, const char *text, struct tfmc_ids *out)
 	struct ids ids = {0};
 	if (!text)
 		return true;
-	if (prompt_list(d, "generate", text, &ids) != TFMC_OK)
+	if (prompt_append_list(d, "generate", text, &ids) != TFMC_OK)
 		return false;
 	*out = (struct tfmc_ids){ids.items, ids.n};
 	return true;
@@ -21,7 +22,7 @@ static bool parse_text(struct driver *d, const struct tfmc_record *r, const char
 	struct ids ids = {0};
 	if (!text)
 		return true;
-	if (prompt_text(d, r, "generate", PROMPT_TARGET, text, &ids) != TFMC_OK)
+	if (prompt_append_text(d, r, "generate", PROMPT_TARGET, text, &ids) != TFMC_OK)
 		return false;
 	*out = (struct tfmc_ids){ids.items, ids.n};
 	return true;
@@ -36,10 +37,10 @@ static struct tfmc_ids model_ids(struct driver *d, const struct frontend_ids *fr
 	return (struct tfmc_ids){ids, ids ? from->n : 0};
 }
 
-/* Banned sequences of the model and of --ban-tokens. */
+/* Banned sequences of the model and of --bad-words-ids. */
 static bool take_banned(struct driver *d, const struct frontend_generate *g, struct tfmc_constraints *out)
 {
-	const struct option_list *lists = &d->options.ban_tokens;
+	const struct option_list *lists = &d->options.bad_words_ids;
 	struct tfmc_ids *banned = ARENA_ARRAY(&d->arena, struct tfmc_ids, g->banned.n + lists->n + 1);
 	if (!banned)
 		return false;
@@ -63,20 +64,20 @@ static bool take_biases(struct driver *d, const struct frontend_generate *g, str
 	return biases != NULL;
 }
 
-bool driver_rules(struct driver *d, const struct frontend_generate *g, const struct tfmc_record *r,
-                  struct tfmc_constraints *out)
+bool generation_rules(struct driver *d, const struct frontend_generate *g, const struct tfmc_record *r,
+                      struct tfmc_constraints *out)
 {
 	const struct driver_options *o = &d->options;
 	*out = (struct tfmc_constraints){.struct_size = sizeof(*out)};
 	out->stop_texts = o->stop.items;
 	out->n_stop_texts = o->stop.n;
-	out->banned_texts = o->ban.items;
-	out->n_banned_texts = o->ban.n;
+	out->banned_texts = o->bad_words.items;
+	out->n_banned_texts = o->bad_words.n;
 	out->no_repeat_ngram = option_int(o->no_repeat_ngram, g->no_repeat_ngram);
 	out->source_no_repeat_ngram = g->source_no_repeat_ngram;
-	out->min_new_tokens = option_int(o->min_steps, g->min_new);
-	out->min_tokens = o->min_steps ? 0 : g->min_total;
-	out->max_tokens = o->steps ? 0 : g->max_total;
+	out->min_new_tokens = option_int(o->min_tokens, g->min_new);
+	out->min_tokens = o->min_tokens ? 0 : g->min_total;
+	out->max_tokens = o->max_tokens ? 0 : g->max_total;
 	out->forced_last = model_ids(d, &g->forced_last);
 	out->repetition_penalty = option_real(o->repetition_penalty, g->repetition_penalty);
 	out->source_repetition_penalty = g->source_repetition_penalty;
@@ -95,4 +96,46 @@ bool driver_rules(struct driver *d, const struct frontend_generate *g, const str
 	       parse_ids(d, o->suppress, &out->suppress) && parse_ids(d, o->stop_tokens, &out->stop) &&
 	       parse_text(d, r, o->forced_text, &out->forced) &&
 	       parse_ids(d, o->forced_tokens, &out->forced) && !arena_failed(&d->arena);
+}
+
+/* ---- sampling and beam search ---- */
+
+struct tfmc_beam_options generation_beam(const struct frontend_generate *g)
+{
+	struct tfmc_beam_options o = {.struct_size = sizeof(o), .beam = 1, .length_penalty = 1};
+	if (!g->search.given)
+		return o;
+	o.beam = g->search.beam;
+	o.length_penalty = g->search.length_penalty;
+	o.gnmt = g->search.penalty == PENALTY_GNMT;
+	switch (g->search.early_stopping) {
+	case EARLY_NONE:
+	case EARLY_TRUE: o.early_stopping = TFMC_EARLY_ALWAYS; break;
+	case EARLY_FALSE: o.early_stopping = TFMC_EARLY_JUDGED; break;
+	case EARLY_NEVER: o.early_stopping = TFMC_EARLY_NEVER; break;
+	}
+	return o;
+}
+
+bool generation_sampling(const struct driver *d, const struct frontend_generate *g,
+                         struct tfmc_sample_options *out)
+{
+	const struct driver_options *o = &d->options;
+	const struct tfmc_sample_options defaults = TFMC_SAMPLE_DEFAULTS;
+	bool asked = o->temperature || o->top_k || o->top_p || o->min_p || o->seed;
+	bool by_file = g->sample.given && !o->beam;
+	*out = defaults;
+	if (by_file) {
+		out->temperature = g->sample.temperature;
+		out->top_k = g->sample.top_k;
+		out->top_p = g->sample.top_p;
+		out->min_p = g->sample.min_p;
+		out->seed = (uint64_t)g->sample.seed;
+	}
+	out->temperature = option_real(o->temperature, out->temperature);
+	out->top_k = option_int(o->top_k, out->top_k);
+	out->top_p = option_real(o->top_p, out->top_p);
+	out->min_p = option_real(o->min_p, out->min_p);
+	out->seed = (uint64_t)option_int(o->seed, (int64_t)out->seed);
+	return out->temperature != 0 && (asked || by_file);
 }

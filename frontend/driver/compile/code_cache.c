@@ -3,7 +3,7 @@
  * Names of code in the cache, and the way in and out.
  */
 #define _POSIX_C_SOURCE 200809L /* pread */
-#include "frontend/driver/compile/native_cache.h"
+#include "frontend/driver/compile/code_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -88,9 +88,9 @@ static bool hash_files(struct driver *d)
 	for (size_t i = 0; i < d->outputs.inputs.n; i++) {
 		const char *path = d->outputs.inputs.items[i], *slash = strrchr(path, '/');
 		struct cache_key content;
-		if (cache_is_folder(path))
+		if (cache_is_directory(path))
 			continue;
-		if (!cache_content(&d->cache, path, &content)) {
+		if (!cache_content_key(&d->cache, path, &content)) {
 			d->cache.why = arena_printf(&d->arena, "'%s' has just changed", path);
 			return false;
 		}
@@ -109,7 +109,7 @@ static const char *reason_against(const struct driver_options *o)
 	return o->no_cache ? "--no-cache" : prints ? "an option says how it is compiled" : NULL;
 }
 
-enum tfmc_status native_cache_open(struct driver *d)
+enum tfmc_status code_cache_open(struct driver *d)
 {
 	const char *text = d->options.cache_limit ? d->options.cache_limit : getenv("TFMC_CACHE_LIMIT");
 	uint64_t limit = CACHE_LIMIT;
@@ -121,14 +121,14 @@ enum tfmc_status native_cache_open(struct driver *d)
 		return TFMC_INVALID;
 	}
 	d->cache.progress = &d->progress;
-	d->cache.workers = driver_packers(d);
+	d->cache.workers = driver_pack_workers(d);
 	d->cache.why = reason_against(&d->options);
 	if (!d->cache.why)
 		cache_open(&d->cache, &d->arena, limit);
 	return TFMC_OK;
 }
 
-const char *native_cache_name(struct driver *d, const struct native_request *q)
+const char *code_cache_name(struct driver *d, const struct code_request *q)
 {
 	struct cache_key key;
 	struct blake2b b;
@@ -136,7 +136,7 @@ const char *native_cache_name(struct driver *d, const struct native_request *q)
 		return NULL;
 	blake2b_begin(&b);
 	blake2b_i64(&b, FORM);
-	cache_add_build(&b);
+	cache_hash_build(&b);
 	blake2b_string(&b, q->pipeline);
 	blake2b_i64(&b, q->opt_level);
 	blake2b_i64(&b, (int64_t)q->variants->n);
@@ -149,7 +149,7 @@ const char *native_cache_name(struct driver *d, const struct native_request *q)
 		return NULL;
 	blake2b_item(&b, d->cache.files.bytes, sizeof(d->cache.files.bytes));
 	blake2b_end(&b, key.bytes);
-	return cache_entry(&d->arena, CACHE_CODE, &key);
+	return cache_entry_name(&d->arena, CACHE_CODE, &key);
 }
 
 /* Shapes are a part of the expressions' text. */
@@ -180,12 +180,12 @@ static const char *packed_name(struct driver *d, const struct ir_module *planned
 	struct blake2b b;
 	blake2b_begin(&b);
 	blake2b_i64(&b, FORM);
-	cache_add_build(&b);
+	cache_hash_build(&b);
 	blake2b_item(&b, d->cache.files.bytes, sizeof(d->cache.files.bytes));
 	for (size_t i = 0; i < planned->weights.n; i++)
 		add_weight(&b, planned->weights.items[i]);
 	blake2b_end(&b, key.bytes);
-	return cache_entry(&d->arena, CACHE_PACKED, &key);
+	return cache_entry_name(&d->arena, CACHE_PACKED, &key);
 }
 
 /* ---- in and out ---- */
@@ -197,7 +197,7 @@ static const char *weights_name(struct arena *a, const struct weights_id *id)
 	blake2b_begin(&b);
 	blake2b_item(&b, id, sizeof(*id));
 	blake2b_end(&b, key.bytes);
-	return cache_entry(a, CACHE_WEIGHTS, &key);
+	return cache_entry_name(a, CACHE_WEIGHTS, &key);
 }
 
 static bool map_weights(struct driver *d, const struct weights_id *id, struct tfmc_mapping *out)
@@ -207,7 +207,7 @@ static bool map_weights(struct driver *d, const struct weights_id *id, struct tf
 		return true;
 	const char *name = weights_name(&d->arena, id), *path = cache_path(&d->cache, &d->arena, name);
 	struct stat st;
-	bool is_checked = cache_was_checked(&d->cache, name);
+	bool is_checked = cache_is_verified(&d->cache, name);
 	if (!cache_stat(&d->cache, name, &st) ||
 	    tfmc_weights_map(path, &wanted, is_checked ? 0 : TFMC_MAP_VERIFY, out) != TFMC_RT_OK)
 		return false;
@@ -219,15 +219,15 @@ static bool map_weights(struct driver *d, const struct weights_id *id, struct tf
 	}
 	cache_touch(&d->cache, name);
 	if (!is_checked)
-		cache_note_checked(&d->cache, name);
+		cache_mark_verified(&d->cache, name);
 	return true;
 }
 
-void native_cache_find_packed(struct driver *d, const struct ir_module *planned, struct packed_before *out)
+void code_cache_find_packed(struct driver *d, const struct ir_module *planned, struct cached_weights *out)
 {
 	struct weights_id id;
 	struct buf text;
-	*out = (struct packed_before){0};
+	*out = (struct cached_weights){0};
 	if (!d->cache.dir)
 		return;
 	out->name = packed_name(d, planned);
@@ -248,17 +248,17 @@ static bool is_quantized(const struct ir_wexpr *e)
 	return found;
 }
 
-void native_cache_find_quantized(struct driver *d, const struct ir_module *planned, struct packed_before *out)
+void code_cache_find_quantized(struct driver *d, const struct ir_module *planned, struct cached_weights *out)
 {
 	bool any = false;
-	*out = (struct packed_before){0};
+	*out = (struct cached_weights){0};
 	for (size_t i = 0; i < planned->weights.n && !any; i++)
 		any = planned->weights.items[i]->init && is_quantized(planned->weights.items[i]->init);
 	if (any && d->cache.dir && hash_files(d))
-		native_cache_find_packed(d, planned, out);
+		code_cache_find_packed(d, planned, out);
 }
 
-bool native_cache_load(struct driver *d, const char *name, struct compiled *out)
+bool code_cache_load(struct driver *d, const char *name, struct compiled *out)
 {
 	struct weights_id id;
 	struct buf *code = &out->object.object;
@@ -275,7 +275,7 @@ bool native_cache_load(struct driver *d, const char *name, struct compiled *out)
 static bool files_are_same(const struct driver *d)
 {
 	for (size_t i = 0; i < d->outputs.inputs.n; i++)
-		if (!cache_is_same(&d->cache, d->outputs.inputs.items[i]))
+		if (!cache_is_unchanged(&d->cache, d->outputs.inputs.items[i]))
 			return false;
 	return true;
 }
@@ -285,13 +285,13 @@ static bool keep_weights(struct driver *d, const struct weights_id *id, struct p
 {
 	const char *name = weights_name(&d->arena, id);
 	struct stat st;
-	if (id->bytes == 0 || cache_was_checked(&d->cache, name))
+	if (id->bytes == 0 || cache_is_verified(&d->cache, name))
 		return true;
 	if (weights->file.fd < 0) /* those of the cache were taken */
 		return cache_stat(&d->cache, name, &st);
-	if (!packed_keep(weights, name))
+	if (!packed_commit(weights, name))
 		return false;
-	cache_note_checked(&d->cache, name);
+	cache_mark_verified(&d->cache, name);
 	return true;
 }
 
@@ -300,7 +300,7 @@ static bool note_packed(struct driver *d, const char *name, const struct weights
 	return name && cache_write(&d->cache, name, id, sizeof(*id));
 }
 
-bool native_cache_store_packed(struct driver *d, const char *name, struct packed *weights)
+bool code_cache_store_packed(struct driver *d, const char *name, struct packed *weights)
 {
 	struct tfmc_weights_header h;
 	if (weights->file.fd < 0 || pread(weights->file.fd, &h, sizeof(h), 0) != (ssize_t)sizeof(h))
@@ -309,7 +309,7 @@ bool native_cache_store_packed(struct driver *d, const char *name, struct packed
 	return files_are_same(d) && keep_weights(d, &id, weights) && note_packed(d, name, &id);
 }
 
-bool native_cache_store(struct driver *d, const char *name, struct compiled *c)
+bool code_cache_store(struct driver *d, const char *name, struct compiled *c)
 {
 	const struct tfmc_record *r = c->model.record;
 	struct weights_id id = {d->cache.files, r->structure_hash, r->weights_hash, r->weights_bytes};

@@ -3,7 +3,7 @@
  * The handler of SIGBUS. Which file an address belongs to is in /proc/self/maps.
  */
 #define _GNU_SOURCE /* siginfo_t */
-#include "frontend/driver/shrunk.h"
+#include "frontend/driver/truncated.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 
 static struct {
-	shrunk_handler *call;
+	truncated_file_fn *call;
 	void *user;
 } handler;
 
@@ -54,7 +54,7 @@ static void on_bus(int number, siginfo_t *info, void *context)
 		handler.call(handler.user, path);
 }
 
-void shrunk_handle(shrunk_handler *call, void *user)
+void truncated_file_handle(truncated_file_fn *call, void *user)
 {
 	struct sigaction act = {.sa_sigaction = on_bus,
 	                        .sa_flags = (int)(SA_SIGINFO | SA_RESETHAND | SA_NODEFER)};

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Helpers of every command: exit codes, stage times, buffered stdout and stderr, output files, and errors of
+ * the command line and of the runtime library.
+ */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime */
+#include "frontend/driver/compile/driver.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/tfmc_rt.h"
+
+enum exit_code exit_code_of(enum tfmc_status status)
+{
+	switch (status) {
+	case TFMC_OK: return EXIT_OK;
+	case TFMC_INVALID: return EXIT_INPUT;
+	case TFMC_NO_MEMORY:
+	case TFMC_IO: return EXIT_ENVIRONMENT;
+	case TFMC_INTERNAL: return EXIT_INTERNAL;
+	}
+	return EXIT_INTERNAL;
+}
+
+double driver_clock(void *user)
+{
+	struct timespec now;
+	(void)user;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void driver_end_stage(struct driver *d, const char *stage)
+{
+	double seconds = driver_clock(NULL);
+	if ((d->options.time_passes || d->options.verbose) && stage)
+		buf_printf(&d->log, "%-32s %9.4f s\n", stage, seconds - d->clock);
+	if (stage)
+		driver_flush_log(d);
+	d->clock = seconds;
+}
+
+void driver_report_time(struct driver *d, const char *part, double seconds)
+{
+	if (d->options.time_passes || d->options.verbose)
+		buf_printf(&d->log, "  %-30s %9.4f s\n", part, seconds);
+	driver_flush_log(d);
+}
+
+void driver_split_list(struct driver *d, const char *text, struct option_list *out)
+{
+	for (const char *s = text; s && *s;) {
+		size_t n = strcspn(s, ",");
+		const char **slot = n ? ARENA_PUSH(&d->arena, out) : NULL;
+		if (slot)
+			*slot = arena_strndup(&d->arena, s, n);
+		s += n + (s[n] != 0);
+	}
+}
+
+/* ---- streams and files ---- */
+
+void driver_flush_log(struct driver *d)
+{
+	if (d->log.len > 0)
+		progress_hide(&d->progress_view);
+	fwrite(d->log.data, 1, d->log.len, stderr);
+	buf_clear(&d->log);
+}
+
+bool driver_flush_out(struct driver *d)
+{
+	if (d->out_failed)
+		return false;
+	if (d->out.len > 0)
+		progress_hide(&d->progress_view);
+	if (buf_failed(&d->out))
+		errno = ENOMEM;
+	else if (fwrite(d->out.data, 1, d->out.len, stdout) == d->out.len && !fflush(stdout))
+		errno = 0;
+	d->out_failed = errno != 0;
+	if (d->out_failed)
+		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot write to stdout: %s",
+		                       strerror(errno));
+	buf_clear(&d->out);
+	return !d->out_failed;
+}
+
+bool driver_write_file(struct driver *d, const char *path, const struct buf *text)
+{
+	struct outputs o;
+	outputs_init(&o, &d->arena, &d->diag);
+	o.inputs = d->outputs.inputs;
+	o.taken = d->outputs.taken;
+	struct output_file *f = outputs_add(&o, path, d->options.input);
+	if (f)
+		(void)output_write_text(f, text);
+	return f && outputs_commit(&o) == TFMC_OK;
+}
+
+enum tfmc_status driver_write_output(struct driver *d, const char *path, const struct buf *text)
+{
+	if (!strcmp(path, "-")) {
+		buf_append(&d->out, text);
+		return TFMC_OK;
+	}
+	struct output_file *f = outputs_add(&d->outputs, path, d->options.input);
+	return f && output_write_text(f, text) ? TFMC_OK : TFMC_IO;
+}
+
+enum tfmc_status driver_write_main_output(struct driver *d, const struct buf *text)
+{
+	TFMC_TRY(driver_write_output(d, d->options.output ? d->options.output : "-", text));
+	return outputs_commit(&d->outputs);
+}
+
+/* ---- errors ---- */
+
+enum exit_code driver_usage_error(struct driver *d, const char *fmt, ...)
+{
+	struct buf text;
+	va_list ap;
+	buf_init(&text);
+	va_start(ap, fmt);
+	buf_vprintf(&text, fmt, ap);
+	va_end(ap);
+	bool one = d->options.command_named && d->options.command != COMMAND_HELP;
+	const char *space = one ? " " : "", *command = one ? options_command(d->options.command)->name : "";
+	if (diagnostics_is_data(&d->diagnostics)) {
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s", text.data);
+		diag_note(&d->diag, LOC_NONE, "see tfmc help%s%s", space, command);
+	} else {
+		buf_printf(&d->log, "tfmc: %s (see tfmc help%s%s)\n", text.data, space, command);
+	}
+	buf_destroy(&text);
+	driver_flush_log(d);
+	return EXIT_USAGE;
+}
+
+enum tfmc_status driver_runtime_error(struct driver *d, struct loc loc, enum diag_code code, int status,
+                                      const char *fmt, ...)
+{
+	struct buf text;
+	va_list ap;
+	buf_init(&text);
+	va_start(ap, fmt);
+	buf_vprintf(&text, fmt, ap);
+	va_end(ap);
+	bool is_system = status == TFMC_RT_E_MEMORY || status == TFMC_RT_E_THREAD ||
+	                 status == TFMC_RT_E_FILE || status == TFMC_RT_E_DEVICE;
+	if (is_system)
+		diag_environment_error(&d->diag, loc, status == TFMC_RT_E_MEMORY ? DIAG_MEMORY : DIAG_TARGET,
+		                       "%s", text.data);
+	else
+		diag_error(&d->diag, loc, code, "%s", text.data);
+	buf_destroy(&text);
+	return is_system ? TFMC_IO : TFMC_INVALID;
+}

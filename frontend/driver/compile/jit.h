@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model in this process: compiled or taken from the cache, loaded by LLVM's JIT linker, and sessions on it.
+ */
+#ifndef TFMC_FRONTEND_DRIVER_COMPILE_JIT_H
+#define TFMC_FRONTEND_DRIVER_COMPILE_JIT_H
+
+#include "frontend/driver/compile/compile.h"
+#include "frontend/driver/compile/packed.h"
+
+/* Entries to compile; none: all. */
+struct entry_names {
+	const char *const *items;
+	size_t n;
+};
+
+struct compiled {
+	bool all_workers; /* set by the caller: small calls take all workers, too */
+	struct variant_set variants;
+	const struct ir_module
+	        *planned;   /* of the variant that runs; NULL where the cache had the code and nobody
+	                                    needs the plan */
+	const char *forced; /* variant of the next session; NULL: init chooses */
+	struct backend_output object;
+	struct packed weights;
+	struct backend_jit *jit;
+	struct tfmc_model model;
+	struct tfmc_session *session; /* the last one that was opened; NULL: none */
+	char device_message[512];     /* of --device: the reason of its last failed call */
+};
+/* Compiles for the targets and the pipeline of the options, or loads from the cache. The caller calls
+ * compiled_destroy on success and on failure. */
+TFMC_MUST_USE enum tfmc_status driver_compile_jit(struct driver *d, struct loaded *l,
+                                                  struct entry_names entries, struct compiled *out);
+/* Closes the session, too. */
+void compiled_destroy(struct compiled *c);
+/* Calls each() for every variant that runs on this machine, which sessions of *c then use; once without --variants. */
+typedef enum tfmc_status variant_fn(void *user, struct compiled *c, const struct target *target);
+TFMC_MUST_USE enum tfmc_status driver_for_each_variant(struct driver *d, struct compiled *c, variant_fn *each,
+                                                       void *user);
+
+/* ---- devices ---- */
+/* The OpenCL library that TFMC_OPENCL names; NULL: the one that the loader finds. */
+const char *driver_opencl_library(void);
+/* The device of --device; its errors go to c->device_message. */
+struct tfmc_device driver_device(const struct driver *d, struct compiled *c);
+/* Reports a failure of --device. Always TFMC_IO. */
+enum tfmc_status driver_device_error(struct driver *d, const char *why);
+/* Measures the peak of --device (roofline): multiply-adds, and reading `bytes` bytes. */
+TFMC_MUST_USE enum tfmc_status driver_device_peak(struct driver *d, uint64_t bytes, struct backend_peak *out);
+
+/* ---- sessions ---- */
+/*
+ * Opens a session in place of the last one, with driver_session_workers(). batch: sequences (at most the model's
+ * bound; 0: the bound). The context is that of the model, or what --limit-memory allows (d->session_tokens). With a
+ * batch, causal models read long prompts in several calls of bounded arena.
+ */
+TFMC_MUST_USE enum tfmc_status driver_open_session(struct driver *d, struct compiled *c, int64_t batch);
+/* The same for calls of up to dims[number of dims], which are clamped to their bounds; NULL: the bounds. */
+TFMC_MUST_USE enum tfmc_status driver_open_session_for(struct driver *d, struct compiled *c, int64_t *dims);
+/* driver_compile_jit and driver_open_session. */
+TFMC_MUST_USE enum tfmc_status driver_compile_and_open(struct driver *d, struct loaded *l,
+                                                       struct entry_names entries, int64_t batch,
+                                                       struct compiled *out);
+/* Sequences of a session, 1 to `most`, whose full contexts fit into half of --limit-memory. */
+int64_t driver_batch_size(struct driver *d, const struct compiled *c, int64_t most);
+/* Workers for packing weights and hashing files: all processors, or --threads if that is less. */
+int64_t driver_pack_workers(const struct driver *d);
+/* Workers of a session: --threads, or the default of the command. */
+int64_t driver_session_workers(const struct driver *d);
+/* Workers of a decode step of one sequence: those it gains from, at most --decode-threads. */
+int64_t driver_decode_workers(struct driver *d, const struct tfmc_record *r);
+/* A note with the context that --limit-memory leaves; nothing where it is that of the model. */
+void driver_note_context_limit(struct driver *d);
+
+#endif
