@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The small commands: run, expand, import, schema, explain, ops.
+ * Small commands: run, expand, import, schema, explain, language, ops.
  */
 #define _XOPEN_SOURCE 700 /* realpath */
 
@@ -13,7 +13,7 @@
 #include "frontend/text/files.h"
 #include "ir/print/text.h"
 
-static const char *real_dir(struct driver *d, const char *dir)
+static const char *real_directory(struct driver *d, const char *dir)
 {
 	char *real = realpath(dir[0] == '\0' ? "." : dir, NULL);
 	const char *copy = real ? arena_strdup(&d->arena, real) : NULL;
@@ -21,16 +21,17 @@ static const char *real_dir(struct driver *d, const char *dir)
 	return copy;
 }
 
-/* A directory as the file of -o has to name it: with as many `..` as their paths differ; "" when it lies
- * there. */
-static const char *seen_from_output(struct driver *d, const char *dir)
+/* The directory as a path relative to that of -o, which the written model file contains: "../" for each
+ * differing component; "" when they are the same, for stdout, and when one of them does not exist. */
+static const char *relative_to_output(struct driver *d, const char *dir)
 {
 	const char *to_stdout = d->options.output ? d->options.output : "-", *up = "";
 	if (strcmp(to_stdout, "-") == 0)
 		return "";
-	const char *to = real_dir(d, dir), *from = real_dir(d, file_dir(&d->arena, d->options.output));
+	const char *to = real_directory(d, dir),
+	           *from = real_directory(d, file_dir(&d->arena, d->options.output));
 	if (!to || !from)
-		return ""; /* the output cannot be written either */
+		return ""; /* writing the output fails, too */
 	size_t same = 0;
 	for (size_t i = 0; i == 0 || to[i - 1] == from[i - 1]; i++) {
 		bool ends = (to[i] == '/' || to[i] == '\0') && (from[i] == '/' || from[i] == '\0');
@@ -54,7 +55,7 @@ enum exit_code command_expand(struct driver *d)
 		return exit_code_of(st);
 	struct buf text;
 	buf_init(&text);
-	st = frontend_expand(m, seen_from_output(d, frontend_dir(m)), &text);
+	st = frontend_expand(m, relative_to_output(d, frontend_dir(m)), &text);
 	if (st == TFMC_OK)
 		st = driver_write_main_output(d, &text);
 	buf_destroy(&text);
@@ -62,19 +63,19 @@ enum exit_code command_expand(struct driver *d)
 	return exit_code_of(st);
 }
 
-/* The folder is loaded first, so that what is written has been checked. */
+/* Loads the directory first, so that the written file is known to be a valid model. */
 enum exit_code command_import(struct driver *d)
 {
 	struct frontend_model *m;
 	enum tfmc_status st = driver_read_model(d, &m);
 	if (st != TFMC_OK)
 		return exit_code_of(st);
-	const char *made = frontend_hub_yaml(m, seen_from_output(d, frontend_dir(m)));
+	const char *made = frontend_hub_yaml(m, relative_to_output(d, frontend_dir(m)));
 	struct buf text;
 	buf_init(&text);
 	if (made == NULL) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
-		           "import wants a folder with config.json or a GGUF file, '%s' is neither",
+		           "import requires a folder with config.json or a GGUF file, '%s' is neither",
 		           d->options.input);
 		st = TFMC_INVALID;
 	} else {
@@ -87,7 +88,7 @@ enum exit_code command_import(struct driver *d)
 }
 
 /* ---- run ---- */
-static void warn_unused(struct driver *d, const struct named_tensors *in)
+static void warn_unused_inputs(struct driver *d, const struct named_tensors *in)
 {
 	for (size_t i = 0; i < in->n; i++)
 		if (!in->items[i].used)
@@ -95,7 +96,7 @@ static void warn_unused(struct driver *d, const struct named_tensors *in)
 			             "tensor %s is not an input of this entry", in->items[i].name);
 }
 
-static void warn_not_finite(struct driver *d, const struct named_tensors *out)
+static void warn_not_finite_outputs(struct driver *d, const struct named_tensors *out)
 {
 	for (size_t i = 0; i < out->n; i++) {
 		const char *which = tensor_not_finite(d, &out->items[i]);
@@ -105,7 +106,7 @@ static void warn_not_finite(struct driver *d, const struct named_tensors *out)
 	}
 }
 
-/* Those of --input come first, and so before others of their names. */
+/* Inputs of --input take precedence over those of --inputs with the same name. */
 static enum tfmc_status read_inputs(struct driver *d, const struct loaded *l, const char *entry,
                                     struct named_tensors *in)
 {
@@ -141,16 +142,16 @@ static enum tfmc_status run_entry(struct driver *d, struct loaded *l, struct com
 	caller.session = c->session;
 	enum tfmc_status st = caller_run(&caller, entry, &in, &out);
 	if (st == TFMC_OK)
-		warn_unused(d, &in);
+		warn_unused_inputs(d, &in);
 	if (st != TFMC_OK)
 		return st;
-	warn_not_finite(d, &out);
+	warn_not_finite_outputs(d, &out);
 	return d->options.outputs ? tensors_write(d, d->options.outputs, &out)
 	                          : values_print(d, &out, &d->out);
 }
 
-/* Entries of other names are refused by name when they are called. */
-static bool has_entry(const struct loaded *l, const char *entry)
+/* Whether the model has the entry. An unknown entry is reported when it is called. */
+static bool is_known_entry(const struct loaded *l, const char *entry)
 {
 	static const char *const known[] = {"run", "encode", "prefill", "step", "score"};
 	for (size_t i = 0; l->model && i < TFMC_COUNT(known); i++)
@@ -164,13 +165,13 @@ enum exit_code command_run(struct driver *d)
 	struct loaded l;
 	struct compiled c = {.all_workers = true};
 	if (!d->options.inputs && !d->options.values.n)
-		return driver_usage_error(d, "run wants --inputs=FILE or --input NAME=VALUES");
+		return driver_usage_error(d, "run requires --inputs=FILE or --input NAME=VALUES");
 	enum tfmc_status st = driver_load(d, &l);
 	const char *entry = d->options.entry ? d->options.entry : "run", *function = entry_function(entry);
 	if (st == TFMC_OK)
 		st = driver_insert_probes(d, &l, &d->options.probe, &(struct option_list){&function, 1, 1});
 	if (st == TFMC_OK)
-		st = driver_compile_jit(d, &l, (struct entry_names){&entry, has_entry(&l, entry)}, &c);
+		st = driver_compile_jit(d, &l, (struct entry_names){&entry, is_known_entry(&l, entry)}, &c);
 	if (st == TFMC_OK)
 		st = run_entry(d, &l, &c);
 	compiled_destroy(&c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tfmc command: parses options, runs one command, prints. The only place
- * (with the commands beside it) that writes to stdout and stderr and knows exit codes.
+ * The tfmc command: parses options, dispatches to one command, and ends the process with its exit code. The last
+ * diagnostic of a process that runs out of memory, or whose input is truncated while it is mapped, is written here.
  */
 #include "frontend/driver/compile/compile.h"
 #include "frontend/driver/help/help.h"
@@ -24,7 +24,7 @@ static void write_stderr(void *user, const char *text, size_t n)
 	fwrite(text, 1, n, stderr);
 }
 
-static void begin_progress(struct driver *d)
+static void init_progress(struct driver *d)
 {
 	struct progress_view *v = &d->progress_view;
 	v->form = diagnostics_is_data(&d->diagnostics)
@@ -35,7 +35,8 @@ static void begin_progress(struct driver *d)
 	d->progress = (struct progress){progress_show, v};
 }
 
-static void print_diagnostic(void *user, const struct diag_context *cx, const struct diag *m)
+/* The sink of d->diag. */
+static void write_diagnostic(void *user, const struct diag_context *cx, const struct diag *m)
 {
 	struct driver *d = user;
 	d->is_reporting = true;
@@ -44,8 +45,8 @@ static void print_diagnostic(void *user, const struct diag_context *cx, const st
 	driver_flush_log(d);
 }
 
-/* The last diagnostic of the process: one that was being written is dropped. */
-static void begin_last(struct driver *d)
+/* Drops a diagnostic that was being written when the failure happened, and lifts the limit on errors. */
+static void begin_fatal_diagnostic(struct driver *d)
 {
 	if (d->is_reporting) {
 		buf_clear(&d->log);
@@ -54,8 +55,8 @@ static void begin_last(struct driver *d)
 	d->diag.max_errors = 0;
 }
 
-/* Nothing is destroyed, which would want memory or what is damaged. */
-static _Noreturn void end_now(struct driver *d)
+/* Ends the process without cleaning up, which could need memory, or read damaged data. */
+static _Noreturn void exit_environment(struct driver *d)
 {
 	outputs_remove_temporaries();
 	diagnostics_finish(&d->diagnostics, (int)EXIT_ENVIRONMENT, DRIVER_VERSION, &d->log);
@@ -63,31 +64,31 @@ static _Noreturn void end_now(struct driver *d)
 	_exit((int)EXIT_ENVIRONMENT);
 }
 
-/* The one answer to it, wherever it happens. */
-static void out_of_memory(void *user, const char *stage, size_t bytes)
+/* Called by ir/support/memory.h for every refused allocation. bytes 0: unknown. */
+static void handle_out_of_memory(void *user, const char *stage, size_t bytes)
 {
 	struct driver *d = user;
-	begin_last(d);
+	begin_fatal_diagnostic(d);
 	if (bytes)
-		diag_error(&d->diag, LOC_NONE, DIAG_MEMORY, "out of memory while %s (%zu bytes wanted)",
+		diag_error(&d->diag, LOC_NONE, DIAG_MEMORY, "out of memory while %s (%zu bytes requested)",
 		           stage, bytes);
 	else
 		diag_error(&d->diag, LOC_NONE, DIAG_MEMORY, "out of memory while %s", stage);
-	end_now(d);
+	exit_environment(d);
 }
 
-/* Other threads may go on until the end of the process. */
-static void file_shrank(void *user, const char *path)
+/* Runs in a signal handler. Other threads may go on until the process ends. */
+static void handle_truncated_file(void *user, const char *path)
 {
 	struct driver *d = user;
-	begin_last(d);
+	begin_fatal_diagnostic(d);
 	diag_error(&d->diag, LOC_NONE, DIAG_FILE,
 	           "cannot read '%.400s': it became shorter while it was read, or its disk fails", path);
-	end_now(d);
+	exit_environment(d);
 }
 
-/* Text that other options write to stderr would be between the diagnostics. */
-static const char *text_option(const struct driver_options *o)
+/* An option whose text on stderr would be mixed with diagnostics in JSON or SARIF; NULL: none is given. */
+static const char *option_printing_to_stderr(const struct driver_options *o)
 {
 	return o->print_ir_before.n  ? "--print-ir-before"
 	       : o->print_ir_after.n ? "--print-ir-after"
@@ -97,7 +98,7 @@ static const char *text_option(const struct driver_options *o)
 	                             : NULL;
 }
 
-static enum exit_code check_rounding(struct driver *d)
+static enum exit_code check_rounding_options(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
 	enum ir_format format;
@@ -113,25 +114,25 @@ static enum exit_code check_rounding(struct driver *d)
 	                          did_you_mean_or_known(&d->arena, o->quantize, words, n));
 }
 
-static enum exit_code check_choices(struct driver *d)
+static enum exit_code check_options(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
 	d->diagnostics.format = o->diagnostics;
-	if (diagnostics_is_data(&d->diagnostics) && text_option(o))
+	if (diagnostics_is_data(&d->diagnostics) && option_printing_to_stderr(o))
 		return driver_usage_error(
-		        d, "%s writes text to stderr, which --diagnostics=%s has for itself", text_option(o),
-		        o->diagnostics == DIAGNOSTICS_JSON ? "json" : "sarif");
+		        d, "%s writes text to stderr, which --diagnostics=%s has for itself",
+		        option_printing_to_stderr(o), o->diagnostics == DIAGNOSTICS_JSON ? "json" : "sarif");
 	if (o->opt0 + o->opt1 + o->opt2 > 1)
 		return driver_usage_error(d, "only one of -O0, -O1, -O2");
 	if (o->name && !expr_is_name(o->name))
 		return driver_usage_error(d, "--name is a name (letters, digits, _; at most 63), not %s",
 		                          o->name);
-	begin_progress(d);
+	init_progress(d);
 	d->limits = limits_of(o);
-	return check_rounding(d);
+	return check_rounding_options(d);
 }
 
-static bool wants_color(const struct driver_options *o)
+static bool use_color(const struct driver_options *o)
 {
 	if (o->color != WHEN_AUTO)
 		return o->color == WHEN_ALWAYS;
@@ -150,8 +151,8 @@ static enum exit_code dispatch(struct driver *d)
 	return functions[options_command(d->options.command) - command_rows](d);
 }
 
-/* The list of commands, unless there is a command or a model to be compiled. */
-static enum exit_code help(struct driver *d, const char *command)
+/* command NULL: the list of commands. */
+static enum exit_code print_help(struct driver *d, const char *command)
 {
 	struct buf error;
 	buf_init(&error);
@@ -169,16 +170,16 @@ enum exit_code command_help(struct driver *d)
 		options_page(&d->out, d->options.format, DRIVER_VERSION);
 		return EXIT_OK;
 	}
-	return help(d, d->options.input);
+	return print_help(d, d->options.input);
 }
 
-static enum exit_code run(struct driver *d)
+static enum exit_code run_command(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	enum exit_code code = check_choices(d);
+	enum exit_code code = check_options(d);
 	if (code != EXIT_OK)
 		return code;
-	d->diagnostics.color = wants_color(o);
+	d->diagnostics.color = use_color(o);
 	d->diagnostics.on_terminal = isatty(STDERR_FILENO);
 	d->diag.warnings_are_errors = o->werror;
 	if (o->version) {
@@ -186,7 +187,7 @@ static enum exit_code run(struct driver *d)
 		return EXIT_OK;
 	}
 	if (o->help)
-		return help(d, o->command_named || o->input ? options_command(o->command)->name : NULL);
+		return print_help(d, o->command_named || o->input ? options_command(o->command)->name : NULL);
 	enum command_input input = options_command(o->command)->input;
 	if (input == COMMAND_NO_INPUT && o->input)
 		return driver_usage_error(d, "this command takes no file, '%s' was given", o->input);
@@ -199,8 +200,8 @@ static enum exit_code run(struct driver *d)
 	return st == TFMC_OK ? dispatch(d) : exit_code_of(st);
 }
 
-/* Every failure has a reason, also one that a stage forgot to report. */
-static void check_reason(struct driver *d, enum exit_code code)
+/* Every failure has a diagnostic, also one that a stage forgot to report. */
+static void ensure_reason(struct driver *d, enum exit_code code)
 {
 	if (d->diag.n_errors)
 		return;
@@ -211,7 +212,8 @@ static void check_reason(struct driver *d, enum exit_code code)
 		           (int)code);
 }
 
-static void note_hidden_errors(struct diag_context *cx)
+/* Counts the errors beyond the limit on printed ones. */
+static void note_suppressed_errors(struct diag_context *cx)
 {
 	size_t told = cx->n_errors - cx->n_repeated;
 	size_t hidden = cx->max_errors && told > cx->max_errors ? told - cx->max_errors : 0;
@@ -221,12 +223,12 @@ static void note_hidden_errors(struct diag_context *cx)
 		          hidden == 1 ? " is" : "s are");
 }
 
-static enum exit_code finish(struct driver *d, enum exit_code code)
+static enum exit_code finish_command(struct driver *d, enum exit_code code)
 {
-	check_reason(d, code);
+	ensure_reason(d, code);
 	if (code == EXIT_INPUT && d->diag.n_environment)
 		code = EXIT_ENVIRONMENT;
-	note_hidden_errors(&d->diag);
+	note_suppressed_errors(&d->diag);
 	if ((code == EXIT_OK || code == EXIT_VERIFY) && outputs_commit(&d->outputs) != TFMC_OK)
 		code = EXIT_ENVIRONMENT;
 	outputs_discard(&d->outputs);
@@ -238,8 +240,9 @@ static enum exit_code finish(struct driver *d, enum exit_code code)
 	return code;
 }
 
-/* Closed ones fail to be written, and no output takes their place. */
-static void open_standard_files(void)
+/* Opens closed standard streams on /dev/null, read-only: writes to them fail, and no output file gets their
+ * descriptors. */
+static void reserve_standard_files(void)
 {
 	int fd;
 	do
@@ -252,27 +255,27 @@ static void open_standard_files(void)
 int main(int argc, char **argv)
 {
 	struct driver d = {0};
-	open_standard_files();
+	reserve_standard_files();
 	arena_init(&d.arena);
 	buf_init(&d.out);
 	buf_init(&d.log);
-	diag_init(&d.diag, print_diagnostic, &d);
+	diag_init(&d.diag, write_diagnostic, &d);
 	diagnostics_init(&d.diagnostics, &d.arena);
 	outputs_init(&d.outputs, &d.arena, &d.diag);
 	outputs_handle_signals();
-	memory_set_handler(out_of_memory, &d);
-	truncated_file_handle(file_shrank, &d);
+	memory_set_handler(handle_out_of_memory, &d);
+	truncated_file_handle(handle_truncated_file, &d);
 
 	struct buf error;
 	buf_init(&error);
 	enum exit_code code;
 	if (options_parse(&d.arena, argc, argv, &d.options, &error)) {
-		code = run(&d);
+		code = run_command(&d);
 	} else {
 		d.diagnostics.format = options_guess_diagnostics_format(argc, argv);
 		code = driver_usage_error(&d, "%s", error.data);
 	}
-	code = finish(&d, code);
+	code = finish_command(&d, code);
 	buf_destroy(&error);
 
 	diag_destroy(&d.diag);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The handler of SIGBUS. Which file an address belongs to is in /proc/self/maps.
+ * The SIGBUS handler. /proc/self/maps tells which file the faulting address belongs to.
  */
 #define _GNU_SOURCE /* siginfo_t */
 #include "frontend/driver/truncated.h"
@@ -17,8 +17,9 @@ static struct {
 	void *user;
 } handler;
 
-/* "7f0000000000-7f0000200000 r--p 00000000 fe:01 1234    /path"; lines without a path are no files. */
-static bool is_in_line(const char *line, uintptr_t at, char path[PATH_MAX])
+/* A line of /proc/self/maps, "7f0000000000-7f0000200000 r--p 00000000 fe:01 1234 /path", that covers the
+ * address. False: it does not, or it is anonymous memory. */
+static bool parse_maps_line(const char *line, uintptr_t at, char path[PATH_MAX])
 {
 	unsigned long long begin, end;
 	int length = 0;
@@ -32,31 +33,31 @@ static bool is_in_line(const char *line, uintptr_t at, char path[PATH_MAX])
 	return true;
 }
 
-static bool find_file(uintptr_t at, char path[PATH_MAX])
+static bool find_mapped_file(uintptr_t at, char path[PATH_MAX])
 {
 	char line[PATH_MAX + 256];
 	bool found = false;
 	FILE *f = fopen("/proc/self/maps", "re");
 	while (f && !found && fgets(line, sizeof(line), f))
-		found = is_in_line(line, at, path);
+		found = parse_maps_line(line, at, path);
 	if (f)
 		fclose(f);
 	return found;
 }
 
-/* Returning means the default action: the read happens again. */
-static void on_bus(int number, siginfo_t *info, void *context)
+/* After a return the read is repeated, with the default action (SA_RESETHAND). */
+static void handle_sigbus(int number, siginfo_t *info, void *context)
 {
 	char path[PATH_MAX];
 	(void)number;
 	(void)context;
-	if (info->si_code == BUS_ADRERR && find_file((uintptr_t)info->si_addr, path))
+	if (info->si_code == BUS_ADRERR && find_mapped_file((uintptr_t)info->si_addr, path))
 		handler.call(handler.user, path);
 }
 
 void truncated_file_handle(truncated_file_fn *call, void *user)
 {
-	struct sigaction act = {.sa_sigaction = on_bus,
+	struct sigaction act = {.sa_sigaction = handle_sigbus,
 	                        .sa_flags = (int)(SA_SIGINFO | SA_RESETHAND | SA_NODEFER)};
 	handler.call = call;
 	handler.user = user;

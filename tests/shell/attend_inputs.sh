@@ -77,7 +77,7 @@ refused() {
 	[ "$code" -eq "$1" ] && grep -ac -- "$2" "$tmp/err" >/dev/null && [ ! -e "$tmp/arrays" ] || { echo "exit code $code, wanted $1 and '$2':" >&2; cat "$tmp/err" >&2; exit 1; }
 }
 refused 2 "or --inputs" "$models/vit/model.yaml"
-refused 1 "attend looks at one sequence; 'pixel_values' has 3" "$models/vit/model.yaml" --inputs "$models/vit/cases.safetensors" --prefix batch3.
+refused 1 "attend takes one sequence; 'pixel_values' has 3" "$models/vit/model.yaml" --inputs "$models/vit/cases.safetensors" --prefix batch3.
 refused 1 "has no default; --inputs gives it" "$models/vit/model.yaml" --inputs "$models/whisper/cases.safetensors" --prefix len7.
 array input_features whisper len7.input_features
 refused 1 "wants --target-text or --target-tokens, too" "$models/whisper/model.yaml" --inputs "$tmp/input_features.npy"

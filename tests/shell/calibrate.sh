@@ -182,6 +182,6 @@ refused() {
 refused 1 'calibrate: the texts have no ids' "$TFMC_SOURCE/tests/golden/torch_decoder/model.yaml" --tokens-file "$tmp/empty" -o "$tmp/none"
 refused 1 'reads no rows of ids' "$TFMC_SOURCE/tests/golden/torch_experts/model.yaml" --tokens 1 -o "$tmp/none"
 refused 1 'S is 49, 1..48 is possible' "$examples/dates/model.yaml" --tokens "$(seq -s, 49)" --target-tokens 3 -o "$tmp/none"
-refused 2 'calibrate wants -o FILE' "$examples/names/model.yaml" --prompt maren
+refused 2 'calibrate requires -o FILE' "$examples/names/model.yaml" --prompt maren
 refused 2 'one of --prompt, --prompt-file' "$examples/names/model.yaml" -o "$tmp/none"
 [ ! -e "$tmp/none" ]

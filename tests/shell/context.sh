@@ -52,12 +52,12 @@ printf '1,5,9\n1,5\n' >prompts
 
 # Where memory ends: the text, a prompt, a session.
 "${generate[@]}" --max-tokens 4000 --limit-memory=1M >short 2>log
-grep -q 'warning: the text ends at [0-9]* tokens: there is no room for more' log
-grep -q '1.0 MB of memory have room for [0-9]* tokens of a sequence; --limit-memory=BYTES' log
+grep -q 'warning: the text ends at [0-9]* tokens: memory allows no more' log
+grep -q '1.0 MB of memory are enough for [0-9]* tokens of a sequence; --limit-memory=BYTES' log
 cut -d ' ' -f 1-48 short | cmp - want
 fails 'the prompt has 9000 ids; at most [0-9]* are possible' \
 	"$TFMC" generate long --threads=1 "${quick[@]}" --limit-memory=1M --tokens "$(seq -s, 1 9000 | sed 's/[0-9]*/7/g')"
-grep -q 'have room for' out
+grep -q 'are enough for' out
 fails 'a session takes .* for intermediate values .* the limit is 100.0 kB' \
 	"${generate[@]}" --limit-memory=100k
 grep -q -- 'note: --context=N (tokens of a sequence)' out

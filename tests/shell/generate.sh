@@ -72,7 +72,7 @@ if [ -d "$whisper" ]; then
 		--ignore-stop --max-tokens 9 >"$tmp/ids" 2>"$tmp/err"
 	[ "$(cat "$tmp/ids")" = "39 39 81 81 8 8 8 8 8" ]
 	if "$TFMC" generate "$whisper/model.yaml" --tokens 1 2>"$tmp/err"; then exit 1; fi
-	grep -q "'input_features' is no ids, --inputs gives it" "$tmp/err"
+	grep -q "'input_features' is features, not ids; --inputs gives it" "$tmp/err"
 	# Scored as they were drawn, each with its row, and as the beam search scored them.
 	features=("$whisper/model.yaml" --inputs "$whisper/cases.safetensors" --prefix)
 	"$TFMC" generate "${features[@]}" batch2. --print-tokens --max-tokens 6 --samples 1 --temperature 1 --seed 4 >"$tmp/drawn" 2>"$tmp/err"

@@ -40,8 +40,8 @@ while read -r case says; do
 	run "$case" 2>"$tmp/said" || status=$?
 	[ $status -eq 1 ] && grep -q "error: the input $says" "$tmp/said"
 done <<'END'
-left attention_mask has tokens behind padding in row 0
-hole attention_mask has tokens behind padding in row 0
+left attention_mask has tokens after padding in row 0
+hole attention_mask has tokens after padding in row 0
 other attention_mask contradicts lengths
 shape attention_mask has not the shape of input_ids
 moved position_ids changes what is computed
@@ -53,4 +53,4 @@ ids='4,5,6,7,8,9;20,21,22,4,4,4'
 cmp "$tmp/lengths.out" "$tmp/typed.out"
 status=0
 "$TFMC" run "$tmp/m" -O0 --passes=O2 --input "input_ids=$ids" --input 'attention_mask=0,1,1,1,1,1;1,1,1,0,0,0' 2>"$tmp/said" || status=$?
-[ $status -eq 1 ] && grep -q 'error: the input attention_mask has tokens behind padding in row 0' "$tmp/said"
+[ $status -eq 1 ] && grep -q 'error: the input attention_mask has tokens after padding in row 0' "$tmp/said"

@@ -55,7 +55,7 @@ error: 'base/model.safetensors' is a file of weights (safetensors), not a model 
 note: a model is a model file (.yaml) that names its weights, a folder with config.json, or a GGUF file
 EXPECTED
 says 2 ok.yaml -o <<'EXPECTED'
-tfmc: option -o wants a value (FILE) (see tfmc help)
+tfmc: option -o requires a value (FILE) (see tfmc help)
 EXPECTED
 says 3 ok.yaml -o no/m.o <<'EXPECTED'
 error: cannot write no/m.o: No such file or directory [E701]

@@ -82,7 +82,7 @@ refused 1 'quality: the texts have nothing to predict' "$names/model.yaml" --pro
 command=score refused 1 'score: the texts have nothing to predict' "$names/model.yaml" --prompt-file "$tmp/empty"
 refused 1 "has a vocabulary of 39 tokens, '.*' one of 512" "$names/model.yaml" --prompt maren --reference-model "$examples/hub/tales"
 refused 1 'do not predict tokens from the same' "$names/model.yaml" --prompt-file "$tmp/words" --reference-model "$dates/model.yaml"
-refused 1 'quality wants a model file with a generate section' "$examples/embed/model.yaml" --prompt maren
+refused 1 'quality requires a model file with a generate section' "$examples/embed/model.yaml" --prompt maren
 refused 1 'do not predict tokens from the same' "$names/model.yaml" --prompt maren --reference-model "$examples/embed/model.yaml"
 refused 1 'id 39, number 2, is outside of the vocabulary of 39' "$names/model.yaml" --tokens 3,39
 refused 1 'text 1 has 17 ids after 1; the state has room for 16' "$dates/model.yaml" --tokens 3 --target-tokens 3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc attend: which token looks at which, for every layer and head. Reads or generates
- * the tokens, has the model run over them (maps.c) and writes one offline page
- * and one array file for each attention.
+ * tfmc attend: attention probabilities of every layer and head for given tokens. Reads or generates the tokens, runs
+ * the model on them (maps.c) and writes one offline page, and a NumPy file for each attention.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "frontend/driver/attend/attend.h"
@@ -18,6 +17,7 @@
 
 /* ---- tokens ---- */
 
+/* The id of a token's text, or that of the unknown token; -1: neither. */
 static int64_t find_token(const struct frontend_vocab *v, const char *text, size_t n)
 {
 	for (size_t i = 0; i < v->n; i++)
@@ -26,8 +26,8 @@ static int64_t find_token(const struct frontend_vocab *v, const char *text, size
 	return v->unknown;
 }
 
-/* One token for each code point. */
-static enum tfmc_status push_text(struct driver *d, struct attend_sequence *s, const char *text)
+/* One token for each code point (tokenizer of kind chars). */
+static enum tfmc_status append_characters(struct driver *d, struct attend_sequence *s, const char *text)
 {
 	size_t len = strlen(text), bad = utf8_check(text, len);
 	if (!s->vocab->n) {
@@ -54,8 +54,8 @@ static enum tfmc_status push_text(struct driver *d, struct attend_sequence *s, c
 	return TFMC_OK;
 }
 
-/* A whole prompt has what its tokenizer puts around it, which says more than the model's first ids. */
-static enum tfmc_status push_tokens(struct attend *a, struct attend_sequence *s, const char *text)
+/* A source gets the tokenizer's special tokens, which replace the model's start ids. */
+static enum tfmc_status append_tokens(struct attend *a, struct attend_sequence *s, const char *text)
 {
 	int32_t *ids;
 	uint64_t n;
@@ -65,24 +65,26 @@ static enum tfmc_status push_tokens(struct attend *a, struct attend_sequence *s,
 	return prompt_append_ids(a->d, ids, n, &s->ids);
 }
 
-/* Text, with the model's first ids before where it generates, or ids as they are. */
+/* Ids as they are, or a text, after the model's start ids when it is generated text (`appended`). */
 static enum tfmc_status read_sequence(struct attend *a, struct attend_sequence *s, const char *text,
-                                      const char *ids, bool grows)
+                                      const char *ids, bool appended)
 {
 	const struct frontend_ids *start = &frontend_generate(a->l->model)->start;
 	if (ids)
 		return prompt_append_list(a->d, "attend", ids, &s->ids);
-	for (size_t i = 0; grows && i < start->n; i++)
+	for (size_t i = 0; appended && i < start->n; i++)
 		TFMC_TRY(prompt_append_ids(a->d, &(int32_t){(int32_t)start->items[i]}, 1, &s->ids));
-	return !text ? TFMC_OK : a->d->tokenizer ? push_tokens(a, s, text) : push_text(a->d, s, text);
+	return !text             ? TFMC_OK
+	       : a->d->tokenizer ? append_tokens(a, s, text)
+	                         : append_characters(a->d, s, text);
 }
 
-/* The target as ids of --inputs. */
-static enum tfmc_status push_given(struct attend *a, struct attend_sequence *s)
+/* The target as an i32[1, S] tensor of --inputs. */
+static enum tfmc_status append_given_target(struct attend *a, struct attend_sequence *s)
 {
 	struct named_tensor *v = tensors_find(&a->given, s->input);
 	if (v->dtype != DT_I32 || v->rank != 2 || v->dims[0] != 1) {
-		diag_error(&a->d->diag, LOC_NONE, DIAG_INPUT, "input %s is no i32[1, S]", s->input);
+		diag_error(&a->d->diag, LOC_NONE, DIAG_INPUT, "input %s is not i32[1, S]", s->input);
 		return TFMC_INVALID;
 	}
 	v->used = true;
@@ -121,10 +123,10 @@ static enum tfmc_status read_sequences(struct attend *a)
 		return TFMC_OK;
 	bool is_given = !o->target_text && !o->target_tokens && tensors_find(&a->given, g->tokens);
 	if (is_given)
-		return push_given(a, &target);
+		return append_given_target(a, &target);
 	if (a->n_sequences == 0 && !o->target_text && !o->target_tokens) {
 		diag_error(&a->d->diag, LOC_NONE, DIAG_OPTION,
-		           "with a source of --inputs attend wants --target-text or --target-tokens, too");
+		           "with a source of --inputs attend requires --target-text or --target-tokens, too");
 		return TFMC_INVALID;
 	}
 	TFMC_TRY(read_sequence(a, &target, o->target_text, o->target_tokens, true));
@@ -132,7 +134,7 @@ static enum tfmc_status read_sequences(struct attend *a)
 	return TFMC_OK;
 }
 
-/* ---- what the model writes ---- */
+/* ---- generated tokens ---- */
 
 static bool is_stop(const struct frontend_generate *g, int32_t id)
 {
@@ -142,12 +144,12 @@ static bool is_stop(const struct frontend_generate *g, int32_t id)
 	return false;
 }
 
-/* Greedy tokens after what is there; the last one is looked at only when it is no stop id. */
+/* Appends greedily generated tokens, without a stop id. */
 static enum tfmc_status continue_tokens(struct attend *a, struct tfmc_session *s, int64_t steps)
 {
 	const struct frontend_generate *g = frontend_generate(a->l->model);
 	const struct attend_sequence *prompt = &a->sequences[0];
-	struct attend_sequence *grows = &a->sequences[a->n_sequences - 1];
+	struct attend_sequence *appended = &a->sequences[a->n_sequences - 1];
 	struct tfmc_constraints rules;
 	if (!generation_rules(a->d, g, tfmc_session_record(s), &rules))
 		return TFMC_INVALID;
@@ -160,12 +162,13 @@ static enum tfmc_status continue_tokens(struct attend *a, struct tfmc_session *s
 	int status = tfmc_generate(s, &o, prompt->ids.items, prompt->ids.n, NULL, 0, out, cap, &n);
 	TFMC_TRY(prompt_check_status(a->d, s, "attend", status));
 	for (uint64_t i = 0; i < n && !is_stop(g, out[i]); i++)
-		if ((int64_t)grows->ids.n < g->max_len)
-			TFMC_TRY(prompt_append_ids(a->d, &out[i], 1, &grows->ids));
+		if ((int64_t)appended->ids.n < g->max_len)
+			TFMC_TRY(prompt_append_ids(a->d, &out[i], 1, &appended->ids));
 	return TFMC_OK;
 }
 
-static enum tfmc_status generate(struct attend *a, int64_t steps)
+/* Generates the target of a sequence-to-sequence model that was not given, or `steps` tokens after a prompt. */
+static enum tfmc_status generate_tokens(struct attend *a, int64_t steps)
 {
 	const struct driver_options *o = &a->d->options;
 	const struct frontend_generate *g = frontend_generate(a->l->model);
@@ -196,19 +199,51 @@ static enum tfmc_status write_page(struct attend *a)
 	return st;
 }
 
+/* A NumPy array file, version 1.0: magic, header length, the header (a Python dictionary, padded so that the
+ * data are 64-byte aligned), and the elements as f32, little-endian, row-major. */
+static void print_npy(struct buf *out, const float *data, size_t rank, const int64_t *dims)
+{
+	struct buf header;
+	size_t count = 1;
+	buf_init(&header);
+	buf_str(&header, "{'descr': '<f4', 'fortran_order': False, 'shape': (");
+	for (size_t i = 0; i < rank; i++) {
+		buf_printf(&header, "%lld, ", (long long)dims[i]);
+		count *= (size_t)dims[i];
+	}
+	buf_str(&header, "), }");
+	size_t prefix = 10 + header.len + 1; /* magic, version, length; the newline at the end */
+	buf_fill(&header, ' ', (64 - prefix % 64) % 64);
+	buf_char(&header, '\n');
+	buf_bytes(out, "\x93NUMPY\x01", 7);
+	buf_char(out, 0);
+	buf_char(out, (char)(header.len & 255));
+	buf_char(out, (char)(header.len >> 8));
+	buf_append(out, &header);
+	for (size_t i = 0; i < count; i++) {
+		uint32_t bits;
+		memcpy(&bits, &data[i], sizeof(bits));
+		buf_u32le(out, bits);
+	}
+	if (buf_failed(&header))
+		out->failed = true;
+	buf_destroy(&header);
+}
+
 static enum tfmc_status write_array(struct attend *a, const struct attend_map *m)
 {
 	const char *path = arena_printf(&a->d->arena, "%s/%s.npy", a->d->options.npy, m->path);
 	const int64_t dims[] = {m->heads, m->rows, m->columns};
 	struct buf bytes;
 	buf_init(&bytes);
-	npy_write(&bytes, m->p, TFMC_COUNT(dims), dims);
+	print_npy(&bytes, m->p, TFMC_COUNT(dims), dims);
 	enum tfmc_status st = driver_write_output(a->d, path, &bytes);
 	buf_destroy(&bytes);
 	return st;
 }
 
-static enum tfmc_status write_all(struct attend *a, bool *made)
+/* *made: the directory of --npy was created. */
+static enum tfmc_status write_files(struct attend *a, bool *made)
 {
 	const struct driver_options *o = &a->d->options;
 	if (o->html)
@@ -226,11 +261,11 @@ static enum tfmc_status write_all(struct attend *a, bool *made)
 	return outputs_commit(&a->d->outputs);
 }
 
-/* A failure leaves no directory behind that was not there before. */
+/* On failure a directory that was created is removed. */
 static enum tfmc_status write_outputs(struct attend *a)
 {
 	bool made = false;
-	enum tfmc_status st = write_all(a, &made);
+	enum tfmc_status st = write_files(a, &made);
 	outputs_discard(&a->d->outputs);
 	if (st != TFMC_OK && made)
 		(void)rmdir(a->d->options.npy);
@@ -239,16 +274,16 @@ static enum tfmc_status write_outputs(struct attend *a)
 
 /* ---- the command ---- */
 
-static enum exit_code check_options(struct driver *d)
+static enum exit_code check_attend_options(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
 	const char *const lists[] = {o->tokens, o->target_tokens};
 	int32_t *ids;
 	size_t n;
 	if (!o->html && !o->npy)
-		return driver_usage_error(d, "attend wants --html=FILE or --npy=DIR");
+		return driver_usage_error(d, "attend requires --html=FILE or --npy=DIR");
 	if (o->inputs ? o->tokens && o->prompt : !o->tokens == !o->prompt)
-		return driver_usage_error(d, "one of --prompt, --tokens is wanted, or --inputs");
+		return driver_usage_error(d, "one of --prompt, --tokens is required, or --inputs");
 	if (o->target_text && o->target_tokens)
 		return driver_usage_error(d, "only one of --target-text, --target-tokens");
 	for (size_t i = 0; i < TFMC_COUNT(lists); i++)
@@ -261,13 +296,13 @@ enum exit_code command_attend(struct driver *d)
 {
 	struct loaded l;
 	struct attend_selection choice = {0};
-	enum exit_code code = check_options(d);
+	enum exit_code code = check_attend_options(d);
 	if (code == EXIT_OK)
 		code = attend_parse_selection(d, &choice);
 	if (code != EXIT_OK)
 		return code;
 	if (file_ends_with(d->options.input, ".tir"))
-		return driver_usage_error(d, "attend wants a model file, not IR text");
+		return driver_usage_error(d, "attend requires a model file, not IR text");
 	enum tfmc_status st = driver_load(d, &l);
 	struct attend a = {.d = d, .l = &l, .choice = choice};
 	if (st == TFMC_OK && d->options.inputs)
@@ -275,7 +310,7 @@ enum exit_code command_attend(struct driver *d)
 	if (st == TFMC_OK)
 		st = read_sequences(&a);
 	if (st == TFMC_OK)
-		st = generate(&a, option_int(d->options.max_tokens, 0));
+		st = generate_tokens(&a, option_int(d->options.max_tokens, 0));
 	for (size_t i = 0; st == TFMC_OK && i < a.n_sequences; i++)
 		st = attend_check_length(&a, &a.sequences[i]);
 	if (st == TFMC_OK)
@@ -284,35 +319,4 @@ enum exit_code command_attend(struct driver *d)
 		st = write_outputs(&a);
 	loaded_destroy(&l);
 	return exit_code_of(st);
-}
-
-#define ALIGNMENT 64
-
-void npy_write(struct buf *out, const float *data, size_t rank, const int64_t *dims)
-{
-	struct buf header;
-	size_t count = 1;
-	buf_init(&header);
-	buf_str(&header, "{'descr': '<f4', 'fortran_order': False, 'shape': (");
-	for (size_t i = 0; i < rank; i++) {
-		buf_printf(&header, "%lld, ", (long long)dims[i]);
-		count *= (size_t)dims[i];
-	}
-	buf_str(&header, "), }");
-	size_t prefix = 10 + header.len + 1; /* magic, version, length; the newline at the end */
-	buf_fill(&header, ' ', (ALIGNMENT - prefix % ALIGNMENT) % ALIGNMENT);
-	buf_char(&header, '\n');
-	buf_bytes(out, "\x93NUMPY\x01", 7);
-	buf_char(out, 0);
-	buf_char(out, (char)(header.len & 255));
-	buf_char(out, (char)(header.len >> 8));
-	buf_append(out, &header);
-	for (size_t i = 0; i < count; i++) {
-		uint32_t bits;
-		memcpy(&bits, &data[i], sizeof(bits));
-		buf_u32le(out, bits);
-	}
-	if (buf_failed(&header))
-		out->failed = true;
-	buf_destroy(&header);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The page of `tfmc attend`, part two: panels with lines or a matrix, hover, keys; it begins at the end. Tokens are
-// put in as text only. Sizes are CSS pixels.
+// The page of `tfmc attend`, part two: panels with lines or a matrix, hover, keys; the page is built at the end of this file. Tokens
+// are inserted as text only. Sizes are CSS pixels.
 
 /* ---- panels ---- */
 
@@ -25,7 +25,7 @@ function activate(index) {
 	state.active = index;
 	updateMarks();
 	updatePicker();
-	press($("stacks"), state.panels[index].map.stack);
+	markPressed($("stacks"), state.panels[index].map.stack);
 }
 
 function updateMarks() {
@@ -61,7 +61,7 @@ function headsText(p) {
 	return p.heads.length === p.map.of ? "all heads" : "heads " + p.heads.map((h) => p.map.numbers[h]).join(", ");
 }
 
-/* The strongest partners of the token in question, in words. */
+/* The strongest partners of the focused token, as a sentence. */
 function updateReadout(p) {
 	const t = focusOf(p), map = p.map;
 	p.readout.replaceChildren();
@@ -69,26 +69,26 @@ function updateReadout(p) {
 		p.readout.append(make("span", {class: "faint"}, "Point at a token to read its weights."));
 		return;
 	}
-	const asks = t.side === "q", partners = [], n = asks ? map.columns : map.rows;
+	const isQuery = t.side === "q", partners = [], n = isQuery ? map.columns : map.rows;
 	for (let x = 0; x < n; x++)
-		partners.push([x, asks ? p.mean[t.i * map.columns + x] : p.mean[x * map.columns + t.i]]);
+		partners.push([x, isQuery ? p.mean[t.i * map.columns + x] : p.mean[x * map.columns + t.i]]);
 	partners.sort((a, b) => (b[1] || 0) - (a[1] || 0) || a[0] - b[0]);
 	const best = partners.slice(0, 5).filter((x) => x[1] >= .005);
-	const where = place(map, t.side, t.i);
-	p.readout.append(make("bdi", {}, label(asks ? map.queries : map.keys, t.i)), " (" + where.at);
+	const where = positionOf(map, t.side, t.i);
+	p.readout.append(make("bdi", {}, labelOf(isQuery ? map.queries : map.keys, t.i)), " (" + where.at);
 	if (where.next !== null)
 		p.readout.append(", then comes ", make("bdi", {}, where.next));
-	p.readout.append(asks ? ") looks at " : ") is looked at by ");
-	best.forEach(([x, w], i) => p.readout.append(i ? ", " : "", make("bdi", {}, label(asks ? map.keys : map.queries, x)), " " + w.toFixed(3)));
+	p.readout.append(isQuery ? ") attends to " : ") is attended to by ");
+	best.forEach(([x, w], i) => p.readout.append(i ? ", " : "", make("bdi", {}, labelOf(isQuery ? map.keys : map.queries, x)), " " + w.toFixed(3)));
 	const rest = 1 - best.reduce((sum, x) => sum + x[1], 0);
 	if (!best.length)
-		p.readout.append(partners.some((x) => Number.isNaN(x[1])) ? "what is not a number" : "nothing that reaches 0.005");
-	else if (asks && rest > .0005)
+		p.readout.append(partners.some((x) => Number.isNaN(x[1])) ? "NaN" : "nothing that reaches 0.005");
+	else if (isQuery && rest > .0005)
 		p.readout.append(", the rest " + rest.toFixed(3));
 }
 
-/* For each row the factor of its colors: with `stretch` its largest weight becomes 1. */
-function stretches(p) {
+/* A factor for the colors of each row: with `stretch` its largest probability becomes 1. */
+function rowFactors(p) {
 	return Array.from({length: p.map.rows}, (_, i) => {
 		const row = p.mean.subarray(i * p.map.columns, (i + 1) * p.map.columns);
 		const top = row.reduce((a, w) => Math.max(a, w || 0), 0);
@@ -96,7 +96,7 @@ function stretches(p) {
 	});
 }
 
-function prepare(canvas, width, height) {
+function sizeCanvas(canvas, width, height) {
 	const scale = window.devicePixelRatio || 1;
 	canvas.width = Math.round(width * scale);
 	canvas.height = Math.round(height * scale);
@@ -120,14 +120,14 @@ function buildLines(p) {
 	box.append(make("div", {class: "side", style: "text-align: right"}, names[0] + " (query)"), make("div"),
 		make("div", {class: "side"}, names[1] + " (key)"));
 	const columns = [["q", map.queries, map.rows, "left"], ["k", map.keys, map.columns, "right"]].map(([side, s, n, where]) => {
-		const list = make("ul", {class: "tokens " + where, "aria-label": side === "q" ? "tokens that look" : "tokens that are looked at"});
+		const list = make("ul", {class: "tokens " + where, "aria-label": side === "q" ? "query tokens" : "key tokens"});
 		for (let i = 0; i < n; i++) {
-			const text = label(s, i), item = make("li", {title: place(map, side, i).at}, shorten(text, 16));
+			const text = labelOf(s, i), item = make("li", {title: positionOf(map, side, i).at}, shorten(text, 16));
 			item.style.height = item.style.lineHeight = rowHeight(map) + "px";
 			item.style.fontSize = Math.min(15, rowHeight(map) * .72) + "px";
-			item.addEventListener("pointerenter", () => point(p, {side, i}));
-			item.addEventListener("pointerleave", () => point(p, null));
-			item.addEventListener("click", () => keep(p, {side, i}));
+			item.addEventListener("pointerenter", () => hover(p, {side, i}));
+			item.addEventListener("pointerleave", () => hover(p, null));
+			item.addEventListener("click", () => togglePin(p, {side, i}));
 			list.append(item);
 		}
 		return list;
@@ -155,7 +155,7 @@ function markTokens(p) {
 		});
 }
 
-/* The lines of query i that are drawn: all of a token in question, else the strongest ones. */
+/* The keys of query i whose lines are drawn: all for a focused token, else the strongest. */
 const linesOfQuery = 12;
 
 function chosenKeys(p, row, i) {
@@ -171,8 +171,8 @@ function chosenKeys(p, row, i) {
 }
 
 function drawLines(p) {
-	const map = p.map, step = rowHeight(map), width = Math.max(110, p.middle.clientWidth), all = weights(map);
-	const c = prepare(p.canvas, width, step * Math.max(map.rows, map.columns));
+	const map = p.map, step = rowHeight(map), width = Math.max(110, p.middle.clientWidth), all = weightsOf(map);
+	const c = sizeCanvas(p.canvas, width, step * Math.max(map.rows, map.columns));
 	for (const h of p.heads) {
 		const rgb = p.heads.length > 1 ? headColor(h, map.heads) : accent();
 		for (let i = 0; i < map.rows; i++) {
@@ -188,17 +188,17 @@ function drawLines(p) {
 			}
 		}
 	}
-	p.canvas.setAttribute("aria-label", "lines from each token that looks to the tokens it looks at, " + p.title.textContent);
+	p.canvas.setAttribute("aria-label", "lines from each query token to the key tokens it attends to, " + p.title.textContent);
 }
 
 /* ---- matrix ---- */
 
-function measure(p) {
+function measureMatrix(p) {
 	const map = p.map, labels = {q: [], k: []};
 	for (let i = 0; i < map.rows; i++)
-		labels.q.push(shorten(label(map.queries, i), 12));
+		labels.q.push(shorten(labelOf(map.queries, i), 12));
 	for (let j = 0; j < map.columns; j++)
-		labels.k.push(shorten(label(map.keys, j), 12));
+		labels.k.push(shorten(labelOf(map.keys, j), 12));
 	const wide = (list) => Math.max(...list.map((s) => Array.from(s).length));
 	const available = Math.max(200, p.plot.clientWidth - 2);
 	let cell = 26, font, left, top, upright;
@@ -220,7 +220,7 @@ function buildMatrix(p) {
 	p.canvas.addEventListener("click", (e) => {
 		const at = cellAt(p, e);
 		if (at)
-			keep(p, at.j < 0 ? {side: "q", i: at.i} : at.i < 0 ? {side: "k", i: at.j} : {side: "q", i: at.i});
+			togglePin(p, at.j < 0 ? {side: "q", i: at.i} : at.i < 0 ? {side: "k", i: at.j} : {side: "q", i: at.i});
 	});
 	const legend = make("div", {class: "legend"});
 	p.legend = make("canvas", {"aria-hidden": "true"});
@@ -247,14 +247,14 @@ function overCell(p, e) {
 	}
 	tip.hidden = !cell;
 	if (!cell) {
-		point(p, !at ? null : at.i >= 0 ? {side: "q", i: at.i} : {side: "k", i: at.j});
+		hover(p, !at ? null : at.i >= 0 ? {side: "q", i: at.i} : {side: "k", i: at.j});
 		return;
 	}
 	const n = map.rows * map.columns, k = at.i * map.columns + at.j, say = (w) => Number.isNaN(w) ? "not a number" : w.toFixed(4);
-	tip.replaceChildren(make("bdi", {}, label(map.queries, at.i)), " (" + place(map, "q", at.i).at + ") → ",
-		make("bdi", {}, label(map.keys, at.j)), " (" + place(map, "k", at.j).at + "): " + say(p.mean[k]));
+	tip.replaceChildren(make("bdi", {}, labelOf(map.queries, at.i)), " (" + positionOf(map, "q", at.i).at + ") → ",
+		make("bdi", {}, labelOf(map.keys, at.j)), " (" + positionOf(map, "k", at.j).at + "): " + say(p.mean[k]));
 	if (p.heads.length > 1)
-		tip.append(make("div", {}, p.heads.map((h) => map.numbers[h] + ": " + say(weights(map)[h * n + k])).join("  ")));
+		tip.append(make("div", {}, p.heads.map((h) => map.numbers[h] + ": " + say(weightsOf(map)[h * n + k])).join("  ")));
 	const box = tip.getBoundingClientRect();
 	tip.style.left = Math.max(4, Math.min(e.clientX + 14, innerWidth - box.width - 8)) + "px";
 	tip.style.top = Math.max(4, e.clientY + 18 + box.height > innerHeight ? e.clientY - box.height - 10 : e.clientY + 18) + "px";
@@ -280,7 +280,7 @@ function drawLabels(p, c, ink, faint) {
 	}
 }
 
-/* One pixel for each cell; drawn large without smoothing. */
+/* One pixel for each cell, scaled up without smoothing. */
 function paintCells(p) {
 	const map = p.map, canvas = make("canvas", {width: map.columns, height: map.rows}), c = canvas.getContext("2d");
 	const image = c.createImageData(map.columns, map.rows);
@@ -312,10 +312,10 @@ function drawCells(p, c, edge) {
 }
 
 function drawMatrix(p) {
-	const m = p.measure = measure(p), map = p.map, t = focusOf(p), style = getComputedStyle(document.documentElement);
+	const m = p.measure = measureMatrix(p), map = p.map, t = focusOf(p), style = getComputedStyle(document.documentElement);
 	const color = (name) => style.getPropertyValue(name).trim();
 	const width = m.left + m.cell * map.columns + 4, height = m.top + m.cell * map.rows + 4;
-	const c = prepare(p.canvas, width, height);
+	const c = sizeCanvas(p.canvas, width, height);
 	drawLabels(p, c, color("--ink"), color("--faint"));
 	drawCells(p, c, color("--edge"));
 	c.strokeStyle = color("--focus");
@@ -326,13 +326,13 @@ function drawMatrix(p) {
 		c.strokeRect(m.left + t.i * m.cell - 1, m.top - 1, m.cell + 1, m.cell * map.rows + 1);
 	if (p.cell)
 		c.strokeRect(m.left + p.cell.j * m.cell - 1, m.top + p.cell.i * m.cell - 1, m.cell + 1, m.cell + 1);
-	const legend = prepare(p.legend, 160, 10);
+	const legend = sizeCanvas(p.legend, 160, 10);
 	for (let x = 0; x < 160; x++) {
-		legend.fillStyle = css(ramp(x / 159));
+		legend.fillStyle = css(rampColor(x / 159));
 		legend.fillRect(x, 0, 1, 10);
 	}
 	p.legendTop.textContent = state.stretch ? "the largest of its row" : "1";
-	p.canvas.setAttribute("aria-label", "matrix of weights, one row for each token that looks, " + p.title.textContent);
+	p.canvas.setAttribute("aria-label", "matrix of probabilities, one row for each query token, " + p.title.textContent);
 }
 
 /* ---- drawing ---- */
@@ -352,8 +352,8 @@ const panelsShown = () => state.panels.slice(0, state.comparing ? 2 : 1);
 function updatePanel(p) {
 	const what = state.view + " " + data.maps.indexOf(p.map);
 	p.title.textContent = p.map.path + ", " + headsText(p);
-	p.mean = mean(p.map, p.heads);
-	p.factors = stretches(p);
+	p.mean = meanOf(p.map, p.heads);
+	p.factors = rowFactors(p);
 	p.image = null;
 	updateChips(p);
 	if (p.built !== what) {
@@ -371,8 +371,8 @@ function render() {
 	const boxes = panelsShown().map((p) => p.box);
 	if ($("panels").children.length !== boxes.length)
 		$("panels").replaceChildren(...boxes);
-	press($("stacks"), state.panels[state.active].map.stack);
-	press($("views"), state.view);
+	markPressed($("stacks"), state.panels[state.active].map.stack);
+	markPressed($("views"), state.view);
 	$("compare").setAttribute("aria-pressed", String(state.comparing));
 	$("stretch").setAttribute("aria-pressed", String(state.stretch));
 	updateMarks();
@@ -382,7 +382,7 @@ function render() {
 	writeAddress();
 }
 
-function point(p, t) {
+function hover(p, t) {
 	const name = (x) => x ? x.side + x.i : "";
 	const changed = name(focusOf(p)) !== name(t || p.pin);
 	p.over = t;
@@ -390,7 +390,7 @@ function point(p, t) {
 		drawPanel(p);
 }
 
-function keep(p, t) {
+function togglePin(p, t) {
 	p.pin = p.pin && t && p.pin.side === t.side && p.pin.i === t.i ? null : t;
 	drawPanel(p);
 	writeAddress();
@@ -398,16 +398,16 @@ function keep(p, t) {
 
 /* ---- keys ---- */
 
-const turn = (list, at, by) => list[(at + by + list.length) % list.length];
+const cycle = (list, at, by) => list[(at + by + list.length) % list.length];
 
 function moveHead(by) {
 	const p = state.panels[state.active], from = by > 0 ? p.heads[p.heads.length - 1] : p.heads[0];
-	show(p, p.map, [(from + by + p.map.heads) % p.map.heads]);
+	select(p, p.map, [(from + by + p.map.heads) % p.map.heads]);
 }
 
 function moveLayer(by) {
 	const p = state.panels[state.active], maps = mapsOf(p.map.stack);
-	show(p, turn(maps, maps.indexOf(p.map), by), p.heads);
+	select(p, cycle(maps, maps.indexOf(p.map), by), p.heads);
 }
 
 function moveToken(by) {
@@ -420,7 +420,7 @@ function moveToken(by) {
 
 function toggleAll(p) {
 	const all = Array.from({length: p.map.heads}, (_, h) => h);
-	show(p, p.map, p.heads.length === p.map.heads ? [0] : all);
+	select(p, p.map, p.heads.length === p.map.heads ? [0] : all);
 }
 
 function toggleCompare() {
@@ -438,7 +438,7 @@ const keys = {
 	ArrowLeft: () => moveHead(-1), ArrowRight: () => moveHead(1), ArrowUp: () => moveLayer(-1), ArrowDown: () => moveLayer(1),
 	v: () => chooseView(state.view === "lines" ? "matrix" : "lines"), c: toggleCompare, s: toggleStretch, a: () => toggleAll(state.panels[state.active]),
 	x: () => activate(state.comparing ? 1 - state.active : 0), j: () => moveToken(1), k: () => moveToken(-1),
-	t: () => chooseStack(turn(stacks, stacks.indexOf(state.panels[state.active].map.stack), 1)),
+	t: () => chooseStack(cycle(stacks, stacks.indexOf(state.panels[state.active].map.stack), 1)),
 	Escape: () => { tip.hidden = true; state.panels.forEach((p) => { p.pin = p.over = null; }); render(); },
 };
 
@@ -450,20 +450,20 @@ document.addEventListener("keydown", (e) => {
 	key();
 });
 
-/* ---- begin ---- */
+/* ---- start ---- */
 
-function summary() {
+function summaryText() {
 	const tokens = data.sequences.map((s) => s.ids.length + " " + (s.name === "tokens" ? "tokens" : s.name + " tokens")).join(", ");
 	const parts = stacks.map((s) => stackTitles[s] + ": " + mapsOf(s).length + " × " + mapsOf(s)[0].heads + " heads");
 	return tokens + " · " + parts.join(" · ");
 }
 
 document.body.append(tip);
-$("summary").textContent = summary();
+$("summary").textContent = summaryText();
 $("left-out").textContent = data.left_out;
 $("left-out").hidden = !data.left_out;
-choices($("stacks"), stacks, stackTitles, "", chooseStack);
-choices($("views"), ["lines", "matrix"], {lines: "Lines", matrix: "Matrix"}, "", chooseView);
+buildChoices($("stacks"), stacks, stackTitles, "", chooseStack);
+buildChoices($("views"), ["lines", "matrix"], {lines: "Lines", matrix: "Matrix"}, "", chooseView);
 $("compare").addEventListener("click", toggleCompare);
 $("stretch").addEventListener("click", toggleStretch);
 state.panels.forEach(buildPanel);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The page of `tfmc attend`, part one: the data, colors, what is shown (kept behind # in the address), the bar and
-// the picker of layers and heads. attend_plot.js follows it in the same script.
+// The page of `tfmc attend`, part one: the data, colors, the view state (stored in the URL fragment), the tool bar and the picker of
+// layers and heads. attend_plot.js follows it in the same script.
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const stackTitles = {encoder: "Encoder", decoder: "Decoder", cross: "Cross-attention", attention: "Attention"};
@@ -18,8 +18,8 @@ function make(tag, attributes, text) {
 
 /* ---- data ---- */
 
-/* Weights [heads, rows, columns] of a map, decoded when first looked at. */
-function weights(map) {
+/* Probabilities [heads, rows, columns] of a map, decoded on first use. */
+function weightsOf(map) {
 	if (map.values)
 		return map.values;
 	const bytes = atob(map.weights);
@@ -33,9 +33,9 @@ function weights(map) {
 	return map.values;
 }
 
-/* Mean over the chosen heads: [rows, columns]. */
-function mean(map, heads) {
-	const all = weights(map), n = map.rows * map.columns, out = new Float32Array(n);
+/* Mean over the selected heads: [rows, columns]. */
+function meanOf(map, heads) {
+	const all = weightsOf(map), n = map.rows * map.columns, out = new Float32Array(n);
 	for (const h of heads)
 		for (let i = 0; i < n; i++)
 			out[i] += all[h * n + i] / heads.length;
@@ -43,17 +43,17 @@ function mean(map, heads) {
 }
 
 const shown = new Map([[" ", "␣"], ["\n", "↵"], ["\r", "␍"], ["\t", "⇥"]]);
-/* A token as visible text: blanks and controls get a sign. */
-function visible(text) {
+/* A token as visible text: blanks and control characters become symbols. */
+function visibleText(text) {
 	const signs = Array.from(text, (c) => shown.get(c) || (/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(c) ? "\\u{" + c.codePointAt(0).toString(16) + "}" : c));
 	return signs.join("");
 }
 
-function label(sequence, i) {
+function labelOf(sequence, i) {
 	const s = data.sequences[sequence];
 	if (!s)
 		return String(i);
-	return s.tokens.length ? visible(s.tokens[i]) || "#" + s.ids[i] : String(s.ids[i]);
+	return s.tokens.length ? visibleText(s.tokens[i]) || "#" + s.ids[i] : String(s.ids[i]);
 }
 
 function shorten(text, n) {
@@ -61,12 +61,12 @@ function shorten(text, n) {
 	return signs.length > n ? signs.slice(0, n - 1).join("") + "…" : text;
 }
 
-/* Where a token stands ("source 3"), and which token of the sequence the decoder is to write when it has read it. */
-function place(map, side, i) {
+/* The position of a token ("source 3"), and the next token of the sequence, which the decoder predicts after reading it. */
+function positionOf(map, side, i) {
 	const s = data.sequences[side === "q" ? map.queries : map.keys];
 	const at = (s ? s.name : "row") + " " + i;
 	const grows = side === "q" && s && map.stack !== "encoder" && i + 1 < s.ids.length;
-	return {at, next: grows ? label(map.queries, i + 1) : null};
+	return {at, next: grows ? labelOf(map.queries, i + 1) : null};
 }
 
 const stacks = [...new Set(data.maps.map((m) => m.stack))];
@@ -80,7 +80,7 @@ const ramps = {
 	dark: [[23, 27, 34], [42, 104, 178], [252, 228, 140]],
 };
 
-function ramp(w) {
+function rampColor(w) {
 	const stops = darkQuery.matches ? ramps.dark : ramps.light;
 	const x = Math.min(Math.max(w, 0), 1) * 2, i = x < 1 ? 0 : 1, f = x - i;
 	return stops[i].map((v, k) => Math.round(v + (stops[i + 1][k] - v) * f));
@@ -88,7 +88,7 @@ function ramp(w) {
 
 const css = (rgb, alpha) => alpha === undefined ? `rgb(${rgb.join(",")})` : `rgba(${rgb.join(",")},${alpha})`;
 
-/* A color for each head, far from its neighbours'. */
+/* A color for each head, distinct from its neighbors'. */
 function headColor(h, n) {
 	const hue = (210 + h * (n <= 6 ? 360 / n : 137.5)) % 360, light = darkQuery.matches ? .68 : .38, a = .72 * Math.min(light, 1 - light);
 	return [0, 8, 4].map((k) => {
@@ -106,7 +106,7 @@ function accent() {
 const state = {view: "lines", comparing: false, active: 0, stretch: false, panels: []};
 state.panels = [0, 1].map((i) => ({map: data.maps[0], heads: [Math.min(i, data.maps[0].heads - 1)], pin: null, over: null}));
 
-/* The part of the address behind # names what is shown, so that a view can be linked. */
+/* The URL fragment stores the view state, so that a view can be linked. */
 function readAddress() {
 	const wanted = new URLSearchParams(location.hash.slice(1));
 	state.view = wanted.get("view") === "matrix" ? "matrix" : "lines";
@@ -136,13 +136,13 @@ function writeAddress() {
 		all.set("stretch", "1");
 	try {
 		history.replaceState(null, "", "#" + all.toString().replaceAll("%2C", ","));
-	} catch (e) { /* some browsers refuse it for files */ }
+	} catch (e) { /* some browsers reject it for file: URLs */ }
 }
 
-/* The token that is looked from or at: under the pointer, or kept. */
+/* The focused token: under the pointer, or pinned. */
 const focusOf = (p) => p.over || p.pin;
 
-function show(p, map, heads) {
+function select(p, map, heads) {
 	p.map = map;
 	p.heads = heads.filter((h) => h < map.heads);
 	if (!p.heads.length)
@@ -155,7 +155,7 @@ function show(p, map, heads) {
 
 /* ---- the bar and the picker ---- */
 
-function choices(box, names, titles, chosen, choose) {
+function buildChoices(box, names, titles, chosen, choose) {
 	box.replaceChildren(...names.map((name) => {
 		const b = make("button", {"aria-pressed": String(name === chosen), "data-name": name}, titles[name]);
 		b.addEventListener("click", () => choose(name));
@@ -163,7 +163,7 @@ function choices(box, names, titles, chosen, choose) {
 	}));
 }
 
-function press(box, chosen) {
+function markPressed(box, chosen) {
 	for (const b of box.children)
 		b.setAttribute("aria-pressed", String(b.dataset.name === chosen));
 }
@@ -171,7 +171,7 @@ function press(box, chosen) {
 function chooseStack(stack) {
 	const p = state.panels[state.active];
 	if (p.map.stack !== stack)
-		show(p, mapsOf(stack)[0], p.heads);
+		select(p, mapsOf(stack)[0], p.heads);
 }
 
 function chooseView(view) {
@@ -180,7 +180,7 @@ function chooseView(view) {
 }
 
 function drawThumb(canvas, map, h) {
-	const size = canvas.width, all = weights(map), n = map.rows * map.columns, c = canvas.getContext("2d");
+	const size = canvas.width, all = weightsOf(map), n = map.rows * map.columns, c = canvas.getContext("2d");
 	const image = c.createImageData(size, size);
 	let top = 0;
 	for (let i = 0; i < n; i++)
@@ -188,7 +188,7 @@ function drawThumb(canvas, map, h) {
 	for (let y = 0; y < size; y++)
 		for (let x = 0; x < size; x++) {
 			const i = Math.floor(y * map.rows / size), j = Math.floor(x * map.columns / size);
-			const rgb = ramp(Math.sqrt((all[h * n + i * map.columns + j] || 0) / (top || 1)));
+			const rgb = rampColor(Math.sqrt((all[h * n + i * map.columns + j] || 0) / (top || 1)));
 			image.data.set([...rgb, 255], 4 * (y * size + x));
 		}
 	c.putImageData(image, 0, 0);
@@ -240,12 +240,12 @@ function pickHead(map, h, adds) {
 	if (adds && map === p.map)
 		toggleHead(p, h);
 	else
-		show(p, map, [h]);
+		select(p, map, [h]);
 }
 
 function toggleHead(p, h) {
 	const rest = p.heads.filter((x) => x !== h);
-	show(p, p.map, rest.length === p.heads.length ? [...rest, h].sort((a, b) => a - b) : rest.length ? rest : [h]);
+	select(p, p.map, rest.length === p.heads.length ? [...rest, h].sort((a, b) => a - b) : rest.length ? rest : [h]);
 }
 
 function updatePicker() {

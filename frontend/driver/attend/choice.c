@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which attentions and heads tfmc attend computes and shows: those of --attentions, --layers and
- * --heads, and of these as many as fit into a page when one is written.
+ * The selection of attentions and heads: --attentions, --layers and --heads, and as many as fit on the page.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 
 #define BIT(stack) (1u << (stack))
 
-static unsigned stacks_of(const char *word, size_t n)
+static unsigned parse_stack(const char *word, size_t n)
 {
 	static const struct {
 		const char *word;
@@ -31,11 +30,11 @@ static unsigned stacks_of(const char *word, size_t n)
 	return 0;
 }
 
-static bool read_stacks(const char *text, unsigned *out)
+static bool parse_stacks(const char *text, unsigned *out)
 {
 	for (;;) {
 		size_t n = strcspn(text, ",");
-		unsigned stacks = stacks_of(text, n);
+		unsigned stacks = parse_stack(text, n);
 		*out |= stacks;
 		text += n;
 		if (!stacks || !*text++)
@@ -43,20 +42,20 @@ static bool read_stacks(const char *text, unsigned *out)
 	}
 }
 
-static int by_number(const void *a, const void *b)
+static int compare_ints(const void *a, const void *b)
 {
 	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
 	return x < y ? -1 : x > y;
 }
 
-/* Ascending, each once. */
-static bool read_numbers(struct driver *d, const char *text, const int32_t **out, size_t *n_out)
+/* A list of ids, sorted, without repetitions. False: it is not one. */
+static bool parse_numbers(struct driver *d, const char *text, const int32_t **out, size_t *n_out)
 {
 	int32_t *items;
 	size_t n, kept = 0;
 	if (!parse_id_list(d, text, &items, &n) || !n)
 		return false;
-	qsort(items, n, sizeof(*items), by_number);
+	qsort(items, n, sizeof(*items), compare_ints);
 	for (size_t i = 0; i < n; i++)
 		if (!kept || items[kept - 1] != items[i])
 			items[kept++] = items[i];
@@ -68,14 +67,14 @@ static bool read_numbers(struct driver *d, const char *text, const int32_t **out
 enum exit_code attend_parse_selection(struct driver *d, struct attend_selection *out)
 {
 	const struct driver_options *o = &d->options;
-	if (o->attentions && !read_stacks(o->attentions, &out->stacks))
+	if (o->attentions && !parse_stacks(o->attentions, &out->stacks))
 		return driver_usage_error(
 		        d, "--attentions is a list of encoder, decoder, cross and self, not %s",
 		        o->attentions);
-	if (o->layers && !read_numbers(d, o->layers, &out->layers, &out->n_layers))
+	if (o->layers && !parse_numbers(d, o->layers, &out->layers, &out->n_layers))
 		return driver_usage_error(d, "--layers is a list of numbers such as 0,1,2, not %s",
 		                          o->layers);
-	if (o->heads && !read_numbers(d, o->heads, &out->heads, &out->n_heads))
+	if (o->heads && !parse_numbers(d, o->heads, &out->heads, &out->n_heads))
 		return driver_usage_error(d, "--heads is a list of numbers such as 0,1,2, not %s", o->heads);
 	return EXIT_OK;
 }
@@ -85,10 +84,10 @@ int64_t attend_head(const struct attend *a, int64_t h)
 	return a->choice.n_heads ? a->choice.heads[h] : h;
 }
 
-/* ---- what is chosen ---- */
+/* ---- selection ---- */
 
 /* The first number of a path: 3 of encoder.layers.3.self; -1: it has none. */
-static int64_t layer_of(const char *path)
+static int64_t layer_index(const char *path)
 {
 	while (*path) {
 		size_t n = strcspn(path, ".");
@@ -99,17 +98,17 @@ static int64_t layer_of(const char *path)
 	return -1;
 }
 
-static bool is_chosen(const struct attend_selection *c, const struct attend_map *m)
+static bool is_selected(const struct attend_selection *c, const struct attend_map *m)
 {
-	int64_t layer = c->n_layers ? layer_of(m->path) : 0;
+	int64_t layer = c->n_layers ? layer_index(m->path) : 0;
 	bool found = !c->n_layers;
 	for (size_t i = 0; i < c->n_layers; i++)
 		found |= c->layers[i] == layer;
 	return found && (!c->stacks || (c->stacks & BIT(m->stack)));
 }
 
-/* Heads of the model that are chosen come first in the list, whatever it has beyond them. */
-static int64_t chosen_heads(const struct attend_selection *c, int64_t all)
+/* How many of the selected heads an attention with `all` heads has: the first ones, since they are sorted. */
+static int64_t count_heads(const struct attend_selection *c, int64_t all)
 {
 	int64_t n = 0;
 	while (n < (int64_t)c->n_heads && c->heads[n] < all)
@@ -117,10 +116,10 @@ static int64_t chosen_heads(const struct attend_selection *c, int64_t all)
 	return c->n_heads ? n : all;
 }
 
-/* ---- what a page holds ---- */
+/* ---- the limit of a page ---- */
 
-/* Of each attention as many heads as there is room for; those that are read most first. */
-static void fill_page(struct attend *a)
+/* As many heads of each attention as fit; cross-attention first, then decoder and encoder. */
+static void limit_heads_to_page(struct attend *a)
 {
 	static const enum attend_stack order[] = {ATTEND_CROSS, ATTEND_DECODER, ATTEND_ENCODER, ATTEND_OTHER};
 	double room = (double)PAGE_WEIGHTS_MAX;
@@ -136,7 +135,7 @@ static void fill_page(struct attend *a)
 		}
 }
 
-/* All weights that are chosen. A double: the sizes are those of a file, their product may have any size. */
+/* In f64: sizes come from the command line, so their product may exceed 64 bits. */
 static double count_weights(const struct attend *a)
 {
 	double total = 0;
@@ -147,7 +146,7 @@ static double count_weights(const struct attend *a)
 	return total;
 }
 
-static enum tfmc_status fit_page(struct attend *a)
+static enum tfmc_status limit_to_page(struct attend *a)
 {
 	double total = count_weights(a);
 	size_t n_chosen = 0, n_shown = 0, n_cut = 0;
@@ -155,11 +154,11 @@ static enum tfmc_status fit_page(struct attend *a)
 		return TFMC_OK;
 	for (size_t i = 0; i < a->maps.n; i++)
 		n_chosen += a->maps.items[i].heads > 0;
-	fill_page(a);
+	limit_heads_to_page(a);
 	for (size_t i = 0; i < a->maps.n; i++) {
 		const struct attend_map *m = &a->maps.items[i];
 		n_shown += m->heads > 0;
-		n_cut += m->heads > 0 && m->heads < chosen_heads(&a->choice, m->all_heads);
+		n_cut += m->heads > 0 && m->heads < count_heads(&a->choice, m->all_heads);
 	}
 	if (!n_shown) {
 		diag_error(&a->d->diag, LOC_NONE, DIAG_LIMIT,
@@ -180,14 +179,12 @@ static enum tfmc_status fit_page(struct attend *a)
 	return TFMC_OK;
 }
 
-/* ---- both ---- */
-
 enum tfmc_status attend_select(struct attend *a, bool *taken)
 {
 	size_t n_chosen = 0, n = 0;
 	for (size_t i = 0; i < a->maps.n; i++) {
 		struct attend_map *m = &a->maps.items[i];
-		m->heads = is_chosen(&a->choice, m) ? chosen_heads(&a->choice, m->all_heads) : 0;
+		m->heads = is_selected(&a->choice, m) ? count_heads(&a->choice, m->all_heads) : 0;
 		n_chosen += m->heads > 0;
 	}
 	if (!n_chosen) {
@@ -200,7 +197,7 @@ enum tfmc_status attend_select(struct attend *a, bool *taken)
 		return TFMC_INVALID;
 	}
 	if (a->d->options.html)
-		TFMC_TRY(fit_page(a));
+		TFMC_TRY(limit_to_page(a));
 	for (size_t i = 0; i < a->maps.n; i++) {
 		taken[i] = a->maps.items[i].heads > 0;
 		if (taken[i])

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The weights of the chosen attentions: the graph with its attention ops recognized gets them
- * as further results (passes/probe), is compiled and runs once. Rounds of a repeat become
- * layers: their indices come in the path after that of the repeat.
+ * Attention probabilities. After the passes that recognize attention, passes/probe adds the probabilities of the
+ * selected attentions as results; the module is compiled and runs once. The iterations of a repeat are layers, whose
+ * index follows the repeat in the path.
  */
 #include <string.h>
 
 #include "frontend/driver/attend/attend.h"
 
 #define MAX_DIMS  16
-#define STEP_NAME ".attention" /* a path ends so when the step has no id of its own */
+#define STEP_NAME ".attention" /* last component of a path when the step has no id; not shown */
 
 struct maps_run {
 	struct attend *a;
-	struct loaded probed; /* the model, its module with the weights of the chosen attentions as results */
-	const struct ir_func *f; /* with the attentions, without the results */
+	struct loaded probed; /* the model; its module returns the probabilities of the selected attentions */
+	const struct ir_func *f; /* run, with attention ops, without the added results */
 	int64_t dims[MAX_DIMS];
 };
 
 /* ---- names ---- */
 
-static bool is_taken(const struct attend *a, const char *path)
+static bool is_used_path(const struct attend *a, const char *path)
 {
 	for (size_t i = 0; i < a->maps.n; i++)
 		if (!strcmp(a->maps.items[i].path, path))
@@ -28,7 +28,7 @@ static bool is_taken(const struct attend *a, const char *path)
 	return false;
 }
 
-/* Two attentions of one step get a number at the end. */
+/* A second attention of the same step gets a number. */
 static const char *unique_path(struct attend *a, const char *name)
 {
 	struct arena *arena = &a->d->arena;
@@ -36,15 +36,16 @@ static const char *unique_path(struct attend *a, const char *name)
 	if (n > skip && !strcmp(name + n - skip, STEP_NAME))
 		n -= skip;
 	const char *plain = n ? arena_strndup(arena, name, n) : "attention", *path = plain;
-	for (int i = 2; is_taken(a, path) && !arena_failed(arena); i++)
+	for (int i = 2; is_used_path(a, path) && !arena_failed(arena); i++)
 		path = arena_printf(arena, "%s.%d", plain, i);
 	return path;
 }
 
 /* ---- maps ---- */
 
-/* The sequence whose axis 1 has this size, or -1. The last one first: a target may have the source's dim. */
-static int sequence_of(const struct maps_run *r, const struct ir_dim *size)
+/* The sequence whose input has this dim as axis 1; -1: none. The last one first: a target may have the dim of
+ * the source. */
+static int find_sequence_of_size(const struct maps_run *r, const struct ir_dim *size)
 {
 	for (size_t s = r->a->n_sequences; s-- > 0;)
 		for (size_t i = 0; i < r->f->n_params; i++) {
@@ -56,7 +57,7 @@ static int sequence_of(const struct maps_run *r, const struct ir_dim *size)
 	return -1;
 }
 
-static enum attend_stack stack_of(const struct attend *a, const struct attend_map *m)
+static enum attend_stack classify_map(const struct attend *a, const struct attend_map *m)
 {
 	const struct frontend_generate *g = frontend_generate(a->l->model);
 	bool is_pair = g->kind == GENERATE_SEQ2SEQ;
@@ -77,9 +78,9 @@ static enum tfmc_status add_map(struct maps_run *r, const char *name, const stru
 	struct attend *a = r->a;
 	const struct ir_type *q = ir_type_of(r->f, op->operands[0]), *k = ir_type_of(r->f, op->operands[1]);
 	struct attend_map m = {.path = unique_path(a, name),
-	                       .queries = sequence_of(r, q->dims[2]),
-	                       .keys = sequence_of(r, k->dims[2])};
-	m.stack = stack_of(a, &m);
+	                       .queries = find_sequence_of_size(r, q->dims[2]),
+	                       .keys = find_sequence_of_size(r, k->dims[2])};
+	m.stack = classify_map(a, &m);
 	if (!ir_dim_eval(q->dims[1], r->dims, &m.all_heads) || !ir_dim_eval(q->dims[2], r->dims, &m.rows) ||
 	    !ir_dim_eval(k->dims[2], r->dims, &m.columns))
 		return TFMC_INVALID;
@@ -88,7 +89,7 @@ static enum tfmc_status add_map(struct maps_run *r, const char *name, const stru
 	return TFMC_OK;
 }
 
-/* All attentions with their sizes in this call, then those that are chosen. */
+/* Adds all attentions with their sizes in this call, then selects. */
 static enum tfmc_status choose_maps(struct maps_run *r, struct probe_request *q)
 {
 	struct probe_sites sites = {0};
@@ -107,8 +108,8 @@ static enum tfmc_status choose_maps(struct maps_run *r, struct probe_request *q)
 	return attend_select(r->a, taken);
 }
 
-/* p [1,H,S,T] of sequence 0, the only one; its chosen heads move together. */
-static enum tfmc_status take(struct maps_run *r, const struct named_tensor *p)
+/* p [1, H, S, T]; moves the selected heads to the front. */
+static enum tfmc_status read_map(struct maps_run *r, const struct named_tensor *p)
 {
 	struct attend_map *m = &r->a->maps.items[p->probe - r->probed.probes.items];
 	size_t plane = (size_t)m->rows * (size_t)m->columns;
@@ -153,7 +154,7 @@ enum tfmc_status attend_check_length(const struct attend *a, const struct attend
 		return TFMC_INTERNAL;
 	if (t->rank != 2 || t->dtype != DT_I32) {
 		diag_error(&a->d->diag, in->loc, DIAG_UNSUPPORTED,
-		           "not supported yet: attend wants an input i32[B, S], '%s' is none", s->input);
+		           "not supported yet: attend requires an input i32[B, S], '%s' is not", s->input);
 		return TFMC_INVALID;
 	}
 	int64_t hi = ir_dim_hi(a->l->module->dims, t->dims[1]);
@@ -164,8 +165,8 @@ enum tfmc_status attend_check_length(const struct attend *a, const struct attend
 	return TFMC_INVALID;
 }
 
-/* The size of a dim of the table that is alone on an axis. */
-static void set_dim(struct maps_run *r, const struct ir_dim *axis, int64_t size)
+/* Sets the dim when it is alone on the axis. */
+static void bind_dim(struct maps_run *r, const struct ir_dim *axis, int64_t size)
 {
 	struct ir_dims *table = r->a->l->module->dims;
 	for (size_t k = 0; k < ir_dims_count(table); k++)
@@ -173,9 +174,8 @@ static void set_dim(struct maps_run *r, const struct ir_dim *axis, int64_t size)
 			r->dims[k] = size;
 }
 
-/* A tensor of --inputs for a parameter; false after a diagnostic: of another rank, or of several sequences.
- */
-static bool learn_given(struct maps_run *r, const struct ir_param *p, const struct named_tensor *v)
+/* Takes dims from a tensor of --inputs. False after a diagnostic: wrong rank or size, or several sequences. */
+static bool bind_given_dims(struct maps_run *r, const struct ir_param *p, const struct named_tensor *v)
 {
 	const struct ir_type *t = ir_type_of(ir_find_func(r->a->l->module, "run"), p->value);
 	if (v->rank != t->rank) {
@@ -184,8 +184,8 @@ static bool learn_given(struct maps_run *r, const struct ir_param *p, const stru
 		return false;
 	}
 	if (v->rank > 0 && v->dims[0] != 1 && !ir_dim_equals(t->dims[0], v->dims[0])) {
-		diag_error(&r->a->d->diag, p->loc.at, DIAG_INPUT,
-		           "attend looks at one sequence; '%s' has %lld", p->name, (long long)v->dims[0]);
+		diag_error(&r->a->d->diag, p->loc.at, DIAG_INPUT, "attend takes one sequence; '%s' has %lld",
+		           p->name, (long long)v->dims[0]);
 		return false;
 	}
 	for (int i = 0; i < t->rank; i++) {
@@ -197,12 +197,12 @@ static bool learn_given(struct maps_run *r, const struct ir_param *p, const stru
 			           (long long)v->dims[i], (long long)lo, (long long)hi);
 			return false;
 		}
-		set_dim(r, t->dims[i], v->dims[i]);
+		bind_dim(r, t->dims[i], v->dims[i]);
 	}
 	return true;
 }
 
-/* Sizes of the call: one sequence, as many rows as there are tokens. */
+/* Dims of the call: one sequence, with as many rows as tokens. */
 static bool choose_dims(struct maps_run *r)
 {
 	struct ir_dims *table = r->a->l->module->dims;
@@ -218,15 +218,15 @@ static bool choose_dims(struct maps_run *r)
 		const struct attend_sequence *s = find_sequence(r->a, f->params[i].name);
 		const struct named_tensor *v = tensors_find(&r->a->given, f->params[i].name);
 		if (s)
-			set_dim(r, ir_type_of(f, f->params[i].value)->dims[1], (int64_t)s->ids.n);
-		else if (v && !learn_given(r, &f->params[i], v))
+			bind_dim(r, ir_type_of(f, f->params[i].value)->dims[1], (int64_t)s->ids.n);
+		else if (v && !bind_given_dims(r, &f->params[i], v))
 			return false;
 	}
 	return true;
 }
 
-/* The object would refuse the call without a word of which one it is. */
-static bool ids_fit(const struct maps_run *r, const struct ir_param *p, const struct attend_sequence *s)
+/* The object would reject ids beyond the vocabulary without telling which. */
+static bool check_ids(const struct maps_run *r, const struct ir_param *p, const struct attend_sequence *s)
 {
 	for (size_t i = 0; s && p->below > 0 && i < s->ids.n; i++) {
 		if (s->ids.items[i] < p->below)
@@ -239,8 +239,8 @@ static bool ids_fit(const struct maps_run *r, const struct ir_param *p, const st
 	return true;
 }
 
-static enum tfmc_status take_given(struct maps_run *r, struct named_tensor *given,
-                                   struct named_tensors *inputs)
+static enum tfmc_status use_given(struct maps_run *r, struct named_tensor *given,
+                                  struct named_tensors *inputs)
 {
 	struct named_tensor *slot = ARENA_PUSH(&r->a->d->arena, inputs);
 	if (!slot)
@@ -250,7 +250,8 @@ static enum tfmc_status take_given(struct maps_run *r, struct named_tensor *give
 	return TFMC_OK;
 }
 
-/* Tokens, what --inputs has, or the default; counts that are left out are filled by the object. */
+/* Tokens, a tensor of --inputs, or the default. Optional inputs (lengths) are left out: the object computes
+ * them. */
 static enum tfmc_status add_input(struct maps_run *r, const struct ir_param *p, struct named_tensors *inputs)
 {
 	const struct attend_sequence *s = find_sequence(r->a, p->name);
@@ -259,7 +260,7 @@ static enum tfmc_status add_input(struct maps_run *r, const struct ir_param *p, 
 	int64_t dims[IR_RANK_MAX] = {0}, value = 0;
 	struct named_tensor *given = tensors_find(&r->a->given, p->name);
 	if (given && !s)
-		return take_given(r, given, inputs);
+		return use_given(r, given, inputs);
 	if (!s && p->has_default)
 		return TFMC_OK;
 	if (!s && (!in || !in->has_default)) {
@@ -269,7 +270,7 @@ static enum tfmc_status add_input(struct maps_run *r, const struct ir_param *p, 
 		           p->name);
 		return TFMC_INVALID;
 	}
-	if (!ids_fit(r, p, s))
+	if (!check_ids(r, p, s))
 		return TFMC_INVALID;
 	if (!s && in->default_dim && !ir_dim_eval(in->default_dim, r->dims, &value))
 		return TFMC_INVALID;
@@ -280,14 +281,14 @@ static enum tfmc_status add_input(struct maps_run *r, const struct ir_param *p, 
 	double *values = v ? ARENA_ARRAY(&r->a->d->arena, double, v->count + 1) : NULL;
 	if (!values)
 		return TFMC_NO_MEMORY;
-	double rest = !s && !in->default_dim ? in->fill : (double)value;
+	double fill_value = !s && !in->default_dim ? in->fill : (double)value;
 	for (int64_t i = 0; i < v->count; i++)
-		values[i] = s ? (i < (int64_t)s->ids.n ? s->ids.items[i] : 0) : rest;
+		values[i] = s ? (i < (int64_t)s->ids.n ? s->ids.items[i] : 0) : fill_value;
 	tensor_set_values(v, values);
 	return TFMC_OK;
 }
 
-static enum tfmc_status call(struct maps_run *r, struct compiled *c)
+static enum tfmc_status call_model(struct maps_run *r, struct compiled *c)
 {
 	struct driver *d = r->a->d;
 	struct named_tensors in = {0}, out = {0};
@@ -296,7 +297,7 @@ static enum tfmc_status call(struct maps_run *r, struct compiled *c)
 	for (size_t i = 0; i < r->a->given.n; i++)
 		if (!r->a->given.items[i].used)
 			diag_warning(&d->diag, LOC_NONE, DIAG_INPUT,
-			             "the tensor %s of --inputs is no input, or is given otherwise",
+			             "the tensor %s of --inputs is not an input, or is given otherwise",
 			             r->a->given.items[i].name);
 	TFMC_TRY(caller_open_session(d, c, "run", &in));
 	struct caller caller = {
@@ -304,7 +305,7 @@ static enum tfmc_status call(struct maps_run *r, struct compiled *c)
 	enum tfmc_status st = caller_run(&caller, "run", &in, &out);
 	for (size_t i = 0; st == TFMC_OK && i < out.n; i++)
 		if (out.items[i].probe)
-			st = take(r, &out.items[i]);
+			st = read_map(r, &out.items[i]);
 	return st;
 }
 
@@ -332,7 +333,7 @@ enum tfmc_status attend_run(struct attend *a)
 	if (st == TFMC_OK)
 		st = driver_compile_jit(d, &r.probed, (struct entry_names){run, 1}, &c);
 	if (st == TFMC_OK)
-		st = call(&r, &c);
+		st = call_model(&r, &c);
 	compiled_destroy(&c);
 	if (r.probed.module != a->l->module)
 		ir_module_destroy(r.probed.module);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The page of tfmc attend: the text of attend.html (in the program, embed.cmake) with the
- * name of the model, the data as JSON and the scripts in their places. Tokens are hostile: inside
- * strings every character that could end the script or the markup is an escape.
+ * The page of tfmc attend: attend.html (embedded, embed.cmake) with the model's name, the data as JSON, and the
+ * scripts in place of its marks. Tokens are untrusted: inside JSON strings, every character that could end the script
+ * or the markup is escaped.
  */
 #include <math.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 /* embed.cmake: the files, zero-terminated. */
 extern const unsigned char attend_html[], attend_state_js[], attend_plot_js[];
 
-/* Weights are stored as whole numbers of 1 / SCALE in 16 bits; the largest one is no number. */
+/* Probabilities are stored as u16 multiples of 1 / SCALE; 65535 is NaN. */
 #define SCALE        60000
 #define NOT_A_NUMBER 65535
 
@@ -21,7 +21,7 @@ static const char *const stack_names[] = {"encoder", "decoder", "cross", "attent
 
 /* ---- JSON ---- */
 
-/* Without what could end a string, the script or the markup. */
+/* Also escapes < > & and ', which could end a string, the script or the markup. */
 static void json_string(struct buf *out, const char *text)
 {
 	struct buf plain;
@@ -40,7 +40,7 @@ static void json_string(struct buf *out, const char *text)
 
 static const char base64_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/* Groups of up to three bytes as four digits. */
+/* Collects up to three bytes, written as four digits. */
 struct base64 {
 	struct buf *out;
 	uint32_t bits;
@@ -65,7 +65,7 @@ static void base64_byte(struct base64 *b, unsigned byte)
 		base64_flush(b);
 }
 
-/* 16 bits each, little-endian. */
+/* u16, little-endian, in base64. */
 static void print_weights(struct buf *out, const struct attend_map *m)
 {
 	struct base64 b = {.out = out};
@@ -81,7 +81,7 @@ static void print_weights(struct buf *out, const struct attend_map *m)
 	buf_char(out, '"');
 }
 
-/* The text of a token; what is no UTF-8 is replaced, as in a stream. */
+/* A token stream's sink: invalid UTF-8 arrives replaced. */
 static int put_label(void *user, const char *text, uint64_t bytes)
 {
 	buf_bytes(user, text, (size_t)bytes);
@@ -157,7 +157,7 @@ static void print_data(struct buf *out, const struct attend *a)
 
 /* ---- the page ---- */
 
-/* Appends what stands for the mark at the begin of the text; its length, 0 when it is no mark. */
+/* Appends the replacement of the mark at the start of the text. Returns its length, 0: not a mark. */
 static size_t print_mark(struct buf *out, const struct attend *a, const char *text)
 {
 	static const char *const marks[] = {"@NAME@", "@DATA@", "@SCRIPT@"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc devices: what libtfmccl says of the OpenCL devices of this machine.
+ * tfmc devices: the OpenCL devices that libtfmccl finds.
  */
 #include "frontend/driver/compile/jit.h"
 
@@ -43,7 +43,7 @@ static void report_device(struct report *r, const struct tfmc_cl_device *d, bool
 	report_flag(r, "best", is_best);
 }
 
-/* `why`: why there is none, when there is none; NULL: nobody says. */
+/* why: the reason when there is no device; NULL: unknown. */
 static void print_devices(struct driver *d, const struct tfmc_cl *cl, const char *why)
 {
 	struct report r;
@@ -65,7 +65,8 @@ static void print_devices(struct driver *d, const struct tfmc_cl *cl, const char
 	report_end(&r);
 }
 
-/* A machine without OpenCL has no devices; a library that was named and cannot be used is a failure. */
+/* Without OpenCL the machine has no devices, which is a success. A library named by TFMC_OPENCL that cannot be
+ * used is an error. */
 enum exit_code command_devices(struct driver *d)
 {
 	struct tfmc_cl *cl;

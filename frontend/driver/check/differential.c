@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compiled code against the interpreter on seeded inputs, and cached generation
- * against one-shot evaluation.
+ * Compiled code against the interpreter on seeded inputs, and incremental decoding (prefill and step) against `run`.
  *
- * Metric: relative L2 error of each output, ||got - want|| / ||want||. Bound: f32
- * results of up to twelve layers stay within 1e-5 of f64 evaluation when every
- * reduction keeps its own bound (gamma_k with k up to some thousands, averaged by
- * the norms between the layers). What exceeds it is compared with what rounding makes of
- * this very value, in the first order: the distance to the interpreter with sums of f32
- * (one after the other, no better than those of kernels), four times. Where values are
- * rounded to f16 or bf16 (a narrow cache) or to integers, a difference of one f32 unit may
- * round them to neighbours, and what follows to others: there a result may be once and a half as far from the
- * interpreter's result without rounding of floats as rounding has taken any output of this model so far, the
- * interpreter's own distance from it added. (Of one output alone, perhaps of few elements, that may be little by chance.)
+ * Metric: relative L2 error of each output, ||got - want|| / ||want||. Bound: f32 results of up to twelve layers stay
+ * within 1e-5 of f64 evaluation when every reduction keeps its own bound (gamma_k with k up to some thousands,
+ * averaged by the norms between the layers). A larger error is compared with the effect of rounding on this very
+ * value, to first order: four times the distance between the interpreter and itself with f32 accumulators (which add
+ * one after the other, no better than kernels do).
  *
- * What the interpreter takes is bounded: of the rounds of a large model some are compared,
- * and the report says which.
+ * Where values are rounded to f16 or bf16 (a reduced-precision cache) or to integers (dynamically quantized
+ * activations), a difference of one f32 unit may round them to neighbors, and everything after them differs. There
+ * the bound is the interpreter's own distance to itself without float rounding, plus 1.5 times the largest such
+ * distance of any output so far: the distance of a single output, of few elements, may be small by chance.
+ *
+ * The interpreter's work is bounded: for a large model only some of the seeded inputs are compared, and the report
+ * tells which.
  */
 #include "frontend/driver/run/probes.h"
 #include "frontend/driver/check/verify.h"
@@ -27,29 +26,29 @@
 #include "passes/validate/random.h"
 #include "passes/validate/trial.h"
 
-#define REL_L2_BOUND 1e-5
-#define ROUNDED      1.5  /* of two results that are rounded to other neighbours */
-#define SUMS_FACTOR  4    /* of two results with sums of f32, each in an order of its own */
-#define SUMS_MOST    1e-2 /* a value that rounding moves farther says nothing */
-#define MAX_DIMS     16
-#define N_ROUNDS     4
-#define WORK_MAX     INT64_C(10000000000) /* multiply-adds of the interpreter for an entry, some seconds */
-#define WEIGHT_WORK  4.0 /* multiply-adds that reading an element of a weight takes as long as */
+#define REL_L2_BOUND   1e-5
+#define ROUNDED_FACTOR 1.5  /* of two results whose values were rounded to different neighbors */
+#define F32_FACTOR     4    /* of two results with f32 accumulators, added in different orders */
+#define F32_ERROR_MAX  1e-2 /* a value that rounding changes more is too ill-conditioned to be bounded so */
+#define MAX_DIMS       16
+#define N_INPUT_SETS   4
+#define WORK_MAX       INT64_C(10000000000) /* multiply-adds of the interpreter for an entry: some seconds */
+#define WEIGHT_WORK    4.0                  /* cost of reading a weight element, in multiply-adds */
 
 /* "1.5e-3 at [0,4,17], 0.25 instead of 0.2485": the element with the largest difference. */
 const char *tensor_difference(struct driver *d, const struct named_tensor *got,
                               const struct named_tensor *want)
 {
 	int64_t at = 0;
-	double most = -1;
+	double largest = -1;
 	for (int64_t i = 0; i < want->count; i++) {
 		double w = tensor_value(want, i), g = tensor_value(got, i), error = fabs(g - w);
 		if (w == g || (isnan(w) && isnan(g)))
 			continue;
 		if (isnan(error))
 			error = INFINITY;
-		if (error > most) {
-			most = error;
+		if (error > largest) {
+			largest = error;
 			at = i;
 		}
 	}
@@ -62,7 +61,7 @@ const char *tensor_difference(struct driver *d, const struct named_tensor *got,
 		           (long long)(inner ? at / inner % want->dims[k] : 0));
 	}
 	const char *out = arena_printf(&d->arena, "largest error %.3g at [%s], %.9g in place of %.9g",
-	                               most < 0 ? 0 : most, want->rank ? text.data : "",
+	                               largest < 0 ? 0 : largest, want->rank ? text.data : "",
 	                               want->count ? tensor_value(got, at) : 0,
 	                               want->count ? tensor_value(want, at) : 0);
 	buf_destroy(&text);
@@ -83,65 +82,66 @@ double tensor_relative_l2(const struct named_tensor *got, const struct named_ten
 	return difference == 0 ? 0 : sqrt(difference / norm);
 }
 
-/* The interpreter, and as it is without rounding of floats, or with sums of f32. */
-struct reference {
-	struct caller rounded, other;
-	bool is_narrow; /* a function rounds to less than f32, or to integers: `other` rounds no floats */
-	double most;    /* that rounding has made of an output so far */
-	int64_t batch;  /* sequences of the state */
+/* The interpreter as reference, and a second one to learn the effect of rounding. */
+struct interpreter {
+	struct caller rounded, other; /* other: without float rounding (is_lowp), or with f32 accumulators */
+	bool is_lowp;                 /* a function rounds to less than f32, or to integers */
+	double largest;               /* distance between the two, of any output so far */
+	int64_t batch;                /* sequences of the state */
 };
 
-static void reference_init(struct reference *x, const struct caller *interp)
+static void interpreter_init(struct interpreter *x, const struct caller *interp)
 {
-	*x = (struct reference){
-	        .rounded = *interp, .other = *interp, .is_narrow = trial_uses_lowp(interp->module)};
-	x->other.wide = x->is_narrow;
-	x->other.single = !x->is_narrow;
+	*x = (struct interpreter){
+	        .rounded = *interp, .other = *interp, .is_lowp = trial_uses_lowp(interp->module)};
+	x->other.wide = x->is_lowp;
+	x->other.single = !x->is_lowp;
 }
 
-/* The bound of result i; `other` is filled when it is needed and empty. */
-static enum tfmc_status bound_of(struct reference *x, const char *entry, struct named_tensors *in,
-                                 const struct named_tensors *got, const struct named_tensors *want,
-                                 struct named_tensors *other, size_t i, double *bound)
+/* The bound of output i. `other` receives the second interpreter's outputs when they are needed. */
+static enum tfmc_status error_bound(struct interpreter *x, const char *entry, struct named_tensors *in,
+                                    const struct named_tensors *got, const struct named_tensors *want,
+                                    struct named_tensors *other, size_t i, double *bound)
 {
 	*bound = REL_L2_BOUND;
-	if (!x->is_narrow && tensor_relative_l2(&got->items[i], &want->items[i]) <= REL_L2_BOUND)
+	if (!x->is_lowp && tensor_relative_l2(&got->items[i], &want->items[i]) <= REL_L2_BOUND)
 		return TFMC_OK;
 	if (!other->n)
 		TFMC_TRY(caller_run(&x->other, entry, in, other));
-	double own = tensor_relative_l2(&other->items[i], &want->items[i]);
-	x->most = own > x->most ? own : x->most;
-	own = x->is_narrow ? own + ROUNDED * x->most : SUMS_FACTOR * own;
-	if (own > REL_L2_BOUND && (x->is_narrow || own <= SUMS_MOST))
-		*bound = own;
+	double distance = tensor_relative_l2(&other->items[i], &want->items[i]);
+	x->largest = distance > x->largest ? distance : x->largest;
+	distance = x->is_lowp ? distance + ROUNDED_FACTOR * x->largest : F32_FACTOR * distance;
+	if (distance > REL_L2_BOUND && (x->is_lowp || distance <= F32_ERROR_MAX))
+		*bound = distance;
 	return TFMC_OK;
 }
 
 /* ---- seeded inputs ---- */
-struct round {
+/* One of the seeded inputs: its dims and its random numbers. */
+struct input_set {
 	struct random random;
 	int number;
 	int64_t dims[MAX_DIMS];
 };
 
-static void choose_dims(const struct tfmc_record *r, struct round *round)
+static void choose_set_dims(const struct tfmc_record *r, struct input_set *input_set)
 {
-	static const int64_t sizes[N_ROUNDS][3] = {{1, 1, 1}, {2, 5, 4}, {3, 8, 7}, {1, 7, 3}};
+	static const int64_t sizes[N_INPUT_SETS][3] = {{1, 1, 1}, {2, 5, 4}, {3, 8, 7}, {1, 7, 3}};
 	for (uint64_t i = 0; i < r->n_dims; i++) {
 		const struct tfmc_record_dim *dim = tfmc_record_dim_at(r, i);
-		int64_t want = sizes[round->number][i < 3 ? i : 2];
-		round->dims[i] = want < dim->lo ? dim->lo : want > dim->hi ? dim->hi : want;
+		int64_t want = sizes[input_set->number][i < 3 ? i : 2];
+		input_set->dims[i] = want < dim->lo ? dim->lo : want > dim->hi ? dim->hi : want;
 	}
 }
 
-/* Rounds that are compared, and how many multiply-adds the interpreter would take for all. */
+/* The input sets that are compared, and the interpreter's multiply-adds for all of them. */
 struct sample {
-	bool chosen[N_ROUNDS];
+	bool chosen[N_INPUT_SETS];
 	double work;
 };
 
-/* Of the interpreter for a call of a function in the dims of a round. */
-static double work_of(const struct ir_module *m, const char *entry, const int64_t *dims)
+/* Multiply-adds of the interpreter for a call in these dims. */
+static double interpreter_work(const struct ir_module *m, const char *entry, const int64_t *dims)
 {
 	const struct ir_func *f = ir_find_func(m, entry_function(entry));
 	int64_t flops = 0;
@@ -160,29 +160,27 @@ static double work_of(const struct ir_module *m, const char *entry, const int64_
 	return (double)flops / 2 + WEIGHT_WORK * elements;
 }
 
-/*
- * All rounds, or those that fit: several sequences of different lengths first. The one that takes least
- * when none fits.
- */
-static struct sample choose_rounds(const struct reference *x, const char *const *entries, size_t n)
+/* All input sets, or as many as fit into --limit-work: first those with several sequences of different lengths; the
+ * cheapest when none fits. */
+static struct sample choose_sample(const struct interpreter *x, const char *const *entries, size_t n)
 {
 	const struct driver_options *o = &x->rounded.d->options;
-	static const int order[N_ROUNDS] = {1, 3, 2, 0};
+	static const int order[N_INPUT_SETS] = {1, 3, 2, 0};
 	const struct ir_module *m = x->rounded.module;
-	double work[N_ROUNDS] = {0}, taken = 0;
+	double work[N_INPUT_SETS] = {0}, taken = 0;
 	struct sample s = {.work = 0};
-	int64_t most = option_int(o->limit_work, WORK_MAX);
+	int64_t budget = option_int(o->limit_work, WORK_MAX);
 	int least = 0;
-	for (int i = 0; i < N_ROUNDS; i++) {
-		struct round round = {.number = i};
-		choose_dims(x->rounded.record, &round);
+	for (int i = 0; i < N_INPUT_SETS; i++) {
+		struct input_set input_set = {.number = i};
+		choose_set_dims(x->rounded.record, &input_set);
 		for (size_t k = 0; k < n; k++)
-			work[i] += work_of(m, entries[k], round.dims) * (x->is_narrow ? 2 : 1);
+			work[i] += interpreter_work(m, entries[k], input_set.dims) * (x->is_lowp ? 2 : 1);
 		s.work += work[i];
 		least = work[i] < work[least] ? i : least;
 	}
-	for (int i = 0; i < N_ROUNDS; i++) {
-		bool fits = o->exhaustive || taken + work[order[i]] <= (double)most;
+	for (int i = 0; i < N_INPUT_SETS; i++) {
+		bool fits = o->exhaustive || taken + work[order[i]] <= (double)budget;
 		s.chosen[order[i]] = fits;
 		taken += fits ? work[order[i]] : 0;
 	}
@@ -191,55 +189,56 @@ static struct sample choose_rounds(const struct reference *x, const char *const 
 	return s;
 }
 
-static void tell_sample(struct driver *d, const char *entry, const struct sample *s)
+static void report_sample(struct driver *d, const char *entry, const struct sample *s)
 {
 	struct buf list;
 	int n = 0;
 	buf_init(&list);
-	for (int i = 0; i < N_ROUNDS; i++)
+	for (int i = 0; i < N_INPUT_SETS; i++)
 		if (s->chosen[i])
 			buf_printf(&list, "%s%d", n++ ? ", " : "", i + 1);
-	if (n < N_ROUNDS)
+	if (n < N_INPUT_SETS)
 		buf_printf(&d->out,
 		           "%s: compared seeded inputs %s of 1 to %d; all would take the interpreter %.2g "
 		           "multiply-adds, --exhaustive takes them\n",
-		           entry, list.data, N_ROUNDS, s->work);
+		           entry, list.data, N_INPUT_SETS, s->work);
 	buf_destroy(&list);
 }
 
-/* Contents of the states, for as many sequences as the largest round has. */
-static void reference_states(struct reference *x)
+/* States for as many sequences as the largest input set has. */
+static void create_states(struct interpreter *x)
 {
 	const struct ir_module *m = x->rounded.module;
 	int64_t n;
 	x->batch = 1;
-	for (int i = 0; i < N_ROUNDS; i++) {
-		struct round round = {.number = i};
-		choose_dims(x->rounded.record, &round);
+	for (int i = 0; i < N_INPUT_SETS; i++) {
+		struct input_set input_set = {.number = i};
+		choose_set_dims(x->rounded.record, &input_set);
 		for (size_t k = 0; k < m->states.n; k++)
-			if (ir_dim_eval(m->states.items[k]->type->dims[0], round.dims, &n) && n > x->batch)
+			if (ir_dim_eval(m->states.items[k]->type->dims[0], input_set.dims, &n) &&
+			    n > x->batch)
 				x->batch = n;
 	}
 	x->rounded.state = interp_state_create(&x->rounded.d->arena, m, x->batch);
 	x->other.state = interp_state_create(&x->rounded.d->arena, m, x->batch);
 }
 
-#define INTS 9 /* below it are integers of which nothing is said */
+#define INT_VALUES 9 /* exclusive bound of integers without a bound of their own */
 
 /* values: [v->count] */
-static void fill(struct round *round, const struct tfmc_record_tensor *t, const struct ir_param *p,
-                 struct named_tensor *v, double *values)
+static void fill_random(struct input_set *input_set, const struct tfmc_record_tensor *t,
+                        const struct ir_param *p, struct named_tensor *v, double *values)
 {
-	int64_t most = 0, below = t->below;
+	int64_t max_value = 0, below = t->below;
 	bool is_float = ir_dtype_class(v->dtype) == DTCLASS_FLOAT,
 	     is_bool = ir_dtype_class(v->dtype) == DTCLASS_BOOL;
-	if (p && p->max && ir_dim_eval(p->max, round->dims, &most))
-		below = most + 1;
+	if (p && p->max && ir_dim_eval(p->max, input_set->dims, &max_value))
+		below = max_value + 1;
 	for (int64_t i = 0; i < v->count; i++)
-		values[i] = is_float ? random_normal(&round->random)
-		                     : (double)random_below(&round->random, below > 0 ? below
-		                                                            : is_bool ? 2
-		                                                                      : INTS);
+		values[i] = is_float ? random_normal(&input_set->random)
+		                     : (double)random_below(&input_set->random, below > 0 ? below
+		                                                                : is_bool ? 2
+		                                                                          : INT_VALUES);
 	tensor_set_values(v, values);
 }
 
@@ -251,9 +250,9 @@ const struct ir_param *verify_find_param(const struct ir_func *f, const char *na
 	return NULL;
 }
 
-/* All inputs of an entry in the dims of the round. */
-static enum tfmc_status make_inputs(const struct reference *x, const char *entry, struct round *round,
-                                    struct named_tensors *in)
+/* All inputs of an entry, random, in the dims of the set. */
+static enum tfmc_status make_inputs(const struct interpreter *x, const char *entry,
+                                    struct input_set *input_set, struct named_tensors *in)
 {
 	const struct tfmc_record *r = x->rounded.record;
 	const struct ir_func *f = ir_find_func(x->rounded.module, entry_function(entry));
@@ -263,31 +262,31 @@ static enum tfmc_status make_inputs(const struct reference *x, const char *entry
 		const struct tfmc_record_tensor *t = tfmc_entry_input(r, number, i);
 		int64_t dims[IR_RANK_MAX];
 		for (uint64_t k = 0; k < t->rank; k++)
-			dims[k] = tfmc_tensor_size(r, t, k, round->dims);
+			dims[k] = tfmc_tensor_size(r, t, k, input_set->dims);
 		struct named_tensor *v = tensors_add(x->rounded.d, in, tfmc_record_text(r, t->name),
 		                                     (enum ir_dtype)t->dtype, (int)t->rank, dims);
 		double *values = v ? ARENA_ARRAY(&x->rounded.d->arena, double, v->count + 1) : NULL;
 		if (!values)
 			return TFMC_NO_MEMORY;
-		fill(round, t, verify_find_param(f, v->name), v, values);
+		fill_random(input_set, t, verify_find_param(f, v->name), v, values);
 	}
 	return TFMC_OK;
 }
 
 /* ---- object against interpreter ---- */
-/* Largest error of each probe over all rounds, and where it was. */
+/* Of each probed value the largest ratio of error to bound over all input sets. */
 struct probe_errors {
 	struct probe_error {
 		const struct probe_value *probe;
 		double error, bound;
-		int round;
+		int input_set;
 		const char *place;
 	} * items;
 	size_t n, cap;
 };
 
-static bool note_probe(struct driver *d, struct probe_errors *errors, const struct named_tensor *got,
-                       const struct named_tensor *want, double bound, int round)
+static bool record_probe_error(struct driver *d, struct probe_errors *errors, const struct named_tensor *got,
+                               const struct named_tensor *want, double bound, int input_set)
 {
 	struct probe_error *e = NULL;
 	for (size_t i = 0; i < errors->n && !e; i++)
@@ -298,13 +297,14 @@ static bool note_probe(struct driver *d, struct probe_errors *errors, const stru
 	double error = tensor_relative_l2(got, want);
 	if (e->probe && error * e->bound <= e->error * bound)
 		return true;
-	*e = (struct probe_error){got->probe, error, bound, round, ""};
+	*e = (struct probe_error){got->probe, error, bound, input_set, ""};
 	if (!(error <= bound))
 		e->place = tensor_difference(d, got, want);
 	return true;
 }
 
-/* A line for each probe, in the order of computation; the first beyond its bound is an error at its step. */
+/* A line for each probed value, in the order of computation. The first beyond its bound is an error at its
+ * step. */
 static void report_probes(struct driver *d, const char *entry, const struct probe_errors *errors,
                           bool *failed)
 {
@@ -322,12 +322,12 @@ static void report_probes(struct driver *d, const char *entry, const struct prob
 		diag_error(
 		        &d->diag, e->probe->op->loc.at, DIAG_CHECK_FAILED,
 		        "%s is the first value of %s that differs from the interpreter: %s, seeded inputs %d",
-		        e->probe->name, entry, e->place, e->round + 1);
+		        e->probe->name, entry, e->place, e->input_set + 1);
 	}
 }
 
-/* NaN and infinity in an output are no results, however alike they are; -infinity is one (a mask). NULL: there are none. */
-static const char *not_a_result(struct driver *d, const struct named_tensor *t)
+/* NaN or +infinity in an output, even when both results agree; -infinity is valid (a mask). NULL: none. */
+static const char *describe_not_finite(struct driver *d, const struct named_tensor *t)
 {
 	for (int64_t i = 0; ir_dtype_class(t->dtype) == DTCLASS_FLOAT && i < t->count; i++)
 		if (!(tensor_value(t, i) < INFINITY))
@@ -335,58 +335,59 @@ static const char *not_a_result(struct driver *d, const struct named_tensor *t)
 	return NULL;
 }
 
-static enum tfmc_status compare_entry(struct driver *d, struct caller *object, struct reference *interp,
-                                      const char *entry, struct round *round, struct probe_errors *errors,
-                                      bool *failed)
+static enum tfmc_status compare_input_set(struct driver *d, struct caller *object, struct interpreter *interp,
+                                          const char *entry, struct input_set *input_set,
+                                          struct probe_errors *errors, bool *failed)
 {
 	struct named_tensors in = {0}, got = {0}, want = {0}, other = {0};
-	TFMC_TRY(make_inputs(interp, entry, round, &in));
+	TFMC_TRY(make_inputs(interp, entry, input_set, &in));
 	TFMC_TRY(caller_run(object, entry, &in, &got));
 	TFMC_TRY(caller_run(&interp->rounded, entry, &in, &want));
 	for (size_t i = 0; i < got.n; i++) {
 		double bound;
-		TFMC_TRY(bound_of(interp, entry, &in, &got, &want, &other, i, &bound));
+		TFMC_TRY(error_bound(interp, entry, &in, &got, &want, &other, i, &bound));
 		if (got.items[i].probe) {
-			if (!note_probe(d, errors, &got.items[i], &want.items[i], bound, round->number))
+			if (!record_probe_error(d, errors, &got.items[i], &want.items[i], bound,
+			                        input_set->number))
 				return TFMC_NO_MEMORY;
 			continue;
 		}
 		double error = tensor_relative_l2(&got.items[i], &want.items[i]);
-		const char *wide = not_a_result(d, &got.items[i]);
+		const char *wide = describe_not_finite(d, &got.items[i]);
 		bool ok = error <= bound && !wide;
 		const char *what = arena_printf(&d->arena, "%s %s, seeded inputs %d, against interpreter",
-		                                entry, got.items[i].name, round->number + 1);
+		                                entry, got.items[i].name, input_set->number + 1);
 		verify_print_line(d, what, error, bound, ok);
 		if (wide)
 			diag_error(&d->diag, LOC_NONE, DIAG_CHECK_FAILED,
 			           "%s %s is not finite in %s, seeded inputs %d", entry, got.items[i].name,
-			           wide, round->number + 1);
+			           wide, input_set->number + 1);
 		*failed = *failed || !ok;
 	}
 	return TFMC_OK;
 }
 
-static enum tfmc_status compare_rounds(struct driver *d, struct caller *object, struct reference *interp,
-                                       const char *entry, bool *failed)
+static enum tfmc_status compare_input_sets(struct driver *d, struct caller *object,
+                                           struct interpreter *interp, const char *entry, bool *failed)
 {
 	struct probe_errors errors = {0};
-	struct sample sample = choose_rounds(interp, &entry, 1);
-	for (int i = 0; i < N_ROUNDS; i++) {
-		progress_report(&d->progress, "seeded inputs", "calls", (uint64_t)i, N_ROUNDS);
+	struct sample sample = choose_sample(interp, &entry, 1);
+	for (int i = 0; i < N_INPUT_SETS; i++) {
+		progress_report(&d->progress, "seeded inputs", "calls", (uint64_t)i, N_INPUT_SETS);
 		if (!sample.chosen[i])
 			continue;
-		struct round round = {.random = {(uint64_t)i * 977 + 1}, .number = i};
-		choose_dims(object->record, &round);
-		TFMC_TRY(compare_entry(d, object, interp, entry, &round, &errors, failed));
+		struct input_set input_set = {.random = {(uint64_t)i * 977 + 1}, .number = i};
+		choose_set_dims(object->record, &input_set);
+		TFMC_TRY(compare_input_set(d, object, interp, entry, &input_set, &errors, failed));
 	}
 	report_probes(d, entry, &errors, failed);
-	tell_sample(d, entry, &sample);
+	report_sample(d, entry, &sample);
 	return TFMC_OK;
 }
 
-/* ---- cache against one shot ---- */
-/* The logits row of `run` at one position of a sequence as a tensor of its own. */
-static struct named_tensor row_of(const struct named_tensor *all, int64_t b, int64_t row)
+/* ---- prefill and step against run ---- */
+/* The logits of `run` at one position of sequence b. */
+static struct named_tensor logits_row(const struct named_tensor *all, int64_t b, int64_t row)
 {
 	struct named_tensor t = *all;
 	int64_t v = all->dims[2];
@@ -406,8 +407,8 @@ struct incremental {
 	double worst;
 };
 
-/* What an entry is given beside tokens: whatever run was, but for how much of it is real. */
-static enum tfmc_status add_others(const struct incremental *x, struct named_tensors *in)
+/* Other inputs as given to run, but for lengths. */
+static enum tfmc_status add_other_inputs(const struct incremental *x, struct named_tensors *in)
 {
 	for (size_t i = 0; i < x->in->n; i++) {
 		const struct ir_param *p = verify_find_param(x->run, x->in->items[i].name);
@@ -418,7 +419,7 @@ static enum tfmc_status add_others(const struct incremental *x, struct named_ten
 	return TFMC_OK;
 }
 
-/* Parts of a text turn by the frequencies of the whole. */
+/* longrope: the frequencies of all calls are those for the full length. */
 static enum tfmc_status add_call_end(const struct incremental *x, struct named_tensors *in)
 {
 	int64_t batch = x->tokens->dims[0];
@@ -429,7 +430,7 @@ static enum tfmc_status add_call_end(const struct incremental *x, struct named_t
 }
 
 /* Feeds tokens [from, to) of every sequence and compares the last logits. */
-static enum tfmc_status feed(struct incremental *x, const char *entry, int64_t from, int64_t to)
+static enum tfmc_status feed_tokens(struct incremental *x, const char *entry, int64_t from, int64_t to)
 {
 	struct named_tensors in = {0}, out = {0};
 	int64_t batch = x->tokens->dims[0], n = to - from;
@@ -444,13 +445,13 @@ static enum tfmc_status feed(struct incremental *x, const char *entry, int64_t f
 	*t = (struct named_tensor){
 	        .name = x->g->tokens, .dtype = DT_I32, .rank = 2, .dims = {batch, n}, .data = ids};
 	t->count = batch * n;
-	TFMC_TRY(add_others(x, &in));
+	TFMC_TRY(add_other_inputs(x, &in));
 	if (x->g->long_from > 0)
 		TFMC_TRY(add_call_end(x, &in));
 	TFMC_TRY(caller_run(x->object, entry, &in, &out));
 	const struct named_tensor *got = tensors_find(&out, x->g->logits);
 	for (int64_t b = 0; got && b < batch; b++) {
-		struct named_tensor want = row_of(x->logits, b, to - 1), row = want;
+		struct named_tensor want = logits_row(x->logits, b, to - 1), row = want;
 		row.data = (float *)got->data + b * want.count;
 		double error = tensor_relative_l2(&row, &want);
 		x->worst = error <= x->worst ? x->worst : error;
@@ -458,8 +459,8 @@ static enum tfmc_status feed(struct incremental *x, const char *entry, int64_t f
 	return TFMC_OK;
 }
 
-/* Whole sequences only: ragged inputs are compared by compare_rounds. */
-static void use_full_lengths(struct named_tensors *in, const struct ir_func *f, const int64_t *dims)
+/* Full sequences only: compare_input_sets covers ragged ones. */
+static void set_full_lengths(struct named_tensors *in, const struct ir_func *f, const int64_t *dims)
 {
 	for (size_t i = 0; i < in->n; i++) {
 		struct named_tensor *v = &in->items[i];
@@ -486,43 +487,43 @@ static enum tfmc_status run_incremental(struct incremental *x)
 		}
 		TFMC_TRY(caller_run(x->object, "encode", &source, &encoded));
 	}
-	TFMC_TRY(feed(x, "prefill", 0, first));
+	TFMC_TRY(feed_tokens(x, "prefill", 0, first));
 	for (int64_t i = first; i < n; i++)
-		TFMC_TRY(feed(x, "step", i, i + 1));
+		TFMC_TRY(feed_tokens(x, "step", i, i + 1));
 	return TFMC_OK;
 }
 
-/* What the logits of run may differ by. */
-static enum tfmc_status incremental_bound(struct reference *interp, const char *logits,
+/* The bound for the logits of run. */
+static enum tfmc_status incremental_bound(struct interpreter *interp, const char *logits,
                                           struct named_tensors *in, const struct named_tensors *got,
                                           double *out)
 {
 	struct named_tensors want = {0}, other = {0};
 	*out = REL_L2_BOUND;
-	if (!interp->is_narrow)
+	if (!interp->is_lowp)
 		return TFMC_OK;
 	TFMC_TRY(caller_run(&interp->rounded, "run", in, &want));
 	for (size_t i = 0; i < want.n; i++)
 		if (strcmp(want.items[i].name, logits) == 0)
-			TFMC_TRY(bound_of(interp, "run", in, got, &want, &other, i, out));
+			TFMC_TRY(error_bound(interp, "run", in, got, &want, &other, i, out));
 	return TFMC_OK;
 }
 
 static enum tfmc_status compare_incremental(struct driver *d, struct loaded *l, struct caller *object,
-                                            struct reference *interp, bool *failed)
+                                            struct interpreter *interp, bool *failed)
 {
 	static const char *const run = "run";
 	const struct frontend_generate *g = frontend_generate(l->model);
-	struct sample sample = choose_rounds(interp, &run, 1);
-	for (int i = 1; i < N_ROUNDS; i++) {
-		if (interp->is_narrow && !sample.chosen[i])
-			continue; /* the bound wants the interpreter */
-		struct round round = {.random = {(uint64_t)i * 331 + 7}, .number = i};
+	struct sample sample = choose_sample(interp, &run, 1);
+	for (int i = 1; i < N_INPUT_SETS; i++) {
+		if (interp->is_lowp && !sample.chosen[i])
+			continue; /* its bound needs the interpreter, too */
+		struct input_set input_set = {.random = {(uint64_t)i * 331 + 7}, .number = i};
 		struct named_tensors in = {0}, out = {0};
-		choose_dims(object->record, &round);
-		TFMC_TRY(make_inputs(interp, "run", &round, &in));
+		choose_set_dims(object->record, &input_set);
+		TFMC_TRY(make_inputs(interp, "run", &input_set, &in));
 		const struct ir_func *f = ir_find_func(l->module, run);
-		use_full_lengths(&in, f, round.dims);
+		set_full_lengths(&in, f, input_set.dims);
 		TFMC_TRY(caller_run(object, "run", &in, &out));
 		struct incremental x = {.d = d,
 		                        .object = object,
@@ -548,7 +549,7 @@ static enum tfmc_status compare_incremental(struct driver *d, struct loaded *l, 
 enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct compiled *c, bool *failed)
 {
 	if (!ir_find_func(l->module, "run")) {
-		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "verify wants a function @run in IR text");
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "verify requires a function @run in IR text");
 		return TFMC_INVALID;
 	}
 	TFMC_TRY(driver_open_session(d, c, 0));
@@ -557,41 +558,41 @@ enum tfmc_status verify_differential(struct driver *d, struct loaded *l, struct 
 	struct caller interp = {
 	        .d = d, .record = c->model.record, .module = l->module, .weights = &l->weights};
 	interp.probes = &l->probes;
-	struct reference reference;
-	reference_init(&reference, &interp);
+	struct interpreter interpreter;
+	interpreter_init(&interpreter, &interp);
 	if (ir_find_func(l->module, "encode"))
-		reference_states(&reference);
-	enum tfmc_status st = compare_rounds(d, &object, &reference, "run", failed);
+		create_states(&interpreter);
+	enum tfmc_status st = compare_input_sets(d, &object, &interpreter, "run", failed);
 	if (st == TFMC_OK && ir_find_func(l->module, "encode"))
-		st = compare_rounds(d, &object, &reference, "encode", failed);
+		st = compare_input_sets(d, &object, &interpreter, "encode", failed);
 	if (st == TFMC_OK && l->model && ir_find_func(l->module, "decode"))
-		st = compare_incremental(d, l, &object, &reference, failed);
+		st = compare_incremental(d, l, &object, &interpreter, failed);
 	return st;
 }
 
-/* ---- the plan's bytes ---- */
-static enum tfmc_status compare_planned(struct driver *d, struct caller *planned, struct reference *plain,
-                                        const char *entry, struct round *round, bool *failed)
+/* ---- the planned module in its arena ---- */
+static enum tfmc_status compare_in_arena(struct driver *d, struct caller *planned, struct interpreter *plain,
+                                         const char *entry, struct input_set *input_set, bool *failed)
 {
 	struct named_tensors in = {0}, got = {0}, want = {0}, other = {0};
 	double worst = 0, bound = REL_L2_BOUND;
 	if (tfmc_entry_find(planned->record, entry) < 0 ||
 	    !ir_find_func(plain->rounded.module, entry_function(entry)))
 		return TFMC_OK;
-	TFMC_TRY(make_inputs(plain, entry, round, &in));
+	TFMC_TRY(make_inputs(plain, entry, input_set, &in));
 	TFMC_TRY(caller_run(planned, entry, &in, &got));
 	TFMC_TRY(caller_run(&plain->rounded, entry, &in, &want));
 	for (size_t i = 0; i < got.n; i++) {
-		double error = tensor_relative_l2(&got.items[i], &want.items[i]), most;
-		TFMC_TRY(bound_of(plain, entry, &in, &got, &want, &other, i, &most));
-		if (error * bound <= worst * most)
+		double error = tensor_relative_l2(&got.items[i], &want.items[i]), output_bound;
+		TFMC_TRY(error_bound(plain, entry, &in, &got, &want, &other, i, &output_bound));
+		if (error * bound <= worst * output_bound)
 			continue;
 		worst = error;
-		bound = most;
+		bound = output_bound;
 	}
 	bool ok = worst <= bound;
 	const char *what = arena_printf(&d->arena, "%s, seeded inputs %d, in the bytes of the plan", entry,
-	                                round->number + 1);
+	                                input_set->number + 1);
 	verify_print_line(d, what, worst, bound, ok);
 	*failed = *failed || !ok;
 	return TFMC_OK;
@@ -603,22 +604,22 @@ enum tfmc_status verify_poison(struct driver *d, struct loaded *l, struct compil
 	struct caller plain = {
 	        .d = d, .record = c->model.record, .module = l->module, .weights = &l->weights};
 	struct caller planned = plain;
-	struct reference reference;
+	struct interpreter interpreter;
 	enum tfmc_status st = TFMC_OK;
 	planned.module = c->planned;
 	planned.planned = true;
-	reference_init(&reference, &plain);
-	reference_states(&reference);
-	planned.state = interp_state_create(&d->arena, planned.module, reference.batch);
-	struct sample sample = choose_rounds(&reference, entries, TFMC_COUNT(entries));
-	for (int i = 0; i < N_ROUNDS; i++) {
+	interpreter_init(&interpreter, &plain);
+	create_states(&interpreter);
+	planned.state = interp_state_create(&d->arena, planned.module, interpreter.batch);
+	struct sample sample = choose_sample(&interpreter, entries, TFMC_COUNT(entries));
+	for (int i = 0; i < N_INPUT_SETS; i++) {
 		if (!sample.chosen[i])
 			continue;
-		struct round round = {.random = {(uint64_t)i * 577 + 3}, .number = i};
-		choose_dims(c->model.record, &round);
+		struct input_set input_set = {.random = {(uint64_t)i * 577 + 3}, .number = i};
+		choose_set_dims(c->model.record, &input_set);
 		for (size_t k = 0; k < TFMC_COUNT(entries) && st == TFMC_OK; k++)
-			st = compare_planned(d, &planned, &reference, entries[k], &round, failed);
+			st = compare_in_arena(d, &planned, &interpreter, entries[k], &input_set, failed);
 	}
-	tell_sample(d, "--poison", &sample);
+	report_sample(d, "--poison", &sample);
 	return st;
 }

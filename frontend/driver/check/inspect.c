@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc inspect: what a file or folder is.
+ * tfmc inspect: tells the kind of a file or directory, and describes files of weights, GGUF files and packed
+ * tokenizers.
  */
 #include "frontend/driver/check/inspect.h"
 #include "frontend/driver/run/probes.h"
@@ -43,10 +44,10 @@ static void report_tensors(struct report *out, const struct stored_tensors *s)
 	buf_destroy(&type);
 }
 
-#define SHOWN 200 /* bytes of a string */
+#define SHOWN 200 /* bytes of a string, at most */
 
-/* As many whole characters. */
-static int shown(const struct gguf_value *v)
+/* SHOWN bytes, cut between characters. */
+static int shown_length(const struct gguf_value *v)
 {
 	int n = v->len < SHOWN ? (int)v->len : SHOWN;
 	while (n > 0 && (size_t)n < v->len && ((unsigned char)v->text[n] & 0xc0) == 0x80)
@@ -58,7 +59,7 @@ static void report_value(struct report *out, const char *key, const struct gguf_
 {
 	char number[NUMBER_TEXT_MAX];
 	switch (v->type) {
-	case GGUF_STRING: report_text(out, key, "%.*s", shown(v), v->text); return;
+	case GGUF_STRING: report_text(out, key, "%.*s", shown_length(v), v->text); return;
 	case GGUF_ARRAY: report_text(out, key, "%zu of %s", v->n, gguf_type_name(v->element)); return;
 	case GGUF_BOOL: report_text(out, key, v->i ? "true" : "false"); return;
 	case GGUF_F32:
@@ -74,7 +75,8 @@ static void report_value(struct report *out, const char *key, const struct gguf_
 	}
 }
 
-/* What the file says, and the model it is; one that cannot be compiled is described before that is said. */
+/* The content of the file, then the model. A file that is not a complete model is described before that is
+ * reported. */
 static enum tfmc_status inspect_gguf(struct driver *d, struct report *out, const struct file_map *map)
 {
 	struct gguf g;
@@ -131,10 +133,10 @@ static enum tfmc_status inspect_tokenizer(struct driver *d, struct report *out, 
 	return TFMC_OK;
 }
 
-/* Kinds by their first bytes; everything else is read as a model, which says what it is not. */
+/* Kinds by their first bytes. Everything else is read as a model, whose errors tell what it is not. */
 enum kind { KIND_MODEL, KIND_OBJECT, KIND_GGUF, KIND_WEIGHTS, KIND_TOKENIZER, KIND_TENSORS };
 
-static enum kind kind_of(struct diag_context *cx, const char *path)
+static enum kind detect_kind(struct diag_context *cx, const char *path)
 {
 	static const struct {
 		enum kind kind;
@@ -191,7 +193,7 @@ enum exit_code command_inspect(struct driver *d)
 	enum tfmc_status st;
 	if (d->options.probe.n)
 		return inspect_probes(d);
-	enum kind kind = kind_of(&d->diag, path);
+	enum kind kind = detect_kind(&d->diag, path);
 	report_begin(&report, &d->out, d->options.json);
 	if (kind == KIND_MODEL) {
 		st = inspect_model(d, &report);

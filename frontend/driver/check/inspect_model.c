@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc inspect: models. Sizes are those of `tfmc plan`, at the largest dims.
+ * tfmc inspect of models. Sizes are those of `tfmc plan` at the largest dims.
  */
 #include "frontend/driver/check/inspect.h"
 #include "frontend/driver/run/probes.h"
@@ -43,7 +43,7 @@ static void report_interface(struct report *out, const struct ir_module *m, cons
 	report_close(out);
 }
 
-/* Values of a file, not a table that is computed. */
+/* Whether a weight has values from a file, unlike a computed table. */
 static bool is_stored(const struct ir_wexpr *e)
 {
 	for (size_t i = 0; e && i < e->n_args; i++)
@@ -52,8 +52,8 @@ static bool is_stored(const struct ir_wexpr *e)
 	return e && e->kind == WX_TENSOR;
 }
 
-/* False: it does not come from a file. */
-static bool count(const struct ir_weight *w, int64_t *elements)
+/* False: the weight does not come from a file. */
+static bool count_elements(const struct ir_weight *w, int64_t *elements)
 {
 	*elements = 1;
 	for (int k = 0; k < w->type->rank; k++) {
@@ -64,7 +64,7 @@ static bool count(const struct ir_weight *w, int64_t *elements)
 	return is_stored(w->init);
 }
 
-/* Of n elements. */
+/* Bytes of n elements in the weight's format. */
 static uint64_t parameter_bytes(const struct ir_weight *w, int64_t n)
 {
 	int64_t k = 0;
@@ -75,7 +75,7 @@ static uint64_t parameter_bytes(const struct ir_weight *w, int64_t n)
 	return (uint64_t)(n / k) * (uint64_t)ir_format_row_bytes(w->format, k);
 }
 
-/* Parameters that come from files, with their bytes as they lie in memory; those of a loop are one. */
+/* Parameters from files, with their bytes in memory. The layers of a loop are stacked into one. */
 static void report_parameters(struct report *out, const struct loaded *l)
 {
 	const struct ir_module *m = l->module;
@@ -84,7 +84,7 @@ static void report_parameters(struct report *out, const struct loaded *l)
 	report_open(out, "parameters");
 	for (size_t i = 0; i < m->weights.n; i++) {
 		const struct ir_weight *w = m->weights.items[i];
-		if (!count(w, &n))
+		if (!count_elements(w, &n))
 			continue;
 		report_row(out, w->name);
 		report_type(out, m->dims, w->type);
@@ -102,7 +102,7 @@ static void report_parameters(struct report *out, const struct loaded *l)
 	report_number(out, "parameter_bytes", bytes);
 }
 
-/* Names and shapes, each parameter for itself; false: there are weights. */
+/* Names and shapes of a model without weight files. False: it has weights. */
 static bool report_shapes(struct driver *d, struct report *out, const struct frontend_model *m)
 {
 	int rank;
@@ -123,8 +123,8 @@ static bool report_shapes(struct driver *d, struct report *out, const struct fro
 	return true;
 }
 
-static enum tfmc_status measure(struct driver *d, const struct ir_module *in, struct ir_module **planned,
-                                struct backend_sizes *sizes)
+static enum tfmc_status measure_sizes(struct driver *d, const struct ir_module *in,
+                                      struct ir_module **planned, struct backend_sizes *sizes)
 {
 	struct pass_report report;
 	const struct target *target = driver_best_target(d, NULL);
@@ -147,13 +147,13 @@ static void report_arena(struct driver *d, struct report *out, const struct ir_m
 		report_number(out, "arena_bytes", (uint64_t)v);
 }
 
-/* Entries are called by their function; those of special sizes are the compiler's. */
+/* Entries by their function. Cases for special sizes are internal to the compiler, so not listed. */
 static enum tfmc_status report_sizes(struct driver *d, struct report *out, const struct ir_module *in)
 {
 	static const char *const entries[] = {"run", "encode", "prefill", "step"};
 	struct ir_module *m = NULL;
 	struct backend_sizes sizes = {0};
-	enum tfmc_status st = measure(d, in, &m, &sizes);
+	enum tfmc_status st = measure_sizes(d, in, &m, &sizes);
 	report_open(out, "entries");
 	for (size_t i = 0; st == TFMC_OK && i < TFMC_COUNT(entries); i++) {
 		for (size_t k = 0; k < sizes.n_functions; k++) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc plan: what a model will need, before any code is generated. Sizes are
- * those of the object's layout, formulas hold for all dims, numbers for the
- * largest dims or those of --dim.
+ * tfmc plan: memory and work of a model without generating code. Sizes are those of the object's layout; formulas
+ * hold for all dims, values for the largest dims or those of --dim.
  */
 #include "frontend/driver/compile/compile.h"
 
@@ -11,7 +10,7 @@
 #include "ir/builder/case.h"
 #include "ir/analysis/cost.h"
 
-#define LARGEST 5 /* buffers shown for a function */
+#define LARGEST 5 /* buffers listed for a function */
 
 struct plan {
 	struct driver *d;
@@ -20,7 +19,7 @@ struct plan {
 	struct pass_report *report;
 	const struct target *target;
 	struct backend_sizes sizes;
-	int64_t *dims; /* of the module's symbols */
+	int64_t *dims; /* values for the module's symbols */
 };
 
 /* ---- numbers ---- */
@@ -47,8 +46,8 @@ static void print_flops(struct buf *out, double flops)
 	buf_printf(out, unit ? "%.1f %s" : "%.0f %s", flops, units[unit]);
 }
 
-/* The value at the chosen dims; a formula that does not fit is printed without one. */
-static bool value_of(const struct plan *p, const struct ir_dim *d, double *out)
+/* The value at the chosen dims. False: it overflows; *out is 0. */
+static bool evaluate(const struct plan *p, const struct ir_dim *d, double *out)
 {
 	int64_t v;
 	bool ok = ir_dim_eval(d, p->dims, &v);
@@ -56,19 +55,20 @@ static bool value_of(const struct plan *p, const struct ir_dim *d, double *out)
 	return ok;
 }
 
+/* "formula = value", only the value of a constant. */
 static void print_formula(struct plan *p, const struct ir_dim *d, void (*unit)(struct buf *, double))
 {
 	double v;
 	bool is_const = ir_dim_is_const(d, NULL);
 	if (!is_const)
 		ir_dim_print(&p->d->out, p->planned->dims, d, false);
-	if (!value_of(p, d, &v))
+	if (!evaluate(p, d, &v))
 		return;
 	buf_str(&p->d->out, is_const ? "" : " = ");
 	unit(&p->d->out, v);
 }
 
-static enum tfmc_status choose_dims(struct plan *p)
+static enum tfmc_status choose_plan_dims(struct plan *p)
 {
 	size_t n = ir_dims_count(p->planned->dims);
 	p->dims = ARENA_ARRAY(&p->d->arena, int64_t, n + 1);
@@ -81,7 +81,7 @@ static enum tfmc_status choose_dims(struct plan *p)
 
 /* ---- functions ---- */
 
-static const struct plan_func *plan_of(const struct plan *p, const char *name)
+static const struct plan_func *find_plan(const struct plan *p, const char *name)
 {
 	for (size_t i = 0; i < p->report->plans.n; i++)
 		if (!strcmp(p->report->plans.items[i].name, name))
@@ -92,11 +92,11 @@ static const struct plan_func *plan_of(const struct plan *p, const char *name)
 static double buffer_bytes(const struct plan *p, const struct plan_func *f, const struct plan_buffer *b)
 {
 	double unit;
-	(void)value_of(p, f->lanes[b->lane].unit, &unit);
+	(void)evaluate(p, f->lanes[b->lane].unit, &unit);
 	return unit * (double)b->size;
 }
 
-/* Whether b comes before the buffer shown last: larger first, equal ones in their order. */
+/* The largest buffer smaller than `last` (NULL: all); of equal sizes the next in order. */
 static const struct plan_buffer *next_largest(const struct plan *p, const struct plan_func *f,
                                               const struct plan_buffer *last)
 {
@@ -128,7 +128,7 @@ static void print_largest(struct plan *p, const struct plan_func *f)
 	}
 }
 
-/* At the points of the dims. */
+/* The gap between the plan and the lower bound at the planner's sample points. */
 static void print_gaps(struct plan *p, const struct plan_func *f)
 {
 	struct buf *out = &p->d->out;
@@ -155,7 +155,7 @@ static void print_arena(struct plan *p, const struct backend_function_sizes *s, 
 	double arena, bound;
 	buf_str(out, "  bound      ");
 	print_formula(p, f->lower_bound, print_bytes);
-	if (value_of(p, f->arena, &arena) && value_of(p, f->lower_bound, &bound))
+	if (evaluate(p, f->arena, &arena) && evaluate(p, f->lower_bound, &bound))
 		buf_printf(out, ", the plan is %.1f %% above it",
 		           bound > 0 ? 100 * (arena - bound) / bound : 0.0);
 	buf_char(out, '\n');
@@ -172,8 +172,8 @@ static bool has_symbol(const struct ir_dim *d, int sym)
 	return false;
 }
 
-/* Whether a tensor the caller gives has the dim. */
-static bool takes_dim(const struct ir_func *f, int sym)
+/* Whether a tensor of the caller has the dim. */
+static bool has_input_dim(const struct ir_func *f, int sym)
 {
 	for (size_t i = 0; i < f->n_params; i++) {
 		const struct ir_type *t = ir_type_of(f, f->params[i].value);
@@ -197,7 +197,7 @@ static void print_head(struct plan *p, const struct ir_func *f)
 	}
 	for (size_t i = 0; i < ir_dims_count(dims); i++) {
 		const struct ir_dim_sym *s = ir_dims_sym(dims, i);
-		if (!takes_dim(f, (int)i))
+		if (!has_input_dim(f, (int)i))
 			continue;
 		buf_printf(out, "%s%s=%lld of %lld..%lld", separator, s->name, (long long)p->dims[i],
 		           (long long)s->lo, (long long)s->hi);
@@ -206,13 +206,13 @@ static void print_head(struct plan *p, const struct ir_func *f)
 	buf_char(out, '\n');
 }
 
-/* The products before any pass, where passes made fewer of them. */
-static void print_written(struct plan *p, const struct ir_func *planned)
+/* FLOP of the module before any pass, where passes removed some. */
+static void print_flops_before_passes(struct plan *p, const struct ir_func *planned)
 {
 	const struct ir_func *f = ir_find_func(p->in, planned->name);
 	double before, after;
-	if (!f || !value_of(p, ir_func_flops(p->in, f, MAC_ALL), &before) ||
-	    !value_of(p, ir_func_flops(p->planned, planned, MAC_ALL), &after) || after >= before)
+	if (!f || !evaluate(p, ir_func_flops(p->in, f, MAC_ALL), &before) ||
+	    !evaluate(p, ir_func_flops(p->planned, planned, MAC_ALL), &after) || after >= before)
 		return;
 	buf_str(&p->d->out, "\n  as written ");
 	ir_dim_print(&p->d->out, p->in->dims, ir_func_flops(p->in, f, MAC_ALL), false);
@@ -227,11 +227,11 @@ static void print_function(struct plan *p, const struct backend_function_sizes *
 	print_head(p, s->func);
 	buf_str(out, "  products   ");
 	print_formula(p, ir_func_flops(p->planned, s->func, MAC_ALL), print_flops);
-	print_written(p, s->func);
+	print_flops_before_passes(p, s->func);
 	buf_str(out, "\n  weights    ");
 	print_bytes(out, (double)s->weights);
 	buf_str(out, " are read\n");
-	print_arena(p, s, plan_of(p, s->func->name));
+	print_arena(p, s, find_plan(p, s->func->name));
 }
 
 static void print_all(struct plan *p)
@@ -259,7 +259,7 @@ static void print_all(struct plan *p)
 		print_function(p, &p->sizes.functions[i]);
 }
 
-static enum tfmc_status draw(struct plan *p)
+static enum tfmc_status write_svg(struct plan *p)
 {
 	struct buf text;
 	buf_init(&text);
@@ -278,7 +278,7 @@ static enum tfmc_status plan_module(struct plan *p, const struct ir_module *in)
 	p->planned = planned;
 	enum tfmc_status st = driver_check_planned(d, planned);
 	if (st == TFMC_OK)
-		st = choose_dims(p);
+		st = choose_plan_dims(p);
 	if (st == TFMC_OK)
 		st = backend_measure(&d->diag, planned, p->target, &d->arena, &p->sizes);
 	if (st == TFMC_OK) {
@@ -286,7 +286,7 @@ static enum tfmc_status plan_module(struct plan *p, const struct ir_module *in)
 		st = driver_print_formats(d, p->loaded, false, &d->out);
 	}
 	if (st == TFMC_OK && p->d->options.svg)
-		st = draw(p);
+		st = write_svg(p);
 	ir_module_destroy(planned);
 	return st;
 }

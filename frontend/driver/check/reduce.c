@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc reduce: the smallest text on which a command still ends with a given
- * status. The command gets the name of a candidate, which lies beside the
- * input, so that weight files are found, and is removed at the end. It is
- * locked while this process lives: one that a killed process left, which says
- * so in its first line, is taken over.
+ * tfmc reduce: delta debugging. Finds the smallest IR text on which a command still ends with a given status. The
+ * command gets the name of a candidate file next to the input, so that weight files are found; it is removed at the
+ * end, and locked while this process lives. A candidate that a killed process left, known by its first line, is
+ * reused.
  */
 #define _DEFAULT_SOURCE /* flock */
 #include "frontend/driver/compile/compile.h"
@@ -21,7 +20,7 @@
 #include "ir/print/text.h"
 #include "passes/shrink/reduce.h"
 
-#define STATUS_NONE 126 /* from here on the shell says that the command cannot run, or a signal ended it */
+#define STATUS_NONE 126 /* 126, 127: the shell cannot run the command; above 128: a signal ended it */
 
 static const char mark[] = "; a candidate of tfmc reduce\n";
 
@@ -31,11 +30,11 @@ struct test {
 	struct driver *d;
 	const char *command, *candidate;
 	int fd; /* of the candidate, locked */
-	int64_t wanted;
-	enum tfmc_status status; /* of writing and running */
+	int64_t expected_status;
+	enum tfmc_status status; /* of writing candidates and running the command */
 };
 
-/* The status with which `command FILE` ends; 128 + n for signal n. False when there is no shell. */
+/* The exit status of `command FILE`, 128 + n for signal n. False: there is no shell. */
 static bool run_command(const struct test *t, int *status)
 {
 	const char *script = arena_printf(&t->d->arena, "%s \"$0\"", t->command);
@@ -55,14 +54,14 @@ static bool run_command(const struct test *t, int *status)
 	return ok;
 }
 
-static bool refuse_candidate(const struct test *t, const char *why)
+static bool candidate_error(const struct test *t, const char *why)
 {
 	diag_environment_error(&t->d->diag, LOC_NONE, DIAG_FILE, "cannot write the candidate %s: %s",
 	                       t->candidate, why);
 	return false;
 }
 
-/* A file of this name that is not a candidate is somebody's. */
+/* Does not touch an existing file that is not a candidate. */
 static bool open_candidate(struct test *t)
 {
 	char text[sizeof(mark)] = "";
@@ -73,14 +72,14 @@ static bool open_candidate(struct test *t)
 		fd = open(t->candidate, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	t->fd = fd;
 	if (fd < 0)
-		return refuse_candidate(t, errno == ELOOP ? "it exists" : strerror(errno));
+		return candidate_error(t, errno == ELOOP ? "it exists" : strerror(errno));
 	if (flock(fd, LOCK_EX | LOCK_NB))
-		return refuse_candidate(t, errno == EWOULDBLOCK ? "another tfmc reduce uses it"
-		                                                : strerror(errno));
+		return candidate_error(t, errno == EWOULDBLOCK ? "another tfmc reduce uses it"
+		                                               : strerror(errno));
 	bool is_left = !fstat(fd, &st) && S_ISREG(st.st_mode) &&
 	               (st.st_size == 0 ||
 	                (pread(fd, text, strlen(mark), 0) == (ssize_t)strlen(mark) && !strcmp(text, mark)));
-	return is_new || is_left || refuse_candidate(t, "it exists, and is no candidate of tfmc reduce");
+	return is_new || is_left || candidate_error(t, "it exists, and is not a candidate of tfmc reduce");
 }
 
 static bool write_candidate(const struct test *t, const struct buf *text)
@@ -91,10 +90,11 @@ static bool write_candidate(const struct test *t, const struct buf *text)
 		ok = n > 0 || (n < 0 && errno == EINTR);
 		at += n > 0 ? (size_t)n : 0;
 	}
-	return ok || refuse_candidate(t, strerror(errno));
+	return ok || candidate_error(t, strerror(errno));
 }
 
-static bool keeps(void *user, const struct ir_module *m)
+/* The predicate of module_reduce: the command still ends with the expected status on m. */
+static bool is_failing(void *user, const struct ir_module *m)
 {
 	struct test *t = user;
 	struct buf text;
@@ -108,14 +108,14 @@ static bool keeps(void *user, const struct ir_module *m)
 	buf_destroy(&text);
 	if (!ok || !run_command(t, &status))
 		t->status = TFMC_IO;
-	return t->status == TFMC_OK && status == t->wanted;
+	return t->status == TFMC_OK && status == t->expected_status;
 }
 
-/* The command ends as wanted on the whole text: otherwise there is nothing to keep. */
-static enum tfmc_status check_whole(struct test *t, const struct ir_module *m)
+/* The command must fail on the full text, otherwise there is nothing to reduce. */
+static enum tfmc_status check_full_text(struct test *t, const struct ir_module *m)
 {
 	int status = 0;
-	if (keeps(t, m))
+	if (is_failing(t, m))
 		return TFMC_OK;
 	if (t->status != TFMC_OK && t->d->diag.n_environment)
 		return t->status;
@@ -126,7 +126,8 @@ static enum tfmc_status check_whole(struct test *t, const struct ir_module *m)
 	}
 	diag_error(&t->d->diag, LOC_NONE, DIAG_OPTION,
 	           "the command of --test ends with %d, not %lld, on the whole text%s", status,
-	           (long long)t->wanted, status >= STATUS_NONE ? ": it could not run to its end" : "");
+	           (long long)t->expected_status,
+	           status >= STATUS_NONE ? ": it could not run to its end" : "");
 	return TFMC_INVALID;
 }
 
@@ -135,13 +136,13 @@ static enum tfmc_status reduce(struct driver *d, const struct loaded *l, struct 
 	struct reduce_report report;
 	struct ir_module *small = NULL;
 	struct buf text;
-	TFMC_TRY(check_whole(t, l->module));
-	TFMC_TRY(module_reduce(l->module, keeps, t, &small, &report));
+	TFMC_TRY(check_full_text(t, l->module));
+	TFMC_TRY(module_reduce(l->module, is_failing, t, &small, &report));
 	buf_init(&text);
 	ir_print(&text, &d->diag, small);
 	enum tfmc_status st = t->status == TFMC_OK ? driver_write_main_output(d, &text) : t->status;
 	if (st == TFMC_OK)
-		buf_printf(&d->log, "kept %zu of %zu changes, %zu bytes of %zu are left\n", report.kept,
+		buf_printf(&d->log, "accepted %zu of %zu changes, %zu bytes of %zu are left\n", report.kept,
 		           report.tried, text.len, l->text_len);
 	driver_flush_log(d);
 	buf_destroy(&text);
@@ -152,17 +153,17 @@ static enum tfmc_status reduce(struct driver *d, const struct loaded *l, struct 
 enum exit_code command_reduce(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	struct test t = {.d = d, .command = o->test, .wanted = option_int(o->status, 0), .fd = -1};
+	struct test t = {.d = d, .command = o->test, .expected_status = option_int(o->status, 0), .fd = -1};
 	struct loaded l = {0};
 	struct output_file candidate;
 	if (!o->test)
-		return driver_usage_error(d, "reduce wants --test=COMMAND");
-	if (t.wanted > 255)
+		return driver_usage_error(d, "reduce requires --test=COMMAND");
+	if (t.expected_status > 255)
 		return driver_usage_error(d, "--status is a number from 0 to 255, not %lld",
-		                          (long long)t.wanted);
+		                          (long long)t.expected_status);
 	if (!file_ends_with(o->input, ".tir"))
 		return driver_usage_error(
-		        d, "reduce wants IR text; `tfmc MODEL --emit=tir --stop-after=PASS` writes one");
+		        d, "reduce requires IR text; `tfmc MODEL --emit=tir --stop-after=PASS` writes one");
 	enum tfmc_status st = driver_load(d, &l);
 	t.candidate = arena_printf(&d->arena, "%s.candidate.tir", o->input);
 	if (st == TFMC_OK && open_candidate(&t)) {

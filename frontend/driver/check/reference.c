@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verify --reference: values that another framework computed, by layer path, against
- * those of the object, in the order of computation. The first that differs is named.
+ * verify --reference: values that another framework computed, by layer path, against those of compiled code, in the
+ * order of computation. The first that differs is reported.
  *
- * Bound: relative L2 error of 2e-5. The object stays within 1e-5 of exact evaluation
- * (differential.c), and so does the other framework when it computes in f32. Files in
- * f16 and bf16 hold values that were rounded: 2^-10 and 2^-7. Rows at or beyond the
- * length of their sequence are not compared: frameworks differ in what they leave there.
+ * Bound: relative L2 error of 2e-5. Compiled code stays within 1e-5 of exact evaluation (differential.c), and so does
+ * another framework that computes in f32. Files in f16 and bf16 hold rounded values: 2^-10 and 2^-7. Rows beyond the
+ * length of their sequence are not compared: frameworks differ in their content.
  */
 #include <math.h>
 #include <string.h>
@@ -15,23 +14,23 @@
 #include "frontend/driver/check/verify.h"
 #include "ir/support/strmap.h"
 
-struct reference {
+struct reference_run {
 	struct driver *d;
 	struct loaded *l;
-	const struct ir_func *f;   /* run, as the model says it */
-	struct named_tensors file; /* what was read */
-	struct named_tensors in;   /* the inputs of them */
-	struct named_tensors out;  /* what the object computes */
-	struct option_list names;  /* of values that are probed */
-	const char *first;         /* value that differs first */
+	const struct ir_func *f;   /* run, as loaded */
+	struct named_tensors file; /* all tensors of the file */
+	struct named_tensors in;   /* those that are inputs, converted */
+	struct named_tensors out;  /* of the compiled code */
+	struct option_list names;  /* values to probe */
+	const char *first;         /* the first value that differs; NULL: none */
 };
 
-static double bound_of(enum ir_dtype t)
+static double error_bound(enum ir_dtype t)
 {
 	return t == DT_F16 ? 0x1p-10 : t == DT_BF16 ? 0x1p-7 : 2e-5;
 }
 
-/* ---- what is in the file ---- */
+/* ---- the tensors of the file ---- */
 
 static bool is_output(const struct ir_func *f, const char *name)
 {
@@ -41,9 +40,9 @@ static bool is_output(const struct ir_func *f, const char *name)
 	return false;
 }
 
-/* In the type of the model: frameworks keep ids in wider integers. */
-static enum tfmc_status take_input(struct reference *r, const struct ir_param *p,
-                                   const struct named_tensor *t)
+/* Converts to the type of the model: frameworks store ids as i64. */
+static enum tfmc_status convert_input(struct reference_run *r, const struct ir_param *p,
+                                      const struct named_tensor *t)
 {
 	const struct ir_type *type = ir_type_of(r->f, p->value);
 	struct named_tensor *in = tensors_add(r->d, &r->in, t->name, type->dtype, t->rank, t->dims);
@@ -56,7 +55,7 @@ static enum tfmc_status take_input(struct reference *r, const struct ir_param *p
 	return TFMC_OK;
 }
 
-static bool is_known(const struct probe_names *names, const char *name)
+static bool is_probe_name(const struct probe_names *names, const char *name)
 {
 	for (size_t i = 0; i < names->n; i++)
 		if (!strcmp(names->items[i].name, name))
@@ -64,7 +63,7 @@ static bool is_known(const struct probe_names *names, const char *name)
 	return false;
 }
 
-static void warn_unknown(struct reference *r, const struct probe_names *names, const char *name)
+static void warn_unknown_name(struct reference_run *r, const struct probe_names *names, const char *name)
 {
 	const char **all = ARENA_ARRAY(&r->d->arena, const char *, names->n + 1);
 	for (size_t i = 0; all && i < names->n; i++)
@@ -73,7 +72,8 @@ static void warn_unknown(struct reference *r, const struct probe_names *names, c
 	             did_you_mean(&r->d->arena, name, all, all ? names->n : 0));
 }
 
-static enum tfmc_status sort_tensors(struct reference *r)
+/* Sorts the tensors into inputs, values to probe, outputs, and unknown names (a warning). */
+static enum tfmc_status classify_tensors(struct reference_run *r)
 {
 	struct probe_sites sites = {0};
 	struct probe_names names = {0};
@@ -84,13 +84,13 @@ static enum tfmc_status sort_tensors(struct reference *r)
 		const struct named_tensor *t = &r->file.items[i];
 		const struct ir_param *p = verify_find_param(r->f, t->name);
 		if (p) {
-			TFMC_TRY(take_input(r, p, t));
+			TFMC_TRY(convert_input(r, p, t));
 			continue;
 		}
-		bool known = is_known(&names, t->name) && !strpbrk(t->name, "*?");
+		bool known = is_probe_name(&names, t->name) && !strpbrk(t->name, "*?");
 		n_compared += known || is_output(r->f, t->name);
 		if (!known && !is_output(r->f, t->name))
-			warn_unknown(r, &names, t->name);
+			warn_unknown_name(r, &names, t->name);
 		if (!known)
 			continue;
 		if (!ARENA_ADDED(&r->d->arena, &r->names, t->name))
@@ -103,10 +103,10 @@ static enum tfmc_status sort_tensors(struct reference *r)
 	return TFMC_INVALID;
 }
 
-/* ---- which elements are compared ---- */
+/* ---- padding ---- */
 
-/* The lengths that hold for a dim: those of an input whose axis 1 has it. */
-static const struct named_tensor *lengths_of_dim(const struct reference *r, const struct ir_dim *dim)
+/* The lengths of rows along a dim: of an input that has it as axis 1; NULL: none. */
+static const struct named_tensor *dim_lengths(const struct reference_run *r, const struct ir_dim *dim)
 {
 	for (size_t i = 0; i < r->f->n_params; i++) {
 		const struct ir_param *p = &r->f->params[i];
@@ -117,8 +117,8 @@ static const struct named_tensor *lengths_of_dim(const struct reference *r, cons
 	return NULL;
 }
 
-/* The type of a value in the model; NULL for one that has none there. */
-static const struct ir_type *type_of(const struct reference *r, const struct named_tensor *got)
+/* The type of a value in the model; NULL: not a value of it. */
+static const struct ir_type *value_type(const struct reference_run *r, const struct named_tensor *got)
 {
 	if (got->probe)
 		return ir_type_of(r->f, got->probe->op->results[0]);
@@ -129,13 +129,14 @@ static const struct ir_type *type_of(const struct reference *r, const struct nam
 	return NULL;
 }
 
-/* Rows beyond a length become what was wanted, and so no difference. */
-static void drop_padding(const struct reference *r, const struct named_tensor *want, struct named_tensor *got)
+/* Sets rows beyond a length to the expected values, so that they do not count. */
+static void copy_padding(const struct reference_run *r, const struct named_tensor *want,
+                         struct named_tensor *got)
 {
-	const struct ir_type *type = type_of(r, got);
+	const struct ir_type *type = value_type(r, got);
 	int64_t inner = want->count ? want->count : 1;
 	for (int k = 0; type && type->rank == got->rank && k < got->rank; k++) {
-		const struct named_tensor *lengths = k ? lengths_of_dim(r, type->dims[k]) : NULL;
+		const struct named_tensor *lengths = k ? dim_lengths(r, type->dims[k]) : NULL;
 		inner = got->dims[k] ? inner / got->dims[k] : 1;
 		int64_t batch = got->dims[0] && lengths ? want->count / got->dims[0] : 0;
 		for (int64_t i = 0; batch && lengths->count == got->dims[0] && i < want->count; i++)
@@ -154,7 +155,8 @@ static bool same_shape(const struct named_tensor *a, const struct named_tensor *
 
 /* ---- comparison ---- */
 
-static void report(struct reference *r, const struct named_tensor *want, const struct named_tensor *got)
+static void report_difference(struct reference_run *r, const struct named_tensor *want,
+                              const struct named_tensor *got)
 {
 	struct loc at = got->probe ? got->probe->op->loc.at : LOC_NONE;
 	const char *why = same_shape(want, got) ? tensor_difference(r->d, got, want) : "it has another shape";
@@ -164,24 +166,24 @@ static void report(struct reference *r, const struct named_tensor *want, const s
 	r->first = r->first ? r->first : got->name;
 }
 
-static void compare(struct reference *r, struct named_tensor *got)
+static void compare_value(struct reference_run *r, struct named_tensor *got)
 {
 	const struct named_tensor *want = tensors_find(&r->file, got->name);
 	if (!want)
 		return;
 	bool fits = same_shape(want, got);
-	double bound = bound_of(want->dtype), error = INFINITY;
+	double bound = error_bound(want->dtype), error = INFINITY;
 	if (fits && got->dtype == DT_F32)
-		drop_padding(r, want, got);
+		copy_padding(r, want, got);
 	if (fits)
 		error = tensor_relative_l2(got, want);
 	verify_print_line(r->d, arena_printf(&r->d->arena, "%s, against reference", got->name), error, bound,
 	                  error <= bound);
 	if (!(error <= bound))
-		report(r, want, got);
+		report_difference(r, want, got);
 }
 
-static enum tfmc_status run_object(struct reference *r)
+static enum tfmc_status run_object(struct reference_run *r)
 {
 	static const char *const entries[] = {"run"};
 	struct compiled c = {.all_workers = true};
@@ -201,22 +203,22 @@ static enum tfmc_status run_object(struct reference *r)
 enum tfmc_status verify_reference(struct driver *d, struct loaded *l, bool *failed)
 {
 	static const char *function[] = {"run"};
-	struct reference r = {.d = d, .l = l, .f = ir_find_func(l->module, "run")};
+	struct reference_run r = {.d = d, .l = l, .f = ir_find_func(l->module, "run")};
 	if (!r.f) {
-		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "verify --reference wants a function run");
+		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "verify --reference requires a function run");
 		return TFMC_INVALID;
 	}
 	TFMC_TRY(tensors_read(d, d->options.reference, NULL, &r.file));
-	TFMC_TRY(sort_tensors(&r));
+	TFMC_TRY(classify_tensors(&r));
 	TFMC_TRY(driver_insert_probes(d, l, &r.names, &(struct option_list){function, 1, 1}));
 	TFMC_TRY(run_object(&r));
 	buf_printf(&d->out, "%-52s %12s %12s\n", "comparison", "error", "bound");
 	for (size_t i = 0; i < r.out.n; i++)
 		if (r.out.items[i].probe)
-			compare(&r, &r.out.items[i]);
+			compare_value(&r, &r.out.items[i]);
 	for (size_t i = 0; i < r.out.n; i++)
 		if (!r.out.items[i].probe)
-			compare(&r, &r.out.items[i]);
+			compare_value(&r, &r.out.items[i]);
 	*failed = *failed || r.first;
 	return TFMC_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Facts as text or JSON.
+ * Reports as text or JSON.
  */
 #include "frontend/driver/check/report.h"
 
@@ -8,8 +8,8 @@
 
 #include "ir/support/utf8.h"
 
-/* In text control characters, and bytes that are no characters, are shown as dots. */
-static void put(struct report *r, const char *text)
+/* In text, control characters and invalid UTF-8 are replaced by dots. */
+static void print_string(struct report *r, const char *text)
 {
 	if (r->is_json) {
 		buf_json(r->out, text);
@@ -53,10 +53,10 @@ static void begin_field(struct report *r)
 	r->has_fields = true;
 }
 
-static void open(struct report *r, const char *key, const char *end)
+static void open_object(struct report *r, const char *key, const char *end)
 {
 	begin_field(r);
-	put(r, key);
+	print_string(r, key);
 	buf_str(r->out, r->is_json ? ": {" : end);
 	r->depth++;
 	r->has_fields = false;
@@ -64,12 +64,12 @@ static void open(struct report *r, const char *key, const char *end)
 
 void report_open(struct report *r, const char *key)
 {
-	open(r, key, ":\n");
+	open_object(r, key, ":\n");
 }
 
 void report_row(struct report *r, const char *key)
 {
-	open(r, key, ":");
+	open_object(r, key, ":");
 	r->in_row = true;
 }
 
@@ -89,9 +89,9 @@ static void begin_value(struct report *r, const char *key)
 {
 	bool in_line = r->in_row && !r->is_json;
 	begin_field(r);
-	if (in_line && !strcmp(key, "type")) /* is seen to be one */
+	if (in_line && !strcmp(key, "type")) /* a type needs no label */
 		return;
-	put(r, key);
+	print_string(r, key);
 	buf_str(r->out, in_line ? " " : ": ");
 }
 
@@ -109,7 +109,7 @@ void report_text(struct report *r, const char *key, const char *fmt, ...)
 	buf_vprintf(&text, fmt, ap);
 	va_end(ap);
 	begin_value(r, key);
-	put(r, text.data);
+	print_string(r, text.data);
 	end_value(r);
 	buf_destroy(&text);
 }
@@ -126,7 +126,7 @@ void report_flag(struct report *r, const char *key, bool holds)
 	if (!holds)
 		return;
 	begin_field(r);
-	put(r, key);
+	print_string(r, key);
 	buf_str(r->out, r->is_json ? ": true" : r->in_row ? "" : ": yes");
 	end_value(r);
 }

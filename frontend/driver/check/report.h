@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Facts about something, as lines of text or as one JSON object: the same calls write both. In text an object is
- * its key and indented lines, a row is one line.
+ * A report of facts, as indented lines of text or as one JSON object, by the same calls. In text an object is its key
+ * and indented lines, a row is an object on one line.
  */
 #ifndef TFMC_FRONTEND_DRIVER_CHECK_REPORT_H
 #define TFMC_FRONTEND_DRIVER_CHECK_REPORT_H
@@ -21,14 +21,14 @@ struct report {
 
 /* Keys and texts may hold any bytes. */
 void report_begin(struct report *r, struct buf *out, bool is_json);
-/* Closes what is open, too. */
+/* Closes open objects, too. */
 void report_end(struct report *r);
 void report_open(struct report *r, const char *key);
 void report_row(struct report *r, const char *key);
 void report_close(struct report *r);
 void report_text(struct report *r, const char *key, const char *fmt, ...) TFMC_PRINTF(3, 4);
 void report_number(struct report *r, const char *key, uint64_t n);
-/* A field that is there when it is true. */
+/* A field that is present only when it is true. */
 void report_flag(struct report *r, const char *key, bool holds);
 
 #endif

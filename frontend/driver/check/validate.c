@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc verify --after-each and --bisect: runs passes/validate on the module of
- * the frontend and says in the user's words what it found.
+ * tfmc verify --after-each and --bisect: runs passes/validate on the module of the front end and reports the
+ * findings. And --reduced-model.
  */
 #include "frontend/driver/check/verify.h"
 #include "ir/print/text.h"
 #include "passes/shrink/shrink.h"
 #include "passes/validate/validate.h"
 
-static void show_line(void *user, const struct validate_line *l)
+static void print_validation(void *user, const struct validate_line *l)
 {
 	struct driver *d = user;
 	const char *what = arena_printf(&d->arena, "%s after %s (%s)", l->func, l->pass, l->class);
@@ -18,12 +18,13 @@ static void show_line(void *user, const struct validate_line *l)
 }
 
 /* " in encoder.layers.self", or nothing. */
-static const char *in_path(struct driver *d, struct ir_loc loc)
+static const char *describe_path(struct driver *d, struct ir_loc loc)
 {
 	return loc.path && loc.path[0] ? arena_printf(&d->arena, ", in %s", loc.path) : "";
 }
 
-static void explain(struct driver *d, const struct validate_culprit *c)
+/* The first pass that fails or changes results, its application, and the first value that changes. */
+static void report_culprit(struct driver *d, const struct validate_culprit *c)
 {
 	const char *func = c->func ? c->func : "the module";
 	if (c->fails)
@@ -33,11 +34,12 @@ static void explain(struct driver *d, const struct validate_culprit *c)
 		           c->pass, func, c->output ? ": its result " : "", c->output ? c->output : "");
 	if (c->number)
 		diag_note(&d->diag, c->loc.at, "application %lld of %s%s%s%s", (long long)c->number, c->pass,
-		          c->what ? ": " : "", c->what ? c->what : "", in_path(d, c->loc));
+		          c->what ? ": " : "", c->what ? c->what : "", describe_path(d, c->loc));
 	if (c->op)
 		diag_note(&d->diag, c->op_loc.at, "the first value that changes is %s%s%s%s",
 		          c->value[0] ? "%" : "that of ", c->value[0] ? c->value : c->op,
-		          c->value[0] ? arena_printf(&d->arena, " (%s)", c->op) : "", in_path(d, c->op_loc));
+		          c->value[0] ? arena_printf(&d->arena, " (%s)", c->op) : "",
+		          describe_path(d, c->op_loc));
 	buf_printf(&d->out, "bisect: step %zu of the pipeline, %s", c->step + 1, c->pass);
 	if (c->number)
 		buf_printf(&d->out, "{fuel=%lld}%s%s", (long long)c->number, c->what ? ", " : "",
@@ -61,12 +63,12 @@ static enum tfmc_status validate_module(struct driver *d, const struct ir_module
 	                     .pipeline = &p,
 	                     .options = &options,
 	                     .weights = weights,
-	                     .line = show_line,
+	                     .line = print_validation,
 	                     .user = d};
 	TFMC_TRY(d->options.bisect ? validate_bisect(&v, m, &found, &culprit)
 	                           : validate_after_each(&v, m, &found, &culprit));
 	if (found)
-		explain(d, &culprit);
+		report_culprit(d, &culprit);
 	else if (d->options.bisect)
 		buf_str(&d->out, "bisect: the pipeline changes nothing\n");
 	*failed = *failed || found;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc verify: runs the checks of a model file through the compiled object, and
- * compares the object with the interpreter on seeded inputs (differential.c).
- * One line for each comparison: what, largest error, bound, ok or FAILED.
+ * tfmc verify: the checks of a model file through compiled code, then the comparison with the interpreter on seeded
+ * inputs (differential.c). A line for each comparison: name, largest error, bound, ok or FAILED.
  */
 #include "frontend/driver/run/generation_config.h"
 #include "frontend/driver/run/probes.h"
@@ -23,12 +22,12 @@ struct check_run {
 	struct frontend_model *m;
 	const struct frontend_check *check;
 	struct caller *caller;
-	double worst, bound;        /* the comparison that is nearest to (or furthest beyond) its bound */
-	const char *wanted, *found; /* tokens that differ */
+	double worst, bound;                        /* of the comparison with the largest ratio */
+	const char *expected_tokens, *found_tokens; /* tokens that differ */
 	bool ok;
 };
 
-static const char *renamed(const struct frontend_check *c, const char *name)
+static const char *stored_name(const struct frontend_check *c, const char *name)
 {
 	for (size_t i = 0; i < c->n_rename; i++)
 		if (!strcmp(c->rename[i].from, name))
@@ -54,11 +53,11 @@ static bool copy_literal(struct driver *d, const struct frontend_tensor *l, enum
 	return t != NULL;
 }
 
-/* Adds the tensor `name` of `from` when it is given; a file without it is no mistake here. */
-static enum tfmc_status find_given(struct check_run *r, const struct frontend_tensors *from, const char *name,
-                                   enum ir_dtype dtype, struct named_tensors *out)
+/* Adds the tensor `name` of `from`, if it is given inline or in the file; a missing one is not an error here. */
+static enum tfmc_status add_given(struct check_run *r, const struct frontend_tensors *from, const char *name,
+                                  enum ir_dtype dtype, struct named_tensors *out)
 {
-	const char *stored = renamed(r->check, name);
+	const char *stored = stored_name(r->check, name);
 	for (size_t i = 0; i < from->n; i++)
 		if (!strcmp(from->items[i].name, name) &&
 		    !copy_literal(r->d, &from->items[i], dtype, name, out))
@@ -72,7 +71,8 @@ static enum tfmc_status find_given(struct check_run *r, const struct frontend_te
 }
 
 /* ---- comparison ---- */
-/* Position of an element of the expected tensor in the result, through `rows`; -1: padded, not compared. */
+/* The index in the result of element i of the expected tensor, whose rows are those of `rows`; -1: padding, not
+ * compared. */
 static int64_t result_index(const struct check_run *r, const struct named_tensor *want,
                             const struct named_tensor *got, const struct named_tensor *lengths, int64_t i)
 {
@@ -88,8 +88,8 @@ static int64_t result_index(const struct check_run *r, const struct named_tensor
 	return (b * got->dims[1] + at) * inner + i % inner;
 }
 
-static bool shapes_fit(const struct check_run *r, const struct named_tensor *want,
-                       const struct named_tensor *got)
+static bool shapes_match(const struct check_run *r, const struct named_tensor *want,
+                         const struct named_tensor *got)
 {
 	bool ok = want->rank == got->rank;
 	for (int k = 0; ok && k < want->rank; k++) {
@@ -101,10 +101,10 @@ static bool shapes_fit(const struct check_run *r, const struct named_tensor *wan
 	return ok;
 }
 
-static void compare(struct check_run *r, const struct named_tensor *want, const struct named_tensor *got,
-                    const struct named_tensor *lengths)
+static void compare_tensors(struct check_run *r, const struct named_tensor *want,
+                            const struct named_tensor *got, const struct named_tensor *lengths)
 {
-	if (!shapes_fit(r, want, got)) {
+	if (!shapes_match(r, want, got)) {
 		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE,
 		           "check %s: %s has another shape than expected", r->check->name, want->name);
 		r->ok = false;
@@ -125,9 +125,9 @@ static void compare(struct check_run *r, const struct named_tensor *want, const 
 	}
 }
 
-/* The lengths that belong to an output of an entry: those of the input it follows. */
-static const struct named_tensor *lengths_of(const struct check_run *r, int64_t entry, const char *output,
-                                             const struct named_tensors *in)
+/* The lengths of an output of an entry: those of the input it follows; NULL: none. */
+static const struct named_tensor *output_lengths(const struct check_run *r, int64_t entry, const char *output,
+                                                 const struct named_tensors *in)
 {
 	const struct tfmc_record *rec = r->caller->record;
 	const struct tfmc_record_entry *e = tfmc_entry_at(rec, entry);
@@ -148,7 +148,7 @@ static enum tfmc_status gather_inputs(struct check_run *r, int64_t entry, struct
 	for (uint64_t i = 0; i < e->n_inputs; i++) {
 		const struct tfmc_record_tensor *t = tfmc_entry_input(rec, entry, i);
 		const char *name = tfmc_record_text(rec, t->name);
-		TFMC_TRY(find_given(r, &r->check->with, name, (enum ir_dtype)t->dtype, in));
+		TFMC_TRY(add_given(r, &r->check->with, name, (enum ir_dtype)t->dtype, in));
 		if (tensors_find(in, name) || t->has_default)
 			continue;
 		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE, "check %s: input %s is not given",
@@ -167,11 +167,11 @@ static enum tfmc_status compare_outputs(struct check_run *r, int64_t entry, cons
 		struct named_tensors want = {0};
 		if (r->check->only_output && strcmp(r->check->only_output, got->name))
 			continue;
-		TFMC_TRY(find_given(r, &r->check->expect, got->name, got->dtype, &want));
+		TFMC_TRY(add_given(r, &r->check->expect, got->name, got->dtype, &want));
 		if (!want.n)
 			continue;
 		n++;
-		compare(r, &want.items[0], got, lengths_of(r, entry, got->name, in));
+		compare_tensors(r, &want.items[0], got, output_lengths(r, entry, got->name, in));
 	}
 	if (n)
 		return TFMC_OK;
@@ -195,7 +195,7 @@ static enum tfmc_status check_entry(struct check_run *r)
 }
 
 /* ---- generate ---- */
-static int32_t *as_ids(struct driver *d, const struct named_tensors *t)
+static int32_t *tensor_to_ids(struct driver *d, const struct named_tensors *t)
 {
 	int64_t n = t->n ? t->items[0].count : 0;
 	int32_t *ids = ARENA_ARRAY(&d->arena, int32_t, n + 1);
@@ -206,8 +206,8 @@ static int32_t *as_ids(struct driver *d, const struct named_tensors *t)
 
 #define TOKENS_LISTED 32
 
-/* "7 12 3: 'text'": ids, and their text where the model has a tokenizer. */
-static const char *tokens_text(struct check_run *r, const int32_t *ids, uint64_t n)
+/* "7 12 3: 'text'": ids, and their text where the model has a vocabulary. */
+static const char *format_tokens(struct check_run *r, const int32_t *ids, uint64_t n)
 {
 	struct buf out;
 	uint64_t bytes = 0;
@@ -227,7 +227,7 @@ static const char *tokens_text(struct check_run *r, const int32_t *ids, uint64_t
 	return text;
 }
 
-/* new_tokens, or tokens with the first ones before. */
+/* skip: tokens at the start of `want` that were the prompt (0 for new_tokens). */
 static void compare_ids(struct check_run *r, const struct named_tensor *want, const int32_t *got, uint64_t n,
                         uint64_t skip)
 {
@@ -239,12 +239,12 @@ static void compare_ids(struct check_run *r, const struct named_tensor *want, co
 		r->worst = 1;
 	if (r->ok)
 		return;
-	int32_t *wanted = ARENA_ARRAY(&r->d->arena, int32_t, (uint64_t)want->count + 1);
+	int32_t *expected_tokens = ARENA_ARRAY(&r->d->arena, int32_t, (uint64_t)want->count + 1);
 	uint64_t n_wanted = (uint64_t)want->count > skip ? (uint64_t)want->count - skip : 0;
-	for (uint64_t i = 0; wanted && i < n_wanted; i++)
-		wanted[i] = (int32_t)tensor_value(want, (int64_t)(i + skip));
-	r->wanted = tokens_text(r, wanted, wanted ? n_wanted : 0);
-	r->found = tokens_text(r, got, n);
+	for (uint64_t i = 0; expected_tokens && i < n_wanted; i++)
+		expected_tokens[i] = (int32_t)tensor_value(want, (int64_t)(i + skip));
+	r->expected_tokens = format_tokens(r, expected_tokens, expected_tokens ? n_wanted : 0);
+	r->found_tokens = format_tokens(r, got, n);
 }
 
 struct id_list {
@@ -252,25 +252,26 @@ struct id_list {
 	uint64_t n;
 };
 
-/* prompt and target; result: memory for n ids, then what was generated. */
+/* in: prompt and target. result->n: capacity, then the number of generated ids. */
 static int generate_for_check(struct check_run *r, const struct tfmc_generate_options *o,
                               const struct id_list in[2], struct id_list *result)
 {
 	struct tfmc_session *s = r->caller->session;
 	struct tfmc_beam_options beam = generation_beam(frontend_generate(r->m));
-	uint64_t cap = result->n, found;
+	uint64_t cap = result->n, found_tokens;
 	if (beam.beam == 1 || r->check->search == CHECK_SEARCH_GREEDY)
 		return tfmc_generate(s, o, in[0].items, in[0].n, in[1].items, in[1].n, result->items, cap,
 		                     &result->n);
 	struct tfmc_hypothesis best = {.tokens = result->items, .cap = cap};
 	beam.max_new_tokens = o->max_new_tokens;
 	beam.rules = o->rules;
-	int status = tfmc_beam_search(s, &beam, in[0].items, in[0].n, in[1].items, in[1].n, &best, 1, &found);
+	int status = tfmc_beam_search(s, &beam, in[0].items, in[0].n, in[1].items, in[1].n, &best, 1,
+	                              &found_tokens);
 	result->n = best.n < cap ? best.n : cap;
 	return status;
 }
 
-/* The type of the source, or i32 for causal models. */
+/* The type of the encoder input, i32 for causal models. */
 static enum ir_dtype source_type(const struct check_run *r)
 {
 	const struct frontend_generate *g = frontend_generate(r->m);
@@ -282,8 +283,9 @@ static enum ir_dtype source_type(const struct check_run *r)
 	return DT_I32;
 }
 
-/* A source that is no ids goes to the session; what is left are no ids. */
-static enum tfmc_status give_source(struct check_run *r, struct named_tensors *prompt)
+/* If the encoder input is features rather than ids, passes it with tfmc_session_set_source() and clears the
+ * prompt. */
+static enum tfmc_status set_feature_source(struct check_run *r, struct named_tensors *prompt)
 {
 	if (source_type(r) == DT_I32 || !prompt->n)
 		return TFMC_OK;
@@ -300,28 +302,28 @@ static enum tfmc_status check_generate(struct check_run *r)
 {
 	const struct frontend_generate *g = frontend_generate(r->m);
 	bool is_causal = g->kind == GENERATE_CAUSAL;
-	struct named_tensors prompt = {0}, target = {0}, fresh = {0}, all = {0};
-	TFMC_TRY(find_given(r, &r->check->with, is_causal ? g->tokens : g->source, source_type(r), &prompt));
-	TFMC_TRY(give_source(r, &prompt));
+	struct named_tensors prompt = {0}, target = {0}, new_tokens = {0}, all_tokens = {0};
+	TFMC_TRY(add_given(r, &r->check->with, is_causal ? g->tokens : g->source, source_type(r), &prompt));
+	TFMC_TRY(set_feature_source(r, &prompt));
 	if (!is_causal)
-		TFMC_TRY(find_given(r, &r->check->with, g->tokens, DT_I32, &target));
-	TFMC_TRY(find_given(r, &r->check->expect, "new_tokens", DT_I32, &fresh));
-	if (!fresh.n)
-		TFMC_TRY(find_given(r, &r->check->expect, "tokens", DT_I32, &all));
-	if (!fresh.n && !all.n) {
+		TFMC_TRY(add_given(r, &r->check->with, g->tokens, DT_I32, &target));
+	TFMC_TRY(add_given(r, &r->check->expect, "new_tokens", DT_I32, &new_tokens));
+	if (!new_tokens.n)
+		TFMC_TRY(add_given(r, &r->check->expect, "tokens", DT_I32, &all_tokens));
+	if (!new_tokens.n && !all_tokens.n) {
 		diag_error(&r->d->diag, r->check->loc, DIAG_CHECK_CASE,
 		           "check %s: no expected tokens were found", r->check->name);
 		return TFMC_INVALID;
 	}
-	const struct named_tensor *want = fresh.n ? &fresh.items[0] : &all.items[0];
+	const struct named_tensor *want = new_tokens.n ? &new_tokens.items[0] : &all_tokens.items[0];
 	uint64_t n_prompt = prompt.n ? (uint64_t)prompt.items[0].count : 0;
 	uint64_t n_target = target.n ? (uint64_t)target.items[0].count : 0;
 	uint64_t n_start = is_causal ? n_prompt : n_target ? n_target : g->start.n;
-	int64_t expected = want->count - (fresh.n ? 0 : (int64_t)n_start);
+	int64_t expected = want->count - (new_tokens.n ? 0 : (int64_t)n_start);
 	struct tfmc_constraints rules;
 	if (!generation_rules(r->d, g, r->caller->record, &rules))
 		return TFMC_INVALID;
-	rules.max_tokens = 0; /* the check says how many */
+	rules.max_tokens = 0; /* the check sets the number */
 	struct tfmc_generate_options o = {
 	        .struct_size = sizeof(o), .ignore_stop = r->check->ignore_stop, .rules = &rules};
 	o.max_new_tokens = r->check->steps >= 0 ? r->check->steps : expected;
@@ -329,7 +331,8 @@ static enum tfmc_status check_generate(struct check_run *r)
 	int32_t *out = ARENA_ARRAY(&r->d->arena, int32_t, cap + 1);
 	if (!out)
 		return TFMC_NO_MEMORY;
-	struct id_list lists[] = {{as_ids(r->d, &prompt), n_prompt}, {as_ids(r->d, &target), n_target}};
+	struct id_list lists[] = {{tensor_to_ids(r->d, &prompt), n_prompt},
+	                          {tensor_to_ids(r->d, &target), n_target}};
 	struct id_list result = {out, cap};
 	int status = generate_for_check(r, &o, lists, &result);
 	tfmc_session_set_source(r->caller->session, NULL, NULL, 0);
@@ -338,7 +341,7 @@ static enum tfmc_status check_generate(struct check_run *r)
 		return driver_runtime_error(r->d, r->check->loc, DIAG_CHECK_FAILED, status, "check %s: %s",
 		                            r->check->name,
 		                            tfmc_session_status_text(r->caller->session, status));
-	compare_ids(r, want, out, n, fresh.n ? 0 : n_start);
+	compare_ids(r, want, out, n, new_tokens.n ? 0 : n_start);
 	return TFMC_OK;
 }
 
@@ -352,16 +355,16 @@ static enum tfmc_status run_check(struct driver *d, struct frontend_model *m, st
 	        generation_beam(frontend_generate(m)).beam > 1 && check->search != CHECK_SEARCH_GREEDY;
 	if (generates && searches && check->ignore_stop) {
 		diag_error(&d->diag, check->loc, DIAG_CHECK_CASE,
-		           "check %s: ignore_stop wants `search: greedy`", check->name);
+		           "check %s: ignore_stop requires `search: greedy`", check->name);
 		return TFMC_INVALID;
 	}
 	TFMC_TRY(generates ? check_generate(&r) : check_entry(&r));
 	const char *what = arena_printf(&d->arena, "%s %s", check->call, check->name);
 	verify_print_line(d, what, r.worst, r.bound, r.ok);
-	if (!r.ok && r.wanted) {
+	if (!r.ok && r.expected_tokens) {
 		diag_error(&d->diag, check->loc, DIAG_CHECK_FAILED, "check %s: other tokens", check->name);
-		diag_note(&d->diag, LOC_NONE, "wanted %s", r.wanted);
-		diag_note(&d->diag, LOC_NONE, "found  %s", r.found);
+		diag_note(&d->diag, LOC_NONE, "expected %s", r.expected_tokens);
+		diag_note(&d->diag, LOC_NONE, "found    %s", r.found_tokens);
 	} else if (!r.ok)
 		diag_error(&d->diag, check->loc, DIAG_CHECK_FAILED, "check %s: largest error %g, allowed %g",
 		           check->name, r.worst, r.bound);
@@ -369,6 +372,7 @@ static enum tfmc_status run_check(struct driver *d, struct frontend_model *m, st
 	return TFMC_OK;
 }
 
+/* Options that change numerics (--quantize, ..) skip the checks unless --checks-only asks for them. */
 static enum tfmc_status run_checks(struct driver *d, struct loaded *l, struct compiled *c, bool *failed)
 {
 	size_t n;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of the cache: checked small ones, large ones that are mapped, and which
- * of them are removed.
+ * Files of the cache: small ones with a hash, large ones that are mapped, and removal of the least recently used.
  */
 #define _GNU_SOURCE /* O_TMPFILE */
 #include "frontend/driver/compile/cache.h"
@@ -17,13 +16,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ENTRY_MAX  (256u << 20) /* bytes of a file that is read */
+#define ENTRY_MAX  (256u << 20) /* bytes of a small file */
 #define HEX        ((size_t)2 * BLAKE2B_BYTES)
 #define TEMPORARY  "new-"   /* + hex: a file until it is complete */
-#define BINARY     ".clbin" /* hex +: a program of libtfmccl, which keeps its own */
-#define BINARY_END 7        /* '.' and six characters behind it: one that is not complete */
+#define BINARY     ".clbin" /* after hex: a program of libtfmccl, which writes these itself */
+#define BINARY_END 7        /* '.' and six characters after it: an incomplete one */
 
-/* Directories with this file are caches to programs that make backups; what it says is the mark of this one. */
+/* The Cache Directory Tagging Specification: backup programs skip directories with this file. Its text marks the
+ * directory as this cache. */
 #define TAG "CACHEDIR.TAG"
 static const char tag[] =
         "Signature: 8a477f597d28d172789f06886806bc55\n"
@@ -37,9 +37,9 @@ static const char *const kinds[] = {[CACHE_CODE] = "code-",
 /* ---- names ---- */
 
 enum entry_form {
-	ENTRY_FOREIGN, /* somebody else's: never touched */
+	ENTRY_FOREIGN, /* not of the cache: never touched */
 	ENTRY_COMPLETE,
-	ENTRY_INCOMPLETE, /* without a writer it is garbage */
+	ENTRY_INCOMPLETE, /* garbage unless its writer lives */
 };
 
 static bool is_hex(const char *s)
@@ -47,8 +47,8 @@ static bool is_hex(const char *s)
 	return strspn(s, "0123456789abcdef") >= HEX;
 }
 
-/* By the whole name: `new-features.md` is no file of the cache. */
-static enum entry_form form_of(const char *name)
+/* By the full name: `new-features.md` is not a file of the cache. */
+static enum entry_form classify_name(const char *name)
 {
 	if (is_hex(name) && !strncmp(name + HEX, BINARY, strlen(BINARY))) {
 		const char *end = name + HEX + strlen(BINARY);
@@ -67,7 +67,7 @@ static enum entry_form form_of(const char *name)
 	return ENTRY_FOREIGN;
 }
 
-static const char *name_of(struct arena *a, const char *prefix, const unsigned char bytes[BLAKE2B_BYTES])
+static const char *hex_name(struct arena *a, const char *prefix, const unsigned char bytes[BLAKE2B_BYTES])
 {
 	static const char digits[] = "0123456789abcdef";
 	char hex[HEX + 1] = {0};
@@ -80,7 +80,7 @@ static const char *name_of(struct arena *a, const char *prefix, const unsigned c
 
 const char *cache_entry_name(struct arena *a, enum cache_kind kind, const struct cache_key *key)
 {
-	return name_of(a, kinds[kind], key->bytes);
+	return hex_name(a, kinds[kind], key->bytes);
 }
 
 const char *cache_path(const struct cache *c, struct arena *a, const char *name)
@@ -127,7 +127,7 @@ static bool write_all(int fd, const void *bytes, size_t n)
 	return true;
 }
 
-static bool is_marked(int dir)
+static bool has_tag(int dir)
 {
 	char text[sizeof(tag)];
 	int fd = open_regular(dir, TAG);
@@ -138,8 +138,8 @@ static bool is_marked(int dir)
 	return ok;
 }
 
-/* Complete from its first moment on, where the system can. */
-static bool write_mark(int dir)
+/* As an unnamed file that is linked when complete, where the system can (O_TMPFILE). */
+static bool write_tag(int dir)
 {
 	char path[64];
 	int fd = openat(dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
@@ -159,11 +159,9 @@ static bool write_mark(int dir)
 	return ok;
 }
 
-/*
- * Nothing is there but what the cache made: nothing at all, or, before there were marks, files of its names, of
- * which one proves it by its check.
- */
-static bool may_be_marked(struct cache *c)
+/* The directory is empty, or (from before there were tags) has only files with names of the cache, one of which
+ * proves it by its hash. */
+static bool may_tag(struct cache *c)
 {
 	bool is_own = true, is_empty = true, is_proved = false;
 	int fd = openat(c->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -175,7 +173,7 @@ static bool may_be_marked(struct cache *c)
 		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
 			continue;
 		is_empty = false;
-		is_own = form_of(e->d_name) == ENTRY_COMPLETE;
+		is_own = classify_name(e->d_name) == ENTRY_COMPLETE;
 		buf_init(&text);
 		is_proved = is_proved || (is_own && cache_read(c, e->d_name, &text));
 		buf_destroy(&text);
@@ -184,8 +182,9 @@ static bool may_be_marked(struct cache *c)
 	return is_empty || (is_own && is_proved);
 }
 
-/* Code of this directory is run: nobody else may write there. Files of it are removed: nobody else's are there. */
-static const char *fault_of(struct cache *c)
+/* Code in this directory is executed, so nobody else may write there; files are removed, so all must be the
+ * cache's. NULL, or the reason why it is not used. */
+static const char *check_directory(struct cache *c)
 {
 	struct stat st;
 	if (fstat(c->fd, &st))
@@ -194,7 +193,7 @@ static const char *fault_of(struct cache *c)
 		return "others may write there";
 	if (faccessat(c->fd, ".", R_OK | W_OK | X_OK, 0))
 		return strerror(errno);
-	if (is_marked(c->fd) || (may_be_marked(c) && write_mark(c->fd)) || is_marked(c->fd))
+	if (has_tag(c->fd) || (may_tag(c) && write_tag(c->fd)) || has_tag(c->fd))
 		return NULL;
 	return "files are there, and no " TAG " that says they are tfmc's";
 }
@@ -210,10 +209,10 @@ static const char *open_directory(struct cache *c, char *path)
 	if (c->fd < 0)
 		return strerror(errno);
 	c->dir = path;
-	const char *fault = fault_of(c);
-	if (fault)
+	const char *reason = check_directory(c);
+	if (reason)
 		cache_close(c);
-	return fault;
+	return reason;
 }
 
 void cache_begin(struct cache *c)
@@ -237,8 +236,8 @@ void cache_open(struct cache *c, struct arena *a, uint64_t limit)
 	c->why = "out of memory";
 	if (arena_failed(a))
 		return;
-	const char *fault = open_directory(c, path);
-	c->why = fault ? arena_printf(a, "%s: %s", path, fault) : NULL;
+	const char *reason = open_directory(c, path);
+	c->why = reason ? arena_printf(a, "%s: %s", path, reason) : NULL;
 }
 
 void cache_close(struct cache *c)
@@ -248,7 +247,7 @@ void cache_close(struct cache *c)
 	c->dir = NULL;
 }
 
-/* The file's times stay what they are: they tell whether it is the one that was checked. */
+/* The modification time stays: cache_is_verified depends on it. */
 void cache_touch(const struct cache *c, const char *name)
 {
 	const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
@@ -262,14 +261,14 @@ bool cache_stat(const struct cache *c, const char *name, struct stat *out)
 
 /* ---- files that are written ---- */
 
-/* Its lock tells others that somebody still writes it. */
+/* The lock tells other processes that the file has a writer. */
 struct cache_file cache_create(struct cache *c, struct arena *a)
 {
 	struct cache_file f = {.fd = -1, .dir = c->fd};
 	unsigned char random[BLAKE2B_BYTES];
 	if (!c->dir || getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
 		return f;
-	f.name = name_of(a, TEMPORARY, random);
+	f.name = hex_name(a, TEMPORARY, random);
 	f.fd = f.name ? openat(f.dir, f.name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
 	if (f.fd >= 0 && flock(f.fd, LOCK_EX | LOCK_NB))
 		cache_discard(&f);
@@ -286,23 +285,22 @@ void cache_discard(struct cache_file *f)
 	f->fd = -1;
 }
 
-struct old_file {
+struct entry {
 	char name[NAME_MAX + 1];
 	struct timespec used;
 	uint64_t bytes;
 };
 
-static int by_use(const void *a, const void *b)
+static int by_access_time(const void *a, const void *b)
 {
-	const struct timespec *x = &((const struct old_file *)a)->used,
-	                      *y = &((const struct old_file *)b)->used;
+	const struct timespec *x = &((const struct entry *)a)->used, *y = &((const struct entry *)b)->used;
 	if (x->tv_sec != y->tv_sec)
 		return x->tv_sec < y->tv_sec ? -1 : 1;
 	return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-/* A file whose writer is gone. */
-static void remove_left(int dir, const char *name)
+/* Removes an incomplete file that nobody has locked: its writer was killed. */
+static void remove_abandoned(int dir, const char *name)
 {
 	int fd = open_regular(dir, name);
 	if (fd < 0)
@@ -312,24 +310,24 @@ static void remove_left(int dir, const char *name)
 	close(fd);
 }
 
-static bool list(DIR *d, struct arena *a, struct old_file **out, size_t *n)
+static bool list_entries(DIR *d, struct arena *a, struct entry **out, size_t *n)
 {
 	struct {
-		struct old_file *items;
+		struct entry *items;
 		size_t n, cap;
 	} all = {0};
 	for (const struct dirent *e; (e = readdir(d));) {
 		struct stat st;
-		enum entry_form form = form_of(e->d_name);
+		enum entry_form form = classify_name(e->d_name);
 		if (form == ENTRY_INCOMPLETE)
-			remove_left(dirfd(d), e->d_name);
+			remove_abandoned(dirfd(d), e->d_name);
 		if (form == ENTRY_FOREIGN || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
 		    !S_ISREG(st.st_mode))
 			continue;
-		struct old_file *f = ARENA_PUSH(a, &all);
+		struct entry *f = ARENA_PUSH(a, &all);
 		if (!f)
 			return false;
-		*f = (struct old_file){.used = st.st_atim, .bytes = (uint64_t)st.st_blocks * 512};
+		*f = (struct entry){.used = st.st_atim, .bytes = (uint64_t)st.st_blocks * 512};
 		memcpy(f->name, e->d_name, strlen(e->d_name) + 1);
 	}
 	*out = all.items;
@@ -337,11 +335,12 @@ static bool list(DIR *d, struct arena *a, struct old_file **out, size_t *n)
 	return true;
 }
 
-/* Down to the limit, those that were not used for longest first; never the one that was just made. */
-static void remove_old(const struct cache *c, const char *kept)
+/* Removes the least recently used files (LRU) until all fit into the limit, but never `kept`, which was just
+ * stored. */
+static void evict(const struct cache *c, const char *kept)
 {
 	struct arena a;
-	struct old_file *files = NULL;
+	struct entry *files = NULL;
 	size_t n = 0;
 	uint64_t bytes = 0;
 	int fd = openat(c->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -349,14 +348,14 @@ static void remove_old(const struct cache *c, const char *kept)
 	if (!d)
 		return;
 	arena_init(&a);
-	if (!list(d, &a, &files, &n))
+	if (!list_entries(d, &a, &files, &n))
 		n = 0;
 	if (n > 0)
-		qsort(files, n, sizeof(*files), by_use);
+		qsort(files, n, sizeof(*files), by_access_time);
 	for (size_t i = 0; i < n; i++)
 		bytes += files[i].bytes;
 	for (size_t i = 0; i < n && bytes > c->limit; i++) {
-		if (!strcmp(files[i].name, kept) || form_of(files[i].name) == ENTRY_INCOMPLETE)
+		if (!strcmp(files[i].name, kept) || classify_name(files[i].name) == ENTRY_INCOMPLETE)
 			continue;
 		if (!unlinkat(dirfd(d), files[i].name, 0))
 			bytes -= files[i].bytes;
@@ -378,14 +377,14 @@ bool cache_commit(struct cache *c, struct cache_file *f, const char *name)
 		cache_discard(f);
 	f->fd = -1;
 	if (ok)
-		remove_old(c, name);
+		evict(c, name);
 	return ok;
 }
 
 /* ---- small files ---- */
 
-/* Before the bytes: their hash together with the name. */
-static void check_of(const char *name, const void *bytes, size_t n, unsigned char out[BLAKE2B_BYTES])
+/* The hash before the content of a small file: of name and content. */
+static void hash_entry(const char *name, const void *bytes, size_t n, unsigned char out[BLAKE2B_BYTES])
 {
 	struct blake2b b;
 	blake2b_begin(&b);
@@ -418,7 +417,7 @@ bool cache_read(struct cache *c, const char *name, struct buf *out)
 		return false;
 	bool ok = read_file(c, name, out) && out->len >= sizeof(check);
 	if (ok) {
-		check_of(name, out->data + sizeof(check), out->len - sizeof(check), check);
+		hash_entry(name, out->data + sizeof(check), out->len - sizeof(check), check);
 		ok = !memcmp(check, out->data, sizeof(check));
 	}
 	if (ok) {
@@ -437,7 +436,7 @@ bool cache_write(struct cache *c, const char *name, const void *bytes, size_t n)
 	unsigned char check[BLAKE2B_BYTES];
 	arena_init(&a);
 	struct cache_file f = cache_create(c, &a);
-	check_of(name, bytes, n, check);
+	hash_entry(name, bytes, n, check);
 	bool ok = f.fd >= 0 && n < ENTRY_MAX && write_all(f.fd, check, sizeof(check)) &&
 	          write_all(f.fd, bytes, n) && cache_commit(c, &f, name);
 	cache_discard(&f);

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cache of commands that run a model: compiled code and packed weights in
- * files under names made of what they depend on, in $XDG_CACHE_HOME/tfmc, else
- * ~/.cache/tfmc. Whatever goes wrong with it (no directory, no permission, a
- * full disk, a damaged file) is as if a file were not there.
+ * A cache of files named by the hash of what they depend on, in $XDG_CACHE_HOME/tfmc, else ~/.cache/tfmc: compiled
+ * code and packed weights. Any failure (no directory, no permission, full disk, damaged file) counts as a miss.
  *
- * The directory is the cache's own: it made it, or found it empty, and left a
- * mark there. Others are not used, nor is a symbolic link. In it, only regular
- * files whose whole name has the form of one of its own are ever removed.
+ * The directory belongs to the cache: it was created or found empty, and tagged (CACHEDIR.TAG). Other directories and
+ * symbolic links are not used. Only regular files whose full name has a form of the cache are ever removed.
  *
- * INVARIANT: a file has its name when it is complete (written to another one,
- * renamed), and is not changed afterwards; who maps it may go on reading when
- * it is removed. So processes need no lock.
+ * INVARIANT: a file is written under a temporary name, renamed when complete, and never changed. A process that has
+ * it mapped may go on reading after it was removed, so processes need no lock.
  */
 #ifndef TFMC_FRONTEND_DRIVER_COMPILE_CACHE_H
 #define TFMC_FRONTEND_DRIVER_COMPILE_CACHE_H
@@ -26,7 +22,7 @@
 #include "ir/support/buf.h"
 #include "ir/diag/progress.h"
 
-#define CACHE_LIMIT (8ull << 30) /* bytes, unless it is said */
+#define CACHE_LIMIT (8ull << 30) /* bytes, the default */
 
 struct cache_key {
 	unsigned char bytes[BLAKE2B_BYTES];
@@ -35,68 +31,67 @@ struct cache_key {
 enum cache_kind {
 	CACHE_CODE,
 	CACHE_WEIGHTS,
-	CACHE_PACKED, /* which packed weights some weights became */
-	CACHE_SEEN,   /* the content of a file elsewhere, or that a file here was found whole */
+	CACHE_PACKED, /* refers to the packed weights of given source weights */
+	CACHE_SEEN,   /* hash of a file outside of the cache, or mark of a verified file in it */
 };
 
 struct cache {
 	const char *dir;                 /* NULL: not used */
-	int fd;                          /* of it, open while dir is not NULL */
-	const char *why;                 /* it is not used */
+	int fd;                          /* of dir, open while dir is not NULL */
+	const char *why;                 /* reason why the cache is not used */
 	uint64_t limit;                  /* bytes of all files */
-	int64_t workers;                 /* that read and hash large files; at least 1, 0 as 1 */
-	struct cache_key files;          /* content of all that were read, of who uses the cache */
-	struct timespec start;           /* files that changed since may have changed while they were read */
-	const struct progress *progress; /* told while content is read; NULL: nobody */
+	int64_t workers;                 /* for reading and hashing large files; 0 as 1 */
+	struct cache_key files;          /* content of all input files, set by the user of the cache */
+	struct timespec start;           /* a file that changed later may have changed while it was read */
+	const struct progress *progress; /* of hashing; NULL: none */
 };
 
-/* A file that is being written, without its name yet. */
+/* A file being written, under its temporary name. */
 struct cache_file {
 	int fd;           /* -1: none */
 	int dir;          /* of the cache */
-	const char *name; /* there; NULL: the file is elsewhere */
+	const char *name; /* temporary name in the cache; NULL: the file is elsewhere */
 };
 
-/* Before files are read whose content is asked for. */
+/* Call before reading files whose content is hashed later. */
 void cache_begin(struct cache *c);
-/* The directory, which is made where it is absent. */
+/* Opens the directory, creating it when absent. On failure c->dir stays NULL. */
 void cache_open(struct cache *c, struct arena *a, uint64_t limit);
-/* Also of one that was not opened. */
+/* Also for a cache that was not opened. */
 void cache_close(struct cache *c);
 
-/* The bytes under a name, checked against what cache_write was given. False: there are none. */
+/* Appends the content of a file after checking its hash. False: missing or damaged. */
 bool cache_read(struct cache *c, const char *name, struct buf *out);
-/* False: they are not kept. */
+/* Stores a small file with its hash. False: it is not stored. */
 bool cache_write(struct cache *c, const char *name, const void *bytes, size_t n);
 
-/* fd -1: it cannot be written. */
+/* Begins a file of any size. fd -1: it cannot be written. */
 struct cache_file cache_create(struct cache *c, struct arena *a);
-/* Gives the file its name, and removes what was not used for longest where all exceed the limit. False: it
- * has none. */
+/* Gives the file its name, then removes the least recently used files beyond the limit. False: it is dropped. */
 bool cache_commit(struct cache *c, struct cache_file *f, const char *name);
 void cache_discard(struct cache_file *f);
 /* KIND-HEX, in the arena. */
 const char *cache_entry_name(struct arena *a, enum cache_kind kind, const struct cache_key *key);
 /* DIR/NAME, in the arena. */
 const char *cache_path(const struct cache *c, struct arena *a, const char *name);
-/* Names below are those of files of the cache. False: there is none, or something else has the name. */
+/* Names here and below are those of files in the cache. False: not a regular file. */
 bool cache_stat(const struct cache *c, const char *name, struct stat *out);
-/* It was of use. */
+/* Marks the file as used now (access time). */
 void cache_touch(const struct cache *c, const char *name);
-/* Whether the file, which nobody changes in place, was found whole since the machine was started; and that it
- * was. */
+/* Whether the content of a large file was verified since the machine was started, and that it was. Files never
+ * change in place, so once is enough. */
 bool cache_is_verified(struct cache *c, const char *name);
 void cache_mark_verified(struct cache *c, const char *name);
 
 /*
- * The content of a file: remembered for one that is as it was (device, inode, size, times), so that large
- * ones are read once. False: it cannot be read, or changed since cache_begin.
+ * The hash of a file's content. For a large file it is cached by device, inode, size and times, so that it is read
+ * once. False: the file cannot be read, or changed since cache_begin.
  */
 bool cache_content_key(struct cache *c, const char *path, struct cache_key *out);
 bool cache_is_directory(const char *path);
-/* Whether the file has not changed since cache_begin. */
+/* Since cache_begin. */
 bool cache_is_unchanged(const struct cache *c, const char *path);
-/* The program and its libraries. */
+/* Adds the identity of this program and its shared libraries. */
 void cache_hash_build(struct blake2b *b);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What names in the cache are made of: content of files, remembered while they
- * stay as they are, and the program.
+ * Hashes that names in the cache are made of: content of input files, which is cached while they are unchanged, and
+ * the identity of the program.
  */
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #include "frontend/driver/compile/cache.h"
@@ -17,12 +17,12 @@
 #include "ir/support/memory.h"
 #include "runtime/tfmc_rt.h"
 
-#define LARGE (1 << 20) /* bytes: smaller files are read each time */
+#define LARGE (1 << 20) /* bytes; smaller files are hashed each time */
 
 /* ---- files ---- */
 
-/* Numbers of devices, and what was written but not on the disk, hold until the next start of the machine. */
-static void add_boot(struct blake2b *b)
+/* Device numbers, and data that is not on the disk yet, are valid until the machine restarts. */
+static void hash_boot_id(struct blake2b *b)
 {
 	char text[64] = "";
 	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -32,13 +32,13 @@ static void add_boot(struct blake2b *b)
 	blake2b_item(b, text, n > 0 ? (size_t)n : 0);
 }
 
-/* The name of what is remembered of a file. */
-static const char *name_of(struct arena *a, const struct stat *st, bool with_changes)
+/* The name under which facts about a file are cached. with_changes: includes the change time (ctime). */
+static const char *seen_name(struct arena *a, const struct stat *st, bool with_changes)
 {
 	struct cache_key key;
 	struct blake2b b;
 	blake2b_begin(&b);
-	add_boot(&b);
+	hash_boot_id(&b);
 	blake2b_i64(&b, (int64_t)st->st_dev);
 	blake2b_i64(&b, (int64_t)st->st_ino);
 	blake2b_i64(&b, (int64_t)st->st_size);
@@ -56,22 +56,22 @@ static bool is_before(const struct timespec *a, const struct timespec *b)
 }
 
 /*
- * The content of a file is a tree: groups of BLAKE2B_LANES chunks, which the lanes of vectors hash side
- * by side, workers share the groups, and the root is made of the size and the hashes of the groups. So files are read and
- * hashed by all processors at the same time. What is left behind the last group is hashed with the root.
+ * Tree hash. A group is BLAKE2B_LANES chunks, which vector lanes hash in parallel; workers share the groups. The root
+ * hashes the size, the hashes of all groups, and the remainder after the last group. So all processors read and hash a
+ * file at the same time.
  */
 #define CHUNK ((size_t)128 << 10)
 #define GROUP (BLAKE2B_LANES * CHUNK)
 
-struct tree {
+struct hash_tree {
 	const struct cache *cache;
 	int fd;
 	uint64_t size;
-	unsigned char (*hashes)[BLAKE2B_BYTES]; /* of groups */
+	unsigned char (*hashes)[BLAKE2B_BYTES]; /* [groups] */
 	_Atomic bool has_failed;
 };
 
-static bool read_at(int fd, unsigned char *to, size_t n, uint64_t at)
+static bool read_fully(int fd, unsigned char *to, size_t n, uint64_t at)
 {
 	while (n > 0) {
 		ssize_t done = pread(fd, to, n, (off_t)at);
@@ -85,11 +85,11 @@ static bool read_at(int fd, unsigned char *to, size_t n, uint64_t at)
 	return true;
 }
 
-static bool hash_group(struct tree *t, uint64_t group, unsigned char *bytes)
+static bool hash_one_group(struct hash_tree *t, uint64_t group, unsigned char *bytes)
 {
 	unsigned char chunks[BLAKE2B_LANES][BLAKE2B_BYTES];
 	struct blake2b b;
-	if (!read_at(t->fd, bytes, GROUP, group * GROUP))
+	if (!read_fully(t->fd, bytes, GROUP, group * GROUP))
 		return false;
 	blake2b_chunks(bytes, CHUNK, chunks);
 	blake2b_begin(&b);
@@ -100,11 +100,11 @@ static bool hash_group(struct tree *t, uint64_t group, unsigned char *bytes)
 
 static void hash_groups(void *user, int64_t worker, int64_t n_workers)
 {
-	struct tree *t = user;
+	struct hash_tree *t = user;
 	unsigned char *bytes = memory_alloc(GROUP);
 	t->has_failed |= bytes == NULL;
 	for (uint64_t i = (uint64_t)worker; i < t->size / GROUP && !t->has_failed; i += (uint64_t)n_workers) {
-		if (!hash_group(t, i, bytes))
+		if (!hash_one_group(t, i, bytes))
 			t->has_failed = true;
 		if (worker == 0)
 			progress_report(t->cache->progress, "checking content", NULL, i * GROUP, t->size);
@@ -117,7 +117,7 @@ static bool hash_tail(struct blake2b *b, int fd, uint64_t at, uint64_t size)
 	unsigned char block[65536];
 	while (at < size) {
 		size_t n = size - at < sizeof(block) ? (size_t)(size - at) : sizeof(block);
-		if (!read_at(fd, block, n, at))
+		if (!read_fully(fd, block, n, at))
 			return false;
 		blake2b_add(b, block, n);
 		at += n;
@@ -128,7 +128,7 @@ static bool hash_tail(struct blake2b *b, int fd, uint64_t at, uint64_t size)
 static bool hash_file(const struct cache *c, int fd, uint64_t size, struct cache_key *out)
 {
 	const uint64_t groups = size / GROUP;
-	struct tree t = {.cache = c, .fd = fd, .size = size};
+	struct hash_tree t = {.cache = c, .fd = fd, .size = size};
 	struct tfmc_pool *pool = NULL; /* NULL, where there are no threads: the caller alone */
 	struct blake2b b;
 	t.hashes = memory_alloc((size_t)groups * sizeof(*t.hashes) + 1);
@@ -147,7 +147,7 @@ static bool hash_file(const struct cache *c, int fd, uint64_t size, struct cache
 	return ok;
 }
 
-static bool remembered(struct cache *c, const char *name, struct cache_key *out)
+static bool read_seen(struct cache *c, const char *name, struct cache_key *out)
 {
 	struct buf text;
 	buf_init(&text);
@@ -170,7 +170,7 @@ bool cache_is_unchanged(const struct cache *c, const char *path)
 	return !stat(path, &st) && is_before(&st.st_ctim, &c->start);
 }
 
-static bool content_of(struct cache *c, int fd, struct cache_key *out)
+static bool hash_content(struct cache *c, int fd, struct cache_key *out)
 {
 	struct stat st;
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || !is_before(&st.st_ctim, &c->start))
@@ -179,8 +179,8 @@ static bool content_of(struct cache *c, int fd, struct cache_key *out)
 		return hash_file(c, fd, (uint64_t)st.st_size, out);
 	struct arena a;
 	arena_init(&a);
-	const char *name = name_of(&a, &st, true);
-	bool ok = remembered(c, name, out);
+	const char *name = seen_name(&a, &st, true);
+	bool ok = read_seen(c, name, out);
 	if (!ok) {
 		ok = hash_file(c, fd, (uint64_t)st.st_size, out);
 		if (ok)
@@ -195,12 +195,12 @@ bool cache_content_key(struct cache *c, const char *path, struct cache_key *out)
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return false;
-	bool ok = content_of(c, fd, out);
+	bool ok = hash_content(c, fd, out);
 	close(fd);
 	return ok;
 }
 
-/* When it was last used changes the file's ctime. */
+/* Without the change time: cache_touch changes it. */
 bool cache_is_verified(struct cache *c, const char *name)
 {
 	struct stat st;
@@ -209,7 +209,7 @@ bool cache_is_verified(struct cache *c, const char *name)
 	if (!cache_stat(c, name, &st) || st.st_size < LARGE)
 		return false;
 	arena_init(&a);
-	bool ok = remembered(c, name_of(&a, &st, false), &key);
+	bool ok = read_seen(c, seen_name(&a, &st, false), &key);
 	arena_destroy(&a);
 	return ok;
 }
@@ -222,13 +222,14 @@ void cache_mark_verified(struct cache *c, const char *name)
 	if (!cache_stat(c, name, &st) || st.st_size < LARGE)
 		return;
 	arena_init(&a);
-	(void)cache_write(c, name_of(&a, &st, false), none.bytes, sizeof(none.bytes));
+	(void)cache_write(c, seen_name(&a, &st, false), none.bytes, sizeof(none.bytes));
 	arena_destroy(&a);
 }
 
 /* ---- the program ---- */
 
-static bool add_notes(struct blake2b *b, const char *p, size_t n)
+/* The GNU build id, a hash of all linked bytes. False: the notes have none. */
+static bool hash_build_id(struct blake2b *b, const char *p, size_t n)
 {
 	bool found = false;
 	ElfW(Nhdr) h;
@@ -247,8 +248,8 @@ static bool add_notes(struct blake2b *b, const char *p, size_t n)
 	return found;
 }
 
-/* The build id, which linkers make of all bytes; without one, the file as it is now. */
-static int add_module(struct dl_phdr_info *info, size_t size, void *user)
+/* A callback of dl_iterate_phdr. Without a build id the file's identity counts (device, inode, size, times). */
+static int hash_program(struct dl_phdr_info *info, size_t size, void *user)
 {
 	struct blake2b *b = user;
 	struct stat st;
@@ -257,12 +258,12 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *user)
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
 		if (p->p_type == PT_NOTE)
-			found |= add_notes(b, (const char *)(info->dlpi_addr + p->p_vaddr), p->p_memsz);
+			found |= hash_build_id(b, (const char *)(info->dlpi_addr + p->p_vaddr), p->p_memsz);
 	}
 	if (!found && !stat(*info->dlpi_name ? info->dlpi_name : "/proc/self/exe", &st)) {
 		struct arena a;
 		arena_init(&a);
-		blake2b_string(b, name_of(&a, &st, true));
+		blake2b_string(b, seen_name(&a, &st, true));
 		arena_destroy(&a);
 	}
 	return 0;
@@ -270,5 +271,5 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *user)
 
 void cache_hash_build(struct blake2b *b)
 {
-	(void)dl_iterate_phdr(add_module, b);
+	(void)dl_iterate_phdr(hash_program, b);
 }

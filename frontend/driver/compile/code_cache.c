@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of code in the cache, and the way in and out.
+ * Names of compiled code and packed weights in the cache, and loading and storing them.
  */
 #define _POSIX_C_SOURCE 200809L /* pread */
 #include "frontend/driver/compile/code_cache.h"
@@ -12,37 +12,38 @@
 #include "ir/support/number.h"
 #include "ir/print/text.h"
 
-#define FORM 2 /* of the files: counts up when they change */
+#define FORMAT_VERSION 2 /* of cached files; increment when their content changes */
 
-/* Which packed weights the code runs with. */
+/* Identifies the packed weights that code runs with. */
 struct weights_id {
-	struct cache_key files; /* of what they are packed from: hashes of packed weights can be forged */
+	struct cache_key
+	        files; /* content of the source files: 64-bit hashes of packed weights alone could be forged */
 	uint64_t structure, weights, bytes;
 };
 
-/* ---- the name ---- */
+/* ---- names ---- */
 
-static void add_words(struct blake2b *b, const char *const *words, size_t n)
+static void hash_strings(struct blake2b *b, const char *const *words, size_t n)
 {
 	blake2b_i64(b, (int64_t)n);
 	for (size_t i = 0; i < n; i++)
 		blake2b_string(b, words[i]);
 }
 
-static void add_ids(struct blake2b *b, const struct backend_ids *ids)
+static void hash_ids(struct blake2b *b, const struct backend_ids *ids)
 {
 	blake2b_i64(b, (int64_t)ids->n);
 	for (size_t i = 0; i < ids->n; i++)
 		blake2b_i64(b, ids->items[i]);
 }
 
-static void add_facts(struct blake2b *b, const struct backend_facts *f)
+static void hash_facts(struct blake2b *b, const struct backend_facts *f)
 {
 	blake2b_i64(b, f->generate_kind);
-	add_ids(b, &f->start);
-	add_ids(b, &f->stop);
-	add_ids(b, &f->suppress);
-	add_ids(b, &f->suppress_first);
+	hash_ids(b, &f->start);
+	hash_ids(b, &f->stop);
+	hash_ids(b, &f->suppress);
+	hash_ids(b, &f->suppress_first);
 	blake2b_i64(b, f->pad);
 	blake2b_i64(b, f->max_len);
 	blake2b_i64(b, f->prefix);
@@ -57,16 +58,16 @@ static void add_facts(struct blake2b *b, const struct backend_facts *f)
 	blake2b_item(b, f->tokenizer, f->tokenizer_bytes);
 }
 
-static void add_options(struct blake2b *b, const struct driver *d)
+static void hash_options(struct blake2b *b, const struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	add_words(b, o->disable_rule.items, o->disable_rule.n);
+	hash_strings(b, o->disable_rule.items, o->disable_rule.n);
 	blake2b_item(b, d->rules_text, d->rules_len);
 	blake2b_item(b, d->tiles_text, d->tiles_len);
 }
 
-/* The module without places, so that it does not matter from where the command is given. */
-static bool add_module(struct blake2b *b, const struct ir_module *m)
+/* Without source locations: the path that the command was given does not matter. */
+static bool hash_module(struct blake2b *b, const struct ir_module *m)
 {
 	struct buf text;
 	buf_init(&text);
@@ -77,10 +78,8 @@ static bool add_module(struct blake2b *b, const struct ir_module *m)
 	return ok;
 }
 
-/*
- * d->cache.files: every file that was read, in order: which weight the module's `"file":"tensor"` means
- * follows from them. A folder is what its files are.
- */
+/* Sets d->cache.files to a hash of every file that was read, in order. Names of tensors in the module refer to
+ * them by this order. Directories count by their files. */
 static bool hash_files(struct driver *d)
 {
 	struct blake2b b;
@@ -101,12 +100,12 @@ static bool hash_files(struct driver *d)
 	return true;
 }
 
-/* What is said about compiling would not be said of what was compiled before. */
-static const char *reason_against(const struct driver_options *o)
+/* Options that print about compiling need a compilation. */
+static const char *reason_not_to_cache(const struct driver_options *o)
 {
 	bool prints = o->print_ir_after.n || o->print_ir_before.n || o->diff.n || o->dump_dir || o->remarks ||
 	              o->time_passes || o->stats;
-	return o->no_cache ? "--no-cache" : prints ? "an option says how it is compiled" : NULL;
+	return o->no_cache ? "--no-cache" : prints ? "an option reports how it is compiled" : NULL;
 }
 
 enum tfmc_status code_cache_open(struct driver *d)
@@ -122,7 +121,7 @@ enum tfmc_status code_cache_open(struct driver *d)
 	}
 	d->cache.progress = &d->progress;
 	d->cache.workers = driver_pack_workers(d);
-	d->cache.why = reason_against(&d->options);
+	d->cache.why = reason_not_to_cache(&d->options);
 	if (!d->cache.why)
 		cache_open(&d->cache, &d->arena, limit);
 	return TFMC_OK;
@@ -135,25 +134,25 @@ const char *code_cache_name(struct driver *d, const struct code_request *q)
 	if (!d->cache.dir)
 		return NULL;
 	blake2b_begin(&b);
-	blake2b_i64(&b, FORM);
+	blake2b_i64(&b, FORMAT_VERSION);
 	cache_hash_build(&b);
 	blake2b_string(&b, q->pipeline);
 	blake2b_i64(&b, q->opt_level);
 	blake2b_i64(&b, (int64_t)q->variants->n);
 	for (size_t i = 0; i < q->variants->n; i++)
 		blake2b_string(&b, q->variants->items[i].target->name);
-	add_options(&b, d);
-	add_words(&b, q->entries.items, q->entries.n);
-	add_facts(&b, q->facts);
-	if (!add_module(&b, q->loaded->module) || !hash_files(d))
+	hash_options(&b, d);
+	hash_strings(&b, q->entries.items, q->entries.n);
+	hash_facts(&b, q->facts);
+	if (!hash_module(&b, q->loaded->module) || !hash_files(d))
 		return NULL;
 	blake2b_item(&b, d->cache.files.bytes, sizeof(d->cache.files.bytes));
 	blake2b_end(&b, key.bytes);
 	return cache_entry_name(&d->arena, CACHE_CODE, &key);
 }
 
-/* Shapes are a part of the expressions' text. */
-static void add_weight(struct blake2b *b, const struct ir_weight *w)
+/* The text of the weight expression contains shapes and source tensors. */
+static void hash_weight(struct blake2b *b, const struct ir_weight *w)
 {
 	struct buf text;
 	buf_init(&text);
@@ -179,16 +178,16 @@ static const char *packed_name(struct driver *d, const struct ir_module *planned
 	struct cache_key key;
 	struct blake2b b;
 	blake2b_begin(&b);
-	blake2b_i64(&b, FORM);
+	blake2b_i64(&b, FORMAT_VERSION);
 	cache_hash_build(&b);
 	blake2b_item(&b, d->cache.files.bytes, sizeof(d->cache.files.bytes));
 	for (size_t i = 0; i < planned->weights.n; i++)
-		add_weight(&b, planned->weights.items[i]);
+		hash_weight(&b, planned->weights.items[i]);
 	blake2b_end(&b, key.bytes);
 	return cache_entry_name(&d->arena, CACHE_PACKED, &key);
 }
 
-/* ---- in and out ---- */
+/* ---- load and store ---- */
 
 static const char *weights_name(struct arena *a, const struct weights_id *id)
 {
@@ -200,6 +199,8 @@ static const char *weights_name(struct arena *a, const struct weights_id *id)
 	return cache_entry_name(a, CACHE_WEIGHTS, &key);
 }
 
+/* Maps packed weights and verifies them, unless that was done since the machine was started. False: not there,
+ * or other bytes. */
 static bool map_weights(struct driver *d, const struct weights_id *id, struct tfmc_mapping *out)
 {
 	struct tfmc_record wanted = {.structure_hash = id->structure, .weights_bytes = id->bytes};
@@ -240,11 +241,11 @@ void code_cache_find_packed(struct driver *d, const struct ir_module *planned, s
 	buf_destroy(&text);
 }
 
-static bool is_quantized(const struct ir_wexpr *e)
+static bool has_quantize(const struct ir_wexpr *e)
 {
 	bool found = e->kind == WX_QUANTIZE;
 	for (size_t i = 0; i < e->n_args && !found; i++)
-		found = is_quantized(e->args[i]);
+		found = has_quantize(e->args[i]);
 	return found;
 }
 
@@ -253,7 +254,7 @@ void code_cache_find_quantized(struct driver *d, const struct ir_module *planned
 	bool any = false;
 	*out = (struct cached_weights){0};
 	for (size_t i = 0; i < planned->weights.n && !any; i++)
-		any = planned->weights.items[i]->init && is_quantized(planned->weights.items[i]->init);
+		any = planned->weights.items[i]->init && has_quantize(planned->weights.items[i]->init);
 	if (any && d->cache.dir && hash_files(d))
 		code_cache_find_packed(d, planned, out);
 }
@@ -272,7 +273,8 @@ bool code_cache_load(struct driver *d, const char *name, struct compiled *out)
 	return false;
 }
 
-static bool files_are_same(const struct driver *d)
+/* Since cache_begin. */
+static bool inputs_are_unchanged(const struct driver *d)
 {
 	for (size_t i = 0; i < d->outputs.inputs.n; i++)
 		if (!cache_is_unchanged(&d->cache, d->outputs.inputs.items[i]))
@@ -280,14 +282,14 @@ static bool files_are_same(const struct driver *d)
 	return true;
 }
 
-/* Another command may have them already. */
-static bool keep_weights(struct driver *d, const struct weights_id *id, struct packed *weights)
+/* Another command may have stored them already. */
+static bool store_weights(struct driver *d, const struct weights_id *id, struct packed *weights)
 {
 	const char *name = weights_name(&d->arena, id);
 	struct stat st;
 	if (id->bytes == 0 || cache_is_verified(&d->cache, name))
 		return true;
-	if (weights->file.fd < 0) /* those of the cache were taken */
+	if (weights->file.fd < 0) /* they come from the cache */
 		return cache_stat(&d->cache, name, &st);
 	if (!packed_commit(weights, name))
 		return false;
@@ -295,7 +297,7 @@ static bool keep_weights(struct driver *d, const struct weights_id *id, struct p
 	return true;
 }
 
-static bool note_packed(struct driver *d, const char *name, const struct weights_id *id)
+static bool store_weights_reference(struct driver *d, const char *name, const struct weights_id *id)
 {
 	return name && cache_write(&d->cache, name, id, sizeof(*id));
 }
@@ -306,7 +308,8 @@ bool code_cache_store_packed(struct driver *d, const char *name, struct packed *
 	if (weights->file.fd < 0 || pread(weights->file.fd, &h, sizeof(h), 0) != (ssize_t)sizeof(h))
 		return false;
 	struct weights_id id = {d->cache.files, h.structure_hash, h.weights_hash, h.bytes};
-	return files_are_same(d) && keep_weights(d, &id, weights) && note_packed(d, name, &id);
+	return inputs_are_unchanged(d) && store_weights(d, &id, weights) &&
+	       store_weights_reference(d, name, &id);
 }
 
 bool code_cache_store(struct driver *d, const char *name, struct compiled *c)
@@ -314,9 +317,9 @@ bool code_cache_store(struct driver *d, const char *name, struct compiled *c)
 	const struct tfmc_record *r = c->model.record;
 	struct weights_id id = {d->cache.files, r->structure_hash, r->weights_hash, r->weights_bytes};
 	struct buf code;
-	if (!files_are_same(d) || !keep_weights(d, &id, &c->weights))
+	if (!inputs_are_unchanged(d) || !store_weights(d, &id, &c->weights))
 		return false;
-	(void)note_packed(d, packed_name(d, c->variants.items[0].planned), &id);
+	(void)store_weights_reference(d, packed_name(d, c->variants.items[0].planned), &id);
 	buf_init(&code);
 	buf_append(&code, &c->object.object);
 	buf_bytes(&code, &id, sizeof(id));

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model in this process out of the cache: its code under a name made of all
- * it was compiled from, its packed weights under their own content.
+ * The cache of compiled models. Code is stored under a hash of everything it was compiled from; packed weights under
+ * a hash of what they were packed from and how, so that `generate` and `-o` share them.
  */
 #ifndef TFMC_FRONTEND_DRIVER_COMPILE_CODE_CACHE_H
 #define TFMC_FRONTEND_DRIVER_COMPILE_CODE_CACHE_H
 
 #include "frontend/driver/compile/jit.h"
 
-/* What is compiled, beside what *d says. */
+/* What is compiled, in addition to the options of *d. */
 struct code_request {
 	const struct loaded *loaded;
 	const struct variant_set *variants;
@@ -18,29 +18,26 @@ struct code_request {
 	int opt_level; /* of backend_options */
 };
 
-/* Opens d->cache as the options want it. TFMC_INVALID when one of them is no number. */
+/* Opens d->cache unless an option forbids it. TFMC_INVALID when the size limit is not a number. */
 TFMC_MUST_USE enum tfmc_status code_cache_open(struct driver *d);
-/* Name of the code, in the arena; NULL: it is not cached. */
+/* The name of the code's file, in the arena; NULL: it is not cached. */
 const char *code_cache_name(struct driver *d, const struct code_request *q);
-/*
- * Packed weights have a name of their own, made of what they are packed from and how, so that whoever packed them serves all:
- * commands that run a model, and `-o`.
- */
+/* Packed weights found in the cache. */
 struct cached_weights {
-	const char *name;        /* of the entry that says which file; NULL: they are not cached */
-	struct tfmc_mapping map; /* base NULL: the cache has none */
+	const char *name;        /* of the entry that refers to their file; NULL: they are not cached */
+	struct tfmc_mapping map; /* base NULL: not found */
 	struct backend_packed packed;
 };
-/* After code_cache_name. */
+/* Call after code_cache_name, which hashes the files. */
 void code_cache_find_packed(struct driver *d, const struct ir_module *planned, struct cached_weights *out);
-/* The same after code_cache_open, without a name of code, for weights that are quantized; for others nothing: to pack
- * them takes no longer than to copy. */
+/* For -o: call after code_cache_open. Finds only weights that tfmc quantizes: packing others takes no longer
+ * than copying. */
 void code_cache_find_quantized(struct driver *d, const struct ir_module *planned, struct cached_weights *out);
-/* The file is that of the name. False: it is not kept. */
+/* Stores packed weights under `name`. False: they are not stored. */
 bool code_cache_store_packed(struct driver *d, const char *name, struct packed *weights);
-/* Gives *out object and weights. False: the cache does not have both. */
+/* Sets object and weights of *out. False: one of them is not in the cache. */
 bool code_cache_load(struct driver *d, const char *name, struct compiled *out);
-/* Of a model that was compiled and loaded. False: it is not kept. */
+/* Stores a model that was compiled and loaded. False: it is not stored. */
 bool code_cache_store(struct driver *d, const char *name, struct compiled *c);
 
 #endif

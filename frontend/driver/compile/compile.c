@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a model file or IR text to planned IR: loading, target, pipeline, facts.
+ * From a model file or IR text to a verified module, the choice of the target, and the facts of the object's record.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "frontend/driver/compile/compile.h"
@@ -22,7 +22,7 @@
 #define TIR_LIMIT ((size_t)64 << 20)
 
 /* ---- loading ---- */
-/* Weight files of IR text are opened when something reads them, beneath one directory. */
+/* Weight files of IR text are opened on first use, relative to one directory. */
 struct tir_weights {
 	struct weight_files *files;
 	const char *dir;
@@ -45,18 +45,20 @@ static enum tfmc_status read_tir_weight(void *user, struct diag_context *cx, con
 	return TFMC_OK;
 }
 
-/* The weight files an expression reads must not be written. */
-static void protect_files(struct driver *d, const char *dir, const struct ir_wexpr *e, const char **last)
+/* Registers the files that a weight expression reads as inputs. *last: the last one, to skip repetitions. */
+static void register_weight_files(struct driver *d, const char *dir, const struct ir_wexpr *e,
+                                  const char **last)
 {
 	for (size_t i = 0; i < e->n_args; i++)
-		protect_files(d, dir, e->args[i], last);
+		register_weight_files(d, dir, e->args[i], last);
 	if (e->kind != WX_TENSOR || (*last && !strcmp(*last, e->file)))
 		return;
 	*last = e->file;
 	outputs_add_input(&d->outputs, file_join(&d->arena, dir, e->file));
 }
 
-static void protect_read(struct driver *d, const struct frontend_model *m)
+/* Registers the files of a model as inputs. */
+static void register_read_files(struct driver *d, const struct frontend_model *m)
 {
 	size_t n;
 	const char *const *paths = frontend_files(m, &n);
@@ -64,12 +66,12 @@ static void protect_read(struct driver *d, const struct frontend_model *m)
 		outputs_add_input(&d->outputs, paths[i]);
 }
 
-static void protect_weights(struct driver *d, const struct ir_module *m, const char *dir)
+static void register_tir_weights(struct driver *d, const struct ir_module *m, const char *dir)
 {
 	const char *last = NULL;
 	for (size_t i = 0; i < m->weights.n; i++)
 		if (m->weights.items[i]->init)
-			protect_files(d, dir, m->weights.items[i]->init, &last);
+			register_weight_files(d, dir, m->weights.items[i]->init, &last);
 }
 
 static bool check_name(struct driver *d, struct loc loc, const char *name)
@@ -80,7 +82,7 @@ static bool check_name(struct driver *d, struct loc loc, const char *name)
 	return false;
 }
 
-/* A header has these names as they are; those of IR text may be any. */
+/* The names that a header declares must be C identifiers; those of IR text may be any string. */
 static bool check_names(struct driver *d, const struct ir_module *m)
 {
 	bool ok = check_name(d, LOC_NONE, m->name);
@@ -120,7 +122,7 @@ static enum tfmc_status load_tir(struct driver *d, struct loaded *out)
 	w->dir = d->options.weights_dir ? d->options.weights_dir : file_dir(&d->arena, path);
 	w->files = out->files;
 	out->weights = (struct weight_source){read_tir_weight, w};
-	protect_weights(d, out->module, w->dir);
+	register_tir_weights(d, out->module, w->dir);
 	return TFMC_OK;
 }
 
@@ -147,10 +149,10 @@ const char *driver_rounding_option(const struct driver *d)
 	return o->quantize ? "quantize" : o->profile ? "profile" : o->dtype ? "dtype" : NULL;
 }
 
-static enum tfmc_status load(struct driver *d, struct loaded *out);
+static enum tfmc_status load_input(struct driver *d, struct loaded *out);
 
-/* The entry score is built for those who ask for it. */
-static bool wants_score(struct driver *d)
+/* The entry `score` is built only on request: it computes all rows of logits. */
+static bool needs_score(struct driver *d)
 {
 	struct option_list entries = {0};
 	driver_split_list(d, d->options.entries, &entries);
@@ -161,8 +163,8 @@ static bool wants_score(struct driver *d)
 	return is_named || d->options.command == COMMAND_SCORE;
 }
 
-/* -v: the files that were opened, with their sizes. */
-static void say_read(struct driver *d)
+/* -v: the opened files with their sizes. */
+static void report_read_files(struct driver *d)
 {
 	char bytes[NUMBER_TEXT_MAX];
 	struct stat info;
@@ -178,19 +180,22 @@ static void say_read(struct driver *d)
 
 /* ---- formats of weights ---- */
 
-static const char *kept(const struct loaded *l, const struct ir_weight *w)
+/* Why the front end left a weight unquantized; NULL: it did not, or IR text. */
+static const char *why_unquantized(const struct loaded *l, const struct ir_weight *w)
 {
 	return l->model ? frontend_unquantized_reason(l->model, w->name) : NULL;
 }
 
-static double bytes_in(const struct ir_weight *w, enum ir_format f)
+/* Bytes of a weight in format f; FORMAT_PLAIN counts as f32. */
+static double format_bytes(const struct ir_weight *w, enum ir_format f)
 {
 	const struct ir_wexpr *e = w->init;
 	int64_t k = e->dims[e->rank - 1], n = wexpr_count(e);
 	return f == FORMAT_PLAIN ? 4.0 * (double)n : (double)(n / (k ? k : 1) * ir_format_row_bytes(f, k));
 }
 
-static double relative(double error, double of)
+/* sqrt(sum of squared errors / sum of squares). */
+static double relative_rms(double error, double of)
 {
 	return of > 0 ? sqrt(error / of) : 0;
 }
@@ -200,26 +205,26 @@ static enum tfmc_status print_format(struct driver *d, const struct loaded *l, c
 {
 	struct wexpr_quant_errors e = {0};
 	buf_printf(out, "%-44s %-7s %12.0f %12.0f", w->name, ir_format(w->format)->name,
-	           bytes_in(w, FORMAT_PLAIN), bytes_in(w, w->format));
+	           format_bytes(w, FORMAT_PLAIN), format_bytes(w, w->format));
 	if (with_errors)
 		TFMC_TRY(wexpr_add_quant_errors(&d->diag, w->init, &l->weights, &e));
 	if (e.of_elements > 0)
-		buf_printf(out, " %10.4f", relative(e.elements, e.of_elements));
+		buf_printf(out, " %10.4f", relative_rms(e.elements, e.of_elements));
 	if (e.of_products > 0)
-		buf_printf(out, " %10.4f", relative(e.products, e.of_products));
+		buf_printf(out, " %10.4f", relative_rms(e.products, e.of_products));
 	buf_char(out, '\n');
 	return TFMC_OK;
 }
 
-/* Some weights are bf16 or f16, and there is another format. */
-static bool floats_differ(const struct loaded *l)
+/* Some weights are bf16 or f16, and others have another format: then bf16 and f16 are listed, too. */
+static bool has_mixed_float_formats(const struct loaded *l)
 {
 	const struct ir_module *m = l->module;
 	enum ir_format f = FORMAT_PLAIN;
 	bool differ = false, floats = false;
 	for (size_t i = 0; i < m->weights.n; i++) {
 		const struct ir_weight *w = m->weights.items[i];
-		differ = differ || kept(l, w);
+		differ = differ || why_unquantized(l, w);
 		if (w->format == FORMAT_PLAIN)
 			continue;
 		differ = differ || (f != FORMAT_PLAIN && w->format != f);
@@ -229,7 +234,7 @@ static bool floats_differ(const struct loaded *l)
 	return floats && differ;
 }
 
-static bool is_listed(const struct ir_weight *w, bool differ)
+static bool is_listed_format(const struct ir_weight *w, bool differ)
 {
 	return ir_format_is_quantized(w->format) || (differ && w->format != FORMAT_PLAIN);
 }
@@ -238,38 +243,38 @@ enum tfmc_status driver_print_formats(struct driver *d, const struct loaded *l, 
                                       struct buf *out)
 {
 	const struct ir_module *m = l->module;
-	bool differ = floats_differ(l);
+	bool differ = has_mixed_float_formats(l);
 	double before = 0, after = 0;
 	for (size_t i = 0; i < m->weights.n; i++) {
 		const struct ir_weight *w = m->weights.items[i];
-		if (!w->init || !is_listed(w, differ))
+		if (!w->init || !is_listed_format(w, differ))
 			continue;
 		if (after == 0)
 			buf_printf(out, "%-44s %-7s %12s %12s%s\n", differ ? "weights" : "weights of codes",
 			           "format", "bytes of f32", "bytes",
 			           with_errors ? "  RMS error  of products" : "");
 		TFMC_TRY(print_format(d, l, w, with_errors, out));
-		before += bytes_in(w, FORMAT_PLAIN);
-		after += bytes_in(w, w->format);
+		before += format_bytes(w, FORMAT_PLAIN);
+		after += format_bytes(w, w->format);
 	}
 	if (after > 0)
 		buf_printf(out, "%-44s %-7s %12.0f %12.0f\n", "all of them", "", before, after);
 	for (size_t i = 0; i < m->weights.n; i++)
-		if (kept(l, m->weights.items[i]))
+		if (why_unquantized(l, m->weights.items[i]))
 			buf_printf(out, "%-44s %s: %s\n", m->weights.items[i]->name,
 			           m->weights.items[i]->format == FORMAT_PLAIN
 			                   ? "f32"
 			                   : ir_format(m->weights.items[i]->format)->name,
-			           kept(l, m->weights.items[i]));
+			           why_unquantized(l, m->weights.items[i]));
 	return TFMC_OK;
 }
 
 static void remark_formats(struct driver *d, const struct loaded *l)
 {
-	bool differ = floats_differ(l);
+	bool differ = has_mixed_float_formats(l);
 	for (size_t i = 0; i < l->module->weights.n; i++) {
 		const struct ir_weight *w = l->module->weights.items[i];
-		const char *why = kept(l, w), *name = ir_format(w->format)->name;
+		const char *why = why_unquantized(l, w), *name = ir_format(w->format)->name;
 		bool is_codes = ir_format_is_quantized(w->format);
 		const struct diag_remark about = {
 		        .pass = "quantize",
@@ -278,13 +283,13 @@ static void remark_formats(struct driver *d, const struct loaded *l)
 		                : is_codes ? arena_printf(&d->arena, "%s is %s: %s", w->name, name, why)
 		                           : arena_printf(&d->arena, "%s is not quantized: %s", w->name, why),
 		        .is_missed = why != NULL};
-		if (why || is_listed(w, differ))
+		if (why || is_listed_format(w, differ))
 			diag_remark_about(&d->diag, w->loc.at, &about);
 	}
 }
 
-/* A --set of what is an option. */
-static void note_options(struct driver *d)
+/* --set of a name that is an option: a hint at the option. */
+static void note_options_in_set(struct driver *d)
 {
 	for (size_t i = 0; i < d->options.set.n; i++) {
 		const char *set = d->options.set.items[i];
@@ -298,12 +303,12 @@ static void note_options(struct driver *d)
 
 enum tfmc_status driver_load(struct driver *d, struct loaded *out)
 {
-	enum tfmc_status st = load(d, out);
+	enum tfmc_status st = load_input(d, out);
 	if (st != TFMC_OK)
-		note_options(d);
+		note_options_in_set(d);
 	if (st == TFMC_OK && d->options.remarks)
 		remark_formats(d, out);
-	say_read(d);
+	report_read_files(d);
 	return st;
 }
 
@@ -312,11 +317,11 @@ enum tfmc_status driver_read_model(struct driver *d, struct frontend_model **out
 	struct frontend_options o = driver_frontend_options(d);
 	outputs_add_input(&d->outputs, d->options.input);
 	TFMC_TRY(frontend_load(&d->diag, d->options.input, &o, out));
-	protect_read(d, *out);
+	register_read_files(d, *out);
 	return TFMC_OK;
 }
 
-static enum tfmc_status load(struct driver *d, struct loaded *out)
+static enum tfmc_status load_input(struct driver *d, struct loaded *out)
 {
 	*out = (struct loaded){0};
 	cache_begin(&d->cache);
@@ -330,13 +335,13 @@ static enum tfmc_status load(struct driver *d, struct loaded *out)
 	if (file_ends_with(d->options.input, ".tir"))
 		return load_tir(d, out);
 	struct frontend_options o = driver_frontend_options(d);
-	o.score = wants_score(d);
+	o.score = needs_score(d);
 	TFMC_TRY(frontend_load(&d->diag, d->options.input, &o, &out->model));
 	TFMC_TRY(driver_apply_model_target(d, frontend_target(out->model)));
 	TFMC_TRY(frontend_lower(out->model, &out->module));
 	TFMC_TRY(ir_verify(out->module, &d->diag));
 	out->weights = frontend_weights(out->model);
-	protect_read(d, out->model);
+	register_read_files(d, out->model);
 	driver_end_stage(d, "frontend");
 	return TFMC_OK;
 }
@@ -374,8 +379,8 @@ enum tfmc_status driver_insert_probes(struct driver *d, struct loaded *l, const 
 }
 
 /* ---- target, pipeline ---- */
-/* Of words as "a, b, c": the one that was meant, or all. */
-static const char *meant_or_known(struct driver *d, const char *name, const char *known)
+/* known: "a, b, c". ": did you mean X?" when one is similar, else the list. */
+static const char *suggest_or_list(struct driver *d, const char *name, const char *known)
 {
 	struct option_list words = {0};
 	driver_split_list(d, known, &words);
@@ -384,7 +389,7 @@ static const char *meant_or_known(struct driver *d, const char *name, const char
 	return did_you_mean_or_known(&d->arena, name, words.items, words.n);
 }
 
-static void report_target(struct driver *d, enum target_choice choice, const char *mcpu)
+static void report_unknown_target(struct driver *d, enum target_choice choice, const char *mcpu)
 {
 	const char *triple = d->options.target;
 	struct buf known;
@@ -392,7 +397,7 @@ static void report_target(struct driver *d, enum target_choice choice, const cha
 	if (choice == TARGET_NO_TRIPLE) {
 		target_print_triples(&known);
 		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "unknown target %s%s", triple,
-		           meant_or_known(d, triple, known.data));
+		           suggest_or_list(d, triple, known.data));
 	} else if (choice == TARGET_NO_NATIVE) {
 		target_print_cpus(&known, NULL);
 		diag_error(&d->diag, LOC_NONE, DIAG_TARGET,
@@ -401,7 +406,7 @@ static void report_target(struct driver *d, enum target_choice choice, const cha
 		target_print_cpus(&known, triple);
 		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "unknown processor %s%s%s%s", mcpu,
 		           triple ? " of target " : "", triple ? triple : "",
-		           meant_or_known(d, mcpu ? mcpu : "", known.data));
+		           suggest_or_list(d, mcpu ? mcpu : "", known.data));
 	}
 	buf_destroy(&known);
 }
@@ -414,7 +419,7 @@ const struct target *driver_find_target(struct driver *d, const char *mcpu)
 		first = arena_strndup(&d->arena, first, (size_t)(end - first));
 	enum target_choice choice = target_choose(first, mcpu, &t);
 	if (choice != TARGET_CHOSEN)
-		report_target(d, choice, mcpu);
+		report_unknown_target(d, choice, mcpu);
 	return t;
 }
 
@@ -434,7 +439,7 @@ const char *driver_pipeline(const struct driver *d)
 }
 
 /* ---- facts ---- */
-static const char *join_tokens(struct driver *d, const struct frontend_vocab *v)
+static const char *join_vocabulary(struct driver *d, const struct frontend_vocab *v)
 {
 	struct buf text;
 	if (!v->n)
@@ -456,14 +461,13 @@ static enum tfmc_status add_vocabulary(struct driver *d, struct frontend_model *
 	const struct frontend_tokenizer *head = frontend_tokenizer_head(m);
 	if (!head->given || (compiles && !head->embed))
 		return TFMC_OK;
-	if (!compiles &&
-	    head->kind != TOKENIZER_CHARS) /* read only where there is text, see driver_open_tokenizer */
+	if (!compiles && head->kind != TOKENIZER_CHARS)
 		return TFMC_OK;
 	TFMC_TRY(frontend_tokenizer(m, false, &t));
 	out->tokenizer = t->packed.data;
 	out->tokenizer_bytes = t->packed.bytes;
-	out->vocabulary = join_tokens(d, &t->target);
-	out->source_vocabulary = join_tokens(d, &t->source);
+	out->vocabulary = join_vocabulary(d, &t->target);
+	out->source_vocabulary = join_vocabulary(d, &t->source);
 	if (t->source.unknown >= 0 && (size_t)t->source.unknown < t->source.n)
 		out->unknown_token = t->source.tokens[t->source.unknown];
 	return TFMC_OK;
@@ -473,7 +477,7 @@ enum tfmc_status driver_collect_facts(struct driver *d, struct frontend_model *m
 {
 	const struct frontend_generate *g = frontend_generate(m);
 	*out = (struct backend_facts){.generate_kind = (int64_t)g->kind, .pad = -1};
-	if (g->kind == GENERATE_NONE) /* encoders read text as well */
+	if (g->kind == GENERATE_NONE) /* encoders tokenize texts, too */
 		return frontend_tokenizer_head(m)->kind == TOKENIZER_CHARS ? TFMC_OK
 		                                                           : add_vocabulary(d, m, out);
 	out->start = (struct backend_ids){g->start.items, g->start.n};

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dependency file of -MD: one rule for make (also read by Ninja), targets
- * are the outputs, prerequisites the files that were read, in the order of
- * reading. It is an output like the others, renamed before them, so that a new
- * object is never beside an old rule.
+ * The dependency file of -MD: one rule for make (Ninja reads it, too). Targets are the outputs, prerequisites the
+ * files that were read, in the order of reading. It is an output like the others and renamed before them, so that a
+ * new object never stands next to an old rule.
  */
 #include <string.h>
 
 #include "frontend/driver/compile/compile.h"
 
-/* Backslashes before a character that gets one of its own are doubled: make halves them there. */
-static void put_name(struct buf *out, const char *name)
+/* make unescapes backslashes only before a character that needs one: those are doubled. */
+static void print_escaped_name(struct buf *out, const char *name)
 {
 	size_t slashes = 0;
 	for (const char *p = name; *p; p++) {
@@ -21,11 +20,11 @@ static void put_name(struct buf *out, const char *name)
 		slashes = *p == '\\' ? slashes + 1 : 0;
 		buf_char(out, *p);
 	}
-	buf_fill(out, '\\', slashes); /* what follows a name is a blank or a colon */
+	buf_fill(out, '\\', slashes); /* a blank or a colon follows */
 }
 
-/* Lines end a rule, and nothing escapes them. */
-static bool check_name(struct driver *d, const char *name)
+/* A newline ends a rule, and make has no escape for it. */
+static bool check_newline(struct driver *d, const char *name)
 {
 	if (!strpbrk(name, "\n\r"))
 		return true;
@@ -33,8 +32,8 @@ static bool check_name(struct driver *d, const char *name)
 	return false;
 }
 
-/* Ninja reads such names as they are. */
-static bool check_target(struct driver *d, const char *name)
+/* A warning only: Ninja takes such names literally. */
+static bool check_pattern(struct driver *d, const char *name)
 {
 	if (!strpbrk(name, "%="))
 		return true;
@@ -43,20 +42,20 @@ static bool check_target(struct driver *d, const char *name)
 	return !d->diag.warnings_are_errors;
 }
 
-static bool put_rule(struct driver *d, struct buf *out)
+static bool print_rule(struct driver *d, struct buf *out)
 {
 	const struct outputs *o = &d->outputs;
 	bool ok = true;
 	for (size_t i = 0; i < o->n; i++) {
-		ok = check_name(d, o->items[i]->path) && check_target(d, o->items[i]->path) && ok;
+		ok = check_newline(d, o->items[i]->path) && check_pattern(d, o->items[i]->path) && ok;
 		buf_str(out, i ? " " : "");
-		put_name(out, o->items[i]->path);
+		print_escaped_name(out, o->items[i]->path);
 	}
 	buf_char(out, ':');
 	for (size_t i = 0; i < o->inputs.n; i++) {
-		ok = check_name(d, o->inputs.items[i]) && ok;
+		ok = check_newline(d, o->inputs.items[i]) && ok;
 		buf_str(out, " \\\n ");
-		put_name(out, o->inputs.items[i]);
+		print_escaped_name(out, o->inputs.items[i]);
 	}
 	buf_char(out, '\n');
 	return ok;
@@ -67,11 +66,11 @@ enum tfmc_status driver_add_depfile(struct driver *d, const char *path)
 	struct buf rule;
 	struct output_file *f = NULL;
 	if (!d->outputs.n) {
-		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "-MD wants an output that is a file");
+		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "-MD requires an output that is a file");
 		return TFMC_INVALID;
 	}
 	buf_init(&rule);
-	bool ok = put_rule(d, &rule);
+	bool ok = print_rule(d, &rule);
 	if (ok)
 		f = outputs_add(&d->outputs, path, d->options.input);
 	if (f) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a loaded model to functions in this process (run, generate, score,
- * attend, verify, bench). Packed weights lie in pages of their own (packed.h),
- * never in the object.
+ * A loaded model becomes functions in this process (run, generate, score, attend, verify, bench). Packed weights are
+ * in mappings of their own (packed.h), never in the object.
  */
 #include "frontend/driver/compile/code_cache.h"
 
@@ -17,14 +16,14 @@
 
 /* ---- devices ---- */
 
-/* Without the word in front; NULL: the best one. */
-static const char *device_name(const struct driver *d)
+/* --device without "opencl:": a number or a part of a name; NULL: the best device. */
+static const char *device_selector(const struct driver *d)
 {
 	const char *text = d->options.device;
 	return text && text[DEVICE_WORD_LENGTH] ? text + DEVICE_WORD_LENGTH + 1 : NULL;
 }
 
-static const struct target *family_of(const struct tfmc_cl_device *device)
+static const struct target *target_family(const struct tfmc_cl_device *device)
 {
 	bool is_cpu = device->type == TFMC_CL_CPU;
 	return target_find(!is_cpu                      ? "opencl-gpu"
@@ -38,18 +37,18 @@ enum tfmc_status driver_device_error(struct driver *d, const char *why)
 	return TFMC_IO;
 }
 
-/* The caller closes *cl, also after a diagnostic. */
+/* The caller closes *cl, also on failure. */
 static enum tfmc_status find_device(struct driver *d, struct tfmc_cl **cl, size_t *number)
 {
 	struct tfmc_cl_error error;
 	int status = tfmc_cl_open(driver_opencl_library(), cl, &error);
 	if (status == TFMC_CL_OK)
-		status = tfmc_cl_choose(*cl, 0, device_name(d), number, &error);
+		status = tfmc_cl_choose(*cl, 0, device_selector(d), number, &error);
 	return status == TFMC_CL_OK ? TFMC_OK : driver_device_error(d, error.text);
 }
 
-/* Without --target the family of the device. */
-static enum tfmc_status choose_device(struct driver *d)
+/* Checks --device; without --target the target becomes the family of the device. */
+static enum tfmc_status choose_device_target(struct driver *d)
 {
 	const char *text = d->options.device;
 	struct tfmc_cl *cl;
@@ -64,12 +63,12 @@ static enum tfmc_status choose_device(struct driver *d)
 	}
 	enum tfmc_status st = find_device(d, &cl, &number);
 	if (st == TFMC_OK && !d->options.target)
-		d->options.target = family_of(tfmc_cl_device(cl, number))->name;
+		d->options.target = target_family(tfmc_cl_device(cl, number))->name;
 	tfmc_cl_close(cl);
 	return st;
 }
 
-/* Kernels multiply bf16 as f32. */
+/* OpenCL kernels multiply bf16 as f32, so they share a peak. */
 enum tfmc_status driver_device_peak(struct driver *d, uint64_t bytes, struct backend_peak *out)
 {
 	struct tfmc_cl_peaks roofs;
@@ -89,7 +88,7 @@ enum tfmc_status driver_device_peak(struct driver *d, uint64_t bytes, struct bac
 
 struct tfmc_device driver_device(const struct driver *d, struct compiled *c)
 {
-	return (struct tfmc_device){.name = device_name(d),
+	return (struct tfmc_device){.name = device_selector(d),
 	                            .library = driver_opencl_library(),
 	                            .cache = d->cache.dir,
 	                            .message = c->device_message,
@@ -109,15 +108,15 @@ static bool runs_here(const struct driver *d, const struct target *t)
 
 /* ---- code ---- */
 
-/* The most demanding of those this machine runs; NULL after a diagnostic. */
-static const struct backend_variant *find_runnable(struct driver *d, const struct variant_set *set)
+/* The most demanding variant that this machine runs; NULL after a diagnostic. */
+static const struct backend_variant *find_runnable_variant(struct driver *d, const struct variant_set *set)
 {
 	for (size_t i = set->n; i-- > 0;)
 		if (runs_here(d, set->items[i].target))
 			return &set->items[i];
 	if (set->items[0].target->arch == ARCH_OPENCL) {
-		diag_error(&d->diag, LOC_NONE, DIAG_TARGET, "kernels for %s want a device: --device=opencl",
-		           set->items[0].target->name);
+		diag_error(&d->diag, LOC_NONE, DIAG_TARGET,
+		           "kernels for %s require a device: --device=opencl", set->items[0].target->name);
 		return NULL;
 	}
 	diag_error(&d->diag, LOC_NONE, DIAG_TARGET,
@@ -127,20 +126,21 @@ static const struct backend_variant *find_runnable(struct driver *d, const struc
 	return NULL;
 }
 
-/* Who needs more than functions: the plan is made again, in a hundredth of the time of code. */
-static bool wants_plan(const struct driver *d)
+/* Commands that read the plan, too: with cached code it is made again, in about a hundredth of the time of code
+ * generation. */
+static bool needs_plan(const struct driver *d)
 {
 	return d->options.command == COMMAND_BENCH || d->options.poison;
 }
 
-static enum tfmc_status plan_here(struct driver *d, const struct code_request *q, struct compiled *out)
+static enum tfmc_status plan(struct driver *d, const struct code_request *q, struct compiled *out)
 {
 	TFMC_TRY(driver_plan_variants(d, q->loaded->module, q->pipeline, &out->variants));
-	out->planned = find_runnable(d, &out->variants)->planned;
+	out->planned = find_runnable_variant(d, &out->variants)->planned;
 	return driver_check_planned(d, out->planned);
 }
 
-static enum tfmc_status compile_here(struct driver *d, const struct code_request *q, struct compiled *out)
+static enum tfmc_status compile_and_pack(struct driver *d, const struct code_request *q, struct compiled *out)
 {
 	struct backend_sink sink = {packed_write, &out->weights};
 	struct cached_weights before;
@@ -152,7 +152,7 @@ static enum tfmc_status compile_here(struct driver *d, const struct code_request
 	o.code_limit = d->limits.code;
 	o.entries = q->entries.items;
 	o.n_entries = q->entries.n;
-	TFMC_TRY(plan_here(d, q, out));
+	TFMC_TRY(plan(d, q, out));
 	code_cache_find_packed(d, out->variants.items[0].planned, &before);
 	o.packed = before.map.base ? &before.packed : NULL;
 	o.packed_stays = true;
@@ -166,7 +166,7 @@ static enum tfmc_status compile_here(struct driver *d, const struct code_request
 	return st == TFMC_OK ? packed_map(&out->weights) : st;
 }
 
-static enum tfmc_status load_here(struct driver *d, const char *name, struct compiled *out)
+static enum tfmc_status link_object(struct driver *d, const char *name, struct compiled *out)
 {
 	static const struct backend_function functions[] = {
 	        {"tfmc_cl_model_open", (uintptr_t)tfmc_cl_model_open},
@@ -187,8 +187,8 @@ static enum tfmc_status load_here(struct driver *d, const char *name, struct com
 	return TFMC_INTERNAL;
 }
 
-/* -v: what the cache did. */
-static void say_cache(struct driver *d, const char *verb)
+/* -v. verb: "come from" or "are stored in"; NULL: the cache is not used. */
+static void report_cache(struct driver *d, const char *verb)
 {
 	if (!d->options.verbose)
 		return;
@@ -200,8 +200,9 @@ static void say_cache(struct driver *d, const char *verb)
 	driver_flush_log(d);
 }
 
-/* Compiled, or with code and weights of the cache. */
-static enum tfmc_status make_here(struct driver *d, const struct code_request *q, struct compiled *out)
+/* Takes code and weights from the cache, or compiles and stores them. Code whose compilation had warnings is
+ * not stored, so that they are repeated. */
+static enum tfmc_status compile_or_load(struct driver *d, const struct code_request *q, struct compiled *out)
 {
 	size_t said = d->diag.n_warnings;
 	TFMC_TRY(code_cache_open(d));
@@ -210,15 +211,14 @@ static enum tfmc_status make_here(struct driver *d, const struct code_request *q
 		verb = "come from";
 	driver_end_stage(d, "cache");
 	if (!verb)
-		TFMC_TRY(compile_here(d, q, out));
-	else if (wants_plan(d))
-		TFMC_TRY(plan_here(d, q, out));
-	TFMC_TRY(load_here(d, q->loaded->module->name, out));
-	backend_llvm_release(); /* code is there: what runs now is the model */
-	/* Warnings are given each time. */
+		TFMC_TRY(compile_and_pack(d, q, out));
+	else if (needs_plan(d))
+		TFMC_TRY(plan(d, q, out));
+	TFMC_TRY(link_object(d, q->loaded->module->name, out));
+	backend_llvm_release(); /* LLVM is not needed any more: frees its pages */
 	if (!verb && name && said == d->diag.n_warnings && code_cache_store(d, name, out))
-		verb = "are kept in";
-	say_cache(d, verb);
+		verb = "are stored in";
+	report_cache(d, verb);
 	return TFMC_OK;
 }
 
@@ -232,13 +232,13 @@ enum tfmc_status driver_compile_jit(struct driver *d, struct loaded *l, struct e
 	backend_output_init(&out->object);
 	out->weights = (struct packed){.cx = &d->diag, .cache = &d->cache, .file.fd = -1, .arena = &d->arena};
 	out->weights.read = driver_weight_files(l);
-	TFMC_TRY(choose_device(d));
+	TFMC_TRY(choose_device_target(d));
 	TFMC_TRY(driver_find_variants(d, &out->variants));
-	if (!find_runnable(d, &out->variants))
+	if (!find_runnable_variant(d, &out->variants))
 		return TFMC_IO;
 	if (l->model)
 		TFMC_TRY(driver_collect_facts(d, l->model, &facts));
-	return make_here(d, &q, out);
+	return compile_or_load(d, &q, out);
 }
 
 enum tfmc_status driver_for_each_variant(struct driver *d, struct compiled *c, variant_fn *each, void *user)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From planned IR to an object in a file: tfmc model.yaml -o model.o. Into this
- * process: native.c.
+ * tfmc MODEL -o model.o: from planned IR to object, header, weights and other outputs. In this process instead:
+ * jit.c.
  */
 #include "frontend/driver/compile/code_cache.h"
 
@@ -17,18 +17,18 @@ enum emit_kind { EMIT_TIR, EMIT_LLVM, EMIT_ASM, EMIT_OBJ, EMIT_HEADER, EMIT_OPEN
 static const char *const emit_names[N_EMIT] = {"tir", "llvm", "asm", "obj", "header", "opencl", "c"};
 static const char *const emit_endings[N_EMIT] = {".tir", ".ll", ".s", ".o", ".h", ".cl", ".c"};
 
-struct emission {
+struct emit_request {
 	struct driver *d;
 	struct loaded *l;
 	bool wanted[N_EMIT];
-	const char *files[N_EMIT]; /* NULL: no file named */
-	const char *stem;          /* output path without its ending */
+	const char *files[N_EMIT]; /* FILE of --emit=KIND=FILE; NULL: not given */
+	const char *stem;          /* output path without its extension */
 	struct output_file *weights, *object;
 	struct buf tir;
 };
 
-/* One KIND[=FILE] of --emit. */
-static bool parse_kind(struct emission *e, const char *text, size_t n)
+/* One KIND[=FILE] of --emit, n bytes. */
+static bool parse_emit_kind(struct emit_request *e, const char *text, size_t n)
 {
 	size_t name = strcspn(text, "=");
 	name = name < n ? name : n;
@@ -42,13 +42,13 @@ static bool parse_kind(struct emission *e, const char *text, size_t n)
 	return false;
 }
 
-static bool parse_emit(struct emission *e)
+static bool parse_emit(struct emit_request *e)
 {
 	const struct option_list *list = &e->d->options.emit;
 	for (size_t i = 0; i < list->n; i++) {
 		for (const char *s = list->items[i]; *s;) {
 			size_t n = strcspn(s, ",");
-			if (!parse_kind(e, s, n)) {
+			if (!parse_emit_kind(e, s, n)) {
 				(void)driver_usage_error(
 				        e->d, "--emit=%.*s: kinds are tir, llvm, asm, obj, header, opencl, c",
 				        (int)n, s);
@@ -62,26 +62,27 @@ static bool parse_emit(struct emission *e)
 	return true;
 }
 
-static const char *without_ending(struct arena *a, const char *path)
+static const char *strip_extension(struct arena *a, const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	const char *dot = strrchr(slash ? slash : path, '.');
 	return dot ? arena_strndup(a, path, (size_t)(dot - path)) : path;
 }
 
-/* The output path without .o, or the input's name without its folder and ending. */
-static const char *find_stem(struct driver *d)
+/* The path of -o, or the input's name, without extension. */
+static const char *output_stem(struct driver *d)
 {
 	const char *path = d->options.output;
 	if (!path) {
 		const char *slash = strrchr(d->options.input, '/');
 		path = slash ? slash + 1 : d->options.input;
 	}
-	return without_ending(&d->arena, path);
+	return strip_extension(&d->arena, path);
 }
 
-/* Where a kind goes: its own file, -o for the only one, else beside the object. */
-static const char *path_of(const struct emission *e, enum emit_kind kind)
+/* --header or the FILE of --emit; -o for the object or the only kind; stdout for the only kind without -o; else
+ * beside the object. */
+static const char *output_path(const struct emit_request *e, enum emit_kind kind)
 {
 	const struct driver_options *o = &e->d->options;
 	bool is_main = kind == EMIT_OBJ;
@@ -99,17 +100,17 @@ static const char *path_of(const struct emission *e, enum emit_kind kind)
 	return arena_printf(&e->d->arena, "%s%s", e->stem, emit_endings[kind]);
 }
 
-static enum tfmc_status put(struct emission *e, enum emit_kind kind, const struct buf *text)
+static enum tfmc_status write_kind(struct emit_request *e, enum emit_kind kind, const struct buf *text)
 {
 	if (!e->wanted[kind])
 		return TFMC_OK;
-	return driver_write_output(e->d, path_of(e, kind), text);
+	return driver_write_output(e->d, output_path(e, kind), text);
 }
 
-/* The weights file is opened when the first bytes come. */
+/* A sink; opens the weights file with the first bytes. */
 static bool write_weights(void *user, uint64_t offset, const void *bytes, size_t n)
 {
-	struct emission *e = user;
+	struct emit_request *e = user;
 	if (!e->weights) {
 		const char *path = e->d->options.weights_out;
 		if (!path)
@@ -121,13 +122,13 @@ static bool write_weights(void *user, uint64_t offset, const void *bytes, size_t
 
 static bool write_object(void *user, uint64_t offset, const void *bytes, size_t n)
 {
-	struct emission *e = user;
+	struct emit_request *e = user;
 	if (!e->object)
-		e->object = outputs_add(&e->d->outputs, path_of(e, EMIT_OBJ), e->d->options.input);
+		e->object = outputs_add(&e->d->outputs, output_path(e, EMIT_OBJ), e->d->options.input);
 	return e->object && output_write_at(e->object, offset, bytes, n);
 }
 
-static enum backend_weights weights_place(enum weights_placement_word place)
+static enum backend_weights placement_of(enum weights_placement_word place)
 {
 	switch (place) {
 	case WEIGHTS_AUTO: return BACKEND_WEIGHTS_AUTO;
@@ -137,7 +138,7 @@ static enum backend_weights weights_place(enum weights_placement_word place)
 	return BACKEND_WEIGHTS_AUTO;
 }
 
-static void report_code(struct emission *e, const struct variant_set *set, const struct buf *object)
+static void report_code_size(struct emit_request *e, const struct variant_set *set, const struct buf *object)
 {
 	const char *targets[BACKEND_VARIANTS_MAX];
 	const struct code_names names = {set->items[0].planned->name, targets, set->n};
@@ -157,9 +158,9 @@ static void report_code(struct emission *e, const struct variant_set *set, const
 		driver_remark_variants(e->d, set, object);
 }
 
-/* With what the cache has of the weights; what it has not it gets. */
-static enum tfmc_status generate(struct emission *e, const struct variant_set *set, struct backend_options o,
-                                 struct backend_output *object)
+/* Takes quantized weights from the cache, or stores a copy there while they are packed. */
+static enum tfmc_status generate_with_cache(struct emit_request *e, const struct variant_set *set,
+                                            struct backend_options o, struct backend_output *object)
 {
 	struct driver *d = e->d;
 	struct cached_weights before = {0};
@@ -183,7 +184,7 @@ static enum tfmc_status generate(struct emission *e, const struct variant_set *s
 	return st;
 }
 
-static enum tfmc_status emit_object(struct emission *e, const struct variant_set *set,
+static enum tfmc_status emit_object(struct emit_request *e, const struct variant_set *set,
                                     struct backend_output *object)
 {
 	struct driver *d = e->d;
@@ -203,36 +204,34 @@ static enum tfmc_status emit_object(struct emission *e, const struct variant_set
 	o.opt_level = d->options.opt0 ? 0 : d->options.opt1 ? 1 : 2;
 	o.object_sink = e->wanted[EMIT_OBJ] ? &object_sink : NULL;
 	o.weights_sink = e->wanted[EMIT_OBJ] || e->wanted[EMIT_C] ? &sink : NULL;
-	o.weights = weights_place(d->options.weights);
-	if (o.object_sink && !strcmp(path_of(e, EMIT_OBJ), "-")) {
+	o.weights = placement_of(d->options.weights);
+	if (o.object_sink && !strcmp(output_path(e, EMIT_OBJ), "-")) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "an object is not written to stdout");
 		return TFMC_INVALID;
 	}
 	if (e->l->model)
 		TFMC_TRY(driver_collect_facts(d, e->l->model, &facts));
-	TFMC_TRY(generate(e, set, o, object));
+	TFMC_TRY(generate_with_cache(e, set, o, object));
 	driver_end_stage(d, "code generation");
 	driver_report_time(d, "weight packing", object->pack_seconds);
-	report_code(e, set, &object->object);
-	TFMC_TRY(put(e, EMIT_LLVM, &object->llvm));
-	TFMC_TRY(put(e, EMIT_ASM, &object->assembly));
-	TFMC_TRY(put(e, EMIT_HEADER, &object->header));
-	TFMC_TRY(put(e, EMIT_C, &object->c));
+	report_code_size(e, set, &object->object);
+	TFMC_TRY(write_kind(e, EMIT_LLVM, &object->llvm));
+	TFMC_TRY(write_kind(e, EMIT_ASM, &object->assembly));
+	TFMC_TRY(write_kind(e, EMIT_HEADER, &object->header));
+	TFMC_TRY(write_kind(e, EMIT_C, &object->c));
 	outputs_move_last(&d->outputs, e->object);
 	return TFMC_OK;
 }
 
-static bool wants_object(const struct emission *e)
+static bool needs_object(const struct emit_request *e)
 {
 	return e->wanted[EMIT_LLVM] || e->wanted[EMIT_ASM] || e->wanted[EMIT_OBJ] || e->wanted[EMIT_HEADER] ||
 	       e->wanted[EMIT_C];
 }
 
-/*
- * Objects and what they are made of come from processors, kernels of OpenCL from its families. With both the
- * target is that of the object.
- */
-static enum tfmc_status check_kinds(struct emission *e, const struct variant_set *set)
+/* Rejects outputs that the targets do not have. Several variants: objects only. OpenCL kernels: a family of
+ * OpenCL, or an object's target, whose kernels are then for the first family. */
+static enum tfmc_status check_target_kinds(struct emit_request *e, const struct variant_set *set)
 {
 	struct diag_context *cx = &e->d->diag;
 	const struct target *t = set->items[0].target;
@@ -243,7 +242,7 @@ static enum tfmc_status check_kinds(struct emission *e, const struct variant_set
 		diag_note(cx, LOC_NONE, "--dump-dir writes the IR of every variant");
 		return TFMC_INVALID;
 	}
-	if (t->arch != ARCH_OPENCL && e->wanted[EMIT_OPENCL] && !wants_object(e)) {
+	if (t->arch != ARCH_OPENCL && e->wanted[EMIT_OPENCL] && !needs_object(e)) {
 		diag_error(cx, LOC_NONE, DIAG_TARGET, "no kernels of OpenCL are made for %s", t->name);
 		diag_note(cx, LOC_NONE, "use --target=opencl-cpu, opencl-cpu512 or opencl-gpu");
 		return TFMC_INVALID;
@@ -251,8 +250,9 @@ static enum tfmc_status check_kinds(struct emission *e, const struct variant_set
 	return TFMC_OK;
 }
 
-/* The plan for a family of OpenCL, beside that for a processor. Dumps have the family in their names. */
-static enum tfmc_status plan_opencl(struct emission *e, const struct target *family, struct ir_module **out)
+/* Plans the module for an OpenCL family in addition to the processor. Dumps have the family in their names. */
+static enum tfmc_status plan_for_family(struct emit_request *e, const struct target *family,
+                                        struct ir_module **out)
 {
 	struct driver *d = e->d;
 	struct pass_options options = driver_pass_options(d, family);
@@ -264,42 +264,43 @@ static enum tfmc_status plan_opencl(struct emission *e, const struct target *fam
 	return driver_check_planned(d, *out);
 }
 
-/* Kernels of OpenCL, of the target's family or of the first one when the other kinds are for a processor. */
-static enum tfmc_status emit_opencl(struct emission *e, const struct ir_module *planned,
+/* The kernels of the target's family, or of the first family when the target is a processor. */
+static enum tfmc_status emit_opencl(struct emit_request *e, const struct ir_module *planned,
                                     const struct target *target)
 {
 	struct buf text;
-	struct ir_module *own = NULL;
+	struct ir_module *family_plan = NULL;
 	enum tfmc_status st = TFMC_OK;
 	if (!e->wanted[EMIT_OPENCL])
 		return TFMC_OK;
 	buf_init(&text);
 	if (target->arch != ARCH_OPENCL && target_choose("opencl", NULL, &target) == TARGET_CHOSEN)
-		st = plan_opencl(e, target, &own);
+		st = plan_for_family(e, target, &family_plan);
 	if (st == TFMC_OK)
-		st = backend_opencl(&e->d->diag, own ? own : planned, target, &text);
+		st = backend_opencl(&e->d->diag, family_plan ? family_plan : planned, target, &text);
 	if (st == TFMC_OK)
-		st = put(e, EMIT_OPENCL, &text);
+		st = write_kind(e, EMIT_OPENCL, &text);
 	buf_destroy(&text);
-	if (own)
-		ir_module_destroy(own);
+	if (family_plan)
+		ir_module_destroy(family_plan);
 	driver_end_stage(e->d, "code generation");
 	return st;
 }
 
-/* -MF, or the object's name (without an object: the stem) with .d. */
-static const char *depfile_path(const struct emission *e)
+/* -MF, else the object's name or the stem with .d. */
+static const char *depfile_path(const struct emit_request *e)
 {
 	struct arena *a = &e->d->arena;
 	if (e->d->options.dependencies_out)
 		return e->d->options.dependencies_out;
 	const char *path = e->files[EMIT_OBJ];
-	const char *stem = path ? without_ending(a, path) : e->stem;
+	const char *stem = path ? strip_extension(a, path) : e->stem;
 	return arena_printf(a, "%s.d", stem);
 }
 
-/* One line: "wrote model.o (1.2 MB), model.h (9.0 kB)"; the object comes first. */
-static enum tfmc_status commit(struct emission *e)
+/* Commits all outputs and reports them in one line, the object first: "wrote model.o (1.2 MB), model.h (9.0
+ * kB)". */
+static enum tfmc_status commit_and_report(struct emit_request *e)
 {
 	struct driver *d = e->d;
 	struct buf line;
@@ -319,60 +320,60 @@ static enum tfmc_status commit(struct emission *e)
 	return st;
 }
 
-static enum tfmc_status emit_all(struct emission *e)
+static enum tfmc_status emit_all(struct emit_request *e)
 {
 	struct driver *d = e->d;
 	struct variant_set set;
 	struct backend_output object;
-	if (driver_find_variants(d, &set) != TFMC_OK || check_kinds(e, &set) != TFMC_OK)
+	if (driver_find_variants(d, &set) != TFMC_OK || check_target_kinds(e, &set) != TFMC_OK)
 		return TFMC_INVALID;
 	backend_output_init(&object);
 	enum tfmc_status st = driver_plan_variants(d, e->l->module, driver_pipeline(d), &set);
 	const struct ir_module *planned = set.items[0].planned;
 	if (st == TFMC_OK && e->wanted[EMIT_TIR]) {
 		ir_print(&e->tir, d->options.no_locations ? NULL : &d->diag, planned);
-		st = put(e, EMIT_TIR, &e->tir);
+		st = write_kind(e, EMIT_TIR, &e->tir);
 	}
-	if (st == TFMC_OK && (wants_object(e) || e->wanted[EMIT_OPENCL]))
+	if (st == TFMC_OK && (needs_object(e) || e->wanted[EMIT_OPENCL]))
 		st = driver_check_planned(d, planned);
-	if (st == TFMC_OK && wants_object(e))
+	if (st == TFMC_OK && needs_object(e))
 		st = emit_object(e, &set, &object);
 	if (st == TFMC_OK)
 		st = emit_opencl(e, planned, set.items[0].target);
 	if (st == TFMC_OK && d->options.dependencies)
 		st = driver_add_depfile(d, depfile_path(e));
 	if (st == TFMC_OK)
-		st = commit(e);
+		st = commit_and_report(e);
 	driver_end_stage(d, "writing");
 	backend_output_destroy(&object);
 	variant_set_destroy(&set);
 	return st;
 }
 
-static bool wants_only(const struct emission *e, enum emit_kind kind, enum emit_kind beside)
+static bool emits_only(const struct emit_request *e, enum emit_kind kind, enum emit_kind also)
 {
 	bool only = e->wanted[kind];
 	for (int k = 0; k < N_EMIT; k++)
-		only = only && (k == (int)kind || k == (int)beside || k == EMIT_TIR || !e->wanted[k]);
+		only = only && (k == (int)kind || k == (int)also || k == EMIT_TIR || !e->wanted[k]);
 	return only;
 }
 
 /*
- * Who asks for kernels of OpenCL alone need not say for which family; an object has all. C alone is for every
- * machine of the arch: a compiler that is not told more has the vectors of the least one; to split wider ones
- * takes it ten times as long, and the result is slower. It has no matrix tiles.
+ * Defaults of --target and -mcpu that depend on the outputs. OpenCL alone: all families. C alone: the least
+ * level of the architecture, since compilers split wider vectors into those of their own target, which takes
+ * ten times as long and gives slower code; no matrix tiles.
  */
-static void choose_target(struct emission *e)
+static void choose_target(struct emit_request *e)
 {
 	struct driver_options *o = &e->d->options;
 	const struct target *t;
-	bool c_alone = wants_only(e, EMIT_C, EMIT_HEADER) && !o->variants &&
+	bool c_alone = emits_only(e, EMIT_C, EMIT_HEADER) && !o->variants &&
 	               target_choose(o->target, o->mcpu, &t) == TARGET_CHOSEN && t->arch != ARCH_OPENCL;
 	if (o->mcpu && c_alone)
 		o->mcpu = target_without_amx(t)->name;
 	if (o->mcpu)
 		return;
-	if (wants_only(e, EMIT_OPENCL, EMIT_OPENCL) && !o->target)
+	if (emits_only(e, EMIT_OPENCL, EMIT_OPENCL) && !o->target)
 		o->target = "opencl";
 	else if (o->target && !strcmp(o->target, "opencl") && !e->wanted[EMIT_OPENCL] && !e->wanted[EMIT_TIR])
 		o->target = "opencl,opencl"; /* the first family and all others */
@@ -384,15 +385,15 @@ enum exit_code command_compile(struct driver *d)
 {
 	static const char *probed[] = {"run", "encode"};
 	struct loaded l;
-	struct emission e = {.d = d, .l = &l};
+	struct emit_request e = {.d = d, .l = &l};
 	if (!parse_emit(&e))
 		return EXIT_USAGE;
 	if (e.wanted[EMIT_OBJ] && !d->options.output && !e.files[EMIT_OBJ])
-		return driver_usage_error(d, "compiling wants -o FILE.o");
+		return driver_usage_error(d, "compiling requires -o FILE.o");
 	if (d->options.dependencies_out && !d->options.dependencies)
-		return driver_usage_error(d, "-MF FILE wants -MD");
+		return driver_usage_error(d, "-MF FILE requires -MD");
 	choose_target(&e);
-	e.stem = find_stem(d);
+	e.stem = output_stem(d);
 	buf_init(&e.tir);
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packed weights in a file of the cache, or in memory.
+ * Packed weights in a file of the cache, or in anonymous memory.
  */
 #define _GNU_SOURCE /* memfd_create */
 #include "frontend/driver/compile/packed.h"
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define GIVE_BACK (64u << 20) /* bytes written between two times that pages of the source are given back */
+#define RELEASE_INTERVAL (64u << 20) /* bytes written between two releases of source pages */
 
 static bool write_all(int fd, uint64_t offset, const char *bytes, size_t n)
 {
@@ -27,26 +27,26 @@ static bool write_all(int fd, uint64_t offset, const char *bytes, size_t n)
 	return true;
 }
 
-/* Else what was read of the source would stay beside what is packed. */
-static void give_back(struct packed *p, size_t n)
+/* Otherwise the pages of the source would stay resident in addition to the packed copy. */
+static void release_source_pages(struct packed *p, size_t n)
 {
 	p->since += n;
-	if (p->since < GIVE_BACK)
+	if (p->since < RELEASE_INTERVAL)
 		return;
 	p->since = 0;
 	if (p->read)
 		weight_files_give_back(p->read);
 }
 
-static struct cache_file in_memory(void)
+static struct cache_file create_memory_file(void)
 {
 	return (struct cache_file){.fd = memfd_create("tfmc-weights", MFD_CLOEXEC)};
 }
 
-/* The cache takes no more, such as on a full disk: what it has is copied. */
-static bool leave_cache(struct packed *p)
+/* The cache failed to write (full disk, for example): copies its content and goes on in memory. */
+static bool move_to_memory(struct packed *p)
 {
-	struct cache_file to = in_memory();
+	struct cache_file to = create_memory_file();
 	char block[65536];
 	uint64_t at = 0;
 	ssize_t n = 1;
@@ -64,12 +64,12 @@ bool packed_write(void *packed, uint64_t offset, const void *bytes, size_t n)
 	if (p->file.fd < 0)
 		p->file = cache_create(p->cache, p->arena);
 	if (p->file.fd < 0)
-		p->file = in_memory();
+		p->file = create_memory_file();
 	bool ok = p->file.fd >= 0 && write_all(p->file.fd, offset, bytes, n);
 	if (!ok && p->file.fd >= 0 && p->file.name)
-		ok = leave_cache(p) && write_all(p->file.fd, offset, bytes, n);
+		ok = move_to_memory(p) && write_all(p->file.fd, offset, bytes, n);
 	if (ok) {
-		give_back(p, n);
+		release_source_pages(p, n);
 		return true;
 	}
 	diag_environment_error(p->cx, LOC_NONE, DIAG_FILE, "cannot keep packed weights in memory: %s",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running pass pipelines for the commands: prints, dumps, reproducers and
- * statistics go where the options say.
+ * Pass pipelines of the commands: prints, dumps, reproducers, statistics and times go where the options say. And tfmc
+ * opt, which runs a pipeline on IR text.
  */
 #include "frontend/driver/compile/jit.h"
 
@@ -19,9 +19,9 @@
 
 #define REPRODUCER  "tfmc-reproducer.tir"
 #define TEXT_LIMIT  (1u << 20) /* bytes of a file of rules or tiles */
-#define RULES_SEEDS 40         /* instances of each rule */
+#define RULES_SEEDS 40         /* random instances of each rule */
 
-static const char *dim_names(struct driver *d, const struct ir_dims *dims)
+static const char *list_dims(struct driver *d, const struct ir_dims *dims)
 {
 	const char *list = "";
 	for (size_t i = 0; i < ir_dims_count(dims); i++)
@@ -42,7 +42,7 @@ static enum tfmc_status set_dim(struct driver *d, const struct ir_dims *dims, co
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--dim is NAME=VALUE, not %s", text);
 	else if (!s)
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--dim=%s: the model has no dim %s; dims are %s",
-		           text, name, dim_names(d, dims));
+		           text, name, list_dims(d, dims));
 	else if (!number_parse_i64(text + n + 1, strlen(text + n + 1), &v) || v < s->lo || v > s->hi)
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--dim=%s: %s is a number from %lld to %lld",
 		           text, name, (long long)s->lo, (long long)s->hi);
@@ -63,8 +63,8 @@ enum tfmc_status driver_apply_dim_options(struct driver *d, const struct ir_dims
 	return TFMC_OK;
 }
 
-/* The words of options that may be repeated and hold lists. */
-static struct name_list split_words(struct driver *d, const struct option_list *list)
+/* The elements of repeated, comma-separated options. */
+static struct name_list split_word_lists(struct driver *d, const struct option_list *list)
 {
 	struct option_list words = {0};
 	for (size_t i = 0; i < list->n; i++)
@@ -72,7 +72,7 @@ static struct name_list split_words(struct driver *d, const struct option_list *
 	return (struct name_list){words.items, words.n};
 }
 
-static void print_ir(void *user, const char *title, const struct buf *text)
+static void print_ir_to_log(void *user, const char *title, const struct buf *text)
 {
 	struct driver *d = user;
 	buf_printf(&d->log, "; --- %s\n", title);
@@ -80,7 +80,7 @@ static void print_ir(void *user, const char *title, const struct buf *text)
 	driver_flush_log(d);
 }
 
-static void dump_ir(void *user, const char *file_name, const struct buf *text)
+static void write_dump(void *user, const char *file_name, const struct buf *text)
 {
 	struct driver *d = user;
 	const char *dir = d->options.dump_dir;
@@ -88,8 +88,8 @@ static void dump_ir(void *user, const char *file_name, const struct buf *text)
 	if (d->texts_failed)
 		return;
 	if (mkdir(dir, 0777) && errno != EEXIST)
-		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder '%s': %s", dir,
-		                       strerror(errno));
+		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot create the folder '%s': %s",
+		                       dir, strerror(errno));
 	else
 		ok = driver_write_file(d, arena_printf(&d->arena, "%s/%s", dir, file_name), text);
 	d->texts_failed = !ok;
@@ -119,10 +119,10 @@ struct weight_files *driver_weight_files(const struct loaded *l)
 	return l->model ? frontend_weight_files(l->model) : l->files;
 }
 
-/* Without threads, where the system has none left, the same by one worker. */
-static enum tfmc_status compile_variants(struct driver *d, const struct variant_set *set,
-                                         const struct loaded *l, struct backend_options o,
-                                         struct backend_output *out)
+/* Packs weights with a thread pool; by one worker where the system has no threads left. */
+static enum tfmc_status compile_with_workers(struct driver *d, const struct variant_set *set,
+                                             const struct loaded *l, struct backend_options o,
+                                             struct backend_output *out)
 {
 	struct tfmc_pool *pool = NULL;
 	o.workers = driver_pack_workers(d);
@@ -141,7 +141,7 @@ enum tfmc_status driver_generate_code(struct driver *d, const struct variant_set
 	const struct backend_variant *first = &set->items[0];
 	const char *path = reproducer_path(d);
 	struct buf text;
-	enum tfmc_status st = compile_variants(d, set, l, *o, out);
+	enum tfmc_status st = compile_with_workers(d, set, l, *o, out);
 	if (st == TFMC_OK && driver_weight_files(l))
 		st = weight_files_check(driver_weight_files(l));
 	if (st != TFMC_INTERNAL)
@@ -151,7 +151,7 @@ enum tfmc_status driver_generate_code(struct driver *d, const struct variant_set
 	if (driver_write_file(d, path, &text))
 		diag_note(
 		        &d->diag, LOC_NONE,
-		        "`tfmc %s --passes= -mcpu=%s -o FILE.o` beside the weights generates the code again",
+		        "`tfmc %s --passes= -mcpu=%s -o FILE.o` next to the weights generates the code again",
 		        path, first->target->name);
 	buf_destroy(&text);
 	return st;
@@ -169,6 +169,7 @@ enum tfmc_status driver_read_option_files(struct driver *d)
 	return TFMC_OK;
 }
 
+/* opt --check-rules: the table goes to d->out; TFMC_INVALID when a rule is wrong. */
 static enum tfmc_status check_rules(struct driver *d)
 {
 	struct pass_options options = driver_pass_options(d, NULL);
@@ -186,25 +187,25 @@ struct pass_options driver_pass_options(struct driver *d, const struct target *t
 	const struct driver_options *o = &d->options;
 	struct pass_options p = {.target = target, .stop_after = o->stop_after, .remarks = o->remarks};
 	p.no_locations = o->no_locations;
-	p.print_before = split_words(d, &o->print_ir_before);
-	p.print_after = split_words(d, &o->print_ir_after);
-	p.diff = split_words(d, &o->diff);
+	p.print_before = split_word_lists(d, &o->print_ir_before);
+	p.print_after = split_word_lists(d, &o->print_ir_after);
+	p.diff = split_word_lists(d, &o->diff);
 	p.reproduce = o->reproducer != NULL;
-	p.require_fusion = split_words(d, &o->require_fusion);
-	p.disable_rules = split_words(d, &o->disable_rule);
+	p.require_fusion = split_word_lists(d, &o->require_fusion);
+	p.disable_rules = split_word_lists(d, &o->disable_rule);
 	p.rules_name = o->rules;
 	p.rules_text = d->rules_text;
 	p.rules_len = d->rules_len;
 	p.tiles_name = o->tiles;
 	p.tiles_text = d->tiles_text;
 	p.tiles_len = d->tiles_len;
-	p.sink = (struct pass_sink){.print = print_ir,
+	p.sink = (struct pass_sink){.print = print_ir_to_log,
 	                            .reproducer = write_reproducer,
 	                            .clock = driver_clock,
 	                            .user = d,
 	                            .progress = &d->progress};
 	if (o->dump_dir)
-		p.sink.dump = dump_ir;
+		p.sink.dump = write_dump;
 	return p;
 }
 
@@ -226,10 +227,10 @@ static enum tfmc_status write_tiles(struct driver *d, const struct ir_module *m,
 	return st;
 }
 
-/* A dump or reproducer that could not be written is a failure. On failure *out is NULL. */
-static enum tfmc_status run_steps(struct driver *d, const struct pipeline *p,
-                                  const struct pass_options *options, const struct ir_module *in,
-                                  struct ir_module **out, struct pass_report *report)
+/* Runs the passes; a dump or reproducer that could not be written fails them. On failure *out is NULL. */
+static enum tfmc_status run_checked(struct driver *d, const struct pipeline *p,
+                                    const struct pass_options *options, const struct ir_module *in,
+                                    struct ir_module **out, struct pass_report *report)
 {
 	*out = NULL;
 	TFMC_TRY(passes_run(&d->diag, p, options, in, out, report));
@@ -240,7 +241,7 @@ static enum tfmc_status run_steps(struct driver *d, const struct pipeline *p,
 	return TFMC_IO;
 }
 
-/* --time-passes, --stats */
+/* Output of --time-passes and --stats. */
 static void print_report(struct driver *d, enum tfmc_status st, const struct pass_report *report)
 {
 	if (d->options.time_passes)
@@ -258,7 +259,7 @@ enum tfmc_status driver_run_pipeline(struct driver *d, const struct ir_module *i
 	struct pass_options options = driver_pass_options(d, target);
 	*out = NULL;
 	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, pipeline, &p));
-	return run_steps(d, &p, &options, in, out, report);
+	return run_checked(d, &p, &options, in, out, report);
 }
 
 enum tfmc_status driver_check_planned(struct driver *d, const struct ir_module *m)
@@ -266,7 +267,7 @@ enum tfmc_status driver_check_planned(struct driver *d, const struct ir_module *
 	if (m->stage == STAGE_PLAN)
 		return TFMC_OK;
 	diag_error(&d->diag, LOC_NONE, DIAG_PIPELINE,
-	           "the pipeline ends before plan-memory: buffers have no places yet");
+	           "the pipeline ends before plan-memory: buffers have no offsets yet");
 	diag_note(&d->diag, LOC_NONE, "--emit=tir writes what the passes made");
 	return TFMC_INVALID;
 }
@@ -277,7 +278,7 @@ enum tfmc_status driver_run_steps(struct driver *d, const struct pipeline *p,
 {
 	struct pass_report report;
 	pass_report_init(&report);
-	enum tfmc_status st = run_steps(d, p, options, in, out, &report);
+	enum tfmc_status st = run_checked(d, p, options, in, out, &report);
 	if (d->options.time_passes || d->options.stats)
 		buf_printf(&d->log, "%s:\n", options->variant ? options->variant : "passes of all variants");
 	print_report(d, st, &report);
@@ -309,8 +310,8 @@ enum exit_code command_passes(struct driver *d)
 
 /* ---- tfmc opt ---- */
 
-/* What `opt` writes; without passes the module as it was read: reading and printing changes nothing. */
-static enum tfmc_status write_module(struct driver *d, const struct ir_module *m)
+/* Without passes the output is the module as read: parsing and printing change nothing. */
+static enum tfmc_status write_ir(struct driver *d, const struct ir_module *m)
 {
 	struct buf text;
 	buf_init(&text);
@@ -320,8 +321,8 @@ static enum tfmc_status write_module(struct driver *d, const struct ir_module *m
 	return st;
 }
 
-/* The options of the head take the place of those that were not given. */
-static enum tfmc_status take_head(struct driver *d, const struct loaded *l)
+/* A reproducer's head gives the pipeline and options that the command line does not. */
+static enum tfmc_status apply_reproducer_head(struct driver *d, const struct loaded *l)
 {
 	struct driver_options *o = &d->options;
 	struct reproducer head;
@@ -356,7 +357,7 @@ enum exit_code command_opt(struct driver *d)
 		return exit_code_of(check_rules(d));
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK)
-		st = take_head(d, &l);
+		st = apply_reproducer_head(d, &l);
 	const char *passes = d->options.passes;
 	const struct target *target = st == TFMC_OK ? driver_best_target(d, d->options.mcpu) : NULL;
 	if (st == TFMC_OK && !target)
@@ -364,7 +365,7 @@ enum exit_code command_opt(struct driver *d)
 	if (st == TFMC_OK && passes)
 		st = driver_run_passes(d, l.module, passes, target, &result);
 	if (st == TFMC_OK)
-		st = write_module(d, passes ? result : l.module);
+		st = write_ir(d, passes ? result : l.module);
 	if (result)
 		ir_module_destroy(result);
 	loaded_destroy(&l);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * --variants: one object for several levels of a processor; --target=A,FAMILY: with code for OpenCL devices. Passes run once up to the layout of the weights
- * and then once for each level, so that all of them read the same packed weights.
+ * Variants. --variants: one object for several levels of a processor; --target=A,FAMILY: also with kernels for OpenCL
+ * devices. Passes run once up to the layout of weights, then once for each variant: all variants read the same packed
+ * weights.
  */
 #include "frontend/driver/compile/compile.h"
 
@@ -9,7 +10,7 @@
 
 /* ---- which ---- */
 
-/* A row of the arch by its name or its level (v3). */
+/* The target of an architecture by its name or its level (v3); NULL: none. */
 static const struct target *find_level(enum target_arch arch, const char *name)
 {
 	for (size_t i = 0; target_level_at(i); i++) {
@@ -20,7 +21,7 @@ static const struct target *find_level(enum target_arch arch, const char *name)
 	return NULL;
 }
 
-static const char *known_levels(struct driver *d, enum target_arch arch)
+static const char *list_levels(struct driver *d, enum target_arch arch)
 {
 	const char *known = "";
 	for (size_t i = 0; target_level_at(i); i++)
@@ -30,8 +31,8 @@ static const char *known_levels(struct driver *d, enum target_arch arch)
 	return known;
 }
 
-/* What an object of several variants cannot be made with. */
-static enum tfmc_status check_options(struct driver *d, const struct target *t)
+/* Rejects options that need a single target. */
+static enum tfmc_status check_variant_options(struct driver *d, const struct target *t)
 {
 	const struct driver_options *o = &d->options;
 	const char *what = o->mcpu         ? "-mcpu names one processor, --variants several"
@@ -50,8 +51,8 @@ static enum tfmc_status check_options(struct driver *d, const struct target *t)
 	return TFMC_INVALID;
 }
 
-/* Keeps the order of the table: from the least to the most demanding. */
-static enum tfmc_status insert(struct driver *d, struct variant_set *set, const struct target *t)
+/* Keeps the order of the target table: from the least to the most demanding. */
+static enum tfmc_status insert_variant(struct driver *d, struct variant_set *set, const struct target *t)
 {
 	size_t at = set->n;
 	for (size_t i = 0; i < set->n; i++)
@@ -67,8 +68,8 @@ static enum tfmc_status insert(struct driver *d, struct variant_set *set, const 
 	return TFMC_OK;
 }
 
-/* The families behind the first target of --target; "opencl" stands for all that are not named. */
-static enum tfmc_status add_families(struct driver *d, struct variant_set *set)
+/* The families after the first element of --target; "opencl": all that are not named. */
+static enum tfmc_status add_opencl_families(struct driver *d, struct variant_set *set)
 {
 	struct option_list names = {0};
 	driver_split_list(d, d->options.target, &names);
@@ -80,20 +81,21 @@ static enum tfmc_status add_families(struct driver *d, struct variant_set *set)
 			if (t->arch != ARCH_OPENCL || !(is_one || (all && t != set->items[0].target)))
 				continue;
 			known = true;
-			TFMC_TRY(insert(d, set, t));
+			TFMC_TRY(insert_variant(d, set, t));
 		}
 		if (!known) {
-			diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
-			           "--target=%s: behind the first target there are families of OpenCL; '%s' "
-			           "is none",
-			           d->options.target, names.items[i]);
+			diag_error(
+			        &d->diag, LOC_NONE, DIAG_OPTION,
+			        "--target=%s: after the first target only OpenCL families may follow; '%s' "
+			        "is not one",
+			        d->options.target, names.items[i]);
 			return TFMC_INVALID;
 		}
 	}
 	return TFMC_OK;
 }
 
-static enum tfmc_status levels(struct driver *d, struct variant_set *out)
+static enum tfmc_status find_cpu_variants(struct driver *d, struct variant_set *out)
 {
 	struct option_list names = {0};
 	const struct target *base;
@@ -104,37 +106,37 @@ static enum tfmc_status levels(struct driver *d, struct variant_set *out)
 	}
 	if (!(base = driver_find_target(d, NULL)))
 		return TFMC_INVALID;
-	TFMC_TRY(check_options(d, base));
+	TFMC_TRY(check_variant_options(d, base));
 	driver_split_list(d, d->options.variants, &names);
 	for (size_t i = 0; i < names.n; i++) {
 		const struct target *t = find_level(base->arch, names.items[i]);
 		if (!t) {
 			diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
 			           "--variants: there is no level %s; known are %s", names.items[i],
-			           known_levels(d, base->arch));
+			           list_levels(d, base->arch));
 			return TFMC_INVALID;
 		}
 		if (out->n == BACKEND_VARIANTS_MAX)
 			break;
-		TFMC_TRY(insert(d, out, t));
+		TFMC_TRY(insert_variant(d, out, t));
 	}
 	if (out->n > 0)
 		return TFMC_OK;
-	diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--variants wants levels, such as v2,v3,v4");
+	diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "--variants requires levels, such as v2,v3,v4");
 	return TFMC_INVALID;
 }
 
 enum tfmc_status driver_find_variants(struct driver *d, struct variant_set *out)
 {
 	*out = (struct variant_set){0};
-	TFMC_TRY(levels(d, out));
-	return add_families(d, out);
+	TFMC_TRY(find_cpu_variants(d, out));
+	return add_opencl_families(d, out);
 }
 
 /* ---- the section `target` of a model file ---- */
 
-/* Variants are of objects and what runs them; texts and plans are of one processor. */
-static bool has_variants(const struct driver_options *o)
+/* Objects may have variants; IR, C and reproducers are for one target. */
+static bool takes_variants(const struct driver_options *o)
 {
 	const unsigned with = COMMAND_COMPILE | COMMAND_RUN | COMMAND_GENERATE | COMMAND_SCORE |
 	                      COMMAND_VERIFY | COMMAND_BENCH;
@@ -142,7 +144,7 @@ static bool has_variants(const struct driver_options *o)
 	       !o->emit_tiles;
 }
 
-static enum tfmc_status take_variants(struct driver *d, const struct frontend_target *t)
+static enum tfmc_status apply_model_variants(struct driver *d, const struct frontend_target *t)
 {
 	const char *list = "";
 	const struct target *base;
@@ -152,12 +154,12 @@ static enum tfmc_status take_variants(struct driver *d, const struct frontend_ta
 		if (!find_level(base->arch, t->variants[i])) {
 			diag_error(&d->diag, t->variants_loc, DIAG_TARGET,
 			           "target: there is no level '%s'; known are %s", t->variants[i],
-			           known_levels(d, base->arch));
+			           list_levels(d, base->arch));
 			return TFMC_INVALID;
 		}
 		list = arena_printf(&d->arena, "%s%s%s", list, i > 0 ? "," : "", t->variants[i]);
 	}
-	if (has_variants(&d->options))
+	if (takes_variants(&d->options))
 		d->options.variants = list;
 	return TFMC_OK;
 }
@@ -182,13 +184,13 @@ enum tfmc_status driver_apply_model_target(struct driver *d, const struct fronte
 	}
 	o->target = t->triple;
 	o->mcpu = t->cpu;
-	return t->n_variants > 0 ? take_variants(d, t) : TFMC_OK;
+	return t->n_variants > 0 ? apply_model_variants(d, t) : TFMC_OK;
 }
 
 /* ---- passes ---- */
 
-/* Passes that every variant shares: up to the layout of the weights. */
-static size_t shared_steps(const struct pipeline *p)
+/* The passes up to `encode`, or before `group` in a pipeline without it. */
+static size_t count_shared_steps(const struct pipeline *p)
 {
 	size_t n = p->n;
 	for (size_t i = p->n; i-- > 0;) {
@@ -200,8 +202,8 @@ static size_t shared_steps(const struct pipeline *p)
 	return n;
 }
 
-static enum tfmc_status plan_each(struct driver *d, const struct pipeline *p, struct variant_set *set,
-                                  const struct ir_module *in, size_t shared)
+static enum tfmc_status plan_each_variant(struct driver *d, const struct pipeline *p, struct variant_set *set,
+                                          const struct ir_module *in, size_t shared)
 {
 	const struct pipeline head = {p->items, shared, 0};
 	const struct pipeline rest = {p->items + shared, p->n - shared, 0};
@@ -233,7 +235,7 @@ enum tfmc_status driver_plan_variants(struct driver *d, const struct ir_module *
 		return st;
 	}
 	TFMC_TRY(pipeline_parse(&d->arena, &d->diag, pipeline, &p));
-	enum tfmc_status st = plan_each(d, &p, set, in, shared_steps(&p));
+	enum tfmc_status st = plan_each_variant(d, &p, set, in, count_shared_steps(&p));
 	driver_end_stage(d, "passes");
 	return st;
 }
@@ -246,7 +248,7 @@ void variant_set_destroy(struct variant_set *set)
 	*set = (struct variant_set){0};
 }
 
-/* ---- what it costs ---- */
+/* ---- code size ---- */
 
 uint64_t driver_code_bytes(struct driver *d, const struct code_names *names, const void *object, size_t bytes,
                            uint64_t *variants)
@@ -265,8 +267,8 @@ uint64_t driver_code_bytes(struct driver *d, const struct code_names *names, con
 	return rest;
 }
 
-/* The first row of the arch with more lanes than t. */
-static const struct target *wider(const struct target *t)
+/* The first target of the architecture with more vector lanes than t; NULL: none. */
+static const struct target *next_wider(const struct target *t)
 {
 	for (size_t i = 0; target_level_at(i); i++)
 		if (target_level_at(i)->arch == t->arch && target_level_at(i)->lanes > t->lanes)
@@ -277,14 +279,14 @@ static const struct target *wider(const struct target *t)
 void driver_remark_variants(struct driver *d, const struct variant_set *set, const struct buf *object)
 {
 	const struct target *t = set->items[0].target, *best = t;
-	const char *levels = target_level_name(t);
+	const char *find_cpu_variants = target_level_name(t);
 	uint64_t more = 0, code;
-	if (!d->options.remarks || set->n > 1 || !wider(t))
+	if (!d->options.remarks || set->n > 1 || !next_wider(t))
 		return;
 	code = backend_code_bytes(object->data, object->len,
 	                          arena_printf(&d->arena, "%s.", set->items[0].planned->name));
-	for (const struct target *u; (u = wider(best)) != NULL; best = u) {
-		levels = arena_printf(&d->arena, "%s,%s", levels, target_level_name(u));
+	for (const struct target *u; (u = next_wider(best)) != NULL; best = u) {
+		find_cpu_variants = arena_printf(&d->arena, "%s,%s", find_cpu_variants, target_level_name(u));
 		more += code;
 	}
 	const struct diag_remark about = {
@@ -292,7 +294,7 @@ void driver_remark_variants(struct driver *d, const struct variant_set *set, con
 	        .text = arena_printf(
 	                &d->arena,
 	                "%s has %d times the lanes of %s; --variants=%s would add about %llu KB of code",
-	                best->name, best->lanes / t->lanes, t->name, levels,
+	                best->name, best->lanes / t->lanes, t->name, find_cpu_variants,
 	                (unsigned long long)((more + 1023) / 1024)),
 	        .is_missed = true};
 	diag_remark_about(&d->diag, LOC_NONE, &about);

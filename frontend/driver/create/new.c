@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc new: a folder with a model and a program that uses it, which build as they are. The folder is there with
- * all its files or not at all.
+ * tfmc new: a directory with a model and a program that uses it, which build as they are. It is created with all its
+ * files or not at all.
  */
 #include <errno.h>
 #include <math.h>
@@ -17,7 +17,7 @@ extern const unsigned char new_model_yaml_in[], new_CMakeLists_txt_in[], new_mai
 
 /* ---- weights ---- */
 
-/* Sizes of model.yaml.in. */
+/* Sizes in model.yaml.in. */
 enum { WIDTH = 64, KV_WIDTH = 32, INNER = 128, LAYERS = 2, VOCAB = 32 };
 
 /* rows 0: a vector of ones. */
@@ -37,9 +37,10 @@ static const struct parameter {
           {"mlp.ffn.down.weight", WIDTH, INNER},
 };
 
-/* Uniform, so that products keep the variance of their inputs. */
-static bool draw(struct arena *a, const struct parameter *p, const char *name, uint64_t *random,
-                 struct stored_tensor *out)
+/* Uniform in +-sqrt(3 / K), variance 1 / K, so that dot products have the variance of their inputs; norms are
+ * ones. */
+static bool make_parameter(struct arena *a, const struct parameter *p, const char *name, uint64_t *random,
+                           struct stored_tensor *out)
 {
 	size_t n = (size_t)((p->rows ? p->rows : 1) * p->columns);
 	float *data = ARENA_ARRAY(a, float, n);
@@ -57,26 +58,26 @@ static bool draw(struct arena *a, const struct parameter *p, const char *name, u
 	return data && name;
 }
 
-static bool write_weights(struct arena *a, struct buf *out)
+static bool print_weights(struct arena *a, struct buf *out)
 {
 	struct stored_tensor items[TFMC_COUNT(ends) + LAYERS * TFMC_COUNT(layer)];
 	uint64_t random = 0;
 	size_t n = 0;
 	bool ok = true;
 	for (size_t i = 0; i < TFMC_COUNT(ends); i++)
-		ok = draw(a, &ends[i], ends[i].name, &random, &items[n++]) && ok;
+		ok = make_parameter(a, &ends[i], ends[i].name, &random, &items[n++]) && ok;
 	for (int k = 0; k < LAYERS; k++)
 		for (size_t i = 0; i < TFMC_COUNT(layer); i++)
-			ok = draw(a, &layer[i], arena_printf(a, "layers.%d.%s", k, layer[i].name), &random,
-			          &items[n++]) &&
+			ok = make_parameter(a, &layer[i], arena_printf(a, "layers.%d.%s", k, layer[i].name),
+			                    &random, &items[n++]) &&
 			     ok;
 	return ok && safetensors_write(out, items, n);
 }
 
 /* ---- files ---- */
 
-/* @NAME@ is replaced. */
-static void fill_in(struct buf *out, const unsigned char *template, const char *name)
+/* Replaces @NAME@. */
+static void print_template(struct buf *out, const unsigned char *template, const char *name)
 {
 	static const char mark[] = "@NAME@";
 	const char *at = (const char *)template, *found;
@@ -92,14 +93,14 @@ static void write_vocab(struct buf *out)
 		buf_printf(out, "%c\n", c);
 }
 
-static enum tfmc_status put(struct driver *d, const char *folder, const char *file, struct buf *text)
+static enum tfmc_status write_file(struct driver *d, const char *folder, const char *file, struct buf *text)
 {
 	enum tfmc_status st = driver_write_output(d, arena_printf(&d->arena, "%s/%s", folder, file), text);
 	buf_clear(text);
 	return st;
 }
 
-static enum tfmc_status put_files(struct driver *d, const char *folder, const char *name, struct buf *text)
+static enum tfmc_status write_files(struct driver *d, const char *folder, const char *name, struct buf *text)
 {
 	const struct {
 		const char *file;
@@ -108,34 +109,34 @@ static enum tfmc_status put_files(struct driver *d, const char *folder, const ch
 	             {"CMakeLists.txt", new_CMakeLists_txt_in},
 	             {"main.c", new_main_c_in}};
 	for (size_t i = 0; i < TFMC_COUNT(files); i++) {
-		fill_in(text, files[i].template, name);
-		TFMC_TRY(put(d, folder, files[i].file, text));
+		print_template(text, files[i].template, name);
+		TFMC_TRY(write_file(d, folder, files[i].file, text));
 	}
 	frontend_schema(text);
-	TFMC_TRY(put(d, folder, "tfmc.schema.json", text));
+	TFMC_TRY(write_file(d, folder, "tfmc.schema.json", text));
 	write_vocab(text);
-	TFMC_TRY(put(d, folder, "vocab.txt", text));
-	if (!write_weights(&d->arena, text))
+	TFMC_TRY(write_file(d, folder, "vocab.txt", text));
+	if (!print_weights(&d->arena, text))
 		return TFMC_NO_MEMORY;
-	TFMC_TRY(put(d, folder, "model.safetensors", text));
+	TFMC_TRY(write_file(d, folder, "model.safetensors", text));
 	return outputs_commit(&d->outputs);
 }
 
-/* What else the name is, so that the project would not build; NULL: nothing. */
-static const char *other_meaning(const char *name)
+/* Why a project of this name would not build; NULL: it would. */
+static const char *reserved_meaning(const char *name)
 {
 #define HEADER  "a header of the system or of tfmc (NAME.h), which the model's own would hide"
 #define TARGET  "a target or a file of CMake's own"
 #define KEYWORD "a word of CMake"
 	static const struct {
 		const char *name, *meaning;
-	} refused[] = {
+	} reserved[] = {
 #define NAME(name, meaning) {#name, meaning},
 #include "frontend/driver/create/refused.def"
 	};
-	for (size_t i = 0; i < TFMC_COUNT(refused); i++)
-		if (!strcmp(name, refused[i].name))
-			return refused[i].meaning;
+	for (size_t i = 0; i < TFMC_COUNT(reserved); i++)
+		if (!strcmp(name, reserved[i].name))
+			return reserved[i].meaning;
 	return NULL;
 }
 
@@ -148,21 +149,22 @@ enum exit_code command_new(struct driver *d)
 	if (!expr_is_name(name))
 		return driver_usage_error(
 		        d, "a new model has a name (letters, digits, _; at most 63), not %s", name);
-	const char *meaning = other_meaning(name);
+	const char *meaning = reserved_meaning(name);
 	if (meaning)
 		return driver_usage_error(d, "%s is %s; give another name", name, meaning);
 	if (!strncmp(name, "tfmc_", strlen("tfmc_")))
 		return driver_usage_error(
-		        d, "%s: names with tfmc_ in front are those of tfmc's library; give another name",
+		        d,
+		        "%s: names that begin with tfmc_ are reserved for tfmc's library; give another name",
 		        name);
 	if (!outputs_make_directory(&held, folder)) {
-		diag_environment_error(&d->diag, LOC_NONE, DIAG_FILE, "cannot make the folder %s: %s", folder,
-		                       errno == EEXIST ? "it exists already; give another name"
-		                                       : strerror(errno));
+		diag_environment_error(
+		        &d->diag, LOC_NONE, DIAG_FILE, "cannot create the folder %s: %s", folder,
+		        errno == EEXIST ? "it exists already; give another name" : strerror(errno));
 		return EXIT_ENVIRONMENT;
 	}
 	buf_init(&text);
-	enum tfmc_status st = put_files(d, folder, name, &text);
+	enum tfmc_status st = write_files(d, folder, name, &text);
 	buf_destroy(&text);
 	outputs_discard(&d->outputs);
 	outputs_remove_temporary(&held);

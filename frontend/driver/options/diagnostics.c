@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Diagnostics as text, JSON Lines and SARIF, and the explanations of codes. JSON and SARIF are streamed in the order
- * of the diagnostics: an object stays open at its array of notes copy_until the next diagnostic, or the end, closes it.
+ * of the diagnostics: an object stays open at its array of notes until the next diagnostic, or the end, closes it.
  */
 #include "frontend/driver/options/diagnostics.h"
 

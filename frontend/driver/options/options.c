@@ -313,7 +313,7 @@ static bool store(struct parser *p, const struct option_row *row, const char *va
 	case KIND_TEXT: *(const char **)field = value; return true;
 	case KIND_NAMES:
 		if (!value[strspn(value, ",")])
-			return fail(p, "%s%s wants a name", option_dashes(row->name), row->name);
+			return fail(p, "%s%s requires a name", option_dashes(row->name), row->name);
 		return push(p, field, value);
 	case KIND_LIST: return push(p, field, value);
 	case KIND_WORD: return store_word(p, row, value);
@@ -328,7 +328,7 @@ static bool store(struct parser *p, const struct option_row *row, const char *va
 	return false;
 }
 
-/* -oFILE: an option of one letter with its value attached; NULL: arg is not one. */
+/* -oFILE: the option of one letter that the value is attached to; NULL: arg is not such an option. */
 static const struct option_row *find_attached(const char *arg)
 {
 	const char letter[2] = {arg[1], 0};
@@ -358,7 +358,7 @@ static bool parse_option(struct parser *p, const char *arg)
 	if (value)
 		return store(p, row, value + 1);
 	if (p->next_arg >= p->args.n)
-		return fail(p, "option %s%s wants a value (%s)", option_dashes(row->name), row->name,
+		return fail(p, "option %s%s requires a value (%s)", option_dashes(row->name), row->name,
 		            row->value);
 	return store(p, row, p->args.items[p->next_arg++]);
 }
@@ -390,7 +390,7 @@ static bool parse_positional(struct parser *p, const char *arg)
 	if (is_command(arg) && !p->out->command_named && access(arg, F_OK))
 		return fail(p, "the command comes first: tfmc %s ...", arg);
 	if (p->out->input)
-		return fail(p, "one file is wanted, found %s and %s", p->out->input, arg);
+		return fail(p, "expected one file, found %s and %s", p->out->input, arg);
 	p->out->input = arg;
 	return true;
 }

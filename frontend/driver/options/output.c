@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Output files without a name until they are complete.
+ * Output files: unnamed until they are complete, then renamed together.
  */
 #define _GNU_SOURCE /* O_TMPFILE */
 #include "frontend/driver/options/output.h"
@@ -21,21 +21,21 @@
 
 /* ---- signals ---- */
 
-static const int deadly[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+static const int fatal_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 
-/* Of the whole process: a signal has no other way to them. Changed while signals wait. */
-static struct output_file *volatile named;
+/* A global list, for the signal handler. Changed only while signals are blocked. */
+static struct output_file *volatile named_files;
 
-static void hold_signals(sigset_t *before)
+static void block_signals(sigset_t *before)
 {
 	sigset_t set;
 	sigemptyset(&set);
-	for (size_t i = 0; i < TFMC_COUNT(deadly); i++)
-		sigaddset(&set, deadly[i]);
+	for (size_t i = 0; i < TFMC_COUNT(fatal_signals); i++)
+		sigaddset(&set, fatal_signals[i]);
 	sigprocmask(SIG_BLOCK, &set, before);
 }
 
-/* A file, or a folder without any. */
+/* A file, or an empty directory. */
 static void remove_named(const char *path)
 {
 	if (unlink(path))
@@ -44,30 +44,31 @@ static void remove_named(const char *path)
 
 void outputs_remove_temporaries(void)
 {
-	for (const struct output_file *f = named; f; f = f->next_named)
+	for (const struct output_file *f = named_files; f; f = f->next_named)
 		remove_named(f->temporary);
 }
 
-/* The default action is back by now. */
-static void end_process(int number)
+/* SA_RESETHAND has restored the default action. */
+static void handle_fatal_signal(int number)
 {
 	outputs_remove_temporaries();
 	raise(number);
 }
 
-static void carry_on(int number)
+static void ignore_signal(int number)
 {
 	(void)number;
 }
 
-/* What the parent process ignores stays ignored. */
+/* Signals that the parent process ignores stay ignored. */
 void outputs_handle_signals(void)
 {
-	struct sigaction end = {.sa_handler = end_process, .sa_flags = (int)(SA_RESETHAND | SA_NODEFER)};
-	struct sigaction go_on = {.sa_handler = carry_on, .sa_flags = SA_RESTART}, old;
-	for (size_t i = 0; i < TFMC_COUNT(deadly); i++)
-		if (!sigaction(deadly[i], NULL, &old) && old.sa_handler == SIG_DFL)
-			sigaction(deadly[i], &end, NULL);
+	struct sigaction end = {.sa_handler = handle_fatal_signal,
+	                        .sa_flags = (int)(SA_RESETHAND | SA_NODEFER)};
+	struct sigaction go_on = {.sa_handler = ignore_signal, .sa_flags = SA_RESTART}, old;
+	for (size_t i = 0; i < TFMC_COUNT(fatal_signals); i++)
+		if (!sigaction(fatal_signals[i], NULL, &old) && old.sa_handler == SIG_DFL)
+			sigaction(fatal_signals[i], &end, NULL);
 	sigaction(SIGXFSZ, &go_on, NULL);
 }
 
@@ -103,23 +104,20 @@ static bool is_input(const struct outputs *o, const char *path, const char *inpu
 	return found;
 }
 
-/* Length of the folder with its slash. */
-static int folder_length(const char *path)
+/* Length of the path's directory with its slash. */
+static int directory_length(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	return slash ? (int)(slash - path) + 1 : 0;
 }
 
-static const char *folder_of(struct arena *a, const char *path)
+static const char *directory_of(struct arena *a, const char *path)
 {
-	return arena_printf(a, "%.*s.", folder_length(path), path);
+	return arena_printf(a, "%.*s.", directory_length(path), path);
 }
 
-/*
- * The file that a path leads to: symbolic links stay links, and what the last one names is written, whether it is
- * there or not, as by open. NULL: the links have no end (errno).
- */
-static const char *behind_links(struct arena *a, const char *path)
+/* Resolves symbolic links as open does; the target need not exist. NULL: too many links (errno). */
+static const char *resolve_links(struct arena *a, const char *path)
 {
 	char to[PATH_MAX];
 	for (int i = 0; i < LINKS_MAX; i++) {
@@ -129,32 +127,32 @@ static const char *behind_links(struct arena *a, const char *path)
 		ssize_t n = readlink(path, to, sizeof(to));
 		if (n < 0 || n == (ssize_t)sizeof(to))
 			return NULL;
-		int folder = to[0] == '/' ? 0 : folder_length(path);
+		int folder = to[0] == '/' ? 0 : directory_length(path);
 		path = arena_printf(a, "%.*s%.*s", folder, path, (int)n, to);
 	}
 	errno = ELOOP;
 	return NULL;
 }
 
-/* folder/.name.tfmc-NNNNNN; another one for each attempt. */
+/* directory/.name.tfmc-NNNNNN, different for each attempt. */
 static const char *temporary_name(struct arena *a, const char *path, int attempt)
 {
-	int n = folder_length(path);
+	int n = directory_length(path);
 	unsigned number = ((unsigned)getpid() * ATTEMPTS + (unsigned)attempt) & 0xffffffu;
 	return arena_printf(a, "%.*s.%s.tfmc-%0*x", n, path, path + n, SUFFIX_DIGITS, number);
 }
 
 /* ---- temporary files ---- */
 
-/* The reason is errno. */
-static void fail(struct output_file *f)
+/* The reason is in errno. */
+static void report_write_error(struct output_file *f)
 {
 	f->failed = true;
 	diag_environment_error(f->cx, LOC_NONE, DIAG_FILE, "cannot write %s: %s", f->path, strerror(errno));
 }
 
-/* A temporary file that nobody has locked belongs to a process that was killed. */
-static void remove_if_left(int folder, const char *name)
+/* Removes a temporary file that is not locked: its process was killed. */
+static void remove_if_abandoned(int folder, const char *name)
 {
 	struct stat st;
 	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -165,31 +163,32 @@ static void remove_if_left(int folder, const char *name)
 	close(fd);
 }
 
-static void remove_left(struct arena *a, const char *path)
+/* Removes all such files of the path. */
+static void remove_abandoned(struct arena *a, const char *path)
 {
-	const char *name = temporary_name(a, path, 0) + folder_length(path);
+	const char *name = temporary_name(a, path, 0) + directory_length(path);
 	size_t n = strlen(name);
-	DIR *folder = opendir(folder_of(a, path));
+	DIR *folder = opendir(directory_of(a, path));
 	if (!folder)
 		return;
 	for (const struct dirent *e; (e = readdir(folder));)
 		if (strlen(e->d_name) == n && !memcmp(e->d_name, name, n - SUFFIX_DIGITS))
-			remove_if_left(dirfd(folder), e->d_name);
+			remove_if_abandoned(dirfd(folder), e->d_name);
 	closedir(folder);
 }
 
-/* -1: not on this system. */
-static int open_unnamed(struct arena *a, const char *path)
+/* -1: not supported here. */
+static int open_unnamed_file(struct arena *a, const char *path)
 {
 	if (access("/proc/self/fd", X_OK))
 		return -1;
-	int fd = open(folder_of(a, path), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+	int fd = open(directory_of(a, path), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
 	if (fd >= 0)
-		(void)flock(fd, LOCK_EX); /* it has a temporary name for a moment, at the end */
+		(void)flock(fd, LOCK_EX); /* it gets a temporary name before the rename */
 	return fd;
 }
 
-/* -1 with errno. Before it is locked another process may take it for left and remove it. */
+/* -1 with errno. EEXIST: between open and flock another process took the file for abandoned and removed it. */
 static int open_locked(const char *name)
 {
 	struct stat st;
@@ -204,18 +203,18 @@ static int open_locked(const char *name)
 	return -1;
 }
 
-static int open_named(struct arena *a, struct output_file *f)
+static int open_named_file(struct arena *a, struct output_file *f)
 {
 	int fd = -1;
 	sigset_t before;
 	errno = EEXIST;
 	for (int i = 0; i < ATTEMPTS && fd < 0 && errno == EEXIST; i++) {
 		f->temporary = temporary_name(a, f->target, i);
-		hold_signals(&before);
+		block_signals(&before);
 		fd = open_locked(f->temporary);
 		if (fd >= 0) {
-			f->next_named = named;
-			named = f;
+			f->next_named = named_files;
+			named_files = f;
 		}
 		sigprocmask(SIG_SETMASK, &before, NULL);
 	}
@@ -224,12 +223,12 @@ static int open_named(struct arena *a, struct output_file *f)
 	return fd;
 }
 
-/* The temporary file goes away, if it still has its name. */
-static void forget(struct output_file *f)
+/* Removes the temporary file if it still has that name, and unregisters it. */
+static void remove_temporary(struct output_file *f)
 {
-	struct output_file *volatile *at = &named;
+	struct output_file *volatile *at = &named_files;
 	sigset_t before;
-	hold_signals(&before);
+	block_signals(&before);
 	if (f->temporary)
 		remove_named(f->temporary);
 	f->temporary = NULL;
@@ -243,16 +242,16 @@ static void forget(struct output_file *f)
 void outputs_track_temporary(struct output_file *f, const char *path)
 {
 	sigset_t before;
-	hold_signals(&before);
-	*f = (struct output_file){.temporary = path, .next_named = named};
-	named = f;
+	block_signals(&before);
+	*f = (struct output_file){.temporary = path, .next_named = named_files};
+	named_files = f;
 	sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
 bool outputs_make_directory(struct output_file *f, const char *path)
 {
 	sigset_t before;
-	hold_signals(&before);
+	block_signals(&before);
 	bool made = !mkdir(path, 0777);
 	int why = errno;
 	if (made)
@@ -264,41 +263,41 @@ bool outputs_make_directory(struct output_file *f, const char *path)
 
 void outputs_remove_temporary(struct output_file *f)
 {
-	forget(f);
+	remove_temporary(f);
 }
 
 /* ---- one file ---- */
 
 static bool open_file(struct arena *a, struct output_file *f)
 {
-	remove_left(a, f->target);
-	int fd = open_unnamed(a, f->target);
+	remove_abandoned(a, f->target);
+	int fd = open_unnamed_file(a, f->target);
 	if (fd < 0)
-		fd = open_named(a, f);
+		fd = open_named_file(a, f);
 	f->stream = fd < 0 ? NULL : fdopen(fd, "wb");
 	if (f->stream)
 		return true;
-	fail(f);
+	report_write_error(f);
 	if (fd >= 0)
 		close(fd);
-	forget(f);
+	remove_temporary(f);
 	return false;
 }
 
 void outputs_note_written(struct outputs *o, const char *path)
 {
-	const char *target = behind_links(o->arena, path);
+	const char *target = resolve_links(o->arena, path);
 	ARENA_ADD(o->arena, &o->taken, target ? target : path);
 }
 
-/* Files of one folder with one name, whether they exist or not. */
+/* Whether two paths are the same name in the same directory; the files need not exist. */
 static bool is_same_name(struct arena *a, const char *x, const char *y)
 {
-	return !strcmp(x + folder_length(x), y + folder_length(y)) &&
-	       same_file(folder_of(a, x), folder_of(a, y));
+	return !strcmp(x + directory_length(x), y + directory_length(y)) &&
+	       same_file(directory_of(a, x), directory_of(a, y));
 }
 
-static bool is_taken(const struct outputs *o, const char *path)
+static bool is_output(const struct outputs *o, const char *path)
 {
 	bool found = false;
 	for (size_t i = 0; !found && i < o->n; i++)
@@ -310,13 +309,13 @@ static bool is_taken(const struct outputs *o, const char *path)
 
 struct output_file *outputs_add(struct outputs *o, const char *path, const char *input)
 {
-	const char *target = behind_links(o->arena, path);
+	const char *target = resolve_links(o->arena, path);
 	if (!target) {
 		diag_environment_error(o->cx, LOC_NONE, DIAG_FILE, "cannot write %s: %s", path,
 		                       strerror(errno));
 		return NULL;
 	}
-	if (is_taken(o, target)) {
+	if (is_output(o, target)) {
 		diag_error(o->cx, LOC_NONE, DIAG_FILE, "two outputs are the file %s", path);
 		return NULL;
 	}
@@ -345,7 +344,7 @@ struct output_file *outputs_add(struct outputs *o, const char *path, const char 
 bool output_write(struct output_file *f, const void *bytes, size_t n)
 {
 	if (!f->failed && n && fwrite(bytes, 1, n, f->stream) != n)
-		fail(f);
+		report_write_error(f);
 	f->at += n;
 	f->bytes = f->at > f->bytes ? f->at : f->bytes;
 	return !f->failed;
@@ -354,7 +353,7 @@ bool output_write(struct output_file *f, const void *bytes, size_t n)
 bool output_write_at(struct output_file *f, uint64_t offset, const void *bytes, size_t n)
 {
 	if (!f->failed && f->at != offset && fseeko(f->stream, (off_t)offset, SEEK_SET))
-		fail(f);
+		report_write_error(f);
 	f->at = offset;
 	return output_write(f, bytes, n);
 }
@@ -363,7 +362,7 @@ bool output_write_text(struct output_file *f, const struct buf *text)
 {
 	if (!f->failed && buf_failed(text)) {
 		errno = ENOMEM;
-		fail(f);
+		report_write_error(f);
 	}
 	return output_write(f, text->data, text->len);
 }
@@ -387,16 +386,16 @@ void outputs_move_last(struct outputs *o, struct output_file *f)
 		o->items[n] = f;
 }
 
-/* Everything is on the disk: what it refuses late is refused here. */
-static bool complete(struct output_file *f)
+/* Flushes to the disk, so that delayed write errors are found before any rename. */
+static bool sync_file(struct output_file *f)
 {
 	if (!f->failed && (fflush(f->stream) || fsync(fileno(f->stream))))
-		fail(f);
+		report_write_error(f);
 	return !f->failed;
 }
 
-/* A temporary name for a file without one. */
-static bool name_new(struct arena *a, struct output_file *f)
+/* Gives an unnamed file a temporary name. */
+static bool name_temporary(struct arena *a, struct output_file *f)
 {
 	char from[64];
 	(void)snprintf(from, sizeof(from), "/proc/self/fd/%d", fileno(f->stream));
@@ -408,12 +407,12 @@ static bool name_new(struct arena *a, struct output_file *f)
 			break;
 	}
 	if (!f->temporary)
-		fail(f);
+		report_write_error(f);
 	return f->temporary != NULL;
 }
 
-/* A second name for the file that is there; none where there is no file, or no hard links. */
-static void name_old(struct arena *a, struct output_file *f)
+/* Gives an existing file a second name, to undo the rename; none without a file, or without hard links. */
+static void link_old(struct arena *a, struct output_file *f)
 {
 	for (int i = 0; i < ATTEMPTS && !f->old; i++) {
 		const char *to = temporary_name(a, f->target, i);
@@ -425,18 +424,18 @@ static void name_old(struct arena *a, struct output_file *f)
 	f->was_there = f->old || !access(f->target, F_OK);
 }
 
-/* A link does not replace a file that is there: a rename does. */
-static bool put_in_place(struct output_file *f)
+/* By rename: a link cannot replace an existing file. */
+static bool rename_into_place(struct output_file *f)
 {
 	if (rename(f->temporary, f->target)) {
-		fail(f);
+		report_write_error(f);
 		return false;
 	}
 	f->temporary = NULL;
 	return true;
 }
 
-static void take_back(struct output_file *f)
+static void undo_rename(struct output_file *f)
 {
 	bool done = f->old ? !rename(f->old, f->target) : !f->was_there && !unlink(f->target);
 	if (done)
@@ -445,28 +444,26 @@ static void take_back(struct output_file *f)
 		diag_note(f->cx, LOC_NONE, "%s is new: the file of before could not be put back", f->path);
 }
 
-/*
- * All names or none. What can fail for want of space or of a directory is done before the first rename; when a rename
- * fails, those before it are taken back. No signal comes between the first name and the last.
- */
+/* All names or none. Whatever can fail for lack of space or of a directory is done before the first rename;
+ * after a failed rename earlier ones are undone. Signals are blocked from the first to the last. */
 enum tfmc_status outputs_commit(struct outputs *o)
 {
 	bool ok = true;
 	size_t n = 0;
 	sigset_t before;
 	for (size_t i = 0; i < o->n; i++)
-		ok = complete(o->items[i]) && ok;
-	hold_signals(&before);
+		ok = sync_file(o->items[i]) && ok;
+	block_signals(&before);
 	for (size_t i = 0; ok && i < o->n; i++)
-		ok = o->items[i]->temporary || name_new(o->arena, o->items[i]);
+		ok = o->items[i]->temporary || name_temporary(o->arena, o->items[i]);
 	for (size_t i = 0; ok && o->n > 1 && i < o->n; i++)
-		name_old(o->arena, o->items[i]);
+		link_old(o->arena, o->items[i]);
 	while (ok && n < o->n) {
-		ok = put_in_place(o->items[n]);
+		ok = rename_into_place(o->items[n]);
 		n += ok;
 	}
 	while (!ok && n > 0)
-		take_back(o->items[--n]);
+		undo_rename(o->items[--n]);
 	outputs_discard(o);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return ok ? TFMC_OK : TFMC_IO;
@@ -478,7 +475,7 @@ void outputs_discard(struct outputs *o)
 		fclose(o->items[i]->stream);
 		if (o->items[i]->old)
 			(void)unlink(o->items[i]->old);
-		forget(o->items[i]);
+		remove_temporary(o->items[i]);
 	}
 	o->n = 0;
 }

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc calibrate: the model, its numbers unrounded, reads texts, and what its matrices are multiplied with is
- * collected as a profile. A call gives K sums for a matrix however long the text is; sums of calls are added in f64,
- * in the order of the texts, so the number of workers changes nothing.
+ * tfmc calibrate: runs the model as stored on texts and collects statistics of the inputs of its matrices as a
+ * profile. The compiled model returns sums over the rows of a call; sums of calls are added in f64 in the order of
+ * the texts, so the result does not depend on the number of workers.
  *
- * Texts are read as `score` feeds them: after the start ids, without the last id. Longer ones than LONGEST ids, or
- * than the model reads, are cut, and each part begins with the start ids. Sources and targets of
- * sequence-to-sequence models are not cut. Models that do not generate read the whole text, with the tokens that its
- * tokenizer puts around it.
+ * Texts are fed as by `score`: after the start ids, without the last id. Those longer than LONGEST ids, or than the
+ * model reads, are cut, and each chunk begins with the start ids; sources and targets of sequence-to-sequence models
+ * are not cut. Models that do not generate read the whole text with the special tokens of its tokenizer.
  */
 #include "frontend/driver/quality/profile.h"
 #include "frontend/driver/quality/texts.h"
 
 #include <string.h>
 
-#define LONGEST 512 /* ids of one call: its intermediate values are in memory */
+#define LONGEST 512 /* ids of one call, which bounds its arena */
 
 struct calibration {
 	struct driver *d;
@@ -32,6 +31,7 @@ struct calibration {
 
 /* ---- inputs ---- */
 
+/* By name; name NULL: the first required input of type i32. */
 static const struct frontend_input *find_input(const struct frontend_model *m, const char *name)
 {
 	size_t n;
@@ -56,8 +56,8 @@ static enum tfmc_status find_inputs(struct calibration *c)
 	return TFMC_INVALID;
 }
 
-/* The most that an axis may be, at most LONGEST. */
-static int64_t axis_bound(struct calibration *c, const char *name, uint64_t axis)
+/* The upper bound of an axis of an input of run, at most LONGEST. */
+static int64_t max_axis_size(struct calibration *c, const char *name, uint64_t axis)
 {
 	const struct tfmc_record *r = c->compiled.model.record;
 	int64_t run = tfmc_entry_find(r, "run"), bound = LONGEST;
@@ -86,8 +86,8 @@ static enum tfmc_status add_ids(struct calibration *c, struct named_tensors *in,
 	return TFMC_OK;
 }
 
-/* A row of the features, of one sequence. */
-static enum tfmc_status add_row(struct calibration *c, struct named_tensors *in, int64_t row)
+/* One row of the features, as a batch of one. */
+static enum tfmc_status add_feature_row(struct calibration *c, struct named_tensors *in, int64_t row)
 {
 	const struct named_tensor *all = c->texts.rows;
 	int64_t dims[IR_RANK_MAX];
@@ -104,7 +104,7 @@ static enum tfmc_status add_row(struct calibration *c, struct named_tensors *in,
 static enum tfmc_status add_source(struct calibration *c, const struct text *text, struct named_tensors *in)
 {
 	if (text->row >= 0)
-		return add_row(c, in, text->row);
+		return add_feature_row(c, in, text->row);
 	const struct ids none = {0};
 	return c->texts.reads_source
 	               ? add_ids(c, in, c->source->name, &none, text->source.items, text->source.n)
@@ -113,7 +113,8 @@ static enum tfmc_status add_source(struct calibration *c, const struct text *tex
 
 /* ---- calls ---- */
 
-static enum tfmc_status call(struct calibration *c, const struct text *text, const int32_t *ids, size_t n)
+static enum tfmc_status run_chunk(struct calibration *c, const struct text *text, const int32_t *ids,
+                                  size_t n)
 {
 	struct named_tensors in = {0}, out = {0};
 	struct arena_mark mark = arena_mark(&c->d->arena);
@@ -126,25 +127,25 @@ static enum tfmc_status call(struct calibration *c, const struct text *text, con
 	return TFMC_OK;
 }
 
-static enum tfmc_status read_text(void *user, const struct text *text)
+static enum tfmc_status run_text(void *user, const struct text *text)
 {
 	struct calibration *c = user;
 	size_t n = text->ids.n - (c->texts.kind != GENERATE_NONE && text->ids.n > 0), at = 0;
-	size_t room = (size_t)c->longest > c->start.n ? (size_t)c->longest - c->start.n : 1;
+	size_t max_chunk = (size_t)c->longest > c->start.n ? (size_t)c->longest - c->start.n : 1;
 	if (c->texts.kind == GENERATE_SEQ2SEQ)
-		room = n;
+		max_chunk = n;
 	if (n + c->start.n == 0)
 		return TFMC_OK;
 	do {
-		size_t part = n - at < room ? n - at : room;
-		TFMC_TRY(call(c, text, text->ids.items + at, part));
-		at += part;
+		size_t n_chunk = n - at < max_chunk ? n - at : max_chunk;
+		TFMC_TRY(run_chunk(c, text, text->ids.items + at, n_chunk));
+		at += n_chunk;
 	} while (at < n);
 	return TFMC_OK;
 }
 
-/* A session for the longest calls. */
-static enum tfmc_status open_session(struct calibration *c)
+/* Opens a session with memory for the longest calls. */
+static enum tfmc_status open_longest_session(struct calibration *c)
 {
 	const struct ids none = {0};
 	struct named_tensors in = {0};
@@ -156,9 +157,9 @@ static enum tfmc_status open_session(struct calibration *c)
 	TFMC_TRY(add_ids(c, &in, c->tokens->name, &none, zeros, n));
 	if (c->texts.reads_source)
 		TFMC_TRY(add_ids(c, &in, c->source->name, &none, zeros,
-		                 (size_t)axis_bound(c, c->source->name, 1)));
+		                 (size_t)max_axis_size(c, c->source->name, 1)));
 	if (c->texts.rows)
-		TFMC_TRY(add_row(c, &in, 0));
+		TFMC_TRY(add_feature_row(c, &in, 0));
 	TFMC_TRY(caller_open_session(c->d, &c->compiled, "run", &in));
 	arena_release(&c->d->arena, mark);
 	return TFMC_OK;
@@ -176,8 +177,8 @@ static enum tfmc_status open_model(struct calibration *c)
 	c->loaded.plain = c->loaded.module;
 	TFMC_TRY(probe_columns(&q, c->loaded.plain, &c->loaded.module, &c->columns));
 	TFMC_TRY(driver_compile_jit(d, &c->loaded, (struct entry_names){run, 1}, &c->compiled));
-	c->longest = axis_bound(c, c->tokens->name, 1);
-	TFMC_TRY(open_session(c));
+	c->longest = max_axis_size(c, c->tokens->name, 1);
+	TFMC_TRY(open_longest_session(c));
 	const struct tfmc_record *r = c->compiled.model.record;
 	c->texts.record = r;
 	c->caller = (struct caller){.d = d,
@@ -197,10 +198,10 @@ enum exit_code command_calibrate(struct driver *d)
 	if (usage != EXIT_OK)
 		return usage;
 	if (!d->options.output)
-		return driver_usage_error(d, "calibrate wants -o FILE");
+		return driver_usage_error(d, "calibrate requires -o FILE");
 	enum tfmc_status st = open_model(&c);
 	if (st == TFMC_OK)
-		st = texts_each(&c.texts, read_text, &c);
+		st = texts_each(&c.texts, run_text, &c);
 	if (st == TFMC_OK && c.n_calls == 0) {
 		diag_error(&d->diag, LOC_NONE, DIAG_INPUT, "calibrate: the texts have no ids");
 		st = TFMC_INVALID;

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Distances between next-token distributions. */
+/*
+ * Distances between next-token distributions.
+ */
 #include "frontend/driver/quality/distance.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
-/* log of the sum of e^logit, and the lowest id of a largest logit; false when there is no distribution. */
-static bool normalize(const float *logits, int64_t vocab, double *log_sum, int64_t *top)
+/* log of the sum of e^logit, and argmax (of equal logits the lowest id). False: NaN, +infinity, or all
+ * -infinity. */
+static bool log_sum_exp(const float *logits, int64_t vocab, double *log_sum, int64_t *top)
 {
 	double sum = 0;
 	*top = 0;
@@ -30,7 +33,7 @@ bool distance_add_position(struct arena *arena, const float *p, const float *q, 
 {
 	double p_sum, q_sum, kl = 0;
 	int64_t p_top, q_top;
-	if (!normalize(p, vocab, &p_sum, &p_top) || !normalize(q, vocab, &q_sum, &q_top))
+	if (!log_sum_exp(p, vocab, &p_sum, &p_top) || !log_sum_exp(q, vocab, &q_sum, &q_top))
 		return false;
 	for (int64_t v = 0; v < vocab; v++) {
 		double log_p = (double)p[v] - p_sum, part = exp(log_p);
@@ -61,15 +64,15 @@ void distance_add_sums(struct distance_sums *to, const struct distance_sums *fro
 	to->n += from->n;
 }
 
-static int by_size(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 	return (x > y) - (x < y);
 }
 
-double distance_quantile(struct distance_list *list, double part)
+double distance_quantile(struct distance_list *list, double share)
 {
-	qsort(list->items, list->n, sizeof(*list->items), by_size);
-	size_t rank = (size_t)ceil(part * (double)list->n);
+	qsort(list->items, list->n, sizeof(*list->items), compare_doubles);
+	size_t rank = (size_t)ceil(share * (double)list->n);
 	return list->items[(rank < 1 ? 1 : rank > list->n ? list->n : rank) - 1];
 }

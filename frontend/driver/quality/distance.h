@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How far the next-token distributions q of a model are from the distributions p of another one. At a position
+ * Distance of the next-token distributions q of a model from the distributions p of a reference model. At a position
  * with logits x [V] the distribution is p(v) = e^(x(v) - m) / sum over u of e^(x(u) - m), m = max x, computed in
  * f64 from logits in f32.
  *
  *   kl        D(p || q) = sum over v of p(v) (log p(v) - log q(v)), in nats (Kullback, Leibler 1951, eq. 2.4); a
  *             sum that rounding brings below 0 is 0
- *   same_top  whether the largest logit of both belongs to one token, of equal ones to the lowest id
+ *   same_top  whether argmax of both is the same token (of equal logits the lowest id)
  *   p, q      probability of the token that follows in the text
  *
  * Of n positions: the mean of kl; its 99.9 % quantile, the element number ceil(0.999 n) of the sorted list
- * (nearest rank); the part of positions with same_top; the root mean square of q - p; the perplexities
+ * (nearest rank); the share of positions with same_top; the root mean square of q - p; the perplexities
  * e^(-mean of log p) and e^(-mean of log q).
  */
 #ifndef TFMC_FRONTEND_DRIVER_QUALITY_DISTANCE_H
@@ -23,11 +23,11 @@
 
 /* Sums over the positions of one sequence, or of all. */
 struct distance_sums {
-	double kl, square, log_p, log_q; /* square: of q - p */
+	double kl, square, log_p, log_q; /* square: sum of (q - p)^2 */
 	int64_t n_same, n;
 };
 
-/* kl of each position, in any order. */
+/* kl of each position, for the quantile. */
 struct distance_list {
 	double *items;
 	size_t n, cap;
@@ -40,7 +40,7 @@ struct distance_list {
 bool distance_add_position(struct arena *arena, const float *p, const float *q, int64_t vocab, int32_t next,
                            struct distance_sums *sums, struct distance_list *list);
 void distance_add_sums(struct distance_sums *to, const struct distance_sums *from);
-/* The nearest-rank quantile, 0 < part <= 1, of a list with n >= 1; sorts it. */
-double distance_quantile(struct distance_list *list, double part);
+/* The nearest-rank quantile, 0 < share <= 1, of a list with n >= 1; sorts it. */
+double distance_quantile(struct distance_list *list, double share);
 
 #endif

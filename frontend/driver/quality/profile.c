@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of a profile and its file. */
+/*
+ * Sums of a calibration profile, and its file.
+ */
 #include "frontend/driver/quality/profile.h"
 
 #include <math.h>

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc quality: what a model says after each token of given texts, beside what another one says, which is the
- * same model with its numbers unrounded unless --reference-model names one. Both read the same ids, whatever they would
- * have chosen themselves. Sequences take their steps side by side; of each, one row of logits is held.
+ * tfmc quality: the next-token distributions of a model at each position of given texts, compared with those of a
+ * reference model, by default the same model as stored. Both read the same ids (teacher forcing). Sequences share
+ * decode steps (batches of up to BATCH_MAX); one row of logits is in memory for each.
  *
- * A text that is longer than the state of either model is cut into parts, of which each begins with the start
- * ids again; without start ids the first id of a part is read and not predicted. What is predicted of a
- * sequence-to-sequence model is its target, which is not cut.
+ * A text longer than the context of either model is cut into chunks, each of which begins with the start ids; without
+ * start ids the first id of a chunk is read and not predicted. The target of a sequence-to-sequence model is
+ * predicted, and not cut.
  */
 #include "frontend/driver/quality/distance.h"
 #include "frontend/driver/quality/texts.h"
 
 #include <math.h>
 
-#define SIDE_BY_SIDE 16
+#define BATCH_MAX 16
 
-/* A model and the sequences that it has begun. */
-struct side {
+/* A model, and the slots of its session that sequences take. */
+struct evaluated_model {
 	struct loaded loaded;
 	struct compiled compiled;
 	struct tfmc_slots *slots;
 };
 
-/* The ids of a text that are predicted; those before the first are in the slots. */
-struct part {
+/* The ids to predict of a chunk; those before the first are in the slots already. */
+struct chunk {
 	const int32_t *ids;
 	size_t n, at;
-	int64_t slots[2]; /* of model and other */
-	size_t text;      /* number of it, from 1 */
+	int64_t slots[2]; /* of model and reference */
+	size_t text;      /* number of its text, from 1 */
 	struct distance_sums sums;
 };
 
@@ -35,27 +35,27 @@ struct quality {
 	struct driver *d;
 	struct texts texts;
 	const char *model_path;
-	struct side model, other;
+	struct evaluated_model model, reference;
 	int64_t vocab;
-	size_t room; /* ids that the states of both hold */
+	size_t context; /* tokens that both models can hold */
 	struct ids start;
-	struct part parts[SIDE_BY_SIDE];
-	size_t n_parts, n_texts;
+	struct chunk chunks[BATCH_MAX];
+	size_t n_chunks, n_texts;
 	struct distance_sums sums;
 	struct distance_list kl;
 };
 
 /* ---- steps ---- */
 
-static enum tfmc_status status_of(struct quality *q, struct side *s, int status)
+static enum tfmc_status check_status(struct quality *q, struct evaluated_model *s, int status)
 {
 	return prompt_check_status(q->d, s->compiled.session, "quality", status);
 }
 
-/* Both distributions at the end of a part, and what follows. */
-static enum tfmc_status compare(struct quality *q, struct part *p)
+/* Compares both distributions before the next id of a chunk. */
+static enum tfmc_status compare_logits(struct quality *q, struct chunk *p)
 {
-	const float *given = tfmc_slots_logits(q->other.slots, p->slots[1]);
+	const float *given = tfmc_slots_logits(q->reference.slots, p->slots[1]);
 	const float *made = tfmc_slots_logits(q->model.slots, p->slots[0]);
 	if (!given || !made)
 		return TFMC_INTERNAL;
@@ -69,75 +69,79 @@ static enum tfmc_status compare(struct quality *q, struct part *p)
 	return TFMC_INVALID;
 }
 
-static enum tfmc_status step(struct quality *q, struct side *s, size_t which)
+/* Feeds the last compared id of every unfinished chunk. which: the index in slots. */
+static enum tfmc_status decode_step(struct quality *q, struct evaluated_model *s, size_t which)
 {
-	struct tfmc_slot_token next[SIDE_BY_SIDE];
+	struct tfmc_slot_token next[BATCH_MAX];
 	uint64_t n = 0;
-	for (size_t i = 0; i < q->n_parts; i++)
-		if (q->parts[i].at < q->parts[i].n)
-			next[n++] = (struct tfmc_slot_token){q->parts[i].slots[which],
-			                                     q->parts[i].ids[q->parts[i].at - 1]};
-	return n ? status_of(q, s, tfmc_slots_step(s->slots, next, n)) : TFMC_OK;
+	for (size_t i = 0; i < q->n_chunks; i++)
+		if (q->chunks[i].at < q->chunks[i].n)
+			next[n++] = (struct tfmc_slot_token){q->chunks[i].slots[which],
+			                                     q->chunks[i].ids[q->chunks[i].at - 1]};
+	return n ? check_status(q, s, tfmc_slots_step(s->slots, next, n)) : TFMC_OK;
 }
 
-/* To the end of all parts that were begun. Sums are added in the order of the texts. */
-static enum tfmc_status finish_parts(struct quality *q)
+/* Compares all begun chunks to their ends. Sums are added in the order of the texts, so that rounding does not
+ * depend on the batch. */
+static enum tfmc_status finish_chunks(struct quality *q)
 {
-	for (size_t left = q->n_parts; left > 0;) {
+	for (size_t left = q->n_chunks; left > 0;) {
 		left = 0;
-		for (size_t i = 0; i < q->n_parts; i++) {
-			struct part *p = &q->parts[i];
+		for (size_t i = 0; i < q->n_chunks; i++) {
+			struct chunk *p = &q->chunks[i];
 			if (p->at < p->n)
-				TFMC_TRY(compare(q, p));
+				TFMC_TRY(compare_logits(q, p));
 			left += p->at < p->n;
 		}
-		TFMC_TRY(step(q, &q->model, 0));
-		TFMC_TRY(step(q, &q->other, 1));
+		TFMC_TRY(decode_step(q, &q->model, 0));
+		TFMC_TRY(decode_step(q, &q->reference, 1));
 	}
-	for (size_t i = 0; i < q->n_parts; i++) {
-		const struct part *p = &q->parts[i];
-		TFMC_TRY(status_of(q, &q->model, tfmc_slots_leave(q->model.slots, p->slots[0])));
-		TFMC_TRY(status_of(q, &q->other, tfmc_slots_leave(q->other.slots, p->slots[1])));
+	for (size_t i = 0; i < q->n_chunks; i++) {
+		const struct chunk *p = &q->chunks[i];
+		TFMC_TRY(check_status(q, &q->model, tfmc_slots_leave(q->model.slots, p->slots[0])));
+		TFMC_TRY(check_status(q, &q->reference, tfmc_slots_leave(q->reference.slots, p->slots[1])));
 		distance_add_sums(&q->sums, &p->sums);
 	}
-	q->n_parts = 0;
+	q->n_chunks = 0;
 	return TFMC_OK;
 }
 
 /* ---- texts ---- */
 
-static enum tfmc_status join(struct quality *q, struct side *s, const struct text *text,
-                             const struct ids *before, int64_t *slot)
+/* Begins a sequence with the ids `before`. */
+static enum tfmc_status join_slot(struct quality *q, struct evaluated_model *s, const struct text *text,
+                                  const struct ids *before, int64_t *slot)
 {
 	if (text->row >= 0)
 		TFMC_TRY(prompt_set_source_row(q->d, s->compiled.session, "quality", q->texts.rows,
 		                               text->row));
-	return status_of(q, s,
-	                 tfmc_slots_join(s->slots, before->items, before->n, text->source.items,
-	                                 text->source.n, slot));
+	return check_status(q, s,
+	                    tfmc_slots_join(s->slots, before->items, before->n, text->source.items,
+	                                    text->source.n, slot));
 }
 
-static bool is_full(const struct quality *q)
+static bool is_batch_full(const struct quality *q)
 {
-	int64_t own = tfmc_session_batch(q->model.compiled.session);
-	int64_t other = tfmc_session_batch(q->other.compiled.session);
-	return (int64_t)q->n_parts >= (own < other ? own : other) || q->n_parts == SIDE_BY_SIDE;
+	int64_t model_batch = tfmc_session_batch(q->model.compiled.session);
+	int64_t reference = tfmc_session_batch(q->reference.compiled.session);
+	return (int64_t)q->n_chunks >= (model_batch < reference ? model_batch : reference) ||
+	       q->n_chunks == BATCH_MAX;
 }
 
-static enum tfmc_status begin_part(struct quality *q, const struct text *text, const struct ids *before,
-                                   const int32_t *ids, size_t n)
+static enum tfmc_status begin_chunk(struct quality *q, const struct text *text, const struct ids *before,
+                                    const int32_t *ids, size_t n)
 {
-	if (is_full(q))
-		TFMC_TRY(finish_parts(q));
-	struct part *p = &q->parts[q->n_parts];
-	*p = (struct part){.ids = ids, .n = n, .text = q->n_texts};
-	TFMC_TRY(join(q, &q->model, text, before, &p->slots[0]));
-	TFMC_TRY(join(q, &q->other, text, before, &p->slots[1]));
-	q->n_parts++;
+	if (is_batch_full(q))
+		TFMC_TRY(finish_chunks(q));
+	struct chunk *p = &q->chunks[q->n_chunks];
+	*p = (struct chunk){.ids = ids, .n = n, .text = q->n_texts};
+	TFMC_TRY(join_slot(q, &q->model, text, before, &p->slots[0]));
+	TFMC_TRY(join_slot(q, &q->reference, text, before, &p->slots[1]));
+	q->n_chunks++;
 	return TFMC_OK;
 }
 
-static bool check_ids(struct quality *q, const struct ids *ids)
+static bool check_vocabulary(struct quality *q, const struct ids *ids)
 {
 	for (size_t i = 0; i < ids->n; i++)
 		if (ids->items[i] >= q->vocab) {
@@ -150,10 +154,10 @@ static bool check_ids(struct quality *q, const struct ids *ids)
 	return true;
 }
 
-/* Ids of the text that one part has room for, behind `before` in the state: the last one is not read. */
-static size_t part_room(const struct quality *q, size_t before)
+/* Ids that a chunk holds after `before` ids: the last one is predicted and not fed. */
+static size_t chunk_room(const struct quality *q, size_t before)
 {
-	return q->room + 1 > before ? q->room + 1 - before : 0;
+	return q->context + 1 > before ? q->context + 1 - before : 0;
 }
 
 static enum tfmc_status add_text(void *user, const struct text *text)
@@ -161,21 +165,21 @@ static enum tfmc_status add_text(void *user, const struct text *text)
 	struct quality *q = user;
 	bool is_pair = q->texts.kind == GENERATE_SEQ2SEQ;
 	q->n_texts++;
-	if (!check_ids(q, &text->ids))
+	if (!check_vocabulary(q, &text->ids))
 		return TFMC_INVALID;
 	for (size_t at = 0; at < text->ids.n;) {
 		struct ids before =
 		        q->start.n ? q->start : (struct ids){.items = text->ids.items + at++, .n = 1};
-		size_t n = text->ids.n - at, room = part_room(q, before.n);
-		if (room < 1 || (is_pair && n > room)) {
+		size_t n = text->ids.n - at, context = chunk_room(q, before.n);
+		if (context < 1 || (is_pair && n > context)) {
 			diag_error(&q->d->diag, LOC_NONE, DIAG_INPUT,
 			           "quality: text %zu has %zu ids after %zu; the state has room for %zu",
-			           q->n_texts, n, before.n, q->room);
+			           q->n_texts, n, before.n, q->context);
 			return TFMC_INVALID;
 		}
-		n = n < room ? n : room;
+		n = n < context ? n : context;
 		if (n > 0)
-			TFMC_TRY(begin_part(q, text, &before, text->ids.items + at, n));
+			TFMC_TRY(begin_chunk(q, text, &before, text->ids.items + at, n));
 		at += n;
 	}
 	return TFMC_OK;
@@ -189,7 +193,7 @@ struct report {
 	long long n;
 };
 
-static struct report summed(struct quality *q)
+static struct report summarize(struct quality *q)
 {
 	const struct distance_sums *s = &q->sums;
 	double n = (double)s->n;
@@ -205,9 +209,9 @@ static struct report summed(struct quality *q)
 static void print_text(struct quality *q, const struct report *r)
 {
 	struct buf *out = &q->d->out;
-	const char *other = q->d->options.reference_model;
+	const char *reference = q->d->options.reference_model;
 	buf_printf(out, "%lld positions of %zu texts, against %s\n", r->n, q->n_texts,
-	           other ? other : "the same model unrounded");
+	           reference ? reference : "the same model unrounded");
 	buf_printf(out, "KL divergence   mean %.6g, 99.9 %% %.6g nats\n", r->kl_mean, r->kl_999);
 	buf_printf(out, "same top token  %.4f %%\n", 100 * r->same_top);
 	buf_printf(out, "probability of the true token: RMS of differences %.6g\n", r->rms);
@@ -238,8 +242,8 @@ static void print_json(struct quality *q, const struct report *r)
 
 static enum tfmc_status print_report(struct quality *q)
 {
-	TFMC_TRY(texts_predicted(&q->texts, q->sums.n));
-	struct report r = summed(q);
+	TFMC_TRY(texts_check_count(&q->texts, q->sums.n));
+	struct report r = summarize(q);
 	if (q->d->options.json)
 		print_json(q, &r);
 	else
@@ -249,24 +253,23 @@ static enum tfmc_status print_report(struct quality *q)
 
 /* ---- both models ---- */
 
-static enum tfmc_status open_slots(struct quality *q, struct side *s)
+static enum tfmc_status open_model(struct quality *q, struct evaluated_model *s)
 {
 	static const char *const entries[] = {"prefill", "step", "encode"};
 	bool is_pair = q->texts.kind == GENERATE_SEQ2SEQ;
 	TFMC_TRY(driver_compile_jit(q->d, &s->loaded, (struct entry_names){entries, 2 + (size_t)is_pair},
 	                            &s->compiled));
-	TFMC_TRY(
-	        driver_open_session(q->d, &s->compiled, driver_batch_size(q->d, &s->compiled, SIDE_BY_SIDE)));
-	TFMC_TRY(status_of(q, s, tfmc_slots_open(s->compiled.session, &s->slots)));
+	TFMC_TRY(driver_open_session(q->d, &s->compiled, driver_batch_size(q->d, &s->compiled, BATCH_MAX)));
+	TFMC_TRY(check_status(q, s, tfmc_slots_open(s->compiled.session, &s->slots)));
 	const struct tfmc_record *r = tfmc_session_record(s->compiled.session);
-	uint64_t room = r->context_limit ? r->context_limit : INT32_MAX;
-	q->room = room < q->room ? (size_t)room : q->room;
+	uint64_t context = r->context_limit ? r->context_limit : INT32_MAX;
+	q->context = context < q->context ? (size_t)context : q->context;
 	return TFMC_OK;
 }
 
-static enum tfmc_status check_kind(struct quality *q, const struct texts *other)
+static enum tfmc_status check_same_kind(struct quality *q, const struct texts *reference)
 {
-	if (other->kind == q->texts.kind && other->reads_source == q->texts.reads_source)
+	if (reference->kind == q->texts.kind && reference->reads_source == q->texts.reads_source)
 		return TFMC_OK;
 	diag_error(&q->d->diag, LOC_NONE, DIAG_INPUT,
 	           "quality: '%s' and '%s' do not predict tokens from the same: one has no source, or one of "
@@ -275,52 +278,53 @@ static enum tfmc_status check_kind(struct quality *q, const struct texts *other)
 	return TFMC_INVALID;
 }
 
-/* --set, --dtype, --quantize and --profile are about the model of the command line: --set holds for the other one if that is the same. */
-static enum tfmc_status open_other(struct quality *q)
+/* --set, --dtype, --quantize and --profile are for the evaluated model; only --set also holds for the reference
+ * when that is the same model. */
+static enum tfmc_status open_reference_model(struct quality *q)
 {
 	struct driver *d = q->d;
-	const struct driver_options kept = d->options;
+	const struct driver_options saved_options = d->options;
 	struct texts texts = q->texts;
-	if (kept.reference_model) {
-		d->options.input = kept.reference_model;
+	if (saved_options.reference_model) {
+		d->options.input = saved_options.reference_model;
 		d->options.set = (struct option_list){0};
 		d->options.dtype = d->options.quantize = d->options.profile = NULL;
 	}
-	d->is_unrounded = !kept.reference_model;
-	enum tfmc_status st = driver_load(d, &q->other.loaded);
-	const struct frontend_model *m = q->other.loaded.model;
+	d->is_unrounded = !saved_options.reference_model;
+	enum tfmc_status st = driver_load(d, &q->reference.loaded);
+	const struct frontend_model *m = q->reference.loaded.model;
 	texts.kind = m ? frontend_generate(m)->kind : GENERATE_NONE;
 	if (st == TFMC_OK && texts.kind == q->texts.kind)
-		st = texts_open(&texts, &q->other.loaded);
+		st = texts_open(&texts, &q->reference.loaded);
 	if (st == TFMC_OK)
-		st = check_kind(q, &texts);
+		st = check_same_kind(q, &texts);
 	if (st == TFMC_OK)
-		st = open_slots(q, &q->other);
-	d->options = kept;
+		st = open_model(q, &q->reference);
+	d->options = saved_options;
 	return st;
 }
 
-static enum tfmc_status open_both(struct quality *q)
+static enum tfmc_status open_models(struct quality *q)
 {
 	TFMC_TRY(driver_load(q->d, &q->model.loaded));
 	TFMC_TRY(texts_open(&q->texts, &q->model.loaded));
-	TFMC_TRY(open_slots(q, &q->model));
-	TFMC_TRY(open_other(q));
+	TFMC_TRY(open_model(q, &q->model));
+	TFMC_TRY(open_reference_model(q));
 	const struct tfmc_record *r = tfmc_session_record(q->model.compiled.session);
-	int64_t other = tfmc_slots_vocabulary(q->other.slots);
+	int64_t reference = tfmc_slots_vocabulary(q->reference.slots);
 	q->texts.record = r;
 	q->vocab = tfmc_slots_vocabulary(q->model.slots);
-	if (q->vocab != other) {
+	if (q->vocab != reference) {
 		diag_error(&q->d->diag, LOC_NONE, DIAG_INPUT,
 		           "quality: '%s' has a vocabulary of %lld tokens, '%s' one of %lld",
 		           q->d->options.input, (long long)q->vocab, q->d->options.reference_model,
-		           (long long)other);
+		           (long long)reference);
 		return TFMC_INVALID;
 	}
 	return prompt_append_record_ids(q->d, r, r->start, r->n_start > 0 ? r->n_start : 0, &q->start);
 }
 
-static void close_side(struct side *s)
+static void close_model(struct evaluated_model *s)
 {
 	tfmc_slots_close(s->slots);
 	compiled_destroy(&s->compiled);
@@ -332,18 +336,18 @@ enum exit_code command_quality(struct driver *d)
 	struct quality q = {.d = d,
 	                    .model_path = d->options.input,
 	                    .texts = {.d = d, .command = "quality"},
-	                    .room = INT32_MAX};
+	                    .context = INT32_MAX};
 	enum exit_code usage = texts_check_options(d);
 	if (usage != EXIT_OK)
 		return usage;
-	enum tfmc_status st = open_both(&q);
+	enum tfmc_status st = open_models(&q);
 	if (st == TFMC_OK)
 		st = texts_each(&q.texts, add_text, &q);
 	if (st == TFMC_OK)
-		st = finish_parts(&q);
+		st = finish_chunks(&q);
 	if (st == TFMC_OK)
 		st = print_report(&q);
-	close_side(&q.other);
-	close_side(&q.model);
+	close_model(&q.reference);
+	close_model(&q.model);
 	return exit_code_of(st);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc score: log-probabilities of texts or ids under the compiled model. One
- * prompt: a line for each token; a file of prompts: a line for each, and all of
- * them together. Of a sequence-to-sequence model the target is scored, given
- * its source: text, ids, or features of --inputs, a row for each target.
+ * tfmc score: log-probabilities of tokens under the compiled model. A single text: a line for each token; a file: a
+ * line for each text, and a total. For a sequence-to-sequence model the target is scored given its source (text, ids,
+ * or a row of the features of --inputs).
  */
 #include <math.h>
 
@@ -38,7 +37,7 @@ static void print_token(struct scoring *s, int32_t id, double log_p)
 	buf_printf(&s->d->out, "\t%.6f\n", log_p);
 }
 
-static void print_sum(struct driver *d, const struct total *t)
+static void print_total(struct driver *d, const struct total *t)
 {
 	double mean = t->n ? t->log_p / (double)t->n : 0;
 	buf_printf(&d->out, "log p %.6f, %lld tokens, perplexity %.4f", t->log_p, (long long)t->n,
@@ -57,15 +56,15 @@ static enum tfmc_status score_text(void *user, const struct text *text)
 		TFMC_TRY(prompt_set_source_row(s->d, s->session, "score", s->texts.rows, text->row));
 	int status = tfmc_score(s->session, text->source.items, text->source.n, ids->items, ids->n, log_p);
 	TFMC_TRY(prompt_check_status(s->d, s->session, "score", status));
-	struct total own = {0, (int64_t)ids->n - (r->n_start == 0 && ids->n > 0)};
+	struct total text_total = {0, (int64_t)ids->n - (r->n_start == 0 && ids->n > 0)};
 	for (size_t i = 0; i < ids->n; i++) {
-		own.log_p += log_p[i];
+		text_total.log_p += log_p[i];
 		if (!text->line)
 			print_token(s, ids->items[i], log_p[i]);
 	}
-	print_sum(s->d, &own);
-	s->total.log_p += own.log_p;
-	s->total.n += own.n;
+	print_total(s->d, &text_total);
+	s->total.log_p += text_total.log_p;
+	s->total.n += text_total.n;
 	if (!text->line)
 		return TFMC_OK;
 	buf_printf(&s->d->out, "\t%s\n", text->line);
@@ -77,16 +76,16 @@ static enum tfmc_status score_all(struct scoring *s)
 	const struct driver_options *o = &s->d->options;
 	TFMC_TRY(texts_each(&s->texts, score_text, s));
 	if (o->prompt_file || o->tokens_file) {
-		TFMC_TRY(texts_predicted(&s->texts, s->total.n));
+		TFMC_TRY(texts_check_count(&s->texts, s->total.n));
 		buf_str(&s->d->out, "all: ");
-		print_sum(s->d, &s->total);
+		print_total(s->d, &s->total);
 	}
 	buf_char(&s->d->out, '\n');
 	return TFMC_OK;
 }
 
-/* What scoring calls. */
-static struct entry_names called(const struct loaded *l, bool is_pair)
+/* score where the model was built with it, else prefill and step; encode for pairs. */
+static struct entry_names scoring_entries(const struct loaded *l, bool is_pair)
 {
 	static const char *const rows[] = {"score", "encode"}, *const steps[] = {"prefill", "step", "encode"};
 	bool has_rows = ir_find_func(l->module, "score") != NULL;
@@ -105,7 +104,8 @@ enum exit_code command_score(struct driver *d)
 	if (st == TFMC_OK)
 		st = texts_open(&s.texts, &l);
 	if (st == TFMC_OK)
-		st = driver_compile_and_open(d, &l, called(&l, s.texts.kind == GENERATE_SEQ2SEQ), 1, &c);
+		st = driver_compile_and_open(d, &l, scoring_entries(&l, s.texts.kind == GENERATE_SEQ2SEQ), 1,
+		                             &c);
 	s.session = c.session;
 	s.record = s.texts.record = tfmc_session_record(s.session);
 	if (st == TFMC_OK)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Options and files to ids of sources and targets.
+ * Options and files to token ids of sources and targets.
  */
 #include "frontend/driver/quality/texts.h"
 
 #include <string.h>
 
-struct reading {
+struct text_reader {
 	struct texts *texts;
 	text_fn *each;
 	void *user;
@@ -19,7 +19,7 @@ enum exit_code texts_check_options(struct driver *d)
 	int n_files = !!o->prompt_file + !!o->tokens_file, n_given = !!o->tokens + !!o->prompt;
 	if (o->inputs ? n_given || n_files > 1 : n_given + n_files != 1)
 		return driver_usage_error(
-		        d, "one of --prompt, --prompt-file, --tokens, --tokens-file is wanted%s",
+		        d, "one of --prompt, --prompt-file, --tokens, --tokens-file is required%s",
 		        o->inputs ? "; with --inputs none, or a file of targets" : "");
 	if (o->target_text && o->target_tokens)
 		return driver_usage_error(d, "only one of --target-text, --target-tokens");
@@ -37,7 +37,7 @@ enum tfmc_status texts_open(struct texts *t, const struct loaded *l)
 	t->kind = l->model ? frontend_generate(l->model)->kind : GENERATE_NONE;
 	bool is_pair = t->kind == GENERATE_SEQ2SEQ;
 	if (!l->model || (t->kind == GENERATE_NONE && !t->takes_any))
-		diag_error(&d->diag, LOC_NONE, DIAG_GENERATE, "%s wants a model file%s", t->command,
+		diag_error(&d->diag, LOC_NONE, DIAG_GENERATE, "%s requires a model file%s", t->command,
 		           t->takes_any ? "" : " with a generate section");
 	else if (is_pair && !has_file && !has_target)
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
@@ -57,8 +57,8 @@ enum tfmc_status texts_open(struct texts *t, const struct loaded *l)
 	return TFMC_INVALID;
 }
 
-/* The next row is the source of the next target. */
-static enum tfmc_status take_row(struct texts *t, int64_t *row)
+/* The next row of the features is the source of the next target; *row -1: the model reads ids. */
+static enum tfmc_status next_row(struct texts *t, int64_t *row)
 {
 	*row = t->rows ? t->n_rows++ : -1;
 	if (!t->rows || *row < t->rows->dims[0])
@@ -68,13 +68,14 @@ static enum tfmc_status take_row(struct texts *t, int64_t *row)
 	return TFMC_INVALID;
 }
 
-/* A source or what is scored: a text or a list of ids. The stop id ends a text, as it ends what is generated. */
-struct side {
+/* A source or a target as a text or as a list of ids; the other is NULL. */
+struct given_text {
 	const char *text, *list;
 };
 
-static enum tfmc_status read_sides(struct reading *r, const char *line, struct side source,
-                                   struct side target)
+/* Encodes both and calls each(). A target given as text ends with a stop id, as generated text does. */
+static enum tfmc_status read_pair(struct text_reader *r, const char *line, struct given_text source,
+                                  struct given_text target)
 {
 	struct texts *t = r->texts;
 	struct text text = {.line = line};
@@ -93,11 +94,11 @@ static enum tfmc_status read_sides(struct reading *r, const char *line, struct s
 		TFMC_TRY(prompt_append_record_ids(t->d, t->record, t->record->stop, t->record->n_stop > 0,
 		                                  &text.ids));
 	}
-	TFMC_TRY(take_row(t, &text.row));
+	TFMC_TRY(next_row(t, &text.row));
 	return r->each(r->user, &text);
 }
 
-enum tfmc_status texts_predicted(const struct texts *t, int64_t n)
+enum tfmc_status texts_check_count(const struct texts *t, int64_t n)
 {
 	if (n > 0)
 		return TFMC_OK;
@@ -105,8 +106,8 @@ enum tfmc_status texts_predicted(const struct texts *t, int64_t n)
 	return TFMC_INVALID;
 }
 
-/* "source TAB target", or what is scored alone: also the target of a row of --inputs. */
-static enum tfmc_status read_text_line(struct reading *r, const char *line)
+/* "source TAB target", or a target alone. */
+static enum tfmc_status parse_line(struct text_reader *r, const char *line)
 {
 	struct texts *t = r->texts;
 	const char *tab = t->reads_source ? strchr(line, '\t') : NULL;
@@ -119,26 +120,27 @@ static enum tfmc_status read_text_line(struct reading *r, const char *line)
 	const char *text = tab ? tab + 1 : line;
 	if (!source)
 		return TFMC_NO_MEMORY;
-	return t->d->options.tokens_file
-	               ? read_sides(r, line, (struct side){.list = source}, (struct side){.list = text})
-	               : read_sides(r, line, (struct side){source, NULL}, (struct side){text, NULL});
+	return t->d->options.tokens_file ? read_pair(r, line, (struct given_text){.list = source},
+	                                             (struct given_text){.list = text})
+	                                 : read_pair(r, line, (struct given_text){source, NULL},
+	                                             (struct given_text){text, NULL});
 }
 
 static enum tfmc_status read_line(void *user, const char *line, size_t number)
 {
-	struct reading *r = user;
-	return prompt_note_line(r->texts->d, number, read_text_line(r, line));
+	struct text_reader *r = user;
+	return prompt_note_line(r->texts->d, number, parse_line(r, line));
 }
 
 enum tfmc_status texts_each(struct texts *t, text_fn *each, void *user)
 {
 	const struct driver_options *o = &t->d->options;
 	const char *file = o->prompt_file ? o->prompt_file : o->tokens_file;
-	struct reading r = {t, each, user};
-	struct side prompt = {o->prompt, o->tokens}, target = {o->target_text, o->target_tokens};
+	struct text_reader r = {t, each, user};
+	struct given_text prompt = {o->prompt, o->tokens}, target = {o->target_text, o->target_tokens};
 	bool is_pair = t->kind == GENERATE_SEQ2SEQ;
 	TFMC_TRY(file ? prompt_for_each_line(t->d, file, read_line, &r)
-	              : read_sides(&r, NULL, prompt, is_pair ? target : prompt));
+	              : read_pair(&r, NULL, prompt, is_pair ? target : prompt));
 	if (!t->rows || t->n_rows == t->rows->dims[0])
 		return TFMC_OK;
 	diag_error(&t->d->diag, LOC_NONE, DIAG_INPUT, "%s: %s has %lld sources for %lld targets", t->command,

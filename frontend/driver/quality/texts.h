@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The texts that score, quality and calibrate read: of --prompt, --tokens and the target options one, of
- * --prompt-file and --tokens-file one on each line. Of a sequence-to-sequence model a text is a source and a
+ * The texts that score, quality and calibrate evaluate: a single one of --prompt, --tokens and the target options, or
+ * one on each line of --prompt-file and --tokens-file. For a sequence-to-sequence model a text is a source and a
  * target: "source TAB target" on a line, or a target alone for each row of --inputs.
  */
 #ifndef TFMC_FRONTEND_DRIVER_QUALITY_TEXTS_H
@@ -10,32 +10,33 @@
 #include "frontend/driver/run/prompts.h"
 
 struct text {
-	const char *line;  /* as the file has it; NULL: from options */
-	struct ids source; /* of a sequence-to-sequence model that reads ids */
-	struct ids ids;    /* what is scored: of a text with the stop ids of the model behind it */
-	int64_t row;       /* of texts.rows that is its source; -1: none */
+	const char *line;  /* of the file; NULL: from options */
+	struct ids source; /* encoder input of a sequence-to-sequence model that reads ids */
+	struct ids ids;    /* tokens to be predicted; of a text, followed by a stop id of the model */
+	int64_t row;       /* of texts.rows, its source; -1: none */
 };
 
 struct texts {
 	struct driver *d;
-	const char *command; /* for messages */
-	bool takes_any;      /* said before: also models that do not generate */
+	const char *command; /* name in messages */
+	bool takes_any;      /* set by the caller: accept models that do not generate */
 	enum frontend_generate_kind kind;
-	bool reads_source;                /* as ids */
-	const struct named_tensor *rows;  /* sources that are no ids; NULL: none */
-	int64_t n_rows;                   /* of them, given to texts so far */
-	const struct tfmc_record *record; /* set after the model was compiled: vocabulary, stop ids */
+	bool reads_source;               /* as ids */
+	const struct named_tensor *rows; /* feature sources; NULL: none */
+	int64_t n_rows;                  /* rows that texts have used so far */
+	const struct tfmc_record
+	        *record; /* vocabulary and stop ids; set by the caller when the model is compiled */
 };
 
-/* EXIT_USAGE after a message when the options do not name texts in one way; else EXIT_OK. */
+/* EXIT_USAGE after a message unless the options give texts in exactly one way. */
 enum exit_code texts_check_options(struct driver *d);
-/* Sets the fields but record. TFMC_INVALID after a diagnostic: the model does not generate, or the options do
- * not fit it. Opens the tokenizer where text is read. */
+/* Sets all fields but record, and opens the tokenizer when text is read. TFMC_INVALID after a diagnostic: the
+ * model does not generate, or the options do not fit it. */
 TFMC_MUST_USE enum tfmc_status texts_open(struct texts *t, const struct loaded *l);
-/* Calls each(user, text) for every text until one fails; lists lie in the arena of the driver until then. */
+/* Calls each(user, text) for every text until one fails; its lists are in the arena of the driver. */
 typedef enum tfmc_status text_fn(void *user, const struct text *text);
 TFMC_MUST_USE enum tfmc_status texts_each(struct texts *t, text_fn *each, void *user);
-/* TFMC_INVALID after a diagnostic when n, the tokens of all texts that were predicted, is 0. */
-TFMC_MUST_USE enum tfmc_status texts_predicted(const struct texts *t, int64_t n);
+/* TFMC_INVALID after a diagnostic when n, the number of predicted tokens of all texts, is 0. */
+TFMC_MUST_USE enum tfmc_status texts_check_count(const struct texts *t, int64_t n);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc bench: time of one entry on seeded inputs, beside the multiply-add
- * and reading roofs that are measured in the same run. Calls are timed one by one; what a call needs
- * first (an encoded source, a prompt) is not. Steps follow each other as in a generation, each back at the same context:
- * a prompt between them would change what the caches hold.
+ * tfmc bench: time of one entry on seeded inputs, beside the peak of the machine (roofline: multiply-adds, and
+ * reading weights) measured in the same run. Calls are timed one by one; what a call depends on (an encoded source, a
+ * prompt) is prepared untimed. Decode steps follow each other as in a generation, each trimmed back to the same
+ * context: a prompt between them would change what the caches hold.
  */
 #include "frontend/driver/run/bench_groups.h"
 #include "frontend/driver/run/tensors.h"
@@ -18,7 +18,7 @@
 #define MAX_CALLS   1000
 #define MIN_CALLS   5
 #define WARM_UP     2
-#define SECONDS     1.0 /* of timed calls, when there are MIN_CALLS */
+#define SECONDS     1.0 /* of timed calls, once there are MIN_CALLS */
 #define TENSORS_MAX 128
 #define RECORD_DIMS 16
 
@@ -28,9 +28,9 @@ struct bench {
 	const struct ir_module *planned;
 	const struct tfmc_record *record;
 	struct tfmc_session *session;
-	struct bench_groups *groups; /* --groups: calls go there, not to the session */
+	struct bench_groups *groups; /* --groups: calls go here, not to the session */
 	int64_t dims[RECORD_DIMS];
-	uint64_t random; /* SplitMix64 */
+	uint64_t random; /* state of SplitMix64 */
 	double seconds[MAX_CALLS];
 	size_t n_calls;
 	int64_t threads;
@@ -45,8 +45,8 @@ struct call {
 
 /* ---- inputs ---- */
 
-/* Floats in [-1, 1), ids in range, other integers 0. */
-static void fill(struct bench *b, const struct tfmc_record_tensor *t, void *data, int64_t n)
+/* Floats uniform in [-1, 1), ids below their bound, other integers 0. */
+static void fill_random(struct bench *b, const struct tfmc_record_tensor *t, void *data, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++) {
 		uint64_t r = number_random(&b->random);
@@ -57,7 +57,7 @@ static void fill(struct bench *b, const struct tfmc_record_tensor *t, void *data
 	}
 }
 
-static bool add_buffer(struct bench *b, const struct tfmc_record_tensor *t, struct tfmc_buffer *out)
+static bool alloc_buffer(struct bench *b, const struct tfmc_record_tensor *t, struct tfmc_buffer *out)
 {
 	int64_t n = tfmc_tensor_count(b->record, t, b->dims);
 	size_t width = (size_t)tfmc_dtype_bytes(t->dtype);
@@ -68,8 +68,8 @@ static bool add_buffer(struct bench *b, const struct tfmc_record_tensor *t, stru
 	return out->data;
 }
 
-/* Inputs that may be left out are left out: every position is real. */
-static enum tfmc_status prepare(struct bench *b, const char *name, struct call *c)
+/* Buffers for a call of an entry. Optional inputs are left out: no position is padding. */
+static enum tfmc_status prepare_call(struct bench *b, const char *name, struct call *c)
 {
 	memset(c, 0, sizeof(*c));
 	c->name = name;
@@ -84,17 +84,17 @@ static enum tfmc_status prepare(struct bench *b, const char *name, struct call *
 		const struct tfmc_record_tensor *t = tfmc_entry_input(b->record, c->entry, i);
 		if (t->has_default)
 			continue;
-		if (!add_buffer(b, t, &c->inputs[i]))
+		if (!alloc_buffer(b, t, &c->inputs[i]))
 			return TFMC_NO_MEMORY;
-		fill(b, t, c->inputs[i].data, (int64_t)c->inputs[i].count);
+		fill_random(b, t, c->inputs[i].data, (int64_t)c->inputs[i].count);
 	}
 	for (uint64_t i = 0; i < e->n_outputs; i++)
-		if (!add_buffer(b, tfmc_entry_output(b->record, c->entry, i), &c->outputs[i]))
+		if (!alloc_buffer(b, tfmc_entry_output(b->record, c->entry, i), &c->outputs[i]))
 			return TFMC_NO_MEMORY;
 	return TFMC_OK;
 }
 
-static enum tfmc_status checked(struct bench *b, const char *entry, int status)
+static enum tfmc_status check_status(struct bench *b, const char *entry, int status)
 {
 	if (status == TFMC_RT_OK)
 		return TFMC_OK;
@@ -105,15 +105,16 @@ static enum tfmc_status checked(struct bench *b, const char *entry, int status)
 
 static enum tfmc_status run_call(struct bench *b, const struct call *c)
 {
-	return checked(b, c->name,
-	               b->groups ? bench_groups_call(b->groups, c->entry, c->dims, c->inputs, c->outputs)
-	                         : tfmc_session_call(b->session, c->entry, c->dims, c->inputs, c->outputs));
+	return check_status(
+	        b, c->name,
+	        b->groups ? bench_groups_call(b->groups, c->entry, c->dims, c->inputs, c->outputs)
+	                  : tfmc_session_call(b->session, c->entry, c->dims, c->inputs, c->outputs));
 }
 
 /* ---- dims ---- */
 
-/* The largest, but for the first one, which counts sequences: one. The record has the dims of the module. */
-static enum tfmc_status choose_dims(struct bench *b)
+/* The upper bounds, but one sequence: the first dim is the batch. --dim overrides. */
+static enum tfmc_status choose_bench_dims(struct bench *b)
 {
 	for (uint64_t i = 0; i < b->record->n_dims; i++) {
 		const struct tfmc_record_dim *dim = tfmc_record_dim_at(b->record, i);
@@ -124,21 +125,22 @@ static enum tfmc_status choose_dims(struct bench *b)
 
 /* ---- timing ---- */
 
-/* What has to be there before a call of the entry: a reset state, an encoded source, a prompt. */
-static enum tfmc_status set_up(struct bench *b, const struct call *main, const struct call *encode,
-                               const struct call *first)
+/* Resets the session, then encodes the source and reads the prompt when the entry needs them. */
+static enum tfmc_status prepare_state(struct bench *b, const struct call *main, const struct call *encode,
+                                      const struct call *prompt)
 {
 	bool decodes =
 	        !strcmp(main->name, "prefill") || !strcmp(main->name, "step") || !strcmp(main->name, "score");
-	TFMC_TRY(checked(b, main->name,
-	                 b->groups ? bench_groups_reset(b->groups) : tfmc_session_reset(b->session)));
+	TFMC_TRY(check_status(b, main->name,
+	                      b->groups ? bench_groups_reset(b->groups) : tfmc_session_reset(b->session)));
 	if (decodes && encode->name)
 		TFMC_TRY(run_call(b, encode));
-	return first->name ? run_call(b, first) : TFMC_OK;
+	return prompt->name ? run_call(b, prompt) : TFMC_OK;
 }
 
-/* After a step: the state before it. False: the caller sets it up again (a ring that has lost tokens, another entry). */
-static bool step_back(struct bench *b, const struct call *main)
+/* After a decode step: removes its token from the caches. False: the caller prepares the state again (a ring
+ * buffer that has lost tokens, another entry). */
+static bool trim_to_past(struct bench *b, const struct call *main)
 {
 	int64_t past = option_int(b->d->options.past, 1), n = b->record->n_dims ? main->dims[0] : 1;
 	bool back = !strcmp(main->name, "step");
@@ -149,12 +151,12 @@ static bool step_back(struct bench *b, const struct call *main)
 }
 
 static enum tfmc_status time_calls(struct bench *b, const struct call *main, const struct call *encode,
-                                   const struct call *first)
+                                   const struct call *prompt)
 {
 	double total = 0;
 	for (size_t i = 0; i < MAX_CALLS + WARM_UP && (b->n_calls < MIN_CALLS || total < SECONDS); i++) {
-		if (i == 0 || !step_back(b, main))
-			TFMC_TRY(set_up(b, main, encode, first));
+		if (i == 0 || !trim_to_past(b, main))
+			TFMC_TRY(prepare_state(b, main, encode, prompt));
 		if (b->groups)
 			bench_groups_begin(b->groups);
 		double start = driver_clock(NULL);
@@ -171,7 +173,7 @@ static enum tfmc_status time_calls(struct bench *b, const struct call *main, con
 }
 
 /* Whether dim i of the record is an argument of the entry. */
-static bool has_dim(const struct bench *b, const char *entry, uint64_t i)
+static bool entry_has_dim(const struct bench *b, const char *entry, uint64_t i)
 {
 	const struct tfmc_record_entry *e = tfmc_entry_at(b->record, tfmc_entry_find(b->record, entry));
 	const uint64_t *numbers = (const void *)((const char *)b->record + e->dims);
@@ -181,17 +183,18 @@ static bool has_dim(const struct bench *b, const char *entry, uint64_t i)
 	return false;
 }
 
-/* A prompt before a step: a token, or as many as --past says, in the dim that step does not have. */
-static enum tfmc_status prepare_context(struct bench *b, struct call *c)
+/* The call before a decode step: one token by `step`, or --past tokens by `prefill`, whose token dim `step`
+ * does not have. */
+static enum tfmc_status prepare_prompt(struct bench *b, struct call *c)
 {
 	const char *name = "prefill";
 	int64_t n = option_int(b->d->options.past, 1), before[RECORD_DIMS];
 	memcpy(before, b->dims, sizeof(before));
 	if (!b->d->options.past)
-		return prepare(b, "step", c);
+		return prepare_call(b, "step", c);
 	for (uint64_t i = 0; i < b->record->n_dims && tfmc_entry_find(b->record, name) >= 0; i++) {
 		const struct tfmc_record_dim *dim = tfmc_record_dim_at(b->record, i);
-		if (!has_dim(b, name, i) || has_dim(b, "step", i))
+		if (!entry_has_dim(b, name, i) || entry_has_dim(b, "step", i))
 			continue;
 		if (n < dim->lo || n > dim->hi) {
 			diag_error(&b->d->diag, LOC_NONE, DIAG_OPTION,
@@ -201,7 +204,7 @@ static enum tfmc_status prepare_context(struct bench *b, struct call *c)
 		}
 		b->dims[i] = n;
 	}
-	enum tfmc_status st = prepare(b, name, c);
+	enum tfmc_status st = prepare_call(b, name, c);
 	memcpy(b->dims, before, sizeof(before));
 	return st;
 }
@@ -211,89 +214,89 @@ static enum tfmc_status measure(struct bench *b, const char *entry)
 	struct call *calls = ARENA_ARRAY(&b->d->arena, struct call, 3);
 	if (!calls)
 		return TFMC_NO_MEMORY;
-	TFMC_TRY(prepare(b, entry, &calls[0]));
+	TFMC_TRY(prepare_call(b, entry, &calls[0]));
 	if (tfmc_entry_find(b->record, "encode") >= 0)
-		TFMC_TRY(prepare(b, "encode", &calls[1]));
+		TFMC_TRY(prepare_call(b, "encode", &calls[1]));
 	if (!strcmp(entry, "step"))
-		TFMC_TRY(prepare_context(b, &calls[2]));
+		TFMC_TRY(prepare_prompt(b, &calls[2]));
 	return time_calls(b, &calls[0], &calls[1], &calls[2]);
 }
 
 /* ---- the report ---- */
 
-static int by_value(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 	return (x > y) - (x < y);
 }
 
-static const struct ir_func *func_of(const struct bench *b, const char *entry)
+static const struct ir_func *entry_func(const struct bench *b, const char *entry)
 {
 	bool decodes = !strcmp(entry, "prefill") || !strcmp(entry, "step");
 	return ir_find_func(b->planned, decodes ? "decode" : entry);
 }
 
-/* The dims of a call; what is no argument of the entry (the tokens of step) is 1. */
-static void dim_values(const struct bench *b, const char *entry, int64_t *values)
+/* Values for the module's dims; those that are not arguments of the entry (tokens of step) are 1. */
+static void entry_dims(const struct bench *b, const char *entry, int64_t *values)
 {
 	for (uint64_t i = 0; i < b->record->n_dims; i++)
-		values[i] = has_dim(b, entry, i) ? b->dims[i] : 1;
+		values[i] = entry_has_dim(b, entry, i) ? b->dims[i] : 1;
 }
 
-/* Tokens in the caches before a call of the entry: those of the prompt before a step. */
-static int64_t past_of(const struct bench *b, const char *entry)
+/* Tokens in the KV cache before a call. */
+static int64_t past_tokens(const struct bench *b, const char *entry)
 {
 	return strcmp(entry, "step") ? 0 : option_int(b->d->options.past, 1);
 }
 
-/* Operations of the products that a call of the entry computes, by kind. */
-static void flops_of(const struct bench *b, const char *entry, double out[MAC_ALL])
+/* FLOP of dot products in a call, by kind. */
+static void count_flops(const struct bench *b, const char *entry, double out[MAC_ALL])
 {
-	const struct ir_func *f = func_of(b, entry);
+	const struct ir_func *f = entry_func(b, entry);
 	int64_t values[RECORD_DIMS];
-	dim_values(b, entry, values);
+	entry_dims(b, entry, values);
 	for (enum ir_mac_type kind = 0; kind < MAC_ALL; kind++) {
 		out[kind] = 0;
 		for (size_t i = 0; f && i < f->body->n_ops; i++)
 			out[kind] += ir_op_flops_at(b->planned, f, f->body->ops[i], kind, values,
-			                            past_of(b, entry));
+			                            past_tokens(b, entry));
 	}
 }
 
-static double weights_of(const struct bench *b, const char *entry)
+static double count_weight_bytes(const struct bench *b, const char *entry)
 {
-	const struct ir_func *f = func_of(b, entry);
+	const struct ir_func *f = entry_func(b, entry);
 	int64_t values[RECORD_DIMS];
-	dim_values(b, entry, values);
+	entry_dims(b, entry, values);
 	return f ? ir_func_weight_bytes(f, values) : 0;
 }
 
 static void print_groups(struct bench *b, const char *entry, struct backend_peak roof)
 {
-	const struct ir_func *f = func_of(b, entry);
+	const struct ir_func *f = entry_func(b, entry);
 	int64_t values[RECORD_DIMS];
-	dim_values(b, entry, values);
+	entry_dims(b, entry, values);
 	if (f)
 		f = ir_select_case(b->planned, f, values);
-	bench_groups_print(b->groups, &b->d->out, &b->d->diag, b->planned, f, values, past_of(b, entry), roof,
-	                   b->d->options.json);
+	bench_groups_print(b->groups, &b->d->out, &b->d->diag, b->planned, f, values, past_tokens(b, entry),
+	                   roof, b->d->options.json);
 }
 
 struct figures {
-	double min, median, flops, weights; /* seconds of a call, operations of its products, bytes */
-	double ideal;                       /* seconds of the products at their roofs */
+	double min, median, flops, weights; /* seconds of a call; FLOP of dot products; bytes */
+	double ideal;                       /* seconds of the dot products at their peaks */
 	struct backend_peak roof;
 	int64_t threads;
 	const char *target;
 };
 
-/* Parts of the roofs, 0 where there is none. */
-static double products_part(const struct figures *f)
+/* Fractions of the peak, 0 without one. */
+static double flops_fraction(const struct figures *f)
 {
 	return f->ideal / f->min;
 }
 
-static double weights_part(const struct figures *f)
+static double weights_fraction(const struct figures *f)
 {
 	return f->roof.bytes > 0 ? f->weights / f->min / f->roof.bytes : 0;
 }
@@ -313,7 +316,7 @@ static void print_text(struct bench *b, const char *entry, const struct figures 
 	struct buf *out = &b->d->out;
 	buf_printf(out, "%s", entry);
 	for (uint64_t i = 0; i < b->record->n_dims; i++)
-		if (has_dim(b, entry, i))
+		if (entry_has_dim(b, entry, i))
 			buf_printf(out, " %s=%lld",
 			           tfmc_record_text(b->record, tfmc_record_dim_at(b->record, i)->name),
 			           (long long)b->dims[i]);
@@ -322,9 +325,9 @@ static void print_text(struct bench *b, const char *entry, const struct figures 
 	else
 		buf_printf(out, ", %lld threads, %zu calls\n", (long long)f->threads, b->n_calls);
 	buf_printf(out, "min       %12.6f ms\nmedian    %12.6f ms\n", f->min * 1e3, f->median * 1e3);
-	bool reading = weights_part(f) > products_part(f);
-	print_rate(out, "products", f->flops / f->min, "GFLOP/s", products_part(f), !reading);
-	print_rate(out, "weights", f->weights / f->min, "GB/s", weights_part(f), reading);
+	bool reading = weights_fraction(f) > flops_fraction(f);
+	print_rate(out, "products", f->flops / f->min, "GFLOP/s", flops_fraction(f), !reading);
+	print_rate(out, "weights", f->weights / f->min, "GB/s", weights_fraction(f), reading);
 }
 
 static void print_json(struct bench *b, const char *entry, const struct figures *f)
@@ -333,7 +336,7 @@ static void print_json(struct bench *b, const char *entry, const struct figures 
 	buf_printf(out, "{\"entry\": \"%s\", \"target\": \"%s\", \"dims\": {", entry, f->target);
 	const char *separator = "";
 	for (uint64_t i = 0; i < b->record->n_dims; i++) {
-		if (!has_dim(b, entry, i))
+		if (!entry_has_dim(b, entry, i))
 			continue;
 		buf_printf(out, "%s\"%s\": %lld", separator,
 		           tfmc_record_text(b->record, tfmc_record_dim_at(b->record, i)->name),
@@ -346,11 +349,12 @@ static void print_json(struct bench *b, const char *entry, const struct figures 
 	           f->flops, f->flops / f->min * 1e-9, f->weights, f->weights / f->min * 1e-9);
 	buf_printf(out, ", \"roof_gflops\": %.3f, \"roof_gbs\": %.3f",
 	           f->ideal > 0 ? f->flops / f->ideal * 1e-9 : 0, f->roof.bytes * 1e-9);
-	buf_printf(out, ", \"bound\": \"%s\"", weights_part(f) > products_part(f) ? "weights" : "products");
+	buf_printf(out, ", \"bound\": \"%s\"",
+	           weights_fraction(f) > flops_fraction(f) ? "weights" : "products");
 }
 
-/* With the workers of the calls, reading the model's weights: as many bytes as a call reads. */
-static enum tfmc_status measure_roof(struct bench *b, const struct compiled *c, const struct target *target,
+/* With as many workers as the calls, reading the model's weights: as many bytes as a call reads. */
+static enum tfmc_status measure_peak(struct bench *b, const struct compiled *c, const struct target *target,
                                      const double flops[MAC_ALL], struct figures *f)
 {
 	struct tfmc_pool *pool = NULL;
@@ -383,10 +387,10 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
 {
 	struct figures f = {.threads = b->threads, .target = target->name};
 	double flops[MAC_ALL];
-	f.weights = weights_of(b, entry);
-	flops_of(b, entry, flops);
-	TFMC_TRY(measure_roof(b, c, target, flops, &f));
-	qsort(b->seconds, b->n_calls, sizeof(double), by_value);
+	f.weights = count_weight_bytes(b, entry);
+	count_flops(b, entry, flops);
+	TFMC_TRY(measure_peak(b, c, target, flops, &f));
+	qsort(b->seconds, b->n_calls, sizeof(double), compare_doubles);
 	f.min = b->seconds[0];
 	f.median = b->seconds[b->n_calls / 2];
 	if (b->d->options.json)
@@ -402,8 +406,8 @@ static enum tfmc_status report(struct bench *b, const char *entry, const struct 
 	return TFMC_OK;
 }
 
-static enum tfmc_status open_calls(struct bench *b, const char *entry, struct compiled *c,
-                                   const struct target *target)
+static enum tfmc_status open_session_or_groups(struct bench *b, const char *entry, struct compiled *c,
+                                               const struct target *target)
 {
 	if (!b->d->options.groups) {
 		TFMC_TRY(driver_open_session(b->d, c, 0));
@@ -415,7 +419,7 @@ static enum tfmc_status open_calls(struct bench *b, const char *entry, struct co
 	        .variant = c->forced, .threads = b->threads, .weights = &c->weights.map};
 	if (target->arch == ARCH_OPENCL)
 		o.device = &device;
-	return checked(b, entry, bench_groups_open(&c->model, b->dims, &o, &b->groups));
+	return check_status(b, entry, bench_groups_open(&c->model, b->dims, &o, &b->groups));
 }
 
 static enum tfmc_status bench_model(void *user, struct compiled *c, const struct target *target)
@@ -433,8 +437,8 @@ static enum tfmc_status bench_model(void *user, struct compiled *c, const struct
 	if (b->record->n_dims > RECORD_DIMS)
 		return TFMC_INTERNAL;
 	b->threads = option_int(b->d->options.threads, 1);
-	TFMC_TRY(choose_dims(b));
-	TFMC_TRY(open_calls(b, entry, c, target));
+	TFMC_TRY(choose_bench_dims(b));
+	TFMC_TRY(open_session_or_groups(b, entry, c, target));
 	enum tfmc_status st = measure(b, entry);
 	if (st == TFMC_OK)
 		st = report(b, entry, c, target);

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times of single groups, see bench_groups.h. The object hands each group to
- * parallel_for as a task; the address of the task's function is what tells
- * groups apart. The context is opened for
- * two workers at least, since one alone never asks for parallel_for; the tasks
- * are told how many there really are. Several are a pool: a round for each
- * group, in which every worker stamps its own clock. On a device libtfmccl says
- * what each kernel took; two kernels may compute one group, and one some groups, whose first one it is named after.
+ * Times of single groups, see bench_groups.h. The object passes each group to parallel_for as a task; the address of
+ * the task's function identifies the group. The context is opened for at least two workers, since a single one never
+ * calls parallel_for; tasks are told the real number. On a device, libtfmccl reports the time of each kernel. Two
+ * kernels may compute one group, and one kernel several groups, which are then reported under the first.
  */
 #define _POSIX_C_SOURCE 200809L /* posix_memalign */
 #include "frontend/driver/run/bench_groups.h"
@@ -19,61 +16,61 @@
 #include "ir/support/memory.h"
 
 #define MAX_GROUPS 1024
-#define MAX_WORDS  (16 + 4 * 64)
+#define MAX_ARGS   (16 + 4 * 64)
 
 /* Sums over the executions of a group in one call. */
-struct spent {
-	double seconds; /* from begin to end, waiting included */
-	double busy;    /* of all workers together, inside the group */
-	double longest; /* of the worker that took longest, each time */
+struct group_time {
+	double seconds; /* from begin to end, including the barrier */
+	double busy;    /* inside the group, of all workers together */
+	double longest; /* of the slowest worker of each execution */
 };
 
-struct timed {
-	uint64_t function;  /* address, or number of the kernel on a device */
-	uint64_t group;     /* of the function that runs */
-	struct spent now;   /* the running call */
-	int64_t times;      /* executions in the running call */
-	struct spent least; /* the call with the least seconds; 0: none yet */
+struct timed_group {
+	uint64_t function;       /* address of the task's function, or number of a device's kernel */
+	uint64_t group;          /* of the function that runs */
+	struct group_time now;   /* the running call */
+	int64_t times;           /* executions in the current call */
+	struct group_time least; /* the call with the least seconds; 0: none yet */
 };
 
-/* One worker's clock, on lines of its own. */
-struct stamp {
+/* Padded to 128 bytes: workers write to different cache lines (no false sharing). */
+struct worker_time {
 	double seconds;
-	char apart[128 - sizeof(double)];
+	char pad[128 - sizeof(double)];
 };
 
-/* What a pool is asked to do. */
-struct round {
+/* The argument of run_worker. */
+struct parallel_task {
 	tfmc_task_fn *fn;
 	void *arg;
-	struct stamp *stamps; /* [workers] */
+	struct worker_time *stamps; /* [workers] */
 };
 
 struct bench_groups {
 	struct tfmc_model model;
 	struct tfmc_device device;
 	void *context, *state, *arena;
-	struct tfmc_pool *pool; /* NULL: one worker */
-	struct stamp *stamps;   /* [threads] */
+	struct tfmc_pool *pool;     /* NULL: one worker */
+	struct worker_time *stamps; /* [threads] */
 	int64_t threads;
-	struct timed groups[MAX_GROUPS];
+	struct timed_group groups[MAX_GROUPS];
 	size_t n;
 	bool timing;
 };
 
 static void run_worker(void *user, int64_t worker, int64_t n)
 {
-	const struct round *r = user;
+	const struct parallel_task *r = user;
 	double start = driver_clock(NULL);
 	r->fn(r->arg, worker, n);
 	r->stamps[worker].seconds = driver_clock(NULL) - start;
 }
 
-/* Runs the group by all workers. */
-static struct spent run_round(struct bench_groups *g, tfmc_task_fn *fn, void *arg)
+/* Runs a task by all workers. */
+static struct group_time run_timed(struct bench_groups *g, tfmc_task_fn *fn, void *arg)
 {
-	struct round r = {fn, arg, g->stamps};
-	struct spent s = {0};
+	struct parallel_task r = {fn, arg, g->stamps};
+	struct group_time s = {0};
 	double start = driver_clock(NULL);
 	if (g->pool)
 		tfmc_pool_run(g->pool, run_worker, &r);
@@ -87,8 +84,8 @@ static struct spent run_round(struct bench_groups *g, tfmc_task_fn *fn, void *ar
 	return s;
 }
 
-/* NULL: it does not count. */
-static struct timed *find_timed(struct bench_groups *g, uint64_t function)
+/* The group of a function, added when it is new. NULL: not timed. */
+static struct timed_group *find_timed_group(struct bench_groups *g, uint64_t function)
 {
 	size_t i = 0;
 	while (i < g->n && g->groups[i].function != function)
@@ -96,11 +93,11 @@ static struct timed *find_timed(struct bench_groups *g, uint64_t function)
 	if (!g->timing || i == MAX_GROUPS)
 		return NULL;
 	if (i == g->n)
-		g->groups[g->n++] = (struct timed){.function = function, .group = i};
+		g->groups[g->n++] = (struct timed_group){.function = function, .group = i};
 	return &g->groups[i];
 }
 
-static void add_spent(struct timed *t, struct spent s)
+static void add_time(struct timed_group *t, struct group_time s)
 {
 	t->now.seconds += s.seconds;
 	t->now.busy += s.busy;
@@ -112,24 +109,24 @@ static void run_group(void *user, int64_t n, tfmc_task_fn *fn, void *arg)
 {
 	struct bench_groups *g = user;
 	(void)n;
-	struct spent s = run_round(g, fn, arg);
-	struct timed *t = find_timed(g, (uint64_t)(uintptr_t)fn);
+	struct group_time s = run_timed(g, fn, arg);
+	struct timed_group *t = find_timed_group(g, (uint64_t)(uintptr_t)fn);
 	if (t)
-		add_spent(t, s);
+		add_time(t, s);
 }
 
-static void add_launched(void *user, uint64_t kernel, uint64_t group, uint64_t nanoseconds)
+static void add_kernel_time(void *user, uint64_t kernel, uint64_t group, uint64_t nanoseconds)
 {
 	double seconds = (double)nanoseconds * 1e-9;
-	struct timed *t = find_timed(user, kernel);
+	struct timed_group *t = find_timed_group(user, kernel);
 	if (!t)
 		return;
 	t->group = group;
-	add_spent(t, (struct spent){seconds, seconds, seconds});
+	add_time(t, (struct group_time){seconds, seconds, seconds});
 }
 
-/* Zeroed, aligned to a line; NULL for 0 bytes. */
-static int line_memory(uint64_t bytes, void **out)
+/* Zeroed, aligned to 64 bytes; NULL for 0 bytes. */
+static int alloc_aligned(uint64_t bytes, void **out)
 {
 	if (!bytes)
 		return TFMC_RT_OK;
@@ -141,23 +138,23 @@ static int line_memory(uint64_t bytes, void **out)
 	return TFMC_RT_OK;
 }
 
-static int open_memory(struct bench_groups *g, const int64_t *dims, struct tfmc_config *c)
+static int alloc_memory(struct bench_groups *g, const int64_t *dims, struct tfmc_config *c)
 {
 	const struct tfmc_record *r = g->model.record;
 	bool has_state = r->state_batch_bytes || r->state_fixed_bytes;
 	c->arena_bytes = g->model.arena_size(dims, c->workers);
 	c->state_bytes = has_state ? g->model.state_size(c->batch) : 0;
-	int status = line_memory(r->context_bytes, &g->context);
+	int status = alloc_aligned(r->context_bytes, &g->context);
 	if (status == TFMC_RT_OK)
-		status = line_memory(c->arena_bytes, &g->arena);
+		status = alloc_aligned(c->arena_bytes, &g->arena);
 	if (status == TFMC_RT_OK)
-		status = line_memory(c->state_bytes, &g->state);
+		status = alloc_aligned(c->state_bytes, &g->state);
 	c->arena = g->arena;
 	c->state = g->state;
 	return status;
 }
 
-static int open_workers(struct bench_groups *g)
+static int create_workers(struct bench_groups *g)
 {
 	g->stamps = memory_zeroed((size_t)g->threads, sizeof(*g->stamps));
 	if (!g->stamps)
@@ -184,13 +181,13 @@ int bench_groups_open(const struct tfmc_model *model, const int64_t *dims,
 	tfmc_system_words(model->record, c.system);
 	if (o->device) {
 		g->device = *o->device;
-		g->device.launched = add_launched;
+		g->device.launched = add_kernel_time;
 		g->device.user = g;
 		c.device = &g->device;
 	}
-	int status = open_workers(g);
+	int status = create_workers(g);
 	if (status == TFMC_RT_OK)
-		status = open_memory(g, dims, &c);
+		status = alloc_memory(g, dims, &c);
 	if (status == TFMC_RT_OK)
 		status = model->init(g->context, &c);
 	if (status == TFMC_RT_OK)
@@ -228,25 +225,25 @@ int bench_groups_call(struct bench_groups *g, int64_t entry, const int64_t *dims
                       const struct tfmc_buffer *inputs, const struct tfmc_buffer *outputs)
 {
 	const struct tfmc_record_entry *e = tfmc_entry_at(g->model.record, entry);
-	uint64_t words[MAX_WORDS], n = 0;
-	if (!e || e->n_dims + 2 * (e->n_inputs + e->n_outputs) > MAX_WORDS)
+	uint64_t args[MAX_ARGS], n = 0;
+	if (!e || e->n_dims + 2 * (e->n_inputs + e->n_outputs) > MAX_ARGS)
 		return TFMC_RT_E_RECORD;
 	const uint64_t *numbers = (const void *)((const char *)g->model.record + e->dims);
 	for (uint64_t i = 0; i < e->n_dims; i++)
-		words[n++] = (uint64_t)dims[numbers[i]];
+		args[n++] = (uint64_t)dims[numbers[i]];
 	for (uint64_t i = 0; i < e->n_inputs + e->n_outputs; i++) {
 		const struct tfmc_buffer *b = i < e->n_inputs ? &inputs[i] : &outputs[i - e->n_inputs];
-		words[n++] = (uint64_t)(uintptr_t)b->data;
-		words[n++] = b->count;
+		args[n++] = (uint64_t)(uintptr_t)b->data;
+		args[n++] = b->count;
 	}
-	return g->model.call(g->context, (uint64_t)entry, words, -1);
+	return g->model.call(g->context, (uint64_t)entry, args, -1);
 }
 
 void bench_groups_begin(struct bench_groups *g)
 {
 	g->timing = true;
 	for (size_t i = 0; i < g->n; i++) {
-		g->groups[i].now = (struct spent){0};
+		g->groups[i].now = (struct group_time){0};
 		g->groups[i].times = 0;
 	}
 }
@@ -255,7 +252,7 @@ void bench_groups_end(struct bench_groups *g)
 {
 	g->timing = false;
 	for (size_t i = 0; i < g->n; i++) {
-		struct timed *t = &g->groups[i];
+		struct timed_group *t = &g->groups[i];
 		if (t->least.seconds <= 0 || t->now.seconds < t->least.seconds)
 			t->least = t->now;
 	}
@@ -263,9 +260,10 @@ void bench_groups_end(struct bench_groups *g)
 
 /* ---- the table ---- */
 
-/* What one execution of a group has to do. */
-struct amount {
-	double flops, bytes, ideal; /* seconds at the roofs of its products */
+/* The work of one execution of a group. */
+struct work {
+	double flops, bytes,
+	        ideal; /* FLOP of dot products; bytes of weights; seconds of the dot products at their peaks */
 };
 
 struct table {
@@ -276,34 +274,34 @@ struct table {
 	const struct ir_func *func;
 	const int64_t *values;
 	int64_t past;
-	struct backend_peak roof;
+	struct backend_peak peak;
 	double total;
 	bool is_json;
 	size_t n_printed;
 	uint64_t group; /* the next one of func */
-	/* A group whose kernel was timed, waiting for those after it that the same kernel computes. */
+	/* A group whose kernel was timed_group, waiting for those after it that the same kernel computes. */
 	const struct ir_op *op;
-	uint64_t first;
-	struct amount amount;
+	uint64_t pending_group;
+	struct work work;
 };
 
-static void count_group(void *user, const struct ir_op *op)
+static void count_group_op(void *user, const struct ir_op *op)
 {
 	size_t *n = user;
 	*n += op->code == OP_group;
 }
 
-static double part_of(double rate, double roof)
+static double fraction_of(double rate, double peak)
 {
-	return roof > 0 ? rate / roof : 0;
+	return peak > 0 ? rate / peak : 0;
 }
 
-static void print_figures(const struct table *t, const struct timed *g, struct amount a)
+static void print_figures(const struct table *t, const struct timed_group *g, struct work a)
 {
 	double seconds = g->least.seconds, threads = (double)t->g->threads;
 	double times = seconds > 0 ? (double)g->times / seconds : 0;
 	double products = a.ideal * times;
-	double weights = part_of(a.bytes * times, t->roof.bytes);
+	double weights = fraction_of(a.bytes * times, t->peak.bytes);
 	buf_printf(t->out, "%8.4f ms %5.1f %%  %3lld x", seconds * 1e3,
 	           t->total > 0 ? 100 * seconds / t->total : 0.0, (long long)g->times);
 	if (t->g->threads > 1)
@@ -317,8 +315,8 @@ static void print_figures(const struct table *t, const struct timed *g, struct a
 		buf_printf(t->out, "%24s", "");
 }
 
-/* What several workers lose: one has less to do than another, and all meet. */
-static void print_lost(const struct table *t)
+/* Time that several workers lose: to uneven shares, and to barriers. */
+static void print_imbalance(const struct table *t)
 {
 	double busy = 0, longest = 0, threads = (double)t->g->threads;
 	int64_t rounds = 0;
@@ -343,8 +341,8 @@ static void print_name(const struct table *t, struct buf *out, const struct ir_o
 		buf_printf(out, " %lldx%lld", (long long)a->br, (long long)a->bc);
 }
 
-/* op: NULL where it is not known */
-static void print_row(struct table *t, const struct timed *g, const struct ir_op *op, struct amount a)
+/* op NULL: unknown. */
+static void print_row(struct table *t, const struct timed_group *g, const struct ir_op *op, struct work a)
 {
 	struct buf name;
 	buf_init(&name);
@@ -369,14 +367,14 @@ static void print_row(struct table *t, const struct timed *g, const struct ir_op
 	buf_destroy(&name);
 }
 
-/* A second kernel joins what the first one has computed. */
-static void print_waiting(struct table *t)
+/* Rows of all kernels of the pending group. The first gets the work: a second one merges partial results. */
+static void print_pending(struct table *t)
 {
 	for (size_t i = 0; t->op && i < t->g->n; i++) {
-		if (t->g->groups[i].group != t->first)
+		if (t->g->groups[i].group != t->pending_group)
 			continue;
-		print_row(t, &t->g->groups[i], t->op, t->amount);
-		t->amount = (struct amount){0};
+		print_row(t, &t->g->groups[i], t->op, t->work);
+		t->work = (struct work){0};
 	}
 }
 
@@ -389,23 +387,23 @@ static void print_group(void *user, const struct ir_op *op)
 	for (size_t i = 0; i < t->g->n; i++)
 		is_timed = is_timed || t->g->groups[i].group == t->group;
 	if (is_timed) {
-		print_waiting(t);
+		print_pending(t);
 		t->op = op;
-		t->first = t->group;
-		t->amount = (struct amount){0};
+		t->pending_group = t->group;
+		t->work = (struct work){0};
 	}
-	t->amount.bytes += ir_op_weight_bytes(t->func, op, t->values);
+	t->work.bytes += ir_op_weight_bytes(t->func, op, t->values);
 	for (enum ir_mac_type kind = 0; kind < MAC_ALL; kind++) {
 		double flops = ir_op_flops_at(t->m, t->func, op, kind, t->values, t->past);
-		t->amount.flops += flops;
-		t->amount.ideal += part_of(flops, t->roof.flops[kind]);
+		t->work.flops += flops;
+		t->work.ideal += fraction_of(flops, t->peak.flops[kind]);
 	}
 	t->group++;
 }
 
 void bench_groups_print(const struct bench_groups *g, struct buf *out, const struct diag_context *cx,
                         const struct ir_module *m, const struct ir_func *func, const int64_t *values,
-                        int64_t past, struct backend_peak roof, bool is_json)
+                        int64_t past, struct backend_peak peak, bool is_json)
 {
 	struct table t = {.g = g,
 	                  .out = out,
@@ -414,26 +412,26 @@ void bench_groups_print(const struct bench_groups *g, struct buf *out, const str
 	                  .func = func,
 	                  .values = values,
 	                  .past = past,
-	                  .roof = roof,
+	                  .peak = peak,
 	                  .is_json = is_json};
 	size_t known = 0;
 	for (size_t i = 0; i < g->n; i++)
 		t.total += g->groups[i].least.seconds;
 	if (func)
-		ir_visit_ops(func->body, count_group, &known);
+		ir_visit_ops(func->body, count_group_op, &known);
 	if (!is_json)
 		buf_printf(out, "%11s %7s %6s%s %16s %8s  %s\n", "time", "of all", "times",
-		           g->threads > 1 ? "       busy" : "", "rate", "of roof", "group");
+		           g->threads > 1 ? "       busy" : "", "rate", "of peak", "group");
 	bool is_known = func && (g->device.launched || known == g->n);
 	if (is_known)
 		ir_visit_ops(func->body, print_group, &t);
-	print_waiting(&t);
+	print_pending(&t);
 	if (!is_known)
 		for (size_t i = 0; i < g->n; i++)
-			print_row(&t, &g->groups[i], NULL, (struct amount){0});
+			print_row(&t, &g->groups[i], NULL, (struct work){0});
 	if (is_json)
 		return;
 	buf_printf(out, "%8.4f ms in %zu groups\n", t.total * 1e3, g->n);
 	if (g->threads > 1)
-		print_lost(&t);
+		print_imbalance(&t);
 }

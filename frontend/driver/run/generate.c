@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc generate: text or token ids through the compiled object, printed as they
- * come when nothing has to be before them.
+ * tfmc generate: prompts, or feature sources, to text or token ids. A single prompt is streamed; prompts of a file
+ * share decode steps (static batches of up to BATCH_MAX sequences) and are printed in their order.
  */
 #define _POSIX_C_SOURCE 200809L /* sigaction */
 #include <signal.h>
@@ -11,76 +11,77 @@
 #include "frontend/driver/run/prompts.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
-#define PROMPTS_AT_ONCE 128 /* of a file: read, generated, printed */
-#define SIDE_BY_SIDE    16  /* sequences of the session that they share */
+#define PROMPTS_MAX 128 /* prompts of a file that are read before they are generated and printed */
+#define BATCH_MAX   16  /* sequences of the session that generates them */
 
-/* What every prompt is generated with. */
-struct wish {
+/* The generation settings of the command. */
+struct request {
 	int64_t steps;
 	struct tfmc_sample_options sample;
 	bool is_sampled;
-	int64_t samples;               /* draws to print with their log p; 0: one alone */
-	struct tfmc_beam_options beam; /* beam 1: no search */
-	int64_t n_best;                /* hypotheses to print with their scores; 0: the best one alone */
+	int64_t samples;               /* sequences to sample, printed with their log p; 0: one, without it */
+	struct tfmc_beam_options beam; /* beam 1: no beam search */
+	int64_t n_best; /* hypotheses to print with their scores; 0: the best one, without it */
 	struct tfmc_constraints rules;
 };
 
-/* One command. */
-struct generation {
+/* The state of one command. */
+struct generator {
 	struct driver *d;
 	struct tfmc_session *session;
 	const struct tfmc_record *record;
-	struct wish wish;
-	const struct frontend_input *source; /* that is no ids; NULL: ids */
+	struct request request;
+	const struct frontend_input *source; /* an encoder input of features; NULL: ids */
 	bool as_ids;
-	bool follows;      /* the new text is after that of the prompt */
-	struct ids target; /* that the decoder begins with; empty: the model's start ids */
-	int32_t *out;      /* [cap] */
+	bool continues_prompt; /* the new text continues that of the prompt: it keeps a leading blank */
+	struct ids target;     /* decoder prefix; empty: the start ids of the model */
+	int32_t *out;          /* [cap] */
 	double *log_p;
 	uint64_t cap;
-	bool border_said, room_said;
-	bool side_by_side; /* prompts wait until there are enough for one batch after another */
+	bool border_noted, context_warned;
+	bool is_batched; /* prompts are queued for generate_batch */
 	struct {
 		struct ids *items;
 		size_t n, cap;
-	} waiting;
-	size_t n_printed;                /* tokens or pieces of text of this prompt */
-	double begin, first;             /* seconds: of the call, of its first token (0: none yet) */
+	} queue;
+	size_t n_printed;    /* tokens or pieces of text of this prompt */
+	double begin, first; /* driver_clock() at the call, and at its first token (0: none yet) */
 	struct tfmc_token_stream stream; /* with a tokenizer */
 	struct token_text token_text;
 };
 
 /* ---- printing ---- */
 
-static void note_time(struct generation *g)
+static void note_first_token(struct generator *g)
 {
 	if (g->first == 0)
 		g->first = driver_clock(NULL);
 }
 
-/* ^C ends the text at its next token, so that its line ends and its speed is printed; a second one ends the command. */
+/* SIGINT ends the generation at the next token, so that the line ends and the speed is printed; a second one has its
+ * default action. */
 static volatile sig_atomic_t interrupted;
 
-static void interrupt(int number)
+static void handle_interrupt(int number)
 {
 	interrupted = number;
 }
 
 static void catch_interrupts(void)
 {
-	struct sigaction now, ours = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
+	struct sigaction now, ours = {.sa_handler = handle_interrupt, .sa_flags = (int)SA_RESETHAND};
 	if (sigaction(SIGINT, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
 		(void)sigaction(SIGINT, &ours, NULL);
 }
 
-/* What a callback returns after a piece was put into the output: 0 goes on. */
-static int go_on(struct generation *g)
+/* The result of a callback after it appended output: 0 continues the generation. */
+static int flush_unless_interrupted(struct generator *g)
 {
 	return driver_flush_out(g->d) && !interrupted ? 0 : 1;
 }
 
-/* -v, or on a terminal: how fast the prompt was read and the answer written. */
-static void say_speed(struct generation *g, uint64_t n_prompt, uint64_t n)
+/* -v, or on a terminal: tokens per second of prefill and decoding. */
+static void report_speed(struct generator *g, uint64_t n_prompt, uint64_t n)
 {
 	struct driver *d = g->d;
 	double end = driver_clock(NULL), read = g->first - g->begin, written = end - g->first;
@@ -91,7 +92,7 @@ static void say_speed(struct generation *g, uint64_t n_prompt, uint64_t n)
 	if (read > 0)
 		buf_printf(&d->log, " in %.2f s, %.1f tokens/s", read, (double)n_prompt / read);
 	buf_printf(&d->log, "; answer %llu tokens", (unsigned long long)n);
-	/* The first one came with the prompt. */
+
 	if (n > 1 && written > 0)
 		buf_printf(&d->log, " in %.2f s, %.1f tokens/s", written, (double)(n - 1) / written);
 	int64_t workers = driver_session_workers(d), in_steps = driver_decode_workers(d, g->record);
@@ -102,75 +103,76 @@ static void say_speed(struct generation *g, uint64_t n_prompt, uint64_t n)
 	driver_flush_log(d);
 }
 
-/* Once a command: the last token of a text is not fed, so that it does not count. */
-static void say_border(struct generation *g, uint64_t n_prompt, uint64_t n)
+/* longrope: notes once that the text passed the length from which the long RoPE factors hold. The last token of
+ * a text is not fed, so it does not count. */
+static void note_rope_border(struct generator *g, uint64_t n_prompt, uint64_t n)
 {
 	const struct tfmc_record *r = g->record;
-	uint64_t border = (uint64_t)r->long_from;
-	if (g->border_said || border == 0 || n_prompt > border || n_prompt + n <= border + 1)
+	uint64_t threshold = (uint64_t)r->long_from;
+	if (g->border_noted || threshold == 0 || n_prompt > threshold || n_prompt + n <= threshold + 1)
 		return;
-	g->border_said = true;
+	g->border_noted = true;
 	(void)driver_flush_out(g->d);
 	diag_note(&g->d->diag, LOC_NONE,
-	          "the text grew past %llu tokens, from where positions turn by the long factors: %s",
-	          (unsigned long long)border,
+	          "the text grew past %llu tokens, from which RoPE uses the long factors: %s",
+	          (unsigned long long)threshold,
 	          r->reread ? "it was read again from its first token"
 	                    : "keys that were cached before keep the rotation by the short factors");
 }
 
-/* The text ended where memory does: --limit-memory leaves room for fewer tokens than the model has. */
-static void warn_full(struct generation *g, uint64_t n_tokens)
+/* --limit-memory allows a shorter context than the model's, and the text reached it. */
+static void warn_out_of_memory(struct generator *g, uint64_t n_tokens)
 {
 	if (!g->d->session_tokens || n_tokens < (uint64_t)g->d->session_tokens)
 		return;
 	(void)driver_flush_out(g->d);
-	diag_warning(&g->d->diag, LOC_NONE, DIAG_LIMIT,
-	             "the text ends at %llu tokens: there is no room for more", (unsigned long long)n_tokens);
+	diag_warning(&g->d->diag, LOC_NONE, DIAG_LIMIT, "the text ends at %llu tokens: memory allows no more",
+	             (unsigned long long)n_tokens);
 	driver_note_context_limit(g->d);
 }
 
-/* Once a command: more tokens are wanted than there is room for. */
-static void say_room(struct generation *g, uint64_t n_prompt)
+/* Warns once that --max-tokens exceeds the remaining context. */
+static void warn_context(struct generator *g, uint64_t n_prompt)
 {
 	const struct tfmc_record *r = g->record;
 	int64_t first = r->generate_kind == 1 ? (int64_t)n_prompt : r->n_start, room = r->max_len - first;
-	if (g->room_said || !g->d->options.max_tokens || room < 0 || g->wish.steps <= room)
+	if (g->context_warned || !g->d->options.max_tokens || room < 0 || g->request.steps <= room)
 		return;
-	g->room_said = true;
+	g->context_warned = true;
 	diag_warning(&g->d->diag, LOC_NONE, DIAG_OPTION,
 	             "--max-tokens %lld: a sequence has at most %lld tokens, so that %lld may follow the "
 	             "first %lld",
-	             (long long)g->wish.steps, (long long)r->max_len, (long long)room, (long long)first);
+	             (long long)g->request.steps, (long long)r->max_len, (long long)room, (long long)first);
 }
 
 static int print_id(void *user, int32_t id)
 {
-	struct generation *g = user;
-	note_time(g);
+	struct generator *g = user;
+	note_first_token(g);
 	buf_printf(&g->d->out, "%s%d", g->n_printed++ ? " " : "", id);
-	return go_on(g);
+	return flush_unless_interrupted(g);
 }
 
 static int print_text(void *user, const char *text, uint64_t bytes)
 {
-	struct generation *g = user;
-	note_time(g);
+	struct generator *g = user;
+	note_first_token(g);
 	buf_bytes(&g->d->out, text, (size_t)bytes);
 	g->n_printed++;
-	return go_on(g);
+	return flush_unless_interrupted(g);
 }
 
 static int stream_text(void *user, int32_t id)
 {
-	struct generation *g = user;
-	note_time(g);
-	/* A model may have more ids than its tokenizer: they are no text. */
+	struct generator *g = user;
+	note_first_token(g);
+	/* Ids beyond the tokenizer's vocabulary have no text. */
 	return tfmc_token_stream_add(&g->stream, id) == TFMC_TOKENIZER_E_STOPPED || interrupted;
 }
 
-/* Tokens of a finished sequence on a line, after a number. */
-static enum tfmc_status print_line(struct generation *g, double number, bool with_number, const int32_t *ids,
-                                   uint64_t n)
+/* A finished sequence as a line, after a score (with_number). */
+static enum tfmc_status print_result(struct generator *g, double number, bool with_number, const int32_t *ids,
+                                     uint64_t n)
 {
 	struct buf *out = &g->d->out;
 	uint64_t bytes = 0;
@@ -180,8 +182,9 @@ static enum tfmc_status print_line(struct generation *g, double number, bool wit
 		buf_printf(out, "%s%d", i ? " " : "", ids[i]);
 	if (!g->as_ids && g->d->tokenizer) {
 		const char *text;
-		TFMC_TRY(driver_detokenize(g->d, ids, n, g->follows ? TFMC_DETOKENIZE_AFTER : 0, &text));
-		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->wish.rules, text));
+		TFMC_TRY(driver_detokenize(g->d, ids, n, g->continues_prompt ? TFMC_DETOKENIZE_AFTER : 0,
+		                           &text));
+		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->request.rules, text));
 	} else if (!g->as_ids) {
 		TFMC_TRY(prompt_check_status(g->d, g->session, "generate",
 		                             tfmc_text_decode(g->record, ids, n, NULL, 0, &bytes)));
@@ -190,7 +193,7 @@ static enum tfmc_status print_line(struct generation *g, double number, bool wit
 			return TFMC_NO_MEMORY;
 		TFMC_TRY(prompt_check_status(g->d, g->session, "generate",
 		                             tfmc_text_decode(g->record, ids, n, text, bytes + 1, &bytes)));
-		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->wish.rules, text));
+		buf_bytes(out, text, (size_t)tfmc_text_stop(&g->request.rules, text));
 	}
 	buf_char(out, '\n');
 	return TFMC_OK;
@@ -198,20 +201,21 @@ static enum tfmc_status print_line(struct generation *g, double number, bool wit
 
 /* ---- one prompt ---- */
 
-static struct tfmc_generate_options options_of(struct generation *g)
+static struct tfmc_generate_options generate_options(struct generator *g)
 {
 	return (struct tfmc_generate_options){.struct_size = sizeof(struct tfmc_generate_options),
-	                                      .max_new_tokens = g->wish.steps,
-	                                      .rules = &g->wish.rules,
-	                                      .sample = g->wish.is_sampled ? &g->wish.sample : NULL,
+	                                      .max_new_tokens = g->request.steps,
+	                                      .rules = &g->request.rules,
+	                                      .sample = g->request.is_sampled ? &g->request.sample : NULL,
 	                                      .ignore_stop = g->d->options.ignore_stop,
 	                                      .user = g};
 }
 
-static enum tfmc_status search_ids(struct generation *g, const struct ids *prompt)
+/* Prints the n_best hypotheses. */
+static enum tfmc_status beam_search(struct generator *g, const struct ids *prompt)
 {
 	struct arena *a = &g->d->arena;
-	const struct wish *w = &g->wish;
+	const struct request *w = &g->request;
 	uint64_t n, cap = w->n_best ? (uint64_t)w->n_best : 1;
 	struct tfmc_hypothesis *best = ARENA_ARRAY(a, struct tfmc_hypothesis, cap);
 	for (uint64_t i = 0; best && i < cap; i++) {
@@ -224,19 +228,20 @@ static enum tfmc_status search_ids(struct generation *g, const struct ids *promp
 	                              g->target.n, best, cap, &n);
 	TFMC_TRY(prompt_check_status(g->d, g->session, "generate", status));
 	for (uint64_t i = 0; i < n; i++)
-		TFMC_TRY(print_line(g, best[i].score, w->n_best > 0, best[i].tokens, best[i].n));
+		TFMC_TRY(print_result(g, best[i].score, w->n_best > 0, best[i].tokens, best[i].n));
 	for (uint64_t i = 0; i < n; i++)
-		say_border(g, prompt->n, best[i].n);
+		note_rope_border(g, prompt->n, best[i].n);
 	return TFMC_OK;
 }
 
-static enum tfmc_status draw_ids(struct generation *g, const struct ids *prompt)
+/* Samples with consecutive seeds and prints each sequence with its log p. */
+static enum tfmc_status sample_many(struct generator *g, const struct ids *prompt)
 {
-	struct tfmc_sample_options sample = g->wish.sample;
-	struct tfmc_generate_options o = options_of(g);
+	struct tfmc_sample_options sample = g->request.sample;
+	struct tfmc_generate_options o = generate_options(g);
 	o.sample = &sample;
 	o.log_p = g->log_p;
-	for (int64_t i = 0; i < g->wish.samples; i++, sample.seed++) {
+	for (int64_t i = 0; i < g->request.samples; i++, sample.seed++) {
 		uint64_t n;
 		double sum = 0;
 		int status = tfmc_generate(g->session, &o, prompt->items, prompt->n, g->target.items,
@@ -244,71 +249,72 @@ static enum tfmc_status draw_ids(struct generation *g, const struct ids *prompt)
 		TFMC_TRY(prompt_check_status(g->d, g->session, "generate", status));
 		for (uint64_t k = 0; k < n; k++)
 			sum += g->log_p[k];
-		TFMC_TRY(print_line(g, sum, true, g->out, n));
-		say_border(g, prompt->n, n);
+		TFMC_TRY(print_result(g, sum, true, g->out, n));
+		note_rope_border(g, prompt->n, n);
 	}
 	return TFMC_OK;
 }
 
-/* ---- prompts side by side ---- */
+/* ---- batches ---- */
 
-/* All that wait, in the slots of the session; printed in their order, up to the first that failed. */
-static enum tfmc_status generate_waiting(struct generation *g)
+/* Generates all queued prompts in the slots of the session, and prints them in their order, up to the first
+ * failure. */
+static enum tfmc_status generate_batch(struct generator *g)
 {
 	struct arena *a = &g->d->arena;
-	size_t n = g->waiting.n;
+	size_t n = g->queue.n;
 	struct arena_mark mark = arena_mark(a);
 	struct tfmc_generation *items = ARENA_ARRAY(a, struct tfmc_generation, n + 1);
-	const struct tfmc_generate_options o = options_of(g);
+	const struct tfmc_generate_options o = generate_options(g);
 	for (size_t i = 0; items && i < n; i++) {
-		items[i].prompt = g->waiting.items[i].items;
-		items[i].n_prompt = g->waiting.items[i].n;
+		items[i].prompt = g->queue.items[i].items;
+		items[i].n_prompt = g->queue.items[i].n;
 		items[i].out = ARENA_ARRAY(a, int32_t, g->cap + 1);
 		items[i].cap = g->cap;
 	}
 	if (arena_failed(a))
 		return TFMC_NO_MEMORY;
-	g->waiting.n = 0;
+	g->queue.n = 0;
 	int status = tfmc_generate_many(g->session, &o, items, n);
 	for (size_t i = 0; i < n && (status == TFMC_RT_OK || items[i].status == TFMC_RT_OK); i++) {
 		TFMC_TRY(
-		        prompt_note_line(g->d, g->waiting.items[i].line,
+		        prompt_note_line(g->d, g->queue.items[i].line,
 		                         prompt_check_status(g->d, g->session, "generate", items[i].status)));
-		TFMC_TRY(print_line(g, 0, false, items[i].out, items[i].n));
-		say_border(g, items[i].n_prompt, items[i].n);
+		TFMC_TRY(print_result(g, 0, false, items[i].out, items[i].n));
+		note_rope_border(g, items[i].n_prompt, items[i].n);
 	}
 	arena_release(a, mark);
 	TFMC_TRY(prompt_check_status(g->d, g->session, "generate", status));
 	return driver_flush_out(g->d) ? TFMC_OK : TFMC_IO;
 }
 
-static enum tfmc_status wait_for_others(struct generation *g, const struct ids *prompt)
+static enum tfmc_status queue_prompt(struct generator *g, const struct ids *prompt)
 {
-	if (!ARENA_ADDED(&g->d->arena, &g->waiting, *prompt))
+	if (!ARENA_ADDED(&g->d->arena, &g->queue, *prompt))
 		return TFMC_NO_MEMORY;
-	return g->waiting.n < PROMPTS_AT_ONCE ? TFMC_OK : generate_waiting(g);
+	return g->queue.n < PROMPTS_MAX ? TFMC_OK : generate_batch(g);
 }
 
-/* What a file of prompts left waiting; a line that could not be read has the others printed first. */
-static enum tfmc_status finish_waiting(struct generation *g, enum tfmc_status st)
+/* Generates the queued prompts at the end of a file, also when reading a line failed (TFMC_INVALID). */
+static enum tfmc_status finish_batches(struct generator *g, enum tfmc_status st)
 {
-	enum tfmc_status rest = st != TFMC_INVALID && st != TFMC_OK ? st : generate_waiting(g);
+	enum tfmc_status rest = st != TFMC_INVALID && st != TFMC_OK ? st : generate_batch(g);
 	return st == TFMC_OK ? rest : st;
 }
 
-static enum tfmc_status generate_alone(struct generation *g, const struct ids *prompt)
+static enum tfmc_status generate_alone(struct generator *g, const struct ids *prompt)
 {
-	if (g->wish.beam.beam > 1)
-		return search_ids(g, prompt);
-	if (g->wish.samples)
-		return draw_ids(g, prompt);
-	struct tfmc_generate_options o = options_of(g);
-	/* After a stop text nothing may have been printed: then the library, which looks for it, prints. */
-	bool streams = !g->as_ids && g->d->tokenizer && !g->wish.rules.n_stop_texts;
+	if (g->request.beam.beam > 1)
+		return beam_search(g, prompt);
+	if (g->request.samples)
+		return sample_many(g, prompt);
+	struct tfmc_generate_options o = generate_options(g);
+	/* Text after a stop string must not be printed: with stop strings the library, which looks for them, prints. */
+	bool streams = !g->as_ids && g->d->tokenizer && !g->request.rules.n_stop_texts;
 	o.on_token = g->as_ids ? print_id : streams ? stream_text : NULL;
 	o.on_text = g->as_ids || streams ? NULL : print_text;
-	tfmc_token_stream_begin(&g->stream, g->d->target_tokenizer, g->follows ? TFMC_DETOKENIZE_AFTER : 0,
-	                        print_text, g);
+	tfmc_token_stream_begin(&g->stream, g->d->target_tokenizer,
+	                        g->continues_prompt ? TFMC_DETOKENIZE_AFTER : 0, print_text, g);
 	uint64_t n = 0;
 	g->n_printed = 0;
 	g->first = 0;
@@ -322,60 +328,61 @@ static enum tfmc_status generate_alone(struct generation *g, const struct ids *p
 	if (status == TFMC_RT_OK || g->n_printed)
 		buf_char(&g->d->out, '\n');
 	if (status == TFMC_RT_OK) {
-		say_speed(g, prompt->n, n);
-		say_border(g, prompt->n, n);
+		report_speed(g, prompt->n, n);
+		note_rope_border(g, prompt->n, n);
 		if (finish == TFMC_FINISH_LENGTH)
-			warn_full(g, prompt->n + n);
+			warn_out_of_memory(g, prompt->n + n);
 	}
 	if (interrupted) {
 		(void)driver_flush_out(g->d);
-		(void)raise(
-		        SIGINT); /* as its default action has it: the caller sees a command ended by the signal */
+		(void)raise(SIGINT); /* SA_RESETHAND: ends the process as the default action does */
 	}
 	return prompt_check_status(g->d, g->session, "generate", status);
 }
 
-static enum tfmc_status text_ids(struct generation *g, const char *text, struct ids *prompt)
+/* A tokenizer with a template adds the start ids; otherwise those of the model come first. */
+static enum tfmc_status encode_text_prompt(struct generator *g, const char *text, struct ids *prompt)
 {
 	const struct tfmc_record *r = g->record;
-	/* A tokenizer that says what is before a text says all of it. */
+	/* A tokenizer with a template adds its start tokens itself. */
 	bool starts = !*text || !g->d->tokenizer || tfmc_tokenizer_is_bare(g->d->tokenizer);
 	if (r->generate_kind == 1 && starts)
 		TFMC_TRY(prompt_append_record_ids(g->d, r, r->start, r->n_start, prompt));
-	g->follows = r->generate_kind == 1 && *text;
-	if (*text) /* without text, also objects without a vocabulary begin with the start tokens */
+	g->continues_prompt = r->generate_kind == 1 && *text;
+	if (*text) /* an empty prompt needs no vocabulary */
 		TFMC_TRY(prompt_append_text(g->d, r, "generate", PROMPT_SOURCE, text, prompt));
 	return TFMC_OK;
 }
 
-static enum tfmc_status list_ids(struct generation *g, const char *text, struct ids *prompt)
+static enum tfmc_status parse_id_prompt(struct generator *g, const char *text, struct ids *prompt)
 {
 	TFMC_TRY(prompt_append_list(g->d, "generate", text, prompt));
-	g->follows = false;
+	g->continues_prompt = false;
 	for (size_t i = 0; g->d->tokenizer && g->record->generate_kind == 1 && i < prompt->n; i++)
-		g->follows |= !tfmc_tokenizer_is_special(g->d->tokenizer, prompt->items[i]);
+		g->continues_prompt |= !tfmc_tokenizer_is_special(g->d->tokenizer, prompt->items[i]);
 	return TFMC_OK;
 }
 
-/* A prompt of the command or of a line of a file: number 0 and from 1. */
+/* The prompt of the command (number 0) or of a line of a file (from 1). */
 static enum tfmc_status generate_prompt(void *user, const char *text, size_t number)
 {
-	struct generation *g = user;
+	struct generator *g = user;
 	struct ids prompt = {.line = number};
 	bool is_list = g->d->options.tokens || g->d->options.tokens_file;
-	enum tfmc_status st = is_list ? list_ids(g, text, &prompt) : text_ids(g, text, &prompt);
+	enum tfmc_status st =
+	        is_list ? parse_id_prompt(g, text, &prompt) : encode_text_prompt(g, text, &prompt);
 	if (st == TFMC_OK)
-		say_room(g, prompt.n);
-	if (st == TFMC_OK && g->side_by_side)
-		return wait_for_others(g, &prompt);
+		warn_context(g, prompt.n);
+	if (st == TFMC_OK && g->is_batched)
+		return queue_prompt(g, &prompt);
 	if (st == TFMC_OK)
 		st = generate_alone(g, &prompt);
 	return prompt_note_line(g->d, number, st);
 }
 
-/* ---- sources that are no ids ---- */
+/* ---- feature sources ---- */
 
-static enum tfmc_status generate_sources(struct generation *g, const struct frontend_generate *model)
+static enum tfmc_status generate_sources(struct generator *g, const struct frontend_generate *model)
 {
 	const struct named_tensor *rows;
 	TFMC_TRY(prompt_read_features(g->d, g->source, &rows));
@@ -383,9 +390,9 @@ static enum tfmc_status generate_sources(struct generation *g, const struct fron
 		TFMC_TRY(prompt_set_source_row(g->d, g->session, "generate", rows, i));
 		g->target.n = 0;
 		TFMC_TRY(prompt_append_speech_start(g->d, g->session, model, &g->target));
-		/* As in the library the most tokens of speech are counted after these ids. */
+		/* As in transformers, max_length of speech models counts from the end of the decoder prefix. */
 		if (g->target.n && !g->d->options.max_tokens && model->max_total)
-			g->wish.rules.max_tokens = model->max_total + (int64_t)g->target.n;
+			g->request.rules.max_tokens = model->max_total + (int64_t)g->target.n;
 		TFMC_TRY(generate_alone(g, &(struct ids){0}));
 	}
 	return TFMC_OK;
@@ -393,8 +400,9 @@ static enum tfmc_status generate_sources(struct generation *g, const struct fron
 
 /* ---- the command ---- */
 
-/* The width of the search: --beam, else the file's, unless a sampling option is given. */
-static enum tfmc_status choose_search(struct driver *d, const struct frontend_model *m, struct wish *w)
+/* Greedy, sampling or beam search: --beam, else the model's beam unless a sampling option is given.
+ * TFMC_INVALID after a diagnostic when options contradict. */
+static enum tfmc_status choose_strategy(struct driver *d, const struct frontend_model *m, struct request *w)
 {
 	const struct frontend_generate *g = frontend_generate(m);
 	if (g->kind == GENERATE_NONE) {
@@ -433,14 +441,15 @@ static enum tfmc_status choose_search(struct driver *d, const struct frontend_mo
 		           "--samples goes with sampling, such as --temperature 1");
 		return TFMC_INVALID;
 	}
-	const char *searching = w->n_best                   ? "--n-best"
-	                        : w->beam.bare_scores       ? "--ctranslate2-scores"
-	                        : d->options.length_penalty ? "--length-penalty"
-	                        : d->options.early_stopping != EARLY_STOPPING_FROM_FILE ? "--early-stopping"
-	                                                                                : NULL;
-	if (w->beam.beam == 1 && searching) {
+	const char *search_option = w->n_best                   ? "--n-best"
+	                            : w->beam.bare_scores       ? "--ctranslate2-scores"
+	                            : d->options.length_penalty ? "--length-penalty"
+	                            : d->options.early_stopping != EARLY_STOPPING_FROM_FILE
+	                                    ? "--early-stopping"
+	                                    : NULL;
+	if (w->beam.beam == 1 && search_option) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s goes with a beam search, such as --beam 4",
-		           searching);
+		           search_option);
 		return TFMC_INVALID;
 	}
 	if (w->beam.beam > 1 && (w->is_sampled || d->options.ignore_stop)) {
@@ -452,30 +461,30 @@ static enum tfmc_status choose_search(struct driver *d, const struct frontend_mo
 	return TFMC_OK;
 }
 
-static enum tfmc_status generate_all(struct generation *g, const struct frontend_generate *model)
+static enum tfmc_status generate_all(struct generator *g, const struct frontend_generate *model)
 {
 	const struct driver_options *o = &g->d->options;
 	g->cap = g->record->max_len > 0 ? (uint64_t)g->record->max_len : 0;
-	if (g->wish.steps > 0 && (uint64_t)g->wish.steps < g->cap)
-		g->cap = (uint64_t)g->wish.steps;
+	if (g->request.steps > 0 && (uint64_t)g->request.steps < g->cap)
+		g->cap = (uint64_t)g->request.steps;
 	g->out = ARENA_ARRAY(&g->d->arena, int32_t, g->cap + 1);
 	g->log_p = ARENA_ARRAY(&g->d->arena, double, g->cap + 1);
 	g->as_ids = o->print_tokens || !(g->record->vocabulary || g->d->tokenizer);
 	if (!g->out || !g->log_p)
 		return TFMC_NO_MEMORY;
-	if (!generation_rules(g->d, model, g->record, &g->wish.rules))
+	if (!generation_rules(g->d, model, g->record, &g->request.rules))
 		return TFMC_INVALID;
 	if (g->d->tokenizer) {
 		g->token_text.tokenizer = g->d->target_tokenizer;
-		g->wish.rules.token_text = driver_token_text;
-		g->wish.rules.user = &g->token_text;
+		g->request.rules.token_text = driver_token_text;
+		g->request.rules.user = &g->token_text;
 	}
-	g->wish.beam.rules = &g->wish.rules;
+	g->request.beam.rules = &g->request.rules;
 	bool has_file = o->prompt_file || o->tokens_file;
-	g->side_by_side =
-	        has_file && g->wish.beam.beam == 1 && !g->wish.samples && tfmc_session_batch(g->session) > 1;
+	g->is_batched = has_file && g->request.beam.beam == 1 && !g->request.samples &&
+	                tfmc_session_batch(g->session) > 1;
 	if (has_file)
-		return finish_waiting(
+		return finish_batches(
 		        g, prompt_for_each_line(g->d, o->prompt_file ? o->prompt_file : o->tokens_file,
 		                                generate_prompt, g));
 	if (o->inputs)
@@ -483,27 +492,27 @@ static enum tfmc_status generate_all(struct generation *g, const struct frontend
 	return generate_prompt(g, o->tokens ? o->tokens : o->prompt ? o->prompt : "", 0);
 }
 
-static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const struct wish *w)
+static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const struct request *w)
 {
 	struct compiled c = {0};
-	struct generation g = {.d = d, .wish = *w};
+	struct generator g = {.d = d, .request = *w};
 	static const char *const entries[] = {"prefill", "step", "encode"};
 	const struct driver_options *o = &d->options;
 	bool reads_text = o->prompt || o->prompt_file || o->stop.n || o->bad_words.n || o->forced_text;
-	enum tfmc_status st = choose_search(d, l->model, &g.wish);
+	enum tfmc_status st = choose_strategy(d, l->model, &g.request);
 	if (st == TFMC_OK && (reads_text || !o->print_tokens))
 		st = driver_open_tokenizer(d, l->model, reads_text);
 	if (st == TFMC_OK)
 		st = prompt_find_feature_input(d, l->model, &g.source);
 	const struct entry_names called = {entries,
 	                                   frontend_generate(l->model)->kind == GENERATE_SEQ2SEQ ? 3 : 2};
-	bool side_by_side = g.wish.beam.beam == 1 && !g.wish.samples &&
-	                    (d->options.prompt_file || d->options.tokens_file);
+	bool is_batched = g.request.beam.beam == 1 && !g.request.samples &&
+	                  (d->options.prompt_file || d->options.tokens_file);
 	if (st == TFMC_OK)
 		st = driver_compile_jit(d, l, called, &c);
 	if (st == TFMC_OK)
 		st = driver_open_session(
-		        d, &c, side_by_side ? driver_batch_size(d, &c, SIDE_BY_SIDE) : g.wish.beam.beam);
+		        d, &c, is_batched ? driver_batch_size(d, &c, BATCH_MAX) : g.request.beam.beam);
 	g.session = c.session;
 	g.record = tfmc_session_record(g.session);
 	if (st == TFMC_OK)
@@ -512,8 +521,8 @@ static enum tfmc_status generate_model(struct driver *d, struct loaded *l, const
 	return st;
 }
 
-/* "--suppress is a list .. not 1,x" of the options that are lists of ids; NULL: all are right. */
-static const char *first_bad_list(struct driver *d)
+/* An error text for the first option that is not a list of ids; NULL: all are. */
+static const char *find_bad_id_list(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
 	const char *const lists[][2] = {{"tokens", o->tokens},
@@ -534,21 +543,21 @@ static const char *first_bad_list(struct driver *d)
 enum exit_code command_generate(struct driver *d)
 {
 	const struct driver_options *o = &d->options;
-	struct wish w = {.steps = option_int(o->max_tokens, 0), .samples = option_int(o->samples, 0)};
+	struct request w = {.steps = option_int(o->max_tokens, 0), .samples = option_int(o->samples, 0)};
 	struct loaded l;
 	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->tokens_file + !!o->inputs > 1)
 		return driver_usage_error(
 		        d, "only one of --prompt, --prompt-file, --tokens, --tokens-file, --inputs");
-	const char *bad = first_bad_list(d);
+	const char *bad = find_bad_id_list(d);
 	if (bad)
 		return driver_usage_error(d, "%s", bad);
 	if (o->forced_text && o->forced_tokens)
 		return driver_usage_error(d, "only one of --forced-text, --forced-tokens");
 	if (o->ignore_stop && !o->max_tokens)
-		return driver_usage_error(d, "--ignore-stop wants --max-tokens");
+		return driver_usage_error(d, "--ignore-stop requires --max-tokens");
 	enum tfmc_status st = driver_load(d, &l);
 	if (st == TFMC_OK && !l.model)
-		return driver_usage_error(d, "generate wants a model file, not IR text");
+		return driver_usage_error(d, "generate requires a model file, not IR text");
 	if (st == TFMC_OK) {
 		w.is_sampled = generation_sampling(d, frontend_generate(l.model), &w.sample);
 		st = generate_model(d, &l, &w);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rules that generation obeys: those of the model's section `generate`, then the options, as rules of the
- * runtime library. Start, stop and suppressed ids of the model are in the object's record.
+ * Sampling, beam search and logit rules: the model's section `generate`, overridden by options.
  */
 #include "frontend/driver/run/generation_config.h"
 #include "frontend/driver/run/prompts.h"
 
-static bool parse_ids(struct driver *d, const char *text, struct tfmc_ids *out)
+/* text NULL: the option is not given. */
+static bool read_id_option(struct driver *d, const char *text, struct tfmc_ids *out)
 {
 	struct ids ids = {0};
 	if (!text)
@@ -17,7 +17,9 @@ static bool parse_ids(struct driver *d, const char *text, struct tfmc_ids *out)
 	return true;
 }
 
-static bool parse_text(struct driver *d, const struct tfmc_record *r, const char *text, struct tfmc_ids *out)
+/* text NULL: the option is not given. */
+static bool read_text_option(struct driver *d, const struct tfmc_record *r, const char *text,
+                             struct tfmc_ids *out)
 {
 	struct ids ids = {0};
 	if (!text)
@@ -28,8 +30,8 @@ static bool parse_text(struct driver *d, const struct tfmc_record *r, const char
 	return true;
 }
 
-/* Ids of a model file fit: the lowering has compared them with the vocabulary. */
-static struct tfmc_ids model_ids(struct driver *d, const struct frontend_ids *from)
+/* As i32: the front end has checked them against the vocabulary. */
+static struct tfmc_ids copy_model_ids(struct driver *d, const struct frontend_ids *from)
 {
 	int32_t *ids = ARENA_ARRAY(&d->arena, int32_t, from->n + 1);
 	for (size_t i = 0; ids && i < from->n; i++)
@@ -38,7 +40,7 @@ static struct tfmc_ids model_ids(struct driver *d, const struct frontend_ids *fr
 }
 
 /* Banned sequences of the model and of --bad-words-ids. */
-static bool take_banned(struct driver *d, const struct frontend_generate *g, struct tfmc_constraints *out)
+static bool add_banned(struct driver *d, const struct frontend_generate *g, struct tfmc_constraints *out)
 {
 	const struct option_list *lists = &d->options.bad_words_ids;
 	struct tfmc_ids *banned = ARENA_ARRAY(&d->arena, struct tfmc_ids, g->banned.n + lists->n + 1);
@@ -47,18 +49,18 @@ static bool take_banned(struct driver *d, const struct frontend_generate *g, str
 	out->banned = banned;
 	out->n_banned = g->banned.n + lists->n;
 	for (size_t i = 0; i < g->banned.n; i++)
-		banned[i] = model_ids(d, &g->banned.items[i].ids);
+		banned[i] = copy_model_ids(d, &g->banned.items[i].ids);
 	for (size_t i = 0; i < lists->n; i++)
-		if (!parse_ids(d, lists->items[i], &banned[g->banned.n + i]))
+		if (!read_id_option(d, lists->items[i], &banned[g->banned.n + i]))
 			return false;
 	return true;
 }
 
-static bool take_biases(struct driver *d, const struct frontend_generate *g, struct tfmc_constraints *out)
+static bool add_biases(struct driver *d, const struct frontend_generate *g, struct tfmc_constraints *out)
 {
 	struct tfmc_bias *biases = ARENA_ARRAY(&d->arena, struct tfmc_bias, g->bias.n + 1);
 	for (size_t i = 0; biases && i < g->bias.n; i++)
-		biases[i] = (struct tfmc_bias){model_ids(d, &g->bias.items[i].ids), g->bias.items[i].by};
+		biases[i] = (struct tfmc_bias){copy_model_ids(d, &g->bias.items[i].ids), g->bias.items[i].by};
 	out->biases = biases;
 	out->n_biases = g->bias.n;
 	return biases != NULL;
@@ -78,7 +80,7 @@ bool generation_rules(struct driver *d, const struct frontend_generate *g, const
 	out->min_new_tokens = option_int(o->min_tokens, g->min_new);
 	out->min_tokens = o->min_tokens ? 0 : g->min_total;
 	out->max_tokens = o->max_tokens ? 0 : g->max_total;
-	out->forced_last = model_ids(d, &g->forced_last);
+	out->forced_last = copy_model_ids(d, &g->forced_last);
 	out->repetition_penalty = option_real(o->repetition_penalty, g->repetition_penalty);
 	out->source_repetition_penalty = g->source_repetition_penalty;
 	out->presence_penalty = option_real(o->presence_penalty, 0);
@@ -92,10 +94,11 @@ bool generation_rules(struct driver *d, const struct frontend_generate *g, const
 		out->latest_timestamp =
 		        g->speech.latest_first < 0 ? 0 : out->timestamps + g->speech.latest_first;
 	}
-	return take_banned(d, g, out) && take_biases(d, g, out) &&
-	       parse_ids(d, o->suppress, &out->suppress) && parse_ids(d, o->stop_tokens, &out->stop) &&
-	       parse_text(d, r, o->forced_text, &out->forced) &&
-	       parse_ids(d, o->forced_tokens, &out->forced) && !arena_failed(&d->arena);
+	return add_banned(d, g, out) && add_biases(d, g, out) &&
+	       read_id_option(d, o->suppress, &out->suppress) &&
+	       read_id_option(d, o->stop_tokens, &out->stop) &&
+	       read_text_option(d, r, o->forced_text, &out->forced) &&
+	       read_id_option(d, o->forced_tokens, &out->forced) && !arena_failed(&d->arena);
 }
 
 /* ---- sampling and beam search ---- */

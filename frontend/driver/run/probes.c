@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * --probe: a loaded module becomes one with further results (passes/probe), and what
- * these results hold becomes tensors with the names of the values again.
+ * --probe: the results that passes/probe added to a module become tensors with the names of the probed values again.
  */
 #include "frontend/driver/run/probes.h"
 
@@ -9,9 +8,10 @@
 
 #include "ir/algorithms/glob.h"
 
-/* A slot of a result, or all of it. */
-static bool add_value(struct driver *d, const struct probe_value *v, const struct named_tensor *all,
-                      struct named_tensors *out)
+/* Adds slot v->slot of a result that collects the iterations of a repeat, or (slot < 0) all of it. A slot that
+ * this call did not fill is skipped. */
+static bool add_probed_value(struct driver *d, const struct probe_value *v, const struct named_tensor *all,
+                             struct named_tensors *out)
 {
 	bool is_all = v->slot < 0;
 	if (!is_all && (all->rank < 1 || v->slot >= all->dims[0]))
@@ -27,7 +27,7 @@ static bool add_value(struct driver *d, const struct probe_value *v, const struc
 	return true;
 }
 
-static bool is_result(const struct probe_values *values, const char *function, const char *name)
+static bool is_probe_result(const struct probe_values *values, const char *function, const char *name)
 {
 	for (size_t i = 0; i < values->n; i++)
 		if (!strcmp(values->items[i].result, name) && !strcmp(values->items[i].function, function))
@@ -41,7 +41,7 @@ enum tfmc_status probes_split(struct driver *d, const struct probe_values *value
 	struct named_tensors out = {0};
 	for (size_t i = 0; i < t->n; i++) {
 		struct named_tensor *slot = NULL;
-		if (is_result(values, function, t->items[i].name))
+		if (is_probe_result(values, function, t->items[i].name))
 			continue;
 		slot = ARENA_PUSH(&d->arena, &out);
 		if (!slot)
@@ -52,7 +52,7 @@ enum tfmc_status probes_split(struct driver *d, const struct probe_values *value
 		const struct probe_value *v = &values->items[i];
 		const struct named_tensor *all = tensors_find(t, v->result);
 		if (all && !strcmp(v->function, function) && !tensors_find(&out, v->name) &&
-		    !add_value(d, v, all, &out))
+		    !add_probed_value(d, v, all, &out))
 			return TFMC_NO_MEMORY;
 	}
 	*t = out;
@@ -64,15 +64,15 @@ const char *entry_function(const char *entry)
 	return !strcmp(entry, "prefill") || !strcmp(entry, "step") ? "decode" : entry;
 }
 
-static void print_name(struct driver *d, const struct ir_module *m, const struct ir_func *f,
-                       const struct probe_site *site, const char *name)
+static void print_probe(struct driver *d, const struct ir_module *m, const struct ir_func *f,
+                        const struct probe_site *site, const char *name)
 {
 	const struct ir_type *t = ir_type_of(f, site->op->results[site->result]);
 	const struct loc at = site->op->loc.at;
 	buf_printf(&d->out, "%-48s %s[", name, ir_dtype_name(t->dtype));
 	for (int i = 0; i < t->rank; i++) {
-		bool is_keys =
-		        site->part == PROBE_PROBABILITIES && i == 3; /* [B, H, S, E] becomes [B, H, S, T] */
+		bool is_keys = site->part == PROBE_PROBABILITIES &&
+		               i == 3; /* attention weights are [B, H, S, T], not [B, H, S, E] */
 		buf_str(&d->out, i ? "," : "");
 		ir_dim_print(&d->out, m->dims,
 		             is_keys ? ir_type_of(f, site->op->operands[1])->dims[2] : t->dims[i], false);
@@ -83,7 +83,7 @@ static void print_name(struct driver *d, const struct ir_module *m, const struct
 	buf_char(&d->out, '\n');
 }
 
-/* matched: [patterns], those that a name fits. */
+/* matched[patterns]: set for those that a name matches. */
 static enum tfmc_status print_names(struct driver *d, const struct ir_module *m, const char *function,
                                     bool *matched)
 {
@@ -103,7 +103,7 @@ static enum tfmc_status print_names(struct driver *d, const struct ir_module *m,
 			found = found || fits;
 		}
 		if (found)
-			print_name(d, m, f, &sites.items[names.items[i].site], names.items[i].name);
+			print_probe(d, m, f, &sites.items[names.items[i].site], names.items[i].name);
 	}
 	return TFMC_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Texts and lists of ids to ids, and files of them; sources that are no ids.
+ * Prompts as token ids: parsing and encoding, files of prompts, feature sources, and the decoder prefix of speech
+ * models.
  */
 #include "frontend/driver/run/prompts.h"
 
@@ -131,13 +132,13 @@ enum tfmc_status prompt_find_feature_input(struct driver *d, const struct fronte
 	if (!*out == !d->options.inputs)
 		return TFMC_OK;
 	if (*out) {
-		diag_error(&d->diag, (*out)->loc, DIAG_OPTION, "the source '%s' is no ids, --inputs gives it",
-		           (*out)->name);
+		diag_error(&d->diag, (*out)->loc, DIAG_OPTION,
+		           "the source '%s' is features, not ids; --inputs gives it", (*out)->name);
 		return TFMC_INVALID;
 	}
 	diag_error(&d->diag, LOC_NONE, DIAG_OPTION,
-	           "--inputs gives a source that is no ids; this model reads ids, which --prompt and "
-	           "--tokens give");
+	           "--inputs gives a source of features; this model reads ids, which --prompt and --tokens "
+	           "give");
 	return TFMC_INVALID;
 }
 
@@ -162,13 +163,13 @@ enum tfmc_status prompt_read_features(struct driver *d, const struct frontend_in
 			             file.items[i].name);
 	*out = t;
 	const struct named_tensor *lengths = in->lengths ? tensors_find(&file, in->lengths) : NULL;
-	bool whole = !lengths || (lengths->dtype == DT_I32 && t->rank > 1);
-	for (int64_t i = 0; lengths && whole && i < lengths->count; i++)
-		whole = ((const int32_t *)lengths->data)[i] == t->dims[1];
-	if (whole)
+	bool is_full = !lengths || (lengths->dtype == DT_I32 && t->rank > 1);
+	for (int64_t i = 0; lengths && is_full && i < lengths->count; i++)
+		is_full = ((const int32_t *)lengths->data)[i] == t->dims[1];
+	if (is_full)
 		return TFMC_OK;
 	diag_error(&d->diag, in->loc, DIAG_INPUT,
-	           "'%s' is not taken: sources of different lengths are given in a file each", in->lengths);
+	           "'%s' is not supported: put sources of different lengths into a file each", in->lengths);
 	return TFMC_INVALID;
 }
 
@@ -208,7 +209,7 @@ enum tfmc_status prompt_for_each_line(struct driver *d, const char *path, prompt
 		return TFMC_INVALID;
 	}
 	const char *end = text + len;
-	if (!strncmp(text, "\xEF\xBB\xBF", 3)) /* a mark of UTF-8 */
+	if (!strncmp(text, "\xEF\xBB\xBF", 3)) /* UTF-8 byte order mark */
 		text += 3;
 	for (const char *next; text < end; text = next) {
 		size_t n = utf8_line(text, end, &next);
@@ -220,7 +221,7 @@ enum tfmc_status prompt_for_each_line(struct driver *d, const char *path, prompt
 	return TFMC_OK;
 }
 
-static enum tfmc_status read_stdin(struct driver *d, const char **out)
+static enum tfmc_status read_prompt_from_stdin(struct driver *d, const char **out)
 {
 	struct buf text;
 	char block[4096];
@@ -264,46 +265,49 @@ enum tfmc_status driver_read_prompt_option(struct driver *d)
 		return *prompt ? TFMC_OK : TFMC_NO_MEMORY;
 	}
 	*prompt = file ? file : *prompt;
-	return *prompt && !strcmp(*prompt, "-") ? read_stdin(d, prompt) : TFMC_OK;
+	return *prompt && !strcmp(*prompt, "-") ? read_prompt_from_stdin(d, prompt) : TFMC_OK;
 }
 
 /* ---- models of speech ---- */
 
-struct hearing {
+/* Collects the likeliest language token. */
+struct language_detection {
 	const struct frontend_names *languages;
-	int64_t best; /* -1: not asked yet */
+	int64_t best; /* -1: not called yet */
 };
 
-/* The likeliest language after the first id; nothing more is wanted. */
-static int hear(void *user, float *logits, int64_t vocab, const int32_t *ids, uint64_t n)
+/* on_logits: the likeliest of the language tokens, of equals the lowest id. Returns 1 to end the generation. */
+static int pick_language(void *user, float *logits, int64_t vocab, const int32_t *ids, uint64_t n)
 {
-	struct hearing *h = user;
+	struct language_detection *detection = user;
 	(void)ids;
 	(void)n;
-	for (size_t i = 0; i < h->languages->n; i++) {
-		int64_t id = h->languages->ids[i];
+	for (size_t i = 0; i < detection->languages->n; i++) {
+		int64_t id = detection->languages->ids[i];
 		if (id >= vocab)
 			continue;
-		bool is_equal = h->best >= 0 && logits[id] == logits[h->best];
-		if (h->best < 0 || logits[id] > logits[h->best] || (is_equal && id < h->best))
-			h->best = id;
+		bool is_equal = detection->best >= 0 && logits[id] == logits[detection->best];
+		if (detection->best < 0 || logits[id] > logits[detection->best] ||
+		    (is_equal && id < detection->best))
+			detection->best = id;
 	}
 	return 1;
 }
 
-/* One step of the decoder after its first id. */
+/* One decode step after the start token, as in Whisper. */
 static enum tfmc_status detect_language(struct driver *d, struct tfmc_session *session,
                                         const struct frontend_speech *s, int64_t *id)
 {
-	struct hearing h = {&s->languages, -1};
-	const struct tfmc_rules rules = {.struct_size = sizeof(rules), .on_logits = hear, .user = &h};
+	struct language_detection detection = {&s->languages, -1};
+	const struct tfmc_rules rules = {
+	        .struct_size = sizeof(rules), .on_logits = pick_language, .user = &detection};
 	const struct tfmc_generate_options o = {
 	        .struct_size = sizeof(o), .max_new_tokens = 1, .rules = &rules};
 	int32_t first = (int32_t)s->start, out;
 	uint64_t n;
 	int status = tfmc_generate(session, &o, NULL, 0, &first, 1, &out, 1, &n);
-	*id = h.best;
-	return h.best >= 0 ? TFMC_OK : prompt_check_status(d, session, "generate", status);
+	*id = detection.best;
+	return detection.best >= 0 ? TFMC_OK : prompt_check_status(d, session, "generate", status);
 }
 
 enum tfmc_status prompt_append_speech_start(struct driver *d, struct tfmc_session *session,

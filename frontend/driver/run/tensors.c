@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Named tensors: reading them from safetensors files, and calling entries on
- * them. Dims of a call follow from the shapes of its inputs.
+ * Named tensors: files, dims from the shapes of inputs, and entries called through a session or the interpreter.
  */
 #include "frontend/driver/run/probes.h"
 
@@ -82,8 +81,8 @@ void tensor_set_values(struct named_tensor *t, const double *values)
 	interp_to_bytes(&v, t->data);
 }
 
-static bool add_tensor(struct driver *d, const struct stored_tensor *s, const char *name,
-                       struct named_tensors *out)
+static bool add_stored_tensor(struct driver *d, const struct stored_tensor *s, const char *name,
+                              struct named_tensors *out)
 {
 	struct named_tensor *t = tensors_add(d, out, name, s->dtype, s->rank, s->dims);
 	if (t && s->bytes)
@@ -111,7 +110,7 @@ enum tfmc_status tensors_read(struct driver *d, const char *path, const char *pr
 			           "not supported yet: the array of '%s' in order of Fortran or as %s", path,
 			           s->type_name);
 			st = TFMC_INVALID;
-		} else if (!add_tensor(d, s, s->name + skip, out)) {
+		} else if (!add_stored_tensor(d, s, s->name + skip, out)) {
 			st = TFMC_NO_MEMORY;
 		}
 	}
@@ -143,16 +142,16 @@ enum tfmc_status tensors_write(struct driver *d, const char *path, const struct 
 }
 
 /* ---- dims from shapes ---- */
-#define SOLVE_MAX 1048576 /* values of a dim that are tried */
+#define SOLVE_MAX 1048576 /* values tried for a dim */
 
 struct shape_dims {
 	int64_t values[16];
 	bool known[16];
 };
 
-/* Sets the dim when axis i of a tensor is one bare symbol. */
-static void learn_axis(const struct tfmc_record *r, const struct tfmc_record_tensor *t, uint64_t axis,
-                       int64_t size, struct shape_dims *dims)
+/* Binds the dim when the size of the axis is a single symbol. */
+static void bind_symbol(const struct tfmc_record *r, const struct tfmc_record_tensor *t, uint64_t axis,
+                        int64_t size, struct shape_dims *dims)
 {
 	const uint64_t *w = (const void *)((const char *)r + t->sizes[axis]);
 	if (w[0] != 1 || w[1] != 1 || w[2] != 1 || dims->known[w[3]])
@@ -161,8 +160,8 @@ static void learn_axis(const struct tfmc_record *r, const struct tfmc_record_ten
 	dims->known[w[3]] = true;
 }
 
-/* Sets a dim that is not known when that alone makes axis i, S - 1 for example, as long as it is. */
-static void solve_axis(const struct tfmc_record *r, const struct tfmc_record_tensor *t, uint64_t axis,
+/* Finds a dim of an axis whose size is an expression (S - 1), by trying values in ascending order. */
+static void solve_size(const struct tfmc_record *r, const struct tfmc_record_tensor *t, uint64_t axis,
                        int64_t size, struct shape_dims *dims)
 {
 	for (uint64_t i = 0; i < r->n_dims && tfmc_tensor_size(r, t, axis, dims->values) != size; i++) {
@@ -177,29 +176,31 @@ static void solve_axis(const struct tfmc_record *r, const struct tfmc_record_ten
 	}
 }
 
-typedef void learn_fn(const struct tfmc_record *r, const struct tfmc_record_tensor *t, uint64_t axis,
-                      int64_t size, struct shape_dims *dims);
+typedef void axis_fn(const struct tfmc_record *r, const struct tfmc_record_tensor *t, uint64_t axis,
+                     int64_t size, struct shape_dims *dims);
 
-static void learn_from(const struct tfmc_record *r, int64_t entry, const struct named_tensors *in,
-                       learn_fn *learn, struct shape_dims *dims)
+/* Calls visit() for each axis of the given inputs. */
+static void for_each_input_axis(const struct tfmc_record *r, int64_t entry, const struct named_tensors *in,
+                                axis_fn *visit, struct shape_dims *dims)
 {
 	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
 	for (uint64_t i = 0; i < e->n_inputs; i++) {
 		const struct tfmc_record_tensor *t = tfmc_entry_input(r, entry, i);
 		const struct named_tensor *v = tensors_find(in, tfmc_record_text(r, t->name));
 		for (uint64_t k = 0; v && (uint64_t)v->rank == t->rank && k < t->rank; k++)
-			learn(r, t, k, v->dims[k], dims);
+			visit(r, t, k, v->dims[k], dims);
 	}
 }
 
-static void learn_dims(const struct tfmc_record *r, int64_t entry, const struct named_tensors *in,
+/* First the axes with a single symbol, then the others; a dim of no axis keeps its lower bound. */
+static void solve_dims(const struct tfmc_record *r, int64_t entry, const struct named_tensors *in,
                        struct shape_dims *dims)
 {
-	learn_from(r, entry, in, learn_axis, dims);
+	for_each_input_axis(r, entry, in, bind_symbol, dims);
 	for (uint64_t i = 0; i < r->n_dims; i++)
 		if (!dims->known[i])
 			dims->values[i] = tfmc_record_dim_at(r, i)->lo;
-	learn_from(r, entry, in, solve_axis, dims);
+	for_each_input_axis(r, entry, in, solve_size, dims);
 }
 
 static void print_shape(struct buf *b, enum ir_dtype dtype, int rank, const int64_t *dims)
@@ -210,9 +211,9 @@ static void print_shape(struct buf *b, enum ir_dtype dtype, int rank, const int6
 	buf_char(b, ']');
 }
 
-/* Checks a given tensor against the record's; false after a diagnostic. */
-static bool check_tensor(struct caller *c, const struct tfmc_record_tensor *t, const struct named_tensor *v,
-                         const int64_t *dims)
+/* False after a diagnostic: type or shape differ from the record's. */
+static bool check_input(struct caller *c, const struct tfmc_record_tensor *t, const struct named_tensor *v,
+                        const int64_t *dims)
 {
 	bool ok = (uint64_t)v->rank == t->rank && (uint64_t)v->dtype == t->dtype;
 	int64_t want[IR_RANK_MAX];
@@ -248,15 +249,15 @@ static bool bind_inputs(struct caller *c, int64_t entry, struct named_tensors *i
 		if (!v)
 			continue;
 		v->used = true;
-		if (!check_tensor(c, t, v, dims))
+		if (!check_input(c, t, v, dims))
 			return false;
 		buffers[i] = (struct tfmc_buffer){v->data, (uint64_t)v->count};
 	}
 	return true;
 }
 
-static bool make_outputs(struct caller *c, int64_t entry, const int64_t *dims, struct tfmc_buffer *buffers,
-                         struct named_tensors *out)
+static bool alloc_outputs(struct caller *c, int64_t entry, const int64_t *dims, struct tfmc_buffer *buffers,
+                          struct named_tensors *out)
 {
 	const struct tfmc_record *r = c->record;
 	const struct tfmc_record_entry *e = tfmc_entry_at(r, entry);
@@ -275,7 +276,7 @@ static bool make_outputs(struct caller *c, int64_t entry, const int64_t *dims, s
 }
 
 /* ---- through the interpreter ---- */
-/* The value of a parameter; without data the interpreter takes its default, and nothing is in the state. */
+/* The argument for a parameter. Without data the interpreter computes the default; states are empty. */
 static bool interp_input(struct caller *c, const struct ir_func *f, const struct ir_param *p,
                          const int64_t *dims, const struct tfmc_buffer *given, struct interp_tensor *out)
 {
@@ -326,8 +327,8 @@ static enum tfmc_status interp_call(struct caller *c, const char *entry, const i
 	return TFMC_OK;
 }
 
-/* "; S is 12, 1..8 is possible" of the first dim that is outside of its bounds. */
-static const char *wrong_dim(struct caller *c, int64_t entry, const int64_t *dims)
+/* "; S is 12, 1..8 is possible" for the first dim out of bounds, or "". */
+static const char *describe_dim_out_of_bounds(struct caller *c, int64_t entry, const int64_t *dims)
 {
 	const struct tfmc_record_entry *e = tfmc_entry_at(c->record, entry);
 	const uint64_t *used = (const void *)((const char *)c->record + e->dims);
@@ -350,7 +351,8 @@ static enum tfmc_status session_call(struct caller *c, int64_t entry, const char
 		return TFMC_OK;
 	return driver_runtime_error(c->d, LOC_NONE, DIAG_INPUT, status, "entry %s: %s%s", name,
 	                            tfmc_session_status_text(c->session, status),
-	                            status == TFMC_RT_E_DIM ? wrong_dim(c, entry, dims) : "");
+	                            status == TFMC_RT_E_DIM ? describe_dim_out_of_bounds(c, entry, dims)
+	                                                    : "");
 }
 
 int64_t caller_find_entry(struct driver *d, const struct tfmc_record *r, const char *name)
@@ -374,10 +376,10 @@ enum tfmc_status caller_run(struct caller *c, const char *entry, struct named_te
 	int64_t number = caller_find_entry(c->d, c->record, entry);
 	if (number < 0)
 		return TFMC_INVALID;
-	learn_dims(c->record, number, in, &dims);
+	solve_dims(c->record, number, in, &dims);
 	if (!bind_inputs(c, number, in, dims.values, inputs))
 		return TFMC_INVALID;
-	if (!make_outputs(c, number, dims.values, outputs, out))
+	if (!alloc_outputs(c, number, dims.values, outputs, out))
 		return TFMC_NO_MEMORY;
 	if (c->session)
 		TFMC_TRY(session_call(c, number, entry, dims.values, inputs, outputs));
@@ -395,7 +397,7 @@ static int64_t *infer_dims(struct driver *d, const struct tfmc_record *r, int64_
 	int64_t *out = ARENA_ARRAY(&d->arena, int64_t, r->n_dims + 1);
 	if (!out || r->n_dims > TFMC_COUNT(dims.values))
 		return NULL;
-	learn_dims(r, entry, in, &dims);
+	solve_dims(r, entry, in, &dims);
 	memcpy(out, dims.values, r->n_dims * sizeof(*out));
 	return out;
 }

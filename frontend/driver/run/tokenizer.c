@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tokenizer of a model in the commands: opened where text is read or
- * written, and tfmc tokenize, which shows ids, text, or writes the packed form.
+ * The tokenizer of a model, and tfmc tokenize, which prints ids or text, or writes the packed tokenizer.
  */
 #include <string.h>
 
 #include "frontend/driver/run/prompts.h"
 #include "runtime/tokenizer/tfmc_tokenizer.h"
 
-static enum tfmc_status tokenizer_status(struct driver *d, int status)
+static enum tfmc_status check_tokenizer_status(struct driver *d, int status)
 {
 	if (status == TFMC_TOKENIZER_OK)
 		return TFMC_OK;
@@ -25,8 +24,9 @@ enum tfmc_status driver_open_tokenizer(struct driver *d, struct frontend_model *
 	driver_end_stage(d, "tokenizer");
 	if (t->packed.data == NULL)
 		return TFMC_OK;
-	TFMC_TRY(tokenizer_status(d, tfmc_tokenizer_open(t->packed.data, t->packed.bytes, &d->tokenizer)));
-	return tokenizer_status(
+	TFMC_TRY(check_tokenizer_status(d,
+	                                tfmc_tokenizer_open(t->packed.data, t->packed.bytes, &d->tokenizer)));
+	return check_tokenizer_status(
 	        d, tfmc_tokenizer_open_target(t->packed.data, t->packed.bytes, &d->target_tokenizer));
 }
 
@@ -36,24 +36,24 @@ enum tfmc_status driver_tokenize(struct driver *d, enum prompt_vocabulary which,
 	const struct tfmc_tokenizer *t = which == PROMPT_TARGET ? d->target_tokenizer : d->tokenizer;
 	unsigned flags = which == PROMPT_SOURCE ? TFMC_TOKENIZE_SPECIAL : 0;
 	size_t len = strlen(text);
-	TFMC_TRY(tokenizer_status(d, tfmc_tokenizer_encode(t, text, len, flags, NULL, 0, n)));
+	TFMC_TRY(check_tokenizer_status(d, tfmc_tokenizer_encode(t, text, len, flags, NULL, 0, n)));
 	*ids = ARENA_ARRAY(&d->arena, int32_t, *n + 1);
 	if (!*ids)
 		return TFMC_NO_MEMORY;
-	return tokenizer_status(d, tfmc_tokenizer_encode(t, text, len, flags, *ids, *n, n));
+	return check_tokenizer_status(d, tfmc_tokenizer_encode(t, text, len, flags, *ids, *n, n));
 }
 
 enum tfmc_status driver_detokenize(struct driver *d, const int32_t *ids, uint64_t n, unsigned flags,
                                    const char **text)
 {
 	uint64_t bytes;
-	TFMC_TRY(tokenizer_status(
+	TFMC_TRY(check_tokenizer_status(
 	        d, tfmc_tokenizer_decode(d->target_tokenizer, ids, n, flags, NULL, 0, &bytes)));
 	char *out = arena_alloc(&d->arena, (size_t)bytes + 1);
 	if (!out)
 		return TFMC_NO_MEMORY;
 	*text = out;
-	return tokenizer_status(
+	return check_tokenizer_status(
 	        d, tfmc_tokenizer_decode(d->target_tokenizer, ids, n, flags, out, bytes, &bytes));
 }
 
@@ -62,7 +62,7 @@ const char *driver_token_text(void *user, int32_t id, uint64_t *bytes)
 	struct token_text *t = user;
 	int status = tfmc_tokenizer_decode(t->tokenizer, &id, 1, TFMC_DETOKENIZE_AFTER, t->text,
 	                                   sizeof(t->text), bytes);
-	if (*bytes > sizeof(t->text)) /* the end of such a token is no text to stop at */
+	if (*bytes > sizeof(t->text)) /* truncated: stop strings do not look beyond */
 		*bytes = sizeof(t->text);
 	return status == TFMC_TOKENIZER_OK ? t->text : NULL;
 }
@@ -80,7 +80,7 @@ static enum tfmc_status print_ids(struct driver *d, enum prompt_vocabulary which
 	return TFMC_OK;
 }
 
-static enum tfmc_status print_line(void *user, const char *line, size_t number)
+static enum tfmc_status print_prompt_line(void *user, const char *line, size_t number)
 {
 	struct driver *d = user;
 	TFMC_TRY(prompt_note_line(d, number, print_ids(d, PROMPT_SOURCE, line)));
@@ -124,7 +124,7 @@ static enum tfmc_status tokenize(struct driver *d, struct frontend_model *m)
 		                                                             : TFMC_IO;
 	}
 	if (o->prompt_file)
-		return prompt_for_each_line(d, o->prompt_file, print_line, d);
+		return prompt_for_each_line(d, o->prompt_file, print_prompt_line, d);
 	if (o->tokens)
 		return print_text(d, o->tokens);
 	return o->prompt ? print_ids(d, PROMPT_SOURCE, o->prompt)
@@ -137,7 +137,7 @@ enum exit_code command_tokenize(struct driver *d)
 	struct frontend_model *m = NULL;
 	if (!!o->tokens + !!o->prompt + !!o->prompt_file + !!o->target_text + !!o->output != 1)
 		return driver_usage_error(
-		        d, "one of --prompt, --prompt-file, --target-text, --tokens, -o is wanted");
+		        d, "one of --prompt, --prompt-file, --target-text, --tokens, -o is required");
 	enum tfmc_status st = driver_read_model(d, &m);
 	if (st == TFMC_OK)
 		st = tokenize(d, m);

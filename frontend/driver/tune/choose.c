@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The choice among measured tile sizes.
+ */
 #include "frontend/driver/tune/choose.h"
 
 double tune_least(const double *seconds, size_t n_rounds, size_t n, size_t candidate)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which of several sizes is taken, by times that were measured in turns.
+ * The choice among tile sizes by times measured in alternation.
  */
 #ifndef TFMC_FRONTEND_DRIVER_TUNE_CHOOSE_H
 #define TFMC_FRONTEND_DRIVER_TUNE_CHOOSE_H
 
 #include <stddef.h>
 
-#define TUNE_GAIN  0.03 /* part of the time that another size must gain, at least */
-#define TUNE_TIMES 3    /* of 4 rounds at least, in which it does */
+#define TUNE_GAIN  0.03 /* least relative gain over the default size */
+#define TUNE_TIMES 3    /* of 4 rounds, at least, that must show it */
 
 /*
- * seconds: [n_rounds][n], of candidate 0, which is what the model of the target says, and of others. Gives the one
- * with the least time among those that gain TUNE_GAIN, in their least time and in TUNE_TIMES of 4 rounds; else 0.
- * n >= 1.
+ * seconds: [n_rounds][n], n >= 1 candidates; candidate 0 is the default of the cost model. Returns the one with the
+ * least time among those that gain TUNE_GAIN over candidate 0, both in their least time and in TUNE_TIMES of 4 rounds;
+ * 0 when there is none.
  */
 size_t tune_choose(const double *seconds, size_t n_rounds, size_t n);
 /* The least time of a candidate. n_rounds >= 1. */

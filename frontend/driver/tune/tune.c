@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc tune: sizes of tiles by measuring. For every shape of linears and attentions of the model a small module of
- * that step alone is compiled with each candidate; all of them are called in turns, each with weights of its own,
- * so that these come from memory as those of a model do. Candidates change no result: sums keep their order.
+ * tfmc tune: tile sizes by measuring. For every shape of linears and attentions of the model, a small module of that
+ * step alone is compiled with each candidate. Candidates are called in alternation, each with weights of its own, so
+ * that weights come from memory as in a model. No candidate changes a result: the order of accumulation stays.
  */
 #include "frontend/driver/compile/jit.h"
 #include "frontend/driver/tune/choose.h"
@@ -12,16 +12,16 @@
 
 #include <string.h>
 
-#define SECONDS        30                 /* of --seconds */
+#define SECONDS        30                 /* default of --seconds */
 #define ROWS_MAX       512                /* of a call */
-#define WEIGHTS_MAX    ((int64_t)8 << 20) /* elements of a matrix; of larger ones the first columns */
+#define WEIGHTS_MAX    ((int64_t)8 << 20) /* elements of a matrix; larger ones lose columns */
 #define CANDIDATES_MAX 16
 #define ROUNDS_MAX     200
 #define ROUNDS_MIN     4
-#define SLICE          0.002 /* seconds of a candidate in a round, a call at least */
+#define SLICE          0.002 /* seconds for a candidate in a round, at least one call */
 #define TENSORS        4
 
-/* A shape, and the sizes that the model of the target gives it. */
+/* A shape, and the tile sizes that the cost model chooses for it. */
 struct shape {
 	int kind; /* enum ir_keyword_group */
 	int64_t k, n, rows;
@@ -31,7 +31,7 @@ struct shape {
 };
 
 struct candidate {
-	int64_t size[N_TILE_SIZES]; /* 0: not named */
+	int64_t size[N_TILE_SIZES]; /* 0: the default */
 	struct loaded loaded;
 	struct compiled compiled;
 };
@@ -44,7 +44,7 @@ struct tune {
 		size_t n, cap;
 	} shapes;
 	struct buf file;
-	double end; /* of all */
+	double end; /* driver_clock() when all must be done */
 	struct candidate candidates[CANDIDATES_MAX];
 	size_t n;
 	struct tfmc_buffer tensors[TENSORS]; /* inputs, then the output */
@@ -54,8 +54,8 @@ struct tune {
 
 /* ---- shapes ---- */
 
-/* Matrices that lie in memory as f32: others have kernels of their own. */
-static bool is_plain(const struct ir_func *f, const struct ir_op *root)
+/* Matrices stored as f32: other formats have kernels of their own, which are not tuned. */
+static bool is_f32_linear(const struct ir_func *f, const struct ir_op *root)
 {
 	const struct ir_weight *w = ir_weight_of(f, root->operands[OPERAND(linear, w)]);
 	return root->code == OP_linear && w != NULL &&
@@ -72,7 +72,7 @@ static bool make_shape(const struct ir_module *m, const struct ir_func *f, const
 		return false;
 	tiles_of(op, s->k, s->size);
 	if (a->kind == GROUP_linear)
-		return is_plain(f, root);
+		return is_f32_linear(f, root);
 	if (a->kind != GROUP_attention || root->code != OP_attention)
 		return false;
 	s->mask = ((const struct attrs_attention *)root->attrs)->mask;
@@ -106,7 +106,7 @@ static enum tfmc_status find_shapes(struct tune *t, const struct ir_module *m)
 
 /* ---- candidates ---- */
 
-/* The sizes of the shape but for these; a value of 0 keeps that one. */
+/* The default sizes, overridden by those of `other` that are not 0, unless such a candidate exists. */
 static void add_candidate(struct tune *t, const struct shape *s, const int64_t *other)
 {
 	int64_t size[N_TILE_SIZES];
@@ -119,8 +119,8 @@ static void add_candidate(struct tune *t, const struct shape *s, const int64_t *
 		memcpy(t->candidates[t->n++].size, size, sizeof(size));
 }
 
-/* Rows of the highest tile of that width. */
-static int highest(const struct target *t, int nr)
+/* The largest mr of a register tile of that width. */
+static int max_tile_rows(const struct target *t, int nr)
 {
 	int rows = 1, vectors = nr > t->lanes ? nr / t->lanes : 1;
 	while (rows < TILE_MR_MAX && target_tile_registers(t, rows + 1, nr) <= t->registers &&
@@ -129,12 +129,12 @@ static int highest(const struct target *t, int nr)
 	return rows;
 }
 
-/* Each width of a tile with the most rows and with three quarters of them; K in parts. */
+/* Each width of a register tile with the most rows and with three quarters of them; then K blocks (kc). */
 static void linear_candidates(struct tune *t, const struct shape *s)
 {
 	for (int nr = PANEL_COLUMNS;
 	     nr <= TILE_PANELS_MAX * PANEL_COLUMNS && (nr == PANEL_COLUMNS || nr <= s->n); nr *= 2) {
-		int most = highest(t->target, nr), fewer = most > 4 ? most * 3 / 4 / 2 * 2 : most;
+		int most = max_tile_rows(t->target, nr), fewer = most > 4 ? most * 3 / 4 / 2 * 2 : most;
 		add_candidate(t, s, (const int64_t[N_TILE_SIZES]){[TILE_MR] = most, [TILE_NR] = nr});
 		add_candidate(t, s, (const int64_t[N_TILE_SIZES]){[TILE_MR] = fewer, [TILE_NR] = nr});
 	}
@@ -142,7 +142,7 @@ static void linear_candidates(struct tune *t, const struct shape *s)
 		add_candidate(t, s, (const int64_t[N_TILE_SIZES]){[TILE_KC] = kc});
 }
 
-/* Queries of a task; keys of a block would change the order of sums. */
+/* Query rows of a task (br). Key blocks (bc) would change the order of accumulation. */
 static void attention_candidates(struct tune *t, const struct shape *s)
 {
 	for (int64_t br = 64; br <= 2 * s->size[TILE_BR] && br <= 1024; br *= 2)
@@ -159,14 +159,14 @@ static void print_line(struct buf *out, const struct tune *t, const struct shape
 
 /* ---- one candidate ---- */
 
-static int64_t rows_of(const struct shape *s)
+static int64_t call_rows(const struct shape *s)
 {
 	return s->rows < ROWS_MAX ? s->rows : ROWS_MAX;
 }
 
 static void print_linear(struct buf *out, const struct shape *s)
 {
-	long long k = (long long)s->k, rows = (long long)rows_of(s), n = (long long)s->n;
+	long long k = (long long)s->k, rows = (long long)call_rows(s), n = (long long)s->n;
 	if (s->n > WEIGHTS_MAX / s->k) {
 		n = (long long)(WEIGHTS_MAX / s->k / (TILE_PANELS_MAX * PANEL_COLUMNS) *
 		                (TILE_PANELS_MAX * PANEL_COLUMNS));
@@ -174,7 +174,7 @@ static void print_linear(struct buf *out, const struct shape *s)
 	}
 	buf_printf(out, "module \"tune\"\nweight @w : f32[%lld,%lld] = full(0.5, [%lld,%lld])\n", n, k, n, k);
 	buf_printf(out, "func @run(%%x: f32[%lld,%lld]) -> (y: f32[%lld,%lld]) {\n", rows, k, rows, n);
-	/* Rows that would meet in the cache have room between them when a step of the model made them. */
+	/* Rows that would share cache sets are padded when an op of the model writes them: hence the relu. */
 	bool made = tile_rows_collide(s->k);
 	if (made)
 		buf_printf(out, "  %%r = relu %%x : f32[%lld,%lld]\n", rows, k);
@@ -184,7 +184,7 @@ static void print_linear(struct buf *out, const struct shape *s)
 
 static void print_attention(struct buf *out, const struct shape *s)
 {
-	long long h = (long long)s->heads, kv = (long long)s->key_heads, rows = (long long)rows_of(s);
+	long long h = (long long)s->heads, kv = (long long)s->key_heads, rows = (long long)call_rows(s);
 	long long e = (long long)s->k, v = (long long)s->n;
 	buf_printf(out, "module \"tune\"\nfunc @run(%%q: f32[1,%lld,%lld,%lld], %%k: f32[1,%lld,%lld,%lld], ",
 	           h, rows, e, kv, rows, e);
@@ -195,7 +195,7 @@ static void print_attention(struct buf *out, const struct shape *s)
 	buf_str(out, "  return %y\n}\n");
 }
 
-static enum tfmc_status compile(struct tune *t, const char *text, struct candidate *c)
+static enum tfmc_status compile_candidate(struct tune *t, const char *text, struct candidate *c)
 {
 	struct driver *d = t->d;
 	TFMC_TRY(ir_parse(&d->diag, "tune", text, strlen(text), &c->loaded.module));
@@ -218,8 +218,9 @@ static enum tfmc_status open_candidate(struct tune *t, const struct shape *s, st
 	t->d->options.tiles = "candidate";
 	t->d->tiles_text = tiles.data;
 	t->d->tiles_len = tiles.len;
-	enum tfmc_status st =
-	        buf_failed(&module) || buf_failed(&tiles) ? TFMC_NO_MEMORY : compile(t, module.data, c);
+	enum tfmc_status st = buf_failed(&module) || buf_failed(&tiles)
+	                              ? TFMC_NO_MEMORY
+	                              : compile_candidate(t, module.data, c);
 	t->d->options.tiles = NULL;
 	t->d->tiles_text = NULL;
 	t->d->tiles_len = 0;
@@ -228,7 +229,7 @@ static enum tfmc_status open_candidate(struct tune *t, const struct shape *s, st
 	return st;
 }
 
-/* Inputs and the output, which all candidates share. */
+/* Inputs and the output, shared by all candidates. */
 static enum tfmc_status make_tensors(struct tune *t)
 {
 	const struct tfmc_record *r = t->candidates[0].compiled.model.record;
@@ -248,7 +249,7 @@ static enum tfmc_status make_tensors(struct tune *t)
 	return TFMC_OK;
 }
 
-/* Seconds of a call, as the mean of n. */
+/* The mean of n calls, in seconds. */
 static enum tfmc_status time_calls(struct tune *t, struct candidate *c, int64_t n, double *seconds)
 {
 	uint64_t inputs = tfmc_entry_at(c->compiled.model.record, 0)->n_inputs;
@@ -275,7 +276,7 @@ static void close_candidates(struct tune *t)
 	t->n = t->n_rounds = 0;
 }
 
-/* As many as half of the time allows, two at least. */
+/* Compiles candidates for half of the time, at least two. */
 static enum tfmc_status open_candidates(struct tune *t, const struct shape *s, double end)
 {
 	double begin = driver_clock(NULL);
@@ -307,13 +308,13 @@ static enum tfmc_status measure(struct tune *t, double end)
 	return TFMC_OK;
 }
 
-/* What was measured, and the line where another size won. */
+/* A comment with the measured times, and a line of sizes where they beat the default. */
 static void print_choice(struct tune *t, const struct shape *s)
 {
 	size_t best = tune_choose(t->seconds, t->n_rounds, t->n);
 	struct buf *out = &t->file;
 	buf_printf(out, "# %s %lld -> %lld, %lld rows:", ir_keyword(KEYWORDS_GROUP, s->kind), (long long)s->k,
-	           (long long)s->n, (long long)rows_of(s));
+	           (long long)s->n, (long long)call_rows(s));
 	for (size_t i = 0; i < t->n; i++) {
 		buf_str(out, i > 0 ? ";" : "");
 		tiles_print_sizes(out, t->candidates[i].size);
@@ -337,7 +338,7 @@ static enum tfmc_status tune_shape(struct tune *t, const struct shape *s, double
 
 /* ---- the command ---- */
 
-/* The shapes of the model's plan; its weights are not read. */
+/* Plans the model and collects its shapes. Weights are not read. */
 static enum tfmc_status read_model(struct tune *t)
 {
 	struct driver *d = t->d;
