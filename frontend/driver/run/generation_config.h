@@ -20,6 +20,6 @@ struct tfmc_beam_options generation_beam(const struct frontend_generate *g);
  * the model are in the record. False after a diagnostic: an option is not a list of ids, or a text has no ids.
  */
 bool generation_rules(struct driver *d, const struct frontend_generate *g, const struct tfmc_record *r,
-                      struct tfmc_rules *out);
+                      struct tfmc_constraints *out);
 
 #endif

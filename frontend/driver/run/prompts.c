@@ -299,7 +299,7 @@ static enum tfmc_status detect_language(struct driver *d, struct tfmc_session *s
                                         const struct frontend_speech *s, int64_t *id)
 {
 	struct language_detection detection = {&s->languages, -1};
-	const struct tfmc_rules rules = {
+	const struct tfmc_constraints rules = {
 	        .struct_size = sizeof(rules), .on_logits = pick_language, .user = &detection};
 	const struct tfmc_generate_options o = {
 	        .struct_size = sizeof(o), .max_new_tokens = 1, .rules = &rules};
@@ -314,12 +314,12 @@ enum tfmc_status prompt_append_speech_start(struct driver *d, struct tfmc_sessio
                                             const struct frontend_generate *g, struct ids *out)
 {
 	const struct driver_options *o = &d->options;
-	const struct speech_wish wish = {o->language, o->task, o->timestamps};
+	const struct speech_request request = {o->language, o->task, o->timestamps};
 	int64_t ids[SPEECH_START_MAX];
 	size_t n;
 	if (!g->speech.given || g->start.n == 0)
 		return TFMC_OK;
-	const char *wrong = frontend_speech_start(&d->arena, &g->speech, &wish, ids, &n);
+	const char *wrong = frontend_speech_start(&d->arena, &g->speech, &request, ids, &n);
 	if (wrong) {
 		diag_error(&d->diag, LOC_NONE, DIAG_OPTION, "%s", wrong);
 		return TFMC_INVALID;
