@@ -32,8 +32,8 @@ static struct matrix_tiles tile_shape(const struct attention *a, int rows, int c
 	                             .dot = KB_DOT_BF16,
 	                             .rows = rows / KB_TILE_ROWS,
 	                             .columns = columns,
-	                             .x_step = length * 4,
-	                             .x_apart = KB_TILE_ROWS * length * 4};
+	                             .x_row_stride = length * 4,
+	                             .x_tile_stride = KB_TILE_ROWS * length * 4};
 }
 
 /* Multiplies `steps` tiles of the rows at x by k-rows at w; stores the sums in amx_acc. */
@@ -44,7 +44,7 @@ static void multiply_tiles(const struct matrix_tiles *t, const struct attention 
 	matrix_tiles_zero(t);
 	struct kb_val i = kb_loop(k, "step", kb_index(k, 0), steps, 1, KB_NONEMPTY);
 	x = kb_ptr_add(k, x, kb_mul_const(k, i, KB_TILE_BYTES), 0);
-	w = kb_ptr_add(k, w, kb_mul_const(k, i, KB_TILE_ROWS * t->w_step), 0);
+	w = kb_ptr_add(k, w, kb_mul_const(k, i, KB_TILE_ROWS * t->w_row_stride), 0);
 	matrix_tiles_mac_k(t, x, w);
 	kb_end_loop(k);
 	matrix_tiles_store(t, a->scratch.amx_acc, ACC_STRIDE);
@@ -65,8 +65,8 @@ static void score_panels(const struct attention *a, const struct attention_block
 	struct kb *k = a->k;
 	int64_t bytes = attention_key_k_rows(a) * KB_TILE_BYTES;
 	struct matrix_tiles p = tile_shape(a, rows, columns, a->size_pad);
-	p.w_step = KB_TILE_BYTES;
-	p.w_apart = bytes;
+	p.w_row_stride = KB_TILE_BYTES;
+	p.w_tile_stride = bytes;
 	struct kb_val queries = attention_scratch_row(k, a->scratch.queries, t->row, a->size_pad);
 	struct kb_val keys = kb_ptr_add(k, b->keys, kb_mul_const(k, panel, bytes), 0);
 	multiply_tiles(&p, a, queries, keys, kb_index(k, a->size / K_PER_TILE));
@@ -100,8 +100,8 @@ static void value_columns(const struct attention *a, const struct attention_bloc
 	struct kb *k = a->k;
 	struct kb_type type = attention_vector(a);
 	struct matrix_tiles p = tile_shape(a, rows, columns, a->scratch.stride);
-	p.w_step = a->value_pad * 4;
-	p.w_apart = KB_TILE_BYTES;
+	p.w_row_stride = a->value_pad * 4;
+	p.w_tile_stride = KB_TILE_BYTES;
 	struct kb_val steps = attention_round_up(k, t->last, K_PER_TILE);
 	steps = kb_div_const(k, steps, K_PER_TILE);
 	struct kb_val values = kb_ptr_add(k, b->values, kb_mul_const(k, e, 4), 0);

@@ -28,12 +28,12 @@ void reg_tile_mac_lane(const struct reg_tile *p, int v, const struct kb_val *x, 
 		mac(p, row, v, kb_splat(p->k, kb_lane(p->k, x[row], i), p->lanes), w);
 }
 
-void reg_tile_mac_k(const struct reg_tile *p, struct kb_val element, struct kb_val line, int i, int from,
+void reg_tile_mac_k(const struct reg_tile *p, struct kb_val element, struct kb_val k_row, int i, int from,
                     int to)
 {
 	struct kb_val w[TILE_ACC_MAX];
 	for (int v = 0; v < p->vectors; v++)
-		w[v] = p->weights(p->user, line, i, v);
+		w[v] = p->weights(p->user, k_row, i, v);
 	for (int row = from; row < to; row++) {
 		struct kb_type type = KB_TYPE(p->pairs ? KB_I32 : KB_F32, p->lanes);
 		struct kb_val x = kb_load_splat(p->k, type, p->x[row], element, p->x_disp[row]);
@@ -48,10 +48,10 @@ void reg_tile_load_x(const struct reg_tile *p, struct kb_val element, int lanes,
 		x[row] = kb_load(p->k, KB_TYPE(KB_F32, lanes), p->x[row], element, p->x_disp[row], 0);
 }
 
-void reg_tile_mac_k_lane(const struct reg_tile *p, const struct kb_val *x, struct kb_val line, int i)
+void reg_tile_mac_k_lane(const struct reg_tile *p, const struct kb_val *x, struct kb_val k_row, int i)
 {
 	for (int v = 0; v < p->vectors; v++)
-		reg_tile_mac_lane(p, v, x, i, p->weights(p->user, line, i, v));
+		reg_tile_mac_lane(p, v, x, i, p->weights(p->user, k_row, i, v));
 }
 
 void matrix_tiles_zero(const struct matrix_tiles *t)
@@ -78,12 +78,12 @@ void matrix_tiles_mac_k(const struct matrix_tiles *t, struct kb_val x, struct kb
 {
 	struct kb *k = t->k;
 	for (int i = 0; i < t->rows; i++)
-		kb_tile_load(k, KB_TILE_X + i, kb_ptr_add(k, x, kb_index(k, 0), i * t->x_apart),
-		             kb_index(k, t->x_step));
+		kb_tile_load(k, KB_TILE_X + i, kb_ptr_add(k, x, kb_index(k, 0), i * t->x_tile_stride),
+		             kb_index(k, t->x_row_stride));
 	for (int c = 0; c < t->columns; c++) {
 		int weights = KB_TILE_WEIGHTS + c % 2;
-		kb_tile_load(k, weights, kb_ptr_add(k, w, kb_index(k, 0), c * t->w_apart),
-		             kb_index(k, t->w_step));
+		kb_tile_load(k, weights, kb_ptr_add(k, w, kb_index(k, 0), c * t->w_tile_stride),
+		             kb_index(k, t->w_row_stride));
 		for (int i = 0; i < t->rows; i++)
 			kb_tile_dot(k, t->dot, KB_TILE_ACC + i * t->columns + c, weights, KB_TILE_X + i);
 	}

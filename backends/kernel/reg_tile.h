@@ -17,9 +17,9 @@ struct reg_tile {
 	struct kb_val x[TILE_MR_MAX];    /* addresses of the rows of x, f32 */
 	int64_t x_disp[TILE_MR_MAX];     /* displacements from them, elements */
 	struct kb_var sum[TILE_ACC_MAX]; /* accumulators [rows, vectors], f32 */
-	/* Loads (and dequantizes) vector v of a k-row of the packed panel; line: position of the k-row, i: its
+	/* Loads (and dequantizes) vector v of a k-row of the packed panel; k_row: its position, i: its
 	 * number among the unrolled k steps. */
-	struct kb_val (*weights)(const void *user, struct kb_val line, int i, int v);
+	struct kb_val (*weights)(const void *user, struct kb_val k_row, int i, int v);
 	const void *user;
 };
 
@@ -35,13 +35,13 @@ void reg_tile_mac_vector(const struct reg_tile *p, int v, const struct kb_val *x
 void reg_tile_mac_lane(const struct reg_tile *p, int v, const struct kb_val *x, int i, struct kb_val w);
 /* One k step of rows [from, to): loads the k-row of weights into registers, then broadcasts one element of x after
  * the other from memory. element: index of the element of x. */
-void reg_tile_mac_k(const struct reg_tile *p, struct kb_val element, struct kb_val line, int i, int from,
+void reg_tile_mac_k(const struct reg_tile *p, struct kb_val element, struct kb_val k_row, int i, int from,
                     int to);
 /* Loads `lanes` elements along K of each row, from `element` on, into x[rows]. */
 void reg_tile_load_x(const struct reg_tile *p, struct kb_val element, int lanes, struct kb_val *x);
 /* One k step with lane i of the vectors of reg_tile_load_x, which stay in registers: one vector of weights after the
  * other. */
-void reg_tile_mac_k_lane(const struct reg_tile *p, const struct kb_val *x, struct kb_val line, int i);
+void reg_tile_mac_k_lane(const struct reg_tile *p, const struct kb_val *x, struct kb_val k_row, int i);
 
 /*
  * The microkernel on AMX tiles (kb.h): a block of up to four accumulator tiles of 16 rows of x times 16 columns, at
@@ -50,9 +50,10 @@ void reg_tile_mac_k_lane(const struct reg_tile *p, const struct kb_val *x, struc
 struct matrix_tiles {
 	struct kb *k;
 	enum kb_dot dot;
-	int rows, columns;        /* of the block, in tiles */
-	int64_t x_step, w_step;   /* bytes from one row of x, one k-row of weights, to the next */
-	int64_t x_apart, w_apart; /* bytes from the operand of one tile to the operand of the next */
+	int rows, columns;                  /* of the block, in tiles */
+	int64_t x_row_stride, w_row_stride; /* bytes from one row of x, one k-row of weights, to the next */
+	int64_t x_tile_stride,
+	        w_tile_stride; /* bytes from the operand of one tile to the operand of the next */
 };
 /* Sets the accumulators to 0, or loads them from a matrix of f32 or i32 at `from`; step: its row stride in bytes. */
 void matrix_tiles_zero(const struct matrix_tiles *t);

@@ -122,10 +122,10 @@ static void multiply_rows(const struct linear *l, const struct panel_group *c, c
 	                         .dot = l->lowp.to.bf16 ? KB_DOT_BF16 : KB_DOT_U8S8,
 	                         .rows = rows / KB_TILE_ROWS,
 	                         .columns = c->n,
-	                         .x_step = row_bytes,
-	                         .x_apart = KB_TILE_ROWS * row_bytes,
-	                         .w_step = PANEL_ROW_BYTES,
-	                         .w_apart = l->panel.bytes};
+	                         .x_row_stride = row_bytes,
+	                         .x_tile_stride = KB_TILE_ROWS * row_bytes,
+	                         .w_row_stride = PANEL_ROW_BYTES,
+	                         .w_tile_stride = l->panel.bytes};
 	struct kb_val x = kb_ptr_add(k, l->norm.x_buf, kb_mul_const(k, row, row_bytes), 0);
 	struct kb_val sums = kb_ptr_add(k, c->sums, kb_mul_const(k, row, c_stride), 0);
 	kb_if(k, kb_cmp(k, KB_EQ, k_block->from, kb_index(k, 0)));
@@ -141,7 +141,7 @@ static void multiply_rows(const struct linear *l, const struct panel_group *c, c
 	matrix_tiles_mac_k(&t, words, w);
 	kb_end_loop(k);
 	if (l->amx.tail.id) {
-		t.w_apart = CHUNK_BYTES;
+		t.w_tile_stride = CHUNK_BYTES;
 		kb_if(k, kb_cmp(k, KB_EQ, k_block->to, kb_index(k, full)));
 		matrix_tiles_mac_k(&t, kb_ptr_add(k, x, kb_index(k, 0), full * KB_TILE_BYTES), l->amx.tail);
 		kb_end_if(k);
@@ -327,8 +327,8 @@ void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c)
 	                              .dot = KB_DOT_S8S8,
 	                              .rows = 1,
 	                              .columns = 1,
-	                              .x_step = l->lowp.layout.bytes,
-	                              .w_step = PANEL_ROW_BYTES}};
+	                              .x_row_stride = l->lowp.layout.bytes,
+	                              .w_row_stride = PANEL_ROW_BYTES}};
 	int64_t qblock_k = l->lowp.layout.step, n = l->lowp.layout.steps,
 	        tail = l->depth - (n - 1) * qblock_k;
 	multiply_quant_block(&s, kb_index(k, 0), qblock_k);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a replayed module to bytes and text: verification, the pass list, and
- * code generation. The pass list is mem2reg alone: templates already are the
- * code that is wanted, and every other list cost time and gained nothing.
+ * Code generation: LLVM module, verifier, passes, machine code. The only pass is mem2reg (variables are emitted as
+ * allocas): kernel generators already schedule, unroll and vectorize; other pass lists cost compile time and gained
+ * nothing.
  */
 #include "backends/llvm/guard.h"
 #include "backends/llvm/emit.h"
@@ -25,8 +25,8 @@ struct codegen {
 	const struct llvm_output *out;
 	struct llvm_module llvm;
 	LLVMTargetMachineRef machine;
-	const char *stage; /* of progress */
-	uint64_t n_done;   /* functions of that stage */
+	const char *phase; /* name for the progress display */
+	uint64_t n_done;   /* functions finished in that phase */
 	bool failed;
 };
 
@@ -36,12 +36,12 @@ static void fail(struct codegen *g, const char *what, const char *detail)
 	g->failed = true;
 }
 
-/* LLVM's printer of machine code makes one remark on each function: the sign that it is done. */
+/* LLVM's AsmPrinter emits one optimization remark for each function, which is used to report progress. */
 static void on_diagnostic(LLVMDiagnosticInfoRef info, void *user)
 {
 	struct codegen *g = user;
 	if (LLVMGetDiagInfoSeverity(info) == LLVMDSRemark)
-		progress_report(g->llvm.options->progress, g->stage, "functions", ++g->n_done,
+		progress_report(g->llvm.options->progress, g->phase, "functions", ++g->n_done,
 		                kb_func_count(g->llvm.kernels));
 	if (LLVMGetDiagInfoSeverity(info) != LLVMDSError)
 		return;
@@ -55,7 +55,7 @@ static const char *triple_of(enum target_arch arch)
 	switch (arch) {
 	case ARCH_X86_64: return "x86_64-unknown-linux-gnu";
 	case ARCH_AARCH64: return "aarch64-unknown-linux-gnu";
-	case ARCH_OPENCL: return "spir64"; /* refused: source is printed instead */
+	case ARCH_OPENCL: return "spir64"; /* llvm_compile rejects it: OpenCL C is emitted instead */
 	}
 	return "";
 }
@@ -96,7 +96,7 @@ static void create_machine(struct codegen *g)
 		return;
 	}
 	int level = o->opt_level < 0 ? 0 : o->opt_level > 2 ? 2 : o->opt_level;
-	/* LLVM 19 has no instruction for some stores of bf16 on aarch64 when it optimizes nothing. */
+	/* LLVM 19 at -O0 cannot select some bf16 stores on aarch64. */
 	LLVMCodeGenOptLevel effort =
 	        level == 0 && o->target->arch == ARCH_AARCH64 ? LLVMCodeGenLevelLess : levels[level];
 	char features[TARGET_FEATURES_BYTES];
@@ -114,7 +114,8 @@ static void module_flag(struct codegen *g, const char *name, uint64_t value)
 	LLVMAddModuleFlag(g->llvm.module, LLVMModuleFlagBehaviorOverride, name, strlen(name), v);
 }
 
-/* Marks the object as built for control-flow protection, so that it does not switch it off for others. */
+/* Marks the object as compatible with control-flow protection (CET, BTI): the linker disables it for the whole
+ * program if one object lacks the mark. */
 static void module_flags(struct codegen *g)
 {
 	module_flag(g, "PIC Level", 2);
@@ -138,12 +139,6 @@ static void create_module(struct codegen *g, const char *name)
 	LLVMSetModuleDataLayout(g->llvm.module, layout);
 	LLVMDisposeTargetData(layout);
 	module_flags(g);
-}
-
-static void build(struct codegen *g)
-{
-	if (!llvm_emit_module(&g->llvm))
-		fail(g, "LLVM IR", g->llvm.error);
 }
 
 static void verify(struct codegen *g)
@@ -175,12 +170,12 @@ static void print_text(struct codegen *g, struct buf *out)
 	LLVMDisposeMessage(text);
 }
 
-/* Code generation changes the module, so that each emission works on its own copy but the last. */
+/* Code generation modifies the module: every emission but the last needs a copy. */
 static void emit(struct codegen *g, LLVMModuleRef module, LLVMCodeGenFileType kind, struct buf *out)
 {
 	LLVMMemoryBufferRef bytes = NULL;
 	char *error = NULL;
-	g->stage = kind == LLVMObjectFile ? "machine code" : "assembly";
+	g->phase = kind == LLVMObjectFile ? "machine code" : "assembly";
 	g->n_done = 0;
 	if (LLVMTargetMachineEmitToMemoryBuffer(g->machine, module, kind, &error, &bytes)) {
 		fail(g, "LLVM's code generation", error);
@@ -224,7 +219,8 @@ static void generate(struct codegen *g)
 	if (g->failed)
 		return;
 	create_module(g, g->name);
-	build(g);
+	if (!llvm_emit_module(&g->llvm))
+		fail(g, "LLVM IR", g->llvm.error);
 	if (!g->failed)
 		verify(g);
 	if (!g->failed)
@@ -257,7 +253,7 @@ enum tfmc_status llvm_compile(struct diag_context *cx, const struct kb_module *m
 	struct codegen g = {.cx = cx,
 	                    .name = name,
 	                    .out = out,
-	                    .stage = "machine code",
+	                    .phase = "machine code",
 	                    .llvm = {.kernels = m, .options = options, .arena = &arena}};
 	memory_stage("generating code", NULL);
 	enum tfmc_status status = llvm_guard(cx, compile, &g);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replays a kernel builder's record as an LLVM module: data, functions with
- * their attributes, and one instruction after another. All functions are
- * declared before the first body, so that calls need no order.
+ * Emits a module of kernel IR as an LLVM module: data, functions with their attributes, instructions, control flow.
+ * All functions are declared before the first body, so that calls may go to later ones.
+ *
+ * Loops are emitted in rotated form (test at the end), with a guard only if they may be empty, since no pass rotates
+ * them later. Code after a return goes to a block without predecessors.
  */
 #include "backends/llvm/emit.h"
 
@@ -60,7 +62,7 @@ static void enum_attribute(const struct llvm_module *m, LLVMValueRef fn, LLVMAtt
 	LLVMAddAttributeAtIndex(fn, at, LLVMCreateEnumAttribute(m->context, kind, value));
 }
 
-static void text_attribute(const struct llvm_module *m, LLVMValueRef fn, const char *key, const char *value)
+static void string_attribute(const struct llvm_module *m, LLVMValueRef fn, const char *key, const char *value)
 {
 	LLVMAttributeRef a = LLVMCreateStringAttribute(m->context, key, (unsigned)strlen(key), value,
 	                                               (unsigned)strlen(value));
@@ -88,26 +90,27 @@ static void features_attribute(const struct llvm_module *m, LLVMValueRef fn, con
 	char features[TARGET_FEATURES_BYTES];
 	target_features_string(t, features);
 	if (features[0])
-		text_attribute(m, fn, "target-features", features);
+		string_attribute(m, fn, "target-features", features);
 }
 
-/* Equal strings on all functions of a variant, or LLVM would refuse to inline and split vectors. */
+/* All functions of a variant get equal strings: LLVM does not inline across different features and would split
+ * vectors. */
 static void function_attributes(const struct llvm_module *m, LLVMValueRef fn, const struct kb_func *f)
 {
 	const struct target *t = target_of(m, f);
 	LLVMAttributeIndex at = (LLVMAttributeIndex)LLVMAttributeFunctionIndex;
 	bool baseline = f->variant == KB_BASELINE;
 	enum_attribute(m, fn, at, "nounwind", 0);
-	enum_attribute(m, fn, at, "uwtable", 2); /* an .eh_frame for debuggers and C++ callers */
-	text_attribute(m, fn, "frame-pointer", "none");
-	text_attribute(m, fn, "no-builtins", "");        /* loops that copy stay loops */
-	text_attribute(m, fn, "no-jump-tables", "true"); /* tables of addresses need relocations at load */
-	text_attribute(m, fn, "target-cpu", baseline ? baseline_cpu(t->arch) : t->llvm_cpu);
+	enum_attribute(m, fn, at, "uwtable", 2); /* .eh_frame, for debuggers and C++ callers */
+	string_attribute(m, fn, "frame-pointer", "none");
+	string_attribute(m, fn, "no-builtins", "");        /* do not turn copy loops into memcpy calls */
+	string_attribute(m, fn, "no-jump-tables", "true"); /* jump tables need relocations at load time */
+	string_attribute(m, fn, "target-cpu", baseline ? baseline_cpu(t->arch) : t->llvm_cpu);
 	if (!baseline)
 		features_attribute(m, fn, t);
 	if (!baseline && t->lanes == 16) {
-		text_attribute(m, fn, "min-legal-vector-width", "512");
-		text_attribute(m, fn, "prefer-vector-width", "512");
+		string_attribute(m, fn, "min-legal-vector-width", "512");
+		string_attribute(m, fn, "prefer-vector-width", "512");
 	}
 }
 
@@ -157,18 +160,18 @@ static void define_data(struct llvm_module *m, const struct kb_data_item *d)
 
 /* ---- functions ---- */
 
-static LLVMValueRef refuse_groups(struct llvm_func *r, const struct kb_inst *i)
+static LLVMValueRef fail_work_group(struct llvm_func *r, const struct kb_inst *i)
 {
 	(void)i;
 	llvm_emit_fail(r->module, "machine code has no work-groups");
 	return NULL;
 }
-#define llvm_emit_shared      refuse_groups
-#define llvm_emit_group_id    refuse_groups
-#define llvm_emit_group_count refuse_groups
-#define llvm_emit_item_id     refuse_groups
-#define llvm_emit_device_dot  refuse_groups
-#define llvm_emit_barrier     refuse_groups
+#define llvm_emit_shared      fail_work_group
+#define llvm_emit_group_id    fail_work_group
+#define llvm_emit_group_count fail_work_group
+#define llvm_emit_item_id     fail_work_group
+#define llvm_emit_device_dot  fail_work_group
+#define llvm_emit_barrier     fail_work_group
 
 static llvm_emit_op *const ops[] = {
 #define KB_OP(op, name, effect) [KBO_##op] = llvm_emit_##name,
@@ -243,8 +246,8 @@ static LLVMBasicBlockRef new_block(struct llvm_func *r, const char *name)
 	return LLVMAppendBasicBlockInContext(r->module->context, r->function, name);
 }
 
-/* Goes on in a block, which is put after the current one: text reads in order of execution. */
-static LLVMValueRef go_on(struct llvm_func *r, LLVMBasicBlockRef block)
+/* Continues in a block, moved to the end of the function so that the text is in order of execution. Returns NULL. */
+static LLVMValueRef continue_in(struct llvm_func *r, LLVMBasicBlockRef block)
 {
 	if (block != LLVMGetLastBasicBlock(r->function))
 		LLVMMoveBasicBlockAfter(block, LLVMGetLastBasicBlock(r->function));
@@ -276,7 +279,7 @@ LLVMValueRef llvm_emit_loop(struct llvm_func *r, const struct kb_inst *i)
 		LLVMValueRef some = LLVMBuildICmp(r->builder, LLVMIntSLT, lo, s->hi, "");
 		LLVMBuildCondBr(r->builder, some, s->body, s->exit);
 	}
-	go_on(r, s->body);
+	continue_in(r, s->body);
 	s->index = LLVMBuildPhi(r->builder, llvm_type(r->module, i->type), i->name);
 	LLVMAddIncoming(s->index, &lo, &before, 1);
 	return s->index;
@@ -292,7 +295,7 @@ LLVMValueRef llvm_emit_end_loop(struct llvm_func *r, const struct kb_inst *i)
 	LLVMBuildCondBr(r->builder, more, s->body, s->exit);
 	LLVMAddIncoming(s->index, &next, &latch, 1);
 	(void)i;
-	return go_on(r, s->exit);
+	return continue_in(r, s->exit);
 }
 
 LLVMValueRef llvm_emit_forever(struct llvm_func *r, const struct kb_inst *i)
@@ -302,14 +305,14 @@ LLVMValueRef llvm_emit_forever(struct llvm_func *r, const struct kb_inst *i)
 	s->exit = new_block(r, "end");
 	LLVMBuildBr(r->builder, s->body);
 	(void)i;
-	return go_on(r, s->body);
+	return continue_in(r, s->body);
 }
 
 LLVMValueRef llvm_emit_break_if(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMBasicBlockRef on = new_block(r, "on");
 	LLVMBuildCondBr(r->builder, llvm_operand(r, i, 0), r->scopes[r->n_scopes - 1].exit, on);
-	return go_on(r, on);
+	return continue_in(r, on);
 }
 
 LLVMValueRef llvm_emit_end_forever(struct llvm_func *r, const struct kb_inst *i)
@@ -317,7 +320,7 @@ LLVMValueRef llvm_emit_end_forever(struct llvm_func *r, const struct kb_inst *i)
 	struct llvm_scope *s = &r->scopes[--r->n_scopes];
 	(void)i;
 	LLVMBuildBr(r->builder, s->body);
-	return go_on(r, s->exit);
+	return continue_in(r, s->exit);
 }
 
 /* ---- conditions ---- */
@@ -328,7 +331,7 @@ LLVMValueRef llvm_emit_if(struct llvm_func *r, const struct kb_inst *i)
 	LLVMBasicBlockRef then = new_block(r, "then");
 	s->exit = new_block(r, "else");
 	LLVMBuildCondBr(r->builder, llvm_operand(r, i, 0), then, s->exit);
-	return go_on(r, then);
+	return continue_in(r, then);
 }
 
 LLVMValueRef llvm_emit_else(struct llvm_func *r, const struct kb_inst *i)
@@ -338,7 +341,7 @@ LLVMValueRef llvm_emit_else(struct llvm_func *r, const struct kb_inst *i)
 	(void)i;
 	s->exit = new_block(r, "endif");
 	LLVMBuildBr(r->builder, s->exit);
-	return go_on(r, otherwise);
+	return continue_in(r, otherwise);
 }
 
 LLVMValueRef llvm_emit_end_if(struct llvm_func *r, const struct kb_inst *i)
@@ -346,7 +349,7 @@ LLVMValueRef llvm_emit_end_if(struct llvm_func *r, const struct kb_inst *i)
 	struct llvm_scope *s = &r->scopes[--r->n_scopes];
 	(void)i;
 	LLVMBuildBr(r->builder, s->exit);
-	return go_on(r, s->exit);
+	return continue_in(r, s->exit);
 }
 
 /* ---- calls ---- */
@@ -357,11 +360,12 @@ LLVMValueRef llvm_emit_return(struct llvm_func *r, const struct kb_inst *i)
 		LLVMBuildRet(r->builder, llvm_operand(r, i, 0));
 	else
 		LLVMBuildRetVoid(r->builder);
-	return go_on(r, new_block(r, "after"));
+	return continue_in(r, new_block(r, "after"));
 }
 
-/* fn NULL: a function of another object, declared for these arguments. */
-static LLVMValueRef call(struct llvm_func *r, LLVMValueRef fn, const struct kb_inst *i, size_t first)
+/* A call with operands from `first` on. fn NULL: an external function, which is declared here by the types of the
+ * arguments. */
+static LLVMValueRef emit_call(struct llvm_func *r, LLVMValueRef fn, const struct kb_inst *i, size_t first)
 {
 	size_t n = i->n_args - first;
 	LLVMTypeRef *types = ARENA_ARRAY(r->module->arena, LLVMTypeRef, n + 1);
@@ -386,12 +390,12 @@ LLVMValueRef llvm_emit_call(struct llvm_func *r, const struct kb_inst *i)
 		llvm_emit_fail(r->module, "a call of a function that is not defined");
 		return NULL;
 	}
-	return call(r, fn, i, 0);
+	return emit_call(r, fn, i, 0);
 }
 
 LLVMValueRef llvm_emit_call_ptr(struct llvm_func *r, const struct kb_inst *i)
 {
-	return call(r, llvm_operand(r, i, 0), i, 1);
+	return emit_call(r, llvm_operand(r, i, 0), i, 1);
 }
 
 LLVMValueRef llvm_emit_param(struct llvm_func *r, const struct kb_inst *i)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replay of constants, arithmetic and vectors. min and max are compare and
- * select (their NaN rule is that of the builder, and it is one instruction);
- * no fast-math flags anywhere: the same bits for every schedule.
+ * Emission of constants, arithmetic, vectors and conversions. min and max are compare and select, whose NaN rule is
+ * the IR's and which x86 selects as one minps. No fast-math flags: every schedule gives the same bits. Conversions
+ * that the machine lacks have been legalized; LLVM would call its runtime library for them.
  */
 #include "backends/llvm/emit.h"
 
@@ -101,7 +101,8 @@ static LLVMValueRef pick(struct llvm_func *r, enum kb_scalar s, enum kb_cmp op, 
 	return LLVMBuildSelect(r->builder, compare(r, s, op, a, b), a, b, "");
 }
 
-static LLVMValueRef bin(struct llvm_func *r, enum kb_scalar s, enum kb_bin op, LLVMValueRef a, LLVMValueRef b)
+static LLVMValueRef emit_bin(struct llvm_func *r, enum kb_scalar s, enum kb_bin op, LLVMValueRef a,
+                             LLVMValueRef b)
 {
 	LLVMBuilderRef build = r->builder;
 	bool is_float = kb_is_float(s);
@@ -125,7 +126,7 @@ static LLVMValueRef bin(struct llvm_func *r, enum kb_scalar s, enum kb_bin op, L
 
 LLVMValueRef llvm_emit_bin(struct llvm_func *r, const struct kb_inst *i)
 {
-	return bin(r, i->type.scalar, i->bin, llvm_operand(r, i, 0), llvm_operand(r, i, 1));
+	return emit_bin(r, i->type.scalar, i->bin, llvm_operand(r, i, 0), llvm_operand(r, i, 1));
 }
 
 LLVMValueRef llvm_emit_cmp(struct llvm_func *r, const struct kb_inst *i)
@@ -165,7 +166,7 @@ LLVMValueRef llvm_emit_un(struct llvm_func *r, const struct kb_inst *i)
 	return NULL;
 }
 
-/* llvm.fma without the instruction would become a call; llvm.fmuladd becomes two instructions there. */
+/* Without the instruction llvm.fma would become a library call, llvm.fmuladd a multiplication and an addition. */
 LLVMValueRef llvm_emit_fma(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMTypeRef type = llvm_type(r->module, i->type);
@@ -205,13 +206,13 @@ LLVMValueRef llvm_lanes(struct llvm_func *r, LLVMValueRef v, int from, int n)
 	return LLVMBuildShuffleVector(r->builder, v, none, LLVMConstVector(mask, (unsigned)n), "");
 }
 
-/* The lower half op the upper half, until one lane is left. */
+/* The reduction tree of kb_reduce: lower half op upper half, until one lane is left. */
 LLVMValueRef llvm_emit_reduce(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMValueRef v = llvm_operand(r, i, 0);
 	int lanes = llvm_operand_type(r, i, 0).lanes;
 	for (int n = lanes / 2; n >= 1; n /= 2)
-		v = bin(r, i->type.scalar, i->bin, llvm_lanes(r, v, 0, n), llvm_lanes(r, v, n, n));
+		v = emit_bin(r, i->type.scalar, i->bin, llvm_lanes(r, v, 0, n), llvm_lanes(r, v, n, n));
 	return v;
 }
 
@@ -268,7 +269,7 @@ LLVMValueRef llvm_emit_cpuid(struct llvm_func *r, const struct kb_inst *i)
 	return LLVMBuildExtractValue(r->builder, all, (unsigned)i->cpuid.reg, "");
 }
 
-/* Spelled as bytes: the assembler accepts the name only with a feature that baseline code does not have. */
+/* As bytes, because the assembler accepts the mnemonic only with the xsave feature, which baseline code lacks. */
 LLVMValueRef llvm_emit_xgetbv(struct llvm_func *r, const struct kb_inst *i)
 {
 	(void)i;
@@ -293,7 +294,7 @@ static bool is_unsigned(enum kb_scalar s)
 	return s == KB_U8 || s == KB_U16 || s == KB_BOOL;
 }
 
-/* Toward zero, saturating, NaN gives 0. */
+/* Truncates, saturates; NaN gives 0. */
 static LLVMValueRef float_to_int(struct llvm_func *r, LLVMValueRef v, enum kb_scalar to, LLVMTypeRef type)
 {
 	LLVMTypeRef types[] = {type, LLVMTypeOf(v)};

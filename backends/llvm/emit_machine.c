@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replay of operations that are one instruction of some machines, by the intrinsic that surely becomes it. Vectors
- * wider than the machine's are cut into parts; kb_legalize has written out what the machine lacks.
+ * Emission of operations that are single instructions of some machines (dot products, table look-ups, AMX), by target
+ * intrinsics, since LLVM does not match plain IR to all of them. Vectors wider than the machine's are split and the
+ * results concatenated; operations that the machine lacks have been legalized.
  */
 #include "backends/llvm/emit.h"
 
-/* An instruction for vectors of some lanes. Rows of one machine: widest first. */
+/* The intrinsic of an instruction for vectors of some width. Tables list the widest forms of a machine first. */
 struct intrinsic_form {
 	enum target_arch arch;
-	int detail; /* of the operation: struct kb_inst */
-	int lanes;  /* of the value */
+	int detail; /* kb_inst.detail: which dot product */
+	int lanes;  /* of the result */
 	const char *name;
-	bool is_overloaded; /* on the types of the value and of its operands */
+	bool is_overloaded; /* on the types of the result and of the operands */
 };
 
-/* The widest form that fits the value and the machine's vectors; NULL: none. */
+/* The widest form that fits the result and the machine's vectors; NULL: none. */
 static const struct intrinsic_form *find_form(const struct llvm_func *r, const struct kb_inst *i,
                                               const struct intrinsic_form *forms, size_t n)
 {
@@ -27,7 +28,7 @@ static const struct intrinsic_form *find_form(const struct llvm_func *r, const s
 	return NULL;
 }
 
-/* The value of a form for operands that fit it. */
+/* Emits a form for operands of its width. */
 typedef LLVMValueRef apply_form(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef *args);
 
 static LLVMValueRef concat(struct llvm_func *r, LLVMValueRef a, LLVMValueRef b)
@@ -39,9 +40,10 @@ static LLVMValueRef concat(struct llvm_func *r, LLVMValueRef a, LLVMValueRef b)
 	return LLVMBuildShuffleVector(r->builder, a, b, LLVMConstVector(ids, n), "");
 }
 
-/* Operands with the lanes of the value are cut as it is; others every part has whole. */
-static LLVMValueRef in_parts(struct llvm_func *r, const struct kb_inst *i, const struct intrinsic_form *forms,
-                             size_t n_forms, apply_form *apply)
+/* Splits the operation into forms of the machine's width. Operands with as many lanes as the result are split
+ * likewise; others (a look-up table) are passed unchanged to each piece. */
+static LLVMValueRef emit_split(struct llvm_func *r, const struct kb_inst *i,
+                               const struct intrinsic_form *forms, size_t n_forms, apply_form *apply)
 {
 	LLVMValueRef parts[KB_LANES_MAX], args[3];
 	const struct intrinsic_form *f = find_form(r, i, forms, n_forms);
@@ -52,9 +54,9 @@ static LLVMValueRef in_parts(struct llvm_func *r, const struct kb_inst *i, const
 	int n = i->type.lanes / f->lanes;
 	for (int p = 0; p < n; p++) {
 		for (size_t a = 0; a < i->n_args; a++) {
-			bool is_cut = n > 1 && llvm_operand_type(r, i, a).lanes == i->type.lanes;
+			bool is_split = n > 1 && llvm_operand_type(r, i, a).lanes == i->type.lanes;
 			args[a] = llvm_operand(r, i, a);
-			if (is_cut)
+			if (is_split)
 				args[a] = llvm_lanes(r, args[a], p * f->lanes, f->lanes);
 		}
 		parts[p] = apply(r, f, args);
@@ -72,7 +74,7 @@ static LLVMValueRef apply_nearest(struct llvm_func *r, const struct intrinsic_fo
 	LLVMTypeRef types[] = {llvm_type(r->module, KB_TYPE(KB_I32, f->lanes)), LLVMTypeOf(args[0])};
 	LLVMTypeRef mask = LLVMInt16TypeInContext(r->module->context);
 	LLVMValueRef masked[] = {args[0], LLVMConstNull(types[0]), LLVMConstAllOnes(mask),
-	                         llvm_int(r->module, KB_I32_T, 4 /* rounds as the mode says */)};
+	                         llvm_int(r->module, KB_I32_T, 4 /* current rounding mode: nearest even */)};
 	bool is_masked = f->lanes == 16;
 	return llvm_intrinsic(r, f->name, types, f->is_overloaded ? 2 : 0, is_masked ? masked : args,
 	                      is_masked ? 4 : 1);
@@ -86,7 +88,7 @@ LLVMValueRef llvm_emit_nearest(struct llvm_func *r, const struct kb_inst *i)
 	        {ARCH_X86_64, 0, 4, "llvm.x86.sse2.cvtps2dq", false},
 	        {ARCH_AARCH64, 0, 4, "llvm.aarch64.neon.fcvtns", true},
 	};
-	return in_parts(r, i, forms, TFMC_COUNT(forms), apply_nearest);
+	return emit_split(r, i, forms, TFMC_COUNT(forms), apply_nearest);
 }
 
 /* ---- dot products ---- */
@@ -117,9 +119,9 @@ static const struct intrinsic_form dot_forms[] = {
         {ARCH_AARCH64, KB_DOT_BF16_ODD_2X2, 4, "llvm.aarch64.neon.bfmmla", false},
 };
 
-/* Of x86: the sums of two products, of 16 or 32 bits. */
-static LLVMValueRef sums_of_two(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef a,
-                                LLVMValueRef b)
+/* x86 pmaddwd and pmaddubsw: sums of two adjacent products, of 32 or 16 bits. */
+static LLVMValueRef multiply_add_pairs(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef a,
+                                       LLVMValueRef b)
 {
 	LLVMTypeRef type = f->detail == KB_DOT_S16S16 ? llvm_type(r->module, KB_TYPE(KB_I16, 2 * f->lanes))
 	                                              : llvm_type(r->module, KB_TYPE(KB_I8, 4 * f->lanes));
@@ -128,13 +130,15 @@ static LLVMValueRef sums_of_two(struct llvm_func *r, const struct intrinsic_form
 	return llvm_intrinsic(r, f->name, NULL, 0, args, 2);
 }
 
-static LLVMValueRef add_halves(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef sum,
-                               LLVMValueRef a, LLVMValueRef b)
+/* acc + pmaddwd(a, b) */
+static LLVMValueRef add_pairs(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef sum,
+                              LLVMValueRef a, LLVMValueRef b)
 {
-	return LLVMBuildAdd(r->builder, sum, sums_of_two(r, f, a, b), "");
+	return LLVMBuildAdd(r->builder, sum, multiply_add_pairs(r, f, a, b), "");
 }
 
-static const struct intrinsic_form *of_halves(int lanes)
+/* The form of pmaddwd for that width. */
+static const struct intrinsic_form *s16_form(int lanes)
 {
 	const struct intrinsic_form *f = dot_forms;
 	while (f->detail != KB_DOT_S16S16 || f->lanes != lanes)
@@ -145,16 +149,17 @@ static const struct intrinsic_form *of_halves(int lanes)
 static LLVMValueRef apply_dot(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef *args)
 {
 	if (f->detail == KB_DOT_S16S16)
-		return add_halves(r, f, args[0], args[1], args[2]);
+		return add_pairs(r, f, args[0], args[1], args[2]);
 	if (f->detail == KB_DOT_U7S8) {
 		LLVMValueRef ones = llvm_int(r->module, KB_TYPE(KB_I16, 2 * f->lanes), 1);
-		return add_halves(r, of_halves(f->lanes), args[0], sums_of_two(r, f, args[1], args[2]), ones);
+		return add_pairs(r, s16_form(f->lanes), args[0], multiply_add_pairs(r, f, args[1], args[2]),
+		                 ones);
 	}
 	if (f->detail == KB_DOT_U7S8_I16) {
-		LLVMValueRef pairs = sums_of_two(r, f, args[1], args[2]);
-		LLVMTypeRef words = LLVMTypeOf(args[0]);
+		LLVMValueRef pairs = multiply_add_pairs(r, f, args[1], args[2]);
+		LLVMTypeRef packed = LLVMTypeOf(args[0]);
 		args[0] = LLVMBuildBitCast(r->builder, args[0], LLVMTypeOf(pairs), "");
-		return LLVMBuildBitCast(r->builder, LLVMBuildAdd(r->builder, args[0], pairs, ""), words, "");
+		return LLVMBuildBitCast(r->builder, LLVMBuildAdd(r->builder, args[0], pairs, ""), packed, "");
 	}
 	bool is_float = kb_dot_is_float((enum kb_dot)f->detail);
 	enum kb_scalar s = is_float ? KB_BF16 : f->arch == ARCH_X86_64 ? KB_I32 : KB_I8;
@@ -167,12 +172,12 @@ static LLVMValueRef apply_dot(struct llvm_func *r, const struct intrinsic_form *
 
 LLVMValueRef llvm_emit_dot(struct llvm_func *r, const struct kb_inst *i)
 {
-	return in_parts(r, i, dot_forms, TFMC_COUNT(dot_forms), apply_dot);
+	return emit_split(r, i, dot_forms, TFMC_COUNT(dot_forms), apply_dot);
 }
 
 /* ---- table look-up ---- */
 
-/* The table again and again, as many bytes as the indices are. */
+/* The 16-byte table repeated to `lanes` bytes. */
 static LLVMValueRef repeat_table(struct llvm_func *r, int lanes, LLVMValueRef table)
 {
 	LLVMValueRef ids[KB_LANES_MAX];
@@ -182,7 +187,8 @@ static LLVMValueRef repeat_table(struct llvm_func *r, int lanes, LLVMValueRef ta
 	return LLVMBuildShuffleVector(r->builder, table, none, all, "");
 }
 
-/* x86 looks up in each 16 bytes; the high bits of an index want to be 0. */
+/* vpshufb looks up within each 16 bytes, tbl in one table; the high bits of an index must be 0 (vpshufb gives 0 if
+ * bit 7 is set, tbl if the index is 16 or more). */
 static LLVMValueRef apply_lookup(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef *args)
 {
 	LLVMTypeRef type = LLVMTypeOf(args[1]);
@@ -194,7 +200,7 @@ static LLVMValueRef apply_lookup(struct llvm_func *r, const struct intrinsic_for
 	return llvm_intrinsic(r, f->name, NULL, 0, args, 2);
 }
 
-/* As many bits of an index count as say which byte of all these tables. */
+/* vpermb uses as many low bits of an index as address all lanes, which all repetitions of the table are in. */
 static LLVMValueRef apply_permute(struct llvm_func *r, const struct intrinsic_form *f, LLVMValueRef *args)
 {
 	args[0] = repeat_table(r, f->lanes, args[0]);
@@ -215,8 +221,8 @@ LLVMValueRef llvm_emit_lookup16(struct llvm_func *r, const struct kb_inst *i)
 	        {ARCH_AARCH64, 0, 16, "llvm.aarch64.neon.tbl1", true},
 	};
 	if (r->target->arch == ARCH_X86_64 && target_has(r->target, FEATURE_AVX512VBMI))
-		return in_parts(r, i, permutes, TFMC_COUNT(permutes), apply_permute);
-	return in_parts(r, i, forms, TFMC_COUNT(forms), apply_lookup);
+		return emit_split(r, i, permutes, TFMC_COUNT(permutes), apply_permute);
+	return emit_split(r, i, forms, TFMC_COUNT(forms), apply_lookup);
 }
 
 /* ---- tiles ---- */
@@ -269,15 +275,14 @@ LLVMValueRef llvm_emit_tile_store(struct llvm_func *r, const struct kb_inst *i)
 	return tile_memory(r, i, "llvm.x86.tilestored64");
 }
 
-/* The instruction names the rows first, b. */
+/* The instruction takes the row operand first, which is b of kb_tile_dot. */
 LLVMValueRef llvm_emit_tile_dot(struct llvm_func *r, const struct kb_inst *i)
 {
 	static const char *const names[] = {[KB_DOT_U8S8] = "llvm.x86.tdpbsud",
 	                                    [KB_DOT_U7S8] = "llvm.x86.tdpbsud",
 	                                    [KB_DOT_S8S8] = "llvm.x86.tdpbssd",
-	                                    [KB_DOT_S16S16] = NULL, /* not recorded */
+	                                    [KB_DOT_S16S16] = NULL, /* kb_tile_dot rejects the NULL ones */
 	                                    [KB_DOT_BF16] = "llvm.x86.tdpbf16ps",
-	                                    /* nor these */
 	                                    [KB_DOT_BF16_ODD] = NULL,
 	                                    [KB_DOT_U8S8_2X2] = NULL,
 	                                    [KB_DOT_S8S8_2X2] = NULL,

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replay of memory: variables and local arrays as allocas of the entry block,
- * loads and stores. The constant displacement stays a second address step, so
- * that instruction selection folds it into the instruction. No address is
- * `inbounds`: prefetches and panel walks may point after their tensor.
+ * Emission of memory operations: variables and local arrays as allocas of the entry block, loads, stores, atomics.
+ * The constant displacement is a second GEP, so that instruction selection folds it into the addressing mode. No GEP
+ * is `inbounds`: prefetches and panel pointers may point past their tensor.
  */
 #include "backends/llvm/emit.h"
 
 #include <string.h>
 
-static LLVMValueRef step(struct llvm_func *r, LLVMTypeRef element, LLVMValueRef ptr, LLVMValueRef index)
+/* ptr + index elements; no instruction for a constant 0. */
+static LLVMValueRef gep(struct llvm_func *r, LLVMTypeRef element, LLVMValueRef ptr, LLVMValueRef index)
 {
 	if (LLVMIsConstant(index) && LLVMIsNull(index))
 		return ptr;
@@ -21,8 +21,8 @@ static LLVMValueRef address(struct llvm_func *r, enum kb_scalar s, LLVMValueRef 
                             int64_t disp)
 {
 	LLVMTypeRef element = llvm_scalar_type(r->module, s);
-	LLVMValueRef base = step(r, element, ptr, index);
-	return step(r, element, base, llvm_int(r->module, KB_INDEX_T, disp));
+	LLVMValueRef base = gep(r, element, ptr, index);
+	return gep(r, element, base, llvm_int(r->module, KB_INDEX_T, disp));
 }
 
 static LLVMValueRef build_load(struct llvm_func *r, const struct kb_inst *i, struct kb_type type)
@@ -51,7 +51,7 @@ LLVMValueRef llvm_emit_store(struct llvm_func *r, const struct kb_inst *i)
 	return v;
 }
 
-/* The first n of `lanes` lanes. */
+/* A mask of the first n of `lanes` lanes. */
 static LLVMValueRef first_lanes(struct llvm_func *r, int n, int lanes)
 {
 	LLVMValueRef bits[KB_LANES_MAX];
@@ -89,7 +89,7 @@ LLVMValueRef llvm_emit_store_part(struct llvm_func *r, const struct kb_inst *i)
 LLVMValueRef llvm_emit_prefetch(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMTypeRef ptr = llvm_scalar_type(r->module, KB_PTR);
-	int locality = i->flags & KB_L2 ? 2 : 3; /* from the second level on, or in all */
+	int locality = i->flags & KB_L2 ? 2 : 3; /* L2 and outer levels, or all levels */
 	LLVMValueRef args[] = {
 	        address(r, KB_I8, llvm_operand(r, i, 0), llvm_operand(r, i, 1), i->imm),
 	        llvm_int(r->module, KB_I32_T, 0),                                          /* read */
@@ -128,8 +128,8 @@ LLVMValueRef llvm_emit_local(struct llvm_func *r, const struct kb_inst *i)
 
 /* ---- names ---- */
 
-/* Data of the record, or data that is added to the object later: hidden, so that its address needs no table.
- */
+/* Data of the module, or of the object, to which it is added after code generation: hidden visibility, so that its
+ * address is PC-relative and needs no GOT entry. */
 LLVMValueRef llvm_emit_symbol(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMValueRef g = LLVMGetNamedGlobal(r->module->module, i->name);
@@ -156,15 +156,16 @@ LLVMValueRef llvm_emit_string(struct llvm_func *r, const struct kb_inst *i)
 
 /* ---- atomics ---- */
 
-/* The i32 that operand k points to. */
-static LLVMValueRef atomic(struct llvm_func *r, const struct kb_inst *i, size_t k)
+/* Address of the i32 at operand k plus displacement. */
+static LLVMValueRef atomic_address(struct llvm_func *r, const struct kb_inst *i, size_t k)
 {
 	return address(r, KB_I32, llvm_operand(r, i, k), llvm_int(r->module, KB_INDEX_T, 0), i->imm);
 }
 
 LLVMValueRef llvm_emit_atomic_load(struct llvm_func *r, const struct kb_inst *i)
 {
-	LLVMValueRef v = LLVMBuildLoad2(r->builder, llvm_scalar_type(r->module, KB_I32), atomic(r, i, 0), "");
+	LLVMValueRef v =
+	        LLVMBuildLoad2(r->builder, llvm_scalar_type(r->module, KB_I32), atomic_address(r, i, 0), "");
 	LLVMSetOrdering(v, LLVMAtomicOrderingAcquire);
 	LLVMSetAlignment(v, 4);
 	return v;
@@ -172,7 +173,7 @@ LLVMValueRef llvm_emit_atomic_load(struct llvm_func *r, const struct kb_inst *i)
 
 LLVMValueRef llvm_emit_atomic_store(struct llvm_func *r, const struct kb_inst *i)
 {
-	LLVMValueRef v = LLVMBuildStore(r->builder, llvm_operand(r, i, 0), atomic(r, i, 1));
+	LLVMValueRef v = LLVMBuildStore(r->builder, llvm_operand(r, i, 0), atomic_address(r, i, 1));
 	LLVMSetOrdering(v, LLVMAtomicOrderingRelease);
 	LLVMSetAlignment(v, 4);
 	return v;
@@ -180,8 +181,8 @@ LLVMValueRef llvm_emit_atomic_store(struct llvm_func *r, const struct kb_inst *i
 
 LLVMValueRef llvm_emit_atomic_add(struct llvm_func *r, const struct kb_inst *i)
 {
-	return LLVMBuildAtomicRMW(r->builder, LLVMAtomicRMWBinOpAdd, atomic(r, i, 1), llvm_operand(r, i, 0),
-	                          LLVMAtomicOrderingAcquireRelease, 0);
+	return LLVMBuildAtomicRMW(r->builder, LLVMAtomicRMWBinOpAdd, atomic_address(r, i, 1),
+	                          llvm_operand(r, i, 0), LLVMAtomicOrderingAcquireRelease, 0);
 }
 
 /* ---- addresses ---- */
@@ -191,7 +192,7 @@ LLVMValueRef llvm_emit_ptr_add(struct llvm_func *r, const struct kb_inst *i)
 	return address(r, KB_I8, llvm_operand(r, i, 0), llvm_operand(r, i, 1), i->imm);
 }
 
-/* Through an empty instruction. */
+/* Empty inline assembly with the pointer as input and output. */
 LLVMValueRef llvm_emit_ptr_opaque(struct llvm_func *r, const struct kb_inst *i)
 {
 	LLVMValueRef ptr = llvm_operand(r, i, 0);

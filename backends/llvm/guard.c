@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The guard: handlers of LLVM, of the C++ library and of signals that jump back
- * out of LLVM. All of them are of the whole process, and so is where they jump.
+ * LLVM as a library in this process: crash recovery by handlers (LLVM's fatal errors, the C++ new handler, signals)
+ * that siglongjmp out of LLVM, and release of its resident pages. The handlers and the jump target are process-wide.
  */
 #define _GNU_SOURCE /* RTLD_DEFAULT */
 #include "backends/llvm/guard.h"
@@ -22,12 +22,13 @@
 #include <unistd.h>
 #include "backends/backend.h"
 
-#define PROBE_BYTES ((size_t)16 << 20) /* without so much memory a crash is a lack of it */
-#define STACK_BYTES ((size_t)64 << 10) /* of handlers: a stack that is full is a reason to be called */
+#define PROBE_BYTES ((size_t)16 << 20) /* if so much cannot be mapped, a crash is taken for out of memory */
+#define STACK_BYTES \
+	((size_t)64 << 10) /* alternate signal stack: stack overflow is one of the crash_signals */
 
-static const int crashes[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE};
+static const int crash_signals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE};
 
-enum ending { ENDED_NOT, ENDED_FATAL, ENDED_CRASH, ENDED_MEMORY };
+enum outcome { OUTCOME_OK, OUTCOME_FATAL, OUTCOME_CRASH, OUTCOME_MEMORY };
 
 static struct {
 	sigjmp_buf back;
@@ -35,7 +36,7 @@ static struct {
 	char why[256];
 } guard;
 
-static _Noreturn void go_back(enum ending how, const char *why)
+static _Noreturn void jump_back(enum outcome how, const char *why)
 {
 	(void)snprintf(guard.why, sizeof(guard.why), "%s", why);
 	siglongjmp(guard.back, (int)how);
@@ -43,10 +44,10 @@ static _Noreturn void go_back(enum ending how, const char *why)
 
 static void on_fatal(const char *why)
 {
-	go_back(llvm_says_memory(why) ? ENDED_MEMORY : ENDED_FATAL, why);
+	jump_back(llvm_is_memory_message(why) ? OUTCOME_MEMORY : OUTCOME_FATAL, why);
 }
 
-static bool is_memory_short(void)
+static bool is_out_of_memory(void)
 {
 	void *p = mmap(NULL, PROBE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p != MAP_FAILED)
@@ -54,17 +55,18 @@ static bool is_memory_short(void)
 	return p == MAP_FAILED;
 }
 
-/* LLVM does not check every pointer that it is given, and ends at exceptions that nobody catches. */
+/* LLVM dereferences allocations unchecked, and uncaught C++ exceptions abort: both also happen when memory runs
+ * out. */
 static void on_crash(int number)
 {
-	go_back(is_memory_short() ? ENDED_MEMORY : ENDED_CRASH,
-	        number == SIGABRT ? "LLVM gave up" : "LLVM crashed");
+	jump_back(is_out_of_memory() ? OUTCOME_MEMORY : OUTCOME_CRASH,
+	          number == SIGABRT ? "LLVM gave up" : "LLVM crashed");
 }
 
 static void on_new(void)
 {
 	if (guard.is_active)
-		go_back(ENDED_MEMORY, "");
+		jump_back(OUTCOME_MEMORY, "");
 	memory_failed(0);
 }
 
@@ -76,11 +78,11 @@ static void on_bad_alloc(void *user, const char *why, bool is_crash_wanted)
 	on_new();
 }
 
-/* LLVM's C API has no function for this, C++ has two: std::set_new_handler and
- * llvm::install_bad_alloc_error_handler (a second one stops the process, so that it is installed once). */
+/* The C API cannot set these, so two C++ functions are looked up by their mangled names: std::set_new_handler and
+ * llvm::install_bad_alloc_error_handler (installed only once: LLVM asserts that there is none yet). */
 typedef void (*new_handler)(void);
 
-static void handle_memory(new_handler handler)
+static void set_memory_handler(new_handler handler)
 {
 	static bool is_installed;
 	new_handler (*set_new)(new_handler);
@@ -96,52 +98,52 @@ static void handle_memory(new_handler handler)
 	is_installed = true;
 }
 
-static enum tfmc_status report(struct diag_context *cx, enum ending how)
+static enum tfmc_status report(struct diag_context *cx, enum outcome how)
 {
-	if (!cx && (how == ENDED_FATAL || how == ENDED_CRASH))
+	if (!cx && (how == OUTCOME_FATAL || how == OUTCOME_CRASH))
 		return TFMC_INTERNAL;
 	switch (how) {
-	case ENDED_NOT: return TFMC_OK;
-	case ENDED_MEMORY: memory_failed(0); return TFMC_NO_MEMORY;
-	case ENDED_FATAL: diag_error(cx, LOC_NONE, DIAG_INTERNAL, "LLVM: %s", guard.why); break;
-	case ENDED_CRASH:
+	case OUTCOME_OK: return TFMC_OK;
+	case OUTCOME_MEMORY: memory_failed(0); return TFMC_NO_MEMORY;
+	case OUTCOME_FATAL: diag_error(cx, LOC_NONE, DIAG_INTERNAL, "LLVM: %s", guard.why); break;
+	case OUTCOME_CRASH:
 		diag_error(cx, LOC_NONE, DIAG_INTERNAL, "%s while code was generated", guard.why);
 		break;
 	}
 	return TFMC_INTERNAL;
 }
 
-bool llvm_says_memory(const char *text)
+bool llvm_is_memory_message(const char *text)
 {
-	static const char *const words[] = {"allocate memory",   "out of memory",
-	                                    "Allocation failed", "allocate section memory",
-	                                    "not enough memory", "bad alloc"};
+	static const char *const phrases[] = {"allocate memory",   "out of memory",
+	                                      "Allocation failed", "allocate section memory",
+	                                      "not enough memory", "bad alloc"};
 	bool found = false;
-	for (size_t i = 0; i < TFMC_COUNT(words); i++)
-		found = found || strstr(text, words[i]);
+	for (size_t i = 0; i < TFMC_COUNT(phrases); i++)
+		found = found || strstr(text, phrases[i]);
 	return found;
 }
 
 enum tfmc_status llvm_guard(struct diag_context *cx, void (*work)(void *user), void *user)
 {
 	struct sigaction crash = {.sa_handler = on_crash, .sa_flags = (int)(SA_ONSTACK | SA_NODEFER)};
-	struct sigaction before[TFMC_COUNT(crashes)];
+	struct sigaction before[TFMC_COUNT(crash_signals)];
 	static _Alignas(16) unsigned char stack[STACK_BYTES];
 	stack_t other = {.ss_sp = stack, .ss_size = sizeof(stack)}, stack_before;
 	sigaltstack(&other, &stack_before);
-	for (size_t i = 0; i < TFMC_COUNT(crashes); i++)
-		sigaction(crashes[i], &crash, &before[i]);
+	for (size_t i = 0; i < TFMC_COUNT(crash_signals); i++)
+		sigaction(crash_signals[i], &crash, &before[i]);
 	LLVMInstallFatalErrorHandler(on_fatal);
-	handle_memory(on_new);
+	set_memory_handler(on_new);
 	guard.is_active = true;
-	enum ending how = (enum ending)sigsetjmp(guard.back, 1);
-	if (how == ENDED_NOT)
+	enum outcome how = (enum outcome)sigsetjmp(guard.back, 1);
+	if (how == OUTCOME_OK)
 		work(user);
 	guard.is_active = false;
-	handle_memory(NULL);
+	set_memory_handler(NULL);
 	LLVMResetFatalErrorHandler();
-	for (size_t i = 0; i < TFMC_COUNT(crashes); i++)
-		sigaction(crashes[i], &before[i], NULL);
+	for (size_t i = 0; i < TFMC_COUNT(crash_signals); i++)
+		sigaction(crash_signals[i], &before[i], NULL);
 	sigaltstack(&stack_before, NULL);
 	return report(cx, how);
 }
@@ -150,7 +152,7 @@ enum tfmc_status llvm_guard(struct diag_context *cx, void (*work)(void *user), v
 
 #define _GNU_SOURCE /* dl_iterate_phdr */
 
-/* What cannot be written to is the file's: a page that is read again comes from there. */
+/* Drops the read-only pages of one shared library, if it is LLVM's; they are read from the file again on access. */
 static int release_module(struct dl_phdr_info *m, size_t size, void *user)
 {
 	const char *base = m->dlpi_name ? strrchr(m->dlpi_name, '/') : NULL;
@@ -163,11 +165,14 @@ static int release_module(struct dl_phdr_info *m, size_t size, void *user)
 		uintptr_t begin = (m->dlpi_addr + p->p_vaddr + page - 1) / page * page,
 		          end = (m->dlpi_addr + p->p_vaddr + p->p_memsz) / page * page;
 		if (p->p_type == PT_LOAD && !(p->p_flags & PF_W) && begin < end)
-			(void)madvise((void *)begin, end - begin, MADV_DONTNEED); /* a wish */
+			(void)madvise((void *)begin, end - begin,
+			              MADV_DONTNEED); /* a hint: failure is harmless */
 	}
 	return 0;
 }
 
+/* Lowers the resident size of a process that is done with LLVM: the dynamic linker's relocations, with read-ahead,
+ * leave 37 MB of clean pages of libLLVM resident. */
 void backend_llvm_release(void)
 {
 	long size = sysconf(_SC_PAGESIZE);

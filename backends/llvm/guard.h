@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * LLVM ends the process where it cannot go on: by a fatal error, by abort, or by
- * a signal. After the guard that is an error of the compiler like any other,
- * which the caller can report with a reproducer; what LLVM held is lost.
+ * Crash recovery, as clang's CrashRecoveryContext: LLVM ends the process on a fatal error, an assertion, a crash or
+ * when memory runs out. Under the guard these become ordinary errors, which the caller reports with a reproducer.
+ * Memory that LLVM held then leaks.
  */
 #ifndef TFMC_BACKENDS_LLVM_GUARD_H
 #define TFMC_BACKENDS_LLVM_GUARD_H
@@ -12,13 +12,13 @@
 #include "ir/diag/diag.h"
 
 /*
- * Runs work(user). TFMC_INTERNAL after a diagnostic (cx NULL: without) when LLVM ended it, TFMC_NO_MEMORY
- * when there was no memory for it (without a handler of memory.h). Not reentrant; one thread of the process
- * at a time.
+ * Runs work(user). Returns TFMC_INTERNAL after a diagnostic (none if cx is NULL) if LLVM crashed, TFMC_NO_MEMORY if
+ * its memory ran out (memory.h may have a handler that does not return). Installs process-wide handlers: not
+ * reentrant, one thread at a time.
  */
 TFMC_MUST_USE enum tfmc_status llvm_guard(struct diag_context *cx, void (*work)(void *user), void *user);
 
-/* Whether a message of LLVM says that the system gave no memory. */
-bool llvm_says_memory(const char *text);
+/* True if a message of LLVM reports that memory ran out. */
+bool llvm_is_memory_message(const char *text);
 
 #endif

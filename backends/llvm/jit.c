@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loads the very bytes of an object file into this process through LLJIT. What
- * an object may call is given (functions of libtfmccl), or looked up in the process (memcpy, memset).
+ * Loads an object file into this process with ORC LLJIT, unchanged: the code that runs is the code that is shipped.
+ * External functions are the given ones (libtfmccl) or found in the process (memcpy, memset).
  */
 #include "backends/backend.h"
 #include "backends/llvm/guard.h"
@@ -22,10 +22,10 @@
 struct backend_jit {
 	LLVMOrcLLJITRef jit;
 	struct diag_context *cx;
-	char why[256]; /* the code could not be placed in memory; "": it could, or nobody asked yet */
+	char why[256]; /* error of linking, which happens at the first look-up; "": none */
 };
 
-/* One call of LLVM, for the guard. */
+/* Arguments and results of a call under llvm_guard. */
 struct call {
 	struct backend_jit *jit;
 	const struct buf *object;
@@ -37,10 +37,10 @@ struct call {
 	LLVMOrcLLJITRef opened;
 };
 
-/* The object is one of ours and whole: pages that the system does not give are the reason. */
+/* The object is valid, being ours: loading fails only for lack of memory or of permission to map code. */
 static enum tfmc_status report(struct diag_context *cx, const char *text)
 {
-	if (llvm_says_memory(text)) {
+	if (llvm_is_memory_message(text)) {
 		memory_failed(0);
 		return TFMC_NO_MEMORY;
 	}
@@ -48,7 +48,7 @@ static enum tfmc_status report(struct diag_context *cx, const char *text)
 	return TFMC_IO;
 }
 
-/* Of what happens while a symbol is looked up; the first is the cause. */
+/* Errors during a look-up; the first one is the cause. */
 static void on_session_error(void *user, LLVMErrorRef error)
 {
 	struct backend_jit *jit = user;
@@ -104,7 +104,7 @@ static void load(void *user)
 	c->error = open(&c->opened, c);
 }
 
-/* On an error the address stays 0. */
+/* The address is 0 on error. */
 static void look_up(void *user)
 {
 	struct call *c = user;
@@ -166,8 +166,8 @@ void *backend_jit_symbol(struct backend_jit *jit, const char *symbol)
 	return (void *)(uintptr_t)c.at;
 }
 
-/* The address of the symbol name_suffix goes to the pointer at `out`. */
-static bool find(struct backend_jit *jit, const char *name, const char *suffix, void *out)
+/* Stores the address of symbol NAME_SUFFIX in the pointer at `out`. False if there is none. */
+static bool find_symbol(struct backend_jit *jit, const char *name, const char *suffix, void *out)
 {
 	struct buf symbol;
 	buf_init(&symbol);
@@ -181,9 +181,9 @@ static bool find(struct backend_jit *jit, const char *name, const char *suffix, 
 bool backend_jit_model(struct backend_jit *jit, const char *name, struct tfmc_model *out)
 {
 	memset(out, 0, sizeof(*out));
-	bool found = find(jit, name, "record", &out->record);
+	bool found = find_symbol(jit, name, "record", &out->record);
 #define MODEL(field, name_, result, parameters, comment) \
-	found = found && find(jit, name, #name_, &out->field);
+	found = found && find_symbol(jit, name, #name_, &out->field);
 #define OTHER(name_, result, parameters, comment)
 #include "backends/interface.def"
 	return found;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints the kernel builder's record as text in one of two dialects of C:
- * portable C (gcc and clang, vector extensions), or OpenCL C 1.2 without
- * extensions. The text is deterministic and compiles without warnings.
+ * Emission of kernel IR as source text in one of two dialects: portable C (gcc and clang, vector extensions), or
+ * OpenCL C 1.2 without extensions. The text is deterministic and compiles without warnings.
  */
 #ifndef TFMC_BACKENDS_PRINT_CFAMILY_H
 #define TFMC_BACKENDS_PRINT_CFAMILY_H
@@ -11,7 +10,7 @@
 
 enum cfamily_dialect { CFAMILY_C, CFAMILY_OPENCL };
 
-/* Read-only data that is not in the record (the packed weights). */
+/* Read-only data outside of the kernel IR (the packed weights). */
 struct cfamily_data {
 	const char *name; /* as kb_symbol names it */
 	const void *bytes;
@@ -20,20 +19,18 @@ struct cfamily_data {
 
 struct cfamily_options {
 	enum cfamily_dialect dialect;
-	int index_bits;    /* of type index: C 64, OpenCL 32 or 64 */
+	int index_bits;    /* width of KB_INDEX: C 64, OpenCL 32 or 64 */
 	const char *title; /* first comment of the file; may be NULL */
 	const struct cfamily_data *data;
 	size_t n_data;
 };
 
-/*
- * Appends the file to `out`. The record has passed kb_verify. TFMC_INVALID after a diagnostic for what the
- * dialect cannot say (f64, atomics or calls through pointers in OpenCL C, work-groups in C).
- */
+/* Appends the source file of a module that kb_verify accepts. TFMC_INVALID after a diagnostic for operations that the
+ * dialect cannot express (f64, atomics or calls through pointers in OpenCL C; work-groups in C). */
 TFMC_MUST_USE enum tfmc_status cfamily_print(struct diag_context *cx, const struct kb_module *m,
                                              const struct cfamily_options *options, struct buf *out);
 
-/* Keywords of C up to C23 and what compilers define without being asked (linux, ..). */
+/* True for keywords of C up to C23 and macros that compilers predefine (linux, ..). */
 bool cfamily_is_keyword(const char *name);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions and control flow as text. Blocks begin and end with nothing kept
- * back; what is in the head of a block is evaluated where the record says.
+ * Emission of control flow, calls and variables, equal in both dialects. All pending values are assigned to names
+ * before a block begins or ends, so that each is evaluated where the IR computes it.
  */
 #include "backends/print/print.h"
 
@@ -30,11 +30,11 @@ enum print_prec print_unsupported(struct print *p, const struct kb_inst *i, stru
 	return PRINT_PRIMARY;
 }
 
-/* The end of a comment inside one is broken up. */
+/* Comment delimiters inside the comment get a space, so that they do not end it. */
 void print_comment(struct print *p, const struct kb_inst *i)
 {
-	if (p->dialect->place && i->flags & KB_SOURCE_LOC) {
-		p->dialect->place(p, i->name);
+	if (p->dialect->source_loc && i->flags & KB_SOURCE_LOC) {
+		p->dialect->source_loc(p, i->name);
 		return;
 	}
 	buf_fill(&p->body, '\t', (size_t)p->depth);
@@ -54,7 +54,7 @@ static void print_loop(struct print *p, const struct kb_inst *i)
 {
 	struct buf head;
 	struct print_value *hi = &p->values[i->args[1].id];
-	if (hi->is_pending) /* computed once, not after each turn */
+	if (hi->is_pending) /* evaluate the bound once, not in each iteration */
 		print_flush(p, FLUSH_ALL, 0);
 	print_consume(p, i);
 	print_flush(p, FLUSH_ALL, 0);
@@ -136,7 +136,7 @@ static void call_text(struct print *p, const struct kb_inst *i)
 		(void)p->dialect->ops[i->op](p, i, &p->scratch);
 }
 
-/* What has an effect: everything that was loaded before has a name before. */
+/* An instruction with a side effect: pending loads are evaluated before it. */
 static void print_ordered(struct print *p, const struct kb_inst *i)
 {
 	print_consume(p, i);
@@ -149,7 +149,7 @@ static void print_ordered(struct print *p, const struct kb_inst *i)
 		print_line(p, i->result ? "(void)%s;" : "%s;", text);
 }
 
-/* Of which the dialect has the text. */
+/* An instruction that the dialect emits. */
 static void print_value(struct print *p, const struct kb_inst *i)
 {
 	if (kb_has_side_effect(i->op))
@@ -166,7 +166,7 @@ static struct space_pointer var_space(const struct print *p, uint32_t var)
 	                       : (struct space_pointer){SPACE_NONE, true};
 }
 
-/* What a variable holds before it is set; OpenCL C has no initializer lists of one for vectors. */
+/* Initial value of a variable without one. OpenCL C has no {0} for vectors. */
 static void print_zero(struct print *p, struct kb_type type, struct buf *line)
 {
 	if (type.lanes == 1) {

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names in the text. Exported names stay as they are; the others keep their
- * letters and digits, everything else becomes an underscore, and a number makes
- * them distinct from all names that are visible in the same place.
+ * Identifiers in the text. Exported names are unchanged; in others, characters other than letters and digits become
+ * underscores, and a number makes them distinct from all identifiers that are visible in the same scope.
  */
 #include "backends/print/print.h"
 
 #include <string.h>
 
-static const char *const words[] = {
+static const char *const keywords[] = {
         "asm",           "auto",     "bool",      "break",    "case",    "char",          "const",
         "continue",      "default",  "do",        "double",   "else",    "enum",          "extern",
         "false",         "float",    "for",       "goto",     "if",      "inline",        "int",
@@ -28,7 +27,7 @@ static bool is_in(const char *const *list, const char *name)
 
 bool cfamily_is_keyword(const char *name)
 {
-	return is_in(words, name);
+	return is_in(keywords, name);
 }
 
 static bool is_reserved(const struct print *p, const char *name)
@@ -41,7 +40,8 @@ static bool is_letter(char c)
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-static const char *clean(struct print *p, const char *name)
+/* `name` as an identifier. */
+static const char *sanitize(struct print *p, const char *name)
 {
 	size_t n = strlen(name);
 	char *text = arena_alloc(p->arena, n + 2);
@@ -58,10 +58,10 @@ static const char *clean(struct print *p, const char *name)
 
 /* ---- file scope ---- */
 
-/* A fresh name at file scope. */
+/* A new identifier at file scope. */
 static const char *print_file_name(struct print *p, const char *name)
 {
-	const char *base = clean(p, name), *text = base;
+	const char *base = sanitize(p, name), *text = base;
 	for (int i = 2; strmap_has(&p->taken, text) || is_reserved(p, text); i++)
 		text = arena_printf(p->arena, "%s_%d", base, i);
 	(void)strmap_set(&p->taken, text, p);
@@ -78,7 +78,7 @@ static void add_global(struct print *p, const char *name, bool keep)
 	(void)strmap_set(&p->globals, name, (void *)(uintptr_t)text);
 }
 
-/* Names that others see come first, so that no internal one takes theirs. */
+/* Exported names are added first, so that no internal one is given the same identifier. */
 bool print_names_begin(struct print *p)
 {
 	strmap_init(&p->globals, p->arena);
@@ -136,7 +136,7 @@ static bool is_free(const struct print *p, const char *name)
 
 const char *print_local_name(struct print *p, const char *name)
 {
-	const char *base = clean(p, name), *text = base;
+	const char *base = sanitize(p, name), *text = base;
 	for (int i = 1; !is_free(p, text); i++)
 		text = arena_printf(p->arena, "%s%s%d", base, is_letter(base[strlen(base) - 1]) ? "" : "_",
 		                    i);

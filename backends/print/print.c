@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A whole file: bodies are printed first, because they say which types, helpers
- * and declarations the file needs; then everything is put in order.
+ * Emission of a source file. Function bodies are printed first, because they request the types, helpers and
+ * declarations that the file needs; then the parts are put in order. Helpers are instantiated from blocks of the
+ * dialect's prelude.
  */
 #include "backends/print/print.h"
 
@@ -52,7 +53,8 @@ static bool ends_with_return(const struct kb_func *f)
 	return f->n_insts > 0 && f->insts[f->n_insts - 1].op == KBO_RETURN;
 }
 
-/* Comments that follow the parameters are printed before the function. Gives the first instruction after them. */
+/* Prints the head of the function; comments that follow the parameters go before it. Returns the position of the
+ * first instruction after them. */
 static size_t print_head(struct print *p, struct buf *declarations)
 {
 	struct buf head;
@@ -92,7 +94,7 @@ static void print_body(struct print *p, size_t at)
 	print_line(p, "}\n");
 }
 
-/* A host that runs some kernels of a file leaves out the others. */
+/* Each kernel is inside of #ifndef WITHOUT_name, so that a host can leave out kernels that it does not run. */
 static void print_guarded(struct print *p, struct buf *declarations)
 {
 	bool is_kernel = p->f->linkage == KB_KERNEL;
@@ -108,9 +110,10 @@ static void print_func(struct print *p, size_t number, struct buf *declarations)
 {
 	struct arena local, *arena = p->arena;
 	arena_init(&local);
-	p->arena = &local; /* texts of one function; names of files and needs have the arena of their maps */
+	p->arena =
+	        &local; /* strings of one function; identifiers of the file are in the arena of their maps */
 	if (begin_function(p, number)) {
-		const char *why = p->dialect->refuse(p, p->f);
+		const char *why = p->dialect->missing_feature(p, p->f);
 		if (why)
 			print_fail(p, why);
 		print_count_uses(p);
@@ -149,7 +152,7 @@ static void print_data(struct print *p, struct buf *out)
 	}
 }
 
-static void section(struct buf *out, const struct buf *text)
+static void append_part(struct buf *out, const struct buf *text)
 {
 	if (text->len == 0 && !buf_failed(text))
 		return;
@@ -170,12 +173,12 @@ static enum tfmc_status print_file(struct print *p, struct buf *out)
 		p->dialect->prelude(p, &prelude);
 		title(p, out);
 		buf_append(out, &prelude);
-		section(out, &p->types);
-		section(out, &p->helpers);
-		section(out, &declarations);
+		append_part(out, &p->types);
+		append_part(out, &p->helpers);
+		append_part(out, &declarations);
 		buf_char(out, '\n');
 		print_data(p, out);
-		section(out, &p->body);
+		append_part(out, &p->body);
 	}
 	bool failed = buf_failed(out) || buf_failed(&prelude) || p->scratch.failed || arena_failed(p->arena);
 	buf_destroy(&declarations);
@@ -207,8 +210,8 @@ enum tfmc_status cfamily_print(struct diag_context *cx, const struct kb_module *
 	return status;
 }
 
-/* The text of the block whose heading, up to a colon, is `block`; *n its bytes. */
-static const char *find(const char *text, const char *block, size_t *n)
+/* The block under the line "@@ NAME: .."; *n: its length. */
+static const char *find_block(const char *text, const char *block, size_t *n)
 {
 	const char *at = strstr(text, "\n@@ ");
 	size_t len = strlen(block);
@@ -227,7 +230,7 @@ static const char *find(const char *text, const char *block, size_t *n)
 void print_block(struct print *p, const char *block, const struct print_helper *h, struct buf *out)
 {
 	size_t n;
-	const char *text = find(p->dialect->helpers, block, &n);
+	const char *text = find_block(p->dialect->helpers, block, &n);
 	for (size_t i = 0; i < n; i++) {
 		if (text[i] != '$') {
 			buf_char(out, text[i]);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Address spaces by unification: every pointer value, pointer variable and
- * pointer result of the module is a node; copies, additions, selects, compares
- * and calls join nodes; a class has at most one space. A store marks the whole
- * class as written, so that const-ness agrees wherever pointers meet.
+ * Address space inference by unification (union-find): every pointer value, pointer variable and pointer result of
+ * the module is a node; copies, additions, selects, comparisons and calls unite nodes; a class has at most one space.
+ * A store marks the whole class as written, so that constness agrees wherever pointers are mixed.
  */
 #include "backends/print/space.h"
 
@@ -18,9 +17,9 @@ struct infer {
 	struct diag_context *cx;
 	const struct kb_module *m;
 	struct node *nodes;
-	size_t *first; /* [functions]: the node of value 0, which is the result; then values, vars */
-	size_t at;     /* the function being walked */
-	const struct kb_func *f; /* it */
+	size_t *first; /* [functions]: node of the function's result; its values (from id 1) and variables follow */
+	size_t at;               /* number of the function being visited */
+	const struct kb_func *f; /* the function being visited */
 	bool failed;
 };
 
@@ -38,7 +37,7 @@ const char *space_qualifier(enum space s)
 
 /* ---- classes ---- */
 
-static void refuse(struct infer *s, const char *what)
+static void fail(struct infer *s, const char *what)
 {
 	if (!s->failed)
 		diag_error(s->cx, LOC_NONE, DIAG_UNSUPPORTED, "not supported yet: in OpenCL C, kernel %s %s",
@@ -46,6 +45,7 @@ static void refuse(struct infer *s, const char *what)
 	s->failed = true;
 }
 
+/* Find, with path halving. */
 static uint32_t root(struct infer *s, uint32_t n)
 {
 	while (s->nodes[n].parent != n) {
@@ -59,12 +59,12 @@ static void set_space(struct infer *s, uint32_t n, enum space space)
 {
 	struct space_pointer *p = &s->nodes[root(s, n)].pointer;
 	if (p->space != SPACE_NONE && space != SPACE_NONE && p->space != space)
-		refuse(s, "uses one pointer for two address spaces");
+		fail(s, "uses one pointer for two address spaces");
 	else if (space != SPACE_NONE)
 		p->space = space;
 }
 
-static void join(struct infer *s, uint32_t a, uint32_t b)
+static void unite(struct infer *s, uint32_t a, uint32_t b)
 {
 	uint32_t x = root(s, a), y = root(s, b);
 	if (x == y)
@@ -75,7 +75,7 @@ static void join(struct infer *s, uint32_t a, uint32_t b)
 	s->nodes[x].pointer.is_written |= joined.is_written;
 }
 
-/* ---- nodes of the function being walked ---- */
+/* ---- nodes of the function being visited ---- */
 
 static uint32_t result_node(const struct infer *s, size_t func)
 {
@@ -107,79 +107,79 @@ static bool find_func(const struct kb_module *m, const char *name, size_t *out)
 	return false;
 }
 
-/* Arguments are the parameters, which are the first values of a function, in order. */
-static void walk_call(struct infer *s, const struct kb_inst *i)
+/* Unites arguments with the parameters of the callee, which are its first instructions. */
+static void visit_call(struct infer *s, const struct kb_inst *i)
 {
 	size_t callee;
 	if (!find_func(s->m, i->name, &callee)) {
-		refuse(s, "calls a function outside of the module");
+		fail(s, "calls a function outside of the module");
 		return;
 	}
 	for (size_t a = 0; a < i->n_args; a++)
 		if (is_pointer(s, i->args[a]))
-			join(s, value_node(s, i->args[a].id),
-			     (uint32_t)(s->first[callee] + kb_func_at(s->m, callee)->insts[a].result));
+			unite(s, value_node(s, i->args[a].id),
+			      (uint32_t)(s->first[callee] + kb_func_at(s->m, callee)->insts[a].result));
 	if (i->type.scalar == KB_PTR)
-		join(s, value_node(s, i->result), result_node(s, callee));
+		unite(s, value_node(s, i->result), result_node(s, callee));
 }
 
-static void walk_store(struct infer *s, const struct kb_inst *i)
+static void visit_store(struct infer *s, const struct kb_inst *i)
 {
 	s->nodes[root(s, value_node(s, i->args[1].id))].pointer.is_written = true;
 	if (is_pointer(s, i->args[0]))
-		refuse(s, "keeps a pointer in memory");
+		fail(s, "keeps a pointer in memory");
 }
 
-/* Values the result may be: the pointers among the operands. */
-static void walk_copy(struct infer *s, const struct kb_inst *i, uint32_t to)
+/* The result `to` may be any of the pointers among the operands. */
+static void visit_copy(struct infer *s, const struct kb_inst *i, uint32_t to)
 {
 	for (size_t a = 0; a < i->n_args; a++)
 		if (is_pointer(s, i->args[a]))
-			join(s, to, value_node(s, i->args[a].id));
+			unite(s, to, value_node(s, i->args[a].id));
 }
 
-static void walk_param(struct infer *s, const struct kb_inst *i)
+static void visit_param(struct infer *s, const struct kb_inst *i)
 {
 	if (s->f->linkage == KB_KERNEL && i->type.scalar == KB_PTR)
 		set_space(s, value_node(s, i->result), SPACE_GLOBAL);
 }
 
-static void walk(struct infer *s, const struct kb_inst *i)
+static void visit(struct infer *s, const struct kb_inst *i)
 {
 	switch (i->op) {
-	case KBO_PARAM: walk_param(s, i); return;
+	case KBO_PARAM: visit_param(s, i); return;
 	case KBO_STRING:
 	case KBO_SYMBOL: set_space(s, value_node(s, i->result), SPACE_CONSTANT); return;
 	case KBO_LOCAL: set_space(s, value_node(s, i->result), SPACE_PRIVATE); return;
 	case KBO_SHARED: set_space(s, value_node(s, i->result), SPACE_LOCAL); return;
 	case KBO_STORE:
-	case KBO_STORE_PART: walk_store(s, i); return;
-	case KBO_CALL: walk_call(s, i); return;
-	case KBO_RETURN: walk_copy(s, i, result_node(s, s->at)); return;
-	case KBO_VAR: walk_copy(s, i, var_node(s, i->result)); return;
-	case KBO_SET: walk_copy(s, i, var_node(s, i->imm)); return;
+	case KBO_STORE_PART: visit_store(s, i); return;
+	case KBO_CALL: visit_call(s, i); return;
+	case KBO_RETURN: visit_copy(s, i, result_node(s, s->at)); return;
+	case KBO_VAR: visit_copy(s, i, var_node(s, i->result)); return;
+	case KBO_SET: visit_copy(s, i, var_node(s, i->imm)); return;
 	case KBO_GET:
 		if (i->type.scalar == KB_PTR)
-			join(s, value_node(s, i->result), var_node(s, i->imm));
+			unite(s, value_node(s, i->result), var_node(s, i->imm));
 		return;
 	case KBO_PTR_ADD:
 	case KBO_PTR_OPAQUE:
 	case KBO_SELECT:
 		if (i->type.scalar == KB_PTR)
-			walk_copy(s, i, value_node(s, i->result));
+			visit_copy(s, i, value_node(s, i->result));
 		return;
 	case KBO_CMP:
 		if (is_pointer(s, i->args[0]))
-			join(s, value_node(s, i->args[0].id), value_node(s, i->args[1].id));
+			unite(s, value_node(s, i->args[0].id), value_node(s, i->args[1].id));
 		return;
 	case KBO_LOAD:
 	case KBO_LOAD_SPLAT:
 	case KBO_LOAD_PART:
 		if (i->type.scalar == KB_PTR)
-			refuse(s, "loads a pointer from memory");
+			fail(s, "loads a pointer from memory");
 		return;
 	case KBO_CALL_PTR:
-	case KBO_FUNC_ADDR: refuse(s, "calls through a pointer"); return;
+	case KBO_FUNC_ADDR: fail(s, "calls through a pointer"); return;
 	default: return;
 	}
 }
@@ -211,7 +211,7 @@ static bool collect(struct infer *s, struct arena *arena, struct space_func *out
 	for (uint32_t i = 0; i < s->f->n_values; i++) {
 		values[i] = s->nodes[root(s, value_node(s, i))].pointer;
 		if (values[i].space == SPACE_CONSTANT && values[i].is_written)
-			refuse(s, "stores to constant data");
+			fail(s, "stores to constant data");
 	}
 	for (uint32_t i = 0; i < s->f->n_vars; i++)
 		vars[i] = s->nodes[root(s, var_node(s, i))].pointer;
@@ -232,7 +232,7 @@ enum tfmc_status space_infer(struct diag_context *cx, const struct kb_module *m,
 	for (s.at = 0; s.at < n && !s.failed; s.at++) {
 		s.f = kb_func_at(m, s.at);
 		for (size_t i = 0; i < s.f->n_insts && !s.failed; i++)
-			walk(&s, &s.f->insts[i]);
+			visit(&s, &s.f->insts[i]);
 	}
 	for (s.at = 0; s.at < n && !s.failed; s.at++) {
 		s.f = kb_func_at(m, s.at);

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the pointers of a module point, for OpenCL C, which writes it into their
- * types: parameters of kernels to global memory, arrays of the function to
- * private and shared ones to local memory, data to constant memory; everything
- * else follows from use. Functions take pointers of the spaces their callers give.
+ * Address space inference for OpenCL C, where the address space is part of a pointer's type. Parameters of kernels
+ * point to global memory, LOCAL arrays are private, SHARED arrays local, data constant; other pointers, and
+ * parameters of functions, get their space from use.
  */
 #ifndef TFMC_BACKENDS_PRINT_SPACE_H
 #define TFMC_BACKENDS_PRINT_SPACE_H
 
 #include "backends/kb/kernel_ir.h"
 
-/* NONE: no pointer, or one that is only ever null. */
+/* SPACE_NONE: not a pointer, or one that is always null. */
 enum space { SPACE_NONE, SPACE_GLOBAL, SPACE_LOCAL, SPACE_PRIVATE, SPACE_CONSTANT };
 
 struct space_pointer {
 	enum space space;
-	bool is_written; /* something may be stored through it, or through one it may be */
+	bool is_written; /* a store may go through it or a pointer that may alias it: not const */
 };
 
 struct space_func {
@@ -28,10 +27,8 @@ struct space_module {
 	const struct space_func *funcs; /* [kb_func_count] */
 };
 
-/*
- * Infers all of it for a verified module; results live in `arena`. TFMC_INVALID after a diagnostic that names
- * the function when a pointer would be of two spaces, or comes out of memory or from a function's address.
- */
+/* Infers the spaces of a verified module; results are in `arena`. TFMC_INVALID after a diagnostic that names the
+ * function if a pointer would have two spaces, is loaded from memory, or is a function's address. */
 TFMC_MUST_USE enum tfmc_status space_infer(struct diag_context *cx, const struct kb_module *m,
                                            struct arena *arena, struct space_module *out);
 

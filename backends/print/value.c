@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values in the text. A value that is used once is held back and written in the
- * expression that uses it; it gets a name of its own before anything happens
- * that could change it: a store, a call or an atomic for what reads memory, a
- * set for what reads that variable, a block for all. Unused values are not printed.
+ * Values as expressions. A value that is used once is pending: it is folded into the expression that uses it. It is
+ * assigned to a name before an effect that could change it: a store, a call or an atomic if it reads memory, a SET of
+ * a variable that it reads, or the begin or end of a block. Unused values are not printed.
  */
 #include "backends/print/print.h"
 
 #include <string.h>
 
-#define TEXT_MAX 88 /* characters of an expression that may be in another one */
+#define TEXT_MAX 88 /* longer expressions are assigned to a name, for readability */
 
 /* ---- uses ---- */
 
@@ -22,8 +21,8 @@ static bool is_printed(const struct print *p, const struct kb_inst *i)
 	return kb_has_side_effect(i->op) || (i->result && p->values[i->result].uses > 0);
 }
 
-/* From the last instruction to the first: users come before what they use. True when a variable turned out to
- * be read. */
+/* One backward pass, users before definitions. True if another variable was found to be read: then repeat, because
+ * its SETs in loops may come later. */
 static bool count_once(struct print *p)
 {
 	bool more = false;
@@ -51,7 +50,7 @@ void print_count_uses(struct print *p)
 
 /* ---- pending values ---- */
 
-static void forget(struct print *p, uint32_t id)
+static void remove_pending(struct print *p, uint32_t id)
 {
 	size_t n = 0;
 	if (!p->values[id].is_pending)
@@ -66,7 +65,7 @@ static void forget(struct print *p, uint32_t id)
 void print_consume(struct print *p, const struct kb_inst *i)
 {
 	for (size_t k = 0; k < i->n_args; k++)
-		forget(p, i->args[k].id);
+		remove_pending(p, i->args[k].id);
 }
 
 static bool reads_var(const struct print_value *v, uint32_t var)
@@ -114,7 +113,7 @@ void print_assign_name(struct print *p, uint32_t id, const char *bare)
 	buf_init(&line);
 	buf_str(&line, "const ");
 	if (p->f->types[id].scalar == KB_PTR)
-		buf_clear(&line); /* the pointer's type says what is constant */
+		buf_clear(&line); /* the const of a pointer type qualifies its target */
 	p->dialect->type(p, p->f->types[id], print_value_space(p, id), &line);
 	if (line.len && line.data[line.len - 1] != '*')
 		buf_char(&line, ' ');
@@ -127,7 +126,8 @@ void print_assign_name(struct print *p, uint32_t id, const char *bare)
 
 /* ---- definitions ---- */
 
-static void take_gets(struct print *p, struct print_value *v, const struct kb_inst *i)
+/* v reads the variables that its pending operands read. */
+static void collect_gets(struct print *p, struct print_value *v, const struct kb_inst *i)
 {
 	size_t n = i->op == KBO_GET;
 	for (size_t k = 0; k < i->n_args; k++)
@@ -160,7 +160,7 @@ static bool is_literal(enum kb_opcode op)
 	       op == KBO_STRING || op == KBO_SYMBOL;
 }
 
-/* A product that is in a sum would be contracted to one operation. */
+/* A float product inside of a sum may be contracted to fma by the compiler, which rounds once instead of twice. */
 static bool must_have_name(const struct kb_inst *i, const struct print_value *v)
 {
 	bool product = i->op == KBO_BIN && i->bin == KB_MUL &&
@@ -198,7 +198,7 @@ void print_define(struct print *p, const struct kb_inst *i)
 	if (is_literal(i->op))
 		return;
 	v->has_load = reads_memory(p, i);
-	take_gets(p, v, i);
+	collect_gets(p, v, i);
 	print_consume(p, i);
 	if (v->uses == 1 && strlen(v->text) <= TEXT_MAX && !must_have_name(i, v)) {
 		v->is_pending = true;
@@ -274,7 +274,7 @@ const char *print_value_name(const struct print *p, uint32_t id)
 	return p->values[id].text;
 }
 
-/* Octal escapes end after three digits, whatever follows. */
+/* Octal escapes, unlike hexadecimal ones, end after three digits; '?' is escaped because of trigraphs. */
 void print_string(const char *text, struct buf *out)
 {
 	buf_char(out, '"');

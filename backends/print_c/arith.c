@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Constants, operators and compares in portable C. Integers that may wrap are
- * computed as unsigned and converted back, which gcc and clang define; an
- * expression that goes on as unsigned leaves the conversion out.
+ * Constants, arithmetic, comparisons, conversions and vectors in portable C. Integers that may wrap are computed in
+ * the unsigned type and converted back, which gcc and clang define; within one expression the conversions in between
+ * are left out. Floats saturate into integers, NaN gives 0. Selects of vectors are bit masks, because gcc has no ?:
+ * of vectors in C.
  */
 #include "backends/print_c/internal.h"
 
@@ -83,9 +84,31 @@ enum print_prec c_lane_ids(struct print *p, const struct kb_inst *i, struct buf 
 	return PRINT_PRIMARY;
 }
 
+/* ---- select, min and max ---- */
+
+/* Requests the helper of a select of vectors. */
+static const char *need_select(struct print *p, enum c_element e, int lanes)
+{
+	struct print_helper h = {arena_printf(p->arena, "select_%s", c_suffix(p, e, lanes)), e, lanes, {0}};
+	return print_helper(p, c_bits(e) == 32 ? "select of 32 bits" : "select", &h);
+}
+
+/* Requests the helper of min or max: a op b ? a : b. */
+static const char *need_min_max(struct print *p, enum kb_bin op, enum c_element e, int lanes)
+{
+	const char *name = arena_printf(p->arena, "%s_%s", kb_bin_name(op), c_suffix(p, e, lanes));
+	const char *select = lanes > 1 ? need_select(p, e, lanes) : "";
+	struct print_helper h = {name, e, lanes, {kb_bin_sign(op), select}};
+	return print_helper(p,
+	                    lanes == 1        ? "min or max, scalar"
+	                    : c_bits(e) == 32 ? "min or max of 32 bits"
+	                                      : "min or max",
+	                    &h);
+}
+
 /* ---- integers ---- */
 
-/* Operand k; true when its type is the unsigned one. */
+/* Prints operand k. Returns true if it has the unsigned type. */
 static bool unsigned_operand(struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
 {
 	const struct print_value *v = print_arg_value(p, i, k);
@@ -100,7 +123,7 @@ static bool unsigned_operand(struct print *p, const struct kb_inst *i, size_t k,
 	return v->inner || (print_const_arg(p, i, k, &c) && c >= 0);
 }
 
-/* The number of bits to shift by. */
+/* Prints the shift count, masked to the width. */
 static void shift_count(const struct print *p, const struct kb_inst *i, int bits, struct buf *out)
 {
 	int64_t c;
@@ -110,7 +133,7 @@ static void shift_count(const struct print *p, const struct kb_inst *i, int bits
 		buf_printf(out, "(%s & %d)", print_arg(p, i, 1), bits - 1);
 }
 
-/* a + b, a - b, a * b of words, and shifts but SAR: in the unsigned type. */
+/* a + b, a - b, a * b, SHL and SHR of 32 and 64 bits, in the unsigned type. */
 static enum print_prec wrapping(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct buf a, b, both;
@@ -139,7 +162,7 @@ static enum print_prec wrapping(struct print *p, const struct kb_inst *i, struct
 	return precedence;
 }
 
-static enum print_prec shift_arithmetic(struct print *p, const struct kb_inst *i, struct buf *out)
+static enum print_prec arithmetic_shift(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, 1);
 	buf_printf(out, "(%s)%s >> ", c_element_scalar(e), print_arg(p, i, 0));
@@ -170,7 +193,7 @@ static enum print_prec plain(struct print *p, const struct kb_inst *i, const cha
 	return is_bits ? PRINT_LOWEST : PRINT_ADDITIVE;
 }
 
-/* Narrow integers are int in expressions: the result goes back. */
+/* "(int8_t)" etc. for scalar integers below 32 bits, which C promotes to int; otherwise "". */
 static const char *narrow_cast(struct print *p, struct kb_type t)
 {
 	enum c_element e = c_element_of(t.scalar, t.lanes);
@@ -179,8 +202,8 @@ static const char *narrow_cast(struct print *p, struct kb_type t)
 	return arena_printf(p->arena, "(%s)", c_element_scalar(e));
 }
 
-/* One narrow integer is an int in expressions: no sum or product of two leaves 32 bits without a sign. */
-static enum print_prec narrow(struct print *p, const struct kb_inst *i, struct buf *out)
+/* Arithmetic on scalar integers below 32 bits, as uint32_t: no sum or product of two overflows it. */
+static enum print_prec narrow_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, 1);
 	bool is_shift = i->bin == KB_SHL || i->bin == KB_SHR || i->bin == KB_SAR;
@@ -204,7 +227,7 @@ enum print_prec c_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 	if (e == C_BOOL)
 		return plain(p, i, op == KB_AND ? "&&" : op == KB_OR ? "||" : "!=", out);
 	if (op == KB_MIN || op == KB_MAX) {
-		return print_call_text(p, i, 0, c_need_extreme(p, op, e, i->type.lanes), out);
+		return print_call_text(p, i, 0, need_min_max(p, op, e, i->type.lanes), out);
 	}
 	if (bits && *cast) {
 		buf_printf(out, "%s(%s %s %s)", cast, print_arg(p, i, 0), kb_bin_sign(op),
@@ -218,23 +241,10 @@ enum print_prec c_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 		return PRINT_PRIMARY;
 	}
 	if (*cast)
-		return narrow(p, i, out);
+		return narrow_bin(p, i, out);
 	if (op == KB_DIV || op == KB_REM)
 		return plain(p, i, kb_bin_sign(op), out);
-	return op == KB_SAR ? shift_arithmetic(p, i, out) : wrapping(p, i, out);
-}
-
-/* a op b ? a : b */
-const char *c_need_extreme(struct print *p, enum kb_bin op, enum c_element e, int lanes)
-{
-	const char *name = arena_printf(p->arena, "%s_%s", kb_bin_name(op), c_suffix(p, e, lanes));
-	const char *select = lanes > 1 ? c_need_select(p, e, lanes) : "";
-	struct print_helper h = {name, e, lanes, {kb_bin_sign(op), select}};
-	return print_helper(p,
-	                    lanes == 1        ? "extreme of one"
-	                    : c_bits(e) == 32 ? "extreme of 32 bits"
-	                                      : "extreme",
-	                    &h);
+	return op == KB_SAR ? arithmetic_shift(p, i, out) : wrapping(p, i, out);
 }
 
 /* ---- one operand ---- */
@@ -249,7 +259,7 @@ static const char *need_rounding(struct print *p, const struct print_helper *h, 
 	all.args[3] = up ? "-" : "+";
 	all.args[4] = single ? "8388608.0f" : "4503599627370496.0";
 	all.args[5] = single ? "INT32_MIN" : "INT64_MIN";
-	return print_helper(p, h->lanes == 1 ? "rounding of one" : "rounding", &all);
+	return print_helper(p, h->lanes == 1 ? "floor or ceil, scalar" : "floor or ceil", &all);
 }
 
 static const char *need_sqrt(struct print *p, const struct print_helper *h)
@@ -258,7 +268,7 @@ static const char *need_sqrt(struct print *p, const struct print_helper *h)
 	const char *one = arena_printf(p->arena, "sqrt_%s", c_element_name(h->element));
 	struct print_helper of_one = {
 	        one, h->element, 1, {single ? "s" : "d", c_type(p, h->element, single ? 4 : 2)}};
-	(void)print_helper(p, "sqrt of one", &of_one);
+	(void)print_helper(p, "sqrt, scalar", &of_one);
 	struct print_helper all = {h->name, h->element, h->lanes, {one}};
 	return print_helper(p, "sqrt", &all);
 }
@@ -267,9 +277,9 @@ static const char *need_abs(struct print *p, const struct print_helper *h)
 {
 	struct print_helper all = *h;
 	if (!c_is_float(h->element))
-		return print_helper(p, h->lanes == 1 ? "abs of one" : "abs", h);
+		return print_helper(p, h->lanes == 1 ? "abs, scalar" : "abs", h);
 	all.args[0] = h->element == C_F32 ? "INT32_MAX" : "INT64_MAX";
-	return print_helper(p, h->lanes == 1 ? "abs of one float" : "abs of floats", &all);
+	return print_helper(p, h->lanes == 1 ? "abs of a float" : "abs of floats", &all);
 }
 
 static enum print_prec negated(struct print *p, const struct kb_inst *i, enum c_element e, struct buf *out)
@@ -286,7 +296,8 @@ static enum print_prec negated(struct print *p, const struct kb_inst *i, enum c_
 	return PRINT_PRIMARY;
 }
 
-static enum print_prec inverted(struct print *p, const struct kb_inst *i, enum c_element e, struct buf *out)
+static enum print_prec bitwise_not(struct print *p, const struct kb_inst *i, enum c_element e,
+                                   struct buf *out)
 {
 	const char *cast = narrow_cast(p, i->type);
 	buf_printf(out, *cast ? "%s(%s%s)" : "%s%s%s", cast, e == C_BOOL ? "!" : "~", print_arg(p, i, 0));
@@ -300,7 +311,7 @@ enum print_prec c_un(struct print *p, const struct kb_inst *i, struct buf *out)
 	h.name = arena_printf(p->arena, "%s_%s", kb_un_name(i->un), c_suffix(p, e, h.lanes));
 	switch (i->un) {
 	case KB_NEG: return negated(p, i, e, out);
-	case KB_NOT: return inverted(p, i, e, out);
+	case KB_NOT: return bitwise_not(p, i, e, out);
 	case KB_ABS: return print_call_text(p, i, 0, need_abs(p, &h), out);
 	case KB_SQRT: return print_call_text(p, i, 0, need_sqrt(p, &h), out);
 	case KB_FLOOR:
@@ -309,7 +320,7 @@ enum print_prec c_un(struct print *p, const struct kb_inst *i, struct buf *out)
 	return PRINT_PRIMARY;
 }
 
-/* ---- compares ---- */
+/* ---- comparisons, dot products, fma ---- */
 
 enum print_prec c_cmp(struct print *p, const struct kb_inst *i, struct buf *out)
 {
@@ -325,7 +336,7 @@ enum print_prec c_cmp(struct print *p, const struct kb_inst *i, struct buf *out)
 	return PRINT_PRIMARY;
 }
 
-/* dot_u8s8_i32x16(sum, a, b); kb_legalize has written out the others. */
+/* dot_u8s8_i32x16(acc, a, b); other dot products have been legalized. */
 enum print_prec c_dot(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int lanes = i->type.lanes;
@@ -336,7 +347,7 @@ enum print_prec c_dot(struct print *p, const struct kb_inst *i, struct buf *out)
 	                         lanes,
 	                         {c_type(p, is_u8 ? C_U32 : C_I32, lanes), is_u8 && lanes <= 16 ? "1" : "0",
 	                          arena_printf(p->arena, "%d", 32 * lanes)}};
-	const char *block = i->dot == KB_DOT_S16S16 ? "dot of halves" : "dot of bytes";
+	const char *block = i->dot == KB_DOT_S16S16 ? "dot of i16" : "dot of bytes";
 	return print_call_text(p, i, 0, print_helper(p, block, &h), out);
 }
 
@@ -351,18 +362,19 @@ enum print_prec c_fma(struct print *p, const struct kb_inst *i, struct buf *out)
 /* ---- float to integer ---- */
 
 struct limits {
-	const char *lo, *hi;         /* as floats: outside them is saturated */
+	const char *lo, *hi;         /* as floats: values outside are saturated */
 	const char *least, *largest; /* as integers */
 };
 
-static struct limits limits_of(enum c_element e, bool wide)
+/* is_f64: 2147483647 is exact in f64; the f32 limit is 2147483648. */
+static struct limits limits_of(enum c_element e, bool is_f64)
 {
 	switch (e) {
 	case C_I8: return (struct limits){"-128.0", "127.0", "INT8_MIN", "INT8_MAX"};
 	case C_U8: return (struct limits){"0.0", "255.0", "0", "UINT8_MAX"};
 	case C_I16: return (struct limits){"-32768.0", "32767.0", "INT16_MIN", "INT16_MAX"};
 	case C_I32:
-		return (struct limits){"-2147483648.0", wide ? "2147483647.0" : "2147483648.0", "INT32_MIN",
+		return (struct limits){"-2147483648.0", is_f64 ? "2147483647.0" : "2147483648.0", "INT32_MIN",
 		                       "INT32_MAX"};
 	default: return (struct limits){"-0x1p63", "0x1p63", "INT64_MIN", "INT64_MAX"};
 	}
@@ -381,12 +393,10 @@ static const char *need_saturating(struct print *p, enum c_element from, enum c_
 	        {c_type(p, from, lanes), arena_printf(p->arena, "%s%s", l.lo, f),
 	         arena_printf(p->arena, "%s%s", l.hi, f), is_one ? l.least : c_fill(p, l.least, lanes),
 	         is_one ? l.largest : c_fill(p, l.largest, lanes), c_type(p, c_signed(from), lanes)}};
-	return print_helper(p, is_one ? "saturating conversion of one" : "saturating conversion", &h);
+	return print_helper(p, is_one ? "saturating conversion, scalar" : "saturating conversion", &h);
 }
 
-/* ---- the operations ---- */
-
-/* Of one lane by a cast, of vectors by a builtin. */
+/* A cast of a scalar, __builtin_convertvector of a vector. */
 static enum print_prec cast(const char *type, int lanes, const char *text, struct buf *out)
 {
 	if (lanes > 1)
@@ -431,17 +441,11 @@ enum print_prec c_bitcast(struct print *p, const struct kb_inst *i, struct buf *
 	}
 	const char *name =
 	        arena_printf(p->arena, "%s_bits_%s", c_suffix(p, from, before), c_suffix(p, to, lanes));
-	(void)print_helper(p, "bits", &(struct print_helper){name, to, lanes, {c_type(p, from, before)}});
+	(void)print_helper(p, "bitcast", &(struct print_helper){name, to, lanes, {c_type(p, from, before)}});
 	return print_call_text(p, i, 0, name, out);
 }
 
 /* ---- lanes ---- */
-
-const char *c_need_select(struct print *p, enum c_element e, int lanes)
-{
-	struct print_helper h = {arena_printf(p->arena, "select_%s", c_suffix(p, e, lanes)), e, lanes, {0}};
-	return print_helper(p, c_bits(e) == 32 ? "select of 32 bits" : "select", &h);
-}
 
 const char *c_need_splat(struct print *p, enum c_element e, int lanes)
 {
@@ -468,7 +472,7 @@ enum print_prec c_select(struct print *p, const struct kb_inst *i, struct buf *o
 		buf_printf(out, "%s ? %s : %s", print_arg(p, i, 0), print_arg(p, i, 1), print_arg(p, i, 2));
 		return PRINT_LOWEST;
 	}
-	return print_call_text(p, i, 0, c_need_select(p, c_element_of(i->type.scalar, lanes), lanes), out);
+	return print_call_text(p, i, 0, need_select(p, c_element_of(i->type.scalar, lanes), lanes), out);
 }
 
 static enum print_prec lane(const struct print *p, const struct kb_inst *i, size_t k, int number,
@@ -486,7 +490,7 @@ enum print_prec c_lane(struct print *p, const struct kb_inst *i, struct buf *out
 	return lane(p, i, 0, i->lane, out);
 }
 
-/* Lanes of scalars, one after another. */
+/* A shuffle of one-lane operands: a vector literal. */
 static enum print_prec shuffle_scalars(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum c_element e = c_element_of(i->type.scalar, i->type.lanes);
@@ -536,11 +540,11 @@ static const char *lane_list(struct print *p, int first, int n)
 	return text;
 }
 
-/* a op b of n lanes. */
+/* The expression a op b of n lanes, in a reduce helper. */
 static const char *combine(struct print *p, enum kb_bin op, enum c_element e, int n)
 {
 	if (op != KB_ADD)
-		return arena_printf(p->arena, "%s(a, b)", c_need_extreme(p, op, e, n));
+		return arena_printf(p->arena, "%s(a, b)", need_min_max(p, op, e, n));
 	if (c_is_float(e))
 		return "a + b";
 	const char *words = c_type(p, c_unsigned(e), n);
@@ -555,7 +559,7 @@ static const char *need_reduce(struct print *p, enum kb_bin op, enum c_element e
 		return name;
 	const char *both = combine(p, op, e, n);
 	if (n == 1)
-		return print_helper(p, "reduce to one", &(struct print_helper){name, e, lanes, {both}});
+		return print_helper(p, "reduce to scalar", &(struct print_helper){name, e, lanes, {both}});
 	const char *rest = need_reduce(p, op, e, n);
 	struct print_helper h = {
 	        name, e, lanes, {c_type(p, e, n), lane_list(p, 0, n), lane_list(p, n, n), both, rest}};

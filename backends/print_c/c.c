@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The portable C dialect: C11 with the vector extensions that gcc and clang
- * share. Pointers are char *, memory is accessed through types that may alias;
- * nothing is undefined that the record defines: integers wrap in unsigned types.
+ * The portable C dialect: C11 with the vector extensions that gcc and clang share. Pointers are char *; memory is
+ * accessed through may_alias types. Operations that the kernel IR defines are never undefined in the emitted C:
+ * signed arithmetic is done in unsigned types, so that it wraps.
  */
 #include "backends/print_c/internal.h"
 
@@ -126,7 +126,7 @@ static void prelude(struct print *p, struct buf *out)
 	print_block(p, "begin", &(struct print_helper){.name = ""}, out);
 }
 
-static const char *refuse(const struct print *p, const struct kb_func *f)
+static const char *missing_feature(const struct print *p, const struct kb_func *f)
 {
 	if (f->linkage == KB_KERNEL)
 		return "work-groups in C";
@@ -169,8 +169,8 @@ static void head(struct print *p, const struct kb_func *f, bool is_used, struct 
 	buf_str(out, n ? ")" : "void)");
 }
 
-/* Bytes beyond the end are zero. */
-static uint64_t word_at(const struct kb_data_item *d, size_t at)
+/* Little-endian 64-bit word at byte `at`, padded with zeros. */
+static uint64_t u64_at(const struct kb_data_item *d, size_t at)
 {
 	const unsigned char *bytes = d->bytes;
 	uint64_t word = 0;
@@ -190,7 +190,7 @@ static void data(struct print *p, const struct kb_data_item *d, const char *name
 	           d->linkage == KB_INTERNAL ? "static " : "", name, words ? words : 1,
 	           d->align > 8 ? d->align : 8, d->linkage == KB_INTERNAL ? ", unused" : "");
 	for (size_t i = 0; i < words; i++) {
-		uint64_t w = word_at(d, 8 * i);
+		uint64_t w = u64_at(d, 8 * i);
 		char text[19] = "0x";
 		int n = 2;
 		for (int shift = 60; shift >= 0; shift -= 4)
@@ -256,7 +256,7 @@ static void array_text(struct print *p, const struct kb_inst *i, const char *nam
 	buf_str(out, name);
 }
 
-/* Types and helpers: a letter and bits; an operation, an underscore and such a name. */
+/* Identifiers of this dialect's types ("f32x8") and helpers (OPERATION_TYPE), and those that C reserves (__.., .._t). */
 static bool is_reserved(const char *name)
 {
 	const char *last = strrchr(name, '_');
@@ -305,7 +305,7 @@ const struct cfamily_dialect_table *cfamily_c(void)
 	        .placeholder = placeholder,
 	        .has = {.has_dot_u8s8 = true, .has_dot_s8s8 = true, .has_dot_s16s16 = true},
 	        .prelude = prelude,
-	        .refuse = refuse,
+	        .missing_feature = missing_feature,
 	        .type = type,
 	        .head = head,
 	        .ops = ops,

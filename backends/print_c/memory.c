@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory in portable C: `load_f32x16(p, i)` reads from element i on. Vectors in
- * memory have types of their own, which may alias and whose alignment is that of
- * the access: aligned_ when the whole vector is, bytes_ when not even elements are.
+ * Memory access in portable C: `load_f32x16(p, i)` loads from element i on. Accesses go through may_alias types with
+ * the alignment of the access: prefix aligned_ if the full vector is aligned, none if its elements are, bytes_ if not
+ * even these are.
  */
 #include "backends/print_c/internal.h"
 
-/* "", "aligned_" or "bytes_" */
-static const char *alignment(enum c_element e, int lanes, int align, int *out)
+/* The prefix for an access of known alignment; *out: bytes of alignment of its memory type. */
+static const char *alignment_prefix(enum c_element e, int lanes, int align, int *out)
 {
 	int element = c_bits(e) / 8;
 	if (align < element) {
 		*out = 1;
 		return "bytes_";
 	}
-	bool whole = lanes > 1 && align >= element * lanes;
-	*out = whole ? element * lanes : element;
-	return whole ? "aligned_" : "";
+	bool is_aligned = lanes > 1 && align >= element * lanes;
+	*out = is_aligned ? element * lanes : element;
+	return is_aligned ? "aligned_" : "";
 }
 
-/* The type that memory is accessed through. */
+/* Requests the may_alias type of an access. Returns its name. */
 static const char *memory_type(struct print *p, enum c_element e, int lanes, const char *prefix, int align)
 {
 	const char *name = arena_printf(p->arena, "%s%s_m", prefix, c_suffix(p, e, lanes));
@@ -32,11 +32,11 @@ static const char *memory_type(struct print *p, enum c_element e, int lanes, con
 	return name;
 }
 
-/* Name of the accessor for an access: load or store. */
+/* Requests the helper of an access. what: load or store. */
 static const char *accessor(struct print *p, const char *what, enum c_element e, int lanes, int align)
 {
 	int bytes;
-	const char *prefix = alignment(e, lanes, align, &bytes);
+	const char *prefix = alignment_prefix(e, lanes, align, &bytes);
 	const char *name = arena_printf(p->arena, "%s_%s%s", what, prefix, c_suffix(p, e, lanes));
 	if (strmap_has(&p->needed, name))
 		return name;
@@ -44,7 +44,7 @@ static const char *accessor(struct print *p, const char *what, enum c_element e,
 	return print_helper(p, what, &h);
 }
 
-/* The first n lanes. */
+/* Requests load_part or store_part. */
 static const char *part_accessor(struct print *p, const char *block, enum c_element e, int lanes)
 {
 	struct print_helper h = {
@@ -142,9 +142,9 @@ enum print_prec c_ptr_add(struct print *p, const struct kb_inst *i, struct buf *
 	return PRINT_ADDITIVE;
 }
 
-/* ---- several workers ---- */
+/* ---- atomics ---- */
 
-/* atomic_add_i32(p, displacement, x), which is also its block of the prelude. */
+/* atomic_add_i32(p, displacement, x); the prelude block has the name of the operation. */
 enum print_prec c_atomic_load(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	bool is_load = i->op == KBO_ATOMIC_LOAD;

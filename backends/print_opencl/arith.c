@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Types, constants, operators and compares of OpenCL C. Signed arithmetic that may wrap goes through the unsigned
- * type; indices never wrap by contract and stay readable. min and max are compare and pick, because fmin has
- * another rule for NaN.
+ * Types, constants, arithmetic, comparisons, conversions and vectors in OpenCL C. Signed arithmetic that may wrap
+ * goes through the unsigned type; indices never wrap by contract and are printed plainly. min and max are compare and
+ * select, because fmin has another NaN rule. f16 goes through vload_half and vstore_half on a private copy of the
+ * bits (core OpenCL C, no extension). Floats saturate into integers, and NaN gives 0 explicitly: the standard leaves
+ * it to the device.
  */
 #include "backends/print_opencl/internal.h"
 
@@ -80,9 +82,9 @@ static const char *integer_type(struct print *p, struct kb_type t, bool is_signe
 	return *type == 'u' ? type : arena_printf(p->arena, "u%s", type);
 }
 
-/* as_int4(as_uint4(a) + as_uint4(b)); one narrow integer becomes an int first, which no product of two leaves without
- * a sign. */
-static enum print_prec converted_bin(struct print *p, const struct kb_inst *i, struct buf *out)
+/* as_int4(as_uint4(a) + as_uint4(b)). Scalar integers below 32 bits are computed as uint, which no product of two
+ * overflows. */
+static enum print_prec wrapping_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	const char *type = opencl_type(p, i->type.scalar, i->type.lanes), *sign = kb_bin_sign(i->bin);
 	const char *as = integer_type(p, i->type, i->bin == KB_SAR);
@@ -95,18 +97,19 @@ static enum print_prec converted_bin(struct print *p, const struct kb_inst *i, s
 	return PRINT_PRIMARY;
 }
 
-static bool is_converted(enum kb_bin op, enum kb_scalar s)
+/* True if the operator must be computed in the unsigned type (SAR: in the signed one). */
+static bool needs_unsigned(enum kb_bin op, enum kb_scalar s)
 {
 	bool shifts = op == KB_SHL || op == KB_SHR || (op == KB_SAR && is_narrow(s));
 	bool wraps = op == KB_ADD || op == KB_SUB || op == KB_MUL;
 	return shifts || (wraps && (is_wrapping(s) || is_narrow(s)));
 }
 
-/* a op b; x + (-1) of indices reads better as x - 1 */
+/* a op b; index + (-1) is printed as index - 1. */
 static enum print_prec plain_bin(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum kb_bin op = i->bin;
-	bool is_int = i->type.lanes == 1 && is_narrow(i->type.scalar); /* in C, until it is converted */
+	bool is_int = i->type.lanes == 1 && is_narrow(i->type.scalar); /* promoted to int by C */
 	bool is_sum = op == KB_ADD && i->type.scalar == KB_INDEX && i->type.lanes == 1;
 	int64_t c;
 	if (is_sum && print_const_arg(p, i, 1, &c) && c < 0 && c != INT64_MIN)
@@ -122,9 +125,11 @@ static enum print_prec plain_bin(struct print *p, const struct kb_inst *i, struc
 	                                                                     : PRINT_ADDITIVE;
 }
 
-static const char *need_extreme(struct print *p, enum kb_bin op, int lanes)
+/* Requests the helper of min or max of floats. */
+static const char *need_min_max(struct print *p, enum kb_bin op, int lanes)
 {
-	return opencl_need(p, lanes == 1 ? "extreme of one" : "extreme", op == KB_MIN ? "lesser" : "greater",
+	return opencl_need(p, lanes == 1 ? "min or max, scalar" : "min or max",
+	                   op == KB_MIN ? "lesser" : "greater",
 	                   (struct print_helper){NULL, KB_F32, lanes, {kb_bin_sign(op)}});
 }
 
@@ -132,17 +137,17 @@ enum print_prec opencl_bin(struct print *p, const struct kb_inst *i, struct buf 
 {
 	bool picks = i->bin == KB_MIN || i->bin == KB_MAX;
 	if (picks && i->type.scalar == KB_F32)
-		return print_call_text(p, i, 0, need_extreme(p, i->bin, i->type.lanes), out);
+		return print_call_text(p, i, 0, need_min_max(p, i->bin, i->type.lanes), out);
 	if (picks)
 		return print_call_text(p, i, 0, kb_bin_name(i->bin), out);
-	return is_converted(i->bin, i->type.scalar) ? converted_bin(p, i, out) : plain_bin(p, i, out);
+	return needs_unsigned(i->bin, i->type.scalar) ? wrapping_bin(p, i, out) : plain_bin(p, i, out);
 }
 
 static enum print_prec print_not(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	struct kb_type t = i->type;
 	bool is_one = t.scalar == KB_BOOL && t.lanes == 1;
-	/* one narrow lane would have become an int */
+	/* C promotes narrow scalars to int: convert back */
 	if (!is_one && t.lanes == 1 && !is_wrapping(t.scalar))
 		buf_printf(out, "(%s)", opencl_scalar(p, t.scalar));
 	buf_printf(out, "%s%s", is_one ? "!" : "~", print_arg(p, i, 0));
@@ -180,8 +185,9 @@ enum print_prec opencl_fma(struct print *p, const struct kb_inst *i, struct buf 
 	return print_call_text(p, i, 0, opencl_need(p, "fma", "fma", h), out);
 }
 
-/* Signed bytes: the device's products, lane by lane, where it has them. */
-static const char *dots_of_device(struct print *p, const char *type, const char *words, int lanes)
+/* The body of a dot_s8s8 helper by the device's instruction (cl_khr_integer_dot_product), one lane after the
+ * other. */
+static const char *device_dot_body(struct print *p, const char *type, const char *words, int lanes)
 {
 	const char *all = "";
 	for (int i = 0; i < lanes; i++)
@@ -191,15 +197,15 @@ static const char *dots_of_device(struct print *p, const char *type, const char 
 	                    type, words, words, type, all);
 }
 
-/* dot_u8s8_int4(sum, a, b); kb_legalize has written out the others. */
+/* dot_u8s8_int4(acc, a, b); other dot products have been legalized. */
 enum print_prec opencl_dot(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	const char *type = opencl_type(p, KB_I32, i->type.lanes), *words = integer_type(p, i->type, false);
 	struct print_helper h = {
 	        NULL, KB_I32, i->type.lanes, {words, i->dot == KB_DOT_U8S8 ? words : type, ""}};
 	if (i->dot == KB_DOT_S8S8)
-		h.args[2] = dots_of_device(p, type, words, i->type.lanes);
-	const char *block = i->dot == KB_DOT_S16S16 ? "dot of halves" : "dot of bytes";
+		h.args[2] = device_dot_body(p, type, words, i->type.lanes);
+	const char *block = i->dot == KB_DOT_S16S16 ? "dot of i16" : "dot of bytes";
 	return print_call_text(p, i, 0, opencl_need(p, block, kb_dot_name(i->dot), h), out);
 }
 
@@ -207,7 +213,7 @@ enum print_prec opencl_cmp(struct print *p, const struct kb_inst *i, struct buf 
 {
 	struct kb_type t = print_arg_type(p, i, 0);
 	const char *a = print_arg(p, i, 0), *b = print_arg(p, i, 1), *sign = kb_cmp_sign(i->cmp);
-	/* lanes of the mask are as wide as what was compared */
+	/* a comparison gives a mask of lanes as wide as its operands */
 	bool converts = t.lanes > 1 && opencl_lane_bytes(p, t.scalar) != 4;
 	if (converts)
 		buf_printf(out, "convert_int%d(%s %s %s)", t.lanes, a, sign, b);
@@ -233,7 +239,7 @@ enum print_prec opencl_const_int(struct print *p, const struct kb_inst *i, struc
 	return v < 0 ? PRINT_ADDITIVE : PRINT_PRIMARY;
 }
 
-/* Whole numbers as such, others by their digits of base 16, which are exact. */
+/* Small integers in decimal, other floats as hexadecimal literals, which are exact. */
 static void print_magnitude(struct buf *out, uint32_t bits)
 {
 	int exponent = (int)(bits >> 23) - 127;
@@ -247,7 +253,8 @@ static void print_magnitude(struct buf *out, uint32_t bits)
 		           one ? exponent : -126);
 }
 
-/* Infinities and NaN by their bits, which no option of a compiler may take for impossible. */
+/* Infinities and NaN are given by their bits: compilers with -cl-finite-math-only may assume that literals are
+ * finite. */
 enum print_prec opencl_const_float(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	uint32_t bits;
@@ -271,7 +278,7 @@ enum print_prec opencl_null(struct print *p, const struct kb_inst *i, struct buf
 	return PRINT_PRIMARY;
 }
 
-/* Numbers of groups are size_t. */
+/* get_group_id etc. return size_t. */
 enum print_prec opencl_group_id(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)p;
@@ -284,8 +291,8 @@ enum print_prec opencl_group_id(struct print *p, const struct kb_inst *i, struct
 
 /* ---- conversions ---- */
 
-/* The operand as a number of C: bools as 0 and 1. (A mask & 1 becomes an extension of a vector of bits, which
- * Oclgrind gets wrong.) */
+/* Operand 0 as a number: vectors of bools as 0 and 1. Not `mask & 1`, which becomes a zext of a vector of i1, which
+ * Oclgrind computes wrongly. */
 static void print_number(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int lanes = i->type.lanes;
@@ -302,7 +309,7 @@ static const char *need_f16(struct print *p, bool is_to, int lanes)
 		return opencl_need(p, "f16 from bits", "f16_to", h);
 	h.name = arena_printf(p->arena, "f16_of_%s", opencl_type(p, KB_F32, lanes));
 	h.element = KB_F16;
-	return print_helper(p, "bits of f16", &h);
+	return print_helper(p, "f16 to bits", &h);
 }
 
 static const char *need_int(struct print *p, enum kb_scalar to, int lanes)
@@ -312,7 +319,7 @@ static const char *need_int(struct print *p, enum kb_scalar to, int lanes)
 	                                           : arena_printf(p->arena, "convert_%s(isnan(x))",
 	                                                          opencl_lanes(p, mask, lanes));
 	struct print_helper h = {NULL, to, lanes, {opencl_type(p, KB_F32, lanes), nan}};
-	return opencl_need(p, lanes == 1 ? "integer of one" : "integer", "trunc", h);
+	return opencl_need(p, lanes == 1 ? "float to integer, scalar" : "float to integer", "trunc", h);
 }
 
 enum print_prec opencl_cvt(struct print *p, const struct kb_inst *i, struct buf *out)
@@ -336,7 +343,7 @@ enum print_prec opencl_cvt(struct print *p, const struct kb_inst *i, struct buf 
 	return PRINT_PRIMARY;
 }
 
-/* Indices are i64 by contract: their bits are their value. */
+/* A bitcast from or to KB_INDEX is one of i64 by contract, whatever the width of idx: it converts the value. */
 enum print_prec opencl_bitcast(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	enum kb_scalar from = print_arg_type(p, i, 0).scalar, to = i->type.scalar;
@@ -411,7 +418,8 @@ enum print_prec opencl_lane(struct print *p, const struct kb_inst *i, struct buf
 	return lane(i, print_arg(p, i, 0), i->lane, out);
 }
 
-/* shuffle_float4_0819, of one vector permute_float4_1032: the lanes in digits of base 32, those of b after those of a */
+/* Requests the helper of a shuffle: shuffle_float4_0819 of two vectors, permute_float4_1032 of one; the lanes in
+ * base 32, numbered through a and b. */
 static const char *need_shuffle(struct print *p, const struct kb_inst *i, int from)
 {
 	static const char digits[] = "0123456789abcdefghijklmnopqrstuv";
@@ -455,7 +463,7 @@ enum print_prec opencl_lookup16(struct print *p, const struct kb_inst *i, struct
 
 /* ---- reductions ---- */
 
-/* x op y of `lanes` lanes, both plain names. */
+/* The expression x op y of `lanes` lanes, in a reduce helper. */
 static const char *combine(struct print *p, enum kb_bin op, enum kb_scalar s, int lanes)
 {
 	const char *sign = kb_bin_sign(op), *type = opencl_type(p, s, lanes);

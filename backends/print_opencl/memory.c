@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory in OpenCL C. Each access has the type of its element. A vector is a member of a packed struct whose alignment is
- * the one that is known of the access: a GPU's compiler makes one load of each element where less than the whole vector
- * is aligned. (vload and vstore take the alignment of an element, and drivers have them as functions on elements: a
- * program of them is compiled in twice the time.) Parts of vectors are accessed element by element, because the memory
- * after them belongs to others.
+ * Memory access in OpenCL C. Scalars are accessed through pointers to the element type. A vector is the member of a
+ * packed struct with the known alignment of the access (kb_access_align): GPU compilers split a load into scalar ones
+ * if less than the full vector is aligned. Not vload and vstore, which assume the alignment of an element, and which
+ * drivers implement as library functions: a program that uses them takes twice as long to compile. Masked accesses
+ * are scalar, because the memory after the last lane belongs to other data.
  */
 #include "backends/print_opencl/internal.h"
 
 #include <inttypes.h>
 
-/* (__global const float *)p; operand k is the pointer, the next one the index. */
+/* (__global const float *)p; operand k is the pointer. */
 static void element_pointer(struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
 {
 	buf_char(out, '(');
@@ -26,7 +26,7 @@ static void print_disp(int64_t disp, struct buf *out)
 		buf_printf(out, " - %" PRIu64, 0 - (uint64_t)disp);
 }
 
-/* " + i + 3" of operand k and the displacement */
+/* " + i + 3": operand k and the displacement */
 static void print_index(struct print *p, const struct kb_inst *i, size_t k, struct buf *out)
 {
 	int64_t c;
@@ -35,7 +35,8 @@ static void print_index(struct print *p, const struct kb_inst *i, size_t k, stru
 	print_disp(i->imm, out);
 }
 
-/* ((__global const float *)p)[i + 3] */
+/* ((__global const float *)p)[i + 3]; operand k is the pointer, the next one the index; lane: added to the
+ * displacement. */
 static void element(struct print *p, const struct kb_inst *i, size_t k, int lane, struct buf *out)
 {
 	int64_t c, disp = (int64_t)((uint64_t)i->imm + (uint64_t)lane);
@@ -73,7 +74,7 @@ static void packed_vector(struct print *p, const struct kb_inst *i, size_t k, st
 	buf_str(out, "))->v");
 }
 
-/* Indices in memory are long and may be carried as int. */
+/* KB_INDEX is long in memory; true if values of it are int. */
 static bool is_narrowed(const struct print *p, enum kb_scalar s)
 {
 	return s == KB_INDEX && p->options->index_bits != 64;
@@ -85,7 +86,7 @@ static void check_alignment(struct print *p, const struct kb_inst *i)
 		print_fail(p, "elements off their alignment in OpenCL C");
 }
 
-/* (float4)(p[0], p[1], 0, 0), or one element in all lanes */
+/* LOAD_PART: (float4)(p[0], p[1], 0, 0); LOAD_SPLAT: one element in all lanes */
 static void load_elements(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	int n = i->op == KBO_LOAD_SPLAT ? 1 : i->type.lanes;
@@ -102,19 +103,19 @@ static void load_elements(struct print *p, const struct kb_inst *i, struct buf *
 
 enum print_prec opencl_load(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	bool narrow = is_narrowed(p, i->type.scalar), is_whole = i->op == KBO_LOAD;
+	bool narrow = is_narrowed(p, i->type.scalar), is_full = i->op == KBO_LOAD;
 	check_alignment(p, i);
 	if (narrow)
 		buf_printf(out, "convert_%s(", opencl_lanes(p, "int", i->type.lanes));
 	if (i->type.lanes == 1) {
 		element(p, i, 0, 0, out);
-	} else if (is_whole) {
+	} else if (is_full) {
 		packed_vector(p, i, 0, out);
 	} else {
 		load_elements(p, i, out);
 	}
 	buf_str(out, narrow ? ")" : "");
-	return narrow || i->type.lanes == 1 || is_whole ? PRINT_PRIMARY : PRINT_ADDITIVE;
+	return narrow || i->type.lanes == 1 || is_full ? PRINT_PRIMARY : PRINT_ADDITIVE;
 }
 
 enum print_prec opencl_store(struct print *p, const struct kb_inst *i, struct buf *out)
@@ -135,7 +136,7 @@ enum print_prec opencl_store(struct print *p, const struct kb_inst *i, struct bu
 	return PRINT_LOWEST;
 }
 
-/* A value that is in several statements has a name. */
+/* The stored value as a name, since it is used in several statements. */
 static const char *named_value(struct print *p, const struct kb_inst *i)
 {
 	const char *value = print_arg(p, i, 0);

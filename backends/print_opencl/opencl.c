@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dialect OpenCL C 1.2 without extensions: what the core of the printer asks
- * for. Kernels take pointers to global memory; every other pointer's address
- * space comes from backends/print/space.h. A place of the model in a comment becomes the name
- * of the "file" that compilers cite: they name the step and the line in its kernel.
+ * The OpenCL C 1.2 dialect, without extensions. Parameters of kernels point to global memory; the address spaces of
+ * other pointers are inferred (backends/print/space.h). A source location of the model is printed as a #line
+ * directive, so that compiler messages name the step of the model and the line in its kernel.
  */
 #include "backends/print_opencl/internal.h"
 
@@ -45,7 +44,7 @@ static void print_type(struct print *p, struct kb_type t, struct space_pointer t
 		        t.scalar == KB_INDEX && t.lanes == 1 ? "idx" : opencl_type(p, t.scalar, t.lanes));
 		return;
 	}
-	if (to.space == SPACE_NONE) /* a null pointer */
+	if (to.space == SPACE_NONE) /* always null: any space */
 		to.space = SPACE_GLOBAL;
 	opencl_qualifiers(to, out);
 	buf_str(out, "uchar *");
@@ -78,23 +77,23 @@ static void print_head(struct print *p, const struct kb_func *f, bool is_used, s
 	buf_str(out, n ? ")" : "void)");
 }
 
-/* ---- what cannot be said ---- */
+/* ---- missing features ---- */
 
-static const char *refuse_type(struct kb_type t)
+static const char *missing_type(struct kb_type t)
 {
 	if (t.scalar == KB_F64)
 		return "f64 in OpenCL C";
 	return t.lanes > OPENCL_LANES_MAX ? "vectors of more than 16 lanes in OpenCL C" : NULL;
 }
 
-static const char *refuse(const struct print *p, const struct kb_func *f)
+static const char *missing_feature(const struct print *p, const struct kb_func *f)
 {
 	const char *why = f->linkage == KB_EXPORTED ? "exported functions in OpenCL C" : NULL;
 	(void)p;
 	for (size_t i = 0; i < f->n_insts && !why; i++) {
 		const struct kb_inst *inst = &f->insts[i];
 		bool is_array = inst->op == KBO_LOCAL || inst->op == KBO_SHARED;
-		why = refuse_type(is_array ? KB_TYPE(inst->element, 1) : inst->type);
+		why = missing_type(is_array ? KB_TYPE(inst->element, 1) : inst->type);
 	}
 	return why;
 }
@@ -117,11 +116,11 @@ enum print_prec opencl_symbol(struct print *p, const struct kb_inst *i, struct b
 	return PRINT_PRIMARY;
 }
 
-/* A macro that the host may give. */
+/* TFMC_DOT is a macro that the host may define when it compiles the program. */
 enum print_prec opencl_device_dot(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)i;
-	buf_str(out, print_helper(p, "dots of the device", &(struct print_helper){.name = "TFMC_DOT"}));
+	buf_str(out, print_helper(p, "device dot", &(struct print_helper){.name = "TFMC_DOT"}));
 	return PRINT_PRIMARY;
 }
 
@@ -133,7 +132,7 @@ enum print_prec opencl_barrier(struct print *p, const struct kb_inst *i, struct 
 	return PRINT_PRIMARY;
 }
 
-/* A prefetch and a pause are hints. */
+/* PREFETCH and PAUSE are hints: nothing is emitted. */
 static enum print_prec no_statement(struct print *p, const struct kb_inst *i, struct buf *out)
 {
 	(void)p;
@@ -167,7 +166,7 @@ static void print_data(struct print *p, const struct kb_data_item *d, const char
 	buf_str(out, d->n ? "\n};\n" : "0};\n");
 }
 
-/* ---- places of the model ---- */
+/* ---- source locations ---- */
 
 static const char *digits(const char *s)
 {
@@ -176,8 +175,8 @@ static const char *digits(const char *s)
 	return s;
 }
 
-/* The name of a file, for messages of compilers. */
-static void print_place(struct print *p, const char *text)
+/* #line with the location as the file name, without characters that a string literal would need to escape. */
+static void print_source_loc(struct print *p, const char *text)
 {
 	struct buf clean;
 	buf_init(&clean);
@@ -190,7 +189,7 @@ static void print_place(struct print *p, const char *text)
 
 /* ---- names ---- */
 
-/* Of OpenCL C, and functions of its library that a name of ours would hide or meet. */
+/* Keywords of OpenCL C, and built-in functions that an identifier of ours would hide or collide with. */
 static const char *const reserved[] = {"kernel",
                                        "global",
                                        "local",
@@ -277,7 +276,7 @@ static const char *const reserved[] = {"kernel",
                                        "dot_4x8packed_ss_int",
                                        NULL};
 
-/* float, int8, ...: the name of an element, and nothing or a number of lanes. */
+/* float, int8, ...: an element type and perhaps a number of lanes. */
 static bool is_type(const char *name)
 {
 	static const char *const scalars[] = {"char", "uchar", "short", "ushort", "int", "uint",
@@ -306,7 +305,7 @@ static bool is_helper(const char *name)
 	return false;
 }
 
-/* Digits after a name make it another one: what is reserved must not be a prefix. */
+/* print_local_name appends digits until an identifier is free, so it must not end in a longer reserved one. */
 static bool is_reserved(const char *name)
 {
 	static const char *const prefixes[] = {"as_",    "convert_",   "vload",
@@ -358,14 +357,14 @@ const struct cfamily_dialect_table *cfamily_opencl(void)
 	        .has_spaces = true,
 	        .has = {.has_f16 = true, .has_dot_u8s8 = true, .has_dot_s8s8 = true, .has_dot_s16s16 = true},
 	        .prelude = prelude,
-	        .refuse = refuse,
+	        .missing_feature = missing_feature,
 	        .type = print_type,
 	        .head = print_head,
 	        .ops = ops,
 	        .array = print_array,
 	        .array_text = array_text,
 	        .data = print_data,
-	        .place = print_place,
+	        .source_loc = print_source_loc,
 	        .reserved = reserved,
 	        .is_reserved = is_reserved,
 	};
