@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One lane of the kernel interpreter. f32 is computed in double and rounded
- * once: for + - * / and sqrt that is the correctly rounded result, and fma asks
- * the library for it.
+ * The arithmetic of one lane. f32 is computed in double and rounded once, which is the correctly rounded result for +
+ * - * / and sqrt; fma is the C library's fmaf.
  */
 #include "tests/kb_interp/interp_internal.h"
 
@@ -62,7 +61,7 @@ static double float_bin(enum kb_bin op, double a, double b)
 	return 0;
 }
 
-/* Of the bits of a, whatever the sign of its type. */
+/* a >> b on the bits of the type, logical or arithmetic, whatever the signedness of the type. */
 static int64_t shift_right(enum kb_scalar s, int64_t a, int64_t b, bool is_arithmetic)
 {
 	int bits = 8 * kb_scalar_bytes(s), unused = 64 - bits;
@@ -142,7 +141,7 @@ bool kb_cell_cmp(enum kb_cmp op, enum kb_scalar s, union kb_cell a, union kb_cel
 	return false;
 }
 
-/* Toward zero; saturates; NaN gives 0. */
+/* Truncates, saturates; NaN gives 0. */
 static union kb_cell float_to_int(enum kb_scalar to, double v)
 {
 	bool is_wide = to == KB_I64 || to == KB_INDEX;
@@ -215,7 +214,7 @@ void kb_cell_write(enum kb_scalar s, union kb_cell v, void *p)
 		memcpy(p, raw, (size_t)kb_scalar_bytes(s)); /* F64: the union's bits */
 }
 
-/* ---- operations on lanes: lane i of the result ---- */
+/* ---- KB_LANES operations: lane_NAME returns lane i of the result ---- */
 
 static union kb_cell lane_bin(const struct kb_lanes *l, int i)
 {
@@ -235,8 +234,8 @@ static union kb_cell lane_fma(const struct kb_lanes *l, int i)
 	return (union kb_cell){.f = fma(a.f, b.f, c.f)};
 }
 
-/* Part `at` of that many bits. */
-static int64_t part_of(union kb_cell word, int at, int bits, bool is_signed)
+/* Element `at` of `bits` bits of a packed lane. */
+static int64_t packed_element(union kb_cell word, int at, int bits, bool is_signed)
 {
 	uint64_t high = (uint64_t)word.i << (64 - bits * (at + 1));
 	uint64_t part = high >> (64 - bits), sign = high >> 63;
@@ -248,8 +247,8 @@ static double flushed(double v)
 	return fabs(v) < 0x1p-126 ? copysign(0, v) : v;
 }
 
-/* The product is exact in f64, and the sum so nearly that its f32 is the one of a single rounding; what is no normal
- * number with 24 bits and any exponent is zero. */
+/* The product is exact in f64, and the sum nearly enough that rounding it to f32 equals a single rounding. The
+ * result is flushed if it is denormal after rounding to 24 bits with unbounded exponent. */
 float kb_cell_flushing_fma(float a, float b, float c)
 {
 	double exact = flushed((double)a) * flushed((double)b) + flushed((double)c);
@@ -258,7 +257,7 @@ float kb_cell_flushing_fma(float a, float b, float c)
 
 float kb_cell_bf16_of(union kb_cell word, int at)
 {
-	return (float)bf16_to_f64((uint16_t)part_of(word, at, 16, false));
+	return (float)bf16_to_f64((uint16_t)packed_element(word, at, 16, false));
 }
 
 static union kb_cell dot_bf16(union kb_cell sum, union kb_cell a, union kb_cell b)
@@ -269,8 +268,9 @@ static union kb_cell dot_bf16(union kb_cell sum, union kb_cell a, union kb_cell 
 	return (union kb_cell){.f = (double)s};
 }
 
-/* The sum with what it has lost in f64 is exact; f32, toward zero with the last bit set where that loses anything. */
-static float odd_sum(float a, float b)
+/* a + b rounded to odd: the f64 sum and its TwoSum error are exact; truncated to f32 with the last bit set if
+ * inexact. */
+static float add_round_to_odd(float a, float b)
 {
 	double sum = (double)a + b, part = sum - a, lost = (a - (sum - part)) + (b - part);
 	if (fabs(sum) < 0x1p-126)
@@ -293,17 +293,18 @@ static union kb_cell dot_bf16_odd(union kb_cell sum, union kb_cell a, union kb_c
 	float product[2];
 	for (int at = 0; at < 2; at++)
 		product[at] = kb_cell_flushing_fma(kb_cell_bf16_of(a, at), kb_cell_bf16_of(b, at), 0);
-	float s = odd_sum((float)flushed(sum.f), odd_sum(product[0], product[1]));
+	float s = add_round_to_odd((float)flushed(sum.f), add_round_to_odd(product[0], product[1]));
 	return (union kb_cell){.f = (double)s};
 }
 
-static union kb_cell dot_halves(union kb_cell sum, union kb_cell a, union kb_cell b)
+/* DOT_U7S8_I16 */
+static union kb_cell dot_i16_acc(union kb_cell sum, union kb_cell a, union kb_cell b)
 {
 	uint32_t word = 0;
 	for (int half = 0; half < 2; half++) {
-		int64_t s = part_of(sum, half, 16, true);
+		int64_t s = packed_element(sum, half, 16, true);
 		for (int at = 2 * half; at < 2 * half + 2; at++)
-			s += part_of(a, at, 8, false) * part_of(b, at, 8, true);
+			s += packed_element(a, at, 8, false) * packed_element(b, at, 8, true);
 		word |= (uint32_t)((uint64_t)s & 0xffff) << 16 * half;
 	}
 	return kb_cell_int(KB_I32, (int32_t)word);
@@ -317,10 +318,10 @@ union kb_cell kb_cell_dot(enum kb_dot dot, union kb_cell sum, union kb_cell a, u
 	if (dot == KB_DOT_BF16_ODD)
 		return dot_bf16_odd(sum, a, b);
 	if (dot == KB_DOT_U7S8_I16)
-		return dot_halves(sum, a, b);
+		return dot_i16_acc(sum, a, b);
 	for (int at = 0; at < 32 / bits; at++)
-		sum.i += part_of(a, at, bits, dot != KB_DOT_U8S8 && dot != KB_DOT_U7S8) *
-		         part_of(b, at, bits, true);
+		sum.i += packed_element(a, at, bits, dot != KB_DOT_U8S8 && dot != KB_DOT_U7S8) *
+		         packed_element(b, at, bits, true);
 	return kb_cell_int(KB_I32, sum.i);
 }
 
@@ -377,7 +378,7 @@ static union kb_cell lane_cvt(const struct kb_lanes *l, int i)
 	return kb_cell_cvt(l->from.scalar, l->inst->type.scalar, l->x[0][i]);
 }
 
-/* As the instruction of x86: the least number of what has none. */
+/* As cvtps2dq: INT32_MIN if out of range. */
 static union kb_cell lane_nearest(const struct kb_lanes *l, int i)
 {
 	double v = l->x[0][i].f;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel interpreter's loop over instructions. Structure is resolved to
- * jumps once for each call; every value has its lanes in an array.
+ * The kernel interpreter's main loop. Structured control flow is resolved to jump targets once for each call; every
+ * value has an array of lanes.
  */
 #include "tests/kb_interp/interp_internal.h"
 
@@ -73,7 +73,8 @@ static size_t matching_end(const struct kb_func *f, size_t at)
 	return f->n_insts;
 }
 
-/* LOOP, FOREVER, IF, ELSE: their end; ends of loops: their begin; BREAK_IF: the end of its loop. */
+/* Jump targets: of LOOP, FOREVER, IF and ELSE their end; of the end of a loop its begin; of BREAK_IF the end of
+ * its loop. */
 static bool resolve_jumps(struct kb_frame *fr)
 {
 	size_t depth = 0, n = fr->f->n_insts + 1, *open = ARENA_ARRAY(&fr->arena, size_t, n);
@@ -98,7 +99,7 @@ static bool resolve_jumps(struct kb_frame *fr)
 	return true;
 }
 
-/* Arrays of lanes for values or variables 1 .. n - 1, one behind another. */
+/* Arrays of lanes for values or variables 1 .. n - 1. */
 static union kb_cell **make_lanes(struct arena *a, const struct kb_type *types, size_t n)
 {
 	size_t lanes = 0;
@@ -234,7 +235,7 @@ static bool do_name(struct kb_frame *fr, const struct kb_inst *inst, union kb_ce
 	return fail(fr, "a name that nothing defines");
 }
 
-/* Function addresses are numbers of functions of the module, counted from 1. */
+/* A function address is the number of the function in the module, from 1. */
 static bool do_call(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out)
 {
 	const struct kb_module *m = fr->in->module;

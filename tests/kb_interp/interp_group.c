@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel interpreter's launches: work-groups one after another, the items of
- * a group in turns between barriers. Every byte that items may write has a
- * shadow that says who touched it last, so that an order of the items that no
- * barrier promises is an error here, whatever this run happens to compute.
+ * Launches of the kernel interpreter: work-groups one after the other, the work-items of a group in turn from barrier
+ * to barrier. Race detection by shadow memory, as ThreadSanitizer: every byte that may be written stores its last
+ * accesses, so that accesses without a barrier in between fail, whatever this order of execution happens to compute.
  */
 #include "tests/kb_interp/interp_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- who touched a byte ---- */
+/* ---- shadow memory ---- */
 
 struct kb_watched *kb_work_find(struct kb_work *w, const char *p, size_t bytes)
 {
@@ -33,7 +32,7 @@ static bool in_this_group(const struct kb_work *w, uint32_t item)
 	return (int64_t)(item - 1) / w->n_items == w->group;
 }
 
-/* True when no barrier is between an access of `item` in `phase` and now. */
+/* True if another work-item's access in `phase` is not separated from now by a barrier of its group. */
 static bool is_unordered(const struct kb_work *w, uint32_t item, uint32_t phase)
 {
 	return item != 0 && item != this_item(w) && (!in_this_group(w, item) || phase == w->phase);
@@ -135,7 +134,7 @@ static bool make_memory(struct launch *l)
 	return ok;
 }
 
-/* A group finds NaN in its shared arrays, and nothing written. */
+/* Before each group: shared arrays are filled with NaN and marked uninitialized. */
 static void clear_shared(struct launch *l)
 {
 	for (size_t i = 0; i < l->work.n_memory; i++) {
@@ -167,14 +166,14 @@ static bool make_items(struct launch *l)
 
 /* ---- barriers ---- */
 
-/* Turns that the loop at `begin` has made. */
-static int64_t turns(const struct kb_frame *fr, const struct kb_inst *begin)
+/* The current iteration of the loop that begins with `begin`. */
+static int64_t iteration(const struct kb_frame *fr, const struct kb_inst *begin)
 {
 	return (fr->values[begin->result]->i - fr->values[begin->args[0].id]->i) / begin->imm;
 }
 
-/* True when the item came to the same place as the first one, in the same turns of the loops around it. */
-static bool is_beside(const struct kb_frame *first, const struct kb_frame *fr)
+/* True if the work-item waits at the same barrier as the first one, in the same iteration of all enclosing loops. */
+static bool is_at_same_barrier(const struct kb_frame *first, const struct kb_frame *fr)
 {
 	if (!fr->is_waiting || !first->is_waiting)
 		return fr->is_waiting == first->is_waiting;
@@ -182,13 +181,14 @@ static bool is_beside(const struct kb_frame *first, const struct kb_frame *fr)
 		return false;
 	for (size_t i = 0; i < fr->pc; i++) {
 		const struct kb_inst *inst = &fr->f->insts[i];
-		if (inst->op == KBO_LOOP && fr->jump[i] >= fr->pc && turns(fr, inst) != turns(first, inst))
+		if (inst->op == KBO_LOOP && fr->jump[i] >= fr->pc &&
+		    iteration(fr, inst) != iteration(first, inst))
 			return false;
 	}
 	return true;
 }
 
-/* All items to the next barrier, or to the end. */
+/* Runs all work-items to the next barrier, or to the end. */
 static bool run_phase(struct launch *l)
 {
 	l->work.phase++;
@@ -197,7 +197,7 @@ static bool run_phase(struct launch *l)
 		l->items[i].is_waiting = false;
 		if (!kb_frame_run(&l->items[i]))
 			return false;
-		if (!is_beside(&l->items[0], &l->items[i]))
+		if (!is_at_same_barrier(&l->items[0], &l->items[i]))
 			return kb_frame_fail(&l->items[i], "work-items of a group part before a barrier");
 	}
 	return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel interpreter's frame, and the lane arithmetic its main loop uses.
+ * Internals of the kernel interpreter: frames, race detection, and the arithmetic of lanes.
  */
 #ifndef TFMC_TESTS_KB_INTERP_INTERP_INTERNAL_H
 #define TFMC_TESTS_KB_INTERP_INTERP_INTERNAL_H
@@ -10,46 +10,50 @@
 
 struct kb_work;
 
+/* A call of a function, or a work-item of a launch. */
 struct kb_frame {
 	struct kb_interp *in;
 	const struct kb_func *f;
 	struct arena arena;
 	union kb_cell **values; /* by value id: its lanes */
 	union kb_cell **vars;
-	size_t *jump; /* by instruction: where LOOP, FOREVER, BREAK_IF, IF, ELSE and ends go; NULL: entering makes it */
+	size_t *jump; /* by instruction: targets of control flow (resolve_jumps); NULL: kb_frame_enter computes it */
 	struct kb_range *locals;
 	size_t n_locals;
 	const union kb_cell *args;
 	size_t n_args;
 	union kb_cell *result;
 	size_t pc;
-	int depth;            /* of calls */
-	struct kb_work *work; /* the work-group this is an item of, NULL outside launches */
-	bool is_waiting;      /* stopped after a barrier */
+	int depth;            /* of nested calls */
+	struct kb_work *work; /* the state of the launch; NULL: a call */
+	bool is_waiting;      /* stopped at a barrier */
 };
 
-bool kb_frame_fail(struct kb_frame *fr, const char *what); /* always false */
-/* Makes the frame's values; its arena is the caller's to destroy, even after failure. */
+/* Sets in->error unless it is set. Returns false. */
+bool kb_frame_fail(struct kb_frame *fr, const char *what);
+/* Allocates values and variables. The caller destroys fr->arena, also after failure. */
 bool kb_frame_enter(struct kb_frame *fr);
-/* Runs from fr->pc to the end of the function, or in a launch to the next barrier. */
+/* Runs from fr->pc to the end of the function, or in a launch to the next barrier. False after an error. */
 bool kb_frame_run(struct kb_frame *fr);
-/* Whether memory may be touched; fails otherwise. */
+/* True if the memory may be accessed; otherwise fails. In a launch: also checks for races. */
 bool kb_frame_allowed(struct kb_frame *fr, const void *p, size_t bytes, bool write);
-/* The operations of tiles (tile.c). */
+/* AMX (tile.c). */
 typedef bool kb_frame_op(struct kb_frame *fr, const struct kb_inst *inst, union kb_cell *out);
 kb_frame_op kb_frame_tile_config, kb_frame_tile_zero, kb_frame_tile_memory, kb_frame_tile_dot,
         kb_frame_tile_release;
-/* Clears what the run before left; NULL with in->error when there is no such function. */
+/* Resets the results and finds the function. NULL with in->error if there is none. */
 const struct kb_func *kb_interp_begin(struct kb_interp *in, const char *name);
 
-/* Who touched a byte. Items are counted over all groups from 1, phases (between barriers) over all groups. */
+/* Shadow memory: the last accesses of a byte. Work-items are numbered from 1, phases (between barriers) over all
+ * groups. */
 struct kb_shadow {
 	uint32_t writer, writer_phase;
-	uint32_t reader, reader_phase;      /* the last */
-	bool several_items, several_groups; /* that read: in reader_phase, and ever */
+	uint32_t reader, reader_phase; /* the last reader */
+	bool several_items,
+	        several_groups; /* readers: several work-items in reader_phase; several groups ever */
 };
 
-/* Memory that items of a launch may write: accesses are remembered. */
+/* Memory with a shadow: shared arrays, and ranges that a launch may write. */
 struct kb_watched {
 	struct kb_range range;
 	struct kb_shadow *bytes; /* [range.bytes] */
@@ -57,7 +61,7 @@ struct kb_watched {
 	bool is_shared;
 };
 
-/* The item of a launch that runs now. */
+/* The state of a launch: the work-item that is running. */
 struct kb_work {
 	int64_t group, n_groups, item, n_items;
 	uint32_t phase;
@@ -66,12 +70,12 @@ struct kb_work {
 };
 
 struct kb_watched *kb_work_find(struct kb_work *w, const char *p, size_t bytes);
-/* Remembers the access; fails on a race, or a read of shared memory that nobody has written. */
+/* Updates the shadow. Fails on a race, or a read of uninitialized shared memory. */
 bool kb_work_touch(struct kb_frame *fr, struct kb_watched *m, const char *p, size_t bytes, bool write);
-/* The shared array that the instruction at fr->pc defines. */
+/* Address of the shared array that the instruction at fr->pc defines. */
 bool kb_work_shared(struct kb_frame *fr, union kb_cell *out);
 
-/* A value of the type as it is kept: ints wrapped, floats rounded. */
+/* v as a value of type s: integers wrap, floats are rounded. */
 union kb_cell kb_cell_int(enum kb_scalar s, int64_t v);
 union kb_cell kb_cell_float(enum kb_scalar s, double v);
 union kb_cell kb_cell_bin(enum kb_bin op, enum kb_scalar s, union kb_cell a, union kb_cell b);
@@ -79,15 +83,15 @@ union kb_cell kb_cell_un(enum kb_un op, enum kb_scalar s, union kb_cell a);
 bool kb_cell_cmp(enum kb_cmp op, enum kb_scalar s, union kb_cell a, union kb_cell b);
 union kb_cell kb_cell_cvt(enum kb_scalar from, enum kb_scalar to, union kb_cell a);
 union kb_cell kb_cell_read(enum kb_scalar s, const void *p);
-/* One word of a dot product: a and b as i32. */
+/* One lane of a dot product; a and b: 32 bits of packed elements. */
 union kb_cell kb_cell_dot(enum kb_dot dot, union kb_cell sum, union kb_cell a, union kb_cell b);
-/* a * b + c of bf16 and f32, where operands and results that are no normal numbers are zeros. */
+/* fma(a, b, c) with denormal operands and results flushed to zero. */
 float kb_cell_flushing_fma(float a, float b, float c);
-/* Of the two bf16 in a word. */
+/* bf16 `at` (0 or 1) of a packed lane. */
 float kb_cell_bf16_of(union kb_cell word, int at);
 void kb_cell_write(enum kb_scalar s, union kb_cell v, void *p);
 
-/* An operation on lanes, and those of its operands, of type `from`. */
+/* A KB_LANES operation and the lanes of its operands, of type `from`. */
 struct kb_lanes {
 	const struct kb_inst *inst;
 	struct kb_type from;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many vector registers a recorded function wants at once: live intervals
- * over the list of instructions, widened to the end of every loop that uses
- * what was defined before it. Snapshots of variables and values that go into a
- * variable at once share its register; a splat load is an operand of its use.
+ * Register pressure of kernel IR: the maximum number of live vectors, by live intervals over the list of
+ * instructions. An interval extends to the end of every loop that uses a value defined before it. A GET, and a value
+ * that is only SET into a variable, share the variable's register; a broadcast load is a memory operand of its use.
  */
 #include "tests/kb_interp/live.h"
 
 #include <string.h>
 
 struct interval {
-	size_t begin, end; /* instructions; end 0: unused */
+	size_t begin, end; /* positions of instructions; end 0: unused */
 	int units;         /* native registers */
 };
 
@@ -18,7 +17,7 @@ struct liveness {
 	const struct kb_func *f;
 	const struct kb_caps *caps;
 	struct interval *values, *vars;
-	size_t *loop_end; /* by instruction: for the begin of a loop, its end */
+	size_t *loop_end; /* by instruction: the end of the loop that begins there */
 };
 
 static int units_of(const struct liveness *l, struct kb_type t)
@@ -40,8 +39,8 @@ static void find_loop_ends(struct liveness *l, size_t *stack)
 	}
 }
 
-/* Ends a use at the end of the outermost loop between the definition and it. */
-static void use(const struct liveness *l, struct interval *v, size_t at)
+/* Extends the interval to a use, or to the end of the outermost loop that contains the use but not the definition. */
+static void extend(const struct liveness *l, struct interval *v, size_t at)
 {
 	size_t end = at;
 	for (size_t i = v->begin + 1; i < at; i++) {
@@ -59,9 +58,9 @@ static void collect(struct liveness *l)
 	for (size_t i = 0; i < l->f->n_insts; i++) {
 		const struct kb_inst *inst = &l->f->insts[i];
 		for (size_t a = 0; a < inst->n_args; a++)
-			use(l, &l->values[inst->args[a].id], i);
+			extend(l, &l->values[inst->args[a].id], i);
 		if (inst->op == KBO_GET || inst->op == KBO_SET)
-			use(l, &l->vars[inst->imm], i);
+			extend(l, &l->vars[inst->imm], i);
 		if (inst->result == 0)
 			continue;
 		struct interval *v = inst->op == KBO_VAR ? &l->vars[inst->result] : &l->values[inst->result];
@@ -72,7 +71,7 @@ static void collect(struct liveness *l)
 	}
 }
 
-/* A value whose only use is the set right after it lives in the variable. */
+/* A value whose only use is the SET right after it is computed in the variable's register. */
 static void merge_sets(struct liveness *l)
 {
 	for (size_t i = 0; i < l->f->n_insts; i++) {

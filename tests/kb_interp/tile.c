@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matrix tiles of the kernel interpreter: what AMX does, and an error where the processor would have one.
+ * AMX tiles in the kernel interpreter, with an error wherever the processor would fault.
  */
 #include "tests/kb_interp/interp_internal.h"
 

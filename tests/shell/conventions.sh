@@ -77,10 +77,10 @@ hits=$(git ls-files 2>/dev/null | grep -E '\.(c|h|def|sh|md|yaml|py|txt)$|^\.ci'
 	xargs grep -nE '\b(TODO|FIXME|XXX|HACK)\b' || true)
 [ -z "$hits" ] || complain "unfinished: $hits"
 
-# Objects have the same bytes whatever compiler built tfmc: nothing is recorded in an order that C leaves open. The
-# check itself finds what it is there for: through a helper, a macro, an operator and an initializer.
+# Objects have the same bytes whatever compiler built tfmc: no two instructions are emitted in an order that C leaves
+# open. The sample tests the check: through a helper, a macro, an operator and an initializer.
 if command -v python3 >/dev/null; then
-	python3 tests/shell/emit_order.py ir frontend passes backends >&2 || complain "the order of recording is left to the compiler"
+	python3 tests/shell/emit_order.py ir frontend passes backends >&2 || complain "the order of emission is left to the compiler"
 	sample=$(mktemp -d)
 	cat >"$sample/sample.c" <<-'C'
 		#define TWICE(k, a) kb_add(k, a, twice(k, a))
@@ -99,7 +99,7 @@ if command -v python3 >/dev/null; then
 	[ "$found" = "8 9 10 11 " ] || complain "emit_order.py finds the lines $found, not 8 9 10 11"
 	rm -rf "$sample"
 else
-	echo "SKIPPED: the order of recording (no python3)" >&2
+	echo "SKIPPED: the order of emission (no python3)" >&2
 fi
 
 # What clang warns of; the build says what gcc does.

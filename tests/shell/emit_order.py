@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two recording calls in one argument list.
+"""Finds two emitting calls in one argument list.
 
-C leaves the order in which arguments are evaluated to the compiler. Whoever records two instructions in one list,
-as in kb_add(k, kb_mul(..), kb_load(..)), makes the bytes of objects depend on the compiler that built tfmc. The same
-holds for the operands of one operator and the members of one initializer.
+C does not define the order in which arguments are evaluated. Two calls in one list that each append an instruction, as in
+kb_add(k, kb_mul(..), kb_load(..)), make the bytes of objects depend on the compiler that built tfmc. The same holds for
+the operands of one operator and the members of one initializer.
 
-A function records when it calls one that does; ROOTS is where that begins. Macros are functions with a body; calls
-through members named in MEMBERS record. Constants may stand anywhere: back ends write them where they are used, so
-that their place in the record reaches no output.
+A function emits if it calls one that does, beginning with ROOTS. Macros are functions with a body; calls through the
+members in MEMBERS emit. Constants may stand anywhere: back ends print them where they are used, so that their position
+in the list of instructions does not reach any output.
 
-usage: emit_order.py FOLDER...      prints the place of every such list; exits 1 when there is one
+usage: emit_order.py DIRECTORY...      prints the location of every such list; exits 1 if there is one
 """
 import re
 import sys
@@ -19,7 +19,7 @@ from pathlib import Path
 ROOTS = {'kb_emit', 'build_value'}
 CONSTANTS = {'kb_f32', 'kb_f64', 'kb_i32', 'kb_i64', 'kb_index', 'kb_bool', 'kb_null'}
 MEMBERS = {'body', 'emit'}
-TYPED = re.compile(r'irb_\w+$')  # made by ops.def
+TYPED = re.compile(r'irb_\w+$')  # builder calls generated from ops.def
 
 TOKEN = re.compile(r'\n|[A-Za-z_]\w*|\d[\w.]*|->|&&|\|\||[-+*/%&|^<>=!]=|<<|>>|\+\+|--|\S')
 BLANK = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
@@ -32,7 +32,7 @@ CLOSES = {'(': ')', '{': '}', '[': ']'}
 
 
 class Group:
-    """A bracket with what is in it: tokens (text, line) and groups."""
+    """A bracket and its contents: tokens (text, line) and groups."""
     def __init__(self, kind, line):
         self.kind, self.line, self.items = kind, line, []
 
@@ -76,7 +76,7 @@ def is_group(item, kind):
 
 
 def calls(items):
-    """Names that are called anywhere in the items; members as '.name'."""
+    """Names of all calls in the items; of members '.name'."""
     for i, item in enumerate(items):
         if isinstance(item, Group):
             yield from calls(item.items)
@@ -97,7 +97,7 @@ class File:
             if text.lstrip().startswith('#'):
                 m = DEFINE.match(text.replace('\x01', ' '))
                 if m:
-                    # `line` is that of the name: the text of a macro is short
+                    # all tokens get the line of the macro's name
                     self.macros.append((m.group(1), [(t, line) for t, _ in tokens(m.group(3))]))
                 text = '\x01' * joined
             plain.append(text.replace('\x01', '\n'))
@@ -119,8 +119,8 @@ class File:
                 start = i + 1
 
 
-def recorders(files):
-    """Keys of functions that record: (path, name) of static ones, (None, name) of others."""
+def emitters(files):
+    """Keys of functions that emit: (path, name) of static ones, (None, name) of others."""
     graph = {}
     for f in files:
         for name, body in f.bodies:
@@ -156,11 +156,11 @@ def is_block(group):
 
 
 def check(f, items, found, report):
-    def recording(part):
+    def emitting_call(part):
         return next((c.lstrip('.') for c in calls(part) if c not in CONSTANTS and resolve(f, c) in found), None)
 
     def unordered(parts, line):
-        names = [n for n in map(recording, parts) if n]
+        names = [n for n in map(emitting_call, parts) if n]
         if len(names) > 1:
             report(line, names)
 
@@ -177,7 +177,7 @@ def check(f, items, found, report):
     for part in split(items, SEQUENCED):
         while part and is_group(part[0], '{'):
             part = part[1:]
-        # statements without a semicolon between them: a block ends the expression
+        # a block ends an expression without a semicolon
         for piece in pieces(part):
             line = next((p.line if isinstance(p, Group) else p[1] for p in piece), 0)
             unordered(split(piece, OPERATORS), line)
@@ -197,13 +197,13 @@ def pieces(part):
 def main():
     paths = sorted(p for folder in sys.argv[1:] for p in Path(folder).rglob('*.[ch]'))
     files = [File(p) for p in paths]
-    found = recorders(files)
+    found = emitters(files)
     places = set()
     for f in files:
         for _, body in f.bodies:
             check(f, body, found, lambda line, names: places.add((f.path, line, ', '.join(names))))
     for path, line, names in sorted(places):
-        print(f'{path}:{line}: recorded in one list: {names}')
+        print(f'{path}:{line}: two emitting calls in one list: {names}')
     sys.exit(1 if places else 0)
 
 
