@@ -125,16 +125,12 @@ static struct kb_val to_odd_f32(struct kb *k, struct kb_val v)
 	return kb_bitcast(k, kb_bin(k, KB_OR, toward, lost), KB_F32);
 }
 
-static bool is_wide(enum kb_scalar s)
-{
-	return s == KB_I32 || s == KB_I64 || s == KB_INDEX || s == KB_F64;
-}
-
 /* Whether the rounding to f32 on the way to f16 or bf16 could be seen. Integers that f32 cannot hold exactly are
  * beyond the range of f16, so they become infinite either way. */
 static bool needs_odd(enum kb_scalar from, enum kb_scalar to)
 {
-	return from == KB_F64 || (to == KB_BF16 && is_wide(from));
+	bool is_wide_int = from == KB_I32 || from == KB_I64 || from == KB_INDEX;
+	return from == KB_F64 || (to == KB_BF16 && is_wide_int);
 }
 
 /* A conversion from or to f16 or bf16 in legal operations. has_f16: the target converts between f16 and f32. */
@@ -159,9 +155,9 @@ static struct kb_val expand_dot(struct kb *k, enum kb_dot dot, const struct kb_v
                                 const struct kb_caps *has);
 
 /* Element `at` of `bits` bits of each 32-bit lane, extended to i32. */
-static struct kb_val packed_element(struct kb *k, struct kb_val words, int at, int bits, bool is_signed)
+static struct kb_val packed_element(struct kb *k, struct kb_val packed, int at, int bits, bool is_signed)
 {
-	struct kb_val high = bin_const(k, KB_SHL, words, 32 - bits * (at + 1));
+	struct kb_val high = bin_const(k, KB_SHL, packed, 32 - bits * (at + 1));
 	return bin_const(k, is_signed ? KB_SAR : KB_SHR, high, 32 - bits);
 }
 
@@ -178,10 +174,10 @@ static struct kb_val dot_by_elements(struct kb *k, const struct kb_val *args, in
 }
 
 /* Bytes 0 and 2 (odd: 1 and 3) of each 32-bit lane, extended to two i16. */
-static struct kb_val bytes_to_i16(struct kb *k, struct kb_val words, int odd, bool is_signed)
+static struct kb_val bytes_to_i16(struct kb *k, struct kb_val packed, int odd, bool is_signed)
 {
 	enum kb_bin right = is_signed ? KB_SAR : KB_SHR;
-	struct kb_val both = kb_bitcast(k, words, KB_I16);
+	struct kb_val both = kb_bitcast(k, packed, KB_I16);
 	return kb_bitcast(k, bin_const(k, right, odd ? both : bin_const(k, KB_SHL, both, 8), 8), KB_I32);
 }
 
@@ -231,9 +227,9 @@ static struct kb_val dot_by_other_sign(struct kb *k, enum kb_dot other, const st
 }
 
 /* Known bits: an upper bound of the bits that can be 1, from `and` with constants. */
-static uint32_t possible_bits(const struct kb *k, struct kb_val words)
+static uint32_t possible_bits(const struct kb *k, struct kb_val packed)
 {
-	const struct kb_inst *i = &k->insts.items[k->defs.items[words.id]];
+	const struct kb_inst *i = &k->insts.items[k->defs.items[packed.id]];
 	if (i->op == KBO_CONST_INT)
 		return (uint32_t)(uint64_t)i->imm;
 	if (i->op == KBO_SPLAT)
@@ -271,9 +267,9 @@ static struct kb_val flush(struct kb *k, struct kb_val v)
 }
 
 /* bf16 `at` (0 or 1) of each 32-bit lane as f32. */
-static struct kb_val packed_bf16(struct kb *k, struct kb_val words, int at)
+static struct kb_val packed_bf16(struct kb *k, struct kb_val packed, int at)
 {
-	struct kb_val high = at ? bin_const(k, KB_AND, words, -0x10000) : bin_const(k, KB_SHL, words, 16);
+	struct kb_val high = at ? bin_const(k, KB_AND, packed, -0x10000) : bin_const(k, KB_SHL, packed, 16);
 	return flush(k, kb_bitcast(k, high, KB_F32));
 }
 
@@ -334,8 +330,8 @@ static struct kb_val expand_dot_2x2(struct kb *k, enum kb_dot dot, const struct 
 	struct kb_val sum = args[0];
 	for (int at = 0; at < 2; at++) {
 		struct kb_val row = broadcast_2x2(k, args[1], at, true);
-		struct kb_val words[] = {sum, row, broadcast_2x2(k, args[2], at, false)};
-		sum = expand_dot(k, dot, words, has);
+		struct kb_val operands[] = {sum, row, broadcast_2x2(k, args[2], at, false)};
+		sum = expand_dot(k, dot, operands, has);
 	}
 	return sum;
 }

@@ -288,7 +288,7 @@ struct kb_val math_log(struct kb *k, struct kb_val x)
 
 /* ---- power ---- */
 
-/* a^b for a > 0: 2^(b e + b log2 m) for a = m 2^e; `rest` is the rounding error of b e. */
+/* a^b for a > 0: 2^(b e + b log2 m) for a = m 2^e; `error` is the rounding error of b e. */
 static struct kb_val pow_positive(struct kb *k, struct kb_val a, struct kb_val b)
 {
 	struct mantissa_exponent n = normalize(k, a);
@@ -296,11 +296,11 @@ static struct kb_val pow_positive(struct kb *k, struct kb_val a, struct kb_val b
 	struct kb_val e = kb_add(k, p.e, n.e);
 	struct kb_val f = add_const(k, p.m, -1.0f);
 	struct kb_val log2m = mul_const(k, kb_add(k, f, log_tail(k, f)), LOG2E);
-	struct kb_val whole = clamp(k, kb_mul(k, b, e), -1000.0f, 1000.0f);
-	struct kb_val rest = kb_fma(k, b, e, kb_un(k, KB_NEG, whole));
-	struct rounded r = round_near(k, whole);
-	struct kb_val small = kb_fma(k, b, log2m, rest);
-	struct kb_val y = kb_add(k, kb_sub(k, whole, r.f), small);
+	struct kb_val product = clamp(k, kb_mul(k, b, e), -1000.0f, 1000.0f);
+	struct kb_val error = kb_fma(k, b, e, kb_un(k, KB_NEG, product));
+	struct rounded r = round_near(k, product);
+	struct kb_val small = kb_fma(k, b, log2m, error);
+	struct kb_val y = kb_add(k, kb_sub(k, product, r.f), small);
 	struct rounded s = round_near(k, clamp(k, y, -1000.0f, 1000.0f));
 	struct kb_val power = clamp(k, kb_add(k, r.f, s.f), -200.0f, 200.0f);
 	struct kb_val frac = clamp(k, kb_sub(k, y, s.f), -1.0f, 1.0f);

@@ -263,16 +263,16 @@ struct kb_val kb_lookup16(struct kb *k, struct kb_val table, struct kb_val indic
  * constant. */
 struct kb_val kb_const_u8x16(struct kb *k, const uint8_t bytes[16])
 {
-	struct kb_val ids = kb_lane_ids(k, 4), words = {0};
+	struct kb_val ids = kb_lane_ids(k, 4), packed = {0};
 	for (int i = 0; i < 4; i++) {
 		uint32_t word = 0;
 		for (int at = 3; at >= 0; at--)
 			word = word << 8 | bytes[4 * i + at];
 		struct kb_val all = kb_splat(k, kb_i32(k, (int32_t)word), 4);
 		struct kb_val is_here = kb_cmp(k, KB_EQ, ids, kb_splat(k, kb_i32(k, i), 4));
-		words = i ? kb_select(k, is_here, all, words) : all;
+		packed = i ? kb_select(k, is_here, all, packed) : all;
 	}
-	return kb_bitcast(k, words, KB_U8);
+	return kb_bitcast(k, packed, KB_U8);
 }
 
 struct kb_val kb_cmp(struct kb *k, enum kb_cmp op, struct kb_val a, struct kb_val b)
@@ -460,13 +460,13 @@ void kb_tile_config(struct kb *k, struct kb_val ptr)
 void kb_tile_config_gemm(struct kb *k, struct kb_val ptr, int bytes)
 {
 	uint8_t config[KB_TILE_CONFIG] = {0};
-	int32_t words[KB_TILE_CONFIG / 4];
+	int32_t dwords[KB_TILE_CONFIG / 4];
 	for (int i = 0; i < KB_TILES; i++)
 		kb_tile_shape(config, i, i < KB_TILE_WEIGHTS ? KB_TILE_ROWS : bytes / 4,
 		              i < KB_TILE_X || i >= KB_TILE_WEIGHTS ? KB_TILE_BYTES : bytes);
-	memcpy(words, config, sizeof(words));
-	for (size_t i = 0; i < TFMC_COUNT(words); i++)
-		kb_store(k, kb_i32(k, words[i]), ptr, kb_index(k, (int64_t)i), 0, 0);
+	memcpy(dwords, config, sizeof(dwords));
+	for (size_t i = 0; i < TFMC_COUNT(dwords); i++)
+		kb_store(k, kb_i32(k, dwords[i]), ptr, kb_index(k, (int64_t)i), 0, 0);
 	kb_tile_config(k, ptr);
 }
 

@@ -139,25 +139,17 @@ static void check_kernel(struct verifier *v)
 		fail(v, f->n_insts, "more shared memory than a work-group of the target has");
 }
 
-static bool verifier_begin(struct verifier *v, const struct kb_module *m, const struct kb_func *f)
-{
-	*v = (struct verifier){.m = m, .f = f};
-	arena_init(&v->arena);
-	v->value_seen = ARENA_ARRAY(&v->arena, bool, f->n_values + 1);
-	v->var_seen = ARENA_ARRAY(&v->arena, bool, f->n_vars + 1);
-	v->values = ARENA_ARRAY(&v->arena, uint32_t, f->n_values + 1);
-	v->vars = ARENA_ARRAY(&v->arena, uint32_t, f->n_vars + 1);
-	v->scopes = ARENA_ARRAY(&v->arena, struct scope, f->n_insts + 1);
-	return !arena_failed(&v->arena);
-}
-
 static enum tfmc_status verify_func(const struct kb_module *m, const struct kb_func *f,
                                     struct diag_context *cx)
 {
-	struct verifier v;
-	enum tfmc_status st = TFMC_OK;
-	if (!verifier_begin(&v, m, f))
-		st = TFMC_NO_MEMORY;
+	struct verifier v = {.m = m, .f = f};
+	arena_init(&v.arena);
+	v.value_seen = ARENA_ARRAY(&v.arena, bool, f->n_values + 1);
+	v.var_seen = ARENA_ARRAY(&v.arena, bool, f->n_vars + 1);
+	v.values = ARENA_ARRAY(&v.arena, uint32_t, f->n_values + 1);
+	v.vars = ARENA_ARRAY(&v.arena, uint32_t, f->n_vars + 1);
+	v.scopes = ARENA_ARRAY(&v.arena, struct scope, f->n_insts + 1);
+	enum tfmc_status st = arena_failed(&v.arena) ? TFMC_NO_MEMORY : TFMC_OK;
 	for (size_t i = 0; st == TFMC_OK && i < f->n_insts && !v.error; i++)
 		check_inst(&v, i, &f->insts[i]);
 	if (st == TFMC_OK && f->linkage == KB_KERNEL)

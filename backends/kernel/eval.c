@@ -73,21 +73,18 @@ static bool linearize_rows(const struct eval *e, const struct ir_view *v, struct
 	return v->rank >= 2 && !v->state_axis[v->rank - 1];
 }
 
-/* A weight op inside of the group is a reference to memory, not a computation. */
-static bool is_computed(const struct eval *e, struct ir_value base)
-{
-	const struct ir_op *op = ir_def(e->job->func, base);
-	return eval_is_in_group(e, base) && !(op && op->code == OP_weight);
-}
-
 /* Looks up the memory of v, if it has any, in the binding. */
 static void resolve_tensor(struct eval *e, struct ir_value v)
 {
 	const struct kernel_job *job = e->job;
 	struct eval_tensor *t = &e->tensors[v.id];
 	struct ir_view view;
-	if (v.id == 0 || t->t.rank >= 0 || ir_type_of(job->func, v)->kind != IR_TENSOR ||
-	    is_computed(e, ir_view_base(job->func, v)))
+	if (v.id == 0 || t->t.rank >= 0 || ir_type_of(job->func, v)->kind != IR_TENSOR)
+		return;
+	struct ir_value base = ir_view_base(job->func, v);
+	const struct ir_op *op = ir_def(job->func, base);
+	/* a weight op inside of the group is a reference to memory, not a computation */
+	if (eval_is_in_group(e, base) && !(op && op->code == OP_weight))
 		return;
 	struct kb_tensor found = {0};
 	if (!job->bind->tensor(job->bind->user, job->k, v, &found))
@@ -279,6 +276,7 @@ void eval_hoist_offset(struct eval *e, struct ir_value v, const struct eval_tens
 
 /* ---- values ---- */
 
+/* full, iota, dim_value */
 static struct kb_val constant_value(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct attrs_full *full = op->attrs;
@@ -294,23 +292,20 @@ static struct kb_val constant_value(struct eval *e, const struct ir_op *op, cons
 	return p->vec < 0 ? v : kb_splat(e->k, v, e->lanes);
 }
 
-static struct kb_val op_value(struct eval *e, const struct ir_op *op, const struct eval_point *p)
-{
-	if (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value)
-		return constant_value(e, op, p);
-	if (ir_op_has(op->code, TRAIT_ELEMENTWISE))
-		return eval_elementwise(e, op, p);
-	if (ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_MOVE))
-		return eval_movement(e, op, p);
-	return eval_by_loops(e, op, p);
-}
-
+/* The value of v, which is not in memory, from the operands of its op; a value without an op is the index of a
+ * repeat. */
 static struct kb_val computed_value(struct eval *e, struct ir_value v, const struct eval_point *p)
 {
 	const struct kernel_binding *b = e->job->bind;
 	const struct ir_op *op = ir_def(e->job->func, v);
+	if (op && (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value))
+		return constant_value(e, op, p);
+	if (op && ir_op_has(op->code, TRAIT_ELEMENTWISE))
+		return eval_elementwise(e, op, p);
+	if (op && (ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_MOVE)))
+		return eval_movement(e, op, p);
 	if (op)
-		return op_value(e, op, p);
+		return eval_by_loops(e, op, p);
 	struct kb_val index = b->index(b->user, e->k, v);
 	if (!index.id)
 		return eval_internal(e, NULL, "a value has no memory");
@@ -379,13 +374,6 @@ static struct kb_val from_stored(struct eval *e, enum ir_dtype t, struct kb_val 
 	return kb_cmp(e->k, KB_NE, v, zero);
 }
 
-/* Offset of element [n, 0] of a matrix packed as panels [ceil(N/16)][K][16]. */
-static struct kb_val panel_row_offset(struct kb *k, const struct kb_tensor *t, struct kb_val n)
-{
-	struct kb_val width = kb_index(k, 16), column = kb_bin(k, KB_REM, n, width);
-	return kb_add(k, kb_mul(k, kb_sub(k, n, column), t->size[t->rank - 1].v), column);
-}
-
 /* The stored index on `axis`: modulo the ring on the axis of a ring buffer. */
 static struct kb_val wrap_in_ring(struct eval *e, const struct kb_tensor *t, int axis, struct kb_val index)
 {
@@ -406,9 +394,12 @@ struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const str
 		if (i != p->vec)
 			sum = kb_add(k, sum,
 			             kb_mul(k, wrap_in_ring(e, &t->t, i, p->index[i]), t->t.stride[i].v));
-	if (t->t.encoding == ENC_PANEL16 && last > 1)
-		sum = kb_add(k, sum, panel_row_offset(k, &t->t, p->index[last - 1]));
-	return sum;
+	if (t->t.encoding != ENC_PANEL16 || last <= 1)
+		return sum;
+	/* element [n, 0] of a matrix packed as panels [ceil(N/16)][K][16] is at (n - n % 16) * K + n % 16 */
+	struct kb_val n = p->index[last - 1], width = kb_index(k, 16), column = kb_bin(k, KB_REM, n, width);
+	struct kb_val panel = kb_mul(k, kb_sub(k, n, column), t->t.size[last].v);
+	return kb_add(k, sum, kb_add(k, panel, column));
 }
 
 struct kb_val eval_load_bf16_pair(struct kb *k, struct kb_val ptr, struct kb_val at, struct kb_val i,

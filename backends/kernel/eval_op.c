@@ -99,23 +99,16 @@ static enum kb_cmp cmp_predicate(int kind)
 	return KB_LT;
 }
 
-/* Range of an integer dtype. False for i64, to which nothing wider is converted. */
-static bool int_bounds(enum ir_dtype t, double *lo, double *hi)
-{
-	*lo = t == DT_I8 ? INT8_MIN : t == DT_U8 ? 0 : t == DT_I16 ? INT16_MIN : INT32_MIN;
-	*hi = t == DT_I8 ? INT8_MAX : t == DT_U8 ? UINT8_MAX : t == DT_I16 ? INT16_MAX : INT32_MAX;
-	return t != DT_I64;
-}
-
 /* A cast to an integer dtype; saturates, from floats and from wider integers. */
 static struct kb_val to_int(struct eval *e, enum ir_dtype t, const struct eval_point *p, struct kb_val x)
 {
 	enum kb_scalar from = kb_type_of(e->k, x).scalar;
-	double lo, hi;
+	double lo = t == DT_I8 ? INT8_MIN : t == DT_U8 ? 0 : t == DT_I16 ? INT16_MIN : INT32_MIN;
+	double hi = t == DT_I8 ? INT8_MAX : t == DT_U8 ? UINT8_MAX : t == DT_I16 ? INT16_MAX : INT32_MAX;
 	if ((from == KB_F32 || from == KB_F64) && ir_dtype_bytes(t) < 4)
 		x = kb_cvt(e->k, x, t == DT_I8 ? KB_I8 : t == DT_U8 ? KB_U8 : KB_I16);
 	bool is_int = from == KB_I32 || from == KB_I64;
-	if (is_int && int_bounds(t, &lo, &hi)) {
+	if (is_int && t != DT_I64) { /* no integer is wider than i64 */
 		x = kb_min(e->k, x, eval_const(e, p, from, hi));
 		x = kb_max(e->k, x, eval_const(e, p, from, lo));
 	}
@@ -155,12 +148,6 @@ static struct kb_val mask_rows(struct eval *e, const struct ir_op *op, const str
 	return kb_select(e->k, seen, x, eval_const(e, p, kb_type_of(e->k, x).scalar, 0));
 }
 
-static struct kb_val relu2(struct eval *e, struct kb_val x)
-{
-	struct kb_val y = math_relu(e->k, x);
-	return kb_mul(e->k, y, y);
-}
-
 static struct kb_val scale(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb_val x = operand(e, op, 0, p);
@@ -177,11 +164,34 @@ static struct kb_val power(struct eval *e, const struct ir_op *op, const struct 
 	return math_pow(e->k, require_f32(e, op, a), b);
 }
 
-/* Ops on all operands at p, without attributes or with a comparison. */
-static struct kb_val multi_operand_op(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+/* The value of op at p in the type it is computed in. */
+static struct kb_val op_result(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;
+	unary_fn *unary = math_function(op->code);
+	binary_fn *binary = binary_function(op->code);
+	int un = unary_operator(op->code);
 	struct kb_val x[3] = {{0}};
+	if (unary)
+		return unary(k, require_f32(e, op, operand(e, op, 0, p)));
+	if (un >= 0)
+		return kb_un(k, (enum kb_un)un, operand(e, op, 0, p));
+	if (binary) {
+		x[0] = operand(e, op, 0, p);
+		x[1] = operand(e, op, 1, p);
+		return binary(k, x[0], x[1]);
+	}
+	/* ops with attributes, or with operands that are not at p */
+	switch ((int)op->code) {
+	case OP_cast: return cast(e, op, p);
+	case OP_softcap: return softcap(e, op, p);
+	case OP_mask_rows: return mask_rows(e, op, p);
+	case OP_scale: return scale(e, op, p);
+	case OP_relu2:
+		x[0] = math_relu(k, require_f32(e, op, operand(e, op, 0, p)));
+		return kb_mul(k, x[0], x[0]);
+	case OP_pow: return power(e, op, p);
+	}
 	for (size_t i = op->n_operands; i-- > 0;)
 		x[i] = operand(e, op, i, p);
 	switch ((int)op->code) {
@@ -194,36 +204,6 @@ static struct kb_val multi_operand_op(struct eval *e, const struct ir_op *op, co
 	case OP_where: return kb_select(k, x[0], x[1], x[2]);
 	}
 	return eval_internal(e, op, "an elementwise op without lowering");
-}
-
-/* Ops with attributes, or operands that are not at p. */
-static struct kb_val special_op(struct eval *e, const struct ir_op *op, const struct eval_point *p)
-{
-	switch ((int)op->code) {
-	case OP_cast: return cast(e, op, p);
-	case OP_softcap: return softcap(e, op, p);
-	case OP_mask_rows: return mask_rows(e, op, p);
-	case OP_scale: return scale(e, op, p);
-	case OP_relu2: return relu2(e, require_f32(e, op, operand(e, op, 0, p)));
-	case OP_pow: return power(e, op, p);
-	}
-	return multi_operand_op(e, op, p);
-}
-
-static struct kb_val op_result(struct eval *e, const struct ir_op *op, const struct eval_point *p)
-{
-	unary_fn *f = math_function(op->code);
-	binary_fn *g = binary_function(op->code);
-	int un = unary_operator(op->code);
-	if (f)
-		return f(e->k, require_f32(e, op, operand(e, op, 0, p)));
-	if (un >= 0)
-		return kb_un(e->k, (enum kb_un)un, operand(e, op, 0, p));
-	if (g) {
-		struct kb_val a = operand(e, op, 0, p), b = operand(e, op, 1, p);
-		return g(e->k, a, b);
-	}
-	return special_op(e, op, p);
 }
 
 struct kb_val eval_elementwise(struct eval *e, const struct ir_op *op, const struct eval_point *p)

@@ -107,70 +107,53 @@ static void create_machine(struct codegen *g)
 		fail(g, "LLVM", "no target machine");
 }
 
-static void module_flag(struct codegen *g, const char *name, uint64_t value)
+static void add_module_flag(struct codegen *g, const char *name, uint64_t value)
 {
 	LLVMTypeRef i32 = LLVMInt32TypeInContext(g->llvm.context);
 	LLVMMetadataRef v = LLVMValueAsMetadata(LLVMConstInt(i32, value, 0));
 	LLVMAddModuleFlag(g->llvm.module, LLVMModuleFlagBehaviorOverride, name, strlen(name), v);
 }
 
-/* Marks the object as compatible with control-flow protection (CET, BTI): the linker disables it for the whole
- * program if one object lacks the mark. */
-static void module_flags(struct codegen *g)
+/* Creates the context and the empty module. The flags mark the object as compatible with control-flow protection
+ * (CET, BTI): the linker disables it for the whole program if one object lacks the mark. */
+static void create_module(struct codegen *g)
 {
-	module_flag(g, "PIC Level", 2);
-	switch (g->llvm.options->target->arch) {
-	case ARCH_X86_64:
-		module_flag(g, "cf-protection-branch", 1);
-		module_flag(g, "cf-protection-return", 1);
-		return;
-	case ARCH_AARCH64: module_flag(g, "branch-target-enforcement", 1); return;
-	case ARCH_OPENCL: return;
-	}
-}
-
-static void create_module(struct codegen *g, const char *name)
-{
+	enum target_arch arch = g->llvm.options->target->arch;
 	g->llvm.context = LLVMContextCreate();
 	LLVMContextSetDiagnosticHandler(g->llvm.context, on_diagnostic, g);
-	g->llvm.module = LLVMModuleCreateWithNameInContext(name, g->llvm.context);
-	LLVMSetTarget(g->llvm.module, triple_of(g->llvm.options->target->arch));
+	g->llvm.module = LLVMModuleCreateWithNameInContext(g->name, g->llvm.context);
+	LLVMSetTarget(g->llvm.module, triple_of(arch));
 	LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(g->machine);
 	LLVMSetModuleDataLayout(g->llvm.module, layout);
 	LLVMDisposeTargetData(layout);
-	module_flags(g);
+	add_module_flag(g, "PIC Level", 2);
+	if (arch == ARCH_X86_64) {
+		add_module_flag(g, "cf-protection-branch", 1);
+		add_module_flag(g, "cf-protection-return", 1);
+	} else if (arch == ARCH_AARCH64) {
+		add_module_flag(g, "branch-target-enforcement", 1);
+	}
 }
 
-static void verify(struct codegen *g)
+static void verify_and_optimize(struct codegen *g)
 {
 	char *error = NULL;
 	if (LLVMVerifyModule(g->llvm.module, LLVMReturnStatusAction, &error))
 		fail(g, "LLVM's verifier", error);
 	LLVMDisposeMessage(error);
-}
-
-static void optimize(struct codegen *g)
-{
-	LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
-	LLVMErrorRef error = LLVMRunPasses(g->llvm.module, PASSES, g->machine, options);
-	LLVMDisposePassBuilderOptions(options);
-	if (!error)
+	if (g->failed)
 		return;
-	char *text = LLVMGetErrorMessage(error);
+	LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+	LLVMErrorRef failure = LLVMRunPasses(g->llvm.module, PASSES, g->machine, options);
+	LLVMDisposePassBuilderOptions(options);
+	if (!failure)
+		return;
+	char *text = LLVMGetErrorMessage(failure);
 	fail(g, "LLVM's passes", text);
 	LLVMDisposeErrorMessage(text);
 }
 
-static void print_text(struct codegen *g, struct buf *out)
-{
-	if (!out)
-		return;
-	char *text = LLVMPrintModuleToString(g->llvm.module);
-	buf_str(out, text);
-	LLVMDisposeMessage(text);
-}
-
-/* Code generation modifies the module: every emission but the last needs a copy. */
+/* Emits machine code or assembly into `out`. It modifies the module. */
 static void emit(struct codegen *g, LLVMModuleRef module, LLVMCodeGenFileType kind, struct buf *out)
 {
 	LLVMMemoryBufferRef bytes = NULL;
@@ -186,57 +169,44 @@ static void emit(struct codegen *g, LLVMModuleRef module, LLVMCodeGenFileType ki
 	LLVMDisposeMemoryBuffer(bytes);
 }
 
-static void emit_assembly(struct codegen *g, struct buf *out)
+static void emit_outputs(struct codegen *g)
 {
-	if (!out)
-		return;
-	LLVMModuleRef copy = LLVMCloneModule(g->llvm.module);
-	LLVMSetTargetMachineAsmVerbosity(g->machine, 1);
-	emit(g, copy, LLVMAssemblyFile, out);
-	LLVMDisposeModule(copy);
+	const struct llvm_output *out = g->out;
+	if (out->text) {
+		char *text = LLVMPrintModuleToString(g->llvm.module);
+		buf_str(out->text, text);
+		LLVMDisposeMessage(text);
+	}
+	if (out->assembly) { /* on a copy, because the object needs the unmodified module */
+		LLVMModuleRef copy = LLVMCloneModule(g->llvm.module);
+		LLVMSetTargetMachineAsmVerbosity(g->machine, 1);
+		emit(g, copy, LLVMAssemblyFile, out->assembly);
+		LLVMDisposeModule(copy);
+	}
+	if (out->object && !g->failed)
+		emit(g, g->llvm.module, LLVMObjectFile, out->object);
 }
 
-static void dispose(struct codegen *g)
+/* Runs under llvm_guard. */
+static void compile(void *user)
 {
+	struct codegen *g = user;
+	create_machine(g);
+	if (!g->failed) {
+		create_module(g);
+		if (!llvm_emit_module(&g->llvm))
+			fail(g, "LLVM IR", g->llvm.error);
+	}
+	if (!g->failed)
+		verify_and_optimize(g);
+	if (!g->failed)
+		emit_outputs(g);
 	if (g->llvm.module)
 		LLVMDisposeModule(g->llvm.module);
 	if (g->llvm.context)
 		LLVMContextDispose(g->llvm.context);
 	if (g->machine)
 		LLVMDisposeTargetMachine(g->machine);
-}
-
-static bool buffers_failed(const struct llvm_output *out)
-{
-	return (out->object && buf_failed(out->object)) || (out->text && buf_failed(out->text)) ||
-	       (out->assembly && buf_failed(out->assembly));
-}
-
-static void generate(struct codegen *g)
-{
-	const struct llvm_output *out = g->out;
-	create_machine(g);
-	if (g->failed)
-		return;
-	create_module(g, g->name);
-	if (!llvm_emit_module(&g->llvm))
-		fail(g, "LLVM IR", g->llvm.error);
-	if (!g->failed)
-		verify(g);
-	if (!g->failed)
-		optimize(g);
-	if (g->failed)
-		return;
-	print_text(g, out->text);
-	emit_assembly(g, out->assembly);
-	if (out->object && !g->failed)
-		emit(g, g->llvm.module, LLVMObjectFile, out->object);
-}
-
-static void compile(void *user)
-{
-	generate(user);
-	dispose(user);
 }
 
 enum tfmc_status llvm_compile(struct diag_context *cx, const struct kb_module *m, const char *name,
@@ -260,5 +230,7 @@ enum tfmc_status llvm_compile(struct diag_context *cx, const struct kb_module *m
 	arena_destroy(&arena);
 	if (status != TFMC_OK || g.failed)
 		return status != TFMC_OK ? status : TFMC_INTERNAL;
-	return buffers_failed(out) ? TFMC_NO_MEMORY : TFMC_OK;
+	bool failed = (out->object && buf_failed(out->object)) || (out->text && buf_failed(out->text)) ||
+	              (out->assembly && buf_failed(out->assembly));
+	return failed ? TFMC_NO_MEMORY : TFMC_OK;
 }

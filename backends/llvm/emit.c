@@ -85,14 +85,6 @@ static const struct target *target_of(const struct llvm_module *m, const struct 
 	return is_one ? m->options->variants[f->variant] : m->options->target;
 }
 
-static void features_attribute(const struct llvm_module *m, LLVMValueRef fn, const struct target *t)
-{
-	char features[TARGET_FEATURES_BYTES];
-	target_features_string(t, features);
-	if (features[0])
-		string_attribute(m, fn, "target-features", features);
-}
-
 /* All functions of a variant get equal strings: LLVM does not inline across different features and would split
  * vectors. */
 static void function_attributes(const struct llvm_module *m, LLVMValueRef fn, const struct kb_func *f)
@@ -106,21 +98,16 @@ static void function_attributes(const struct llvm_module *m, LLVMValueRef fn, co
 	string_attribute(m, fn, "no-builtins", "");        /* do not turn copy loops into memcpy calls */
 	string_attribute(m, fn, "no-jump-tables", "true"); /* jump tables need relocations at load time */
 	string_attribute(m, fn, "target-cpu", baseline ? baseline_cpu(t->arch) : t->llvm_cpu);
-	if (!baseline)
-		features_attribute(m, fn, t);
-	if (!baseline && t->lanes == 16) {
+	if (baseline)
+		return;
+	char features[TARGET_FEATURES_BYTES];
+	target_features_string(t, features);
+	if (features[0])
+		string_attribute(m, fn, "target-features", features);
+	if (t->lanes == 16) {
 		string_attribute(m, fn, "min-legal-vector-width", "512");
 		string_attribute(m, fn, "prefer-vector-width", "512");
 	}
-}
-
-static void param_attributes(const struct llvm_module *m, LLVMValueRef fn, unsigned number, unsigned flags)
-{
-	enum_attribute(m, fn, number + 1, "noundef", 0);
-	if (flags & KB_NOALIAS)
-		enum_attribute(m, fn, number + 1, "noalias", 0);
-	if (flags & KB_READONLY)
-		enum_attribute(m, fn, number + 1, "readonly", 0);
 }
 
 /* ---- module level ---- */
@@ -143,7 +130,12 @@ static void declare(struct llvm_module *m, const struct kb_func *f)
 	for (unsigned i = 0; i < n; i++) {
 		LLVMValueRef p = LLVMGetParam(fn, i);
 		LLVMSetValueName2(p, f->insts[i].name, strlen(f->insts[i].name));
-		param_attributes(m, fn, i, f->insts[i].flags);
+		enum_attribute(m, fn, i + 1, "noundef",
+		               0); /* attribute indices count from 1, 0 is the result */
+		if (f->insts[i].flags & KB_NOALIAS)
+			enum_attribute(m, fn, i + 1, "noalias", 0);
+		if (f->insts[i].flags & KB_READONLY)
+			enum_attribute(m, fn, i + 1, "readonly", 0);
 	}
 }
 
@@ -178,18 +170,13 @@ static llvm_emit_op *const ops[] = {
 #include "backends/kb/kb_ops.def"
 };
 
-static bool has_result(const struct kb_inst *i)
-{
-	return i->result && i->op != KBO_VAR;
-}
-
-static void llvm_emit_body(struct llvm_func *r)
+static void emit_body(struct llvm_func *r)
 {
 	const struct kb_func *f = r->ir;
 	for (size_t i = 0; i < f->n_insts; i++) {
 		const struct kb_inst *inst = &f->insts[i];
 		LLVMValueRef v = ops[inst->op](r, inst);
-		if (has_result(inst))
+		if (inst->result && inst->op != KBO_VAR)
 			r->values[inst->result] = v;
 	}
 	LLVMBasicBlockRef last = LLVMGetInsertBlock(r->builder);
@@ -201,7 +188,8 @@ static void llvm_emit_body(struct llvm_func *r)
 		LLVMBuildUnreachable(r->builder);
 }
 
-static void llvm_emit_function(struct llvm_module *m, const struct kb_func *f)
+/* Two entry blocks: allocas go to `entry`, code begins in `start`. */
+static void emit_function(struct llvm_module *m, const struct kb_func *f)
 {
 	const struct target *target = target_of(m, f);
 	f = kb_legalize(f, m->arena, &f->caps);
@@ -221,7 +209,7 @@ static void llvm_emit_function(struct llvm_module *m, const struct kb_func *f)
 	LLVMPositionBuilderAtEnd(r.entry, entry);
 	LLVMPositionBuilderBefore(r.entry, LLVMBuildBr(r.entry, start));
 	LLVMPositionBuilderAtEnd(r.builder, start);
-	llvm_emit_body(&r);
+	emit_body(&r);
 	LLVMDisposeBuilder(r.builder);
 	LLVMDisposeBuilder(r.entry);
 }
@@ -233,7 +221,7 @@ bool llvm_emit_module(struct llvm_module *m)
 	for (size_t i = 0; i < kb_func_count(m->kernels); i++)
 		declare(m, kb_func_at(m->kernels, i));
 	for (size_t i = 0; i < kb_func_count(m->kernels) && !m->error; i++)
-		llvm_emit_function(m, kb_func_at(m->kernels, i));
+		emit_function(m, kb_func_at(m->kernels, i));
 	if (arena_failed(m->arena))
 		llvm_emit_fail(m, "no memory");
 	return m->error == NULL;

@@ -127,21 +127,16 @@ static void print_return(struct print *p, const struct kb_inst *i)
 	print_line(p, i->n_args ? "return %s;" : "return;", i->n_args ? print_bare_arg(p, i, 0) : "");
 }
 
-static void call_text(struct print *p, const struct kb_inst *i)
-{
-	buf_clear(&p->scratch);
-	if (i->op == KBO_CALL)
-		(void)print_call_text(p, i, 0, print_global(p, i->name), &p->scratch);
-	else
-		(void)p->dialect->ops[i->op](p, i, &p->scratch);
-}
-
 /* An instruction with a side effect: pending loads are evaluated before it. */
 static void print_ordered(struct print *p, const struct kb_inst *i)
 {
 	print_consume(p, i);
 	print_flush(p, FLUSH_LOADS, 0);
-	call_text(p, i);
+	buf_clear(&p->scratch);
+	if (i->op == KBO_CALL)
+		(void)print_call_text(p, i, 0, print_global(p, i->name), &p->scratch);
+	else
+		(void)p->dialect->ops[i->op](p, i, &p->scratch);
 	const char *text = arena_strndup(p->arena, p->scratch.data, p->scratch.len);
 	if (i->result && p->values[i->result].uses)
 		print_assign_name(p, i->result, text);

@@ -68,12 +68,12 @@ static const char *print_file_name(struct print *p, const char *name)
 	return text;
 }
 
-static void add_global(struct print *p, const char *name, bool keep)
+static void add_global(struct print *p, const char *name, bool is_exported)
 {
 	if (strmap_has(&p->globals, name))
 		return;
-	const char *text = keep ? name : print_file_name(p, name);
-	if (keep)
+	const char *text = is_exported ? name : print_file_name(p, name);
+	if (is_exported)
 		(void)strmap_set(&p->taken, name, p);
 	(void)strmap_set(&p->globals, name, (void *)(uintptr_t)text);
 }

@@ -48,11 +48,6 @@ static bool begin_function(struct print *p, size_t number)
 	return true;
 }
 
-static bool ends_with_return(const struct kb_func *f)
-{
-	return f->n_insts > 0 && f->insts[f->n_insts - 1].op == KBO_RETURN;
-}
-
 /* Prints the head of the function; comments that follow the parameters go before it. Returns the position of the
  * first instruction after them. */
 static size_t print_head(struct print *p, struct buf *declarations)
@@ -74,50 +69,42 @@ static size_t print_head(struct print *p, struct buf *declarations)
 	return at;
 }
 
-static void print_unused_params(struct print *p)
-{
-	for (size_t i = 0; i < p->f->n_insts && p->f->insts[i].op == KBO_PARAM; i++)
-		if (p->values[p->f->insts[i].result].uses == 0)
-			print_line(p, "(void)%s;", p->values[p->f->insts[i].result].text);
-}
-
 static void print_body(struct print *p, size_t at)
 {
+	const struct kb_func *f = p->f;
 	print_open(p);
-	print_unused_params(p);
-	for (; at < p->f->n_insts && !p->failed; at++)
-		print_control(p, &p->f->insts[at]);
+	for (size_t i = 0; i < f->n_insts && f->insts[i].op == KBO_PARAM; i++)
+		if (p->values[f->insts[i].result].uses == 0)
+			print_line(p, "(void)%s;", p->values[f->insts[i].result].text);
+	for (; at < f->n_insts && !p->failed; at++)
+		print_control(p, &f->insts[at]);
 	print_flush(p, FLUSH_ALL, 0);
-	if (p->f->result != KB_VOID && !ends_with_return(p->f))
+	bool ends_with_return = f->n_insts > 0 && f->insts[f->n_insts - 1].op == KBO_RETURN;
+	if (f->result != KB_VOID && !ends_with_return)
 		print_line(p, "return 0;");
 	print_close(p);
 	print_line(p, "}\n");
 }
 
 /* Each kernel is inside of #ifndef WITHOUT_name, so that a host can leave out kernels that it does not run. */
-static void print_guarded(struct print *p, struct buf *declarations)
-{
-	bool is_kernel = p->f->linkage == KB_KERNEL;
-	if (is_kernel)
-		print_line(p, "#ifndef WITHOUT_%s", print_global(p, p->f->name));
-	size_t at = print_head(p, declarations);
-	print_body(p, at);
-	if (is_kernel)
-		print_line(p, "#endif\n");
-}
-
 static void print_func(struct print *p, size_t number, struct buf *declarations)
 {
 	struct arena local, *arena = p->arena;
 	arena_init(&local);
-	p->arena =
-	        &local; /* strings of one function; identifiers of the file are in the arena of their maps */
+	/* for strings of one function; identifiers of the file are in the arena of their maps */
+	p->arena = &local;
 	if (begin_function(p, number)) {
-		const char *why = p->dialect->missing_feature(p, p->f);
-		if (why)
-			print_fail(p, why);
+		const char *missing = p->dialect->missing_feature(p, p->f);
+		bool is_kernel = p->f->linkage == KB_KERNEL;
+		if (missing)
+			print_fail(p, missing);
 		print_count_uses(p);
-		print_guarded(p, declarations);
+		if (is_kernel)
+			print_line(p, "#ifndef WITHOUT_%s", print_global(p, p->f->name));
+		size_t at = print_head(p, declarations);
+		print_body(p, at);
+		if (is_kernel)
+			print_line(p, "#endif\n");
 	}
 	p->body.failed |= arena_failed(&local);
 	arena_destroy(&local);

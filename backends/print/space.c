@@ -138,16 +138,13 @@ static void visit_copy(struct infer *s, const struct kb_inst *i, uint32_t to)
 			unite(s, to, value_node(s, i->args[a].id));
 }
 
-static void visit_param(struct infer *s, const struct kb_inst *i)
-{
-	if (s->f->linkage == KB_KERNEL && i->type.scalar == KB_PTR)
-		set_space(s, value_node(s, i->result), SPACE_GLOBAL);
-}
-
 static void visit(struct infer *s, const struct kb_inst *i)
 {
 	switch (i->op) {
-	case KBO_PARAM: visit_param(s, i); return;
+	case KBO_PARAM:
+		if (s->f->linkage == KB_KERNEL && i->type.scalar == KB_PTR)
+			set_space(s, value_node(s, i->result), SPACE_GLOBAL);
+		return;
 	case KBO_STRING:
 	case KBO_SYMBOL: set_space(s, value_node(s, i->result), SPACE_CONSTANT); return;
 	case KBO_LOCAL: set_space(s, value_node(s, i->result), SPACE_PRIVATE); return;

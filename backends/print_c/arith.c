@@ -547,8 +547,8 @@ static const char *combine(struct print *p, enum kb_bin op, enum c_element e, in
 		return arena_printf(p->arena, "%s(a, b)", need_min_max(p, op, e, n));
 	if (c_is_float(e))
 		return "a + b";
-	const char *words = c_type(p, c_unsigned(e), n);
-	return arena_printf(p->arena, "(%s)((%s)a + (%s)b)", c_type(p, e, n), words, words);
+	const char *unsigned_type = c_type(p, c_unsigned(e), n);
+	return arena_printf(p->arena, "(%s)((%s)a + (%s)b)", c_type(p, e, n), unsigned_type, unsigned_type);
 }
 
 static const char *need_reduce(struct print *p, enum kb_bin op, enum c_element e, int lanes)

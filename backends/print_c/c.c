@@ -181,15 +181,15 @@ static uint64_t u64_at(const struct kb_data_item *d, size_t at)
 
 static void data(struct print *p, const struct kb_data_item *d, const char *name, struct buf *out)
 {
-	size_t words = d->n / 8 + (d->n % 8 != 0);
+	size_t n_words = d->n / 8 + (d->n % 8 != 0);
 	static const char digits[] = "0123456789abcdef";
 	(void)p;
 	if (d->linkage != KB_INTERNAL)
 		buf_printf(out, "extern const uint64_t %s[];\n", name);
 	buf_printf(out, "%sconst uint64_t %s[%zu] __attribute__((aligned(%d)%s)) = {",
-	           d->linkage == KB_INTERNAL ? "static " : "", name, words ? words : 1,
+	           d->linkage == KB_INTERNAL ? "static " : "", name, n_words ? n_words : 1,
 	           d->align > 8 ? d->align : 8, d->linkage == KB_INTERNAL ? ", unused" : "");
-	for (size_t i = 0; i < words; i++) {
+	for (size_t i = 0; i < n_words; i++) {
 		uint64_t w = u64_at(d, 8 * i);
 		char text[19] = "0x";
 		int n = 2;
@@ -199,7 +199,7 @@ static void data(struct print *p, const struct kb_data_item *d, const char *name
 		buf_str(out, i % 6 ? ", " : i ? ",\n\t" : "\n\t");
 		buf_bytes(out, text, (size_t)n);
 	}
-	buf_str(out, words ? "\n};\n" : "0};\n");
+	buf_str(out, n_words ? "\n};\n" : "0};\n");
 }
 
 /* ---- values ---- */

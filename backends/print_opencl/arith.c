@@ -187,24 +187,27 @@ enum print_prec opencl_fma(struct print *p, const struct kb_inst *i, struct buf 
 
 /* The body of a dot_s8s8 helper by the device's instruction (cl_khr_integer_dot_product), one lane after the
  * other. */
-static const char *device_dot_body(struct print *p, const char *type, const char *words, int lanes)
+static const char *device_dot_body(struct print *p, const char *type, const char *unsigned_type, int lanes)
 {
 	const char *all = "";
 	for (int i = 0; i < lanes; i++)
 		all = arena_printf(p->arena, "%s%sdot_4x8packed_ss_int(as_uint(a.s%x), as_uint(b.s%x))", all,
 		                   i ? ", " : "", (unsigned)i, (unsigned)i);
 	return arena_printf(p->arena, "#if TFMC_DOT\n\treturn as_%s(as_%s(sum) + as_%s((%s)(%s)));\n#endif\n",
-	                    type, words, words, type, all);
+	                    type, unsigned_type, unsigned_type, type, all);
 }
 
 /* dot_u8s8_int4(acc, a, b); other dot products have been legalized. */
 enum print_prec opencl_dot(struct print *p, const struct kb_inst *i, struct buf *out)
 {
-	const char *type = opencl_type(p, KB_I32, i->type.lanes), *words = integer_type(p, i->type, false);
-	struct print_helper h = {
-	        NULL, KB_I32, i->type.lanes, {words, i->dot == KB_DOT_U8S8 ? words : type, ""}};
+	const char *type = opencl_type(p, KB_I32, i->type.lanes),
+	           *unsigned_type = integer_type(p, i->type, false);
+	struct print_helper h = {NULL,
+	                         KB_I32,
+	                         i->type.lanes,
+	                         {unsigned_type, i->dot == KB_DOT_U8S8 ? unsigned_type : type, ""}};
 	if (i->dot == KB_DOT_S8S8)
-		h.args[2] = device_dot_body(p, type, words, i->type.lanes);
+		h.args[2] = device_dot_body(p, type, unsigned_type, i->type.lanes);
 	const char *block = i->dot == KB_DOT_S16S16 ? "dot of i16" : "dot of bytes";
 	return print_call_text(p, i, 0, opencl_need(p, block, kb_dot_name(i->dot), h), out);
 }

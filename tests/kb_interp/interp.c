@@ -21,11 +21,6 @@ bool kb_frame_fail(struct kb_frame *fr, const char *what)
 	return false;
 }
 
-static bool fail(struct kb_frame *fr, const char *what)
-{
-	return kb_frame_fail(fr, what);
-}
-
 static union kb_cell *lanes_of(struct kb_frame *fr, struct kb_val v)
 {
 	return fr->values[v.id];
@@ -49,7 +44,7 @@ bool kb_frame_allowed(struct kb_frame *fr, const void *p, size_t bytes, bool wri
 	for (size_t i = 0; i < fr->n_locals; i++)
 		if (inside(&fr->locals[i], p, bytes, write))
 			return true;
-	return fail(fr, write ? "stores outside of its memory" : "loads outside of its memory");
+	return kb_frame_fail(fr, write ? "stores outside of its memory" : "loads outside of its memory");
 }
 
 /* ---- before a call ---- */
@@ -121,7 +116,7 @@ bool kb_frame_enter(struct kb_frame *fr)
 	fr->values = make_lanes(&fr->arena, f->types, f->n_values);
 	fr->vars = make_lanes(&fr->arena, f->var_types, f->n_vars);
 	if (arena_failed(&fr->arena) || (!fr->jump && !resolve_jumps(fr)))
-		return fail(fr, "no memory");
+		return kb_frame_fail(fr, "no memory");
 	return true;
 }
 
@@ -144,7 +139,7 @@ static bool do_load(struct kb_frame *fr, const struct kb_inst *inst, union kb_ce
 	if (!kb_frame_allowed(fr, p, size * (size_t)(splat ? 1 : n), false))
 		return false;
 	if ((uintptr_t)p % (uintptr_t)inst->align != 0)
-		return fail(fr, "load from an unaligned address");
+		return kb_frame_fail(fr, "load from an unaligned address");
 	for (int i = 0; i < inst->type.lanes; i++) {
 		out[i] = (union kb_cell){.i = 0};
 		if (i < n)
@@ -164,7 +159,7 @@ static bool do_store(struct kb_frame *fr, const struct kb_inst *inst, union kb_c
 	if (!kb_frame_allowed(fr, p, size * (size_t)n, true))
 		return false;
 	if ((uintptr_t)p % (uintptr_t)inst->align != 0)
-		return fail(fr, "store to an unaligned address");
+		return kb_frame_fail(fr, "store to an unaligned address");
 	for (int i = 0; i < n; i++)
 		kb_cell_write(inst->type.scalar, lanes_of(fr, inst->args[0])[i], p + (size_t)i * size);
 	return true;
@@ -210,7 +205,7 @@ static bool do_local(struct kb_frame *fr, const struct kb_inst *inst, union kb_c
 		fr->locals = ARENA_ARRAY(&fr->arena, struct kb_range, fr->f->n_insts + 1);
 	char *p = arena_alloc(&fr->arena, bytes + 64);
 	if (!p || !fr->locals)
-		return fail(fr, "no memory");
+		return kb_frame_fail(fr, "no memory");
 	p += 63 - ((uintptr_t)p + 63) % 64;
 	memset(p, 0xff, bytes);
 	fr->locals[fr->n_locals++] = (struct kb_range){p, bytes, true};
@@ -232,7 +227,7 @@ static bool do_name(struct kb_frame *fr, const struct kb_inst *inst, union kb_ce
 	for (size_t i = 0; inst->op == KBO_SYMBOL && i < fr->in->n_symbols; i++)
 		if (strcmp(fr->in->symbols[i].name, inst->name) == 0)
 			return out->p = fr->in->symbols[i].address, true;
-	return fail(fr, "a name that nothing defines");
+	return kb_frame_fail(fr, "a name that nothing defines");
 }
 
 /* A function address is the number of the function in the module, from 1. */
@@ -251,7 +246,7 @@ static bool do_call(struct kb_frame *fr, const struct kb_inst *inst, union kb_ce
 			callee = kb_func_at(m, (size_t)number - 1);
 	}
 	if (!callee || inst->n_args - first > TFMC_COUNT(args))
-		return fail(fr, "calls what is no function of the module");
+		return kb_frame_fail(fr, "calls what is no function of the module");
 	for (size_t i = first; i < inst->n_args; i++)
 		args[i - first] = *lanes_of(fr, inst->args[i]);
 	return run_func(fr, callee, args, inst->n_args - first, out);
@@ -280,7 +275,7 @@ static bool do_loop(struct kb_frame *fr, const struct kb_inst *inst, union kb_ce
 	int64_t lo = lanes_of(fr, inst->args[0])->i, hi = lanes_of(fr, inst->args[1])->i;
 	out->i = lo;
 	if (lo >= hi && (inst->flags & KB_NONEMPTY))
-		return fail(fr, "a loop is empty that is said never to be");
+		return kb_frame_fail(fr, "a loop marked KB_NONEMPTY is empty");
 	if (lo >= hi)
 		fr->pc = fr->jump[fr->pc];
 	return true;
@@ -343,7 +338,7 @@ static bool do_param(struct kb_frame *fr, const struct kb_inst *inst, union kb_c
 {
 	(void)inst;
 	if (fr->pc >= fr->n_args)
-		return fail(fr, "called with too few arguments");
+		return kb_frame_fail(fr, "called with too few arguments");
 	*out = fr->args[fr->pc];
 	return true;
 }
@@ -407,7 +402,7 @@ static bool do_cpuid(struct kb_frame *fr, const struct kb_inst *inst, union kb_c
 {
 	const struct kb_interp_cpu *cpu = fr->in->cpu;
 	if (!cpu)
-		return fail(fr, "asks the processor");
+		return kb_frame_fail(fr, "cpuid or xgetbv without a mock processor");
 	*out = kb_cell_int(KB_I32, cpu->cpuid(cpu->user, (uint32_t)inst->imm, (uint32_t)inst->cpuid.subleaf,
 	                                      inst->cpuid.reg));
 	return true;
@@ -417,7 +412,7 @@ static bool do_xgetbv(struct kb_frame *fr, const struct kb_inst *inst, union kb_
 {
 	(void)inst;
 	if (!fr->in->cpu)
-		return fail(fr, "asks the processor");
+		return kb_frame_fail(fr, "cpuid or xgetbv without a mock processor");
 	*out = kb_cell_int(KB_I32, fr->in->cpu->xcr0);
 	return true;
 }
@@ -484,23 +479,20 @@ static bool do_barrier(struct kb_frame *fr, const struct kb_inst *inst, union kb
 #define do_pause        do_nothing
 #define do_prefetch     do_nothing
 
-static bool step(struct kb_frame *fr, const struct kb_inst *inst)
+bool kb_frame_run(struct kb_frame *fr)
 {
 	static bool (*const ops[])(struct kb_frame *, const struct kb_inst *, union kb_cell *) = {
 #define KB_LANES(op, name, effect) [KBO_##op] = do_lanes,
 #define KB_OP(op, name, effect)    [KBO_##op] = do_##name,
 #include "backends/kb/kb_ops.def"
 	};
-	return ops[inst->op](fr, inst, inst->result && inst->op != KBO_VAR ? fr->values[inst->result] : NULL);
-}
-
-bool kb_frame_run(struct kb_frame *fr)
-{
 	uint64_t limit = fr->in->max_steps ? fr->in->max_steps : 10000000000u;
 	for (; fr->pc < fr->f->n_insts && !fr->is_waiting; fr->pc++) {
 		if (++fr->in->steps > limit)
-			return fail(fr, "runs too long");
-		if (!step(fr, &fr->f->insts[fr->pc]))
+			return kb_frame_fail(fr, "runs too long");
+		const struct kb_inst *inst = &fr->f->insts[fr->pc];
+		bool has_value = inst->result && inst->op != KBO_VAR;
+		if (!ops[inst->op](fr, inst, has_value ? fr->values[inst->result] : NULL))
 			return false;
 	}
 	return true;
@@ -517,7 +509,7 @@ static bool run_func(struct kb_frame *caller, const struct kb_func *f, const uni
 	                      .depth = caller->depth + 1,
 	                      .work = caller->work};
 	if (fr.depth > CALL_DEPTH_MAX)
-		return fail(&fr, "calls too deep");
+		return kb_frame_fail(&fr, "calls too deep");
 	bool ok = kb_frame_enter(&fr) && kb_frame_run(&fr);
 	arena_destroy(&fr.arena);
 	return ok;

@@ -62,7 +62,7 @@ bool kb_frame_tile_memory(struct kb_frame *fr, const struct kb_inst *inst, union
 	return true;
 }
 
-/* ---- products ---- */
+/* ---- dot products of tiles ---- */
 
 struct product {
 	struct kb_interp_tile *sum;
@@ -74,7 +74,7 @@ static union kb_cell word(const struct kb_interp_tile *t, int row, int at)
 	return kb_cell_read(KB_I32, &t->data[row][4 * at]);
 }
 
-static void of_bytes(const struct product *p, enum kb_dot dot, int m, int n)
+static void dot_bytes(const struct product *p, enum kb_dot dot, int m, int n)
 {
 	union kb_cell sum = word(p->sum, m, n);
 	for (int k = 0; k < p->a->rows; k++)
@@ -82,7 +82,7 @@ static void of_bytes(const struct product *p, enum kb_dot dot, int m, int n)
 	kb_cell_write(KB_I32, sum, &p->sum->data[m][4 * n]);
 }
 
-static void of_bf16(const struct product *p, int m, int n)
+static void dot_bf16(const struct product *p, int m, int n)
 {
 	float pair[2] = {0, 0};
 	unsigned char *at = &p->sum->data[m][4 * n];
@@ -107,8 +107,8 @@ bool kb_frame_tile_dot(struct kb_frame *fr, const struct kb_inst *inst, union kb
 	for (int m = 0; m < p.sum->rows; m++)
 		for (int n = 0; n < p.sum->bytes / 4; n++)
 			if (inst->dot == KB_DOT_BF16)
-				of_bf16(&p, m, n);
+				dot_bf16(&p, m, n);
 			else
-				of_bytes(&p, inst->dot, m, n);
+				dot_bytes(&p, inst->dot, m, n);
 	return true;
 }
