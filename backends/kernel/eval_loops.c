@@ -122,22 +122,22 @@ static struct kb_val neutral(const struct reduction *r)
 {
 	struct kb *k = r->e->k;
 	enum ir_dtype t = type_of(r->e, r->op->operands[0])->dtype;
-	bool most = r->op->code == OP_reduce_min;
-	if (r->op->code != OP_reduce_max && !most)
+	bool is_min = r->op->code == OP_reduce_min;
+	if (r->op->code != OP_reduce_max && !is_min)
 		return eval_const(r->e, &(struct eval_point){.vec = -1}, eval_scalar(t), 0);
 	switch (t) {
-	case DT_I8: return kb_i32(k, most ? INT8_MAX : INT8_MIN);
-	case DT_U8: return kb_i32(k, most ? UINT8_MAX : 0);
-	case DT_I16: return kb_i32(k, most ? INT16_MAX : INT16_MIN);
-	case DT_I32: return kb_i32(k, most ? INT32_MAX : INT32_MIN);
-	case DT_I64: return kb_i64(k, most ? INT64_MAX : INT64_MIN);
-	case DT_F64: return kb_f64(k, most ? HUGE_VAL : -HUGE_VAL);
+	case DT_I8: return kb_i32(k, is_min ? INT8_MAX : INT8_MIN);
+	case DT_U8: return kb_i32(k, is_min ? UINT8_MAX : 0);
+	case DT_I16: return kb_i32(k, is_min ? INT16_MAX : INT16_MIN);
+	case DT_I32: return kb_i32(k, is_min ? INT32_MAX : INT32_MIN);
+	case DT_I64: return kb_i64(k, is_min ? INT64_MAX : INT64_MIN);
+	case DT_F64: return kb_f64(k, is_min ? HUGE_VAL : -HUGE_VAL);
 	case DT_F32:
 	case DT_F16:
 	case DT_BF16:
 	case DT_BOOL: break;
 	}
-	return kb_f32(k, most ? HUGE_VALF : -HUGE_VALF);
+	return kb_f32(k, is_min ? HUGE_VALF : -HUGE_VALF);
 }
 
 /* to = combine(to, x at r->at) */
@@ -270,8 +270,8 @@ static struct kb_val reduce_at(struct eval *e, const struct ir_op *op, const str
 	return op->code == OP_reduce_mean ? divide_by_count(&r, sum) : sum;
 }
 
-/* A reduction at p. Lanes along a kept axis of size 1 are all the same element: computed once as a scalar (so that
- * the lanes can be used for its terms) and broadcast. */
+/* A reduction at p. Lanes along a reduced axis that stays with size 1 are all the same element: it is computed as a
+ * scalar, so that its terms can be reduced by vectors, and broadcast. */
 static struct kb_val reduce(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct attrs_reduce_sum *a = op->attrs;
