@@ -19,10 +19,10 @@ static const char *describe(const struct expr_env *env, const struct value *v)
 	return value_describe(env->arena, env->dims, v);
 }
 
-static bool report_operand_type(const struct expr_env *env, const struct expr *e, const char *wanted,
+static bool report_operand_type(const struct expr_env *env, const struct expr *e, const char *expected,
                                 const struct value *v)
 {
-	diag_error(env->cx, e->loc, DIAG_VALUE_TYPE, "'%s' wants %s, found %s", expr_op_text(e->op), wanted,
+	diag_error(env->cx, e->loc, DIAG_VALUE_TYPE, "'%s' wants %s, found %s", expr_op_name(e->op), expected,
 	           describe(env, v));
 	return false;
 }
@@ -34,11 +34,11 @@ static bool report_overflow(const struct expr_env *env, const struct expr *e, co
 	buf_init(&text);
 	value_print(&text, env->dims, a);
 	if (b != NULL) {
-		buf_printf(&text, " %s ", expr_op_text(e->op));
+		buf_printf(&text, " %s ", expr_op_name(e->op));
 		value_print(&text, env->dims, b);
 	}
 	diag_error(env->cx, e->loc, DIAG_OVERFLOW, "%s%s does not fit into 64 bits",
-	           b == NULL ? expr_op_text(e->op) : "", text.data);
+	           b == NULL ? expr_op_name(e->op) : "", text.data);
 	buf_destroy(&text);
 	return false;
 }
@@ -145,7 +145,7 @@ bool expr_finite(const struct expr_env *env, const struct expr *e, double r, str
 {
 	if (isnan(r) || isinf(r)) {
 		diag_error(env->cx, e->loc, DIAG_OVERFLOW, "the result of '%s' is %s",
-		           e->kind == EX_CALL ? e->text : expr_op_text(e->op),
+		           e->kind == EX_CALL ? e->text : expr_op_name(e->op),
 		           isnan(r) ? "not a number" : "infinite");
 		return false;
 	}
@@ -223,7 +223,7 @@ static bool dim_arithmetic(const struct expr_env *env, const struct expr *e, con
 		return dim_result(env, e, ir_dim_floordiv(env->dims, a->dim, b->i), failed, out);
 	diag_error(env->cx, e->loc, DIAG_VALUE_TYPE,
 	           "'%s' cannot be applied to a dim; dims allow + - * and // by a positive constant",
-	           expr_op_text(e->op));
+	           expr_op_name(e->op));
 	return false;
 }
 
@@ -268,7 +268,7 @@ static bool eval_comparison(const struct expr_env *env, const struct expr *e, co
 		order = !value_equal(a, b);
 	} else {
 		diag_error(env->cx, e->loc, DIAG_VALUE_TYPE, "%s and %s cannot be compared by '%s'",
-		           describe(env, a), describe(env, b), expr_op_text(e->op));
+		           describe(env, a), describe(env, b), expr_op_name(e->op));
 		return false;
 	}
 	bool r = e->op == EXPR_EQ   ? order == 0

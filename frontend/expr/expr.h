@@ -124,7 +124,7 @@ static inline const struct expr *expr_child(const struct expr *e, size_t i)
 /* A literal node for a value (EX_DIM for a dim). NULL: no memory. */
 const struct expr *expr_of_value(struct arena *a, const struct value *v, struct loc loc);
 /* The source text of an operator: "+", "//", "and". */
-const char *expr_op_text(enum expr_op op);
+const char *expr_op_name(enum expr_op op);
 
 /* Source text of an expression. */
 struct expr_source {

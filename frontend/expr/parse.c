@@ -37,10 +37,10 @@ static struct loc token_loc(const struct parser *p)
 	return expr_lex_loc(&p->lx.src, p->tok.offset, p->tok.len == 0 ? 1 : p->tok.len);
 }
 
-static const struct expr *report_expected(struct parser *p, const char *wanted)
+static const struct expr *report_expected(struct parser *p, const char *expected)
 {
 	if (!p->failed)
-		diag_error(p->lx.cx, token_loc(p), p->code, "expected %s, found %s", wanted,
+		diag_error(p->lx.cx, token_loc(p), p->code, "expected %s, found %s", expected,
 		           expr_lex_describe(p->lx.arena, &p->tok));
 	p->failed = true;
 	return NULL;
@@ -64,11 +64,11 @@ static bool accept(struct parser *p, const char *text)
 	return true;
 }
 
-static bool expect(struct parser *p, const char *text, const char *wanted)
+static bool expect(struct parser *p, const char *text, const char *expected)
 {
 	if (accept(p, text))
 		return true;
-	report_expected(p, wanted);
+	report_expected(p, expected);
 	return false;
 }
 
@@ -366,7 +366,7 @@ static const struct expr *parse_power(struct parser *p)
 
 /* Parses the digits of -9223372036854775808 after the sign, since 2^63 alone does not fit into int64. NULL
  * without an error: another operand follows. */
-static const struct expr *parse_least_int(struct parser *p, struct loc loc)
+static const struct expr *parse_int64_min(struct parser *p, struct loc loc)
 {
 	struct parser before = *p;
 	if (p->tok.kind != TOK_INT || p->tok.magnitude != (uint64_t)INT64_MAX + 1)
@@ -387,7 +387,7 @@ static const struct expr *parse_unary(struct parser *p)
 	struct loc loc = token_loc(p);
 	if (!accept(p, "-"))
 		return parse_power(p);
-	const struct expr *e = parse_least_int(p, loc);
+	const struct expr *e = parse_int64_min(p, loc);
 	if (e != NULL || p->failed || !enter_nesting(p))
 		return e;
 	const struct expr *x = parse_unary(p);
@@ -494,10 +494,10 @@ static bool start_parser(struct parser *p, struct arena *a, struct diag_context 
 	return !p->failed;
 }
 
-static bool finish_parser(struct parser *p, const char *wanted)
+static bool finish_parser(struct parser *p, const char *expected)
 {
 	if (!p->failed && p->tok.kind != TOK_END)
-		report_expected(p, wanted);
+		report_expected(p, expected);
 	return !p->failed && !arena_failed(p->lx.arena);
 }
 

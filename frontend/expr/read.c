@@ -11,16 +11,16 @@
 /* Text with one of these characters is an expression, not a misspelled word. */
 #define EXPRESSION_MARKS "([' "
 
-static bool report_type(const struct expr_env *env, struct loc loc, const char *what, const char *wanted,
+static bool report_type(const struct expr_env *env, struct loc loc, const char *what, const char *expected,
                         const struct value *v)
 {
 	const char *advice = "";
-	if (v->kind == VALUE_FLOAT && strcmp(wanted, "an int") == 0)
+	if (v->kind == VALUE_FLOAT && strcmp(expected, "an int") == 0)
 		advice = "; write floor(...) or ceil(...)";
-	if (v->kind == VALUE_INT && strcmp(wanted, "a bool") == 0)
+	if (v->kind == VALUE_INT && strcmp(expected, "a bool") == 0)
 		advice = "; write true or false";
 	diag_error(env->cx, loc, v->kind == VALUE_NONE ? DIAG_NULL_VALUE : DIAG_VALUE_TYPE,
-	           "'%s' wants %s, found %s%s", what, wanted, value_describe(env->arena, env->dims, v),
+	           "'%s' wants %s, found %s%s", what, expected, value_describe(env->arena, env->dims, v),
 	           advice);
 	return false;
 }

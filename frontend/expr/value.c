@@ -28,7 +28,7 @@ struct expr_source expr_source_of(const struct yaml_node *scalar)
 	return src;
 }
 
-const char *expr_op_text(enum expr_op op)
+const char *expr_op_name(enum expr_op op)
 {
 	switch (op) {
 	case EXPR_OR: return "or";
@@ -141,7 +141,7 @@ void value_print(struct buf *out, const struct ir_dims *dims, const struct value
 	}
 }
 
-static const char *kind_text(enum value_kind kind)
+static const char *kind_name(enum value_kind kind)
 {
 	switch (kind) {
 	case VALUE_NONE: return "";
@@ -164,7 +164,7 @@ const char *value_describe(struct arena *a, const struct ir_dims *dims, const st
 		buf_printf(&text, "%zu", v->n);
 	else if (v->kind != VALUE_DIM || dims != NULL)
 		value_print(&text, dims, v);
-	out = arena_printf(a, "%s%.60s", kind_text(v->kind), text.data);
+	out = arena_printf(a, "%s%.60s", kind_name(v->kind), text.data);
 	buf_destroy(&text);
 	return out;
 }

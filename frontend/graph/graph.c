@@ -33,8 +33,8 @@ bool graph_push_statement(struct arena *a, struct graph_body *body, struct ir_lo
 	return node != NULL;
 }
 
-bool graph_push_text(struct arena *a, struct diag_context *cx, struct graph_body *body, struct ir_loc loc,
-                     const char *text)
+bool graph_push_source(struct arena *a, struct diag_context *cx, struct graph_body *body, struct ir_loc loc,
+                       const char *text)
 {
 	struct expr_source src = {text, strlen(text), loc.at, false};
 	return graph_push_statement(a, body, loc, expr_parse_statement(a, cx, src));
@@ -199,10 +199,10 @@ static bool substitute_node(struct substitution *f, const struct graph_node *nod
 	struct graph_node *copy = graph_push(f->arena, out, node->kind, loc);
 	if (copy == NULL)
 		return false;
-	struct graph_split_points *own = copy->split_points;
+	struct graph_split_points *split_points = copy->split_points;
 	*copy = *node;
 	copy->loc = loc;
-	copy->split_points = own;
+	copy->split_points = split_points;
 	copy->body = (struct graph_body){NULL, 0, 0};
 	return graph_substitute(f->arena, &node->body, f->name, f->with, &copy->body);
 }
@@ -239,21 +239,21 @@ bool graph_push_iterations(struct arena *a, const struct graph_node *repeat, int
 
 static bool split_repeat(struct arena *a, const struct graph_node *node, struct graph_body *out)
 {
-	struct graph_node whole = *node;
-	whole.body = (struct graph_body){NULL, 0, 0};
-	if (!graph_split_repeats(a, &node->body, &whole.body))
+	struct graph_node inner_split = *node;
+	inner_split.body = (struct graph_body){NULL, 0, 0};
+	if (!graph_split_repeats(a, &node->body, &inner_split.body))
 		return false;
 	if (node->split_points->before == NULL) {
 		struct graph_node *copy = graph_push(a, out, GRAPH_REPEAT, node->loc);
 		if (copy != NULL)
-			*copy = whole;
+			*copy = inner_split;
 		return copy != NULL;
 	}
 	int64_t from = 0;
 	for (int64_t k = 1; k <= node->count; k++) {
 		if (k < node->count && !node->split_points->before[k])
 			continue;
-		if (!graph_push_iterations(a, &whole, from, k, out))
+		if (!graph_push_iterations(a, &inner_split, from, k, out))
 			return false;
 		from = k;
 	}

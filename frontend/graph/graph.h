@@ -47,8 +47,8 @@ struct graph_node *graph_push(struct arena *a, struct graph_body *body, enum gra
 bool graph_push_statement(struct arena *a, struct graph_body *body, struct ir_loc loc,
                           const struct expr_statement *st);
 /* Parses and appends a statement; false after a diagnostic. */
-bool graph_push_text(struct arena *a, struct diag_context *cx, struct graph_body *body, struct ir_loc loc,
-                     const char *text);
+bool graph_push_source(struct arena *a, struct diag_context *cx, struct graph_body *body, struct ir_loc loc,
+                       const char *text);
 
 /* ---- comparison, rewriting (graph.c) ---- */
 /* Structural equality; locations and parentheses are ignored. */

@@ -40,9 +40,9 @@ static int precedence(const struct expr *e)
 	return e->kind == EX_UNARY || e->kind == EX_BINARY ? of[e->op] : 8;
 }
 
-static void print_operand(struct buf *out, const struct ir_dims *dims, const struct expr *e, int least)
+static void print_operand(struct buf *out, const struct ir_dims *dims, const struct expr *e, int min_level)
 {
-	bool opens = !e->parenthesized && precedence(e) < least;
+	bool opens = !e->parenthesized && precedence(e) < min_level;
 	buf_str(out, opens ? "(" : "");
 	expr_print(out, dims, e);
 	buf_str(out, opens ? ")" : "");
@@ -50,16 +50,16 @@ static void print_operand(struct buf *out, const struct ir_dims *dims, const str
 
 static void print_operation(struct buf *out, const struct ir_dims *dims, const struct expr *e)
 {
-	const char *op = expr_op_text(e->op);
-	int own = precedence(e);
+	const char *op = expr_op_name(e->op);
+	int level = precedence(e);
 	if (e->kind == EX_UNARY) {
 		buf_printf(out, "%s%s", op, e->op == EXPR_NOT ? " " : "");
-		print_operand(out, dims, e->args[0], own);
+		print_operand(out, dims, e->args[0], level);
 		return;
 	}
-	print_operand(out, dims, e->args[0], e->op == EXPR_POW ? own + 1 : own);
+	print_operand(out, dims, e->args[0], e->op == EXPR_POW ? level + 1 : level);
 	buf_printf(out, " %s ", op);
-	print_operand(out, dims, e->args[1], e->op == EXPR_POW ? own - 1 : own + 1);
+	print_operand(out, dims, e->args[1], e->op == EXPR_POW ? level - 1 : level + 1);
 }
 
 static void print_unparenthesized(struct buf *out, const struct ir_dims *dims, const struct expr *e)

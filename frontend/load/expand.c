@@ -78,9 +78,9 @@ static bool fits_flow_line(const struct yaml_node *node, unsigned indent)
 	struct buf text;
 	buf_init(&text);
 	print_flow(&text, node);
-	bool yes = indent + KEY_WIDTH + text.len <= FLOW_WIDTH;
+	bool fits = indent + KEY_WIDTH + text.len <= FLOW_WIDTH;
 	buf_destroy(&text);
-	return yes;
+	return fits;
 }
 
 /* Prints the value after a key or a dash: in flow style if it fits the line, else as a block below. */
@@ -203,10 +203,10 @@ static void print_steps(struct buf *out, const struct frontend_model *m)
 	static const char *const printed[] = {"tfmc", "name", "params", "set"};
 	for (size_t i = 0; i < m->doc.root->n; i++) {
 		const struct yaml_pair *p = &m->doc.root->pairs[i];
-		bool again = false;
+		bool is_printed = false;
 		for (size_t k = 0; k < TFMC_COUNT(printed); k++)
-			again = again || strcmp(p->key->text, printed[k]) == 0;
-		if (again)
+			is_printed = is_printed || strcmp(p->key->text, printed[k]) == 0;
+		if (is_printed)
 			continue;
 		buf_printf(out, "%s:", p->key->text);
 		print_value(out, p->value, 2);

@@ -229,22 +229,22 @@ static void print_activations(struct buf *out, struct arena *a)
 {
 	size_t n;
 	const char *const *words = schema_words(a, schema_find_key("act", "kind"), &n);
-	struct buf same, others;
-	buf_init(&same);
-	buf_init(&others);
+	struct buf canonical_names, aliases;
+	buf_init(&canonical_names);
+	buf_init(&aliases);
 	print_list_title(out, "Activations", "");
 	for (size_t i = 0; words != NULL && i < n; i++) {
-		const char *own = activation_name(words[i]);
-		if (own == words[i])
-			buf_printf(&same, "%s`%s`", i == 0 ? "" : " ", own);
+		const char *canonical = activation_name(words[i]);
+		if (canonical == words[i])
+			buf_printf(&canonical_names, "%s`%s`", i == 0 ? "" : " ", canonical);
 		else
-			buf_printf(&others, "%s`%s`: %s", others.len == 0 ? "" : "; ", words[i], own);
+			buf_printf(&aliases, "%s`%s`: %s", aliases.len == 0 ? "" : "; ", words[i], canonical);
 	}
-	buf_str(&same, ": the operators of these names");
-	print_item(out, 0, same.data);
-	print_item(out, 0, others.data);
-	buf_destroy(&same);
-	buf_destroy(&others);
+	buf_str(&canonical_names, ": the operators of these names");
+	print_item(out, 0, canonical_names.data);
+	print_item(out, 0, aliases.data);
+	buf_destroy(&canonical_names);
+	buf_destroy(&aliases);
 }
 
 static void print_sources(struct buf *out)

@@ -151,7 +151,7 @@ static bool collect_yields(struct lowering *lw, const struct carries *c, struct 
 		if (irb_type(lw->b, v->v) != c->types[i])
 			return lower_fail(lw, LOC_NONE, DIAG_SHAPE,
 			                  "'%s' changes its type inside a repeat to %s", c->names[i],
-			                  type_text(lw, v->v));
+			                  type_to_string(lw, v->v));
 		yields[i] = v->v;
 	}
 	for (size_t i = 0; i < c->states.n; i++) {

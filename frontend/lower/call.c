@@ -232,5 +232,5 @@ bool call_mixes_axis(const struct call *c, struct ir_value *x, int64_t axis, enu
 	return lower_fail(
 	        c->lw, c->e->loc, DIAG_GENERATE,
 	        "%s mixes positions between tokens and logits of a generating model: axis %lld of %s",
-	        c->e->text, (long long)axis, type_text(c->lw, *x));
+	        c->e->text, (long long)axis, type_to_string(c->lw, *x));
 }

@@ -25,11 +25,12 @@ bool lower_fail(struct lowering *lw, struct loc at, enum diag_code code, const c
 
 const struct ir_dim *lower_dim(struct lowering *lw, const struct ir_dim *d)
 {
-	const struct ir_dim *own = ir_import_dim(lw->module, d);
-	return lw->bound == NULL ? own : ir_dim_substitute(lw->module->dims, own, lw->bound_sym, lw->bound);
+	const struct ir_dim *imported = ir_import_dim(lw->module, d);
+	return lw->bound == NULL ? imported
+	                         : ir_dim_substitute(lw->module->dims, imported, lw->bound_sym, lw->bound);
 }
 
-const char *type_text(struct lowering *lw, struct ir_value v)
+const char *type_to_string(struct lowering *lw, struct ir_value v)
 {
 	return ir_type_to_string(lw->arena, lw->module->dims, irb_type(lw->b, v));
 }
@@ -65,7 +66,7 @@ bool lower_broadcast_pair(struct lowering *lw, struct loc at, struct ir_value *a
 		        da == NULL || db == NULL || da == db || ir_dim_equals(da, 1) || ir_dim_equals(db, 1);
 		if (!fits)
 			return lower_fail(lw, at, DIAG_SHAPE, "%s and %s do not fit together",
-			                  type_text(lw, *a), type_text(lw, *b));
+			                  type_to_string(lw, *a), type_to_string(lw, *b));
 		dims[rank - i] = da == NULL || (db != NULL && ir_dim_equals(da, 1)) ? db : da;
 	}
 	*a = broadcast_to_dims(lw, *a, rank, dims);
@@ -113,8 +114,8 @@ static struct ir_value splat_large_i64(struct lowering *lw, int64_t v, const str
 	struct ir_value high =
 	        irb_full_of(lw->b, (double)((v - low) / ((int64_t)1 << 32)), DT_I64, t->rank, t->dims);
 	struct ir_value unit = irb_full_of(lw->b, 0x1p32, DT_I64, t->rank, t->dims);
-	struct ir_value rest = irb_full_of(lw->b, (double)low, DT_I64, t->rank, t->dims);
-	return irb_add(lw->b, irb_mul(lw->b, high, unit, NULL), rest, NULL);
+	struct ir_value low_part = irb_full_of(lw->b, (double)low, DT_I64, t->rank, t->dims);
+	return irb_add(lw->b, irb_mul(lw->b, high, unit, NULL), low_part, NULL);
 }
 
 bool lower_splat(struct lowering *lw, struct loc at, struct lowered *v, struct ir_value like)
@@ -142,12 +143,12 @@ bool lower_splat(struct lowering *lw, struct loc at, struct lowered *v, struct i
 	if (ir_dtype_class(t->dtype) != DTCLASS_FLOAT && v->s.kind == VALUE_FLOAT)
 		return lower_fail(lw, at, DIAG_DTYPE, "a float beside a tensor of %s",
 		                  ir_dtype_name(t->dtype));
-	bool is_wide = t->dtype == DT_I64 && v->s.kind == VALUE_INT && fabs(d) >= 0x1p53;
-	if (!is_wide && !lower_dtype_holds(t->dtype, d))
+	bool needs_i64_parts = t->dtype == DT_I64 && v->s.kind == VALUE_INT && fabs(d) >= 0x1p53;
+	if (!needs_i64_parts && !lower_dtype_holds(t->dtype, d))
 		return lower_fail(lw, at, DIAG_VALUE_TYPE, "%lld is not a value of %s", (long long)v->s.i,
 		                  ir_dtype_name(t->dtype));
-	*v = lowered_tensor(is_wide ? splat_large_i64(lw, v->s.i, t)
-	                            : irb_full_of(lw->b, d, t->dtype, t->rank, t->dims));
+	*v = lowered_tensor(needs_i64_parts ? splat_large_i64(lw, v->s.i, t)
+	                                    : irb_full_of(lw->b, d, t->dtype, t->rank, t->dims));
 	return !irb_failed(lw->b);
 }
 
@@ -222,7 +223,7 @@ static bool lower_divide(struct lowering *lw, const struct expr *e, struct ir_va
 	if (t != NULL && ir_dtype_class(t->dtype) == DTCLASS_INT)
 		return lower_fail(lw, e->loc, DIAG_DTYPE,
 		                  "'/' of ints is not exact: write // to round down, or cast %s to f32",
-		                  type_text(lw, a));
+		                  type_to_string(lw, a));
 	*out = lowered_tensor(irb_div(lw->b, a, b, NULL));
 	return !irb_failed(lw->b);
 }
@@ -298,7 +299,7 @@ static bool lower_unary_operator(struct lowering *lw, const struct expr *e, stru
 		return false;
 	if (a.kind != LOWERED_TENSOR)
 		return lower_fail(lw, e->loc, DIAG_VALUE_TYPE, "'%s' wants a tensor or a number",
-		                  expr_op_text(e->op));
+		                  expr_op_name(e->op));
 	*out = lowered_tensor(e->op == EXPR_NOT ? irb_not(lw->b, a.v, NULL) : irb_neg(lw->b, a.v, NULL));
 	return !irb_failed(lw->b);
 }
@@ -314,7 +315,7 @@ static bool lower_index(struct lowering *lw, const struct expr *e, struct lowere
 		return lower_fail(lw, e->loc, DIAG_VALUE_TYPE, "indexing wants a tensor and an int");
 	if (i.s.i < 0 || i.s.i >= ir_dim_lo(lw->module->dims, t->dims[0]))
 		return lower_fail(lw, e->loc, DIAG_INDEX, "index %lld of %s", (long long)i.s.i,
-		                  type_text(lw, a.v));
+		                  type_to_string(lw, a.v));
 	struct ir_dims *d = lw->module->dims;
 	struct ir_value s = irb_slice_of(lw->b, a.v, 0, ir_dim_const(d, i.s.i), ir_dim_const(d, 1));
 	*out = lowered_tensor(irb_reshape_to(lw->b, s, t->rank - 1, t->dims + 1));

@@ -72,7 +72,7 @@ static bool add_input(struct lowering *lw, const struct frontend_input *in, cons
 }
 
 /* Parameter index of each input, -1: not a parameter of this function. */
-static int *number_inputs(struct lowering *lw, const struct entry_function *e)
+static int *index_parameters(struct lowering *lw, const struct entry_function *e)
 {
 	int *index = ARENA_ARRAY(lw->arena, int, lw->m->inputs.n);
 	int next = 0;
@@ -134,7 +134,7 @@ static bool add_call_end(struct lowering *lw)
 
 static bool add_parameters(struct lowering *lw, const struct entry_function *e)
 {
-	int *index = number_inputs(lw, e);
+	int *index = index_parameters(lw, e);
 	struct names_list names = {NULL, 0, 0};
 	if (index == NULL)
 		return false;
@@ -311,10 +311,10 @@ static int result_lengths(const struct lowering *lw, const struct entry_function
 
 static bool finish_function(struct lowering *lw, const struct entry_function *e)
 {
-	size_t n = 0, most = e->n_outputs + 1 + lw->states.n;
-	struct ir_value *values = ARENA_ARRAY(lw->arena, struct ir_value, most);
-	struct ir_result *results = ARENA_ARRAY(lw->arena, struct ir_result, most);
-	int *index = number_inputs(lw, e);
+	size_t n = 0, capacity = e->n_outputs + 1 + lw->states.n;
+	struct ir_value *values = ARENA_ARRAY(lw->arena, struct ir_value, capacity);
+	struct ir_result *results = ARENA_ARRAY(lw->arena, struct ir_result, capacity);
+	int *index = index_parameters(lw, e);
 	if (values == NULL || results == NULL || index == NULL)
 		return false;
 	irb_set_loc(lw->b, (struct ir_loc){e->loc, NULL});
@@ -430,12 +430,13 @@ static struct ir_module *build_with_source(struct frontend_model *m, const struc
                                            struct state_types *types)
 {
 	struct ir_module *module = create_module(m);
-	bool ok = module != NULL && build_decode(m, module, body, types), again = ok && types->sizes_missed;
-	if (ok && !again)
+	bool ok = module != NULL && build_decode(m, module, body, types),
+	     must_repeat = ok && types->sizes_missed;
+	if (ok && !must_repeat)
 		return module;
 	ir_module_destroy(module);
 	types->sizes_missed = false;
-	return again ? build_with_source(m, body, types) : NULL;
+	return must_repeat ? build_with_source(m, body, types) : NULL;
 }
 
 /* Infers the types of the states that encode leaves, builds decode (which determines the sizes it reads), then
@@ -486,13 +487,13 @@ static bool build_functions(struct frontend_model *m, struct ir_module *module)
 	struct entry_function run;
 	struct state_types types = {0};
 	struct split_result parts = {.run = m->graph};
-	bool has_parts = m->generate.kind == GENERATE_SEQ2SEQ;
-	if ((has_parts && !split_encode_decode(m, &parts)) || !run_entry(m, &parts.run, &run) ||
+	bool is_seq2seq = m->generate.kind == GENERATE_SEQ2SEQ;
+	if ((is_seq2seq && !split_encode_decode(m, &parts)) || !run_entry(m, &parts.run, &run) ||
 	    !build_function(m, module, &run, &types))
 		return false;
 	if (m->generate.kind == GENERATE_CAUSAL && !build_decode(m, module, &m->graph, &types))
 		return false;
-	if (has_parts && !build_encode_and_decode(m, module, &parts, &types))
+	if (is_seq2seq && !build_encode_and_decode(m, module, &parts, &types))
 		return false;
 	return true;
 }

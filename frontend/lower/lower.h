@@ -121,7 +121,7 @@ const struct ir_dim *lower_dim(struct lowering *lw, const struct ir_dim *d);
 bool lower_expr(struct lowering *lw, const struct expr *e, struct lowered *out);
 bool lower_fail(struct lowering *lw, struct loc at, enum diag_code code, const char *fmt, ...)
         TFMC_PRINTF(4, 5);
-const char *type_text(struct lowering *lw, struct ir_value v);
+const char *type_to_string(struct lowering *lw, struct ir_value v);
 struct lowered lowered_tensor(struct ir_value v);
 /* Broadcasts *a and *b to a common shape, aligning trailing axes as NumPy does. */
 bool lower_broadcast_pair(struct lowering *lw, struct loc at, struct ir_value *a, struct ir_value *b);

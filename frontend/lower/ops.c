@@ -21,12 +21,12 @@ static bool lower_const_list(const struct call *c, const struct expr *e, struct 
 	const struct ir_wexpr **parts = ARENA_ARRAY(a, const struct ir_wexpr *, e->n_args);
 	for (size_t i = 0; parts != NULL && i < e->n_args; i++) {
 		struct value v;
-		double number;
+		double value;
 		if (!expr_eval(&lw->env, e->args[i], &v) ||
-		    !expr_require_float(&lw->env, e->args[i]->loc, "const", &v, &number))
+		    !expr_require_float(&lw->env, e->args[i]->loc, "const", &v, &value))
 			return false;
-		hash = hash_bytes64(hash, &number, sizeof(number));
-		parts[i] = wexpr_full(a, number, 0, NULL);
+		hash = hash_bytes64(hash, &value, sizeof(value));
+		parts[i] = wexpr_full(a, value, 0, NULL);
 	}
 	const char *name = arena_printf(lw->arena, "const.%zu.%016llx", e->n_args, (unsigned long long)hash);
 	return parts != NULL && lower_const_table(lw, name, wexpr_stack(a, e->n_args, parts), &table) &&
@@ -179,8 +179,8 @@ bool lower_clip(const struct call *c, struct lowered *out)
 		return lower_fail(c->lw, c->e->loc, DIAG_MISSING, "clip needs 'min' or 'max'");
 	if (!call_tensor(c, "x", &x))
 		return false;
-	for (int most = 0; most < 2; most++) {
-		const struct expr *e = call_arg(c, most ? "max" : "min");
+	for (int is_max = 0; is_max < 2; is_max++) {
+		const struct expr *e = call_arg(c, is_max ? "max" : "min");
 		struct lowered v;
 		if (e == NULL)
 			continue;
@@ -189,7 +189,7 @@ bool lower_clip(const struct call *c, struct lowered *out)
 		limit = v.v;
 		if (!lower_broadcast_pair(c->lw, ex->loc, &x, &limit))
 			return false;
-		x = most ? irb_min(b, x, limit, NULL) : irb_max(b, x, limit, NULL);
+		x = is_max ? irb_min(b, x, limit, NULL) : irb_max(b, x, limit, NULL);
 	}
 	return call_return(c, out, x);
 }
@@ -204,7 +204,7 @@ bool lower_leaky_relu(const struct call *c, struct lowered *out)
 	const struct ir_type *t = call_type(c, x);
 	if (ir_dtype_class(t->dtype) != DTCLASS_FLOAT)
 		return lower_fail(c->lw, c->e->loc, DIAG_DTYPE, "leaky_relu wants floats, found %s",
-		                  type_text(c->lw, x));
+		                  type_to_string(c->lw, x));
 	struct ir_value zero = irb_full_of(b, 0.0, t->dtype, t->rank, t->dims);
 	struct ir_value positive = irb_cmp(b, x, zero, &(struct attrs_cmp){.kind = CMP_gt});
 	return call_return(c, out, irb_where(b, positive, x, irb_scale_by(b, x, slope), NULL));
@@ -264,7 +264,7 @@ static bool read_axes(const struct call *c, struct ir_value *x, enum call_fill f
 	int rank = call_type(c, *x)->rank;
 	*n = e->kind == EX_LIST ? e->n_args : 1;
 	if (*n == 0 || *n > (size_t)rank)
-		return lower_fail(c->lw, e->loc, DIAG_SHAPE, "%zu axes of %s", *n, type_text(c->lw, *x));
+		return lower_fail(c->lw, e->loc, DIAG_SHAPE, "%zu axes of %s", *n, type_to_string(c->lw, *x));
 	for (size_t i = 0; i < *n; i++) {
 		struct value v;
 		const struct expr *item = e->kind == EX_LIST ? e->args[i] : e;
@@ -274,7 +274,7 @@ static bool read_axes(const struct call *c, struct ir_value *x, enum call_fill f
 		axes[i] += axes[i] < 0 ? rank : 0;
 		if (axes[i] < 0 || axes[i] >= rank)
 			return lower_fail(c->lw, e->loc, DIAG_SHAPE, "axis %lld of %s", (long long)axes[i],
-			                  type_text(c->lw, *x));
+			                  type_to_string(c->lw, *x));
 		if (!call_mixes_axis(c, x, axes[i], fill))
 			return false;
 		for (size_t k = i; k > 0 && axes[k - 1] > axes[k]; k--) {
@@ -340,29 +340,30 @@ bool lower_reduce(const struct call *c, struct lowered *out)
 
 /* Distinguishes elementwise max(a, b) from the reduction max(x, axis): the second argument is a tensor or a
  * float, or the first is a number. An int or a list of ints is an axis. */
-static bool is_elementwise_extreme(const struct call *c, bool *yes)
+static bool is_elementwise_extreme(const struct call *c, bool *is_elementwise)
 {
 	struct lowered v;
 	const struct expr *first = call_arg(c, "x"), *second = call_arg(c, "axis");
-	*yes = false;
+	*is_elementwise = false;
 	if (c->e->n_args != 2 || c->e->n_keywords != 0 || second->kind == EX_LIST)
 		return true;
 	if (!lower_expr(c->lw, first, &v))
 		return false;
-	*yes = v.kind == LOWERED_SCALAR && v.s.kind != VALUE_STRING;
-	if (*yes)
+	*is_elementwise = v.kind == LOWERED_SCALAR && v.s.kind != VALUE_STRING;
+	if (*is_elementwise)
 		return true;
 	if (!lower_expr(c->lw, second, &v))
 		return false;
-	*yes = v.kind == LOWERED_TENSOR || (v.kind == LOWERED_SCALAR && v.s.kind == VALUE_FLOAT);
+	*is_elementwise = v.kind == LOWERED_TENSOR || (v.kind == LOWERED_SCALAR && v.s.kind == VALUE_FLOAT);
 	return true;
 }
 
 bool lower_extreme(const struct call *c, struct lowered *out)
 {
-	bool yes, is_max = strcmp(c->signature->name, "max") == 0;
-	return is_elementwise_extreme(c, &yes) &&
-	       (yes ? binary_op(c, "x", "axis", is_max ? OP_max : OP_min, out) : lower_reduce(c, out));
+	bool is_elementwise, is_max = strcmp(c->signature->name, "max") == 0;
+	return is_elementwise_extreme(c, &is_elementwise) &&
+	       (is_elementwise ? binary_op(c, "x", "axis", is_max ? OP_max : OP_min, out)
+	                       : lower_reduce(c, out));
 }
 
 bool lower_argmax(const struct call *c, struct lowered *out)
@@ -402,10 +403,10 @@ static struct ir_value zero_if_infinite(const struct call *c, struct ir_value m)
 	const struct ir_type *t = call_type(c, m);
 	if (t == NULL)
 		return m;
-	struct ir_value most = irb_full_of(b, HUGE_VAL, t->dtype, t->rank, t->dims);
+	struct ir_value is_max = irb_full_of(b, HUGE_VAL, t->dtype, t->rank, t->dims);
 	struct ir_value zero = irb_full_of(b, 0.0, t->dtype, t->rank, t->dims);
 	struct ir_value is_infinite =
-	        irb_cmp(b, irb_abs(b, m, NULL), most, &(struct attrs_cmp){.kind = CMP_eq});
+	        irb_cmp(b, irb_abs(b, m, NULL), is_max, &(struct attrs_cmp){.kind = CMP_eq});
 	return irb_where(b, is_infinite, zero, m, NULL);
 }
 
@@ -413,7 +414,7 @@ static struct ir_value zero_if_infinite(const struct call *c, struct ir_value m)
  * once. */
 bool lower_logsumexp(const struct call *c, struct lowered *out)
 {
-	struct ir_value x, m, wide;
+	struct ir_value x, m, max_broadcast;
 	int64_t axes[IR_RANK_MAX];
 	size_t n;
 	bool keep = false;
@@ -426,11 +427,11 @@ bool lower_logsumexp(const struct call *c, struct lowered *out)
 		x = irb_cast(b, x, &(struct attrs_cast){.dtype = DT_F32});
 	m = irb_reduce_max(b, x, &(struct attrs_reduce_max){.axes = {axes, n}, .keep = true});
 	m = zero_if_infinite(c, m);
-	wide = m;
+	max_broadcast = m;
 	struct ir_value full = x;
-	if (!lower_broadcast_pair(c->lw, c->e->loc, &full, &wide))
+	if (!lower_broadcast_pair(c->lw, c->e->loc, &full, &max_broadcast))
 		return false;
-	struct ir_value s = irb_exp(b, irb_sub(b, x, wide, NULL), NULL);
+	struct ir_value s = irb_exp(b, irb_sub(b, x, max_broadcast, NULL), NULL);
 	s = irb_add(b,
 	            irb_log(b,
 	                    irb_reduce_sum(b, s, &(struct attrs_reduce_sum){.axes = {axes, n}, .keep = true}),

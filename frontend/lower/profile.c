@@ -82,10 +82,10 @@ bool profile_find(struct frontend_model *m, const struct weight_want *want, bool
 	*out = NULL;
 	if (m->quantize.profile == NULL)
 		return true;
-	m->weights.profile.wanted++;
+	m->weights.profile.n_quantized++;
 	if (t == NULL || is_all_zero(t)) {
-		m->weights.profile.unknown += !is_table;
-		m->weights.profile.one = is_table ? m->weights.profile.one : want->path;
+		m->weights.profile.n_unknown += !is_table;
+		m->weights.profile.example = is_table ? m->weights.profile.example : want->path;
 		return true;
 	}
 	if (t->dims[1] != k)
@@ -100,28 +100,28 @@ bool profile_finish(struct frontend_model *m)
 {
 	const struct model_quantize *q = &m->quantize;
 	size_t foreign = 0;
-	const char *one = NULL;
+	const char *example = NULL;
 	for (size_t i = 0; i < m->weights.profile.n; i++) {
 		const char *name = weight_files_at(m->weights.files, m->weights.profile.first + i)->name;
 		const char *path = arena_strndup(&m->arena, name, strlen(name) - strlen(FRONTEND_INPUTS));
 		if (strmap_has(&m->weights.resolved, path))
 			continue;
-		one = foreign++ == 0 ? path : one;
+		example = foreign++ == 0 ? path : example;
 	}
 	if (foreign > 0) {
 		diag_error(
 		        m->cx, q->profile_loc, DIAG_MISSING,
 		        "the profile '%.200s' is that of another model: %zu of its %zu parameters are not in "
 		        "this one, such as '%.200s'",
-		        q->profile, foreign, m->weights.profile.n, one);
+		        q->profile, foreign, m->weights.profile.n, example);
 		return false;
 	}
-	if (m->weights.profile.unknown > 0)
+	if (m->weights.profile.n_unknown > 0)
 		diag_warning(m->cx, q->profile_loc, DIAG_MISSING,
 		             "the profile '%.200s' says nothing of %zu of the %zu matrices that are "
 		             "quantized, such as "
 		             "'%.200s': all of their columns count the same",
-		             q->profile, m->weights.profile.unknown, m->weights.profile.wanted,
-		             m->weights.profile.one);
+		             q->profile, m->weights.profile.n_unknown, m->weights.profile.n_quantized,
+		             m->weights.profile.example);
 	return true;
 }

@@ -52,13 +52,13 @@ bool lower_declare_source(const struct frontend_model *m, struct ir_dims *dims, 
 
 bool lower_list_source_dims(struct lowering *lw)
 {
-	struct ir_dims *own = lw->m->scope.dims;
-	size_t n = ir_dims_count(own);
+	struct ir_dims *model_dims = lw->m->scope.dims;
+	size_t n = ir_dims_count(model_dims);
 	int next = (int)n;
 	lw->source.items = ARENA_ARRAY(lw->arena, struct source_dim, n + 1);
 	for (size_t i = 0; lw->source.items != NULL && i < n; i++) {
 		enum dim_owner owner = lower_dim_owner(lw->m, (int)i);
-		const struct ir_dim_sym *s = ir_dims_sym(own, i);
+		const struct ir_dim_sym *s = ir_dims_sym(model_dims, i);
 		if (owner != DIM_OF_SOURCE && owner != DIM_OF_BOTH)
 			continue;
 		lw->source.items[lw->source.n++] =
@@ -183,20 +183,20 @@ bool lower_broadcast_source_size(struct lowering *lw, struct loc at, const struc
 
 static double neutral_element(enum call_fill fill, enum ir_dtype t)
 {
-	bool is_least = fill == FILL_LOWEST;
+	bool is_lowest = fill == FILL_LOWEST;
 	switch (t) {
 	case DT_F32:
 	case DT_F16:
 	case DT_BF16:
 	case DT_F64: break;
-	case DT_I8: return is_least ? INT8_MIN : INT8_MAX;
-	case DT_U8: return is_least ? 0 : UINT8_MAX;
-	case DT_I16: return is_least ? INT16_MIN : INT16_MAX;
-	case DT_I32: return is_least ? INT32_MIN : INT32_MAX;
-	case DT_I64: return is_least ? -0x1p63 : 0x1.fffffffffffffp62;
-	case DT_BOOL: return is_least ? 0 : 1;
+	case DT_I8: return is_lowest ? INT8_MIN : INT8_MAX;
+	case DT_U8: return is_lowest ? 0 : UINT8_MAX;
+	case DT_I16: return is_lowest ? INT16_MIN : INT16_MAX;
+	case DT_I32: return is_lowest ? INT32_MIN : INT32_MAX;
+	case DT_I64: return is_lowest ? -0x1p63 : 0x1.fffffffffffffp62;
+	case DT_BOOL: return is_lowest ? 0 : 1;
 	}
-	return is_least ? -HUGE_VAL : HUGE_VAL;
+	return is_lowest ? -HUGE_VAL : HUGE_VAL;
 }
 
 bool lower_fill_source(const struct call *c, struct ir_value *x, int64_t axis, enum call_fill fill)
@@ -214,13 +214,13 @@ bool lower_fill_source(const struct call *c, struct ir_value *x, int64_t axis, e
 		        lw, c->e->loc, DIAG_UNSUPPORTED,
 		        "not supported yet: %s mixes positions of the source beside the tokens: axis "
 		        "%" PRId64 " of %s%s",
-		        c->e->text, axis, type_text(lw, *x),
+		        c->e->text, axis, type_to_string(lw, *x),
 		        sequences < 0 ? ", which has no axis of sequences" : "");
 	for (int i = 0; i < t->rank; i++)
 		dims[i] = i == axis || i == sequences ? t->dims[i] : one;
-	const struct ir_type *narrow = ir_type_tensor(lw->module->types, DT_I32, t->rank, dims);
+	const struct ir_type *mask_type = ir_type_tensor(lw->module->types, DT_I32, t->rank, dims);
 	struct ir_value end;
-	if (narrow == NULL || !lower_broadcast_source_size(lw, c->e->loc, d, narrow, &end))
+	if (mask_type == NULL || !lower_broadcast_source_size(lw, c->e->loc, d, mask_type, &end))
 		return false;
 	struct ir_value at = irb_iota(b, &(struct attrs_iota){.dims = {dims, (size_t)t->rank}, .axis = axis});
 	struct ir_value is_real = irb_cmp(b, at, end, &(struct attrs_cmp){.kind = CMP_lt});
@@ -249,12 +249,12 @@ static bool preserves_source_end(struct lowering *lw, const struct ir_type *t,
 	const struct ir_dim *start = elements_before_axis(lw, dims, axis), *batch = batch_of(lw);
 	for (int i = 0; i < t->rank; i++) {
 		const struct ir_dim *first = elements_before_axis(lw, t->dims, i),
-		                    *rest = ir_dim_divide(table, start, first);
+		                    *quotient = ir_dim_divide(table, start, first);
 		bool is_batch = ir_dim_divide(table, dims[axis], batch) != NULL;
 		if (first == start && (lower_is_source(lw, t->dims[i]) || (is_batch && t->dims[i] == batch)))
 			return true;
-		if (rest != NULL && ir_dim_divide(table, rest, batch) != NULL &&
-		    lower_is_source(lw, t->dims[i]) && ir_dim_divide(table, t->dims[i], rest) != NULL)
+		if (quotient != NULL && ir_dim_divide(table, quotient, batch) != NULL &&
+		    lower_is_source(lw, t->dims[i]) && ir_dim_divide(table, t->dims[i], quotient) != NULL)
 			return true;
 	}
 	return false;
@@ -269,7 +269,7 @@ bool lower_reshape_source(const struct call *c, struct ir_value x, int rank, con
 			        c->lw, c->e->loc, DIAG_UNSUPPORTED,
 			        "not supported yet: reshape of %s beside the tokens: positions of the "
 			        "source would not be neighbours in axis %d of the result",
-			        type_text(c->lw, x), i);
+			        type_to_string(c->lw, x), i);
 	}
 	return true;
 }
@@ -329,16 +329,16 @@ bool lower_read_sizes(struct lowering *lw)
 static bool clone_with_source_bound(struct frontend_model *m, const struct lowering *lw,
                                     const struct ir_func *f, struct ir_module *out)
 {
-	struct ir_condition *room = ARENA_ARRAY(&m->arena, struct ir_condition, lw->source.n + 1);
+	struct ir_condition *capacity = ARENA_ARRAY(&m->arena, struct ir_condition, lw->source.n + 1);
 	struct ir_value *map = ARENA_ARRAY(&m->arena, struct ir_value, f->n_values);
 	struct ir_builder *b = irb_begin(out, m->cx, f->name, f->loc);
-	if (room == NULL || map == NULL || b == NULL)
+	if (capacity == NULL || map == NULL || b == NULL)
 		return false;
 	for (size_t i = 0; i < lw->source.n; i++) {
 		const struct ir_dim *d = ir_import_dim(out, module_symbol(lw, lw->source.items[i].in_decode));
-		room[i] = (struct ir_condition){d, IR_EQUAL, ir_dim_hi(out->dims, d)};
+		capacity[i] = (struct ir_condition){d, IR_EQUAL, ir_dim_hi(out->dims, d)};
 	}
-	irb_bind_dims(b, &(struct ir_case){f->name, room, lw->source.n});
+	irb_bind_dims(b, &(struct ir_case){f->name, capacity, lw->source.n});
 	irb_clone_params(b, f, map);
 	struct ir_copy copy = {.b = b, .from = f, .map = map};
 	ir_copy_region(&copy, f->body);

@@ -187,7 +187,7 @@ static bool is_call(const struct expr *e, const char *name)
 
 static bool push_text(struct split *s, struct graph_body *body, struct ir_loc loc, const char *text)
 {
-	return graph_push_text(s->arena, s->m->cx, body, loc, text);
+	return graph_push_source(s->arena, s->m->cx, body, loc, text);
 }
 
 /* Makes a source value available to decode: encode writes it to a state in the scope that defines it, decode
@@ -372,9 +372,9 @@ static const struct expr *dequantize_call(struct rewriting *r, const struct expr
 	r->failed = r->failed || n == NULL || call == NULL || names == NULL || args == NULL;
 	if (r->failed)
 		return keys;
-	const char *const texts[] = {n->x, n->scale};
+	const char *const names_of[] = {n->x, n->scale};
 	for (size_t i = 0; i < 2; i++) {
-		names[i] = (struct expr){.kind = EX_NAME, .loc = keys->loc, .text = texts[i]};
+		names[i] = (struct expr){.kind = EX_NAME, .loc = keys->loc, .text = names_of[i]};
 		args[i] = &names[i];
 	}
 	*call = (struct expr){.kind = EX_CALL,
@@ -438,9 +438,9 @@ static bool rewrite_statement(struct split *s, const struct graph_node *node, ex
 static bool split_tokens(struct split *s, const struct graph_node *node)
 {
 	struct graph_node with = *node;
-	bool as_kept = s->m->dtypes.cache != DT_F32 || s->m->dtypes.compute == COMPUTE_BF16;
+	bool uses_cache_format = s->m->dtypes.cache != DT_F32 || s->m->dtypes.compute == COMPUTE_BF16;
 	if (!rewrite_statement(s, node, hoist_source_exprs, &with.st) ||
-	    (as_kept && !rewrite_statement(s, node, quantize_sdpa_inputs, &with.st)) ||
+	    (uses_cache_format && !rewrite_statement(s, node, quantize_sdpa_inputs, &with.st)) ||
 	    !push_node(s, &s->scope->run, &with))
 		return false;
 	for (size_t i = 0; i < with.st->n_values; i++) {

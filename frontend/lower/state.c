@@ -187,7 +187,7 @@ bool lower_state_put(const struct call *c, struct lowered *out)
 		        lw, LOC_NONE, DIAG_UNSUPPORTED,
 		        "not supported yet: %s of the source is used beside the tokens, and has no axis "
 		        "of sequences",
-		        type_text(lw, x));
+		        type_to_string(lw, x));
 	if (lw->mode == LOWER_INFER)
 		return record_state_of(c, pattern, t, &k);
 	const struct lower_loop *loops[IR_RANK_MAX];
@@ -302,14 +302,14 @@ static int single_symbol(const struct ir_dim *d)
 	return is_symbol ? d->terms[0].atoms[0]->sym : -1;
 }
 
-static bool bind_row_dim(struct lowering *lw, const struct ir_dim *d, const char *name, int64_t most)
+static bool bind_row_dim(struct lowering *lw, const struct ir_dim *d, const char *name, int64_t max)
 {
 	struct ir_dims *dims = lw->module->dims;
 	const char *free = name;
 	for (int i = 2; ir_dims_find(dims, free) >= 0; i++)
 		free = arena_printf(lw->arena, "%s%d", name, i);
 	int64_t lo = ir_dim_lo(dims, d);
-	if (single_symbol(d) < 0 || lo > most || !ir_dims_declare(dims, free, lo, most))
+	if (single_symbol(d) < 0 || lo > max || !ir_dims_declare(dims, free, lo, max))
 		return false;
 	lw->bound = ir_dim_sym(dims, free);
 	lw->bound_sym = single_symbol(d);
@@ -322,13 +322,13 @@ bool lower_bind_rows(struct lowering *lw, bool scores)
 		return true;
 	const struct ir_dim *d = ir_import_dim(lw->module, lw->m->inputs.items[lw->m->tokens].dims[1]);
 	int64_t rings = min_ring_call_rows(lw->types),
-	        most = scores && rings > SCORE_ROWS ? SCORE_ROWS : rings;
-	bool is_needed = most == rings || single_symbol(d) >= 0;
-	if (ir_dim_hi(lw->module->dims, d) <= most || !is_needed ||
-	    bind_row_dim(lw, d, scores ? "rows" : "part", most))
+	        max = scores && rings > SCORE_ROWS ? SCORE_ROWS : rings;
+	bool is_needed = max == rings || single_symbol(d) >= 0;
+	if (ir_dim_hi(lw->module->dims, d) <= max || !is_needed ||
+	    bind_row_dim(lw, d, scores ? "rows" : "part", max))
 		return true;
 	return lower_fail(lw, lw->m->generate.loc, DIAG_GENERATE,
 	                  "%s up to %lld tokens at once, the model at least %lld",
-	                  most == rings ? "caches shorter than max_len take" : "the entry score takes",
-	                  (long long)most, (long long)ir_dim_lo(lw->module->dims, d));
+	                  max == rings ? "caches shorter than max_len take" : "the entry score takes",
+	                  (long long)max, (long long)ir_dim_lo(lw->module->dims, d));
 }

@@ -110,23 +110,23 @@ static const struct ir_wexpr *apply_conversions(struct lowering *lw, const struc
 		return e;
 	const struct quantize_rule *rule =
 	        need->is_quantizable ? model_quantize_rule(&m->quantize, want->path) : NULL;
-	enum ir_format codes = rule != NULL ? rule->format : FORMAT_PLAIN;
-	const struct ir_wexpr *rounded = e, *inputs = NULL;
+	enum ir_format target = rule != NULL ? rule->format : FORMAT_PLAIN;
+	const struct ir_wexpr *converted = e, *inputs = NULL;
 	const struct ir_wexpr *order = NULL, *stored = wexpr_without_columns(&m->arena, e, &order);
 	enum ir_format is = wexpr_format(stored != NULL ? stored : e);
-	if (codes != FORMAT_PLAIN && ir_format_is_quantized(is))
-		m->quantize.keeps_quants = m->quantize.keeps_quants || is != codes;
-	else if (codes != FORMAT_PLAIN) {
+	if (target != FORMAT_PLAIN && ir_format_is_quantized(is))
+		m->quantize.keeps_quants = m->quantize.keeps_quants || is != target;
+	else if (target != FORMAT_PLAIN) {
 		m->quantize.quantizes_floats = true;
 		if (!profile_find(m, want, need->is_table, &inputs))
 			return NULL;
-		rounded = wexpr_quantize(&m->arena, codes, e, inputs);
-	} else if (codes == FORMAT_PLAIN && !m->dtypes.keeps_weights && m->dtypes.weights != FORMAT_PLAIN)
-		rounded = wexpr_round(&m->arena, ir_format(m->dtypes.weights)->dtype, e);
-	if (rounded == NULL)
+		converted = wexpr_quantize(&m->arena, target, e, inputs);
+	} else if (target == FORMAT_PLAIN && !m->dtypes.keeps_weights && m->dtypes.weights != FORMAT_PLAIN)
+		converted = wexpr_round(&m->arena, ir_format(m->dtypes.weights)->dtype, e);
+	if (converted == NULL)
 		lower_fail(lw, LOC_NONE, DIAG_LIMIT, "the source of the parameter '%s' has too many steps",
 		           want->path);
-	return rounded;
+	return converted;
 }
 
 /* True for a parameter with a vocabulary axis: hub files pad it to a multiple of 64 rows beyond the configured
@@ -184,16 +184,16 @@ static int64_t group_count(const struct weight_request *need)
 static const struct ir_wexpr *apply_form(struct arena *a, const struct weight_request *need,
                                          const struct ir_wexpr *e)
 {
-	int64_t rest = 1;
+	int64_t n_taps = 1;
 	for (int i = 2; i < e->rank; i++)
-		rest *= e->dims[i]; /* cannot overflow: the number of elements has been checked */
-	const int64_t taps[] = {e->dims[0], e->rank > 1 ? e->dims[1] : 1, rest};
+		n_taps *= e->dims[i]; /* cannot overflow: the number of elements has been checked */
+	const int64_t taps[] = {e->dims[0], e->rank > 1 ? e->dims[1] : 1, n_taps};
 	const int64_t matrix[] = {taps[0], taps[1] * taps[2]};
 	switch (need->form) {
 	case WEIGHT_PLAIN: return e;
 	case WEIGHT_MATRIX: return wexpr_reshape(a, 2, matrix, e);
 	case WEIGHT_TAPS_FIRST:
-		if (rest > 1)
+		if (n_taps > 1)
 			e = wexpr_transpose(a, wexpr_reshape(a, 3, taps, e));
 		return wexpr_reshape(a, 2, matrix, e);
 	case WEIGHT_DERIVED: return need->make(need->user, e);
@@ -426,21 +426,21 @@ static const struct stored_tensor *find_unrepresentable_groups(const struct lowe
 static const char *dequantized_reason(const struct lowering *lw, const struct ir_wexpr *e, int rank)
 {
 	enum ir_format f = file_format(e);
-	bool has_codes = ir_format_is_quantized(f);
-	bool is_kept = lw->m->dtypes.keeps_weights || (lw->m->quantize.n > 0 && has_codes);
+	bool is_quantized = ir_format_is_quantized(f);
+	bool keeps_format = lw->m->dtypes.keeps_weights || (lw->m->quantize.n > 0 && is_quantized);
 	const struct stored_tensor *unheld =
 	        rank < 2 || !lw->m->dtypes.keeps_weights ? NULL : find_unrepresentable_groups(lw, e);
 	if (unheld != NULL)
 		return arena_printf(&lw->m->arena, "no format has %s", unheld->packed_as);
-	if (rank < 2 || f == FORMAT_PLAIN || !is_kept)
+	if (rank < 2 || f == FORMAT_PLAIN || !keeps_format)
 		return NULL;
 	if (is_computed(e))
-		return has_codes ? "its values are computed from them" : NULL;
+		return is_quantized ? "its values are computed from them" : NULL;
 	if (!all_in_format(e, f))
 		return "its parts have different formats";
 	if (has_columns(e))
 		return "its columns are stored in the order of groups, and only linears of one matrix gather";
-	return has_codes ? "its rows are divided" : NULL;
+	return is_quantized ? "its rows are divided" : NULL;
 }
 
 /* ---- names ---- */
@@ -580,24 +580,24 @@ static const char *unquantized_reason(struct lowering *lw, const struct weight_r
 {
 	struct model_quantize *q = &lw->m->quantize;
 	struct arena *a = &lw->m->arena;
-	const char *widened = format == FORMAT_PLAIN ? dequantized_reason(lw, e, need->rank) : NULL;
-	bool is_told = q->n > 0 || widened != NULL || (lw->m->weights.repeats_split && need->rank > 1);
-	if (!is_told || (q->n == 0 && format != FORMAT_PLAIN))
+	const char *reason = format == FORMAT_PLAIN ? dequantized_reason(lw, e, need->rank) : NULL;
+	bool is_reported = q->n > 0 || reason != NULL || (lw->m->weights.repeats_split && need->rank > 1);
+	if (!is_reported || (q->n == 0 && format != FORMAT_PLAIN))
 		return NULL;
-	if (widened == NULL && q->n == 0)
+	if (reason == NULL && q->n == 0)
 		return "its values are f32";
 	if (need->rank < 2)
 		return "it is a vector";
 	if (!need->is_quantizable)
 		return ir_format_is_quantized(format) ? NULL
 		                                      : "it is neither the matrix of a linear nor a table";
-	if (widened != NULL)
-		return widened;
+	if (reason != NULL)
+		return reason;
 	const struct quantize_rule *rule = model_quantize_rule(q, first_parameter_path(lw, need, loops, n));
-	bool stays = ir_format_is_quantized(format);
-	if (stays && (rule == NULL || rule->format == FORMAT_PLAIN || rule->format == format))
+	bool is_quantized = ir_format_is_quantized(format);
+	if (is_quantized && (rule == NULL || rule->format == FORMAT_PLAIN || rule->format == format))
 		return NULL;
-	if (stays)
+	if (is_quantized)
 		return arena_printf(a, "quantized values of files stay, also where '%s' says %s",
 		                    rule->pattern, ir_format(rule->format)->name);
 	return rule == NULL ? "no pattern is about it" : arena_printf(a, "'%s' keeps it", rule->pattern);
@@ -664,25 +664,25 @@ bool lower_weight(struct lowering *lw, const struct weight_request *need, struct
 	enum ir_format format = storage_format(lw, rank, e);
 	if (format == FORMAT_PLAIN && !need->plus_one && !split_at_format_changes(lw, need, e, loops, n))
 		return false;
-	const char *part = rows_suffix(lw, need);
+	const char *suffix = rows_suffix(lw, need);
 	if (need->plus_one)
-		part = arena_printf(lw->arena, "%s.plus_one", part);
-	part = arena_printf(lw->arena, "%s%s", part, form_suffix(need));
-	size_t known = lw->module->weights.n;
-	const struct ir_weight *w = add_weight(lw, arena_printf(lw->arena, "%s%s", name, part), e, format);
+		suffix = arena_printf(lw->arena, "%s.plus_one", suffix);
+	suffix = arena_printf(lw->arena, "%s%s", suffix, form_suffix(need));
+	size_t n_before = lw->module->weights.n;
+	const struct ir_weight *w = add_weight(lw, arena_printf(lw->arena, "%s%s", name, suffix), e, format);
 	if (w == NULL) {
 		name = stacked_name(lw, pattern, loops, &n, true);
-		w = add_weight(lw, arena_printf(lw->arena, "%s%s", name, part), e, format);
+		w = add_weight(lw, arena_printf(lw->arena, "%s%s", name, suffix), e, format);
 	}
 	if (w == NULL)
 		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "the parameter '%s' is used in two ways",
 		                  need->pattern);
-	const char *widened = format == FORMAT_PLAIN ? dequantized_reason(lw, e, need->rank) : NULL;
+	const char *reason = format == FORMAT_PLAIN ? dequantized_reason(lw, e, need->rank) : NULL;
 	enum ir_format is = file_format(e);
-	if (widened != NULL && lw->module->weights.n > known && !lw->m->weights.formats_differ)
+	if (reason != NULL && lw->module->weights.n > n_before && !lw->m->weights.formats_differ)
 		diag_warning(lw->cx, lw->loc.at, DIAG_UNSUPPORTED, "the weight '%s'%s%s becomes f32: %s",
 		             w->name, is != FORMAT_PLAIN ? " of " : "",
-		             is != FORMAT_PLAIN ? ir_format(is)->name : "", widened);
+		             is != FORMAT_PLAIN ? ir_format(is)->name : "", reason);
 	const char *why = lw->mode != LOWER_INFER ? unquantized_reason(lw, need, e, format, loops, n) : NULL;
 	if (why != NULL && !strmap_has(&lw->m->weights.unquantized, w->name))
 		strmap_set(&lw->m->weights.unquantized, w->name, (void *)(uintptr_t)why);

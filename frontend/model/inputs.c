@@ -172,16 +172,16 @@ static bool int_default(struct model_scope *s, const struct frontend_input *in, 
 	int bits = 8 * (int)ir_dtype_bytes(in->dtype);
 	bool is_signed = in->dtype != DT_U8;
 	int64_t lo = ir_dim_lo(s->dims, in->default_dim), hi = ir_dim_hi(s->dims, in->default_dim);
-	int64_t most = bits == 64 ? INT64_MAX : (INT64_C(1) << (bits - (is_signed ? 1 : 0))) - 1;
-	int64_t least = is_signed ? -most - 1 : 0;
-	if (in->below > 0 && most >= in->below)
-		most = in->below - 1;
+	int64_t max = bits == 64 ? INT64_MAX : (INT64_C(1) << (bits - (is_signed ? 1 : 0))) - 1;
+	int64_t min = is_signed ? -max - 1 : 0;
+	if (in->below > 0 && max >= in->below)
+		max = in->below - 1;
 	if (in->below > 0)
-		least = 0;
-	if (lo >= least && hi <= most)
+		min = 0;
+	if (lo >= min && hi <= max)
 		return true;
 	diag_error(s->cx, loc, DIAG_VALUE_TYPE, "default of '%s' is %lld to %lld, not in [%lld, %lld]",
-	           in->name, (long long)lo, (long long)hi, (long long)least, (long long)most);
+	           in->name, (long long)lo, (long long)hi, (long long)min, (long long)max);
 	return false;
 }
 

@@ -41,9 +41,9 @@ static enum expr_lookup lookup_dim_or_param(void *user, const char *name, struct
 const char *const *model_names(void *scope, size_t *n)
 {
 	struct model_scope *s = scope;
-	size_t n_params = s->params.n, most = n_params + ir_dims_count(s->dims);
-	const char **names = ARENA_ARRAY(s->arena, const char *, most);
-	*n = names == NULL ? 0 : most;
+	size_t n_params = s->params.n, capacity = n_params + ir_dims_count(s->dims);
+	const char **names = ARENA_ARRAY(s->arena, const char *, capacity);
+	*n = names == NULL ? 0 : capacity;
 	for (size_t i = 0; i < *n; i++)
 		names[i] = i < n_params ? s->params.items[i].key : ir_dims_sym(s->dims, i - n_params)->name;
 	return names;

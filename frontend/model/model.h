@@ -126,9 +126,10 @@ struct model_weights {
 	bool shapes_only; /* options.shapes, and a weight file is missing: parameters have shapes only */
 	struct strmap unquantized; /* weight of the module -> why it is not stored as quants, as text */
 	struct {
-		size_t first, n;        /* range of its tensors in `files` */
-		size_t wanted, unknown; /* number of quantized matrices, and of those without statistics */
-		const char *one;        /* path of one without statistics */
+		size_t first, n; /* range of its tensors in `files` */
+		size_t n_quantized,
+		        n_unknown;   /* number of quantized matrices, and of those without statistics */
+		const char *example; /* path of one without statistics */
 	} profile;
 };
 
@@ -218,7 +219,7 @@ bool model_quantize_finish(struct frontend_model *m);
 /* ---- tokenizer.c ---- */
 /* Reads and packs the files of a tokenizer of any kind except chars. */
 TFMC_MUST_USE enum tfmc_status model_read_tokenizer(struct model_document *d, const struct yaml_node *node,
-                                                    enum frontend_tokenizer_kind kind, bool may_lack,
+                                                    enum frontend_tokenizer_kind kind, bool is_optional,
                                                     struct tokenizer_packed *out);
 
 /* ---- checks.c ---- */

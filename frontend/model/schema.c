@@ -108,9 +108,9 @@ static bool is_misspelled(struct arena *a, const struct yaml_node *map, const st
 	const char *const *names = key_names(a, key->where, NULL, &n);
 	for (size_t i = 0; i < map->n; i++) {
 		const char *given = map->pairs[i].key->text;
-		const char *near =
+		const char *nearest =
 		        schema_find_key(key->where, given) == NULL ? nearest_name(given, names, n) : NULL;
-		if (near != NULL && strcmp(near, key->name) == 0)
+		if (nearest != NULL && strcmp(nearest, key->name) == 0)
 			return true;
 	}
 	return false;
@@ -129,8 +129,8 @@ static bool check_required(struct arena *a, struct diag_context *cx, const struc
 	return ok;
 }
 
-bool schema_check_some(struct arena *a, struct diag_context *cx, const struct yaml_node *map,
-                       const char *where, const char *also, const char *what)
+bool schema_check_present(struct arena *a, struct diag_context *cx, const struct yaml_node *map,
+                          const char *where, const char *also, const char *what)
 {
 	bool ok = true;
 	for (size_t i = 0; where != NULL && i < map->n; i++) {
@@ -151,7 +151,7 @@ bool schema_check_some(struct arena *a, struct diag_context *cx, const struct ya
 bool schema_check(struct arena *a, struct diag_context *cx, const struct yaml_node *map, const char *where,
                   const char *also, const char *what)
 {
-	bool ok = schema_check_some(a, cx, map, where, also, what);
+	bool ok = schema_check_present(a, cx, map, where, also, what);
 	return check_required(a, cx, map, where, what) && ok;
 }
 

@@ -66,8 +66,8 @@ bool schema_check(struct arena *a, struct diag_context *cx, const struct yaml_no
                   const char *also, const char *what);
 
 /* The same without required keys, for `defaults`; `where` NULL: no check. */
-bool schema_check_some(struct arena *a, struct diag_context *cx, const struct yaml_node *map,
-                       const char *where, const char *also, const char *what);
+bool schema_check_present(struct arena *a, struct diag_context *cx, const struct yaml_node *map,
+                          const char *where, const char *also, const char *what);
 
 /*
  * A struct member named like a key. Its type follows from that of the row: INT int64_t, FLOAT double, BOOL

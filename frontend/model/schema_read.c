@@ -22,9 +22,9 @@ static bool check_range(const struct member_reader *r, const struct value *v)
 	const char *words = r->key->words;
 	bool is_int = v->kind == VALUE_INT, above = words[0] == '>';
 	char *end;
-	double x = is_int ? (double)v->i : v->f, least = strtod(words + above, &end);
-	double most = *end != '\0' ? strtod(end, NULL) : is_int ? (double)INT32_MAX : (double)INFINITY;
-	if (words[0] == '\0' || ((above ? x > least : x >= least) && x <= most))
+	double x = is_int ? (double)v->i : v->f, min = strtod(words + above, &end);
+	double max = *end != '\0' ? strtod(end, NULL) : is_int ? (double)INT32_MAX : (double)INFINITY;
+	if (words[0] == '\0' || ((above ? x > min : x >= min) && x <= max))
 		return true;
 	struct buf text;
 	buf_init(&text);
@@ -32,9 +32,9 @@ static bool check_range(const struct member_reader *r, const struct value *v)
 		buf_printf(&text, "%lld", (long long)v->i);
 	else
 		buf_printf(&text, "%g", x);
-	buf_printf(&text, ", it must be %s %g", above ? "above" : "at least", least);
-	if (*end != '\0' || x > most)
-		buf_printf(&text, " and at most %.10g", most);
+	buf_printf(&text, ", it must be %s %g", above ? "above" : "at least", min);
+	if (*end != '\0' || x > max)
+		buf_printf(&text, " and at most %.10g", max);
 	diag_error(r->env->cx, r->node->loc, DIAG_VALUE_TYPE, "%s is %s", r->key->name, text.data);
 	buf_destroy(&text);
 	return false;

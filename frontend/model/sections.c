@@ -228,8 +228,7 @@ static bool is_sequence(const struct frontend_input *in)
 bool model_limit_context(struct frontend_model *m)
 {
 	struct ir_dims *dims = m->scope.dims;
-	int64_t context = m->options.context, most = m->generate.max_len,
-	        least = (int64_t)m->generate.start.n;
+	int64_t context = m->options.context, max = m->generate.max_len, min = (int64_t)m->generate.start.n;
 	if (context == 0)
 		return true;
 	for (size_t i = 0; i < m->inputs.n; i++) {
@@ -237,17 +236,17 @@ bool model_limit_context(struct frontend_model *m)
 		if (!is_sequence(in))
 			continue;
 		int64_t hi = ir_dim_hi(dims, in->dims[1]);
-		most = hi > most ? hi : most;
+		max = hi > max ? hi : max;
 	}
-	if (most == 0) {
+	if (max == 0) {
 		diag_error(m->cx, LOC_NONE, DIAG_OPTION,
 		           "--context: no input of the model is a sequence of ids");
 		return false;
 	}
-	if (context > most || context < least) {
+	if (context > max || context < min) {
 		diag_error(m->cx, LOC_NONE, DIAG_OPTION,
 		           "--context=%lld: a sequence of the model has %lld to %lld tokens",
-		           (long long)context, (long long)(least > 1 ? least : 1), (long long)most);
+		           (long long)context, (long long)(min > 1 ? min : 1), (long long)max);
 		return false;
 	}
 	for (size_t i = 0; i < m->inputs.n; i++) {
@@ -465,12 +464,12 @@ enum tfmc_status frontend_tokenizer(struct frontend_model *m, bool needed,
 	if (!m->tokenizer.given || m->tokenizer_read)
 		return TFMC_OK;
 	if (m->tokenizer.kind != TOKENIZER_CHARS) {
-		bool may_lack = m->tokenizer.optional && !needed;
+		bool is_optional = m->tokenizer.optional && !needed;
 		size_t errors = m->cx->n_errors;
-		enum tfmc_status st = model_read_tokenizer(&m->doc, node, m->tokenizer.kind, may_lack,
+		enum tfmc_status st = model_read_tokenizer(&m->doc, node, m->tokenizer.kind, is_optional,
 		                                           &m->tokenizer.packed);
 		m->tokenizer_read = st == TFMC_OK;
-		return may_lack && st == TFMC_INVALID && m->cx->n_errors == errors ? TFMC_OK : st;
+		return is_optional && st == TFMC_INVALID && m->cx->n_errors == errors ? TFMC_OK : st;
 	}
 	TFMC_TRY(read_chars(m, node));
 	m->tokenizer_read = true;

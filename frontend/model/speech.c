@@ -143,12 +143,13 @@ const char *frontend_speech_start(struct arena *a, const struct frontend_speech 
 {
 	const char *language = w->language != NULL ? w->language : s->language;
 	const char *task = w->task != NULL ? w->task : s->task;
-	bool has_times = w->timestamps || s->timestamps, is_asked = w->language != NULL || w->task != NULL;
+	bool with_timestamps = w->timestamps || s->timestamps,
+	     is_requested = w->language != NULL || w->task != NULL;
 	const int64_t *language_id = NULL, *task_id = NULL;
 	*n = 0;
-	if (is_asked && s->english_only)
+	if (is_requested && s->english_only)
 		return "the model knows English only, it takes neither a language nor a task";
-	if (has_times && s->no_timestamps < 0)
+	if (with_timestamps && s->no_timestamps < 0)
 		return "the model has no id for timestamps (no_timestamps_token_id)";
 	if (language != NULL && (language_id = find_language(a, s, language)) == NULL)
 		return arena_printf(a, "'%s' is not a language of the model", language);
@@ -167,9 +168,9 @@ const char *frontend_speech_start(struct arena *a, const struct frontend_speech 
 	else if (language != NULL && !has_task(s, out, *n) && find_name(&s->tasks, "transcribe") != NULL)
 		out[(*n)++] = *find_name(&s->tasks, "transcribe");
 	bool ends = s->no_timestamps >= 0 && out[*n - 1] == s->no_timestamps;
-	if (!has_times && s->no_timestamps >= 0 && !ends)
+	if (!with_timestamps && s->no_timestamps >= 0 && !ends)
 		out[(*n)++] = s->no_timestamps;
-	else if (has_times && ends)
+	else if (with_timestamps && ends)
 		--*n;
 	size_t kept = 1; /* remove placeholders that no language fills */
 	for (size_t i = 1; i < *n; i++)

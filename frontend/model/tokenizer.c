@@ -78,9 +78,10 @@ static enum tfmc_status read_marian(struct model_document *d, const struct yaml_
 	struct tokenizer_packed packed[TFMC_COUNT(sides)];
 	const char *ignored;
 	for (size_t i = 0; i < TFMC_COUNT(sides); i++) {
-		bool own = i == 1 && yaml_find(node, "target_vocab") != NULL;
+		bool has_target_vocab = i == 1 && yaml_find(node, "target_vocab") != NULL;
 		struct file_bytes spm = {0}, vocab = {0};
-		TFMC_TRY(read_key_file(d, node, own ? "target_vocab" : "vocab", &vocab, &ignored));
+		TFMC_TRY(read_key_file(d, node, has_target_vocab ? "target_vocab" : "vocab", &vocab,
+		                       &ignored));
 		TFMC_TRY(read_key_file(d, node, sides[i], &spm, &s->name));
 		TFMC_TRY(tokenizer_from_marian(s, (const unsigned char *)spm.data, spm.len, vocab.data,
 		                               vocab.len, &packed[i]));
@@ -133,10 +134,10 @@ static enum tfmc_status read_config(struct model_document *d, const struct yaml_
 }
 
 enum tfmc_status model_read_tokenizer(struct model_document *d, const struct yaml_node *node,
-                                      enum frontend_tokenizer_kind kind, bool may_lack,
+                                      enum frontend_tokenizer_kind kind, bool is_optional,
                                       struct tokenizer_packed *out)
 {
-	struct tokenizer_source s = {d->arena, d->cx, "", node->loc, may_lack, NULL};
+	struct tokenizer_source s = {d->arena, d->cx, "", node->loc, is_optional, NULL};
 	struct file_bytes file = {0}, merges = {0};
 	const char *ignored;
 	if (kind == TOKENIZER_BY_KEYS)

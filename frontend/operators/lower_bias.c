@@ -101,19 +101,19 @@ static bool add_alibi(const struct score_bias *s, struct ir_value *sum)
 /* ---- relative positions ---- */
 
 struct bucketing {
-	int64_t n, reach; /* number of buckets; distances >= reach share the last one */
-	bool both;        /* bidirectional: keys after the query have half of the buckets */
+	int64_t n, reach;   /* number of buckets; distances >= reach share the last one */
+	bool bidirectional; /* bidirectional: keys after the query have half of the buckets */
 };
 
 static int64_t bucket_of_distance(const struct bucketing *k, int64_t r)
 {
-	int64_t n = k->both ? k->n / 2 : k->n, offset = k->both && r > 0 ? n : 0;
-	int64_t exact = n / 2, d = r < 0 ? -r : k->both ? r : 0;
+	int64_t n = k->bidirectional ? k->n / 2 : k->n, offset = k->bidirectional && r > 0 ? n : 0;
+	int64_t exact = n / 2, d = r < 0 ? -r : k->bidirectional ? r : 0;
 	if (d < exact)
 		return offset + d;
 	double part = log((double)d / (double)exact) / log((double)k->reach / (double)exact);
-	int64_t far = exact + (int64_t)floor(part * (double)(n - exact));
-	return offset + (far < n - 1 ? far : n - 1);
+	int64_t far_bucket = exact + (int64_t)floor(part * (double)(n - exact));
+	return offset + (far_bucket < n - 1 ? far_bucket : n - 1);
 }
 
 /* Expands the table [buckets, H] to one row for each distance -reach .. reach, so that run time needs no
@@ -138,9 +138,9 @@ static bool read_buckets(const struct score_bias *s, struct bucketing *k)
 {
 	const struct call *c = s->c;
 	if (!call_int(c, "buckets", &k->n) || !call_int(c, "max_distance", &k->reach) ||
-	    !call_bool(c, "bidirectional", &k->both))
+	    !call_bool(c, "bidirectional", &k->bidirectional))
 		return false;
-	int64_t n = k->both ? k->n / 2 : k->n;
+	int64_t n = k->bidirectional ? k->n / 2 : k->n;
 	if (k->n < 2 || k->n > DISTANCE_MAX || n < 2)
 		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE,
 		                  "rel_bias wants at least 2 buckets for each direction");
@@ -153,8 +153,8 @@ static bool read_buckets(const struct score_bias *s, struct bucketing *k)
 
 static const struct ir_wexpr *bucket_table_by_distance(void *user, const struct ir_wexpr *table)
 {
-	const void *const *both = user;
-	return expand_buckets(both[0], both[1], table);
+	const void *const *context = user;
+	return expand_buckets(context[0], context[1], table);
 }
 
 static bool add_relative(const struct score_bias *s, struct ir_value *sum)
@@ -169,15 +169,15 @@ static bool add_relative(const struct score_bias *s, struct ir_value *sum)
 		return true;
 	if (!read_buckets(s, &k))
 		return false;
-	const void *both[] = {s, &k};
+	const void *context[] = {s, &k};
 	struct weight_request need = {.rank = 2,
 	                              .dims = {k.n, s->heads},
 	                              .form = WEIGHT_DERIVED,
 	                              .make = bucket_table_by_distance,
-	                              .user = both,
-	                              .derived_suffix =
-	                                      arena_printf(s->c->lw->arena, ".distances%lld%s",
-	                                                   (long long)k.reach, k.both ? "" : ".past")};
+	                              .user = context,
+	                              .derived_suffix = arena_printf(s->c->lw->arena, ".distances%lld%s",
+	                                                             (long long)k.reach,
+	                                                             k.bidirectional ? "" : ".past")};
 	need.pattern = arena_printf(s->c->lw->arena, "%s.weight", path);
 	if (!lower_weight(s->c->lw, &need, &table))
 		return false;
@@ -197,8 +197,8 @@ static bool add_relative(const struct score_bias *s, struct ir_value *sum)
 /* ---- a given tensor ---- */
 
 /* Adds the argument `bias`, and -inf for keys that are not visible. */
-static bool add_given(const struct score_bias *s, struct ir_value visible, struct ir_value scores,
-                      struct ir_value *sum)
+static bool add_given_bias(const struct score_bias *s, struct ir_value visible, struct ir_value scores,
+                           struct ir_value *sum)
 {
 	struct ir_value bias = IR_NO_VALUE;
 	if (!lower_score_operand(s->c, "bias", scores, s->scores->dtype, &bias))
@@ -218,7 +218,7 @@ bool lower_score_bias(const struct call *c, struct ir_value visible, struct ir_v
 	    s.heads > HEADS_MAX)
 		return false;
 	struct ir_value sum = IR_NO_VALUE;
-	if (!add_given(&s, visible, *scores, &sum) || !add_alibi(&s, &sum) || !add_relative(&s, &sum))
+	if (!add_given_bias(&s, visible, *scores, &sum) || !add_alibi(&s, &sum) || !add_relative(&s, &sum))
 		return false;
 	if (sum.id != 0)
 		*scores = irb_add(s.b, *scores, sum, NULL);

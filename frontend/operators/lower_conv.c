@@ -100,12 +100,13 @@ static bool set_output_size(struct conv *v, struct conv_axis *a, const struct ir
 
 /* Multiplies x by the weight of a group as a matrix [out, channels * taps]. turn: taps outermost, to match
  * gather_taps; else the stored order, to match lower_patches. */
-static bool conv_linear(const struct conv *v, struct ir_value x, int64_t group, bool turn, struct ir_value *y)
+static bool conv_linear(const struct conv *v, struct ir_value x, int64_t group, bool taps_outermost,
+                        struct ir_value *y)
 {
 	int64_t rows = v->out / v->groups;
 	struct weight_request need = {.rank = v->n_axes + 2,
 	                              .dims = {v->out, v->channels / v->groups, v->axis[0].kernel},
-	                              .form = turn ? WEIGHT_TAPS_FIRST : WEIGHT_MATRIX};
+	                              .form = taps_outermost ? WEIGHT_TAPS_FIRST : WEIGHT_MATRIX};
 	struct ir_value w, bias = IR_NO_VALUE;
 	if (v->n_axes == 2)
 		need.dims[3] = v->axis[1].kernel;
@@ -212,10 +213,10 @@ static struct ir_value gather_taps(const struct conv *v, struct ir_value x)
 	if (v->taps > TAPS_SLICED_MAX)
 		return irb_failed(v->b) ? x : gather_windows(v, x);
 	for (int64_t k = 0; k < v->axis[0].kernel && !irb_failed(v->b); k++) {
-		struct ir_value line = strided_slice(v, x, 0, k * v->axis[0].dilation);
+		struct ir_value row_taps = strided_slice(v, x, 0, k * v->axis[0].dilation);
 		for (int64_t m = 0; m < v->axis[1].kernel; m++)
-			part[n++] =
-			        v->n_axes == 1 ? line : strided_slice(v, line, 1, m * v->axis[1].dilation);
+			part[n++] = v->n_axes == 1 ? row_taps
+			                           : strided_slice(v, row_taps, 1, m * v->axis[1].dilation);
 	}
 	if (n <= 1 || irb_failed(v->b))
 		return n == 1 ? part[0] : x;
@@ -248,14 +249,14 @@ static bool convolve(const struct conv *v, struct ir_value x, struct ir_value *y
 
 static bool windows_tile_input(const struct conv *v, const struct ir_type *type)
 {
-	bool yes = v->groups == 1;
+	bool tiled = v->groups == 1;
 	for (int i = 0; i < v->n_axes; i++) {
 		const struct conv_axis *a = &v->axis[i];
 		int64_t n;
-		yes = yes && a->stride == a->kernel && a->padding == 0 && a->dilation == 1 &&
-		      ir_dim_is_const(type->dims[i + 2], &n) && n % a->kernel == 0;
+		tiled = tiled && a->stride == a->kernel && a->padding == 0 && a->dilation == 1 &&
+		        ir_dim_is_const(type->dims[i + 2], &n) && n % a->kernel == 0;
 	}
-	return yes;
+	return tiled;
 }
 
 /* [B, C, H, W] -> [B, H/h, W/w, C h w], the order in which the kernel is stored. */

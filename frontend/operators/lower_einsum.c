@@ -81,14 +81,14 @@ static bool take_diagonal(const struct einsum *s, struct term *t, int first, int
 	int64_t axis = second;
 	if (type->dims[first] != type->dims[second])
 		return report_bad_einsum(s, arena_printf(s->lw->arena, "sizes of '%c' differ: %s",
-		                                         t->labels[first], type_text(s->lw, t->v)));
+		                                         t->labels[first], type_to_string(s->lw, t->v)));
 	if (!call_mixes_axis(s->c, &t->v, first, FILL_NONE))
 		return false;
 	struct ir_value i = irb_iota(b, &(struct attrs_iota){.dims = dims, .axis = first});
 	struct ir_value j = irb_iota(b, &(struct attrs_iota){.dims = dims, .axis = second});
 	struct ir_value zero = irb_full_of(b, 0.0, type->dtype, type->rank, type->dims);
-	struct ir_value own = irb_cmp(b, i, j, &(struct attrs_cmp){.kind = CMP_eq});
-	t->v = irb_reduce_sum(b, irb_where(b, own, t->v, zero, NULL),
+	struct ir_value on_diagonal = irb_cmp(b, i, j, &(struct attrs_cmp){.kind = CMP_eq});
+	t->v = irb_reduce_sum(b, irb_where(b, on_diagonal, t->v, zero, NULL),
 	                      &(struct attrs_reduce_sum){.axes = {&axis, 1}});
 	memmove(t->labels + second, t->labels + second + 1, (size_t)(t->rank - second));
 	t->rank--;
@@ -139,8 +139,8 @@ static bool read_tensors(struct einsum *s)
 		    irb_type(s->lw->b, s->in[0].v)->dims[axis] != irb_type(s->lw->b, s->in[1].v)->dims[i])
 			return report_bad_einsum(
 			        s, arena_printf(s->lw->arena, "sizes of '%c' differ: %s and %s",
-			                        s->in[1].labels[i], type_text(s->lw, s->in[0].v),
-			                        type_text(s->lw, s->in[1].v)));
+			                        s->in[1].labels[i], type_to_string(s->lw, s->in[0].v),
+			                        type_to_string(s->lw, s->in[1].v)));
 	}
 	for (int i = 0; i < s->out.rank; i++)
 		if (label_size(s, s->out.labels[i]) == NULL)
@@ -164,11 +164,11 @@ static void cast_term(const struct einsum *s, struct term *t, enum ir_dtype dtyp
 static bool cast_to_f32_for_two_sums(struct einsum *s)
 {
 	enum ir_dtype t = irb_type(s->lw->b, s->in[0].v)->dtype;
-	bool has_own = false;
+	bool has_unshared = false;
 	for (int which = 0; which < s->n; which++)
 		for (int i = 0; i < s->in[which].rank; i++)
-			has_own = has_own || is_summed_alone(s, which, s->in[which].labels[i]);
-	if (s->n < 2 || !has_own || (t != DT_F16 && t != DT_BF16))
+			has_unshared = has_unshared || is_summed_alone(s, which, s->in[which].labels[i]);
+	if (s->n < 2 || !has_unshared || (t != DT_F16 && t != DT_BF16))
 		return false;
 	cast_term(s, &s->in[0], DT_F32);
 	cast_term(s, &s->in[1], DT_F32);
@@ -177,21 +177,21 @@ static bool cast_to_f32_for_two_sums(struct einsum *s)
 
 static bool sum_unshared_labels(struct einsum *s, int which)
 {
-	struct term *t = &s->in[which], rest = {.rank = 0};
+	struct term *t = &s->in[which], remaining = {.rank = 0};
 	int64_t axes[IR_RANK_MAX];
 	size_t n = 0;
 	for (int i = 0; i < t->rank; i++) {
 		if (!is_summed_alone(s, which, t->labels[i]))
-			rest.labels[rest.rank++] = t->labels[i];
+			remaining.labels[remaining.rank++] = t->labels[i];
 		else if (!call_mixes_axis(s->c, &t->v, i, FILL_ZERO))
 			return false;
 		else
 			axes[n++] = i;
 	}
-	rest.v = t->v;
+	remaining.v = t->v;
 	if (n > 0)
-		rest.v = irb_reduce_sum(s->lw->b, t->v, &(struct attrs_reduce_sum){.axes = {axes, n}});
-	*t = rest;
+		remaining.v = irb_reduce_sum(s->lw->b, t->v, &(struct attrs_reduce_sum){.axes = {axes, n}});
+	*t = remaining;
 	return !irb_failed(s->lw->b);
 }
 
@@ -287,14 +287,14 @@ bool lower_einsum(const struct call *c, struct lowered *out)
 	if (!call_word(c, "spec", &s.spec) || !read_spec(&s) || !read_tensors(&s))
 		return false;
 	enum ir_dtype dtype = irb_type(c->lw->b, s.in[0].v)->dtype;
-	bool is_wide = cast_to_f32_for_two_sums(&s);
+	bool was_cast = cast_to_f32_for_two_sums(&s);
 	for (int i = 0; i < s.n && !irb_failed(c->lw->b); i++)
 		if (!sum_unshared_labels(&s, i))
 			return false;
 	y = s.in[0];
 	if (s.n == 2 && !multiply(&s, &y))
 		return false;
-	if (is_wide)
+	if (was_cast)
 		cast_term(&s, &y, dtype);
 	if (irb_failed(c->lw->b))
 		return false;

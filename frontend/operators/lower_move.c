@@ -78,10 +78,10 @@ bool lower_split(const struct call *c, struct lowered *out)
 	if (!call_tensor(c, "x", &x) || !call_axis(c, "axis", call_type(c, x)->rank, &axis) ||
 	    !call_dims(c, "sizes", &n, sizes))
 		return false;
-	bool is_behind = false; /* a part starts after a part whose size depends on the source */
+	bool follows_source = false; /* a part starts after a part whose size depends on the source */
 	for (int i = 0; i + 1 < n; i++)
-		is_behind = is_behind || lower_is_source(lw, sizes[i]);
-	if (!call_mixes_axis(c, &x, axis, is_behind ? FILL_UNSUPPORTED : FILL_NONE))
+		follows_source = follows_source || lower_is_source(lw, sizes[i]);
+	if (!call_mixes_axis(c, &x, axis, follows_source ? FILL_UNSUPPORTED : FILL_NONE))
 		return false;
 	const struct ir_dim *begin = ir_dim_const(lw->module->dims, 0);
 	*out = (struct lowered){
@@ -93,7 +93,7 @@ bool lower_split(const struct call *c, struct lowered *out)
 	if (begin != call_type(c, x)->dims[axis])
 		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
 		                  "the sizes of split do not add up to axis %lld of %s", (long long)axis,
-		                  type_text(lw, x));
+		                  type_to_string(lw, x));
 	return out->items != NULL && !irb_failed(lw->b);
 }
 
@@ -202,13 +202,13 @@ bool lower_frame(const struct call *c, struct lowered *out)
 		return lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "size and hop of frame are at least 1");
 	if (call_type(c, x)->rank == IR_RANK_MAX)
 		return lower_fail(c->lw, c->e->loc, DIAG_LIMIT, "more than %d axes", IR_RANK_MAX);
-	const struct ir_dim *rest =
+	const struct ir_dim *span =
 	        ir_dim_add(dims, call_type(c, x)->dims[axis], ir_dim_const(dims, -w.size));
-	if (ir_dim_lo(dims, rest) < 0)
+	if (ir_dim_lo(dims, span) < 0)
 		return lower_fail(c->lw, c->e->loc, DIAG_SHAPE,
 		                  "frame: a window of %lld is longer than axis %lld of %s may be",
-		                  (long long)w.size, (long long)axis, type_text(c->lw, x));
-	w.count = ir_dim_add(dims, ir_dim_floordiv(dims, rest, w.hop), ir_dim_const(dims, 1));
+		                  (long long)w.size, (long long)axis, type_to_string(c->lw, x));
+	w.count = ir_dim_add(dims, ir_dim_floordiv(dims, span, w.hop), ir_dim_const(dims, 1));
 	return call_return(c, out, lower_windows(c->lw, x, (int)axis, &w));
 }
 
@@ -248,8 +248,8 @@ static bool broadcast_leading_axes(const struct call *c, struct ir_value *a, str
 	const struct ir_type *ta = call_type(c, *a), *tb = call_type(c, *b);
 	const struct ir_dim *da[IR_RANK_MAX], *db[IR_RANK_MAX];
 	if (ta->rank < 2 || tb->rank < 2)
-		return lower_fail(c->lw, c->e->loc, DIAG_SHAPE, "matmul of %s and %s", type_text(c->lw, *a),
-		                  type_text(c->lw, *b));
+		return lower_fail(c->lw, c->e->loc, DIAG_SHAPE, "matmul of %s and %s",
+		                  type_to_string(c->lw, *a), type_to_string(c->lw, *b));
 	int rank = ta->rank > tb->rank ? ta->rank : tb->rank;
 	for (int i = 1; i <= rank; i++) {
 		const struct ir_dim *x =
@@ -261,8 +261,8 @@ static bool broadcast_leading_axes(const struct call *c, struct ir_value *a, str
 		db[rank - i] = lead && ir_dim_equals(y, 1) ? x : y;
 		if (lead && da[rank - i] != db[rank - i])
 			return lower_fail(c->lw, c->e->loc, DIAG_SHAPE,
-			                  "matmul of %s and %s: leading axes differ", type_text(c->lw, *a),
-			                  type_text(c->lw, *b));
+			                  "matmul of %s and %s: leading axes differ",
+			                  type_to_string(c->lw, *a), type_to_string(c->lw, *b));
 	}
 	*a = irb_broadcast_to(c->lw->b, *a, rank, da);
 	*b = irb_broadcast_to(c->lw->b, *b, rank, db);

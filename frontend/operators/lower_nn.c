@@ -17,7 +17,7 @@ static bool constant_width(const struct call *c, struct ir_value x, int64_t *out
 	if (t != NULL && t->rank > 0 && ir_dim_is_const(t->dims[t->rank - 1], out))
 		return true;
 	return lower_fail(c->lw, c->e->loc, DIAG_SHAPE, "%s wants a last axis of constant size, found %s",
-	                  c->e->text, type_text(c->lw, x));
+	                  c->e->text, type_to_string(c->lw, x));
 }
 
 static bool parameter_of(const struct call *c, const char *path, const char *role,
@@ -116,9 +116,9 @@ static bool expert_slots(const struct call *c, const struct weight_request *need
 {
 	struct lowering *lw = c->lw;
 	const struct ir_wexpr **parts = ARENA_ARRAY(lw->arena, const struct ir_wexpr *, need->experts);
-	double place = 0;
+	double slot = 0;
 	for (int64_t k = 0; parts != NULL && k < need->experts; k++)
-		parts[k] = wexpr_full(lw->arena, need->subset[k] ? place++ : -1, 0, NULL);
+		parts[k] = wexpr_full(lw->arena, need->subset[k] ? slot++ : -1, 0, NULL);
 	const struct ir_wexpr *e =
 	        parts == NULL ? NULL : wexpr_stack(lw->arena, (size_t)need->experts, parts);
 	struct ir_value table;
@@ -129,26 +129,26 @@ static bool expert_slots(const struct call *c, const struct weight_request *need
 }
 
 /* where(expert is in the subset, y, before). */
-static struct ir_value select_expert_rows(const struct call *c, struct ir_value places, struct ir_value y,
+static struct ir_value select_expert_rows(const struct call *c, struct ir_value slots, struct ir_value y,
                                           struct ir_value before)
 {
 	struct ir_builder *b = c->lw->b;
-	const struct ir_type *t = irb_type(b, places), *to = irb_type(b, y);
+	const struct ir_type *t = irb_type(b, slots), *to = irb_type(b, y);
 	const struct ir_dim *dims[IR_RANK_MAX];
 	if (t == NULL || to == NULL || t->rank + 1 != to->rank)
 		return y; /* the builder has failed already */
 	struct ir_value zero = irb_full_of(b, 0.0, DT_I32, t->rank, t->dims);
-	struct ir_value is_one = irb_cmp(b, places, zero, &(struct attrs_cmp){.kind = CMP_ge});
+	struct ir_value in_subset = irb_cmp(b, slots, zero, &(struct attrs_cmp){.kind = CMP_ge});
 	for (int i = 0; i < t->rank; i++)
 		dims[i] = t->dims[i];
 	dims[t->rank] = ir_dim_const(c->lw->module->dims, 1);
-	is_one = irb_broadcast_to(b, irb_reshape_to(b, is_one, to->rank, dims), to->rank, to->dims);
-	return irb_where(b, is_one, y, before, NULL);
+	in_subset = irb_broadcast_to(b, irb_reshape_to(b, in_subset, to->rank, dims), to->rank, to->dims);
+	return irb_where(b, in_subset, y, before, NULL);
 }
 
 /* Multiplies x by the matrices of the experts of `need` and adds their bias. */
 static bool expert_product(const struct call *c, struct ir_value x, struct ir_value ids, const char *path,
-                           const char *role, struct weight_request need, bool bias, struct ir_value *places,
+                           const char *role, struct weight_request need, bool bias, struct ir_value *slots,
                            struct ir_value *out)
 {
 	struct lowering *lw = c->lw;
@@ -157,9 +157,9 @@ static bool expert_product(const struct call *c, struct ir_value x, struct ir_va
 	if (!parameter_of(c, path, "weight", &need, &w))
 		return false;
 	const char *name = ir_weight_of(irb_func(lw->b), w)->name;
-	if (need.subset != NULL && !expert_slots(c, &need, name, ids, places))
+	if (need.subset != NULL && !expert_slots(c, &need, name, ids, slots))
 		return false;
-	ids = need.subset != NULL ? *places : ids;
+	ids = need.subset != NULL ? *slots : ids;
 	need.rank = 1;
 	if (bias && !parameter_of(c, path, "bias", &need, &b))
 		return false;
@@ -193,24 +193,24 @@ bool lower_expert_linear(const struct call *c, struct lowered *out)
 	if (!lower_expert_formats(lw, &need, formats))
 		return false;
 	for (int64_t first = 0, seen = 0; seen < need.experts; first++) {
-		struct ir_value places = IR_NO_VALUE, before = y;
-		bool *some = ARENA_ARRAY(lw->arena, bool, need.experts), is_new = some != NULL;
+		struct ir_value slots = IR_NO_VALUE, before = y;
+		bool *subset = ARENA_ARRAY(lw->arena, bool, need.experts), is_new = subset != NULL;
 		for (int64_t k = 0; is_new && k < first; k++)
 			is_new = formats[k] != formats[first];
-		if (some == NULL)
+		if (subset == NULL)
 			return false;
 		if (!is_new)
 			continue;
 		for (int64_t k = first; k < need.experts; k++)
-			seen += some[k] = formats[k] == formats[first];
-		bool is_all = first == 0 && seen == need.experts;
-		need.subset = is_all ? NULL : some;
-		need.subset_name = is_all                           ? NULL
+			seen += subset[k] = formats[k] == formats[first];
+		bool covers_all = first == 0 && seen == need.experts;
+		need.subset = covers_all ? NULL : subset;
+		need.subset_name = covers_all                       ? NULL
 		                   : formats[first] == FORMAT_PLAIN ? "f32"
 		                                                    : ir_format(formats[first])->name;
-		if (!expert_product(c, x, ids, path, role, need, bias, &places, &y))
+		if (!expert_product(c, x, ids, path, role, need, bias, &slots, &y))
 			return false;
-		y = before.id != 0 ? select_expert_rows(c, places, y, before) : y;
+		y = before.id != 0 ? select_expert_rows(c, slots, y, before) : y;
 	}
 	return apply_activation(c, &y) && call_return(c, out, y);
 }
@@ -269,7 +269,7 @@ static bool count_real_rows(const struct call *c, const struct ir_dim *const dim
 	if (t->dtype != DT_BOOL || t->rank != 2 || t->dims[0] != dims[0] || t->dims[1] != dims[1])
 		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
 		                  "'real' of positions wants a bool for each row, found %s",
-		                  type_text(lw, *real));
+		                  type_to_string(lw, *real));
 	*count = irb_cumsum(lw->b, irb_cast(lw->b, *real, &(struct attrs_cast){.dtype = DT_I32}), NULL);
 	*count = irb_sub(lw->b, *count, irb_full_of(lw->b, 1.0, DT_I32, 2, dims), NULL);
 	return true;
@@ -285,7 +285,8 @@ bool lower_positions(const struct call *c, struct lowered *out)
 	const struct ir_type *t = call_type(c, x);
 	if (t->rank < 2)
 		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
-		                  "positions wants the axes batch and sequence, found %s", type_text(lw, x));
+		                  "positions wants the axes batch and sequence, found %s",
+		                  type_to_string(lw, x));
 	const struct ir_dim *dims[] = {t->dims[0], t->dims[1]};
 	bool counts = !lower_is_none(call_arg(c, "real"));
 	if (counts && !count_real_rows(c, dims, &real, &p))
@@ -350,7 +351,7 @@ bool lower_expect(const struct call *c, struct lowered *out)
 		struct buf text;
 		buf_init(&text);
 		expr_print(&text, lw->m->scope.dims, e);
-		lower_fail(lw, e->loc, DIAG_SHAPE, "expected %s, found %s", text.data, type_text(lw, x));
+		lower_fail(lw, e->loc, DIAG_SHAPE, "expected %s, found %s", text.data, type_to_string(lw, x));
 		buf_destroy(&text);
 		return false;
 	}

@@ -75,22 +75,22 @@ static bool read_scaling(const struct call *c, struct rope_params *r, struct ir_
 	const struct {
 		const char *name;
 		double *out;
-	} numbers[] = {{"factor", &r->factor},
-	               {"low", &r->low},
-	               {"high", &r->high},
-	               {"original", &r->original},
-	               {"beta_fast", &r->beta_fast},
-	               {"beta_slow", &r->beta_slow},
-	               {"attention_factor", &r->attention_factor}};
-	for (size_t i = 0; i < TFMC_COUNT(numbers); i++) {
-		const struct expr *given = call_arg(&s, numbers[i].name);
+	} float_args[] = {{"factor", &r->factor},
+	                  {"low", &r->low},
+	                  {"high", &r->high},
+	                  {"original", &r->original},
+	                  {"beta_fast", &r->beta_fast},
+	                  {"beta_slow", &r->beta_slow},
+	                  {"attention_factor", &r->attention_factor}};
+	for (size_t i = 0; i < TFMC_COUNT(float_args); i++) {
+		const struct expr *given = call_arg(&s, float_args[i].name);
 		if (given == NULL)
 			continue;
-		if (!call_float(&s, numbers[i].name, numbers[i].out))
+		if (!call_float(&s, float_args[i].name, float_args[i].out))
 			return false;
-		if (!(*numbers[i].out > 0) || !isfinite(*numbers[i].out))
+		if (!(*float_args[i].out > 0) || !isfinite(*float_args[i].out))
 			return lower_fail(c->lw, given->loc, DIAG_VALUE_TYPE,
-			                  "rope: '%s' of a scaling must be positive", numbers[i].name);
+			                  "rope: '%s' of a scaling must be positive", float_args[i].name);
 	}
 	if (signature_find(&row->signature, "truncate") >= 0 && !call_bool(&s, "truncate", &r->truncate))
 		return false;
@@ -212,10 +212,11 @@ static bool make_table(const struct call *c, const struct rope_params *r, int64_
                        struct ir_value *out)
 {
 	struct lowering *lw = c->lw;
-	struct rope_params near = *r;
+	struct rope_params short_params = *r;
 	uint64_t hash = HASH64_SEED;
-	near.factors = r->short_factors;
-	const struct ir_wexpr *parts[] = {short_rows > 0 ? angle_rows(c, &near, short_rows, &hash) : NULL,
+	short_params.factors = r->short_factors;
+	const struct ir_wexpr *parts[] = {short_rows > 0 ? angle_rows(c, &short_params, short_rows, &hash)
+	                                                 : NULL,
 	                                  angle_rows(c, r, rows, &hash)};
 	const struct ir_wexpr *e = parts[1];
 	if (short_rows > 0 && parts[0] != NULL && parts[1] != NULL)
@@ -265,7 +266,7 @@ static bool length_after_call(const struct call *c, struct ir_value pos, struct 
 	t = irb_type(b, *out);
 	if (t->dtype != DT_I32 || t->rank != 1 || t->dims[0] != batch[0])
 		return lower_fail(lw, c->e->loc, DIAG_SHAPE, "'lengths' of longrope wants i32 [B], found %s",
-		                  type_text(lw, *out));
+		                  type_to_string(lw, *out));
 	if (lw->mode != LOWER_DECODE || rows != lw->grows)
 		return !irb_failed(b);
 	*out = irb_add(b, lw->past, *out, NULL);
@@ -306,7 +307,7 @@ static bool normalize_shapes(const struct call *c, struct ir_value *x, struct ir
 	if (!fits)
 		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
 		                  "rope wants x [..., n, e] and i32 positions [n] or [B, n], found %s and %s",
-		                  type_text(lw, *x), type_text(lw, *pos));
+		                  type_to_string(lw, *x), type_to_string(lw, *pos));
 	const struct ir_dim *one = ir_dim_const(lw->module->dims, 1);
 	if (t->rank == 2)
 		*x = irb_reshape_to(lw->b, *x, 3, (const struct ir_dim *[]){one, t->dims[0], t->dims[1]});
@@ -330,7 +331,7 @@ bool lower_rope(const struct call *c, struct lowered *out)
 	    !ir_dim_is_const(t->dims[t->rank - 1], &width))
 		return lower_fail(c->lw, c->e->loc, DIAG_SHAPE,
 		                  "rope wants floats [..., n, e] with e constant, found %s",
-		                  type_text(c->lw, x));
+		                  type_to_string(c->lw, x));
 	if (!read_rope(c, width, &r, &lengths, &layout) || !normalize_shapes(c, &x, &pos) ||
 	    !table_rows(c, pos, &rows))
 		return false;

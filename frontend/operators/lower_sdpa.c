@@ -72,7 +72,7 @@ static bool read_sdpa(const struct call *c, struct sdpa *s)
 	    !ir_dim_is_const(q->dims[3], &e))
 		return lower_fail(lw, c->e->loc, DIAG_SHAPE,
 		                  "sdpa wants q [B, h, n, e] and k, v [B, g, m, e], found %s and %s",
-		                  type_text(lw, s->q), type_text(lw, s->k));
+		                  type_to_string(lw, s->q), type_to_string(lw, s->k));
 	s->scale = 1.0 / sqrt((double)(e > 0 ? e : 1));
 	if (!lower_is_none(call_arg(c, "lengths")) && !call_tensor(c, "lengths", &s->len))
 		return false;
@@ -116,22 +116,22 @@ static bool cache_is_per_iteration(const struct call *c, const struct sdpa *s)
 static bool record_cache(const struct call *c, const struct sdpa *s)
 {
 	struct lowering *lw = c->lw;
-	int64_t most = lw->m->generate.max_len, rows = most;
+	int64_t max_len = lw->m->generate.max_len, rows = max_len;
 	const struct cache_use use = {s->window, s->causal && lower_is_none(call_arg(c, "prefix"))};
 	if (!cache_is_per_iteration(c, s) || !call_int(c, "cache_len", &rows))
 		return false;
 	const char *why = rows > INT32_MAX ? "a cache of that many positions is too large"
-	                                   : cache_len_error(lw->arena, &use, rows, most);
+	                                   : cache_len_error(lw->arena, &use, rows, max_len);
 	if (why != NULL)
 		return lower_fail(lw, c->e->loc, DIAG_REFUSED, "%s", why);
-	rows = cache_rows(rows, most);
+	rows = cache_rows(rows, max_len);
 	const struct ir_value parts[] = {s->k, s->v, s->k_scale, s->v_scale};
 	for (size_t i = 0; i < TFMC_COUNT(parts) && parts[i].id != 0; i++) {
 		const struct ir_type *t = irb_type(lw->b, parts[i]);
 		struct state_type slice = {.dtype = t->dtype,
 		                           .rank = 4,
 		                           .loc = lw->loc,
-		                           .call_rows = rows < most ? rows - s->window + 1 : 0};
+		                           .call_rows = rows < max_len ? rows - s->window + 1 : 0};
 		memcpy(slice.dims, t->dims, sizeof(slice.dims));
 		slice.dims[2] = ir_dim_const(lw->module->dims, rows);
 		if (!lower_record_state(lw, lower_cache_state(lw, s->cache, i), &slice))
@@ -153,9 +153,9 @@ static bool append_to_cache(const struct call *c, const char *pattern, int64_t w
 	if (state == NULL)
 		return false;
 	const struct ir_type *t = state->decl->type;
-	int64_t rows, most = lw->m->generate.max_len;
-	bool is_ring = ir_dim_is_const(t->dims[t->rank - 2], &rows) && rows < most;
-	const struct attrs_state_append ring = {.rows = most, .window = window};
+	int64_t rows, max_len = lw->m->generate.max_len;
+	bool is_ring = ir_dim_is_const(t->dims[t->rank - 2], &rows) && rows < max_len;
+	const struct attrs_state_append ring = {.rows = max_len, .window = window};
 	in[0] = state->value;
 	in[1] = *x;
 	in[2] = lw->past;
@@ -284,7 +284,7 @@ bool lower_quantize_kv(const struct call *c, struct lowered *out)
 		return false;
 	if (irb_type(lw->b, x)->rank != 4)
 		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "sdpa wants k, v [B, g, m, e], found %s",
-		                  type_text(lw, x));
+		                  type_to_string(lw, x));
 	*out = lowered_tensor(to_cache_format(c, x, lw->m->dtypes.cache, &scale));
 	if (scale.id != 0) {
 		const struct lowered both[] = {*out, lowered_tensor(scale)};
@@ -317,16 +317,16 @@ static bool repeat_heads(const struct call *c, const struct ir_type *q, struct i
 	int64_t h, g;
 	if (!ir_dim_is_const(q->dims[1], &h) || !ir_dim_is_const(t->dims[1], &g) || g < 1 || h % g != 0)
 		return lower_fail(lw, c->e->loc, DIAG_NOT_DIVISIBLE,
-		                  "the heads of q are not a multiple of those of %s", type_text(lw, *x));
+		                  "the heads of q are not a multiple of those of %s", type_to_string(lw, *x));
 	if (h == g)
 		return true;
 	struct ir_dims *d = lw->module->dims;
 	const struct ir_dim *one[] = {t->dims[0], t->dims[1], ir_dim_const(d, 1), t->dims[2], t->dims[3]};
-	const struct ir_dim *wide[] = {t->dims[0], t->dims[1], ir_dim_const(d, h / g), t->dims[2],
-	                               t->dims[3]};
+	const struct ir_dim *repeated[] = {t->dims[0], t->dims[1], ir_dim_const(d, h / g), t->dims[2],
+	                                   t->dims[3]};
 	const struct ir_dim *flat[] = {t->dims[0], q->dims[1], t->dims[2], t->dims[3]};
 	*x = irb_reshape_to(lw->b, *x, 5, one);
-	*x = irb_broadcast_to(lw->b, *x, 5, wide);
+	*x = irb_broadcast_to(lw->b, *x, 5, repeated);
 	*x = irb_reshape_to(lw->b, *x, 4, flat);
 	return !irb_failed(lw->b);
 }
@@ -383,7 +383,7 @@ static bool softmax_with_sinks(const struct call *c, struct ir_value *p)
 	const struct ir_dim *column[] = {t->dims[0], t->dims[1], t->dims[2], one};
 	if (st->rank != 1 || st->dims[0] != t->dims[1] || st->dtype != t->dtype)
 		return lower_fail(lw, c->e->loc, DIAG_SHAPE, "sinks of sdpa: %s does not fit scores %s",
-		                  type_text(lw, sinks), type_text(lw, *p));
+		                  type_to_string(lw, sinks), type_to_string(lw, *p));
 	sinks = irb_broadcast_to(lw->b, irb_reshape_to(lw->b, sinks, 4, heads), 4, column);
 	const struct ir_value both[] = {*p, sinks};
 	struct ir_value all = irb_op1(lw->b, OP_concat, both, 2, &(struct attrs_concat){.axis = 3});
@@ -401,9 +401,9 @@ static bool uses_bf16_products(const struct call *c, const struct sdpa *s)
 	       irb_type(c->lw->b, s->q)->dtype == DT_F32;
 }
 
-static struct ir_value round_to_bf16_if(const struct call *c, bool rounds, struct ir_value x)
+static struct ir_value round_to_bf16_if(const struct call *c, bool enabled, struct ir_value x)
 {
-	return rounds ? irb_round_rows(c->lw->b, x, &(struct attrs_round_rows){.to = ROUND_bf16}) : x;
+	return enabled ? irb_round_rows(c->lw->b, x, &(struct attrs_round_rows){.to = ROUND_bf16}) : x;
 }
 
 bool lower_sdpa(const struct call *c, struct lowered *out)
@@ -416,9 +416,9 @@ bool lower_sdpa(const struct call *c, struct lowered *out)
 	const struct ir_type *q = irb_type(b, s.q);
 	if (!repeat_heads(c, q, &s.k) || !repeat_heads(c, q, &s.v))
 		return false;
-	bool is_rounded = uses_bf16_products(c, &s);
-	s.q = round_to_bf16_if(c, is_rounded, s.q);
-	s.k = round_to_bf16_if(c, is_rounded, s.k);
+	bool use_bf16 = uses_bf16_products(c, &s);
+	s.q = round_to_bf16_if(c, use_bf16, s.q);
+	s.k = round_to_bf16_if(c, use_bf16, s.k);
 	struct ir_value p = irb_matmul(b, s.q, s.k, &(struct attrs_matmul){.tb = true});
 	if (s.scale != 1.0)
 		p = irb_scale_by(b, p, s.scale);
@@ -436,8 +436,8 @@ bool lower_sdpa(const struct call *c, struct lowered *out)
 	if (!mask_scores(c, &s, early ? none : visible, &p) || !softmax_with_sinks(c, &p))
 		return false;
 	irb_name(b, p, "weights");
-	p = round_to_bf16_if(c, is_rounded, p);
-	s.v = round_to_bf16_if(c, is_rounded, s.v);
+	p = round_to_bf16_if(c, use_bf16, p);
+	s.v = round_to_bf16_if(c, use_bf16, s.v);
 	p = irb_matmul(b, p, s.v, &(struct attrs_matmul){.ta = false});
 	irb_name(b, p, "context");
 	*out = lowered_tensor(p);

@@ -33,7 +33,7 @@ static bool check_numbers(const struct call *c, struct ir_value x)
 	const struct ir_type *t = call_type(c, x);
 	if (ir_dtype_class(t->dtype) == DTCLASS_BOOL)
 		return lower_fail(c->lw, c->e->loc, DIAG_DTYPE, "%s wants a tensor of numbers, found %s",
-		                  c->e->text, type_text(c->lw, x));
+		                  c->e->text, type_to_string(c->lw, x));
 	return true;
 }
 
@@ -89,12 +89,12 @@ static bool check_topk(const struct call *c, struct ir_value *x, int64_t k)
 	struct lowering *lw = c->lw;
 	const struct ir_type *t = call_type(c, *x);
 	if (t->rank < 1)
-		return lower_fail(lw, c->e->loc, DIAG_SHAPE, "topk of %s", type_text(lw, *x));
+		return lower_fail(lw, c->e->loc, DIAG_SHAPE, "topk of %s", type_to_string(lw, *x));
 	if (t->rank + 1 > IR_RANK_MAX)
 		return lower_fail(lw, c->e->loc, DIAG_LIMIT, "topk of more than %d axes", IR_RANK_MAX - 1);
 	if (k < 1 || k > ir_dim_lo(lw->module->dims, t->dims[t->rank - 1]))
 		return lower_fail(lw, c->e->loc, DIAG_VALUE_TYPE, "topk of %lld elements of %s", (long long)k,
-		                  type_text(lw, *x));
+		                  type_to_string(lw, *x));
 	return check_numbers(c, *x) && call_mixes_axis(c, x, t->rank - 1, FILL_LOWEST);
 }
 
@@ -149,8 +149,8 @@ static bool read_scatter(struct scatter *s)
 	}
 	if (!fits)
 		return lower_fail(lw, s->c->e->loc, DIAG_SHAPE, "scatter of %s at %s into axis %lld of %s",
-		                  type_text(lw, s->y), type_text(lw, s->ids), (long long)s->axis,
-		                  type_text(lw, s->x));
+		                  type_to_string(lw, s->y), type_to_string(lw, s->ids), (long long)s->axis,
+		                  type_to_string(lw, s->x));
 	const struct ir_dim *m = ir_type_count_range(lw->module->dims, ids, 0, n);
 	int rank = 0;
 	for (int i = 0; i < y->rank; i++)

@@ -55,7 +55,7 @@ bool lower_score_operand(const struct call *c, const char *name, struct ir_value
 	}
 	if (!fits)
 		return lower_fail(lw, e->loc, DIAG_SHAPE, "%s of sdpa: %s does not fit scores %s", name,
-		                  type_text(lw, v), type_text(lw, scores));
+		                  type_to_string(lw, v), type_to_string(lw, scores));
 	*out = irb_reshape_to(lw->b, v, 4, dims);
 	return !irb_failed(lw->b);
 }

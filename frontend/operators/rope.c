@@ -81,9 +81,9 @@ static double llama3_frequency(const struct rope_params *r, double frequency)
 /*
  * Index of the pair that rotates `turns` times over the original length (YaRN, Peng et al. 2023, section 3.2).
  */
-static double pair_with_rotations(const struct rope_params *r, double turns)
+static double pair_with_rotations(const struct rope_params *r, double rotations)
 {
-	return (double)r->dim * log(r->original / (2 * PI * turns)) / (2 * log(r->theta));
+	return (double)r->dim * log(r->original / (2 * PI * rotations)) / (2 * log(r->theta));
 }
 
 static double yarn_frequency(const struct rope_params *r, int64_t pair, double frequency)

@@ -90,10 +90,10 @@ static const char *const *suggest_scoped(void *user, size_t *n)
 	const struct scope_lookup *s = user;
 	size_t n_outer;
 	const char *const *outer = model_names(&s->b->m->scope, &n_outer);
-	size_t most = n_outer;
+	size_t capacity = n_outer;
 	for (const struct step_scope *c = s->scope; c != NULL; c = c->outer)
-		most += c->def == NULL ? 1 : c->def->n_args;
-	const char **names = ARENA_ARRAY(s->b->arena, const char *, most);
+		capacity += c->def == NULL ? 1 : c->def->n_args;
+	const char **names = ARENA_ARRAY(s->b->arena, const char *, capacity);
 	*n = 0;
 	if (names == NULL)
 		return NULL;
@@ -143,11 +143,11 @@ static const struct yaml_node *merge_written_args(struct expander *b, const stru
 const struct yaml_node *merge_args(struct expander *b, const struct schema_step *kind,
                                    const struct yaml_node *step, const struct yaml_node *value)
 {
-	const struct yaml_node *own = merge_written_args(b, kind, step, value);
+	const struct yaml_node *written = merge_written_args(b, kind, step, value);
 	const struct yaml_node *def = yaml_find(model_section(b->m, "defaults"), kind->kind);
 	const struct yaml_pair *idle =
 	        NULL; /* a null without effect is reported later as a key without a value */
-	return own == NULL || def == NULL ? own : yaml_merge(b->arena, def, own, &idle);
+	return written == NULL || def == NULL ? written : yaml_merge(b->arena, def, written, &idle);
 }
 
 /* ---- typed extraction ---- */

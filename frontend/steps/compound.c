@@ -65,7 +65,8 @@ static bool add_residual(struct step *st, const struct step_value *base, const c
 		return false;
 	if (!same_type(base, &b->x))
 		return step_error(st, NULL, DIAG_SHAPE, "residual adds %s to %s",
-		                  shape_text(b, b->x.rank, b->x.dims), shape_text(b, base->rank, base->dims));
+		                  shape_to_string(b, b->x.rank, b->x.dims),
+		                  shape_to_string(b, base->rank, base->dims));
 	const struct expr *x = name_tree(b, "x", st->loc);
 	if (scale.f != 1.0)
 		x = binary_tree(b, EXPR_MUL, x, expr_of_value(b->arena, &scale, st->loc));
@@ -90,7 +91,8 @@ static bool expand_branches(struct step *st, const struct yaml_node *list)
 			ok = push_name(st, sum, "x");
 		if (ok && !same_type(&y, &b->x))
 			ok = step_error(st, NULL, DIAG_SHAPE, "a branch gives %s for %s",
-			                shape_text(b, b->x.rank, b->x.dims), shape_text(b, y.rank, y.dims));
+			                shape_to_string(b, b->x.rank, b->x.dims),
+			                shape_to_string(b, y.rank, y.dims));
 	}
 	ok = ok && list->n > 0 && push_name(st, "x", sum);
 	temp_pop(b, 2);
@@ -136,15 +138,15 @@ static bool expand_iteration(struct step *st, const struct iterations *r, int64_
 	struct step_scope scope = {.outer = b->scope, .loop = r->as, .value = value_int(r->start + k)};
 	struct graph_body *out = b->out;
 	const char *prefix = b->prefix;
-	bool again = b->again;
+	bool paths_claimed = b->paths_claimed;
 	b->scope = &scope;
 	b->out = &r->items[k].body;
-	b->again = again || (r->share && k > 0);
+	b->paths_claimed = paths_claimed || (r->share && k > 0);
 	b->prefix = r->share ? st->path : arena_printf(b->arena, "%s.{%s}", st->path, r->as);
 	bool ok = expand_body(b, step_arg(st, "body"));
 	b->scope = scope.outer;
 	b->out = out;
-	b->again = again;
+	b->paths_claimed = paths_claimed;
 	b->prefix = prefix;
 	r->items[k].out = b->x;
 	return ok;

@@ -11,7 +11,7 @@
 
 /* ---- strings ---- */
 
-const char *shape_text(struct expander *b, int rank, const struct ir_dim *const *dims)
+const char *shape_to_string(struct expander *b, int rank, const struct ir_dim *const *dims)
 {
 	struct buf t;
 	buf_init(&t);
@@ -123,7 +123,7 @@ void mark_mixing(struct step *st, struct step_value *v)
 
 /* ---- checks after an error ---- */
 
-static void steps_check_rest(struct expander *b, const struct yaml_node *steps, size_t from);
+static void steps_check_remaining(struct expander *b, const struct yaml_node *steps, size_t from);
 
 static void check_word(struct expander *b, const struct schema_key *key, const struct yaml_node *node)
 {
@@ -139,11 +139,11 @@ static void check_argument(struct expander *b, const struct schema_key *key, con
 	struct expr_env env = step_env(b, false);
 	int64_t i;
 	double f;
-	bool yes;
+	bool flag;
 	switch (key->type) {
 	case KEY_INT: (void)expr_read_int(&env, node, key->name, &i); return;
 	case KEY_FLOAT: (void)expr_read_float(&env, node, key->name, &f); return;
-	case KEY_BOOL: (void)expr_read_bool(&env, node, key->name, &yes); return;
+	case KEY_BOOL: (void)expr_read_bool(&env, node, key->name, &flag); return;
 	case KEY_WORD: check_word(b, key, node); return;
 	case KEY_DIM:
 	case KEY_NAME:
@@ -167,9 +167,9 @@ static void check_bodies(const struct step *st)
 	if (as != NULL && as->kind == YAML_SCALAR)
 		scope.loop = as->text;
 	st->b->scope = repeats ? &scope : scope.outer;
-	steps_check_rest(st->b, body, 0);
+	steps_check_remaining(st->b, body, 0);
 	for (size_t i = 0; branches != NULL && branches->kind == YAML_SEQUENCE && i < branches->n; i++)
-		steps_check_rest(st->b, branches->items[i], 0);
+		steps_check_remaining(st->b, branches->items[i], 0);
 	st->b->scope = scope.outer;
 }
 
@@ -193,7 +193,7 @@ static void check_step(struct step *st)
 
 /* Checks the steps from index `from` on and those in their bodies, so that mistakes of a file are reported in
  * one run. */
-static void steps_check_rest(struct expander *b, const struct yaml_node *steps, size_t from)
+static void steps_check_remaining(struct expander *b, const struct yaml_node *steps, size_t from)
 {
 	for (size_t i = from;
 	     steps != NULL && steps->kind == YAML_SEQUENCE && b->locals == NULL && i < steps->n; i++) {
@@ -207,9 +207,9 @@ void steps_check(struct frontend_model *m)
 {
 	struct expander b = {.m = m, .arena = &m->arena, .cx = m->cx, .out = &m->graph, .prefix = ""};
 	const struct yaml_node *model = model_section(m, "model");
-	steps_check_rest(&b, model, 0);
+	steps_check_remaining(&b, model, 0);
 	for (size_t i = 0; model != NULL && model->kind == YAML_MAPPING && i < model->n; i++)
-		steps_check_rest(&b, yaml_find(model->pairs[i].value, "body"), 0);
+		steps_check_remaining(&b, yaml_find(model->pairs[i].value, "body"), 0);
 }
 
 /* ---- steps ---- */
@@ -281,8 +281,8 @@ static const struct yaml_pair *find_kind_key(struct expander *b, const struct ya
 	}
 	for (size_t i = 0; strcmp(found->key->text, "use") != 0 && i < node->n; i++) {
 		const struct yaml_pair *p = &node->pairs[i];
-		bool beside = strcmp(p->key->text, "body") == 0 || strcmp(p->key->text, "branches") == 0;
-		if (p == found || beside)
+		bool is_body_key = strcmp(p->key->text, "body") == 0 || strcmp(p->key->text, "branches") == 0;
+		if (p == found || is_body_key)
 			continue;
 		diag_error(b->cx, found->key->loc, DIAG_REFUSED,
 		           "'%s' has '%s' beside it; a step has one kind, its arguments belong into {...}",
@@ -310,7 +310,7 @@ static bool claim_path(struct step *st)
 	struct expander *b = st->b;
 	if (st->kind->params)
 		strmap_set(&b->paths, fill_loop_indices(b, st->params), b);
-	if (!st->kind->params || b->again || step_arg(st, "share") != NULL)
+	if (!st->kind->params || b->paths_claimed || step_arg(st, "share") != NULL)
 		return true;
 	const char *path = fill_loop_indices(b, st->path);
 	const struct loc *old = strmap_get(&b->owned, path);
@@ -428,7 +428,7 @@ bool expand_body(struct expander *b, const struct yaml_node *steps)
 		                                                         : expand_step(b, node);
 		if (!ok) {
 			note_use_chain(b);
-			steps_check_rest(b, steps, i + 1);
+			steps_check_remaining(b, steps, i + 1);
 			return false;
 		}
 	}
@@ -538,7 +538,7 @@ static bool expand_output(struct expander *b, struct model_output *o)
 	if (logits && (!v.grows || v.rank != 3)) {
 		diag_error(b->cx, o->loc, DIAG_GENERATE,
 		           "logits must depend on tokens and have the shape [B, S, vocab], found %s",
-		           shape_text(b, v.rank, v.dims));
+		           shape_to_string(b, v.rank, v.dims));
 		return false;
 	}
 	const char *name = name_is_used(b, o->name) ? temp_push(b, arena_printf(b->arena, "%s_out", o->name))
@@ -567,8 +567,8 @@ static bool check_defaults(struct expander *b)
 			ok = false;
 			continue;
 		}
-		ok = schema_check_some(b->arena, b->cx, p->value, kind->now ? kind->kind : NULL, "step",
-		                       arena_printf(b->arena, "step '%s'", kind->kind)) &&
+		ok = schema_check_present(b->arena, b->cx, p->value, kind->now ? kind->kind : NULL, "step",
+		                          arena_printf(b->arena, "step '%s'", kind->kind)) &&
 		     ok;
 	}
 	return ok;
@@ -585,7 +585,7 @@ static bool expand_model(struct expander *b, const struct yaml_node *model)
 		if (ok)
 			ok = expand_stack(b, &model->pairs[i]);
 		else
-			steps_check_rest(b, yaml_find(model->pairs[i].value, "body"), 0);
+			steps_check_remaining(b, yaml_find(model->pairs[i].value, "body"), 0);
 	}
 	b->has_x = false;
 	return ok;

@@ -304,8 +304,8 @@ static bool bind_arguments_and_locals(const struct inline_site *in)
 		const char *name = assigned.items[i].key;
 		if (strmap_has(&in->f->trees, name))
 			continue;
-		const struct expr *own = name_tree(b, temp_push(b, name), in->call->loc);
-		if (!strmap_set(&in->f->trees, name, (void *)(uintptr_t)own))
+		const struct expr *local = name_tree(b, temp_push(b, name), in->call->loc);
+		if (!strmap_set(&in->f->trees, name, (void *)(uintptr_t)local))
 			return false;
 	}
 	return true;
@@ -647,15 +647,15 @@ static struct graph_body with_concrete_paths(struct expander *b, const struct gr
 
 bool infer_x_type(struct expander *b, const struct step_value *before, const struct graph_body *body)
 {
-	struct typed_name want = {.name = "x"};
+	struct typed_name result = {.name = "x"};
 	struct typed_names given = {NULL, 0, 0};
 	const struct graph_body here = with_concrete_paths(b, body);
 	collect_typed_names(b, before, &given);
-	if (!lower_infer_type(b->m, given.items, given.n, &here, &want))
+	if (!lower_infer_type(b->m, given.items, given.n, &here, &result))
 		return false;
-	b->x.dtype = want.dtype;
-	b->x.rank = want.rank;
-	memcpy(b->x.dims, want.dims, sizeof(want.dims));
+	b->x.dtype = result.dtype;
+	b->x.rank = result.rank;
+	memcpy(b->x.dims, result.dims, sizeof(result.dims));
 	b->has_x = true;
 	return true;
 }

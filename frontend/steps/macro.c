@@ -30,15 +30,15 @@ struct arg_reader {
 static bool read_int_arg(const struct arg_reader *r, struct partial *out)
 {
 	struct expr_env env = step_env(r->t->st->b, false);
-	int64_t v, least = r->key->words[0] == '\0' ? INT64_MIN : strtoll(r->key->words, NULL, 10);
+	int64_t v, min = r->key->words[0] == '\0' ? INT64_MIN : strtoll(r->key->words, NULL, 10);
 	if (!expr_read_int(&env, r->node, r->key->name, &v))
 		return false;
 	*out = known_value(value_int(v));
-	if (r->key->words[0] == '\0' || (v >= least && v < INT64_C(1) << 31))
+	if (r->key->words[0] == '\0' || (v >= min && v < INT64_C(1) << 31))
 		return true;
 	return step_error(r->t->st, r->key->name, DIAG_VALUE_TYPE,
 	                  "%s is %lld, it must be at least %lld and below 2^31", r->key->name, (long long)v,
-	                  (long long)least);
+	                  (long long)min);
 }
 
 static bool read_word_arg(const struct arg_reader *r, struct partial *out)
@@ -126,7 +126,7 @@ static bool read_any_arg(const struct arg_reader *r, struct partial *out)
 	struct step_value *v = ARENA_NEW(b->arena, struct step_value);
 	struct arg_reader defaults = *r;
 	int64_t n;
-	bool yes;
+	bool condition;
 	if (v == NULL)
 		return false;
 	if (try_find_value(b, r->node, v)) {
@@ -144,9 +144,9 @@ static bool read_any_arg(const struct arg_reader *r, struct partial *out)
 	if (r->node->kind == YAML_MAPPING)
 		return bind_mapping_arg(r, out);
 	defaults.node = &empty;
-	if (!expr_read_bool(&env, r->node, r->key->name, &yes) || !bind_mapping_arg(&defaults, out))
+	if (!expr_read_bool(&env, r->node, r->key->name, &condition) || !bind_mapping_arg(&defaults, out))
 		return false;
-	*out = known_value(value_bool(yes));
+	*out = known_value(value_bool(condition));
 	return true;
 }
 
@@ -163,7 +163,7 @@ static bool read_argument(const struct arg_reader *r, struct partial *out)
 {
 	struct expr_env env = step_env(r->t->st->b, false);
 	double f;
-	bool yes;
+	bool condition;
 	switch (r->key->type) {
 	case KEY_INT: return read_int_arg(r, out);
 	case KEY_FLOAT:
@@ -172,9 +172,9 @@ static bool read_argument(const struct arg_reader *r, struct partial *out)
 		*out = known_value(value_float(f));
 		return true;
 	case KEY_BOOL:
-		if (!expr_read_bool(&env, r->node, r->key->name, &yes))
+		if (!expr_read_bool(&env, r->node, r->key->name, &condition))
 			return false;
-		*out = known_value(value_bool(yes));
+		*out = known_value(value_bool(condition));
 		return true;
 	case KEY_WORD: return read_word_arg(r, out);
 	case KEY_VALUE: return read_value_arg(r, out);
@@ -273,10 +273,10 @@ static const char *target_name(struct macro *t, const char *name)
 		return name;
 	if (i != NULL && !i->known && i->tree->kind == EX_NAME)
 		return i->tree->text;
-	const char *own = temp_push(b, name);
-	struct partial item = {.tree = name_tree(b, own, t->st->loc)};
+	const char *temp = temp_push(b, name);
+	struct partial item = {.tree = name_tree(b, temp, t->st->loc)};
 	t->temps++;
-	return bind_name(t, name, &item) ? own : NULL;
+	return bind_name(t, name, &item) ? temp : NULL;
 }
 
 /* Records which value, and so which type, an assigned name has. */
@@ -309,9 +309,9 @@ static const char *statement_path(struct macro *t)
 	const struct step *st = t->st;
 	const struct partial *path = find_binding(t, "path");
 	size_t n = strlen(st->params);
-	bool deeper = path->known && path->v.kind == VALUE_STRING && strncmp(path->v.s, st->params, n) == 0;
-	return deeper && path->v.s[n] != '\0' ? arena_printf(st->b->arena, "%s%s", st->path, path->v.s + n)
-	                                      : st->path;
+	bool is_below = path->known && path->v.kind == VALUE_STRING && strncmp(path->v.s, st->params, n) == 0;
+	return is_below && path->v.s[n] != '\0' ? arena_printf(st->b->arena, "%s%s", st->path, path->v.s + n)
+	                                        : st->path;
 }
 
 static bool run_statement(struct macro *t, const struct yaml_node *node)
@@ -385,10 +385,10 @@ static bool run_let(struct macro *t, const struct yaml_node *map)
 
 static bool run_if(struct macro *t, const struct yaml_node *node)
 {
-	bool yes;
-	if (!partial_eval_bool(t, yaml_find(node, "if"), &yes))
+	bool condition;
+	if (!partial_eval_bool(t, yaml_find(node, "if"), &condition))
 		return false;
-	const struct yaml_node *body = yaml_find(node, yes ? "then" : "else");
+	const struct yaml_node *body = yaml_find(node, condition ? "then" : "else");
 	return body == NULL || run_entries(t, body);
 }
 

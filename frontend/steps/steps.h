@@ -81,7 +81,7 @@ struct expander {
 	struct strmap *locals; /* not NULL: bodies are graph statements; local name -> struct expr * for it */
 	struct strmap graph_names;           /* names assigned by the statements of a top-level graph */
 	const struct inlined_call *function; /* call being inlined, or NULL (graph_statements.c) */
-	bool again;              /* a further iteration of a shared repeat: paths are claimed already */
+	bool paths_claimed;      /* a further iteration of a shared repeat: paths are claimed already */
 	struct temp_names temps; /* live temporaries, a stack */
 	size_t n_steps;
 	bool noted; /* the chain of uses that led to the error has been shown */
@@ -126,7 +126,7 @@ void temp_pop(struct expander *b, size_t n);
 /* Gives x the type and properties of v. */
 void set_x(struct expander *b, const struct step_value *v);
 /* "[B, S, 8]", for messages. */
-const char *shape_text(struct expander *b, int rank, const struct ir_dim *const *dims);
+const char *shape_to_string(struct expander *b, int rank, const struct ir_dim *const *dims);
 /* `pattern` with the current index of every enclosing repeat filled in. */
 const char *fill_loop_indices(struct expander *b, const char *pattern);
 /* prefix.id; only one of them if the other is empty. */

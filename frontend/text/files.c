@@ -80,7 +80,7 @@ const char *file_path_any(struct arena *a, struct diag_context *cx, const char *
 	return NULL;
 }
 
-static const char *errno_text(int e)
+static const char *errno_message(int e)
 {
 	switch (e) {
 	case ENOENT: return "there is no such file";
@@ -110,12 +110,12 @@ static int open_regular(struct diag_context *cx, const char *path, struct loc lo
 	struct stat st;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0) {
-		report_io_error(cx, loc, path, errno_text(errno));
+		report_io_error(cx, loc, path, errno_message(errno));
 		return -1;
 	}
 	const char *why = NULL;
 	if (fstat(fd, &st) != 0)
-		why = errno_text(errno);
+		why = errno_message(errno);
 	else if (!S_ISREG(st.st_mode))
 		why = S_ISDIR(st.st_mode) ? "it is a directory" : "it is not a regular file";
 	else if (st.st_size < 0 || (uintmax_t)st.st_size > SIZE_MAX / 2)
@@ -166,7 +166,7 @@ size_t file_head(struct diag_context *cx, const char *path, char *out, size_t n)
 	if (got != SIZE_MAX)
 		return got;
 	if (!is_path_error(error) && cx->n_environment == 0)
-		report_io_error(cx, LOC_NONE, path, errno_text(error));
+		report_io_error(cx, LOC_NONE, path, errno_message(error));
 	return 0;
 }
 
@@ -203,7 +203,7 @@ enum tfmc_status file_read(struct arena *a, struct diag_context *cx, const char 
 	} else {
 		size_t got = read_all(fd, data, size);
 		if (got == SIZE_MAX)
-			st = report_io_error(cx, loc, path, errno_text(errno));
+			st = report_io_error(cx, loc, path, errno_message(errno));
 		else if (got < size)
 			st = report_io_error(cx, loc, path, "it became shorter while it was read");
 		*len = got;
@@ -226,7 +226,7 @@ enum tfmc_status file_map_open(struct diag_context *cx, const char *path, struct
 	int error = errno;
 	close(fd);
 	if (p == MAP_FAILED)
-		return report_io_error(cx, loc, path, errno_text(error));
+		return report_io_error(cx, loc, path, errno_message(error));
 	if (p != NULL)
 		*out = (struct file_map){.data = p,
 		                         .len = size,

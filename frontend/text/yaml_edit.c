@@ -38,13 +38,13 @@ void yaml_put(struct yaml_node *map, const struct yaml_node *key, const struct y
 
 const struct yaml_node *yaml_without(struct arena *a, const struct yaml_node *map, const char *key)
 {
-	const struct yaml_pair *gone = yaml_find_pair(map, key);
-	struct yaml_node *copy = gone == NULL ? NULL : yaml_new_map(a, map->loc, map->n);
+	const struct yaml_pair *removed = yaml_find_pair(map, key);
+	struct yaml_node *copy = removed == NULL ? NULL : yaml_new_map(a, map->loc, map->n);
 	for (size_t i = 0; copy != NULL && i < map->n; i++) {
-		if (&map->pairs[i] != gone)
+		if (&map->pairs[i] != removed)
 			push_pair(copy, map->pairs[i].key, map->pairs[i].value);
 	}
-	return gone == NULL ? map : copy;
+	return removed == NULL ? map : copy;
 }
 
 const struct yaml_node *yaml_with(struct arena *a, const struct yaml_node *map, const char *key,

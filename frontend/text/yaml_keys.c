@@ -114,7 +114,7 @@ bool yaml_check_keys(struct diag_context *cx, const struct yaml_node *map, const
 	return ok;
 }
 
-static const char *kind_text(enum yaml_kind kind)
+static const char *kind_name(enum yaml_kind kind)
 {
 	switch (kind) {
 	case YAML_SCALAR: return "a single value";
@@ -131,12 +131,12 @@ bool yaml_expect(struct diag_context *cx, const struct yaml_node *node, enum yam
 	if (node->null) {
 		diag_error(cx, node->loc, DIAG_NULL_VALUE,
 		           "'%s' wants %s, found null; give a value or remove the key", what,
-		           kind_text(kind));
+		           kind_name(kind));
 		return false;
 	}
 	struct arena scratch;
 	arena_init(&scratch);
-	diag_error(cx, node->loc, DIAG_VALUE_TYPE, "'%s' wants %s, found %s", what, kind_text(kind),
+	diag_error(cx, node->loc, DIAG_VALUE_TYPE, "'%s' wants %s, found %s", what, kind_name(kind),
 	           yaml_describe(&scratch, node));
 	arena_destroy(&scratch);
 	return false;

@@ -381,7 +381,7 @@ static void handle_event(struct reader *r, const yaml_event_t *ev)
 }
 
 /* Replaces libyaml's messages by ones that tell what to write. */
-static const char *friendly_message(const char *said)
+static const char *friendly_message(const char *message)
 {
 	static const char *const words[][2] = {
 	        {"did not find expected ',' or '}'", "expected ',' or '}'"},
@@ -402,9 +402,9 @@ static const char *friendly_message(const char *said)
 	        {"while scanning a plain scalar", "the text begins here"},
 	};
 	for (size_t i = 0; i < TFMC_COUNT(words); i++)
-		if (strcmp(said, words[i][0]) == 0)
+		if (strcmp(message, words[i][0]) == 0)
 			return words[i][1];
-	return said;
+	return message;
 }
 
 static void report_problem(struct reader *r)

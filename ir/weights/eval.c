@@ -64,8 +64,8 @@ static int64_t weval_inner(const struct ir_wexpr *e, int from)
 
 /* ---- stored tensors ---- */
 
-static void shape_text(struct buf *out, enum ir_dtype dtype, enum ir_format format, int rank,
-                       const int64_t *dims)
+static void shape_to_string(struct buf *out, enum ir_dtype dtype, enum ir_format format, int rank,
+                            const int64_t *dims)
 {
 	buf_printf(out, "%s[", format != FORMAT_PLAIN ? ir_format(format)->name : ir_dtype_name(dtype));
 	for (int i = 0; i < rank; i++)
@@ -89,8 +89,8 @@ static enum tfmc_status check_leaf(struct weval *ev, const struct ir_wexpr *e, c
 	struct buf want, have;
 	buf_init(&want);
 	buf_init(&have);
-	shape_text(&want, e->stored, e->format, e->rank, e->dims);
-	shape_text(&have, b->dtype, b->format, b->rank, b->dims);
+	shape_to_string(&want, e->stored, e->format, e->rank, e->dims);
+	shape_to_string(&have, b->dtype, b->format, b->rank, b->dims);
 	diag_error(ev->cx, LOC_NONE, DIAG_WEIGHT_SHAPE,
 	           "tensor '%s' of '%s' is %s, the model was made with %s", e->tensor, e->file, have.data,
 	           want.data);

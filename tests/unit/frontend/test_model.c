@@ -197,7 +197,7 @@ END_TEST
 
 static void push(struct graph_body *body, const char *text)
 {
-	ck_assert(graph_push_text(&cx.arena, &cx, body, (struct ir_loc){LOC_NONE, ""}, text));
+	ck_assert(graph_push_source(&cx.arena, &cx, body, (struct ir_loc){LOC_NONE, ""}, text));
 }
 
 START_TEST(names_of_statements)
