@@ -6,6 +6,7 @@
 
 #include "frontend/graph/graph.h"
 
+/* True if the expression contains a node of this kind and text: EX_NAME: reads a name, EX_CALL: calls a function. */
 static bool expr_contains(const struct expr *e, enum expr_kind kind, const char *text)
 {
 	bool found = e->kind == kind && strcmp(e->text, text) == 0;
@@ -14,49 +15,28 @@ static bool expr_contains(const struct expr *e, enum expr_kind kind, const char 
 	return found;
 }
 
-static bool expr_mentions(const struct expr *e, const char *name)
-{
-	return expr_contains(e, EX_NAME, name);
-}
-
-/* True if `e` contains a call of `name`. */
-static bool expr_calls(const struct expr *e, const char *name)
-{
-	return expr_contains(e, EX_CALL, name);
-}
-
-static bool statement_reads(const struct expr_statement *st, const char *name)
+/* Reads come before writes: a statement evaluates its expressions first. */
+static enum graph_use statement_use(const struct expr_statement *st, const char *name)
 {
 	for (size_t i = 0; i < st->n_values; i++) {
-		if (expr_mentions(st->values[i], name))
-			return true;
+		if (expr_contains(st->values[i], EX_NAME, name))
+			return GRAPH_READ;
 	}
-	return false;
-}
-
-static bool statement_writes(const struct expr_statement *st, const char *name)
-{
 	for (size_t i = 0; i < st->n_targets; i++) {
 		if (strcmp(st->targets[i].name, name) == 0)
-			return true;
+			return GRAPH_WRITTEN;
 	}
-	return false;
-}
-
-static enum graph_use node_use(const struct graph_node *node, const char *name)
-{
-	if (node->kind == GRAPH_REPEAT)
-		return graph_first_use(&node->body, 0, name);
-	if (statement_reads(node->st, name))
-		return GRAPH_READ;
-	return statement_writes(node->st, name) ? GRAPH_WRITTEN : GRAPH_UNUSED;
+	return GRAPH_UNUSED;
 }
 
 enum graph_use graph_first_use(const struct graph_body *body, size_t from, const char *name)
 {
 	enum graph_use use = GRAPH_UNUSED;
-	for (size_t i = from; i < body->n && use == GRAPH_UNUSED; i++)
-		use = node_use(body->items[i], name);
+	for (size_t i = from; i < body->n && use == GRAPH_UNUSED; i++) {
+		const struct graph_node *node = body->items[i];
+		use = node->kind == GRAPH_REPEAT ? graph_first_use(&node->body, 0, name)
+		                                 : statement_use(node->st, name);
+	}
 	return use;
 }
 
@@ -144,7 +124,7 @@ static bool statement_needed(const struct prune *p, const struct expr_statement 
 			return true;
 	}
 	for (size_t i = 0; i < st->n_values; i++) {
-		if (p->effect != NULL && expr_calls(st->values[i], p->effect))
+		if (p->effect != NULL && expr_contains(st->values[i], EX_CALL, p->effect))
 			return true;
 	}
 	return false;

@@ -299,11 +299,6 @@ static void print_limits(struct buf *out)
 	buf_destroy(&all);
 }
 
-static bool is_first_of_place(const struct schema_key *key)
-{
-	return schema_next_key(key->where, NULL) == key;
-}
-
 void frontend_reference(struct buf *out)
 {
 	struct arena a;
@@ -312,7 +307,8 @@ void frontend_reference(struct buf *out)
 	const char *const *kinds = schema_step_kinds(&a, &n);
 	print_steps(out, kinds, n);
 	for (const struct schema_key *k = NULL; (k = schema_next_key(NULL, k)) != NULL;) {
-		if (!is_first_of_place(k) || only_key(k->where) != NULL || is_inner_place(k->where))
+		bool is_first = schema_next_key(k->where, NULL) == k;
+		if (!is_first || only_key(k->where) != NULL || is_inner_place(k->where))
 			continue;
 		print_list_title(out, "Keys of ", k->where);
 		print_keys(out, 0, k->where);

@@ -44,14 +44,6 @@ static bool is_entry_parameter(const struct frontend_model *m, const struct entr
 	return tokens ? e->tokens : e->others;
 }
 
-static const struct ir_type *input_type(struct lowering *lw, const struct frontend_input *in)
-{
-	const struct ir_dim *dims[IR_RANK_MAX];
-	for (int i = 0; i < in->rank; i++)
-		dims[i] = lower_dim(lw, in->dims[i]);
-	return ir_type_tensor(lw->module->types, in->dtype, in->rank, dims);
-}
-
 static bool add_input(struct lowering *lw, const struct frontend_input *in, const int *index)
 {
 	struct frontend_model *m = lw->m;
@@ -66,7 +58,11 @@ static bool add_input(struct lowering *lw, const struct frontend_input *in, cons
 		p.default_value = lower_dim(lw, in->default_dim);
 	if (in->measures >= 0)
 		p.max = lower_dim(lw, m->inputs.items[in->measures].dims[1]);
-	struct lowered v = lowered_tensor(irb_param(lw->b, &p, input_type(lw, in)));
+	const struct ir_dim *dims[IR_RANK_MAX];
+	for (int i = 0; i < in->rank; i++)
+		dims[i] = lower_dim(lw, in->dims[i]);
+	const struct ir_type *type = ir_type_tensor(lw->module->types, in->dtype, in->rank, dims);
+	struct lowered v = lowered_tensor(irb_param(lw->b, &p, type));
 	lower_bind(lw, in->name, &v);
 	return !irb_failed(lw->b);
 }

@@ -6,16 +6,6 @@
 
 #include "frontend/lower/lower.h"
 
-static struct ir_value compare_op(struct ir_builder *b, struct ir_value x, struct ir_value y, int kind)
-{
-	return irb_cmp(b, x, y, &(struct attrs_cmp){.kind = kind});
-}
-
-static struct ir_value cast_op(struct ir_builder *b, struct ir_value x, enum ir_dtype dtype)
-{
-	return irb_cast(b, x, &(struct attrs_cast){.dtype = dtype});
-}
-
 /* Swaps `axis` and the last axis. */
 static struct ir_value swap_with_last_axis(struct ir_builder *b, struct ir_value x, int64_t axis)
 {
@@ -62,7 +52,7 @@ static enum ir_dtype topk_compute_type(enum ir_dtype t)
 
 static struct ir_value cast_if_needed(struct ir_builder *b, struct ir_value x, enum ir_dtype t)
 {
-	return irb_type(b, x)->dtype == t ? x : cast_op(b, x, t);
+	return irb_type(b, x)->dtype == t ? x : irb_cast(b, x, &(struct attrs_cast){.dtype = t});
 }
 
 /* Row `which` of the axis before the last, cast to dtype: 0 values, 1 indices. */
@@ -181,7 +171,8 @@ bool lower_scatter(const struct call *c, struct lowered *out)
 	for (int i = 0; i < t->rank; i++)
 		column[i] = i == 0 ? t->dims[0] : ir_dim_const(c->lw->module->dims, 1);
 	struct ir_value zero = irb_full_of(b, 0.0, DT_I32, 1, t->dims);
-	struct ir_value hit = irb_reshape_to(b, compare_op(b, writer, zero, CMP_ge), t->rank, column);
+	struct ir_value hit = irb_reshape_to(b, irb_cmp(b, writer, zero, &(struct attrs_cmp){.kind = CMP_ge}),
+	                                     t->rank, column);
 	struct ir_value rows =
 	        irb_gather(b, s.y, writer, NULL); /* -1 is clamped to 0; the where below ignores these rows */
 	rows = irb_where(b, irb_broadcast_to(b, hit, t->rank, t->dims), rows, s.x, NULL);

@@ -292,16 +292,6 @@ static const struct yaml_pair *find_kind_key(struct expander *b, const struct ya
 	return found;
 }
 
-static bool check_args(struct step *st)
-{
-	if (st->def != NULL)
-		return check_use(st, st->def);
-	if (strcmp(st->kind->kind, "use") == 0)
-		return true;
-	return schema_check(st->b->arena, st->b->cx, st->args, st->kind->kind, "step",
-	                    arena_printf(st->b->arena, "step '%s'", st->kind->kind));
-}
-
 /*
  * Enters the path of a step with parameters. Two steps with parameters of their own may not have the same path.
  */
@@ -409,13 +399,11 @@ bool read_step(struct expander *b, const struct yaml_node *node, struct step *st
 		return false;
 	if (st->args->loc.line == 0)
 		((struct yaml_node *)(uintptr_t)st->args)->loc = st->loc;
-	return check_args(st);
-}
-
-static bool expand_step(struct expander *b, const struct yaml_node *node)
-{
-	struct step st;
-	return read_step(b, node, &st) && run_step(&st);
+	if (st->def != NULL)
+		return check_use(st, st->def);
+	return strcmp(st->kind->kind, "use") == 0 ||
+	       schema_check(b->arena, b->cx, st->args, st->kind->kind, "step",
+	                    arena_printf(b->arena, "step '%s'", st->kind->kind));
 }
 
 bool expand_body(struct expander *b, const struct yaml_node *steps)
@@ -424,8 +412,10 @@ bool expand_body(struct expander *b, const struct yaml_node *steps)
 		return false;
 	for (size_t i = 0; i < steps->n; i++) {
 		const struct yaml_node *node = steps->items[i];
-		bool ok = b->locals != NULL && node->kind == YAML_SCALAR ? expand_graph_statement(b, node)
-		                                                         : expand_step(b, node);
+		struct step st;
+		bool ok = b->locals != NULL && node->kind == YAML_SCALAR
+		                  ? expand_graph_statement(b, node)
+		                  : read_step(b, node, &st) && run_step(&st);
 		if (!ok) {
 			note_use_chain(b);
 			steps_check_remaining(b, steps, i + 1);

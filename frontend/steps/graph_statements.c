@@ -210,11 +210,6 @@ static bool report_bad_call(const struct inline_site *in, struct loc at, const c
 
 static bool inline_calls(struct expander *b, const struct expr *e, const struct expr **out);
 
-static const struct definition *called_definition(struct expander *b, const struct expr *e)
-{
-	return e->kind == EX_CALL ? model_find_definition(&b->m->definitions, e->text) : NULL;
-}
-
 /* ---- arguments ---- */
 
 /* True for literals and expressions of literals, parameters and dims. */
@@ -394,7 +389,7 @@ static const struct expr *inline_call_node(void *user, const struct expr *e)
 	struct expander *b = in->b;
 	const char *const *results;
 	size_t n;
-	if (in->failed || called_definition(b, e) == NULL)
+	if (in->failed || e->kind != EX_CALL || model_find_definition(&b->m->definitions, e->text) == NULL)
 		return NULL;
 	in->failed = !inline_call(b, e, &results, &n);
 	if (in->failed)
@@ -706,17 +701,6 @@ bool step_graph(struct step *st)
 
 /* ---- top level ---- */
 
-/*
- * Collects the names that the statements assign. Invalid statements are reported later, when they are expanded.
- */
-static void collect_graph_names(struct expander *b, const struct yaml_node *list)
-{
-	struct diag_context quiet;
-	diag_init(&quiet, NULL, NULL);
-	(void)collect_assigned(b, &quiet, list, &b->graph_names);
-	diag_destroy(&quiet);
-}
-
 bool expand_graph_model(struct frontend_model *m)
 {
 	struct expander b = {
@@ -729,6 +713,10 @@ bool expand_graph_model(struct frontend_model *m)
 	strmap_init(&b.graph_names, &m->arena);
 	b.locals = &locals;
 	b.x.name = "x";
-	collect_graph_names(&b, graph);
+	/* Collect the assigned names; invalid statements are reported when they are expanded. */
+	struct diag_context quiet;
+	diag_init(&quiet, NULL, NULL);
+	(void)collect_assigned(&b, &quiet, graph, &b.graph_names);
+	diag_destroy(&quiet);
 	return expand_body(&b, graph);
 }

@@ -77,8 +77,6 @@ bool partial_eval(struct macro *t, const struct expr *e, struct partial *out);
 bool partial_eval_node(struct macro *t, const struct yaml_node *node, struct partial *out);
 /* The same for a bool that must be known. */
 bool partial_eval_bool(struct macro *t, const struct yaml_node *node, bool *out);
-/* False after a report if size exceeds PARTIAL_SIZE_MAX. */
-bool check_partial_size(struct macro *t, size_t size);
 /* The expression to write into a statement: a literal, a word, or the residual tree. */
 const struct expr *partial_tree(struct macro *t, const struct partial *i, struct loc loc);
 /* Location for errors: loc in definitions of the model, the step in bodies of the prelude, which users do not see. */

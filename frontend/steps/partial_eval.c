@@ -33,7 +33,8 @@ struct loc macro_loc(const struct macro *t, struct loc loc)
 	return t->def == NULL ? t->loc : loc;
 }
 
-bool check_partial_size(struct macro *t, size_t size)
+/* False after a report if size exceeds PARTIAL_SIZE_MAX. */
+static bool check_partial_size(struct macro *t, size_t size)
 {
 	return size <= PARTIAL_SIZE_MAX ||
 	       step_error(t->st, NULL, DIAG_LIMIT, "a value of the body has more than %d parts",
@@ -164,17 +165,11 @@ static bool fn_positions_end(const struct query_call *u)
 	return query_return(u, value_int(v->grows && m->generate.max_len > n ? m->generate.max_len : n));
 }
 
-static const struct ir_dim *query_dim_arg(const struct query_call *u)
-{
-	const struct value *v = &u->args[0].v;
-	return v->kind == VALUE_DIM ? v->dim : NULL;
-}
-
 static bool fn_lo(const struct query_call *u)
 {
-	const struct ir_dim *d = query_dim_arg(u);
-	return query_return(u,
-	                    d == NULL ? u->args[0].v : value_int(ir_dim_lo(u->t->st->b->m->scope.dims, d)));
+	const struct value *v = &u->args[0].v;
+	return query_return(
+	        u, v->kind != VALUE_DIM ? *v : value_int(ir_dim_lo(u->t->st->b->m->scope.dims, v->dim)));
 }
 
 static bool fn_is_int(const struct query_call *u)
