@@ -55,6 +55,8 @@ static bool read_head(struct frontend_model *m)
 	return ok && (model == NULL) != (graph == NULL);
 }
 
+/* Reads the sections in the order of their dependencies and expands the steps; continues after errors that do
+ * not affect later sections. */
 static bool read_sections(struct frontend_model *m)
 {
 	const struct yaml_node *root = m->doc.root, *params = yaml_find(root, "params");

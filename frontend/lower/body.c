@@ -22,6 +22,7 @@ const struct lowered *lower_find(const struct lowering *lw, const char *name)
 
 /* ---- statements ---- */
 
+/* Binds one target; inputs, dims and params cannot be assigned. */
 static bool bind_target(struct lowering *lw, const struct expr_target *t, struct lowered *v)
 {
 	bool input = model_find_input(&lw->m->inputs, t->name) >= 0 && lower_find(lw, t->name) != NULL;
@@ -39,6 +40,7 @@ static bool bind_target(struct lowering *lw, const struct expr_target *t, struct
 	return true;
 }
 
+/* Lowers the values of a statement and binds its targets; one call may return a tuple. */
 static bool lower_statement(struct lowering *lw, const struct expr_statement *st)
 {
 	struct lowered *v = ARENA_ARRAY(lw->arena, struct lowered, st->n_values + 1);
@@ -129,6 +131,7 @@ static bool find_carries(struct lowering *lw, const struct graph_node *node, str
 	return true;
 }
 
+/* Binds carried names, then states, to the values of the loop body or to the results of the loop. */
 static void bind_carries(struct lowering *lw, const struct carries *c, const struct ir_value *values)
 {
 	for (size_t i = 0; i < c->n; i++) {
@@ -142,6 +145,7 @@ static void bind_carries(struct lowering *lw, const struct carries *c, const str
 	}
 }
 
+/* The loop-carried values at the end of the body, whose types must not have changed. */
 static bool collect_yields(struct lowering *lw, const struct carries *c, struct ir_value *yields)
 {
 	for (size_t i = 0; i < c->n; i++) {
@@ -168,6 +172,7 @@ static bool has_states(const struct lowering *lw)
 	return lw->mode == LOWER_ENCODE || lw->mode == LOWER_DECODE;
 }
 
+/* Lowers a repeat to the IR op repeat with loop-carried values and states. */
 static bool lower_repeat(struct lowering *lw, const struct graph_node *node)
 {
 	struct carries c = {.n = 0};

@@ -37,6 +37,7 @@ static bool begin_function(struct lowering *lw, struct frontend_model *m, struct
 
 /* ---- parameters ---- */
 
+/* True if an input is a parameter of the function: encode and decode of a seq2seq model divide the inputs. */
 static bool is_entry_parameter(const struct frontend_model *m, const struct entry_function *e, size_t input)
 {
 	bool tokens = m->tokens >= 0 &&
@@ -83,6 +84,7 @@ static const struct ir_type *batch_type(struct lowering *lw)
 	return ir_type_tensor(lw->module->types, DT_I32, 1, dims);
 }
 
+/* Declares a state whose type has been recorded, and adds it as a parameter. */
 static bool add_state(struct lowering *lw, const char *name)
 {
 	const struct state_type *t = NULL;
@@ -128,6 +130,7 @@ static bool add_call_end(struct lowering *lw)
 	return !irb_failed(lw->b);
 }
 
+/* Adds the parameters of a function: inputs, targets (score), past and call_end (decode), states. */
 static bool add_parameters(struct lowering *lw, const struct entry_function *e)
 {
 	int *index = index_parameters(lw, e);
@@ -305,6 +308,7 @@ static int result_lengths(const struct lowering *lw, const struct entry_function
 	return input < 0 ? -1 : index[input];
 }
 
+/* Adds the results: outputs, the new past of decode and encode, states. */
 static bool finish_function(struct lowering *lw, const struct entry_function *e)
 {
 	size_t n = 0, capacity = e->n_outputs + 1 + lw->states.n;
@@ -365,6 +369,7 @@ static struct ir_module *create_module(struct frontend_model *m)
 	return NULL;
 }
 
+/* The function run: all outputs, and only the statements they need. */
 static bool run_entry(struct frontend_model *m, const struct graph_body *body, struct entry_function *e)
 {
 	size_t n = m->outputs.n;
@@ -470,6 +475,7 @@ static bool build_encode_and_decode(struct frontend_model *m, struct ir_module *
 	return ok;
 }
 
+/* Warns if dtype.cache is given but no function has a cache. */
 static void check_cache_dtype_used(const struct frontend_model *m, const struct ir_module *module)
 {
 	const struct yaml_node *cache = yaml_find(model_section(m, "dtype"), "cache");
@@ -478,6 +484,7 @@ static void check_cache_dtype_used(const struct frontend_model *m, const struct 
 		             "dtype: cache says how keys and values are kept, and the model keeps none");
 }
 
+/* Builds all functions of the module. */
 static bool build_functions(struct frontend_model *m, struct ir_module *module)
 {
 	struct entry_function run;

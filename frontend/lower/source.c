@@ -109,6 +109,7 @@ static struct ir_value full_i32_per_sequence(struct lowering *lw, double v)
 
 static struct ir_value per_sequence_size(struct lowering *lw, const struct ir_dim *d);
 
+/* Evaluates one factor of a dim for each sequence; symbols of the source are read from their states. */
 static struct ir_value per_sequence_atom(struct lowering *lw, const struct ir_dim_atom *a)
 {
 	const struct ir_dim *dims[] = {batch_of(lw)};
@@ -181,6 +182,7 @@ bool lower_broadcast_source_size(struct lowering *lw, struct loc at, const struc
 
 /* ---- neutral elements ---- */
 
+/* Lowest or highest value of a type, the neutral element of max or min. */
 static double neutral_element(enum call_fill fill, enum ir_dtype t)
 {
 	bool is_lowest = fill == FILL_LOWEST;

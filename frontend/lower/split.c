@@ -281,6 +281,7 @@ static struct split_scope *scope_of(const struct split *s, const struct expr *e)
 	return inner;
 }
 
+/* Assigns the expression to a new name in encode (and run) and returns that name. */
 static const struct expr *hoist_expr(struct rewriting *r, const struct expr *e)
 {
 	struct split *s = r->s;
@@ -363,6 +364,7 @@ static const struct expr *find_keyword(const struct expr *e, const char *name)
 	return NULL;
 }
 
+/* The call dequantize_kv(converted names) that replaces keys or values. */
 static const struct expr *dequantize_call(struct rewriting *r, const struct expr *keys)
 {
 	struct arena *a = r->s->arena;
@@ -435,6 +437,7 @@ static bool rewrite_statement(struct split *s, const struct graph_node *node, ex
 	return true;
 }
 
+/* Splits a statement of level tokens: hoists source expressions, crosses the source values it reads. */
 static bool split_tokens(struct split *s, const struct graph_node *node)
 {
 	struct graph_node with = *node;
@@ -466,6 +469,7 @@ static void clear_redefined(struct split *s, const struct expr_statement *st)
 	}
 }
 
+/* Distributes a statement: constants to both parts, source to encode, tokens to decode; run has all. */
 static bool split_statement(struct split *s, const struct graph_node *node)
 {
 	enum level level = statement_level(s, node->st);

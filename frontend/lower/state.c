@@ -17,6 +17,7 @@ static bool is_recorded(const struct lowering *lw, const char *name)
 	return false;
 }
 
+/* Records the type of a state: that of one iteration with axes for the enclosing loops after the batch axis. */
 bool lower_record_state(struct lowering *lw, const char *pattern, const struct state_type *slice)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
@@ -88,6 +89,7 @@ static bool add_cache_states(struct lowering *lw, const char *cache, struct name
 	return ok;
 }
 
+/* Collects the states used by state_put, state_get and, in decode, by caches. */
 static bool collect_expr_states(struct lowering *lw, const struct expr *e, struct names_list *out)
 {
 	bool ok = true;
@@ -134,6 +136,7 @@ struct state_layout {
 	const struct ir_dim *dims[IR_RANK_MAX];
 };
 
+/* Plans the layout of a value as a state; false if no axis enumerates sequences. */
 static bool plan_state_layout(struct lowering *lw, int rank, const struct ir_dim *const *dims,
                               struct state_layout *out)
 {
@@ -156,6 +159,7 @@ static bool plan_state_layout(struct lowering *lw, int rank, const struct ir_dim
 	return out->dims[1] != NULL;
 }
 
+/* Records the type of the state of a value; dynamic axes get their capacity. */
 static bool record_state_of(const struct call *c, const char *name, const struct ir_type *t,
                             const struct state_layout *k)
 {

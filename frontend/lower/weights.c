@@ -89,6 +89,7 @@ const char *frontend_parameter(const struct frontend_model *m, size_t i, int *ra
 
 /* ---- one parameter ---- */
 
+/* False after a report if the parameter was requested with another shape before. */
 static bool check_same_shape(struct lowering *lw, const struct resolved_weight *r,
                              const struct weight_request *need, const char *path)
 {
@@ -113,9 +114,9 @@ static const struct ir_wexpr *apply_conversions(struct lowering *lw, const struc
 	enum ir_format target = rule != NULL ? rule->format : FORMAT_PLAIN;
 	const struct ir_wexpr *converted = e, *inputs = NULL;
 	const struct ir_wexpr *order = NULL, *stored = wexpr_without_columns(&m->arena, e, &order);
-	enum ir_format is = wexpr_format(stored != NULL ? stored : e);
-	if (target != FORMAT_PLAIN && ir_format_is_quantized(is))
-		m->quantize.keeps_quants = m->quantize.keeps_quants || is != target;
+	enum ir_format source = wexpr_format(stored != NULL ? stored : e);
+	if (target != FORMAT_PLAIN && ir_format_is_quantized(source))
+		m->quantize.keeps_quants = m->quantize.keeps_quants || source != target;
 	else if (target != FORMAT_PLAIN) {
 		m->quantize.quantizes_floats = true;
 		if (!profile_find(m, want, need->is_table, &inputs))
@@ -349,16 +350,16 @@ static bool split_at_format_changes(struct lowering *lw, const struct weight_req
 	(void)collect_forms(lw, need, e, n + (need->experts > 0), forms);
 	for (size_t l = n; l-- > 0;) {
 		size_t count = (size_t)loops[l]->node->count;
-		struct graph_split_points *cuts = loops[l]->node->split_points;
+		struct graph_split_points *points = loops[l]->node->split_points;
 		for (size_t i = 1; i * inner < parts; i++) {
-			const unsigned char *at = forms + i * inner;
-			if (i % count == 0 || memcmp(at, at - inner, inner) == 0)
+			const unsigned char *form = forms + i * inner;
+			if (i % count == 0 || memcmp(form, form - inner, inner) == 0)
 				continue;
-			if (cuts->before == NULL)
-				cuts->before = ARENA_ARRAY(&lw->m->arena, bool, count);
-			if (cuts->before == NULL)
+			if (points->before == NULL)
+				points->before = ARENA_ARRAY(&lw->m->arena, bool, count);
+			if (points->before == NULL)
 				return false;
-			cuts->before[i % count] = lw->m->weights.formats_differ = true;
+			points->before[i % count] = lw->m->weights.formats_differ = true;
 		}
 		inner *= count;
 	}
@@ -378,6 +379,7 @@ static enum ir_format file_format(const struct ir_wexpr *e)
 	return f;
 }
 
+/* True if all tensors in e have the format; the order of WX_COLUMNS does not count. */
 static bool all_in_format(const struct ir_wexpr *e, enum ir_format f)
 {
 	size_t n = e->kind == WX_COLUMNS ? 1 : e->n_args;
@@ -389,6 +391,7 @@ static bool all_in_format(const struct ir_wexpr *e, enum ir_format f)
 	return all;
 }
 
+/* True if values are computed (mul, div, offset), so that no stored format holds the result. */
 static bool is_computed(const struct ir_wexpr *e)
 {
 	bool computed = e->kind == WX_MUL || e->kind == WX_DIV || e->kind == WX_OFFSET;
@@ -397,6 +400,7 @@ static bool is_computed(const struct ir_wexpr *e)
 	return computed;
 }
 
+/* True if the columns of some tensor are in stored order (WX_COLUMNS). */
 static bool has_columns(const struct ir_wexpr *e)
 {
 	bool has = e->kind == WX_COLUMNS;
@@ -428,10 +432,10 @@ static const char *dequantized_reason(const struct lowering *lw, const struct ir
 	enum ir_format f = file_format(e);
 	bool is_quantized = ir_format_is_quantized(f);
 	bool keeps_format = lw->m->dtypes.keeps_weights || (lw->m->quantize.n > 0 && is_quantized);
-	const struct stored_tensor *unheld =
+	const struct stored_tensor *unrepresentable =
 	        rank < 2 || !lw->m->dtypes.keeps_weights ? NULL : find_unrepresentable_groups(lw, e);
-	if (unheld != NULL)
-		return arena_printf(&lw->m->arena, "no format has %s", unheld->packed_as);
+	if (unrepresentable != NULL)
+		return arena_printf(&lw->m->arena, "no format has %s", unrepresentable->packed_as);
 	if (rank < 2 || f == FORMAT_PLAIN || !keeps_format)
 		return NULL;
 	if (is_computed(e))
@@ -445,6 +449,7 @@ static const char *dequantized_reason(const struct lowering *lw, const struct ir
 
 /* ---- names ---- */
 
+/* Replaces the index of a loop in a path: with label by the range of its iterations ("0_3"), else it is removed with its dot. */
 static const char *replace_index(struct arena *a, const char *text, const struct graph_node *node, bool label)
 {
 	const char *dotted = arena_printf(a, ".{%s}", node->as), *bare = arena_printf(a, "{%s}", node->as);
@@ -530,6 +535,7 @@ void lower_index_operands(const struct lower_loop *const *loops, size_t n, struc
 		out[i] = loops[i]->index;
 }
 
+/* Checks first, rows and groups of a request against the shape of the parameter. */
 static bool rows_exist(struct lowering *lw, const struct weight_request *need)
 {
 	int64_t groups = group_count(need);
@@ -560,16 +566,15 @@ static const char *rows_suffix(struct lowering *lw, const struct weight_request 
 	return groups == 1 ? rows : arena_printf(lw->arena, "%s.of%lld", rows, (long long)groups);
 }
 
-/* Path of the first parameter of a stacked weight. */
-static const char *first_parameter_path(struct lowering *lw, const struct weight_request *need,
+/* The path of a pattern in the first iteration of the loops. */
+static const char *first_iteration_path(struct lowering *lw, const char *pattern,
                                         const struct lower_loop *const *loops, size_t n)
 {
-	struct arena *a = &lw->m->arena;
-	const char *path = replace_placeholder(a, arena_printf(a, "%s", need->pattern), "*", "0");
 	for (size_t i = 0; i < n; i++)
-		path = replace_placeholder(a, path, loops[i]->node->as,
-		                           arena_printf(a, "%lld", (long long)loops[i]->node->start));
-	return path;
+		pattern = replace_placeholder(
+		        lw->arena, pattern, loops[i]->node->as,
+		        arena_printf(lw->arena, "%lld", (long long)loops[i]->node->start));
+	return pattern;
 }
 
 /* Why the weight is not stored in the format that `quantize` names, or not quantized although others are;
@@ -593,26 +598,24 @@ static const char *unquantized_reason(struct lowering *lw, const struct weight_r
 		                                      : "it is neither the matrix of a linear nor a table";
 	if (reason != NULL)
 		return reason;
-	const struct quantize_rule *rule = model_quantize_rule(q, first_parameter_path(lw, need, loops, n));
+	const struct quantize_rule *rule = model_quantize_rule(
+	        q, first_iteration_path(lw, replace_placeholder(a, need->pattern, "*", "0"), loops, n));
 	bool is_quantized = ir_format_is_quantized(format);
 	if (is_quantized && (rule == NULL || rule->format == FORMAT_PLAIN || rule->format == format))
 		return NULL;
 	if (is_quantized)
 		return arena_printf(a, "quantized values of files stay, also where '%s' says %s",
 		                    rule->pattern, ir_format(rule->format)->name);
-	return rule == NULL ? "no pattern is about it" : arena_printf(a, "'%s' keeps it", rule->pattern);
+	return rule == NULL ? "no pattern matches it" : arena_printf(a, "'%s' keeps it", rule->pattern);
 }
 
 bool lower_expert_formats(struct lowering *lw, const struct weight_request *need, enum ir_format *out)
 {
 	const struct lower_loop *loops[IR_RANK_MAX];
 	size_t n;
-	const char *path = need->pattern;
-	if (stacked_name(lw, path, loops, &n, false) == NULL)
+	if (stacked_name(lw, need->pattern, loops, &n, false) == NULL)
 		return false;
-	for (size_t i = 0; i < n; i++)
-		path = replace_placeholder(lw->arena, path, loops[i]->node->as,
-		                           arena_printf(lw->arena, "%lld", (long long)loops[i]->node->start));
+	const char *path = first_iteration_path(lw, need->pattern, loops, n);
 	const struct ir_wexpr *e = stack_experts(lw, need, path);
 	for (size_t k = 0; e != NULL && k < e->n_args; k++)
 		out[k] = storage_format(lw, e->args[k]->rank, e->args[k]);
@@ -678,11 +681,11 @@ bool lower_weight(struct lowering *lw, const struct weight_request *need, struct
 		return lower_fail(lw, LOC_NONE, DIAG_SHAPE, "the parameter '%s' is used in two ways",
 		                  need->pattern);
 	const char *reason = format == FORMAT_PLAIN ? dequantized_reason(lw, e, need->rank) : NULL;
-	enum ir_format is = file_format(e);
+	enum ir_format source = file_format(e);
 	if (reason != NULL && lw->module->weights.n > n_before && !lw->m->weights.formats_differ)
 		diag_warning(lw->cx, lw->loc.at, DIAG_UNSUPPORTED, "the weight '%s'%s%s becomes f32: %s",
-		             w->name, is != FORMAT_PLAIN ? " of " : "",
-		             is != FORMAT_PLAIN ? ir_format(is)->name : "", reason);
+		             w->name, source != FORMAT_PLAIN ? " of " : "",
+		             source != FORMAT_PLAIN ? ir_format(source)->name : "", reason);
 	const char *why = lw->mode != LOWER_INFER ? unquantized_reason(lw, need, e, format, loops, n) : NULL;
 	if (why != NULL && !strmap_has(&lw->m->weights.unquantized, w->name))
 		strmap_set(&lw->m->weights.unquantized, w->name, (void *)(uintptr_t)why);

@@ -185,6 +185,7 @@ static bool int_default(struct model_scope *s, const struct frontend_input *in, 
 	return false;
 }
 
+/* Reads `default`: a bool, a float, or for ints a dim expression. */
 static bool read_default(struct model_scope *s, struct frontend_input *in, const struct yaml_node *node)
 {
 	struct expr_env env = model_env(s, true);

@@ -289,6 +289,7 @@ static bool dtype_option(struct frontend_model *m, const struct yaml_node **out)
 	return status == TFMC_OK;
 }
 
+/* Reads the section dtype and overrides it by --dtype. */
 static bool read_dtypes(struct frontend_model *m, const struct expr_env *env, struct model_dtypes *out)
 {
 	static const struct schema_member members[] = {SCHEMA_MEMBER(dtype_words, weights),

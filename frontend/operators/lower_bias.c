@@ -74,6 +74,7 @@ static bool alibi_slopes(const struct score_bias *s, double max, double scale, s
 	return lower_const_table(s->c->lw, name, wexpr_stack(a, (size_t)s->heads, parts), out);
 }
 
+/* Adds ALiBi: -m_n |i - j|. */
 static bool add_alibi(const struct score_bias *s, struct ir_value *sum)
 {
 	double max = 0.0, scale = 0.0;
@@ -105,6 +106,7 @@ struct bucketing {
 	bool bidirectional; /* bidirectional: keys after the query have half of the buckets */
 };
 
+/* Bucket of the distance r = key - query: exact for small distances, logarithmic up to reach. */
 static int64_t bucket_of_distance(const struct bucketing *k, int64_t r)
 {
 	int64_t n = k->bidirectional ? k->n / 2 : k->n, offset = k->bidirectional && r > 0 ? n : 0;
@@ -157,6 +159,7 @@ static const struct ir_wexpr *bucket_table_by_distance(void *user, const struct 
 	return expand_buckets(context[0], context[1], table);
 }
 
+/* Adds relative position biases: a gather from the expanded table at the distances. */
 static bool add_relative(const struct score_bias *s, struct ir_value *sum)
 {
 	static const int64_t heads_first[] = {0, 3, 1, 2};

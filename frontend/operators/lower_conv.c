@@ -223,6 +223,7 @@ static struct ir_value gather_taps(const struct conv *v, struct ir_value x)
 	return irb_op1(v->b, OP_concat, part, n, &(struct attrs_concat){.axis = v->n_axes + 1});
 }
 
+/* im2col and GEMM for each group of channels; the results are concatenated. */
 static bool convolve(const struct conv *v, struct ir_value x, struct ir_value *y)
 {
 	struct ir_dims *t = dims_of(v);
@@ -247,6 +248,7 @@ static bool convolve(const struct conv *v, struct ir_value x, struct ir_value *y
 
 /* ---- patches: windows that tile the image ---- */
 
+/* True if the windows partition the input: stride = kernel, no padding, sizes divisible. */
 static bool windows_tile_input(const struct conv *v, const struct ir_type *type)
 {
 	bool tiled = v->groups == 1;

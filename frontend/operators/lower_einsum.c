@@ -243,6 +243,7 @@ static struct ir_value as_batched_matrix(const struct einsum *s, const struct te
 	return irb_reshape_to(s->lw->b, v, n, dims);
 }
 
+/* Declares to call_mixes_axis that the axes with these labels are mixed. */
 static bool mix_label_axes(struct einsum *s, const char *labels, enum call_fill fill)
 {
 	for (; *labels != '\0'; labels++)
@@ -254,6 +255,7 @@ static bool mix_label_axes(struct einsum *s, const char *labels, enum call_fill 
 	return true;
 }
 
+/* Batched matmul of the two operands over [shared.., rows.., columns..]; y gets its labels. */
 static bool multiply(struct einsum *s, struct term *y)
 {
 	char shared[IR_RANK_MAX + 1], left[IR_RANK_MAX + 1], right[IR_RANK_MAX + 1], sum[IR_RANK_MAX + 1];

@@ -61,6 +61,7 @@ static bool lengths_are_checked(const struct call *c, const struct expr *lengths
 	return false;
 }
 
+/* Reads the arguments except bias, mask, prefix and sinks, which are read where they are applied. */
 static bool read_sdpa(const struct call *c, struct sdpa *s)
 {
 	struct lowering *lw = c->lw;
@@ -113,6 +114,7 @@ static bool cache_is_per_iteration(const struct call *c, const struct sdpa *s)
 	return true;
 }
 
+/* LOWER_RUN: records the types of the states of a cache. */
 static bool record_cache(const struct call *c, const struct sdpa *s)
 {
 	struct lowering *lw = c->lw;
@@ -166,6 +168,7 @@ static bool append_to_cache(const struct call *c, const char *pattern, int64_t w
 	return !irb_failed(lw->b);
 }
 
+/* Reads cache_dtype; default dtype.cache. */
 static bool read_cache_dtype(const struct call *c, struct sdpa *s)
 {
 	static const struct {
@@ -185,6 +188,7 @@ static bool read_cache_dtype(const struct call *c, struct sdpa *s)
 	       lower_fail(c->lw, c->e->loc, DIAG_VALUE_TYPE, "a cache holds f32, f16, bf16 or int8");
 }
 
+/* Checks the arguments of a cache; in decode, appends k and v to it and continues with its contents. */
 static bool use_cache(const struct call *c, struct sdpa *s)
 {
 	struct lowering *lw = c->lw;

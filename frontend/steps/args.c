@@ -60,6 +60,8 @@ static enum expr_lookup argument_value(struct scope_lookup *s, const struct step
 	return expr_eval(&env, e, out) ? EXPR_FOUND : EXPR_FAILED;
 }
 
+/* Lookup of a name for expressions: arguments of the inlined function, then indices and arguments of the
+ * scopes, innermost first, then params and dims. */
 static enum expr_lookup lookup_scoped(void *user, const char *name, struct loc loc, struct value *out)
 {
 	struct scope_lookup *s = user;

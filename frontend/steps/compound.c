@@ -132,6 +132,7 @@ struct iterations {
 	struct iteration *items;
 };
 
+/* Expands the body for index start + k into its own graph body. */
 static bool expand_iteration(struct step *st, const struct iterations *r, int64_t k)
 {
 	struct expander *b = st->b;
@@ -186,6 +187,7 @@ static bool roll_equal_iterations(struct step *st, const struct iterations *r,
 	return true;
 }
 
+/* Checks count and the name of the index. */
 static bool check_repeat(struct step *st, const struct iterations *r)
 {
 	struct expander *b = st->b;

@@ -461,6 +461,7 @@ static bool start_stack(struct expander *b, const struct step_value *v, struct l
 	return push_assignment(b, (struct ir_loc){loc, path}, "x", value_ref(b, v, loc));
 }
 
+/* Expands one stack: its input becomes x, its result a value with the name of the stack. */
 static bool expand_stack(struct expander *b, const struct yaml_pair *pair)
 {
 	const struct yaml_node *spec = pair->value;

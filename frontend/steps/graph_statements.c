@@ -277,6 +277,7 @@ const struct value *inlined_argument_value(const struct expander *b, const char 
 
 /* ---- names of the body ---- */
 
+/* Binds the arguments of a call, and gives local names of the body unused graph names. */
 static bool bind_arguments_and_locals(const struct inline_site *in)
 {
 	struct expander *b = in->b;
@@ -344,6 +345,7 @@ static bool check_recursion(const struct inline_site *in)
 	return false;
 }
 
+/* Expands the statements of the function in its scope. */
 static bool expand_function_body(const struct inline_site *in)
 {
 	struct expander *b = in->b;
@@ -499,6 +501,7 @@ static bool expand_multi_assignment(struct expander *b, const struct yaml_node *
 	return true;
 }
 
+/* Appends an assignment with calls inlined and names substituted. */
 static bool expand_assignment(struct expander *b, const struct yaml_node *node,
                               const struct expr_statement *st)
 {

@@ -314,6 +314,7 @@ static const char *statement_path(struct macro *t)
 	                                        : st->path;
 }
 
+/* Evaluates a statement partially and appends the residual statement. */
 static bool run_statement(struct macro *t, const struct yaml_node *node)
 {
 	struct expander *b = t->st->b;
@@ -479,6 +480,7 @@ static bool check_entry_form(struct macro *t, const struct yaml_node *node)
 	return true;
 }
 
+/* Runs one entry of a body: a statement, or a mapping selected by its first key. */
 static bool run_entry(struct macro *t, const struct yaml_node *node)
 {
 	if (node->kind == YAML_SCALAR)

@@ -402,6 +402,7 @@ static struct expr_env macro_env(const struct macro *t)
 	return step_env(t->st->b, true);
 }
 
+/* The binding of a name; in definitions of the model also values, indices, params and dims of the caller. */
 static bool eval_name(struct macro *t, const struct expr *e, struct partial *out)
 {
 	struct expander *b = t->st->b;
@@ -563,6 +564,8 @@ static bool values_identical(const struct value *a, const struct value *b)
 	return same;
 }
 
+/* and/or short-circuit on a known first operand; == and != with null, lists and dims compare identity; lists
+ * are concatenated by +. */
 static bool eval_operation(struct macro *t, const struct expr *e, struct partial *out)
 {
 	struct partial args[2] = {0};
@@ -588,6 +591,7 @@ static bool eval_operation(struct macro *t, const struct expr *e, struct partial
 	return fold_constants(t, e, args, out);
 }
 
+/* A known list if all elements are known scalars, else a residual list. */
 static bool eval_list(struct macro *t, const struct expr *e, struct partial *out)
 {
 	struct arena *a = t->st->b->arena;
@@ -620,6 +624,7 @@ static bool eval_index(struct macro *t, const struct expr *e, struct partial *ou
 	return true;
 }
 
+/* Query functions, then constant folding of plain functions, else a residual call of an operator. */
 static bool eval_call(struct macro *t, const struct expr *e, struct partial *out)
 {
 	enum function_found found = call_query(t, e, out);

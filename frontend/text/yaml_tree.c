@@ -218,6 +218,7 @@ static void index_key(struct reader *r, struct frame *f, const struct yaml_node 
 		strmap_set(&f->seen, key->text, (void *)key);
 }
 
+/* Checks a mapping key: scalar, unique, not a merge key; its value follows. */
 static void begin_pair(struct reader *r, struct frame *f, const struct yaml_node *key)
 {
 	f->key = key;
@@ -407,6 +408,7 @@ static const char *friendly_message(const char *message)
 	return message;
 }
 
+/* Reports an error of libyaml at its position, with its context as a note. */
 static void report_problem(struct reader *r)
 {
 	const yaml_parser_t *p = &r->parser;
