@@ -239,7 +239,7 @@ void matmul_amx_block(const struct linear *l, const struct matmul_block *s)
 /* K elements of a tile multiply: a quant block, at most 64. */
 static int k_of_tile(const struct linear *l)
 {
-	return l->lowp.layout.step < KB_TILE_BYTES ? (int)l->lowp.layout.step : KB_TILE_BYTES;
+	return l->lowp.layout.block < KB_TILE_BYTES ? (int)l->lowp.layout.block : KB_TILE_BYTES;
 }
 
 void matmul_amx_per_block_begin(struct linear *l)
@@ -286,7 +286,7 @@ static void multiply_quant_block(const struct block_loop *s, struct kb_val qbloc
 {
 	const struct matmul_lowp_tile *c = s->c;
 	struct kb *k = s->tiles.k;
-	struct kb_val first = kb_mul_const(k, qblock, c->l->lowp.layout.step);
+	struct kb_val first = kb_mul_const(k, qblock, c->l->lowp.layout.block);
 	struct kb_val x = kb_ptr_add(k, c->p->x[0], first, 0);
 	struct kb_val w = kb_ptr_add(k, c->repacked_w, kb_mul_const(k, first, MATMUL_PANEL), 0);
 	matrix_tiles_zero(&s->tiles);
@@ -302,7 +302,7 @@ static void scale_quant_block(const struct block_loop *s, struct kb_val qblock)
 	const struct linear *l = s->c->l;
 	const struct reg_tile *p = s->c->p;
 	struct kb *k = l->k;
-	int64_t qblock_k = l->lowp.layout.step;
+	int64_t qblock_k = l->lowp.layout.block;
 	struct kb_val zero = kb_index(k, 0), first = kb_mul_const(k, qblock, qblock_k);
 	matmul_prefetch_k_range(l, s->c->prefetch, first, qblock_k);
 	for (int v = 0; v < p->vectors; v++) {
@@ -329,7 +329,7 @@ void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c)
 	                              .columns = 1,
 	                              .x_row_stride = l->lowp.layout.bytes,
 	                              .w_row_stride = PANEL_ROW_BYTES}};
-	int64_t qblock_k = l->lowp.layout.step, n = l->lowp.layout.steps,
+	int64_t qblock_k = l->lowp.layout.block, n = l->lowp.layout.blocks,
 	        tail = l->depth - (n - 1) * qblock_k;
 	multiply_quant_block(&s, kb_index(k, 0), qblock_k);
 	struct kb_val qblock = kb_loop(k, "step", kb_index(k, 0), kb_index(k, n - 2), 1, 0);

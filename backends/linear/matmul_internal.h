@@ -196,7 +196,7 @@ static inline int matmul_panel_vectors(const struct linear *l)
 /* Registers of an accumulator: 2 if an i32 sum of the open quant block is live in addition to the f32 sum. */
 static inline int matmul_acc_registers(const struct linear *l)
 {
-	return 1 + (l->lowp.op && l->lowp.layout.steps > 1);
+	return 1 + (l->lowp.op && l->lowp.layout.blocks > 1);
 }
 
 /* ---- matmul_prefetch.c ---- */

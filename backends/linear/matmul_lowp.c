@@ -255,7 +255,7 @@ static void add_k_row_i16(const struct matmul_lowp_tile *c, struct kb_val first,
 	const struct reg_tile *p = c->p;
 	struct kb *k = p->k;
 	struct kb_val w[MATMUL_ACC_MAX], at = k_row_word(c, first), x = kb_add(k, c->x_word, first);
-	int64_t words = c->l->lowp.layout.starts / 4;
+	int64_t words = c->l->lowp.layout.corrections / 4;
 	for (int odd = 0; odd < 2; odd++) {
 		struct kb_val first_vector = kb_add_const(k, at, odd * c->l->panel.bytes / 4);
 		for (int v = 0; v < p->vectors; v++)
@@ -364,7 +364,7 @@ static struct kb_val zero_point_correction(const struct linear *l, struct kb_val
 static struct kb_val initial_acc(const struct matmul_lowp_tile *c, struct kb_val qblock, int m,
                                  struct kb_val correction)
 {
-	struct kb_val word = broadcast_x_word(c, m, qblock, c->l->lowp.layout.starts / 4);
+	struct kb_val word = broadcast_x_word(c, m, qblock, c->l->lowp.layout.corrections / 4);
 	if (!correction.id)
 		return word;
 	struct kb *k = c->l->k;
@@ -392,7 +392,7 @@ static bool uses_mmla(const struct matmul_lowp_tile *c)
 	const struct kb_caps *caps = kb_caps(c->l->k);
 	bool is_bf16 = c->l->lowp.to.bf16;
 	bool has = is_bf16 ? caps->has_dot_bf16_odd_2x2 : caps->has_dot_u8s8_2x2;
-	bool fits = is_bf16 || (c->l->lowp.layout.steps == 1 && ir_format(c->l->panel.format)->bits == 8);
+	bool fits = is_bf16 || (c->l->lowp.layout.blocks == 1 && ir_format(c->l->panel.format)->bits == 8);
 	return has && fits && c->l->lanes == MATMUL_X_WORDS && c->p->rows >= MMLA_ROWS_MIN;
 }
 
@@ -483,7 +483,7 @@ static struct kb_val scale_block_of(const struct linear *l, struct kb_val qblock
 	int64_t block = ir_format(l->panel.format)->block;
 	if (block == 0 || block >= l->depth)
 		return kb_index(l->k, 0);
-	int64_t qblocks_per_super = block / l->lowp.layout.step;
+	int64_t qblocks_per_super = block / l->lowp.layout.block;
 	return qblocks_per_super == 1 ? qblock : kb_div_const(l->k, qblock, qblocks_per_super);
 }
 
@@ -509,7 +509,7 @@ struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val 
 	sum = kb_fma(k, kb_cvt(k, integers, KB_F32), scale, sum);
 	if (!s->offset.id)
 		return sum;
-	struct kb_val x_sum = kb_load_splat(k, type, p->x[m], qblock, p->x_disp[m] + row->totals / 4);
+	struct kb_val x_sum = kb_load_splat(k, type, p->x[m], qblock, p->x_disp[m] + row->offset_sums / 4);
 	return kb_fma(k, s->offset, x_sum, sum);
 }
 
@@ -541,7 +541,7 @@ struct kb_val matmul_dequantize_acc(const struct matmul_lowp_tile *c, int m, int
 static void prefetch_header(const struct matmul_lowp_tile *c, struct kb_val in_super)
 {
 	struct kb *k = c->l->k;
-	int64_t qblock_k = c->l->lowp.layout.step, tail = c->l->depth % c->layout.section;
+	int64_t qblock_k = c->l->lowp.layout.block, tail = c->l->depth % c->layout.section;
 	int64_t qblocks = ((tail > 0 ? tail : c->layout.section) + qblock_k - 1) / qblock_k;
 	int64_t words = (c->layout.lines / 4 + qblocks - 1) / qblocks;
 	if (!c->prefetch->distance)
@@ -556,7 +556,7 @@ static void prefetch_header(const struct matmul_lowp_tile *c, struct kb_val in_s
 static struct kb_val open_quant_block(struct matmul_lowp_tile *c, struct kb_val qblock)
 {
 	struct kb *k = c->l->k;
-	int64_t qblock_k = c->l->lowp.layout.step, qblocks_per_super = c->layout.section / qblock_k;
+	int64_t qblock_k = c->l->lowp.layout.block, qblocks_per_super = c->layout.section / qblock_k;
 	struct kb_val in_super = qblock, k_row = kb_index(k, c->layout.lines / 4);
 	c->super_block = c->w;
 	if (c->l->depth > c->layout.section) {
@@ -626,7 +626,7 @@ void matmul_int8_loop(struct matmul_lowp_tile *c)
 {
 	struct kb *k = c->l->k;
 	const struct activation_row_layout *row = &c->l->lowp.layout;
-	int64_t full = c->l->depth / row->step, tail = c->l->depth % row->step;
+	int64_t full = c->l->depth / row->block, tail = c->l->depth % row->block;
 	if (c->repacked_w.id) /* the k-rows read are repacked ones: the next quants are prefetched at once */
 		matmul_prefetch_k_range(c->l, c->prefetch, kb_index(k, 0), c->l->depth);
 	find_panel_addresses(c);
@@ -636,10 +636,10 @@ void matmul_int8_loop(struct matmul_lowp_tile *c)
 	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++)
 		c->acc16[i] = kb_var(k, "halves", word_vector(c), kb_splat(k, kb_i32(k, 0), c->l->lanes));
 	if (full == 1) {
-		add_quant_block(c, kb_index(k, 0), row->step);
+		add_quant_block(c, kb_index(k, 0), row->block);
 	} else if (full > 1) {
 		struct kb_val qblock = kb_loop(k, "step", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
-		add_quant_block(c, qblock, row->step);
+		add_quant_block(c, qblock, row->block);
 		kb_end_loop(k);
 	}
 	if (tail > 0)

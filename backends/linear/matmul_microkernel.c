@@ -79,7 +79,7 @@ static void find_repacked(const struct microkernel *a, struct matmul_lowp_tile *
 	c->repacked_w = kb_ptr_add(k, l->repack.panels, panel, 0);
 	if (!l->repack.x.id)
 		return;
-	row = kb_mul_const(k, row, 2 * l->lowp.layout.starts);
+	row = kb_mul_const(k, row, 2 * l->lowp.layout.corrections);
 	c->repacked_x = kb_ptr_add(k, l->repack.x, row, 0);
 }
 

@@ -166,10 +166,11 @@ static void quantize_k_block(struct span *s, struct kb_val step, struct kb_val s
 	loop_span(s, quantize_chunk);
 	struct kb_val sum = reduce_acc(s, KB_ADD);
 	int factor = d->shift > 0 ? 1 : -matmul_zero_point(s->l);
-	kb_store(k, kb_mul(k, sum, kb_i32(k, factor)), s->quants, step, row->starts / 4, 0);
+	kb_store(k, kb_mul(k, sum, kb_i32(k, factor)), s->quants, step, row->corrections / 4, 0);
 	kb_store(k, scale, s->quants, step, row->scales / 4, 0);
 	if (d->has_offset)
-		kb_store(k, kb_mul(k, kb_cvt(k, sum, KB_F32), scale), s->quants, step, row->totals / 4, 0);
+		kb_store(k, kb_mul(k, kb_cvt(k, sum, KB_F32), scale), s->quants, step, row->offset_sums / 4,
+		         0);
 }
 
 /* A quant block of x: n elements from `from` on. It may contain several K blocks, from `first` on, which
@@ -177,7 +178,7 @@ static void quantize_k_block(struct span *s, struct kb_val step, struct kb_val s
 static void quantize_block(struct span *s, struct kb_val from, int64_t n, struct kb_val first)
 {
 	struct kb *k = s->l->k;
-	int64_t step = s->l->lowp.layout.step, full = n / step;
+	int64_t step = s->l->lowp.layout.block, full = n / step;
 	struct kb_val scale;
 	s->from = from;
 	s->n = n;
@@ -228,7 +229,7 @@ static void quantize_row(struct span *s)
 {
 	const struct linear *l = s->l;
 	struct kb *k = l->k;
-	int64_t block = l->lowp.to.block, step = l->lowp.layout.step;
+	int64_t block = l->lowp.to.block, step = l->lowp.layout.block;
 	block = block > 0 && block < l->depth ? block : l->depth;
 	int64_t full = l->depth / block, steps = (block + step - 1) / step;
 	zero_last_line(s, l->depth);

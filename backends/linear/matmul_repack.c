@@ -208,7 +208,7 @@ static void unpack_i16(const struct i16_unpack *w)
 
 void matmul_repack_row(const struct linear *l, struct kb_val quants, struct kb_val row)
 {
-	int64_t bytes = l->lowp.layout.starts;
+	int64_t bytes = l->lowp.layout.corrections;
 	struct i16_unpack w = {
 	        .l = l, .from = quants, .bytes = bytes, .odd_offset = bytes, .is_signed = true};
 	w.to = kb_ptr_add(l->k, l->repack.x, kb_mul_const(l->k, row, 2 * bytes), 0);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The table of targets, the features of each row, and which rows a machine executes.
- */
+/* The table of targets, which of them a machine executes, and the choice of one from a triple and a processor name. */
 #include "ir/target/target.h"
 
 #include <stdio.h>
@@ -25,7 +23,7 @@ static const struct target tuned[] = {
 #include "ir/target/targets.def"
 };
 
-/* A range of models of a tuned row. */
+/* cpuid family and range of models of a processor. */
 struct processor {
 	const char *name, *vendor;
 	uint32_t family, from, to;
@@ -39,7 +37,7 @@ enum { EAX, EBX, ECX, EDX };
 
 struct feature {
 	const char *name;
-	struct cpuid_requirement cpu; /* without bits: not asked for */
+	struct cpuid_requirement cpu; /* bits 0: no cpuid bit */
 	uint32_t xcr0;
 	uint64_t system[TARGET_SYSTEM_WORDS];
 };
@@ -51,11 +49,12 @@ static const struct feature features[] = {
 	{name, {0}, 0, {(uint64_t)((word) == 0) << (bit), (uint64_t)((word) == 1) << (bit)}},
 #include "ir/target/features.def"
 };
-_Static_assert(N_FEATURES <= 64, "the features of a row are bits of a word");
+_Static_assert(N_FEATURES <= 64, "target.features has a bit for each feature");
 
-/* ---- what a row needs ---- */
+/* ---- requirements ---- */
 
-static void need_word(struct target_requirements *n, const struct cpuid_requirement *w)
+/* Adds cpuid bits, merging those of the same register. */
+static void require_cpuid(struct target_requirements *n, const struct cpuid_requirement *w)
 {
 	for (int i = 0; i < n->n_words; i++) {
 		struct cpuid_requirement *have = &n->words[i];
@@ -75,7 +74,7 @@ struct target_requirements target_requirements(const struct target *t)
 		if (!target_has(t, (enum target_feature)i))
 			continue;
 		if (f->cpu.bits)
-			need_word(&n, &f->cpu);
+			require_cpuid(&n, &f->cpu);
 		n.xcr0 |= f->xcr0;
 		for (int w = 0; w < TARGET_SYSTEM_WORDS; w++)
 			n.system[w] |= f->system[w];
@@ -116,7 +115,9 @@ bool target_runs_on_host(const struct target *t)
 	return here && target_runs(t, here);
 }
 
-/* Family and model of leaf 1: the extended ones count where the manuals of both makers say so. */
+/*
+ * Vendor, family and model of cpuid leaf 1; the extended fields count for families 6 and 15, as both vendors specify.
+ */
 static bool is_processor(const struct processor *p, const struct target_machine *m)
 {
 	const uint32_t order[] = {EBX, EDX, ECX};
@@ -196,15 +197,110 @@ const struct target *target_without_amx(const struct target *t)
 	return best;
 }
 
-/* The processors of LLVM that have features of their own are rows, too. */
+/* llvm_cpu itself is a record if LLVM gives it features of the table. */
 void target_features_string(const struct target *t, char out[TARGET_FEATURES_BYTES])
 {
 	const struct target *cpu = target_find(t->llvm_cpu);
-	uint64_t beside = t->features & ~(cpu ? cpu->features : 0);
+	uint64_t additional = t->features & ~(cpu ? cpu->features : 0);
 	size_t at = 0;
 	out[0] = 0;
 	for (int i = 0; i < N_FEATURES; i++)
-		if (beside >> i & 1)
+		if (additional >> i & 1)
 			at += (size_t)snprintf(out + at, TARGET_FEATURES_BYTES - at, "%s+%s", at ? "," : "",
 			                       features[i].name);
+}
+
+/* ---- from names to a target ---- */
+
+struct triple {
+	const char *name;
+	enum target_arch arch;
+	const char *row;
+};
+
+static const struct triple triples[] = {
+#define TRIPLE(name, arch, row) {name, ARCH_##arch, row},
+#include "ir/target/triples.def"
+};
+
+static bool is_native(const char *name)
+{
+	return !name || !strcmp(name, "native");
+}
+
+static bool find_triple(const char *name, struct triple *out)
+{
+	for (size_t i = 0; i < TFMC_COUNT(triples); i++) {
+		if (strcmp(triples[i].name, name))
+			continue;
+		*out = triples[i];
+		return true;
+	}
+	const struct target *family = target_find(name);
+	if (!family || family->arch != ARCH_OPENCL)
+		return false;
+	*out = (struct triple){name, ARCH_OPENCL, name};
+	return true;
+}
+
+/* The record of `cpu`, or the default one of the triple; NULL if the triple does not have that processor. */
+static const struct target *target_of_triple(const struct triple *t, const char *cpu)
+{
+	const struct target *native = target_native();
+	bool here = native && native->arch == t->arch;
+	if (cpu && !is_native(cpu)) {
+		const struct target *row = target_find(cpu);
+		return row && row->arch == t->arch ? row : NULL;
+	}
+	if (here)
+		return native;
+	return cpu ? NULL : target_find(t->row);
+}
+
+enum target_choice target_choose(const char *triple, const char *cpu, const struct target **out)
+{
+	struct triple t;
+	*out = NULL;
+	if (is_native(triple)) {
+		*out = is_native(cpu) ? target_native() : target_find(cpu);
+		if (*out)
+			return TARGET_CHOSEN;
+		return is_native(cpu) ? TARGET_NO_NATIVE : TARGET_NO_CPU;
+	}
+	if (!find_triple(triple, &t))
+		return TARGET_NO_TRIPLE;
+	*out = target_of_triple(&t, cpu);
+	return *out ? TARGET_CHOSEN : TARGET_NO_CPU;
+}
+
+void target_print_triples(struct buf *out)
+{
+	buf_str(out, "native");
+	for (size_t i = 0; i < TFMC_COUNT(triples); i++)
+		buf_printf(out, ", %s", triples[i].name);
+	for (size_t i = 0; target_level_at(i); i++)
+		if (target_level_at(i)->arch == ARCH_OPENCL)
+			buf_printf(out, ", %s", target_level_at(i)->name);
+}
+
+void target_print_cpus(struct buf *out, const char *triple)
+{
+	struct triple t = {0};
+	const struct target *native = target_native();
+	bool all = is_native(triple) || !find_triple(triple, &t);
+	const char *separator = "";
+	if (all || (native && native->arch == t.arch)) {
+		buf_str(out, "native");
+		separator = ", ";
+	}
+	for (int is_tuned = 0; is_tuned < 2; is_tuned++) {
+		const struct target *row;
+		for (size_t i = 0; (row = is_tuned ? target_processor_at(i) : target_level_at(i)) != NULL;
+		     i++) {
+			if (!all && row->arch != t.arch)
+				continue;
+			buf_printf(out, "%s%s", separator, row->name);
+			separator = ", ";
+		}
+	}
 }

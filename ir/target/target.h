@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Target records: what passes and kernel templates may know about a machine.
+ * Target records: what passes and kernel generators know about a machine; and the choice of a record from names or by
+ * probing the CPU. A level is a set of features (x86-64-v3, armv8.6); a processor (znver5) has the features of a level
+ * with its own caches and ports.
  */
 #ifndef TFMC_IR_TARGET_TARGET_H
 #define TFMC_IR_TARGET_TARGET_H
@@ -27,36 +29,34 @@ struct target {
 	int lanes;         /* f32 elements of a vector register */
 	int registers;     /* vector registers */
 	bool has_fma;
-	int fma_ports;        /* multiply-adds of whole vectors that begin in a cycle */
-	int fma_latency;      /* cycles until the result of one can be used */
-	int load_ports;       /* vectors that are loaded in a cycle */
-	int max_accumulators; /* accumulators of a register tile at most: what the compiler of the machine keeps in
-	                    registers */
-	/* Neighbours along K that are loaded as one vector, whose lanes then multiply one after another
-	 * (a multiply-add by element); 1: each element is loaded into all lanes. */
+	int fma_ports;        /* vector FMAs issued per cycle */
+	int fma_latency;      /* cycles */
+	int load_ports;       /* vector loads per cycle */
+	int max_accumulators; /* of a register tile: as many as the compiler of the target keeps in registers */
+	/* K elements of A loaded as one vector and used by FMA by element (NEON); 1: each element is broadcast. */
 	int k_lanes;
 	int64_t l1_bytes, l2_bytes;
-	int l2_tiles; /* register tiles of weights, of all of K, that L2 should hold: where it does not, K is divided */
-	/* OpenCL families: work-items of a work-group that work together (1: each alone), bytes they may
-	 * share. 0 elsewhere. */
+	int l2_tiles; /* register tiles of weights, over all of K, that L2 should hold; if it cannot, K is blocked */
+	/* OpenCL families: work-items of a work-group that cooperate (1: each works alone), and bytes of local
+	 * memory. 0 elsewhere. */
 	int group_size;
 	int64_t shared_bytes;
 };
 
-/* A level or a processor. */
+/* The level or processor of that name, or NULL. */
 const struct target *target_find(const char *name);
-/* t, or the best level without matrix tiles whose features t has. */
+/* t itself without AMX; else the best level without AMX whose features t has. */
 const struct target *target_without_amx(const struct target *t);
-/* The end of a name that tells rows of an arch apart: v3 of x86-64-v3; other names whole. */
+/* Short name of a level: v3 of x86-64-v3; other names unchanged. */
 const char *target_level_name(const struct target *t);
-/* Level i of the table, processor i, or NULL. */
+/* Level i of the table, or processor i; NULL after the last. */
 const struct target *target_level_at(size_t i);
 const struct target *target_processor_at(size_t i);
 static inline bool target_has(const struct target *t, enum target_feature f)
 {
 	return t->features >> f & 1;
 }
-/* Writes the features that are not those of llvm_cpu, as LLVM reads them: "+avx512vnni,+avx512bf16". */
+/* Writes the features in addition to those of llvm_cpu in LLVM's form: "+avx512vnni,+avx512bf16". */
 enum {
 	TARGET_FEATURES_BYTES = 1
 #define CPUID(NAME, name, leaf, subleaf, reg, bit, xcr0, system) +sizeof(name) + 1
@@ -64,13 +64,13 @@ enum {
 #include "ir/target/features.def"
 };
 void target_features_string(const struct target *t, char out[TARGET_FEATURES_BYTES]);
-/* The least demanding row of an arch: every machine of it executes its code. */
+/* The first level of an arch, which every machine of the arch executes. */
 const struct target *target_baseline(enum target_arch arch);
 
 /*
- * What code for a row needs of a machine: bits of registers (0 eax .. 3 edx) of cpuid, register state that the
- * operating system must save (xgetbv), and bits of the words that only the operating system can tell
- * (tfmc_config.system in runtime/abi.h).
+ * What code for a target requires of a machine: bits of cpuid registers (0 eax .. 3 edx), register state that the
+ * operating system saves (XCR0), and bits that only the operating system reports (tfmc_config.system in
+ * runtime/abi.h).
  */
 enum { TARGET_CPU_WORDS = 7, TARGET_SYSTEM_WORDS = 2 };
 struct target_requirements {
@@ -83,7 +83,8 @@ struct target_requirements {
 };
 struct target_requirements target_requirements(const struct target *t);
 
-/* A machine to be asked; cpuid and xcr0 where the arch has them. system is asked last, for a word that is needed. */
+/* A machine, as functions, so that tests can simulate one. cpuid and xcr0 are NULL if the arch has none. system is
+ * called last and only for required words, as it may request AMX state from the kernel. */
 struct target_machine {
 	enum target_arch arch;
 	uint32_t (*cpuid)(void *user, uint32_t leaf, uint32_t subleaf, uint32_t reg);
@@ -91,21 +92,22 @@ struct target_machine {
 	uint64_t (*system)(void *user, int word);
 	void *user;
 };
-/* NULL: tfmc was built for a machine it knows no way to ask. */
+/* The machine tfmc runs on; NULL if tfmc was built for an arch or system that it cannot probe. */
 const struct target_machine *target_host_machine(void);
-/* The last level of the table that the machine executes. NULL: none. */
+/* The last, so best, level of the table that the machine executes; NULL if none. */
 const struct target *target_level_for_machine(const struct target_machine *m);
-/* The processor that the machine is, where the table has it and it executes no less than that; else the level. */
+/* The processor that cpuid identifies, if the table has it and its features are those of the machine's level; else the
+ * level. */
 const struct target *target_for_machine(const struct target_machine *m);
-/* Of the machine tfmc runs on. */
+/* The host executes code for t. */
 bool target_runs_on_host(const struct target *t);
+/* target_for_machine of the host, or NULL. */
 const struct target *target_native(void);
 
-/* What became of a choice. NO_NATIVE: no row fits the machine tfmc runs on; NO_CPU: no row of that name
- * belongs to the triple. */
+/* NO_TRIPLE: unknown triple; NO_CPU: the triple has no processor of that name; NO_NATIVE: no record fits the host. */
 enum target_choice { TARGET_CHOSEN, TARGET_NO_TRIPLE, TARGET_NO_CPU, TARGET_NO_NATIVE };
-/* The row for names that a person gave, each NULL when not given. "native" is this machine; without a triple
- * the processor alone says what it is, any row. */
+/* The record for --target and -mcpu, each NULL if not given. "native" is the host; without a triple the processor alone
+ * decides. *out is NULL unless TARGET_CHOSEN. */
 enum target_choice target_choose(const char *triple, const char *cpu, const struct target **out);
 /* Appends the known names, separated by ", ": triples; processors of a triple (NULL or unknown: all). */
 void target_print_triples(struct buf *out);

@@ -1,102 +1,107 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tiles by enumeration and closed forms. Every number that belongs to a machine
- * comes from its record; results of kernels depend on none of them but the keys
- * of a block of attention.
+ * Tile sizes by enumeration and closed forms, from the target record alone. Results of kernels do not depend on them,
+ * with one exception: the order of summation of attention depends on the keys of a block.
  */
 #include "ir/target/tile.h"
 
-#define PART_DEPTH 512 /* steps of K that are worth loading and storing the sums of a tile */
-#define ROWS_LEAST 128 /* rows of x that are worth reading weights: as many as hide that x comes from L3 */
+#define KC_MAX 512 /* K elements that amortize loading and storing the accumulators of a tile */
+#define MC_MIN 128 /* rows of A that amortize reading the weights, even if A then comes from L3 */
 
-#define CODES_DEPTH_MAX (INT64_MAX / 4096)
+#define PANEL_DEPTH_MAX (INT64_MAX / 4096)
 
-static int64_t whole_lines_of(int64_t bytes)
+static int64_t min_i64(int64_t a, int64_t b)
 {
-	return (bytes + PANEL_ROW_BYTES - 1) / PANEL_ROW_BYTES * PANEL_ROW_BYTES;
+	return a < b ? a : b;
 }
 
-static int64_t larger(int64_t a, int64_t b)
+static int64_t max_i64(int64_t a, int64_t b)
 {
 	return a > b ? a : b;
 }
 
-/* Bytes of the lines of so many elements. */
-static int64_t code_bytes(const struct ir_format_desc *d, int64_t n)
+static int64_t round_up(int64_t n, int64_t multiple)
+{
+	return (n + multiple - 1) / multiple * multiple;
+}
+
+/* ---- packed panels and quantized activations ---- */
+
+/* Bytes of the k-rows that hold n K elements. */
+static int64_t quant_bytes(const struct ir_format_desc *d, int64_t n)
 {
 	return PANEL_ROW_BYTES * (d->bits == 8 ? (n + 3) / 4 : (n + 31) / 32 * 4);
 }
 
-/* The least whose numbers are whole lines: all of these sizes are powers of two. All of K where rows have one scale. */
-static int64_t section_of(const struct ir_format_desc *d, int64_t depth)
+/* The shortest section whose scales fill multiples of 64 bytes (all sizes are powers of two); all of K if rows have one
+ * scale. */
+static int64_t section_k(const struct ir_format_desc *d, int64_t depth)
 {
 	int64_t scale = PANEL_COLUMNS * ir_dtype_bytes(d->scale), one = d->super > 1 ? PANEL_COLUMNS : scale;
 	if (d->block == 0)
-		return larger(depth, 1);
-	int64_t blocks = larger(PANEL_ROW_BYTES / one, 1), supers = larger(PANEL_ROW_BYTES / scale, 1);
-	return larger(d->block * (d->super > 1 ? larger(blocks, d->super * supers) : blocks), 32);
+		return max_i64(depth, 1);
+	int64_t blocks = max_i64(PANEL_ROW_BYTES / one, 1), supers = max_i64(PANEL_ROW_BYTES / scale, 1);
+	return max_i64(d->block * (d->super > 1 ? max_i64(blocks, d->super * supers) : blocks), 32);
 }
 
 struct quant_panel_layout quant_panel_layout(enum ir_format f, int64_t depth)
 {
 	const struct ir_format_desc *d = ir_format(f);
 	int64_t scale = ir_dtype_bytes(d->scale), each = d->super > 1 ? 1 : scale;
-	struct quant_panel_layout t = {.section = section_of(d, depth)};
-	int64_t blocks = whole_lines_of(ir_format_blocks(f, t.section) * PANEL_COLUMNS * each);
-	int64_t supers = whole_lines_of(ir_format_super_blocks(f, t.section) * PANEL_COLUMNS * scale);
+	struct quant_panel_layout t = {.section = section_k(d, depth)};
+	int64_t blocks = round_up(ir_format_blocks(f, t.section) * PANEL_COLUMNS * each, PANEL_ROW_BYTES);
+	int64_t supers =
+	        round_up(ir_format_super_blocks(f, t.section) * PANEL_COLUMNS * scale, PANEL_ROW_BYTES);
 	t.offsets = t.scales + blocks;
 	t.super_scales = t.offsets + d->has_offset * blocks;
 	t.super_offsets = t.super_scales + supers;
 	t.lines = t.super_offsets + d->has_offset * supers;
-	t.section_bytes = t.lines + code_bytes(d, t.section);
-	int64_t rest = depth % t.section;
-	t.bytes = depth / t.section * t.section_bytes + (rest > 0 ? t.lines + code_bytes(d, rest) : 0);
+	t.section_bytes = t.lines + quant_bytes(d, t.section);
+	int64_t remainder = depth % t.section;
+	t.bytes = depth / t.section * t.section_bytes +
+	          (remainder > 0 ? t.lines + quant_bytes(d, remainder) : 0);
 	return t;
 }
 
 bool panel_bytes(enum ir_format f, int64_t depth, int64_t *bytes)
 {
-	if (depth < 0 || depth > CODES_DEPTH_MAX)
+	if (depth < 0 || depth > PANEL_DEPTH_MAX)
 		return false;
 	*bytes = ir_format_is_quantized(f) ? quant_panel_layout(f, depth).bytes
 	                                   : panel_row_count(ir_format(f)->dtype, depth) * PANEL_ROW_BYTES;
 	return true;
 }
 
-#define INTEGER_DEPTH_MAX 131072 /* codes of -128 .. 127 whose products are summed in 32 bits */
-
-static int64_t lower(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
+#define INTEGER_DEPTH_MAX 131072 /* 2^17 products of int8, each at most 2^14, fit into int32 */
 
 int64_t quant_dot_block(enum ir_format f, struct activation_quant r, int64_t depth)
 {
 	const struct ir_format_desc *d = ir_format(f);
 	if (r.bf16)
 		return f == FORMAT_BF16 && depth >= 1 ? 0 : -1;
+	/* blocks of activations and of weights; the smaller must divide the larger, and be full k-rows */
 	int64_t x = r.block > 0 ? r.block : depth, w = d->block > 0 ? d->block : depth,
-	        line = d->bits == 8 ? 4 : 32;
-	int64_t step = lower(x, w);
-	if (d->bits == 0 || r.block < 0 || depth < 1 || step > INTEGER_DEPTH_MAX)
+	        row_k = d->bits == 8 ? 4 : 32;
+	int64_t block = min_i64(x, w);
+	if (d->bits == 0 || r.block < 0 || depth < 1 || block > INTEGER_DEPTH_MAX)
 		return -1;
-	if (step >= depth)
+	if (block >= depth)
 		return 0;
-	bool divides = (x >= depth || x % step == 0) && (w >= depth || w % step == 0);
-	return divides && step % line == 0 ? step : -1;
+	bool divides = (x >= depth || x % block == 0) && (w >= depth || w % block == 0);
+	return divides && block % row_k == 0 ? block : -1;
 }
 
 struct activation_row_layout activation_row_layout(enum ir_format f, struct activation_quant r, int64_t depth)
 {
-	int64_t step = quant_dot_block(f, r, depth);
-	struct activation_row_layout row = {.step = step > 0 ? step : depth};
-	row.steps = (depth + row.step - 1) / row.step;
-	row.starts = whole_lines_of(r.bf16 ? 2 * depth : depth);
-	int64_t words = r.bf16 ? 0 : 4 * row.steps;
-	row.scales = row.starts + words;
-	row.totals = row.scales + words;
-	row.bytes = whole_lines_of(row.totals + (ir_format(f)->has_offset ? words : 0));
-	/* an odd number of lines, so that rows do not meet in the cache */
+	int64_t block = quant_dot_block(f, r, depth);
+	struct activation_row_layout row = {.block = block > 0 ? block : depth};
+	row.blocks = (depth + row.block - 1) / row.block;
+	row.corrections = round_up(r.bf16 ? 2 * depth : depth, PANEL_ROW_BYTES);
+	int64_t bytes = r.bf16 ? 0 : 4 * row.blocks; /* of one value for each block */
+	row.scales = row.corrections + bytes;
+	row.offset_sums = row.scales + bytes;
+	row.bytes = round_up(row.offset_sums + (ir_format(f)->has_offset ? bytes : 0), PANEL_ROW_BYTES);
+	/* an odd number of cache lines, so that rows do not fall into the same cache set */
 	row.bytes += row.bytes / PANEL_ROW_BYTES % 2 == 0 ? PANEL_ROW_BYTES : 0;
 	return row;
 }
@@ -107,8 +112,8 @@ bool tile_uses_amx(const struct target *t, enum ir_format f, struct activation_q
 	return target_has(t, FEATURE_AMX_TILE) && fits && quant_dot_block(f, r, depth) == 0;
 }
 
-/* Pairs of bytes or of halves are all that an x86 multiplies then. */
-static bool has_pairs_alone(const struct target *t)
+/* Integer products only in pairs: vpmaddubsw and vpmaddwd. */
+static bool is_x86_without_vnni(const struct target *t)
 {
 	return t->arch == ARCH_X86_64 && !target_has(t, FEATURE_AVXVNNI) &&
 	       !target_has(t, FEATURE_AVX512VNNI);
@@ -116,20 +121,20 @@ static bool has_pairs_alone(const struct target *t)
 
 bool tile_unpacks_to_i16(const struct target *t, enum ir_format f)
 {
-	return has_pairs_alone(t) && ir_format(f)->bits == 8;
+	return is_x86_without_vnni(t) && ir_format(f)->bits == 8;
 }
 
 bool tile_accumulates_i16(const struct target *t, enum ir_format f)
 {
-	return has_pairs_alone(t) && ir_format_u8_max(f) < 16;
+	return is_x86_without_vnni(t) && ir_format_u8_max(f) < 16;
 }
 
-#define MATRIX_STEP_LEAST 32 /* fewer products are summed faster by vectors than their sums are stored */
+#define AMX_BLOCK_MIN 32 /* shorter dot blocks are faster with VNNI than storing the results of AMX tiles */
 
 bool tile_blocks_use_amx(const struct target *t, enum ir_format f, struct activation_quant r, int64_t depth)
 {
-	int64_t step = quant_dot_block(f, r, depth);
-	bool fits = step >= MATRIX_STEP_LEAST && (step % PANEL_ROW_BYTES == 0 || PANEL_ROW_BYTES % step == 0);
+	int64_t block = quant_dot_block(f, r, depth);
+	bool fits = block >= AMX_BLOCK_MIN && (block % PANEL_ROW_BYTES == 0 || PANEL_ROW_BYTES % block == 0);
 	return target_has(t, FEATURE_AMX_TILE) && fits;
 }
 
@@ -142,13 +147,15 @@ bool tile_unpacked_bytes(const struct target *t, enum ir_format f, struct activa
 		return false;
 	struct activation_row_layout row = activation_row_layout(f, r, depth);
 	if (!r.bf16 && tile_unpacks_to_i16(t, f))
-		*out = (struct tile_unpacked_bytes){2 * row.starts, 2 * panel};
+		*out = (struct tile_unpacked_bytes){2 * row.corrections, 2 * panel};
 	else if (tile_blocks_use_amx(t, f, r, depth))
-		*out = (struct tile_unpacked_bytes){0, row.steps * row.step * PANEL_COLUMNS};
+		*out = (struct tile_unpacked_bytes){0, row.blocks * row.block * PANEL_COLUMNS};
 	return true;
 }
 
-/* Vectors of a line of nr columns. */
+/* ---- register tiles ---- */
+
+/* Vectors of a row of nr columns; a panel is at least one vector. */
 static int vectors(const struct target *t, int nr)
 {
 	int lanes = t->lanes < PANEL_COLUMNS ? t->lanes : PANEL_COLUMNS;
@@ -157,26 +164,8 @@ static int vectors(const struct target *t, int nr)
 
 int target_tile_registers(const struct target *t, int mr, int nr)
 {
-	int units = nr > t->lanes ? (nr + t->lanes - 1) / t->lanes : 1;
-	return mr * units + units + 1 + !t->has_fma;
-}
-
-static bool hides_latency(const struct target *t, int mr, int nr)
-{
-	return mr * vectors(t, nr) >= t->fma_latency * t->fma_ports;
-}
-
-/* Each step of K loads mr elements of x and a line of weights for mr lines of multiply-adds. */
-static bool hides_loads(const struct target *t, int mr, int nr)
-{
-	int line = vectors(t, nr);
-	return mr * line * t->load_ports >= (mr + line) * t->fma_ports;
-}
-
-/* More products for each element that is loaded. */
-static bool is_better(const struct register_tile *a, const struct register_tile *b)
-{
-	return (int64_t)a->mr * a->nr * (b->mr + b->nr) > (int64_t)b->mr * b->nr * (a->mr + a->nr);
+	int vecs = nr > t->lanes ? (nr + t->lanes - 1) / t->lanes : 1;
+	return mr * vecs + vecs + 1 + !t->has_fma;
 }
 
 struct register_tile target_register_tile(const struct target *t)
@@ -184,50 +173,60 @@ struct register_tile target_register_tile(const struct target *t)
 	struct register_tile best = {1, PANEL_COLUMNS};
 	for (int nr = PANEL_COLUMNS; nr <= TILE_PANELS_MAX * PANEL_COLUMNS; nr *= 2)
 		for (int mr = 1; mr <= TILE_MR_MAX; mr++) {
-			const struct register_tile tile = {mr, nr};
-			if (target_tile_registers(t, mr, nr) <= t->registers &&
-			    mr * vectors(t, nr) <= t->max_accumulators && hides_latency(t, mr, nr) &&
-			    hides_loads(t, mr, nr) && is_better(&tile, &best))
-				best = tile;
+			int vecs = vectors(t, nr), accumulators = mr * vecs;
+			if (target_tile_registers(t, mr, nr) > t->registers ||
+			    accumulators > t->max_accumulators)
+				continue;
+			/* as many independent FMAs as are in flight */
+			bool hides_latency = accumulators >= t->fma_latency * t->fma_ports;
+			/* for each K element, mr broadcasts and a k-row are loaded while mr k-rows are multiplied */
+			bool hides_loads = accumulators * t->load_ports >= (mr + vecs) * t->fma_ports;
+			/* mr nr / (mr + nr) is larger than that of `best` */
+			bool is_better = (int64_t)mr * nr * (best.mr + best.nr) >
+			                 (int64_t)best.mr * best.nr * (mr + nr);
+			if (hides_latency && hides_loads && is_better)
+				best = (struct register_tile){mr, nr};
 		}
 	return best;
 }
 
 int register_tile_mr(const struct target *t, struct register_tile tile, enum ir_dtype stored)
 {
-	int rows = tile.mr, line = vectors(t, tile.nr);
+	int mr = tile.mr, vecs = vectors(t, tile.nr);
 	if (stored == DT_F32)
-		return rows;
-	while (rows > 1 && (target_tile_registers(t, rows, tile.nr) + 1 > t->registers ||
-	                    (t->k_lanes > 1 && rows * (line + 1) + 3 > t->registers)))
-		rows--;
-	return rows;
+		return mr;
+	while (mr > 1 && (target_tile_registers(t, mr, tile.nr) + 1 > t->registers ||
+	                  (t->k_lanes > 1 && mr * (vecs + 1) + 3 > t->registers)))
+		mr--;
+	return mr;
 }
 
-/* Registers beside the sums: a line and an element of x, with steps a scale and what a compiler moves ahead in a longer
- * loop; or vectors of x and of weights, the latter two of a line, the pair they become, or one and a mask. */
-static int beside_rounded(const struct target *t, int line, int rows, bool has_steps)
+/* Registers of an integer tile in addition to the accumulators. */
+static int operand_registers(const struct target *t, int vecs, int mr, bool has_blocks)
 {
-	bool in_pairs = !has_steps && target_has(t, FEATURE_I8MM); /* two rows share a vector */
-	if (t->k_lanes > 1)
-		return (in_pairs ? (rows + 1) / 2 : rows) + 3;
-	return line + (has_steps ? 4 : 2);
+	bool by_mmla = !has_blocks && target_has(t, FEATURE_I8MM); /* a vector holds two rows of A */
+	if (t->k_lanes > 1) /* vectors of A; two vectors of a k-row and their pair, or one and a mask */
+		return (by_mmla ? (mr + 1) / 2 : mr) + 3;
+	/* a k-row and a broadcast; with blocks a scale, and one for what the compiler hoists in the longer loop */
+	return vecs + (has_blocks ? 4 : 2);
 }
 
 int register_tile_mr_i16(const struct target *t, struct register_tile tile)
 {
-	int line = vectors(t, tile.nr), rows = (t->registers - 2 * line - 4) / line;
-	return rows < 1 ? 1 : rows < tile.mr ? rows : tile.mr;
+	int vecs = vectors(t, tile.nr), mr = (t->registers - 2 * vecs - 4) / vecs;
+	return mr < 1 ? 1 : mr < tile.mr ? mr : tile.mr;
 }
 
-int register_tile_mr_quantized(const struct target *t, struct register_tile tile, bool has_steps)
+int register_tile_mr_quantized(const struct target *t, struct register_tile tile, bool has_blocks)
 {
-	int line = vectors(t, tile.nr), rows = tile.mr;
-	while (rows > 1 &&
-	       rows * line * (1 + has_steps) + beside_rounded(t, line, rows, has_steps) > t->registers)
-		rows--;
-	return rows;
+	int vecs = vectors(t, tile.nr), mr = tile.mr;
+	while (mr > 1 &&
+	       mr * vecs * (1 + has_blocks) + operand_registers(t, vecs, mr, has_blocks) > t->registers)
+		mr--;
+	return mr;
 }
+
+/* ---- cache blocks ---- */
 
 int target_l1_ways(const struct target *t)
 {
@@ -235,7 +234,8 @@ int target_l1_ways(const struct target *t)
 	return ways < 1 ? 1 : ways < TILE_MR_MAX ? (int)ways : TILE_MR_MAX;
 }
 
-static int64_t at_least_panel(int64_t n)
+/* n rounded down to a multiple of 16, but at least 16. */
+static int64_t round_down_to_panel(int64_t n)
 {
 	return n < PANEL_COLUMNS ? PANEL_COLUMNS : n / PANEL_COLUMNS * PANEL_COLUMNS;
 }
@@ -243,13 +243,13 @@ static int64_t at_least_panel(int64_t n)
 int64_t target_gemm_kc(const struct target *t)
 {
 	int64_t quarter = t->l2_bytes / 4 / (4 * TILE_PANELS_MAX * PANEL_COLUMNS);
-	return at_least_panel(quarter < PART_DEPTH ? quarter : PART_DEPTH);
+	return round_down_to_panel(min_i64(quarter, KC_MAX));
 }
 
 int64_t target_gemm_mc(const struct target *t, int64_t depth)
 {
 	int64_t rows = t->l2_bytes / 4 * 3 / (4 * (depth > 0 ? depth : 1));
-	return rows > ROWS_LEAST ? rows : ROWS_LEAST;
+	return max_i64(rows, MC_MIN);
 }
 
 bool target_blocks_k(const struct target *t, int64_t depth)
@@ -261,14 +261,12 @@ void target_attention_blocks(const struct target *t, int64_t e, int64_t v, int64
 {
 	int64_t features = e + v > 0 ? e + v : 1;
 	int64_t by_l2 = t->l2_bytes / (32 * features), by_l1 = t->l1_bytes / 128;
-	int64_t keys = by_l2 < by_l1 ? by_l2 : by_l1;
-	keys = keys < ATTENTION_BLOCK_MAX ? keys : ATTENTION_BLOCK_MAX;
-	*bc = at_least_panel(keys);
-	int64_t most = t->arch == ARCH_OPENCL ? 64 : ATTENTION_BLOCK_MAX,
-	        rows = t->l2_bytes / 4 / (4 * features);
-	rows = rows < most ? rows : most;
-	*br = rows > 1 ? rows : 1;
+	*bc = round_down_to_panel(min_i64(min_i64(by_l2, by_l1), ATTENTION_BLOCK_MAX));
+	int64_t most = t->arch == ARCH_OPENCL ? 64 : ATTENTION_BLOCK_MAX;
+	*br = max_i64(min_i64(t->l2_bytes / 4 / (4 * features), most), 1);
 }
+
+/* ---- attention ---- */
 
 int target_attention_skinny_mr(const struct target *t)
 {
@@ -276,17 +274,12 @@ int target_attention_skinny_mr(const struct target *t)
 	return mr >= 12 ? 4 : mr >= 4 ? 2 : 0;
 }
 
-static int64_t round_up(int64_t n, int64_t step)
-{
-	return (n + step - 1) / step * step;
-}
-
 bool target_attention_uses_amx(const struct target *t, int64_t e)
 {
 	return target_has(t, FEATURE_AMX_TILE) && e % (2 * PANEL_COLUMNS) == 0;
 }
 
-/* Rows that the tiles of a block write. */
+/* Rows that the register tiles of br queries write: br rounded up to their mr. */
 static int64_t slot_rows(const struct target *t, int64_t br)
 {
 	int64_t few = target_attention_skinny_mr(t);

@@ -188,7 +188,7 @@ static int64_t rounded_mr_max(const struct rebuild *r, const struct ir_op *root,
 	const struct activation_quant to = rounding_of(before);
 	if (!to.bf16 && tile_accumulates_i16(t, weight_format(r, root)))
 		return register_tile_mr_i16(t, target_register_tile(t));
-	bool has_blocks = activation_row_layout(weight_format(r, root), to, depth).steps > 1;
+	bool has_blocks = activation_row_layout(weight_format(r, root), to, depth).blocks > 1;
 	return register_tile_mr_quantized(t, target_register_tile(t), has_blocks);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The machine that tfmc runs on. libtfmcrt asks the operating system the same for sessions
- * (runtime/core/system.c).
+ * Probes the host: cpuid and XCR0, and through Linux the permission to use AMX, or the HWCAP words of aarch64. The
+ * runtime does the same for sessions (runtime/core/system.c).
  */
 #define _GNU_SOURCE /* syscall */
 #include "ir/target/target.h"
@@ -12,10 +12,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define OSXSAVE             (1u << 27)
-#define TILE_DATA           18     /* of the components of XCR0 */
-#define GET_XCOMP_PERMITTED 0x1022 /* ARCH_GET_XCOMP_PERM of Linux */
-#define ASK_XCOMP           0x1023 /* ARCH_REQ_XCOMP_PERM */
+#define OSXSAVE        (1u << 27)
+#define TILE_DATA      18     /* XCR0 component of AMX tile data */
+#define GET_XCOMP_PERM 0x1022 /* ARCH_GET_XCOMP_PERM of Linux */
+#define REQ_XCOMP_PERM 0x1023 /* ARCH_REQ_XCOMP_PERM */
 
 static uint32_t cpuid_here(void *user, uint32_t leaf, uint32_t subleaf, uint32_t reg)
 {
@@ -24,7 +24,7 @@ static uint32_t cpuid_here(void *user, uint32_t leaf, uint32_t subleaf, uint32_t
 	return __get_cpuid_count(leaf, subleaf, &regs[0], &regs[1], &regs[2], &regs[3]) ? regs[reg] : 0;
 }
 
-/* 0 when the operating system does not say. */
+/* 0 if the operating system does not enable xgetbv. */
 static uint32_t xcr0_here(void *user)
 {
 	uint32_t low, high;
@@ -35,12 +35,13 @@ static uint32_t xcr0_here(void *user)
 	return low;
 }
 
+/* Requests tile data for this process, then returns the permitted components. */
 static uint64_t system_here(void *user, int word)
 {
 	uint64_t permitted = 0;
 	(void)user;
-	if (word != 0 || syscall(SYS_arch_prctl, ASK_XCOMP, TILE_DATA) ||
-	    syscall(SYS_arch_prctl, GET_XCOMP_PERMITTED, &permitted))
+	if (word != 0 || syscall(SYS_arch_prctl, REQ_XCOMP_PERM, TILE_DATA) ||
+	    syscall(SYS_arch_prctl, GET_XCOMP_PERM, &permitted))
 		return 0;
 	return permitted;
 }
