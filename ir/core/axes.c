@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Reads the axes of ops.def. Names of axes are numbers: the letters, then the axes of * and those of &.
- */
+/* Named axes, see axes.h. Axis names are numbers: 0 .. 25 letters, then IR_RANK_MAX axes of * and IR_RANK_MAX of &. */
 #include "ir/core/axes.h"
 
 #include <string.h>
 
-/* From the bracket on; gives what follows its end. */
-static const char *read_list(const char *s, struct ir_axis_list *out)
+/* Parses a list from its '[' on; returns the rest after its ']'. */
+static const char *parse_list(const char *s, struct ir_axis_list *out)
 {
 	*out = (struct ir_axis_list){.run = -1};
 	for (s++; *s != ']'; s++) {
@@ -21,23 +19,24 @@ static const char *read_list(const char *s, struct ir_axis_list *out)
 	return s + 1;
 }
 
-static void read_row(const char *row, size_t n, struct ir_axes *out)
+/* Parses the axes column of a row for n operands; EACH gives every operand and the result [*]. */
+static void parse_row(const char *row, size_t n, struct ir_axes *out)
 {
 	const char *arrow = strstr(row, "->");
 	*out = (struct ir_axes){.n_in = n, .run = {-1, -1}};
 	if (arrow == NULL) { /* EACH */
 		for (size_t i = 0; i < n; i++)
-			(void)read_list("[*]", &out->in[i]);
-		(void)read_list("[*]", &out->out);
+			(void)parse_list("[*]", &out->in[i]);
+		(void)parse_list("[*]", &out->out);
 		return;
 	}
 	out->n_in = 0;
 	for (const char *s = strchr(row, '['); s < arrow; s = strchr(s, '['))
-		s = read_list(s, &out->in[out->n_in++]);
-	(void)read_list(strchr(arrow, '['), &out->out);
+		s = parse_list(s, &out->in[out->n_in++]);
+	(void)parse_list(strchr(arrow, '['), &out->out);
 }
 
-/* How many axes the entry stands for. */
+/* Number of axes that an entry stands for. */
 static int entry_size(const struct ir_axes *a, char name)
 {
 	return name == '*' ? a->run[0] : name == '&' ? a->run[1] : 1;
@@ -53,7 +52,7 @@ int ir_axes_rank(const struct ir_axes *a, const struct ir_axis_list *list)
 
 /* ---- axes that follow from attributes ---- */
 
-/* Every axis of an operand by a name of its own; the result has them all. */
+/* Names the axes of the first operand A, B, ..; all operands and the result have these axes. */
 static void name_all(const struct ir_type *const *operands, size_t n, struct ir_axes *out)
 {
 	*out = (struct ir_axes){.n_in = n, .run = {-1, -1}};
@@ -82,7 +81,7 @@ static void reduce_axes(const struct ir_int_list *axes, bool keep, struct ir_axe
 	}
 }
 
-/* Axes are aligned at the end; those that are repeated have other names. */
+/* Axes are aligned at the last one; repeated axes get names that no operand has. */
 static void broadcast_axes(const struct ir_type *x, const struct ir_dim_list *to, struct ir_axes *out)
 {
 	int missing = (int)to->n - x->rank;
@@ -93,19 +92,19 @@ static void broadcast_axes(const struct ir_type *x, const struct ir_dim_list *to
 		                           : out->in[0].name[i - missing];
 }
 
-/* The result has another axis there. */
-static void change_axis(struct ir_axes *out, int64_t axis)
+/* Axis `axis` of the result is not that of the operands (slice, concat, pad). */
+static void set_axis_new(struct ir_axes *out, int64_t axis)
 {
 	out->out.name[axis] = '?';
 	for (size_t i = 0; i < out->n_in; i++)
 		out->in[i].name[axis] = '?';
 }
 
-/* False: the op has no axes by its attributes. */
+/* Axes of views, reductions, concat and pad; false for other ops. */
 static bool axes_by_attrs(enum ir_opcode code, const void *attrs, const struct ir_type *const *operands,
                           size_t n, struct ir_axes *out)
 {
-	const struct attrs_reduce_sum *reduce = attrs; /* those of all reductions but argmax */
+	const struct attrs_reduce_sum *reduce = attrs; /* all reductions but argmax have these attributes */
 	if (n == 0 || n > IR_AXES_OPERANDS_MAX || operands[0] == NULL || operands[0]->kind != IR_TENSOR)
 		return false;
 	name_all(operands, n, out);
@@ -121,11 +120,11 @@ static bool axes_by_attrs(enum ir_opcode code, const void *attrs, const struct i
 		axis += axis < 0 ? operands[0]->rank : 0;
 		reduce_axes(&(struct ir_int_list){&axis, 1}, false, out);
 	} else if (code == OP_slice) {
-		change_axis(out, ((const struct attrs_slice *)attrs)->axis);
+		set_axis_new(out, ((const struct attrs_slice *)attrs)->axis);
 	} else if (code == OP_concat) {
-		change_axis(out, ((const struct attrs_concat *)attrs)->axis);
+		set_axis_new(out, ((const struct attrs_concat *)attrs)->axis);
 	} else if (code == OP_pad) {
-		change_axis(out, ((const struct attrs_pad *)attrs)->axis);
+		set_axis_new(out, ((const struct attrs_pad *)attrs)->axis);
 	} else {
 		return false;
 	}
@@ -148,7 +147,7 @@ bool ir_axes(enum ir_opcode code, const void *attrs, const struct ir_type *const
 	*misfit = SIZE_MAX;
 	if (row == NULL)
 		return axes_by_attrs(code, attrs, operands, n, out);
-	read_row(row, n, out);
+	parse_row(row, n, out);
 	if (code == OP_matmul && ((const struct attrs_matmul *)attrs)->ta)
 		swap_last(&out->in[OPERAND(matmul, a)]);
 	if (code == OP_matmul && ((const struct attrs_matmul *)attrs)->tb)
@@ -170,7 +169,7 @@ bool ir_axes(enum ir_opcode code, const void *attrs, const struct ir_type *const
 	return true;
 }
 
-/* The entry of the list that stands for the axis; *at: which of its axes it is. */
+/* Index of the entry that contains axis `axis`; *at: position within a wildcard. */
 static int entry_of(const struct ir_axes *a, const struct ir_axis_list *list, int axis, int *at)
 {
 	int i = 0;
@@ -191,8 +190,8 @@ int ir_axis_name(const struct ir_axes *a, const struct ir_axis_list *list, int a
 	}
 }
 
-/* The axis of operand i with that name, -1: none. */
-static int find(const struct ir_axes *a, size_t i, int name)
+/* The axis of operand i with that name, or -1. */
+static int find_axis(const struct ir_axes *a, size_t i, int name)
 {
 	int rank = ir_axes_rank(a, &a->in[i]);
 	for (int axis = 0; axis < rank; axis++)
@@ -219,9 +218,10 @@ enum ir_axis_kind ir_axis_dependence(const struct ir_func *f, const struct ir_op
 	if (name == IR_AXIS_NEW || a.out.mark[entry] == '!')
 		return IR_AXIS_MIXED;
 	for (size_t i = 0; i < op->n_operands; i++) {
-		int here = i < a.n_in && types[i] != NULL ? find(&a, i, name) : -1;
+		int here = i < a.n_in && types[i] != NULL ? find_axis(&a, i, name) : -1;
 		from[i] = here < 0 ? 0 : here;
-		if (here >= 0 && (here == 0 || find(&a, i, first) != 0))
+		/* axis 0 must be the same batch axis, and cannot have the rows itself */
+		if (here >= 0 && (here == 0 || find_axis(&a, i, first) != 0))
 			return IR_AXIS_MIXED;
 	}
 	if (a.out.mark[entry] == '@')

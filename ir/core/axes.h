@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which axes of operands and result of an op are one, read from its row of ops.def:
+ * Named axes of ops, as in einsum notation, from their rows of ops.def:
  *
  *   x[*,K] w[N,K] b[N] -> [*,N]
  *
- * A letter stands for one axis, * and & for any number of them; the same name is the same axis, of one size.
- * Operands that the row leaves out are not spoken of. Marks of the result: `D!` each element depends on the whole
- * axis, `S@` on its position, `?` the axis is none of an operand. An axis without a mark is computed element by
- * element: those of the result from the same ones of each operand that has the axis. Views, reductions, concat and
- * pad have axes by their attributes; reshape and all ops without operands have none.
+ * A letter is one axis, the wildcards * and & are any number of axes; equal names are the same axis and have equal
+ * sizes. Operands that the row leaves out have no named axes. Marks on axes of the result: `D!` each element depends
+ * on the full axis, `S@` on the position along the axis, `?` an axis of no operand. Without a mark, position i of the
+ * axis depends only on position i of the operands that have it. Views, reductions, concat and pad get their axes from
+ * attributes; reshape and ops without operands have none. Type inference, row demand and module reduction use this.
  */
 #ifndef TFMC_IR_CORE_AXES_H
 #define TFMC_IR_CORE_AXES_H
@@ -19,34 +19,40 @@
 #define IR_AXIS_NAMES        (26 + 2 * IR_RANK_MAX)
 #define IR_AXIS_NEW          (-1) /* `?` */
 
+/* Axes of an operand or the result, entry by entry; a wildcard is one entry. */
 struct ir_axis_list {
-	char name[IR_RANK_MAX], mark[IR_RANK_MAX]; /* in order; mark 0: none */
+	char name[IR_RANK_MAX], mark[IR_RANK_MAX]; /* mark 0: none */
 	int n;
-	int run; /* of an operand, which has one at most: 0: *, 1: &, -1: every name is one axis */
+	int run; /* the wildcard of the list: 0: *, 1: &, -1: none (operands have at most one) */
 };
 
 struct ir_axes {
 	struct ir_axis_list in[IR_AXES_OPERANDS_MAX], out;
 	size_t n_in;
-	int run[2]; /* how many axes * and & are */
+	int run[2]; /* number of axes that * and & stand for */
 };
 
 /*
- * The axes of an op with such operands (NULL: absent), whose ranks fit; transposed operands as they are stored. False: none
- * are known, or the rank of the operand *misfit is another one (SIZE_MAX: none are known).
+ * Named axes of an op with these operand types (NULL: absent); operands of matmul with ta or tb in their stored order.
+ * False if the op has none (*misfit SIZE_MAX), or the rank of operand *misfit does not match.
  */
 bool ir_axes(enum ir_opcode code, const void *attrs, const struct ir_type *const *operands, size_t n,
              struct ir_axes *out, size_t *misfit);
-/* Rank of the list, and the number of its axis `axis`, below IR_AXIS_NAMES; or IR_AXIS_NEW. */
+/* Number of axes of the list with wildcards expanded. */
 int ir_axes_rank(const struct ir_axes *a, const struct ir_axis_list *list);
+/* Name of axis `axis` of the list as a number below IR_AXIS_NAMES, equal for the same axis; or IR_AXIS_NEW. */
 int ir_axis_name(const struct ir_axes *a, const struct ir_axis_list *list, int axis);
 
-enum ir_axis_kind { IR_AXIS_MIXED, IR_AXIS_ROWS, IR_AXIS_WILDCARD, IR_AXIS_POSITION };
+enum ir_axis_kind {
+	IR_AXIS_MIXED,    /* a row depends on other rows, or it is not known */
+	IR_AXIS_ROWS,     /* row i depends only on rows i of the operands */
+	IR_AXIS_WILDCARD, /* the same, and the op is still valid without the axis */
+	IR_AXIS_POSITION, /* as ROWS, but the computation also depends on i */
+};
 /*
- * How rows along axis `axis` > 0 of op's first result follow from rows of its operands, with axis 0 the same one in
- * all of them. from[i]: the axis of operand i that has the rows, 0: it is read whole. MIXED: they need other rows,
- * or none are known. RUN: the axis is one of a run, the op is the same without it. POSITION: what is computed depends on
- * where the row stands, too.
+ * How slices ("rows") of the first result of `op` along axis `axis` > 0 depend on slices of the operands; axis 0
+ * (batch) must be axis 0 of all of them. from[i]: the axis of operand i that corresponds, 0: operand i is needed in
+ * full.
  */
 enum ir_axis_kind ir_axis_dependence(const struct ir_func *f, const struct ir_op *op, int axis, int *from);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Modules: creation, weights and states by name, import of dims and types of
- * another module, and walks over ops. Invariant: everything a module points to
- * lives in its own arena.
+ * Modules: creation, weights and states by name, import of dims and types of another module, iteration over ops.
+ * Invariant: everything a module points to is in its own arena.
  */
 #include "ir/core/module.h"
 
@@ -256,10 +255,10 @@ const struct ir_type *ir_import_type(struct ir_module *m, const struct ir_type *
 	return ir_type_tensor(m->types, t->dtype, t->rank, dims);
 }
 
-/* ---- walks ---- */
+/* ---- iteration ---- */
 
-/* To the first op at or after the place on top of the stack. */
-static void settle(struct ir_iter *it)
+/* Sets it->op to the op at the top of the stack, leaving regions that are exhausted. */
+static void iter_settle(struct ir_iter *it)
 {
 	while (it->depth > 0 && it->stack[it->depth].at == it->stack[it->depth].region->n_ops)
 		it->stack[--it->depth].at++;
@@ -274,7 +273,7 @@ struct ir_iter ir_iter_begin(const struct ir_region *r)
 	it.depth = 0;
 	it.stack[0].region = r;
 	it.stack[0].at = 0;
-	settle(&it);
+	iter_settle(&it);
 	return it;
 }
 
@@ -287,7 +286,7 @@ void ir_iter_next(struct ir_iter *it)
 	} else {
 		it->stack[it->depth].at++;
 	}
-	settle(it);
+	iter_settle(it);
 }
 
 void ir_visit_ops(const struct ir_region *r, ir_op_visitor *visit, void *user)
@@ -308,7 +307,7 @@ uint32_t *ir_count_uses(struct arena *a, const struct ir_func *f)
 	return uses;
 }
 
-static bool is_word_char(char c, bool first)
+static bool is_name_char(char c, bool first)
 {
 	bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 	return letter || (!first && ((c >= '0' && c <= '9') || c == '.'));
@@ -318,7 +317,7 @@ void ir_print_name(struct buf *out, char sigil, const char *name)
 {
 	bool plain = name[0] != '\0';
 	for (size_t i = 0; plain && name[i] != '\0'; i++)
-		plain = is_word_char(name[i], i == 0);
+		plain = is_name_char(name[i], i == 0);
 	buf_char(out, sigil);
 	if (plain)
 		buf_str(out, name);

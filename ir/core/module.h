@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Storage of the IR: module, weights, states, functions, regions, ops, values.
- * Only the builder (ir/builder/build.h) creates ops; everything is const once a function is finished. A module
- * owns one arena; destroying it is one call.
+ * The tensor IR in SSA form: modules, weights, states, functions, regions, ops, values. Only the builder
+ * (ir/builder/build.h) creates ops, and a finished function is const. A module owns one arena with everything it
+ * points to.
  *
  *   module "aren"
  *   dim B in [1,8]
@@ -22,48 +22,45 @@
 #include "ir/support/strmap.h"
 #include "ir/weights/weight.h"
 
-/* A value of a function; id 0 is no value. Ids count from 1 in order of definition. */
+/* An SSA value of a function. Ids count from 1 in order of definition; 0 is no value. */
 struct ir_value {
 	uint32_t id;
 };
 #define IR_NO_VALUE ((struct ir_value){0})
 
-/* Regions within regions. */
+/* Nesting depth of regions. */
 #define IR_DEPTH_MAX 16
 
-/* Where an op comes from: a place in a source text and the path of the step ("encoder.layers.self"). */
+/* Source location of an op, and the path of the model step it was made for ("encoder.layers.self"). */
 struct ir_loc {
 	struct loc at;
 	const char *path; /* may be NULL */
 };
 
-/* Storage encodings of weights and state. Erasing every encoding leaves a valid module with the same results.
- */
+/* Storage layout of weights and states. It never changes results: replacing every encoding by ENC_ROW leaves a valid,
+ * equivalent module. */
 enum ir_encoding {
-	ENC_ROW,     /* row-major */
-	ENC_PANEL16, /* matrices [N, K] as panels of 16 rows of N: [ceil(N/16)][K][16], zero padded; leading
-	                axes outside. Of a state: rows that nobody wrote mean nothing */
+	ENC_ROW, /* row-major */
+	ENC_PANEL16, /* packed panels: matrices [N, K] as [ceil(N/16)][K][16], zero padded (weights) or with undefined
+	                padding (states); leading axes outside */
 };
 const char *ir_encoding_name(enum ir_encoding e); /* "row", "panel16" */
 
 struct ir_weight {
-	const char *name;           /* canonical parameter path; repeat indices left out */
+	const char *name;           /* canonical parameter path without repeat indices */
 	const struct ir_type *type; /* constant dims; leading axes are repeat indices */
 	enum ir_encoding encoding;
-	/* What the elements, f32, are numbers of and lie in memory as; PLAIN: as `type` says. Codes lie in panels
-	 * only. Like encodings it changes no value. */
+	/* Storage format of f32 elements that it represents exactly, so it changes no value; PLAIN: stored as `type`.
+	 * Quantized formats are stored in panels only. */
 	enum ir_format format;
-	const struct ir_wexpr *init;
+	const struct ir_wexpr *init; /* NULL: no value (IR text without data) */
 	struct ir_loc loc;
 };
 
-/* What the elements lie in memory as: the format, but for codes that are not in panels. */
+/* The format that elements are stored in: w->format, but PLAIN for quantized formats outside of panels. */
 enum ir_format ir_weight_stored_format(const struct ir_weight *w);
 
-/*
- * Memory that outlives a call. Axis 0 is always the batch dim (its symbol), so
- * that the memory of one sequence is one block.
- */
+/* Memory that persists between calls (KV cache). Axis 0 is the batch dim, so the memory of a sequence is one block. */
 struct ir_state_decl {
 	const char *name;
 	const struct ir_type *type;
@@ -77,14 +74,13 @@ struct ir_region {
 	struct ir_op **ops; /* the last one is the terminator */
 	size_t n_ops;
 	struct ir_op *owner;      /* NULL: the body of a function */
-	struct ir_region *parent; /* the region that holds the owner; NULL: the body of a function */
+	struct ir_region *parent; /* the region that contains the owner; NULL: the body of a function */
 };
 
 struct ir_op {
 	enum ir_opcode code;
 	struct ir_loc loc;
-	const struct ir_value
-	        *operands; /* optional operands that are absent have id 0; variadic ones at the end */
+	const struct ir_value *operands; /* absent optional operands have id 0; variadic operands are last */
 	size_t n_operands;
 	const struct ir_value *results;
 	size_t n_results;
@@ -97,15 +93,15 @@ struct ir_op {
 
 struct ir_value_info {
 	const struct ir_type *type;
-	const char *name;               /* hint without the %, may be NULL; printed names are made unique */
+	const char *name;               /* hint without %, may be NULL; printed names are made unique */
 	const struct ir_op *def;        /* NULL: an argument of a function or region */
-	const struct ir_region *region; /* the region whose argument or op result it is */
-	unsigned index;                 /* which result or argument */
+	const struct ir_region *region; /* the region that defines it */
+	unsigned index;                 /* index among the results of def, or the arguments */
 };
 
 enum ir_param_role {
 	ROLE_INPUT, /* given by the caller */
-	ROLE_PAST,  /* i32[B]: tokens already in the state of each sequence, kept by the object */
+	ROLE_PAST,  /* i32[B]: number of tokens in the state of each sequence, stored by the object */
 };
 
 struct ir_param {
@@ -113,24 +109,23 @@ struct ir_param {
 	struct ir_value value;
 	struct ir_loc loc;
 	enum ir_param_role role;
-	int64_t below;    /* > 0: 0 <= id < below is checked at entry */
-	int lengths;      /* parameter i32[B] that says how many leading positions are real; -1: none */
-	bool has_default; /* may be left out: filled with this value */
-	const struct ir_dim *default_value;
-	double fill; /* the value when default_value is NULL; 0 or 1 of bool, else a float that the type holds
-	              */
-	const struct ir_dim *max; /* values are checked to be in [0, max]; NULL: no check */
+	int64_t below;    /* > 0: ids are checked at entry, 0 <= id < below */
+	int lengths;      /* index of the parameter i32[B] with the valid lengths along axis 1; -1: none */
+	bool has_default; /* the caller may omit it; it is then filled with: */
+	const struct ir_dim *default_value; /* the value of this dim, or if NULL: */
+	double fill;                        /* 0 or 1 of bool, else a float of the type */
+	const struct ir_dim *max; /* values are checked at entry to be in [0, max]; NULL: no check */
 };
 
 struct ir_result {
-	const char *name;        /* output name; NULL for state and roles */
-	enum ir_param_role role; /* ROLE_PAST: new past length of each sequence */
-	int lengths;             /* parameter with the lengths of its axis 1, -1: none */
+	const char *name;        /* output name; NULL for states and ROLE_PAST */
+	enum ir_param_role role; /* ROLE_PAST: new number of tokens of each sequence */
+	int lengths;             /* index of the parameter with the valid lengths along axis 1; -1: none */
 };
 
 enum ir_relation { IR_EQUAL, IR_AT_MOST };
 
-/* One condition of a case: `S = 1` (dim is a symbol, which the case binds), `B*S <= 14`. */
+/* Condition of a case: `S = 1` (dim is a symbol, which the case binds), `B*S <= 14`. */
 struct ir_condition {
 	const struct ir_dim *dim;
 	enum ir_relation relation;
@@ -138,9 +133,8 @@ struct ir_condition {
 };
 
 /*
- * What makes a function a case of another one, its base: the same function with
- * some symbols bound, which serves the calls for whose dims all conditions hold.
- * Cases of one base are tried in the order of the text.
+ * A case is a specialization of a function, its base, for calls whose dims fulfil all conditions; symbols with `=
+ * value` are replaced by constants. The cases of a base are tried in order of definition.
  */
 struct ir_case {
 	const char *of; /* name of the base */
@@ -150,7 +144,7 @@ struct ir_case {
 
 struct ir_func {
 	const char *name;
-	const struct ir_case *when; /* NULL: no case */
+	const struct ir_case *when; /* NULL: not a case */
 	struct ir_param *params;    /* tensors, then states */
 	size_t n_params;
 	struct ir_result *results; /* one per operand of the return op */
@@ -171,8 +165,8 @@ struct ir_module {
 	struct ir_dims *dims;
 	struct ir_types *types;
 	struct strmap strings;
-	uint32_t tir_source; /* the .tir this module was parsed from; such locations are not printed. 0: none
-	                      */
+	uint32_t
+	        tir_source; /* source number of the .tir the module was parsed from, whose locations are not printed; 0: none */
 	struct strmap weight_names, state_names, func_names;
 	struct {
 		struct ir_weight **items;
@@ -188,38 +182,39 @@ struct ir_module {
 	} funcs;
 };
 
-/* NULL when memory ran out. */
+/* NULL without memory. */
 struct ir_module *ir_module_create(const char *name);
 void ir_module_destroy(struct ir_module *m);
-/* An empty module with the same name, dims (same symbol numbers) and states as `m`; weights and functions are
- * not copied. */
+/* A module with the name, dims (same symbol indices) and states of `m`, without weights and functions. NULL without
+ * memory. */
 struct ir_module *ir_module_create_like(const struct ir_module *m);
 
 const struct ir_weight *ir_find_weight(const struct ir_module *m, const char *name);
-/* IR text may leave out what a weight is made of: false after a diagnostic at its place. */
+/* False after a diagnostic if the weight has no expression (IR text may omit it). */
 bool ir_weight_has_value(struct diag_context *cx, const struct ir_weight *w);
 const struct ir_state_decl *ir_find_state(const struct ir_module *m, const char *name);
 const struct ir_func *ir_find_func(const struct ir_module *m, const char *name);
-/* Adds, or returns the one of that name if equal in type, encoding, narrowness and init (else NULL). Copies
- * what it is given into m. */
+/* Adds a copy of w to m. If m has a weight of that name, returns it if equal in type, encoding, format and init, else
+ * NULL. */
 const struct ir_weight *ir_add_weight(struct ir_module *m, const struct ir_weight *w);
 const struct ir_state_decl *ir_add_state(struct ir_module *m, const char *name, const struct ir_type *type,
                                          struct ir_loc loc);
-/* Says how a state of m is stored. False: m has no state of that name. */
+/* Sets the encoding of a state. False if m has no state of that name. */
 bool ir_set_state_encoding(struct ir_module *m, const char *name, enum ir_encoding encoding);
-/* Types and dims of another module, made again in m (m has the same dim symbols). */
-/* A dim of another table that declares the same symbols in the same order; NULL: it has more. */
+/* The dim of another table, rebuilt in t, which declares the same symbols in the same order; NULL if d has a symbol
+ * that t lacks. */
 const struct ir_dim *ir_dim_import(struct ir_dims *t, const struct ir_dim *d);
+/* Dims and types of another module with the same symbols, rebuilt in m; NULL if not possible. */
 const struct ir_dim *ir_import_dim(struct ir_module *m, const struct ir_dim *d);
 const struct ir_type *ir_import_type(struct ir_module *m, const struct ir_type *t);
-/* A location whose path lives in m. */
+/* loc with its path interned in m. */
 struct ir_loc ir_import_loc(struct ir_module *m, struct ir_loc loc);
 
-/* `%name` or `@name`; quoted when it is not letters, digits, `_` and `.`, beginning with a letter or `_`. */
+/* Appends `%name` or `@name`; quoted unless it is letters, digits, `_` and `.`, beginning with a letter or `_`. */
 void ir_print_name(struct buf *out, char sigil, const char *name);
-/* `f32[B,S]`, `state @name`. */
+/* Appends `f32[B,S]` or `state @name`. */
 void ir_type_print(struct buf *out, const struct ir_dims *dims, const struct ir_type *type);
-/* The same as a text in `a`. */
+/* The same as a string in `a`. */
 const char *ir_type_to_string(struct arena *a, const struct ir_dims *dims, const struct ir_type *type);
 
 static inline const struct ir_value_info *ir_value_info(const struct ir_func *f, struct ir_value v)
@@ -235,19 +230,19 @@ static inline const struct ir_op *ir_def(const struct ir_func *f, struct ir_valu
 {
 	return f->values[v.id].def;
 }
-/* That op when it has this code, else NULL. */
+/* The op that defines v if it has this code, else NULL. */
 static inline const struct ir_op *ir_def_as(const struct ir_func *f, struct ir_value v, enum ir_opcode code)
 {
 	const struct ir_op *op = ir_def(f, v);
 	return op != NULL && op->code == code ? op : NULL;
 }
-/* The weight that v is, or NULL. */
+/* The weight that v is a reference to, or NULL. */
 static inline const struct ir_weight *ir_weight_of(const struct ir_func *f, struct ir_value v)
 {
 	const struct ir_op *op = ir_def_as(f, v, OP_weight);
 	return op != NULL ? ((const struct attrs_weight *)op->attrs)->weight : NULL;
 }
-/* The op of a group that its template is for, or NULL: it has none. */
+/* The root op of a group, which determines its kernel generator; NULL if the position is out of range. */
 static inline const struct ir_op *ir_group_root(const struct ir_op *group)
 {
 	const struct attrs_group *a = group->attrs;
@@ -259,23 +254,23 @@ static inline bool ir_same_value(struct ir_value a, struct ir_value b)
 }
 
 /*
- * Every op of a region, outer before inner, in order:
+ * Iterates over all ops of a region and its nested regions, in pre-order:
  * for (struct ir_iter it = ir_iter_begin(f->body); it.op != NULL; ir_iter_next(&it)) .. it.op ..
  */
 struct ir_iter {
-	const struct ir_op *op; /* NULL: there is none left */
+	const struct ir_op *op; /* NULL at the end */
 	struct {
 		const struct ir_region *region;
 		size_t at;
-	} stack[IR_DEPTH_MAX + 1]; /* from the region on */
+	} stack[IR_DEPTH_MAX + 1]; /* the outermost region first */
 	int depth;
 };
 struct ir_iter ir_iter_begin(const struct ir_region *r);
 void ir_iter_next(struct ir_iter *it);
-/* The same with a call for every op. */
+/* The same as callbacks. */
 typedef void ir_op_visitor(void *user, const struct ir_op *op);
 void ir_visit_ops(const struct ir_region *r, ir_op_visitor *visit, void *user);
-/* uses[v.id]: number of operands (in all regions) that name v; array of f->n_values in `a`. */
+/* uses[v.id]: number of operands in all regions that are v. Array of f->n_values in `a`; NULL without memory. */
 uint32_t *ir_count_uses(struct arena *a, const struct ir_func *f);
 
 #endif

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Descriptors of all ops, expanded from ops.def and keywords.def. One function
- * per op holds its constant tables, so that offsets of attributes can name the
- * op's own struct.
+ * Op descriptors, expanded from ops.def and keywords.def. The tables of an op are static in a function of its own, in
+ * which `self` is its attribute struct, so that the attribute macros can take offsets.
  */
 #include "ir/core/op.h"
 
 #include <string.h>
 
-/* The traits as ops.def spells them. */
+/* Names of the traits in ops.def. */
 enum {
 	PURE = TRAIT_PURE,
 	VIEW = TRAIT_VIEW,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ops are: enums, attribute structs and descriptors, all derived from
- * ops.def and keywords.def. Facts only; what is done with an op lives in the
- * tables of its consumers.
+ * Op codes, attribute structs and op descriptors, generated from ops.def and keywords.def. Facts only: inference,
+ * folding, evaluation and code generation have tables of their own, indexed by op code.
  */
 #ifndef TFMC_IR_CORE_OP_H
 #define TFMC_IR_CORE_OP_H
@@ -20,24 +19,23 @@ enum {
 };
 
 enum ir_traits {
-	TRAIT_PURE = 1 << 0, /* no effect besides its results */
-	TRAIT_VIEW = 1 << 1, /* the result shares the operand's elements */
-	TRAIT_ELEMENTWISE =
-	        1 << 2,         /* one element from those at the same index of the operands of its shape */
-	TRAIT_ROWWISE = 1 << 3, /* a row of the last axis depends on that row only */
+	TRAIT_PURE = 1 << 0,        /* no side effects */
+	TRAIT_VIEW = 1 << 1,        /* the result is the operand's elements under other strides, no copy */
+	TRAIT_ELEMENTWISE = 1 << 2, /* element i depends on elements i of the operands */
+	TRAIT_ROWWISE = 1 << 3,     /* a row of the last axis depends on that row of the operand */
 	TRAIT_REDUCE = 1 << 4,
-	TRAIT_CONTRACT = 1 << 5,
-	TRAIT_MOVE = 1 << 6,     /* moves elements, no arithmetic */
+	TRAIT_CONTRACT = 1 << 5, /* sums products: matmul, linear, attention */
+	TRAIT_MOVE = 1 << 6,     /* copies elements, no arithmetic */
 	TRAIT_CONST = 1 << 7,    /* no tensor operands */
-	TRAIT_STATEFUL = 1 << 8, /* consumes and returns state */
+	TRAIT_STATEFUL = 1 << 8, /* consumes a state and returns it */
 	TRAIT_REGION = 1 << 9,
 	TRAIT_TERMINATOR = 1 << 10,
 	TRAIT_COMMUTATIVE = 1 << 11,
 };
 
-#define IR_WINDOW_MAX (1 << 30) /* of masks: positions and windows together stay far below 2^31 */
+#define IR_WINDOW_MAX (1 << 30) /* of attention masks: position + window stays below 2^31 */
 
-/* Word lists: enum mask { MASK_none, MASK_causal }, ... */
+/* enum ir_keyword_mask { MASK_none, MASK_causal }, .. */
 #define WORD(list, word)         list##_##word,
 #define WORDS(list, name, words) enum ir_keyword_##name{words};
 #include "ir/core/keywords.def"
@@ -47,7 +45,7 @@ enum ir_keyword_list {
 #define WORDS(list, name, words) KEYWORDS_##list,
 #include "ir/core/keywords.def"
 };
-/* Number of words of a list and the spelling of one. */
+/* Number of keywords of a list, and keyword `word` as text. */
 int ir_keyword_count(enum ir_keyword_list list);
 const char *ir_keyword(enum ir_keyword_list list, int word);
 
@@ -62,10 +60,10 @@ struct ir_int_list {
 	size_t n;
 };
 
-/* The permutation exchanges the last two axes and leaves the others. */
+/* The permutation exchanges the last two axes only. */
 bool ir_is_matrix_transpose(const struct ir_int_list *perm);
 
-/* struct attrs_<op>; ops without attributes have one unused member. */
+/* struct attrs_<op>; the unused member is for ops without attributes. */
 #define FLOAT(name, def)             double name;
 #define INT(name, def)               int64_t name;
 #define FLAG(name)                   bool name;
@@ -73,7 +71,7 @@ bool ir_is_matrix_transpose(const struct ir_int_list *perm);
 #define DIMS(name)                   struct ir_dim_list name;
 #define INTS(name)                   struct ir_int_list name;
 #define DTYPEATTR(name)              enum ir_dtype name;
-#define KEYWORDATTR(name, list, def) int name; /* a word of `list` */
+#define KEYWORDATTR(name, list, def) int name; /* enum ir_keyword_<list> */
 #define WEIGHT(name)                 const struct ir_weight *name;
 #define OP(name, traits, operands, attributes, results, axes, formula) \
 	struct attrs_##name {                                          \
@@ -82,8 +80,8 @@ bool ir_is_matrix_transpose(const struct ir_int_list *perm);
 #include "ir/core/ops.def"
 
 /*
- * The index of an operand, a constant: op->operands[OPERAND(attention, past)]. Absent optional operands are
- * IR_NO_VALUE; every op has all of them but variadic ones, which begin at OPERAND(state_read, at).
+ * Index of an operand as a constant: op->operands[OPERAND(attention, past)]. Every op has slots for all its operands,
+ * absent optional ones are IR_NO_VALUE; variadic operands begin at their index, OPERAND(state_read, at).
  */
 #define IN(name, class)  char name;
 #define OPT(name, class) char name;
@@ -133,15 +131,15 @@ struct ir_op_desc {
 	const struct ir_operand_desc *operands;
 	const struct ir_attr_desc *attrs;
 	size_t attrs_bytes; /* sizeof(struct attrs_<op>) */
-	size_t results;     /* how many; 0: as many as the region or the function says */
-	const char *axes;   /* ir/core/axes.h; NULL: a rule of type inference alone knows */
+	size_t results;     /* number; 0: determined by the region or the function */
+	const char *axes;   /* named axes (ir/core/axes.h); NULL: only a rule of type inference */
 	const char *formula;
 };
 
 const struct ir_op_desc *ir_op_desc(enum ir_opcode code);
 /* False when no op has that name. */
 bool ir_op_find(const char *name, size_t n, enum ir_opcode *out);
-bool ir_op_has(enum ir_opcode code, unsigned traits); /* all of them */
+bool ir_op_has(enum ir_opcode code, unsigned traits); /* all of these traits */
 static inline bool ir_is_norm(enum ir_opcode code)
 {
 	return code == OP_layer_norm || code == OP_rms_norm;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * View chains to strides, see view.h. Every step transforms a struct ir_view
- * in place. Reshape pairs the axes of both sides from the last to the first
- * into groups of equal count; inside a group the old axes must lie one after
- * another in memory.
+ * View chains to strides, see view.h. Each op of the chain transforms a struct ir_view in place. Reshape matches
+ * groups of old and new axes with equal products, from the last axis to the first; the old axes of a group must be
+ * contiguous.
  */
 #include "ir/core/view.h"
 
@@ -66,15 +65,15 @@ const struct ir_dim *ir_value_bytes(const struct ir_module *m, const struct ir_f
 	int64_t pad = ir_row_pad(f, v);
 
 	for (int i = t->rank - 1; i >= 0; i--) {
-		const struct ir_dim *behind = ir_dim_const(m->dims, i == t->rank - 1 ? pad : 0);
-		n = ir_dim_mul(m->dims, n, ir_dim_add(m->dims, t->dims[i], behind));
+		const struct ir_dim *padding = ir_dim_const(m->dims, i == t->rank - 1 ? pad : 0);
+		n = ir_dim_mul(m->dims, n, ir_dim_add(m->dims, t->dims[i], padding));
 	}
 	return n;
 }
 
-/* Row-major strides of v's own shape. */
-static void view_identity(const struct ir_module *m, const struct ir_func *f, struct ir_value v, int64_t pad,
-                          struct ir_view *out)
+/* Row-major strides of v in its own shape, with padded rows. */
+static void row_major_view(const struct ir_module *m, const struct ir_func *f, struct ir_value v, int64_t pad,
+                           struct ir_view *out)
 {
 	const struct ir_type *t = ir_type_of(f, v);
 	const struct ir_dim *zero = ir_dim_const(m->dims, 0);
@@ -130,12 +129,12 @@ static void apply_slice(const struct ir_module *m, struct ir_view *v, const stru
 	v->size[axis] = a->size;
 }
 
-/* Old axes [i0, i1) and new axes [j0, j1) have the same count. */
+/* Old axes [i0, i1) and new axes [j0, j1) have the same number of elements. */
 struct axis_group {
 	int i0, i1, j0, j1;
 };
 
-/* Grows the group toward axis 0, at least by one axis, until both sides have the same count. */
+/* Grows the group toward axis 0, by at least one axis, until both sides have the same number of elements. */
 static bool grow_group(const struct ir_module *m, const struct ir_view *v, const struct ir_type *type,
                        struct axis_group *g)
 {
@@ -144,10 +143,9 @@ static bool grow_group(const struct ir_module *m, const struct ir_view *v, const
 	g->i0 = g->i1;
 	g->j0 = g->j1;
 	do {
-		bool behind =
+		bool old_is_smaller =
 		        ir_dim_divide(m->dims, new, old) != NULL || ir_dim_divide(m->dims, old, new) == NULL;
-		bool take_old = g->i0 > 0 && (behind || g->j0 == 0);
-		if (take_old)
+		if (g->i0 > 0 && (old_is_smaller || g->j0 == 0))
 			old = ir_dim_mul(m->dims, old, v->size[--g->i0]);
 		else if (g->j0 > 0)
 			new = ir_dim_mul(m->dims, new, type->dims[--g->j0]);
@@ -157,7 +155,7 @@ static bool grow_group(const struct ir_module *m, const struct ir_view *v, const
 	return true;
 }
 
-/* Strides of the new axes of a group; false when the old axes are apart in memory. */
+/* Strides of the new axes of a group; false if the old axes are not contiguous. */
 static bool merge_group(const struct ir_module *m, const struct ir_view *old, const struct axis_group *g,
                         struct ir_view *out)
 {
@@ -249,7 +247,7 @@ bool ir_view_resolve(const struct ir_module *m, const struct ir_func *f, struct 
 	bool is_ring = ir_is_ring_slice(f, v, &held);
 	if (is_ring && n > 0)
 		return false;
-	view_identity(m, f, v, ir_row_pad(f, v), out);
+	row_major_view(m, f, v, ir_row_pad(f, v), out);
 	out->is_state = ir_is_state_slice(f, v);
 	if (is_ring)
 		out->stride[1] = ir_dim_const(m->dims, held * ir_dim_hi(m->dims, out->size[3]));
@@ -268,7 +266,7 @@ bool ir_view_inverse(const struct ir_module *m, const struct ir_func *f, struct 
 {
 	size_t n = 0;
 
-	view_identity(m, f, v, pad, out);
+	row_major_view(m, f, v, pad, out);
 	for (const struct ir_op *op = ir_def(f, v); is_view(op); op = ir_def(f, v)) {
 		if (n++ == IR_VIEW_CHAIN_MAX)
 			return false;
@@ -282,6 +280,7 @@ bool ir_view_inverse(const struct ir_module *m, const struct ir_func *f, struct 
 	return !ir_dims_failed(m->dims);
 }
 
+/* `to` is `from` with its last axis split, and the heads at `axis`. */
 static bool has_heads_at(const struct ir_type *from, const struct ir_type *to, int axis)
 {
 	int64_t heads = 0, one;
