@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Inside the builder, shared by build*.c, fold.c, clone.c and the parser.
- */
+/* Internals of the builder, shared by its files and the parser. */
 #ifndef TFMC_IR_BUILDER_BUILDER_H
 #define TFMC_IR_BUILDER_BUILDER_H
 
@@ -20,7 +18,7 @@ struct build_scope {
 		struct ir_op **items;
 		size_t n, cap;
 	} ops;
-	struct intern merged; /* pure ops by content */
+	struct intern merged; /* pure ops by content, for common subexpression elimination */
 };
 
 struct ir_builder {
@@ -28,34 +26,25 @@ struct ir_builder {
 	struct diag_context *cx;
 	struct ir_func *f;
 	struct ir_loc loc;
-	struct loc report_at;        /* where messages point when it has a source; else loc.at */
-	const struct ir_case *bound; /* what dims of clones have their symbols replaced by; NULL: nothing */
-	bool failed, literal;
+	struct loc report_at;        /* location of diagnostics, if it has a source; else loc.at */
+	const struct ir_case *bound; /* its symbols are replaced in dims of cloned ops; NULL: none */
+	bool failed, literal;        /* literal: no folding, no elimination of equal ops */
 	size_t depth, n_ops, cap_params;
 	struct build_scope *scope;
 };
 
 /* Reports at the current location and fails the builder. */
 void build_fail(struct ir_builder *b, enum diag_code code, const char *fmt, ...) TFMC_PRINTF(3, 4);
-/* Messages point here from now on (a place in a parsed text); LOC_NONE: at the ops' own locations. */
+/* Location of diagnostics from now on (in the text being parsed); LOC_NONE: the locations of the ops. */
 void build_report_at(struct ir_builder *b, struct loc at);
 struct loc build_at(const struct ir_builder *b);
-/* A new value of the type. */
-struct ir_value build_value(struct ir_builder *b, const struct ir_type *type, const struct ir_op *def,
-                            unsigned index);
-/* Opens a region. NULL after failure. */
-struct build_scope *build_open(struct ir_builder *b, enum ir_opcode code);
-/* Appends an op without folding; gives its results. NULL after failure. */
-struct ir_op *build_append(struct ir_builder *b, enum ir_opcode code, const struct ir_value *operands,
-                           size_t n);
-bool build_results(struct ir_builder *b, struct ir_op *op, const struct ir_type *const *types, size_t n);
-/* A deep copy of the attributes of an op, in the module. */
+/* A deep copy of the attributes of an op, in m; NULL without memory. */
 void *build_copy_attrs(struct ir_module *m, enum ir_opcode code, const void *attrs);
-/* The value that the op would give, when it is trivial; otherwise IR_NO_VALUE. */
+/* Algebraic simplification: an existing (or simpler new) value with the same bits as the op, or IR_NO_VALUE. */
 struct ir_value build_fold(struct ir_builder *b, enum ir_opcode code, const struct ir_value *operands,
                            const struct ir_type *result, const void *attrs);
 
-/* Pure ops by content: code, operands, attributes. */
+/* Key of a pure op for elimination of equal ops: code, operands, attributes. */
 struct op_key {
 	enum ir_opcode code;
 	const struct ir_value *operands;

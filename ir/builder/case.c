@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What follows from the conditions of a case: which call it serves, what its
- * dims become, how large they can be. Nothing here changes a module.
- */
+/* Cases: occurrence of symbols, selection of a case, replacement of symbols, bounds of dims, text. */
 #include "ir/builder/case.h"
 
 #include <inttypes.h>
@@ -131,9 +128,9 @@ const struct ir_type *ir_case_bind_type(struct ir_module *m, const struct ir_cas
 	return ir_type_tensor(m->types, t->dtype, t->rank, dims);
 }
 
-/* d = q x and x <= value, q constant and not negative: d <= q value. */
-static int64_t limited(const struct ir_module *m, const struct ir_dim *d, const struct ir_condition *x,
-                       int64_t hi)
+/* The smaller of hi and the bound of d by condition x: if d = q x->dim with q >= 0, then d <= q x->value. */
+static int64_t bound_by_condition(const struct ir_module *m, const struct ir_dim *d,
+                                  const struct ir_condition *x, int64_t hi)
 {
 	const struct ir_dim *q = ir_dim_divide(m->dims, d, x->dim);
 	int64_t least, most, bound;
@@ -151,12 +148,12 @@ int64_t ir_func_dim_hi(const struct ir_module *m, const struct ir_func *f, const
 	int64_t hi = ir_dim_hi(m->dims, d);
 	for (size_t i = 0; f->when != NULL && i < f->when->n; i++)
 		if (f->when->conditions[i].relation == IR_AT_MOST)
-			hi = limited(m, d, &f->when->conditions[i], hi);
+			hi = bound_by_condition(m, d, &f->when->conditions[i], hi);
 	return hi;
 }
 
-/* The dim of the tokens of a function that counts them and appends to no state: of its first ids [B, T]. */
-static int param_rows(const struct ir_func *f)
+/* The symbol T of the first parameter i32[B,T], if the function has a past; else -1. */
+static int token_dim_of_params(const struct ir_func *f)
 {
 	bool counts = false;
 	int rows = -1;
@@ -181,7 +178,7 @@ int ir_func_token_dim(const struct ir_func *f)
 		if (rows >= 0 && rows != ir_dim_as_symbol(state->dims[0]))
 			return rows;
 	}
-	return param_rows(f);
+	return token_dim_of_params(f);
 }
 
 /* ---- text and copies ---- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies of ops of one function into another, through the builder: types are
- * inferred again, trivial ops fold; in a case its symbols are bound. The body of a group is copied literally,
- * so that the position of its root stays true.
+ * Cloning of ops and functions through the builder: types are inferred again, ops are simplified, and in a case its
+ * symbols are replaced. The body of a group is copied without simplification, so that the position of its root stays
+ * right.
  */
 #include "ir/builder/builder.h"
 #include "ir/builder/case.h"
@@ -42,7 +42,7 @@ static bool import_dims(struct ir_builder *b, struct ir_dim_list *list)
 	return list->n == 0 || items != NULL;
 }
 
-/* The attributes of an op of another module, with dims and weights of this one. NULL after failure. */
+/* A copy of the attributes with dims and weights imported into the module; NULL after failure. */
 static void *import_attrs(struct ir_builder *b, const struct ir_op *op)
 {
 	char *copy = build_copy_attrs(b->m, op->code, op->attrs);
@@ -79,7 +79,7 @@ void ir_copy_set(struct ir_copy *c, struct ir_value old, struct ir_value now)
 	irb_name(c->b, now, ir_value_info(c->from, old)->name);
 }
 
-static void set_all(struct ir_copy *c, const struct ir_value *old, const struct ir_value *now, size_t n)
+static void record_all(struct ir_copy *c, const struct ir_value *old, const struct ir_value *now, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		ir_copy_set(c, old[i], now[i]);
@@ -90,7 +90,7 @@ void ir_copy_repeat_begin(struct ir_copy *c, const struct ir_op *op, int64_t cou
 {
 	irb_set_loc(c->b, op->loc);
 	irb_repeat_begin(c->b, count, init, n, args);
-	set_all(c, op->region->args, args, op->region->n_args);
+	record_all(c, op->region->args, args, op->region->n_args);
 }
 
 void ir_copy_repeat_end(struct ir_copy *c, const struct ir_op *op, const struct ir_value *yields, size_t n,
@@ -98,7 +98,7 @@ void ir_copy_repeat_end(struct ir_copy *c, const struct ir_op *op, const struct 
 {
 	irb_set_loc(c->b, op->loc);
 	irb_repeat_end(c->b, yields, n, results);
-	set_all(c, op->results, results, op->n_results);
+	record_all(c, op->results, results, op->n_results);
 }
 
 void ir_copy_repeat(struct ir_copy *c, const struct ir_op *op, int64_t count)
@@ -125,7 +125,7 @@ void ir_copy_group(struct ir_copy *c, const struct ir_op *op, const struct attrs
 	c->b->literal = literal;
 	ir_copy_values(c, yield->operands, yield->n_operands, values);
 	irb_group_end(c->b, attrs, values, yield->n_operands, results);
-	set_all(c, op->results, results, op->n_results);
+	record_all(c, op->results, results, op->n_results);
 }
 
 static void copy_op(struct ir_copy *c, const struct ir_op *op)
@@ -144,7 +144,7 @@ static void copy_op(struct ir_copy *c, const struct ir_op *op)
 	}
 	ir_copy_values(c, op->operands, op->n_operands, operands);
 	irb_op(c->b, op->code, operands, op->n_operands, attrs, results, op->n_results);
-	set_all(c, op->results, results, op->n_results);
+	record_all(c, op->results, results, op->n_results);
 }
 
 void ir_copy_region(struct ir_copy *c, const struct ir_region *r)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trivial ops that the builder does not emit. Only what gives the same bits
- * for every input: x * 1, x + (-0), views of views, casts to the same type.
- * A handler returns the value to use instead, or IR_NO_VALUE.
+ * Algebraic simplification in the builder, only where the bits are the same for every input: x * 1, x + (-0), views of
+ * views, casts to the same type. A handler returns the value to use in place of the op, or IR_NO_VALUE.
  */
 #include "ir/builder/builder.h"
 
@@ -17,7 +16,7 @@ struct fold {
 
 typedef struct ir_value fold_fn(const struct fold *f);
 
-/* The op that defines operand i when it has that code, else NULL. */
+/* The op that defines operand i if it has that code, else NULL. */
 static const struct ir_op *defined_by(const struct fold *f, size_t i, enum ir_opcode code)
 {
 	return ir_def_as(f->b->f, f->operands[i], code);
@@ -38,8 +37,8 @@ static bool is_float(const struct fold *f)
 	return ir_dtype_class(f->result->dtype) == DTCLASS_FLOAT;
 }
 
-/* A view of equal elements is as many of them as it has, in its shape. */
-static struct ir_value refill(const struct fold *f)
+/* A view of `full` or `dim_value` is the same op with the shape of the view. */
+static struct ir_value fold_constant_view(const struct fold *f)
 {
 	const struct ir_op *full = defined_by(f, 0, OP_full), *dim = defined_by(f, 0, OP_dim_value);
 	if (full != NULL) {
@@ -52,7 +51,8 @@ static struct ir_value refill(const struct fold *f)
 	return irb_dim_value_of(f->b, a->dim, f->result->rank, f->result->dims);
 }
 
-static struct ir_value unchanged_type(const struct fold *f)
+/* The operand itself if the op does not change its type. */
+static struct ir_value fold_same_type(const struct fold *f)
 {
 	return irb_type(f->b, f->operands[0]) == f->result ? f->operands[0] : IR_NO_VALUE;
 }
@@ -77,8 +77,8 @@ static struct ir_value fold_div(const struct fold *f)
 	return is_full(f, 1, 1.0) ? f->operands[0] : IR_NO_VALUE;
 }
 
-/* `dim_value` and `full` of integers are a `dim_value`, where it fits. */
-static struct ir_value fold_dims(const struct fold *f, int sign)
+/* dim_value +- full, both i32, is a dim_value if it fits into i32. */
+static struct ir_value fold_dim_sum(const struct fold *f, int sign)
 {
 	struct ir_dims *dims = f->b->m->dims;
 	const struct ir_op *dim = defined_by(f, 0, OP_dim_value), *full = defined_by(f, 1, OP_full);
@@ -91,22 +91,22 @@ static struct ir_value fold_dims(const struct fold *f, int sign)
 	return fits ? irb_dim_value_of(f->b, n, f->result->rank, f->result->dims) : IR_NO_VALUE;
 }
 
-/* x + (-0) is x for every float; x + 0 is not (x = -0). */
+/* x + (-0.0) is x for every float; x + 0.0 is not for x = -0.0. */
 static struct ir_value fold_add(const struct fold *f)
 {
 	double zero = is_float(f) ? -0.0 : 0.0;
 	if (is_full(f, 1, zero))
 		return f->operands[0];
-	return is_full(f, 0, zero) ? f->operands[1] : fold_dims(f, 1);
+	return is_full(f, 0, zero) ? f->operands[1] : fold_dim_sum(f, 1);
 }
 
 static struct ir_value fold_sub(const struct fold *f)
 {
-	return is_full(f, 1, 0.0) ? f->operands[0] : fold_dims(f, -1);
+	return is_full(f, 1, 0.0) ? f->operands[0] : fold_dim_sum(f, -1);
 }
 
-/* neg of neg, not of not. */
-static struct ir_value fold_twice(const struct fold *f, enum ir_opcode code)
+/* Involutions: neg of neg, not of not. */
+static struct ir_value fold_involution(const struct fold *f, enum ir_opcode code)
 {
 	const struct ir_op *op = defined_by(f, 0, code);
 	return op != NULL ? op->operands[0] : IR_NO_VALUE;
@@ -114,12 +114,12 @@ static struct ir_value fold_twice(const struct fold *f, enum ir_opcode code)
 
 static struct ir_value fold_neg(const struct fold *f)
 {
-	return fold_twice(f, OP_neg);
+	return fold_involution(f, OP_neg);
 }
 
 static struct ir_value fold_not(const struct fold *f)
 {
-	return fold_twice(f, OP_not);
+	return fold_involution(f, OP_not);
 }
 
 static struct ir_value fold_where(const struct fold *f)
@@ -137,13 +137,13 @@ static struct ir_value fold_mask_rows(const struct fold *f)
 
 static struct ir_value fold_reshape(const struct fold *f)
 {
-	struct ir_value same = unchanged_type(f);
+	struct ir_value same = fold_same_type(f);
 	if (same.id != 0)
 		return same;
 	const struct ir_op *inner = defined_by(f, 0, OP_reshape);
 	if (inner != NULL)
 		return irb_reshape_to(f->b, inner->operands[0], f->result->rank, f->result->dims);
-	return refill(f);
+	return fold_constant_view(f);
 }
 
 static struct ir_value fold_transpose(const struct fold *f)
@@ -157,7 +157,7 @@ static struct ir_value fold_transpose(const struct fold *f)
 		return f->operands[0];
 	const struct ir_op *inner = defined_by(f, 0, OP_transpose);
 	if (inner == NULL)
-		return refill(f);
+		return fold_constant_view(f);
 	const struct attrs_transpose *first = inner->attrs;
 	for (size_t i = 0; i < a->perm.n; i++)
 		perm[i] = first->perm.items[a->perm.items[i]];
@@ -166,24 +166,24 @@ static struct ir_value fold_transpose(const struct fold *f)
 
 static struct ir_value fold_broadcast(const struct fold *f)
 {
-	struct ir_value same = unchanged_type(f);
+	struct ir_value same = fold_same_type(f);
 	if (same.id != 0)
 		return same;
 	const struct ir_op *inner = defined_by(f, 0, OP_broadcast);
 	if (inner != NULL)
 		return irb_broadcast_to(f->b, inner->operands[0], f->result->rank, f->result->dims);
-	return refill(f);
+	return fold_constant_view(f);
 }
 
 static struct ir_value fold_slice(const struct fold *f)
 {
 	const struct attrs_slice *a = f->attrs;
-	struct ir_value same = unchanged_type(f);
+	struct ir_value same = fold_same_type(f);
 	if (same.id != 0)
 		return same;
 	const struct ir_op *inner = defined_by(f, 0, OP_slice);
 	if (inner == NULL)
-		return refill(f);
+		return fold_constant_view(f);
 	const struct attrs_slice *first = inner->attrs;
 	if (first->axis != a->axis)
 		return IR_NO_VALUE;
@@ -208,8 +208,8 @@ struct ir_value build_fold(struct ir_builder *b, enum ir_opcode code, const stru
 	        [OP_transpose] = fold_transpose,
 	        [OP_broadcast] = fold_broadcast,
 	        [OP_slice] = fold_slice,
-	        [OP_cast] = unchanged_type,
-	        [OP_pad] = unchanged_type,
+	        [OP_cast] = fold_same_type,
+	        [OP_pad] = fold_same_type,
 	};
 	if (folds[code] == NULL)
 		return IR_NO_VALUE;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attributes as data, derived from the descriptors: defaults, copies, equality
- * and hash; and the content of an op as a key.
+ * Attribute structs handled by their descriptors: defaults, deep copies, equality, hash; and equality of ops as keys.
  */
 #include "ir/builder/builder.h"
 
@@ -93,7 +92,7 @@ static bool attr_equal(const struct ir_attr_desc *d, const void *a, const void *
 	return false;
 }
 
-static bool ir_attrs_equal(enum ir_opcode code, const void *a, const void *b)
+static bool attrs_equal(enum ir_opcode code, const void *a, const void *b)
 {
 	for (const struct ir_attr_desc *d = ir_op_desc(code)->attrs; d->name != NULL; d++)
 		if (!attr_equal(d, attr_at(a, d), attr_at(b, d)))
@@ -131,8 +130,8 @@ static uint64_t attr_hash(uint64_t h, const struct ir_attr_desc *d, const void *
 	return h;
 }
 
-/* The operands of a commutative op are a pair without order. */
-static bool is_pair(const struct op_key *key)
+/* The order of the two operands does not matter. */
+static bool is_commutative(const struct op_key *key)
 {
 	return key->n_operands == 2 && ir_op_has(key->code, TRAIT_COMMUTATIVE);
 }
@@ -140,7 +139,7 @@ static bool is_pair(const struct op_key *key)
 uint64_t op_key_hash(const struct op_key *key)
 {
 	uint64_t h = hash_bytes64(HASH64_SEED, &key->code, sizeof(key->code));
-	if (is_pair(key)) {
+	if (is_commutative(key)) {
 		uint32_t a = key->operands[0].id, b = key->operands[1].id;
 		uint32_t pair[2] = {a < b ? a : b, a < b ? b : a};
 		h = hash_bytes64(h, pair, sizeof(pair));
@@ -158,9 +157,9 @@ bool op_key_equal(const void *item, const void *k)
 	const struct ir_op *op = item;
 	const struct op_key *key = k;
 	if (op->code != key->code || op->n_operands != key->n_operands ||
-	    !ir_attrs_equal(op->code, op->attrs, key->attrs))
+	    !attrs_equal(op->code, op->attrs, key->attrs))
 		return false;
-	if (is_pair(key) && ir_same_value(op->operands[0], key->operands[1]) &&
+	if (is_commutative(key) && ir_same_value(op->operands[0], key->operands[1]) &&
 	    ir_same_value(op->operands[1], key->operands[0]))
 		return true;
 	for (size_t i = 0; i < op->n_operands; i++)
