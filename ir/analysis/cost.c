@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Costs by the shapes of operands and results. The formulas are those of the
- * products' definitions in ir/core/ops.def.
- */
+/* Costs from the shapes of operands and results, see cost.h; the formulas follow from the definitions in ops.def. */
 #include "ir/analysis/cost.h"
 
 static const struct ir_dim *axis_from_end(const struct ir_func *f, struct ir_value v, int back)
@@ -11,9 +8,9 @@ static const struct ir_dim *axis_from_end(const struct ir_func *f, struct ir_val
 	return t->dims[t->rank - back];
 }
 
-/* 2 x elements of the result x terms of each. */
-static const struct ir_dim *product(const struct ir_module *m, const struct ir_func *f,
-                                    const struct ir_op *op, const struct ir_dim *terms)
+/* 2 * elements of the result * terms of each sum. */
+static const struct ir_dim *contraction_flops(const struct ir_module *m, const struct ir_func *f,
+                                              const struct ir_op *op, const struct ir_dim *terms)
 {
 	struct ir_dims *dims = m->dims;
 	const struct ir_dim *count = ir_type_count(dims, ir_type_of(f, op->results[0]));
@@ -41,8 +38,8 @@ static const struct ir_dim *region_flops(const struct ir_module *m, const struct
 	return sum;
 }
 
-/* Rounding before a linear, in its kernel; elsewhere it leaves f32. Attention rounds its own factors. */
-static enum ir_mac_type products_of(const struct ir_func *f, const struct ir_op *op)
+/* A linear after round_rows multiplies quantized operands; of other ops round_rows changes values but not the type. */
+static enum ir_mac_type mac_type_of(const struct ir_func *f, const struct ir_op *op)
 {
 	if (op->code == OP_attention && ((const struct attrs_attention *)op->attrs)->factors == FACTORS_bf16)
 		return MAC_BF16;
@@ -56,13 +53,13 @@ const struct ir_dim *ir_op_flops(const struct ir_module *m, const struct ir_func
                                  enum ir_mac_type kind)
 {
 	struct ir_dims *dims = m->dims;
-	if (!op->region && kind != MAC_ALL && kind != products_of(f, op))
+	if (!op->region && kind != MAC_ALL && kind != mac_type_of(f, op))
 		return ir_dim_const(dims, 0);
 	if (op->code == OP_linear || op->code == OP_expert_linear)
-		return product(m, f, op, axis_from_end(f, op->operands[0], 1));
+		return contraction_flops(m, f, op, axis_from_end(f, op->operands[0], 1));
 	if (op->code == OP_matmul) {
 		bool ta = ((const struct attrs_matmul *)op->attrs)->ta;
-		return product(m, f, op, axis_from_end(f, op->operands[0], ta ? 2 : 1));
+		return contraction_flops(m, f, op, axis_from_end(f, op->operands[0], ta ? 2 : 1));
 	}
 	if (op->code == OP_attention)
 		return attention_flops(m, f, op);
@@ -80,14 +77,13 @@ const struct ir_dim *ir_func_flops(const struct ir_module *m, const struct ir_fu
 	return region_flops(m, f, f->body, kind);
 }
 
-/* The part of ir_op_flops of an attention whose keys its rows see, by causality and window: row i is the query at
- * past + i. */
+/* ir_op_flops of an attention times the fraction of visible (query, key) pairs; query i is at position past + i. */
 static double attention_flops_at(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
                                  const int64_t *values, int64_t past)
 {
 	const struct attrs_attention *a = op->attrs;
 	int64_t rows, keys, all;
-	double seen = 0;
+	double visible = 0;
 	if (!ir_dim_eval(axis_from_end(f, op->operands[OPERAND(attention, q)], 2), values, &rows) ||
 	    !ir_dim_eval(axis_from_end(f, op->operands[OPERAND(attention, v)], 2), values, &keys) ||
 	    !ir_dim_eval(attention_flops(m, f, op), values, &all) || rows == 0 || keys == 0)
@@ -101,9 +97,9 @@ static double attention_flops_at(const struct ir_module *m, const struct ir_func
 		                                     : keys;
 		first = first < 0 ? 0 : first;
 		end = end > keys ? keys : end;
-		seen += first < end ? (double)(end - first) : 0;
+		visible += first < end ? (double)(end - first) : 0;
 	}
-	return (double)all / ((double)rows * (double)keys) * seen;
+	return (double)all / ((double)rows * (double)keys) * visible;
 }
 
 double ir_op_flops_at(const struct ir_module *m, const struct ir_func *f, const struct ir_op *op,
@@ -112,7 +108,7 @@ double ir_op_flops_at(const struct ir_module *m, const struct ir_func *f, const 
 	int64_t flops;
 	double sum = 0;
 	if (op->code == OP_attention)
-		return kind == MAC_ALL || kind == products_of(f, op)
+		return kind == MAC_ALL || kind == mac_type_of(f, op)
 		               ? attention_flops_at(m, f, op, values, past)
 		               : 0;
 	if (!op->region)
@@ -122,7 +118,7 @@ double ir_op_flops_at(const struct ir_module *m, const struct ir_func *f, const 
 	return op->code == OP_repeat ? sum * (double)((const struct attrs_repeat *)op->attrs)->count : sum;
 }
 
-/* Elements of the axes from `first` on; 0 when that is too large a number. */
+/* Elements of the axes from `first` on; 0 on overflow of a dim. */
 static double elements(const struct ir_type *t, int first, const int64_t *values)
 {
 	double n = 1;
@@ -132,16 +128,19 @@ static double elements(const struct ir_type *t, int first, const int64_t *values
 	return n;
 }
 
-/* Of an element of a weight, with its share of scales. */
+/* Stored bytes of an element with its share of the scales. */
 static double element_bytes(const struct ir_weight *w)
 {
-	enum ir_format kept = ir_weight_stored_format(w);
+	enum ir_format stored = ir_weight_stored_format(w);
 	int64_t k;
-	if (!ir_format_is_quantized(kept) || !ir_dim_is_const(w->type->dims[w->type->rank - 1], &k) || k == 0)
-		return (double)ir_dtype_bytes(kept != FORMAT_PLAIN ? ir_format(kept)->dtype : w->type->dtype);
-	return (double)ir_format_row_bytes(kept, k) / (double)k;
+	if (!ir_format_is_quantized(stored) || !ir_dim_is_const(w->type->dims[w->type->rank - 1], &k) ||
+	    k == 0)
+		return (double)ir_dtype_bytes(stored != FORMAT_PLAIN ? ir_format(stored)->dtype
+		                                                     : w->type->dtype);
+	return (double)ir_format_row_bytes(stored, k) / (double)k;
 }
 
+/* Bytes of weight v that op reads; 0 if v is no weight. */
 static double operand_bytes(const struct ir_func *f, const struct ir_op *op, struct ir_value v,
                             const int64_t *values)
 {

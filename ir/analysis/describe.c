@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptions of ops for reports (timings, plans). */
 #include "ir/analysis/describe.h"
 
 #include <string.h>
 
-/* The path of the first weight that is read, without the part that says which of a step's weights it is; or NULL. */
+/* Name of the first weight that op reads, and its length without the last component (`.weight`, `.bias`); NULL if
+ * none. */
 static const char *weight_path(const struct ir_func *f, const struct ir_op *op, size_t *len)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
@@ -29,7 +31,7 @@ void ir_op_describe(struct buf *out, const struct diag_context *cx, const struct
 	else if (op->loc.path != NULL)
 		buf_str(out, op->loc.path);
 	buf_printf(out, "%s%s", path != NULL || op->loc.path != NULL ? " " : "", ir_op_desc(op->code)->name);
-	const char *file = diag_source_name(cx, op->loc.at.source), *folder = strrchr(file, '/');
+	const char *file = diag_source_name(cx, op->loc.at.source), *slash = strrchr(file, '/');
 	if (op->loc.at.line != 0)
-		buf_printf(out, " (%s:%u)", folder != NULL ? folder + 1 : file, (unsigned)op->loc.at.line);
+		buf_printf(out, " (%s:%u)", slash != NULL ? slash + 1 : file, (unsigned)op->loc.at.line);
 }

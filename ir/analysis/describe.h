@@ -5,8 +5,8 @@
 #include "ir/core/module.h"
 
 /*
- * What an op computes, in words of the model: `layers.self.attention.q linear (model.yaml:14)`. Of a group it is the
- * root. The path is that of the weight it reads, else of its step; what is not known is left out.
+ * Appends a description of an op in terms of the model: `layers.self.attention.q linear (model.yaml:14)`; for a
+ * group, of its root. The path is that of its first weight, else of its step; unknown parts are left out.
  */
 void ir_op_describe(struct buf *out, const struct diag_context *cx, const struct ir_func *f,
                     const struct ir_op *op);

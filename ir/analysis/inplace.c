@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See inplace.h. Elements are compared as positions in memory: the result is
- * row-major, so what is read must be the whole of `base` in the same order.
+ * See inplace.h. Element i of the result is at position i of a row-major buffer, so an operand may be overwritten
+ * only if it is all of `base` in the same order.
  */
 #include "ir/analysis/inplace.h"
 
 #include "ir/core/view.h"
 
-struct question {
+struct inplace {
 	const struct ir_module *m;
 	const struct ir_func *f;
 	const struct ir_op *group, *root;
 	const struct attrs_group *attrs;
 	struct ir_value base;
-	struct ir_value out; /* what is stored, before reshapes at the end */
+	struct ir_value out; /* the stored value, before reshapes at the end */
 };
 
-static bool reads(const struct question *q, const struct ir_op *op, size_t i)
+static bool reads(const struct inplace *q, const struct ir_op *op, size_t i)
 {
 	return op->operands[i].id != 0 && ir_same_value(ir_view_base(q->f, op->operands[i]), q->base);
 }
 
 bool ir_group_reads(const struct ir_func *f, const struct ir_op *group, struct ir_value base)
 {
-	const struct question q = {.f = f, .base = base};
+	const struct inplace q = {.f = f, .base = base};
 	for (size_t k = 0; k < group->region->n_ops; k++)
 		for (size_t i = 0; i < group->region->ops[k]->n_operands; i++)
 			if (reads(&q, group->region->ops[k], i))
@@ -31,13 +31,13 @@ bool ir_group_reads(const struct ir_func *f, const struct ir_op *group, struct i
 	return false;
 }
 
-static bool is_inside(const struct question *q, struct ir_value v)
+static bool is_inside(const struct inplace *q, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(q->f, v);
 	return op != NULL && ir_value_info(q->f, v)->region == q->group->region;
 }
 
-static bool same_dims(const struct question *q, struct ir_value a, struct ir_value b)
+static bool same_dims(const struct inplace *q, struct ir_value a, struct ir_value b)
 {
 	const struct ir_type *x = ir_type_of(q->f, a), *y = ir_type_of(q->f, b);
 	bool same = x->rank == y->rank;
@@ -46,8 +46,8 @@ static bool same_dims(const struct question *q, struct ir_value a, struct ir_val
 	return same;
 }
 
-/* v is all of its base, in the same order. */
-static bool is_whole(const struct question *q, struct ir_value v)
+/* v is all of base in the same order: row-major, without offset. */
+static bool is_all_of_base(const struct inplace *q, struct ir_value v)
 {
 	struct ir_view view;
 	const struct ir_type *t = ir_type_of(q->f, q->base);
@@ -63,9 +63,8 @@ static bool is_whole(const struct question *q, struct ir_value v)
 
 /* ---- the element that is written ---- */
 
-/* A norm after the root of a linear: what it reads is left in the memory of the result until a row is
- * complete. */
-static bool is_norm_behind(const struct question *q, const struct ir_op *op)
+/* A norm fused after a linear: its input is stored in the result's buffer until the row is complete. */
+static bool is_fused_norm(const struct inplace *q, const struct ir_op *op)
 {
 	const struct ir_region *r = q->group->region;
 	size_t k = (size_t)q->attrs->root;
@@ -74,18 +73,19 @@ static bool is_norm_behind(const struct question *q, const struct ir_op *op)
 	return ir_is_norm(op->code) && q->attrs->kind == GROUP_linear && k < r->n_ops;
 }
 
-/* Operand i of op is evaluated at op's own element. */
-static bool at_element(const struct question *q, const struct ir_op *op, size_t i)
+/* Operand i of op is read only at the element of op that is computed. */
+static bool is_read_at_element(const struct inplace *q, const struct ir_op *op, size_t i)
 {
-	if (is_norm_behind(q, op))
+	if (is_fused_norm(q, op))
 		return i == 0 && same_dims(q, op->operands[0], op->results[0]);
 	if (op == q->root && q->attrs->kind == GROUP_rowwise)
 		return i == 0 && same_dims(q, op->operands[0], op->results[0]);
 	return ir_op_has(op->code, TRAIT_ELEMENTWISE) && same_dims(q, op->operands[i], op->results[0]);
 }
 
-/* Everything that reads v is evaluated at the element that is written. A chain is as long as a group. */
-static bool is_placed(const struct question *q, struct ir_value v, size_t depth)
+/* All users of v, transitively up to the stored value, read it at the element that is written. depth: of the
+ * recursion, less than the length of the group. */
+static bool reaches_result_elementwise(const struct inplace *q, struct ir_value v, size_t depth)
 {
 	const struct ir_region *r = q->group->region;
 	if (ir_same_value(v, q->out))
@@ -95,15 +95,16 @@ static bool is_placed(const struct question *q, struct ir_value v, size_t depth)
 		for (size_t i = 0; i < op->n_operands; i++) {
 			if (!ir_same_value(op->operands[i], v))
 				continue;
-			if (op->n_results != 1 || !at_element(q, op, i) ||
-			    !is_placed(q, op->results[0], depth + 1))
+			if (op->n_results != 1 || !is_read_at_element(q, op, i) ||
+			    !reaches_result_elementwise(q, op->results[0], depth + 1))
 				return false;
 		}
 	}
 	return depth < r->n_ops;
 }
 
-static const char *refuse_reader(const struct question *q, const struct ir_op *op)
+/* The reason why op may not read the buffer. */
+static const char *reader_conflict(const struct inplace *q, const struct ir_op *op)
 {
 	if (op == q->root && q->attrs->kind == GROUP_linear)
 		return "every element of the result reads whole rows of it";
@@ -116,32 +117,34 @@ static const char *refuse_reader(const struct question *q, const struct ir_op *o
 	return "it is read at another element than the one that is written";
 }
 
-static const char *refuse_elements(const struct question *q)
+/* Groups of elementwise ops and at most one row op. */
+static const char *elementwise_conflict(const struct inplace *q)
 {
 	const struct ir_region *r = q->group->region;
 	const struct ir_op *yield = r->ops[r->n_ops - 1];
-	if (!is_inside(q, q->out) && !is_whole(q, q->out)) /* a copy */
+	if (!is_inside(q, q->out) && !is_all_of_base(q, q->out)) /* a copy */
 		return "it is copied in another order";
-	bool behind = false;
+	bool after_norm = false;
 	for (size_t k = 0; k < r->n_ops; k++) {
 		const struct ir_op *op = r->ops[k];
-		behind = behind || is_norm_behind(q, op);
+		after_norm = after_norm || is_fused_norm(q, op);
 		for (size_t i = 0; i < op->n_operands; i++) {
 			if (!reads(q, op, i) || op == yield || ir_op_has(op->code, TRAIT_VIEW))
 				continue;
-			if (behind)
+			if (after_norm)
 				return "it is read after a norm whose rows are kept in the result";
-			if (op->n_results != 1 || !at_element(q, op, i) || !is_placed(q, op->results[0], 0))
-				return refuse_reader(q, op);
-			if (!is_whole(q, op->operands[i]))
+			if (op->n_results != 1 || !is_read_at_element(q, op, i) ||
+			    !reaches_result_elementwise(q, op->results[0], 0))
+				return reader_conflict(q, op);
+			if (!is_all_of_base(q, op->operands[i]))
 				return "only a part of it is read, or in another order";
 		}
 	}
 	return NULL;
 }
 
-/* Reshapes at the end of a group change no bytes. */
-static struct ir_value before_reshapes(const struct question *q, struct ir_value v)
+/* v without the reshapes at the end of the group, which move no bytes. */
+static struct ir_value skip_reshapes(const struct inplace *q, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(q->f, v);
 	while (op != NULL && op->code == OP_reshape && is_inside(q, v)) {
@@ -151,8 +154,8 @@ static struct ir_value before_reshapes(const struct question *q, struct ir_value
 	return v;
 }
 
-/* Rows are kept in scratch between their walks, not in the result. */
-static bool keeps_rows_aside(const struct question *q)
+/* The kernel keeps a row in scratch between its passes over it, not in the result. */
+static bool has_row_scratch(const struct inplace *q)
 {
 	const struct ir_type *t = ir_type_of(q->f, q->root->operands[0]);
 	int64_t longest = t->rank > 0 ? ir_dim_hi(q->m->dims, t->dims[t->rank - 1]) : 1;
@@ -161,7 +164,7 @@ static bool keeps_rows_aside(const struct question *q)
 
 /* ---- attention ---- */
 
-static const char *refuse_attention(const struct question *q)
+static const char *attention_conflict(const struct inplace *q)
 {
 	const struct ir_region *r = q->group->region;
 	const struct ir_op *yield = r->ops[r->n_ops - 1], *root = q->root;
@@ -190,12 +193,12 @@ const char *ir_inplace_conflict(const struct ir_module *m, const struct ir_func 
 {
 	const struct ir_region *r = group->region;
 	const struct ir_op *yield = r->ops[r->n_ops - 1];
-	struct question q = {.m = m, .f = f, .group = group, .attrs = group->attrs, .base = base};
+	struct inplace q = {.m = m, .f = f, .group = group, .attrs = group->attrs, .base = base};
 
 	if (group->n_results != 1 || q.attrs->root < 0 || (size_t)q.attrs->root >= r->n_ops)
 		return "the group has more than one result";
 	q.root = r->ops[q.attrs->root];
-	q.out = before_reshapes(&q, yield->operands[0]);
+	q.out = skip_reshapes(&q, yield->operands[0]);
 	const struct ir_type *from = ir_type_of(f, base), *to = ir_type_of(f, group->results[0]);
 	if (from->kind != IR_TENSOR || ir_dtype_bytes(from->dtype) != ir_dtype_bytes(to->dtype))
 		return "its elements have another size";
@@ -205,13 +208,13 @@ const char *ir_inplace_conflict(const struct ir_module *m, const struct ir_func 
 		return "rows lie further apart";
 	switch ((enum ir_keyword_group)q.attrs->kind) {
 	case GROUP_attention:
-		return q.root->code == OP_attention ? refuse_attention(&q) : "other tasks read it";
+		return q.root->code == OP_attention ? attention_conflict(&q) : "other tasks read it";
 	case GROUP_rowwise:
-		if (!keeps_rows_aside(&q))
+		if (!has_row_scratch(&q))
 			return "the kernel keeps rows in its result";
-		return refuse_elements(&q);
+		return elementwise_conflict(&q);
 	case GROUP_linear:
-	case GROUP_loops: return refuse_elements(&q);
+	case GROUP_loops: return elementwise_conflict(&q);
 	}
 	return "its kernel is not known";
 }

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lifetimes, see lifetime.h. Two walks: the first numbers groups and remembers
- * the times of each region, the second touches what groups, yields and repeats
- * read. Regions are named by their order of beginning, the same in both walks.
+ * Live ranges, see lifetime.h, in two traversals: the first numbers groups and records the time span of each region,
+ * the second extends ranges at every use. Regions are numbered in order of their beginning, the same in both
+ * traversals.
  */
 #include "ir/analysis/lifetime.h"
 
 #include "ir/core/view.h"
 
+/* Times of a region. */
 struct span {
 	size_t parent, depth;
-	size_t first, last; /* times of its groups, inclusive; an empty region ends before it begins */
-	bool is_empty;
+	size_t first, last; /* of its groups, inclusive */
+	bool is_empty;      /* no groups */
 };
 
-struct liver {
+struct liveness {
 	struct arena *arena;
 	const struct ir_func *f;
 	struct ir_lifetimes *out;
@@ -26,18 +27,19 @@ struct liver {
 		const struct ir_op **items;
 		size_t n, cap;
 	} groups;
-	size_t *span_of;   /* [n_values] region that defines the value */
-	size_t time, here; /* next group; region that is walked */
+	size_t *span_of; /* [n_values] region that defines the value */
+	size_t time;     /* of the next group */
+	size_t here;     /* the region being traversed */
 };
 
-static bool is_tensor(const struct liver *s, struct ir_value v)
+static bool is_tensor(const struct liveness *s, struct ir_value v)
 {
 	return ir_type_of(s->f, v)->kind == IR_TENSOR;
 }
 
 /* ---- numbering ---- */
 
-static void number_region(struct liver *s, const struct ir_region *r)
+static void number_region(struct liveness *s, const struct ir_region *r)
 {
 	struct span *span = ARENA_PUSH(s->arena, &s->spans);
 	size_t here = s->spans.n - 1, outer = s->here;
@@ -64,9 +66,9 @@ static void number_region(struct liver *s, const struct ir_region *r)
 	s->here = outer;
 }
 
-/* ---- carries ---- */
+/* ---- carries: union-find over value ids ---- */
 
-static uint32_t find(struct ir_lifetimes *l, uint32_t v)
+static uint32_t find_carry(struct ir_lifetimes *l, uint32_t v)
 {
 	while (l->carry[v] != v) {
 		l->carry[v] = l->carry[l->carry[v]];
@@ -77,10 +79,10 @@ static uint32_t find(struct ir_lifetimes *l, uint32_t v)
 
 static void unite(struct ir_lifetimes *l, struct ir_value a, struct ir_value b)
 {
-	l->carry[find(l, a.id)] = find(l, b.id);
+	l->carry[find_carry(l, a.id)] = find_carry(l, b.id);
 }
 
-static void unite_carries(struct liver *s, const struct ir_op *op)
+static void unite_carries(struct liveness *s, const struct ir_op *op)
 {
 	if (op->code != OP_repeat)
 		return;
@@ -94,17 +96,17 @@ static void unite_carries(struct liver *s, const struct ir_op *op)
 	}
 }
 
-/* ---- touching ---- */
+/* ---- uses ---- */
 
-static void extend(struct liver *s, struct ir_value v, size_t first, size_t last)
+static void extend(struct liveness *s, struct ir_value v, size_t first, size_t last)
 {
 	struct ir_lifetimes *l = s->out;
 	l->first[v.id] = first < l->first[v.id] ? first : l->first[v.id];
 	l->last[v.id] = last > l->last[v.id] ? last : l->last[v.id];
 }
 
-/* v is read at time t in the region that is walked. */
-static void touch(struct liver *s, struct ir_value v, size_t t)
+/* Extends v to a use at time t in the current region: over all enclosing repeats up to the region that defines v. */
+static void add_use(struct liveness *s, struct ir_value v, size_t t)
 {
 	size_t home, first = t, last = t;
 	if (v.id == 0 || !is_tensor(s, v))
@@ -120,7 +122,7 @@ static void touch(struct liver *s, struct ir_value v, size_t t)
 	extend(s, v, first, last);
 }
 
-static void live_group(struct liver *s, const struct ir_op *op)
+static void visit_group(struct liveness *s, const struct ir_op *op)
 {
 	size_t t = s->time++;
 	for (size_t i = 0; i < op->n_results; i++)
@@ -128,55 +130,55 @@ static void live_group(struct liver *s, const struct ir_op *op)
 			extend(s, op->results[i], t, t);
 	for (size_t k = 0; k < op->region->n_ops; k++)
 		for (size_t i = 0; i < op->region->ops[k]->n_operands; i++)
-			touch(s, op->region->ops[k]->operands[i], t);
+			add_use(s, op->region->ops[k]->operands[i], t);
 }
 
-static void live_region(struct liver *s, const struct ir_region *r);
+static void visit_region(struct liveness *s, const struct ir_region *r);
 
-/* Without groups in its body a repeat only hands its carries on. */
-static void live_repeat(struct liver *s, const struct ir_op *op)
+/* A repeat whose body has no groups only passes its carries on. */
+static void visit_repeat(struct liveness *s, const struct ir_op *op)
 {
 	size_t body = s->spans.n, outer = s->here;
 	const struct span span = s->spans.items[body];
 	size_t before = span.first > 0 ? span.first - 1 : 0, end = span.is_empty ? before : span.last;
 	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
 
-	/* The first value is handed over before the first group, the result after the last. */
+	/* The init is used before the first group of the body; the result is defined after the last. */
 	for (size_t i = 0; i < op->n_operands; i++) {
-		touch(s, op->operands[i], before);
+		add_use(s, op->operands[i], before);
 		if (!is_tensor(s, op->operands[i]))
 			continue;
-		if (!span.is_empty && span.first > 0) { /* until something reads it, not in memory */
+		if (!span.is_empty && span.first > 0) { /* an empty range, until a use extends it */
 			s->out->first[op->region->args[i + 1].id] = span.first;
 			s->out->last[op->region->args[i + 1].id] = span.first - 1;
 		}
 		s->out->first[op->results[i].id] = span.is_empty ? span.first : span.last + 1;
 		s->out->last[op->results[i].id] = end;
 	}
-	live_region(s, op->region);
+	visit_region(s, op->region);
 	s->here = body;
 	for (size_t i = 0; i < yield->n_operands; i++)
 		if (!span.is_empty || ir_value_info(s->f, yield->operands[i])->region != op->region)
-			touch(s, yield->operands[i], end);
+			add_use(s, yield->operands[i], end);
 	s->here = outer;
 }
 
-static void live_region(struct liver *s, const struct ir_region *r)
+static void visit_region(struct liveness *s, const struct ir_region *r)
 {
 	size_t outer = s->here;
 	s->here = s->spans.n++;
 	for (size_t i = 0; i < r->n_ops; i++) {
 		if (r->ops[i]->code == OP_repeat)
-			live_repeat(s, r->ops[i]);
+			visit_repeat(s, r->ops[i]);
 		else if (r->ops[i]->code == OP_group)
-			live_group(s, r->ops[i]);
+			visit_group(s, r->ops[i]);
 	}
 	s->here = outer;
 }
 
 bool ir_lifetimes(struct arena *a, const struct ir_func *f, struct ir_lifetimes *out)
 {
-	struct liver s = {.arena = a, .f = f, .out = out};
+	struct liveness s = {.arena = a, .f = f, .out = out};
 
 	*out = (struct ir_lifetimes){.first = ARENA_ARRAY(a, size_t, f->n_values),
 	                             .last = ARENA_ARRAY(a, size_t, f->n_values),
@@ -194,14 +196,14 @@ bool ir_lifetimes(struct arena *a, const struct ir_func *f, struct ir_lifetimes 
 	if (arena_failed(a))
 		return false;
 	s.here = s.spans.n = 0;
-	live_region(&s, f->body);
-	/* What a function returns lives to its end. */
+	visit_region(&s, f->body);
+	/* returned values are live to the end */
 	const struct ir_op *ret = f->body->ops[f->body->n_ops - 1];
 	s.here = 0;
 	for (size_t i = 0; i < ret->n_operands; i++)
-		touch(&s, ret->operands[i], s.time > 0 ? s.time - 1 : 0);
+		add_use(&s, ret->operands[i], s.time > 0 ? s.time - 1 : 0);
 	for (uint32_t v = 1; v < f->n_values; v++)
-		out->carry[v] = find(out, v);
+		out->carry[v] = find_carry(out, v);
 	out->groups = s.groups.items;
 	out->n_times = s.groups.n;
 	return !arena_failed(a);

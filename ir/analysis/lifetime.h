@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When the values of a function hold something that is still read, counted in
- * groups in program order. What reads a value from inside a repeat keeps it
- * alive for the whole repeat, unless the value is made anew in every iteration.
- * A carry is several values in one memory: its first value, the argument of the
- * body, what the body yields, and the result.
+ * Live ranges of values, as intervals of time counted in groups (kernels) in program order. A use inside a repeat
+ * extends the range to the whole repeat, unless the value is defined in the same iteration. A carry is several values
+ * that share one buffer: the init, the argument of the body, the yield and the result of the repeat.
  */
 #ifndef TFMC_IR_ANALYSIS_LIFETIME_H
 #define TFMC_IR_ANALYSIS_LIFETIME_H
@@ -14,13 +12,13 @@
 struct ir_lifetimes {
 	size_t n_times;
 	const struct ir_op **groups; /* [n_times] in program order */
-	size_t *first, *last;        /* [n_values] inclusive times; first > last: not in memory */
-	uint32_t *carry; /* [n_values] representative of the values that share memory by a carry */
+	size_t *first, *last;        /* [n_values] live range, inclusive; first > last: never in memory */
+	uint32_t *carry;             /* [n_values] representative id of the values that share a buffer */
 };
 
-/* f: stage groups or plan. False when memory ran out. */
+/* f: in stage groups or plan. Arrays are in `a`. False without memory. */
 TFMC_MUST_USE bool ir_lifetimes(struct arena *a, const struct ir_func *f, struct ir_lifetimes *out);
-/* Both hold something at the same time. */
+/* The live ranges overlap. */
 static inline bool ir_lifetimes_overlap(const struct ir_lifetimes *l, struct ir_value a, struct ir_value b)
 {
 	return l->first[a.id] <= l->last[b.id] && l->first[b.id] <= l->last[a.id];
