@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Verification of cases: the base, the conditions, and that the case is the
- * base with its symbols bound as far as a caller can see.
- */
+/* Verification of cases: the base, the conditions, and the signature, which is the base's with bound symbols
+ * replaced. */
 #include <string.h>
 
 #include "ir/builder/case.h"
 #include "ir/verify/internal.h"
 
-static const char *dim_text(struct verifier *v, const struct ir_dim *d)
+static const char *dim_string(struct verifier *v, const struct ir_dim *d)
 {
 	return ir_dim_to_string(&v->arena, v->m->dims, d, true);
 }
@@ -28,13 +26,13 @@ static bool params_have(const struct ir_func *f, int sym)
 	return false;
 }
 
-/* Its symbols are dims of the base. */
+/* All symbols of d occur in the parameters of the base. */
 static bool is_over_base(struct verifier *v, const struct ir_func *base, const struct ir_dim *d)
 {
 	for (size_t i = 0; i < ir_dims_count(v->m->dims); i++) {
 		if (!ir_dim_has_symbol(d, (int)i) || params_have(base, (int)i))
 			continue;
-		verify_fail(v, v->f->loc, "the condition on %s: @%s has no dim %s", dim_text(v, d),
+		verify_fail(v, v->f->loc, "the condition on %s: @%s has no dim %s", dim_string(v, d),
 		            base->name, sym_name(v, (int)i));
 		return false;
 	}
@@ -46,15 +44,15 @@ static bool binds(const struct ir_condition *x)
 	return x->relation == IR_EQUAL && ir_dim_as_symbol(x->dim) >= 0;
 }
 
-/* Nothing that an earlier condition binds. */
-static void check_bound_before(struct verifier *v, size_t n)
+/* Condition n does not contain a symbol that another condition binds. */
+static void check_not_bound(struct verifier *v, size_t n)
 {
 	const struct ir_case *c = v->f->when;
 	for (size_t i = 0; i < c->n; i++) {
 		int sym = ir_dim_as_symbol(c->conditions[i].dim);
 		if (i != n && binds(&c->conditions[i]) && ir_dim_has_symbol(c->conditions[n].dim, sym))
 			verify_fail(v, v->f->loc, "the condition on %s: %s is bound by another one",
-			            dim_text(v, c->conditions[n].dim), sym_name(v, sym));
+			            dim_string(v, c->conditions[n].dim), sym_name(v, sym));
 	}
 }
 
@@ -65,19 +63,20 @@ static void check_condition(struct verifier *v, const struct ir_func *base, size
 	bool equal = x->relation == IR_EQUAL;
 	if (!is_over_base(v, base, x->dim))
 		return;
-	check_bound_before(v, n);
+	check_not_bound(v, n);
 	if (equal && !binds(x))
 		verify_fail(v, v->f->loc, "the condition %s = %lld: only a symbol can be bound",
-		            dim_text(v, x->dim), (long long)x->value);
+		            dim_string(v, x->dim), (long long)x->value);
 	else if (x->value < lo || (equal && x->value > hi))
 		verify_fail(v, v->f->loc, "the condition %s %s %lld never holds: it is in [%lld,%lld]",
-		            dim_text(v, x->dim), equal ? "=" : "<=", (long long)x->value, (long long)lo,
+		            dim_string(v, x->dim), equal ? "=" : "<=", (long long)x->value, (long long)lo,
 		            (long long)hi);
 }
 
 /* ---- the function ---- */
 
-static void check_is_bound(struct verifier *v, int sym)
+/* The bound symbol does not occur in the case. */
+static void check_is_replaced(struct verifier *v, int sym)
 {
 	if (ir_func_has_symbol(v->f, sym))
 		verify_fail(v, v->f->loc, "%s is bound by this case, but occurs in it", sym_name(v, sym));
@@ -151,7 +150,7 @@ static bool same_conditions(const struct ir_case *a, const struct ir_case *b)
 	return same;
 }
 
-/* An earlier case takes all its calls. */
+/* No earlier case has the same conditions. */
 static void check_reachable(struct verifier *v)
 {
 	for (size_t i = 0; i < v->m->funcs.n && v->m->funcs.items[i] != v->f; i++) {
@@ -180,7 +179,7 @@ void verify_case(struct verifier *v)
 	for (size_t i = 0; i < c->n; i++) {
 		check_condition(v, base, i);
 		if (binds(&c->conditions[i]))
-			check_is_bound(v, ir_dim_as_symbol(c->conditions[i].dim));
+			check_is_replaced(v, ir_dim_as_symbol(c->conditions[i].dim));
 	}
 	check_params(v, base);
 	check_results(v, base);

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Inside the verifier: what is known of the function under check. Checks
- * report and go on.
- */
+/* Shared by the files of the verifier. Checks report and continue. */
 #ifndef TFMC_IR_VERIFY_INTERNAL_H
 #define TFMC_IR_VERIFY_INTERNAL_H
 
@@ -19,19 +16,12 @@ struct verifier {
 };
 
 void verify_fail(struct verifier *v, struct ir_loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
-/* Text of a type for a message, in the verifier's arena. */
-const char *verify_type_text(struct verifier *v, const struct ir_type *t);
-/* `%name` as the text form prints it, without making it unique. */
-const char *verify_value_text(struct verifier *v, struct ir_value value);
+/* `%name`, not made unique; in the verifier's arena. */
+const char *verify_value_string(struct verifier *v, struct ir_value value);
 
-/* module.c: names, weights, states, signatures */
-void verify_declarations(struct verifier *v);
-void verify_signature(struct verifier *v);
-/* case.c: conditions and signature of a case */
+/* case.c: the case v->f, if it is one */
 void verify_case(struct verifier *v);
-/* stage.c */
-void verify_stage_of(struct verifier *v, const struct ir_op *op);
-/* plan.c: a function of the stage plan whose structure is right */
+/* plan.c: the memory plan of v->f, whose structure has been verified */
 void verify_plan(struct verifier *v);
 
 #endif

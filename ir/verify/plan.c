@@ -1,51 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A memory plan is right when, for all values of the dims: what is alive at the
- * same time lies apart, everything lies inside the arena, the values of a
- * carry lie at one offset, and a group writes over something that it reads only
- * where its kernel allows that (ir/analysis/inplace.h). Sizes are bytes of types; all
- * comparisons are proofs over the bounds of the dims, what cannot be proved is
- * an error.
+ * Proves that a memory plan is right for all values of the dims: values whose live ranges overlap occupy disjoint
+ * bytes, all values are inside the arena, the values of a carry have one offset, and a group overwrites a buffer it
+ * reads only if its kernel allows that (ir/analysis/inplace.h). All comparisons are proofs over the bounds of the
+ * dims (ir_dim_le); what cannot be proved is an error.
  *
- * Every value is written before it is read: a group's result is defined before
- * its readers (visibility), and nothing else is written to its bytes until its
- * last reader has run (this file).
+ * Then every read sees the right value: SSA orders the definition before its uses, and nothing else is written to the
+ * bytes until the last use.
  */
 #include "ir/analysis/lifetime.h"
 #include "ir/analysis/inplace.h"
 #include "ir/verify/internal.h"
 #include "ir/core/view.h"
 
+/* Bytes [at, end) of the arena. */
 struct slot {
 	struct ir_value value;
 	const struct ir_dim *at, *end;
-	const struct ir_dim *line_end; /* end, rounded up to a line */
+	const struct ir_dim *line_end; /* end rounded up to a multiple of 64 */
 };
 
 struct plan_verifier {
 	struct verifier *v;
 	struct ir_lifetimes life;
-	const struct ir_dim **at; /* [n_values] of its carry; NULL: not in the arena */
+	const struct ir_dim *
+	        *at; /* [n_values] offset, by representative of the carry; NULL: not in the arena */
 	struct {
 		struct slot *items;
 		size_t n, cap;
-	} slots; /* all, by first time */
+	} slots; /* in order of the beginning of their live range */
 	struct {
 		size_t *items;
 		size_t n, cap;
-	} alive; /* slots that may still be alive */
+	} alive; /* indices of slots that may still be live */
 };
 
 /* ---- offsets of all values ---- */
 
-static void place(struct plan_verifier *p, const struct ir_op *group, size_t i)
+/* Records the offset of result i of a group. */
+static void record_offset(struct plan_verifier *p, const struct ir_op *group, size_t i)
 {
 	const struct ir_dim *at = ((const struct attrs_group *)group->attrs)->at.items[i];
 	const struct ir_dim **slot = &p->at[p->life.carry[group->results[i].id]];
 	if (ir_type_of(p->v->f, group->results[i])->kind != IR_TENSOR || ir_dim_equals(at, -1))
 		return;
 	if (*slot != NULL && *slot != at)
-		verify_fail(p->v, group->loc, "the values of a carry lie at different offsets");
+		verify_fail(p->v, group->loc, "the values of a carry have different offsets");
 	*slot = at;
 }
 
@@ -69,20 +69,21 @@ static void add_slot(struct plan_verifier *p, uint32_t v)
 
 /* ---- comparisons ---- */
 
-/* Offsets are multiples of 64, so that either end will do. */
+/* Proves that slot a ends at or before `at`. Offsets are multiples of 64, so the rounded end may be used as well. */
 static bool ends_before(const struct plan_verifier *p, const struct slot *a, const struct ir_dim *at)
 {
 	struct ir_dims *dims = p->v->m->dims;
 	return ir_dim_le(dims, a->end, at) || ir_dim_le(dims, a->line_end, at);
 }
 
-static bool apart(const struct plan_verifier *p, const struct slot *a, const struct slot *b)
+static bool are_disjoint(const struct plan_verifier *p, const struct slot *a, const struct slot *b)
 {
 	return ends_before(p, a, b->at) || ends_before(p, b, a->at);
 }
 
-/* b is written at the time when a is read for the last time, by the group that reads it. */
-static const char *handed_over(const struct plan_verifier *p, const struct slot *a, const struct slot *b)
+/* NULL if b may overwrite a in place: the group that defines b is the last user of a, at the same offset, and its
+ * kernel allows it. Else the reason. */
+static const char *inplace_refusal(const struct plan_verifier *p, const struct slot *a, const struct slot *b)
 {
 	size_t t = p->life.first[b->value.id];
 	if (p->life.last[a->value.id] != t || t >= p->life.n_times)
@@ -93,27 +94,23 @@ static const char *handed_over(const struct plan_verifier *p, const struct slot 
 	return ir_inplace_conflict(p->v->m, p->v->f, group, a->value);
 }
 
-static void compare(struct plan_verifier *p, const struct slot *a, const struct slot *b)
+/* Reports b if it may overlap a in time and memory. */
+static void check_disjoint(struct plan_verifier *p, const struct slot *a, const struct slot *b)
 {
 	const struct ir_op *op = ir_def(p->v->f, b->value);
 	const char *why;
-	if (!ir_lifetimes_overlap(&p->life, a->value, b->value) || apart(p, a, b) ||
-	    handed_over(p, b, a) == NULL)
+	if (!ir_lifetimes_overlap(&p->life, a->value, b->value) || are_disjoint(p, a, b) ||
+	    inplace_refusal(p, b, a) == NULL)
 		return;
-	why = handed_over(p, a, b);
+	why = inplace_refusal(p, a, b);
 	if (why != NULL)
 		verify_fail(p->v, op != NULL ? op->loc : p->v->f->loc, "%s may share bytes with %s: %s",
-		            verify_value_text(p->v, b->value), verify_value_text(p->v, a->value), why);
+		            verify_value_string(p->v, b->value), verify_value_string(p->v, a->value), why);
 }
 
-static bool inside(const struct plan_verifier *p, const struct slot *s)
-{
-	return ends_before(p, s, p->v->f->arena);
-}
+/* ---- all pairs ---- */
 
-/* ---- all ---- */
-
-/* Slots in order of their first time: a counting sort, so that equal times keep the order of definition. */
+/* Counting sort by the beginning of the live range, so that equal times stay in order of definition. */
 static bool sort_slots(struct plan_verifier *p)
 {
 	size_t n = p->life.n_times + 2, *start = ARENA_ARRAY(&p->v->arena, size_t, n + 1);
@@ -130,19 +127,19 @@ static bool sort_slots(struct plan_verifier *p)
 	return true;
 }
 
-static void compare_all(struct plan_verifier *p)
+static void check_all(struct plan_verifier *p)
 {
 	for (size_t i = 0; i < p->slots.n; i++) {
 		struct slot *s = &p->slots.items[i];
 		size_t kept = 0;
-		if (!inside(p, s))
+		if (!ends_before(p, s, p->v->f->arena))
 			verify_fail(p->v, p->v->f->loc, "%s may lie outside of the arena",
-			            verify_value_text(p->v, s->value));
+			            verify_value_string(p->v, s->value));
 		for (size_t k = 0; k < p->alive.n; k++) {
 			const struct slot *a = &p->slots.items[p->alive.items[k]];
 			if (p->life.last[a->value.id] < p->life.first[s->value.id])
 				continue;
-			compare(p, a, s);
+			check_disjoint(p, a, s);
 			p->alive.items[kept++] = p->alive.items[k];
 		}
 		p->alive.n = kept;
@@ -158,9 +155,9 @@ void verify_plan(struct verifier *v)
 		return;
 	for (size_t t = 0; t < p.life.n_times; t++)
 		for (size_t i = 0; i < p.life.groups[t]->n_results; i++)
-			place(&p, p.life.groups[t], i);
+			record_offset(&p, p.life.groups[t], i);
 	for (uint32_t i = 1; i < v->f->n_values; i++)
 		add_slot(&p, i);
 	if (!arena_failed(&v->arena) && sort_slots(&p))
-		compare_all(&p);
+		check_all(&p);
 }

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must hold for every module, whoever made it. Checks, each reported with
- * the entity, its function and both sides:
+ * The IR verifier: invariants of every module, checked after each pass in tests. Every error is reported with its
+ * function and both sides. Checks:
  *
- *  - operands are defined before use and visible (same or enclosing region);
- *  - operand classes fit ir/core/ops.def; types equal what ir/builder/infer.c derives again;
- *  - regions end in their terminator, repeat yields have the carries' types;
- *  - state values are used exactly once, and come back from the function;
- *  - names of weights, states, functions, params are unique; weight types have
- *    constant dims, their init has the same shape; state axis 0 is a batch dim;
- *  - a case has a base, which is none, and conditions over the base's dims that can
- *    hold; its signature is the base's with the bound symbols replaced, and they
- *    occur nowhere in it; no two cases of one base have the same conditions;
- *  - stage: graph has no group; groups and plan have only groups, views,
- *    constants, repeat, yield and return outside groups; group roots exist;
- *    plan has an offset for every group result (a multiple of 64, or -1: memory of
- *    the caller) and an arena.
+ * - SSA: operands are defined before use, in the same or an enclosing region; - operand classes fit ir/core/ops.def,
+ * and result types equal those inferred again (ir/builder/infer.c); - regions end in their terminator, and yields of
+ * a repeat have the types of its carries; - state values are linear: used exactly once, and returned by the function;
+ * - names of weights, states, functions and parameters are unique; weights have constant dims and an init of the same
+ *    shape; axis 0 of a state is a batch dim;
+ * - a case has a base that is no case, and satisfiable conditions over the base's dims; its signature is the base's
+ * with
+ *    the bound symbols replaced, and they occur nowhere in it; no two cases of a base have the same conditions;
+ * - stages: graph has no groups; in groups and plan all ops but views, constants, repeat and terminators are in
+ * groups
+ *    with a root; plan has an arena, an offset for each group result (a multiple of 64, or -1: memory of the caller), and
+ *    offsets without conflicts (plan.c).
  */
 #ifndef TFMC_IR_VERIFY_VERIFY_H
 #define TFMC_IR_VERIFY_VERIFY_H
 
 #include "ir/core/module.h"
 
+/* TFMC_INVALID after diagnostics. */
 TFMC_MUST_USE enum tfmc_status ir_verify(struct ir_module *m, struct diag_context *cx);
 
 #endif
