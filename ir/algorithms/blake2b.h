@@ -27,7 +27,8 @@ void blake2b_string(struct blake2b *b, const char *text); /* NULL is another tex
 void blake2b_i64(struct blake2b *b, int64_t v);
 void blake2b_end(struct blake2b *b, unsigned char out[BLAKE2B_BYTES]);
 
-/* Chunks of a longer content, hashed side by side in the lanes of vectors: several times as fast as one after the other. */
+/* Chunks of a longer content, hashed side by side in the lanes of vectors: several times as fast as one after the
+ * other. */
 #define BLAKE2B_LANES 8
 /* out[i]: the hash of bytes [i n, i n + n); n is a multiple of BLAKE2B_BLOCK and not 0. */
 void blake2b_chunks(const void *bytes, size_t n, unsigned char out[BLAKE2B_LANES][BLAKE2B_BYTES]);

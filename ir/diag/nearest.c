@@ -21,7 +21,8 @@ static unsigned threshold(size_t a, size_t b)
 	return n < 3 ? 0 : n < 8 ? 1 : (unsigned)(n / 4);
 }
 
-/* The first letters agree, or are swapped: what begins otherwise is another name (mllama, llama), not a typing mistake. */
+/* The first letters agree, or are swapped: what begins otherwise is another name (mllama, llama), not a typing
+ * mistake. */
 static bool begins_alike(const char *a, const char *b)
 {
 	int a0 = tolower((unsigned char)a[0]), b0 = tolower((unsigned char)b[0]);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions: the signature with what is known of parameters and results, then
- * the body.
+ * Functions: the signature with properties of parameters and results, the case, and the body.
  *
  *   func @f(%x: i32[B,S] {below=51 lengths=%n}, %n: i32[B] {default=S max=S}) -> (y: f32[B,S,8]) arena=64*S {
  */
@@ -33,7 +32,7 @@ struct signature {
 		struct parsed_result *items;
 		size_t n, cap;
 	} results;
-	struct ir_case when; /* of NULL: no case */
+	struct ir_case when; /* when.of NULL: not a case */
 	const struct ir_dim *arena;
 	struct ir_loc loc;
 };
@@ -52,7 +51,7 @@ static bool parse_property(struct parser *p, struct parsed_param *out)
 {
 	static const char *const words[] = {"role", "below", "lengths", "default", "fill", "max"};
 	struct tok t;
-	if (!parse_take(p, TOK_WORD, "a property or '}'", &t) || !parse_expect(p, '='))
+	if (!parse_token(p, TOK_WORD, "a property or '}'", &t) || !parse_expect(p, '='))
 		return false;
 	if (strcmp(t.text, "role") == 0)
 		return parse_role(p, &out->param.role);
@@ -61,7 +60,7 @@ static bool parse_property(struct parser *p, struct parsed_param *out)
 		       (out->param.below > 0 ||
 		        parse_fail(p, t.loc, DIAG_TIR_SYNTAX, "below must be positive"));
 	if (strcmp(t.text, "lengths") == 0)
-		return parse_take(p, TOK_VALUE, "%name", &out->lengths);
+		return parse_token(p, TOK_VALUE, "%name", &out->lengths);
 	if (strcmp(t.text, "default") == 0) {
 		out->param.has_default = true;
 		return parse_dim(p, &out->param.default_value);
@@ -79,7 +78,7 @@ static bool parse_param(struct parser *p, struct parsed_param *out)
 {
 	out->param.lengths = -1;
 	out->param.loc.at = p->tok.loc;
-	if (!parse_take(p, TOK_VALUE, "%name", &out->name) || !parse_expect(p, ':') ||
+	if (!parse_token(p, TOK_VALUE, "%name", &out->name) || !parse_expect(p, ':') ||
 	    !parse_type(p, &out->type))
 		return false;
 	if (!parse_accept(p, '{'))
@@ -128,12 +127,12 @@ static bool parse_result_property(struct parser *p, const struct signature *s, s
 {
 	static const char *const words[] = {"role", "lengths"};
 	struct tok t, name;
-	if (!parse_take(p, TOK_WORD, "a property or '}'", &t) || !parse_expect(p, '='))
+	if (!parse_token(p, TOK_WORD, "a property or '}'", &t) || !parse_expect(p, '='))
 		return false;
 	if (strcmp(t.text, "role") == 0)
 		return parse_role(p, &out->result.role);
 	if (strcmp(t.text, "lengths") == 0)
-		return parse_take(p, TOK_VALUE, "%name", &name) &&
+		return parse_token(p, TOK_VALUE, "%name", &name) &&
 		       find_param(p, s, &name, &out->result.lengths);
 	return parse_unknown(p, &t, "property", words, TFMC_COUNT(words));
 }
@@ -197,7 +196,7 @@ static bool parse_case(struct parser *p, struct ir_case *out)
 	struct tok base;
 	if (!parse_accept_word(p, "case"))
 		return true;
-	if (!parse_expect_word(p, "of") || !parse_take(p, TOK_SYMBOL, "@name", &base) ||
+	if (!parse_expect_word(p, "of") || !parse_token(p, TOK_SYMBOL, "@name", &base) ||
 	    !parse_expect_word(p, "when"))
 		return false;
 	do {
@@ -217,7 +216,7 @@ static bool parse_case(struct parser *p, struct ir_case *out)
 static bool parse_signature(struct parser *p, struct signature *s)
 {
 	s->loc.at = p->tok.loc;
-	if (!parse_take(p, TOK_SYMBOL, "@name", &s->name) || !parse_params(p, s) || !parse_results(p, s))
+	if (!parse_token(p, TOK_SYMBOL, "@name", &s->name) || !parse_params(p, s) || !parse_results(p, s))
 		return false;
 	if (!parse_case(p, &s->when))
 		return false;
@@ -246,7 +245,7 @@ static bool define_params(struct parser *p, const struct signature *s)
 }
 
 /* The returned values have the types of the signature. */
-static bool check_returned(struct parser *p, const struct signature *s, const struct parse_values *ends)
+static bool check_return(struct parser *p, const struct signature *s, const struct parse_values *ends)
 {
 	if (ends->n != s->results.n)
 		return parse_fail(p, build_at(p->b), DIAG_IR_TYPE,
@@ -263,10 +262,10 @@ static bool check_returned(struct parser *p, const struct signature *s, const st
 	return true;
 }
 
-static bool finish(struct parser *p, const struct signature *s, const struct parse_values *ends)
+static bool finish_func(struct parser *p, const struct signature *s, const struct parse_values *ends)
 {
 	struct ir_result *results = ARENA_ARRAY(&p->arena, struct ir_result, s->results.n + 1);
-	if (results == NULL || !check_returned(p, s, ends))
+	if (results == NULL || !check_return(p, s, ends))
 		return false;
 	for (size_t i = 0; i < s->results.n; i++)
 		results[i] = s->results.items[i].result;
@@ -285,7 +284,7 @@ bool parse_func(struct parser *p)
 	irb_set_literal(p->b, true);
 	if (s.when.of != NULL)
 		irb_case(p->b, &s.when);
-	bool ok = define_params(p, &s) && parse_body(p, OP_return, &ends, NULL) && finish(p, &s, &ends);
+	bool ok = define_params(p, &s) && parse_body(p, OP_return, &ends, NULL) && finish_func(p, &s, &ends);
 	parse_scope_end(p, 0);
 	return ok;
 }

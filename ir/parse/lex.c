@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The lexer of the text form, see lex.h. Columns are counted in code points
- * and only once for each character, so that long lines cost no more than short
- * ones.
- */
+/* The lexer, see lex.h. Columns are code points, counted once per character, so that long lines take linear time. */
 #include "ir/parse/lex.h"
 
 #include <string.h>
@@ -17,9 +13,10 @@ void lex_init(struct lexer *lx, struct diag_context *cx, struct arena *arena, ui
 	        .cx = cx, .arena = arena, .source = source, .text = text, .len = len, .line = 1, .col = 1};
 }
 
-static char peek_at(const struct lexer *lx, size_t ahead)
+/* The character at `offset` from the position; 0 after the end. */
+static char peek_at(const struct lexer *lx, size_t offset)
 {
-	return lx->pos + ahead < lx->len ? lx->text[lx->pos + ahead] : '\0';
+	return lx->pos + offset < lx->len ? lx->text[lx->pos + offset] : '\0';
 }
 
 static bool is_letter(char c)
@@ -64,8 +61,8 @@ char lex_peek(const struct lexer *lx)
 	return peek_at(&ahead, 0);
 }
 
-/* The place of the text from `start` to the current position. */
-static struct loc place(struct lexer *lx, size_t start)
+/* The location of the characters from `start` to the current position. */
+static struct loc loc_from(struct lexer *lx, size_t start)
 {
 	lx->col += (uint32_t)utf8_count(lx->text + lx->col_pos, start - lx->col_pos);
 	lx->col_pos = start;
@@ -73,9 +70,10 @@ static struct loc place(struct lexer *lx, size_t start)
 	return (struct loc){lx->source, lx->line, lx->col, (uint32_t)n};
 }
 
+/* Reports the first error; all further tokens are TOK_END. */
 static struct tok fail(struct lexer *lx, size_t start, const char *message)
 {
-	struct loc loc = place(lx, start);
+	struct loc loc = loc_from(lx, start);
 	if (!lx->failed)
 		diag_error(lx->cx, loc, DIAG_TIR_SYNTAX, "%s", message);
 	lx->failed = true;
@@ -83,10 +81,11 @@ static struct tok fail(struct lexer *lx, size_t start, const char *message)
 	return (struct tok){.kind = TOK_END, .text = "", .loc = loc};
 }
 
+/* The token from `start` to the current position, whose text omits the first `skip` characters. */
 static struct tok token(struct lexer *lx, enum tok_kind kind, size_t start, size_t skip)
 {
 	const char *text = arena_strndup(lx->arena, lx->text + start + skip, lx->pos - start - skip);
-	return (struct tok){.kind = kind, .text = text, .loc = place(lx, start)};
+	return (struct tok){.kind = kind, .text = text, .loc = loc_from(lx, start)};
 }
 
 /* ---- strings ---- */
@@ -100,8 +99,8 @@ static int hex_digit(char c)
 	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The byte that an escape stands for (after the backslash), or -1. */
-static int escape(struct lexer *lx)
+/* Consumes an escape after its backslash; the byte it stands for, or -1. */
+static int lex_escape(struct lexer *lx)
 {
 	char c = peek_at(lx, 0);
 	int high, low;
@@ -122,23 +121,23 @@ static int escape(struct lexer *lx)
 	return -1;
 }
 
-/* At the opening quote. */
+/* A quoted string, at its opening quote; start: of the token (its sigil). */
 static struct tok lex_string(struct lexer *lx, enum tok_kind kind, size_t start)
 {
-	const char *close = memchr(lx->text + lx->pos, '\n', lx->len - lx->pos);
-	size_t end = close != NULL ? (size_t)(close - lx->text) : lx->len, n = 0;
+	const char *line_end = memchr(lx->text + lx->pos, '\n', lx->len - lx->pos);
+	size_t end = line_end != NULL ? (size_t)(line_end - lx->text) : lx->len, n = 0;
 	char *out = NULL;
-	size_t room = 0;
+	size_t capacity = 0;
 	for (lx->pos++; lx->pos < end && lx->text[lx->pos] != '"';) {
 		int c = (unsigned char)lx->text[lx->pos++];
 		if (c == '\\')
-			c = escape(lx);
+			c = lex_escape(lx);
 		if (c < 0)
 			return fail(lx, start,
 			            "a backslash must be followed by \\, \", n, t or x and two digits");
-		if (n + 1 >= room) {
-			room = room == 0 ? 32 : room * 2;
-			out = arena_grow(lx->arena, out, n, room, 1);
+		if (n + 1 >= capacity) {
+			capacity = capacity == 0 ? 32 : capacity * 2;
+			out = arena_grow(lx->arena, out, n, capacity, 1);
 			if (out == NULL)
 				return fail(lx, start, "out of memory");
 		}
@@ -148,7 +147,7 @@ static struct tok lex_string(struct lexer *lx, enum tok_kind kind, size_t start)
 		return fail(lx, start, "the quoted text does not end in its line");
 	lx->pos++;
 	const char *text = arena_strndup(lx->arena, out != NULL ? out : "", n);
-	return (struct tok){.kind = kind, .text = text, .loc = place(lx, start)};
+	return (struct tok){.kind = kind, .text = text, .loc = loc_from(lx, start)};
 }
 
 /* ---- names and numbers ---- */
@@ -230,7 +229,7 @@ struct tok lex_next(struct lexer *lx)
 {
 	skip_blanks(lx);
 	if (lx->pos >= lx->len)
-		return (struct tok){.kind = TOK_END, .text = "", .loc = place(lx, lx->pos)};
+		return (struct tok){.kind = TOK_END, .text = "", .loc = loc_from(lx, lx->pos)};
 	char c = peek_at(lx, 0);
 	if (is_letter(c)) {
 		size_t start = lx->pos;

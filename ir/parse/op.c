@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lines of a body: results, op, operands, attributes, types, location. The
- * table says everything about an op; only repeat and group have their own form
- * (region.c).
+ * Bodies: one op per line, with results, op, operands, attributes, types and location. The op table drives everything
+ * but repeat and group:
+ *
+ *   %y, %c1 = repeat %l = 0 to 6 carry (%x = %x0, %c = %c0) { ... yield %x2, %c2 } : types loc(...)
+ *   %q = group linear {mr=14} { pre .. root .. post .. yield %q } at [0] : types loc(...)
  */
 #include "ir/parse/parser.h"
 
@@ -23,7 +25,6 @@ bool parse_define(struct parser *p, const struct tok *name, struct ir_value v)
 	return true;
 }
 
-/* Names defined after the mark are no longer visible. */
 void parse_scope_end(struct parser *p, size_t mark)
 {
 	while (p->defined.n > mark)
@@ -60,7 +61,7 @@ static bool parse_indices(struct parser *p, struct ir_value *index, size_t *n)
 		struct tok t;
 		if (*n == IR_RANK_MAX)
 			return parse_fail(p, p->tok.loc, DIAG_LIMIT, "more than %d indices", IR_RANK_MAX);
-		if (!parse_take(p, TOK_VALUE, "%name", &t) || !find_value(p, &t, &index[(*n)++]))
+		if (!parse_token(p, TOK_VALUE, "%name", &t) || !find_value(p, &t, &index[(*n)++]))
 			return false;
 	} while (parse_accept(p, ','));
 	return parse_expect(p, ']');
@@ -88,12 +89,13 @@ static bool parse_weight_ref(struct parser *p, struct ir_value *out)
 	return !irb_failed(p->b);
 }
 
-bool parse_value(struct parser *p, struct ir_value *out)
+/* %x or @w[%l] */
+static bool parse_value(struct parser *p, struct ir_value *out)
 {
 	struct tok t;
 	if (p->tok.kind == TOK_SYMBOL)
 		return parse_weight_ref(p, out);
-	return parse_take(p, TOK_VALUE, "%name or @name", &t) && find_value(p, &t, out);
+	return parse_token(p, TOK_VALUE, "%name or @name", &t) && find_value(p, &t, out);
 }
 
 /* ---- operands ---- */
@@ -104,8 +106,8 @@ static bool at_operand(const struct parser *p)
 	       (p->tok.kind == TOK_WORD && lex_peek(&p->lex) == '=');
 }
 
-/* name=%v: fills the slots before it. */
-static bool parse_named(struct parser *p, const struct ir_op_desc *op, struct parse_values *list)
+/* `name=`, before a named operand; skipped operands become absent. */
+static bool parse_operand_name(struct parser *p, const struct ir_op_desc *op, struct parse_values *list)
 {
 	struct tok t = p->tok;
 	size_t i = 0;
@@ -126,7 +128,7 @@ static bool parse_operands(struct parser *p, const struct ir_op_desc *op, struct
 	if (!at_operand(p))
 		return true;
 	do {
-		if (p->tok.kind == TOK_WORD && !parse_named(p, op, list))
+		if (p->tok.kind == TOK_WORD && !parse_operand_name(p, op, list))
 			return false;
 		struct ir_value *slot = ARENA_PUSH(&p->arena, list);
 		if (slot == NULL || !parse_value(p, slot))
@@ -139,14 +141,16 @@ static bool parse_operands(struct parser *p, const struct ir_op_desc *op, struct
 
 /* ---- ops ---- */
 
-static bool type_fits(struct parser *p, struct loc at, const struct ir_type *got, const struct ir_type *said)
+/* The written type equals the inferred one. */
+static bool check_type(struct parser *p, struct loc at, const struct ir_type *inferred,
+                       const struct ir_type *written)
 {
-	return got == said || parse_fail(p, at, DIAG_IR_TYPE, "the text says %s, the op gives %s",
-	                                 ir_type_to_string(&p->arena, p->m->dims, said),
-	                                 ir_type_to_string(&p->arena, p->m->dims, got));
+	return inferred == written || parse_fail(p, at, DIAG_IR_TYPE, "the text says %s, the op gives %s",
+	                                         ir_type_to_string(&p->arena, p->m->dims, written),
+	                                         ir_type_to_string(&p->arena, p->m->dims, inferred));
 }
 
-/* Reads the types after `:`; *types has n of them. */
+/* `: type, type`: n types with their locations. */
 static bool parse_type_list(struct parser *p, size_t n, const struct ir_type **types, struct loc *at)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -159,14 +163,15 @@ static bool parse_type_list(struct parser *p, size_t n, const struct ir_type **t
 	return true;
 }
 
-bool parse_result_types(struct parser *p, const struct ir_value *results, size_t n)
+/* `: type, type`, which must be the types of the results. */
+static bool parse_result_types(struct parser *p, const struct ir_value *results, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		const struct ir_type *said;
+		const struct ir_type *written;
 		if (!parse_expect(p, i == 0 ? ':' : ','))
 			return false;
 		struct loc at = p->tok.loc;
-		if (!parse_type(p, &said) || !type_fits(p, at, irb_type(p->b, results[i]), said))
+		if (!parse_type(p, &written) || !check_type(p, at, irb_type(p->b, results[i]), written))
 			return false;
 	}
 	return true;
@@ -194,11 +199,148 @@ static bool parse_plain(struct parser *p, enum ir_opcode code, const struct pars
 	if (irb_failed(p->b))
 		return false;
 	for (size_t i = 0; i < results->n; i++)
-		if (!type_fits(p, at[i], irb_type(p->b, values[i]), types[i]) ||
+		if (!check_type(p, at[i], irb_type(p->b, values[i]), types[i]) ||
 		    !parse_define(p, &results->items[i], values[i]))
 			return false;
 	return true;
 }
+
+/* ---- repeat and group ---- */
+
+/* The end of repeat and group after the body: types, location; defines the results. */
+static bool finish_region_op(struct parser *p, struct ir_op *op, const struct parse_names *names,
+                             const struct ir_value *results, size_t n, struct ir_loc loc)
+{
+	if (n != names->n)
+		return parse_fail(p, loc.at, DIAG_TIR_SYNTAX, "the region yields %zu values, %zu are named",
+		                  n, names->n);
+	if (!parse_result_types(p, results, n) || !parse_loc(p, &loc))
+		return false;
+	op->loc = ir_import_loc(p->m, loc);
+	for (size_t i = 0; i < n; i++)
+		if (!parse_define(p, &names->items[i], results[i]))
+			return false;
+	return true;
+}
+
+/* (%x = %x0, %c = %c0) */
+static bool parse_carries(struct parser *p, struct parse_names *names, struct parse_values *init)
+{
+	if (!parse_expect_word(p, "carry") || !parse_expect(p, '('))
+		return false;
+	while (!parse_at(p, ')')) {
+		struct tok *name = ARENA_PUSH(&p->arena, names);
+		struct ir_value *v = ARENA_PUSH(&p->arena, init);
+		if (name == NULL || v == NULL || (names->n > 1 && !parse_expect(p, ',')))
+			return false;
+		if (!parse_token(p, TOK_VALUE, "%name", name) || !parse_expect(p, '=') || !parse_value(p, v))
+			return false;
+		if (names->n >= BUILD_LIST_MAX)
+			return parse_fail(p, p->tok.loc, DIAG_LIMIT, "more than %d carries", BUILD_LIST_MAX);
+	}
+	return parse_expect(p, ')');
+}
+
+/* %l = 0 to 6 */
+static bool parse_range(struct parser *p, struct tok *index, int64_t *count)
+{
+	int64_t from;
+	struct loc at;
+	if (!parse_token(p, TOK_VALUE, "the index of the repeat", index) || !parse_expect(p, '='))
+		return false;
+	at = p->tok.loc;
+	if (!parse_int(p, &from))
+		return false;
+	if (from != 0)
+		return parse_fail(p, at, DIAG_TIR_SYNTAX, "a repeat begins at 0");
+	return parse_expect_word(p, "to") && parse_int(p, count);
+}
+
+static bool parse_repeat_body(struct parser *p, const struct tok *index, const struct parse_names *carries,
+                              const struct ir_value *args, struct parse_values *yields)
+{
+	size_t mark = p->defined.n;
+	if (!parse_expect(p, '{') || !parse_define(p, index, args[REPEAT_INDEX]))
+		return false;
+	for (size_t i = 0; i < carries->n; i++)
+		if (!parse_define(p, &carries->items[i], args[i + 1]))
+			return false;
+	if (!parse_body(p, OP_yield, yields, NULL))
+		return false;
+	parse_scope_end(p, mark);
+	return true;
+}
+
+/* After the word `repeat`. */
+static bool parse_repeat(struct parser *p, const struct parse_names *results, struct ir_loc loc)
+{
+	struct parse_names carries = {0};
+	struct parse_values init = {0}, yields = {0};
+	struct ir_value args[BUILD_LIST_MAX + 1], values[BUILD_LIST_MAX];
+	struct tok index;
+	int64_t count;
+	if (!parse_range(p, &index, &count) || !parse_carries(p, &carries, &init))
+		return false;
+	irb_repeat_begin(p->b, count, init.items, init.n, args);
+	if (irb_failed(p->b))
+		return false;
+	struct ir_op *op = p->b->scope->owner;
+	if (!parse_repeat_body(p, &index, &carries, args, &yields) || yields.n > BUILD_LIST_MAX)
+		return false;
+	irb_repeat_end(p->b, yields.items, yields.n, values);
+	return !irb_failed(p->b) && finish_region_op(p, op, results, values, yields.n, loc);
+}
+
+/* True at `{name=`: attributes and not the body. */
+static bool at_attrs(const struct parser *p)
+{
+	struct lexer lookahead = p->lex;
+	if (!parse_at(p, '{'))
+		return false;
+	char c = lex_peek(&lookahead);
+	if (c == '%' || c == '}')
+		return false;
+	lookahead.cx = NULL; /* reads one word, which cannot fail */
+	bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+	if (!letter)
+		return false;
+	lex_next(&lookahead);
+	return lex_peek(&lookahead) == '=';
+}
+
+static bool parse_offsets(struct parser *p, struct attrs_group *attrs)
+{
+	return !parse_accept_word(p, "at") || parse_dims(p, &attrs->at);
+}
+
+/* After the word `group`. */
+static bool parse_group(struct parser *p, const struct parse_names *results, struct ir_loc loc)
+{
+	struct parse_values yields = {0};
+	struct ir_value values[BUILD_LIST_MAX];
+	struct attrs_group *attrs = ir_default_attrs(&p->arena, OP_group);
+	size_t mark = p->defined.n;
+	int64_t root = -1;
+	if (attrs == NULL ||
+	    !parse_ir_keyword(p, KEYWORDS_GROUP, "the kind of the group", "kind of group", &attrs->kind))
+		return false;
+	if (at_attrs(p) && !parse_attrs(p, OP_group, attrs, true))
+		return false;
+	irb_group_begin(p->b);
+	if (irb_failed(p->b) || !parse_expect(p, '{'))
+		return false;
+	struct ir_op *op = p->b->scope->owner;
+	if (!parse_body(p, OP_yield, &yields, &root) || !parse_offsets(p, attrs) || yields.n > BUILD_LIST_MAX)
+		return false;
+	if (root < 0)
+		return parse_fail(p, loc.at, DIAG_TIR_SYNTAX, "the group has no root");
+	attrs->root = root;
+	parse_scope_end(p, mark);
+	irb_group_end(p->b, attrs, yields.items, yields.n, values);
+	return !irb_failed(p->b) && finish_region_op(p, op, results, values, yields.n, loc);
+}
+
+/* ---- lines ---- */
 
 static bool parse_results(struct parser *p, struct parse_names *out)
 {
@@ -206,7 +348,7 @@ static bool parse_results(struct parser *p, struct parse_names *out)
 		return true;
 	do {
 		struct tok *t = ARENA_PUSH(&p->arena, out);
-		if (t == NULL || !parse_take(p, TOK_VALUE, "%name", t))
+		if (t == NULL || !parse_token(p, TOK_VALUE, "%name", t))
 			return false;
 		if (out->n > BUILD_LIST_MAX)
 			return parse_fail(p, p->tok.loc, DIAG_LIMIT, "more than %d results", BUILD_LIST_MAX);
@@ -231,7 +373,7 @@ static bool parse_line(struct parser *p)
 	enum ir_opcode code;
 	struct tok word;
 	struct loc first = p->tok.loc;
-	if (!parse_results(p, &results) || !parse_take(p, TOK_WORD, "an op", &word) ||
+	if (!parse_results(p, &results) || !parse_token(p, TOK_WORD, "an op", &word) ||
 	    !parse_op_name(p, &word, &code))
 		return false;
 	struct ir_loc loc = {.at = results.n > 0 ? first : word.loc};
@@ -248,8 +390,8 @@ static bool parse_line(struct parser *p)
 
 /* ---- bodies ---- */
 
-/* `pre`, `root` or `post` before a line of a group. */
-static bool parse_stage_word(struct parser *p, int64_t *root, bool *is_root)
+/* `pre`, `root` or `post` before a line of a group, in this order. */
+static bool parse_group_prefix(struct parser *p, int64_t *root, bool *is_root)
 {
 	*is_root = false;
 	if (parse_accept_word(p, "root")) {
@@ -275,7 +417,7 @@ bool parse_body(struct parser *p, enum ir_opcode end, struct parse_values *ends,
 		if (p->tok.kind == TOK_END || parse_at(p, '}'))
 			return parse_fail(p, p->tok.loc, DIAG_TIR_SYNTAX, "the body does not end in '%s'",
 			                  last);
-		if (root != NULL && !parse_stage_word(p, root, &is_root))
+		if (root != NULL && !parse_group_prefix(p, root, &is_root))
 			return false;
 		if (!parse_line(p) || irb_failed(p->b))
 			return false;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parser of the text form: declarations of a module, and what all parts of
- * the parser share. Text is hostile: depth, counts and sizes are limited, and
- * the first error ends the parse.
+ * The parser of the text form: tokens, declarations of a module, the entry ir_parse. Text may be hostile: depth,
+ * counts and sizes are limited, and the first error ends the parse.
  */
 #include "ir/print/text.h"
 
@@ -36,7 +35,7 @@ bool parse_unknown(struct parser *p, const struct tok *t, const char *what, cons
 	                  did_you_mean(&p->arena, t->text, candidates, n));
 }
 
-int parse_find(struct parser *p, const struct tok *t, const char *what, const char *const *names, size_t n)
+int parse_lookup(struct parser *p, const struct tok *t, const char *what, const char *const *names, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (strcmp(names[i], t->text) == 0)
@@ -50,7 +49,7 @@ bool parse_one_of(struct parser *p, const char *expected, const char *what, cons
 {
 	struct tok t;
 	*out = 0;
-	return parse_take(p, TOK_WORD, expected, &t) && (*out = parse_find(p, &t, what, names, n)) >= 0;
+	return parse_token(p, TOK_WORD, expected, &t) && (*out = parse_lookup(p, &t, what, names, n)) >= 0;
 }
 
 void parse_next(struct parser *p)
@@ -70,21 +69,21 @@ bool parse_at_word(const struct parser *p, const char *word)
 
 bool parse_accept(struct parser *p, int punct)
 {
-	bool there = parse_at(p, punct);
-	if (there)
+	bool found = parse_at(p, punct);
+	if (found)
 		parse_next(p);
-	return there;
+	return found;
 }
 
 bool parse_accept_word(struct parser *p, const char *word)
 {
-	bool there = parse_at_word(p, word);
-	if (there)
+	bool found = parse_at_word(p, word);
+	if (found)
 		parse_next(p);
-	return there;
+	return found;
 }
 
-static bool expected(struct parser *p, const char *what)
+static bool fail_expected(struct parser *p, const char *what)
 {
 	if (p->tok.kind == TOK_END)
 		return parse_fail(p, p->tok.loc, DIAG_TIR_SYNTAX, "expected %s, the text ends here", what);
@@ -96,19 +95,19 @@ bool parse_expect(struct parser *p, int punct)
 	char single[] = {'\'', (char)punct, '\'', '\0'};
 	if (parse_accept(p, punct))
 		return true;
-	return expected(p, punct == PUNCT_ARROW ? "'->'" : punct == PUNCT_RANGE ? "'..'" : single);
+	return fail_expected(p, punct == PUNCT_ARROW ? "'->'" : punct == PUNCT_RANGE ? "'..'" : single);
 }
 
 bool parse_expect_word(struct parser *p, const char *word)
 {
-	return parse_accept_word(p, word) || expected(p, arena_printf(&p->arena, "'%s'", word));
+	return parse_accept_word(p, word) || fail_expected(p, arena_printf(&p->arena, "'%s'", word));
 }
 
-bool parse_take(struct parser *p, enum tok_kind kind, const char *what, struct tok *out)
+bool parse_token(struct parser *p, enum tok_kind kind, const char *what, struct tok *out)
 {
 	*out = p->tok;
 	if (p->tok.kind != kind)
-		return expected(p, what);
+		return fail_expected(p, what);
 	parse_next(p);
 	return true;
 }
@@ -118,7 +117,7 @@ bool parse_int(struct parser *p, int64_t *out)
 	bool minus = parse_accept(p, '-');
 	struct tok t;
 	*out = 0;
-	if (!parse_take(p, TOK_NUMBER, "an integer", &t))
+	if (!parse_token(p, TOK_NUMBER, "an integer", &t))
 		return false;
 	const char *text = minus ? arena_printf(&p->arena, "-%s", t.text) : t.text;
 	if (number_parse_i64(text, strlen(text), out))
@@ -132,7 +131,7 @@ bool parse_float(struct parser *p, double *out)
 	struct tok t = p->tok;
 	*out = 0.0;
 	if (t.kind != TOK_NUMBER && !parse_at_word(p, "inf") && !parse_at_word(p, "nan"))
-		return expected(p, "a number");
+		return fail_expected(p, "a number");
 	parse_next(p);
 	const char *text = minus ? arena_printf(&p->arena, "-%s", t.text) : t.text;
 	if (number_parse_f64(text, strlen(text), out))
@@ -159,7 +158,7 @@ static bool parse_dim_decl(struct parser *p)
 {
 	struct tok name;
 	int64_t lo, hi;
-	if (!parse_take(p, TOK_WORD, "the name of a dim", &name) || !parse_expect_word(p, "in") ||
+	if (!parse_token(p, TOK_WORD, "the name of a dim", &name) || !parse_expect_word(p, "in") ||
 	    !parse_expect(p, '[') || !parse_int(p, &lo) || !parse_expect(p, ',') || !parse_int(p, &hi) ||
 	    !parse_expect(p, ']'))
 		return false;
@@ -174,8 +173,8 @@ static bool parse_dim_decl(struct parser *p)
 	return true;
 }
 
-/* `as bf16` when it is there. */
-static bool parse_kept(struct parser *p, enum ir_format *out)
+/* `as bf16`, if present. */
+static bool parse_as_format(struct parser *p, enum ir_format *out)
 {
 	*out = FORMAT_PLAIN;
 	return !parse_accept_word(p, "as") || parse_format(p, out);
@@ -185,8 +184,8 @@ static bool parse_weight_decl(struct parser *p)
 {
 	struct ir_weight w = {.loc = {.at = p->tok.loc}};
 	struct tok name;
-	if (!parse_take(p, TOK_SYMBOL, "@name", &name) || !parse_expect(p, ':') || !parse_type(p, &w.type) ||
-	    !parse_encoding(p, &w.encoding) || !parse_kept(p, &w.format))
+	if (!parse_token(p, TOK_SYMBOL, "@name", &name) || !parse_expect(p, ':') || !parse_type(p, &w.type) ||
+	    !parse_encoding(p, &w.encoding) || !parse_as_format(p, &w.format))
 		return false;
 	w.name = name.text;
 	if (w.type->kind != IR_TENSOR)
@@ -207,7 +206,7 @@ static bool parse_state_decl(struct parser *p)
 	const struct ir_type *type;
 	enum ir_encoding encoding;
 	struct tok name;
-	if (!parse_take(p, TOK_SYMBOL, "@name", &name) || !parse_expect(p, ':') || !parse_type(p, &type))
+	if (!parse_token(p, TOK_SYMBOL, "@name", &name) || !parse_expect(p, ':') || !parse_type(p, &type))
 		return false;
 	if (!parse_encoding(p, &encoding) || !parse_loc(p, &loc))
 		return false;
@@ -228,7 +227,7 @@ static bool parse_declaration(struct parser *p)
 {
 	static const char *const words[] = {"dim", "weight", "state", "func"};
 	struct tok t;
-	if (!parse_take(p, TOK_WORD, "'dim', 'weight', 'state' or 'func'", &t))
+	if (!parse_token(p, TOK_WORD, "'dim', 'weight', 'state' or 'func'", &t))
 		return false;
 	if (strcmp(t.text, "dim") == 0)
 		return parse_dim_decl(p);
@@ -253,13 +252,13 @@ static bool parse_stage(struct parser *p, enum ir_stage *out)
 	return true;
 }
 
-/* The first line, which may be absent. */
+/* `module "name" stage=..`, which may be absent. */
 static bool parse_header(struct parser *p)
 {
 	struct tok name = {.text = "module"};
 	enum ir_stage stage = STAGE_GRAPH;
 	if (parse_accept_word(p, "module"))
-		if (!parse_take(p, TOK_STRING, "the name of the module in quotes", &name) ||
+		if (!parse_token(p, TOK_STRING, "the name of the module in quotes", &name) ||
 		    !parse_stage(p, &stage))
 			return false;
 	p->m = ir_module_create(name.text);

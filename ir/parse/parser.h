@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the parser of the text form. Functions return false after a
- * report; the first failure ends the parse.
+ * Internals of the parser of the text form (recursive descent); also used by the parser of rewrite rules. Functions
+ * return false after a diagnostic; the first failure ends the parse.
  */
 #ifndef TFMC_IR_PARSE_PARSER_H
 #define TFMC_IR_PARSE_PARSER_H
@@ -9,24 +9,24 @@
 #include "ir/builder/builder.h"
 #include "ir/parse/lex.h"
 
-/* Limits that hostile text cannot exceed. */
+/* Limits for hostile text. */
 #define PARSE_DEPTH_MAX 64 /* of expressions */
 #define PARSE_TEXT_MAX  (256u << 20)
-#define PARSE_WEXPR_MAX 1000000     /* nodes of all provenance expressions */
-#define PARSE_AGAIN_MAX (64u << 20) /* bytes that counted stacks read again */
+#define PARSE_WEXPR_MAX 1000000     /* nodes of all weight expressions */
+#define PARSE_AGAIN_MAX (64u << 20) /* bytes that are parsed again for counted stacks */
 
 struct parser {
 	struct diag_context *cx;
-	struct arena arena; /* texts of tokens, lists */
+	struct arena arena; /* strings of tokens, lists */
 	struct lexer lex;
-	struct tok tok; /* the one not consumed yet */
+	struct tok tok; /* the current token, not consumed */
 	struct ir_module *m;
 	struct ir_builder *b; /* the current function */
 	struct strmap names;  /* visible values: name -> id */
 	struct {
 		const char **items;
 		size_t n, cap;
-	} defined; /* in order, for the end of a region */
+	} defined; /* names in order of definition, to remove those of a region at its end */
 	size_t depth, n_wexprs, n_again;
 	bool failed;
 };
@@ -42,67 +42,66 @@ struct parse_names {
 };
 
 bool parse_fail(struct parser *p, struct loc at, enum diag_code code, const char *fmt, ...) TFMC_PRINTF(4, 5);
-/* `unknown <what> 'name'` with the nearest of the candidates. */
+/* Reports `unknown <what> 'name'` with the nearest candidate. */
 bool parse_unknown(struct parser *p, const struct tok *t, const char *what, const char *const *candidates,
                    size_t n);
-/* The place of a token's text in a list of names; -1 after `unknown <what> ..`. */
-int parse_find(struct parser *p, const struct tok *t, const char *what, const char *const *names, size_t n);
-/* A word of a list: its place. `expected` is for the message when there is no word. */
+/* Index of a token's text in `names`; -1 after parse_unknown. */
+int parse_lookup(struct parser *p, const struct tok *t, const char *what, const char *const *names, size_t n);
+/* Consumes a word that is one of `names`; *out: its index. `expected`: for the message if there is no word. */
 bool parse_one_of(struct parser *p, const char *expected, const char *what, const char *const *names,
                   size_t n, int *out);
 void parse_next(struct parser *p);
 bool parse_at(const struct parser *p, int punct);
 bool parse_at_word(const struct parser *p, const char *word);
-/* Consume when it is there. */
+/* Consume the token if it is this one. */
 bool parse_accept(struct parser *p, int punct);
 bool parse_accept_word(struct parser *p, const char *word);
-/* Consume or report what was expected and what is there. */
+/* Consume the token, or report what was expected and found. */
 bool parse_expect(struct parser *p, int punct);
 bool parse_expect_word(struct parser *p, const char *word);
-bool parse_take(struct parser *p, enum tok_kind kind, const char *what, struct tok *out);
+bool parse_token(struct parser *p, enum tok_kind kind, const char *what, struct tok *out);
 bool parse_int(struct parser *p, int64_t *out);
 bool parse_float(struct parser *p, double *out);
-/* Nesting of expressions. */
+/* Count the nesting of expressions. */
 bool parse_enter(struct parser *p);
 void parse_leave(struct parser *p);
 
-/* dim.c */
+/* types.c */
 bool parse_dim(struct parser *p, const struct ir_dim **out);
 bool parse_dims(struct parser *p, struct ir_dim_list *out); /* [a,b] */
 bool parse_ints(struct parser *p, struct ir_int_list *out);
 bool parse_dtype(struct parser *p, enum ir_dtype *out);
-/* The name of a format but `plain`; whether the next word is one of codes. */
+/* The name of a storage format except `plain`. */
 bool parse_format(struct parser *p, enum ir_format *out);
+/* The current token is the name of a quantized format. */
 bool parse_at_format(const struct parser *p);
 bool parse_type(struct parser *p, const struct ir_type **out);
-/* Constant dims, as weights have them. */
+/* `[2,3]`: constant dims. */
 bool parse_shape(struct parser *p, int *rank, int64_t dims[IR_RANK_MAX]);
-/* `loc(...)` when it is there; otherwise *out stays. */
+/* `loc(...)` if present; else *out is unchanged. */
 bool parse_loc(struct parser *p, struct ir_loc *out);
 bool parse_encoding(struct parser *p, enum ir_encoding *out);
-/* The row of the attribute that a token names, -1 after a report; the place of a word of a list. */
+/* Index of the attribute of `op` that a token names; -1 after a diagnostic. */
 int parse_attr_name(struct parser *p, const struct ir_op_desc *op, const struct tok *t);
+/* A keyword of a list of ir/core/keywords.def. */
 bool parse_ir_keyword(struct parser *p, enum ir_keyword_list list, const char *expected, const char *what,
                       int *out);
-/* {name=value ...} of an op; `attrs` has the defaults. `skip_required`: lists may be absent (group). */
+/* `{name=value ...}` of an op, into `attrs`, which has the defaults. skip_required: attributes without default may be
+ * absent (group). */
 bool parse_attrs(struct parser *p, enum ir_opcode code, void *attrs, bool skip_required);
 
 /* weight.c */
 bool parse_wexpr(struct parser *p, const struct ir_wexpr **out);
 
-/* op.c: the body up to and with its closing brace; `end` is its terminator, whose operands are given.
- */
+/* op.c */
+/* A body up to and including `}`. end: its terminator, whose operands go to `ends`. root: position of the root of a
+ * group, which the caller sets to -1; NULL: not a group. */
 bool parse_body(struct parser *p, enum ir_opcode end, struct parse_values *ends, int64_t *root);
-bool parse_value(struct parser *p, struct ir_value *out); /* %x or @w[%l] */
 bool parse_op_name(struct parser *p, const struct tok *t, enum ir_opcode *out);
+/* Makes v visible as %name. */
 bool parse_define(struct parser *p, const struct tok *name, struct ir_value v);
-/* The types after `:`, compared with those of the results; then loc. */
-bool parse_result_types(struct parser *p, const struct ir_value *results, size_t n);
+/* Removes names that were defined when p->defined.n was >= mark. */
 void parse_scope_end(struct parser *p, size_t mark);
-
-/* region.c: after the word `repeat` or `group` */
-bool parse_repeat(struct parser *p, const struct parse_names *results, struct ir_loc loc);
-bool parse_group(struct parser *p, const struct parse_names *results, struct ir_loc loc);
 
 /* func.c: after the word `func` */
 bool parse_func(struct parser *p);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Provenance expressions of weights (ir/weights/weight.h has their text). The constructors
- * check shapes; here are words, counts and the counted stack, which reads its
- * element once for each number with {i} in tensor names replaced.
+ * Weight expressions (their text is in ir/weights/weight.h). Constructors check shapes. A counted stack parses its
+ * element once for each number, with {i} in tensor names replaced by it.
  */
 #include "ir/parse/parser.h"
 
@@ -11,28 +10,29 @@
 #define PLACEHOLDER "{i}"
 #define STACK_MAX   65536
 
-/* The counter of the stack around, when there is one. */
+/* An expression, inside of a counted stack if `counts`, for its number i. */
 struct wx {
 	struct parser *p;
 	bool counts;
 	int64_t i;
 };
 
-static bool parse_any(struct wx *x, const struct ir_wexpr **out);
+static bool parse_expression(struct wx *x, const struct ir_wexpr **out);
 
 /* ---- leaves ---- */
 
-static const char *numbered(struct wx *x, const char *name)
+/* `name` with {i} replaced. */
+static const char *replace_counter(struct wx *x, const char *name)
 {
 	struct buf text;
-	const char *hole;
+	const char *found;
 	if (!x->counts || strstr(name, PLACEHOLDER) == NULL)
 		return name;
 	buf_init(&text);
-	while ((hole = strstr(name, PLACEHOLDER)) != NULL) {
-		buf_bytes(&text, name, (size_t)(hole - name));
+	while ((found = strstr(name, PLACEHOLDER)) != NULL) {
+		buf_bytes(&text, name, (size_t)(found - name));
 		buf_printf(&text, "%lld", (long long)x->i);
-		name = hole + strlen(PLACEHOLDER);
+		name = found + strlen(PLACEHOLDER);
 	}
 	buf_str(&text, name);
 	const char *copy = arena_strdup(&x->p->arena, text.data);
@@ -45,13 +45,13 @@ static bool parse_tensor(struct wx *x, struct ir_wexpr *e)
 {
 	struct parser *p = x->p;
 	struct tok file, name;
-	if (!parse_take(p, TOK_STRING, "the file in quotes", &file) || !parse_expect(p, ':') ||
-	    !parse_take(p, TOK_STRING, "the tensor in quotes", &name))
+	if (!parse_token(p, TOK_STRING, "the file in quotes", &file) || !parse_expect(p, ':') ||
+	    !parse_token(p, TOK_STRING, "the tensor in quotes", &name))
 		return false;
 	if (parse_at_format(p) ? !parse_format(p, &e->format) : !parse_dtype(p, &e->stored))
 		return false;
 	e->file = file.text;
-	e->tensor = numbered(x, name.text);
+	e->tensor = replace_counter(x, name.text);
 	return parse_shape(p, &e->rank, e->dims);
 }
 
@@ -87,10 +87,10 @@ struct wexpr_list {
 static bool parse_arg(struct wx *x, struct wexpr_list *list)
 {
 	const struct ir_wexpr **slot = ARENA_PUSH(&x->p->arena, list);
-	return slot != NULL && parse_any(x, slot);
+	return slot != NULL && parse_expression(x, slot);
 }
 
-/* i in 0..12, E: reads E again for each number */
+/* `i in 0..12, E`: parses E again for each number */
 static bool parse_counted(struct wx *x, struct wexpr_list *list)
 {
 	struct parser *p = x->p;
@@ -149,14 +149,14 @@ static bool parse_key(struct parser *p, const char *key)
 	return parse_expect_word(p, key) && parse_expect(p, '=');
 }
 
-/* One of two words, after a key when there is one. */
+/* One of two words, after `key=` unless key is NULL. */
 static bool parse_choice(struct parser *p, const char *key, const char *zero, const char *one, int *out)
 {
 	const char *const words[] = {zero, one};
 	return (key == NULL || parse_key(p, key)) && parse_one_of(p, "a word", "word", words, 2, out);
 }
 
-/* One field of kinds.def. */
+/* One field of a kind, by its letter in kinds.def. */
 static bool parse_field(struct wx *x, char field, struct ir_wexpr *e, struct wexpr_list *args)
 {
 	struct parser *p = x->p;
@@ -209,7 +209,7 @@ static bool parse_fields(struct wx *x, struct ir_wexpr *e)
 	return parse_expect(x->p, ')');
 }
 
-static bool parse_any(struct wx *x, const struct ir_wexpr **out)
+static bool parse_expression(struct wx *x, const struct ir_wexpr **out)
 {
 	static const char *const words[] = {
 #define WX(kind, word, moves, fields) #word,
@@ -238,5 +238,5 @@ static bool parse_any(struct wx *x, const struct ir_wexpr **out)
 bool parse_wexpr(struct parser *p, const struct ir_wexpr **out)
 {
 	struct wx x = {.p = p};
-	return parse_any(&x, out);
+	return parse_expression(&x, out);
 }

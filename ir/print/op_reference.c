@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The op reference as Markdown, from ir/core/ops.def: the file ir/ops.md.
- */
+/* The op reference as a Markdown table, generated from ir/core/ops.def: the file ir/ops.md. */
 #include "ir/print/text.h"
 
 #include <inttypes.h>
@@ -20,7 +18,7 @@ static const char *class_name(enum ir_operand_class class)
 	return "";
 }
 
-static void operands(struct buf *out, const struct ir_operand_desc *d)
+static void print_operands(struct buf *out, const struct ir_operand_desc *d)
 {
 	for (size_t i = 0; d[i].name != NULL; i++)
 		buf_printf(out, "%s%s%s: %s%s", i > 0 ? ", " : "", d[i].name,
@@ -28,14 +26,15 @@ static void operands(struct buf *out, const struct ir_operand_desc *d)
 		           d[i].kind == OPERAND_VARIADIC ? " ..." : "");
 }
 
-static void words(struct buf *out, const struct ir_attr_desc *d)
+/* `none* causal`, the default with a star. */
+static void print_keywords(struct buf *out, const struct ir_attr_desc *d)
 {
 	for (int i = 0; i < ir_keyword_count(d->words); i++)
 		buf_printf(out, "%s%s%s", i > 0 ? " " : "", ir_keyword(d->words, i),
 		           i == (int)d->int_default ? "*" : "");
 }
 
-static void attribute(struct buf *out, const struct ir_attr_desc *d)
+static void print_attribute(struct buf *out, const struct ir_attr_desc *d)
 {
 	buf_printf(out, "%s", d->name);
 	switch (d->kind) {
@@ -51,14 +50,14 @@ static void attribute(struct buf *out, const struct ir_attr_desc *d)
 	case ATTR_DTYPE: buf_str(out, ": dtype"); break;
 	case ATTR_KEYWORD:
 		buf_str(out, ": ");
-		words(out, d);
+		print_keywords(out, d);
 		break;
 	case ATTR_WEIGHT: buf_str(out, ": weight"); break;
 	}
 }
 
-/* Text of a table cell: `|` would end it, `<` would begin a tag, `*` and `_` are kept. */
-static void cell(struct buf *out, const char *s)
+/* A table cell, with the characters escaped that Markdown interprets. */
+static void print_cell(struct buf *out, const char *s)
 {
 	for (; *s != '\0'; s++) {
 		if (*s == '|' || *s == '<' || *s == '*' || *s == '_')
@@ -67,7 +66,7 @@ static void cell(struct buf *out, const char *s)
 	}
 }
 
-static void traits(struct buf *out, unsigned set)
+static void print_traits(struct buf *out, unsigned set)
 {
 	static const char *const names[] = {"pure",     "view",     "elementwise", "rowwise",
 	                                    "reduce",   "contract", "move",        "const",
@@ -87,16 +86,16 @@ void ir_print_op_reference(struct buf *out)
 	for (int i = 0; i < IR_N_OPS; i++) {
 		const struct ir_op_desc *op = ir_op_desc((enum ir_opcode)i);
 		buf_printf(out, "| `%s` | ", op->name);
-		operands(out, op->operands);
+		print_operands(out, op->operands);
 		buf_str(out, " | ");
 		for (size_t k = 0; op->attrs[k].name != NULL; k++) {
 			buf_str(out, k > 0 ? ", " : "");
-			attribute(out, &op->attrs[k]);
+			print_attribute(out, &op->attrs[k]);
 		}
 		buf_str(out, " | ");
-		traits(out, op->traits);
+		print_traits(out, op->traits);
 		buf_str(out, " | ");
-		cell(out, op->formula);
+		print_cell(out, op->formula);
 		buf_str(out, " |\n");
 	}
 }

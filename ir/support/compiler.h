@@ -35,9 +35,10 @@ enum tfmc_status {
 	} while (0)
 
 /*
- * Of a function with loops over many elements, a copy for each width of vectors, of which a program chooses when it starts.
- * Where the C library cannot choose and under sanitizers, one. Arithmetic is that of the source: no product and sum become one
- * operation (FP_CONTRACT; GCC does so only in its own dialects of C), so that all copies give the same numbers.
+ * Of a function with loops over many elements, a copy for each width of vectors, of which a program chooses when it
+ * starts. Where the C library cannot choose and under sanitizers, one. Arithmetic is that of the source: no product
+ * and sum become one operation (FP_CONTRACT; GCC does so only in its own dialects of C), so that all copies give the
+ * same numbers.
  */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)

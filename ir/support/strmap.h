@@ -51,10 +51,10 @@ uint64_t hash_bytes64(uint64_t seed, const void *p, size_t n);
 #define HASH64_SEED 0xcbf29ce484222325u
 
 /*
- * The candidate that `name` (of three letters or more) begins, the shortest of several; else the one nearest
- * by edit distance (insert, delete, replace, swap of neighbours), when it is near enough to be a likely
- * typing mistake: of every four letters one is wrong, the first letter and all digits are the same; otherwise NULL. Ties
- * go to the earlier candidate.
+ * The candidate that `name` (of three letters or more) begins, the shortest of several; else the one nearest by edit
+ * distance (insert, delete, replace, swap of neighbours), when it is near enough to be a likely typing mistake: of
+ * every four letters one is wrong, the first letter and all digits are the same; otherwise NULL. Ties go to the
+ * earlier candidate.
  */
 const char *nearest_name(const char *name, const char *const *candidates, size_t n);
 /* "; did you mean 'NAME'?" for that, or "". */

@@ -21,8 +21,8 @@ bool utf8_is_control(uint32_t cp);
 /* Columns on a terminal: 0 for combining marks, 2 for wide characters, else 1. */
 unsigned utf8_width(uint32_t cp);
 
-/* Bytes of the line at `text` without its end, a line feed or a carriage return and a line feed; *next: behind that, `end`
- * for the last line. */
+/* Bytes of the line at `text` without its end, a line feed or a carriage return and a line feed; *next: behind that,
+ * `end` for the last line. */
 size_t utf8_line(const char *text, const char *end, const char **next);
 
 #endif

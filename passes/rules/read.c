@@ -109,7 +109,7 @@ static bool read_call(struct rule_reader *r, const struct tok *t, const struct r
 	const struct rule_expr *x;
 	const char *const *names;
 	size_t n = rule_call_names(&names);
-	int function = parse_find(&r->p, t, "function", names, n);
+	int function = parse_lookup(&r->p, t, "function", names, n);
 	if (function < 0 || !parse_expect(&r->p, '(') || !read_expr(r, &x) || !parse_expect(&r->p, ')'))
 		return false;
 	*out = new_expr(r, (struct rule_expr){.kind = EXPR_CALL, .index = function, .args = {x, NULL}});
@@ -205,7 +205,7 @@ static bool read_elem(struct rule_reader *r, struct rule_type *out)
 	             {"bool", ELEM_BOOL}};
 	const char *names[TFMC_COUNT(elems)];
 	struct tok t;
-	if (!parse_take(&r->p, TOK_WORD, "any, number, float, int, bool or an element type", &t))
+	if (!parse_token(&r->p, TOK_WORD, "any, number, float, int, bool or an element type", &t))
 		return false;
 	for (size_t i = 0; i < TFMC_COUNT(elems); i++) {
 		names[i] = elems[i].name;
@@ -227,7 +227,7 @@ static bool read_axis(struct rule_reader *r, struct rule_type *type)
 	axis->dim = -1;
 	if (t.kind == TOK_NUMBER)
 		return parse_int(&r->p, &axis->size);
-	if (!parse_take(&r->p, TOK_WORD, "the name of a dim or its size", &t))
+	if (!parse_token(&r->p, TOK_WORD, "the name of a dim or its size", &t))
 		return false;
 	axis->dim = read_dim(r, &t, !r->in_into);
 	return axis->dim >= 0;
@@ -494,7 +494,7 @@ static bool read_attrs(struct rule_reader *r, const struct ir_op_desc *desc, str
 		return true;
 	while (!parse_at(&r->p, '}')) {
 		struct tok t;
-		if (!parse_take(&r->p, TOK_WORD, "an attribute or '}'", &t))
+		if (!parse_token(&r->p, TOK_WORD, "an attribute or '}'", &t))
 			return false;
 		int i = parse_attr_name(&r->p, desc, &t);
 		if (i < 0)
@@ -515,7 +515,7 @@ static bool read_attrs(struct rule_reader *r, const struct ir_op_desc *desc, str
 static bool read_opcode(struct rule_reader *r, enum ir_opcode *out)
 {
 	struct tok t;
-	if (!parse_take(&r->p, TOK_WORD, "an op", &t) || !parse_op_name(&r->p, &t, out))
+	if (!parse_token(&r->p, TOK_WORD, "an op", &t) || !parse_op_name(&r->p, &t, out))
 		return false;
 	return ir_op_has(*out, TRAIT_PURE) ||
 	       parse_fail(&r->p, t.loc, DIAG_IR_TYPE, "%s cannot be used in a rule", t.text);
@@ -574,7 +574,7 @@ static bool read_line(struct rule_reader *r)
 {
 	struct tok t;
 	int value = -1;
-	if (!parse_take(&r->p, TOK_VALUE, "%name", &t))
+	if (!parse_token(&r->p, TOK_VALUE, "%name", &t))
 		return false;
 	if (!r->in_into && parse_accept(&r->p, ':')) {
 		if (find_value(r, t.text) >= 0)
@@ -636,7 +636,7 @@ static bool read_value_pred(struct rule_reader *r, int pred)
 {
 	struct tok t;
 	int v;
-	if (!parse_expect(&r->p, '(') || !parse_take(&r->p, TOK_VALUE, "%name", &t) ||
+	if (!parse_expect(&r->p, '(') || !parse_token(&r->p, TOK_VALUE, "%name", &t) ||
 	    !read_known_value(r, &t, &v))
 		return false;
 	struct rule_value *value = &r->rule->values[v];
@@ -782,7 +782,7 @@ static bool copy_lists(struct rule_reader *r)
 static bool read_rule(struct rule_reader *r, struct rule_set *set)
 {
 	struct tok name;
-	if (!parse_expect_word(&r->p, "rule") || !parse_take(&r->p, TOK_WORD, "the name of the rule", &name))
+	if (!parse_expect_word(&r->p, "rule") || !parse_token(&r->p, TOK_WORD, "the name of the rule", &name))
 		return false;
 	if (rule_set_find(set, name.text) != NULL)
 		return parse_fail(&r->p, name.loc, DIAG_NAME_CLASH, "there are two rules %s", name.text);

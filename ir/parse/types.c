@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parts of a line: dim expressions, types, shapes, encodings, locations and
- * attribute lists.
+ * Parts of a line: dims, types, encodings, locations and attribute lists.
  *
  *   dim    = ['-'] term (('+' | '-') term)*
  *   term   = factor ('*' factor | '//' integer)*
@@ -27,7 +26,7 @@ static bool parse_symbol(struct parser *p, const struct ir_dim **out)
 	return parse_unknown(p, &t, "dim", names, names != NULL ? n : 0);
 }
 
-/* After the word: max(a, b). A symbol may have that name. */
+/* The operands of max(a, b). */
 static bool parse_max(struct parser *p, const struct ir_dim **out)
 {
 	const struct ir_dim *other;
@@ -41,6 +40,7 @@ static bool parse_max(struct parser *p, const struct ir_dim **out)
 static bool parse_factor(struct parser *p, const struct ir_dim **out)
 {
 	int64_t v;
+	/* max is a function unless a symbol has that name */
 	if (p->tok.kind == TOK_WORD && ir_dims_find(p->m->dims, "max") < 0 && parse_accept_word(p, "max"))
 		return parse_max(p, out);
 	if (p->tok.kind == TOK_WORD)
@@ -188,7 +188,7 @@ bool parse_dtype(struct parser *p, enum ir_dtype *out)
 static bool parse_state_type(struct parser *p, const struct ir_type **out)
 {
 	struct tok t;
-	if (!parse_take(p, TOK_SYMBOL, "the name of a state", &t))
+	if (!parse_token(p, TOK_SYMBOL, "the name of a state", &t))
 		return false;
 	const struct ir_state_decl *s = ir_find_state(p->m, t.text);
 	if (s != NULL) {
@@ -240,14 +240,14 @@ bool parse_encoding(struct parser *p, enum ir_encoding *out)
 	if (t.kind != TOK_ENCODING)
 		return true;
 	parse_next(p);
-	int i = parse_find(p, &t, "encoding", names, TFMC_COUNT(names));
+	int i = parse_lookup(p, &t, "encoding", names, TFMC_COUNT(names));
 	*out = i == 1 ? ENC_PANEL16 : ENC_ROW;
 	return i >= 0;
 }
 
 /* ---- locations ---- */
 
-static bool parse_place(struct parser *p, const char *file, struct ir_loc *out)
+static bool parse_source_position(struct parser *p, const char *file, struct ir_loc *out)
 {
 	int64_t line, col;
 	struct loc at = p->tok.loc;
@@ -268,18 +268,110 @@ bool parse_loc(struct parser *p, struct ir_loc *out)
 	struct tok t;
 	if (!parse_accept_word(p, "loc"))
 		return true;
-	if (!parse_expect(p, '(') || !parse_take(p, TOK_STRING, "a quoted text", &t))
+	if (!parse_expect(p, '(') || !parse_token(p, TOK_STRING, "a quoted text", &t))
 		return false;
 	*out = (struct ir_loc){.at = LOC_NONE};
 	if (!parse_at(p, ':')) {
 		out->path = t.text;
 		return parse_expect(p, ')');
 	}
-	if (!parse_place(p, t.text, out))
+	if (!parse_source_position(p, t.text, out))
 		return false;
 	if (p->tok.kind == TOK_STRING) {
 		out->path = p->tok.text;
 		parse_next(p);
 	}
 	return parse_expect(p, ')');
+}
+
+/* ---- attribute lists, by the descriptors of ir/core/ops.def ---- */
+
+/* More attributes than any op has. */
+#define ATTRS_MAX    32
+#define KEYWORDS_MAX 32 /* of a list */
+
+bool parse_ir_keyword(struct parser *p, enum ir_keyword_list list, const char *expected, const char *what,
+                      int *out)
+{
+	const char *names[KEYWORDS_MAX];
+	int n = ir_keyword_count(list);
+	n = n < KEYWORDS_MAX ? n : KEYWORDS_MAX;
+	for (int i = 0; i < n; i++)
+		names[i] = ir_keyword(list, i);
+	return parse_one_of(p, expected, what, names, (size_t)n, out);
+}
+
+static bool parse_attr_value(struct parser *p, const struct ir_attr_desc *d, void *at)
+{
+	if (d->kind == ATTR_FLAG) {
+		*(bool *)at = true;
+		return true;
+	}
+	if (!parse_expect(p, '='))
+		return false;
+	switch (d->kind) {
+	case ATTR_FLOAT: return parse_float(p, at);
+	case ATTR_INT: return parse_int(p, at);
+	case ATTR_DIM: return parse_dim(p, at);
+	case ATTR_DIMS: return parse_dims(p, at);
+	case ATTR_INTS: return parse_ints(p, at);
+	case ATTR_DTYPE: return parse_dtype(p, at);
+	case ATTR_KEYWORD: return parse_ir_keyword(p, d->words, "a word", "word", at);
+	case ATTR_FLAG:
+	case ATTR_WEIGHT: break;
+	}
+	return parse_fail(p, p->tok.loc, DIAG_TIR_SYNTAX, "%s is not written as an attribute", d->name);
+}
+
+static bool is_required(const struct ir_attr_desc *d)
+{
+	switch (d->kind) {
+	case ATTR_DIM:
+	case ATTR_INTS:
+	case ATTR_DTYPE: return true;
+	case ATTR_DIMS:
+	case ATTR_FLOAT:
+	case ATTR_INT:
+	case ATTR_FLAG:
+	case ATTR_KEYWORD:
+	case ATTR_WEIGHT: return false;
+	}
+	return false;
+}
+
+int parse_attr_name(struct parser *p, const struct ir_op_desc *op, const struct tok *t)
+{
+	const char *names[ATTRS_MAX];
+	size_t n = 0;
+	for (; op->attrs[n].name != NULL && op->attrs[n].kind != ATTR_WEIGHT && n < ATTRS_MAX; n++)
+		names[n] = op->attrs[n].name;
+	return parse_lookup(p, t, arena_printf(&p->arena, "attribute of %s", op->name), names, n);
+}
+
+bool parse_attrs(struct parser *p, enum ir_opcode code, void *attrs, bool skip_required)
+{
+	const struct ir_op_desc *op = ir_op_desc(code);
+	struct loc at = p->tok.loc;
+	uint32_t seen = 0;
+	if (parse_accept(p, '{')) {
+		while (!parse_at(p, '}')) {
+			struct tok t;
+			if (!parse_token(p, TOK_WORD, "an attribute or '}'", &t))
+				return false;
+			int i = parse_attr_name(p, op, &t);
+			if (i < 0)
+				return false;
+			if (seen & (1u << i))
+				return parse_fail(p, t.loc, DIAG_TIR_SYNTAX, "%s is given twice", t.text);
+			seen |= 1u << i;
+			if (!parse_attr_value(p, &op->attrs[i], (char *)attrs + op->attrs[i].offset))
+				return false;
+		}
+		parse_next(p);
+	}
+	for (int i = 0; op->attrs[i].name != NULL && !skip_required; i++)
+		if (is_required(&op->attrs[i]) && !(seen & (1u << i)))
+			return parse_fail(p, at, DIAG_TIR_SYNTAX, "%s needs {%s=...}", op->name,
+			                  op->attrs[i].name);
+	return true;
 }
