@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Interpreter: contractions, as sums of products in increasing order.
- */
+/* Interpreter: contractions. Products are summed in order of increasing k, whatever is vectorized. */
 #include <math.h>
 #include <string.h>
 
@@ -9,8 +7,8 @@
 #include "ir/support/checked.h"
 #include "ir/support/memory.h"
 
-#define DOTS 4 /* sums of a row at once */
-#define ROWS 4
+#define DOTS 4 /* columns computed together */
+#define ROWS 4 /* rows computed together */
 
 /* A matrix inside a tensor: element [row][col] at row * rows + col * cols. */
 struct matrix {
@@ -28,7 +26,7 @@ static double dot(struct matrix a, struct matrix b, int64_t m, int64_t n, int64_
 }
 
 /* The same with every product and partial sum rounded to f32. */
-static double single_dot(struct matrix a, struct matrix b, int64_t m, int64_t n, int64_t count)
+static double dot_f32(struct matrix a, struct matrix b, int64_t m, int64_t n, int64_t count)
 {
 	float sum = 0;
 	for (int64_t k = 0; k < count; k++)
@@ -36,15 +34,15 @@ static double single_dot(struct matrix a, struct matrix b, int64_t m, int64_t n,
 	return sum;
 }
 
-/* Sums of two rows; arithmetic of each by itself, as of a double. */
+/* Accumulators of two rows; lanes are independent doubles. */
 typedef double pair __attribute__((vector_size(16)));
 
 /*
- * out[j][r] = dot of row r of ROWS and column n + j, j < DOTS: each sum in its own order, so that the bits
- * are those of dot; together because an addition waits for the one before it, and because b is read once for
- * all rows.
+ * A 4 x 4 microkernel: out[j][r] = dot of row r and column n + j, bit for bit. Independent accumulators hide the
+ * latency of addition, and b is read once for all rows.
  */
-static void dots(pair (*rows)[ROWS / 2], struct matrix b, int64_t n, int64_t count, pair out[DOTS][ROWS / 2])
+static void dot_tile(pair (*rows)[ROWS / 2], struct matrix b, int64_t n, int64_t count,
+                     pair out[DOTS][ROWS / 2])
 {
 	const double *b0 = b.data + n * b.cols, *b1 = b0 + b.cols, *b2 = b1 + b.cols, *b3 = b2 + b.cols;
 	pair s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
@@ -64,7 +62,7 @@ static void dots(pair (*rows)[ROWS / 2], struct matrix b, int64_t n, int64_t cou
 	memcpy(out, sums, sizeof(sums));
 }
 
-/* n_rows (at most ROWS) rows of a b, or of a b + bias, from row m on: out [n_rows, N] */
+/* Rows [m, m + n_rows) of a b + bias (NULL: none), n_rows <= ROWS: out [n_rows, N]. */
 static void dot_rows(pair (*packed)[ROWS / 2], struct matrix a, struct matrix b, int64_t m, int64_t n_rows,
                      int64_t n_size, int64_t k_size, const double *bias, double *out)
 {
@@ -74,7 +72,7 @@ static void dot_rows(pair (*packed)[ROWS / 2], struct matrix a, struct matrix b,
 			packed[k][r / 2][r % 2] = r < n_rows ? a.data[(m + r) * a.rows + k * a.cols] : 0;
 	for (; n + DOTS <= n_size; n += DOTS) {
 		pair sums[DOTS][ROWS / 2];
-		dots(packed, b, n, k_size, sums);
+		dot_tile(packed, b, n, k_size, sums);
 		for (int64_t r = 0; r < n_rows; r++)
 			for (int64_t j = 0; j < DOTS; j++)
 				out[r * n_size + n + j] = sums[j][r / 2][r % 2];
@@ -86,23 +84,23 @@ static void dot_rows(pair (*packed)[ROWS / 2], struct matrix a, struct matrix b,
 		out[i] += bias[i % n_size];
 }
 
-/* Sums of f32 instead (interp_args.single). */
-static void single_row(struct matrix a, struct matrix b, int64_t m, int64_t n_size, int64_t k_size,
-                       const double *bias, double *out)
+/* The same for one row in f32 (interp_args.single). */
+static void dot_row_f32(struct matrix a, struct matrix b, int64_t m, int64_t n_size, int64_t k_size,
+                        const double *bias, double *out)
 {
 	for (int64_t n = 0; n < n_size; n++)
-		out[n] = single_dot(a, b, m, n, k_size) + (bias ? bias[n] : 0);
+		out[n] = dot_f32(a, b, m, n, k_size) + (bias ? bias[n] : 0);
 }
 
-/* a b, or a b + bias: out [M, N] */
-static enum tfmc_status multiply(const struct interp *in, struct matrix a, struct matrix b, int64_t m_size,
-                                 int64_t n_size, int64_t k_size, const double *bias, double *out)
+/* out [M, N] = a b + bias (NULL: none) */
+static enum tfmc_status gemm(const struct interp *in, struct matrix a, struct matrix b, int64_t m_size,
+                             int64_t n_size, int64_t k_size, const double *bias, double *out)
 {
 	pair(*packed)[ROWS / 2] = memory_zeroed((size_t)k_size + 1, sizeof(*packed));
 	if (!packed)
 		return TFMC_NO_MEMORY;
 	for (int64_t m = 0; m < m_size && in->args->single; m++)
-		single_row(a, b, m, n_size, k_size, bias, out + m * n_size);
+		dot_row_f32(a, b, m, n_size, k_size, bias, out + m * n_size);
 	for (int64_t m = 0; m < m_size && !in->args->single; m += ROWS) {
 		int64_t n_rows = m_size - m < ROWS ? m_size - m : ROWS;
 		dot_rows(packed, a, b, m, n_rows, n_size, k_size, bias, out + m * n_size);
@@ -127,7 +125,7 @@ INTERP_EVAL(matmul)
 	for (int64_t i = 0; i < batches; i++) {
 		struct matrix ma = matrix_of(a->data + i * m_size * k_size, a, at->ta);
 		struct matrix mb = matrix_of(b->data + i * k_size * n_size, b, at->tb);
-		TFMC_TRY(multiply(in, ma, mb, m_size, n_size, k_size, NULL, out->data + i * m_size * n_size));
+		TFMC_TRY(gemm(in, ma, mb, m_size, n_size, k_size, NULL, out->data + i * m_size * n_size));
 	}
 	return TFMC_OK;
 }
@@ -138,7 +136,7 @@ INTERP_EVAL(linear)
 	int64_t n_size = x[1]->dims[0], k_size = x[1]->dims[1];
 	int64_t m_size = interp_span(x[0], 0, x[0]->rank - 1);
 	struct matrix rows = {x[0]->data, k_size, 1}, weights = {x[1]->data, 1, k_size};
-	return multiply(in, rows, weights, m_size, n_size, k_size, x[2] ? x[2]->data : NULL, out->data);
+	return gemm(in, rows, weights, m_size, n_size, k_size, x[2] ? x[2]->data : NULL, out->data);
 }
 
 /* x [M, K], w [E, N, K], ids [M], b [E, N]: out [M, N] */
@@ -152,8 +150,8 @@ INTERP_EVAL(expert_linear)
 		e = e < 0 ? 0 : e < n_experts ? e : n_experts - 1;
 		struct matrix weights = {x[1]->data + e * n_size * k_size, 1, k_size};
 		struct matrix row = {rows.data + m * k_size, k_size, 1};
-		TFMC_TRY(multiply(in, row, weights, 1, n_size, k_size, x[3] ? x[3]->data + e * n_size : NULL,
-		                  out->data + m * n_size));
+		TFMC_TRY(gemm(in, row, weights, 1, n_size, k_size, x[3] ? x[3]->data + e * n_size : NULL,
+		              out->data + m * n_size));
 	}
 	return TFMC_OK;
 }
@@ -163,16 +161,18 @@ struct attention {
 	const struct attrs_attention *attrs;
 	const struct interp_tensor *q, *k, *v, *bias; /* [B,H,S,E] [B,K,T,E] [B,K,T,V] [B,H,S,T] */
 	const struct interp_tensor *sinks;            /* [H] */
-	struct interp_visible visible;
+	struct interp_mask visible;
 	int64_t heads, kv_heads, queries, keys, size, value_size;
-	bool is_rounded; /* what is multiplied, to bf16 */
-	double *p;       /* weights of one row [T], or of all [B,H,S,T] */
-	bool all_rows;   /* p holds all of them */
+	bool is_rounded; /* operands of all products are rounded to bf16 */
+	double *p;       /* probabilities of one row [T], or of all [B,H,S,T] */
+	bool all_rows;   /* p has all rows */
 };
 
-/* x, or codes [B,K,T,E] times their scales [B,K,T,1], not rounded, whose numbers are the caller's to free. */
-static enum tfmc_status times_scales(struct interp *in, const struct ir_op *op, const struct interp_tensor *x,
-                                     const struct interp_tensor *scales, struct interp_tensor *out)
+/* Dequantizes keys or values: x [B,K,T,E] times scales [B,K,T,1], not rounded; the caller frees out->data. Without
+ * scales *out is x. */
+static enum tfmc_status dequantize_kv(struct interp *in, const struct ir_op *op,
+                                      const struct interp_tensor *x, const struct interp_tensor *scales,
+                                      struct interp_tensor *out)
 {
 	int64_t n = interp_size(x), width = x->dims[3];
 	size_t bytes;
@@ -188,8 +188,8 @@ static enum tfmc_status times_scales(struct interp *in, const struct ir_op *op, 
 	return out->data ? TFMC_OK : TFMC_NO_MEMORY;
 }
 
-/* The product of row 0 of q and column j of k, whose elements are rounded. */
-static double rounded_dot(struct matrix q, struct matrix k, int64_t j, int64_t n)
+/* Dot product of row 0 of q and column j of k, with elements rounded to bf16. */
+static double dot_bf16(struct matrix q, struct matrix k, int64_t j, int64_t n)
 {
 	double sum = 0;
 	for (int64_t e = 0; e < n; e++)
@@ -198,21 +198,21 @@ static double rounded_dot(struct matrix q, struct matrix k, int64_t j, int64_t n
 	return sum;
 }
 
-/* Attention weights of query i of head h of sequence b. */
-static void score_row(const struct attention *a, int64_t b, int64_t h, int64_t i, double *p)
+/* p [T]: attention probabilities of query i, head h, sequence b. */
+static void attention_row(const struct attention *a, int64_t b, int64_t h, int64_t i, double *p)
 {
 	int64_t row = (b * a->heads + h) * a->queries + i;
 	int64_t key_head = b * a->kv_heads + h / (a->heads / a->kv_heads);
 	struct matrix q = {a->q->data + row * a->size, 0, 1};
 	struct matrix k = {a->k->data + key_head * a->keys * a->size, 1, a->size};
 	for (int64_t j = 0; j < a->keys; j++) {
-		double s = (a->is_rounded ? rounded_dot(q, k, j, a->size) : dot(q, k, 0, j, a->size)) *
+		double s = (a->is_rounded ? dot_bf16(q, k, j, a->size) : dot(q, k, 0, j, a->size)) *
 		           a->attrs->scale;
 		if (a->bias)
 			s += a->bias->data[row * a->keys + j];
 		if (a->attrs->softcap > 0)
 			s = interp_softcap(s, a->attrs->softcap);
-		p[j] = interp_sees(a->visible, b, i, j) ? s : -HUGE_VAL;
+		p[j] = interp_is_visible(a->visible, b, i, j) ? s : -HUGE_VAL;
 	}
 	interp_softmax_row(p, a->keys, a->sinks ? &a->sinks->data[h] : NULL);
 }
@@ -223,12 +223,12 @@ static void attend(const struct attention *a, struct interp_tensor *out)
 		int64_t i = row % a->queries, h = row / a->queries % a->heads,
 		        b = row / a->queries / a->heads;
 		double *p = a->p + (a->all_rows ? row * a->keys : 0);
-		score_row(a, b, h, i, p);
+		attention_row(a, b, h, i, p);
 		int64_t key_head = b * a->kv_heads + h / (a->heads / a->kv_heads);
 		const double *v = a->v->data + key_head * a->keys * a->value_size;
 		double *to = out->data + row * a->value_size;
 		for (int64_t j = 0; j < a->keys; j++) {
-			/* A key that is not seen does not count, whatever its value is. */
+			/* a masked key does not contribute, even if its value is infinite or NaN */
 			double weight = a->is_rounded ? ir_round(DT_BF16, p[j]) : p[j];
 			for (int64_t e = 0; e < a->value_size && p[j] != 0; e++) {
 				double x = v[j * a->value_size + e];
@@ -238,9 +238,9 @@ static void attend(const struct attention *a, struct interp_tensor *out)
 	}
 }
 
-/* Memory for one row of weights, or for all of them when somebody wants to see them. */
-static enum tfmc_status make_weights(struct interp *in, const struct ir_op *op, struct attention *a,
-                                     int64_t batch)
+/* Allocates a->p: one row, or all rows if there is a callback for them. */
+static enum tfmc_status alloc_probabilities(struct interp *in, const struct ir_op *op, struct attention *a,
+                                            int64_t batch)
 {
 	int64_t dims[] = {batch, a->heads, a->queries, a->keys}, n = a->keys;
 	size_t bytes;
@@ -253,22 +253,22 @@ static enum tfmc_status make_weights(struct interp *in, const struct ir_op *op, 
 	return a->p ? TFMC_OK : TFMC_NO_MEMORY;
 }
 
-static void show(const struct interp *in, const struct ir_op *op, const struct attention *a,
-                 const struct interp_tensor *out)
+static void call_trace(const struct interp *in, const struct ir_op *op, const struct attention *a,
+                       const struct interp_tensor *out)
 {
 	struct interp_tensor p = {.dtype = out->dtype,
 	                          .rank = 4,
 	                          .dims = {out->dims[0], a->heads, a->queries, a->keys},
 	                          .data = a->p};
-	struct interp_attention seen = {.f = in->f, .op = op, .at = in->at, .p = &p, .v = a->v, .out = out};
-	seen.n_at = in->n_at < INTERP_DEPTH_MAX ? in->n_at : INTERP_DEPTH_MAX;
-	in->args->attention(in->args->attention_user, &seen);
+	struct interp_attention trace = {.f = in->f, .op = op, .at = in->at, .p = &p, .v = a->v, .out = out};
+	trace.n_at = in->n_at < INTERP_DEPTH_MAX ? in->n_at : INTERP_DEPTH_MAX;
+	in->args->attention(in->args->attention_user, &trace);
 }
 
-/* k, v [B,K,T,E]: what they stand for. */
-static enum tfmc_status attention_of(struct interp *in, const struct ir_op *op,
-                                     const struct interp_tensor *const *x, const struct interp_tensor *k,
-                                     const struct interp_tensor *v, struct interp_tensor *out)
+/* Attention with dequantized k and v. */
+static enum tfmc_status eval_attention(struct interp *in, const struct ir_op *op,
+                                       const struct interp_tensor *const *x, const struct interp_tensor *k,
+                                       const struct interp_tensor *v, struct interp_tensor *out)
 {
 	const struct attrs_attention *at = op->attrs;
 	struct attention a = {
@@ -290,10 +290,10 @@ static enum tfmc_status attention_of(struct interp *in, const struct ir_op *op,
 	if (a.kv_heads < 1 || a.heads % a.kv_heads != 0)
 		return interp_error(in, op, "%lld query heads for %lld key heads", (long long)a.heads,
 		                    (long long)a.kv_heads);
-	TFMC_TRY(make_weights(in, op, &a, out->dims[0]));
+	TFMC_TRY(alloc_probabilities(in, op, &a, out->dims[0]));
 	attend(&a, out);
 	if (a.all_rows)
-		show(in, op, &a, out);
+		call_trace(in, op, &a, out);
 	memory_free(a.p);
 	return TFMC_OK;
 }
@@ -305,11 +305,11 @@ INTERP_EVAL(attention)
 	struct interp_tensor k, v = {0};
 	if (interp_size(out) == 0)
 		return TFMC_OK;
-	enum tfmc_status status = times_scales(in, op, x[1], k_scale, &k);
+	enum tfmc_status status = dequantize_kv(in, op, x[1], k_scale, &k);
 	if (status == TFMC_OK)
-		status = times_scales(in, op, x[2], v_scale, &v);
+		status = dequantize_kv(in, op, x[2], v_scale, &v);
 	if (status == TFMC_OK)
-		status = attention_of(in, op, x, &k, &v, out);
+		status = eval_attention(in, op, x, &k, &v, out);
 	if (k_scale)
 		memory_free(k.data);
 	if (v_scale)

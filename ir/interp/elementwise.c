@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Interpreter: elementwise ops. Floats are plain f64 arithmetic; integers are
- * computed modulo 2^64 and wrapped to their width.
- */
+/* Interpreter: elementwise ops. Floats in f64; integers modulo 2^64, then wrapped to their width. */
 #include <math.h>
 
 #include "ir/interp/interp_internal.h"
@@ -24,8 +21,8 @@ static double gelu_tanh(double v)
 	return v / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (v + 0.044715 * v * v * v)));
 }
 
-/* max(v, 0) that keeps NaN. */
-static double positive(double v)
+/* max(v, 0), NaN stays NaN. */
+static double relu(double v)
 {
 	return v <= 0 ? 0 : v;
 }
@@ -40,17 +37,17 @@ static double positive(double v)
 		return TFMC_OK;                                  \
 	}
 
-#define UNARY_NUMBER(name, expr, int_expr)                                               \
-	INTERP_EVAL(name)                                                                \
-	{                                                                                \
-		for (int64_t i = 0; i < interp_size(out); i++) {                         \
-			double v = x[0]->data[i];                                        \
-			int64_t n = is_int(x[0]) ? interp_get_int(x[0], i) : 0;          \
-			out->data[i] = (expr);                                           \
-			if (is_int(x[0]))                                                \
-				interp_put(out, i, interp_wrap(out->dtype, (int_expr))); \
-		}                                                                        \
-		return TFMC_OK;                                                          \
+#define UNARY_NUMBER(name, expr, int_expr)                                                   \
+	INTERP_EVAL(name)                                                                    \
+	{                                                                                    \
+		for (int64_t i = 0; i < interp_size(out); i++) {                             \
+			double v = x[0]->data[i];                                            \
+			int64_t n = is_int(x[0]) ? interp_get_int(x[0], i) : 0;              \
+			out->data[i] = (expr);                                               \
+			if (is_int(x[0]))                                                    \
+				interp_set_int(out, i, interp_wrap(out->dtype, (int_expr))); \
+		}                                                                            \
+		return TFMC_OK;                                                              \
 	}
 
 UNARY_NUMBER(neg, -v, 0 - (uint64_t)n)
@@ -66,8 +63,8 @@ UNARY(erf, erf(v))
 UNARY(floor, floor(v))
 UNARY(ceil, ceil(v))
 UNARY(sigmoid, sigmoid(v))
-UNARY(relu, positive(v))
-UNARY(relu2, positive(v) * positive(v))
+UNARY(relu, relu(v))
+UNARY(relu2, relu(v) * relu(v))
 UNARY(gelu, v == -HUGE_VAL ? -0.0 : v / 2 * (1 + erf(v / sqrt(2))))
 UNARY(gelu_tanh, gelu_tanh(v))
 UNARY(gelu_quick, v *sigmoid(1.702 * v))
@@ -76,8 +73,9 @@ UNARY(scale, v *((const struct attrs_scale *)op->attrs)->f)
 UNARY(softcap, interp_softcap(v, ((const struct attrs_softcap *)op->attrs)->c))
 UNARY(not, v == 0)
 
-/* n with what no double holds as the last bit of 53: this rounds to floats of at most 51 bits as n does. */
-static double odd(int64_t n)
+/* n as a double by round-to-odd: rounding it again to a float of at most 51 mantissa bits gives the correctly rounded
+ * n. */
+static double round_to_odd(int64_t n)
 {
 	uint64_t v = n < 0 ? 0 - (uint64_t)n : (uint64_t)n, lost = 0;
 	int shift = 0;
@@ -87,12 +85,12 @@ static double odd(int64_t n)
 	return n < 0 ? -d : d;
 }
 
-/* Rounding to the nearest value of the dtype is left to the driver: only truncation happens here. */
+/* Float to int truncates here; rounding to the result type follows in interp.c. */
 static double cast(const struct interp_tensor *x, int64_t i, enum ir_dtype to)
 {
-	bool is_narrow = ir_dtype_class(to) == DTCLASS_FLOAT && to != DT_F64;
-	if (x->exact && is_narrow)
-		return odd(interp_get_int(x, i));
+	bool rounds_again = ir_dtype_class(to) == DTCLASS_FLOAT && to != DT_F64;
+	if (x->exact && rounds_again)
+		return round_to_odd(interp_get_int(x, i));
 	return ir_dtype_class(to) == DTCLASS_INT ? trunc(x->data[i]) : x->data[i];
 }
 
@@ -100,7 +98,7 @@ INTERP_EVAL(cast)
 {
 	for (int64_t i = 0; i < interp_size(out); i++)
 		if (is_int(x[0]) && is_int(out))
-			interp_put(out, i, interp_get_int(x[0], i));
+			interp_set_int(out, i, interp_get_int(x[0], i));
 		else
 			out->data[i] = cast(x[0], i, out->dtype);
 	return TFMC_OK;
@@ -135,8 +133,8 @@ static double larger(double a, double b)
 COMPARE(compare, double)
 COMPARE(compare_ints, int64_t)
 
-/* The quotient is rounded down: a == quotient * b + rest, and the rest has the sign of b. */
-static double float_rest(double a, double b)
+/* Floor division: a == quotient * b + remainder, and the remainder has the sign of b. */
+static double float_remainder(double a, double b)
 {
 	double r = fmod(a, b);
 	return r != 0 && (r < 0) != (b < 0) ? r + b : r;
@@ -150,7 +148,7 @@ static double float_quotient(double a, double b)
 	return round(r != 0 && (r < 0) != (b < 0) ? q - 1 : q);
 }
 
-/* Modulo 2^64, as all of these; 0 where y is 0. */
+/* The integer versions, modulo 2^64; 0 if y is 0. */
 static uint64_t int_quotient(int64_t x, int64_t y)
 {
 	if (y == 0)
@@ -160,7 +158,7 @@ static uint64_t int_quotient(int64_t x, int64_t y)
 	return (uint64_t)(x / y - (x % y != 0 && (x < 0) != (y < 0)));
 }
 
-static uint64_t int_rest(int64_t x, int64_t y)
+static uint64_t int_remainder(int64_t x, int64_t y)
 {
 	int64_t r = y == 0 || y == -1 ? 0 : x % y;
 	return (uint64_t)(r != 0 && (r < 0) != (y < 0) ? r + y : r);
@@ -196,7 +194,7 @@ static uint64_t int_power(int64_t x, int64_t n)
 				continue;                                                 \
 			}                                                                 \
 			int64_t n = interp_get_int(x[0], i), m = interp_get_int(x[1], i); \
-			interp_put(out, i, interp_wrap(out->dtype, (int_expr)));          \
+			interp_set_int(out, i, interp_wrap(out->dtype, (int_expr)));      \
 		}                                                                         \
 		return TFMC_OK;                                                           \
 	}
@@ -206,7 +204,7 @@ BINARY_NUMBER(sub, a - b, (uint64_t)n - (uint64_t)m)
 BINARY_NUMBER(mul, a *b, (uint64_t)n *(uint64_t)m)
 BINARY(div, a / b)
 BINARY_NUMBER(floor_div, float_quotient(a, b), int_quotient(n, m))
-BINARY_NUMBER(mod, float_rest(a, b), int_rest(n, m))
+BINARY_NUMBER(mod, float_remainder(a, b), int_remainder(n, m))
 BINARY_NUMBER(pow, pow(a, b), int_power(n, m))
 BINARY_NUMBER(min, smaller(a, b), (uint64_t)(n < m ? n : m))
 BINARY_NUMBER(max, larger(a, b), (uint64_t)(n > m ? n : m))
@@ -226,7 +224,7 @@ INTERP_EVAL(cmp)
 INTERP_EVAL(where)
 {
 	for (int64_t i = 0; i < interp_size(out); i++)
-		interp_move(out, i, x[0]->data[i] != 0 ? x[1] : x[2], i, 1);
+		interp_copy(out, i, x[0]->data[i] != 0 ? x[1] : x[2], i, 1);
 	return TFMC_OK;
 }
 
@@ -238,7 +236,7 @@ INTERP_EVAL(mask_rows)
 		interp_unravel(out, i, index);
 		bool inside = (double)index[1] < x[1]->data[index[0]];
 		if (inside)
-			interp_move(out, i, x[0], i, 1);
+			interp_copy(out, i, x[0], i, 1);
 	}
 	return TFMC_OK;
 }

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the interpreter: one handler for every op, declared from ir/core/ops.def, and
- * the run they work in. A handler gets its operands with their concrete shapes
- * and results that are allocated, shaped by their types and zeroed; it fills
- * them with unrounded f64, the driver rounds to the result type afterwards.
- * Ops of ints are computed in int64_t and put into results by interp_put.
+ * Internals of the interpreter: the state of a run, and one handler for every op of ir/core/ops.def. A handler gets
+ * operands with concrete shapes, and results that are allocated and zeroed; it writes unrounded f64, and interp.c
+ * rounds to the result type. Integer ops compute in int64_t and write results with interp_set_int.
  */
 #ifndef TFMC_IR_INTERP_INTERP_INTERNAL_H
 #define TFMC_IR_INTERP_INTERP_INTERNAL_H
 
 #include "ir/interp/interp.h"
 
-/* Contents of one value while it lives. data is NULL for states and dead values. */
+/* A value of the function. tensor.data is NULL for states and dead values. */
 struct interp_slot {
 	struct interp_tensor tensor;
-	const struct ir_op *last_use; /* dies after this op of its own region; NULL: never used */
+	const struct ir_op
+	        *last_use; /* op of its own region after which the value is dead; NULL: never used */
 	bool live;
 };
 
 struct interp_memory;
 
-/* Deeper nests of repeats show their outermost indices only. */
+/* Of deeper nests of repeats only the outermost indices are recorded. */
 #define INTERP_DEPTH_MAX 16
 
 struct interp {
@@ -35,8 +34,8 @@ struct interp {
 	struct interp_memory *memory; /* of planned runs, else NULL */
 };
 
-/* x[i]: operand i, NULL when it is absent (also beyond the op's list) or a state. out[i]: result i; data NULL
- * for states. */
+/* x[i]: operand i, NULL if absent (also after the end of the op's operands) or a state. out[i]: result i, data NULL
+ * for a state. */
 typedef enum tfmc_status interp_handler(struct interp *in, const struct ir_op *op,
                                         const struct interp_tensor *const *x, struct interp_tensor *out);
 
@@ -49,33 +48,28 @@ typedef enum tfmc_status interp_handler(struct interp *in, const struct ir_op *o
 	        TFMC_UNUSED struct interp *in, TFMC_UNUSED const struct ir_op *op, \
 	        TFMC_UNUSED const struct interp_tensor *const *x, TFMC_UNUSED struct interp_tensor *out)
 
-/* Reports at the op: the values given do not allow it. Returns TFMC_INVALID. */
+/* Reports an error of the inputs at the op (NULL: at the function). Returns TFMC_INVALID. */
 enum tfmc_status interp_error(struct interp *in, const struct ir_op *op, const char *fmt, ...)
         TFMC_PRINTF(3, 4);
-/* Value of a dim under the run's symbols; -1 when it does not fit. */
+/* Value of a dim in this run; -1 on overflow. */
 int64_t interp_dim(const struct interp *in, const struct ir_dim *d);
 
-/* values.c: memory of slots, counted against the limit. */
+/* values.c: memory of slots, counted against args->memory_limit. op: for errors. */
 enum tfmc_status interp_slot_make(struct interp *in, const struct ir_op *op, struct ir_value v);
 enum tfmc_status interp_slot_copy(struct interp *in, const struct ir_op *op, struct ir_value v,
                                   const struct interp_tensor *from);
 void interp_slot_free(struct interp *in, struct ir_value v);
 
-/* region.c: executes the ops before the terminator. */
-enum tfmc_status interp_region(struct interp *in, const struct ir_region *r);
-/* Records the last use of every value. */
-void interp_find_last_uses(struct interp *in, const struct ir_region *r);
-
-/* memory.c: the arena of planned runs. All but begin do nothing in other runs. */
+/* memory.c: the arena of planned runs. All functions but begin do nothing in other runs. */
 enum tfmc_status interp_memory_begin(struct interp *in);
 void interp_memory_end(struct interp *in);
-/* Before and after a group: what it reads comes from the arena, its results go there. */
+/* Before a group: loads the values it reads from the arena. After it: stores its results there. */
 enum tfmc_status interp_memory_read(struct interp *in, const struct ir_op *group);
 enum tfmc_status interp_memory_write(struct interp *in, const struct ir_op *group);
-/* `to` is another value for the memory of `from`. */
+/* `to` shares the buffer of `from` (carries). */
 void interp_memory_carry(struct interp *in, struct ir_value to, struct ir_value from);
 
-/* Product of dims [from, to) of a tensor that exists. */
+/* Product of dims [from, to); cannot overflow, as the tensor is allocated. */
 static inline int64_t interp_span(const struct interp_tensor *t, int from, int to)
 {
 	int64_t n = 1;
@@ -87,27 +81,27 @@ static inline int64_t interp_size(const struct interp_tensor *t)
 {
 	return interp_span(t, 0, t->rank);
 }
-/* Row-major element number to index and back. */
+/* Row-major position to multi-index and back. */
 void interp_unravel(const struct interp_tensor *t, int64_t at, int64_t index[IR_RANK_MAX]);
 int64_t interp_ravel(const struct interp_tensor *t, const int64_t index[IR_RANK_MAX]);
-/* Axis with negative numbers counted from the end. */
+/* Axis as a non-negative number: -1 is the last. */
 static inline int interp_axis(const struct interp_tensor *t, int64_t axis)
 {
 	return (int)(axis < 0 ? axis + t->rank : axis);
 }
-/* A double that holds an integer; saturates. */
-int64_t interp_int(double v);
-/* The integer of the dtype's width that equals v modulo 2^width. */
+/* v truncated to an integer; saturates, NaN is 0. */
+int64_t interp_to_int(double v);
+/* v modulo 2^width as an integer of the dtype. */
 int64_t interp_wrap(enum ir_dtype dtype, uint64_t v);
-/* Sets element i of a tensor of ints. */
-static inline void interp_put(struct interp_tensor *t, int64_t i, int64_t v)
+/* Sets element i of an integer tensor. */
+static inline void interp_set_int(struct interp_tensor *t, int64_t i, int64_t v)
 {
 	t->data[i] = (double)v;
 	if (t->exact)
 		t->exact[i] = v;
 }
-/* n elements from number j of x to number i of t, which has the same dtype. */
-static inline void interp_move(struct interp_tensor *t, int64_t i, const struct interp_tensor *x, int64_t j,
+/* Copies n elements from position j of x to position i of t, which has the same dtype. */
+static inline void interp_copy(struct interp_tensor *t, int64_t i, const struct interp_tensor *x, int64_t j,
                                int64_t n)
 {
 	for (int64_t k = 0; k < n; k++)
@@ -120,22 +114,24 @@ static inline int64_t interp_clamp(int64_t v, int64_t lo, int64_t hi)
 	return v < lo ? lo : v > hi ? hi : v;
 }
 
-/* v as a value of the dtype; floats stay as they are in a wide run. */
-static inline double interp_rounded(const struct interp *in, enum ir_dtype dtype, double v)
+/* v rounded to the dtype, except floats in a run with args->wide. */
+static inline double interp_round_float(const struct interp *in, enum ir_dtype dtype, double v)
 {
 	return in->args->wide && ir_dtype_class(dtype) == DTCLASS_FLOAT ? v : ir_round(dtype, v);
 }
 
-/* rowwise.c: in place over one row. sink: NULL, or a logit whose power joins the sum only. */
+/* rowwise.c: softmax of one row in place. sink: attention sink, a logit whose exponential is added to the sum only;
+ * NULL: none. */
 void interp_softmax_row(double *x, int64_t n, const double *sink);
 double interp_softcap(double x, double c);
 
-/* Which keys a query sees: lengths and past of each sequence, either may be NULL. */
-struct interp_visible {
+/* Attention mask: lengths and past of each sequence, either may be NULL. */
+struct interp_mask {
 	const struct interp_tensor *len, *past;
 	bool causal;
 	int64_t window; /* 0: none */
 };
-bool interp_sees(struct interp_visible v, int64_t b, int64_t i, int64_t j);
+/* Key j is visible from query i of sequence b. */
+bool interp_is_visible(struct interp_mask v, int64_t b, int64_t i, int64_t j);
 
 #endif

@@ -1,11 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Interpreter: ops that only move elements. Most say for every element of the
- * result where it comes from.
+ * Interpreter: ops without arithmetic. Constants; a weight is evaluated at every use, only the slice that its indices
+ * select. Movement: most handlers compute for each element of the result where it comes from.
  */
 #include <inttypes.h>
 
 #include "ir/interp/interp_internal.h"
+
+/* ---- constants ---- */
+
+INTERP_EVAL(weight)
+{
+	const struct attrs_weight *a = op->attrs;
+	const struct ir_wexpr *init = a->weight->init;
+	int64_t at = 0, n = interp_size(out);
+	if (!ir_weight_has_value(in->cx, a->weight))
+		return TFMC_INVALID;
+	for (size_t i = 0; i < op->n_operands; i++) {
+		int64_t index = interp_to_int(x[i]->data[0]);
+		if (index < 0 || index >= init->dims[i])
+			return interp_error(in, op,
+			                    "index %" PRId64 " of weight @%s is not in [0,%" PRId64 ")",
+			                    index, a->weight->name, init->dims[i]);
+		at = at * init->dims[i] + index;
+	}
+	TFMC_TRY(wexpr_eval(in->cx, init, in->args->weights, at * n, n, out->data));
+	return TFMC_OK;
+}
+
+INTERP_EVAL(full)
+{
+	const struct attrs_full *a = op->attrs;
+	for (int64_t i = 0; i < interp_size(out); i++)
+		out->data[i] = a->value;
+	return TFMC_OK;
+}
+
+INTERP_EVAL(iota)
+{
+	const struct attrs_iota *a = op->attrs;
+	int64_t index[IR_RANK_MAX];
+	for (int64_t i = 0; i < interp_size(out); i++) {
+		interp_unravel(out, i, index);
+		out->data[i] = (double)a->start + (out->rank ? (double)index[interp_axis(out, a->axis)] : 0);
+	}
+	return TFMC_OK;
+}
+
+INTERP_EVAL(dim_value)
+{
+	const struct attrs_dim_value *a = op->attrs;
+	for (int64_t i = 0; i < interp_size(out); i++)
+		out->data[i] = (double)interp_dim(in, a->dim);
+	return TFMC_OK;
+}
+
+/* ---- movement ---- */
 
 INTERP_EVAL(reshape)
 {
@@ -13,7 +63,7 @@ INTERP_EVAL(reshape)
 	if (interp_size(x[0]) != n)
 		return interp_error(in, op, "reshape of %" PRId64 " elements to %" PRId64, interp_size(x[0]),
 		                    n);
-	interp_move(out, 0, x[0], 0, n);
+	interp_copy(out, 0, x[0], 0, n);
 	return TFMC_OK;
 }
 
@@ -25,7 +75,7 @@ INTERP_EVAL(transpose)
 		interp_unravel(out, i, to);
 		for (int k = 0; k < out->rank; k++)
 			from[perm->items[k]] = to[k];
-		interp_move(out, i, x[0], interp_ravel(x[0], from), 1);
+		interp_copy(out, i, x[0], interp_ravel(x[0], from), 1);
 	}
 	return TFMC_OK;
 }
@@ -42,7 +92,7 @@ INTERP_EVAL(broadcast)
 		interp_unravel(out, i, to);
 		for (int k = 0; k < x[0]->rank; k++)
 			from[k] = x[0]->dims[k] == 1 ? 0 : to[k + missing];
-		interp_move(out, i, x[0], interp_ravel(x[0], from), 1);
+		interp_copy(out, i, x[0], interp_ravel(x[0], from), 1);
 	}
 	return TFMC_OK;
 }
@@ -58,19 +108,19 @@ INTERP_EVAL(slice)
 	for (int64_t i = 0; i < interp_size(out); i++) {
 		interp_unravel(out, i, index);
 		index[axis] += begin;
-		interp_move(out, i, x[0], interp_ravel(x[0], index), 1);
+		interp_copy(out, i, x[0], interp_ravel(x[0], index), 1);
 	}
 	return TFMC_OK;
 }
 
-/* Copies x to where it begins at `begin` of `axis` of out. */
-static void place(const struct interp_tensor *x, int axis, int64_t begin, struct interp_tensor *out)
+/* Copies x into out at offset `begin` of `axis`. */
+static void copy_block(const struct interp_tensor *x, int axis, int64_t begin, struct interp_tensor *out)
 {
 	int64_t index[IR_RANK_MAX];
 	for (int64_t i = 0; i < interp_size(x); i++) {
 		interp_unravel(x, i, index);
 		index[axis] += begin;
-		interp_move(out, interp_ravel(out, index), x, i, 1);
+		interp_copy(out, interp_ravel(out, index), x, i, 1);
 	}
 }
 
@@ -79,7 +129,7 @@ INTERP_EVAL(concat)
 	int axis = interp_axis(out, ((const struct attrs_concat *)op->attrs)->axis);
 	int64_t begin = 0;
 	for (size_t i = 0; i < op->n_operands; i++) {
-		place(x[i], axis, begin, out);
+		copy_block(x[i], axis, begin, out);
 		begin += x[i]->dims[axis];
 	}
 	return TFMC_OK;
@@ -90,7 +140,7 @@ INTERP_EVAL(pad)
 	const struct attrs_pad *a = op->attrs;
 	for (int64_t i = 0; i < interp_size(out); i++)
 		out->data[i] = a->value;
-	place(x[0], interp_axis(out, a->axis), a->before, out);
+	copy_block(x[0], interp_axis(out, a->axis), a->before, out);
 	return TFMC_OK;
 }
 
@@ -101,8 +151,8 @@ INTERP_EVAL(gather)
 	if (rows == 0 && n * row > 0)
 		return interp_error(in, op, "gather from a table without rows");
 	for (int64_t i = 0; i < n && row > 0; i++) {
-		int64_t id = interp_clamp(interp_int(x[1]->data[i]), 0, rows - 1);
-		interp_move(out, i * row, x[0], id * row, row);
+		int64_t id = interp_clamp(interp_to_int(x[1]->data[i]), 0, rows - 1);
+		interp_copy(out, i * row, x[0], id * row, row);
 	}
 	return TFMC_OK;
 }
@@ -114,8 +164,8 @@ INTERP_EVAL(take_rows)
 	if (rows == 0 && interp_size(out) > 0)
 		return interp_error(in, op, "take_rows from an axis of size 0");
 	for (int64_t b = 0; b < x[0]->dims[0] && row > 0; b++) {
-		int64_t at = interp_clamp(interp_int(x[1]->data[b]), 0, rows - 1);
-		interp_move(out, b * row, x[0], (b * rows + at) * row, row);
+		int64_t at = interp_clamp(interp_to_int(x[1]->data[b]), 0, rows - 1);
+		interp_copy(out, b * row, x[0], (b * rows + at) * row, row);
 	}
 	return TFMC_OK;
 }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Interpreter: ops on rows of the last axis.
- */
+/* Interpreter: ops on rows of the last axis; RoPE. */
 #include <math.h>
 
 #include "ir/interp/interp_internal.h"
 
-/* Largest of n numbers; NaN if any is NaN, -inf for none. */
+/* Maximum of n elements; NaN if any is NaN, -inf if n is 0. */
 static double row_max(const double *x, int64_t n)
 {
 	double m = -HUGE_VAL;
@@ -29,7 +27,7 @@ void interp_softmax_row(double *x, int64_t n, const double *sink)
 	double extra = sink == NULL ? -HUGE_VAL : *sink;
 	double m = row_max(x, n), sum = 0;
 	m = isnan(extra) || extra > m ? extra : m;
-	bool is_empty = isinf(m) && m < 0; /* without any finite key the row is 0, not 0 / 0 */
+	bool is_empty = isinf(m) && m < 0; /* no visible key: the row is 0, not 0 / 0 */
 	for (int64_t i = 0; i < n; i++) {
 		x[i] = is_empty ? 0 : exp(x[i] - m);
 		sum += x[i];
@@ -44,7 +42,7 @@ double interp_softcap(double x, double c)
 	return c * tanh(x / c);
 }
 
-bool interp_sees(struct interp_visible v, int64_t b, int64_t i, int64_t j)
+bool interp_is_visible(struct interp_mask v, int64_t b, int64_t i, int64_t j)
 {
 	if (v.len && (double)j >= v.len->data[b])
 		return false;
@@ -54,7 +52,7 @@ bool interp_sees(struct interp_visible v, int64_t b, int64_t i, int64_t j)
 	return !v.causal || (double)j <= at;
 }
 
-/* Number of elements of a row; 0 when there are no rows. */
+/* Elements of a row; 0 if there are no rows. */
 static int64_t row_length(const struct interp_tensor *t)
 {
 	return t->rank && interp_size(t) ? t->dims[t->rank - 1] : 0;
@@ -84,13 +82,13 @@ INTERP_EVAL(log_softmax)
 	return TFMC_OK;
 }
 
-/* x [B, H, S, T]: -inf where the key is not visible. */
-static void mask_scores(struct interp_visible v, struct interp_tensor *x)
+/* x [.., S, T]: -inf where the key is not visible. */
+static void mask_scores(struct interp_mask v, struct interp_tensor *x)
 {
 	int64_t index[IR_RANK_MAX];
 	for (int64_t i = 0; i < interp_size(x); i++) {
 		interp_unravel(x, i, index);
-		if (!interp_sees(v, index[0], index[x->rank - 2], index[x->rank - 1]))
+		if (!interp_is_visible(v, index[0], index[x->rank - 2], index[x->rank - 1]))
 			x->data[i] = -HUGE_VAL;
 	}
 }
@@ -100,7 +98,7 @@ INTERP_EVAL(mask)
 	const struct attrs_mask *a = op->attrs;
 	for (int64_t i = 0; i < interp_size(out); i++)
 		out->data[i] = x[0]->data[i];
-	mask_scores((struct interp_visible){x[1], x[2], a->mask == MASK_causal, a->window}, out);
+	mask_scores((struct interp_mask){x[1], x[2], a->mask == MASK_causal, a->window}, out);
 	return TFMC_OK;
 }
 
@@ -112,14 +110,14 @@ INTERP_EVAL(masked_softmax)
 		double v = x[0]->data[i] * a->scale;
 		out->data[i] = a->softcap > 0 ? interp_softcap(v, a->softcap) : v;
 	}
-	mask_scores((struct interp_visible){x[1], x[2], a->mask == MASK_causal, a->window}, out);
+	mask_scores((struct interp_mask){x[1], x[2], a->mask == MASK_causal, a->window}, out);
 	for (int64_t at = 0; at < total; at += n)
 		interp_softmax_row(out->data + at, n, NULL);
 	return TFMC_OK;
 }
 
-/* The largest |x|; infinite when a number is infinite or NaN. */
-static float largest_of(const double *x, int64_t n)
+/* The largest |x|; infinite if an element is infinite or NaN. */
+static float max_magnitude(const double *x, int64_t n)
 {
 	float most = 0;
 	for (int64_t i = 0; i < n; i++) {
@@ -129,19 +127,19 @@ static float largest_of(const double *x, int64_t n)
 	return most;
 }
 
-/* In f32, as kernels do: a last bit may decide an integer. */
-static void round_block(const double *x, double *out, int64_t n)
+/* Quantizes a block to int8 and dequantizes it; in f32 as kernels do, since the last bit may decide a quant. */
+static void quantize_block(const double *x, double *out, int64_t n)
 {
-	float most = largest_of(x, n), inverse = 127 / most;
-	float step = isfinite(most) ? most / 127 : NAN;
+	float most = max_magnitude(x, n), inverse = 127 / most;
+	float scale = isfinite(most) ? most / 127 : NAN;
 	inverse = isfinite(inverse) ? inverse : 0;
 	for (int64_t i = 0; i < n; i++) {
 		float v = (float)x[i] * inverse;
-		out[i] = (rintf(v) + 0.0F) * step; /* no -0 */
+		out[i] = (rintf(v) + 0.0F) * scale; /* no -0 */
 	}
 }
 
-/* A wide run rounds no floats. */
+/* Not rounded in a run with args->wide. */
 INTERP_EVAL(round_rows)
 {
 	const struct attrs_round_rows *a = op->attrs;
@@ -152,7 +150,8 @@ INTERP_EVAL(round_rows)
 		return TFMC_OK;
 	for (int64_t at = 0; at < total; at += n)
 		for (int64_t i = 0; i < n; i += block)
-			round_block(x[0]->data + at + i, out->data + at + i, n - i < block ? n - i : block);
+			quantize_block(x[0]->data + at + i, out->data + at + i,
+			               n - i < block ? n - i : block);
 	return TFMC_OK;
 }
 
@@ -160,16 +159,16 @@ INTERP_EVAL(round_rows)
 INTERP_EVAL(rope)
 {
 	bool halves = ((const struct attrs_rope *)op->attrs)->layout == ROPE_halves;
-	int64_t n = row_length(out), total = interp_size(out), turned = x[1]->dims[1], index[IR_RANK_MAX];
+	int64_t n = row_length(out), total = interp_size(out), rotated = x[1]->dims[1], index[IR_RANK_MAX];
 	for (int64_t at = 0; at < total; at += n) {
 		interp_unravel(out, at, index);
-		double place = x[2]->data[index[0] * x[2]->dims[1] + index[out->rank - 2]];
-		int64_t row = interp_clamp(interp_int(place), 0, x[1]->dims[0] - 1);
-		const double *cosines = x[1]->data + row * turned, *sines = cosines + turned / 2;
-		for (int64_t i = turned; i < n; i++)
+		double position = x[2]->data[index[0] * x[2]->dims[1] + index[out->rank - 2]];
+		int64_t row = interp_clamp(interp_to_int(position), 0, x[1]->dims[0] - 1);
+		const double *cosines = x[1]->data + row * rotated, *sines = cosines + rotated / 2;
+		for (int64_t i = rotated; i < n; i++)
 			out->data[at + i] = x[0]->data[at + i];
-		for (int64_t i = 0; i < turned / 2; i++) {
-			int64_t p = at + (halves ? i : 2 * i), q = halves ? p + turned / 2 : p + 1;
+		for (int64_t i = 0; i < rotated / 2; i++) {
+			int64_t p = at + (halves ? i : 2 * i), q = halves ? p + rotated / 2 : p + 1;
 			double a = x[0]->data[p], b = x[0]->data[q];
 			out->data[p] = a * cosines[i] - b * sines[i];
 			out->data[q] = b * cosines[i] + a * sines[i];

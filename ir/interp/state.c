@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Interpreter: state. Contents are kept once for each declared state and
- * changed in place; that is sound because state values are linear. Axis 0 is
- * the sequence; a call with fewer sequences than the state holds uses the first.
+ * Interpreter: state. There is one copy of each declared state, updated in place, which is sound because state values
+ * are linear. Axis 0 is the sequence; a call with fewer sequences than the state has uses the first ones.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -15,8 +14,9 @@ struct interp_state {
 	int64_t batch;
 };
 
-static bool make_contents(struct arena *arena, const struct ir_module *m, const struct ir_state_decl *decl,
-                          int64_t batch, struct interp_tensor *out)
+/* A state for `batch` sequences; other dims have their upper bounds. */
+static bool alloc_state(struct arena *arena, const struct ir_module *m, const struct ir_state_decl *decl,
+                        int64_t batch, struct interp_tensor *out)
 {
 	*out = (struct interp_tensor){.dtype = decl->type->dtype, .rank = decl->type->rank};
 	for (int i = 0; i < out->rank; i++)
@@ -31,13 +31,13 @@ struct interp_state *interp_state_create(struct arena *arena, const struct ir_mo
 	if (!s || !items || arena_failed(arena) || batch < 0)
 		return NULL;
 	for (size_t i = 0; i < m->states.n; i++)
-		if (!make_contents(arena, m, m->states.items[i], batch, &items[i]))
+		if (!alloc_state(arena, m, m->states.items[i], batch, &items[i]))
 			return NULL;
 	*s = (struct interp_state){m, items, batch};
 	return s;
 }
 
-/* By name: the state may have been made from another stage of the same module. */
+/* Found by name, as the state may have been created for another stage of the module. */
 static struct interp_tensor *interp_state_of(const struct interp *in, struct ir_value v)
 {
 	const struct ir_type *type = ir_type_of(in->f, v);
@@ -48,8 +48,7 @@ static struct interp_tensor *interp_state_of(const struct interp *in, struct ir_
 	return NULL;
 }
 
-/* The part of the state at fixed indices of the axes after the sequence: [B, axes...], one block per
- * sequence. */
+/* A state at fixed indices of the axes after the sequence: [B, axes..], one block for each sequence. */
 struct slice {
 	struct interp_tensor *state;
 	int64_t offset; /* of the block within a sequence */
@@ -71,7 +70,7 @@ static enum tfmc_status find_slice(struct interp *in, const struct ir_op *op,
 	*out = (struct slice){.state = t, .stride = interp_span(t, 1, t->rank), .rank = t->rank - (int)n_at};
 	int64_t index = 0;
 	for (size_t i = 0; i < n_at; i++) {
-		int64_t v = interp_int(at[i]->data[0]);
+		int64_t v = interp_to_int(at[i]->data[0]);
 		if (v < 0 || v >= t->dims[1 + i])
 			return interp_error(in, op, "index %" PRId64 " of a state axis of %" PRId64, v,
 			                    t->dims[1 + i]);
@@ -84,7 +83,7 @@ static enum tfmc_status find_slice(struct interp *in, const struct ir_op *op,
 	return TFMC_OK;
 }
 
-/* Number of the element of the state at an index of the slice. */
+/* Position in the state of the element at an index of the slice. */
 static int64_t slice_at(const struct slice *s, const int64_t *index)
 {
 	int64_t at = 0;
@@ -97,8 +96,8 @@ static void copy_in(struct interp *in, const struct slice *s, const int64_t *ind
                     const struct interp_tensor *x, int64_t i)
 {
 	int64_t at = slice_at(s, index);
-	interp_move(s->state, at, x, i, 1);
-	s->state->data[at] = interp_rounded(in, s->state->dtype, s->state->data[at]);
+	interp_copy(s->state, at, x, i, 1);
+	s->state->data[at] = interp_round_float(in, s->state->dtype, s->state->data[at]);
 }
 
 static void copy_out(const struct slice *s, struct interp_tensor *out)
@@ -106,22 +105,22 @@ static void copy_out(const struct slice *s, struct interp_tensor *out)
 	int64_t index[IR_RANK_MAX];
 	for (int64_t i = 0; i < interp_size(out); i++) {
 		interp_unravel(out, i, index);
-		interp_move(out, i, s->state, slice_at(s, index), 1);
+		interp_copy(out, i, s->state, slice_at(s, index), 1);
 	}
 }
 
-/* The slice of a ring: row p is row p mod T of the state. */
+/* The slice of a ring buffer: row p is row p mod T of the state. */
 static void copy_out_ring(const struct slice *s, struct interp_tensor *out)
 {
 	int64_t index[IR_RANK_MAX];
 	for (int64_t i = 0; i < interp_size(out); i++) {
 		interp_unravel(out, i, index);
 		index[s->rank - 2] %= s->dims[s->rank - 2];
-		interp_move(out, i, s->state, slice_at(s, index), 1);
+		interp_copy(out, i, s->state, slice_at(s, index), 1);
 	}
 }
 
-/* x [B, K, S, E] into rows past[b].. of axis T, of a ring modulo T; rows outside the axis (padding of
+/* Writes x [B, K, S, E] to rows past[b] .. of axis T, in a ring buffer modulo T; rows outside of the axis (padding of
  * short sequences) are dropped. */
 INTERP_EVAL(state_append)
 {
@@ -133,7 +132,7 @@ INTERP_EVAL(state_append)
 	int64_t held = s.dims[axis], rows = a->rows > 0 ? a->rows : held;
 	for (int64_t i = 0; i < interp_size(x[1]); i++) {
 		interp_unravel(x[1], i, index);
-		int64_t row = index[axis] + interp_int(x[2]->data[index[0]]);
+		int64_t row = index[axis] + interp_to_int(x[2]->data[index[0]]);
 		index[axis] = a->rows > 0 && row >= 0 ? row % held : row;
 		if (row >= 0 && row < rows)
 			copy_in(in, &s, index, x[1], i);

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Tensors of the interpreter: sizes, conversion from and to bytes, and the
- * memory of intermediates, which is counted and freed after the last use.
- */
+/* Tensors of the interpreter: sizes, conversion from and to bytes, and counted memory of intermediates. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -27,10 +24,10 @@ void interp_from_bytes(struct interp_tensor *t, const void *bytes)
 		memcpy(t->exact, bytes, (size_t)n * sizeof(*t->exact));
 }
 
-/* Integer of a dtype's width. */
-static int64_t int_bits(enum ir_dtype dtype, double v)
+/* v rounded and saturated to an integer dtype. */
+static int64_t saturate_int(enum ir_dtype dtype, double v)
 {
-	return interp_int(ir_round(dtype, v));
+	return interp_to_int(ir_round(dtype, v));
 }
 
 #define WRITE_LOOP(type, expr)                                      \
@@ -49,10 +46,10 @@ void interp_to_bytes(const struct interp_tensor *t, void *bytes)
 	case DT_F16:
 	case DT_BF16:
 	case DT_F64: weight_write_floats(t->dtype, t->data, n, bytes); break;
-	case DT_I8: WRITE_LOOP(int8_t, int_bits(DT_I8, t->data[i]));
-	case DT_U8: WRITE_LOOP(uint8_t, int_bits(DT_U8, t->data[i]));
-	case DT_I16: WRITE_LOOP(int16_t, int_bits(DT_I16, t->data[i]));
-	case DT_I32: WRITE_LOOP(int32_t, int_bits(DT_I32, t->data[i]));
+	case DT_I8: WRITE_LOOP(int8_t, saturate_int(DT_I8, t->data[i]));
+	case DT_U8: WRITE_LOOP(uint8_t, saturate_int(DT_U8, t->data[i]));
+	case DT_I16: WRITE_LOOP(int16_t, saturate_int(DT_I16, t->data[i]));
+	case DT_I32: WRITE_LOOP(int32_t, saturate_int(DT_I32, t->data[i]));
 	case DT_I64: WRITE_LOOP(int64_t, interp_get_int(t, i));
 	case DT_BOOL: WRITE_LOOP(uint8_t, t->data[i] != 0);
 	}
@@ -61,7 +58,7 @@ void interp_to_bytes(const struct interp_tensor *t, void *bytes)
 int64_t interp_get_int(const struct interp_tensor *t, int64_t i)
 {
 	bool is_known = t->exact && (double)t->exact[i] == t->data[i];
-	return is_known ? t->exact[i] : interp_int(t->data[i]);
+	return is_known ? t->exact[i] : interp_to_int(t->data[i]);
 }
 
 double interp_abs_diff(const struct interp_tensor *a, const struct interp_tensor *b, int64_t i)
@@ -73,7 +70,7 @@ double interp_abs_diff(const struct interp_tensor *a, const struct interp_tensor
 	return (double)(n > m ? (uint64_t)n - (uint64_t)m : (uint64_t)m - (uint64_t)n);
 }
 
-int64_t interp_int(double v)
+int64_t interp_to_int(double v)
 {
 	if (isnan(v))
 		return 0;
@@ -99,7 +96,7 @@ int64_t interp_wrap(enum ir_dtype dtype, uint64_t v)
 	return 0;
 }
 
-/* Bytes of memory for an element: its double, and the value of an i64. */
+/* Allocated bytes of an element: a double, and for i64 the exact value. */
 static size_t element_bytes(enum ir_dtype dtype)
 {
 	return sizeof(double) + (dtype == DT_I64 ? sizeof(int64_t) : 0);
@@ -111,7 +108,7 @@ static bool bytes_of(const struct interp_tensor *t, size_t *bytes)
 	return n >= 0 && checked_mul_size((size_t)n, element_bytes(t->dtype), bytes);
 }
 
-/* After the doubles, in one block. */
+/* The exact values, which follow the doubles in one allocation. */
 static int64_t *exact_of(const struct interp_tensor *t)
 {
 	return t->dtype == DT_I64 && t->data ? (int64_t *)(t->data + interp_size(t)) : NULL;
@@ -122,7 +119,7 @@ bool interp_tensor_alloc(struct arena *a, struct interp_tensor *t)
 	size_t bytes;
 	if (!bytes_of(t, &bytes))
 		return false;
-	/* An empty tensor has an address too. */
+	/* not NULL for an empty tensor */
 	t->data = arena_alloc(a, bytes ? bytes : element_bytes(t->dtype));
 	t->exact = exact_of(t);
 	return t->data && !arena_failed(a);
@@ -133,12 +130,12 @@ bool interp_tensor_copy(struct arena *a, const struct interp_tensor *t, struct i
 	struct interp_tensor copy = *t;
 	if (!interp_tensor_alloc(a, &copy))
 		return false;
-	interp_move(&copy, 0, t, 0, interp_size(t));
+	interp_copy(&copy, 0, t, 0, interp_size(t));
 	*out = copy;
 	return true;
 }
 
-/* Shape of a type under dim values; false when a dim is negative or the bytes do not fit. */
+/* Concrete shape and bytes of a type for dim values; false if a dim is negative or on overflow. */
 static bool shape_of(const struct ir_type *type, const int64_t *dims, struct interp_tensor *out,
                      size_t *bytes)
 {
@@ -202,7 +199,7 @@ enum tfmc_status interp_slot_copy(struct interp *in, const struct ir_op *op, str
 	if (interp_size(to) != interp_size(from))
 		return interp_error(in, op, "a value has %lld elements where its type has %lld",
 		                    (long long)interp_size(from), (long long)interp_size(to));
-	interp_move(to, 0, from, 0, interp_size(from));
+	interp_copy(to, 0, from, 0, interp_size(from));
 	return TFMC_OK;
 }
 
