@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * BLAKE2b as RFC 7693 has it, without a key.
- */
+/* BLAKE2b of RFC 7693 without key, and a SIMD version for chunks. */
 #include "ir/algorithms/blake2b.h"
 
 #include <stdbool.h>
@@ -13,7 +11,7 @@ static const uint64_t start[8] = {0x6a09e667f3bcc908u, 0xbb67ae8584caa73bu, 0x3c
                                   0xa54ff53a5f1d36f1u, 0x510e527fade682d1u, 0x9b05688c2b3e6c1fu,
                                   0x1f83d9abfb41bd6bu, 0x5be0cd19137e2179u};
 
-/* Which words of the block each round takes, in pairs. */
+/* Message schedule SIGMA: u64 of the block for each round. */
 static const unsigned char order[10][16] = {
         {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
         {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
@@ -27,7 +25,7 @@ static const unsigned char order[10][16] = {
         {10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0},
 };
 
-static inline uint64_t turn(uint64_t x, int n)
+static inline uint64_t rotate_right(uint64_t x, int n)
 {
 	return x >> n | x << (64 - n);
 }
@@ -35,13 +33,13 @@ static inline uint64_t turn(uint64_t x, int n)
 static inline void mix(uint64_t *v, int a, int b, int c, int d, uint64_t x, uint64_t y)
 {
 	v[a] += v[b] + x;
-	v[d] = turn(v[d] ^ v[a], 32);
+	v[d] = rotate_right(v[d] ^ v[a], 32);
 	v[c] += v[d];
-	v[b] = turn(v[b] ^ v[c], 24);
+	v[b] = rotate_right(v[b] ^ v[c], 24);
 	v[a] += v[b] + y;
-	v[d] = turn(v[d] ^ v[a], 16);
+	v[d] = rotate_right(v[d] ^ v[a], 16);
 	v[c] += v[d];
-	v[b] = turn(v[b] ^ v[c], 63);
+	v[b] = rotate_right(v[b] ^ v[c], 63);
 }
 
 static void compress(struct blake2b *b, const unsigned char *block, int is_last)
@@ -77,7 +75,7 @@ void blake2b_begin(struct blake2b *b)
 	b->h[0] ^= 0x01010000u ^ BLAKE2B_BYTES;
 }
 
-/* The last block is another one than those before: a full one waits until it is known which it is. */
+/* The last block is compressed differently, so a full block is buffered until more bytes follow. */
 void blake2b_add(struct blake2b *b, const void *bytes, size_t n)
 {
 	const unsigned char *p = bytes;
@@ -91,7 +89,7 @@ void blake2b_add(struct blake2b *b, const void *bytes, size_t n)
 			b->bytes += BLAKE2B_BLOCK;
 			compress(b, p, 0);
 		}
-		size_t room = BLAKE2B_BLOCK - b->n, some = n < room ? n : room;
+		size_t space = BLAKE2B_BLOCK - b->n, some = n < space ? n : space;
 		memcpy(b->block + b->n, p, some);
 		b->n += some;
 		p += some;
@@ -130,29 +128,29 @@ void blake2b_end(struct blake2b *b, unsigned char out[BLAKE2B_BYTES])
 		out[i] = (unsigned char)(b->h[i / 8] >> (8 * (i % 8)));
 }
 
-/* ---- chunks side by side ---- */
+/* ---- chunks, one per SIMD lane ---- */
 
-/* Word i of all lanes. */
+/* One u64 of each lane. */
 typedef uint64_t lanes __attribute__((vector_size(8 * BLAKE2B_LANES)));
 
-#define TURN(x, n) ((x) >> (n) | (x) << (64 - (n)))
-#define MIX_LANES(a, b, c, d, x, y)    \
-	do {                           \
-		v[a] += v[b] + (x);    \
-		v[d] ^= v[a];          \
-		v[d] = TURN(v[d], 32); \
-		v[c] += v[d];          \
-		v[b] ^= v[c];          \
-		v[b] = TURN(v[b], 24); \
-		v[a] += v[b] + (y);    \
-		v[d] ^= v[a];          \
-		v[d] = TURN(v[d], 16); \
-		v[c] += v[d];          \
-		v[b] ^= v[c];          \
-		v[b] = TURN(v[b], 63); \
+#define ROTATE_RIGHT(x, n) ((x) >> (n) | (x) << (64 - (n)))
+#define MIX_LANES(a, b, c, d, x, y)            \
+	do {                                   \
+		v[a] += v[b] + (x);            \
+		v[d] ^= v[a];                  \
+		v[d] = ROTATE_RIGHT(v[d], 32); \
+		v[c] += v[d];                  \
+		v[b] ^= v[c];                  \
+		v[b] = ROTATE_RIGHT(v[b], 24); \
+		v[a] += v[b] + (y);            \
+		v[d] ^= v[a];                  \
+		v[d] = ROTATE_RIGHT(v[d], 16); \
+		v[c] += v[d];                  \
+		v[b] ^= v[c];                  \
+		v[b] = ROTATE_RIGHT(v[b], 63); \
 	} while (0)
 
-/* compress() in all lanes; bytes: that went into h with this block. */
+/* compress() in all lanes. bytes: number of bytes including this block. */
 static inline __attribute__((always_inline)) void compress_lanes(lanes *h, const lanes *m, uint64_t bytes,
                                                                  bool is_last)
 {

@@ -21,9 +21,9 @@ struct blake2b {
 
 void blake2b_begin(struct blake2b *b);
 void blake2b_add(struct blake2b *b, const void *bytes, size_t n);
-/* A text or other bytes with their length, so that what follows cannot be taken for a part of them. */
+/* Bytes prefixed by their length, so that a sequence of items has only one parse. */
 void blake2b_item(struct blake2b *b, const void *bytes, size_t n);
-void blake2b_string(struct blake2b *b, const char *text); /* NULL is another text than "" */
+void blake2b_string(struct blake2b *b, const char *text); /* as an item; NULL differs from "" */
 void blake2b_i64(struct blake2b *b, int64_t v);
 void blake2b_end(struct blake2b *b, unsigned char out[BLAKE2B_BYTES]);
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Myers' algorithm in linear space: the middle of a shortest edit path splits
- * the texts, both halves are done the same way. Lines that are on no diagonal of
- * the path are marked; the marks of both texts, walked side by side, are the
- * hunks. Invariant: unmarked lines of both texts are equal in order.
+ * Myers' algorithm in linear space: the middle of a shortest edit path splits both texts, and the parts are compared
+ * recursively. Lines that are not on a diagonal of the path are marked as changed; then the hunks follow from the
+ * marks. Invariant: the unmarked lines of both texts are equal, in order.
  */
 #include "ir/algorithms/diff.h"
 
@@ -37,7 +36,7 @@ struct box {
 	ptrdiff_t a0, a1, b0, b1;
 };
 
-static bool split(struct arena *arena, const struct diff_text *t, struct lines *out)
+static bool split_lines(struct arena *arena, const struct diff_text *t, struct lines *out)
 {
 	size_t n = 0, at = 0;
 	for (size_t i = 0; i < t->len; i++)
@@ -56,7 +55,7 @@ static bool split(struct arena *arena, const struct diff_text *t, struct lines *
 	return true;
 }
 
-static bool same(const struct differ *d, ptrdiff_t i, ptrdiff_t k)
+static bool equal_lines(const struct differ *d, ptrdiff_t i, ptrdiff_t k)
 {
 	const struct line *x = &d->a.items[i], *y = &d->b.items[k];
 	return x->hash == y->hash && x->len == y->len && memcmp(x->text, y->text, x->len) == 0;
@@ -71,7 +70,7 @@ static bool inside(const struct box *x, ptrdiff_t i, ptrdiff_t k)
 	return i >= x->a0 && i <= x->a1 && k >= x->b0 && k <= x->b1;
 }
 
-/* The furthest line of the first text that `depth` changes from the begin reach on diagonal k. */
+/* The furthest line of the first text that is reached on diagonal k with `depth` changes from the beginning. */
 static ptrdiff_t step_down(const struct differ *d, const struct box *x, ptrdiff_t k, ptrdiff_t depth)
 {
 	const ptrdiff_t *v = d->down + d->zero;
@@ -82,7 +81,7 @@ static ptrdiff_t step_down(const struct differ *d, const struct box *x, ptrdiff_
 	if (k > -depth && v[k - 1] != -NEVER && v[k - 1] + 1 > i &&
 	    inside(x, v[k - 1] + 1, v[k - 1] + 1 + shift))
 		i = v[k - 1] + 1;
-	while (i != -NEVER && i < x->a1 && i + shift < x->b1 && same(d, i, i + shift))
+	while (i != -NEVER && i < x->a1 && i + shift < x->b1 && equal_lines(d, i, i + shift))
 		i++;
 	return i;
 }
@@ -98,7 +97,7 @@ static ptrdiff_t step_up(const struct differ *d, const struct box *x, ptrdiff_t 
 	if (k < depth && v[k + 1] != NEVER && v[k + 1] - 1 < i &&
 	    inside(x, v[k + 1] - 1, v[k + 1] - 1 + shift))
 		i = v[k + 1] - 1;
-	while (i != NEVER && i > x->a0 && i + shift > x->b0 && same(d, i - 1, i + shift - 1))
+	while (i != NEVER && i > x->a0 && i + shift > x->b0 && equal_lines(d, i - 1, i + shift - 1))
 		i--;
 	return i;
 }
@@ -133,14 +132,14 @@ static void find_middle(struct differ *d, const struct box *x, ptrdiff_t *ai, pt
 	}
 }
 
-/* Recursive; each level halves the number of differences, so the depth is at most that of a binary search. */
+/* Recursive; each level halves the number of differences, so the depth is logarithmic. */
 static void compare(struct differ *d, struct box x)
 {
-	while (x.a0 < x.a1 && x.b0 < x.b1 && same(d, x.a0, x.b0)) {
+	while (x.a0 < x.a1 && x.b0 < x.b1 && equal_lines(d, x.a0, x.b0)) {
 		x.a0++;
 		x.b0++;
 	}
-	while (x.a0 < x.a1 && x.b0 < x.b1 && same(d, x.a1 - 1, x.b1 - 1)) {
+	while (x.a0 < x.a1 && x.b0 < x.b1 && equal_lines(d, x.a1 - 1, x.b1 - 1)) {
 		x.a1--;
 		x.b1--;
 	}
@@ -159,12 +158,12 @@ static void compare(struct differ *d, struct box x)
 
 /* ---- hunks ---- */
 
-/* Lines [a0, a1) and [b0, b1) with what is around the changes. */
+/* Lines [a0, a1) and [b0, b1), with context. */
 struct hunk {
 	size_t a0, a1, b0, b1;
 };
 
-/* After the change that begins at (i, k). */
+/* Advances (i, k) over the change that begins there. */
 static void skip_change(const struct differ *d, size_t *i, size_t *k)
 {
 	while (*i < d->a.n && d->a.changed[*i])
@@ -173,7 +172,8 @@ static void skip_change(const struct differ *d, size_t *i, size_t *k)
 		(*k)++;
 }
 
-/* The hunk that holds the next change at or after (i, k); false when there is none. */
+/* The hunk of the next change at or after (i, k); false if there is none. Changes closer than twice the context share a
+ * hunk. */
 static bool next_hunk(const struct differ *d, size_t i, size_t k, struct hunk *out)
 {
 	while (i < d->a.n && k < d->b.n && !d->a.changed[i] && !d->b.changed[k]) {
@@ -211,8 +211,8 @@ static void put_line(struct buf *out, char sign, const struct line *l)
 	buf_char(out, '\n');
 }
 
-/* The line that says where the hunk lies: the last before it that is not indented. */
-static void put_place(struct buf *out, const struct lines *l, size_t at)
+/* The last line before the hunk that is not indented, as diff -p shows the function. */
+static void put_section(struct buf *out, const struct lines *l, size_t at)
 {
 	while (at > 0 && (l->items[at - 1].len == 0 || strchr(" \t}", l->items[at - 1].text[0]) != NULL))
 		at--;
@@ -226,7 +226,7 @@ static void put_hunk(struct buf *out, const struct differ *d, const struct hunk 
 {
 	size_t i = h->a0, k = h->b0, n = h->a1 - h->a0, m = h->b1 - h->b0;
 	buf_printf(out, "@@ -%zu,%zu +%zu,%zu @@", n > 0 ? i + 1 : i, n, m > 0 ? k + 1 : k, m);
-	put_place(out, &d->a, h->a0);
+	put_section(out, &d->a, h->a0);
 	buf_char(out, '\n');
 	while (i < h->a1 || k < h->b1) {
 		if (i < h->a1 && d->a.changed[i]) {
@@ -247,7 +247,7 @@ bool diff_unified(struct buf *out, const struct diff_text *before, const struct 
 	bool any = false;
 
 	arena_init(&d.arena);
-	bool ok = split(&d.arena, before, &d.a) && split(&d.arena, after, &d.b);
+	bool ok = split_lines(&d.arena, before, &d.a) && split_lines(&d.arena, after, &d.b);
 	size_t diagonals = 2 * (d.a.n + d.b.n) + 5;
 	d.zero = (ptrdiff_t)(d.a.n + d.b.n + 2);
 	d.down = ARENA_ARRAY(&d.arena, ptrdiff_t, diagonals);

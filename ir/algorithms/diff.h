@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Differences of two texts, line by line, in the unified form of diff -u.
- */
+/* Line differences of two texts in unified format, as diff -u. */
 #ifndef TFMC_IR_ALGORITHMS_DIFF_H
 #define TFMC_IR_ALGORITHMS_DIFF_H
 
@@ -15,10 +13,9 @@ struct diff_text {
 };
 
 /*
- * Appends `--- name`, `+++ name` and one hunk for each group of changes with three lines around it; nothing
- * when the texts are equal. A hunk's header ends in the last line before it that begins in column one. The
- * fewest possible lines are shown as changed (E. Myers, "An O(ND) Difference Algorithm and Its Variations",
- * 1986). False when memory ran out.
+ * Appends `--- name`, `+++ name` and hunks with three lines of context; nothing if the texts are equal. The header of
+ * a hunk ends in the last unindented line before it. The number of changed lines is minimal (E. Myers, "An O(ND)
+ * Difference Algorithm and Its Variations", 1986). False without memory.
  */
 TFMC_MUST_USE bool diff_unified(struct buf *out, const struct diff_text *before,
                                 const struct diff_text *after);

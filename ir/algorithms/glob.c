@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Globs over dotted names. Braces are tried one alternative after the other
- * with a budget; stars need no recursion, because only the last one passed can
- * still take more to gain anything.
+ * Glob matching. Brace alternatives are expanded one after the other, with a budget against exponential patterns.
+ * Stars need no recursion: on a mismatch it suffices to extend the last star.
  */
 #include "ir/algorithms/glob.h"
 

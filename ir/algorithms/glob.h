@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Patterns over dotted names, the same wherever a name may be a pattern
- * (weights.ignore, hub.ignore, --probe): `*` is any characters, dots included,
- * `?` is one character, `{a,b}` is either; `**` means what `*` does.
+ * Globs over dotted names, for all options that accept patterns (weights.ignore, hub.ignore, --probe): `*` and `**`
+ * match any characters including dots, `?` one character, `{a,b}` either alternative.
  */
 #ifndef TFMC_IR_ALGORITHMS_GLOB_H
 #define TFMC_IR_ALGORITHMS_GLOB_H

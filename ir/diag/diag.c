@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Diagnostic context: sources, counting, the limit on errors. Drawing is in diag_render.c.
- */
+/* The diagnostic context: sources, counts, suppression. Rendering is in diag_render.c. */
 #include "ir/diag/diag.h"
 
 #include <stdio.h>
@@ -53,19 +51,19 @@ const char *diag_source_name(const struct diag_context *cx, uint32_t source)
 	return source == 0 || source > cx->n_sources ? "" : cx->sources[source - 1].name;
 }
 
-/* An error of the same code, place and words was told before; else it is remembered, while there is space. */
+/* The error was reported before with the same code, location and message; else records it, up to DIAG_REPORTED_MAX. */
 static bool is_repeated(struct diag_context *cx, const struct diag *d)
 {
 	const uint32_t at[] = {(uint32_t)d->code, d->loc.source, d->loc.line, d->loc.col};
 	uint64_t hash = hash_bytes64(HASH64_SEED, at, sizeof(at));
 	hash = hash_bytes64(hash, d->message, strlen(d->message)) | 1;
 	size_t i = 0;
-	while (i < DIAG_REPORTED_MAX && cx->told[i] != 0 && cx->told[i] != hash)
+	while (i < DIAG_REPORTED_MAX && cx->reported[i] != 0 && cx->reported[i] != hash)
 		i++;
-	if (i < DIAG_REPORTED_MAX && cx->told[i] == hash)
+	if (i < DIAG_REPORTED_MAX && cx->reported[i] == hash)
 		return true;
 	if (i < DIAG_REPORTED_MAX)
-		cx->told[i] = hash;
+		cx->reported[i] = hash;
 	return false;
 }
 
@@ -74,7 +72,8 @@ bool diag_is_full(const struct diag_context *cx)
 	return cx->max_errors != 0 && cx->n_errors - cx->n_repeated >= cx->max_errors;
 }
 
-/* Counts, and passes the message on unless it is an error that was told before or is beyond the limit. */
+/* Counts the diagnostic and passes it to the sink, unless it is a repeated error or beyond the limit, or a note of
+ * one. */
 static void emit(struct diag_context *cx, struct diag d, const char *fmt, va_list ap)
 {
 	struct buf message;

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Diagnostics: located messages that go to an explicit sink. Sources (YAML
- * files, .tir texts) are registered once; a location names a source, a line, a
- * column and a length. Nothing is printed here: the sink decides.
+ * Diagnostics: located messages, passed to a sink (callback), which prints them. Sources (YAML files, .tir texts) are
+ * registered once; a location is a source, line, column and length.
  *
- * Messages: lower case, no final period, one line, the user's words, both
- * values. A note is attached to the error before it. Control characters in
- * messages are escaped by the renderer.
+ * Style of messages: lower case, one line, no final period, in the user's terms, with both the found and the expected
+ * value. A note belongs to the error before it. The renderer escapes control characters.
  */
 #ifndef TFMC_IR_DIAG_DIAG_H
 #define TFMC_IR_DIAG_DIAG_H
@@ -27,7 +25,7 @@ enum diag_code {
 
 enum diag_severity { DIAG_ERROR, DIAG_WARNING, DIAG_NOTE, DIAG_REMARK };
 
-/* A place in a source text. line 0: the whole file; source 0: no place at all. */
+/* A source location. line 0: the whole file; source 0: none. */
 struct loc {
 	uint32_t source; /* 1-based index into diag_context.sources */
 	uint32_t line;   /* 1-based */
@@ -45,25 +43,24 @@ struct diag_source {
 	size_t len;
 };
 
-/* What a remark of a pass is about; text that is absent is NULL. */
+/* An optimization remark of a pass; absent strings are NULL. */
 struct diag_remark {
 	const char *pass, *function, *path; /* path: of the block in the model */
 	const char *text;
-	int64_t count;  /* how many times at this place; 0: once */
-	bool is_missed; /* something was not done, the text says why */
+	int64_t count;  /* occurrences at this location; 0: one */
+	bool is_missed; /* missed optimization, the text is the reason */
 };
 
 struct diag {
 	enum diag_severity severity;
 	enum diag_code code; /* DIAG_NONE for notes and remarks without code */
 	struct loc loc;
-	const char *message; /* valid during the call of the sink */
-	const struct diag_remark
-	        *about; /* of remarks of passes, else NULL; its words are part of the message */
+	const char *message;             /* valid during the call of the sink */
+	const struct diag_remark *about; /* remark of a pass, whose text is part of the message; else NULL */
 };
 
 struct diag_context;
-/* Called once for every diagnostic that is not suppressed by the limit. */
+/* Called for every diagnostic that is not suppressed. */
 typedef void diag_sink(void *user, const struct diag_context *cx, const struct diag *d);
 
 struct diag_context {
@@ -73,34 +70,35 @@ struct diag_context {
 	diag_sink *sink; /* may be NULL: only counted */
 	void *user;
 	size_t n_errors, n_warnings;
-	size_t n_environment; /* of the errors: not the input's fault (diag_environment_error) */
-	size_t n_repeated;    /* of the errors: told before, at the same place in the same words */
-	size_t max_errors;    /* default 20; later errors are only counted */
-	uint64_t told[DIAG_REPORTED_MAX]; /* hashes of the first errors: an error is told once */
-	bool drop_notes;                  /* the error before was suppressed */
+	size_t n_environment; /* errors of the environment (diag_environment_error), counted in n_errors too */
+	size_t n_repeated; /* errors with code, location and message of an earlier one, counted in n_errors too */
+	size_t max_errors;                    /* default 20; later errors are only counted */
+	uint64_t reported[DIAG_REPORTED_MAX]; /* hashes of the first errors, to suppress repeated ones */
+	bool drop_notes;                      /* the last error was suppressed */
 	bool warnings_are_errors;
 };
 
 void diag_init(struct diag_context *cx, diag_sink *sink, void *user);
 void diag_destroy(struct diag_context *cx);
 
-/* Registers a source; copies name and text. Returns its number for struct loc (0 when memory ran out). */
+/* Registers a source; copies name and text (NULL: no source lines are shown). Returns its number for struct loc; 0
+ * without memory. */
 uint32_t diag_add_source(struct diag_context *cx, const char *name, const char *text, size_t len);
-/* The number of a registered source of that name, else 0. */
+/* The number of the source of that name, or 0. */
 uint32_t diag_find_source(const struct diag_context *cx, const char *name);
 const char *diag_source_name(const struct diag_context *cx, uint32_t source);
 
 void diag_error(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
         TFMC_PRINTF(4, 5);
-/* An error of the system that was asked, not of the input: a file that cannot be read, no memory, no device.
- * However the stages go on, the command ends with the exit code of such errors. */
+/* An error of the environment and not of the input: unreadable file, no memory, no device. The command then exits
+ * with the code of such errors. */
 void diag_environment_error(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt,
                             ...) TFMC_PRINTF(4, 5);
 void diag_warning(struct diag_context *cx, struct loc loc, enum diag_code code, const char *fmt, ...)
         TFMC_PRINTF(4, 5);
-/* Whether a further error would only be counted. */
+/* max_errors is reached: further errors are only counted. */
 bool diag_is_full(const struct diag_context *cx);
-/* Attached to the diagnostic before it, and suppressed with it. */
+/* Belongs to the diagnostic before it, and is suppressed with it. */
 void diag_note(struct diag_context *cx, struct loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
 void diag_remark(struct diag_context *cx, struct loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
 /* `pass: text, in path (@function)`. */

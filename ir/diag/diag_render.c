@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Draws a diagnostic as text: the message, the source line, and a caret with
- * an underline. Columns are code points in the source and terminal cells on
- * the screen, so the line is first laid out into cells: tabs expanded, control
- * characters escaped, wide characters counted twice; a long line is clipped to
- * a window around the caret.
+ * Renders a diagnostic: message, source line, and a caret with underline. Columns of the source are code points,
+ * those of the screen terminal cells: tabs are expanded, control characters escaped, wide characters take two cells.
+ * Long lines are clipped to a window around the caret.
  */
 #include "ir/diag/diag.h"
 
@@ -24,7 +22,8 @@ static const struct style plain_style = {"", "", "", "", "", "", ""};
 static const struct style color_style = {"\x1b[1;31m", "\x1b[1;35m", "\x1b[1;36m", "\x1b[1;34m",
                                          "\x1b[1m",    "\x1b[1;32m", "\x1b[0m"};
 
-/* One character made safe for a terminal; a tab at `cell` reaches to the next stop. Returns its cells. */
+/* Appends one character, escaped if it is a control character; `cell`: its position, for tabs. *taken: its bytes in s.
+ * Returns its width in cells. */
 static unsigned put_char(struct buf *out, const char *s, size_t n, unsigned cell, size_t *taken)
 {
 	uint32_t cp = 0;
@@ -47,7 +46,7 @@ static unsigned put_char(struct buf *out, const char *s, size_t n, unsigned cell
 	return (unsigned)(out->len - before);
 }
 
-/* Text in which every control character is escaped; for messages and names. */
+/* Appends a message or name with all control characters escaped. */
 static void put_safe(struct buf *out, const char *s)
 {
 	size_t n = strlen(s), taken;
@@ -61,7 +60,7 @@ static void put_safe(struct buf *out, const char *s)
 	}
 }
 
-/* The line without its end; false when the source has no text or no such line. */
+/* The source line without its line end; false if the source has no text or no such line. */
 static bool find_line(const struct diag_context *cx, struct loc loc, const char **line, size_t *len)
 {
 	if (loc.source == 0 || loc.source > cx->n_sources || loc.line == 0)
@@ -81,14 +80,14 @@ static bool find_line(const struct diag_context *cx, struct loc loc, const char 
 	return true;
 }
 
-struct layout {
-	unsigned caret, caret_end; /* cells of the underlined part */
+/* Cells [caret, caret_end) of the underlined code points. */
+struct underline {
+	unsigned caret, caret_end;
 };
 
-/* Cells of the underlined code points [col, col + n). */
-static struct layout measure(const char *line, size_t len, struct loc loc)
+static struct underline find_underline(const char *line, size_t len, struct loc loc)
 {
-	struct layout l = {0, 0};
+	struct underline l = {0, 0};
 	struct buf scratch;
 	unsigned cell = 0;
 	uint64_t first = loc.col == 0 ? 1 : loc.col, last = first + (loc.len == 0 ? 1 : loc.len), col = 1;
@@ -108,7 +107,7 @@ static struct layout measure(const char *line, size_t len, struct loc loc)
 	return l;
 }
 
-/* Draws the cells [from, from + WINDOW_CELLS) of the line. */
+/* Appends cells [from, from + WINDOW_CELLS) of the line. */
 static void put_window(struct buf *out, const char *line, size_t len, unsigned from)
 {
 	struct buf piece;
@@ -131,7 +130,7 @@ static void put_window(struct buf *out, const char *line, size_t len, unsigned f
 
 static void put_source(struct buf *out, const char *line, size_t len, struct loc loc, const struct style *st)
 {
-	struct layout l = measure(line, len, loc);
+	struct underline l = find_underline(line, len, loc);
 	unsigned from = l.caret_end > WINDOW_CELLS && l.caret > MARGIN_CELLS ? l.caret - MARGIN_CELLS : 0;
 	unsigned end = l.caret_end > from + WINDOW_CELLS ? from + WINDOW_CELLS : l.caret_end;
 	const char *lead = from == 0 ? "" : "...";

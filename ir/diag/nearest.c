@@ -14,8 +14,8 @@
 #define SHORT_BYTES    6
 #define PREFIX_BYTES   3 /* shorter names begin too many others */
 
-/* Of every four letters one may be wrong; of one or two nothing. */
-static unsigned threshold(size_t a, size_t b)
+/* Largest distance of a suggestion: a quarter of the letters; 0 below three letters. */
+static unsigned max_distance(size_t a, size_t b)
 {
 	size_t n = a > b ? a : b;
 	return n < 3 ? 0 : n < 8 ? 1 : (unsigned)(n / 4);
@@ -23,7 +23,7 @@ static unsigned threshold(size_t a, size_t b)
 
 /* The first letters agree, or are swapped: what begins otherwise is another name (mllama, llama), not a typing
  * mistake. */
-static bool begins_alike(const char *a, const char *b)
+static bool has_same_beginning(const char *a, const char *b)
 {
 	int a0 = tolower((unsigned char)a[0]), b0 = tolower((unsigned char)b[0]);
 	return a0 == b0 || (a[0] != '\0' && b[0] != '\0' && a[0] == b[1] && a[1] == b[0]);
@@ -48,12 +48,14 @@ static unsigned min3(unsigned a, unsigned b, unsigned c)
 	return m < c ? m : c;
 }
 
+/* The last three rows of the dynamic programming table. */
 struct rows {
-	unsigned replaced; /* cost of another letter: in short names it makes another word (llava, llama) */
+	unsigned
+	        replaced; /* cost of a substitution; 2 in short names, where it makes another word (llava, llama) */
 	unsigned row[3][NAME_MAX_BYTES + 1];
 };
 
-/* One row of the table: prefixes of b against the first i letters of a. Returns the row's minimum. */
+/* Row i: distances of the first i letters of a to all prefixes of b. Returns the minimum of the row. */
 static unsigned next_row(struct rows *r, const char *a, size_t i, const char *b, size_t n)
 {
 	const unsigned *before = r->row[(i + 1) % 3], *above = r->row[(i + 2) % 3];
@@ -71,8 +73,8 @@ static unsigned next_row(struct rows *r, const char *a, size_t i, const char *b,
 	return best;
 }
 
-/* The distance, or limit + 1 when it is larger than limit. */
-static unsigned distance(const char *a, size_t na, const char *b, size_t nb, unsigned limit)
+/* Optimal string alignment distance; limit + 1 if it is larger than limit. */
+static unsigned alignment_distance(const char *a, size_t na, const char *b, size_t nb, unsigned limit)
 {
 	struct rows r;
 	r.replaced = na < SHORT_BYTES && nb < SHORT_BYTES ? 2 : 1;
@@ -90,8 +92,8 @@ static unsigned distance(const char *a, size_t na, const char *b, size_t nb, uns
 	return r.row[na % 3][nb];
 }
 
-/* The shortest candidate that begins with the name. */
-static const char *completed(const char *name, size_t na, const char *const *candidates, size_t n)
+/* The shortest candidate that begins with the name, or NULL. */
+static const char *find_completion(const char *name, size_t na, const char *const *candidates, size_t n)
 {
 	const char *best = NULL;
 	for (size_t i = 0; na >= PREFIX_BYTES && i < n; i++)
@@ -103,19 +105,19 @@ static const char *completed(const char *name, size_t na, const char *const *can
 const char *nearest_name(const char *name, const char *const *candidates, size_t n)
 {
 	size_t na = strlen(name);
-	const char *nearest = completed(name, na, candidates, n);
+	const char *nearest = find_completion(name, na, candidates, n);
 	unsigned best = NAME_MAX_BYTES + 1;
 	if (nearest || na > NAME_MAX_BYTES)
 		return nearest;
 	for (size_t i = 0; i < n && best > 0; i++) {
 		size_t nb = strlen(candidates[i]);
-		if (nb > NAME_MAX_BYTES || !begins_alike(name, candidates[i]) ||
+		if (nb > NAME_MAX_BYTES || !has_same_beginning(name, candidates[i]) ||
 		    !same_digits(name, candidates[i]))
 			continue;
-		unsigned limit = threshold(na, nb);
+		unsigned limit = max_distance(na, nb);
 		if (limit > best - 1)
 			limit = best - 1;
-		unsigned d = distance(name, na, candidates[i], nb, limit);
+		unsigned d = alignment_distance(name, na, candidates[i], nb, limit);
 		if (d <= limit) {
 			best = d;
 			nearest = candidates[i];

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Block arena. Blocks are a list, newest first; each carries its own scratch
- * area, so that small requests after a failure still get writable memory as
- * long as one block was ever obtained.
- */
+/* Block arena, see arena.h. Every block has a scratch area for requests after a failure, so it exists if any block
+ * does. */
 #include "ir/support/arena.h"
 
 #include <stdio.h>
@@ -69,7 +66,7 @@ static void *fail(struct arena *a, size_t n)
 	return memset(a->head->scratch, 0, SCRATCH_BYTES);
 }
 
-/* A large request gets a block of its own size; ordinary blocks double up to a limit. */
+/* Block sizes double up to BLOCK_BYTES_MAX; a larger request gets a block of its size. */
 static bool add_block(struct arena *a, size_t n)
 {
 	size_t size = a->block_bytes < BLOCK_BYTES_MIN ? BLOCK_BYTES_MIN : a->block_bytes;
@@ -182,7 +179,7 @@ const char *arena_printf(struct arena *a, const char *fmt, ...)
 	return s;
 }
 
-/* The pointer is read and written bytewise: the caller's is a T *, not a void *. */
+/* memcpy accesses the caller's T * without violating strict aliasing. */
 void *arena_list_push(struct arena *a, void **items, size_t *n, size_t *cap, size_t size)
 {
 	void *data;

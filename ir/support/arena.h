@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Block arena: everything allocated from it lives until the arena is destroyed
- * or released back to a mark. An object may point into its own arena or a
- * longer-lived one, never the reverse.
+ * Block arena (region-based allocation): all memory is freed together, when the arena is destroyed or released to a
+ * mark. An object may point into its own arena or a longer-lived one, never the reverse.
  *
- * Failure is sticky: after the first failed allocation (no memory, or a size
- * that overflows) every further call returns the address of a zeroed scratch
- * area inside the arena when the request fits into it and NULL otherwise;
- * arena_failed tells at the end of a stage. Callers that index into what they
- * asked for must check for NULL.
+ * Failure is sticky. After the first failed allocation (no memory, size overflow, limit) small requests return a
+ * zeroed scratch area inside of the arena and larger ones NULL, so callers may check arena_failed once at the end;
+ * only callers that index into an array must check for NULL.
  */
 #ifndef TFMC_IR_SUPPORT_ARENA_H
 #define TFMC_IR_SUPPORT_ARENA_H
@@ -43,9 +40,9 @@ bool arena_failed(const struct arena *a);
 /* Zeroed memory, aligned for any object. NULL on failure or n = 0. */
 void *arena_alloc(struct arena *a, size_t n);
 void *arena_calloc(struct arena *a, size_t count, size_t size);
-/* Grows an array of `count` to `want` elements (copy; the old one stays in the arena). */
+/* Grows an array from `count` to `want` elements by copying; the old memory stays in the arena. */
 void *arena_grow(struct arena *a, void *old, size_t count, size_t want, size_t size);
-/* Copies; the result is zero-terminated. Never NULL: the empty string on failure. */
+/* Zero-terminated copies; "" on failure, never NULL. */
 const char *arena_strdup(struct arena *a, const char *s);
 const char *arena_strndup(struct arena *a, const char *s, size_t n);
 const char *arena_printf(struct arena *a, const char *fmt, ...) TFMC_PRINTF(2, 3);
@@ -54,22 +51,19 @@ const char *arena_vprintf(struct arena *a, const char *fmt, va_list ap) TFMC_PRI
 #define ARENA_NEW(a, type)          ((type *)arena_calloc((a), 1, sizeof(type)))
 #define ARENA_ARRAY(a, type, count) ((type *)arena_calloc((a), (size_t)(count), sizeof(type)))
 
-/*
- * Growable list kept in an arena: `T *items; size_t n, cap;`. Evaluates to a
- * pointer to the new zeroed last element, or NULL on failure (the list is then
- * unchanged).
- */
+/* Growable list in an arena: a struct with `T *items; size_t n, cap;`. ARENA_PUSH evaluates to the new, zeroed last
+ * element; NULL on failure, which leaves the list unchanged. */
 void *arena_list_push(struct arena *a, void **items, size_t *n, size_t *cap, size_t size);
 #define ARENA_PUSH(a, list) \
 	arena_list_push((a), (void **)&(list)->items, &(list)->n, &(list)->cap, sizeof(*(list)->items))
-/* Appends a value. Without memory the list stays as it is, and the arena remembers. */
+/* Appends a value; on failure the list is unchanged and the arena has failed. */
 #define ARENA_ADD(a, list, ...)                                       \
 	do {                                                          \
 		if (ARENA_PUSH((a), (list)))                          \
 			(list)->items[(list)->n - 1] = (__VA_ARGS__); \
 	} while (0)
 
-/* The same as an expression: whether there was memory. */
+/* The same as an expression; false on failure. */
 #define ARENA_ADDED(a, list, ...) \
 	(ARENA_PUSH((a), (list)) != NULL && ((list)->items[(list)->n - 1] = (__VA_ARGS__), true))
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Growing buffer. An empty buffer points at a constant empty string, so that
- * `data` is always readable text; memory is obtained with the first byte.
- */
+/* Growable buffer. An empty one points to a constant "", so data is always a string; memory is allocated with the first
+ * byte. */
 #include "ir/support/buf.h"
 
 #include <stdio.h>
@@ -40,7 +38,7 @@ bool buf_failed(const struct buf *b)
 	return b->failed;
 }
 
-/* Room for n more bytes and the terminator. */
+/* Grows the capacity for n more bytes and the terminator. */
 static bool reserve(struct buf *b, size_t n)
 {
 	size_t need, cap = b->cap == 0 ? 64 : b->cap;
@@ -154,8 +152,8 @@ void buf_f64(struct buf *b, double v)
 	buf_bytes(b, text, number_print_f64(text, v));
 }
 
-/* One character of a quoted text; returns the bytes it took. */
-static size_t quoted_char(struct buf *b, const char *s, size_t n)
+/* Appends one character of a quoted string; returns its bytes in s. */
+static size_t quote_char(struct buf *b, const char *s, size_t n)
 {
 	uint32_t cp = 0;
 	size_t len = utf8_decode(s, n, &cp);
@@ -187,7 +185,7 @@ void buf_quoted(struct buf *b, const char *s)
 	size_t n = strlen(s);
 	buf_char(b, '"');
 	for (size_t at = 0; at < n;)
-		at += quoted_char(b, s + at, n - at);
+		at += quote_char(b, s + at, n - at);
 	buf_char(b, '"');
 }
 

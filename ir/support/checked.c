@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Checked arithmetic on the compilers' overflow builtins. Results are written
- * only on success.
- */
+/* Checked arithmetic by the overflow builtins of GCC and clang. */
 #include "ir/support/checked.h"
 
 bool checked_add_i64(int64_t a, int64_t b, int64_t *out)
@@ -61,7 +58,7 @@ bool checked_round_up_i64(int64_t a, int64_t align, int64_t *out)
 	return true;
 }
 
-/* A zero factor makes the product zero even when the others would overflow. */
+/* 0 if a factor is 0, even if the others would overflow. False if one is negative. */
 bool checked_product_i64(const int64_t *factors, size_t n, int64_t *out)
 {
 	int64_t r = 1;

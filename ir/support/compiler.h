@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Compiler-specific spellings, the only place that has any.
- */
+/* Compiler-specific attributes, the status enum, and TFMC_TRY. */
 #ifndef TFMC_IR_SUPPORT_COMPILER_H
 #define TFMC_IR_SUPPORT_COMPILER_H
 
@@ -14,19 +12,18 @@
 /* Number of elements of an array (not of a pointer). */
 #define TFMC_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/*
- * How a stage ends. Detail belongs into diagnostics, not into more codes.
- */
+/* Result of a stage. Details are in diagnostics. */
 enum tfmc_status {
 	TFMC_OK = 0,
 	TFMC_INVALID,   /* the user's input was rejected; at least one error diagnostic was emitted */
 	TFMC_NO_MEMORY, /* an arena ran out of memory */
 	TFMC_IO,        /* a file could not be read or written; a diagnostic was emitted */
-	TFMC_INTERNAL,  /* an invariant of ours does not hold; a diagnostic says which */
+	TFMC_INTERNAL,  /* a bug: an invariant does not hold; a diagnostic was emitted */
 };
 
-/* Returns the status from the enclosing function unless it is TFMC_OK. Not in functions that hold external
- * handles. */
+/*
+ * Returns the status from the enclosing function unless it is TFMC_OK. Not for functions that must release resources.
+ */
 #define TFMC_TRY(expr)                         \
 	do {                                   \
 		enum tfmc_status st_ = (expr); \

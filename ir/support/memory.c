@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Requests for memory, and the handler of the process for those that fail.
- */
+/* Allocation, and the process-wide handler for failures. */
 #include "ir/support/memory.h"
 
 #include <stdbool.h>
@@ -16,8 +14,8 @@ static struct {
 	memory_handler *handler;
 	void *user;
 	const char *what, *name;
-	bool is_running; /* the handler */
-	size_t used;     /* of the reserve */
+	bool is_running; /* the handler is running */
+	size_t used;     /* bytes of the reserve */
 } process;
 
 static _Alignas(max_align_t) unsigned char reserve[MEMORY_RESERVE];
@@ -74,7 +72,7 @@ void *memory_alloc(size_t n)
 	return p;
 }
 
-/* Of the system: pages of a large table that are never used cost nothing. */
+/* calloc and not memset: unused pages of a large table are never touched. */
 void *memory_zeroed(size_t count, size_t size)
 {
 	if (process.is_running) {

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of the compiler. Arenas, buffers and the few tables of their own get
- * it here and nowhere else, so that there is one answer to "no memory".
+ * Allocation for the whole compiler (arenas, buffers, tables), so that out of memory is handled in one place.
  *
- * A program installs a handler that says what happened and ends the process:
- * the only state of the whole process, as in git, clang and LLVM. Without one
- * (the compiler as a library) a request returns NULL, and the failure is sticky
- * in the arena or the buffer that made it.
+ * A program installs a handler that reports the error and exits, as in git and LLVM; it is the only process-wide
+ * state. Without a handler (the compiler as a library) allocation returns NULL, and the failure is sticky in the
+ * arena or buffer.
  */
 #ifndef TFMC_IR_SUPPORT_MEMORY_H
 #define TFMC_IR_SUPPORT_MEMORY_H
@@ -14,22 +12,22 @@
 #include <stddef.h>
 
 /*
- * `stage`: what was being done, after "while"; bytes 0: not known. While it runs, memory comes from a reserve
- * of MEMORY_RESERVE bytes, so that it can build a message.
+ * Handler for failed allocations. stage: the current activity, to follow "while"; bytes 0: unknown. While the handler
+ * runs, allocations come from a static reserve of MEMORY_RESERVE bytes, so that it can build a message.
  */
 typedef void memory_handler(void *user, const char *stage, size_t bytes);
 #define MEMORY_RESERVE ((size_t)256 << 10)
 
 void memory_set_handler(memory_handler *handler, void *user);
-/* What is done from now on: "reading the model"; `name` (NULL: none) is put after it. Both stay valid. */
+/* Sets the current activity for the handler: "reading the model", followed by `name` unless NULL. Not copied. */
 void memory_stage(const char *what, const char *name);
-/* The system, or a library that we call, has no memory. Returns only without a handler, or in it. */
+/* Calls the handler: the system or a library has no memory. Returns if there is none, or it is running. */
 void memory_failed(size_t bytes);
 
-/* At least one byte. Calls memory_failed and returns NULL when there is none. */
+/* n bytes, at least one; NULL after memory_failed. */
 void *memory_alloc(size_t n);
 void *memory_zeroed(size_t count, size_t size);
-/* p (NULL: none) has `old` bytes, and stays as it is when the result is NULL. */
+/* Resizes p (NULL: allocates) from `old` to n bytes; p stays valid if the result is NULL. */
 void *memory_resize(void *p, size_t old, size_t n);
 void memory_free(void *p);
 

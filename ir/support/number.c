@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers to text and back without any influence of the locale: the C library
- * converts only texts of the form DIGITSe[-]DIGITS, which have no decimal
- * point, and its own output is taken apart into digits and exponent.
+ * Formatting and parsing without locale: strtod and printf depend on the locale only in the decimal point, so the C
+ * library parses only DIGITSe[-]DIGITS, and its output is split into digits and exponent.
  */
 #include "ir/support/number.h"
 
@@ -14,7 +13,7 @@
 
 #include "ir/support/checked.h"
 
-/* More significant digits than decide any rounding of a double; the rest becomes one sticky digit. */
+/* 767 significant digits can decide the rounding of a double; further ones become one sticky digit. */
 #define DIGITS_MAX     800
 #define EXPONENT_CLAMP 100000
 
@@ -24,7 +23,7 @@ struct decimal {
 	int exponent; /* of the first digit: d.ddd * 10^exponent */
 };
 
-/* Takes apart "-d.ddde+XX" as printed in any locale. */
+/* Splits "d.ddde+XX", printed in any locale. */
 static void split_scientific(const char *s, struct decimal *out)
 {
 	out->n_digits = 0;
@@ -40,41 +39,41 @@ static void split_scientific(const char *s, struct decimal *out)
 	out->digits[out->n_digits] = '\0';
 }
 
-/* The text DIGITSe[-]DIGITS of the same value. */
+/* The value as DIGITSe[-]DIGITS. */
 static void integer_text(const struct decimal *d, char *out, size_t n)
 {
 	snprintf(out, n, "%se%d", d->digits, d->exponent - (d->n_digits - 1));
 }
 
-static bool reads_back_f64(const struct decimal *d, double v)
+static bool round_trips_f64(const struct decimal *d, double v)
 {
 	char text[48];
 	integer_text(d, text, sizeof(text));
 	return strtod(text, NULL) == v;
 }
 
-static bool reads_back_f32(const struct decimal *d, float v)
+static bool round_trips_f32(const struct decimal *d, float v)
 {
 	char text[48];
 	integer_text(d, text, sizeof(text));
 	return strtof(text, NULL) == v;
 }
 
-/* v is finite and positive. */
-static void shortest(double v, bool single, struct decimal *out)
+/* The shortest decimal that round-trips, by trying precisions; v is finite and positive. */
+static void find_shortest(double v, bool single, struct decimal *out)
 {
 	char text[64];
 	int last = single ? 8 : 16;
 	for (int precision = 0; precision <= last; precision++) {
 		snprintf(text, sizeof(text), "%.*e", precision, v);
 		split_scientific(text, out);
-		if (single ? reads_back_f32(out, (float)v) : reads_back_f64(out, v))
+		if (single ? round_trips_f32(out, (float)v) : round_trips_f64(out, v))
 			return;
 	}
 }
 
-/* Positional between 1e-4 and 1e16, else with an exponent of at least two digits. */
-static size_t layout(char *out, const struct decimal *d, bool negative)
+/* Positional notation from 1e-4 to 1e16, else scientific with at least two exponent digits. */
+static size_t format_decimal(char *out, const struct decimal *d, bool negative)
 {
 	char *p = out;
 	int e = d->exponent;
@@ -116,8 +115,8 @@ static size_t print(char *out, double v, bool single)
 	if (v == 0) {
 		return copy(out, signbit(v) ? "-0.0" : "0.0");
 	}
-	shortest(fabs(v), single, &d);
-	return layout(out, &d, v < 0);
+	find_shortest(fabs(v), single, &d);
+	return format_decimal(out, &d, v < 0);
 }
 
 size_t number_print_f32(char out[NUMBER_TEXT_MAX], float v)
@@ -142,7 +141,7 @@ struct scan {
 	bool sticky;      /* a dropped digit is not zero */
 };
 
-/* Reads one run of digits; those after the point lower the exponent. */
+/* Consumes digits; those of a fraction lower the exponent. Returns their number. */
 static size_t scan_digits(struct scan *sc, const char *s, size_t n, bool fraction)
 {
 	size_t i = 0;
@@ -259,7 +258,7 @@ bool number_parse_i64(const char *s, size_t n, int64_t *out)
 	}
 	if (at >= n)
 		return false;
-	/* Counted downwards: the negative range is the larger one. */
+	/* accumulated as a negative number, whose range is larger */
 	for (; at < n; at++) {
 		int digit = digit_value(s[at]);
 		if (digit >= base || !checked_mul_i64(v, base, &v) || !checked_sub_i64(v, digit, &v))

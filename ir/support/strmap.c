@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * String map by open addressing over an insertion-ordered array, and FNV-1a.
- * Growing leaves the old arrays in the arena.
- */
+/* String map: open addressing over an array in order of insertion; growing leaves the old arrays in the arena.
+ * FNV-1a. */
 #include "ir/support/strmap.h"
 
 #include <string.h>
@@ -32,7 +30,7 @@ void strmap_init(struct strmap *m, struct arena *arena)
 	*m = (struct strmap){.arena = arena};
 }
 
-static struct strmap_entry *find(const struct strmap *m, const char *s, size_t n, uint32_t hash)
+static struct strmap_entry *find_entry(const struct strmap *m, const char *s, size_t n, uint32_t hash)
 {
 	if (m->n_slots == 0)
 		return NULL;
@@ -45,7 +43,7 @@ static struct strmap_entry *find(const struct strmap *m, const char *s, size_t n
 	}
 }
 
-static void place(struct strmap *m, uint32_t hash, size_t index)
+static void insert_slot(struct strmap *m, uint32_t hash, size_t index)
 {
 	size_t i = hash & (m->n_slots - 1);
 	while (m->slots[i] != 0)
@@ -53,7 +51,7 @@ static void place(struct strmap *m, uint32_t hash, size_t index)
 	m->slots[i] = (uint32_t)(index + 1);
 }
 
-/* Keeps the table at most half full. */
+/* Grows the hash table for one more entry; it stays at most half full. */
 static bool grow(struct strmap *m)
 {
 	size_t want, doubled;
@@ -68,7 +66,7 @@ static bool grow(struct strmap *m)
 	m->slots = slots;
 	m->n_slots = want;
 	for (size_t i = 0; i < m->n; i++)
-		place(m, m->items[i].hash, i);
+		insert_slot(m, m->items[i].hash, i);
 	return true;
 }
 
@@ -84,28 +82,28 @@ static struct strmap_entry *insert(struct strmap *m, const char *s, size_t n, ui
 		return NULL;
 	e->key = key;
 	e->hash = hash;
-	place(m, hash, m->n - 1);
+	insert_slot(m, hash, m->n - 1);
 	return e;
 }
 
 void *strmap_get(const struct strmap *m, const char *key)
 {
 	size_t n = strlen(key);
-	const struct strmap_entry *e = find(m, key, n, hash_bytes32(key, n));
+	const struct strmap_entry *e = find_entry(m, key, n, hash_bytes32(key, n));
 	return e == NULL ? NULL : e->value;
 }
 
 bool strmap_has(const struct strmap *m, const char *key)
 {
 	size_t n = strlen(key);
-	return find(m, key, n, hash_bytes32(key, n)) != NULL;
+	return find_entry(m, key, n, hash_bytes32(key, n)) != NULL;
 }
 
 bool strmap_set(struct strmap *m, const char *key, void *value)
 {
 	size_t n = strlen(key);
 	uint32_t hash = hash_bytes32(key, n);
-	struct strmap_entry *e = find(m, key, n, hash);
+	struct strmap_entry *e = find_entry(m, key, n, hash);
 	if (e == NULL)
 		e = insert(m, key, n, hash);
 	if (e == NULL)
@@ -117,7 +115,7 @@ bool strmap_set(struct strmap *m, const char *key, void *value)
 const char *strmap_intern(struct strmap *m, const char *s, size_t n)
 {
 	uint32_t hash = hash_bytes32(s, n);
-	struct strmap_entry *e = find(m, s, n, hash);
+	struct strmap_entry *e = find_entry(m, s, n, hash);
 	if (e == NULL)
 		e = insert(m, s, n, hash);
 	return e == NULL ? "" : e->key;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Map from strings to pointers and string interning. Iteration is in order of
- * insertion, so nothing that is printed depends on hash values. Keys are
- * copied into the arena.
+ * Hash map from strings to pointers, string interning, word lists, FNV-1a hashes, and spelling suggestions. Iteration
+ * over a map is in order of insertion, so output never depends on hash values. Keys are copied into the arena.
  */
 #ifndef TFMC_IR_SUPPORT_STRMAP_H
 #define TFMC_IR_SUPPORT_STRMAP_H
@@ -23,26 +22,26 @@ struct strmap {
 	struct arena *arena;
 	struct strmap_entry *items; /* in order of insertion */
 	size_t n, cap;
-	uint32_t *slots; /* open addressing; index + 1, 0 = empty */
+	uint32_t *slots; /* hash table: index + 1 into items, 0: empty */
 	size_t n_slots;
 };
 
 void strmap_init(struct strmap *m, struct arena *arena);
-/* The value, or NULL when the key is absent. */
+/* The value; NULL if the key is absent. */
 void *strmap_get(const struct strmap *m, const char *key);
 bool strmap_has(const struct strmap *m, const char *key);
-/* Inserts or replaces. False when memory ran out. */
+/* Inserts or replaces. False without memory. */
 bool strmap_set(struct strmap *m, const char *key, void *value);
-/* One copy of each distinct string: equal texts give equal pointers. Never NULL ("" on failure). */
+/* The unique copy of a string: equal strings have equal pointers. "" on failure, never NULL. */
 const char *strmap_intern(struct strmap *m, const char *s, size_t n);
 
-/* A word of a list in which blanks separate them: `struct word w = {list, 0}; while (list_word_next(&w))`. */
+/* Iterates over a blank-separated list: `struct word w = {list, 0}; while (list_word_next(&w))`. */
 struct word {
 	const char *text;
 	size_t n;
 };
 bool list_word_next(struct word *w);
-/* The list has the first n characters of `text` as a word. */
+/* The first n characters of `text` are a word of the list. */
 bool list_has_word(const char *list, const char *text, size_t n);
 
 /* FNV-1a, 32 and 64 bit. */
@@ -57,9 +56,9 @@ uint64_t hash_bytes64(uint64_t seed, const void *p, size_t n);
  * earlier candidate.
  */
 const char *nearest_name(const char *name, const char *const *candidates, size_t n);
-/* "; did you mean 'NAME'?" for that, or "". */
+/* "; did you mean 'NAME'?" with the nearest name, or "". */
 const char *did_you_mean(struct arena *a, const char *name, const char *const *candidates, size_t n);
-/* The same, or "; known: A, B, C". */
+/* The same; if no name is near, "; known: A, B, C". */
 const char *did_you_mean_or_known(struct arena *a, const char *name, const char *const *candidates, size_t n);
 
 #endif

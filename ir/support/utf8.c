@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Strict UTF-8 decoding and a small table of character widths, enough to put
- * a caret under the right column.
- */
+/* Strict UTF-8 decoding, and character widths as exact as a caret under a source line requires. */
 #include "ir/support/utf8.h"
 
 #include <string.h>
 
 #include "ir/support/compiler.h"
 
-static bool is_tail(unsigned char c)
+static bool is_continuation(unsigned char c)
 {
 	return (c & 0xC0u) == 0x80u;
 }
@@ -29,7 +26,7 @@ size_t utf8_decode(const char *s, size_t n, uint32_t *cp)
 	uint32_t v = c & (0xFFu >> (len + 1));
 	for (size_t i = 1; i < len; i++) {
 		unsigned char t = (unsigned char)s[i];
-		if (!is_tail(t))
+		if (!is_continuation(t))
 			return 0;
 		v = v << 6 | (t & 0x3Fu);
 	}
@@ -85,7 +82,7 @@ static bool in_ranges(const struct range *r, size_t n, uint32_t cp)
 
 unsigned utf8_width(uint32_t cp)
 {
-	static const struct range zero[] = {
+	static const struct range combining[] = {
 	        {0x0300, 0x036F}, {0x064B, 0x065F}, {0x200B, 0x200D}, {0x20D0, 0x20FF}, {0xFE00, 0xFE0F},
 	};
 	static const struct range wide[] = {
@@ -93,7 +90,7 @@ unsigned utf8_width(uint32_t cp)
 	        {0xF900, 0xFAFF},   {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},   {0xFFE0, 0xFFE6},
 	        {0x1F300, 0x1F64F}, {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD},
 	};
-	if (in_ranges(zero, TFMC_COUNT(zero), cp))
+	if (in_ranges(combining, TFMC_COUNT(combining), cp))
 		return 0;
 	return in_ranges(wide, TFMC_COUNT(wide), cp) ? 2 : 1;
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * UTF-8: strict decoding (no overlong forms, surrogates, or values above
- * U+10FFFF), what diagnostics need to know about characters, and lines.
- */
+/* UTF-8: strict decoding (no overlong forms, surrogates, or values above U+10FFFF), terminal width, and splitting
+ * into lines. */
 #ifndef TFMC_IR_SUPPORT_UTF8_H
 #define TFMC_IR_SUPPORT_UTF8_H
 
@@ -10,13 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the first code point (1..4), or 0 when s does not begin with a valid one or n = 0. */
+/* Decodes the first code point; returns its bytes (1..4), 0 if it is invalid or n is 0. */
 size_t utf8_decode(const char *s, size_t n, uint32_t *cp);
-/* Offset of the first invalid byte, or n when all is valid. */
+/* Offset of the first invalid byte; n if all is valid. */
 size_t utf8_check(const char *s, size_t n);
 /* Number of code points; an invalid byte counts as one. */
 size_t utf8_count(const char *s, size_t n);
-/* Controls and marks that change the direction of text: must not reach a terminal. */
+/* Control characters and bidirectional marks, which must not be sent to a terminal. */
 bool utf8_is_control(uint32_t cp);
 /* Columns on a terminal: 0 for combining marks, 2 for wide characters, else 1. */
 unsigned utf8_width(uint32_t cp);
