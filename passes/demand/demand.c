@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Demand analysis: one backward walk over a function for each row selection. A repeat whose result is needed in selected rows
- * only is analyzed as if its last iteration was peeled. Invariant: an op is visited after all readers of its results.
+ * Demand analysis: one backward walk over a function for each row selection. A repeat whose result is needed in
+ * selected rows only is analyzed as if its last iteration was peeled. Invariant: an op is visited after all
+ * readers of its results.
  */
 #include "passes/demand/demand.h"
 
@@ -14,8 +15,8 @@
 /* ---- rows of one op ---- */
 
 /*
- * Invariant: axis 0 of a value with rows is the batch axis, and the row axis has the size that the key says, so that rows
- * can be selected from any such value.
+ * Invariant: axis 0 of a value with rows is the batch axis, and the row axis has the size that the key says, so
+ * that rows can be selected from any such value.
  */
 
 static const struct ir_type *operand_type(const struct demand_plan *plan, const struct ir_op *op, size_t i)
@@ -124,7 +125,10 @@ bool demand_is_selection(const struct demand_plan *plan, const struct ir_op *op)
 	return same_key(&key, &plan->key);
 }
 
-/* v depends on parameters alone (through at most *left ops), so the row numbers can be computed before everything else. */
+/*
+ * v depends on parameters alone (through at most *left ops), so the row numbers can be computed before
+ * everything else.
+ */
 static bool depends_on_parameters_only(const struct ir_func *f, struct ir_value v, int *left)
 {
 	const struct ir_op *op = ir_def(f, v);
@@ -182,7 +186,10 @@ static bool may_be_computed_twice(const struct ir_op *op)
 	return ir_is_norm(op->code) || op->code == OP_round_rows;
 }
 
-/* v is a view of an unreduced value: rows are selected after the views, so that the ops equal those of other iterations. */
+/*
+ * v is a view of an unreduced value: rows are selected after the views, so that the ops equal those of other
+ * iterations.
+ */
 static bool is_view_of_complete(const struct demand_plan *plan, struct ir_value v)
 {
 	const struct ir_op *op = ir_def(plan->f, v);
@@ -294,7 +301,8 @@ static void visit_repeat(struct demand_plan *plan, const struct ir_op *op)
 }
 
 /*
- * Visits the ops of a region from the last to the first; only row selections and repeats in the function body count.
+ * Visits the ops of a region from the last to the first; only row selections and repeats in the function body
+ * count.
  */
 static void visit_region(struct demand_plan *plan, const struct ir_region *region)
 {
@@ -357,8 +365,9 @@ static void reset_demand(struct demand_plan *plan)
 }
 
 /*
- * Computes the demand for plan->key. A linear that merge-linear would merge with a sibling which needs all rows is left
- * unreduced, and its rows are selected afterwards: otherwise the merge would be lost. Iterates until that is stable.
+ * Computes the demand for plan->key. A linear that merge-linear would merge with a sibling which needs all rows is
+ * left unreduced, and its rows are selected afterwards: otherwise the merge would be lost. Iterates until that is
+ * stable.
  */
 static void find_for_key(struct demand_plan *plan)
 {

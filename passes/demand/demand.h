@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Demand analysis (backward slicing by row): for each value, whether its readers need all rows, or one row of each sequence,
- * at[b] along some axis. Computed backward over a function before anything is rewritten.
+ * Demand analysis (backward slicing by row): for each value, whether its readers need all rows, or one row of each
+ * sequence, at[b] along some axis. Computed backward over a function before anything is rewritten.
  *
  * The row axis of a value is never axis 0, which is the batch axis.
  */
@@ -42,15 +42,15 @@ struct demand_plan {
 };
 
 /*
- * Computes the demand for each row selection in f and keeps the one that makes most contractions smaller. Returns false,
- * with remarks, if there is none.
+ * Computes the demand for each row selection in f and keeps the one that makes most contractions smaller. Returns
+ * false, with remarks, if there is none.
  */
 bool demand_find(struct demand_plan *plan);
 /* op is the row selection of plan->key. */
 bool demand_is_selection(const struct demand_plan *plan, const struct ir_op *op);
 /*
- * Whether a row of op's result along `axis` can be computed from rows of its operands. axes[i]: the row axis of operand i,
- * or 0 if the complete operand is read.
+ * Whether a row of op's result along `axis` can be computed from rows of its operands. axes[i]: the row axis of
+ * operand i, or 0 if the complete operand is read.
  */
 bool demand_rule(const struct demand_plan *plan, const struct ir_op *op, int axis, int *axes);
 

@@ -3,17 +3,18 @@
  * demand-rows: linears and attentions compute only the rows that are read.
  *
  * Requires   fuse-attention and merge-heads (it handles whole attention ops).
- * Ensures    if only one row of each sequence of a result is read (take_rows, or slice {axis=1 size=1}), everything
- *            between it and the last op that mixes rows has one row. If that result comes from a repeat, the last
- *            iteration is peeled: k, v and states for all rows, everything after q for the selected rows. Same ops, same
- *            weights (with constant index), same bits. peel=0 leaves repeats alone. Counters: peeled, products, ops,
- *            rows picked, kept.
+ * Ensures    if only one row of each sequence of a result is read (take_rows, or slice {axis=1 size=1}),
+ *            everything between it and the last op that mixes rows has one row. If that result comes from a
+ *            repeat, the last iteration is peeled: k, v and states for all rows, everything after q for the
+ *            selected rows. Same ops, same weights (with constant index), same bits. peel=0 leaves repeats alone.
+ *            Counters: peeled, products, ops, rows picked, kept.
  * Example    %y = repeat %i = 0 to 5 carry (%x = %x0) { .. }   %r = take_rows %y, %at
  *        ->  %z = repeat %i = 0 to 4 carry (%x = %x0) { .. }   .. of iteration 4, q and what follows [B,1,..]
- * Skips      a result with readers of all rows, or of other rows; row numbers that depend on more than parameters; a last
- *            iteration in which every linear needs all rows. A linear that would be merged with others that need all rows
- *            is left as it is.
- * Benefit    3 to 6 % of the prefill of D4, more for small models; 7 % of D2 on Sapphire Rapids (tests/perf/passes.md).
+ * Skips      a result with readers of all rows, or of other rows; row numbers that depend on more than parameters;
+ *            a last iteration in which every linear needs all rows. A linear that would be merged with others that
+ *            need all rows is left as it is.
+ * Benefit    3 to 6 % of the prefill of D4, more for small models; 7 % of D2 on Sapphire Rapids
+ *            (tests/perf/passes.md).
  */
 #include "passes/demand/demand.h"
 
@@ -192,7 +193,10 @@ static struct ir_value build_op(struct demand_builder *d, const struct ir_op *op
 	return build_generic(d, op, operands);
 }
 
-/* Builds a reduced op: the same op with one row, so the same kernel and order of arithmetic; also the complete op if needed. */
+/*
+ * Builds a reduced op: the same op with one row, so the same kernel and order of arithmetic; also the complete
+ * op if needed.
+ */
 static void build_reduced(struct demand_builder *d, const struct ir_op *op)
 {
 	struct ir_value operands[DEMAND_OPERANDS_MAX] = {IR_NO_VALUE};

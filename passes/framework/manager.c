@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pass manager: pass_functions the steps of a pipeline on a module. For each step it checks the stage of the module, pass_functions the
- * pass into a new module and verifies that; IR text, diffs, dumps, remarks and reproducers go to struct pass_sink.
- * At most two modules exist at a time.
+ * Pass manager: runs the steps of a pipeline on a module. For each step it checks the stage of the module, runs
+ * the pass into a new module and verifies that; IR text, diffs, dumps, remarks and reproducers go to struct
+ * pass_sink. At most two modules exist at a time.
  */
 #include <stdarg.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static bool same_string(const char *a, const char *b)
 	return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-static bool same_remark(const struct said_remark *a, const struct said_remark *b)
+static bool same_remark(const struct recorded_remark *a, const struct recorded_remark *b)
 {
 	return a->at.source == b->at.source && a->at.line == b->at.line && a->at.col == b->at.col &&
 	       a->about.is_missed == b->about.is_missed &&
@@ -67,13 +67,14 @@ static bool same_remark(const struct said_remark *a, const struct said_remark *b
 /* Appends a remark, or increments the count of an equal one. */
 static void record_remark(struct pass_context *p, struct ir_loc loc, bool is_missed, const char *text)
 {
-	struct said_remark r = {loc.at,
-	                        {.pass = p->step->pass->name,
-	                         .function = p->function != NULL ? arena_strdup(p->arena, p->function) : NULL,
-	                         .path = loc.path != NULL ? arena_strdup(p->arena, loc.path) : NULL,
-	                         .text = text,
-	                         .count = 1,
-	                         .is_missed = is_missed}};
+	struct recorded_remark r = {
+	        loc.at,
+	        {.pass = p->step->pass->name,
+	         .function = p->function != NULL ? arena_strdup(p->arena, p->function) : NULL,
+	         .path = loc.path != NULL ? arena_strdup(p->arena, loc.path) : NULL,
+	         .text = text,
+	         .count = 1,
+	         .is_missed = is_missed}};
 	for (size_t i = 0; i < p->remarks.n; i++) {
 		if (same_remark(&p->remarks.items[i], &r)) {
 			p->remarks.items[i].about.count++;
@@ -374,7 +375,8 @@ static bool has_pass(const struct manager *g, const char *name)
 }
 
 /*
- * --require-fusion is checked by the pass that performs the fusion; a pipeline without that pass would silently accept.
+ * --require-fusion is checked by the pass that performs the fusion; a pipeline without that pass would silently
+ * accept.
  */
 static bool check_required_fusion(const struct manager *g, const char *kind)
 {
@@ -389,7 +391,7 @@ static bool check_required_fusion(const struct manager *g, const char *kind)
 		           pass);
 	else
 		diag_error(g->cx, LOC_NONE, DIAG_PIPELINE,
-		           "'%s' is no fusion that can be required; there are attention and softmax", kind);
+		           "'%s' is not a fusion that can be required; attention and softmax are", kind);
 	return false;
 }
 

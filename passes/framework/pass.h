@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Public interface of the optimizer: the table of passes, pipelines, and passes_run(). A pass reads one module and
- * writes another; the manager verifies after each pass, prints, dumps, counts, times and writes reproducers. It opens
- * no files: all text goes to the callbacks of struct pass_sink.
+ * writes another; the manager verifies after each pass, prints, dumps, counts, times and writes reproducers. It
+ * opens no files: all text goes to the callbacks of struct pass_sink.
  */
 #ifndef TFMC_PASSES_FRAMEWORK_PASS_H
 #define TFMC_PASSES_FRAMEWORK_PASS_H
@@ -37,7 +37,10 @@ struct pass_desc {
 const struct pass_desc *pass_at(size_t i);
 /* The pass of that name, or NULL. */
 const struct pass_desc *pass_find(const char *name);
-/* Emits a diagnostic for an unknown pass name, with a suggestion; `what` begins it: "" or an option, "stop after: ". */
+/*
+ * Emits a diagnostic for an unknown pass name, with a suggestion; `what` begins it: "" or an option, "stop
+ * after: ".
+ */
 void pass_report_unknown(struct diag_context *cx, const char *what, const char *name);
 /* How far a pass may change results, as rule_class of rewrite rules. For canonicalize: without its rules, which have
  * classes of their own. */
@@ -58,8 +61,8 @@ struct pipeline {
 };
 
 /*
- * Parses `canonicalize,group{max_ops=4},plan-memory`. O0, O1 and O2 expand to their passes; the empty string is the
- * empty pipeline. Allocates in `a`. TFMC_INVALID after a PIPELINE diagnostic.
+ * Parses `canonicalize,group{max_ops=4},plan-memory`. O0, O1 and O2 expand to their passes; the empty string is
+ * the empty pipeline. Allocates in `a`. TFMC_INVALID after a PIPELINE diagnostic.
  */
 TFMC_MUST_USE enum tfmc_status pipeline_parse(struct arena *a, struct diag_context *cx, const char *text,
                                               struct pipeline *out);
@@ -180,8 +183,8 @@ struct pass_options {
 };
 
 /*
- * Runs the pipeline on `in`, which is not modified. *out: a new module (for an empty pipeline, a copy), which the caller
- * destroys. report may be NULL. On failure *out is NULL and a diagnostic was emitted.
+ * Runs the pipeline on `in`, which is not modified. *out: a new module (for an empty pipeline, a copy), which the
+ * caller destroys. report may be NULL. On failure *out is NULL and a diagnostic was emitted.
  */
 TFMC_MUST_USE enum tfmc_status passes_run(struct diag_context *cx, const struct pipeline *p,
                                           const struct pass_options *options, const struct ir_module *in,

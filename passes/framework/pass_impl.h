@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Interface for implementing a pass. A pass is one function pass_<id> of type pass_run: it reads `in` and fills `out`,
- * an empty module with the same dims and states. The manager sets the stage, verifies, prints and times.
+ * Interface for implementing a pass. A pass is one function pass_<id> of type pass_run: it reads `in` and fills
+ * `out`, an empty module with the same dims and states. The manager sets the stage, verifies, prints and times.
  */
 #ifndef TFMC_PASSES_FRAMEWORK_PASS_IMPL_H
 #define TFMC_PASSES_FRAMEWORK_PASS_IMPL_H
@@ -19,13 +19,13 @@ struct pass_context {
 	int64_t fuel;         /* applications left */
 	int64_t applied;      /* applications so far */
 	struct {
-		struct said_remark *items;
+		struct recorded_remark *items;
 		size_t n, cap;
 	} remarks; /* emitted at the end of the pass, equal ones once with a count */
 };
 
 /* A remark and its location; strings are in the arena of the pass. */
-struct said_remark {
+struct recorded_remark {
 	struct loc at;
 	struct diag_remark about;
 };
@@ -50,12 +50,15 @@ void pass_remark(struct pass_context *p, struct ir_loc loc, const char *fmt, ...
 /* Remark of a missed optimization, with its reason. */
 void pass_missed(struct pass_context *p, struct ir_loc loc, const char *fmt, ...) TFMC_PRINTF(3, 4);
 /*
- * Consumes one unit of fuel (the number of applications that a pass may still make, for bisection). Returns the number
- * of the application, from 1, or 0 when no fuel is left: the pass must not rewrite. rebuild_module() calls it for every
- * match; a pass that chooses sets of ops before the traversal calls it for each set.
+ * Consumes one unit of fuel (the number of applications that a pass may still make, for bisection). Returns the
+ * number of the application, from 1, or 0 when no fuel is left: the pass must not rewrite. rebuild_module() calls
+ * it for every match; a pass that chooses sets of ops before the traversal calls it for each set.
  */
 int64_t pass_consume_fuel(struct pass_context *p);
-/* Notifies the `applied` callback of an application; `what`: the rule, or NULL when the name of the pass is enough. */
+/*
+ * Notifies the `applied` callback of an application; `what`: the rule, or NULL when the name of the pass is
+ * enough.
+ */
 void pass_applied(struct pass_context *p, int64_t number, const char *what, struct ir_loc loc);
 /* Whether --require-fusion=kind was given. */
 bool pass_requires(const struct pass_context *p, const char *kind);

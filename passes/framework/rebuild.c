@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The traversal of rebuild.h. Invariant of the backward walk: when an op is visited, all readers of its results have been
- * visited.
+ * The traversal of rebuild.h. Invariant of the backward walk: when an op is visited, all readers of its results
+ * have been visited.
  */
 #include "passes/framework/rebuild.h"
 

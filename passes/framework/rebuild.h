@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rewriting traversal: copies a module op by op through the builder and replaces the ops that a pass matches. For each
- * function, a backward walk finds the needed values (mark phase of dead code elimination; a match reports the values that
- * its replacement reads), then a forward walk emits the needed ops. Dead ops are therefore dropped. Recursion goes only
- * into regions, whose depth is bounded.
+ * Rewriting traversal: copies a module op by op through the builder and replaces the ops that a pass matches. For
+ * each function, a backward walk finds the needed values (mark phase of dead code elimination; a match reports the
+ * values that its replacement reads), then a forward walk emits the needed ops. Dead ops are therefore dropped.
+ * Recursion goes only into regions, whose depth is bounded.
  */
 #ifndef TFMC_PASSES_FRAMEWORK_REBUILD_H
 #define TFMC_PASSES_FRAMEWORK_REBUILD_H
@@ -41,9 +41,9 @@ struct rebuild {
 };
 
 /*
- * Rewrites all functions of `in` into `out`. With a rewrite whose match is NULL only dead ops are dropped; with rewrite
- * NULL the module is copied literally, dead ops and unused weights included. changes (may be NULL): number of replaced
- * ops.
+ * Rewrites all functions of `in` into `out`. With a rewrite whose match is NULL only dead ops are dropped; with
+ * rewrite NULL the module is copied literally, dead ops and unused weights included. changes (may be NULL): number
+ * of replaced ops.
  */
 TFMC_MUST_USE enum tfmc_status rebuild_module(struct pass_context *p, const struct ir_module *in,
                                               struct ir_module *out, const struct rewrite *rewrite,

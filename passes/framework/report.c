@@ -36,7 +36,10 @@ static char buffer_letter(size_t i)
 	return letters[i % (sizeof(letters) - 1)];
 }
 
-/* One line of the map: the buffers that are alive at group t, scaled to the largest dims; at least one column each. */
+/*
+ * One line of the map: the buffers that are alive at group t, scaled to the largest dims; at least one column
+ * each.
+ */
 static void print_map_line(struct buf *out, const struct plan_func *p, size_t t)
 {
 	char line[MAP_COLUMNS + 1];

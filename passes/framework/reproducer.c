@@ -99,8 +99,8 @@ bool reproducer_read(struct arena *a, struct diag_context *cx, const char *text,
 		const char *begin = at;
 		const char *line = arena_strndup(a, begin, utf8_line(begin, end, &at));
 		if (line != NULL && !read_line(&h, line)) {
-			diag_error(cx, LOC_NONE, DIAG_PIPELINE, "the head of a reproducer has no line '%s'",
-			           line);
+			diag_error(cx, LOC_NONE, DIAG_PIPELINE,
+			           "the head of a reproducer has an unknown line '%s'", line);
 			*status = TFMC_INVALID;
 		}
 	}

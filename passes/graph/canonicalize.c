@@ -3,19 +3,19 @@
  * canonicalize: brings equal computations to one canonical form.
  *
  * Requires   nothing.
- * Ensures    no rewrite rule (rules/) matches any more: multiplications by a constant are `scale`, at most one in a
- *            chain; transposed operands of matmul are flags; a bias added to a linear is its operand; activations,
- *            norms and softmax are single ops in whatever form they were written; a transposed weight is a weight of
- *            its own; take_rows is as close to the inputs as possible; there are no dead ops and no two equal pure
- *            ops in a region (the builder folds and numbers values).
+ * Ensures    no rewrite rule (rules/) matches any more: multiplications by a constant are `scale`, at most one in
+ *            a chain; transposed operands of matmul are flags; a bias added to a linear is its operand;
+ *            activations, norms and softmax are single ops in whatever form they were written; a transposed weight
+ *            is a weight of its own; take_rows is as close to the inputs as possible; there are no dead ops and no
+ *            two equal pure ops in a region (the builder folds and numbers values).
  * Example    %s = div %x, %c8   %t = scale %s {f=2.0}
  *        ->  %t = scale %x {f=0.25}
- * Skips      matches that fail the conditions of their rule; take_rows over a value with other users, which would be
- *            computed twice.
+ * Skips      matches that fail the conditions of their rule; take_rows over a value with other users, which would
+ *            be computed twice.
  *
- * Rules, take_rows and transposed weights share one fixpoint, since each enables the others: a rule leaves a value with
- * one use, over which take_rows moves, and the ops that it rebuilds match rules again. take_rows moves only in iterations
- * in which no rule applied: inside a norm that is still a pattern of ops it would break the pattern.
+ * Rules, take_rows and transposed weights share one fixpoint, since each enables the others: a rule leaves a value
+ * with one use, over which take_rows moves, and the ops that it rebuilds match rules again. take_rows moves only
+ * in iterations in which no rule applied: inside a norm that is still a pattern of ops it would break the pattern.
  */
 #include "ir/core/axes.h"
 #include "passes/rules/rule.h"
@@ -24,9 +24,9 @@
 /* ---- take_rows moves toward the inputs ---- */
 
 /*
- * take_rows(f(x), at) = f(take_rows(x, at)) when row [b, s] of f(x) depends only on row [b, s] of x; then only the taken
- * rows are computed. The same recursion serves the backward walk (marks needed values) and the forward walk (builds);
- * both must take the same branches. Single uses make the visited ops a tree; DEPTH_MAX bounds it.
+ * take_rows(f(x), at) = f(take_rows(x, at)) when row [b, s] of f(x) depends only on row [b, s] of x; then only the
+ * taken rows are computed. The same recursion serves the backward walk (marks needed values) and the forward walk
+ * (builds); both must take the same branches. Single uses make the visited ops a tree; DEPTH_MAX bounds it.
  */
 
 #define DEPTH_MAX    64
@@ -40,8 +40,8 @@ struct taker {
 };
 
 /*
- * take_rows may move over op, which defines v. from[i] > 0: operand i has the rows of the result. round_rows may have
- * other users: every linear quantizes its rows itself (pass group), so nothing is computed twice.
+ * take_rows may move over op, which defines v. from[i] > 0: operand i has the rows of the result. round_rows may
+ * have other users: every linear quantizes its rows itself (pass group), so nothing is computed twice.
  */
 static bool can_move(const struct taker *t, struct ir_value v, const struct ir_op *op, int *from)
 {
@@ -153,8 +153,8 @@ static void take_rows_emit(struct rebuild *r, const struct ir_op *op)
 /* ---- transposed weights ---- */
 
 /*
- * transpose(@w) of the last two axes becomes the weight @w.turned with the expression transpose(E), so packing performs
- * the transpose, not the run time. Not when another op reads @w untransposed: both would be stored.
+ * transpose(@w) of the last two axes becomes the weight @w.turned with the expression transpose(E), so packing
+ * performs the transpose, not the run time. Not when another op reads @w untransposed: both would be stored.
  */
 
 static bool swaps_last_two_axes(const struct ir_op *op)
@@ -271,8 +271,8 @@ static void emit(struct rebuild *r, const struct ir_op *op)
 }
 
 /*
- * Iterates to a fixpoint: a rewrite may enable others (a folded operand, a value that is left with one use). The first
- * iteration also folds constants, which the parser leaves as written. The last copy drops dead ops.
+ * Iterates to a fixpoint: a rewrite may enable others (a folded operand, a value that is left with one use). The
+ * first iteration also folds constants, which the parser leaves as written. The last copy drops dead ops.
  */
 static enum tfmc_status rewrite_all(struct pass_context *p, const struct rule_set *set,
                                     const struct ir_module *in, struct ir_module *out)

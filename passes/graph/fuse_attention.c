@@ -3,8 +3,8 @@
  * fuse-attention: matmul, softmax and matmul become one attention op.
  *
  * Requires   canonicalize (transposed operands of matmul are flags), fuse-softmax.
- * Ensures    every softmax between two matmuls of rank at most 4 is inside an attention, or a remark gives the reason why
- *            not. The counter `fused` has the number.
+ * Ensures    every softmax between two matmuls of rank at most 4 is inside an attention, or a remark gives the
+ *            reason why not. The counter `fused` has the number.
  * Example    %s = matmul %q, %k {tb}  %p = masked_softmax %s {scale=0.125}  %o = matmul %p, %v
  *        ->  %o = attention %q, %k, %v {scale=0.125}
  *            Grouped-query attention: keys and values broadcast to the query heads are read without the broadcast.
@@ -13,8 +13,8 @@
  *            stored (a KV cache of reduced precision).
  *            If q, k, v and the probabilities are rounded to bf16, the attention rounds them (factors=bf16).
  *            Attention sinks: an additional logit for each head, a column that is cut off after the softmax.
- * Skips      scores or probabilities with other users; rounding of the probabilities alone; operands of more than 4
- *            axes.
+ * Skips      scores or probabilities with other users; rounding of the probabilities alone; operands of more than
+ *            4 axes.
  * Benefit    without it a call takes up to 12 times as long, with an arena of up to 119 times the bytes
  *            (tests/perf/passes.md).
  */
@@ -78,8 +78,8 @@ static bool is_by_head(const struct ir_type *c, const struct ir_type *scores)
 }
 
 /*
- * Attention sinks: p [B,H,S,T] = slice(softmax(concat(scores, column))), where the column [B,H,S,1] has one logit for each
- * head. Sets m->softmax and m->sinks and returns the concat; NULL if p is not of this form.
+ * Attention sinks: p [B,H,S,T] = slice(softmax(concat(scores, column))), where the column [B,H,S,1] has one logit
+ * for each head. Sets m->softmax and m->sinks and returns the concat; NULL if p is not of this form.
  */
 static const struct ir_op *find_sinks(const struct rebuild *r, struct ir_value p, struct attention_match *m)
 {
@@ -166,8 +166,8 @@ static struct ir_value split_row_scales(const struct rebuild *r, struct ir_value
 }
 
 /*
- * The value that v [B,K,T,E] or [B,K,1,T,E] is converted from: f16, bf16, or i8 with *scales for each position. Returns
- * IR_NO_VALUE if v is not such a conversion.
+ * The value that v [B,K,T,E] or [B,K,1,T,E] is converted from: f16, bf16, or i8 with *scales for each position.
+ * Returns IR_NO_VALUE if v is not such a conversion.
  */
 static struct ir_value find_stored(const struct rebuild *r, struct ir_value v, struct ir_value *scales)
 {

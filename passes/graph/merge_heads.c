@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * merge-heads: attentions of one head each, concatenated, or summed after an output linear each, become one attention of
- * all heads.
+ * merge-heads: attentions of one head each, concatenated, or summed after an output linear each, become one
+ * attention of all heads.
  *
  * Requires   fuse-attention.
- * Ensures    one attention reads the queries, keys and values of all heads; where those are linears of one input, they
- *            are one linear. The counter `merged` has the number of merged heads.
+ * Ensures    one attention reads the queries, keys and values of all heads; where those are linears of one input,
+ *            they are one linear. The counter `merged` has the number of merged heads.
  * Example    %o0 = attention %q0, ..  %o1 = attention %q1, ..  %y = concat %o0, %o1 {axis=2}
  *        ->  %o = attention %q, ..  %t = transpose %o {perm=[0,2,1,3]}  %y = reshape %t
  *            A sum of output linears (W_0 o_0 + W_1 o_1) becomes one linear of the concatenated heads, also if a
@@ -19,9 +19,9 @@
 /* ---- loops over heads ---- */
 
 /*
- * repeat %i = 0 to H carry (%y) { .. %o = attention of one head ..  yield %y + W[%i] %o } is unrolled, and a weight at [%i]
- * becomes a weight of its own with the expression index(0, i, E). Only if the body is exactly one head and the loop
- * index only selects weights: then the heads are merged below, and no code grows.
+ * repeat %i = 0 to H carry (%y) { .. %o = attention of one head ..  yield %y + W[%i] %o } is unrolled, and a
+ * weight at [%i] becomes a weight of its own with the expression index(0, i, E). Only if the body is exactly one
+ * head and the loop index only selects weights: then the heads are merged below, and no code grows.
  */
 
 #define UNROLL_HEADS_MAX 256

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Peels scale, mask, softcap and bias off the operand of a softmax, outermost first. Invariant: the operand of the softmax
- * equals mask(f softcap(g x)), f and g being the factors collected outside and inside of the softcap.
+ * Peels scale, mask, softcap and bias off the operand of a softmax, outermost first. Invariant: the operand of the
+ * softmax equals mask(f softcap(g x)), f and g being the factors collected outside and inside of the softcap.
  */
 #include "passes/graph/scores.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Analysis of attention scores for fuse-softmax and fuse-attention: reads softmax(mask(softcap(x scale + bias))) backward
- * from the softmax, through values with one use.
+ * Analysis of attention scores for fuse-softmax and fuse-attention: reads softmax(mask(softcap(x scale + bias)))
+ * backward from the softmax, through values with one use.
  */
 #ifndef TFMC_PASSES_GRAPH_SCORES_H
 #define TFMC_PASSES_GRAPH_SCORES_H

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * specialize: adds copies of functions with bound or bounded dims (function multiversioning), so that the kernels of a
- * decode step are compiled for one row.
+ * specialize: adds copies of functions with bound or bounded dims (function multiversioning), so that the kernels
+ * of a decode step are compiled for one row.
  *
  * Requires   the final graph and final weights: base and copies share all decisions made before.
- * Ensures    each function is followed by its cases. step=1: a case for calls with one token for each sequence (the dim
- *            of the rows that are appended to the state is 1). buckets=N: a case for calls with at most N tokens (the
- *            element count of the first input of ids). A bound symbol does not occur in the case; a transpose that
- *            only moves axes of size 1 becomes a reshape, take_rows of one row a reshape, constant dims become
- *            constants. The base functions are unchanged: they are right for every call.
+ * Ensures    each function is followed by its cases. step=1: a case for calls with one token for each sequence
+ *            (the dim of the rows that are appended to the state is 1). buckets=N: a case for calls with at most N
+ *            tokens (the element count of the first input of ids). A bound symbol does not occur in the case; a
+ *            transpose that only moves axes of size 1 becomes a reshape, take_rows of one row a reshape, constant
+ *            dims become constants. The base functions are unchanged: they are right for every call.
  * Example    func @decode(%t: i32[B,S] ..
  *        ->  and func @decode.step(%t: i32[B,1] .. case of @decode when S = 1
- * Skips      functions that have cases; a dim that is never or always 1; OpenCL targets, whose programs are launched
- *            function by function.
- * Benefit    13 % of D2 on Sapphire Rapids, nothing measurable on Zen 5; costs a fifth more code (tests/perf/passes.md).
+ * Skips      functions that have cases; a dim that is never or always 1; OpenCL targets, whose programs are
+ *            launched function by function.
+ * Benefit    13 % of D2 on Sapphire Rapids, nothing measurable on Zen 5; costs a fifth more code
+ *            (tests/perf/passes.md).
  */
 #include "ir/builder/case.h"
 #include "passes/framework/rebuild.h"
@@ -112,7 +113,8 @@ static enum tfmc_status copy_function(struct specializer *s, const char *name, c
 }
 
 /*
- * Adds the case NAME.suffix of s->f for calls that satisfy n conditions, unless the name is taken or fuel is spent.
+ * Adds the case NAME.suffix of s->f for calls that satisfy n conditions, unless the name is taken or fuel is
+ * spent.
  */
 static enum tfmc_status add_case(struct specializer *s, const char *suffix,
                                  const struct ir_condition *conditions, size_t n)

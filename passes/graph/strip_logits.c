@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * strip-logits: logits that are read only by an arg-max or by the log-probability of given ids are never stored; the kernel
- * of their linear reduces each block of columns in its epilogue (online softmax statistics).
+ * strip-logits: logits that are read only by an arg-max or by the log-probability of given ids are never stored;
+ * the kernel of their linear reduces each block of columns in its epilogue (online softmax statistics).
  *
  * Requires   encode (the linear has packed weights; its kernel works on blocks of columns, here called strips).
- * Ensures    the linear's kernel ends in a strip op that stores two or three values for each block of columns; the ops
- *            that combine the blocks read 1/20 of the bytes. Counters: `argmax`, `scores`.
+ * Ensures    the linear's kernel ends in a strip op that stores two or three values for each block of columns; the
+ *            ops that combine the blocks read 1/20 of the bytes. Counters: `argmax`, `scores`.
  * Example    %y = linear %x, @head : f32[B,S,32000]  %i = argmax %y
  *        ->  %s = strip_argmax %y : f32[B,S,2,500]
  *            %i = the index stored for the block that argmax finds in %s[..,0,:]
@@ -15,7 +15,8 @@
  *            column within it, which is -inf in all blocks but the one that contains the column
  * Skips      logits with other users; fewer columns than the setting; targets whose kernels are work-groups
  *            (target.group_size).
- * Benefit    a sixteenth of the arena of `score` at 50000 ids: 12544 bytes a token for 201024 (tests/perf/passes.md).
+ * Benefit    a sixteenth of the arena of `score` at 50000 ids: 12544 bytes a token for 201024
+ *            (tests/perf/passes.md).
  */
 #include "ir/target/target.h"
 #include "ir/target/tile.h"

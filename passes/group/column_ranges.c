@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Linears with column ranges (a merged q/k/v or gate/up linear): each slice of the result along its columns has its own
- * epilogue of elementwise ops, split into heads, norms of heads and rope, and ends in its own buffer or state; two ranges
- * of equal width may be combined in one elementwise op (gate and up). All ranges are extended along single readers until
- * nothing changes, then the members are committed. The group is emitted where its root is, so every other operand of a
- * member must be available there: it depends on the root only through members.
+ * Linears with column ranges (a merged q/k/v or gate/up linear): each slice of the result along its columns has
+ * its own epilogue of elementwise ops, split into heads, norms of heads and rope, and ends in its own buffer or
+ * state; two ranges of equal width may be combined in one elementwise op (gate and up). All ranges are extended
+ * along single readers until nothing changes, then the members are committed. The group is emitted where its root
+ * is, so every other operand of a member must be available there: it depends on the root only through members.
  */
 #include "passes/group/fusion.h"
 
@@ -81,8 +81,8 @@ static bool is_in_cluster(const struct column_ranges *p, const struct ir_op *op)
 }
 
 /*
- * Adds the index arithmetic that computes v to the members, unless it precedes the root. index_ops_are_private() checks
- * for other readers at the end.
+ * Adds the index arithmetic that computes v to the members, unless it precedes the root. index_ops_are_private()
+ * checks for other readers at the end.
  */
 static bool add_index_ops(struct column_ranges *p, struct ir_value v, int depth)
 {
@@ -174,8 +174,8 @@ static int64_t lcm(int64_t a, int64_t b)
 }
 
 /*
- * On a device, all columns are one block, so ranges may begin anywhere: one launch is worth more than dividing the columns
- * among work-groups. On a CPU, copies of the columns are faster.
+ * On a device, all columns are one block, so ranges may begin anywhere: one launch is worth more than dividing the
+ * columns among work-groups. On a CPU, copies of the columns are faster.
  */
 static bool is_one_block(const struct column_ranges *p)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Forms the clusters (fusion.h) of a function in three phases:
- * 1. Every root with a specialized kernel takes its epilogue, the chain of elementwise ops after it; a linear also takes the
- *    norm that only it reads as prologue, and column ranges.
- * 2. From the last op to the first, an op becomes a prologue of the cluster that contains all its readers if they can
- *    evaluate it in place; else it begins its own cluster.
+ * 1. Every root with a specialized kernel takes its epilogue, the chain of elementwise ops after it; a linear also
+ *    takes the norm that only it reads as prologue, and column ranges.
+ * 2. From the last op to the first, an op becomes a prologue of the cluster that contains all its readers if they
+ *    can evaluate it in place; else it begins its own cluster.
  * 3. Clusters that can store through strides take the views after them that could not be read as strides.
  */
 #include "passes/group/fusion.h"
@@ -355,8 +355,8 @@ static bool is_layout_op(const struct ir_op *op)
 }
 
 /*
- * Lets the cluster store through the reshapes and transposes after it, up to the first that cannot be read as strides.
- * The cluster is still emitted at its old place, since a group between it and the view may read the view.
+ * Lets the cluster store through the reshapes and transposes after it, up to the first that cannot be read as
+ * strides. The cluster is still emitted at its old place, since a group between it and the view may read the view.
  */
 static void fuse_stored_views(struct fuser *s, size_t cluster)
 {

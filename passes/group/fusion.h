@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fusion: which ops become one kernel. A cluster is a set of ops around a root; only the results of its last op leave it, all
- * other members are read by members only. So a cluster is emitted where its last op is, and nothing is computed twice. The
- * exception is a linear with column ranges (column_ranges.c): it has a result for each range and is emitted where its root
- * is, since everything that its members read from outside is available there.
+ * Fusion: which ops become one kernel. A cluster is a set of ops around a root; only the results of its last op
+ * leave it, all other members are read by members only. So a cluster is emitted where its last op is, and nothing
+ * is computed twice. The exception is a linear with column ranges (column_ranges.c): it has a result for each
+ * range and is emitted where its root is, since everything that its members read from outside is available there.
  */
 #ifndef TFMC_PASSES_GROUP_FUSION_H
 #define TFMC_PASSES_GROUP_FUSION_H
@@ -56,8 +56,8 @@ const struct cluster *fusion_cluster_of(const struct fusion_plan *g, const struc
 /* The type and block of a round_rows op. */
 struct activation_quant rounding_of(const struct ir_op *op);
 /*
- * op is round_rows (dynamic quantization of activations) and `linear` quantizes its rows inside its kernel. Every such
- * linear does, even if others read the same rows, so that its arithmetic does not depend on other readers.
+ * op is round_rows (dynamic quantization of activations) and `linear` quantizes its rows inside its kernel. Every
+ * such linear does, even if others read the same rows, so that its arithmetic does not depend on other readers.
  */
 bool rounds_inside_linear(const struct pass_context *p, const struct ir_func *f, const struct ir_op *linear,
                           const struct ir_op *op);
@@ -102,16 +102,20 @@ const struct ir_region *fusion_region_of(const struct fuser *s, const struct ir_
 /* The only op that reads v (perhaps with several operands), in the region of v; NULL: there is no such op. */
 const struct ir_op *fusion_single_reader(const struct fuser *s, struct ir_value v);
 
-/* Column ranges begin at multiples of a packed panel (NR columns); on devices anywhere if all columns are one block. */
+/*
+ * Column ranges begin at multiples of a packed panel (NR columns); on devices anywhere if all columns are one
+ * block.
+ */
 #define RANGE_ALIGN 16
 /* A head of a range lies within a block of at most this many columns. */
 #define RANGE_BLOCK_MAX 256
 #define RANGES_MAX      8
 
 /*
- * Adds to the linear of `cluster` the ops of its column ranges: slices of its result along the last axis (or the whole
- * result), the epilogue of each range, an elementwise op of two ranges (gate and up), the split into heads, rope, and
- * writes into states. Returns false, without changes, if there are no ranges or they cannot be computed together.
+ * Adds to the linear of `cluster` the ops of its column ranges: slices of its result along the last axis (or the
+ * whole result), the epilogue of each range, an elementwise op of two ranges (gate and up), the split into heads,
+ * rope, and writes into states. Returns false, without changes, if there are no ranges or they cannot be computed
+ * together.
  */
 bool fuse_column_ranges(struct fuser *s, size_t cluster);
 
@@ -119,7 +123,10 @@ bool fuse_column_ranges(struct fuser *s, size_t cluster);
 
 /* op is a norm of rows that the linear of c may compute as the end of its epilogue. */
 bool can_fuse_norm_epilogue(const struct fuser *s, const struct cluster *c, const struct ir_op *op);
-/* The only linear whose input is this norm, if its kernel may compute the norm as prologue; else NULL, with a remark. */
+/*
+ * The only linear whose input is this norm, if its kernel may compute the norm as prologue; else NULL, with a
+ * remark.
+ */
 const struct ir_op *norm_prologue_linear(struct fuser *s, const struct ir_op *norm);
 /* On devices: `linear` recomputes this norm, its input, in its prologue although others read the norm, too. */
 bool recomputes_norm(const struct fuser *s, const struct ir_op *linear, const struct ir_op *norm);

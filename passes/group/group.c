@@ -4,15 +4,16 @@
  *
  * Requires   encode (linears with packed weights have their own kind of kernel).
  * Ensures    outside groups there are only views, weights and constants that views read, state_read, repeat and
- *            terminators. A group has one last op; a linear whose column ranges have different uses (q, k, v) has one
- *            for each. All operands of a group can be addressed by strides; interior values have no reader outside. A
- *            carry, its initial value and the yielded value can share one buffer; returned values have no other
- *            reader. Copies are inserted as groups where that needs them. A loop-invariant group runs before its repeat.
+ *            terminators. A group has one last op; a linear whose column ranges have different uses (q, k, v) has
+ *            one for each. All operands of a group can be addressed by strides; interior values have no reader
+ *            outside. A carry, its initial value and the yielded value can share one buffer; returned values have
+ *            no other reader. Copies are inserted as groups where that needs them. A loop-invariant group runs
+ *            before its repeat.
  * Example    %h = linear %x, @up.w  %a = relu %h
  *        ->  %a = group linear { root %h = linear %x, @up.w   post %a = relu %h   yield %a }
- * Skips      fusion that would compute a value twice: an op with readers in two groups ends its own group. Exceptions
- *            are constants, the indices of a gather, round_rows before quantized or bf16 weights and, on devices, norms
- *            before linears.
+ * Skips      fusion that would compute a value twice: an op with readers in two groups ends its own group.
+ *            Exceptions are constants, the indices of a gather, round_rows before quantized or bf16 weights and,
+ *            on devices, norms before linears.
  */
 #include "passes/group/fusion.h"
 
@@ -34,7 +35,10 @@ struct grouper {
 
 /* ---- groups ---- */
 
-/* Operand i of a member must be cloned into its group: a constant, a rounding of its rows, or a norm that it recomputes. */
+/*
+ * Operand i of a member must be cloned into its group: a constant, a rounding of its rows, or a norm that it
+ * recomputes.
+ */
 static bool belongs_inside(const struct grouper *g, const struct ir_op *op, size_t i, const struct ir_op *def)
 {
 	return rounds_inside_linear(g->p, g->f, op, def) ||
@@ -75,7 +79,10 @@ static int64_t clone_member(struct grouper *g, const struct ir_op *op, int64_t p
 
 static void emit_op(struct grouper *g, const struct ir_op *op);
 
-/* A linear with column ranges is emitted at its root; constants, weights and views that come later are emitted before it. */
+/*
+ * A linear with column ranges is emitted at its root; constants, weights and views that come later are emitted
+ * before it.
+ */
 static void emit_before_root(struct grouper *g, struct ir_value v)
 {
 	const struct ir_op *op = v.id == 0 || g->map[v.id].id != 0 ? NULL : ir_def(g->f, v);
@@ -172,8 +179,8 @@ static struct ir_value emit_copy(struct grouper *g, struct ir_value v, struct ir
 /* ---- copies for carries and results ---- */
 
 /*
- * A carry has one buffer, shared by its initial value, the argument of the body, the yielded value and the result; the
- * backend relies on that and copies nothing. Copies are inserted here where it would not hold.
+ * A carry has one buffer, shared by its initial value, the argument of the body, the yielded value and the result;
+ * the backend relies on that and copies nothing. Copies are inserted here where it would not hold.
  */
 
 static bool is_tensor(const struct grouper *g, struct ir_value old)
@@ -190,7 +197,10 @@ static bool has_own_buffer(const struct grouper *g, struct ir_value old)
 	return op != NULL && op->code == OP_group && !ir_is_state_slice(f, now);
 }
 
-/* out[i]: initial value of carry i, the result of a group in the same region without other use; a copy where needed. */
+/*
+ * out[i]: initial value of carry i, the result of a group in the same region without other use; a copy where
+ * needed.
+ */
 static void build_carry_inits(struct grouper *g, const struct ir_op *op, struct ir_value *out)
 {
 	const struct ir_region *here = op->n_results > 0 ? ir_value_info(g->f, op->results[0])->region : NULL;
@@ -225,8 +235,8 @@ static size_t execution_position(const struct carry_readers *s, const struct ir_
 }
 
 /*
- * The group of op computes each element of the yielded value from the same element of the carry: it is elementwise, or op
- * is in the elementwise epilogue of a linear.
+ * The group of op computes each element of the yielded value from the same element of the carry: it is
+ * elementwise, or op is in the elementwise epilogue of a linear.
  */
 static bool is_elementwise_group(const struct carry_readers *s, const struct ir_op *op)
 {
@@ -245,7 +255,10 @@ static bool is_elementwise_group(const struct carry_readers *s, const struct ir_
 	return true;
 }
 
-/* The value that op reads in memory as operand i: looks through a rounding or norm that is computed inside its kernel. */
+/*
+ * The value that op reads in memory as operand i: looks through a rounding or norm that is computed inside its
+ * kernel.
+ */
 static struct ir_value read_in_memory(const struct carry_readers *s, const struct ir_op *op, size_t i)
 {
 	const struct ir_op *def = ir_def(s->g->f, op->operands[i]);
@@ -328,8 +341,9 @@ static bool direct_yield(struct grouper *g, const struct ir_op *op, size_t i)
 }
 
 /*
- * The values that the new body yields. A value that cannot be written over its carry is copied at the end of the body. A
- * value that is itself stored in a carry is copied to a temporary first (a parallel copy: an earlier copy may overwrite it).
+ * The values that the new body yields. A value that cannot be written over its carry is copied at the end of the
+ * body. A value that is itself stored in a carry is copied to a temporary first (a parallel copy: an earlier copy
+ * may overwrite it).
  */
 static void build_yields(struct grouper *g, const struct ir_op *op, struct ir_value *out)
 {
@@ -427,7 +441,10 @@ static bool is_loop_invariant(const struct grouper *g, const struct cluster *c)
 	return true;
 }
 
-/* A result of the cluster is yielded or carried: it shares the buffer of a carry, which every iteration overwrites. */
+/*
+ * A result of the cluster is yielded or carried: it shares the buffer of a carry, which every iteration
+ * overwrites.
+ */
 static bool is_carried(const struct grouper *g, const struct ir_region *r, const struct cluster *c)
 {
 	for (struct ir_iter it = ir_iter_begin(r); it.op != NULL; ir_iter_next(&it))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fusion of norms into linears, as prologue or epilogue. Weight sizes and the target decide. The bits do not depend on the
- * decision, since the kernel of a linear traverses the rows of a norm exactly as the norm's own kernel does.
+ * Fusion of norms into linears, as prologue or epilogue. Weight sizes and the target decide. The bits do not
+ * depend on the decision, since the kernel of a linear traverses the rows of a norm exactly as the norm's own
+ * kernel does.
  */
 #include "passes/group/fusion.h"
 
@@ -27,8 +28,8 @@ static const struct ir_op *reader_through_rounding(const struct fuser *s, struct
 #define SINGLE_WORKER_WEIGHTS_MAX 65536
 
 /*
- * A norm needs complete rows, so workers divide rows, not columns, and a single row is left to a single worker. That is
- * faster than a barrier between two kernels only if the linear is small.
+ * A norm needs complete rows, so workers divide rows, not columns, and a single row is left to a single worker.
+ * That is faster than a barrier between two kernels only if the linear is small.
  */
 bool can_fuse_norm_epilogue(const struct fuser *s, const struct cluster *c, const struct ir_op *op)
 {
@@ -106,8 +107,8 @@ const struct ir_op *norm_prologue_linear(struct fuser *s, const struct ir_op *no
 }
 
 /*
- * On a device a kernel of the norm would cost a launch and a barrier. The operand of the norm must have several readers,
- * so that it is in memory anyway.
+ * On a device a kernel of the norm would cost a launch and a barrier. The operand of the norm must have several
+ * readers, so that it is in memory anyway.
  */
 bool recomputes_norm(const struct fuser *s, const struct ir_op *linear, const struct ir_op *norm)
 {

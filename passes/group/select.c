@@ -3,13 +3,14 @@
  * select: tile sizes and scratch of every group for the target.
  *
  * Requires   group, and a target record.
- * Ensures    the attributes of every group describe its kernel: for a linear the mr x nr register tile, the K block kc,
- *            and br rows that a norm or rounding prologue computes at a time; for attention br queries by bc keys; the
- *            vector lanes; scratch bytes for each worker (a multiple of 64); row padding (pad) against cache-set
- *            conflicts where only linears read the result. ir/target/tile.h computes the sizes from the target record
- *            alone, unless a line of a tile file (tiles.h) applies.
+ * Ensures    the attributes of every group describe its kernel: for a linear the mr x nr register tile, the K
+ *            block kc, and br rows that a norm or rounding prologue computes at a time; for attention br queries
+ *            by bc keys; the vector lanes; scratch bytes for each worker (a multiple of 64); row padding (pad)
+ *            against cache-set conflicts where only linears read the result. ir/target/tile.h computes the sizes
+ *            from the target record alone, unless a line of a tile file (tiles.h) applies.
  * Example    group linear { .. }  ->  group linear {mr=6 nr=16 kc=512 lanes=8} { .. }
- * Skips      (errors) rows whose maximum length does not fit into memory; tiles that need more registers than there are.
+ * Skips      (errors) rows whose maximum length does not fit into memory; tiles that need more registers than
+ *            there are.
  */
 #include "ir/support/checked.h"
 #include "passes/framework/rebuild.h"
@@ -42,8 +43,8 @@ static uint32_t *count_linear_reads(struct arena *a, const struct ir_func *f)
 }
 
 /*
- * Whether rows of the result of `group` may be padded: they map to the same cache set, a register tile reads more of them
- * than the cache has ways, and only linears read the result.
+ * Whether rows of the result of `group` may be padded: they map to the same cache set, a register tile reads more
+ * of them than the cache has ways, and only linears read the result.
  */
 static bool may_pad(struct rebuild *r, const struct ir_op *group)
 {
@@ -170,7 +171,10 @@ static int64_t size_or_override(const struct tile_query *w, int kind, enum tile_
 	return v != 0 ? v : by_model;
 }
 
-/* Scratch for the dequantized f32 panels of one N block: all of K if that takes at most half of L2, else a K block. */
+/*
+ * Scratch for the dequantized f32 panels of one N block: all of K if that takes at most half of L2, else a K
+ * block.
+ */
 static void select_dequantized_panels(const struct target *t, int64_t depth, struct attrs_group *a)
 {
 	int64_t row_bytes = TILE_PANELS_MAX * PANEL_ROW_BYTES;
@@ -192,7 +196,10 @@ static int64_t rounded_mr_max(const struct rebuild *r, const struct ir_op *root,
 	return register_tile_mr_quantized(t, target_register_tile(t), has_blocks);
 }
 
-/* Tile of a linear. A matrix of one panel gets nr of one panel and the usual mr, so it needs no further microkernels. */
+/*
+ * Tile of a linear. A matrix of one panel gets nr of one panel and the usual mr, so it needs no further
+ * microkernels.
+ */
 static bool select_linear(struct rebuild *r, const struct ir_op *group, const struct ir_op *root,
                           const struct tile_query *w, struct attrs_group *a)
 {
@@ -245,9 +252,9 @@ static int64_t query_rows(const struct rebuild *r, const struct ir_op *root, int
 }
 
 /*
- * Split-KV (flash decoding): number of key blocks of a head that workers may share, for one new token and a long context;
- * 0: not split. Blocks and the order in which partial results are combined are the same without the split, so the bits
- * are, too. On CPUs all query heads of a key head are then one task.
+ * Split-KV (flash decoding): number of key blocks of a head that workers may share, for one new token and a long
+ * context; 0: not split. Blocks and the order in which partial results are combined are the same without the
+ * split, so the bits are, too. On CPUs all query heads of a key head are then one task.
  */
 static int64_t select_split(const struct rebuild *r, const struct ir_op *root, int64_t rows, int64_t br,
                             int64_t bc)
@@ -284,8 +291,8 @@ static int count_scales(const struct ir_op *root)
 }
 
 /*
- * Blocks of attention. bc determines the order of sums, so it must be the same in all entries of a model; limiting it to
- * the number of keys is no exception, since there is then one block whatever bc is.
+ * Blocks of attention. bc determines the order of sums, so it must be the same in all entries of a model; limiting
+ * it to the number of keys is no exception, since there is then one block whatever bc is.
  */
 static bool select_attention(const struct rebuild *r, const struct ir_op *root, const struct tile_query *w,
                              struct attrs_group *a)

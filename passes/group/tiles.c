@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parsing, look-up and printing of tile files. A line is checked when it is read: its sizes are possible for its target, or
- * it is rejected with the limit that it exceeds. bc changes the order of sums and must be the same in all entries of a
- * model, so a line with bc cannot depend on rows.
+ * Parsing, look-up and printing of tile files. A line is checked when it is read: its sizes are possible for its
+ * target, or it is rejected with the limit that it exceeds. bc changes the order of sums and must be the same in
+ * all entries of a model, so a line with bc cannot depend on rows.
  */
 #include "passes/group/tiles.h"
 
@@ -151,7 +151,7 @@ static void check_line(struct reader *r, const struct fields *w, const struct ti
 		       t->name, t->registers);
 	if (line->size[TILE_BC] != 0 && line->rows >= 0)
 		REJECT(r, w, 4,
-		       "bc changes the order of sums: it is one for all numbers of rows, so rows is *");
+		       "bc changes the order of sums and cannot depend on the number of rows, so rows is *");
 }
 
 /* Parses a line and appends it to *out if it is for the target. */
@@ -159,7 +159,7 @@ static void read_line(struct reader *r, const struct fields *w, struct tile_file
 {
 	struct tile_line line = {.loc = field_loc(r, w, 0), .kind = -1};
 	if (w->too_many || w->n < 6) {
-		REJECT(r, w, 0, "a line is: kind target k n rows, then sizes (mr=6 nr=16), at most %d words",
+		REJECT(r, w, 0, "a line is: kind target k n rows, then sizes (mr=6 nr=16), at most %d fields",
 		       FIELDS_MAX);
 		return;
 	}

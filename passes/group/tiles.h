@@ -8,9 +8,9 @@
  *   linear    *          *     *  8     mr=8
  *   attention *          64    64 *     br=64 bc=256
  *
- * k and n: depth and columns of a linear; features of queries and of values of an attention. rows: maximum number of rows
- * (of queries). `*` matches everything. Each size comes from the first line that matches and names it; sizes that no line
- * names are computed.
+ * k and n: depth and columns of a linear; features of queries and of values of an attention. rows: maximum number
+ * of rows (of queries). `*` matches everything. Each size comes from the first line that matches and names it;
+ * sizes that no line names are computed.
  */
 #ifndef TFMC_PASSES_GROUP_TILES_H
 #define TFMC_PASSES_GROUP_TILES_H
@@ -33,8 +33,8 @@ struct tile_file {
 };
 
 /*
- * Parses a tile file. *out gets the lines for `target`; other lines are only checked. TFMC_INVALID after located TILES
- * diagnostics for syntax errors and for sizes that `target` cannot have.
+ * Parses a tile file. *out gets the lines for `target`; other lines are only checked. TFMC_INVALID after located
+ * TILES diagnostics for syntax errors and for sizes that `target` cannot have.
  */
 TFMC_MUST_USE enum tfmc_status tiles_read(struct arena *a, struct diag_context *cx,
                                           const struct target *target, const char *name, const char *text,

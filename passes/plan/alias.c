@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * First phase of plan-memory: which values share memory. The values of a carry do. In addition a group may write its result
- * over a value that it reads (in-place operation), if its kernel allows that (ir/analysis/inplace.h) and nothing reads the
- * value later.
+ * First phase of plan-memory: which values share memory. The values of a carry do. In addition a group may write
+ * its result over a value that it reads (in-place operation), if its kernel allows that (ir/analysis/inplace.h)
+ * and nothing reads the value later.
  *
  * Invariant: no two values of a class are live at the same time, except the operand and the result of the group that
- *            writes the one over the other.
+ * writes the one over the other.
  *
  * Example    %y = group linear { %l = linear %f, @w  post %y = add %x, %l }  ->  %y is stored at the offset of %x
- * Skips      with a remark for every value of the arena that the group reads: it is read later, it has another number of
- *            elements, it is read through a gather, other tasks read it, ..
+ * Skips      with a remark for every value of the arena that the group reads: it is read later, it has another
+ *            number of elements, it is read through a gather, other tasks read it, ..
  */
 #include "ir/analysis/describe.h"
 #include "ir/analysis/inplace.h"
@@ -110,7 +110,10 @@ static const struct ir_op *later_reader(const struct plan_classes *c, size_t t, 
 	return NULL;
 }
 
-/* Reason why the result of group t cannot share the memory of its operand x: v of the class of x interferes with w. */
+/*
+ * Reason why the result of group t cannot share the memory of its operand x: v of the class of x interferes with
+ * w.
+ */
 static const char *explain_interference(struct pass_context *p, const struct plan_classes *c,
                                         struct ir_value x, struct ir_value v, struct ir_value w, size_t t)
 {

@@ -3,13 +3,15 @@
  * plan-memory: assigns every buffer an offset in the arena.
  *
  * Requires   group (its copies let the buffers of a carry coincide and give every returned value one reader).
- * Ensures    `at` of every group: the byte offset of each result as a dim polynomial whose coefficients are multiples of
- *            64, or -1 for memory of the caller (outputs, state). The function has its arena size. Values share bytes if
- *            they are never live at the same time, or if a group writes one over the other (alias.c).
+ * Ensures    `at` of every group: the byte offset of each result as a dim polynomial whose coefficients are
+ *            multiples of 64, or -1 for memory of the caller (outputs, state). The function has its arena size.
+ *            Values share bytes if they are never live at the same time, or if a group writes one over the other
+ *            (alias.c).
  * Example    group linear { .. }  ->  group linear { .. } at [128*B*S]
  * Skips      (error) buffers beyond what 64 bits can address.
  *
- * There is one buffer for each class of values that share memory, live from the first to the last group that uses a member.
+ * There is one buffer for each class of values that share memory, live from the first to the last group that uses
+ * a member.
  */
 #include "passes/plan/plan.h"
 
@@ -51,9 +53,9 @@ struct extent {
 };
 
 /*
- * Pads to PLAN_ALIGN. Rounding up the coefficient pads every unit: 4*B*S bytes become 64*B*S. If that adds more than an
- * eighth to a coefficient below 64, and more than a page at the largest dims, the size is rounded up as a whole:
- * 64 * ((4*B*S + 63)//64). Not in general, because the packer can compare simple units only.
+ * Pads to PLAN_ALIGN. Rounding up the coefficient pads every unit: 4*B*S bytes become 64*B*S. If that adds more
+ * than an eighth to a coefficient below 64, and more than a page at the largest dims, the size is rounded up as a
+ * whole: 64 * ((4*B*S + 63)//64). Not in general, because the packer can compare simple units only.
  */
 static void pad_extent(struct ir_dims *dims, const struct ir_dim *bytes, struct extent *x)
 {
@@ -67,7 +69,10 @@ static void pad_extent(struct ir_dims *dims, const struct ir_dim *bytes, struct 
 	x->raw = x->size = PLAN_ALIGN;
 }
 
-/* Splits the bytes of v into coefficient and unit. A unit that is not provably >= 0 is replaced by a constant maximum. */
+/*
+ * Splits the bytes of v into coefficient and unit. A unit that is not provably >= 0 is replaced by a constant
+ * maximum.
+ */
 static enum tfmc_status find_extent(struct buffer_builder *s, struct ir_value v, struct extent *out)
 {
 	struct ir_dims *dims = s->m->dims;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory packing: buffers are intervals of time, offsets are polynomials with one coefficient for each lane. Greedy placement
- * (as in TFLite's and TVM's memory planners, but symbolic): a buffer is tried at 0, on top of each placed buffer that is
- * alive with it, and on top of all of them (coefficient by coefficient); of the candidates that overlap none of those for
- * any value of the dims, the one with the lowest top at the sample points is taken. Six placement orders are tried, and in
- * each the buffer at the peak is repeatedly moved toward the front ("squeaky wheel" optimization, Joslin and Clements
- * 1999).
+ * Memory packing: buffers are intervals of time, offsets are polynomials with one coefficient for each lane.
+ * Greedy placement (as in TFLite's and TVM's memory planners, but symbolic): a buffer is tried at 0, on top of
+ * each placed buffer that is alive with it, and on top of all of them (coefficient by coefficient); of the
+ * candidates that overlap none of those for any value of the dims, the one with the lowest top at the sample
+ * points is taken. Six placement orders are tried, and in each the buffer at the peak is repeatedly moved toward
+ * the front ("squeaky wheel" optimization, Joslin and Clements 1999).
  */
 #include "passes/plan/plan.h"
 
@@ -118,7 +118,10 @@ static void top_of(const struct packer *k, size_t buffer, int64_t *top)
 	top[b->lane] += b->size;
 }
 
-/* A negative coefficient in lane i is covered by lanes whose units are known multiples of unit i; subtracts it there. */
+/*
+ * A negative coefficient in lane i is covered by lanes whose units are known multiples of unit i; subtracts it
+ * there.
+ */
 static bool cover_deficit(const struct packer *k, int64_t *scratch, size_t i)
 {
 	for (size_t j = 0; j < k->n_lanes && scratch[i] < 0; j++) {
@@ -149,8 +152,8 @@ static bool is_above(const struct packer *k, const int64_t *a, const int64_t *b,
 }
 
 /*
- * The candidate overlaps no neighbor. Tests neighbor `from` first: the buffer that was placed next after the base of the
- * candidate is often on top of it, which rejects the candidate early.
+ * The candidate overlaps no neighbor. Tests neighbor `from` first: the buffer that was placed next after the base
+ * of the candidate is often on top of it, which rejects the candidate early.
  */
 static bool overlaps_nothing(const struct packer *k, const struct plan_buffer *b, size_t from)
 {
@@ -404,7 +407,7 @@ static void write_plan(struct packer *k, struct tops *tops, struct tops *times)
 		k->candidate[p->buffers[i].lane] -= p->buffers[i].size - p->buffers[i].raw;
 		is_proved = is_proved && ir_dim_le(k->dims, lane_sum(k, k->candidate, 1), p->arena);
 	}
-	/* Comparisons of floor divisions are not transitive for the prover: fall back to the sum of the maxima of all lanes. */
+	/* Comparisons of floor divisions are not transitive for the prover: use the sum of the maxima of all lanes. */
 	if (!is_proved)
 		p->arena = bytes_of(k, lane_sum(k, k->scratch, PLAN_ALIGN), PLAN_ALIGN);
 	p->lower_bound = max_of_tops(k, times);

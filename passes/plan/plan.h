@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Internals of plan-memory: classes of values that share memory (alias.c), buffers and their lifetimes (memory.c), offsets
- * (pack.c). A size is an integer coefficient times a symbolic unit; buffers with the same unit form a lane.
+ * Internals of plan-memory: classes of values that share memory (alias.c), buffers and their lifetimes (memory.c),
+ * offsets (pack.c). A size is an integer coefficient times a symbolic unit; buffers with the same unit form a
+ * lane.
  */
 #ifndef TFMC_PASSES_PLAN_PLAN_H
 #define TFMC_PASSES_PLAN_PLAN_H
@@ -32,16 +33,18 @@ TFMC_MUST_USE enum tfmc_status plan_classes(struct pass_context *p, const struct
                                             const struct ir_func *f, bool in_place, struct plan_classes *out);
 
 /*
- * Description of a value for messages: the op that computes or carries it, `layers.qkv linear (model.yaml:14), %q`, with
- * the name if the op has several results. In IR text, which has no paths: `%q`. NULL when memory ran out.
+ * Description of a value for messages: the op that computes or carries it, `layers.qkv linear (model.yaml:14),
+ * %q`, with the name if the op has several results. In IR text, which has no paths: `%q`. NULL when memory ran
+ * out.
  */
 const char *plan_value_text(struct pass_context *p, const struct ir_func *f, struct ir_value v);
 
 /* ---- offsets (pack.c) ---- */
 
 /*
- * Computes the offsets of all buffers, and size, lower bound and gaps of the arena. (ir_verify proves that buffers which
- * are alive at the same time do not overlap.) Dims belong to `dims`; temporaries are in `a`. False when memory ran out.
+ * Computes the offsets of all buffers, and size, lower bound and gaps of the arena. (ir_verify proves that buffers
+ * which are alive at the same time do not overlap.) Dims belong to `dims`; temporaries are in `a`. False when
+ * memory ran out.
  */
 TFMC_MUST_USE bool plan_pack(struct arena *a, struct ir_dims *dims, struct plan_func *plan);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory map of the arena as SVG: time across (a column for each group), bytes upward, a rectangle for each buffer, the lower
- * bound as a dashed line. Sizes are evaluated at given values of the dims. The file contains no script and follows the
- * viewer's light or dark setting.
+ * Memory map of the arena as SVG: time across (a column for each group), bytes upward, a rectangle for each
+ * buffer, the lower bound as a dashed line. Sizes are evaluated at given values of the dims. The file contains no
+ * script and follows the viewer's light or dark setting.
  */
 #include "passes/framework/pass.h"
 
@@ -78,7 +78,10 @@ static void put_size(struct buf *out, double bytes)
 
 /* ---- elements ---- */
 
-/* Shortens *name to the longest suffix of its path that fits `width`, without the location. Returns its length; 0: none. */
+/*
+ * Shortens *name to the longest suffix of its path that fits `width`, without the location. Returns its length;
+ * 0: none.
+ */
 static size_t label_of(const char **name, double width)
 {
 	const char *place = strstr(*name, " ("), *end = place != NULL ? place : *name + strlen(*name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Statistics of the inputs of linears (for calibration): sums of columns and of their squares, computed by the model itself, so
- * that a call returns 2 K + 1 values for a weight however many rows its input has.
+ * Statistics of the inputs of linears (for calibration): sums of columns and of their squares, computed by the
+ * model itself, so that a call returns 2 K + 1 values for a weight however many rows its input has.
  */
 #include <string.h>
 
@@ -135,40 +135,43 @@ static void add_column(struct columns *c, const char *weight, const struct probe
 	(void)ir_dim_is_const(x->dims[x->rank - 1], &slot->k);
 }
 
-/* If experts have separate parameters, the weight that concatenates them has "all" in place of the expert's number. */
-static void add_experts(struct columns *c, const char *weight, const struct probe_site *s, int64_t round)
+/*
+ * If experts have separate parameters, the weight that concatenates them has "all" in place of the expert's
+ * number.
+ */
+static void add_experts(struct columns *c, const char *weight, const struct probe_site *s, int64_t iteration)
 {
 	int64_t experts = 0;
 	const char *all = strstr(weight, ".all.");
 	(void)ir_dim_is_const(ir_type_of(c->f, s->op->operands[1])->dims[0], &experts);
 	if (!all)
-		add_column(c, weight, s, round * experts, experts);
+		add_column(c, weight, s, iteration * experts, experts);
 	for (int64_t e = 0; all && e < experts && !c->too_many; e++)
 		add_column(c,
 		           arena_printf(c->q->arena, "%.*s.%lld%s", (int)(all - weight), weight, (long long)e,
 		                        all + 4),
-		           s, round * experts + e, 1);
+		           s, iteration * experts + e, 1);
 }
 
 /* Lists the weights in order of execution, with the rows of the result that hold their sums. */
 static void list_region(struct columns *c, const struct ir_region *r, int64_t *at, size_t depth,
-                        int64_t round)
+                        int64_t iteration)
 {
 	for (size_t i = 0; i < r->n_ops && !c->too_many; i++) {
 		const struct ir_op *op = r->ops[i], *w = weight_op(c->f, op);
 		int64_t count = op->code == OP_repeat ? ((const struct attrs_repeat *)op->attrs)->count : 0;
 		for (int64_t k = 0; k < count && depth < MAX_DEPTH && !c->too_many; k++) {
 			at[depth] = k;
-			list_region(c, op->region, at, depth + 1, round * count + k);
+			list_region(c, op->region, at, depth + 1, iteration * count + k);
 		}
 		const struct probe_site *s = w ? site_of(c, op) : NULL;
 		if (!s)
 			continue;
 		const char *path = probe_weight_path(c->q->arena, c->f, w, r, at, depth);
 		if (op->code == OP_linear)
-			add_column(c, path, s, round, 1);
+			add_column(c, path, s, iteration, 1);
 		else
-			add_experts(c, path, s, round);
+			add_experts(c, path, s, iteration);
 	}
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of the values of a function. The ops are traversed in order of execution, iteration by iteration, so names come in
- * that order. The last value below a path has the name of the step with this path. A repeat that was split into several
- * loops has their iterations in its path ("layers.0_3"), which names do not contain.
+ * Names of the values of a function. The ops are traversed in order of execution, iteration by iteration, so names
+ * come in that order. The last value below a path has the name of the step with this path. A repeat that was split
+ * into several loops has their iterations in its path ("layers.0_3"), which names do not contain.
  */
 #include "passes/probe/probe.h"
 
@@ -28,7 +28,10 @@ static size_t repeat_paths(const struct ir_region *r, const char *paths[MAX_REPE
 	return n;
 }
 
-/* Length of ".3_5" at the beginning of a path: the iterations of a loop that was split off a repeat; *first: 3. 0: none. */
+/*
+ * Length of ".3_5" at the beginning of a path: the iterations of a loop that was split off a repeat; *first: 3.
+ * 0: none.
+ */
 static size_t split_label_length(const char *path, int64_t *first)
 {
 	size_t low = path[0] == '.' ? strspn(path + 1, "0123456789") : 0;
@@ -41,7 +44,8 @@ static size_t split_label_length(const char *path, int64_t *first)
 }
 
 /*
- * Inserts `.iteration` after the path of each repeat that is a prefix of `path`, replacing the label of a split loop.
+ * Inserts `.iteration` after the path of each repeat that is a prefix of `path`, replacing the label of a split
+ * loop.
  */
 static const char *insert_iterations(struct arena *arena, const char *path, const char *const *paths,
                                      const int64_t *at, size_t n)
@@ -123,7 +127,7 @@ const char *probe_weight_path(struct arena *arena, const struct ir_func *f, cons
 /* The execution of a site in one iteration. */
 struct moment {
 	size_t site;
-	int64_t round;
+	int64_t iteration;
 	const char *path; /* with iterations; "" if the op has none */
 };
 
@@ -154,7 +158,10 @@ static bool has_value(const struct ir_func *f, const struct ir_op *op)
 	return is_float && (!ir_op_has(op->code, TRAIT_VIEW) || ir_value_info(f, op->results[0])->name);
 }
 
-/* Name of a value within its step: its own, or that of its op. "x" is the residual stream of all steps, not a name. */
+/*
+ * Name of a value within its step: its own, or that of its op. "x" is the residual stream of all steps, not a
+ * name.
+ */
 static const char *local_name(const struct ir_func *f, const struct ir_op *op)
 {
 	const char *name = ir_value_info(f, op->results[0])->name;
@@ -219,7 +226,7 @@ static void note_steps(struct listing *l, const char *path, size_t moment)
 }
 
 /* Records the execution of a site in the current iteration. */
-static void note_moment(struct listing *l, size_t number, int64_t round)
+static void note_moment(struct listing *l, size_t number, int64_t iteration)
 {
 	const struct probe_site *site = &l->sites->items[number];
 	const struct ir_region *region = ir_value_info(l->f, site->op->results[0])->region;
@@ -227,7 +234,7 @@ static void note_moment(struct listing *l, size_t number, int64_t round)
 	struct moment *m = ARENA_PUSH(l->q->arena, &l->moments);
 	if (!m)
 		return;
-	*m = (struct moment){.site = number, .round = round, .path = ""};
+	*m = (struct moment){.site = number, .iteration = iteration, .path = ""};
 	if (path && *path)
 		m->path = probe_path(l->q->arena, path, region, l->at, site->depth);
 	if (site->part == PROBE_RESULT && *m->path)
@@ -235,20 +242,20 @@ static void note_moment(struct listing *l, size_t number, int64_t round)
 }
 
 /* Traverses a region in order of execution and records its sites. False: too many. */
-static bool trace_region(struct listing *l, const struct ir_region *r, size_t depth, int64_t round)
+static bool trace_region(struct listing *l, const struct ir_region *r, size_t depth, int64_t iteration)
 {
 	for (size_t i = 0; i < r->n_ops; i++) {
 		const struct ir_op *op = r->ops[i];
 		size_t n = op->n_results ? l->first_site[op->results[0].id] : 0;
 		for (; n && n <= l->sites->n && l->sites->items[n - 1].op == op; n++)
-			note_moment(l, n - 1, round);
+			note_moment(l, n - 1, iteration);
 		if (l->moments.n > MAX_MOMENTS)
 			return false;
 		int64_t count = op->code == OP_repeat ? ((const struct attrs_repeat *)op->attrs)->count : 0;
 		for (int64_t k = 0; k < count && depth < MAX_DEPTH; k++) {
 			size_t before = l->moments.n;
 			l->at[depth] = k;
-			if (!trace_region(l, op->region, depth + 1, round * count + k))
+			if (!trace_region(l, op->region, depth + 1, iteration * count + k))
 				return false;
 			if (l->moments.n == before)
 				break; /* no sites inside: skip the other iterations */
@@ -265,7 +272,7 @@ static void add_name(struct listing *l, const char *name, size_t moment)
 	          (struct probe_name){.name = name,
 	                              .site = l->moments.items[moment].site,
 	                              .moment = moment,
-	                              .round = l->moments.items[moment].round});
+	                              .iteration = l->moments.items[moment].iteration});
 }
 
 /*
@@ -283,7 +290,8 @@ static void name_moment(struct listing *l, size_t moment)
 	else if (!*m->path && !site->depth)
 		add_name(l, site->name, moment);
 	else if (!*m->path)
-		add_name(l, arena_printf(l->q->arena, "%s.%lld", site->name, (long long)m->round), moment);
+		add_name(l, arena_printf(l->q->arena, "%s.%lld", site->name, (long long)m->iteration),
+		         moment);
 }
 
 /* Order of execution; names of one value: longest first (the step itself, then the steps that end with it). */

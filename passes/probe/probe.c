@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inserting probes: patterns to sites, and a copy of the module with additional results. Functions that are not probed are
- * copied unchanged.
+ * Inserting probes: patterns to sites, and a copy of the module with additional results. Functions that are not
+ * probed are copied unchanged.
  */
 #include "passes/probe/probe.h"
 
@@ -51,7 +51,10 @@ static bool has_result(const struct ir_func *f, const struct probe_sites *sites,
 	return false;
 }
 
-/* Result name for a value: "layers_self_attention_weights" for layers.2.self.attention.weights; a second one ends in _2. */
+/*
+ * Result name for a value: "layers_self_attention_weights" for layers.2.self.attention.weights; a second one
+ * ends in _2.
+ */
 static const char *name_result(struct probing *p, const struct ir_func *f, const struct probe_sites *sites,
                                const char *value)
 {
@@ -76,14 +79,14 @@ static const char *name_result(struct probing *p, const struct ir_func *f, const
 static void request_site(struct probing *p, const struct ir_func *f, const struct probe_sites *sites,
                          struct probe_site *s, const struct probe_name *n)
 {
-	int64_t round = n->round;
+	int64_t iteration = n->iteration;
 	if (!s->wanted) {
 		s->result_name = p->q->by_path ? name_result(p, f, sites, n->name)
 		                               : arena_printf(p->q->arena, "probe_%zu", p->n_results);
 		p->n_results++;
 	}
-	s->first = s->wanted && s->first < round ? s->first : round;
-	s->last = s->wanted && s->last > round ? s->last : round;
+	s->first = s->wanted && s->first < iteration ? s->first : iteration;
+	s->last = s->wanted && s->last > iteration ? s->last : iteration;
 	s->wanted = true;
 }
 
@@ -96,7 +99,10 @@ static void drop_unwanted(struct probe_sites *sites)
 	sites->n = n;
 }
 
-/* Marks the requested sites of a function and lists their values; slots are set when the range of iterations is known. */
+/*
+ * Marks the requested sites of a function and lists their values; slots are set when the range of iterations is
+ * known.
+ */
 static enum tfmc_status select_sites(struct probing *p, const struct ir_func *f, struct probe_sites *sites)
 {
 	struct probe_names names = {0};
@@ -117,7 +123,7 @@ static enum tfmc_status select_sites(struct probing *p, const struct ir_func *f,
 		*v = (struct probe_value){.name = n->name, .function = f->name, .f = f, .op = s->op};
 		v->result = s->result_name;
 		v->site = n->site;
-		v->slot = n->round;
+		v->slot = n->iteration;
 	}
 	for (size_t i = from; i < p->values->n; i++) {
 		struct probe_value *v = &p->values->items[i];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Probes (--probe): intermediate values of a module at stage graph, selected by path, as additional results of its functions.
+ * Probes (--probe): intermediate values of a module at stage graph, selected by path, as additional results of its
+ * functions.
  *
  * A value has one name for each iteration of the repeats around it:
  *   h.0.attn.norm          the last value computed by a step of the model (also of a block: h.0)
@@ -8,10 +9,10 @@
  *   ....attention.weights  probabilities (softmax of the scores); recomputed for an op `attention`
  * A second value with the same name ends in .2. In IR text without paths the names of values are used.
  *
- * PROBE_RECOMPUTE: the values of the function keep their readers, so passes fuse it as without probes. Values on the
- * residual stream (and loop-carried ones) are in memory anyway and read from there; any other value is recomputed from the
- * nearest of those by a copy of its ops. PROBE_BARRIER: the value gets a reader, so it is materialized and nothing is fused
- * across it.
+ * PROBE_RECOMPUTE: the values of the function keep their readers, so passes fuse it as without probes. Values on
+ * the residual stream (and loop-carried ones) are in memory anyway and read from there; any other value is
+ * recomputed from the nearest of those by a copy of its ops. PROBE_BARRIER: the value gets a reader, so it is
+ * materialized and nothing is fused across it.
  *
  * Repeats stay rolled: one result collects all requested iterations along a leading axis.
  */
@@ -53,8 +54,8 @@ struct probe_values { /* in order of execution, function by function */
 };
 
 /*
- * Creates *out: the module with additional results; the caller destroys it. TFMC_INVALID after a diagnostic: a pattern
- * matches nothing, too many values, or the module is not at stage graph.
+ * Creates *out: the module with additional results; the caller destroys it. TFMC_INVALID after a diagnostic: a
+ * pattern matches nothing, too many values, or the module is not at stage graph.
  */
 TFMC_MUST_USE enum tfmc_status probe_insert(const struct probe_request *q, const struct ir_module *in,
                                             struct ir_module **out, struct probe_values *values);
@@ -64,7 +65,7 @@ struct probe_names {
 	struct probe_name {
 		const char *name;
 		size_t site, moment; /* moment: its position in the execution */
-		int64_t round;       /* iteration, flattened over the repeats around it */
+		int64_t iteration;   /* iteration, flattened over the repeats around it */
 	} * items;
 	size_t n, cap;
 };
@@ -98,8 +99,8 @@ TFMC_MUST_USE enum tfmc_status probe_list(const struct probe_request *q, const s
                                           struct probe_sites *sites, struct probe_names *names);
 
 /*
- * Inserts iteration indices into the path of an op: "h.3.attn.norm" for "h.attn.norm" in iteration 3 of repeat "h".
- * at [n_at]: iterations of the repeats around `region`, outermost first.
+ * Inserts iteration indices into the path of an op: "h.3.attn.norm" for "h.attn.norm" in iteration 3 of repeat
+ * "h". at [n_at]: iterations of the repeats around `region`, outermost first.
  */
 const char *probe_path(struct arena *arena, const char *path, const struct ir_region *region,
                        const int64_t *at, size_t n_at);
@@ -108,8 +109,9 @@ TFMC_MUST_USE enum tfmc_status probe_write(const struct probe_request *q, const 
                                            struct ir_module *out, struct probe_sites *sites);
 
 /*
- * The path of the parameter that an op `weight` reads: as probe_path, with the iterations of the repeats whose index selects
- * it. For rows of a parameter (".rows0_63") the path of that parameter. region, at, n_at: as of probe_path.
+ * The path of the parameter that an op `weight` reads: as probe_path, with the iterations of the repeats whose
+ * index selects it. For rows of a parameter (".rows0_63") the path of that parameter. region, at, n_at: as of
+ * probe_path.
  */
 const char *probe_weight_path(struct arena *arena, const struct ir_func *f, const struct ir_op *weight,
                               const struct ir_region *region, const int64_t *at, size_t n_at);
@@ -117,8 +119,8 @@ const char *probe_weight_path(struct arena *arena, const struct ir_func *f, cons
 /* ---- statistics of the inputs of linears ---- */
 
 /*
- * Column sums of the input x [R, K] of a linear or expert_linear, over its rows: K sums of squares, K sums, and R; f32
- * [2 K + 1]. For experts [E, 2 K + 1], over the rows that are routed to each expert.
+ * Column sums of the input x [R, K] of a linear or expert_linear, over its rows: K sums of squares, K sums, and R;
+ * f32 [2 K + 1]. For experts [E, 2 K + 1], over the rows that are routed to each expert.
  */
 struct probe_column {
 	const char
@@ -132,9 +134,9 @@ struct probe_columns {
 };
 
 /*
- * Creates *out: a module with the function q->functions[0], whose only results are such sums; the caller destroys it.
- * *columns has an element for every use of a weight and every iteration of a repeat. TFMC_INVALID after a diagnostic: no
- * linear, too many, or the module is not at stage graph.
+ * Creates *out: a module with the function q->functions[0], whose only results are such sums; the caller destroys
+ * it. *columns has an element for every use of a weight and every iteration of a repeat. TFMC_INVALID after a
+ * diagnostic: no linear, too many, or the module is not at stage graph.
  */
 TFMC_MUST_USE enum tfmc_status probe_columns(const struct probe_request *q, const struct ir_module *in,
                                              struct ir_module **out, struct probe_columns *columns);

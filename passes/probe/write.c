@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Adds probed values as results of a function. Inside a repeat, a loop-carried tensor [count, ..] collects one slot for each
- * iteration: slot i is replaced in iteration i. Values that fusion keeps in registers are recomputed from the nearest
- * materialized values; the clones read max(x, -inf) (= x), so that CSE cannot merge them with the originals.
+ * Adds probed values as results of a function. Inside a repeat, a loop-carried tensor [count, ..] collects one
+ * slot for each iteration: slot i is replaced in iteration i. Values that fusion keeps in registers are recomputed
+ * from the nearest materialized values; the clones read max(x, -inf) (= x), so that CSE cannot merge them with the
+ * originals.
  */
 #include <math.h>
 #include <string.h>

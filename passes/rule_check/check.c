@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs both sides of a rule in the interpreter (check.h). An instance is made twice from one seed, in f64 (the reference) and in
- * the reduced type; both get the same inputs, rounded to the reduced type. A run is compared only if the rule was applied to
- * exactly this instance.
+ * Runs both sides of a rule in the interpreter (check.h). An instance is made twice from one seed, in f64 (the
+ * reference) and in the reduced type; both get the same inputs, rounded to the reduced type. A run is compared
+ * only if the rule was applied to exactly this instance.
  */
 #include "passes/rule_check/check.h"
 
@@ -240,7 +240,7 @@ static void report_wrong(struct checker *c, const struct pair *p, enum style sty
 		return;
 	buf_init(&text);
 	ir_print_func(&text, &c->mute, p->left.m, p->left.f);
-	c->out->wrong = arena_printf(c->arena, "%s, on numbers of the kind '%s'", what, style_names[style]);
+	c->out->wrong = arena_printf(c->arena, "%s, on inputs of the kind '%s'", what, style_names[style]);
 	c->out->instance = arena_strdup(c->arena, text.data);
 	buf_destroy(&text);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random instances of the left side of a rule. Shapes are drawn from the type patterns, attribute variables until the
- * predicates hold; whatever a pattern leaves open (an operand without a type, the sizes of a broadcast) follows from the op
- * that reads it.
+ * Random instances of the left side of a rule. Shapes are drawn from the type patterns, attribute variables until
+ * the predicates hold; whatever a pattern leaves open (an operand without a type, the sizes of a broadcast)
+ * follows from the op that reads it.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Instantiates the right side of a rule for a match, and applies rules in a rebuild traversal (struct rewriter). The
- * replacement has the location of the root. If its type differs from that of the root, the pass fails with an internal error
- * that names the rule.
+ * Instantiates the right side of a rule for a match, and applies rules in a rebuild traversal (struct rewriter).
+ * The replacement has the location of the root. If its type differs from that of the root, the pass fails with an
+ * internal error that names the rule.
  */
 
 #include "passes/rules/rule.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Evaluation of expressions and predicates with the bindings of a match. Everything is f64; flags are 0 and 1, keywords and
- * element types their position.
+ * Evaluation of expressions and predicates with the bindings of a match. Everything is f64; flags are 0 and 1,
+ * keywords and element types their position.
  */
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matches a rule at an op: backtracking over a worklist of pairs (pattern operand, value), starting at the root. For a
- * commutative op both orders of its operands are tried, the written one first, so the result is deterministic. The function
- * is not changed.
+ * Matches a rule at an op: backtracking over a worklist of pairs (pattern operand, value), starting at the root.
+ * For a commutative op both orders of its operands are tried, the written one first, so the result is
+ * deterministic. The function is not changed.
  */
 #include <string.h>
 
@@ -205,8 +205,8 @@ static bool is_const(const struct rebuild *r, struct ir_value v)
 }
 
 /*
- * No element of v can come from a mask: the elementwise ops and views that compute it contain no where, no mask and no
- * conversion of a bool.
+ * No element of v can come from a mask: the elementwise ops and views that compute it contain no where, no mask
+ * and no conversion of a bool.
  */
 static bool is_unmasked(const struct rebuild *r, struct ir_value v, int *budget)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parser of rewrite rules; the grammar is in README.md. It shares tokens and messages with the parser of IR text (ir/parse).
- * Functions return false after a diagnostic. Variables and dims are created by the match; later parts may only use them. Ops
- * may nest in parentheses; they are appended after the ops that they read, so the last op of a side is its root. The first
- * error ends parsing; without one, all names in a set are resolved.
+ * Parser of rewrite rules; the grammar is in README.md. It shares tokens and messages with the parser of IR text
+ * (ir/parse). Functions return false after a diagnostic. Variables and dims are created by the match; later parts
+ * may only use them. Ops may nest in parentheses; they are appended after the ops that they read, so the last op
+ * of a side is its root. The first error ends parsing; without one, all names in a set are resolved.
  */
 #include "passes/rules/rule.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rewrite rules as data. A rule gives in IR text the ops that it matches, conditions, the replacement, and how exact that is
- * (grammar: README.md). A set is parsed and checked once and then constant; rules are in the order of their texts, and the
- * first that matches an op wins.
+ * Rewrite rules as data. A rule gives in IR text the ops that it matches, conditions, the replacement, and how
+ * exact that is (grammar: README.md). A set is parsed and checked once and then constant; rules are in the order
+ * of their texts, and the first that matches an op wins.
  *
- * Values, attribute variables and dims of a rule are numbered; struct rule_match binds the numbers to the function being
- * read.
+ * Values, attribute variables and dims of a rule are numbered; struct rule_match binds the numbers to the function
+ * being read.
  */
 #ifndef TFMC_PASSES_RULES_RULE_H
 #define TFMC_PASSES_RULES_RULE_H

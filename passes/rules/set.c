@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rule sets: built-in files, rules of the options, and buckets by the opcode of the root. The order is that of reading, so
- * results never depend on hash values.
+ * Rule sets: built-in files, rules of the options, and buckets by the opcode of the root. The order is that of
+ * reading, so results never depend on hash values.
  */
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Test-case reduction (reduce.h). An edit is applied by copying the module, with two walks for each function as in
- * passes/framework/rebuild.c: backward to find the needed values, forward through the builder; unlike a pass, an edit may
- * change parameters, results and bounds. The search repeats all edits until one iteration accepts none. Ops are tried from
- * the last to the first, because removing an op makes the ops that only it reads dead.
+ * passes/framework/rebuild.c: backward to find the needed values, forward through the builder; unlike a pass, an
+ * edit may change parameters, results and bounds. The search repeats all edits until one iteration accepts none.
+ * Ops are tried from the last to the first, because removing an op makes the ops that only it reads dead.
  */
 #include "passes/shrink/reduce.h"
 

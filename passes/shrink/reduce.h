@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Test-case reduction (delta debugging, Zeller and Hildebrandt 2002): makes a module smaller while a predicate holds, for example
- * while a pass fails on it. Removes functions, results, parameters, iterations and ops, and lowers bounds.
+ * Test-case reduction (delta debugging, Zeller and Hildebrandt 2002): makes a module smaller while a predicate
+ * holds, for example while a pass fails on it. Removes functions, results, parameters, iterations and ops, and
+ * lowers bounds.
  */
 #ifndef TFMC_PASSES_SHRINK_REDUCE_H
 #define TFMC_PASSES_SHRINK_REDUCE_H
@@ -30,8 +31,8 @@ struct reduce_edit {
 };
 
 /*
- * Returns the module after the edit, without dead ops; the caller destroys it. NULL, without diagnostic, if the edit is not
- * possible or the result does not verify.
+ * Returns the module after the edit, without dead ops; the caller destroys it. NULL, without diagnostic, if the
+ * edit is not possible or the result does not verify.
  */
 struct ir_module *reduce_apply(const struct ir_module *in, const struct reduce_edit *edit);
 
@@ -43,8 +44,8 @@ struct reduce_report {
 };
 
 /*
- * Tries all edits, those that remove most first, until none is accepted. keep(in) must be true. Deterministic. *out: the
- * reduced module, which the caller destroys. TFMC_NO_MEMORY is the only failure.
+ * Tries all edits, those that remove most first, until none is accepted. keep(in) must be true. Deterministic.
+ * *out: the reduced module, which the caller destroys. TFMC_NO_MEMORY is the only failure.
  */
 TFMC_MUST_USE enum tfmc_status module_reduce(const struct ir_module *in, reduce_keep *keep, void *user,
                                              struct ir_module **out, struct reduce_report *report);

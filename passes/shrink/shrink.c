@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies a module in the sizes that shrink_shapes.h finds: the same ops in the same order, built literally, with seeded random
- * weights under the names of the old ones and tables by their formula. The use of a weight determines its magnitude (gammas
- * around 1, small biases, matrices that preserve the variance of their input), so that every error shows in the results. If
- * anything does not fit, the module is not shrunk.
+ * Copies a module in the sizes that shrink_shapes.h finds: the same ops in the same order, built literally, with
+ * seeded random weights under the names of the old ones and tables by their formula. The use of a weight
+ * determines its magnitude (gammas around 1, small biases, matrices that preserve the variance of their input), so
+ * that every error shows in the results. If anything does not fit, the module is not shrunk.
  */
 #include "passes/shrink/shrink.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shrinks a module: a copy with the same structure and tiny sizes (two layers, few heads, short rows, a small vocabulary), for
- * validation without weight files. Constant sizes that the ops make equal stay equal; the products and sums that reshapes,
- * slices and concatenations require still hold. Mathematical constants (scales, eps) are unchanged; weights are random, with
- * magnitudes according to their use.
+ * Shrinks a module: a copy with the same structure and tiny sizes (two layers, few heads, short rows, a small
+ * vocabulary), for validation without weight files. Constant sizes that the ops make equal stay equal; the
+ * products and sums that reshapes, slices and concatenations require still hold. Mathematical constants (scales,
+ * eps) are unchanged; weights are random, with magnitudes according to their use.
  */
 #ifndef TFMC_PASSES_SHRINK_SHRINK_H
 #define TFMC_PASSES_SHRINK_SHRINK_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Constraints between sizes (shrink_shapes.h). They follow the rules of type inference: sizes that those require to be equal are
- * merged. All slices and pads of an axis divide it into pieces whose sizes add up; a slice is a run of pieces, so slices that
- * touch or overlap still do in other sizes.
+ * Constraints between sizes (shrink_shapes.h). They follow the rules of type inference: sizes that those require
+ * to be equal are merged. All slices and pads of an axis divide it into pieces whose sizes add up; a slice is a
+ * run of pieces, so slices that touch or overlap still do in other sizes.
  */
 #include "passes/shrink/shrink_shapes.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Size variables of a module: one for each constant axis of each value, weight and state, for each repeat count and each slice,
- * with the constraints that the ops impose.
+ * Size variables of a module: one for each constant axis of each value, weight and state, for each repeat count
+ * and each slice, with the constraints that the ops impose.
  */
 #ifndef TFMC_PASSES_SHRINK_SHRINK_SHAPES_H
 #define TFMC_PASSES_SHRINK_SHRINK_SHAPES_H

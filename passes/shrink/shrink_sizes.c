@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Union-find and backtracking search (shrink_sizes.h). Each connected component of constraints is searched separately: the
- * smallest unassigned size first, small values first, with constraint propagation. If the search fails or exceeds its steps,
- * the component keeps its old sizes.
+ * Union-find and backtracking search (shrink_sizes.h). Each connected component of constraints is searched
+ * separately: the smallest unassigned size first, small values first, with constraint propagation. If the search
+ * fails or exceeds its steps, the component keeps its old sizes.
  */
 #include "passes/shrink/shrink_sizes.h"
 
@@ -184,7 +184,10 @@ static bool is_used(const struct sizes *s, int64_t old, int64_t now)
 	return false;
 }
 
-/* Candidates for v, best first: its preferred size, the size of equal ones, unused small sizes, used ones, the old size. */
+/*
+ * Candidates for v, best first: its preferred size, the size of equal ones, unused small sizes, used ones, the
+ * old size.
+ */
 static size_t candidates(const struct sizes *s, const struct size_info *v, int64_t from, int64_t *out)
 {
 	size_t n = 0;

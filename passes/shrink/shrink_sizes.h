@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A small constraint solver for sizes: each constant size of a module is a variable; equal ones are merged (union-find), products
- * and sums constrain the others. The old sizes are a solution; a backtracking search looks for a small one.
+ * A small constraint solver for sizes: each constant size of a module is a variable; equal ones are merged
+ * (union-find), products and sums constrain the others. The old sizes are a solution; a backtracking search looks
+ * for a small one.
  */
 #ifndef TFMC_PASSES_SHRINK_SHRINK_SIZES_H
 #define TFMC_PASSES_SHRINK_SHRINK_SIZES_H

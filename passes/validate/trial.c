@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trials (trial.h): choice of functions, sizes and inputs, and execution. All inputs follow from the position of the call, so the
- * same module gives the same trial.
+ * Trials (trial.h): choice of functions, sizes and inputs, and execution. All inputs follow from the position of
+ * the call, so the same module gives the same trial.
  */
 #include "passes/validate/trial.h"
 
@@ -54,7 +54,10 @@ static int batch_symbol(const struct ir_module *m, const struct ir_func *f)
 	return -1;
 }
 
-/* Chooses the dims of a call within their bounds. `extra` makes symbols other than the batch differ from each other. */
+/*
+ * Chooses the dims of a call within their bounds. `extra` makes symbols other than the batch differ from each
+ * other.
+ */
 static bool choose_dims(struct trial *t, const struct ir_module *m, const struct ir_func *f, int64_t batch,
                         int64_t tokens, int64_t extra, struct trial_call *c)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trials: seeded calls of the functions of a module, made once and executed by the interpreter on any module that should be
- * equivalent.
+ * Trials: seeded calls of the functions of a module, made once and executed by the interpreter on any module that
+ * should be equivalent.
  *
- * Functions without state are called on their own, with several sizes and ragged lengths, 0 among them. Functions with state
- * are called as a session would: first those that only write (an encoder), then a prefill, single decode steps and a chunk,
- * each on the state that the previous calls left.
+ * Functions without state are called on their own, with several sizes and ragged lengths, 0 among them. Functions
+ * with state are called as a session would: first those that only write (an encoder), then a prefill, single
+ * decode steps and a chunk, each on the state that the previous calls left.
  */
 #ifndef TFMC_PASSES_VALIDATE_TRIAL_H
 #define TFMC_PASSES_VALIDATE_TRIAL_H
@@ -64,12 +64,15 @@ TFMC_MUST_USE enum tfmc_status trial_execute(const struct trial *t, struct diag_
 /* An op that reads v requires a positive value: a logarithm, root, power or division. */
 bool trial_is_positive(const struct ir_func *f, struct ir_value v);
 /*
- * The module rounds values to f16, bf16 or 8-bit integers: a difference of one f32 ulp may become one of those, and grow
- * from there.
+ * The module rounds values to f16, bf16 or 8-bit integers: a difference of one f32 ulp may become one of those,
+ * and grow from there.
  */
 bool trial_uses_lowp(const struct ir_module *m);
 
-/* Largest difference of an element, relative to the largest magnitude in b; infinity if infinities, NaN or shapes differ. */
+/*
+ * Largest difference of an element, relative to the largest magnitude in b; infinity if infinities, NaN or
+ * shapes differ.
+ */
 double trial_tensor_difference(const struct interp_tensor *a, const struct interp_tensor *b);
 
 #endif

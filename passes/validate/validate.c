@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Comparison after each pass, and bisection (validate.h). A stage is a module and the results of the trial on it; at most three
- * exist at a time.
+ * Comparison after each pass, and bisection (validate.h). A stage is a module and the results of the trial on it;
+ * at most three exist at a time.
  */
 #include "passes/validate/validate.h"
 
@@ -50,9 +50,9 @@ struct validation {
 /* ---- the first value that a pass changes ---- */
 
 /*
- * Traces one call on two modules and searches the second trace for the first value that the first trace does not contain.
- * Values correspond if name, location and shape are equal, since a pass preserves those of the ops that it keeps; of
- * several candidates any equal value will do.
+ * Traces one call on two modules and searches the second trace for the first value that the first trace does not
+ * contain. Values correspond if name, location and shape are equal, since a pass preserves those of the ops that
+ * it keeps; of several candidates any equal value will do.
  */
 
 struct changed {
@@ -140,7 +140,10 @@ static void find_first_changed(const struct trace *before, const struct trace *a
 	}
 }
 
-/* Runs call `call` of the trial on both modules in f64; differences up to `bound` do not count. Strings are in `arena`. */
+/*
+ * Runs call `call` of the trial on both modules in f64; differences up to `bound` do not count. Strings are in
+ * `arena`.
+ */
 static enum tfmc_status find_changed_value(const struct trial *t, struct diag_context *cx,
                                            const struct ir_module *before, const struct ir_module *after,
                                            size_t call, double bound, struct arena *arena,
@@ -256,8 +259,8 @@ static struct class class_of(const struct validation *s, const struct pipeline *
 /* ---- comparison ---- */
 
 /*
- * A result in which rounding alone causes a large error (a norm of nearly cancelling values, 8-bit values) may change as
- * much if a pass rounds differently; in f64 it still has to agree to 1e-9.
+ * A result in which rounding alone causes a large error (a norm of nearly cancelling values, 8-bit values) may
+ * change as much if a pass rounds differently; in f64 it still has to agree to 1e-9.
  */
 static double bound_of_result(const struct class *class, bool uses_lowp, const struct trial_output *rounded,
                               const struct trial_output *f64)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Translation validation by testing: after every pass the interpreter executes a trial (trial.h) and compares the results with
- * those of the module before the pass; bisection then finds the single application that changed a result.
+ * Translation validation by testing: after every pass the interpreter executes a trial (trial.h) and compares the
+ * results with those of the module before the pass; bisection then finds the single application that changed a
+ * result.
  *
- * Every trial runs twice. As the IR defines it, every op rounded: a pass of class BITS may change no bit, the others stay
- * within a bound for f32, or within eight times the error that rounding causes anyway. And in f64 without rounding, where
- * everything but an approximation agrees to 1e-9, so that errors much smaller than f32 rounding are found.
+ * Every trial runs twice. As the IR defines it, every op rounded: a pass of class BITS may change no bit, the
+ * others stay within a bound for f32, or within eight times the error that rounding causes anyway. And in f64
+ * without rounding, where everything but an approximation agrees to 1e-9, so that errors much smaller than f32
+ * rounding are found.
  */
 #ifndef TFMC_PASSES_VALIDATE_VALIDATE_H
 #define TFMC_PASSES_VALIDATE_VALIDATE_H
@@ -45,8 +47,8 @@ struct validate {
 };
 
 /*
- * Runs the pipeline on m and compares after every pass. *found: a comparison failed; *culprit: the first pass that changed a
- * result, and the application.
+ * Runs the pipeline on m and compares after every pass. *found: a comparison failed; *culprit: the first pass that
+ * changed a result, and the application.
  */
 TFMC_MUST_USE enum tfmc_status validate_after_each(const struct validate *v, const struct ir_module *m,
                                                    bool *found, struct validate_culprit *culprit);

@@ -129,7 +129,10 @@ const struct ir_weight *add_weight_renamed(struct rebuild *r, struct ir_weight *
 	return NULL;
 }
 
-/* Adds the concatenated weight. NULL: no linear has the operand, memory ran out, or the pass concatenates what does not fit. */
+/*
+ * Adds the concatenated weight. NULL: no linear has the operand, memory ran out, or the pass concatenates what
+ * does not fit.
+ */
 static const struct ir_weight *concat_weights(struct rebuild *r, const struct linear_list *s, size_t operand,
                                               int axis)
 {

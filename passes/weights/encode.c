@@ -3,14 +3,14 @@
  * encode: gives weights and keys the packed layout that the kernels read.
  *
  * Requires   merge-linear (the final weights), if it runs at all.
- * Ensures    every f32 weight that is operand w of a linear or expert_linear is packed (#panel16), also in gathers of its
- *            rows (a tied embedding is one weight). If another op reads it as rows, it keeps its row-major entry and a
- *            second weight NAME.panel16 is added. A state of f32, f16 or bf16 whose slices are keys of attention and
- *            nothing else, in all functions, is #panel16: its columns are positions.
+ * Ensures    every f32 weight that is operand w of a linear or expert_linear is packed (#panel16), also in gathers
+ *            of its rows (a tied embedding is one weight). If another op reads it as rows, it keeps its row-major
+ *            entry and a second weight NAME.panel16 is added. A state of f32, f16 or bf16 whose slices are keys of
+ *            attention and nothing else, in all functions, is #panel16: its columns are positions.
  * Example    weight @up.w : f32[128,32]   %y = linear %x, @up.w
  *        ->  weight @up.w : f32[128,32] #panel16
- * Skips      other element types, and weights and slices behind a view: those linears become plain loops, those keys are
- *            transposed by the kernel.
+ * Skips      other element types, and weights and slices behind a view: those linears become plain loops, those
+ *            keys are transposed by the kernel.
  */
 #include "passes/weights/concat_weights.h"
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * merge-linear: linears of the same input become one linear and slices of its result (horizontal fusion: merged q/k/v and
- * gate/up).
+ * merge-linear: linears of the same input become one linear and slices of its result (horizontal fusion: merged
+ * q/k/v and gate/up).
  *
  * Requires   fuse-attention (it matches through single uses, which the slices would hide).
- * Ensures    the input is read once; weights are concatenated by their expressions, widths may differ, a missing bias
- *            becomes zeros. The counter `merged` has the number of merged linears. Two linears of equal width whose
- *            results an elementwise op combines (gate and up) are a pair, the counter `pairs` has their number; `group`
- *            makes one kernel of them and of that op.
+ * Ensures    the input is read once; weights are concatenated by their expressions, widths may differ, a missing
+ *            bias becomes zeros. The counter `merged` has the number of merged linears. Two linears of equal width
+ *            whose results an elementwise op combines (gate and up) are a pair, the counter `pairs` has their
+ *            number; `group` makes one kernel of them and of that op.
  * Example    %q = linear %x, @q.w[%l]  %k = linear %x, @k.w[%l]
  *        ->  %y = linear %x, @q_k.w[%l]  %q = slice %y {axis=2 begin=0 size=32}
  *            %k = slice %y {axis=2 begin=32 size=32}
- * Skips      a weight with other readers (it would be stored twice); other results that are read by an elementwise op,
- *            which is the epilogue of its own linear; pairs whose width is not a multiple of the panel.
+ * Skips      a weight with other readers (it would be stored twice); other results that are read by an elementwise
+ *            op, which is the epilogue of its own linear; pairs whose width is not a multiple of the panel.
  * Benefit    up to 3.5 % of a call on Sapphire Rapids, up to 1.6 % on Zen 5 (tests/perf/passes.md).
  */
 #include <string.h>
@@ -20,9 +20,9 @@
 #include "passes/weights/concat_weights.h"
 
 /*
- * Linears that are merged: same region, same input, constant weights at the same indices, and no other reader of the
- * weights. Either all linears whose results no elementwise op reads, or a pair whose results are combined by one (gate and
- * up).
+ * Linears that are merged: same region, same input, constant weights at the same indices, and no other reader of
+ * the weights. Either all linears whose results no elementwise op reads, or a pair whose results are combined by
+ * one (gate and up).
  */
 struct merge_set {
 	const struct ir_func *f;
@@ -248,8 +248,9 @@ static bool reject_set(struct pass_context *p, struct merge_set *s, struct strma
 }
 
 /*
- * Rejects sets until every weight of a remaining set is read by equal sets only: functions that share weights (`run` and
- * `decode`) merge them alike or not at all. Iterates, since a rejected set makes its weights be read elsewhere.
+ * Rejects sets until every weight of a remaining set is read by equal sets only: functions that share weights
+ * (`run` and `decode`) merge them alike or not at all. Iterates, since a rejected set makes its weights be read
+ * elsewhere.
  */
 static void reject_shared(struct pass_context *p, const struct ir_module *m, struct merge_sets *sets)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deliberately wrong passes (mutation testing): each replaces one kind of op as a plausible mistake would. `tfmc verify
- * --after-each` and `--bisect` must find and name every one (tests/shell/planted.sh). Never part of tfmc.
+ * Deliberately wrong passes (mutation testing): each replaces one kind of op as a plausible mistake would. `tfmc
+ * verify --after-each` and `--bisect` must find and name every one (tests/shell/planted.sh). Never part of tfmc.
  */
 #include "passes/framework/rebuild.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tfmc_random [--from SEED] [--count N] [--rules FILE] [--print SEED]: fuzzing of passes. Random modules (odd seeds: Transformers,
- * even seeds: programs of any op) run through random pipelines. The result must verify, parse back to the same text, and
- * compute what the module computed; decoding is compared over several calls that share a KV cache. Prints failing seeds with
- * their pipelines. Exits with 1 if there are any, or if a pass was never applied in 500 seeds. --rules adds rewrite rules (a
- * wrong one must be found).
+ * tfmc_random [--from SEED] [--count N] [--rules FILE] [--print SEED]: fuzzing of passes. Random modules (odd
+ * seeds: Transformers, even seeds: programs of any op) run through random pipelines. The result must verify, parse
+ * back to the same text, and compute what the module computed; decoding is compared over several calls that share
+ * a KV cache. Prints failing seeds with their pipelines. Exits with 1 if there are any, or if a pass was never
+ * applied in 500 seeds. --rules adds rewrite rules (a wrong one must be found).
  */
 #include <inttypes.h>
 #include <stdio.h>
