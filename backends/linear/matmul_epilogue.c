@@ -52,8 +52,8 @@ void matmul_store_row(const struct linear *l, const struct eval_output *out, int
 	store_vector(l, out, &at, lanes, lanes);
 	kb_end_loop(k);
 	if (full < size) {
-		struct kb_val ends = kb_cmp(k, KB_EQ, r.hi, kb_index(k, size));
-		kb_if(k, kb_bin(k, KB_AND, ends, kb_cmp(k, KB_LT, r.lo, r.hi)));
+		struct kb_val has_end = kb_cmp(k, KB_EQ, r.hi, kb_index(k, size));
+		kb_if(k, kb_bin(k, KB_AND, has_end, kb_cmp(k, KB_LT, r.lo, r.hi)));
 		at.index[last] = kb_index(k, full);
 		store_vector(l, out, &at, lanes, (int)(size - full));
 		kb_end_if(k);
@@ -83,8 +83,9 @@ struct matmul_range matmul_clip_to_piece(const struct linear *l, const struct ma
 	if (!piece_id.id)
 		return r;
 	const struct matmul_piece piece = matmul_piece(l, piece_id, l->c_buf.width / l->columns.mats);
-	int64_t full = begin / l->lanes * l->lanes; /* vectors of a piece begin at multiples of the lanes */
-	struct kb_val first = kb_add_const(k, kb_mul_const(k, s->begin, MATMUL_PANEL), -full);
+	int64_t aligned =
+	        begin / l->lanes * l->lanes; /* vectors of a piece begin at multiples of the lanes */
+	struct kb_val first = kb_add_const(k, kb_mul_const(k, s->begin, MATMUL_PANEL), -aligned);
 	r.lo = kb_max(k, r.lo, kb_add(k, first, piece.lo));
 	r.hi = kb_min(k, r.hi, kb_add(k, first, piece.hi));
 	r.hi = kb_select(k, piece.any, r.hi, r.lo);
@@ -138,9 +139,9 @@ bool matmul_bind_strip_op(struct linear *l)
 static void store_strip_values(const struct linear *l, const struct eval_columns *c)
 {
 	struct kb *k = l->k;
-	struct kb_val piece_id[EVAL_STRIP_VALUES];
+	struct kb_val value[EVAL_STRIP_VALUES];
 	size_t mark = eval_mark(l->eval);
-	int n = eval_strip_values(l->eval, l->strip_op, c, piece_id);
+	int n = eval_strip_values(l->eval, l->strip_op, c, value);
 	struct eval_point p = c->row;
 	p.rank = l->rank + 1;
 	p.vec = -1;
@@ -148,7 +149,7 @@ static void store_strip_values(const struct linear *l, const struct eval_columns
 	p.index[l->rank] = kb_div_const(k, c->first, STRIP_WIDTH);
 	for (int i = 0; i < n; i++) {
 		p.index[l->rank - 1] = kb_index(k, i);
-		kb_store(k, piece_id[i], l->out.to.t.ptr, eval_offset(l->eval, &l->out.to, &p), 0, 0);
+		kb_store(k, value[i], l->out.to.t.ptr, eval_offset(l->eval, &l->out.to, &p), 0, 0);
 	}
 	eval_release(l->eval, mark);
 }

@@ -275,7 +275,7 @@ static void emit_quants(void *user, const struct panel_loop *w, struct kb_val at
 	struct kb_val x[MATMUL_ROWS_MAX];
 	bool by_lanes = n > 1 && n == l->job->target->k_lanes && l->k_stride.is_const && l->k_stride.c == 1;
 	if (a->prefetch.base.id && w->is_first_use)
-		matmul_prefetch_line(l, &a->prefetch, w->k_before, w->section, w->row_word);
+		matmul_prefetch_line(l, &a->prefetch, w->k_before, w->super_block, w->row_word);
 	if (by_lanes)
 		reg_tile_load_x(&a->p, at, n, x);
 	for (int i = 0; i < n; i++) {

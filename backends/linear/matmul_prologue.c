@@ -80,16 +80,16 @@ int64_t matmul_x_buffer_bytes(const struct linear *l)
 bool matmul_alloc_x_buffer(struct linear *l)
 {
 	const struct attrs_group *s = l->g->attrs;
-	int64_t bytes, least = l->rows_hi < l->mr ? l->rows_hi : l->mr;
+	int64_t bytes, min_rows = l->rows_hi < l->mr ? l->rows_hi : l->mr;
 	if (!matmul_has_x_buffer(l))
 		return true;
-	if (s->br < least || !checked_mul_i64(s->br + amx_spare_rows(l), x_buf_row_bytes(l), &bytes) ||
+	if (s->br < min_rows || !checked_mul_i64(s->br + amx_spare_rows(l), x_buf_row_bytes(l), &bytes) ||
 	    bytes > s->scratch)
 		return false;
 	l->norm.x_rows = s->br;
 	l->norm.x_buf = l->job->scratch;
-	int64_t stage = matmul_uses_amx(l) ? AMX_C_BUFFER_BYTES(s->br) : 0;
-	if (l->lowp.op && matmul_x_buffer_bytes(l) > s->scratch - stage)
+	int64_t c_buf_bytes = matmul_uses_amx(l) ? AMX_C_BUFFER_BYTES(s->br) : 0;
+	if (l->lowp.op && matmul_x_buffer_bytes(l) > s->scratch - c_buf_bytes)
 		return false;
 	l->lowp.f32_row = kb_ptr_add(l->k, l->norm.x_buf, kb_index(l->k, bytes), 0);
 	return true;
@@ -144,9 +144,9 @@ static void quantize_chunk(const struct span *s, struct kb_val at, int valid)
 {
 	struct kb *k = s->l->k;
 	struct kb_val v = load_x(s, at, valid);
-	struct kb_val code = kb_cvt_nearest(k, kb_mul(k, v, kb_splat(k, s->inverse, s->lanes)));
-	kb_store_part(k, kb_cvt(k, code, KB_I8), valid, s->quants, at, 0);
-	kb_set(k, s->acc, kb_add(k, code, kb_get(k, s->acc)));
+	struct kb_val quant = kb_cvt_nearest(k, kb_mul(k, v, kb_splat(k, s->inverse, s->lanes)));
+	kb_store_part(k, kb_cvt(k, quant, KB_I8), valid, s->quants, at, 0);
+	kb_set(k, s->acc, kb_add(k, quant, kb_get(k, s->acc)));
 }
 
 static struct kb_val reduce_acc(const struct span *s, enum kb_bin op)
@@ -155,9 +155,9 @@ static struct kb_val reduce_acc(const struct span *s, enum kb_bin op)
 	return s->lanes > 1 ? kb_reduce(s->l->k, op, v) : v;
 }
 
-/* Quantizes K block `step` of the integer sums, and stores its row sum (times the zero point of the weights)
- * and scale. */
-static void quantize_k_block(struct span *s, struct kb_val step, struct kb_val scale)
+/* Quantizes quant block `qblock` of the row (s->from, s->n); stores its sum (times the zero point of the
+ * weights) and its scale after the quants. */
+static void emit_quant_block(struct span *s, struct kb_val qblock, struct kb_val scale)
 {
 	struct kb *k = s->l->k;
 	const struct activation_row_layout *row = &s->l->lowp.layout;
@@ -166,39 +166,38 @@ static void quantize_k_block(struct span *s, struct kb_val step, struct kb_val s
 	loop_span(s, quantize_chunk);
 	struct kb_val sum = reduce_acc(s, KB_ADD);
 	int factor = d->shift > 0 ? 1 : -matmul_zero_point(s->l);
-	kb_store(k, kb_mul(k, sum, kb_i32(k, factor)), s->quants, step, row->corrections / 4, 0);
-	kb_store(k, scale, s->quants, step, row->scales / 4, 0);
+	kb_store(k, kb_mul(k, sum, kb_i32(k, factor)), s->quants, qblock, row->corrections / 4, 0);
+	kb_store(k, scale, s->quants, qblock, row->scales / 4, 0);
 	if (d->has_offset)
-		kb_store(k, kb_mul(k, kb_cvt(k, sum, KB_F32), scale), s->quants, step, row->offset_sums / 4,
-		         0);
+		kb_store(k, kb_mul(k, kb_cvt(k, sum, KB_F32), scale), s->quants, qblock, row->offset_sums / 4, 0);
 }
 
-/* A quant block of x: n elements from `from` on. It may contain several K blocks, from `first` on, which
- * share its scale. */
-static void quantize_block(struct span *s, struct kb_val from, int64_t n, struct kb_val first)
+/* A block of x with one scale: n elements from `from` on. It has one or more quant blocks (matmul_lowp.c),
+ * from number `first` on. */
+static void quantize_x_block(struct span *s, struct kb_val from, int64_t n, struct kb_val first)
 {
 	struct kb *k = s->l->k;
-	int64_t step = s->l->lowp.layout.block, full = n / step;
+	int64_t qblock_k = s->l->lowp.layout.block, full = n / qblock_k;
 	struct kb_val scale;
 	s->from = from;
 	s->n = n;
 	s->acc = kb_var(k, "most", KB_TYPE(KB_F32, s->lanes), kb_splat(k, kb_f32(k, 0), s->lanes));
 	loop_span(s, update_abs_max);
 	rowwise_int8_scales(k, reduce_acc(s, KB_MAX), &s->inverse, &scale);
-	s->n = step;
+	s->n = qblock_k;
 	if (full == 1) {
-		quantize_k_block(s, first, scale);
+		emit_quant_block(s, first, scale);
 	} else if (full > 1) {
 		struct kb_val i = kb_loop(k, "step", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
-		s->from = kb_add(k, from, kb_mul_const(k, i, step));
-		quantize_k_block(s, kb_add(k, first, i), scale);
+		s->from = kb_add(k, from, kb_mul_const(k, i, qblock_k));
+		emit_quant_block(s, kb_add(k, first, i), scale);
 		kb_end_loop(k);
 	}
-	if (n % step == 0)
+	if (n % qblock_k == 0)
 		return;
-	s->from = kb_add_const(k, from, full * step);
-	s->n = n % step;
-	quantize_k_block(s, kb_add_const(k, first, full), scale);
+	s->from = kb_add_const(k, from, full * qblock_k);
+	s->n = n % qblock_k;
+	emit_quant_block(s, kb_add_const(k, first, full), scale);
 }
 
 /* Zeros the last partial cache line: dot products read full words. */
@@ -224,7 +223,7 @@ static void round_row_bf16(struct span *s)
 	loop_span(s, round_chunk_bf16);
 }
 
-/* A row to int8, quant block by quant block. */
+/* A row to int8, block by block of x. */
 static void quantize_row(struct span *s)
 {
 	const struct linear *l = s->l;
@@ -235,10 +234,10 @@ static void quantize_row(struct span *s)
 	zero_last_line(s, l->depth);
 	struct kb_val i = kb_loop(k, "block", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
 	struct kb_val from = kb_mul_const(k, i, block);
-	quantize_block(s, from, block, kb_mul_const(k, i, steps));
+	quantize_x_block(s, from, block, kb_mul_const(k, i, steps));
 	kb_end_loop(k);
 	if (l->depth % block > 0)
-		quantize_block(s, kb_index(k, full * block), l->depth % block, kb_index(k, full * steps));
+		quantize_x_block(s, kb_index(k, full * block), l->depth % block, kb_index(k, full * steps));
 }
 
 /* ---- rows ---- */

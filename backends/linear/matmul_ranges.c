@@ -22,11 +22,11 @@ struct column_range {
 
 /* How a value of the group is derived from ranges. */
 struct trace {
-	unsigned mask;  /* bit set of the ranges it depends on */
-	int range;      /* the lowest of them */
-	bool is_placed; /* stored in the C buffer: the range itself, a view of it, or a norm of its heads */
-	bool is_normed; /* the norm or a view of it: normalised in place, the bias included */
-	int64_t head;   /* > 0: the last axis was split into [.., size / head, head] */
+	unsigned mask;      /* bit set of the ranges it depends on */
+	int range;          /* the lowest of them */
+	bool in_c_buf;      /* a range, a view of one, or a norm of its heads */
+	bool is_normalized; /* a norm of heads or a view of it: the bias is included */
+	int64_t head;       /* > 0: the last axis was split into [.., size / head, head] */
 	/* Axis i of the value is axis from[i] of [.., size / head, head]; the last axis stays last. */
 	unsigned char from[IR_RANK_MAX];
 };
@@ -62,7 +62,7 @@ static bool add_range(struct matmul_ranges *p, struct ir_value v, int64_t begin,
 {
 	if (p->n == RANGES_MAX)
 		return false;
-	p->traces[v.id] = (struct trace){.mask = 1u << p->n, .range = p->n, .is_placed = true};
+	p->traces[v.id] = (struct trace){.mask = 1u << p->n, .range = p->n, .in_c_buf = true};
 	p->items[p->n++] = (struct column_range){v, begin, size};
 	return true;
 }
@@ -118,7 +118,7 @@ static bool trace_value(struct matmul_ranges *p, const struct ir_op *op)
 		*t = *x;
 		t->mask = mask;
 		t->range = range;
-		t->is_placed = t->is_normed = false;
+		t->in_c_buf = t->is_normalized = false;
 	}
 	return true;
 }
@@ -132,12 +132,13 @@ static bool trace_norm(struct matmul_ranges *p, const struct ir_op *op)
 	for (size_t i = 1; i < op->n_operands; i++)
 		if (p->traces[op->operands[i].id].mask)
 			return false;
-	t.is_placed = t.is_normed = true;
+	t.in_c_buf = t.is_normalized = true;
 	p->traces[eval_result(op).id] = t;
 	p->norms[p->n_norms++] = op;
 	return true;
 }
 
+/* A reshape or transpose; without ranges in its operand nothing is traced. False: ranges cannot be followed. */
 static bool trace_view(struct matmul_ranges *p, const struct ir_op *op)
 {
 	struct trace t = p->traces[op->operands[0].id];
@@ -281,10 +282,10 @@ bool matmul_find_ranges(struct linear *l)
 static void leading_strides(const struct linear *l, struct kb_size *stride)
 {
 	struct kb *k = l->k;
-	struct kb_val column_step = kb_index(k, l->c_buf.width);
+	struct kb_val row_step = kb_index(k, l->c_buf.width);
 	for (int i = l->rank - 2; i >= 0; i--) {
-		stride[i] = (struct kb_size){i == l->rank - 2, l->c_buf.width, column_step};
-		column_step = kb_mul(k, column_step, l->size[i]);
+		stride[i] = (struct kb_size){i == l->rank - 2, l->c_buf.width, row_step};
+		row_step = kb_mul(k, row_step, l->size[i]);
 	}
 }
 
@@ -297,7 +298,7 @@ static struct kb_size constant(const struct linear *l, int64_t c)
 static void bind_view(const struct linear *l, struct ir_value v, const struct trace *t, struct kb_val skip)
 {
 	struct eval_tensor at = {.t = {.ptr = l->c_buf.at, .dtype = DT_F32}, .skip = skip};
-	struct eval_bias bias = {.v = t->is_normed ? IR_NO_VALUE : l->bias,
+	struct eval_bias bias = {.v = t->is_normalized ? IR_NO_VALUE : l->bias,
 	                         .begin = l->ranges->items[t->range].begin};
 	struct kb_size stride[IR_RANK_MAX];
 	int64_t column_step[IR_RANK_MAX] = {0};
@@ -350,7 +351,7 @@ static void bind_views(const struct linear *l, const struct matmul_block *s, str
 	for (size_t i = (size_t)l->g->attrs->root + 1; i + 1 < r->n_ops; i++) {
 		struct ir_value v = eval_result(r->ops[i]);
 		const struct trace *t = &p->traces[v.id];
-		if (t->is_placed && r->ops[i]->code != OP_slice)
+		if (t->in_c_buf && r->ops[i]->code != OP_slice)
 			bind_view(l, v, t, skip[t->range]);
 	}
 }
@@ -394,9 +395,9 @@ static struct eval_point head_point(const struct linear *l, const struct trace *
 	return at;
 }
 
-/* Normalises the heads of one row of the N block, in place; work-items take whole heads. */
+/* Normalizes the heads of one row of the N block, in place; work-items take whole heads. */
 static void norm_heads_of_row(const struct linear *l, const struct matmul_block *s, const struct ir_op *norm,
-                              const struct eval_point *row, struct kb_val stage_row, struct kb_val piece_id)
+                              const struct eval_point *row, struct kb_val c_row, struct kb_val piece_id)
 {
 	struct kb *k = l->k;
 	const struct trace *t = &l->ranges->traces[eval_result(norm).id];
@@ -407,7 +408,7 @@ static void norm_heads_of_row(const struct linear *l, const struct matmul_block 
 	const struct eval_point at = head_point(l, t, row, head);
 	struct kb_val to = kb_add_const(k, kb_mul_const(k, head, t->head), range->begin);
 	to = kb_sub(k, to, kb_mul_const(k, s->begin, MATMUL_PANEL));
-	to = kb_add(k, to, kb_mul_const(k, stage_row, l->c_buf.width));
+	to = kb_add(k, to, kb_mul_const(k, c_row, l->c_buf.width));
 	rowwise_norm_row(l->eval, norm, &at, kb_ptr_add(k, l->c_buf.at, kb_mul_const(k, to, 4), 0));
 	kb_end_loop(k);
 }
@@ -458,7 +459,7 @@ static const struct column_range *range_of(const struct matmul_ranges *p, int si
 	return &p->items[p->outputs[sink].trace->range];
 }
 
-/* Normalises heads of one row. */
+/* Normalizes heads of one row. */
 static void apply_norms(const struct linear *l, const struct matmul_block *s, struct kb_val first,
                         struct kb_val row, struct kb_val piece_id)
 {

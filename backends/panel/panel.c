@@ -81,7 +81,8 @@ struct kb_val panel_load_f32(const struct panel_reader *r, struct kb_val k_row, 
 
 #define NIBBLE_GROUP 32 /* K elements of 4 bits that share 4 k-rows: 16 in low nibbles, 16 in high ones */
 #define ONE_BITS     0x3f800000
-#define BIG_BITS     0x4b000000 /* 2^23 */
+#define SIGN_BITS    (-0x7f7f7f80) /* 0x80808080: the top bits of four bytes */
+#define BIG_BITS     0x4b000000    /* 2^23 */
 
 /* ---- constants ---- */
 
@@ -234,9 +235,9 @@ static struct kb_val quant_position(struct kb *k, const struct panel *p, struct 
 }
 
 /* scale * quant (+ minimum) */
-static struct kb_val scale_quant(struct kb *k, struct kb_val code, struct kb_val scale, struct kb_val offset)
+static struct kb_val scale_quant(struct kb *k, struct kb_val quant, struct kb_val scale, struct kb_val offset)
 {
-	return offset.id ? kb_fma(k, code, scale, offset) : kb_mul(k, code, scale);
+	return offset.id ? kb_fma(k, quant, scale, offset) : kb_mul(k, quant, scale);
 }
 
 /* Address of the super-block of K element *i; *i becomes the element in it. */
@@ -274,14 +275,14 @@ void panel_dequantize_n(struct kb *k, const struct panel *p, struct kb_val at, s
 	words = kb_bin(k, KB_SHR, words, splat_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
 	const struct panel_block b = load_block(k, p, at, column, i, lanes);
 	for (int u = 0; u < n; u++) {
-		struct kb_val code = u > 0 ? kb_bin(k, KB_SHR, words, splat_i32(k, 8 * u, lanes)) : words;
-		code = kb_bin(k, KB_AND, code, splat_i32(k, d->bits == 8 ? 255 : 15, lanes));
+		struct kb_val quant = u > 0 ? kb_bin(k, KB_SHR, words, splat_i32(k, 8 * u, lanes)) : words;
+		quant = kb_bin(k, KB_AND, quant, splat_i32(k, d->bits == 8 ? 255 : 15, lanes));
 		if (d->codebook) {
-			code = panel_codebook_lookup(k, p, code, ir_format_u8_zero_point(p->format), lanes);
-			code = kb_bin(k, KB_AND, code, splat_i32(k, 255, lanes));
+			quant = panel_codebook_lookup(k, p, quant, ir_format_u8_zero_point(p->format), lanes);
+			quant = kb_bin(k, KB_AND, quant, splat_i32(k, 255, lanes));
 		}
-		code = kb_sub(k, code, splat_i32(k, ir_format_u8_zero_point(p->format), lanes));
-		out[u] = scale_quant(k, kb_cvt(k, code, KB_F32), b.scale, b.offset);
+		quant = kb_sub(k, quant, splat_i32(k, ir_format_u8_zero_point(p->format), lanes));
+		out[u] = scale_quant(k, kb_cvt(k, quant, KB_F32), b.scale, b.offset);
 	}
 }
 
@@ -306,7 +307,7 @@ static struct kb_val add_shift(struct kb *k, const struct panel *p, struct kb_va
 	struct kb_val low = splat_i32(k, 0x7f7f7f7f, lanes), left = kb_bin(k, KB_AND, words, low);
 	struct kb_val sum = kb_add(k, left, kb_bin(k, KB_AND, shift, low));
 	struct kb_val signs = kb_bin(k, KB_XOR, words, shift);
-	return kb_bin(k, KB_XOR, sum, kb_bin(k, KB_AND, signs, splat_i32(k, -0x7f7f7f80, lanes)));
+	return kb_bin(k, KB_XOR, sum, kb_bin(k, KB_AND, signs, splat_i32(k, SIGN_BITS, lanes)));
 }
 
 struct panel_block panel_load_block(struct kb *k, const struct panel *p, struct kb_val at,
@@ -328,10 +329,10 @@ struct kb_val panel_load_i8(struct kb *k, const struct panel *p, struct kb_val a
 	const struct quant_panel_layout t = quant_panel_layout(p->format, p->depth);
 	int zero = ir_format_u8_zero_point(p->format);
 	at = super_block_at(k, &t, at, &i, p->depth);
-	struct kb_val bit, word = quant_position(k, p, i, &bit), signs = splat_i32(k, -0x7f7f7f80, lanes);
+	struct kb_val bit, word = quant_position(k, p, i, &bit), signs = splat_i32(k, SIGN_BITS, lanes);
 	struct kb_val words = kb_load(k, KB_TYPE(KB_I32, lanes), at, kb_add(k, word, column),
 	                              p->header / 4 + (int64_t)k_row * PANEL_COLUMNS, 0);
-	if (d->bits == 8)
+	if (d->bits == 8) /* less 128, the zero point */
 		return kb_bin(k, KB_XOR, words, signs);
 	words = kb_bin(k, KB_SHR, words, splat_lanes(k, kb_cvt(k, bit, KB_I32), lanes));
 	words = kb_bin(k, KB_AND, words, splat_i32(k, 0x0f0f0f0f, lanes));
@@ -339,6 +340,7 @@ struct kb_val panel_load_i8(struct kb *k, const struct panel *p, struct kb_val a
 		words = panel_codebook_lookup(k, p, words, 0, lanes);
 		return d->shift > 0 ? add_shift(k, p, at, column, i, words, lanes) : words;
 	}
+	/* subtracts the zero point from each byte: with the top bits set no borrow leaves a byte */
 	words = kb_bin(k, KB_OR, words, signs);
 	words = kb_sub(k, words, splat_i32(k, 0x01010101 * zero, lanes));
 	return kb_bin(k, KB_XOR, words, signs);
@@ -391,9 +393,9 @@ static void load_scales_of_block(struct panel_loop *w, struct kb_val b)
 	const struct ir_format_desc *d = ir_format(p->format);
 	int levels = 1 << d->bits;
 	for (int v = 0; v < w->vectors; v++) {
-		struct kb_val scale = panel_block_scale(k, p, w->section, b, v, w->lanes);
+		struct kb_val scale = panel_block_scale(k, p, w->super_block, b, v, w->lanes);
 		w->scale[v] = scale;
-		w->offset[v] = panel_block_offset(k, p, w->section, b, v, w->lanes);
+		w->offset[v] = panel_block_offset(k, p, w->super_block, b, v, w->lanes);
 		if (!is_one_fma(d))
 			continue;
 		w->scale[v] = kb_mul(k, scale, splat_f32(k, (float)levels, w->lanes));
@@ -401,10 +403,11 @@ static void load_scales_of_block(struct panel_loop *w, struct kb_val b)
 	}
 }
 
+/* Vector v of the words of the open k-row. */
 static struct kb_val load_words(const struct panel_loop *w, int v)
 {
 	int64_t column, panel = panel_of_vector(w->panel, w->lanes, v, &column);
-	return kb_load(w->k, KB_TYPE(KB_I32, w->lanes), w->section, w->row_word, panel / 4 + column, 0);
+	return kb_load(w->k, KB_TYPE(KB_I32, w->lanes), w->super_block, w->row_word, panel / 4 + column, 0);
 }
 
 /* f32 with bits [bit, bit + bits) of the words at mantissa bits `to` .., on top of `base`. */
@@ -434,9 +437,9 @@ struct kb_val panel_loop_vector(const struct panel_loop *w, int i, int v)
 	if (is_one_fma(d))
 		return kb_fma(k, in_mantissa(k, words, bit, bits, 23 - bits, ONE_BITS), w->scale[v],
 		              w->offset[v]);
-	struct kb_val code = in_mantissa(k, words, bit, bits, 0, BIG_BITS);
-	code = kb_sub(k, code, splat_f32(k, (float)(0x800000 + zero), w->lanes));
-	return scale_quant(k, code, w->scale[v], w->offset[v]);
+	struct kb_val quant = in_mantissa(k, words, bit, bits, 0, BIG_BITS);
+	quant = kb_sub(k, quant, splat_f32(k, (float)(0x800000 + zero), w->lanes));
+	return scale_quant(k, quant, w->scale[v], w->offset[v]);
 }
 
 /* Calls the body for a k-row; looks up codebook indices first. */
@@ -500,7 +503,7 @@ static void emit_groups(struct panel_loop *w, struct kb_val at, struct kb_val fi
 static void enter_super_block(struct panel_loop *w, struct kb_val *i)
 {
 	const struct quant_panel_layout t = quant_panel_layout(w->panel->format, w->panel->depth);
-	w->section = super_block_at(w->k, &t, w->at, i, w->panel->depth);
+	w->super_block = super_block_at(w->k, &t, w->at, i, w->panel->depth);
 }
 
 /* The remainder after full blocks, [from, w->hi): full groups, then one element at a time. */

@@ -92,7 +92,7 @@ struct panel_loop {
 	void (*body)(void *user, const struct panel_loop *w, struct kb_val from, int n);
 	void *user;
 	/* State while body runs. */
-	struct kb_val section;  /* address of the super-block */
+	struct kb_val super_block; /* address of the super-block */
 	bool is_first_use;      /* this k-row is read for the first time (of 4 bits: for its low nibbles) */
 	struct kb_val k_before; /* K elements in the k-rows before it */
 	struct kb_val row_word; /* word of the k-row in the super-block */

@@ -132,7 +132,7 @@ void rowwise_rms_norm(struct rowwise *r)
 
 /* ---- tiles of work-groups ---- */
 
-/* The operand that is normalised. */
+/* The operand that is normalized. */
 static struct ir_value x_of(const struct rowwise_tile *t)
 {
 	return t->norm->operands[OPERAND(layer_norm, x)];
