@@ -134,7 +134,7 @@ static enum tfmc_status operand(const struct attention *a, struct ir_value v, st
 {
 	const struct kernel_binding *bind = a->job->bind;
 	if (!bind->tensor(bind->user, a->k, v, out))
-		return internal(a, "an operand has no place in memory");
+		return internal(a, "an operand has no storage");
 	return TFMC_OK;
 }
 
@@ -165,7 +165,7 @@ static enum tfmc_status scaled_operand(struct attention *a, struct ir_value v, s
 		return float_operand(a, v, out);
 	TFMC_TRY(float_operand(a, scale, scales));
 	TFMC_TRY(operand(a, v, out));
-	return scales->ring == out->ring ? TFMC_OK : internal(a, "scales lie in another ring");
+	return scales->ring == out->ring ? TFMC_OK : internal(a, "scales are in another ring buffer");
 }
 
 static enum tfmc_status bind_operands(struct attention *a, const struct ir_op *root)
@@ -177,7 +177,7 @@ static enum tfmc_status bind_operands(struct attention *a, const struct ir_op *r
 	TFMC_TRY(scaled_operand(a, x[KEY], x[K_SCALE], &a->key, &a->k_scale));
 	TFMC_TRY(scaled_operand(a, x[VALUE], x[V_SCALE], &a->value, &a->v_scale));
 	if (a->value.ring != a->key.ring || a->q.ring > 0 || a->key.ring % PANEL_COLUMNS != 0)
-		return internal(a, "keys and values lie in different rings");
+		return internal(a, "keys and values are in different ring buffers");
 	if (x[BIAS].id)
 		TFMC_TRY(float_operand(a, x[BIAS], &a->bias));
 	if (x[LEN].id)
@@ -197,9 +197,9 @@ static enum tfmc_status bind_result(struct attention *a, const struct ir_op *roo
 	TFMC_TRY(eval_begin(&e, a->job));
 	TFMC_TRY(eval_outputs(&e, &out));
 	if (out.n != 1 || !ir_same_value(out.items[0].value, root->results[0]))
-		return internal(a, "the group's one result is no view of the root");
+		return internal(a, "the result of the group is not a view of the root");
 	a->out = out.items[0].to.t;
-	return is_float(a->out.dtype) ? TFMC_OK : internal(a, "the result has another element type");
+	return is_float(a->out.dtype) ? TFMC_OK : internal(a, "the result has an unsupported element type");
 }
 
 /* ---- the schedule ---- */

@@ -177,10 +177,10 @@ static void add_key(const struct value_tile *t, struct kb_val j, int from, int t
 /* Adds keys [j, j + lanes), visible to all rows of the tile. */
 static void add_keys_by_lane(const struct value_tile *t, struct kb_val j, int lanes)
 {
-	struct kb_val weights[TILE_MR_MAX];
-	reg_tile_load_x(&t->p, j, lanes, weights);
+	struct kb_val probabilities[TILE_MR_MAX];
+	reg_tile_load_x(&t->p, j, lanes, probabilities);
 	for (int i = 0; i < lanes; i++)
-		reg_tile_mac_k_lane(&t->p, weights, value_offset(t->a, kb_add_const(t->a->k, j, i)), i);
+		reg_tile_mac_k_lane(&t->p, probabilities, value_offset(t->a, kb_add_const(t->a->k, j, i)), i);
 }
 
 /*
@@ -355,16 +355,16 @@ typedef void tile_fn(const struct attention *a, const struct attention_block *b,
 
 /* Emits the phase for each height, behind comparisons with the height of the tile. */
 static void emit_by_height(const struct attention *a, const struct attention_block *b,
-                           const struct attention_tile *t, struct kb_val height, tile_fn *step)
+                           const struct attention_tile *t, struct kb_val height, tile_fn *phase)
 {
 	struct kb *k = a->k;
 	int heights[2], n = find_heights(a, heights);
 	for (int i = 0; i < n; i++) {
 		kb_if(k, kb_cmp(k, KB_EQ, height, kb_index(k, heights[i])));
-		step(a, b, t, heights[i]);
+		phase(a, b, t, heights[i]);
 		kb_else(k);
 	}
-	step(a, b, t, attention_min_mr(a));
+	phase(a, b, t, attention_min_mr(a));
 	for (int i = 0; i < n; i++)
 		kb_end_if(k);
 }

@@ -136,7 +136,7 @@ static struct kb_val interleave_bf16(struct kb *k, struct kb_val low, struct kb_
 	return kb_bitcast(k, kb_shuffle(k, low, high, lanes, 2 * ATTENTION_LANES_MAX), KB_I32);
 }
 
-/* Stores k-rows e0 .. e0 + n - 1 of the group's columns. */
+/* Transposes elements e0 .. e0 + n - 1 of the group's keys and stores them as k-rows of its columns. */
 static void transpose_keys(const struct attention *a, const struct key_group *g, struct kb_val e0, int n)
 {
 	struct kb *k = a->k;

@@ -66,7 +66,8 @@ static void add_bias_chunk(const struct attention *a, struct kb_val s, struct kb
 	kb_store(k, y, s, j, 0, 0);
 }
 
-/* Full vectors while they are in the bias, then one by one. */
+/* Adds the bias to the row's scores: full vectors if the bias is contiguous or broadcast along keys, then one
+ * by one. */
 static void add_bias(const struct attention *a, const struct attention_block *b, const struct score_row *r)
 {
 	struct kb *k = a->k;

@@ -392,5 +392,5 @@ struct kb_val eval_in_order(struct eval *e, const struct ir_op *op, const struct
 	case OP_topk: return topk(e, op, p);
 	case OP_last_at: return last_at(e, op, p);
 	}
-	return eval_internal(e, op, "no op of rows in order");
+	return eval_internal(e, op, "not an op that scans rows");
 }

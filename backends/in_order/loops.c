@@ -139,7 +139,7 @@ bool kernel_make_write(struct kernel *g, const struct ir_op *op, struct kernel_w
 	if (op->code == OP_state_append)
 		w->shifted = ir_type_of(g->job->func, w->x)->rank - 2;
 	if (!b->state(b->user, g->k, op, &w->to.t)) {
-		eval_internal(g->e, op, "a state has no place");
+		eval_internal(g->e, op, "a state has no storage");
 		return false;
 	}
 	return true;

@@ -143,6 +143,7 @@ static struct kb_val load_block_values(struct kb *k, const struct panel *p, stru
 	return kb_mul(k, v, load_scales(k, at, s, panel + level.supers, first, disp, lanes));
 }
 
+/* The level of scales. */
 static struct level scales_of(const struct quant_panel_layout *t)
 {
 	return (struct level){t->scales, t->super_scales};

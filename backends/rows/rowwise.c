@@ -179,27 +179,22 @@ static void emit_root(struct rowwise *r)
 	case OP_rms_norm: rowwise_rms_norm(r); return;
 	case OP_round_rows: rowwise_round_rows(r); return;
 	}
-	eval_internal(&r->e, r->root, "a rowwise op without template");
+	eval_internal(&r->e, r->root, "no generator for this rowwise op");
 }
 
-/* Hoists the addresses that all passes over the row share. */
-static void open_row(struct rowwise *r)
+/* Emits all passes over the open row. The addresses that they share are hoisted. */
+static void emit_open_row(struct rowwise *r)
 {
 	struct kb *k = r->k;
 	r->row.index[r->rank - 1] = kb_index(k, 0);
 	eval_hoist(&r->e, r->root->operands[0], &r->row);
 	for (size_t i = 0; i < r->outputs.n; i++)
 		eval_hoist(&r->e, r->outputs.items[i].value, &r->row);
-	if (!r->buffer_is_result)
-		return;
-	const struct eval_tensor *to = &r->outputs.items[0].to;
-	struct kb_val offset = eval_offset(&r->e, to, &r->row);
-	r->buffer = kb_ptr_add(k, to->t.ptr, kb_mul_const(k, offset, 4), 0);
-}
-
-static void emit_open_row(struct rowwise *r)
-{
-	open_row(r);
+	if (r->buffer_is_result) {
+		const struct eval_tensor *to = &r->outputs.items[0].to;
+		struct kb_val offset = eval_offset(&r->e, to, &r->row);
+		r->buffer = kb_ptr_add(k, to->t.ptr, kb_mul_const(k, offset, 4), 0);
+	}
 	if (r->is_staged) {
 		const struct rowwise_loop w = {.body = copy_element, .lanes = 1};
 		if (keeps_exponentials(r))

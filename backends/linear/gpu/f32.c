@@ -141,8 +141,8 @@ static void copy_w(struct wg_matmul *g, struct kb_val from)
 {
 	const struct linear *l = &g->l;
 	struct kb *k = l->k;
-	struct kb_val k_row = kb_div_const(k, g->item, VECTORS),
-	              column = kb_mul_const(k, kb_rem_const(k, g->item, VECTORS), LANES);
+	struct kb_val k_row = kb_div_const(k, g->item, PANEL_VECTORS),
+	              column = kb_mul_const(k, kb_rem_const(k, g->item, PANEL_VECTORS), LANES);
 	struct kb_val element = kb_min(k, kb_add(k, from, k_row), kb_index(k, l->depth - 1));
 	struct kb_val to = kb_add(k, kb_mul_const(k, k_row, GPU_COLUMNS), column);
 	for (int i = 0; i < g->panels; i++) {
@@ -151,7 +151,7 @@ static void copy_w(struct wg_matmul *g, struct kb_val from)
 	}
 }
 
-/* acc[m][h] += x[m][at] w[at][h] for n <= 4 K elements. */
+/* acc[m][h] += x[m][at] w[at][h] for n <= 4 K elements; h: vector of columns of the item. */
 static void multiply(struct wg_matmul *g, struct kb_val at, int n)
 {
 	struct kb *k = g->l.k;
@@ -163,11 +163,11 @@ static void multiply(struct wg_matmul *g, struct kb_val at, int n)
 	struct kb_val column = kb_mul_const(k, g->column, LANES);
 	struct kb_val k_row = kb_add(k, kb_mul_const(k, at, GPU_COLUMNS), column);
 	for (int i = 0; i < n; i++) {
-		for (int h = 0; h < HALVES; h++) {
+		for (int h = 0; h < ITEM_VECTORS; h++) {
 			int64_t disp = w_begin(g) + (int64_t)i * GPU_COLUMNS + (int64_t)h * SIDE * LANES;
 			struct kb_val w = kb_load(k, vec, g->tile, k_row, disp, LANES * 4);
 			for (int m = 0; m < g->mr; m++) {
-				struct kb_var sum = g->acc[m * HALVES + h];
+				struct kb_var sum = g->acc[m * ITEM_VECTORS + h];
 				struct kb_val e = kb_splat(k, kb_lane(k, x[m], i), LANES);
 				kb_set(k, sum, kb_fma(k, e, w, kb_get(k, sum)));
 			}

@@ -47,7 +47,8 @@ static void store_acc(struct wg_matmul *g)
 	struct kb_val at = kb_add(k, kb_mul_const(k, g->row, g->width), column);
 	for (int i = 0; i < g->n_acc; i++)
 		kb_store(k, kb_get(k, g->acc[i]), g->tile, at,
-		         i / HALVES * SIDE * g->width + (int64_t)(i % HALVES) * SIDE * LANES, LANES * 4);
+		         i / ITEM_VECTORS * SIDE * g->width + (int64_t)(i % ITEM_VECTORS) * SIDE * LANES,
+		         LANES * 4);
 }
 
 /* Multiplies a tile and stores it in the C buffer. */
@@ -111,7 +112,7 @@ static void choose_n_block(struct wg_matmul *g, int64_t rows)
 	while (!g->is_few && g->rows > SIDE && g->rows * g->width > SIDE * MR_MAX * GPU_COLUMNS)
 		g->rows /= 2;
 	g->mr = (int)(g->rows / SIDE);
-	g->n_acc = (int)(g->is_few ? g->rows * g->panels : g->mr * HALVES);
+	g->n_acc = (int)(g->is_few ? g->rows * g->panels : g->mr * ITEM_VECTORS);
 	g->operands = g->is_few || g->width > GPU_COLUMNS ? g->rows * g->width : 0;
 }
 
@@ -198,8 +199,8 @@ static void emit_shape(struct wg_matmul *g, struct kb_val tile, struct kb_val me
 {
 	struct kb *k = g->l.k;
 	g->item = kb_item_id(k);
-	g->row = kb_div_const(k, g->item, g->is_few ? VECTORS : SIDE);
-	g->column = kb_rem_const(k, g->item, g->is_few ? VECTORS : SIDE);
+	g->row = kb_div_const(k, g->item, g->is_few ? PANEL_VECTORS : SIDE);
+	g->column = kb_rem_const(k, g->item, g->is_few ? PANEL_VECTORS : SIDE);
 	g->tile = tile;
 	g->norm = (struct rowwise_tile){.e = g->l.eval,
 	                                .most = g->rows,

@@ -75,10 +75,10 @@ static void copy_w_int8(const struct wg_matmul *g, struct kb_val from)
 	struct kb_val to = kb_add(k, kb_mul_const(k, g->row, GPU_COLUMNS), column);
 	struct kb_val is_first = kb_cmp(k, KB_LT, column, kb_index(k, MATMUL_PANEL));
 	struct kb_val in_panel = kb_rem_const(k, column, MATMUL_PANEL);
-	for (int h = 0; h < HALVES; h++) {
+	for (int h = 0; h < ITEM_VECTORS; h++) {
 		int64_t begin = w_offset(g) + (int64_t)h * SIDE * LANES;
-		struct kb_val first_panel = gpu_panel(g, HALVES * h),
-		              second_panel = gpu_panel(g, HALVES * h + 1);
+		struct kb_val first_panel = gpu_panel(g, ITEM_VECTORS * h),
+		              second_panel = gpu_panel(g, ITEM_VECTORS * h + 1);
 		struct kb_val at =
 		        kb_mul_const(k, kb_select(k, is_first, first_panel, second_panel), l->panel.bytes);
 		at = kb_ptr_add(k, l->w->t.ptr, at, 0);
@@ -106,12 +106,13 @@ static void multiply_block(const struct wg_matmul *g)
 	for (int m = 0; m < g->mr; m++)
 		x[m] = kb_load(k, vec, g->tile, kb_add(k, row, at), g->operands + (int64_t)m * SIDE * X_WORDS,
 		               0);
-	for (int i = 0; i < LANES * HALVES; i++) {
-		int64_t disp = (int64_t)i / HALVES * GPU_COLUMNS + (int64_t)i % HALVES * SIDE * LANES;
+	for (int i = 0; i < LANES * ITEM_VECTORS; i++) {
+		int64_t disp =
+		        (int64_t)i / ITEM_VECTORS * GPU_COLUMNS + (int64_t)i % ITEM_VECTORS * SIDE * LANES;
 		struct kb_val w = kb_load(k, vec, g->tile, k_row, w_offset(g) + disp, 0);
 		for (int m = 0; m < g->mr; m++) {
-			struct kb_var dot = g->dot[m * HALVES + i % HALVES];
-			struct kb_val e = kb_splat(k, kb_lane(k, x[m], i / HALVES), LANES);
+			struct kb_var dot = g->dot[m * ITEM_VECTORS + i % ITEM_VECTORS];
+			struct kb_val e = kb_splat(k, kb_lane(k, x[m], i / ITEM_VECTORS), LANES);
 			kb_set(k, dot, kb_dot_s8s8(k, kb_get(k, dot), w, e));
 		}
 	}
@@ -139,8 +140,8 @@ static void scale_block(const struct wg_matmul *g, bool has_offset)
 	struct kb_val row = kb_mul_const(k, g->row, X_WORDS), column = kb_mul_const(k, g->column, LANES);
 	int64_t begin = w_offset(g) + (int64_t)WORDS * GPU_COLUMNS;
 	for (int i = 0; i < g->n_acc; i++) {
-		int64_t of_row = (int64_t)(i / HALVES) * SIDE * X_WORDS,
-		        of_column = begin + (int64_t)(i % HALVES) * SIDE * LANES;
+		int64_t of_row = (int64_t)(i / ITEM_VECTORS) * SIDE * X_WORDS,
+		        of_column = begin + (int64_t)(i % ITEM_VECTORS) * SIDE * LANES;
 		struct panel_block w = {.scale = kb_load(k, vec, g->tile, column, of_column, 0)};
 		if (has_offset)
 			w.offset = kb_load(k, vec, g->tile, column, of_column + GPU_COLUMNS, 0);

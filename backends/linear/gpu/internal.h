@@ -16,20 +16,20 @@
 #include "backends/linear/matmul_internal.h"
 #include "backends/rows/rowwise.h"
 
-#define SIDE    8 /* items along rows, and along columns, of a tile */
-#define LANES   4 /* of a vector */
-#define HALVES  2 /* vectors of columns of an item, half a tile apart */
-#define MR_MAX  8
-#define ACC_MAX (MR_MAX * HALVES)
-#define BLOCK   32 /* elements of a quant block */
-#define WORDS   (BLOCK / 4)
+#define SIDE         8 /* items along rows, and along columns, of a tile */
+#define LANES        4 /* of a vector */
+#define ITEM_VECTORS 2 /* vectors of columns of an item, half a tile apart */
+#define MR_MAX       8
+#define ACC_MAX      (MR_MAX * ITEM_VECTORS)
+#define BLOCK        32 /* elements of a quant block */
+#define WORDS        (BLOCK / 4)
 #define X_WORDS \
 	12 /* words of a quantized block of x in local memory: 8 of quants, scale, scaled sum, 2 of padding */
 
 /* Few rows: see skinny.c. */
-#define FEW_ROWS 4 /* of a tile */
-#define VECTORS  (MATMUL_PANEL / LANES)
-#define LINES    (GPU_ITEMS / VECTORS) /* items along K */
+#define FEW_ROWS      4 /* of a tile */
+#define PANEL_VECTORS (MATMUL_PANEL / LANES)
+#define K_ITEMS       (GPU_ITEMS / PANEL_VECTORS) /* items along K */
 
 struct wg_matmul {
 	struct linear l;
@@ -49,7 +49,7 @@ struct wg_matmul {
 	struct kb_val before;      /* panels of the block before the open tile */
 	struct rowwise_tile norm;  /* rows of the tile, also for a norm after the product */
 	int n_acc;
-	struct kb_var acc[ACC_MAX]; /* f32 accumulators [mr][HALVES]; few rows: [rows][panels] */
+	struct kb_var acc[ACC_MAX]; /* f32 accumulators [mr][ITEM_VECTORS]; few rows: [rows][panels] */
 	bool has_int8;              /* x and weights are quantized */
 	struct kb_var dot[ACC_MAX]; /* i32 accumulators of a quant block */
 };

@@ -9,13 +9,13 @@
  */
 #include "backends/linear/gpu/internal.h"
 
-#define STEP            256             /* K elements of x in local memory */
-#define K_PER_ITERATION (LANES * LINES) /* four of each item */
+#define STEP            256               /* K elements of x in local memory */
+#define K_PER_ITERATION (LANES * K_ITEMS) /* four of each item */
 
 int64_t gpu_skinny_operands(const struct wg_matmul *g)
 {
-	int64_t x = g->rows * gpu_x_row_stride(STEP), quants = g->rows * LINES * X_WORDS,
-	        partials = (int64_t)g->n_acc * LINES * MATMUL_PANEL;
+	int64_t x = g->rows * gpu_x_row_stride(STEP), quants = g->rows * K_ITEMS * X_WORDS,
+	        partials = (int64_t)g->n_acc * K_ITEMS * MATMUL_PANEL;
 	int64_t larger = x > quants ? x : quants;
 	return larger > partials ? larger : partials;
 }
@@ -133,7 +133,7 @@ static void multiply_words(struct wg_matmul *g, int64_t panel, const struct kb_v
 	for (int64_t m = first; m < end; m++) {
 		struct kb_var sum = g->acc[m * g->panels + panel];
 		struct kb_val dot = kb_splat(k, kb_i32(k, 0), LANES);
-		int64_t row = m * LINES * X_WORDS;
+		int64_t row = m * K_ITEMS * X_WORDS;
 		for (int i = 0; i < WORDS; i++)
 			dot = kb_dot_s8s8(k, dot, w[i],
 			                  kb_load_splat(k, vec, g->tile, x, g->operands + row + i));
@@ -167,10 +167,10 @@ void gpu_skinny_int8(struct wg_matmul *g)
 	struct kb *k = g->l.k;
 	size_t mark = eval_mark(g->l.eval);
 	struct kb_val depth = kb_index(k, g->l.depth), last = kb_index(k, g->l.depth - BLOCK);
-	struct kb_val row = gpu_x_row_offset(g, kb_div_const(k, g->item, LINES));
-	struct kb_val own_block = kb_mul_const(k, kb_rem_const(k, g->item, LINES), BLOCK);
-	struct kb_val from = kb_loop(k, "block", kb_index(k, 0), depth, LINES * BLOCK, KB_NONEMPTY);
-	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, g->rows * LINES)));
+	struct kb_val row = gpu_x_row_offset(g, kb_div_const(k, g->item, K_ITEMS));
+	struct kb_val own_block = kb_mul_const(k, kb_rem_const(k, g->item, K_ITEMS), BLOCK);
+	struct kb_val from = kb_loop(k, "block", kb_index(k, 0), depth, K_ITEMS * BLOCK, KB_NONEMPTY);
+	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, g->rows * K_ITEMS)));
 	gpu_quantize_x(g, row, kb_min(k, kb_add(k, from, own_block), last), g->item);
 	kb_end_if(k);
 	kb_barrier(k);
@@ -185,7 +185,7 @@ void gpu_skinny_int8(struct wg_matmul *g)
 
 /* ---- reduction over items ---- */
 
-/* Reduces [LINES][n_acc][16] partial sums to the C buffer [rows, width]; an item sums one vector. */
+/* Reduces [K_ITEMS][n_acc][16] partial sums to the C buffer [rows, width]; an item sums one vector. */
 void gpu_skinny_reduce(struct wg_matmul *g)
 {
 	struct kb *k = g->l.k;
@@ -197,10 +197,10 @@ void gpu_skinny_reduce(struct wg_matmul *g)
 		kb_store(k, kb_get(k, g->acc[i]), g->tile, own_block, g->operands + (int64_t)i * MATMUL_PANEL,
 		         LANES * 4);
 	kb_barrier(k);
-	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, (int64_t)g->n_acc * VECTORS)));
+	kb_if(k, kb_cmp(k, KB_LT, g->item, kb_index(k, (int64_t)g->n_acc * PANEL_VECTORS)));
 	struct kb_val from = kb_mul_const(k, g->item, LANES);
 	struct kb_val sum = kb_load(k, vec, g->tile, from, g->operands, LANES * 4);
-	for (int i = 1; i < LINES; i++)
+	for (int i = 1; i < K_ITEMS; i++)
 		sum = kb_add(k, sum,
 		             kb_load(k, vec, g->tile, from, g->operands + i * item_stride, LANES * 4));
 	struct kb_val row = kb_div_const(k, g->row, g->panels), panel = kb_rem_const(k, g->row, g->panels);
