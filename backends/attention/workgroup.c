@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention by work-groups: the items of a group share a tile of rows of a head. Block by block, keys are
- * copied to local memory as f32; each item computes scores of one key with several rows, several items the
- * probabilities of a row, and each accumulates a column of the output for several rows in registers (online
- * softmax: Milakov and Gimelshein 2018, arXiv 1805.02867, algorithm 3, by blocks).
+ * Attention by work-groups: the items of a group share a tile of rows of a head. Keys are copied to local
+ * memory as f32, a local block at a time; each item computes scores of one key with several rows, several
+ * items the probabilities of a row, and each accumulates a column of the output for several rows in registers
+ * (online softmax: Milakov and Gimelshein 2018, arXiv 1805.02867, algorithm 3, by blocks).
  *
- * A section is a KV block of the schedule (bc keys), at a multiple of its length: it is computed from zero,
- * local block by local block, and then combined in order. So the sections of a new token may be divided among
- * groups, which leave partial results for a second kernel (split.c): the same bits. A block in which a row
- * sees nothing leaves its partial result unchanged, so that a row depends only on the keys it sees. All items
- * reach all barriers.
+ * A KV block of the schedule (bc keys, at a multiple of its length) is computed from zero, local block by
+ * local block, and then combined in order. So the KV blocks of a new token may be divided among groups, which
+ * leave partial results for a second kernel (split.c): the same bits. A block in which a row sees nothing
+ * leaves its partial result unchanged, so that a row depends only on the keys it sees. All items reach all
+ * barriers.
  */
 #include <float.h>
 #include <math.h>
@@ -43,13 +43,13 @@ struct wg_attention {
 	struct kb_val row, item_in_row;
 	struct kb_val has_row; /* bool: this item has a row; none: all items do */
 	struct kb_var max, sum;
-	struct kb_var all_max, all_sum; /* of the sections before */
+	struct kb_var all_max, all_sum; /* of the KV blocks before */
 	/* Output: this item's first column (others ITEMS apart) and first row (others row_stride apart). */
 	struct kb_val column, first_row;
 	int64_t row_stride;
 	int n_rows, n_columns;
-	struct kb_var acc[16][4], all[16][4]; /* of the section; of the sections before */
-	bool is_split;                        /* sections are divided among groups */
+	struct kb_var acc[16][4], all[16][4]; /* of the KV block; of those before */
+	bool is_split;                        /* KV blocks are divided among groups */
 };
 
 static inline struct kb_val index_2d(struct kb *k, struct kb_val row, int64_t stride, struct kb_val column)
@@ -95,28 +95,32 @@ int64_t attention_workgroup_rows(const struct target *t, int64_t size, int64_t v
 
 /* ---- one local block ---- */
 
-struct kb_val acc_row(struct wg_attention *s, int i)
+/* Row i of this item's output, clamped to the last row. */
+static struct kb_val acc_row(struct wg_attention *s, int i)
 {
 	struct kb *k = s->k;
 	struct kb_val row = kb_add_const(k, s->first_row, i * s->row_stride);
 	return kb_min(k, row, kb_index(k, s->n.rows - 1));
 }
 
-struct kb_val acc_column(struct wg_attention *s, int c)
+/* Column c of this item's output, clamped to the last column. */
+static struct kb_val acc_column(struct wg_attention *s, int c)
 {
 	struct kb *k = s->k;
 	struct kb_val column = kb_add_const(k, s->column, (int64_t)c * ITEMS);
 	return kb_min(k, column, kb_index(k, s->a->value_size - 1));
 }
 
-struct kb_val is_row_leader(struct wg_attention *s)
+/* bool: this item is the first of its row; all items of a row have the same maximum and sum. */
+static struct kb_val is_row_leader(struct wg_attention *s)
 {
 	struct kb *k = s->k;
 	struct kb_val first = kb_cmp(k, KB_EQ, s->item_in_row, kb_index(k, 0));
 	return s->has_row.id ? kb_bin(k, KB_AND, first, s->has_row) : first;
 }
 
-void store_row_factor(struct wg_attention *s, struct kb_val factor)
+/* The leader stores the factor of its row. */
+static void store_row_factor(struct wg_attention *s, struct kb_val factor)
 {
 	struct kb *k = s->k;
 	kb_if(k, is_row_leader(s));
@@ -126,7 +130,9 @@ void store_row_factor(struct wg_attention *s, struct kb_val factor)
 
 /* ---- copies ---- */
 
-void copy_queries(struct wg_attention *s, const struct attention_head *h, const struct attention_task *t)
+/* Copies the task's queries times q_factor; rows after the last repeat it. */
+static void copy_queries(struct wg_attention *s, const struct attention_head *h,
+                         const struct attention_task *t)
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
@@ -198,7 +204,7 @@ static struct kb_val add_bias(struct wg_attention *s, const struct attention_hea
 	return kb_fma(k, x, kb_f32(k, a->score.bias_factor), score);
 }
 
-/* Stores a score, -inf if the row does not see the key or the section ends before it. */
+/* Stores a score, -inf if the row does not see the key or the KV block ends before it. */
 static void store_score(struct wg_attention *s, const struct attention_head *h,
                         const struct attention_task *t, struct kb_val row, struct kb_val key,
                         struct kb_val in_block, struct kb_val score)
@@ -339,8 +345,10 @@ static void accumulate_values(struct wg_attention *s)
 
 /* ---- the steps of a block ---- */
 
-void add_block(struct wg_attention *s, const struct attention_head *h, const struct attention_task *t,
-               struct kb_val first)
+/* Adds the local block of keys from `first` on, up to t->end, to max, sum and acc of the KV block. It begins
+ * by overwriting local memory, after a barrier, and ends with a barrier. */
+static void add_local_block(struct wg_attention *s, const struct attention_head *h,
+                            const struct attention_task *t, struct kb_val first)
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
@@ -354,7 +362,7 @@ void add_block(struct wg_attention *s, const struct attention_head *h, const str
 	kb_barrier(k);
 }
 
-/* ---- sections ---- */
+/* ---- KV blocks ---- */
 
 /* Resets a partial result: no key seen. */
 static void reset_partial(struct wg_attention *s, struct kb_var max, struct kb_var sum,
@@ -368,8 +376,8 @@ static void reset_partial(struct wg_attention *s, struct kb_var max, struct kb_v
 			kb_set(k, acc[i][c], kb_f32(k, 0));
 }
 
-/* Combines the section into those before it, with the arithmetic of combine_row_by_items (split.c). */
-static void combine_section(struct wg_attention *s)
+/* Combines the KV block with those before it, by the arithmetic of combine_row_by_items (split.c). */
+static void combine_kv_block(struct wg_attention *s)
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
@@ -394,7 +402,7 @@ static void combine_section(struct wg_attention *s)
 }
 
 /* bool: row i and column c of this item exist. */
-static struct kb_val has_sum(struct wg_attention *s, const struct attention_task *t, int i, int c)
+static struct kb_val has_element(struct wg_attention *s, const struct attention_task *t, int i, int c)
 {
 	struct kb *k = s->k;
 	struct kb_val row = kb_add_const(k, s->first_row, i * s->row_stride);
@@ -403,21 +411,21 @@ static struct kb_val has_sum(struct wg_attention *s, const struct attention_task
 	return kb_bin(k, KB_AND, has_row, kb_cmp(k, KB_LT, column, kb_index(k, s->a->value_size)));
 }
 
-/* Stores the section's partial result in a slot, for the combine kernel. */
-static void store_section(struct wg_attention *s, const struct attention_task *t, struct kb_val slot)
+/* Stores the partial result of the KV block in a slot, for the combine kernel. */
+static void store_kv_block(struct wg_attention *s, const struct attention_task *t, struct kb_val slot)
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
 	const struct attention_partial to = attention_slot(a, a->job->sums, slot);
-	struct kb_val is_first = is_row_leader(s), exists = kb_cmp(k, KB_LT, s->row, t->n);
-	kb_if(k, kb_bin(k, KB_AND, is_first, exists));
+	struct kb_val is_leader = is_row_leader(s), exists = kb_cmp(k, KB_LT, s->row, t->n);
+	kb_if(k, kb_bin(k, KB_AND, is_leader, exists));
 	struct kb_val row = kb_add(k, t->first, s->row);
 	kb_store(k, kb_get(k, s->max), to.max, row, 0, 0);
 	kb_store(k, kb_get(k, s->sum), to.sum, row, 0, 0);
 	kb_end_if(k);
 	for (int i = 0; i < s->n_rows; i++)
 		for (int c = 0; c < s->n_columns; c++) {
-			kb_if(k, has_sum(s, t, i, c));
+			kb_if(k, has_element(s, t, i, c));
 			row = kb_add(k, t->first, acc_row(s, i));
 			struct kb_val at = index_2d(k, row, a->value_pad, acc_column(s, c));
 			kb_store(k, kb_get(k, s->acc[i][c]), to.acc, at, 0, 0);
@@ -425,19 +433,19 @@ static void store_section(struct wg_attention *s, const struct attention_task *t
 		}
 }
 
-/* Emits the section from key `first` on. */
-static void emit_section(struct wg_attention *s, const struct attention_head *h,
-                         const struct attention_task *t, struct kb_val first)
+/* Emits the KV block from key `first` on, local block by local block. */
+static void emit_kv_block(struct wg_attention *s, const struct attention_head *h,
+                          const struct attention_task *t, struct kb_val first)
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
 	struct attention_task in = *t;
 	in.end = kb_min(k, kb_add_const(k, first, a->bc), t->end);
-	struct kb_val unseen = kb_max(k, kb_sub(k, t->begin, first), kb_index(k, 0));
-	struct kb_val lo = kb_add(k, first, attention_round_down(k, unseen, s->n.keys));
+	struct kb_val invisible = kb_max(k, kb_sub(k, t->begin, first), kb_index(k, 0));
+	struct kb_val lo = kb_add(k, first, attention_round_down(k, invisible, s->n.keys));
 	reset_partial(s, s->max, s->sum, s->acc);
 	struct kb_val block = kb_loop(k, "block", lo, in.end, s->n.keys, 0);
-	add_block(s, h, &in, block);
+	add_local_block(s, h, &in, block);
 	kb_end_loop(k);
 }
 
@@ -454,7 +462,8 @@ static void store_row_factors(struct wg_attention *s, const struct attention_hea
 }
 
 /* Normalizes and stores this item's part of the output. */
-static void store_sums(struct wg_attention *s, const struct attention_head *h, const struct attention_task *t)
+static void store_output(struct wg_attention *s, const struct attention_head *h,
+                         const struct attention_task *t)
 {
 	const struct attention *a = s->a;
 	struct kb *k = s->k;
@@ -463,7 +472,7 @@ static void store_sums(struct wg_attention *s, const struct attention_head *h, c
 		struct kb_val row = kb_add(k, t->first, kb_add_const(k, s->first_row, i * s->row_stride));
 		for (int c = 0; c < s->n_columns; c++) {
 			struct kb_val column = kb_add_const(k, s->column, (int64_t)c * ITEMS);
-			kb_if(k, has_sum(s, t, i, c));
+			kb_if(k, has_element(s, t, i, c));
 			struct kb_val x = kb_mul(k, kb_get(k, s->all[i][c]), factor);
 			attention_store(a, h, row, column, x);
 			kb_end_if(k);
@@ -471,7 +480,7 @@ static void store_sums(struct wg_attention *s, const struct attention_head *h, c
 	}
 }
 
-/* Sections from key lo (the beginning of one) to hi; slot: of the one section, if split. */
+/* KV blocks from key lo (the beginning of one) to hi; slot: of the one block, if split. */
 static void emit_task(struct wg_attention *s, const struct attention_head *h, const struct attention_task *t,
                       struct kb_val lo, struct kb_val hi, struct kb_val slot)
 {
@@ -480,17 +489,17 @@ static void emit_task(struct wg_attention *s, const struct attention_head *h, co
 	if (!s->is_split)
 		reset_partial(s, s->all_max, s->all_sum, s->all);
 	struct kb_val first = kb_loop(k, "section", lo, hi, s->a->bc, 0);
-	emit_section(s, h, t, first);
+	emit_kv_block(s, h, t, first);
 	if (s->is_split)
-		store_section(s, t, slot);
+		store_kv_block(s, t, slot);
 	else
-		combine_section(s);
+		combine_kv_block(s);
 	kb_end_loop(k);
 	if (s->is_split)
 		return;
 	store_row_factors(s, h, t);
 	kb_barrier(k);
-	store_sums(s, h, t);
+	store_output(s, h, t);
 	kb_barrier(k);
 }
 
@@ -544,7 +553,7 @@ static void divide_memory(struct wg_attention *s, struct kb_val memory)
 	s->factors = kb_ptr_add(k, s->q, zero, (at += 2 * ITEMS) * 4);
 }
 
-/* Task `task` of all tiles of all heads, or, if split, of all sections of these. */
+/* Task `task` of all tiles of all heads, or, if split, of all KV blocks of these. */
 static void emit_task_of(struct wg_attention *s, struct kb_val task, struct kb_val tiles)
 {
 	const struct attention *a = s->a;
@@ -572,8 +581,8 @@ static void emit_task_of(struct wg_attention *s, struct kb_val task, struct kb_v
 	emit_task(s, &h, &t, lo, hi, slot);
 }
 
-/* Loop over tasks. is_split_call: bool, the call splits sections; none: this kernel has either kind of call
- * only. */
+/* Loop over tasks. is_split_call: bool, the call divides KV blocks; none: this kernel serves only one kind of
+ * call. */
 static void emit_tasks(struct wg_attention *s, struct kb_val memory, struct kb_val is_split_call)
 {
 	const struct attention *a = s->a;

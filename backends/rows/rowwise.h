@@ -43,8 +43,6 @@ struct rowwise_tile {
 };
 /* Computes the statistics of all rows of the tile. All items must call it: it has barriers. */
 void rowwise_tile_stats(const struct rowwise_tile *t);
-/* Evaluator point of element 0 of row `row`. */
-struct eval_point rowwise_tile_row(const struct rowwise_tile *t, struct kb_val row);
 /* The normalized value at p, which is in row m of the tile: `lanes` neighbours along the row. */
 struct kb_val rowwise_tile_normalized(const struct rowwise_tile *t, struct kb_val m,
                                       const struct eval_point *p, int lanes);

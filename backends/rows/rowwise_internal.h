@@ -79,8 +79,6 @@ void rowwise_for_row(struct rowwise *r, rowwise_chunk_fn *body, void *user);
 
 /* Declares what work-items share; at function level. */
 void rowwise_items_begin(struct rowwise *r);
-/* A barrier and tree reduction: returns `mine` of all items, combined by op, to each item. All items must call it. */
-struct kb_val rowwise_items_reduce(struct rowwise *r, enum kb_bin op, struct kb_val mine);
 
 /* x at the chunk, in the first pass: evaluates the prologue. */
 struct kb_val rowwise_load_x(struct rowwise *r, const struct rowwise_chunk *c);

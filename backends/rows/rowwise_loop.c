@@ -51,7 +51,8 @@ static void tree_step(struct rowwise *r, enum kb_bin op, int64_t half)
 	kb_barrier(k);
 }
 
-struct kb_val rowwise_items_reduce(struct rowwise *r, enum kb_bin op, struct kb_val mine)
+/* A barrier and tree reduction: returns `mine` of all items, combined by op, to each item. All items must call it. */
+static struct kb_val rowwise_items_reduce(struct rowwise *r, enum kb_bin op, struct kb_val mine)
 {
 	struct kb *k = r->k;
 	kb_store(k, mine, r->sums, r->item, 0, 0);

@@ -144,7 +144,8 @@ static struct kb_val width_of(const struct rowwise_tile *t)
 	return eval_dim(t->e, x->dims[x->rank - 1]);
 }
 
-struct eval_point rowwise_tile_row(const struct rowwise_tile *t, struct kb_val row)
+/* Evaluator point of element 0 of row `row`. */
+static struct eval_point tile_row_point(const struct rowwise_tile *t, struct kb_val row)
 {
 	struct kb_val size[IR_RANK_MAX];
 	struct eval_point p = {.rank = ir_type_of(t->e->job->func, x_of(t))->rank, .vec = -1, .flat = row};
@@ -159,7 +160,7 @@ static struct kb_val item_sum(const struct rowwise_tile *t, struct kb_val m, boo
 {
 	struct kb *k = t->e->k;
 	struct kb_var sum = kb_var(k, "sum", KB_F32_T, kb_f32(k, 0));
-	struct eval_point p = rowwise_tile_row(t, kb_add(k, t->first, m));
+	struct eval_point p = tile_row_point(t, kb_add(k, t->first, m));
 	struct kb_val mean = {0};
 	if (squares && t->norm->code == OP_layer_norm)
 		mean = kb_load(k, KB_F32_T, t->means, m, 0, 0);
