@@ -43,7 +43,7 @@ struct score_tile {
 	struct kb_val ahead[TILE_PANELS_MAX]; /* panels to prefetch from; or none */
 };
 
-/* Vector v of the k-row i rows after offset `line` (a callback of struct reg_tile). */
+/* Vector v of the k-row i rows after offset `k_row` (a callback of struct reg_tile). */
 static struct kb_val load_keys(const void *user, struct kb_val k_row, int i, int v)
 {
 	const struct score_tile *t = user;

@@ -386,11 +386,11 @@ void matmul_emit_block(const struct linear *l, const struct matmul_block *s)
 	}
 	sub.k_lo = kb_index(k, 0);
 	sub.k_hi = depth;
-	if (l->repack.acc.id) {
+	if (l->repack.acc.id) { /* AMX for full tiles of 16 rows, vectors for the remainder */
 		emit_row_tiles(l, &sub, emit_amx_row_tiles(l, sub));
 		return;
 	}
-	if (!l->c_buf.kc && l->repack.panels.id) {
+	if (!l->c_buf.kc && l->repack.panels.id) { /* repacking pays from a number of rows on */
 		kb_if(k, kb_cmp(k, KB_GE, rows, kb_index(k, UNPACK_MIN_ROWS)));
 		emit_repacked(l, &sub);
 		kb_else(k);

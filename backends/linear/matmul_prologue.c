@@ -169,7 +169,8 @@ static void emit_quant_block(struct span *s, struct kb_val qblock, struct kb_val
 	kb_store(k, kb_mul(k, sum, kb_i32(k, factor)), s->quants, qblock, row->corrections / 4, 0);
 	kb_store(k, scale, s->quants, qblock, row->scales / 4, 0);
 	if (d->has_offset)
-		kb_store(k, kb_mul(k, kb_cvt(k, sum, KB_F32), scale), s->quants, qblock, row->offset_sums / 4, 0);
+		kb_store(k, kb_mul(k, kb_cvt(k, sum, KB_F32), scale), s->quants, qblock, row->offset_sums / 4,
+		         0);
 }
 
 /* A block of x with one scale: n elements from `from` on. It has one or more quant blocks (matmul_lowp.c),
@@ -228,16 +229,16 @@ static void quantize_row(struct span *s)
 {
 	const struct linear *l = s->l;
 	struct kb *k = l->k;
-	int64_t block = l->lowp.to.block, step = l->lowp.layout.block;
+	int64_t block = l->lowp.to.block, qblock_k = l->lowp.layout.block;
 	block = block > 0 && block < l->depth ? block : l->depth;
-	int64_t full = l->depth / block, steps = (block + step - 1) / step;
+	int64_t full = l->depth / block, qblocks = (block + qblock_k - 1) / qblock_k;
 	zero_last_line(s, l->depth);
 	struct kb_val i = kb_loop(k, "block", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
 	struct kb_val from = kb_mul_const(k, i, block);
-	quantize_x_block(s, from, block, kb_mul_const(k, i, steps));
+	quantize_x_block(s, from, block, kb_mul_const(k, i, qblocks));
 	kb_end_loop(k);
 	if (l->depth % block > 0)
-		quantize_x_block(s, kb_index(k, full * block), l->depth % block, kb_index(k, full * steps));
+		quantize_x_block(s, kb_index(k, full * block), l->depth % block, kb_index(k, full * qblocks));
 }
 
 /* ---- rows ---- */

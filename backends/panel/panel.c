@@ -51,7 +51,7 @@ struct kb_val panel_k_row_offset(const struct panel_reader *r, struct kb_val at,
 	return kb_add_const(k, even, (int64_t)i / 2 * PANEL_COLUMNS);
 }
 
-/* Vector n of the k-row at `line`; bytes: of an element. */
+/* Vector n of the k-row at offset `k_row`; bytes: of an element. */
 static struct kb_val load(const struct panel_reader *r, enum kb_scalar s, int bytes, struct kb_val from,
                           struct kb_val k_row, int n)
 {

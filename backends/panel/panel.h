@@ -39,11 +39,11 @@ struct panel_reader {
 };
 /* Offset in a panel of the k-row of K element at + i, `at` a multiple of k_per_line: in words of pairs, else elements. */
 struct kb_val panel_k_row_offset(const struct panel_reader *r, struct kb_val at, int i);
-/* Vector n of the pairs of the k-row at `line`; its even or odd bf16 elements as f32. */
-struct kb_val panel_load_pairs(const struct panel_reader *r, struct kb_val from, struct kb_val line, int n);
+/* Vector n of the pairs of the k-row at offset `k_row`; its even or odd bf16 elements as f32. */
+struct kb_val panel_load_pairs(const struct panel_reader *r, struct kb_val from, struct kb_val k_row, int n);
 struct kb_val panel_bf16_half(struct kb *k, struct kb_val pairs, int odd);
-/* Vector n of K element i of the k-row at `line`, as f32. */
-struct kb_val panel_load_f32(const struct panel_reader *r, struct kb_val line, int i, int n);
+/* Vector n of K element i of the k-row at offset `k_row`, as f32. */
+struct kb_val panel_load_f32(const struct panel_reader *r, struct kb_val k_row, int i, int n);
 
 /* Quants: columns [column, column + lanes) of K element i of the panel at `at`, dequantized to f32. */
 struct kb_val panel_dequantize(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
@@ -53,12 +53,12 @@ void panel_dequantize_n(struct kb *k, const struct panel *p, struct kb_val at, s
                         struct kb_val i, int n, int lanes, struct kb_val *out);
 
 /*
- * Quants of K elements i + 4 line .. i + 4 line + 3 as signed bytes, four in each i32 lane, zero points subtracted
- * and shifts added; i is a multiple of 4, and of 16 if line > 0. Formats of 8 bits must have zero point 128; formats
+ * Quants of K elements i + 4 k_row .. i + 4 k_row + 3 as signed bytes, four in each i32 lane, zero points subtracted
+ * and shifts added; i is a multiple of 4, and of 16 if k_row > 0. Formats of 8 bits must have zero point 128; formats
  * with shifts must have a codebook.
  */
 struct kb_val panel_load_i8(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
-                            struct kb_val i, int line, int lanes);
+                            struct kb_val i, int k_row, int lanes);
 /* A weight is scale * quant + offset; offset none: 0. */
 struct panel_block {
 	struct kb_val scale, offset;
