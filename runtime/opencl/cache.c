@@ -5,11 +5,10 @@
  * file. A checksum detects damaged files, so writes need no fsync. Drivers execute what they are given, so a
  * directory that others can write to is not used, nor is a file that belongs to another user.
  *
- * All complete files together have at most CACHE_MAX bytes; the least recently used go first. Only regular
- * files named HASH.clbin, or that with the six characters of mkostemp, are removed.
+ * All complete files together have at most CACHE_MAX bytes; the least recently used go first (lru.c). Only
+ * regular files named HASH.clbin, or that with the six characters of mkostemp, are removed.
  */
 #define _GNU_SOURCE /* mkostemp */
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 
 #include "ir/algorithms/blake2b.h"
 #include "runtime/opencl/internal.h"
+#include "runtime/opencl/lru.h"
 
 #define MAGIC       0x31424c434d465400ull /* "\0TFMCLB1", in native byte order */
 #define VERSION     2
@@ -83,14 +83,15 @@ static void cache_file_name(const struct cl_cache_key *key, char name[HEX + size
 	memcpy(name + HEX, EXTENSION, sizeof(EXTENSION));
 }
 
-/* Length of the suffix after HASH.clbin: 0 for a complete file; -1: not a file of this cache. */
-static int temp_suffix_length(const char *name)
+/* HASH.clbin is complete; with the suffix of mkostemp it is being written. */
+static enum cl_lru_kind classify(const char *name)
 {
 	size_t n = HEX + strlen(EXTENSION);
 	if (strspn(name, "0123456789abcdef") != HEX || strncmp(name + HEX, EXTENSION, strlen(EXTENSION)))
-		return -1;
-	size_t remaining = strlen(name + n);
-	return remaining == 0 ? 0 : remaining == strlen(TEMP_SUFFIX) && name[n] == '.' ? (int)remaining : -1;
+		return CL_LRU_FOREIGN;
+	if (!name[n])
+		return CL_LRU_COMPLETE;
+	return name[n] == '.' && strlen(name + n) == strlen(TEMP_SUFFIX) ? CL_LRU_TEMPORARY : CL_LRU_FOREIGN;
 }
 
 /* Opens the directory if it is the user's and only the user can write to it; else -1. */
@@ -191,81 +192,6 @@ static bool write_all(int fd, const unsigned char *bytes, size_t n)
 	return true;
 }
 
-struct cached_file {
-	char name[HEX + sizeof(EXTENSION)];
-	struct timespec last_use;
-	uint64_t bytes;
-};
-
-static int compare_last_use(const void *a, const void *b)
-{
-	const struct timespec *x = &((const struct cached_file *)a)->last_use,
-	                      *y = &((const struct cached_file *)b)->last_use;
-	if (x->tv_sec != y->tv_sec)
-		return x->tv_sec < y->tv_sec ? -1 : 1;
-	return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
-}
-
-/* Removes the temporary file of a process that has ended: the writer would hold its lock. */
-static void remove_abandoned(int dir, const char *name)
-{
-	struct stat st;
-	int fd = open_own_file(dir, name, &st);
-	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-		(void)unlinkat(dir, name, 0);
-	if (fd >= 0)
-		close(fd);
-}
-
-/* Lists the complete files (the caller frees them) and their size on disk, and removes abandoned ones.
- * NULL: none, or no memory. */
-static struct cached_file *list_complete_files(DIR *d, size_t *n, uint64_t *bytes)
-{
-	struct cached_file *files = NULL;
-	struct stat st;
-	*n = 0;
-	*bytes = 0;
-	for (struct dirent *e; (e = readdir(d)) != NULL;) {
-		int suffix = temp_suffix_length(e->d_name);
-		if (suffix > 0)
-			remove_abandoned(dirfd(d), e->d_name);
-		if (suffix != 0 || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-		    !S_ISREG(st.st_mode))
-			continue;
-		struct cached_file *more = realloc(files, (*n + 1) * sizeof(*files));
-		if (!more)
-			break;
-		files = more;
-		struct cached_file *f = &files[(*n)++];
-		f->last_use = st.st_atim;
-		f->bytes = (uint64_t)st.st_blocks * 512;
-		*bytes += f->bytes;
-		memcpy(f->name, e->d_name, sizeof(f->name));
-	}
-	return files;
-}
-
-void cl_cache_trim(int dir, const char *except, uint64_t limit)
-{
-	size_t n;
-	uint64_t bytes;
-	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
-	if (!d) {
-		if (fd >= 0)
-			close(fd);
-		return;
-	}
-	struct cached_file *files = list_complete_files(d, &n, &bytes);
-	if (files)
-		qsort(files, n, sizeof(*files), compare_last_use);
-	for (size_t i = 0; i < n && bytes > limit; i++)
-		if (strcmp(files[i].name, except) != 0 && unlinkat(dir, files[i].name, 0) == 0)
-			bytes -= files[i].bytes;
-	free(files);
-	closedir(d);
-}
-
 /* Writes a temporary file, locked so that it does not look abandoned, and renames it: readers see the old
  * or the new file. */
 static bool replace_file(const char *directory, int dir, const char *name, const unsigned char *bytes,
@@ -290,6 +216,11 @@ static bool replace_file(const char *directory, int dir, const char *name, const
 	}
 	free(temporary);
 	return ok;
+}
+
+void cl_cache_trim(int dir, const char *except, uint64_t limit)
+{
+	cl_lru_trim(dir, except, limit, false, classify);
 }
 
 void cl_cache_write(const char *directory, const struct cl_cache_key *key, const unsigned char *binary,

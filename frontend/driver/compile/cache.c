@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/opencl/lru.h"
+
 #define ENTRY_MAX  (256u << 20) /* bytes of a small file */
 #define HEX        ((size_t)2 * BLAKE2B_BYTES)
 #define TEMPORARY  "new-"   /* + hex: a file until it is complete */
@@ -36,35 +38,29 @@ static const char *const kinds[] = {[CACHE_CODE] = "code-",
 
 /* ---- names ---- */
 
-enum entry_form {
-	ENTRY_FOREIGN, /* not of the cache: never touched */
-	ENTRY_COMPLETE,
-	ENTRY_INCOMPLETE, /* garbage unless its writer lives */
-};
-
 static bool is_hex(const char *s)
 {
 	return strspn(s, "0123456789abcdef") >= HEX;
 }
 
 /* By the full name: `new-features.md` is not a file of the cache. */
-static enum entry_form classify_name(const char *name)
+static enum cl_lru_kind classify_name(const char *name)
 {
 	if (is_hex(name) && !strncmp(name + HEX, BINARY, strlen(BINARY))) {
 		const char *end = name + HEX + strlen(BINARY);
 		bool is_incomplete = *end == '.' && strlen(end) == BINARY_END;
-		return !*end ? ENTRY_COMPLETE : is_incomplete ? ENTRY_INCOMPLETE : ENTRY_FOREIGN;
+		return !*end ? CL_LRU_COMPLETE : is_incomplete ? CL_LRU_TEMPORARY : CL_LRU_FOREIGN;
 	}
 	const char *dash = strchr(name, '-');
 	if (!dash || strlen(dash + 1) != HEX || !is_hex(dash + 1))
-		return ENTRY_FOREIGN;
+		return CL_LRU_FOREIGN;
 	size_t n = (size_t)(dash - name) + 1;
 	if (n == strlen(TEMPORARY) && !memcmp(name, TEMPORARY, n))
-		return ENTRY_INCOMPLETE;
+		return CL_LRU_TEMPORARY;
 	for (size_t i = 0; i < TFMC_COUNT(kinds); i++)
 		if (n == strlen(kinds[i]) && !memcmp(name, kinds[i], n))
-			return ENTRY_COMPLETE;
-	return ENTRY_FOREIGN;
+			return CL_LRU_COMPLETE;
+	return CL_LRU_FOREIGN;
 }
 
 static const char *hex_name(struct arena *a, const char *prefix, const unsigned char bytes[BLAKE2B_BYTES])
@@ -173,7 +169,7 @@ static bool may_tag(struct cache *c)
 		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
 			continue;
 		is_empty = false;
-		is_own = classify_name(e->d_name) == ENTRY_COMPLETE;
+		is_own = classify_name(e->d_name) == CL_LRU_COMPLETE;
 		buf_init(&text);
 		is_proved = is_proved || (is_own && cache_read(c, e->d_name, &text));
 		buf_destroy(&text);
@@ -285,85 +281,6 @@ void cache_discard(struct cache_file *f)
 	f->fd = -1;
 }
 
-struct entry {
-	char name[NAME_MAX + 1];
-	struct timespec used;
-	uint64_t bytes;
-};
-
-static int by_access_time(const void *a, const void *b)
-{
-	const struct timespec *x = &((const struct entry *)a)->used, *y = &((const struct entry *)b)->used;
-	if (x->tv_sec != y->tv_sec)
-		return x->tv_sec < y->tv_sec ? -1 : 1;
-	return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
-}
-
-/* Removes an incomplete file that nobody has locked: its writer was killed. */
-static void remove_abandoned(int dir, const char *name)
-{
-	int fd = open_regular(dir, name);
-	if (fd < 0)
-		return;
-	if (!flock(fd, LOCK_EX | LOCK_NB))
-		(void)unlinkat(dir, name, 0);
-	close(fd);
-}
-
-static bool list_entries(DIR *d, struct arena *a, struct entry **out, size_t *n)
-{
-	struct {
-		struct entry *items;
-		size_t n, cap;
-	} all = {0};
-	for (const struct dirent *e; (e = readdir(d));) {
-		struct stat st;
-		enum entry_form form = classify_name(e->d_name);
-		if (form == ENTRY_INCOMPLETE)
-			remove_abandoned(dirfd(d), e->d_name);
-		if (form == ENTRY_FOREIGN || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
-		    !S_ISREG(st.st_mode))
-			continue;
-		struct entry *f = ARENA_PUSH(a, &all);
-		if (!f)
-			return false;
-		*f = (struct entry){.used = st.st_atim, .bytes = (uint64_t)st.st_blocks * 512};
-		memcpy(f->name, e->d_name, strlen(e->d_name) + 1);
-	}
-	*out = all.items;
-	*n = all.n;
-	return true;
-}
-
-/* Removes the least recently used files (LRU) until all fit into the limit, but never `kept`, which was just
- * stored. */
-static void evict(const struct cache *c, const char *kept)
-{
-	struct arena a;
-	struct entry *files = NULL;
-	size_t n = 0;
-	uint64_t bytes = 0;
-	int fd = openat(c->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	if (!d)
-		return;
-	arena_init(&a);
-	if (!list_entries(d, &a, &files, &n))
-		n = 0;
-	if (n > 0)
-		qsort(files, n, sizeof(*files), by_access_time);
-	for (size_t i = 0; i < n; i++)
-		bytes += files[i].bytes;
-	for (size_t i = 0; i < n && bytes > c->limit; i++) {
-		if (!strcmp(files[i].name, kept) || classify_name(files[i].name) == ENTRY_INCOMPLETE)
-			continue;
-		if (!unlinkat(dirfd(d), files[i].name, 0))
-			bytes -= files[i].bytes;
-	}
-	arena_destroy(&a);
-	closedir(d);
-}
-
 bool cache_commit(struct cache *c, struct cache_file *f, const char *name)
 {
 	struct stat st;
@@ -377,7 +294,7 @@ bool cache_commit(struct cache *c, struct cache_file *f, const char *name)
 		cache_discard(f);
 	f->fd = -1;
 	if (ok)
-		evict(c, name);
+		cl_lru_trim(c->fd, name, c->limit, true, classify_name);
 	return ok;
 }
 
