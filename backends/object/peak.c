@@ -136,8 +136,8 @@ static void read_task(void *arg, int64_t worker, int64_t n_workers)
 		(void)w->read(piece, w->piece_bytes / (4 * STREAMS));
 }
 
-/* Sum over the pieces of the shortest time of any run. Between two runs of a piece all others are read, so
- * caches hold it no better than they would. */
+/* Sum over the pieces of the shortest time of any run. Between two runs of a piece all other pieces are
+ * read. */
 static double least_seconds(const struct backend_peak_options *o, int64_t workers, tfmc_task_fn *task,
                             struct work *w, int64_t pieces)
 {

@@ -30,14 +30,6 @@ static void add_command(struct plan_builder *b, struct plan_command command)
 
 /* ---- barriers ---- */
 
-/* A combining kernel reads the scratch of all workers, which no area describes. */
-static bool has_hazard(struct ir_dims *t, const struct plan_kernel *before, const struct plan_kernel *kernel)
-{
-	if ((before->is_combine && kernel->scratch > 0) || (kernel->is_combine && before->scratch > 0))
-		return true;
-	return areas_conflict(t, &before->areas, &kernel->areas, NULL);
-}
-
 /* All kernels before a barrier are done after it, unless it is inside a condition that may not hold. */
 static void add_barrier(struct plan_builder *b)
 {
@@ -46,11 +38,17 @@ static void add_barrier(struct plan_builder *b)
 		b->pending.n = 0;
 }
 
+/* Whether the kernel has a hazard with one since the last barrier. A combining kernel reads the scratch of all workers,
+ * which no area describes. */
 static bool needs_barrier(const struct plan_builder *b, const struct plan_kernel *kernel)
 {
 	bool waits = false;
-	for (size_t i = 0; i < b->pending.n && !waits; i++)
-		waits = has_hazard(b->object->module->dims, b->pending.items[i], kernel);
+	for (size_t i = 0; i < b->pending.n && !waits; i++) {
+		const struct plan_kernel *before = b->pending.items[i];
+		waits = (before->is_combine && kernel->scratch > 0) ||
+		        (kernel->is_combine && before->scratch > 0) ||
+		        areas_conflict(b->object->module->dims, &before->areas, &kernel->areas, NULL);
+	}
 	return waits;
 }
 

@@ -294,6 +294,6 @@ enum tfmc_status layout_entries(struct object *o)
 			o->scratch = o->functions.items[i].scratch;
 	if (o->entries.n > 0)
 		return TFMC_OK;
-	diag_error(o->cx, LOC_NONE, DIAG_OPTION, "the model has none of the wanted entries");
+	diag_error(o->cx, LOC_NONE, DIAG_OPTION, "the model has none of the requested entries");
 	return TFMC_INVALID;
 }

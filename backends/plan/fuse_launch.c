@@ -122,19 +122,14 @@ static bool reads_own_elements(const struct pair *p, bool by_rows)
 	return all;
 }
 
-/* The result of `before` is the only memory with a hazard between the groups. */
-static bool shares_result_only(const struct pair *p)
-{
-	const struct emit e = emit_for_group(p->object, p->function, p->before);
-	struct area result;
-	return area_of_value(&e, p->before->results[0], &result) &&
-	       !areas_conflict(p->object->module->dims, &p->before_areas, &p->own_areas, &result);
-}
-
+/* The groups have no hazard but on the result of `before`, and each worker reads only its own part of that. */
 static bool reads_own_part_only(const struct pair *p)
 {
+	struct area result;
+	const struct emit e = emit_for_group(p->object, p->function, p->before);
 	if (!ir_group_root(p->before) || !ir_group_root(p->group) || !is_elementwise(p->before) ||
-	    !is_elementwise(p->group) || !shares_result_only(p))
+	    !is_elementwise(p->group) || !area_of_value(&e, p->before->results[0], &result) ||
+	    areas_conflict(p->object->module->dims, &p->before_areas, &p->own_areas, &result))
 		return false;
 	return (same_linear_tiling(p) && reads_own_elements(p, false)) ||
 	       (same_row_split(p) && reads_own_elements(p, true));

@@ -15,7 +15,7 @@ const int tfmc_plan_columns[PLAN_SECTIONS] = {
         [PLAN_FUNCTIONS] = FUNCTION_COLUMNS,
 };
 
-/* ---- numbers ---- */
+/* ---- cells ---- */
 
 static int64_t load_i64le(const unsigned char *at)
 {
