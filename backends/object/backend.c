@@ -164,7 +164,7 @@ static enum tfmc_status check_c(const struct object *o)
 {
 	if (o->n_all > 1) {
 		diag_error(o->cx, LOC_NONE, DIAG_TARGET,
-		           "a program in C has no variants: who compiles it chooses the processor");
+		           "a program in C has no variants: the user of its compiler chooses the processor");
 		return TFMC_INVALID;
 	}
 	if (o->target->arch == ARCH_OPENCL) {

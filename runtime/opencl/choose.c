@@ -83,8 +83,7 @@ int tfmc_cl_choose(const struct tfmc_cl *cl, int devices, const char *wanted, si
 	size_t n;
 	const struct tfmc_cl_device *best = NULL;
 	if (!cl || !number)
-		return cl_fail(error, TFMC_CL_E_NULL,
-		               "there is no list of devices, or no place for the number");
+		return cl_fail(error, TFMC_CL_E_NULL, "the list of devices or the result pointer is null");
 	*number = 0;
 	if (cl->n == 0)
 		return cl_fail(error, TFMC_CL_E_DEVICE, "there is no OpenCL device%s%s",

@@ -15,10 +15,10 @@ int tfmc_cl_context_open(const struct tfmc_cl *cl, size_t number, uint64_t piece
                          struct tfmc_cl_context **out, struct tfmc_cl_error *error)
 {
 	if (!out)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the result");
+		return cl_fail(error, TFMC_CL_E_NULL, "the result pointer is null");
 	*out = NULL;
 	if (!cl)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no list of devices");
+		return cl_fail(error, TFMC_CL_E_NULL, "the list of devices is null");
 	if (number >= cl->n)
 		return cl_fail(error, TFMC_CL_E_DEVICE, "there is no OpenCL device %zu of %zu", number,
 		               cl->n);
@@ -58,14 +58,14 @@ void tfmc_cl_context_close(struct tfmc_cl_context *c)
 int tfmc_cl_flush(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
 {
 	if (!c)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no context");
+		return cl_fail(error, TFMC_CL_E_NULL, "the context is null");
 	return CL_CALL(c->calls, clFlush, error, c->queue);
 }
 
 int tfmc_cl_finish(struct tfmc_cl_context *c, struct tfmc_cl_error *error)
 {
 	if (!c)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no context");
+		return cl_fail(error, TFMC_CL_E_NULL, "the context is null");
 	return CL_CALL(c->calls, clFinish, error, c->queue);
 }
 
@@ -99,10 +99,10 @@ int tfmc_cl_buffer_create(struct tfmc_cl_context *c, uint64_t bytes, struct tfmc
                           struct tfmc_cl_error *error)
 {
 	if (!out)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the result");
+		return cl_fail(error, TFMC_CL_E_NULL, "the result pointer is null");
 	*out = NULL;
 	if (!c)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no context");
+		return cl_fail(error, TFMC_CL_E_NULL, "the context is null");
 	return create_buffer(c, bytes, NULL, out, error);
 }
 
@@ -110,10 +110,10 @@ int tfmc_cl_buffer_share(struct tfmc_cl_context *c, const void *data, uint64_t b
                          struct tfmc_cl_buffer **out, struct tfmc_cl_error *error)
 {
 	if (!out)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the result");
+		return cl_fail(error, TFMC_CL_E_NULL, "the result pointer is null");
 	*out = NULL;
 	if (!c || (!data && bytes))
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no context, or there are no data");
+		return cl_fail(error, TFMC_CL_E_NULL, "the context or the data pointer is null");
 	bool may_share = c->entry->device.is_unified && bytes && (uintptr_t)data % PAGE == 0;
 	if (may_share && create_buffer(c, bytes, (void *)(uintptr_t)data, out, error) == TFMC_CL_OK)
 		return TFMC_CL_OK;
@@ -151,7 +151,7 @@ static int check_range(const struct tfmc_cl_buffer *b, uint64_t offset, uint64_t
                        struct tfmc_cl_error *error)
 {
 	if (!b)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no buffer");
+		return cl_fail(error, TFMC_CL_E_NULL, "the buffer is null");
 	if (offset > b->bytes || bytes > b->bytes - offset)
 		return cl_fail(error, TFMC_CL_E_RANGE,
 		               "%" PRIu64 " bytes from byte %" PRIu64 " of a buffer of %" PRIu64, bytes,
@@ -191,7 +191,7 @@ static int upload(struct tfmc_cl_buffer *b, uint64_t offset, const void *from, u
 {
 	TRY(check_writable(b, offset, bytes, error));
 	if (!from && bytes)
-		return cl_fail(error, TFMC_CL_E_NULL, "there are no data");
+		return cl_fail(error, TFMC_CL_E_NULL, "the data pointer is null");
 	return transfer(b, offset, from, NULL, bytes, blocking, error);
 }
 
@@ -200,7 +200,7 @@ static int download(const struct tfmc_cl_buffer *b, uint64_t offset, void *to, u
 {
 	TRY(check_range(b, offset, bytes, error));
 	if (!to && bytes)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the bytes");
+		return cl_fail(error, TFMC_CL_E_NULL, "the destination is null");
 	return transfer(b, offset, NULL, to, bytes, blocking, error);
 }
 
@@ -241,7 +241,7 @@ int tfmc_cl_copy(const struct tfmc_cl_buffer *from, uint64_t from_offset, struct
 		return cl_fail(error, TFMC_CL_E_RANGE, "the buffers are of two contexts");
 	if (from == to && distance < bytes)
 		return cl_fail(error, TFMC_CL_E_RANGE,
-		               "%" PRIu64 " bytes are copied to a place %" PRIu64 " bytes away", bytes,
+		               "a copy of %" PRIu64 " bytes over a distance of %" PRIu64 " overlaps", bytes,
 		               distance);
 	return CL_CALL(c->calls, clEnqueueCopyBuffer, error, c->queue, from->memory, to->memory,
 	               (size_t)from_offset, (size_t)to_offset, (size_t)bytes, 0, NULL, NULL);

@@ -109,7 +109,7 @@ int cl_query_string(const struct cl_query *q, size_t max_bytes, bool one_line, c
 	if (code != CL_SUCCESS)
 		return cl_call_failed(error, q->name, code);
 	if (n > max_bytes)
-		return cl_fail(error, TFMC_CL_E_ANSWER, "%s: an answer of %zu bytes, at most %zu are read",
+		return cl_fail(error, TFMC_CL_E_ANSWER, "%s: a result of %zu bytes, at most %zu are read",
 		               q->name, n, max_bytes);
 	char *text = calloc(n + 1, 1);
 	if (!text)
@@ -131,7 +131,7 @@ int cl_query_value(const struct cl_query *q, void *value, size_t size, struct tf
 	if (code != CL_SUCCESS)
 		return cl_call_failed(error, q->name, code);
 	if (n != size)
-		return cl_fail(error, TFMC_CL_E_ANSWER, "%s: an answer of %zu bytes, not %zu", q->name, n,
+		return cl_fail(error, TFMC_CL_E_ANSWER, "%s: a result of %zu bytes, not %zu", q->name, n,
 		               size);
 	return TFMC_CL_OK;
 }

@@ -60,7 +60,7 @@ static int lookup_calls(struct tfmc_cl *cl, struct tfmc_cl_error *error)
 int tfmc_cl_open(const char *library, struct tfmc_cl **out, struct tfmc_cl_error *error)
 {
 	if (!out)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the result");
+		return cl_fail(error, TFMC_CL_E_NULL, "the result pointer is null");
 	*out = NULL;
 	struct tfmc_cl *cl = calloc(1, sizeof(*cl));
 	if (!cl)

@@ -30,10 +30,10 @@ int tfmc_cl_launch_timed(struct tfmc_cl_kernel *k, const uint64_t groups[2], con
 {
 	cl_event event = NULL;
 	if (!out)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the result");
+		return cl_fail(error, TFMC_CL_E_NULL, "the result pointer is null");
 	*out = NULL;
 	if (!k)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no kernel");
+		return cl_fail(error, TFMC_CL_E_NULL, "the kernel is null");
 	TRY(enable_profiling(k->context, error));
 	TRY(cl_launch(k, groups, items, &event, error));
 	*out = (struct tfmc_cl_event *)event;
@@ -60,8 +60,7 @@ int tfmc_cl_event_wait(const struct tfmc_cl_context *c, struct tfmc_cl_event *ev
                        struct tfmc_cl_error *error)
 {
 	if (!c || !event || !nanoseconds)
-		return cl_fail(error, TFMC_CL_E_NULL,
-		               "there is no context, no event, or no place for the result");
+		return cl_fail(error, TFMC_CL_E_NULL, "the context, the event or the result pointer is null");
 	int status = read_time(c->calls, (cl_event)event, nanoseconds, error);
 	(void)c->calls->clReleaseEvent((cl_event)event);
 	return status;
@@ -243,7 +242,7 @@ int tfmc_cl_peaks(const struct tfmc_cl *cl, size_t number, uint64_t bytes, struc
 	struct tfmc_cl_peaks peaks = {0};
 	struct peak_setup r = {0};
 	if (!out)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the result");
+		return cl_fail(error, TFMC_CL_E_NULL, "the result pointer is null");
 	*out = peaks;
 	int status = tfmc_cl_context_open(cl, number, 0, &r.context, error);
 	if (status == TFMC_CL_OK)

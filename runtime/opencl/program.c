@@ -128,10 +128,10 @@ int tfmc_cl_program_build(struct tfmc_cl_context *c, const struct tfmc_cl_source
                           struct tfmc_cl_program **out, struct tfmc_cl_error *error)
 {
 	if (!out)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the result");
+		return cl_fail(error, TFMC_CL_E_NULL, "the result pointer is null");
 	*out = NULL;
 	if (!c || !source || !source->text)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no context, or no source");
+		return cl_fail(error, TFMC_CL_E_NULL, "the context or the source is null");
 	if (source->bytes == 0 || source->bytes > SIZE_MAX)
 		return cl_fail(error, TFMC_CL_E_RANGE, "a source of %" PRIu64 " bytes", source->bytes);
 	struct tfmc_cl_program *p = calloc(1, sizeof(*p));
@@ -167,10 +167,10 @@ int tfmc_cl_kernel_create(struct tfmc_cl_program *p, const char *name, struct tf
 {
 	char call[NAME_MAX + 32];
 	if (!out)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no place for the result");
+		return cl_fail(error, TFMC_CL_E_NULL, "the result pointer is null");
 	*out = NULL;
 	if (!p || !name)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no program, or no name");
+		return cl_fail(error, TFMC_CL_E_NULL, "the program or the name is null");
 	size_t n = strlen(name) + 1;
 	struct tfmc_cl_kernel *k = calloc(1, sizeof(*k));
 	char *copy = malloc(n);
@@ -206,7 +206,7 @@ int tfmc_cl_kernel_items(const struct tfmc_cl_kernel *k, uint64_t *items, struct
 {
 	size_t n = 0;
 	if (!k || !items)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no kernel, or no place for the result");
+		return cl_fail(error, TFMC_CL_E_NULL, "the kernel or the result pointer is null");
 	struct cl_query q = {k->context->calls,
 	                     CL_QUERY_KERNEL,
 	                     k->kernel,
@@ -223,7 +223,7 @@ int tfmc_cl_kernel_set(struct tfmc_cl_kernel *k, uint32_t index, const void *val
 {
 	char call[NAME_MAX + 64];
 	if (!k || !value)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no kernel, or no value");
+		return cl_fail(error, TFMC_CL_E_NULL, "the kernel or the value is null");
 	cl_int code = k->context->calls->clSetKernelArg(k->kernel, index, bytes, value);
 	if (code == CL_SUCCESS)
 		return TFMC_CL_OK;
@@ -235,7 +235,7 @@ int tfmc_cl_kernel_set_buffer(struct tfmc_cl_kernel *k, uint32_t index, const st
                               struct tfmc_cl_error *error)
 {
 	if (!b)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no buffer");
+		return cl_fail(error, TFMC_CL_E_NULL, "the buffer is null");
 	return tfmc_cl_kernel_set(k, index, &b->memory, sizeof(b->memory), error);
 }
 
@@ -256,7 +256,7 @@ int cl_launch(struct tfmc_cl_kernel *k, const uint64_t groups[2], const uint64_t
 {
 	size_t local[2], global[2];
 	if (!k || !groups || !items)
-		return cl_fail(error, TFMC_CL_E_NULL, "there is no kernel, or no sizes");
+		return cl_fail(error, TFMC_CL_E_NULL, "the kernel or a size array is null");
 	for (size_t i = 0; i < 2; i++) {
 		if (groups[i] < 1 || items[i] < 1 || groups[i] > SIZE_MAX / items[i])
 			return report_launch_failure(k, groups, items, CL_SUCCESS, error);

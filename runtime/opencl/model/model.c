@@ -203,7 +203,7 @@ int32_t tfmc_cl_model_open(const struct tfmc_cl_code *code, const struct tfmc_de
 	if (out)
 		*out = NULL;
 	if (!code || !out)
-		return model_fail(&initial, NULL, "there is no code, or no place for the model");
+		return model_fail(&initial, NULL, "the code or the result pointer is null");
 	struct tfmc_cl_model *m = malloc(sizeof(*m));
 	if (!m)
 		return model_no_memory(&initial);

@@ -229,7 +229,7 @@ START_TEST(limits)
 	ck_assert_int_eq(tfmc_cl_copy(u.shared, 0, u.buffer, BYTES, 1, &error), TFMC_CL_E_RANGE);
 	ck_assert_int_eq(tfmc_cl_copy(u.shared, UINT64_MAX, u.buffer, 0, 2, &error), TFMC_CL_E_RANGE);
 	ck_assert_int_eq(tfmc_cl_copy(u.buffer, 10, u.buffer, 0, 11, &error), TFMC_CL_E_RANGE);
-	ck_assert_str_eq(error.text, "11 bytes are copied to a place 10 bytes away");
+	ck_assert_str_eq(error.text, "a copy of 11 bytes over a distance of 10 overlaps");
 	ck_assert_int_eq(tfmc_cl_copy(u.buffer, 10, u.buffer, 0, 10, &error), TFMC_CL_OK);
 	ck_assert_int_eq(tfmc_cl_copy(u.buffer, 0, u.buffer, 0, 0, &error), TFMC_CL_OK);
 	ck_assert_int_eq(tfmc_cl_launch(u.kernel, none, one, &error), TFMC_CL_E_RANGE);
@@ -293,8 +293,8 @@ START_TEST(build_fails)
 	        {MOCK_LONG, "(-11)\nsource:2:5: error: WRONG is no word"},
 	        {MOCK_EMPTY,
 	         "clBuildProgram: CL_BUILD_PROGRAM_FAILURE (-11), and no messages of the compiler"},
-	        {MOCK_HUGE, "no messages of the compiler: clGetProgramBuildInfo(CL_PROGRAM_BUILD_LOG): an "
-	                    "answer of 1099511627776 bytes"},
+	        {MOCK_HUGE, "no messages of the compiler: clGetProgramBuildInfo(CL_PROGRAM_BUILD_LOG): a "
+	                    "result of 1099511627776 bytes"},
 	};
 	static const char wrong[] = "WRONG";
 	struct tfmc_cl_context *c;

@@ -129,11 +129,11 @@ START_TEST(odd_answers)
 	        {MOCK_LONG, 3, NULL},
 	        {MOCK_TINY, 3, NULL},
 	        {MOCK_HUGE, 0,
-	         "platform 0: clGetPlatformInfo(CL_PLATFORM_NAME): an answer of 1099511627776 bytes"},
+	         "platform 0: clGetPlatformInfo(CL_PLATFORM_NAME): a result of 1099511627776 bytes"},
 	        {MOCK_CONTROLS, 0, "OpenCL 1.2 is needed"},
 	        {MOCK_EMPTY, 0, "'' says it is '', OpenCL 1.2 is needed"},
 	        {MOCK_SHORT_VALUES, 0,
-	         "Mock One, device 0: clGetDeviceInfo(CL_DEVICE_MAX_COMPUTE_UNITS): an answer of 1 bytes, "
+	         "Mock One, device 0: clGetDeviceInfo(CL_DEVICE_MAX_COMPUTE_UNITS): a result of 1 bytes, "
 	         "not 4"},
 	        {MOCK_NULL_IDS, 0, "platform 0: clGetPlatformIDs: a platform is a null pointer"},
 	        {MOCK_NULL_DEVICES, 0, "Mock One, device 0: clGetDeviceIDs: a device is a null pointer"},

@@ -250,7 +250,7 @@ START_TEST(wrong_code)
 	struct tfmc_cl_model *model;
 	char two[2] = "xy";
 	refuse(&none, &d, "plan: ");
-	refuse(NULL, &d, "there is no code");
+	refuse(NULL, &d, "the code or the result pointer is null");
 	c.plan_bytes--;
 	refuse(&c, &d, "plan: its size is not that of its header");
 	c = code.device.code;
