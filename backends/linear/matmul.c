@@ -130,8 +130,8 @@ static struct matmul_c_buffer choose_c_buffer(const struct linear *l, bool needs
 #define MR_CHOICES_MAX (MATMUL_ROWS_MAX + 1)
 /* mr of remainders that no half tile covers. */
 static const int low_mr[] = {8, 4, 2, 1};
-#define LOW_MR_OPENCL \
-	4 /* OpenCL, which compiles each height at program start, has this one and single rows */
+/* OpenCL, which compiles each height at program start, has this one and single rows. */
+#define LOW_MR_OPENCL 4
 
 bool matmul_prefers_small_code(const struct linear *l)
 {
@@ -329,7 +329,7 @@ static void emit_row_tiles(const struct linear *l, const struct matmul_block *s,
 	kb_end_forever(k);
 }
 
-/* AMX by quant blocks: row tiles of 16, for which the N block is repacked. Returns the first row that is left
+/* AMX by dot blocks: row tiles of 16, for which the N block is repacked. Returns the first row that is left
  * for vectors. */
 static struct kb_val emit_amx_row_tiles(const struct linear *l, struct matmul_block s)
 {
@@ -478,8 +478,8 @@ static struct kb_val balanced_m_blocks(const struct linear *l, struct kb_val gro
 	return kb_get(k, all);
 }
 
-#define COLUMNS_PER_MADE_ROW \
-	4 /* columns whose weights all workers together read while they make one row of x */
+/* Columns whose weights all workers together read while they make one row of x. */
+#define COLUMNS_PER_MADE_ROW 4
 
 /* Least number of M blocks. With AMX, making the rows of x takes a worker longer than reading the weights:
  * one block for each worker, if there are rows enough. */

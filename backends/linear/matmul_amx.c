@@ -10,7 +10,7 @@
  * and their sums are never read. Remainder k-rows are copied and padded with zeros. Integer sums are scaled
  * after all of K.
  *
- * By quant blocks (int8 with a scale for each block): an N block is dequantized to signed bytes in scratch
+ * By dot blocks (int8 with a scale for each block): an N block is dequantized to signed bytes in scratch
  * once; the sums of a block are stored and scaled by vectors, with the arithmetic of matmul_lowp.c. Integer
  * sums are exact, so results have the same bits. Remainder rows go through matmul_lowp.c.
  */
@@ -234,9 +234,9 @@ void matmul_amx_block(const struct linear *l, const struct matmul_block *s)
 	matmul_epilogue(l, s, s->row, kb_sub(k, s->row_end, s->row));
 }
 
-/* ---- quant blocks ---- */
+/* ---- dot blocks ---- */
 
-/* K elements of a tile multiply: a quant block, at most 64. */
+/* K elements of a tile multiply: a dot block, at most 64. */
 static int k_of_tile(const struct linear *l)
 {
 	return l->lowp.layout.block < KB_TILE_BYTES ? (int)l->lowp.layout.block : KB_TILE_BYTES;
@@ -281,12 +281,12 @@ struct block_loop {
 	struct matrix_tiles tiles;
 };
 
-/* Sets the tile to the sums of the n elements of quant block `qblock`. */
-static void multiply_quant_block(const struct block_loop *s, struct kb_val qblock, int64_t n)
+/* Sets the tile to the sums of the n elements of dot block `dot_block`. */
+static void multiply_dot_block(const struct block_loop *s, struct kb_val dot_block, int64_t n)
 {
 	const struct matmul_lowp_tile *c = s->c;
 	struct kb *k = s->tiles.k;
-	struct kb_val first = kb_mul_const(k, qblock, c->l->lowp.layout.block);
+	struct kb_val first = kb_mul_const(k, dot_block, c->l->lowp.layout.block);
 	struct kb_val x = kb_ptr_add(k, c->p->x[0], first, 0);
 	struct kb_val w = kb_ptr_add(k, c->repacked_w, kb_mul_const(k, first, MATMUL_PANEL), 0);
 	matrix_tiles_zero(&s->tiles);
@@ -296,15 +296,15 @@ static void multiply_quant_block(const struct block_loop *s, struct kb_val qbloc
 	}
 }
 
-/* Adds the scaled sums of quant block `qblock`, which are in repack.acc, to the f32 accumulators. */
-static void scale_quant_block(const struct block_loop *s, struct kb_val qblock)
+/* Adds the scaled sums of dot block `dot_block`, which are in repack.acc, to the f32 accumulators. */
+static void scale_dot_block(const struct block_loop *s, struct kb_val dot_block)
 {
 	const struct linear *l = s->c->l;
 	const struct reg_tile *p = s->c->p;
 	struct kb *k = l->k;
-	int64_t qblock_k = l->lowp.layout.block;
-	struct kb_val zero = kb_index(k, 0), first = kb_mul_const(k, qblock, qblock_k);
-	matmul_prefetch_k_range(l, s->c->prefetch, first, qblock_k);
+	int64_t dot_block_k = l->lowp.layout.block;
+	struct kb_val zero = kb_index(k, 0), first = kb_mul_const(k, dot_block, dot_block_k);
+	matmul_prefetch_k_range(l, s->c->prefetch, first, dot_block_k);
 	for (int v = 0; v < p->vectors; v++) {
 		struct kb_val column = kb_index(k, v * l->lanes);
 		struct panel_block scale = panel_load_block(k, &l->panel, s->c->w, column, first, l->lanes);
@@ -312,12 +312,13 @@ static void scale_quant_block(const struct block_loop *s, struct kb_val qblock)
 			struct kb_var sum = p->sum[m * p->vectors + v];
 			struct kb_val integers = kb_load(k, KB_TYPE(KB_I32, l->lanes), l->repack.acc, zero,
 			                                 m * MATMUL_PANEL + v * l->lanes, 0);
-			kb_set(k, sum, matmul_add_scaled(s->c, qblock, m, &scale, integers, kb_get(k, sum)));
+			kb_set(k, sum,
+			       matmul_add_scaled(s->c, dot_block, m, &scale, integers, kb_get(k, sum)));
 		}
 	}
 }
 
-/* Software pipelining: AMX multiplies a quant block while vectors scale the sums of the one before. */
+/* Software pipelining: AMX multiplies a dot block while vectors scale the sums of the one before. */
 void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c)
 {
 	const struct linear *l = c->l;
@@ -329,17 +330,17 @@ void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c)
 	                              .columns = 1,
 	                              .x_row_stride = l->lowp.layout.bytes,
 	                              .w_row_stride = PANEL_ROW_BYTES}};
-	int64_t qblock_k = l->lowp.layout.block, n = l->lowp.layout.blocks,
-	        tail = l->depth - (n - 1) * qblock_k;
-	multiply_quant_block(&s, kb_index(k, 0), qblock_k);
-	struct kb_val qblock = kb_loop(k, "step", kb_index(k, 0), kb_index(k, n - 2), 1, 0);
+	int64_t dot_block_k = l->lowp.layout.block, n = l->lowp.layout.blocks,
+	        tail = l->depth - (n - 1) * dot_block_k;
+	multiply_dot_block(&s, kb_index(k, 0), dot_block_k);
+	struct kb_val dot_block = kb_loop(k, "step", kb_index(k, 0), kb_index(k, n - 2), 1, 0);
 	matrix_tiles_store(&s.tiles, l->repack.acc, PANEL_ROW_BYTES);
-	multiply_quant_block(&s, kb_add_const(k, qblock, 1), qblock_k);
-	scale_quant_block(&s, qblock);
+	multiply_dot_block(&s, kb_add_const(k, dot_block, 1), dot_block_k);
+	scale_dot_block(&s, dot_block);
 	kb_end_loop(k);
 	matrix_tiles_store(&s.tiles, l->repack.acc, PANEL_ROW_BYTES);
-	multiply_quant_block(&s, kb_index(k, n - 1), tail);
-	scale_quant_block(&s, kb_index(k, n - 2));
+	multiply_dot_block(&s, kb_index(k, n - 1), tail);
+	scale_dot_block(&s, kb_index(k, n - 2));
 	matrix_tiles_store(&s.tiles, l->repack.acc, PANEL_ROW_BYTES);
-	scale_quant_block(&s, kb_index(k, n - 1));
+	scale_dot_block(&s, kb_index(k, n - 1));
 }

@@ -45,8 +45,8 @@ struct matmul_norms {
 	const struct ir_op *before; /* computes x; NULL: x is in memory */
 	struct kb_val x_buf;        /* scratch [x_rows][row]: the rows of x that the prologue made */
 	int64_t x_rows;             /* capacity of x_buf */
-	const struct ir_op
-	        *after; /* reads y; needs complete rows, so that workers divide M only; NULL: none */
+	/* Reads y; needs complete rows, so that workers divide M only; NULL: none. */
+	const struct ir_op *after;
 };
 
 /* Reduced precision: x is quantized to int8 or rounded to bf16 (op round_rows) before the product. */
@@ -60,8 +60,8 @@ struct matmul_lowp {
 /* AMX state of the function. */
 struct matmul_amx {
 	struct kb_val config; /* local memory of ldtilecfg; none: no matrix tiles for whole rows of K */
-	struct kb_val
-	        tail; /* local copy of the last K rows of B, padded with zeros to a full tile; or none */
+	/* Local copy of the last K rows of B, padded with zeros to a full tile; or none. */
+	struct kb_val tail;
 };
 
 /* C buffer: unfinished or finished f32 sums [rows][width] before bias and epilogue. */
@@ -87,8 +87,7 @@ struct matmul_repacked {
 	struct kb_val panels; /* [panels][bytes]; none: nothing is repacked */
 	int group;            /* panels that are repacked at once */
 	int64_t bytes;        /* of a repacked panel */
-	struct kb_val
-	        acc; /* AMX by quant blocks: local i32 [16][16] where a tile stores its sums; else none */
+	struct kb_val acc; /* AMX by dot blocks: local i32 [16][16] where a tile stores its sums; else none */
 };
 
 /* A linear group: operands, shapes and the chosen schedule. Set up once, constant while code is emitted. */
@@ -127,8 +126,8 @@ struct matmul_block {
 	struct kb_val rows; /* M: of the call, or of the expert's list */
 	struct kb_val row, row_end;
 	struct kb_val begin, end;
-	struct kb_val
-	        weights; /* address of panel 0, element 0 of K (of the dequantized block: as if it had them) */
+	/* Address of panel 0, element 0 of K (of the dequantized block: as if it had them). */
+	struct kb_val weights;
 	struct kb_val expert; /* or none */
 	struct kb_val k_lo, k_hi;
 	const struct panel *b_layout; /* B is read from the B buffer, stored like this; NULL: from memory */
@@ -141,8 +140,8 @@ struct matmul_prefetch {
 	struct kb_val stride; /* bytes for each K element */
 	int panels;           /* panels in which the address is prefetched; 0: one */
 	int64_t distance;     /* bytes ahead of the k-row that is read; 0: use base and stride */
-	struct kb_var
-	        row_tile; /* index of the row tile: each prefetches its share of the next block; none: nothing */
+	/* Index of the row tile: each prefetches its share of the next block; none: nothing. */
+	struct kb_var row_tile;
 };
 
 /* A register tile: rows x panels of the result, from `row` and `panel` on. */
@@ -193,7 +192,7 @@ static inline int matmul_panel_vectors(const struct linear *l)
 	int lanes = kb_caps(l->k)->lanes;
 	return lanes < MATMUL_PANEL ? MATMUL_PANEL / lanes : 1;
 }
-/* Registers of an accumulator: 2 if an i32 sum of the open quant block is live in addition to the f32 sum. */
+/* Registers of an accumulator: 2 if an i32 sum of the open dot block is live in addition to the f32 sum. */
 static inline int matmul_acc_registers(const struct linear *l)
 {
 	return 1 + (l->lowp.op && l->lowp.layout.blocks > 1);
@@ -213,7 +212,7 @@ void matmul_prefetch_k(const struct linear *l, const struct matmul_prefetch *a, 
 /* Those of K elements [at, at + n), into L2. */
 void matmul_prefetch_k_range(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at,
                              int64_t n);
-/* That of a k-row of quants, which has K element `at` and is word `word` of the super-block at `section`. */
+/* That of a k-row of quants, which has K element `at` and is word `word` of the section at `section`. */
 void matmul_prefetch_line(const struct linear *l, const struct matmul_prefetch *a, struct kb_val at,
                           struct kb_val section, struct kb_val word);
 
@@ -251,29 +250,29 @@ struct matmul_lowp_tile {
 	/* Address of each panel, and an opaque copy of it: what is loaded again through the copy LLVM cannot keep in a
 	 * register, which the table of a codebook or the words of x need. */
 	struct kb_val panel[MATMUL_NC], reload[MATMUL_NC];
-	struct quant_panel_layout layout; /* of super-blocks */
-	/* The open quant block: address of its super-block, its first word in a row of x, word of its first k-row in a
+	struct quant_panel_layout layout; /* of sections */
+	/* The open dot block: address of its section, its first word in a row of x, word of its first k-row in a
 	 * panel. */
-	struct kb_val super_block, x_word, b_word;
+	struct kb_val section, x_word, b_word;
 	struct kb_val b_row; /* loop index over k-rows where they are not unrolled; else none */
 	const struct matmul_prefetch *prefetch;
 	struct kb_val repacked_x, repacked_w; /* rows of x and first panel, repacked; or none */
-	struct kb_var acc[MATMUL_ACC_MAX];    /* i32 sums of the quant block */
+	struct kb_var acc[MATMUL_ACC_MAX];    /* i32 sums of the dot block */
 	struct kb_var acc16[MATMUL_ACC_MAX]; /* i16 sums of a chunk of 32 elements, where they fit; or none */
 	struct kb_val x_words[MATMUL_X_VECTORS]
 	                     [MATMUL_ROWS_MAX]; /* live vectors of x for multiplies by element */
 };
 /* True if one instruction multiplies and adds the type that x is quantized to. */
 bool matmul_has_dot(const struct linear *l);
-/* K loops. int8: sums of a quant block in i32, scaled and added to p->sum. bf16: pairs, summed in f32. */
+/* K loops. int8: sums of a dot block in i32, scaled and added to p->sum. bf16: pairs, summed in f32. */
 void matmul_int8_loop(struct matmul_lowp_tile *c);
 void matmul_bf16_loop(struct matmul_lowp_tile *c);
 /* Zero point of the bytes that are multiplied: byte = quant + zero point. */
 int matmul_zero_point(const struct linear *l);
-/* sum + scale_x scale_w integers (+ minimum_w sum_x) of quant block `step`, for row m. */
-struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val step, int m,
+/* sum + scale_x scale_w integers (+ minimum_w sum_x) of dot block `dot_block`, for row m. */
+struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val dot_block, int m,
                                 const struct panel_block *s, struct kb_val integers, struct kb_val sum);
-/* The f32 value of an i32 sum over all of K, if K is one quant block: row m, vector v. */
+/* The f32 value of an i32 sum over all of K, if K is one dot block: row m, vector v. */
 struct kb_val matmul_dequantize_acc(const struct matmul_lowp_tile *c, int m, int v, struct kb_val integers);
 
 /* ---- matmul_amx.c ---- */
@@ -282,7 +281,7 @@ static inline bool matmul_uses_amx(const struct linear *l)
 {
 	return l->lowp.op && tile_uses_amx(l->job->target, l->panel.format, l->lowp.to, l->depth);
 }
-/* True if AMX multiplies quant block by quant block, for full tiles of 16 rows. */
+/* True if AMX multiplies dot block by dot block, for full tiles of 16 rows. */
 static inline bool matmul_uses_amx_per_block(const struct linear *l)
 {
 	return l->lowp.op && tile_blocks_use_amx(l->job->target, l->panel.format, l->lowp.to, l->depth);
@@ -301,7 +300,7 @@ void matmul_amx_begin(struct linear *l);
 void matmul_amx_end(const struct linear *l);
 /* Emits a macro block by AMX. */
 void matmul_amx_block(const struct linear *l, const struct matmul_block *s);
-/* By quant blocks: configures the tiles; dequantizes a panel to signed bytes; the K loop of 16 rows x 1 panel. */
+/* By dot blocks: configures the tiles; dequantizes a panel to signed bytes; the K loop of 16 rows x 1 panel. */
 void matmul_amx_per_block_begin(struct linear *l);
 void matmul_amx_repack_panel(const struct linear *l, struct kb_val from, struct kb_val to);
 void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c);

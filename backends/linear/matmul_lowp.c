@@ -4,7 +4,7 @@
  * the prologue; weights are quants or bf16 in panels.
  *
  * bf16: each sum is one chain over pairs of K elements in increasing k, with the arithmetic of kb_dot_bf16 or
- * kb_dot_bf16_odd. int8: a quant block is the K elements that share one scale of x and one of each column. Its
+ * kb_dot_bf16_odd. int8: a dot block is the K elements that share one scale of x and one of each column. Its
  * multiply-adds are exact in i32; the sum is then scaled and added to the f32 accumulator, block by block in increasing k:
  *
  *   y += (sum of (w + z) x  -  z sum of x) (scale_x scale_w)  +  minimum_w (scale_x sum of x)
@@ -22,11 +22,11 @@
 
 #define BF16_UNROLL 8  /* k-rows of bf16 in an iteration, if accumulators are few */
 #define CHUNK       32 /* K elements in an iteration: eight words of x */
-#define MMLA_ROWS_MIN \
-	4 /* of a tile at least: for fewer rows, interleaving the weights costs more than MMLA gains */
-#define ACC_FEW 16 /* with more accumulators, one k-row has enough independent work to hide latency */
-#define ACC_FEW_I16 \
-	4 /* the same for i16 operands: in longer iterations LLVM hoists loads of words and spills them */
+/* Of a tile at least: for fewer rows, interleaving the weights costs more than MMLA gains. */
+#define MMLA_ROWS_MIN 4
+#define ACC_FEW       16 /* with more accumulators, one k-row has enough independent work to hide latency */
+/* The same for i16 operands: in longer iterations LLVM hoists loads of words and spills them. */
+#define ACC_FEW_I16 4
 
 static struct kb_type word_vector(const struct matmul_lowp_tile *c)
 {
@@ -137,7 +137,7 @@ static struct kb_val unpack_nibbles(const struct matmul_lowp_tile *c, struct kb_
 	return panel_codebook_lookup(k, &c->l->panel, words, matmul_zero_point(c->l), lanes);
 }
 
-/* Word, in a panel, of the k-row that belongs to word `first` of x in the quant block. */
+/* Word, in a panel, of the k-row that belongs to word `first` of x in the dot block. */
 static struct kb_val k_row_word(const struct matmul_lowp_tile *c, struct kb_val first)
 {
 	struct kb *k = c->l->k;
@@ -145,7 +145,7 @@ static struct kb_val k_row_word(const struct matmul_lowp_tile *c, struct kb_val 
 	return kb_add(k, c->b_word, kb_mul_const(k, first, words));
 }
 
-/* True if a quant block prefetches once: its share is under one cache line, and f32 and i32 accumulators
+/* True if a dot block prefetches once: its share is under one cache line, and f32 and i32 accumulators
  * leave no register for another address. */
 static bool prefetches_once(const struct matmul_lowp_tile *c)
 {
@@ -223,7 +223,7 @@ static struct kb_val load_quants(const struct matmul_lowp_tile *c, struct kb_val
 	return kb_bin(k, KB_XOR, w, kb_splat(k, kb_i32(k, -0x7f7f7f80), c->l->lanes)); /* 0x80808080 */
 }
 
-/* Adds the k-row `k_row` of a chunk (word `first` of the quant block) times the same word of all rows. Quants
+/* Adds the k-row `k_row` of a chunk (word `first` of the dot block) times the same word of all rows. Quants
  * of all vectors are live at once, or, where words of x fill the registers, of one vector after the other. */
 static void add_k_row(struct matmul_lowp_tile *c, struct kb_val first, int k_row, enum quant_part part)
 {
@@ -346,14 +346,14 @@ static void flush_acc16(const struct matmul_lowp_tile *c)
 
 /* Zero-point correction of vector v in formats with shifts: shift - zero point, i32; else none. If pairs of
  * i16 are multiplied, the high half is cleared, so that one pmaddwd replaces pmulld. */
-static struct kb_val zero_point_correction(const struct linear *l, struct kb_val super_block,
-                                           struct kb_val block, int v)
+static struct kb_val zero_point_correction(const struct linear *l, struct kb_val section, struct kb_val block,
+                                           int v)
 {
 	struct kb *k = l->k;
 	if (ir_format(l->panel.format)->shift == 0)
 		return (struct kb_val){0};
 	struct kb_val zero = kb_splat(k, kb_cvt(k, kb_i32(k, matmul_zero_point(l)), KB_I16), l->lanes);
-	struct kb_val v16 = kb_sub(k, panel_block_shift(k, &l->panel, super_block, block, v, l->lanes), zero);
+	struct kb_val v16 = kb_sub(k, panel_block_shift(k, &l->panel, section, block, v, l->lanes), zero);
 	struct kb_val correction = kb_cvt(k, v16, KB_I32);
 	if (!kb_caps(k)->has_dot_s16s16)
 		return correction;
@@ -361,10 +361,10 @@ static struct kb_val zero_point_correction(const struct linear *l, struct kb_val
 }
 
 /* Initial value of an i32 accumulator: the stored correction of row m, or correction * sum of x. */
-static struct kb_val initial_acc(const struct matmul_lowp_tile *c, struct kb_val qblock, int m,
+static struct kb_val initial_acc(const struct matmul_lowp_tile *c, struct kb_val dot_block, int m,
                                  struct kb_val correction)
 {
-	struct kb_val word = broadcast_x_word(c, m, qblock, c->l->lowp.layout.corrections / 4);
+	struct kb_val word = broadcast_x_word(c, m, dot_block, c->l->lowp.layout.corrections / 4);
 	if (!correction.id)
 		return word;
 	struct kb *k = c->l->k;
@@ -373,20 +373,20 @@ static struct kb_val initial_acc(const struct matmul_lowp_tile *c, struct kb_val
 	                                  : kb_mul(k, correction, word);
 }
 
-/* Sets the i32 accumulators of a quant block to their zero-point corrections. */
-static void begin_acc(struct matmul_lowp_tile *c, struct kb_val qblock, struct kb_val block)
+/* Sets the i32 accumulators of a dot block to their zero-point corrections. */
+static void begin_acc(struct matmul_lowp_tile *c, struct kb_val dot_block, struct kb_val block)
 {
 	const struct reg_tile *p = c->p;
 	for (int v = 0; v < p->vectors; v++) {
-		struct kb_val correction = zero_point_correction(c->l, c->super_block, block, v);
+		struct kb_val correction = zero_point_correction(c->l, c->section, block, v);
 		for (int m = 0; m < p->rows; m++)
-			kb_set(p->k, c->acc[m * p->vectors + v], initial_acc(c, qblock, m, correction));
+			kb_set(p->k, c->acc[m * p->vectors + v], initial_acc(c, dot_block, m, correction));
 	}
 }
 
 /* ---- 2x2 matrix multiplies (MMLA) ---- */
 
-/* True if 2x2 matrix multiplies apply: tiles of several rows, and one quant block. */
+/* True if 2x2 matrix multiplies apply: tiles of several rows, and one dot block. */
 static bool uses_mmla(const struct matmul_lowp_tile *c)
 {
 	const struct kb_caps *caps = kb_caps(c->l->k);
@@ -462,7 +462,7 @@ static void emit_mmla_loop(const struct matmul_lowp_tile *c, int64_t n, struct k
 		}
 }
 
-/* Sums pairs of k-rows of the only quant block by MMLA; returns the K elements done. */
+/* Sums pairs of k-rows of the only dot block by MMLA; returns the K elements done. */
 static int64_t add_mmla_k_rows(struct matmul_lowp_tile *c, int64_t n)
 {
 	struct kb *k = c->l->k;
@@ -477,100 +477,102 @@ static int64_t add_mmla_k_rows(struct matmul_lowp_tile *c, int64_t n)
 
 /* ---- scales ---- */
 
-/* Index, in its super-block, of the weights' block that contains quant block `qblock` of the super-block. */
-static struct kb_val scale_block_of(const struct linear *l, struct kb_val qblock)
+/* Index, in its section, of the weights' block that contains dot block `dot_block` of the section. */
+static struct kb_val scale_block_of(const struct linear *l, struct kb_val dot_block)
 {
 	int64_t block = ir_format(l->panel.format)->block;
 	if (block == 0 || block >= l->depth)
 		return kb_index(l->k, 0);
-	int64_t qblocks_per_super = block / l->lowp.layout.block;
-	return qblocks_per_super == 1 ? qblock : kb_div_const(l->k, qblock, qblocks_per_super);
+	int64_t dot_blocks_per_section = block / l->lowp.layout.block;
+	return dot_blocks_per_section == 1 ? dot_block
+	                                   : kb_div_const(l->k, dot_block, dot_blocks_per_section);
 }
 
 /* Scales and minima of vector v; no minimum in formats with shifts, which the integers contain. */
-static struct panel_block load_scales(const struct linear *l, struct kb_val super_block, struct kb_val block,
+static struct panel_block load_scales(const struct linear *l, struct kb_val section, struct kb_val block,
                                       int v)
 {
-	struct panel_block s = {.scale = panel_block_scale(l->k, &l->panel, super_block, block, v, l->lanes)};
+	struct panel_block s = {.scale = panel_block_scale(l->k, &l->panel, section, block, v, l->lanes)};
 	if (ir_format(l->panel.format)->has_offset)
-		s.offset = panel_block_offset(l->k, &l->panel, super_block, block, v, l->lanes);
+		s.offset = panel_block_offset(l->k, &l->panel, section, block, v, l->lanes);
 	return s;
 }
 
-struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val qblock, int m,
+struct kb_val matmul_add_scaled(const struct matmul_lowp_tile *c, struct kb_val dot_block, int m,
                                 const struct panel_block *s, struct kb_val integers, struct kb_val sum)
 {
 	struct kb *k = c->l->k;
 	const struct reg_tile *p = c->p;
 	const struct activation_row_layout *row = &c->l->lowp.layout;
 	struct kb_type type = KB_TYPE(KB_F32, c->l->lanes);
-	struct kb_val d = kb_load_splat(k, type, p->x[m], qblock, p->x_disp[m] + row->scales / 4);
+	struct kb_val d = kb_load_splat(k, type, p->x[m], dot_block, p->x_disp[m] + row->scales / 4);
 	struct kb_val scale = kb_mul(k, d, s->scale);
 	sum = kb_fma(k, kb_cvt(k, integers, KB_F32), scale, sum);
 	if (!s->offset.id)
 		return sum;
-	struct kb_val x_sum = kb_load_splat(k, type, p->x[m], qblock, p->x_disp[m] + row->offset_sums / 4);
+	struct kb_val x_sum = kb_load_splat(k, type, p->x[m], dot_block, p->x_disp[m] + row->offset_sums / 4);
 	return kb_fma(k, s->offset, x_sum, sum);
 }
 
-/* Scales the i32 sums of a quant block and adds them to vector v of the f32 accumulators. */
-static void scale_acc(const struct matmul_lowp_tile *c, struct kb_val qblock, struct kb_val block, int v)
+/* Scales the i32 sums of a dot block and adds them to vector v of the f32 accumulators. */
+static void scale_acc(const struct matmul_lowp_tile *c, struct kb_val dot_block, struct kb_val block, int v)
 {
 	struct kb *k = c->l->k;
-	const struct panel_block s = load_scales(c->l, c->super_block, block, v);
+	const struct panel_block s = load_scales(c->l, c->section, block, v);
 	for (int m = 0; m < c->p->rows; m++) {
 		int at = m * c->p->vectors + v;
 		struct kb_val integers = kb_get(k, c->acc[at]);
 		kb_set(k, c->p->sum[at],
-		       matmul_add_scaled(c, qblock, m, &s, integers, kb_get(k, c->p->sum[at])));
+		       matmul_add_scaled(c, dot_block, m, &s, integers, kb_get(k, c->p->sum[at])));
 	}
 }
 
 struct kb_val matmul_dequantize_acc(const struct matmul_lowp_tile *c, int m, int v, struct kb_val integers)
 {
 	struct kb *k = c->l->k;
-	struct kb_val qblock = kb_index(k, 0), zero = kb_splat(k, kb_f32(k, 0), c->l->lanes);
-	const struct panel_block s = load_scales(c->l, c->w, qblock, v);
-	struct kb_val initial = initial_acc(c, qblock, m, zero_point_correction(c->l, c->w, qblock, v));
-	return matmul_add_scaled(c, qblock, m, &s, kb_add(k, integers, initial), zero);
+	struct kb_val dot_block = kb_index(k, 0), zero = kb_splat(k, kb_f32(k, 0), c->l->lanes);
+	const struct panel_block s = load_scales(c->l, c->w, dot_block, v);
+	struct kb_val initial = initial_acc(c, dot_block, m, zero_point_correction(c->l, c->w, dot_block, v));
+	return matmul_add_scaled(c, dot_block, m, &s, kb_add(k, integers, initial), zero);
 }
 
 /* ---- the int8 loop ---- */
 
-/* Prefetches the header (scales) of the super-block at distance, an equal part in each quant block. */
-static void prefetch_header(const struct matmul_lowp_tile *c, struct kb_val in_super)
+/* Prefetches the header (scales) of the section at distance, an equal part in each dot block. */
+static void prefetch_header(const struct matmul_lowp_tile *c, struct kb_val in_section)
 {
 	struct kb *k = c->l->k;
-	int64_t qblock_k = c->l->lowp.layout.block, tail = c->l->depth % c->layout.section;
-	int64_t qblocks = ((tail > 0 ? tail : c->layout.section) + qblock_k - 1) / qblock_k;
-	int64_t words = (c->layout.lines / 4 + qblocks - 1) / qblocks;
+	int64_t dot_block_k = c->l->lowp.layout.block, tail = c->l->depth % c->layout.section;
+	int64_t dot_blocks = ((tail > 0 ? tail : c->layout.section) + dot_block_k - 1) / dot_block_k;
+	int64_t words = (c->layout.lines / 4 + dot_blocks - 1) / dot_blocks;
 	if (!c->prefetch->distance)
 		return;
-	struct kb_val zero = kb_index(k, 0), at = kb_mul_const(k, in_super, words);
+	struct kb_val zero = kb_index(k, 0), at = kb_mul_const(k, in_section, words);
 	for (int64_t i = 0; i < words; i += MATMUL_PANEL)
-		matmul_prefetch_line(c->l, c->prefetch, zero, c->super_block, kb_add_const(k, at, i));
+		matmul_prefetch_line(c->l, c->prefetch, zero, c->section, kb_add_const(k, at, i));
 }
 
-/* Opens quant block `qblock`: address of its super-block, its first words of x and B. Returns the index of
+/* Opens dot block `dot_block`: address of its section, its first words of x and B. Returns the index of
  * its scales there. */
-static struct kb_val open_quant_block(struct matmul_lowp_tile *c, struct kb_val qblock)
+static struct kb_val open_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block)
 {
 	struct kb *k = c->l->k;
-	int64_t qblock_k = c->l->lowp.layout.block, qblocks_per_super = c->layout.section / qblock_k;
-	struct kb_val in_super = qblock, k_row = kb_index(k, c->layout.lines / 4);
-	c->super_block = c->w;
+	int64_t dot_block_k = c->l->lowp.layout.block,
+	        dot_blocks_per_section = c->layout.section / dot_block_k;
+	struct kb_val in_section = dot_block, k_row = kb_index(k, c->layout.lines / 4);
+	c->section = c->w;
 	if (c->l->depth > c->layout.section) {
-		struct kb_val super_block = kb_div_const(k, qblock, qblocks_per_super);
-		in_super = kb_sub(k, qblock, kb_mul_const(k, super_block, qblocks_per_super));
-		k_row = kb_add(k, k_row, kb_mul_const(k, super_block, c->layout.section_bytes / 4));
-		struct kb_val bytes = kb_mul_const(k, super_block, c->layout.section_bytes);
-		c->super_block = kb_ptr_add(k, c->w, bytes, 0);
+		struct kb_val section = kb_div_const(k, dot_block, dot_blocks_per_section);
+		in_section = kb_sub(k, dot_block, kb_mul_const(k, section, dot_blocks_per_section));
+		k_row = kb_add(k, k_row, kb_mul_const(k, section, c->layout.section_bytes / 4));
+		struct kb_val bytes = kb_mul_const(k, section, c->layout.section_bytes);
+		c->section = kb_ptr_add(k, c->w, bytes, 0);
 	}
 	int64_t per_element = PANEL_COLUMNS / c->l->panel.k_per_line;
-	c->x_word = kb_mul_const(k, qblock, qblock_k / 4);
-	c->b_word = kb_add(k, k_row, kb_mul_const(k, in_super, qblock_k * per_element));
-	prefetch_header(c, in_super);
-	return scale_block_of(c->l, in_super);
+	c->x_word = kb_mul_const(k, dot_block, dot_block_k / 4);
+	c->b_word = kb_add(k, k_row, kb_mul_const(k, in_section, dot_block_k * per_element));
+	prefetch_header(c, in_section);
+	return scale_block_of(c->l, in_section);
 }
 
 /* K elements of an iteration. An emulated dot product has common subexpressions that would exceed the
@@ -592,11 +594,11 @@ static void add_chunk_i32(struct matmul_lowp_tile *c, struct kb_val first, int64
 	flush_acc16(c);
 }
 
-/* Adds quant block `qblock` of n elements. */
-static void add_quant_block(struct matmul_lowp_tile *c, struct kb_val qblock, int64_t n)
+/* Adds dot block `dot_block` of n elements. */
+static void add_dot_block(struct matmul_lowp_tile *c, struct kb_val dot_block, int64_t n)
 {
 	struct kb *k = c->l->k;
-	struct kb_val block = open_quant_block(c, qblock), zero = kb_index(k, 0);
+	struct kb_val block = open_dot_block(c, dot_block), zero = kb_index(k, 0);
 	int64_t done = 0, unroll = k_unroll(c),
 	        loop_min = is_dot_emulated(c) || c->repacked_w.id ? CHUNK : 4 * CHUNK;
 	if (uses_mmla(c)) {
@@ -604,11 +606,11 @@ static void add_quant_block(struct matmul_lowp_tile *c, struct kb_val qblock, in
 	} else if (uses_acc16(c) && n <= CHUNK) { /* the i32 accumulators are live after the chunk only */
 		zero_acc16(c);
 		add_chunk(c, zero, n);
-		begin_acc(c, qblock, block);
+		begin_acc(c, dot_block, block);
 		flush_acc16(c);
 		done = n;
 	} else {
-		begin_acc(c, qblock, block);
+		begin_acc(c, dot_block, block);
 	}
 	if (done == 0 && n >= loop_min) {
 		done = n / unroll * unroll;
@@ -619,7 +621,7 @@ static void add_quant_block(struct matmul_lowp_tile *c, struct kb_val qblock, in
 	for (; done < n; done += CHUNK)
 		add_chunk_i32(c, kb_index(k, done / 4), n - done < CHUNK ? n - done : CHUNK);
 	for (int v = 0; v < c->p->vectors; v++)
-		scale_acc(c, qblock, block, v);
+		scale_acc(c, dot_block, block, v);
 }
 
 void matmul_int8_loop(struct matmul_lowp_tile *c)
@@ -636,14 +638,15 @@ void matmul_int8_loop(struct matmul_lowp_tile *c)
 	for (int i = 0; uses_acc16(c) && i < c->p->rows * c->p->vectors; i++)
 		c->acc16[i] = kb_var(k, "halves", word_vector(c), kb_splat(k, kb_i32(k, 0), c->l->lanes));
 	if (full == 1) {
-		add_quant_block(c, kb_index(k, 0), row->block);
+		add_dot_block(c, kb_index(k, 0), row->block);
 	} else if (full > 1) {
-		struct kb_val qblock = kb_loop(k, "step", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
-		add_quant_block(c, qblock, row->block);
+		struct kb_val dot_block =
+		        kb_loop(k, "step", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
+		add_dot_block(c, dot_block, row->block);
 		kb_end_loop(k);
 	}
 	if (tail > 0)
-		add_quant_block(c, kb_index(k, full), tail);
+		add_dot_block(c, kb_index(k, full), tail);
 }
 
 /* ---- the bf16 loop ---- */

@@ -8,9 +8,9 @@
  */
 #include "backends/linear/matmul_internal.h"
 
-#define REGISTERS_TO_KEEP \
-	32         /* with fewer, a vector of bf16 pairs is loaded twice, not kept for its odd elements */
-#define UNROLLED 8 /* K elements of a single row: the loop would cost as much as its few multiply-adds */
+/* With fewer, a vector of bf16 pairs is loaded twice, not kept for its odd elements. */
+#define REGISTERS_TO_KEEP 32
+#define UNROLLED          8 /* K elements of a single row: the loop would cost as much as its few multiply-adds */
 
 struct microkernel {
 	const struct linear *l;
@@ -275,7 +275,7 @@ static void emit_quants(void *user, const struct panel_loop *w, struct kb_val at
 	struct kb_val x[MATMUL_ROWS_MAX];
 	bool by_lanes = n > 1 && n == l->job->target->k_lanes && l->k_stride.is_const && l->k_stride.c == 1;
 	if (a->prefetch.base.id && w->is_first_use)
-		matmul_prefetch_line(l, &a->prefetch, w->k_before, w->super_block, w->row_word);
+		matmul_prefetch_line(l, &a->prefetch, w->k_before, w->section, w->row_word);
 	if (by_lanes)
 		reg_tile_load_x(&a->p, at, n, x);
 	for (int i = 0; i < n; i++) {

@@ -155,9 +155,9 @@ static struct kb_val reduce_acc(const struct span *s, enum kb_bin op)
 	return s->lanes > 1 ? kb_reduce(s->l->k, op, v) : v;
 }
 
-/* Quantizes quant block `qblock` of the row (s->from, s->n); stores its sum (times the zero point of the
+/* Quantizes dot block `dot_block` of the row (s->from, s->n); stores its sum (times the zero point of the
  * weights) and its scale after the quants. */
-static void emit_quant_block(struct span *s, struct kb_val qblock, struct kb_val scale)
+static void quantize_dot_block(struct span *s, struct kb_val dot_block, struct kb_val scale)
 {
 	struct kb *k = s->l->k;
 	const struct activation_row_layout *row = &s->l->lowp.layout;
@@ -166,39 +166,39 @@ static void emit_quant_block(struct span *s, struct kb_val qblock, struct kb_val
 	loop_span(s, quantize_chunk);
 	struct kb_val sum = reduce_acc(s, KB_ADD);
 	int factor = d->shift > 0 ? 1 : -matmul_zero_point(s->l);
-	kb_store(k, kb_mul(k, sum, kb_i32(k, factor)), s->quants, qblock, row->corrections / 4, 0);
-	kb_store(k, scale, s->quants, qblock, row->scales / 4, 0);
+	kb_store(k, kb_mul(k, sum, kb_i32(k, factor)), s->quants, dot_block, row->corrections / 4, 0);
+	kb_store(k, scale, s->quants, dot_block, row->scales / 4, 0);
 	if (d->has_offset)
-		kb_store(k, kb_mul(k, kb_cvt(k, sum, KB_F32), scale), s->quants, qblock, row->offset_sums / 4,
-		         0);
+		kb_store(k, kb_mul(k, kb_cvt(k, sum, KB_F32), scale), s->quants, dot_block,
+		         row->offset_sums / 4, 0);
 }
 
-/* A block of x with one scale: n elements from `from` on. It has one or more quant blocks (matmul_lowp.c),
+/* A block of x with one scale: n elements from `from` on. It has one or more dot blocks (matmul_lowp.c),
  * from number `first` on. */
 static void quantize_x_block(struct span *s, struct kb_val from, int64_t n, struct kb_val first)
 {
 	struct kb *k = s->l->k;
-	int64_t qblock_k = s->l->lowp.layout.block, full = n / qblock_k;
+	int64_t dot_block_k = s->l->lowp.layout.block, full = n / dot_block_k;
 	struct kb_val scale;
 	s->from = from;
 	s->n = n;
 	s->acc = kb_var(k, "most", KB_TYPE(KB_F32, s->lanes), kb_splat(k, kb_f32(k, 0), s->lanes));
 	loop_span(s, update_abs_max);
 	rowwise_int8_scales(k, reduce_acc(s, KB_MAX), &s->inverse, &scale);
-	s->n = qblock_k;
+	s->n = dot_block_k;
 	if (full == 1) {
-		emit_quant_block(s, first, scale);
+		quantize_dot_block(s, first, scale);
 	} else if (full > 1) {
 		struct kb_val i = kb_loop(k, "step", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
-		s->from = kb_add(k, from, kb_mul_const(k, i, qblock_k));
-		emit_quant_block(s, kb_add(k, first, i), scale);
+		s->from = kb_add(k, from, kb_mul_const(k, i, dot_block_k));
+		quantize_dot_block(s, kb_add(k, first, i), scale);
 		kb_end_loop(k);
 	}
-	if (n % qblock_k == 0)
+	if (n % dot_block_k == 0)
 		return;
-	s->from = kb_add_const(k, from, full * qblock_k);
-	s->n = n % qblock_k;
-	emit_quant_block(s, kb_add_const(k, first, full), scale);
+	s->from = kb_add_const(k, from, full * dot_block_k);
+	s->n = n % dot_block_k;
+	quantize_dot_block(s, kb_add_const(k, first, full), scale);
 }
 
 /* Zeros the last partial cache line: dot products read full words. */
@@ -229,16 +229,17 @@ static void quantize_row(struct span *s)
 {
 	const struct linear *l = s->l;
 	struct kb *k = l->k;
-	int64_t block = l->lowp.to.block, qblock_k = l->lowp.layout.block;
+	int64_t block = l->lowp.to.block, dot_block_k = l->lowp.layout.block;
 	block = block > 0 && block < l->depth ? block : l->depth;
-	int64_t full = l->depth / block, qblocks = (block + qblock_k - 1) / qblock_k;
+	int64_t full = l->depth / block, dot_blocks = (block + dot_block_k - 1) / dot_block_k;
 	zero_last_line(s, l->depth);
 	struct kb_val i = kb_loop(k, "block", kb_index(k, 0), kb_index(k, full), 1, KB_NONEMPTY);
 	struct kb_val from = kb_mul_const(k, i, block);
-	quantize_x_block(s, from, block, kb_mul_const(k, i, qblocks));
+	quantize_x_block(s, from, block, kb_mul_const(k, i, dot_blocks));
 	kb_end_loop(k);
 	if (l->depth % block > 0)
-		quantize_x_block(s, kb_index(k, full * block), l->depth % block, kb_index(k, full * qblocks));
+		quantize_x_block(s, kb_index(k, full * block), l->depth % block,
+		                 kb_index(k, full * dot_blocks));
 }
 
 /* ---- rows ---- */

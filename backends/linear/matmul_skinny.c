@@ -15,7 +15,7 @@
 #define INLINE_LOW_MR       3     /* rows for which dequantizing tiles take more panels */
 #define C_BUFFER_MAX        65536 /* bytes of the C buffer of an N block */
 #define PREFETCH_BYTES      8192  /* prefetch distance in bytes */
-#define PREFETCH_BYTES_GEMV 4096  /* the same for one row without quant blocks, where it measured faster */
+#define PREFETCH_BYTES_GEMV 4096  /* the same for one row without dot blocks, where it measured faster */
 #define L2_SHARE_BLOCKS     8 /* M blocks are faster if the panels of a tile take at most this part of L2 */
 #define L2_SHARE_NEXT       4 /* the next panels stay in L2 with the current ones if each take at most this part */
 #define L2_MULTIPLE         16 /* weights of this many times L2 come from memory in every call */
@@ -47,7 +47,7 @@ static int64_t model_weight_bytes(const struct linear *l)
 }
 
 /* True if integer sums are scaled block by block. */
-static bool has_quant_blocks(const struct linear *l)
+static bool has_dot_blocks(const struct linear *l)
 {
 	return matmul_acc_registers(l) > 1;
 }
@@ -100,7 +100,7 @@ static bool is_load_bound(const struct linear *l)
  * Not for int8 that is converted in registers, which is bound by the conversion. */
 static int gemv_panels(const struct linear *l)
 {
-	if (matmul_panel_vectors(l) > 2 || has_quant_blocks(l) || l->columns.n / MATMUL_PANEL < MATMUL_NC)
+	if (matmul_panel_vectors(l) > 2 || has_dot_blocks(l) || l->columns.n / MATMUL_PANEL < MATMUL_NC)
 		return 1;
 	if (is_load_bound(l))
 		return MATMUL_NC;
@@ -230,7 +230,7 @@ static struct kb_val loop_panels_one_pass(const struct linear *l, const struct m
 	struct kb *k = l->k;
 	struct kb_val end = t.panels > 1 ? matmul_full_tiles_end(l, s, t.panels) : s->end;
 	t.panel = kb_loop(k, "panel", t.panel, end, t.panels, 0);
-	t.prefetch.distance = p->mr_max > 1 || has_quant_blocks(l) ? PREFETCH_BYTES : PREFETCH_BYTES_GEMV;
+	t.prefetch.distance = p->mr_max > 1 || has_dot_blocks(l) ? PREFETCH_BYTES : PREFETCH_BYTES_GEMV;
 	t.prefetch.base = kb_ptr_add(k, panel_address(l, &t), kb_index(k, t.prefetch.distance), 0);
 	t.prefetch.stride = p->stride;
 	t.prefetch.panels = t.panels;

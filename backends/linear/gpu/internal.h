@@ -23,8 +23,8 @@
 #define ACC_MAX      (MR_MAX * ITEM_VECTORS)
 #define BLOCK        32 /* elements of a quant block */
 #define WORDS        (BLOCK / 4)
-#define X_WORDS \
-	12 /* words of a quantized block of x in local memory: 8 of quants, scale, scaled sum, 2 of padding */
+/* Words of a quantized block of x in local memory: 8 of quants, scale, scaled sum, 2 of padding. */
+#define X_WORDS 12
 
 /* Few rows: see skinny.c. */
 #define FEW_ROWS      4 /* of a tile */
