@@ -14,12 +14,6 @@ int64_t kernel_loops_block(const struct target *t)
 	return t->group_size > 1 ? SMALL_BLOCK : BLOCK;
 }
 
-/* True if lo and hi are constants: full vectors and one partial one. */
-static bool is_constant_range(const struct row_loop *l, int64_t *lo, int64_t *hi)
-{
-	return kb_const_index(l->e->k, l->lo, lo) && kb_const_index(l->e->k, l->hi, hi);
-}
-
 /* Emits the body for `lanes` elements from i on, of which `valid` exist. */
 static void emit_row_chunk(const struct row_loop *l, struct kb_val i, int lanes, int valid)
 {
@@ -50,7 +44,7 @@ static void emit_row_loop(const struct row_loop *l)
 		emit_row_vectors(l, l->lo, l->hi, 1);
 		return;
 	}
-	if (is_constant_range(l, &lo, &hi)) {
+	if (kb_const_index(k, l->lo, &lo) && kb_const_index(k, l->hi, &hi)) {
 		int64_t main = lo + (hi - lo) / l->lanes * l->lanes;
 		if (main > lo)
 			emit_row_vectors(l, l->lo, kb_index(k, main), l->lanes);

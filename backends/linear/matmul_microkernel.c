@@ -261,12 +261,6 @@ static void emit_unrolled(const struct linear *l, struct microkernel *a, struct 
 	kb_end_loop(k);
 }
 
-/* True if n divides every K block. */
-static bool leaves_no_tail(const struct linear *l, int n)
-{
-	return l->depth % n == 0 && l->c_buf.kc % n == 0;
-}
-
 /* n K neighbours of a k-row of quants (a callback of panel_loop). */
 static void emit_quants(void *user, const struct panel_loop *w, struct kb_val at, int n)
 {
@@ -333,8 +327,8 @@ static void emit_k_loop(const struct linear *l, struct microkernel *a)
 		emit_unrolled(l, a, &from, a->r.panel->k_per_line);
 		unroll = a->r.panel->k_per_line;
 	}
-	if (unroll > 1 && leaves_no_tail(l, unroll))
-		return;
+	if (unroll > 1 && l->depth % unroll == 0 && l->c_buf.kc % unroll == 0)
+		return; /* no K block has a remainder */
 	if (unroll > 1)
 		flags = l->c_buf.kc ? 0 : KB_NONEMPTY;
 	struct kb_val at = kb_loop(k, "k", from, a->block->k_hi, 1, flags);

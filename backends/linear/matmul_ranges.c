@@ -454,11 +454,6 @@ static void hoist_rope_positions(const struct linear *l, const struct eval_point
 	}
 }
 
-static const struct column_range *range_of(const struct matmul_ranges *p, int sink)
-{
-	return &p->items[p->outputs[sink].trace->range];
-}
-
 /* Normalizes heads of one row. */
 static void apply_norms(const struct linear *l, const struct matmul_block *s, struct kb_val first,
                         struct kb_val row, struct kb_val piece_id)
@@ -479,7 +474,7 @@ void matmul_ranges_epilogue(const struct linear *l, const struct matmul_block *s
 	size_t mark = eval_mark(l->eval);
 	bind_views(l, s, first);
 	for (int i = 0; i < p->n_outputs; i++)
-		in_block[i] = clip_to_block(l, s, range_of(p, i));
+		in_block[i] = clip_to_block(l, s, &p->items[p->outputs[i].trace->range]);
 	if (p->n_norms > 0 && l->job->items > 1) { /* an item reads heads that others normalise */
 		struct kb_val normed = matmul_loop_rows(l, rows, &piece_id);
 		apply_norms(l, s, first, normed, piece_id);
