@@ -138,7 +138,7 @@ static enum tfmc_status operand(const struct attention *a, struct ir_value v, st
 	return TFMC_OK;
 }
 
-/* An element type that the template computes with. */
+/* True for element types that attention computes with. */
 static bool is_float(enum ir_dtype t)
 {
 	return ir_dtype_class(t) == DTCLASS_FLOAT && t != DT_F64;

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Kernel generator of attention groups: softmax(mask(softcap(q k^T scale + bias))) v with an online softmax over blocks
- * of keys (FlashAttention), so that no row of scores is ever complete in memory.
- */
+/* Kernel generator of attention groups: softmax(mask(softcap(q k^T scale + bias))) v with an online softmax
+ * over blocks of keys (FlashAttention), so that no row of scores is ever complete in memory. */
 #ifndef TFMC_BACKENDS_ATTENTION_ATTENTION_H
 #define TFMC_BACKENDS_ATTENTION_ATTENTION_H
 
 #include "backends/kernel/group.h"
 
 /*
- * Emits the body of job->group. q [B,H,S,E], k [B,K,T,E], v [B,K,T,V]; E and V are constants. The root's result reaches the
- * group's one yield through transposes and reshapes. Keys and values at or beyond the last visible key are never read.
- * A row has the same bits in every tile, chunk of queries, batch and number of workers. Scratch of a worker:
- * target_attention_scratch.
+ * Emits the body of job->group. q [B,H,S,E], k [B,K,T,E], v [B,K,T,V]; E and V are constants. The root's
+ * result reaches the group's one yield through transposes and reshapes. Keys and values at or beyond the last
+ * visible key are never read. A row has the same bits in every tile, chunk of queries, batch and number of
+ * workers. Scratch of a worker: target_attention_scratch.
  */
 TFMC_MUST_USE enum tfmc_status kernel_attention(const struct kernel_job *job);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Internal interface of the attention generator: FlashAttention (Dao and others 2022) for CPUs and work-groups.
+ * Internal interface of the attention generator: FlashAttention (Dao and others 2022) for CPUs and
+ * work-groups.
  *
  *   attention.c   binds the group, chooses the schedule, divides scratch
  *   tasks.c       division of rows and heads among workers; begin and end of a task
@@ -42,7 +43,8 @@ struct attention_score {
 	bool base2; /* probabilities are 2^(score - max): log2 e is in q_factor */
 };
 
-/* Partial result of online softmax for rows of a task: addresses of unnormalized outputs, row maxima, row sums. */
+/* Partial result of online softmax for rows of a task: addresses of unnormalized outputs, row maxima, row
+ * sums. */
 struct attention_partial {
 	struct kb_val acc; /* [br][value_pad] */
 	struct kb_val max; /* [br], padded by a vector */
@@ -123,8 +125,8 @@ struct attention_task {
 	struct kb_val begin, end;
 };
 
-/* A KV block for the rows of a task: keys first, first + 1, ..; its keys [begin, n) are visible. begin is a multiple of
- * 16. */
+/* A KV block for the rows of a task: keys first, first + 1, ..; its keys [begin, n) are visible. begin is a
+ * multiple of 16. */
 struct attention_block {
 	const struct attention_task *task;
 	struct kb_val first, begin, n;
@@ -135,13 +137,13 @@ struct attention_block {
 	struct attention_partial partial; /* that the block is combined with */
 };
 
-/* A register tile: rows of a task from `row` on. Of the keys of the block, [low, last) are visible to some row, [common,
- * common_end) to all. */
+/* A register tile: rows of a task from `row` on. Of the keys of the block, [low, last) are visible to some
+ * row, [common, common_end) to all. */
 struct attention_tile {
 	struct kb_val row, rows;
 	struct kb_val low, common, common_end, last;
-	/* bool: each row sees one key more than the row before and, with a window, one less at the other end; only if
-	 * attention_has_edges. */
+	/* bool: each row sees one key more than the row before and, with a window, one less at the other end;
+	 * only if attention_has_edges. */
 	struct kb_val is_even;
 };
 
@@ -183,8 +185,8 @@ struct kb_val attention_round_up(struct kb *k, struct kb_val n, int64_t step);
 struct kb_val attention_round_down(struct kb *k, struct kb_val n, int64_t step);
 /* Address of row `row` of an f32 table in scratch whose rows have `length` elements. */
 struct kb_val attention_scratch_row(struct kb *k, struct kb_val table, struct kb_val row, int64_t length);
-/* Calls step(user, e, lanes, n) for elements e .. of a row of `count`: full vectors, then n lanes of the last one. Short
- * rows are unrolled. */
+/* Calls step(user, e, lanes, n) for elements e .. of a row of `count`: full vectors, then n lanes of the last
+ * one. Short rows are unrolled. */
 typedef void attention_row_fn(void *user, struct kb_val e, int lanes, int n);
 void attention_loop_row(const struct attention *a, int64_t count, int lanes, attention_row_fn *step,
                         void *user);
@@ -268,11 +270,11 @@ struct kb_val attention_panel_at(const struct attention *a, struct kb_val table,
 int64_t attention_value_stride(const struct attention *a);
 
 /* ---- prefetch.c ---- */
-/* True if keys and values are read in place and rows of both have the same bytes, so that a block is prefetched as
- * one run: keys, values, next keys. */
+/* True if keys and values are read in place and rows of both have the same bytes, so that a block is
+ * prefetched as one run: keys, values, next keys. */
 bool attention_is_contiguous(const struct attention *a);
-/* Before a tile of `rows` rows reads panels of keys. One row: prefetches at once. More rows: sets ahead[] to addresses
- * of which k-row e is prefetched when k-row e is read; none: nothing. */
+/* Before a tile of `rows` rows reads panels of keys. One row: prefetches at once. More rows: sets ahead[] to
+ * addresses of which k-row e is prefetched when k-row e is read; none: nothing. */
 void attention_prefetch_keys(const struct attention *a, const struct attention_block *b, struct kb_val panel,
                              int panels, int rows, struct kb_val ahead[TILE_PANELS_MAX]);
 /* Before it reads columns of the values of key j. */
@@ -296,7 +298,8 @@ struct kb_val attention_exp(const struct attention *a, struct kb_val x);
 /* Returns max(before, now); the factors rescale values relative to either maximum to it. */
 struct kb_val attention_combine_max(const struct attention *a, struct kb_val before, struct kb_val now,
                                     struct kb_val *old_factor, struct kb_val *new_factor);
-/* Turns the tile's scores into probabilities relative to their maximum in the block; updates row maxima and sums. */
+/* Turns the tile's scores into probabilities relative to their maximum in the block; updates row maxima and
+ * sums. */
 void attention_softmax(const struct attention *a, const struct attention_block *b,
                        const struct attention_tile *t);
 

@@ -455,9 +455,9 @@ static struct division divide_rows(const struct linear *l)
 }
 
 /*
- * M blocks, at least `min_blocks`, that balance the load: with `groups` column groups each, 1, 2, 4 or 8 of them,
- * the fewest for which tasks divide evenly among the workers, or are many. Each block reads all weights, so
- * fewer are better.
+ * M blocks, at least `min_blocks`, that balance the load: with `groups` column groups each, 1, 2, 4 or 8 of
+ * them, the fewest for which tasks divide evenly among the workers, or are many. Each block reads all
+ * weights, so fewer are better.
  */
 static struct kb_val balanced_m_blocks(const struct linear *l, struct kb_val groups, struct kb_val min_blocks)
 {

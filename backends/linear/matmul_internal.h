@@ -15,8 +15,8 @@
  *   matmul_ranges.c       epilogue of fused projections (q k v; gate and up): ranges of columns
  *   matmul_experts.c      mixture of experts: the same GEMM for the rows that select an expert
  *
- * B is stored in panels of NR = 16 columns (ir/target/tile.h). A k-row of a panel is 64 bytes: its 16 columns at
- * one K element, or at as many as fit (2 of 16 bits, 4 of 8, 8 of 4).
+ * B is stored in panels of NR = 16 columns (ir/target/tile.h). A k-row of a panel is 64 bytes: its 16 columns
+ * at one K element, or at as many as fit (2 of 16 bits, 4 of 8, 8 of 4).
  */
 #ifndef TFMC_BACKENDS_LINEAR_MATMUL_INTERNAL_H
 #define TFMC_BACKENDS_LINEAR_MATMUL_INTERNAL_H
@@ -78,10 +78,8 @@ struct matmul_b_buffer {
 	struct panel panel; /* layout of a dequantized panel */
 };
 
-/*
- * Operands of integer multiplies, repacked in scratch for many rows (tile_unpacked_bytes): i16 for pmaddwd, where each
- * word of four bytes becomes the pairs (0, 2) and (1, 3); i8 with signs for AMX.
- */
+/* Operands of integer multiplies, repacked in scratch for many rows (tile_unpacked_bytes): i16 for pmaddwd,
+ * where each word of four bytes becomes the pairs (0, 2) and (1, 3); i8 with signs for AMX. */
 struct matmul_repacked {
 	struct kb_val x;      /* [rows][2][bytes of a row], or none: x is read as it is */
 	struct kb_val panels; /* [panels][bytes]; none: nothing is repacked */
@@ -134,7 +132,8 @@ struct matmul_block {
 	bool is_repacked;             /* B is read from matmul_repacked.panels */
 };
 
-/* Weight prefetch in a register tile: K element k prefetches base + k stride, or each k-row the one at distance. */
+/* Weight prefetch in a register tile: K element k prefetches base + k stride, or each k-row the one at
+ * distance. */
 struct matmul_prefetch {
 	struct kb_val base;   /* address for k = 0; none: computed from row_tile */
 	struct kb_val stride; /* bytes for each K element */
@@ -166,7 +165,8 @@ bool matmul_bind_result(struct linear *l);
 bool matmul_choose_tile(struct linear *l);
 /* True if the epilogue is long: it is then emitted once, behind the C buffer, not for each accumulator. */
 bool matmul_needs_c_buffer(const struct kernel *g);
-/* True for OpenCL, which compiles at program start: code size counts more than a kernel for each number of rows. */
+/* True for OpenCL, which compiles at program start: code size counts more than a kernel for each number of
+ * rows. */
 bool matmul_prefers_small_code(const struct linear *l);
 /* Emits a macro block: all of K, epilogue included. */
 void matmul_emit_block(const struct linear *l, const struct matmul_block *s);
@@ -247,12 +247,12 @@ struct matmul_lowp_tile {
 	const struct linear *l;
 	const struct reg_tile *p;
 	struct kb_val w; /* first panel */
-	/* Address of each panel, and an opaque copy of it: what is loaded again through the copy LLVM cannot keep in a
-	 * register, which the table of a codebook or the words of x need. */
+	/* Address of each panel, and an opaque copy of it: what is loaded again through the copy LLVM cannot
+	 * keep in a register, which the table of a codebook or the words of x need. */
 	struct kb_val panel[MATMUL_NC], reload[MATMUL_NC];
 	struct quant_panel_layout layout; /* of sections */
-	/* The open dot block: address of its section, its first word in a row of x, word of its first k-row in a
-	 * panel. */
+	/* The open dot block: address of its section, its first word in a row of x, word of its first k-row
+	 * in a panel. */
 	struct kb_val section, x_word, b_word;
 	struct kb_val b_row; /* loop index over k-rows where they are not unrolled; else none */
 	const struct matmul_prefetch *prefetch;
@@ -306,13 +306,13 @@ void matmul_amx_repack_panel(const struct linear *l, struct kb_val from, struct 
 void matmul_amx_per_block_loop(const struct matmul_lowp_tile *c);
 
 /* ---- matmul_repack.c ---- */
-/* Chooses the B buffer (and its kc) if there are scratch and rows enough; else lowers mr to what dequantizing in
- * registers leaves. scratch_begin: bytes of scratch in use. */
+/* Chooses the B buffer (and its kc) if there are scratch and rows enough; else lowers mr to what dequantizing
+ * in registers leaves. scratch_begin: bytes of scratch in use. */
 void matmul_choose_b_buffer(struct linear *l, bool is_skinny, int64_t scratch_begin);
 /* True if microkernels dequantize in registers. */
 bool matmul_dequantizes_inline(const struct linear *l);
-/* Panels of such a tile of `rows` rows: as many as registers hold; of one row as many as hide the latency of FMAs,
- * whose scales x86 takes from memory. */
+/* Panels of such a tile of `rows` rows: as many as registers hold; of one row as many as hide the latency of
+ * FMAs, whose scales x86 takes from memory. */
 int matmul_inline_panels(const struct linear *l, int rows);
 /* Dequantizes the block's K range into the B buffer; returns the block that reads it. */
 struct matmul_block matmul_dequantize_block(const struct linear *l, const struct matmul_block *s);
@@ -323,7 +323,8 @@ void matmul_repack_row(const struct linear *l, struct kb_val quants, struct kb_v
 void matmul_repack_block(const struct linear *l, const struct matmul_block *s);
 
 /* ---- matmul_epilogue.c ---- */
-/* Emits the epilogue of the first `rows` rows of the C buffer, which are rows first, first + 1, .. of the result. */
+/* Emits the epilogue of the first `rows` rows of the C buffer, which are rows first, first + 1, .. of the
+ * result. */
 void matmul_epilogue(const struct linear *l, const struct matmul_block *s, struct kb_val first,
                      struct kb_val rows);
 /* Columns [lo, hi). */
@@ -331,7 +332,8 @@ struct matmul_range {
 	struct kb_val lo, hi;
 };
 #define MATMUL_PIECES 8 /* work-items that share a row of the C buffer */
-/* Columns [lo, hi) of `width` that piece `piece_id` has, if `any`; all of them if piece_id is none (one worker). */
+/* Columns [lo, hi) of `width` that piece `piece_id` has, if `any`; all of them if piece_id is none (one
+ * worker). */
 struct matmul_piece {
 	struct kb_val lo, hi, any;
 };
@@ -339,8 +341,8 @@ struct matmul_piece matmul_piece(const struct linear *l, struct kb_val piece_id,
 /* The part of r, counted from column `begin` of the result, that the piece has. */
 struct matmul_range matmul_clip_to_piece(const struct linear *l, const struct matmul_block *s,
                                          struct matmul_range r, int64_t begin, struct kb_val piece_id);
-/* Opens a loop over the first `rows` rows of the C buffer, and over pieces where work-items share rows; returns the
- * row. */
+/* Opens a loop over the first `rows` rows of the C buffer, and over pieces where work-items share rows;
+ * returns the row. */
 struct kb_val matmul_loop_rows(const struct linear *l, struct kb_val rows, struct kb_val *piece_id);
 /* Evaluates and stores columns r of a row of an output of `size` columns. */
 void matmul_store_row(const struct linear *l, const struct eval_output *out, int64_t size,

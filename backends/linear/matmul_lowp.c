@@ -5,7 +5,8 @@
  *
  * bf16: each sum is one chain over pairs of K elements in increasing k, with the arithmetic of kb_dot_bf16 or
  * kb_dot_bf16_odd. int8: a dot block is the K elements that share one scale of x and one of each column. Its
- * multiply-adds are exact in i32; the sum is then scaled and added to the f32 accumulator, block by block in increasing k:
+ * multiply-adds are exact in i32; the sum is then scaled and added to the f32 accumulator, block by block in
+ * increasing k:
  *
  *   y += (sum of (w + z) x  -  z sum of x) (scale_x scale_w)  +  minimum_w (scale_x sum of x)
  *
@@ -15,7 +16,7 @@
  * (tile_accumulates_i16).
  *
  * Targets that multiply by an element of a vector (SDOT, BFDOT) load four words of each row of x at once.
- * Targets with 2x2 matrix multiplies (I8MM, BF16 MMLA) use them for tiles of several rows if K is one quant
+ * Targets with 2x2 matrix multiplies (I8MM, BF16 MMLA) use them for tiles of several rows if K is one dot
  * block: two rows of x times two columns, whose words of two k-rows are interleaved.
  */
 #include "backends/linear/matmul_internal.h"

@@ -35,7 +35,8 @@ struct eval_point matmul_point(const struct linear *l, struct kb_val row, struct
 	return p;
 }
 
-/* Stores the result of the group at p: product + bias (of the expert) is the root's value, the epilogue follows. */
+/* Stores the result of the group at p: product + bias (of the expert) is the root's value, the epilogue
+ * follows. */
 static void finish_element(const struct linear *l, struct kb_val expert, const struct eval_point *p,
                            struct kb_val product)
 {

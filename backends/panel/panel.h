@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads packed weights (panels of NR = 16 columns, ir/target/tile.h) of any format as f32 vectors of neighbouring
- * columns at one K element.
+ * Reads packed weights (panels of NR = 16 columns, ir/target/tile.h) of any format as f32 vectors of
+ * neighbouring columns at one K element.
  *
- * A quantized weight is scale * quant + minimum of its block, rounded once where the target has FMA. scale * quant
- * alone is exact in formats without super-blocks whose scales are f16; scale and minimum of a super-block are
- * multiplied by its own scales first, which is exact. So every kernel sees the same f32 weights, and its sums have
- * the bits of a product with dequantized weights.
+ * A quantized weight is scale * quant + minimum of its block, rounded once where the target has FMA. scale *
+ * quant alone is exact in formats without super-blocks whose scales are f16; scale and minimum of a
+ * super-block are multiplied by its own scales first, which is exact. So every kernel sees the same f32
+ * weights, and its sums have the bits of a product with dequantized weights.
  */
 #ifndef TFMC_BACKENDS_PANEL_PANEL_H
 #define TFMC_BACKENDS_PANEL_PANEL_H
@@ -14,7 +14,8 @@
 #include "backends/kb/kb.h"
 #include "ir/target/tile.h"
 
-/* Contents of a k-row of PANEL_ROW_BYTES bytes: f32; pairs of bf16, even K element in the low half; two rows of f16; quants. */
+/* Contents of a k-row of PANEL_ROW_BYTES bytes: f32; pairs of bf16, even K element in the low half; two rows
+ * of f16; quants. */
 enum panel_kind { PANEL_F32, PANEL_BF16_PAIRS, PANEL_F16, PANEL_QUANTS };
 
 struct panel {
@@ -37,7 +38,8 @@ struct panel_reader {
 	struct kb_val at;     /* first k-row of the first panel */
 	struct kb_val reload; /* an opaque copy of `at` for odd elements of pairs (kb_ptr_opaque); or none */
 };
-/* Offset in a panel of the k-row of K element at + i, `at` a multiple of k_per_line: in words of pairs, else elements. */
+/* Offset in a panel of the k-row of K element at + i, `at` a multiple of k_per_line: in words of pairs, else
+ * elements. */
 struct kb_val panel_k_row_offset(const struct panel_reader *r, struct kb_val at, int i);
 /* Vector n of the pairs of the k-row at offset `k_row`; its even or odd bf16 elements as f32. */
 struct kb_val panel_load_pairs(const struct panel_reader *r, struct kb_val from, struct kb_val k_row, int n);
@@ -53,9 +55,9 @@ void panel_dequantize_n(struct kb *k, const struct panel *p, struct kb_val at, s
                         struct kb_val i, int n, int lanes, struct kb_val *out);
 
 /*
- * Quants of K elements i + 4 k_row .. i + 4 k_row + 3 as signed bytes, four in each i32 lane, zero points subtracted
- * and shifts added; i is a multiple of 4, and of 16 if k_row > 0. Formats of 8 bits must have zero point 128; formats
- * with shifts must have a codebook.
+ * Quants of K elements i + 4 k_row .. i + 4 k_row + 3 as signed bytes, four in each i32 lane, zero points
+ * subtracted and shifts added; i is a multiple of 4, and of 16 if k_row > 0. Formats of 8 bits must have zero
+ * point 128; formats with shifts must have a codebook.
  */
 struct kb_val panel_load_i8(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val column,
                             struct kb_val i, int k_row, int lanes);
@@ -67,12 +69,16 @@ struct panel_block {
 struct panel_block panel_load_block(struct kb *k, const struct panel *p, struct kb_val at,
                                     struct kb_val column, struct kb_val i, int lanes);
 
-/* Looks up codebook indices, the low four bits of each byte: bytes entry + zero. Other formats: returns words. */
+/* Looks up codebook indices, the low four bits of each byte: bytes entry + zero. Other formats: returns
+ * words. */
 struct kb_val panel_codebook_lookup(struct kb *k, const struct panel *p, struct kb_val words, int zero,
                                     int lanes);
 
-/* Of block b of the section at `at`, for vector v of the panels side by side: scales; i16 shifts, which are added
- * to quants of formats with shifts; minima (scale * shift in formats with shifts), none: the format has none. */
+/*
+ * Of block b of the section at `at`, for vector v of the panels side by side: scales; i16 shifts, which are
+ * added to quants of formats with shifts; minima (scale * shift in formats with shifts), none: the format has
+ * none.
+ */
 struct kb_val panel_block_scale(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,
                                 int lanes);
 struct kb_val panel_block_shift(struct kb *k, const struct panel *p, struct kb_val at, struct kb_val b, int v,

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernel generator of rowwise groups: an op on rows of the last axis (softmax, log_softmax, masked_softmax, mask,
- * layer_norm, rms_norm, round_rows), fused with the elementwise ops before and after it. A row is read once; between
- * passes it is kept in registers, in the row of the result, or in scratch. Each row is computed by one worker, or
- * by one work-group.
+ * Kernel generator of rowwise groups: an op on rows of the last axis (softmax, log_softmax, masked_softmax,
+ * mask, layer_norm, rms_norm, round_rows), fused with the elementwise ops before and after it. A row is read
+ * once; between passes it is kept in registers, in the row of the result, or in scratch. Each row is computed
+ * by one worker, or by one work-group.
  */
 #ifndef TFMC_BACKENDS_ROWS_ROWWISE_H
 #define TFMC_BACKENDS_ROWS_ROWWISE_H
 
 #include "backends/kernel/eval.h"
 
-/*
- * Emits the body of job->group. A worker needs scratch of 4 bytes for each element of a row, unless the result is f32
- * with dense rows; without either, each pass computes the row again. Rejects f64.
- */
+/* Emits the body of job->group. A worker needs scratch of 4 bytes for each element of a row, unless the
+ * result is f32 with dense rows; without either, each pass computes the row again. Rejects f64. */
 TFMC_MUST_USE enum tfmc_status rowwise_emit(const struct kernel_job *job);
 
 /* Rows [first, end) of a norm that is fused before another root. */
@@ -49,8 +47,8 @@ struct kb_val rowwise_tile_normalized(const struct rowwise_tile *t, struct kb_va
 
 /* |x|, infinite for NaN: the maximum of a block then shows every value that cannot be quantized. */
 struct kb_val rowwise_abs_or_inf(struct kb *k, struct kb_val x);
-/* int8 quantization of a block whose max |x| is `most` (infinite: a NaN or infinity), f32: *inverse = 127 / most (0 if
- * not finite) makes quants, *step = most / 127 is the scale, NaN if most is infinite. */
+/* int8 quantization of a block whose max |x| is `most` (infinite: a NaN or infinity), f32: *inverse = 127 /
+ * most (0 if not finite) makes quants, *step = most / 127 is the scale, NaN if most is infinite. */
 void rowwise_int8_scales(struct kb *k, struct kb_val most, struct kb_val *inverse, struct kb_val *step);
 
 /* A norm after another root, in place: its operand is stored where the group's result goes. */

@@ -6,9 +6,9 @@
  *   rowwise_loop.c      loops over the chunks of a row, accumulators, work-items that share a row
  *   rowwise_norm.c, rowwise_softmax.c, rowwise_quantize.c   the passes of each op
  *
- * A pass over a row calls a small function for each chunk of `lanes` elements. Between two passes the elements are in
- * registers (short rows), in memory where x is, or in the buffer. Sums take elements in an order that depends on the
- * length of the row only.
+ * A pass over a row calls a small function for each chunk of `lanes` elements. Between two passes the
+ * elements are in registers (short rows), in memory where x is, or in the buffer. Sums take elements in an
+ * order that depends on the length of the row only.
  */
 #ifndef TFMC_BACKENDS_ROWS_ROWWISE_INTERNAL_H
 #define TFMC_BACKENDS_ROWS_ROWWISE_INTERNAL_H
@@ -71,8 +71,8 @@ struct rowwise_loop {
 
 /* Emits the body for elements [from, to) of the open row, from <= to. */
 void rowwise_loop(struct rowwise *r, struct kb_val from, struct kb_val to, const struct rowwise_loop *w);
-/* Zeros the last vector of [0, to) in a padded buffer before elements are stored there one by one: a masked tail reads
- * all of it. */
+/* Zeros the last vector of [0, to) in a padded buffer before elements are stored there one by one: a masked
+ * tail reads all of it. */
 void rowwise_zero_tail(struct rowwise *r, struct kb_val to);
 /* All elements, in full vectors. */
 void rowwise_for_row(struct rowwise *r, rowwise_chunk_fn *body, void *user);

@@ -51,7 +51,8 @@ static void tree_step(struct rowwise *r, enum kb_bin op, int64_t half)
 	kb_barrier(k);
 }
 
-/* A barrier and tree reduction: returns `mine` of all items, combined by op, to each item. All items must call it. */
+/* A barrier and tree reduction: returns `mine` of all items, combined by op, to each item. All items must
+ * call it. */
 static struct kb_val rowwise_items_reduce(struct rowwise *r, enum kb_bin op, struct kb_val mine)
 {
 	struct kb *k = r->k;

@@ -106,8 +106,8 @@ static const struct ir_dim *workgroup_linear_tasks(const struct ir_module *m, co
 	return ir_dim_max(m->dims, many, few);
 }
 
-/* Few rows: single panels. Many: row tiles x N blocks. The formula is exact for one row tile, where there are as many
- * tasks as panels, and adds at most that difference for more. */
+/* Few rows: single panels. Many: row tiles x N blocks. The formula is exact for one row tile, where there are
+ * as many tasks as panels, and adds at most that difference for more. */
 static const struct ir_dim *linear_tasks(const struct ir_module *m, const struct ir_type *y, int64_t mr)
 {
 	const struct ir_dim *rows = rows_of(m, y), *columns = last_of(m, y);

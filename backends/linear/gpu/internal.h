@@ -7,8 +7,8 @@
  *   int8.c    the same with dot4 of int8, where the device has it
  *   skinny.c  few rows: the items of a group split K
  *
- * A tile of many rows is [rows, 64] and has 8 x 8 items; item (i, j) computes rows i, i + 8, .. times two vectors of
- * four columns, 4 j and 4 j + 32.
+ * A tile of many rows is [rows, 64] and has 8 x 8 items; item (i, j) computes rows i, i + 8, .. times two
+ * vectors of four columns, 4 j and 4 j + 32.
  */
 #ifndef TFMC_BACKENDS_LINEAR_GPU_INTERNAL_H
 #define TFMC_BACKENDS_LINEAR_GPU_INTERNAL_H
@@ -39,8 +39,8 @@ struct wg_matmul {
 	struct kb_val item;   /* local id */
 	struct kb_val row,
 	        column; /* of the item in the tile: item / 8, item % 8; few rows: item / 4, item % 4 */
-	/* Local memory. The C buffer [rows, width] of the N block is at 0. Operands are at element `operands`: 0 where the
-	 * block is one tile wide and rows are many, since C overwrites them. */
+	/* Local memory. The C buffer [rows, width] of the N block is at 0. Operands are at element
+	 * `operands`: 0 where the block is one tile wide and rows are many, since C overwrites them. */
 	struct kb_val tile;
 	int64_t operands;
 	int64_t nc;                /* panels of an N block, of one projection */
@@ -54,20 +54,22 @@ struct wg_matmul {
 	struct kb_var dot[ACC_MAX]; /* i32 accumulators of a quant block */
 };
 
-/* Part of x that an item copies in each K step of `step` elements: n vectors, or single elements, of one row each. */
+/* Part of x that an item copies in each K step of `step` elements: n vectors, or single elements, of one row
+ * each. */
 struct x_share {
 	bool is_vector;
 	int n;
 	int64_t step, per_row; /* vectors or elements in a row of a step */
 	struct kb_val row[16]; /* offset of the row in x, in elements */
 };
-/* Elements between rows of a step in local memory: padding puts rows into other banks and keeps vectors aligned. */
+/* Elements between rows of a step in local memory: padding puts rows into other banks and keeps vectors
+ * aligned. */
 static inline int64_t gpu_x_row_stride(int64_t step)
 {
 	return step + LANES;
 }
-/* Copies x[first row .., from ..] to the operands [rows, gpu_x_row_stride(step)]. Elements at or beyond K repeat others
- * of the row. */
+/* Copies x[first row .., from ..] to the operands [rows, gpu_x_row_stride(step)]. Elements at or beyond K
+ * repeat others of the row. */
 void gpu_copy_x(struct wg_matmul *g, const struct x_share *x, struct kb_val from);
 /* Emits K elements [from, from + n), n <= step. gpu_loop_k: a loop over full steps, then the remainder. */
 typedef void gpu_step_fn(struct wg_matmul *g, const struct x_share *x, struct kb_val from, int64_t n);
