@@ -425,21 +425,21 @@ bool demand_find(struct demand_plan *plan)
 	for (size_t i = 0; i < plan->f->body->n_ops; i++)
 		add_key(&list, plan, plan->f->body->ops[i]);
 	for (size_t i = 0; i < list.n; i++) {
-		struct demand_plan now = *plan;
+		struct demand_plan candidate = *plan;
 		int left = CHAIN_MAX;
-		now.key = list.items[i];
-		if (!depends_on_parameters_only(plan->f, now.key.at, &left)) {
+		candidate.key = list.items[i];
+		if (!depends_on_parameters_only(plan->f, candidate.key.at, &left)) {
 			pass_missed(
 			        plan->p, list.ops[i]->loc,
 			        "rows are not selected early: their numbers depend on more than parameters");
 			continue;
 		}
-		find_for_key(&now);
-		if (now.unpeeled != NULL)
-			pass_missed(plan->p, now.unpeeled->loc, "the last iteration is not peeled: %s",
-			            now.reason);
-		if (now.products > best.products)
-			best = now;
+		find_for_key(&candidate);
+		if (candidate.unpeeled != NULL)
+			pass_missed(plan->p, candidate.unpeeled->loc, "the last iteration is not peeled: %s",
+			            candidate.reason);
+		if (candidate.products > best.products)
+			best = candidate;
 	}
 	*plan = best;
 	return best.products > 0;

@@ -214,9 +214,9 @@ static void build_reduced(struct demand_builder *d, const struct ir_op *op)
 		                          : rebuild_get(d->r, op->operands[i]);
 	}
 	irb_set_loc(d->r->b, op->loc);
-	struct ir_value now = build_op(d, op, operands);
-	d->rows[op->results[0].id] = now;
-	irb_name(d->r->b, now, ir_value_info(d->r->f, op->results[0])->name);
+	struct ir_value new_value = build_op(d, op, operands);
+	d->rows[op->results[0].id] = new_value;
+	irb_name(d->r->b, new_value, ir_value_info(d->r->f, op->results[0])->name);
 }
 
 /* ---- peeling the last iteration ---- */

@@ -21,14 +21,14 @@ struct ir_value rebuild_get(struct rebuild *r, struct ir_value old)
 	return r->map[old.id];
 }
 
-void rebuild_set(struct rebuild *r, struct ir_value old, struct ir_value now)
+void rebuild_set(struct rebuild *r, struct ir_value old, struct ir_value new_value)
 {
-	const struct ir_type *type = irb_type(r->b, now);
+	const struct ir_type *type = irb_type(r->b, new_value);
 	if (type != NULL && type != ir_import_type(r->out, ir_type_of(r->f, old)))
 		diag_error(r->p->cx, r->f->loc.at, DIAG_INTERNAL,
 		           "a replacement has another type than the value that it replaces");
-	r->map[old.id] = now;
-	irb_name(r->b, now, ir_value_info(r->f, old)->name);
+	r->map[old.id] = new_value;
+	irb_name(r->b, new_value, ir_value_info(r->f, old)->name);
 }
 
 bool rebuild_has_one_use(const struct rebuild *r, struct ir_value v)

@@ -55,8 +55,8 @@ void rebuild_need(struct rebuild *r, struct ir_value old);
 void rebuild_need_operands(struct rebuild *r, const struct ir_op *op);
 /* The new value for a needed old one; IR_NO_VALUE for IR_NO_VALUE. */
 struct ir_value rebuild_get(struct rebuild *r, struct ir_value old);
-/* Replaces old by now, which gets the name of old. The types must be equal. */
-void rebuild_set(struct rebuild *r, struct ir_value old, struct ir_value now);
+/* Replaces old by new_value, which gets the name of old. The types must be equal. */
+void rebuild_set(struct rebuild *r, struct ir_value old, struct ir_value new_value);
 /* Whether v has exactly one use. */
 bool rebuild_has_one_use(const struct rebuild *r, struct ir_value v);
 

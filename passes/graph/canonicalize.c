@@ -32,7 +32,7 @@
 #define DEPTH_MAX    64
 #define OPERANDS_MAX IR_AXES_OPERANDS_MAX
 
-struct taker {
+struct row_taker {
 	struct rebuild *r;
 	const struct ir_op *take;
 	bool building; /* forward walk; else the backward walk */
@@ -43,7 +43,7 @@ struct taker {
  * take_rows may move over op, which defines v. from[i] > 0: operand i has the rows of the result. round_rows may
  * have other users: every linear quantizes its rows itself (pass group), so nothing is computed twice.
  */
-static bool can_move(const struct taker *t, struct ir_value v, const struct ir_op *op, int *from)
+static bool can_move(const struct row_taker *t, struct ir_value v, const struct ir_op *op, int *from)
 {
 	const struct rebuild *r = t->r;
 	return op != NULL && op->n_operands > 0 && op->n_operands <= OPERANDS_MAX &&
@@ -53,7 +53,7 @@ static bool can_move(const struct taker *t, struct ir_value v, const struct ir_o
 }
 
 /* Dims of v without axis 1, imported into the new module. Returns their number. */
-static int dims_without_rows(const struct taker *t, struct ir_value v, const struct ir_dim **dims)
+static int dims_without_rows(const struct row_taker *t, struct ir_value v, const struct ir_dim **dims)
 {
 	const struct ir_type *type = ir_type_of(t->r->f, v);
 	int n = 0;
@@ -64,7 +64,7 @@ static int dims_without_rows(const struct taker *t, struct ir_value v, const str
 }
 
 /* op defines a value that is equal in all rows. */
-static bool is_uniform(const struct taker *t, const struct ir_op *op)
+static bool is_uniform(const struct row_taker *t, const struct ir_op *op)
 {
 	if (op == NULL)
 		return false;
@@ -75,7 +75,7 @@ static bool is_uniform(const struct taker *t, const struct ir_op *op)
 }
 
 /* A value that is equal in all rows, without the row axis. */
-static struct ir_value build_uniform(struct taker *t, struct ir_value v, const struct ir_op *op)
+static struct ir_value build_uniform(struct row_taker *t, struct ir_value v, const struct ir_op *op)
 {
 	const struct ir_dim *dims[IR_RANK_MAX];
 	int rank = dims_without_rows(t, v, dims);
@@ -90,7 +90,7 @@ static struct ir_value build_uniform(struct taker *t, struct ir_value v, const s
 	return IR_NO_VALUE;
 }
 
-static struct ir_value take_here(struct taker *t, struct ir_value v)
+static struct ir_value take_here(struct row_taker *t, struct ir_value v)
 {
 	if (t->building)
 		return irb_take_rows(t->r->b, rebuild_get(t->r, v), rebuild_get(t->r, t->take->operands[1]),
@@ -101,7 +101,7 @@ static struct ir_value take_here(struct taker *t, struct ir_value v)
 }
 
 /* Builds (or marks) the taken rows of v, moving over ops as far as possible. */
-static struct ir_value push_take(struct taker *t, struct ir_value v, int depth)
+static struct ir_value push_take(struct row_taker *t, struct ir_value v, int depth)
 {
 	const struct ir_op *op = ir_def(t->r->f, v);
 	struct ir_value operands[OPERANDS_MAX];
@@ -126,14 +126,14 @@ static struct ir_value push_take(struct taker *t, struct ir_value v, int depth)
 	if (!t->building)
 		return IR_NO_VALUE;
 	irb_set_loc(t->r->b, op->loc);
-	struct ir_value now = irb_op1(t->r->b, op->code, operands, op->n_operands, op->attrs);
-	irb_name(t->r->b, now, ir_value_info(t->r->f, v)->name);
-	return now;
+	struct ir_value new_value = irb_op1(t->r->b, op->code, operands, op->n_operands, op->attrs);
+	irb_name(t->r->b, new_value, ir_value_info(t->r->f, v)->name);
+	return new_value;
 }
 
 static bool take_rows_match(struct rebuild *r, const struct ir_op *op)
 {
-	struct taker t = {.r = r, .take = op};
+	struct row_taker t = {.r = r, .take = op};
 	const struct ir_op *def = ir_def(r->f, op->operands[0]);
 	int from[OPERANDS_MAX];
 	if (!is_uniform(&t, def) && !can_move(&t, op->operands[0], def, from))
@@ -144,7 +144,7 @@ static bool take_rows_match(struct rebuild *r, const struct ir_op *op)
 
 static void take_rows_emit(struct rebuild *r, const struct ir_op *op)
 {
-	struct taker t = {.r = r, .take = op, .building = true};
+	struct row_taker t = {.r = r, .take = op, .building = true};
 	rebuild_set(r, op->results[0], push_take(&t, op->operands[0], 0));
 	pass_count(r->p, "take_rows moved", (int64_t)t.moved);
 	pass_remark(r->p, op->loc, "take_rows moved over %zu ops", t.moved);

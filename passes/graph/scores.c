@@ -7,13 +7,13 @@
 
 #include <math.h>
 
-struct peel {
+struct score_peeler {
 	const struct rebuild *r;
 	struct scores *s;
 };
 
 /* The op that defines x if it has that code and x has one use; else NULL, with s->blocked set for other users. */
-static const struct ir_op *single_use_def(struct peel *p, enum ir_opcode code)
+static const struct ir_op *single_use_def(struct score_peeler *p, enum ir_opcode code)
 {
 	const struct ir_op *op = ir_def_as(p->r->f, p->s->x, code);
 	if (op == NULL)
@@ -24,14 +24,14 @@ static const struct ir_op *single_use_def(struct peel *p, enum ir_opcode code)
 	return NULL;
 }
 
-static void advance(struct peel *p, const struct ir_op *op)
+static void advance(struct score_peeler *p, const struct ir_op *op)
 {
 	p->s->x = op->operands[0];
 	p->s->n_peeled++;
 }
 
 /* Peels scales and returns their product. Only positive ones: those commute with a mask, as they preserve -inf. */
-static double peel_scales(struct peel *p)
+static double peel_scales(struct score_peeler *p)
 {
 	double f = 1;
 	for (const struct ir_op *op; (op = single_use_def(p, OP_scale)) != NULL; advance(p, op)) {
@@ -43,7 +43,7 @@ static double peel_scales(struct peel *p)
 	return f;
 }
 
-static void peel_mask(struct peel *p)
+static void peel_mask(struct score_peeler *p)
 {
 	const struct ir_op *op = single_use_def(p, OP_mask);
 	if (op == NULL)
@@ -56,7 +56,7 @@ static void peel_mask(struct peel *p)
 }
 
 /* f c tanh(x / c) = c' tanh(f x / c') with c' = f c: a factor outside of the softcap moves inside. */
-static void peel_softcap(struct peel *p)
+static void peel_softcap(struct score_peeler *p)
 {
 	const struct ir_op *op = single_use_def(p, OP_softcap);
 	double c = op != NULL ? ((const struct attrs_softcap *)op->attrs)->c : 0;
@@ -67,7 +67,7 @@ static void peel_softcap(struct peel *p)
 }
 
 /* Only if no factor was peeled before: scale (x + bias) is not scale x + bias. */
-static void peel_bias(struct peel *p)
+static void peel_bias(struct score_peeler *p)
 {
 	const struct ir_op *op = single_use_def(p, OP_add);
 	if (op == NULL || p->s->scale != 1)
@@ -86,7 +86,7 @@ static void init_scores(struct scores *s, struct ir_value x)
 	*s = (struct scores){.x = x, .scale = 1, .mask = MASK_none};
 }
 
-static void peel_inside(struct peel *p)
+static void peel_inside(struct score_peeler *p)
 {
 	p->s->scale = peel_scales(p);
 	peel_mask(p);
@@ -95,7 +95,7 @@ static void peel_inside(struct peel *p)
 	p->s->scale *= peel_scales(p);
 }
 
-static void peel_added(struct peel *p)
+static void peel_added(struct score_peeler *p)
 {
 	peel_bias(p);
 	p->s->scale *= peel_scales(p);
@@ -103,7 +103,7 @@ static void peel_added(struct peel *p)
 
 void scores_read_from(const struct rebuild *r, struct ir_value x, struct scores *out)
 {
-	struct peel p = {r, out};
+	struct score_peeler p = {r, out};
 	init_scores(out, x);
 	peel_inside(&p);
 	peel_added(&p);
@@ -111,7 +111,7 @@ void scores_read_from(const struct rebuild *r, struct ir_value x, struct scores 
 
 void scores_read(const struct rebuild *r, const struct ir_op *op, bool with_bias, struct scores *out)
 {
-	struct peel p = {r, out};
+	struct score_peeler p = {r, out};
 	init_scores(out, op->operands[0]);
 	if (op->code == OP_masked_softmax) {
 		const struct attrs_masked_softmax *a = op->attrs;

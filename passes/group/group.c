@@ -192,9 +192,9 @@ static bool is_tensor(const struct grouper *g, struct ir_value old)
 static bool has_own_buffer(const struct grouper *g, struct ir_value old)
 {
 	const struct ir_func *f = irb_func(g->b);
-	struct ir_value now = g->map[old.id];
-	const struct ir_op *op = ir_def(f, now);
-	return op != NULL && op->code == OP_group && !ir_is_state_slice(f, now);
+	struct ir_value new_value = g->map[old.id];
+	const struct ir_op *op = ir_def(f, new_value);
+	return op != NULL && op->code == OP_group && !ir_is_state_slice(f, new_value);
 }
 
 /*
@@ -396,12 +396,12 @@ static void emit_with_indices(struct grouper *g, const struct ir_op *op)
 /* Emits a view, or a group that copies if it cannot be expressed by strides. */
 static void emit_view(struct grouper *g, const struct ir_op *op)
 {
-	struct ir_value from = g->map[op->operands[0].id], now;
+	struct ir_value from = g->map[op->operands[0].id], new_value;
 	struct ir_view view;
 
 	irb_clone(g->b, g->f, op, g->map);
-	now = g->map[op->results[0].id];
-	if (irb_failed(g->b) || ir_view_resolve(g->out, irb_func(g->b), now, &view))
+	new_value = g->map[op->results[0].id];
+	if (irb_failed(g->b) || ir_view_resolve(g->out, irb_func(g->b), new_value, &view))
 		return;
 	pass_missed(g->p, op->loc, "%s becomes a copy: it cannot be expressed by strides",
 	            ir_op_desc(op->code)->name);

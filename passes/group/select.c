@@ -262,12 +262,12 @@ static int64_t select_split(const struct rebuild *r, const struct ir_op *root, i
 	const struct ir_type *key = ir_type_of(r->f, root->operands[1]);
 	const struct ir_type *q = ir_type_of(r->f, root->operands[0]);
 	const struct target *t = r->p->options->target;
-	int64_t keys = ir_dim_hi(r->in->dims, key->dims[2]), heads, least = SPLIT_BLOCKS_MIN;
+	int64_t keys = ir_dim_hi(r->in->dims, key->dims[2]), heads, blocks_min = SPLIT_BLOCKS_MIN;
 	bool is_decode_step = ir_dim_equals(q->dims[2], 1);
 	if (t->group_size > 1) { /* the same kernel has a path for calls of one token */
 		is_decode_step = q->dims[2] != key->dims[2] && ir_dim_is_const(q->dims[1], &heads);
 		rows = query_rows(r, root, 1);
-		least = SPLIT_GROUPS_MIN;
+		blocks_min = SPLIT_GROUPS_MIN;
 	} else if (rows > br) {
 		return 0;
 	}
@@ -281,7 +281,7 @@ static int64_t select_split(const struct rebuild *r, const struct ir_op *root, i
 		            "so one "
 		            "worker computes a head",
 		            (long long)blocks, SPLIT_BLOCKS_MAX);
-	return blocks >= least && blocks <= SPLIT_BLOCKS_MAX ? blocks : 0;
+	return blocks >= blocks_min && blocks <= SPLIT_BLOCKS_MAX ? blocks : 0;
 }
 
 static int count_scales(const struct ir_op *root)

@@ -131,7 +131,7 @@ struct moment {
 	const char *path; /* with iterations; "" if the op has none */
 };
 
-struct listing {
+struct name_lister {
 	const struct probe_request *q;
 	const struct ir_func *f;
 	struct probe_sites *sites;
@@ -169,7 +169,7 @@ static const char *local_name(const struct ir_func *f, const struct ir_op *op)
 }
 
 /* Adds a site; a second one of the same path and name becomes NAME.2. */
-static void add_site(struct listing *l, struct strmap *counts, struct probe_site site)
+static void add_site(struct name_lister *l, struct strmap *counts, struct probe_site site)
 {
 	struct arena *a = l->q->arena;
 	const char *path = site.op->loc.path ? site.op->loc.path : "";
@@ -191,7 +191,7 @@ static void add_site(struct listing *l, struct strmap *counts, struct probe_site
 }
 
 /* Lists the sites of a region and of the repeats in it. */
-static void find_sites(struct listing *l, const struct ir_region *r, size_t depth)
+static void find_sites(struct name_lister *l, const struct ir_region *r, size_t depth)
 {
 	struct strmap counts;
 	strmap_init(&counts, l->q->arena);
@@ -216,7 +216,7 @@ static void find_sites(struct listing *l, const struct ir_region *r, size_t dept
 /* ---- moments ---- */
 
 /* Makes this moment the last one of its step and of all enclosing steps: h.0.attn, h.0, h. */
-static void note_steps(struct listing *l, const char *path, size_t moment)
+static void note_steps(struct name_lister *l, const char *path, size_t moment)
 {
 	struct arena *a = l->q->arena;
 	for (size_t n = strlen(path); n > 0; n--)
@@ -226,7 +226,7 @@ static void note_steps(struct listing *l, const char *path, size_t moment)
 }
 
 /* Records the execution of a site in the current iteration. */
-static void note_moment(struct listing *l, size_t number, int64_t iteration)
+static void note_moment(struct name_lister *l, size_t number, int64_t iteration)
 {
 	const struct probe_site *site = &l->sites->items[number];
 	const struct ir_region *region = ir_value_info(l->f, site->op->results[0])->region;
@@ -242,7 +242,7 @@ static void note_moment(struct listing *l, size_t number, int64_t iteration)
 }
 
 /* Traverses a region in order of execution and records its sites. False: too many. */
-static bool trace_region(struct listing *l, const struct ir_region *r, size_t depth, int64_t iteration)
+static bool trace_region(struct name_lister *l, const struct ir_region *r, size_t depth, int64_t iteration)
 {
 	for (size_t i = 0; i < r->n_ops; i++) {
 		const struct ir_op *op = r->ops[i];
@@ -266,7 +266,7 @@ static bool trace_region(struct listing *l, const struct ir_region *r, size_t de
 
 /* ---- names ---- */
 
-static void add_name(struct listing *l, const char *name, size_t moment)
+static void add_name(struct name_lister *l, const char *name, size_t moment)
 {
 	ARENA_ADD(l->q->arena, l->names,
 	          (struct probe_name){.name = name,
@@ -279,7 +279,7 @@ static void add_name(struct listing *l, const char *name, size_t moment)
  * Adds the name of a moment: PATH.NAME, or NAME alone in text without paths. The last moment of a step is named by
  * the step.
  */
-static void name_moment(struct listing *l, size_t moment)
+static void name_moment(struct name_lister *l, size_t moment)
 {
 	const struct moment *m = &l->moments.items[moment];
 	const struct probe_site *site = &l->sites->items[m->site];
@@ -307,7 +307,7 @@ static int by_moment(const void *a, const void *b)
 enum tfmc_status probe_list(const struct probe_request *q, const struct ir_func *f, struct probe_sites *sites,
                             struct probe_names *names)
 {
-	struct listing l = {.q = q, .f = f, .sites = sites, .names = names};
+	struct name_lister l = {.q = q, .f = f, .sites = sites, .names = names};
 	l.first_site = ARENA_ARRAY(q->arena, size_t, f->n_values + 1);
 	strmap_init(&l.steps, q->arena);
 	if (!l.first_site)

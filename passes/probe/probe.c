@@ -16,7 +16,7 @@
 #define MAX_SITES 96
 #define NEAR_MAX  4096 /* names that are considered for suggestions */
 
-struct probing {
+struct probe_inserter {
 	const struct probe_request *q;
 	struct ir_module *out;
 	struct probe_values *values;
@@ -28,7 +28,7 @@ struct probing {
 	size_t n_results;
 };
 
-static bool is_wanted(struct probing *p, const char *name)
+static bool is_wanted(struct probe_inserter *p, const char *name)
 {
 	bool found = false;
 	for (size_t i = 0; i < p->q->n_patterns; i++) {
@@ -55,8 +55,8 @@ static bool has_result(const struct ir_func *f, const struct probe_sites *sites,
  * Result name for a value: "layers_self_attention_weights" for layers.2.self.attention.weights; a second one
  * ends in _2.
  */
-static const char *name_result(struct probing *p, const struct ir_func *f, const struct probe_sites *sites,
-                               const char *value)
+static const char *name_result(struct probe_inserter *p, const struct ir_func *f,
+                               const struct probe_sites *sites, const char *value)
 {
 	struct buf name;
 	buf_init(&name);
@@ -76,7 +76,7 @@ static const char *name_result(struct probing *p, const struct ir_func *f, const
 }
 
 /* Marks a site as wanted in the iteration of n. */
-static void request_site(struct probing *p, const struct ir_func *f, const struct probe_sites *sites,
+static void request_site(struct probe_inserter *p, const struct ir_func *f, const struct probe_sites *sites,
                          struct probe_site *s, const struct probe_name *n)
 {
 	int64_t iteration = n->iteration;
@@ -103,7 +103,8 @@ static void drop_unwanted(struct probe_sites *sites)
  * Marks the requested sites of a function and lists their values; slots are set when the range of iterations is
  * known.
  */
-static enum tfmc_status select_sites(struct probing *p, const struct ir_func *f, struct probe_sites *sites)
+static enum tfmc_status select_sites(struct probe_inserter *p, const struct ir_func *f,
+                                     struct probe_sites *sites)
 {
 	struct probe_names names = {0};
 	size_t from = p->values->n, before = p->n_results;
@@ -149,7 +150,7 @@ static bool is_requested(const struct probe_request *q, const char *function)
 }
 
 /* Copies all functions; those requested get their probes as results. */
-static enum tfmc_status insert_all(struct probing *p, const struct ir_module *in)
+static enum tfmc_status insert_all(struct probe_inserter *p, const struct ir_module *in)
 {
 	for (size_t i = 0; i < in->weights.n; i++)
 		if (!ir_add_weight(p->out, in->weights.items[i]))
@@ -168,7 +169,7 @@ static enum tfmc_status insert_all(struct probing *p, const struct ir_module *in
 }
 
 /* False after an error for each pattern that matches nothing. */
-static bool all_matched(struct probing *p)
+static bool all_matched(struct probe_inserter *p)
 {
 	bool ok = true;
 	for (size_t i = 0; i < p->q->n_patterns; i++) {
@@ -189,7 +190,7 @@ static bool all_matched(struct probing *p)
 enum tfmc_status probe_insert(const struct probe_request *q, const struct ir_module *in,
                               struct ir_module **out, struct probe_values *values)
 {
-	struct probing p = {.q = q, .values = values};
+	struct probe_inserter p = {.q = q, .values = values};
 	*out = NULL;
 	if (in->stage != STAGE_GRAPH) {
 		diag_error(q->cx, LOC_NONE, DIAG_UNSUPPORTED,

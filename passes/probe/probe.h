@@ -85,8 +85,8 @@ struct probe_site {
 	const char *name; /* within its step */
 	size_t depth;     /* number of repeats around it */
 	bool wanted;
-	int64_t first, last; /* range of requested iterations */
-	struct ir_value now; /* during probe_write: the value, or the tensor that collects its iterations */
+	int64_t first, last;   /* range of requested iterations */
+	struct ir_value value; /* during probe_write: the value, or the tensor that collects its iterations */
 	const char *result_name;
 };
 struct probe_sites {

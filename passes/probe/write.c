@@ -11,7 +11,7 @@
 #include "ir/builder/build.h"
 #include "passes/probe/probe.h"
 
-struct writing {
+struct probe_writer {
 	const struct probe_request *q;
 	const struct ir_func *f;
 	struct ir_builder *b;
@@ -27,7 +27,7 @@ struct writing {
 
 /* ---- recomputation ---- */
 
-static void note_readers(struct writing *w, const struct ir_op *op)
+static void note_readers(struct probe_writer *w, const struct ir_op *op)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
 		if (op->code == OP_add)
@@ -38,7 +38,7 @@ static void note_readers(struct writing *w, const struct ir_op *op)
 }
 
 /* v is materialized in memory however the function is fused: recomputation starts from it. */
-static bool is_boundary(const struct writing *w, struct ir_value v, const struct ir_region *here)
+static bool is_boundary(const struct probe_writer *w, struct ir_value v, const struct ir_region *here)
 {
 	const struct ir_op *op = ir_def(w->f, v);
 	if (!op || ir_value_info(w->f, v)->region != here || op->region ||
@@ -56,7 +56,7 @@ static bool is_float(const struct ir_type *t)
 }
 
 /* The value that clones read in place of a materialized one: max(v, -inf). */
-static struct ir_value boundary_copy(struct writing *w, struct ir_value v, const struct ir_region *here)
+static struct ir_value boundary_copy(struct probe_writer *w, struct ir_value v, const struct ir_region *here)
 {
 	const struct ir_op *op = ir_def(w->f, v);
 	const struct ir_type *t = irb_type(w->b, w->map[v.id]);
@@ -68,7 +68,7 @@ static struct ir_value boundary_copy(struct writing *w, struct ir_value v, const
 	return irb_max(w->b, w->map[v.id], low, NULL);
 }
 
-static void mark_slice_operands(struct writing *w, const struct ir_op *op, const struct ir_region *here)
+static void mark_slice_operands(struct probe_writer *w, const struct ir_op *op, const struct ir_region *here)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
 		struct ir_value v = op->operands[i];
@@ -80,7 +80,7 @@ static void mark_slice_operands(struct writing *w, const struct ir_op *op, const
 }
 
 /* Clones op onto clones of its operands; materialized operands are read through boundary_copy(). */
-static void clone_op(struct writing *w, const struct ir_op *op, const struct ir_region *here)
+static void clone_op(struct probe_writer *w, const struct ir_op *op, const struct ir_region *here)
 {
 	for (size_t i = 0; i < op->n_operands; i++) {
 		struct ir_value v = op->operands[i];
@@ -89,8 +89,8 @@ static void clone_op(struct writing *w, const struct ir_op *op, const struct ir_
 			continue;
 		bool is_outside =
 		        ir_value_info(w->f, v)->region != here || (def && ir_op_has(def->code, TRAIT_CONST));
-		struct ir_value now = is_outside ? w->map[v.id] : boundary_copy(w, v, here);
-		w->clones[v.id] = now;
+		struct ir_value clone = is_outside ? w->map[v.id] : boundary_copy(w, v, here);
+		w->clones[v.id] = clone;
 	}
 	irb_clone(w->b, w->f, op, w->clones);
 	for (size_t i = 0; i < op->n_operands; i++)
@@ -100,7 +100,7 @@ static void clone_op(struct writing *w, const struct ir_op *op, const struct ir_
 }
 
 /* Recomputes v by cloning its backward slice within its region, up to materialized values. */
-static struct ir_value recompute(struct writing *w, struct ir_value v)
+static struct ir_value recompute(struct probe_writer *w, struct ir_value v)
 {
 	const struct ir_region *here = ir_value_info(w->f, v)->region;
 	const struct ir_op *op = ir_def(w->f, v);
@@ -123,13 +123,13 @@ static struct ir_value recompute(struct writing *w, struct ir_value v)
 }
 
 /* The value to store for a probe of v. */
-static struct ir_value probed_value(struct writing *w, struct ir_value v)
+static struct ir_value probed_value(struct probe_writer *w, struct ir_value v)
 {
 	return !v.id || w->q->mode == PROBE_BARRIER ? w->map[v.id] : recompute(w, v);
 }
 
 /* Broadcasts keys k [B, K, T, E] to the heads of q: [B, H, T, E]. */
-static struct ir_value broadcast_heads(struct writing *w, struct ir_value k, const struct ir_type *q)
+static struct ir_value broadcast_heads(struct probe_writer *w, struct ir_value k, const struct ir_type *q)
 {
 	const struct ir_type *t = irb_type(w->b, k);
 	struct ir_dims *d = irb_module(w->b)->dims;
@@ -146,8 +146,8 @@ static struct ir_value broadcast_heads(struct writing *w, struct ir_value k, con
 }
 
 /* Probabilities of scores p [B, H, S, T] with attention sinks, written out, since masked_softmax has no sinks. */
-static struct ir_value probabilities_with_sinks(struct writing *w, const struct ir_op *op, struct ir_value p,
-                                                const struct attrs_masked_softmax *m)
+static struct ir_value probabilities_with_sinks(struct probe_writer *w, const struct ir_op *op,
+                                                struct ir_value p, const struct attrs_masked_softmax *m)
 {
 	struct ir_builder *b = w->b;
 	const struct attrs_mask mask = {.mask = m->mask, .window = m->window};
@@ -168,7 +168,7 @@ static struct ir_value probabilities_with_sinks(struct writing *w, const struct 
 }
 
 /* Probabilities of an attention, written out: softmax(mask(softcap(q k^T scale + bias))). */
-static struct ir_value probabilities_of(struct writing *w, const struct ir_op *op)
+static struct ir_value probabilities_of(struct probe_writer *w, const struct ir_op *op)
 {
 	const struct attrs_attention *a = op->attrs;
 	struct ir_value q = probed_value(w, op->operands[OPERAND(attention, q)]);
@@ -200,7 +200,7 @@ static struct ir_value probabilities_of(struct writing *w, const struct ir_op *o
 /* ---- iterations ---- */
 
 /* Iteration, flattened over the repeats around a region; i32[]. */
-static struct ir_value iteration_number(struct writing *w, const struct ir_region *r)
+static struct ir_value iteration_number(struct probe_writer *w, const struct ir_region *r)
 {
 	const struct ir_region *around[64];
 	size_t n = 0;
@@ -221,7 +221,7 @@ static struct ir_value iteration_number(struct writing *w, const struct ir_regio
 }
 
 /* Dims of the tensor with a slot for each requested iteration. Returns its rank. */
-static int slot_dims(struct writing *w, const struct probe_site *s, const struct ir_type *t,
+static int slot_dims(struct probe_writer *w, const struct probe_site *s, const struct ir_type *t,
                      const struct ir_dim *dims[IR_RANK_MAX])
 {
 	dims[0] = ir_dim_const(irb_module(w->b)->dims, s->last - s->first + 1);
@@ -231,7 +231,7 @@ static int slot_dims(struct writing *w, const struct probe_site *s, const struct
 }
 
 /* Type of column sums: f32 [2 K + 1], of experts [E, 2 K + 1]. */
-static const struct ir_type *columns_type(struct writing *w, const struct ir_op *op)
+static const struct ir_type *columns_type(struct probe_writer *w, const struct ir_op *op)
 {
 	struct ir_module *m = irb_module(w->b);
 	const struct ir_type *x = ir_type_of(w->f, op->operands[0]),
@@ -245,29 +245,29 @@ static const struct ir_type *columns_type(struct writing *w, const struct ir_op 
 }
 
 /* Creates the tensor of slots, before the outermost repeat. */
-static void begin_slots(struct writing *w, struct probe_site *s)
+static void begin_slots(struct probe_writer *w, struct probe_site *s)
 {
 	const struct ir_type *t = ir_type_of(w->f, s->op->results[s->result]);
 	const struct ir_dim *dims[IR_RANK_MAX];
 	struct ir_type copy = *t;
 	if (s->part == PROBE_PROBABILITIES) /* [B, H, S, E] becomes [B, H, S, T] */
 		copy.dims[3] = ir_type_of(w->f, s->op->operands[1])->dims[2];
-	const struct ir_type *now = s->part == PROBE_COLUMN_SUMS ? columns_type(w, s->op)
-	                                                         : ir_import_type(irb_module(w->b), &copy);
-	if (now->rank + 1 > IR_RANK_MAX) {
+	const struct ir_type *type = s->part == PROBE_COLUMN_SUMS ? columns_type(w, s->op)
+	                                                          : ir_import_type(irb_module(w->b), &copy);
+	if (type->rank + 1 > IR_RANK_MAX) {
 		diag_error(w->q->cx, s->op->loc.at, DIAG_UNSUPPORTED,
-		           "not supported yet: a probe of rank %d in a repeat", now->rank);
+		           "not supported yet: a probe of rank %d in a repeat", type->rank);
 		w->failed = true;
 		return;
 	}
-	int rank = slot_dims(w, s, now, dims);
-	s->now = irb_full_of(w->b, 0.0, now->dtype, rank, dims);
+	int rank = slot_dims(w, s, type, dims);
+	s->value = irb_full_of(w->b, 0.0, type->dtype, rank, dims);
 }
 
 /* slots = where(slot index = iteration, v, slots) */
-static void fill_slot(struct writing *w, struct probe_site *s, struct ir_value v)
+static void fill_slot(struct probe_writer *w, struct probe_site *s, struct ir_value v)
 {
-	const struct ir_type *t = irb_type(w->b, s->now);
+	const struct ir_type *t = irb_type(w->b, s->value);
 	const struct ir_region *r = ir_value_info(w->f, s->op->results[0])->region;
 	const struct attrs_iota count = {
 	        .dims = {(const struct ir_dim **)(uintptr_t)t->dims, (size_t)t->rank},
@@ -276,12 +276,12 @@ static void fill_slot(struct writing *w, struct probe_site *s, struct ir_value v
 	struct ir_value slot = irb_iota(w->b, &count);
 	struct ir_value iteration = irb_broadcast_to(w->b, iteration_number(w, r), t->rank, t->dims);
 	struct ir_value is_now = irb_cmp(w->b, slot, iteration, &(struct attrs_cmp){.kind = CMP_eq});
-	s->now = irb_where(w->b, is_now, irb_broadcast_to(w->b, v, t->rank, t->dims), s->now, NULL);
+	s->value = irb_where(w->b, is_now, irb_broadcast_to(w->b, v, t->rank, t->dims), s->value, NULL);
 }
 
 /* ---- the function ---- */
 
-static bool is_inside(const struct writing *w, const struct probe_site *s, const struct ir_op *repeat)
+static bool is_inside(const struct probe_writer *w, const struct probe_site *s, const struct ir_op *repeat)
 {
 	const struct ir_region *r = ir_value_info(w->f, s->op->results[0])->region;
 	for (; s->wanted && r; r = r->parent)
@@ -293,7 +293,7 @@ static bool is_inside(const struct writing *w, const struct probe_site *s, const
 /* Copies a repeat, with the tensors of slots of the sites in it as further carries. */
 static void write_repeat(struct ir_copy *c, const struct ir_op *op)
 {
-	struct writing *w = c->user;
+	struct probe_writer *w = c->user;
 	struct ir_value values[BUILD_LIST_MAX], args[BUILD_LIST_MAX + 1];
 	const struct ir_op *yield = op->region->ops[op->region->n_ops - 1];
 	struct probe_site *inside[BUILD_LIST_MAX];
@@ -302,26 +302,26 @@ static void write_repeat(struct ir_copy *c, const struct ir_op *op)
 		if (is_inside(w, &w->sites->items[i], op))
 			inside[extra++] = &w->sites->items[i];
 	for (size_t i = 0; i < extra; i++)
-		if (!inside[i]->now.id)
+		if (!inside[i]->value.id)
 			begin_slots(w, inside[i]);
 	if (w->failed)
 		return;
 	ir_copy_values(c, op->operands, n, values);
 	for (size_t i = 0; i < extra; i++)
-		values[n + i] = inside[i]->now;
+		values[n + i] = inside[i]->value;
 	ir_copy_repeat_begin(c, op, ((const struct attrs_repeat *)op->attrs)->count, values, n + extra, args);
 	for (size_t i = 0; i < extra; i++)
-		inside[i]->now = args[1 + n + i];
+		inside[i]->value = args[1 + n + i];
 	ir_copy_region(c, op->region);
 	ir_copy_values(c, yield->operands, n, values);
 	for (size_t i = 0; i < extra; i++)
-		values[n + i] = inside[i]->now;
+		values[n + i] = inside[i]->value;
 	ir_copy_repeat_end(c, op, values, n + extra, args);
 	for (size_t i = 0; i < extra; i++)
-		inside[i]->now = args[n + i];
+		inside[i]->value = args[n + i];
 }
 
-static struct ir_value columns_of(struct writing *w, const struct ir_op *op)
+static struct ir_value columns_of(struct probe_writer *w, const struct ir_op *op)
 {
 	struct ir_value x = w->map[op->operands[0].id];
 	int64_t experts = 0;
@@ -332,7 +332,7 @@ static struct ir_value columns_of(struct writing *w, const struct ir_op *op)
 }
 
 /* Builds the value of a site, and stores it in its slot if it is in a repeat. */
-static void write_probe(struct writing *w, struct probe_site *s)
+static void write_probe(struct probe_writer *w, struct probe_site *s)
 {
 	irb_set_loc(w->b, s->op->loc);
 	struct ir_value v = IR_NO_VALUE;
@@ -344,13 +344,13 @@ static void write_probe(struct writing *w, struct probe_site *s)
 	if (s->depth)
 		fill_slot(w, s, v);
 	else
-		s->now = v;
+		s->value = v;
 }
 
 /* Copies an op, and after it the probes of its results. */
 static bool write_op(struct ir_copy *c, const struct ir_op *op)
 {
-	struct writing *w = c->user;
+	struct probe_writer *w = c->user;
 	bool has_sites = false;
 	if (w->failed)
 		return true;
@@ -367,7 +367,7 @@ static bool write_op(struct ir_copy *c, const struct ir_op *op)
 }
 
 /* Finishes the function. Results without a name are internal to the object and stay last. */
-static enum tfmc_status finish(struct writing *w)
+static enum tfmc_status finish(struct probe_writer *w)
 {
 	const struct ir_op *ret = w->f->body->ops[w->f->body->n_ops - 1];
 	size_t total = ret->n_operands + w->sites->n, n = 0, next = 0;
@@ -384,7 +384,7 @@ static enum tfmc_status finish(struct writing *w)
 		const struct probe_site *s = &w->sites->items[i];
 		if (!s->wanted)
 			continue;
-		values[n] = s->now;
+		values[n] = s->value;
 		results[n++] = (struct ir_result){.name = s->result_name, .lengths = -1};
 	}
 	for (; !w->q->alone && next < ret->n_operands; next++, n++) {
@@ -399,7 +399,7 @@ enum tfmc_status probe_write(const struct probe_request *q, const struct ir_func
                              struct probe_sites *sites)
 {
 	struct arena *a = q->arena;
-	struct writing w = {.q = q, .f = f, .sites = sites};
+	struct probe_writer w = {.q = q, .f = f, .sites = sites};
 	w.map = ARENA_ARRAY(a, struct ir_value, f->n_values);
 	w.clones = ARENA_ARRAY(a, struct ir_value, f->n_values);
 	w.is_summed = ARENA_ARRAY(a, bool, f->n_values);

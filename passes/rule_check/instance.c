@@ -11,7 +11,7 @@
 
 #define DRAWS 64
 
-struct drawn {
+struct instance_builder {
 	const struct rule *rule;
 	struct rule_rng rng;
 	enum ir_dtype floats;
@@ -35,7 +35,7 @@ double rule_real(struct rule_rng *r)
 
 /* ---- shapes ---- */
 
-static const struct ir_dim *draw_dim(struct drawn *d)
+static const struct ir_dim *draw_dim(struct instance_builder *d)
 {
 	static const int sizes[] = {1, 2, 3, 5, 4, 7};
 	return ir_dim_const(d->m->dims, sizes[rule_below(&d->rng, (int)TFMC_COUNT(sizes))]);
@@ -50,7 +50,7 @@ static bool has_axes(const struct rule *rule)
 }
 
 /* Without named axes `..` is the complete shape, which must have at least one axis. */
-static void draw_shapes(struct drawn *d)
+static void draw_shapes(struct instance_builder *d)
 {
 	struct rule_match *m = &d->bound;
 	for (int i = 0; i < d->rule->n_dims; i++)
@@ -61,7 +61,7 @@ static void draw_shapes(struct drawn *d)
 		m->lead[i] = draw_dim(d);
 }
 
-static enum ir_dtype dtype_of_class(const struct drawn *d, enum ir_operand_class class)
+static enum ir_dtype dtype_of_class(const struct instance_builder *d, enum ir_operand_class class)
 {
 	switch (class) {
 	case CLASS_ANY:
@@ -87,7 +87,7 @@ static enum ir_operand_class required_class(const struct rule *rule, int value)
 	return CLASS_FLOAT;
 }
 
-static enum ir_dtype operand_dtype(const struct drawn *d, int value)
+static enum ir_dtype operand_dtype(const struct instance_builder *d, int value)
 {
 	const struct rule_type *t = d->rule->values[value].type;
 	enum rule_elem elem = t != NULL ? t->elem : ELEM_ANY;
@@ -104,7 +104,7 @@ static enum ir_dtype operand_dtype(const struct drawn *d, int value)
 
 /* ---- variables ---- */
 
-static double draw_number(struct drawn *d, enum ir_attr_kind kind)
+static double draw_number(struct instance_builder *d, enum ir_attr_kind kind)
 {
 	static const double floats[] = {1e-5, 0.5, 1, 2, -1, 0.125, 3, -2.5, 1e-3, -1e9, -1e4};
 	if (kind == ATTR_FLAG)
@@ -119,7 +119,7 @@ static double draw_number(struct drawn *d, enum ir_attr_kind kind)
 }
 
 /* A random permutation of the axes, or an ascending subset. */
-static void draw_ints(struct drawn *d, struct rule_binding *v, bool is_perm, int rank)
+static void draw_ints(struct instance_builder *d, struct rule_binding *v, bool is_perm, int rank)
 {
 	v->ints.items = ARENA_ARRAY(&d->m->arena, int64_t, IR_RANK_MAX);
 	v->ints.n = 0;
@@ -152,7 +152,7 @@ static const struct ir_attr_desc *binding_attr(const struct rule *rule, int var,
 	return NULL;
 }
 
-static int rank_of(const struct drawn *d, const struct rule_op *op)
+static int rank_of(const struct instance_builder *d, const struct rule_op *op)
 {
 	const struct rule_type *t = NULL;
 	if (op != NULL && op->n_operands > 0 && op->operands[0].kind == ARG_VALUE)
@@ -160,7 +160,7 @@ static int rank_of(const struct drawn *d, const struct rule_op *op)
 	return t == NULL ? d->bound.n_lead : t->n + (t->lead ? d->bound.n_lead : 0);
 }
 
-static void draw_variables(struct drawn *d)
+static void draw_variables(struct instance_builder *d)
 {
 	for (int i = 0; i < d->rule->n_vars; i++) {
 		struct rule_binding *v = &d->bound.vars[i];
@@ -176,7 +176,7 @@ static void draw_variables(struct drawn *d)
 }
 
 /* Solves equal($a, e), near($a, e), near($a*b, e) and near($a*$b, e) for $a. */
-static void solve(struct drawn *d, const struct rule_pred *p)
+static void solve(struct instance_builder *d, const struct rule_pred *p)
 {
 	const struct rule_expr *left = p->args[0], *factor = NULL;
 	double value, divisor = 1;
@@ -191,7 +191,7 @@ static void solve(struct drawn *d, const struct rule_pred *p)
 	d->bound.vars[left->index].number = value / divisor;
 }
 
-static bool draw_until_true(struct drawn *d)
+static bool draw_until_true(struct instance_builder *d)
 {
 	for (int i = 0; i < DRAWS; i++) {
 		draw_variables(d);
@@ -206,7 +206,7 @@ static bool draw_until_true(struct drawn *d)
 /* ---- operands ---- */
 
 /* A weight whose elements differ: a column of a sinusoid table, reshaped. */
-static struct ir_value draw_weight(struct drawn *d, const struct ir_type *t, int value)
+static struct ir_value draw_weight(struct instance_builder *d, const struct ir_type *t, int value)
 {
 	struct arena *a = &d->m->arena;
 	int64_t dims[IR_RANK_MAX], count = 1;
@@ -226,7 +226,7 @@ static struct ir_value draw_weight(struct drawn *d, const struct ir_type *t, int
 }
 
 /* Parameters first, weights after them. */
-static bool make_operands(struct drawn *d, bool weights)
+static bool make_operands(struct instance_builder *d, bool weights)
 {
 	for (int i = 0; i < d->rule->n_values; i++) {
 		const struct rule_value *v = &d->rule->values[i];
@@ -244,7 +244,7 @@ static bool make_operands(struct drawn *d, bool weights)
 }
 
 /* Builds the left side as the body of function f. */
-static bool make_body(struct drawn *d)
+static bool make_body(struct instance_builder *d)
 {
 	const struct ir_result result = {.name = "y", .lengths = -1};
 	struct ir_builder *b = irb_begin(d->m, &d->cx, "f", (struct ir_loc){.path = NULL});
@@ -265,7 +265,8 @@ static bool make_body(struct drawn *d)
 
 struct ir_module *rule_instance(const struct rule *rule, uint64_t seed, enum ir_dtype floats)
 {
-	struct drawn d = {.rule = rule, .rng = {seed}, .floats = floats, .m = ir_module_create("check")};
+	struct instance_builder d = {
+	        .rule = rule, .rng = {seed}, .floats = floats, .m = ir_module_create("check")};
 	if (d.m == NULL)
 		return NULL;
 	d.bound.rule = rule;

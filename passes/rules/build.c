@@ -283,15 +283,15 @@ bool rewriter_emit(struct rewriter *w, struct rebuild *r, const struct ir_op *op
 	const struct rule_match *m = w->f == r->f ? w->found[op->results[0].id] : NULL;
 	if (m == NULL)
 		return false;
-	struct ir_value now = rule_build(r, m);
+	struct ir_value new_value = rule_build(r, m);
 	const struct ir_type *expected = ir_import_type(r->out, ir_type_of(r->f, op->results[0]));
-	if (now.id == 0 || irb_type(r->b, now) != expected) {
+	if (new_value.id == 0 || irb_type(r->b, new_value) != expected) {
 		if (w->wrong == NULL)
 			w->wrong_at = op->loc.at;
 		w->wrong = w->wrong != NULL ? w->wrong : m->rule;
-		now = IR_NO_VALUE;
+		new_value = IR_NO_VALUE;
 	}
-	rebuild_set(r, op->results[0], now);
+	rebuild_set(r, op->results[0], new_value);
 	count_hit(w, r, m, op->loc);
 	return true;
 }

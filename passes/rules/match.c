@@ -92,19 +92,19 @@ static bool same_dims(const struct ir_dim_list *a, const struct ir_dim_list *b)
 /* The first occurrence of a variable binds it, the others compare. */
 static bool bind_attr(struct rule_binding *b, const struct ir_attr_desc *d, const void *at)
 {
-	struct rule_binding now = {.is_set = true, .number = number_at(d, at)};
+	struct rule_binding bound = {.is_set = true, .number = number_at(d, at)};
 	if (d->kind == ATTR_INTS)
-		now.ints = *(const struct ir_int_list *)at;
+		bound.ints = *(const struct ir_int_list *)at;
 	if (d->kind == ATTR_DIMS)
-		now.dims = *(const struct ir_dim_list *)at;
+		bound.dims = *(const struct ir_dim_list *)at;
 	if (d->kind == ATTR_DIM)
-		now.dim = *(const struct ir_dim *const *)at;
+		bound.dim = *(const struct ir_dim *const *)at;
 	if (!b->is_set) {
-		*b = now;
+		*b = bound;
 		return true;
 	}
-	return memcmp(&b->number, &now.number, sizeof(double)) == 0 && same_ints(&b->ints, &now.ints) &&
-	       same_dims(&b->dims, &now.dims) && b->dim == now.dim;
+	return memcmp(&b->number, &bound.number, sizeof(double)) == 0 && same_ints(&b->ints, &bound.ints) &&
+	       same_dims(&b->dims, &bound.dims) && b->dim == bound.dim;
 }
 
 static bool is_default(const struct ir_attr_desc *d, const void *at)

@@ -377,17 +377,17 @@ struct ir_module *reduce_apply(const struct ir_module *in, const struct reduce_e
 #define OPERANDS_MAX   9
 
 struct reducer {
-	struct ir_module *now;
+	struct ir_module *current;
 	reduce_keep *keep;
 	void *user;
 	struct reduce_report *report;
 	bool changed; /* in this round */
 };
 
-/* Applies an edit. True if it was accepted: r->now is the new module. */
+/* Applies an edit. True if it was accepted: r->current is the new module. */
 static bool try_edit(struct reducer *r, struct reduce_edit edit)
 {
-	struct ir_module *next = reduce_apply(r->now, &edit);
+	struct ir_module *next = reduce_apply(r->current, &edit);
 	if (next == NULL)
 		return false;
 	r->report->tried++;
@@ -397,8 +397,8 @@ static bool try_edit(struct reducer *r, struct reduce_edit edit)
 	}
 	r->report->kept++;
 	r->changed = true;
-	ir_module_destroy(r->now);
-	r->now = next;
+	ir_module_destroy(r->current);
+	r->current = next;
 	return true;
 }
 
@@ -435,29 +435,29 @@ static bool try_earlier(struct reducer *r, size_t func, size_t result)
 /* Tries the edits of one function. */
 static void try_func(struct reducer *r, size_t func)
 {
-	for (size_t i = r->now->funcs.items[func]->n_results; i-- > 0;)
+	for (size_t i = r->current->funcs.items[func]->n_results; i-- > 0;)
 		(void)try_edit(r, (struct reduce_edit){REDUCE_RESULT, func, i, 0});
-	for (size_t i = r->now->funcs.items[func]->n_results; i-- > 0;)
+	for (size_t i = r->current->funcs.items[func]->n_results; i-- > 0;)
 		while (try_earlier(r, func, i))
 			continue;
-	for (size_t at = count_ops(r->now->funcs.items[func]); at-- > 0;) {
+	for (size_t at = count_ops(r->current->funcs.items[func]); at-- > 0;) {
 		(void)try_op(r, func, at);
-		size_t n = count_ops(r->now->funcs.items[func]);
+		size_t n = count_ops(r->current->funcs.items[func]);
 		at = at < n ? at : n;
 	}
-	for (size_t i = r->now->funcs.items[func]->n_params; i-- > 0;)
+	for (size_t i = r->current->funcs.items[func]->n_params; i-- > 0;)
 		(void)try_edit(r, (struct reduce_edit){REDUCE_PARAM, func, i, 0});
 }
 
 /* Finds the smallest accepted upper bound of each dim: the lower bound first, then bisection. */
 static void try_bounds(struct reducer *r)
 {
-	for (size_t i = 0; i < ir_dims_count(r->now->dims); i++) {
-		int64_t lo = ir_dims_sym(r->now->dims, i)->lo;
-		while (lo < ir_dims_sym(r->now->dims, i)->hi) {
+	for (size_t i = 0; i < ir_dims_count(r->current->dims); i++) {
+		int64_t lo = ir_dims_sym(r->current->dims, i)->lo;
+		while (lo < ir_dims_sym(r->current->dims, i)->hi) {
 			if (try_edit(r, (struct reduce_edit){REDUCE_BOUND, 0, i, lo}))
 				break;
-			lo += (ir_dims_sym(r->now->dims, i)->hi - lo + 1) / 2;
+			lo += (ir_dims_sym(r->current->dims, i)->hi - lo + 1) / 2;
 		}
 	}
 }
@@ -470,20 +470,20 @@ enum tfmc_status module_reduce(const struct ir_module *in, reduce_keep *keep, vo
 	struct reducer r = {.keep = keep, .user = user, .report = report, .changed = true};
 	*report = (struct reduce_report){0};
 	*out = NULL;
-	r.now = reduce_apply(in, &none);
-	if (r.now == NULL)
+	r.current = reduce_apply(in, &none);
+	if (r.current == NULL)
 		return TFMC_NO_MEMORY;
 	for (int iteration = 0; iteration < ITERATIONS_MAX && r.changed; iteration++) {
 		r.changed = false;
-		for (size_t i = r.now->funcs.n; i-- > 0 && r.now->funcs.n > 1;)
+		for (size_t i = r.current->funcs.n; i-- > 0 && r.current->funcs.n > 1;)
 			(void)try_edit(&r, (struct reduce_edit){REDUCE_FUNC, i, 0, 0});
-		for (size_t i = 0; i < r.now->funcs.n; i++)
+		for (size_t i = 0; i < r.current->funcs.n; i++)
 			try_func(&r, i);
 		try_bounds(&r);
-		for (size_t i = r.now->states.n; i-- > 0;)
+		for (size_t i = r.current->states.n; i-- > 0;)
 			(void)try_edit(&r, (struct reduce_edit){REDUCE_STATE, 0, i, 0});
 	}
 	(void)try_edit(&r, none);
-	*out = r.now;
+	*out = r.current;
 	return TFMC_OK;
 }
