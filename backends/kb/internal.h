@@ -56,7 +56,7 @@ struct kb_module {
 	size_t n_insts; /* of all finished functions */
 };
 
-/* Returns ok. If it is false, sets the module's error to `what`, unless an earlier one is set. */
+/* Returns ok. If it is false, sets the module's error to `what`, which names the violation, unless one is set. */
 bool kb_require(struct kb *k, bool ok, const char *what);
 /* Appends inst with copies of its n operands. Returns its new value, none without has_result or memory. */
 struct kb_val kb_emit(struct kb *k, struct kb_inst inst, const struct kb_val *args, size_t n,

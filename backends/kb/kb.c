@@ -63,11 +63,6 @@ const struct kb_caps *kb_caps(const struct kb *k)
 	return &k->caps;
 }
 
-const struct kb_caps *kb_module_caps(const struct kb_module *m)
-{
-	return &m->caps;
-}
-
 bool kb_module_failed(const struct kb_module *m)
 {
 	return m->error || arena_failed(m->arena);
@@ -139,7 +134,7 @@ struct kb_val kb_emit(struct kb *k, struct kb_inst inst, const struct kb_val *ar
 
 struct kb_val kb_poison(struct kb *k, struct kb_type type)
 {
-	kb_require(k, false, "operands do not fit");
+	kb_require(k, false, "operand types do not match the operation");
 	struct kb_inst zero = {.op = KBO_CONST_INT, .type = KB_TYPE(type.scalar, 1)};
 	struct kb_val v = kb_emit(k, zero, NULL, 0, true);
 	if (type.lanes == 1)
@@ -170,22 +165,22 @@ struct kb *kb_begin(struct kb_module *m, const char *name, enum kb_linkage linka
 	(void)ARENA_PUSH(m->arena, &k->defs);
 	(void)ARENA_PUSH(m->arena, &k->vars);
 	bool fits = result == KB_VOID || result == KB_I32 || result == KB_INDEX || result == KB_PTR;
-	kb_require(k, fits, "a function returns void, i32, index or ptr");
-	kb_require(k, linkage != KB_KERNEL || result == KB_VOID, "a kernel returns nothing");
+	kb_require(k, fits, "the result type is not void, i32, index or ptr");
+	kb_require(k, linkage != KB_KERNEL || result == KB_VOID, "a kernel with a result");
 	return k;
 }
 
 void kb_group_size(struct kb *k, int64_t items)
 {
-	kb_require(k, k->func->linkage == KB_KERNEL, "only kernels have work-groups");
-	kb_require(k, items >= 1 && items <= GROUP_SIZE_MAX, "size of a work-group");
+	kb_require(k, k->func->linkage == KB_KERNEL, "an operation of work-groups outside of a kernel");
+	kb_require(k, items >= 1 && items <= GROUP_SIZE_MAX, "the size of a work-group is out of range");
 	k->func->group_size = items;
 }
 
 struct kb_val kb_param(struct kb *k, const char *name, struct kb_type type, unsigned flags)
 {
 	bool first = k->insts.n == 0 || k->insts.items[k->insts.n - 1].op == KBO_PARAM;
-	kb_require(k, first, "parameters come first");
+	kb_require(k, first, "a parameter after other instructions");
 	struct kb_inst inst = {
 	        .op = KBO_PARAM, .type = type, .flags = flags, .name = arena_strdup(k->module->arena, name)};
 	return kb_emit(k, inst, NULL, 0, true);
@@ -195,7 +190,7 @@ void kb_assume_multiple(struct kb *k, struct kb_val param, int align)
 {
 	struct kb_inst *inst = &k->insts.items[k->defs.items[param.id]];
 	if (kb_require(k, inst->op == KBO_PARAM && align > 0 && (align & (align - 1)) == 0,
-	               "a parameter is a multiple of a power of two"))
+	               "not a parameter, or not a power of two"))
 		inst->align = align;
 }
 
@@ -233,7 +228,7 @@ void kb_return(struct kb *k, struct kb_val v)
 void kb_end(struct kb *k)
 {
 	kb_require(k, k->open.n == 0, "a loop or condition is open at the end of the function");
-	kb_require(k, !k->ended, "the function has ended before");
+	kb_require(k, !k->ended, "the function is finished already");
 	k->ended = true;
 	struct kb_func *f = k->func;
 	f->insts = k->insts.items;
@@ -270,7 +265,7 @@ struct kb_val kb_call_external(struct kb *k, const char *name, enum kb_scalar re
 struct kb_val kb_call_ptr(struct kb *k, struct kb_val fn, enum kb_scalar result, const struct kb_val *args,
                           size_t n)
 {
-	kb_require(k, kb_same_type(kb_type_of(k, fn), KB_PTR_T), "a call goes through a pointer");
+	kb_require(k, kb_same_type(kb_type_of(k, fn), KB_PTR_T), "the callee is not a pointer");
 	struct kb_val *all = ARENA_ARRAY(k->module->arena, struct kb_val, n + 1);
 	if (!all)
 		return (struct kb_val){0};
@@ -368,7 +363,7 @@ void kb_data(struct kb_module *m, const char *name, enum kb_linkage linkage, con
 struct kb_val kb_lane_ids(struct kb *k, int lanes)
 {
 	struct kb_inst inst = {.op = KBO_LANE_IDS, .type = KB_TYPE(KB_I32, lanes)};
-	kb_require(k, lanes >= 1 && lanes <= KB_LANES_MAX, "lanes");
+	kb_require(k, lanes >= 1 && lanes <= KB_LANES_MAX, "lane_ids with an invalid number of lanes");
 	return kb_emit(k, inst, NULL, 0, true);
 }
 
@@ -391,7 +386,8 @@ struct kb_var kb_var(struct kb *k, const char *name, struct kb_type type, struct
 		return (struct kb_var){0};
 	struct kb_var v = {(uint32_t)(k->vars.n - 1)};
 	if (init.id)
-		kb_require(k, kb_same_type(kb_type_of(k, init), type), "the first value of a variable fits");
+		kb_require(k, kb_same_type(kb_type_of(k, init), type),
+		           "the initial value does not match the type of the variable");
 	struct kb_inst inst = {
 	        .op = KBO_VAR, .type = type, .result = v.id, .name = arena_strdup(k->module->arena, name)};
 	kb_emit(k, inst, &init, init.id ? 1 : 0, false);
@@ -414,15 +410,17 @@ struct kb_val kb_get(struct kb *k, struct kb_var v)
 void kb_set(struct kb *k, struct kb_var v, struct kb_val value)
 {
 	struct kb_inst inst = {.op = KBO_SET, .type = var_type(k, v), .imm = v.id};
-	kb_require(k, kb_same_type(kb_type_of(k, value), inst.type), "the value of a variable fits");
+	kb_require(k, kb_same_type(kb_type_of(k, value), inst.type),
+	           "the value does not match the type of the variable");
 	kb_emit(k, inst, &value, 1, false);
 }
 
 static struct kb_val emit_array(struct kb *k, enum kb_opcode op, const char *name, enum kb_scalar type,
                                 int64_t count)
 {
-	kb_require(k, k->open.n == 0, "arrays stand at function level");
-	kb_require(k, count > 0 && count <= 65536 && kb_scalar_bytes(type) > 0, "size of an array");
+	kb_require(k, k->open.n == 0, "an array inside of a loop or condition");
+	kb_require(k, count > 0 && count <= 65536 && kb_scalar_bytes(type) > 0,
+	           "size or element type of an array");
 	struct kb_inst inst = {.op = op,
 	                       .type = KB_PTR_T,
 	                       .imm = count,
@@ -439,7 +437,7 @@ struct kb_val kb_local(struct kb *k, const char *name, enum kb_scalar type, int6
 
 struct kb_val kb_shared(struct kb *k, const char *name, enum kb_scalar type, int64_t count)
 {
-	kb_require(k, k->func->linkage == KB_KERNEL, "only kernels have work-groups");
+	kb_require(k, k->func->linkage == KB_KERNEL, "an operation of work-groups outside of a kernel");
 	while (k->reused < k->reused_end) {
 		struct kb_inst *array = &k->insts.items[k->reused++];
 		if (array->op != KBO_SHARED || array->element != type)
@@ -469,7 +467,7 @@ static bool close_scope(struct kb *k, enum kb_opcode op, enum kb_opcode or_op)
 {
 	size_t n = k->open.n;
 	bool fits = n > 0 && (k->open.items[n - 1] == op || k->open.items[n - 1] == or_op);
-	if (kb_require(k, fits, "an end without its begin"))
+	if (kb_require(k, fits, "the end of a loop or condition that is not open"))
 		k->open.n--;
 	return fits;
 }
@@ -480,8 +478,8 @@ struct kb_val kb_loop(struct kb *k, const char *name, struct kb_val lo, struct k
 	struct kb_val args[] = {lo, hi};
 	for (int i = 0; i < 2; i++)
 		kb_require(k, kb_same_type(kb_type_of(k, args[i]), KB_INDEX_T),
-		           "loop bounds are of type index");
-	kb_require(k, step > 0, "loop steps are positive");
+		           "a loop bound is not of type index");
+	kb_require(k, step > 0, "the loop step is not positive");
 	open_scope(k, KBO_LOOP);
 	struct kb_inst inst = {.op = KBO_LOOP,
 	                       .type = KB_INDEX_T,
@@ -512,7 +510,7 @@ void kb_forever(struct kb *k)
 /* IF or BREAK_IF */
 static void emit_conditional(struct kb *k, enum kb_opcode op, struct kb_val cond)
 {
-	kb_require(k, kb_same_type(kb_type_of(k, cond), KB_BOOL_T), "conditions are one bool");
+	kb_require(k, kb_same_type(kb_type_of(k, cond), KB_BOOL_T), "the condition is not a scalar bool");
 	struct kb_inst inst = {.op = op};
 	kb_emit(k, inst, &cond, 1, false);
 }
@@ -520,7 +518,7 @@ static void emit_conditional(struct kb *k, enum kb_opcode op, struct kb_val cond
 void kb_break_if(struct kb *k, struct kb_val cond)
 {
 	bool inside = k->open.n > 0 && k->open.items[k->open.n - 1] == KBO_FOREVER;
-	if (kb_require(k, inside, "break_if stands directly inside forever"))
+	if (kb_require(k, inside, "break_if outside of forever"))
 		emit_conditional(k, KBO_BREAK_IF, cond);
 }
 

@@ -106,6 +106,5 @@ int kb_access_align(const uint8_t *alignments, const struct kb_inst *i);
 /* Bytes of an element in memory; 0 for types that cannot be stored (VOID, BOOL). */
 int kb_scalar_bytes(enum kb_scalar s);
 bool kb_is_float(enum kb_scalar s);
-const struct kb_caps *kb_module_caps(const struct kb_module *m);
 
 #endif

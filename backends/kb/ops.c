@@ -14,8 +14,8 @@
 
 static void check_address(struct kb *k, enum kb_scalar s, struct kb_val ptr, struct kb_val index)
 {
-	kb_require(k, kb_same_type(kb_type_of(k, ptr), KB_PTR_T), "addresses are pointers");
-	kb_require(k, kb_same_type(kb_type_of(k, index), KB_INDEX_T), "element indices are of type index");
+	kb_require(k, kb_same_type(kb_type_of(k, ptr), KB_PTR_T), "the address is not a pointer");
+	kb_require(k, kb_same_type(kb_type_of(k, index), KB_INDEX_T), "the index is not of type index");
 	kb_require(k, kb_scalar_bytes(s) > 0, "the type cannot be stored");
 }
 
@@ -37,7 +37,7 @@ static struct kb_val fold_into_disp(struct kb *k, struct kb_val index, int64_t *
 static struct kb_val emit_load(struct kb *k, struct kb_inst inst, struct kb_val ptr, struct kb_val index)
 {
 	check_address(k, inst.type.scalar, ptr, index);
-	kb_require(k, is_lane_count(inst.type.lanes), "lanes are a power of two up to 64");
+	kb_require(k, is_lane_count(inst.type.lanes), "the number of lanes is not a power of two up to 64");
 	struct kb_val args[] = {ptr, fold_into_disp(k, index, &inst.imm)};
 	return kb_emit(k, inst, args, 2, true);
 }
@@ -73,7 +73,7 @@ struct kb_val kb_load_part(struct kb *k, struct kb_type type, int n, struct kb_v
 	                       .n_lanes = n,
 	                       .imm = disp,
 	                       .align = kb_scalar_bytes(type.scalar)};
-	kb_require(k, n >= 1 && n <= type.lanes, "part of the lanes");
+	kb_require(k, n >= 1 && n <= type.lanes, "more lanes than the vector has, or none");
 	if (n == type.lanes)
 		inst.op = KBO_LOAD;
 	return emit_load(k, inst, ptr, index);
@@ -83,7 +83,7 @@ static void emit_store(struct kb *k, struct kb_inst inst, struct kb_val value, s
                        struct kb_val index)
 {
 	check_address(k, inst.type.scalar, ptr, index);
-	kb_require(k, is_lane_count(inst.type.lanes), "lanes are a power of two up to 64");
+	kb_require(k, is_lane_count(inst.type.lanes), "the number of lanes is not a power of two up to 64");
 	struct kb_val args[] = {value, ptr, fold_into_disp(k, index, &inst.imm)};
 	kb_emit(k, inst, args, 3, false);
 }
@@ -106,7 +106,7 @@ void kb_store_part(struct kb *k, struct kb_val value, int n, struct kb_val ptr, 
 	                       .n_lanes = n,
 	                       .imm = disp,
 	                       .align = kb_scalar_bytes(type.scalar)};
-	kb_require(k, n >= 1 && n <= type.lanes, "part of the lanes");
+	kb_require(k, n >= 1 && n <= type.lanes, "more lanes than the vector has, or none");
 	if (n == type.lanes)
 		inst.op = KBO_STORE;
 	emit_store(k, inst, value, ptr, index);
@@ -125,7 +125,7 @@ struct kb_val kb_ptr_add(struct kb *k, struct kb_val ptr, struct kb_val bytes, i
 
 struct kb_val kb_ptr_opaque(struct kb *k, struct kb_val ptr)
 {
-	kb_require(k, kb_same_type(kb_type_of(k, ptr), KB_PTR_T), "addresses are pointers");
+	kb_require(k, kb_same_type(kb_type_of(k, ptr), KB_PTR_T), "the address is not a pointer");
 	return kb_emit(k, (struct kb_inst){.op = KBO_PTR_OPAQUE, .type = KB_PTR_T}, &ptr, 1, true);
 }
 
@@ -402,15 +402,15 @@ struct kb_val kb_reduce(struct kb *k, enum kb_bin op, struct kb_val vector)
 
 struct kb_val kb_atomic_load(struct kb *k, struct kb_val ptr, int64_t disp)
 {
-	kb_require(k, kb_same_type(kb_type_of(k, ptr), KB_PTR_T), "addresses are pointers");
+	kb_require(k, kb_same_type(kb_type_of(k, ptr), KB_PTR_T), "the address is not a pointer");
 	struct kb_inst inst = {.op = KBO_ATOMIC_LOAD, .type = KB_I32_T, .imm = disp, .align = 4};
 	return kb_emit(k, inst, &ptr, 1, true);
 }
 
 static void check_atomic(struct kb *k, struct kb_val value, struct kb_val ptr)
 {
-	kb_require(k, kb_same_type(kb_type_of(k, ptr), KB_PTR_T), "addresses are pointers");
-	kb_require(k, kb_same_type(kb_type_of(k, value), KB_I32_T), "atomics are i32");
+	kb_require(k, kb_same_type(kb_type_of(k, ptr), KB_PTR_T), "the address is not a pointer");
+	kb_require(k, kb_same_type(kb_type_of(k, value), KB_I32_T), "the value of an atomic is not i32");
 }
 
 void kb_atomic_store(struct kb *k, struct kb_val value, struct kb_val ptr, int64_t disp)
@@ -442,7 +442,7 @@ void kb_tile_shape(uint8_t config[KB_TILE_CONFIG], int tile, int rows, int bytes
 static void emit_tile(struct kb *k, struct kb_inst inst, int number, struct kb_val ptr, struct kb_val stride)
 {
 	struct kb_val args[] = {ptr, stride};
-	kb_require(k, number >= 0 && number < KB_TILES, "there are eight tiles");
+	kb_require(k, number >= 0 && number < KB_TILES, "no such tile");
 	if (ptr.id)
 		check_address(k, KB_U8, ptr, stride);
 	inst.imm = number;
@@ -451,7 +451,7 @@ static void emit_tile(struct kb *k, struct kb_inst inst, int number, struct kb_v
 
 void kb_tile_config(struct kb *k, struct kb_val ptr)
 {
-	kb_require(k, kb_same_type(kb_type_of(k, ptr), KB_PTR_T), "addresses are pointers");
+	kb_require(k, kb_same_type(kb_type_of(k, ptr), KB_PTR_T), "the address is not a pointer");
 	kb_emit(k, (struct kb_inst){.op = KBO_TILE_CONFIG}, &ptr, 1, false);
 	if (k->module->variant != KB_BASELINE)
 		k->module->tiled |= UINT64_C(1) << k->module->variant;
@@ -488,8 +488,8 @@ void kb_tile_store(struct kb *k, int number, struct kb_val ptr, struct kb_val st
 void kb_tile_dot(struct kb *k, enum kb_dot dot, int sum, int a, int b)
 {
 	bool are_tiles = ((sum | a | b) & ~(KB_TILES - 1)) == 0 && sum != a && sum != b && a != b;
-	kb_require(k, are_tiles, "three different tiles");
-	kb_require(k, dot != KB_DOT_S16S16 && dot <= KB_DOT_BF16, "tiles have bytes and bf16");
+	kb_require(k, are_tiles, "the tiles of a dot product are not three different ones");
+	kb_require(k, dot != KB_DOT_S16S16 && dot <= KB_DOT_BF16, "a dot product that tiles do not have");
 	struct kb_inst inst = {.op = KBO_TILE_DOT, .dot = dot, .imm = sum | a << 3 | b << 6};
 	kb_emit(k, inst, NULL, 0, false);
 }
@@ -498,7 +498,7 @@ void kb_tile_dot(struct kb *k, enum kb_dot dot, int sum, int a, int b)
 
 struct kb_val kb_cpuid(struct kb *k, int64_t leaf, int subleaf, int reg)
 {
-	kb_require(k, reg >= 0 && reg < 4, "cpuid returns four registers");
+	kb_require(k, reg >= 0 && reg < 4, "no such register of cpuid");
 	struct kb_inst inst = {
 	        .op = KBO_CPUID, .type = KB_I32_T, .imm = leaf, .cpuid = {(int16_t)subleaf, (int16_t)reg}};
 	return kb_emit(k, inst, NULL, 0, true);
@@ -508,7 +508,8 @@ struct kb_val kb_cpuid(struct kb *k, int64_t leaf, int subleaf, int reg)
 
 static struct kb_val emit_nullary(struct kb *k, enum kb_opcode op, enum kb_scalar result, bool in_kernels)
 {
-	kb_require(k, !in_kernels || k->func->linkage == KB_KERNEL, "only kernels have work-groups");
+	kb_require(k, !in_kernels || k->func->linkage == KB_KERNEL,
+	           "an operation of work-groups outside of a kernel");
 	struct kb_inst inst = {.op = op, .type = KB_TYPE(result, result != KB_VOID)};
 	return kb_emit(k, inst, NULL, 0, result != KB_VOID);
 }

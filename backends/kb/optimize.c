@@ -45,7 +45,7 @@ void kb_dce(struct kb *k)
 {
 	struct arena a;
 	struct kb_func *f = k->func;
-	if (!kb_require(k, k->ended, "dead code is eliminated in finished functions") ||
+	if (!kb_require(k, k->ended, "dead code elimination in an unfinished function") ||
 	    kb_module_failed(k->module))
 		return;
 	arena_init(&a);

@@ -274,79 +274,6 @@ void eval_hoist_offset(struct eval *e, struct ir_value v, const struct eval_tens
 	(void)row_offset(e, v, t, p);
 }
 
-/* ---- values ---- */
-
-/* full, iota, dim_value */
-static struct kb_val constant_value(struct eval *e, const struct ir_op *op, const struct eval_point *p)
-{
-	const struct attrs_full *full = op->attrs;
-	const struct attrs_iota *iota = op->attrs;
-	const struct attrs_dim_value *dim = op->attrs;
-	if (op->code == OP_full)
-		return eval_const(e, p, eval_scalar(full->dtype), full->value);
-	if (op->code == OP_iota) {
-		struct kb_val i = eval_index_i32(e, p, (int)iota->axis);
-		return kb_add(e->k, i, eval_const(e, p, KB_I32, (double)iota->start));
-	}
-	struct kb_val v = kb_cvt(e->k, eval_dim(e, dim->dim), KB_I32);
-	return p->vec < 0 ? v : kb_splat(e->k, v, e->lanes);
-}
-
-/* The value of v, which is not in memory, from the operands of its op; a value without an op is the index of a
- * repeat. */
-static struct kb_val computed_value(struct eval *e, struct ir_value v, const struct eval_point *p)
-{
-	const struct kernel_binding *b = e->job->bind;
-	const struct ir_op *op = ir_def(e->job->func, v);
-	if (op && (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value))
-		return constant_value(e, op, p);
-	if (op && ir_op_has(op->code, TRAIT_ELEMENTWISE))
-		return eval_elementwise(e, op, p);
-	if (op && (ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_MOVE)))
-		return eval_movement(e, op, p);
-	if (op)
-		return eval_by_loops(e, op, p);
-	struct kb_val index = b->index(b->user, e->k, v);
-	if (!index.id)
-		return eval_internal(e, NULL, "a value has no memory");
-	return kb_cvt(e->k, index, KB_I32);
-}
-
-/* x + bias; x was loaded at p. */
-static struct kb_val add_bias(struct eval *e, const struct eval_bias *b, const struct eval_point *p,
-                              struct kb_val x)
-{
-	int last = b->expert.id ? 1 : 0;
-	struct eval_point at = {.rank = last + 1, .index = {b->expert}, .shifted = true};
-	at.vec = p->vec == p->rank - 1 ? last : -1;
-	struct kb_val column = kb_index(e->k, b->begin);
-	for (int i = 0; i < p->rank; i++)
-		column = kb_add(e->k, column, kb_mul_const(e->k, p->index[i], b->step[i]));
-	at.index[last] = column;
-	return kb_add(e->k, x, eval_value(e, b->v, &at));
-}
-
-struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_point *p)
-{
-	const struct eval_entry *c = find_cached(e, v.id, p, false);
-	if (c)
-		return c->result;
-	if (e->failed)
-		return eval_const(e, p, eval_scalar(ir_type_of(e->job->func, v)->dtype), 0);
-	if (e->depth > DEPTH_MAX)
-		return eval_unsupported(e, NULL, "an expression this deep");
-	e->depth++;
-	const struct eval_tensor *t = eval_tensor(e, v);
-	struct kb_val result = t ? eval_load(e, v, t, p) : computed_value(e, v, p);
-	if (t && t->bias)
-		result = add_bias(e, t->bias, p, result);
-	e->depth--;
-	if (!result.id)
-		return eval_const(e, p, eval_scalar(ir_type_of(e->job->func, v)->dtype), 0);
-	add_cached(e, v.id, p, result, false);
-	return result;
-}
-
 /* ---- memory ---- */
 
 enum kb_scalar eval_stored_scalar(enum ir_dtype t)
@@ -495,8 +422,8 @@ static struct kb_val load_lanes(struct eval *e, const struct eval_tensor *t, str
 	return eval_build_vector(e, lane);
 }
 
-struct kb_val eval_load(struct eval *e, struct ir_value v, const struct eval_tensor *t,
-                        const struct eval_point *p)
+static struct kb_val load(struct eval *e, struct ir_value v, const struct eval_tensor *t,
+                          const struct eval_point *p)
 {
 	struct kb *k = e->k;
 	enum kb_scalar s = eval_stored_scalar(t->t.dtype);
@@ -558,6 +485,79 @@ void eval_store_output(struct eval *e, const struct eval_output *o, const struct
 	eval_store(e, &o->to, p, v);
 }
 
+/* ---- values ---- */
+
+/* full, iota, dim_value */
+static struct kb_val constant_value(struct eval *e, const struct ir_op *op, const struct eval_point *p)
+{
+	const struct attrs_full *full = op->attrs;
+	const struct attrs_iota *iota = op->attrs;
+	const struct attrs_dim_value *dim = op->attrs;
+	if (op->code == OP_full)
+		return eval_const(e, p, eval_scalar(full->dtype), full->value);
+	if (op->code == OP_iota) {
+		struct kb_val i = eval_index_i32(e, p, (int)iota->axis);
+		return kb_add(e->k, i, eval_const(e, p, KB_I32, (double)iota->start));
+	}
+	struct kb_val v = kb_cvt(e->k, eval_dim(e, dim->dim), KB_I32);
+	return p->vec < 0 ? v : kb_splat(e->k, v, e->lanes);
+}
+
+/* The value of v, which is not in memory, from the operands of its op; a value without an op is the index of a
+ * repeat. */
+static struct kb_val computed_value(struct eval *e, struct ir_value v, const struct eval_point *p)
+{
+	const struct kernel_binding *b = e->job->bind;
+	const struct ir_op *op = ir_def(e->job->func, v);
+	if (op && (op->code == OP_full || op->code == OP_iota || op->code == OP_dim_value))
+		return constant_value(e, op, p);
+	if (op && ir_op_has(op->code, TRAIT_ELEMENTWISE))
+		return eval_elementwise(e, op, p);
+	if (op && (ir_op_has(op->code, TRAIT_VIEW) || ir_op_has(op->code, TRAIT_MOVE)))
+		return eval_movement(e, op, p);
+	if (op)
+		return eval_by_loops(e, op, p);
+	struct kb_val index = b->index(b->user, e->k, v);
+	if (!index.id)
+		return eval_internal(e, NULL, "a value has no memory");
+	return kb_cvt(e->k, index, KB_I32);
+}
+
+/* x + bias; x was loaded at p. */
+static struct kb_val add_bias(struct eval *e, const struct eval_bias *b, const struct eval_point *p,
+                              struct kb_val x)
+{
+	int last = b->expert.id ? 1 : 0;
+	struct eval_point at = {.rank = last + 1, .index = {b->expert}, .shifted = true};
+	at.vec = p->vec == p->rank - 1 ? last : -1;
+	struct kb_val column = kb_index(e->k, b->begin);
+	for (int i = 0; i < p->rank; i++)
+		column = kb_add(e->k, column, kb_mul_const(e->k, p->index[i], b->step[i]));
+	at.index[last] = column;
+	return kb_add(e->k, x, eval_value(e, b->v, &at));
+}
+
+struct kb_val eval_value(struct eval *e, struct ir_value v, const struct eval_point *p)
+{
+	const struct eval_entry *c = find_cached(e, v.id, p, false);
+	if (c)
+		return c->result;
+	if (e->failed)
+		return eval_const(e, p, eval_scalar(eval_type(e, v)->dtype), 0);
+	if (e->depth > DEPTH_MAX)
+		return eval_unsupported(e, NULL, "an expression this deep");
+	e->depth++;
+	const struct eval_tensor *t = eval_tensor(e, v);
+	struct kb_val result = t ? load(e, v, t, p) : computed_value(e, v, p);
+	if (t && t->bias)
+		result = add_bias(e, t->bias, p, result);
+	e->depth--;
+	if (!result.id)
+		return eval_const(e, p, eval_scalar(eval_type(e, v)->dtype), 0);
+	add_cached(e, v.id, p, result, false);
+	return result;
+}
+
 /* ---- sizes, indices, constants, tasks ---- */
 
 enum kb_scalar eval_scalar(enum ir_dtype t)
@@ -584,7 +584,7 @@ struct kb_val eval_dim(struct eval *e, const struct ir_dim *d)
 
 void eval_sizes(struct eval *e, struct ir_value v, struct kb_val size[IR_RANK_MAX])
 {
-	const struct ir_type *t = ir_type_of(e->job->func, v);
+	const struct ir_type *t = eval_type(e, v);
 	for (int i = 0; i < t->rank; i++)
 		size[i] = eval_dim(e, t->dims[i]);
 }

@@ -112,8 +112,6 @@ bool eval_vectorizes(struct eval *e, struct ir_value v, int axis);
 const struct eval_tensor *eval_tensor(const struct eval *e, struct ir_value v);
 /* Element offset of the point, without axis p.vec. */
 struct kb_val eval_offset(struct eval *e, const struct eval_tensor *t, const struct eval_point *p);
-struct kb_val eval_load(struct eval *e, struct ir_value v, const struct eval_tensor *t,
-                        const struct eval_point *p);
 /* Element i of K of `lanes` columns of a bf16 panel (ir/target/tile.h) as f32. at: offset of the u32 that holds
  * elements 2 (i / 2) and 2 (i / 2) + 1 of the first column. */
 struct kb_val eval_load_bf16_pair(struct kb *k, struct kb_val ptr, struct kb_val at, struct kb_val i,
@@ -126,6 +124,10 @@ void eval_store_output(struct eval *e, const struct eval_output *o, const struct
 enum kb_scalar eval_scalar(enum ir_dtype t);
 /* The type in which a dtype is stored; a bool is a byte. */
 enum kb_scalar eval_stored_scalar(enum ir_dtype t);
+static inline const struct ir_type *eval_type(const struct eval *e, struct ir_value v)
+{
+	return ir_type_of(e->job->func, v);
+}
 /* True if the group computes v. */
 bool eval_is_in_group(const struct eval *e, struct ir_value v);
 struct kb_val eval_dim(struct eval *e, const struct ir_dim *d);

@@ -5,18 +5,13 @@
  */
 #include "backends/kernel/eval.h"
 
-#define BUDGET \
-	4096 /* values visited by one analysis, which does not mark shared operands; exceeded: the answer is no */
+/* Values visited by one analysis, which visits shared operands again; beyond it the answer is no. */
+#define BUDGET 4096
 
 struct analysis {
 	struct eval *e;
 	int budget;
 };
-
-static const struct ir_type *type_of(const struct eval *e, struct ir_value v)
-{
-	return ir_type_of(e->job->func, v);
-}
 
 #define NO_AXIS (-2) /* lanes would not be neighbours */
 
@@ -46,7 +41,7 @@ static bool is_reduced(const struct ir_op *op, int rank, int axis)
 /* The axis of a reduction's operand that becomes `axis` of the result; -1: none. */
 static int reduced_axis(const struct analysis *q, const struct ir_op *op, int axis)
 {
-	int rank = type_of(q->e, op->operands[0])->rank, at = 0;
+	int rank = eval_type(q->e, op->operands[0])->rank, at = 0;
 	bool keep = op->code != OP_argmax && ((const struct attrs_reduce_sum *)op->attrs)->keep;
 	if (keep)
 		return is_reduced(op, rank, axis) ? -1 : axis;
@@ -60,7 +55,7 @@ static int reduced_axis(const struct analysis *q, const struct ir_op *op, int ax
  * NO_AXIS. */
 static int operand_axis(const struct analysis *q, const struct ir_op *op, size_t i, int axis)
 {
-	int last = type_of(q->e, eval_result(op))->rank - 1, ids;
+	int last = eval_type(q->e, eval_result(op))->rank - 1, ids;
 	const struct attrs_matmul *matmul = op->attrs;
 	const struct attrs_pad *pad = op->attrs;
 	const struct attrs_concat *concat = op->attrs;
@@ -86,7 +81,7 @@ static int operand_axis(const struct analysis *q, const struct ir_op *op, size_t
 		return i == 0 ? last : i == 1 ? 1 : -1;
 	case OP_gather:
 	case OP_take_rows:
-		ids = op->code == OP_gather ? type_of(q->e, op->operands[1])->rank : 1;
+		ids = op->code == OP_gather ? eval_type(q->e, op->operands[1])->rank : 1;
 		if (axis < ids)
 			return NO_AXIS;
 		return i > 0 ? -1 : op->code == OP_gather ? axis - ids + 1 : axis + 1;

@@ -202,7 +202,7 @@ struct kb_val eval_int_power(struct eval *e, const struct ir_op *op, struct kb_v
 	struct kb_val sign = kb_select(k, is_odd, minus, one);
 	struct kb_var base = kb_var(k, "base", t, a), left = kb_var(k, "left", t, b);
 	struct kb_var result = kb_var(k, "power", t, one);
-	int64_t bits = exponent_bits(ir_type_of(e->job->func, eval_result(op))->dtype);
+	int64_t bits = exponent_bits(eval_type(e, eval_result(op))->dtype);
 	(void)kb_loop(k, "bit", kb_index(k, 0), kb_index(k, bits), 1, 0);
 	struct kb_val n = kb_get(k, left), x = kb_get(k, base), y = kb_get(k, result);
 	struct kb_val is_set = kb_cmp(k, KB_NE, kb_bin(k, KB_AND, n, one), zero);

@@ -9,14 +9,9 @@
 #include "backends/kernel/eval.h"
 #include "backends/kb/math.h"
 
-static const struct ir_type *type_of(const struct eval *e, struct ir_value v)
-{
-	return ir_type_of(e->job->func, v);
-}
-
 static struct kb_type var_type(struct eval *e, struct ir_value v, const struct eval_point *p)
 {
-	return KB_TYPE(eval_scalar(type_of(e, v)->dtype), p->vec < 0 ? 1 : e->lanes);
+	return KB_TYPE(eval_scalar(eval_type(e, v)->dtype), p->vec < 0 ? 1 : e->lanes);
 }
 
 /* x at p, broadcast to the lanes of `like`. */
@@ -121,7 +116,7 @@ static struct kb_val combine(const struct reduction *r, struct kb_val a, struct 
 static struct kb_val neutral(const struct reduction *r)
 {
 	struct kb *k = r->e->k;
-	enum ir_dtype t = type_of(r->e, r->op->operands[0])->dtype;
+	enum ir_dtype t = eval_type(r->e, r->op->operands[0])->dtype;
 	bool is_min = r->op->code == OP_reduce_min;
 	if (r->op->code != OP_reduce_max && !is_min)
 		return eval_const(r->e, &(struct eval_point){.vec = -1}, eval_scalar(t), 0);
@@ -182,7 +177,7 @@ static void reduce_axis(struct reduction *r, int axis)
 		accumulate(r, r->sum);
 		return;
 	}
-	struct kb_val size = eval_dim(r->e, type_of(r->e, r->op->operands[0])->dims[axis]);
+	struct kb_val size = eval_dim(r->e, eval_type(r->e, r->op->operands[0])->dims[axis]);
 	if (axis == r->rank - 1 && r->wide_lanes > 1) {
 		reduce_row(r, size);
 		return;
@@ -229,7 +224,7 @@ static struct kb_val combine_accumulators(struct reduction *r)
 static struct kb_val divide_by_count(struct reduction *r, struct kb_val sum)
 {
 	struct kb *k = r->e->k;
-	const struct ir_type *x = type_of(r->e, r->op->operands[0]);
+	const struct ir_type *x = eval_type(r->e, r->op->operands[0]);
 	struct kb_val n = kb_index(k, 1);
 	for (int i = 0; i < r->rank; i++)
 		if (r->reduced[i])
@@ -247,7 +242,7 @@ static int reduced_axis(const struct attrs_reduce_sum *a, int rank, size_t i)
 static struct kb_val reduce_at(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct attrs_reduce_sum *a = op->attrs;
-	struct reduction r = {.e = e, .op = op, .rank = type_of(e, op->operands[0])->rank, .wide_lanes = 1};
+	struct reduction r = {.e = e, .op = op, .rank = eval_type(e, op->operands[0])->rank, .wide_lanes = 1};
 	int native = kb_caps(e->k)->lanes;
 	for (size_t i = 0; i < a->axes.n; i++)
 		r.reduced[reduced_axis(a, r.rank, i)] = true;
@@ -264,7 +259,7 @@ static struct kb_val reduce_at(struct eval *e, const struct ir_op *op, const str
 	reduce_axis(&r, 0);
 	eval_release(e, mark);
 	struct kb_val sum = combine_accumulators(&r);
-	enum ir_dtype dtype = type_of(e, op->operands[0])->dtype;
+	enum ir_dtype dtype = eval_type(e, op->operands[0])->dtype;
 	if (ir_dtype_class(dtype) == DTCLASS_INT)
 		return eval_round_to_dtype(e, dtype, sum);
 	return op->code == OP_reduce_mean ? divide_by_count(&r, sum) : sum;
@@ -275,7 +270,7 @@ static struct kb_val reduce_at(struct eval *e, const struct ir_op *op, const str
 static struct kb_val reduce(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	const struct attrs_reduce_sum *a = op->attrs;
-	int rank = type_of(e, op->operands[0])->rank;
+	int rank = eval_type(e, op->operands[0])->rank;
 	bool same = false;
 	for (size_t i = 0; a->keep && i < a->axes.n; i++)
 		same = same || reduced_axis(a, rank, i) == p->vec;
@@ -289,7 +284,7 @@ static struct kb_val reduce(struct eval *e, const struct ir_op *op, const struct
 /* argmax over the last axis of x, which is in memory, by vectors. */
 static struct kb_val argmax_of_row(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
-	const struct ir_type *x = type_of(e, op->operands[0]);
+	const struct ir_type *x = eval_type(e, op->operands[0]);
 	int axis = x->rank - 1;
 	struct eval_columns c = {.x = op->operands[0], .row = {.rank = x->rank, .vec = axis}};
 	struct kb_val where;
@@ -310,11 +305,11 @@ static struct kb_val argmax_of_row(struct eval *e, const struct ir_op *op, const
 static struct kb_val argmax(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;
-	struct reduction r = {.e = e, .op = op, .rank = type_of(e, op->operands[0])->rank};
+	struct reduction r = {.e = e, .op = op, .rank = eval_type(e, op->operands[0])->rank};
 	int axis = (int)((const struct attrs_argmax *)op->attrs)->axis;
 	axis = axis < 0 ? axis + r.rank : axis;
 	if (axis == r.rank - 1 && (p->vec < 0 || e->lanes == 1) && kb_caps(k)->lanes > 1 &&
-	    eval_scalar(type_of(e, op->operands[0])->dtype) == KB_F32 && eval_tensor(e, op->operands[0]) &&
+	    eval_scalar(eval_type(e, op->operands[0])->dtype) == KB_F32 && eval_tensor(e, op->operands[0]) &&
 	    eval_vectorizes(e, op->operands[0], axis))
 		return argmax_of_row(e, op, p);
 	r.reduced[axis] = true;
@@ -323,7 +318,7 @@ static struct kb_val argmax(struct eval *e, const struct ir_op *op, const struct
 	bool is_int = t.scalar == KB_I32 || t.scalar == KB_I64;
 	struct kb_var best = kb_var(k, "best", t, eval_const(e, p, t.scalar, is_int ? 0 : (double)NAN));
 	struct kb_var where = kb_var(k, "where", KB_TYPE(KB_I32, t.lanes), eval_const(e, p, KB_I32, 0));
-	struct kb_val size = eval_dim(e, type_of(e, op->operands[0])->dims[axis]);
+	struct kb_val size = eval_dim(e, eval_type(e, op->operands[0])->dims[axis]);
 	size_t mark = eval_mark(e);
 	struct kb_val i = kb_loop(k, "i", kb_index(k, 0), size, 1, 0);
 	r.at.index[axis] = i;
@@ -391,7 +386,7 @@ static struct kb_val matmul(struct eval *e, const struct ir_op *op, const struct
 	d.at_b.index[n] = p->index[r - 1];
 	d.at_a.index[d.axis_a] = d.at_b.index[d.axis_b] = kb_index(e->k, 0);
 	d.at_b.vec = p->vec < 0 ? -1 : n;
-	return dot(e, &d, eval_dim(e, type_of(e, d.a)->dims[d.axis_a]), p);
+	return dot(e, &d, eval_dim(e, eval_type(e, d.a)->dims[d.axis_a]), p);
 }
 
 /* linear: x [.., K], w [N, K], bias [N]; expert_linear: w [E, N, K], ids [..], bias [E, N]. */
@@ -413,11 +408,11 @@ static struct kb_val linear(struct eval *e, const struct ir_op *op, const struct
 		row.vec = -1;
 		row.flat = (struct kb_val){0};
 		struct kb_val id = eval_value(e, op->operands[2], &row);
-		d.at_b.index[0] = eval_clamp_index(e, id, eval_dim(e, type_of(e, d.b)->dims[0]));
+		d.at_b.index[0] = eval_clamp_index(e, id, eval_dim(e, eval_type(e, d.b)->dims[0]));
 	}
 	d.at_b.index[n] = p->index[last];
 	d.at_a.index[last] = d.at_b.index[n + 1] = zero;
-	struct kb_val sum = dot(e, &d, eval_dim(e, type_of(e, d.b)->dims[n + 1]), p);
+	struct kb_val sum = dot(e, &d, eval_dim(e, eval_type(e, d.b)->dims[n + 1]), p);
 	if (!bias.id)
 		return sum;
 	struct eval_point at = d.at_b;

@@ -5,11 +5,6 @@
  */
 #include "backends/kernel/eval.h"
 
-static const struct ir_type *type_of(const struct eval *e, struct ir_value v)
-{
-	return ir_type_of(e->job->func, v);
-}
-
 /* Number of trailing axes of equal size: a reshape leaves their indices unchanged. */
 static int common_tail(const struct ir_type *a, const struct ir_type *b)
 {
@@ -46,7 +41,7 @@ static int broadcast_axis(const struct ir_type *from, const struct ir_type *to, 
 
 int eval_view_axis(struct eval *e, const struct ir_op *op, int axis)
 {
-	const struct ir_type *from = type_of(e, op->operands[0]), *to = type_of(e, eval_result(op));
+	const struct ir_type *from = eval_type(e, op->operands[0]), *to = eval_type(e, eval_result(op));
 	if (axis < 0)
 		return -1;
 	switch ((int)op->code) {
@@ -63,7 +58,7 @@ int eval_view_axis(struct eval *e, const struct ir_op *op, int axis)
 static void reshape_point(struct eval *e, const struct ir_op *op, const struct eval_point *p,
                           struct eval_point *out)
 {
-	const struct ir_type *from = type_of(e, op->operands[0]), *to = type_of(e, eval_result(op));
+	const struct ir_type *from = eval_type(e, op->operands[0]), *to = eval_type(e, eval_result(op));
 	int tail = common_tail(from, to);
 	int head = to->rank - tail, source = from->rank - tail;
 	struct kb_val size[IR_RANK_MAX], at = kb_index(e->k, 0);
@@ -81,7 +76,7 @@ static void reshape_point(struct eval *e, const struct ir_op *op, const struct e
 static void broadcast_point(struct eval *e, const struct ir_op *op, const struct eval_point *p,
                             struct eval_point *out)
 {
-	const struct ir_type *from = type_of(e, op->operands[0]), *to = type_of(e, eval_result(op));
+	const struct ir_type *from = eval_type(e, op->operands[0]), *to = eval_type(e, eval_result(op));
 	int added = to->rank - from->rank;
 	for (int i = 0; i < from->rank; i++) {
 		bool same = from->dims[i] == to->dims[i + added];
@@ -92,7 +87,7 @@ static void broadcast_point(struct eval *e, const struct ir_op *op, const struct
 /* True if a vector along `axis` may begin at any index of the operand, not only at multiples of the lanes. */
 static bool may_misalign(struct eval *e, const struct ir_op *op, int axis)
 {
-	const struct ir_type *from = type_of(e, op->operands[0]), *to = type_of(e, eval_result(op));
+	const struct ir_type *from = eval_type(e, op->operands[0]), *to = eval_type(e, eval_result(op));
 	if (op->code == OP_reshape)
 		return axis >= 0 && axis < to->rank - common_tail(from, to);
 	return op->code == OP_slice && axis == (int)((const struct attrs_slice *)op->attrs)->axis;
@@ -103,7 +98,7 @@ bool eval_view_point(struct eval *e, const struct ir_op *op, const struct eval_p
 {
 	const struct attrs_slice *slice = op->attrs;
 	const struct attrs_transpose *transpose = op->attrs;
-	*out = (struct eval_point){.rank = type_of(e, op->operands[0])->rank};
+	*out = (struct eval_point){.rank = eval_type(e, op->operands[0])->rank};
 	out->vec = eval_view_axis(e, op, p->vec);
 	if (out->vec == -2 && e->lanes > 1)
 		return false;
@@ -151,8 +146,8 @@ struct kb_val eval_clamp_index(struct eval *e, struct kb_val index, struct kb_va
 /* table [V, ..], ids [..]: table[ids]; ids are clamped to the table. */
 static struct kb_val gather(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
-	const struct ir_type *table = type_of(e, op->operands[0]);
-	int r = type_of(e, op->operands[1])->rank;
+	const struct ir_type *table = eval_type(e, op->operands[0]);
+	int r = eval_type(e, op->operands[1])->rank;
 	struct eval_point id = {.rank = r, .vec = -1};
 	struct eval_point at = {.rank = table->rank, .vec = -1, .shifted = p->shifted};
 	if (p->vec >= 0 && p->vec < r && e->lanes > 1)
@@ -172,7 +167,7 @@ static struct kb_val gather(struct eval *e, const struct ir_op *op, const struct
 /* x [B, S, ..], at [B]: x[b, at[b]], [B, ..]. */
 static struct kb_val take_rows(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
-	const struct ir_type *x = type_of(e, op->operands[0]);
+	const struct ir_type *x = eval_type(e, op->operands[0]);
 	struct eval_point row = {.rank = 1, .vec = -1, .index = {p->index[0]}};
 	struct eval_point at = {.rank = x->rank, .vec = p->vec > 0 ? p->vec + 1 : -1, .shifted = p->shifted};
 	if (p->vec == 0 && e->lanes > 1)
@@ -207,7 +202,7 @@ static void set_if_inside(struct eval *e, struct ir_value x, const struct eval_p
 static struct kb_var result_var(struct eval *e, const struct ir_op *op, const struct eval_point *p,
                                 double init)
 {
-	enum kb_scalar s = eval_scalar(type_of(e, eval_result(op))->dtype);
+	enum kb_scalar s = eval_scalar(eval_type(e, eval_result(op))->dtype);
 	struct kb_type t = KB_TYPE(s, p->vec < 0 ? 1 : e->lanes);
 	return kb_var(e->k, ir_op_desc(op->code)->name, t, eval_const(e, p, s, init));
 }
@@ -217,7 +212,7 @@ static struct kb_val pad(struct eval *e, const struct ir_op *op, const struct ev
 	const struct attrs_pad *a = op->attrs;
 	struct kb_var to = result_var(e, op, p, a->value);
 	struct kb_val lo = kb_index(e->k, a->before);
-	struct kb_val size = eval_dim(e, type_of(e, op->operands[0])->dims[a->axis]);
+	struct kb_val size = eval_dim(e, eval_type(e, op->operands[0])->dims[a->axis]);
 	set_if_inside(e, op->operands[0], p, (int)a->axis, lo, kb_add(e->k, lo, size), to);
 	return kb_get(e->k, to);
 }
@@ -228,7 +223,7 @@ static struct kb_val concat(struct eval *e, const struct ir_op *op, const struct
 	struct kb_var to = result_var(e, op, p, 0);
 	struct kb_val lo = kb_index(e->k, 0);
 	for (size_t i = 0; i < op->n_operands; i++) {
-		struct kb_val hi = kb_add(e->k, lo, eval_dim(e, type_of(e, op->operands[i])->dims[axis]));
+		struct kb_val hi = kb_add(e->k, lo, eval_dim(e, eval_type(e, op->operands[i])->dims[axis]));
 		set_if_inside(e, op->operands[i], p, axis, lo, hi, to);
 		lo = hi;
 	}

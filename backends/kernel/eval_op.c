@@ -158,7 +158,7 @@ static struct kb_val scale(struct eval *e, const struct ir_op *op, const struct 
 static struct kb_val power(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb_val a = operand(e, op, 0, p), b = operand(e, op, 1, p);
-	if (ir_dtype_class(ir_type_of(e->job->func, eval_result(op))->dtype) == DTCLASS_INT)
+	if (ir_dtype_class(eval_type(e, eval_result(op))->dtype) == DTCLASS_INT)
 		return eval_int_power(e, op, a, b);
 	b = require_f32(e, op, b);
 	return math_pow(e->k, require_f32(e, op, a), b);
@@ -208,5 +208,5 @@ static struct kb_val op_result(struct eval *e, const struct ir_op *op, const str
 
 struct kb_val eval_elementwise(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
-	return eval_round_to_dtype(e, ir_type_of(e->job->func, eval_result(op))->dtype, op_result(e, op, p));
+	return eval_round_to_dtype(e, eval_type(e, eval_result(op))->dtype, op_result(e, op, p));
 }

@@ -17,15 +17,10 @@ struct rope {
 	struct kb_val first;   /* KB_BOOL: feature is the first of its pair */
 };
 
-static const struct ir_type *type_of(const struct eval *e, struct ir_value v)
-{
-	return ir_type_of(e->job->func, v);
-}
-
 static int64_t constant_axis(const struct eval *e, struct ir_value v, int axis)
 {
 	int64_t n = 0;
-	(void)ir_dim_is_const(type_of(e, v)->dims[axis], &n); /* the verifier of the IR requires it */
+	(void)ir_dim_is_const(eval_type(e, v)->dims[axis], &n); /* the verifier of the IR requires it */
 	return n;
 }
 
@@ -61,7 +56,7 @@ static struct kb_val table_row(const struct rope *r)
 	at.index[0] = r->p->index[0];
 	at.index[1] = r->p->index[r->p->rank - 2];
 	struct kb_val position = eval_value(r->e, r->op->operands[2], &at);
-	return eval_clamp_index(r->e, position, eval_dim(r->e, type_of(r->e, r->op->operands[1])->dims[0]));
+	return eval_clamp_index(r->e, position, eval_dim(r->e, eval_type(r->e, r->op->operands[1])->dims[0]));
 }
 
 /* -1 for the first feature of a pair, 1 for the second. */
@@ -156,7 +151,7 @@ struct kb_val eval_rope(struct eval *e, const struct ir_op *op, const struct eva
 	bool along = p->vec == last && !p->shifted && eval_rope_vectorizes(e, op, e->lanes);
 	if (p->vec >= 0 && e->lanes > 1 && !along)
 		return eval_per_lane(e, op, p);
-	r.scalar = eval_scalar(type_of(e, op->operands[0])->dtype);
+	r.scalar = eval_scalar(eval_type(e, op->operands[0])->dtype);
 	r.rotated = constant_axis(e, op->operands[1], 1);
 	r.halves = ((const struct attrs_rope *)op->attrs)->layout == ROPE_halves;
 	r.feature = p->index[last];

@@ -144,7 +144,7 @@ struct kb_val eval_argmax_columns(struct eval *e, const struct eval_columns *c, 
 {
 	struct kb *k = e->k;
 	const struct eval_point one = {.vec = -1};
-	enum kb_scalar scalar = eval_scalar(ir_type_of(e->job->func, c->x)->dtype);
+	enum kb_scalar scalar = eval_scalar(eval_type(e, c->x)->dtype);
 	struct kb_val none = kb_i32(k, INT32_MAX), low = eval_const(e, &one, scalar, -HUGE_VAL);
 	struct argmax t = {.best = make_accumulators(e, c, "best", SLOTS, low)};
 	t.where = make_accumulators(e, c, "where", SLOTS, none);
@@ -216,7 +216,7 @@ static void score_columns(struct eval *e, const struct ir_op *op, const struct e
 	row.rank--;
 	row.vec = -1;
 	row.flat = (struct kb_val){0};
-	const struct ir_type *x = ir_type_of(e->job->func, c->x);
+	const struct ir_type *x = eval_type(e, c->x);
 	struct kb_val at = kb_cvt(k, eval_value(e, op->operands[1], &row), KB_INDEX);
 	at = eval_clamp_index(e, at, eval_dim(e, x->dims[x->rank - 1]));
 	struct kb_val is_below = kb_cmp(k, KB_LT, at, c->end);
@@ -252,7 +252,7 @@ int64_t eval_strip_width(const struct ir_op *op)
 struct kb_val eval_strip(struct eval *e, const struct ir_op *op, const struct eval_point *p)
 {
 	struct kb *k = e->k;
-	const struct ir_type *x = ir_type_of(e->job->func, op->operands[0]);
+	const struct ir_type *x = eval_type(e, op->operands[0]);
 	struct eval_columns c = {.x = op->operands[0], .row = {.rank = x->rank, .vec = -1}, .lanes = 1};
 	struct kb_val number[EVAL_STRIP_VALUES], width = kb_index(k, eval_strip_width(op));
 	if (op->code == OP_strip_score && eval_scalar(x->dtype) != KB_F32)

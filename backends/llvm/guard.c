@@ -23,8 +23,7 @@
 #include "backends/backend.h"
 
 #define PROBE_BYTES ((size_t)16 << 20) /* if so much cannot be mapped, a crash is taken for out of memory */
-#define STACK_BYTES \
-	((size_t)64 << 10) /* alternate signal stack: stack overflow is one of the crash_signals */
+#define STACK_BYTES ((size_t)64 << 10) /* alternate signal stack, to survive stack overflow */
 
 static const int crash_signals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE};
 

@@ -33,7 +33,7 @@ struct print_value {
 	bool has_load;   /* the expression reads memory */
 	uint32_t *gets;  /* [n_gets] variables that the expression reads */
 	size_t n_gets;
-	enum kb_opcode user; /* the last instruction that uses it */
+	enum kb_opcode user; /* of uses == 1: the instruction that uses it */
 	const struct kb_inst *definition;
 };
 

@@ -44,8 +44,7 @@ struct kb_interp_tile {
 
 struct kb_interp {
 	const struct kb_module *module;
-	const struct kb_range
-	        *ranges; /* memory that functions may access, in addition to their arrays and strings */
+	const struct kb_range *ranges; /* memory that may be accessed, besides own arrays and strings */
 	size_t n_ranges;
 	const struct kb_interp_symbol *symbols; /* external symbols */
 	size_t n_symbols;

@@ -102,11 +102,11 @@ static int largest_sum(const struct liveness *l, int *change)
 	return most;
 }
 
-static int count_func(const struct kb_module *m, const struct kb_func *f)
+static int count_func(const struct kb_func *f)
 {
 	struct arena a;
 	arena_init(&a);
-	struct liveness l = {.f = f, .caps = kb_module_caps(m)};
+	struct liveness l = {.f = f, .caps = &f->caps};
 	l.values = ARENA_ARRAY(&a, struct interval, f->n_values + 1);
 	l.vars = ARENA_ARRAY(&a, struct interval, f->n_vars + 1);
 	l.loop_end = ARENA_ARRAY(&a, size_t, f->n_insts + 1);
@@ -127,6 +127,6 @@ int kb_max_live_vectors(const struct kb_module *m, const char *name)
 {
 	for (size_t i = 0; i < kb_func_count(m); i++)
 		if (strcmp(kb_func_at(m, i)->name, name) == 0)
-			return count_func(m, kb_func_at(m, i));
+			return count_func(kb_func_at(m, i));
 	return 0;
 }
