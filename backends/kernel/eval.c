@@ -256,9 +256,8 @@ struct eval_width eval_width(struct eval *e, int lanes, int valid)
 	return before;
 }
 
-/* eval_offset of t at p, cached. */
-static struct kb_val row_offset(struct eval *e, struct ir_value v, const struct eval_tensor *t,
-                                const struct eval_point *p)
+struct kb_val eval_row_offset(struct eval *e, struct ir_value v, const struct eval_tensor *t,
+                              const struct eval_point *p)
 {
 	const struct eval_entry *c = find_cached(e, v.id, p, true);
 	if (c)
@@ -266,12 +265,6 @@ static struct kb_val row_offset(struct eval *e, struct ir_value v, const struct 
 	struct kb_val offset = eval_offset(e, t, p);
 	add_cached(e, v.id, p, offset, true);
 	return offset;
-}
-
-void eval_hoist_offset(struct eval *e, struct ir_value v, const struct eval_tensor *t,
-                       const struct eval_point *p)
-{
-	(void)row_offset(e, v, t, p);
 }
 
 /* ---- memory ---- */
@@ -293,6 +286,7 @@ enum kb_scalar eval_stored_scalar(enum ir_dtype t)
 	return KB_F32;
 }
 
+/* Converts a loaded value to the type it is computed in; bools are bytes != 0. */
 static struct kb_val from_stored(struct eval *e, enum ir_dtype t, struct kb_val v)
 {
 	if (t != DT_BOOL)
@@ -334,6 +328,7 @@ struct kb_val eval_load_bf16_pair(struct kb *k, struct kb_val ptr, struct kb_val
 {
 	struct kb_val pair = kb_load(k, KB_TYPE(KB_I32, lanes), ptr, at, 0, 0);
 	struct kb_val odd = kb_bin(k, KB_REM, kb_cvt(k, i, KB_I32), kb_i32(k, 2));
+	/* the element becomes the high half of an f32: shift by 16 if it is the low half */
 	struct kb_val by = kb_mul(k, kb_sub(k, kb_i32(k, 1), odd), kb_i32(k, 16));
 	struct kb_val high = kb_i32(k, -65536);
 	if (lanes > 1) {
@@ -388,16 +383,16 @@ static struct kb_val load_panel(struct eval *e, const struct eval_tensor *t, con
 	struct kb_val n = p->index[row], i = p->index[row + 1], width = kb_index(k, 16);
 	if (ir_format_is_quantized(t->t.format))
 		return load_quantized(e, t, p);
-	struct kb_val depth = t->t.size[row + 1].v, steps = kb_index(k, panel_row_k(t->t.dtype));
-	if (t->t.dtype != DT_F32) /* K is padded to full pairs */
-		depth = kb_mul(k, kb_bin(k, KB_DIV, kb_add_const(k, depth, 1), steps), steps);
-	bool pairs = t->t.dtype == DT_BF16;
-	struct kb_val line = kb_mul(k, kb_bin(k, KB_DIV, n, width), depth), at = kb_add(k, line, i);
-	at = kb_mul(k, pairs ? kb_bin(k, KB_DIV, at, steps) : at, width);
+	struct kb_val depth = t->t.size[row + 1].v, row_k = kb_index(k, panel_row_k(t->t.dtype));
+	if (t->t.dtype != DT_F32) /* K is padded to an even number */
+		depth = kb_mul(k, kb_bin(k, KB_DIV, kb_add_const(k, depth, 1), row_k), row_k);
+	bool pairs = t->t.dtype == DT_BF16; /* offsets count u32 of two elements, otherwise elements */
+	struct kb_val panel = kb_mul(k, kb_bin(k, KB_DIV, n, width), depth), at = kb_add(k, panel, i);
+	at = kb_mul(k, pairs ? kb_bin(k, KB_DIV, at, row_k) : at, width);
 	at = kb_add(k, at, kb_bin(k, KB_REM, n, width));
 	for (int a = 0; a < row; a++) {
 		struct kb_val skip = kb_mul(k, p->index[a], t->t.stride[a].v);
-		at = kb_add(k, at, pairs ? kb_bin(k, KB_DIV, skip, steps) : skip);
+		at = kb_add(k, at, pairs ? kb_bin(k, KB_DIV, skip, row_k) : skip);
 	}
 	int lanes = p->vec == row ? e->lanes : 1;
 	if (pairs)
@@ -422,6 +417,8 @@ static struct kb_val load_lanes(struct eval *e, const struct eval_tensor *t, str
 	return eval_build_vector(e, lane);
 }
 
+/* v at p, loaded from t: a scalar, or a vector by the stride along p->vec (0: broadcast, 1: vector load, else
+ * gather). */
 static struct kb_val load(struct eval *e, struct ir_value v, const struct eval_tensor *t,
                           const struct eval_point *p)
 {
@@ -429,10 +426,10 @@ static struct kb_val load(struct eval *e, struct ir_value v, const struct eval_t
 	enum kb_scalar s = eval_stored_scalar(t->t.dtype);
 	const struct ir_op *def = ir_def(e->job->func, v);
 	if (t->t.encoding == ENC_PANEL16 && t->t.rank > 2 && !(def && def->code == OP_weight))
-		return eval_internal(e, NULL, "a state in panels is read by element");
+		return eval_internal(e, NULL, "an element of a state in panels");
 	if (t->t.encoding == ENC_PANEL16)
 		return load_panel(e, t, p);
-	struct kb_val row = row_offset(e, v, t, p);
+	struct kb_val row = eval_row_offset(e, v, t, p);
 	if (p->vec < 0)
 		return from_stored(e, t->t.dtype, kb_load(k, KB_TYPE(s, 1), t->t.ptr, row, 0, 0));
 	struct kb_size stride = t->t.stride[p->vec];

@@ -149,9 +149,9 @@ struct kb_val eval_index_i32(struct eval *e, const struct eval_point *p, int axi
 /* A vector from scalars, one for each valid lane. */
 struct kb_val eval_build_vector(struct eval *e, const struct kb_val *lane);
 
-/* Emits and caches the row offset of a load at p. */
-void eval_hoist_offset(struct eval *e, struct ir_value v, const struct eval_tensor *t,
-                       const struct eval_point *p);
+/* eval_offset of t, the tensor of v, at p, cached: emitted only once in a scope. */
+struct kb_val eval_row_offset(struct eval *e, struct ir_value v, const struct eval_tensor *t,
+                              const struct eval_point *p);
 
 /* Parts of eval_value by kind of op: each returns the value of op's result at p. */
 struct kb_val eval_elementwise(struct eval *e, const struct ir_op *op, const struct eval_point *p);

@@ -158,7 +158,7 @@ static void hoist(struct analysis *q, struct ir_value v, const struct eval_point
 	if (--q->budget < 0 || !v.id)
 		return;
 	if (t && t->t.encoding == ENC_ROW)
-		eval_hoist_offset(q->e, v, t, p);
+		(void)eval_row_offset(q->e, v, t, p);
 	else if (!t && op)
 		hoist_op(q, op, p);
 }
